@@ -1,0 +1,3 @@
+module softib
+
+go 1.26
