@@ -1,0 +1,97 @@
+package ib
+
+import "fmt"
+
+// Counter names one of a port's counters. Who keeps it counts to 64 bits;
+// narrower views (PortCounters' 4 to 32 bits) are made, saturating, where they
+// are read.
+type Counter uint8
+
+// The counters of IBA 16.1.3.5 (PortCounters), 16.1.4.11
+// (PortCountersExtended) and the error details of 16.1.4.1 and 16.1.4.2.
+const (
+	SymbolErrorCounter Counter = iota
+	LinkErrorRecoveryCounter
+	LinkDownedCounter
+	PortRcvErrors
+	PortRcvRemotePhysicalErrors
+	PortRcvSwitchRelayErrors
+	PortXmitDiscards
+	PortXmitConstraintErrors
+	PortRcvConstraintErrors
+	LocalLinkIntegrityErrors
+	ExcessiveBufferOverrunErrors
+	VL15Dropped
+	PortXmitData // in 4-byte words
+	PortRcvData  // in 4-byte words
+	PortXmitPkts
+	PortRcvPkts
+	PortXmitWait // in ticks of the sampling clock
+	PortUnicastXmitPkts
+	PortUnicastRcvPkts
+	PortMulticastXmitPkts
+	PortMulticastRcvPkts
+	QP1Dropped
+
+	// PortRcvErrorDetails: what PortRcvErrors and PortRcvSwitchRelayErrors
+	// are made of.
+	PortLocalPhysicalErrors
+	PortMalformedPacketErrors
+	PortBufferOverrunErrors
+	PortDLIDMappingErrors
+	PortVLMappingErrors
+	PortLoopingErrors
+
+	// PortXmitDiscardDetails: what PortXmitDiscards is made of.
+	PortInactiveDiscards
+	PortNeighborMTUDiscards
+	PortSwLifetimeLimitDiscards
+	PortSwHOQLifetimeLimitDiscards
+
+	NumCounter
+)
+
+var counterNames = [NumCounter]string{
+	SymbolErrorCounter:             "SymbolErrorCounter",
+	LinkErrorRecoveryCounter:       "LinkErrorRecoveryCounter",
+	LinkDownedCounter:              "LinkDownedCounter",
+	PortRcvErrors:                  "PortRcvErrors",
+	PortRcvRemotePhysicalErrors:    "PortRcvRemotePhysicalErrors",
+	PortRcvSwitchRelayErrors:       "PortRcvSwitchRelayErrors",
+	PortXmitDiscards:               "PortXmitDiscards",
+	PortXmitConstraintErrors:       "PortXmitConstraintErrors",
+	PortRcvConstraintErrors:        "PortRcvConstraintErrors",
+	LocalLinkIntegrityErrors:       "LocalLinkIntegrityErrors",
+	ExcessiveBufferOverrunErrors:   "ExcessiveBufferOverrunErrors",
+	VL15Dropped:                    "VL15Dropped",
+	PortXmitData:                   "PortXmitData",
+	PortRcvData:                    "PortRcvData",
+	PortXmitPkts:                   "PortXmitPkts",
+	PortRcvPkts:                    "PortRcvPkts",
+	PortXmitWait:                   "PortXmitWait",
+	PortUnicastXmitPkts:            "PortUnicastXmitPkts",
+	PortUnicastRcvPkts:             "PortUnicastRcvPkts",
+	PortMulticastXmitPkts:          "PortMulticastXmitPkts",
+	PortMulticastRcvPkts:           "PortMulticastRcvPkts",
+	QP1Dropped:                     "QP1Dropped",
+	PortLocalPhysicalErrors:        "PortLocalPhysicalErrors",
+	PortMalformedPacketErrors:      "PortMalformedPacketErrors",
+	PortBufferOverrunErrors:        "PortBufferOverrunErrors",
+	PortDLIDMappingErrors:          "PortDLIDMappingErrors",
+	PortVLMappingErrors:            "PortVLMappingErrors",
+	PortLoopingErrors:              "PortLoopingErrors",
+	PortInactiveDiscards:           "PortInactiveDiscards",
+	PortNeighborMTUDiscards:        "PortNeighborMTUDiscards",
+	PortSwLifetimeLimitDiscards:    "PortSwLifetimeLimitDiscards",
+	PortSwHOQLifetimeLimitDiscards: "PortSwHOQLifetimeLimitDiscards",
+}
+
+func (c Counter) String() string {
+	if c < NumCounter {
+		return counterNames[c]
+	}
+	return fmt.Sprintf("Counter(%d)", uint8(c))
+}
+
+// Counters is one port's set, indexed by Counter.
+type Counters [NumCounter]uint64
