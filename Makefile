@@ -1,0 +1,49 @@
+# softib. "make" lists the targets; each installs what it needs first.
+
+SHELL    := /bin/bash
+FUZZTIME ?= 30s
+SEEDS    ?= 2000
+BENCH    ?= .
+UP       ?=
+
+# Looked up when a recipe runs, so that a Go which set-up has just fetched is
+# found. The Go chosen here does not go looking for another one.
+GO = GOTOOLCHAIN=local $$(scripts/go-path.sh)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test build bench fuzz torture lint fmt clean setup-run setup-test setup-bench
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build ## install what is missing, build, start the default fabric (UP='star:4 --name x' to choose)
+	bin/softib up $(UP)
+
+test: setup-test ## install what is missing, then format, lint, test and race checks
+	@scripts/test.sh
+
+build: setup-run ## build bin/softib
+	@mkdir -p bin
+	$(GO) build -trimpath -buildvcs=false -o bin/softib ./cmd/softib
+
+bench: build setup-bench ## run every benchmark (BENCH=regexp to choose)
+	@scripts/bench.sh '$(BENCH)'
+
+fuzz: setup-run ## run every fuzz target in turn (FUZZTIME=30s each)
+	@scripts/fuzz.sh $(FUZZTIME)
+
+torture: build ## random fabrics, loads and faults in virtual time (SEEDS=2000)
+	bin/softib torture --seeds $(SEEDS)
+
+lint: setup-test ## format, go vet, staticcheck and the rules of internal/tidy
+	@scripts/test.sh lint
+	$(GO) test ./internal/tidy
+
+fmt: setup-run ## gofmt every file
+	"$$(dirname "$$(scripts/go-path.sh)")/gofmt" -l -w $$(git ls-files --cached --others --exclude-standard '*.go')
+
+clean: ## remove what make built
+	rm -rf bin
+
+setup-run setup-test setup-bench:
+	@scripts/setup.sh $(@:setup-%=%)
