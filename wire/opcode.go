@@ -140,8 +140,9 @@ func (i *OpcodeInfo) Is(f Flags) bool { return i.Flags&f == f }
 
 // extSizes is each extended header's length in bytes.
 var extSizes = map[Ext]uint8{
-	ExtRDETH: 4, ExtDETH: 8, ExtXRCETH: 4, ExtRETH: 16, ExtAtomicETH: 28,
-	ExtAETH: 4, ExtAtomicAckETH: 8, ExtImmDt: 4, ExtIETH: 4,
+	ExtRDETH: RDETHSize, ExtDETH: DETHSize, ExtXRCETH: XRCETHSize,
+	ExtRETH: RETHSize, ExtAtomicETH: AtomicETHSize, ExtAETH: AETHSize,
+	ExtAtomicAckETH: AtomicAckETHSize, ExtImmDt: ImmDtSize, ExtIETH: IETHSize,
 }
 
 // opRows describes the operations once; services add their own headers.
