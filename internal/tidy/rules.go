@@ -1,0 +1,79 @@
+package tidy
+
+// ModulePath is the module whose packages have ranks.
+const ModulePath = "softib"
+
+// ranks gives every package its layer: imports go strictly downward, so two
+// packages of one rank never import each other. A folder below a listed one
+// needs a line of its own.
+var ranks = map[string]int{
+	"ib": 0,
+
+	"wire": 1, "mad": 1, "topo": 1,
+
+	"link": 2, "agent": 2, "madrpc": 2, "route": 2, "trace": 2,
+
+	"hca": 3, "ibswitch": 3, "sm": 3, "cm": 3,
+
+	"verbs": 4,
+
+	"sim": 5, "live": 5, "attach": 5, "roce": 5,
+
+	"check": 6, "workload": 6,
+
+	"manager": 7, "webui": 7,
+
+	"capi": 8,
+
+	"cmd/softib": 9,
+}
+
+// engineRankMax is the last rank that is free of I/O and time: the engines
+// and the API over them.
+const engineRankMax = 4
+
+// freeTrees stand outside the ranks: they may import anything, and no engine
+// may import them.
+var freeTrees = []string{"internal", "examples", "bench"}
+
+// bannedImports is what an engine must not import, with the reason that the
+// complaint gives. A pattern that ends in /... covers the folders below too.
+var bannedImports = []struct{ pattern, why string }{
+	{"time", "engines are handed the time as ib.Time"},
+	{"net/netip", ""}, // values only: allowed, and listed before net/... to say so
+	{"net/...", "only drivers open sockets"},
+	{"os/...", "only drivers and commands touch the system"},
+	{"syscall", "only drivers and commands touch the system"},
+	{"sync/...", "engines are driven by one caller and take no lock"},
+	{"log/...", "engines return errors and events and print nothing"},
+	{"crypto/rand", "randomness is passed in as a *rand.Rand"},
+	{"hash/maphash", "its seed differs in every process"},
+}
+
+// randAllowed are the names of math/rand and math/rand/v2 that an engine may
+// use: types, and constructors that take a source. Every other name draws
+// from the process-wide source.
+var randAllowed = map[string]bool{
+	"Rand": true, "Source": true, "Source64": true, "Zipf": true, "PCG": true, "ChaCha8": true,
+	"New": true, "NewSource": true, "NewZipf": true, "NewPCG": true, "NewChaCha8": true,
+}
+
+// mapIterators are the functions of package maps that yield in map order, and
+// sorters the functions of package slices that make that harmless.
+var (
+	mapIterators = map[string]bool{"All": true, "Keys": true, "Values": true}
+	sorters      = map[string]bool{"Sorted": true, "SortedFunc": true, "SortedStableFunc": true}
+)
+
+// orderFree is the comment that vouches for a loop over a map whose result
+// does not depend on the order. It stands on the loop's line or the one above.
+const orderFree = "// tidy: order-free"
+
+// vagueNames say nothing about what a package is for.
+var vagueNames = map[string]bool{
+	"util": true, "utils": true, "common": true, "types": true, "helper": true, "helpers": true, "misc": true,
+}
+
+// fileLinesMax is how long a file that is not a test may get before it has to
+// be split by role.
+const fileLinesMax = 900
