@@ -39,12 +39,15 @@ func buildCRC16() (t [16][256]uint16) {
 func crc16Update(c uint16, p []byte) uint16 {
 	t := &crc16Tables
 	for len(p) >= 16 {
-		lo := binary.LittleEndian.Uint64(p) ^ uint64(c)
-		hi := binary.LittleEndian.Uint64(p[8:])
-		c = t[15][uint8(lo)] ^ t[14][uint8(lo>>8)] ^ t[13][uint8(lo>>16)] ^ t[12][uint8(lo>>24)] ^
+		lo := binary.LittleEndian.Uint64(p)
+		hi := binary.LittleEndian.Uint64(p[8:16])
+		// The two look-ups that wait for c come last: all others can run ahead.
+		fixed := t[13][uint8(lo>>16)] ^ t[12][uint8(lo>>24)] ^
 			t[11][uint8(lo>>32)] ^ t[10][uint8(lo>>40)] ^ t[9][uint8(lo>>48)] ^ t[8][uint8(lo>>56)] ^
 			t[7][uint8(hi)] ^ t[6][uint8(hi>>8)] ^ t[5][uint8(hi>>16)] ^ t[4][uint8(hi>>24)] ^
 			t[3][uint8(hi>>32)] ^ t[2][uint8(hi>>40)] ^ t[1][uint8(hi>>48)] ^ t[0][uint8(hi>>56)]
+		first := uint16(lo) ^ c
+		c = fixed ^ (t[15][uint8(first)] ^ t[14][uint8(first>>8)])
 		p = p[16:]
 	}
 	for _, x := range p {
