@@ -1,0 +1,74 @@
+package link
+
+import "softib/ib"
+
+// waitTickBytes makes a tick of PortXmitWait the time of one 4-byte word at the
+// link's rate, so that waiting compares with PortXmitData. The standard leaves
+// the tick open (IBA 16.1.3.5).
+const waitTickBytes = 4
+
+// raw is every counter since the port was made.
+func (p *Port) raw() ib.Counters {
+	c := p.count
+	for vl := range p.tx {
+		c[ib.PortXmitData] += p.tx[vl].words
+		c[ib.PortXmitPkts] += p.tx[vl].pkts
+		c[ib.PortRcvData] += p.rx[vl].words
+		c[ib.PortRcvPkts] += p.rx[vl].pkts
+	}
+	c[ib.PortMulticastXmitPkts] = p.mcastTx
+	c[ib.PortMulticastRcvPkts] = p.mcastRx
+	c[ib.PortUnicastXmitPkts] = c[ib.PortXmitPkts] - p.mcastTx
+	c[ib.PortUnicastRcvPkts] = c[ib.PortRcvPkts] - p.mcastRx
+	c[ib.PortXmitWait] = p.ticks(p.waited)
+	return c
+}
+
+func (p *Port) ticks(t ib.Time) uint64 {
+	tick := p.cfg.Rate.ByteTime(waitTickBytes)
+	if tick <= 0 || tick == ib.Never {
+		return 0
+	}
+	return uint64(t / tick)
+}
+
+// Counters reads all counters.
+func (p *Port) Counters() ib.Counters {
+	c := p.raw()
+	for i := range c {
+		c[i] -= p.base[i]
+	}
+	return c
+}
+
+// SetCounter writes one counter; management resets them so.
+func (p *Port) SetCounter(c ib.Counter, v uint64) {
+	if c < ib.NumCounter {
+		raw := p.raw()
+		p.base[c] = raw[c] - v
+	}
+}
+
+// AddCounter adds to a counter that the node rather than the link keeps, such
+// as QP1Dropped.
+func (p *Port) AddCounter(c ib.Counter, n uint64) {
+	if c < ib.NumCounter {
+		p.count[c] += n
+	}
+}
+
+// VLCounters are what one lane carried.
+type VLCounters struct {
+	XmitPkts, XmitData uint64
+	RcvPkts, RcvData   uint64
+	XmitWait           uint64
+}
+
+// VLCounters reads one lane's.
+func (p *Port) VLCounters(vl ib.VL) VLCounters {
+	tx, rx := &p.tx[vl&15], &p.rx[vl&15]
+	return VLCounters{tx.pkts, tx.words, rx.pkts, rx.words, p.ticks(tx.waited)}
+}
+
+// FCPackets counts the flow-control packets sent and received.
+func (p *Port) FCPackets() (sent, received uint64) { return p.fcSent, p.fcRcvd }

@@ -1,0 +1,118 @@
+package link
+
+import (
+	"math/bits"
+
+	"softib/ib"
+)
+
+// symbolsPerRefresh is the longest silence between two flow-control packets of one
+// lane, in symbol times (IBA 7.9.4.2).
+const symbolsPerRefresh = 65536
+
+// RefreshInterval is how often credits are told anew, whether or not they changed:
+// what a lost packet took is given back by then. A symbol is a byte of
+// one physical lane.
+func (p *Port) RefreshInterval() ib.Time {
+	return ib.LinkRate{Width: ib.Width1x, Speed: p.cfg.Rate.Speed}.ByteTime(symbolsPerRefresh)
+}
+
+// SetRefresh turns the refresh timer on or off. A driver that knows that
+// nothing was lost on the cable may leave it off: a refresh would tell
+// the peer what it knows.
+func (p *Port) SetRefresh(now ib.Time, on bool) {
+	p.refresh = on
+	p.refreshAt = now + p.RefreshInterval()
+}
+
+// Refreshing reports whether the refresh timer is on.
+func (p *Port) Refreshing() bool { return p.refresh }
+
+func (p *Port) refreshNow(now ib.Time) {
+	p.fcNeed = p.oper &^ (1 << ib.VLMgmt)
+	p.refreshAt = now + p.RefreshInterval()
+}
+
+// WantsFC reports whether PollFC has something to send.
+func (p *Port) WantsFC() bool { return p.fcNeed != 0 }
+
+// PollFC sends a flow-control packet if a lane wants one; at is when its
+// last byte leaves. Several may follow one another at the same now, and
+// then one PollTx.
+func (p *Port) PollFC(now ib.Time) (fc FC, at ib.Time, ok bool) {
+	if p.fcNeed == 0 || now < p.busyUntil && p.burstAt != now {
+		return FC{}, 0, false
+	}
+	vl := bits.TrailingZeros16(p.fcNeed)
+	p.fcNeed &= p.fcNeed - 1
+	rx := &p.rx[vl]
+	rx.adv = limit(rx.abr, rx.size-rx.occ)
+	fc = FC{VL: ib.VL(vl), FCTBS: p.tx[vl].fctbs, FCCL: rx.adv}
+	if p.state == ib.PortInit {
+		fc.Op = FCInit
+	}
+	p.busyUntil, p.burstAt = max(now, p.busyUntil)+p.fcDur, now
+	p.fcSent++
+	return fc, p.busyUntil, true
+}
+
+// HandleFC takes a flow-control packet. It reports whether the port may have
+// something to send because of it.
+//
+// The peer's count of what it sent replaces what was counted here, so that
+// the credits of packets lost on the way return (IBA 7.9.4.4).
+func (p *Port) HandleFC(now ib.Time, fc FC) bool {
+	if p.state < ib.PortInit {
+		return false
+	}
+	if fc.Op > FCInit || fc.VL >= ib.VLMgmt || p.oper>>fc.VL&1 == 0 {
+		p.Count(Malformed)
+		return false
+	}
+	p.fcRcvd++
+	p.overrunsRun = 0
+	tx, rx := &p.tx[fc.VL], &p.rx[fc.VL]
+	tx.fccl = fc.FCCL & fcMask
+	told := false
+	if rx.abr != fc.FCTBS {
+		rx.abr = fc.FCTBS & fcMask
+		told = p.wantFC(fc.VL, rx)
+	}
+	return told || p.queued>>fc.VL&1 != 0
+}
+
+// Credit is one lane's flow-control state, for a check that credits are
+// conserved.
+type Credit struct {
+	// Sender's side: blocks sent and the peer's limit, modulo 4096.
+	FCTBS, FCCL uint16
+	// Receiver's side: blocks received, limit last advertised, both modulo
+	// 4096; size and occupancy of the buffer.
+	ABR, Advertised uint16
+	Size, Occupied  uint16
+}
+
+// Credit reads a lane's state.
+func (p *Port) Credit(vl ib.VL) Credit {
+	tx, rx := &p.tx[vl&15], &p.rx[vl&15]
+	return Credit{tx.fctbs, tx.fccl, rx.abr, rx.adv, rx.size, rx.occ}
+}
+
+// Available is how many blocks the lane may send now.
+func (c Credit) Available() int {
+	if d := (c.FCCL - c.FCTBS) & fcMask; d <= fcHalf {
+		return int(d)
+	}
+	return 0
+}
+
+// AppendQueued lists the packets queued to be sent, for a check that counts
+// them.
+func (p *Port) AppendQueued(list []*Frame) []*Frame {
+	for m := p.queued; m != 0; m &= m - 1 {
+		for f := p.tx[bits.TrailingZeros16(m)].q.head; f != nil; f = f.next {
+			list = append(list, f)
+		}
+	}
+	return list
+}

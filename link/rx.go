@@ -1,0 +1,161 @@
+package link
+
+import (
+	"softib/ib"
+	"softib/wire"
+)
+
+// Receive takes a data packet off the wire into the buffer of its lane. Anything but
+// OK is a drop that has been counted where the standard counts it; the frame is
+// the caller's again. After OK the packet occupies its buffer until Release.
+//
+// The checks and their order are those of the packet receiver of IBA 7.3 and 7.4.
+func (p *Port) Receive(now ib.Time, f *Frame) Reason {
+	lrh := &f.Packet.LRH
+	if p.state < ib.PortInit {
+		return NotReady // nobody listens: not an error of the link
+	}
+	if f.Flags&BadVCRC != 0 {
+		return p.Count(Physical)
+	}
+	vl := lrh.VL
+	if lrh.LVer != 0 || lrh.Length > p.rxWords || uint32(f.Bytes) != uint32(lrh.Length)*4+wire.VCRCSize ||
+		lrh.Length < wire.MinWordsRaw || p.oper>>(vl&15)&1 == 0 || vl > ib.VLMgmt {
+		return p.Count(Malformed)
+	}
+	rx := &p.rx[vl]
+	if vl == ib.VLMgmt {
+		// Subnet management packets have no GRH and go to QP0 (IBA 13.5.1).
+		if lrh.LNH != wire.LNHLocal || f.Packet.BTH.DestQP != ib.QPNSMI {
+			return p.Count(Malformed)
+		}
+		if rx.occ >= rx.size {
+			return p.Count(VL15Full)
+		}
+		rx.occ++
+	} else {
+		if p.state == ib.PortInit {
+			return NotReady // only management passes before Armed (IBA 7.2.7.2)
+		}
+		if rx.occ+uint16(f.Blocks) > rx.size {
+			p.overrun()
+			return p.Count(Overrun)
+		}
+		rx.occ += uint16(f.Blocks)
+		rx.abr = (rx.abr + uint16(f.Blocks)) & fcMask
+		if p.state == ib.PortArmed {
+			// Traffic from an active neighbour activates (IBA 7.2.7.3).
+			p.transition(p.phys, ib.PortActive)
+		}
+	}
+	rx.pkts++
+	rx.words += uint64(lrh.Length)
+	if lrh.DLID >= ib.LIDMulticastMin && lrh.DLID != ib.LIDPermissive {
+		p.mcastRx++
+	}
+	f.Arrived = now
+	f.InVL = vl
+	return OK
+}
+
+// overrun counts runs of overruns between flow-control updates; a few in a row are
+// "excessive" (IBA 7.12.1).
+func (p *Port) overrun() {
+	if p.overrunsRun++; p.overrunsRun >= overrunThreshold {
+		p.overrunsRun = 0
+		p.count[ib.ExcessiveBufferOverrunErrors]++
+	}
+}
+
+// overrunThreshold is PortInfo's OverrunErrors.
+const overrunThreshold = 8
+
+// Release gives back the buffer of a packet that was received. It reports
+// whether the peer should be told now.
+func (p *Port) Release(vl ib.VL, blocks uint8) bool {
+	rx := &p.rx[vl&15]
+	if vl == ib.VLMgmt {
+		rx.occ--
+		return false
+	}
+	rx.occ -= uint16(blocks)
+	return p.wantFC(vl, rx)
+}
+
+// wantFC marks the lane when enough credit has gathered to tell.
+func (p *Port) wantFC(vl ib.VL, rx *rxVL) bool {
+	if p.state < ib.PortInit || (limit(rx.abr, rx.size-rx.occ)-rx.adv)&fcMask < rx.owed {
+		return false
+	}
+	p.fcNeed |= 1 << vl
+	return true
+}
+
+// SymbolError counts an error on a lane of the cable that the driver saw.
+func (p *Port) SymbolError() { p.count[ib.SymbolErrorCounter]++ }
+
+// BadLinkPacket counts a flow-control packet whose CRC or fields were wrong.
+func (p *Port) BadLinkPacket(r Reason) { p.Count(r) }
+
+// Enforce is the set of filters that a switch port applies (IBA 18.2.4.2.1).
+type Enforce uint8
+
+// Filters.
+const (
+	EnforcePKeyIn Enforce = 1 << iota
+	EnforcePKeyOut
+	EnforceRawIn
+	EnforceRawOut
+)
+
+// Enforcement is the filters in force.
+func (p *Port) Enforcement() Enforce { return p.enforce }
+
+// SetEnforcement sets them.
+func (p *Port) SetEnforcement(e Enforce) { p.enforce = e }
+
+// PKeys is the port's partition table. It is the port's own: read it only.
+func (p *Port) PKeys() []ib.PKey { return p.pkeys }
+
+// SetPKeys writes the partition table.
+func (p *Port) SetPKeys(keys []ib.PKey) { p.pkeys = append(p.pkeys[:0], keys...) }
+
+// FilterIn applies the inbound filters to a received packet.
+func (p *Port) FilterIn(f *Frame) Reason {
+	if p.enforce&(EnforcePKeyIn|EnforceRawIn) == 0 {
+		return OK
+	}
+	return p.filter(f, EnforcePKeyIn, PKeyIn, EnforceRawIn, RawIn)
+}
+
+// FilterOut applies the outbound filters to a packet about to be queued.
+func (p *Port) FilterOut(f *Frame) Reason {
+	if p.enforce&(EnforcePKeyOut|EnforceRawOut) == 0 {
+		return OK
+	}
+	return p.filter(f, EnforcePKeyOut, PKeyOut, EnforceRawOut, RawOut)
+}
+
+func (p *Port) filter(f *Frame, keyBit Enforce, key Reason, rawBit Enforce, raw Reason) Reason {
+	if f.Packet.LRH.LNH < wire.LNHLocal {
+		if p.enforce&rawBit != 0 {
+			return p.Count(raw)
+		}
+		return OK
+	}
+	if p.enforce&keyBit == 0 || p.admits(f.Packet.BTH.PKey) {
+		return OK
+	}
+	return p.Count(key)
+}
+
+// admits reports whether the table has a key of the packet's partition; two
+// limited members don't match (IBA 10.9.3).
+func (p *Port) admits(k ib.PKey) bool {
+	for _, have := range p.pkeys {
+		if have.Matches(k) {
+			return true
+		}
+	}
+	return false
+}
