@@ -1,6 +1,11 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+
+	"softib/ib"
+)
 
 // Layout of AETH (IBA 9.3.5).
 const (
@@ -28,4 +33,23 @@ func (h *AETH) parse(b []byte) (int, error) {
 // Append writes AETH.
 func (h *AETH) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(h.Syndrome)<<24|h.MSN&mask24)
+}
+
+var nakNames = [...]string{"PSN sequence error", "invalid request", "remote access error", "remote operational error", "invalid RD request"}
+
+func (s Syndrome) String() string {
+	switch s.Type() {
+	case SynAck:
+		if s.Value() == SynAckNoCred.Value() {
+			return "ACK"
+		}
+		return fmt.Sprintf("ACK, credit code %d", s.Value())
+	case SynRNR:
+		return fmt.Sprintf("RNR NAK, wait %v", ib.RNRDelay(s.Value()))
+	case SynNAK:
+		if int(s.Value()) < len(nakNames) {
+			return "NAK, " + nakNames[s.Value()]
+		}
+	}
+	return fmt.Sprintf("reserved syndrome %#02x", uint8(s))
 }

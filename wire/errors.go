@@ -32,7 +32,14 @@ type ParseError struct {
 }
 
 func (e *ParseError) Error() string {
-	return fmt.Sprintf("wire: %s.%s: %v: got %#x, want %#x", e.Layer, e.Field, e.Kind, e.Got, e.Want)
+	format := "wire: %s.%s: %v: got %#x, want %#x"
+	switch e.Kind {
+	case ErrTruncated, ErrLength, ErrPad:
+		format = "wire: %s.%s: %v: got %d, want %d" // counts, not codes
+	case ErrOpcode:
+		return fmt.Sprintf("wire: %s.%s: %v %#x", e.Layer, e.Field, e.Kind, e.Got)
+	}
+	return fmt.Sprintf(format, e.Layer, e.Field, e.Kind, e.Got, e.Want)
 }
 
 // Unwrap makes errors.Is(err, ErrVCRC) and its like work.

@@ -1,6 +1,10 @@
 package wire
 
-import "softib/ib"
+import (
+	"strconv"
+
+	"softib/ib"
+)
 
 // LNH says what follows LRH (IBA table 13).
 type LNH uint8
@@ -12,6 +16,20 @@ const (
 	LNHLocal  LNH = 2 // BTH
 	LNHGlobal LNH = 3 // GRH, then BTH
 )
+
+func (l LNH) String() string {
+	switch l {
+	case LNHRaw:
+		return "raw"
+	case LNHIPv6:
+		return "IPv6"
+	case LNHLocal:
+		return "local"
+	case LNHGlobal:
+		return "global"
+	}
+	return "LNH(" + strconv.Itoa(int(l)) + ")"
+}
 
 // Packet is a data packet, decoded. Only the fields that its LNH and opcode
 // call for have a meaning; the others may hold anything, so that a sender
