@@ -190,7 +190,7 @@ const (
 	SynRNR       Syndrome = 0x20
 	SynNAK       Syndrome = 0x60
 
-	NAKSeq       Syndrome = SynNAK | 0 // PSN sequence error
+	NAKSeq       Syndrome = SynNAK     // PSN sequence error
 	NAKInvReq    Syndrome = SynNAK | 1 // invalid request
 	NAKAccess    Syndrome = SynNAK | 2 // remote access error
 	NAKOp        Syndrome = SynNAK | 3 // remote operational error
