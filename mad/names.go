@@ -1,0 +1,263 @@
+package mad
+
+import "fmt"
+
+// Class is a management class (IBA 13.4.4).
+type Class uint8
+
+// Management classes.
+const (
+	ClassSMLID    Class = 0x01 // subnet management, LID-routed
+	ClassSA       Class = 0x03
+	ClassPerf     Class = 0x04
+	ClassBM       Class = 0x05
+	ClassDevMgt   Class = 0x06
+	ClassCM       Class = 0x07
+	ClassSNMP     Class = 0x08
+	ClassCC       Class = 0x21 // congestion control, annex A10
+	ClassSMDirect Class = 0x81 // subnet management, directed route
+)
+
+// ClassInfo is one row of the class table: where its attributes lie.
+type ClassInfo struct {
+	Class   Class
+	Name    string
+	Version uint8 // the class version that this package lays out
+	DataOff int   // of the attribute in the datagram
+	DataLen int
+}
+
+// classes is the class table. Subnet management leaves the last 128 bytes of
+// a datagram to the two paths of a directed route.
+var classes = []ClassInfo{
+	{ClassSMLID, "SubnLID", 1, SMPDataOff, SMPDataLen},
+	{ClassSMDirect, "SubnDirected", 1, SMPDataOff, SMPDataLen},
+	{ClassSA, "SubnAdm", 2, 56, 200},
+	{ClassPerf, "Perf", 1, PMDataOff, PMDataLen},
+	{ClassBM, "BM", 1, 64, 192},
+	{ClassDevMgt, "DevMgt", 1, 64, 192},
+	{ClassCM, "ComMgt", 2, 24, 232},
+	{ClassSNMP, "SNMP", 1, 64, 192},
+	{ClassCC, "CongestionControl", 2, 64, 192},
+}
+
+// Info is the class's row; nil for a class that the table does not have.
+func (c Class) Info() *ClassInfo {
+	for i := range classes {
+		if classes[i].Class == c {
+			return &classes[i]
+		}
+	}
+	return nil
+}
+
+// IsSubnet reports whether c is one of the two subnet management classes, the
+// only ones that travel between QP0s.
+func (c Class) IsSubnet() bool { return c == ClassSMLID || c == ClassSMDirect }
+
+func (c Class) String() string {
+	if i := c.Info(); i != nil {
+		return i.Name
+	}
+	switch {
+	case c >= 0x09 && c <= 0x0F || c >= 0x30 && c <= 0x4F:
+		return fmt.Sprintf("Vendor(0x%02x)", uint8(c))
+	case c >= 0x10 && c <= 0x2F:
+		return fmt.Sprintf("Application(0x%02x)", uint8(c))
+	}
+	return fmt.Sprintf("Class(0x%02x)", uint8(c))
+}
+
+// Method is what a datagram asks for or answers (IBA 13.4.5). The upper bit
+// marks a response.
+type Method uint8
+
+// Methods of all classes; those that only one class has are named after it.
+const (
+	MethodGet           Method = 0x01
+	MethodSet           Method = 0x02
+	MethodSend          Method = 0x03
+	MethodTrap          Method = 0x05
+	MethodReport        Method = 0x06
+	MethodTrapRepress   Method = 0x07
+	MethodGetTable      Method = 0x12 // SA
+	MethodGetTraceTable Method = 0x13 // SA
+	MethodGetMulti      Method = 0x14 // SA
+	MethodDelete        Method = 0x15 // SA
+	MethodGetResp       Method = 0x81
+	MethodReportResp    Method = 0x86
+	MethodGetTableResp  Method = 0x92 // SA
+	MethodGetMultiResp  Method = 0x94 // SA
+	MethodDeleteResp    Method = 0x95 // SA
+
+	methodResponse Method = 0x80
+)
+
+var methodNames = map[Method]string{
+	MethodGet: "Get", MethodSet: "Set", MethodSend: "Send", MethodTrap: "Trap",
+	MethodReport: "Report", MethodTrapRepress: "TrapRepress",
+	MethodGetTable: "GetTable", MethodGetTraceTable: "GetTraceTable",
+	MethodGetMulti: "GetMulti", MethodDelete: "Delete",
+	MethodGetResp: "GetResp", MethodReportResp: "ReportResp",
+	MethodGetTableResp: "GetTableResp", MethodGetMultiResp: "GetMultiResp",
+	MethodDeleteResp: "DeleteResp",
+}
+
+// IsResponse reports whether m answers a request.
+func (m Method) IsResponse() bool { return m&methodResponse != 0 }
+
+// Request is the method without its response bit.
+func (m Method) Request() Method { return m &^ methodResponse }
+
+func (m Method) String() string {
+	if s, ok := methodNames[m]; ok {
+		return s
+	}
+	return fmt.Sprintf("Method(0x%02x)", uint8(m))
+}
+
+// Status is the status of a response (IBA 13.4.7). In directed-route SMPs its
+// upper bit is not status but direction.
+type Status uint16
+
+// Status codes of all classes.
+const (
+	StatusOK                Status = 0x0000
+	StatusBusy              Status = 0x0001
+	StatusRedirect          Status = 0x0002
+	StatusBadVersion        Status = 0x0004
+	StatusUnsupMethod       Status = 0x0008
+	StatusUnsupMethodAttr   Status = 0x000C
+	StatusInvalidField      Status = 0x001C
+	StatusSANoResources     Status = 0x0100
+	StatusSAReqInvalid      Status = 0x0200
+	StatusSANoRecords       Status = 0x0300
+	StatusSATooManyRecords  Status = 0x0400
+	StatusSAInvalidGID      Status = 0x0500
+	StatusSAInsufComponents Status = 0x0600
+	StatusSADenied          Status = 0x0700
+
+	// StatusDirection is the D bit of directed-route SMPs: set on the
+	// way back (IBA 14.2.1.2).
+	StatusDirection Status = 0x8000
+)
+
+var statusNames = map[Status]string{
+	StatusOK: "OK", StatusBusy: "Busy", StatusRedirect: "Redirect",
+	StatusBadVersion: "BadVersion", StatusUnsupMethod: "UnsupportedMethod",
+	StatusUnsupMethodAttr: "UnsupportedMethodAttribute", StatusInvalidField: "InvalidField",
+	StatusSANoResources: "SANoResources", StatusSAReqInvalid: "SARequestInvalid",
+	StatusSANoRecords: "SANoRecords", StatusSATooManyRecords: "SATooManyRecords",
+	StatusSAInvalidGID: "SAInvalidGID", StatusSAInsufComponents: "SAInsufficientComponents",
+	StatusSADenied: "SARequestDenied",
+}
+
+func (s Status) String() string {
+	if n, ok := statusNames[s&^StatusDirection]; ok {
+		return n
+	}
+	return fmt.Sprintf("Status(0x%04x)", uint16(s))
+}
+
+// AttrID names an attribute within its class.
+type AttrID uint16
+
+// Attributes of all classes, of subnet management (IBA table 139) and of
+// performance management (IBA table 230).
+const (
+	AttrClassPortInfo AttrID = 0x0001
+	AttrNotice        AttrID = 0x0002
+	AttrInformInfo    AttrID = 0x0003
+
+	AttrNodeDescription     AttrID = 0x0010
+	AttrNodeInfo            AttrID = 0x0011
+	AttrSwitchInfo          AttrID = 0x0012
+	AttrGUIDInfo            AttrID = 0x0014
+	AttrPortInfo            AttrID = 0x0015
+	AttrPKeyTable           AttrID = 0x0016
+	AttrSLtoVL              AttrID = 0x0017
+	AttrVLArb               AttrID = 0x0018
+	AttrLFT                 AttrID = 0x0019
+	AttrRFT                 AttrID = 0x001A
+	AttrMFT                 AttrID = 0x001B
+	AttrLinkSpeedWidthPairs AttrID = 0x001C
+	AttrSMInfo              AttrID = 0x0020
+	AttrVendorDiag          AttrID = 0x0030
+	AttrLedInfo             AttrID = 0x0031
+
+	AttrPortSamplesControl     AttrID = 0x0010
+	AttrPortSamplesResult      AttrID = 0x0011
+	AttrPortCounters           AttrID = 0x0012
+	AttrPortRcvErrorDetails    AttrID = 0x0015
+	AttrPortXmitDiscardDetails AttrID = 0x0016
+	AttrPortCountersExtended   AttrID = 0x001D
+)
+
+// AttrInfo is one row of the attribute table.
+type AttrInfo struct {
+	Class  Class // ClassSMLID stands for both subnet management classes
+	ID     AttrID
+	Name   string
+	Layout *Layout // nil if only the name is known
+}
+
+// attrs is the attribute table.
+var attrs = []AttrInfo{
+	{ClassSMLID, AttrNotice, "Notice", &NoticeLayout},
+	{ClassSMLID, AttrNodeDescription, "NodeDescription", &NodeDescriptionLayout},
+	{ClassSMLID, AttrNodeInfo, "NodeInfo", &NodeInfoLayout},
+	{ClassSMLID, AttrSwitchInfo, "SwitchInfo", &SwitchInfoLayout},
+	{ClassSMLID, AttrGUIDInfo, "GUIDInfo", &GUIDInfoLayout},
+	{ClassSMLID, AttrPortInfo, "PortInfo", &PortInfoLayout},
+	{ClassSMLID, AttrPKeyTable, "P_KeyTable", &PKeyTableLayout},
+	{ClassSMLID, AttrSLtoVL, "SLtoVLMappingTable", &SLtoVLLayout},
+	{ClassSMLID, AttrVLArb, "VLArbitrationTable", &VLArbLayout},
+	{ClassSMLID, AttrLFT, "LinearForwardingTable", &LFTLayout},
+	{ClassSMLID, AttrRFT, "RandomForwardingTable", nil},
+	{ClassSMLID, AttrMFT, "MulticastForwardingTable", &MFTLayout},
+	{ClassSMLID, AttrLinkSpeedWidthPairs, "LinkSpeedWidthPairsTable", nil},
+	{ClassSMLID, AttrSMInfo, "SMInfo", &SMInfoLayout},
+	{ClassSMLID, AttrVendorDiag, "VendorDiag", nil},
+	{ClassSMLID, AttrLedInfo, "LedInfo", nil},
+	{ClassPerf, AttrClassPortInfo, "ClassPortInfo", &ClassPortInfoLayout},
+	{ClassPerf, AttrPortSamplesControl, "PortSamplesControl", nil},
+	{ClassPerf, AttrPortSamplesResult, "PortSamplesResult", nil},
+	{ClassPerf, AttrPortCounters, "PortCounters", &PortCountersLayout},
+	{ClassPerf, AttrPortRcvErrorDetails, "PortRcvErrorDetails", &PortRcvErrorDetailsLayout},
+	{ClassPerf, AttrPortXmitDiscardDetails, "PortXmitDiscardDetails", &PortXmitDiscardDetailsLayout},
+	{ClassPerf, AttrPortCountersExtended, "PortCountersExtended", &PortCountersExtendedLayout},
+}
+
+// Attr finds an attribute's row; nil for one that the table does not have.
+func Attr(c Class, id AttrID) *AttrInfo {
+	if c == ClassSMDirect {
+		c = ClassSMLID
+	}
+	for i := range attrs {
+		if attrs[i].Class == c && attrs[i].ID == id {
+			return &attrs[i]
+		}
+	}
+	return nil
+}
+
+// AttrByName finds an attribute's row by its name.
+func AttrByName(c Class, name string) *AttrInfo {
+	if c == ClassSMDirect {
+		c = ClassSMLID
+	}
+	for i := range attrs {
+		if attrs[i].Class == c && attrs[i].Name == name {
+			return &attrs[i]
+		}
+	}
+	return nil
+}
+
+// AttrName is the attribute's name, or its number if it has none.
+func AttrName(c Class, id AttrID) string {
+	if a := Attr(c, id); a != nil {
+		return a.Name
+	}
+	return fmt.Sprintf("Attr(0x%04x)", uint16(id))
+}
