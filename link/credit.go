@@ -1,32 +1,14 @@
 package link
 
-import "softib/ib"
+import "softib/wire"
 
 // Flow control counts blocks modulo 4096 (IBA 7.9.4.2).
 const (
-	fcMask = 0xFFF
+	fcMask = wire.CreditMask
 	// fcHalf is half the circle: a limit that is at most this far ahead
 	// permits sending, and a receiver never grants more.
 	fcHalf = 2048
 )
-
-// FCOp is the kind of a flow-control packet.
-type FCOp uint8
-
-// Kinds of flow-control packet (IBA 7.9.4.1).
-const (
-	FCNormal FCOp = 0
-	FCInit   FCOp = 1
-)
-
-// FC is a flow-control packet, decoded: how much its sender has sent on
-// the lane, and up to where it will receive.
-type FC struct {
-	Op    FCOp
-	VL    ib.VL
-	FCTBS uint16
-	FCCL  uint16
-}
 
 // FCBytes is how much of the link's time a flow-control packet takes: four bytes,
 // its CRC and two delimiting symbols.
@@ -41,6 +23,6 @@ func maySend(cl, tbs uint16, n uint8) bool {
 
 // limit is the receiver's FCCL: what it received plus what it has room for,
 // but at most half the circle.
-func limit(abr uint16, free uint16) uint16 {
+func limit(abr, free uint16) uint16 {
 	return (abr + min(free, fcHalf)) & fcMask
 }

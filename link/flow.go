@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"softib/ib"
+	"softib/wire"
 )
 
 // symbolsPerRefresh is the longest silence between two flow-control packets of one
@@ -39,17 +40,17 @@ func (p *Port) WantsFC() bool { return p.fcNeed != 0 }
 // PollFC sends a flow-control packet if a lane wants one; at is when its
 // last byte leaves. Several may follow one another at the same now, and
 // then one PollTx.
-func (p *Port) PollFC(now ib.Time) (fc FC, at ib.Time, ok bool) {
+func (p *Port) PollFC(now ib.Time) (fc wire.LinkPacket, at ib.Time, ok bool) {
 	if p.fcNeed == 0 || now < p.busyUntil && p.burstAt != now {
-		return FC{}, 0, false
+		return wire.LinkPacket{}, 0, false
 	}
 	vl := bits.TrailingZeros16(p.fcNeed)
 	p.fcNeed &= p.fcNeed - 1
 	rx := &p.rx[vl]
 	rx.adv = limit(rx.abr, rx.size-rx.occ)
-	fc = FC{VL: ib.VL(vl), FCTBS: p.tx[vl].fctbs, FCCL: rx.adv}
+	fc = wire.LinkPacket{VL: ib.VL(vl), FCTBS: p.tx[vl].fctbs, FCCL: rx.adv}
 	if p.state == ib.PortInit {
-		fc.Op = FCInit
+		fc.Op = wire.LinkInit
 	}
 	p.busyUntil, p.burstAt = max(now, p.busyUntil)+p.fcDur, now
 	p.fcSent++
@@ -61,11 +62,11 @@ func (p *Port) PollFC(now ib.Time) (fc FC, at ib.Time, ok bool) {
 //
 // The peer's count of what it sent replaces what was counted here, so that
 // the credits of packets lost on the way return (IBA 7.9.4.4).
-func (p *Port) HandleFC(now ib.Time, fc FC) bool {
+func (p *Port) HandleFC(now ib.Time, fc wire.LinkPacket) bool {
 	if p.state < ib.PortInit {
 		return false
 	}
-	if fc.Op > FCInit || fc.VL >= ib.VLMgmt || p.oper>>fc.VL&1 == 0 {
+	if fc.Op > wire.LinkInit || fc.VL >= ib.VLMgmt || p.oper>>fc.VL&1 == 0 {
 		p.Count(Malformed)
 		return false
 	}

@@ -23,6 +23,7 @@ const (
 	// In the switch.
 	UnknownDLID // no forwarding entry, or the entry says drop
 	Looping     // the way out is the way in
+	NoMember    // a multicast packet whose group has no other port here
 	BadVLMap    // SL2VL names a lane that the way out does not have
 	// At the transmitter.
 	Inactive    // the port out is not Active
@@ -52,6 +53,7 @@ var reasonTable = [NumReason]struct {
 	RawIn:       {"raw packet refused inbound", ib.PortRcvConstraintErrors, ib.NumCounter},
 	UnknownDLID: {"no route to DLID", ib.PortRcvSwitchRelayErrors, ib.PortDLIDMappingErrors},
 	Looping:     {"route leads back", ib.PortRcvSwitchRelayErrors, ib.PortLoopingErrors},
+	NoMember:    {"no other member of the group", ib.NumCounter, ib.NumCounter},
 	BadVLMap:    {"SL maps to no VL", ib.PortRcvSwitchRelayErrors, ib.PortVLMappingErrors},
 	Inactive:    {"output port inactive", ib.PortXmitDiscards, ib.PortInactiveDiscards},
 	NeighborMTU: {"longer than neighbour's MTU", ib.PortXmitDiscards, ib.PortNeighborMTUDiscards},
