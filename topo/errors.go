@@ -24,6 +24,42 @@ var (
 	ErrTooManyLIDs   = errors.New("too many LIDs")
 )
 
+// What else can be wrong with a file.
+var (
+	ErrSyntax       = errors.New("syntax error")
+	ErrDuplicateID  = errors.New("duplicate node id")
+	ErrOneSided     = errors.New("one-sided cable")
+	ErrGUIDMismatch = errors.New("two GUIDs for one port")
+	ErrNoSwitch     = errors.New("no switch")
+	ErrUnsupported  = errors.New("unsupported statement")
+)
+
+// ParseError says where a file is wrong, what stands there and what was expected.
+type ParseError struct {
+	File string
+	// Line and Col count from 1; Col is 0 when the whole line or file is meant.
+	Line, Col int
+	// Word is the offending text.
+	Word string
+	// Err is the kind of mistake, or the error of the graph that found it.
+	Err    error
+	Detail string
+}
+
+func (e *ParseError) Error() string {
+	at := fmt.Sprintf("%s:%d", e.File, e.Line)
+	if e.Col > 0 {
+		at += fmt.Sprintf(":%d", e.Col)
+	}
+	if e.Detail == "" {
+		return fmt.Sprintf("%s: %v", at, e.Err)
+	}
+	return fmt.Sprintf("%s: %v: %s", at, e.Err, e.Detail)
+}
+
+// Unwrap is the kind of mistake.
+func (e *ParseError) Unwrap() error { return e.Err }
+
 // NodeError says why a node was refused.
 type NodeError struct {
 	Node   string

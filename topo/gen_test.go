@@ -3,6 +3,7 @@ package topo
 import (
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -343,3 +344,5 @@ func BenchmarkFatTree45056(b *testing.B) {
 		mustSpec(b, "fat-tree:radix=64,levels=3,pods=44")
 	}
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -199,11 +199,6 @@ func (g *Graph) setPortGUID(n *Node, p ib.PortNum, guid ib.GUID) error {
 		return &NodeError{n.Name, n.GUID, ErrDuplicateGUID,
 			fmt.Sprintf("GUID %v of port %d is taken by %s: want a new one", guid, p, g.PortName(old))}
 	}
-	// A node's GUID may be that of its own port, never of another's.
-	if i, dup := g.byGUID[guid]; dup && i != n.Index {
-		return &NodeError{n.Name, n.GUID, ErrDuplicateGUID,
-			fmt.Sprintf("GUID %v of port %d is taken by node %s: want a new one", guid, p, g.Nodes[i].Name)}
-	}
 	if old := n.Ports[p].GUID; old != 0 {
 		delete(g.byPort, old)
 	}
@@ -295,6 +290,23 @@ func (g *Graph) Port(ref PortRef) *Port {
 		return nil
 	}
 	return &g.Nodes[ref.Node].Ports[ref.Port]
+}
+
+// LinkRate is what the cable at ref runs at: where the two ends name different
+// widths or speeds, the lesser of each, as training settles it. It is zero for a
+// port without a cable.
+func (g *Graph) LinkRate(ref PortRef) ib.LinkRate {
+	x := g.Port(ref)
+	if x == nil || !x.Connected() {
+		return ib.LinkRate{}
+	}
+	y := g.Port(PortRef{x.Peer, x.PeerPort})
+	r := x.Rate()
+	if y.Width.Lanes() < r.Width.Lanes() {
+		r.Width = y.Width
+	}
+	r.Speed = min(r.Speed, y.Speed)
+	return r
 }
 
 // PortName writes a port as people do: leaf1[9].
