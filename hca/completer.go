@@ -1,0 +1,383 @@
+package hca
+
+import (
+	"encoding/binary"
+
+	"softib/ib"
+	"softib/wire"
+)
+
+// complete handles what a responder sent back (IBA 9.7.5, 9.7.6).
+func (q *QP) complete(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
+	h := q.h
+	if q.typ != RC && q.typ != XRCSend || q.state != StateRTS && q.state != StateSQD {
+		h.drop(DropState)
+		return
+	}
+	psn := p.BTH.PSN
+	if psn.Before(q.ackPSN) || !psn.Before(q.sentPSN) {
+		h.drop(DropStaleAck)
+		return
+	}
+	switch info.Kind {
+	case wire.KindAck:
+		q.handleAck(now, psn, p.AETH.Syndrome)
+	case wire.KindReadResponse, wire.KindAtomicAck:
+		q.handleResponse(now, p, info)
+	default:
+		h.drop(DropOpcode)
+	}
+}
+
+// handleAck handles an acknowledgement without data.
+func (q *QP) handleAck(now ib.Time, psn ib.PSN, syn wire.Syndrome) {
+	switch syn.Type() {
+	case wire.SynAck:
+		if q.ackTo(now, psn) {
+			q.progress(now)
+		}
+	case wire.SynRNR:
+		if !q.ackTo(now, psn.Add(-1)) {
+			return
+		}
+		q.h.Stats.RNRNAKs++
+		if q.rnrRetry == 0 {
+			q.failAt(now, psn, WCRNRRetryExcErr)
+			return
+		}
+		if q.rnrRetry != 7 { // seven means for ever (IBA 9.7.5.2.8)
+			q.rnrRetry--
+		}
+		q.retry = q.attr.RetryCnt
+		q.ackDue = ib.Never
+		q.rnrUntil = now + ib.RNRDelay(syn.Value())
+		q.rewind(psn)
+		q.armTimer(q.rnrUntil)
+	case wire.SynNAK:
+		if !q.ackTo(now, psn.Add(-1)) {
+			return
+		}
+		switch syn {
+		case wire.NAKSeq:
+			q.h.Stats.SeqNAKsRcvd++
+			q.tryAgain(now, psn)
+		case wire.NAKInvReq:
+			q.failAt(now, psn, WCRemInvReqErr)
+		case wire.NAKAccess:
+			q.failAt(now, psn, WCRemAccessErr)
+		case wire.NAKOp:
+			q.failAt(now, psn, WCRemOpErr)
+		default:
+			q.failAt(now, psn, WCBadRespErr)
+		}
+	default:
+		q.h.drop(DropStaleAck)
+	}
+}
+
+// ackTo takes everything up to psn as acknowledged. It is false when a READ or
+// an atomic before psn has had no answer: the answer was lost, and the
+// request is sent again (IBA 9.7.5.1.1).
+func (q *QP) ackTo(now ib.Time, psn ib.PSN) bool {
+	if psn.Before(q.ackPSN) {
+		return true // nothing new, as when the very oldest packet is refused
+	}
+	for i := q.sqOldest; i != q.sqNext; i++ {
+		w := &q.sq[i&q.sqMask]
+		if !w.started || w.first.After(psn) {
+			break
+		}
+		if (w.kind == kindRead || w.kind == kindAtomic) && !w.done {
+			missing := w.first.Add(int(w.got))
+			if missing.After(psn) {
+				break
+			}
+			if missing.After(q.ackPSN) {
+				q.ackPSN = missing
+			}
+			q.retire(now)
+			q.lostResponse(now, missing)
+			return false
+		}
+	}
+	q.ackPSN = psn.Add(1)
+	q.rewound = false
+	q.catchUp()
+	q.retire(now)
+	return true
+}
+
+// lostResponse asks again for a response that was skipped, once per gap.
+func (q *QP) lostResponse(now ib.Time, psn ib.PSN) {
+	if q.rewound {
+		return
+	}
+	q.rewound = true
+	q.tryAgain(now, psn)
+}
+
+// catchUp moves a cursor that was rewound past what has been acknowledged since.
+func (q *QP) catchUp() {
+	for q.sqCursor != q.sqNext {
+		w := &q.sq[q.sqCursor&q.sqMask]
+		if !w.started {
+			return
+		}
+		if w.done || w.kind == kindLocal || (w.kind == kindSend || w.kind == kindWrite) && w.last().Before(q.ackPSN) {
+			q.sqCursor++
+			q.sqPkt = 0
+			continue
+		}
+		if (w.kind == kindSend || w.kind == kindWrite) && w.first.Add(int(q.sqPkt)).Before(q.ackPSN) {
+			q.seek(q.sqCursor, q.ackPSN)
+		}
+		if q.sqPkt == 0 {
+			q.seg, q.segOff = 0, 0
+		}
+		return
+	}
+}
+
+// handleResponse takes the data of a READ or the old value of an atomic.
+func (q *QP) handleResponse(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
+	psn := p.BTH.PSN
+	// The oldest request that waits for data is the only one whose turn it is.
+	i := q.sqOldest
+	for ; i != q.sqNext; i++ {
+		w := &q.sq[i&q.sqMask]
+		if !w.started {
+			q.h.drop(DropStaleAck)
+			return
+		}
+		if !w.done && (w.kind == kindRead || w.kind == kindAtomic) {
+			break
+		}
+	}
+	if i == q.sqNext {
+		q.h.drop(DropStaleAck)
+		return
+	}
+	w := &q.sq[i&q.sqMask]
+	want := w.first.Add(int(w.got))
+	if psn.Before(want) {
+		q.h.drop(DropStaleAck)
+		return
+	}
+	if psn != want {
+		q.h.drop(DropOutOfOrder)
+		if q.ackTo(now, want.Add(-1)) {
+			q.lostResponse(now, want)
+		}
+		return
+	}
+	// Everything before it was executed, or this would not have been sent.
+	if want == w.first && !q.ackTo(now, psn.Add(-1)) {
+		return
+	}
+	if info.Has(wire.ExtAETH) && p.AETH.Syndrome.Type() != wire.SynAck {
+		q.failAt(now, psn, WCBadRespErr)
+		return
+	}
+	if !w.stillOpen() {
+		q.failAt(now, psn, WCLocProtErr)
+		return
+	}
+	if w.kind == kindAtomic {
+		if info.Kind != wire.KindAtomicAck {
+			q.failAt(now, psn, WCBadRespErr)
+			return
+		}
+		var v [8]byte
+		// The value is an integer to both ends: native order in memory, as the adapters of little-endian hosts have it.
+		binary.LittleEndian.PutUint64(v[:], p.AtomicAck)
+		scatterMem(w.mem[:w.nsge], 0, v[:])
+		w.got = 1
+	} else {
+		if !q.goodReadResponse(w, p, info) {
+			q.failAt(now, psn, WCBadRespErr)
+			return
+		}
+		scatterMem(w.mem[:w.nsge], uint64(w.got)*uint64(q.mtu), p.Payload)
+		w.got++
+	}
+	q.ackPSN = psn.Add(1)
+	q.rewound = false
+	if w.got == w.npkts {
+		w.done = true
+		q.rdOut--
+		q.catchUp()
+		q.retire(now)
+		q.markReady() // a fence or the READ limit may have held others back
+	}
+	q.progress(now)
+}
+
+// goodReadResponse checks that a response packet is the one that its place
+// in the message calls for (IBA 9.7.5.2).
+func (q *QP) goodReadResponse(w *sendWQE, p *wire.Packet, info *wire.OpcodeInfo) bool {
+	if info.Kind != wire.KindReadResponse {
+		return false
+	}
+	left := int(w.length) - int(w.got)*q.mtu
+	isLast := w.got == w.npkts-1
+	if isLast != info.Is(wire.FlagEnd) {
+		return false
+	}
+	if isLast {
+		return len(p.Payload) == left
+	}
+	return len(p.Payload) == q.mtu
+}
+
+// scatterMem copies data to the pieces of memory, from offset off on.
+func scatterMem(mem [][]byte, off uint64, data []byte) {
+	for _, m := range mem {
+		if off >= uint64(len(m)) {
+			off -= uint64(len(m))
+			continue
+		}
+		n := min(len(m)-int(off), len(data))
+		deposit(m[off:int(off)+n], data[:n])
+		data = data[n:]
+		off = 0
+		if len(data) == 0 {
+			return
+		}
+	}
+}
+
+// progress resets what counts failures, and the timer.
+func (q *QP) progress(now ib.Time) {
+	if q.state != StateRTS && q.state != StateSQD {
+		return
+	}
+	q.retry, q.rnrRetry = q.attr.RetryCnt, q.attr.RNRRetry
+	if q.ackPSN == q.sentPSN {
+		q.ackDue = ib.Never
+	} else {
+		q.startAckTimer(now)
+	}
+	if q.sqCursor != q.sqNext {
+		q.markReady()
+	}
+}
+
+// retire completes requests from the oldest on, as far as they are done.
+func (q *QP) retire(now ib.Time) {
+	for q.sqOldest != q.sqNext {
+		w := &q.sq[q.sqOldest&q.sqMask]
+		if w.fault != WCSuccess {
+			if q.sqOldest == q.sqCursor {
+				q.failOldest(now, w.fault)
+			}
+			return
+		}
+		if !w.started {
+			break
+		}
+		switch w.kind {
+		case kindSend, kindWrite:
+			if !w.last().Before(q.ackPSN) {
+				q.checkDrained()
+				return
+			}
+		default:
+			if !w.done {
+				return
+			}
+		}
+		q.completeSend(w, WCSuccess)
+		if q.state == StateErr { // the completion queue broke
+			return
+		}
+		if q.sqCursor == q.sqOldest {
+			q.sqCursor++
+			q.sqPkt = 0
+		}
+		q.sqOldest++
+	}
+	q.checkDrained()
+}
+
+// failAt ends the request that holds psn with an error.
+func (q *QP) failAt(now ib.Time, psn ib.PSN, s WCStatus) {
+	for q.sqOldest != q.sqNext {
+		w := &q.sq[q.sqOldest&q.sqMask]
+		if !w.started || w.kind == kindLocal || !psn.After(w.last()) {
+			break
+		}
+		q.completeSend(w, WCWRFlushErr)
+		q.sqOldest++
+	}
+	if q.sqOldest == q.sqNext {
+		q.toError()
+		return
+	}
+	q.failOldest(now, s)
+}
+
+// failOldest completes the oldest request with s; the rest is flushed. A
+// datagram or UC queue pair loses only its send queue (IBA 10.3.1.6).
+func (q *QP) failOldest(now ib.Time, s WCStatus) {
+	w := &q.sq[q.sqOldest&q.sqMask]
+	q.completeSend(w, s)
+	q.sqOldest++
+	if q.state == StateErr {
+		return
+	}
+	if q.isRC() {
+		q.toError()
+		return
+	}
+	if q.state == StateRTS || q.state == StateSQD {
+		q.transition(StateSQE)
+	}
+	q.flushSend()
+}
+
+// tryAgain sends from psn on again, if tries are left.
+func (q *QP) tryAgain(now ib.Time, psn ib.PSN) {
+	if q.retry == 0 {
+		if q.attr.PathMigState == Armed {
+			q.migrate()
+			q.rewind(psn)
+			q.startAckTimer(now)
+			return
+		}
+		q.failAt(now, psn, WCRetryExcErr)
+		return
+	}
+	q.retry--
+	q.rewind(psn)
+	q.startAckTimer(now)
+}
+
+// ackTimeout is the local ACK timeout.
+func (q *QP) ackTimeout(now ib.Time) {
+	q.ackDue = ib.Never
+	if q.ackPSN == q.sentPSN || q.sqOldest == q.sqNext {
+		return
+	}
+	if q.parked || q.onReady && q.sqCursor == q.sqOldest && q.sqPkt == 0 {
+		// What timed out has not even left: there is no room on the link.
+		q.startAckTimer(now)
+		return
+	}
+	q.h.Stats.Timeouts++
+	q.rewound = false
+	q.tryAgain(now, q.ackPSN)
+}
+
+// checkDrained raises SQ_DRAINED once everything that was started is done.
+func (q *QP) checkDrained() {
+	if q.state != StateSQD || q.drained {
+		return
+	}
+	if q.sqOldest != q.sqNext && q.sq[q.sqOldest&q.sqMask].started {
+		return
+	}
+	q.drained = true
+	if q.draining {
+		q.h.events.push(Event{Type: EventSQDrained, QP: q})
+	}
+}

@@ -1,0 +1,214 @@
+package hca
+
+import "softib/ib"
+
+// WC is a work completion: ibv_wc.
+type WC struct {
+	WRID      uint64
+	Status    WCStatus
+	Opcode    WCOpcode
+	Flags     WCFlags
+	SL        ib.SL
+	PathBits  uint8
+	Port      ib.PortNum
+	VendorErr uint32
+	ByteLen   uint32
+	ImmData   uint32 // immediate, or the invalidated R_Key
+	QPN       ib.QPN
+	SrcQP     ib.QPN
+	PKeyIndex uint16
+	SLID      ib.LID
+}
+
+// cqe is a completion in a queue, with what only the queue needs.
+type cqe struct {
+	wc        WC
+	solicited bool
+}
+
+// CQ is a completion queue.
+type CQ struct {
+	h     *HCA
+	num   uint32
+	ring  []cqe // power of two long
+	cap   int   // as asked for: ring may be longer
+	head  uint32
+	tail  uint32
+	users int
+	err   bool
+	dead  bool
+
+	armed     bool
+	armedSoli bool
+
+	// Moderation: an armed queue raises its event after modCount
+	// completions or modPeriod, whichever comes first.
+	modCount  int
+	modPeriod ib.Time
+	modSeen   int
+	modAt     ib.Time
+
+	// Owner is the driver's: who waits on the queue. The engine ignores it.
+	Owner any
+}
+
+// CreateCQ makes a completion queue for at least entries completions.
+func (h *HCA) CreateCQ(entries int) (*CQ, error) {
+	const verb = "create_cq"
+	if entries < 1 || entries > h.cfg.Limits.MaxCQE {
+		return nil, badAttr(verb, "cqe", entries, "1 to max_cqe")
+	}
+	if h.ncq >= h.cfg.Limits.MaxCQ {
+		return nil, attrErr(ErrNoMemory, verb, "cq", h.ncq, "fewer completion queues")
+	}
+	h.ncq++
+	h.cqSeq++
+	return &CQ{h: h, num: h.cqSeq, ring: make([]cqe, pow2(entries)), cap: entries, modAt: ib.Never}, nil
+}
+
+func pow2(n int) int {
+	p := 1
+	for p < n {
+		p <<= 1
+	}
+	return p
+}
+
+// Num is the queue's handle.
+func (c *CQ) Num() uint32 { return c.num }
+
+// Cap is how many completions the queue holds.
+func (c *CQ) Cap() int { return c.cap }
+
+// Len is how many wait to be polled.
+func (c *CQ) Len() int { return int(c.tail - c.head) }
+
+// Failed reports whether the queue has overflowed.
+func (c *CQ) Failed() bool { return c.err }
+
+// ResizeCQ changes how many completions the queue holds.
+func (h *HCA) ResizeCQ(c *CQ, entries int) error {
+	const verb = "resize_cq"
+	if c == nil || c.dead {
+		return attrErr(ErrDestroyed, verb, "cq", c, "a live queue")
+	}
+	if entries < 1 || entries > h.cfg.Limits.MaxCQE {
+		return badAttr(verb, "cqe", entries, "1 to max_cqe")
+	}
+	if entries < c.Len() {
+		return badAttr(verb, "cqe", entries, "no fewer than the completions that wait")
+	}
+	ring := make([]cqe, pow2(entries))
+	n := uint32(0)
+	for i := c.head; i != c.tail; i++ {
+		ring[n] = c.ring[i&uint32(len(c.ring)-1)]
+		n++
+	}
+	c.ring, c.head, c.tail, c.cap = ring, 0, n, entries
+	return nil
+}
+
+// DestroyCQ frees a queue that no queue pair uses any more.
+func (h *HCA) DestroyCQ(c *CQ) error {
+	if c == nil || c.dead {
+		return attrErr(ErrDestroyed, "destroy_cq", "cq", c, "a live queue")
+	}
+	if c.users > 0 {
+		return attrErr(ErrBusy, "destroy_cq", "cq", c.users, "no queue pair left on it")
+	}
+	c.dead = true
+	h.ncq--
+	return nil
+}
+
+// ModifyCQ sets moderation: an event after count completions or period, the
+// sooner; count 0 or 1 is an event each.
+func (h *HCA) ModifyCQ(c *CQ, count int, period ib.Time) error {
+	if c == nil || c.dead {
+		return attrErr(ErrDestroyed, "modify_cq", "cq", c, "a live queue")
+	}
+	if count < 0 || count > 0xFFFF {
+		return badAttr("modify_cq", "cq_count", count, "0 to 65535")
+	}
+	if period < 0 {
+		return badAttr("modify_cq", "cq_period", period, "0 or more")
+	}
+	c.modCount, c.modPeriod, c.modSeen = count, period, 0
+	return nil
+}
+
+// ReqNotify arms the queue: the next completion (or the next solicited or
+// failed one) raises EventCompletion, once. Completions that are there already
+// do not count; a careful caller polls once more after arming.
+func (c *CQ) ReqNotify(solicitedOnly bool) {
+	// Arming for any completion is stronger and stays (IBA 11.4.2.2).
+	c.armedSoli = solicitedOnly && (!c.armed || c.armedSoli)
+	c.armed = true
+}
+
+// Poll moves completions to out, oldest first, and returns how many.
+func (c *CQ) Poll(out []WC) int {
+	n := 0
+	mask := uint32(len(c.ring) - 1)
+	for n < len(out) && c.head != c.tail {
+		out[n] = c.ring[c.head&mask].wc
+		c.head++
+		n++
+	}
+	return n
+}
+
+// slot makes room for one more completion; nil when the queue overflows,
+// which breaks it for good (IBA 10.8.2.2).
+func (c *CQ) slot() *WC {
+	if c.err {
+		return nil
+	}
+	if int(c.tail-c.head) >= c.cap {
+		c.err = true
+		c.h.events.push(Event{Type: EventCQErr, CQ: c})
+		return nil
+	}
+	e := &c.ring[c.tail&uint32(len(c.ring)-1)]
+	e.wc = WC{}
+	return &e.wc
+}
+
+// commit publishes the completion that slot returned.
+func (c *CQ) commit(now ib.Time, solicited bool) {
+	c.tail++
+	if !c.armed || (c.armedSoli && !solicited) {
+		return
+	}
+	if c.modCount > 1 {
+		c.modSeen++
+		if c.modSeen < c.modCount {
+			if c.modPeriod > 0 && c.modAt == ib.Never {
+				c.modAt = now + c.modPeriod
+				c.h.timers.push(c.modAt, nil, c)
+			}
+			return
+		}
+	}
+	c.fire()
+}
+
+func (c *CQ) fire() {
+	c.armed, c.armedSoli, c.modSeen, c.modAt = false, false, 0, ib.Never
+	c.h.events.push(Event{Type: EventCompletion, CQ: c})
+}
+
+// purge removes the completions of a destroyed queue pair, so that its number
+// can be given out again.
+func (c *CQ) purge(n ib.QPN) {
+	mask := uint32(len(c.ring) - 1)
+	w := c.head
+	for i := c.head; i != c.tail; i++ {
+		if c.ring[i&mask].wc.QPN == n {
+			continue
+		}
+		c.ring[w&mask] = c.ring[i&mask]
+		w++
+	}
+	c.tail = w
+}

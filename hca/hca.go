@@ -1,0 +1,313 @@
+package hca
+
+import (
+	"softib/ib"
+	"softib/wire"
+)
+
+// Config is what an adapter is made of.
+type Config struct {
+	NodeGUID ib.GUID
+	Ports    int
+	PortGUID []ib.GUID // one a port; derived from NodeGUID where missing
+	Limits   Limits
+
+	// FirstQPN is the first queue pair number given out, 2 at least.
+	FirstQPN ib.QPN
+	// ByRefMin is the payload size from which an RC packet refers to the
+	// sender's registered memory instead of carrying a copy; 0 copies always.
+	// A driver that sets it delivers such a packet before the request can
+	// complete, or never.
+	ByRefMin int
+	// KeySeed varies the low byte of memory keys.
+	KeySeed uint8
+}
+
+// Limits are the device's capabilities, as query_device reports them.
+type Limits struct {
+	MaxQP, MaxCQ, MaxMR, MaxPD, MaxSRQ, MaxAH, MaxMW int
+	MaxQPWR, MaxSGE, MaxCQE, MaxSRQWR, MaxInline     int
+	MaxRDAtomic, MaxInitRDAtomic                     int
+	MaxMcastGrp, MaxMcastQPAttach                    int
+	MaxMRSize                                        uint64
+	MaxMsgSize                                       uint32
+}
+
+// DefaultLimits is a generous adapter.
+func DefaultLimits() Limits {
+	return Limits{
+		MaxQP: 1 << 18, MaxCQ: 1 << 16, MaxMR: 1 << 20, MaxPD: 1 << 15, MaxSRQ: 1 << 16, MaxAH: 1 << 20, MaxMW: 1 << 20,
+		MaxQPWR: 1 << 15, MaxSGE: 32, MaxCQE: 1 << 22, MaxSRQWR: 1 << 15, MaxInline: 1024,
+		MaxRDAtomic: 128, MaxInitRDAtomic: 128,
+		MaxMcastGrp: 1 << 13, MaxMcastQPAttach: 256,
+		MaxMRSize: 1 << 46, MaxMsgSize: 1 << 31,
+	}
+}
+
+// Port is the transport's view of a port: what management wrote there.
+type Port struct {
+	GUID  ib.GUID
+	State ib.PortState
+	LID   ib.LID
+	LMC   uint8
+	SMLID ib.LID
+	SMSL  ib.SL
+	MTU   ib.MTU
+	GIDs  []ib.GID
+	PKeys []ib.PKey
+	// PKeyViolations and QKeyViolations are PortInfo's counters.
+	PKeyViolations, QKeyViolations uint16
+}
+
+// Drop says why a packet that reached the adapter was not used.
+type Drop uint8
+
+// Reasons for dropping, in the order of IBA figure 80's checks.
+const (
+	DropNone Drop = iota
+	DropPortDown
+	DropDLID
+	DropOpcode
+	DropNoQP
+	DropService
+	DropState
+	DropAddress
+	DropPKey
+	DropQKey
+	DropGRH
+	DropNoMcast
+	DropNoRecv
+	DropLength
+	DropDuplicate
+	DropOutOfOrder
+	DropStaleAck
+	DropUCBroken
+	DropAccess
+	NumDrop
+)
+
+var dropNames = [NumDrop]string{
+	"none", "port down", "DLID is not ours", "unknown opcode", "no such QP", "service differs from QP's",
+	"QP not ready", "source is not the QP's peer", "P_Key", "Q_Key", "GRH", "no QP in the group",
+	"no receive posted", "length", "duplicate", "out of order", "stale acknowledgement",
+	"message already broken", "access denied",
+}
+
+func (d Drop) String() string {
+	if d < NumDrop {
+		return dropNames[d]
+	}
+	return "drop?"
+}
+
+// Stats counts what an adapter did, since it was made.
+type Stats struct {
+	TxPackets, RxPackets  uint64
+	TxBytes, RxBytes      uint64 // payload
+	Drops                 [NumDrop]uint64
+	Retransmits           uint64 // packets sent again
+	Timeouts              uint64
+	SeqNAKsRcvd, RNRNAKs  uint64 // received by requesters
+	SeqNAKsSent, RNRsSent uint64 // sent by responders
+	AcksSent              uint64
+	Duplicates            uint64 // duplicate requests answered
+	CompletionErrors      uint64
+	PathMigrations        uint64
+}
+
+// HCA is one host channel adapter.
+type HCA struct {
+	cfg   Config
+	ports []Port // index 0 unused
+
+	qps     []*QP // by number - FirstQPN
+	special [2]*QP
+	keys    keyTable
+	qpFree  []ib.QPN
+	srqs    []*SRQ // by number
+	npd     int
+	ncq     int
+	nah     int
+	cqSeq   uint32
+	pdSeq   uint32
+	xrcds   int
+	mcast   []mcastGroup
+
+	ready  qpList
+	timers timerHeap
+	events eventQueue
+	now    ib.Time // as last told
+
+	Stats Stats
+}
+
+// New makes an adapter whose ports are down and have no addresses.
+func New(cfg Config) *HCA {
+	if cfg.Limits == (Limits{}) {
+		cfg.Limits = DefaultLimits()
+	}
+	if cfg.Ports == 0 {
+		cfg.Ports = 1
+	}
+	if cfg.FirstQPN < 2 {
+		cfg.FirstQPN = 2
+	}
+	h := &HCA{cfg: cfg, ports: make([]Port, cfg.Ports+1)}
+	h.keys.seed = cfg.KeySeed
+	for i := 1; i <= cfg.Ports; i++ {
+		g := cfg.NodeGUID + ib.GUID(i)
+		if i <= len(cfg.PortGUID) {
+			g = cfg.PortGUID[i-1]
+		}
+		h.ports[i] = Port{
+			GUID: g, State: ib.PortDown, MTU: ib.MTU4096,
+			GIDs:  []ib.GID{ib.MakeGID(ib.DefaultGIDPrefix, g)},
+			PKeys: []ib.PKey{ib.PKeyDefault},
+		}
+	}
+	return h
+}
+
+// Config is what the adapter was made with.
+func (h *HCA) Config() Config { return h.cfg }
+
+// Limits are the device's capabilities.
+func (h *HCA) Limits() Limits { return h.cfg.Limits }
+
+// NumPorts counts the ports.
+func (h *HCA) NumPorts() int { return len(h.ports) - 1 }
+
+// Port is port n, from 1, or nil.
+func (h *HCA) Port(n ib.PortNum) *Port {
+	if int(n) < 1 || int(n) >= len(h.ports) {
+		return nil
+	}
+	return &h.ports[n]
+}
+
+// SetPort replaces what management wrote on port n, and raises the events
+// that the differences call for.
+func (h *HCA) SetPort(n ib.PortNum, p Port) {
+	old := h.ports[n]
+	h.ports[n] = p
+	ev := func(t EventType) { h.events.push(Event{Type: t, Port: n}) }
+	switch {
+	case old.State != ib.PortActive && p.State == ib.PortActive:
+		ev(EventPortActive)
+	case old.State == ib.PortActive && p.State != ib.PortActive:
+		ev(EventPortErr)
+	}
+	if old.LID != p.LID || old.LMC != p.LMC {
+		ev(EventLIDChange)
+	}
+	if old.SMLID != p.SMLID {
+		ev(EventSMChange)
+	}
+	if !equal(old.PKeys, p.PKeys) {
+		ev(EventPKeyChange)
+	}
+	if !equal(old.GIDs, p.GIDs) {
+		ev(EventGIDChange)
+	}
+	for _, q := range h.qps {
+		if q != nil && q.attr.Port == n {
+			q.refreshPath()
+		}
+	}
+}
+
+func equal[T comparable](a, b []T) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Reregister raises the event by which the subnet manager asks clients to
+// join their groups again.
+func (h *HCA) Reregister(n ib.PortNum) {
+	h.events.push(Event{Type: EventClientReregister, Port: n})
+}
+
+// Fail tells every user that the device is gone and moves every queue pair
+// to the error state.
+func (h *HCA) Fail() {
+	for _, q := range h.qps {
+		if q != nil && q.state != StateReset {
+			q.toError()
+		}
+	}
+	h.events.push(Event{Type: EventDeviceFatal})
+}
+
+// ownsLID reports whether a unicast DLID is one of the port's addresses.
+func (p *Port) ownsLID(l ib.LID) bool {
+	return p.LID != 0 && l>>p.LMC == p.LID>>p.LMC
+}
+
+// hasPKey reports whether the port is a member of k's partition in a way
+// that may talk to k.
+func (p *Port) hasPKey(k ib.PKey) bool {
+	for _, own := range p.PKeys {
+		if own.Matches(k) {
+			return true
+		}
+	}
+	return false
+}
+
+// qp finds a queue pair by number.
+func (h *HCA) qp(n ib.QPN) *QP {
+	if n < 2 {
+		return h.special[n]
+	}
+	i := int(n) - int(h.cfg.FirstQPN)
+	if i < 0 || i >= len(h.qps) {
+		return nil
+	}
+	return h.qps[i]
+}
+
+// QP finds a queue pair by number, nil if there is none.
+func (h *HCA) QP(n ib.QPN) *QP { return h.qp(n) }
+
+func (h *HCA) drop(d Drop) { h.Stats.Drops[d]++ }
+
+// HandlePacket takes a packet that arrived at a port. The payload is copied
+// before it returns, so p may be reused.
+func (h *HCA) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
+	h.now = now
+	h.Stats.RxPackets++
+	h.Stats.RxBytes += uint64(len(p.Payload))
+	info := p.BTH.Opcode.Info()
+	if !info.Valid() || p.LRH.LNH < wire.LNHLocal {
+		h.drop(DropOpcode)
+		return
+	}
+	if p.BTH.DestQP == ib.QPNMulticast {
+		h.handleMulticast(now, port, p)
+		return
+	}
+	q := h.qp(p.BTH.DestQP)
+	if q == nil {
+		h.drop(DropNoQP)
+		return
+	}
+	if d := q.checkHeader(port, p); d != DropNone {
+		h.drop(d)
+		return
+	}
+	switch {
+	case q.typ == UD:
+		q.receiveDatagram(now, port, p)
+	case info.Is(wire.FlagRequest):
+		q.respond(now, p, info)
+	default:
+		q.complete(now, p, info)
+	}
+}

@@ -1,0 +1,378 @@
+package hca
+
+import (
+	"softib/ib"
+	"softib/wire"
+)
+
+// ackEvery bounds how many packets go without asking for an acknowledgement,
+// so that a long message does not wait for its end to make progress.
+const ackEvery = 32
+
+// canRequest reports whether the send queue may put a packet on the wire now.
+func (q *QP) canRequest() bool {
+	if q.sqCursor == q.sqNext || q.rnrUntil != 0 {
+		return false
+	}
+	w := &q.sq[q.sqCursor&q.sqMask]
+	switch q.state {
+	case StateRTS:
+	case StateSQD:
+		if !w.started {
+			return false
+		}
+	default:
+		return false
+	}
+	if w.fault != WCSuccess {
+		return false
+	}
+	if w.started {
+		return true
+	}
+	if w.flags&SendFence != 0 && q.rdOut > 0 {
+		return false
+	}
+	switch w.kind {
+	case kindRead, kindAtomic:
+		if q.rdOut >= int(q.attr.MaxRDAtomic) {
+			// With none allowed at all the request can never go.
+			return q.attr.MaxRDAtomic == 0
+		}
+	case kindLocal:
+		// Keys that earlier requests use must last until those are done.
+		return q.sqOldest == q.sqCursor
+	}
+	if q.isRC() && q.nextPSN != q.ackPSN {
+		// Never let half the PSN space be outstanding (IBA 9.7.1).
+		if q.nextPSN.Sub(q.ackPSN)+int(q.packets(w)) >= ib.PSNWindow {
+			return false
+		}
+	}
+	return true
+}
+
+// packets is how many PSNs a request takes.
+func (q *QP) packets(w *sendWQE) uint32 {
+	if w.length == 0 || w.kind == kindAtomic {
+		return 1
+	}
+	return (w.length + uint32(q.mtu) - 1) / uint32(q.mtu)
+}
+
+// start gives a request its PSNs and opens its memory.
+func (q *QP) start(w *sendWQE) WCStatus {
+	if w.kind == kindRead || w.kind == kindAtomic {
+		if q.attr.MaxRDAtomic == 0 {
+			return WCLocQPOpErr
+		}
+	}
+	if len(w.inline) == 0 {
+		if s := q.open(w); s != WCSuccess {
+			return s
+		}
+	}
+	w.npkts = q.packets(w)
+	w.first = q.nextPSN
+	w.started = true
+	q.nextPSN = q.nextPSN.Add(int(w.npkts))
+	if w.kind == kindRead || w.kind == kindAtomic {
+		q.rdOut++
+	}
+	return WCSuccess
+}
+
+// open resolves the scatter/gather list.
+func (q *QP) open(w *sendWQE) WCStatus {
+	need := Access(0)
+	if w.kind == kindRead || w.kind == kindAtomic {
+		need = AccessLocalWrite
+	}
+	for i := 0; i < w.nsge; i++ {
+		if w.sges[i].Length == 0 {
+			w.regs[i], w.mem[i] = nil, nil
+			continue
+		}
+		r, mem := q.h.local(q.pd, &w.sges[i], need)
+		if r == nil {
+			return WCLocProtErr
+		}
+		w.regs[i], w.mem[i] = r, mem
+	}
+	return WCSuccess
+}
+
+// stillOpen reports whether the memory of a started request is still registered.
+func (w *sendWQE) stillOpen() bool {
+	for i := 0; i < w.nsge; i++ {
+		if r := w.regs[i]; r != nil && (!r.valid || r.key != w.sges[i].LKey) {
+			return false
+		}
+	}
+	return true
+}
+
+// emitRequest builds the request packet at the cursor.
+func (q *QP) emitRequest(now ib.Time, p *wire.Packet, buf []byte) bool {
+	for q.canRequest() {
+		w := &q.sq[q.sqCursor&q.sqMask]
+		if !w.started {
+			if w.kind == kindLocal {
+				q.runLocal(now, w)
+				continue
+			}
+			if s := q.start(w); s != WCSuccess {
+				q.localFault(now, w, s)
+				continue
+			}
+		}
+		if q.sqPkt == 0 {
+			q.seg, q.segOff = 0, 0
+		}
+		if q.isUD() {
+			return q.emitDatagram(now, w, p, buf)
+		}
+		if len(w.inline) == 0 && !w.stillOpen() {
+			q.localFault(now, w, WCLocProtErr)
+			continue
+		}
+		switch w.kind {
+		case kindSend, kindWrite:
+			q.emitData(w, p, buf)
+		case kindRead:
+			q.emitRead(w, p)
+		case kindAtomic:
+			q.emitAtomic(w, p)
+		}
+		q.afterSend(now, w, p)
+		return true
+	}
+	return false
+}
+
+// emitData builds a packet of a SEND or an RDMA WRITE.
+func (q *QP) emitData(w *sendWQE, p *wire.Packet, buf []byte) {
+	first, last := q.sqPkt == 0, q.sqPkt == w.npkts-1
+	q.header(p, dataOpcode(w.op, first, last), w.first.Add(int(q.sqPkt)))
+	n := q.mtu
+	if last {
+		n = int(w.length) - int(q.sqPkt)*q.mtu
+	}
+	p.Payload = q.gather(w, n, buf)
+	if first && w.kind == kindWrite {
+		p.RETH = wire.RETH{VA: w.va, RKey: w.rkey, DMALen: w.length}
+	}
+	p.Imm = w.imm
+	p.XRCSRQ = w.srqn
+	if last {
+		p.BTH.Solicited = w.flags&SendSolicited != 0
+		behind := q.sqCursor + 1
+		if w.flags&SendSignaled != 0 || q.sigAll || behind == q.sqNext || q.sq[behind&q.sqMask].kind == kindLocal {
+			p.BTH.AckReq = true
+		}
+	}
+	q.sqPkt++
+	if last {
+		q.sqCursor++
+		q.sqPkt = 0
+	}
+}
+
+// dataOpcode picks the operation by the packet's place in its message.
+func dataOpcode(op WROpcode, first, last bool) wire.Opcode {
+	o := wire.OpSendFirst
+	if op == WRRDMAWrite || op == WRRDMAWriteImm {
+		o = wire.OpWriteFirst
+	}
+	switch {
+	case first && !last:
+		return o
+	case !first && !last:
+		return o + (wire.OpSendMiddle - wire.OpSendFirst)
+	case op == WRSendInv && first:
+		return wire.OpSendOnlyInv
+	case op == WRSendInv:
+		return wire.OpSendLastInv
+	}
+	o += wire.OpSendLast - wire.OpSendFirst
+	if first {
+		o += wire.OpSendOnly - wire.OpSendLast
+	}
+	if op == WRSendImm || op == WRRDMAWriteImm {
+		o++
+	}
+	return o
+}
+
+// gather is the next n bytes of a request's data. A piece of an RC request
+// that lies in one element may be referred to; everything else is copied
+// to buf, because the memory is the program's again once the request completes.
+func (q *QP) gather(w *sendWQE, n int, buf []byte) []byte {
+	if n == 0 {
+		return nil
+	}
+	if len(w.inline) > 0 {
+		off := int(q.sqPkt) * q.mtu
+		return buf[:copy(buf, w.inline[off:off+n])]
+	}
+	for q.seg < w.nsge && int(q.segOff) == len(w.mem[q.seg]) {
+		q.seg++
+		q.segOff = 0
+	}
+	piece := w.mem[q.seg][q.segOff:]
+	if len(piece) >= n {
+		q.segOff += uint32(n)
+		if q.h.cfg.ByRefMin > 0 && n >= q.h.cfg.ByRefMin && q.isRC() {
+			return piece[:n:n]
+		}
+		return buf[:copy(buf, piece[:n])]
+	}
+	got := 0
+	for got < n {
+		c := copy(buf[got:n], w.mem[q.seg][q.segOff:])
+		got += c
+		q.segOff += uint32(c)
+		if int(q.segOff) == len(w.mem[q.seg]) && got < n {
+			q.seg++
+			q.segOff = 0
+		}
+	}
+	return buf[:n]
+}
+
+func (q *QP) emitRead(w *sendWQE, p *wire.Packet) {
+	q.header(p, wire.OpReadRequest, w.first.Add(int(w.got)))
+	done := w.got * uint32(q.mtu)
+	p.RETH = wire.RETH{VA: w.va + uint64(done), RKey: w.rkey, DMALen: w.length - done}
+	p.XRCSRQ = w.srqn
+	p.BTH.AckReq = true
+	q.sqCursor++
+	q.sqPkt = 0
+}
+
+func (q *QP) emitAtomic(w *sendWQE, p *wire.Packet) {
+	op := wire.OpCmpSwap
+	p.AtomicETH = wire.AtomicETH{VA: w.va, RKey: w.rkey, Swap: w.swap, Compare: w.compAdd}
+	if w.op == WRAtomicFetchAdd {
+		op = wire.OpFetchAdd
+		p.AtomicETH.Swap, p.AtomicETH.Compare = w.compAdd, 0
+	}
+	q.header(p, op, w.first)
+	p.XRCSRQ = w.srqn
+	p.BTH.AckReq = true
+	q.sqCursor++
+	q.sqPkt = 0
+}
+
+// afterSend keeps the window, and the timer of a reliable queue pair.
+func (q *QP) afterSend(now ib.Time, w *sendWQE, p *wire.Packet) {
+	psn := p.BTH.PSN
+	end := psn.Add(1)
+	if w.kind == kindRead {
+		end = w.first.Add(int(w.npkts))
+	}
+	if psn.Before(q.sentPSN) {
+		q.h.Stats.Retransmits++
+		p.BTH.AckReq = p.BTH.AckReq || p.BTH.Opcode.Info().Is(wire.FlagEnd)
+	}
+	if end.After(q.sentPSN) {
+		q.sentPSN = end
+	}
+	if q.typ == UC {
+		q.ackPSN = q.sentPSN
+		if q.sqPkt == 0 { // that was the last packet of the message
+			q.completeSend(w, WCSuccess)
+			q.sqOldest++
+			q.checkDrained()
+		}
+		p.BTH.AckReq = false
+		return
+	}
+	q.sinceAck++
+	if q.sinceAck >= ackEvery {
+		p.BTH.AckReq = true
+	}
+	if p.BTH.AckReq {
+		q.sinceAck = 0
+	}
+	if q.ackDue == ib.Never {
+		q.startAckTimer(now)
+	}
+}
+
+// startAckTimer begins the local ACK timeout anew. The standard allows up to
+// four times the interval; this is the interval itself.
+func (q *QP) startAckTimer(now ib.Time) {
+	d := ib.AckTimeout(q.attr.Timeout)
+	if d == ib.Never {
+		q.ackDue = ib.Never
+		return
+	}
+	q.ackDue = now + d
+	q.armTimer(q.ackDue)
+}
+
+// runLocal performs a bind or a local invalidate: it is the oldest request.
+func (q *QP) runLocal(now ib.Time, w *sendWQE) {
+	ok := false
+	status := WCMWBindErr
+	switch w.op {
+	case WRBindMW:
+		ok = q.bind(&w.bindInfo)
+	case WRLocalInv:
+		ok = q.invalidate(w.imm)
+		status = WCLocQPOpErr
+	}
+	if !ok {
+		q.localFault(now, w, status)
+		return
+	}
+	w.started, w.done = true, true
+	q.sqCursor++
+	q.sqPkt = 0
+	q.retire(now)
+}
+
+// localFault remembers that the request at the cursor cannot be sent. It is
+// reported when those before it are done, so that completions keep their order.
+func (q *QP) localFault(now ib.Time, w *sendWQE, s WCStatus) {
+	w.fault = s
+	q.retire(now)
+}
+
+// rewind moves the cursor back to the request that holds psn: everything from
+// there on is sent again.
+func (q *QP) rewind(psn ib.PSN) {
+	for i := q.sqOldest; i != q.sqNext; i++ {
+		w := &q.sq[i&q.sqMask]
+		if !w.started {
+			break
+		}
+		if w.done || w.kind == kindLocal || psn.After(w.last()) {
+			continue
+		}
+		q.seek(i, psn)
+		break
+	}
+	q.markReady()
+}
+
+// seek puts the cursor on packet psn of request i.
+func (q *QP) seek(i uint32, psn ib.PSN) {
+	w := &q.sq[i&q.sqMask]
+	q.sqCursor, q.sqPkt = i, 0
+	if w.kind != kindSend && w.kind != kindWrite {
+		return
+	}
+	if d := psn.Sub(w.first); d > 0 {
+		q.sqPkt = uint32(d)
+	}
+	// Walk the list to the byte where that packet begins.
+	off := uint32(q.sqPkt) * uint32(q.mtu)
+	q.seg, q.segOff = 0, 0
+	for q.seg < w.nsge && off > uint32(len(w.mem[q.seg])) {
+		off -= uint32(len(w.mem[q.seg]))
+		q.seg++
+	}
+	q.segOff = off
+}

@@ -1,0 +1,152 @@
+package hca
+
+import (
+	"softib/ib"
+	"softib/wire"
+)
+
+// burstMax is how many packets a queue pair sends before others get a turn.
+const burstMax = 16
+
+// qpList is a FIFO of queue pairs, linked through the queue pairs themselves.
+type qpList struct{ head, tail *QP }
+
+func (l *qpList) push(q *QP) {
+	q.next, q.onReady = nil, true
+	if l.tail == nil {
+		l.head = q
+	} else {
+		l.tail.next = q
+	}
+	l.tail = q
+}
+
+func (l *qpList) pop() {
+	q := l.head
+	l.head = q.next
+	if l.head == nil {
+		l.tail = nil
+	}
+	q.next, q.onReady = nil, false
+}
+
+func (l *qpList) remove(q *QP) {
+	if !q.onReady {
+		return
+	}
+	if l.head == q {
+		l.pop()
+		return
+	}
+	for p := l.head; p != nil; p = p.next {
+		if p.next == q {
+			p.next = q.next
+			if l.tail == q {
+				l.tail = p
+			}
+			break
+		}
+	}
+	q.next, q.onReady = nil, false
+}
+
+// Send names a queue pair that may have a packet to send, and where to.
+type Send struct {
+	QP       *QP
+	Port     ib.PortNum
+	SL       ib.SL
+	DLID     ib.LID
+	Loopback bool // the packet comes back to this adapter
+}
+
+// markReady puts q into the list of those that may have something to send.
+func (q *QP) markReady() {
+	if !q.onReady && !q.parked {
+		q.burst = 0
+		q.h.ready.push(q)
+	}
+}
+
+// NextSend is the queue pair whose turn it is; ok is false when none has
+// anything to send. The caller answers with Emit or Park.
+func (h *HCA) NextSend() (s Send, ok bool) {
+	for q := h.ready.head; q != nil; q = h.ready.head {
+		if q.respHead == q.respTail {
+			if q.sqCursor == q.sqNext || !q.isUD() && !q.canRequest() {
+				h.ready.pop()
+				continue
+			}
+			if q.isUD() {
+				w := &q.sq[q.sqCursor&q.sqMask]
+				a := &w.ah.attr
+				port := &h.ports[a.Port]
+				return Send{q, a.Port, a.SL, a.DLID, port.ownsLID(a.DLID)}, true
+			}
+		}
+		return Send{q, q.path.port, q.path.sl, q.path.dlid, q.path.loop}, true
+	}
+	return Send{}, false
+}
+
+// Park takes a queue pair out of the turn until Unpark: there is no room for
+// its packets.
+func (h *HCA) Park(s Send) {
+	h.ready.remove(s.QP)
+	s.QP.parked = true
+}
+
+// Unpark gives a parked queue pair its turn back.
+func (h *HCA) Unpark(q *QP) {
+	if q.parked {
+		q.parked = false
+		if !q.dead {
+			q.markReady()
+		}
+	}
+}
+
+// Emit builds the next packet of the queue pair that NextSend named. buf holds a
+// payload that has to be copied; it must have room for the path MTU and
+// live as long as the packet. False means that there was nothing to send
+// after all.
+func (h *HCA) Emit(now ib.Time, s Send, p *wire.Packet, buf []byte) bool {
+	h.now = now
+	q := s.QP
+	sent := false
+	if q.respHead != q.respTail {
+		sent = q.emitResponse(now, p, buf)
+	} else {
+		sent = q.emitRequest(now, p, buf)
+	}
+	if !sent {
+		// A READ response may have turned into an error; then there is more to look at.
+		if h.ready.head == q && q.respHead == q.respTail && (q.sqCursor == q.sqNext || !q.canRequest()) {
+			h.ready.pop()
+		}
+		return false
+	}
+	p.Seal()
+	h.Stats.TxPackets++
+	h.Stats.TxBytes += uint64(len(p.Payload))
+	q.burst++
+	if q.burst >= burstMax && h.ready.head == q && q.next != nil {
+		h.ready.pop()
+		q.burst = 0
+		h.ready.push(q)
+	}
+	return true
+}
+
+// header fills what every packet of a connected queue pair has.
+func (q *QP) header(p *wire.Packet, op wire.Opcode, psn ib.PSN) {
+	p.LRH = wire.LRH{SL: q.path.sl, LNH: wire.LNHLocal, DLID: q.path.dlid, SLID: q.path.slid}
+	if q.path.global {
+		p.LRH.LNH = wire.LNHGlobal
+		p.GRH = q.path.grh
+	}
+	p.BTH = wire.BTH{
+		Opcode: wire.MakeOpcode(qpTypes[q.typ].wire, op), PKey: q.path.pkey, DestQP: q.attr.DestQPN, PSN: psn,
+		Migrate: q.attr.PathMigState == Migrated,
+	}
+	p.Payload = nil
+}

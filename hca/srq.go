@@ -1,0 +1,212 @@
+package hca
+
+// recvQueue is a ring of receive work requests, of a queue pair or shared.
+type recvQueue struct {
+	wqes   []recvWQE // power of two long
+	sges   []SGE     // maxSGE a request
+	maxSGE int
+	cap    int
+	head   uint32
+	tail   uint32
+}
+
+type recvWQE struct {
+	wrID uint64
+	nsge int
+	size uint32 // sum of the elements
+	sges []SGE
+}
+
+func newRecvQueue(wrs, sges int) recvQueue {
+	n := pow2(max(wrs, 1))
+	q := recvQueue{wqes: make([]recvWQE, n), sges: make([]SGE, n*sges), maxSGE: sges, cap: wrs}
+	for i := range q.wqes {
+		q.wqes[i].sges = q.sges[i*sges : (i+1)*sges : (i+1)*sges]
+	}
+	return q
+}
+
+func (q *recvQueue) len() int { return int(q.tail - q.head) }
+
+func (q *recvQueue) post(wr *RecvWR) error {
+	const verb = "post_recv"
+	if q.len() >= q.cap {
+		return errRecvFull
+	}
+	if len(wr.SGList) > q.maxSGE {
+		return badAttr(verb, "num_sge", len(wr.SGList), "at most max_recv_sge")
+	}
+	w := &q.wqes[q.tail&uint32(len(q.wqes)-1)]
+	var size uint64
+	for i := range wr.SGList {
+		size += uint64(wr.SGList[i].Length)
+	}
+	if size > 1<<31 {
+		return badAttr(verb, "sg_list", size, "at most 2^31 bytes in all")
+	}
+	w.wrID, w.size = wr.WRID, uint32(size)
+	w.nsge = copy(w.sges, wr.SGList)
+	q.tail++
+	return nil
+}
+
+// peek is the oldest request, nil if there is none.
+func (q *recvQueue) peek() *recvWQE {
+	if q.head == q.tail {
+		return nil
+	}
+	return &q.wqes[q.head&uint32(len(q.wqes)-1)]
+}
+
+// SRQ is a shared receive queue.
+type SRQ struct {
+	h     *HCA
+	num   uint32
+	pd    *PD
+	rq    recvQueue
+	limit int
+	users int
+	err   bool
+	dead  bool
+
+	// XRC shared queues complete to their own queue and belong to a domain.
+	xrcd *XRCD
+	cq   *CQ
+}
+
+// SRQInit says what a shared receive queue shall be.
+type SRQInit struct {
+	PD     *PD
+	MaxWR  int
+	MaxSGE int
+	Limit  int
+	XRCD   *XRCD // with CQ: an XRC shared receive queue
+	CQ     *CQ
+}
+
+// XRCD is an XRC domain: what ties XRC target queue pairs to shared queues.
+type XRCD struct {
+	h     *HCA
+	users int
+	dead  bool
+}
+
+// OpenXRCD makes an XRC domain.
+func (h *HCA) OpenXRCD() *XRCD {
+	h.xrcds++
+	return &XRCD{h: h}
+}
+
+// CloseXRCD frees an XRC domain that nothing uses any more.
+func (h *HCA) CloseXRCD(x *XRCD) error {
+	if x == nil || x.dead {
+		return attrErr(ErrDestroyed, "close_xrcd", "xrcd", x, "a live domain")
+	}
+	if x.users > 0 {
+		return attrErr(ErrBusy, "close_xrcd", "xrcd", x.users, "no object left in it")
+	}
+	x.dead = true
+	h.xrcds--
+	return nil
+}
+
+// CreateSRQ makes a shared receive queue.
+func (h *HCA) CreateSRQ(init SRQInit) (*SRQ, error) {
+	const verb = "create_srq"
+	if err := h.checkPD(verb, init.PD); err != nil {
+		return nil, err
+	}
+	if init.MaxWR < 1 || init.MaxWR > h.cfg.Limits.MaxSRQWR {
+		return nil, badAttr(verb, "max_wr", init.MaxWR, "1 to max_srq_wr")
+	}
+	if init.MaxSGE < 0 || init.MaxSGE > h.cfg.Limits.MaxSGE {
+		return nil, badAttr(verb, "max_sge", init.MaxSGE, "0 to max_srq_sge")
+	}
+	if init.Limit < 0 || init.Limit > init.MaxWR {
+		return nil, badAttr(verb, "srq_limit", init.Limit, "0 to max_wr")
+	}
+	if (init.XRCD == nil) != (init.CQ == nil) {
+		return nil, badAttr(verb, "xrcd, cq", init.XRCD, "both or neither")
+	}
+	if init.XRCD != nil && (init.XRCD.dead || init.CQ.dead) {
+		return nil, badAttr(verb, "xrcd, cq", "destroyed", "live ones")
+	}
+	s := &SRQ{h: h, pd: init.PD, rq: newRecvQueue(init.MaxWR, init.MaxSGE), limit: init.Limit, xrcd: init.XRCD, cq: init.CQ}
+	for i, old := range h.srqs {
+		if i > 0 && old == nil {
+			s.num = uint32(i)
+			h.srqs[i] = s
+			break
+		}
+	}
+	if s.num == 0 {
+		if len(h.srqs) == 0 {
+			h.srqs = append(h.srqs, nil) // number 0 stays unused
+		}
+		if len(h.srqs) > h.cfg.Limits.MaxSRQ {
+			return nil, attrErr(ErrNoMemory, verb, "srq", len(h.srqs), "fewer shared queues")
+		}
+		s.num = uint32(len(h.srqs))
+		h.srqs = append(h.srqs, s)
+	}
+	init.PD.users++
+	if s.xrcd != nil {
+		s.xrcd.users++
+		s.cq.users++
+	}
+	return s, nil
+}
+
+// Num is the SRQ number that XRC requesters send to.
+func (s *SRQ) Num() uint32 { return s.num }
+
+// Len is how many receives are posted.
+func (s *SRQ) Len() int { return s.rq.len() }
+
+// ModifySRQ arms the limit event: it fires once when fewer than limit
+// receives are left.
+func (h *HCA) ModifySRQ(s *SRQ, limit int) error {
+	if s == nil || s.dead {
+		return attrErr(ErrDestroyed, "modify_srq", "srq", s, "a live queue")
+	}
+	if limit < 0 || limit > s.rq.cap {
+		return badAttr("modify_srq", "srq_limit", limit, "0 to max_wr")
+	}
+	s.limit = limit
+	return nil
+}
+
+// DestroySRQ frees a shared queue that no queue pair uses any more.
+func (h *HCA) DestroySRQ(s *SRQ) error {
+	if s == nil || s.dead {
+		return attrErr(ErrDestroyed, "destroy_srq", "srq", s, "a live queue")
+	}
+	if s.users > 0 {
+		return attrErr(ErrBusy, "destroy_srq", "srq", s.users, "no queue pair left on it")
+	}
+	s.dead = true
+	h.srqs[s.num] = nil
+	s.pd.users--
+	if s.xrcd != nil {
+		s.xrcd.users--
+		s.cq.users--
+	}
+	return nil
+}
+
+// PostSRQRecv posts a receive to a shared queue.
+func (h *HCA) PostSRQRecv(s *SRQ, wr *RecvWR) error {
+	if s == nil || s.dead {
+		return attrErr(ErrDestroyed, "post_srq_recv", "srq", s, "a live queue")
+	}
+	return s.rq.post(wr)
+}
+
+// take consumes the oldest receive and raises the limit event when due.
+func (s *SRQ) take() {
+	s.rq.head++
+	if s.limit > 0 && s.rq.len() < s.limit {
+		s.limit = 0
+		s.h.events.push(Event{Type: EventSRQLimitReached, SRQ: s})
+	}
+}

@@ -1,0 +1,190 @@
+package hca
+
+import "fmt"
+
+// WCStatus is how a work request ended: libibverbs' ibv_wc_status, in its
+// order and by its names.
+type WCStatus uint8
+
+// Completion statuses.
+const (
+	WCSuccess WCStatus = iota
+	WCLocLenErr
+	WCLocQPOpErr
+	WCLocEECOpErr
+	WCLocProtErr
+	WCWRFlushErr
+	WCMWBindErr
+	WCBadRespErr
+	WCLocAccessErr
+	WCRemInvReqErr
+	WCRemAccessErr
+	WCRemOpErr
+	WCRetryExcErr
+	WCRNRRetryExcErr
+	WCLocRDDViolErr
+	WCRemInvRDReqErr
+	WCRemAbortErr
+	WCInvEECNErr
+	WCInvEECStateErr
+	WCFatalErr
+	WCRespTimeoutErr
+	WCGeneralErr
+	NumWCStatus
+)
+
+var wcStatusNames = [NumWCStatus]string{
+	"SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR",
+	"MW_BIND_ERR", "BAD_RESP_ERR", "LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR",
+	"REM_OP_ERR", "RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR",
+	"REM_ABORT_ERR", "INV_EECN_ERR", "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR",
+}
+
+func (s WCStatus) String() string {
+	if s < NumWCStatus {
+		return wcStatusNames[s]
+	}
+	return fmt.Sprintf("WCStatus(%d)", uint8(s))
+}
+
+// WCOpcode is what a completed work request did: ibv_wc_opcode.
+type WCOpcode uint8
+
+// Completion opcodes; those of receives have bit 7 set, as in libibverbs.
+const (
+	WCSend WCOpcode = iota
+	WCRDMAWrite
+	WCRDMARead
+	WCCompSwap
+	WCFetchAdd
+	WCBindMW
+	WCLocalInv
+	WCRecv            WCOpcode = 1 << 7
+	WCRecvRDMAWithImm WCOpcode = WCRecv + 1
+)
+
+func (o WCOpcode) String() string {
+	switch o {
+	case WCSend:
+		return "SEND"
+	case WCRDMAWrite:
+		return "RDMA_WRITE"
+	case WCRDMARead:
+		return "RDMA_READ"
+	case WCCompSwap:
+		return "COMP_SWAP"
+	case WCFetchAdd:
+		return "FETCH_ADD"
+	case WCBindMW:
+		return "BIND_MW"
+	case WCLocalInv:
+		return "LOCAL_INV"
+	case WCRecv:
+		return "RECV"
+	case WCRecvRDMAWithImm:
+		return "RECV_RDMA_WITH_IMM"
+	}
+	return fmt.Sprintf("WCOpcode(%d)", uint8(o))
+}
+
+// WCFlags say which optional fields of a completion are set.
+type WCFlags uint8
+
+// Completion flags.
+const (
+	WCGRH     WCFlags = 1 << iota // a GRH fills the first 40 bytes of the buffer
+	WCWithImm                     // ImmData is the sender's immediate
+	WCWithInv                     // ImmData is the R_Key that was invalidated
+)
+
+// WROpcode is the operation of a send work request: ibv_wr_opcode.
+type WROpcode uint8
+
+// Send operations.
+const (
+	WRRDMAWrite WROpcode = iota
+	WRRDMAWriteImm
+	WRSend
+	WRSendImm
+	WRRDMARead
+	WRAtomicCmpSwap
+	WRAtomicFetchAdd
+	WRLocalInv
+	WRBindMW
+	WRSendInv
+	NumWROpcode
+)
+
+// wrTable says, per operation: its name, what its completion is called, which
+// services carry it (IBA table 30) and what it does.
+var wrTable = [NumWROpcode]struct {
+	name     string
+	wc       WCOpcode
+	services qpTypeSet
+	kind     wrKind
+}{
+	WRRDMAWrite:      {"RDMA_WRITE", WCRDMAWrite, onRC | onUC | onXRC, kindWrite},
+	WRRDMAWriteImm:   {"RDMA_WRITE_WITH_IMM", WCRDMAWrite, onRC | onUC | onXRC, kindWrite},
+	WRSend:           {"SEND", WCSend, onRC | onUC | onUD | onXRC, kindSend},
+	WRSendImm:        {"SEND_WITH_IMM", WCSend, onRC | onUC | onUD | onXRC, kindSend},
+	WRRDMARead:       {"RDMA_READ", WCRDMARead, onRC | onXRC, kindRead},
+	WRAtomicCmpSwap:  {"ATOMIC_CMP_AND_SWP", WCCompSwap, onRC | onXRC, kindAtomic},
+	WRAtomicFetchAdd: {"ATOMIC_FETCH_AND_ADD", WCFetchAdd, onRC | onXRC, kindAtomic},
+	WRLocalInv:       {"LOCAL_INV", WCLocalInv, onRC | onUC | onXRC, kindLocal},
+	WRBindMW:         {"BIND_MW", WCBindMW, onRC | onUC | onXRC, kindLocal},
+	WRSendInv:        {"SEND_WITH_INV", WCSend, onRC | onXRC, kindSend},
+}
+
+type wrKind uint8
+
+const (
+	kindSend wrKind = iota
+	kindWrite
+	kindRead
+	kindAtomic
+	kindLocal
+)
+
+type qpTypeSet uint8
+
+const (
+	onRC qpTypeSet = 1 << iota
+	onUC
+	onUD
+	onXRC
+)
+
+func (o WROpcode) String() string {
+	if o < NumWROpcode {
+		return wrTable[o].name
+	}
+	return fmt.Sprintf("WROpcode(%d)", uint8(o))
+}
+
+// SendFlags of a send work request: ibv_send_flags.
+type SendFlags uint8
+
+// Send flags.
+const (
+	SendFence SendFlags = 1 << iota
+	SendSignaled
+	SendSolicited
+	SendInline
+)
+
+// Access says who may do what with a memory region: ibv_access_flags.
+type Access uint16
+
+// Access flags.
+const (
+	AccessLocalWrite Access = 1 << iota
+	AccessRemoteWrite
+	AccessRemoteRead
+	AccessRemoteAtomic
+	AccessMWBind
+	AccessZeroBased
+
+	accessAll = AccessZeroBased<<1 - 1
+	// accessNeedsLocal are the rights that imply writing locally (IBA C10-107).
+	accessNeedsLocal = AccessRemoteWrite | AccessRemoteAtomic
+)
