@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"softib/ib"
+	"softib/mad"
+)
+
+// Node is what an HCA or a switch lets its agent see and change. Everything
+// passes by value: the agent keeps no reference into the node.
+//
+// The agent checks ports, blocks and values before it calls, so that a Node may index its
+// tables with what it is given: ports are 1 to NumPorts, and 0 at
+// a switch; blocks lie within the capacities that the node itself reports.
+// An error from a Set method is answered with status InvalidField and must leave
+// the node as it was.
+type Node interface {
+	// NodeInfo is the node's identity seen from a port: PortGUID is that of
+	// the port (of port 0 at a switch). LocalPortNum is filled in by the
+	// agent. Its NodeType and NumPorts never change.
+	NodeInfo(port ib.PortNum) mad.NodeInfo
+	// NodeDescription is the name that people know the node by.
+	NodeDescription() string
+
+	// PortInfo is a port's state, capabilities and configuration. The M_Key
+	// fields (M_Key, M_KeyProtectBits, M_KeyLeasePeriod, M_KeyViolations) and
+	// ClientReregister are the agent's; what the node puts there is
+	// overwritten.
+	PortInfo(port ib.PortNum) mad.PortInfo
+	// SetPortInfo takes the port's PortInfo with the writable fields
+	// replaced and checked. Three fields are not values but commands:
+	//
+	//   - PortState: NoChange, or Down, Armed, Active, legal from the
+	//     present state. Down makes the link go down and train again.
+	//   - PortPhysicalState: NoChange, or Sleep, Polling, Disabled.
+	//   - ClientReregister: programs that had subscribed or joined must do so again.
+	//
+	// Violation counters that come as 0 are to be reset.
+	SetPortInfo(now ib.Time, port ib.PortNum, pi mad.PortInfo) error
+
+	// GUIDs is a block of the port's GUID table; entry 0 of block 0 is the
+	// port's own and never written.
+	GUIDs(port ib.PortNum, block int) mad.GUIDInfo
+	SetGUIDs(now ib.Time, port ib.PortNum, block int, g mad.GUIDInfo) error
+
+	// PKeys is a block of the port's partition table.
+	PKeys(port ib.PortNum, block int) mad.PKeyTable
+	SetPKeys(now ib.Time, port ib.PortNum, block int, t mad.PKeyTable) error
+
+	// SLtoVL is the lane of each service level for packets that come in by
+	// one port and leave by another. Other nodes than switches get the same port
+	// twice.
+	SLtoVL(in, out ib.PortNum) mad.SLtoVL
+	SetSLtoVL(now ib.Time, in, out ib.PortNum, t mad.SLtoVL) error
+
+	// VLArb is a part of the port's arbitration tables.
+	VLArb(port ib.PortNum, block mad.VLArbBlock) mad.VLArb
+	SetVLArb(now ib.Time, port ib.PortNum, block mad.VLArbBlock, t mad.VLArb) error
+
+	// ReadCounter is a counter's present value; a node that does not keep one
+	// says 0.
+	ReadCounter(port ib.PortNum, c ib.Counter) uint64
+	// ClearCounter sets a counter to 0.
+	ClearCounter(port ib.PortNum, c ib.Counter)
+}
+
+// Switch is a Node that forwards. New finds out by itself whether its node is
+// one.
+type Switch interface {
+	Node
+
+	// SwitchInfo is what the switch can do and how it forwards.
+	SwitchInfo() mad.SwitchInfo
+	// SetSwitchInfo takes the SwitchInfo with the writable fields replaced
+	// and checked. PortStateChange is a command: true resets it.
+	SetSwitchInfo(now ib.Time, si mad.SwitchInfo) error
+
+	// LFT is a block of the linear forwarding table: 64 LIDs from
+	// 64*block on.
+	LFT(block int) mad.LFT
+	SetLFT(now ib.Time, block int, t mad.LFT) error
+
+	// MFT is a block of the multicast forwarding table: 32 LIDs from 0xC000 +
+	// 32*block on, 16 ports from 16*position on.
+	MFT(block, position int) mad.MFT
+	SetMFT(now ib.Time, block, position int, t mad.MFT) error
+}
