@@ -75,7 +75,7 @@ ensure_go() {
 	module="golang.org/toolchain@v0.0.1-go$GO_RELEASE.$(go_platform)"
 	go=$(fetched_go)
 	say "fetching Go $GO_RELEASE as the module $module (about 70 MB)"
-	if ! (cd / && GOTOOLCHAIN=local GO111MODULE=on GOFLAGS='' "$have" mod download "$module" >&2); then
+	if ! (cd / && GOMODCACHE=${go%/golang.org/*} GOTOOLCHAIN=local GO111MODULE=on GOFLAGS='' "$have" mod download "$module" >&2); then
 		fail "Go $GO_RELEASE could not be fetched" \
 			"check the network and 'go env GOPROXY', or install Go $GO_MINIMUM or newer under /usr/local/go, then run make again"
 	fi

@@ -33,6 +33,6 @@ go_platform() {
 
 # fetched_go: where a Go that set-up fetched as a module lies.
 fetched_go() {
-	local cache=${GOMODCACHE:-${GOPATH:-$HOME/go}/pkg/mod}
+	local cache=${GOMODCACHE:-${GOPATH:-${HOME:-}/go}/pkg/mod}
 	echo "$cache/golang.org/toolchain@v0.0.1-go$GO_RELEASE.$(go_platform)/bin/go"
 }
