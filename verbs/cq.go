@@ -1,0 +1,148 @@
+package verbs
+
+import (
+	"context"
+
+	"softib/hca"
+	"softib/ib"
+)
+
+// CQ is a completion queue.
+type CQ struct {
+	ctx *Context
+	cq  *hca.CQ
+}
+
+// CreateCQ makes a completion queue for at least entries completions.
+func (c *Context) CreateCQ(entries int) (*CQ, error) {
+	h := c.dev.Enter()
+	defer c.dev.Leave()
+	cq, err := h.CreateCQ(entries)
+	if err != nil {
+		return nil, err
+	}
+	return &CQ{c, cq}, nil
+}
+
+// Poll moves up to len(out) completions to out and returns how many. It does
+// not block and does not allocate.
+func (c *CQ) Poll(out []WC) int { return c.ctx.dev.Poll(c.cq, out) }
+
+// Wait is Poll that sleeps until there is a completion, or until ctx ends.
+func (c *CQ) Wait(ctx context.Context, out []WC) (int, error) {
+	for {
+		if n := c.Poll(out); n > 0 {
+			return n, nil
+		}
+		if err := c.ReqNotify(false); err != nil {
+			return 0, err
+		}
+		// What came before the queue was armed raises no event.
+		if n := c.Poll(out); n > 0 {
+			return n, nil
+		}
+		if err := c.WaitEvent(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// ReqNotify arms the queue: the next completion, or the next solicited or
+// failed one, raises an event.
+func (c *CQ) ReqNotify(solicitedOnly bool) error {
+	c.ctx.dev.Enter()
+	defer c.ctx.dev.Leave()
+	if c.cq.Failed() {
+		return &AttrError{Verb: "req_notify_cq", Attr: "cq", Got: c.cq.Num(), Want: "a queue that has not overflowed", Kind: ErrState}
+	}
+	c.cq.ReqNotify(solicitedOnly)
+	return nil
+}
+
+// WaitEvent sleeps until the event that ReqNotify asked for.
+func (c *CQ) WaitEvent(ctx context.Context) error { return c.ctx.dev.WaitCQ(ctx, c.cq) }
+
+// Resize changes how many completions the queue holds.
+func (c *CQ) Resize(entries int) error {
+	h := c.ctx.dev.Enter()
+	defer c.ctx.dev.Leave()
+	return h.ResizeCQ(c.cq, entries)
+}
+
+// Moderate asks for an event after count completions or period, the sooner.
+func (c *CQ) Moderate(count int, period ib.Time) error {
+	h := c.ctx.dev.Enter()
+	defer c.ctx.dev.Leave()
+	return h.ModifyCQ(c.cq, count, period)
+}
+
+// Cap is how many completions the queue holds.
+func (c *CQ) Cap() int {
+	c.ctx.dev.Enter()
+	defer c.ctx.dev.Leave()
+	return c.cq.Cap()
+}
+
+// Close frees the queue.
+func (c *CQ) Close() error {
+	h := c.ctx.dev.Enter()
+	defer c.ctx.dev.Leave()
+	return h.DestroyCQ(c.cq)
+}
+
+// SRQ is a shared receive queue.
+type SRQ struct {
+	ctx *Context
+	srq *hca.SRQ
+}
+
+// SRQInit says what a shared receive queue shall be; XRCD and CQ make it an
+// XRC one.
+type SRQInit struct {
+	MaxWR, MaxSGE, Limit int
+	XRCD                 *XRCD
+	CQ                   *CQ
+}
+
+// CreateSRQ makes a shared receive queue.
+func (p *PD) CreateSRQ(init SRQInit) (*SRQ, error) {
+	h := p.ctx.dev.Enter()
+	defer p.ctx.dev.Leave()
+	i := hca.SRQInit{PD: p.pd, MaxWR: init.MaxWR, MaxSGE: init.MaxSGE, Limit: init.Limit}
+	if init.XRCD != nil {
+		i.XRCD = init.XRCD.x
+	}
+	if init.CQ != nil {
+		i.CQ = init.CQ.cq
+	}
+	s, err := h.CreateSRQ(i)
+	if err != nil {
+		return nil, err
+	}
+	return &SRQ{p.ctx, s}, nil
+}
+
+// Num is the number that XRC requesters send to.
+func (s *SRQ) Num() uint32 { return s.srq.Num() }
+
+// PostRecv posts a receive.
+func (s *SRQ) PostRecv(wr *RecvWR) error {
+	h := s.ctx.dev.Enter()
+	err := h.PostSRQRecv(s.srq, wr)
+	s.ctx.dev.Leave()
+	return err
+}
+
+// SetLimit arms the limit event.
+func (s *SRQ) SetLimit(n int) error {
+	h := s.ctx.dev.Enter()
+	defer s.ctx.dev.Leave()
+	return h.ModifySRQ(s.srq, n)
+}
+
+// Close frees the queue.
+func (s *SRQ) Close() error {
+	h := s.ctx.dev.Enter()
+	defer s.ctx.dev.Leave()
+	return h.DestroySRQ(s.srq)
+}
