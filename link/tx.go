@@ -182,12 +182,20 @@ func (p *Port) PollDropped() (Drop, bool) {
 
 // NextDeadline is when HandleTimeout wants to be called: a life time that expires
 // or the flow-control refresh.
-func (p *Port) NextDeadline() ib.Time {
-	t := ib.Never
+func (p *Port) NextDeadline() ib.Time { return ib.Earlier(p.NextExpiry(), p.NextRefresh()) }
+
+// NextRefresh is when credits are told anew; Never while the refresh timer is off.
+func (p *Port) NextRefresh() ib.Time {
 	if p.refresh && p.state >= ib.PortInit {
-		t = p.refreshAt
+		return p.refreshAt
 	}
-	if !p.mortal || p.queued == 0 {
+	return ib.Never
+}
+
+// NextExpiry is when the first queued packet has lived too long.
+func (p *Port) NextExpiry() ib.Time {
+	t := ib.Never
+	if !p.mortal {
 		return t
 	}
 	for m := p.queued &^ (1 << ib.VLMgmt); m != 0; m &= m - 1 {

@@ -1,0 +1,318 @@
+package sim
+
+import (
+	"softib/ib"
+	"softib/ibswitch"
+	"softib/link"
+	"softib/wire"
+)
+
+// kind sorts events.
+type kind uint8
+
+const (
+	evArrive  kind = iota // the next packet that flies towards an end is there
+	evFC                  // a flow-control packet is there; the argument is it
+	evWake                // the transmitter of an end is free
+	evPort                // a life time has expired at a port
+	evRefresh             // a port's credits are to be told anew
+	evRelease             // a receive buffer is free; the argument is the claim
+	evHost                // a host's deadline; the place is the host
+	evLoop                // a host's packet to itself is there; the place is the host
+	evUser                // a timer of the workload; the argument is its slot
+	evTrain               // both ends of a cable have trained
+	evFault               // a planned fault; the argument is its number
+	evLate                // a packet that was held back; the argument is its slot
+)
+
+// code packs an event: kind in 8 bits, place in 24, argument in 32.
+func code(k kind, place, arg uint32) uint64 {
+	return uint64(k)<<56 | uint64(place)<<32 | uint64(arg)
+}
+
+func packFC(fc wire.LinkPacket) uint32 {
+	return uint32(fc.Op)<<28 | uint32(fc.VL)<<24 | uint32(fc.FCTBS)<<12 | uint32(fc.FCCL)
+}
+
+func unpackFC(a uint32) wire.LinkPacket {
+	return wire.LinkPacket{
+		Op: wire.LinkOp(a >> 28), VL: ib.VL(a >> 24 & 15), FCTBS: uint16(a >> 12 & wire.CreditMask), FCCL: uint16(a & wire.CreditMask),
+	}
+}
+
+func packClaim(c ibswitch.Claim) uint32 { return uint32(c.In)<<16 | uint32(c.VL)<<8 | uint32(c.Blocks) }
+
+func unpackClaim(a uint32) ibswitch.Claim {
+	return ibswitch.Claim{In: ib.PortNum(a >> 16), VL: ib.VL(a >> 8), Blocks: uint8(a)}
+}
+
+// step takes the next event, which peek has shown, and lets it happen.
+func (s *Sim) step() {
+	ev := s.q.pop()
+	s.now = ev.t
+	place, arg := uint32(ev.d>>32)&0xFFFFFF, uint32(ev.d)
+	switch kind(ev.d >> 56) {
+	case evArrive:
+		s.arrive(place)
+	case evFC:
+		s.arriveFC(place, arg)
+	case evWake:
+		s.ends[place].flags &^= endWake
+		s.kick(place)
+	case evPort:
+		s.portTimeout(place)
+	case evRefresh:
+		s.refresh(place)
+	case evRelease:
+		e := &s.ends[place]
+		if c := unpackClaim(arg); e.sw.Release(c) {
+			s.kickFC(e.first + uint32(c.In))
+		}
+	case evHost:
+		s.hostTimeout(place)
+	case evLoop:
+		s.arriveLoop(place)
+	case evUser:
+		s.wakes = append(s.wakes, Wake{Kind: WakeTimer, ID: s.timers[arg]})
+		s.free = append(s.free, arg)
+	case evTrain:
+		s.trained(place)
+	case evFault:
+		s.planned(arg)
+	case evLate:
+		s.late(arg)
+	}
+}
+
+// mix folds a word into the trace hash.
+func (s *Sim) mix(v uint64) {
+	h := (s.hash ^ v) * 0x9E3779B97F4A7C15
+	s.hash = h ^ h>>29
+}
+
+// mixFrame folds a packet that has arrived at an end into the trace hash.
+func (s *Sim) mixFrame(at uint32, f *link.Frame) {
+	l := &f.Packet.LRH
+	s.mix(uint64(s.now) ^ uint64(at)<<40)
+	s.mix(uint64(l.DLID)<<48 | uint64(l.SLID)<<32 | uint64(l.Length)<<16 | uint64(l.SL)<<8 | uint64(l.VL))
+}
+
+// arrive handles the packet that has reached an end.
+func (s *Sim) arrive(at uint32) {
+	e := &s.ends[at]
+	if e.stale > 0 {
+		e.stale--
+		return
+	}
+	f := e.in.Pop()
+	if e.flags&endStopped != 0 {
+		s.drop(at, f, link.NotReady)
+		return
+	}
+	if s.cfg.WireExact && f.Flags&(link.BadVCRC|link.BadICRC) == 0 {
+		s.rewrite(f)
+	}
+	s.hops++
+	s.mixFrame(at, f)
+	if e.sw == nil {
+		s.arriveHost(at, e, f)
+		return
+	}
+	r := e.sw.Handle(s.now, e.num, f)
+	if r.Out != 0 {
+		s.kick(e.first + uint32(r.Out))
+		return
+	}
+	if r.Reason != link.OK {
+		s.drop(at, f, r.Reason)
+		if r.FC {
+			s.kickFC(at)
+		}
+		return
+	}
+	if r.Multicast {
+		for out, ok := e.sw.PollOut(); ok; out, ok = e.sw.PollOut() {
+			s.kick(e.first + uint32(out))
+		}
+	}
+	if r.Mgmt {
+		s.switchMgmt(at, e)
+	}
+}
+
+// arriveFC handles a flow-control packet that has reached an end.
+func (s *Sim) arriveFC(at uint32, arg uint32) {
+	e := &s.ends[at]
+	if e.flags&endStopped != 0 {
+		return
+	}
+	s.mix(uint64(s.now) ^ uint64(at)<<40 ^ uint64(arg)<<8)
+	if e.port.HandleFC(s.now, unpackFC(arg)) {
+		s.kick(at)
+	}
+}
+
+// kick lets an end's transmitter do what it can, now or when it is free.
+func (s *Sim) kick(at uint32) {
+	e := &s.ends[at]
+	p := e.port
+	if s.now < p.BusyUntil() {
+		if e.flags&endWake == 0 && p.Pending() {
+			e.flags |= endWake
+			s.q.push(p.BusyUntil(), code(evWake, at, 0))
+		}
+		return
+	}
+	s.sendFC(at, e)
+	f, start, dur := p.PollTx(s.now)
+	if f == nil {
+		if p.Blocked() {
+			s.armPort(at, e)
+		}
+		return
+	}
+	s.send(at, e, f, start, dur)
+	if p.Pending() && e.flags&endWake == 0 {
+		e.flags |= endWake
+		s.q.push(p.BusyUntil(), code(evWake, at, 0))
+	}
+}
+
+// kickFC is kick for an end that has only gained a flow-control packet to send.
+func (s *Sim) kickFC(at uint32) {
+	e := &s.ends[at]
+	if s.now < e.port.BusyUntil() {
+		if e.flags&endWake == 0 {
+			e.flags |= endWake
+			s.q.push(e.port.BusyUntil(), code(evWake, at, 0))
+		}
+		return
+	}
+	s.sendFC(at, e)
+}
+
+// sendFC puts the flow-control packets that are due on the cable.
+func (s *Sim) sendFC(at uint32, e *end) {
+	for e.port.WantsFC() {
+		fc, t, ok := e.port.PollFC(s.now)
+		if !ok {
+			return
+		}
+		if s.cfg.Sink != nil {
+			s.cfg.Sink.Link(s.now, s.ref(at), s.ref(e.peer), fc)
+		}
+		if e.cable != nil && s.harmFC(at, e, &t) {
+			continue
+		}
+		s.q.push(t+e.delay, code(evFC, e.peer, packFC(fc)))
+	}
+}
+
+// send puts a packet on the cable and gives back the buffer that it leaves.
+func (s *Sim) send(at uint32, e *end, f *link.Frame, start, dur ib.Time) {
+	if e.sw != nil {
+		// A way out that is slower than some way in empties the buffer
+		// later than the neighbour could fill it again.
+		if e.flags&endSlow != 0 {
+			if c, ok := e.sw.Detach(f); ok {
+				s.q.push(start+dur, code(evRelease, e.first, packClaim(c)))
+			}
+		} else if in := e.sw.Left(f); in != 0 {
+			s.kickFC(e.first + uint32(in))
+		}
+	}
+	if s.cfg.Sink != nil {
+		s.cfg.Sink.Packet(start, s.ref(at), s.ref(e.peer), &f.Packet)
+	}
+	t := start + e.delay
+	if e.flags&endTail != 0 {
+		t += dur
+	}
+	vl := f.Packet.LRH.VL
+	if e.cable == nil || !s.harm(at, e, f, &t) {
+		s.ends[e.peer].in.Push(f)
+		s.q.push(t, code(evArrive, e.peer, 0))
+	}
+	if e.sw == nil {
+		s.hostRoom(e, vl)
+	}
+}
+
+// armPort makes sure that an expiring life time will be noticed. Expiries only
+// move away while an event is pending, so that one event is enough.
+func (s *Sim) armPort(at uint32, e *end) {
+	if e.flags&endTimer != 0 {
+		return
+	}
+	if t := e.port.NextExpiry(); t != ib.Never {
+		e.flags |= endTimer
+		s.q.push(max(t, s.now), code(evPort, at, 0))
+	}
+}
+
+// portTimeout lets a port drop what has expired.
+func (s *Sim) portTimeout(at uint32) {
+	e := &s.ends[at]
+	e.flags &^= endTimer
+	if e.flags&endStopped != 0 {
+		return
+	}
+	e.port.HandleTimeout(s.now)
+	s.flush(at, e)
+	s.kick(at)
+	s.armPort(at, e)
+}
+
+// flush recycles what a port has given up.
+func (s *Sim) flush(at uint32, e *end) {
+	for d, ok := e.port.PollDropped(); ok; d, ok = e.port.PollDropped() {
+		if e.sw != nil {
+			if in := e.sw.Left(d.Frame); in != 0 {
+				s.kickFC(e.first + uint32(in))
+			}
+		}
+		s.drop(at, d.Frame, d.Reason)
+	}
+}
+
+// DropRecord is one dropped packet.
+type DropRecord struct {
+	Time   ib.Time
+	Node   int
+	Port   ib.PortNum
+	Reason link.Reason
+	DLID   ib.LID
+	SLID   ib.LID
+	DestQP ib.QPN
+	PSN    ib.PSN
+}
+
+// LogDrops makes DropLog keep a record of each dropped packet.
+func (s *Sim) LogDrops(on bool) { s.logDrop = on }
+
+// DropLog is what was dropped since LogDrops was turned on.
+func (s *Sim) DropLog() []DropRecord { return s.dropLog }
+
+// drop ends a packet.
+func (s *Sim) drop(at uint32, f *link.Frame, r link.Reason) {
+	s.drops[r]++
+	s.mix(uint64(r) ^ uint64(at)<<8 ^ uint64(s.now)<<32)
+	if s.logDrop {
+		e := &s.ends[at]
+		s.dropLog = append(s.dropLog, DropRecord{s.now, int(e.node), e.num, r, f.Packet.LRH.DLID, f.Packet.LRH.SLID, f.Packet.BTH.DestQP, f.Packet.BTH.PSN})
+	}
+	s.pool.Put(f)
+}
+
+// rewrite turns a packet into bytes and back, so that what flies is what the
+// wire format can say.
+func (s *Sim) rewrite(f *link.Frame) {
+	s.scratch = f.Packet.Append(s.scratch[:0])
+	if err := f.Packet.Parse(s.scratch); err != nil {
+		// Engines only send what parses; a packet that does not is one that the
+		// receiver will refuse, by the flag.
+		f.Flags |= link.BadVCRC
+		return
+	}
+	f.Packet.Payload = append(f.Buf[:0], f.Packet.Payload...)
+}

@@ -1,0 +1,358 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"softib/ib"
+	"softib/link"
+	"softib/topo"
+	"softib/wire"
+)
+
+// Faults are what a cable does to packets that leave one port. Probabilities are
+// for each packet; the zero value is a perfect cable.
+type Faults struct {
+	Drop      float64 // the packet vanishes
+	Corrupt   float64 // some of its bits flip; the CRCs decide
+	Duplicate float64 // it is sent twice
+	Delay     float64 // it and what follows come later, by up to DelayMax
+	Reorder   float64 // a UD packet is overtaken at its destination's port
+	FCLoss    float64 // a flow-control packet vanishes
+	DelayMax  ib.Time // 0 is 10 us
+	// BER is the bit error rate of the cable.
+	BER float64
+}
+
+// DefaultDelayMax is how late a delayed packet is at most.
+const DefaultDelayMax = 10 * ib.Microsecond
+
+// FaultKind is what was done to a packet or a link.
+type FaultKind uint8
+
+// Kinds of fault.
+const (
+	FaultDrop FaultKind = iota
+	FaultCorrupt
+	FaultDuplicate
+	FaultDelay
+	FaultReorder
+	FaultFCLoss
+	FaultLinkDown
+	FaultLinkUp
+	FaultNodeStop
+	FaultLostInFlight // was on a cable that went down
+	NumFaultKind
+)
+
+var faultNames = [NumFaultKind]string{
+	"drop", "corrupt", "duplicate", "delay", "reorder", "flow-control loss", "link down", "link up", "node stop", "lost in flight",
+}
+
+func (k FaultKind) String() string {
+	if k < NumFaultKind {
+		return faultNames[k]
+	}
+	return fmt.Sprintf("FaultKind(%d)", uint8(k))
+}
+
+// FaultRecord is one injected fault. The fields of a packet are zero where there
+// was none.
+type FaultRecord struct {
+	Time   ib.Time
+	Kind   FaultKind
+	Port   topo.PortRef
+	DLID   ib.LID
+	SLID   ib.LID
+	Opcode wire.Opcode
+	DestQP ib.QPN
+	PSN    ib.PSN
+}
+
+func (r FaultRecord) String() string {
+	if r.DLID == 0 {
+		return fmt.Sprintf("%v node %d[%d] %v", r.Time, r.Port.Node, r.Port.Port, r.Kind)
+	}
+	return fmt.Sprintf("%v node %d[%d] %v: %v %v->%v QP %v PSN %d", r.Time, r.Port.Node, r.Port.Port, r.Kind, r.Opcode, r.SLID, r.DLID, r.DestQP, r.PSN)
+}
+
+// cable is what one direction of a cable does beyond carrying packets.
+type cable struct {
+	f    Faults
+	bits float64 // until the next bit error
+	last ib.Time // when the last packet arrives: the next comes no earlier
+	lost ib.Time // when something was last lost
+}
+
+// faultState is what the driver keeps of faults.
+type faultState struct {
+	log    []FaultRecord
+	counts [NumFaultKind]uint64
+	plans  []plan
+	held   []heldFrame
+	free   []uint32
+	down   map[uint32]bool // ends whose cable is pulled
+}
+
+// plan is something that will be done at a time.
+type plan struct {
+	do  planKind
+	ref topo.PortRef
+	f   Faults
+}
+
+type planKind uint8
+
+const (
+	planDown planKind = iota
+	planUp
+	planStop
+	planFaults
+)
+
+// heldFrame is a UD packet that others overtake.
+type heldFrame struct {
+	f  *link.Frame
+	at uint32
+}
+
+// FaultLog lists the injected faults in order. It is the simulation's own.
+func (s *Sim) FaultLog() []FaultRecord { return s.faults.log }
+
+// FaultCounts counts the injected faults by kind.
+func (s *Sim) FaultCounts() [NumFaultKind]uint64 { return s.faults.counts }
+
+func (s *Sim) logFault(k FaultKind, at uint32, f *link.Frame) {
+	s.faults.counts[k]++
+	r := FaultRecord{Time: s.now, Kind: k, Port: s.ref(at)}
+	if f != nil {
+		p := &f.Packet
+		r.DLID, r.SLID, r.Opcode, r.DestQP, r.PSN = p.LRH.DLID, p.LRH.SLID, p.BTH.Opcode, p.BTH.DestQP, p.BTH.PSN
+	}
+	s.faults.log = append(s.faults.log, r)
+	s.mix(uint64(s.now) ^ uint64(k)<<56 ^ uint64(at)<<32)
+}
+
+// SetFaults sets what happens to packets that leave a port from now on.
+func (s *Sim) SetFaults(ref topo.PortRef, f Faults) {
+	at := s.firstEnd[ref.Node] + uint32(ref.Port)
+	e := &s.ends[at]
+	if e.peer == noEnd {
+		return
+	}
+	if f.DelayMax == 0 {
+		f.DelayMax = DefaultDelayMax
+	}
+	if e.cable == nil {
+		if f == (Faults{DelayMax: f.DelayMax}) {
+			return
+		}
+		e.cable = &cable{}
+	}
+	e.cable.f = f
+	e.cable.bits = s.errorDistance(f.BER)
+}
+
+// SetFaultsAll sets the same faults in both directions of every cable.
+func (s *Sim) SetFaultsAll(f Faults) {
+	for i := range s.ends {
+		s.SetFaults(s.ref(uint32(i)), f)
+	}
+}
+
+// errorDistance draws how many bits pass before the next error.
+func (s *Sim) errorDistance(ber float64) float64 {
+	if ber <= 0 {
+		return math.Inf(1)
+	}
+	return -math.Log(1-s.rng.Float64()) / ber
+}
+
+// chance draws whether something of probability p happens.
+func (s *Sim) chance(p float64) bool { return p > 0 && s.rng.Float64() < p }
+
+// harm does to a packet what the cable does. It reports whether the packet is gone.
+// t is when it arrives.
+func (s *Sim) harm(at uint32, e *end, f *link.Frame, t *ib.Time) bool {
+	c := e.cable
+	if s.chance(c.f.Drop) {
+		s.logFault(FaultDrop, at, f)
+		s.lossy(at, e)
+		s.pool.Put(f)
+		return true
+	}
+	flipped := s.chance(c.f.Corrupt)
+	if c.bits -= float64(f.Bytes) * 8; c.bits < 0 {
+		c.bits = s.errorDistance(c.f.BER)
+		s.ends[e.peer].port.SymbolError()
+		flipped = true
+	}
+	if flipped && f.Flags&(link.BadVCRC|link.BadICRC) == 0 {
+		s.corrupt(at, e, f)
+	}
+	if s.chance(c.f.Duplicate) {
+		s.duplicate(at, e, f)
+	}
+	if s.chance(c.f.Delay) {
+		s.logFault(FaultDelay, at, f)
+		*t += ib.Time(s.rng.Int64N(int64(c.f.DelayMax)))
+	}
+	// What was sent later comes later: a cable does not reorder.
+	*t = max(*t, c.last)
+	c.last = *t
+	return false
+}
+
+// harmFC does to a flow-control packet what the cable does.
+func (s *Sim) harmFC(at uint32, e *end, t *ib.Time) bool {
+	c := e.cable
+	bad := false
+	if c.bits -= float64(wire.LinkPacketSize * 8); c.bits < 0 {
+		c.bits = s.errorDistance(c.f.BER)
+		s.ends[e.peer].port.SymbolError()
+		s.ends[e.peer].port.Count(link.Physical) // its LPCRC fails there
+		bad = true
+	}
+	if bad || s.chance(c.f.FCLoss) {
+		s.logFault(FaultFCLoss, at, nil)
+		s.lossy(at, e)
+		return true
+	}
+	*t = max(*t, c.last-e.delay)
+	return false
+}
+
+// corrupt flips up to three bits of the packet's bytes, and lets the CRCs judge. One
+// time in four the fault is inside a node: the link's CRC is made after it,
+// and only the end-to-end one can tell.
+func (s *Sim) corrupt(at uint32, e *end, f *link.Frame) {
+	s.logFault(FaultCorrupt, at, f)
+	b := f.Packet.Append(s.scratch[:0])
+	s.scratch = b
+	inside := s.rng.IntN(4) == 0 && f.Packet.LRH.LNH >= wire.LNHLocal
+	lo, hi := 0, len(b)
+	if inside {
+		lo, hi = f.Packet.HeaderSize()-4, len(b)-wire.VCRCSize // not what a switch may change
+	}
+	for range 1 + s.rng.IntN(3) {
+		i := lo*8 + s.rng.IntN((hi-lo)*8)
+		b[i/8] ^= 1 << (i % 8)
+	}
+	if inside {
+		b = b[:len(b)-wire.VCRCSize]
+		v := wire.VCRC(b)
+		b = append(b, byte(v>>8), byte(v))
+	}
+	was, vcrcOK := f.Packet, wire.CheckVCRC(b) == nil
+	err := f.Packet.Parse(b)
+	if err == nil { // the flips undid each other, or fooled both CRCs
+		f.Packet.Payload = append(f.Buf[:0], f.Packet.Payload...)
+		return
+	}
+	f.Packet = was // for whoever prints what was lost
+	if vcrcOK && errors.Is(err, wire.ErrICRC) {
+		f.Flags |= link.BadICRC
+		return
+	}
+	f.Flags |= link.BadVCRC
+	s.lossy(at, e)
+}
+
+// duplicate queues a second copy at the port that the packet has just left,
+// so that it pays for its own credit.
+func (s *Sim) duplicate(at uint32, e *end, f *link.Frame) {
+	if f.Packet.LRH.VL == ib.VLMgmt || f.Flags&link.Copied != 0 {
+		return
+	}
+	g := s.pool.Get()
+	g.CopyFrom(f)
+	g.InPort, g.Group, g.Arrived = 0, 0, s.now
+	if e.port.Enqueue(s.now, g, f.Packet.LRH.VL) != link.OK {
+		s.pool.Put(g)
+		return
+	}
+	s.logFault(FaultDuplicate, at, g)
+}
+
+// holdBack keeps a UD packet in its receive buffer while others overtake it.
+func (s *Sim) holdBack(at uint32, c *cable, f *link.Frame) bool {
+	if f.Packet.BTH.Opcode.Service() != wire.UD || f.Packet.LRH.VL == ib.VLMgmt || !s.chance(c.f.Reorder) {
+		return false
+	}
+	s.logFault(FaultReorder, at, f)
+	var slot uint32
+	if n := len(s.faults.free); n > 0 {
+		slot = s.faults.free[n-1]
+		s.faults.free = s.faults.free[:n-1]
+	} else {
+		slot = uint32(len(s.faults.held))
+		s.faults.held = append(s.faults.held, heldFrame{})
+	}
+	s.faults.held[slot] = heldFrame{f, at}
+	s.q.push(s.now+ib.Time(s.rng.Int64N(int64(c.f.DelayMax))), code(evLate, 0, slot))
+	return true
+}
+
+// late delivers a packet that was held back.
+func (s *Sim) late(slot uint32) {
+	h := s.faults.held[slot]
+	s.faults.held[slot] = heldFrame{}
+	s.faults.free = append(s.faults.free, slot)
+	s.accept(h.at, &s.ends[h.at], h.f)
+}
+
+// lossy notes that credits went astray on a cable: both ends refresh until that
+// has surely healed.
+func (s *Sim) lossy(at uint32, e *end) {
+	c := e.cable
+	c.lost = s.now
+	for _, i := range [2]uint32{at, e.peer} {
+		p := s.ends[i].port
+		if !p.Refreshing() {
+			p.SetRefresh(s.now, true)
+		}
+		s.armRefresh(i)
+	}
+}
+
+func (s *Sim) armRefresh(at uint32) {
+	e := &s.ends[at]
+	if t := e.port.NextRefresh(); t != ib.Never && e.flags&endRefresh == 0 {
+		e.flags |= endRefresh
+		s.q.push(max(t, s.now), code(evRefresh, at, 0))
+	}
+}
+
+// healedAfter is how many refresh intervals without a loss heal a cable: one for the
+// sender's count to reach the receiver, one for the new limit to
+// come back, one to spare.
+const healedAfter = 3
+
+// refresh tells a port's credits anew and turns the timer off when nothing
+// was lost for long enough.
+func (s *Sim) refresh(at uint32) {
+	e := &s.ends[at]
+	e.flags &^= endRefresh
+	if e.flags&endStopped != 0 || e.port.State() < ib.PortInit {
+		return
+	}
+	e.port.HandleTimeout(s.now)
+	s.flush(at, e)
+	if !s.cfg.AlwaysRefresh && s.now >= s.lastLoss(at)+healedAfter*e.port.RefreshInterval() {
+		e.port.SetRefresh(s.now, false)
+	}
+	s.kick(at)
+	s.armRefresh(at)
+}
+
+// lastLoss is when something was last lost in either direction of a cable.
+func (s *Sim) lastLoss(at uint32) ib.Time {
+	t := ib.Time(math.MinInt64 / 2)
+	for _, i := range [2]uint32{at, s.ends[at].peer} {
+		if c := s.ends[i].cable; c != nil {
+			t = max(t, c.lost)
+		}
+	}
+	return t
+}

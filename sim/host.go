@@ -1,0 +1,237 @@
+package sim
+
+import (
+	"softib/hca"
+	"softib/ib"
+	"softib/link"
+	"softib/topo"
+)
+
+// hostNode is a host and what the driver keeps for it.
+type hostNode struct {
+	eng     Host
+	node    *topo.Node
+	at      uint32  // its first end
+	timerAt ib.Time // when the pending timer event comes; Never for none
+	waking  bool    // Next will report the host
+	pumping bool
+	stopped bool
+	loop    link.Queue // packets to itself
+	loopN   int
+	parked  []parking // by port*(NumVL+1)+lane; the lane after the last is loopback
+}
+
+// parking is a FIFO of flows that wait for room in one lane.
+type parking struct {
+	flows []*hca.QP
+	at    int
+}
+
+func (p *parking) push(q *hca.QP) { p.flows = append(p.flows, q) }
+
+func (p *parking) pop() (*hca.QP, bool) {
+	if p.at == len(p.flows) {
+		return nil, false
+	}
+	q := p.flows[p.at]
+	p.flows[p.at] = nil
+	if p.at++; p.at == len(p.flows) {
+		p.flows, p.at = p.flows[:0], 0
+	} else if p.at >= 64 && p.at*2 >= len(p.flows) {
+		n := copy(p.flows, p.flows[p.at:])
+		clear(p.flows[n:])
+		p.flows, p.at = p.flows[:n], 0
+	}
+	return q, true
+}
+
+// lanes counts the parking lots of one port: its lanes and loopback.
+const lanes = ib.NumVL + 1
+
+// loopDelay is how long a packet to the same adapter takes.
+const loopDelay = 200 * ib.Nanosecond
+
+func (s *Sim) newHost(n *topo.Node) hostNode {
+	h := hostNode{node: n, at: s.firstEnd[n.Index], timerAt: ib.Never, parked: make([]parking, len(n.Ports)*lanes)}
+	if s.cfg.NewHost != nil {
+		h.eng = s.cfg.NewHost(n)
+		return h
+	}
+	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts()}
+	for p := 1; p < len(n.Ports); p++ {
+		cfg.PortGUID = append(cfg.PortGUID, n.PortGUID(ib.PortNum(p)))
+	}
+	h.eng = hca.New(cfg)
+	return h
+}
+
+// Wake tells the driver that work was posted to a host, or that its engine was
+// otherwise touched from outside.
+func (s *Sim) Wake(host int) {
+	s.pump(uint32(host))
+}
+
+// arriveHost hands a packet to the adapter.
+func (s *Sim) arriveHost(at uint32, e *end, f *link.Frame) {
+	if r := e.port.Receive(s.now, f); r != link.OK {
+		s.drop(at, f, r)
+		return
+	}
+	if f.Flags&link.BadICRC != 0 {
+		if e.port.Release(f.InVL, f.Blocks) {
+			s.kickFC(at)
+		}
+		s.drop(at, f, e.port.Count(link.Physical))
+		return
+	}
+	if c := s.ends[e.peer].cable; c != nil && s.holdBack(at, c, f) {
+		return
+	}
+	s.accept(at, e, f)
+}
+
+// accept gives a received packet to the adapter and its buffer back to the link.
+func (s *Sim) accept(at uint32, e *end, f *link.Frame) {
+	host := uint32(s.hostOf[e.node])
+	s.deliver(host, e.num, f)
+	if e.port.Release(f.InVL, f.Blocks) {
+		s.kickFC(at)
+	}
+	s.pool.Put(f)
+	s.pump(host)
+}
+
+// deliver gives a packet to the engine and folds what it says into the hash.
+func (s *Sim) deliver(host uint32, port ib.PortNum, f *link.Frame) {
+	b := &f.Packet.BTH
+	s.mix(uint64(b.Opcode)<<56 | uint64(b.DestQP)<<24 | uint64(b.PSN))
+	if s.cfg.HashPayload {
+		s.mixBytes(f.Packet.Payload)
+	}
+	s.hosts[host].eng.HandlePacket(s.now, port, &f.Packet)
+}
+
+func (s *Sim) mixBytes(b []byte) {
+	s.mix(uint64(len(b)))
+	for len(b) >= 8 {
+		s.mix(uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56)
+		b = b[8:]
+	}
+	for _, x := range b {
+		s.mix(uint64(x))
+	}
+}
+
+// pump moves what the adapter has ready into the port's queues, until there is no
+// more or no room.
+func (s *Sim) pump(host uint32) {
+	h := &s.hosts[host]
+	if h.stopped || h.pumping {
+		return
+	}
+	h.pumping = true
+	for {
+		snd, ok := h.eng.NextSend()
+		if !ok {
+			break
+		}
+		s.take(host, h, snd)
+	}
+	h.pumping = false
+	if t := h.eng.NextDeadline(); t < h.timerAt {
+		h.timerAt = max(t, s.now)
+		s.q.push(h.timerAt, code(evHost, host, 0))
+	}
+	if !h.waking && h.eng.HasEvent() {
+		h.waking = true
+		s.wakes = append(s.wakes, Wake{Kind: WakeHost, Host: int(host)})
+	}
+}
+
+// take lets one flow make its next packet, or parks it.
+func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
+	if int(snd.Port) >= len(h.node.Ports) {
+		snd.Port = 1
+	}
+	at := h.at + uint32(snd.Port)
+	p := s.ends[at].port
+	vl := p.SL2VL(snd.SL)
+	if snd.QP != nil && snd.QP.Num() == ib.QPNSMI {
+		vl = ib.VLMgmt
+	}
+	lot := &h.parked[int(snd.Port)*lanes+int(vl)]
+	full := p.Queued(vl) >= s.cfg.HostQueue
+	if snd.Loopback {
+		lot = &h.parked[int(snd.Port)*lanes+ib.NumVL]
+		full = h.loopN >= s.cfg.HostQueue
+	}
+	if full {
+		h.eng.Park(snd)
+		lot.push(snd.QP)
+		return
+	}
+	f := s.pool.Get()
+	if !h.eng.Emit(s.now, snd, &f.Packet, f.Buf[:cap(f.Buf)]) {
+		s.pool.Put(f)
+		return
+	}
+	f.Measure()
+	f.InPort, f.Arrived = 0, s.now
+	if snd.Loopback {
+		h.loop.Push(f)
+		h.loopN++
+		s.q.push(s.now+loopDelay, code(evLoop, host, uint32(snd.Port)))
+		return
+	}
+	if r := p.Enqueue(s.now, f, vl); r != link.OK {
+		s.drop(at, f, r)
+		return
+	}
+	s.kick(at)
+}
+
+// hostRoom gives a parked flow its turn when a packet of its lane has left.
+func (s *Sim) hostRoom(e *end, vl ib.VL) {
+	host := uint32(s.hostOf[e.node])
+	h := &s.hosts[host]
+	if q, ok := h.parked[int(e.num)*lanes+int(vl)].pop(); ok {
+		h.eng.Unpark(q)
+	}
+	s.pump(host)
+}
+
+// arriveLoop hands the adapter a packet that it sent to itself.
+func (s *Sim) arriveLoop(host uint32) {
+	h := &s.hosts[host]
+	f := h.loop.Pop()
+	h.loopN--
+	if !h.stopped {
+		s.mixFrame(h.at, f)
+		s.deliver(host, 1, f)
+	}
+	s.pool.Put(f)
+	for port := 1; port < len(h.node.Ports); port++ {
+		if q, ok := h.parked[port*lanes+ib.NumVL].pop(); ok {
+			h.eng.Unpark(q)
+			break
+		}
+	}
+	s.pump(host)
+}
+
+// hostTimeout lets an adapter look at its timers.
+func (s *Sim) hostTimeout(host uint32) {
+	h := &s.hosts[host]
+	if h.timerAt > s.now {
+		return // an earlier deadline has taken this one's place and gone
+	}
+	h.timerAt = ib.Never
+	if h.stopped {
+		return
+	}
+	if h.eng.NextDeadline() <= s.now {
+		h.eng.HandleTimeout(s.now)
+	}
+	s.pump(host)
+}

@@ -1,0 +1,302 @@
+package sim
+
+import (
+	"math/bits"
+	"slices"
+
+	"softib/ib"
+)
+
+// event is something that will happen: 16 bytes without a pointer, so that
+// the collector never looks and a cache line holds four.
+type event struct {
+	t ib.Time
+	d uint64 // kind, place and argument: see code
+}
+
+// queue is the events in order of time and, at one time, of insertion.
+//
+// It is a calendar: a ring of buckets, each a short span of time, that covers the
+// near future, and a heap for what is farther away. A bucket is sorted
+// only when its time has come, so an event costs an append and a share of a
+// tiny sort, whatever the number of events. Insertion order breaks ties with no
+// sequence number: appends keep it, the sort is stable, and an event from
+// the heap enters its bucket before any later one can.
+type queue struct {
+	cur   []event // the open bucket, sorted
+	at    int     // the next event of cur
+	base  int64   // number of the open bucket: its time >> shift
+	shift uint
+	n     int // events in the ring, cur not counted
+
+	ring [][]event
+	used []uint64 // one bit a bucket: not empty
+	far  heap
+
+	// What the width of a bucket is adapted by.
+	opened, popped, farPushed int
+}
+
+const (
+	ringBits  = 13
+	ringSize  = 1 << ringBits
+	ringMask  = ringSize - 1
+	firstWide = 7 // buckets of 128 ps
+	maxWide   = 40
+
+	// A bucket should hold a few events: more cost sorting, fewer looking.
+	bucketMany = 16
+	bucketFew  = 4
+	adaptEvery = 1 << 16
+)
+
+func (q *queue) init() {
+	q.shift = firstWide
+	q.ring = make([][]event, ringSize)
+	q.used = make([]uint64, ringSize/64)
+}
+
+// Len counts the events.
+func (q *queue) Len() int { return len(q.cur) - q.at + q.n + len(q.far.a) }
+
+func (q *queue) push(t ib.Time, d uint64) {
+	b := int64(t) >> q.shift
+	switch {
+	case b <= q.base:
+		q.pushCur(t, d)
+	case b < q.base+ringSize:
+		i := b & ringMask
+		q.ring[i] = append(q.ring[i], event{t, d})
+		q.used[i>>6] |= 1 << (i & 63)
+		q.n++
+	default:
+		q.farPushed++
+		q.far.push(t, d)
+	}
+}
+
+// pushCur puts an event into the open bucket, behind those of its time.
+func (q *queue) pushCur(t ib.Time, d uint64) {
+	q.cur = append(q.cur, event{t, d})
+	i := len(q.cur) - 1
+	for i > q.at && q.cur[i-1].t > t {
+		q.cur[i] = q.cur[i-1]
+		i--
+	}
+	q.cur[i] = event{t, d}
+}
+
+// peek is the time of the next event; false when there is none.
+func (q *queue) peek() (ib.Time, bool) {
+	if q.at == len(q.cur) && !q.open() {
+		return 0, false
+	}
+	return q.cur[q.at].t, true
+}
+
+// pop takes the event that peek has shown.
+func (q *queue) pop() event {
+	e := q.cur[q.at]
+	q.at++
+	q.popped++
+	return e
+}
+
+// open opens the next bucket that has something in it.
+func (q *queue) open() bool {
+	if q.popped >= adaptEvery {
+		q.adapt()
+		if q.at < len(q.cur) {
+			return true
+		}
+	}
+	q.cur, q.at = q.cur[:0], 0
+	if q.n == 0 {
+		if len(q.far.a) == 0 {
+			return false
+		}
+		q.base = int64(q.far.a[0].t) >> q.shift
+		q.drawFar()
+		// The first far event went straight into the open bucket.
+		return true
+	}
+	b := q.nextUsed()
+	i := b & ringMask
+	q.used[i>>6] &^= 1 << (i & 63)
+	q.cur, q.ring[i] = q.ring[i], q.cur
+	q.n -= len(q.cur)
+	q.base = b
+	q.opened++
+	sortEvents(q.cur)
+	if len(q.far.a) > 0 {
+		q.drawFar()
+	}
+	return true
+}
+
+// nextUsed is the number of the first bucket after base that is not empty; there is one.
+func (q *queue) nextUsed() int64 {
+	i := (q.base + 1) & ringMask
+	w := i >> 6
+	m := q.used[w] &^ (1<<(i&63) - 1)
+	for m == 0 {
+		w = (w + 1) & (ringMask >> 6)
+		m = q.used[w]
+	}
+	j := w<<6 | int64(bits.TrailingZeros64(m))
+	return q.base + 1 + (j-i)&ringMask
+}
+
+// drawFar moves what has come within the ring's span.
+func (q *queue) drawFar() {
+	for len(q.far.a) > 0 && int64(q.far.a[0].t)>>q.shift < q.base+ringSize {
+		e := q.far.pop()
+		b := int64(e.t) >> q.shift
+		if b <= q.base {
+			q.pushCur(e.t, e.d)
+			continue
+		}
+		i := b & ringMask
+		q.ring[i] = append(q.ring[i], event{e.t, e.d})
+		q.used[i>>6] |= 1 << (i & 63)
+		q.n++
+	}
+}
+
+// adapt changes the width of buckets when they have become too full, or so
+// narrow that events fall behind the ring. Order does not depend on it.
+func (q *queue) adapt() {
+	shift := q.shift
+	switch {
+	case q.popped > bucketMany*max(q.opened, 1) && shift > 0:
+		shift--
+	case q.popped < bucketFew*q.opened && q.farPushed > q.popped/8 && shift < maxWide:
+		shift++
+	}
+	q.opened, q.popped, q.farPushed = 0, 0, 0
+	if shift != q.shift {
+		q.rebuild(shift)
+	}
+}
+
+// rebuild moves every event into buckets of another width, in order.
+func (q *queue) rebuild(shift uint) {
+	all := make([]event, 0, q.n)
+	for q.n > 0 {
+		b := q.nextUsed()
+		i := b & ringMask
+		q.used[i>>6] &^= 1 << (i & 63)
+		q.n -= len(q.ring[i])
+		at := len(all)
+		all = append(all, q.ring[i]...)
+		sortEvents(all[at:])
+		q.ring[i] = q.ring[i][:0]
+		q.base = b
+	}
+	now := ib.Time(0)
+	if len(q.cur) > 0 {
+		now = q.cur[len(q.cur)-1].t
+	}
+	rest := q.cur[q.at:]
+	q.shift = shift
+	q.base = int64(now) >> shift
+	if len(rest) > 0 {
+		q.base = int64(rest[0].t) >> shift
+	}
+	q.cur, q.at = nil, 0
+	for _, e := range rest {
+		q.push(e.t, e.d)
+	}
+	for _, e := range all {
+		q.push(e.t, e.d)
+	}
+	q.drawFar()
+	q.farPushed = 0
+}
+
+// sortEvents sorts by time and keeps the order of equals.
+func sortEvents(a []event) {
+	if len(a) > 64 {
+		slices.SortStableFunc(a, func(x, y event) int {
+			switch {
+			case x.t < y.t:
+				return -1
+			case x.t > y.t:
+				return 1
+			}
+			return 0
+		})
+		return
+	}
+	for i := 1; i < len(a); i++ {
+		e := a[i]
+		j := i
+		for j > 0 && a[j-1].t > e.t {
+			a[j] = a[j-1]
+			j--
+		}
+		a[j] = e
+	}
+}
+
+// heap holds the far events: four children to a node, by time and sequence.
+type heap struct {
+	a   []farEvent
+	seq uint64
+}
+
+type farEvent struct {
+	t   ib.Time
+	seq uint64
+	d   uint64
+}
+
+func (e *farEvent) before(o *farEvent) bool {
+	return e.t < o.t || e.t == o.t && e.seq < o.seq
+}
+
+func (h *heap) push(t ib.Time, d uint64) {
+	h.seq++
+	e := farEvent{t, h.seq, d}
+	h.a = append(h.a, e)
+	i := len(h.a) - 1
+	for i > 0 {
+		up := (i - 1) / 4
+		if !e.before(&h.a[up]) {
+			break
+		}
+		h.a[i] = h.a[up]
+		i = up
+	}
+	h.a[i] = e
+}
+
+func (h *heap) pop() farEvent {
+	top := h.a[0]
+	last := len(h.a) - 1
+	e := h.a[last]
+	h.a = h.a[:last]
+	if last == 0 {
+		return top
+	}
+	i := 0
+	for {
+		first := 4*i + 1
+		if first >= last {
+			break
+		}
+		least := first
+		for c := first + 1; c < min(first+4, last); c++ {
+			if h.a[c].before(&h.a[least]) {
+				least = c
+			}
+		}
+		if !h.a[least].before(&e) {
+			break
+		}
+		h.a[i] = h.a[least]
+		i = least
+	}
+	h.a[i] = e
+	return top
+}

@@ -1,0 +1,315 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"softib/hca"
+	"softib/ib"
+	"softib/ibswitch"
+	"softib/link"
+	"softib/topo"
+	"softib/wire"
+)
+
+// Host is an adapter as the driver sees it; *hca.HCA is one.
+type Host interface {
+	// HandlePacket takes a packet off the link. The payload is copied out
+	// before it returns.
+	HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet)
+	// NextSend is the flow whose turn it is.
+	NextSend() (hca.Send, bool)
+	// Emit makes the flow's next packet, sealed; buf is memory for its payload.
+	Emit(now ib.Time, s hca.Send, p *wire.Packet, buf []byte) bool
+	// Park takes a flow out of the turn until Unpark.
+	Park(hca.Send)
+	Unpark(*hca.QP)
+	// NextDeadline is when HandleTimeout wants to be called.
+	NextDeadline() ib.Time
+	HandleTimeout(now ib.Time)
+	// HasEvent reports whether the workload should look at the host.
+	HasEvent() bool
+}
+
+// Config is what a simulation is made of besides its graph. Zero fields take
+// defaults.
+type Config struct {
+	// Seed of everything that is random.
+	Seed uint64
+	// NewHost makes the engine of a host; nil makes an hca.HCA.
+	NewHost func(n *topo.Node) Host
+
+	// Port is the make of every port; the rate is the cable's.
+	Port link.Config
+	// SwitchLatency is from a packet's head reaching a switch to its
+	// forwarding; 0 is 100 ns, negative none.
+	SwitchLatency ib.Time
+	// HostQueue is how many packets a host's port holds for each lane before
+	// flows are parked; 0 is 2.
+	HostQueue int
+	// StoreForward makes switches wait for the last byte of each packet.
+	StoreForward bool
+	// WireExact writes each packet as bytes and reads it back, both CRCs
+	// checked, at each hop. The history stays the same.
+	WireExact bool
+	// HashPayload makes TraceHash cover what hosts are sent, not the headers alone.
+	HashPayload bool
+	// Sink sees every packet when it is not nil.
+	Sink Sink
+	// AlwaysRefresh sends flow-control packets at least as often as IBA 7.9.4.2
+	// asks. Without it a cable is refreshed only after something was lost on it:
+	// where nothing was, a refresh tells nothing new.
+	AlwaysRefresh bool
+	// TrainTime is from both ends polling to LinkUp; 0 is 10 us.
+	TrainTime ib.Time
+}
+
+// Sink is told what passes on the cables; a capture is one.
+type Sink interface {
+	// Packet is called as p begins to leave port from towards port to.
+	Packet(now ib.Time, from, to topo.PortRef, p *wire.Packet)
+	// Link is called for each flow-control packet.
+	Link(now ib.Time, from, to topo.PortRef, p wire.LinkPacket)
+}
+
+// Defaults of Config's fields.
+const (
+	DefaultSwitchLatency = 100 * ib.Nanosecond
+	DefaultHostQueue     = 2
+	DefaultTrainTime     = 10 * ib.Microsecond
+
+	// psPerMM is the delay of a cable, 5 ns/m.
+	psPerMM = 5
+	// headBytes must have come before a switch knows the way.
+	headBytes = 64
+)
+
+const noEnd = ^uint32(0)
+
+// end is one end of a cable, or a port without one: 64 bytes, a cache line.
+type end struct {
+	port  *link.Port
+	sw    *ibswitch.Switch // nil at a host
+	in    link.Queue       // packets that fly towards this end
+	delay ib.Time          // from leaving here to being handled at the peer
+	cable *cable           // faults and errors of what leaves here; nil for none
+	peer  uint32
+	first uint32 // the end of port 0 of the same node
+	node  uint32 // index in Graph.Nodes
+	stale uint16 // arrivals to ignore: their packets were lost with the link
+	num   ib.PortNum
+	flags endFlags
+}
+
+type endFlags uint8
+
+const (
+	endWake    endFlags = 1 << iota // a wake event is pending
+	endTimer                        // a port timer event is pending
+	endTail                         // what leaves here counts as arrived with its last byte
+	endSlow                         // some input of the node is faster than this port
+	endRefresh                      // a refresh event is pending
+	endStopped                      // the node does nothing any more
+)
+
+// Sim is one simulation.
+type Sim struct {
+	now   ib.Time
+	q     queue
+	ends  []end
+	pool  link.Pool
+	hops  uint64
+	hash  uint64
+	cfg   Config
+	hosts []hostNode
+	graph *topo.Graph
+	// Place of each node: its first end, and its number among the hosts.
+	firstEnd []uint32
+	hostOf   []int32
+	switches []*ibswitch.Switch // by node; nil for a host
+
+	wakes   []Wake // what Next has to report
+	wakesAt int
+	timers  []uint64 // arguments of user timers
+	free    []uint32
+
+	lids       []ib.LID // by end; nil before BringUp
+	autoActive bool     // links that train are activated at once
+
+	rng     *rand.Rand
+	faults  faultState
+	scratch []byte
+	drops   [link.NumReason]uint64
+	dropLog []DropRecord
+	logDrop bool
+}
+
+// New builds the engines of every node of g, with all links down.
+func New(g *topo.Graph, cfg Config) (*Sim, error) {
+	if len(g.Nodes) == 0 {
+		return nil, fmt.Errorf("sim: graph has no nodes: want at least two")
+	}
+	if cfg.SwitchLatency == 0 {
+		cfg.SwitchLatency = DefaultSwitchLatency
+	}
+	cfg.SwitchLatency = max(cfg.SwitchLatency, 0)
+	if cfg.HostQueue == 0 {
+		cfg.HostQueue = DefaultHostQueue
+	}
+	if cfg.TrainTime == 0 {
+		cfg.TrainTime = DefaultTrainTime
+	}
+	if cfg.Port.MTUCap == 0 {
+		cfg.Port.MTUCap = ib.MTU4096
+	}
+	s := &Sim{
+		cfg: cfg, graph: g,
+		firstEnd: make([]uint32, len(g.Nodes)), hostOf: make([]int32, len(g.Nodes)),
+		switches: make([]*ibswitch.Switch, len(g.Nodes)),
+		rng:      rand.New(rand.NewPCG(cfg.Seed, 0x50F71B)),
+		hash:     cfg.Seed,
+	}
+	s.q.init()
+	s.pool.BufSize = cfg.Port.MTUCap.Bytes() + 64
+	s.build()
+	return s, nil
+}
+
+func (s *Sim) build() {
+	total := 0
+	for i, n := range s.graph.Nodes {
+		s.firstEnd[i] = uint32(total)
+		total += len(n.Ports)
+	}
+	s.ends = make([]end, total)
+	hostPorts := 0
+	for _, n := range s.graph.Nodes {
+		if !n.IsSwitch() {
+			hostPorts += len(n.Ports)
+		}
+	}
+	// The ports of all hosts lie together, as those of a switch do.
+	ports := make([]link.Port, hostPorts)
+	for i, n := range s.graph.Nodes {
+		first := s.firstEnd[i]
+		s.hostOf[i] = -1
+		if n.IsSwitch() {
+			s.switches[i] = ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: s.cfg.Port}, &s.pool)
+		} else {
+			s.hostOf[i] = int32(len(s.hosts))
+			s.hosts = append(s.hosts, s.newHost(n))
+		}
+		for num := range n.Ports {
+			e := &s.ends[int(first)+num]
+			e.first, e.node, e.num, e.peer = first, uint32(i), ib.PortNum(num), noEnd
+			if e.sw = s.switches[i]; e.sw != nil {
+				e.port = e.sw.Port(ib.PortNum(num))
+			} else {
+				e.port, ports = &ports[0], ports[1:]
+				e.port.Init(s.cfg.Port)
+			}
+		}
+	}
+	for i, n := range s.graph.Nodes {
+		for num := range n.Ports {
+			if n.Ports[num].Connected() {
+				s.plug(s.firstEnd[i]+uint32(num), &n.Ports[num])
+			}
+		}
+	}
+	for i := range s.graph.Nodes {
+		s.compareRates(i)
+	}
+}
+
+// plug sets what one end knows of its cable.
+func (s *Sim) plug(at uint32, p *topo.Port) {
+	e := &s.ends[at]
+	e.peer = s.firstEnd[p.Peer] + uint32(p.PeerPort)
+	rate := p.Rate()
+	// Ends that disagree settle on the slower.
+	far := s.graph.Nodes[p.Peer].Ports[p.PeerPort].Rate()
+	if far.Mbps() < rate.Mbps() {
+		rate = far
+	}
+	e.port.SetRate(rate)
+	e.delay = ib.Time(p.LengthMM) * psPerMM
+}
+
+// compareRates decides, for each port of a node, whether packets that come to it
+// can be cut through, and whether packets that leave by it drain
+// a receive buffer slower than it can fill.
+func (s *Sim) compareRates(node int) {
+	n := s.graph.Nodes[node]
+	fastest := int64(0)
+	for num := range n.Ports {
+		if n.Ports[num].Connected() {
+			fastest = max(fastest, s.ends[s.firstEnd[node]+uint32(num)].port.Rate().Mbps())
+		}
+	}
+	for num := range n.Ports {
+		e := &s.ends[s.firstEnd[node]+uint32(num)]
+		if e.peer == noEnd {
+			continue
+		}
+		slow := e.port.Rate().Mbps() < fastest
+		if slow {
+			e.flags |= endSlow
+		}
+		// The sender's end carries the flag: it computes the arrival.
+		from := &s.ends[e.peer]
+		if n.IsSwitch() {
+			from.delay += s.cfg.SwitchLatency
+		}
+		if !n.IsSwitch() || slow || s.cfg.StoreForward {
+			from.flags |= endTail
+		} else {
+			from.delay += e.port.Rate().ByteTime(headBytes)
+		}
+	}
+}
+
+// Now is the virtual time.
+func (s *Sim) Now() ib.Time { return s.now }
+
+// Graph is what was built. Read it only.
+func (s *Sim) Graph() *topo.Graph { return s.graph }
+
+// Hops counts the packets that nodes have received, one for each link crossed.
+func (s *Sim) Hops() uint64 { return s.hops }
+
+// TraceHash is a digest of the history so far: every packet and credit that
+// arrived, where and when.
+func (s *Sim) TraceHash() uint64 { return s.hash }
+
+// NumHosts counts the hosts.
+func (s *Sim) NumHosts() int { return len(s.hosts) }
+
+// Host is the engine of the i-th host.
+func (s *Sim) Host(i int) Host { return s.hosts[i].eng }
+
+// HostNode is the graph's node of the i-th host.
+func (s *Sim) HostNode(i int) *topo.Node { return s.hosts[i].node }
+
+// Switch is the engine of a node of the graph; nil for a host.
+func (s *Sim) Switch(node int) *ibswitch.Switch { return s.switches[node] }
+
+// Port is a port's engine.
+func (s *Sim) Port(ref topo.PortRef) *link.Port {
+	return s.ends[s.firstEnd[ref.Node]+uint32(ref.Port)].port
+}
+
+// Counters reads a port's counters.
+func (s *Sim) Counters(ref topo.PortRef) ib.Counters { return s.Port(ref).Counters() }
+
+// FramesInUse counts packets that are somewhere in the fabric; 0 at rest.
+func (s *Sim) FramesInUse() int { return s.pool.InUse() }
+
+// Drops counts dropped packets by reason.
+func (s *Sim) Drops() [link.NumReason]uint64 { return s.drops }
+
+// ref names an end as the graph does.
+func (s *Sim) ref(at uint32) topo.PortRef {
+	e := &s.ends[at]
+	return topo.PortRef{Node: int(e.node), Port: e.num}
+}
