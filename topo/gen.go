@@ -78,7 +78,7 @@ func (e *SpecError) Unwrap() error { return e.Err }
 func ParseSpec(spec string) (*Graph, error) {
 	name, rest, hasRest := strings.Cut(strings.TrimSpace(spec), ":")
 	gens := Generators()
-	i := slices.IndexFunc(gens, func(g Generator) bool { return g.Name == name || slices.Contains(g.Aliases, name) })
+	i := findGenerator(gens, name)
 	if i < 0 {
 		var names []string
 		for _, g := range gens {
@@ -100,6 +100,17 @@ func ParseSpec(spec string) (*Graph, error) {
 		return nil, a.err
 	}
 	return g, nil
+}
+
+// IsSpec reports whether s names a generator, rightly or wrongly spelled
+// behind its colon; what is no spec is a file's path.
+func IsSpec(s string) bool {
+	name, _, _ := strings.Cut(strings.TrimSpace(s), ":")
+	return findGenerator(Generators(), name) >= 0
+}
+
+func findGenerator(gens []Generator, name string) int {
+	return slices.IndexFunc(gens, func(g Generator) bool { return g.Name == name || slices.Contains(g.Aliases, name) })
 }
 
 // args are the options of one spec. The first mistake is kept in err; what is

@@ -314,6 +314,14 @@ func TestGeneratorTable(t *testing.T) {
 	mustSpec(t, DefaultSpec)
 }
 
+func TestIsSpec(t *testing.T) {
+	for s, want := range map[string]bool{"star:4": true, "pair": true, "fat-tree:radix=x": true, "net.topo": false, "./star": false, "": false, "C:star": false} {
+		if IsSpec(s) != want {
+			t.Errorf("IsSpec(%q) is %v", s, !want)
+		}
+	}
+}
+
 func FuzzParseSpec(f *testing.F) {
 	for _, c := range genCases {
 		f.Add(c.spec)

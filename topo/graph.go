@@ -2,6 +2,8 @@ package topo
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"softib/ib"
 )
@@ -282,6 +284,26 @@ func (g *Graph) Disconnect(a int, p ib.PortNum) error {
 	}
 	g.cables--
 	return nil
+}
+
+// Clone is a copy that shares nothing with g.
+func (g *Graph) Clone() *Graph {
+	c := &Graph{Kind: g.Kind, cables: g.cables, byName: maps.Clone(g.byName), byGUID: maps.Clone(g.byGUID), byPort: maps.Clone(g.byPort)}
+	c.Nodes = make([]*Node, len(g.Nodes))
+	for i, n := range g.Nodes {
+		m := *n
+		m.Ports = slices.Clone(n.Ports)
+		c.Nodes[i] = &m
+	}
+	copyOf := func(set []*Node) []*Node {
+		var out []*Node
+		for _, n := range set {
+			out = append(out, c.Nodes[n.Index])
+		}
+		return out
+	}
+	c.hosts, c.switches, c.routers = copyOf(g.hosts), copyOf(g.switches), copyOf(g.routers)
+	return c
 }
 
 // Port is the port that ref names, or nil when there is none.

@@ -107,6 +107,22 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
+func TestClone(t *testing.T) {
+	g := mustSpec(t, "star:3")
+	c := g.Clone()
+	if !reflect.DeepEqual(g, c) {
+		t.Fatal("the clone is another graph")
+	}
+	if err := c.Disconnect(c.ByName("h1").Index, 1); err != nil {
+		t.Fatal(err)
+	}
+	addNode(t, c, Node{Name: "x", Type: ib.NodeSwitch, GUID: 5}, 1)
+	if !reflect.DeepEqual(g, mustSpec(t, "star:3")) {
+		t.Error("a change of the clone changed the graph")
+	}
+	checkConsistent(t, c)
+}
+
 func TestSetPortGUID(t *testing.T) {
 	g := mustSpec(t, "star:2")
 	h1, h2, sw := g.ByName("h1"), g.ByName("h2"), g.ByName("sw1")

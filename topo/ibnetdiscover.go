@@ -312,13 +312,12 @@ func (r *reader) readPort(c *cursor) {
 		c.space()
 	}
 	p.peerCol = c.pos + 1
-	at := c.pos
 	p.peerID = c.quoted(`the far node's id in quotes, such as "S-0002c90200400000"`)
 	p.peerID = r.expand(p.peerID)
 	p.peerPort = 1
 	c.space()
 	if c.accept('[') {
-		at = c.pos
+		at := c.pos
 		p.peerPort = c.number("the far port's number")
 		if c.err == nil && p.peerPort == 0 {
 			c.failAt(at, "0", ErrUnknownPort, "port 0 takes no cable: want a port from 1")
