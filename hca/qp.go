@@ -113,8 +113,10 @@ type QP struct {
 	next    *QP
 	onReady bool
 	parked  bool
-	burst   int
-	timerAt ib.Time
+	// ackWaits: a request went before an acknowledgement that was due.
+	ackWaits bool
+	burst    int
+	timerAt  ib.Time
 
 	// Requester. Requests [sqOldest, sqCursor) are sent at least once and
 	// not yet completed, [sqCursor, sqNext) wait; sqPkt packets of the one at

@@ -56,7 +56,10 @@ type Send struct {
 	Port     ib.PortNum
 	SL       ib.SL
 	DLID     ib.LID
+	PKey     ib.PKey
 	Loopback bool // the packet comes back to this adapter
+	// Copied bounds how many payload bytes Emit will copy to its buffer.
+	Copied int
 }
 
 // markReady puts q into the list of those that may have something to send.
@@ -80,12 +83,30 @@ func (h *HCA) NextSend() (s Send, ok bool) {
 				w := &q.sq[q.sqCursor&q.sqMask]
 				a := &w.ah.attr
 				port := &h.ports[a.Port]
-				return Send{q, a.Port, a.SL, a.DLID, port.ownsLID(a.DLID)}, true
+				return Send{QP: q, Port: a.Port, SL: a.SL, DLID: a.DLID, PKey: q.path.pkey, Loopback: port.ownsLID(a.DLID), Copied: int(w.length)}, true
 			}
 		}
-		return Send{q, q.path.port, q.path.sl, q.path.dlid, q.path.loop}, true
+		pa := &q.path
+		return Send{QP: q, Port: pa.port, SL: pa.sl, DLID: pa.dlid, PKey: pa.pkey, Loopback: pa.loop, Copied: q.copied()}, true
 	}
 	return Send{}, false
+}
+
+// copied is the most that the next packet of a connected queue pair copies.
+func (q *QP) copied() int {
+	n := 0
+	if q.respHead != q.respTail {
+		if it := &q.resp[q.respHead&uint32(len(q.resp)-1)]; it.kind == respRead {
+			n = min(int(it.left), q.mtu)
+		}
+	}
+	if q.sqCursor != q.sqNext {
+		w := &q.sq[q.sqCursor&q.sqMask]
+		if w.kind == kindSend || w.kind == kindWrite {
+			n = max(n, min(int(w.length)-int(q.sqPkt)*q.mtu, q.mtu))
+		}
+	}
+	return n
 }
 
 // Park takes a queue pair out of the turn until Unpark: there is no room for
@@ -113,10 +134,17 @@ func (h *HCA) Emit(now ib.Time, s Send, p *wire.Packet, buf []byte) bool {
 	h.now = now
 	q := s.QP
 	sent := false
-	if q.respHead != q.respTail {
-		sent = q.emitResponse(now, p, buf)
-	} else {
+	switch {
+	case q.respHead == q.respTail:
 		sent = q.emitRequest(now, p, buf)
+	case q.requestFirst():
+		// A peer that waits for data gains more than one that waits for an
+		// acknowledgement; the next packet is the acknowledgement's.
+		q.ackWaits = true
+		sent = q.emitRequest(now, p, buf)
+	default:
+		q.ackWaits = false
+		sent = q.emitResponse(now, p, buf)
 	}
 	if !sent {
 		// A READ response may have turned into an error; then there is more to look at.
@@ -135,6 +163,16 @@ func (h *HCA) Emit(now ib.Time, s Send, p *wire.Packet, buf []byte) bool {
 		h.ready.push(q)
 	}
 	return true
+}
+
+// requestFirst reports whether a plain acknowledgement may let one request go
+// before it.
+func (q *QP) requestFirst() bool {
+	if q.ackWaits || q.sqCursor == q.sqNext || q.respTail-q.respHead != 1 {
+		return false
+	}
+	it := &q.resp[q.respHead&uint32(len(q.resp)-1)]
+	return it.kind == respAck && it.syn.Type() == wire.SynAck && q.canRequest()
 }
 
 // header fills what every packet of a connected queue pair has.
