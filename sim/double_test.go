@@ -11,7 +11,6 @@ import (
 
 // source is a host that sends packets of one size to one LID, as many as it may.
 type source struct {
-	flow    *hca.QP
 	dlid    ib.LID
 	slid    ib.LID
 	sl      ib.SL
@@ -49,7 +48,7 @@ func (h *source) NextSend() (hca.Send, bool) {
 	if h.left == 0 || h.parked {
 		return hca.Send{}, false
 	}
-	return hca.Send{QP: h.flow, Port: 1, SL: h.sl, DLID: h.dlid}, true
+	return hca.Send{Port: 1, SL: h.sl, DLID: h.dlid}, true
 }
 
 func (h *source) Emit(now ib.Time, s hca.Send, p *wire.Packet, buf []byte) bool {
@@ -72,7 +71,7 @@ var shared [4096]byte
 
 func newSource(*topo.Node) Host {
 	return &source{
-		flow: new(hca.QP), op: wire.MakeOpcode(wire.UC, wire.OpSendOnly), pkey: ib.PKeyDefault,
+		op: wire.MakeOpcode(wire.UC, wire.OpSendOnly), pkey: ib.PKeyDefault,
 		size: 4096, payload: shared[:],
 	}
 }

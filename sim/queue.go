@@ -35,6 +35,8 @@ type queue struct {
 
 	// What the width of a bucket is adapted by.
 	opened, popped, farPushed int
+	floor                     uint // the narrowest width to try
+	floorFor                  int
 }
 
 const (
@@ -44,10 +46,12 @@ const (
 	firstWide = 7 // buckets of 128 ps
 	maxWide   = 40
 
-	// A bucket should hold a few events: more cost sorting, fewer looking.
-	bucketMany = 16
-	bucketFew  = 4
+	// A bucket should hold a few events: more cost sorting.
+	bucketMany = 12
 	adaptEvery = 1 << 16
+	// floorRounds is for how many adaptations a width that was too narrow is
+	// not tried again.
+	floorRounds = 64
 )
 
 func (q *queue) init() {
@@ -164,14 +168,18 @@ func (q *queue) drawFar() {
 }
 
 // adapt changes the width of buckets when they have become too full, or so
-// narrow that events fall behind the ring. Order does not depend on it.
+// narrow that many events fall behind the ring. Order does not depend on it.
 func (q *queue) adapt() {
 	shift := q.shift
 	switch {
-	case q.popped > bucketMany*max(q.opened, 1) && shift > 0:
-		shift--
-	case q.popped < bucketFew*q.opened && q.farPushed > q.popped/8 && shift < maxWide:
+	case q.farPushed > q.popped/16 && shift < maxWide:
 		shift++
+		q.floor, q.floorFor = shift, floorRounds
+	case q.popped > bucketMany*max(q.opened, 1) && shift > q.floor:
+		shift--
+	}
+	if q.floorFor--; q.floorFor <= 0 {
+		q.floor = 0
 	}
 	q.opened, q.popped, q.farPushed = 0, 0, 0
 	if shift != q.shift {
