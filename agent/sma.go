@@ -73,7 +73,9 @@ func (a *Agent) handleSMP(now ib.Time, inPort ib.PortNum, v mad.View) (st mad.St
 		if row.plain && r.mod != 0 {
 			return mad.StatusInvalidField, true
 		}
-		return row.serve(a, r), true
+		st = row.serve(a, r)
+		a.req = request{} // keeps no reference to the caller's memory
+		return st, true
 	}
 	return mad.StatusUnsupMethodAttr, true
 }
