@@ -209,9 +209,11 @@ func (h *HCA) SetPort(n ib.PortNum, p Port) {
 	if !equal(old.GIDs, p.GIDs) {
 		ev(EventGIDChange)
 	}
-	for _, q := range h.qps {
-		if q != nil && q.attr.Port == n {
-			q.refreshPath()
+	for _, list := range [][]*QP{h.special[:], h.qps} {
+		for _, q := range list {
+			if q != nil && q.attr.Port == n {
+				q.refreshPath()
+			}
 		}
 	}
 }
@@ -237,9 +239,11 @@ func (h *HCA) Reregister(n ib.PortNum) {
 // Fail tells every user that the device is gone and moves every queue pair
 // to the error state.
 func (h *HCA) Fail() {
-	for _, q := range h.qps {
-		if q != nil && q.state != StateReset {
-			q.toError()
+	for _, list := range [][]*QP{h.special[:], h.qps} {
+		for _, q := range list {
+			if q != nil && q.state != StateReset {
+				q.toError()
+			}
 		}
 	}
 	h.events.push(Event{Type: EventDeviceFatal})
@@ -303,7 +307,7 @@ func (h *HCA) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
 		return
 	}
 	switch {
-	case q.typ == UD:
+	case q.isUD():
 		q.receiveDatagram(now, port, p)
 	case info.Is(wire.FlagRequest):
 		q.respond(now, p, info)

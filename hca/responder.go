@@ -163,7 +163,7 @@ func (q *QP) refuse(now ib.Time, syn wire.Syndrome) {
 	// The NAK must still leave: ERR clears what is queued, so it is queued after.
 	psn, msn := q.ePSN, q.msn
 	q.toError()
-	if len(q.resp) > 0 && q.typ != UC {
+	if len(q.resp) > 0 && q.isRC() {
 		it := &q.resp[0]
 		*it = respItem{kind: respAck, syn: syn, psn: psn, msn: msn}
 		q.respHead, q.respTail = 0, 1
