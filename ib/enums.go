@@ -123,10 +123,22 @@ const (
 	Width2x  Width = 16
 )
 
-var widthLanes = map[Width]int{Width1x: 1, Width2x: 2, Width4x: 4, Width8x: 8, Width12x: 12}
-
 // Lanes counts the lanes; 0 for a value that is not one width.
-func (w Width) Lanes() int { return widthLanes[w] }
+func (w Width) Lanes() int {
+	switch w {
+	case Width1x:
+		return 1
+	case Width2x:
+		return 2
+	case Width4x:
+		return 4
+	case Width8x:
+		return 8
+	case Width12x:
+		return 12
+	}
+	return 0
+}
 
 func (w Width) String() string {
 	if n := w.Lanes(); n > 0 {

@@ -39,7 +39,11 @@ func (g GUID) String() string { return fmt.Sprintf("0x%016x", uint64(g)) }
 
 // ParseGUID reads a GUID as hex, with or without 0x and colons.
 func ParseGUID(s string) (GUID, error) {
-	t := strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(s, "0x"), "0X"), ":", "")
+	t := s
+	if len(t) > 2 && t[0] == '0' && (t[1] == 'x' || t[1] == 'X') {
+		t = t[2:]
+	}
+	t = strings.ReplaceAll(t, ":", "")
 	if len(t) == 0 || len(t) > 16 {
 		return 0, fmt.Errorf("ib: GUID %q: want 1 to 16 hex digits", s)
 	}

@@ -42,10 +42,10 @@ func (t Time) String() string {
 // AckTimeout is 4.096 us * 2^code, the encoding of local ACK timeouts,
 // packet lifetimes and response times; code 0 means never (IBA 9.7.6.1.3).
 func AckTimeout(code uint8) Time {
-	if code == 0 {
+	if code &= 31; code == 0 {
 		return Never
 	}
-	return 4096 * Nanosecond << (code & 31)
+	return 4096 * Nanosecond << code
 }
 
 // HOQLife is the head-of-queue life time of IBA 18.2.5.4: 4.096 us * 2^code, codes
