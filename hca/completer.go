@@ -267,9 +267,7 @@ func (q *QP) retire(now ib.Time) {
 	for q.sqOldest != q.sqNext {
 		w := &q.sq[q.sqOldest&q.sqMask]
 		if w.fault != WCSuccess {
-			if q.sqOldest == q.sqCursor {
-				q.failOldest(now, w.fault)
-			}
+			q.failOldest(now, w.fault)
 			return
 		}
 		if !w.started {
@@ -320,6 +318,7 @@ func (q *QP) failAt(now ib.Time, psn ib.PSN, s WCStatus) {
 // datagram or UC queue pair loses only its send queue (IBA 10.3.1.6).
 func (q *QP) failOldest(now ib.Time, s WCStatus) {
 	w := &q.sq[q.sqOldest&q.sqMask]
+	q.giveUp()
 	q.completeSend(w, s)
 	q.sqOldest++
 	if q.state == StateErr {

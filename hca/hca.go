@@ -137,6 +137,9 @@ type HCA struct {
 	timers timerHeap
 	events eventQueue
 	now    ib.Time // as last told
+	// aborted: requests that may have packets by reference on their way were
+	// given up.
+	aborted bool
 
 	Stats Stats
 }
@@ -263,6 +266,15 @@ func (p *Port) hasPKey(k ib.PKey) bool {
 		}
 	}
 	return false
+}
+
+// TakeAborted reports, once, that requests were given up whose packets may
+// still refer to the program's memory. The driver must see to it that nobody
+// follows such a reference before the program learns of the end.
+func (h *HCA) TakeAborted() bool {
+	a := h.aborted
+	h.aborted = false
+	return a
 }
 
 // qp finds a queue pair by number.

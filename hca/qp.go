@@ -327,6 +327,7 @@ func (h *HCA) DestroyQP(q *QP) error {
 		}
 	}
 	q.abandonHeld()
+	q.giveUp()
 	q.reset()
 	q.state = StateReset
 	q.dead = true
@@ -422,6 +423,7 @@ func (q *QP) toError() {
 
 // flushSend completes every send request that is left with WR_FLUSH_ERR.
 func (q *QP) flushSend() {
+	q.giveUp()
 	for q.sqOldest != q.sqNext {
 		w := &q.sq[q.sqOldest&q.sqMask]
 		q.completeSend(w, WCWRFlushErr)
@@ -429,6 +431,13 @@ func (q *QP) flushSend() {
 	}
 	q.sqCursor, q.sqPkt, q.rdOut = q.sqNext, 0, 0
 	q.ackPSN = q.sentPSN
+}
+
+// giveUp notes that requests under way will not be finished.
+func (q *QP) giveUp() {
+	if q.h.cfg.ByRefMin > 0 && q.isRC() && q.sqOldest != q.sqNext && q.sq[q.sqOldest&q.sqMask].started {
+		q.h.aborted = true
+	}
 }
 
 // flushRecv completes every posted receive with WR_FLUSH_ERR.

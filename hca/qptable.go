@@ -223,6 +223,7 @@ func (h *HCA) ModifyQP(q *QP, a QPAttr, mask AttrMask) error {
 			return nil
 		}
 		q.abandonHeld()
+		q.giveUp()
 		for _, c := range []*CQ{q.sendCQ, q.recvCQ} {
 			if c != nil {
 				c.purge(q.num)
