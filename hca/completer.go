@@ -93,18 +93,25 @@ func (q *QP) ackTo(now ib.Time, psn ib.PSN) bool {
 				break
 			}
 			if missing.After(q.ackPSN) {
-				q.ackPSN = missing
+				q.advance(missing)
 			}
 			q.retire(now)
 			q.lostResponse(now, missing)
 			return false
 		}
 	}
-	q.ackPSN = psn.Add(1)
+	q.advance(psn.Add(1))
 	q.rewound = false
 	q.catchUp()
 	q.retire(now)
 	return true
+}
+
+// advance moves the window's lower edge. Whatever brought the news, an ACK or
+// a NAK of what follows, the peer is alive: the tries begin anew (IBA 9.7.5.2.8).
+func (q *QP) advance(psn ib.PSN) {
+	q.ackPSN = psn
+	q.retry, q.rnrRetry = q.attr.RetryCnt, q.attr.RNRRetry
 }
 
 // lostResponse asks again for a response that was skipped, once per gap.
