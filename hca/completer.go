@@ -41,6 +41,9 @@ func (q *QP) handleAck(now ib.Time, psn ib.PSN, syn wire.Syndrome) {
 			return
 		}
 		q.h.Stats.RNRNAKs++
+		if q.rnrUntil != 0 {
+			return // the same refusal once more: the wait has begun
+		}
 		if q.rnrRetry == 0 {
 			q.failAt(now, psn, WCRNRRetryExcErr)
 			return
