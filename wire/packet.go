@@ -61,6 +61,13 @@ type Packet struct {
 	RawType uint16
 }
 
+// Detached is a copy of p whose payload is its own, appended to buf.
+func (p *Packet) Detached(buf []byte) Packet {
+	q := *p
+	q.Payload = append(buf, p.Payload...)
+	return q
+}
+
 // Layout, in bytes, of what every packet has.
 const (
 	LRHSize  = 8
