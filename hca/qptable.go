@@ -251,8 +251,12 @@ func (h *HCA) ModifyQP(q *QP, a QPAttr, mask AttrMask) error {
 	if err := h.mergeAttr(q, &next, &a, mask); err != nil {
 		return err
 	}
+	forced := mask&MaskPathMigState != 0 && next.PathMigState == Migrated && q.attr.PathMigState == Armed
 	q.attr = next
 	q.enter(to, mask)
+	if forced {
+		q.migrate()
+	}
 	return nil
 }
 
@@ -435,9 +439,6 @@ func (q *QP) enter(to State, mask AttrMask) {
 	q.transition(to)
 	if mask&(MaskAV|MaskPort|MaskPKeyIndex|MaskPathMTU) != 0 {
 		q.refreshPath()
-	}
-	if mask&MaskPathMigState != 0 && q.attr.PathMigState == Migrated && q.attr.AltAH.DLID != 0 && from != StateInit {
-		q.migrate()
 	}
 	switch to {
 	case StateRTR:
