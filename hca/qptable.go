@@ -461,7 +461,8 @@ func (q *QP) enter(to State, mask AttrMask) {
 		}
 	case StateSQD:
 		if from == StateRTS {
-			q.draining, q.drained = q.attr.EnSQDNotify, false
+			q.draining, q.drained = mask&MaskEnSQDNotify != 0 && q.attr.EnSQDNotify, false
+			q.askAck()
 			q.checkDrained()
 		}
 	}

@@ -167,7 +167,7 @@ func (q *QP) emitData(w *sendWQE, p *wire.Packet, buf []byte) {
 	if last {
 		p.BTH.Solicited = w.flags&SendSolicited != 0
 		behind := q.sqCursor + 1
-		if w.flags&SendSignaled != 0 || q.sigAll || behind == q.sqNext || q.sq[behind&q.sqMask].kind == kindLocal {
+		if w.flags&SendSignaled != 0 || q.sigAll || behind == q.sqNext || q.sq[behind&q.sqMask].kind == kindLocal || q.state == StateSQD {
 			p.BTH.AckReq = true
 		}
 	}
@@ -337,7 +337,16 @@ func (q *QP) runLocal(now ib.Time, w *sendWQE) {
 // reported when those before it are done, so that completions keep their order.
 func (q *QP) localFault(now ib.Time, w *sendWQE, s WCStatus) {
 	w.fault = s
+	q.askAck()
 	q.retire(now)
+}
+
+// askAck sends the last packet again if nothing has asked for its
+// acknowledgement and nothing that follows will.
+func (q *QP) askAck() {
+	if q.isRC() && q.sinceAck > 0 && q.sqPkt == 0 && q.ackPSN != q.sentPSN {
+		q.rewind(q.sentPSN.Add(-1))
+	}
 }
 
 // rewind moves the cursor back to the request that holds psn: everything from
