@@ -444,9 +444,7 @@ func (q *QP) enter(to State, mask AttrMask) {
 	case StateRTR:
 		if from == StateInit {
 			q.ePSN = q.attr.RQPSN
-			n := int(q.attr.MaxDestRD)
-			q.res = make([]rdRes, n)
-			q.resp = make([]respItem, pow2(2*n+4))
+			q.sizeResponder(int(q.attr.MaxDestRD))
 			q.refreshPath()
 		}
 	case StateRTS:
@@ -460,6 +458,9 @@ func (q *QP) enter(to State, mask AttrMask) {
 			q.markReady()
 		}
 	case StateSQD:
+		if mask&MaskMaxDestRD != 0 {
+			q.sizeResponder(int(q.attr.MaxDestRD))
+		}
 		if from == StateRTS {
 			q.draining, q.drained = mask&MaskEnSQDNotify != 0 && q.attr.EnSQDNotify, false
 			q.askAck()

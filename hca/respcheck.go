@@ -86,7 +86,7 @@ func (q *QP) duplicate(p *wire.Packet, info *wire.OpcodeInfo) verdict {
 	switch info.Kind {
 	case wire.KindReadRequest:
 		for i := range q.res {
-			r := &q.res[i]
+			r := q.newestRes(i)
 			if !r.used || r.atomic || psn.Before(r.first) || !psn.Before(r.first.Add(int(r.npkts))) {
 				continue
 			}
@@ -104,7 +104,7 @@ func (q *QP) duplicate(p *wire.Packet, info *wire.OpcodeInfo) verdict {
 		return dropped(DropDuplicate)
 	case wire.KindAtomic:
 		for i := range q.res {
-			r := &q.res[i]
+			r := q.newestRes(i)
 			if r.used && r.atomic && r.first == psn {
 				if q.replaying(psn) {
 					return dropped(DropDuplicate)

@@ -57,6 +57,28 @@ type rdRes struct {
 	orig   uint64
 }
 
+// sizeResponder makes room to remember n READs and atomics, keeping the newest
+// that there are and every response that waits.
+func (q *QP) sizeResponder(n int) {
+	res := make([]rdRes, n)
+	for i := 0; i < min(n, len(q.res)); i++ {
+		res[n-1-i] = *q.newestRes(i)
+	}
+	q.res, q.resNext = res, 0
+	waiting := int(q.respTail - q.respHead)
+	resp := make([]respItem, pow2(2*max(n, waiting)+4))
+	for i := range waiting {
+		resp[i] = q.resp[(q.respHead+uint32(i))&uint32(len(q.resp)-1)]
+	}
+	q.resp, q.respHead, q.respTail = resp, 0, uint32(waiting)
+}
+
+// newestRes is the i-th newest READ or atomic remembered. Searching from the
+// newest on, a PSN that came around again finds its own entry.
+func (q *QP) newestRes(i int) *rdRes {
+	return &q.res[(q.resNext-1-i+2*len(q.res))%len(q.res)]
+}
+
 // pushResp queues a response and is nil when there is no room, which only a
 // peer that breaks its own READ limit can bring about.
 func (q *QP) pushResp(kind respKind, psn ib.PSN) *respItem {
