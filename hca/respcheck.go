@@ -95,7 +95,7 @@ func (q *QP) duplicate(p *wire.Packet, info *wire.OpcodeInfo) verdict {
 			if p.RETH.RKey != r.rkey || p.RETH.VA != r.va+off || uint64(p.RETH.DMALen)+off != uint64(r.length) {
 				return dropped(DropDuplicate)
 			}
-			if q.replaying(psn) || !q.queueRead(psn, r.pd, p.RETH) {
+			if q.replaying(psn) || !q.queueRead(psn, r.pd, p.RETH, true) {
 				return dropped(DropDuplicate)
 			}
 			q.h.Stats.Duplicates++
@@ -109,7 +109,7 @@ func (q *QP) duplicate(p *wire.Packet, info *wire.OpcodeInfo) verdict {
 				if q.replaying(psn) {
 					return dropped(DropDuplicate)
 				}
-				q.queueAtomic(psn, r.orig)
+				q.queueAtomic(psn, r.orig, true)
 				q.h.Stats.Duplicates++
 				return done
 			}
@@ -143,6 +143,18 @@ func (q *QP) replaying(psn ib.PSN) bool {
 		}
 	}
 	return false
+}
+
+// firstAnswers counts the queued answers to READs and atomics that are not
+// repetitions.
+func (q *QP) firstAnswers() int {
+	n := 0
+	for i := q.respHead; i != q.respTail; i++ {
+		if it := &q.resp[i&uint32(len(q.resp)-1)]; it.kind != respAck && !it.again {
+			n++
+		}
+	}
+	return n
 }
 
 // checkOpSequence makes sure that first, middle and last packets follow each
@@ -306,7 +318,12 @@ func (q *QP) checkResources(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 	switch {
 	case info.Kind == wire.KindReadRequest || info.Kind == wire.KindAtomic:
 		if q.rdQueued >= len(q.res) {
-			return q.fail(p, DropAccess, wire.NAKInvReq)
+			if q.firstAnswers() >= len(q.res) {
+				return q.fail(p, DropAccess, wire.NAKInvReq)
+			}
+			// Answers to duplicates fill the queue: the peer kept to its
+			// limit and will ask again.
+			return dropped(DropDuplicate)
 		}
 		return goOn
 	case info.Kind == wire.KindSend && info.Is(wire.FlagStart),

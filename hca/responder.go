@@ -39,6 +39,7 @@ type respItem struct {
 	left  uint32
 	first bool
 	orig  uint64
+	again bool // answers a duplicate
 	// snap holds the rest of a READ whose memory was about to be written.
 	snap []byte
 }
@@ -290,18 +291,18 @@ func (q *QP) startRead(p *wire.Packet) {
 	npkts := max(1, (n+uint32(q.mtu)-1)/uint32(q.mtu))
 	q.msn = (q.msn + 1) & 0xFFFFFF
 	q.remember(rdRes{used: true, first: p.BTH.PSN, npkts: npkts, pd: q.curPD, rkey: p.RETH.RKey, va: p.RETH.VA, length: n})
-	q.queueRead(p.BTH.PSN, q.curPD, p.RETH)
+	q.queueRead(p.BTH.PSN, q.curPD, p.RETH, false)
 	q.ePSN = p.BTH.PSN.Add(int(npkts))
 	q.nakSent = false
 	q.msgOp = msgNone
 }
 
-func (q *QP) queueRead(psn ib.PSN, pd *PD, r wire.RETH) bool {
+func (q *QP) queueRead(psn ib.PSN, pd *PD, r wire.RETH, again bool) bool {
 	it := q.pushResp(respRead, psn)
 	if it == nil {
 		return false
 	}
-	it.pd, it.rkey, it.va, it.left, it.first = pd, r.RKey, r.VA, r.DMALen, true
+	it.pd, it.rkey, it.va, it.left, it.first, it.again = pd, r.RKey, r.VA, r.DMALen, true, again
 	q.rdQueued++
 	return true
 }
@@ -325,14 +326,14 @@ func (q *QP) doAtomic(p *wire.Packet) {
 	}
 	q.msn = (q.msn + 1) & 0xFFFFFF
 	q.remember(rdRes{used: true, atomic: true, first: p.BTH.PSN, npkts: 1, orig: orig})
-	q.queueAtomic(p.BTH.PSN, orig)
+	q.queueAtomic(p.BTH.PSN, orig, false)
 	q.ePSN = p.BTH.PSN.Add(1)
 	q.nakSent = false
 }
 
-func (q *QP) queueAtomic(psn ib.PSN, orig uint64) {
+func (q *QP) queueAtomic(psn ib.PSN, orig uint64, again bool) {
 	if it := q.pushResp(respAtomic, psn); it != nil {
-		it.orig = orig
+		it.orig, it.again = orig, again
 		q.rdQueued++
 	}
 }
