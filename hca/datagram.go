@@ -156,6 +156,7 @@ func (q *QP) receiveDatagram(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	w := q.curCQ.slot()
 	if w == nil {
 		q.cqBroken()
+		q.flushSend()
 		return
 	}
 	if p.BTH.Opcode.Info().Has(wire.ExtImmDt) {

@@ -497,5 +497,10 @@ func (q *QP) cqBroken() {
 		q.transition(StateErr)
 		q.ackDue, q.rnrUntil = ib.Never, 0
 		q.respHead, q.respTail, q.rdQueued = 0, 0, 0
+		q.abandonHeld()
+		q.flushRecv()
+		if q.srq != nil {
+			q.h.events.push(Event{Type: EventQPLastWQEReached, QP: q})
+		}
 	}
 }

@@ -395,6 +395,7 @@ func (q *QP) finishRecv(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) bool
 	c := q.curCQ.slot()
 	if c == nil {
 		q.cqBroken()
+		q.flushSend()
 		return false
 	}
 	c.WRID, c.QPN, c.Opcode = q.cur.wrID, q.num, WCRecv
