@@ -28,7 +28,7 @@ func (q *QP) checkHeader(port ib.PortNum, p *wire.Packet) Drop {
 	}
 	if p.LRH.SLID == q.path.dlid && port == q.path.port {
 		if !q.path.pkey.Matches(p.BTH.PKey) {
-			hp.PKeyViolations++
+			countUp(&hp.PKeyViolations)
 			return DropPKey
 		}
 	} else if !q.onAlternate(port, p) {
@@ -42,6 +42,13 @@ func (q *QP) checkHeader(port ib.PortNum, p *wire.Packet) Drop {
 		q.h.events.push(Event{Type: EventCommEst, QP: q})
 	}
 	return DropNone
+}
+
+// countUp counts and stays at the counter's end, as PortInfo's do.
+func countUp(n *uint16) {
+	if *n != 0xFFFF {
+		*n++
+	}
 }
 
 func (p *Port) ownsGID(g ib.GID) bool {
@@ -61,17 +68,17 @@ func (q *QP) checkDatagram(hp *Port, p *wire.Packet) Drop {
 		return DropNone
 	case GSI:
 		if !hp.hasPKey(p.BTH.PKey) {
-			hp.PKeyViolations++
+			countUp(&hp.PKeyViolations)
 			return DropPKey
 		}
 	default:
 		if !q.path.pkey.Matches(p.BTH.PKey) {
-			hp.PKeyViolations++
+			countUp(&hp.PKeyViolations)
 			return DropPKey
 		}
 	}
 	if p.DETH.QKey != q.attr.QKey {
-		hp.QKeyViolations++
+		countUp(&hp.QKeyViolations)
 		return DropQKey
 	}
 	return DropNone

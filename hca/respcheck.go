@@ -173,7 +173,7 @@ func (q *QP) checkOpSequence(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo)
 		return goOn
 	}
 	if q.typ != UC {
-		return refused(wire.NAKInvReq)
+		return q.fail(p, DropOpcode, wire.NAKInvReq)
 	}
 	starts := info.Is(wire.FlagStart)
 	q.ucBreak()
