@@ -133,7 +133,10 @@ func (h *HCA) ModifyCQ(c *CQ, count int, period ib.Time) error {
 	if period < 0 {
 		return badAttr("modify_cq", "cq_period", period, "0 or more")
 	}
-	c.modCount, c.modPeriod, c.modSeen = count, period, 0
+	c.modCount, c.modPeriod = count, period
+	if c.armed && c.modSeen > 0 {
+		c.fire() // what was held back goes out by the old rule
+	}
 	return nil
 }
 

@@ -195,6 +195,12 @@ func (h *HCA) ReregMR(m *MR, pd *PD, mem []byte, va uint64, access *Access) erro
 			return err
 		}
 	}
+	if uint64(len(mem)) > h.cfg.Limits.MaxMRSize {
+		return badAttr(verb, "length", len(mem), "at most max_mr_size")
+	}
+	if mem != nil && va+uint64(len(mem)) < va {
+		return badAttr(verb, "addr", va, "a range that does not wrap around")
+	}
 	h.keys.release(&m.reg)
 	if pd != nil && pd != m.reg.pd {
 		m.reg.pd.users--

@@ -72,7 +72,9 @@ func (q *QP) start(w *sendWQE) WCStatus {
 			return s
 		}
 	}
-	w.npkts = q.packets(w)
+	if w.npkts = q.packets(w); w.npkts >= ib.PSNWindow {
+		return WCLocLenErr // 2 GiB in packets of 256: no window holds it
+	}
 	w.first = q.nextPSN
 	w.started = true
 	q.nextPSN = q.nextPSN.Add(int(w.npkts))

@@ -248,7 +248,7 @@ func (q *QP) checkLength(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) ver
 		bad = uint32(n) > rem || info.Is(wire.FlagEnd) != (uint32(n) == rem)
 	}
 	if !bad && (info.Kind == wire.KindWrite || info.Kind == wire.KindReadRequest) && info.Has(wire.ExtRETH) {
-		bad = p.RETH.DMALen > q.h.cfg.Limits.MaxMsgSize
+		bad = p.RETH.DMALen > q.h.cfg.Limits.MaxMsgSize || int(p.RETH.DMALen) > (ib.PSNWindow-1)*q.mtu
 	}
 	if bad {
 		return q.fail(p, DropLength, wire.NAKInvReq)

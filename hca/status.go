@@ -170,6 +170,8 @@ const (
 	SendSignaled
 	SendSolicited
 	SendInline
+
+	sendFlagsAll = SendInline<<1 - 1
 )
 
 // Access says who may do what with a memory region: ibv_access_flags.

@@ -92,11 +92,14 @@ func (h *HCA) PostSend(q *QP, wr *SendWR) error {
 	default:
 		return attrErr(ErrState, verb, "qp_state", q.state, "RTS (or SQD, SQE, ERR)")
 	}
+	if wr.Opcode >= NumWROpcode || wrTable[wr.Opcode].services&q.services == 0 {
+		return badAttr(verb, "opcode", wr.Opcode, "an operation that a "+q.typ.String()+" queue pair has")
+	}
 	if q.sqNext-q.sqOldest >= uint32(q.caps.MaxSendWR) {
 		return errSendFull
 	}
-	if wr.Opcode >= NumWROpcode || wrTable[wr.Opcode].services&q.services == 0 {
-		return badAttr(verb, "opcode", wr.Opcode, "an operation that a "+q.typ.String()+" queue pair has")
+	if wr.Flags > sendFlagsAll {
+		return badAttr(verb, "send_flags", wr.Flags, "FENCE, SIGNALED, SOLICITED or INLINE")
 	}
 	if len(wr.SGList) > q.caps.MaxSendSGE {
 		return badAttr(verb, "num_sge", len(wr.SGList), "at most max_send_sge")
@@ -161,6 +164,9 @@ func (h *HCA) PostSend(q *QP, wr *SendWR) error {
 		w.ah, w.dqpn, w.qkey = wr.AH, wr.RemoteQPN, wr.RemoteQKey
 	}
 	if q.typ == XRCSend {
+		if wr.RemoteSRQN > 0xFFFFFF {
+			return badAttr(verb, "remote_srqn", wr.RemoteSRQN, "24 bits")
+		}
 		w.srqn = wr.RemoteSRQN
 	}
 	q.sqNext++
