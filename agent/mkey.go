@@ -17,7 +17,7 @@ type mkeyState struct {
 	leaseEnd ib.Time
 }
 
-// expire drops the protection if the lease has run out (C14-18).
+// expire drops the protection if the lease has run out (IBA 14.2.4).
 func (k *mkeyState) expire(now ib.Time) {
 	if now >= k.leaseEnd {
 		k.leaseEnd = ib.Never
@@ -29,7 +29,7 @@ func (k *mkeyState) expire(now ib.Time) {
 func (k *mkeyState) matches(key uint64) bool { return k.key == 0 || k.key == key }
 
 // admit decides about a request to the agent and counts a violation
-// if it fails; there is no answer to a failing one (IBA table 137).
+// if it fails; there is no answer to a failing one (IBA 14.2.4).
 func (k *mkeyState) admit(now ib.Time, m mad.Method, key uint64) bool {
 	k.expire(now)
 	if k.matches(key) {

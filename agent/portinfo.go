@@ -19,7 +19,7 @@ const (
 )
 
 // portInfoWritable is which fields of PortInfo a manager may write, and where
-// (IBA table 145). All others keep their value, whatever the request holds.
+// (IBA 14.2.5.6). All others keep their value, whatever the request holds.
 var portInfoWritable = []struct {
 	field string
 	kinds portKind

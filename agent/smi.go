@@ -132,7 +132,7 @@ func decideOutgoing(h Hop) Decision {
 	return stay
 }
 
-// decideReturning is IBA 14.2.2.4 (C14-13): responses.
+// decideReturning is IBA 14.2.2 (C14-13): responses.
 func decideReturning(h Hop) Decision {
 	p, count := h.HopPointer, h.HopCount
 	stay := Decision{HopPointer: p}

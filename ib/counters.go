@@ -7,8 +7,8 @@ import "fmt"
 // are read.
 type Counter uint8
 
-// The counters of IBA 16.1.3.5 (PortCounters), 16.1.4.11
-// (PortCountersExtended) and the error details of 16.1.4.1 and 16.1.4.2.
+// The counters of PortCounters (IBA 16.1.3.5) and of the optional attributes
+// PortCountersExtended, PortRcvErrorDetails and PortXmitDiscardDetails (IBA 16.1.4).
 const (
 	SymbolErrorCounter Counter = iota
 	LinkErrorRecoveryCounter

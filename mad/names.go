@@ -162,8 +162,8 @@ func (s Status) String() string {
 // AttrID names an attribute within its class.
 type AttrID uint16
 
-// Attributes of all classes, of subnet management (IBA table 139) and of
-// performance management (IBA table 230).
+// Attributes of all classes, of subnet management (IBA 14.2.5) and of
+// performance management (IBA 16.1.2).
 const (
 	AttrClassPortInfo AttrID = 0x0001
 	AttrNotice        AttrID = 0x0002

@@ -89,7 +89,7 @@ func (t NoticeType) String() string {
 	return fmt.Sprintf("NoticeType(%d)", uint8(t))
 }
 
-// Trap numbers of subnet management (IBA table 141).
+// Trap numbers of subnet management (IBA 14.2.5.1).
 const (
 	TrapInService           = 64
 	TrapOutOfService        = 65

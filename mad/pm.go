@@ -153,7 +153,7 @@ var PortCountersLayout = Layout{"PortCounters", 44, []Field{
 	counter(ib.PortXmitWait, 320, 32),
 }}
 
-// PortRcvErrorDetailsLayout is what PortRcvErrors is made of (IBA 16.1.4.1).
+// PortRcvErrorDetailsLayout is what PortRcvErrors is made of.
 var PortRcvErrorDetailsLayout = Layout{"PortRcvErrorDetails", 16, []Field{
 	{Name: "PortSelect", Off: 8, Bits: 8},
 	{Name: "CounterSelect", Off: 16, Bits: 16, Kind: Hex},
@@ -165,7 +165,7 @@ var PortRcvErrorDetailsLayout = Layout{"PortRcvErrorDetails", 16, []Field{
 	counter(ib.PortLoopingErrors, 112, 16),
 }}
 
-// PortXmitDiscardDetailsLayout is what PortXmitDiscards is made of (IBA 16.1.4.2).
+// PortXmitDiscardDetailsLayout is what PortXmitDiscards is made of.
 var PortXmitDiscardDetailsLayout = Layout{"PortXmitDiscardDetails", 12, []Field{
 	{Name: "PortSelect", Off: 8, Bits: 8},
 	{Name: "CounterSelect", Off: 16, Bits: 16, Kind: Hex},
@@ -175,7 +175,7 @@ var PortXmitDiscardDetailsLayout = Layout{"PortXmitDiscardDetails", 12, []Field{
 	counter(ib.PortSwHOQLifetimeLimitDiscards, 80, 16),
 }}
 
-// PortCountersExtendedLayout is a port's counters in 64 bits (IBA 16.1.4.11).
+// PortCountersExtendedLayout is a port's counters in 64 bits.
 var PortCountersExtendedLayout = Layout{"PortCountersExtended", 184, []Field{
 	{Name: "PortSelect", Off: 8, Bits: 8},
 	{Name: "CounterSelect", Off: 16, Bits: 16, Kind: Hex},
