@@ -1,0 +1,122 @@
+package live
+
+import (
+	"runtime"
+	"time"
+
+	"softib/ib"
+)
+
+const (
+	// lookIn is how often the attendant looks whether a poller still polls.
+	lookIn = 200 * time.Microsecond
+	// patience is how many empty turns the attendant waits before it sleeps.
+	patience = 200
+)
+
+// ring wakes the attendant, if it sleeps.
+func (h *Host) ring() {
+	select {
+	case h.bell <- struct{}{}:
+	default:
+	}
+}
+
+// attend takes in packets when nobody polls, keeps the timers, and sleeps as
+// long as there is nothing to do.
+func (h *Host) attend() {
+	defer h.f.wg.Done()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var polls uint32
+	empty := 0
+	for {
+		select {
+		case <-h.f.closing:
+			return
+		default:
+		}
+		h.mu.Lock()
+		n := h.work()
+		polled := h.polls != polls
+		polls = h.polls
+		next := h.eng.NextDeadline()
+		h.mu.Unlock()
+
+		switch {
+		case polled:
+			// Somebody polls. Leave the work to them, but come back.
+			empty = 0
+			h.sleep(timer, ib.Time(lookIn)*ib.Nanosecond)
+			continue
+		case n > 0:
+			empty = 0
+			continue
+		case empty < patience:
+			empty++
+			runtime.Gosched()
+			continue
+		}
+		// Nothing to do. Say so, then look once more: a sender that did not
+		// see it in time has rung by then or finds us still looking.
+		h.attended.Store(false)
+		h.mu.Lock()
+		n = h.work()
+		next = h.eng.NextDeadline()
+		h.wakeAt.Store(int64(next))
+		h.mu.Unlock()
+		if n == 0 {
+			d := next
+			if next != ib.Never {
+				d = next - h.f.Now()
+			}
+			h.sleep(timer, d)
+		}
+		h.attended.Store(true)
+		empty = 0
+	}
+}
+
+// work does one turn of everything and returns how much there was.
+func (h *Host) work() int {
+	n := h.drainAll()
+	now := h.f.Now()
+	h.timers(now)
+	if h.waiting > 0 {
+		h.unpark()
+	}
+	h.owed = false
+	if _, ok := h.eng.NextSend(); ok {
+		h.send(now)
+		n++
+	}
+	h.finishQuietly()
+	return n
+}
+
+// finishQuietly is finish without ringing the bell, since the attendant
+// itself is the one to hear it.
+func (h *Host) finishQuietly() {
+	h.wakeAt.Store(int64(h.eng.NextDeadline()))
+	h.finish()
+}
+
+// sleep waits for the bell, at most d.
+func (h *Host) sleep(timer *time.Timer, d ib.Time) {
+	if d <= 0 {
+		return
+	}
+	if d == ib.Never {
+		select {
+		case <-h.bell:
+		case <-h.f.closing:
+		}
+		return
+	}
+	timer.Reset(time.Duration(d / ib.Nanosecond))
+	select {
+	case <-h.bell:
+	case <-timer.C:
+	case <-h.f.closing:
+	}
+}

@@ -1,0 +1,195 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"softib/hca"
+	"softib/ib"
+	"softib/ibswitch"
+	"softib/link"
+	"softib/topo"
+)
+
+// Config tunes a fabric.
+type Config struct {
+	// Limits of every adapter; generous if zero.
+	Limits hca.Limits
+}
+
+// ErrClosed is returned by calls that outlive their fabric.
+var ErrClosed = errors.New("live: the fabric is closed")
+
+// Fabric is a running fabric.
+type Fabric struct {
+	graph *topo.Graph
+	cfg   Config
+	start time.Time
+
+	// mu guards the switches, the ports' states and the routes' walking.
+	// A holder may take a host's lock? No: hosts take mu while they hold their
+	// own lock, so mu comes second.
+	mu       sync.Mutex
+	epoch    atomic.Uint64
+	switches []*switchNode
+	hosts    []*Host
+	nodes    []any // *Host or *switchNode by graph index
+	pool     link.Pool
+
+	closing chan struct{}
+	closed  atomic.Bool
+	wg      sync.WaitGroup
+}
+
+// portState is one port of a node, with what is on it.
+type portState struct {
+	num  ib.PortNum
+	name string
+	link *link.Port
+	peer *portState
+	host *Host
+	sw   *switchNode
+
+	// Traffic that went through by routes; the engines count what went
+	// through them.
+	count ib.Counters
+}
+
+type switchNode struct {
+	node   *topo.Node
+	engine *ibswitch.Switch
+	ports  []*portState
+}
+
+// New starts a fabric: every node powered, every cable trained, every port in
+// Initialize. Somebody has to bring the subnet up.
+func New(g *topo.Graph, cfg Config) (*Fabric, error) {
+	if len(g.Hosts()) == 0 {
+		return nil, fmt.Errorf("live: the topology has no host: add one, or try star:2")
+	}
+	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes))}
+	f.epoch.Store(1)
+	for _, n := range g.Nodes {
+		if n.IsSwitch() {
+			s := &switchNode{node: n, engine: ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: portConfig()}, &f.pool)}
+			s.ports = make([]*portState, n.NumPorts()+1)
+			for p := range s.ports {
+				s.ports[p] = &portState{num: ib.PortNum(p), name: fmt.Sprintf("%s/%d", n.Name, p), link: s.engine.Port(ib.PortNum(p)), sw: s}
+			}
+			f.switches = append(f.switches, s)
+			f.nodes[n.Index] = s
+			continue
+		}
+		h := newHost(f, n, len(f.hosts))
+		f.hosts = append(f.hosts, h)
+		f.nodes[n.Index] = h
+	}
+	for _, c := range g.Cables() {
+		a, b := f.port(c.A), f.port(c.B)
+		a.peer, b.peer = b, a
+		rate := g.LinkRate(c.A)
+		for _, p := range []*portState{a, b} {
+			p.link.SetRate(rate)
+			p.link.Train()
+			p.link.LinkUp(0)
+		}
+	}
+	for _, h := range f.hosts {
+		h.syncPorts()
+		f.wg.Add(1)
+		go h.attend()
+	}
+	return f, nil
+}
+
+func portConfig() link.Config { return link.Config{MTUCap: ib.MTU4096, VLCap: 8} }
+
+// port finds the state of a port of the graph.
+func (f *Fabric) port(r topo.PortRef) *portState {
+	switch n := f.nodes[r.Node].(type) {
+	case *switchNode:
+		return n.ports[r.Port]
+	case *Host:
+		return n.ports[r.Port]
+	}
+	return nil
+}
+
+// Now is the fabric's time.
+func (f *Fabric) Now() ib.Time { return ib.Time(time.Since(f.start)) * ib.Nanosecond }
+
+// Graph is what the fabric was built from.
+func (f *Fabric) Graph() *topo.Graph { return f.graph }
+
+// Hosts are the fabric's adapters, in the graph's order.
+func (f *Fabric) Hosts() []*Host { return f.hosts }
+
+// Host finds an adapter by its node's name.
+func (f *Fabric) Host(name string) (*Host, error) {
+	if n := f.graph.ByName(name); n != nil {
+		if h, ok := f.nodes[n.Index].(*Host); ok {
+			return h, nil
+		}
+		return nil, fmt.Errorf("live: %s is a switch, not a host: the hosts are %s to %s", name, f.hosts[0].Name(), f.hosts[len(f.hosts)-1].Name())
+	}
+	return nil, fmt.Errorf("live: no host %q: the hosts are %s to %s", name, f.hosts[0].Name(), f.hosts[len(f.hosts)-1].Name())
+}
+
+// changed makes every route be walked anew.
+func (f *Fabric) changed() { f.epoch.Add(1) }
+
+// Counters reads a port's counters, traffic by routes included.
+func (f *Fabric) Counters(r topo.PortRef) ib.Counters {
+	for _, h := range f.hosts {
+		h.settle()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.port(r)
+	c := p.link.Counters()
+	for i := range c {
+		c[i] += p.count[i]
+	}
+	return c
+}
+
+// SetLink takes the cable at a port down or up again. Up means trained: the
+// subnet has to be brought up there anew.
+func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
+	f.mu.Lock()
+	p := f.port(r)
+	if p == nil || p.peer == nil {
+		f.mu.Unlock()
+		return fmt.Errorf("live: no cable at %s: see the topology for the ports in use", f.graph.PortName(r))
+	}
+	for _, q := range []*portState{p, p.peer} {
+		if up && q.link.Phys() != ib.PhysLinkUp {
+			q.link.Train()
+			q.link.LinkUp(f.Now())
+		} else if !up {
+			q.link.Down(f.Now())
+		}
+	}
+	f.changed()
+	ends := []*portState{p, p.peer}
+	f.mu.Unlock()
+	for _, q := range ends {
+		if q.host != nil {
+			q.host.syncPorts()
+		}
+	}
+	return nil
+}
+
+// Close stops the fabric. Calls that wait end with ErrClosed.
+func (f *Fabric) Close() error {
+	if f.closed.Swap(true) {
+		return nil
+	}
+	close(f.closing)
+	f.wg.Wait()
+	return nil
+}

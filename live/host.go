@@ -1,0 +1,506 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"softib/hca"
+	"softib/ib"
+	"softib/link"
+	"softib/topo"
+	"softib/verbs"
+	"softib/wire"
+)
+
+// byRefMin is the payload size from which copying once, by reference, beats
+// copying twice through the ring.
+const byRefMin = 513
+
+// drainMax bounds how many packets one turn takes from a ring.
+const drainMax = 64
+
+// Host is one adapter of the fabric, driven by whoever uses it.
+type Host struct {
+	f     *Fabric
+	node  *topo.Node
+	index int
+	ports []*portState // 0 is nil
+	links []link.Port
+
+	// mu guards the engine and everything below that is not atomic.
+	mu       sync.Mutex
+	eng      *hca.HCA
+	routes   map[routeKey]*route
+	outgoing map[ringKey]*ring
+	outRings []*ring
+	waiting  int // rings with parked queue pairs
+	scratch  wire.Packet
+	buf      [4096]byte
+	polls    uint32 // calls of Poll, for the attendant
+	idle     int    // empty polls in a row
+	hot      int    // the incoming ring that delivered last
+	turn     int
+	events   []verbs.Event
+	owed     bool // packets wait to be sent: Poll hurried back
+
+	incoming atomic.Pointer[[]*ring]
+	inMu     sync.Mutex
+
+	// attended is true while somebody looks at the rings: a poller that comes
+	// back all the time, or the attendant, awake.
+	_        [64]byte
+	attended atomic.Bool
+	wakeAt   atomic.Int64
+	_        [48]byte
+
+	bell     chan struct{} // wakes the attendant
+	eventful chan struct{} // closed and replaced when an event comes
+}
+
+var _ verbs.Device = (*Host)(nil)
+
+func newHost(f *Fabric, n *topo.Node, index int) *Host {
+	h := &Host{
+		f: f, node: n, index: index, links: link.NewPorts(n.NumPorts()+1, portConfig()), ports: make([]*portState, n.NumPorts()+1),
+		routes: map[routeKey]*route{}, outgoing: map[ringKey]*ring{},
+		bell: make(chan struct{}, 1), eventful: make(chan struct{}),
+	}
+	guids := make([]ib.GUID, n.NumPorts())
+	for p := 1; p <= n.NumPorts(); p++ {
+		h.ports[p] = &portState{num: ib.PortNum(p), name: fmt.Sprintf("%s/%d", n.Name, p), link: &h.links[p], host: h}
+		guids[p-1] = n.PortGUID(ib.PortNum(p))
+	}
+	h.eng = hca.New(hca.Config{
+		NodeGUID: n.GUID, Ports: n.NumPorts(), PortGUID: guids, Limits: f.cfg.Limits, ByRefMin: byRefMin,
+		FirstQPN: 0x40, KeySeed: uint8(index),
+	})
+	h.incoming.Store(&[]*ring{})
+	h.wakeAt.Store(int64(ib.Never))
+	return h
+}
+
+// Name is the host's name, such as h1.
+func (h *Host) Name() string { return h.node.Name }
+
+// Fabric is what the host is part of.
+func (h *Host) Fabric() *Fabric { return h.f }
+
+// Node is the host in the fabric's graph.
+func (h *Host) Node() *topo.Node { return h.node }
+
+// Address registers memory under its own address.
+func (h *Host) Address(mem []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
+}
+
+// Enter gives exclusive use of the engine until Leave.
+func (h *Host) Enter() *hca.HCA {
+	h.mu.Lock()
+	return h.eng
+}
+
+// Leave sends what was posted and gives the engine back.
+func (h *Host) Leave() {
+	if _, ok := h.eng.NextSend(); ok {
+		h.send(h.f.Now())
+	}
+	h.finish()
+	h.mu.Unlock()
+}
+
+// finish does what has to follow any work on the engine.
+func (h *Host) finish() {
+	if h.eng.TakeAborted() {
+		for _, r := range h.outRings {
+			r.revoke()
+		}
+	}
+	if h.eng.HasEvent() {
+		h.deliverEvents()
+	}
+	if d := int64(h.eng.NextDeadline()); d < h.wakeAt.Load() {
+		h.wakeAt.Store(d)
+		h.ring()
+	}
+}
+
+// Poll takes in what arrived and moves completions of cq to out. Packets that
+// this calls for (acknowledgements, mostly) wait for the next call when there
+// is a completion to return, because its reader is in more of a hurry.
+func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
+	h.mu.Lock()
+	h.polls++
+	if h.owed {
+		h.owed = false
+		h.send(h.f.Now())
+	}
+	n := cq.Poll(out)
+	if n == 0 {
+		if h.drain() > 0 {
+			n = cq.Poll(out)
+		}
+	}
+	switch {
+	case n > 0:
+		h.idle = 0
+		h.owed = true
+	default:
+		h.idle++
+		if h.waiting > 0 {
+			h.unpark()
+		}
+		if _, ok := h.eng.NextSend(); ok {
+			h.send(h.f.Now())
+		}
+		if h.idle&63 == 0 {
+			h.timers(h.f.Now())
+		}
+		if h.idle >= 16 && !h.attended.Load() {
+			// Polled in earnest: peers need not wake the attendant. It looks in now
+			// and then, and takes over when the polling ends.
+			h.attended.Store(true)
+			h.ring()
+		}
+	}
+	if n == 0 || h.eng.HasEvent() {
+		h.finish()
+	}
+	idle := h.idle
+	h.mu.Unlock()
+	if idle&1023 == 1023 {
+		runtime.Gosched() // let the attendant and others have a turn
+	}
+	return n
+}
+
+// drain takes in packets and returns how many.
+func (h *Host) drain() int {
+	rings := *h.incoming.Load()
+	if len(rings) == 0 {
+		return 0
+	}
+	if h.hot < len(rings) {
+		if n := h.drainRing(rings[h.hot]); n > 0 {
+			return n
+		}
+	}
+	// The others in turn, a few at a time: most are empty.
+	for i := 0; i < len(rings) && i < 32; i++ {
+		h.turn++
+		if h.turn >= len(rings) {
+			h.turn = 0
+		}
+		if n := h.drainRing(rings[h.turn]); n > 0 {
+			h.hot = h.turn
+			return n
+		}
+	}
+	return 0
+}
+
+// drainAll looks at every ring once.
+func (h *Host) drainAll() int {
+	n := 0
+	for _, r := range *h.incoming.Load() {
+		n += h.drainRing(r)
+	}
+	return n
+}
+
+func (h *Host) drainRing(r *ring) int {
+	c := r.next()
+	if c == nil {
+		return 0
+	}
+	now := h.f.Now()
+	n := 0
+	for c != nil && n < drainMax {
+		if r.take(c) {
+			h.eng.HandlePacket(now, ib.PortNum(r.port), &c.pkt)
+		}
+		r.release(c)
+		n++
+		c = r.next()
+	}
+	if c == nil {
+		r.tell()
+	}
+	return n
+}
+
+// timers runs what is due.
+func (h *Host) timers(now ib.Time) {
+	if now >= h.eng.NextDeadline() {
+		h.eng.HandleTimeout(now)
+		h.wakeAt.Store(int64(h.eng.NextDeadline()))
+	}
+}
+
+// send puts packets on their way as long as there is room for them.
+func (h *Host) send(now ib.Time) {
+	epoch := h.f.epoch.Load()
+	for {
+		s, ok := h.eng.NextSend()
+		if !ok {
+			return
+		}
+		if s.Loopback {
+			if h.eng.Emit(now, s, &h.scratch, h.buf[:]) {
+				h.eng.HandlePacket(now, s.Port, &h.scratch)
+			}
+			continue
+		}
+		rt := h.routeFor(s, epoch)
+		switch len(rt.rings) {
+		case 1:
+			r := rt.rings[0]
+			c := r.reserve()
+			if c == nil {
+				h.park(r, s)
+				continue
+			}
+			if !h.eng.Emit(now, s, &c.pkt, c.buffer(s.Copied)) {
+				continue
+			}
+			c.byRef = len(c.pkt.Payload) >= byRefMin && &c.pkt.Payload[0] != unsafe.SliceData(c.buf)
+			rt.pkts++
+			rt.words += uint64(c.pkt.LRH.Length)
+			r.publish(c)
+			if !r.dst.attended.Load() {
+				r.dst.ring()
+			}
+		case 0:
+			if h.eng.Emit(now, s, &h.scratch, h.buf[:]) {
+				h.vanish(rt)
+			}
+		default:
+			h.sendMany(now, s, rt)
+		}
+	}
+}
+
+// sendMany copies a multicast packet to every ring of its route.
+func (h *Host) sendMany(now ib.Time, s hca.Send, rt *route) {
+	for _, r := range rt.rings {
+		if !r.room() {
+			h.park(r, s)
+			return
+		}
+	}
+	if !h.eng.Emit(now, s, &h.scratch, h.buf[:]) {
+		return
+	}
+	rt.pkts++
+	rt.words += uint64(h.scratch.LRH.Length)
+	for _, r := range rt.rings {
+		c := r.reserve()
+		c.pkt = h.scratch
+		b := c.buffer(len(h.scratch.Payload))
+		c.pkt.Payload = b[:copy(b, h.scratch.Payload)]
+		c.byRef = false
+		r.publish(c)
+		if !r.dst.attended.Load() {
+			r.dst.ring()
+		}
+	}
+}
+
+// vanish counts a packet that has no way.
+func (h *Host) vanish(rt *route) {
+	rt.pkts++
+	rt.words += uint64(h.scratch.LRH.Length)
+	if rt.lost != nil {
+		h.f.mu.Lock()
+		rt.lost.link.Count(rt.reason)
+		h.f.mu.Unlock()
+	}
+}
+
+// routeFor is the way of the next packet of a queue pair.
+func (h *Host) routeFor(s hca.Send, epoch uint64) *route {
+	rt, ok := s.QP.Owner.(*route)
+	if ok && rt.epoch == epoch && rt.key.dlid == s.DLID && rt.key.sl == s.SL && rt.key.pkey == s.PKey && rt.key.port == s.Port {
+		return rt
+	}
+	key := routeKey{s.Port, s.DLID, s.SL, s.PKey}
+	rt = h.routes[key]
+	if rt == nil || rt.epoch != epoch {
+		h.f.mu.Lock()
+		if rt != nil {
+			rt.attribute()
+		}
+		rt = h.f.resolve(h, key)
+		h.f.mu.Unlock()
+		h.routes[key] = rt
+	}
+	s.QP.Owner = rt
+	return rt
+}
+
+// attribute adds the route's traffic to the ports on its way. The fabric's
+// lock is held.
+func (rt *route) attribute() {
+	for _, hp := range rt.hops {
+		c := &hp.p.count
+		pkts, data, uni, multi := ib.PortRcvPkts, ib.PortRcvData, ib.PortUnicastRcvPkts, ib.PortMulticastRcvPkts
+		if hp.out {
+			pkts, data, uni, multi = ib.PortXmitPkts, ib.PortXmitData, ib.PortUnicastXmitPkts, ib.PortMulticastXmitPkts
+		}
+		c[pkts] += rt.pkts
+		c[data] += rt.words
+		if rt.key.dlid.IsMulticast() {
+			c[multi] += rt.pkts
+		} else {
+			c[uni] += rt.pkts
+		}
+	}
+	rt.pkts, rt.words = 0, 0
+}
+
+// settle attributes what the host has sent so far.
+func (h *Host) settle() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.f.mu.Lock()
+	defer h.f.mu.Unlock()
+	for _, rt := range h.routes {
+		rt.attribute()
+	}
+}
+
+// park keeps a queue pair until a ring has room again.
+func (h *Host) park(r *ring, s hca.Send) {
+	h.eng.Park(s)
+	if len(r.parked) == 0 {
+		h.waiting++
+	}
+	r.parked = append(r.parked, s.QP)
+	r.wants.Store(true)
+	if r.room() { // it came while we were asking
+		h.unparkRing(r)
+	}
+}
+
+func (h *Host) unpark() {
+	for _, r := range h.outRings {
+		if len(r.parked) > 0 && r.room() {
+			h.unparkRing(r)
+		}
+	}
+}
+
+func (h *Host) unparkRing(r *ring) {
+	r.wants.Store(false)
+	for _, q := range r.parked {
+		h.eng.Unpark(q)
+	}
+	clear(r.parked)
+	r.parked = r.parked[:0]
+	h.waiting--
+}
+
+func (h *Host) addIncoming(r *ring) {
+	h.inMu.Lock()
+	defer h.inMu.Unlock()
+	old := *h.incoming.Load()
+	list := append(append(make([]*ring, 0, len(old)+1), old...), r)
+	h.incoming.Store(&list)
+}
+
+// syncPorts tells the engine the state of its ports' links.
+func (h *Host) syncPorts() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.f.mu.Lock()
+	for n := 1; n < len(h.ports); n++ {
+		p := *h.eng.Port(ib.PortNum(n))
+		p.State = h.ports[n].link.State()
+		p.MTU = h.ports[n].link.NeighborMTU()
+		h.eng.SetPort(ib.PortNum(n), p)
+	}
+	h.f.mu.Unlock()
+	h.finish()
+}
+
+// WaitCQ sleeps until cq's completion event comes.
+func (h *Host) WaitCQ(ctx context.Context, cq *hca.CQ) error {
+	h.mu.Lock()
+	w := waiterOf(cq)
+	if h.owed {
+		h.owed = false
+		h.send(h.f.Now())
+		h.finish()
+	}
+	h.mu.Unlock()
+	select {
+	case <-w.c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-h.f.closing:
+		return ErrClosed
+	}
+}
+
+// waiter is where a completion queue's event goes.
+type waiter struct{ c chan struct{} }
+
+func waiterOf(cq *hca.CQ) *waiter {
+	w, ok := cq.Owner.(*waiter)
+	if !ok {
+		w = &waiter{make(chan struct{}, 1)}
+		cq.Owner = w
+	}
+	return w
+}
+
+// maxEvents bounds the asynchronous events that nobody asks for.
+const maxEvents = 1024
+
+// deliverEvents hands the engine's events to those who wait for them.
+func (h *Host) deliverEvents() {
+	woken := false
+	for e, ok := h.eng.PollEvent(); ok; e, ok = h.eng.PollEvent() {
+		if e.Type == hca.EventCompletion {
+			select {
+			case waiterOf(e.CQ).c <- struct{}{}:
+			default:
+			}
+			continue
+		}
+		if len(h.events) < maxEvents {
+			h.events = append(h.events, e)
+			woken = true
+		}
+	}
+	if woken {
+		close(h.eventful)
+		h.eventful = make(chan struct{})
+	}
+}
+
+// WaitEvent sleeps until the next asynchronous event.
+func (h *Host) WaitEvent(ctx context.Context) (verbs.Event, error) {
+	for {
+		h.mu.Lock()
+		if len(h.events) > 0 {
+			e := h.events[0]
+			h.events = h.events[1:]
+			h.mu.Unlock()
+			return e, nil
+		}
+		c := h.eventful
+		h.mu.Unlock()
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return verbs.Event{}, ctx.Err()
+		case <-h.f.closing:
+			return verbs.Event{}, ErrClosed
+		}
+	}
+}

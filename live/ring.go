@@ -1,0 +1,151 @@
+package live
+
+import (
+	"runtime"
+	"sync/atomic"
+
+	"softib/hca"
+	"softib/wire"
+)
+
+const (
+	// ringCells is a ring's room: the credit of one source on one lane.
+	ringCells = 256
+	// creditEvery is how many cells the receiver empties before it says so.
+	creditEvery = 32
+	smallBytes  = 56
+)
+
+// cell is one packet in a ring. The first two cache lines hold all that a short SEND
+// or an ACK needs; the size keeps cells on pairs of lines, which
+// the hardware fetches together.
+type cell struct {
+	seq   atomic.Uint32 // index+1 once the packet is complete
+	byRef bool
+	small [smallBytes]byte
+	pkt   wire.Packet
+	buf   []byte // payloads that fit nowhere else, made when first needed
+	_     [384 - 64 - 192 - 24]byte
+}
+
+// ring carries packets from one host to one port of another, on one lane.
+// One goroutine at a time is its sender (the holder of the source's lock), one
+// its receiver.
+//
+// A payload by reference lies in the sender's registered memory, which is the
+// program's again once the request has ended. A request that ends well was
+// acknowledged, so its packets were used, or are duplicates whose payload nobody
+// looks at. One that is given up may have packets in the ring: the sender then
+// declares everything before its position void (revoke) and waits until
+// the receiver is not in the middle of such a cell. To the receiver a void cell
+// is a packet that was lost.
+type ring struct {
+	cells []cell
+	src   *Host
+	dst   *Host
+	port  uint8
+
+	_ [64]byte
+	// Sender's.
+	tail   uint32 // next cell to fill
+	limit  uint32 // tail may not reach it: taken+ringCells as last read
+	parked []*hca.QP
+
+	_ [64]byte
+	// Receiver's.
+	head     uint32 // next cell to empty
+	lastTold uint32
+
+	_ [64]byte
+	// Shared.
+	taken atomic.Uint32 // cells emptied: the credit that went back
+	wants atomic.Bool   // the sender waits for credit
+	_     [48]byte
+	void  atomic.Uint32 // by-reference cells before this are void
+	busy  atomic.Uint32 // index+1 of the by-reference cell in use
+}
+
+func newRing(src, dst *Host, port uint8) *ring {
+	return &ring{cells: make([]cell, ringCells), src: src, dst: dst, port: port, limit: ringCells}
+}
+
+// reserve is the next free cell, nil if there is no credit.
+func (r *ring) reserve() *cell {
+	if r.tail == r.limit {
+		r.limit = r.taken.Load() + ringCells
+		if r.tail == r.limit {
+			return nil
+		}
+	}
+	return &r.cells[r.tail%ringCells]
+}
+
+// room reports whether reserve would succeed.
+func (r *ring) room() bool { return r.reserve() != nil }
+
+// buffer is where a payload of up to n bytes may be copied.
+func (c *cell) buffer(n int) []byte {
+	if n <= smallBytes {
+		return c.small[:]
+	}
+	if c.buf == nil {
+		c.buf = make([]byte, 4096)
+	}
+	return c.buf
+}
+
+// publish hands the reserved cell to the receiver.
+func (r *ring) publish(c *cell) {
+	r.tail++
+	c.seq.Store(r.tail)
+}
+
+// next is the oldest packet, nil if there is none.
+func (r *ring) next() *cell {
+	c := &r.cells[r.head%ringCells]
+	if c.seq.Load() != r.head+1 {
+		return nil
+	}
+	return c
+}
+
+// take makes sure that the payload of the oldest packet may be read; false
+// means that the packet counts as lost.
+func (r *ring) take(c *cell) bool {
+	if !c.byRef {
+		return true
+	}
+	r.busy.Store(r.head + 1)
+	return int32(r.void.Load()-(r.head+1)) < 0
+}
+
+// release gives the oldest packet's cell back.
+func (r *ring) release(c *cell) {
+	if c.byRef {
+		r.busy.Store(0)
+	}
+	r.head++
+	if r.head-r.lastTold >= creditEvery {
+		r.tell()
+	}
+}
+
+// tell returns credit to the sender, and wakes it if it waits for some.
+func (r *ring) tell() {
+	if r.lastTold == r.head {
+		return
+	}
+	r.lastTold = r.head
+	r.taken.Store(r.head)
+	if r.wants.Load() && r.wants.CompareAndSwap(true, false) {
+		r.src.ring()
+	}
+}
+
+// revoke makes every payload by reference in the ring void.
+func (r *ring) revoke() {
+	r.void.Store(r.tail)
+	for r.busy.Load() != 0 {
+		runtime.Gosched()
+	}
+}

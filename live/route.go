@@ -1,0 +1,168 @@
+package live
+
+import (
+	"softib/ib"
+	"softib/link"
+	"softib/wire"
+)
+
+// routeKey is what the way of a packet depends on.
+type routeKey struct {
+	port ib.PortNum
+	dlid ib.LID
+	sl   ib.SL
+	pkey ib.PKey
+}
+
+// hop is a port that packets of a route pass, and in which direction.
+type hop struct {
+	p   *portState
+	out bool
+}
+
+// route is the way to one destination, or to the members of a group, as the
+// tables had it when its epoch was current. It belongs to its source host.
+type route struct {
+	key   routeKey
+	epoch uint64
+	rings []*ring // one for unicast; none where packets vanish
+	hops  []hop
+	// Where and why packets vanish, for those that do.
+	lost   *portState
+	reason link.Reason
+
+	// Not yet attributed to the hops.
+	pkts, words uint64
+}
+
+// walker follows the tables from a source port.
+type walker struct {
+	f     *Fabric
+	key   routeKey
+	route *route
+	probe link.Frame
+	pkt   wire.Packet
+	seen  int
+}
+
+// resolve walks the tables for a key. The fabric's lock is held by the caller.
+func (f *Fabric) resolve(src *Host, key routeKey) *route {
+	rt := &route{key: key, epoch: f.epoch.Load()}
+	w := walker{f: f, key: key, route: rt}
+	w.probe.Packet = &w.pkt
+	w.pkt.LRH = wire.LRH{SL: key.sl, DLID: key.dlid, LNH: wire.LNHLocal}
+	w.pkt.BTH.PKey = key.pkey
+	w.probe.LRH = w.pkt.LRH
+	from := src.ports[key.port]
+	if from == nil {
+		return rt
+	}
+	if from.link.State() != ib.PortActive {
+		rt.lost, rt.reason = from, link.Inactive
+		return rt
+	}
+	vl := from.link.SL2VL(key.sl)
+	if vl >= ib.VLMgmt || !from.link.IsOperVL(vl) {
+		rt.lost, rt.reason = from, link.BadVLMap
+		return rt
+	}
+	rt.hops = append(rt.hops, hop{from, true})
+	w.cross(src, from, vl)
+	if len(rt.rings) == 0 && rt.lost == nil {
+		rt.lost, rt.reason = from, link.NoMember
+	}
+	return rt
+}
+
+// lose notes where packets of the route end, unless some branch of a multicast
+// goes on.
+func (w *walker) lose(p *portState, r link.Reason) {
+	if w.route.lost == nil {
+		w.route.lost, w.route.reason = p, r
+	}
+}
+
+// cross goes over the cable of a port on lane vl, and on from its far end.
+func (w *walker) cross(src *Host, out *portState, vl ib.VL) {
+	in := out.peer
+	if in == nil || in.link.State() != ib.PortActive {
+		w.lose(out, link.Inactive)
+		return
+	}
+	w.seen++
+	if w.seen > 4*len(w.f.switches)+4 {
+		w.lose(in, link.Looping) // the tables run in a circle; a packet would die of age
+		return
+	}
+	if in.host != nil {
+		w.route.hops = append(w.route.hops, hop{in, false})
+		w.route.rings = append(w.route.rings, w.f.ringTo(src, in, vl))
+		return
+	}
+	w.route.hops = append(w.route.hops, hop{in, false})
+	if r := in.link.FilterIn(&w.probe); r != link.OK {
+		w.lose(in, r)
+		return
+	}
+	sw := in.sw
+	if w.key.dlid.IsMulticast() {
+		m := sw.engine.MulticastPorts(w.key.dlid)
+		m.Clear(in.num)
+		m.Clear(0)
+		for out, ok := m.Pop(); ok; out, ok = m.Pop() {
+			w.leave(src, in, out)
+		}
+		return
+	}
+	o := sw.engine.Route(w.key.dlid)
+	switch {
+	case int(o) > sw.engine.NumPorts() || w.key.dlid > sw.engine.Info().LinearFDBTop:
+		w.lose(in, link.UnknownDLID)
+	case o == 0:
+		w.lose(in, link.UnknownDLID) // data for the switch itself: it has no queue pairs but QP0 and QP1
+	case o == in.num:
+		w.lose(in, link.Looping)
+	default:
+		w.leave(src, in, o)
+	}
+}
+
+// leave passes from port in to port out of one switch.
+func (w *walker) leave(src *Host, in *portState, num ib.PortNum) {
+	sw := in.sw
+	out := sw.ports[num]
+	if out == nil || out.link.State() != ib.PortActive {
+		w.lose(in, link.Inactive)
+		return
+	}
+	vl := sw.engine.SL2VL(in.num, num)[w.key.sl&15]
+	if vl >= ib.VLMgmt || !out.link.IsOperVL(vl) {
+		w.lose(in, link.BadVLMap)
+		return
+	}
+	if r := out.link.FilterOut(&w.probe); r != link.OK {
+		w.lose(out, r)
+		return
+	}
+	w.route.hops = append(w.route.hops, hop{out, true})
+	w.cross(src, out, vl)
+}
+
+// ringTo is the ring from a host to a port on a lane, made when first needed.
+func (f *Fabric) ringTo(src *Host, dst *portState, vl ib.VL) *ring {
+	k := ringKey{dst.host.index, dst.num, vl}
+	if r := src.outgoing[k]; r != nil {
+		return r
+	}
+	r := newRing(src, dst.host, uint8(dst.num))
+	src.outgoing[k] = r
+	src.outRings = append(src.outRings, r)
+	dst.host.addIncoming(r)
+	return r
+}
+
+type ringKey struct {
+	host int
+	port ib.PortNum
+	vl   ib.VL
+}
