@@ -199,9 +199,8 @@ func (q *QP) Outstanding() int { return int(q.sqNext - q.sqOldest) }
 // RecvPosted is how many receives wait in the queue pair's own queue.
 func (q *QP) RecvPosted() int { return q.rq.len() }
 
-func (q *QP) isUD() bool  { return q.services&onUD != 0 }
-func (q *QP) isRC() bool  { return q.typ == RC || q.typ == XRCSend || q.typ == XRCRecv }
-func (q *QP) hasSQ() bool { return q.typ != XRCRecv }
+func (q *QP) isUD() bool { return q.services&onUD != 0 }
+func (q *QP) isRC() bool { return q.typ == RC || q.typ == XRCSend || q.typ == XRCRecv }
 
 // CreateQP makes a queue pair in RESET.
 func (h *HCA) CreateQP(init QPInit) (*QP, error) {
