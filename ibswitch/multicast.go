@@ -11,7 +11,7 @@ import (
 // came in by (IBA 18.2.4.3.3). The last copy is f itself.
 func (s *Switch) multicast(now ib.Time, p *link.Port, f *link.Frame) Result {
 	in := f.InPort
-	mask := s.MulticastPorts(f.Packet.LRH.DLID)
+	mask := s.MulticastPorts(f.LRH.DLID)
 	if mask.Empty() {
 		// No entry: the default multicast ports (IBA 18.2.4.3.4).
 		def := s.info.DefaultMcastPrimary

@@ -41,9 +41,8 @@ type group struct {
 // New makes a switch whose ports are down and whose tables are empty. Copies of
 // multicast packets are taken from pool.
 func New(cfg Config, pool *link.Pool) *Switch {
-	s := &Switch{ports: make([]link.Port, cfg.Ports+1), pool: pool}
+	s := &Switch{ports: link.NewPorts(cfg.Ports+1, cfg.Port), pool: pool}
 	for i := range s.ports {
-		s.ports[i].Init(cfg.Port)
 		s.ports[i].SetPKeys(nil)
 	}
 	s.sl2vlAll = s.ports[0].SL2VLMap()
@@ -95,7 +94,7 @@ func (s *Switch) Handle(now ib.Time, in ib.PortNum, f *link.Frame) Result {
 		return Result{Reason: r}
 	}
 	f.InPort = in
-	lrh := &f.Packet.LRH
+	lrh := &f.LRH
 	if lrh.VL == ib.VLMgmt {
 		return s.relayMgmt(now, in, f)
 	}
@@ -132,9 +131,9 @@ func (s *Switch) forward(now ib.Time, p *link.Port, out ib.PortNum, f *link.Fram
 	o := &s.ports[out]
 	var vl ib.VL
 	if s.sl2vl == nil {
-		vl = s.sl2vlAll[f.Packet.LRH.SL&15]
+		vl = s.sl2vlAll[f.LRH.SL&15]
 	} else {
-		vl = s.sl2vl[int(f.InPort)*len(s.ports)+int(out)][f.Packet.LRH.SL&15]
+		vl = s.sl2vl[int(f.InPort)*len(s.ports)+int(out)][f.LRH.SL&15]
 	}
 	// VL15 in the map means discard (IBA 7.6.6), and so does a lane that is not in use.
 	if vl >= ib.VLMgmt || !o.IsOperVL(vl) {
@@ -158,7 +157,7 @@ func (s *Switch) discard(p *link.Port, f *link.Frame, r link.Reason) Result {
 // LID, to the switch itself when its DLID is permissive or ours. Partitions and
 // SL2VL do not apply; VL15 stays VL15 (IBA 18.2.4.3.3).
 func (s *Switch) relayMgmt(now ib.Time, in ib.PortNum, f *link.Frame) Result {
-	p, dlid := &s.ports[in], f.Packet.LRH.DLID
+	p, dlid := &s.ports[in], f.LRH.DLID
 	if dlid == ib.LIDPermissive {
 		return s.toMgmt(f)
 	}
@@ -191,7 +190,7 @@ func (s *Switch) PollMgmt() *link.Frame { return s.mgmt.Pop() }
 // A dropped frame is the caller's.
 func (s *Switch) SendMgmt(now ib.Time, out ib.PortNum, f *link.Frame) Result {
 	f.InPort, f.InVL, f.Arrived = 0, ib.VLMgmt, now
-	lrh := &f.Packet.LRH
+	lrh := &f.LRH
 	if out == 0 {
 		if lrh.DLID.IsMulticast() && lrh.VL != ib.VLMgmt {
 			return s.multicast(now, &s.ports[0], f)

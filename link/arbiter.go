@@ -84,13 +84,13 @@ func (a *arbiter) fullLimit() int32 { return max(1, int32(a.highLimit)*4096) }
 
 // pick chooses among the data lanes of can, which is not empty, and charges
 // the size of the lane's head packet.
-func (a *arbiter) pick(can uint16, tx *[ib.NumVL]txVL) ib.VL {
+func (a *arbiter) pick(can uint16, p *Port) ib.VL {
 	if a.highLeft <= 0 && a.low.lanes&can == 0 {
 		a.highLeft = a.fullLimit() // the low table's chance came and went unused
 	}
 	if a.highLeft > 0 {
 		if vl, ok := a.high.pick(can); ok {
-			f := tx[vl].q.head
+			f := p.tx(int(vl)).q.head
 			a.high.left -= int16(f.Blocks)
 			if a.highLimit != NoHighLimit {
 				a.highLeft -= int32(f.Bytes)
@@ -100,7 +100,7 @@ func (a *arbiter) pick(can uint16, tx *[ib.NumVL]txVL) ib.VL {
 	}
 	a.highLeft = a.fullLimit()
 	if vl, ok := a.low.pick(can); ok {
-		a.low.left -= int16(tx[vl].q.head.Blocks)
+		a.low.left -= int16(p.tx(int(vl)).q.head.Blocks)
 		return vl
 	}
 	// A lane that stands in no table is served when no other can be, so that
@@ -110,24 +110,24 @@ func (a *arbiter) pick(can uint16, tx *[ib.NumVL]txVL) ib.VL {
 
 // ArbTables reads the arbitration tables and the limit of high priority.
 func (p *Port) ArbTables() (high, low [ArbTableLen]ArbEntry, limit uint8) {
-	return p.arb.high.entries, p.arb.low.entries, p.arb.highLimit
+	return p.cold.arb.high.entries, p.cold.arb.low.entries, p.cold.arb.highLimit
 }
 
 // SetArbHigh writes the high-priority table from slot at on.
 func (p *Port) SetArbHigh(at int, e []ArbEntry) {
-	copy(p.arb.high.entries[min(at, ArbTableLen):], e)
-	p.arb.high.reset()
+	copy(p.cold.arb.high.entries[min(at, ArbTableLen):], e)
+	p.cold.arb.high.reset()
 }
 
 // SetArbLow writes the low-priority table from slot at on.
 func (p *Port) SetArbLow(at int, e []ArbEntry) {
-	copy(p.arb.low.entries[min(at, ArbTableLen):], e)
-	p.arb.low.reset()
+	copy(p.cold.arb.low.entries[min(at, ArbTableLen):], e)
+	p.cold.arb.low.reset()
 }
 
 // SetHighLimit sets LimitOfHighPriority: how many 4 KiB of high-priority
 // traffic go before the low table has a chance; 0 is one packet, 255 no limit.
 func (p *Port) SetHighLimit(n uint8) {
-	p.arb.highLimit = n
-	p.arb.highLeft = p.arb.fullLimit()
+	p.cold.arb.highLimit = n
+	p.cold.arb.highLeft = p.cold.arb.fullLimit()
 }

@@ -9,23 +9,24 @@ const waitTickBytes = 4
 
 // raw is every counter since the port was made.
 func (p *Port) raw() ib.Counters {
-	c := p.count
-	for vl := range p.tx {
-		c[ib.PortXmitData] += p.tx[vl].words
-		c[ib.PortXmitPkts] += p.tx[vl].pkts
-		c[ib.PortRcvData] += p.rx[vl].words
-		c[ib.PortRcvPkts] += p.rx[vl].pkts
+	c := p.cold.count
+	for vl := range ib.NumVL {
+		l := p.lane(vl)
+		c[ib.PortXmitData] += l.tx.words
+		c[ib.PortXmitPkts] += l.tx.pkts
+		c[ib.PortRcvData] += l.rx.words
+		c[ib.PortRcvPkts] += l.rx.pkts
 	}
-	c[ib.PortMulticastXmitPkts] = p.mcastTx
-	c[ib.PortMulticastRcvPkts] = p.mcastRx
-	c[ib.PortUnicastXmitPkts] = c[ib.PortXmitPkts] - p.mcastTx
-	c[ib.PortUnicastRcvPkts] = c[ib.PortRcvPkts] - p.mcastRx
+	c[ib.PortMulticastXmitPkts] = p.cold.mcastTx
+	c[ib.PortMulticastRcvPkts] = p.cold.mcastRx
+	c[ib.PortUnicastXmitPkts] = c[ib.PortXmitPkts] - p.cold.mcastTx
+	c[ib.PortUnicastRcvPkts] = c[ib.PortRcvPkts] - p.cold.mcastRx
 	c[ib.PortXmitWait] = p.ticks(p.waited)
 	return c
 }
 
 func (p *Port) ticks(t ib.Time) uint64 {
-	tick := p.cfg.Rate.ByteTime(waitTickBytes)
+	tick := p.cold.cfg.Rate.ByteTime(waitTickBytes)
 	if tick <= 0 || tick == ib.Never {
 		return 0
 	}
@@ -36,7 +37,7 @@ func (p *Port) ticks(t ib.Time) uint64 {
 func (p *Port) Counters() ib.Counters {
 	c := p.raw()
 	for i := range c {
-		c[i] -= p.base[i]
+		c[i] -= p.cold.base[i]
 	}
 	return c
 }
@@ -45,7 +46,7 @@ func (p *Port) Counters() ib.Counters {
 func (p *Port) SetCounter(c ib.Counter, v uint64) {
 	if c < ib.NumCounter {
 		raw := p.raw()
-		p.base[c] = raw[c] - v
+		p.cold.base[c] = raw[c] - v
 	}
 }
 
@@ -53,7 +54,7 @@ func (p *Port) SetCounter(c ib.Counter, v uint64) {
 // as QP1Dropped.
 func (p *Port) AddCounter(c ib.Counter, n uint64) {
 	if c < ib.NumCounter {
-		p.count[c] += n
+		p.cold.count[c] += n
 	}
 }
 
@@ -66,9 +67,9 @@ type VLCounters struct {
 
 // VLCounters reads one lane's.
 func (p *Port) VLCounters(vl ib.VL) VLCounters {
-	tx, rx := &p.tx[vl&15], &p.rx[vl&15]
+	tx, rx := p.tx(int(vl&15)), p.rx(int(vl&15))
 	return VLCounters{tx.pkts, tx.words, rx.pkts, rx.words, p.ticks(tx.waited)}
 }
 
 // FCPackets counts the flow-control packets sent and received.
-func (p *Port) FCPackets() (sent, received uint64) { return p.fcSent, p.fcRcvd }
+func (p *Port) FCPackets() (sent, received uint64) { return p.cold.fcSent, p.cold.fcRcvd }

@@ -15,19 +15,19 @@ const symbolsPerRefresh = 65536
 // what a lost packet took is given back by then. A symbol is a byte of
 // one physical lane.
 func (p *Port) RefreshInterval() ib.Time {
-	return ib.LinkRate{Width: ib.Width1x, Speed: p.cfg.Rate.Speed}.ByteTime(symbolsPerRefresh)
+	return ib.LinkRate{Width: ib.Width1x, Speed: p.cold.cfg.Rate.Speed}.ByteTime(symbolsPerRefresh)
 }
 
 // SetRefresh turns the refresh timer on or off. A driver that knows that
 // nothing was lost on the cable may leave it off: a refresh would tell
 // the peer what it knows.
 func (p *Port) SetRefresh(now ib.Time, on bool) {
-	p.refresh = on
+	p.set(flagRefresh, on)
 	p.refreshAt = now + p.RefreshInterval()
 }
 
 // Refreshing reports whether the refresh timer is on.
-func (p *Port) Refreshing() bool { return p.refresh }
+func (p *Port) Refreshing() bool { return p.has(flagRefresh) }
 
 func (p *Port) refreshNow(now ib.Time) {
 	p.fcNeed = p.oper &^ (1 << ib.VLMgmt)
@@ -46,14 +46,15 @@ func (p *Port) PollFC(now ib.Time) (fc wire.LinkPacket, at ib.Time, ok bool) {
 	}
 	vl := bits.TrailingZeros16(p.fcNeed)
 	p.fcNeed &= p.fcNeed - 1
-	rx := &p.rx[vl]
+	l := p.lane(vl)
+	rx := &l.rx
 	rx.adv = limit(rx.abr, rx.size-rx.occ)
-	fc = wire.LinkPacket{VL: ib.VL(vl), FCTBS: p.tx[vl].fctbs, FCCL: rx.adv}
+	fc = wire.LinkPacket{VL: ib.VL(vl), FCTBS: l.tx.fctbs, FCCL: rx.adv}
 	if p.state == ib.PortInit {
 		fc.Op = wire.LinkInit
 	}
 	p.busyUntil, p.burstAt = max(now, p.busyUntil)+p.fcDur, now
-	p.fcSent++
+	p.cold.fcSent++
 	return fc, p.busyUntil, true
 }
 
@@ -70,9 +71,9 @@ func (p *Port) HandleFC(now ib.Time, fc wire.LinkPacket) bool {
 		p.Count(Malformed)
 		return false
 	}
-	p.fcRcvd++
-	p.overrunsRun = 0
-	tx, rx := &p.tx[fc.VL], &p.rx[fc.VL]
+	p.cold.fcRcvd++
+	p.cold.overrunsRun = 0
+	tx, rx := p.tx(int(fc.VL)), p.rx(int(fc.VL))
 	tx.fccl = fc.FCCL & fcMask
 	told := false
 	if rx.abr != fc.FCTBS {
@@ -95,7 +96,7 @@ type Credit struct {
 
 // Credit reads a lane's state.
 func (p *Port) Credit(vl ib.VL) Credit {
-	tx, rx := &p.tx[vl&15], &p.rx[vl&15]
+	tx, rx := p.tx(int(vl&15)), p.rx(int(vl&15))
 	return Credit{tx.fctbs, tx.fccl, rx.abr, rx.adv, rx.size, rx.occ}
 }
 
@@ -111,7 +112,7 @@ func (c Credit) Available() int {
 // them.
 func (p *Port) AppendQueued(list []*Frame) []*Frame {
 	for m := p.queued; m != 0; m &= m - 1 {
-		for f := p.tx[bits.TrailingZeros16(m)].q.head; f != nil; f = f.next {
+		for f := p.tx(bits.TrailingZeros16(m)).q.head; f != nil; f = f.next {
 			list = append(list, f)
 		}
 	}

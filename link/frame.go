@@ -24,12 +24,16 @@ const (
 
 // Frame is a packet on its way. It is in one queue or in one hand at a time.
 //
-// What a switch reads stands in the first 64 bytes, so that a hop costs one
-// cache line of the frame: see TestFrameLayout.
+// What a hop reads is here, in one cache line of its own; the rest of the
+// packet lies elsewhere and is touched only where it is made and where it ends,
+// or where a filter or a capture asks for it. While the packet is on its way
+// LRH is here; Packet.LRH is what it was when the packet was made, until Sync.
 type Frame struct {
 	next *Frame
 	// Arrived is when the packet entered the node that holds it.
 	Arrived ib.Time
+	// Packet is the whole packet, with a stale LRH.
+	Packet *wire.Packet
 	// Bytes is the length on the wire, both CRCs included.
 	Bytes uint16
 	// Group is for a node's own use while it holds the frame.
@@ -40,34 +44,52 @@ type Frame struct {
 	InPort ib.PortNum
 	InVL   ib.VL
 	Flags  FrameFlags
-
-	Packet wire.Packet
-
-	// Buf is memory for the payload that belongs to the frame.
-	Buf []byte
+	body   *body
+	LRH    wire.LRH
 
 	_ [frameTail]byte
 }
 
-// frameTail rounds Frame up to whole cache lines.
-const frameTail = 16
+// frameTail rounds Frame up to a cache line.
+const frameTail = 14
 
-// Measure sets Bytes and Blocks from the packet, which was sealed by whoever made
-// it.
+// body is what a frame points to.
+type body struct {
+	packet wire.Packet
+	buf    []byte
+}
+
+// Measure takes over the packet that was made in f.Packet, and sealed: its LRH and
+// its length.
 func (f *Frame) Measure() {
 	n := f.Packet.WireSize()
 	// Nothing that long passes any MTU check; it only must not wrap.
 	f.Bytes = uint16(min(n, 0xFFFF))
 	f.Blocks = uint8(min((n+BlockSize-1)/BlockSize, 0xFF))
+	f.LRH = f.Packet.LRH
+}
+
+// Sync writes the LRH back, so that Packet is the packet as it is on the wire now.
+func (f *Frame) Sync() *wire.Packet {
+	f.Packet.LRH = f.LRH
+	return f.Packet
+}
+
+// Buf is memory for the payload that belongs to the frame, all of it.
+func (f *Frame) Buf() []byte { return f.body.buf }
+
+// Own makes payload, copied into the frame's own memory, the packet's.
+func (f *Frame) Own(payload []byte) {
+	f.body.packet.Payload = append(f.body.buf[:0], payload...)
 }
 
 // CopyFrom makes f a packet of its own with the same contents as g.
 func (f *Frame) CopyFrom(g *Frame) {
-	buf, next := f.Buf, f.next
+	own, next := f.body, f.next
 	*f = *g
-	f.Buf, f.next = buf, next
-	f.Packet.Payload = append(f.Buf[:0], g.Packet.Payload...)
-	f.Buf = f.Packet.Payload[:0:cap(f.Packet.Payload)]
+	f.body, f.Packet, f.next = own, &own.packet, next
+	own.packet = *g.Packet
+	f.Own(g.Packet.Payload)
 	f.Flags |= Copied
 }
 
@@ -85,7 +107,7 @@ type Pool struct {
 const poolSlab = 256
 
 // Get is a frame whose contents are whatever its last user left, apart from
-// Flags, Group and Payload.
+// Flags and Group.
 func (p *Pool) Get() *Frame {
 	f := p.free
 	if f == nil {
@@ -95,7 +117,6 @@ func (p *Pool) Get() *Frame {
 	f.next = nil
 	f.Flags = 0
 	f.Group = 0
-	f.Packet.Payload = nil
 	p.inUse++
 	return f
 }
@@ -109,9 +130,11 @@ func (p *Pool) Put(f *Frame) {
 
 func (p *Pool) grow() *Frame {
 	slab := make([]Frame, poolSlab)
+	bodies := make([]body, poolSlab)
 	bufs := make([]byte, poolSlab*p.BufSize)
 	for i := range slab {
-		slab[i].Buf = bufs[i*p.BufSize : i*p.BufSize : (i+1)*p.BufSize]
+		bodies[i].buf = bufs[i*p.BufSize : (i+1)*p.BufSize : (i+1)*p.BufSize]
+		slab[i].body, slab[i].Packet = &bodies[i], &bodies[i].packet
 		slab[i].next = p.free
 		p.free = &slab[i]
 	}

@@ -5,25 +5,25 @@ import (
 	"unsafe"
 )
 
-func TestFrameLayout(t *testing.T) {
-	var f Frame
-	if s := unsafe.Sizeof(f); s%64 != 0 {
-		t.Errorf("Frame is %d bytes: want a multiple of 64", s)
-	}
-	if e := unsafe.Offsetof(f.Packet) + unsafe.Offsetof(f.Packet.LRH) + unsafe.Sizeof(f.Packet.LRH); e > 64 {
-		t.Errorf("LRH ends at %d: want the first cache line", e)
-	}
-	var p Port
-	if s := unsafe.Sizeof(p); s%64 != 0 {
-		t.Errorf("Port is %d bytes: want a multiple of 64", s)
-	}
-	if o := unsafe.Offsetof(p.tx); o%64 != 0 {
-		t.Errorf("tx at %d: want a cache line's start", o)
-	}
-	if s := unsafe.Sizeof(p.tx[0]); s != 64 {
-		t.Errorf("txVL is %d bytes: want 64", s)
-	}
-	if s := unsafe.Sizeof(p.rx[0]); s != 32 {
-		t.Errorf("rxVL is %d bytes: want 32", s)
+// TestLayout holds the sizes that the speed of a simulation rests on.
+func TestLayout(t *testing.T) {
+	var (
+		f Frame
+		p Port
+		l lane
+	)
+	for _, c := range []struct {
+		what      string
+		got, want uintptr
+	}{
+		{"Frame", unsafe.Sizeof(f), 64},
+		{"Port", unsafe.Sizeof(p), 128},
+		{"hot part of Port", unsafe.Offsetof(p.fcDur), 64},
+		{"lane", unsafe.Sizeof(l), 128},
+		{"rx in lane", unsafe.Offsetof(l.rx), 64},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %d bytes, want %d", c.what, c.got, c.want)
+		}
 	}
 }

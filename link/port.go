@@ -46,7 +46,7 @@ type txVL struct {
 	n         uint32 // packets queued
 }
 
-// rxVL is the receive side of one lane: half a cache line.
+// rxVL is the receive side of one lane, in a cache line of its own.
 type rxVL struct {
 	pkts  uint64
 	words uint64
@@ -55,40 +55,76 @@ type rxVL struct {
 	abr   uint16 // adjusted blocks received
 	adv   uint16 // limit last advertised
 	owed  uint16 // credits to gather before an FC packet is worth sending
-	_     [6]byte
+	_     [38]byte
 }
 
-// Port is one port. Make it with Init; it must not be copied while it holds
-// frames.
+// lane is one virtual lane of one port.
+type lane struct {
+	tx txVL
+	rx rxVL
+}
+
+// Port is one port. Make it with NewPort or NewPorts; it must not be copied
+// afterwards.
+//
+// A fabric of a thousand hosts touches some port for each packet and hop, so
+// what a hop needs is packed: one line here, one or two of the lane.
+// The lanes of a node's ports lie by lane, so that a fabric that uses few lanes
+// touches little memory.
 type Port struct {
-	// The first lines are what every packet touches.
 	busyUntil ib.Time
 	burstAt   ib.Time // when the current run of FC packets began
 	lastDur   ib.Time // how long lastBytes take
-	fcDur     ib.Time
-	waitSince ib.Time
-	waited    ib.Time
+	lanes     []lane  // lane vl is lanes[vl*stride]
+	stride    uint16
 	lastBytes uint16
 	queued    uint16 // lanes with packets queued
 	fcNeed    uint16 // lanes that want an FC packet sent
 	oper      uint16 // operational lanes, VL15 included
-	lacking   uint16 // lanes whose head lacked credit when last looked at
 	rxWords   uint16 // longest packet to receive
 	txWords   uint16 // longest packet to send
 	state     ib.PortState
-	phys      ib.PhysState
+	flags     portFlags
 
-	enforce   Enforce
-	waiting   bool // waitSince is set
-	refresh   bool
-	mortal    bool // some life time is finite
-	sl2vl     [ib.NumSL]ib.VL
+	fcDur     ib.Time
+	waitSince ib.Time
+	waited    ib.Time
 	refreshAt ib.Time
-	_         [28]byte
+	cold      *cold
+	sl2vl     [ib.NumSL]ib.VL
+	lacking   uint16 // lanes whose head lacked credit when last looked at
+	phys      ib.PhysState
+	_         [5]byte
+}
 
-	tx [ib.NumVL]txVL
-	rx [ib.NumVL]rxVL
+// portFlags are the port's filters, in the low bits, and what its clocks do.
+type portFlags uint8
 
+const (
+	filterMask             = portFlags(EnforcePKeyIn | EnforcePKeyOut | EnforceRawIn | EnforceRawOut)
+	flagWaiting  portFlags = 1 << 4 // waitSince is set
+	flagMortal   portFlags = 1 << 5 // some life time is finite
+	flagRefresh  portFlags = 1 << 6 // the refresh timer is on
+	flagsLacking portFlags = 1 << 7 // some lane lacks credit
+)
+
+func (p *Port) set(f portFlags, on bool) {
+	p.flags &^= f
+	if on {
+		p.flags |= f
+	}
+}
+
+func (p *Port) has(f portFlags) bool { return p.flags&f != 0 }
+
+func (p *Port) lane(vl int) *lane { return &p.lanes[vl*int(p.stride)] }
+
+func (p *Port) tx(vl int) *txVL { return &p.lanes[vl*int(p.stride)].tx }
+
+func (p *Port) rx(vl int) *rxVL { return &p.lanes[vl*int(p.stride)].rx }
+
+// cold is what few packets touch.
+type cold struct {
 	cfg         Config
 	arb         arbiter
 	hoqLife     ib.Time
@@ -109,15 +145,13 @@ type Port struct {
 	fcSent      uint64
 	fcRcvd      uint64
 	overrunsRun uint8
-	_           [portTail]byte
 }
 
-// portTail rounds Port up to whole cache lines, so that in a slice of ports
-// every lane starts a line.
-const portTail = 15
+// NewPort makes a port that is down.
+func NewPort(cfg Config) *Port { return &NewPorts(1, cfg)[0] }
 
-// Init makes p a port that is down.
-func (p *Port) Init(cfg Config) {
+// NewPorts makes the n ports of a node.
+func NewPorts(n int, cfg Config) []Port {
 	if cfg.MTUCap == 0 {
 		cfg.MTUCap = ib.MTU4096
 	}
@@ -130,35 +164,52 @@ func (p *Port) Init(cfg Config) {
 	if cfg.VL15Packets == 0 {
 		cfg.VL15Packets = DefaultVL15Packets
 	}
+	cfg.VLCap = min(cfg.VLCap, uint8(ib.VLMgmt))
 	cfg.BufferBlocks = min(max(cfg.BufferBlocks, mtuBlocks(cfg.MTUCap)), fcHalf)
-	*p = Port{cfg: cfg, state: ib.PortDown, phys: ib.PhysPolling, burstAt: -1, hoqLife: ib.Never, switchLife: ib.Never, hoqCode: 20}
-	p.stallCount = 7
+	ports := make([]Port, n)
+	lanes := make([]lane, n*ib.NumVL)
+	colds := make([]cold, n)
+	for i := range ports {
+		ports[i] = Port{lanes: lanes[i:], stride: uint16(n), cold: &colds[i], state: ib.PortDown, phys: ib.PhysPolling, burstAt: -1}
+		ports[i].init(cfg)
+	}
+	return ports
+}
+
+func (p *Port) init(cfg Config) {
+	c := p.cold
+	c.cfg = cfg
+	c.hoqLife, c.switchLife, c.hoqCode = ib.Never, ib.Never, hoqForever
+	c.stallCount = 7
+	c.pkeys = []ib.PKey{ib.PKeyDefault}
 	p.rxWords = maxWords(cfg.MTUCap)
-	p.pkeys = []ib.PKey{ib.PKeyDefault}
 	p.SetRate(cfg.Rate)
 	p.setNeighborMTU(cfg.MTUCap)
 	p.setOperVLs(cfg.VLCap)
 	for sl := range p.sl2vl {
-		p.sl2vl[sl] = ib.VL(sl % int(p.operVLs))
+		p.sl2vl[sl] = ib.VL(sl % int(c.operVLs))
 	}
-	p.arb.setDefault(p.operVLs)
+	c.arb.setDefault(c.operVLs)
 }
+
+// hoqForever is the first code of an infinite head-of-queue life time.
+const hoqForever = 20
 
 // SetRate sets the width and speed that training has settled on.
 func (p *Port) SetRate(r ib.LinkRate) {
-	p.cfg.Rate = r
+	p.cold.cfg.Rate = r
 	p.lastBytes, p.lastDur = 0, 0
 	p.fcDur = r.ByteTime(FCBytes)
 }
 
 // Rate is the link's width and speed.
-func (p *Port) Rate() ib.LinkRate { return p.cfg.Rate }
+func (p *Port) Rate() ib.LinkRate { return p.cold.cfg.Rate }
 
 // MTUCap is the largest payload that the port takes.
-func (p *Port) MTUCap() ib.MTU { return p.cfg.MTUCap }
+func (p *Port) MTUCap() ib.MTU { return p.cold.cfg.MTUCap }
 
 // VLCap is how many data lanes the port has.
-func (p *Port) VLCap() uint8 { return p.cfg.VLCap }
+func (p *Port) VLCap() uint8 { return p.cold.cfg.VLCap }
 
 // State is the logical state.
 func (p *Port) State() ib.PortState { return p.state }
@@ -167,32 +218,32 @@ func (p *Port) State() ib.PortState { return p.state }
 func (p *Port) Phys() ib.PhysState { return p.phys }
 
 // NeighborMTU is the largest payload that may be sent.
-func (p *Port) NeighborMTU() ib.MTU { return p.mtu }
+func (p *Port) NeighborMTU() ib.MTU { return p.cold.mtu }
 
 func (p *Port) setNeighborMTU(m ib.MTU) {
-	p.mtu = m
+	p.cold.mtu = m
 	p.txWords = maxWords(m)
 }
 
 // OperVLs is how many data lanes are in use.
-func (p *Port) OperVLs() uint8 { return p.operVLs }
+func (p *Port) OperVLs() uint8 { return p.cold.operVLs }
 
 // setOperVLs sizes the lanes. Flow control starts anew on the next Init.
 func (p *Port) setOperVLs(n uint8) {
-	p.operVLs = n
+	p.cold.operVLs = n
 	p.oper = 1<<n - 1 | 1<<ib.VLMgmt
-	need := mtuBlocks(p.cfg.MTUCap)
-	for vl := range p.rx {
-		rx := &p.rx[vl]
+	need := mtuBlocks(p.cold.cfg.MTUCap)
+	for vl := range ib.NumVL {
+		rx := p.rx(vl)
 		switch {
 		case vl == int(ib.VLMgmt):
-			rx.size = uint16(p.cfg.VL15Packets)
+			rx.size = uint16(p.cold.cfg.VL15Packets)
 		case vl < int(n):
-			rx.size = uint16(p.cfg.BufferBlocks)
+			rx.size = uint16(p.cold.cfg.BufferBlocks)
 			// Credits are gathered into few FC packets, yet never so many that
 			// the peer could lack credit for one packet while all of the
 			// buffer is free.
-			rx.owed = uint16(max(1, min(max(need, p.cfg.BufferBlocks/4), p.cfg.BufferBlocks-need+1)))
+			rx.owed = uint16(max(1, min(max(need, p.cold.cfg.BufferBlocks/4), p.cold.cfg.BufferBlocks-need+1)))
 		default:
 			rx.size, rx.owed = 0, 0
 		}
@@ -200,26 +251,26 @@ func (p *Port) setOperVLs(n uint8) {
 }
 
 // HOQLife is the code and the time of head-of-queue life.
-func (p *Port) HOQLife() (code uint8, t ib.Time) { return p.hoqCode, p.hoqLife }
+func (p *Port) HOQLife() (code uint8, t ib.Time) { return p.cold.hoqCode, p.cold.hoqLife }
 
 // SetHOQLife sets how long a packet may stand at the head of its queue, as
 // PortInfo encodes it (IBA 18.2.5.4).
 func (p *Port) SetHOQLife(code uint8) {
-	p.hoqCode, p.hoqLife = code, ib.HOQLife(code)
-	p.mortal = p.hoqLife != ib.Never || p.switchLife != ib.Never
+	p.cold.hoqCode, p.cold.hoqLife = code, ib.HOQLife(code)
+	p.set(flagMortal, p.cold.hoqLife != ib.Never || p.cold.switchLife != ib.Never)
 }
 
 // SetSwitchLife sets how long a packet may stay in the switch.
 func (p *Port) SetSwitchLife(t ib.Time) {
-	p.switchLife = t
-	p.mortal = p.hoqLife != ib.Never || p.switchLife != ib.Never
+	p.cold.switchLife = t
+	p.set(flagMortal, p.cold.hoqLife != ib.Never || p.cold.switchLife != ib.Never)
 }
 
 // VLStallCount is how many expiries in a row stall a lane.
-func (p *Port) VLStallCount() uint8 { return p.stallCount }
+func (p *Port) VLStallCount() uint8 { return p.cold.stallCount }
 
 // SetVLStallCount sets it; 0 never stalls.
-func (p *Port) SetVLStallCount(n uint8) { p.stallCount = n & 7 }
+func (p *Port) SetVLStallCount(n uint8) { p.cold.stallCount = n & 7 }
 
 // SL2VL is the lane for a service level of packets that this port's own node
 // sends; a switch maps by port pair instead.
@@ -239,7 +290,7 @@ func (p *Port) IsOperVL(vl ib.VL) bool { return p.oper>>vl&1 != 0 }
 func (p *Port) byteTime(n uint16) ib.Time {
 	if n != p.lastBytes {
 		p.lastBytes = n
-		p.lastDur = p.cfg.Rate.ByteTime(int(n))
+		p.lastDur = p.cold.cfg.Rate.ByteTime(int(n))
 	}
 	return p.lastDur
 }

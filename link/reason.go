@@ -77,10 +77,10 @@ func (r Reason) String() string {
 func (p *Port) Count(r Reason) Reason {
 	row := &reasonTable[r]
 	if row.counter < ib.NumCounter {
-		p.count[row.counter]++
+		p.cold.count[row.counter]++
 	}
 	if row.detail < ib.NumCounter {
-		p.count[row.detail]++
+		p.cold.count[row.detail]++
 	}
 	return r
 }

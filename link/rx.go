@@ -11,7 +11,7 @@ import (
 //
 // The checks and their order are those of the packet receiver of IBA 7.3 and 7.4.
 func (p *Port) Receive(now ib.Time, f *Frame) Reason {
-	lrh := &f.Packet.LRH
+	lrh := &f.LRH
 	if p.state < ib.PortInit {
 		return NotReady // nobody listens: not an error of the link
 	}
@@ -23,7 +23,7 @@ func (p *Port) Receive(now ib.Time, f *Frame) Reason {
 		lrh.Length < wire.MinWordsRaw || p.oper>>(vl&15)&1 == 0 || vl > ib.VLMgmt {
 		return p.Count(Malformed)
 	}
-	rx := &p.rx[vl]
+	rx := p.rx(int(vl))
 	if vl == ib.VLMgmt {
 		// Subnet management packets have no GRH and go to QP0 (IBA 13.5.1).
 		if lrh.LNH != wire.LNHLocal || f.Packet.BTH.DestQP != ib.QPNSMI {
@@ -51,7 +51,7 @@ func (p *Port) Receive(now ib.Time, f *Frame) Reason {
 	rx.pkts++
 	rx.words += uint64(lrh.Length)
 	if lrh.DLID >= ib.LIDMulticastMin && lrh.DLID != ib.LIDPermissive {
-		p.mcastRx++
+		p.cold.mcastRx++
 	}
 	f.Arrived = now
 	f.InVL = vl
@@ -61,9 +61,9 @@ func (p *Port) Receive(now ib.Time, f *Frame) Reason {
 // overrun counts runs of overruns between flow-control updates; a few in a row are
 // "excessive" (IBA 7.12.1).
 func (p *Port) overrun() {
-	if p.overrunsRun++; p.overrunsRun >= overrunThreshold {
-		p.overrunsRun = 0
-		p.count[ib.ExcessiveBufferOverrunErrors]++
+	if p.cold.overrunsRun++; p.cold.overrunsRun >= overrunThreshold {
+		p.cold.overrunsRun = 0
+		p.cold.count[ib.ExcessiveBufferOverrunErrors]++
 	}
 }
 
@@ -73,7 +73,7 @@ const overrunThreshold = 8
 // Release gives back the buffer of a packet that was received. It reports
 // whether the peer should be told now.
 func (p *Port) Release(vl ib.VL, blocks uint8) bool {
-	rx := &p.rx[vl&15]
+	rx := p.rx(int(vl & 15))
 	if vl == ib.VLMgmt {
 		rx.occ--
 		return false
@@ -92,7 +92,7 @@ func (p *Port) wantFC(vl ib.VL, rx *rxVL) bool {
 }
 
 // SymbolError counts an error on a lane of the cable that the driver saw.
-func (p *Port) SymbolError() { p.count[ib.SymbolErrorCounter]++ }
+func (p *Port) SymbolError() { p.cold.count[ib.SymbolErrorCounter]++ }
 
 // BadLinkPacket counts a flow-control packet whose CRC or fields were wrong.
 func (p *Port) BadLinkPacket(r Reason) { p.Count(r) }
@@ -109,20 +109,20 @@ const (
 )
 
 // Enforcement is the filters in force.
-func (p *Port) Enforcement() Enforce { return p.enforce }
+func (p *Port) Enforcement() Enforce { return Enforce(p.flags & filterMask) }
 
 // SetEnforcement sets them.
-func (p *Port) SetEnforcement(e Enforce) { p.enforce = e }
+func (p *Port) SetEnforcement(e Enforce) { p.flags = p.flags&^filterMask | portFlags(e)&filterMask }
 
 // PKeys is the port's partition table. It is the port's own: read it only.
-func (p *Port) PKeys() []ib.PKey { return p.pkeys }
+func (p *Port) PKeys() []ib.PKey { return p.cold.pkeys }
 
 // SetPKeys writes the partition table.
-func (p *Port) SetPKeys(keys []ib.PKey) { p.pkeys = append(p.pkeys[:0], keys...) }
+func (p *Port) SetPKeys(keys []ib.PKey) { p.cold.pkeys = append(p.cold.pkeys[:0], keys...) }
 
 // FilterIn applies the inbound filters to a received packet.
 func (p *Port) FilterIn(f *Frame) Reason {
-	if p.enforce&(EnforcePKeyIn|EnforceRawIn) == 0 {
+	if p.flags&portFlags(EnforcePKeyIn|EnforceRawIn) == 0 {
 		return OK
 	}
 	return p.filter(f, EnforcePKeyIn, PKeyIn, EnforceRawIn, RawIn)
@@ -130,20 +130,20 @@ func (p *Port) FilterIn(f *Frame) Reason {
 
 // FilterOut applies the outbound filters to a packet about to be queued.
 func (p *Port) FilterOut(f *Frame) Reason {
-	if p.enforce&(EnforcePKeyOut|EnforceRawOut) == 0 {
+	if p.flags&portFlags(EnforcePKeyOut|EnforceRawOut) == 0 {
 		return OK
 	}
 	return p.filter(f, EnforcePKeyOut, PKeyOut, EnforceRawOut, RawOut)
 }
 
 func (p *Port) filter(f *Frame, keyBit Enforce, key Reason, rawBit Enforce, raw Reason) Reason {
-	if f.Packet.LRH.LNH < wire.LNHLocal {
-		if p.enforce&rawBit != 0 {
+	if f.LRH.LNH < wire.LNHLocal {
+		if p.Enforcement()&rawBit != 0 {
 			return p.Count(raw)
 		}
 		return OK
 	}
-	if p.enforce&keyBit == 0 || p.admits(f.Packet.BTH.PKey) {
+	if p.Enforcement()&keyBit == 0 || p.admits(f.Packet.BTH.PKey) {
 		return OK
 	}
 	return p.Count(key)
@@ -152,7 +152,7 @@ func (p *Port) filter(f *Frame, keyBit Enforce, key Reason, rawBit Enforce, raw 
 // admits reports whether the table has a key of the packet's partition; two
 // limited members don't match (IBA 10.9.3).
 func (p *Port) admits(k ib.PKey) bool {
-	for _, have := range p.pkeys {
+	for _, have := range p.cold.pkeys {
 		if have.Matches(k) {
 			return true
 		}

@@ -80,8 +80,8 @@ func (p *Port) LinkUp(now ib.Time) {
 }
 
 func (p *Port) resetFlow(now ib.Time) {
-	for vl := range p.tx {
-		tx, rx := &p.tx[vl], &p.rx[vl]
+	for vl := range ib.NumVL {
+		tx, rx := p.tx(vl), p.rx(vl)
 		tx.fctbs, tx.fccl = 0, 0
 		rx.abr, rx.adv = 0, 0
 	}
@@ -98,19 +98,20 @@ func (p *Port) Down(now ib.Time) { p.downTo(now, ib.PhysPolling) }
 
 func (p *Port) downTo(now ib.Time, phys ib.PhysState) {
 	if p.phys == ib.PhysLinkUp || p.phys == ib.PhysErrorRecovery {
-		p.count[ib.LinkDownedCounter]++
+		p.cold.count[ib.LinkDownedCounter]++
 	}
 	if p.phys != phys {
 		p.transition(phys, ib.PortDown)
 	}
 	p.fcNeed = 0
 	p.stopWait(now)
-	for vl := range p.tx {
+	for vl := range ib.NumVL {
 		for f := p.popHead(now, vl); f != nil; f = p.popHead(now, vl) {
 			p.drop(f, LinkDown)
 		}
 	}
-	p.lacking, p.stalled = 0, 0
+	p.noteLacking(now, 0)
+	p.cold.stalled = 0
 	p.busyUntil = now
 }
 
@@ -147,8 +148,8 @@ func (p *Port) CommandPhys(now ib.Time, to ib.PhysState) error {
 
 // SetNeighborMTU is a management write of what may be sent.
 func (p *Port) SetNeighborMTU(m ib.MTU) error {
-	if !m.IsValid() || m > p.cfg.MTUCap {
-		return &StateError{"NeighborMTU", m, p.cfg.MTUCap}
+	if !m.IsValid() || m > p.cold.cfg.MTUCap {
+		return &StateError{"NeighborMTU", m, p.cold.cfg.MTUCap}
 	}
 	p.setNeighborMTU(m)
 	return nil
@@ -158,8 +159,8 @@ func (p *Port) SetNeighborMTU(m ib.MTU) error {
 // come into use get their credits at once; packets queued on lanes that went
 // out of use are flushed to PollDropped.
 func (p *Port) SetOperVLs(now ib.Time, n uint8) error {
-	if n == 0 || n > p.cfg.VLCap || n > 15 {
-		return &StateError{"OperationalVLs", vlCount(n), vlCount(p.cfg.VLCap)}
+	if n == 0 || n > p.cold.cfg.VLCap || n > 15 {
+		return &StateError{"OperationalVLs", vlCount(n), vlCount(p.cold.cfg.VLCap)}
 	}
 	was := p.oper
 	p.setOperVLs(n)

@@ -12,20 +12,20 @@ func (p *Port) Enqueue(now ib.Time, f *Frame, vl ib.VL) Reason {
 	if p.state != ib.PortActive && (vl != ib.VLMgmt || p.state < ib.PortInit) {
 		return p.Count(Inactive)
 	}
-	if f.Packet.LRH.Length > p.txWords {
+	if f.LRH.Length > p.txWords {
 		return p.Count(NeighborMTU)
 	}
 	if p.oper>>(vl&15)&1 == 0 {
 		return p.Count(Inactive)
 	}
-	if p.stalled>>vl&1 != 0 {
-		if now < p.stallUntil[vl] {
+	if p.has(flagMortal) && p.cold.stalled>>vl&1 != 0 {
+		if now < p.cold.stallUntil[vl] {
 			return p.Count(VLStalled)
 		}
 		p.unstall(int(vl))
 	}
-	f.Packet.LRH.VL = vl
-	tx := &p.tx[vl]
+	f.LRH.VL = vl
+	tx := p.tx(int(vl))
 	if tx.q.head == nil {
 		tx.headSince = now
 		p.queued |= 1 << vl
@@ -36,7 +36,7 @@ func (p *Port) Enqueue(now ib.Time, f *Frame, vl ib.VL) Reason {
 }
 
 // Queued counts the packets that wait on a lane.
-func (p *Port) Queued(vl ib.VL) int { return int(p.tx[vl&15].n) }
+func (p *Port) Queued(vl ib.VL) int { return int(p.tx(int(vl & 15)).n) }
 
 // Pending reports whether there is anything that the transmitter could do
 // once it is free, credits permitting.
@@ -50,7 +50,7 @@ func (p *Port) Free(now ib.Time) bool { return now >= p.busyUntil }
 
 // popHead takes the first packet of a lane, or nil.
 func (p *Port) popHead(now ib.Time, vl int) *Frame {
-	tx := &p.tx[vl]
+	tx := p.tx(vl)
 	f := tx.q.head
 	if f == nil {
 		return nil
@@ -79,41 +79,42 @@ func (p *Port) PollTx(now ib.Time) (f *Frame, start, dur ib.Time) {
 		can := p.queued
 		for m := can; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros16(m)
-			tx := &p.tx[i]
+			tx := p.tx(i)
 			if !maySend(tx.fccl, tx.fctbs, tx.q.head.Blocks) {
 				can &^= 1 << i
 			}
 		}
-		if can != p.queued || p.lacking != 0 {
+		if can != p.queued || p.has(flagsLacking) {
 			p.noteLacking(now, can)
 		}
 		switch {
 		case can == 0:
-			if !p.waiting {
-				p.waiting, p.waitSince = true, now
+			if !p.has(flagWaiting) {
+				p.flags |= flagWaiting
+				p.waitSince = now
 			}
 			return nil, 0, 0
 		case p.queued&(p.queued-1) == 0:
 			vl = bits.TrailingZeros16(can) // nothing to arbitrate
 		default:
-			vl = int(p.arb.pick(can, &p.tx))
+			vl = int(p.cold.arb.pick(can, p))
 		}
 	}
-	if p.waiting {
+	if p.has(flagWaiting) {
 		p.stopWait(now)
 	}
 	f = p.popHead(now, vl)
-	tx := &p.tx[vl]
+	tx := p.tx(vl)
 	tx.pkts++
-	tx.words += uint64(f.Packet.LRH.Length)
+	tx.words += uint64(f.LRH.Length)
 	if vl != int(ib.VLMgmt) {
 		tx.fctbs = (tx.fctbs + uint16(f.Blocks)) & fcMask
 	}
-	if f.Packet.LRH.DLID >= ib.LIDMulticastMin && f.Packet.LRH.DLID.IsMulticast() {
-		p.mcastTx++
+	if f.LRH.DLID >= ib.LIDMulticastMin && f.LRH.DLID.IsMulticast() {
+		p.cold.mcastTx++
 	}
-	if p.mortal {
-		p.expired[vl] = 0
+	if p.has(flagMortal) {
+		p.cold.expired[vl] = 0
 	}
 	start = max(now, p.busyUntil)
 	dur = p.byteTime(f.Bytes)
@@ -125,7 +126,7 @@ func (p *Port) PollTx(now ib.Time) (f *Frame, start, dur ib.Time) {
 func (p *Port) noteLacking(now ib.Time, can uint16) {
 	lacks := p.queued &^ can &^ (1 << ib.VLMgmt)
 	for m := lacks ^ p.lacking; m != 0; m &= m - 1 {
-		tx := &p.tx[bits.TrailingZeros16(m)]
+		tx := p.tx(bits.TrailingZeros16(m))
 		if lacks&m&-m != 0 {
 			tx.waitSince = now
 		} else {
@@ -133,22 +134,23 @@ func (p *Port) noteLacking(now ib.Time, can uint16) {
 		}
 	}
 	p.lacking = lacks
+	p.set(flagsLacking, lacks != 0)
 }
 
 func (p *Port) stopWait(now ib.Time) {
-	if p.waiting {
-		p.waiting = false
+	if p.has(flagWaiting) {
+		p.flags &^= flagWaiting
 		p.waited += now - p.waitSince
 	}
 }
 
 // Blocked reports whether packets are queued and none of them has credit.
-func (p *Port) Blocked() bool { return p.waiting }
+func (p *Port) Blocked() bool { return p.has(flagWaiting) }
 
 // drop counts a queued packet that will not be sent and hands it to PollDropped.
 func (p *Port) drop(f *Frame, r Reason) {
 	p.Count(r)
-	p.dropped.push(f, r)
+	p.cold.dropped.push(f, r)
 }
 
 // Drop is a packet that a port has given up.
@@ -168,7 +170,7 @@ func (q *dropQueue) push(f *Frame, r Reason) { q.list = append(q.list, Drop{f, r
 // PollDropped hands out the packets that expired or were flushed, one by
 // one. The caller releases the receive buffers that they occupy.
 func (p *Port) PollDropped() (Drop, bool) {
-	q := &p.dropped
+	q := &p.cold.dropped
 	if q.at == len(q.list) {
 		return Drop{}, false
 	}
@@ -186,7 +188,7 @@ func (p *Port) NextDeadline() ib.Time { return ib.Earlier(p.NextExpiry(), p.Next
 
 // NextRefresh is when credits are told anew; Never while the refresh timer is off.
 func (p *Port) NextRefresh() ib.Time {
-	if p.refresh && p.state >= ib.PortInit {
+	if p.has(flagRefresh) && p.state >= ib.PortInit {
 		return p.refreshAt
 	}
 	return ib.Never
@@ -195,7 +197,7 @@ func (p *Port) NextRefresh() ib.Time {
 // NextExpiry is when the first queued packet has lived too long.
 func (p *Port) NextExpiry() ib.Time {
 	t := ib.Never
-	if !p.mortal {
+	if !p.has(flagMortal) {
 		return t
 	}
 	for m := p.queued &^ (1 << ib.VLMgmt); m != 0; m &= m - 1 {
@@ -206,13 +208,13 @@ func (p *Port) NextExpiry() ib.Time {
 
 // expiry is when the head packet of a lane has lived too long.
 func (p *Port) expiry(vl int) ib.Time {
-	tx := &p.tx[vl]
+	tx := p.tx(vl)
 	t := ib.Never
-	if p.hoqLife != ib.Never {
-		t = tx.headSince + p.hoqLife
+	if p.cold.hoqLife != ib.Never {
+		t = tx.headSince + p.cold.hoqLife
 	}
-	if p.switchLife != ib.Never {
-		t = ib.Earlier(t, tx.q.head.Arrived+p.switchLife)
+	if p.cold.switchLife != ib.Never {
+		t = ib.Earlier(t, tx.q.head.Arrived+p.cold.switchLife)
 	}
 	return t
 }
@@ -222,25 +224,25 @@ func (p *Port) expiry(vl int) ib.Time {
 // sent between, is stalled for eight life times: what it holds and what comes
 // to it is discarded (IBA 18.2.5.4).
 func (p *Port) HandleTimeout(now ib.Time) {
-	if p.refresh && p.state >= ib.PortInit && now >= p.refreshAt {
+	if p.has(flagRefresh) && p.state >= ib.PortInit && now >= p.refreshAt {
 		p.refreshNow(now)
 	}
-	if !p.mortal {
+	if !p.has(flagMortal) {
 		return
 	}
 	for m := p.queued &^ (1 << ib.VLMgmt); m != 0; m &= m - 1 {
 		vl := bits.TrailingZeros16(m)
-		tx := &p.tx[vl]
+		tx := p.tx(vl)
 		for tx.q.head != nil && now >= p.expiry(vl) {
 			reason := SwitchLife
-			if p.hoqLife != ib.Never && now >= tx.headSince+p.hoqLife {
+			if p.cold.hoqLife != ib.Never && now >= tx.headSince+p.cold.hoqLife {
 				reason = HOQLife
 			}
 			p.drop(p.popHead(now, vl), reason)
-			if reason != HOQLife || p.stallCount == 0 {
+			if reason != HOQLife || p.cold.stallCount == 0 {
 				continue
 			}
-			if p.expired[vl]++; p.expired[vl] >= p.stallCount {
+			if p.cold.expired[vl]++; p.cold.expired[vl] >= p.cold.stallCount {
 				p.stall(now, vl)
 			}
 		}
@@ -252,12 +254,12 @@ func (p *Port) HandleTimeout(now ib.Time) {
 }
 
 func (p *Port) stall(now ib.Time, vl int) {
-	p.expired[vl] = 0
-	p.stalled |= 1 << vl
-	p.stallUntil[vl] = now + 8*p.hoqLife
+	p.cold.expired[vl] = 0
+	p.cold.stalled |= 1 << vl
+	p.cold.stallUntil[vl] = now + 8*p.cold.hoqLife
 	for f := p.popHead(now, vl); f != nil; f = p.popHead(now, vl) {
 		p.drop(f, VLStalled)
 	}
 }
 
-func (p *Port) unstall(vl int) { p.stalled &^= 1 << vl }
+func (p *Port) unstall(vl int) { p.cold.stalled &^= 1 << vl }

@@ -92,7 +92,7 @@ func (s *Sim) mix(v uint64) {
 
 // mixFrame folds a packet that has arrived at an end into the trace hash.
 func (s *Sim) mixFrame(at uint32, f *link.Frame) {
-	l := &f.Packet.LRH
+	l := &f.LRH
 	s.mix(uint64(s.now) ^ uint64(at)<<40)
 	s.mix(uint64(l.DLID)<<48 | uint64(l.SLID)<<32 | uint64(l.Length)<<16 | uint64(l.SL)<<8 | uint64(l.VL))
 }
@@ -222,13 +222,13 @@ func (s *Sim) send(at uint32, e *end, f *link.Frame, start, dur ib.Time) {
 		}
 	}
 	if s.cfg.Sink != nil {
-		s.cfg.Sink.Packet(start, s.ref(at), s.ref(e.peer), &f.Packet)
+		s.cfg.Sink.Packet(start, s.ref(at), s.ref(e.peer), f.Sync())
 	}
 	t := start + e.delay
 	if e.flags&endTail != 0 {
 		t += dur
 	}
-	vl := f.Packet.LRH.VL
+	vl := f.LRH.VL
 	if e.cable == nil || !s.harm(at, e, f, &t) {
 		s.ends[e.peer].in.Push(f)
 		s.q.push(t, code(evArrive, e.peer, 0))
@@ -299,7 +299,7 @@ func (s *Sim) drop(at uint32, f *link.Frame, r link.Reason) {
 	s.mix(uint64(r) ^ uint64(at)<<8 ^ uint64(s.now)<<32)
 	if s.logDrop {
 		e := &s.ends[at]
-		s.dropLog = append(s.dropLog, DropRecord{s.now, int(e.node), e.num, r, f.Packet.LRH.DLID, f.Packet.LRH.SLID, f.Packet.BTH.DestQP, f.Packet.BTH.PSN})
+		s.dropLog = append(s.dropLog, DropRecord{s.now, int(e.node), e.num, r, f.LRH.DLID, f.LRH.SLID, f.Packet.BTH.DestQP, f.Packet.BTH.PSN})
 	}
 	s.pool.Put(f)
 }
@@ -307,12 +307,13 @@ func (s *Sim) drop(at uint32, f *link.Frame, r link.Reason) {
 // rewrite turns a packet into bytes and back, so that what flies is what the
 // wire format can say.
 func (s *Sim) rewrite(f *link.Frame) {
-	s.scratch = f.Packet.Append(s.scratch[:0])
+	s.scratch = f.Sync().Append(s.scratch[:0])
 	if err := f.Packet.Parse(s.scratch); err != nil {
 		// Engines only send what parses; a packet that does not is one that the
 		// receiver will refuse, by the flag.
 		f.Flags |= link.BadVCRC
 		return
 	}
-	f.Packet.Payload = append(f.Buf[:0], f.Packet.Payload...)
+	f.Own(f.Packet.Payload)
+	f.LRH = f.Packet.LRH
 }

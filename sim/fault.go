@@ -127,7 +127,7 @@ func (s *Sim) logFault(k FaultKind, at uint32, f *link.Frame) {
 	s.faults.counts[k]++
 	r := FaultRecord{Time: s.now, Kind: k, Port: s.ref(at)}
 	if f != nil {
-		p := &f.Packet
+		p := f.Sync()
 		r.DLID, r.SLID, r.Opcode, r.DestQP, r.PSN = p.LRH.DLID, p.LRH.SLID, p.BTH.Opcode, p.BTH.DestQP, p.BTH.PSN
 	}
 	s.faults.log = append(s.faults.log, r)
@@ -228,9 +228,9 @@ func (s *Sim) harmFC(at uint32, e *end, t *ib.Time) bool {
 // and only the end-to-end one can tell.
 func (s *Sim) corrupt(at uint32, e *end, f *link.Frame) {
 	s.logFault(FaultCorrupt, at, f)
-	b := f.Packet.Append(s.scratch[:0])
+	b := f.Sync().Append(s.scratch[:0])
 	s.scratch = b
-	inside := s.rng.IntN(4) == 0 && f.Packet.LRH.LNH >= wire.LNHLocal
+	inside := s.rng.IntN(4) == 0 && f.LRH.LNH >= wire.LNHLocal
 	lo, hi := 0, len(b)
 	if inside {
 		lo, hi = f.Packet.HeaderSize()-4, len(b)-wire.VCRCSize // not what a switch may change
@@ -244,13 +244,14 @@ func (s *Sim) corrupt(at uint32, e *end, f *link.Frame) {
 		v := wire.VCRC(b)
 		b = append(b, byte(v>>8), byte(v))
 	}
-	was, vcrcOK := f.Packet, wire.CheckVCRC(b) == nil
+	was, vcrcOK := *f.Packet, wire.CheckVCRC(b) == nil
 	err := f.Packet.Parse(b)
 	if err == nil { // the flips undid each other, or fooled both CRCs
-		f.Packet.Payload = append(f.Buf[:0], f.Packet.Payload...)
+		f.Own(f.Packet.Payload)
+		f.LRH = f.Packet.LRH
 		return
 	}
-	f.Packet = was // for whoever prints what was lost
+	*f.Packet = was // for whoever prints what was lost
 	if vcrcOK && errors.Is(err, wire.ErrICRC) {
 		f.Flags |= link.BadICRC
 		return
@@ -262,13 +263,13 @@ func (s *Sim) corrupt(at uint32, e *end, f *link.Frame) {
 // duplicate queues a second copy at the port that the packet has just left,
 // so that it pays for its own credit.
 func (s *Sim) duplicate(at uint32, e *end, f *link.Frame) {
-	if f.Packet.LRH.VL == ib.VLMgmt || f.Flags&link.Copied != 0 {
+	if f.LRH.VL == ib.VLMgmt || f.Flags&link.Copied != 0 {
 		return
 	}
 	g := s.pool.Get()
 	g.CopyFrom(f)
 	g.InPort, g.Group, g.Arrived = 0, 0, s.now
-	if e.port.Enqueue(s.now, g, f.Packet.LRH.VL) != link.OK {
+	if e.port.Enqueue(s.now, g, f.LRH.VL) != link.OK {
 		s.pool.Put(g)
 		return
 	}
@@ -277,7 +278,7 @@ func (s *Sim) duplicate(at uint32, e *end, f *link.Frame) {
 
 // holdBack keeps a UD packet in its receive buffer while others overtake it.
 func (s *Sim) holdBack(at uint32, c *cable, f *link.Frame) bool {
-	if f.Packet.BTH.Opcode.Service() != wire.UD || f.Packet.LRH.VL == ib.VLMgmt || !s.chance(c.f.Reorder) {
+	if f.Packet.BTH.Opcode.Service() != wire.UD || f.LRH.VL == ib.VLMgmt || !s.chance(c.f.Reorder) {
 		return false
 	}
 	s.logFault(FaultReorder, at, f)

@@ -108,7 +108,7 @@ func (s *Sim) deliver(host uint32, port ib.PortNum, f *link.Frame) {
 	if s.cfg.HashPayload {
 		s.mixBytes(f.Packet.Payload)
 	}
-	s.hosts[host].eng.HandlePacket(s.now, port, &f.Packet)
+	s.hosts[host].eng.HandlePacket(s.now, port, f.Sync())
 }
 
 func (s *Sim) mixBytes(b []byte) {
@@ -172,7 +172,7 @@ func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
 		return
 	}
 	f := s.pool.Get()
-	if !h.eng.Emit(s.now, snd, &f.Packet, f.Buf[:cap(f.Buf)]) {
+	if !h.eng.Emit(s.now, snd, f.Packet, f.Buf()) {
 		s.pool.Put(f)
 		return
 	}

@@ -18,9 +18,9 @@ type event struct {
 //
 // It is a calendar: a ring of buckets, each a short span of time, that covers the
 // near future, and a heap for what is farther away. A bucket is sorted
-// only when its time has come, so an event costs an append and a share of a
-// tiny sort, whatever the number of events. Insertion order breaks ties with no
-// sequence number: appends keep it, the sort is stable, and an event from
+// only when its time has come, so an event costs a link in a list and a share
+// of a tiny sort, whatever the number of events. Insertion order breaks ties with no
+// sequence number: lists keep it, the sort is stable, and an event from
 // the heap enters its bucket before any later one can.
 type queue struct {
 	cur   []event // the open bucket, sorted
@@ -29,14 +29,23 @@ type queue struct {
 	shift uint
 	n     int // events in the ring, cur not counted
 
-	ring [][]event
-	used []uint64 // one bit a bucket: not empty
-	far  heap
+	// Buckets are lists, last first, through one slab of nodes whose free ones
+	// are reused last in first out: what is in use stays in the cache.
+	ring  []uint32 // first node of each bucket; 0 for none
+	used  []uint64 // one bit a bucket: not empty
+	nodes []node
+	free  uint32
+	far   heap
 
 	// What the width of a bucket is adapted by.
 	opened, popped, farPushed int
 	floor                     uint // the narrowest width to try
 	floorFor                  int
+}
+
+type node struct {
+	event
+	next uint32
 }
 
 const (
@@ -47,7 +56,7 @@ const (
 	maxWide   = 40
 
 	// A bucket should hold a few events: more cost sorting.
-	bucketMany = 12
+	bucketMany = 8
 	adaptEvery = 1 << 16
 	// floorRounds is for how many adaptations a width that was too narrow is
 	// not tried again.
@@ -56,8 +65,9 @@ const (
 
 func (q *queue) init() {
 	q.shift = firstWide
-	q.ring = make([][]event, ringSize)
+	q.ring = make([]uint32, ringSize)
 	q.used = make([]uint64, ringSize/64)
+	q.nodes = make([]node, 1, 1024)
 }
 
 // Len counts the events.
@@ -69,14 +79,27 @@ func (q *queue) push(t ib.Time, d uint64) {
 	case b <= q.base:
 		q.pushCur(t, d)
 	case b < q.base+ringSize:
-		i := b & ringMask
-		q.ring[i] = append(q.ring[i], event{t, d})
-		q.used[i>>6] |= 1 << (i & 63)
-		q.n++
+		q.pushRing(b, t, d)
 	default:
 		q.farPushed++
 		q.far.push(t, d)
 	}
+}
+
+func (q *queue) pushRing(b int64, t ib.Time, d uint64) {
+	i := q.free
+	if i == 0 {
+		i = uint32(len(q.nodes))
+		q.nodes = append(q.nodes, node{})
+	}
+	nd := &q.nodes[i]
+	q.free = nd.next
+	slot := b & ringMask
+	q.used[slot>>6] |= 1 << (slot & 63)
+	head := &q.ring[slot]
+	*nd = node{event{t, d}, *head}
+	*head = i
+	q.n++
 }
 
 // pushCur puts an event into the open bucket, behind those of its time.
@@ -124,18 +147,33 @@ func (q *queue) open() bool {
 		// The first far event went straight into the open bucket.
 		return true
 	}
-	b := q.nextUsed()
-	i := b & ringMask
-	q.used[i>>6] &^= 1 << (i & 63)
-	q.cur, q.ring[i] = q.ring[i], q.cur
-	q.n -= len(q.cur)
-	q.base = b
+	q.base = q.nextUsed()
+	q.cur = q.unlink(q.cur, q.base)
 	q.opened++
-	sortEvents(q.cur)
 	if len(q.far.a) > 0 {
 		q.drawFar()
 	}
 	return true
+}
+
+// unlink moves the events of a bucket to the end of list, sorted.
+func (q *queue) unlink(list []event, b int64) []event {
+	first := len(list)
+	slot := b & ringMask
+	q.used[slot>>6] &^= 1 << (slot & 63)
+	head := &q.ring[slot]
+	last := uint32(0)
+	for i := *head; i != 0; i = q.nodes[i].next {
+		list = append(list, q.nodes[i].event)
+		last = i
+	}
+	q.nodes[last].next = q.free
+	q.free = *head
+	*head = 0
+	q.n -= len(list) - first
+	slices.Reverse(list[first:])
+	sortEvents(list[first:])
+	return list
 }
 
 // nextUsed is the number of the first bucket after base that is not empty; there is one.
@@ -155,15 +193,11 @@ func (q *queue) nextUsed() int64 {
 func (q *queue) drawFar() {
 	for len(q.far.a) > 0 && int64(q.far.a[0].t)>>q.shift < q.base+ringSize {
 		e := q.far.pop()
-		b := int64(e.t) >> q.shift
-		if b <= q.base {
+		if b := int64(e.t) >> q.shift; b <= q.base {
 			q.pushCur(e.t, e.d)
-			continue
+		} else {
+			q.pushRing(b, e.t, e.d)
 		}
-		i := b & ringMask
-		q.ring[i] = append(q.ring[i], event{e.t, e.d})
-		q.used[i>>6] |= 1 << (i & 63)
-		q.n++
 	}
 }
 
@@ -189,32 +223,17 @@ func (q *queue) adapt() {
 
 // rebuild moves every event into buckets of another width, in order.
 func (q *queue) rebuild(shift uint) {
-	all := make([]event, 0, q.n)
+	now := q.base << q.shift
+	all := append(make([]event, 0, q.Len()), q.cur[q.at:]...)
 	for q.n > 0 {
-		b := q.nextUsed()
-		i := b & ringMask
-		q.used[i>>6] &^= 1 << (i & 63)
-		q.n -= len(q.ring[i])
-		at := len(all)
-		all = append(all, q.ring[i]...)
-		sortEvents(all[at:])
-		q.ring[i] = q.ring[i][:0]
-		q.base = b
+		q.base = q.nextUsed()
+		all = q.unlink(all, q.base)
 	}
-	now := ib.Time(0)
-	if len(q.cur) > 0 {
-		now = q.cur[len(q.cur)-1].t
+	q.shift, q.base = shift, now>>shift
+	if len(all) > 0 {
+		q.base = int64(all[0].t) >> shift
 	}
-	rest := q.cur[q.at:]
-	q.shift = shift
-	q.base = int64(now) >> shift
-	if len(rest) > 0 {
-		q.base = int64(rest[0].t) >> shift
-	}
-	q.cur, q.at = nil, 0
-	for _, e := range rest {
-		q.push(e.t, e.d)
-	}
+	q.cur, q.at = q.cur[:0], 0
 	for _, e := range all {
 		q.push(e.t, e.d)
 	}

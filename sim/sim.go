@@ -189,7 +189,7 @@ func (s *Sim) build() {
 		}
 	}
 	// The ports of all hosts lie together, as those of a switch do.
-	ports := make([]link.Port, hostPorts)
+	ports := link.NewPorts(hostPorts, s.cfg.Port)
 	for i, n := range s.graph.Nodes {
 		first := s.firstEnd[i]
 		s.hostOf[i] = -1
@@ -206,7 +206,6 @@ func (s *Sim) build() {
 				e.port = e.sw.Port(ib.PortNum(num))
 			} else {
 				e.port, ports = &ports[0], ports[1:]
-				e.port.Init(s.cfg.Port)
 			}
 		}
 	}
