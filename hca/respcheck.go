@@ -117,14 +117,15 @@ func (q *QP) duplicate(p *wire.Packet, info *wire.OpcodeInfo) verdict {
 		return dropped(DropDuplicate)
 	}
 	// A SEND or a WRITE is not executed again: the latest acknowledgement
-	// tells the requester how far everything has come. While a READ's response
-	// is still due that acknowledgement would overtake it.
-	if q.rdQueued > 0 {
-		return dropped(DropDuplicate)
-	}
+	// tells the requester how far everything has come. It must not reach past a
+	// READ behind the duplicate: whose answer would then look lost.
 	q.h.Stats.Duplicates++
 	if p.BTH.AckReq {
-		q.ack(q.ePSN.Add(-1))
+		upTo := q.ePSN.Add(-1)
+		if len(q.res) > 0 && q.newestRes(0).used && q.newestRes(0).first.After(psn) {
+			upTo = psn
+		}
+		q.ack(upTo)
 	}
 	return done
 }

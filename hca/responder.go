@@ -100,7 +100,9 @@ func (q *QP) ack(psn ib.PSN) {
 	if q.respTail != q.respHead {
 		last := &q.resp[(q.respTail-1)&uint32(len(q.resp)-1)]
 		if last.kind == respAck && last.syn.Type() == wire.SynAck {
-			last.psn, last.msn = psn, q.msn
+			if !psn.Before(last.psn) {
+				last.psn, last.msn = psn, q.msn
+			}
 			return
 		}
 	}
