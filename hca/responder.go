@@ -185,14 +185,17 @@ func (q *QP) readRefused(now ib.Time, psn ib.PSN) {
 
 // refuse answers with a NAK that ends the connection, and moves to ERR.
 func (q *QP) refuse(now ib.Time, syn wire.Syndrome) {
-	// The NAK must still leave: ERR clears what is queued, so it is queued after.
-	psn, msn := q.ePSN, q.msn
+	// The NAK must still leave, and before it the answers to what came before:
+	// without them the peer would take it for a lost response. ERR clears the
+	// queue, so that it is put back.
+	head, tail, queued := q.respHead, q.respTail, q.rdQueued
 	q.toError()
-	if len(q.resp) > 0 && q.isRC() {
-		it := &q.resp[0]
-		*it = respItem{kind: respAck, syn: syn, psn: psn, msn: msn}
-		q.respHead, q.respTail = 0, 1
-		q.markReady()
+	if n := uint32(len(q.resp)); n > 0 && q.isRC() {
+		if tail-head == n {
+			tail--
+		}
+		q.respHead, q.respTail, q.rdQueued = head, tail, queued
+		q.pushResp(respAck, q.ePSN).syn = syn
 	}
 }
 
