@@ -333,7 +333,7 @@ type conf struct {
 	global                      bool
 	noRetry, noRNR, noRD        bool
 	noAccess, noMRAccess        bool
-	noTimeout                   bool
+	noTimeout, noDestRD         bool
 	memLen                      int
 }
 
@@ -363,7 +363,7 @@ func (c conf) filled() conf {
 	for _, z := range []struct {
 		on bool
 		v  *uint8
-	}{{c.noRetry, &c.retry}, {c.noRNR, &c.rnr}, {c.noRD, &c.rd}, {c.noTimeout, &c.timeout}} {
+	}{{c.noRetry, &c.retry}, {c.noRNR, &c.rnr}, {c.noRD, &c.rd}, {c.noTimeout, &c.timeout}, {c.noDestRD, &c.destRD}} {
 		if z.on {
 			*z.v = 0
 		}
