@@ -46,7 +46,7 @@ func (s *Switch) multicast(now ib.Time, p *link.Port, f *link.Frame) Result {
 			res.Mgmt = true
 			continue
 		}
-		if r := s.forward(now, p, out, c); r != link.OK {
+		if r := s.forward(now, p, out, c); r.IsDrop() {
 			reason = r
 			s.pool.Put(c)
 			continue

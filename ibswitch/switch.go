@@ -16,13 +16,16 @@ type Config struct {
 
 // Switch is one switch. Make it with New.
 type Switch struct {
-	ports    []link.Port // 0 is the switch itself
-	lft      []ib.PortNum
-	sl2vl    [][ib.NumSL]ib.VL // by in*len(ports)+out; nil while all are alike
+	// What every packet reads fills one cache line.
+	ports    []link.Port  // 0 is the switch itself
+	active   []ib.PortNum // lft up to LinearFDBTop
 	sl2vlAll [ib.NumSL]ib.VL
-	lid      ib.LID
-	lmc      uint8
-	info     Info
+
+	sl2vl [][ib.NumSL]ib.VL // by in*len(ports)+out; nil while all are alike
+	lft   []ib.PortNum
+	lid   ib.LID
+	lmc   uint8
+	info  Info
 
 	mft    []PortMask
 	pool   *link.Pool
@@ -74,7 +77,8 @@ func (s *Switch) startPort0() {
 // Result is what became of a packet.
 type Result struct {
 	Reason link.Reason
-	// Out is the port on which a unicast packet was queued; 0 for none.
+	// Out is the port that is to be polled, since a unicast packet was queued there;
+	// 0 for none.
 	Out ib.PortNum
 	// Multicast: PollOut names the ports on which copies were queued.
 	Multicast bool
@@ -107,10 +111,10 @@ func (s *Switch) Handle(now ib.Time, in ib.PortNum, f *link.Frame) Result {
 		}
 		return s.multicast(now, p, f)
 	}
-	if int(lrh.DLID) >= len(s.lft) || lrh.DLID > s.info.LinearFDBTop {
+	if int(lrh.DLID) >= len(s.active) {
 		return s.discard(p, f, p.Count(link.UnknownDLID))
 	}
-	out := s.lft[lrh.DLID]
+	out := s.active[lrh.DLID]
 	if int(out) >= len(s.ports) {
 		return s.discard(p, f, p.Count(link.UnknownDLID))
 	}
@@ -120,10 +124,21 @@ func (s *Switch) Handle(now ib.Time, in ib.PortNum, f *link.Frame) Result {
 	if out == in {
 		return s.discard(p, f, p.Count(link.Looping)) // IBA 18.2.4.3
 	}
-	if r := s.forward(now, p, out, f); r != link.OK {
-		return s.discard(p, f, r)
+	return s.queued(p, f, out, s.forward(now, p, out, f))
+}
+
+// queued is the result of a packet that was to be queued at port out.
+func (s *Switch) queued(p *link.Port, f *link.Frame, out ib.PortNum, r link.Reason) Result {
+	if r == link.OK {
+		return Result{Out: out}
 	}
-	return Result{Out: out}
+	if !r.IsDrop() {
+		return Result{}
+	}
+	if f.InPort == 0 {
+		return Result{Reason: r}
+	}
+	return s.discard(p, f, r)
 }
 
 // forward queues f at port out, checked and mapped to its lane there.
@@ -170,10 +185,7 @@ func (s *Switch) relayMgmt(now ib.Time, in ib.PortNum, f *link.Frame) Result {
 	case out == in:
 		return s.discard(p, f, p.Count(link.Looping))
 	}
-	if r := s.ports[out].Enqueue(now, f, ib.VLMgmt); r != link.OK {
-		return s.discard(p, f, r)
-	}
-	return Result{Out: out}
+	return s.queued(p, f, out, s.ports[out].Enqueue(now, f, ib.VLMgmt))
 }
 
 func (s *Switch) toMgmt(f *link.Frame) Result {
@@ -203,16 +215,10 @@ func (s *Switch) SendMgmt(now ib.Time, out ib.PortNum, f *link.Frame) Result {
 	if out == 0 || int(out) >= len(s.ports) {
 		return Result{Reason: s.ports[0].Count(link.UnknownDLID)}
 	}
-	r := link.OK
 	if lrh.VL == ib.VLMgmt {
-		r = s.ports[out].Enqueue(now, f, ib.VLMgmt)
-	} else {
-		r = s.forward(now, &s.ports[0], out, f)
+		return s.queued(nil, f, out, s.ports[out].Enqueue(now, f, ib.VLMgmt))
 	}
-	if r != link.OK {
-		return Result{Reason: r}
-	}
-	return Result{Out: out}
+	return s.queued(nil, f, out, s.forward(now, &s.ports[0], out, f))
 }
 
 // Claim is the receive buffer that a packet occupies.
@@ -265,4 +271,20 @@ func (s *Switch) ungroup(f *link.Frame) bool {
 // IsMgmt reports whether a packet is for a management agent's queue pairs.
 func IsMgmt(p *wire.Packet) bool {
 	return p.LRH.LNH >= wire.LNHLocal && p.BTH.DestQP <= ib.QPNGSI
+}
+
+// Touch reads what Handle will read for f at port in, and returns a value that
+// depends on it. A driver that knows several packets in advance calls it for
+// all of them first: the memory is then fetched for all at once rather than one
+// after the other.
+func (s *Switch) Touch(in ib.PortNum, f *link.Frame) uint64 {
+	v := s.ports[in].TouchRx(f.LRH.VL)
+	if int(f.LRH.DLID) >= len(s.active) {
+		return v
+	}
+	out := s.active[f.LRH.DLID]
+	if int(out) >= len(s.ports) {
+		return v
+	}
+	return v + s.ports[out].TouchTx(s.sl2vlAll[f.LRH.SL&15])
 }

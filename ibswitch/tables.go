@@ -105,6 +105,7 @@ func (s *Switch) growLFT(blocks int) {
 	for len(s.lft) < blocks*LFTBlock {
 		s.lft = append(s.lft, DropPort)
 	}
+	s.active = s.lft[:min(len(s.lft), int(s.info.LinearFDBTop)+1)]
 }
 
 // MulticastPorts reads the ports of a group.
@@ -227,6 +228,7 @@ func (s *Switch) SetLinearFDBTop(lid ib.LID) error {
 		return &TableError{"SwitchInfo", "LinearFDBTop", int(lid), int(ib.LIDUnicastMax)}
 	}
 	s.info.LinearFDBTop = lid
+	s.growLFT(0)
 	return nil
 }
 

@@ -118,3 +118,10 @@ func (p *Port) AppendQueued(list []*Frame) []*Frame {
 	}
 	return list
 }
+
+// TouchRx reads what Receive and Release will read for a lane; see
+// ibswitch.Switch.Touch.
+func (p *Port) TouchRx(vl ib.VL) uint64 { return uint64(p.rx(int(vl&15)).occ) + uint64(p.state) }
+
+// TouchTx reads what Enqueue and PollTx will read for a lane.
+func (p *Port) TouchTx(vl ib.VL) uint64 { return uint64(p.tx(int(vl&15)).n) + uint64(p.queued) }

@@ -45,13 +45,17 @@ type Frame struct {
 	InVL   ib.VL
 	Flags  FrameFlags
 	body   *body
+	index  uint32
 	LRH    wire.LRH
 
 	_ [frameTail]byte
 }
 
 // frameTail rounds Frame up to a cache line.
-const frameTail = 14
+const frameTail = 10
+
+// Index numbers the frame in its pool.
+func (f *Frame) Index() uint32 { return f.index }
 
 // body is what a frame points to.
 type body struct {
@@ -85,9 +89,9 @@ func (f *Frame) Own(payload []byte) {
 
 // CopyFrom makes f a packet of its own with the same contents as g.
 func (f *Frame) CopyFrom(g *Frame) {
-	own, next := f.body, f.next
+	own, next, index := f.body, f.next, f.index
 	*f = *g
-	f.body, f.Packet, f.next = own, &own.packet, next
+	f.body, f.Packet, f.next, f.index = own, &own.packet, next, index
 	own.packet = *g.Packet
 	f.Own(g.Packet.Payload)
 	f.Flags |= Copied
@@ -99,12 +103,18 @@ type Pool struct {
 	free *Frame
 	// BufSize is the payload memory that each frame is given.
 	BufSize int
-	made    int
+	slabs   [][]Frame
 	inUse   int
 }
 
 // poolSlab is how many frames are allocated at once.
-const poolSlab = 256
+const (
+	poolBits = 8
+	poolSlab = 1 << poolBits
+)
+
+// At is the frame of a number.
+func (p *Pool) At(i uint32) *Frame { return &p.slabs[i>>poolBits][i%poolSlab] }
 
 // Get is a frame whose contents are whatever its last user left, apart from
 // Flags and Group.
@@ -135,10 +145,11 @@ func (p *Pool) grow() *Frame {
 	for i := range slab {
 		bodies[i].buf = bufs[i*p.BufSize : (i+1)*p.BufSize : (i+1)*p.BufSize]
 		slab[i].body, slab[i].Packet = &bodies[i], &bodies[i].packet
+		slab[i].index = uint32(len(p.slabs)<<poolBits + i)
 		slab[i].next = p.free
 		p.free = &slab[i]
 	}
-	p.made += poolSlab
+	p.slabs = append(p.slabs, slab)
 	return p.free
 }
 
@@ -146,7 +157,7 @@ func (p *Pool) grow() *Frame {
 func (p *Pool) InUse() int { return p.inUse }
 
 // Made counts frames that exist.
-func (p *Pool) Made() int { return p.made }
+func (p *Pool) Made() int { return len(p.slabs) << poolBits }
 
 // Queue is a first-in first-out list of frames. The zero value is empty.
 type Queue struct {

@@ -9,9 +9,10 @@ import (
 // Reason says why a packet was dropped. A lossless fabric drops for no other.
 type Reason uint8
 
-// Reasons. OK is not a drop.
+// Reasons. OK and Behind are no drops.
 const (
-	OK Reason = iota
+	OK     Reason = iota
+	Behind        // queued behind another packet
 	// At the receiver.
 	Physical  // a CRC failed
 	Malformed // LRH's version, length or VL cannot be
@@ -44,6 +45,7 @@ var reasonTable = [NumReason]struct {
 	counter, detail ib.Counter
 }{
 	OK:          {"ok", ib.NumCounter, ib.NumCounter},
+	Behind:      {"queued behind another", ib.NumCounter, ib.NumCounter},
 	Physical:    {"CRC error", ib.PortRcvErrors, ib.PortLocalPhysicalErrors},
 	Malformed:   {"malformed packet", ib.PortRcvErrors, ib.PortMalformedPacketErrors},
 	Overrun:     {"buffer overrun", ib.PortRcvErrors, ib.PortBufferOverrunErrors},
@@ -64,6 +66,9 @@ var reasonTable = [NumReason]struct {
 	RawOut:      {"raw packet refused outbound", ib.PortXmitConstraintErrors, ib.NumCounter},
 	LinkDown:    {"link went down", ib.PortXmitDiscards, ib.PortInactiveDiscards},
 }
+
+// IsDrop reports whether the packet goes no further.
+func (r Reason) IsDrop() bool { return r > Behind }
 
 func (r Reason) String() string {
 	if r < NumReason {

@@ -6,8 +6,10 @@ import (
 	"softib/ib"
 )
 
-// Enqueue takes a packet to be sent on lane vl. Anything but OK is a drop that
-// has been counted; the frame is the caller's again.
+// Enqueue takes a packet to be sent on lane vl. After OK the port is to be polled;
+// Behind is as good, but the packet stands behind another of its lane, so that
+// there is nothing new to poll for. Anything else is a drop that has been
+// counted; the frame is the caller's again.
 func (p *Port) Enqueue(now ib.Time, f *Frame, vl ib.VL) Reason {
 	if p.state != ib.PortActive && (vl != ib.VLMgmt || p.state < ib.PortInit) {
 		return p.Count(Inactive)
@@ -26,12 +28,16 @@ func (p *Port) Enqueue(now ib.Time, f *Frame, vl ib.VL) Reason {
 	}
 	f.LRH.VL = vl
 	tx := p.tx(int(vl))
-	if tx.q.head == nil {
-		tx.headSince = now
-		p.queued |= 1 << vl
-	}
-	tx.q.Push(f)
 	tx.n++
+	f.next = nil
+	if tx.q.head != nil {
+		tx.q.tail.next = f
+		tx.q.tail = f
+		return Behind
+	}
+	tx.q.head, tx.q.tail = f, f
+	tx.headSince = now
+	p.queued |= 1 << vl
 	return OK
 }
 

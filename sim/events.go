@@ -11,7 +11,8 @@ import (
 type kind uint8
 
 const (
-	evArrive  kind = iota // the next packet that flies towards an end is there
+	evNone    kind = iota // was cancelled
+	evArrive              // a packet is at an end; the argument is its frame
 	evFC                  // a flow-control packet is there; the argument is it
 	evWake                // the transmitter of an end is free
 	evPort                // a life time has expired at a port
@@ -48,12 +49,15 @@ func unpackClaim(a uint32) ibswitch.Claim {
 
 // step takes the next event, which peek has shown, and lets it happen.
 func (s *Sim) step() {
+	if s.q.at == 0 {
+		s.touch(s.q.cur)
+	}
 	ev := s.q.pop()
 	s.now = ev.t
 	place, arg := uint32(ev.d>>32)&0xFFFFFF, uint32(ev.d)
 	switch kind(ev.d >> 56) {
 	case evArrive:
-		s.arrive(place)
+		s.arrive(place, arg)
 	case evFC:
 		s.arriveFC(place, arg)
 	case evWake:
@@ -98,13 +102,9 @@ func (s *Sim) mixFrame(at uint32, f *link.Frame) {
 }
 
 // arrive handles the packet that has reached an end.
-func (s *Sim) arrive(at uint32) {
+func (s *Sim) arrive(at, frame uint32) {
 	e := &s.ends[at]
-	if e.stale > 0 {
-		e.stale--
-		return
-	}
-	f := e.in.Pop()
+	f := s.pool.At(frame)
 	if e.flags&endStopped != 0 {
 		s.drop(at, f, link.NotReady)
 		return
@@ -123,7 +123,7 @@ func (s *Sim) arrive(at uint32) {
 		s.kick(e.first + uint32(r.Out))
 		return
 	}
-	if r.Reason != link.OK {
+	if r.Reason.IsDrop() {
 		s.drop(at, f, r.Reason)
 		if r.FC {
 			s.kickFC(at)
@@ -230,8 +230,7 @@ func (s *Sim) send(at uint32, e *end, f *link.Frame, start, dur ib.Time) {
 	}
 	vl := f.LRH.VL
 	if e.cable == nil || !s.harm(at, e, f, &t) {
-		s.ends[e.peer].in.Push(f)
-		s.q.push(t, code(evArrive, e.peer, 0))
+		s.q.push(t, code(evArrive, e.peer, f.Index()))
 	}
 	if e.sw == nil {
 		s.hostRoom(e, vl)
@@ -316,4 +315,42 @@ func (s *Sim) rewrite(f *link.Frame) {
 	}
 	f.Own(f.Packet.Payload)
 	f.LRH = f.Packet.LRH
+}
+
+// touch reads, for all events of the open bucket, the memory that handling them
+// will need. A fabric of a thousand hosts does not fit the inner caches; fetched
+// one after the other, misses would be most of the time that a hop takes.
+func (s *Sim) touch(events []event) {
+	v := uint64(0)
+	for i := range events {
+		d := events[i].d
+		k := kind(d >> 56)
+		if k > evWake || k == evNone {
+			continue
+		}
+		v += uint64(s.ends[uint32(d>>32)&0xFFFFFF].flags)
+		if k == evArrive {
+			v += uint64(s.pool.At(uint32(d)).Blocks)
+		}
+	}
+	for i := range events {
+		d := events[i].d
+		k := kind(d >> 56)
+		if k > evWake || k == evNone {
+			continue
+		}
+		e := &s.ends[uint32(d>>32)&0xFFFFFF]
+		switch k {
+		case evArrive:
+			f := s.pool.At(uint32(d))
+			if e.sw != nil {
+				v += e.sw.Touch(e.num, f)
+			} else {
+				v += e.port.TouchRx(f.LRH.VL)
+			}
+		default:
+			v += e.port.TouchTx(0)
+		}
+	}
+	s.warm = v
 }

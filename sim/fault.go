@@ -269,7 +269,7 @@ func (s *Sim) duplicate(at uint32, e *end, f *link.Frame) {
 	g := s.pool.Get()
 	g.CopyFrom(f)
 	g.InPort, g.Group, g.Arrived = 0, 0, s.now
-	if e.port.Enqueue(s.now, g, f.LRH.VL) != link.OK {
+	if e.port.Enqueue(s.now, g, f.LRH.VL).IsDrop() {
 		s.pool.Put(g)
 		return
 	}

@@ -92,7 +92,7 @@ func (s *Sim) arriveHost(at uint32, e *end, f *link.Frame) {
 
 // accept gives a received packet to the adapter and its buffer back to the link.
 func (s *Sim) accept(at uint32, e *end, f *link.Frame) {
-	host := uint32(s.hostOf[e.node])
+	host := uint32(e.host)
 	s.deliver(host, e.num, f)
 	if e.port.Release(f.InVL, f.Blocks) {
 		s.kickFC(at)
@@ -184,16 +184,17 @@ func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
 		s.q.push(s.now+loopDelay, code(evLoop, host, uint32(snd.Port)))
 		return
 	}
-	if r := p.Enqueue(s.now, f, vl); r != link.OK {
+	switch r := p.Enqueue(s.now, f, vl); {
+	case r == link.OK:
+		s.kick(at)
+	case r.IsDrop():
 		s.drop(at, f, r)
-		return
 	}
-	s.kick(at)
 }
 
 // hostRoom gives a parked flow its turn when a packet of its lane has left.
 func (s *Sim) hostRoom(e *end, vl ib.VL) {
-	host := uint32(s.hostOf[e.node])
+	host := uint32(e.host)
 	h := &s.hosts[host]
 	if q, ok := h.parked[int(e.num)*lanes+int(vl)].pop(); ok {
 		h.eng.Unpark(q)

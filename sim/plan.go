@@ -76,12 +76,23 @@ func (s *Sim) linkDown(at uint32) {
 		e := &s.ends[i]
 		e.port.Down(s.now)
 		s.flush(i, e)
-		for f := e.in.Pop(); f != nil; f = e.in.Pop() {
-			s.logFault(FaultLostInFlight, e.peer, f)
-			s.pool.Put(f)
-			e.stale++
-		}
 		s.portChanged(i)
+	}
+	s.loseInFlight(at, s.ends[at].peer)
+}
+
+// loseInFlight takes what flies towards either end of a cable out of the queue.
+func (s *Sim) loseInFlight(a, b uint32) {
+	for _, ev := range s.q.cancel(func(d uint64) bool {
+		place := uint32(d>>32) & 0xFFFFFF
+		k := kind(d >> 56)
+		return (place == a || place == b) && (k == evArrive || k == evFC)
+	}) {
+		if kind(ev.d>>56) == evArrive {
+			f := s.pool.At(uint32(ev.d))
+			s.logFault(FaultLostInFlight, s.ends[uint32(ev.d>>32)&0xFFFFFF].peer, f)
+			s.pool.Put(f)
+		}
 	}
 }
 
@@ -104,9 +115,7 @@ func (s *Sim) startTraining(at uint32) {
 	}
 	a.port.Train()
 	b.port.Train()
-	// Longer than anything still flies, so that no stale arrival is
-	// taken for a new one.
-	s.q.push(s.now+s.cfg.TrainTime+a.delay+b.delay, code(evTrain, at, 0))
+	s.q.push(s.now+s.cfg.TrainTime, code(evTrain, at, 0))
 }
 
 // trained ends training at both ends.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 
@@ -56,7 +57,7 @@ const (
 	maxWide   = 40
 
 	// A bucket should hold a few events: more cost sorting.
-	bucketMany = 8
+	bucketMany = 32
 	adaptEvery = 1 << 16
 	// floorRounds is for how many adaptations a width that was too narrow is
 	// not tried again.
@@ -201,6 +202,33 @@ func (q *queue) drawFar() {
 	}
 }
 
+// cancel turns the events that match into ones that do nothing, and returns
+// them in order of time. It looks at every event.
+func (q *queue) cancel(match func(d uint64) bool) []event {
+	var out []event
+	take := func(t ib.Time, d *uint64) {
+		if match(*d) {
+			out = append(out, event{t, *d})
+			*d = code(evNone, 0, 0)
+		}
+	}
+	for i := q.at; i < len(q.cur); i++ {
+		take(q.cur[i].t, &q.cur[i].d)
+	}
+	for b := range q.ring {
+		from := len(out)
+		for i := q.ring[b]; i != 0; i = q.nodes[i].next {
+			take(q.nodes[i].t, &q.nodes[i].d)
+		}
+		slices.Reverse(out[from:]) // lists are last first
+	}
+	for i := range q.far.a {
+		take(q.far.a[i].t, &q.far.a[i].d)
+	}
+	slices.SortStableFunc(out, byTime)
+	return out
+}
+
 // adapt changes the width of buckets when they have become too full, or so
 // narrow that many events fall behind the ring. Order does not depend on it.
 func (q *queue) adapt() {
@@ -241,18 +269,12 @@ func (q *queue) rebuild(shift uint) {
 	q.farPushed = 0
 }
 
+func byTime(x, y event) int { return cmp.Compare(x.t, y.t) }
+
 // sortEvents sorts by time and keeps the order of equals.
 func sortEvents(a []event) {
 	if len(a) > 64 {
-		slices.SortStableFunc(a, func(x, y event) int {
-			switch {
-			case x.t < y.t:
-				return -1
-			case x.t > y.t:
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(a, byTime)
 		return
 	}
 	for i := 1; i < len(a); i++ {

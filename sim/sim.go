@@ -86,19 +86,19 @@ const (
 
 const noEnd = ^uint32(0)
 
-// end is one end of a cable, or a port without one: 64 bytes, a cache line.
+// end is one end of a cable, or a port without one: within a cache line.
 type end struct {
 	port  *link.Port
 	sw    *ibswitch.Switch // nil at a host
-	in    link.Queue       // packets that fly towards this end
 	delay ib.Time          // from leaving here to being handled at the peer
 	cable *cable           // faults and errors of what leaves here; nil for none
 	peer  uint32
 	first uint32 // the end of port 0 of the same node
 	node  uint32 // index in Graph.Nodes
-	stale uint16 // arrivals to ignore: their packets were lost with the link
+	host  int32  // index among the hosts; -1 at a switch
 	num   ib.PortNum
 	flags endFlags
+	_     [10]byte
 }
 
 type endFlags uint8
@@ -115,6 +115,7 @@ const (
 // Sim is one simulation.
 type Sim struct {
 	now   ib.Time
+	warm  uint64 // what touch has read; only so that it is read
 	q     queue
 	ends  []end
 	pool  link.Pool
@@ -201,7 +202,7 @@ func (s *Sim) build() {
 		}
 		for num := range n.Ports {
 			e := &s.ends[int(first)+num]
-			e.first, e.node, e.num, e.peer = first, uint32(i), ib.PortNum(num), noEnd
+			e.first, e.node, e.num, e.peer, e.host = first, uint32(i), ib.PortNum(num), noEnd, s.hostOf[i]
 			if e.sw = s.switches[i]; e.sw != nil {
 				e.port = e.sw.Port(ib.PortNum(num))
 			} else {
