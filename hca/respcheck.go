@@ -118,7 +118,7 @@ func (q *QP) duplicate(p *wire.Packet, info *wire.OpcodeInfo) verdict {
 	}
 	// A SEND or a WRITE is not executed again: the latest acknowledgement
 	// tells the requester how far everything has come. It must not reach past a
-	// READ behind the duplicate: whose answer would then look lost.
+	// READ behind the duplicate, whose answer would then look lost.
 	q.h.Stats.Duplicates++
 	if p.BTH.AckReq {
 		upTo := q.ePSN.Add(-1)
