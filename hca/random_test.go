@@ -1,0 +1,321 @@
+package hca
+
+import (
+	"bytes"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"softib/ib"
+)
+
+var seeds = flag.Int("seeds", 300, "how many seeds the randomised tests run")
+
+// The memory of each end of a random conversation.
+const (
+	rndLen  = 1 << 18
+	rndSrc  = 0        // what this end sends from and reads into
+	rndDst  = 96 << 10 // where its peer's data land, each message in a place of its own
+	rndAtom = 224 << 10
+	rndHot  = 225 << 10 // written by its peer over and over
+	rndHotN = 4 << 10
+)
+
+// direction is the traffic of one requester, with what must come of it.
+type direction struct {
+	from, to   *end
+	src, dst   int // next free byte at either end
+	posted     int
+	total      int
+	fromModel  []byte // what the ends' memory must hold when all is done
+	toModel    []byte
+	written    []SGE // peer memory that is written and not written again
+	recvs      []RecvWR
+	wantSend   []string
+	wantRecv   []string
+	gotSend    int
+	gotRecv    int
+	exactReads bool // nothing is lost: a READ sees its own point in order
+}
+
+// next posts one random request.
+func (d *direction) next(r *rand.Rand, mtu int) {
+	t := d.from.w.t
+	t.Helper()
+	sz := sizes(mtu)
+	n := sz[r.IntN(len(sz))]
+	if r.IntN(3) == 0 {
+		n = r.IntN(1500)
+	}
+	id := uint64(d.posted)
+	wr := SendWR{WRID: id, Flags: SendFlags(r.IntN(2)) * SendSignaled, RKey: d.to.mr.RKey(), Imm: uint32(id) ^ 0x5A5A}
+	if d.posted == d.total-1 {
+		wr.Flags |= SendSignaled
+	}
+	if r.IntN(8) == 0 {
+		wr.Flags |= SendFence
+	}
+	if d.to.srq != nil {
+		wr.RemoteSRQN = d.to.srq.Num()
+	}
+	// Fresh data in a fresh place, in up to three pieces.
+	take := func(e *end, at *int, n int) ([]SGE, int) {
+		off := *at
+		*at += n
+		if n < 3 || r.IntN(2) == 0 {
+			return []SGE{e.sge(off, n)}, off
+		}
+		c := 1 + r.IntN(n-1)
+		return []SGE{e.sge(off, c), e.sge(off, 0), e.sge(off+c, n-c)}, off
+	}
+	var data []byte
+	fill := func() {
+		var off int
+		wr.SGList, off = take(d.from, &d.src, n)
+		data = d.from.mem[off : off+n]
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		copy(d.fromModel[off:], data)
+		if n <= 64 && r.IntN(3) == 0 {
+			wr.Flags |= SendInline
+		}
+	}
+	recvLine := ""
+	kind := r.IntN(12)
+	switch {
+	case kind < 3: // SEND
+		wr.Opcode = WRSend
+		fill()
+		list, off := take(d.to, &d.dst, n+r.IntN(20))
+		copy(d.toModel[off:], data)
+		d.recvs = append(d.recvs, RecvWR{WRID: id, SGList: list})
+		recvLine = fmt.Sprintf("%d RECV SUCCESS len=%d", id, n)
+		if r.IntN(2) == 0 {
+			wr.Opcode = WRSendImm
+			recvLine += fmt.Sprintf(" imm=%#x", wr.Imm)
+		}
+	case kind < 6: // WRITE to a place of its own
+		wr.Opcode = WRRDMAWrite
+		fill()
+		list, off := take(d.to, &d.dst, n)
+		_ = list
+		wr.RemoteAddr = memVA + uint64(off)
+		copy(d.toModel[off:], data)
+		d.written = append(d.written, d.to.sge(off, n))
+		if r.IntN(3) == 0 {
+			wr.Opcode = WRRDMAWriteImm
+			d.recvs = append(d.recvs, RecvWR{WRID: id})
+			recvLine = fmt.Sprintf("%d RECV_RDMA_WITH_IMM SUCCESS len=%d imm=%#x", id, n, wr.Imm)
+		}
+	case kind < 8: // WRITE over what is there
+		wr.Opcode = WRRDMAWrite
+		n = min(n, 1000)
+		fill()
+		off := rndHot + r.IntN(rndHotN-1000)
+		wr.RemoteAddr = memVA + uint64(off)
+		copy(d.toModel[off:], data)
+	case kind < 10: // READ
+		wr.Opcode = WRRDMARead
+		var from []byte
+		switch {
+		case d.exactReads && r.IntN(2) == 0:
+			n = min(n, 1000)
+			off := rndHot + r.IntN(rndHotN-1000)
+			wr.RemoteAddr = memVA + uint64(off)
+			from = d.toModel[off : off+n]
+		case len(d.written) > 0:
+			s := d.written[r.IntN(len(d.written))]
+			n = int(s.Length)
+			wr.RemoteAddr = s.Addr
+			from = d.toModel[s.Addr-memVA:][:n]
+		default:
+			n = 0
+			wr.RemoteAddr = memVA
+		}
+		var off int
+		wr.SGList, off = take(d.from, &d.src, n)
+		copy(d.fromModel[off:], from)
+	default: // atomics
+		n = 8
+		wr.Opcode = WRAtomicFetchAdd
+		var off int
+		wr.SGList, off = take(d.from, &d.src, 8)
+		at := rndAtom + 8*r.IntN(4)
+		wr.RemoteAddr = memVA + uint64(at)
+		old := binary.LittleEndian.Uint64(d.toModel[at:])
+		wr.CompareAdd = r.Uint64()
+		now := old + wr.CompareAdd
+		if r.IntN(2) == 0 {
+			wr.Opcode, wr.Swap = WRAtomicCmpSwap, r.Uint64()
+			now = old
+			if r.IntN(2) == 0 {
+				wr.CompareAdd = old
+			}
+			if wr.CompareAdd == old {
+				now = wr.Swap
+			}
+		}
+		binary.LittleEndian.PutUint64(d.fromModel[off:], old)
+		binary.LittleEndian.PutUint64(d.toModel[at:], now)
+	}
+	if wr.Flags&SendSignaled != 0 {
+		d.wantSend = append(d.wantSend, fmt.Sprintf("%d %v SUCCESS len=%d", id, wrTable[wr.Opcode].wc, n))
+	}
+	if recvLine != "" {
+		d.wantRecv = append(d.wantRecv, recvLine)
+	}
+	d.from.post(wr)
+	d.posted++
+}
+
+// check compares the completions that came with those that must.
+func (d *direction) check(what string, cq *CQ, got *int, want []string) {
+	t := d.from.w.t
+	t.Helper()
+	for _, c := range poll(cq) {
+		line := showWC(&c)[3:]
+		if *got >= len(want) || want[*got] != line {
+			w := "nothing"
+			if *got < len(want) {
+				w = want[*got]
+			}
+			t.Fatalf("%s>%s %s completion %d: %s, want %s", d.from.name, d.to.name, what, *got, line, w)
+		}
+		*got++
+	}
+}
+
+func (d *direction) done() bool {
+	return d.posted == d.total && d.gotSend == len(d.wantSend) && d.gotRecv == len(d.wantRecv) && d.from.qp.Outstanding() == 0
+}
+
+// TestRandom posts random requests both ways under loss, doubling and delay,
+// and compares every completion and all memory with what a perfect wire
+// would have brought about.
+func TestRandom(t *testing.T) {
+	n := *seeds
+	if testing.Short() {
+		n = 30
+	}
+	var retransmits, naks, dups, timeouts uint64
+	for seed := range n {
+		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w := random(t, uint64(seed))
+			for _, h := range w.hosts {
+				retransmits += h.Stats.Retransmits
+				naks += h.Stats.SeqNAKsRcvd
+				dups += h.Stats.Duplicates
+				timeouts += h.Stats.Timeouts
+			}
+		})
+		if !ok {
+			break
+		}
+	}
+	t.Logf("%d retransmits, %d sequence NAKs, %d duplicates, %d timeouts", retransmits, naks, dups, timeouts)
+	if !t.Failed() && n >= 30 && (retransmits == 0 || naks == 0 || dups == 0 || timeouts == 0) {
+		t.Error("the faults did not do what they are for")
+	}
+}
+
+func random(t *testing.T, seed uint64) *world {
+	r := rand.New(rand.NewPCG(seed, 1))
+	w := newWorld(t, 2, 1)
+	w.viaWire = seed%4 == 0
+	c := conf{
+		mtu: ib.MTU(1 + r.IntN(3)), psn: ib.PSN(0xFFFFFF - r.IntN(60)), timeout: uint8(4 + r.IntN(3)), rd: uint8(1 + r.IntN(4)),
+		sendWR: 1 + r.IntN(16), memLen: rndLen, sigAll: false, rnrTimer: uint8(1 + r.IntN(3)),
+	}
+	c.destRD = c.rd + uint8(r.IntN(3))
+	loss, dup, late := 0.0, 0.0, 0.0
+	mode := seed % 5
+	if mode != 0 {
+		loss = r.Float64() * 0.08
+		dup = r.Float64() * 0.04
+	}
+	if mode == 4 { // packets overtake each other, which no fabric does to RC
+		late = 0.03
+	}
+	w.fate = func(f *flying) fate {
+		x := fate{drop: r.Float64() < loss}
+		if r.Float64() < dup {
+			x.dup = 1
+		}
+		if r.Float64() < late {
+			x.extra = ib.Time(r.IntN(5000)) * ib.Nanosecond
+		}
+		if seed%4 == 0 && r.Float64() < loss/2 {
+			x.corrupt = 1 + r.IntN(300)
+		}
+		return x
+	}
+	xrc := seed%7 == 3
+	var a, b *end
+	if xrc {
+		a, b = w.xrcPair(c)
+	} else {
+		if seed%7 == 5 {
+			c.srq = 64
+		}
+		a, b = w.pair(c)
+	}
+	models := [2][]byte{append([]byte(nil), a.mem...), append([]byte(nil), b.mem...)}
+	total := 20 + r.IntN(20)
+	dirs := []*direction{{from: a, to: b, dst: rndDst, total: total, fromModel: models[0], toModel: models[1], exactReads: mode == 0}}
+	if !xrc {
+		dirs = append(dirs, &direction{from: b, to: a, dst: rndDst, total: total, fromModel: models[1], toModel: models[0], exactReads: mode == 0})
+	}
+	all := func(f func(*direction) bool) bool {
+		res := true
+		for _, d := range dirs {
+			res = f(d) && res
+		}
+		return res
+	}
+	for steps := 0; !all((*direction).done); steps++ {
+		if steps > 30000 {
+			t.Fatalf("not done after %d steps, at %v", steps, w.now)
+		}
+		for _, d := range dirs {
+			for d.posted < d.total && d.from.qp.Outstanding() < c.sendWR && r.IntN(3) > 0 {
+				d.next(r, c.mtu.Bytes())
+			}
+			for len(d.recvs) > 0 && r.IntN(3) > 0 {
+				d.to.recv(d.recvs[0].WRID, d.recvs[0].SGList...)
+				d.recvs = d.recvs[1:]
+			}
+		}
+		w.pump()
+		if !w.step(ib.Never) && all(func(d *direction) bool { return d.posted == d.total && len(d.recvs) == 0 }) && !all((*direction).done) {
+			for _, d := range dirs {
+				d.check("send", d.from.scq, &d.gotSend, d.wantSend)
+				d.check("recv", d.to.rcq, &d.gotRecv, d.wantRecv)
+			}
+			if !all((*direction).done) {
+				t.Fatalf("stuck at %v", w.now)
+			}
+		}
+		for _, d := range dirs {
+			d.check("send", d.from.scq, &d.gotSend, d.wantSend)
+			d.check("recv", d.to.rcq, &d.gotRecv, d.wantRecv)
+		}
+	}
+	w.run()
+	for i, e := range []*end{a, b} {
+		if !bytes.Equal(e.mem, models[i]) {
+			for j := range e.mem {
+				if e.mem[j] != models[i][j] {
+					t.Fatalf("%s: byte %d is %#x, want %#x", e.name, j, e.mem[j], models[i][j])
+				}
+			}
+		}
+		if e.qp.rdOut != 0 || e.qp.rdQueued != 0 || e.qp.state != StateRTS {
+			t.Fatalf("%s at rest: %d READs out, %d answers queued, %v", e.name, e.qp.rdOut, e.qp.rdQueued, e.qp.state)
+		}
+	}
+	w.close()
+	return w
+}
