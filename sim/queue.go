@@ -30,13 +30,16 @@ type queue struct {
 	shift uint
 	n     int // events in the ring, cur not counted
 
-	// Buckets are lists, last first, through one slab of nodes whose free ones
-	// are reused last in first out: what is in use stays in the cache.
-	ring  []uint32 // first node of each bucket; 0 for none
-	used  []uint64 // one bit a bucket: not empty
-	nodes []node
-	free  uint32
-	far   heap
+	// Buckets are lists of chunks, last first, from one slab whose free ones are
+	// reused last in first out: what is in use stays in the cache. A bucket's
+	// word says which chunk is its last and how many events are in that one, so
+	// that a push only stores.
+	ring   []uint32 // chunk<<chunkBits | events; 0 for none
+	used   []uint64 // one bit a bucket: not empty
+	chunks []chunk
+	free   uint32
+	warm   ib.Time // see fetch
+	far    heap
 
 	// What the width of a bucket is adapted by.
 	opened, popped, farPushed int
@@ -44,10 +47,18 @@ type queue struct {
 	floorFor                  int
 }
 
-type node struct {
-	event
-	next uint32
+// chunk is two cache lines of events.
+type chunk struct {
+	ev   [chunkLen]event
+	prev uint32 // a full chunk of the same bucket, or the next free one
+	_    [12]byte
 }
+
+const (
+	chunkLen  = 7
+	chunkBits = 3
+	chunkMask = 1<<chunkBits - 1
+)
 
 const (
 	ringBits  = 13
@@ -57,7 +68,7 @@ const (
 	maxWide   = 40
 
 	// A bucket should hold a few events: more cost sorting.
-	bucketMany = 32
+	bucketMany = 16
 	adaptEvery = 1 << 16
 	// floorRounds is for how many adaptations a width that was too narrow is
 	// not tried again.
@@ -68,7 +79,7 @@ func (q *queue) init() {
 	q.shift = firstWide
 	q.ring = make([]uint32, ringSize)
 	q.used = make([]uint64, ringSize/64)
-	q.nodes = make([]node, 1, 1024)
+	q.chunks = make([]chunk, 1, 1024)
 }
 
 // Len counts the events.
@@ -88,19 +99,28 @@ func (q *queue) push(t ib.Time, d uint64) {
 }
 
 func (q *queue) pushRing(b int64, t ib.Time, d uint64) {
+	slot := b & ringMask
+	w := q.ring[slot]
+	if w&chunkMask == chunkLen || w == 0 {
+		w = q.addChunk(w>>chunkBits) << chunkBits
+		q.used[slot>>6] |= 1 << (slot & 63)
+	}
+	q.chunks[w>>chunkBits].ev[w&chunkMask] = event{t, d}
+	q.ring[slot] = w + 1
+	q.n++
+}
+
+// addChunk takes a chunk that follows prev, which is full, or 0.
+func (q *queue) addChunk(prev uint32) uint32 {
 	i := q.free
 	if i == 0 {
-		i = uint32(len(q.nodes))
-		q.nodes = append(q.nodes, node{})
+		i = uint32(len(q.chunks))
+		q.chunks = append(q.chunks, chunk{})
+	} else {
+		q.free = q.chunks[i].prev
 	}
-	nd := &q.nodes[i]
-	q.free = nd.next
-	slot := b & ringMask
-	q.used[slot>>6] |= 1 << (slot & 63)
-	head := &q.ring[slot]
-	*nd = node{event{t, d}, *head}
-	*head = i
-	q.n++
+	q.chunks[i].prev = prev
+	return i
 }
 
 // pushCur puts an event into the open bucket, behind those of its time.
@@ -154,6 +174,7 @@ func (q *queue) open() bool {
 	if len(q.far.a) > 0 {
 		q.drawFar()
 	}
+	q.fetch()
 	return true
 }
 
@@ -162,19 +183,30 @@ func (q *queue) unlink(list []event, b int64) []event {
 	first := len(list)
 	slot := b & ringMask
 	q.used[slot>>6] &^= 1 << (slot & 63)
-	head := &q.ring[slot]
-	last := uint32(0)
-	for i := *head; i != 0; i = q.nodes[i].next {
-		list = append(list, q.nodes[i].event)
-		last = i
+	w := q.ring[slot]
+	q.ring[slot] = 0
+	// Chunks come last first; the lists are short, so that all but the last
+	// are put right by moving.
+	for i, n := w>>chunkBits, w&chunkMask; i != 0; n = chunkLen {
+		c := &q.chunks[i]
+		list = append(list, c.ev[:n]...)
+		if moved := len(list) - first - int(n); moved > 0 {
+			copy(list[first+int(n):], list[first:first+moved])
+			copy(list[first:], c.ev[:n])
+		}
+		i, c.prev, q.free = c.prev, q.free, i
 	}
-	q.nodes[last].next = q.free
-	q.free = *head
-	*head = 0
 	q.n -= len(list) - first
-	slices.Reverse(list[first:])
 	sortEvents(list[first:])
 	return list
+}
+
+// fetch reads the next bucket's last chunk, so that it is in the cache when its
+// time comes.
+func (q *queue) fetch() {
+	if q.n > 0 {
+		q.warm = q.chunks[q.ring[q.nextUsed()&ringMask]>>chunkBits].ev[0].t
+	}
 }
 
 // nextUsed is the number of the first bucket after base that is not empty; there is one.
@@ -217,10 +249,12 @@ func (q *queue) cancel(match func(d uint64) bool) []event {
 	}
 	for b := range q.ring {
 		from := len(out)
-		for i := q.ring[b]; i != 0; i = q.nodes[i].next {
-			take(q.nodes[i].t, &q.nodes[i].d)
+		for i, n := q.ring[b]>>chunkBits, q.ring[b]&chunkMask; i != 0; i, n = q.chunks[i].prev, chunkLen {
+			for j := int(n) - 1; j >= 0; j-- {
+				take(q.chunks[i].ev[j].t, &q.chunks[i].ev[j].d)
+			}
 		}
-		slices.Reverse(out[from:]) // lists are last first
+		slices.Reverse(out[from:]) // it was walked last first
 	}
 	for i := range q.far.a {
 		take(q.far.a[i].t, &q.far.a[i].d)
@@ -244,7 +278,8 @@ func (q *queue) adapt() {
 		q.floor = 0
 	}
 	q.opened, q.popped, q.farPushed = 0, 0, 0
-	if shift != q.shift {
+	// A burst may have scattered the chunks in use over a large slab.
+	if shift != q.shift || len(q.chunks) > 1024 && len(q.chunks) > 2*q.n {
 		q.rebuild(shift)
 	}
 }
@@ -257,6 +292,7 @@ func (q *queue) rebuild(shift uint) {
 		q.base = q.nextUsed()
 		all = q.unlink(all, q.base)
 	}
+	q.chunks, q.free = q.chunks[:1], 0 // packed anew
 	q.shift, q.base = shift, now>>shift
 	if len(all) > 0 {
 		q.base = int64(all[0].t) >> shift
