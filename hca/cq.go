@@ -28,6 +28,7 @@ type cqe struct {
 
 // CQ is a completion queue.
 type CQ struct {
+	_     cacheLine // queues of two adapters must not share a line
 	h     *HCA
 	num   uint32
 	ring  []cqe // power of two long
@@ -50,7 +51,12 @@ type CQ struct {
 
 	// Owner is the driver's: who waits on the queue. The engine ignores it.
 	Owner any
+
+	_ cacheLine
 }
+
+// cacheLine keeps what two cores write apart.
+type cacheLine [64]byte
 
 // CreateCQ makes a completion queue for at least entries completions.
 func (h *HCA) CreateCQ(entries int) (*CQ, error) {

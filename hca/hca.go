@@ -117,6 +117,7 @@ type Stats struct {
 
 // HCA is one host channel adapter.
 type HCA struct {
+	_     cacheLine
 	cfg   Config
 	ports []Port // index 0 unused
 
@@ -142,6 +143,8 @@ type HCA struct {
 	aborted bool
 
 	Stats Stats
+
+	_ cacheLine
 }
 
 // New makes an adapter whose ports are down and have no addresses.

@@ -89,6 +89,7 @@ type QPInit struct {
 
 // QP is a queue pair.
 type QP struct {
+	_        cacheLine
 	h        *HCA
 	num      ib.QPN
 	typ      QPType
@@ -167,6 +168,8 @@ type QP struct {
 
 	// Owner is the driver's; the engine ignores it.
 	Owner any
+
+	_ cacheLine
 }
 
 // path is where a connected queue pair's packets go.

@@ -30,15 +30,26 @@ var (
 func dropped(d Drop) verdict          { return verdict{end: respDropped, drop: d} }
 func refused(s wire.Syndrome) verdict { return verdict{end: respNAKed, syn: s} }
 
-// respChecks are the responder's checks, in the order of IBA 9.7.4: sequence,
-// operation sequence, operation, resources, length, R_Key.
-var respChecks = [...]func(*QP, ib.Time, *wire.Packet, *wire.OpcodeInfo) verdict{
-	(*QP).checkPSN,
-	(*QP).checkOpSequence,
-	(*QP).checkOperation,
-	(*QP).checkLength,
-	(*QP).checkRKey,
-	(*QP).checkResources,
+// checkRequest runs the responder's checks in the order of IBA 9.7.4: sequence,
+// operation sequence, operation, length, R_Key, resources. The first one that
+// does not let the packet go on decides.
+func (q *QP) checkRequest(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdict {
+	if v := q.checkPSN(now, p, info); v.end != respGoOn {
+		return v
+	}
+	if v := q.checkOpSequence(now, p, info); v.end != respGoOn {
+		return v
+	}
+	if v := q.checkOperation(now, p, info); v.end != respGoOn {
+		return v
+	}
+	if v := q.checkLength(now, p, info); v.end != respGoOn {
+		return v
+	}
+	if v := q.checkRKey(now, p, info); v.end != respGoOn {
+		return v
+	}
+	return q.checkResources(now, p, info)
 }
 
 // checkPSN sorts a request into expected, duplicate and out of sequence

@@ -206,21 +206,15 @@ func (q *QP) respond(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 		q.h.drop(DropService)
 		return
 	}
-	for _, check := range respChecks {
-		switch v := check(q, now, p, info); v.end {
-		case respGoOn:
-			continue
-		case respDropped:
-			q.h.drop(v.drop)
-			return
-		case respNAKed:
-			q.refuse(now, v.syn)
-			return
-		case respDone:
-			return
-		}
+	v := q.checkRequest(now, p, info)
+	switch v.end {
+	case respGoOn:
+		q.execute(now, p, info)
+	case respDropped:
+		q.h.drop(v.drop)
+	case respNAKed:
+		q.refuse(now, v.syn)
 	}
-	q.execute(now, p, info)
 }
 
 // execute does what a request that passed every check asks for.

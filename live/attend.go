@@ -12,6 +12,11 @@ const (
 	lookIn = 200 * time.Microsecond
 	// patience is how many empty turns the attendant waits before it sleeps.
 	patience = 200
+	// doze is how long the first sleep is. storeRelease does not wait until
+	// its store can be seen, so a sender may have found us attended while we found
+	// its packet missing; that is over long before the doze is. The same holds
+	// for credit that comes back while queue pairs wait for it.
+	doze = ib.Millisecond
 )
 
 // ring wakes the attendant, if it sleeps.
@@ -30,6 +35,7 @@ func (h *Host) attend() {
 	defer timer.Stop()
 	var polls uint32
 	empty := 0
+	dozed := false
 	for {
 		select {
 		case <-h.f.closing:
@@ -46,48 +52,53 @@ func (h *Host) attend() {
 		switch {
 		case polled:
 			// Somebody polls. Leave the work to them, but come back.
-			empty = 0
+			empty, dozed = 0, false
 			h.sleep(timer, ib.Time(lookIn)*ib.Nanosecond)
 			continue
 		case n > 0:
-			empty = 0
+			empty, dozed = 0, false
 			continue
-		case empty < patience:
+		case empty < patience && !dozed:
 			empty++
 			runtime.Gosched()
 			continue
 		}
-		// Nothing to do. Say so, then look once more: a sender that did not
-		// see it in time has rung by then or finds us still looking.
+		// Nothing to do. Say so, then look once more.
 		h.attended.Store(false)
 		h.mu.Lock()
 		n = h.work()
 		next = h.eng.NextDeadline()
 		h.wakeAt.Store(int64(next))
+		waits := h.waiting > 0
 		h.mu.Unlock()
 		if n == 0 {
 			d := next
 			if next != ib.Never {
 				d = next - h.f.Now()
 			}
-			h.sleep(timer, d)
+			if !dozed || waits {
+				d = min(d, doze)
+			}
+			dozed = !h.sleep(timer, d)
 		}
-		h.attended.Store(true)
-		empty = 0
+		if !dozed {
+			h.attended.Store(true)
+			empty = 0
+		}
 	}
 }
 
 // work does one turn of everything and returns how much there was.
 func (h *Host) work() int {
+	now := h.refresh()
 	n := h.drainAll()
-	now := h.f.Now()
 	h.timers(now)
 	if h.waiting > 0 {
 		h.unpark()
 	}
 	h.owed = false
 	if _, ok := h.eng.NextSend(); ok {
-		h.send(now)
+		h.send()
 		n++
 	}
 	h.finishQuietly()
@@ -101,22 +112,24 @@ func (h *Host) finishQuietly() {
 	h.finish()
 }
 
-// sleep waits for the bell, at most d.
-func (h *Host) sleep(timer *time.Timer, d ib.Time) {
+// sleep waits for the bell, at most d, and reports whether it rang.
+func (h *Host) sleep(timer *time.Timer, d ib.Time) bool {
 	if d <= 0 {
-		return
+		return false
 	}
 	if d == ib.Never {
 		select {
 		case <-h.bell:
 		case <-h.f.closing:
 		}
-		return
+		return true
 	}
 	timer.Reset(time.Duration(d / ib.Nanosecond))
 	select {
 	case <-h.bell:
+		return true
 	case <-timer.C:
 	case <-h.f.closing:
 	}
+	return false
 }

@@ -25,6 +25,7 @@ const drainMax = 64
 
 // Host is one adapter of the fabric, driven by whoever uses it.
 type Host struct {
+	_     [64]byte
 	f     *Fabric
 	node  *topo.Node
 	index int
@@ -46,6 +47,12 @@ type Host struct {
 	turn     int
 	events   []verbs.Event
 	owed     bool // packets wait to be sent: Poll hurried back
+	// clock is the time as last read. Reading it costs as much as building a
+	// packet; while the host is attended it is read every few calls, and in
+	// between soon stands in for it: a little ahead, so that a timer started
+	// then may run late but never early.
+	clock, soon ib.Time
+	calls       uint32
 
 	incoming atomic.Pointer[[]*ring]
 	inMu     sync.Mutex
@@ -105,11 +112,34 @@ func (h *Host) Enter() *hca.HCA {
 
 // Leave sends what was posted and gives the engine back.
 func (h *Host) Leave() {
-	if _, ok := h.eng.NextSend(); ok {
-		h.send(h.f.Now())
-	}
+	h.owed = false
+	h.send()
 	h.finish()
 	h.mu.Unlock()
+}
+
+// LeaveQuiet gives the engine back; what is due waits for who comes next.
+func (h *Host) LeaveQuiet() {
+	if h.eng.HasEvent() {
+		h.finish()
+	}
+	h.mu.Unlock()
+}
+
+// refresh reads the clock.
+func (h *Host) refresh() ib.Time {
+	h.clock = h.f.Now()
+	h.soon = h.clock + ib.Time(lookIn)*ib.Nanosecond
+	return h.clock
+}
+
+// about is the time, near enough to start a timer by.
+func (h *Host) about() ib.Time {
+	h.calls++
+	if h.calls&15 == 0 || !h.attended.Load() {
+		return h.refresh()
+	}
+	return h.soon
 }
 
 // finish does what has to follow any work on the engine.
@@ -136,7 +166,7 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 	h.polls++
 	if h.owed {
 		h.owed = false
-		h.send(h.f.Now())
+		h.send()
 	}
 	n := cq.Poll(out)
 	if n == 0 {
@@ -153,11 +183,9 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 		if h.waiting > 0 {
 			h.unpark()
 		}
-		if _, ok := h.eng.NextSend(); ok {
-			h.send(h.f.Now())
-		}
+		h.send()
 		if h.idle&63 == 0 {
-			h.timers(h.f.Now())
+			h.timers(h.refresh())
 		}
 		if h.idle >= 16 && !h.attended.Load() {
 			// Polled in earnest: peers need not wake the attendant. It looks in now
@@ -216,7 +244,7 @@ func (h *Host) drainRing(r *ring) int {
 	if c == nil {
 		return 0
 	}
-	now := h.f.Now()
+	now := h.about()
 	n := 0
 	for c != nil && n < drainMax {
 		if r.take(c) {
@@ -241,13 +269,14 @@ func (h *Host) timers(now ib.Time) {
 }
 
 // send puts packets on their way as long as there is room for them.
-func (h *Host) send(now ib.Time) {
+func (h *Host) send() {
+	s, ok := h.eng.NextSend()
+	if !ok {
+		return
+	}
+	now := h.about()
 	epoch := h.f.epoch.Load()
-	for {
-		s, ok := h.eng.NextSend()
-		if !ok {
-			return
-		}
+	for ; ok; s, ok = h.eng.NextSend() {
 		if s.Loopback {
 			if h.eng.Emit(now, s, &h.scratch, h.buf[:]) {
 				h.eng.HandlePacket(now, s.Port, &h.scratch)
@@ -432,7 +461,7 @@ func (h *Host) WaitCQ(ctx context.Context, cq *hca.CQ) error {
 	w := waiterOf(cq)
 	if h.owed {
 		h.owed = false
-		h.send(h.f.Now())
+		h.send()
 		h.finish()
 	}
 	h.mu.Unlock()

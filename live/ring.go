@@ -20,7 +20,7 @@ const (
 // or an ACK needs; the size keeps cells on pairs of lines, which
 // the hardware fetches together.
 type cell struct {
-	seq   atomic.Uint32 // index+1 once the packet is complete
+	seq   uint32 // index+1 once the packet is complete; see storeRelease
 	byRef bool
 	small [smallBytes]byte
 	pkt   wire.Packet
@@ -58,8 +58,8 @@ type ring struct {
 
 	_ [64]byte
 	// Shared.
-	taken atomic.Uint32 // cells emptied: the credit that went back
-	wants atomic.Bool   // the sender waits for credit
+	taken uint32      // cells emptied: the credit that went back
+	wants atomic.Bool // the sender waits for credit
 	_     [48]byte
 	void  atomic.Uint32 // by-reference cells before this are void
 	busy  atomic.Uint32 // index+1 of the by-reference cell in use
@@ -72,7 +72,7 @@ func newRing(src, dst *Host, port uint8) *ring {
 // reserve is the next free cell, nil if there is no credit.
 func (r *ring) reserve() *cell {
 	if r.tail == r.limit {
-		r.limit = r.taken.Load() + ringCells
+		r.limit = atomic.LoadUint32(&r.taken) + ringCells
 		if r.tail == r.limit {
 			return nil
 		}
@@ -97,13 +97,13 @@ func (c *cell) buffer(n int) []byte {
 // publish hands the reserved cell to the receiver.
 func (r *ring) publish(c *cell) {
 	r.tail++
-	c.seq.Store(r.tail)
+	storeRelease(&c.seq, r.tail)
 }
 
 // next is the oldest packet, nil if there is none.
 func (r *ring) next() *cell {
 	c := &r.cells[r.head%ringCells]
-	if c.seq.Load() != r.head+1 {
+	if atomic.LoadUint32(&c.seq) != r.head+1 {
 		return nil
 	}
 	return c
@@ -136,7 +136,7 @@ func (r *ring) tell() {
 		return
 	}
 	r.lastTold = r.head
-	r.taken.Store(r.head)
+	storeRelease(&r.taken, r.head)
 	if r.wants.Load() && r.wants.CompareAndSwap(true, false) {
 		r.src.ring()
 	}

@@ -23,6 +23,7 @@ type hop struct {
 // route is the way to one destination, or to the members of a group, as the
 // tables had it when its epoch was current. It belongs to its source host.
 type route struct {
+	_     [64]byte // two hosts' routes must not share a cache line
 	key   routeKey
 	epoch uint64
 	rings []*ring // one for unicast; none where packets vanish
@@ -33,6 +34,7 @@ type route struct {
 
 	// Not yet attributed to the hops.
 	pkts, words uint64
+	_           [64]byte
 }
 
 // walker follows the tables from a source port.

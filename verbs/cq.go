@@ -129,7 +129,7 @@ func (s *SRQ) Num() uint32 { return s.srq.Num() }
 func (s *SRQ) PostRecv(wr *RecvWR) error {
 	h := s.ctx.dev.Enter()
 	err := h.PostSRQRecv(s.srq, wr)
-	s.ctx.dev.Leave()
+	s.ctx.dev.LeaveQuiet()
 	return err
 }
 

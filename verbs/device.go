@@ -16,6 +16,9 @@ type Device interface {
 	Enter() *hca.HCA
 	// Leave gives the engine back; what was posted gets under way.
 	Leave()
+	// LeaveQuiet gives the engine back after a call that put nothing under way,
+	// such as posting a receive.
+	LeaveQuiet()
 	// Poll moves arrived completions of cq to out. It also does what has to be
 	// done for them to arrive, so a caller may spin on it.
 	Poll(cq *hca.CQ, out []WC) int

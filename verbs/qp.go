@@ -108,7 +108,7 @@ func (q *QP) PostSends(wrs []SendWR) (int, error) {
 func (q *QP) PostRecv(wr *RecvWR) error {
 	h := q.ctx.dev.Enter()
 	err := h.PostRecv(q.qp, wr)
-	q.ctx.dev.Leave()
+	q.ctx.dev.LeaveQuiet()
 	return err
 }
 

@@ -1,0 +1,8 @@
+//go:build !amd64 || race
+
+package live
+
+import "sync/atomic"
+
+// storeRelease makes v visible at p after everything stored before it.
+func storeRelease(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
