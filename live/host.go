@@ -33,7 +33,7 @@ type Host struct {
 	links []link.Port
 
 	// mu guards the engine and everything below that is not atomic.
-	mu       sync.Mutex
+	mu       spinLock
 	eng      *hca.HCA
 	routes   map[routeKey]*route
 	outgoing map[ringKey]*ring
@@ -170,32 +170,25 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 	}
 	n := cq.Poll(out)
 	if n == 0 {
-		if h.drain() > 0 {
-			n = cq.Poll(out)
+		got := h.drain()
+		switch {
+		case got == 0:
+			h.idle++
+			if h.idle >= 16 {
+				h.idled()
+			}
+		default:
+			h.idle = 0
+			if n = cq.Poll(out); n == 0 {
+				h.send()
+			}
+			if h.eng.HasEvent() || n == 0 {
+				h.finish()
+			}
 		}
 	}
-	switch {
-	case n > 0:
-		h.idle = 0
+	if n > 0 {
 		h.owed = true
-	default:
-		h.idle++
-		if h.waiting > 0 {
-			h.unpark()
-		}
-		h.send()
-		if h.idle&63 == 0 {
-			h.timers(h.refresh())
-		}
-		if h.idle >= 16 && !h.attended.Load() {
-			// Polled in earnest: peers need not wake the attendant. It looks in now
-			// and then, and takes over when the polling ends.
-			h.attended.Store(true)
-			h.ring()
-		}
-	}
-	if n == 0 || h.eng.HasEvent() {
-		h.finish()
 	}
 	idle := h.idle
 	h.mu.Unlock()
@@ -205,6 +198,25 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 	return n
 }
 
+// idled is what a poller that finds nothing does besides, now and then.
+func (h *Host) idled() {
+	if h.waiting > 0 {
+		h.unpark()
+		h.send()
+	}
+	if h.idle&63 == 0 {
+		h.timers(h.refresh())
+		h.send()
+		h.finish()
+	}
+	if !h.attended.Load() {
+		// Polled in earnest: peers need not wake the attendant. It looks in now
+		// and then, and takes over when the polling ends.
+		h.attended.Store(true)
+		h.ring()
+	}
+}
+
 // drain takes in packets and returns how many.
 func (h *Host) drain() int {
 	rings := *h.incoming.Load()
@@ -212,8 +224,15 @@ func (h *Host) drain() int {
 		return 0
 	}
 	if h.hot < len(rings) {
-		if n := h.drainRing(rings[h.hot]); n > 0 {
-			return n
+		// Whoever polls waits for something: look a few times before the way
+		// back to the caller and here again.
+		for i := 0; i < 8; i++ {
+			if n := h.drainRing(rings[h.hot]); n > 0 {
+				return n
+			}
+		}
+		if len(rings) == 1 {
+			return 0
 		}
 	}
 	// The others in turn, a few at a time: most are empty.
