@@ -110,8 +110,15 @@ func (p *Packet) Words() uint16 { return uint16((p.WireSize() - VCRCSize) / 4) }
 // Seal sets the fields that follow from the others: LRH's length and BTH's pad
 // count, and GRH's payload length if there is one.
 func (p *Packet) Seal() {
+	n := len(p.Payload)
+	pad := -n & 3
+	p.BTH.Pad = uint8(pad)
+	// Spelled out for the common case: this runs once a packet.
+	if p.LRH.LNH == LNHLocal {
+		p.LRH.Length = uint16((LRHSize + BTHSize + ICRCSize + int(opcodes[p.BTH.Opcode].ExtSize) + n + pad) / 4)
+		return
+	}
 	p.LRH.Length = p.Words()
-	p.BTH.Pad = uint8(p.pad())
 	if p.LRH.LNH == LNHGlobal {
 		p.GRH.PayLen = uint16(int(p.LRH.Length)*4 - LRHSize - GRHSize)
 	}
