@@ -11,17 +11,17 @@ const waitTickBytes = 4
 func (p *Port) raw() ib.Counters {
 	c := p.cold.count
 	for vl := range ib.NumVL {
-		l := p.lane(vl)
-		c[ib.PortXmitData] += l.tx.words
-		c[ib.PortXmitPkts] += l.tx.pkts
-		c[ib.PortRcvData] += l.rx.words
-		c[ib.PortRcvPkts] += l.rx.pkts
+		v := p.laneCounters(vl)
+		c[ib.PortXmitData] += v.XmitData
+		c[ib.PortXmitPkts] += v.XmitPkts
+		c[ib.PortRcvData] += v.RcvData
+		c[ib.PortRcvPkts] += v.RcvPkts
 	}
 	c[ib.PortMulticastXmitPkts] = p.cold.mcastTx
 	c[ib.PortMulticastRcvPkts] = p.cold.mcastRx
 	c[ib.PortUnicastXmitPkts] = c[ib.PortXmitPkts] - p.cold.mcastTx
 	c[ib.PortUnicastRcvPkts] = c[ib.PortRcvPkts] - p.cold.mcastRx
-	c[ib.PortXmitWait] = p.ticks(p.waited)
+	c[ib.PortXmitWait] = p.ticks(p.cold.waited)
 	return c
 }
 
@@ -66,10 +66,24 @@ type VLCounters struct {
 }
 
 // VLCounters reads one lane's.
-func (p *Port) VLCounters(vl ib.VL) VLCounters {
-	tx, rx := p.tx(int(vl&15)), p.rx(int(vl&15))
-	return VLCounters{tx.pkts, tx.words, rx.pkts, rx.words, p.ticks(tx.waited)}
+func (p *Port) VLCounters(vl ib.VL) VLCounters { return p.laneCounters(int(vl & 15)) }
+
+func (p *Port) laneCounters(vl int) VLCounters {
+	l, t := p.lane(vl), &p.cold.totals[vl]
+	return VLCounters{
+		t.txPkts + uint64(l.tx.pkts), t.txWords + uint64(l.tx.words),
+		t.rxPkts + uint64(l.rx.pkts), t.rxWords + uint64(l.rx.words),
+		p.ticks(t.waited),
+	}
 }
 
-// FCPackets counts the flow-control packets sent and received.
-func (p *Port) FCPackets() (sent, received uint64) { return p.cold.fcSent, p.cold.fcRcvd }
+// fold moves a lane's short counters to its totals.
+func (p *Port) fold(vl int) {
+	l, t := p.lane(vl), &p.cold.totals[vl]
+	t.txPkts, t.txWords = t.txPkts+uint64(l.tx.pkts), t.txWords+uint64(l.tx.words)
+	t.rxPkts, t.rxWords = t.rxPkts+uint64(l.rx.pkts), t.rxWords+uint64(l.rx.words)
+	l.tx.pkts, l.tx.words, l.rx.pkts, l.rx.words = 0, 0, 0, 0
+}
+
+// FCPackets counts the flow-control packets sent.
+func (p *Port) FCPackets() uint64 { return uint64(p.fcSent) }

@@ -23,7 +23,7 @@ func (p *Port) RefreshInterval() ib.Time {
 // the peer what it knows.
 func (p *Port) SetRefresh(now ib.Time, on bool) {
 	p.set(flagRefresh, on)
-	p.refreshAt = now + p.RefreshInterval()
+	p.cold.refreshAt = now + p.RefreshInterval()
 }
 
 // Refreshing reports whether the refresh timer is on.
@@ -31,7 +31,7 @@ func (p *Port) Refreshing() bool { return p.has(flagRefresh) }
 
 func (p *Port) refreshNow(now ib.Time) {
 	p.fcNeed = p.oper &^ (1 << ib.VLMgmt)
-	p.refreshAt = now + p.RefreshInterval()
+	p.cold.refreshAt = now + p.RefreshInterval()
 }
 
 // WantsFC reports whether PollFC has something to send.
@@ -53,8 +53,8 @@ func (p *Port) PollFC(now ib.Time) (fc wire.LinkPacket, at ib.Time, ok bool) {
 	if p.state == ib.PortInit {
 		fc.Op = wire.LinkInit
 	}
-	p.busyUntil, p.burstAt = max(now, p.busyUntil)+p.fcDur, now
-	p.cold.fcSent++
+	p.busyUntil, p.burstAt = max(now, p.busyUntil)+ib.Time(p.fcDur), now
+	p.fcSent++
 	return fc, p.busyUntil, true
 }
 
@@ -71,8 +71,7 @@ func (p *Port) HandleFC(now ib.Time, fc wire.LinkPacket) bool {
 		p.Count(Malformed)
 		return false
 	}
-	p.cold.fcRcvd++
-	p.cold.overrunsRun = 0
+	p.overrunsRun = 0
 	tx, rx := p.tx(int(fc.VL)), p.rx(int(fc.VL))
 	tx.fccl = fc.FCCL & fcMask
 	told := false

@@ -33,44 +33,67 @@ func maxWords(m ib.MTU) uint16 { return uint16((m.Bytes() + 124) / 4) }
 // mtuBlocks is the credit of the longest packet.
 func mtuBlocks(m ib.MTU) int { return (int(maxWords(m))*4 + 2 + BlockSize - 1) / BlockSize }
 
-// txVL is the transmit side of one lane: 64 bytes, a cache line.
+// txVL is the transmit side of one lane.
 type txVL struct {
 	q         Queue
 	headSince ib.Time // when the head became the head
-	pkts      uint64
-	words     uint64
-	waited    ib.Time // how long the head lacked credit, in all
-	waitSince ib.Time
+	n         uint32  // packets queued
+	pkts      uint32  // not yet in totals
+	words     uint32
 	fctbs     uint16 // total blocks sent
 	fccl      uint16 // the peer's limit
-	n         uint32 // packets queued
 }
 
-// rxVL is the receive side of one lane, in a cache line of its own.
+// rxVL is the receive side of one lane.
 type rxVL struct {
-	pkts  uint64
-	words uint64
+	pkts  uint32 // not yet in totals
+	words uint32
 	size  uint16 // blocks of buffer; packets for VL15
 	occ   uint16 // occupied
 	abr   uint16 // adjusted blocks received
 	adv   uint16 // limit last advertised
 	owed  uint16 // credits to gather before an FC packet is worth sending
-	_     [38]byte
 }
 
-// lane is one virtual lane of one port.
+// lane is one virtual lane of one port: a cache line.
 type lane struct {
 	tx txVL
 	rx rxVL
+	_  [4]byte
+}
+
+// totals are a lane's counters, apart from what the lane itself holds, and the
+// clock of its waiting for credit.
+type totals struct {
+	txPkts, txWords uint64
+	rxPkts, rxWords uint64
+	waited          ib.Time
+	waitSince       ib.Time
+}
+
+// foldAt is when a lane's short counters move to totals: well before they wrap.
+const foldAt = 1 << 31
+
+// Site is the driver's own note about a port. It is kept here so that who
+// has the port at hand has the note at hand; the port does not look at it.
+type Site struct {
+	// Delay is from a packet's leaving to its being handled at the peer.
+	Delay ib.Time
+	// Peer is the port at the other end of the cable, First port 0 of the same
+	// node, Node and Host the owner, in the driver's numbering.
+	Peer, First, Node uint32
+	Host              int32
+	Num               ib.PortNum
+	Flags             uint8
 }
 
 // Port is one port. Make it with NewPort or NewPorts; it must not be copied
 // afterwards.
 //
 // A fabric of a thousand hosts touches some port for each packet and hop, so
-// what a hop needs is packed: one line here, one or two of the lane.
-// The lanes of a node's ports lie by lane, so that a fabric that uses few lanes
-// touches little memory.
+// what a hop needs is packed into two neighbouring cache lines here and one
+// of the lane. The lanes of a node's ports lie by lane, so that a fabric that
+// uses few lanes touches little memory.
 type Port struct {
 	busyUntil ib.Time
 	burstAt   ib.Time // when the current run of FC packets began
@@ -86,15 +109,15 @@ type Port struct {
 	state     ib.PortState
 	flags     portFlags
 
-	fcDur     ib.Time
-	waitSince ib.Time
-	waited    ib.Time
-	refreshAt ib.Time
-	cold      *cold
-	sl2vl     [ib.NumSL]ib.VL
-	lacking   uint16 // lanes whose head lacked credit when last looked at
-	phys      ib.PhysState
-	_         [5]byte
+	Site        Site
+	cold        *cold
+	waitSince   ib.Time
+	mbps        uint32
+	fcDur       uint32 // in picoseconds
+	fcSent      uint32
+	lacking     uint16 // lanes whose head lacked credit when last looked at
+	phys        ib.PhysState
+	overrunsRun uint8
 }
 
 // portFlags are the port's filters, in the low bits, and what its clocks do.
@@ -125,26 +148,27 @@ func (p *Port) rx(vl int) *rxVL { return &p.lanes[vl*int(p.stride)].rx }
 
 // cold is what few packets touch.
 type cold struct {
-	cfg         Config
-	arb         arbiter
-	hoqLife     ib.Time
-	switchLife  ib.Time
-	hoqCode     uint8
-	stallCount  uint8
-	operVLs     uint8
-	mtu         ib.MTU // NeighborMTU: what may be sent
-	expired     [ib.NumVL]uint8
-	stalled     uint16 // lanes that are stalled
-	stallUntil  [ib.NumVL]ib.Time
-	pkeys       []ib.PKey
-	dropped     dropQueue
-	count       ib.Counters
-	base        ib.Counters // subtracted on reading: counters that were reset
-	mcastTx     uint64
-	mcastRx     uint64
-	fcSent      uint64
-	fcRcvd      uint64
-	overrunsRun uint8
+	cfg        Config
+	arb        arbiter
+	hoqLife    ib.Time
+	switchLife ib.Time
+	hoqCode    uint8
+	stallCount uint8
+	operVLs    uint8
+	mtu        ib.MTU // NeighborMTU: what may be sent
+	expired    [ib.NumVL]uint8
+	stalled    uint16 // lanes that are stalled
+	stallUntil [ib.NumVL]ib.Time
+	pkeys      []ib.PKey
+	dropped    dropQueue
+	count      ib.Counters
+	base       ib.Counters // subtracted on reading: counters that were reset
+	mcastTx    uint64
+	mcastRx    uint64
+	waited     ib.Time
+	refreshAt  ib.Time
+	sl2vl      [ib.NumSL]ib.VL
+	totals     [ib.NumVL]totals
 }
 
 // NewPort makes a port that is down.
@@ -186,8 +210,8 @@ func (p *Port) init(cfg Config) {
 	p.SetRate(cfg.Rate)
 	p.setNeighborMTU(cfg.MTUCap)
 	p.setOperVLs(cfg.VLCap)
-	for sl := range p.sl2vl {
-		p.sl2vl[sl] = ib.VL(sl % int(c.operVLs))
+	for sl := range p.cold.sl2vl {
+		p.cold.sl2vl[sl] = ib.VL(sl % int(c.operVLs))
 	}
 	c.arb.setDefault(c.operVLs)
 }
@@ -199,7 +223,8 @@ const hoqForever = 20
 func (p *Port) SetRate(r ib.LinkRate) {
 	p.cold.cfg.Rate = r
 	p.lastBytes, p.lastDur = 0, 0
-	p.fcDur = r.ByteTime(FCBytes)
+	p.mbps = uint32(r.Mbps())
+	p.fcDur = uint32(p.byteTime(FCBytes))
 }
 
 // Rate is the link's width and speed.
@@ -274,13 +299,13 @@ func (p *Port) SetVLStallCount(n uint8) { p.cold.stallCount = n & 7 }
 
 // SL2VL is the lane for a service level of packets that this port's own node
 // sends; a switch maps by port pair instead.
-func (p *Port) SL2VL(sl ib.SL) ib.VL { return p.sl2vl[sl&15] }
+func (p *Port) SL2VL(sl ib.SL) ib.VL { return p.cold.sl2vl[sl&15] }
 
 // SetSL2VL writes the map.
-func (p *Port) SetSL2VL(m [ib.NumSL]ib.VL) { p.sl2vl = m }
+func (p *Port) SetSL2VL(m [ib.NumSL]ib.VL) { p.cold.sl2vl = m }
 
 // SL2VLMap reads the map.
-func (p *Port) SL2VLMap() [ib.NumSL]ib.VL { return p.sl2vl }
+func (p *Port) SL2VLMap() [ib.NumSL]ib.VL { return p.cold.sl2vl }
 
 // IsOperVL reports whether vl is a lane of the link.
 func (p *Port) IsOperVL(vl ib.VL) bool { return p.oper>>vl&1 != 0 }
@@ -290,7 +315,10 @@ func (p *Port) IsOperVL(vl ib.VL) bool { return p.oper>>vl&1 != 0 }
 func (p *Port) byteTime(n uint16) ib.Time {
 	if n != p.lastBytes {
 		p.lastBytes = n
-		p.lastDur = p.cold.cfg.Rate.ByteTime(int(n))
+		p.lastDur = ib.Never
+		if p.mbps != 0 {
+			p.lastDur = (ib.Time(n)*8_000_000 + ib.Time(p.mbps) - 1) / ib.Time(p.mbps)
+		}
 	}
 	return p.lastDur
 }

@@ -49,7 +49,9 @@ func (p *Port) Receive(now ib.Time, f *Frame) Reason {
 		}
 	}
 	rx.pkts++
-	rx.words += uint64(lrh.Length)
+	if rx.words += uint32(lrh.Length); rx.words >= foldAt {
+		p.fold(int(vl))
+	}
 	if lrh.DLID >= ib.LIDMulticastMin && lrh.DLID != ib.LIDPermissive {
 		p.cold.mcastRx++
 	}
@@ -61,8 +63,8 @@ func (p *Port) Receive(now ib.Time, f *Frame) Reason {
 // overrun counts runs of overruns between flow-control updates; a few in a row are
 // "excessive" (IBA 7.12.1).
 func (p *Port) overrun() {
-	if p.cold.overrunsRun++; p.cold.overrunsRun >= overrunThreshold {
-		p.cold.overrunsRun = 0
+	if p.overrunsRun++; p.overrunsRun >= overrunThreshold {
+		p.overrunsRun = 0
 		p.cold.count[ib.ExcessiveBufferOverrunErrors]++
 	}
 }

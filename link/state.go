@@ -87,7 +87,7 @@ func (p *Port) resetFlow(now ib.Time) {
 	}
 	p.fcNeed = p.oper &^ (1 << ib.VLMgmt)
 	p.busyUntil, p.burstAt = now, -1
-	p.refreshAt = now + p.RefreshInterval()
+	p.cold.refreshAt = now + p.RefreshInterval()
 }
 
 // Down takes the link down, for whatever reason: what is queued is flushed to

@@ -112,7 +112,9 @@ func (p *Port) PollTx(now ib.Time) (f *Frame, start, dur ib.Time) {
 	f = p.popHead(now, vl)
 	tx := p.tx(vl)
 	tx.pkts++
-	tx.words += uint64(f.LRH.Length)
+	if tx.words += uint32(f.LRH.Length); tx.words >= foldAt {
+		p.fold(vl)
+	}
 	if vl != int(ib.VLMgmt) {
 		tx.fctbs = (tx.fctbs + uint16(f.Blocks)) & fcMask
 	}
@@ -132,11 +134,11 @@ func (p *Port) PollTx(now ib.Time) (f *Frame, start, dur ib.Time) {
 func (p *Port) noteLacking(now ib.Time, can uint16) {
 	lacks := p.queued &^ can &^ (1 << ib.VLMgmt)
 	for m := lacks ^ p.lacking; m != 0; m &= m - 1 {
-		tx := p.tx(bits.TrailingZeros16(m))
+		t := &p.cold.totals[bits.TrailingZeros16(m)]
 		if lacks&m&-m != 0 {
-			tx.waitSince = now
+			t.waitSince = now
 		} else {
-			tx.waited += now - tx.waitSince
+			t.waited += now - t.waitSince
 		}
 	}
 	p.lacking = lacks
@@ -146,7 +148,7 @@ func (p *Port) noteLacking(now ib.Time, can uint16) {
 func (p *Port) stopWait(now ib.Time) {
 	if p.has(flagWaiting) {
 		p.flags &^= flagWaiting
-		p.waited += now - p.waitSince
+		p.cold.waited += now - p.waitSince
 	}
 }
 
@@ -195,7 +197,7 @@ func (p *Port) NextDeadline() ib.Time { return ib.Earlier(p.NextExpiry(), p.Next
 // NextRefresh is when credits are told anew; Never while the refresh timer is off.
 func (p *Port) NextRefresh() ib.Time {
 	if p.has(flagRefresh) && p.state >= ib.PortInit {
-		return p.refreshAt
+		return p.cold.refreshAt
 	}
 	return ib.Never
 }
@@ -230,7 +232,7 @@ func (p *Port) expiry(vl int) ib.Time {
 // sent between, is stalled for eight life times: what it holds and what comes
 // to it is discarded (IBA 18.2.5.4).
 func (p *Port) HandleTimeout(now ib.Time) {
-	if p.has(flagRefresh) && p.state >= ib.PortInit && now >= p.refreshAt {
+	if p.has(flagRefresh) && p.state >= ib.PortInit && now >= p.cold.refreshAt {
 		p.refreshNow(now)
 	}
 	if !p.has(flagMortal) {

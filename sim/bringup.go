@@ -12,10 +12,10 @@ import (
 // management itself is not what is simulated.
 func (s *Sim) BringUp() {
 	s.autoActive = true
-	for at := range s.ends {
-		if e := &s.ends[at]; e.peer != noEnd && uint32(at) < e.peer {
-			e.port.Train()
-			s.ends[e.peer].port.Train()
+	for at, p := range s.ports {
+		if p.Site.Peer != noEnd && uint32(at) < p.Site.Peer {
+			p.Train()
+			s.ports[p.Site.Peer].Train()
 			s.trained(uint32(at))
 		}
 	}
@@ -26,7 +26,7 @@ func (s *Sim) BringUp() {
 // assignLIDs gives hosts the first LIDs, in order, and switches the next.
 func (s *Sim) assignLIDs() {
 	lid := ib.LID(0)
-	s.lids = make([]ib.LID, len(s.ends))
+	s.lids = make([]ib.LID, len(s.ports))
 	for _, n := range s.graph.Nodes {
 		if n.IsSwitch() {
 			continue
@@ -41,8 +41,8 @@ func (s *Sim) assignLIDs() {
 			if a, ok := s.hosts[s.hostOf[n.Index]].eng.(*hca.HCA); ok {
 				p := *a.Port(ib.PortNum(num))
 				p.LID = lid
-				p.State = s.ends[at].port.State()
-				p.MTU = s.ends[at].port.NeighborMTU()
+				p.State = s.ports[at].State()
+				p.MTU = s.ports[at].NeighborMTU()
 				a.SetPort(ib.PortNum(num), p)
 			}
 		}

@@ -61,16 +61,16 @@ func (s *Sim) step() {
 	case evFC:
 		s.arriveFC(place, arg)
 	case evWake:
-		s.ends[place].flags &^= endWake
+		s.ports[place].Site.Flags &^= endWake
 		s.kick(place)
 	case evPort:
 		s.portTimeout(place)
 	case evRefresh:
 		s.refresh(place)
 	case evRelease:
-		e := &s.ends[place]
-		if c := unpackClaim(arg); e.sw.Release(c) {
-			s.kickFC(e.first + uint32(c.In))
+		p := s.ports[place]
+		if c := unpackClaim(arg); s.switches[p.Site.Node].Release(c) {
+			s.kickFC(p.Site.First + uint32(c.In))
 		}
 	case evHost:
 		s.hostTimeout(place)
@@ -103,9 +103,9 @@ func (s *Sim) mixFrame(at uint32, f *link.Frame) {
 
 // arrive handles the packet that has reached an end.
 func (s *Sim) arrive(at, frame uint32) {
-	e := &s.ends[at]
+	p := s.ports[at]
 	f := s.pool.At(frame)
-	if e.flags&endStopped != 0 {
+	if p.Site.Flags&endStopped != 0 {
 		s.drop(at, f, link.NotReady)
 		return
 	}
@@ -114,13 +114,14 @@ func (s *Sim) arrive(at, frame uint32) {
 	}
 	s.hops++
 	s.mixFrame(at, f)
-	if e.sw == nil {
-		s.arriveHost(at, e, f)
+	if p.Site.Host >= 0 {
+		s.arriveHost(at, p, f)
 		return
 	}
-	r := e.sw.Handle(s.now, e.num, f)
+	sw := s.switches[p.Site.Node]
+	r := sw.Handle(s.now, p.Site.Num, f)
 	if r.Out != 0 {
-		s.kick(e.first + uint32(r.Out))
+		s.kick(p.Site.First + uint32(r.Out))
 		return
 	}
 	if r.Reason.IsDrop() {
@@ -131,143 +132,143 @@ func (s *Sim) arrive(at, frame uint32) {
 		return
 	}
 	if r.Multicast {
-		for out, ok := e.sw.PollOut(); ok; out, ok = e.sw.PollOut() {
-			s.kick(e.first + uint32(out))
+		for out, ok := sw.PollOut(); ok; out, ok = sw.PollOut() {
+			s.kick(p.Site.First + uint32(out))
 		}
 	}
 	if r.Mgmt {
-		s.switchMgmt(at, e)
+		s.switchMgmt(at, p, sw)
 	}
 }
 
 // arriveFC handles a flow-control packet that has reached an end.
 func (s *Sim) arriveFC(at uint32, arg uint32) {
-	e := &s.ends[at]
-	if e.flags&endStopped != 0 {
+	p := s.ports[at]
+	if p.Site.Flags&endStopped != 0 {
 		return
 	}
 	s.mix(uint64(s.now) ^ uint64(at)<<40 ^ uint64(arg)<<8)
-	if e.port.HandleFC(s.now, unpackFC(arg)) {
+	if p.HandleFC(s.now, unpackFC(arg)) {
 		s.kick(at)
 	}
 }
 
 // kick lets an end's transmitter do what it can, now or when it is free.
 func (s *Sim) kick(at uint32) {
-	e := &s.ends[at]
-	p := e.port
+	p := s.ports[at]
 	if s.now < p.BusyUntil() {
-		if e.flags&endWake == 0 && p.Pending() {
-			e.flags |= endWake
+		if p.Site.Flags&endWake == 0 && p.Pending() {
+			p.Site.Flags |= endWake
 			s.q.push(p.BusyUntil(), code(evWake, at, 0))
 		}
 		return
 	}
-	s.sendFC(at, e)
+	s.sendFC(at, p)
 	f, start, dur := p.PollTx(s.now)
 	if f == nil {
 		if p.Blocked() {
-			s.armPort(at, e)
+			s.armPort(at, p)
 		}
 		return
 	}
-	s.send(at, e, f, start, dur)
-	if p.Pending() && e.flags&endWake == 0 {
-		e.flags |= endWake
+	s.send(at, p, f, start, dur)
+	if p.Pending() && p.Site.Flags&endWake == 0 {
+		p.Site.Flags |= endWake
 		s.q.push(p.BusyUntil(), code(evWake, at, 0))
 	}
 }
 
 // kickFC is kick for an end that has only gained a flow-control packet to send.
 func (s *Sim) kickFC(at uint32) {
-	e := &s.ends[at]
-	if s.now < e.port.BusyUntil() {
-		if e.flags&endWake == 0 {
-			e.flags |= endWake
-			s.q.push(e.port.BusyUntil(), code(evWake, at, 0))
+	p := s.ports[at]
+	if s.now < p.BusyUntil() {
+		if p.Site.Flags&endWake == 0 {
+			p.Site.Flags |= endWake
+			s.q.push(p.BusyUntil(), code(evWake, at, 0))
 		}
 		return
 	}
-	s.sendFC(at, e)
+	s.sendFC(at, p)
 }
 
 // sendFC puts the flow-control packets that are due on the cable.
-func (s *Sim) sendFC(at uint32, e *end) {
-	for e.port.WantsFC() {
-		fc, t, ok := e.port.PollFC(s.now)
+func (s *Sim) sendFC(at uint32, p *link.Port) {
+	for p.WantsFC() {
+		fc, t, ok := p.PollFC(s.now)
 		if !ok {
 			return
 		}
 		if s.cfg.Sink != nil {
-			s.cfg.Sink.Link(s.now, s.ref(at), s.ref(e.peer), fc)
+			s.cfg.Sink.Link(s.now, s.ref(at), s.ref(p.Site.Peer), fc)
 		}
-		if e.cable != nil && s.harmFC(at, e, &t) {
+		if p.Site.Flags&endFaulty != 0 && s.harmFC(at, p, &t) {
 			continue
 		}
-		s.q.push(t+e.delay, code(evFC, e.peer, packFC(fc)))
+		s.q.push(t+p.Site.Delay, code(evFC, p.Site.Peer, packFC(fc)))
 	}
 }
 
 // send puts a packet on the cable and gives back the buffer that it leaves.
-func (s *Sim) send(at uint32, e *end, f *link.Frame, start, dur ib.Time) {
-	if e.sw != nil {
+func (s *Sim) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time) {
+	if p.Site.Host < 0 {
 		// A way out that is slower than some way in empties the buffer
 		// later than the neighbour could fill it again.
-		if e.flags&endSlow != 0 {
-			if c, ok := e.sw.Detach(f); ok {
-				s.q.push(start+dur, code(evRelease, e.first, packClaim(c)))
+		sw := s.switches[p.Site.Node]
+		if p.Site.Flags&endSlow != 0 {
+			if c, ok := sw.Detach(f); ok {
+				s.q.push(start+dur, code(evRelease, p.Site.First, packClaim(c)))
 			}
-		} else if in := e.sw.Left(f); in != 0 {
-			s.kickFC(e.first + uint32(in))
+		} else if in := sw.Left(f); in != 0 {
+			s.kickFC(p.Site.First + uint32(in))
 		}
 	}
 	if s.cfg.Sink != nil {
-		s.cfg.Sink.Packet(start, s.ref(at), s.ref(e.peer), f.Sync())
+		s.cfg.Sink.Packet(start, s.ref(at), s.ref(p.Site.Peer), f.Sync())
 	}
-	t := start + e.delay
-	if e.flags&endTail != 0 {
+	t := start + p.Site.Delay
+	if p.Site.Flags&endTail != 0 {
 		t += dur
 	}
 	vl := f.LRH.VL
-	if e.cable == nil || !s.harm(at, e, f, &t) {
-		s.q.push(t, code(evArrive, e.peer, f.Index()))
+	if p.Site.Flags&endFaulty == 0 || !s.harm(at, p, f, &t) {
+		s.q.push(t, code(evArrive, p.Site.Peer, f.Index()))
 	}
-	if e.sw == nil {
-		s.hostRoom(e, vl)
+	if p.Site.Host >= 0 {
+		s.hostRoom(p, vl)
 	}
 }
 
 // armPort makes sure that an expiring life time will be noticed. Expiries only
 // move away while an event is pending, so that one event is enough.
-func (s *Sim) armPort(at uint32, e *end) {
-	if e.flags&endTimer != 0 {
+func (s *Sim) armPort(at uint32, p *link.Port) {
+	if p.Site.Flags&endTimer != 0 {
 		return
 	}
-	if t := e.port.NextExpiry(); t != ib.Never {
-		e.flags |= endTimer
+	if t := p.NextExpiry(); t != ib.Never {
+		p.Site.Flags |= endTimer
 		s.q.push(max(t, s.now), code(evPort, at, 0))
 	}
 }
 
 // portTimeout lets a port drop what has expired.
 func (s *Sim) portTimeout(at uint32) {
-	e := &s.ends[at]
-	e.flags &^= endTimer
-	if e.flags&endStopped != 0 {
+	p := s.ports[at]
+	p.Site.Flags &^= endTimer
+	if p.Site.Flags&endStopped != 0 {
 		return
 	}
-	e.port.HandleTimeout(s.now)
-	s.flush(at, e)
+	p.HandleTimeout(s.now)
+	s.flush(at, p)
 	s.kick(at)
-	s.armPort(at, e)
+	s.armPort(at, p)
 }
 
 // flush recycles what a port has given up.
-func (s *Sim) flush(at uint32, e *end) {
-	for d, ok := e.port.PollDropped(); ok; d, ok = e.port.PollDropped() {
-		if e.sw != nil {
-			if in := e.sw.Left(d.Frame); in != 0 {
-				s.kickFC(e.first + uint32(in))
+func (s *Sim) flush(at uint32, p *link.Port) {
+	for d, ok := p.PollDropped(); ok; d, ok = p.PollDropped() {
+		if p.Site.Host < 0 {
+			if in := s.switches[p.Site.Node].Left(d.Frame); in != 0 {
+				s.kickFC(p.Site.First + uint32(in))
 			}
 		}
 		s.drop(at, d.Frame, d.Reason)
@@ -297,8 +298,8 @@ func (s *Sim) drop(at uint32, f *link.Frame, r link.Reason) {
 	s.drops[r]++
 	s.mix(uint64(r) ^ uint64(at)<<8 ^ uint64(s.now)<<32)
 	if s.logDrop {
-		e := &s.ends[at]
-		s.dropLog = append(s.dropLog, DropRecord{s.now, int(e.node), e.num, r, f.LRH.DLID, f.LRH.SLID, f.Packet.BTH.DestQP, f.Packet.BTH.PSN})
+		p := s.ports[at]
+		s.dropLog = append(s.dropLog, DropRecord{s.now, int(p.Site.Node), p.Site.Num, r, f.LRH.DLID, f.LRH.SLID, f.Packet.BTH.DestQP, f.Packet.BTH.PSN})
 	}
 	s.pool.Put(f)
 }
@@ -328,7 +329,7 @@ func (s *Sim) touch(events []event) {
 		if k > evWake || k == evNone {
 			continue
 		}
-		v += uint64(s.ends[uint32(d>>32)&0xFFFFFF].flags)
+		v += uint64(s.ports[uint32(d>>32)&0xFFFFFF].Site.Flags)
 		if k == evArrive {
 			v += uint64(s.pool.At(uint32(d)).Blocks)
 		}
@@ -339,17 +340,14 @@ func (s *Sim) touch(events []event) {
 		if k > evWake || k == evNone {
 			continue
 		}
-		e := &s.ends[uint32(d>>32)&0xFFFFFF]
-		switch k {
-		case evArrive:
-			f := s.pool.At(uint32(d))
-			if e.sw != nil {
-				v += e.sw.Touch(e.num, f)
-			} else {
-				v += e.port.TouchRx(f.LRH.VL)
-			}
+		p := s.ports[uint32(d>>32)&0xFFFFFF]
+		switch {
+		case k != evArrive:
+			v += p.TouchTx(0)
+		case p.Site.Host < 0:
+			v += s.switches[p.Site.Node].Touch(p.Site.Num, s.pool.At(uint32(d)))
 		default:
-			v += e.port.TouchTx(0)
+			v += p.TouchRx(s.pool.At(uint32(d)).LRH.VL)
 		}
 	}
 	s.warm = v

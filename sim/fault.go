@@ -137,26 +137,29 @@ func (s *Sim) logFault(k FaultKind, at uint32, f *link.Frame) {
 // SetFaults sets what happens to packets that leave a port from now on.
 func (s *Sim) SetFaults(ref topo.PortRef, f Faults) {
 	at := s.firstEnd[ref.Node] + uint32(ref.Port)
-	e := &s.ends[at]
-	if e.peer == noEnd {
+	p := s.ports[at]
+	if p.Site.Peer == noEnd {
 		return
 	}
 	if f.DelayMax == 0 {
 		f.DelayMax = DefaultDelayMax
 	}
-	if e.cable == nil {
+	c := s.cables[at]
+	if c == nil {
 		if f == (Faults{DelayMax: f.DelayMax}) {
 			return
 		}
-		e.cable = &cable{}
+		c = &cable{}
+		s.cables[at] = c
+		p.Site.Flags |= endFaulty
 	}
-	e.cable.f = f
-	e.cable.bits = s.errorDistance(f.BER)
+	c.f = f
+	c.bits = s.errorDistance(f.BER)
 }
 
 // SetFaultsAll sets the same faults in both directions of every cable.
 func (s *Sim) SetFaultsAll(f Faults) {
-	for i := range s.ends {
+	for i := range s.ports {
 		s.SetFaults(s.ref(uint32(i)), f)
 	}
 }
@@ -174,25 +177,25 @@ func (s *Sim) chance(p float64) bool { return p > 0 && s.rng.Float64() < p }
 
 // harm does to a packet what the cable does. It reports whether the packet is gone.
 // t is when it arrives.
-func (s *Sim) harm(at uint32, e *end, f *link.Frame, t *ib.Time) bool {
-	c := e.cable
+func (s *Sim) harm(at uint32, p *link.Port, f *link.Frame, t *ib.Time) bool {
+	c := s.cables[at]
 	if s.chance(c.f.Drop) {
 		s.logFault(FaultDrop, at, f)
-		s.lossy(at, e)
+		s.lossy(at, p)
 		s.pool.Put(f)
 		return true
 	}
 	flipped := s.chance(c.f.Corrupt)
 	if c.bits -= float64(f.Bytes) * 8; c.bits < 0 {
 		c.bits = s.errorDistance(c.f.BER)
-		s.ends[e.peer].port.SymbolError()
+		s.ports[p.Site.Peer].SymbolError()
 		flipped = true
 	}
 	if flipped && f.Flags&(link.BadVCRC|link.BadICRC) == 0 {
-		s.corrupt(at, e, f)
+		s.corrupt(at, p, f)
 	}
 	if s.chance(c.f.Duplicate) {
-		s.duplicate(at, e, f)
+		s.duplicate(at, p, f)
 	}
 	if s.chance(c.f.Delay) {
 		s.logFault(FaultDelay, at, f)
@@ -205,28 +208,28 @@ func (s *Sim) harm(at uint32, e *end, f *link.Frame, t *ib.Time) bool {
 }
 
 // harmFC does to a flow-control packet what the cable does.
-func (s *Sim) harmFC(at uint32, e *end, t *ib.Time) bool {
-	c := e.cable
+func (s *Sim) harmFC(at uint32, p *link.Port, t *ib.Time) bool {
+	c := s.cables[at]
 	bad := false
 	if c.bits -= float64(wire.LinkPacketSize * 8); c.bits < 0 {
 		c.bits = s.errorDistance(c.f.BER)
-		s.ends[e.peer].port.SymbolError()
-		s.ends[e.peer].port.Count(link.Physical) // its LPCRC fails there
+		s.ports[p.Site.Peer].SymbolError()
+		s.ports[p.Site.Peer].Count(link.Physical) // its LPCRC fails there
 		bad = true
 	}
 	if bad || s.chance(c.f.FCLoss) {
 		s.logFault(FaultFCLoss, at, nil)
-		s.lossy(at, e)
+		s.lossy(at, p)
 		return true
 	}
-	*t = max(*t, c.last-e.delay)
+	*t = max(*t, c.last-p.Site.Delay)
 	return false
 }
 
 // corrupt flips up to three bits of the packet's bytes, and lets the CRCs judge. One
 // time in four the fault is inside a node: the link's CRC is made after it,
 // and only the end-to-end one can tell.
-func (s *Sim) corrupt(at uint32, e *end, f *link.Frame) {
+func (s *Sim) corrupt(at uint32, p *link.Port, f *link.Frame) {
 	s.logFault(FaultCorrupt, at, f)
 	b := f.Sync().Append(s.scratch[:0])
 	s.scratch = b
@@ -257,19 +260,19 @@ func (s *Sim) corrupt(at uint32, e *end, f *link.Frame) {
 		return
 	}
 	f.Flags |= link.BadVCRC
-	s.lossy(at, e)
+	s.lossy(at, p)
 }
 
 // duplicate queues a second copy at the port that the packet has just left,
 // so that it pays for its own credit.
-func (s *Sim) duplicate(at uint32, e *end, f *link.Frame) {
+func (s *Sim) duplicate(at uint32, p *link.Port, f *link.Frame) {
 	if f.LRH.VL == ib.VLMgmt || f.Flags&link.Copied != 0 {
 		return
 	}
 	g := s.pool.Get()
 	g.CopyFrom(f)
 	g.InPort, g.Group, g.Arrived = 0, 0, s.now
-	if e.port.Enqueue(s.now, g, f.LRH.VL).IsDrop() {
+	if p.Enqueue(s.now, g, f.LRH.VL).IsDrop() {
 		s.pool.Put(g)
 		return
 	}
@@ -300,16 +303,16 @@ func (s *Sim) late(slot uint32) {
 	h := s.faults.held[slot]
 	s.faults.held[slot] = heldFrame{}
 	s.faults.free = append(s.faults.free, slot)
-	s.accept(h.at, &s.ends[h.at], h.f)
+	s.accept(h.at, s.ports[h.at], h.f)
 }
 
 // lossy notes that credits went astray on a cable: both ends refresh until that
 // has surely healed.
-func (s *Sim) lossy(at uint32, e *end) {
-	c := e.cable
+func (s *Sim) lossy(at uint32, p *link.Port) {
+	c := s.cables[at]
 	c.lost = s.now
-	for _, i := range [2]uint32{at, e.peer} {
-		p := s.ends[i].port
+	for _, i := range [2]uint32{at, p.Site.Peer} {
+		p := s.ports[i]
 		if !p.Refreshing() {
 			p.SetRefresh(s.now, true)
 		}
@@ -318,9 +321,9 @@ func (s *Sim) lossy(at uint32, e *end) {
 }
 
 func (s *Sim) armRefresh(at uint32) {
-	e := &s.ends[at]
-	if t := e.port.NextRefresh(); t != ib.Never && e.flags&endRefresh == 0 {
-		e.flags |= endRefresh
+	p := s.ports[at]
+	if t := p.NextRefresh(); t != ib.Never && p.Site.Flags&endRefresh == 0 {
+		p.Site.Flags |= endRefresh
 		s.q.push(max(t, s.now), code(evRefresh, at, 0))
 	}
 }
@@ -333,15 +336,15 @@ const healedAfter = 3
 // refresh tells a port's credits anew and turns the timer off when nothing
 // was lost for long enough.
 func (s *Sim) refresh(at uint32) {
-	e := &s.ends[at]
-	e.flags &^= endRefresh
-	if e.flags&endStopped != 0 || e.port.State() < ib.PortInit {
+	p := s.ports[at]
+	p.Site.Flags &^= endRefresh
+	if p.Site.Flags&endStopped != 0 || p.State() < ib.PortInit {
 		return
 	}
-	e.port.HandleTimeout(s.now)
-	s.flush(at, e)
-	if !s.cfg.AlwaysRefresh && s.now >= s.lastLoss(at)+healedAfter*e.port.RefreshInterval() {
-		e.port.SetRefresh(s.now, false)
+	p.HandleTimeout(s.now)
+	s.flush(at, p)
+	if !s.cfg.AlwaysRefresh && s.now >= s.lastLoss(at)+healedAfter*p.RefreshInterval() {
+		p.SetRefresh(s.now, false)
 	}
 	s.kick(at)
 	s.armRefresh(at)
@@ -350,8 +353,8 @@ func (s *Sim) refresh(at uint32) {
 // lastLoss is when something was last lost in either direction of a cable.
 func (s *Sim) lastLoss(at uint32) ib.Time {
 	t := ib.Time(math.MinInt64 / 2)
-	for _, i := range [2]uint32{at, s.ends[at].peer} {
-		if c := s.ends[i].cable; c != nil {
+	for _, i := range [2]uint32{at, s.ports[at].Site.Peer} {
+		if c := s.cables[i]; c != nil {
 			t = max(t, c.lost)
 		}
 	}

@@ -18,7 +18,6 @@ type hostNode struct {
 	stopped bool
 	loop    link.Queue // packets to itself
 	loopN   int
-	parked  []parking // by port*(NumVL+1)+lane; the lane after the last is loopback
 }
 
 // parking is a FIFO of flows that wait for room in one lane.
@@ -45,14 +44,24 @@ func (p *parking) pop() (*hca.QP, bool) {
 	return q, true
 }
 
-// lanes counts the parking lots of one port: its lanes and loopback.
-const lanes = ib.NumVL + 1
+// loopLane is the parking lot of flows to the same adapter; the others are those of
+// the virtual lanes.
+const (
+	loopLane = ib.NumVL
+	numLots  = ib.NumVL + 1
+)
+
+// lot is where flows wait for room in a lane of a host's port. Lots lie by lane,
+// for the same reason as link's lanes do.
+func (s *Sim) lot(at uint32, lane int) *parking {
+	return &s.lots[lane*len(s.ports)+int(at)]
+}
 
 // loopDelay is how long a packet to the same adapter takes.
 const loopDelay = 200 * ib.Nanosecond
 
 func (s *Sim) newHost(n *topo.Node) hostNode {
-	h := hostNode{node: n, at: s.firstEnd[n.Index], timerAt: ib.Never, parked: make([]parking, len(n.Ports)*lanes)}
+	h := hostNode{node: n, at: s.firstEnd[n.Index], timerAt: ib.Never}
 	if s.cfg.NewHost != nil {
 		h.eng = s.cfg.NewHost(n)
 		return h
@@ -72,29 +81,29 @@ func (s *Sim) Wake(host int) {
 }
 
 // arriveHost hands a packet to the adapter.
-func (s *Sim) arriveHost(at uint32, e *end, f *link.Frame) {
-	if r := e.port.Receive(s.now, f); r != link.OK {
+func (s *Sim) arriveHost(at uint32, p *link.Port, f *link.Frame) {
+	if r := p.Receive(s.now, f); r != link.OK {
 		s.drop(at, f, r)
 		return
 	}
 	if f.Flags&link.BadICRC != 0 {
-		if e.port.Release(f.InVL, f.Blocks) {
+		if p.Release(f.InVL, f.Blocks) {
 			s.kickFC(at)
 		}
-		s.drop(at, f, e.port.Count(link.Physical))
+		s.drop(at, f, p.Count(link.Physical))
 		return
 	}
-	if c := s.ends[e.peer].cable; c != nil && s.holdBack(at, c, f) {
+	if c := s.cables[p.Site.Peer]; len(s.cables) > 0 && c != nil && s.holdBack(at, c, f) {
 		return
 	}
-	s.accept(at, e, f)
+	s.accept(at, p, f)
 }
 
 // accept gives a received packet to the adapter and its buffer back to the link.
-func (s *Sim) accept(at uint32, e *end, f *link.Frame) {
-	host := uint32(e.host)
-	s.deliver(host, e.num, f)
-	if e.port.Release(f.InVL, f.Blocks) {
+func (s *Sim) accept(at uint32, p *link.Port, f *link.Frame) {
+	host := uint32(p.Site.Host)
+	s.deliver(host, p.Site.Num, f)
+	if p.Release(f.InVL, f.Blocks) {
 		s.kickFC(at)
 	}
 	s.pool.Put(f)
@@ -155,15 +164,15 @@ func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
 		snd.Port = 1
 	}
 	at := h.at + uint32(snd.Port)
-	p := s.ends[at].port
+	p := s.ports[at]
 	vl := p.SL2VL(snd.SL)
 	if snd.QP != nil && snd.QP.Num() == ib.QPNSMI {
 		vl = ib.VLMgmt
 	}
-	lot := &h.parked[int(snd.Port)*lanes+int(vl)]
+	lot := s.lot(at, int(vl))
 	full := p.Queued(vl) >= s.cfg.HostQueue
 	if snd.Loopback {
-		lot = &h.parked[int(snd.Port)*lanes+ib.NumVL]
+		lot = s.lot(at, loopLane)
 		full = h.loopN >= s.cfg.HostQueue
 	}
 	if full {
@@ -193,10 +202,10 @@ func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
 }
 
 // hostRoom gives a parked flow its turn when a packet of its lane has left.
-func (s *Sim) hostRoom(e *end, vl ib.VL) {
-	host := uint32(e.host)
+func (s *Sim) hostRoom(p *link.Port, vl ib.VL) {
+	host := uint32(p.Site.Host)
 	h := &s.hosts[host]
-	if q, ok := h.parked[int(e.num)*lanes+int(vl)].pop(); ok {
+	if q, ok := s.lot(h.at+uint32(p.Site.Num), int(vl)).pop(); ok {
 		h.eng.Unpark(q)
 	}
 	s.pump(host)
@@ -213,7 +222,7 @@ func (s *Sim) arriveLoop(host uint32) {
 	}
 	s.pool.Put(f)
 	for port := 1; port < len(h.node.Ports); port++ {
-		if q, ok := h.parked[port*lanes+ib.NumVL].pop(); ok {
+		if q, ok := s.lot(h.at+uint32(port), loopLane).pop(); ok {
 			h.eng.Unpark(q)
 			break
 		}

@@ -40,12 +40,12 @@ func (s *Sim) planned(i uint32) {
 	at := s.firstEnd[p.ref.Node] + uint32(p.ref.Port)
 	switch p.do {
 	case planDown:
-		if s.ends[at].peer != noEnd {
+		if s.ports[at].Site.Peer != noEnd {
 			s.logFault(FaultLinkDown, at, nil)
 			s.pull(at, true)
 		}
 	case planUp:
-		if s.ends[at].peer != noEnd {
+		if s.ports[at].Site.Peer != noEnd {
 			s.logFault(FaultLinkUp, at, nil)
 			s.pull(at, false)
 			s.startTraining(at)
@@ -63,7 +63,7 @@ func (s *Sim) pull(at uint32, out bool) {
 	if s.faults.down == nil {
 		s.faults.down = make(map[uint32]bool)
 	}
-	peer := s.ends[at].peer
+	peer := s.ports[at].Site.Peer
 	s.faults.down[at], s.faults.down[peer] = out, out
 	if out {
 		s.linkDown(at)
@@ -72,13 +72,13 @@ func (s *Sim) pull(at uint32, out bool) {
 
 // linkDown takes both ends of a cable down; what flies on it is lost.
 func (s *Sim) linkDown(at uint32) {
-	for _, i := range [2]uint32{at, s.ends[at].peer} {
-		e := &s.ends[i]
-		e.port.Down(s.now)
-		s.flush(i, e)
+	for _, i := range [2]uint32{at, s.ports[at].Site.Peer} {
+		p := s.ports[i]
+		p.Down(s.now)
+		s.flush(i, p)
 		s.portChanged(i)
 	}
-	s.loseInFlight(at, s.ends[at].peer)
+	s.loseInFlight(at, s.ports[at].Site.Peer)
 }
 
 // loseInFlight takes what flies towards either end of a cable out of the queue.
@@ -90,7 +90,7 @@ func (s *Sim) loseInFlight(a, b uint32) {
 	}) {
 		if kind(ev.d>>56) == evArrive {
 			f := s.pool.At(uint32(ev.d))
-			s.logFault(FaultLostInFlight, s.ends[uint32(ev.d>>32)&0xFFFFFF].peer, f)
+			s.logFault(FaultLostInFlight, s.ports[uint32(ev.d>>32)&0xFFFFFF].Site.Peer, f)
 			s.pool.Put(f)
 		}
 	}
@@ -100,7 +100,7 @@ func (s *Sim) loseInFlight(a, b uint32) {
 // again, as hardware does by itself.
 func (s *Sim) LinkBounce(ref topo.PortRef) {
 	at := s.firstEnd[ref.Node] + uint32(ref.Port)
-	if s.ends[at].peer != noEnd {
+	if s.ports[at].Site.Peer != noEnd {
 		s.linkDown(at)
 		s.startTraining(at)
 	}
@@ -108,30 +108,31 @@ func (s *Sim) LinkBounce(ref topo.PortRef) {
 
 // startTraining has both ends train if both can.
 func (s *Sim) startTraining(at uint32) {
-	a, b := &s.ends[at], &s.ends[s.ends[at].peer]
-	if (a.flags|b.flags)&endStopped != 0 || s.faults.down[at] ||
-		a.port.Phys() != ib.PhysPolling || b.port.Phys() != ib.PhysPolling {
+	a := s.ports[at]
+	b := s.ports[a.Site.Peer]
+	if (a.Site.Flags|b.Site.Flags)&endStopped != 0 || s.faults.down[at] ||
+		a.Phys() != ib.PhysPolling || b.Phys() != ib.PhysPolling {
 		return
 	}
-	a.port.Train()
-	b.port.Train()
+	a.Train()
+	b.Train()
 	s.q.push(s.now+s.cfg.TrainTime, code(evTrain, at, 0))
 }
 
 // trained ends training at both ends.
 func (s *Sim) trained(at uint32) {
-	ends := [2]uint32{at, s.ends[at].peer}
+	ends := [2]uint32{at, s.ports[at].Site.Peer}
 	for _, i := range ends {
-		if s.ends[i].port.Phys() != ib.PhysTraining {
+		if s.ports[i].Phys() != ib.PhysTraining {
 			return // it went down meanwhile
 		}
 	}
 	for _, i := range ends {
-		s.ends[i].port.LinkUp(s.now)
+		s.ports[i].LinkUp(s.now)
 		s.portChanged(i)
 	}
 	for _, i := range ends {
-		s.ends[i].port.SetRefresh(s.now, s.cfg.AlwaysRefresh)
+		s.ports[i].SetRefresh(s.now, s.cfg.AlwaysRefresh)
 		s.armRefresh(i)
 		s.kick(i)
 		if s.autoActive {
@@ -142,7 +143,7 @@ func (s *Sim) trained(at uint32) {
 
 // activate does what a subnet manager does last.
 func (s *Sim) activate(at uint32) {
-	p := s.ends[at].port
+	p := s.ports[at]
 	if p.State() == ib.PortInit {
 		p.Command(s.now, ib.PortArmed)
 	}
@@ -160,34 +161,32 @@ func (s *Sim) stopNode(node int) {
 	}
 	for num := range n.Ports {
 		at := s.firstEnd[node] + uint32(num)
-		e := &s.ends[at]
-		if e.peer != noEnd && e.port.State() > ib.PortDown {
+		p := s.ports[at]
+		if p.Site.Peer != noEnd && p.State() > ib.PortDown {
 			s.linkDown(at)
 		}
-		e.flags |= endStopped
+		p.Site.Flags |= endStopped
 	}
 }
 
 // portChanged tells the host's engine of its port's state.
 func (s *Sim) portChanged(at uint32) {
-	e := &s.ends[at]
-	if e.sw != nil {
+	p := s.ports[at]
+	if p.Site.Host < 0 {
 		return
 	}
-	host := uint32(s.hostOf[e.node])
+	host := uint32(p.Site.Host)
 	h := &s.hosts[host]
-	if a, ok := h.eng.(*hca.HCA); ok && a.Port(e.num) != nil {
-		p := *a.Port(e.num)
-		if p.State != e.port.State() {
-			p.State = e.port.State()
-			p.MTU = e.port.NeighborMTU()
-			a.SetPort(e.num, p)
+	if a, ok := h.eng.(*hca.HCA); ok && a.Port(p.Site.Num) != nil {
+		if v := *a.Port(p.Site.Num); v.State != p.State() {
+			v.State, v.MTU = p.State(), p.NeighborMTU()
+			a.SetPort(p.Site.Num, v)
 		}
 	}
-	if e.port.State() != ib.PortActive {
+	if p.State() != ib.PortActive {
 		// Nothing leaves, so nobody may wait for room.
 		for vl := range ib.NumVL {
-			lot := &h.parked[int(e.num)*lanes+vl]
+			lot := s.lot(at, vl)
 			for q, ok := lot.pop(); ok; q, ok = lot.pop() {
 				h.eng.Unpark(q)
 			}

@@ -86,30 +86,15 @@ const (
 
 const noEnd = ^uint32(0)
 
-// end is one end of a cable, or a port without one: within a cache line.
-type end struct {
-	port  *link.Port
-	sw    *ibswitch.Switch // nil at a host
-	delay ib.Time          // from leaving here to being handled at the peer
-	cable *cable           // faults and errors of what leaves here; nil for none
-	peer  uint32
-	first uint32 // the end of port 0 of the same node
-	node  uint32 // index in Graph.Nodes
-	host  int32  // index among the hosts; -1 at a switch
-	num   ib.PortNum
-	flags endFlags
-	_     [10]byte
-}
-
-type endFlags uint8
-
+// Flags of a port's Site.
 const (
-	endWake    endFlags = 1 << iota // a wake event is pending
-	endTimer                        // a port timer event is pending
-	endTail                         // what leaves here counts as arrived with its last byte
-	endSlow                         // some input of the node is faster than this port
-	endRefresh                      // a refresh event is pending
-	endStopped                      // the node does nothing any more
+	endWake    uint8 = 1 << iota // a wake event is pending
+	endTimer                     // a port timer event is pending
+	endTail                      // what leaves here counts as arrived with its last byte
+	endSlow                      // some other port of the node is faster than this one
+	endRefresh                   // a refresh event is pending
+	endStopped                   // the node does nothing any more
+	endFaulty                    // cables has an entry for what leaves here
 )
 
 // Sim is one simulation.
@@ -117,12 +102,13 @@ type Sim struct {
 	now   ib.Time
 	warm  uint64 // what touch has read; only so that it is read
 	q     queue
-	ends  []end
+	ports []*link.Port // every port of every node, port 0 included; its index is its place
 	pool  link.Pool
 	hops  uint64
 	hash  uint64
 	cfg   Config
 	hosts []hostNode
+	lots  []parking // see lot
 	graph *topo.Graph
 	// Place of each node: its first end, and its number among the hosts.
 	firstEnd []uint32
@@ -138,6 +124,7 @@ type Sim struct {
 	autoActive bool     // links that train are activated at once
 
 	rng     *rand.Rand
+	cables  map[uint32]*cable // faults and errors of what leaves a port
 	faults  faultState
 	scratch []byte
 	drops   [link.NumReason]uint64
@@ -169,6 +156,7 @@ func New(g *topo.Graph, cfg Config) (*Sim, error) {
 		switches: make([]*ibswitch.Switch, len(g.Nodes)),
 		rng:      rand.New(rand.NewPCG(cfg.Seed, 0x50F71B)),
 		hash:     cfg.Seed,
+		cables:   make(map[uint32]*cable),
 	}
 	s.q.init()
 	s.pool.BufSize = cfg.Port.MTUCap.Bytes() + 64
@@ -182,7 +170,8 @@ func (s *Sim) build() {
 		s.firstEnd[i] = uint32(total)
 		total += len(n.Ports)
 	}
-	s.ends = make([]end, total)
+	s.ports = make([]*link.Port, total)
+	s.lots = make([]parking, total*numLots)
 	hostPorts := 0
 	for _, n := range s.graph.Nodes {
 		if !n.IsSwitch() {
@@ -201,13 +190,14 @@ func (s *Sim) build() {
 			s.hosts = append(s.hosts, s.newHost(n))
 		}
 		for num := range n.Ports {
-			e := &s.ends[int(first)+num]
-			e.first, e.node, e.num, e.peer, e.host = first, uint32(i), ib.PortNum(num), noEnd, s.hostOf[i]
-			if e.sw = s.switches[i]; e.sw != nil {
-				e.port = e.sw.Port(ib.PortNum(num))
+			var p *link.Port
+			if sw := s.switches[i]; sw != nil {
+				p = sw.Port(ib.PortNum(num))
 			} else {
-				e.port, ports = &ports[0], ports[1:]
+				p, ports = &ports[0], ports[1:]
 			}
+			p.Site = link.Site{First: first, Node: uint32(i), Host: s.hostOf[i], Num: ib.PortNum(num), Peer: noEnd}
+			s.ports[int(first)+num] = p
 		}
 	}
 	for i, n := range s.graph.Nodes {
@@ -222,18 +212,18 @@ func (s *Sim) build() {
 	}
 }
 
-// plug sets what one end knows of its cable.
-func (s *Sim) plug(at uint32, p *topo.Port) {
-	e := &s.ends[at]
-	e.peer = s.firstEnd[p.Peer] + uint32(p.PeerPort)
-	rate := p.Rate()
+// plug sets what a port knows of its cable.
+func (s *Sim) plug(at uint32, end *topo.Port) {
+	p := s.ports[at]
+	p.Site.Peer = s.firstEnd[end.Peer] + uint32(end.PeerPort)
+	rate := end.Rate()
 	// Ends that disagree settle on the slower.
-	far := s.graph.Nodes[p.Peer].Ports[p.PeerPort].Rate()
+	far := s.graph.Nodes[end.Peer].Ports[end.PeerPort].Rate()
 	if far.Mbps() < rate.Mbps() {
 		rate = far
 	}
-	e.port.SetRate(rate)
-	e.delay = ib.Time(p.LengthMM) * psPerMM
+	p.SetRate(rate)
+	p.Site.Delay = ib.Time(end.LengthMM) * psPerMM
 }
 
 // compareRates decides, for each port of a node, whether packets that come to it
@@ -244,27 +234,27 @@ func (s *Sim) compareRates(node int) {
 	fastest := int64(0)
 	for num := range n.Ports {
 		if n.Ports[num].Connected() {
-			fastest = max(fastest, s.ends[s.firstEnd[node]+uint32(num)].port.Rate().Mbps())
+			fastest = max(fastest, s.ports[s.firstEnd[node]+uint32(num)].Rate().Mbps())
 		}
 	}
 	for num := range n.Ports {
-		e := &s.ends[s.firstEnd[node]+uint32(num)]
-		if e.peer == noEnd {
+		p := s.ports[s.firstEnd[node]+uint32(num)]
+		if p.Site.Peer == noEnd {
 			continue
 		}
-		slow := e.port.Rate().Mbps() < fastest
+		slow := p.Rate().Mbps() < fastest
 		if slow {
-			e.flags |= endSlow
+			p.Site.Flags |= endSlow
 		}
-		// The sender's end carries the flag: it computes the arrival.
-		from := &s.ends[e.peer]
+		// The sender carries the flag: it computes the arrival.
+		from := &s.ports[p.Site.Peer].Site
 		if n.IsSwitch() {
-			from.delay += s.cfg.SwitchLatency
+			from.Delay += s.cfg.SwitchLatency
 		}
 		if !n.IsSwitch() || slow || s.cfg.StoreForward {
-			from.flags |= endTail
+			from.Flags |= endTail
 		} else {
-			from.delay += e.port.Rate().ByteTime(headBytes)
+			from.Delay += p.Rate().ByteTime(headBytes)
 		}
 	}
 }
@@ -296,7 +286,7 @@ func (s *Sim) Switch(node int) *ibswitch.Switch { return s.switches[node] }
 
 // Port is a port's engine.
 func (s *Sim) Port(ref topo.PortRef) *link.Port {
-	return s.ends[s.firstEnd[ref.Node]+uint32(ref.Port)].port
+	return s.ports[s.firstEnd[ref.Node]+uint32(ref.Port)]
 }
 
 // Counters reads a port's counters.
@@ -310,6 +300,6 @@ func (s *Sim) Drops() [link.NumReason]uint64 { return s.drops }
 
 // ref names an end as the graph does.
 func (s *Sim) ref(at uint32) topo.PortRef {
-	e := &s.ends[at]
-	return topo.PortRef{Node: int(e.node), Port: e.num}
+	p := s.ports[at]
+	return topo.PortRef{Node: int(p.Site.Node), Port: p.Site.Num}
 }
