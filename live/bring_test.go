@@ -35,9 +35,11 @@ func bringUp(t testing.TB, spec string) *Fabric {
 	}
 	for i, h := range f.hosts {
 		lid := ib.LID(i + 1)
-		p := *h.eng.Port(1)
+		eng := h.Enter()
+		p := *eng.Port(1)
 		p.LID, p.State = lid, ib.PortActive
-		h.eng.SetPort(1, p)
+		eng.SetPort(1, p)
+		h.Leave()
 		dist := g.Distances(h.node.Index)
 		for _, s := range f.switches {
 			best := ib.PortNum(255)
