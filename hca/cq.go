@@ -20,19 +20,13 @@ type WC struct {
 	SLID      ib.LID
 }
 
-// cqe is a completion in a queue, with what only the queue needs.
-type cqe struct {
-	wc        WC
-	solicited bool
-}
-
 // CQ is a completion queue.
 type CQ struct {
 	_     cacheLine // queues of two adapters must not share a line
 	h     *HCA
 	num   uint32
-	ring  []cqe // power of two long
-	cap   int   // as asked for: ring may be longer
+	ring  []WC // power of two long
+	cap   int  // as asked for: ring may be longer
 	head  uint32
 	tail  uint32
 	users int
@@ -69,7 +63,7 @@ func (h *HCA) CreateCQ(entries int) (*CQ, error) {
 	}
 	h.ncq++
 	h.cqSeq++
-	return &CQ{h: h, num: h.cqSeq, ring: make([]cqe, pow2(entries)), cap: entries, modAt: ib.Never}, nil
+	return &CQ{h: h, num: h.cqSeq, ring: make([]WC, pow2(entries)), cap: entries, modAt: ib.Never}, nil
 }
 
 func pow2(n int) int {
@@ -104,7 +98,7 @@ func (h *HCA) ResizeCQ(c *CQ, entries int) error {
 	if entries < c.Len() {
 		return badAttr(verb, "cqe", entries, "no fewer than the completions that wait")
 	}
-	ring := make([]cqe, pow2(entries))
+	ring := make([]WC, pow2(entries))
 	n := uint32(0)
 	for i := c.head; i != c.tail; i++ {
 		ring[n] = c.ring[i&uint32(len(c.ring)-1)]
@@ -160,7 +154,7 @@ func (c *CQ) Poll(out []WC) int {
 	n := 0
 	mask := uint32(len(c.ring) - 1)
 	for n < len(out) && c.head != c.tail {
-		out[n] = c.ring[c.head&mask].wc
+		out[n] = c.ring[c.head&mask]
 		c.head++
 		n++
 	}
@@ -179,8 +173,8 @@ func (c *CQ) slot() *WC {
 		return nil
 	}
 	e := &c.ring[c.tail&uint32(len(c.ring)-1)]
-	e.wc = WC{}
-	return &e.wc
+	*e = WC{}
+	return e
 }
 
 // commit publishes the completion that slot returned.
@@ -213,7 +207,7 @@ func (c *CQ) purge(n ib.QPN) {
 	mask := uint32(len(c.ring) - 1)
 	w := c.head
 	for i := c.head; i != c.tail; i++ {
-		if c.ring[i&mask].wc.QPN == n {
+		if c.ring[i&mask].QPN == n {
 			continue
 		}
 		c.ring[w&mask] = c.ring[i&mask]

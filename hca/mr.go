@@ -1,9 +1,5 @@
 package hca
 
-import (
-	"softib/ib"
-)
-
 // PD is a protection domain.
 type PD struct {
 	h     *HCA
@@ -418,7 +414,6 @@ type AH struct {
 	h    *HCA
 	pd   *PD
 	attr AHAttr
-	slid ib.LID
 	dead bool
 }
 

@@ -66,7 +66,6 @@ type SRQ struct {
 	rq    recvQueue
 	limit int
 	users int
-	err   bool
 	dead  bool
 
 	// XRC shared queues complete to their own queue and belong to a domain.

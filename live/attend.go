@@ -46,7 +46,6 @@ func (h *Host) attend() {
 		n := h.work()
 		polled := h.polls != polls
 		polls = h.polls
-		next := h.eng.NextDeadline()
 		h.mu.Unlock()
 
 		switch {
@@ -67,7 +66,7 @@ func (h *Host) attend() {
 		h.attended.Store(false)
 		h.mu.Lock()
 		n = h.work()
-		next = h.eng.NextDeadline()
+		next := h.eng.NextDeadline()
 		h.wakeAt.Store(int64(next))
 		waits := h.waiting > 0
 		h.mu.Unlock()
