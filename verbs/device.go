@@ -96,7 +96,35 @@ const (
 	AccessMWBind       = hca.AccessMWBind
 	AccessZeroBased    = hca.AccessZeroBased
 
-	WCSuccess = hca.WCSuccess
+	WCSuccess        = hca.WCSuccess
+	WCLocLenErr      = hca.WCLocLenErr
+	WCLocQPOpErr     = hca.WCLocQPOpErr
+	WCLocProtErr     = hca.WCLocProtErr
+	WCWRFlushErr     = hca.WCWRFlushErr
+	WCMWBindErr      = hca.WCMWBindErr
+	WCBadRespErr     = hca.WCBadRespErr
+	WCLocAccessErr   = hca.WCLocAccessErr
+	WCRemInvReqErr   = hca.WCRemInvReqErr
+	WCRemAccessErr   = hca.WCRemAccessErr
+	WCRemOpErr       = hca.WCRemOpErr
+	WCRetryExcErr    = hca.WCRetryExcErr
+	WCRNRRetryExcErr = hca.WCRNRRetryExcErr
+	WCFatalErr       = hca.WCFatalErr
+	WCGeneralErr     = hca.WCGeneralErr
+
+	WCSend            = hca.WCSend
+	WCRDMAWrite       = hca.WCRDMAWrite
+	WCRDMARead        = hca.WCRDMARead
+	WCCompSwap        = hca.WCCompSwap
+	WCFetchAdd        = hca.WCFetchAdd
+	WCBindMW          = hca.WCBindMW
+	WCLocalInv        = hca.WCLocalInv
+	WCRecv            = hca.WCRecv
+	WCRecvRDMAWithImm = hca.WCRecvRDMAWithImm
+
+	WCGRH     = hca.WCGRH
+	WCWithImm = hca.WCWithImm
+	WCWithInv = hca.WCWithInv
 
 	MWType1 = hca.MWType1
 	MWType2 = hca.MWType2
