@@ -304,6 +304,7 @@ type end struct {
 	xrcd *XRCD
 	qp   *QP
 	mr   *MR
+	ahs  []*AH
 	back []byte // mr's memory with guard bytes around it
 	mem  []byte
 }
@@ -598,6 +599,9 @@ func (w *world) close() {
 		}
 		if e.xrcd != nil {
 			ok(w.t, e.h.CloseXRCD(e.xrcd))
+		}
+		for _, ah := range e.ahs {
+			ok(w.t, e.h.DestroyAH(ah))
 		}
 		ok(w.t, e.h.DestroyCQ(e.scq))
 		ok(w.t, e.h.DestroyCQ(e.rcq))
