@@ -288,3 +288,25 @@ func (s *Switch) Touch(in ib.PortNum, f *link.Frame) uint64 {
 	}
 	return v + s.ports[out].TouchTx(s.sl2vlAll[f.LRH.SL&15])
 }
+
+// AppendClaims lists the receive buffers that the switch's packets occupy, one
+// for each packet however many copies of it there are; for a check that
+// credits are conserved.
+func (s *Switch) AppendClaims(list []Claim) []Claim {
+	var frames []*link.Frame
+	for i := range s.ports {
+		frames = s.ports[i].AppendQueued(frames)
+	}
+	for f := s.mgmt.Head(); f != nil; f = f.Next() {
+		frames = append(frames, f)
+	}
+	seen := make([]bool, len(s.groups))
+	for _, f := range frames {
+		if f.InPort == 0 || seen[f.Group] {
+			continue
+		}
+		seen[f.Group] = f.Group != 0
+		list = append(list, Claim{f.InPort, f.InVL, f.Blocks})
+	}
+	return list
+}

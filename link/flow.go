@@ -107,6 +107,9 @@ func (c Credit) Available() int {
 	return 0
 }
 
+// Limit is the limit that the receiver would advertise now.
+func (c Credit) Limit() uint16 { return limit(c.ABR, c.Size-c.Occupied) }
+
 // AppendQueued lists the packets queued to be sent, for a check that counts
 // them.
 func (p *Port) AppendQueued(list []*Frame) []*Frame {

@@ -82,7 +82,6 @@ type cable struct {
 	f    Faults
 	bits float64 // until the next bit error
 	last ib.Time // when the last packet arrives: the next comes no earlier
-	lost ib.Time // when something was last lost
 }
 
 // faultState is what the driver keeps of faults.
@@ -307,10 +306,8 @@ func (s *Sim) late(slot uint32) {
 }
 
 // lossy notes that credits went astray on a cable: both ends refresh until that
-// has surely healed.
+// has healed.
 func (s *Sim) lossy(at uint32, p *link.Port) {
-	c := s.cables[at]
-	c.lost = s.now
 	for _, i := range [2]uint32{at, p.Site.Peer} {
 		p := s.ports[i]
 		if !p.Refreshing() {
@@ -328,35 +325,32 @@ func (s *Sim) armRefresh(at uint32) {
 	}
 }
 
-// healedAfter is how many refresh intervals without a loss heal a cable: one for the
-// sender's count to reach the receiver, one for the new limit to
-// come back, one to spare.
-const healedAfter = 3
-
-// refresh tells a port's credits anew and turns the timer off when nothing
-// was lost for long enough.
+// refresh tells a port's credits anew. The timer goes off when both ends know all
+// that the other has to tell; a further loss turns it on again.
 func (s *Sim) refresh(at uint32) {
 	p := s.ports[at]
 	p.Site.Flags &^= endRefresh
 	if p.Site.Flags&endStopped != 0 || p.State() < ib.PortInit {
 		return
 	}
+	if !s.cfg.AlwaysRefresh && s.agree(p, s.ports[p.Site.Peer]) {
+		p.SetRefresh(s.now, false)
+		return
+	}
 	p.HandleTimeout(s.now)
 	s.flush(at, p)
-	if !s.cfg.AlwaysRefresh && s.now >= s.lastLoss(at)+healedAfter*p.RefreshInterval() {
-		p.SetRefresh(s.now, false)
-	}
 	s.kick(at)
 	s.armRefresh(at)
 }
 
-// lastLoss is when something was last lost in either direction of a cable.
-func (s *Sim) lastLoss(at uint32) ib.Time {
-	t := ib.Time(math.MinInt64 / 2)
-	for _, i := range [2]uint32{at, s.ports[at].Site.Peer} {
-		if c := s.cables[i]; c != nil {
-			t = max(t, c.lost)
+// agree reports whether two ends of a cable have the same view of all credits,
+// which implies that no data flies between them.
+func (s *Sim) agree(p, q *link.Port) bool {
+	for vl := ib.VL(0); vl < ib.VLMgmt; vl++ {
+		a, b := p.Credit(vl), q.Credit(vl)
+		if a.FCTBS != b.ABR || b.FCTBS != a.ABR || a.FCCL != b.Advertised || b.FCCL != a.Advertised {
+			return false
 		}
 	}
-	return t
+	return true
 }

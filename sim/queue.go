@@ -234,6 +234,23 @@ func (q *queue) drawFar() {
 	}
 }
 
+// each shows every event's code, in no particular order.
+func (q *queue) each(see func(d uint64)) {
+	for _, e := range q.cur[q.at:] {
+		see(e.d)
+	}
+	for _, w := range q.ring {
+		for i, n := w>>chunkBits, w&chunkMask; i != 0; i, n = q.chunks[i].prev, chunkLen {
+			for _, e := range q.chunks[i].ev[:n] {
+				see(e.d)
+			}
+		}
+	}
+	for i := range q.far.a {
+		see(q.far.a[i].d)
+	}
+}
+
 // cancel turns the events that match into ones that do nothing, and returns
 // them in order of time. It looks at every event.
 func (q *queue) cancel(match func(d uint64) bool) []event {
