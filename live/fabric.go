@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"softib/agent"
 	"softib/hca"
 	"softib/ib"
 	"softib/ibswitch"
@@ -37,7 +38,10 @@ type Fabric struct {
 	switches []*switchNode
 	hosts    []*Host
 	nodes    []any // *Host or *switchNode by graph index
+	agents   []*agent.Agent
 	pool     link.Pool
+
+	managing sync.Mutex // one manager at a time; taken before all others
 
 	closing chan struct{}
 	closed  atomic.Bool
@@ -56,12 +60,15 @@ type portState struct {
 	// Traffic that went through by routes; the engines count what went
 	// through them.
 	count ib.Counters
+	// unplugged: SetLink took the cable out.
+	unplugged bool
 }
 
 type switchNode struct {
 	node   *topo.Node
 	engine *ibswitch.Switch
 	ports  []*portState
+	mgmt   *ibswitch.Node
 }
 
 // New starts a fabric: every node powered, every cable trained, every port in
@@ -87,15 +94,11 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 		f.hosts = append(f.hosts, h)
 		f.nodes[n.Index] = h
 	}
+	f.manage()
 	for _, c := range g.Cables() {
 		a, b := f.port(c.A), f.port(c.B)
 		a.peer, b.peer = b, a
-		rate := g.LinkRate(c.A)
-		for _, p := range []*portState{a, b} {
-			p.link.SetRate(rate)
-			p.link.Train()
-			p.link.LinkUp(0)
-		}
+		f.train(a)
 	}
 	for _, h := range f.hosts {
 		h.syncPorts()
@@ -166,13 +169,12 @@ func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 		return fmt.Errorf("live: no cable at %s: see the topology for the ports in use", f.graph.PortName(r))
 	}
 	for _, q := range []*portState{p, p.peer} {
-		if up && q.link.Phys() != ib.PhysLinkUp {
-			q.link.Train()
-			q.link.LinkUp(f.Now())
-		} else if !up {
+		q.unplugged = !up
+		if !up && q.link.Phys() == ib.PhysLinkUp {
 			q.link.Down(f.Now())
 		}
 	}
+	f.train(p)
 	f.changed()
 	ends := []*portState{p, p.peer}
 	f.mu.Unlock()

@@ -66,6 +66,8 @@ type Host struct {
 
 	bell     chan struct{} // wakes the attendant
 	eventful chan struct{} // closed and replaced when an event comes
+
+	mgmt *hca.Node // the engine as management sees it
 }
 
 var _ verbs.Device = (*Host)(nil)
