@@ -200,14 +200,14 @@ func (q *QP) handleResponse(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 		var v [8]byte
 		// The value is an integer to both ends: native order in memory, as the adapters of little-endian hosts have it.
 		binary.LittleEndian.PutUint64(v[:], p.AtomicAck)
-		scatterMem(w.mem[:w.nsge], 0, v[:])
+		scatter(w.segs, 0, v[:])
 		w.got = 1
 	} else {
 		if !q.goodReadResponse(w, p, info) {
 			q.failAt(now, psn, WCBadRespErr)
 			return
 		}
-		scatterMem(w.mem[:w.nsge], uint64(w.got)*uint64(q.mtu), p.Payload)
+		scatter(w.segs, uint64(w.got)*uint64(q.mtu), p.Payload)
 		w.got++
 	}
 	q.ackPSN = psn.Add(1)
@@ -239,9 +239,10 @@ func (q *QP) goodReadResponse(w *sendWQE, p *wire.Packet, info *wire.OpcodeInfo)
 	return len(p.Payload) == q.mtu
 }
 
-// scatterMem copies data to the pieces of memory, from offset off on.
-func scatterMem(mem [][]byte, off uint64, data []byte) {
-	for _, m := range mem {
+// scatter copies data to the segments' memory, from offset off on.
+func scatter(segs []segment, off uint64, data []byte) {
+	for i := range segs {
+		m := segs[i].mem
 		if off >= uint64(len(m)) {
 			off -= uint64(len(m))
 			continue

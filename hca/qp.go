@@ -260,11 +260,11 @@ func (h *HCA) CreateQP(init QPInit) (*QP, error) {
 	}
 	n := pow2(max(c.MaxSendWR, 1))
 	q.sq, q.sqMask = make([]sendWQE, n), uint32(n-1)
-	sges, regs, mem := make([]SGE, n*c.MaxSendSGE), make([]*region, n*c.MaxSendSGE), make([][]byte, n*c.MaxSendSGE)
+	segs := make([]segment, n*c.MaxSendSGE)
 	inline := make([]byte, n*c.MaxInline)
 	for i := range q.sq {
 		w, a, b := &q.sq[i], i*c.MaxSendSGE, (i+1)*c.MaxSendSGE
-		w.sges, w.regs, w.mem = sges[a:b:b], regs[a:b:b], mem[a:b:b]
+		w.segs = segs[a:a:b]
 		w.inline = inline[i*c.MaxInline : i*c.MaxInline : (i+1)*c.MaxInline]
 	}
 	q.rq = newRecvQueue(c.MaxRecvWR, c.MaxRecvSGE)

@@ -90,24 +90,24 @@ func (q *QP) open(w *sendWQE) WCStatus {
 	if w.kind == kindRead || w.kind == kindAtomic {
 		need = AccessLocalWrite
 	}
-	for i := 0; i < w.nsge; i++ {
-		if w.sges[i].Length == 0 {
-			w.regs[i], w.mem[i] = nil, nil
+	for i := range w.segs {
+		g := &w.segs[i]
+		if g.sge.Length == 0 {
+			g.reg, g.mem = nil, nil
 			continue
 		}
-		r, mem := q.h.local(q.pd, &w.sges[i], need)
-		if r == nil {
+		if g.reg, g.mem = q.h.local(q.pd, &g.sge, need); g.reg == nil {
 			return WCLocProtErr
 		}
-		w.regs[i], w.mem[i] = r, mem
 	}
 	return WCSuccess
 }
 
 // stillOpen reports whether the memory of a started request is still registered.
 func (w *sendWQE) stillOpen() bool {
-	for i := 0; i < w.nsge; i++ {
-		if r := w.regs[i]; r != nil && (!r.valid || r.key != w.sges[i].LKey) {
+	for i := range w.segs {
+		g := &w.segs[i]
+		if g.reg != nil && (!g.reg.valid || g.reg.key != g.sge.LKey) {
 			return false
 		}
 	}
@@ -217,11 +217,11 @@ func (q *QP) gather(w *sendWQE, n int, buf []byte) []byte {
 		off := int(q.sqPkt) * q.mtu
 		return buf[:copy(buf, w.inline[off:off+n])]
 	}
-	for q.seg < w.nsge && int(q.segOff) == len(w.mem[q.seg]) {
+	for q.seg < len(w.segs) && int(q.segOff) == len(w.segs[q.seg].mem) {
 		q.seg++
 		q.segOff = 0
 	}
-	piece := w.mem[q.seg][q.segOff:]
+	piece := w.segs[q.seg].mem[q.segOff:]
 	if len(piece) >= n {
 		q.segOff += uint32(n)
 		if q.h.cfg.ByRefMin > 0 && n >= q.h.cfg.ByRefMin && q.isRC() {
@@ -231,10 +231,10 @@ func (q *QP) gather(w *sendWQE, n int, buf []byte) []byte {
 	}
 	got := 0
 	for got < n {
-		c := copy(buf[got:n], w.mem[q.seg][q.segOff:])
+		c := copy(buf[got:n], w.segs[q.seg].mem[q.segOff:])
 		got += c
 		q.segOff += uint32(c)
-		if int(q.segOff) == len(w.mem[q.seg]) && got < n {
+		if int(q.segOff) == len(w.segs[q.seg].mem) && got < n {
 			q.seg++
 			q.segOff = 0
 		}
@@ -320,7 +320,7 @@ func (q *QP) runLocal(now ib.Time, w *sendWQE) {
 	status := WCMWBindErr
 	switch w.op {
 	case WRBindMW:
-		ok = q.bind(&w.bindInfo)
+		ok = q.bind(w.bind)
 	case WRLocalInv:
 		ok = q.invalidate(w.imm)
 		status = WCLocQPOpErr
@@ -381,8 +381,8 @@ func (q *QP) seek(i uint32, psn ib.PSN) {
 	// Walk the list to the byte where that packet begins.
 	off := uint32(q.sqPkt) * uint32(q.mtu)
 	q.seg, q.segOff = 0, 0
-	for q.seg < w.nsge && off > uint32(len(w.mem[q.seg])) {
-		off -= uint32(len(w.mem[q.seg]))
+	for q.seg < len(w.segs) && off > uint32(len(w.segs[q.seg].mem)) {
+		off -= uint32(len(w.segs[q.seg].mem))
 		q.seg++
 	}
 	q.segOff = off

@@ -44,34 +44,41 @@ type RecvWR struct {
 	SGList []SGE
 }
 
-// sendWQE is a posted send request with its progress.
+// segment is an element of a posted list and what it opened when the request
+// started.
+type segment struct {
+	sge SGE
+	reg *region
+	mem []byte
+}
+
+// sendWQE is a posted send request with its progress. What every request
+// touches stands first.
 type sendWQE struct {
-	wrID     uint64
-	op       WROpcode
-	kind     wrKind
-	flags    SendFlags
-	started  bool
-	done     bool     // its own response has come, or it was local
-	fault    WCStatus // a local error, reported when its turn comes
-	length   uint32
-	npkts    uint32
-	got      uint32 // response packets that have come (READ)
-	first    ib.PSN
-	imm      uint32
-	rkey     uint32
-	va       uint64
-	compAdd  uint64
-	swap     uint64
-	ah       *AH
-	dqpn     ib.QPN
-	qkey     ib.QKey
-	srqn     uint32
-	nsge     int
-	sges     []SGE
-	regs     []*region // regs[i] is what sges[i] opened when the request started
-	mem      [][]byte
-	inline   []byte
-	bindInfo BindInfo
+	wrID    uint64
+	op      WROpcode
+	kind    wrKind
+	flags   SendFlags
+	started bool
+	done    bool     // its own response has come, or it was local
+	fault   WCStatus // a local error, reported when its turn comes
+	length  uint32
+	npkts   uint32
+	got     uint32 // response packets that have come (READ)
+	first   ib.PSN
+	imm     uint32
+	rkey    uint32
+	va      uint64
+	segs    []segment
+	inline  []byte
+
+	compAdd uint64
+	swap    uint64
+	ah      *AH
+	dqpn    ib.QPN
+	qkey    ib.QKey
+	srqn    uint32
+	bind    *BindInfo
 }
 
 func (w *sendWQE) last() ib.PSN { return w.first.Add(int(w.npkts) - 1) }
@@ -119,11 +126,12 @@ func (h *HCA) PostSend(q *QP, wr *SendWR) error {
 		if length, err = q.copyInline(w, wr); err != nil {
 			return err
 		}
-		w.nsge = 0
+		w.segs = w.segs[:0]
 	} else {
 		w.inline = w.inline[:0]
-		w.nsge = copy(w.sges, wr.SGList)
+		w.segs = w.segs[:len(wr.SGList)]
 		for i := range wr.SGList {
+			w.segs[i].sge = wr.SGList[i]
 			length += uint64(wr.SGList[i].Length)
 		}
 	}
@@ -148,7 +156,8 @@ func (h *HCA) PostSend(q *QP, wr *SendWR) error {
 			if wr.Bind == nil || wr.Bind.MW == nil {
 				return badAttr(verb, "bind_mw", wr.Bind, "a window")
 			}
-			w.bindInfo = *wr.Bind
+			b := *wr.Bind
+			w.bind = &b
 		}
 	}
 	if q.isUD() {

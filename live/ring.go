@@ -10,7 +10,7 @@ import (
 
 const (
 	// ringCells is a ring's room: the credit of one source on one lane.
-	ringCells = 256
+	ringCells = 128
 	// creditEvery is how many cells the receiver empties before it says so.
 	creditEvery = 32
 	smallBytes  = 56
