@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"softib/workload/perf"
+)
+
+// The protocol between a running fabric and the commands that talk to it, on
+// the Unix socket NAME.sock. Both directions are JSON, one object a line.
+//
+//	client:  {"v":1,"op":"status"}
+//	fabric:  {"status":{…}}  {"ok":true}
+//
+//	client:  {"v":1,"op":"down"}
+//	fabric:  {"ok":true}                       and it ends
+//
+//	client:  {"v":1,"op":"perf","perf":{"hosts":["h1","h2"],"config":{"test":"send_lat","sizes":[8]}}}
+//	fabric:  {"setting":{…}}  {"row":{…}}  {"row":{…}} …  {"ok":true}
+//
+// One connection carries one request. An answer ends with "ok" or with
+// {"error":"…","next":"…"}. A client that hangs up ends its perf test. The kernel
+// says who the client is (SO_PEERCRED): only the fabric's owner and root are
+// answered.
+const protocolVersion = 1
+
+// Operations of the protocol.
+const (
+	opStatus = "status"
+	opDown   = "down"
+	opPerf   = "perf"
+)
+
+type request struct {
+	Version int          `json:"v"`
+	Op      string       `json:"op"`
+	Perf    *perfRequest `json:"perf,omitempty"`
+}
+
+type perfRequest struct {
+	// Hosts are the active and the passive one; the first two if empty.
+	Hosts  []string    `json:"hosts,omitempty"`
+	Config perf.Config `json:"config"`
+}
+
+type answer struct {
+	Status  *status       `json:"status,omitempty"`
+	Setting *perf.Setting `json:"setting,omitempty"`
+	Row     *perf.Row     `json:"row,omitempty"`
+	OK      bool          `json:"ok,omitempty"`
+	Error   string        `json:"error,omitempty"`
+	Next    string        `json:"next,omitempty"`
+	Usage   bool          `json:"usage,omitempty"` // the error is one of usage
+}
+
+// refusal is an error as an answer.
+func refusal(err error) answer {
+	return answer{Error: err.Error(), Next: nextOf(err), Usage: exitCode(err) == exitUsage}
+}
+
+// err is the error that an answer brings.
+func (a answer) err() error {
+	if a.Error == "" {
+		return nil
+	}
+	err := errors.New(a.Error)
+	if a.Usage {
+		err = &usageError{err}
+	}
+	return &hint{err, a.Next}
+}
+
+// dialPatience is how long a fabric that holds its name may take to listen:
+// it brings its subnet up before it does.
+const dialPatience = 10 * time.Second
+
+// call sends one request to a running fabric and hands every answer but the
+// last to each.
+func (p place) call(ctx context.Context, r request, each func(answer) error) error {
+	conn, err := p.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	r.Version = protocolVersion
+	if err := json.NewEncoder(conn).Encode(r); err != nil {
+		return fmt.Errorf("fabric %s: %w", p.name, err)
+	}
+	for dec := json.NewDecoder(bufio.NewReader(conn)); ; {
+		var a answer
+		if err := dec.Decode(&a); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				err = errors.New("it hung up before it had answered")
+			}
+			return next(fmt.Errorf("fabric %s: %w", p.name, err), "softib status --name %s, or see %s", p.name, p.log())
+		}
+		if a.OK || a.Error != "" {
+			return a.err()
+		}
+		if err := each(a); err != nil {
+			return err
+		}
+	}
+}
+
+// dial connects to the fabric, waiting a while for one that is just starting.
+func (p place) dial(ctx context.Context) (net.Conn, error) {
+	deadline := time.Now().Add(dialPatience)
+	for {
+		if !p.isRunning() {
+			return nil, p.notRunning()
+		}
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", p.socket())
+		if err == nil {
+			return conn, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if time.Now().After(deadline) {
+			return nil, next(fmt.Errorf("fabric %s is running but does not listen: %w", p.name, err), "see %s", p.log())
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}

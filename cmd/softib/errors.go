@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// hint is an error with what to do next.
+type hint struct {
+	err  error
+	next string
+}
+
+func (h *hint) Error() string { return h.err.Error() }
+func (h *hint) Unwrap() error { return h.err }
+
+// next adds what to do next to an error.
+func next(err error, format string, v ...any) error {
+	return &hint{err, fmt.Sprintf(format, v...)}
+}
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// nextOf is what an error says to do next; empty if it says nothing.
+func nextOf(err error) string {
+	if h, ok := errors.AsType[*hint](err); ok {
+		return h.next
+	}
+	return ""
+}
+
+// printError writes an error for a person.
+func printError(w io.Writer, err error) {
+	fmt.Fprintf(w, "softib: %v\n", err)
+	if n := nextOf(err); n != "" {
+		fmt.Fprintf(w, "next: %s\n", n)
+	}
+}
+
+// Exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func exitCode(err error) int {
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return exitUsage
+	}
+	return exitFailed
+}

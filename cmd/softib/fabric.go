@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"softib/ib"
+	"softib/live"
+	"softib/sm"
+	"softib/topo"
+	"softib/verbs"
+)
+
+// fabric is a running fabric with what it was made from.
+type fabric struct {
+	*live.Fabric
+	name     string
+	topology string // as the user named it
+	started  time.Time
+	bringUp  time.Duration
+	report   sm.Report
+}
+
+// newFabric builds a fabric and brings its subnet up.
+func newFabric(name, topology string, g *topo.Graph) (*fabric, error) {
+	f := &fabric{name: name, topology: topology, started: time.Now()}
+	var err error
+	if f.Fabric, err = live.New(g, live.Config{}); err != nil {
+		return nil, err
+	}
+	if f.report, err = f.BringUp(); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("the subnet does not come up: %w", err)
+	}
+	f.bringUp = time.Since(f.started)
+	return f, nil
+}
+
+// portOf is a host's first port that is ACTIVE.
+func portOf(h *live.Host) (verbs.Port, bool) {
+	_, p, ok := activePort(verbs.Open(h), h.Node().NumPorts())
+	return p, ok
+}
+
+// devices are the hosts that take part in the mesh, and how many do not
+// because no port of theirs is ACTIVE.
+func (f *fabric) devices() (devs []meshDevice, silent int) {
+	for _, h := range f.Hosts() {
+		if _, ok := portOf(h); !ok {
+			silent++
+			continue
+		}
+		devs = append(devs, meshDevice{h, h.Node().NumPorts()})
+	}
+	return devs, silent
+}
+
+// links counts the cables by the state of their ports; a cable is as far as
+// the end that is behind.
+func (f *fabric) links() map[string]int {
+	count := map[string]int{}
+	for _, c := range f.Graph().Cables() {
+		count[stateName(min(f.PortState(c.A), f.PortState(c.B)))]++
+	}
+	return count
+}
+
+// stateName is a port's state as InfiniBand's tools shout it.
+func stateName(s ib.PortState) string { return strings.ToUpper(s.String()) }
+
+// status is what softib status shows.
+type status struct {
+	Name        string         `json:"name"`
+	PID         int            `json:"pid"`
+	Version     string         `json:"version"`
+	Started     time.Time      `json:"started"`
+	UptimeSec   float64        `json:"uptime_sec"`
+	Topology    string         `json:"topology"`
+	Description string         `json:"description"`
+	Hosts       int            `json:"hosts"`
+	HostsActive int            `json:"hosts_active"`
+	Switches    int            `json:"switches"`
+	Links       int            `json:"links"`
+	LinkStates  map[string]int `json:"link_states"`
+	// What the hosts have sent into the fabric, headers included.
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+func (f *fabric) status() status {
+	g := f.Graph()
+	s := status{
+		Name: f.name, PID: os.Getpid(), Version: version, Started: f.started, UptimeSec: time.Since(f.started).Seconds(),
+		Topology: f.topology, Description: topo.Describe(g), Hosts: len(g.Hosts()), Switches: len(g.Switches()),
+		Links: g.NumCables(), LinkStates: f.links(),
+	}
+	for _, h := range f.Hosts() {
+		if _, ok := portOf(h); ok {
+			s.HostsActive++
+		}
+		for p := 1; p <= h.Node().NumPorts(); p++ {
+			c := f.Counters(topo.PortRef{Node: h.Node().Index, Port: ib.PortNum(p)})
+			s.Packets += c[ib.PortXmitPkts]
+			s.Bytes += 4 * c[ib.PortXmitData]
+		}
+	}
+	return s
+}
+
+// describe prints what a fabric is.
+func (f *fabric) describe(out *reporter) {
+	g := f.Graph()
+	out.say("fabric    %s: %s", f.name, topo.Describe(g))
+	hosts := f.Hosts()
+	low, high := ib.LID(0xffff), ib.LID(0)
+	active := 0
+	for _, h := range hosts {
+		if p, ok := portOf(h); ok {
+			low, high = min(low, p.LID), max(high, p.LID)
+			active++
+		}
+	}
+	out.say("hosts     %d of %d ACTIVE: %s", active, len(hosts), lids(span(g.Hosts()), low, high))
+	if sw := g.Switches(); len(sw) > 0 {
+		low, high := ib.LID(0xffff), ib.LID(0)
+		for _, n := range sw {
+			lid := f.report.LID(topo.PortRef{Node: n.Index})
+			low, high = min(low, lid), max(high, lid)
+		}
+		out.say("switches  %d: %s", len(sw), lids(kinds(sw), low, high))
+	}
+	for _, l := range f.linkLines() {
+		out.say("links     %s", l)
+	}
+	out.say("subnet    up in %s: %d management datagrams, %v routing", short(f.bringUp), f.report.MADs, f.report.Routing)
+}
+
+// lids names nodes and their addresses.
+func lids(who string, low, high ib.LID) string {
+	if low == high {
+		return fmt.Sprintf("%s, LID %d", who, low)
+	}
+	return fmt.Sprintf("%s, LIDs %d to %d", who, low, high)
+}
+
+// kinds sums nodes up by what their names begin with: "8 leaf, 4 spine". More
+// kinds than fit a line are names that somebody gave one by one.
+func kinds(nodes []*topo.Node) string {
+	count := map[string]int{}
+	var order []string
+	for _, n := range nodes {
+		k := strings.TrimRight(n.Name, "0123456789")
+		if count[k] == 0 {
+			order = append(order, k)
+		}
+		count[k]++
+	}
+	if len(nodes) == 1 || len(order) > 4 || slices.Contains(order, "") {
+		return span(nodes)
+	}
+	var parts []string
+	for _, k := range order {
+		parts = append(parts, fmt.Sprintf("%d %s", count[k], k))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// span is the first and the last of some nodes.
+func span(nodes []*topo.Node) string {
+	if len(nodes) == 1 {
+		return nodes[0].Name
+	}
+	return nodes[0].Name + " to " + nodes[len(nodes)-1].Name
+}
+
+// linkLines says how many links of each rate there are in each state.
+func (f *fabric) linkLines() []string {
+	type kind struct {
+		rate  ib.LinkRate
+		state ib.PortState
+	}
+	count := map[kind]int{}
+	var order []kind
+	for _, c := range f.Graph().Cables() {
+		k := kind{f.Graph().LinkRate(c.A), min(f.PortState(c.A), f.PortState(c.B))}
+		if count[k] == 0 {
+			order = append(order, k)
+		}
+		count[k]++
+	}
+	var lines []string
+	for _, k := range order {
+		lines = append(lines, fmt.Sprintf("%d %s: %v, %g Gb/s of data", count[k], stateName(k.state), k.rate, float64(k.rate.Mbps())/1000))
+	}
+	return lines
+}
+
+// short prints a time with three digits.
+func short(d time.Duration) string {
+	switch {
+	case d < time.Microsecond:
+		return d.String()
+	case d < time.Millisecond:
+		return d.Round(10 * time.Nanosecond).String()
+	case d < time.Second:
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
+
+// ping sends over the full mesh and says what came of it.
+func (f *fabric) ping(ctx context.Context, out *reporter) error {
+	devs, silent := f.devices()
+	if silent > 0 {
+		out.say("silent    %s without an ACTIVE port", numbered(silent, "host", "hosts"))
+	}
+	if len(devs) < 2 {
+		out.say("mesh      one host has nobody to send to")
+		return nil
+	}
+	res, err := mesh(ctx, devs, func(done, total int) { out.progress("mesh", done, total) })
+	if err != nil {
+		return next(fmt.Errorf("the fabric does not carry everything: %w", err), "look for broken links: softib topo check %s", f.topology)
+	}
+	whole := "the full mesh: "
+	if res.Pairs < res.Possible {
+		whole = fmt.Sprintf("every host to %d others: ", res.Pairs/len(devs))
+	}
+	out.say("mesh      %s%d of %d pairs carried %d bytes intact in %s", whole, res.Pairs, res.Possible, meshSize, short(res.Took))
+	return nil
+}

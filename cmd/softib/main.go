@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newRoot().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		printError(os.Stderr, err)
+		os.Exit(exitCode(err))
+	}
+}
+
+// newRoot is the command line. A new subcommand is a file of its own and a
+// line here.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "softib",
+		Short: "InfiniBand in software",
+		Long: `softib is InfiniBand in software: host adapters, links with credits and virtual
+lanes, switches, and the verbs that programs use. It needs no kernel module, no
+root and no hardware.`,
+		Example: `  softib up                          # 32 hosts in a fat tree, until Ctrl-C
+  softib up -d                       # the same in the background
+  softib status
+  softib perf send_lat               # measure between h1 and h2
+  softib down`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		},
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(cmd, err)
+	})
+	root.AddCommand(newUp(), newDown(), newStatus(), newPerf(), newTopo(), newVersion())
+	return root
+}
+
+// usage is a mistake on the command line of a subcommand.
+func usage(cmd *cobra.Command, err error) error {
+	return next(&usageError{err}, "%s --help", cmd.CommandPath())
+}
+
+// arguments checks how many arguments a subcommand was given.
+func arguments(low, high int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < low || len(args) > high {
+			return usage(cmd, fmt.Errorf("%s takes %s, not %d arguments", cmd.CommandPath(), what, len(args)))
+		}
+		return nil
+	}
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	cmd.SuggestionsMinimumDistance = 2
+	err := &usageError{fmt.Errorf("there is no subcommand %q", name)}
+	if s := cmd.SuggestionsFor(name); len(s) > 0 {
+		return next(err, "did you mean %s %s?", cmd.CommandPath(), strings.Join(s, " or "))
+	}
+	return next(err, "%s --help lists them", cmd.CommandPath())
+}

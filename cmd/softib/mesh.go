@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"softib/ib"
+	"softib/verbs"
+)
+
+const (
+	meshSize = 256
+	grhBytes = 40 // a datagram's buffer begins with room for a GRH (IBA 11.4.1.2)
+	meshQKey = ib.QKey(0x11111111)
+	// meshPairsMax bounds the pairs that are tried: each pair that has talked
+	// keeps a channel with buffers of its own.
+	meshPairsMax = 2048
+	// meshPatience is how long a message may take; the slowest machine is much faster.
+	meshPatience = 10 * time.Second
+)
+
+// meshResult is what a mesh of messages came to.
+type meshResult struct {
+	Pairs    int           `json:"pairs"`    // ordered pairs that carried a message
+	Possible int           `json:"possible"` // ordered pairs that there are
+	Took     time.Duration `json:"took_ns"`
+}
+
+// meshError says between whom no message went, or no right one.
+type meshError struct {
+	bad []string
+}
+
+func (e *meshError) Error() string {
+	const shown = 4
+	list := e.bad
+	more := ""
+	if len(list) > shown {
+		list, more = list[:shown], fmt.Sprintf(" and %d more", len(e.bad)-shown)
+	}
+	return fmt.Sprintf("no message, or a wrong one, from %s%s", strings.Join(list, ", "), more)
+}
+
+// meshHost is a host with a datagram queue pair to send from and to receive at.
+type meshHost struct {
+	dev   verbs.Device
+	pd    *verbs.PD
+	cq    *verbs.CQ
+	qp    *verbs.QP
+	send  *verbs.MR
+	recv  *verbs.MR
+	port  ib.PortNum
+	lid   ib.LID
+	close []func() error
+
+	// This round: what is still to come.
+	sent, received bool
+	from           int
+	wrong          string
+}
+
+// activePort is a device's first port that is ACTIVE.
+func activePort(ctx *verbs.Context, ports int) (ib.PortNum, verbs.Port, bool) {
+	for n := 1; n <= ports; n++ {
+		if p, err := ctx.QueryPort(ib.PortNum(n)); err == nil && p.State == ib.PortActive && p.LID != 0 {
+			return ib.PortNum(n), p, true
+		}
+	}
+	return 0, verbs.Port{}, false
+}
+
+func newMeshHost(dev verbs.Device, ports int) (h *meshHost, err error) {
+	ctx := verbs.Open(dev)
+	num, port, ok := activePort(ctx, ports)
+	if !ok {
+		return nil, fmt.Errorf("%s has no port that is ACTIVE", dev.Name())
+	}
+	h = &meshHost{dev: dev, port: num, lid: port.LID}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.free())
+		}
+	}()
+	keep := func(f func() error) { h.close = append(h.close, f) }
+	if h.pd, err = ctx.AllocPD(); err != nil {
+		return h, err
+	}
+	keep(h.pd.Close)
+	if h.send, err = h.pd.RegMR(make([]byte, meshSize), 0); err != nil {
+		return h, err
+	}
+	keep(h.send.Close)
+	if h.recv, err = h.pd.RegMR(make([]byte, grhBytes+meshSize), verbs.AccessLocalWrite); err != nil {
+		return h, err
+	}
+	keep(h.recv.Close)
+	if h.cq, err = ctx.CreateCQ(8); err != nil {
+		return h, err
+	}
+	keep(h.cq.Close)
+	h.qp, err = h.pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: h.cq, RecvCQ: h.cq,
+		Caps: verbs.Caps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	if err != nil {
+		return h, err
+	}
+	keep(h.qp.Close)
+	return h, h.qp.Ready(num, 0, meshQKey)
+}
+
+func (h *meshHost) free() error {
+	var errs []error
+	for i := len(h.close) - 1; i >= 0; i-- {
+		errs = append(errs, h.close[i]())
+	}
+	h.close = nil
+	return errors.Join(errs...)
+}
+
+// message is what goes from one host to another: no two pairs have the same.
+func message(buf []byte, from, to int) {
+	x := uint32(from)<<16 ^ uint32(to) ^ 0x5bd1e995
+	for i := range buf {
+		x = x*1664525 + 1013904223
+		buf[i] = byte(x >> 24)
+	}
+}
+
+// meshDevice is a device and how many ports it has.
+type meshDevice struct {
+	dev   verbs.Device
+	ports int
+}
+
+// mesh sends a message from every host to every other and looks at what arrives;
+// in a fabric with too many pairs, from every host to as many others. In each
+// round every host sends one and receives one, so no receive is ever missing.
+func mesh(ctx context.Context, devs []meshDevice, show func(done, total int)) (res meshResult, err error) {
+	started := time.Now()
+	n := len(devs)
+	hosts := make([]*meshHost, 0, n)
+	defer func() {
+		for _, h := range hosts {
+			err = errors.Join(err, h.free())
+		}
+	}()
+	for _, d := range devs {
+		h, err := newMeshHost(d.dev, d.ports)
+		if err != nil {
+			return res, err
+		}
+		hosts = append(hosts, h)
+	}
+	res.Possible = n * (n - 1)
+	steps := meshSteps(n)
+	var failed meshError
+	for i, step := range steps {
+		if ctx.Err() != nil {
+			return res, ctx.Err()
+		}
+		show(i*n, len(steps)*n)
+		bad, err := meshRound(ctx, hosts, step)
+		if err != nil {
+			return res, err
+		}
+		failed.bad = append(failed.bad, bad...)
+		res.Pairs += n - len(bad)
+		if len(bad) > 0 && len(bad) == n {
+			break // nothing works: the other rounds would only wait as long
+		}
+	}
+	res.Took = time.Since(started)
+	if len(failed.bad) > 0 {
+		return res, &failed
+	}
+	return res, nil
+}
+
+// meshSteps are the rounds: in each, host i sends to host i+step.
+func meshSteps(n int) []int {
+	rounds := n - 1
+	if n*rounds > meshPairsMax {
+		rounds = max(meshPairsMax/n, 1)
+	}
+	steps := make([]int, rounds)
+	for i := range steps {
+		// Spread evenly over the distances; all of them if rounds is n-1.
+		steps[i] = 1 + i*(n-1)/rounds
+	}
+	return steps
+}
+
+// meshRound sends one message from every host, and names the pairs whose
+// message did not arrive as it was sent.
+func meshRound(ctx context.Context, hosts []*meshHost, step int) ([]string, error) {
+	n := len(hosts)
+	for i, h := range hosts {
+		h.sent, h.received, h.wrong, h.from = false, false, "", (i-step+n)%n
+		if err := h.qp.PostRecv(&verbs.RecvWR{SGList: h.recv.SGEs(0, grhBytes+meshSize)}); err != nil {
+			return nil, err
+		}
+	}
+	for i, h := range hosts {
+		to := hosts[(i+step)%n]
+		message(h.send.Bytes(), i, (i+step)%n)
+		ah, err := h.pd.CreateAH(verbs.AHAttr{DLID: to.lid, Port: h.port})
+		if err != nil {
+			return nil, err
+		}
+		defer ah.Close()
+		err = h.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: h.send.SGEs(0, meshSize),
+			AH: ah.Handle(), RemoteQPN: to.qp.Num(), RemoteQKey: meshQKey})
+		if err != nil {
+			return nil, err
+		}
+	}
+	deadline := time.Now().Add(meshPatience)
+	for left := n; left > 0; {
+		left = 0
+		for i, h := range hosts {
+			h.look(i, hosts)
+			if !h.sent || !h.received {
+				left++
+			}
+		}
+		if left > 0 {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if time.Now().After(deadline) {
+				break
+			}
+			runtime.Gosched()
+		}
+	}
+	var bad []string
+	for _, h := range hosts {
+		if !h.received || h.wrong != "" {
+			bad = append(bad, fmt.Sprintf("%s to %s%s", hosts[h.from].dev.Name(), h.dev.Name(), h.wrong))
+		}
+	}
+	return bad, nil
+}
+
+// look takes a host's completions and compares what arrived.
+func (h *meshHost) look(self int, hosts []*meshHost) {
+	var wcs [2]verbs.WC
+	for _, wc := range wcs[:h.cq.Poll(wcs[:])] {
+		switch {
+		case wc.Status != verbs.WCSuccess:
+			h.wrong = fmt.Sprintf(" (%v: %v)", wc.Opcode, wc.Status)
+			h.sent, h.received = true, true
+		case wc.Opcode != verbs.WCRecv:
+			h.sent = true
+		default:
+			h.received = true
+			var want [meshSize]byte
+			message(want[:], h.from, self)
+			got := h.recv.Bytes()[grhBytes:]
+			if from := hosts[h.from].lid; wc.ByteLen != grhBytes+meshSize || string(got) != string(want[:]) || wc.SLID != from {
+				h.wrong = fmt.Sprintf(" (%d bytes from LID %d, not %d from LID %d, or other bytes)", wc.ByteLen, wc.SLID, grhBytes+meshSize, from)
+			}
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"softib/ib"
+	"softib/topo"
+	"softib/workload/perf"
+)
+
+func newPerf() *cobra.Command {
+	var o perfOptions
+	cmd := &cobra.Command{
+		Use:   "perf TEST [TOPOLOGY]",
+		Short: "Measure latency or bandwidth between two hosts",
+		Long: `Runs a twin of perftest's tools over verbs, between two hosts of a fabric:
+
+  send_lat, write_lat           half of a round trip, in microseconds
+  read_lat, atomic_lat          one whole operation, in microseconds
+  send_bw, write_bw, read_bw    MB/sec (of 2^20 bytes) and million messages a second
+  all                           all of them in turn
+
+It uses the fabric that is running under --name. Without one, or when a TOPOLOGY is
+given, it uses a fabric of its own that ends with the test.
+
+Both sides busy-poll, so the figures want two idle cores.
+
+` + topologyHelp(),
+		Example: `  softib perf send_lat                      # 2 bytes between h1 and h2
+  softib perf write_bw -s 65536
+  softib perf read_bw -a --hosts h1,h32     # 2 bytes to 8 MiB, across the tree
+  softib perf all --json > figures.json
+  softib perf send_bw -q 4 --tx-depth 64 star:2`,
+		Args:      arguments(1, 2, "a TEST and at most one TOPOLOGY"),
+		ValidArgs: append(perf.Names(), "all"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			reqs, err := o.requests(args[0])
+			if err != nil {
+				return usage(cmd, err)
+			}
+			o.topology = ""
+			if len(args) == 2 {
+				o.topology = args[1]
+			}
+			return o.run(cmd, reqs)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVarP(&o.size, "size", "s", 0, "message size in `BYTES` (2 for latency, 65536 for bandwidth)")
+	f.BoolVarP(&o.all, "all", "a", false, "all sizes from 2 bytes to 8 MiB")
+	f.IntVarP(&o.iters, "iters", "n", 0, "messages for each size and queue pair (chosen by size)")
+	f.StringSliceVar(&o.hosts, "hosts", nil, "the two hosts, `A,B` (the first two)")
+	f.IntVarP(&o.qps, "qps", "q", 0, "queue pairs of a bandwidth test (1)")
+	f.IntVar(&o.depth, "tx-depth", 0, "requests in flight of a bandwidth test (128)")
+	f.IntVarP(&o.mtu, "mtu", "m", 0, "path MTU in `BYTES`: 256 to 4096 (the port's)")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	nameFlag(cmd, &o.name)
+	return cmd
+}
+
+type perfOptions struct {
+	size, iters, qps, depth, mtu int
+	all, json                    bool
+	hosts                        []string
+	name, topology               string
+}
+
+// requests are the tests that a command line asks for.
+func (o *perfOptions) requests(name string) ([]perfRequest, error) {
+	var picked []perf.Test
+	if name == "all" {
+		for t := range perf.NumTest {
+			picked = append(picked, t)
+		}
+	} else {
+		t, err := perf.ParseTest(name)
+		if err != nil {
+			return nil, err
+		}
+		picked = append(picked, t)
+	}
+	if o.all && o.size != 0 {
+		return nil, fmt.Errorf("-a and -s %d exclude each other", o.size)
+	}
+	if o.size < 0 {
+		return nil, fmt.Errorf("-s is %d: want 1 to %d bytes", o.size, perf.MaxSize)
+	}
+	var reqs []perfRequest
+	for _, t := range picked {
+		c := perf.Config{Test: t, Iters: o.iters, TxDepth: o.depth}
+		if !t.IsLatency() || name != "all" {
+			c.QPs = o.qps
+		}
+		switch {
+		case t == perf.AtomicLat && (o.all || name == "all"):
+			// There is one size.
+		case o.all:
+			c.Sizes = perf.AllSizes()
+		case o.size != 0:
+			c.Sizes = []int{o.size}
+		}
+		if o.mtu != 0 {
+			m, ok := ib.MTUFromBytes(o.mtu)
+			if !ok {
+				return nil, fmt.Errorf("--mtu is %d: want 256, 512, 1024, 2048 or 4096", o.mtu)
+			}
+			c.MTU = m
+		}
+		reqs = append(reqs, perfRequest{Hosts: o.hosts, Config: c})
+	}
+	return reqs, nil
+}
+
+// run measures in the running fabric, or in one of its own.
+func (o *perfOptions) run(cmd *cobra.Command, reqs []perfRequest) error {
+	p, err := newPlace(o.name)
+	if err != nil {
+		return err
+	}
+	view := &perfView{w: cmd.OutOrStdout(), json: o.json}
+	if o.topology == "" && p.isRunning() {
+		for _, r := range reqs {
+			err := p.call(cmd.Context(), request{Op: opPerf, Perf: &r}, func(a answer) error {
+				switch {
+				case a.Setting != nil:
+					return view.setting(*a.Setting)
+				case a.Row != nil:
+					return view.row(*a.Row)
+				}
+				return nil
+			})
+			if err := view.end(err); err != nil {
+				return err
+			}
+		}
+		return view.finish()
+	}
+	if o.name != defaultName && o.topology == "" {
+		return p.notRunning()
+	}
+	topology := o.topology
+	if topology == "" {
+		topology = topo.DefaultSpec
+	}
+	g, err := loadTopology(topology)
+	if err != nil {
+		return err
+	}
+	if _, err := checkTopology(topology, g); err != nil {
+		return err
+	}
+	f, err := newFabric("its own", topology, g)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, r := range reqs {
+		if err := view.end(runPerf(cmd.Context(), f, r, view.setting, view.row)); err != nil {
+			return err
+		}
+	}
+	return view.finish()
+}
+
+// perfView prints tests as they run, or as JSON at the end.
+type perfView struct {
+	w    io.Writer
+	json bool
+
+	results []perfResult
+}
+
+// perfResult is a test in JSON.
+type perfResult struct {
+	perf.Setting
+	Rows []perf.Row `json:"rows"`
+}
+
+func (v *perfView) setting(s perf.Setting) error {
+	v.results = append(v.results, perfResult{Setting: s})
+	if v.json {
+		return nil
+	}
+	return s.WriteHead(v.w)
+}
+
+func (v *perfView) row(r perf.Row) error {
+	last := &v.results[len(v.results)-1]
+	last.Rows = append(last.Rows, r)
+	if v.json {
+		return nil
+	}
+	_, err := fmt.Fprintln(v.w, strings.TrimRight(last.Test.Columns().Line(r), " "))
+	return err
+}
+
+// end closes the table of a test, however it went.
+func (v *perfView) end(err error) error {
+	if v.json || len(v.results) == 0 {
+		return err
+	}
+	if footErr := v.results[len(v.results)-1].WriteFoot(v.w); err == nil {
+		err = footErr
+	}
+	return err
+}
+
+// finish prints the JSON: one object, or a list if there were several tests.
+func (v *perfView) finish() error {
+	if !v.json {
+		return nil
+	}
+	enc := json.NewEncoder(v.w)
+	enc.SetIndent("", "  ")
+	if len(v.results) == 1 {
+		return enc.Encode(v.results[0])
+	}
+	return enc.Encode(v.results)
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// defaultName is the fabric that commands mean unless told otherwise.
+const defaultName = "default"
+
+// nameShape keeps names usable as parts of file names.
+var nameShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`)
+
+// socketPathMax is the room for a path in the kernel's sockaddr_un.
+const socketPathMax = 107
+
+// place is where the fabric of one name leaves its files: NAME.lock, which the
+// running fabric holds locked for as long as it lives, NAME.sock, on which
+// it listens, and NAME.log, which has what a fabric in the background prints.
+type place struct {
+	dir  string
+	name string
+}
+
+// newPlace makes the folder if there is none, and refuses one that others
+// could write to.
+func newPlace(name string) (place, error) {
+	if !nameShape.MatchString(name) {
+		return place{}, next(&usageError{fmt.Errorf("%q cannot be the name of a fabric", name)},
+			"use 1 to 32 letters, digits, dots, dashes or underscores, such as --name lab1")
+	}
+	dir := fmt.Sprintf("/tmp/softib-%d", os.Getuid())
+	if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" {
+		dir = filepath.Join(x, "softib")
+	}
+	p := place{dir, name}
+	if n := len(p.socket()); n > socketPathMax {
+		return place{}, next(fmt.Errorf("%s is %d bytes long: a socket's path has at most %d", p.socket(), n, socketPathMax),
+			"use a shorter --name, or set XDG_RUNTIME_DIR to a folder with a shorter path")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return place{}, next(err, "set XDG_RUNTIME_DIR to a folder that you may write to")
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return place{}, err
+	}
+	owner := -1
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		owner = int(s.Uid)
+	}
+	if !info.IsDir() || owner != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
+		return place{}, next(fmt.Errorf("%s has mode %v and owner %d: want a folder with mode drwx------ and owner %d", dir, info.Mode(), owner, os.Getuid()),
+			"remove it, or set XDG_RUNTIME_DIR to a folder of your own")
+	}
+	return p, nil
+}
+
+func (p place) socket() string { return filepath.Join(p.dir, p.name+".sock") }
+func (p place) lock() string   { return filepath.Join(p.dir, p.name+".lock") }
+func (p place) log() string    { return filepath.Join(p.dir, p.name+".log") }
+
+// errHeld means that a fabric of this name is running.
+var errHeld = errors.New("a fabric of this name is running")
+
+// Locks that belong to an open file rather than to a process (fcntl_locking(2)).
+// Package syscall does not name their commands.
+const (
+	ofdGetLock = 36
+	ofdSetLock = 37
+)
+
+// claim takes the name for as long as the file stays open. A lock ends with its
+// process, so what a dead fabric left behind is known to be stale, and goes.
+func (p place) claim() (*os.File, error) {
+	f, err := os.OpenFile(p.lock(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.FcntlFlock(f.Fd(), ofdSetLock, &syscall.Flock_t{Type: syscall.F_WRLCK}); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
+			return nil, errHeld
+		}
+		return nil, fmt.Errorf("%s: %w", p.lock(), err)
+	}
+	if err := os.Remove(p.socket()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// isRunning reports whether a fabric holds the name. It takes no lock itself,
+// so it disturbs none that is about to start.
+func (p place) isRunning() bool {
+	f, err := os.OpenFile(p.lock(), os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	l := syscall.Flock_t{Type: syscall.F_WRLCK}
+	return syscall.FcntlFlock(f.Fd(), ofdGetLock, &l) == nil && l.Type != syscall.F_UNLCK
+}
+
+// running lists the names of the fabrics that run.
+func (p place) running() []string {
+	entries, err := os.ReadDir(p.dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ".lock"); ok && nameShape.MatchString(name) && (place{p.dir, name}).isRunning() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// notRunning is the error of a command that needs a fabric.
+func (p place) notRunning() error {
+	err := fmt.Errorf("no fabric named %q is running", p.name)
+	suffix := ""
+	if p.name != defaultName {
+		suffix = " --name " + p.name
+	}
+	if others := p.running(); len(others) > 0 {
+		return next(err, "softib up -d%s, or use one that runs: --name %s", suffix, strings.Join(others, ", --name "))
+	}
+	return next(err, "softib up -d%s", suffix)
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"softib/live"
+	"softib/workload/perf"
+)
+
+const (
+	// requestMax bounds what a client may say.
+	requestMax = 64 << 10
+	// requestPatience is how long it may take to say it.
+	requestPatience = 10 * time.Second
+)
+
+// server answers on a fabric's socket.
+type server struct {
+	f    *fabric
+	l    *net.UnixListener
+	down context.CancelFunc // ends the fabric
+	wg   sync.WaitGroup
+	perf sync.Mutex // two tests at once would measure each other
+}
+
+// serve listens on the socket of a claimed place until ctx ends; down is what
+// softib down calls.
+func serve(ctx context.Context, p place, f *fabric, down context.CancelFunc) (*server, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: p.socket(), Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(p.socket(), 0o600); err != nil {
+		l.Close()
+		return nil, err
+	}
+	s := &server{f: f, l: l, down: down}
+	s.wg.Go(func() {
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				if ctx.Err() != nil {
+					return
+				}
+				time.Sleep(100 * time.Millisecond) // out of descriptors, say: others may finish
+				continue
+			}
+			s.wg.Go(func() {
+				defer conn.Close()
+				s.answer(ctx, conn)
+			})
+		}
+	})
+	return s, nil
+}
+
+// close stops listening and waits for answers under way.
+func (s *server) close() {
+	s.l.Close()
+	s.wg.Wait()
+}
+
+// answer serves one connection.
+func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
+	out := json.NewEncoder(conn)
+	tell := func(a answer) error { return out.Encode(a) }
+	if uid, err := peerUID(conn); err != nil || uid != 0 && uid != os.Getuid() {
+		_ = tell(refusal(fmt.Errorf("user %d may not use the fabric of user %d", uid, os.Getuid())))
+		return
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(requestPatience))
+	var r request
+	if err := json.NewDecoder(io.LimitReader(conn, requestMax)).Decode(&r); err != nil {
+		_ = tell(refusal(fmt.Errorf("the request cannot be read: %w", err)))
+		return
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	if r.Version != protocolVersion {
+		_ = tell(refusal(next(fmt.Errorf("the request is of protocol %d: this fabric speaks %d", r.Version, protocolVersion),
+			"restart the fabric with the softib that you use now: softib down, softib up -d")))
+		return
+	}
+	var err error
+	switch r.Op {
+	case opStatus:
+		st := s.f.status()
+		err = tell(answer{Status: &st})
+	case opDown:
+		defer s.down()
+	case opPerf:
+		err = s.measure(ctx, conn, r.Perf, tell)
+	default:
+		err = fmt.Errorf("the request's operation is %q: want %s, %s or %s", r.Op, opStatus, opDown, opPerf)
+	}
+	if err != nil {
+		_ = tell(refusal(err))
+		return
+	}
+	_ = tell(answer{OK: true})
+}
+
+// measure runs a perf test inside the fabric's process. The client ends it
+// by hanging up.
+func (s *server) measure(ctx context.Context, conn net.Conn, r *perfRequest, tell func(answer) error) error {
+	if r == nil {
+		return fmt.Errorf("the request has no perf: want the test to run")
+	}
+	if !s.perf.TryLock() {
+		return next(fmt.Errorf("another perf test is running on fabric %s", s.f.name), "wait for it to end, or measure on a fabric of your own: softib perf %v star:2", r.Config.Test)
+	}
+	defer s.perf.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		var b [1]byte
+		_, _ = conn.Read(b[:]) // nothing more comes but the end
+		cancel()
+	}()
+	return runPerf(ctx, s.f, *r,
+		func(set perf.Setting) error { return tell(answer{Setting: &set}) },
+		func(row perf.Row) error { return tell(answer{Row: &row}) })
+}
+
+// runPerf runs a test on a fabric of this process.
+func runPerf(ctx context.Context, f *fabric, r perfRequest, setting func(perf.Setting) error, row func(perf.Row) error) error {
+	a, b, err := f.pair(r.Hosts)
+	if err != nil {
+		return err
+	}
+	set, err := perf.Describe(a, b, r.Config)
+	if err != nil {
+		return next(&usageError{err}, "softib perf --help")
+	}
+	if d := f.Graph().Distances(a.Node().Index)[b.Node().Index]; d > 0 {
+		set.Hops = int(d) - 1
+	}
+	set.Where = fmt.Sprintf("%s (%s)", f.name, f.topology)
+	if err := setting(set); err != nil {
+		return err
+	}
+	return perf.Run(ctx, a, b, r.Config, row)
+}
+
+// pair finds the two hosts of a test.
+func (f *fabric) pair(names []string) (a, b *live.Host, err error) {
+	hosts := f.Hosts()
+	switch len(names) {
+	case 0:
+		if len(hosts) < 2 {
+			return nil, nil, next(fmt.Errorf("fabric %s has one host: a test needs two", f.name), "softib perf TEST star:2")
+		}
+		return hosts[0], hosts[1], nil
+	case 2:
+	default:
+		return nil, nil, next(&usageError{fmt.Errorf("%d hosts: a test has two", len(names))}, "--hosts %s,%s", hosts[0].Name(), hosts[len(hosts)-1].Name())
+	}
+	for i, h := range []**live.Host{&a, &b} {
+		if *h, err = f.Host(names[i]); err != nil {
+			return nil, nil, next(&usageError{err}, "--hosts %s,%s", hosts[0].Name(), hosts[len(hosts)-1].Name())
+		}
+	}
+	if a == b {
+		return nil, nil, next(&usageError{fmt.Errorf("%s twice: a test goes between two hosts", names[0])}, "--hosts %s,%s", hosts[0].Name(), hosts[len(hosts)-1].Name())
+	}
+	return a, b, nil
+}
+
+// peerUID asks the kernel who is at the other end.
+func peerUID(conn *net.UnixConn) (int, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	uid, credErr := -1, error(nil)
+	err = raw.Control(func(fd uintptr) {
+		var c *syscall.Ucred
+		if c, credErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); credErr == nil {
+			uid = int(c.Uid)
+		}
+	})
+	if err == nil {
+		err = credErr
+	}
+	return uid, err
+}

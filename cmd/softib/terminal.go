@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// terminal is where a command prints, and what may be printed there.
+type terminal struct {
+	w     io.Writer
+	isTTY bool
+	color bool
+}
+
+func newTerminal(w io.Writer) *terminal {
+	t := &terminal{w: w}
+	if f, ok := w.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			t.isTTY = os.Getenv("TERM") != "dumb"
+		}
+	}
+	t.color = t.isTTY && os.Getenv("NO_COLOR") == ""
+	return t
+}
+
+// say prints a line.
+func (t *terminal) say(format string, v ...any) {
+	fmt.Fprintf(t.w, format+"\n", v...)
+}
+
+// Colours, where there may be any.
+func (t *terminal) bold(s string) string  { return t.paint("1", s) }
+func (t *terminal) green(s string) string { return t.paint("32", s) }
+func (t *terminal) paint(code, s string) string {
+	if !t.color {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+const (
+	// progressAfter is how long something runs before its progress shows.
+	progressAfter = 500 * time.Millisecond
+	ttyEvery      = 100 * time.Millisecond
+	lineEvery     = 2 * time.Second
+	barWidth      = 30
+)
+
+// progress shows how far something that takes a while has come: a bar that
+// moves on a terminal, a line now and then elsewhere. What is over soon shows nothing.
+type progress struct {
+	t       *terminal
+	what    string
+	started time.Time
+	shown   time.Time
+	drawn   bool
+}
+
+func (t *terminal) progress(what string) *progress {
+	return &progress{t: t, what: what, started: time.Now()}
+}
+
+// at shows that done of total are done.
+func (p *progress) at(done, total int) {
+	now := time.Now()
+	every := lineEvery
+	if p.t.isTTY {
+		every = ttyEvery
+	}
+	if now.Sub(p.started) < progressAfter || now.Sub(p.shown) < every || total <= 0 {
+		return
+	}
+	p.shown = now
+	if !p.t.isTTY {
+		p.t.say("%s: %d of %d", p.what, done, total)
+		return
+	}
+	full := min(barWidth*done/total, barWidth)
+	fmt.Fprintf(p.t.w, "\r\x1b[K%s [%s%s] %d of %d", p.what, strings.Repeat("#", full), strings.Repeat(".", barWidth-full), done, total)
+	p.drawn = true
+}
+
+// end wipes the bar away.
+func (p *progress) end() {
+	if p.drawn {
+		fmt.Fprint(p.t.w, "\r\x1b[K")
+		p.drawn = false
+	}
+}

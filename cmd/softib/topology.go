@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"softib/topo"
+)
+
+// topologyHelp says what a TOPOLOGY may be; part of every help that names one.
+func topologyHelp() string {
+	var b strings.Builder
+	b.WriteString("TOPOLOGY is a generator or a file in ibnetdiscover's format; a dump of a real\ncluster works as it is. Generators, with an example each:\n\n")
+	for _, g := range topo.Generators() {
+		fmt.Fprintf(&b, "  %-32s %s\n", g.Example, g.Help)
+	}
+	b.WriteString("\nEvery generator takes ")
+	for i, o := range topo.CommonOptions {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(o.Key + "=")
+	}
+	b.WriteString(": star:4,speed=HDR,length=3m.\n")
+	return b.String()
+}
+
+// loadTopology reads what a user named: a generator's spec, or a file.
+func loadTopology(arg string) (*topo.Graph, error) {
+	if topo.IsSpec(arg) {
+		return topo.ParseSpec(arg)
+	}
+	text, err := os.ReadFile(arg)
+	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(arg, "/.") {
+		// It looks like a spec: the generators' own answer lists what there is.
+		_, err := topo.ParseSpec(arg)
+		return nil, err
+	}
+	if err != nil {
+		return nil, next(fmt.Errorf("the topology cannot be read: %w", err), "name a file in ibnetdiscover's format, or a generator such as %s", topo.DefaultSpec)
+	}
+	g, err := topo.Parse(arg, text)
+	if err != nil {
+		return nil, next(err, "mend that line, then: softib topo check %s", arg)
+	}
+	return g, nil
+}
+
+// checkTopology refuses a fabric that cannot work and returns what is only odd.
+func checkTopology(arg string, g *topo.Graph) ([]topo.Problem, error) {
+	var odd []topo.Problem
+	for _, p := range topo.Check(g) {
+		if p.Severity == topo.Broken {
+			return nil, next(fmt.Errorf("%s: %v: %s", arg, p.Kind, p.Text), "softib topo check %s lists everything that is wrong", arg)
+		}
+		odd = append(odd, p)
+	}
+	return odd, nil
+}
+
+// numbered is "1 host", "2 hosts".
+func numbered(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"softib/topo"
+)
+
+func newUp() *cobra.Command {
+	var o upOptions
+	cmd := &cobra.Command{
+		Use:   "up [TOPOLOGY]",
+		Short: "Start a fabric, bring it up and keep it running",
+		Long: `Builds the fabric, brings every port ACTIVE, says what it is, sends a message from
+every host to every other, and stays until Ctrl-C or softib down. With -d it
+stays in the background, and the command returns once the fabric is up.
+
+Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
+
+` + topologyHelp(),
+		Example: `  softib up                              # 32 hosts, until Ctrl-C
+  softib up -d star:4 --name lab         # 4 hosts in the background
+  softib up cluster.topo                 # the fabric that ibnetdiscover saw
+  softib up fat-tree:radix=16,levels=2,speed=HDR`,
+		Args: arguments(0, 1, "at most one TOPOLOGY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.topology = topo.DefaultSpec
+			if len(args) == 1 {
+				o.topology = args[0]
+			}
+			p, err := newPlace(o.name)
+			if err != nil {
+				return err
+			}
+			t := newTerminal(cmd.OutOrStdout())
+			if o.reportFD != 0 {
+				return upInBackground(cmd.Context(), p, o)
+			}
+			if o.detach {
+				return detach(cmd.Context(), p, o, t)
+			}
+			return up(cmd.Context(), p, o, toTerminal(t), func() {
+				t.say("%s", t.green("up")+": Ctrl-C ends it; in another terminal: softib status"+p.flag()+", softib perf send_lat"+p.flag())
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "run in the background; return once the fabric is up")
+	nameFlag(cmd, &o.name)
+	cmd.Flags().IntVar(&o.reportFD, "report-fd", 0, "descriptor to report to the starting process on")
+	_ = cmd.Flags().MarkHidden("report-fd")
+	return cmd
+}
+
+type upOptions struct {
+	name     string
+	topology string
+	detach   bool
+	reportFD int
+}
+
+// nameFlag gives a command its --name.
+func nameFlag(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "name", defaultName, "`NAME` that tells this fabric from others")
+}
+
+// flag is how a command line names the fabric; nothing for the default one.
+func (p place) flag() string {
+	if p.name == defaultName {
+		return ""
+	}
+	return " --name " + p.name
+}
+
+// up runs a fabric until ctx ends or somebody asks it to; it calls ready once the
+// fabric carries traffic and answers on its socket.
+func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) error {
+	g, err := loadTopology(o.topology)
+	if err != nil {
+		return err
+	}
+	odd, err := checkTopology(o.topology, g)
+	if err != nil {
+		return err
+	}
+	lock, err := p.claim()
+	if errors.Is(err, errHeld) {
+		return p.alreadyRunning()
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	for _, w := range odd {
+		out.say("%v", w)
+	}
+	f, err := newFabric(o.name, o.topology, g)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	f.describe(out)
+	if err := f.ping(ctx, out); err != nil {
+		if ctx.Err() != nil {
+			return nil // Ctrl-C meanwhile
+		}
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := serve(ctx, p, f, cancel)
+	if err != nil {
+		return err
+	}
+	ready()
+	<-ctx.Done()
+	s.close()
+	_ = os.Remove(p.socket())
+	return nil
+}
+
+func (p place) alreadyRunning() error {
+	return next(fmt.Errorf("a fabric named %q is running", p.name), "softib status%s shows it, softib down%s ends it; --name OTHER starts another beside it", p.flag(), p.flag())
+}
