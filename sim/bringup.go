@@ -12,6 +12,13 @@ import (
 // management itself is not what is simulated.
 func (s *Sim) BringUp() {
 	s.autoActive = true
+	s.LinksUp()
+	s.assignLIDs()
+	s.route()
+}
+
+// LinksUp trains every link at once, to Initialize, where a subnet manager begins.
+func (s *Sim) LinksUp() {
 	for at, p := range s.ports {
 		if p.Site.Peer != noEnd && uint32(at) < p.Site.Peer {
 			p.Train()
@@ -19,8 +26,6 @@ func (s *Sim) BringUp() {
 			s.trained(uint32(at))
 		}
 	}
-	s.assignLIDs()
-	s.route()
 }
 
 // assignLIDs gives hosts the first LIDs, in order, and switches the next.

@@ -75,7 +75,7 @@ func (s *Sim) step() {
 	case evHost:
 		s.hostTimeout(place)
 	case evLoop:
-		s.arriveLoop(place)
+		s.arriveLoop(place, ib.PortNum(arg))
 	case evUser:
 		s.wakes = append(s.wakes, Wake{Kind: WakeTimer, ID: s.timers[arg]})
 		s.free = append(s.free, arg)
@@ -132,12 +132,10 @@ func (s *Sim) arrive(at, frame uint32) {
 		return
 	}
 	if r.Multicast {
-		for out, ok := sw.PollOut(); ok; out, ok = sw.PollOut() {
-			s.kick(p.Site.First + uint32(out))
-		}
+		s.kickOuts(p.Site.First, sw)
 	}
 	if r.Mgmt {
-		s.switchMgmt(at, p, sw)
+		s.switchMgmt(p, sw)
 	}
 }
 

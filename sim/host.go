@@ -102,22 +102,26 @@ func (s *Sim) arriveHost(at uint32, p *link.Port, f *link.Frame) {
 // accept gives a received packet to the adapter and its buffer back to the link.
 func (s *Sim) accept(at uint32, p *link.Port, f *link.Frame) {
 	host := uint32(p.Site.Host)
-	s.deliver(host, p.Site.Num, f)
 	if p.Release(f.InVL, f.Blocks) {
 		s.kickFC(at)
 	}
-	s.pool.Put(f)
+	s.deliver(at, host, f)
 	s.pump(host)
 }
 
-// deliver gives a packet to the engine and folds what it says into the hash.
-func (s *Sim) deliver(host uint32, port ib.PortNum, f *link.Frame) {
+// deliver gives a packet to the agent or the engine, and folds what it says into the
+// hash.
+func (s *Sim) deliver(at, host uint32, f *link.Frame) {
 	b := &f.Packet.BTH
 	s.mix(uint64(b.Opcode)<<56 | uint64(b.DestQP)<<24 | uint64(b.PSN))
 	if s.cfg.HashPayload {
 		s.mixBytes(f.Packet.Payload)
 	}
-	s.hosts[host].eng.HandlePacket(s.now, port, f.Sync())
+	if b.DestQP <= ib.QPNGSI && f.Flags&forManager == 0 && s.hostMgmt(at, false, f) {
+		return
+	}
+	s.hosts[host].eng.HandlePacket(s.now, s.ports[at].Site.Num, f.Sync())
+	s.pool.Put(f)
 }
 
 func (s *Sim) mixBytes(b []byte) {
@@ -187,6 +191,10 @@ func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
 	}
 	f.Measure()
 	f.InPort, f.Arrived = 0, s.now
+	if vl == ib.VLMgmt && f.Packet.BTH.DestQP == ib.QPNSMI && !snd.Loopback {
+		s.sendSMP(host, at, f)
+		return
+	}
 	if snd.Loopback {
 		h.loop.Push(f)
 		h.loopN++
@@ -201,6 +209,20 @@ func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
 	}
 }
 
+// sendSMP takes a packet of the host's own subnet manager through the agent, which
+// knows the first hop of a directed route; what is for this very node comes back.
+func (s *Sim) sendSMP(host, at uint32, f *link.Frame) {
+	f.LRH.VL = ib.VLMgmt
+	if s.hostMgmt(at, true, f) {
+		return
+	}
+	f.Flags |= forManager
+	h := &s.hosts[host]
+	h.loop.Push(f)
+	h.loopN++
+	s.q.push(s.now+loopDelay, code(evLoop, host, uint32(s.ports[at].Site.Num)))
+}
+
 // hostRoom gives a parked flow its turn when a packet of its lane has left.
 func (s *Sim) hostRoom(p *link.Port, vl ib.VL) {
 	host := uint32(p.Site.Host)
@@ -212,15 +234,16 @@ func (s *Sim) hostRoom(p *link.Port, vl ib.VL) {
 }
 
 // arriveLoop hands the adapter a packet that it sent to itself.
-func (s *Sim) arriveLoop(host uint32) {
+func (s *Sim) arriveLoop(host uint32, port ib.PortNum) {
 	h := &s.hosts[host]
 	f := h.loop.Pop()
 	h.loopN--
-	if !h.stopped {
+	if h.stopped {
+		s.pool.Put(f)
+	} else {
 		s.mixFrame(h.at, f)
-		s.deliver(host, 1, f)
+		s.deliver(h.at+uint32(port), host, f)
 	}
-	s.pool.Put(f)
 	for port := 1; port < len(h.node.Ports); port++ {
 		if q, ok := s.lot(h.at+uint32(port), loopLane).pop(); ok {
 			h.eng.Unpark(q)

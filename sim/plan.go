@@ -74,7 +74,9 @@ func (s *Sim) pull(at uint32, out bool) {
 func (s *Sim) linkDown(at uint32) {
 	for _, i := range [2]uint32{at, s.ports[at].Site.Peer} {
 		p := s.ports[i]
-		p.Down(s.now)
+		if isUp(p) {
+			p.Down(s.now)
+		}
 		s.flush(i, p)
 		s.portChanged(i)
 	}
@@ -127,6 +129,7 @@ func (s *Sim) trained(at uint32) {
 			return // it went down meanwhile
 		}
 	}
+	s.settleRate(at)
 	for _, i := range ends {
 		s.ports[i].LinkUp(s.now)
 		s.portChanged(i)
@@ -139,6 +142,28 @@ func (s *Sim) trained(at uint32) {
 			s.activate(i)
 		}
 	}
+}
+
+// settleRate makes a cable as fast as it can be and as both ends' managers let it.
+func (s *Sim) settleRate(at uint32) {
+	p := s.ports[at]
+	rate := s.cableRate(at)
+	for _, i := range [2]uint32{at, p.Site.Peer} {
+		site := &s.ports[i].Site
+		if m := s.managers[site.Node]; m != nil {
+			if r := m.rates.TrainRate(site.Num); r.Mbps() > 0 && r.Mbps() < rate.Mbps() {
+				rate = r
+			}
+		}
+	}
+	if rate == p.Rate() {
+		return
+	}
+	for _, i := range [2]uint32{at, p.Site.Peer} {
+		s.ports[i].SetRate(rate)
+	}
+	s.timing(int(p.Site.Node))
+	s.timing(int(s.ports[p.Site.Peer].Site.Node))
 }
 
 // activate does what a subnet manager does last.

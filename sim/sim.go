@@ -114,6 +114,7 @@ type Sim struct {
 	firstEnd []uint32
 	hostOf   []int32
 	switches []*ibswitch.Switch // by node; nil for a host
+	managers []*manager         // by node; nil until needed
 
 	wakes   []Wake // what Next has to report
 	wakesAt int
@@ -154,6 +155,7 @@ func New(g *topo.Graph, cfg Config) (*Sim, error) {
 		cfg: cfg, graph: g,
 		firstEnd: make([]uint32, len(g.Nodes)), hostOf: make([]int32, len(g.Nodes)),
 		switches: make([]*ibswitch.Switch, len(g.Nodes)),
+		managers: make([]*manager, len(g.Nodes)),
 		rng:      rand.New(rand.NewPCG(cfg.Seed, 0x50F71B)),
 		hash:     cfg.Seed,
 		cables:   make(map[uint32]*cable),
@@ -208,28 +210,31 @@ func (s *Sim) build() {
 		}
 	}
 	for i := range s.graph.Nodes {
-		s.compareRates(i)
+		s.timing(i)
 	}
 }
 
 // plug sets what a port knows of its cable.
 func (s *Sim) plug(at uint32, end *topo.Port) {
-	p := s.ports[at]
-	p.Site.Peer = s.firstEnd[end.Peer] + uint32(end.PeerPort)
-	rate := end.Rate()
-	// Ends that disagree settle on the slower.
-	far := s.graph.Nodes[end.Peer].Ports[end.PeerPort].Rate()
-	if far.Mbps() < rate.Mbps() {
-		rate = far
-	}
-	p.SetRate(rate)
-	p.Site.Delay = ib.Time(end.LengthMM) * psPerMM
+	s.ports[at].Site.Peer = s.firstEnd[end.Peer] + uint32(end.PeerPort)
+	s.ports[at].SetRate(s.cableRate(at))
 }
 
-// compareRates decides, for each port of a node, whether packets that come to it
-// can be cut through, and whether packets that leave by it drain
-// a receive buffer slower than it can fill.
-func (s *Sim) compareRates(node int) {
+// cableRate is what the cable of a port can carry. Ends that disagree settle on
+// the slower.
+func (s *Sim) cableRate(at uint32) ib.LinkRate {
+	end := s.graph.Port(s.ref(at))
+	rate, far := end.Rate(), s.graph.Nodes[end.Peer].Ports[end.PeerPort].Rate()
+	if far.Mbps() < rate.Mbps() {
+		return far
+	}
+	return rate
+}
+
+// timing sets, for each cable of a node, how long packets take to it, whether the
+// node can cut them through, and whether what leaves by it drains a receive buffer
+// slower than some other port could fill it. The rates are those of the links now.
+func (s *Sim) timing(node int) {
 	n := s.graph.Nodes[node]
 	fastest := int64(0)
 	for num := range n.Ports {
@@ -243,19 +248,25 @@ func (s *Sim) compareRates(node int) {
 			continue
 		}
 		slow := p.Rate().Mbps() < fastest
-		if slow {
-			p.Site.Flags |= endSlow
-		}
-		// The sender carries the flag: it computes the arrival.
+		setFlag(&p.Site.Flags, endSlow, slow)
+		// The sender keeps the time and the flag: it computes the arrival.
 		from := &s.ports[p.Site.Peer].Site
+		tail := !n.IsSwitch() || slow || s.cfg.StoreForward
+		setFlag(&from.Flags, endTail, tail)
+		from.Delay = ib.Time(n.Ports[num].LengthMM) * psPerMM
 		if n.IsSwitch() {
 			from.Delay += s.cfg.SwitchLatency
 		}
-		if !n.IsSwitch() || slow || s.cfg.StoreForward {
-			from.Flags |= endTail
-		} else {
+		if !tail {
 			from.Delay += p.Rate().ByteTime(headBytes)
 		}
+	}
+}
+
+func setFlag(flags *uint8, f uint8, on bool) {
+	*flags &^= f
+	if on {
+		*flags |= f
 	}
 }
 
