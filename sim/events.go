@@ -197,7 +197,7 @@ func (s *Sim) sendFC(at uint32, p *link.Port) {
 			return
 		}
 		if s.cfg.Sink != nil {
-			s.cfg.Sink.Link(s.now, s.ref(at), s.ref(p.Site.Peer), fc)
+			s.traceLink(p, fc)
 		}
 		if p.Site.Flags&endFaulty != 0 && s.harmFC(at, p, &t) {
 			continue
@@ -221,7 +221,7 @@ func (s *Sim) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time) {
 		}
 	}
 	if s.cfg.Sink != nil {
-		s.cfg.Sink.Packet(start, s.ref(at), s.ref(p.Site.Peer), f.Sync())
+		s.tracePacket(start, p, f)
 	}
 	t := start + p.Site.Delay
 	if p.Site.Flags&endTail != 0 {
@@ -298,6 +298,9 @@ func (s *Sim) drop(at uint32, f *link.Frame, r link.Reason) {
 	if s.logDrop {
 		p := s.ports[at]
 		s.dropLog = append(s.dropLog, DropRecord{s.now, int(p.Site.Node), p.Site.Num, r, f.LRH.DLID, f.LRH.SLID, f.Packet.BTH.DestQP, f.Packet.BTH.PSN})
+	}
+	if s.cfg.Sink != nil {
+		s.traceDrop(at, f, traceReasons[r])
 	}
 	s.pool.Put(f)
 }

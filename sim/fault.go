@@ -8,6 +8,7 @@ import (
 	"softib/ib"
 	"softib/link"
 	"softib/topo"
+	"softib/trace"
 	"softib/wire"
 )
 
@@ -181,6 +182,9 @@ func (s *Sim) harm(at uint32, p *link.Port, f *link.Frame, t *ib.Time) bool {
 	if s.chance(c.f.Drop) {
 		s.logFault(FaultDrop, at, f)
 		s.lossy(at, p)
+		if s.cfg.Sink != nil {
+			s.traceDrop(at, f, trace.Fault)
+		}
 		s.pool.Put(f)
 		return true
 	}
@@ -245,6 +249,9 @@ func (s *Sim) corrupt(at uint32, p *link.Port, f *link.Frame) {
 		b = b[:len(b)-wire.VCRCSize]
 		v := wire.VCRC(b)
 		b = append(b, byte(v>>8), byte(v))
+	}
+	if s.cfg.Sink != nil {
+		s.traceBytes(at, b)
 	}
 	was, vcrcOK := *f.Packet, wire.CheckVCRC(b) == nil
 	err := f.Packet.Parse(b)

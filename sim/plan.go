@@ -4,6 +4,7 @@ import (
 	"softib/hca"
 	"softib/ib"
 	"softib/topo"
+	"softib/trace"
 )
 
 func (s *Sim) plan(t ib.Time, p plan) {
@@ -92,7 +93,11 @@ func (s *Sim) loseInFlight(a, b uint32) {
 	}) {
 		if kind(ev.d>>56) == evArrive {
 			f := s.pool.At(uint32(ev.d))
-			s.logFault(FaultLostInFlight, s.ports[uint32(ev.d>>32)&0xFFFFFF].Site.Peer, f)
+			from := s.ports[uint32(ev.d>>32)&0xFFFFFF].Site.Peer
+			s.logFault(FaultLostInFlight, from, f)
+			if s.cfg.Sink != nil {
+				s.traceDrop(from, f, trace.LinkDown)
+			}
 			s.pool.Put(f)
 		}
 	}

@@ -64,14 +64,6 @@ type Config struct {
 	TrainTime ib.Time
 }
 
-// Sink is told what passes on the cables; a capture is one.
-type Sink interface {
-	// Packet is called as p begins to leave port from towards port to.
-	Packet(now ib.Time, from, to topo.PortRef, p *wire.Packet)
-	// Link is called for each flow-control packet.
-	Link(now ib.Time, from, to topo.PortRef, p wire.LinkPacket)
-}
-
 // Defaults of Config's fields.
 const (
 	DefaultSwitchLatency = 100 * ib.Nanosecond
@@ -131,6 +123,7 @@ type Sim struct {
 	drops   [link.NumReason]uint64
 	dropLog []DropRecord
 	logDrop bool
+	sinkErr error
 }
 
 // New builds the engines of every node of g, with all links down.
