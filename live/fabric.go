@@ -110,8 +110,11 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 
 func portConfig() link.Config { return link.Config{MTUCap: ib.MTU4096, VLCap: 8} }
 
-// port finds the state of a port of the graph.
+// port finds the state of a port of the graph, nil if there is none.
 func (f *Fabric) port(r topo.PortRef) *portState {
+	if f.graph.Port(r) == nil {
+		return nil
+	}
 	switch n := f.nodes[r.Node].(type) {
 	case *switchNode:
 		return n.ports[r.Port]
@@ -144,7 +147,8 @@ func (f *Fabric) Host(name string) (*Host, error) {
 // changed makes every route be walked anew.
 func (f *Fabric) changed() { f.epoch.Add(1) }
 
-// Counters reads a port's counters, traffic by routes included.
+// Counters reads a port's counters, traffic by routes included; all are 0 for a port
+// that does not exist.
 func (f *Fabric) Counters(r topo.PortRef) ib.Counters {
 	for _, h := range f.hosts {
 		h.settle()
@@ -152,6 +156,9 @@ func (f *Fabric) Counters(r topo.PortRef) ib.Counters {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.port(r)
+	if p == nil {
+		return ib.Counters{}
+	}
 	c := p.link.Counters()
 	for i := range c {
 		c[i] += p.count[i]

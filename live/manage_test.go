@@ -299,3 +299,28 @@ func TestBringUpUnderTraffic(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// Requests to nodes and ports that do not exist have no answer.
+func TestNoSuchPort(t *testing.T) {
+	f := bringUp(t, "star:2")
+	var req, resp [mad.Size]byte
+	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: mad.MethodSet, AttributeID: mad.AttrPortInfo, AttributeModifier: 200}
+	h.Append(req[:0])
+	for _, c := range []struct {
+		node int
+		port ib.PortNum
+	}{{-1, 0}, {3, 0}, {0, 9}, {2, 200}} {
+		if f.SMP(c.node, c.port, &req, &resp) {
+			t.Errorf("node %d port %d answers", c.node, c.port)
+		}
+	}
+	if !f.SMP(2, 0, &req, &resp) || mad.View(resp[:]).Status() != mad.StatusInvalidField {
+		t.Errorf("PortInfo of port 200: %v", mad.View(resp[:]).Status())
+	}
+	if c := f.Counters(topo.PortRef{Node: 2, Port: 200}); c != (ib.Counters{}) {
+		t.Errorf("counters %v", c)
+	}
+	if err := f.SetLink(topo.PortRef{Node: 7, Port: 1}, false); err == nil {
+		t.Error("a cable that does not exist can be pulled")
+	}
+}
