@@ -424,7 +424,7 @@ func (w *world) newEnd(hostIdx int, c conf) *end {
 	}
 	e.qp = must(h.CreateQP(init))(t)
 	e.back = bytes.Repeat([]byte{0xCA}, c.memLen+2*guard)
-	e.mem = e.back[guard : guard+c.memLen : guard+c.memLen]
+	e.mem = e.back[guard : guard+c.memLen] // with room behind it that nobody may use
 	for i := range e.mem {
 		e.mem[i] = byte(i*7 + i>>8 + hostIdx)
 	}
