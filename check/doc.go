@@ -1,0 +1,27 @@
+// Package check holds what must be true of a whole fabric, whatever happens in
+// it, and tortures fabrics to find out whether it is.
+//
+// A Scenario is one seed's history as data: a topology, how it is routed, a load
+// (package workload) and faults. Run lets it happen in virtual time (package sim) under
+// a set of checkers. Each checker is a small type that guards one thing and says
+// in words what it saw:
+//
+//	Delivery    reliable services deliver exactly once, in order, intact; the others intact
+//	Completion  a signalled request completes exactly once; an error flushes the rest in order
+//	Status      no request fails without a cause
+//	Memory      no byte changes that no request may touch, and each holds what it should
+//	Credit      credits are conserved on each lane of each link, and return at rest
+//	Partition   no packet crosses a partition
+//	Drops       nothing is dropped but by a fault, an expired life time or misuse
+//	Progress    once the faults are over everything ends
+//	Leak        what is closed is gone
+//
+// and a second run of the same scenario must have the same trace hash.
+//
+// Torture does this for many seeds on all cores. A seed that fails is cut down to
+// a small scenario that still fails, and printed with its last packets and the
+// command that runs it again.
+//
+// The package looks at engines only through what programs and management can see:
+// completions, memory, counters. It never changes them.
+package check

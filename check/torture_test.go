@@ -1,0 +1,25 @@
+package check
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// TestTorture runs some seeds. SOFTIB_SEEDS and SOFTIB_SEED choose more, or one.
+func TestTorture(t *testing.T) {
+	opt := Options{First: 1, Seeds: 60}
+	if n, err := strconv.Atoi(os.Getenv("SOFTIB_SEEDS")); err == nil {
+		opt.Seeds = n
+	}
+	if n, err := strconv.Atoi(os.Getenv("SOFTIB_SEED")); err == nil {
+		opt.First, opt.Seeds = uint64(n), 1
+	}
+	r := Torture(context.Background(), opt, nil)
+	t.Logf("%d seeds, %d runs, %d ops, %d hops, %d faults, %d drops in %v", r.Done, r.Runs, r.Ops, r.Hops, r.Faults, r.Drops, r.Elapsed)
+	for i := range r.Failures {
+		t.Fail()
+		r.Failures[i].Write(os.Stdout)
+	}
+}
