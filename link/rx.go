@@ -86,7 +86,7 @@ func (p *Port) Release(vl ib.VL, blocks uint8) bool {
 
 // wantFC marks the lane when enough credit has gathered to tell.
 func (p *Port) wantFC(vl ib.VL, rx *rxVL) bool {
-	if p.state < ib.PortInit || (limit(rx.abr, rx.size-rx.occ)-rx.adv)&fcMask < rx.owed {
+	if p.state < ib.PortInit || p.oper>>vl&1 == 0 || (limit(rx.abr, rx.size-rx.occ)-rx.adv)&fcMask < rx.owed {
 		return false
 	}
 	p.fcNeed |= 1 << vl
