@@ -3,7 +3,7 @@
 SHELL    := /bin/bash
 FUZZTIME ?= 30s
 SEEDS    ?= 2000
-BENCH    ?= .
+BENCH    ?=
 UP       ?=
 
 # Looked up when a recipe runs, so that a Go which set-up has just fetched is
@@ -26,7 +26,7 @@ build: setup-run ## build bin/softib
 	@mkdir -p bin
 	$(GO) build -trimpath -buildvcs=false -o bin/softib ./cmd/softib
 
-bench: build setup-bench ## run every benchmark (BENCH=regexp to choose)
+bench: build setup-bench ## print speed as ratios to TCP, UCX and memcpy (BENCH=regexp: Go benchmarks instead)
 	@scripts/bench.sh '$(BENCH)'
 
 fuzz: setup-run ## run every fuzz target in turn (FUZZTIME=30s each)

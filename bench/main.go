@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+func main() {
+	var b bench
+	flag.StringVar(&b.softib, "softib", "bin/softib", "the softib to measure")
+	flag.StringVar(&b.goTool, "go", "go", "the go to run the simulator's benchmark with")
+	flag.IntVar(&b.rounds, "rounds", 5, "how often each is measured")
+	only := flag.String("only", "", "measure only what has this in its name")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := b.run(ctx, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// errAbsent is a peer that is not installed.
+var errAbsent = errors.New("not installed")
+
+// figure is something to measure.
+type figure struct {
+	name    string
+	unit    string
+	measure func(context.Context) (float64, error)
+
+	values []float64
+	err    error
+}
+
+func (f *figure) median() float64 {
+	slices.Sort(f.values)
+	return f.values[len(f.values)/2]
+}
+
+func (f *figure) text() string {
+	if f == nil {
+		return ""
+	}
+	if f.err != nil {
+		return f.err.Error()
+	}
+	return fmt.Sprintf("%.4g %s", f.median(), f.unit)
+}
+
+// comparison is a line of the table.
+type comparison struct {
+	ours *figure
+	peer *figure // nil: the target is a figure of its own
+	// atMost and atLeast bound the ratio to the peer, or ours if there is none.
+	atMost, atLeast float64
+}
+
+// bench holds what is measured with.
+type bench struct {
+	softib string
+	goTool string
+	rounds int
+
+	simOutput string // of the last run of the simulator's benchmark
+}
+
+func (b *bench) run(ctx context.Context, only string) error {
+	perf := func(name, unit, test string, size int, pick func(row) float64) *figure {
+		return &figure{name: name, unit: unit, measure: func(ctx context.Context) (float64, error) {
+			r, err := b.perf(ctx, test, size)
+			if err != nil {
+				return 0, err
+			}
+			return pick(r), nil
+		}}
+	}
+	sendLat := perf("send_lat 8 bytes", "µs", "send_lat", 8, func(r row) float64 { return r.Latency.Typical })
+	writeLat := perf("write_lat 8 bytes", "µs", "write_lat", 8, func(r row) float64 { return r.Latency.Typical })
+	write64 := perf("write_bw 64 KiB", "GB/s", "write_bw", 65536, func(r row) float64 { return r.Bandwidth.Average / 1e9 })
+	write8 := perf("write_bw 8 bytes", "Mmsg/s", "write_bw", 8, func(r row) float64 { return r.Bandwidth.MsgRate / 1e6 })
+	send8 := perf("send_bw 8 bytes", "Mmsg/s", "send_bw", 8, func(r row) float64 { return r.Bandwidth.MsgRate / 1e6 })
+	tcp := &figure{name: "TCP loopback", unit: "µs", measure: tcpLatency}
+	qperf := &figure{name: "TCP loopback (qperf)", unit: "µs", measure: qperfLatency}
+	ucxLat := &figure{name: "UCX shared memory", unit: "µs", measure: ucxLatency}
+	ucxRate := &figure{name: "UCX shared memory", unit: "Mmsg/s", measure: ucxMessageRate}
+	memcpy := &figure{name: "memcpy 64 KiB", unit: "GB/s", measure: memcpyBandwidth}
+	sim := &figure{name: "sim, 1024 hosts", unit: "Mhops/s", measure: b.simRate}
+	simAllocs := &figure{name: "sim, 1024 hosts", unit: "allocs/hop", measure: b.simAllocs}
+	simMemory := &figure{name: "sim, 1024 hosts", unit: "MiB", measure: b.simMemory}
+	liveAllocs := &figure{name: "live, 8-byte sends", unit: "allocs/msg", measure: b.liveAllocs}
+
+	table := []comparison{
+		{ours: sendLat, peer: tcp, atMost: 0.1},
+		{ours: sendLat, peer: qperf, atMost: 0.1},
+		{ours: sendLat, peer: ucxLat, atMost: 2},
+		{ours: writeLat, peer: ucxLat},
+		{ours: write64, peer: memcpy, atLeast: 0.5},
+		{ours: write8, atLeast: 3},
+		{ours: send8, peer: ucxRate},
+		{ours: sim, atLeast: 2},
+		{ours: simMemory, atMost: 1024},
+		{ours: simAllocs, atMost: 0.001},
+		{ours: liveAllocs, atMost: 0.001},
+	}
+	table = slices.DeleteFunc(table, func(c comparison) bool {
+		return only != "" && !strings.Contains(c.ours.name, only)
+	})
+	var figures []*figure
+	for _, c := range table {
+		for _, f := range []*figure{c.ours, c.peer} {
+			if f != nil && !slices.Contains(figures, f) {
+				figures = append(figures, f)
+			}
+		}
+	}
+	for round := range b.rounds {
+		for _, f := range figures {
+			if f.err != nil {
+				continue
+			}
+			progress("round %d of %d: %s", round+1, b.rounds, f.name)
+			v, err := f.measure(ctx)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			f.values, f.err = append(f.values, v), err
+		}
+	}
+	progress("")
+	return b.print(table)
+}
+
+// progress shows on a terminal what is being measured.
+func progress(format string, v ...any) {
+	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		fmt.Fprintf(os.Stderr, "\r\x1b[K"+format, v...)
+	}
+}
+
+func (b *bench) print(table []comparison) error {
+	fmt.Printf("%d rounds in turn, medians; %d cores, %s\n\n", b.rounds, runtime.NumCPU(), runtime.Version())
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "what\tours\tpeer\t\tratio\ttarget\tmet")
+	for _, c := range table {
+		peer, ratio := "", ""
+		value, known := 0.0, c.ours.err == nil
+		if known {
+			value = c.ours.median()
+		}
+		if c.peer != nil {
+			peer = c.peer.name
+			if known = known && c.peer.err == nil; known {
+				value /= c.peer.median()
+				ratio = fmt.Sprintf("%.3g", value)
+			}
+		}
+		target, met := "", ""
+		switch {
+		case c.atMost > 0:
+			target = fmt.Sprintf("at most %g", c.atMost)
+			met = yesNo(value <= c.atMost)
+		case c.atLeast > 0:
+			target = fmt.Sprintf("at least %g", c.atLeast)
+			met = yesNo(value >= c.atLeast)
+		}
+		if !known {
+			met = ""
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ours.name, c.ours.text(), peer, c.peer.text(), ratio, target, met)
+	}
+	return w.Flush()
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "NO"
+}

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// memcpyBandwidth copies 64 KiB over and over on one core, in GB/s.
+func memcpyBandwidth(context.Context) (float64, error) {
+	const size, times = 64 << 10, 50_000
+	src, dst := make([]byte, size), make([]byte, size)
+	for i := range src {
+		src[i] = byte(i)
+	}
+	copy(dst, src)
+	started := time.Now()
+	for range times {
+		copy(dst, src)
+	}
+	took := time.Since(started)
+	runtime.KeepAlive(dst)
+	return size * times / took.Seconds() / 1e9, nil
+}
+
+// tcpLatency is half of a round trip of 8 bytes over TCP on loopback, the
+// median, in microseconds. Both sides block in the kernel on threads of their own:
+// Go's poller would add to it.
+func tcpLatency(context.Context) (float64, error) {
+	const size, warm, rounds = 8, 1000, 20_000
+	a, b, err := tcpPair()
+	if err != nil {
+		return 0, fmt.Errorf("TCP loopback: %w", err)
+	}
+	defer syscall.Close(a)
+	echoed := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer syscall.Close(b)
+		var buf [size]byte
+		for range warm + rounds {
+			if err := exactly(syscall.Read, b, buf[:]); err != nil {
+				echoed <- err
+				return
+			}
+			if err := exactly(syscall.Write, b, buf[:]); err != nil {
+				echoed <- err
+				return
+			}
+		}
+		echoed <- nil
+	}()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var buf [size]byte
+	samples := make([]float64, 0, rounds)
+	base := time.Now()
+	last := time.Duration(0)
+	for i := range warm + rounds {
+		if err := exactly(syscall.Write, a, buf[:]); err != nil {
+			return 0, err
+		}
+		if err := exactly(syscall.Read, a, buf[:]); err != nil {
+			return 0, err
+		}
+		now := time.Since(base)
+		if i >= warm {
+			samples = append(samples, float64(now-last)/2/1e3)
+		}
+		last = now
+	}
+	if err := <-echoed; err != nil {
+		return 0, err
+	}
+	slices.Sort(samples)
+	return samples[len(samples)/2], nil
+}
+
+// tcpPair is a connection over loopback, as two blocking descriptors.
+func tcpPair() (a, b int, err error) {
+	l, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer syscall.Close(l)
+	if err := syscall.Bind(l, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return 0, 0, err
+	}
+	if err := syscall.Listen(l, 1); err != nil {
+		return 0, 0, err
+	}
+	addr, err := syscall.Getsockname(l)
+	if err != nil {
+		return 0, 0, err
+	}
+	if a, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0); err != nil {
+		return 0, 0, err
+	}
+	if err := syscall.Connect(a, addr); err != nil {
+		return 0, 0, errors.Join(err, syscall.Close(a))
+	}
+	if b, _, err = syscall.Accept4(l, syscall.SOCK_CLOEXEC); err != nil {
+		return 0, 0, errors.Join(err, syscall.Close(a))
+	}
+	for _, fd := range []int{a, b} {
+		if err := syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1); err != nil {
+			return 0, 0, errors.Join(err, syscall.Close(a), syscall.Close(b))
+		}
+	}
+	return a, b, nil
+}
+
+// exactly reads or writes a whole buffer.
+func exactly(f func(int, []byte) (int, error), fd int, buf []byte) error {
+	for len(buf) > 0 {
+		n, err := f(fd, buf)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return err
+		case n == 0:
+			return errors.New("the connection ended")
+		default:
+			buf = buf[n:]
+		}
+	}
+	return nil
+}
+
+// qperfLatency is qperf's tcp_lat for 8 bytes, one way, in microseconds.
+func qperfLatency(ctx context.Context) (float64, error) {
+	if _, err := exec.LookPath("qperf"); err != nil {
+		return 0, errAbsent
+	}
+	port, err := freePort()
+	if err != nil {
+		return 0, err
+	}
+	out, err := withServer(ctx, nil, "qperf", []string{"-lp", port},
+		[]string{"-lp", port, "-ws", "5", "-m", "8", "-t", "1", "-u", "-oo", "msg_size:8", "localhost", "tcp_lat"})
+	if err != nil {
+		return 0, err
+	}
+	_, text, ok := strings.Cut(out, "latency")
+	words := strings.Fields(text)
+	if !ok || len(words) < 3 {
+		return 0, fmt.Errorf("qperf printed no latency: %s", out)
+	}
+	v, err := strconv.ParseFloat(words[1], 64)
+	switch words[2] {
+	case "ns":
+		v /= 1e3
+	case "ms":
+		v *= 1e3
+	}
+	return v, err
+}
+
+// ucxLatency is UCX's tag_lat for 8 bytes over shared memory, the median, in
+// microseconds.
+func ucxLatency(ctx context.Context) (float64, error) {
+	f, err := ucx(ctx, "tag_lat", "200000")
+	return f[1], err
+}
+
+// ucxMessageRate is UCX's tag_bw for 8 bytes over shared memory, in million
+// messages a second.
+func ucxMessageRate(ctx context.Context) (float64, error) {
+	f, err := ucx(ctx, "tag_bw", "2000000")
+	return f[7] / 1e6, err
+}
+
+// ucx runs ucx_perftest as two processes and returns its final numbers:
+// iterations; latency (median, average, overall); bandwidth (average, overall); message
+// rate (average, overall).
+func ucx(ctx context.Context, test, iters string) (figures [8]float64, err error) {
+	if _, err := exec.LookPath("ucx_perftest"); err != nil {
+		return figures, errAbsent
+	}
+	port, err := freePort()
+	if err != nil {
+		return figures, err
+	}
+	env := []string{"UCX_TLS=self,sm", "UCX_LOG_LEVEL=error"}
+	out, err := withServer(ctx, env, "ucx_perftest", []string{"-p", port},
+		[]string{"localhost", "-p", port, "-t", test, "-s", "8", "-n", iters, "-f"})
+	if err != nil {
+		return figures, err
+	}
+	for line := range strings.Lines(out) {
+		words := strings.Fields(line)
+		if len(words) != len(figures) {
+			continue
+		}
+		ok := true
+		for i, w := range words {
+			v, err := strconv.ParseFloat(w, 64)
+			figures[i], ok = v, ok && err == nil
+		}
+		if ok {
+			return figures, nil
+		}
+	}
+	return figures, fmt.Errorf("ucx_perftest -t %s printed no figures: %s", test, out)
+}
+
+// withServer runs one program twice: a server, and a client that tries until
+// the server listens.
+func withServer(ctx context.Context, env []string, name string, server, client []string) (string, error) {
+	srv := exec.CommandContext(ctx, name, server...)
+	srv.Env = append(os.Environ(), env...)
+	if err := srv.Start(); err != nil {
+		return "", err
+	}
+	defer func() {
+		_ = srv.Process.Kill() // it may have ended by itself
+		_ = srv.Wait()
+	}()
+	var err error
+	for range 50 {
+		var out []byte
+		if out, err = output(ctx, env, name, client...); err == nil {
+			return string(out), nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return "", err
+}
+
+// freePort is a TCP port that nobody listens on just now.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}
