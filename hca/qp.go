@@ -118,6 +118,8 @@ type QP struct {
 	ackWaits bool
 	burst    int
 	timerAt  ib.Time
+	// timerLater is a second entry in the timer heap, behind timerAt.
+	timerLater ib.Time
 
 	// Requester. Requests [sqOldest, sqCursor) are sent at least once and
 	// not yet completed, [sqCursor, sqNext) wait; sqPkt packets of the one at
@@ -373,7 +375,7 @@ func (q *QP) reset() {
 	q.attr = QPAttr{PathMigState: Migrated}
 	q.path, q.oldPath = path{}, path{}
 	q.mtu = 0
-	q.commEst, q.parked, q.burst, q.timerAt = false, false, 0, ib.Never
+	q.commEst, q.parked, q.burst, q.timerAt, q.timerLater = false, false, 0, ib.Never, ib.Never
 	q.sqOldest, q.sqCursor, q.sqNext, q.sqPkt, q.seg, q.segOff = 0, 0, 0, 0, 0, 0
 	q.nextPSN, q.sentPSN, q.ackPSN = 0, 0, 0
 	q.rdOut, q.sinceAck, q.rnrUntil, q.ackDue = 0, 0, 0, ib.Never

@@ -68,7 +68,7 @@ func (h *HCA) HandleTimeout(now ib.Time) {
 		e := h.timers.pop()
 		switch {
 		case e.qp != nil && e.qp.timerAt == e.at:
-			e.qp.timerAt = ib.Never
+			e.qp.timerAt, e.qp.timerLater = e.qp.timerLater, ib.Never
 			e.qp.onTimer(now)
 		case e.cq != nil && e.cq.modAt == e.at && !e.cq.dead:
 			e.cq.modAt = ib.Never
@@ -82,6 +82,9 @@ func (h *HCA) HandleTimeout(now ib.Time) {
 // armTimer makes sure that onTimer runs at at or before.
 func (q *QP) armTimer(at ib.Time) {
 	if at < q.timerAt {
+		// What the heap held for us before still comes up, and is remembered:
+		// or each RNR wait would leave another ACK timeout behind.
+		q.timerLater = q.timerAt
 		q.timerAt = at
 		q.h.timers.push(at, q, nil)
 	}
