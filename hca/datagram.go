@@ -67,7 +67,7 @@ func (q *QP) checkDatagram(hp *Port, p *wire.Packet) Drop {
 	case SMI:
 		return DropNone
 	case GSI:
-		if !hp.hasPKey(p.BTH.PKey) {
+		if hp.pkeyIndex(p.BTH.PKey) == noPKey {
 			countUp(&hp.PKeyViolations)
 			return DropPKey
 		}
@@ -172,6 +172,9 @@ func (q *QP) receiveDatagram(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	}
 	w.WRID, w.QPN, w.Opcode, w.Flags, w.ByteLen = q.cur.wrID, q.num, WCRecv, c, q.curDone
 	w.SrcQP, w.SLID, w.SL, w.Port, w.PKeyIndex = p.DETH.SrcQP, p.LRH.SLID, p.LRH.SL, port, q.attr.PKeyIndex
+	if q.typ == GSI {
+		w.PKeyIndex = q.h.ports[port].pkeyIndex(p.BTH.PKey)
+	}
 	if lmc := q.h.ports[port].LMC; lmc > 0 {
 		w.PathBits = uint8(p.LRH.DLID) & (1<<lmc - 1)
 	}

@@ -260,15 +260,17 @@ func (p *Port) ownsLID(l ib.LID) bool {
 	return p.LID != 0 && l>>p.LMC == p.LID>>p.LMC
 }
 
-// hasPKey reports whether the port is a member of k's partition in a way
-// that may talk to k.
-func (p *Port) hasPKey(k ib.PKey) bool {
-	for _, own := range p.PKeys {
+// noPKey is the index of a P_Key that is not in the table.
+const noPKey = 0xFFFF
+
+// pkeyIndex is the index of the port's P_Key that may talk to k, or noPKey.
+func (p *Port) pkeyIndex(k ib.PKey) uint16 {
+	for i, own := range p.PKeys {
 		if own.Matches(k) {
-			return true
+			return uint16(i)
 		}
 	}
-	return false
+	return noPKey
 }
 
 // TakeAborted reports, once, that requests were given up whose packets may
