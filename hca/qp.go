@@ -215,8 +215,13 @@ func (h *HCA) CreateQP(init QPInit) (*QP, error) {
 	}
 	c, l := init.Caps, h.cfg.Limits
 	if init.Type == XRCRecv {
-		if init.XRCD == nil || init.XRCD.dead {
-			return nil, badAttr(verb, "xrcd", init.XRCD, "a live XRC domain")
+		if init.XRCD == nil || init.XRCD.dead || init.XRCD.h != h {
+			return nil, badAttr(verb, "xrcd", init.XRCD, "a live XRC domain of this device")
+		}
+		if init.PD != nil {
+			if err := h.checkPD(verb, init.PD); err != nil {
+				return nil, err
+			}
 		}
 		// A target has neither send nor receive queue of its own.
 		init.SendCQ, init.RecvCQ, init.SRQ, c = nil, nil, nil, Caps{}

@@ -127,8 +127,8 @@ func (h *HCA) CreateSRQ(init SRQInit) (*SRQ, error) {
 	if (init.XRCD == nil) != (init.CQ == nil) {
 		return nil, badAttr(verb, "xrcd, cq", init.XRCD, "both or neither")
 	}
-	if init.XRCD != nil && (init.XRCD.dead || init.CQ.dead) {
-		return nil, badAttr(verb, "xrcd, cq", "destroyed", "live ones")
+	if init.XRCD != nil && (init.XRCD.dead || init.CQ.dead || init.XRCD.h != h || init.CQ.h != h) {
+		return nil, badAttr(verb, "xrcd, cq", "destroyed or foreign", "live ones of this device")
 	}
 	s := &SRQ{h: h, pd: init.PD, rq: newRecvQueue(init.MaxWR, init.MaxSGE), limit: init.Limit, xrcd: init.XRCD, cq: init.CQ}
 	for i, old := range h.srqs {
