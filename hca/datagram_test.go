@@ -330,6 +330,14 @@ func TestSpecialQPs(t *testing.T) {
 	}
 	w.run()
 	b1.received("2 RECV SUCCESS len=48")
+	b1.recv(3, b1.sge(0, 300))
+	a1.datagram(3, a1.ah(AHAttr{DLID: lidOf(1, 1)}), 1, 0x1234, 8)
+	w.pump()
+	w.flight[0].p.BTH.PKey = 0x7FFF // a limited member of the second partition
+	w.run()
+	if c := poll(b1.rcq); len(c) != 1 || c[0].PKeyIndex != 1 {
+		t.Fatalf("completion %+v, want P_Key index 1", c)
+	}
 	// QP0 by the permissive LID, before the port has an address; keys do not matter.
 	b0.recv(3, b0.sge(0, 300))
 	a0.datagram(3, a0.ah(AHAttr{DLID: ib.LIDPermissive}), 0, 0, 256)

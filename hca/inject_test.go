@@ -367,6 +367,64 @@ func TestMigratedIsNoMigration(t *testing.T) {
 	a.wantEvents()
 }
 
+// TestTimersDoNotPile: neither waits for a receiver nor much traffic leave
+// entries in the timer heap.
+func TestTimersDoNotPile(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	a, b := w.pair(conf{timeout: 31})
+	a.post(SendWR{WRID: 1, Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}})
+	w.runFor(20 * ib.Millisecond)
+	if n := len(a.h.timers.e); a.h.Stats.RNRNAKs < 1000 || n > 4 {
+		t.Fatalf("%d timers after %d RNR NAKs", n, a.h.Stats.RNRNAKs)
+	}
+	b.recv(1, b.sge(0, 8))
+	w.runFor(ib.Millisecond)
+	a.sent("1 SEND SUCCESS len=8")
+	for range 1000 {
+		a.write(1, b, 8, SendSignaled)
+		w.runFor(10 * ib.Microsecond)
+		a.sent("1 RDMA_WRITE SUCCESS len=8")
+	}
+	if n := len(a.h.timers.e); n > 4 {
+		t.Fatalf("%d timers after much traffic", n)
+	}
+}
+
+// TestAborted: the driver learns once that requests with references in flight
+// were given up, and only then.
+func TestAborted(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	w.hosts[0].cfg.ByRefMin = 64
+	a, b := w.pair(conf{timeout: 4, retry: 1})
+	a.write(1, b, 200, SendSignaled)
+	w.pump()
+	w.run()
+	a.sent("1 RDMA_WRITE SUCCESS len=200")
+	if a.h.TakeAborted() {
+		t.Fatal("aborted without a failure")
+	}
+	w.fate = func(f *flying) fate { return fate{drop: true} }
+	a.write(2, b, 200, SendSignaled)
+	w.run()
+	a.sent("2 RDMA_WRITE RETRY_EXC_ERR")
+	if !a.h.TakeAborted() || a.h.TakeAborted() {
+		t.Fatal("want it told once")
+	}
+	// The packet itself refers to registered memory from the size on, and is a copy below.
+	a, b = w.pair(conf{})
+	for _, n := range []int{63, 64, 256} {
+		a.write(3, b, n, 0)
+		s, _ := a.h.NextSend()
+		var p wire.Packet
+		if !a.h.Emit(0, s, &p, w.buf) || len(p.Payload) != n {
+			t.Fatalf("payload of %d", len(p.Payload))
+		}
+		if ref := &p.Payload[0] == &a.mem[0]; ref != (n >= 64) || cap(p.Payload) < n || ref && cap(p.Payload) != n {
+			t.Fatalf("%d bytes: by reference %v, cap %d", n, ref, cap(p.Payload))
+		}
+	}
+}
+
 // TestTimerHeap sorts, and forgets what moved.
 func TestTimerHeap(t *testing.T) {
 	var h timerHeap

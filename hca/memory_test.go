@@ -190,9 +190,9 @@ func TestBindRefused(t *testing.T) {
 		})
 	}
 	w := newWorld(t, 2, 1)
-	a, b := w.pair(conf{})
+	_, b := w.pair(conf{})
 	expect(t, "local invalidate of a region", b.try(SendWR{Opcode: WRLocalInv, Imm: b.mr.RKey()}), WCLocQPOpErr)
-	a, b = w.pair(conf{})
+	a, b := w.pair(conf{})
 	b.recv(1, b.sge(0, 64))
 	expect(t, "remote invalidate of a region", a.try(SendWR{Opcode: WRSendInv, Imm: b.mr.RKey()}), WCRemAccessErr)
 	b.received("1 RECV WR_FLUSH_ERR")

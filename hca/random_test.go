@@ -225,6 +225,9 @@ func random(t *testing.T, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(t, 2, 1)
 	w.viaWire = seed%4 == 0
+	if seed%3 == 0 {
+		w.hosts[0].cfg.ByRefMin, w.hosts[1].cfg.ByRefMin = 100, 1
+	}
 	c := conf{
 		mtu: ib.MTU(1 + r.IntN(3)), psn: ib.PSN(0xFFFFFF - r.IntN(60)), timeout: uint8(4 + r.IntN(3)), rd: uint8(1 + r.IntN(4)),
 		sendWR: 1 + r.IntN(16), memLen: rndLen, sigAll: false, rnrTimer: uint8(1 + r.IntN(3)),

@@ -87,6 +87,7 @@ func TestBadCalls(t *testing.T) {
 		{"create_srq", "srq_limit", ErrInvalid, two(h.CreateSRQ(SRQInit{PD: a.pd, MaxWR: 1, Limit: 2}))},
 		{"create_srq", "xrcd, cq", ErrInvalid, two(h.CreateSRQ(SRQInit{PD: a.pd, MaxWR: 1, CQ: a.rcq}))},
 		{"create_srq", "xrcd, cq", ErrInvalid, two(h.CreateSRQ(SRQInit{PD: a.pd, MaxWR: 1, CQ: a.rcq, XRCD: deadX}))},
+		{"create_srq", "xrcd, cq", ErrInvalid, two(h.CreateSRQ(SRQInit{PD: a.pd, MaxWR: 1, CQ: b.rcq, XRCD: h.OpenXRCD()}))},
 		{"modify_srq", "srq", ErrDestroyed, h.ModifySRQ(deadSRQ, 1)},
 		{"destroy_srq", "srq", ErrDestroyed, h.DestroySRQ(deadSRQ)},
 		{"post_srq_recv", "srq", ErrDestroyed, h.PostSRQRecv(deadSRQ, &RecvWR{})},
@@ -102,6 +103,8 @@ func TestBadCalls(t *testing.T) {
 		{"create_qp", "srq", ErrInvalid, with(func(i *QPInit) { i.SRQ = deadSRQ })},
 		{"create_qp", "xrcd", ErrInvalid, with(func(i *QPInit) { i.Type = XRCRecv })},
 		{"create_qp", "xrcd", ErrInvalid, with(func(i *QPInit) { i.Type, i.XRCD = XRCRecv, deadX })},
+		{"create_qp", "xrcd", ErrInvalid, with(func(i *QPInit) { i.Type, i.XRCD = XRCRecv, other.OpenXRCD() })},
+		{"create_qp", "pd", ErrInvalid, with(func(i *QPInit) { i.Type, i.XRCD, i.PD = XRCRecv, h.OpenXRCD(), deadPD })},
 		{"create_qp", "cap.max_send_wr", ErrInvalid, with(func(i *QPInit) { i.Caps.MaxSendWR = 1<<15 + 1 })},
 		{"create_qp", "cap.max_recv_wr", ErrInvalid, with(func(i *QPInit) { i.Caps.MaxRecvWR = -1 })},
 		{"create_qp", "cap.max_send_sge", ErrInvalid, with(func(i *QPInit) { i.Caps.MaxSendSGE = 33 })},
@@ -149,6 +152,7 @@ func TestBadCalls(t *testing.T) {
 		a.recv(1)
 	}
 	wantAttr(t, h.PostRecv(a.qp, &RecvWR{}), "post_recv", "receive queue", ErrFull)
+	h.xrcds, other.xrcds = h.xrcds-2, other.xrcds-1 // those opened in passing
 	ok(t, h.DestroyAH(foreignAH))
 	ok(t, h.DestroyAH(goodAH))
 	w.close()
