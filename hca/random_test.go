@@ -322,3 +322,173 @@ func random(t *testing.T, seed uint64) *world {
 	w.close()
 	return w
 }
+
+// ledger follows one queue's completions when things may fail: those before
+// the first error succeed, those from it on all complete, flushed, in order.
+type ledger struct {
+	posted   []uint64
+	signaled map[uint64]bool
+	next     int // in posted
+	failed   bool
+}
+
+func (l *ledger) take(t testing.TB, who string, wcs []WC) {
+	t.Helper()
+	for _, c := range wcs {
+		// Successes that were not signaled are silent.
+		for !l.failed && l.next < len(l.posted) && l.posted[l.next] != c.WRID && !l.signaled[l.posted[l.next]] {
+			l.next++
+		}
+		if l.next == len(l.posted) || l.posted[l.next] != c.WRID {
+			t.Fatalf("%s: completion of %d (%v) out of order, after %d of %v", who, c.WRID, c.Status, l.next, l.posted)
+		}
+		l.next++
+		if l.failed && c.Status != WCWRFlushErr {
+			t.Fatalf("%s: %d %v after a failure", who, c.WRID, c.Status)
+		}
+		l.failed = l.failed || c.Status != WCSuccess
+		if c.Status == WCSuccess && !l.signaled[c.WRID] {
+			t.Fatalf("%s: %d completed unasked", who, c.WRID)
+		}
+	}
+}
+
+// end checks that nothing is missing once the queue pair has failed.
+func (l *ledger) end(t testing.TB, who string, broken bool) {
+	t.Helper()
+	if !broken {
+		return
+	}
+	for ; l.next < len(l.posted); l.next++ {
+		if l.failed || l.signaled[l.posted[l.next]] {
+			t.Fatalf("%s: %d never completed", who, l.posted[l.next])
+		}
+	}
+}
+
+// TestRandomFailures breaks connections at random: by loss that lasts, by
+// moving an end to ERR, by taking memory back, by asking for what is not
+// allowed; and checks that every request still ends once, in order.
+func TestRandomFailures(t *testing.T) {
+	n := *seeds
+	if testing.Short() {
+		n = 30
+	}
+	statuses := map[WCStatus]int{}
+	for seed := range n {
+		r := rand.New(rand.NewPCG(uint64(seed), 2))
+		w := newWorld(t, 2, 1)
+		c := conf{mtu: ib.MTU256, psn: ib.PSN(0xFFFFFF - r.IntN(20)), timeout: 3, retry: 1, rnr: uint8(1 + r.IntN(7)), rd: uint8(1 + r.IntN(3)), sendWR: 8, recvWR: 8}
+		if r.IntN(3) == 0 {
+			c.typ = UC
+		}
+		a, b := w.pair(c)
+		ends := []*end{a, b}
+		loss := 0.02
+		w.fate = func(f *flying) fate { return fate{drop: r.Float64() < loss} }
+		var sends, recvs [2]*ledger
+		for i := range ends {
+			sends[i], recvs[i] = &ledger{signaled: map[uint64]bool{}}, &ledger{signaled: map[uint64]bool{}}
+		}
+		id := uint64(0)
+		look := func() {
+			for i, e := range ends {
+				for j, l := range []*ledger{sends[i], recvs[i]} {
+					wcs := poll(e.cqs()[j])
+					for _, c := range wcs {
+						statuses[c.Status]++
+					}
+					l.take(t, fmt.Sprintf("seed %d %s %d", seed, e.name, j), wcs)
+				}
+			}
+		}
+		gone := [2]bool{}
+		doom := 5 + r.IntN(60)
+		for step := range 90 {
+			for i, e := range ends {
+				peer := ends[1-i]
+				for e.qp.Outstanding() < 8 && r.IntN(2) == 0 {
+					id++
+					ops := []WROpcode{WRSend, WRRDMAWrite, WRRDMAWriteImm, WRRDMARead, WRAtomicFetchAdd}
+					if c.typ == UC {
+						ops = ops[:3]
+					}
+					op := ops[r.IntN(len(ops))]
+					k := 8
+					if op != WRAtomicFetchAdd {
+						k = r.IntN(900)
+					}
+					wr := SendWR{WRID: id, Opcode: op, SGList: []SGE{e.sge(r.IntN(100), k)}, RemoteAddr: memVA + 8*uint64(r.IntN(10)), RKey: peer.mr.RKey()}
+					if r.IntN(2) == 0 {
+						wr.Flags |= SendSignaled
+					}
+					if step > doom && r.IntN(20) == 0 {
+						switch r.IntN(3) {
+						case 0:
+							wr.RKey ^= 1
+						case 1:
+							wr.SGList[0].LKey ^= 1
+						case 2:
+							wr.RemoteAddr = memVA + memLen - 8
+						}
+					}
+					sends[i].posted = append(sends[i].posted, id)
+					sends[i].signaled[id] = wr.Flags&SendSignaled != 0
+					e.post(wr)
+				}
+				for e.qp.RecvPosted() < 8 && r.IntN(2) == 0 {
+					id++
+					e.recv(id, e.sge(2000, 850+r.IntN(100)))
+					recvs[i].posted = append(recvs[i].posted, id)
+					recvs[i].signaled[id] = true
+				}
+			}
+			if step == doom {
+				i := r.IntN(2)
+				switch r.IntN(4) {
+				case 0:
+					loss = 1
+				case 1:
+					ok(t, ends[i].h.ModifyQP(ends[i].qp, QPAttr{State: StateErr}, MaskState))
+				case 2:
+					ok(t, ends[i].h.DeregMR(ends[i].mr))
+					gone[i] = true
+				case 3:
+					if ends[i].qp.state == StateRTS {
+						ok(t, ends[i].h.ModifyQP(ends[i].qp, QPAttr{State: StateSQD, EnSQDNotify: true}, MaskState|MaskEnSQDNotify))
+					}
+				}
+			}
+			w.pump()
+			w.step(ib.Never)
+			look()
+		}
+		for _, e := range ends {
+			if e.qp.state == StateSQD {
+				ok(t, e.h.ModifyQP(e.qp, QPAttr{State: StateRTS}, MaskState))
+			}
+		}
+		// What is left ends one way or the other.
+		loss = 1
+		w.runFor(10 * ib.Millisecond)
+		look()
+		for i, e := range ends {
+			who := fmt.Sprintf("seed %d %s", seed, e.name)
+			if e.qp.typ == RC && e.qp.state != StateErr && e.qp.Outstanding() > 0 || e.qp.state == StateErr && e.qp.Outstanding()+e.qp.RecvPosted() > 0 {
+				t.Fatalf("%s: in %v with %d requests left", who, e.qp.state, e.qp.Outstanding())
+			}
+			sends[i].end(t, who, e.qp.state == StateErr || e.qp.state == StateSQE)
+			recvs[i].end(t, who, e.qp.state == StateErr)
+			if gone[i] {
+				e.mr = must(e.h.RegMR(e.pd, e.mem, memVA, 0))(t)
+			}
+		}
+		w.close()
+	}
+	t.Logf("%v", statuses)
+	for _, s := range []WCStatus{WCSuccess, WCWRFlushErr, WCRetryExcErr, WCRemAccessErr, WCLocProtErr, WCRemOpErr, WCRNRRetryExcErr} {
+		if n >= 300 && statuses[s] == 0 {
+			t.Errorf("no request ended in %v", s)
+		}
+	}
+}
