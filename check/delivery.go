@@ -72,7 +72,7 @@ func (d *delivery) identify(e *workload.End, r *workload.Recv, wc *hca.WC) (*wor
 	if reliable(conn) {
 		for i := s.next; i < len(e.In.Ops); i++ {
 			o := &e.In.Ops[i]
-			if !o.Receives() {
+			if !o.Receives() || o.Skipped {
 				continue
 			}
 			if !o.Posted {

@@ -130,7 +130,7 @@ func (p *partition) packet(to topo.PortRef, pkt *wire.Packet) {
 			continue
 		}
 		for _, k := range p.run.Spec.PKeys[i] {
-			if k.Matches(pkt.BTH.PKey) {
+			if k.Base() == pkt.BTH.PKey.Base() {
 				return
 			}
 		}
@@ -157,7 +157,7 @@ func (d *drops) Rest() {
 		link.Physical: count[sim.FaultCorrupt] > 0, link.NotReady: down, link.Inactive: down, link.LinkDown: down,
 		link.HOQLife: life, link.SwitchLife: life, link.VLStalled: life,
 		link.PKeyIn: crossing, link.PKeyOut: crossing,
-		link.UnknownDLID: d.misused[workload.WrongLID] > 0, link.NoMember: d.grouped,
+		link.UnknownDLID: d.misused[workload.WrongLID] > 0 || d.grouped && d.deserted(), link.NoMember: d.grouped,
 	}
 	lost := uint64(0)
 	for r, n := range d.sim.Drops() {
@@ -215,6 +215,20 @@ func (d *drops) hosts(disturbed bool) {
 			d.report(dropsName, nil, "%d %s in a fabric without faults", c.n, c.what)
 		}
 	}
+}
+
+// deserted reports whether some group has no member.
+func (d *drops) deserted() bool {
+	for i := range d.run.Spec.Groups {
+		alive := false
+		for _, m := range d.run.Spec.Groups[i].Members {
+			alive = alive || d.run.FlowByID(2*m.Conn+m.End) != nil
+		}
+		if !alive {
+			return true
+		}
+	}
+	return false
 }
 
 // ucMisuse reports whether a UC op was posted that its responder must drop.

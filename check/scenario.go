@@ -104,7 +104,7 @@ func Draw(seed uint64, hosts int) Scenario {
 	sc.Enforce = one(2)
 	g := sc.graph()
 	sc.Work = workload.Generate(rng, workload.Shape{
-		Hosts: len(g.Hosts()), Conns: 4 + len(g.Hosts()), Ops: 16, Bytes: 768 << 10, MTU: sc.MTU,
+		Hosts: len(g.Hosts()), Conns: 4 + len(g.Hosts()), Ops: 40, Bytes: 2 << 20, MTU: sc.MTU,
 		Lossy: faulty, Calm: sc.Calm, Partitions: one(3),
 	})
 	if faulty {
@@ -223,7 +223,7 @@ func (sc *Scenario) build(g *topo.Graph, sink sim.Sink, wireExact bool) (*sim.Si
 			if peer := n.Ports[num].Peer; sc.Enforce && n.Ports[num].Connected() && !g.Nodes[peer].IsSwitch() {
 				for i := range sc.Work.Hosts {
 					if s.HostNode(i).Index == peer {
-						p.SetPKeys(sc.Work.PKeys[i])
+						p.SetPKeys(fullKeys(sc.Work.PKeys[i]))
 						p.SetEnforcement(link.EnforcePKeyIn | link.EnforcePKeyOut)
 					}
 				}
@@ -235,6 +235,17 @@ func (sc *Scenario) build(g *topo.Graph, sink sim.Sink, wireExact bool) (*sim.Si
 		sc.plan(s, &sc.Faults[i], cables)
 	}
 	return s, nil
+}
+
+// fullKeys are a host's keys as the switch in front of it holds them: a switch must pass
+// what limited members send, and whether two of them may talk is the host's to
+// check (IBA 10.9.3).
+func fullKeys(keys []ib.PKey) []ib.PKey {
+	full := make([]ib.PKey, len(keys))
+	for i, k := range keys {
+		full[i] = k | ib.PKeyFull
+	}
+	return full
 }
 
 func (sc *Scenario) plan(s *sim.Sim, f *Fault, cables []topo.Cable) {

@@ -390,20 +390,21 @@ func (d *drawing) throughWindow(e int, o *Op) bool {
 		// The peer's flow did the bind; what ends the window waits for what used it.
 		last := 0
 		for k := range d.c.Flows[e].Ops {
-			if u := &d.c.Flows[e].Ops[k]; u.Window == i+1 {
+			if u := &d.c.Flows[e].Ops[k]; u.Window == i+1 && u.After == open {
 				last = u.N + 1
 			}
 		}
 		switch {
 		case type2 && d.one(2):
-			inv := d.add(e, Op{Code: hca.WRSendInv, Size: o.Size, SGEs: o.SGEs, Window: i + 1, After: open, Flags: hca.SendSignaled})
+			// Fenced: a READ through the window may still be on its way.
+			inv := d.add(e, Op{Code: hca.WRSendInv, Size: o.Size, SGEs: o.SGEs, Window: i + 1, After: open, Flags: hca.SendSignaled | hca.SendFence})
+			clear(d.read[e])
 			d.bind(i, inv.N+1)
 		case last == 0:
 			return false
 		case type2:
-			inv := d.add(1-e, Op{Code: hca.WRLocalInv, Window: i + 1, After: last, Flags: hca.SendSignaled})
+			d.add(1-e, Op{Code: hca.WRLocalInv, Window: i + 1, After: last, Flags: hca.SendSignaled})
 			b := d.add(1-e, Op{Code: hca.WRBindMW, Window: i + 1, Slot: i, Flags: hca.SendSignaled})
-			_ = inv
 			d.bound[e][i] = b.N + 1
 		default:
 			d.bind(i, last)

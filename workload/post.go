@@ -12,9 +12,9 @@ func (r *Runner) post(i int, f *FlowState) {
 	e := f.From
 	for f.next < len(f.Ops) {
 		o := &f.Ops[f.next]
-		if o.After > 0 {
+		if o.After > 0 || o.Local() {
 			open, never := r.gate(f, o.After-1)
-			if never {
+			if never || r.pointless(o) {
 				o.Skipped = true
 				f.next++
 				f.waited = false
@@ -65,9 +65,25 @@ func (r *Runner) allDone(f *FlowState) bool {
 	return true
 }
 
+// pointless reports whether an op is about a window that is not in the state for it,
+// because an op that should have come before was skipped.
+func (r *Runner) pointless(o *OpState) bool {
+	if !o.Local() {
+		return false
+	}
+	w := &o.Flow.Opposite().Windows[o.Window-1]
+	if o.Code == hca.WRLocalInv {
+		return !w.bound
+	}
+	return w.bound && w.MW.Type() == hca.MWType2
+}
+
 // gate looks whether the op of the opposite flow that another waits for has
 // succeeded, or never will.
 func (r *Runner) gate(f *FlowState, n int) (open, never bool) {
+	if n < 0 {
+		return true, false
+	}
 	for i := range f.Opposite().Ops {
 		if o := &f.Opposite().Ops[i]; o.N == n {
 			if o.Done && o.Status == hca.WCSuccess {
@@ -163,13 +179,20 @@ func (r *Runner) aim(o *OpState, wr *hca.SendWR) {
 		slot := in.Slots.part(o.Slot*in.Spec.SlotSize, in.Spec.SlotSize)
 		own := f.From.Target
 		w := &in.Windows[o.Window-1]
+		if w.asked == 0 {
+			w.asked = w.MW.RKey()
+		}
+		w.asked = w.asked&^0xFF | uint32(uint8(w.asked+1))
+		w.bound = true
 		wr.Bind = &hca.BindInfo{
 			MW: w.MW, MR: own, Addr: own.Addr() + uint64(slot.Off-f.From.TargetAt.Off), Length: uint64(slot.Len),
-			Access: hca.AccessRemoteRead | hca.AccessRemoteWrite, RKey: w.MW.RKey()&^0xFF | uint32(uint8(w.MW.RKey()+1)),
+			Access: hca.AccessRemoteRead | hca.AccessRemoteWrite, RKey: w.asked,
 		}
 		return
 	case o.Code == hca.WRLocalInv:
-		wr.Imm = f.Opposite().Windows[o.Window-1].Key
+		w := &f.Opposite().Windows[o.Window-1]
+		w.bound = false
+		wr.Imm = w.asked
 		return
 	case o.Code == hca.WRSendInv:
 		wr.Imm = 0x00BADB00

@@ -35,7 +35,7 @@ func (r *Runner) prepare(f *FlowState) {
 	for i := range f.Ops {
 		o := &f.Ops[i]
 		o.Signaled = o.Flags&hca.SendSignaled != 0 || f.From.Conn.SigAll
-		if quiet++; !o.Signaled && (gate[o.N] || i == len(f.Ops)-1 || quiet >= max(1, f.Spec.SendDepth/2) || o.Misuse != None) {
+		if quiet++; !o.Signaled && (gate[o.N] || r.mayEnd(f, i) || quiet >= max(1, f.Spec.SendDepth/2) || o.Misuse != None) {
 			o.Signaled = true
 		}
 		if o.Signaled {
@@ -51,6 +51,12 @@ func (r *Runner) prepare(f *FlowState) {
 			o.Remote = f.CellsAt.part(8*o.Cell, 8)
 		}
 	}
+}
+
+// mayEnd reports whether op i may turn out to be the last that a flow posts: those
+// that wait for another may be skipped.
+func (r *Runner) mayEnd(f *FlowState, i int) bool {
+	return i+1 == len(f.Ops) || f.Ops[i+1].After > 0 || f.Ops[i+1].Local()
 }
 
 // Start posts the receives and the first sends.
@@ -276,7 +282,7 @@ func (r *Runner) after(o *OpState) {
 			w.Stale, w.Key = w.Key, 0
 		case hca.WRSendInv:
 			w := &o.Flow.Windows[o.Window-1]
-			w.Stale, w.Key = w.Key, 0
+			w.Stale, w.Key, w.bound = w.Key, 0, false
 		}
 	}
 	// What was sent is the program's again: it writes over it, so that an

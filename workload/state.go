@@ -57,6 +57,9 @@ type WindowState struct {
 	MW *hca.MW
 	// Key opens it; 0 while it is unbound. Stale opened it before.
 	Key, Stale uint32
+
+	asked uint32 // the key that the last bind asked for; type 2
+	bound bool   // as far as posted requests go
 }
 
 // OpState is an op under way.
