@@ -147,7 +147,7 @@ func qperfLatency(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	out, err := withServer(ctx, nil, "qperf", []string{"-lp", port},
-		[]string{"-lp", port, "-ws", "5", "-m", "8", "-t", "1", "-u", "-oo", "msg_size:8", "localhost", "tcp_lat"})
+		[]string{"-lp", port, "-ws", "5", "-m", "8", "-t", "1", "localhost", "tcp_lat"})
 	if err != nil {
 		return 0, err
 	}

@@ -31,13 +31,12 @@ func topologyHelp() string {
 // loadTopology reads what a user named: a generator's spec, or a file.
 func loadTopology(arg string) (*topo.Graph, error) {
 	if topo.IsSpec(arg) {
-		return topo.ParseSpec(arg)
+		return parseSpec(arg)
 	}
 	text, err := os.ReadFile(arg)
 	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(arg, "/.") {
 		// It looks like a spec: the generators' own answer lists what there is.
-		_, err := topo.ParseSpec(arg)
-		return nil, err
+		return parseSpec(arg)
 	}
 	if err != nil {
 		return nil, next(fmt.Errorf("the topology cannot be read: %w", err), "name a file in ibnetdiscover's format, or a generator such as %s", topo.DefaultSpec)
@@ -48,6 +47,29 @@ func loadTopology(arg string) (*topo.Graph, error) {
 	}
 	return g, nil
 }
+
+// parseSpec builds a generated topology; what to try instead is said apart
+// from what is wrong.
+func parseSpec(arg string) (*topo.Graph, error) {
+	g, err := topo.ParseSpec(arg)
+	if s, ok := errors.AsType[*topo.SpecError](err); ok {
+		at := s.Spec
+		if s.Option != "" {
+			at += ": " + s.Option
+		}
+		return nil, next(&specError{fmt.Sprintf("topology %s: %s", at, s.Problem), s}, "try %s", s.Try)
+	}
+	return g, err
+}
+
+// specError is a SpecError without the advice in its text.
+type specError struct {
+	text string
+	err  *topo.SpecError
+}
+
+func (e *specError) Error() string { return e.text }
+func (e *specError) Unwrap() error { return e.err }
 
 // checkTopology refuses a fabric that cannot work and returns what is only odd.
 func checkTopology(arg string, g *topo.Graph) ([]topo.Problem, error) {
