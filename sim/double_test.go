@@ -90,7 +90,9 @@ func build(tb testing.TB, spec string, cfg Config) *Sim {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.BringUp()
+	if _, err := s.BringUp(); err != nil {
+		tb.Fatal(err)
+	}
 	for i := range s.NumHosts() {
 		if h, ok := s.Host(i).(*source); ok {
 			h.slid = s.LID(topo.PortRef{Node: s.HostNode(i).Index, Port: 1})

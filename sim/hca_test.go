@@ -91,7 +91,8 @@ func TestRC(t *testing.T) {
 			check(t, err)
 			s, err := New(g, Config{Seed: 9, HashPayload: true})
 			check(t, err)
-			s.BringUp()
+			_, err = s.BringUp()
+			check(t, err)
 			s.SetFaultsAll(f)
 			const size = 1 << 20
 			a, b := newPeer(t, s, 0, hca.RC, size), newPeer(t, s, s.NumHosts()-1, hca.RC, size)

@@ -64,14 +64,18 @@ func (s *Sim) newHost(n *topo.Node) hostNode {
 	h := hostNode{node: n, at: s.firstEnd[n.Index], timerAt: ib.Never}
 	if s.cfg.NewHost != nil {
 		h.eng = s.cfg.NewHost(n)
-		return h
+	} else {
+		h.eng = newHCA(n)
 	}
+	return h
+}
+
+func newHCA(n *topo.Node) *hca.HCA {
 	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts()}
 	for p := 1; p < len(n.Ports); p++ {
 		cfg.PortGUID = append(cfg.PortGUID, n.PortGUID(ib.PortNum(p)))
 	}
-	h.eng = hca.New(cfg)
-	return h
+	return hca.New(cfg)
 }
 
 // Wake tells the driver that work was posted to a host, or that its engine was

@@ -7,7 +7,6 @@ import (
 	"softib/ibswitch"
 	"softib/link"
 	"softib/mad"
-	"softib/topo"
 	"softib/wire"
 )
 
@@ -15,20 +14,16 @@ import (
 // agent lets its ports train at. It is made when it is first needed.
 type manager struct {
 	*agent.Agent
-	rates interface {
+	adapter *hca.HCA // nil for a switch
+	rates   interface {
 		TrainRate(ib.PortNum) ib.LinkRate
 	}
 }
 
 // Agent is the management agent of a node, for bringing a fabric up by the same calls
-// that a subnet manager's datagrams make; nil for a host whose engine is not
-// an hca.HCA. After a call that changes the node, call Managed.
-func (s *Sim) Agent(node int) *agent.Agent {
-	if m := s.manager(node); m != nil {
-		return m.Agent
-	}
-	return nil
-}
+// that a subnet manager's datagrams make. After a call that changes the node, call
+// Managed.
+func (s *Sim) Agent(node int) *agent.Agent { return s.manager(node).Agent }
 
 func (s *Sim) manager(node int) *manager {
 	if m := s.managers[node]; m != nil {
@@ -39,16 +34,16 @@ func (s *Sim) manager(node int) *manager {
 	var m *manager
 	if sw := s.switches[node]; sw != nil {
 		view := ibswitch.NewNode(sw, ibswitch.NodeConfig{Identity: id, PortGUID: n.PortGUID(0)})
-		m = &manager{agent.New(view), view}
+		m = &manager{agent.New(view), nil, view}
 	} else {
 		h, ok := s.hosts[s.hostOf[node]].eng.(*hca.HCA)
 		if !ok {
-			return nil
+			h = newHCA(n) // an engine without management borrows one
 		}
 		links := make([]*link.Port, len(n.Ports))
 		copy(links[1:], s.ports[s.firstEnd[node]+1:])
 		view := hca.NewNode(h, links, hca.NodeConfig{Identity: id})
-		m = &manager{agent.New(view), view}
+		m = &manager{agent.New(view), h, view}
 	}
 	s.managers[node] = m
 	return m
@@ -122,10 +117,6 @@ func (s *Sim) kickOuts(first uint32, sw *ibswitch.Switch) {
 // special queue pairs.
 func (s *Sim) hostMgmt(at uint32, fromHere bool, f *link.Frame) bool {
 	p := s.ports[at]
-	m := s.manager(int(p.Site.Node))
-	if m == nil {
-		return false
-	}
 	_, ok := s.answer(int(p.Site.Node), p.Site.Num, fromHere, f)
 	if !ok {
 		if f.Flags&forManager != 0 {
@@ -218,10 +209,5 @@ func (s *Sim) lidOf(node int, port ib.PortNum) ib.LID {
 		lid, _ := sw.LID()
 		return lid
 	}
-	if h, ok := s.hosts[s.hostOf[node]].eng.(*hca.HCA); ok {
-		if p := h.Port(max(port, 1)); p != nil {
-			return p.LID
-		}
-	}
-	return s.LID(topo.PortRef{Node: node, Port: port})
+	return s.manager(node).adapter.Port(max(port, 1)).LID
 }

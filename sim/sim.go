@@ -113,8 +113,8 @@ type Sim struct {
 	timers  []uint64 // arguments of user timers
 	free    []uint32
 
-	lids       []ib.LID // by end; nil before BringUp
-	autoActive bool     // links that train are activated at once
+	lids       [][]ib.LID // by node and port; nil before BringUp
+	autoActive bool       // links that train are activated at once
 
 	rng     *rand.Rand
 	cables  map[uint32]*cable // faults and errors of what leaves a port
