@@ -358,6 +358,9 @@ func (q *QP) tryAgain(now ib.Time, psn ib.PSN) {
 		return
 	}
 	q.retry--
+	if plantRewind {
+		psn = psn.Add(1)
+	}
 	q.rewind(psn)
 	q.startAckTimer(now)
 }

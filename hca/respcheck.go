@@ -120,6 +120,9 @@ func (q *QP) duplicate(p *wire.Packet, info *wire.OpcodeInfo) verdict {
 				if q.replaying(psn) {
 					return dropped(DropDuplicate)
 				}
+				if plantReplay {
+					r.orig = q.applyAtomic(&p.AtomicETH, p.BTH.Opcode.Op())
+				}
 				q.queueAtomic(psn, r.orig, true)
 				q.h.Stats.Duplicates++
 				return done

@@ -313,21 +313,26 @@ func (q *QP) remember(r rdRes) {
 
 // doAtomic performs a compare-and-swap or a fetch-and-add.
 func (q *QP) doAtomic(p *wire.Packet) {
-	a := &p.AtomicETH
-	_, mem := q.remote(q.curPD, a.RKey, a.VA, 8, AccessRemoteAtomic)
-	q.guardReads(mem)
-	orig := binary.LittleEndian.Uint64(mem)
-	switch {
-	case p.BTH.Opcode.Op() == wire.OpFetchAdd:
-		binary.LittleEndian.PutUint64(mem, orig+a.Swap)
-	case orig == a.Compare:
-		binary.LittleEndian.PutUint64(mem, a.Swap)
-	}
+	orig := q.applyAtomic(&p.AtomicETH, p.BTH.Opcode.Op())
 	q.msn = (q.msn + 1) & 0xFFFFFF
 	q.remember(rdRes{used: true, atomic: true, first: p.BTH.PSN, npkts: 1, orig: orig})
 	q.queueAtomic(p.BTH.PSN, orig, false)
 	q.ePSN = p.BTH.PSN.Add(1)
 	q.nakSent = false
+}
+
+// applyAtomic changes memory as an atomic asks, and returns what was there.
+func (q *QP) applyAtomic(a *wire.AtomicETH, op wire.Opcode) uint64 {
+	_, mem := q.remote(q.curPD, a.RKey, a.VA, 8, AccessRemoteAtomic)
+	q.guardReads(mem)
+	orig := binary.LittleEndian.Uint64(mem)
+	switch {
+	case op == wire.OpFetchAdd:
+		binary.LittleEndian.PutUint64(mem, orig+a.Swap)
+	case orig == a.Compare:
+		binary.LittleEndian.PutUint64(mem, a.Swap)
+	}
+	return orig
 }
 
 func (q *QP) queueAtomic(psn ib.PSN, orig uint64, again bool) {

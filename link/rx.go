@@ -80,6 +80,9 @@ func (p *Port) Release(vl ib.VL, blocks uint8) bool {
 		rx.occ--
 		return false
 	}
+	if plantCredit && blocks > 16 {
+		blocks--
+	}
 	rx.occ -= uint16(blocks)
 	return p.wantFC(vl, rx)
 }

@@ -221,7 +221,7 @@ func (r *Runner) aim(o *OpState, wr *hca.SendWR) {
 				o.Left = x
 			}
 		}
-		if o.Misuse == None {
+		if !o.Misuse.Fails() {
 			*cell = o.Left
 		}
 	case o.Writes() || o.Code == hca.WRRDMARead:

@@ -1,0 +1,12 @@
+//go:build !plant
+
+package hca
+
+// Bugs that a build with the tag plant can switch on, to show that the checks
+// over a whole fabric find them. Here they are constants, and nothing is left
+// of them.
+const (
+	plantRewind = false // a repetition begins one packet late
+	plantReplay = false // a repeated atomic is executed again
+	plantRKey   = false // a region's rights are not looked at
+)

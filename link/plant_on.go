@@ -1,0 +1,9 @@
+//go:build plant
+
+package link
+
+var plantCredit bool
+
+// Plant switches a bug on: a long packet gives back one block less than it took.
+// It exists in builds with the tag plant only.
+func Plant(credit bool) { plantCredit = credit }
