@@ -19,9 +19,9 @@ var ranks = map[string]int{
 
 	"sim": 5, "live": 5, "attach": 5, "roce": 5,
 
-	"check": 6, "workload": 6, "workload/perf": 6,
+	"workload": 6, "workload/perf": 6,
 
-	"manager": 7, "webui": 7,
+	"check": 7, "manager": 7, "webui": 7,
 
 	"capi": 8,
 
