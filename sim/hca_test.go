@@ -19,6 +19,11 @@ type peer struct {
 	qp  *hca.QP
 	mr  *hca.MR
 	mem []byte
+
+	// For posting without allocating.
+	rkey uint32
+	wr   hca.SendWR
+	sges [1]hca.SGE
 }
 
 const peerVA = 0x10000
