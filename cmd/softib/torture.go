@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"softib/check"
+)
+
+func newTorture() *cobra.Command {
+	var o check.Options
+	var seed uint64
+	var noShrink bool
+	cmd := &cobra.Command{
+		Use:   "torture",
+		Short: "Run random fabrics, loads and faults in virtual time, and check everything",
+		Long: `Each seed is a history: a random topology, random verbs programs on its hosts, and
+faults (lost, corrupted, doubled, late packets, lost credits, links that go down,
+hosts that stop). It happens in virtual time, on all cores, while everything that must
+be true of a fabric is checked: what RC delivers arrives once, in order and intact, no
+byte is touched that no request may touch, credits return, partitions hold,
+nothing is dropped without a cause, every request completes.
+
+A seed that fails is made small and printed with its last packets and the
+command that runs it again.`,
+		Example: `  softib torture --seeds 2000
+  softib torture --seeds 200 --hosts 12
+  softib torture --seed 1234            # one history again`,
+		Args: arguments(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.First = 1; cmd.Flags().Changed("seed") {
+				if o.First = seed; !cmd.Flags().Changed("seeds") {
+					o.Seeds, o.Again = 1, 1
+				}
+			}
+			o.NoShrink = noShrink
+			switch {
+			case o.Seeds < 1:
+				return usage(cmd, fmt.Errorf("--seeds is %d: want at least 1", o.Seeds))
+			case o.Hosts != 0 && (o.Hosts < 2 || o.Hosts > tortureHostsMax):
+				return usage(cmd, fmt.Errorf("--hosts is %d: want 2 to %d", o.Hosts, tortureHostsMax))
+			case o.Parallel < 0:
+				return usage(cmd, fmt.Errorf("--parallel is %d: want 1 or more", o.Parallel))
+			}
+			return runTorture(cmd, o)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Seeds, "seeds", 200, "how many histories")
+	f.Uint64Var(&seed, "seed", 1, "the first seed; alone, just that one")
+	f.IntVar(&o.Hosts, "hosts", 0, "hosts in each fabric, about (2 to 16, as the seed will)")
+	f.IntVar(&o.Parallel, "parallel", 0, "histories at once (one for each core)")
+	f.BoolVar(&noShrink, "no-shrink", false, "do not make failing histories small")
+	return cmd
+}
+
+// tortureHostsMax keeps a history short.
+const tortureHostsMax = 256
+
+// errTorture is a torture that has found something.
+var errTorture = errors.New("torture: a fabric has broken its rules")
+
+func runTorture(cmd *cobra.Command, o check.Options) error {
+	// Histories are short and make much garbage: collecting it half as often costs
+	// little memory.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	t := newTerminal(cmd.OutOrStdout())
+	bar := t.progress("torture")
+	r := check.Torture(cmd.Context(), o, func(p check.Progress) { bar.at(p.Done, p.Seeds) })
+	bar.end()
+	for i := range r.Failures {
+		if err := r.Failures[i].Write(t.w); err != nil {
+			return err
+		}
+		t.say("")
+	}
+	t.say("%d of %d seeds in %.1f s: %d requests, %d packet hops, %d faults, %d runs compared with a second one",
+		r.Done, r.Seeds, r.Elapsed.Seconds(), r.Ops, r.Hops, r.Faults, r.Runs-r.Done)
+	switch {
+	case r.Failed > 0:
+		return next(fmt.Errorf("%w: %d of %d seeds failed", errTorture, r.Failed, r.Done), "%s", r.Failures[0].Command())
+	case r.Done < r.Seeds:
+		return fmt.Errorf("torture: stopped after %d of %d seeds", r.Done, r.Seeds)
+	}
+	t.say("%s", t.green("no violation"))
+	return nil
+}
