@@ -39,7 +39,7 @@ func (c *completion) flow(f *workload.FlowState) *flowCompletion {
 }
 
 func (c *completion) OpPosted(now ib.Time, o *workload.OpState) {
-	if s := c.flow(o.Flow); s.broken && o.Flow.From.QP.State() == hca.StateRTS {
+	if s := c.flow(o.Flow); s.broken && usable(o.Flow.From) {
 		s.broken = false // its owner has taken the send queue out of SQE
 	}
 }
@@ -145,7 +145,7 @@ const statusName = "status"
 func newStatus(c *scene) *status { return &status{scene: c, broken: map[*workload.End]bool{}} }
 
 func (s *status) OpPosted(now ib.Time, o *workload.OpState) {
-	if e := o.Flow.From; s.broken[e] && e.QP.State() == hca.StateRTS {
+	if e := o.Flow.From; s.broken[e] && usable(e) {
 		s.broken[e] = false
 	}
 }
@@ -307,4 +307,9 @@ func (s *status) Event(now ib.Time, host int, e hca.Event) {
 
 func (s *status) Refused(now ib.Time, host int, verb string, err error) {
 	s.report(statusName, nil, "h%d: %s was refused: %v", host+1, verb, err)
+}
+
+// usable reports whether a send queue takes requests to be executed.
+func usable(e *workload.End) bool {
+	return e.QP.State() == hca.StateRTS || e.QP.State() == hca.StateSQD
 }

@@ -197,7 +197,7 @@ func (d *drops) hosts(disturbed bool) {
 		hca.DropNoMcast: pair && d.grouped, hca.DropDLID: pair && d.misused[workload.WrongLID] > 0,
 		hca.DropNoRecv:    !d.sc.Calm,
 		hca.DropDuplicate: again, hca.DropOutOfOrder: again, hca.DropStaleAck: again,
-		hca.DropUCBroken: again, hca.DropAccess: d.failed || d.ucMisuse(),
+		hca.DropUCBroken: again || d.ucMisuse(), hca.DropAccess: d.failed || d.ucMisuse(),
 	}
 	for k, n := range sum.Drops {
 		if n > 0 && !explained[hca.Drop(k)] {

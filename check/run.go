@@ -16,8 +16,7 @@ type Result struct {
 	Hash       uint64
 	Hops       uint64
 	Ops        int
-	Faults     uint64
-	Drops      uint64
+	Tally      Tally
 	End        ib.Time
 	// Packets are the last that passed, where Run was asked to keep them.
 	Packets []string
@@ -83,7 +82,8 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 	}
 	c.sim = s
 	mem := newMemory(c)
-	all := panel{&witness{scene: c}, newCompletion(c), newStatus(c), newDelivery(c), mem, &credit{scene: c}, part, &drops{scene: c}}
+	tally := &counter{scene: c}
+	all := panel{&witness{scene: c}, tally, newCompletion(c), newStatus(c), newDelivery(c), mem, &credit{scene: c}, part, &drops{scene: c}}
 	r, err := workload.New(s, &sc.Work, all)
 	if err != nil {
 		c.report("scenario", nil, "%v", err)
@@ -95,12 +95,7 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 	h.play()
 	res.Hash, res.Hops, res.End = s.TraceHash(), s.Hops(), s.Now()
 	res.Ops, _ = sc.Work.Totals()
-	for _, n := range s.FaultCounts() {
-		res.Faults += n
-	}
-	for _, n := range s.Drops() {
-		res.Drops += n
-	}
+	res.Tally = tally.finish()
 	return res
 }
 

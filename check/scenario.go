@@ -104,7 +104,7 @@ func Draw(seed uint64, hosts int) Scenario {
 	sc.Enforce = one(2)
 	g := sc.graph()
 	sc.Work = workload.Generate(rng, workload.Shape{
-		Hosts: len(g.Hosts()), Conns: 4 + len(g.Hosts()), Ops: 40, Bytes: 2 << 20, MTU: sc.MTU,
+		Hosts: len(g.Hosts()), Conns: 6 + 2*len(g.Hosts()), Ops: 50, Bytes: 5 << 20, MTU: sc.MTU,
 		Lossy: faulty, Calm: sc.Calm, Partitions: one(3),
 	})
 	if faulty {
@@ -157,7 +157,7 @@ func (sc *Scenario) graph() *topo.Graph {
 }
 
 // busy is about how long the load of a scenario lasts.
-const busy = 600 * ib.Microsecond
+const busy = 250 * ib.Microsecond
 
 func (sc *Scenario) drawFaults(rng *rand.Rand, g *topo.Graph) {
 	rate := func() float64 { return [...]float64{0.002, 0.01, 0.03, 0.1}[rng.IntN(4)] }

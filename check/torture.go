@@ -40,9 +40,18 @@ type Progress struct {
 // Report is what came of it.
 type Report struct {
 	Progress
-	Ops, Runs     int
-	Faults, Drops uint64
-	Failures      []Failure
+	Ops, Runs int
+	Tally     Tally
+	Failures  []Failure
+}
+
+// Faults counts the faults that were injected.
+func (r *Report) Faults() uint64 {
+	n := uint64(0)
+	for _, k := range r.Tally.Faults {
+		n += k
+	}
+	return n
 }
 
 // Failure is a seed that failed.
@@ -136,8 +145,7 @@ func (t *torture) one(seed uint64) {
 	r.Runs += runs
 	r.Hops += res.Hops * uint64(runs)
 	r.Ops += res.Ops
-	r.Faults += res.Faults
-	r.Drops += res.Drops
+	r.Tally.Add(&res.Tally)
 	if fail != nil {
 		r.Failed++
 		r.Failures = append(r.Failures, *fail)

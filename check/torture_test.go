@@ -17,7 +17,7 @@ func TestTorture(t *testing.T) {
 		opt.First, opt.Seeds = uint64(n), 1
 	}
 	r := Torture(context.Background(), opt, nil)
-	t.Logf("%d seeds, %d runs, %d ops, %d hops, %d faults, %d drops in %v", r.Done, r.Runs, r.Ops, r.Hops, r.Faults, r.Drops, r.Elapsed)
+	t.Logf("%d seeds, %d runs, %d ops, %d hops, %d faults, %v drops in %v", r.Done, r.Runs, r.Ops, r.Hops, r.Faults(), r.Tally.Drops, r.Elapsed)
 	for i := range r.Failures {
 		t.Fail()
 		r.Failures[i].Write(os.Stdout)

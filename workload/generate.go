@@ -347,6 +347,7 @@ func (d *drawing) op(e int) {
 	}
 	d.inline(&o)
 	d.hazard(e, &o)
+	o.Drain = !d.sh.Calm && d.one(40)
 	d.add(e, o)
 }
 

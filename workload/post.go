@@ -43,6 +43,9 @@ func (r *Runner) post(i int, f *FlowState) {
 		if e.QP.Outstanding() >= f.Spec.SendDepth || e.unpolled >= f.Spec.SendDepth {
 			return
 		}
+		if o.Drain && !f.draining && e.QP.State() == hca.StateRTS {
+			r.drain(f)
+		}
 		f.next++
 		f.waited = false
 		r.postOp(o)
@@ -53,6 +56,30 @@ func (r *Runner) post(i int, f *FlowState) {
 	if !r.ended[i] && r.allDone(f) {
 		r.ended[i] = true
 		r.open--
+	}
+}
+
+// drain moves a flow's queue pair to SQD. What is posted there waits.
+func (r *Runner) drain(f *FlowState) {
+	e := f.From
+	f.draining = true
+	if err := r.hosts[e.Host].h.ModifyQP(e.QP, hca.QPAttr{State: hca.StateSQD, EnSQDNotify: true}, hca.MaskState|hca.MaskEnSQDNotify); err != nil {
+		r.obs.Refused(r.Sim.Now(), e.Host, "modify_qp", err)
+		f.draining = false
+	}
+}
+
+// drained moves it back.
+func (r *Runner) drained(e *End) {
+	if !e.Flow.draining {
+		return
+	}
+	e.Flow.draining = false
+	if e.QP.State() != hca.StateSQD {
+		return // it failed meanwhile
+	}
+	if err := r.hosts[e.Host].h.ModifyQP(e.QP, hca.QPAttr{State: hca.StateRTS}, hca.MaskState); err != nil {
+		r.obs.Refused(r.Sim.Now(), e.Host, "modify_qp", err)
 	}
 }
 

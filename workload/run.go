@@ -190,6 +190,19 @@ func (r *Runner) poll(host int) {
 		if e.Type != hca.EventCompletion {
 			r.obs.Event(now, host, e)
 		}
+		if e.Type == hca.EventSQDrained {
+			if end, ok := e.QP.Owner.(*End); ok {
+				r.drained(end)
+				r.touch(host)
+			}
+		}
+	}
+	// Completion queues change their size while they are in use.
+	if hs.polls++; hs.polls%16 == 0 {
+		k := hs.polls / 16 % len(hs.cqs)
+		if err := hs.h.ResizeCQ(hs.cqs[k], hs.cqNeed[k]+hs.polls%64); err != nil {
+			r.obs.Refused(now, host, "resize_cq", err)
+		}
 	}
 	for _, cq := range hs.cqs {
 		cq.ReqNotify(false)

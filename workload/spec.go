@@ -113,6 +113,9 @@ type Op struct {
 	// After is 1 + the N of an op of the opposite flow that must have succeeded
 	// before this one is posted; 0 for none.
 	After int
+	// Drain moves the queue pair to SQD before the op is posted, and back to RTS when
+	// it says that what was under way is done.
+	Drain bool
 	// Group is 1 + the index of the multicast group to send to; 0 for the peer.
 	Group  int
 	Misuse Misuse

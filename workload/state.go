@@ -44,6 +44,7 @@ type FlowState struct {
 	next     int
 	waited   bool // the delay of the op at next is over
 	waiting  bool // a timer for it is set
+	draining bool // the queue pair is in SQD until it says that it is drained
 	cells    []uint64
 	lastSeen int // ops before it are known to have ended
 	isGate   []bool
@@ -182,4 +183,5 @@ type hostState struct {
 	layout    layout
 	mws       []*hca.MW
 	ahs       []*hca.AH
+	polls     int
 }

@@ -78,7 +78,7 @@ func runTorture(cmd *cobra.Command, o check.Options) error {
 		t.say("")
 	}
 	t.say("%d of %d seeds in %.1f s: %d requests, %d packet hops, %d faults, %d runs compared with a second one",
-		r.Done, r.Seeds, r.Elapsed.Seconds(), r.Ops, r.Hops, r.Faults, r.Runs-r.Done)
+		r.Done, r.Seeds, r.Elapsed.Seconds(), r.Ops, r.Hops, r.Faults(), r.Runs-r.Done)
 	switch {
 	case r.Failed > 0:
 		return next(fmt.Errorf("%w: %d of %d seeds failed", errTorture, r.Failed, r.Done), "%s", r.Failures[0].Command())
