@@ -34,13 +34,16 @@ func (h *Host) attend() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var polls uint32
-	empty := 0
+	empty := patience // nothing has happened yet
 	dozed := false
 	for {
 		select {
 		case <-h.f.closing:
 			return
 		default:
+		}
+		if h.overdue() {
+			h.help()
 		}
 		h.mu.Lock()
 		n := h.work()
@@ -56,6 +59,9 @@ func (h *Host) attend() {
 			continue
 		case n > 0:
 			empty, dozed = 0, false
+			if !h.attended.Load() {
+				h.attended.Store(true)
+			}
 			continue
 		case empty < patience && !dozed:
 			empty++
@@ -85,6 +91,14 @@ func (h *Host) attend() {
 			empty = 0
 		}
 	}
+}
+
+// overdue reports whether a deadline has come.
+func (h *Host) overdue() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d := h.eng.NextDeadline()
+	return d != ib.Never && h.refresh() >= d
 }
 
 // work does one turn of everything and returns how much there was.

@@ -30,3 +30,6 @@ func (l *spinLock) Lock() {
 }
 
 func (l *spinLock) Unlock() { storeRelease(&l.v, 0) }
+
+// TryLock takes the lock if nobody has it.
+func (l *spinLock) TryLock() bool { return atomic.CompareAndSwapUint32(&l.v, 0, 1) }

@@ -14,6 +14,8 @@ const (
 	// creditEvery is how many cells the receiver empties before it says so.
 	creditEvery = 32
 	smallBytes  = 56
+	// ownAhead is how far ahead of its position the sender asks for cells.
+	ownAhead = 12
 )
 
 // cell is one packet in a ring. The first two cache lines hold all that a short SEND
@@ -47,7 +49,7 @@ type ring struct {
 
 	_ [64]byte
 	// Sender's.
-	tail   uint32 // next cell to fill
+	tail   uint32 // next cell to fill; written under src's lock, read by who helps
 	limit  uint32 // tail may not reach it: taken+ringCells as last read
 	parked []*hca.QP
 
@@ -67,6 +69,12 @@ type ring struct {
 
 func newRing(src, dst *Host, port uint8) *ring {
 	return &ring{cells: make([]cell, ringCells), src: src, dst: dst, port: port, limit: ringCells}
+}
+
+// pending reports whether the receiver has packets to take in. It may be called
+// by anyone.
+func (r *ring) pending() bool {
+	return atomic.LoadUint32(&r.tail) != atomic.LoadUint32(&r.taken)
 }
 
 // reserve is the next free cell, nil if there is no credit.
@@ -96,8 +104,9 @@ func (c *cell) buffer(n int) []byte {
 
 // publish hands the reserved cell to the receiver.
 func (r *ring) publish(c *cell) {
-	r.tail++
+	storeRelease(&r.tail, r.tail+1)
 	storeRelease(&c.seq, r.tail)
+	own(&r.cells[(r.tail+ownAhead)%ringCells])
 }
 
 // next is the oldest packet, nil if there is none.

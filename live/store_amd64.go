@@ -8,3 +8,9 @@ package live
 //
 //go:noescape
 func storeRelease(p *uint32, v uint32)
+
+// own asks for the lines of a cell that will be written soon, so that they
+// are this core's by then.
+//
+//go:noescape
+func own(c *cell)

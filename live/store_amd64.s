@@ -8,3 +8,13 @@ TEXT ·storeRelease(SB), NOSPLIT, $0-12
 	MOVL v+8(FP), BX
 	MOVL BX, (AX)
 	RET
+
+// The assembler does not know PREFETCHW (0F 0D /1).
+
+// func own(c *cell)
+TEXT ·own(SB), NOSPLIT, $0-8
+	MOVQ c+0(FP), AX
+	BYTE $0x0F; BYTE $0x0D; BYTE $0x08                                  // PREFETCHW (AX)
+	BYTE $0x0F; BYTE $0x0D; BYTE $0x48; BYTE $0x40                      // PREFETCHW 64(AX)
+	BYTE $0x0F; BYTE $0x0D; BYTE $0x88; LONG $128                       // PREFETCHW 128(AX)
+	RET
