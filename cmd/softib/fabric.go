@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -26,13 +27,17 @@ type fabric struct {
 }
 
 // newFabric builds a fabric and brings its subnet up.
-func newFabric(name, topology string, g *topo.Graph) (*fabric, error) {
+func newFabric(name, topology string, g *topo.Graph, out *reporter) (*fabric, error) {
 	f := &fabric{name: name, topology: topology, started: time.Now()}
 	var err error
 	if f.Fabric, err = live.New(g, live.Config{}); err != nil {
 		return nil, err
 	}
-	if f.report, err = f.BringUp(); err != nil {
+	err = out.during("bringing the subnet up", func() error {
+		f.report, err = f.BringUp()
+		return err
+	})
+	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("the subnet does not come up: %w", err)
 	}
@@ -102,12 +107,9 @@ func (f *fabric) status() status {
 		if _, ok := portOf(h); ok {
 			s.HostsActive++
 		}
-		for p := 1; p <= h.Node().NumPorts(); p++ {
-			c := f.Counters(topo.PortRef{Node: h.Node().Index, Port: ib.PortNum(p)})
-			s.Packets += c[ib.PortXmitPkts]
-			s.Bytes += 4 * c[ib.PortXmitData]
-		}
 	}
+	pkts, words := f.HostTraffic()
+	s.Packets, s.Bytes = pkts, 4*words
 	return s
 }
 
@@ -169,12 +171,16 @@ func kinds(nodes []*topo.Node) string {
 	return strings.Join(parts, ", ")
 }
 
-// span is the first and the last of some nodes.
+// span is the first and the last of some nodes, by name; numbers count as such.
 func span(nodes []*topo.Node) string {
-	if len(nodes) == 1 {
-		return nodes[0].Name
+	less := func(a, b *topo.Node) int {
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), strings.Compare(a.Name, b.Name))
 	}
-	return nodes[0].Name + " to " + nodes[len(nodes)-1].Name
+	low, high := slices.MinFunc(nodes, less), slices.MaxFunc(nodes, less)
+	if low == high {
+		return low.Name
+	}
+	return low.Name + " to " + high.Name
 }
 
 // linkLines says how many links of each rate there are in each state.
@@ -228,7 +234,7 @@ func (f *fabric) ping(ctx context.Context, out *reporter) error {
 	}
 	whole := "the full mesh: "
 	if res.Pairs < res.Possible {
-		whole = fmt.Sprintf("every host to %d others: ", res.Pairs/len(devs))
+		whole = fmt.Sprintf("every host to %s: ", numbered(res.Pairs/len(devs), "other", "others"))
 	}
 	out.say("mesh      %s%d of %d pairs carried %d bytes intact in %s", whole, res.Pairs, res.Possible, meshSize, short(res.Took))
 	return nil

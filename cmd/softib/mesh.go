@@ -17,8 +17,8 @@ const (
 	grhBytes = 40 // a datagram's buffer begins with room for a GRH (IBA 11.4.1.2)
 	meshQKey = ib.QKey(0x11111111)
 	// meshPairsMax bounds the pairs that are tried: each pair that has talked
-	// keeps a channel with buffers of its own.
-	meshPairsMax = 2048
+	// keeps a channel with buffers of its own. It is enough for 128 hosts.
+	meshPairsMax = 1 << 14
 	// meshPatience is how long a message may take; the slowest machine is much faster.
 	meshPatience = 10 * time.Second
 )

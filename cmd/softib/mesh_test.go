@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -48,7 +49,7 @@ func TestMeshFindsHoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFabric("t", "star:3", g)
+	f, err := newFabric("t", "star:3", g, toTerminal(newTerminal(io.Discard)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +105,12 @@ func TestProgress(t *testing.T) {
 	p.end()
 	if out.String() != "mesh: 5 of 10\n" {
 		t.Errorf("plain progress is %q", out.String())
+	}
+	out.Reset()
+	p.shown = time.Time{}
+	p.at(7, 0)
+	if out.String() != "mesh: 7 s\n" {
+		t.Errorf("progress without a total is %q", out.String())
 	}
 	out.Reset()
 	term.isTTY, term.color = true, true

@@ -154,7 +154,7 @@ func (o *perfOptions) run(cmd *cobra.Command, reqs []perfRequest) error {
 	if _, err := checkTopology(topology, g); err != nil {
 		return err
 	}
-	f, err := newFabric("its own", topology, g)
+	f, err := newFabric("its own", topology, g, toTerminal(newTerminal(cmd.ErrOrStderr())))
 	if err != nil {
 		return err
 	}

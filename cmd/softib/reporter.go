@@ -4,13 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
+	"time"
 )
 
 // report is one line of what a starting fabric tells the process that started it,
 // as JSON, one object a line. The last one has Up or Error set.
 type report struct {
 	Say   string `json:"say,omitempty"`
-	What  string `json:"what,omitempty"` // progress: Done of Total
+	What  string `json:"what,omitempty"` // progress: Done of Total, or seconds if Total is 0
 	Done  int    `json:"done,omitempty"`
 	Total int    `json:"total,omitempty"`
 	Up    bool   `json:"up,omitempty"`
@@ -54,6 +56,30 @@ func (r *reporter) show(p report) {
 }
 
 func (r *reporter) say(format string, v ...any) { r.show(report{Say: fmt.Sprintf(format, v...)}) }
+
+// during shows that something goes on while f runs.
+func (r *reporter) during(what string, f func() error) error {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		started := time.Now()
+		tick := time.NewTicker(ttyEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				r.progress(what, int(time.Since(started).Seconds()), 0)
+			case <-stop:
+				return
+			}
+		}
+	})
+	err := f()
+	close(stop)
+	wg.Wait()
+	r.show(report{}) // wipes the line
+	return err
+}
 
 func (r *reporter) progress(what string, done, total int) {
 	r.show(report{What: what, Done: done, Total: total})

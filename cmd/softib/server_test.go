@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -33,7 +34,7 @@ func serving(t *testing.T) (place, *fabric, context.Context) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFabric("t", "star:3", g)
+	f, err := newFabric("t", "star:3", g, toTerminal(newTerminal(io.Discard)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,18 +63,26 @@ func (t *terminal) progress(what string) *progress {
 	return &progress{t: t, what: what, started: time.Now()}
 }
 
-// at shows that done of total are done.
+// at shows that done of total are done; without a total, that done seconds have passed.
 func (p *progress) at(done, total int) {
 	now := time.Now()
 	every := lineEvery
 	if p.t.isTTY {
 		every = ttyEvery
 	}
-	if now.Sub(p.started) < progressAfter || now.Sub(p.shown) < every || total <= 0 {
+	if now.Sub(p.started) < progressAfter || now.Sub(p.shown) < every {
 		return
 	}
 	p.shown = now
-	if !p.t.isTTY {
+	switch {
+	case total <= 0 && p.t.isTTY:
+		fmt.Fprintf(p.t.w, "\r\x1b[K%s: %d s", p.what, done)
+		p.drawn = true
+		return
+	case total <= 0:
+		p.t.say("%s: %d s", p.what, done)
+		return
+	case !p.t.isTTY:
 		p.t.say("%s: %d of %d", p.what, done, total)
 		return
 	}

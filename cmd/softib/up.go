@@ -98,7 +98,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	for _, w := range odd {
 		out.say("%v", w)
 	}
-	f, err := newFabric(o.name, o.topology, g)
+	f, err := newFabric(o.name, o.topology, g, out)
 	if err != nil {
 		return err
 	}
