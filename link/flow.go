@@ -127,3 +127,12 @@ func (p *Port) TouchRx(vl ib.VL) uint64 { return uint64(p.rx(int(vl&15)).occ) + 
 
 // TouchTx reads what Enqueue and PollTx will read for a lane.
 func (p *Port) TouchTx(vl ib.VL) uint64 { return uint64(p.tx(int(vl&15)).n) + uint64(p.queued) }
+
+// TouchHead reads what PollTx will read when the transmitter is free: the lane that
+// has something to send, and the packet at its head.
+func (p *Port) TouchHead() uint64 {
+	if p.queued == 0 {
+		return 0
+	}
+	return uint64(p.tx(bits.TrailingZeros16(p.queued)).q.head.Blocks)
+}

@@ -87,6 +87,13 @@ func (f *Frame) Own(payload []byte) {
 	f.body.packet.Payload = append(f.body.buf[:0], payload...)
 }
 
+// Detach gives the packet a payload of its own where it refers to foreign memory.
+func (f *Frame) Detach() {
+	if p := f.body.packet.Payload; len(p) > 0 && (len(f.body.buf) == 0 || &p[0] != &f.body.buf[0]) {
+		f.Own(p)
+	}
+}
+
 // CopyFrom makes f a packet of its own with the same contents as g.
 func (f *Frame) CopyFrom(g *Frame) {
 	own, next, index := f.body, f.next, f.index

@@ -80,7 +80,7 @@ func BenchmarkPermutation(b *testing.B) {
 func rcPermutation(tb testing.TB, spec string) (*Sim, []*peer) {
 	g, err := topo.ParseSpec(spec)
 	check(tb, err)
-	s, err := New(g, Config{Seed: 1})
+	s, err := New(g, Config{Seed: 1, ByRefMin: 1024})
 	check(tb, err)
 	_, err = s.BringUp()
 	check(tb, err)

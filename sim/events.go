@@ -343,12 +343,15 @@ func (s *Sim) touch(events []event) {
 		}
 		p := s.ports[uint32(d>>32)&0xFFFFFF]
 		switch {
-		case k != evArrive:
-			v += p.TouchTx(0)
+		case k == evWake:
+			v += p.TouchHead()
+		case k == evFC:
+			v += p.TouchTx(ib.VL(d >> 24 & 15))
 		case p.Site.Host < 0:
 			v += s.switches[p.Site.Node].Touch(p.Site.Num, s.pool.At(uint32(d)))
 		default:
-			v += p.TouchRx(s.pool.At(uint32(d)).LRH.VL)
+			f := s.pool.At(uint32(d))
+			v += p.TouchRx(f.LRH.VL) + uint64(f.Packet.BTH.Opcode)
 		}
 	}
 	s.warm = v

@@ -282,6 +282,38 @@ func TestFlapUnderRC(t *testing.T) {
 	mustRest(t, s)
 }
 
+// TestByReference: packets that refer to the sender's memory say what that held when
+// the request was given up, not what the program has put there since.
+func TestByReference(t *testing.T) {
+	g, err := topo.ParseSpec("star:2")
+	check(t, err)
+	s, err := New(g, Config{Seed: 1, ByRefMin: 256})
+	check(t, err)
+	_, err = s.BringUp()
+	check(t, err)
+	a, b := newPeer(t, s, 0, hca.RC, 1<<16), newPeer(t, s, 1, hca.RC, 1<<16)
+	connectRC(t, a, b, ib.MTU4096, 14)
+	for i := range a.mem {
+		a.mem[i] = 0xAB
+	}
+	check(t, a.h.PostSend(a.qp, &hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: a.sge(0, 1<<16), RemoteAddr: peerVA, RKey: b.mr.RKey()}))
+	s.Wake(0)
+	s.Run(s.Now() + 300*ib.Nanosecond)
+	check(t, a.h.ModifyQP(a.qp, hca.QPAttr{State: hca.StateErr}, hca.MaskState))
+	s.Wake(0)
+	for i := range a.mem {
+		a.mem[i] = 0xCD
+	}
+	s.RunUntilIdle(ib.Second)
+	if bytes.Contains(b.mem, []byte{0xCD}) {
+		t.Error("memory that was given back was read")
+	}
+	if !bytes.Contains(b.mem, []byte{0xAB}) {
+		t.Error("nothing was on its way: the test tests nothing")
+	}
+	mustRest(t, s)
+}
+
 // TestAgentTakesLinkDown: management takes a link down through the agent, and it
 // trains again.
 func TestAgentTakesLinkDown(t *testing.T) {

@@ -65,13 +65,13 @@ func (s *Sim) newHost(n *topo.Node) hostNode {
 	if s.cfg.NewHost != nil {
 		h.eng = s.cfg.NewHost(n)
 	} else {
-		h.eng = newHCA(n)
+		h.eng = newHCA(n, s.cfg.ByRefMin)
 	}
 	return h
 }
 
-func newHCA(n *topo.Node) *hca.HCA {
-	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts()}
+func newHCA(n *topo.Node, byRefMin int) *hca.HCA {
+	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), ByRefMin: byRefMin}
 	for p := 1; p < len(n.Ports); p++ {
 		cfg.PortGUID = append(cfg.PortGUID, n.PortGUID(ib.PortNum(p)))
 	}
@@ -156,6 +156,9 @@ func (s *Sim) pump(host uint32) {
 		s.take(host, h, snd)
 	}
 	h.pumping = false
+	if s.cfg.ByRefMin > 0 {
+		s.detachAborted(h)
+	}
 	if t := h.eng.NextDeadline(); t < h.timerAt {
 		h.timerAt = max(t, s.now)
 		s.q.push(h.timerAt, code(evHost, host, 0))
@@ -163,6 +166,16 @@ func (s *Sim) pump(host uint32) {
 	if !h.waking && h.eng.HasEvent() {
 		h.waking = true
 		s.wakes = append(s.wakes, Wake{Kind: WakeHost, Host: int(host)})
+	}
+}
+
+// detachAborted copies payloads that refer to memory whose owner is told that it
+// has it back although packets are still on their way.
+func (s *Sim) detachAborted(h *hostNode) {
+	if a, ok := h.eng.(*hca.HCA); ok && a.TakeAborted() {
+		for i := range s.pool.Made() {
+			s.pool.At(uint32(i)).Detach()
+		}
 	}
 }
 

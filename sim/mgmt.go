@@ -38,7 +38,7 @@ func (s *Sim) manager(node int) *manager {
 	} else {
 		h, ok := s.hosts[s.hostOf[node]].eng.(*hca.HCA)
 		if !ok {
-			h = newHCA(n) // an engine without management borrows one
+			h = newHCA(n, 0) // an engine without management borrows one
 		}
 		links := make([]*link.Port, len(n.Ports))
 		copy(links[1:], s.ports[s.firstEnd[node]+1:])

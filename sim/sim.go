@@ -52,6 +52,11 @@ type Config struct {
 	// WireExact writes each packet as bytes and reads it back, both CRCs
 	// checked, at each hop. The history stays the same.
 	WireExact bool
+	// ByRefMin is the payload size from which packets of the adapters that New makes
+	// refer to the sender's memory instead of carrying a copy; 0 copies always. It saves
+	// half of the memory traffic of large messages. A program that changes
+	// memory while a request is outstanding may then be seen to have done so.
+	ByRefMin int
 	// HashPayload makes TraceHash cover what hosts are sent, not the headers alone.
 	HashPayload bool
 	// Sink sees every packet when it is not nil.
