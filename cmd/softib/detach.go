@@ -37,6 +37,7 @@ func detach(ctx context.Context, p place, o upOptions, t *terminal) error {
 		return err
 	}
 	defer r.Close()
+	keepDescriptors()
 	child := exec.Command(exe, "up", "--name", o.name, "--report-fd", strconv.Itoa(reportFD), "--", o.topology)
 	child.Stdout, child.Stderr = log, log
 	child.ExtraFiles = []*os.File{w}
@@ -67,6 +68,21 @@ func detach(ctx context.Context, p place, o upOptions, t *terminal) error {
 		case rep.Up:
 			t.say("%s", t.green("up")+fmt.Sprintf(" in the background, process %d: softib status%s, softib perf send_lat%s, softib down%s", rep.PID, p.flag(), p.flag(), p.flag()))
 			return child.Process.Release()
+		}
+	}
+}
+
+// keepDescriptors lets the background process inherit nothing but what it is
+// given: a pipe that our own parent forgot to close would stay open for as long as the
+// fabric runs, and keep whoever reads from it waiting.
+func keepDescriptors() {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
 		}
 	}
 }

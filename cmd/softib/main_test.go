@@ -141,6 +141,9 @@ func TestBackgroundFabric(t *testing.T) {
 	if err := syscall.Kill(st.PID, 0); err != nil {
 		t.Errorf("process %d: %v", st.PID, err)
 	}
+	if pipe := heldPipe(st.PID); pipe != "" {
+		t.Errorf("the fabric in the background holds %s, which belongs to whoever started it", pipe)
+	}
 	wants(t, s.run("status"), "fabric    default, process", "32 hosts, 12 switches", "64 ACTIVE", "32 of 32 ACTIVE", "packets, ")
 
 	// A second one of that name is refused, one of another name is not.
@@ -169,6 +172,17 @@ func TestBackgroundFabric(t *testing.T) {
 	s.fails(exitFailed, []string{`no fabric named "default"`}, "down")
 	s.run("down", "--name", "lab")
 	s.fails(exitFailed, []string{`no fabric named "lab"`, "softib up -d --name lab"}, "perf", "send_lat", "--name", "lab")
+}
+
+// heldPipe is a pipe that a process has open; empty if there is none.
+func heldPipe(pid int) string {
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, l := range links {
+		if to, err := os.Readlink(l); err == nil && strings.HasPrefix(to, "pipe:") {
+			return to
+		}
+	}
+	return ""
 }
 
 // waitGone waits until a process has ended. It may be a zombie that nobody collects,

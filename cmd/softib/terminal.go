@@ -43,7 +43,7 @@ func (t *terminal) paint(code, s string) string {
 
 const (
 	// progressAfter is how long something runs before its progress shows.
-	progressAfter = 500 * time.Millisecond
+	progressAfter = time.Second
 	ttyEvery      = 100 * time.Millisecond
 	lineEvery     = 2 * time.Second
 	barWidth      = 30
