@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"softib/verbs"
 )
@@ -244,5 +245,19 @@ func BenchmarkOneCore(b *testing.B) {
 				got = got || w.Opcode&0x80 != 0
 			}
 		}
+	}
+}
+
+// Two cache lines carry a short packet: that is what latency rests on.
+func TestCellLayout(t *testing.T) {
+	var c cell
+	if n := unsafe.Sizeof(c); n != 256 {
+		t.Errorf("a cell takes %d bytes, want 256", n)
+	}
+	if n := unsafe.Offsetof(c.pkt) + unsafe.Offsetof(c.pkt.LRH); n != 64 {
+		t.Errorf("headers begin at %d, want 64", n)
+	}
+	if r := newRing(nil, nil, 1); uintptr(unsafe.Pointer(&r.cells[0]))%128 != 0 {
+		t.Error("cells are not aligned to pairs of lines")
 	}
 }

@@ -13,21 +13,20 @@ const (
 	ringCells = 128
 	// creditEvery is how many cells the receiver empties before it says so.
 	creditEvery = 32
-	smallBytes  = 56
+	smallBytes  = 32
 	// ownAhead is how far ahead of its position the sender asks for cells.
 	ownAhead = 12
 )
 
-// cell is one packet in a ring. The first two cache lines hold all that a short SEND
-// or an ACK needs; the size keeps cells on pairs of lines, which
-// the hardware fetches together.
+// cell is one packet in a ring. Its first two cache lines, which the hardware
+// fetches as a pair, hold all that a short SEND, WRITE or an ACK needs: the
+// payload in one, its headers in the other.
 type cell struct {
 	seq   uint32 // index+1 once the packet is complete; see storeRelease
 	byRef bool
 	small [smallBytes]byte
 	pkt   wire.Packet
 	buf   []byte // payloads that fit nowhere else, made when first needed
-	_     [384 - 64 - 192 - 24]byte
 }
 
 // ring carries packets from one host to one port of another, on one lane.
@@ -68,7 +67,9 @@ type ring struct {
 }
 
 func newRing(src, dst *Host, port uint8) *ring {
-	return &ring{cells: make([]cell, ringCells), src: src, dst: dst, port: port, limit: ringCells}
+	// One cell more makes this a large object, which begins on a page: smaller
+	// ones may begin 8 bytes behind one.
+	return &ring{cells: make([]cell, ringCells+1)[:ringCells], src: src, dst: dst, port: port, limit: ringCells}
 }
 
 // pending reports whether the receiver has packets to take in. It may be called

@@ -16,5 +16,4 @@ TEXT ·own(SB), NOSPLIT, $0-8
 	MOVQ c+0(FP), AX
 	BYTE $0x0F; BYTE $0x0D; BYTE $0x08                                  // PREFETCHW (AX)
 	BYTE $0x0F; BYTE $0x0D; BYTE $0x48; BYTE $0x40                      // PREFETCHW 64(AX)
-	BYTE $0x0F; BYTE $0x0D; BYTE $0x88; LONG $128                       // PREFETCHW 128(AX)
 	RET

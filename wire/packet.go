@@ -35,8 +35,10 @@ func (l LNH) String() string {
 // call for have a meaning; the others may hold anything, so that a sender
 // need not clear what the receiver will not read.
 //
-// The order of fields is that of use: a SEND or an ACK touches the first
-// cache line alone, RDMA and atomics the second, a routed packet the third.
+// The order of fields is that of use. Behind the payload's reference everything
+// that a SEND, an RDMA WRITE or READ or an ACK has fits into one cache line,
+// which is how the live driver lays packets out; atomics and datagrams take
+// the next, a routed packet the one after.
 type Packet struct {
 	// Payload is the data without padding. It may refer to memory that the
 	// packet does not own; see Detached.
@@ -44,12 +46,12 @@ type Packet struct {
 
 	LRH  LRH
 	BTH  BTH
+	RETH RETH
 	AETH AETH
 	// Imm is ImmDt or IETH: the immediate value or the R_Key to invalidate.
-	Imm  uint32
-	DETH DETH
+	Imm uint32
 
-	RETH      RETH
+	DETH      DETH
 	AtomicETH AtomicETH
 	AtomicAck uint64 // AtomicAckETH: the original value
 	XRCSRQ    uint32 // XRCETH: the SRQ number, 24 bits

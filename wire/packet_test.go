@@ -6,19 +6,20 @@ import (
 	"unsafe"
 )
 
-// TestPacketLayout holds Packet to three cache lines, with all that a SEND or
-// an ACK reads in the first.
+// TestPacketLayout holds Packet to three cache lines, and what the fast
+// operations have to one of them.
 func TestPacketLayout(t *testing.T) {
 	const line = 64
 	var p Packet
 	if n := unsafe.Sizeof(p); n != 3*line {
 		t.Errorf("Packet has %d bytes, want %d", n, 3*line)
 	}
-	if end := unsafe.Offsetof(p.AETH) + unsafe.Sizeof(p.AETH); end > line {
-		t.Errorf("AETH ends at %d, want at most %d", end, line)
+	// Behind the payload's reference, one line has what the fast operations have.
+	if n := unsafe.Offsetof(p.Imm) + unsafe.Sizeof(p.Imm) - unsafe.Offsetof(p.LRH); n > line {
+		t.Errorf("LRH to Imm take %d bytes, want a cache line at most", n)
 	}
-	if end := unsafe.Offsetof(p.AtomicETH) + unsafe.Sizeof(p.AtomicETH); end > 2*line {
-		t.Errorf("AtomicETH ends at %d, want at most %d", end, 2*line)
+	if n := unsafe.Offsetof(p.LRH); n != 24 {
+		t.Errorf("LRH begins at %d, want 24: right behind the payload's reference", n)
 	}
 }
 
