@@ -30,9 +30,8 @@ type Fabric struct {
 	cfg   Config
 	start time.Time
 
-	// mu guards the switches, the ports' states and the routes' walking.
-	// A holder may take a host's lock? No: hosts take mu while they hold their
-	// own lock, so mu comes second.
+	// mu guards the switches, the ports' states and the walking of routes. Hosts
+	// take it while they hold their own lock, so it comes second.
 	mu       sync.Mutex
 	epoch    atomic.Uint64
 	switches []*switchNode
