@@ -3,7 +3,6 @@ package ibswitch
 import (
 	"softib/ib"
 	"softib/link"
-	"softib/wire"
 )
 
 // Config is what a switch is built as.
@@ -266,11 +265,6 @@ func (s *Switch) ungroup(f *link.Frame) bool {
 	}
 	f.Group = 0
 	return last
-}
-
-// IsMgmt reports whether a packet is for a management agent's queue pairs.
-func IsMgmt(p *wire.Packet) bool {
-	return p.LRH.LNH >= wire.LNHLocal && p.BTH.DestQP <= ib.QPNGSI
 }
 
 // Touch reads what Handle will read for f at port in, and returns a value that

@@ -99,9 +99,6 @@ func (p *Port) wantFC(vl ib.VL, rx *rxVL) bool {
 // SymbolError counts an error on a lane of the cable that the driver saw.
 func (p *Port) SymbolError() { p.cold.count[ib.SymbolErrorCounter]++ }
 
-// BadLinkPacket counts a flow-control packet whose CRC or fields were wrong.
-func (p *Port) BadLinkPacket(r Reason) { p.Count(r) }
-
 // Enforce is the set of filters that a switch port applies (IBA 18.2.4.2.1).
 type Enforce uint8
 

@@ -51,9 +51,6 @@ func (p *Port) Pending() bool { return p.queued|p.fcNeed != 0 }
 // BusyUntil is when the transmitter is free.
 func (p *Port) BusyUntil() ib.Time { return p.busyUntil }
 
-// Free reports whether the transmitter is.
-func (p *Port) Free(now ib.Time) bool { return now >= p.busyUntil }
-
 // popHead takes the first packet of a lane, or nil.
 func (p *Port) popHead(now ib.Time, vl int) *Frame {
 	tx := p.tx(vl)

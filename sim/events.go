@@ -199,6 +199,9 @@ func (s *Sim) sendFC(at uint32, p *link.Port) {
 		if s.cfg.Sink != nil {
 			s.traceLink(p, fc)
 		}
+		if s.cfg.WireExact {
+			fc = s.rewriteFC(fc)
+		}
 		if p.Site.Flags&endFaulty != 0 && s.harmFC(at, p, &t) {
 			continue
 		}
@@ -271,88 +274,4 @@ func (s *Sim) flush(at uint32, p *link.Port) {
 		}
 		s.drop(at, d.Frame, d.Reason)
 	}
-}
-
-// DropRecord is one dropped packet.
-type DropRecord struct {
-	Time   ib.Time
-	Node   int
-	Port   ib.PortNum
-	Reason link.Reason
-	DLID   ib.LID
-	SLID   ib.LID
-	DestQP ib.QPN
-	PSN    ib.PSN
-}
-
-// LogDrops makes DropLog keep a record of each dropped packet.
-func (s *Sim) LogDrops(on bool) { s.logDrop = on }
-
-// DropLog is what was dropped since LogDrops was turned on.
-func (s *Sim) DropLog() []DropRecord { return s.dropLog }
-
-// drop ends a packet.
-func (s *Sim) drop(at uint32, f *link.Frame, r link.Reason) {
-	s.drops[r]++
-	s.mix(uint64(r) ^ uint64(at)<<8 ^ uint64(s.now)<<32)
-	if s.logDrop {
-		p := s.ports[at]
-		s.dropLog = append(s.dropLog, DropRecord{s.now, int(p.Site.Node), p.Site.Num, r, f.LRH.DLID, f.LRH.SLID, f.Packet.BTH.DestQP, f.Packet.BTH.PSN})
-	}
-	if s.cfg.Sink != nil {
-		s.traceDrop(at, f, traceReasons[r])
-	}
-	s.pool.Put(f)
-}
-
-// rewrite turns a packet into bytes and back, so that what flies is what the
-// wire format can say.
-func (s *Sim) rewrite(f *link.Frame) {
-	s.scratch = f.Sync().Append(s.scratch[:0])
-	if err := f.Packet.Parse(s.scratch); err != nil {
-		// Engines only send what parses; a packet that does not is one that the
-		// receiver will refuse, by the flag.
-		f.Flags |= link.BadVCRC
-		return
-	}
-	f.Own(f.Packet.Payload)
-	f.LRH = f.Packet.LRH
-}
-
-// touch reads, for all events of the open bucket, the memory that handling them
-// will need. A fabric of a thousand hosts does not fit the inner caches; fetched
-// one after the other, misses would be most of the time that a hop takes.
-func (s *Sim) touch(events []event) {
-	v := uint64(0)
-	for i := range events {
-		d := events[i].d
-		k := kind(d >> 56)
-		if k > evWake || k == evNone {
-			continue
-		}
-		v += uint64(s.ports[uint32(d>>32)&0xFFFFFF].Site.Flags)
-		if k == evArrive {
-			v += uint64(s.pool.At(uint32(d)).Blocks)
-		}
-	}
-	for i := range events {
-		d := events[i].d
-		k := kind(d >> 56)
-		if k > evWake || k == evNone {
-			continue
-		}
-		p := s.ports[uint32(d>>32)&0xFFFFFF]
-		switch {
-		case k == evWake:
-			v += p.TouchHead()
-		case k == evFC:
-			v += p.TouchTx(ib.VL(d >> 24 & 15))
-		case p.Site.Host < 0:
-			v += s.switches[p.Site.Node].Touch(p.Site.Num, s.pool.At(uint32(d)))
-		default:
-			f := s.pool.At(uint32(d))
-			v += p.TouchRx(f.LRH.VL) + uint64(f.Packet.BTH.Opcode)
-		}
-	}
-	s.warm = v
 }

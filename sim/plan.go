@@ -103,16 +103,6 @@ func (s *Sim) loseInFlight(a, b uint32) {
 	}
 }
 
-// LinkBounce lets a link that management took down or that lost its peer train
-// again, as hardware does by itself.
-func (s *Sim) LinkBounce(ref topo.PortRef) {
-	at := s.firstEnd[ref.Node] + uint32(ref.Port)
-	if s.ports[at].Site.Peer != noEnd {
-		s.linkDown(at)
-		s.startTraining(at)
-	}
-}
-
 // startTraining has both ends train if both can.
 func (s *Sim) startTraining(at uint32) {
 	a := s.ports[at]

@@ -11,7 +11,6 @@ const (
 	WakeIdle                  // nothing will ever happen again by itself
 	WakeHost                  // a host has completions or asynchronous events
 	WakeTimer                 // a timer set with At
-	WakePort                  // a port changed state
 )
 
 // Wake is something that the workload asked to be told of.
