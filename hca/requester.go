@@ -346,6 +346,12 @@ func (q *QP) localFault(now ib.Time, w *sendWQE, s WCStatus) {
 // askAck sends the last packet again if nothing has asked for its
 // acknowledgement and nothing that follows will.
 func (q *QP) askAck() {
+	if q.sqCursor != q.sqNext {
+		// What is being sent again asks for itself, and must not be skipped.
+		if w := &q.sq[q.sqCursor&q.sqMask]; w.started && w.fault == WCSuccess {
+			return
+		}
+	}
 	if q.isRC() && q.sinceAck > 0 && q.sqPkt == 0 && q.ackPSN != q.sentPSN {
 		q.rewind(q.sentPSN.Add(-1))
 	}
