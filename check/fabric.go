@@ -118,7 +118,7 @@ type partition struct {
 const partitionName = "partition"
 
 func (p *partition) packet(to topo.PortRef, pkt *wire.Packet) {
-	if !p.sc.Enforce || p.run == nil || pkt.LRH.LNH < wire.LNHLocal {
+	if !p.sc.Enforce || len(p.sim.Graph().Switches()) == 0 || p.run == nil || pkt.LRH.LNH < wire.LNHLocal {
 		return
 	}
 	n := p.sim.Graph().Nodes[to.Node]
