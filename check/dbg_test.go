@@ -1,9 +1,11 @@
 package check
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -19,7 +21,17 @@ func TestDbg(t *testing.T) {
 	}
 	f := &Failure{Seed: uint64(n), Found: res.Violations, Small: sc, Result: res}
 	f.shrink()
-	f.Write(os.Stdout)
+	if name := os.Getenv("SOFTIB_KEEP"); name != "" {
+		b, _ := json.MarshalIndent(f.Small, "", "\t")
+		os.WriteFile("testdata/"+name+".json", append(b, 10), 0o644)
+	}
+	f.Result = run(&f.Small, runOptions{record: 100000, flows: res.Violations[0].Flows})
 	fmt.Printf("%+v\n", f.Small.Work.Conns)
-	fmt.Printf("%+v\n", f.Small.Work.SRQs)
+	for _, l := range f.Result.Packets {
+		if strings.Contains(l, " > h") {
+			fmt.Println(l)
+		}
+	}
+	f.Result.Packets = nil
+	f.Write(os.Stdout)
 }
