@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,9 @@ func nextOf(err error) string {
 
 // printError writes an error for a person.
 func printError(w io.Writer, err error) {
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
 	fmt.Fprintf(w, "softib: %v\n", err)
 	if n := nextOf(err); n != "" {
 		fmt.Fprintf(w, "next: %s\n", n)
@@ -46,11 +50,16 @@ func printError(w io.Writer, err error) {
 const (
 	exitFailed = 1
 	exitUsage  = 2
+	// exitInterrupted is what a shell reports for a program that Ctrl-C ended.
+	exitInterrupted = 128 + 2
 )
 
 func exitCode(err error) int {
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
+	}
+	if errors.Is(err, context.Canceled) {
+		return exitInterrupted
 	}
 	return exitFailed
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -124,9 +125,14 @@ func (s *server) measure(ctx context.Context, conn net.Conn, r *perfRequest, tel
 		_, _ = conn.Read(b[:]) // nothing more comes but the end
 		cancel()
 	}()
-	return runPerf(ctx, s.f, *r,
+	err := runPerf(ctx, s.f, *r,
 		func(set perf.Setting) error { return tell(answer{Setting: &set}) },
 		func(row perf.Row) error { return tell(answer{Row: &row}) })
+	if errors.Is(err, context.Canceled) {
+		// The client is still there to read this only if the fabric is what ended.
+		return next(fmt.Errorf("fabric %s was ended during the test", s.f.name), "softib up -d, then measure again")
+	}
+	return err
 }
 
 // runPerf runs a test on a fabric of this process.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -140,6 +141,28 @@ func TestDown(t *testing.T) {
 	case <-ctx.Done():
 	case <-time.After(10 * time.Second):
 		t.Error("the fabric was not told")
+	}
+}
+
+// A fabric that ends during a test says so to whoever waits for the figures.
+func TestDownDuringPerf(t *testing.T) {
+	p, _, _ := serving(t)
+	err := p.call(t.Context(), request{Op: opPerf, Perf: &perfRequest{Config: perf.Config{Test: perf.SendLat, Iters: perf.MaxIters / 10}}}, func(a answer) error {
+		if a.Setting == nil {
+			return nil
+		}
+		return p.call(t.Context(), request{Op: opDown}, func(answer) error { return nil })
+	})
+	if err == nil || !strings.Contains(err.Error(), "was ended during the test") || nextOf(err) == "" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	var out strings.Builder
+	err := fmt.Errorf("perf: %w", context.Canceled)
+	if printError(&out, err); out.String() != "softib: interrupted\n" || exitCode(err) != exitInterrupted {
+		t.Errorf("%q, exit code %d", out.String(), exitCode(err))
 	}
 }
 
