@@ -29,8 +29,11 @@ func permutation(s *Sim, seed uint64) {
 	}
 }
 
-func benchPermutation(b *testing.B, spec string) {
+func benchPermutation(b *testing.B, spec string, levels int) {
 	s := build(b, spec, Config{Seed: 1})
+	for i := range s.NumHosts() {
+		s.src(i).sl = ib.SL(i % levels)
+	}
 	permutation(s, 1)
 	s.Run(100 * ib.Microsecond) // queues fill, pools and buckets reach their size
 	b.ReportAllocs()
@@ -64,14 +67,16 @@ func cpuTime() float64 {
 
 func BenchmarkPermutation(b *testing.B) {
 	for _, t := range []struct {
-		hosts int
-		spec  string
+		name   string
+		spec   string
+		levels int // service levels in use, each on a lane of its own
 	}{
-		{32, "fat-tree:radix=8,levels=2"},
-		{128, "fat-tree:radix=8,levels=3"},
-		{1024, "fat-tree:radix=16,levels=3"},
+		{"32", "fat-tree:radix=8,levels=2", 1},
+		{"128", "fat-tree:radix=8,levels=3", 1},
+		{"1024", "fat-tree:radix=16,levels=3", 1},
+		{"1024-8VLs", "fat-tree:radix=16,levels=3", 8},
 	} {
-		b.Run(fmt.Sprint(t.hosts), func(b *testing.B) { benchPermutation(b, t.spec) })
+		b.Run(t.name, func(b *testing.B) { benchPermutation(b, t.spec, t.levels) })
 	}
 }
 

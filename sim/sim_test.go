@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"runtime"
 	"testing"
 
 	"softib/ib"
@@ -199,5 +200,23 @@ func TestNodeStop(t *testing.T) {
 	}
 	if sum == 0 || sum+total(s.Drops())+s.FaultCounts()[FaultLostInFlight] != uint64(500*n) {
 		t.Errorf("delivered %d, dropped %d, lost %d: want %d in all", sum, total(s.Drops()), s.FaultCounts()[FaultLostInFlight], 500*n)
+	}
+}
+
+// TestNoAllocation: once its pools have grown, a fabric under full load allocates
+// nothing.
+func TestNoAllocation(t *testing.T) {
+	s := build(t, "fat-tree:radix=8,levels=2", Config{Seed: 1})
+	permutation(s, 1)
+	s.Run(200 * ib.Microsecond)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := s.Hops()
+	s.Run(300 * ib.Microsecond)
+	runtime.ReadMemStats(&after)
+	hops := s.Hops() - start
+	// The calendar may change its width now and then; the test's own reading allocates.
+	if n := after.Mallocs - before.Mallocs; hops < 50_000 || n > hops/1000 {
+		t.Errorf("%d allocations in %d hops: want none to speak of", n, hops)
 	}
 }
