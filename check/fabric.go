@@ -191,7 +191,7 @@ func (d *drops) hosts(disturbed bool) {
 	again := disturbed || sum.Timeouts > 0 || sum.Drops[hca.DropNoRecv] > 0 || d.failed
 	pair := len(d.sim.Graph().Switches()) == 0
 	explained := map[hca.Drop]bool{
-		hca.DropNoQP:  d.misused[workload.WrongQPN] > 0,
+		hca.DropNoQP:  d.misused[workload.WrongQPN] > 0 || d.closed,
 		hca.DropState: d.failed,
 		hca.DropPKey:  d.crossing, hca.DropQKey: d.misused[workload.WrongQKey] > 0,
 		hca.DropNoMcast: pair && d.grouped, hca.DropDLID: pair && d.misused[workload.WrongLID] > 0,

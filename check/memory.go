@@ -79,6 +79,16 @@ func (m *memory) copy(r workload.Range) []byte { return m.shadow[r.Host][r.Off:r
 // accept takes memory as it is now.
 func (m *memory) accept(r workload.Range) { copy(m.copy(r), m.real(r)) }
 
+// Closed: a destroyed queue pair writes to its receive buffers no more.
+func (m *memory) Closed(now ib.Time, conn *workload.Conn) {
+	for id, r := range m.posted { // tidy: order-free
+		if r.End != nil && r.End.Conn == conn {
+			m.accept(r.At)
+			delete(m.posted, id)
+		}
+	}
+}
+
 func (m *memory) isFrozen(r workload.Range) bool {
 	for _, f := range m.frozen {
 		if f.Host == r.Host && r.Off < f.End() && f.Off < r.End() {

@@ -52,10 +52,14 @@ type Fault struct {
 	Kind FaultKind
 	At   ib.Time
 	For  ib.Time
-	// Cable is an index of the graph's cables, Host one of its hosts.
+	// Cable is an index of the graph's cables, AllCables for all of them; Host is one
+	// of its hosts.
 	Cable, Host int
 	Harm        sim.Faults
 }
+
+// AllCables as a Fault's Cable.
+const AllCables = -1
 
 func (f Fault) String() string {
 	switch f.Kind {
@@ -160,7 +164,7 @@ func (sc *Scenario) graph() *topo.Graph {
 const busy = 250 * ib.Microsecond
 
 func (sc *Scenario) drawFaults(rng *rand.Rand, g *topo.Graph) {
-	rate := func() float64 { return [...]float64{0.002, 0.01, 0.03, 0.1}[rng.IntN(4)] }
+	rate := func() float64 { return [...]float64{0.002, 0.01, 0.03, 0.1, 0.3}[rng.IntN(5)] }
 	sometimes := func(n int) float64 {
 		if rng.IntN(n) == 0 {
 			return rate()
@@ -189,6 +193,9 @@ func (sc *Scenario) drawFaults(rng *rand.Rand, g *topo.Graph) {
 			}
 			if rng.IntN(6) == 0 {
 				f.Harm.BER = 1e-7
+			}
+			if rng.IntN(4) == 0 {
+				f.Cable = AllCables
 			}
 		}
 		sc.Faults = append(sc.Faults, f)
@@ -253,14 +260,18 @@ func (sc *Scenario) plan(s *sim.Sim, f *Fault, cables []topo.Cable) {
 		s.PlanStop(f.At, s.HostNode(f.Host).Index)
 		return
 	}
-	c := cables[f.Cable]
+	if f.Cable != AllCables {
+		cables = cables[f.Cable : f.Cable+1]
+	}
 	if f.Kind == Flap {
-		s.PlanFlap(f.At, c.A, f.For)
+		s.PlanFlap(f.At, cables[0].A, f.For)
 		return
 	}
-	for _, ref := range [2]topo.PortRef{c.A, c.B} {
-		s.PlanFaults(f.At, ref, f.Harm)
-		s.PlanFaults(f.At+f.For, ref, sim.Faults{})
+	for _, c := range cables {
+		for _, ref := range [2]topo.PortRef{c.A, c.B} {
+			s.PlanFaults(f.At, ref, f.Harm)
+			s.PlanFaults(f.At+f.For, ref, sim.Faults{})
+		}
 	}
 }
 

@@ -37,6 +37,8 @@ type scene struct {
 	// crossing: something was sent on a conn whose ends do not share a partition.
 	crossing bool
 	grouped  bool
+	// closed: queue pairs were destroyed before the end.
+	closed bool
 	// failed: some queue pair has failed.
 	failed bool
 	// qps says of each queue pair what is known of its end.
@@ -102,6 +104,7 @@ func (ignore) SendDone(ib.Time, int, *hca.WC)      {}
 func (ignore) RecvPosted(ib.Time, *workload.Recv)  {}
 func (ignore) RecvDone(ib.Time, int, *hca.WC)      {}
 func (ignore) Event(ib.Time, int, hca.Event)       {}
+func (ignore) Closed(ib.Time, *workload.Conn)      {}
 func (ignore) Freed(ib.Time, workload.Range)       {}
 func (ignore) Scribbled(ib.Time, workload.Range)   {}
 func (ignore) Failed(ib.Time, *workload.End)       {}
@@ -139,6 +142,12 @@ func (p panel) RecvDone(now ib.Time, host int, wc *hca.WC) {
 func (p panel) Event(now ib.Time, host int, e hca.Event) {
 	for _, c := range p {
 		c.Event(now, host, e)
+	}
+}
+
+func (p panel) Closed(now ib.Time, conn *workload.Conn) {
+	for _, c := range p {
+		c.Closed(now, conn)
 	}
 }
 
@@ -215,6 +224,8 @@ func (w *witness) Event(now ib.Time, host int, e hca.Event) {
 		w.fail(now, end)
 	}
 }
+
+func (w *witness) Closed(ib.Time, *workload.Conn) { w.closed = true }
 
 func (w *witness) Failed(now ib.Time, e *workload.End) {
 	w.end(e).killed = true

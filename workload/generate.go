@@ -89,6 +89,7 @@ func (g *generator) conn(id int) {
 	c.SL = ib.SL(g.IntN(4))
 	c.Global = g.one(4)
 	c.SigAll = g.one(4)
+	c.Early = (c.Type == hca.RC || c.Type == hca.XRCSend) && g.one(3)
 	c.MaxRD = uint8(1 + g.IntN(8))
 	g.timers(&c)
 	if g.sh.Partitions && c.Host[0] != c.Host[1] {
@@ -108,7 +109,10 @@ func (g *generator) timers(c *Conn) {
 	case g.sh.Calm:
 		c.Timeout, c.Retry, c.RNRRetry, c.MinRNRTimer = uint8(13+g.IntN(3)), 7, 7, 1
 	case g.sh.Lossy:
-		c.Timeout, c.Retry = uint8(5+g.IntN(5)), uint8(1+g.IntN(7))
+		c.Timeout, c.Retry = uint8(8+g.IntN(4)), uint8(1+g.IntN(7))
+		if g.one(6) {
+			c.Timeout = uint8(5 + g.IntN(3)) // runs out in vain when the fabric is busy
+		}
 	default:
 		c.Timeout, c.Retry = uint8(8+g.IntN(5)), uint8(2+g.IntN(6))
 	}

@@ -326,6 +326,9 @@ func (r *Runner) address(o *OpState, wr *hca.SendWR) {
 // misuse does what an op's misuse does some time after its post.
 func (r *Runner) misuse(o *OpState) {
 	f, now := o.Flow, r.Sim.Now()
+	if f.From.closed {
+		return
+	}
 	switch o.Misuse {
 	case DeregLocal:
 		h := r.hosts[f.From.Host].h
@@ -367,7 +370,9 @@ func (r *Runner) Close() error {
 		for _, g := range e.joined {
 			do(h.DetachMcast(e.QP, r.Spec.Groups[g].MGID, r.Spec.Groups[g].MLID))
 		}
-		do(h.DestroyQP(e.QP))
+		if !e.closed {
+			do(h.DestroyQP(e.QP))
+		}
 	}
 	for _, hs := range r.hosts {
 		for _, w := range hs.mws {

@@ -157,6 +157,31 @@ func (r *Runner) settle() {
 			r.open--
 		}
 	}
+	for i := 0; i < len(r.Flows); i += 2 {
+		if e := r.Flows[i].From; e.Conn.Early && !e.closed && r.ended[i] && r.ended[i+1] {
+			r.closeEarly(e, r.peer(e))
+		}
+	}
+}
+
+// closeEarly destroys the queue pairs of a conn that has nothing more to do. A failed
+// one stays: half a message may hold a receive of a shared queue.
+func (r *Runner) closeEarly(ends ...*End) {
+	for _, e := range ends {
+		if r.stopped[e.Host] || e.QP.State() == hca.StateErr {
+			return
+		}
+	}
+	for _, e := range ends {
+		r.poll(e.Host)
+	}
+	for _, e := range ends {
+		e.closed = true
+		if err := r.hosts[e.Host].h.DestroyQP(e.QP); err != nil {
+			r.obs.Refused(r.Sim.Now(), e.Host, "destroy_qp", err)
+		}
+	}
+	r.obs.Closed(r.Sim.Now(), ends[0].Conn)
 }
 
 // Finished reports whether every flow has ended: each of its ops has completed, or was
@@ -337,7 +362,7 @@ func (r *Runner) recvDone(host int, wc *hca.WC) {
 
 // postRecv posts a buffer.
 func (r *Runner) postRecv(v *Recv) {
-	if v.Posted || r.stopped[v.At.Host] {
+	if v.Posted || r.stopped[v.At.Host] || v.End != nil && v.End.closed {
 		return
 	}
 	h, now := r.hosts[v.At.Host].h, r.Sim.Now()

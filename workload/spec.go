@@ -65,7 +65,10 @@ type Conn struct {
 	// NoAtomic takes the right to atomics from each end's peer.
 	NoAtomic bool
 	CQ       [2]int // which of the host's completion queues
-	Flows    [2]Flow
+	// Early destroys the queue pairs as soon as both flows have ended, while others go
+	// on. Only a reliable conn knows then that everything has arrived.
+	Early bool
+	Flows [2]Flow
 }
 
 // Crosses reports whether the ends are in partitions that do not match.

@@ -29,6 +29,7 @@ type End struct {
 	unpolled     int       // signalled requests posted and not seen to complete
 	quiet        int       // requests since the last signalled one
 	joined       []int     // groups
+	closed       bool
 }
 
 // FlowState is what one end of a conn sends, under way.
@@ -132,6 +133,8 @@ type Observer interface {
 	RecvDone(now ib.Time, host int, wc *hca.WC)
 	// Event is an asynchronous event.
 	Event(now ib.Time, host int, e hca.Event)
+	// Closed is called after the queue pairs of a conn were destroyed before the end.
+	Closed(now ib.Time, c *Conn)
 	// Freed is called when memory is not registered any more.
 	Freed(now ib.Time, at Range)
 	// Scribbled is called when the program itself wrote over memory of its own.
