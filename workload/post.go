@@ -14,7 +14,7 @@ func (r *Runner) post(i int, f *FlowState) {
 		o := &f.Ops[f.next]
 		if o.After > 0 || o.Local() {
 			open, never := r.gate(f, o.After-1)
-			if never || r.pointless(o) {
+			if never || open && r.pointless(o) {
 				o.Skipped = true
 				f.next++
 				f.waited = false
