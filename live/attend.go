@@ -114,15 +114,8 @@ func (h *Host) work() int {
 		h.send()
 		n++
 	}
-	h.finishQuietly()
-	return n
-}
-
-// finishQuietly is finish without ringing the bell, since the attendant
-// itself is the one to hear it.
-func (h *Host) finishQuietly() {
-	h.wakeAt.Store(int64(h.eng.NextDeadline()))
 	h.finish()
+	return n
 }
 
 // sleep waits for the bell, at most d, and reports whether it rang.
