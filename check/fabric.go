@@ -189,12 +189,14 @@ func (d *drops) hosts(disturbed bool) {
 	}
 	// Crossing conns and dead peers are tried again in vain.
 	again := disturbed || sum.Timeouts > 0 || sum.Drops[hca.DropNoRecv] > 0 || d.failed
+	// Without a switch whatever is sent reaches the one other host.
 	pair := len(d.sim.Graph().Switches()) == 0
+	strayed := pair && d.misused[workload.WrongLID] > 0
 	explained := map[hca.Drop]bool{
-		hca.DropNoQP:  d.misused[workload.WrongQPN] > 0 || d.closed,
-		hca.DropState: d.failed,
-		hca.DropPKey:  d.crossing, hca.DropQKey: d.misused[workload.WrongQKey] > 0,
-		hca.DropNoMcast: pair && d.grouped, hca.DropDLID: pair && d.misused[workload.WrongLID] > 0,
+		hca.DropNoQP:  d.misused[workload.WrongQPN] > 0 || d.closed || strayed,
+		hca.DropState: d.failed || strayed, hca.DropService: strayed,
+		hca.DropPKey: d.crossing, hca.DropQKey: d.misused[workload.WrongQKey] > 0,
+		hca.DropNoMcast: pair && d.grouped, hca.DropDLID: strayed,
 		hca.DropNoRecv:    !d.sc.Calm,
 		hca.DropDuplicate: again, hca.DropOutOfOrder: again, hca.DropStaleAck: again,
 		hca.DropUCBroken: again || d.ucMisuse(), hca.DropAccess: d.failed || d.ucMisuse(),

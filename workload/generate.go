@@ -440,8 +440,8 @@ func (d *drawing) misuse(e int) {
 		return
 	}
 	o.Misuse = [...]Misuse{
-		BadRKey, OutOfBounds, ForeignPD, NoAccess, StaleWindow, QPAccess, BadInvKey, TooLong, BadLKey, DeregLocal, DeregRemote, KillQP,
-	}[d.IntN(12)]
+		BadRKey, OutOfBounds, ForeignPD, NoAccess, StaleWindow, OtherWindow, QPAccess, BadInvKey, TooLong, BadLKey, DeregLocal, DeregRemote, KillQP,
+	}[d.IntN(13)]
 	o.Code = [...]hca.WROpcode{hca.WRRDMAWrite, hca.WRRDMAWriteImm, hca.WRRDMARead, hca.WRAtomicFetchAdd, hca.WRAtomicCmpSwap}[d.IntN(5)]
 	if d.c.NoAtomic && o.Code >= hca.WRAtomicCmpSwap {
 		o.Misuse = QPAccess
@@ -469,7 +469,7 @@ func (d *drawing) misuse(e int) {
 			o.Misuse = KillQP
 		}
 		o.Size = 4096 + d.IntN(8192)
-	case StaleWindow:
+	case StaleWindow, OtherWindow:
 		for i := range d.c.Flows[e].Windows {
 			o.Window = i + 1
 		}

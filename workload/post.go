@@ -273,6 +273,12 @@ func (r *Runner) aim(o *OpState, wr *hca.SendWR) {
 	case NoAccess:
 		mr := f.To.Local
 		wr.RemoteAddr, wr.RKey = (mr.Addr()+7)&^7, mr.RKey()
+	case OtherWindow:
+		wr.RKey ^= 0x00F00D00 // where there is none
+		if g, w := r.otherWindow(f); w != nil {
+			slot := g.Slots.part((w.slot)*g.Spec.SlotSize, o.Size)
+			wr.RemoteAddr, wr.RKey = g.To.Target.Addr()+uint64(slot.Off-g.To.TargetAt.Off), w.Key
+		}
 	case StaleWindow:
 		if o.Window > 0 && f.Windows[o.Window-1].Stale != 0 {
 			wr.RKey = f.Windows[o.Window-1].Stale
@@ -280,6 +286,22 @@ func (r *Runner) aim(o *OpState, wr *hca.SendWR) {
 			wr.RKey ^= 0x00F00D00
 		}
 	}
+}
+
+// otherWindow finds a window at a flow's target host that opens for another queue pair
+// alone, in the same domain.
+func (r *Runner) otherWindow(f *FlowState) (*FlowState, *WindowState) {
+	for _, g := range r.Flows {
+		if g == f || g.To.Host != f.To.Host || g.To.targetPD != f.To.targetPD {
+			continue
+		}
+		for i := range g.Windows {
+			if w := &g.Windows[i]; w.Key != 0 && w.MW.Type() == hca.MWType2 {
+				return g, w
+			}
+		}
+	}
+	return nil, nil
 }
 
 // domain is the number of the domain in which an end's peer may reach memory.

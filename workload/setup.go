@@ -277,7 +277,7 @@ func (r *Runner) makeEnd(f *failing, e *End) {
 	for _, t := range e.In.Spec.Windows {
 		mw, err := hs.h.AllocMW(e.targetPD, t)
 		hs.mws = append(hs.mws, try(f, mw, err))
-		e.In.Windows = append(e.In.Windows, WindowState{MW: mw})
+		e.In.Windows = append(e.In.Windows, WindowState{MW: mw, slot: len(e.In.Windows)})
 	}
 }
 

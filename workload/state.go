@@ -60,6 +60,7 @@ type WindowState struct {
 	// Key opens it; 0 while it is unbound. Stale opened it before.
 	Key, Stale uint32
 
+	slot  int
 	asked uint32 // the key that the last bind asked for; type 2
 	bound bool   // as far as posted requests go
 }

@@ -1,0 +1,16 @@
+package main
+
+import "testing"
+
+func TestTorture(t *testing.T) {
+	s := newShell(t)
+	out := s.run("torture", "--seeds", "3", "--hosts", "4")
+	wants(t, out, "3 of 3 seeds", "requests", "packet hops", "no violation")
+	out = s.run("torture", "--seed", "77")
+	wants(t, out, "1 of 1 seeds", "1 runs compared with a second one")
+	for _, args := range [][]string{
+		{"torture", "--seeds", "0"}, {"torture", "--hosts", "1"}, {"torture", "--hosts", "9999"}, {"torture", "--parallel", "-1"}, {"torture", "what"},
+	} {
+		s.fails(exitUsage, nil, args...)
+	}
+}
