@@ -103,9 +103,18 @@ func (h *Host) overdue() bool {
 
 // work does one turn of everything and returns how much there was.
 func (h *Host) work() int {
-	now := h.refresh()
+	n := h.carry()
+	h.timers(h.clock)
+	h.send()
+	h.finish()
+	return n
+}
+
+// carry takes in what arrived and sends what is due. It leaves the timers alone: an
+// answer that came in the meantime makes some of them void.
+func (h *Host) carry() int {
+	h.refresh()
 	n := h.drainAll()
-	h.timers(now)
 	if h.waiting > 0 {
 		h.unpark()
 	}

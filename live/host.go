@@ -219,7 +219,7 @@ func (h *Host) help() {
 		if !r.pending() || !r.dst.mu.TryLock() {
 			continue
 		}
-		r.dst.work()
+		r.dst.carry()
 		r.dst.mu.Unlock()
 	}
 }
