@@ -54,7 +54,7 @@ func TestDrawIsPure(t *testing.T) {
 			t.Errorf("seed %d: %s has %d hosts", seed, a.Topo, n)
 		}
 	}
-	for _, hosts := range []int{2, 7, 24} {
+	for _, hosts := range []int{2, 7, 24, HostsMax} {
 		for seed := range uint64(30) {
 			sc := Draw(seed, hosts)
 			if n := len(sc.graph().Hosts()); n < hosts/2 || n > hosts*2+2 {

@@ -81,8 +81,11 @@ func (sc *Scenario) Quiet() ib.Time {
 	return t
 }
 
-// Draw makes the scenario of a seed. hosts is how many to have, about; 0 lets the seed
-// choose among 2 to 16.
+// HostsMax is how many hosts Draw can be asked for.
+const HostsMax = 128
+
+// Draw makes the scenario of a seed. hosts is how many to have, about, from 2 to
+// HostsMax; 0 lets the seed choose among 2 to 16.
 func Draw(seed uint64, hosts int) Scenario {
 	rng := rand.New(rand.NewPCG(seed, 0x70A7))
 	one := func(n int) bool { return rng.IntN(n) == 0 }
@@ -135,8 +138,8 @@ func (sc *Scenario) drawTopo(rng *rand.Rand, hosts int) bool {
 		return true
 	case k < 7:
 		radix := 4
-		if hosts > 8 {
-			radix = 8
+		for radix*radix/2 < hosts {
+			radix += 2
 		}
 		sc.Topo = fmt.Sprintf("fat-tree:radix=%d,levels=2,hosts=%d,%s", radix, hosts, cable)
 		return true

@@ -40,8 +40,8 @@ command that runs it again.`,
 			switch {
 			case o.Seeds < 1:
 				return usage(cmd, fmt.Errorf("--seeds is %d: want at least 1", o.Seeds))
-			case o.Hosts != 0 && (o.Hosts < 2 || o.Hosts > tortureHostsMax):
-				return usage(cmd, fmt.Errorf("--hosts is %d: want 2 to %d", o.Hosts, tortureHostsMax))
+			case o.Hosts != 0 && (o.Hosts < 2 || o.Hosts > check.HostsMax):
+				return usage(cmd, fmt.Errorf("--hosts is %d: want 2 to %d", o.Hosts, check.HostsMax))
 			case o.Parallel < 0:
 				return usage(cmd, fmt.Errorf("--parallel is %d: want 1 or more", o.Parallel))
 			}
@@ -56,9 +56,6 @@ command that runs it again.`,
 	f.BoolVar(&noShrink, "no-shrink", false, "do not make failing histories small")
 	return cmd
 }
-
-// tortureHostsMax keeps a history short.
-const tortureHostsMax = 256
 
 // errTorture is a torture that has found something.
 var errTorture = errors.New("torture: a fabric has broken its rules")
