@@ -181,7 +181,7 @@ func (s *status) unexplained(now ib.Time, o *workload.OpState, st hca.WCStatus) 
 	f := o.Flow
 	conn := f.From.Conn
 	want, _ := o.Misuse.Status()
-	if want == st && o.Misuse != workload.None && (reliable(conn) || want == hca.WCLocProtErr || o.Misuse == workload.KillQP) {
+	if want == st && o.Misuse != workload.None && (reliable(conn) || want == hca.WCLocProtErr || want == hca.WCMWBindErr || o.Misuse == workload.KillQP) {
 		return ""
 	}
 	switch st {

@@ -52,7 +52,7 @@ func TestTortureHurts(t *testing.T) {
 	for k := range sim.NumFaultKind {
 		want("fault: "+k.String(), tally.Faults[k])
 	}
-	for _, d := range []link.Reason{link.Physical, link.UnknownDLID, link.PKeyOut, link.Inactive, link.LinkDown, link.NoMember} {
+	for _, d := range []link.Reason{link.Physical, link.UnknownDLID, link.PKeyOut, link.Inactive, link.LinkDown, link.NoMember, link.HOQLife, link.SwitchLife} {
 		want("dropped by links: "+d.String(), tally.Drops[d])
 	}
 	for _, d := range []hca.Drop{

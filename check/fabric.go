@@ -151,7 +151,7 @@ const dropsName = "drops"
 func (d *drops) Rest() {
 	count := d.sim.FaultCounts()
 	down := count[sim.FaultLinkDown]+count[sim.FaultNodeStop] > 0
-	life := d.sc.HOQ > 0
+	life := d.sc.HOQ > 0 || d.sc.Life > 0
 	crossing := d.crossing && d.sc.Enforce
 	explained := map[link.Reason]bool{
 		link.Physical: count[sim.FaultCorrupt] > 0, link.NotReady: down, link.Inactive: down, link.LinkDown: down,

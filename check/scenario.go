@@ -21,8 +21,9 @@ type Scenario struct {
 	// Tree routes along a spanning tree, so that no topology can deadlock. Without
 	// it paths are shortest.
 	Tree bool
-	// HOQ is the code of the switches' head-of-queue life time; 0 for ever.
-	HOQ uint8
+	// HOQ and Life are 1 + the codes of the switches' two life times, at the head of a
+	// queue and in all; 0 for ever.
+	HOQ, Life uint8
 	// Enforce has the switches check partitions where hosts are attached.
 	Enforce       bool
 	StoreForward  bool
@@ -102,17 +103,20 @@ func Draw(seed uint64, hosts int) Scenario {
 	acyclic := sc.drawTopo(rng, hosts)
 	if !acyclic {
 		if sc.Tree = one(2); !sc.Tree {
-			sc.HOQ = uint8(6 + rng.IntN(3))
+			sc.HOQ = uint8(1 + rng.IntN(9))
 		}
 	}
 	sc.StoreForward, sc.AlwaysRefresh = one(8), one(8)
 	sc.Calm = one(6) && (acyclic || sc.Tree)
+	if !sc.Calm && one(8) {
+		sc.Life = uint8(1 + rng.IntN(6))
+	}
 	faulty := !sc.Calm && !one(5)
 	sc.Enforce = one(2)
 	g := sc.graph()
 	sc.Work = workload.Generate(rng, workload.Shape{
 		Hosts: len(g.Hosts()), Conns: 6 + 2*len(g.Hosts()), Ops: 50, Bytes: 5 << 20, MTU: sc.MTU,
-		Lossy: faulty, Calm: sc.Calm, Partitions: one(3),
+		Lossy: faulty || sc.HOQ > 0 || sc.Life > 0, Calm: sc.Calm, Partitions: one(3),
 	})
 	if faulty {
 		sc.drawFaults(rng, g)
@@ -225,10 +229,13 @@ func (sc *Scenario) build(g *topo.Graph, sink sim.Sink, wireExact bool) (*sim.Si
 		}
 	}
 	for _, n := range g.Switches() {
+		if sc.Life > 0 {
+			s.Switch(n.Index).SetLifeTime(sc.Life - 1)
+		}
 		for num := 1; num < len(n.Ports); num++ {
 			p := s.Switch(n.Index).Port(ib.PortNum(num))
 			if sc.HOQ > 0 {
-				p.SetHOQLife(sc.HOQ)
+				p.SetHOQLife(sc.HOQ - 1)
 			}
 			if peer := n.Ports[num].Peer; sc.Enforce && n.Ports[num].Connected() && !g.Nodes[peer].IsSwitch() {
 				for i := range sc.Work.Hosts {

@@ -442,6 +442,10 @@ func (d *drawing) misuse(e int) {
 	o.Misuse = [...]Misuse{
 		BadRKey, OutOfBounds, ForeignPD, NoAccess, StaleWindow, OtherWindow, QPAccess, BadInvKey, TooLong, BadLKey, DeregLocal, DeregRemote, KillQP,
 	}[d.IntN(13)]
+	if windows := len(d.c.Flows[1-e].Windows); windows > 0 && d.one(3) {
+		d.add(e, Op{Code: hca.WRBindMW, Window: windows, Slot: windows - 1, Flags: hca.SendSignaled, Misuse: BadBind})
+		return
+	}
 	o.Code = [...]hca.WROpcode{hca.WRRDMAWrite, hca.WRRDMAWriteImm, hca.WRRDMARead, hca.WRAtomicFetchAdd, hca.WRAtomicCmpSwap}[d.IntN(5)]
 	if d.c.NoAtomic && o.Code >= hca.WRAtomicCmpSwap {
 		o.Misuse = QPAccess

@@ -95,7 +95,7 @@ func (r *Runner) allDone(f *FlowState) bool {
 // pointless reports whether an op is about a window that is not in the state for it,
 // because an op that should have come before was skipped.
 func (r *Runner) pointless(o *OpState) bool {
-	if !o.Local() {
+	if !o.Local() || o.Misuse == BadBind {
 		return false
 	}
 	w := &o.Flow.Opposite().Windows[o.Window-1]
@@ -210,7 +210,12 @@ func (r *Runner) aim(o *OpState, wr *hca.SendWR) {
 			w.asked = w.MW.RKey()
 		}
 		w.asked = w.asked&^0xFF | uint32(uint8(w.asked+1))
-		w.bound = true
+		if o.Misuse == BadBind {
+			own, slot = f.From.Local, f.From.LocalAt.part(0, 1)
+			slot.Off += f.From.TargetAt.Off - f.From.LocalAt.Off
+		} else {
+			w.bound = true
+		}
 		wr.Bind = &hca.BindInfo{
 			MW: w.MW, MR: own, Addr: own.Addr() + uint64(slot.Off-f.From.TargetAt.Off), Length: uint64(slot.Len),
 			Access: hca.AccessRemoteRead | hca.AccessRemoteWrite, RKey: w.asked,

@@ -165,6 +165,7 @@ const (
 	NoAccess           // the key of a region without the right
 	StaleWindow        // the key of a window that was invalidated
 	OtherWindow        // the key of a window that opens for another queue pair
+	BadBind            // binds a window to a region that allows none
 	QPAccess           // an operation that the peer's queue pair refuses
 	BadInvKey          // SEND with invalidate of a key that opens nothing
 	TooLong            // longer than any receive
@@ -190,6 +191,7 @@ var misuseTable = [NumMisuse]struct {
 	NoAccess:    {"R_Key without the right", hca.WCRemAccessErr, false},
 	StaleWindow: {"R_Key of an invalidated window", hca.WCRemAccessErr, false},
 	OtherWindow: {"R_Key of another queue pair's window", hca.WCRemAccessErr, false},
+	BadBind:     {"binds to a region that allows no windows", hca.WCMWBindErr, false},
 	QPAccess:    {"operation that the peer does not allow", hca.WCRemInvReqErr, false},
 	BadInvKey:   {"invalidates a bad R_Key", hca.WCRemAccessErr, false},
 	TooLong:     {"longer than the receive", hca.WCRemInvReqErr, false},
