@@ -129,7 +129,7 @@ func (p place) dial(ctx context.Context) (net.Conn, error) {
 			return nil, ctx.Err()
 		}
 		if time.Now().After(deadline) {
-			return nil, next(fmt.Errorf("fabric %s is running but does not listen: %w", p.name, err), "see %s", p.log())
+			return nil, next(fmt.Errorf("fabric %s is starting and does not answer yet: %w", p.name, err), "wait until it says that it is up, then try again")
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):

@@ -110,7 +110,10 @@ func (p place) diedEarly(ctx context.Context, err error) error {
 func upInBackground(ctx context.Context, p place, o upOptions) error {
 	pipe := os.NewFile(uintptr(o.reportFD), "report")
 	if pipe == nil {
-		return usageOf("report-fd", o.reportFD)
+		return errReportFD(o.reportFD)
+	}
+	if _, err := pipe.Stat(); err != nil {
+		return errReportFD(o.reportFD)
 	}
 	syscall.CloseOnExec(o.reportFD)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
@@ -129,7 +132,7 @@ func upInBackground(ctx context.Context, p place, o upOptions) error {
 	return err
 }
 
-// usageOf refuses the value of a flag.
-func usageOf(flag string, v any) error {
-	return next(&usageError{fmt.Errorf("--%s is %v", flag, v)}, "softib --help")
+// errReportFD refuses a descriptor that is not open.
+func errReportFD(fd int) error {
+	return next(&usageError{fmt.Errorf("--report-fd is %d: want an open descriptor", fd)}, "softib up -d, which passes one")
 }

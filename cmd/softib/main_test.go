@@ -353,6 +353,7 @@ func TestCommandLine(t *testing.T) {
 	s.fails(exitUsage, []string{"--nmae"}, "up", "--nmae", "x")
 	s.fails(exitUsage, []string{"a/b"}, "up", "--name", "a/b")
 	s.fails(exitUsage, nil, "down", "now")
+	s.fails(exitUsage, []string{"--report-fd"}, "up", "--report-fd", "99", "star:2")
 	s.fails(exitUsage, nil, "topo", "draw")
 }
 

@@ -15,7 +15,7 @@ func topologyHelp() string {
 	var b strings.Builder
 	b.WriteString("TOPOLOGY is a generator or a file in ibnetdiscover's format; a dump of a real\ncluster works as it is. Generators, with an example each:\n\n")
 	for _, g := range topo.Generators() {
-		fmt.Fprintf(&b, "  %-32s %s\n", g.Example, g.Help)
+		fmt.Fprintf(&b, "  %-34s %s\n", g.Example, g.Help)
 	}
 	b.WriteString("\nEvery generator takes ")
 	for i, o := range topo.CommonOptions {
