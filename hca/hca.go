@@ -117,13 +117,23 @@ type Stats struct {
 
 // HCA is one host channel adapter.
 type HCA struct {
-	_     cacheLine
-	cfg   Config
-	ports []Port // index 0 unused
+	_ cacheLine
 
-	qps     []*QP // by number - FirstQPN
+	ports  []Port // index 0 unused
+	qps    []*QP  // by number - FirstQPN
+	ready  qpList
+	keys   keyTable
+	timers timerHeap
+	events eventQueue
+	now    ib.Time // as last told
+	// aborted: requests that may have packets by reference on their way were
+	// given up.
+	aborted bool
+
+	Stats Stats
+
+	cfg     Config
 	special [2]*QP
-	keys    keyTable
 	qpFree  []ib.QPN
 	srqs    []*SRQ // by number
 	npd     int
@@ -133,16 +143,6 @@ type HCA struct {
 	pdSeq   uint32
 	xrcds   int
 	mcast   []mcastGroup
-
-	ready  qpList
-	timers timerHeap
-	events eventQueue
-	now    ib.Time // as last told
-	// aborted: requests that may have packets by reference on their way were
-	// given up.
-	aborted bool
-
-	Stats Stats
 
 	_ cacheLine
 }

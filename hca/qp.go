@@ -87,9 +87,12 @@ type QPInit struct {
 	Owner any
 }
 
-// QP is a queue pair.
+// QP is a queue pair. Fields stand by use: what every packet touches comes
+// first, line by line, because a fabric of thousands of them lives in memory
+// that is far away.
 type QP struct {
-	_        cacheLine
+	_ cacheLine
+
 	h        *HCA
 	num      ib.QPN
 	typ      QPType
@@ -97,29 +100,15 @@ type QP struct {
 	state    State
 	dead     bool
 	sigAll   bool
-	blockSMC bool
-	pd       *PD
-	sendCQ   *CQ
-	recvCQ   *CQ
-	srq      *SRQ
-	xrcd     *XRCD
-	caps     Caps
-	attr     QPAttr
-	path     path // where packets go now
-	oldPath  path // where they went before a migration
-	mtu      int
 	commEst  bool
-
-	// Scheduling.
-	next    *QP
-	onReady bool
-	parked  bool
-	// ackWaits: a request went before an acknowledgement that was due.
-	ackWaits bool
-	burst    int
-	timerAt  ib.Time
-	// timerLater is a second entry in the timer heap, behind timerAt.
-	timerLater ib.Time
+	onReady  bool
+	parked   bool
+	ackWaits bool // a request went before an acknowledgement that was due
+	path     path // where packets go now
+	mtu      int
+	pd       *PD
+	next     *QP // in the ready list
+	attr     QPAttr
 
 	// Requester. Requests [sqOldest, sqCursor) are sent at least once and
 	// not yet completed, [sqCursor, sqNext) wait; sqPkt packets of the one at
@@ -130,43 +119,56 @@ type QP struct {
 	sqCursor uint32
 	sqNext   uint32
 	sqPkt    uint32
-	seg      int // gather position of the next packet
 	segOff   uint32
+	seg      int    // gather position of the next packet
 	nextPSN  ib.PSN // first PSN of the next new request
 	sentPSN  ib.PSN // one past the highest PSN ever sent
 	ackPSN   ib.PSN // oldest PSN without acknowledgement
-	rdOut    int    // READs and atomics in flight
-	sinceAck int    // packets since one asked for an ACK
 	retry    uint8  // tries left
 	rnrRetry uint8
-	rnrUntil ib.Time
-	ackDue   ib.Time
 	rewound  bool // a gap in responses was seen, until progress
 	drained  bool // SQD: the event has been raised
 	draining bool // SQD: and one was asked for
+	rdOut    int  // READs and atomics in flight
+	sinceAck int  // packets since one asked for an ACK
+	burst    int
+	rnrUntil ib.Time
+	ackDue   ib.Time
+	timerAt  ib.Time
+	// timerLater is a second entry in the timer heap, behind timerAt.
+	timerLater ib.Time
+	sendCQ     *CQ
 
 	// Responder.
-	rq       recvQueue
+	resp     []respItem // ring
+	respHead uint32
+	respTail uint32
 	ePSN     ib.PSN
 	msn      uint32
+	rdQueued int // READ and atomic responses not yet sent
 	nakSent  bool
 	msgOp    respMsg
-	cur      *recvWQE // receive being filled
-	held     recvWQE  // cur, when it came from a shared queue
-	heldSGE  []SGE
-	curPD    *PD
-	curCQ    *CQ
 	curDone  uint32
+	curPD    *PD
+	cur      *recvWQE // receive being filled
+	curCQ    *CQ
 	writeVA  uint64
 	writeKey uint32
 	writeLen uint32 // of the whole message
 	writeRem uint32
-	resp     []respItem // ring
-	respHead uint32
-	respTail uint32
+	recvCQ   *CQ
+	srq      *SRQ
+	xrcd     *XRCD
+	rq       recvQueue
 	res      []rdRes // replay resources, ring
 	resNext  int
-	rdQueued int // READ and atomic responses not yet sent
+	held     recvWQE // cur, when it came from a shared queue
+	heldSGE  []SGE
+
+	grh      wire.GRH // of the path, if it is global
+	oldPath  path     // where packets went before a migration
+	caps     Caps
+	blockSMC bool
 
 	// Owner is the driver's; the engine ignores it.
 	Owner any
@@ -183,7 +185,6 @@ type path struct {
 	pkey   ib.PKey
 	global bool
 	loop   bool // to ourselves
-	grh    wire.GRH
 }
 
 // Num is the queue pair number.

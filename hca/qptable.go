@@ -55,8 +55,6 @@ type QPAttr struct {
 	SQPSN        ib.PSN
 	DestQPN      ib.QPN
 	Access       Access // remote rights of the peer: write, read, atomic
-	AH           AHAttr
-	AltAH        AHAttr
 	PKeyIndex    uint16
 	AltPKeyIndex uint16
 	EnSQDNotify  bool
@@ -69,6 +67,8 @@ type QPAttr struct {
 	RNRRetry     uint8
 	AltPort      ib.PortNum
 	AltTimeout   uint8
+	AH           AHAttr
+	AltAH        AHAttr
 }
 
 // AttrMask says which attributes a call to ModifyQP sets: ibv_qp_attr_mask.
@@ -484,7 +484,14 @@ func (q *QP) refreshPath() {
 	if q.attr.PathMTU.IsValid() {
 		q.mtu = q.attr.PathMTU.Bytes()
 	}
-	q.path = makePath(port, q.attr.Port, q.attr.PKeyIndex, &q.attr.AH)
+	a := &q.attr.AH
+	q.path = path{
+		port: q.attr.Port, dlid: a.DLID, slid: port.LID | ib.LID(a.SrcPath), sl: a.SL,
+		pkey: pkeyAt(port, q.attr.PKeyIndex), global: a.IsGlobal, loop: port.ownsLID(a.DLID),
+	}
+	if a.IsGlobal {
+		q.grh = makeGRH(port, a)
+	}
 }
 
 func pkeyAt(p *Port, i uint16) ib.PKey {
@@ -492,17 +499,6 @@ func pkeyAt(p *Port, i uint16) ib.PKey {
 		return p.PKeys[i]
 	}
 	return 0
-}
-
-func makePath(port *Port, n ib.PortNum, pkey uint16, a *AHAttr) path {
-	p := path{
-		port: n, dlid: a.DLID, slid: port.LID | ib.LID(a.SrcPath), sl: a.SL,
-		pkey: pkeyAt(port, pkey), global: a.IsGlobal, loop: port.ownsLID(a.DLID),
-	}
-	if a.IsGlobal {
-		p.grh = makeGRH(port, a)
-	}
-	return p
 }
 
 func makeGRH(port *Port, a *AHAttr) wire.GRH {

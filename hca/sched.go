@@ -180,7 +180,7 @@ func (q *QP) header(p *wire.Packet, op wire.Opcode, psn ib.PSN) {
 	p.LRH = wire.LRH{SL: q.path.sl, LNH: wire.LNHLocal, DLID: q.path.dlid, SLID: q.path.slid}
 	if q.path.global {
 		p.LRH.LNH = wire.LNHGlobal
-		p.GRH = q.path.grh
+		p.GRH = q.grh
 	}
 	p.BTH = wire.BTH{
 		Opcode: wire.MakeOpcode(qpTypes[q.typ].wire, op), PKey: q.path.pkey, DestQP: q.attr.DestQPN, PSN: psn,
