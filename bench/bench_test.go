@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -36,5 +38,8 @@ func TestMedian(t *testing.T) {
 	}
 	if g := (&figure{err: errAbsent}); g.text() != "not installed" {
 		t.Errorf("an absent peer is %q", g.text())
+	}
+	if g := (&figure{err: errors.New("a\nlong\nstory")}); strings.Contains(g.text(), "\n") {
+		t.Errorf("a failure breaks the table: %q", g.text())
 	}
 }

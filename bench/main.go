@@ -50,8 +50,11 @@ func (f *figure) text() string {
 	if f == nil {
 		return ""
 	}
-	if f.err != nil {
+	switch {
+	case errors.Is(f.err, errAbsent):
 		return f.err.Error()
+	case f.err != nil:
+		return "failed, see below"
 	}
 	return fmt.Sprintf("%.4g %s", f.median(), f.unit)
 }
@@ -177,7 +180,18 @@ func (b *bench) print(table []comparison) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ours.name, c.ours.text(), peer, c.peer.text(), ratio, target, met)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	var failures []error
+	for _, c := range table {
+		for _, f := range []*figure{c.ours, c.peer} {
+			if f != nil && f.err != nil && !errors.Is(f.err, errAbsent) && !slices.ContainsFunc(failures, func(e error) bool { return errors.Is(e, f.err) }) {
+				failures = append(failures, fmt.Errorf("%s: %w", f.name, f.err))
+			}
+		}
+	}
+	return errors.Join(failures...)
 }
 
 func yesNo(b bool) string {

@@ -82,7 +82,16 @@ func output(ctx context.Context, env []string, name string, args ...string) ([]b
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, bytes.TrimSpace(errs.Bytes()))
+		return nil, fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, tail(out), tail(errs.Bytes()))
 	}
 	return out, nil
+}
+
+// tail is the end of what a command printed.
+func tail(text []byte) []byte {
+	const most = 1000
+	if len(text) > most {
+		text = text[len(text)-most:]
+	}
+	return text
 }
