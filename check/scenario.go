@@ -103,13 +103,13 @@ func Draw(seed uint64, hosts int) Scenario {
 	acyclic := sc.drawTopo(rng, hosts)
 	if !acyclic {
 		if sc.Tree = one(2); !sc.Tree {
-			sc.HOQ = uint8(1 + rng.IntN(9))
+			sc.HOQ = uint8(1 + rng.IntN(5))
 		}
 	}
 	sc.StoreForward, sc.AlwaysRefresh = one(8), one(8)
 	sc.Calm = one(6) && (acyclic || sc.Tree)
 	if !sc.Calm && one(8) {
-		sc.Life = uint8(1 + rng.IntN(6))
+		sc.Life = uint8(1 + rng.IntN(3))
 	}
 	faulty := !sc.Calm && !one(5)
 	sc.Enforce = one(2)
@@ -185,9 +185,9 @@ func (sc *Scenario) drawFaults(rng *rand.Rand, g *topo.Graph) {
 			f.At = 0
 		}
 		switch rng.IntN(10) {
-		case 0:
+		case 0, 1, 2:
 			f.Kind, f.For = Flap, ib.Time(1+rng.IntN(800))*ib.Microsecond
-		case 1:
+		case 3:
 			if rng.IntN(3) > 0 {
 				continue
 			}

@@ -11,12 +11,12 @@ import (
 // TestShrink gives a scenario that breaks a rule for sure, one that says that
 // it has no faults and has, and wants it small and explained.
 func TestShrink(t *testing.T) {
-	sc := Draw(3, 0)
-	for seed := uint64(3); !sc.Calm; seed++ {
-		sc = Draw(seed, 0)
+	sc := Draw(3, 3)
+	for seed := uint64(3); !sc.Calm || len(sc.Work.Conns) < 4; seed++ {
+		sc = Draw(seed, 3)
 	}
 	for i := range sc.graph().NumCables() {
-		sc.Faults = append(sc.Faults, Fault{Cable: i, For: ib.Millisecond, Harm: sim.Faults{Drop: 0.2}})
+		sc.Faults = append(sc.Faults, Fault{Cable: i, For: ib.Millisecond, Harm: sim.Faults{Drop: 0.03}})
 	}
 	res := Run(&sc)
 	if !res.Failed() {

@@ -100,6 +100,7 @@ func (g *generator) conn(id int) {
 	}
 	g.receivers(&c)
 	g.flows(&c)
+	c.Passive = len(c.Flows[1].Ops) == 0 && c.Type != hca.UD && g.one(2)
 	g.s.Conns = append(g.s.Conns, c)
 }
 

@@ -327,6 +327,9 @@ func (r *Runner) connect(e *End) error {
 	if err := h.ModifyQP(e.QP, a, mask); err != nil {
 		return err
 	}
+	if c.Passive && e.E == 1 {
+		return nil
+	}
 	a.State, a.SQPSN, a.Timeout, a.RetryCnt, a.RNRRetry, a.MaxRDAtomic = hca.StateRTS, c.PSN[e.E], c.Timeout, c.Retry, c.RNRRetry, c.MaxRD
 	mask = hca.MaskState | hca.MaskSQPSN
 	switch typ {

@@ -65,6 +65,8 @@ type Conn struct {
 	// NoAtomic takes the right to atomics from each end's peer.
 	NoAtomic bool
 	CQ       [2]int // which of the host's completion queues
+	// Passive leaves end 1, which sends nothing, in RTR: a responder needs no more.
+	Passive bool
 	// Early destroys the queue pairs as soon as both flows have ended, while others go
 	// on. Only a reliable conn knows then that everything has arrived.
 	Early bool
