@@ -102,10 +102,16 @@ func (e *end) create(c Config) (err error) {
 	return nil
 }
 
+// ackTimeout is 4.096 us * 2^16, a quarter of a second, where perftest has a quarter of
+// that: a machine with too few cores keeps a side waiting for longer than any
+// fabric would, and no figure depends on it.
+const ackTimeout = 16
+
 // connect joins the queue pairs of two ends one to one.
 func connect(a, b *end, mtu ib.MTU) error {
 	o := verbs.DefaultConnect
 	o.MTU = mtu
+	o.Timeout = ackTimeout
 	for i := range a.qps {
 		if err := a.qps[i].Connect(a.infos[i], b.infos[i], o); err != nil {
 			return err
