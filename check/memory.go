@@ -29,7 +29,6 @@ type memory struct {
 	sure  []int // and known to be done
 	base  []uint64
 	open  []openRange
-	buf   []byte
 }
 
 type flowMemory struct {

@@ -25,10 +25,8 @@ type End struct {
 	pd, targetPD *hca.PD
 	scq, rcq     *hca.CQ
 	ah           *hca.AH
-	groupAH      []*hca.AH // by group, made when first used
-	unpolled     int       // signalled requests posted and not seen to complete
-	quiet        int       // requests since the last signalled one
-	joined       []int     // groups
+	unpolled     int   // signalled requests posted and not seen to complete
+	joined       []int // groups
 	closed       bool
 }
 
@@ -48,7 +46,6 @@ type FlowState struct {
 	draining bool // the queue pair is in SQD until it says that it is drained
 	cells    []uint64
 	lastSeen int // ops before it are known to have ended
-	isGate   []bool
 }
 
 // Opposite is the flow the other way.
@@ -171,7 +168,6 @@ type Runner struct {
 	ended   []bool
 	list    []hca.SGE
 	started bool
-	events  int
 }
 
 // hostState is an adapter and what the runner made on it.
@@ -182,7 +178,6 @@ type hostState struct {
 	cqNeed    []int
 	xrcd      *hca.XRCD
 	foreign   *hca.MR
-	counter   *hca.MR
 	counterPD []*hca.MR // by domain
 	layout    layout
 	mws       []*hca.MW
