@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"time"
 
 	"softib/workload/perf"
@@ -100,7 +101,7 @@ func (p place) call(ctx context.Context, r request, each func(answer) error) err
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 				err = errors.New("it hung up before it had answered")
 			}
 			return next(fmt.Errorf("fabric %s: %w", p.name, err), "softib status --name %s, or see %s", p.name, p.log())

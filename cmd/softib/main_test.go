@@ -210,6 +210,14 @@ func TestStaleFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitGone(t, st.PID)
+	// A killed process may count as gone before its last thread has let go of
+	// its files.
+	p := place{filepath.Join(s.dir, "softib"), defaultName}
+	for deadline := time.Now().Add(10 * time.Second); p.isRunning(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the lock outlives its process")
+		}
+	}
 	if _, err := os.Stat(filepath.Join(s.dir, "softib", "default.sock")); err != nil {
 		t.Fatalf("the test needs a stale socket: %v", err)
 	}
