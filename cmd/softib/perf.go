@@ -57,6 +57,7 @@ Both sides busy-poll, so the figures want two idle cores.
 	f.StringSliceVar(&o.hosts, "hosts", nil, "the two hosts, `A,B` (the first two)")
 	f.IntVarP(&o.qps, "qps", "q", 0, "queue pairs of a bandwidth test (1)")
 	f.IntVar(&o.depth, "tx-depth", 0, "requests in flight of a bandwidth test (128)")
+	f.IntVarP(&o.list, "post-list", "l", 0, "requests of a bandwidth test posted in one call (1)")
 	f.IntVarP(&o.mtu, "mtu", "m", 0, "path MTU in `BYTES`: 256 to 4096 (the port's)")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	nameFlag(cmd, &o.name)
@@ -64,7 +65,7 @@ Both sides busy-poll, so the figures want two idle cores.
 }
 
 type perfOptions struct {
-	size, iters, qps, depth, mtu int
+	size, iters, qps, depth, list, mtu int
 	all, json                    bool
 	hosts                        []string
 	name, topology               string
@@ -92,7 +93,7 @@ func (o *perfOptions) requests(name string) ([]perfRequest, error) {
 	}
 	var reqs []perfRequest
 	for _, t := range picked {
-		c := perf.Config{Test: t, Iters: o.iters, TxDepth: o.depth}
+		c := perf.Config{Test: t, Iters: o.iters, TxDepth: o.depth, PostList: o.list}
 		if !t.IsLatency() || name != "all" {
 			c.QPs = o.qps
 		}

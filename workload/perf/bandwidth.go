@@ -11,6 +11,7 @@ type flow struct {
 	window
 	qp   *verbs.QP
 	wr   verbs.SendWR
+	list []verbs.SendWR // to be posted in one call
 	left int
 }
 
@@ -31,10 +32,10 @@ func newMarks(groups int) *marks {
 
 // stream is the active side: n requests on every queue pair, as many in flight
 // as the depth allows.
-func (e *end) stream(t Test, size, n, depth int, peer *end, m *marks, base time.Time) error {
+func (e *end) stream(t Test, size, n, depth, list int, peer *end, m *marks, base time.Time) error {
 	flows := make([]flow, len(e.qps))
 	for i := range flows {
-		flows[i] = flow{window: newWindow(i, depth), qp: e.qps[i], wr: e.request(t, i, size, peer), left: n}
+		flows[i] = flow{window: newWindow(i, depth), qp: e.qps[i], wr: e.request(t, i, size, peer), list: make([]verbs.SendWR, 0, list), left: n}
 	}
 	posted, completed := 0, 0
 	for completed < n*len(flows) {
@@ -49,10 +50,10 @@ func (e *end) stream(t Test, size, n, depth int, peer *end, m *marks, base time.
 				}
 				f.left--
 				f.next(&f.wr, f.left == 0)
-				if err := f.qp.PostSend(&f.wr); err != nil {
+				posted++
+				if err := f.post(); err != nil {
 					return err
 				}
-				posted++
 			}
 		}
 		got := e.sendCQ.Poll(e.wc)
@@ -69,6 +70,21 @@ func (e *end) stream(t Test, size, n, depth int, peer *end, m *marks, base time.
 		m.ended, m.within = append(m.ended, time.Since(base)), append(m.within, completed)
 	}
 	return nil
+}
+
+// post posts the request, or keeps it until the list is full or nothing can be added
+// to it.
+func (f *flow) post() error {
+	if cap(f.list) == 1 {
+		return f.qp.PostSend(&f.wr)
+	}
+	f.list = append(f.list, f.wr)
+	if len(f.list) < cap(f.list) && f.left > 0 && f.isOpen() {
+		return nil
+	}
+	_, err := f.qp.PostSends(f.list)
+	f.list = f.list[:0]
+	return err
 }
 
 // absorb is the passive side of send_bw: it takes in n messages for every
@@ -110,10 +126,10 @@ func (r *runner) bandwidth(size int) (Row, error) {
 		serve = func() error { return b.absorb(warm + iters) }
 	}
 	err := r.both(func() error {
-		if err := a.stream(t, size, warm, depth, b, ms[0], base); err != nil {
+		if err := a.stream(t, size, warm, depth, r.cfg.PostList, b, ms[0], base); err != nil {
 			return err
 		}
-		return a.stream(t, size, iters, depth, b, ms[1], base)
+		return a.stream(t, size, iters, depth, r.cfg.PostList, b, ms[1], base)
 	}, serve)
 	if err != nil {
 		return Row{}, err

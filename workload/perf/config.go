@@ -38,6 +38,9 @@ type Config struct {
 	// TxDepth is how many requests of a bandwidth test are in flight on each
 	// queue pair; 128 if 0.
 	TxDepth int `json:"tx_depth,omitempty"`
+	// PostList is how many requests of a bandwidth test are posted in one call; 1
+	// if 0.
+	PostList int `json:"post_list,omitempty"`
 	// MTU of the path; the port's own if 0.
 	MTU ib.MTU `json:"mtu,omitempty"`
 }
@@ -88,6 +91,7 @@ func (c Config) complete() (Config, error) {
 		{"iterations", &c.Iters, 0, MaxIters, 0},
 		{"qps", &c.QPs, 1, MaxQPs, 1},
 		{"tx-depth", &c.TxDepth, 1, MaxDepth, 128},
+		{"post-list", &c.PostList, 1, MaxDepth, 1},
 	} {
 		if *o.v == 0 {
 			*o.v = o.absent
@@ -98,6 +102,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Test.IsLatency() && c.QPs > 1 {
 		return c, &ConfigError{"qps", c.QPs, "1: a latency test uses one queue pair"}
+	}
+	if c.PostList > c.TxDepth {
+		return c, &ConfigError{"post-list", c.PostList, fmt.Sprintf("at most the %d of tx-depth", c.TxDepth)}
 	}
 	if need := c.maxSize() * 2 * c.QPs; need > memoryMax {
 		return c, &ConfigError{"size", c.maxSize(), fmt.Sprintf("less: %d queue pairs of this size need %d MiB on each side", c.QPs, need>>20)}

@@ -96,6 +96,19 @@ func TestDepthAndMTU(t *testing.T) {
 	}
 }
 
+func TestPostList(t *testing.T) {
+	a, b := fabric(t, "star:2")
+	for _, list := range []int{1, 2, 3, 16, 20} {
+		for _, test := range []Test{SendBW, WriteBW, ReadBW} {
+			cfg := Config{Test: test, Sizes: []int{8, 3000}, Iters: 101, QPs: 2, TxDepth: 20, PostList: list}
+			rows := 0
+			if err := Run(t.Context(), a, b, cfg, func(Row) error { rows++; return nil }); err != nil || rows != 2 {
+				t.Errorf("%v, lists of %d: %d rows, %v", test, list, rows, err)
+			}
+		}
+	}
+}
+
 func TestRunTwiceLeavesNothing(t *testing.T) {
 	a, b := fabric(t, "star:2")
 	for range 3 {
@@ -152,6 +165,8 @@ func TestConfigErrors(t *testing.T) {
 		{Config{Test: SendLat, QPs: 2}, "qps"},
 		{Config{Test: SendBW, QPs: MaxQPs + 1}, "qps"},
 		{Config{Test: SendBW, TxDepth: -5}, "tx-depth"},
+		{Config{Test: SendBW, PostList: -5}, "post-list"},
+		{Config{Test: SendBW, PostList: 17, TxDepth: 16}, "post-list"},
 		{Config{Test: SendBW, QPs: 1024, Sizes: []int{8 << 20}}, "size"},
 		{Config{Test: SendBW, MTU: 9}, "mtu"},
 	} {
