@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"softib/ib"
@@ -21,6 +22,27 @@ type recorder struct {
 	ring  []seen
 	next  int
 	total int
+	file  *trace.Pcapng // nil if nobody asked for a capture
+}
+
+// newCapture begins a capture with one interface for each port in use.
+func newCapture(g *topo.Graph, w io.Writer) (*trace.Pcapng, error) {
+	f, err := trace.NewPcapng(w, trace.PcapngOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range g.Nodes {
+		for p := 1; p <= n.NumPorts(); p++ {
+			if !n.Ports[p].Connected() {
+				continue
+			}
+			ref := topo.PortRef{Node: n.Index, Port: ib.PortNum(p)}
+			if err := f.Port(uint32(n.Index), ref.Port, g.PortName(ref), g.LinkRate(ref)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return f, nil
 }
 
 type seen struct {
@@ -32,6 +54,11 @@ type seen struct {
 
 // Write takes what the simulation shows.
 func (r *recorder) Write(e *trace.Event) error {
+	if r.file != nil {
+		if err := r.file.Write(e); err != nil {
+			return err
+		}
+	}
 	if e.Packet == nil || e.Kind != trace.Packet && e.Kind != trace.Drop {
 		return nil
 	}

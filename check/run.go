@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"io"
 	"runtime/debug"
 
 	"softib/ib"
@@ -20,6 +21,8 @@ type Result struct {
 	End        ib.Time
 	// Packets are the last that passed, where Run was asked to keep them.
 	Packets []string
+	// CaptureErr is why a capture ended early.
+	CaptureErr error
 }
 
 // Failed reports whether anything was found.
@@ -53,10 +56,15 @@ type runOptions struct {
 	// record keeps the last packets of the flows it names; of all if there is none.
 	record int
 	flows  []int
+	// capture gets everything that flies, as pcapng.
+	capture io.Writer
 }
 
 // Run lets a scenario happen under all checkers. A panic of an engine is a violation too.
 func Run(sc *Scenario) Result { return run(sc, runOptions{}) }
+
+// Capture is Run that writes every packet on every cable to w, as pcapng.
+func Capture(sc *Scenario, w io.Writer) Result { return run(sc, runOptions{capture: w}) }
 
 func run(sc *Scenario, opt runOptions) (res Result) {
 	c := &scene{sc: sc, qps: map[*workload.End]*endState{}}
@@ -70,8 +78,18 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 	g := sc.graph()
 	var rec *recorder
 	var sink sim.Sink
-	if opt.record > 0 || sc.Enforce {
+	if opt.record > 0 || sc.Enforce || opt.capture != nil {
 		rec = &recorder{scene: c, part: part, graph: g, max: opt.record, flows: opt.flows}
+		if opt.capture != nil {
+			if rec.file, res.CaptureErr = newCapture(g, opt.capture); res.CaptureErr != nil {
+				return res
+			}
+			defer func() {
+				if c.sim != nil {
+					res.CaptureErr = c.sim.SinkErr()
+				}
+			}()
+		}
 		sink = rec
 		defer func() { res.Packets = rec.lines() }()
 	}

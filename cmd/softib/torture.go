@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,7 @@ func newTorture() *cobra.Command {
 	var o check.Options
 	var seed uint64
 	var noShrink bool
+	var capture string
 	cmd := &cobra.Command{
 		Use:   "torture",
 		Short: "Run random fabrics, loads and faults in virtual time, and check everything",
@@ -28,7 +31,8 @@ A seed that fails is made small and printed with its last packets and the
 command that runs it again.`,
 		Example: `  softib torture --seeds 2000
   softib torture --seeds 200 --hosts 12
-  softib torture --seed 1234            # one history again`,
+  softib torture --seed 1234            # one history again
+  softib torture --seed 1234 --capture history.pcapng   # and its packets, for Wireshark`,
 		Args: arguments(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.First = 1; cmd.Flags().Changed("seed") {
@@ -45,6 +49,14 @@ command that runs it again.`,
 			case o.Parallel < 0:
 				return usage(cmd, fmt.Errorf("--parallel is %d: want 1 or more", o.Parallel))
 			}
+			if capture != "" {
+				if o.Seeds != 1 {
+					return usage(cmd, fmt.Errorf("--capture takes one history: name it with --seed"))
+				}
+				if err := captureSeed(cmd, o, capture); err != nil {
+					return err
+				}
+			}
 			return runTorture(cmd, o)
 		},
 	}
@@ -54,7 +66,24 @@ command that runs it again.`,
 	f.IntVar(&o.Hosts, "hosts", 0, "hosts in each fabric, about (2 to 16, as the seed will)")
 	f.IntVar(&o.Parallel, "parallel", 0, "histories at once (one for each core)")
 	f.BoolVar(&noShrink, "no-shrink", false, "do not make failing histories small")
+	f.StringVar(&capture, "capture", "", "write the packets of the one history to this pcapng file")
 	return cmd
+}
+
+// captureSeed runs one history for its packets.
+func captureSeed(cmd *cobra.Command, o check.Options, name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return next(fmt.Errorf("torture: %w", err), "name a file that can be written")
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	sc := check.Draw(o.First, o.Hosts)
+	res := check.Capture(&sc, w)
+	if err := errors.Join(res.CaptureErr, w.Flush(), f.Close()); err != nil {
+		return fmt.Errorf("torture: capture: %w", err)
+	}
+	newTerminal(cmd.OutOrStdout()).say("%d packet hops of seed %d in %s: tshark -r %s", res.Hops, o.First, name, name)
+	return nil
 }
 
 // errTorture is a torture that has found something.
