@@ -66,9 +66,9 @@ Both sides busy-poll, so the figures want two idle cores.
 
 type perfOptions struct {
 	size, iters, qps, depth, list, mtu int
-	all, json                    bool
-	hosts                        []string
-	name, topology               string
+	all, json                          bool
+	hosts                              []string
+	name, topology                     string
 }
 
 // requests are the tests that a command line asks for.
