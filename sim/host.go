@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"math/bits"
+
 	"softib/hca"
 	"softib/ib"
 	"softib/link"
@@ -18,6 +20,7 @@ type hostNode struct {
 	stopped bool
 	loop    link.Queue // packets to itself
 	loopN   int
+	room    uint32 // lanes that a packet has left since flows were last roused
 }
 
 // parking is a FIFO of flows that wait for room in one lane.
@@ -149,11 +152,17 @@ func (s *Sim) pump(host uint32) {
 	}
 	h.pumping = true
 	for {
-		snd, ok := h.eng.NextSend()
-		if !ok {
+		if h.room != 0 {
+			s.rouse(h)
+		}
+		for snd, ok := h.eng.NextSend(); ok; snd, ok = h.eng.NextSend() {
+			s.take(host, h, snd)
+		}
+		// A flow that was roused and has nothing to send leaves the room to the next:
+		// no packet of its own will leave to rouse it.
+		if h.room == 0 {
 			break
 		}
-		s.take(host, h, snd)
 	}
 	h.pumping = false
 	if s.cfg.ByRefMin > 0 {
@@ -243,11 +252,34 @@ func (s *Sim) sendSMP(host, at uint32, f *link.Frame) {
 // hostRoom gives a parked flow its turn when a packet of its lane has left.
 func (s *Sim) hostRoom(p *link.Port, vl ib.VL) {
 	host := uint32(p.Site.Host)
-	h := &s.hosts[host]
-	if q, ok := s.lot(h.at+uint32(p.Site.Num), int(vl)).pop(); ok {
-		h.eng.Unpark(q)
-	}
+	s.hosts[host].room |= 1 << vl
 	s.pump(host)
+}
+
+// rouse gives one parked flow of each lane that has room its turn. A lane in which
+// nobody waits, or that is full again, is done with until a packet leaves it.
+func (s *Sim) rouse(h *hostNode) {
+	for m := h.room; m != 0; m &= m - 1 {
+		lane := bits.TrailingZeros32(m)
+		roused := false
+		for port := 1; port < len(h.node.Ports); port++ {
+			at := h.at + uint32(port)
+			full := h.loopN >= s.cfg.HostQueue
+			if lane != loopLane {
+				full = s.ports[at].Queued(ib.VL(lane)) >= s.cfg.HostQueue
+			}
+			if full {
+				continue
+			}
+			if q, ok := s.lot(at, lane).pop(); ok {
+				h.eng.Unpark(q)
+				roused = true
+			}
+		}
+		if !roused {
+			h.room &^= 1 << lane
+		}
+	}
 }
 
 // arriveLoop hands the adapter a packet that it sent to itself.
@@ -261,12 +293,7 @@ func (s *Sim) arriveLoop(host uint32, port ib.PortNum) {
 		s.mixFrame(h.at, f)
 		s.deliver(h.at+uint32(port), host, f)
 	}
-	for port := 1; port < len(h.node.Ports); port++ {
-		if q, ok := s.lot(h.at+uint32(port), loopLane).pop(); ok {
-			h.eng.Unpark(q)
-			break
-		}
-	}
+	h.room |= 1 << loopLane
 	s.pump(host)
 }
 
