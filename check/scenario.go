@@ -221,7 +221,9 @@ func (sc *Scenario) build(g *topo.Graph, sink sim.Sink, wireExact bool) (*sim.Si
 	if err != nil {
 		return nil, err
 	}
-	s.BringUp()
+	if _, err := s.BringUp(); err != nil {
+		return nil, err
+	}
 	s.LogDrops(true)
 	if sc.Tree {
 		if err := routeTree(s); err != nil {

@@ -376,14 +376,7 @@ func (r *Runner) misuse(o *OpState) {
 		}
 		r.obs.Freed(now, f.To.TargetAt)
 	case KillQP:
-		if r.stopped[f.From.Host] {
-			return
-		}
-		r.obs.Failed(now, f.From)
-		if err := r.hosts[f.From.Host].h.ModifyQP(f.From.QP, hca.QPAttr{State: hca.StateErr}, hca.MaskState); err != nil {
-			r.obs.Refused(now, f.From.Host, "modify_qp", err)
-		}
-		r.touch(f.From.Host)
+		r.fail(f.From)
 	}
 }
 

@@ -14,6 +14,7 @@ const (
 	timerPost   = 1 << 56
 	timerRecv   = 2 << 56
 	timerMisuse = 3 << 56
+	timerHangup = 4 << 56
 	timerKind   = 0xFF << 56
 	// UserTimer is the first timer that Handle leaves alone.
 	UserTimer uint64 = 0x80 << 56
@@ -86,8 +87,42 @@ func (r *Runner) Stop(host int) {
 		for i := range r.hosts {
 			r.touch(i)
 		}
+		for _, e := range r.Ends {
+			if e.Host == host {
+				r.hangUp(r.peer(e))
+			}
+		}
 		r.settle()
 	}
+}
+
+// hangupAfter is how long a program takes to learn that its peer has failed.
+const hangupAfter = 200 * ib.Microsecond
+
+// hangUp has an end failed whose peer is no more, if it draws from a shared receive
+// queue: half a message of the dead peer may hold a receive that others need.
+func (r *Runner) hangUp(e *End) {
+	if e.SRQ == nil || e.hungUp {
+		return
+	}
+	e.hungUp = true
+	for i := range r.Ends {
+		if r.Ends[i] == e {
+			r.Sim.At(r.Sim.Now()+hangupAfter, timerHangup|uint64(i))
+		}
+	}
+}
+
+// fail moves an end's queue pair to ERR.
+func (r *Runner) fail(e *End) {
+	if r.stopped[e.Host] || e.closed || e.QP.State() == hca.StateErr {
+		return
+	}
+	r.obs.Failed(r.Sim.Now(), e)
+	if err := r.hosts[e.Host].h.ModifyQP(e.QP, hca.QPAttr{State: hca.StateErr}, hca.MaskState); err != nil {
+		r.obs.Refused(r.Sim.Now(), e.Host, "modify_qp", err)
+	}
+	r.touch(e.Host)
 }
 
 // Stopped reports whether Stop was called for the host.
@@ -115,6 +150,8 @@ func (r *Runner) Handle(w sim.Wake) bool {
 		case timerMisuse:
 			f := r.Flows[arg>>16]
 			r.misuse(&f.Ops[arg&0xFFFF])
+		case timerHangup:
+			r.fail(r.Ends[arg])
 		default:
 			return false
 		}
@@ -301,6 +338,9 @@ func (r *Runner) sendDone(host int, wc *hca.WC) {
 		f.From.unpolled--
 	}
 	r.after(o)
+	if f.From.QP.State() == hca.StateErr {
+		r.hangUp(f.To)
+	}
 	r.touch(f.To.Host) // it may wait for this one
 	r.touch(host)
 }

@@ -28,6 +28,7 @@ type End struct {
 	unpolled     int   // signalled requests posted and not seen to complete
 	joined       []int // groups
 	closed       bool
+	hungUp       bool
 }
 
 // FlowState is what one end of a conn sends, under way.

@@ -146,7 +146,9 @@ func TestRunner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.BringUp()
+		if _, err := s.BringUp(); err != nil {
+		t.Fatal(err)
+	}
 		spec := Generate(rand.New(rand.NewPCG(seed, 2)), Shape{Hosts: 5, Conns: 12, Ops: 20, Bytes: 1 << 20, MTU: ib.MTU4096, Calm: true})
 		l := &listener{}
 		r, err := New(s, &spec, l)
@@ -181,7 +183,9 @@ func TestNewRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.BringUp()
+	if _, err := s.BringUp(); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := New(s, &Spec{Hosts: 3}, &listener{}); err == nil {
 		t.Error("three hosts on a fabric of two")
 	}
