@@ -147,8 +147,8 @@ func TestRunner(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.BringUp(); err != nil {
-		t.Fatal(err)
-	}
+			t.Fatal(err)
+		}
 		spec := Generate(rand.New(rand.NewPCG(seed, 2)), Shape{Hosts: 5, Conns: 12, Ops: 20, Bytes: 1 << 20, MTU: ib.MTU4096, Calm: true})
 		l := &listener{}
 		r, err := New(s, &spec, l)
