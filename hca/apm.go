@@ -28,6 +28,7 @@ func (q *QP) peerMigration(port ib.PortNum, p *wire.Packet) {
 	switch {
 	case !p.BTH.Migrate && q.attr.PathMigState == Rearm:
 		q.attr.PathMigState = Armed // the peer is re-armed too
+		q.refreshHeader()
 	case p.BTH.Migrate && q.attr.PathMigState == Armed && p.LRH.SLID == q.attr.AltAH.DLID && port == q.attr.AltPort:
 		q.migrate()
 	}
@@ -38,6 +39,7 @@ func (q *QP) migrate() {
 	port := q.h.Port(q.attr.AltPort)
 	if port == nil || port.State != ib.PortActive {
 		q.attr.PathMigState = Migrated
+		q.refreshHeader()
 		q.h.events.push(Event{Type: EventPathMigErr, QP: q})
 		return
 	}

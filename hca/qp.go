@@ -106,6 +106,9 @@ type QP struct {
 	ackWaits bool // a request went before an acknowledgement that was due
 	path     path // where packets go now
 	mtu      int
+	mtuShift uint8    // mtu is 1<<mtuShift
+	lrh      wire.LRH // of every packet of a connected queue pair
+	bth      wire.BTH
 	pd       *PD
 	next     *QP // in the ready list
 	attr     QPAttr
@@ -380,7 +383,8 @@ func (h *HCA) unbindWindows(q *QP) {
 func (q *QP) reset() {
 	q.attr = QPAttr{PathMigState: Migrated}
 	q.path, q.oldPath = path{}, path{}
-	q.mtu = 0
+	q.setMTU(0)
+	q.lrh, q.bth = wire.LRH{}, wire.BTH{}
 	q.commEst, q.parked, q.burst, q.timerAt, q.timerLater = false, false, 0, ib.Never, ib.Never
 	q.sqOldest, q.sqCursor, q.sqNext, q.sqPkt, q.seg, q.segOff = 0, 0, 0, 0, 0, 0
 	q.nextPSN, q.sentPSN, q.ackPSN = 0, 0, 0

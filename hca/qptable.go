@@ -437,7 +437,7 @@ func (h *HCA) QueryQP(q *QP) (QPAttr, error) {
 func (q *QP) enter(to State, mask AttrMask) {
 	from := q.state
 	q.transition(to)
-	if mask&(MaskAV|MaskPort|MaskPKeyIndex|MaskPathMTU) != 0 {
+	if mask&(MaskAV|MaskPort|MaskPKeyIndex|MaskPathMTU|MaskPathMigState) != 0 {
 		q.refreshPath()
 	}
 	switch to {
@@ -476,13 +476,13 @@ func (q *QP) refreshPath() {
 		return
 	}
 	if q.isUD() {
-		q.mtu = port.MTU.Bytes()
+		q.setMTU(port.MTU)
 		q.path.port = q.attr.Port
 		q.path.pkey = pkeyAt(port, q.attr.PKeyIndex)
 		return
 	}
 	if q.attr.PathMTU.IsValid() {
-		q.mtu = q.attr.PathMTU.Bytes()
+		q.setMTU(q.attr.PathMTU)
 	}
 	a := &q.attr.AH
 	q.path = path{
@@ -491,6 +491,25 @@ func (q *QP) refreshPath() {
 	}
 	if a.IsGlobal {
 		q.grh = makeGRH(port, a)
+	}
+	q.refreshHeader()
+}
+
+func (q *QP) setMTU(m ib.MTU) {
+	q.mtu = m.Bytes()
+	q.mtuShift = uint8(7 + m)
+}
+
+// refreshHeader derives what all packets of a connected queue pair have in
+// common.
+func (q *QP) refreshHeader() {
+	q.lrh = wire.LRH{SL: q.path.sl, LNH: wire.LNHLocal, DLID: q.path.dlid, SLID: q.path.slid}
+	if q.path.global {
+		q.lrh.LNH = wire.LNHGlobal
+	}
+	q.bth = wire.BTH{
+		Opcode: wire.MakeOpcode(qpTypes[q.typ].wire, 0), PKey: q.path.pkey, DestQP: q.attr.DestQPN,
+		Migrate: q.attr.PathMigState == Migrated,
 	}
 }
 

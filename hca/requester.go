@@ -57,7 +57,7 @@ func (q *QP) packets(w *sendWQE) uint32 {
 	if w.length == 0 || w.kind == kindAtomic {
 		return 1
 	}
-	return (w.length + uint32(q.mtu) - 1) / uint32(q.mtu)
+	return (w.length + uint32(q.mtu) - 1) >> q.mtuShift
 }
 
 // start gives a request its PSNs and opens its memory.

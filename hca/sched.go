@@ -177,14 +177,12 @@ func (q *QP) requestFirst() bool {
 
 // header fills what every packet of a connected queue pair has.
 func (q *QP) header(p *wire.Packet, op wire.Opcode, psn ib.PSN) {
-	p.LRH = wire.LRH{SL: q.path.sl, LNH: wire.LNHLocal, DLID: q.path.dlid, SLID: q.path.slid}
+	p.LRH = q.lrh
+	p.BTH = q.bth
+	p.BTH.Opcode |= op
+	p.BTH.PSN = psn
 	if q.path.global {
-		p.LRH.LNH = wire.LNHGlobal
 		p.GRH = q.grh
-	}
-	p.BTH = wire.BTH{
-		Opcode: wire.MakeOpcode(qpTypes[q.typ].wire, op), PKey: q.path.pkey, DestQP: q.attr.DestQPN, PSN: psn,
-		Migrate: q.attr.PathMigState == Migrated,
 	}
 	p.Payload = nil
 }

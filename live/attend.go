@@ -12,6 +12,8 @@ const (
 	lookIn = 200 * time.Microsecond
 	// patience is how many empty turns the attendant waits before it sleeps.
 	patience = 200
+	// stream is how many packets at once make a stream.
+	stream = 4
 	// doze is how long the first sleep is. storeRelease does not wait until
 	// its store can be seen, so a sender may have found us attended while we found
 	// its packet missing; that is over long before the doze is. The same holds
@@ -61,6 +63,11 @@ func (h *Host) attend() {
 			empty, dozed = 0, false
 			if !h.attended.Load() {
 				h.attended.Store(true)
+			}
+			if n >= stream {
+				// Packets stream in. To look at each as it is written would take its
+				// cache line away from the sender in the middle of writing.
+				pause()
 			}
 			continue
 		case empty < patience && !dozed:

@@ -163,8 +163,8 @@ func (h *Host) finish() {
 }
 
 // Poll takes in what arrived and moves completions of cq to out. Packets that
-// this calls for (acknowledgements, mostly) wait for the next call when there
-// is a completion to return, because its reader is in more of a hurry.
+// this calls for (acknowledgements, mostly) wait for the next call, because
+// whoever waits for what has come is in more of a hurry.
 func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 	h.mu.Lock()
 	h.polls++
@@ -174,25 +174,19 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 	}
 	n := cq.Poll(out)
 	if n == 0 {
-		got := h.drain()
-		switch {
-		case got == 0:
+		if h.drain(cq) == 0 {
 			h.idle++
 			if h.idle >= 16 {
 				h.idled()
 			}
-		default:
+		} else {
 			h.idle = 0
-			if n = cq.Poll(out); n == 0 {
-				h.send()
-			}
-			if h.eng.HasEvent() || n == 0 {
+			h.owed = true
+			n = cq.Poll(out)
+			if h.eng.HasEvent() {
 				h.finish()
 			}
 		}
-	}
-	if n > 0 {
-		h.owed = true
 	}
 	idle := h.idle
 	helps := h.helps
@@ -248,8 +242,8 @@ func (h *Host) idled() {
 	}
 }
 
-// drain takes in packets and returns how many.
-func (h *Host) drain() int {
+// drain takes in packets until cq has something, and returns how many.
+func (h *Host) drain(cq *hca.CQ) int {
 	rings := *h.incoming.Load()
 	if len(rings) == 0 {
 		return 0
@@ -258,7 +252,7 @@ func (h *Host) drain() int {
 		// Whoever polls waits for something: look a few times before the way
 		// back to the caller and here again.
 		for i := 0; i < 8; i++ {
-			if n := h.drainRing(rings[h.hot]); n > 0 {
+			if n := h.drainRing(rings[h.hot], cq); n > 0 {
 				return n
 			}
 		}
@@ -272,7 +266,7 @@ func (h *Host) drain() int {
 		if h.turn >= len(rings) {
 			h.turn = 0
 		}
-		if n := h.drainRing(rings[h.turn]); n > 0 {
+		if n := h.drainRing(rings[h.turn], cq); n > 0 {
 			h.hot = h.turn
 			return n
 		}
@@ -284,12 +278,15 @@ func (h *Host) drain() int {
 func (h *Host) drainAll() int {
 	n := 0
 	for _, r := range *h.incoming.Load() {
-		n += h.drainRing(r)
+		n += h.drainRing(r, nil)
 	}
 	return n
 }
 
-func (h *Host) drainRing(r *ring) int {
+// drainRing takes in packets of one ring. It stops once cq, if there is one, has a
+// completion, unless there is a backlog: what follows it is most often an
+// acknowledgement that can wait.
+func (h *Host) drainRing(r *ring, cq *hca.CQ) int {
 	c := r.next()
 	if c == nil {
 		return 0
@@ -302,6 +299,9 @@ func (h *Host) drainRing(r *ring) int {
 		}
 		r.release(c)
 		n++
+		if cq != nil && cq.Len() > 0 && !r.backlog() {
+			break
+		}
 		c = r.next()
 	}
 	if c == nil {

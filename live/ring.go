@@ -48,7 +48,7 @@ type ring struct {
 
 	_ [64]byte
 	// Sender's.
-	tail   uint32 // next cell to fill; written under src's lock, read by who helps
+	tail   uint32 // next cell to fill
 	limit  uint32 // tail may not reach it: taken+ringCells as last read
 	parked []*hca.QP
 
@@ -75,7 +75,8 @@ func newRing(src, dst *Host, port uint8) *ring {
 // pending reports whether the receiver has packets to take in. It may be called
 // by anyone.
 func (r *ring) pending() bool {
-	return atomic.LoadUint32(&r.tail) != atomic.LoadUint32(&r.taken)
+	t := atomic.LoadUint32(&r.taken)
+	return atomic.LoadUint32(&r.cells[t%ringCells].seq) == t+1
 }
 
 // reserve is the next free cell, nil if there is no credit.
@@ -105,7 +106,7 @@ func (c *cell) buffer(n int) []byte {
 
 // publish hands the reserved cell to the receiver.
 func (r *ring) publish(c *cell) {
-	storeRelease(&r.tail, r.tail+1)
+	r.tail++
 	storeRelease(&c.seq, r.tail)
 	own(&r.cells[(r.tail+ownAhead)%ringCells])
 }
@@ -117,6 +118,15 @@ func (r *ring) next() *cell {
 		return nil
 	}
 	return c
+}
+
+// backlog reports whether at least two packets wait.
+func (r *ring) backlog() bool {
+	if r.next() == nil {
+		return false
+	}
+	c := &r.cells[(r.head+1)%ringCells]
+	return atomic.LoadUint32(&c.seq) == r.head+2
 }
 
 // take makes sure that the payload of the oldest packet may be read; false

@@ -14,3 +14,6 @@ func storeRelease(p *uint32, v uint32)
 //
 //go:noescape
 func own(c *cell)
+
+// pause lets a few hundred nanoseconds pass.
+func pause()

@@ -17,3 +17,11 @@ TEXT ·own(SB), NOSPLIT, $0-8
 	BYTE $0x0F; BYTE $0x0D; BYTE $0x08                                  // PREFETCHW (AX)
 	BYTE $0x0F; BYTE $0x0D; BYTE $0x48; BYTE $0x40                      // PREFETCHW 64(AX)
 	RET
+
+// func pause()
+TEXT ·pause(SB), NOSPLIT, $0-0
+	PAUSE
+	PAUSE
+	PAUSE
+	PAUSE
+	RET

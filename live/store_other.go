@@ -9,3 +9,6 @@ func storeRelease(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
 
 // own would ask for the lines of a cell that will be written soon.
 func own(*cell) {}
+
+// pause would let a few hundred nanoseconds pass.
+func pause() {}

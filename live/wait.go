@@ -11,11 +11,10 @@ import (
 func (h *Host) WaitCQ(ctx context.Context, cq *hca.CQ) error {
 	h.mu.Lock()
 	w := waiterOf(cq)
-	if h.owed {
-		h.owed = false
-		h.send()
-		h.finish()
-	}
+	// Whoever polled until now sleeps: peers must wake the attendant again, and what
+	// came before they know that is taken in here.
+	h.attended.Store(false)
+	h.carry()
 	h.mu.Unlock()
 	select {
 	case <-w.c:
