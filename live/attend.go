@@ -48,7 +48,9 @@ func (h *Host) attend() {
 			h.help()
 		}
 		h.mu.Lock()
+		bytes := h.eng.Stats.RxBytes
 		n := h.work()
+		bytes = h.eng.Stats.RxBytes - bytes
 		polled := h.polls != polls
 		polls = h.polls
 		h.mu.Unlock()
@@ -64,9 +66,10 @@ func (h *Host) attend() {
 			if !h.attended.Load() {
 				h.attended.Store(true)
 			}
-			if n >= stream {
-				// Packets stream in. To look at each as it is written would take its
-				// cache line away from the sender in the middle of writing.
+			if n >= stream && bytes < uint64(n)*byRefMin {
+				// Short packets stream in. To look at each as it is written would take
+				// its cache line away from the sender in the middle of writing; a
+				// batch costs both less.
 				pause()
 			}
 			continue

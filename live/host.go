@@ -19,6 +19,9 @@ import (
 // copying twice through the ring.
 const byRefMin = 513
 
+// fetchAhead is how far ahead the receiver of a stream asks for cells.
+const fetchAhead = 3
+
 // drainMax bounds how many packets one turn takes from a ring.
 const drainMax = 64
 
@@ -176,6 +179,10 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 	if n == 0 {
 		if h.drain(cq) == 0 {
 			h.idle++
+			if h.waiting > 0 {
+				h.unpark()
+				h.send()
+			}
 			if h.idle >= 16 {
 				h.idled()
 			}
@@ -220,10 +227,6 @@ func (h *Host) help() {
 
 // idled is what a poller that finds nothing does besides, now and then.
 func (h *Host) idled() {
-	if h.waiting > 0 {
-		h.unpark()
-		h.send()
-	}
 	if h.idle&63 == 0 {
 		if h.refresh() >= h.eng.NextDeadline() && !h.helped {
 			h.helped, h.helps = true, true
@@ -294,6 +297,9 @@ func (h *Host) drainRing(r *ring, cq *hca.CQ) int {
 	now := h.about()
 	n := 0
 	for c != nil && n < drainMax {
+		if n >= 2 {
+			fetch(&r.cells[(r.head+fetchAhead)%ringCells]) // a stream: the next ones are there, most likely
+		}
 		if r.take(c) {
 			h.eng.HandlePacket(now, ib.PortNum(r.port), &c.pkt)
 		}

@@ -10,7 +10,7 @@ import (
 
 const (
 	// ringCells is a ring's room: the credit of one source on one lane.
-	ringCells = 128
+	ringCells = 256
 	// creditEvery is how many cells the receiver empties before it says so.
 	creditEvery = 32
 	smallBytes  = 32
@@ -150,14 +150,15 @@ func (r *ring) release(c *cell) {
 	}
 }
 
-// tell returns credit to the sender, and wakes it if it waits for some.
+// tell returns credit to the sender, and wakes it if it waits for some and nobody
+// looks.
 func (r *ring) tell() {
 	if r.lastTold == r.head {
 		return
 	}
 	r.lastTold = r.head
 	storeRelease(&r.taken, r.head)
-	if r.wants.Load() && r.wants.CompareAndSwap(true, false) {
+	if r.wants.Load() && r.wants.CompareAndSwap(true, false) && !r.src.attended.Load() {
 		r.src.ring()
 	}
 }

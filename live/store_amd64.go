@@ -15,5 +15,10 @@ func storeRelease(p *uint32, v uint32)
 //go:noescape
 func own(c *cell)
 
-// pause lets a few hundred nanoseconds pass.
+// pause lets about two microseconds pass.
 func pause()
+
+// fetch asks for the lines of a cell that will be read soon.
+//
+//go:noescape
+func fetch(c *cell)

@@ -20,8 +20,16 @@ TEXT ·own(SB), NOSPLIT, $0-8
 
 // func pause()
 TEXT ·pause(SB), NOSPLIT, $0-0
+	MOVL $32, AX
+again:
 	PAUSE
-	PAUSE
-	PAUSE
-	PAUSE
+	DECL AX
+	JNZ again
+	RET
+
+// func fetch(c *cell)
+TEXT ·fetch(SB), NOSPLIT, $0-8
+	MOVQ c+0(FP), AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
 	RET

@@ -10,5 +10,8 @@ func storeRelease(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
 // own would ask for the lines of a cell that will be written soon.
 func own(*cell) {}
 
-// pause would let a few hundred nanoseconds pass.
+// pause would let about two microseconds pass.
 func pause() {}
+
+// fetch would ask for the lines of a cell that will be read soon.
+func fetch(*cell) {}
