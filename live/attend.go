@@ -66,10 +66,7 @@ func (h *Host) attend() {
 			if !h.attended.Load() {
 				h.attended.Store(true)
 			}
-			if n >= stream && bytes < uint64(n)*byRefMin {
-				// Short packets stream in. To look at each as it is written would take
-				// its cache line away from the sender in the middle of writing; a
-				// batch costs both less.
+			if isStream(n, bytes) {
 				pause()
 			}
 			continue

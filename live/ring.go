@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"softib/hca"
-	"softib/wire"
 )
 
 const (
@@ -13,21 +12,9 @@ const (
 	ringCells = 256
 	// creditEvery is how many cells the receiver empties before it says so.
 	creditEvery = 32
-	smallBytes  = 32
 	// ownAhead is how far ahead of its position the sender asks for cells.
 	ownAhead = 12
 )
-
-// cell is one packet in a ring. Its first two cache lines, which the hardware
-// fetches as a pair, hold all that a short SEND, WRITE or an ACK needs: the
-// payload in one, its headers in the other.
-type cell struct {
-	seq   uint32 // index+1 once the packet is complete; see storeRelease
-	byRef bool
-	small [smallBytes]byte
-	pkt   wire.Packet
-	buf   []byte // payloads that fit nowhere else, made when first needed
-}
 
 // ring carries packets from one host to one port of another, on one lane.
 // One goroutine at a time is its sender (the holder of the source's lock), one
@@ -93,17 +80,6 @@ func (r *ring) reserve() *cell {
 // room reports whether reserve would succeed.
 func (r *ring) room() bool { return r.reserve() != nil }
 
-// buffer is where a payload of up to n bytes may be copied.
-func (c *cell) buffer(n int) []byte {
-	if n <= smallBytes {
-		return c.small[:]
-	}
-	if c.buf == nil {
-		c.buf = make([]byte, 4096)
-	}
-	return c.buf
-}
-
 // publish hands the reserved cell to the receiver.
 func (r *ring) publish(c *cell) {
 	r.tail++
@@ -132,7 +108,7 @@ func (r *ring) backlog() bool {
 // take makes sure that the payload of the oldest packet may be read; false
 // means that the packet counts as lost.
 func (r *ring) take(c *cell) bool {
-	if !c.byRef {
+	if c.kind&cellByRef == 0 {
 		return true
 	}
 	r.busy.Store(r.head + 1)
@@ -141,7 +117,7 @@ func (r *ring) take(c *cell) bool {
 
 // release gives the oldest packet's cell back.
 func (r *ring) release(c *cell) {
-	if c.byRef {
+	if c.kind&cellByRef != 0 {
 		r.busy.Store(0)
 	}
 	r.head++

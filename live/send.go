@@ -1,8 +1,6 @@
 package live
 
 import (
-	"unsafe"
-
 	"softib/hca"
 	"softib/ib"
 )
@@ -31,12 +29,12 @@ func (h *Host) send() {
 				h.park(r, s)
 				continue
 			}
-			if !h.eng.Emit(now, s, &c.pkt, c.buffer(s.Copied)) {
+			if !h.eng.Emit(now, s, &h.scratch, c.copyTo(s.Copied, h.buf[:])) {
 				continue
 			}
-			c.byRef = len(c.pkt.Payload) >= byRefMin && &c.pkt.Payload[0] != unsafe.SliceData(c.buf)
+			c.put(&h.scratch, h.buf[:])
 			rt.pkts++
-			rt.words += uint64(c.pkt.LRH.Length)
+			rt.words += uint64(h.scratch.LRH.Length)
 			r.publish(c)
 			if !r.dst.attended.Load() {
 				r.dst.ring()
@@ -66,10 +64,7 @@ func (h *Host) sendMany(now ib.Time, s hca.Send, rt *route) {
 	rt.words += uint64(h.scratch.LRH.Length)
 	for _, r := range rt.rings {
 		c := r.reserve()
-		c.pkt = h.scratch
-		b := c.buffer(len(h.scratch.Payload))
-		c.pkt.Payload = b[:copy(b, h.scratch.Payload)]
-		c.byRef = false
+		c.put(&h.scratch, h.buf[:])
 		r.publish(c)
 		if !r.dst.attended.Load() {
 			r.dst.ring()

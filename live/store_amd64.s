@@ -15,7 +15,6 @@ TEXT ·storeRelease(SB), NOSPLIT, $0-12
 TEXT ·own(SB), NOSPLIT, $0-8
 	MOVQ c+0(FP), AX
 	BYTE $0x0F; BYTE $0x0D; BYTE $0x08                                  // PREFETCHW (AX)
-	BYTE $0x0F; BYTE $0x0D; BYTE $0x48; BYTE $0x40                      // PREFETCHW 64(AX)
 	RET
 
 // func pause()
@@ -31,5 +30,4 @@ again:
 TEXT ·fetch(SB), NOSPLIT, $0-8
 	MOVQ c+0(FP), AX
 	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
 	RET
