@@ -19,9 +19,6 @@ import (
 // copying twice through the ring.
 const byRefMin = 513
 
-// fetchAhead is how far ahead the receiver of a stream asks for cells.
-const fetchAhead = 3
-
 // drainMax bounds how many packets one turn takes from a ring.
 const drainMax = 64
 
@@ -310,9 +307,6 @@ func (h *Host) drainRing(r *ring, cq *hca.CQ) int {
 	now := h.about()
 	n := 0
 	for c != nil && n < drainMax {
-		if n >= 2 {
-			fetch(&r.cells[(r.head+fetchAhead)%ringCells]) // a stream: the next ones are there, most likely
-		}
 		if r.take(c) {
 			h.eng.HandlePacket(now, ib.PortNum(r.port), c.get(&h.rx))
 		}

@@ -12,8 +12,9 @@ const (
 	ringCells = 256
 	// creditEvery is how many cells the receiver empties before it says so.
 	creditEvery = 32
-	// ownAhead is how far ahead of its position the sender asks for cells.
-	ownAhead = 12
+	// ownAhead is how far ahead of its position the sender asks for cells: farther
+	// than the receiver's prefetchers, which would take them away again.
+	ownAhead = 48
 )
 
 // ring carries packets from one host to one port of another, on one lane.
