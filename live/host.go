@@ -310,13 +310,14 @@ func (h *Host) drainRing(r *ring, cq *hca.CQ) int {
 		if r.take(c) {
 			h.eng.HandlePacket(now, ib.PortNum(r.port), c.get(&h.rx))
 		}
-		r.release(c)
+		r.release()
 		n++
 		if cq != nil && cq.Len() > 0 && !r.backlog() {
 			break
 		}
 		c = r.next()
 	}
+	r.done()
 	if c == nil {
 		r.tell()
 	}

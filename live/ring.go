@@ -51,7 +51,7 @@ type ring struct {
 	wants atomic.Bool // the sender waits for credit
 	_     [48]byte
 	void  atomic.Uint32 // by-reference cells before this are void
-	busy  atomic.Uint32 // index+1 of the by-reference cell in use
+	busy  uint32        // the receiver may be copying from by-reference cells
 }
 
 func newRing(src, dst *Host, port uint8) *ring {
@@ -106,21 +106,27 @@ func (r *ring) backlog() bool {
 	return atomic.LoadUint32(&c.seq) == r.head+2
 }
 
-// take makes sure that the payload of the oldest packet may be read; false
+// take makes sure that the payload of the oldest packet may be read, until done; false
 // means that the packet counts as lost.
 func (r *ring) take(c *cell) bool {
 	if c.kind&cellByRef == 0 {
 		return true
 	}
-	r.busy.Store(r.head + 1)
+	if r.busy == 0 {
+		atomic.StoreUint32(&r.busy, 1) // seen by others before void is looked at
+	}
 	return int32(r.void.Load()-(r.head+1)) < 0
 }
 
-// release gives the oldest packet's cell back.
-func (r *ring) release(c *cell) {
-	if c.kind&cellByRef != 0 {
-		r.busy.Store(0)
+// done ends what take has begun.
+func (r *ring) done() {
+	if r.busy != 0 {
+		storeRelease(&r.busy, 0)
 	}
+}
+
+// release gives the oldest packet's cell back.
+func (r *ring) release() {
 	r.head++
 	if r.head-r.lastTold >= creditEvery {
 		r.tell()
@@ -143,7 +149,7 @@ func (r *ring) tell() {
 // revoke makes every payload by reference in the ring void.
 func (r *ring) revoke() {
 	r.void.Store(r.tail)
-	for r.busy.Load() != 0 {
+	for atomic.LoadUint32(&r.busy) != 0 {
 		runtime.Gosched()
 	}
 }
