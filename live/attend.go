@@ -12,7 +12,7 @@ const (
 	lookIn = 200 * time.Microsecond
 	// patience is how many empty turns the attendant waits before it sleeps.
 	patience = 200
-	// stream is how many packets at once make a stream.
+	// stream is how many packets at once, or turns in a row, make a stream.
 	stream = 4
 	// doze is how long the first sleep is. storeRelease does not wait until
 	// its store can be seen, so a sender may have found us attended while we found
@@ -50,7 +50,12 @@ func (h *Host) attend() {
 		h.mu.Lock()
 		bytes := h.eng.Stats.RxBytes
 		n := h.work()
-		bytes = h.eng.Stats.RxBytes - bytes
+		streams := false
+		if n == 0 {
+			h.turns = 0
+		} else {
+			streams = h.isStream(n, h.eng.Stats.RxBytes-bytes)
+		}
 		polled := h.polls != polls
 		polls = h.polls
 		h.mu.Unlock()
@@ -66,7 +71,7 @@ func (h *Host) attend() {
 			if !h.attended.Load() {
 				h.attended.Store(true)
 			}
-			if isStream(n, bytes) {
+			if streams {
 				pause()
 			}
 			continue

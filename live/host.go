@@ -43,6 +43,7 @@ type Host struct {
 	buf      [bufBytes]byte
 	polls    uint32 // calls of Poll, for the attendant
 	idle     int    // empty polls in a row
+	turns    int    // in a row that found packets
 	hot      int    // the incoming ring that delivered last
 	turn     int
 	events   []verbs.Event
@@ -179,6 +180,7 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 		bytes := h.eng.Stats.RxBytes
 		if got := h.drain(cq); got == 0 {
 			h.idle++
+			h.turns = 0
 			if h.waiting > 0 {
 				h.unpark()
 				h.send()
@@ -193,7 +195,7 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 			if h.eng.HasEvent() {
 				h.finish()
 			}
-			streams = n == 0 && isStream(got, h.eng.Stats.RxBytes-bytes)
+			streams = n == 0 && h.isStream(got, h.eng.Stats.RxBytes-bytes)
 		}
 	}
 	idle := h.idle
@@ -233,7 +235,10 @@ func (h *Host) help() {
 // payload, are part of a stream of short ones that nobody waits for one by one. To
 // look at each as it is written would take its cache line away from the sender
 // in the middle of writing; a batch costs both less, so it is worth a pause.
-func isStream(n int, bytes uint64) bool { return n >= stream && bytes < uint64(n)*byRefMin }
+func (h *Host) isStream(n int, bytes uint64) bool {
+	h.turns++
+	return (n >= stream || h.turns >= stream) && bytes < uint64(n)*byRefMin
+}
 
 // idled is what a poller that finds nothing does besides, now and then.
 func (h *Host) idled() {
@@ -307,6 +312,11 @@ func (h *Host) drainRing(r *ring, cq *hca.CQ) int {
 	now := h.about()
 	n := 0
 	for c != nil && n < drainMax {
+		if c.kind&cellLong != 0 {
+			// Where long packets stream the sender is far ahead. Short ones are left
+			// alone: they are still being written.
+			fetch(&r.cells[(r.head+2)%ringCells])
+		}
 		if r.take(c) {
 			h.eng.HandlePacket(now, ib.PortNum(r.port), c.get(&h.rx))
 		}
