@@ -17,8 +17,8 @@
 // the fabric's epoch move on, and every route is walked anew; where the walk
 // ends early the packets vanish, and the port where they did counts them.
 //
-// A ring cell holds the packet's headers and a small payload by value, so
-// that two cache lines are all that cross between two cores. A larger payload of an
-// RC packet is referred to and copied once, by the receiver, as DMA would; see
-// ring.go for why that is safe when the request is given up in between.
+// A ring cell holds a short packet in one cache line, which is all that crosses
+// between two cores. A larger payload of an RC packet is referred to and copied
+// once, by the receiver, as DMA would; see ring.go for why that is safe when the
+// request is given up in between.
 package live
