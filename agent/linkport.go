@@ -220,3 +220,39 @@ func (p *LinkPort) Write(now ib.Time, l Link, pi *mad.PortInfo) error {
 	}
 	return l.Command(now, pi.PortState)
 }
+
+// arbEntry is an entry of an arbitration table, whatever the node calls it.
+type arbEntry interface {
+	~struct {
+		VL     ib.VL
+		Weight uint8
+	}
+}
+
+// arbPart is the part of a pair of tables that a block stands for.
+func arbPart[E arbEntry](high, low []E, block mad.VLArbBlock) []E {
+	t := low
+	if block >= mad.VLArbHigh0 {
+		t = high
+	}
+	if block == mad.VLArbLow1 || block == mad.VLArbHigh1 {
+		t = t[mad.VLArbPerBlock:]
+	}
+	return t[:mad.VLArbPerBlock]
+}
+
+// ReadArb is one block of a port's arbitration tables.
+func ReadArb[E arbEntry](high, low []E, block mad.VLArbBlock) (t mad.VLArb) {
+	for i, e := range arbPart(high, low, block) {
+		t[i] = mad.VLArbEntry(e)
+	}
+	return t
+}
+
+// WriteArb replaces one block of a port's arbitration tables.
+func WriteArb[E arbEntry](high, low []E, block mad.VLArbBlock, t mad.VLArb) {
+	part := arbPart(high, low, block)
+	for i := range t {
+		part[i] = E(t[i])
+	}
+}

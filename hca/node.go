@@ -216,38 +216,21 @@ func (n *Node) SetSLtoVL(_ ib.Time, _, port ib.PortNum, t mad.SLtoVL) error {
 }
 
 // VLArb is a part of a port's arbitration tables.
-func (n *Node) VLArb(port ib.PortNum, block mad.VLArbBlock) (t mad.VLArb) {
+func (n *Node) VLArb(port ib.PortNum, block mad.VLArbBlock) mad.VLArb {
 	high, low, _ := n.links[port].ArbTables()
-	from := low[:]
-	if block >= mad.VLArbHigh0 {
-		from = high[:]
-	}
-	for i, e := range from[arbStart(block):][:mad.VLArbPerBlock] {
-		t[i] = mad.VLArbEntry(e)
-	}
-	return t
+	return agent.ReadArb(high[:], low[:], block)
 }
 
 // SetVLArb writes it.
 func (n *Node) SetVLArb(_ ib.Time, port ib.PortNum, block mad.VLArbBlock, t mad.VLArb) error {
-	var e [mad.VLArbPerBlock]link.ArbEntry
-	for i := range t {
-		e[i] = link.ArbEntry(t[i])
-	}
+	high, low, _ := n.links[port].ArbTables()
+	agent.WriteArb(high[:], low[:], block, t)
 	if block >= mad.VLArbHigh0 {
-		n.links[port].SetArbHigh(arbStart(block), e[:])
+		n.links[port].SetArbHigh(0, high[:])
 	} else {
-		n.links[port].SetArbLow(arbStart(block), e[:])
+		n.links[port].SetArbLow(0, low[:])
 	}
 	return nil
-}
-
-// arbStart is the first slot of a part.
-func arbStart(block mad.VLArbBlock) int {
-	if block == mad.VLArbLow1 || block == mad.VLArbHigh1 {
-		return mad.VLArbPerBlock
-	}
-	return 0
 }
 
 // ReadCounter is a counter of a port's link.
