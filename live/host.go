@@ -205,13 +205,24 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 	if streams {
 		pause()
 	}
-	if idle&511 == 511 || helps {
-		h.help()
-		if idle&1023 == 1023 {
-			runtime.Gosched() // let the attendant and others have a turn
-		}
+	if idle&127 == 127 || helps {
+		h.patience(idle)
 	}
 	return n
+}
+
+// patience is what a poller does that has found nothing for a while: every few
+// microseconds it lets another thread have this core, in case that is the
+// peer's; less often it helps, and lets other goroutines have a turn.
+func (h *Host) patience(idle int) {
+	if idle&511 != 511 {
+		yieldCore()
+	} else {
+		h.help()
+	}
+	if idle&1023 == 1023 {
+		runtime.Gosched()
+	}
 }
 
 // help does the work of hosts that have not looked at what this one sent them. An

@@ -3,6 +3,7 @@ package live
 import (
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -33,3 +34,6 @@ func (l *spinLock) Unlock() { storeRelease(&l.v, 0) }
 
 // TryLock takes the lock if nobody has it.
 func (l *spinLock) TryLock() bool { return atomic.CompareAndSwapUint32(&l.v, 0, 1) }
+
+// yieldCore lets the kernel run another thread on this core, if one waits.
+func yieldCore() { syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) }
