@@ -44,6 +44,7 @@ type Host struct {
 	polls    uint32 // calls of Poll, for the attendant
 	idle     int    // empty polls in a row
 	turns    int    // in a row that found packets
+	streams  bool   // the last of them was part of a stream: its ACKs can wait for a few more
 	hot      int    // the incoming ring that delivered last
 	turn     int
 	events   []verbs.Event
@@ -170,17 +171,21 @@ func (h *Host) finish() {
 func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 	h.mu.Lock()
 	h.polls++
-	if h.owed {
+	if h.owed && !(h.streams && h.turns&3 != 0) {
 		h.owed = false
 		h.send()
 	}
-	streams := false
+	h.streams = false
 	n := cq.Poll(out)
 	if n == 0 {
 		bytes := h.eng.Stats.RxBytes
 		if got := h.drain(cq); got == 0 {
 			h.idle++
 			h.turns = 0
+			if h.owed {
+				h.owed = false
+				h.send()
+			}
 			if h.waiting > 0 {
 				h.unpark()
 				h.send()
@@ -195,11 +200,11 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 			if h.eng.HasEvent() {
 				h.finish()
 			}
-			streams = n == 0 && h.isStream(got, h.eng.Stats.RxBytes-bytes)
+			h.streams = n == 0 && h.isStream(got, h.eng.Stats.RxBytes-bytes)
 		}
 	}
 	idle := h.idle
-	helps := h.helps
+	helps, streams := h.helps, h.streams
 	h.helps = false
 	h.mu.Unlock()
 	if streams {
