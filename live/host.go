@@ -294,8 +294,9 @@ func (h *Host) drain(cq *hca.CQ) int {
 			return 0
 		}
 	}
-	// The others in turn, a few at a time: most are empty.
-	for i := 0; i < len(rings) && i < 32; i++ {
+	// The others in turn, two at a time: most are empty, and to look at them all
+	// would keep the one that matters waiting.
+	for i := 0; i < len(rings) && i < 2; i++ {
 		h.turn++
 		if h.turn >= len(rings) {
 			h.turn = 0
