@@ -15,9 +15,13 @@ import (
 	"softib/wire"
 )
 
-// byRefMin is the payload size from which copying once, by reference, beats
-// copying twice through the ring.
-const byRefMin = 513
+// byRefMin is the payload size from which an RC packet refers to the sender's
+// memory: whatever does not fit into a cell's first line. The bytes cross once
+// then; a copy in the ring would be one more place to fetch them from.
+const byRefMin = tailBytes + 1
+
+// shortBytes is what a packet of a stream of short ones has at most, on average.
+const shortBytes = 512
 
 // drainMax bounds how many packets one turn takes from a ring.
 const drainMax = 64
@@ -253,7 +257,7 @@ func (h *Host) help() {
 // in the middle of writing; a batch costs both less, so it is worth a pause.
 func (h *Host) isStream(n int, bytes uint64) bool {
 	h.turns++
-	return (n >= stream || h.turns >= stream) && bytes < uint64(n)*byRefMin
+	return (n >= stream || h.turns >= stream) && bytes <= uint64(n)*shortBytes
 }
 
 // idled is what a poller that finds nothing does besides, now and then.
