@@ -10,8 +10,8 @@ import (
 const (
 	// lookIn is how often the attendant looks whether a poller still polls.
 	lookIn = 200 * time.Microsecond
-	// patience is how many empty turns the attendant waits before it sleeps.
-	patience = 200
+	// emptyTurns is how many turns without work the attendant waits before it sleeps.
+	emptyTurns = 200
 	// stream is how many packets at once, or turns in a row, make a stream.
 	stream = 4
 	// doze is how long the first sleep is. storeRelease does not wait until
@@ -36,7 +36,7 @@ func (h *Host) attend() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var polls uint32
-	empty := patience // nothing has happened yet
+	empty := emptyTurns // nothing has happened yet
 	dozed := false
 	for {
 		select {
@@ -75,7 +75,7 @@ func (h *Host) attend() {
 				pause()
 			}
 			continue
-		case empty < patience && !dozed:
+		case empty < emptyTurns && !dozed:
 			empty++
 			runtime.Gosched()
 			continue

@@ -201,11 +201,14 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 			h.idle = 0
 			h.owed = true
 			n = cq.Poll(out)
-			if h.eng.HasEvent() {
+			if n == 0 {
 				h.finish()
 			}
 			h.streams = n == 0 && h.isStream(got, h.eng.Stats.RxBytes-bytes)
 		}
+	}
+	if n > 0 {
+		h.finish() // before the program has its memory back
 	}
 	idle := h.idle
 	helps, streams := h.helps, h.streams

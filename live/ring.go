@@ -15,6 +15,8 @@ const (
 	// ownAhead is how far ahead of its position the sender asks for cells: farther
 	// than the receiver's prefetchers, which would take them away again.
 	ownAhead = 48
+	// voidEvery is how often the void mark is brought along.
+	voidEvery = 1 << 24
 )
 
 // ring carries packets from one host to one port of another, on one lane.
@@ -84,6 +86,11 @@ func (r *ring) room() bool { return r.reserve() != nil }
 // publish hands the reserved cell to the receiver.
 func (r *ring) publish(c *cell) {
 	r.tail++
+	if r.tail%voidEvery == 0 {
+		// Cells are numbered around a circle; a void mark left behind would come
+		// to lie ahead. Everything this far back has been taken.
+		r.void.Store(r.tail - ringCells)
+	}
 	storeRelease(&c.seq, r.tail)
 	own(&r.cells[(r.tail+ownAhead)%ringCells])
 }
