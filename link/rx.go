@@ -127,7 +127,7 @@ func (p *Port) FilterIn(f *Frame) Reason {
 	if p.flags&portFlags(EnforcePKeyIn|EnforceRawIn) == 0 {
 		return OK
 	}
-	return p.filter(f, EnforcePKeyIn, PKeyIn, EnforceRawIn, RawIn)
+	return p.Count(p.RefusesIn(f))
 }
 
 // FilterOut applies the outbound filters to a packet about to be queued.
@@ -135,20 +135,30 @@ func (p *Port) FilterOut(f *Frame) Reason {
 	if p.flags&portFlags(EnforcePKeyOut|EnforceRawOut) == 0 {
 		return OK
 	}
-	return p.filter(f, EnforcePKeyOut, PKeyOut, EnforceRawOut, RawOut)
+	return p.Count(p.RefusesOut(f))
 }
 
-func (p *Port) filter(f *Frame, keyBit Enforce, key Reason, rawBit Enforce, raw Reason) Reason {
-	if f.LRH.LNH < wire.LNHLocal {
-		if p.Enforcement()&rawBit != 0 {
-			return p.Count(raw)
+// RefusesIn is what FilterIn would say of a packet. It counts nothing.
+func (p *Port) RefusesIn(f *Frame) Reason {
+	return p.refuses(f, EnforcePKeyIn, PKeyIn, EnforceRawIn, RawIn)
+}
+
+// RefusesOut is what FilterOut would say of a packet. It counts nothing.
+func (p *Port) RefusesOut(f *Frame) Reason {
+	return p.refuses(f, EnforcePKeyOut, PKeyOut, EnforceRawOut, RawOut)
+}
+
+func (p *Port) refuses(f *Frame, keyBit Enforce, key Reason, rawBit Enforce, raw Reason) Reason {
+	e := p.Enforcement()
+	switch {
+	case f.LRH.LNH < wire.LNHLocal:
+		if e&rawBit != 0 {
+			return raw
 		}
-		return OK
+	case e&keyBit != 0 && !p.admits(f.Packet.BTH.PKey):
+		return key
 	}
-	if p.Enforcement()&keyBit == 0 || p.admits(f.Packet.BTH.PKey) {
-		return OK
-	}
-	return p.Count(key)
+	return OK
 }
 
 // admits reports whether the table has a key of the packet's partition; two

@@ -102,7 +102,7 @@ func (w *walker) cross(src *Host, out *portState, vl ib.VL) {
 		return
 	}
 	w.route.hops = append(w.route.hops, hop{in, false})
-	if r := in.link.FilterIn(&w.probe); r != link.OK {
+	if r := in.link.RefusesIn(&w.probe); r != link.OK {
 		w.lose(in, r)
 		return
 	}
@@ -142,7 +142,7 @@ func (w *walker) leave(src *Host, in *portState, num ib.PortNum) {
 		w.lose(in, link.BadVLMap)
 		return
 	}
-	if r := out.link.FilterOut(&w.probe); r != link.OK {
+	if r := out.link.RefusesOut(&w.probe); r != link.OK {
 		w.lose(out, r)
 		return
 	}
