@@ -11,19 +11,19 @@ var ranks = map[string]int{
 
 	"wire": 1, "mad": 1, "topo": 1,
 
-	"link": 2, "agent": 2, "madrpc": 2, "route": 2, "trace": 2,
+	"link": 2, "agent": 2, "madrpc": 2, "route": 2, "trace": 2, "subnet": 2, "policy": 2,
 
-	"hca": 3, "ibswitch": 3, "sm": 3, "cm": 3,
+	"hca": 3, "ibswitch": 3, "sa": 3, "cm": 3,
 
-	"verbs": 4,
+	"verbs": 4, "sm": 4,
 
-	"sim": 5, "live": 5, "attach": 5, "roce": 5,
+	"sim": 5, "live": 5, "attach": 5, "roce": 5, "ibsim": 5, "umad": 5,
 
-	"workload": 6, "workload/perf": 6,
+	"workload": 6, "workload/perf": 6, "smrun": 6,
 
 	"check": 7, "manager": 7, "webui": 7,
 
-	"capi": 8,
+	"capi": 8, "capi/umad": 8,
 
 	"cmd/softib": 9,
 }

@@ -1,0 +1,4 @@
+package route
+
+// engines is the registry: one row per engine.
+var engines = []Engine{}
