@@ -50,7 +50,7 @@ func TestCheckRanks(t *testing.T) {
 	runPlanted(t, CheckRanks, []planted{
 		{"downward", one("hca/a.go", "package hca\nimport (\n\"fmt\"\n\"softib/ib\"\n\"softib/link\"\n)\n"), nil},
 		{"upward", one("wire/a.go", "package wire\n\nimport \"softib/hca\"\n"), []string{"wire/a.go:3: imports softib/hca of rank 3 from rank 1"}},
-		{"sibling", one("sm/a.go", "package sm\nimport \"softib/cm\"\n"), []string{"sm/a.go:2: imports its sibling softib/cm (both of rank 3)"}},
+		{"sibling", one("sa/a.go", "package sa\nimport \"softib/cm\"\n"), []string{"sa/a.go:2: imports its sibling softib/cm (both of rank 3)"}},
 		{"driver sibling", one("live/a.go", "package live\nimport \"softib/sim\"\n"), []string{"sibling softib/sim"}},
 		{"itself in an external test", one("ib/a_test.go", "package ib_test\nimport \"softib/ib\"\n"), nil},
 		{"tests look anywhere", one("ib/a_test.go", "package ib_test\nimport (\n\"softib/sim\"\n\"github.com/google/go-cmp/cmp\"\n)\n"), nil},
