@@ -50,8 +50,6 @@ type Node struct {
 	Desc string
 	// Ports is indexed by number. Port 0 is a switch's own and unused at other nodes.
 	Ports []Port
-	// Path is the directed route from the manager by which the node was found: the ports to leave by.
-	Path []ib.PortNum
 
 	// Of switches:
 
