@@ -110,7 +110,7 @@ func TestGoldenHeader(t *testing.T) {
 	if got := h.Append(nil); !bytes.Equal(got, want) {
 		t.Errorf("got %x, want %x", got, want)
 	}
-	if s := h.String(); s != "SubnAdmGetTableResp(Attr(0x0035)) mod 0xa1a2a3a4 tid 0x1122334455667788 status SANoRecords" {
+	if s := h.String(); s != "SubnAdmGetTableResp(PathRecord) mod 0xa1a2a3a4 tid 0x1122334455667788 status SANoRecords" {
 		t.Errorf("String %q", s)
 	}
 }

@@ -193,6 +193,27 @@ const (
 	AttrPortCountersExtended   AttrID = 0x001D
 )
 
+// Attributes of subnet administration (IBA 15.2.4).
+const (
+	AttrNodeRecord       AttrID = 0x0011
+	AttrPortInfoRecord   AttrID = 0x0012
+	AttrSLtoVLRecord     AttrID = 0x0013
+	AttrSwitchInfoRecord AttrID = 0x0014
+	AttrLFTRecord        AttrID = 0x0015
+	AttrMFTRecord        AttrID = 0x0017
+	AttrSMInfoRecord     AttrID = 0x0018
+	AttrLinkRecord       AttrID = 0x0020
+	AttrGUIDInfoRecord   AttrID = 0x0030
+	AttrServiceRecord    AttrID = 0x0031
+	AttrPKeyTableRecord  AttrID = 0x0033
+	AttrPathRecord       AttrID = 0x0035
+	AttrVLArbRecord      AttrID = 0x0036
+	AttrMCMemberRecord   AttrID = 0x0038
+	AttrTraceRecord      AttrID = 0x0039
+	AttrMultiPathRecord  AttrID = 0x003A
+	AttrInformInfoRecord AttrID = 0x00F3
+)
+
 // AttrInfo is one row of the attribute table.
 type AttrInfo struct {
 	Class  Class // ClassSMLID stands for both subnet management classes
@@ -226,6 +247,26 @@ var attrs = []AttrInfo{
 	{ClassPerf, AttrPortRcvErrorDetails, "PortRcvErrorDetails", &PortRcvErrorDetailsLayout},
 	{ClassPerf, AttrPortXmitDiscardDetails, "PortXmitDiscardDetails", &PortXmitDiscardDetailsLayout},
 	{ClassPerf, AttrPortCountersExtended, "PortCountersExtended", &PortCountersExtendedLayout},
+	{ClassSA, AttrClassPortInfo, "ClassPortInfo", &ClassPortInfoLayout},
+	{ClassSA, AttrNotice, "Notice", &NoticeLayout},
+	{ClassSA, AttrInformInfo, "InformInfo", &InformInfoTable.Layout},
+	{ClassSA, AttrNodeRecord, "NodeRecord", &NodeRecordTable.Layout},
+	{ClassSA, AttrPortInfoRecord, "PortInfoRecord", &PortInfoRecordTable.Layout},
+	{ClassSA, AttrSLtoVLRecord, "SLtoVLMappingTableRecord", &SLtoVLRecordTable.Layout},
+	{ClassSA, AttrSwitchInfoRecord, "SwitchInfoRecord", &SwitchInfoRecordTable.Layout},
+	{ClassSA, AttrLFTRecord, "LinearForwardingTableRecord", &LFTRecordTable.Layout},
+	{ClassSA, AttrMFTRecord, "MulticastForwardingTableRecord", &MFTRecordTable.Layout},
+	{ClassSA, AttrSMInfoRecord, "SMInfoRecord", &SMInfoRecordTable.Layout},
+	{ClassSA, AttrLinkRecord, "LinkRecord", &LinkRecordTable.Layout},
+	{ClassSA, AttrGUIDInfoRecord, "GUIDInfoRecord", &GUIDInfoRecordTable.Layout},
+	{ClassSA, AttrServiceRecord, "ServiceRecord", &ServiceRecordTable.Layout},
+	{ClassSA, AttrPKeyTableRecord, "P_KeyTableRecord", &PKeyTableRecordTable.Layout},
+	{ClassSA, AttrPathRecord, "PathRecord", &PathRecordTable.Layout},
+	{ClassSA, AttrVLArbRecord, "VLArbitrationTableRecord", &VLArbRecordTable.Layout},
+	{ClassSA, AttrMCMemberRecord, "MCMemberRecord", &MCMemberRecordTable.Layout},
+	{ClassSA, AttrTraceRecord, "TraceRecord", &TraceRecordTable.Layout},
+	{ClassSA, AttrMultiPathRecord, "MultiPathRecord", &MultiPathRecordTable.Layout},
+	{ClassSA, AttrInformInfoRecord, "InformInfoRecord", &InformInfoRecordTable.Layout},
 }
 
 // Attr finds an attribute's row; nil for one that the table does not have.

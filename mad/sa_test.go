@@ -12,6 +12,11 @@ func init() {
 	}{
 		{&RMPPLayout, func() codec { return new(RMPP) }},
 		{&SAHeaderLayout, func() codec { return new(SAHeader) }},
+		{&LinkRecordTable.Layout, func() codec { return new(LinkRecord) }},
+		{&PathRecordTable.Layout, func() codec { return new(PathRecord) }},
+		{&TraceRecordTable.Layout, func() codec { return new(TraceRecord) }},
+		{&MCMemberRecordTable.Layout, func() codec { return new(MCMemberRecord) }},
+		{&InformInfoTable.Layout, func() codec { return new(InformInfo) }},
 	} {
 		typed = append(typed, t)
 	}
