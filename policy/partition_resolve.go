@@ -1,0 +1,231 @@
+package policy
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+
+	"softib/ib"
+)
+
+// PortFacts is what partitions need to know about an end port: the port of a CA or router, or port 0 of
+// a switch.
+type PortFacts struct {
+	GUID ib.GUID
+	Type ib.NodeType
+	// IsSelf marks the manager's own port.
+	IsSelf bool
+	// IsVirtual marks the port of a virtual CA.
+	IsVirtual bool
+}
+
+// ResolveOptions are the options of opensm.conf that partitions depend on.
+type ResolveOptions struct {
+	// QoS is the option qos: without it every service level is 0.
+	QoS bool
+	// AllowBoth is allow_both_pkeys: without it "both" is full.
+	AllowBoth bool
+}
+
+// Partition is a partition of a subnet.
+type Partition struct {
+	// Key has the membership bit set.
+	Key  ib.PKey
+	Name string
+	// Index0 asks for the first place in the members' tables.
+	Index0 bool
+	SL     ib.SL
+	// IPoIB says that the broadcast group is among Groups.
+	IPoIB bool
+	// Members are in the order of GUIDs.
+	Members []PartitionMember
+	// Groups exist from the start and for good.
+	Groups []Group
+}
+
+// PartitionMember is a port in a partition.
+type PartitionMember struct {
+	GUID       ib.GUID
+	Membership Membership
+}
+
+// Group is a multicast group to create, with what its MCMemberRecord says.
+type Group struct {
+	MGID      ib.GID
+	PKey      ib.PKey
+	QKey      ib.QKey
+	Rate      uint8
+	MTU       ib.MTU
+	SL        ib.SL
+	TClass    uint8
+	FlowLabel uint32
+	Scope     uint8
+	HopLimit  uint8
+}
+
+// resolved is a partition in the making.
+type resolved struct {
+	Partition
+	// state is by index of ports.
+	state []Membership
+}
+
+// Resolve holds the file against the ports of a subnet. The default partition comes first and is always there: everybody
+// is a limited member and the manager a full one, before the file says more. Later entries for a
+// port replace earlier ones. Partitions without members are left out. GUIDs of ports that are not there
+// wait for them.
+func (p Partitions) Resolve(ports []PortFacts, opt ResolveOptions) []Partition {
+	byGUID := make(map[ib.GUID]int, len(ports))
+	for i := range ports {
+		byGUID[ports[i].GUID] = i
+	}
+	var parts []*resolved
+	byKey := make(map[ib.PKey]*resolved)
+	part := func(key ib.PKey, name string) *resolved {
+		r := byKey[key]
+		if r == nil {
+			r = &resolved{Partition: Partition{Key: key | ib.PKeyFull, Name: name}, state: make([]Membership, len(ports))}
+			if r.Name == "" {
+				r.Name = key.String()
+			}
+			byKey[key] = r
+			parts = append(parts, r)
+		}
+		return r
+	}
+	r := part(ib.PKeyBase, DefaultPartitionName)
+	for i := range ports {
+		r.state[i] = Limited
+		if ports[i].IsSelf {
+			r.state[i] = Full
+		}
+	}
+	groups := make(map[ib.GID]bool)
+	for i := range p.Defs {
+		d := &p.Defs[i]
+		r := part(d.Key, d.Name)
+		r.Index0 = r.Index0 || d.Index0
+		r.SL = 0
+		if opt.QoS {
+			r.SL = d.Params.SL
+		}
+		for _, m := range d.Members {
+			r.join(ports, byGUID, m, opt)
+		}
+		if d.IPoIB {
+			r.IPoIB = true
+			r.create(groups, broadcastMGID, d.Params, opt)
+		}
+		for _, g := range d.Groups {
+			r.create(groups, g.MGID, g.Params, opt)
+		}
+	}
+	out := make([]Partition, 0, len(parts))
+	for _, r := range parts {
+		for i, m := range r.state {
+			if m != NotMember {
+				r.Members = append(r.Members, PartitionMember{ports[i].GUID, m})
+			}
+		}
+		if len(r.Members) == 0 {
+			continue
+		}
+		slices.SortFunc(r.Members, func(a, b PartitionMember) int { return cmp.Compare(a.GUID, b.GUID) })
+		out = append(out, r.Partition)
+	}
+	return out
+}
+
+func (r *resolved) join(ports []PortFacts, byGUID map[ib.GUID]int, m Member, opt ResolveOptions) {
+	if m.Membership == Both && !opt.AllowBoth {
+		m.Membership = Full
+	}
+	if m.Who == ByGUID {
+		if i, ok := byGUID[m.GUID]; ok {
+			r.state[i] = m.Membership
+		}
+		return
+	}
+	for i := range ports {
+		if m.Who.includes(&ports[i]) {
+			r.state[i] = m.Membership
+		}
+	}
+}
+
+func (w Who) includes(p *PortFacts) bool {
+	switch w {
+	case All:
+		return true
+	case AllCAs:
+		return p.Type == ib.NodeCA
+	case AllSwitches:
+		return p.Type == ib.NodeSwitch
+	case AllRouters:
+		return p.Type == ib.NodeRouter
+	case AllVCAs:
+		return p.IsVirtual
+	case Self:
+		return p.IsSelf
+	}
+	return false
+}
+
+// create adds the group in each of its scopes, unless there is one with that MGID already.
+func (r *resolved) create(have map[ib.GID]bool, mgid ib.GID, p GroupParams, opt ResolveOptions) {
+	if p.Scopes == 0 {
+		p.Scopes = 1 << DefaultScope
+	}
+	if isIPGroup(mgid) {
+		binary.BigEndian.PutUint16(mgid[mgidPKey:], uint16(r.Key))
+		if p.QKey == 0 {
+			p.QKey = IPoIBQKey
+		}
+	}
+	if !opt.QoS {
+		p.SL = 0
+	}
+	for more := p.Scopes; more != 0; more &= more - 1 {
+		scope := uint8(bits.TrailingZeros16(more))
+		mgid[1] = mgid[1]&0xF0 | scope
+		if have[mgid] {
+			continue
+		}
+		have[mgid] = true
+		g := Group{MGID: mgid, PKey: r.Key, QKey: p.QKey, Rate: p.Rate, MTU: p.MTU, SL: p.SL, TClass: p.TClass, FlowLabel: p.FlowLabel, Scope: scope}
+		if scope != DefaultScope {
+			g.HopLimit = 0xFF // leaves the subnet through routers
+		}
+		r.Groups = append(r.Groups, g)
+	}
+}
+
+// Keys are the P_Keys that each port has, in the order in which they go into an empty table:
+// the partition that asks for index 0, else the default partition, then the others as defined.
+func Keys(parts []Partition) map[ib.GUID][]ib.PKey {
+	order := make([]int, 0, len(parts))
+	for i := range parts {
+		if parts[i].Index0 {
+			order = append(order, i)
+		}
+	}
+	for i := range parts {
+		if !parts[i].Index0 {
+			order = append(order, i)
+		}
+	}
+	keys := make(map[ib.GUID][]ib.PKey)
+	for _, i := range order {
+		p := &parts[i]
+		for _, m := range p.Members {
+			if m.Membership == Full || m.Membership == Both {
+				keys[m.GUID] = append(keys[m.GUID], p.Key|ib.PKeyFull)
+			}
+			if m.Membership == Limited || m.Membership == Both {
+				keys[m.GUID] = append(keys[m.GUID], p.Key.Base())
+			}
+		}
+	}
+	return keys
+}
