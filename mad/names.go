@@ -14,7 +14,11 @@ const (
 	ClassDevMgt   Class = 0x06
 	ClassCM       Class = 0x07
 	ClassSNMP     Class = 0x08
+	ClassMlnx9    Class = 0x09 // Mellanox devices' own
+	ClassMlnx     Class = 0x0A // Mellanox devices' own
 	ClassCC       Class = 0x21 // congestion control, annex A10
+	ClassPing     Class = 0x32 // OpenIB's echo, of vendor range 2
+	ClassSysStat  Class = 0x33 // OpenIB's system status, of vendor range 2
 	ClassSMDirect Class = 0x81 // subnet management, directed route
 )
 
@@ -38,15 +42,25 @@ var classes = []ClassInfo{
 	{ClassDevMgt, "DevMgt", 1, 64, 192},
 	{ClassCM, "ComMgt", 2, 24, 232},
 	{ClassSNMP, "SNMP", 1, 64, 192},
-	{ClassCC, "CongestionControl", 2, 64, 192},
+	{ClassMlnx9, "Mlnx9", 1, VendorDataOff, VendorDataLen},
+	{ClassMlnx, "Mlnx", 1, VendorDataOff, VendorDataLen},
+	{ClassCC, "CongestionControl", 2, CCDataOff, CCDataLen},
+	{ClassPing, "OpenIBPing", 1, Vendor2DataOff, Vendor2DataLen},
+	{ClassSysStat, "OpenIBSysStat", 1, Vendor2DataOff, Vendor2DataLen},
 }
+
+// classRow finds a class's row: its number plus 1, or 0.
+var classRow = func() (rows [256]uint8) {
+	for i := range classes {
+		rows[classes[i].Class] = uint8(i + 1)
+	}
+	return rows
+}()
 
 // Info is the class's row; nil for a class that the table does not have.
 func (c Class) Info() *ClassInfo {
-	for i := range classes {
-		if classes[i].Class == c {
-			return &classes[i]
-		}
+	if row := classRow[c]; row != 0 {
+		return &classes[row-1]
 	}
 	return nil
 }
@@ -184,13 +198,31 @@ const (
 	AttrSMInfo              AttrID = 0x0020
 	AttrVendorDiag          AttrID = 0x0030
 	AttrLedInfo             AttrID = 0x0031
+	AttrPortInfoExtended    AttrID = 0x0033
+	AttrMlnxExtPortInfo     AttrID = 0xFF90
 
 	AttrPortSamplesControl     AttrID = 0x0010
 	AttrPortSamplesResult      AttrID = 0x0011
 	AttrPortCounters           AttrID = 0x0012
 	AttrPortRcvErrorDetails    AttrID = 0x0015
 	AttrPortXmitDiscardDetails AttrID = 0x0016
+	AttrPortOpRcvCounters      AttrID = 0x0017
+	AttrPortFlowCtlCounters    AttrID = 0x0018
+	AttrPortVLOpPackets        AttrID = 0x0019
+	AttrPortVLOpData           AttrID = 0x001A
+	AttrPortVLXmitFlowCtlErrs  AttrID = 0x001B
+	AttrPortVLXmitWait         AttrID = 0x001C
 	AttrPortCountersExtended   AttrID = 0x001D
+	AttrPortSamplesResultExt   AttrID = 0x001E
+	AttrPortExtSpeedsCounters  AttrID = 0x001F
+	AttrSwPortVLCongestion     AttrID = 0x0030
+	AttrPortRcvConCtrl         AttrID = 0x0031
+	AttrPortSLRcvFECN          AttrID = 0x0032
+	AttrPortSLRcvBECN          AttrID = 0x0033
+	AttrPortXmitConCtrl        AttrID = 0x0034
+	AttrPortVLXmitTimeCong     AttrID = 0x0035
+	AttrPortXmitDataSL         AttrID = 0x0036
+	AttrPortRcvDataSL          AttrID = 0x0037
 )
 
 // Attributes of subnet administration (IBA 15.2.4).
@@ -240,6 +272,8 @@ var attrs = []AttrInfo{
 	{ClassSMLID, AttrSMInfo, "SMInfo", &SMInfoLayout},
 	{ClassSMLID, AttrVendorDiag, "VendorDiag", nil},
 	{ClassSMLID, AttrLedInfo, "LedInfo", nil},
+	{ClassSMLID, AttrPortInfoExtended, "PortInfoExtended", &PortInfoExtLayout},
+	{ClassSMLID, AttrMlnxExtPortInfo, "MlnxExtPortInfo", &MlnxExtPortInfoLayout},
 	{ClassPerf, AttrClassPortInfo, "ClassPortInfo", &ClassPortInfoLayout},
 	{ClassPerf, AttrPortSamplesControl, "PortSamplesControl", nil},
 	{ClassPerf, AttrPortSamplesResult, "PortSamplesResult", nil},
