@@ -135,7 +135,7 @@ func (p Partitions) Append(dst []byte) []byte {
 func (d *PartitionDef) append(dst []byte) []byte {
 	dst = append(dst, d.Name...)
 	switch {
-	case d.PKey == 0:
+	case d.PKey == 0 && (d.Name == "" || !isDigit(d.Name[0])):
 	case d.Name == "":
 		dst = fmt.Appendf(dst, "0x%04x", uint16(d.PKey))
 	default:

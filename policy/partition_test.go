@@ -315,6 +315,7 @@ func FuzzPartitions(f *testing.F) {
 	f.Add(readFile(f, "partitions.conf"))
 	f.Add([]byte("A=1 : defmember=full : 0x5 ;"))
 	f.Add([]byte("A,ipoib,scope=3 : mgid=ff12:401b::1,scope=4\n mgid=ff1e::2,TClass=3,Q_Key=0\n A=b;"))
+	f.Add([]byte("0=0:;")) // a name that alone would be a number
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, _, err := ParsePartitions("f", data)
 		p.Resolve(facts(), ResolveOptions{QoS: true, AllowBoth: true})
