@@ -1,4 +1,6 @@
 package route
 
 // engines is the registry: one row per engine.
-var engines = []Engine{}
+var engines = []Engine{
+	dfsssp{},
+}
