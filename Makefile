@@ -22,9 +22,10 @@ run: build ## install what is missing, build, start the default fabric (UP='star
 test: setup-test ## install what is missing, then format, lint, test and race checks
 	@scripts/test.sh
 
-build: setup-run ## build bin/softib
+build: setup-run ## build bin/softib and its drop-in libraries
 	@mkdir -p bin
-	$(GO) build -trimpath -buildvcs=false -o bin/softib ./cmd/softib
+	scripts/dropin.sh
+	$(GO) build -trimpath -buildvcs=false -tags dropin -o bin/softib ./cmd/softib
 
 bench: build setup-bench ## print speed as ratios to TCP, UCX and memcpy (BENCH=regexp: Go benchmarks instead)
 	@scripts/bench.sh '$(BENCH)'
@@ -43,7 +44,7 @@ fmt: setup-run ## gofmt every file
 	"$$(dirname "$$(scripts/go-path.sh)")/gofmt" -l -w $$(git ls-files --cached --others --exclude-standard '*.go')
 
 clean: ## remove what make built
-	rm -rf bin
+	rm -rf bin capi/umad/built
 
 setup-run setup-test setup-bench:
 	@scripts/setup.sh $(@:setup-%=%)

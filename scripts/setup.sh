@@ -102,10 +102,15 @@ ensure_packages() {
 
 [[ -z "${SOFTIB_NO_SETUP:-}" ]] || exit 0
 case "${1:-}" in
-run) ;;
+run)
+	# The drop-in libraries are C.
+	ensure_packages gcc=gcc /usr/include/stdlib.h=libc6-dev
+	;;
 test)
-	# The race detector links through gcc; tshark judges our captures.
-	ensure_packages git=git gcc=gcc /usr/include/stdlib.h=libc6-dev tshark=tshark
+	# The race detector links through gcc; tshark judges our captures;
+	# infiniband-diags, opensm and programs compiled against libibumad run on our fabrics.
+	ensure_packages git=git gcc=gcc /usr/include/stdlib.h=libc6-dev tshark=tshark \
+		/usr/sbin/ibstat=infiniband-diags /usr/sbin/opensm=opensm /usr/include/infiniband/umad.h=libibumad-dev
 	;;
 bench)
 	# UCX is the peer that the latency benchmarks are measured against.

@@ -1,0 +1,334 @@
+package umad
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"softib/ib"
+	"softib/mad"
+	"softib/madrpc"
+)
+
+// requestPatience is how long a connection may take to say what it wants.
+const requestPatience = 10 * time.Second
+
+// Listen makes the socket that Serve takes, for its owner only. A socket that nobody listens to any more is replaced.
+func Listen(path string) (*net.UnixListener, error) {
+	addr := &net.UnixAddr{Name: path, Net: "unixpacket"}
+	if c, err := net.DialUnix(addr.Net, nil, addr); err == nil {
+		c.Close()
+		return nil, fmt.Errorf("umad: %s: another fabric listens there; next: softib down, or a fabric of another name", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("umad: %w", err)
+	}
+	l, err := net.ListenUnix(addr.Net, addr)
+	if err != nil {
+		return nil, fmt.Errorf("umad: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("umad: %w", err)
+	}
+	return l, nil
+}
+
+type server struct {
+	ports Ports
+	issm  *isSMFiles
+
+	mu    sync.Mutex
+	conns map[*net.UnixConn]struct{}
+	open  map[uint64]*openPort // by token
+	ended bool
+	wait  sync.WaitGroup
+}
+
+// Serve answers the library until ctx ends, and then closes the listener and every session. Files
+// for IsSM lie in a folder beside the listener's socket.
+func Serve(ctx context.Context, l *net.UnixListener, ports Ports) error {
+	s := &server{ports: ports, conns: make(map[*net.UnixConn]struct{}), open: make(map[uint64]*openPort)}
+	s.issm = newIsSMFiles(l.Addr().String()+".issm", func(host string, port ib.PortNum, on bool) {
+		// The port may have gone with its host; then nobody is left to tell.
+		_ = ports.SetIsSM(host, port, on)
+	})
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	defer s.end()
+	for {
+		c, err := l.AcceptUnix()
+		switch {
+		case err == nil:
+			s.admit(c)
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ECONNABORTED):
+			// Somebody will close something.
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Millisecond):
+			}
+		default:
+			return fmt.Errorf("umad: %w", err)
+		}
+	}
+}
+
+func (s *server) admit(c *net.UnixConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		c.Close()
+		return
+	}
+	s.conns[c] = struct{}{}
+	s.wait.Go(func() {
+		s.serve(c)
+		c.Close()
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	})
+}
+
+func (s *server) end() {
+	s.mu.Lock()
+	s.ended = true
+	for c := range s.conns {
+		c.Close()
+	}
+	s.mu.Unlock()
+	s.wait.Wait()
+	s.issm.close()
+}
+
+// serve is the life of one connection.
+func (s *server) serve(c *net.UnixConn) {
+	answer := func(r reply) error {
+		_, err := c.Write(appendReply(nil, &r))
+		return err
+	}
+	refuse := func(o op, errno syscall.Errno, err error) {
+		text := err.Error()
+		_ = answer(reply{op: o, errno: uint32(errno), payload: []byte(text[:min(len(text), textMax)])})
+	}
+
+	if err := c.SetReadDeadline(time.Now().Add(requestPatience)); err != nil {
+		return
+	}
+	buf := make([]byte, requestSize+1)
+	n, err := c.Read(buf)
+	if err != nil {
+		return
+	}
+	req, err := parseRequest(buf[:n])
+	switch {
+	case errors.Is(err, errVersion):
+		refuse(req.op, syscall.EPROTO, err)
+		return
+	case err != nil:
+		return
+	}
+	if err := checkPeer(c); err != nil {
+		refuse(req.op, syscall.EPERM, err)
+		return
+	}
+	if req.op == opOpen {
+		p, err := s.openPort(c, &req)
+		if err != nil {
+			refuse(req.op, errnoOf(err), err)
+			return
+		}
+		defer s.closePort(p)
+		if c.SetReadDeadline(time.Time{}) == nil && answer(reply{op: req.op, token: p.token}) == nil {
+			p.run()
+		}
+		return
+	}
+	r, err := s.handle(&req)
+	if err != nil {
+		refuse(req.op, errnoOf(err), err)
+		return
+	}
+	r.op = req.op
+	_ = answer(r)
+}
+
+// handle answers a request that leaves no connection behind.
+func (s *server) handle(req *request) (reply, error) {
+	switch req.op {
+	case opCA:
+		ca, err := s.ports.CA(req.host)
+		if err != nil {
+			return reply{}, err
+		}
+		return reply{payload: appendCA(nil, &ca)}, nil
+	case opIsSM:
+		port, err := s.portNum(req)
+		if err != nil {
+			return reply{}, err
+		}
+		path, err := s.issm.path(req.host, port)
+		return reply{payload: []byte(path)}, err
+	case opRegister:
+		p, err := s.find(req.token)
+		if err != nil {
+			return reply{}, err
+		}
+		agent, err := p.register(req)
+		return reply{agent: agent}, err
+	case opUnregister:
+		p, err := s.find(req.token)
+		if err != nil {
+			return reply{}, err
+		}
+		return reply{}, p.unregister(req.agent)
+	}
+	return reply{}, fmt.Errorf("umad: %s: %w", req.op, errNotRequest)
+}
+
+// portNum checks that the host has the port that the request names.
+func (s *server) portNum(req *request) (ib.PortNum, error) {
+	ca, err := s.ports.CA(req.host)
+	if err != nil {
+		return 0, err
+	}
+	for i := range ca.Ports {
+		if uint32(ca.Ports[i].Num) == req.port {
+			return ca.Ports[i].Num, nil
+		}
+	}
+	return 0, fmt.Errorf("umad: %s port %d: %w", req.host, req.port, ErrNoPort)
+}
+
+func (s *server) openPort(c *net.UnixConn, req *request) (*openPort, error) {
+	port, err := s.portNum(req)
+	if err != nil {
+		return nil, err
+	}
+	var token [8]byte
+	if _, err := io.ReadFull(rand.Reader, token[:]); err != nil {
+		return nil, err
+	}
+	session, err := s.ports.Open(req.host, port)
+	if err != nil {
+		return nil, err
+	}
+	p := newOpenPort(c, session, binary.NativeEndian.Uint64(token[:]))
+	p.name = fmt.Sprintf("program on %s port %d", req.host, port)
+	s.mu.Lock()
+	s.open[p.token] = p
+	s.mu.Unlock()
+	return p, nil
+}
+
+func (s *server) closePort(p *openPort) {
+	s.mu.Lock()
+	delete(s.open, p.token)
+	s.mu.Unlock()
+	p.close()
+}
+
+func (s *server) find(token uint64) (*openPort, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.open[token]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("umad: token 0x%016x: %w", token, errNotOpen)
+}
+
+// checkPeer lets in who runs the server, and root.
+func checkPeer(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *syscall.Ucred
+	cerr := raw.Control(func(fd uintptr) {
+		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if err := errors.Join(cerr, err); err != nil {
+		return fmt.Errorf("umad: who asks: %w", err)
+	}
+	if me := uint32(os.Geteuid()); cred.Uid != 0 && cred.Uid != me {
+		return fmt.Errorf("umad: user %d may not use a fabric of user %d; next: run the program as that user, or start a fabric of your own: softib up",
+			cred.Uid, me)
+	}
+	return nil
+}
+
+// Reasons of the server itself.
+var (
+	errNotOpen = errors.New("no such open port")
+	errAgent   = errors.New("no such agent")
+	errAgents  = errors.New("too many agents")
+)
+
+// errnos is what the library makes of errors; the first that matches counts.
+var errnos = []struct {
+	err   error
+	errno syscall.Errno
+}{
+	{ErrNoHost, syscall.ENODEV},
+	{ErrNoPort, syscall.EINVAL},
+	{ErrClosed, syscall.EIO},
+	{errNotOpen, syscall.EBADF},
+	{errAgent, syscall.EINVAL},
+	{errAgents, syscall.ENOMEM},
+	{errNotRequest, syscall.EINVAL},
+	{madrpc.ErrAgent, syscall.EIO},
+	{madrpc.ErrInUse, syscall.EINVAL},
+	{madrpc.ErrRegistration, syscall.EINVAL},
+	{madrpc.ErrLength, syscall.EINVAL},
+	{madrpc.ErrClass, syscall.EINVAL},
+	{madrpc.ErrDuplicate, syscall.EINVAL},
+}
+
+func errnoOf(err error) syscall.Errno {
+	for i := range errnos {
+		if errors.Is(err, errnos[i].err) {
+			return errnos[i].errno
+		}
+	}
+	return syscall.EIO
+}
+
+// registration is what a request asks for, checked as Linux does (IBA knows no agents).
+func registration(req *request) (madrpc.Registration, error) {
+	bad := func(format string, args ...any) (madrpc.Registration, error) {
+		return madrpc.Registration{}, fmt.Errorf("umad: class 0x%02x: %w: %s", req.class, madrpc.ErrRegistration, fmt.Sprintf(format, args...))
+	}
+	const (
+		userRMPP        = 1    // flag: the program cuts and joins messages itself
+		rmppVersion     = 1    // the only one there is
+		classVersionMax = 0x83 // exclusive, of Linux
+	)
+	switch {
+	case req.flags&^userRMPP != 0:
+		return bad("flags 0x%x, known are 0x%x", req.flags, userRMPP)
+	case req.rmppVersion > rmppVersion:
+		return bad("RMPP version %d, want 0 or %d", req.rmppVersion, rmppVersion)
+	case req.classVersion >= classVersionMax:
+		return bad("class version 0x%x, want less than 0x%x", req.classVersion, classVersionMax)
+	}
+	r := madrpc.Registration{
+		Class: mad.Class(req.class), ClassVersion: req.classVersion, Methods: req.methods,
+		OUI:  [3]byte{byte(req.oui >> 16), byte(req.oui >> 8), byte(req.oui)},
+		RMPP: req.rmppVersion == rmppVersion && req.flags&userRMPP == 0,
+	}
+	if r.Class == 0 {
+		r.Methods = madrpc.Methods{} // as Linux does: an agent of no class only sends
+	}
+	return r, nil
+}
