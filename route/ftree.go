@@ -50,12 +50,24 @@ type treeFill struct {
 	now     uint32
 
 	// The destination switch at hand.
-	dist   []uint8
-	cone   []int32
-	below  [][]slot // by switch that can go down: the cables for it
-	digits [][]uint16
-	lids   []ib.LID
-	spare  []uint32 // by slot: destinations that took it for want of their own
+	dist  []uint8
+	down  []bool // can go down all the way
+	cone  []int32
+	below [][]slot // by switch that can go down: the cables for it
+	runs  [][]run  // by class
+	runOf []run    // of LIDs that follow each other
+	lids  []ib.LID
+	at    []int32  // destinations, as lids
+	spare []uint32 // by slot: destinations that took it for want of their own
+}
+
+// run is destinations whose LIDs follow each other and whose digits either all are the same or follow each other too.
+type run struct {
+	lid   ib.LID
+	count int32
+	first int32 // the first one's place in the group
+	digit int32
+	step  bool
 }
 
 func newTreeFill(n *Network, t *tree) *treeFill {
@@ -63,7 +75,7 @@ func newTreeFill(n *Network, t *tree) *treeFill {
 	f := &treeFill{
 		tree: t, n: n, lft: newLFT(n), groups: groups(n), index: make([]uint64, len(n.Dests)),
 		load: make([]int32, count*t.w.stride), through: make([]int32, count), stamp: make([]uint32, t.places),
-		dist: make([]uint8, count), below: make([][]slot, count), digits: make([][]uint16, len(t.classes)), spare: make([]uint32, len(t.slots)),
+		dist: make([]uint8, count), down: make([]bool, count), below: make([][]slot, count), runs: make([][]run, len(t.classes)), spare: make([]uint32, len(t.slots)),
 	}
 	place := make([]int32, count)
 	for i, s := range t.order {
@@ -114,83 +126,186 @@ func (f *treeFill) fillAll() error {
 	part := components(f.w)
 	for i := range f.groups {
 		g := &f.groups[i]
-		f.aim(g.sw)
-		if len(g.ends) > 0 {
+		strays := f.aim(g.sw)
+		if strays > 0 && len(g.ends) > 0 {
 			for s := range f.dist {
 				if f.dist[s] == farTree && f.w.ends[s] > 0 && part[s] == part[g.sw] {
 					return unfitTree("no way from switch %d to switch %d goes up and then down", s, g.sw)
 				}
 			}
-			f.fill(g.sw, g.ends)
 		}
-		if len(g.self) > 0 {
-			f.fill(g.sw, g.self)
+		f.list(g)
+		f.fill(g.sw)
+		if strays > 0 {
+			f.fillStrays(g.sw)
 		}
-		f.fillStrays(g)
+		for _, s := range f.cone {
+			f.down[s] = false
+		}
 	}
 	return nil
 }
 
-// aim measures the ways to a switch and lists the cables downwards.
-func (f *treeFill) aim(d int32) {
-	f.cone = measureTree(f.dir, d, f.dist, f.cone)
-	for _, s := range f.cone {
-		f.below[s] = f.below[s][:0]
+// aim measures the ways to a switch and lists the cables downwards. It answers how many switches have no way.
+func (f *treeFill) aim(d int32) (strays int) {
+	for i := range f.dist {
+		f.dist[i] = farTree
 	}
-	for _, s := range f.cone {
+	f.dist[d], f.down[d] = 0, true
+	f.below[d] = f.below[d][:0]
+	f.cone = append(f.cone[:0], d)
+	for at := 0; at < len(f.cone); at++ {
+		s := f.cone[at]
+		next := f.dist[s] + 1
 		for _, e := range f.dir.up[s] {
-			if f.dist[e.to] == f.dist[s]+1 {
+			if !f.down[e.to] {
+				f.dist[e.to], f.down[e.to] = next, true
+				f.below[e.to] = f.below[e.to][:0]
+				f.cone = append(f.cone, e.to)
+			}
+			if f.dist[e.to] == next {
 				f.below[e.to] = append(f.below[e.to], slot{s, e.peer, e.port})
+			}
+		}
+	}
+	strays = len(f.w.out) - len(f.cone)
+	for i := range f.families {
+		m := &f.families[i]
+		least, most := uint8(farTree), uint8(0)
+		for _, at := range m.slots {
+			if at.to >= 0 {
+				least, most = min(least, f.dist[at.to]), max(most, f.dist[at.to])
+			}
+		}
+		m.dist, m.even = farTree, m.whole && least == most
+		if least == farTree {
+			continue
+		}
+		m.dist = least + 1
+		for _, s := range m.members {
+			if !f.down[s] {
+				f.dist[s] = m.dist
+				strays--
+			}
+		}
+	}
+	return strays
+}
+
+// list cuts the destinations of a group into runs.
+func (f *treeFill) list(g *group) {
+	f.lids, f.at, f.runOf = f.lids[:0], f.at[:0], f.runOf[:0]
+	for _, set := range [...][]int32{g.ends, g.self} {
+		for _, d := range set {
+			lid := f.n.Dests[d].LID
+			f.lids, f.at = append(f.lids, lid), append(f.at, d)
+			if last := len(f.runOf) - 1; last >= 0 && f.runOf[last].lid+ib.LID(f.runOf[last].count) == lid {
+				f.runOf[last].count++
+			} else {
+				f.runOf = append(f.runOf, run{lid: lid, count: 1, first: int32(len(f.lids) - 1)})
+			}
+		}
+	}
+	for k, c := range f.classes {
+		runs := f.runs[k][:0]
+		for _, r := range f.runOf {
+			open := false
+			for i := range r.count {
+				at := r.first + i
+				digit := int32(c.digit(f.index[f.at[at]]))
+				if open {
+					last := &runs[len(runs)-1]
+					same, next := digit == last.digit, digit == last.digit+last.count
+					if last.count == 1 && (same || next) || last.step && next || !last.step && same {
+						last.step = next
+						last.count++
+						continue
+					}
+				}
+				runs = append(runs, run{r.lid + ib.LID(i), 1, at, digit, false})
+				open = true
+			}
+		}
+		f.runs[k] = runs
+	}
+}
+
+// fill writes the ways to the destinations listed, which are at the switch aimed at.
+func (f *treeFill) fill(d int32) {
+	for i, lid := range f.lids {
+		f.lft[d][lid] = f.n.Dests[f.at[i]].Port
+	}
+	for _, s := range f.cone[1:] {
+		f.fillDown(s)
+	}
+	for i := range f.families {
+		m := &f.families[i]
+		if m.dist == farTree {
+			continue
+		}
+		for _, s := range m.members {
+			switch {
+			case f.down[s]:
+			case m.even:
+				f.fillEven(s, f.runs[m.class])
+			default:
+				f.fillUneven(s, m.dist, f.runs[m.class])
 			}
 		}
 	}
 }
 
-// fill writes the ways to destinations of the switch aimed at.
-func (f *treeFill) fill(d int32, dests []int32) {
-	f.lids = f.lids[:0]
-	for _, i := range dests {
-		f.lids = append(f.lids, f.n.Dests[i].LID)
-	}
-	for k, c := range f.classes {
-		row := slices.Grow(f.digits[k][:0], len(dests))
-		for _, i := range dests {
-			row = append(row, uint16(c.digit(f.index[i])))
-		}
-		f.digits[k] = row
-	}
-	for i, lid := range f.lids {
-		f.lft[d][lid] = f.n.Dests[dests[i]].Port
-	}
-	for _, s := range f.cone[1:] {
-		f.fillDown(s, dests)
-		f.dist[s] |= inCone
-	}
-	f.dist[d] |= inCone
-	for s, dist := range f.dist {
-		if dist&inCone == 0 {
-			f.fillUp(int32(s), dist, dests)
-		}
-	}
-	for _, s := range f.cone {
-		f.dist[s] &^= inCone
-	}
-}
-
-// inCone marks the distance of switches that go down. No way is that long.
-const inCone = 0x40
-
 // fillDown writes the entries of a switch that can go down all the way.
-func (f *treeFill) fillDown(s int32, dests []int32) {
+func (f *treeFill) fillDown(s int32) {
 	row, ways := f.lft[s], f.below[s]
-	if len(ways) == 1 {
-		for _, lid := range f.lids {
-			row[lid] = ways[0].port
+	if len(ways) > 1 {
+		for i, lid := range f.lids {
+			row[lid] = f.downPort(s, ways, f.index[f.at[i]])
 		}
 		return
 	}
-	for i, lid := range f.lids {
-		row[lid] = f.downPort(s, ways, f.index[dests[i]])
+	port := ways[0].port
+	for _, r := range f.runOf {
+		to := row[r.lid:][:r.count]
+		for i := range to {
+			to[i] = port
+		}
+	}
+}
+
+// fillEven writes the entries of a switch that has to go up and can by every cable.
+func (f *treeFill) fillEven(s int32, runs []run) {
+	row, ports := f.lft[s], f.ports[f.first[s]:f.first[s+1]]
+	for i := range runs {
+		r := &runs[i]
+		to := row[r.lid:][:r.count]
+		if r.step {
+			copy(to, ports[r.digit:])
+			continue
+		}
+		port := ports[r.digit]
+		for i := range to {
+			to[i] = port
+		}
+	}
+}
+
+// fillUneven writes the entries of a switch that has to go up and lacks a cable, or has one that does not lead there.
+func (f *treeFill) fillUneven(s int32, dist uint8, runs []run) {
+	row, slots := f.lft[s], f.slots[f.first[s]:f.first[s+1]]
+	for i := range runs {
+		r := &runs[i]
+		digit := r.digit
+		for j := range r.count {
+			at := slots[digit]
+			if at.to < 0 || f.dist[at.to] != dist-1 {
+				at = f.instead(s, dist, uint64(digit))
+			}
+			row[r.lid+ib.LID(j)] = at.port
+			if r.step {
+				digit++
+			}
+		}
 	}
 }
 
@@ -226,84 +341,64 @@ func (f *treeFill) onChain(s int32, index uint64) bool {
 	return false
 }
 
-// fillUp writes the entries of a switch that has to go up.
-func (f *treeFill) fillUp(s int32, dist uint8, dests []int32) {
-	k := f.class[s]
-	if k < 0 || dist == farTree {
-		return
-	}
-	row, slots, digits := f.lft[s], f.slots[f.first[s]:f.first[s+1]], f.digits[k]
-	for i, lid := range f.lids {
-		at := slots[digits[i]]
-		if at.to >= 0 && f.dist[at.to]&^inCone == dist-1 {
-			row[lid] = at.port
-			continue
-		}
-		row[lid] = f.instead(s, dist, uint64(digits[i])).port
-	}
-}
-
 // instead chooses a cable for a switch that lacks the one that a digit asks for, or whose
 // cable does not lead there: of those that do, the one that stood in least often; half a turn away first,
 // because the destinations that it serves anyway are then the farthest from this one.
 func (f *treeFill) instead(s int32, dist uint8, digit uint64) slot {
 	slots, spare := f.slots[f.first[s]:f.first[s+1]], f.spare[f.first[s]:f.first[s+1]]
-	best, at := -1, int(digit)+len(slots)/2+int(s)
+	best, k := 0, (int(digit)+len(slots)/2+int(s))%len(slots)
+	least := ^uint32(0)
 	for range slots {
-		at++
-		k := at % len(slots)
-		if to := slots[k].to; to < 0 || f.dist[to]&^inCone != dist-1 {
-			continue
+		if spare[k] < least {
+			if to := slots[k].to; to >= 0 && f.dist[to] == dist-1 {
+				best, least = k, spare[k]
+			}
 		}
-		if best < 0 || spare[k] < spare[best] {
-			best = k
+		if k++; k == len(slots) {
+			k = 0
 		}
 	}
 	spare[best]++
 	return slots[best]
 }
 
-// strayMax is how many switches without a way may follow each other.
-const strayMax = 64
-
 // fillStrays writes entries of switches that have no way up and down to the switch aimed at, which in a complete tree are
 // those on and above its own level beside it. Only management comes from
-// there: it takes the nearest neighbour that has a way.
-func (f *treeFill) fillStrays(g *group) {
-	strays := f.cone[:0]
-	for s, dist := range f.dist {
-		if dist == farTree {
-			strays = append(strays, int32(s))
-		}
-	}
-	f.cone = strays
-	for step := uint8(1); len(strays) > 0; step++ {
-		left := strays[:0]
-		for _, s := range strays {
-			out := f.w.out[s]
-			found := NoPort
-			for i := range out {
-				e := out[(i+int(g.sw))%len(out)]
-				// Strays of this step don't follow each other.
-				if at := f.dist[e.to]; at < farTree-strayMax || at > farTree-step && at != farTree {
-					found = e.port
-					break
-				}
-			}
-			if found == NoPort {
-				left = append(left, s)
+// there: it takes a neighbour that has a way, going down first.
+func (f *treeFill) fillStrays(d int32) {
+	for again := true; again; {
+		again = false
+		for i := len(f.dir.topmost) - 1; i >= 0; i-- {
+			s := f.dir.topmost[i]
+			if f.dist[s] != farTree {
 				continue
 			}
-			f.dist[s] = farTree - step
-			for _, set := range [...][]int32{g.ends, g.self} {
-				for _, d := range set {
-					f.lft[s][f.n.Dests[d].LID] = found
-				}
+			port := f.anyWay(f.dir.down[s], int(d))
+			if port == NoPort {
+				port = f.anyWay(f.dir.up[s], int(d))
+			}
+			if port == NoPort {
+				continue
+			}
+			// A switch that follows this one comes later, so none follow each other in a circle.
+			f.dist[s], again = strayed, true
+			for _, lid := range f.lids {
+				f.lft[s][lid] = port
 			}
 		}
-		if len(left) == len(strays) || step == strayMax {
-			return
-		}
-		strays = left
 	}
+}
+
+// strayed is the distance of a switch whose way does not go up and then down.
+const strayed = farTree - 1
+
+// anyWay finds a cable to a switch that has a way, starting anywhere.
+func (f *treeFill) anyWay(cables []edge, start int) ib.PortNum {
+	for i := range cables {
+		e := cables[(i+start)%len(cables)]
+		if f.dist[e.to] != farTree {
+			return e.port
+		}
+	}
+	return NoPort
 }

@@ -47,8 +47,23 @@ type tree struct {
 	// Slots of switch s are slots[first[s]:first[s+1]].
 	first   []int32
 	slots   []slot
+	ports   []ib.PortNum // of the slots
 	classes []digitClass
-	climb   []int32 // the highest level that can be reached from a switch by going up
+	// families are the switches that go up, by parents; those of one come after their parents' families.
+	families []family
+	climb    []int32 // the highest level that can be reached from a switch by going up
+}
+
+// family is switches that have the same parents in the same slots, so that most of what is true of one is true of all.
+type family struct {
+	class   int32
+	whole   bool   // no slot is empty
+	slots   []slot // of one of them; the ports may differ
+	members []int32
+
+	// The ways to the destination at hand.
+	dist uint8
+	even bool // every slot leads there
 }
 
 // digitClass is what turns the index of a destination into a slot: index / div mod count.
@@ -191,39 +206,6 @@ func checkLevels(w *wiring, level []int32) error {
 // farTree is the distance of a switch that has no way up and down.
 const farTree = 0xFF
 
-// measureTree computes how far every switch is from d on ways that go up and then down. Those that can go down all the way do so; they are
-// returned, nearest first. A packet that came down to one of them must not go up
-// again, and a table does not know where a packet came from.
-func measureTree(dir *direction, d int32, dist []uint8, cone []int32) []int32 {
-	for i := range dist {
-		dist[i] = farTree
-	}
-	dist[d] = 0
-	cone = append(cone[:0], d)
-	for at := 0; at < len(cone); at++ {
-		s := cone[at]
-		for _, e := range dir.up[s] {
-			if dist[e.to] == farTree {
-				dist[e.to] = dist[s] + 1
-				cone = append(cone, e.to)
-			}
-		}
-	}
-	for _, s := range dir.topmost {
-		if dist[s] != farTree {
-			continue
-		}
-		best := uint8(farTree - 1)
-		for _, e := range dir.up[s] {
-			best = min(best, dist[e.to])
-		}
-		if best < farTree-1 {
-			dist[s] = best + 1
-		}
-	}
-	return cone
-}
-
 // unions are sets of switches that grow together; the lowest switch names the set.
 type unions []int32
 
@@ -285,6 +267,7 @@ func (t *tree) findColumns() {
 		t.places += t.cols[c].width()
 	}
 	t.findSlots(inner)
+	t.findFamilies()
 	t.climb = make([]int32, n)
 	for _, s := range t.dir.topmost {
 		t.climb[s] = t.dir.level[s]
@@ -406,6 +389,39 @@ func (t *tree) findSlots(inner [][]int32) {
 				}
 			}
 		}
+	}
+}
+
+// findFamilies sorts the switches that go up by their parents.
+func (t *tree) findFamilies() {
+	t.ports = make([]ib.PortNum, len(t.slots))
+	for i, at := range t.slots {
+		t.ports[i] = at.port
+	}
+	byHash := make(map[uint64][]int32)
+	for _, s := range t.dir.topmost {
+		if len(t.dir.up[s]) == 0 {
+			continue
+		}
+		slots := t.slots[t.first[s]:t.first[s+1]]
+		h, whole := uint64(t.class[s]), true
+		for _, at := range slots {
+			h = (h ^ uint64(uint32(at.to))) * 0x9E3779B97F4A7C15
+			whole = whole && at.to != NoSwitch
+		}
+		k := int32(-1)
+		for _, i := range byHash[h] {
+			m := &t.families[i]
+			if m.class == t.class[s] && slices.EqualFunc(m.slots, slots, func(a, b slot) bool { return a.to == b.to }) {
+				k = i
+			}
+		}
+		if k < 0 {
+			k = int32(len(t.families))
+			byHash[h] = append(byHash[h], k)
+			t.families = append(t.families, family{class: t.class[s], whole: whole, slots: slots})
+		}
+		t.families[k].members = append(t.families[k].members, s)
 	}
 }
 
