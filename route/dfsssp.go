@@ -14,29 +14,83 @@ type dfsssp struct{}
 // Name is what an operator types.
 func (dfsssp) Name() string { return "dfsssp" }
 
-// Compute gives the tables, or ErrUnfit if there are too few lanes.
+// Compute gives the tables, or ErrUnfit if there are too few lanes. Ways to the end ports of one switch go apart; where that
+// takes more lanes than there are, they go together.
 func (dfsssp) Compute(n *Network, o Options) (*Tables, error) {
 	c := newChart(n)
-	t := &Tables{Engine: "dfsssp", VLs: 1}
-	s := newSpread(c, t)
+	var fewest error
+	for _, together := range []bool{false, true} {
+		t := &Tables{Engine: "dfsssp", VLs: 1}
+		s := newSpread(c, t)
+		s.together = together
+		s.routeAll(false)
+		if !s.even() {
+			s.routeAll(true)
+		}
+		most := lanesOf(o)
+		if together {
+			most = lanesMax - 1
+		}
+		err := assignLanes(c, t, lanesOf(o), most)
+		if err == nil {
+			return t, nil
+		}
+		fewest = err
+	}
+	return nil, fewest
+}
+
+// routeAll routes every destination. The second time, each one is taken off the links and put back where it is
+// better: the first ones did not know of the ways after them.
+func (s *spread) routeAll(again bool) {
 	for sw, dests := range s.bySwitch {
 		if len(dests) == 0 {
 			continue
 		}
 		s.aim(int32(sw))
-		for _, d := range dests {
-			s.pick()
-			if n.Dests[d].IsEnd() {
-				s.charge()
-			}
-			s.keep(d)
+		if again {
+			s.fetch(dests)
 		}
-		s.flush()
+		for i, size := 0, 0; i < len(dests); i += size {
+			size = s.bundle(dests[i:])
+			ends := 0
+			if s.n.Dests[dests[i]].IsEnd() {
+				ends = size
+			}
+			if again && ends > 0 {
+				s.recall(i)
+				s.charge(-ends)
+			}
+			s.pick(again && ends > 0)
+			s.charge(ends)
+			for j := i; j < i+size; j++ {
+				s.keep(j, dests[j])
+			}
+		}
+		s.flush(dests)
 	}
-	if err := assignLanes(c, t, lanesOf(o)); err != nil {
-		return nil, err
+}
+
+// bundle is how many of a switch's destinations, from the first on, share their ways.
+func (s *spread) bundle(dests []int32) int {
+	size := 1
+	for s.together && size < len(dests) && s.n.Dests[dests[size]].IsEnd() == s.n.Dests[dests[0]].IsEnd() {
+		size++
 	}
-	return t, nil
+	return size
+}
+
+// even reports whether the links are used so evenly that nothing is to be gained.
+func (s *spread) even() bool {
+	most, total, count := uint32(0), uint64(0), uint64(0)
+	for ch, load := range s.load {
+		if s.to[ch] >= 0 {
+			most = max(most, load)
+			total += uint64(load)
+			count++
+		}
+	}
+	return uint64(most)*count*100 <= total*105
 }
 
 // lanesOf is how many lanes an engine may use.
@@ -52,6 +106,8 @@ func lanesOf(o Options) int {
 type spread struct {
 	*chart
 	t *Tables
+	// together makes the ways to all end ports of a switch the same.
+	together bool
 	// bySwitch are the indices of the destinations of each switch, the end ports first.
 	bySwitch [][]int32
 	// load counts the ways between end ports over each channel.
@@ -70,9 +126,8 @@ type spread struct {
 	cost    []uint64
 	through []uint32
 
-	// kept are destinations whose ports wait in cols to be written by flush: rows of tables are long, and one
-	// visit for all destinations of a switch is cheaper than one for each.
-	kept []int32
+	// cols are the ports by which switches lead to the destinations of the switch aimed at, until flush writes them: rows of
+	// tables are long, and one visit for all destinations of a switch is cheaper than one for each.
 	cols [][]uint8
 }
 
@@ -138,12 +193,16 @@ func (s *spread) aim(sw int32) {
 	}
 }
 
-// pick chooses for each switch the shortest way that has the least load.
-func (s *spread) pick() {
+// pick chooses for each switch the shortest way that has the least load. With stay, one that is as good as another stays.
+func (s *spread) pick(stay bool) {
 	via, cost, load := s.via, s.cost, s.load
 	via[s.target], cost[s.target] = -1, 0
 	for i := 1; i < len(s.order); i++ {
 		best, by := uint64(pathless), int32(-1)
+		if stay {
+			by = via[s.order[i]]
+			best = cost[s.to[by]] + uint64(load[by])
+		}
 		for _, w := range s.ways[s.first[i]:s.first[i+1]] {
 			if c := cost[w.to] + uint64(load[w.ch]); c < best {
 				best, by = c, w.ch
@@ -154,8 +213,11 @@ func (s *spread) pick() {
 	}
 }
 
-// charge adds the ways of all end ports to the load of the links that they take.
-func (s *spread) charge() {
+// charge adds the ways from all end ports to the load of the links that they take, or takes them off, for as many destinations.
+func (s *spread) charge(dests int) {
+	if dests == 0 {
+		return
+	}
 	for _, u := range s.order {
 		s.through[u] = uint32(s.n.Switches[u].Ends)
 	}
@@ -163,35 +225,55 @@ func (s *spread) charge() {
 		u := s.order[i]
 		if k := s.through[u]; k > 0 {
 			ch := s.via[u]
-			s.load[ch] += k
+			s.load[ch] += uint32(dests) * k
 			s.through[s.to[ch]] += k
 		}
 	}
 }
 
-// keep notes the ports that lead to a destination of the switch aimed at.
-func (s *spread) keep(dest int32) {
-	i := len(s.kept)
-	s.kept = append(s.kept, dest)
-	if i == len(s.cols) {
-		s.cols = append(s.cols, make([]uint8, s.switches()))
-	}
-	col := s.cols[i]
+// keep notes the ports that lead to the i-th destination of the switch aimed at.
+func (s *spread) keep(i int, dest int32) {
+	col := s.col(i)
 	for _, u := range s.order[1:] {
 		col[u] = s.port[s.via[u]]
 	}
 	col[s.target] = uint8(s.n.Dests[dest].Port)
 }
 
-// flush writes what was kept into the tables.
-func (s *spread) flush() {
+// col is where the ports for the i-th destination of a switch are kept.
+func (s *spread) col(i int) []uint8 {
+	for i >= len(s.cols) {
+		s.cols = append(s.cols, make([]uint8, s.switches()))
+	}
+	return s.cols[i]
+}
+
+// recall makes kept ports the ways that were picked.
+func (s *spread) recall(i int) {
+	col := s.cols[i]
+	for _, u := range s.order[1:] {
+		s.via[u] = s.base[u] + int32(col[u])
+	}
+}
+
+// flush writes what was kept into the tables, and fetch reads it back.
+func (s *spread) flush(dests []int32) {
 	for _, u := range s.order {
 		row := s.t.LFT[u]
-		for i, d := range s.kept {
+		for i, d := range dests {
 			row[s.n.Dests[d].LID] = ib.PortNum(s.cols[i][u])
 		}
 	}
-	s.kept = s.kept[:0]
+}
+
+func (s *spread) fetch(dests []int32) {
+	s.col(len(dests) - 1)
+	for _, u := range s.order {
+		row := s.t.LFT[u]
+		for i, d := range dests {
+			s.cols[i][u] = uint8(row[s.n.Dests[d].LID])
+		}
+	}
 }
 
 // tooFewLanes says how many lanes an engine would have needed.

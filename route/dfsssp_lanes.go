@@ -9,20 +9,21 @@ import (
 // assignLanes gives every way between end ports a lane such that no lane has a cycle of dependencies. If one lane is enough
 // all ways stay on it. Otherwise each way goes to the first lane that it closes no cycle on, and lanes that are left
 // over take a share of the fullest ones: a part of a set of ways without a cycle has none either.
-func assignLanes(c *chart, t *Tables, lanes int) error {
+// Lanes are counted on up to most, so that the error can say how many it takes.
+func assignLanes(c *chart, t *Tables, lanes, most int) error {
 	g := newCDG(c)
 	g.Add(t, EndTraffic)
 	if g.Cycle() == nil {
 		return nil
 	}
-	a := &laneAssigner{chart: c, t: t, w: newWalker(c, t), order: c.channelOrder(c.heights(nil)), in: make([]uint16, c.switches())}
+	a := &laneAssigner{chart: c, t: t, w: newWalker(c, t), order: c.channelOrder(c.heights(nil)), in: make([]uint16, c.switches()), most: most}
 	t.SL = make([][]ib.SL, c.switches())
 	for s := range t.SL {
 		t.SL[s] = make([]ib.SL, len(c.n.Dests))
 	}
 	for _, d := range a.w.byLID {
 		if c.n.Dests[d].IsEnd() && !a.place(int(d), true) {
-			return tooFewLanes(t.Engine, lanes, lanesMax)
+			return tooFewLanes(t.Engine, lanes, most+1)
 		}
 	}
 	if len(a.graphs) > lanes {
@@ -43,6 +44,7 @@ type laneAssigner struct {
 	t      *Tables
 	w      *walker
 	order  []int32
+	most   int
 	graphs []*depOrder
 	// ways counts the ways between end ports on each lane.
 	ways [lanesMax]int64
@@ -92,7 +94,7 @@ func (a *laneAssigner) place(dest int, grow bool) bool {
 
 // fit brings the way from a switch into the first lane that takes it.
 func (a *laneAssigner) fit(u int32, grow bool) bool {
-	for l := 0; l < lanesMax-1; l++ {
+	for l := range a.most {
 		if l == len(a.graphs) {
 			if !grow {
 				return false
