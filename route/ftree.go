@@ -25,13 +25,18 @@ func (fatTree) Compute(n *Network, o Options) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
+	return treeTables("ftree", n, t)
+}
+
+// treeTables routes a tree whose shape is known.
+func treeTables(engine string, n *Network, t *tree) (*Tables, error) {
 	f := newTreeFill(n, t)
 	f.number()
 	f.mend()
 	if err := f.fillAll(); err != nil {
 		return nil, err
 	}
-	return &Tables{Engine: "ftree", LFT: f.lft, VLs: 1}, nil
+	return &Tables{Engine: engine, LFT: f.lft, VLs: 1}, nil
 }
 
 // treeFill is the work on one network.

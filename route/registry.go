@@ -2,5 +2,8 @@ package route
 
 // engines is the registry: one row per engine.
 var engines = []Engine{
+	minHop{},
+	upDown{},
+	fatTree{},
 	dfsssp{},
 }
