@@ -101,7 +101,7 @@ func (p *Port) handleEnd(h *mad.RMPP, send, recv ref, env mad.Envelope, dgram *[
 	switch {
 	case !legal:
 		p.refuse(send, env, dgram, mad.RMPPIllegalStatus)
-	case send != none:
+	case send != none && !p.slab.at(send).arrived():
 		p.abortSend(send, h.RMPPStatus)
 	case recv != none && !p.slab.at(recv).done:
 		// A request that awaits this is left to its timeout: it may be answered when it is repeated.
@@ -152,6 +152,10 @@ func (p *Port) handleData(env mad.Envelope, dgram *[mad.Size]byte, h *mad.RMPP, 
 	case o.done, seg <= o.got:
 		p.counters.Duplicates++
 		p.enqueue(recv) // the acknowledgement was lost
+		if o.done {
+			// As long as the sender repeats itself it must not be taken for a new message.
+			p.timers.start(&p.slab, recv, p.now, p.cfg.TimeWait)
+		}
 		return
 	case seg > o.window:
 		p.counters.BadRMPP++
@@ -217,7 +221,7 @@ func (p *Port) place(r ref, o *op, dgram *[mad.Size]byte, seg uint32) bool {
 			return false
 		}
 		p.incoming += more
-		o.long = slices.Grow(o.long, more)[:end]
+		o.long = slices.Grow(o.long, max(more, len(o.long)))[:end]
 	}
 	if seg == 1 {
 		copy(o.long, dgram[:])

@@ -112,10 +112,13 @@ func (p *Port) endCast(r ref) {
 	p.slab.put(r)
 }
 
+// arrived reports that no segments are on their way.
+func (o *op) arrived() bool { return o.acked == o.count }
+
 // abortSend ends what is being sent because the other side will not have it. What it has wholly acknowledged it cannot refuse any more.
 func (p *Port) abortSend(r ref, status mad.RMPPStatus) {
 	o := p.slab.at(r)
-	if o.count == 0 || o.acked == o.count {
+	if o.arrived() {
 		return
 	}
 	p.counters.Aborts++
