@@ -121,9 +121,11 @@ type spread struct {
 	first  []int32
 	ways   []way
 
-	// After pick: the channel that each switch forwards to and the load on the way from there. through is charge's scratch.
+	// After pick: the channel that each switch forwards to, the load on the way from there, and the switches with each one behind the
+	// one that it forwards to. through is charge's scratch.
 	via     []int32
 	cost    []uint64
+	tree    []int32
 	through []uint32
 
 	// cols are the ports by which switches lead to the destinations of the switch aimed at, until flush writes them: rows of
@@ -134,8 +136,8 @@ type spread struct {
 // way is a channel and the switch it leads to.
 type way struct{ ch, to int32 }
 
-// pathless is the cost of a switch without a way.
-const pathless = math.MaxUint64
+// pathless is the cost of a switch without a way; costs can be added to it.
+const pathless = math.MaxUint64 / 2
 
 func newSpread(c *chart, t *Tables) *spread {
 	count := c.switches()
@@ -197,6 +199,7 @@ func (s *spread) aim(sw int32) {
 func (s *spread) pick(stay bool) {
 	via, cost, load := s.via, s.cost, s.load
 	via[s.target], cost[s.target] = -1, 0
+	s.tree = s.order
 	for i := 1; i < len(s.order); i++ {
 		best, by := uint64(pathless), int32(-1)
 		if stay {
@@ -218,11 +221,11 @@ func (s *spread) charge(dests int) {
 	if dests == 0 {
 		return
 	}
-	for _, u := range s.order {
+	for _, u := range s.tree {
 		s.through[u] = uint32(s.n.Switches[u].Ends)
 	}
-	for i := len(s.order) - 1; i > 0; i-- {
-		u := s.order[i]
+	for i := len(s.tree) - 1; i > 0; i-- {
+		u := s.tree[i]
 		if k := s.through[u]; k > 0 {
 			ch := s.via[u]
 			s.load[ch] += uint32(dests) * k
@@ -248,9 +251,10 @@ func (s *spread) col(i int) []uint8 {
 	return s.cols[i]
 }
 
-// recall makes kept ports the ways that were picked.
+// recall makes kept ports the ways that were picked. They are shortest ways.
 func (s *spread) recall(i int) {
 	col := s.cols[i]
+	s.tree = s.order
 	for _, u := range s.order[1:] {
 		s.via[u] = s.base[u] + int32(col[u])
 	}
