@@ -6,4 +6,5 @@ var engines = []Engine{
 	upDown{},
 	fatTree{},
 	dfsssp{},
+	nue{},
 }
