@@ -12,7 +12,10 @@ import (
 	"softib/ib"
 	"softib/ibswitch"
 	"softib/link"
+	"softib/madrpc"
+	"softib/sm"
 	"softib/topo"
+	"softib/wire"
 )
 
 // Config tunes a fabric.
@@ -23,6 +26,9 @@ type Config struct {
 
 // ErrClosed is returned by calls that outlive their fabric.
 var ErrClosed = errors.New("live: the fabric is closed")
+
+// ErrGroup is matched when a multicast group cannot be made as asked.
+var ErrGroup = errors.New("multicast group")
 
 // Fabric is a running fabric.
 type Fabric struct {
@@ -41,6 +47,15 @@ type Fabric struct {
 	pool     link.Pool
 
 	managing sync.Mutex // one manager at a time; taken before all others
+	groups   []sm.Group // that need no joining
+
+	// Of the packets of management, under mu.
+	services map[topo.PortRef]*MgmtPort
+	agentIDs madrpc.AgentID
+	now      ib.Time // no later than the clock
+	unsynced []*Host // whose links have changed
+	probe    link.Frame
+	probePkt wire.Packet
 
 	closing chan struct{}
 	closed  atomic.Bool
@@ -61,6 +76,8 @@ type portState struct {
 	count ib.Counters
 	// unplugged: SetLink took the cable out.
 	unplugged bool
+	// isSM: a subnet manager runs here.
+	isSM bool
 }
 
 type switchNode struct {
@@ -76,7 +93,7 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	if len(g.Hosts()) == 0 {
 		return nil, fmt.Errorf("live: the topology has no host: add one, or try star:2")
 	}
-	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes))}
+	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes)), services: map[topo.PortRef]*MgmtPort{}}
 	f.epoch.Store(1)
 	for _, n := range g.Nodes {
 		if n.IsSwitch() {
@@ -94,6 +111,7 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 		f.nodes[n.Index] = h
 	}
 	f.manage()
+	f.groups = []sm.Group{broadcast(g)}
 	for _, c := range g.Cables() {
 		a, b := f.port(c.A), f.port(c.B)
 		a.peer, b.peer = b, a
@@ -200,4 +218,15 @@ func (f *Fabric) Close() error {
 	close(f.closing)
 	f.wg.Wait()
 	return nil
+}
+
+// broadcast is the group that all hosts are in.
+func broadcast(g *topo.Graph) sm.Group {
+	all := sm.Group{MLID: sm.BroadcastMLID}
+	for _, h := range g.Hosts() {
+		for p := 1; p < len(h.Ports); p++ {
+			all.Members = append(all.Members, h.PortGUID(ib.PortNum(p)))
+		}
+	}
+	return all
 }

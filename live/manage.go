@@ -7,17 +7,25 @@ import (
 	"softib/ibswitch"
 	"softib/link"
 	"softib/mad"
-	"softib/sm"
-	"softib/topo"
 )
-
-var _ sm.Fabric = (*Fabric)(nil)
 
 // hostView is a host as its agent sees it: the engines, with traffic by routes
 // in the counters.
 type hostView struct {
 	*hca.Node
 	h *Host
+}
+
+func (v hostView) PortInfo(port ib.PortNum) mad.PortInfo {
+	return withIsSM(v.Node.PortInfo(port), v.h.ports[port])
+}
+
+// withIsSM adds the bit that says that a manager runs at the port.
+func withIsSM(pi mad.PortInfo, p *portState) mad.PortInfo {
+	if p.isSM {
+		pi.CapabilityMask |= mad.CapIsSM
+	}
+	return pi
 }
 
 func (v hostView) ReadCounter(port ib.PortNum, c ib.Counter) uint64 {
@@ -33,6 +41,10 @@ func (v hostView) ClearCounter(port ib.PortNum, c ib.Counter) {
 type switchView struct {
 	*ibswitch.Node
 	s *switchNode
+}
+
+func (v switchView) PortInfo(port ib.PortNum) mad.PortInfo {
+	return withIsSM(v.Node.PortInfo(port), v.s.ports[port])
 }
 
 func (v switchView) ReadCounter(port ib.PortNum, c ib.Counter) uint64 {
@@ -104,83 +116,26 @@ func (f *Fabric) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) boo
 	if node < 0 || node >= len(f.nodes) || f.closed.Load() {
 		return false
 	}
-	v := mad.View(req[:])
-	if v.Class() == mad.ClassPerf {
-		for _, h := range f.hosts {
-			h.settle()
-		}
+	p := packet{data: *req, slid: ib.LIDPermissive, dlid: ib.LIDPermissive}
+	at := place{node, inPort, inPort == 0}
+	f.lock(f.Now())
+	var ok bool
+	if mad.View(req[:]).Class().IsSubnet() {
+		ok = f.deliver(at, &p).Do != agent.Discard && mad.View(p.data[:]).Method().IsResponse()
+	} else {
+		f.settleAll()
+		ok = f.handle(at, &p)
 	}
-	set := v.Method() == mad.MethodSet && v.Class().IsSubnet()
-	port := inPort
-	if set && v.AttrID() == mad.AttrPortInfo && v.AttrMod()&0xFF != 0 {
-		port = ib.PortNum(v.AttrMod())
-	}
-	peer, ok := f.serve(node, inPort, port, set, req, resp)
-	if peer != nil {
-		peer.syncPorts()
-	}
+	f.unlock()
+	*resp = p.data
 	return ok
 }
 
-// serve lets the agent answer under the locks of its node. If the request made
-// a link change its physical state, so does the far end; a host there is returned, to
-// be told when the locks are free.
-func (f *Fabric) serve(node int, inPort, port ib.PortNum, set bool, req, resp *[mad.Size]byte) (peer *Host, ok bool) {
-	h, _ := f.nodes[node].(*Host)
-	if h != nil {
-		h.mu.Lock()
-		defer h.LeaveQuiet()
+// settleAll attributes all traffic by routes to its ports. The fabric's lock is given up for it.
+func (f *Fabric) settleAll() {
+	f.mu.Unlock()
+	for _, h := range f.hosts {
+		h.settle()
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := f.port(topo.PortRef{Node: node, Port: port})
-	phys := ib.PhysNoChange
-	if p != nil {
-		phys = p.link.Phys()
-	}
-	_, ok = f.agents[node].HandleMAD(f.Now(), inPort, req[:], resp[:])
-	if !set {
-		return nil, ok
-	}
-	f.changed()
-	if p == nil || p.peer == nil || p.link.Phys() == phys {
-		return nil, ok
-	}
-	if p.peer.link.Phys() == ib.PhysLinkUp {
-		p.peer.link.Down(f.Now())
-	}
-	if f.train(p) && h != nil {
-		h.mgmt.Sync(port)
-	}
-	return p.peer.host, ok
-}
-
-// BringUp programs the fabric's tables and makes its links Active, through the
-// agents of all nodes. It may be called again after links went down or up.
-func (f *Fabric) BringUp() (sm.Report, error) {
-	if f.closed.Load() {
-		return sm.Report{}, ErrClosed
-	}
-	f.managing.Lock()
-	defer f.managing.Unlock()
-	return sm.BringUp(f.graph, f)
-}
-
-// CreateMulticast makes a multicast LID reach every cabled port of the given hosts, and
-// no other. Queue pairs attach to the group by themselves.
-func (f *Fabric) CreateMulticast(mlid ib.LID, hosts ...*Host) error {
-	if f.closed.Load() {
-		return ErrClosed
-	}
-	var members []topo.PortRef
-	for _, h := range hosts {
-		for p := 1; p < len(h.ports); p++ {
-			if h.ports[p].peer != nil {
-				members = append(members, topo.PortRef{Node: h.node.Index, Port: ib.PortNum(p)})
-			}
-		}
-	}
-	f.managing.Lock()
-	defer f.managing.Unlock()
-	return sm.ProgramMulticast(f.graph, f, mlid, members)
 }

@@ -1,6 +1,9 @@
 package sim
 
 import (
+	"fmt"
+	"slices"
+
 	"softib/ib"
 	"softib/mad"
 	"softib/sm"
@@ -13,7 +16,24 @@ import (
 // at once.
 func (s *Sim) BringUp() (sm.Report, error) {
 	s.LinksUp()
-	report, err := sm.BringUp(s.graph, (*fabric)(s))
+	if s.groups == nil {
+		var all []topo.PortRef
+		for _, h := range s.graph.Hosts() {
+			for p := 1; p < len(h.Ports); p++ {
+				all = append(all, topo.PortRef{Node: h.Index, Port: ib.PortNum(p)})
+			}
+		}
+		s.setGroup(sm.BroadcastMLID, all)
+	}
+	return s.bringUp()
+}
+
+// noLife is the code of a life time that does not end (IBA 14.2.5.6): packets get old in a simulation only where a scenario
+// says so.
+const noLife = 20
+
+func (s *Sim) bringUp() (sm.Report, error) {
+	report, err := sm.BringUp(s.graph, (*fabric)(s), sm.Config{Groups: s.groups, HOQLife: noLife, LeafHOQLife: noLife, PacketLife: noLife})
 	if err != nil {
 		return report, err
 	}
@@ -34,7 +54,27 @@ func (s *Sim) LinksUp() {
 
 // ProgramMulticast makes a multicast LID reach the given ports of hosts, and no other.
 func (s *Sim) ProgramMulticast(mlid ib.LID, members []topo.PortRef) error {
-	return sm.ProgramMulticast(s.graph, (*fabric)(s), mlid, members)
+	for _, m := range members {
+		if p := s.graph.Port(m); p == nil || m.Port == 0 || s.graph.Nodes[m.Node].IsSwitch() {
+			return fmt.Errorf("sim: group %v: member %s: want a port of a host", mlid, s.graph.PortName(m))
+		}
+	}
+	if !mlid.IsMulticast() {
+		return fmt.Errorf("sim: multicast LID %v: want 0x%x to 0x%x", mlid, int(ib.LIDMulticastMin), int(ib.LIDMulticastMax))
+	}
+	s.setGroup(mlid, members)
+	_, err := s.bringUp()
+	return err
+}
+
+// setGroup replaces the members of a group.
+func (s *Sim) setGroup(mlid ib.LID, members []topo.PortRef) {
+	s.groups = slices.DeleteFunc(s.groups, func(g sm.Group) bool { return g.MLID == mlid })
+	g := sm.Group{MLID: mlid}
+	for _, m := range members {
+		g.Members = append(g.Members, s.graph.Nodes[m.Node].PortGUID(m.Port))
+	}
+	s.groups = append(s.groups, g)
 }
 
 // LID is the address that BringUp gave a port; a switch's is its port 0's.

@@ -8,6 +8,7 @@ import (
 	"softib/ib"
 	"softib/ibswitch"
 	"softib/link"
+	"softib/sm"
 	"softib/topo"
 	"softib/wire"
 )
@@ -119,6 +120,7 @@ type Sim struct {
 	free    []uint32
 
 	lids       [][]ib.LID // by node and port; nil before BringUp
+	groups     []sm.Group // that the bring-up programs
 	autoActive bool       // links that train are activated at once
 
 	rng     *rand.Rand

@@ -1,38 +1,29 @@
 package sm
 
 import (
-	"slices"
+	"errors"
+	"fmt"
 
 	"softib/ib"
 	"softib/mad"
 	"softib/topo"
 )
 
-// BroadcastMLID is the group that BringUp makes every host a member of.
-const BroadcastMLID = ib.LIDMulticastMin
-
-// subnetTimeOut is the longest time that a packet takes through the subnet: 4.096 us * 2^18,
-// about a second.
-const subnetTimeOut = 18
-
-// arbWeight is each lane's weight: 64 units of 64 bytes, one packet of the largest MTU.
-const arbWeight = 64
+// Fabric takes datagrams straight to agents, in no time: for fabrics that live in the same process as their manager.
+type Fabric interface {
+	// SMP hands a request to the agent of a node, as if it had come in by inPort (0: from the node itself). False means that there is no answer.
+	SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) bool
+}
 
 // Report is what a bring-up has done.
 type Report struct {
-	Hosts, Switches int
-	// Links counts the cables that are up.
-	Links int
-	// Down are cabled ports that have no link.
-	Down []topo.PortRef
-	// Routing is how the ways were chosen.
-	Routing Routing
+	SweepReport
 	// SMLID is the address that ports know the manager by.
 	SMLID ib.LID
-	// MADs counts the requests made.
-	MADs int
-	// LIDs are the base LIDs by node and port; a switch's is at port 0.
+	// LIDs are the base LIDs by node and port of the graph; a switch's is at port 0.
 	LIDs [][]ib.LID
+	// Down are cabled ports that have no link.
+	Down []topo.PortRef
 }
 
 // LID is the address of a port; a switch's is its port 0's.
@@ -43,258 +34,172 @@ func (r *Report) LID(ref topo.PortRef) ib.LID {
 	return r.LIDs[ref.Node][ref.Port]
 }
 
-// bringUp is a bring-up under way.
-type bringUp struct {
-	*subnet
-	lids   [][]address
-	top    ib.LID
-	wires  *wiring
-	routes *routes
-	report Report
+// ErrBringUp is matched when a fabric cannot be brought up.
+var ErrBringUp = errors.New("the subnet cannot be brought up")
+
+// Call takes a request to where it goes and brings the answer, in no time; false if there is none.
+type Call func(req []byte, resp *[mad.Size]byte) bool
+
+// BringUp runs a manager on the first host of every part of a fabric until the subnet is up. The directed routes of its
+// datagrams are walked along the graph's cables, whose ports must be up.
+func BringUp(g *topo.Graph, f Fabric, cfg Config) (Report, error) {
+	return BringUpParts(g, cfg, func(from topo.PortRef) Call {
+		return func(req []byte, resp *[mad.Size]byte) bool { return walk(g, f, from, req, resp) }
+	})
 }
 
-// BringUp programs a whole fabric, so that all hosts reach each other, and makes
-// its links Active.
-func BringUp(g *topo.Graph, f Fabric) (Report, error) {
-	s, err := discover(g, f)
-	if err != nil {
-		return Report{}, err
+// BringUpParts is BringUp for one who can say how requests travel from a port.
+func BringUpParts(g *topo.Graph, cfg Config, call func(from topo.PortRef) Call) (Report, error) {
+	var rep Report
+	rep.LIDs = make([][]ib.LID, len(g.Nodes))
+	for i, n := range g.Nodes {
+		rep.LIDs[i] = make([]ib.LID, len(n.Ports))
 	}
-	b := &bringUp{subnet: s, report: Report{Hosts: len(g.Hosts()), Switches: len(g.Switches())}}
-	if b.lids, b.top, err = assignLIDs(g); err != nil {
-		return Report{}, err
+	if cfg.Memory.LIDs == nil {
+		cfg.Memory.LIDs, cfg.LMCs = HintedLIDs(g)
 	}
-	b.wires = s.wiring()
-	b.routes = computeRoutes(b.wires, orient(b.wires), b.dests(), b.top)
-	b.report.Routing = b.routes.routing
-	b.fillReport()
-	for _, phase := range []func() error{b.writeTables, b.writeEnds, b.writeLinks, b.writeLanes, b.broadcast, b.arm, b.activate} {
-		if err := phase(); err != nil {
-			return b.report, err
+	seen := make([]bool, len(g.Nodes))
+	for _, h := range g.Hosts() {
+		if seen[h.Index] || !cabled(h) {
+			continue
 		}
-	}
-	b.report.MADs = int(b.tid)
-	return b.report, nil
-}
-
-// dests are the LIDs that tables need, those of one switch together.
-func (b *bringUp) dests() []dest {
-	var list []dest
-	add := func(a address, sw int32, port ib.PortNum) {
-		for i := range a.count() {
-			list = append(list, dest{a.lid + ib.LID(i), sw, port})
+		m := New(cfg)
+		if err := m.Settle(call(topo.PortRef{Node: h.Index, Port: firstPort(h)})); err != nil {
+			return rep, fmt.Errorf("sm: from %s: %w", h.Name, err)
 		}
-	}
-	for at, i := range b.swNodes {
-		n := b.g.Nodes[i]
-		for p := 1; p < len(n.Ports); p++ {
-			x := &n.Ports[p]
-			if b.up(int(i), ib.PortNum(p)) && b.swOf[x.Peer] < 0 {
-				add(b.lids[x.Peer][x.PeerPort], int32(at), ib.PortNum(p))
+		for _, n := range m.sub.Nodes {
+			at := g.ByGUID(n.Info.NodeGUID)
+			if at == nil || len(at.Ports) != len(n.Ports) {
+				return rep, fmt.Errorf("sm: from %s: node %v is not what the graph says: %w", h.Name, n.Info.NodeGUID, ErrBringUp)
+			}
+			seen[at.Index] = true
+			for p := range n.Ports {
+				if n.IsSwitch() == (p == 0) {
+					rep.LIDs[at.Index][p] = n.Ports[p].Info.LID
+				}
 			}
 		}
-		add(b.lids[i][0], int32(at), 0)
+		cfg.Memory = m.memory()
+		rep.Down = append(rep.Down, downPorts(g, m)...)
+		if rep.SMLID == 0 {
+			rep.SweepReport, rep.SMLID = m.last, m.lids.of[m.guid]
+		} else {
+			rep.Hosts, rep.Switches, rep.Links, rep.MADs = rep.Hosts+m.last.Hosts, rep.Switches+m.last.Switches, rep.Links+m.last.Links, rep.MADs+m.last.MADs
+		}
+	}
+	if rep.SMLID == 0 {
+		return rep, fmt.Errorf("sm: no host has a cable: %w", ErrBringUp)
+	}
+	return rep, nil
+}
+
+// cabled reports whether a host has a cable.
+func cabled(h *topo.Node) bool { return firstPort(h) != 0 }
+
+func firstPort(h *topo.Node) ib.PortNum {
+	for p := 1; p < len(h.Ports); p++ {
+		if h.Ports[p].Connected() {
+			return ib.PortNum(p)
+		}
+	}
+	return 0
+}
+
+// downPorts are the cabled ports without a link.
+func downPorts(g *topo.Graph, m *Manager) (list []topo.PortRef) {
+	for _, n := range m.sub.Nodes {
+		at := g.ByGUID(n.Info.NodeGUID)
+		for p := 1; at != nil && p < len(n.Ports); p++ {
+			if at.Ports[p].Connected() && !n.Ports[p].Up() {
+				list = append(list, topo.PortRef{Node: at.Index, Port: ib.PortNum(p)})
+			}
+		}
 	}
 	return list
 }
 
-func (b *bringUp) fillReport() {
-	b.report.LIDs = make([][]ib.LID, len(b.g.Nodes))
-	for i, n := range b.g.Nodes {
-		b.report.LIDs[i] = make([]ib.LID, len(n.Ports))
+// HintedLIDs are the addresses that a dump names, by port GUID, and the LMCs; nil unless every end port has
+// an address and no two overlap.
+func HintedLIDs(g *topo.Graph) (lids map[ib.GUID]ib.LID, lmcs map[ib.GUID]uint8) {
+	lids, lmcs = map[ib.GUID]ib.LID{}, map[ib.GUID]uint8{}
+	b := newLIDBook(nil)
+	for _, n := range g.Nodes {
 		for p := range n.Ports {
-			b.report.LIDs[i][p] = b.lids[i][p].lid
-			switch num := ib.PortNum(p); {
-			case p == 0 || !n.Ports[p].Connected():
-			case !b.up(i, num):
-				b.report.Down = append(b.report.Down, topo.PortRef{Node: i, Port: num})
-			case i < n.Ports[p].Peer || i == n.Ports[p].Peer && num < n.Ports[p].PeerPort:
-				b.report.Links++
-			}
-		}
-	}
-	// The manager lives with the first adapter, as one that a person starts would.
-	eachEnd(b.g, func(r topo.PortRef) {
-		if b.report.SMLID == 0 {
-			b.report.SMLID = b.report.LID(r)
-		}
-	})
-}
-
-// writeTables writes the linear forwarding tables.
-func (b *bringUp) writeTables() error {
-	var block mad.LFT
-	for at, i := range b.swNodes {
-		lft := b.routes.lft[at]
-		for from := 0; from < len(lft); from += mad.LFTPerBlock {
-			for k := range block {
-				block[k] = mad.LFTNone
-			}
-			copy(block[:], lft[from:])
-			if err := b.set(int(i), 0, mad.AttrLFT, uint32(from/mad.LFTPerBlock), &block); err != nil {
-				return err
-			}
-		}
-		si := b.switches[i]
-		si.LinearFDBTop = b.top
-		si.PortStateChange = true // seen
-		if err := b.set(int(i), 0, mad.AttrSwitchInfo, 0, &si); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeEnds gives each end port its addresses and the default partition.
-func (b *bringUp) writeEnds() error {
-	keys := mad.PKeyTable{ib.PKeyDefault}
-	var failed error
-	eachEnd(b.g, func(r topo.PortRef) {
-		if failed != nil || r.Port != 0 && !b.up(r.Node, r.Port) {
-			return
-		}
-		if failed = b.set(r.Node, r.Port, mad.AttrPKeyTable, 0, &keys); failed != nil {
-			return
-		}
-		cur := &b.ports[r.Node][r.Port]
-		// Clients of a port that had an address have subscribed and joined with
-		// a manager that is gone.
-		again := cur.LID != ib.LIDReserved && cur.CapabilityMask&mad.CapClientReregistration != 0
-		a := b.lids[r.Node][r.Port]
-		cur.LID, cur.LMC = a.lid, a.lmc
-		cur.MasterSMLID, cur.MasterSMSL = b.report.SMLID, 0
-		cur.GidPrefix = ib.DefaultGIDPrefix
-		cur.SubnetTimeOut = subnetTimeOut
-		cur.MKey, cur.MKeyProtectBits, cur.MKeyLeasePeriod = 0, 0, 0
-		failed = b.setPort(r, ib.PortNoChange, again)
-	})
-	return failed
-}
-
-// setPort writes a port's PortInfo, with a command for its state. What the
-// answer says is the port's from then on.
-func (b *bringUp) setPort(r topo.PortRef, to ib.PortState, reregister bool) error {
-	cur := &b.ports[r.Node][r.Port]
-	pi := *cur
-	pi.PortState, pi.PortPhysicalState, pi.ClientReregister = to, ib.PhysNoChange, reregister
-	if err := b.set(r.Node, b.through(b.g.Nodes[r.Node], r.Port), mad.AttrPortInfo, uint32(r.Port), &pi); err != nil {
-		return err
-	}
-	_, err := cur.Parse(b.resp[mad.SMPDataOff:][:mad.SMPDataLen])
-	return err
-}
-
-// eachLink calls f for every port whose link is up, until one fails.
-func (b *bringUp) eachLink(f func(topo.PortRef) error) error {
-	for i, n := range b.g.Nodes {
-		for p := 1; p < len(n.Ports); p++ {
-			if num := ib.PortNum(p); b.up(i, num) {
-				if err := f(topo.PortRef{Node: i, Port: num}); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// writeLinks makes both ends of each link agree on the MTU and on the lanes.
-func (b *bringUp) writeLinks() error {
-	return b.eachLink(func(r topo.PortRef) error {
-		x := &b.g.Nodes[r.Node].Ports[r.Port]
-		cur, peer := &b.ports[r.Node][r.Port], &b.ports[x.Peer][x.PeerPort]
-		cur.NeighborMTU = min(cur.MTUCap, peer.MTUCap)
-		cur.OperationalVLs = min(cur.VLCap, peer.VLCap)
-		cur.VLHighLimit = 0
-		return b.setPort(r, ib.PortNoChange, false)
-	})
-}
-
-// writeLanes maps service levels to the lanes in use, round and round, and
-// lets all lanes take turns.
-func (b *bringUp) writeLanes() error {
-	var sl mad.SLtoVL
-	return b.eachLink(func(r topo.PortRef) error {
-		n, vls := b.g.Nodes[r.Node], b.ports[r.Node][r.Port].OperationalVLs.VLs()
-		for i := range sl {
-			sl[i] = ib.VL(i % vls)
-		}
-		if !n.IsSwitch() {
-			if err := b.set(r.Node, r.Port, mad.AttrSLtoVL, 0, &sl); err != nil {
-				return err
-			}
-			return b.writeArb(r, r.Port, 0, vls)
-		}
-		for in := 0; in < len(n.Ports); in++ {
-			if in > 0 && !b.up(r.Node, ib.PortNum(in)) {
+			port := &n.Ports[p]
+			if n.IsSwitch() != (p == 0) || p > 0 && !port.Connected() {
 				continue
 			}
-			if err := b.set(r.Node, 0, mad.AttrSLtoVL, mad.SLtoVLModifier(ib.PortNum(in), r.Port), &sl); err != nil {
-				return err
+			guid := n.PortGUID(ib.PortNum(p))
+			if !b.claim(guid, port.LID, port.LMC) {
+				return nil, nil
 			}
+			lids[guid], lmcs[guid] = port.LID, port.LMC
 		}
-		return b.writeArb(r, 0, r.Port, vls)
-	})
+	}
+	return lids, lmcs
 }
 
-// writeArb gives all lanes the same weight in the low-priority table and empties
-// the other. The request goes through a port and names one.
-func (b *bringUp) writeArb(r topo.PortRef, through, names ib.PortNum, vls int) error {
-	var table [mad.NumVLArbBlock]mad.VLArb
-	for vl := range vls {
-		table[mad.VLArbLow0][vl] = mad.VLArbEntry{VL: ib.VL(vl), Weight: arbWeight}
-	}
-	pi := &b.ports[r.Node][r.Port]
-	for k := mad.VLArbLow0; k < mad.NumVLArbBlock; k++ {
-		have, first := int(pi.VLArbitrationLowCap), mad.VLArbLow0
-		if k >= mad.VLArbHigh0 {
-			have, first = int(pi.VLArbitrationHighCap), mad.VLArbHigh0
-		}
-		if int(k-first)*mad.VLArbPerBlock >= have {
+// patience is how many steps a bring-up may take for each node before something must be wrong.
+const patience = 1 << 16
+
+// Settle runs a new manager until its subnet is up, whoever else is there. Everything that a node does not do as asked is an error.
+func (m *Manager) Settle(call Call) error {
+	m.cfg.Window = 1
+	m.forced = true
+	m.Start(0)
+	var send Send
+	var resp [mad.Size]byte
+	for step := 0; m.sub == nil; step++ {
+		if j, ok := m.PollJob(); ok {
+			j.Run()
+			m.HandleJob(0, j)
 			continue
 		}
-		if err := b.set(r.Node, through, mad.AttrVLArb, mad.VLArbModifier(names, k), &table[k]); err != nil {
-			return err
+		if !m.PollSend(0, &send) {
+			if m.sub != nil || m.sweep != nil && m.sweep.job != nil {
+				continue
+			}
+			return fmt.Errorf("%w%s", ErrBringUp, m.complaints())
 		}
+		if m.sweep != nil && step > patience*(len(m.sweep.nodes)+1) {
+			return fmt.Errorf("it does not end: %w%s", ErrBringUp, m.complaints())
+		}
+		switch {
+		case send.Timeout == 0:
+		case call(send.Data, &resp):
+			m.HandleReply(0, send.Cookie, resp[:])
+		default:
+			m.HandleReply(0, send.Cookie, nil)
+		}
+	}
+	if m.last.Problems > 0 {
+		return fmt.Errorf("%w%s", ErrBringUp, m.complaints())
 	}
 	return nil
 }
 
-// broadcast makes all hosts members of one group.
-func (b *bringUp) broadcast() error {
-	var members []topo.PortRef
-	for _, h := range b.g.Hosts() {
-		for p := 1; p < len(h.Ports); p++ {
-			members = append(members, topo.PortRef{Node: h.Index, Port: ib.PortNum(p)})
+// complaints are the problems that a manager has logged.
+func (m *Manager) complaints() string {
+	text := ""
+	for _, e := range m.events {
+		if e.Kind == EventProblem {
+			text += ": " + e.Text
 		}
 	}
-	return b.writeGroup(b.wires, b.routes.dir, BroadcastMLID, members)
+	return text
 }
 
-// arm and activate take every link through Armed to Active. All are armed before
-// the first is active, since packets that come to a port that is not
-// armed yet would be lost (IBA 7.2.7).
-func (b *bringUp) arm() error { return b.move(ib.PortInit, ib.PortArmed) }
-
-func (b *bringUp) activate() error { return b.move(ib.PortArmed, ib.PortActive) }
-
-func (b *bringUp) move(from, to ib.PortState) error {
-	return b.eachLink(func(r topo.PortRef) error {
-		if b.ports[r.Node][r.Port].PortState != from {
-			return nil
+// walk takes a directed-route request along the cables of a graph.
+func walk(g *topo.Graph, f Fabric, from topo.PortRef, data []byte, resp *[mad.Size]byte) bool {
+	v := mad.View(data[:mad.Size])
+	node, in := from.Node, from.Port
+	for h := uint8(1); h <= v.HopCount(); h++ {
+		out := v.InitialPath(h)
+		n := g.Nodes[node]
+		if int(out) >= len(n.Ports) || !n.Ports[out].Connected() || h > 1 && !n.IsSwitch() {
+			return false
 		}
-		return b.setPort(r, to, false)
-	})
-}
-
-// sortedPorts keeps members in one order, whatever the caller's was, without doubles.
-func sortedPorts(list []topo.PortRef) []topo.PortRef {
-	list = slices.Clone(list)
-	slices.SortFunc(list, func(a, b topo.PortRef) int {
-		if a.Node != b.Node {
-			return a.Node - b.Node
-		}
-		return int(a.Port) - int(b.Port)
-	})
-	return slices.Compact(list)
+		node, in = n.Ports[out].Peer, n.Ports[out].PeerPort
+	}
+	return f.SMP(node, in, (*[mad.Size]byte)(data), resp)
 }

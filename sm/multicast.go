@@ -1,188 +1,173 @@
 package sm
 
 import (
-	"errors"
-	"fmt"
+	"slices"
 
 	"softib/ib"
 	"softib/mad"
-	"softib/topo"
+	"softib/subnet"
 )
-
-// ErrGroup is matched when a multicast group cannot be made as asked.
-var ErrGroup = errors.New("multicast group")
-
-// ProgramMulticast makes mlid reach exactly the given ports of adapters, from any of
-// them: a tree of links in the multicast tables. Members that are not connected
-// now are left out.
-func ProgramMulticast(g *topo.Graph, f Fabric, mlid ib.LID, members []topo.PortRef) error {
-	if !mlid.IsMulticast() {
-		return fmt.Errorf("sm: multicast LID %v: want 0x%x to 0x%x: %w", mlid, int(ib.LIDMulticastMin), int(ib.LIDMulticastMax), ErrGroup)
-	}
-	for _, m := range members {
-		if p := g.Port(m); p == nil || m.Port == 0 || g.Nodes[m.Node].IsSwitch() {
-			return fmt.Errorf("sm: group %v: member %s: want a port of a host: %w", mlid, g.PortName(m), ErrGroup)
-		}
-	}
-	s, err := discover(g, f)
-	if err != nil {
-		return err
-	}
-	w := s.wiring()
-	return s.writeGroup(w, orient(w), mlid, members)
-}
 
 // portSet is a set of ports as multicast tables hold it, 16 to a position.
 type portSet [16]uint16
 
 func (p *portSet) add(n ib.PortNum) { p[n/mad.MFTPortMask] |= 1 << (n % mad.MFTPortMask) }
 
-// writeGroup writes a group's entry at every switch, also where it becomes empty.
-func (s *subnet) writeGroup(w *wiring, dir *direction, mlid ib.LID, members []topo.PortRef) error {
-	member := make([]bool, len(w.out))
-	sets := make([]portSet, len(w.out))
-	for _, m := range sortedPorts(members) {
-		if !s.up(m.Node, m.Port) {
-			continue
-		}
-		x := &s.g.Nodes[m.Node].Ports[m.Port]
-		if sw := s.swOf[x.Peer]; sw >= 0 {
-			member[sw] = true
-			sets[sw].add(x.PeerPort)
-		}
-	}
-	for _, l := range tree(w, dir, member, int(mlid-ib.LIDMulticastMin)) {
-		sets[l.from].add(l.port)
-	}
-	index := int(mlid - ib.LIDMulticastMin)
-	for at, i := range s.swNodes {
-		if err := s.writeEntry(int(i), index, &sets[at]); err != nil {
-			return err
-		}
-	}
-	return nil
+// BroadcastMLID is the address of the group that broadcasts use.
+const BroadcastMLID = ib.LIDMulticastMin
+
+// Group is a multicast group whose members are not asked for by joins but told by whoever runs the manager.
+type Group struct {
+	MLID    ib.LID
+	Members []ib.GUID // ports
 }
 
-// writeEntry writes one entry of a switch's multicast table, where it differs.
-func (s *subnet) writeEntry(node, index int, set *portSet) error {
-	if limit := int(s.switches[node].MulticastFDBCap); index >= limit {
-		return fmt.Errorf("sm: %s: multicast LID 0x%x: want at most 0x%x, its MulticastFDBCap: %w",
-			s.g.Nodes[node].Name, int(ib.LIDMulticastMin)+index, int(ib.LIDMulticastMin)+limit-1, ErrGroup)
+// SetGroup makes a multicast LID reach exactly the given ports; none takes the group away. It takes force with the sweep that it asks for.
+func (m *Manager) SetGroup(now ib.Time, g Group) {
+	m.now = max(m.now, now)
+	m.groups = slices.DeleteFunc(m.groups, func(o Group) bool { return o.MLID == g.MLID })
+	if len(g.Members) > 0 {
+		m.groups = append(m.groups, g)
 	}
-	for position := 0; position*mad.MFTPortMask <= s.g.Nodes[node].NumPorts(); position++ {
-		mod := mad.MFTModifier(index/mad.MFTPerBlock, position)
-		var block mad.MFT
-		if err := s.get(node, 0, mad.AttrMFT, mod, &block); err != nil {
-			return err
-		}
-		entry := &block[index%mad.MFTPerBlock]
-		if *entry == set[position] {
-			continue
-		}
-		*entry = set[position]
-		if err := s.set(node, 0, mad.AttrMFT, mod, &block); err != nil {
-			return err
-		}
-	}
-	return nil
+	m.regroup("group told")
 }
 
-// branch is one end of a link of a multicast tree.
-type branch struct {
-	from int32
-	port ib.PortNum
+// regroup asks for a sweep that writes multicast tables only.
+func (m *Manager) regroup(why string) {
+	if m.state == mad.SMMaster && m.sub != nil {
+		m.wantLook(m.now, 0, why)
+	}
 }
 
-// tree joins the member switches of each part of the fabric by links, both ends of
-// which it lists. Ways in it go up to a top switch and down again, as
-// unicast does, so that the two cannot lock each other. Groups differ in the
-// top switch by their number.
-func tree(w *wiring, dir *direction, member []bool, number int) []branch {
-	var links []branch
-	part := components(w)
-	dist, queue := make([]int32, len(w.out)), make([]int32, 0, len(w.out))
-	for p := range w.out {
-		if part[p] != int32(p) {
-			continue
+// mftWrite is a block of a multicast table that has to be written.
+type mftWrite struct {
+	node            int32
+	block, position int
+	ports           mad.MFT
+}
+
+// members lists the groups with their members' ports.
+func (s *sweep) members() map[ib.LID][]subnet.Ref {
+	groups := map[ib.LID][]subnet.Ref{}
+	if len(s.m.groups) == 0 && !s.m.hasJoined() {
+		return groups
+	}
+	where := make(map[ib.GUID]subnet.Ref, len(s.nodes))
+	s.eachEnd(func(r subnet.Ref) { where[s.nodes[r.Node].Ports[r.Port].GUID] = r })
+	put := func(mlid ib.LID, guid ib.GUID) {
+		if r, ok := where[guid]; ok {
+			groups[mlid] = append(groups[mlid], r)
 		}
-		var tops, members []int32
-		for _, s := range dir.topmost {
-			if part[s] != int32(p) {
-				continue
-			}
-			if len(dir.up[s]) == 0 {
-				tops = append(tops, s)
-			}
-			if member[s] {
-				members = append(members, s)
+	}
+	for _, g := range s.m.groups {
+		for _, guid := range g.Members {
+			put(g.MLID, guid)
+		}
+	}
+	s.m.eachJoined(put)
+	return groups
+}
+
+// beginMulticast computes the trees of all groups and finds the blocks that differ.
+func (s *sweep) beginMulticast() {
+	s.cursor = cursor{}
+	s.mftWrites = s.mftWrites[:0]
+	groups := s.members()
+	top := 0 // entries in use
+	mlids := make([]ib.LID, 0, len(groups))
+	for l := range groups { // tidy: order-free
+		mlids = append(mlids, l)
+		top = max(top, int(l-ib.LIDMulticastMin)+1)
+	}
+	slices.Sort(mlids)
+	var w *wiring
+	var dir *direction
+	if len(mlids) > 0 {
+		w = newWiring(s.net)
+		dir = orient(w)
+	}
+	want := make([][]portSet, len(s.switches)) // by switch and group
+	for at := range want {
+		want[at] = make([]portSet, top)
+	}
+	member := make([]bool, len(s.switches))
+	for _, mlid := range mlids {
+		index := int(mlid - ib.LIDMulticastMin)
+		clear(member)
+		for _, ref := range groups[mlid] {
+			n := s.nodes[ref.Node]
+			switch p := &n.Ports[ref.Port]; {
+			case n.IsSwitch(): // port 0 of a switch
+				member[n.RouteIndex] = true
+				want[n.RouteIndex][index].add(0)
+			case p.Up() && s.nodes[p.Peer].IsSwitch():
+				sw := s.nodes[p.Peer].RouteIndex
+				member[sw] = true
+				want[sw][index].add(p.PeerPort)
 			}
 		}
-		if len(members) < 2 {
-			continue
+		for _, l := range tree(w, dir, member, index) {
+			want[l.from][index].add(l.port)
 		}
-		reached := func() bool {
-			for _, m := range members {
-				if dist[m] == far {
-					return false
+	}
+	for at, i := range s.switches {
+		s.planMFT(i, want[at], s.cold[i] || s.unread[i])
+	}
+}
+
+// planMFT finds the blocks of a switch's table that differ from what it holds.
+func (s *sweep) planMFT(i int32, want []portSet, unknown bool) {
+	n := s.nodes[i]
+	if limit := int(n.Switch.MulticastFDBCap); len(want) > limit {
+		s.problem("%s: groups up to LID %#x, but its multicast table ends at %#x", nodeName(n), int(ib.LIDMulticastMin)+len(want)-1, int(ib.LIDMulticastMin)+limit-1)
+		want = want[:limit]
+	}
+	positions := n.Info.NumPorts/mad.MFTPortMask + 1
+	same := !unknown && len(n.MFT) == len(want)
+	for index := 0; same && index < len(want); index++ {
+		same = slices.Equal(n.MFT[index], want[index][:positions])
+	}
+	if same || len(want) == 0 && len(n.MFT) == 0 {
+		return
+	}
+	rows := make([][]uint16, len(want))
+	for index := range want {
+		rows[index] = slices.Clone(want[index][:positions])
+	}
+	for block := 0; block*mad.MFTPerBlock < max(len(rows), len(n.MFT)); block++ {
+		for pos := range int(positions) {
+			var was, is mad.MFT
+			for k := range is {
+				at := block*mad.MFTPerBlock + k
+				if at < len(n.MFT) {
+					was[k] = n.MFT[at][pos]
+				}
+				if at < len(rows) {
+					is[k] = rows[at][pos]
 				}
 			}
-			return true
-		}
-		out := dir.down
-		found := false
-		for k := 0; k < len(tops) && !found; k++ {
-			queue = search(out, tops[(number+k)%len(tops):][:1], dist, queue)
-			found = reached()
-		}
-		if !found { // no switch is above all members: any tree will do
-			out = w.out
-			queue = search(out, tops[:1], dist, queue)
-		}
-		links = append(links, prune(out, queue, dist, member)...)
-	}
-	return links
-}
-
-// prune keeps of a search's tree what joins the members. The search has visited
-// visited in that order, the root first.
-func prune(out [][]edge, visited, dist []int32, member []bool) []branch {
-	type parentLink struct {
-		from int32
-		edge
-	}
-	parent := make([]parentLink, len(out))
-	seen := make([]bool, len(out))
-	for _, s := range visited {
-		for _, e := range out[s] {
-			if dist[e.to] == dist[s]+1 && !seen[e.to] {
-				seen[e.to] = true
-				parent[e.to] = parentLink{s, e}
+			if unknown || was != is {
+				s.mftWrites = append(s.mftWrites, mftWrite{i, block, pos, is})
 			}
 		}
 	}
-	// below counts the children of each switch that lead to members.
-	below := make([]int, len(out))
-	keep := make([]bool, len(out))
-	for i := len(visited) - 1; i >= 0; i-- {
-		s := visited[i]
-		keep[s] = member[s] || below[s] > 0
-		if keep[s] && i > 0 {
-			below[parent[s].from]++
-		}
+	s.edit(i).MFT = rows
+}
+
+// nextMulticast writes the next block.
+func (s *sweep) nextMulticast(r *request) bool {
+	if s.cursor.at >= len(s.mftWrites) {
+		return false
 	}
-	// The stem from the root to where the tree first forks carries nothing.
-	for _, s := range visited {
-		if member[s] || below[s] > 1 {
-			break
-		}
-		keep[s] = false
+	w := &s.mftWrites[s.cursor.at]
+	s.cursor.at++
+	*r = request{what: tell, set: true, node: w.node, attr: mad.AttrMFT, mod: mad.MFTModifier(w.block, w.position)}
+	w.ports.Append(s.smp(r))
+	return true
+}
+
+func (s *sweep) multicastReply(r *request, v mad.View) {
+	if !s.answered(r, v) {
+		s.missed(r.node)
 	}
-	var links []branch
-	for _, s := range visited[1:] {
-		up := parent[s]
-		if keep[s] && keep[up.from] {
-			links = append(links, branch{up.from, up.port}, branch{s, up.peer})
-		}
-	}
-	return links
 }

@@ -67,7 +67,11 @@ func build(t testing.TB, g *topo.Graph, opts ...func(*world)) *world {
 			for p := 1; p < len(n.Ports); p++ {
 				w.links[i][p] = &ports[p]
 			}
-			w.hcas[i] = hca.New(hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts()})
+			guids := make([]ib.GUID, n.NumPorts())
+			for p := range guids {
+				guids[p] = n.PortGUID(ib.PortNum(p + 1))
+			}
+			w.hcas[i] = hca.New(hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), PortGUID: guids})
 			w.agents[i] = agent.New(hca.NewNode(w.hcas[i], w.links[i], hca.NodeConfig{Identity: id}))
 		}
 	}
@@ -93,7 +97,7 @@ func spec(t testing.TB, s string) *topo.Graph {
 
 func mustBringUp(t testing.TB, w *world) Report {
 	t.Helper()
-	r, err := BringUp(w.g, w)
+	r, err := BringUp(w.g, w, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func (f *fabric) describe(out *reporter) {
 	for _, l := range f.linkLines() {
 		out.say("links     %s", l)
 	}
-	out.say("subnet    up in %s: %d management datagrams, %v routing", short(f.bringUp), f.report.MADs, f.report.Routing)
+	out.say("subnet    up in %s: %d management datagrams, %v routing", short(f.bringUp), f.report.MADs, f.report.Engine)
 }
 
 // lids names nodes and their addresses.

@@ -1,0 +1,285 @@
+package sm
+
+import (
+	"slices"
+
+	"softib/ib"
+	"softib/mad"
+	"softib/subnet"
+)
+
+// lidBook knows which addresses belong to whom. An address that was given once stays with its port, also while
+// the port is away, so that nothing that knew it goes astray.
+type lidBook struct {
+	of    map[ib.GUID]ib.LID
+	taken []ib.GUID // by LID
+	next  ib.LID
+	dirty bool
+}
+
+func newLIDBook(memory map[ib.GUID]ib.LID) *lidBook {
+	b := &lidBook{of: make(map[ib.GUID]ib.LID, len(memory)), next: 1}
+	guids := make([]ib.GUID, 0, len(memory))
+	for g := range memory { // tidy: order-free
+		guids = append(guids, g)
+	}
+	slices.Sort(guids)
+	for _, g := range guids {
+		b.claim(g, memory[g], 0)
+	}
+	return b
+}
+
+// owner is who has an address, 0 if nobody.
+func (b *lidBook) owner(l ib.LID) ib.GUID {
+	if int(l) >= len(b.taken) {
+		return 0
+	}
+	return b.taken[l]
+}
+
+// fits reports whether a range of addresses is legal, aligned, and free or the port's own.
+func (b *lidBook) fits(g ib.GUID, l ib.LID, lmc uint8) bool {
+	n := ib.LID(1) << lmc
+	if !l.IsUnicast() || l&(n-1) != 0 || l+n-1 > ib.LIDUnicastMax || l+n-1 < l {
+		return false
+	}
+	for k := range n {
+		if o := b.owner(l + k); o != 0 && o != g {
+			return false
+		}
+	}
+	return true
+}
+
+// claim gives a port its addresses, if they fit.
+func (b *lidBook) claim(g ib.GUID, l ib.LID, lmc uint8) bool {
+	if !b.fits(g, l, lmc) {
+		return false
+	}
+	n := ib.LID(1) << lmc
+	for int(l+n) > len(b.taken) {
+		b.taken = append(b.taken, make([]ib.GUID, max(1024, len(b.taken)))...)
+	}
+	for k := range n {
+		b.taken[l+k] = g
+	}
+	if b.of[g] != l {
+		b.of[g], b.dirty = l, true
+	}
+	return true
+}
+
+// release frees what a port has.
+func (b *lidBook) release(g ib.GUID) {
+	l, ok := b.of[g]
+	if !ok {
+		return
+	}
+	for ; int(l) < len(b.taken) && b.taken[l] == g; l++ {
+		b.taken[l] = 0
+	}
+	delete(b.of, g)
+	b.dirty = true
+}
+
+// give finds new addresses.
+func (b *lidBook) give(g ib.GUID, lmc uint8) (ib.LID, bool) {
+	n := ib.LID(1) << lmc
+	for l := (b.next + n - 1) &^ (n - 1); l <= ib.LIDUnicastMax-n+1 && l != 0; l += n {
+		if b.claim(g, l, lmc) {
+			b.next = l + n
+			return l, true
+		}
+	}
+	for l := n; l <= ib.LIDUnicastMax-n+1; l += n { // gaps that were left
+		if b.claim(g, l, lmc) {
+			return l, true
+		}
+	}
+	return 0, false
+}
+
+// TakeMemory is what should be found again after a restart, if it has changed since the last call.
+func (m *Manager) TakeMemory() (Memory, bool) {
+	if !m.lids.dirty {
+		return Memory{}, false
+	}
+	m.lids.dirty = false
+	return m.memory(), true
+}
+
+// memory is what the manager knows that should outlive it.
+func (m *Manager) memory() Memory {
+	lids := make(map[ib.GUID]ib.LID, len(m.lids.of))
+	for g, l := range m.lids.of { // tidy: order-free
+		lids[g] = l
+	}
+	return Memory{LIDs: lids}
+}
+
+// lmcOf is the LMC of an end port: a switch's own port has one only if it is an enhanced one.
+func (s *sweep) lmcOf(r subnet.Ref) uint8 {
+	n := s.nodes[r.Node]
+	if n.IsSwitch() && !n.Switch.EnhancedPortZero {
+		return 0
+	}
+	if lmc, ok := s.m.cfg.LMCs[n.Ports[r.Port].GUID]; ok {
+		return lmc
+	}
+	return s.m.cfg.LMC
+}
+
+// eachEnd visits the end ports: those of adapters in the order of the switch ports that they hang on, so that neighbours
+// get neighbouring addresses, then the switches.
+func (s *sweep) eachEnd(f func(subnet.Ref)) {
+	if n := s.nodes[s.self.Node]; !n.IsSwitch() && (!n.Ports[s.self.Port].Up() || !s.nodes[n.Ports[s.self.Port].Peer].IsSwitch()) {
+		f(s.self)
+		if x := &n.Ports[s.self.Port]; x.Up() {
+			f(subnet.Ref{Node: x.Peer, Port: x.PeerPort})
+		}
+	}
+	for _, i := range s.switches {
+		n := s.nodes[i]
+		for p := 1; p < len(n.Ports); p++ {
+			if x := &n.Ports[p]; x.Up() && !s.nodes[x.Peer].IsSwitch() {
+				f(subnet.Ref{Node: x.Peer, Port: x.PeerPort})
+			}
+		}
+	}
+	for _, i := range s.switches {
+		f(subnet.Ref{Node: i, Port: 0})
+	}
+}
+
+// beginAddresses decides all addresses: what memory says, else what the port has, else new ones.
+func (s *sweep) beginAddresses() {
+	b := s.m.lids
+	var homeless []subnet.Ref
+	s.eachEnd(func(r subnet.Ref) {
+		n := s.nodes[r.Node]
+		p := &n.Ports[r.Port]
+		lmc := s.lmcOf(r)
+		if l, ok := b.of[p.GUID]; ok && b.claim(p.GUID, l, lmc) {
+			return
+		}
+		homeless = append(homeless, r)
+	})
+	var left []subnet.Ref
+	for _, r := range homeless {
+		n := s.nodes[r.Node]
+		p := &n.Ports[r.Port]
+		b.release(p.GUID)
+		if !b.claim(p.GUID, p.Info.LID, s.lmcOf(r)) {
+			left = append(left, r)
+		}
+	}
+	for _, r := range left {
+		n := s.nodes[r.Node]
+		if _, ok := b.give(n.Ports[r.Port].GUID, s.lmcOf(r)); !ok {
+			s.problem("%s port %d: no address is left: all %d unicast LIDs are taken; lower the LMC or remove old entries from the file of addresses", nodeName(n), r.Port, int(ib.LIDUnicastMax))
+		}
+	}
+	s.cursor = cursor{}
+	s.cursor.ends = s.cursor.ends[:0]
+	s.eachEnd(func(r subnet.Ref) { s.cursor.ends = append(s.cursor.ends, r) })
+}
+
+// nextAddress writes the PortInfo of the next end port that is not as it should be.
+func (s *sweep) nextAddress(r *request) bool {
+	for s.cursor.at < len(s.cursor.ends) {
+		ref := s.cursor.ends[s.cursor.at]
+		s.cursor.at++
+		n := s.nodes[ref.Node]
+		want := s.wantedEnd(ref)
+		if want.LID == 0 {
+			continue
+		}
+		// Clients of a port that had another manager have subscribed and joined with that one.
+		have := n.Ports[ref.Port].Info
+		again := have.LID != 0 && want.CapabilityMask&mad.CapClientReregistration != 0 && s.m.takingOver()
+		if sameConfig(&want, &have) && !again {
+			continue
+		}
+		want.ClientReregister = again
+		s.writePort(r, ref, &want)
+		return true
+	}
+	return false
+}
+
+// wantedEnd is the PortInfo that an end port should have.
+func (s *sweep) wantedEnd(ref subnet.Ref) mad.PortInfo {
+	n := s.nodes[ref.Node]
+	p := &n.Ports[ref.Port]
+	c := &s.m.cfg
+	pi := p.Info
+	pi.PortState, pi.PortPhysicalState = ib.PortNoChange, ib.PhysNoChange
+	pi.LID, pi.LMC = s.m.lids.of[p.GUID], s.lmcOf(ref)
+	pi.MasterSMLID, pi.MasterSMSL = s.m.lids.of[s.nodes[s.self.Node].Ports[s.self.Port].GUID], 0
+	pi.GidPrefix = c.Prefix
+	pi.SubnetTimeOut = c.SubnetTimeout
+	pi.MKey, pi.MKeyProtectBits, pi.MKeyLeasePeriod = c.MKey, c.MKeyProtect, c.MKeyLease
+	if p.Up() {
+		s.wantedLink(ref, &pi)
+	}
+	return pi
+}
+
+// wantedLink sets what both ends of a link have to agree on.
+func (s *sweep) wantedLink(ref subnet.Ref, pi *mad.PortInfo) {
+	n := s.nodes[ref.Node]
+	p := &n.Ports[ref.Port]
+	far := &s.nodes[p.Peer].Ports[p.PeerPort].Info
+	if m := min(p.Info.MTUCap, far.MTUCap); m.IsValid() {
+		pi.NeighborMTU = m
+	}
+	if v := min(p.Info.VLCap, far.VLCap); v.IsValid() {
+		if limit, ok := mad.VLCountFor(s.m.cfg.MaxVLs); ok {
+			v = min(v, limit)
+		}
+		pi.OperationalVLs = v
+	}
+	if n.IsSwitch() {
+		pi.HOQLife = s.m.cfg.HOQLife
+		if !s.nodes[p.Peer].IsSwitch() {
+			pi.HOQLife = s.m.cfg.LeafHOQLife
+		}
+	}
+}
+
+// sameConfig reports whether writing want would change nothing. Counters, state and what nobody can write do
+// not count.
+func sameConfig(want, have *mad.PortInfo) bool {
+	a := *have
+	a.PortState, a.PortPhysicalState = want.PortState, want.PortPhysicalState
+	a.MKeyViolations, a.PKeyViolations, a.QKeyViolations = want.MKeyViolations, want.PKeyViolations, want.QKeyViolations
+	a.ClientReregister = want.ClientReregister
+	return a == *want
+}
+
+// writePort makes a Set(PortInfo).
+func (s *sweep) writePort(r *request, ref subnet.Ref, pi *mad.PortInfo) {
+	*r = request{what: tell, set: true, node: ref.Node, port: ref.Port, attr: mad.AttrPortInfo, mod: uint32(ref.Port)}
+	pi.Append(s.smp(r))
+}
+
+// portReply takes what a port has become.
+func (s *sweep) portReply(r *request, v mad.View) {
+	if !s.answered(r, v) {
+		return
+	}
+	p := &s.edit(r.node).Ports[r.port]
+	if _, err := p.Info.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil {
+		p.Info.ClientReregister = false
+	}
+}
+
+// cursor is how far a phase has got.
+type cursor struct {
+	ends  []subnet.Ref
+	at    int
+	node  int
+	port  int
+	block int
+}

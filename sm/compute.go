@@ -1,0 +1,264 @@
+package sm
+
+import (
+	"fmt"
+
+	"softib/ib"
+	"softib/route"
+	"softib/subnet"
+)
+
+// Job is the routing of a sweep. It may take a while, so it is handed to the driver, which runs it
+// where it likes, at once or beside everything else, and hands it back with HandleJob.
+type Job struct {
+	net     *route.Network
+	engines string
+	opts    route.Options
+	old     *route.Tables // what the switches hold, for those that hold anything
+	mend    *route.Tables // tables that may be mended instead of computed anew
+	cold    bool
+
+	tables  *route.Tables
+	plan    routePlan
+	refused []error
+	mended  bool
+	err     error
+}
+
+// Run computes. It reads nothing that anybody changes.
+func (j *Job) Run() {
+	if j.tables == nil {
+		res, err := route.Compute(j.net, j.engines, j.opts)
+		if err != nil {
+			j.err = err
+			return
+		}
+		j.tables, j.refused = res.Tables, res.Refused
+	}
+	if !j.cold {
+		j.plan = routeTransition(j.net, j.old, j.tables)
+	}
+}
+
+// PollJob gives the routing that waits to be computed, once.
+func (m *Manager) PollJob() (*Job, bool) {
+	if m.sweep == nil || m.sweep.job == nil || m.jobOut {
+		return nil, false
+	}
+	m.jobOut = true
+	return m.sweep.job, true
+}
+
+// HandleJob takes a computed routing.
+func (m *Manager) HandleJob(now ib.Time, j *Job) {
+	m.now = max(m.now, now)
+	m.jobOut = false
+	s := m.sweep
+	if s == nil || s.job != j {
+		return // the sweep is gone
+	}
+	s.job = nil
+	if j.err != nil {
+		m.event(EventProblem, "routing: %v", j.err)
+		s.abandon = true
+		m.want(m.now+m.cfg.SweepInterval, "routing failed")
+		return
+	}
+	s.plan, s.tables = j.plan, j.tables
+	s.report.Engine, s.report.VLs = j.tables.Engine, j.tables.VLs
+	for _, err := range j.refused {
+		s.report.Refused = append(s.report.Refused, err.Error())
+		m.event(EventRouting, "%v", err)
+	}
+	s.levels = newLevels(s, j.tables)
+}
+
+// compute makes a network of the subnet and asks for its routing.
+func (s *sweep) compute() {
+	n := s.network()
+	s.net = n
+	j := &Job{net: n, engines: s.m.cfg.Engines, cold: true}
+	j.opts = route.Options{VLs: s.dataLanes(), Roots: s.roots()}
+	old := &route.Tables{Engine: "as found", LFT: make([][]ib.PortNum, len(s.switches)), VLs: 1}
+	for at, i := range s.switches {
+		if s.cold[i] {
+			continue
+		}
+		j.cold = false
+		old.LFT[at] = fitted(s.nodes[i].LFT, int(n.Top)+1)
+	}
+	if !j.cold {
+		blank := make([]ib.PortNum, int(n.Top)+1)
+		for k := range blank {
+			blank[k] = route.NoPort
+		}
+		for at := range old.LFT {
+			if old.LFT[at] == nil {
+				old.LFT[at] = blank
+			}
+		}
+		j.old = old
+		if s.m.tables != nil && s.sameDests() {
+			j.mend = s.mendable(old)
+		}
+	}
+	s.job = j
+}
+
+// fitted is a row with exactly n entries.
+func fitted(row []ib.PortNum, n int) []ib.PortNum {
+	if len(row) == n {
+		return row
+	}
+	out := make([]ib.PortNum, n)
+	for k := copy(out, row); k < n; k++ {
+		out[k] = route.NoPort
+	}
+	return out
+}
+
+// network is the subnet as routing sees it.
+func (s *sweep) network() *route.Network {
+	n := &route.Network{Switches: make([]route.Switch, len(s.switches))}
+	add := func(ref subnet.Ref, sw int32, port ib.PortNum) {
+		p := &s.nodes[ref.Node].Ports[ref.Port]
+		base := s.m.lids.of[p.GUID]
+		if base == 0 {
+			return
+		}
+		for k := range ib.LID(1) << s.lmcOf(ref) {
+			n.Dests = append(n.Dests, route.Dest{LID: base + k, Switch: sw, Port: port, PathBits: uint8(k)})
+			n.Top = max(n.Top, base+k)
+		}
+	}
+	for at, i := range s.switches {
+		node := s.nodes[i]
+		sw := &n.Switches[at]
+		sw.GUID = node.Info.NodeGUID
+		sw.Ports = make([]route.Hop, len(node.Ports))
+		for p := range node.Ports {
+			sw.Ports[p].To = route.NoSwitch
+			x := &node.Ports[p]
+			if p == 0 || !x.Up() {
+				continue
+			}
+			peer := s.nodes[x.Peer]
+			switch {
+			case peer.IsSwitch() && x.Peer != i:
+				sw.Ports[p] = route.Hop{To: peer.RouteIndex, Port: x.PeerPort}
+			case !peer.IsSwitch():
+				sw.Ends++
+				add(subnet.Ref{Node: x.Peer, Port: x.PeerPort}, int32(at), ib.PortNum(p))
+			}
+		}
+	}
+	for at, i := range s.switches {
+		add(subnet.Ref{Node: i}, int32(at), 0)
+	}
+	return n
+}
+
+// roots are the operator's top switches, by number.
+func (s *sweep) roots() []int32 {
+	var list []int32
+	for _, g := range s.m.cfg.Roots {
+		if i, ok := s.byGUID[g]; ok && s.nodes[i].IsSwitch() {
+			list = append(list, s.nodes[i].RouteIndex)
+		}
+	}
+	return list
+}
+
+// dataLanes is how many lanes all links between switches have.
+func (s *sweep) dataLanes() int {
+	vls := 15
+	if s.m.cfg.MaxVLs > 0 {
+		vls = s.m.cfg.MaxVLs
+	}
+	for _, i := range s.switches {
+		n := s.nodes[i]
+		for p := 1; p < len(n.Ports); p++ {
+			if x := &n.Ports[p]; x.Up() && s.nodes[x.Peer].IsSwitch() && x.Info.VLCap.IsValid() {
+				vls = min(vls, x.Info.VLCap.VLs())
+			}
+		}
+	}
+	return vls
+}
+
+// sameDests reports whether the destinations are those that the present tables were computed for.
+func (s *sweep) sameDests() bool {
+	old := s.m.net
+	if old == nil || len(old.Switches) != len(s.net.Switches) || old.Top != s.net.Top {
+		return false
+	}
+	for i := range old.Switches {
+		if old.Switches[i].GUID != s.net.Switches[i].GUID || len(old.Switches[i].Ports) != len(s.net.Switches[i].Ports) {
+			return false
+		}
+	}
+	if len(old.Dests) != len(s.net.Dests) {
+		return false
+	}
+	for i := range old.Dests {
+		if old.Dests[i] != s.net.Dests[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// mendable is the present tables if the switches still hold them.
+func (s *sweep) mendable(old *route.Tables) *route.Tables {
+	for at, i := range s.switches {
+		if s.cold[i] || s.unread[i] || len(s.m.tables.LFT[at]) != len(old.LFT[at]) {
+			return nil
+		}
+	}
+	return s.m.tables
+}
+
+// levels tells the service level of a way, from the tables of one sweep.
+type levels struct {
+	tables *route.Tables
+	swOf   []int32 // by node
+	dest   []int32 // by LID
+	peers  func(subnet.Ref) int32
+}
+
+func newLevels(s *sweep, t *route.Tables) *levels {
+	if t.SL == nil {
+		return nil
+	}
+	l := &levels{tables: t, dest: make([]int32, int(s.net.Top)+1)}
+	for i := range l.dest {
+		l.dest[i] = -1
+	}
+	for i, d := range s.net.Dests {
+		l.dest[d.LID] = int32(i)
+	}
+	nodes := s.nodes
+	l.peers = func(r subnet.Ref) int32 {
+		n := nodes[r.Node]
+		if n.IsSwitch() {
+			return n.RouteIndex
+		}
+		if p := &n.Ports[r.Port]; p.Up() {
+			return nodes[p.Peer].RouteIndex
+		}
+		return route.NoSwitch
+	}
+	return l
+}
+
+// Level is the service level from an end port to a LID.
+func (l *levels) Level(src subnet.Ref, dst ib.LID) ib.SL {
+	if int(dst) >= len(l.dest) || l.dest[dst] < 0 {
+		return 0
+	}
+	return l.tables.Level(l.peers(src), int(l.dest[dst]))
+}
+
+func (j *Job) String() string {
+	return fmt.Sprintf("routing of %d switches by %s", len(j.net.Switches), j.engines)
+}

@@ -1,0 +1,333 @@
+package sm
+
+import (
+	"softib/ib"
+	"softib/mad"
+	"softib/subnet"
+)
+
+// Commands between managers: the attribute modifier of Set(SMInfo) (IBA 14.4.2).
+const (
+	cmdHandover    = 1
+	cmdAcknowledge = 2
+	cmdDisable     = 3
+	cmdStandby     = 4
+	cmdDiscover    = 5
+)
+
+// election is what a manager knows of others and of its talks with them.
+type election struct {
+	next   ib.Time // when to look after others
+	master ib.GUID // whom a standby looks after
+	path   []ib.PortNum
+	missed int
+	// handing is the manager that a handover was offered to and that has not acknowledged yet.
+	handing ib.GUID
+	offers  int
+	// owed is where the acknowledgement of a handover goes, once the subnet is programmed.
+	owed    mad.Envelope
+	owing   bool
+	waiting int // of looks at others that were not answered
+}
+
+func (e *election) init() { e.next = ib.Never }
+
+// outranks reports whether manager a goes before manager b: the higher priority, then the lower GUID (IBA 14.4.1.2).
+func outranks(a, b *mad.SMInfo) bool {
+	if a.Priority != b.Priority {
+		return a.Priority > b.Priority
+	}
+	return a.GUID < b.GUID
+}
+
+// info is this manager's own SMInfo.
+func (m *Manager) info() mad.SMInfo {
+	return mad.SMInfo{GUID: m.guid, SMKey: m.cfg.SMKey, ActCount: m.acts, Priority: m.cfg.Priority, SMState: m.state}
+}
+
+// manager is this manager as one of the subnet's.
+func (m *Manager) manager(s *sweep) subnet.Manager {
+	i := m.info()
+	i.SMState = mad.SMMaster
+	return subnet.Manager{Port: m.guid, LID: m.lids.of[m.guid], Info: i}
+}
+
+// foundManager takes the SMInfo of another manager.
+func (s *sweep) foundManager(node int32, port ib.PortNum, data []byte) {
+	var info mad.SMInfo
+	if _, err := info.Parse(data); err != nil || info.SMState >= mad.NumSMState {
+		return
+	}
+	p := &s.nodes[node].Ports[port]
+	s.managers = append(s.managers, subnet.Manager{Port: p.GUID, LID: p.Info.LID, Info: info})
+}
+
+// elect decides, once all managers have been seen, who programs the subnet.
+func (s *sweep) elect() {
+	m := s.m
+	m.guid = s.nodes[s.self.Node].Ports[s.self.Port].GUID
+	own := m.info()
+	var master, better *subnet.Manager
+	for k := range s.managers {
+		o := &s.managers[k]
+		if o.Info.GUID == own.GUID || o.Port == m.guid {
+			continue
+		}
+		switch o.Info.SMState {
+		case mad.SMMaster:
+			if master == nil || outranks(&o.Info, &master.Info) {
+				master = o
+			}
+		case mad.SMStandby, mad.SMDiscovering:
+			if outranks(&o.Info, &own) && (better == nil || outranks(&o.Info, &better.Info)) {
+				better = o
+			}
+		}
+	}
+	switch {
+	case master != nil && m.state == mad.SMDiscovering && !m.forced:
+		// A subnet that has a master keeps it, until the master itself hands over to who goes before it.
+		s.yield(master, "the subnet has a master")
+	case master != nil && m.state == mad.SMMaster && outranks(&master.Info, &own):
+		// Two subnets were joined; the other master goes on.
+		s.offer(master)
+	case better != nil && m.state == mad.SMDiscovering && !m.forced:
+		// It will find out the same and go on; wait for it.
+		s.yield(better, "another manager goes before this one")
+	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby:
+		s.offer(better)
+	}
+}
+
+// yield makes this manager a standby.
+func (s *sweep) yield(to *subnet.Manager, why string) {
+	m := s.m
+	m.become(mad.SMStandby, why+": "+to.Port.String())
+	m.event(EventState, "standing by for manager %v with priority %d (ours is %d)", to.Port, to.Info.Priority, m.cfg.Priority)
+	s.watch(to)
+	s.abandon = true
+}
+
+// watch makes a standby look after its master.
+func (s *sweep) watch(to *subnet.Manager) {
+	m := s.m
+	m.peers.master, m.peers.missed, m.peers.waiting = to.Port, 0, 0
+	if ref, ok := s.refOf(to.Port); ok {
+		m.peers.path = append([]ib.PortNum(nil), s.pathTo(ref.Node, ref.Port)...)
+	}
+	m.peers.next = m.now + m.cfg.PollInterval
+	m.forced = false
+	m.forget()
+}
+
+// forget drops what a manager that does not manage cannot know.
+func (m *Manager) forget() {
+	m.sub, m.net, m.tables = nil, nil, nil
+	clear(m.doubt)
+	m.wants = wants{at: ib.Never}
+	m.light.active, m.light.next = false, ib.Never
+}
+
+// offer hands the subnet over to a manager that goes before this one (IBA 14.4.1.7). Until it acknowledges, this one goes on.
+func (s *sweep) offer(to *subnet.Manager) {
+	m := s.m
+	ref, ok := s.refOf(to.Port)
+	if !ok {
+		return
+	}
+	m.peers.handing = to.Port
+	m.peers.path = append([]ib.PortNum(nil), s.pathTo(ref.Node, ref.Port)...)
+	m.event(EventState, "handing over to manager %v with priority %d (ours is %d)", to.Port, to.Info.Priority, m.cfg.Priority)
+	own := m.info()
+	m.tellPeer(m.peers.path, cmdHandover, &own)
+	m.peers.next = m.now + m.cfg.PollInterval
+}
+
+// tellPeer sends a Set(SMInfo) along a directed route.
+func (m *Manager) tellPeer(path []ib.PortNum, cmd uint32, info *mad.SMInfo) {
+	r := request{what: tell, set: true, attr: mad.AttrSMInfo, mod: cmd, node: subnet.None}
+	info.Append(m.directed(&r, path, 0))
+	m.queue(r)
+}
+
+// askPeer sends a Get(SMInfo) along a directed route.
+func (m *Manager) askPeer(path []ib.PortNum) {
+	r := request{what: askManager, attr: mad.AttrSMInfo, node: subnet.None}
+	m.directed(&r, path, 0)
+	m.queue(r)
+}
+
+// queue sends what is in the buffer, ahead of the sweep's requests.
+func (m *Manager) queue(r request) {
+	m.out = append(m.out, outgoing{
+		env:  mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI},
+		data: append([]byte(nil), m.buf[:]...), timeout: m.cfg.Timeout, retries: m.cfg.Retries, req: r, tracked: true,
+	})
+}
+
+// pollPeers looks after the master, or repeats the offer of a handover.
+func (m *Manager) pollPeers() {
+	e := &m.peers
+	e.next = ib.Never
+	switch {
+	case m.state == mad.SMStandby:
+		m.askPeer(e.path)
+		e.next = m.now + m.cfg.PollInterval
+	case m.state == mad.SMMaster && e.handing != 0:
+		// No acknowledgement: it may be gone. A full sweep finds out, and offers again if it is not.
+		e.handing = 0
+		m.want(m.now, "a handover was not acknowledged")
+	}
+}
+
+// peerReply takes the answer of another manager.
+func (m *Manager) peerReply(r *request, v mad.View) {
+	if r.what != askManager || m.state != mad.SMStandby {
+		return
+	}
+	e := &m.peers
+	var info mad.SMInfo
+	ok := v != nil && v.Status() == mad.StatusOK
+	if ok {
+		_, err := info.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen])
+		ok = err == nil && info.GUID == e.master || err == nil && info.SMState == mad.SMMaster
+	}
+	own := m.info()
+	switch {
+	case !ok:
+		if e.missed++; e.missed >= m.cfg.PollRetries {
+			m.rediscover("the master does not answer")
+		}
+	case info.SMState == mad.SMMaster:
+		e.missed = 0
+	case info.SMState == mad.SMStandby || info.SMState == mad.SMNotActive:
+		// It is no master: somebody else may be, or nobody.
+		if e.missed++; e.missed >= m.cfg.PollRetries || outranks(&own, &info) {
+			m.rediscover("the one that was master is not any more")
+		}
+	default:
+		e.missed = 0 // discovering: it is about to become one
+	}
+}
+
+// rediscover starts over.
+func (m *Manager) rediscover(why string) {
+	m.become(mad.SMDiscovering, why)
+	m.tookOver = true
+	m.peers.next = ib.Never
+	m.want(m.now, why)
+}
+
+// handleSMInfo answers another manager, or a tool that asks.
+func (m *Manager) handleSMInfo(env mad.Envelope, v mad.View) {
+	resp := append(mad.View(nil), v...)
+	resp.SetMethod(mad.MethodGetResp)
+	if v.Class() == mad.ClassSMDirect {
+		resp.SetReturning(true)
+	}
+	own := m.info()
+	if v.Method() == mad.MethodSet {
+		var theirs mad.SMInfo
+		status := mad.StatusOK
+		if _, err := theirs.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil || !m.command(env, v, &theirs) {
+			status = mad.StatusInvalidField
+		}
+		resp.SetStatus(status)
+		own = m.info()
+	}
+	if m.cfg.SMKey != 0 {
+		var theirs mad.SMInfo
+		if _, err := theirs.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil || theirs.SMKey != m.cfg.SMKey {
+			own.SMKey = 0 // the key is shown to those that have it
+		}
+	}
+	clear(resp[mad.SMPDataOff:][:mad.SMPDataLen])
+	own.Append(resp[mad.SMPDataOff:mad.SMPDataOff])
+	m.out = append(m.out, outgoing{env: env.Reply(), data: resp})
+}
+
+// command carries out a Set(SMInfo) (IBA 14.4.1, figure of the state machine). False: it does not fit the state.
+func (m *Manager) command(env mad.Envelope, v mad.View, theirs *mad.SMInfo) bool {
+	if m.cfg.SMKey != 0 && theirs.SMKey != m.cfg.SMKey {
+		m.event(EventProblem, "manager %v sends a command with another SM_Key: ignored", theirs.GUID)
+		return false
+	}
+	switch v.AttrMod() {
+	case cmdHandover:
+		if m.state != mad.SMStandby && m.state != mad.SMMaster {
+			return false
+		}
+		if m.state == mad.SMStandby {
+			m.become(mad.SMDiscovering, "handed over by "+theirs.GUID.String())
+			m.tookOver = true
+		}
+		m.forced = true
+		m.peers.next = ib.Never
+		m.peers.owed, m.peers.owing = env, true
+		m.peers.handing = 0
+		m.peers.path = backPath(v)
+		m.want(m.now, "handover")
+		return true
+	case cmdAcknowledge:
+		if m.state != mad.SMMaster || m.peers.handing == 0 {
+			return m.state == mad.SMStandby
+		}
+		m.become(mad.SMStandby, "handed over to "+theirs.GUID.String())
+		m.peers.master, m.peers.handing, m.peers.missed = theirs.GUID, 0, 0
+		m.peers.next = m.now + m.cfg.PollInterval
+		if m.sweep != nil {
+			m.sweep.abandon = true
+		}
+		m.forget()
+		return true
+	case cmdDisable:
+		if m.state != mad.SMStandby {
+			return false
+		}
+		m.become(mad.SMNotActive, "disabled by "+theirs.GUID.String())
+		m.peers.next = ib.Never
+		return true
+	case cmdStandby:
+		if m.state != mad.SMNotActive {
+			return false
+		}
+		m.become(mad.SMStandby, "told to stand by by "+theirs.GUID.String())
+		m.peers.master, m.peers.missed = theirs.GUID, 0
+		m.peers.path = backPath(v)
+		m.peers.next = m.now + m.cfg.PollInterval
+		return true
+	case cmdDiscover:
+		if m.state != mad.SMStandby {
+			return false
+		}
+		m.rediscover("told to discover by " + theirs.GUID.String())
+		return true
+	}
+	return false
+}
+
+// backPath is the directed route back to the sender of a directed request; nil for one that came by LID.
+func backPath(v mad.View) []ib.PortNum {
+	if v.Class() != mad.ClassSMDirect {
+		return nil
+	}
+	var path []ib.PortNum
+	for h := int(v.HopCount()); h >= 1; h-- {
+		path = append(path, v.ReturnPath(uint8(h)))
+	}
+	return path
+}
+
+// acknowledge tells the former master that the subnet is in good hands.
+func (m *Manager) acknowledge() {
+	if !m.peers.owing {
+		return
+	}
+	m.peers.owing = false
+	m.forced = false
+	own := m.info()
+	m.tellPeer(m.peers.path, cmdAcknowledge, &own)
+}
+
+// takingOver reports whether clients have to register with this manager anew.
+func (m *Manager) takingOver() bool { return m.tookOver || m.sub == nil }

@@ -1,0 +1,72 @@
+package sm
+
+import (
+	"fmt"
+
+	"softib/ib"
+)
+
+// EventKind says what an event is about.
+type EventKind uint8
+
+// Kinds of event.
+const (
+	EventState    EventKind = iota // the manager's own state
+	EventSweep                     // a sweep began or ended
+	EventTopology                  // nodes and links came or went
+	EventRouting                   // tables were computed
+	EventTrap                      // a node reported something
+	EventProblem                   // something does not work as it should
+	EventSA                        // subnet administration
+	NumEventKind
+)
+
+var eventKindNames = [NumEventKind]string{"state", "sweep", "topology", "routing", "trap", "problem", "sa"}
+
+func (k EventKind) String() string {
+	if k < NumEventKind {
+		return eventKindNames[k]
+	}
+	return fmt.Sprintf("EventKind(%d)", uint8(k))
+}
+
+// Event is one line of the operator's log: what changed and why.
+type Event struct {
+	At   ib.Time
+	Kind EventKind
+	Text string
+}
+
+func (e Event) String() string { return e.Kind.String() + ": " + e.Text }
+
+// maxEvents bounds the events that wait to be polled; older ones make room.
+const maxEvents = 4096
+
+func (m *Manager) event(k EventKind, format string, args ...any) {
+	if len(m.events) >= maxEvents {
+		m.eventsLost++
+		m.events = m.events[1:]
+	}
+	m.events = append(m.events, Event{m.now, k, fmt.Sprintf(format, args...)})
+}
+
+// PollEvent gives the next line of the log.
+func (m *Manager) PollEvent() (Event, bool) {
+	if len(m.events) == 0 {
+		return Event{}, false
+	}
+	e := m.events[0]
+	m.events = m.events[1:]
+	return e, true
+}
+
+// grumbles limits how many problems of one kind a sweep names one by one.
+const grumbles = 8
+
+// problem logs what is wrong with a node, up to a limit in each sweep.
+func (s *sweep) problem(format string, args ...any) {
+	s.problems++
+	if s.problems <= grumbles {
+		s.m.event(EventProblem, format, args...)
+	}
+}

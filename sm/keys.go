@@ -1,0 +1,162 @@
+package sm
+
+import (
+	"slices"
+
+	"softib/ib"
+	"softib/mad"
+	"softib/subnet"
+)
+
+// keyWrite is a block of a partition table that has to be written.
+type keyWrite struct {
+	ref   subnet.Ref
+	block int
+	keys  mad.PKeyTable
+}
+
+// beginKeys finds the blocks of partition tables that are not as they should be.
+func (s *sweep) beginKeys() {
+	s.keyWrites = s.keyWrites[:0]
+	s.cursor = cursor{}
+	s.resolvePartitions()
+	s.eachEnd(func(r subnet.Ref) {
+		n := s.nodes[r.Node]
+		s.planKeys(r, s.keysOf(n.Ports[r.Port].GUID), int(n.Info.PartitionCap))
+		if p := &n.Ports[r.Port]; s.enforce && p.Up() && s.nodes[p.Peer].IsSwitch() {
+			// The switch in front lets pass what the port is a member of, and no more.
+			far := s.nodes[p.Peer]
+			s.planKeys(subnet.Ref{Node: p.Peer, Port: p.PeerPort}, s.keysOf(p.GUID), int(far.Switch.PartitionEnforcementCap))
+		}
+	})
+}
+
+// planKeys plans what makes a port's table hold the keys. A key that is there keeps its place, because programs know keys by
+// their index; the default partition is at index 0.
+func (s *sweep) planKeys(ref subnet.Ref, want []ib.PKey, capacity int) {
+	p := &s.nodes[ref.Node].Ports[ref.Port]
+	var have []ib.PKey
+	known := false
+	if p.Tables != nil && p.Tables.PKeys != nil {
+		have, known = p.Tables.PKeys, true
+	}
+	if len(want) > capacity {
+		s.problem("%s port %d: member of %d partitions, but its table has room for %d", s.name(ref.Node), ref.Port, len(want), capacity)
+		want = want[:capacity]
+	}
+	if known && sameKeys(have, want) {
+		return
+	}
+	list := placeKeys(have, want)
+	for block := 0; block*mad.PKeysPerBlock < max(len(list), len(have), 1); block++ {
+		var now, then mad.PKeyTable
+		if from := block * mad.PKeysPerBlock; true {
+			copy(now[:], tail(have, from))
+			copy(then[:], tail(list, from))
+		}
+		if !known || now != then {
+			s.keyWrites = append(s.keyWrites, keyWrite{ref, block, then})
+		}
+	}
+}
+
+func tail(list []ib.PKey, from int) []ib.PKey {
+	if from >= len(list) {
+		return nil
+	}
+	return list[from:]
+}
+
+// sameKeys reports whether a table holds exactly the wanted keys, the first of them at index 0.
+func sameKeys(have, want []ib.PKey) bool {
+	if len(want) == 0 {
+		return len(have) == 0
+	}
+	if len(have) == 0 || have[0] != want[0] {
+		return false
+	}
+	n := 0
+	for _, k := range have {
+		if k != 0 {
+			n++
+			if !slices.Contains(want, k) {
+				return false
+			}
+		}
+	}
+	return n == len(want)
+}
+
+// placeKeys puts the wanted keys into a table, leaving those that are there where they are.
+func placeKeys(have, want []ib.PKey) []ib.PKey {
+	list := make([]ib.PKey, max(len(have), len(want)))
+	var todo []ib.PKey
+	for n, k := range want {
+		at := slices.Index(have, k)
+		switch {
+		case n == 0:
+			list[0] = k
+		case at > 0:
+			list[at] = k
+		default:
+			todo = append(todo, k)
+		}
+	}
+	for at := 0; len(todo) > 0; at++ {
+		if at == len(list) {
+			list = append(list, 0)
+		}
+		if list[at] == 0 {
+			list[at], todo = todo[0], todo[1:]
+		}
+	}
+	for len(list) > 0 && list[len(list)-1] == 0 {
+		list = list[:len(list)-1]
+	}
+	return list
+}
+
+// nextKeys writes the next block.
+func (s *sweep) nextKeys(r *request) bool {
+	if s.cursor.at >= len(s.keyWrites) {
+		return false
+	}
+	w := &s.keyWrites[s.cursor.at]
+	*r = request{what: tell, set: true, node: w.ref.Node, port: w.ref.Port, attr: mad.AttrPKeyTable, mod: uint32(w.block), extra: int32(s.cursor.at)}
+	if s.nodes[w.ref.Node].IsSwitch() && w.ref.Port != 0 {
+		r.mod = mad.PKeyModifier(w.ref.Port, w.block)
+	}
+	s.cursor.at++
+	w.keys.Append(s.smp(r))
+	return true
+}
+
+// keysReply notes that a block is as it was written.
+func (s *sweep) keysReply(r *request, v mad.View) {
+	if !s.answered(r, v) {
+		return
+	}
+	w := &s.keyWrites[r.extra]
+	s.tookKeys(w.ref, w.block, &w.keys)
+}
+
+// resolvePartitions finds out who is a member of what, now that all ports are known.
+func (s *sweep) resolvePartitions() {
+	s.enforce = false
+}
+
+// keysOf are the keys that a port should have, the one for index 0 first.
+func (s *sweep) keysOf(ib.GUID) []ib.PKey {
+	return defaultKeys
+}
+
+var defaultKeys = []ib.PKey{ib.PKeyDefault}
+
+// wantedEnforcement makes a switch port in front of an end port check partitions.
+func (s *sweep) wantedEnforcement(ref subnet.Ref, pi *mad.PortInfo) {
+	n := s.nodes[ref.Node]
+	p := &n.Ports[ref.Port]
+	on := s.enforce && p.Up() && !s.nodes[p.Peer].IsSwitch()
+	pi.PartitionEnforcementInbound = on && n.Switch.InboundEnforcementCap
+	pi.PartitionEnforcementOutbound = on && n.Switch.OutboundEnforcementCap
+}

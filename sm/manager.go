@@ -1,0 +1,246 @@
+package sm
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"softib/ib"
+	"softib/mad"
+	"softib/route"
+	"softib/subnet"
+)
+
+// Manager is a subnet manager. See the package's comment for how it is driven.
+type Manager struct {
+	cfg Config
+	now ib.Time
+
+	state mad.SMState
+	acts  uint32 // SMInfo.ActCount
+
+	sub *subnet.Subnet // the last published one
+	// doubt has the switches that may hold other tables than the last subnet says.
+	doubt map[ib.GUID]bool
+	// net and tables are what the last subnet was routed by.
+	net    *route.Network
+	tables *route.Tables
+	// shared are the port tables that were seen last, for ports that hold the same.
+	shared   [8]*subnet.PortTables
+	sharedAt int
+
+	sweep  *sweep // the one under way
+	phases uint32 // that ever ran
+	jobOut bool   // routing is being computed
+
+	slots    slots
+	inFlight int
+	buf      [mad.Size]byte
+	out      []outgoing // answers and the like, ahead of the sweep's requests
+
+	guid       ib.GUID // of the manager's own port
+	groups     []Group
+	forced     bool // a handover makes this manager go on, whoever else is there
+	tookOver   bool // clients have to register anew
+	stubborn   int  // sweeps in a row that had no answer from somebody
+	trapSeen   map[trapKey]trapSeen
+	pathsOf    *subnet.Subnet
+	lightPaths [][]ib.PortNum
+
+	wants      wants // reasons for the next sweep
+	lids       *lidBook
+	light      light
+	peers      election
+	last       SweepReport
+	sweeps     int
+	events     []Event
+	eventsLost int
+	sent       uint64
+}
+
+// outgoing is a datagram that is ready to go.
+type outgoing struct {
+	env     mad.Envelope
+	data    []byte
+	timeout ib.Time
+	retries int
+	req     request
+	tracked bool
+}
+
+// New makes a manager. Nothing happens before Start.
+func New(cfg Config) *Manager {
+	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{}, trapSeen: map[trapKey]trapSeen{}, wants: wants{at: ib.Never}}
+	m.lids = newLIDBook(m.cfg.Memory.LIDs)
+	m.groups = slices.Clone(m.cfg.Groups)
+	m.light.next = ib.Never
+	m.peers.init()
+	return m
+}
+
+// Start makes the manager discover the subnet and, if no other does, manage it.
+func (m *Manager) Start(now ib.Time) {
+	m.now = now
+	m.become(mad.SMDiscovering, "start")
+	m.want(now, "start")
+}
+
+// State is where the manager stands among others.
+func (m *Manager) State() mad.SMState { return m.state }
+
+// Subnet is the subnet as the last complete sweep left it; nil before the first.
+func (m *Manager) Subnet() *subnet.Subnet { return m.sub }
+
+// Last is the report of the last sweep that was completed.
+func (m *Manager) Last() SweepReport { return m.last }
+
+// Sweeps counts the sweeps that were completed.
+func (m *Manager) Sweeps() int { return m.sweeps }
+
+// Sent counts the datagrams that were sent.
+func (m *Manager) Sent() uint64 { return m.sent }
+
+// Sweeping reports whether a sweep is under way or due.
+func (m *Manager) Sweeping() bool { return m.sweep != nil || m.wants.any() }
+
+func (m *Manager) become(s mad.SMState, why string) {
+	if m.state == s {
+		return
+	}
+	m.event(EventState, "%s -> %s: %s", m.state, s, why)
+	m.state = s
+}
+
+// PollSend gives the next datagram to send. False means that there is none now.
+func (m *Manager) PollSend(now ib.Time, send *Send) bool {
+	m.now = max(m.now, now)
+	if len(m.out) > 0 {
+		o := m.out[0]
+		m.out = m.out[1:]
+		*send = Send{Env: o.env, Data: o.data, Timeout: o.timeout, Retries: o.retries}
+		if o.tracked {
+			send.Cookie = m.slots.put(o.req)
+			binary.BigEndian.PutUint64(o.data[8:], uint64(uint32(send.Cookie>>32)))
+		}
+		m.sent++
+		return true
+	}
+	m.startSweep()
+	if m.inFlight >= m.cfg.Window {
+		return false
+	}
+	var r request
+	switch {
+	case m.sweep != nil:
+		if !m.sweep.next(&r) {
+			return false
+		}
+		r.phase = m.phases
+	case m.nextLight(&r):
+		r.phase = lightPhase
+	default:
+		return false
+	}
+	*send = Send{
+		Env: mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}, Data: m.buf[:],
+		Timeout: m.cfg.Timeout, Retries: m.cfg.Retries, Cookie: m.slots.put(r),
+	}
+	// The lower half of the transaction is ours; whoever carries the datagram owns the upper one.
+	binary.BigEndian.PutUint64(m.buf[8:], uint64(uint32(send.Cookie>>32)))
+	m.inFlight++
+	m.sent++
+	return true
+}
+
+// HandleReply takes the answer to a request; a nil data means that none came in time.
+func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
+	m.now = max(m.now, now)
+	r, ok := m.slots.take(cookie)
+	if !ok {
+		return
+	}
+	var v mad.View
+	if len(data) >= mad.Size {
+		v = mad.View(data[:mad.Size:mad.Size])
+		if v.AttrID() != r.attr || !v.Method().IsResponse() {
+			v = nil // an answer to something else is none
+		}
+	}
+	if r.phase == 0 {
+		m.peerReply(&r, v)
+		return
+	}
+	m.inFlight--
+	if r.phase == lightPhase {
+		m.lightReply(&r, v)
+		return
+	}
+	if m.sweep != nil && r.phase == m.phases {
+		m.sweep.reply(&r, v)
+	}
+}
+
+// NextDeadline is when the manager wants HandleTimer to be called.
+func (m *Manager) NextDeadline() ib.Time {
+	d := m.light.next
+	if m.sweep == nil {
+		d = ib.Earlier(d, m.wants.at)
+	}
+	return ib.Earlier(d, m.peers.next)
+}
+
+// HandleTimer does what has become due.
+func (m *Manager) HandleTimer(now ib.Time) {
+	m.now = max(m.now, now)
+	if now >= m.peers.next {
+		m.pollPeers()
+	}
+	if now >= m.light.next {
+		m.startLight()
+	}
+}
+
+// wants are the reasons for a sweep.
+type wants struct {
+	at     ib.Time // when; Never if there is no reason
+	why    string
+	full   bool
+	lookAt map[ib.GUID]bool // nodes to look at, where a full sweep is not needed
+}
+
+func (w *wants) any() bool { return w.why != "" }
+
+// want asks for a full sweep, not before at.
+func (m *Manager) want(at ib.Time, why string) {
+	w := &m.wants
+	if !w.any() || at < w.at {
+		w.at = at
+	}
+	if !w.full || w.why == "" {
+		w.why = why
+	}
+	w.full = true
+}
+
+// wantLook asks for a look at one switch.
+func (m *Manager) wantLook(at ib.Time, guid ib.GUID, why string) {
+	w := &m.wants
+	if !w.any() || at < w.at {
+		w.at = at
+	}
+	if w.why == "" {
+		w.why = why
+	}
+	if w.lookAt == nil {
+		w.lookAt = map[ib.GUID]bool{}
+	}
+	w.lookAt[guid] = true
+}
+
+// Sweep asks for a full sweep now.
+func (m *Manager) Sweep(now ib.Time, why string) {
+	m.now = max(m.now, now)
+	m.want(m.now, why)
+}
+
+// lightPhase marks requests of light sweeps.
+const lightPhase = 1<<32 - 1

@@ -1,0 +1,64 @@
+package sm
+
+import (
+	"softib/mad"
+	"softib/subnet"
+)
+
+// publish makes what the sweep has found and left the subnet that all questions are answered from.
+func (s *sweep) publish() {
+	m := s.m
+	for at, i := range s.switches {
+		n := s.nodes[i]
+		guid := n.Info.NodeGUID
+		if s.incomplete[i] {
+			m.doubt[guid] = true
+			continue
+		}
+		delete(m.doubt, guid)
+		if !sameRow(n.LFT, s.tables.LFT[at]) {
+			s.edit(i).LFT = s.tables.LFT[at]
+		}
+	}
+	sub := &subnet.Subnet{
+		Prefix: m.cfg.Prefix, Nodes: s.nodes, Switches: s.switches, Self: s.self,
+		Routing: s.tables.Engine, Managers: append([]subnet.Manager{m.manager(s)}, s.managers...),
+		Partitions: s.partitions,
+	}
+	if s.levels != nil {
+		sub.Levels = s.levels
+	}
+	sub.Index()
+	first := m.sub == nil
+	m.sub, m.net, m.tables = sub, s.net, s.tables
+	if len(s.incomplete) > 0 {
+		m.tables = nil // nothing to mend: some switches hold something else
+	}
+	m.sweeps++
+	m.acts++
+	m.tookOver = false
+	r := &s.report
+	r.Took = m.now - s.began
+	r.Problems = s.problems
+	m.last = *r
+	if m.state != mad.SMMaster {
+		m.become(mad.SMMaster, "the subnet is programmed")
+	}
+	if s.problems > grumbles {
+		m.event(EventProblem, "%d problems in this sweep, of which %d are named above", s.problems, grumbles)
+	}
+	if first {
+		m.event(EventSweep, "SUBNET UP: %v", *r)
+	} else {
+		m.event(EventSweep, "swept (%s): %v", s.why, *r)
+	}
+	m.published()
+	if s.silent > 0 || len(s.failed) > 0 {
+		// What did not answer may do so later. The pauses grow, so that a dead node does not keep the manager busy.
+		m.stubborn++
+		m.want(m.now+m.cfg.SweepInterval<<min(m.stubborn-1, 5), "some nodes did not answer")
+	} else {
+		m.stubborn = 0
+	}
+	m.restLight()
+}

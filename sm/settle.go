@@ -1,0 +1,257 @@
+package sm
+
+import (
+	"softib/ib"
+	"softib/mad"
+	"softib/subnet"
+)
+
+// settle makes one consistent subnet of what the probes have found: links that both ends agree on,
+// nodes that can be reached. Then it is clear whether this manager is the one to program it.
+func (s *sweep) settle() {
+	if s.self.Node == subnet.None {
+		s.abandon = true
+		return
+	}
+	s.agree()
+	if reached := s.repath(); !allTrue(reached) {
+		s.compact(reached)
+		s.repath()
+	}
+	s.number()
+	s.count()
+	s.elect()
+	if s.abandon {
+		return
+	}
+	s.changes()
+	s.classify()
+}
+
+func allTrue(b []bool) bool {
+	for _, v := range b {
+		if !v {
+			return false
+		}
+	}
+	return true
+}
+
+// agree drops links between switches whose two ends say different things: the cable was moved while we looked,
+// or two nodes have one GUID.
+func (s *sweep) agree() {
+	for i := range s.nodes {
+		n := s.nodes[i]
+		for p := 1; p < len(n.Ports); p++ {
+			x := &n.Ports[p]
+			if !x.Up() {
+				continue
+			}
+			far := &s.nodes[x.Peer].Ports[x.PeerPort]
+			if far.Peer == int32(i) && far.PeerPort == ib.PortNum(p) && linked(x) && linked(far) {
+				continue
+			}
+			if linked(x) && linked(far) {
+				s.problem("port %d of %s leads to port %d of %s, which says otherwise: duplicate GUID, or a cable that was moved; the link is left out",
+					p, s.name(int32(i)), x.PeerPort, s.name(x.Peer))
+			}
+			s.silent++
+			s.edit(int32(i)).Ports[p].Peer = subnet.None
+			n = s.nodes[i]
+		}
+	}
+}
+
+// linked reports whether a port's state allows a manager to use its link.
+func linked(p *subnet.Port) bool {
+	return p.Info.PortState >= ib.PortInit && p.Info.PortState <= ib.PortActive
+}
+
+// compact drops nodes that cannot be reached; all that are left get new numbers.
+func (s *sweep) compact(keep []bool) {
+	to := make([]int32, len(s.nodes))
+	var nodes []*subnet.Node
+	for i, n := range s.nodes {
+		to[i] = subnet.None
+		if keep[i] {
+			to[i] = int32(len(nodes))
+			nodes = append(nodes, n)
+		}
+	}
+	own := make([]bool, len(nodes))
+	for i, n := range nodes {
+		own[i] = true
+		c := *n
+		c.Ports = append([]subnet.Port(nil), n.Ports...)
+		for p := range c.Ports {
+			if x := &c.Ports[p]; x.Up() {
+				x.Peer = to[x.Peer]
+			}
+		}
+		nodes[i] = &c
+	}
+	s.nodes, s.own = nodes, own
+	s.self.Node = to[s.self.Node]
+	s.byGUID = make(map[ib.GUID]int32, len(nodes))
+	for i, n := range nodes {
+		s.byGUID[n.Info.NodeGUID] = int32(i)
+	}
+	var kept []subnet.Manager
+	for _, m := range s.managers {
+		if _, ok := s.refOf(m.Port); ok {
+			kept = append(kept, m)
+		}
+	}
+	s.managers = kept
+}
+
+// refOf finds the port of a GUID in the sweep's nodes.
+func (s *sweep) refOf(g ib.GUID) (subnet.Ref, bool) {
+	for i, n := range s.nodes {
+		for p := range n.Ports {
+			if n.Ports[p].GUID == g {
+				return subnet.Ref{Node: int32(i), Port: n.EndPort(ib.PortNum(p))}, true
+			}
+		}
+	}
+	return subnet.Ref{}, false
+}
+
+// number gives the switches their numbers for routing.
+func (s *sweep) number() {
+	s.switches = s.switches[:0]
+	for i, n := range s.nodes {
+		if !n.IsSwitch() {
+			continue
+		}
+		at := int32(len(s.switches))
+		s.switches = append(s.switches, int32(i))
+		if n.RouteIndex != at {
+			s.edit(int32(i)).RouteIndex = at
+		}
+	}
+}
+
+// count fills in the report.
+func (s *sweep) count() {
+	r := &s.report
+	r.Nodes, r.Switches = len(s.nodes), len(s.switches)
+	r.Hosts = 0
+	ends := 0
+	for _, n := range s.nodes {
+		if n.Info.NodeType == ib.NodeCA {
+			r.Hosts++
+		}
+		for p := 1; p < len(n.Ports); p++ {
+			if n.Ports[p].Up() {
+				ends++
+				if degraded(&n.Ports[p].Info) {
+					r.Degraded++
+				}
+			}
+		}
+	}
+	r.Links = ends / 2
+	r.Degraded = (r.Degraded + 1) / 2
+}
+
+// degraded reports whether a link runs below what its port supports and is allowed to do.
+func degraded(p *mad.PortInfo) bool {
+	best := p.LinkWidthSupported & p.LinkWidthEnabled
+	return best != 0 && p.LinkWidthActive.Lanes() < widest(best) ||
+		p.EnabledSpeed() != 0 && p.ActiveSpeed() != 0 && p.ActiveSpeed() < p.EnabledSpeed()
+}
+
+// widest is the most lanes of a set of widths.
+func widest(set ib.Width) int {
+	lanes := 0
+	for bit := ib.Width(1); bit != 0; bit <<= 1 {
+		if set&bit != 0 {
+			lanes = max(lanes, bit.Lanes())
+		}
+	}
+	return lanes
+}
+
+// changes logs what is different from the last subnet.
+func (s *sweep) changes() {
+	if s.prev == nil {
+		return
+	}
+	logged := 0
+	say := func(format string, args ...any) {
+		if logged++; logged <= 2*grumbles {
+			s.m.event(EventTopology, format, args...)
+		}
+	}
+	for i, n := range s.nodes {
+		o, ok := s.prev.ByGUID(n.Info.NodeGUID)
+		if !ok {
+			say("new %v %s", n.Info.NodeType, nodeName(n))
+			continue
+		}
+		old := s.prev.Nodes[o]
+		if old == n || len(old.Ports) != len(n.Ports) {
+			continue
+		}
+		for p := 1; p < len(n.Ports); p++ {
+			was, is := &old.Ports[p], &n.Ports[p]
+			// Each link is named once, from its end with the smaller number, or from the end that is left.
+			switch {
+			case was.Up() && !is.Up():
+				far := s.prev.Nodes[was.Peer]
+				if _, there := s.byGUID[far.Info.NodeGUID]; !there || far.Info.NodeGUID > n.Info.NodeGUID || !n.IsSwitch() {
+					say("link lost: %s port %d to %s port %d", nodeName(n), p, nodeName(far), was.PeerPort)
+				}
+			case !was.Up() && is.Up() && (is.Peer > int32(i) || !s.nodes[is.Peer].IsSwitch()):
+				say("link found: %s port %d to %s port %d", nodeName(n), p, s.name(is.Peer), is.PeerPort)
+			}
+		}
+	}
+	for _, n := range s.prev.Nodes {
+		if _, ok := s.byGUID[n.Info.NodeGUID]; !ok {
+			say("%v %s is gone", n.Info.NodeType, nodeName(n))
+		}
+	}
+	if logged > 2*grumbles {
+		s.m.event(EventTopology, "and %d changes more", logged-2*grumbles)
+	}
+}
+
+// classify decides of every switch whether its tables are known, have to be read, or are to be written whole.
+func (s *sweep) classify() {
+	s.cold, s.unread = make([]bool, len(s.nodes)), make([]bool, len(s.nodes))
+	for _, i := range s.switches {
+		n := s.nodes[i]
+		fresh := true // nothing can pass through it yet
+		for p := 1; p < len(n.Ports); p++ {
+			if n.Ports[p].Up() && n.Ports[p].Info.PortState == ib.PortActive {
+				fresh = false
+				break
+			}
+		}
+		known := n.LFT != nil && !s.m.doubt[n.Info.NodeGUID]
+		if known && (fresh || n.Switch.LinearFDBTop != lastLID(n.LFT)) {
+			if !fresh {
+				s.m.event(EventProblem, "%s: its forwarding table ends at LID %v instead of %v: it has forgotten its tables", nodeName(n), n.Switch.LinearFDBTop, lastLID(n.LFT))
+			}
+			known = false
+		}
+		switch {
+		case known:
+		case fresh:
+			s.cold[i] = true
+		default:
+			s.unread[i] = true
+		}
+		if !known && (n.LFT != nil || n.MFT != nil) {
+			e := s.edit(i)
+			e.LFT, e.MFT = nil, nil
+			for p := range e.Ports {
+				e.Ports[p].Tables = nil
+			}
+		}
+	}
+}
+
+func lastLID(lft []ib.PortNum) ib.LID { return ib.LID(max(len(lft), 1) - 1) }

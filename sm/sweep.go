@@ -1,0 +1,302 @@
+package sm
+
+import (
+	"fmt"
+	"strings"
+
+	"softib/ib"
+	"softib/mad"
+	"softib/route"
+	"softib/subnet"
+)
+
+// sweep is one pass over the subnet, in phases. It works on a copy of what is known;
+// the copy is published when the sweep is done.
+type sweep struct {
+	m     *Manager
+	why   string
+	full  bool
+	began ib.Time
+
+	nodes   []*subnet.Node
+	own     []bool // nodes that are this sweep's to change
+	byGUID  map[ib.GUID]int32
+	self    subnet.Ref
+	paths   [][]ib.PortNum // directed routes to switches and to the manager's own node
+	scratch []ib.PortNum
+	prev    *subnet.Subnet
+
+	phase   int
+	waiting int  // answers under way
+	started bool // the present phase
+
+	work []probe // discovery's queue
+	at   int     // its head
+	// cursor walks over nodes, ports and blocks in the phases that write.
+	cursor cursor
+
+	switches []int32 // by number of routing
+	cold     []bool  // by node: a switch whose tables are to be written whole
+	unread   []bool  // by node: a switch whose tables must be read
+	net      *route.Network
+	job      *Job
+	plan     routePlan
+	round    int
+	levels   *levels
+	managers []subnet.Manager
+	lanes    lanePlan
+
+	reads      []reading
+	keyWrites  []keyWrite
+	mftWrites  []mftWrite
+	partitions []subnet.Partition
+	enforce    bool
+	tables     *route.Tables
+	// incomplete are switches that did not take all of their tables.
+	incomplete map[int32]bool
+
+	report   SweepReport
+	problems int
+	failed   map[int32]int // answers that did not come, by node
+	silent   int           // neighbours that did not answer
+	abandon  bool
+}
+
+// SweepReport is what a sweep has done.
+type SweepReport struct {
+	Why    string
+	Full   bool
+	Began  ib.Time
+	Took   ib.Time
+	Phases []PhaseReport
+
+	Nodes, Hosts, Switches int
+	Links, Degraded        int
+	MADs                   int
+	Engine                 string
+	Refused                []string // engines that did not fit, with their reasons
+	VLs                    int
+	// Entries counts forwarding entries that were changed, Blocks the blocks written.
+	Blocks int
+	// Problems counts what went wrong.
+	Problems int
+}
+
+// PhaseReport is how long a phase took and how many datagrams it sent.
+type PhaseReport struct {
+	Name string
+	Took ib.Time
+	MADs int
+}
+
+func (r SweepReport) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d hosts, %d switches, %d links; %s; %d datagrams in %v", r.Hosts, r.Switches, r.Links, r.Engine, r.MADs, r.Took)
+	return b.String()
+}
+
+// phase is a step of a sweep. It is over when next gives nothing more, all answers
+// are there, and again says that there is not another round.
+type phase struct {
+	name  string
+	start func(*sweep)
+	next  func(*sweep, *request) bool
+	reply func(*sweep, *request, mad.View)
+	again func(*sweep) bool
+}
+
+// phases of every sweep, in order. One that has nothing to do costs nothing.
+var phases = [...]phase{
+	{name: "discover", start: (*sweep).beginDiscovery, next: (*sweep).nextProbe, reply: (*sweep).probed},
+	{name: "settle", start: (*sweep).settle},
+	{name: "read tables", start: (*sweep).beginRead, next: (*sweep).nextRead, reply: (*sweep).readReply},
+	{name: "addresses", start: (*sweep).beginAddresses, next: (*sweep).nextAddress, reply: (*sweep).portReply},
+	{name: "partitions", start: (*sweep).beginKeys, next: (*sweep).nextKeys, reply: (*sweep).keysReply},
+	{name: "compute", start: (*sweep).compute},
+	{name: "lanes", start: (*sweep).beginLanes, next: (*sweep).nextLanes, reply: (*sweep).lanesReply},
+	{name: "tables", start: (*sweep).beginTables, next: (*sweep).nextTable, reply: (*sweep).tableReply, again: (*sweep).nextRound},
+	{name: "multicast", start: (*sweep).beginMulticast, next: (*sweep).nextMulticast, reply: (*sweep).multicastReply},
+	{name: "arm", start: (*sweep).beginLinks, next: (*sweep).nextArm, reply: (*sweep).portReply},
+	{name: "activate", start: (*sweep).beginLinks, next: (*sweep).nextActivate, reply: (*sweep).portReply},
+	{name: "publish", start: (*sweep).publish},
+}
+
+// startSweep begins the sweep that is wanted, if its time has come.
+func (m *Manager) startSweep() {
+	if m.sweep != nil || !m.wants.any() || m.now < m.wants.at || m.state == mad.SMStandby || m.state == mad.SMNotActive {
+		return
+	}
+	w := m.wants
+	m.wants = wants{at: ib.Never}
+	s := &sweep{m: m, why: w.why, full: w.full || m.sub == nil || m.state != mad.SMMaster, began: m.now, prev: m.sub, failed: map[int32]int{}}
+	s.report = SweepReport{Why: w.why, Full: s.full, Began: m.now}
+	if !s.full {
+		s.adopt(w.lookAt)
+	}
+	m.sweep = s
+	m.phases++
+}
+
+// next gives the next request of the sweep, moving through the phases as they end.
+func (s *sweep) next(r *request) bool {
+	for {
+		ph := &phases[s.phase]
+		if !s.started {
+			s.started = true
+			s.report.Phases = append(s.report.Phases, PhaseReport{Name: ph.name, Took: s.m.now, MADs: s.report.MADs})
+			if ph.start != nil {
+				ph.start(s)
+			}
+		}
+		if s.abandon {
+			s.end()
+			return false
+		}
+		if s.job != nil {
+			return false // routing is being computed
+		}
+		if ph.next != nil && ph.next(s, r) {
+			s.waiting++
+			s.report.MADs++
+			return true
+		}
+		if s.waiting > 0 {
+			return false
+		}
+		if ph.again != nil && ph.again(s) {
+			continue
+		}
+		last := &s.report.Phases[len(s.report.Phases)-1]
+		last.Took = s.m.now - last.Took
+		last.MADs = s.report.MADs - last.MADs
+		s.phase++
+		s.started = false
+		s.m.phases++
+		if s.phase == len(phases) {
+			s.end()
+			return false
+		}
+	}
+}
+
+// end leaves the sweep.
+func (s *sweep) end() { s.m.sweep = nil }
+
+// reply hands an answer to the present phase.
+func (s *sweep) reply(r *request, v mad.View) {
+	s.waiting--
+	if v == nil {
+		s.failed[r.node]++
+	}
+	phases[s.phase].reply(s, r, v)
+}
+
+// answered reports whether a request was answered well; if not it says so in the log.
+func (s *sweep) answered(r *request, v mad.View) bool {
+	switch {
+	case v == nil:
+		s.problem("%s: no answer to %s(%s) %#x", s.name(r.node), verb(r.set), mad.AttrName(mad.ClassSMLID, r.attr), r.mod)
+	case v.Status() != mad.StatusOK:
+		s.failed[r.node]++
+		s.problem("%s: %s(%s) %#x was answered with %s", s.name(r.node), verb(r.set), mad.AttrName(mad.ClassSMLID, r.attr), r.mod, v.Status())
+	default:
+		return true
+	}
+	return false
+}
+
+func verb(set bool) string {
+	if set {
+		return "Set"
+	}
+	return "Get"
+}
+
+// name is what the log calls a node.
+func (s *sweep) name(i int32) string {
+	if i < 0 || int(i) >= len(s.nodes) {
+		return "an unknown node"
+	}
+	return nodeName(s.nodes[i])
+}
+
+func nodeName(n *subnet.Node) string {
+	if n.Desc != "" {
+		return fmt.Sprintf("%q (%v)", n.Desc, n.Info.NodeGUID)
+	}
+	return n.Info.NodeGUID.String()
+}
+
+// edit gives a node that this sweep may change: its own copy.
+func (s *sweep) edit(i int32) *subnet.Node {
+	if !s.own[i] {
+		n := *s.nodes[i]
+		n.Ports = append([]subnet.Port(nil), n.Ports...)
+		s.nodes[i] = &n
+		s.own[i] = true
+	}
+	return s.nodes[i]
+}
+
+// adopt starts from what is known, to look at some switches only.
+func (s *sweep) adopt(look map[ib.GUID]bool) {
+	p := s.prev
+	s.nodes = append([]*subnet.Node(nil), p.Nodes...)
+	s.own = make([]bool, len(s.nodes))
+	s.self = p.Self
+	s.byGUID = make(map[ib.GUID]int32, len(s.nodes))
+	for i, n := range s.nodes {
+		s.byGUID[n.Info.NodeGUID] = int32(i)
+	}
+	s.repath()
+	for i, n := range s.nodes { // in the order of the nodes, so that the map's does not matter
+		if !look[n.Info.NodeGUID] {
+			continue
+		}
+		if n.IsSwitch() {
+			s.push(probe{askSwitch, int32(i), 0})
+			for port := range n.Ports {
+				s.push(probe{askPort, int32(i), ib.PortNum(port)})
+			}
+			continue
+		}
+		for port := 1; port < len(n.Ports); port++ {
+			if n.Ports[port].Up() || s.self == (subnet.Ref{Node: int32(i), Port: ib.PortNum(port)}) {
+				s.push(probe{askPort, int32(i), ib.PortNum(port)})
+			}
+		}
+		s.push(probe{askDesc, int32(i), 0})
+	}
+}
+
+// repath finds the shortest directed routes to all switches over links that are up. It reports
+// which nodes can be reached.
+func (s *sweep) repath() []bool {
+	s.paths = make([][]ib.PortNum, len(s.nodes))
+	reached := make([]bool, len(s.nodes))
+	queue := make([]int32, 0, len(s.nodes))
+	reached[s.self.Node] = true
+	queue = append(queue, s.self.Node)
+	// The routes are cut from one piece of memory: most fabrics have few hops.
+	arena := make([]ib.PortNum, 0, 8*len(s.nodes))
+	for at := 0; at < len(queue); at++ {
+		i := queue[at]
+		n := s.nodes[i]
+		if !n.IsSwitch() && i != s.self.Node {
+			continue
+		}
+		base := s.paths[i]
+		for p := 1; p < len(n.Ports); p++ {
+			x := &n.Ports[p]
+			if !x.Up() || reached[x.Peer] || !n.IsSwitch() && ib.PortNum(p) != s.self.Port || len(base) >= mad.MaxHops {
+				continue
+			}
+			reached[x.Peer] = true
+			queue = append(queue, x.Peer)
+			from := len(arena)
+			arena = append(append(arena, base...), ib.PortNum(p))
+			s.paths[x.Peer] = arena[from:len(arena):len(arena)]
+		}
+	}
+	return reached
+}

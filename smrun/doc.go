@@ -1,0 +1,12 @@
+// Package smrun runs a subnet manager in real time: it owns the goroutine, the
+// clock and the files that package sm must not know.
+//
+// A Runner joins an sm.Manager to a Transport, which is a port of some fabric:
+// one that runs in this process (live), ibsim's socket, or a device of the
+// kernel. The manager does the same on each.
+//
+//	r, err := smrun.New(cfg, transport, smrun.Options{Log: …})
+//	go r.Run(ctx)
+//	<-r.Up()
+//	r.Do(func(m *sm.Manager) { … })
+package smrun
