@@ -48,6 +48,10 @@ const (
 	PortSwLifetimeLimitDiscards
 	PortSwHOQLifetimeLimitDiscards
 
+	// PortFlowCtlCounters.
+	PortXmitFlowPkts
+	PortRcvFlowPkts
+
 	NumCounter
 )
 
@@ -84,6 +88,8 @@ var counterNames = [NumCounter]string{
 	PortNeighborMTUDiscards:        "PortNeighborMTUDiscards",
 	PortSwLifetimeLimitDiscards:    "PortSwLifetimeLimitDiscards",
 	PortSwHOQLifetimeLimitDiscards: "PortSwHOQLifetimeLimitDiscards",
+	PortXmitFlowPkts:               "PortXmitFlowPkts",
+	PortRcvFlowPkts:                "PortRcvFlowPkts",
 }
 
 func (c Counter) String() string {
@@ -95,3 +101,27 @@ func (c Counter) String() string {
 
 // Counters is one port's set, indexed by Counter.
 type Counters [NumCounter]uint64
+
+// LaneCounter names a counter that a port keeps for each of its 16 virtual lanes or for each of the
+// 16 service levels. It counts from when the port was made and is never reset: who shows it
+// subtracts what it was at a reset.
+type LaneCounter uint8
+
+// The counters of the optional attributes that go by lane or level (IBA 16.1.4).
+const (
+	VLRcvPkts  LaneCounter = iota // packets received on a lane
+	VLRcvData                     // the same in 4-byte words
+	VLXmitWait                    // in ticks, as PortXmitWait
+	SLXmitData                    // 4-byte words sent at a level
+	SLRcvData                     // 4-byte words received at a level
+	NumLaneCounter
+)
+
+var laneCounterNames = [NumLaneCounter]string{"VLRcvPkts", "VLRcvData", "VLXmitWait", "SLXmitData", "SLRcvData"}
+
+func (c LaneCounter) String() string {
+	if c < NumLaneCounter {
+		return laneCounterNames[c]
+	}
+	return fmt.Sprintf("LaneCounter(%d)", uint8(c))
+}

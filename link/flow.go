@@ -72,7 +72,9 @@ func (p *Port) HandleFC(now ib.Time, fc wire.LinkPacket) bool {
 		return false
 	}
 	p.overrunsRun = 0
-	tx, rx := p.tx(int(fc.VL)), p.rx(int(fc.VL))
+	l := p.lane(int(fc.VL))
+	tx, rx := &l.tx, &l.rx
+	l.fcRcvd++
 	tx.fccl = fc.FCCL & fcMask
 	told := false
 	if rx.abr != fc.FCTBS {

@@ -53,13 +53,17 @@ type rxVL struct {
 	abr   uint16 // adjusted blocks received
 	adv   uint16 // limit last advertised
 	owed  uint16 // credits to gather before an FC packet is worth sending
+	// sl and txSL are the service levels that the words received and sent, as far as they
+	// are not yet in totals, belong to.
+	sl   ib.SL
+	txSL ib.SL
 }
 
 // lane is one virtual lane of one port: a cache line.
 type lane struct {
-	tx txVL
-	rx rxVL
-	_  [4]byte
+	tx     txVL
+	rx     rxVL
+	fcRcvd uint32 // flow-control packets received
 }
 
 // totals are a lane's counters, apart from what the lane itself holds, and the
@@ -70,6 +74,10 @@ type totals struct {
 	waited          ib.Time
 	waitSince       ib.Time
 }
+
+// levels are a port's words by service level. They are there once a level other than 0
+// was seen.
+type levels struct{ tx, rx [ib.NumSL]uint64 }
 
 // foldAt is when a lane's short counters move to totals: well before they wrap.
 const foldAt = 1 << 31
@@ -168,7 +176,15 @@ type cold struct {
 	waited     ib.Time
 	refreshAt  ib.Time
 	sl2vl      [ib.NumSL]ib.VL
+	slSet      bool // a manager wrote sl2vl
 	totals     [ib.NumVL]totals
+	levels     *levels // nil while all is of level 0
+
+	phyLimit     uint8 // LocalPhyErrors
+	overrunLimit uint8 // OverrunErrors
+	phyRun       uint8 // local physical errors, less the good packets since
+	phyAt        uint64
+	alarms       Alarm
 }
 
 // NewPort makes a port that is down.
@@ -205,14 +221,12 @@ func (p *Port) init(cfg Config) {
 	c.cfg = cfg
 	c.hoqLife, c.switchLife, c.hoqCode = ib.Never, ib.Never, hoqForever
 	c.stallCount = 7
+	c.phyLimit, c.overrunLimit = errorThreshold, errorThreshold
 	c.pkeys = []ib.PKey{ib.PKeyDefault}
 	p.rxWords = maxWords(cfg.MTUCap)
 	p.SetRate(cfg.Rate)
 	p.setNeighborMTU(cfg.MTUCap)
 	p.setOperVLs(cfg.VLCap)
-	for sl := range p.cold.sl2vl {
-		p.cold.sl2vl[sl] = ib.VL(sl % int(c.operVLs))
-	}
 	c.arb.setDefault(c.operVLs)
 }
 
@@ -257,6 +271,9 @@ func (p *Port) OperVLs() uint8 { return p.cold.operVLs }
 func (p *Port) setOperVLs(n uint8) {
 	p.cold.operVLs = n
 	p.oper = 1<<n - 1 | 1<<ib.VLMgmt
+	if !p.cold.slSet {
+		p.cold.sl2vl = DefaultSL2VL(n)
+	}
 	need := mtuBlocks(p.cold.cfg.MTUCap)
 	for vl := range ib.NumVL {
 		rx := p.rx(vl)
@@ -301,8 +318,17 @@ func (p *Port) SetVLStallCount(n uint8) { p.cold.stallCount = n & 7 }
 // sends; a switch maps by port pair instead.
 func (p *Port) SL2VL(sl ib.SL) ib.VL { return p.cold.sl2vl[sl&15] }
 
-// SetSL2VL writes the map.
-func (p *Port) SetSL2VL(m [ib.NumSL]ib.VL) { p.cold.sl2vl = m }
+// SetSL2VL writes the map. Until then it spreads the levels over the lanes in use.
+func (p *Port) SetSL2VL(m [ib.NumSL]ib.VL) { p.cold.sl2vl, p.cold.slSet = m, true }
+
+// DefaultSL2VL is the map of a port whose map nobody has written, so that every level has
+// a lane however many there are.
+func DefaultSL2VL(vls uint8) (m [ib.NumSL]ib.VL) {
+	for sl := range m {
+		m[sl] = ib.VL(sl % int(max(vls, 1)))
+	}
+	return m
+}
 
 // SL2VLMap reads the map.
 func (p *Port) SL2VLMap() [ib.NumSL]ib.VL { return p.cold.sl2vl }

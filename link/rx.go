@@ -16,6 +16,7 @@ func (p *Port) Receive(now ib.Time, f *Frame) Reason {
 		return NotReady // nobody listens: not an error of the link
 	}
 	if f.Flags&BadVCRC != 0 {
+		p.physicalError()
 		return p.Count(Physical)
 	}
 	vl := lrh.VL
@@ -48,6 +49,9 @@ func (p *Port) Receive(now ib.Time, f *Frame) Reason {
 			p.transition(p.phys, ib.PortActive)
 		}
 	}
+	if rx.sl != lrh.SL {
+		p.relevel(int(vl), rx.txSL, lrh.SL)
+	}
 	rx.pkts++
 	if rx.words += uint32(lrh.Length); rx.words >= foldAt {
 		p.fold(int(vl))
@@ -59,18 +63,6 @@ func (p *Port) Receive(now ib.Time, f *Frame) Reason {
 	f.InVL = vl
 	return OK
 }
-
-// overrun counts runs of overruns between flow-control updates; a few in a row are
-// "excessive" (IBA 7.12.1).
-func (p *Port) overrun() {
-	if p.overrunsRun++; p.overrunsRun >= overrunThreshold {
-		p.overrunsRun = 0
-		p.cold.count[ib.ExcessiveBufferOverrunErrors]++
-	}
-}
-
-// overrunThreshold is PortInfo's OverrunErrors.
-const overrunThreshold = 8
 
 // Release gives back the buffer of a packet that was received. It reports
 // whether the peer should be told now.

@@ -67,11 +67,11 @@ func TestReceiveBad(t *testing.T) {
 func TestExcessiveOverrun(t *testing.T) {
 	p := up(t, Config{BufferBlocks: 1})
 	wantReason(t, "first", p.Receive(0, packet(4096)), OK)
-	for range overrunThreshold {
+	for range errorThreshold {
 		wantReason(t, "next", p.Receive(0, packet(4096)), Overrun)
 	}
 	if n := p.Counters()[ib.ExcessiveBufferOverrunErrors]; n != 1 {
-		t.Errorf("ExcessiveBufferOverrunErrors %d after %d in a row, want 1", n, overrunThreshold)
+		t.Errorf("ExcessiveBufferOverrunErrors %d after %d in a row, want 1", n, errorThreshold)
 	}
 }
 

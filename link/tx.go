@@ -107,7 +107,11 @@ func (p *Port) PollTx(now ib.Time) (f *Frame, start, dur ib.Time) {
 		p.stopWait(now)
 	}
 	f = p.popHead(now, vl)
-	tx := p.tx(vl)
+	l := p.lane(vl)
+	tx := &l.tx
+	if l.rx.txSL != f.LRH.SL {
+		p.relevel(vl, f.LRH.SL, l.rx.sl)
+	}
 	tx.pkts++
 	if tx.words += uint32(f.LRH.Length); tx.words >= foldAt {
 		p.fold(vl)
