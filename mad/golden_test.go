@@ -298,7 +298,8 @@ func TestNames(t *testing.T) {
 	for _, tc := range []struct{ got, want string }{
 		{ClassSMDirect.String(), "SubnDirected"},
 		{ClassPerf.String(), "Perf"},
-		{Class(0x32).String(), "Vendor(0x32)"},
+		{Class(0x3F).String(), "Vendor(0x3f)"},
+		{ClassPing.String(), "OpenIBPing"},
 		{Class(0x15).String(), "Application(0x15)"},
 		{Class(0x90).String(), "Class(0x90)"},
 		{MethodGetResp.String(), "GetResp"},

@@ -20,7 +20,9 @@ const (
 	PMCapAllPortSelect      uint16 = 0x0100
 	PMCapExtendedWidth      uint16 = 0x0200
 	PMCapExtendedWidthNoMC  uint16 = 0x0400
+	PMCapSamplesOnly        uint16 = 0x0800
 	PMCapXmitWait           uint16 = 0x1000
+	PMCapRSFECCounters      uint16 = 0x4000
 	PMCapQP1Dropped         uint16 = 0x8000
 	PMCap2AdditionalExtCtrs uint32 = 0x0000002
 )
@@ -206,127 +208,4 @@ var PortCountersExtendedLayout = Layout{"PortCountersExtended", 184, []Field{
 
 func counter(id ib.Counter, off, bits int) Field {
 	return Field{Name: id.String(), Off: off, Bits: bits}
-}
-
-// CounterAttr is an attribute that shows counters: which, where, and by which
-// bit of CounterSelect each is written.
-type CounterAttr struct {
-	ID     AttrID
-	Layout *Layout
-	Rows   []CounterRow
-
-	portSelect, select1, select2 *Field
-}
-
-// CounterRow is one counter of an attribute. Select is its bit in
-// CounterSelect; from 16 on, in CounterSelect2.
-type CounterRow struct {
-	Counter ib.Counter
-	Select  uint8
-	Field   *Field
-}
-
-// counterAttrs lists each attribute's counters in the order of their select
-// bits, which is not that of the layout.
-var counterAttrs = []*CounterAttr{
-	newCounterAttr(AttrPortCounters, &PortCountersLayout, []ib.Counter{
-		ib.SymbolErrorCounter, ib.LinkErrorRecoveryCounter, ib.LinkDownedCounter, ib.PortRcvErrors,
-		ib.PortRcvRemotePhysicalErrors, ib.PortRcvSwitchRelayErrors, ib.PortXmitDiscards,
-		ib.PortXmitConstraintErrors, ib.PortRcvConstraintErrors, ib.LocalLinkIntegrityErrors,
-		ib.ExcessiveBufferOverrunErrors, ib.VL15Dropped, ib.PortXmitData, ib.PortRcvData,
-		ib.PortXmitPkts, ib.PortRcvPkts,
-	}, []ib.Counter{ib.PortXmitWait, ib.QP1Dropped}),
-	newCounterAttr(AttrPortRcvErrorDetails, &PortRcvErrorDetailsLayout, []ib.Counter{
-		ib.PortLocalPhysicalErrors, ib.PortMalformedPacketErrors, ib.PortBufferOverrunErrors,
-		ib.PortDLIDMappingErrors, ib.PortVLMappingErrors, ib.PortLoopingErrors,
-	}, nil),
-	newCounterAttr(AttrPortXmitDiscardDetails, &PortXmitDiscardDetailsLayout, []ib.Counter{
-		ib.PortInactiveDiscards, ib.PortNeighborMTUDiscards, ib.PortSwLifetimeLimitDiscards,
-		ib.PortSwHOQLifetimeLimitDiscards,
-	}, nil),
-	newCounterAttr(AttrPortCountersExtended, &PortCountersExtendedLayout, []ib.Counter{
-		ib.PortXmitData, ib.PortRcvData, ib.PortXmitPkts, ib.PortRcvPkts, ib.PortUnicastXmitPkts,
-		ib.PortUnicastRcvPkts, ib.PortMulticastXmitPkts, ib.PortMulticastRcvPkts,
-	}, []ib.Counter{
-		ib.SymbolErrorCounter, ib.LinkErrorRecoveryCounter, ib.LinkDownedCounter, ib.PortRcvErrors,
-		ib.PortRcvRemotePhysicalErrors, ib.PortRcvSwitchRelayErrors, ib.PortXmitDiscards,
-		ib.PortXmitConstraintErrors, ib.PortRcvConstraintErrors, ib.LocalLinkIntegrityErrors,
-		ib.ExcessiveBufferOverrunErrors, ib.VL15Dropped, ib.PortXmitWait, ib.QP1Dropped,
-	}),
-}
-
-func newCounterAttr(id AttrID, l *Layout, sel1, sel2 []ib.Counter) *CounterAttr {
-	a := &CounterAttr{
-		ID: id, Layout: l,
-		portSelect: l.Field("PortSelect"), select1: l.Field("CounterSelect"), select2: l.Field("CounterSelect2"),
-	}
-	for i, c := range sel1 {
-		a.Rows = append(a.Rows, CounterRow{c, uint8(i), l.Field(c.String())})
-	}
-	for i, c := range sel2 {
-		a.Rows = append(a.Rows, CounterRow{c, uint8(16 + i), l.Field(c.String())})
-	}
-	return a
-}
-
-// CounterAttrByID finds a counter attribute; nil if id is not one.
-func CounterAttrByID(id AttrID) *CounterAttr {
-	for _, a := range counterAttrs {
-		if a.ID == id {
-			return a
-		}
-	}
-	return nil
-}
-
-// PortSelect is the port that a request is about.
-func (a *CounterAttr) PortSelect(b []byte) uint8 { return uint8(a.portSelect.Get(b, 0)) }
-
-// SetPortSelect names the port that a request is about.
-func (a *CounterAttr) SetPortSelect(b []byte, port uint8) { a.portSelect.Put(b, 0, uint64(port)) }
-
-// Select is the mask of counters that a Set is about, indexed as
-// CounterRow.Select is.
-func (a *CounterAttr) Select(b []byte) uint64 {
-	m := a.select1.Get(b, 0)
-	if a.select2 != nil {
-		m |= a.select2.Get(b, 0) << 16
-	}
-	return m
-}
-
-// SetSelect writes the mask of counters that a Set is about.
-func (a *CounterAttr) SetSelect(b []byte, mask uint64) {
-	a.select1.Put(b, 0, mask&0xFFFF)
-	if a.select2 != nil {
-		a.select2.Put(b, 0, mask>>16)
-	}
-}
-
-// SelectAll is the mask of all counters of the attribute.
-func (a *CounterAttr) SelectAll() uint64 {
-	var m uint64
-	for i := range a.Rows {
-		m |= 1 << a.Rows[i].Select
-	}
-	return m
-}
-
-// PutCounter writes a counter at row i, stopping at the most that its field holds:
-// counters never wrap (IBA 16.1.3.5).
-func (a *CounterAttr) PutCounter(b []byte, i int, v uint64) {
-	f := a.Rows[i].Field
-	f.Put(b, 0, min(v, f.max()))
-}
-
-// Counters reads all counters of the attribute; those that it does not show
-// stay 0.
-func (a *CounterAttr) Counters(b []byte) (c ib.Counters, err error) {
-	if err := a.Layout.Check(b); err != nil {
-		return c, err
-	}
-	for i := range a.Rows {
-		c[a.Rows[i].Counter] = a.Rows[i].Field.Get(b, 0)
-	}
-	return c, nil
 }

@@ -107,6 +107,13 @@ func (t *SLtoVL) Append(b []byte) []byte {
 // leave both 0.
 func SLtoVLModifier(in, out ib.PortNum) uint32 { return uint32(in)<<8 | uint32(out) }
 
+// Bits of SLtoVLModifier with which a Set is for all input ports or all output ports of a switch, in
+// place of the one that is named.
+const (
+	SLtoVLAllOutputs uint32 = 1 << 16
+	SLtoVLAllInputs  uint32 = 1 << 17
+)
+
 // VLArbLayout is a block of an arbitration table (IBA 14.2.5.9).
 var VLArbLayout = Layout{"VLArbitrationTable", SMPDataLen, []Field{
 	{Name: "VL", Off: 4, Bits: 4, Count: VLArbPerBlock, Stride: 16},
