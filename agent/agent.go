@@ -5,17 +5,31 @@ import (
 	"softib/mad"
 )
 
-// Agent answers subnet and performance management requests for one node.
+// Agent answers management requests for one node, and has its traps sent.
 type Agent struct {
 	node  Node
 	sw    Switch // nil if the node does not forward
 	typ   ib.NodeType
 	ports uint8
 
+	// What SwitchInfo says and never changes.
+	linearCap, mcastCap, enforceCap uint16
+	enhanced0                       bool
+
 	// keys guards each port of a channel adapter; a switch has one key, that of port 0.
 	keys []mkeyState
 
 	req request // the one being served; here so that serving allocates nothing
+
+	// What few nodes have: nil or empty until it is needed.
+	desc    *string      // set in place of the node's own
+	caps    []capOverlay // by end port
+	fec     []fecEnabled // by port
+	traps   *traps
+	samples samples
+	lanes   []laneBases // by port
+	cc      *ccState
+	vendor  *vendorState
 }
 
 // New makes the agent of a node.
@@ -27,6 +41,9 @@ func New(n Node) *Agent {
 		if a.sw == nil {
 			panic("agent: a node of type Switch must implement agent.Switch")
 		}
+		si := a.sw.SwitchInfo()
+		a.linearCap, a.mcastCap, a.enforceCap = si.LinearFDBCap, si.MulticastFDBCap, si.PartitionEnforcementCap
+		a.enhanced0 = si.EnhancedPortZero
 	}
 	a.keys = make([]mkeyState, int(a.ports)+1)
 	for i := range a.keys {
@@ -41,29 +58,31 @@ func New(n Node) *Agent {
 // itself a response, is not the agent's business, or fails the M_Key check.
 // req and resp may be the same memory.
 func (a *Agent) HandleMAD(now ib.Time, inPort ib.PortNum, req []byte, resp []byte) (n int, ok bool) {
+	return a.HandleFrom(now, inPort, ib.LIDReserved, req, resp)
+}
+
+// HandleFrom is HandleMAD for a driver that knows the LID that the request came from: a trap about a wrong
+// key names it.
+func (a *Agent) HandleFrom(now ib.Time, inPort ib.PortNum, from ib.LID, req []byte, resp []byte) (n int, ok bool) {
 	if len(req) < mad.Size || len(resp) < mad.Size || !a.hasPort(inPort) && inPort != 0 {
 		return 0, false
 	}
 	class := mad.View(req).Class()
-	if mad.View(req).Method().IsResponse() || !(class.IsSubnet() || class == mad.ClassPerf) {
+	serve := servers[class]
+	if serve == nil || mad.View(req).Method().IsResponse() {
 		return 0, false
 	}
 	if class == mad.ClassSMDirect && mad.View(req).Returning() {
 		return 0, false // a request on the way back is no request
 	}
-	copy(resp, req[:mad.Size])
+	if &req[0] != &resp[0] {
+		copy(resp, req[:mad.Size])
+	}
 	v := mad.View(resp[:mad.Size])
 
-	status := mad.StatusOK
-	switch {
-	case v.BaseVersion() != mad.BaseVersion || v.ClassVersion() != class.Info().Version:
-		status = mad.StatusBadVersion
-	case class.IsSubnet():
-		if status, ok = a.handleSMP(now, inPort, v); !ok {
-			return 0, false
-		}
-	default:
-		if status, ok = a.handlePM(v); !ok {
+	status := mad.StatusBadVersion
+	if v.BaseVersion() == mad.BaseVersion && v.ClassVersion() == class.Info().Version {
+		if status, ok = serve(a, now, inPort, from, v); !ok {
 			return 0, false
 		}
 	}
@@ -75,6 +94,19 @@ func (a *Agent) HandleMAD(now ib.Time, inPort ib.PortNum, req []byte, resp []byt
 	return mad.Size, true
 }
 
+// servers says who serves each class. A server works in place and reports false where there is no
+// answer.
+var servers = [256]func(a *Agent, now ib.Time, inPort ib.PortNum, from ib.LID, v mad.View) (mad.Status, bool){
+	mad.ClassSMLID:    (*Agent).handleSMP,
+	mad.ClassSMDirect: (*Agent).handleSMP,
+	mad.ClassPerf:     (*Agent).handlePM,
+	mad.ClassCC:       (*Agent).handleCC,
+	mad.ClassMlnx:     (*Agent).handleMlnx,
+	mad.ClassMlnx9:    (*Agent).handleMlnx,
+	mad.ClassPing:     (*Agent).handleOpenIB,
+	mad.ClassSysStat:  (*Agent).handleOpenIB,
+}
+
 // Deliver takes a subnet management packet through this node, in place: hop
 // rules, then the agent if it is for the agent, then the hop rules for its
 // response. inPort is the port that it came in by; fromHere says that the
@@ -84,6 +116,11 @@ func (a *Agent) HandleMAD(now ib.Time, inPort ib.PortNum, req []byte, resp []byt
 // AsAddressed on a packet that was handed over as a request and is now a
 // response means: back to where it came from.
 func (a *Agent) Deliver(now ib.Time, inPort ib.PortNum, fromHere bool, smp []byte) Verdict {
+	return a.DeliverFrom(now, inPort, ib.LIDReserved, fromHere, smp)
+}
+
+// DeliverFrom is Deliver for a driver that knows the LID that the packet came from.
+func (a *Agent) DeliverFrom(now ib.Time, inPort ib.PortNum, from ib.LID, fromHere bool, smp []byte) Verdict {
 	v, err := mad.AsView(smp)
 	if err != nil || !v.Class().IsSubnet() || !a.hasPort(inPort) && inPort != 0 {
 		return Verdict{Do: Discard}
@@ -101,7 +138,7 @@ func (a *Agent) Deliver(now ib.Time, inPort ib.PortNum, fromHere bool, smp []byt
 	if a.forManager(inPort, v) {
 		return Verdict{Do: ToManager}
 	}
-	if _, ok := a.HandleMAD(now, inPort, v, v); !ok {
+	if _, ok := a.HandleFrom(now, inPort, from, v, v); !ok {
 		return Verdict{Do: Discard}
 	}
 	if !directed {
@@ -120,7 +157,11 @@ func (a *Agent) forManager(inPort ib.PortNum, v mad.View) bool {
 	if v.Method().IsResponse() || v.Method() == mad.MethodTrap {
 		return true
 	}
-	return v.AttrID() == mad.AttrSMInfo && a.node.PortInfo(a.keyPort(inPort)).CapabilityMask&mad.CapIsSM != 0
+	if v.AttrID() != mad.AttrSMInfo || v.Method() != mad.MethodGet && v.Method() != mad.MethodSet {
+		return false
+	}
+	port := a.keyPort(inPort)
+	return a.capability(port, a.node.PortInfo(port).CapabilityMask)&mad.CapIsSM != 0
 }
 
 // hasPort reports whether the node has a port of this number: 0 is a switch's own.

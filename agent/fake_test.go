@@ -18,6 +18,9 @@ type fakeNode struct {
 	sl    map[[2]ib.PortNum]mad.SLtoVL
 	arb   map[ib.PortNum]*[mad.NumVLArbBlock]mad.VLArb
 	ctr   []ib.Counters
+	mlnx  []mad.MlnxExtPortInfo
+	lanes [][ib.NumLaneCounter][16]uint64
+	notes []Notice
 
 	refuse     error // what Set methods return
 	reregister int
@@ -40,6 +43,8 @@ func newFakeNode(t ib.NodeType, ports uint8) *fakeNode {
 		sl:    map[[2]ib.PortNum]mad.SLtoVL{},
 		arb:   map[ib.PortNum]*[mad.NumVLArbBlock]mad.VLArb{},
 		ctr:   make([]ib.Counters, ports+1),
+		mlnx:  make([]mad.MlnxExtPortInfo, ports+1),
+		lanes: make([][ib.NumLaneCounter][16]uint64, ports+1),
 	}
 	for p := range n.ports {
 		pi := &n.ports[p]
@@ -133,6 +138,26 @@ func (n *fakeNode) SetVLArb(_ ib.Time, port ib.PortNum, block mad.VLArbBlock, t 
 func (n *fakeNode) ReadCounter(port ib.PortNum, c ib.Counter) uint64 { return n.ctr[port][c] }
 func (n *fakeNode) ClearCounter(port ib.PortNum, c ib.Counter)       { n.ctr[port][c] = 0 }
 
+func (n *fakeNode) ReadLaneCounter(port ib.PortNum, c ib.LaneCounter, i int) uint64 {
+	return n.lanes[port][c][i]
+}
+func (n *fakeNode) MlnxExtPortInfo(port ib.PortNum) mad.MlnxExtPortInfo { return n.mlnx[port] }
+func (n *fakeNode) SetMlnxExtPortInfo(_ ib.Time, port ib.PortNum, pi mad.MlnxExtPortInfo) error {
+	if err := n.did("MlnxExtPortInfo"); err != nil {
+		return err
+	}
+	n.mlnx[port] = pi
+	return nil
+}
+func (n *fakeNode) PollNotice() (Notice, bool) {
+	if len(n.notes) == 0 {
+		return Notice{}, false
+	}
+	first := n.notes[0]
+	n.notes = n.notes[1:]
+	return first, true
+}
+
 // fakeSwitch adds forwarding tables, of the smallest capacities that have a last
 // partial block.
 type fakeSwitch struct {
@@ -152,6 +177,18 @@ func newFakeSwitch(ports uint8) *fakeSwitch {
 	}
 }
 
+func (s *fakeSwitch) SpreadSLtoVL(now ib.Time, in, out ib.PortNum, t mad.SLtoVL) error {
+	for i := range ib.PortNum(len(s.ports)) {
+		for o := range ib.PortNum(len(s.ports)) {
+			if (in == AllPorts || in == i) && (out == AllPorts || out == o) {
+				if err := s.SetSLtoVL(now, i, o, t); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
 func (s *fakeSwitch) SwitchInfo() mad.SwitchInfo { return s.si }
 func (s *fakeSwitch) SetSwitchInfo(_ ib.Time, si mad.SwitchInfo) error {
 	if err := s.did("SwitchInfo"); err != nil {

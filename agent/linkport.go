@@ -44,6 +44,7 @@ type Link interface {
 	OperVLs() uint8
 	HOQLife() (code uint8, t ib.Time)
 	VLStallCount() uint8
+	ErrorThresholds() (phy, overrun uint8)
 
 	Command(now ib.Time, to ib.PortState) error
 	CommandPhys(now ib.Time, to ib.PhysState) error
@@ -51,6 +52,7 @@ type Link interface {
 	SetOperVLs(now ib.Time, n uint8) error
 	SetHOQLife(code uint8)
 	SetVLStallCount(n uint8)
+	SetErrorThresholds(phy, overrun uint8)
 }
 
 // Bits of CapabilityMask2 (IBA 14.2.5.6).
@@ -66,22 +68,18 @@ const (
 // there can be (IBA 7.6.9).
 const arbCap = 2 * mad.VLArbPerBlock
 
-// defaultThreshold is the power-on value of LocalPhyErrors and OverrunErrors: the most
-// tolerant one of their 4 bits (IBA 7.12.2).
-const defaultThreshold = 15
-
 // LinkPort is the part of PortInfo that is about a link. What the link's engine
 // holds is read from there and written there; what no engine needs (masks of
-// enabled widths and speeds, thresholds) is kept here. A node has one for each port.
+// enabled widths and speeds) is kept here. A node has one for each port.
 type LinkPort struct {
-	supported    ib.LinkRate
-	width        ib.Width // enabled, a set
-	speed        uint8    // enabled, three sets
-	speedExt     uint8
-	speedExt2    uint8
-	downDefault  ib.PhysState
-	phyErrors    uint8
-	overrunLimit uint8
+	supported   ib.LinkRate
+	width       ib.Width // enabled, a set
+	speed       uint8    // enabled, three sets
+	speedExt    uint8
+	speedExt2   uint8
+	downDefault ib.PhysState
+	mlnxSpeed   uint8 // enabled, Mellanox' own set
+	mlnxChange  uint8 // StateChangeEnable, which nothing depends on
 }
 
 // NewLinkPort is the state after power-on of a port that can do no better than
@@ -98,7 +96,7 @@ func NewLinkPort(supported ib.LinkRate) LinkPort {
 	return LinkPort{
 		supported: supported, width: widthsUpTo(supported.Width),
 		speed: pi.LinkSpeedEnabled, speedExt: pi.LinkSpeedExtEnabled, speedExt2: pi.LinkSpeedExtEnabled2,
-		downDefault: ib.PhysPolling, phyErrors: defaultThreshold, overrunLimit: defaultThreshold,
+		downDefault: ib.PhysPolling, mlnxSpeed: mlnxSpeeds(supported.Speed),
 	}
 }
 
@@ -121,10 +119,36 @@ func (p *LinkPort) Best() ib.LinkRate {
 	}
 	pi := mad.PortInfo{LinkSpeedEnabled: p.speed, LinkSpeedExtEnabled: p.speedExt, LinkSpeedExtEnabled2: p.speedExt2}
 	speed := pi.EnabledSpeed()
-	if speed == ib.QDR && p.supported.Speed == ib.FDR10 {
+	if speed == ib.QDR && p.mlnxSpeed&mad.MlnxSpeedFDR10 != 0 {
 		speed = ib.FDR10 // PortInfo has no bit of its own for it
 	}
 	return ib.LinkRate{Width: best, Speed: speed}
+}
+
+// mlnxSpeeds is MlnxExtPortInfo's set of what a port of some speed can do. Devices that are
+// faster than FDR10 do not fall back to it.
+func mlnxSpeeds(s ib.Speed) uint8 {
+	if s == ib.FDR10 {
+		return mad.MlnxSpeedFDR10
+	}
+	return 0
+}
+
+// ReadMlnx is the port's MlnxExtPortInfo.
+func (p *LinkPort) ReadMlnx(l Link) mad.MlnxExtPortInfo {
+	m := mad.MlnxExtPortInfo{
+		StateChangeEnable: p.mlnxChange, LinkSpeedSupported: mlnxSpeeds(p.supported.Speed), LinkSpeedEnabled: p.mlnxSpeed,
+	}
+	if l.State() != ib.PortDown {
+		m.LinkSpeedActive = mlnxSpeeds(l.Rate().Speed)
+	}
+	return m
+}
+
+// WriteMlnx applies a MlnxExtPortInfo: the next training goes by it.
+func (p *LinkPort) WriteMlnx(m mad.MlnxExtPortInfo) {
+	p.mlnxSpeed = m.LinkSpeedEnabled & mlnxSpeeds(p.supported.Speed)
+	p.mlnxChange = m.StateChangeEnable
 }
 
 // lanes encodes a number of lanes, rounded down to one that PortInfo has.
@@ -166,7 +190,7 @@ func (p *LinkPort) Read(l Link, pi *mad.PortInfo) {
 	pi.VLArbitrationHighCap, pi.VLArbitrationLowCap = arbCap, arbCap
 	pi.HOQLife, _ = l.HOQLife()
 	pi.VLStallCount = l.VLStallCount()
-	pi.LocalPhyErrors, pi.OverrunErrors = p.phyErrors, p.overrunLimit
+	pi.LocalPhyErrors, pi.OverrunErrors = l.ErrorThresholds()
 }
 
 // LinkError says what a link refused, with nothing of the PortInfo applied.
@@ -198,7 +222,7 @@ func (p *LinkPort) Write(now ib.Time, l Link, pi *mad.PortInfo) error {
 	p.width = pi.LinkWidthEnabled
 	p.speed, p.speedExt, p.speedExt2 = pi.LinkSpeedEnabled, pi.LinkSpeedExtEnabled, pi.LinkSpeedExtEnabled2
 	p.downDefault = pi.LinkDownDefaultState
-	p.phyErrors, p.overrunLimit = pi.LocalPhyErrors, pi.OverrunErrors
+	l.SetErrorThresholds(pi.LocalPhyErrors, pi.OverrunErrors)
 	if pi.NeighborMTU != l.NeighborMTU() {
 		if err := l.SetNeighborMTU(pi.NeighborMTU); err != nil {
 			return err

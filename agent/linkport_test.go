@@ -17,19 +17,22 @@ type fakeLink struct {
 	hoq   uint8
 	stall uint8
 	calls int
+	errs  [2]uint8
 }
 
-func (l *fakeLink) Rate() ib.LinkRate         { return ib.LinkRate{Width: ib.Width4x, Speed: ib.HDR} }
-func (l *fakeLink) MTUCap() ib.MTU            { return ib.MTU2048 }
-func (l *fakeLink) VLCap() uint8              { return 6 }
-func (l *fakeLink) State() ib.PortState       { return l.state }
-func (l *fakeLink) Phys() ib.PhysState        { return l.phys }
-func (l *fakeLink) NeighborMTU() ib.MTU       { return l.mtu }
-func (l *fakeLink) OperVLs() uint8            { return l.vls }
-func (l *fakeLink) HOQLife() (uint8, ib.Time) { return l.hoq, 0 }
-func (l *fakeLink) VLStallCount() uint8       { return l.stall }
-func (l *fakeLink) SetHOQLife(c uint8)        { l.calls++; l.hoq = c }
-func (l *fakeLink) SetVLStallCount(n uint8)   { l.calls++; l.stall = n }
+func (l *fakeLink) Rate() ib.LinkRate               { return ib.LinkRate{Width: ib.Width4x, Speed: ib.HDR} }
+func (l *fakeLink) MTUCap() ib.MTU                  { return ib.MTU2048 }
+func (l *fakeLink) VLCap() uint8                    { return 6 }
+func (l *fakeLink) State() ib.PortState             { return l.state }
+func (l *fakeLink) Phys() ib.PhysState              { return l.phys }
+func (l *fakeLink) NeighborMTU() ib.MTU             { return l.mtu }
+func (l *fakeLink) OperVLs() uint8                  { return l.vls }
+func (l *fakeLink) HOQLife() (uint8, ib.Time)       { return l.hoq, 0 }
+func (l *fakeLink) VLStallCount() uint8             { return l.stall }
+func (l *fakeLink) ErrorThresholds() (uint8, uint8) { return l.errs[0], l.errs[1] }
+func (l *fakeLink) SetErrorThresholds(p, o uint8)   { l.calls++; l.errs = [2]uint8{p, o} }
+func (l *fakeLink) SetHOQLife(c uint8)              { l.calls++; l.hoq = c }
+func (l *fakeLink) SetVLStallCount(n uint8)         { l.calls++; l.stall = n }
 func (l *fakeLink) Command(_ ib.Time, to ib.PortState) error {
 	l.calls++
 	if to != ib.PortNoChange {

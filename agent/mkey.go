@@ -36,8 +36,14 @@ func (k *mkeyState) admit(now ib.Time, m mad.Method, key uint64) bool {
 		k.leaseEnd = ib.Never // the owner is alive
 		return true
 	}
-	if m == mad.MethodGet && k.protect < 2 {
-		return true
+	switch m {
+	case mad.MethodGet:
+		if k.protect < 2 {
+			return true
+		}
+	case mad.MethodSet, mad.MethodTrapRepress:
+	default:
+		return true // no such request: refused for its method
 	}
 	if k.violations < 0xFFFF {
 		k.violations++

@@ -56,19 +56,50 @@ type Node interface {
 	VLArb(port ib.PortNum, block mad.VLArbBlock) mad.VLArb
 	SetVLArb(now ib.Time, port ib.PortNum, block mad.VLArbBlock, t mad.VLArb) error
 
+	// MlnxExtPortInfo is what Mellanox' devices have beside PortInfo; SetMlnxExtPortInfo takes the
+	// fields of it that are written, checked.
+	MlnxExtPortInfo(port ib.PortNum) mad.MlnxExtPortInfo
+	SetMlnxExtPortInfo(now ib.Time, port ib.PortNum, pi mad.MlnxExtPortInfo) error
+
 	// ReadCounter is a counter's present value; a node that does not keep one
 	// says 0.
 	ReadCounter(port ib.PortNum, c ib.Counter) uint64
 	// ClearCounter sets a counter to 0.
 	ClearCounter(port ib.PortNum, c ib.Counter)
+	// ReadLaneCounter is a counter of lane or service level i, 0 to 15, since the node was made. The
+	// agent subtracts what was when it was reset.
+	ReadLaneCounter(port ib.PortNum, c ib.LaneCounter, i int) uint64
+
+	// PollNotice hands out what happened at the node that its manager wants to hear of, one by
+	// one. The node keeps few of them; what it forgets it has counted.
+	PollNotice() (Notice, bool)
 }
+
+// Notice is something that happened at a node.
+type Notice struct {
+	// Trap is the number by which managers know it: mad.TrapLinkStateChange (of switches alone),
+	// mad.TrapLinkIntegrity, mad.TrapBufferOverrun, mad.TrapFlowControlWatchdog, mad.TrapBadPKey,
+	// mad.TrapBadQKey or mad.TrapBadPKeySwitch.
+	Trap uint16
+	// Port is where.
+	Port ib.PortNum
+	// Packet is the one whose key did not fit, for the last three.
+	Packet mad.KeyDetails
+}
+
+// AllPorts stands for every port of a switch in SpreadSLtoVL.
+const AllPorts ib.PortNum = 0xFF
 
 // Switch is a Node that forwards. New finds out by itself whether its node is
 // one.
 type Switch interface {
 	Node
 
-	// SwitchInfo is what the switch can do and how it forwards.
+	// SpreadSLtoVL is SetSLtoVL for all input ports, all output ports or both: those are AllPorts.
+	SpreadSLtoVL(now ib.Time, in, out ib.PortNum, t mad.SLtoVL) error
+
+	// SwitchInfo is what the switch can do and how it forwards. Its capacities
+	// never change.
 	SwitchInfo() mad.SwitchInfo
 	// SetSwitchInfo takes the SwitchInfo with the writable fields replaced
 	// and checked. PortStateChange is a command: true resets it.

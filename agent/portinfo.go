@@ -87,7 +87,7 @@ func (a *Agent) mask(port ib.PortNum) (portKind, *portInfoMask) {
 		return kindCA, &maskCA
 	case port != 0:
 		return kindExternal, &maskExternal
-	case a.sw.SwitchInfo().EnhancedPortZero:
+	case a.enhanced0:
 		return kindEnhanced0, &maskEnhanced0
 	}
 	return kindBase0, &maskBase0
@@ -130,6 +130,10 @@ func (a *Agent) portInfo(r *request) mad.Status {
 	}
 	pi := a.node.PortInfo(port)
 	pi.LocalPortNum = r.inPort
+	if a.isEndPort(port) {
+		pi.CapabilityMask = a.capability(port, pi.CapabilityMask)
+		pi.CapabilityMask2 |= agentCaps2
+	}
 	// The response echoes that the request was taken; otherwise the bit reads 0.
 	pi.ClientReregister = reregister
 	key.show(&pi, r.mkey)

@@ -27,6 +27,7 @@ type smaRow struct {
 
 // smaTable is what the subnet management agent serves.
 var smaTable = [...]smaRow{
+	{attr: mad.AttrNotice, canSet: true, plain: true, serve: (*Agent).noticeAttr},
 	{attr: mad.AttrNodeDescription, plain: true, serve: (*Agent).nodeDescription},
 	{attr: mad.AttrNodeInfo, plain: true, serve: (*Agent).nodeInfo},
 	{attr: mad.AttrSwitchInfo, canSet: true, switchOnly: true, plain: true, serve: (*Agent).switchInfo},
@@ -37,22 +38,57 @@ var smaTable = [...]smaRow{
 	{attr: mad.AttrVLArb, canSet: true, serve: (*Agent).vlarb},
 	{attr: mad.AttrLFT, canSet: true, switchOnly: true, serve: (*Agent).lft},
 	{attr: mad.AttrMFT, canSet: true, switchOnly: true, serve: (*Agent).mft},
+	{attr: mad.AttrPortInfoExtended, canSet: true, serve: (*Agent).portInfoExt},
+	{attr: mad.AttrMlnxExtPortInfo, canSet: true, serve: (*Agent).mlnxExtPortInfo},
+}
+
+// smaLow is how many attributes have numbers so low that they are found by number.
+const smaLow = 0x40
+
+// smaByID finds the rows of low numbers: their places in smaTable plus 1, or 0.
+var smaByID = func() (rows [smaLow]uint8) {
+	for i := range smaTable {
+		if id := smaTable[i].attr; id < smaLow {
+			rows[id] = uint8(i + 1)
+		}
+	}
+	return rows
+}()
+
+// smaFind is the row of an attribute; nil if it is not served.
+func smaFind(id mad.AttrID) *smaRow {
+	if id < smaLow {
+		if row := smaByID[id]; row != 0 {
+			return &smaTable[row-1]
+		}
+		return nil
+	}
+	for i := range smaTable {
+		if smaTable[i].attr == id {
+			return &smaTable[i]
+		}
+	}
+	return nil
 }
 
 // handleSMP serves a subnet management request in place; ok is false if there is no
 // answer.
-func (a *Agent) handleSMP(now ib.Time, inPort ib.PortNum, v mad.View) (st mad.Status, ok bool) {
+func (a *Agent) handleSMP(now ib.Time, inPort ib.PortNum, from ib.LID, v mad.View) (st mad.Status, ok bool) {
 	m := v.Method()
 	if m == mad.MethodTrap {
 		return 0, false // for a manager, and has no response
 	}
 	key := a.keyPort(inPort)
 	if !a.keys[key].admit(now, m, v.MKey()) {
+		a.badMKey(key, from, v)
 		return 0, false
 	}
 	switch m {
 	case mad.MethodGet, mad.MethodSet:
 	case mad.MethodTrapRepress:
+		if v.AttrID() == mad.AttrNotice {
+			a.repress(key, v.TID(), v.Data())
+		}
 		return 0, false // has no response
 	default:
 		return mad.StatusUnsupMethod, true
@@ -60,24 +96,18 @@ func (a *Agent) handleSMP(now ib.Time, inPort ib.PortNum, v mad.View) (st mad.St
 	if a.sw == nil {
 		inPort = key
 	}
-	a.req = request{now: now, inPort: inPort, set: m == mad.MethodSet, mod: v.AttrMod(), mkey: v.MKey(), data: v.Data()}
-	r := &a.req
-	for i := range smaTable {
-		row := &smaTable[i]
-		if row.attr != v.AttrID() {
-			continue
-		}
-		if r.set && !row.canSet || row.switchOnly && a.sw == nil {
-			break
-		}
-		if row.plain && r.mod != 0 {
-			return mad.StatusInvalidField, true
-		}
-		st = row.serve(a, r)
-		a.req = request{} // keeps no reference to the caller's memory
-		return st, true
+	row := smaFind(v.AttrID())
+	set := m == mad.MethodSet
+	if row == nil || set && !row.canSet || row.switchOnly && a.sw == nil {
+		return mad.StatusUnsupMethodAttr, true
 	}
-	return mad.StatusUnsupMethodAttr, true
+	if row.plain && v.AttrMod() != 0 {
+		return mad.StatusInvalidField, true
+	}
+	a.req = request{now: now, inPort: inPort, set: set, mod: v.AttrMod(), mkey: v.MKey(), data: v.Data()}
+	st = row.serve(a, &a.req)
+	a.req.data = nil // keeps no reference to the caller's memory
+	return st, true
 }
 
 // answer clears the data and returns it empty, for Append to fill.
@@ -98,7 +128,7 @@ func failed(err error) mad.Status {
 func blocks(entries, n int) int { return (entries + n - 1) / n }
 
 func (a *Agent) nodeDescription(r *request) mad.Status {
-	d := mad.MakeNodeDescription(a.node.NodeDescription())
+	d := mad.MakeNodeDescription(a.description())
 	d.Append(r.answer())
 	return mad.StatusOK
 }
@@ -142,7 +172,7 @@ func (a *Agent) pkeyTable(r *request) mad.Status {
 		port = ib.PortNum(r.mod >> 16)
 	}
 	if a.sw != nil && port != 0 {
-		limit = int(a.sw.SwitchInfo().PartitionEnforcementCap)
+		limit = int(a.enforceCap)
 	} else {
 		limit = int(a.node.NodeInfo(port).PartitionCap)
 	}
@@ -163,11 +193,20 @@ func (a *Agent) pkeyTable(r *request) mad.Status {
 	return mad.StatusOK
 }
 
+// sltovl serves the lanes of service levels. A switch has a table for each pair of ports, and takes a Set for
+// all input ports, all output ports or both at once (IBA 14.2.5.8, OptimizedSLtoVLMappingProgramming).
 func (a *Agent) sltovl(r *request) mad.Status {
 	in, out := r.inPort, r.inPort
+	spread := false
 	if a.sw != nil {
 		in, out = ib.PortNum(r.mod>>8), ib.PortNum(r.mod)
-		if r.mod > 0xFFFF || !a.hasPort(in) || !a.hasPort(out) {
+		if r.mod&mad.SLtoVLAllInputs != 0 {
+			in, spread = AllPorts, true
+		}
+		if r.mod&mad.SLtoVLAllOutputs != 0 {
+			out, spread = AllPorts, true
+		}
+		if r.mod > 0x3FFFF || in != AllPorts && !a.hasPort(in) || out != AllPorts && !a.hasPort(out) || spread && !r.set {
 			return mad.StatusInvalidField
 		}
 	}
@@ -175,6 +214,10 @@ func (a *Agent) sltovl(r *request) mad.Status {
 		var t mad.SLtoVL
 		if _, err := t.Parse(r.data); err != nil {
 			return failed(err)
+		}
+		if spread {
+			clear(r.data[mad.SLtoVLLayout.Size:])
+			return failed(a.sw.SpreadSLtoVL(r.now, in, out, t)) // the answer is what was written
 		}
 		if err := a.node.SetSLtoVL(r.now, in, out, t); err != nil {
 			return failed(err)
@@ -218,7 +261,7 @@ func (a *Agent) vlarb(r *request) mad.Status {
 
 func (a *Agent) lft(r *request) mad.Status {
 	block := int(r.mod)
-	if r.mod > 0xFFFF || block >= blocks(int(a.sw.SwitchInfo().LinearFDBCap), mad.LFTPerBlock) {
+	if r.mod > 0xFFFF || block >= blocks(int(a.linearCap), mad.LFTPerBlock) {
 		return mad.StatusInvalidField
 	}
 	if r.set {
@@ -238,7 +281,7 @@ func (a *Agent) lft(r *request) mad.Status {
 func (a *Agent) mft(r *request) mad.Status {
 	block, position := int(r.mod&0x1FF), int(r.mod>>28)
 	if r.mod&^0xF00001FF != 0 ||
-		block >= blocks(int(a.sw.SwitchInfo().MulticastFDBCap), mad.MFTPerBlock) ||
+		block >= blocks(int(a.mcastCap), mad.MFTPerBlock) ||
 		position >= blocks(int(a.ports)+1, mad.MFTPortMask) {
 		return mad.StatusInvalidField
 	}

@@ -36,7 +36,7 @@ func TestStatusCodes(t *testing.T) {
 		want mad.Status
 	}{
 		{"unknown attribute", ca, mad.MethodGet, 0x0013, 0, mad.StatusUnsupMethodAttr},
-		{"unknown attribute, Set", ca, mad.MethodSet, 0xFF90, 0, mad.StatusUnsupMethodAttr},
+		{"unknown attribute, Set", ca, mad.MethodSet, 0xFF91, 0, mad.StatusUnsupMethodAttr},
 		{"unknown method", ca, 0x12, mad.AttrNodeInfo, 0, mad.StatusUnsupMethod},
 		{"NodeInfo is read-only", ca, mad.MethodSet, mad.AttrNodeInfo, 0, mad.StatusUnsupMethodAttr},
 		{"NodeDescription is read-only", sw, mad.MethodSet, mad.AttrNodeDescription, 0, mad.StatusUnsupMethodAttr},
@@ -61,7 +61,10 @@ func TestStatusCodes(t *testing.T) {
 		{"P_KeyTable of no port", sw, mad.MethodGet, mad.AttrPKeyTable, mad.PKeyModifier(37, 0), mad.StatusInvalidField},
 		{"SLtoVL", sw, mad.MethodGet, mad.AttrSLtoVL, mad.SLtoVLModifier(0, 36), mad.StatusOK},
 		{"SLtoVL of no port", sw, mad.MethodGet, mad.AttrSLtoVL, mad.SLtoVLModifier(1, 37), mad.StatusInvalidField},
-		{"SLtoVL, stray bits", sw, mad.MethodGet, mad.AttrSLtoVL, 0x10000, mad.StatusInvalidField},
+		{"SLtoVL, stray bits", sw, mad.MethodGet, mad.AttrSLtoVL, 0x40000, mad.StatusInvalidField},
+		{"SLtoVL of all inputs cannot be read", sw, mad.MethodGet, mad.AttrSLtoVL, mad.SLtoVLAllInputs | 1, mad.StatusInvalidField},
+		{"SLtoVL of all inputs to no port", sw, mad.MethodSet, mad.AttrSLtoVL, mad.SLtoVLAllInputs | 37, mad.StatusInvalidField},
+		{"SLtoVL of all inputs", sw, mad.MethodSet, mad.AttrSLtoVL, mad.SLtoVLAllInputs | 36, mad.StatusOK},
 		{"VLArb low", sw, mad.MethodGet, mad.AttrVLArb, mad.VLArbModifier(3, mad.VLArbLow1), mad.StatusOK},
 		{"VLArb high", sw, mad.MethodGet, mad.AttrVLArb, mad.VLArbModifier(3, mad.VLArbHigh0), mad.StatusOK},
 		{"VLArb past the high table", sw, mad.MethodGet, mad.AttrVLArb, mad.VLArbModifier(3, mad.VLArbHigh1), mad.StatusInvalidField},

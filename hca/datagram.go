@@ -2,6 +2,7 @@ package hca
 
 import (
 	"softib/ib"
+	"softib/mad"
 	"softib/wire"
 )
 
@@ -24,11 +25,11 @@ func (q *QP) checkHeader(port ib.PortNum, p *wire.Packet) Drop {
 		return DropGRH
 	}
 	if q.isUD() {
-		return q.checkDatagram(hp, p)
+		return q.checkDatagram(port, hp, p)
 	}
 	if p.LRH.SLID == q.path.dlid && port == q.path.port {
 		if !q.path.pkey.Matches(p.BTH.PKey) {
-			countUp(&hp.PKeyViolations)
+			q.h.violate(mad.TrapBadPKey, port, p)
 			return DropPKey
 		}
 	} else if !q.onAlternate(port, p) {
@@ -44,13 +45,6 @@ func (q *QP) checkHeader(port ib.PortNum, p *wire.Packet) Drop {
 	return DropNone
 }
 
-// countUp counts and stays at the counter's end, as PortInfo's do.
-func countUp(n *uint16) {
-	if *n != 0xFFFF {
-		*n++
-	}
-}
-
 func (p *Port) ownsGID(g ib.GID) bool {
 	for _, own := range p.GIDs {
 		if own == g {
@@ -62,23 +56,23 @@ func (p *Port) ownsGID(g ib.GID) bool {
 
 // checkDatagram checks keys of a datagram. QP0 has neither, QP1 takes any
 // partition of the port (IBA 10.9.8).
-func (q *QP) checkDatagram(hp *Port, p *wire.Packet) Drop {
+func (q *QP) checkDatagram(port ib.PortNum, hp *Port, p *wire.Packet) Drop {
 	switch q.typ {
 	case SMI:
 		return DropNone
 	case GSI:
 		if hp.pkeyIndex(p.BTH.PKey) == noPKey {
-			countUp(&hp.PKeyViolations)
+			q.h.violate(mad.TrapBadPKey, port, p)
 			return DropPKey
 		}
 	default:
 		if !q.path.pkey.Matches(p.BTH.PKey) {
-			countUp(&hp.PKeyViolations)
+			q.h.violate(mad.TrapBadPKey, port, p)
 			return DropPKey
 		}
 	}
 	if p.DETH.QKey != q.attr.QKey {
-		countUp(&hp.QKeyViolations)
+		q.h.violate(mad.TrapBadQKey, port, p)
 		return DropQKey
 	}
 	return DropNone
@@ -282,7 +276,7 @@ func (h *HCA) deliverMulticast(now ib.Time, port ib.PortNum, p *wire.Packet, fro
 		if q.attr.Port != port {
 			continue
 		}
-		if d := q.checkDatagram(hp, p); d != DropNone {
+		if d := q.checkDatagram(port, hp, p); d != DropNone {
 			h.drop(d)
 			continue
 		}

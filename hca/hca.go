@@ -1,6 +1,7 @@
 package hca
 
 import (
+	"softib/agent"
 	"softib/ib"
 	"softib/wire"
 )
@@ -143,6 +144,8 @@ type HCA struct {
 	pdSeq   uint32
 	xrcds   int
 	mcast   []mcastGroup
+
+	violations []agent.Notice // packets with wrong keys, the first few
 
 	_ cacheLine
 }

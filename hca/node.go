@@ -41,6 +41,7 @@ type Node struct {
 type nodePort struct {
 	agent.LinkPort
 	subnetTimeOut uint8
+	alarms        link.Alarm // not yet told of
 }
 
 var _ agent.Node = (*Node)(nil)
@@ -234,7 +235,23 @@ func (n *Node) SetVLArb(_ ib.Time, port ib.PortNum, block mad.VLArbBlock, t mad.
 }
 
 // ReadCounter is a counter of a port's link.
-func (n *Node) ReadCounter(port ib.PortNum, c ib.Counter) uint64 { return n.links[port].Counters()[c] }
+func (n *Node) ReadCounter(port ib.PortNum, c ib.Counter) uint64 { return n.links[port].Counter(c) }
+
+// ReadLaneCounter is a counter of a lane or a level of a port's link.
+func (n *Node) ReadLaneCounter(port ib.PortNum, c ib.LaneCounter, i int) uint64 {
+	return n.links[port].LaneCounter(c, i)
+}
+
+// MlnxExtPortInfo is a port's FDR10.
+func (n *Node) MlnxExtPortInfo(port ib.PortNum) mad.MlnxExtPortInfo {
+	return n.ports[port].ReadMlnx(n.links[port])
+}
+
+// SetMlnxExtPortInfo lets a port train at FDR10, or not.
+func (n *Node) SetMlnxExtPortInfo(_ ib.Time, port ib.PortNum, pi mad.MlnxExtPortInfo) error {
+	n.ports[port].WriteMlnx(pi)
+	return nil
+}
 
 // ClearCounter sets it to 0.
 func (n *Node) ClearCounter(port ib.PortNum, c ib.Counter) { n.links[port].SetCounter(c, 0) }

@@ -37,8 +37,10 @@ type Node struct {
 
 	// seen is the state of each port as last looked at, to tell SwitchInfo's
 	// PortStateChange.
-	seen    []ib.PortState
-	changed bool
+	seen     []ib.PortState
+	changed  bool
+	told     bool     // PollNotice has told of the last change
+	overruns PortMask // ports of whose overruns it has yet to tell
 	// violations counts what partition enforcement refused up to a port's base.
 	violations []violations
 }
@@ -60,7 +62,7 @@ func NewNode(s *Switch, cfg NodeConfig) *Node {
 		cfg.SystemGUID = cfg.GUID
 	}
 	n := &Node{
-		sw: s, cfg: cfg, prefix: ib.DefaultGIDPrefix, changed: true,
+		sw: s, cfg: cfg, prefix: ib.DefaultGIDPrefix, changed: true, told: true,
 		ports: make([]agent.LinkPort, len(s.ports)), seen: make([]ib.PortState, len(s.ports)),
 		violations: make([]violations, len(s.ports)),
 	}
@@ -154,8 +156,8 @@ func (n *Node) SetPortInfo(now ib.Time, port ib.PortNum, pi mad.PortInfo) error 
 // refused counts the packets that partition enforcement and raw filters of a port
 // stopped; the link's counters tell them apart no further.
 func (n *Node) refused(port ib.PortNum) uint64 {
-	c := n.sw.ports[port].Counters()
-	return c[ib.PortRcvConstraintErrors] + c[ib.PortXmitConstraintErrors]
+	p := &n.sw.ports[port]
+	return p.Counter(ib.PortRcvConstraintErrors) + p.Counter(ib.PortXmitConstraintErrors)
 }
 
 func (n *Node) readViolations(port ib.PortNum) uint16 {
@@ -216,6 +218,37 @@ func (n *Node) SetSLtoVL(_ ib.Time, in, out ib.PortNum, t mad.SLtoVL) error {
 	return n.sw.SetSL2VL(in, out, t)
 }
 
+// SpreadSLtoVL writes it for many pairs at once: one of the ports or both are agent.AllPorts.
+func (n *Node) SpreadSLtoVL(_ ib.Time, in, out ib.PortNum, t mad.SLtoVL) error {
+	if in == agent.AllPorts && out == agent.AllPorts {
+		n.sw.SetSL2VLAll(t)
+		return nil
+	}
+	for i := range n.sw.ports {
+		from, to := in, out
+		if in == agent.AllPorts {
+			from = ib.PortNum(i)
+		} else {
+			to = ib.PortNum(i)
+		}
+		if err := n.sw.SetSL2VL(from, to, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MlnxExtPortInfo is a port's FDR10.
+func (n *Node) MlnxExtPortInfo(port ib.PortNum) mad.MlnxExtPortInfo {
+	return n.ports[port].ReadMlnx(&n.sw.ports[port])
+}
+
+// SetMlnxExtPortInfo lets a port train at FDR10, or not.
+func (n *Node) SetMlnxExtPortInfo(_ ib.Time, port ib.PortNum, pi mad.MlnxExtPortInfo) error {
+	n.ports[port].WriteMlnx(pi)
+	return nil
+}
+
 // VLArb is a part of a port's arbitration tables.
 func (n *Node) VLArb(port ib.PortNum, block mad.VLArbBlock) mad.VLArb {
 	high, low, _ := n.sw.ports[port].ArbTables()
@@ -236,7 +269,12 @@ func (n *Node) SetVLArb(_ ib.Time, port ib.PortNum, block mad.VLArbBlock, t mad.
 
 // ReadCounter is a counter of a port's link.
 func (n *Node) ReadCounter(port ib.PortNum, c ib.Counter) uint64 {
-	return n.sw.ports[port].Counters()[c]
+	return n.sw.ports[port].Counter(c)
+}
+
+// ReadLaneCounter is a counter of a lane or a level of a port's link.
+func (n *Node) ReadLaneCounter(port ib.PortNum, c ib.LaneCounter, i int) uint64 {
+	return n.sw.ports[port].LaneCounter(c, i)
 }
 
 // ClearCounter sets it to 0.
@@ -247,18 +285,9 @@ func (n *Node) ClearCounter(port ib.PortNum, c ib.Counter) {
 	v.base = n.refused(port)
 }
 
-// note takes notice of a port's state, before a manager changes it.
-func (n *Node) note(port ib.PortNum) {
-	if s := n.sw.ports[port].State(); s != n.seen[port] {
-		n.seen[port], n.changed = s, true
-	}
-}
-
 // SwitchInfo is what the switch can do and how it forwards.
 func (n *Node) SwitchInfo() mad.SwitchInfo {
-	for i := 1; i < len(n.seen); i++ {
-		n.note(ib.PortNum(i))
-	}
+	n.noteAll()
 	i := n.sw.Info()
 	return mad.SwitchInfo{
 		LinearFDBCap: i.LinearFDBCap, MulticastFDBCap: i.MulticastFDBCap, LinearFDBTop: i.LinearFDBTop,
@@ -267,6 +296,7 @@ func (n *Node) SwitchInfo() mad.SwitchInfo {
 		PortStateChange: n.changed, PartitionEnforcementCap: partitionEnforceSz,
 		InboundEnforcementCap: true, OutboundEnforcementCap: true,
 		FilterRawInboundCap: true, FilterRawOutboundCap: true, EnhancedPortZero: i.EnhancedPort0,
+		OptimizedSLtoVLMappingProgramming: 1,
 	}
 }
 

@@ -21,10 +21,14 @@ type Switch struct {
 	sl2vlAll [ib.NumSL]ib.VL
 
 	sl2vl [][ib.NumSL]ib.VL // by in*len(ports)+out; nil while all are alike
-	lft   []ib.PortNum
-	lid   ib.LID
-	lmc   uint8
-	info  Info
+	// slSet says which maps a manager wrote, the one of all pairs and that of each: others make do with
+	// the lanes that the way out has.
+	slSetAll bool
+	slSet    []bool
+	lft      []ib.PortNum
+	lid      ib.LID
+	lmc      uint8
+	info     Info
 
 	mft    []PortMask
 	pool   *link.Pool
@@ -32,6 +36,9 @@ type Switch struct {
 	outs   PortMask   // ports to which a multicast packet has been queued
 	groups []group    // multicast packets whose copies have not all left
 	free   []uint16
+
+	alarmed PortMask  // ports that have an alarm to tell of
+	refused []refusal // packets that partition enforcement stopped, the first few
 }
 
 // group is a multicast packet in the switch: it occupies its receive buffer
@@ -94,6 +101,9 @@ type Result struct {
 func (s *Switch) Handle(now ib.Time, in ib.PortNum, f *link.Frame) Result {
 	p := &s.ports[in]
 	if r := p.Receive(now, f); r != link.OK {
+		if p.HasAlarm() {
+			s.alarmed.Set(in)
+		}
 		return Result{Reason: r}
 	}
 	f.InPort = in
@@ -102,6 +112,7 @@ func (s *Switch) Handle(now ib.Time, in ib.PortNum, f *link.Frame) Result {
 		return s.relayMgmt(now, in, f)
 	}
 	if r := p.FilterIn(f); r != link.OK {
+		s.refuse(in, f, r)
 		return s.discard(p, f, r)
 	}
 	if lrh.DLID >= ib.LIDMulticastMin {
@@ -154,9 +165,13 @@ func (s *Switch) forward(now ib.Time, p *link.Port, out ib.PortNum, f *link.Fram
 		if o.State() != ib.PortActive {
 			return o.Count(link.Inactive)
 		}
-		return p.Count(link.BadVLMap)
+		if s.mapIsSet(f.InPort, out) {
+			return p.Count(link.BadVLMap)
+		}
+		vl = ib.VL(uint8(f.LRH.SL&15) % o.OperVLs())
 	}
 	if r := o.FilterOut(f); r != link.OK {
+		s.refuse(out, f, r)
 		return r
 	}
 	return o.Enqueue(now, f, vl)

@@ -173,12 +173,33 @@ func checkMFT(block, position int) error {
 	return nil
 }
 
-// SL2VL reads the map for packets from port in to port out.
+// SL2VL reads the map for packets from port in to port out: what a manager wrote or, until then, the
+// levels spread over the lanes of the way out.
 func (s *Switch) SL2VL(in, out ib.PortNum) [ib.NumSL]ib.VL {
-	if s.sl2vl == nil || int(in) >= len(s.ports) || int(out) >= len(s.ports) {
-		return s.sl2vlAll
+	m := s.sl2vlAll
+	if int(in) >= len(s.ports) || int(out) >= len(s.ports) {
+		return m
 	}
-	return s.sl2vl[int(in)*len(s.ports)+int(out)]
+	if s.sl2vl != nil {
+		m = s.sl2vl[s.pair(in, out)]
+	}
+	if !s.mapIsSet(in, out) {
+		o := &s.ports[out]
+		for sl, vl := range m {
+			if !o.IsOperVL(vl) {
+				m[sl] = ib.VL(uint8(sl) % o.OperVLs())
+			}
+		}
+	}
+	return m
+}
+
+// pair is the place of a pair of ports in the tables that go by pair.
+func (s *Switch) pair(in, out ib.PortNum) int { return int(in)*len(s.ports) + int(out) }
+
+// mapIsSet reports whether a manager wrote the map of a pair of ports.
+func (s *Switch) mapIsSet(in, out ib.PortNum) bool {
+	return s.slSetAll || s.slSet != nil && s.slSet[s.pair(in, out)]
 }
 
 // SetSL2VL writes the map for packets from port in to port out.
@@ -191,21 +212,29 @@ func (s *Switch) SetSL2VL(in, out ib.PortNum, m [ib.NumSL]ib.VL) error {
 		return &TableError{"SLtoVLMappingTable", "output port", int(out), top}
 	}
 	if s.sl2vl == nil {
-		if m == s.sl2vlAll {
+		if m == s.sl2vlAll && s.slSetAll {
 			return nil
 		}
 		s.sl2vl = make([][ib.NumSL]ib.VL, len(s.ports)*len(s.ports))
 		for i := range s.sl2vl {
 			s.sl2vl[i] = s.sl2vlAll
 		}
+		if !s.slSetAll {
+			s.slSet = make([]bool, len(s.sl2vl))
+		}
 	}
-	s.sl2vl[int(in)*len(s.ports)+int(out)] = m
+	at := s.pair(in, out)
+	s.sl2vl[at] = m
+	if s.slSet != nil {
+		s.slSet[at] = true
+	}
 	return nil
 }
 
 // SetSL2VLAll writes one map for all port pairs.
 func (s *Switch) SetSL2VLAll(m [ib.NumSL]ib.VL) {
 	s.sl2vl, s.sl2vlAll = nil, m
+	s.slSet, s.slSetAll = nil, true
 }
 
 // Info is what SwitchInfo says of the switch (IBA 14.2.5.4).
