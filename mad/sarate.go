@@ -42,12 +42,22 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%g Gb/s", float64(rates[r])/10)
 }
 
+// linkRates is the rate of every width and speed.
+var linkRates = func() (t [ib.NumSpeed][ib.Width2x + 1]Rate) {
+	for s := range t {
+		for w := range t[s] {
+			t[s][w] = RateBelow(laneRates[s]*uint16(ib.Width(w).Lanes()) + 1)
+		}
+	}
+	return t
+}()
+
 // RateOf is the largest rate that a link carries; 0 for a link that is down.
 func RateOf(l ib.LinkRate) Rate {
-	if !l.Speed.IsValid() {
+	if !l.Speed.IsValid() || l.Width > ib.Width2x {
 		return 0
 	}
-	return RateBelow(laneRates[l.Speed]*uint16(l.Width.Lanes()) + 1)
+	return linkRates[l.Speed][l.Width]
 }
 
 // Below is the next smaller rate, 0 if there is none.
