@@ -2,7 +2,10 @@ module softib
 
 go 1.26
 
-require github.com/spf13/cobra v1.10.2
+require (
+	github.com/spf13/cobra v1.10.2
+	golang.org/x/sys v0.40.0
+)
 
 require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect

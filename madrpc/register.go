@@ -65,7 +65,8 @@ func (r *Registration) key() ownerKey {
 	return k
 }
 
-func (r *Registration) check() error {
+// Check says what is wrong with the registration itself, whoever else is registered.
+func (r *Registration) Check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("madrpc: %w: class 0x%02x (%s): %s", ErrRegistration, uint8(r.Class), r.Class, fmt.Sprintf(format, args...))
 	}
@@ -84,7 +85,7 @@ func (r *Registration) check() error {
 
 // Register makes an agent.
 func (p *Port) Register(r Registration) (AgentID, error) {
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return 0, err
 	}
 	k := r.key()
