@@ -153,6 +153,11 @@ func (a *Agent) SetCapability(port ib.PortNum, set, clear mad.PortCap) {
 	}
 }
 
+// Capability is the CapabilityMask that a port shows.
+func (a *Agent) Capability(port ib.PortNum) mad.PortCap {
+	return a.capability(port, a.node.PortInfo(port).CapabilityMask)
+}
+
 // capOverlay is what a driver changed of a port's capabilities.
 type capOverlay struct{ set, clear mad.PortCap }
 

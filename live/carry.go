@@ -263,7 +263,7 @@ func (p *portState) index() int {
 
 // handle lets the agent of a node answer a datagram that is not of subnet management.
 func (f *Fabric) handle(at place, p *packet) (ok bool) {
-	f.with(at, func() { _, ok = f.agents[at.node].HandleMAD(f.Now(), at.port, p.data[:], p.data[:]) })
+	f.with(at, func() { _, ok = f.agents[at.node].HandleFrom(f.Now(), at.port, p.slid, p.data[:], p.data[:]) })
 	return ok
 }
 
@@ -290,19 +290,19 @@ func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 	h, _ := f.nodes[at.node].(*Host)
 	set := v.Method() == mad.MethodSet
 	if h == nil && !set {
-		return a.Deliver(f.now, at.port, at.fromHere, p.data[:])
+		return a.DeliverFrom(f.now, at.port, p.slid, at.fromHere, p.data[:])
 	}
 	if h == nil {
-		return f.deliverSet(at, v)
+		return f.deliverSet(at, p.slid, v)
 	}
 	var verdict agent.Verdict
 	f.mu.Unlock()
 	h.mu.Lock()
 	f.mu.Lock()
 	if set {
-		verdict = f.deliverSet(at, v)
+		verdict = f.deliverSet(at, p.slid, v)
 	} else {
-		verdict = a.Deliver(f.now, at.port, at.fromHere, p.data[:])
+		verdict = a.DeliverFrom(f.now, at.port, p.slid, at.fromHere, p.data[:])
 	}
 	f.mu.Unlock()
 	h.LeaveQuiet()
@@ -311,7 +311,7 @@ func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 }
 
 // deliverSet is deliver for a request that may change the node. A link whose physical state it changes takes its far end with it.
-func (f *Fabric) deliverSet(at place, v mad.View) agent.Verdict {
+func (f *Fabric) deliverSet(at place, from ib.LID, v mad.View) agent.Verdict {
 	num := at.port
 	ports := v.AttrID() == mad.AttrPortInfo
 	if ports && v.AttrMod()&0xFF != 0 {
@@ -322,7 +322,7 @@ func (f *Fabric) deliverSet(at place, v mad.View) agent.Verdict {
 	if ports && p != nil {
 		phys = p.link.Phys()
 	}
-	verdict := f.agents[at.node].Deliver(f.now, at.port, at.fromHere, v)
+	verdict := f.agents[at.node].DeliverFrom(f.now, at.port, from, at.fromHere, v)
 	if verdict.Do == agent.SendPort && !v.Method().IsResponse() {
 		return verdict // it only passes
 	}
@@ -335,6 +335,8 @@ func (f *Fabric) deliverSet(at place, v mad.View) agent.Verdict {
 	if p.peer.link.Phys() == ib.PhysLinkUp {
 		p.peer.link.Down(f.now)
 	}
+	f.stir(at.node)
+	f.stir(p.peer.index())
 	if f.train(p) && p.host != nil {
 		p.host.mgmt.Sync(num)
 	}

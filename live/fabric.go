@@ -54,8 +54,12 @@ type Fabric struct {
 	agentIDs madrpc.AgentID
 	now      ib.Time // no later than the clock
 	unsynced []*Host // whose links have changed
-	probe    link.Frame
-	probePkt wire.Packet
+	// Nodes whose agents may have something to tell.
+	stirred    []bool
+	restless   []int
+	heraldBell chan struct{}
+	probe      link.Frame
+	probePkt   wire.Packet
 
 	closing chan struct{}
 	closed  atomic.Bool
@@ -76,8 +80,8 @@ type portState struct {
 	count ib.Counters
 	// unplugged: SetLink took the cable out.
 	unplugged bool
-	// isSM: a subnet manager runs here.
-	isSM bool
+	// managers counts the subnet managers that run here.
+	managers int
 }
 
 type switchNode struct {
@@ -93,7 +97,8 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	if len(g.Hosts()) == 0 {
 		return nil, fmt.Errorf("live: the topology has no host: add one, or try star:2")
 	}
-	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes)), services: map[topo.PortRef]*MgmtPort{}}
+	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes)), services: map[topo.PortRef]*MgmtPort{},
+		stirred: make([]bool, len(g.Nodes)), heraldBell: make(chan struct{}, 1)}
 	f.epoch.Store(1)
 	for _, n := range g.Nodes {
 		if n.IsSwitch() {
@@ -122,6 +127,8 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 		f.wg.Add(1)
 		go h.attend()
 	}
+	f.wg.Add(1)
+	go f.herald()
 	return f, nil
 }
 
@@ -201,6 +208,8 @@ func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 	f.train(p)
 	f.changed()
 	ends := []*portState{p, p.peer}
+	f.stir(p.index())
+	f.stir(p.peer.index())
 	f.mu.Unlock()
 	for _, q := range ends {
 		if q.host != nil {

@@ -16,18 +16,6 @@ type hostView struct {
 	h *Host
 }
 
-func (v hostView) PortInfo(port ib.PortNum) mad.PortInfo {
-	return withIsSM(v.Node.PortInfo(port), v.h.ports[port])
-}
-
-// withIsSM adds the bit that says that a manager runs at the port.
-func withIsSM(pi mad.PortInfo, p *portState) mad.PortInfo {
-	if p.isSM {
-		pi.CapabilityMask |= mad.CapIsSM
-	}
-	return pi
-}
-
 func (v hostView) ReadCounter(port ib.PortNum, c ib.Counter) uint64 {
 	return v.Node.ReadCounter(port, c) + v.h.ports[port].count[c]
 }
@@ -41,10 +29,6 @@ func (v hostView) ClearCounter(port ib.PortNum, c ib.Counter) {
 type switchView struct {
 	*ibswitch.Node
 	s *switchNode
-}
-
-func (v switchView) PortInfo(port ib.PortNum) mad.PortInfo {
-	return withIsSM(v.Node.PortInfo(port), v.s.ports[port])
 }
 
 func (v switchView) ReadCounter(port ib.PortNum, c ib.Counter) uint64 {

@@ -25,7 +25,6 @@ type MgmtPort struct {
 	users    int
 	packet   packet
 	timer    *time.Timer
-	issm     int // programs that hold the IsSM bit
 
 	inMu  sync.Mutex // guards what others write
 	inbox []packet
@@ -156,25 +155,17 @@ func (s *Session) Recv(ctx context.Context) (madrpc.Delivery, error) {
 
 // SetIsSM says that a subnet manager runs at the port, or does not any more.
 func (s *Session) SetIsSM(on bool) {
-	p := s.p
-	p.mu.Lock()
-	if s.issm == on {
-		p.mu.Unlock()
-		return
-	}
+	s.mu.Lock()
+	was := s.issm
 	s.issm = on
-	if on {
-		p.issm++
-	} else {
-		p.issm--
+	s.mu.Unlock()
+	if was != on {
+		s.p.f.SetIsSM(s.p.ref, on)
 	}
-	now := p.issm > 0
-	p.mu.Unlock()
-	p.f.setIsSM(p.ref, now)
 }
 
 // Close ends the session: its agents go, and with the last session the port's service.
-func (s *Session) Close() {
+func (s *Session) Close() error {
 	s.SetIsSM(false)
 	p := s.p
 	p.mu.Lock()
@@ -192,7 +183,7 @@ func (s *Session) Close() {
 	s.mu.Unlock()
 	s.ring()
 	if already {
-		return
+		return nil
 	}
 	p.f.mu.Lock()
 	if p.users--; p.users == 0 {
@@ -200,6 +191,7 @@ func (s *Session) Close() {
 		p.timer.Stop()
 	}
 	p.f.mu.Unlock()
+	return nil
 }
 
 func (s *Session) ring() {
@@ -371,15 +363,27 @@ func (f *Fabric) unlock() {
 	}
 }
 
-// setIsSM sets the capability bit of a port that says that a manager runs there.
-func (f *Fabric) setIsSM(ref topo.PortRef, on bool) {
+// SetIsSM counts the subnet managers that run at a port, one more or one less; the port's capabilities say whether there is any.
+func (f *Fabric) SetIsSM(ref topo.PortRef, on bool) {
 	f.lock(f.Now())
+	defer f.unlock()
+	p := f.port(ref)
+	if p == nil {
+		return
+	}
+	if on {
+		p.managers++
+	} else {
+		p.managers--
+	}
 	f.with(place{ref.Node, ref.Port, true}, func() {
-		if p := f.portAt(ref.Node, ref.Port); p != nil {
-			p.isSM = on
+		if p.managers > 0 {
+			f.agents[ref.Node].SetCapability(ref.Port, mad.CapIsSM, 0)
+		} else {
+			f.agents[ref.Node].SetCapability(ref.Port, 0, mad.CapIsSM)
 		}
 	})
-	f.unlock()
+	f.stir(ref.Node)
 }
 
 // Now is the fabric's time.

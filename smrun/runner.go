@@ -27,7 +27,7 @@ type Transport interface {
 	Bell() <-chan struct{}
 	// SetIsSM says that a manager runs at the port, or does not any more.
 	SetIsSM(on bool)
-	Close()
+	Close() error
 }
 
 // Options are what surrounds a manager.
