@@ -21,16 +21,13 @@ func (nue) Name() string { return "nue" }
 // Compute gives the tables; it never fails.
 func (nue) Compute(n *Network, o Options) (*Tables, error) {
 	c := newChart(n)
-	lanes := lanesOf(o)
-	if lanes > 1 {
-		e := newNueRun(c, 1)
-		e.strict = true
-		if e.routeAll() {
-			return e.t, nil
-		}
+	e := newNueRun(c, 1)
+	e.strict = true
+	if !e.routeAll() {
+		e = newNueRun(c, lanesOf(o))
+		e.penalty = uint64(e.meanLoad() / 8)
+		e.routeAll()
 	}
-	e := newNueRun(c, lanes)
-	e.routeAll()
 	return e.t, nil
 }
 
@@ -39,7 +36,9 @@ type nueRun struct {
 	*spread
 	// strict gives up at the first dependency that is refused.
 	strict bool
-	// lanes are the graphs with their escape trees, and laneOf the lane of each switch's destinations.
+	// penalty is by how many ways of load a way has to be better to bring new dependencies: each one rules out others later.
+	penalty uint64
+	// lanes are the graphs with their escape trees, and laneOf the lane of each destination.
 	lanes  []*nueLane
 	laneOf []int32
 
@@ -59,6 +58,12 @@ type nueRun struct {
 	fresh, grown, refused [][2]int32
 	marked                []int32
 
+	// hung is set once the tree uses the escape tree; fixed are the ways of that, and isFixed the switches that take them. path is hang's scratch.
+	hung    bool
+	fixed   []int32
+	isFixed []bool
+	path    []int32
+
 	// What became of trees, for tests and reports: how many bent, how many fell back to the escape tree.
 	bent, escaped int
 }
@@ -74,46 +79,84 @@ type nueLane struct {
 
 func newNueRun(c *chart, lanes int) *nueRun {
 	t := &Tables{Engine: "nue", VLs: 1}
-	e := &nueRun{spread: newSpread(c, t), laneOf: make([]int32, c.switches()), live: make([]bool, c.switches()), far: make([]int32, c.switches())}
+	e := &nueRun{spread: newSpread(c, t), laneOf: make([]int32, len(c.n.Dests)), live: make([]bool, c.switches()), far: make([]int32, c.switches()),
+		fixed: make([]int32, c.switches()), isFixed: make([]bool, c.switches())}
 	for i, dests := range e.deal(lanes) {
 		e.lanes = append(e.lanes, e.newLane(dests))
 		for _, sw := range dests {
-			e.laneOf[sw] = int32(i)
+			for _, d := range e.bySwitch[sw] {
+				e.laneOf[d] = int32(i)
+			}
 		}
 	}
 	return e
 }
 
-// deal cuts the switches that have end ports into as many sets of neighbours as there are lanes, with about as many destinations each.
-func (e *nueRun) deal(lanes int) [][]int32 {
-	total := 0
-	var order []int32
-	seen := make([]bool, e.switches())
-	for s := range seen {
-		if seen[s] {
-			continue
+// meanLoad is about how many ways each link will carry.
+func (e *nueRun) meanLoad() float64 {
+	ways, links, samples := 0.0, 0, 0
+	ends := 0
+	for s := range e.n.Switches {
+		ends += e.ends(int32(s))
+	}
+	for _, v := range e.to {
+		if v >= 0 {
+			links++
 		}
-		// A walk in width from a rim of the part keeps neighbours together.
-		reach := e.reachFrom(e.reachFrom(int32(s))[0])
-		slices.Reverse(reach)
-		for _, u := range reach {
-			seen[u] = true
-			if k := e.ends(u); k > 0 {
-				order = append(order, u)
-				total += k
+	}
+	step := max(len(e.bySwitch)/centreSamples, 1)
+	for s := 0; s < e.switches(); s += step {
+		e.aim(int32(s))
+		for _, u := range e.order {
+			ways += float64(e.hops[u]) * float64(e.n.Switches[u].Ends)
+		}
+		samples++
+	}
+	return ways / float64(max(samples, 1)) * float64(ends) / float64(max(links, 1))
+}
+
+// deal cuts the switches that have end ports into as many sets of neighbours as there are lanes, with about as many
+// destinations each: destinations near each other share dependencies.
+func (e *nueRun) deal(lanes int) [][]int32 {
+	var all []int32
+	for s := range e.bySwitch {
+		if e.ends(int32(s)) > 0 {
+			all = append(all, int32(s))
+		}
+	}
+	return e.halve(all, lanes)
+}
+
+// halve cuts a set in two between two switches of it that are far apart, and the halves in turn.
+func (e *nueRun) halve(set []int32, lanes int) [][]int32 {
+	if lanes < 2 || len(set) < 2 {
+		return [][]int32{set}
+	}
+	farthest := func(from int32) (int32, []int32) {
+		dist := e.distances([]int32{from})
+		best := from
+		for _, s := range set {
+			if dist[s] > dist[best] {
+				best = s
 			}
 		}
+		return best, dist
 	}
-	sets := make([][]int32, 1, lanes)
-	done := 0
-	for _, u := range order {
-		if last := len(sets); last < lanes && len(sets[last-1]) > 0 && done*lanes >= total*last {
-			sets = append(sets, nil)
-		}
-		sets[len(sets)-1] = append(sets[len(sets)-1], u)
-		done += e.ends(u)
+	a, _ := farthest(set[0])
+	b, toA := farthest(a)
+	_, toB := farthest(b)
+	slices.SortStableFunc(set, func(x, y int32) int { return int(toA[x]-toB[x]) - int(toA[y]-toB[y]) })
+	total := 0
+	for _, s := range set {
+		total += e.ends(s)
 	}
-	return sets
+	cut, done := 0, 0
+	for cut < len(set)-1 && done*lanes < total*(lanes/2) {
+		done += e.ends(set[cut])
+		cut++
+	}
+	cut = max(cut, 1)
+	return append(e.halve(set[:cut:cut], lanes/2), e.halve(set[cut:], lanes-lanes/2)...)
 }
 
 // ends counts the destinations of a switch that are end ports.
@@ -127,20 +170,12 @@ func (e *nueRun) ends(s int32) int {
 	return count
 }
 
-// reachFrom lists the switches that a switch reaches, the farthest first.
-func (e *nueRun) reachFrom(s int32) []int32 {
-	e.aim(s)
-	list := slices.Clone(e.order)
-	slices.Reverse(list)
-	return list
-}
-
 // routeAll routes all destinations: end ports lane by lane, once more where links are used unevenly, then the switches
 // themselves. It is false if strict and something was refused.
 func (e *nueRun) routeAll() bool {
 	for _, l := range e.lanes {
 		for _, sw := range l.dests {
-			if !e.routeEnds(l, sw, false) {
+			if !e.routeEnds(sw, false) {
 				return false
 			}
 		}
@@ -148,7 +183,7 @@ func (e *nueRun) routeAll() bool {
 	if !e.even() {
 		for _, l := range e.lanes {
 			for _, sw := range l.dests {
-				if !e.routeEnds(l, sw, true) {
+				if !e.routeEnds(sw, true) {
 					return false
 				}
 			}
@@ -161,8 +196,8 @@ func (e *nueRun) routeAll() bool {
 	if len(e.lanes) > 1 {
 		e.t.VLs = len(e.lanes)
 		row := make([]ib.SL, len(e.n.Dests))
-		for i, d := range e.n.Dests {
-			row[i] = ib.SL(e.laneOf[d.Switch])
+		for i := range row {
+			row[i] = ib.SL(e.laneOf[i])
 		}
 		// The level depends on the destination alone: all switches share the row.
 		e.t.SL = make([][]ib.SL, e.switches())
@@ -174,31 +209,26 @@ func (e *nueRun) routeAll() bool {
 }
 
 // routeEnds routes the end ports of a switch; again, if they have ways already.
-func (e *nueRun) routeEnds(l *nueLane, sw int32, again bool) bool {
+func (e *nueRun) routeEnds(sw int32, again bool) bool {
 	e.aim(sw)
 	dests := e.bySwitch[sw][:e.ends(sw)]
 	if again {
 		e.fetch(dests)
 	}
 	for i, d := range dests {
-		if again {
+		l := e.lanes[e.laneOf[d]]
+		switch {
+		case again:
 			e.recall(i)
 			e.sortTree()
 			e.charge(-1)
-		}
-		switch {
-		case e.grow(l, again):
-		case e.strict:
+			if !e.grow(l, true) {
+				e.undoTree(l)
+				e.recall(i)
+				e.sortTree()
+			}
+		case !e.grow(l, false):
 			return false
-		case again:
-			e.undoTree(l)
-			e.recall(i)
-			e.sortTree()
-		default:
-			e.undoTree(l)
-			e.escape(l, sw)
-			e.sortTree()
-			e.escaped++
 		}
 		e.charge(1)
 		e.keep(i, d)
@@ -216,7 +246,7 @@ func (e *nueRun) routeSwitch(sw int32, dests []int32) {
 		return
 	}
 	e.aim(sw)
-	l := e.lanes[e.laneOf[sw]]
+	l := e.lanes[0]
 	if ends > 0 {
 		e.fetch(dests[ends-1 : ends])
 		e.recall(0)
@@ -226,6 +256,9 @@ func (e *nueRun) routeSwitch(sw int32, dests []int32) {
 	}
 	own := dests[ends:]
 	for i, d := range own {
+		if ends > 0 {
+			e.laneOf[d] = e.laneOf[dests[ends-1]]
+		}
 		e.keep(i, d)
 	}
 	e.flush(own)

@@ -1,5 +1,7 @@
 package route
 
+import "slices"
+
 // centreSamples is how many destinations the search for the most central switch follows.
 const centreSamples = 32
 
@@ -28,7 +30,7 @@ func (e *nueRun) newLane(dests []int32) *nueLane {
 		}
 	}
 	for _, sw := range dests {
-		e.escape(l, sw)
+		e.escape(l, sw, e.via)
 		clear(e.live)
 		e.live[sw] = true
 		for s := range e.n.Switches {
@@ -43,19 +45,80 @@ func (e *nueRun) newLane(dests []int32) *nueLane {
 	return l
 }
 
-// escape makes the ways to a switch those of the lane's spanning tree.
-func (e *nueRun) escape(l *nueLane, target int32) {
+// escape makes ways to a switch those of the lane's spanning tree.
+func (e *nueRun) escape(l *nueLane, target int32, via []int32) {
 	for s, ch := range l.up {
 		if e.part[s] == e.part[target] {
-			e.via[s] = ch
+			via[s] = ch
 		}
 	}
 	for x := target; l.up[x] >= 0; {
 		p := e.to[l.up[x]]
-		e.via[p] = e.back[l.up[x]]
+		via[p] = e.back[l.up[x]]
 		x = p
 	}
-	e.via[target] = -1
+	via[target] = -1
+}
+
+// hang gives a switch that no other way is left for the way along the escape tree, and moves the switches on it there, for good. The
+// graph has its dependencies since the start. Switches that cannot follow the moved ones become late again,
+// with all that is behind them; in the end everything may hang on the escape tree, so that the tree is always whole.
+func (e *nueRun) hang(l *nueLane, x int32) {
+	if !e.hung {
+		e.hung = true
+		e.escaped++
+		e.escape(l, e.target, e.fixed)
+		clear(e.isFixed)
+		e.isFixed[e.target] = true
+	}
+	e.path = e.path[:0]
+	for u := x; !e.isFixed[u]; u = e.to[e.fixed[u]] {
+		e.path = append(e.path, u)
+	}
+	for _, u := range slices.Backward(e.path) {
+		ch := e.fixed[u]
+		v := e.to[ch]
+		moved := e.via[u] != ch
+		e.isFixed[u], e.live[u] = true, true
+		e.via[u], e.cost[u], e.far[u] = ch, e.cost[v]+uint64(e.load[ch]), e.far[v]+1
+		for c, end := e.out(u); moved && c < end; c++ {
+			y := e.to[c]
+			if y < 0 || e.via[y] != e.back[c] || !e.live[y] || e.isFixed[y] {
+				continue
+			}
+			e.begin()
+			if e.depend(l, e.back[c], ch) {
+				e.commit()
+			} else {
+				e.cutOff(y)
+			}
+		}
+	}
+	for _, u := range e.path {
+		e.offerTo(u)
+	}
+	for _, u := range e.late {
+		if e.via[u] < 0 {
+			e.offer(u)
+		}
+	}
+}
+
+// cutOff makes a switch and all that forward to it late.
+func (e *nueRun) cutOff(y int32) {
+	start := len(e.late)
+	e.late = append(e.late, y)
+	for i := start; i < len(e.late); i++ {
+		u := e.late[i]
+		for c, end := e.out(u); c < end; c++ {
+			if z := e.to[c]; z >= 0 && e.via[z] == e.back[c] {
+				e.late = append(e.late, z)
+			}
+		}
+	}
+	for _, u := range e.late[start:] {
+		e.via[u], e.cost[u], e.far[u], e.live[u] = -1, pathless, -1, false
+	}
 }
 
 // centres is, for each part of the network, the switch that most shortest ways from end ports to a lane's destinations pass

@@ -107,10 +107,12 @@ func (e *nueRun) attach(l *nueLane, u, ch int32) bool {
 	return true
 }
 
-// grow makes the tree of ways to the switch that was aimed at. With stay, ways that are as good as others stay. It is false if some
-// switch with end ports has no way, or in strict mode if anything was refused; the caller then takes back the tree.
+// grow makes the tree of ways to the switch that was aimed at. With stay, ways that are as good as others stay, and the tree that
+// there was is better than one that needs the escape tree: it is then false, as it is in strict mode if anything was
+// refused. The caller then takes back the tree.
 func (e *nueRun) grow(l *nueLane, stay bool) bool {
 	e.grown, e.refused, e.late = e.grown[:0], e.refused[:0], e.late[:0]
+	e.hung = false
 	for _, u := range e.order {
 		e.live[u] = false
 	}
@@ -128,6 +130,11 @@ func (e *nueRun) grow(l *nueLane, stay bool) bool {
 		}
 		for _, w := range ways {
 			if c := e.cost[w.to] + uint64(e.load[w.ch]); c < best {
+				if y := e.via[w.to]; e.penalty > 0 && y >= 0 && !l.has(w.ch, y) {
+					if c += e.penalty; c >= best {
+						continue
+					}
+				}
 				best, by = c, w.ch
 			}
 		}
@@ -145,7 +152,7 @@ func (e *nueRun) grow(l *nueLane, stay bool) bool {
 	if len(e.late) == 0 {
 		return true
 	}
-	return e.growLate(l)
+	return e.growLate(l, stay)
 }
 
 // attachAny tries the other shortest ways of a switch, the least used first.
@@ -174,27 +181,31 @@ func (e *nueRun) attachAny(l *nueLane, u int32, ways []way, not int32) bool {
 	return false
 }
 
-// growLate finds longer ways for the switches that got none of the shortest.
-func (e *nueRun) growLate(l *nueLane) bool {
+// growLate finds longer ways for the switches that got none of the shortest. It is false, with stay, if some of them would
+// need the escape tree.
+func (e *nueRun) growLate(l *nueLane, stay bool) bool {
 	e.bent++
 	e.heap = e.heap[:0]
 	for _, u := range e.late {
 		e.offer(u)
 	}
-	for {
-		w, ok := e.pop()
-		if !ok {
+	for i := 0; ; {
+		e.drain(l)
+		for i < len(e.late) && (e.via[e.late[i]] >= 0 || e.n.Switches[e.late[i]].Ends == 0) {
+			i++
+		}
+		if i == len(e.late) {
 			break
 		}
-		u := e.tail[w.ch]
-		if e.via[u] >= 0 || !e.attach(l, u, w.ch) {
-			continue
-		}
-		e.offerTo(u)
-	}
-	for _, u := range e.late {
-		if e.via[u] < 0 && e.n.Switches[u].Ends > 0 && !e.detour(l, u) {
+		x := e.late[i]
+		switch {
+		case e.detour(l, x):
+			e.offerTo(x)
+		case stay:
 			return false
+		default:
+			e.hang(l, x)
+			i = 0
 		}
 	}
 	// Switches that nobody's packets pass take any way, for their own.
@@ -211,6 +222,19 @@ func (e *nueRun) growLate(l *nueLane) bool {
 	}
 	e.sortTree()
 	return true
+}
+
+// drain gives ways to late switches as long as the graph takes some.
+func (e *nueRun) drain(l *nueLane) {
+	for {
+		w, ok := e.pop()
+		if !ok {
+			return
+		}
+		if u := e.tail[w.ch]; e.via[u] < 0 && u != e.target && e.far[e.to[w.ch]] >= 0 && e.attach(l, u, w.ch) {
+			e.offerTo(u)
+		}
+	}
 }
 
 // offer puts all ways of a late switch on the heap, and offerTo those of late switches to a switch that has a way now.

@@ -3,7 +3,6 @@ package route
 import "testing"
 
 func TestNue(t *testing.T) {
-	bent, escaped := 0, 0
 	for i, spec := range smallSpecs() {
 		for name, n := range damaged(t, spec, uint64(i)) {
 			for _, vls := range []int{1, 2, 3, 8} {
@@ -18,16 +17,29 @@ func TestNue(t *testing.T) {
 					t.Errorf("%s: a second run differs: %+v", name, d)
 				}
 			}
-			e := newNueRun(newChart(n), 1)
-			e.routeAll()
+		}
+	}
+}
+
+// Where much is refused, ways bend and fall back to the escape tree, and are as sound as others.
+func TestNueTightLanes(t *testing.T) {
+	bent, escaped := 0, 0
+	for _, spec := range []string{"torus:8x8", "random:switches=60,hosts=120,links=120,seed=2", "random:switches=40,hosts=80,links=60,seed=3", "random:switches=32,hosts=64,links=128,seed=3"} {
+		n := netOf(t, spec)
+		for _, lanes := range []int{1, 2, 4} {
+			e := newNueRun(newChart(n), lanes)
+			e.penalty = uint64(e.meanLoad() / 2)
+			if !e.routeAll() {
+				t.Errorf("%s: routeAll gave up", spec)
+			}
+			soundTables(t, spec, n, e.t, lanes)
 			bent += e.bent
 			escaped += e.escaped
 		}
 	}
-	if bent == 0 {
-		t.Errorf("no tree bent: nothing was refused")
+	if bent == 0 || escaped == 0 {
+		t.Errorf("%d trees bent, %d escaped: want some of both, or they are not tested", bent, escaped)
 	}
-	t.Logf("on one lane %d trees bent, %d escaped", bent, escaped)
 }
 
 // In a whole tree nothing is refused, and one lane is enough however many there are.
