@@ -62,3 +62,10 @@ func (f *Fabric) CreateMulticast(mlid ib.LID, hosts ...*Host) error {
 	_, err := f.BringUp()
 	return err
 }
+
+// Groups are the multicast groups that need no joining.
+func (f *Fabric) Groups() []sm.Group {
+	f.managing.Lock()
+	defer f.managing.Unlock()
+	return slices.Clone(f.groups)
+}

@@ -26,6 +26,9 @@ import (
 //	client:  {"v":1,"op":"perf","perf":{"hosts":["h1","h2"],"config":{"test":"send_lat","sizes":[8]}}}
 //	fabric:  {"setting":{…}}  {"row":{…}}  {"row":{…}} …  {"ok":true}
 //
+//	client:  {"v":1,"op":"host","host":"h1"}
+//	fabric:  {"ok":true}                       if it has such a node
+//
 // One connection carries one request. An answer ends with "ok" or with
 // {"error":"…","next":"…"}. A client that hangs up ends its perf test. The kernel
 // says who the client is (SO_PEERCRED): only the fabric's owner and root are
@@ -37,12 +40,14 @@ const (
 	opStatus = "status"
 	opDown   = "down"
 	opPerf   = "perf"
+	opHost   = "host"
 )
 
 type request struct {
 	Version int          `json:"v"`
 	Op      string       `json:"op"`
 	Perf    *perfRequest `json:"perf,omitempty"`
+	Host    string       `json:"host,omitempty"`
 }
 
 type perfRequest struct {

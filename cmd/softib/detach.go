@@ -38,7 +38,7 @@ func detach(ctx context.Context, p place, o upOptions, t *terminal) error {
 	}
 	defer r.Close()
 	keepDescriptors()
-	child := exec.Command(exe, "up", "--name", o.name, "--report-fd", strconv.Itoa(reportFD), "--", o.topology)
+	child := exec.Command(exe, append(append([]string{"up"}, o.args...), "--report-fd", strconv.Itoa(reportFD), "--", o.topology)...)
 	child.Stdout, child.Stderr = log, log
 	child.ExtraFiles = []*os.File{w}
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

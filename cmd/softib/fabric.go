@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"softib/ib"
 	"softib/live"
 	"softib/sm"
+	"softib/smrun"
 	"softib/topo"
 	"softib/verbs"
 )
@@ -23,19 +25,30 @@ type fabric struct {
 	topology string // as the user named it
 	started  time.Time
 	bringUp  time.Duration
-	report   sm.Report
+	runner   *smrun.Runner // nil if another manages the fabric
 }
 
-// newFabric builds a fabric and brings its subnet up.
-func newFabric(name, topology string, g *topo.Graph, out *reporter) (*fabric, error) {
+// newFabric builds a fabric. With a configuration, a manager brings its subnet up and stays with it until ctx ends.
+func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *sm.Config, log io.Writer, out *reporter) (*fabric, error) {
 	f := &fabric{name: name, topology: topology, started: time.Now()}
 	var err error
 	if f.Fabric, err = live.New(g, live.Config{}); err != nil {
 		return nil, err
 	}
+	if cfg == nil {
+		return f, nil
+	}
+	if f.runner, err = startManager(ctx, f.Fabric, *cfg, log); err != nil {
+		f.Close()
+		return nil, err
+	}
 	err = out.during("bringing the subnet up", func() error {
-		f.report, err = f.BringUp()
-		return err
+		select {
+		case <-f.runner.Up():
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	})
 	if err != nil {
 		f.Close()
@@ -130,7 +143,7 @@ func (f *fabric) describe(out *reporter) {
 	if sw := g.Switches(); len(sw) > 0 {
 		low, high := ib.LID(0xffff), ib.LID(0)
 		for _, n := range sw {
-			lid := f.report.LID(topo.PortRef{Node: n.Index})
+			lid := f.lid(n.Index)
 			low, high = min(low, lid), max(high, lid)
 		}
 		out.say("switches  %d: %s", len(sw), lids(kinds(sw), low, high))
@@ -138,7 +151,26 @@ func (f *fabric) describe(out *reporter) {
 	for _, l := range f.linkLines() {
 		out.say("links     %s", l)
 	}
-	out.say("subnet    up in %s: %d management datagrams, %v routing", short(f.bringUp), f.report.MADs, f.report.Engine)
+	if f.runner == nil {
+		out.say("subnet    not managed: start a manager, such as softib exec %s -- opensm", hosts[0].Name())
+		return
+	}
+	last := f.lastSweep()
+	out.say("subnet    up in %s: %d management datagrams, %s routing", short(f.bringUp), last.MADs, last.Engine)
+}
+
+// lid is the address of a switch.
+func (f *fabric) lid(node int) ib.LID {
+	pi, _ := f.PortInfo(topo.PortRef{Node: node})
+	return pi.LID
+}
+
+// lastSweep is the manager's last report.
+func (f *fabric) lastSweep() (r sm.SweepReport) {
+	if f.runner != nil {
+		_ = f.runner.Do(func(m *sm.Manager) { r = m.Last() })
+	}
+	return r
 }
 
 // lids names nodes and their addresses.

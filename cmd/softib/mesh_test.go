@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"softib/ib"
+	"softib/sm"
 	"softib/topo"
 )
 
@@ -49,7 +50,7 @@ func TestMeshFindsHoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFabric("t", "star:3", g, toTerminal(newTerminal(io.Discard)))
+	f, err := newFabric(t.Context(), "t", "star:3", g, &sm.Config{}, io.Discard, toTerminal(newTerminal(io.Discard)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/ib"
+	"softib/sm"
 	"softib/topo"
 	"softib/workload/perf"
 )
@@ -155,7 +156,7 @@ func (o *perfOptions) run(cmd *cobra.Command, reqs []perfRequest) error {
 	if _, err := checkTopology(topology, g); err != nil {
 		return err
 	}
-	f, err := newFabric("its own", topology, g, toTerminal(newTerminal(cmd.ErrOrStderr())))
+	f, err := newFabric(cmd.Context(), "its own", topology, g, &sm.Config{Window: 1024}, io.Discard, toTerminal(newTerminal(cmd.ErrOrStderr())))
 	if err != nil {
 		return err
 	}

@@ -96,10 +96,15 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 		err = tell(answer{Status: &st})
 	case opDown:
 		defer s.down()
+	case opHost:
+		if s.f.Graph().ByName(r.Host) == nil {
+			hosts := s.f.Hosts()
+			err = next(&usageError{fmt.Errorf("fabric %s has no node %q", s.f.name, r.Host)}, "its hosts are %s to %s", hosts[0].Name(), hosts[len(hosts)-1].Name())
+		}
 	case opPerf:
 		err = s.measure(ctx, conn, r.Perf, tell)
 	default:
-		err = fmt.Errorf("the request's operation is %q: want %s, %s or %s", r.Op, opStatus, opDown, opPerf)
+		err = fmt.Errorf("the request's operation is %q: want %s, %s, %s or %s", r.Op, opStatus, opDown, opHost, opPerf)
 	}
 	if err != nil {
 		_ = tell(refusal(err))

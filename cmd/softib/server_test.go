@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/sm"
 	"softib/topo"
 	"softib/workload/perf"
 )
@@ -35,7 +36,7 @@ func serving(t *testing.T) (place, *fabric, context.Context) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFabric("t", "star:3", g, toTerminal(newTerminal(io.Discard)))
+	f, err := newFabric(t.Context(), "t", "star:3", g, &sm.Config{}, io.Discard, toTerminal(newTerminal(io.Discard)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"softib/topo"
 )
@@ -42,6 +43,11 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 				return upInBackground(cmd.Context(), p, o)
 			}
 			if o.detach {
+				cmd.Flags().Visit(func(f *pflag.Flag) {
+					if f.Name != "detach" {
+						o.args = append(o.args, "--"+f.Name+"="+f.Value.String())
+					}
+				})
 				return detach(cmd.Context(), p, o, t)
 			}
 			return up(cmd.Context(), p, o, toTerminal(t), func() {
@@ -51,6 +57,8 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 	}
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "run in the background; return once the fabric is up")
 	nameFlag(cmd, &o.name)
+	cmd.Flags().BoolVar(&o.noSM, "no-sm", false, "start no subnet manager: leave the fabric to another, such as softib exec h1 -- opensm")
+	o.sm.flags(cmd)
 	cmd.Flags().IntVar(&o.reportFD, "report-fd", 0, "descriptor to report to the starting process on")
 	_ = cmd.Flags().MarkHidden("report-fd")
 	return cmd
@@ -61,6 +69,9 @@ type upOptions struct {
 	topology string
 	detach   bool
 	reportFD int
+	noSM     bool
+	args     []string // flags for the background process
+	sm       smOptions
 }
 
 // nameFlag gives a command its --name.
@@ -79,6 +90,10 @@ func (p place) flag() string {
 // up runs a fabric until ctx ends or somebody asks it to; it calls ready once the
 // fabric carries traffic and answers on its socket.
 func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) error {
+	cfg, err := o.sm.config()
+	if err != nil {
+		return err
+	}
 	g, err := loadTopology(o.topology)
 	if err != nil {
 		return err
@@ -98,20 +113,30 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	for _, w := range odd {
 		out.say("%v", w)
 	}
-	f, err := newFabric(o.name, o.topology, g, out)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	manager := &cfg
+	if o.noSM {
+		manager = nil
+	}
+	f, err := newFabric(ctx, o.name, o.topology, g, manager, os.Stderr, out)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	f.describe(out)
-	if err := f.ping(ctx, out); err != nil {
-		if ctx.Err() != nil {
-			return nil // Ctrl-C meanwhile
+	if !o.noSM {
+		if err := f.ping(ctx, out); err != nil {
+			if ctx.Err() != nil {
+				return nil // Ctrl-C meanwhile
+			}
+			return err
 		}
+	}
+	_, programs, err := serveUMAD(ctx, p, f.Fabric)
+	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	s, err := serve(ctx, p, f, cancel)
 	if err != nil {
 		return err
@@ -119,7 +144,9 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	ready()
 	<-ctx.Done()
 	s.close()
+	<-programs
 	_ = os.Remove(p.socket())
+	_ = os.Remove(p.umad())
 	return nil
 }
 
