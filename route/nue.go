@@ -238,21 +238,19 @@ func (e *nueRun) routeEnds(sw int32, again bool) bool {
 }
 
 // routeSwitch routes a switch's own LIDs. Those of a switch with end ports go where the last of them goes, which is free of
-// deadlock for the packets of all end ports. For other switches it is tried; if it fails the
-// ways are the shortest, because nobody sends data to them.
+// deadlock for the packets of all end ports. Ways to other switches are the shortest, and keep to dependencies that are
+// there already where they can: nobody sends data to them.
 func (e *nueRun) routeSwitch(sw int32, dests []int32) {
 	ends := e.ends(sw)
 	if ends == len(dests) {
 		return
 	}
 	e.aim(sw)
-	l := e.lanes[0]
 	if ends > 0 {
 		e.fetch(dests[ends-1 : ends])
 		e.recall(0)
-	} else if !e.grow(l, false) {
-		e.undoTree(l)
-		e.pick(false)
+	} else {
+		e.follow(e.lanes[0])
 	}
 	own := dests[ends:]
 	for i, d := range own {
@@ -262,6 +260,25 @@ func (e *nueRun) routeSwitch(sw int32, dests []int32) {
 		e.keep(i, d)
 	}
 	e.flush(own)
+}
+
+// follow picks shortest ways that bring as few new dependencies as can be, without adding them to the graph.
+func (e *nueRun) follow(l *nueLane) {
+	e.via[e.target], e.cost[e.target] = -1, 0
+	for i := 1; i < len(e.order); i++ {
+		best, by := uint64(pathless), int32(-1)
+		for _, w := range e.ways[e.first[i]:e.first[i+1]] {
+			c := e.cost[w.to]
+			if y := e.via[w.to]; y >= 0 && !l.has(w.ch, y) {
+				c++
+			}
+			if c < best {
+				best, by = c, w.ch
+			}
+		}
+		u := e.order[i]
+		e.via[u], e.cost[u] = by, best
+	}
 }
 
 // sortTree puts the switches into an order in which each one is behind the one that it forwards to.
