@@ -1,12 +1,127 @@
 package sm
 
 import (
+	"encoding/binary"
+
 	"softib/ib"
 	"softib/mad"
+	"softib/sa"
 )
 
-func (m *Manager) handleSA(env mad.Envelope, data []byte) {}
-func (m *Manager) forwardNotice(n *mad.Notice)            {}
-func (m *Manager) published()                             { m.acknowledge() }
-func (m *Manager) hasJoined() bool                        { return false }
-func (m *Manager) eachJoined(put func(ib.LID, ib.GUID))   {}
+// Admin is the subnet administrator that answers beside this manager.
+func (m *Manager) Admin() *sa.Admin { return m.admin }
+
+// handleSA answers a client of administration. Only a master does.
+func (m *Manager) handleSA(env mad.Envelope, data []byte) {
+	if m.state != mad.SMMaster {
+		return
+	}
+	resp, ok := m.admin.Handle(m.now, env, data)
+	if ok {
+		m.out = append(m.out, outgoing{env: env.Reply(), data: append([]byte(nil), resp...)})
+	}
+	m.afterAdmin()
+}
+
+// afterAdmin takes what the administrator has to say: reports to subscribers, and groups whose tables have to change.
+func (m *Manager) afterAdmin() {
+	for {
+		env, msg, wish, ok := m.admin.PollSend()
+		if !ok {
+			break
+		}
+		r := request{what: tellReport, attr: mad.AttrNotice}
+		m.out = append(m.out, outgoing{env: env, data: append([]byte(nil), msg...), timeout: wish.Timeout, retries: wish.Retries, req: r, tracked: true})
+	}
+	changed := false
+	for {
+		e, ok := m.admin.PollEvent()
+		if !ok {
+			break
+		}
+		changed = true
+		if e.Kind != sa.GroupChanged {
+			m.event(EventSA, "multicast group %v (LID %#x) %s", e.MGID, int(e.MLID), e.Kind)
+		}
+	}
+	if changed && m.groupsHash() != m.grouped {
+		m.regroup("multicast membership changed")
+	}
+}
+
+// groupsHash sums up who is in which group, in order to see whether the tables that were written are still right.
+func (m *Manager) groupsHash() uint64 {
+	h := uint64(14695981039346656037)
+	add := func(v uint64) {
+		for range 8 {
+			h = (h ^ v&0xFF) * 1099511628211
+			v >>= 8
+		}
+	}
+	m.eachJoined(func(mlid ib.LID, guid ib.GUID, receives bool) {
+		add(uint64(mlid))
+		add(uint64(guid))
+		if receives {
+			add(1)
+		}
+	})
+	return h
+}
+
+// eachJoined visits the members that have joined groups, in the order of groups and members.
+func (m *Manager) eachJoined(f func(mlid ib.LID, guid ib.GUID, receives bool)) {
+	for _, g := range m.admin.Groups() {
+		for _, x := range g.Members {
+			f(g.MLID, x.PortGID.GUID(), x.JoinState&mad.JoinReceives != 0)
+		}
+	}
+}
+
+// forwardNotice passes a trap on to those that have subscribed to it.
+func (m *Manager) forwardNotice(n *mad.Notice) {
+	m.admin.Report(m.now, *n)
+	m.afterAdmin()
+}
+
+// published lets the administrator answer from the new subnet.
+func (m *Manager) published() {
+	m.admin.SetSubnet(m.now, m.sub)
+	m.precreate()
+	m.afterAdmin()
+	m.acknowledge()
+}
+
+// precreate makes the groups that are there without joining.
+func (m *Manager) precreate() {
+	for _, g := range m.groups {
+		info := sa.GroupInfo{
+			MGID: toldMGID(g.MLID), MLID: g.MLID, PKey: ib.PKeyDefault, QKey: broadcastQKey, MTU: ib.MTU2048, Rate: broadcastRate,
+		}
+		if g.MLID == BroadcastMLID {
+			info.MGID = BroadcastMGID(ib.PKeyDefault)
+		}
+		if _, err := m.admin.Precreate(info); err != nil {
+			m.event(EventProblem, "%v", err)
+		}
+	}
+}
+
+// broadcastQKey is the Q_Key of broadcast groups (RFC 4391 section 4).
+const broadcastQKey ib.QKey = 0x0B1B
+
+// BroadcastMGID is the broadcast group of IP over InfiniBand in a partition, link-local scope (RFC 4391 section 4).
+func BroadcastMGID(key ib.PKey) ib.GID {
+	g := ib.GID{0xFF, 0x12, 0x40, 0x1B, 12: 0xFF, 13: 0xFF, 14: 0xFF, 15: 0xFF}
+	binary.BigEndian.PutUint16(g[4:], uint16(key|ib.PKeyFull))
+	return g
+}
+
+// toldMGID is the name of a group that has only a LID: transient, link-local, of our own making.
+func toldMGID(l ib.LID) ib.GID {
+	g := ib.GID{0xFF, 0x12, 0x5F, 0x1B}
+	binary.BigEndian.PutUint16(g[14:], uint16(l))
+	return g
+}
+
+// broadcastRate is what every link can do that is as fast as 4x SDR, as OpenSM assumes: 10 Gb/s.
+const broadcastRate mad.Rate = 3

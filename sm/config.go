@@ -62,8 +62,10 @@ type Memory struct {
 
 // Defaults of the configuration; OpenSM's where operators know them.
 const (
-	DefaultEngines       = "ftree,updn,minhop"
-	DefaultWindow        = 256
+	DefaultEngines = "ftree,updn,minhop"
+	DefaultWindow  = 256
+	// DefaultSMKey is what OpenSM and its tools use.
+	DefaultSMKey         = 1
 	DefaultTimeout       = 200 * ib.Millisecond
 	DefaultRetries       = 3
 	DefaultSweepInterval = 10 * ib.Second
@@ -87,6 +89,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.Prefix, ib.DefaultGIDPrefix)
 	orElse(&c.Engines, DefaultEngines)
 	orElse(&c.Window, DefaultWindow)
+	orElse(&c.SMKey, DefaultSMKey)
 	orElse(&c.Timeout, DefaultTimeout)
 	orElse(&c.Retries, DefaultRetries)
 	orElse(&c.SweepInterval, DefaultSweepInterval)

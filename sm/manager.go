@@ -7,6 +7,7 @@ import (
 	"softib/ib"
 	"softib/mad"
 	"softib/route"
+	"softib/sa"
 	"softib/subnet"
 )
 
@@ -39,9 +40,11 @@ type Manager struct {
 
 	guid       ib.GUID // of the manager's own port
 	groups     []Group
-	forced     bool // a handover makes this manager go on, whoever else is there
-	tookOver   bool // clients have to register anew
-	stubborn   int  // sweeps in a row that had no answer from somebody
+	admin      *sa.Admin
+	grouped    uint64 // sum of the members whose tables were written
+	forced     bool   // a handover makes this manager go on, whoever else is there
+	tookOver   bool   // clients have to register anew
+	stubborn   int    // sweeps in a row that had no answer from somebody
 	trapSeen   map[trapKey]trapSeen
 	pathsOf    *subnet.Subnet
 	lightPaths [][]ib.PortNum
@@ -72,6 +75,7 @@ func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{}, trapSeen: map[trapKey]trapSeen{}, wants: wants{at: ib.Never}}
 	m.lids = newLIDBook(m.cfg.Memory.LIDs)
 	m.groups = slices.Clone(m.cfg.Groups)
+	m.admin = sa.New(sa.Config{SMKey: m.cfg.SMKey, PacketLifeTime: m.cfg.PacketLife})
 	m.light.next = ib.Never
 	m.peers.init()
 	return m
@@ -118,6 +122,7 @@ func (m *Manager) PollSend(now ib.Time, send *Send) bool {
 		m.out = m.out[1:]
 		*send = Send{Env: o.env, Data: o.data, Timeout: o.timeout, Retries: o.retries}
 		if o.tracked {
+			o.req.to = o.env
 			send.Cookie = m.slots.put(o.req)
 			binary.BigEndian.PutUint64(o.data[8:], uint64(uint32(send.Cookie>>32)))
 		}
@@ -166,7 +171,13 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 		}
 	}
 	if r.phase == 0 {
-		m.peerReply(&r, v)
+		if r.what == tellReport {
+			if v != nil {
+				m.admin.HandleReportResp(m.now, r.to, data)
+			}
+		} else {
+			m.peerReply(&r, v)
+		}
 		return
 	}
 	m.inFlight--
@@ -181,7 +192,7 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 
 // NextDeadline is when the manager wants HandleTimer to be called.
 func (m *Manager) NextDeadline() ib.Time {
-	d := m.light.next
+	d := ib.Earlier(m.light.next, m.admin.NextDeadline())
 	if m.sweep == nil {
 		d = ib.Earlier(d, m.wants.at)
 	}
@@ -197,6 +208,7 @@ func (m *Manager) HandleTimer(now ib.Time) {
 	if now >= m.light.next {
 		m.startLight()
 	}
+	m.admin.HandleTimer(m.now)
 }
 
 // wants are the reasons for a sweep.

@@ -46,25 +46,29 @@ type mftWrite struct {
 	ports           mad.MFT
 }
 
+// member is a port that receives what is sent to a group, or only sends to it.
+type member struct {
+	subnet.Ref
+	receives bool
+}
+
 // members lists the groups with their members' ports.
-func (s *sweep) members() map[ib.LID][]subnet.Ref {
-	groups := map[ib.LID][]subnet.Ref{}
-	if len(s.m.groups) == 0 && !s.m.hasJoined() {
-		return groups
-	}
+func (s *sweep) members() map[ib.LID][]member {
+	groups := map[ib.LID][]member{}
 	where := make(map[ib.GUID]subnet.Ref, len(s.nodes))
 	s.eachEnd(func(r subnet.Ref) { where[s.nodes[r.Node].Ports[r.Port].GUID] = r })
-	put := func(mlid ib.LID, guid ib.GUID) {
+	put := func(mlid ib.LID, guid ib.GUID, receives bool) {
 		if r, ok := where[guid]; ok {
-			groups[mlid] = append(groups[mlid], r)
+			groups[mlid] = append(groups[mlid], member{r, receives})
 		}
 	}
 	for _, g := range s.m.groups {
 		for _, guid := range g.Members {
-			put(g.MLID, guid)
+			put(g.MLID, guid, true)
 		}
 	}
 	s.m.eachJoined(put)
+	s.m.grouped = s.m.groupsHash()
 	return groups
 }
 
@@ -90,23 +94,28 @@ func (s *sweep) beginMulticast() {
 	for at := range want {
 		want[at] = make([]portSet, top)
 	}
-	member := make([]bool, len(s.switches))
+	joined := make([]bool, len(s.switches))
 	for _, mlid := range mlids {
 		index := int(mlid - ib.LIDMulticastMin)
-		clear(member)
+		clear(joined)
 		for _, ref := range groups[mlid] {
 			n := s.nodes[ref.Node]
 			switch p := &n.Ports[ref.Port]; {
 			case n.IsSwitch(): // port 0 of a switch
-				member[n.RouteIndex] = true
-				want[n.RouteIndex][index].add(0)
+				joined[n.RouteIndex] = true
+				if ref.receives {
+					want[n.RouteIndex][index].add(0)
+				}
 			case p.Up() && s.nodes[p.Peer].IsSwitch():
+				// The switch of one that only sends has to know the way too.
 				sw := s.nodes[p.Peer].RouteIndex
-				member[sw] = true
-				want[sw][index].add(p.PeerPort)
+				joined[sw] = true
+				if ref.receives {
+					want[sw][index].add(p.PeerPort)
+				}
 			}
 		}
-		for _, l := range tree(w, dir, member, index) {
+		for _, l := range tree(w, dir, joined, index) {
 			want[l.from][index].add(l.port)
 		}
 	}

@@ -21,6 +21,8 @@ type request struct {
 	gen   uint32
 	// phase is the number of the phase that sent it, of all that ever ran.
 	phase uint32
+	// to is where it went, for those that are not part of a sweep.
+	to mad.Envelope
 }
 
 // what tells a phase's requests apart.
@@ -35,6 +37,7 @@ const (
 	askManager
 	askTable
 	tell
+	tellReport
 )
 
 // Send is a datagram that the manager wants to be sent.
