@@ -33,6 +33,8 @@
 //	Register    an agent on the port that the token names; the reply has its number
 //	Unregister  that agent
 //	IsSM        the path of a file: the port's IsSM bit is set while a program has it open
+//	Closed      waits until the server has noticed that the port of the token is closed; answers at once if
+//	            another process still has it open
 //
 // Requests are separate connections, so that a program can register while
 // datagrams wait on the port's descriptor, and poll(2) on that descriptor says the truth.

@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"softib/ib"
 	"softib/mad"
@@ -33,6 +35,10 @@ type openPort struct {
 	// What could not be sent goes back by a goroutine of its own: the one that reads
 	// must never wait for a program that does not read.
 	failed chan record
+
+	ended chan struct{} // closed after the session
+
+	taking atomic.Bool // from before a record leaves the socket until the session has it
 }
 
 // failedMax is how many records that could not be sent may wait for a program to read; more are lost.
@@ -42,6 +48,7 @@ func newOpenPort(c *net.UnixConn, session Session, token uint64) *openPort {
 	return &openPort{
 		conn: c, session: session, token: token,
 		numbers: make(map[madrpc.AgentID]uint32), failed: make(chan record, failedMax),
+		ended: make(chan struct{}),
 	}
 }
 
@@ -69,7 +76,32 @@ func (p *openPort) run() {
 	wait.Wait()
 }
 
-func (p *openPort) close() { _ = p.session.Close() }
+// settle waits until what the program has sent so far is taken. It reports whether the program has hung up. What
+// comes by another connection is not to overtake that.
+func (p *openPort) settle() (hungUp bool) {
+	raw, err := p.conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	for {
+		var n int
+		var peek [1]byte
+		cerr := raw.Control(func(fd uintptr) {
+			n, _, err = syscall.Recvfrom(int(fd), peek[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		})
+		switch {
+		case cerr != nil, err == nil && n == 0, err != nil && err != syscall.EAGAIN && err != syscall.EINTR:
+			return true
+		case err == syscall.EAGAIN && !p.taking.Load():
+			return false
+		}
+		select {
+		case <-p.ended:
+			return true
+		case <-time.After(50 * time.Microsecond):
+		}
+	}
+}
 
 func (p *openPort) register(req *request) (uint32, error) {
 	reg, err := registration(req)
@@ -96,6 +128,7 @@ func (p *openPort) register(req *request) (uint32, error) {
 }
 
 func (p *openPort) unregister(n uint32) error {
+	p.settle()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n >= agentMax || !p.agents[n].used {
@@ -117,34 +150,59 @@ func (p *openPort) agent(n uint32) (madrpc.AgentID, error) {
 
 // sendAll takes the program's datagrams until it hangs up.
 func (p *openPort) sendAll() {
+	raw, err := p.conn.SyscallConn()
+	if err != nil {
+		return
+	}
 	buf := make([]byte, recordHead+mad.Size+1)
 	oob := make([]byte, syscall.CmsgSpace(4))
 	for {
-		n, oobn, _, _, err := p.conn.ReadMsgUnix(buf, oob)
-		if err != nil || n == 0 {
+		var n, oobn int
+		rerr := raw.Read(func(fd uintptr) bool {
+			p.taking.Store(true)
+			for {
+				n, oobn, _, _, err = syscall.Recvmsg(int(fd), buf, oob, syscall.MSG_CMSG_CLOEXEC)
+				if err != syscall.EINTR {
+					break
+				}
+			}
+			if err == syscall.EAGAIN {
+				p.taking.Store(false)
+				return false
+			}
+			return true
+		})
+		if rerr != nil || err != nil || n == 0 || !p.take(buf[:n], oob[:oobn]) {
+			p.taking.Store(false)
 			return
 		}
-		file, err := fileOf(oob[:oobn])
-		if err != nil {
-			return
+		p.taking.Store(false)
+	}
+}
+
+// take sends what a record holds; false if no library that speaks this protocol has written it.
+func (p *openPort) take(b, oob []byte) bool {
+	file, err := fileOf(oob)
+	if err != nil {
+		return false
+	}
+	r, err := parseRecord(b)
+	if err != nil {
+		if file != nil {
+			file.Close()
 		}
-		r, err := parseRecord(buf[:n])
-		if err != nil {
-			if file != nil {
-				file.Close()
-			}
-			return // no library that speaks this protocol
-		}
-		if err := p.send(&r, file); err != nil {
-			r.status = uint32(errnoOf(err))
-			r.data = append([]byte(nil), r.data[:min(len(r.data), mad.HeaderSize)]...)
-			r.length = uint32(recordHead + len(r.data))
-			select {
-			case p.failed <- r:
-			default:
-			}
+		return false
+	}
+	if err := p.send(&r, file); err != nil {
+		r.status = uint32(errnoOf(err))
+		r.data = append([]byte(nil), r.data[:min(len(r.data), mad.HeaderSize)]...)
+		r.length = uint32(recordHead + len(r.data))
+		select {
+		case p.failed <- r:
+		default:
 		}
 	}
+	return true
 }
 
 func (p *openPort) send(r *record, file *os.File) error {

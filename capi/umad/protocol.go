@@ -36,10 +36,11 @@ const (
 	opRegister
 	opUnregister
 	opIsSM
+	opClosed
 	numOp
 )
 
-var opNames = [numOp]string{opCA: "CA", opOpen: "Open", opRegister: "Register", opUnregister: "Unregister", opIsSM: "IsSM"}
+var opNames = [numOp]string{opCA: "CA", opOpen: "Open", opRegister: "Register", opUnregister: "Unregister", opIsSM: "IsSM", opClosed: "Closed"}
 
 func (o op) String() string {
 	if o > 0 && o < numOp {

@@ -193,6 +193,11 @@ func (s *server) handle(req *request) (reply, error) {
 			return reply{}, err
 		}
 		return reply{}, p.unregister(req.agent)
+	case opClosed:
+		if p, err := s.find(req.token); err == nil && p.settle() {
+			<-p.ended
+		}
+		return reply{}, nil
 	}
 	return reply{}, fmt.Errorf("umad: %s: %w", req.op, errNotRequest)
 }
@@ -236,7 +241,8 @@ func (s *server) closePort(p *openPort) {
 	s.mu.Lock()
 	delete(s.open, p.token)
 	s.mu.Unlock()
-	p.close()
+	_ = p.session.Close()
+	close(p.ended)
 }
 
 func (s *server) find(token uint64) (*openPort, error) {

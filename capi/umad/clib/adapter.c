@@ -298,8 +298,10 @@ struct umad_device_node *umad_get_ca_device_list(void)
 	struct umad_device_node *node;
 	char name[1][CA_NAME_LEN];
 
+	errno = 0;
 	if (umad_get_cas_names(name, 1) < 1) {
-		errno = 0;
+		if (!errno)
+			errno = ENODEV; /* programs take 0 for a machine without adapters, and carry on */
 		return NULL;
 	}
 	node = calloc(1, sizeof(*node) + CA_NAME_LEN);

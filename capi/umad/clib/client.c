@@ -15,6 +15,7 @@
 #include "client.h"
 
 int debug_level;
+_Thread_local int quiet;
 
 /* How long the daemon may take to answer a request that waits for nothing. */
 enum { REPLY_SECONDS = 10 };
@@ -39,7 +40,7 @@ static int complain(int error, const char *format, ...)
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 	va_list args;
 
-	if (!atomic_flag_test_and_set(&said)) {
+	if (!quiet && !atomic_flag_test_and_set(&said)) {
 		char line[SOFTIB_TEXT_MAX + 256];
 
 		va_start(args, format);

@@ -17,6 +17,9 @@ void warn(const char *function, const char *format, ...) __attribute__((format(p
 			warn(__func__, __VA_ARGS__);            \
 	} while (0)
 
+/* Set while what goes wrong is not worth a word. */
+extern _Thread_local int quiet;
+
 /*
  * Asks on a connection of its own. The reply's bytes go to payload, *size of
  * them at most, and *size becomes their number. Returns 0 or a negative

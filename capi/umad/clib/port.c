@@ -117,11 +117,21 @@ int umad_open_port(const char *ca_name, int portnum)
 
 int umad_close_port(int fd)
 {
+	struct softib_request request = { .op = OP_CLOSED };
+	struct softib_reply reply;
 	struct slot *s = find_slot(fd);
 
-	if (s)
+	if (s) {
+		request.token = atomic_load(&s->token);
 		atomic_store(&s->fd, -1);
+	}
 	close(fd);
+	if (s) {
+		/* A device's classes are free for others when close returns. */
+		quiet = 1;
+		ask(&request, &reply, NULL, NULL, NULL);
+		quiet = 0;
+	}
 	TRACE("closed fd %d", fd);
 	return 0;
 }

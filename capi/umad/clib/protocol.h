@@ -29,6 +29,7 @@ enum softib_op {
 	OP_REGISTER,   /* token, class to oui: agent */
 	OP_UNREGISTER, /* token, agent */
 	OP_ISSM,       /* port: the path that sets IsSM while it is open */
+	OP_CLOSED,     /* token: answered once the daemon has noticed that the port is closed, if it is */
 };
 
 /* The first 8 bytes stay as they are in every version. */

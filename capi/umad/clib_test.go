@@ -1,0 +1,46 @@
+package umad
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+func TestEdges(t *testing.T) {
+	f := serve(t)
+	if out := f.run(t, "h1", compile(t, "edges.c")); out != "all edges hold\n" {
+		t.Error(out)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := f.hosts["h1"].service[1].Outstanding(); n != 0 {
+		t.Errorf("%d requests are still awaited", n)
+	}
+}
+
+// The same under valgrind, where it is installed: memory errors and leaks.
+func TestEdgesValgrind(t *testing.T) {
+	if os.Getenv("SOFTIB_VALGRIND") == "" {
+		t.Skip("slow; SOFTIB_VALGRIND=1 runs it")
+	}
+	f := serve(t)
+	cmd := f.command(t, "h1", "/usr/bin/valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible",
+		"--track-fds=yes", compile(t, "edges.c"))
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Layouts of structures, sizes and words are those of the system's library and header, and of protocol.go.
+func TestSameAsSystem(t *testing.T) {
+	const system = "/usr/lib/x86_64-linux-gnu/libibumad.so.3"
+	if _, err := os.Stat(system); err != nil {
+		t.Skipf("no %s on this machine", system)
+	}
+	out, err := exec.Command(compile(t, "same.c"), library(t), system).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
