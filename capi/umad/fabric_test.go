@@ -27,17 +27,16 @@ type cable struct {
 }
 
 type testHost struct {
-	agent.Node // what a host is not asked for in these tests
-	c          *cable
-	name       string
-	guid       ib.GUID
-	ports      []mad.PortInfo // by number
-	pkeys      map[ib.PortNum]mad.PKeyTable
-	sl2vl      map[ib.PortNum]mad.SLtoVL
-	arb        map[[2]int]mad.VLArb
-	agent      *agent.Agent
-	service    []*madrpc.Port
-	sessions   []map[madrpc.AgentID]*testSession
+	c        *cable
+	name     string
+	guid     ib.GUID
+	ports    []mad.PortInfo // by number
+	pkeys    map[ib.PortNum]mad.PKeyTable
+	sl2vl    map[ib.PortNum]mad.SLtoVL
+	arb      map[[2]int]mad.VLArb
+	agent    *agent.Agent
+	service  []*madrpc.Port
+	sessions []map[madrpc.AgentID]*testSession
 }
 
 func (h *testHost) portGUID(p ib.PortNum) ib.GUID { return h.guid + ib.GUID(p) }
@@ -58,7 +57,12 @@ func (h *testHost) GUIDs(p ib.PortNum, block int) (g mad.GUIDInfo) {
 	}
 	return g
 }
-func (h *testHost) PKeys(p ib.PortNum, _ int) mad.PKeyTable { return h.pkeys[p] }
+func (h *testHost) MlnxExtPortInfo(ib.PortNum) (pi mad.MlnxExtPortInfo)               { return pi }
+func (h *testHost) ReadLaneCounter(ib.PortNum, ib.LaneCounter, int) uint64            { return 0 }
+func (h *testHost) PollNotice() (n agent.Notice, ok bool)                             { return n, false }
+func (h *testHost) SetMlnxExtPortInfo(ib.Time, ib.PortNum, mad.MlnxExtPortInfo) error { return nil }
+func (h *testHost) SetGUIDs(ib.Time, ib.PortNum, int, mad.GUIDInfo) error             { return nil }
+func (h *testHost) PKeys(p ib.PortNum, _ int) mad.PKeyTable                           { return h.pkeys[p] }
 func (h *testHost) SetPKeys(_ ib.Time, p ib.PortNum, _ int, t mad.PKeyTable) error {
 	h.pkeys[p] = t
 	return nil

@@ -67,6 +67,7 @@ type fixture struct {
 	*cable
 	socket string
 	lib    string
+	end    func() // of the server; may be called twice
 }
 
 func serve(t testing.TB) *fixture {
@@ -82,13 +83,16 @@ func serve(t testing.TB) *fixture {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, l, f.cable) }()
-	t.Cleanup(func() {
+	f.end = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
+	})
+	t.Cleanup(func() {
+		f.end()
 		f.mu.Lock()
 		if f.opened != f.closed {
 			t.Errorf("%d sessions opened, %d closed", f.opened, f.closed)
