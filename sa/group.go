@@ -282,18 +282,22 @@ type Event struct {
 	Members, Senders []subnet.Ref
 }
 
+// queuedEvent is an event that waits to be polled.
+type queuedEvent struct {
+	kind EventKind
+	mgid ib.GID
+}
+
 // changed notes that the manager has to look at a group.
 func (a *Admin) changed(g *group, kind EventKind) {
 	l := g.info.MLID
-	if old, ok := a.queued[l]; ok {
-		if kind == GroupChanged {
-			kind = old
-		}
-		a.queued[l] = kind
-		return
+	old, ok := a.queued[l]
+	if !ok {
+		a.events = append(a.events, l)
+	} else if kind == GroupChanged {
+		kind = old.kind
 	}
-	a.queued[l] = kind
-	a.events = append(a.events, l)
+	a.queued[l] = queuedEvent{kind, g.info.MGID}
 }
 
 // PollEvent is the next change of a multicast group.
@@ -306,7 +310,7 @@ func (a *Admin) PollEvent() (Event, bool) {
 	if len(a.events) == 0 {
 		a.events = nil
 	}
-	e := Event{Kind: a.queued[l], MLID: l}
+	e := Event{Kind: a.queued[l].kind, MLID: l, MGID: a.queued[l].mgid}
 	delete(a.queued, l)
 	g := a.groups.byMLID[l]
 	if g == nil {

@@ -287,7 +287,7 @@ const (
 	reportRetries    = 3
 )
 
-// PollSend is the next report to send. The bytes hold until the next call.
+// PollSend is the next report to send; the bytes are the caller's.
 func (a *Admin) PollSend() (env mad.Envelope, msg []byte, wish Wish, ok bool) {
 	t := &a.informs
 	for t.head < len(t.queue) {

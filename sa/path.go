@@ -116,6 +116,9 @@ func (a *Admin) listPaths(q *query) mad.Status {
 			}
 		}
 	default:
+		if n := len(a.ends); n*n > a.cfg.ResponseMax/mad.PathRecordTable.Stride() {
+			return mad.StatusSANoResources // nobody needs to wait for that
+		}
 		a.allPaths(q, &want, limit)
 	}
 	return mad.StatusOK

@@ -12,7 +12,7 @@ type Config struct {
 	SMKey uint64
 	// PacketLifeTime is the life time of a packet on any path, as 4.096 us * 2^n: 18 by default, which is one second.
 	PacketLifeTime uint8
-	// ResponseMax bounds the bytes of a response: 256 MiB by default. What would take more
+	// ResponseMax bounds the bytes of a response: 64 MiB by default. What would take more
 	// is refused for want of resources.
 	ResponseMax int
 	// MLIDMax is the last multicast LID to give out; by default the last that all switches have room for.
@@ -31,7 +31,7 @@ func (c *Config) fill() {
 	for _, d := range []struct {
 		v *int
 		n int
-	}{{&c.ResponseMax, 256 << 20}, {&c.ServicesMax, 1 << 16}, {&c.SubscriptionsMax, 1 << 16}, {&c.ReportsMax, 1 << 18}} {
+	}{{&c.ResponseMax, 64 << 20}, {&c.ServicesMax, 1 << 16}, {&c.SubscriptionsMax, 1 << 16}, {&c.ReportsMax, 1 << 18}} {
 		if *d.v <= 0 {
 			*d.v = d.n
 		}
@@ -98,7 +98,7 @@ type Admin struct {
 	services serviceTable
 	informs  informTable
 	events   []ib.LID // multicast LIDs to tell the manager about
-	queued   map[ib.LID]EventKind
+	queued   map[ib.LID]queuedEvent
 	refs     [2][]subnet.Ref // of the last event
 
 	q   query
@@ -109,7 +109,7 @@ type Admin struct {
 // New makes an administrator that knows nothing yet.
 func New(cfg Config) *Admin {
 	cfg.fill()
-	a := &Admin{cfg: cfg, queued: map[ib.LID]EventKind{}}
+	a := &Admin{cfg: cfg, queued: map[ib.LID]queuedEvent{}}
 	a.groups.init()
 	a.services.init()
 	return a
@@ -153,13 +153,18 @@ func (a *Admin) SetSubnet(now ib.Time, s *subnet.Subnet) {
 	}
 }
 
-// dropLeft forgets what ports that are no longer there registered. Groups that all are members of again or that lost
-// members are told to the manager.
+// dropLeft forgets what ports that are no longer there registered, and members that are no longer in their group's partition.
 func (a *Admin) dropLeft() {
 	gone := func(g ib.GID) bool { _, ok := a.port(g); return !ok }
 	for _, g := range a.groups.list() {
 		for i := len(g.members) - 1; i >= 0; i-- {
-			if m := &g.members[i]; gone(m.PortGID) {
+			r, there := a.port(g.members[i].PortGID)
+			if there {
+				// Of a port whose keys are not known yet nothing is concluded.
+				t := a.net.Port(r).Tables
+				there = t == nil || len(t.PKeys) == 0 || a.hasKey(r, g.info.PKey)
+			}
+			if !there {
 				a.removeMember(g, i)
 			}
 		}
