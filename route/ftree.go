@@ -1,6 +1,7 @@
 package route
 
 import (
+	"fmt"
 	"slices"
 
 	"softib/ib"
@@ -25,18 +26,52 @@ func (fatTree) Compute(n *Network, o Options) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	return treeTables("ftree", n, t)
+	return treeTables("ftree", n, t, o)
 }
 
 // treeTables routes a tree whose shape is known.
-func treeTables(engine string, n *Network, t *tree) (*Tables, error) {
+func treeTables(engine string, n *Network, t *tree, o Options) (*Tables, error) {
 	f := newTreeFill(n, t)
 	f.number()
 	f.mend()
-	if err := f.fillAll(); err != nil {
-		return nil, err
+	f.fillAll()
+	tab := &Tables{Engine: engine, LFT: f.lft, VLs: 1}
+	if len(f.detours) == 0 {
+		return tab, nil
 	}
-	return &Tables{Engine: engine, LFT: f.lft, VLs: 1}, nil
+	// Where so many cables are missing that two leaves have no way up and down, a way up again is taken after all,
+	// on a lane of its own: there such ways meet only each other.
+	first := f.detours[0]
+	if o.VLs == 1 {
+		return nil, &UnfitError{engine, fmt.Sprintf("no way from switch %d to switch %d goes up and then down, and another needs a second lane", first.from, first.to)}
+	}
+	tab.VLs, tab.SL = 2, f.levels()
+	g := NewCDG(n)
+	g.Add(tab, EndTraffic)
+	if cycle := g.Cycle(); cycle != nil {
+		return nil, &UnfitError{engine, fmt.Sprintf("no way from switch %d to switch %d goes up and then down, and the others can wait for each other: %v", first.from, first.to, cycle)}
+	}
+	return tab, nil
+}
+
+// levels are the service levels: 1 for detours.
+func (f *treeFill) levels() [][]ib.SL {
+	sl := make([][]ib.SL, len(f.w.out))
+	at := make(map[int32]*group)
+	for i := range f.groups {
+		at[f.groups[i].sw] = &f.groups[i]
+	}
+	for _, d := range f.detours {
+		if sl[d.from] == nil {
+			sl[d.from] = make([]ib.SL, len(f.n.Dests))
+		}
+		for _, set := range [...][]int32{at[d.to].ends, at[d.to].self} {
+			for _, dest := range set {
+				sl[d.from][dest] = 1
+			}
+		}
+	}
+	return sl
 }
 
 // treeFill is the work on one network.
@@ -62,9 +97,14 @@ type treeFill struct {
 	runs  [][]run  // by class
 	runOf []run    // of LIDs that follow each other
 	lids  []ib.LID
-	at    []int32  // destinations, as lids
-	spare []uint32 // by slot: destinations that took it for want of their own
+	at    []int32 // destinations, as lids
+	odd   *oddities
+
+	detours []detour
 }
+
+// detour is a pair of switches with end ports that have no way up and down between them.
+type detour struct{ from, to int32 }
 
 // run is destinations whose LIDs follow each other and whose digits either all are the same or follow each other too.
 type run struct {
@@ -80,13 +120,14 @@ func newTreeFill(n *Network, t *tree) *treeFill {
 	f := &treeFill{
 		tree: t, n: n, lft: newLFT(n), groups: groups(n), index: make([]uint64, len(n.Dests)),
 		load: make([]int32, count*t.w.stride), through: make([]int32, count), stamp: make([]uint32, t.places),
-		dist: make([]uint8, count), down: make([]bool, count), below: make([][]slot, count), runs: make([][]run, len(t.classes)), spare: make([]uint32, len(t.slots)),
+		dist: make([]uint8, count), down: make([]bool, count), below: make([][]slot, count), runs: make([][]run, len(t.classes)),
 	}
 	place := make([]int32, count)
 	for i, s := range t.order {
 		place[s] = int32(i)
 	}
 	slices.SortFunc(f.groups, func(a, b group) int { return int(place[a.sw]) - int(place[b.sw]) })
+	f.odd = newOddities(t, f.groups)
 	return f
 }
 
@@ -127,28 +168,32 @@ func (t *tree) slotAt(s int32, index uint64) int32 {
 }
 
 // fillAll writes the tables, one destination switch after the other.
-func (f *treeFill) fillAll() error {
+func (f *treeFill) fillAll() {
 	part := components(f.w)
 	for i := range f.groups {
 		g := &f.groups[i]
 		strays := f.aim(g.sw)
-		if strays > 0 && len(g.ends) > 0 {
+		if strays > 0 {
 			for s := range f.dist {
-				if f.dist[s] == farTree && f.w.ends[s] > 0 && part[s] == part[g.sw] {
-					return unfitTree("no way from switch %d to switch %d goes up and then down", s, g.sw)
+				if f.dist[s] == farTree && f.w.ends[s] > 0 && len(g.ends) > 0 && part[s] == part[g.sw] {
+					f.detours = append(f.detours, detour{int32(s), g.sw})
 				}
 			}
 		}
+		detoured := len(f.detours) > 0 && f.detours[len(f.detours)-1].to == g.sw
+		f.odd.reach(int32(i))
 		f.list(g)
 		f.fill(g.sw)
-		if strays > 0 {
+		switch {
+		case detoured:
+			f.fillDetours(g.sw)
+		case strays > 0:
 			f.fillStrays(g.sw)
 		}
 		for _, s := range f.cone {
 			f.down[s] = false
 		}
 	}
-	return nil
 }
 
 // aim measures the ways to a switch and lists the cables downwards. It answers how many switches have no way.
@@ -304,7 +349,7 @@ func (f *treeFill) fillUneven(s int32, dist uint8, runs []run) {
 		for j := range r.count {
 			at := slots[digit]
 			if at.to < 0 || f.dist[at.to] != dist-1 {
-				at = f.instead(s, dist, uint64(digit))
+				at = f.instead(s, dist, int(digit))
 			}
 			row[r.lid+ib.LID(j)] = at.port
 			if r.step {
@@ -346,27 +391,6 @@ func (f *treeFill) onChain(s int32, index uint64) bool {
 	return false
 }
 
-// instead chooses a cable for a switch that lacks the one that a digit asks for, or whose
-// cable does not lead there: of those that do, the one that stood in least often; half a turn away first,
-// because the destinations that it serves anyway are then the farthest from this one.
-func (f *treeFill) instead(s int32, dist uint8, digit uint64) slot {
-	slots, spare := f.slots[f.first[s]:f.first[s+1]], f.spare[f.first[s]:f.first[s+1]]
-	best, k := 0, (int(digit)+len(slots)/2+int(s))%len(slots)
-	least := ^uint32(0)
-	for range slots {
-		if spare[k] < least {
-			if to := slots[k].to; to >= 0 && f.dist[to] == dist-1 {
-				best, least = k, spare[k]
-			}
-		}
-		if k++; k == len(slots) {
-			k = 0
-		}
-	}
-	spare[best]++
-	return slots[best]
-}
-
 // fillStrays writes entries of switches that have no way up and down to the switch aimed at, which in a complete tree are
 // those on and above its own level beside it. Only management comes from
 // there: it takes a neighbour that has a way, going down first.
@@ -389,6 +413,38 @@ func (f *treeFill) fillStrays(d int32) {
 			f.dist[s], again = strayed, true
 			for _, lid := range f.lids {
 				f.lft[s][lid] = port
+			}
+		}
+	}
+}
+
+// fillDetours is fillStrays where programs' packets go that way too: by the shortest of such ways.
+func (f *treeFill) fillDetours(d int32) {
+	var strays []int32
+	for s, dist := range f.dist {
+		if dist == farTree {
+			strays = append(strays, int32(s))
+		}
+	}
+	for again := true; again; {
+		again = false
+		for _, s := range strays {
+			for _, e := range f.w.out[s] {
+				if at := f.dist[e.to]; at < strayed && at+1 < f.dist[s] {
+					f.dist[s], again = at+1, true
+				}
+			}
+		}
+	}
+	for _, s := range strays {
+		out := f.w.out[s]
+		for i := range out {
+			e := out[(i+int(d))%len(out)]
+			if f.dist[s] != farTree && f.dist[e.to] == f.dist[s]-1 {
+				for _, lid := range f.lids {
+					f.lft[s][lid] = e.port
+				}
+				break
 			}
 		}
 	}

@@ -12,10 +12,15 @@ func (f *treeFill) mend() {
 			}
 		}
 	}
+	at := make([]int32, len(f.w.out))
+	for i, g := range f.groups {
+		at[g.sw] = int32(i)
+	}
 	for _, d := range broken {
 		sw := f.n.Dests[d].Switch
 		f.index[d] = f.another(sw, f.index[d])
 		f.count(sw, f.index[d])
+		f.odd.move(sw, at[sw], f.index[d])
 	}
 }
 

@@ -11,7 +11,7 @@ func (minHop) Name() string { return "minhop" }
 func (minHop) Compute(n *Network, o Options) (*Tables, error) {
 	if t, err := newTree(n, Options{}); err == nil {
 		if _, shortest := newSpreaderShape(t.w, t.dir).legal(); shortest {
-			return treeTables("minhop", n, t)
+			return treeTables("minhop", n, t, o)
 		}
 	}
 	r := newSpreader(n, newWiring(n), nil)
