@@ -71,19 +71,17 @@ func (s *Session) Poll(take func(madrpc.Delivery)) bool {
 	for {
 		now := s.Now()
 		s.svc.HandleTimer(now)
-		moved := s.receive(now)
+		n := s.receive(now)
 		for {
 			d, ok := s.svc.PollRecv()
 			if !ok {
 				break
 			}
-			any, moved = true, true
+			any = true
 			take(d)
 		}
-		if s.send() {
-			moved = true
-		}
-		if !moved {
+		s.send()
+		if n < len(s.in) {
 			break
 		}
 	}
@@ -91,35 +89,32 @@ func (s *Session) Poll(take func(madrpc.Delivery)) bool {
 	return any
 }
 
-// receive takes one batch from the port.
-func (s *Session) receive(now ib.Time) bool {
+// receive takes one batch from the port, and reports how many.
+func (s *Session) receive(now ib.Time) int {
 	n, err := s.port.Recv(s.in)
 	for i := range s.in[:n] {
 		s.svc.Handle(now, s.in[i].Env, &s.in[i].Data)
 	}
 	s.fail(err)
-	return n > 0
+	return n
 }
 
-// send lets datagrams out until ibsim's queue is full. What comes next stays with the service, where its time does not run yet. It reports
-// whether any went.
-func (s *Session) send() bool {
-	sent := false
+// send lets datagrams out until ibsim's queue is full. What comes next stays with the service, where its time does not run yet.
+func (s *Session) send() {
 	for {
 		if !s.held {
 			env, data, ok := s.svc.PollSend()
 			if !ok {
-				return sent
+				return
 			}
 			s.env, s.data, s.held = env, *data, true
 		}
 		err := s.port.Send(&s.env, &s.data)
 		if errors.Is(err, ErrBusy) {
-			return sent
+			return
 		}
 		s.fail(err)
 		s.held = false
-		sent = true
 	}
 }
 
@@ -133,21 +128,19 @@ func (s *Session) fail(err error) {
 // Err is what went wrong first with the sockets; requests time out from then on.
 func (s *Session) Err() error { return s.err }
 
-// setTimer has the bell rung when something is due.
+// setTimer has the bell rung when something is due. Deadlines mostly move on as answers come: the timer is let
+// run out early rather than set again each time.
 func (s *Session) setTimer() {
 	due := s.svc.NextDeadline()
+	now := s.Now()
 	if s.held {
-		due = min(due, s.Now()+ib.Time(busyPause)*ib.Nanosecond)
+		due = min(due, now+ib.Time(busyPause)*ib.Nanosecond)
 	}
-	if due == s.due {
+	if due == ib.Never || (s.due > now && s.due <= due) {
 		return
 	}
 	s.due = due
-	if due == ib.Never {
-		s.timer.Stop()
-		return
-	}
-	s.timer.Reset(time.Duration(max(due-s.Now(), 0)/ib.Nanosecond) + time.Microsecond)
+	s.timer.Reset(time.Duration(max(due-now, 0)/ib.Nanosecond) + time.Microsecond)
 }
 
 // Bell is sent to when something has come or is due, once Poll has found nothing more.
