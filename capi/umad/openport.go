@@ -76,14 +76,16 @@ func (p *openPort) run() {
 	wait.Wait()
 }
 
+const settleMax = time.Second
+
 // settle waits until what the program has sent so far is taken. It reports whether the program has hung up. What
-// comes by another connection is not to overtake that.
+// comes by another connection is not to overtake that; but it waits no longer than settleMax for a program that goes on sending.
 func (p *openPort) settle() (hungUp bool) {
 	raw, err := p.conn.SyscallConn()
 	if err != nil {
 		return true
 	}
-	for {
+	for end := time.Now().Add(settleMax); time.Now().Before(end); {
 		var n int
 		var peek [1]byte
 		cerr := raw.Control(func(fd uintptr) {
@@ -101,6 +103,7 @@ func (p *openPort) settle() (hungUp bool) {
 		case <-time.After(50 * time.Microsecond):
 		}
 	}
+	return false
 }
 
 func (p *openPort) register(req *request) (uint32, error) {
