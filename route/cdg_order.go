@@ -20,6 +20,7 @@ type depOrder struct {
 	aft      []int32
 	stack    []int32
 	ranks    []int32
+	sorted   []uint64
 	searches int
 }
 
@@ -148,23 +149,30 @@ search:
 			}
 		}
 	}
-	byRank := func(a, b int32) int { return int(g.rank[a]) - int(g.rank[b]) }
-	slices.SortFunc(g.fore, byRank)
-	slices.SortFunc(g.aft, byRank)
-	g.ranks = g.ranks[:0]
+	// Both sets keep their own order, and what leads to x now comes before what y leads to, on the places that they had.
+	g.sorted = g.sorted[:0]
 	for _, c := range g.aft {
 		g.seen[c] = false
-		g.ranks = append(g.ranks, g.rank[c])
+		g.sorted = append(g.sorted, uint64(g.rank[c])<<32|uint64(c))
 	}
 	for _, c := range g.fore {
-		g.ranks = append(g.ranks, g.rank[c])
+		g.sorted = append(g.sorted, uint64(g.rank[c])<<32|uint64(c))
 	}
-	slices.Sort(g.ranks)
-	for i, c := range g.aft {
-		g.rank[c] = g.ranks[i]
+	aft, fore := g.sorted[:len(g.aft)], g.sorted[len(g.aft):]
+	slices.Sort(aft)
+	slices.Sort(fore)
+	g.ranks = g.ranks[:0]
+	for i, j := 0, 0; i < len(aft) || j < len(fore); {
+		if j == len(fore) || i < len(aft) && aft[i] < fore[j] {
+			g.ranks = append(g.ranks, int32(aft[i]>>32))
+			i++
+		} else {
+			g.ranks = append(g.ranks, int32(fore[j]>>32))
+			j++
+		}
 	}
-	for i, c := range g.fore {
-		g.rank[c] = g.ranks[len(g.aft)+i]
+	for i, key := range g.sorted {
+		g.rank[uint32(key)] = g.ranks[i]
 	}
 	return true
 }

@@ -122,12 +122,14 @@ func (a *laneAssigner) try(g *depOrder, u int32) bool {
 		}
 		if !g.has(x, y) {
 			if g.isShut(x, y) || !g.add(x, y) {
-				// Without others of this way before it, it is the graph that shuts this one out for good.
-				if len(a.added) == 0 {
-					g.closeOff(x, y)
-				}
 				for _, dep := range a.added {
 					g.remove(dep[0], dep[1])
+				}
+				// If it closes a cycle without those before it too, it does so for good.
+				if len(a.added) > 0 && !g.isShut(x, y) && g.add(x, y) {
+					g.remove(x, y)
+				} else {
+					g.closeOff(x, y)
 				}
 				return false
 			}
