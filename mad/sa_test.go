@@ -6,7 +6,7 @@ import (
 )
 
 func init() {
-	for _, t := range []struct {
+	typed = append(typed, []struct {
 		layout *Layout
 		fresh  func() codec
 	}{
@@ -17,9 +17,7 @@ func init() {
 		{&TraceRecordTable.Layout, func() codec { return new(TraceRecord) }},
 		{&MCMemberRecordTable.Layout, func() codec { return new(MCMemberRecord) }},
 		{&InformInfoTable.Layout, func() codec { return new(InformInfo) }},
-	} {
-		typed = append(typed, t)
-	}
+	}...)
 }
 
 func TestGoldenRMPP(t *testing.T) {

@@ -13,6 +13,8 @@ type Subscription struct {
 	Info          mad.InformInfo
 	// To is where reports go.
 	To mad.Envelope
+	// Trusted says that the subscription was made by a trusted request.
+	Trusted bool
 	// Unanswered counts the reports since the subscriber last answered one.
 	Unanswered int
 }
@@ -82,13 +84,14 @@ func (a *Admin) subscribe(q *query) mad.Status {
 		// Reports go where the request came from (C13-32.1.2).
 		want.QPN = q.env.QPN
 		if i := a.informs.find(gid, &want, want.QPN); i >= 0 {
-			a.informs.all[i].Info, a.informs.all[i].To = want, q.env.Reply()
+			s := a.informs.all[i]
+			s.Info, s.To, s.Trusted = want, q.env.Reply(), q.trusted
 			break
 		}
 		if len(a.informs.all) >= a.cfg.SubscriptionsMax {
 			return mad.StatusSANoResources
 		}
-		a.informs.all = append(a.informs.all, &Subscription{SubscriberGID: gid, Enum: a.enumOf(gid), Info: want, To: q.env.Reply()})
+		a.informs.all = append(a.informs.all, &Subscription{SubscriberGID: gid, Enum: a.enumOf(gid), Info: want, To: q.env.Reply(), Trusted: q.trusted})
 	case 0:
 		i := a.informs.find(gid, &want, q.env.QPN)
 		if i < 0 {
@@ -201,7 +204,7 @@ func (a *Admin) Report(now ib.Time, n mad.Notice) {
 
 // report queues a notice for all subscribers who want it and may hear it.
 func (a *Admin) report(n mad.Notice, issuer ib.GID, may func(subnet.Ref) bool) {
-	var seal *sealed
+	var seals [2]*sealed // with keys and without
 	for _, s := range a.informs.all {
 		if !s.wants(&n, issuer) {
 			continue
@@ -213,11 +216,31 @@ func (a *Admin) report(n mad.Notice, issuer ib.GID, may func(subnet.Ref) bool) {
 			a.counters.ReportsDropped++
 			continue
 		}
-		if seal == nil {
-			seal = &sealed{n, issuer}
+		which := 0
+		if !s.Trusted {
+			which = 1
 		}
-		a.informs.queue = append(a.informs.queue, report{s, seal})
+		if seals[which] == nil {
+			seals[which] = &sealed{n, issuer}
+			if !s.Trusted {
+				hideKey(&seals[which].notice)
+			}
+		}
+		a.informs.queue = append(a.informs.queue, report{s, seals[which]})
 	}
+}
+
+// hideKey blanks the M_Key that somebody tried, which may be another node's.
+func hideKey(n *mad.Notice) {
+	if !n.IsGeneric || n.TrapNumberDeviceID != mad.TrapBadMKey {
+		return
+	}
+	var d mad.MKeyDetails
+	if _, err := d.Parse(n.DataDetails[:]); err != nil {
+		return // a notice always has room for them
+	}
+	d.MKey = 0
+	copy(n.DataDetails[:], d.Append(nil))
 }
 
 // ownNotice is a notice that the administrator itself issues: traps 64 to 67.

@@ -180,6 +180,25 @@ func TestOwnReports(t *testing.T) {
 	}
 }
 
+// TestTriedKeys: the M_Key of trap 256 goes to trusted subscribers only.
+func TestTriedKeys(t *testing.T) {
+	s := world(t, "star:3", 0)
+	a := newAdmin(s)
+	clientAt(t, a, 1).ask(mad.MethodSet, mad.AttrInformInfo, 0, everything()).want(t, mad.StatusOK, 1)
+	clientAt(t, a, 2).trusted().ask(mad.MethodSet, mad.AttrInformInfo, 0, everything()).want(t, mad.StatusOK, 1)
+	n := mad.Notice{IsGeneric: true, Type: mad.NoticeSecurity, TrapNumberDeviceID: mad.TrapBadMKey, IssuerLID: 1}
+	copy(n.DataDetails[:], (&mad.MKeyDetails{LID: 1, MKey: 0x1234, AttributeID: mad.AttrPortInfo}).Append(nil))
+	a.Report(0, n)
+	got := reports(t, a)
+	if len(got) != 2 || got[1].notice != n {
+		t.Fatalf("%+v", got)
+	}
+	var d mad.MKeyDetails
+	if _, err := d.Parse(got[0].notice.DataDetails[:]); err != nil || d.MKey != 0 || d.AttributeID != mad.AttrPortInfo {
+		t.Errorf("an untrusted subscriber hears %+v, %v", d, err)
+	}
+}
+
 func TestReportFollowsLID(t *testing.T) {
 	s := world(t, "star:3", 0)
 	a := newAdmin(s)

@@ -230,6 +230,9 @@ func (a *Admin) keys(r subnet.Ref) []ib.PKey {
 func (a *Admin) share(r, s subnet.Ref) (ib.PKey, bool) {
 	theirs := a.keys(s)
 	for _, k := range a.keys(r) {
+		if !k.IsValid() {
+			continue
+		}
 		for _, t := range theirs {
 			if k.Matches(t) {
 				return k, true
