@@ -145,7 +145,7 @@ const patience = 1 << 16
 // Settle runs a new manager until its subnet is up, whoever else is there. Everything that a node does not do as asked is an error.
 func (m *Manager) Settle(call Call) error {
 	m.cfg.Window = 1
-	m.forced = true
+	m.forced, m.brief = true, true
 	m.Start(0)
 	var send Send
 	var resp [mad.Size]byte

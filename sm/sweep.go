@@ -49,6 +49,7 @@ type sweep struct {
 	reads      []reading
 	keyWrites  []keyWrite
 	mftWrites  []mftWrite
+	inv        inventory
 	partitions []subnet.Partition
 	enforce    bool
 	tables     *route.Tables
@@ -119,6 +120,8 @@ var phases = [...]phase{
 	{name: "arm", start: (*sweep).beginLinks, next: (*sweep).nextArm, reply: (*sweep).portReply},
 	{name: "activate", start: (*sweep).beginLinks, next: (*sweep).nextActivate, reply: (*sweep).portReply},
 	{name: "publish", start: (*sweep).publish},
+	{name: "inventory", start: (*sweep).beginInventory, next: (*sweep).nextInventory, reply: (*sweep).inventoryReply},
+	{name: "inventory done", start: (*sweep).endInventory},
 }
 
 // startSweep begins the sweep that is wanted, if its time has come.

@@ -1,0 +1,53 @@
+package smrun_test
+
+import (
+	"context"
+	"testing"
+
+	"softib/live"
+	"softib/sm"
+	"softib/smrun"
+	"softib/topo"
+)
+
+// BenchmarkUp is the time from a powered fabric to a subnet that is up, by the manager as softib up runs it.
+func BenchmarkUp(b *testing.B) {
+	for _, spec := range []string{topo.DefaultSpec, "fat-tree:radix=36,levels=3", "fat-tree:radix=64,levels=3,pods=44"} {
+		b.Run(spec, func(b *testing.B) {
+			g, err := topo.ParseSpec(spec)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				b.StopTimer()
+				f, err := live.New(g, live.Config{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				s, err := f.OpenMgmt(topo.PortRef{Node: g.Hosts()[0].Index, Port: 1})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				r, err := smrun.New(sm.Config{Window: 1024, Groups: f.Groups()}, s, smrun.Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(context.Background())
+				go r.Run(ctx)
+				<-r.Up()
+				b.StopTimer()
+				var last sm.SweepReport
+				r.Do(func(m *sm.Manager) { last = m.Last() })
+				for _, p := range last.Phases {
+					b.Logf("%-12s %8d datagrams %v", p.Name, p.MADs, p.Took)
+				}
+				b.ReportMetric(float64(last.MADs), "MADs")
+				cancel()
+				<-r.Done()
+				f.Close()
+				b.StartTimer()
+			}
+		})
+	}
+}
