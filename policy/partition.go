@@ -112,7 +112,7 @@ type Partitions struct {
 // DefaultPartitionName is the name of partition 0x7fff before a file gives it another.
 const DefaultPartitionName = "Default"
 
-// DefaultPartitions is what is in force when there is no file: everybody is a full member of the default
+// DefaultPartitions is what is in force when there is no file, or one without a definition: everybody is a full member of the default
 // partition, which carries IPoIB.
 func DefaultPartitions() Partitions {
 	return Partitions{Defs: []PartitionDef{{

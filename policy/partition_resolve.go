@@ -74,8 +74,11 @@ type resolved struct {
 // Resolve holds the file against the ports of a subnet. The default partition comes first and is always there: everybody
 // is a limited member and the manager a full one, before the file says more. Later entries for a
 // port replace earlier ones. Partitions without members are left out. GUIDs of ports that are not there
-// wait for them.
+// wait for them. A file that defines nothing is like no file: see DefaultPartitions.
 func (p Partitions) Resolve(ports []PortFacts, opt ResolveOptions) []Partition {
+	if len(p.Defs) == 0 {
+		p = DefaultPartitions()
+	}
 	byGUID := make(map[ib.GUID]int, len(ports))
 	for i := range ports {
 		byGUID[ports[i].GUID] = i

@@ -265,8 +265,16 @@ func TestResolveWithoutFile(t *testing.T) {
 			t.Errorf("%v is a %v member", m.GUID, m.Membership)
 		}
 	}
-	// An empty file: the default partition with the manager as its one full member, and no IPoIB.
-	parts = Partitions{}.Resolve(facts(), ResolveOptions{})
+	// A file without definitions is like none.
+	if empty := (Partitions{}).Resolve(facts(), ResolveOptions{}); !reflect.DeepEqual(empty, parts) {
+		t.Errorf("an empty file gives %+v", empty)
+	}
+	// A file that is silent about the default partition: the manager is its one full member, and it has no IPoIB.
+	silent, _, err := ParsePartitions("f", []byte("a=5 : ;"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts = silent.Resolve(facts(), ResolveOptions{})
 	full := 0
 	for _, m := range parts[0].Members {
 		if m.Membership == Full {
@@ -274,7 +282,7 @@ func TestResolveWithoutFile(t *testing.T) {
 		}
 	}
 	if len(parts) != 1 || full != 1 || len(parts[0].Groups) != 0 {
-		t.Errorf("an empty file gives %+v", parts)
+		t.Errorf("a silent file gives %+v", parts)
 	}
 	if again, _, err := ParsePartitions("f", DefaultPartitions().Append(nil)); err != nil || !reflect.DeepEqual(again, DefaultPartitions()) {
 		t.Errorf("%v: %+v", err, again)
