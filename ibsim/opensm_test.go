@@ -115,3 +115,90 @@ func TestPartitionsAsOpenSM(t *testing.T) {
 		})
 	}
 }
+
+// TestQoSAsOpenSM gives QoS options to OpenSM and to package policy, and holds the tables that OpenSM left against PortQoS.
+// ibsim keeps no high limit.
+func TestQoSAsOpenSM(t *testing.T) {
+	g := parseSpec(t, "star:4")
+	for name, file := range map[string]string{
+		"defaults": "qos TRUE\n",
+		"for all":  "qos TRUE\nqos_vlarb_high 1:7,2:9\nqos_vlarb_low 0:255,3:1\nqos_sl2vl 3,2,1,0,3,2,1,0,3,2,1,0,3,2,15,1\n",
+		"by kind": "qos TRUE\nqos_sl2vl 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1\nqos_ca_sl2vl 2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,15\n" +
+			"qos_swe_vlarb_low 2:64,2:32\nqos_ca_vlarb_high 0:1,1:2,2:3,3:4\n",
+		"a short list": "qos TRUE\nqos_ca_sl2vl 3,2,1,\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			conf, _, err := policy.ParseConfig("opensm.conf", []byte(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := startSim(t, g)
+			path := filepath.Join(t.TempDir(), "opensm.conf")
+			if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s.runOpenSM(t, nodeID(g.Nodes[0]), "-F", path)
+			p := s.dial(t, nodeID(g.Nodes[0]))
+			paths := routes(g, 0)
+			get := func(node int, attr mad.AttrID, mod uint32) (data []byte) {
+				newAsker(t, p).run(1, func(i int, m *[mad.Size]byte) bool {
+					smp(m, attr, mod, 1, paths[node])
+					return i == 0
+				}, func(_ uint64, m mad.View) {
+					if m.Status() != 0 {
+						t.Fatalf("%v", mad.Dump(m))
+					}
+					data = slices.Clone(m.Data())
+				})
+				return data
+			}
+			for node, kind := range map[int]policy.PortKind{1: policy.QoSCA, 4: policy.QoSSwitchPort} {
+				want := conf.PortQoS(kind)
+				port := uint32(0)
+				if g.Nodes[node].IsSwitch() {
+					port = 2
+				}
+				var info mad.PortInfo
+				if _, err := info.Parse(get(node, mad.AttrPortInfo, port)); err != nil {
+					t.Fatal(err)
+				}
+				// OpenSM leaves out the bits of lanes that a port does not have.
+				mask := ib.VL(info.OperationalVLs.VLs() - 1)
+				var sl2vl mad.SLtoVL
+				mod := uint32(0)
+				if port != 0 {
+					mod = 1<<8 | port
+				}
+				if _, err := sl2vl.Parse(get(node, mad.AttrSLtoVL, mod)); err != nil {
+					t.Fatal(err)
+				}
+				for sl, vl := range sl2vl {
+					w := want.SL2VL[sl]
+					if w != ib.VLMgmt {
+						w &= mask
+					}
+					if vl != w {
+						t.Errorf("%v: SL %d goes to VL %d, want %d", kind, sl, vl, w)
+					}
+				}
+				for block, list := range map[uint32][]policy.VLWeight{1: want.VLArbLow, 3: want.VLArbHigh} {
+					n := min(int(info.VLArbitrationLowCap), 32)
+					if block == 3 {
+						n = min(int(info.VLArbitrationHighCap), 32)
+					}
+					data := get(node, mad.AttrVLArb, block<<16|port)
+					for i := range n {
+						w := policy.VLWeight{}
+						if i < len(list) {
+							w = list[i]
+							w.VL &= mask
+						}
+						if got := (policy.VLWeight{VL: ib.VL(data[2*i] & 15), Weight: data[2*i+1]}); got != w {
+							t.Errorf("%v: arbitration block %d entry %d is %v, want %v", kind, block, i, got, w)
+						}
+					}
+				}
+			}
+		})
+	}
+}
