@@ -42,7 +42,7 @@ type Manager struct {
 	groups     []Group
 	admin      *sa.Admin
 	grouped    uint64 // sum of the members whose tables were written
-	brief      bool // only what the subnet needs to be up
+	brief      bool   // only what the subnet needs to be up
 	forced     bool   // a handover makes this manager go on, whoever else is there
 	tookOver   bool   // clients have to register anew
 	stubborn   int    // sweeps in a row that had no answer from somebody
