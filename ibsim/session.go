@@ -150,7 +150,7 @@ func (s *Session) Bell() <-chan struct{} { return s.port.Bell() }
 func (s *Session) SetIsSM(on bool) { s.fail(s.port.SetIsSM(on)) }
 
 // Close ends the session and detaches its port.
-func (s *Session) Close() {
+func (s *Session) Close() error {
 	s.timer.Stop()
-	s.fail(s.port.Close())
+	return s.port.Close()
 }
