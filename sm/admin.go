@@ -85,7 +85,7 @@ func (m *Manager) forwardNotice(n *mad.Notice) {
 
 // published lets the administrator answer from the new subnet.
 func (m *Manager) published() {
-	m.admin.SetSubnet(m.now, m.sub)
+	m.admin.SetSubnet(m.sub)
 	m.precreate()
 	m.afterAdmin()
 	m.acknowledge()

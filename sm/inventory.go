@@ -149,6 +149,6 @@ func (s *sweep) endInventory() {
 	sub.Nodes = s.nodes
 	sub.Index()
 	s.m.sub = &sub
-	s.m.admin.SetSubnet(s.m.now, s.m.sub)
+	s.m.admin.SetSubnet(s.m.sub)
 	s.m.afterAdmin()
 }

@@ -29,6 +29,9 @@ import (
 //	client:  {"v":1,"op":"host","host":"h1"}
 //	fabric:  {"ok":true}                       if it has such a node
 //
+//	client:  {"v":1,"op":"sm","sm":{"host":"h5","options":{…}}}
+//	fabric:  {"line":"…"}  {"line":"…"} …        until the client hangs up
+//
 // One connection carries one request. An answer ends with "ok" or with
 // {"error":"…","next":"…"}. A client that hangs up ends its perf test. The kernel
 // says who the client is (SO_PEERCRED): only the fabric's owner and root are
@@ -41,6 +44,7 @@ const (
 	opDown   = "down"
 	opPerf   = "perf"
 	opHost   = "host"
+	opSM     = "sm"
 )
 
 type request struct {
@@ -48,6 +52,7 @@ type request struct {
 	Op      string       `json:"op"`
 	Perf    *perfRequest `json:"perf,omitempty"`
 	Host    string       `json:"host,omitempty"`
+	SM      *smRequest   `json:"sm,omitempty"`
 }
 
 type perfRequest struct {
@@ -60,6 +65,7 @@ type answer struct {
 	Status  *status       `json:"status,omitempty"`
 	Setting *perf.Setting `json:"setting,omitempty"`
 	Row     *perf.Row     `json:"row,omitempty"`
+	Line    string        `json:"line,omitempty"` // of a log
 	OK      bool          `json:"ok,omitempty"`
 	Error   string        `json:"error,omitempty"`
 	Next    string        `json:"next,omitempty"`

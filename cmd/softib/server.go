@@ -101,10 +101,12 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 			hosts := s.f.Hosts()
 			err = next(&usageError{fmt.Errorf("fabric %s has no node %q", s.f.name, r.Host)}, "its hosts are %s to %s", hosts[0].Name(), hosts[len(hosts)-1].Name())
 		}
+	case opSM:
+		err = s.manage(ctx, conn, r.SM, tell)
 	case opPerf:
 		err = s.measure(ctx, conn, r.Perf, tell)
 	default:
-		err = fmt.Errorf("the request's operation is %q: want %s, %s, %s or %s", r.Op, opStatus, opDown, opHost, opPerf)
+		err = fmt.Errorf("the request's operation is %q: want %s, %s, %s, %s or %s", r.Op, opStatus, opDown, opHost, opSM, opPerf)
 	}
 	if err != nil {
 		_ = tell(refusal(err))

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"softib/ib"
+	"softib/ibsim"
+	"softib/live"
+	"softib/mad"
+	"softib/policy"
+	"softib/sm"
+	"softib/smrun"
+	"softib/topo"
+	"softib/umad"
+)
+
+func newSM() *cobra.Command {
+	var o smCommand
+	cmd := &cobra.Command{
+		Use:   "sm",
+		Short: "Run a subnet manager: on a fabric, on ibsim, on a real port",
+		Long: `Runs softib's subnet manager and administrator: it discovers the subnet, gives
+addresses, computes routes, programs all tables, and stays to mend what breaks.
+Beside other managers (softib's or OpenSM) the one with the highest priority is
+master and the others stand by.
+
+--on says where:
+  fabric[:HOST]      a running softib fabric (--name), at a host; the default
+  ibsim[:NODE]       ibsim's socket (IBSIM_SOCKNAME, IBSIM_SERVER_NAME as its own clients)
+  umad[:CA[:PORT]]   a port of this machine: /dev/infiniband/umadN
+
+Every event is one line on standard error.`,
+		Example: `  softib up -d --no-sm && softib sm --once
+  softib sm --on fabric:h5 --sm-priority 10
+  softib sm --on ibsim --engine ftree,updn --once
+  softib sm --on umad:mlx5_0:1 --lids /var/lib/softib/guid2lid`,
+		Args: arguments(0, 0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.on, "on", "fabric", "what to manage: `WHERE` is fabric[:HOST], ibsim[:NODE] or umad[:CA[:PORT]]")
+	f.BoolVar(&o.Once, "once", false, "end once the subnet is up")
+	f.StringVar(&o.lids, "lids", "", "`FILE` that remembers addresses, in OpenSM's guid2lid format")
+	o.Options.flags(cmd)
+	nameFlag(cmd, &o.name)
+	return cmd
+}
+
+// smCommand is softib sm's command line.
+type smCommand struct {
+	name, on, lids string
+	smRequest
+}
+
+// smRequest asks a running fabric for a manager.
+type smRequest struct {
+	Host    string    `json:"host,omitempty"`
+	Once    bool      `json:"once,omitempty"`
+	Options smOptions `json:"options"`
+}
+
+func (o *smCommand) run(cmd *cobra.Command) error {
+	cfg, err := o.Options.config()
+	if err != nil {
+		return err
+	}
+	kind, at, _ := strings.Cut(o.on, ":")
+	log := cmd.ErrOrStderr()
+	switch kind {
+	case "fabric":
+		o.Host = at
+		p, err := newPlace(o.name)
+		if err != nil {
+			return err
+		}
+		return p.call(cmd.Context(), request{Op: opSM, SM: &o.smRequest}, func(a answer) error {
+			_, err := fmt.Fprintln(log, a.Line)
+			return err
+		})
+	case "ibsim":
+		port, err := ibsim.Dial(cmd.Context(), ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"), Server: os.Getenv("IBSIM_SERVER_NAME")})
+		if err != nil {
+			return err
+		}
+		cfg.Window = ibsim.InFlight
+		return o.manage(cmd.Context(), smrun.OnIBSim(ibsim.NewSession(port)), cfg, log)
+	case "umad":
+		ca, num, _ := strings.Cut(at, ":")
+		n := 0
+		if num != "" {
+			if n, err = strconv.Atoi(num); err != nil || n < 1 {
+				return usage(cmd, fmt.Errorf("--on %s: %q is no port: want a number from 1 on", o.on, num))
+			}
+		}
+		port, err := umad.Open(cmd.Context(), ca, n)
+		if err != nil {
+			return next(err, "softib sm needs a port of InfiniBand hardware here; softib up has one in software")
+		}
+		cfg.Window = umadWindow
+		return o.manage(cmd.Context(), smrun.OnDevice(port), cfg, log)
+	}
+	return usage(cmd, fmt.Errorf("--on %s: want fabric, ibsim or umad", o.on))
+}
+
+// umadWindow is how many datagrams go into a real fabric at once: switches' agents are slow, and VL15 has no credits.
+const umadWindow = 32
+
+// manage runs a manager on a transport until it is interrupted, or the subnet is up.
+func (o *smCommand) manage(ctx context.Context, t smrun.Transport, cfg sm.Config, log io.Writer) error {
+	opts := smrun.Options{Log: eventLog(log)}
+	if o.lids != "" {
+		var err error
+		if cfg.Memory.LIDs, err = readLIDs(o.lids); err != nil {
+			return err
+		}
+		opts.Save = func(m sm.Memory) {
+			if err := writeLIDs(o.lids, m.LIDs, cfg.LMC); err != nil {
+				fmt.Fprintf(log, "%s sm problem: addresses are not saved: %v\n", time.Now().Format(logTime), err)
+			}
+		}
+	}
+	r, err := smrun.New(cfg, t, opts)
+	if err != nil {
+		return err
+	}
+	return runOnce(ctx, r, o.Once)
+}
+
+// runOnce runs a manager until ctx ends or, with once, its subnet is up or another's is.
+func runOnce(ctx context.Context, r *smrun.Runner, once bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() { failed <- r.Run(ctx) }()
+	if once {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for settled := false; !settled; {
+			select {
+			case <-r.Up():
+				settled = true
+			case <-tick.C:
+				_ = r.Do(func(m *sm.Manager) { settled = m.State() == mad.SMStandby })
+			case <-ctx.Done():
+				settled = true
+			}
+		}
+		cancel()
+	}
+	err := <-failed
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+// readLIDs reads a file of addresses; none is as good as an empty one.
+func readLIDs(path string) (map[ib.GUID]ib.LID, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	table, err := policy.ParseGUID2LID(path, text)
+	if err != nil {
+		return nil, next(err, "mend the file, or move it away: ports then keep the addresses that they have")
+	}
+	lids := map[ib.GUID]ib.LID{}
+	for _, e := range table {
+		lids[e.GUID] = e.Min
+	}
+	return lids, nil
+}
+
+// writeLIDs replaces a file of addresses.
+func writeLIDs(path string, lids map[ib.GUID]ib.LID, lmc uint8) error {
+	var table policy.GUID2LID
+	for g, l := range lids {
+		table = append(table, policy.LIDRange{GUID: g, Min: l, Max: l + 1<<lmc - 1})
+	}
+	slices.SortFunc(table, func(a, b policy.LIDRange) int { return cmp.Compare(a.GUID, b.GUID) })
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.WriteString(string(table.Append(nil)))
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+	}
+	return err
+}
+
+// manage runs a manager for a client, at a host of this fabric, until the client hangs up.
+func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell func(answer) error) error {
+	if r == nil {
+		return errors.New("the request has no manager: want its options")
+	}
+	cfg, err := r.Options.config()
+	if err != nil {
+		return err
+	}
+	ref, err := managerPort(s.f.Fabric, r.Host)
+	if err != nil {
+		return err
+	}
+	session, err := s.f.OpenMgmt(ref)
+	if err != nil {
+		return err
+	}
+	g := s.f.Graph()
+	cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(g)
+	cfg.Groups = s.f.Groups()
+	lines := eventLog(lineWriter(func(line string) { _ = tell(answer{Line: line}) }))
+	run, err := smrun.New(cfg, session, smrun.Options{Log: lines})
+	if err != nil {
+		session.Close()
+		return next(err, "a port has one manager: choose another host, softib sm --on fabric:%s", g.Hosts()[len(g.Hosts())-1].Name)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		var b [1]byte
+		_, _ = conn.Read(b[:]) // nothing more comes but the end
+		cancel()
+	}()
+	return runOnce(ctx, run, r.Once)
+}
+
+// lineWriter hands on what is written, line by line.
+type lineWriter func(string)
+
+func (w lineWriter) Write(b []byte) (int, error) {
+	w(strings.TrimSuffix(string(b), "\n"))
+	return len(b), nil
+}
+
+// managerPort is where a manager runs: at a node that was named, or at the first host that has a cable.
+func managerPort(f *live.Fabric, name string) (topo.PortRef, error) {
+	g := f.Graph()
+	if name != "" {
+		n := g.ByName(name)
+		if n == nil {
+			return topo.PortRef{}, next(&usageError{fmt.Errorf("no node %q", name)}, "the hosts are %s to %s", g.Hosts()[0].Name, g.Hosts()[len(g.Hosts())-1].Name)
+		}
+		if n.IsSwitch() {
+			return topo.PortRef{Node: n.Index}, nil
+		}
+		return topo.PortRef{Node: n.Index, Port: cabledPort(n)}, nil
+	}
+	for _, h := range g.Hosts() {
+		for p := 1; p < len(h.Ports); p++ {
+			if h.Ports[p].Connected() {
+				return topo.PortRef{Node: h.Index, Port: ib.PortNum(p)}, nil
+			}
+		}
+	}
+	return topo.PortRef{}, errors.New("no host has a cable: a manager would be alone")
+}
+
+// cabledPort is the first port of a host that has a cable, or 1.
+func cabledPort(n *topo.Node) ib.PortNum {
+	for p := 1; p < len(n.Ports); p++ {
+		if n.Ports[p].Connected() {
+			return ib.PortNum(p)
+		}
+	}
+	return 1
+}
