@@ -141,6 +141,15 @@ func (d *direction) above(a, b int32) bool {
 	return d.level[a] > d.level[b] || d.level[a] == d.level[b] && a < b
 }
 
+// ranks are heights of the switches, no two alike.
+func (d *direction) ranks() []int32 {
+	rank := make([]int32, len(d.topmost))
+	for i, s := range d.topmost {
+		rank[s] = int32(len(rank) - 1 - i)
+	}
+	return rank
+}
+
 // newLFT makes rows of NoPort for all LIDs of a network.
 func newLFT(n *Network) [][]ib.PortNum {
 	width := int(n.Top) + 1

@@ -35,8 +35,9 @@ func treeTables(engine string, n *Network, t *tree, o Options) (*Tables, error) 
 	f.number()
 	f.mend()
 	f.fillAll()
-	tab := &Tables{Engine: engine, LFT: f.lft, VLs: 1}
+	tab := &Tables{Engine: engine, LFT: f.lft, VLs: 1, made: n, index: f.index}
 	if len(f.detours) == 0 {
+		tab.Rank = t.dir.ranks()
 		return tab, nil
 	}
 	// Where so many cables are missing that two leaves have no way up and down, a way up again is taken after all,
@@ -80,6 +81,7 @@ type treeFill struct {
 	n      *Network
 	lft    [][]ib.PortNum
 	groups []group
+	part   []int32
 	// index of each destination, which says its way; changed where its own is broken.
 	index []uint64
 
@@ -101,6 +103,10 @@ type treeFill struct {
 	odd   *oddities
 
 	detours []detour
+
+	// Where tables are repaired: what they were, by LID of the old ones.
+	old    [][]ib.PortNum
+	oldLID []ib.LID
 }
 
 // detour is a pair of switches with end ports that have no way up and down between them.
@@ -118,7 +124,7 @@ type run struct {
 func newTreeFill(n *Network, t *tree) *treeFill {
 	count := len(n.Switches)
 	f := &treeFill{
-		tree: t, n: n, lft: newLFT(n), groups: groups(n), index: make([]uint64, len(n.Dests)),
+		tree: t, n: n, lft: newLFT(n), groups: groups(n), index: make([]uint64, len(n.Dests)), part: components(t.w),
 		load: make([]int32, count*t.w.stride), through: make([]int32, count), stamp: make([]uint32, t.places),
 		dist: make([]uint8, count), down: make([]bool, count), below: make([][]slot, count), runs: make([][]run, len(t.classes)),
 	}
@@ -169,30 +175,34 @@ func (t *tree) slotAt(s int32, index uint64) int32 {
 
 // fillAll writes the tables, one destination switch after the other.
 func (f *treeFill) fillAll() {
-	part := components(f.w)
 	for i := range f.groups {
-		g := &f.groups[i]
-		strays := f.aim(g.sw)
-		if strays > 0 {
-			for s := range f.dist {
-				if f.dist[s] == farTree && f.w.ends[s] > 0 && len(g.ends) > 0 && part[s] == part[g.sw] {
-					f.detours = append(f.detours, detour{int32(s), g.sw})
-				}
+		f.fillGroup(i)
+	}
+}
+
+// fillGroup writes the ways to the destinations at one switch.
+func (f *treeFill) fillGroup(i int) {
+	g := &f.groups[i]
+	strays, detoured := f.aim(g.sw), false
+	if strays > 0 && len(g.ends) > 0 {
+		for s := range f.dist {
+			if f.dist[s] == farTree && f.w.ends[s] > 0 && f.part[s] == f.part[g.sw] {
+				f.detours = append(f.detours, detour{int32(s), g.sw})
+				detoured = true
 			}
 		}
-		detoured := len(f.detours) > 0 && f.detours[len(f.detours)-1].to == g.sw
-		f.odd.reach(int32(i))
-		f.list(g)
-		f.fill(g.sw)
-		switch {
-		case detoured:
-			f.fillDetours(g.sw)
-		case strays > 0:
-			f.fillStrays(g.sw)
-		}
-		for _, s := range f.cone {
-			f.down[s] = false
-		}
+	}
+	f.odd.reach(int32(i))
+	f.list(g)
+	f.fill(g.sw)
+	switch {
+	case detoured:
+		f.fillDetours(g.sw)
+	case strays > 0:
+		f.fillStrays(g.sw)
+	}
+	for _, s := range f.cone {
+		f.down[s] = false
 	}
 }
 
@@ -349,7 +359,10 @@ func (f *treeFill) fillUneven(s int32, dist uint8, runs []run) {
 		for j := range r.count {
 			at := slots[digit]
 			if at.to < 0 || f.dist[at.to] != dist-1 {
-				at = f.instead(s, dist, int(digit))
+				var ok bool
+				if at, ok = f.asBefore(s, dist, r.lid+ib.LID(j)); !ok {
+					at = f.instead(s, dist, int(digit))
+				}
 			}
 			row[r.lid+ib.LID(j)] = at.port
 			if r.step {
@@ -357,6 +370,20 @@ func (f *treeFill) fillUneven(s int32, dist uint8, runs []run) {
 			}
 		}
 	}
+}
+
+// asBefore is the slot that a switch used in the tables that are being repaired, if it still leads there.
+func (f *treeFill) asBefore(s int32, dist uint8, lid ib.LID) (slot, bool) {
+	if f.old == nil {
+		return slot{}, false
+	}
+	port := f.old[s][f.oldLID[lid]]
+	for _, at := range f.slots[f.first[s]:f.first[s+1]] {
+		if at.port == port && at.to >= 0 && f.dist[at.to] == dist-1 {
+			return at, true
+		}
+	}
+	return slot{}, false
 }
 
 // downPort chooses among several cables downwards: the one by which a switch below would come up for

@@ -29,7 +29,7 @@ const never = -1 << 20
 func newOddities(t *tree, groups []group) *oddities {
 	n := len(t.w.out)
 	o := &oddities{
-		tree: t, first: make([]int32, n), span: make([]int32, n), moved: make([]uint32, t.places),
+		tree: t, turn: -1, first: make([]int32, n), span: make([]int32, n), moved: make([]uint32, t.places),
 		enter: make([][]uint64, len(groups)), leave: make([][]uint64, len(groups)), taken: make([]taken, t.places),
 		count: make([]uint32, len(t.slots)), last: make([]int32, len(t.slots)), floor: make([]uint32, n),
 	}
@@ -84,14 +84,16 @@ func (o *oddities) move(s, at int32, index uint64) {
 	}
 }
 
-// reach goes on to the next group.
+// reach goes on to a later group.
 func (o *oddities) reach(group int32) {
-	o.turn = group
-	for _, place := range o.enter[group] {
-		o.moved[place]++
-	}
-	for _, place := range o.leave[group] {
-		o.moved[place]--
+	for o.turn < group {
+		o.turn++
+		for _, place := range o.enter[o.turn] {
+			o.moved[place]++
+		}
+		for _, place := range o.leave[o.turn] {
+			o.moved[place]--
+		}
 	}
 }
 

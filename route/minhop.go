@@ -16,5 +16,5 @@ func (minHop) Compute(n *Network, o Options) (*Tables, error) {
 	}
 	r := newSpreader(n, newWiring(n), nil)
 	r.all()
-	return &Tables{Engine: "minhop", LFT: r.lft, VLs: 1}, nil
+	return &Tables{Engine: "minhop", LFT: r.lft, VLs: 1, made: n}, nil
 }

@@ -66,6 +66,14 @@ type Tables struct {
 	SL [][]ib.SL
 	// SLtoVL is the lane for packets of a level that enter a switch by one port and leave by another; nil if lane = level.
 	SLtoVL LaneMap
+	// Rank, where it is not nil, is a height of every switch, no two alike, in which all ways between end ports go up and
+	// then down. It proves that they cannot wait for each other in a circle, and that the ways of two table sets with the same ranks cannot.
+	Rank []int32
+
+	// made is the network that the tables were computed for, and index the number that says each destination's way in a
+	// tree, nil for other tables: Repair goes on from there.
+	made  *Network
+	index []uint64
 }
 
 // LaneMap says which lane a switch gives to a service level.

@@ -19,7 +19,7 @@ func (upDown) Compute(n *Network, o Options) (*Tables, error) {
 	}
 	r := newSpreader(n, w, dir)
 	r.all()
-	return &Tables{Engine: "updn", LFT: r.lft, VLs: 1}, nil
+	return &Tables{Engine: "updn", LFT: r.lft, VLs: 1, Rank: dir.ranks(), made: n}, nil
 }
 
 // orient finds the direction of all cables: below the roots that are named if that gives legal ways

@@ -1,0 +1,282 @@
+package route
+
+import (
+	"slices"
+
+	"softib/ib"
+)
+
+// Repaired is what Repair made of tables.
+type Repaired struct {
+	Tables *Tables
+	// Changed are the switches whose forwarding entries differ from the old ones. Rows of the others are the old rows themselves.
+	Changed []int32
+	// Full says that all was computed anew, and Why, in words.
+	Full bool
+	Why  string
+}
+
+// Repair makes tables for a network that differs a little from the one that the old tables were computed for: the same
+// switches and destinations, some cables lost or returned. A lost switch is one without cables. The old tables' network must not have
+// been changed since.
+//
+// After losses in a tree only those ways change that went over the lost cables, so traffic that need not move does not,
+// and the rest stays as balanced as it was; the new ways go up and down in the same ranks as the old. Everything else, such as returned cables, whose ways are to come
+// back, or engines that don't route a tree, is computed in full by the engine that made the old tables; Changed is then simply what differs.
+func Repair(n *Network, old *Tables, o Options) (Repaired, error) {
+	r, why := newRepair(n, old, o)
+	if why == "" {
+		why = r.run()
+	}
+	if why == "" {
+		return Repaired{Tables: r.tab, Changed: r.changed()}, nil
+	}
+	e := ByName(old.Engine)
+	if e == nil {
+		e = upDown{}
+	}
+	tab, err := e.Compute(n, o)
+	if err != nil {
+		return Repaired{}, err
+	}
+	res := Repaired{Tables: tab, Full: true, Why: why}
+	for s := range tab.LFT {
+		if s < len(old.LFT) && slices.Equal(tab.LFT[s], old.LFT[s]) {
+			tab.LFT[s] = old.LFT[s]
+		} else {
+			res.Changed = append(res.Changed, int32(s))
+		}
+	}
+	return res, nil
+}
+
+// repair is the work on lost cables of a tree.
+type repair struct {
+	n    *Network
+	old  *Tables
+	tab  *Tables
+	lost []Link // both ends
+	t    *tree
+	f    *treeFill
+	// own are the rows that are copies already.
+	own []bool
+	// redo are the groups of destinations that are routed anew.
+	redo []bool
+	// up are the entries that only have to take another cable upwards.
+	up []upEntry
+}
+
+type upEntry struct {
+	sw   int32
+	dest int32
+}
+
+// newRepair finds what was lost; why says that a repair is out of the question.
+func newRepair(n *Network, old *Tables, o Options) (r *repair, why string) {
+	was := old.made
+	switch {
+	case was == nil || old.index == nil || old.Rank == nil:
+		return nil, "the old tables are not those of a tree"
+	case len(was.Switches) != len(n.Switches) || was.Top != n.Top || !slices.Equal(was.Dests, n.Dests):
+		return nil, "switches or destinations came or went"
+	}
+	r = &repair{n: n, old: old}
+	for s := range n.Switches {
+		a, b := &was.Switches[s], &n.Switches[s]
+		if a.Ends != b.Ends || len(a.Ports) != len(b.Ports) {
+			return nil, "end ports came or went"
+		}
+		for p := range a.Ports {
+			if a.Ports[p] == b.Ports[p] {
+				continue
+			}
+			if b.Ports[p].To != NoSwitch {
+				return nil, "a cable returned"
+			}
+			r.lost = append(r.lost, Link{int32(s), ib.PortNum(p)})
+		}
+	}
+	r.tab = &Tables{Engine: old.Engine, LFT: slices.Clone(old.LFT), VLs: old.VLs, Rank: old.Rank, made: n, index: old.index}
+	r.own = make([]bool, len(n.Switches))
+	if len(r.lost) == 0 {
+		return r, ""
+	}
+	t, err := newTree(n, o)
+	if err != nil {
+		return nil, err.Error()
+	}
+	if !slices.Equal(t.dir.ranks(), old.Rank) {
+		return nil, "the levels of the tree are others now"
+	}
+	r.t = t
+	return r, ""
+}
+
+// run repairs; it answers why it cannot.
+func (r *repair) run() (why string) {
+	if len(r.lost) == 0 {
+		return ""
+	}
+	r.redo = make([]bool, len(r.n.Switches))
+	for _, l := range r.lost {
+		peer := r.old.made.Switches[l.Switch].Ports[l.Port].To
+		down := r.old.Rank[peer] < r.old.Rank[l.Switch]
+		row := r.old.LFT[l.Switch]
+		for i := range r.n.Dests {
+			d := &r.n.Dests[i]
+			switch {
+			case row[d.LID] != l.Port:
+			case down:
+				r.redo[d.Switch] = true
+			default:
+				r.up = append(r.up, upEntry{l.Switch, int32(i)})
+			}
+		}
+	}
+	if why := r.refill(); why != "" {
+		return why
+	}
+	// Entries upwards that find no other cable need their whole group.
+	clear(r.redo)
+	again := false
+	for _, e := range r.up {
+		if !r.reroute(e) {
+			r.redo[r.n.Dests[e.dest].Switch], again = true, true
+		}
+	}
+	if again {
+		return r.refill()
+	}
+	return ""
+}
+
+// refill routes the groups to be redone, into tables of their destinations alone, and takes over what differs.
+func (r *repair) refill() (why string) {
+	narrow := &Network{Switches: r.n.Switches, Dests: slices.Clone(r.n.Dests)}
+	oldLID := []ib.LID{0}
+	for i := range narrow.Dests {
+		d := &narrow.Dests[i]
+		if !r.redo[d.Switch] {
+			d.LID = 0
+			continue
+		}
+		oldLID = append(oldLID, d.LID)
+		d.LID = ib.LID(len(oldLID) - 1)
+	}
+	narrow.Top = ib.LID(len(oldLID) - 1)
+	f := newTreeFill(narrow, r.t)
+	r.f = f
+	f.old, f.oldLID = r.tab.LFT, oldLID
+	copy(f.index, r.tab.index)
+	f.mend()
+	index := slices.Clone(r.tab.index)
+	for i, g := range f.groups {
+		if !r.redo[g.sw] {
+			continue
+		}
+		f.fillGroup(i)
+		for _, set := range [...][]int32{g.ends, g.self} {
+			for _, d := range set {
+				index[d] = f.index[d]
+				r.take(int(d), f.lft, narrow.Dests[d].LID)
+			}
+		}
+	}
+	if len(f.detours) > 0 {
+		return "some ways no longer go up and then down"
+	}
+	r.tab.index = index
+	return ""
+}
+
+// take copies the entries for one destination.
+func (r *repair) take(d int, from [][]ib.PortNum, as ib.LID) {
+	lid := r.n.Dests[d].LID
+	for s := range from {
+		if p := from[s][as]; p != r.tab.LFT[s][lid] {
+			r.set(int32(s), lid, p)
+		}
+	}
+}
+
+// set changes an entry of a row of our own.
+func (r *repair) set(s int32, lid ib.LID, p ib.PortNum) {
+	if !r.own[s] {
+		r.own[s] = true
+		r.tab.LFT[s] = slices.Clone(r.tab.LFT[s])
+	}
+	r.tab.LFT[s][lid] = p
+}
+
+// reroute gives a switch another cable upwards for a destination, unless that has been routed anew already: the shortest way that goes up and down, then the cable that
+// stood in for others least often and not for a neighbour of the destination.
+func (r *repair) reroute(e upEntry) bool {
+	d := &r.n.Dests[e.dest]
+	if p := r.tab.LFT[e.sw][d.LID]; p == NoPort || r.n.Switches[e.sw].Ports[p].To != NoSwitch {
+		return true
+	}
+	o := r.f.odd
+	from, to := r.t.first[e.sw], r.t.first[e.sw+1]
+	turn := o.first[d.Switch]
+	best, shortest, least := int32(-1), 0, uint64(0)
+	start := int32(e.sw) + int32(len(r.n.Dests))/2 + e.dest
+	for i := range to - from {
+		k := from + (start+i)%(to-from)
+		at := r.t.slots[k]
+		if at.to == NoSwitch {
+			continue
+		}
+		length := r.legal(at.to, d)
+		if length < 0 {
+			continue
+		}
+		score := uint64(o.count[k])
+		if within(o.last[k], turn, o.span[e.sw]) {
+			score |= 1 << 32
+		}
+		if best < 0 || length < shortest || length == shortest && score < least {
+			best, shortest, least = k, length, score
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	o.count[best]++
+	o.last[best] = turn
+	r.set(e.sw, d.LID, r.t.slots[best].port)
+	return true
+}
+
+// legal is the number of hops from a switch to a destination by the tables so far, -1 if it does not get there by going up and then down.
+func (r *repair) legal(s int32, d *Dest) int {
+	hops, down := 0, false
+	for s != d.Switch {
+		p := r.tab.LFT[s][d.LID]
+		if p == NoPort {
+			return -1
+		}
+		next := r.n.Switches[s].Ports[p].To
+		if next == NoSwitch {
+			return -1
+		}
+		up := r.tab.Rank[next] > r.tab.Rank[s]
+		if up && down {
+			return -1
+		}
+		down = !up
+		s = next
+		hops++
+	}
+	return hops
+}
+
+// changed lists the switches whose rows are copies that differ.
+func (r *repair) changed() []int32 {
+	var list []int32
+	for s, own := range r.own {
+		if own {
+			list = append(list, int32(s))
+		}
+	}
+	return list
+}
