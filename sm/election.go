@@ -235,12 +235,8 @@ func (m *Manager) handleSMInfo(env mad.Envelope, v mad.View) {
 		resp.SetStatus(status)
 		own = m.info()
 	}
-	if m.cfg.SMKey != 0 {
-		var theirs mad.SMInfo
-		if _, err := theirs.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil || theirs.SMKey != m.cfg.SMKey {
-			own.SMKey = 0 // the key is shown to those that have it
-		}
-	}
+	// The key is shown to whoever asks: OpenSM takes a manager that does not show the right one for a stranger's, and only
+	// privileged programs can send to QP0 at all.
 	clear(resp[mad.SMPDataOff:][:mad.SMPDataLen])
 	own.Append(resp[mad.SMPDataOff:mad.SMPDataOff])
 	m.out = append(m.out, outgoing{env: env.Reply(), data: resp})
