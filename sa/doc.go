@@ -8,7 +8,7 @@
 //
 //	a := sa.New(sa.Config{SMKey: key})
 //	a.Import(now, db)             // what a former life or a former master knew
-//	a.SetSubnet(now, s)           // after each sweep
+//	a.SetSubnet(s)                // after each sweep
 //	resp, ok := a.Handle(now, from, req)
 //	for { env, msg, wish, ok := a.PollSend() … }   // reports to subscribers
 //	for { e, ok := a.PollEvent() … }               // multicast groups that changed: program trees

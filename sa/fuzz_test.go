@@ -31,7 +31,7 @@ func FuzzHandle(f *testing.F) {
 		f.Add(seed[:min(len(seed), 70)], uint16(900))
 	}
 	a := New(Config{SMKey: testKey, ServicesMax: 50, SubscriptionsMax: 50, ReportsMax: 100})
-	a.SetSubnet(0, s)
+	a.SetSubnet(s)
 	now := ib.Time(0)
 	f.Fuzz(func(t *testing.T, req []byte, lid uint16) {
 		now += ib.Second

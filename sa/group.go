@@ -59,6 +59,8 @@ type groupTable struct {
 	used    []uint64 // multicast LIDs that are in use, from 0xC000 on
 	mlidMax ib.LID
 	unique  uint32 // last number in an MGID of our own making
+	// revision counts changes of groups and their members.
+	revision uint64
 }
 
 func (t *groupTable) init() {
@@ -282,6 +284,17 @@ type Event struct {
 	Members, Senders []subnet.Ref
 }
 
+// Revision changes whenever a group comes, goes or changes its members: who has seen this revision need not look again.
+func (a *Admin) Revision() uint64 { return a.groups.revision }
+
+// EachGroup visits all groups in the order of their multicast LIDs, without copying: f must not keep or change what it is given. Members are
+// in no particular order, but always in the same one after the same requests.
+func (a *Admin) EachGroup(f func(info *GroupInfo, members []Member)) {
+	for _, g := range a.groups.list() {
+		f(&g.info, g.members)
+	}
+}
+
 // queuedEvent is an event that waits to be polled.
 type queuedEvent struct {
 	kind EventKind
@@ -290,6 +303,12 @@ type queuedEvent struct {
 
 // changed notes that the manager has to look at a group.
 func (a *Admin) changed(g *group, kind EventKind) {
+	a.groups.revision++
+	a.tell(g, kind)
+}
+
+// tell queues an event.
+func (a *Admin) tell(g *group, kind EventKind) {
 	l := g.info.MLID
 	old, ok := a.queued[l]
 	if !ok {

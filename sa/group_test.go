@@ -73,15 +73,26 @@ func TestJoinCreates(t *testing.T) {
 	if len(ev) != 1 || ev[0].Kind != GroupChanged || len(ev[0].Members) != 1 || !slices.Equal(ev[0].Senders, []subnet.Ref{hosts(s)[2]}) {
 		t.Errorf("events %+v", ev)
 	}
-	// Asking again changes nothing.
+	// Asking again changes nothing, and so does a new sweep.
+	rev := a.Revision()
+	a.SetSubnet(s)
+	events(a)
 	d.ask(join, mad.AttrMCMemberRecord, joinNeeds, &mad.MCMemberRecord{MGID: testMGID, PortGID: hostGID(s, 2), JoinState: mad.JoinSendOnlyNon}).want(t, mad.StatusOK, 1)
-	if ev := events(a); len(ev) != 0 {
-		t.Errorf("events %+v", ev)
+	if ev := events(a); len(ev) != 0 || a.Revision() != rev {
+		t.Errorf("events %+v, revision %d, was %d", ev, a.Revision(), rev)
 	}
+	a.EachGroup(func(info *GroupInfo, members []Member) {
+		if info.MGID != testMGID || len(members) != 2 {
+			t.Errorf("%+v %+v", info, members)
+		}
+	})
 	// The last full member takes the group with it.
 	an = c.ask(leave, mad.AttrMCMemberRecord, joinNeeds, rec).want(t, mad.StatusOK, 1)
 	if an.Method != mad.MethodDeleteResp {
 		t.Errorf("%v", an.Header)
+	}
+	if a.Revision() == rev {
+		t.Error("a member left and the revision is the same")
 	}
 	ev = events(a)
 	if len(ev) != 1 || ev[0].Kind != GroupDeleted || ev[0].MLID != 0xC000 || ev[0].MGID != testMGID {
@@ -408,7 +419,7 @@ func TestPortLeaves(t *testing.T) {
 	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID, &mad.ServiceRecord{ServiceID: 1, ServiceGID: hostGID(s, 2)}).want(t, mad.StatusOK, 1)
 	c.ask(mad.MethodSet, mad.AttrInformInfo, 0, &mad.InformInfo{LIDRangeBegin: 0xFFFF, IsGeneric: 1, Subscribe: 1, Type: 0xFFFF, TrapNumberDeviceID: 0xFFFF, ProducerTypeVendorID: 0xFFFFFF}).want(t, mad.StatusOK, 1)
 	events(a)
-	a.SetSubnet(0, without(t, s, 2))
+	a.SetSubnet(without(t, s, 2))
 	ev := events(a)
 	if len(ev) != 1 || ev[0].Kind != GroupChanged || len(ev[0].Members) != 2 {
 		t.Errorf("events %+v", ev)
@@ -422,7 +433,7 @@ func TestPortLeaves(t *testing.T) {
 	// A member that leaves the partition leaves the group.
 	d := without(t, s, 2)
 	d.Port(hosts(s)[3]).Tables = &subnet.PortTables{PKeys: []ib.PKey{0x8009}}
-	a.SetSubnet(0, d)
+	a.SetSubnet(d)
 	if g := a.Groups(); len(g) != 1 || len(g[0].Members) != 1 {
 		t.Errorf("groups %+v", g)
 	}

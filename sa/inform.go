@@ -255,7 +255,7 @@ func (a *Admin) ownNotice(trap uint16, about ib.GID) (mad.Notice, ib.GID) {
 }
 
 // reportMoves reports ports that came into the subnet or left it.
-func (a *Admin) reportMoves(now ib.Time, old, s *subnet.Subnet) {
+func (a *Admin) reportMoves(old, s *subnet.Subnet) {
 	if len(a.informs.all) == 0 {
 		return
 	}

@@ -160,16 +160,16 @@ func TestOwnReports(t *testing.T) {
 	clientAt(t, a, 2).ask(leave, mad.AttrMCMemberRecord, joinNeeds, creating(hostGID(s, 2))).want(t, mad.StatusOK, 1)
 	expect(mad.TrapMulticastDeleted, testMGID)
 	small := without(t, s, 3)
-	a.SetSubnet(0, small)
+	a.SetSubnet(small)
 	expect(mad.TrapOutOfService, hostGID(s, 3))
-	a.SetSubnet(0, s)
+	a.SetSubnet(s)
 	expect(mad.TrapInService, hostGID(s, 3))
 	// A port of another partition is not heard of.
 	far := world(t, "star:4", 0)
 	far.Port(hosts(far)[3]).Tables = &subnet.PortTables{PKeys: []ib.PKey{0x8009}}
-	a.SetSubnet(0, far)
-	a.SetSubnet(0, without(t, far, 3))
-	a.SetSubnet(0, far)
+	a.SetSubnet(far)
+	a.SetSubnet(without(t, far, 3))
+	a.SetSubnet(far)
 	if got := reports(t, a); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -206,7 +206,7 @@ func TestReportFollowsLID(t *testing.T) {
 	moved := without(t, s, 2)
 	moved.Port(hosts(s)[1]).Info.LID = 40
 	moved.Index()
-	a.SetSubnet(0, moved)
+	a.SetSubnet(moved)
 	if got := reports(t, a); len(got) != 1 || got[0].env.LID != 40 {
 		t.Errorf("%+v", got)
 	}
@@ -215,7 +215,7 @@ func TestReportFollowsLID(t *testing.T) {
 func TestReportsMax(t *testing.T) {
 	s := world(t, "star:3", 0)
 	a := New(Config{ReportsMax: 2})
-	a.SetSubnet(0, s)
+	a.SetSubnet(s)
 	clientAt(t, a, 1).ask(mad.MethodSet, mad.AttrInformInfo, 0, everything()).want(t, mad.StatusOK, 1)
 	for range 5 {
 		a.Report(0, mad.Notice{IsGeneric: true, TrapNumberDeviceID: 128, IssuerLID: 1})
@@ -256,7 +256,7 @@ func TestDatabase(t *testing.T) {
 	if n := b.Import(ib.Second, db); n != 0 {
 		t.Errorf("%d entries refused", n)
 	}
-	b.SetSubnet(ib.Second, s)
+	b.SetSubnet(s)
 	if !reflect.DeepEqual(a.Groups(), b.Groups()) {
 		t.Errorf("groups\n%+v\n%+v", a.Groups(), b.Groups())
 	}
@@ -280,7 +280,7 @@ func TestDatabase(t *testing.T) {
 	}
 	d := New(Config{})
 	d.Import(0, db)
-	d.SetSubnet(0, without(t, s, 3))
+	d.SetSubnet(without(t, s, 3))
 	if g := d.Groups(); len(g[1].Members) != 2 || len(d.Subscriptions()) != 2 {
 		t.Errorf("%+v", g)
 	}

@@ -243,7 +243,7 @@ func (a *Admin) onePath(q *query, want *mad.PathRecord, src, dst *end, i int) ou
 		}
 	}
 	rec := mad.PathRecord{
-		DGID: dst.gid, SGID: src.gid, DLID: dlid, SLID: slid, Reversible: back, NumbPath: 1, PKey: key, SL: sl,
+		DGID: dst.gid, SGID: src.gid, DLID: dlid, SLID: slid, Reversible: back, PKey: key, SL: sl,
 		MTUSelector: mad.SelectExactly, MTU: w.mtu, RateSelector: mad.SelectExactly, Rate: w.rate,
 		PacketLifeTimeSelector: mad.SelectExactly, PacketLifeTime: life,
 	}
@@ -447,7 +447,7 @@ func (a *Admin) groupPath(q *query, want *mad.PathRecord) mad.Status {
 	}
 	rec := mad.PathRecord{
 		DGID: i.MGID, SGID: src.gid, DLID: i.MLID, SLID: src.base, FlowLabel: i.FlowLabel, HopLimit: i.HopLimit, TClass: i.TClass,
-		NumbPath: 1, PKey: i.PKey, SL: i.SL, MTUSelector: mad.SelectExactly, MTU: i.MTU, RateSelector: mad.SelectExactly, Rate: i.Rate,
+		PKey: i.PKey, SL: i.SL, MTUSelector: mad.SelectExactly, MTU: i.MTU, RateSelector: mad.SelectExactly, Rate: i.Rate,
 		PacketLifeTimeSelector: mad.SelectExactly, PacketLifeTime: i.PacketLifeTime,
 	}
 	start := len(a.out)

@@ -29,7 +29,7 @@ func TestPathGet(t *testing.T) {
 	got := parsePath(t, an.records[0])
 	want := mad.PathRecord{
 		SGID: hostGID(s, 0), DGID: hostGID(s, 31), SLID: s.Port(hosts(s)[0]).Info.LID, DLID: s.Port(hosts(s)[31]).Info.LID,
-		Reversible: true, NumbPath: 1, PKey: 0xFFFF, MTUSelector: mad.SelectExactly, MTU: ib.MTU4096, RateSelector: mad.SelectExactly, Rate: 21,
+		Reversible: true, PKey: 0xFFFF, MTUSelector: mad.SelectExactly, MTU: ib.MTU4096, RateSelector: mad.SelectExactly, Rate: 21,
 		PacketLifeTimeSelector: mad.SelectExactly, PacketLifeTime: 18,
 	}
 	if got != want {

@@ -394,7 +394,7 @@ func TestBadRequests(t *testing.T) {
 
 func TestResponseMax(t *testing.T) {
 	a := New(Config{ResponseMax: 1000})
-	a.SetSubnet(0, world(t, "star:16", 0))
+	a.SetSubnet(world(t, "star:16", 0))
 	c := clientAt(t, a, 0)
 	c.ask(mad.MethodGetTable, mad.AttrNodeRecord, 0, nil).want(t, mad.StatusSANoResources, -1)
 	c.ask(mad.MethodGetTable, mad.AttrPathRecord, 0, nil).want(t, mad.StatusSANoResources, -1)

@@ -127,7 +127,7 @@ func (a *Admin) SetQoS(q QoS) { a.cfg.QoS = q }
 // SetSubnet takes the subnet that a sweep published. Memberships, services and subscriptions of
 // ports that left it are dropped (a port that comes back is told to register again), and subscribers hear of
 // ports that came and went.
-func (a *Admin) SetSubnet(now ib.Time, s *subnet.Subnet) {
+func (a *Admin) SetSubnet(s *subnet.Subnet) {
 	old := a.net
 	a.net = s
 	a.ends = a.ends[:0]
@@ -149,7 +149,7 @@ func (a *Admin) SetSubnet(now ib.Time, s *subnet.Subnet) {
 	a.groups.mlidMax = a.mlidMax()
 	a.dropLeft()
 	if old != nil {
-		a.reportMoves(now, old, s)
+		a.reportMoves(old, s)
 	}
 }
 
@@ -170,7 +170,7 @@ func (a *Admin) dropLeft() {
 		}
 		if !a.buryIfDead(g) {
 			// Nodes may have other numbers now, so that the list of members reads differently.
-			a.changed(g, GroupChanged)
+			a.tell(g, GroupChanged)
 		}
 	}
 	a.services.keep(func(s *Service) bool { return !gone(s.Record.ServiceGID) })

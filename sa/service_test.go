@@ -105,7 +105,7 @@ func TestServiceRights(t *testing.T) {
 func TestServicesMax(t *testing.T) {
 	s := world(t, "star:2", 0)
 	a := New(Config{ServicesMax: 2})
-	a.SetSubnet(0, s)
+	a.SetSubnet(s)
 	c := clientAt(t, a, 0)
 	for i := range 3 {
 		want := mad.StatusOK

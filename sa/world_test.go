@@ -259,6 +259,6 @@ func (an answer) want(t testing.TB, s mad.Status, records int) answer {
 // newAdmin is an administrator of a subnet.
 func newAdmin(s *subnet.Subnet) *Admin {
 	a := New(Config{SMKey: testKey})
-	a.SetSubnet(0, s)
+	a.SetSubnet(s)
 	return a
 }
