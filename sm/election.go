@@ -96,6 +96,9 @@ func (s *sweep) elect() {
 		s.yield(better, "another manager goes before this one")
 	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby:
 		s.offer(better)
+	case better != nil && m.state == mad.SMMaster:
+		// It has yet to find this master; once it stands by the subnet is its.
+		m.want(m.now+m.cfg.PollInterval, "a manager that goes before this one is discovering")
 	}
 }
 
