@@ -51,26 +51,42 @@ type group struct {
 // multicast packets are taken from pool.
 func New(cfg Config, pool *link.Pool) *Switch {
 	s := &Switch{ports: link.NewPorts(cfg.Ports+1, cfg.Port), pool: pool}
-	for i := range s.ports {
-		s.ports[i].SetPKeys(nil)
-	}
-	s.sl2vlAll = s.ports[0].SL2VLMap()
 	s.groups = make([]group, 1) // group 0 is none
+	s.Reset()
+	s.startPort0()
+	return s
+}
+
+// Reset makes a switch whose links are down forget all that managers wrote, as when its power goes and comes.
+func (s *Switch) Reset() {
+	for i := range s.ports {
+		p := &s.ports[i]
+		p.SetPKeys(nil)
+		p.SetEnforcement(0)
+		p.SetHOQLife(lifeForever)
+		p.SetSwitchLife(ib.Never)
+	}
+	s.ports[0].SetPKeys([]ib.PKey{ib.PKeyDefault})
+	s.lft, s.active, s.mft = nil, nil, nil
+	s.sl2vl, s.slSet, s.slSetAll = nil, nil, false
+	s.sl2vlAll = s.ports[0].SL2VLMap()
+	s.lid, s.lmc = 0, 0
+	s.alarmed, s.refused = PortMask{}, nil
 	s.info = Info{
 		LinearFDBCap: uint16(ib.LIDUnicastMax) + 1, MulticastFDBCap: 1024,
 		LinearFDBTop: ib.LIDUnicastMax, DefaultPort: DropPort,
 		DefaultMcastPrimary: DropPort, DefaultMcastNotPrimary: DropPort,
-		LifeTimeValue: 20,
+		LifeTimeValue: lifeForever,
 	}
-	s.startPort0()
-	return s
 }
+
+// lifeForever is the first code of a life time that does not end (IBA 14.2.5.6).
+const lifeForever = 20
 
 // startPort0 makes the management port active: it has no cable to train on.
 func (s *Switch) startPort0() {
 	p := &s.ports[0]
 	p.SetRate(ib.LinkRate{Width: ib.Width12x, Speed: ib.XDR})
-	p.SetPKeys([]ib.PKey{ib.PKeyDefault})
 	p.Train()
 	p.LinkUp(0)
 	for _, to := range []ib.PortState{ib.PortArmed, ib.PortActive} {
