@@ -72,7 +72,7 @@ func (s *Sim) takeInventory() inventory {
 			v.hold(place, c)
 		case evLate:
 			h := s.faults.held[arg]
-			v.held[h.at][h.f.InVL] += int(h.f.Blocks)
+			v.hold(h.at, ibswitch.Claim{VL: h.f.InVL, Blocks: h.f.Blocks})
 		}
 	})
 	var claims []ibswitch.Claim

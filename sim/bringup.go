@@ -77,8 +77,11 @@ func (s *Sim) setGroup(mlid ib.LID, members []topo.PortRef) {
 	s.groups = append(s.groups, g)
 }
 
-// LID is the address that BringUp gave a port; a switch's is its port 0's.
+// LID is the address that BringUp gave a port, or a manager has given it by now; a switch's is its port 0's.
 func (s *Sim) LID(ref topo.PortRef) ib.LID {
+	if s.mgmt.on && (s.graph.Nodes[ref.Node].IsSwitch() == (ref.Port == 0)) {
+		return s.lidOf(ref.Node, ref.Port)
+	}
 	if s.lids == nil {
 		return ib.LIDReserved
 	}

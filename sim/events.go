@@ -24,6 +24,10 @@ const (
 	evTrain               // both ends of a cable have trained
 	evFault               // a planned fault; the argument is its number
 	evLate                // a packet that was held back; the argument is its slot
+	evManager             // a manager's deadline; the place is its host, the argument its number
+	evJob                 // a manager has computed routes; likewise
+	evAgent               // an agent may have traps to send; the place is the node
+	evServe               // the agent of a switch has had its time for a packet; the place is a port
 )
 
 // code packs an event: kind in 8 bits, place in 24, argument in 32.
@@ -85,6 +89,15 @@ func (s *Sim) step() {
 		s.planned(arg)
 	case evLate:
 		s.late(arg)
+	case evManager:
+		s.managerTimeout(int(place), arg)
+	case evJob:
+		s.managerJob(int(place), arg)
+	case evAgent:
+		s.agentTimeout(int(place))
+	case evServe:
+		p := s.ports[place]
+		s.switchMgmt(p, s.switches[p.Site.Node])
 	}
 }
 
@@ -126,6 +139,7 @@ func (s *Sim) arrive(at, frame uint32) {
 	}
 	if r.Reason.IsDrop() {
 		s.drop(at, f, r.Reason)
+		s.stir(int(p.Site.Node)) // an error may be worth a trap
 		if r.FC {
 			s.kickFC(at)
 		}
@@ -134,7 +148,10 @@ func (s *Sim) arrive(at, frame uint32) {
 	if r.Multicast {
 		s.kickOuts(p.Site.First, sw)
 	}
-	if r.Mgmt {
+	switch {
+	case r.Mgmt && s.cfg.AgentTime > 0:
+		s.q.push(s.now+s.cfg.AgentTime, code(evServe, at, 0))
+	case r.Mgmt:
 		s.switchMgmt(p, sw)
 	}
 }

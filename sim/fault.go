@@ -24,6 +24,8 @@ type Faults struct {
 	DelayMax  ib.Time // 0 is 10 us
 	// BER is the bit error rate of the cable.
 	BER float64
+	// MgmtOnly spares all packets but those of management: to the queue pairs 0 and 1.
+	MgmtOnly bool
 }
 
 // DefaultDelayMax is how late a delayed packet is at most.
@@ -44,11 +46,16 @@ const (
 	FaultLinkUp
 	FaultNodeStop
 	FaultLostInFlight // was on a cable that went down
+	FaultReboot
+	FaultMute
+	FaultManagerStart
+	FaultManagerStop
 	NumFaultKind
 )
 
 var faultNames = [NumFaultKind]string{
 	"drop", "corrupt", "duplicate", "delay", "reorder", "flow-control loss", "link down", "link up", "node stop", "lost in flight",
+	"reboot", "mute", "manager start", "manager stop",
 }
 
 func (k FaultKind) String() string {
@@ -100,6 +107,7 @@ type plan struct {
 	do  planKind
 	ref topo.PortRef
 	f   Faults
+	d   ib.Time
 }
 
 type planKind uint8
@@ -109,6 +117,8 @@ const (
 	planUp
 	planStop
 	planFaults
+	planReboot
+	planMute
 )
 
 // heldFrame is a UD packet that others overtake.
@@ -179,6 +189,11 @@ func (s *Sim) chance(p float64) bool { return p > 0 && s.rng.Float64() < p }
 // t is when it arrives.
 func (s *Sim) harm(at uint32, p *link.Port, f *link.Frame, t *ib.Time) bool {
 	c := s.cables[at]
+	if c.f.MgmtOnly && f.Packet.BTH.DestQP > ib.QPNGSI {
+		*t = max(*t, c.last)
+		c.last = *t
+		return false
+	}
 	if s.chance(c.f.Drop) {
 		s.logFault(FaultDrop, at, f)
 		s.lossy(at, p)
@@ -272,7 +287,7 @@ func (s *Sim) corrupt(at uint32, p *link.Port, f *link.Frame) {
 // duplicate queues a second copy at the port that the packet has just left,
 // so that it pays for its own credit.
 func (s *Sim) duplicate(at uint32, p *link.Port, f *link.Frame) {
-	if f.LRH.VL == ib.VLMgmt || f.Flags&link.Copied != 0 {
+	if f.Flags&link.Copied != 0 {
 		return
 	}
 	g := s.pool.Get()
@@ -291,6 +306,12 @@ func (s *Sim) holdBack(at uint32, c *cable, f *link.Frame) bool {
 		return false
 	}
 	s.logFault(FaultReorder, at, f)
+	s.hold(at, f, ib.Time(s.rng.Int64N(int64(c.f.DelayMax))))
+	return true
+}
+
+// hold keeps a packet in its receive buffer for a while.
+func (s *Sim) hold(at uint32, f *link.Frame, d ib.Time) {
 	var slot uint32
 	if n := len(s.faults.free); n > 0 {
 		slot = s.faults.free[n-1]
@@ -300,8 +321,7 @@ func (s *Sim) holdBack(at uint32, c *cable, f *link.Frame) bool {
 		s.faults.held = append(s.faults.held, heldFrame{})
 	}
 	s.faults.held[slot] = heldFrame{f, at}
-	s.q.push(s.now+ib.Time(s.rng.Int64N(int64(c.f.DelayMax))), code(evLate, 0, slot))
-	return true
+	s.q.push(s.now+d, code(evLate, 0, slot))
 }
 
 // late delivers a packet that was held back.

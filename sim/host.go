@@ -100,6 +100,10 @@ func (s *Sim) arriveHost(at uint32, p *link.Port, f *link.Frame) {
 		s.drop(at, f, p.Count(link.Physical))
 		return
 	}
+	if s.cfg.AgentTime > 0 && f.Packet.BTH.DestQP <= ib.QPNGSI {
+		s.hold(at, f, s.cfg.AgentTime)
+		return
+	}
 	if c := s.cables[p.Site.Peer]; len(s.cables) > 0 && c != nil && s.holdBack(at, c, f) {
 		return
 	}
@@ -126,6 +130,12 @@ func (s *Sim) deliver(at, host uint32, f *link.Frame) {
 	}
 	if b.DestQP <= ib.QPNGSI && f.Flags&forManager == 0 && s.hostMgmt(at, false, f) {
 		return
+	}
+	if b.DestQP <= ib.QPNGSI && s.mgmt.on {
+		if st := s.stationAt(at); st != nil {
+			s.toManager(st, f)
+			return
+		}
 	}
 	s.hosts[host].eng.HandlePacket(s.now, s.ports[at].Site.Num, f.Sync())
 	s.pool.Put(f)
@@ -243,10 +253,7 @@ func (s *Sim) sendSMP(host, at uint32, f *link.Frame) {
 		return
 	}
 	f.Flags |= forManager
-	h := &s.hosts[host]
-	h.loop.Push(f)
-	h.loopN++
-	s.q.push(s.now+loopDelay, code(evLoop, host, uint32(s.ports[at].Site.Num)))
+	s.loopBack(host, at, f)
 }
 
 // hostRoom gives a parked flow its turn when a packet of its lane has left.
@@ -254,6 +261,11 @@ func (s *Sim) hostRoom(p *link.Port, vl ib.VL) {
 	host := uint32(p.Site.Host)
 	s.hosts[host].room |= 1 << vl
 	s.pump(host)
+	if vl == ib.VLMgmt {
+		if st := s.stationOf(int(host)); st != nil {
+			s.manage(st)
+		}
+	}
 }
 
 // rouse gives one parked flow of each lane that has room its turn. A lane in which
@@ -295,6 +307,9 @@ func (s *Sim) arriveLoop(host uint32, port ib.PortNum) {
 	}
 	h.room |= 1 << loopLane
 	s.pump(host)
+	if st := s.stationOf(int(host)); st != nil {
+		s.manage(st)
+	}
 }
 
 // hostTimeout lets an adapter look at its timers.

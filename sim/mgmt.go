@@ -71,6 +71,25 @@ func (s *Sim) Managed(node int) {
 		s.armPort(at, p)
 		s.portChanged(at)
 	}
+	s.stir(node)
+	if len(s.written) > 0 {
+		s.tell()
+	}
+}
+
+// written is a Set that an agent has carried out.
+type written struct {
+	node int
+	attr mad.AttrID
+	mod  uint32
+}
+
+// tell passes on what agents have written, once the links have followed.
+func (s *Sim) tell() {
+	for _, w := range s.written {
+		s.mgmt.watcher.Written(w.node, w.attr, w.mod)
+	}
+	s.written = s.written[:0]
 }
 
 // isUp reports whether the link is physically up or about to be.
@@ -78,11 +97,11 @@ func isUp(p *link.Port) bool {
 	return p.Phys() == ib.PhysLinkUp || p.Phys() == ib.PhysErrorRecovery || p.Phys() == ib.PhysTraining
 }
 
-// switchMgmt hands packets that came for a switch itself to its agent, and sends
+// switchMgmt hands a packet that came for a switch itself, if there is one, to its agent, and sends
 // on what the agent says.
 func (s *Sim) switchMgmt(p *link.Port, sw *ibswitch.Switch) {
 	node := int(p.Site.Node)
-	for f := sw.PollMgmt(); f != nil; f = sw.PollMgmt() {
+	if f := sw.PollMgmt(); f != nil {
 		in := f.InPort
 		if fc := sw.Left(f); fc != 0 {
 			s.kickFC(p.Site.First + uint32(fc))
@@ -91,17 +110,24 @@ func (s *Sim) switchMgmt(p *link.Port, sw *ibswitch.Switch) {
 		s.Managed(node)
 		if !ok {
 			s.pool.Put(f)
-			continue
+			return
 		}
-		r := sw.SendMgmt(s.now, out, f)
-		switch {
-		case r.Reason.IsDrop():
-			s.drop(p.Site.First, f, r.Reason)
-		case r.Out != 0:
-			s.kick(p.Site.First + uint32(r.Out))
-		case r.Multicast:
-			s.kickOuts(p.Site.First, sw)
-		}
+		s.sendSwitch(p.Site.First, sw, out, f)
+	}
+}
+
+// sendSwitch sends a packet of a switch's own, by a port or, if that is 0, by its LIDs.
+func (s *Sim) sendSwitch(first uint32, sw *ibswitch.Switch, out ib.PortNum, f *link.Frame) {
+	r := sw.SendMgmt(s.now, out, f)
+	switch {
+	case r.Reason.IsDrop():
+		s.drop(first, f, r.Reason)
+	case r.Out != 0:
+		s.kick(first + uint32(r.Out))
+	case r.Multicast:
+		s.kickOuts(first, sw)
+	case r.Mgmt:
+		s.q.push(s.now+s.cfg.AgentTime, code(evServe, first, 0)) // to itself
 	}
 }
 
@@ -121,6 +147,9 @@ func (s *Sim) hostMgmt(at uint32, fromHere bool, f *link.Frame) bool {
 	if !ok {
 		if f.Flags&forManager != 0 {
 			f.Flags &^= forManager
+			if fromHere {
+				s.Managed(int(p.Site.Node)) // the node has answered itself
+			}
 			return false
 		}
 		s.Managed(int(p.Site.Node))
@@ -149,6 +178,9 @@ const forManager link.FrameFlags = 0x80
 // the frame is now to be sent, and out of which port: 0 means by its LIDs.
 func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out ib.PortNum, send bool) {
 	m, pkt := s.manager(node), f.Sync()
+	if s.mgmt.on && s.now < s.mgmt.mute[node] {
+		return 0, false
+	}
 	if pkt.LRH.LNH < wire.LNHLocal || pkt.BTH.Opcode != wire.MakeOpcode(wire.UD, wire.OpSendOnly) || len(pkt.Payload) != mad.Size {
 		f.Flags |= forManager // no management datagram: whoever has the queue pair counts it
 		return 0, false
@@ -162,8 +194,12 @@ func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out
 		s.turn(node, in, f)
 		return 0, true
 	}
-	wasResponse := mad.View(pkt.Payload).Method().IsResponse()
-	v := m.Deliver(s.now, in, fromHere, pkt.Payload)
+	smp := mad.View(pkt.Payload)
+	wasResponse, wasSet := smp.Method().IsResponse(), smp.Method() == mad.MethodSet
+	v := m.DeliverFrom(s.now, in, pkt.LRH.SLID, fromHere, pkt.Payload)
+	if wasSet && smp.Method().IsResponse() && s.mgmt.watcher != nil {
+		s.written = append(s.written, written{node, smp.AttrID(), smp.AttrMod()})
+	}
 	switch v.Do {
 	case agent.SendPort:
 		pkt.LRH.SLID, pkt.LRH.DLID = ib.LIDPermissive, ib.LIDPermissive
@@ -171,7 +207,7 @@ func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out
 	case agent.SendLID:
 		pkt.LRH.SLID, pkt.LRH.DLID = s.lidOf(node, in), v.DLID
 	case agent.AsAddressed:
-		if !wasResponse && mad.View(pkt.Payload).Method().IsResponse() {
+		if !wasResponse && smp.Method().IsResponse() {
 			s.turn(node, in, f)
 			return 0, true
 		}

@@ -3,6 +3,7 @@ package sim
 import (
 	"softib/hca"
 	"softib/ib"
+	"softib/link"
 	"softib/topo"
 	"softib/trace"
 )
@@ -35,6 +36,18 @@ func (s *Sim) PlanFaults(t ib.Time, ref topo.PortRef, f Faults) {
 	s.plan(t, plan{do: planFaults, ref: ref, f: f})
 }
 
+// PlanReboot makes a switch start anew at t: its links go down and train again, and it has
+// forgotten all that managers wrote.
+func (s *Sim) PlanReboot(t ib.Time, node int) {
+	s.plan(t, plan{do: planReboot, ref: topo.PortRef{Node: node}})
+}
+
+// PlanMute makes the agent of a node do nothing for a while from t on: it answers nothing, passes
+// no directed route on, and sends no trap. Forwarding goes on.
+func (s *Sim) PlanMute(t ib.Time, node int, d ib.Time) {
+	s.plan(t, plan{do: planMute, ref: topo.PortRef{Node: node}, d: d})
+}
+
 // planned does what was planned.
 func (s *Sim) planned(i uint32) {
 	p := &s.faults.plans[i]
@@ -56,6 +69,13 @@ func (s *Sim) planned(i uint32) {
 		s.stopNode(p.ref.Node)
 	case planFaults:
 		s.SetFaults(p.ref, p.f)
+	case planReboot:
+		s.reboot(p.ref.Node)
+	case planMute:
+		if s.mgmt.on {
+			s.logFault(FaultMute, at, nil)
+			s.mgmt.mute[p.ref.Node] = s.now + p.d
+		}
 	}
 }
 
@@ -189,9 +209,36 @@ func (s *Sim) stopNode(node int) {
 	}
 }
 
+// reboot starts a switch anew.
+func (s *Sim) reboot(node int) {
+	sw := s.switches[node]
+	if sw == nil {
+		return
+	}
+	first := s.firstEnd[node]
+	s.logFault(FaultReboot, first, nil)
+	for num := 1; num < len(s.graph.Nodes[node].Ports); num++ {
+		if at := first + uint32(num); s.ports[at].Site.Peer != noEnd && isUp(s.ports[at]) {
+			s.linkDown(at)
+		}
+	}
+	for f := sw.PollMgmt(); f != nil; f = sw.PollMgmt() {
+		sw.Left(f)
+		s.drop(first, f, link.NotReady)
+	}
+	sw.Reset()
+	s.managers[node] = nil
+	for num := 1; num < len(s.graph.Nodes[node].Ports); num++ {
+		if at := first + uint32(num); s.ports[at].Site.Peer != noEnd {
+			s.startTraining(at)
+		}
+	}
+}
+
 // portChanged tells the host's engine of its port's state.
 func (s *Sim) portChanged(at uint32) {
 	p := s.ports[at]
+	s.stir(int(p.Site.Node))
 	if p.Site.Host < 0 {
 		return
 	}

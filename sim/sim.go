@@ -68,6 +68,9 @@ type Config struct {
 	AlwaysRefresh bool
 	// TrainTime is from both ends polling to LinkUp; 0 is 10 us.
 	TrainTime ib.Time
+	// AgentTime is how long an agent takes for a packet, during which the packet occupies its
+	// receive buffer; 0 is no time.
+	AgentTime ib.Time
 }
 
 // Defaults of Config's fields.
@@ -122,6 +125,8 @@ type Sim struct {
 	lids       [][]ib.LID // by node and port; nil before BringUp
 	groups     []sm.Group // that the bring-up programs
 	autoActive bool       // links that train are activated at once
+	mgmt       management
+	written    []written // Sets that the watcher has yet to be told of
 
 	rng     *rand.Rand
 	cables  map[uint32]*cable // faults and errors of what leaves a port
