@@ -25,7 +25,9 @@ func (dfsssp) Compute(n *Network, o Options) (*Tables, error) {
 		s.together = together
 		s.routeAll(false)
 		if !s.even() {
-			s.routeAll(true)
+			for c := s.newContest(); c.another(); {
+				s.routeAll(true)
+			}
 		}
 		most := lanesOf(o)
 		if together {
@@ -106,6 +108,8 @@ func lanesOf(o Options) int {
 type spread struct {
 	*chart
 	t *Tables
+	// all is all rows of the tables.
+	all []ib.PortNum
 	// together makes the ways to all end ports of a switch the same.
 	together bool
 	// bySwitch are the indices of the destinations of each switch, the end ports first.
@@ -154,13 +158,13 @@ func newSpread(c *chart, t *Tables) *spread {
 		}
 	}
 	width := int(c.n.Top) + 1
-	all := make([]ib.PortNum, width*count)
-	for i := range all {
-		all[i] = NoPort
+	s.all = make([]ib.PortNum, width*count)
+	for i := range s.all {
+		s.all[i] = NoPort
 	}
 	t.LFT = make([][]ib.PortNum, count)
 	for sw := range t.LFT {
-		t.LFT[sw] = all[sw*width : (sw+1)*width : (sw+1)*width]
+		t.LFT[sw] = s.all[sw*width : (sw+1)*width : (sw+1)*width]
 	}
 	return s
 }

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"softib/ib"
+	"softib/topo"
 )
 
 // soundTables holds tables to what every engine owes, by means that no engine uses.
@@ -103,6 +106,34 @@ func BenchmarkJudge(b *testing.B) {
 	for b.Loop() {
 		if r := Judge(n, tab, JudgeOptions{}); !r.OK() {
 			b.Fatal(r)
+		}
+	}
+}
+
+// Several LIDs for a port, networks of one switch, without end ports, or of nothing.
+func TestEnginesOddNetworks(t *testing.T) {
+	g, err := topo.ParseSpec("torus:4x4,hosts=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := ib.LID(1)
+	nets := map[string]*Network{
+		"LMC 2": FromGraphLIDs(g, func(r topo.PortRef) (ib.LID, uint8) {
+			next = (next + 7) &^ 3
+			return next, 2
+		}),
+		"one switch":   netOf(t, "star:3"),
+		"no end ports": netOf(t, "random:switches=6,hosts=0,links=9"),
+		"nothing":      {},
+	}
+	for name, n := range nets {
+		for _, e := range []Engine{dfsssp{}, nue{}} {
+			tab, err := e.Compute(n, Options{})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			soundTables(t, name+" "+e.Name(), n, tab, 8)
 		}
 	}
 }

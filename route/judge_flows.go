@@ -33,42 +33,16 @@ func (j *judge) permute(o JudgeOptions) {
 	if count < 2 {
 		return
 	}
-	shifts, randoms := o.Shifts, o.Randoms
-	if shifts == 0 {
-		shifts = count - 1
-		if count > smallNetwork {
-			shifts = shiftsLarge
-		}
-	}
-	if shifts < 0 || shifts > count-1 {
-		shifts = count - 1
-	}
+	r := rand.New(rand.NewPCG(o.Seed, judgeStream))
+	j.Shift = f.shift(o.Shifts, r)
+	randoms := o.Randoms
 	if randoms == 0 {
 		randoms = randomsSmall
 		if count > smallNetwork {
 			randoms = randomsLarge
 		}
 	}
-	r := rand.New(rand.NewPCG(o.Seed, judgeStream))
-	var by []int
-	if shifts == count-1 {
-		for k := 1; k < count; k++ {
-			by = append(by, k)
-		}
-	} else {
-		// One from each of as many stretches, so that near and far shifts are in the sample.
-		for i := range shifts {
-			low, high := 1+i*(count-1)/shifts, 1+(i+1)*(count-1)/shifts
-			by = append(by, low+r.IntN(high-low))
-		}
-	}
 	target := make([]int32, count)
-	for _, k := range by {
-		for i := range target {
-			target[i] = int32((i + k) % count)
-		}
-		f.send(target, &j.Shift)
-	}
 	for range randoms {
 		for i := range target {
 			target[i] = int32(i)
@@ -76,9 +50,35 @@ func (j *judge) permute(o JudgeOptions) {
 		r.Shuffle(count, func(a, b int) { target[a], target[b] = target[b], target[a] })
 		f.send(target, &j.Random)
 	}
-	j.Shift.close()
 	j.Random.close()
 	j.Bisection = j.Random.Bandwidth
+}
+
+// shift sends shift permutations, as many as JudgeOptions.Shifts says.
+func (f *flows) shift(shifts int, r *rand.Rand) Congestion {
+	count := len(f.at)
+	if shifts == 0 && count > smallNetwork {
+		shifts = shiftsLarge
+	}
+	if shifts <= 0 || shifts > count-1 {
+		shifts = count - 1
+	}
+	var c Congestion
+	target := make([]int32, count)
+	for i := range shifts {
+		// One from each of as many stretches, so that near and far shifts are in the sample.
+		low, high := 1+i*(count-1)/shifts, 1+(i+1)*(count-1)/shifts
+		k := low
+		if high-low > 1 {
+			k += r.IntN(high - low)
+		}
+		for i := range target {
+			target[i] = int32((i + k) % count)
+		}
+		f.send(target, &c)
+	}
+	c.close()
+	return c
 }
 
 // flows sends permutations over the ways of a table set.

@@ -181,10 +181,12 @@ func (e *nueRun) routeAll() bool {
 		}
 	}
 	if !e.even() {
-		for _, l := range e.lanes {
-			for _, sw := range l.dests {
-				if !e.routeEnds(sw, true) {
-					return false
+		for c := e.newContest(); c.another(); {
+			for _, l := range e.lanes {
+				for _, sw := range l.dests {
+					if !e.routeEnds(sw, true) {
+						return false
+					}
 				}
 			}
 		}
