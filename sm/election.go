@@ -20,6 +20,7 @@ type election struct {
 	next   ib.Time // when to look after others
 	master ib.GUID // whom a standby looks after
 	path   []ib.PortNum
+	lid    ib.LID
 	missed int
 	// handing is the manager that a handover was offered to and that has not acknowledged yet.
 	handing ib.GUID
@@ -27,7 +28,6 @@ type election struct {
 	// owed is where the acknowledgement of a handover goes, once the subnet is programmed.
 	owed    mad.Envelope
 	owing   bool
-	waiting int // of looks at others that were not answered
 }
 
 func (e *election) init() { e.next = ib.Never }
@@ -114,7 +114,7 @@ func (s *sweep) yield(to *subnet.Manager, why string) {
 // watch makes a standby look after its master.
 func (s *sweep) watch(to *subnet.Manager) {
 	m := s.m
-	m.peers.master, m.peers.missed, m.peers.waiting = to.Port, 0, 0
+	m.peers.master, m.peers.lid, m.peers.missed = to.Port, to.LID, 0
 	if ref, ok := s.refOf(to.Port); ok {
 		m.peers.path = append([]ib.PortNum(nil), s.pathTo(ref.Node, ref.Port)...)
 	}
@@ -175,6 +175,7 @@ func (m *Manager) pollPeers() {
 	switch {
 	case m.state == mad.SMStandby:
 		m.askPeer(e.path)
+		m.askHeritage(e.lid)
 		e.next = m.now + m.cfg.PollInterval
 	case m.state == mad.SMMaster && e.handing != 0:
 		// No acknowledgement: it may be gone. A full sweep finds out, and offers again if it is not.
@@ -273,6 +274,12 @@ func (m *Manager) command(env mad.Envelope, v mad.View, theirs *mad.SMInfo) bool
 		}
 		m.become(mad.SMStandby, "handed over to "+theirs.GUID.String())
 		m.peers.master, m.peers.handing, m.peers.missed = theirs.GUID, 0, 0
+		m.peers.lid = env.LID
+		if m.sub != nil {
+			if r, ok := m.sub.ByPortGUID(theirs.GUID); ok {
+				m.peers.lid = m.sub.Port(r).Info.LID
+			}
+		}
 		m.peers.next = m.now + m.cfg.PollInterval
 		if m.sweep != nil {
 			m.sweep.abandon = true

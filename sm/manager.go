@@ -40,6 +40,7 @@ type Manager struct {
 
 	guid       ib.GUID // of the manager's own port
 	groups     []Group
+	heir       heritage
 	admin      *sa.Admin
 	grouped    uint64 // sum of the members whose tables were written
 	brief      bool   // only what the subnet needs to be up
@@ -172,11 +173,17 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 		}
 	}
 	if r.phase == 0 {
-		if r.what == tellReport {
+		switch r.what {
+		case tellReport:
 			if v != nil {
 				m.admin.HandleReportResp(m.now, r.to, data)
 			}
-		} else {
+		case askHeirloom:
+			if v == nil {
+				data = nil
+			}
+			m.tookHeirloom(r.attr, data)
+		default:
 			m.peerReply(&r, v)
 		}
 		return

@@ -38,6 +38,7 @@ const (
 	askTable
 	tell
 	tellReport
+	askHeirloom
 )
 
 // Send is a datagram that the manager wants to be sent.

@@ -104,12 +104,15 @@ type phase struct {
 	next  func(*sweep, *request) bool
 	reply func(*sweep, *request, mad.View)
 	again func(*sweep) bool
+	wait  func(*sweep) bool // for something that is not a request of the sweep
 }
 
 // phases of every sweep, in order. One that has nothing to do costs nothing.
 var phases = [...]phase{
 	{name: "discover", start: (*sweep).beginDiscovery, next: (*sweep).nextProbe, reply: (*sweep).probed},
 	{name: "settle", start: (*sweep).settle},
+	{name: "ask heritage", start: (*sweep).beginHeritage, wait: (*sweep).awaitsHeritage},
+	{name: "heritage", start: (*sweep).claimHeritage},
 	{name: "read tables", start: (*sweep).beginRead, next: (*sweep).nextRead, reply: (*sweep).readReply},
 	{name: "addresses", start: (*sweep).beginAddresses, next: (*sweep).nextAddress, reply: (*sweep).portReply},
 	{name: "partitions", start: (*sweep).beginKeys, next: (*sweep).nextKeys, reply: (*sweep).keysReply},
@@ -155,8 +158,8 @@ func (s *sweep) next(r *request) bool {
 			s.end()
 			return false
 		}
-		if s.job != nil {
-			return false // routing is being computed
+		if s.job != nil || ph.wait != nil && ph.wait(s) {
+			return false
 		}
 		if ph.next != nil && ph.next(s, r) {
 			s.waiting++
