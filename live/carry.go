@@ -214,6 +214,12 @@ func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 	out.count[ib.PortXmitData] += mgmtWords
 	in.count[ib.PortRcvPkts]++
 	in.count[ib.PortRcvData] += mgmtWords
+	vl := ib.VLMgmt
+	if p.dstQP != ib.QPNSMI {
+		vl = out.link.SL2VL(p.sl)
+	}
+	out.countLane(true, vl, p.sl, 1, mgmtWords)
+	in.countLane(false, vl, p.sl, 1, mgmtWords)
 	return place{node: in.index(), port: in.num}, true
 }
 

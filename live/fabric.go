@@ -78,6 +78,7 @@ type portState struct {
 	// Traffic that went through by routes; the engines count what went
 	// through them.
 	count ib.Counters
+	lanes *laneCount
 	// unplugged: SetLink took the cable out.
 	unplugged bool
 	// managers counts the subnet managers that run here.

@@ -18,6 +18,7 @@ type routeKey struct {
 type hop struct {
 	p   *portState
 	out bool
+	vl  ib.VL
 }
 
 // route is the way to one destination, or to the members of a group, as the
@@ -68,7 +69,7 @@ func (f *Fabric) resolve(src *Host, key routeKey) *route {
 		rt.lost, rt.reason = from, link.BadVLMap
 		return rt
 	}
-	rt.hops = append(rt.hops, hop{from, true})
+	rt.hops = append(rt.hops, hop{from, true, vl})
 	w.cross(src, from, vl)
 	if len(rt.rings) == 0 && rt.lost == nil {
 		rt.lost, rt.reason = from, link.NoMember
@@ -97,11 +98,11 @@ func (w *walker) cross(src *Host, out *portState, vl ib.VL) {
 		return
 	}
 	if in.host != nil {
-		w.route.hops = append(w.route.hops, hop{in, false})
+		w.route.hops = append(w.route.hops, hop{in, false, vl})
 		w.route.rings = append(w.route.rings, w.f.ringTo(src, in, vl))
 		return
 	}
-	w.route.hops = append(w.route.hops, hop{in, false})
+	w.route.hops = append(w.route.hops, hop{in, false, vl})
 	if r := in.link.RefusesIn(&w.probe); r != link.OK {
 		w.lose(in, r)
 		return
@@ -146,7 +147,7 @@ func (w *walker) leave(src *Host, in *portState, num ib.PortNum) {
 		w.lose(out, r)
 		return
 	}
-	w.route.hops = append(w.route.hops, hop{out, true})
+	w.route.hops = append(w.route.hops, hop{out, true, vl})
 	w.cross(src, out, vl)
 }
 

@@ -115,6 +115,7 @@ func (rt *route) attribute() {
 		}
 		c[pkts] += rt.pkts
 		c[data] += rt.words
+		hp.p.countLane(hp.out, hp.vl, rt.key.sl, rt.pkts, rt.words)
 		if rt.key.dlid.IsMulticast() {
 			c[multi] += rt.pkts
 		} else {

@@ -279,9 +279,6 @@ type Event struct {
 	Kind EventKind
 	MLID ib.LID
 	MGID ib.GID
-	// Members are the ports that receive, and Senders those that only send, if
-	// the group is not deleted. Both hold until the next PollEvent.
-	Members, Senders []subnet.Ref
 }
 
 // Revision changes whenever a group comes, goes or changes its members: who has seen this revision need not look again.
@@ -340,21 +337,31 @@ func (a *Admin) PollEvent() (Event, bool) {
 		e.Kind = GroupCreated // its LID went to another group meanwhile
 	}
 	e.MGID = g.info.MGID
-	e.Members, e.Senders = a.refs[0][:0], a.refs[1][:0]
+	return e, true
+}
+
+// Members are the ports that receive what goes to a multicast LID, and those that only send, in the order of nodes. Both hold until
+// the next call.
+func (a *Admin) Members(mlid ib.LID) (receivers, senders []subnet.Ref) {
+	g := a.groups.byMLID[mlid]
+	if g == nil {
+		return nil, nil
+	}
+	receivers, senders = a.refs[0][:0], a.refs[1][:0]
 	for i := range g.members {
 		m := &g.members[i]
 		r, ok := a.port(m.PortGID)
 		switch {
 		case !ok:
 		case m.JoinState&mad.JoinReceives != 0:
-			e.Members = append(e.Members, r)
+			receivers = append(receivers, r)
 		default:
-			e.Senders = append(e.Senders, r)
+			senders = append(senders, r)
 		}
 	}
 	byPlace := func(x, y subnet.Ref) int { return cmp.Or(cmp.Compare(x.Node, y.Node), cmp.Compare(x.Port, y.Port)) }
-	slices.SortFunc(e.Members, byPlace)
-	slices.SortFunc(e.Senders, byPlace)
-	a.refs = [2][]subnet.Ref{e.Members, e.Senders}
-	return e, true
+	slices.SortFunc(receivers, byPlace)
+	slices.SortFunc(senders, byPlace)
+	a.refs = [2][]subnet.Ref{receivers, senders}
+	return receivers, senders
 }

@@ -29,15 +29,23 @@ func creating(port ib.GID) *mad.MCMemberRecord {
 
 const join, leave = mad.MethodSet, mad.MethodDelete
 
+// heard is an event and what there is to see after it.
+type heard struct {
+	Event
+	Members, Senders []subnet.Ref
+}
+
 // events drains what the manager would hear.
-func events(a *Admin) (list []Event) {
+func events(a *Admin) (list []heard) {
 	for {
 		e, ok := a.PollEvent()
 		if !ok {
 			return list
 		}
-		e.Members, e.Senders = slices.Clone(e.Members), slices.Clone(e.Senders)
-		list = append(list, e)
+		h := heard{Event: e}
+		h.Members, h.Senders = a.Members(e.MLID)
+		h.Members, h.Senders = slices.Clone(h.Members), slices.Clone(h.Senders)
+		list = append(list, h)
 	}
 }
 

@@ -99,7 +99,7 @@ type Admin struct {
 	informs  informTable
 	events   []ib.LID // multicast LIDs to tell the manager about
 	queued   map[ib.LID]queuedEvent
-	refs     [2][]subnet.Ref // of the last event
+	refs     [2][]subnet.Ref // of the last call of Members
 
 	q   query
 	out []byte

@@ -102,10 +102,10 @@ func (b *lidBook) give(g ib.GUID, lmc uint8) (ib.LID, bool) {
 
 // TakeMemory is what should be found again after a restart, if it has changed since the last call.
 func (m *Manager) TakeMemory() (Memory, bool) {
-	if !m.lids.dirty {
+	if !m.lids.dirty && !m.registered {
 		return Memory{}, false
 	}
-	m.lids.dirty = false
+	m.lids.dirty, m.registered = false, false
 	return m.memory(), true
 }
 
@@ -115,7 +115,7 @@ func (m *Manager) memory() Memory {
 	for g, l := range m.lids.of { // tidy: order-free
 		lids[g] = l
 	}
-	return Memory{LIDs: lids}
+	return Memory{LIDs: lids, Admin: m.admin.Export(m.now)}
 }
 
 // lmcOf is the LMC of an end port: a switch's own port has one only if it is an enhanced one.

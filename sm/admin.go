@@ -17,6 +17,9 @@ func (m *Manager) handleSA(env mad.Envelope, data []byte) {
 		return
 	}
 	resp, ok := m.admin.Handle(m.now, env, data)
+	if method := mad.Method(data[3]); method == mad.MethodSet || method == mad.MethodDelete {
+		m.registered = true
+	}
 	if ok {
 		m.out = append(m.out, outgoing{env: env.Reply(), data: append([]byte(nil), resp...)})
 	}

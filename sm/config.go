@@ -2,6 +2,7 @@ package sm
 
 import (
 	"softib/ib"
+	"softib/sa"
 )
 
 // Config is what an operator decides. The zero value of a field means its default.
@@ -58,6 +59,8 @@ type Config struct {
 type Memory struct {
 	// LIDs are the base addresses by port GUID.
 	LIDs map[ib.GUID]ib.LID
+	// Admin is what hosts have registered.
+	Admin sa.Database
 }
 
 // Defaults of the configuration; OpenSM's where operators know them.

@@ -26,8 +26,8 @@ type election struct {
 	handing ib.GUID
 	offers  int
 	// owed is where the acknowledgement of a handover goes, once the subnet is programmed.
-	owed    mad.Envelope
-	owing   bool
+	owed  mad.Envelope
+	owing bool
 }
 
 func (e *election) init() { e.next = ib.Never }

@@ -41,6 +41,7 @@ type Manager struct {
 	guid       ib.GUID // of the manager's own port
 	groups     []Group
 	heir       heritage
+	registered bool // hosts have registered something since memory was taken
 	admin      *sa.Admin
 	grouped    uint64 // sum of the members whose tables were written
 	brief      bool   // only what the subnet needs to be up
@@ -78,6 +79,7 @@ func New(cfg Config) *Manager {
 	m.lids = newLIDBook(m.cfg.Memory.LIDs)
 	m.groups = slices.Clone(m.cfg.Groups)
 	m.admin = sa.New(sa.Config{SMKey: m.cfg.SMKey, PacketLifeTime: m.cfg.PacketLife})
+	m.admin.Import(0, m.cfg.Memory.Admin)
 	m.light.next = ib.Never
 	m.peers.init()
 	return m
