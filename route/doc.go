@@ -10,5 +10,7 @@
 //	report := route.Judge(net, res.Tables, route.JudgeOptions{})
 //	steps := route.Transition(net, old, res.Tables)
 //
+// Tables of other managers come from ParseLFTDump, and are judged like ours.
+//
 // Every engine is deterministic: the same network gives the same tables.
 package route

@@ -9,7 +9,7 @@ import (
 // nue routes within the channel dependency graph itself: a way is only taken if the dependencies that it brings close no cycle (Domke,
 // Hoefler and Matsuoka, HPDC 2016). It therefore fits any network with any number of lanes. The destinations are dealt out to the
 // lanes, and each lane has its own graph. Where a destination cannot be reached from everywhere, the ways to it
-// are first bent around the trouble, and if that does not help they follow a spanning tree, whose dependencies are in the graph from the start.
+// are first bent around the trouble, and if that does not help those that have to follow a spanning tree, whose dependencies are in the graph from the start.
 //
 // Two things differ from the paper. Only packets that end ports send count, so a switch without end ports brings no
 // dependencies before such packets pass it. And all destinations stay on one lane if that lane refuses nothing, as in trees.
@@ -49,12 +49,12 @@ type nueRun struct {
 	late []int32
 	// heap are the ways that late switches might take.
 	heap []lateWay
-	// behind is the order of a tree that is not made of shortest ways.
+	// sorted is the order of a tree that is not made of shortest ways, and tries is attachAny's scratch.
 	sorted []int32
 	tries  []way
 
-	// fresh are the dependencies, shut the refusals and marked the live switches since the last begin; grown and refused are those of
-	// the whole tree.
+	// fresh are the dependencies and marked the live switches since the last begin; grown and refused are the dependencies that
+	// the whole tree has brought and those that it was refused for good.
 	fresh, grown, refused [][2]int32
 	marked                []int32
 
