@@ -11,7 +11,7 @@
 //	a.SetSubnet(s)                // after each sweep
 //	resp, ok := a.Handle(now, from, req)
 //	for { env, msg, wish, ok := a.PollSend() … }   // reports to subscribers
-//	for { e, ok := a.PollEvent() … }               // multicast groups that changed: program trees
+//	for { e, ok := a.PollEvent() … }               // multicast groups that changed: see Members, program trees
 //	a.HandleTimer(now)            // at a.NextDeadline(): leases of services
 //
 // A response is one message, however long: the headers of a datagram, 56 bytes, and
