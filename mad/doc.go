@@ -1,6 +1,7 @@
 // Package mad lays out management datagrams: the common header, subnet
-// management packets (LID-routed and directed-route) and the attributes of the
-// subnet and performance management classes.
+// management packets (LID-routed and directed-route), the headers of RMPP and of
+// subnet administration, and the attributes of these classes and of
+// performance management.
 //
 // Each attribute is one table of fields, a Layout: name, bit offset, width and
 // kind. The table alone is enough to read, write and print any field by name:
@@ -12,6 +13,9 @@
 // Attributes that are used on every sweep also have a Go struct with Parse
 // (which returns the bytes consumed) and Append; tests hold each struct against
 // its table, byte by byte, so the two cannot drift apart.
+//
+// A record of subnet administration is a Layout that also knows its component
+// mask, an SARecord: which bits of a request select which of its fields.
 //
 // View reads and writes the header fields of a datagram in place; Dump prints
 // any bytes at all as a datagram. Classes, methods, attributes and status codes

@@ -36,6 +36,9 @@ func Dump(b []byte) string {
 		fmt.Fprintf(&s, "%d\n", v[offInitialPath:offInitialPath+n])
 		label(&s, "ReturnPath")
 		fmt.Fprintf(&s, "%d\n", v[offReturnPath:offReturnPath+n])
+	case ClassSA:
+		RMPPLayout.dump(&s, v[RMPPOff:])
+		SAHeaderLayout.dump(&s, v[SAHeaderOff:])
 	case ClassSMLID:
 		label(&s, "M_Key")
 		fmt.Fprintf(&s, "%s\n", SMPLayout.Field("M_Key").Format(v, 0))

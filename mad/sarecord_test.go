@@ -269,6 +269,16 @@ func FuzzSARecords(f *testing.F) {
 	})
 }
 
+func TestSADump(t *testing.T) {
+	d := Dump(saDatagram(PathRecordTable, saGolden[12].value.Append(nil)))
+	for _, want := range []string{"SubnAdmGetResp(PathRecord)", "RMPPType:", "ComponentMask:..........................0x2122232425262728\n", "DLID:...................................258\n",
+		"Rate:...................................400 Gb/s (21)\n", "MTUSelector:............................exactly (2)\n"} {
+		if !strings.Contains(d, want) {
+			t.Errorf("%q is missing in\n%s", want, d)
+		}
+	}
+}
+
 // saDatagram is a response with one record.
 func saDatagram(r *SARecord, data []byte) []byte {
 	h := Header{BaseVersion: BaseVersion, MgmtClass: ClassSA, ClassVersion: SAVersion, Method: MethodGetResp, TransactionID: 0x42, AttributeID: r.ID}
