@@ -1,0 +1,374 @@
+package fieldtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"softib/capi/umad"
+	"softib/ib"
+	"softib/live"
+	"softib/sm"
+	"softib/smrun"
+	"softib/topo"
+)
+
+// patience is how long a program may take; the slowest takes a second on an idle machine.
+const patience = 60 * time.Second
+
+var (
+	scratch   string
+	buildOnce sync.Once
+	buildErr  error
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "softib-field-")
+	if err != nil {
+		panic(err)
+	}
+	scratch = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// library is the drop-in, built as make does.
+func library(t testing.TB) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("no gcc on this machine; next: make test, which installs it")
+	}
+	dir := filepath.Join(scratch, "lib")
+	buildOnce.Do(func() {
+		if out, err := exec.Command("../../scripts/dropin.sh", dir).CombinedOutput(); err != nil {
+			buildErr = fmt.Errorf("scripts/dropin.sh: %w\n%s", err, out)
+		}
+	})
+	if buildErr != nil {
+		t.Fatal(buildErr)
+	}
+	return filepath.Join(dir, umad.LibraryName)
+}
+
+// packages says where programs come from.
+var packages = map[string]string{"opensm": "opensm"}
+
+// tool finds a program, which may lie where not every user looks.
+func tool(t testing.TB, name string) string {
+	t.Helper()
+	path := "/usr/sbin/" + name
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	pkg := packages[name]
+	if pkg == "" {
+		pkg = "infiniband-diags"
+	}
+	t.Skipf("no %s on this machine; next: make test, which installs %s", name, pkg)
+	return ""
+}
+
+// world is a fabric with its manager and the server of programs.
+type world struct {
+	*live.Fabric
+	g      *topo.Graph
+	sm     *manager
+	lib    string
+	socket string
+	// tb names the test whose programs run; a subtest gets a world of its own with "in".
+	testing.TB
+}
+
+// in is the world for a subtest.
+func (w *world) in(t testing.TB) *world {
+	x := *w
+	x.TB = t
+	return &x
+}
+
+// manager is a subnet manager that runs on a port of a world.
+type manager struct {
+	*smrun.Runner
+	at     topo.PortRef
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	events []sm.Event
+	bell   chan struct{}
+}
+
+// defaultSpec is what softib up starts without being told anything else.
+const defaultSpec = topo.DefaultSpec
+
+// newWorld starts a fabric without a manager.
+func newWorld(t testing.TB, g *topo.Graph) *world {
+	t.Helper()
+	w := &world{g: g, lib: library(t), TB: t}
+	f, err := live.New(g, live.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Fabric = f
+	dir, err := os.MkdirTemp(scratch, "w") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.socket = filepath.Join(dir, "umad")
+	l, err := umad.Listen(w.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- umad.Serve(ctx, l, ports{f}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("umad.Serve: %v", err)
+		}
+		if err := f.Close(); err != nil {
+			t.Errorf("live.Fabric.Close: %v", err)
+		}
+	})
+	return w
+}
+
+// up starts a fabric from a specification and waits until its manager has brought it up.
+func up(t testing.TB, spec string, tune ...func(*sm.Config)) *world {
+	t.Helper()
+	g, err := topo.ParseSpec(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, g)
+	cfg := sm.Config{Window: 1024}
+	for _, f := range tune {
+		f(&cfg)
+	}
+	w.sm = w.manage(topo.PortRef{Node: g.Hosts()[0].Index, Port: 1}, cfg)
+	w.sm.wait(t, "the subnet to come up", func(m *sm.Manager) bool { return m.Subnet() != nil })
+	return w
+}
+
+// manage starts a manager at a port.
+func (w *world) manage(at topo.PortRef, cfg sm.Config) *manager {
+	w.Helper()
+	s, err := w.OpenMgmt(at)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if cfg.Memory.LIDs == nil {
+		cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(w.g)
+	}
+	cfg.Groups = w.Groups()
+	m := &manager{at: at, bell: make(chan struct{}, 1)}
+	m.Runner, err = smrun.New(cfg, s, smrun.Options{Log: m.log})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel = cancel
+	go func() { _ = m.Run(ctx) }()
+	w.Cleanup(func() { m.stop() })
+	return m
+}
+
+func (m *manager) stop() {
+	m.cancel()
+	<-m.Done()
+}
+
+// log notes an event and wakes who waits for one.
+func (m *manager) log(e sm.Event) {
+	m.mu.Lock()
+	m.events = append(m.events, e)
+	m.mu.Unlock()
+	select {
+	case m.bell <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits until something is true of the manager, and looks whenever it has said something.
+func (m *manager) wait(t testing.TB, what string, is func(*sm.Manager) bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	look := time.NewTicker(20 * time.Millisecond) // for what makes no event
+	defer look.Stop()
+	for {
+		var ok bool
+		if err := m.Do(func(m *sm.Manager) { ok = is(m) }); err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			return
+		}
+		select {
+		case <-m.bell:
+		case <-look.C:
+		case <-deadline:
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			t.Fatalf("waited in vain for %s; the manager said:\n%v", what, m.events)
+		}
+	}
+}
+
+// eventually waits until something of the fabric is true. The fabric has no event for everything that changes in it.
+func (w *world) eventually(what string, is func() bool) {
+	w.Helper()
+	deadline := time.Now().Add(patience)
+	for !is() {
+		if time.Now().After(deadline) {
+			w.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// ports is a fabric as the server of programs sees it.
+type ports struct{ f *live.Fabric }
+
+const (
+	model    = "softib virtual HCA"
+	firmware = "1.2.3"
+	hardware = "0"
+)
+
+func (u ports) host(name string) (*topo.Node, error) {
+	if n := u.f.Graph().ByName(name); n != nil {
+		return n, nil
+	}
+	return nil, fmt.Errorf("%w: %q", umad.ErrNoHost, name)
+}
+
+func (u ports) CA(host string) (umad.CA, error) {
+	n, err := u.host(host)
+	if err != nil {
+		return umad.CA{}, err
+	}
+	ca := umad.CA{NodeType: n.Type, NodeGUID: n.GUID, SystemGUID: n.SystemGUID, Firmware: firmware, Hardware: hardware, Type: model}
+	first, last := 1, n.NumPorts()
+	if n.IsSwitch() {
+		first, last = 0, 0
+	}
+	for p := first; p <= last; p++ {
+		ref := topo.PortRef{Node: n.Index, Port: ib.PortNum(p)}
+		pi, ok := u.f.PortInfo(ref)
+		if !ok {
+			continue
+		}
+		ca.Ports = append(ca.Ports, umad.Port{
+			Num: ref.Port, GUID: n.PortGUID(ref.Port), GIDPrefix: pi.GidPrefix, LID: pi.LID, LMC: pi.LMC, SMLID: pi.MasterSMLID, SMSL: pi.MasterSMSL,
+			State: pi.PortState, Phys: pi.PortPhysicalState, Rate: pi.Rate(), Capabilities: pi.CapabilityMask, PKeys: u.f.PKeys(ref),
+		})
+	}
+	return ca, nil
+}
+
+func (u ports) Open(host string, port ib.PortNum) (umad.Session, error) {
+	n, err := u.host(host)
+	if err != nil {
+		return nil, err
+	}
+	if int(port) > n.NumPorts() || (port == 0) != n.IsSwitch() {
+		return nil, fmt.Errorf("%w: %d of %s", umad.ErrNoPort, port, host)
+	}
+	return u.f.OpenMgmt(topo.PortRef{Node: n.Index, Port: port})
+}
+
+func (u ports) SetIsSM(host string, port ib.PortNum, on bool) error {
+	n, err := u.host(host)
+	if err != nil {
+		return err
+	}
+	u.f.SetIsSM(topo.PortRef{Node: n.Index, Port: port}, on)
+	return nil
+}
+
+// command is a program on a host. It is killed when its time is over or the test is.
+func (w *world) command(host, name string, args ...string) *exec.Cmd {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	w.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, tool(w, name), args...)
+	cmd.WaitDelay = 5 * time.Second // for children of shell scripts that hold the pipe
+	// Scripts find the other programs by PATH.
+	env := append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"), "LC_ALL=C")
+	cmd.Env = umad.Environment(env, w.lib, w.socket, host)
+	return cmd
+}
+
+// run runs a program to its end and returns what it printed. It must succeed and complain of nothing.
+func (w *world) run(host, name string, args ...string) string {
+	w.Helper()
+	cmd := w.command(host, name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		w.Fatalf("%s %s on %s: %v\n%s%s", name, strings.Join(args, " "), host, err, &stdout, &stderr)
+	}
+	if stderr.Len() > 0 {
+		w.Errorf("%s %s on %s complains:\n%s", name, strings.Join(args, " "), host, &stderr)
+	}
+	return stdout.String()
+}
+
+// fails runs a program that must fail and returns all that it printed.
+func (w *world) fails(host, name string, args ...string) string {
+	w.Helper()
+	out, err := w.command(host, name, args...).CombinedOutput()
+	if _, ok := errors.AsType[*exec.ExitError](err); !ok {
+		w.Fatalf("%s %s on %s: %v, want it to fail\n%s", name, strings.Join(args, " "), host, err, out)
+	}
+	return string(out)
+}
+
+// serving starts a program that runs until the test ends.
+func (w *world) serving(host, name string, args ...string) *exec.Cmd {
+	w.Helper()
+	cmd := w.command(host, name, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if w.Failed() {
+			w.Logf("%s %s on %s printed:\n%s", name, strings.Join(args, " "), host, &out)
+		}
+	})
+	return cmd
+}
+
+// same compares what was got with what was wanted.
+func same[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// wants checks that a text has all of some parts.
+func wants(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("no %q in:\n%s", p, text)
+		}
+	}
+}
