@@ -123,13 +123,16 @@ type transition struct {
 	destOf    []int32 // by LID, -1 for none
 	drained   []bool  // by LID
 	levels    []int32 // destinations whose levels change
+	rows      []int32 // switches whose entries differ
 
 	// The block of LIDs at hand.
 	changes []entryChange // by LID, then switch
+	spare   []entryChange
 
 	// By switch, for the LID at hand: whether packets of end ports pass, and whether the change is late.
 	usedOld, usedNew []bool
 	isLate           []bool
+	anyUse           bool // take all as used in the old tables
 	state            []uint8
 	way              []int32
 
@@ -144,7 +147,11 @@ func newTransition(n *Network, old, new *Tables) *transition {
 	}
 	top := int(n.Top)
 	for s := range n.Switches {
-		top = max(top, len(t.row(old, int32(s)))-1, len(t.row(new, int32(s)))-1)
+		a, b := t.row(old, int32(s)), t.row(new, int32(s))
+		top = max(top, len(a)-1, len(b)-1)
+		if len(a) != len(b) || len(a) > 0 && &a[0] != &b[0] && !slices.Equal(a, b) {
+			t.rows = append(t.rows, int32(s))
+		}
 	}
 	t.destOf, t.drained = make([]int32, top+1), make([]bool, top+1)
 	for i := range t.destOf {
@@ -186,22 +193,31 @@ func (t *transition) findLevels() {
 func (t *transition) find(first int) {
 	t.changes = t.changes[:0]
 	end := first + BlockLIDs
-	for s := range t.n.Switches {
-		a, b := t.row(t.old, int32(s)), t.row(t.new, int32(s))
-		if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) {
-			continue
-		}
+	for _, s := range t.rows {
+		a, b := t.row(t.old, s), t.row(t.new, s)
 		if end <= len(a) && end <= len(b) && [BlockLIDs]ib.PortNum(a[first:end]) == [BlockLIDs]ib.PortNum(b[first:end]) {
 			continue
 		}
 		for lid := first; lid < end; lid++ {
 			if entryAt(a, lid) != entryAt(b, lid) {
-				t.changes = append(t.changes, entryChange{lid: ib.LID(lid), sw: int32(s)})
+				t.changes = append(t.changes, entryChange{lid: ib.LID(lid), sw: s})
 			}
 		}
 	}
-	// A stable sort keeps the order of the switches.
-	slices.SortStableFunc(t.changes, func(a, b entryChange) int { return cmp.Compare(a.lid, b.lid) })
+	// By LID, keeping the order of the switches.
+	var place [BlockLIDs + 1]int
+	for i := range t.changes {
+		place[t.changes[i].lid%BlockLIDs+1]++
+	}
+	for i := range BlockLIDs {
+		place[i+1] += place[i]
+	}
+	sorted := slices.Grow(t.spare[:0], len(t.changes))[:len(t.changes)]
+	for _, c := range t.changes {
+		sorted[place[c.lid%BlockLIDs]] = c
+		place[c.lid%BlockLIDs]++
+	}
+	t.changes, t.spare = sorted, t.changes
 }
 
 // next is the switch that an entry leads to over a cable that is there, NoSwitch for none.
@@ -230,12 +246,18 @@ func (t *transition) inspectLID(changes []entryChange) {
 	if d < 0 {
 		return // nobody is there any more: entries go in any order
 	}
-	if t.loops(lid) {
+	if t.old.made == nil && t.loops(lid) {
 		t.drained[lid] = true // the old tables were not ours
 		return
 	}
-	end := t.n.Dests[d].IsEnd()
-	if end && !t.drained[lid] {
+	end := t.n.Dests[d].IsEnd() && !t.drained[lid]
+	if end && t.sameRanks {
+		// Most changes are harmless whoever's packets pass.
+		t.anyUse = true
+		end = slices.ContainsFunc(changes, func(c entryChange) bool { return !t.goesOn(c.sw, lid) })
+		t.anyUse = false
+	}
+	if end {
 		t.mark(t.old, lid, t.usedOld)
 		t.mark(t.new, lid, t.usedNew)
 		t.findLate(changes)
@@ -251,9 +273,9 @@ func (t *transition) inspectLID(changes []entryChange) {
 		t.order(&changes[i])
 	}
 	if end {
-		for s := range t.n.Switches {
-			t.usedOld[s], t.usedNew[s], t.isLate[s] = false, false, false
-		}
+		clear(t.usedOld)
+		clear(t.usedNew)
+		clear(t.isLate)
 	}
 }
 
@@ -343,7 +365,7 @@ func (t *transition) goesOn(s int32, lid ib.LID) bool {
 // fromAbove reports whether packets of end ports come down to a switch by old entries.
 func (t *transition) fromAbove(s int32, lid ib.LID) bool {
 	for _, h := range t.n.Switches[s].Ports {
-		if h.To != NoSwitch && t.old.Rank[h.To] > t.old.Rank[s] && t.usedOld[h.To] && t.entry(t.old, h.To, lid) == h.Port {
+		if h.To != NoSwitch && t.old.Rank[h.To] > t.old.Rank[s] && (t.anyUse || t.usedOld[h.To]) && t.entry(t.old, h.To, lid) == h.Port {
 			return true
 		}
 	}

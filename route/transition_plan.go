@@ -56,8 +56,8 @@ func (t *transition) emit(first int) {
 			writes = append(writes, entryWrite{roundStep, c.round, c.sw, c.lid, port})
 		}
 	}
-	slices.SortStableFunc(writes, func(a, b entryWrite) int {
-		return cmp.Or(cmp.Compare(a.sw, b.sw), cmp.Compare(a.kind, b.kind), cmp.Compare(a.round, b.round))
+	slices.SortFunc(writes, func(a, b entryWrite) int {
+		return cmp.Or(cmp.Compare(a.sw, b.sw), cmp.Compare(a.kind, b.kind), cmp.Compare(a.round, b.round), cmp.Compare(a.lid, b.lid))
 	})
 	// Entries whose turn has not come keep their old value.
 	now := Write{Switch: NoSwitch, Block: first / BlockLIDs}
