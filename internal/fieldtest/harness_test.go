@@ -372,3 +372,15 @@ func wants(t testing.TB, text string, parts ...string) {
 		}
 	}
 }
+
+// ownCache lets a script of infiniband-diags keep what it has found in a folder of the test's own, rather than in one of the machine's
+// that belongs to root.
+func (w *world) ownCache(cmd *exec.Cmd) {
+	w.Helper()
+	dir := w.TempDir()
+	const module = "use IBswcountlimits; $IBswcountlimits::cache_dir = $ENV{FIELDTEST_CACHE}; 1;\n"
+	if err := os.WriteFile(filepath.Join(dir, "ownCache.pm"), []byte(module), 0o600); err != nil {
+		w.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, "PERL5LIB="+dir, "PERL5OPT=-MownCache", "FIELDTEST_CACHE="+dir)
+}

@@ -35,6 +35,12 @@ func (w *world) portInfo(n *topo.Node, p int) mad.PortInfo {
 	return pi
 }
 
+// rate is what a port's link runs at.
+func (w *world) rate(n *topo.Node, p int) ib.LinkRate {
+	pi := w.portInfo(n, p)
+	return pi.Rate()
+}
+
 // lid is the address of a node's port.
 func (w *world) lid(n *topo.Node, p int) ib.LID { return w.portInfo(n, endPort(n, p)).LID }
 

@@ -1,0 +1,317 @@
+package fieldtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"softib/ib"
+	"softib/topo"
+)
+
+// lines are the lines of a text, sorted: programs list nodes in the order in which their answers came.
+func lines(text string) []string {
+	out := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if text == "" {
+		out = nil
+	}
+	slices.Sort(out)
+	return out
+}
+
+// sameLines compares two lists that are in any order.
+func sameLines(t testing.TB, what string, got, want []string) {
+	t.Helper()
+	slices.Sort(got)
+	slices.Sort(want)
+	missing := slices.DeleteFunc(slices.Clone(want), func(s string) bool { _, ok := slices.BinarySearch(got, s); return ok })
+	extra := slices.DeleteFunc(slices.Clone(got), func(s string) bool { _, ok := slices.BinarySearch(want, s); return ok })
+	if len(missing)+len(extra) > 0 || len(got) != len(want) {
+		t.Errorf("%s: %d lines, want %d; missing:\n\t%s\nnot wanted:\n\t%s", what, len(got), len(want), strings.Join(missing, "\n\t"), strings.Join(extra, "\n\t"))
+	}
+}
+
+// kind is what ibnetdiscover calls a node.
+func kind(n *topo.Node) string { return word(n.Type, "", "Ca", "Switch", "Rt") }
+
+// sameGraph holds one graph against another whose nodes are in another order: nodes, ports, cables and addresses.
+func (w *world) sameGraph(what string, got *topo.Graph) {
+	w.Helper()
+	same(w, what+": nodes", len(got.Nodes), len(w.g.Nodes))
+	same(w, what+": cables", got.NumCables(), w.g.NumCables())
+	for _, n := range w.g.Nodes {
+		m := got.ByGUID(n.GUID)
+		if m == nil {
+			w.Errorf("%s: no node %v (%s)", what, n.GUID, n.Name)
+			continue
+		}
+		same(w, what+": "+n.Name+": name", m.Name, n.Name)
+		same(w, what+": "+n.Name+": type", m.Type, n.Type)
+		same(w, what+": "+n.Name+": description", m.Desc, n.Desc)
+		same(w, what+": "+n.Name+": system", m.SystemGUID, n.SystemGUID)
+		same(w, what+": "+n.Name+": vendor", m.VendorID, n.VendorID)
+		same(w, what+": "+n.Name+": device", m.DeviceID, n.DeviceID)
+		if m.NumPorts() != n.NumPorts() {
+			w.Errorf("%s: %s has %d ports, want %d", what, n.Name, m.NumPorts(), n.NumPorts())
+			continue
+		}
+		for p := endPort(n, 1); p <= n.NumPorts(); p++ {
+			a, b := &m.Ports[p], &n.Ports[p]
+			at := fmt.Sprintf("%s: %s[%d]: ", what, n.Name, p)
+			if p == endPort(n, p) && (b.Connected() || p == 0) {
+				pi := w.portInfo(n, p)
+				same(w, at+"GUID", a.GUID, b.GUID)
+				same(w, at+"LID", a.LID, pi.LID)
+				same(w, at+"LMC", a.LMC, pi.LMC)
+			}
+			if p == 0 {
+				continue
+			}
+			same(w, at+"cable", a.Connected(), b.Connected())
+			if a.Connected() && b.Connected() {
+				same(w, at+"far node", got.Nodes[a.Peer].GUID, w.g.Nodes[b.Peer].GUID)
+				same(w, at+"far port", a.PeerPort, b.PeerPort)
+				same(w, at+"rate", a.Rate(), w.rate(n, p))
+			}
+		}
+	}
+}
+
+// parse reads what ibnetdiscover printed.
+func (w *world) parse(text string) *topo.Graph {
+	w.Helper()
+	g, err := topo.Parse("ibnetdiscover", []byte(text))
+	if err != nil {
+		w.Fatalf("%v\n%s", err, text)
+	}
+	return g
+}
+
+func TestIbnetdiscover(t *testing.T) {
+	t.Parallel()
+	for _, spec := range []string{defaultSpec, "star:4,speed=EDR", "torus:3x3,hosts=2,speed=FDR"} {
+		t.Run(spec, func(t *testing.T) {
+			t.Parallel()
+			w := up(t, spec)
+			w.sameGraph("ibnetdiscover", w.parse(w.run("h1", "ibnetdiscover")))
+			w.sameGraph("ibnetdiscover from the last host", w.parse(w.run(w.g.Hosts()[len(w.g.Hosts())-1].Name, "ibnetdiscover")))
+			w.sameGraph("ibnetdiscover -f", w.parse(w.run("h1", "ibnetdiscover", "-f")))
+			w.sameGraph("ibnetdiscover -g", w.parse(w.run("h1", "ibnetdiscover", "-g")))
+			w.sameGraph("ibnetdiscover -o 1", w.parse(w.run("h1", "ibnetdiscover", "-o", "1")))
+			w.sameGraph("ibnetdiscover -C -P", w.parse(w.run("h1", "ibnetdiscover", "-C", "softib0", "-P", "1")))
+		})
+	}
+}
+
+func TestNodeLists(t *testing.T) {
+	t.Parallel()
+	w := up(t, defaultSpec)
+	w.nodeLists()
+}
+
+// nodeLists holds every list of nodes against the graph.
+func (w *world) nodeLists() {
+	w.Helper()
+	brief := func(nodes []*topo.Node) (out []string) {
+		for _, n := range nodes {
+			out = append(out, fmt.Sprintf("%s\t : %s ports %d devid %#x vendid %#x %q", kind(n), hexGUID(n.GUID), n.NumPorts(), n.DeviceID, n.VendorID, n.Desc))
+		}
+		return out
+	}
+	sameLines(w, "ibnetdiscover -H", lines(w.run("h1", "ibnetdiscover", "-H")), brief(w.g.Hosts()))
+	sameLines(w, "ibnetdiscover -S", lines(w.run("h1", "ibnetdiscover", "-S")), brief(w.g.Switches()))
+	sameLines(w, "ibnetdiscover -R", lines(w.run("h1", "ibnetdiscover", "-R")), brief(w.g.Routers()))
+	sameLines(w, "ibnetdiscover -l", lines(w.run("h1", "ibnetdiscover", "-l")), brief(w.g.Nodes))
+
+	long := func(nodes ...*topo.Node) (out []string) {
+		for _, n := range nodes {
+			s := fmt.Sprintf("%s\t: %s ports %d %q", kind(n), hexGUID(n.GUID), n.NumPorts(), n.Desc)
+			if n.IsSwitch() {
+				pi := w.portInfo(n, 0)
+				s += fmt.Sprintf(" base port 0 lid %d lmc %d", pi.LID, pi.LMC)
+			}
+			out = append(out, s)
+		}
+		return out
+	}
+	sameLines(w, "ibhosts", lines(w.run("h2", "ibhosts")), long(w.g.Hosts()...))
+	sameLines(w, "ibswitches", lines(w.run("h2", "ibswitches")), long(w.g.Switches()...))
+	sameLines(w, "ibrouters", lines(w.run("h2", "ibrouters")), long(w.g.Routers()...))
+	sameLines(w, "ibnodes", lines(w.run("h2", "ibnodes")), long(append(slices.Clone(w.g.Hosts()), w.g.Switches()...)...))
+
+	// From a file instead of the fabric.
+	dump := filepath.Join(w.TempDir(), "dump")
+	if err := os.WriteFile(dump, []byte(w.run("h1", "ibnetdiscover")), 0o600); err != nil {
+		w.Fatal(err)
+	}
+	sameLines(w, "ibhosts FILE", lines(w.run("h2", "ibhosts", dump)), long(w.g.Hosts()...))
+	sameLines(w, "ibswitches FILE", lines(w.run("h2", "ibswitches", dump)), long(w.g.Switches()...))
+
+	// ibnetdiscover -p: one line for each port, with its far end.
+	var ports []string
+	short := func(n *topo.Node) string { return word(n.Type, "", "CA", "SW", "RT") }
+	for _, n := range w.g.Nodes {
+		for p := 1; p <= n.NumPorts(); p++ {
+			rate := w.rate(n, p)
+			near := fmt.Sprintf("%s %5d %2d %s %s %s", short(n), w.lid(n, p), p, hexGUID(n.PortGUID(ib.PortNum(p))), rate.Width, rate.Speed)
+			if far, in, ok := w.peer(n, p); ok {
+				ports = append(ports, fmt.Sprintf("%s - %s %5d %2d %s ( '%s' - '%s' )", near, short(far), w.lid(far, in), in, hexGUID(far.PortGUID(ib.PortNum(in))), n.Desc, far.Desc))
+			} else {
+				ports = append(ports, fmt.Sprintf("%s ( '%s' )", near, n.Desc))
+			}
+		}
+	}
+	sameLines(w, "ibnetdiscover -p", lines(w.run("h1", "ibnetdiscover", "-p")), ports)
+
+	// With a map of names.
+	names := filepath.Join(w.TempDir(), "names")
+	n := w.g.Hosts()[0]
+	if err := os.WriteFile(names, fmt.Appendf(nil, "0x%016x \"the first\"\n", uint64(n.GUID)), 0o600); err != nil {
+		w.Fatal(err)
+	}
+	wants(w, w.run("h1", "ibnetdiscover", "-H", "--node-name-map", names), fmt.Sprintf("%s ports %d devid %#x vendid %#x \"the first\"\n", hexGUID(n.GUID), n.NumPorts(), n.DeviceID, n.VendorID))
+}
+
+// A cache holds what was found; a difference to it is printed.
+func TestIbnetdiscoverCache(t *testing.T) {
+	t.Parallel()
+	w := up(t, defaultSpec)
+	cache := filepath.Join(t.TempDir(), "cache")
+	w.sameGraph("--cache", w.parse(w.run("h1", "ibnetdiscover", "--cache", cache)))
+	w.sameGraph("--load-cache", w.parse(w.run("h1", "ibnetdiscover", "--load-cache", cache)))
+	same(t, "no difference", w.run("h1", "ibnetdiscover", "--diff", cache), "")
+
+	leaf, spine := w.node("leaf2"), w.node("spine1")
+	port, farPort := 0, 0
+	for p := 1; p <= leaf.NumPorts(); p++ {
+		if far, in, _ := w.peer(leaf, p); far == spine {
+			port, farPort = p, in
+		}
+	}
+	if err := w.SetLink(ref(leaf, port), false); err != nil {
+		t.Fatal(err)
+	}
+	diff := w.run("h1", "ibnetdiscover", "--diff", cache)
+	wants(t, diff, fmt.Sprintf("< [%d]\t\"S-%016x\"[%d]", port, uint64(spine.GUID), farPort), fmt.Sprintf("< [%d]\t\"S-%016x\"[%d]", farPort, uint64(leaf.GUID), port))
+	if strings.Contains(diff, "\n> [") {
+		t.Errorf("a cable that is new:\n%s", diff)
+	}
+}
+
+// linkText is one line of iblinkinfo without the columns' padding.
+func linkText(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// linkWords is what iblinkinfo writes between the two ends.
+func (w *world) linkWords(n *topo.Node, p int) string {
+	pi := w.portInfo(n, p)
+	if pi.PortState == ib.PortDown {
+		return fmt.Sprintf("==( %s/ %s)==>", portState(pi.PortState), physState(pi.PortPhysicalState))
+	}
+	speed := activeSpeed(pi.LinkSpeedActive)
+	if pi.LinkSpeedExtActive != 0 {
+		speed = activeSpeedExt(pi.LinkSpeedExtActive)
+	}
+	return fmt.Sprintf("==( %s %s %s/ %s)==>", widths(pi.LinkWidthActive), speed, portState(pi.PortState), physState(pi.PortPhysicalState))
+}
+
+// linkLines are all lines of iblinkinfo -l.
+func (w *world) linkLines(nodes []*topo.Node) (out []string) {
+	w.Helper()
+	for _, n := range nodes {
+		for p := 1; p <= n.NumPorts(); p++ {
+			s := fmt.Sprintf("%s \" %s\" %d %d[ ] %s", hexGUID(n.PortGUID(ib.PortNum(p))), n.Desc, w.lid(n, p), p, w.linkWords(n, p))
+			far, in, ok := w.peer(n, p)
+			if ok && w.portInfo(n, p).PortState != ib.PortDown {
+				s += fmt.Sprintf(" %s %d %d[ ] %q ( )", hexGUID(far.PortGUID(ib.PortNum(in))), w.lid(far, in), in, far.Desc)
+			} else {
+				s += ` [ ] "" ( )`
+			}
+			out = append(out, linkText(s))
+		}
+	}
+	return out
+}
+
+func linkTexts(text string) []string {
+	out := lines(text)
+	for i := range out {
+		out[i] = linkText(out[i])
+	}
+	return out
+}
+
+func TestIblinkinfo(t *testing.T) {
+	t.Parallel()
+	w := up(t, defaultSpec)
+	all := w.linkLines(w.g.Nodes)
+	sameLines(t, "iblinkinfo -l", linkTexts(w.run("h1", "iblinkinfo", "-l")), all)
+	sameLines(t, "iblinkinfo -l --switches-only", linkTexts(w.run("h1", "iblinkinfo", "-l", "--switches-only")), w.linkLines(w.g.Switches()))
+	sameLines(t, "iblinkinfo -l --cas-only", linkTexts(w.run("h1", "iblinkinfo", "-l", "--cas-only")), w.linkLines(w.g.Hosts()))
+	leaf := w.node("leaf5")
+	sameLines(t, "iblinkinfo -l -S", linkTexts(w.run("h1", "iblinkinfo", "-l", "-S", hexGUID(leaf.GUID))), w.linkLines([]*topo.Node{leaf}))
+	sameLines(t, "iblinkinfo -l -G", linkTexts(w.run("h1", "iblinkinfo", "-l", "-G", hexGUID(leaf.GUID))), w.linkLines([]*topo.Node{leaf}))
+	sameLines(t, "iblinkinfo -l -D", linkTexts(w.run("h1", "iblinkinfo", "-l", "-D", w.route(w.node("h1"), leaf))), w.linkLines([]*topo.Node{leaf}))
+	same(t, "iblinkinfo -d", w.run("h1", "iblinkinfo", "-d"), "")
+
+	// By node, with the further settings of each port.
+	for _, n := range []*topo.Node{leaf, w.node("spine2")} {
+		out := w.run("h1", "iblinkinfo", "-p", "-S", hexGUID(n.GUID))
+		var got []string
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, "==>") {
+				got = append(got, linkText(line))
+			}
+		}
+		var want []string
+		for p := 1; p <= n.NumPorts(); p++ {
+			far, in, _ := w.peer(n, p)
+			pi := w.portInfo(n, p)
+			link := strings.TrimSuffix(w.linkWords(n, p), "==>") + fmt.Sprintf(" (HOQ:%d VL_Stall:%d)==>", pi.HOQLife, pi.VLStallCount)
+			want = append(want, linkText(fmt.Sprintf("%d %d[ ] %s %d %d[ ] %q ( )", w.lid(n, p), p, link, w.lid(far, in), in, far.Desc)))
+		}
+		sameLines(t, "iblinkinfo -p -S", got, want)
+		wants(t, out, fmt.Sprintf("Switch: %s %s:\n", hexGUID(n.GUID), n.Desc))
+	}
+
+	// A cable taken out, and one that is slower than its ports.
+	cache := filepath.Join(t.TempDir(), "cache")
+	w.run("h1", "ibnetdiscover", "--cache", cache)
+	same(t, "iblinkinfo --diff", w.run("h1", "iblinkinfo", "--diff", cache), "")
+	h := w.node("h32")
+	if err := w.SetLink(ref(h, 1), false); err != nil {
+		t.Fatal(err)
+	}
+	edge, port, _ := w.peer(h, 1)
+	down := w.run("h1", "iblinkinfo", "-l", "-d")
+	want := slices.DeleteFunc(w.linkLines([]*topo.Node{edge}), func(s string) bool { return !strings.Contains(s, fmt.Sprintf(" %d[ ] ==( Down", port)) })
+	sameLines(t, "iblinkinfo -l -d", linkTexts(down), want)
+	same(t, "lines", len(want), 1)
+	wants(t, w.run("h1", "iblinkinfo", "--diff", cache), h.Desc)
+}
+
+func TestIbidsverify(t *testing.T) {
+	t.Parallel()
+	w := up(t, defaultSpec)
+	cmd := w.command("h1", "ibidsverify", "-R")
+	w.ownCache(cmd)
+	out, err := cmd.CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("ibidsverify: %v\n%s", err, out)
+	}
+	// Two nodes with one address.
+	a, b := w.node("h3"), w.node("h4")
+	pi := w.portInfo(b, 1)
+	pi.LID = w.lid(a, 1)
+	pi.PortState, pi.PortPhysicalState, pi.LinkDownDefaultState = 0, 0, 0
+	w.write(b, 0x15, 1, pi.Append(nil))
+	cmd = w.command("h1", "ibidsverify", "-R")
+	w.ownCache(cmd)
+	out, err = cmd.CombinedOutput()
+	if err == nil {
+		t.Error("ibidsverify is content with one LID at two nodes")
+	}
+	wants(t, string(out), fmt.Sprintf("LID %d already defined for NodeGUID 0x", pi.LID))
+}
