@@ -107,6 +107,7 @@ func (m *Manager) precreate() {
 			m.event(EventProblem, "%v", err)
 		}
 	}
+	m.precreatePartitions()
 }
 
 // broadcastQKey is the Q_Key of broadcast groups (RFC 4391 section 4).

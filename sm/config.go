@@ -2,6 +2,7 @@ package sm
 
 import (
 	"softib/ib"
+	"softib/policy"
 	"softib/sa"
 )
 
@@ -50,6 +51,15 @@ type Config struct {
 
 	// Groups are multicast groups that need no joining.
 	Groups []Group
+
+	// Partitions say who may talk to whom; without any, everybody may with everybody.
+	Partitions policy.Partitions
+	// Enforce is where switches check partitions, and AllowBothKeys makes "both" a full and a limited key instead of a full one.
+	Enforce       Enforcement
+	AllowBothKeys bool
+	// QoS is how lanes are shared out, and Congestion what nodes do against congestion.
+	QoS        QoS
+	Congestion policy.CongestionOptions
 
 	// Memory is what an earlier run left.
 	Memory Memory

@@ -18,10 +18,11 @@ const (
 	EventTrap                      // a node reported something
 	EventProblem                   // something does not work as it should
 	EventSA                        // subnet administration
+	EventPolicy                    // partitions, quality of service, keys: what an operator has decided
 	NumEventKind
 )
 
-var eventKindNames = [NumEventKind]string{"state", "sweep", "topology", "routing", "trap", "problem", "sa"}
+var eventKindNames = [NumEventKind]string{"state", "sweep", "topology", "routing", "trap", "problem", "sa", "policy"}
 
 func (k EventKind) String() string {
 	if k < NumEventKind {

@@ -20,19 +20,53 @@ func (s *sweep) beginKeys() {
 	s.keyWrites = s.keyWrites[:0]
 	s.cursor = cursor{}
 	s.resolvePartitions()
+	at := 0
 	s.eachEnd(func(r subnet.Ref) {
 		n := s.nodes[r.Node]
-		s.planKeys(r, s.keysOf(n.Ports[r.Port].GUID), int(n.Info.PartitionCap))
+		want := s.keyed.keys[at]
+		at++
+		if capacity := int(n.Info.PartitionCap); len(want) > capacity {
+			s.problem("%s port %d: member of %d partitions, but its table has room for %d: it is left out of the last ones", s.name(r.Node), r.Port, len(want), capacity)
+			want = want[:capacity]
+		}
+		s.planKeys(r, want, int(n.Info.PartitionCap))
 		if p := &n.Ports[r.Port]; s.enforce && p.Up() && s.nodes[p.Peer].IsSwitch() {
 			// The switch in front lets pass what the port is a member of, and no more.
-			far := s.nodes[p.Peer]
-			s.planKeys(subnet.Ref{Node: p.Peer, Port: p.PeerPort}, s.keysOf(p.GUID), int(far.Switch.PartitionEnforcementCap))
+			far := subnet.Ref{Node: p.Peer, Port: p.PeerPort}
+			capacity := int(s.nodes[p.Peer].Switch.PartitionEnforcementCap)
+			if len(want) > capacity {
+				s.unenforced(far, len(want), capacity)
+				return
+			}
+			s.planKeys(far, want, capacity)
 		}
 	})
 }
 
+// unenforced notes a switch port that cannot check the partitions of the port behind it. Its adapter does, as all adapters do.
+func (s *sweep) unenforced(ref subnet.Ref, want, capacity int) {
+	s.trouble(ref, false)
+	guid := s.nodes[ref.Node].Info.NodeGUID
+	if s.m.unenforced[guid] {
+		return
+	}
+	if s.m.unenforced == nil {
+		s.m.unenforced = map[ib.GUID]bool{}
+	}
+	s.m.unenforced[guid] = true
+	s.m.event(EventPolicy, "%s: port %d cannot enforce %d partitions, having room for %d: only the adapter behind it does", s.name(ref.Node), ref.Port, want, capacity)
+}
+
+// trouble notes a switch port whose table is not as it should be: keep leaves its enforcement as it is, else it is turned off.
+func (s *sweep) trouble(ref subnet.Ref, keep bool) {
+	if s.keyTrouble == nil {
+		s.keyTrouble = map[subnet.Ref]bool{}
+	}
+	s.keyTrouble[ref] = keep
+}
+
 // planKeys plans what makes a port's table hold the keys. A key that is there keeps its place, because programs know keys by
-// their index; the default partition is at index 0.
+// their index; the first of them is at index 0. A table that is not known is written whole.
 func (s *sweep) planKeys(ref subnet.Ref, want []ib.PKey, capacity int) {
 	p := &s.nodes[ref.Node].Ports[ref.Port]
 	var have []ib.PKey
@@ -40,20 +74,18 @@ func (s *sweep) planKeys(ref subnet.Ref, want []ib.PKey, capacity int) {
 	if p.Tables != nil && p.Tables.PKeys != nil {
 		have, known = p.Tables.PKeys, true
 	}
-	if len(want) > capacity {
-		s.problem("%s port %d: member of %d partitions, but its table has room for %d", s.name(ref.Node), ref.Port, len(want), capacity)
-		want = want[:capacity]
-	}
 	if known && sameKeys(have, want) {
 		return
 	}
 	list := placeKeys(have, want)
-	for block := 0; block*mad.PKeysPerBlock < max(len(list), len(have), 1); block++ {
+	size := max(len(list), len(have))
+	if !known {
+		size = capacity
+	}
+	for block := 0; block*mad.PKeysPerBlock < size; block++ {
 		var now, then mad.PKeyTable
-		if from := block * mad.PKeysPerBlock; true {
-			copy(now[:], tail(have, from))
-			copy(then[:], tail(list, from))
-		}
+		copy(now[:], tail(have, block*mad.PKeysPerBlock))
+		copy(then[:], tail(list, block*mad.PKeysPerBlock))
 		if !known || now != then {
 			s.keyWrites = append(s.keyWrites, keyWrite{ref, block, then})
 		}
@@ -131,32 +163,31 @@ func (s *sweep) nextKeys(r *request) bool {
 	return true
 }
 
-// keysReply notes that a block is as it was written.
+// keysReply notes that a block is as it was written. Of one that was not answered well nothing is known: the write may have been done.
 func (s *sweep) keysReply(r *request, v mad.View) {
-	if !s.answered(r, v) {
+	w := &s.keyWrites[r.extra]
+	if s.answered(r, v) {
+		s.tookKeys(w.ref, w.block, &w.keys)
 		return
 	}
-	w := &s.keyWrites[r.extra]
-	s.tookKeys(w.ref, w.block, &w.keys)
+	if p := &s.edit(w.ref.Node).Ports[w.ref.Port]; p.Tables != nil {
+		t := *p.Tables
+		t.PKeys = nil
+		p.Tables = s.m.share(&t)
+	}
+	s.trouble(w.ref, true)
 }
-
-// resolvePartitions finds out who is a member of what, now that all ports are known.
-func (s *sweep) resolvePartitions() {
-	s.enforce = false
-}
-
-// keysOf are the keys that a port should have, the one for index 0 first.
-func (s *sweep) keysOf(ib.GUID) []ib.PKey {
-	return defaultKeys
-}
-
-var defaultKeys = []ib.PKey{ib.PKeyDefault}
 
 // wantedEnforcement makes a switch port in front of an end port check partitions.
 func (s *sweep) wantedEnforcement(ref subnet.Ref, pi *mad.PortInfo) {
 	n := s.nodes[ref.Node]
 	p := &n.Ports[ref.Port]
-	on := s.enforce && p.Up() && !s.nodes[p.Peer].IsSwitch()
-	pi.PartitionEnforcementInbound = on && n.Switch.InboundEnforcementCap
-	pi.PartitionEnforcementOutbound = on && n.Switch.OutboundEnforcementCap
+	keep, trouble := s.keyTrouble[ref]
+	if keep {
+		return
+	}
+	on := s.enforce && !trouble && p.Up() && !s.nodes[p.Peer].IsSwitch()
+	side := s.m.cfg.Enforce
+	pi.PartitionEnforcementInbound = on && n.Switch.InboundEnforcementCap && side != EnforceOut
+	pi.PartitionEnforcementOutbound = on && n.Switch.OutboundEnforcementCap && side != EnforceIn
 }

@@ -39,6 +39,9 @@ type Manager struct {
 	out      []outgoing // answers and the like, ahead of the sweep's requests
 
 	guid       ib.GUID // of the manager's own port
+	members    *membership
+	groupsMade []ib.GID // of partitions
+	unenforced map[ib.GUID]bool
 	groups     []Group
 	heir       heritage
 	registered bool // hosts have registered something since memory was taken
@@ -203,8 +206,11 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 // NextDeadline is when the manager wants HandleTimer to be called.
 func (m *Manager) NextDeadline() ib.Time {
 	d := ib.Earlier(m.light.next, m.admin.NextDeadline())
-	if m.sweep == nil {
+	switch {
+	case m.sweep == nil:
 		d = ib.Earlier(d, m.wants.at)
+	case m.sweep.hold > m.now:
+		d = ib.Earlier(d, m.sweep.hold)
 	}
 	return ib.Earlier(d, m.peers.next)
 }

@@ -37,6 +37,11 @@ func (s *sweep) beginRead() {
 	}
 	s.eachEnd(func(r subnet.Ref) {
 		n := s.nodes[r.Node]
+		if p := &n.Ports[r.Port]; !n.IsSwitch() && p.Info.PortState == ib.PortInit && p.Tables != nil {
+			// Its link was down: it may have been another life of the node that had these.
+			n = s.edit(r.Node)
+			n.Ports[r.Port].Tables = nil
+		}
 		if t := n.Ports[r.Port].Tables; t == nil || t.PKeys == nil {
 			if blocks := (int(n.Info.PartitionCap) + mad.PKeysPerBlock - 1) / mad.PKeysPerBlock; blocks > 0 {
 				s.reads = append(s.reads, reading{r, mad.AttrPKeyTable, blocks})

@@ -40,8 +40,11 @@ type sweep struct {
 	unread   []bool  // by node: a switch whose tables must be read
 	net      *route.Network
 	job      *Job
-	plan     routePlan
+	plan     route.Plan
 	round    int
+	hold     ib.Time // no writes before
+	prompt   int     // rounds that need not wait
+	late     map[int32]bool
 	levels   *levels
 	managers []subnet.Manager
 	lanes    lanePlan
@@ -51,7 +54,9 @@ type sweep struct {
 	mftWrites  []mftWrite
 	inv        inventory
 	partitions []subnet.Partition
+	keyed      *membership
 	enforce    bool
+	keyTrouble map[subnet.Ref]bool // switch ports that do not hold the keys they should
 	tables     *route.Tables
 	// incomplete are switches that did not take all of their tables.
 	incomplete map[int32]bool
@@ -123,6 +128,7 @@ var phases = [...]phase{
 	{name: "arm", start: (*sweep).beginLinks, next: (*sweep).nextArm, reply: (*sweep).portReply},
 	{name: "activate", start: (*sweep).beginLinks, next: (*sweep).nextActivate, reply: (*sweep).portReply},
 	{name: "publish", start: (*sweep).publish},
+	{name: "late tables", start: (*sweep).beginLate, next: (*sweep).nextLateWrite, reply: (*sweep).tableReply, again: (*sweep).nextLate, wait: (*sweep).drains},
 	{name: "inventory", start: (*sweep).beginInventory, next: (*sweep).nextInventory, reply: (*sweep).inventoryReply},
 	{name: "inventory done", start: (*sweep).endInventory},
 }
