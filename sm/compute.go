@@ -19,7 +19,7 @@ type Job struct {
 	cold    bool
 
 	tables  *route.Tables
-	plan    routePlan
+	plan    route.Plan
 	refused []error
 	mended  bool
 	err     error
@@ -27,6 +27,11 @@ type Job struct {
 
 // Run computes. It reads nothing that anybody changes.
 func (j *Job) Run() {
+	if j.mend != nil {
+		if r, err := route.Repair(j.net, j.mend, j.opts); err == nil {
+			j.tables, j.mended = r.Tables, !r.Full
+		}
+	}
 	if j.tables == nil {
 		res, err := route.Compute(j.net, j.engines, j.opts)
 		if err != nil {
@@ -36,7 +41,7 @@ func (j *Job) Run() {
 		j.tables, j.refused = res.Tables, res.Refused
 	}
 	if !j.cold {
-		j.plan = routeTransition(j.net, j.old, j.tables)
+		j.plan = route.Transition(j.net, j.old, j.tables)
 	}
 }
 
@@ -64,7 +69,7 @@ func (m *Manager) HandleJob(now ib.Time, j *Job) {
 		m.want(m.now+m.cfg.SweepInterval, "routing failed")
 		return
 	}
-	s.plan, s.tables = j.plan, j.tables
+	s.plan, s.tables, s.was = j.plan, j.tables, j.old
 	s.report.Engine, s.report.VLs = j.tables.Engine, j.tables.VLs
 	for _, err := range j.refused {
 		s.report.Refused = append(s.report.Refused, err.Error())
@@ -85,7 +90,7 @@ func (s *sweep) compute() {
 			continue
 		}
 		j.cold = false
-		old.LFT[at] = fitted(s.nodes[i].LFT, int(n.Top)+1)
+		old.LFT[at] = fitted(s.held(s.nodes[i]), int(n.Top)+1)
 	}
 	if !j.cold {
 		blank := make([]ib.PortNum, int(n.Top)+1)
@@ -99,7 +104,12 @@ func (s *sweep) compute() {
 		}
 		j.old = old
 		if s.m.tables != nil && s.sameDests() {
-			j.mend = s.mendable(old)
+			if j.mend = s.mendable(old); j.mend != nil {
+				// What the engine says about its tables holds for what is left of them in the switches.
+				t := *j.mend
+				t.LFT = old.LFT
+				j.old = &t
+			}
 		}
 	}
 	s.job = j

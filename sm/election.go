@@ -127,6 +127,7 @@ func (s *sweep) watch(to *subnet.Manager) {
 func (m *Manager) forget() {
 	m.sub, m.net, m.tables = nil, nil, nil
 	clear(m.doubt)
+	clear(m.actual)
 	m.wants = wants{at: ib.Never}
 	m.light.active, m.light.next = false, ib.Never
 }

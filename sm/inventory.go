@@ -94,7 +94,7 @@ func (s *sweep) listInventory(ref subnet.Ref) {
 // nextInventory asks for the next table, unless something else is to be done.
 func (s *sweep) nextInventory(r *request) bool {
 	c := &s.cursor
-	if s.m.wants.any() || c.at >= len(s.inv.reads) {
+	if s.m.due() || c.at >= len(s.inv.reads) {
 		return false
 	}
 	x := &s.inv.reads[c.at]

@@ -41,7 +41,6 @@ func (s *sweep) nextArm(r *request) bool {
 			if have.PortState == ib.PortActive && want.OperationalVLs != have.OperationalVLs {
 				want.OperationalVLs = have.OperationalVLs // lanes of a link in use stay as they are
 			}
-			want.MasterSMLID = s.m.lids.of[s.nodes[s.self.Node].Ports[s.self.Port].GUID]
 		}
 		if want.PortState == ib.PortNoChange && sameConfig(&want, &have) {
 			continue

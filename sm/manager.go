@@ -22,6 +22,8 @@ type Manager struct {
 	sub *subnet.Subnet // the last published one
 	// doubt has the switches that may hold other tables than the last subnet says.
 	doubt map[ib.GUID]bool
+	// actual is what switches hold whose last writes were put off.
+	actual map[ib.GUID][]ib.PortNum
 	// net and tables are what the last subnet was routed by.
 	net    *route.Network
 	tables *route.Tables
@@ -78,7 +80,7 @@ type outgoing struct {
 
 // New makes a manager. Nothing happens before Start.
 func New(cfg Config) *Manager {
-	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{}, trapSeen: map[trapKey]trapSeen{}, wants: wants{at: ib.Never}}
+	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, trapSeen: map[trapKey]trapSeen{}, wants: wants{at: ib.Never}}
 	m.lids = newLIDBook(m.cfg.Memory.LIDs)
 	m.groups = slices.Clone(m.cfg.Groups)
 	m.admin = sa.New(sa.Config{SMKey: m.cfg.SMKey, PacketLifeTime: m.cfg.PacketLife})
@@ -210,7 +212,7 @@ func (m *Manager) NextDeadline() ib.Time {
 	case m.sweep == nil:
 		d = ib.Earlier(d, m.wants.at)
 	case m.sweep.hold > m.now:
-		d = ib.Earlier(d, m.sweep.hold)
+		d = ib.Earlier(d, ib.Earlier(m.sweep.hold, m.wants.at))
 	}
 	return ib.Earlier(d, m.peers.next)
 }
@@ -236,6 +238,9 @@ type wants struct {
 }
 
 func (w *wants) any() bool { return w.why != "" }
+
+// due reports whether the next sweep should begin now.
+func (m *Manager) due() bool { return m.wants.any() && m.now >= m.wants.at }
 
 // want asks for a full sweep, not before at.
 func (m *Manager) want(at ib.Time, why string) {

@@ -8,6 +8,7 @@ import (
 // publish makes what the sweep has found and left the subnet that all questions are answered from.
 func (s *sweep) publish() {
 	m := s.m
+	s.late = s.lateSwitches()
 	for at, i := range s.switches {
 		n := s.nodes[i]
 		guid := n.Info.NodeGUID
@@ -15,14 +16,17 @@ func (s *sweep) publish() {
 			m.doubt[guid] = true
 			continue
 		}
-		delete(m.doubt, guid)
+		if !s.late[i] {
+			delete(m.doubt, guid)
+		}
+		delete(m.actual, guid)
 		if !sameRow(n.LFT, s.tables.LFT[at]) {
 			s.edit(i).LFT = s.tables.LFT[at]
 		}
 	}
 	sub := &subnet.Subnet{
 		Prefix: m.cfg.Prefix, Nodes: s.nodes, Switches: s.switches, Self: s.self,
-		Routing: s.tables.Engine, Managers: append([]subnet.Manager{m.manager(s)}, s.managers...),
+		Routing: s.tables.Engine, Managers: append([]subnet.Manager{m.manager(s)}, s.others()...),
 		Partitions: s.partitions,
 	}
 	if s.levels != nil {
@@ -62,4 +66,12 @@ func (s *sweep) publish() {
 		m.stubborn = 0
 	}
 	m.restLight()
+}
+
+// others are the managers beside this one. A look at a few switches does not see them all.
+func (s *sweep) others() []subnet.Manager {
+	if s.full || s.prev == nil {
+		return s.managers
+	}
+	return s.prev.Managers[1:]
 }

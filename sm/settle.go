@@ -244,6 +244,9 @@ func (s *sweep) classify() {
 		default:
 			s.unread[i] = true
 		}
+		if !known {
+			delete(s.m.actual, n.Info.NodeGUID)
+		}
 		if !known && (n.LFT != nil || n.MFT != nil) {
 			e := s.edit(i)
 			e.LFT, e.MFT = nil, nil

@@ -45,6 +45,7 @@ type sweep struct {
 	hold     ib.Time // no writes before
 	prompt   int     // rounds that need not wait
 	late     map[int32]bool
+	was      *route.Tables // what the switches held
 	levels   *levels
 	managers []subnet.Manager
 	lanes    lanePlan

@@ -1,8 +1,11 @@
 package sm
 
 import (
+	"slices"
+
 	"softib/ib"
 	"softib/mad"
+	"softib/subnet"
 )
 
 // beginTables prepares the writing of forwarding tables. Switches through which nothing can pass yet get theirs whole, in any
@@ -10,8 +13,15 @@ import (
 func (s *sweep) beginTables() {
 	s.cursor = cursor{}
 	s.round = -1
+	s.prompt = len(s.plan.Rounds)
+	for k := range s.plan.Rounds {
+		if s.plan.Rounds[k].Drain {
+			s.prompt = k + 1
+			break
+		}
+	}
 	for at, i := range s.switches {
-		if s.cold[i] || !sameRow(s.nodes[i].LFT, s.tables.LFT[at]) {
+		if s.cold[i] || !sameRow(s.held(s.nodes[i]), s.tables.LFT[at]) {
 			s.m.doubt[s.nodes[i].Info.NodeGUID] = true
 		}
 	}
@@ -43,21 +53,31 @@ func (s *sweep) nextTable(r *request) bool {
 				return true
 			}
 		}
-	case s.round < len(s.plan.Rounds):
-		writes := s.plan.Rounds[s.round].Writes
-		for c.at < len(writes) {
-			w := &writes[c.at]
-			c.at++
-			i := s.switches[w.Switch]
-			if s.cold[i] {
-				continue // it has the whole new table
-			}
-			b := mad.LFT(w.Entries)
-			s.writeLFT(r, i, w.Block, &b)
-			return true
-		}
+	case s.round < s.prompt:
+		return s.nextWrite(r)
 	default:
 		return s.nextSwitch(r)
+	}
+	return false
+}
+
+// nextWrite writes the next block of a round of the transition.
+func (s *sweep) nextWrite(r *request) bool {
+	if s.round >= len(s.plan.Rounds) {
+		return false
+	}
+	c := &s.cursor
+	writes := s.plan.Rounds[s.round].Writes
+	for c.at < len(writes) {
+		w := &writes[c.at]
+		c.at++
+		i := s.switches[w.Switch]
+		if s.cold[i] {
+			continue // it has the whole new table
+		}
+		b := mad.LFT(w.Entries)
+		s.writeLFT(r, i, w.Block, &b)
+		return true
 	}
 	return false
 }
@@ -74,11 +94,116 @@ func lftBytes(b *mad.LFT) []byte {
 	return b.Append(out)
 }
 
+// drainMax bounds how long packets under way are waited for, where switches let them live for ever.
+const drainMax = 2 * ib.Second
+
 // nextRound goes on when all answers of a round are there.
 func (s *sweep) nextRound() bool {
 	s.round++
 	s.cursor = cursor{}
-	return s.round <= len(s.plan.Rounds)
+	return s.round <= s.prompt
+}
+
+// beginLate starts the rounds that have to wait for packets that are under way on old routes. Every way between end ports
+// that can be there without waiting is there, and the subnet is published.
+func (s *sweep) beginLate() {
+	s.cursor = cursor{}
+	s.round = s.prompt
+	s.pause()
+}
+
+// pause holds the next round back if packets have to be gone before it.
+func (s *sweep) pause() {
+	if s.round > 0 && s.round < len(s.plan.Rounds) && s.plan.Rounds[s.round-1].Drain && !s.m.brief {
+		s.hold = s.m.now + min(ib.HOQLife(s.m.cfg.PacketLife), drainMax)
+	}
+}
+
+// nextLate goes on with the late rounds, unless something more urgent has to be done: then the next sweep goes on from what
+// the switches hold.
+func (s *sweep) nextLate() bool {
+	if s.round < len(s.plan.Rounds) && s.m.now >= s.hold {
+		s.round++
+	}
+	if s.round >= len(s.plan.Rounds) || s.m.due() {
+		s.leaveLate()
+		return false
+	}
+	s.cursor = cursor{}
+	s.pause()
+	return true
+}
+
+// leaveLate notes what the switches hold that wait for late rounds, now that the rounds before s.round are done.
+func (s *sweep) leaveLate() {
+	for i := range s.late { // tidy: order-free
+		guid := s.nodes[i].Info.NodeGUID
+		if s.incomplete[i] {
+			continue
+		}
+		delete(s.m.doubt, guid)
+		if s.round < len(s.plan.Rounds) {
+			s.m.actual[guid] = s.heldRow(s.nodes[i].RouteIndex)
+		}
+	}
+}
+
+// heldRow is a switch's table before the round s.round.
+func (s *sweep) heldRow(sw int32) []ib.PortNum {
+	row := slices.Clone(s.tables.LFT[sw])
+	was := s.was.LFT[sw]
+	put := func(block int, from []ib.PortNum) {
+		for k := range mad.LFTPerBlock {
+			if at := block*mad.LFTPerBlock + k; at < len(row) {
+				row[at] = mad.LFTNone
+				if k < len(from) {
+					row[at] = from[k]
+				}
+			}
+		}
+	}
+	for k := s.round; k < len(s.plan.Rounds); k++ {
+		for j := range s.plan.Rounds[k].Writes {
+			if w := &s.plan.Rounds[k].Writes[j]; w.Switch == sw {
+				put(w.Block, was[min(w.Block*mad.LFTPerBlock, len(was)):])
+			}
+		}
+	}
+	for k := range min(s.round, len(s.plan.Rounds)) {
+		for j := range s.plan.Rounds[k].Writes {
+			if w := &s.plan.Rounds[k].Writes[j]; w.Switch == sw {
+				put(w.Block, w.Entries[:])
+			}
+		}
+	}
+	return row
+}
+
+// held is the table that a switch holds, which may not be the published one yet.
+func (s *sweep) held(n *subnet.Node) []ib.PortNum {
+	if row, ok := s.m.actual[n.Info.NodeGUID]; ok {
+		return row
+	}
+	return n.LFT
+}
+
+// drains holds the writes until packets that are under way on old routes have gone.
+func (s *sweep) drains() bool { return s.m.now < s.hold && !s.m.due() }
+
+// nextLateWrite is nextWrite, but for what has to make room.
+func (s *sweep) nextLateWrite(r *request) bool {
+	return s.m.now >= s.hold && s.nextWrite(r)
+}
+
+// lateSwitches are those that have blocks to come after a pause.
+func (s *sweep) lateSwitches() map[int32]bool {
+	late := map[int32]bool{}
+	for k := s.prompt; k < len(s.plan.Rounds); k++ {
+		for j := range s.plan.Rounds[k].Writes {
+			late[s.switches[s.plan.Rounds[k].Writes[j].Switch]] = true
+		}
+	}
+	return late
 }
 
 // nextSwitch writes the SwitchInfo of switches whose table has another end, or who wait to hear that a change was seen.
