@@ -115,16 +115,17 @@ func TestNodeLists(t *testing.T) {
 // nodeLists holds every list of nodes against the graph.
 func (w *world) nodeLists() {
 	w.Helper()
+	host := w.g.Hosts()[0].Name
 	brief := func(nodes []*topo.Node) (out []string) {
 		for _, n := range nodes {
-			out = append(out, fmt.Sprintf("%s\t : %s ports %d devid %#x vendid %#x %q", kind(n), hexGUID(n.GUID), n.NumPorts(), n.DeviceID, n.VendorID, n.Desc))
+			out = append(out, fmt.Sprintf("%s\t : %s ports %d devid %#x vendid %#x %q", word(n.Type, "", "Ca", "Switch", "Router"), hexGUID(n.GUID), n.NumPorts(), n.DeviceID, n.VendorID, n.Desc))
 		}
 		return out
 	}
-	sameLines(w, "ibnetdiscover -H", lines(w.run("h1", "ibnetdiscover", "-H")), brief(w.g.Hosts()))
-	sameLines(w, "ibnetdiscover -S", lines(w.run("h1", "ibnetdiscover", "-S")), brief(w.g.Switches()))
-	sameLines(w, "ibnetdiscover -R", lines(w.run("h1", "ibnetdiscover", "-R")), brief(w.g.Routers()))
-	sameLines(w, "ibnetdiscover -l", lines(w.run("h1", "ibnetdiscover", "-l")), brief(w.g.Nodes))
+	sameLines(w, "ibnetdiscover -H", lines(w.run(host, "ibnetdiscover", "-H")), brief(w.g.Hosts()))
+	sameLines(w, "ibnetdiscover -S", lines(w.run(host, "ibnetdiscover", "-S")), brief(w.g.Switches()))
+	sameLines(w, "ibnetdiscover -R", lines(w.run(host, "ibnetdiscover", "-R")), brief(w.g.Routers()))
+	sameLines(w, "ibnetdiscover -l", lines(w.run(host, "ibnetdiscover", "-l")), brief(w.g.Nodes))
 
 	long := func(nodes ...*topo.Node) (out []string) {
 		for _, n := range nodes {
@@ -137,18 +138,18 @@ func (w *world) nodeLists() {
 		}
 		return out
 	}
-	sameLines(w, "ibhosts", lines(w.run("h2", "ibhosts")), long(w.g.Hosts()...))
-	sameLines(w, "ibswitches", lines(w.run("h2", "ibswitches")), long(w.g.Switches()...))
-	sameLines(w, "ibrouters", lines(w.run("h2", "ibrouters")), long(w.g.Routers()...))
-	sameLines(w, "ibnodes", lines(w.run("h2", "ibnodes")), long(append(slices.Clone(w.g.Hosts()), w.g.Switches()...)...))
+	sameLines(w, "ibhosts", lines(w.run(host, "ibhosts")), long(w.g.Hosts()...))
+	sameLines(w, "ibswitches", lines(w.run(host, "ibswitches")), long(w.g.Switches()...))
+	sameLines(w, "ibrouters", lines(w.run(host, "ibrouters")), long(w.g.Routers()...))
+	sameLines(w, "ibnodes", lines(w.run(host, "ibnodes")), long(append(slices.Clone(w.g.Hosts()), w.g.Switches()...)...))
 
 	// From a file instead of the fabric.
 	dump := filepath.Join(w.TempDir(), "dump")
-	if err := os.WriteFile(dump, []byte(w.run("h1", "ibnetdiscover")), 0o600); err != nil {
+	if err := os.WriteFile(dump, []byte(w.run(host, "ibnetdiscover")), 0o600); err != nil {
 		w.Fatal(err)
 	}
-	sameLines(w, "ibhosts FILE", lines(w.run("h2", "ibhosts", dump)), long(w.g.Hosts()...))
-	sameLines(w, "ibswitches FILE", lines(w.run("h2", "ibswitches", dump)), long(w.g.Switches()...))
+	sameLines(w, "ibhosts FILE", lines(w.run(host, "ibhosts", dump)), long(w.g.Hosts()...))
+	sameLines(w, "ibswitches FILE", lines(w.run(host, "ibswitches", dump)), long(w.g.Switches()...))
 
 	// ibnetdiscover -p: one line for each port, with its far end.
 	var ports []string
@@ -156,15 +157,19 @@ func (w *world) nodeLists() {
 	for _, n := range w.g.Nodes {
 		for p := 1; p <= n.NumPorts(); p++ {
 			rate := w.rate(n, p)
-			near := fmt.Sprintf("%s %5d %2d %s %s %s", short(n), w.lid(n, p), p, hexGUID(n.PortGUID(ib.PortNum(p))), rate.Width, rate.Speed)
+			speed := rate.Speed.String()
+			if rate.Speed == 0 {
+				speed = "???"
+			}
+			near := fmt.Sprintf("%s %5d %2d %s %s %s", short(n), w.lid(n, p), p, hexGUID(n.PortGUID(ib.PortNum(p))), rate.Width, speed)
 			if far, in, ok := w.peer(n, p); ok {
 				ports = append(ports, fmt.Sprintf("%s - %s %5d %2d %s ( '%s' - '%s' )", near, short(far), w.lid(far, in), in, hexGUID(far.PortGUID(ib.PortNum(in))), n.Desc, far.Desc))
 			} else {
-				ports = append(ports, fmt.Sprintf("%s ( '%s' )", near, n.Desc))
+				ports = append(ports, fmt.Sprintf("%s%36s'%s'", near, "", n.Desc))
 			}
 		}
 	}
-	sameLines(w, "ibnetdiscover -p", lines(w.run("h1", "ibnetdiscover", "-p")), ports)
+	sameLines(w, "ibnetdiscover -p", lines(w.run(host, "ibnetdiscover", "-p")), ports)
 
 	// With a map of names.
 	names := filepath.Join(w.TempDir(), "names")
@@ -172,7 +177,7 @@ func (w *world) nodeLists() {
 	if err := os.WriteFile(names, fmt.Appendf(nil, "0x%016x \"the first\"\n", uint64(n.GUID)), 0o600); err != nil {
 		w.Fatal(err)
 	}
-	wants(w, w.run("h1", "ibnetdiscover", "-H", "--node-name-map", names), fmt.Sprintf("%s ports %d devid %#x vendid %#x \"the first\"\n", hexGUID(n.GUID), n.NumPorts(), n.DeviceID, n.VendorID))
+	wants(w, w.run(host, "ibnetdiscover", "-H", "--node-name-map", names), fmt.Sprintf("%s ports %d devid %#x vendid %#x \"the first\"\n", hexGUID(n.GUID), n.NumPorts(), n.DeviceID, n.VendorID))
 }
 
 // A cache holds what was found; a difference to it is printed.
@@ -314,4 +319,67 @@ func TestIbidsverify(t *testing.T) {
 		t.Error("ibidsverify is content with one LID at two nodes")
 	}
 	wants(t, string(out), fmt.Sprintf("LID %d already defined for NodeGUID 0x", pi.LID))
+}
+
+// routed is two hosts and a router with two ports at one switch, and a second switch with a host of two ports.
+const routed = `
+vendid=0x2c9
+devid=0x1234
+sysimgguid=0x2c90000001000
+switchguid=0x2c90000001000(2c90000001000)
+Switch	6 "S-0002c90000001000"		# "edge" base port 0 lid 10 lmc 0
+[1]	"H-0002c90000002000"[1](2c90000002001) 		# "one HCA-1" lid 1 4xEDR
+[2]	"R-0002c90000003000"[1](2c90000003001) 		# "gate" lid 3 4xEDR
+[3]	"S-0002c90000001100"[1]		# "core" lid 11 4xEDR
+[4]	"S-0002c90000001100"[2]		# "core" lid 11 1xEDR
+[5]	"H-0002c90000002100"[1](2c90000002101) 		# "two HCA-1" lid 5 4xEDR
+
+vendid=0x2c9
+devid=0x1235
+sysimgguid=0x2c90000001100
+switchguid=0x2c90000001100(2c90000001100)
+Switch	4 "S-0002c90000001100"		# "core" base port 0 lid 11 lmc 0
+[1]	"S-0002c90000001000"[3]		# "edge" lid 10 4xEDR
+[2]	"S-0002c90000001000"[4]		# "edge" lid 10 1xEDR
+[3]	"H-0002c90000002100"[2](2c90000002102) 		# "two HCA-1" lid 6 4xEDR
+[4]	"R-0002c90000003000"[2](2c90000003002) 		# "gate" lid 4 4xEDR
+
+vendid=0x2c9
+devid=0x3000
+sysimgguid=0x2c90000002000
+caguid=0x2c90000002000
+Ca	1 "H-0002c90000002000"		# "one HCA-1"
+[1](2c90000002001) 	"S-0002c90000001000"[1]		# lid 1 lmc 0 "edge" lid 10 4xEDR
+
+vendid=0x2c9
+devid=0x3000
+sysimgguid=0x2c90000002100
+caguid=0x2c90000002100
+Ca	2 "H-0002c90000002100"		# "two HCA-1"
+[1](2c90000002101) 	"S-0002c90000001000"[5]		# lid 5 lmc 0 "edge" lid 10 4xEDR
+[2](2c90000002102) 	"S-0002c90000001100"[3]		# lid 6 lmc 0 "core" lid 11 4xEDR
+
+vendid=0x2c9
+devid=0x4000
+sysimgguid=0x2c90000003000
+rtguid=0x2c90000003000
+Rt	2 "R-0002c90000003000"		# "gate"
+[1](2c90000003001) 	"S-0002c90000001000"[2]		# lid 3 lmc 0 "edge" lid 10 4xEDR
+[2](2c90000003002) 	"S-0002c90000001100"[4]		# lid 4 lmc 0 "core" lid 11 4xEDR
+`
+
+func TestRouters(t *testing.T) {
+	t.Parallel()
+	g, err := topo.Parse("routed", []byte(routed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := upGraph(t, g)
+	same(t, "routers", len(w.g.Routers()), 1)
+	host := w.g.Hosts()[0].Name
+	w.sameGraph("ibnetdiscover", w.parse(w.run(host, "ibnetdiscover")))
+	w.nodeLists()
+	sameLines(t, "iblinkinfo -l", linkTexts(w.run(host, "iblinkinfo", "-l")), w.linkLines(w.g.Nodes))
+	router := w.g.Routers()[0]
+	read(t, w.run(host, "smpquery", "nodeinfo", dec(w.lid(router, 1)))).expect(t, "NodeInfo", nodeSheet(router, 1))
 }

@@ -152,6 +152,12 @@ func up(t testing.TB, spec string, tune ...func(*sm.Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return upGraph(t, g, tune...)
+}
+
+// upGraph is up for a graph.
+func upGraph(t testing.TB, g *topo.Graph, tune ...func(*sm.Config)) *world {
+	t.Helper()
 	w := newWorld(t, g)
 	cfg := sm.Config{Window: 1024}
 	for _, f := range tune {
