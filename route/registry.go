@@ -5,6 +5,7 @@ var engines = []Engine{
 	minHop{},
 	upDown{},
 	fatTree{},
+	dimOrder{},
 	dfsssp{},
 	nue{},
 }
