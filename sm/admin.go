@@ -47,37 +47,18 @@ func (m *Manager) afterAdmin() {
 			m.event(EventSA, "multicast group %v (LID %#x) %s", e.MGID, int(e.MLID), e.Kind)
 		}
 	}
-	if changed && m.groupsHash() != m.grouped {
+	if changed && m.admin.Revision() != m.grouped {
 		m.regroup("multicast membership changed")
 	}
 }
 
-// groupsHash sums up who is in which group, in order to see whether the tables that were written are still right.
-func (m *Manager) groupsHash() uint64 {
-	h := uint64(14695981039346656037)
-	add := func(v uint64) {
-		for range 8 {
-			h = (h ^ v&0xFF) * 1099511628211
-			v >>= 8
-		}
-	}
-	m.eachJoined(func(mlid ib.LID, guid ib.GUID, receives bool) {
-		add(uint64(mlid))
-		add(uint64(guid))
-		if receives {
-			add(1)
-		}
-	})
-	return h
-}
-
 // eachJoined visits the members that have joined groups, in the order of groups and members.
 func (m *Manager) eachJoined(f func(mlid ib.LID, guid ib.GUID, receives bool)) {
-	for _, g := range m.admin.Groups() {
-		for _, x := range g.Members {
-			f(g.MLID, x.PortGID.GUID(), x.JoinState&mad.JoinReceives != 0)
+	m.admin.EachGroup(func(info *sa.GroupInfo, members []sa.Member) {
+		for i := range members {
+			f(info.MLID, members[i].PortGID.GUID(), members[i].JoinState&mad.JoinReceives != 0)
 		}
-	}
+	})
 }
 
 // forwardNotice passes a trap on to those that have subscribed to it.
@@ -89,7 +70,6 @@ func (m *Manager) forwardNotice(n *mad.Notice) {
 // published lets the administrator answer from the new subnet.
 func (m *Manager) published() {
 	m.admin.SetSubnet(m.sub)
-	m.precreate()
 	m.afterAdmin()
 	m.acknowledge()
 }

@@ -48,7 +48,7 @@ type Manager struct {
 	heir       heritage
 	registered bool // hosts have registered something since memory was taken
 	admin      *sa.Admin
-	grouped    uint64 // sum of the members whose tables were written
+	grouped    uint64 // revision of the groups whose tables were written
 	brief      bool   // only what the subnet needs to be up
 	forced     bool   // a handover makes this manager go on, whoever else is there
 	tookOver   bool   // clients have to register anew

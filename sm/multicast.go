@@ -68,7 +68,7 @@ func (s *sweep) members() map[ib.LID][]member {
 		}
 	}
 	s.m.eachJoined(put)
-	s.m.grouped = s.m.groupsHash()
+	s.m.grouped = s.m.admin.Revision()
 	return groups
 }
 
@@ -76,6 +76,7 @@ func (s *sweep) members() map[ib.LID][]member {
 func (s *sweep) beginMulticast() {
 	s.cursor = cursor{}
 	s.mftWrites = s.mftWrites[:0]
+	s.m.precreate()
 	groups := s.members()
 	top := 0 // entries in use
 	mlids := make([]ib.LID, 0, len(groups))
