@@ -267,11 +267,14 @@ func (s *sweep) link(r *request, i int32, info *mad.NodeInfo, old bool) {
 		e.Ports[far.Port].GUID = info.PortGUID
 		e.Ports[far.Port].Peer, e.Ports[far.Port].PeerPort = near.Node, near.Port
 		s.setPeer(near, far)
-		if first {
+		switch {
+		case first:
 			s.push(probe{askPort, i, far.Port})
 			if !old {
 				s.push(probe{askDesc, i, 0})
 			}
+		case !s.full:
+			s.lookAt(i) // its link has been down, at its end too
 		}
 		return
 	}
@@ -280,10 +283,13 @@ func (s *sweep) link(r *request, i int32, info *mad.NodeInfo, old bool) {
 		// Its own probe of that port has yet to agree; see settle.
 		s.setPeer(far, near)
 		s.push(probe{askDesc, i, 0})
-	} else if !n.Ports[far.Port].Up() && !s.full {
-		// A look at one end has found a link: the other end has to be looked at too.
-		s.setPeer(far, near)
-		s.push(probe{askPort, i, far.Port})
+	} else if !s.full {
+		// A look at one end has found that the link is new or has been down. The node at the other end
+		// may have started anew.
+		if !n.Ports[far.Port].Up() {
+			s.setPeer(far, near)
+		}
+		s.lookAt(i)
 	}
 }
 
@@ -321,7 +327,7 @@ func (s *sweep) foundPort(i int32, port ib.PortNum, data []byte) {
 		return
 	}
 	// A link that was there and has not been down needs no second look.
-	if s.full || !p.Up() || was != p.Info.PortState {
+	if s.full || !p.Up() || was != p.Info.PortState || p.Info.PortState != ib.PortActive {
 		s.push(probe{askNeighbor, i, port})
 	}
 }

@@ -30,8 +30,9 @@ type sweep struct {
 	waiting int  // answers under way
 	started bool // the present phase
 
-	work []probe // discovery's queue
-	at   int     // its head
+	work   []probe        // discovery's queue
+	at     int            // its head
+	looked map[int32]bool // nodes that a sweep that is not full reads anew
 	// cursor walks over nodes, ports and blocks in the phases that write.
 	cursor cursor
 
@@ -263,23 +264,35 @@ func (s *sweep) adopt(look map[ib.GUID]bool) {
 	}
 	s.repath()
 	for i, n := range s.nodes { // in the order of the nodes, so that the map's does not matter
-		if !look[n.Info.NodeGUID] {
-			continue
+		if look[n.Info.NodeGUID] {
+			s.lookAt(int32(i))
 		}
-		if n.IsSwitch() {
-			s.push(probe{askSwitch, int32(i), 0})
-			for port := range n.Ports {
-				s.push(probe{askPort, int32(i), ib.PortNum(port)})
-			}
-			continue
-		}
-		for port := 1; port < len(n.Ports); port++ {
-			if n.Ports[port].Up() || s.self == (subnet.Ref{Node: int32(i), Port: ib.PortNum(port)}) {
-				s.push(probe{askPort, int32(i), ib.PortNum(port)})
-			}
-		}
-		s.push(probe{askDesc, int32(i), 0})
 	}
+}
+
+// lookAt reads a node that is known anew, once in a sweep.
+func (s *sweep) lookAt(i int32) {
+	if s.looked == nil {
+		s.looked = map[int32]bool{}
+	}
+	if s.looked[i] {
+		return
+	}
+	s.looked[i] = true
+	n := s.nodes[i]
+	if n.IsSwitch() {
+		s.push(probe{askSwitch, i, 0})
+		for port := range n.Ports {
+			s.push(probe{askPort, i, ib.PortNum(port)})
+		}
+		return
+	}
+	for port := 1; port < len(n.Ports); port++ {
+		if n.Ports[port].Up() || s.self == (subnet.Ref{Node: i, Port: ib.PortNum(port)}) {
+			s.push(probe{askPort, i, ib.PortNum(port)})
+		}
+	}
+	s.push(probe{askDesc, i, 0})
 }
 
 // repath finds the shortest directed routes to all switches over links that are up. It reports
