@@ -201,30 +201,39 @@ func (g *grid) lineOf(s int32, k int) int {
 	return line
 }
 
-// direction is the way (0 forward, 1 back) from a switch to a place in a dimension, and whether it crosses the seam. Of two
+// around is the shorter way (0 forward, 1 back) between places of a ring, and whether it crosses the seam. Of two
 // equally long ways the turn decides.
+func (g *grid) around(k, from, to, turn int) (way int, seam bool) {
+	ahead := to - from
+	if ahead < 0 {
+		ahead += g.size[k]
+	}
+	switch {
+	case 2*ahead > g.size[k]:
+		way = 1
+	case 2*ahead == g.size[k]:
+		way = (from + turn) & 1
+	}
+	return way, crosses(from, to, way)
+}
+
+func crosses(from, to, way int) bool { return way == 0 && to < from || way == 1 && to > from }
+
+// direction is the way from a switch to a place in a dimension, and whether it crosses the seam.
 func (g *grid) direction(s int32, k, to, turn int) (way int, seam bool) {
-	from, size := g.place(s, k), g.size[k]
+	from := g.place(s, k)
 	if !g.ring[k] {
 		if to > from {
 			return 0, false
 		}
 		return 1, false
 	}
-	ahead := (to - from + size) % size
-	switch {
-	case 2*ahead > size:
-		way = 1
-	case 2*ahead == size:
-		way = (from + turn) & 1
-	}
+	way, seam = g.around(k, from, to, turn)
 	if g.broken[int(s)*g.dims()+k] && g.isTorn(s, k, to, way) {
 		way = 1 - way
+		seam = crosses(from, to, way)
 	}
-	if way == 0 {
-		return 0, to < from
-	}
-	return 1, to > from
+	return way, seam
 }
 
 // isTorn reports whether a cable is missing on the way around a ring.
@@ -280,6 +289,9 @@ func (g *grid) level(s, to int32, turn int) ib.SL {
 
 // fill writes entries and levels. Destinations of one switch take turns: at equally long ways, and at parallel cables.
 func (g *grid) fill(tab *Tables) {
+	whole := !slices.Contains(g.broken, true)
+	seams := g.seams()
+	dims := g.dims()
 	for s := range int32(len(g.n.Switches)) {
 		row := tab.LFT[s]
 		var levels []ib.SL
@@ -287,23 +299,59 @@ func (g *grid) fill(tab *Tables) {
 			levels = make([]ib.SL, len(g.n.Dests))
 			tab.SL[s] = levels
 		}
-		turn := 0
+		from := g.at[int(s)*dims:][:dims]
+		var level [2]ib.SL
+		turn, last := 0, NoSwitch
 		for i := range g.n.Dests {
 			d := &g.n.Dests[i]
-			if i > 0 && g.n.Dests[i-1].Switch != d.Switch {
-				turn = int(d.Switch)
-			}
 			turn++
+			if d.Switch != last {
+				turn, last = int(d.Switch), d.Switch
+				to := g.at[int(last)*dims:][:dims]
+				level = [2]ib.SL{}
+				for k, at := range from {
+					if seam := seams[k]; seam != nil {
+						cross := seam[int(at)*g.size[k]+int(to[k])]
+						level[0] |= cross[0]
+						level[1] |= cross[1]
+					}
+				}
+			}
 			if d.Switch == s {
 				row[d.LID] = d.Port
 				continue
 			}
 			row[d.LID] = g.onward(s, d.Switch, turn)
-			if levels != nil {
+			switch {
+			case levels == nil:
+			case whole:
+				levels[i] = level[turn&1]
+			default:
 				levels[i] = g.level(s, d.Switch, turn)
 			}
 		}
 	}
+}
+
+// seams are, by dimension and pair of places, the levels of ways around whole rings, for even and odd turns; nil for dimensions without a bit.
+func (g *grid) seams() [][][2]ib.SL {
+	all := make([][][2]ib.SL, g.dims())
+	for k, size := range g.size {
+		if g.bit[k] < 0 {
+			continue
+		}
+		all[k] = make([][2]ib.SL, size*size)
+		for from := range size {
+			for to := range size {
+				for turn := range 2 {
+					if _, seam := g.around(k, from, to, turn); seam {
+						all[k][from*size+to][turn] = 1 << g.bit[k]
+					}
+				}
+			}
+		}
+	}
+	return all
 }
 
 // gridLanes is the map of lanes.
