@@ -21,6 +21,7 @@ type Tally struct {
 	HostDrop [hca.NumDrop]uint64                      // by the adapters
 	// What adapters did about it.
 	Retransmits, Timeouts, SeqNAKs, RNRNAKs, Duplicates uint64
+	Mgmt                                                MgmtTally
 }
 
 // Add adds another's counts.
@@ -45,6 +46,7 @@ func (t *Tally) Add(o *Tally) {
 	t.SeqNAKs += o.SeqNAKs
 	t.RNRNAKs += o.RNRNAKs
 	t.Duplicates += o.Duplicates
+	t.Mgmt.add(&o.Mgmt)
 }
 
 // counter is a checker that only counts.

@@ -1,0 +1,101 @@
+package check
+
+import (
+	"fmt"
+
+	"softib/ib"
+	"softib/mad"
+	"softib/topo"
+)
+
+// unsettled says what is not as it should be in a fabric that is left alone; empty if all is well: one master, the others
+// stand by, every link is active, every end port has an address of its own, which it had before, and knows its master's,
+// and whatever is sent by the switches' own tables arrives.
+func (r *reign) unsettled() string {
+	master, why := r.master()
+	if why != "" {
+		return why
+	}
+	g := r.sim.Graph()
+	for i, c := range r.cables {
+		if r.pulled[i] {
+			continue
+		}
+		for _, ref := range [2]topo.PortRef{c.A, c.B} {
+			if st := r.sim.Port(ref).State(); st != ib.PortActive {
+				return fmt.Sprintf("%s is %v", g.PortName(ref), st)
+			}
+		}
+	}
+	ends := r.t.ends()
+	smLID := r.sim.LID(topo.PortRef{Node: r.sim.HostNode(master).Index, Port: 1})
+	owner := map[ib.LID]topo.PortRef{}
+	for _, e := range ends {
+		switch was, known := r.lids[e.guid]; {
+		case e.lid == 0:
+			return fmt.Sprintf("%s has no address", g.PortName(e.ref))
+		case e.smLID != smLID:
+			return fmt.Sprintf("%s has the manager's address %v: want %v", g.PortName(e.ref), e.smLID, smLID)
+		case known && was != e.lid && r.mustKeep(e.ref.Node):
+			return fmt.Sprintf("%s has the address %v: it had %v", g.PortName(e.ref), e.lid, was)
+		}
+		for k := range ib.LID(1) << e.lmc {
+			if o, taken := owner[e.lid+k]; taken {
+				return fmt.Sprintf("%s and %s both have the address %v", g.PortName(o), g.PortName(e.ref), e.lid+k)
+			}
+			owner[e.lid+k] = e.ref
+		}
+	}
+	for h := range r.sim.NumHosts() {
+		for _, e := range ends {
+			for k := range ib.LID(1) << e.lmc {
+				list, at, ok := r.t.path(h, e.lid+k)
+				if self := e.ref.Node == r.sim.HostNode(h).Index; !self && (!ok || at != e.ref) {
+					return fmt.Sprintf("from h%d LID %v of %s is not reached: %s and ends at %s", h+1, e.lid+k, g.PortName(e.ref), r.t.names(list), r.t.stop(at, e.lid+k))
+				}
+			}
+		}
+	}
+	if m := r.sim.Manager(master); m.Sweeping() {
+		return fmt.Sprintf("the manager of h%d sweeps", master+1)
+	}
+	return ""
+}
+
+// master is the host of the one master.
+func (r *reign) master() (host int, why string) {
+	host = -1
+	for k := range r.sc.Managers {
+		h := r.sc.Managers[k].Host
+		m := r.sim.Manager(h)
+		if m == nil {
+			continue
+		}
+		switch m.State() {
+		case mad.SMMaster:
+			if host >= 0 {
+				return h, fmt.Sprintf("the managers of h%d and h%d are both masters", host+1, h+1)
+			}
+			host = h
+		case mad.SMStandby:
+		default:
+			return h, fmt.Sprintf("the manager of h%d is %v", h+1, m.State())
+		}
+	}
+	if host < 0 {
+		return host, "no manager is master"
+	}
+	return host, ""
+}
+
+// mustKeep reports whether a node has to keep its address: always, unless it is a switch that has started anew, and so forgotten
+// it, and not every manager could know it.
+func (r *reign) mustKeep(node int) bool {
+	reboots, forgets := false, len(r.sc.Managers) > 1
+	for i := range r.sc.Faults {
+		f := &r.sc.Faults[i]
+		reboots = reboots || f.Kind == RebootNode
+		forgets = forgets || f.Kind == KillManager && f.Forgets
+	}
+	return !reboots || !forgets || r.t.number[node] < 0
+}
