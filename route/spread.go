@@ -55,17 +55,55 @@ func newSpreaderShape(w *wiring, dir *direction) *spreader {
 // all writes the ways to all destinations. End ports come before switches: what is spread evenly is the programs' traffic.
 func (r *spreader) all() {
 	list := groups(r.n)
-	for _, g := range list {
-		if len(g.ends) > 0 {
+	for pass := range spreadPasses {
+		for _, g := range list {
+			if len(g.ends) == 0 {
+				continue
+			}
 			r.aim(g.sw)
+			if pass > 0 {
+				r.lift(g.ends)
+			}
 			r.spread(g.sw, g.ends)
-			r.follow(g.sw, g.self)
+			if pass == 0 {
+				r.follow(g.sw, g.self)
+			}
 		}
 	}
 	for _, g := range list {
 		if len(g.ends) == 0 {
 			r.aim(g.sw)
 			r.follow(g.sw, g.self)
+		}
+	}
+}
+
+// spreadPasses is how often the ways are chosen: at first each destination knows only those before it; then each is taken out and put in again
+// where it is best among all others.
+const spreadPasses = 3
+
+// lift takes the ways to the end ports of the switch aimed at out of the loads.
+func (r *spreader) lift(dests []int32) {
+	k := len(dests)
+	r.fillFlow(k)
+	for _, s := range r.order {
+		load := r.load[int(s)*r.w.stride:][:r.w.stride]
+		flows, row := r.flow[int(s)*k:][:k], r.lft[s]
+		for j, i := range dests {
+			port := row[r.n.Dests[i].LID]
+			load[port] -= uint64(flows[j])
+			r.flow[int(r.n.Switches[s].Ports[port].To)*k+j] += flows[j]
+		}
+	}
+}
+
+// fillFlow starts the flows to k destinations at the switches that have end ports.
+func (r *spreader) fillFlow(k int) {
+	r.flow = slices.Grow(r.flow[:0], k*len(r.dist))[:k*len(r.dist)]
+	for s, ends := range r.w.ends {
+		row := r.flow[s*k:][:k]
+		for i := range row {
+			row[i] = ends
 		}
 	}
 }
@@ -178,13 +216,7 @@ func (r *spreader) sort() {
 // switch after the other, so that the entries of a table are written together.
 func (r *spreader) spread(d int32, dests []int32) {
 	k := len(dests)
-	r.flow = slices.Grow(r.flow[:0], k*len(r.dist))[:k*len(r.dist)]
-	for s, ends := range r.w.ends {
-		row := r.flow[s*k:][:k]
-		for i := range row {
-			row[i] = ends
-		}
-	}
+	r.fillFlow(k)
 	for _, i := range dests {
 		r.lft[d][r.n.Dests[i].LID] = r.n.Dests[i].Port
 	}
