@@ -67,15 +67,15 @@ func (a *Agent) PollTrap(now ib.Time, buf []byte) (Address, bool) {
 	if a.traps == nil || len(buf) < mad.Size {
 		return Address{}, false
 	}
-	for i := 0; i < len(a.traps.list); i++ {
-		t := &a.traps.list[i]
-		if now < t.due || now < a.traps.next[t.port] {
-			continue
+	for {
+		i := a.nextTrap(now)
+		if i < 0 {
+			return Address{}, false
 		}
+		t := &a.traps.list[i]
 		pi := a.node.PortInfo(t.port)
 		if pi.MasterSMLID == ib.LIDReserved {
 			a.drop(i)
-			i--
 			continue
 		}
 		interval := trapUnit << pi.SubnetTimeOut
@@ -88,7 +88,18 @@ func (a *Agent) PollTrap(now ib.Time, buf []byte) (Address, bool) {
 		t.append(buf[:0])
 		return Address{Port: t.port, SLID: pi.LID, DLID: pi.MasterSMLID, SL: pi.MasterSMSL}, true
 	}
-	return Address{}, false
+}
+
+// nextTrap is the place of the trap that has waited longest of those that may be sent now; -1 if there is none.
+func (a *Agent) nextTrap(now ib.Time) int {
+	best := -1
+	for i := range a.traps.list {
+		t := &a.traps.list[i]
+		if now >= t.due && now >= a.traps.next[t.port] && (best < 0 || t.due < a.traps.list[best].due) {
+			best = i
+		}
+	}
+	return best
 }
 
 // append writes the datagram. Its M_Key is 0: it asks nothing of the manager (IBA 14.2.4).
