@@ -231,6 +231,7 @@ func (s *sweep) wantedLink(ref subnet.Ref, pi *mad.PortInfo) {
 	n := s.nodes[ref.Node]
 	p := &n.Ports[ref.Port]
 	far := &s.nodes[p.Peer].Ports[p.PeerPort].Info
+	s.wantedLimit(ref, pi)
 	if m := min(p.Info.MTUCap, far.MTUCap); m.IsValid() {
 		pi.NeighborMTU = m
 	}

@@ -69,6 +69,7 @@ func (m *Manager) forwardNotice(n *mad.Notice) {
 
 // published lets the administrator answer from the new subnet.
 func (m *Manager) published() {
+	m.admin.SetQoS(m.pathPolicy())
 	m.admin.SetSubnet(m.sub)
 	m.afterAdmin()
 	m.acknowledge()

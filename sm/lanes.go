@@ -1,8 +1,11 @@
 package sm
 
 import (
+	"slices"
+
 	"softib/ib"
 	"softib/mad"
+	"softib/policy"
 	"softib/subnet"
 )
 
@@ -10,6 +13,10 @@ import (
 type lanePlan struct {
 	slvl []slvlWrite
 	arb  []arbWrite
+
+	routed bool // routing has lanes of its own
+	// made are tables that many ports share.
+	made map[laneShape]*laneTables
 }
 
 type slvlWrite struct {
@@ -24,85 +31,250 @@ type arbWrite struct {
 	table mad.VLArb
 }
 
-// arbWeight is each lane's weight: 64 units of 64 bytes, one packet of the largest MTU.
+// laneShape is what a port's tables depend on, unless routing maps each pair of ports in its own way.
+type laneShape struct {
+	kind      policy.PortKind
+	vls       int
+	inputs    int // tables of mappings: one for each port of entry
+	low, high uint8
+}
+
+// laneTables are the tables of ports of one shape.
+type laneTables struct {
+	slvl []mad.SLtoVL
+	arb  [2][]mad.VLArbEntry
+}
+
+// arbWeight is each lane's weight where an operator says nothing: 64 units of 64 bytes, one packet of the largest MTU.
 const arbWeight = 64
 
-// beginLanes plans mappings and arbitration where routing uses more than one lane.
+// beginLanes plans mappings and arbitration, where routing uses more than one lane or an operator wants quality of service.
 func (s *sweep) beginLanes() {
 	s.cursor = cursor{}
-	s.lanes = lanePlan{}
-	if s.tables.SL == nil && s.tables.SLtoVL == nil {
+	s.lanes = lanePlan{routed: s.tables.SL != nil || s.tables.SLtoVL != nil}
+	if !s.lanes.routed && !s.m.cfg.QoS.Enabled {
 		return
 	}
+	s.sayLanes()
+	s.lanes.made = map[laneShape]*laneTables{}
 	for i, n := range s.nodes {
+		if n.IsSwitch() {
+			s.planSwitchLanes(int32(i))
+			continue
+		}
 		for p := 1; p < len(n.Ports); p++ {
 			if n.Ports[p].Up() {
-				s.planLanes(subnet.Ref{Node: int32(i), Port: ib.PortNum(p)})
+				s.planEndLanes(subnet.Ref{Node: int32(i), Port: ib.PortNum(p)})
 			}
 		}
 	}
+}
+
+// kindOf is the kind of port that the options for quality of service have.
+func (s *sweep) kindOf(ref subnet.Ref) policy.PortKind {
+	switch n := s.nodes[ref.Node]; {
+	case n.IsSwitch() && ref.Port == 0:
+		return policy.QoSSwitchPort0
+	case n.IsSwitch():
+		return policy.QoSSwitchPort
+	case n.Info.NodeType == ib.NodeRouter:
+		return policy.QoSRouter
+	}
+	return policy.QoSCA
+}
+
+// lanesOf is how many data lanes a port may use: what both ends have, an operator allows, and a link in use runs with.
+func (s *sweep) lanesOf(ref subnet.Ref) int {
+	p := &s.nodes[ref.Node].Ports[ref.Port]
+	v := p.Info.VLCap
+	if p.Up() {
+		v = min(v, s.nodes[p.Peer].Ports[p.PeerPort].Info.VLCap)
+	}
+	if p.Info.PortState == ib.PortActive && p.Info.OperationalVLs.IsValid() {
+		v = min(v, p.Info.OperationalVLs)
+	}
+	vls := 1
+	if v.IsValid() {
+		vls = v.VLs()
+	}
+	if s.m.cfg.MaxVLs > 0 {
+		vls = min(vls, s.m.cfg.MaxVLs)
+	}
+	if q := &s.m.cfg.QoS; q.Enabled && !s.lanes.routed {
+		vls = min(vls, int(q.Ports[s.kindOf(ref)].MaxVLs))
+	}
+	return max(vls, 1)
 }
 
 // laneTable is the mapping for packets that enter by one port and leave by another; at an adapter both are 0.
 func (s *sweep) laneTable(sw int32, in, out ib.PortNum, vls int) mad.SLtoVL {
 	var t mad.SLtoVL
 	for sl := range t {
-		t[sl] = s.tables.Lane(sw, in, out, ib.SL(sl)) % ib.VL(max(vls, 1))
+		t[sl] = s.tables.Lane(sw, in, out, ib.SL(sl)) % ib.VL(vls)
 	}
 	return t
 }
 
-func (s *sweep) planLanes(ref subnet.Ref) {
+// tablesFor are the tables that a port should have.
+func (s *sweep) tablesFor(ref subnet.Ref) *laneTables {
 	n := s.nodes[ref.Node]
 	p := &n.Ports[ref.Port]
-	vls := 1
-	if v := min(p.Info.VLCap, s.nodes[p.Peer].Ports[p.PeerPort].Info.VLCap); v.IsValid() {
-		vls = v.VLs()
+	shape := laneShape{s.kindOf(ref), s.lanesOf(ref), 1, p.Info.VLArbitrationLowCap, p.Info.VLArbitrationHighCap}
+	sw := int32(-1)
+	if n.IsSwitch() {
+		shape.inputs, sw = len(n.Ports), n.RouteIndex
 	}
-	if s.m.cfg.MaxVLs > 0 {
-		vls = min(vls, s.m.cfg.MaxVLs)
+	own := s.lanes.routed && s.tables.SLtoVL != nil && n.IsSwitch() // no two ports need be alike
+	t := s.lanes.made[shape]
+	if t == nil {
+		t = &laneTables{arb: s.arbitration(&shape)}
+		t.slvl = make([]mad.SLtoVL, shape.inputs)
+		one := s.qosMapping(&shape)
+		if s.lanes.routed {
+			one = s.laneTable(sw, 0, ref.Port, shape.vls)
+		}
+		for in := range t.slvl {
+			t.slvl[in] = one
+		}
+		s.lanes.made[shape] = t
 	}
-	var want subnet.PortTables
-	if p.Tables != nil {
-		want = *p.Tables
+	if own {
+		t = &laneTables{arb: t.arb, slvl: make([]mad.SLtoVL, shape.inputs)}
+		for in := range t.slvl {
+			t.slvl[in] = s.laneTable(sw, ib.PortNum(in), ref.Port, shape.vls)
+		}
 	}
-	have := want.SLtoVL
-	if !n.IsSwitch() {
-		t := s.laneTable(-1, 0, 0, vls)
-		want.SLtoVL = []mad.SLtoVL{t}
-		if len(have) != 1 || have[0] != t {
-			s.lanes.slvl = append(s.lanes.slvl, slvlWrite{ref, 0, t})
+	return t
+}
+
+// planEndLanes plans the tables of an adapter's port.
+func (s *sweep) planEndLanes(ref subnet.Ref) {
+	n := s.nodes[ref.Node]
+	p := &n.Ports[ref.Port]
+	want := s.tablesFor(ref)
+	if s.mapsLanes(&p.Info) {
+		if have := knownMapping(p); !slices.Equal(have, want.slvl) {
+			s.lanes.slvl = append(s.lanes.slvl, slvlWrite{ref, 0, want.slvl[0]})
 		}
 	} else {
-		want.SLtoVL = make([]mad.SLtoVL, len(n.Ports))
-		uniform := s.tables.SLtoVL == nil
-		for in := range n.Ports {
-			want.SLtoVL[in] = s.laneTable(n.RouteIndex, ib.PortNum(in), ref.Port, vls)
-		}
-		switch {
-		case uniform && n.Switch.OptimizedSLtoVLMappingProgramming != 0:
-			if len(have) != len(want.SLtoVL) || have[0] != want.SLtoVL[0] {
-				s.lanes.slvl = append(s.lanes.slvl, slvlWrite{ref, 0x20000 | uint32(ref.Port), want.SLtoVL[0]})
+		want = &laneTables{arb: want.arb}
+	}
+	s.planArbitration(ref, want)
+	s.noteLanes(ref, want)
+}
+
+// mapsLanes reports whether a port has a mapping to write. One that says it has none is asked all the same where routing depends on it.
+func (s *sweep) mapsLanes(pi *mad.PortInfo) bool {
+	return s.lanes.routed || pi.CapabilityMask&mad.CapSLMapping != 0
+}
+
+func knownMapping(p *subnet.Port) []mad.SLtoVL {
+	if p.Tables == nil {
+		return nil
+	}
+	return p.Tables.SLtoVL
+}
+
+// planSwitchLanes plans the tables of a switch's ports.
+func (s *sweep) planSwitchLanes(i int32) {
+	n := s.nodes[i]
+	first := 1
+	if n.Switch.EnhancedPortZero {
+		first = 0
+	}
+	maps := s.mapsLanes(&n.Ports[0].Info)
+	// Where a switch takes a mapping for many ports at once, one that all ports share is one write.
+	together := maps && s.tables.SLtoVL == nil && n.Switch.OptimizedSLtoVLMappingProgramming != 0
+	var same *mad.SLtoVL
+	alike, stale := true, 0
+	for p := first; p < len(n.Ports); p++ {
+		if x := &n.Ports[p]; p == 0 || x.Up() {
+			t := s.tablesFor(subnet.Ref{Node: i, Port: ib.PortNum(p)})
+			if same == nil {
+				same = &t.slvl[0]
 			}
+			alike = alike && *same == t.slvl[0]
+			if !slices.Equal(knownMapping(x), t.slvl) {
+				stale++
+			}
+		}
+	}
+	once := together && alike && stale > 1
+	if once {
+		s.lanes.slvl = append(s.lanes.slvl, slvlWrite{subnet.Ref{Node: i}, mad.SLtoVLAllInputs | mad.SLtoVLAllOutputs, *same})
+	}
+	for p := first; p < len(n.Ports); p++ {
+		ref := subnet.Ref{Node: i, Port: ib.PortNum(p)}
+		x := &n.Ports[p]
+		if p != 0 && !x.Up() {
+			continue
+		}
+		want := s.tablesFor(ref)
+		have := knownMapping(x)
+		switch {
+		case !maps:
+			want = &laneTables{arb: want.arb}
+		case once || slices.Equal(have, want.slvl):
+		case together:
+			s.lanes.slvl = append(s.lanes.slvl, slvlWrite{ref, mad.SLtoVLAllInputs | mad.SLtoVLModifier(0, ref.Port), want.slvl[0]})
 		default:
 			for in := range n.Ports {
-				if in > 0 && !n.Ports[in].Up() || len(have) == len(want.SLtoVL) && have[in] == want.SLtoVL[in] {
+				if in > 0 && !n.Ports[in].Up() || len(have) == len(want.slvl) && have[in] == want.slvl[in] {
 					continue
 				}
-				s.lanes.slvl = append(s.lanes.slvl, slvlWrite{ref, mad.SLtoVLModifier(ib.PortNum(in), ref.Port), want.SLtoVL[in]})
+				s.lanes.slvl = append(s.lanes.slvl, slvlWrite{ref, mad.SLtoVLModifier(ib.PortNum(in), ref.Port), want.slvl[in]})
 			}
 		}
+		s.planArbitration(ref, want)
+		s.noteLanes(ref, want)
 	}
-	if want.VLArb[0] == nil && p.Info.VLArbitrationLowCap > 0 {
-		want.VLArb[0] = make([]mad.VLArbEntry, 0, vls)
-		var t mad.VLArb
-		for vl := range min(vls, int(p.Info.VLArbitrationLowCap)) {
-			t[vl] = mad.VLArbEntry{VL: ib.VL(vl), Weight: arbWeight}
-			want.VLArb[0] = append(want.VLArb[0], t[vl])
+}
+
+// planArbitration plans the blocks of arbitration that differ; of a table that is not known, all.
+func (s *sweep) planArbitration(ref subnet.Ref, want *laneTables) {
+	p := &s.nodes[ref.Node].Ports[ref.Port]
+	for high, list := range want.arb {
+		var have []mad.VLArbEntry
+		if p.Tables != nil {
+			have = p.Tables.VLArb[high]
 		}
-		s.lanes.arb = append(s.lanes.arb, arbWrite{ref, mad.VLArbLow0, t})
+		if list == nil || slices.Equal(have, list) {
+			continue
+		}
+		for from := 0; from < len(list); from += mad.VLArbPerBlock {
+			var was, is mad.VLArb
+			copy(is[:], list[from:])
+			if len(have) == len(list) {
+				copy(was[:], have[from:])
+				if was == is {
+					continue
+				}
+			}
+			block := mad.VLArbLow0 + mad.VLArbBlock(2*high+from/mad.VLArbPerBlock)
+			s.lanes.arb = append(s.lanes.arb, arbWrite{ref, block, is})
+		}
 	}
-	s.edit(ref.Node).Ports[ref.Port].Tables = s.m.share(&want)
+}
+
+// noteLanes notes what a port's tables will be.
+func (s *sweep) noteLanes(ref subnet.Ref, want *laneTables) {
+	p := &s.nodes[ref.Node].Ports[ref.Port]
+	var t subnet.PortTables
+	if p.Tables != nil {
+		t = *p.Tables
+	}
+	same := p.Tables != nil
+	if want.slvl != nil && !slices.Equal(t.SLtoVL, want.slvl) {
+		t.SLtoVL, same = want.slvl, false
+	}
+	for high, list := range want.arb {
+		if list != nil && !slices.Equal(t.VLArb[high], list) {
+			t.VLArb[high], same = list, false
+		}
+	}
+	if !same {
+		s.edit(ref.Node).Ports[ref.Port].Tables = s.m.share(&t)
+	}
 }
 
 // nextLanes writes the next table.
@@ -130,15 +302,20 @@ func (s *sweep) nextLanes(r *request) bool {
 	return false
 }
 
-// lanesReply drops what was noted of a port that did not take its tables.
+// lanesReply drops what was noted of a port that did not take its tables, or of all ports where one write was for all.
 func (s *sweep) lanesReply(r *request, v mad.View) {
 	if s.answered(r, v) {
 		return
 	}
-	p := &s.edit(r.node).Ports[r.port]
-	if p.Tables != nil {
-		t := *p.Tables
+	n := s.edit(r.node)
+	for p := range n.Ports {
+		x := &n.Ports[p]
+		all := r.attr == mad.AttrSLtoVL && r.mod&mad.SLtoVLAllOutputs != 0
+		if x.Tables == nil || !all && ib.PortNum(p) != r.port {
+			continue
+		}
+		t := *x.Tables
 		t.SLtoVL, t.VLArb = nil, [2][]mad.VLArbEntry{}
-		p.Tables = s.m.share(&t)
+		x.Tables = s.m.share(&t)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"softib/ib"
 	"softib/mad"
+	"softib/policy"
 	"softib/route"
 	"softib/sa"
 	"softib/subnet"
@@ -44,6 +45,8 @@ type Manager struct {
 	members    *membership
 	groupsMade []ib.GID // of partitions
 	unenforced map[ib.GUID]bool
+	matcher    *policy.QoSMatcher
+	qosSaid    string // of which engine it was said that its levels go before
 	groups     []Group
 	heir       heritage
 	registered bool // hosts have registered something since memory was taken
@@ -87,6 +90,9 @@ func New(cfg Config) *Manager {
 	m.admin.Import(0, m.cfg.Memory.Admin)
 	m.light.next = ib.Never
 	m.peers.init()
+	if err := m.usePolicy(m.cfg.QoS.Policy); err != nil {
+		m.event(EventProblem, "QoS policy: %v: it is left out", err)
+	}
 	return m
 }
 
