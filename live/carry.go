@@ -190,13 +190,21 @@ func (f *Fabric) forward(at place, p *packet) (place, bool) {
 		return f.cross(at.node, at.port, p)
 	case *switchNode:
 		out := n.engine.Route(p.dlid)
-		if int(out) > n.engine.NumPorts() || p.dlid > n.engine.Info().LinearFDBTop || out == 0 || out == at.port && !at.fromHere {
-			return place{}, false
+		why := link.OK
+		switch {
+		case int(out) > n.engine.NumPorts() || p.dlid > n.engine.Info().LinearFDBTop || out == 0:
+			why = link.UnknownDLID
+		case at.fromHere:
+		case out == at.port:
+			why = link.Looping
+		case p.dstQP != ib.QPNSMI && n.engine.SL2VL(at.port, out)[p.sl&15] >= ib.VLMgmt:
+			why = link.BadVLMap
 		}
-		if p.dstQP != ib.QPNSMI && !at.fromHere {
-			if vl := n.engine.SL2VL(at.port, out)[p.sl&15]; vl >= ib.VLMgmt {
-				return place{}, false
+		if why != link.OK {
+			if !at.fromHere {
+				n.ports[at.port].link.Count(why)
 			}
+			return place{}, false
 		}
 		return f.cross(at.node, out, p)
 	}
@@ -206,13 +214,26 @@ func (f *Fabric) forward(at place, p *packet) (place, bool) {
 // cross takes a packet over the cable at a port.
 func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 	out := f.portAt(node, num)
-	if out == nil || out.peer == nil || !f.passes(out, p, false) || !f.passes(out.peer, p, true) {
+	if out == nil {
+		return place{}, false
+	}
+	if why := f.refuses(out, p, false); why != link.OK {
+		out.link.Count(why)
 		return place{}, false
 	}
 	in := out.peer
 	out.count[ib.PortXmitPkts]++
+	out.count[ib.PortUnicastXmitPkts]++
 	out.count[ib.PortXmitData] += mgmtWords
+	if in == nil {
+		return place{}, false
+	}
+	refused := f.refuses(in, p, true)
+	if refused == link.NotReady {
+		return place{}, false
+	}
 	in.count[ib.PortRcvPkts]++
+	in.count[ib.PortUnicastRcvPkts]++
 	in.count[ib.PortRcvData] += mgmtWords
 	vl := ib.VLMgmt
 	if p.dstQP != ib.QPNSMI {
@@ -220,28 +241,39 @@ func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 	}
 	out.countLane(true, vl, p.sl, 1, mgmtWords)
 	in.countLane(false, vl, p.sl, 1, mgmtWords)
+	if refused != link.OK {
+		in.link.Count(refused)
+		return place{}, false
+	}
 	return place{node: in.index(), port: in.num}, true
 }
 
-// passes reports whether a port lets a management packet pass: subnet management from Initialize on, all
+// refuses says why a port lets a management packet not pass: subnet management passes from Initialize on, all
 // else when the link is Active and the partition is right.
-func (f *Fabric) passes(p *portState, m *packet, inbound bool) bool {
+func (f *Fabric) refuses(p *portState, m *packet, inbound bool) link.Reason {
+	closed := link.Inactive
+	if inbound {
+		closed = link.NotReady
+	}
 	if m.dstQP == ib.QPNSMI {
-		return p.link.Phys() == ib.PhysLinkUp && p.link.State() >= ib.PortInit
+		if p.link.Phys() == ib.PhysLinkUp && p.link.State() >= ib.PortInit {
+			return link.OK
+		}
+		return closed
 	}
 	if p.link.State() != ib.PortActive {
-		return false
+		return closed
 	}
 	if p.sw == nil {
-		return true
+		return link.OK
 	}
 	f.probe.LRH.DLID, f.probePkt.LRH.DLID = m.dlid, m.dlid
 	f.probePkt.BTH.PKey = m.pkey
 	f.probe.Packet = &f.probePkt
 	if inbound {
-		return p.link.RefusesIn(&f.probe) == link.OK
+		return p.link.RefusesIn(&f.probe)
 	}
-	return p.link.RefusesOut(&f.probe) == link.OK
+	return p.link.RefusesOut(&f.probe)
 }
 
 // portAt is a port of a node.

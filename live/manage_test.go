@@ -8,6 +8,7 @@ import (
 	"softib/hca"
 	"softib/ib"
 	"softib/mad"
+	"softib/madrpc"
 	"softib/sm"
 	"softib/topo"
 	"softib/verbs"
@@ -248,6 +249,55 @@ func TestPerfCounters(t *testing.T) {
 	if n := read(mad.MethodGet); n != 0 {
 		t.Errorf("PortRcvPkts %d after it was cleared", n)
 	}
+}
+
+// Management packets count as all others do, and those that go nowhere are counted where they end.
+func TestManagementCounts(t *testing.T) {
+	f := bringUp(t, "star:2")
+	host := f.graph.Nodes[f.hosts[0].node.Index]
+	in := topo.PortRef{Node: host.Ports[1].Peer, Port: host.Ports[1].PeerPort}
+	out := f.graph.Port(topo.PortRef{Node: f.graph.Nodes[f.hosts[1].node.Index].Index, Port: 1})
+	far := topo.PortRef{Node: out.Peer, Port: out.PeerPort}
+	s, err := f.OpenMgmt(topo.PortRef{Node: host.Index, Port: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	id, err := s.Register(madrpc.Registration{Class: mad.ClassPerf, ClassVersion: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(to ib.LID) {
+		t.Helper()
+		var dgram [mad.Size]byte
+		h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet, TransactionID: 1, AttributeID: mad.AttrClassPortInfo}
+		h.Append(dgram[:0])
+		if err := s.Send(id, madrpc.Message{Env: mad.Envelope{LID: to, QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, Data: dgram[:]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counted := func(r topo.PortRef, do func(), want map[ib.Counter]uint64) {
+		t.Helper()
+		before := f.Counters(r)
+		do()
+		after := f.Counters(r)
+		for c := range ib.NumCounter {
+			if got := after[c] - before[c]; got != want[c] {
+				t.Errorf("%s grew by %d, want %d", c, got, want[c])
+			}
+		}
+	}
+	to, _ := f.PortInfo(topo.PortRef{Node: f.hosts[1].node.Index, Port: 1})
+	counted(far, func() { send(to.LID) }, map[ib.Counter]uint64{
+		ib.PortXmitPkts: 1, ib.PortXmitData: mgmtWords, ib.PortUnicastXmitPkts: 1, ib.PortRcvPkts: 1, ib.PortRcvData: mgmtWords, ib.PortUnicastRcvPkts: 1,
+	})
+	counted(in, func() { send(1000) }, map[ib.Counter]uint64{
+		ib.PortRcvPkts: 1, ib.PortRcvData: mgmtWords, ib.PortUnicastRcvPkts: 1, ib.PortRcvSwitchRelayErrors: 1, ib.PortDLIDMappingErrors: 1,
+	})
+	if err := f.SetLink(far, false); err != nil {
+		t.Fatal(err)
+	}
+	counted(far, func() { send(to.LID) }, map[ib.Counter]uint64{ib.PortXmitDiscards: 1, ib.PortInactiveDiscards: 1})
 }
 
 func TestCreateMulticast(t *testing.T) {
