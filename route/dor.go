@@ -36,6 +36,27 @@ func (dimOrder) Compute(n *Network, o Options) (*Tables, error) {
 	if err := g.checkLines(); err != nil {
 		return nil, err
 	}
+	return g.tables(o)
+}
+
+// whole is Compute for grids that miss no cable, where all ways are shortest.
+func (dimOrder) whole(n *Network, o Options) (*Tables, error) {
+	if len(n.Switches) == 0 {
+		return nil, unfitGrid("there are no switches")
+	}
+	g, err := findGrid(n, Options{})
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(g.torn, true) {
+		return nil, unfitGrid("cables are missing")
+	}
+	return g.tables(o)
+}
+
+// tables routes a grid.
+func (g *grid) tables(o Options) (*Tables, error) {
+	n := g.n
 	bits := 0
 	for k := range g.size {
 		g.bit[k] = -1

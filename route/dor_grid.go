@@ -1,6 +1,7 @@
 package route
 
 import (
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,6 +168,8 @@ func bySquares(w *wiring, _ Options) (*edgeLabels, []int) {
 	// Cables get numbers; parallel ones share that of the first.
 	number := make([][]int32, len(w.out))
 	count := int32(0)
+	// A grid of n switches has at most log2(n) dimensions, and a switch two neighbours along each.
+	neighboursMax := 2 * bits.Len(uint(len(w.out)))
 	find := func(a, b int32) int32 {
 		for i, e := range w.out[a] {
 			if e.to == b {
@@ -190,7 +193,12 @@ func bySquares(w *wiring, _ Options) (*edgeLabels, []int) {
 			}
 			count++
 		}
-		if len(w.out[s]) > 4*gridDimsMax {
+		around := make([]int32, 0, len(w.out[s]))
+		for _, e := range w.out[s] {
+			around = append(around, e.to)
+		}
+		slices.Sort(around)
+		if len(slices.Compact(around)) > neighboursMax {
 			return nil, nil
 		}
 	}
