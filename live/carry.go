@@ -84,6 +84,9 @@ func (f *Fabric) arrive(at place, p *packet, back *MgmtPort) (next place, on, mi
 	if p.dstQP != ib.QPNSMI {
 		return f.arriveGMP(at, p, back)
 	}
+	if v.Method() == mad.MethodTrapRepress && v.Class() == mad.ClassSMLID && !at.fromHere && f.mgmtPort(at) != nil {
+		return next, false, f.rest(at, p, back) // for a program that has sent the trap, else for the agent
+	}
 	wasResponse := v.Method().IsResponse()
 	do := f.deliver(at, p)
 	here := place{at.node, at.port, true}

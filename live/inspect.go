@@ -71,3 +71,74 @@ func (f *Fabric) PKeys(ref topo.PortRef) []ib.PKey {
 	}
 	return keys
 }
+
+// SwitchTables is what a switch holds.
+type SwitchTables struct {
+	LID ib.LID
+	LMC uint8
+	// LFT has the port for each LID up to LinearFDBTop.
+	LFT []ib.PortNum
+	// Groups are the multicast LIDs that have ports.
+	Groups []GroupPorts
+}
+
+// GroupPorts are the ports that a switch copies packets of a multicast LID to.
+type GroupPorts struct {
+	MLID  ib.LID
+	Ports []ib.PortNum
+}
+
+// Tables reads the forwarding tables of a switch as they are, whoever wrote them. It is false for a node that is none.
+func (f *Fabric) Tables(node int) (t SwitchTables, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.switchAt(node)
+	if s == nil {
+		return t, false
+	}
+	t.LID, t.LMC = s.engine.LID()
+	t.LFT = make([]ib.PortNum, int(s.engine.Info().LinearFDBTop)+1)
+	for l := range t.LFT {
+		t.LFT[l] = s.engine.Route(ib.LID(l))
+	}
+	for l := ib.LIDMulticastMin; l <= ib.LIDMulticastMin+ib.LID(s.engine.Info().MulticastFDBCap) && l <= ib.LIDMulticastMax; l++ {
+		m := s.engine.MulticastPorts(l)
+		if m.Empty() {
+			continue
+		}
+		g := GroupPorts{MLID: l}
+		for p, more := m.Pop(); more; p, more = m.Pop() {
+			g.Ports = append(g.Ports, p)
+		}
+		t.Groups = append(t.Groups, g)
+	}
+	return t, true
+}
+
+// Lanes reads the lanes of service levels at a switch, by port of entry and port of exit: Lanes[in][out][SL]. In is 0 for the switch's own packets. It is
+// nil for a node that is no switch.
+func (f *Fabric) Lanes(node int) [][][ib.NumSL]ib.VL {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.switchAt(node)
+	if s == nil {
+		return nil
+	}
+	lanes := make([][][ib.NumSL]ib.VL, len(s.ports))
+	for in := range lanes {
+		lanes[in] = make([][ib.NumSL]ib.VL, len(s.ports))
+		for out := range lanes[in] {
+			lanes[in][out] = s.engine.SL2VL(ib.PortNum(in), ib.PortNum(out))
+		}
+	}
+	return lanes
+}
+
+// switchAt is a node that is a switch, or nil.
+func (f *Fabric) switchAt(node int) *switchNode {
+	if node < 0 || node >= len(f.nodes) {
+		return nil
+	}
+	s, _ := f.nodes[node].(*switchNode)
+	return s
+}

@@ -280,7 +280,15 @@ func (p *MgmtPort) in(now ib.Time, m *packet) {
 		LID: m.slid, QPN: m.srcQP, QKey: m.qkey, SL: m.sl, PathBits: m.pathBits, PKeyIndex: m.pkeyIndex,
 		HasGRH: m.hasGRH, GID: m.sgid, HopLimit: m.hopLimit, TClass: m.tclass, FlowLabel: m.flow,
 	}
-	if p.svc.Handle(now, env, &m.data) || m.dstQP == ib.QPNSMI || mad.View(m.data[:]).Method().IsResponse() {
+	if p.svc.Handle(now, env, &m.data) {
+		return
+	}
+	if m.dstQP == ib.QPNSMI && mad.View(m.data[:]).Method() == mad.MethodTrapRepress {
+		p.f.lock(now)
+		p.f.deliver(place{p.ref.Node, p.ref.Port, false}, m)
+		p.f.unlock()
+	}
+	if m.dstQP == ib.QPNSMI || mad.View(m.data[:]).Method().IsResponse() {
 		return
 	}
 	// Nobody wanted it after all: the agent may.

@@ -46,35 +46,40 @@ type walker struct {
 	probe link.Frame
 	pkt   wire.Packet
 	seen  int
+	dry   bool       // only looks: makes no rings
+	out   ib.PortNum // the last entry that was looked up
 }
 
 // resolve walks the tables for a key. The fabric's lock is held by the caller.
 func (f *Fabric) resolve(src *Host, key routeKey) *route {
 	rt := &route{key: key, epoch: f.epoch.Load()}
 	w := walker{f: f, key: key, route: rt}
-	w.probe.Packet = &w.pkt
-	w.pkt.LRH = wire.LRH{SL: key.sl, DLID: key.dlid, LNH: wire.LNHLocal}
-	w.pkt.BTH.PKey = key.pkey
-	w.probe.LRH = w.pkt.LRH
+	w.aim()
 	from := src.ports[key.port]
 	if from == nil {
 		return rt
 	}
-	if from.link.State() != ib.PortActive {
-		rt.lost, rt.reason = from, link.Inactive
-		return rt
-	}
-	vl := from.link.SL2VL(key.sl)
-	if vl >= ib.VLMgmt || !from.link.IsOperVL(vl) {
-		rt.lost, rt.reason = from, link.BadVLMap
-		return rt
-	}
-	rt.hops = append(rt.hops, hop{from, true, vl})
-	w.cross(src, from, vl)
+	w.depart(src, from)
 	if len(rt.rings) == 0 && rt.lost == nil {
 		rt.lost, rt.reason = from, link.NoMember
 	}
 	return rt
+}
+
+// depart leaves an adapter by its port.
+func (w *walker) depart(src *Host, from *portState) {
+	rt := w.route
+	if from.link.State() != ib.PortActive {
+		rt.lost, rt.reason = from, link.Inactive
+		return
+	}
+	vl := from.link.SL2VL(w.key.sl)
+	if vl >= ib.VLMgmt || !from.link.IsOperVL(vl) {
+		rt.lost, rt.reason = from, link.BadVLMap
+		return
+	}
+	rt.hops = append(rt.hops, hop{from, true, vl})
+	w.cross(src, from, vl)
 }
 
 // lose notes where packets of the route end, unless some branch of a multicast
@@ -99,7 +104,9 @@ func (w *walker) cross(src *Host, out *portState, vl ib.VL) {
 	}
 	if in.host != nil {
 		w.route.hops = append(w.route.hops, hop{in, false, vl})
-		w.route.rings = append(w.route.rings, w.f.ringTo(src, in, vl))
+		if !w.dry {
+			w.route.rings = append(w.route.rings, w.f.ringTo(src, in, vl))
+		}
 		return
 	}
 	w.route.hops = append(w.route.hops, hop{in, false, vl})
@@ -117,10 +124,19 @@ func (w *walker) cross(src *Host, out *portState, vl ib.VL) {
 		}
 		return
 	}
+	w.relay(src, in)
+}
+
+// relay goes on by the forwarding entry of the switch that a packet has come to by port in; port 0 is the switch itself.
+func (w *walker) relay(src *Host, in *portState) {
+	sw := in.sw
 	o := sw.engine.Route(w.key.dlid)
+	w.out = o
 	switch {
 	case int(o) > sw.engine.NumPorts() || w.key.dlid > sw.engine.Info().LinearFDBTop:
 		w.lose(in, link.UnknownDLID)
+	case o == 0 && w.dry && in.num != 0:
+		return // whoever looks may be after the switch itself
 	case o == 0:
 		w.lose(in, link.UnknownDLID) // data for the switch itself: it has no queue pairs but QP0 and QP1
 	case o == in.num:

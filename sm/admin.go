@@ -11,9 +11,10 @@ import (
 // Admin is the subnet administrator that answers beside this manager.
 func (m *Manager) Admin() *sa.Admin { return m.admin }
 
-// handleSA answers a client of administration. Only a master does.
+// handleSA answers a client of administration. Only a master does, and one that has just handed over its successor.
 func (m *Manager) handleSA(env mad.Envelope, data []byte) {
-	if m.state != mad.SMMaster {
+	successor := m.now < m.testament && mad.Method(data[3]) == mad.MethodGetTable && env.LID == m.peers.lid
+	if m.state != mad.SMMaster && !successor {
 		return
 	}
 	resp, ok := m.admin.Handle(m.now, env, data)

@@ -23,8 +23,8 @@ type election struct {
 	lid    ib.LID
 	missed int
 	// handing is the manager that a handover was offered to and that has not acknowledged yet.
-	handing ib.GUID
-	offers  int
+	handing    ib.GUID
+	handingLID ib.LID
 	// owed is where the acknowledgement of a handover goes, once the subnet is programmed.
 	owed  mad.Envelope
 	owing bool
@@ -121,6 +121,9 @@ func (s *sweep) watch(to *subnet.Manager) {
 	m.peers.next = m.now + m.cfg.PollInterval
 	m.forced = false
 	m.forget()
+	if to.Info.SMState == mad.SMMaster {
+		m.askHeritage(to.LID) // it may hand over at once
+	}
 }
 
 // forget drops what a manager that does not manage cannot know.
@@ -132,14 +135,15 @@ func (m *Manager) forget() {
 	m.light.active, m.light.next = false, ib.Never
 }
 
-// offer hands the subnet over to a manager that goes before this one (IBA 14.4.1.7). Until it acknowledges, this one goes on.
+// offer hands the subnet over to a manager that goes before this one (IBA 14.4.1.7). Until it has
+// answered, this one goes on.
 func (s *sweep) offer(to *subnet.Manager) {
 	m := s.m
 	ref, ok := s.refOf(to.Port)
-	if !ok {
+	if !ok || m.peers.handing != 0 {
 		return
 	}
-	m.peers.handing = to.Port
+	m.peers.handing, m.peers.handingLID = to.Port, to.LID
 	m.peers.path = append([]ib.PortNum(nil), s.pathTo(ref.Node, ref.Port)...)
 	m.event(EventState, "handing over to manager %v with priority %d (ours is %d)", to.Port, to.Info.Priority, m.cfg.Priority)
 	own := m.info()
@@ -187,6 +191,10 @@ func (m *Manager) pollPeers() {
 
 // peerReply takes the answer of another manager.
 func (m *Manager) peerReply(r *request, v mad.View) {
+	if r.what == tell && r.mod == cmdHandover {
+		m.offered(v)
+		return
+	}
 	if r.what != askManager || m.state != mad.SMStandby {
 		return
 	}
@@ -214,6 +222,35 @@ func (m *Manager) peerReply(r *request, v mad.View) {
 		e.missed = 0 // discovering: it is about to become one
 	}
 }
+
+// offered takes the answer to a handover. The one that has answered goes on from there; its acknowledgement is optional and OpenSM sends none.
+func (m *Manager) offered(v mad.View) {
+	e := &m.peers
+	if m.state != mad.SMMaster || e.handing == 0 {
+		return
+	}
+	if v == nil || v.Status() != mad.StatusOK {
+		m.event(EventState, "manager %v does not take over; it is asked again", e.handing)
+		return // pollPeers asks again
+	}
+	m.stepDown(e.handing, e.handingLID)
+}
+
+// stepDown makes a standby of a master that another has taken over from.
+func (m *Manager) stepDown(to ib.GUID, lid ib.LID) {
+	e := &m.peers
+	m.become(mad.SMStandby, "handed over to "+to.String())
+	e.master, e.lid, e.handing, e.missed = to, lid, 0, 0
+	e.next = m.now + m.cfg.PollInterval
+	m.testament = m.now + testamentTime
+	if m.sweep != nil {
+		m.sweep.abandon = true
+	}
+	m.forget()
+}
+
+// testamentTime is how long a manager that has handed over still answers its successor's questions about what hosts had registered.
+const testamentTime = 10 * ib.Second
 
 // rediscover starts over.
 func (m *Manager) rediscover(why string) {
@@ -255,7 +292,7 @@ func (m *Manager) command(env mad.Envelope, v mad.View, theirs *mad.SMInfo) bool
 	}
 	switch v.AttrMod() {
 	case cmdHandover:
-		if m.state != mad.SMStandby && m.state != mad.SMMaster {
+		if m.state == mad.SMNotActive {
 			return false
 		}
 		if m.state == mad.SMStandby {
@@ -273,19 +310,7 @@ func (m *Manager) command(env mad.Envelope, v mad.View, theirs *mad.SMInfo) bool
 		if m.state != mad.SMMaster || m.peers.handing == 0 {
 			return m.state == mad.SMStandby
 		}
-		m.become(mad.SMStandby, "handed over to "+theirs.GUID.String())
-		m.peers.master, m.peers.handing, m.peers.missed = theirs.GUID, 0, 0
-		m.peers.lid = env.LID
-		if m.sub != nil {
-			if r, ok := m.sub.ByPortGUID(theirs.GUID); ok {
-				m.peers.lid = m.sub.Port(r).Info.LID
-			}
-		}
-		m.peers.next = m.now + m.cfg.PollInterval
-		if m.sweep != nil {
-			m.sweep.abandon = true
-		}
-		m.forget()
+		m.stepDown(m.peers.handing, m.peers.handingLID)
 		return true
 	case cmdDisable:
 		if m.state != mad.SMStandby {

@@ -49,7 +49,8 @@ type Manager struct {
 	qosSaid    string // of which engine it was said that its levels go before
 	groups     []Group
 	heir       heritage
-	registered bool // hosts have registered something since memory was taken
+	testament  ib.Time // until when a successor may ask
+	registered bool    // hosts have registered something since memory was taken
 	admin      *sa.Admin
 	grouped    uint64 // revision of the groups whose tables were written
 	brief      bool   // only what the subnet needs to be up
