@@ -7,6 +7,7 @@ import (
 
 	"softib/hca"
 	"softib/ib"
+	"softib/link"
 	"softib/mad"
 	"softib/madrpc"
 	"softib/sm"
@@ -298,6 +299,17 @@ func TestManagementCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	counted(far, func() { send(to.LID) }, map[ib.Counter]uint64{ib.PortXmitDiscards: 1, ib.PortInactiveDiscards: 1})
+
+	// So do the packets of queue pairs.
+	h := f.hosts[0]
+	h.mu.Lock()
+	f.mu.Lock()
+	rt := f.resolve(h, routeKey{1, to.LID, 0, ib.PKeyDefault})
+	f.mu.Unlock()
+	h.mu.Unlock()
+	if rt.lost != f.port(far) || rt.reason != link.Inactive {
+		t.Errorf("packets end at %s for %v", rt.lost.name, rt.reason)
+	}
 }
 
 func TestCreateMulticast(t *testing.T) {

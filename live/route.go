@@ -150,8 +150,12 @@ func (w *walker) relay(src *Host, in *portState) {
 func (w *walker) leave(src *Host, in *portState, num ib.PortNum) {
 	sw := in.sw
 	out := sw.ports[num]
-	if out == nil || out.link.State() != ib.PortActive {
-		w.lose(in, link.Inactive)
+	if out == nil {
+		w.lose(in, link.UnknownDLID)
+		return
+	}
+	if out.link.State() != ib.PortActive {
+		w.lose(out, link.Inactive) // discards count where the packet would have left (IBA 16.1.3.5)
 		return
 	}
 	vl := sw.engine.SL2VL(in.num, num)[w.key.sl&15]
