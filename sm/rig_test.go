@@ -20,6 +20,8 @@ type rig struct {
 	log  []string
 	// lose, if there, decides whether a datagram is lost: before its node sees it, or (true, true) its answer.
 	lose func(node int, v mad.View) (request, answer bool)
+	// edit, if there, changes answers.
+	edit func(node int, v mad.View)
 	sets int // Set requests that were answered
 }
 
@@ -104,6 +106,9 @@ func (r *rig) carry(send *Send, resp *[mad.Size]byte) bool {
 		_, ok := r.w.agents[node].HandleMAD(r.now, in, req, resp[:])
 		if ok && mad.View(req).Method() == mad.MethodSet {
 			r.sets++
+		}
+		if ok && r.edit != nil {
+			r.edit(node, mad.View(resp[:]))
 		}
 		return ok
 	}
