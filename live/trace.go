@@ -59,12 +59,11 @@ func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (Wa
 	} else {
 		w.depart(nil, p)
 	}
-	return w.way(from), nil
+	return w.way(), nil
 }
 
 // way tells where a dry walk went.
-func (w *walker) way(from topo.PortRef) Way {
-	f := w.f
+func (w *walker) way() Way {
 	way := Way{Out: w.out, Reason: w.route.reason}
 	if p := w.route.lost; p != nil {
 		way.Lost = p.ref()
@@ -79,13 +78,7 @@ func (w *walker) way(from topo.PortRef) Way {
 			break
 		}
 		seen[out] = true
-		way.Hops = append(way.Hops, WayHop{Out: out.ref(), In: in.ref(), VL: hops[i].vl, Rate: out.link.Rate(), MTU: min(out.link.NeighborMTU(), in.link.NeighborMTU())})
-	}
-	if way.Reason == link.OK && len(way.Hops) == 0 {
-		// A port that sends to itself, which no cable carries.
-		if lid := f.lidOf(from.Node, from.Port); lid != 0 && lid == w.key.dlid {
-			way.Reason, way.Lost = link.Looping, from
-		}
+		way.Hops = append(way.Hops, WayHop{Out: out.ref(), In: in.ref(), VL: hops[i].vl, Rate: out.link.Rate(), MTU: out.link.NeighborMTU()})
 	}
 	return way
 }
