@@ -28,6 +28,26 @@ func seeds(f *testing.F) {
 	}
 	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodSet, AttributeID: mad.AttrPortCounters}
 	f.Add(append(h.Append(nil), bytes.Repeat([]byte{0xFF}, mad.Size-mad.HeaderSize)...), uint8(1), int64(0), false)
+	for class := range 256 {
+		info := mad.Class(class).Info()
+		if servers[class] == nil || mad.Class(class).IsSubnet() {
+			continue
+		}
+		for id := range mad.AttrID(0x100) {
+			if mad.Attr(mad.Class(class), id) == nil {
+				continue
+			}
+			for _, m := range []mad.Method{mad.MethodGet, mad.MethodSet} {
+				h := mad.Header{BaseVersion: 1, MgmtClass: mad.Class(class), ClassVersion: info.Version, Method: m, AttributeID: id}
+				b := mad.View(append(h.Append(nil), make([]byte, mad.Size-mad.HeaderSize)...))
+				b.Data()[1] = 1 // a port
+				if info.DataOff == mad.Vendor2DataOff {
+					b.SetOUI(mad.OUIOpenIB)
+				}
+				f.Add([]byte(b), uint8(1), int64(0), false)
+			}
+		}
+	}
 	f.Add([]byte{1, 1, 1, 1}, uint8(9), int64(0), false)
 }
 
@@ -59,6 +79,15 @@ func FuzzHandleMAD(f *testing.F) {
 			}
 			if v.Do != Discard && len(buf) < mad.Size {
 				t.Fatalf("%v on %d bytes", v.Do, len(buf))
+			}
+			trap := make([]byte, mad.Size)
+			for range 3 {
+				at := a.NextDeadline()
+				if at == ib.Never {
+					break
+				}
+				a.HandleTimer(max(at, ib.Time(now)))
+				a.PollTrap(max(at, ib.Time(now)), trap)
 			}
 		}
 	})
