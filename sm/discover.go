@@ -233,6 +233,7 @@ func (s *sweep) inherit(n *subnet.Node) {
 // foundSelf notes the manager's own port.
 func (s *sweep) foundSelf(i int32, info *mad.NodeInfo) {
 	s.self = subnet.Ref{Node: i, Port: info.LocalPortNum}
+	s.m.guid = info.PortGUID // others may ask who we are while we look around
 	n := s.nodes[i]
 	s.paths[i] = nil
 	if n.IsSwitch() {

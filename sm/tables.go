@@ -42,7 +42,7 @@ func (s *sweep) nextTable(r *request) bool {
 			if !s.cold[i] {
 				continue
 			}
-			row := s.tables.LFT[c.node]
+			row := s.coldRow(int32(c.node))
 			if from := c.block * mad.LFTPerBlock; from < len(row) {
 				var b mad.LFT
 				for k := copy(b[:], row[from:]); k < len(b); k++ {
@@ -72,8 +72,8 @@ func (s *sweep) nextWrite(r *request) bool {
 		w := &writes[c.at]
 		c.at++
 		i := s.switches[w.Switch]
-		if s.cold[i] {
-			continue // it has the whole new table
+		if s.cold[i] && s.round < s.prompt {
+			continue // it has them all
 		}
 		b := mad.LFT(w.Entries)
 		s.writeLFT(r, i, w.Block, &b)
@@ -143,13 +143,26 @@ func (s *sweep) leaveLate() {
 		}
 		delete(s.m.doubt, guid)
 		if s.round < len(s.plan.Rounds) {
-			s.m.actual[guid] = s.heldRow(s.nodes[i].RouteIndex)
+			s.m.actual[guid] = s.heldRow(s.nodes[i].RouteIndex, s.round)
 		}
 	}
 }
 
-// heldRow is a switch's table before the round s.round.
-func (s *sweep) heldRow(sw int32) []ib.PortNum {
+// coldRow is the table that a switch gets through which nothing passes yet: the new one, less what has to wait at the others too. Its
+// links become active before the late rounds.
+func (s *sweep) coldRow(sw int32) []ib.PortNum {
+	for k := s.prompt; k < len(s.plan.Rounds); k++ {
+		for j := range s.plan.Rounds[k].Writes {
+			if s.plan.Rounds[k].Writes[j].Switch == sw {
+				return s.heldRow(sw, s.prompt)
+			}
+		}
+	}
+	return s.tables.LFT[sw]
+}
+
+// heldRow is a switch's table before a round.
+func (s *sweep) heldRow(sw int32, round int) []ib.PortNum {
 	row := slices.Clone(s.tables.LFT[sw])
 	was := s.was.LFT[sw]
 	put := func(block int, from []ib.PortNum) {
@@ -162,14 +175,14 @@ func (s *sweep) heldRow(sw int32) []ib.PortNum {
 			}
 		}
 	}
-	for k := s.round; k < len(s.plan.Rounds); k++ {
+	for k := round; k < len(s.plan.Rounds); k++ {
 		for j := range s.plan.Rounds[k].Writes {
 			if w := &s.plan.Rounds[k].Writes[j]; w.Switch == sw {
 				put(w.Block, was[min(w.Block*mad.LFTPerBlock, len(was)):])
 			}
 		}
 	}
-	for k := range min(s.round, len(s.plan.Rounds)) {
+	for k := range min(round, len(s.plan.Rounds)) {
 		for j := range s.plan.Rounds[k].Writes {
 			if w := &s.plan.Rounds[k].Writes[j]; w.Switch == sw {
 				put(w.Block, w.Entries[:])
