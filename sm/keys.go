@@ -20,6 +20,7 @@ func (s *sweep) beginKeys() {
 	s.keyWrites = s.keyWrites[:0]
 	s.cursor = cursor{}
 	s.resolvePartitions()
+	s.forgetCongestion()
 	at := 0
 	s.eachEnd(func(r subnet.Ref) {
 		n := s.nodes[r.Node]

@@ -45,6 +45,7 @@ type Manager struct {
 	members    *membership
 	groupsMade []ib.GID // of partitions
 	unenforced map[ib.GUID]bool
+	cc         congestion
 	matcher    *policy.QoSMatcher
 	qosSaid    string // of which engine it was said that its levels go before
 	groups     []Group
@@ -61,15 +62,15 @@ type Manager struct {
 	pathsOf    *subnet.Subnet
 	lightPaths [][]ib.PortNum
 
-	wants      wants // reasons for the next sweep
-	lids       *lidBook
-	light      light
-	peers      election
-	last       SweepReport
-	sweeps     int
-	events     []Event
-	eventsLost int
-	sent       uint64
+	wants    wants // reasons for the next sweep
+	lids     *lidBook
+	light    light
+	peers    election
+	last     SweepReport
+	sweeps   int
+	events   []Event
+	counters Counters
+	sent     uint64
 }
 
 // outgoing is a datagram that is ready to go.
@@ -106,6 +107,9 @@ func (m *Manager) Start(now ib.Time) {
 
 // State is where the manager stands among others.
 func (m *Manager) State() mad.SMState { return m.state }
+
+// Config is what the manager was told, with the defaults of what it was not.
+func (m *Manager) Config() Config { return m.cfg }
 
 // Subnet is the subnet as the last complete sweep left it; nil before the first.
 func (m *Manager) Subnet() *subnet.Subnet { return m.sub }
@@ -164,6 +168,9 @@ func (m *Manager) PollSend(now ib.Time, send *Send) bool {
 	*send = Send{
 		Env: mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}, Data: m.buf[:],
 		Timeout: m.cfg.Timeout, Retries: m.cfg.Retries, Cookie: m.slots.put(r),
+	}
+	if r.to.QPN == ib.QPNGSI {
+		send.Env = r.to
 	}
 	// The lower half of the transaction is ours; whoever carries the datagram owns the upper one.
 	binary.BigEndian.PutUint64(m.buf[8:], uint64(uint32(send.Cookie>>32)))

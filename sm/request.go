@@ -21,7 +21,7 @@ type request struct {
 	gen   uint32
 	// phase is the number of the phase that sent it, of all that ever ran.
 	phase uint32
-	// to is where it went, for those that are not part of a sweep.
+	// to is where it went, for those that are no directed SMPs.
 	to mad.Envelope
 }
 

@@ -59,6 +59,9 @@ type sweep struct {
 	keyed      *membership
 	enforce    bool
 	keyTrouble map[subnet.Ref]bool // switch ports that do not hold the keys they should
+	ccWrites   []ccWrite
+	ccUnable   int // ports that turned out not to do congestion control
+	ccFailed   map[ib.GUID]bool
 	tables     *route.Tables
 	// incomplete are switches that did not take all of their tables.
 	incomplete map[int32]bool
@@ -84,7 +87,7 @@ type SweepReport struct {
 	Engine                 string
 	Refused                []string // engines that did not fit, with their reasons
 	VLs                    int
-	// Entries counts forwarding entries that were changed, Blocks the blocks written.
+	// Blocks counts the blocks of forwarding tables that were written.
 	Blocks int
 	// Problems counts what went wrong.
 	Problems int
@@ -97,10 +100,40 @@ type PhaseReport struct {
 	MADs int
 }
 
+// String is what the log says of a sweep.
 func (r SweepReport) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d hosts, %d switches, %d links; %s; %d datagrams in %v", r.Hosts, r.Switches, r.Links, r.Engine, r.MADs, r.Took)
+	fmt.Fprintf(&b, "%s, %s, %s", count(r.Hosts, "host", "hosts"), count(r.Switches, "switch", "switches"), count(r.Links, "link", "links"))
+	if r.Degraded > 0 {
+		fmt.Fprintf(&b, " (%d degraded)", r.Degraded)
+	}
+	fmt.Fprintf(&b, "; %s routing on %s", r.Engine, count(r.VLs, "lane", "lanes"))
+	if r.Blocks > 0 {
+		fmt.Fprintf(&b, ", %s written", count(r.Blocks, "table block", "table blocks"))
+	}
+	if r.Problems > 0 {
+		fmt.Fprintf(&b, "; %s", count(r.Problems, "problem", "problems"))
+	}
+	fmt.Fprintf(&b, "; %s in %s", count(r.MADs, "datagram", "datagrams"), brief(r.Took))
 	return b.String()
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// brief is a time as people read it: three digits or so.
+func brief(t ib.Time) string {
+	switch {
+	case t >= ib.Second:
+		return fmt.Sprintf("%.2fs", float64(t)/float64(ib.Second))
+	case t >= ib.Millisecond:
+		return fmt.Sprintf("%.2fms", float64(t)/float64(ib.Millisecond))
+	}
+	return fmt.Sprintf("%.0fus", float64(t)/float64(ib.Microsecond))
 }
 
 // phase is a step of a sweep. It is over when next gives nothing more, all answers
@@ -131,6 +164,8 @@ var phases = [...]phase{
 	{name: "activate", start: (*sweep).beginLinks, next: (*sweep).nextActivate, reply: (*sweep).portReply},
 	{name: "publish", start: (*sweep).publish},
 	{name: "late tables", start: (*sweep).beginLate, next: (*sweep).nextLateWrite, reply: (*sweep).tableReply, again: (*sweep).nextLate, wait: (*sweep).drains},
+	{name: "congestion info", start: (*sweep).beginCongestionInfo, next: (*sweep).nextCongestionInfo, reply: (*sweep).congestionInfoReply},
+	{name: "congestion control", start: (*sweep).beginCongestion, next: (*sweep).nextCongestion, reply: (*sweep).congestionReply},
 	{name: "inventory", start: (*sweep).beginInventory, next: (*sweep).nextInventory, reply: (*sweep).inventoryReply},
 	{name: "inventory done", start: (*sweep).endInventory},
 }
@@ -193,8 +228,13 @@ func (s *sweep) next(r *request) bool {
 	}
 }
 
-// end leaves the sweep.
-func (s *sweep) end() { s.m.sweep = nil }
+// end leaves the sweep. What it did after the subnet was up is in its report too.
+func (s *sweep) end() {
+	s.m.sweep = nil
+	if s.phase == len(phases) {
+		s.m.last.Phases = s.report.Phases
+	}
+}
 
 // reply hands an answer to the present phase.
 func (s *sweep) reply(r *request, v mad.View) {
@@ -206,13 +246,16 @@ func (s *sweep) reply(r *request, v mad.View) {
 }
 
 // answered reports whether a request was answered well; if not it says so in the log.
-func (s *sweep) answered(r *request, v mad.View) bool {
+func (s *sweep) answered(r *request, v mad.View) bool { return s.answeredIn(mad.ClassSMLID, r, v) }
+
+// answeredIn is answered for a request of any class.
+func (s *sweep) answeredIn(class mad.Class, r *request, v mad.View) bool {
 	switch {
 	case v == nil:
-		s.problem("%s: no answer to %s(%s) %#x", s.name(r.node), verb(r.set), mad.AttrName(mad.ClassSMLID, r.attr), r.mod)
+		s.problem("%s: no answer to %s(%s) %#x", s.name(r.node), verb(r.set), mad.AttrName(class, r.attr), r.mod)
 	case v.Status() != mad.StatusOK:
 		s.failed[r.node]++
-		s.problem("%s: %s(%s) %#x was answered with %s", s.name(r.node), verb(r.set), mad.AttrName(mad.ClassSMLID, r.attr), r.mod, v.Status())
+		s.problem("%s: %s(%s) %#x was answered with %s", s.name(r.node), verb(r.set), mad.AttrName(class, r.attr), r.mod, v.Status())
 	default:
 		return true
 	}
