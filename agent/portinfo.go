@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"encoding/binary"
+
 	"softib/ib"
 	"softib/mad"
 )
@@ -153,8 +155,10 @@ func (a *Agent) mergePortInfo(port ib.PortNum, r *request) (next mad.PortInfo, o
 	var buf [mad.SMPDataLen]byte
 	cur.Append(buf[:0])
 	kind, mask := a.mask(port)
-	for i := range buf {
-		buf[i] = buf[i]&^mask[i] | r.data[i]&mask[i]
+	ne := binary.NativeEndian
+	for i := 0; i < len(buf); i += 8 {
+		m := ne.Uint64(mask[i:])
+		ne.PutUint64(buf[i:], ne.Uint64(buf[i:])&^m|ne.Uint64(r.data[i:])&m)
 	}
 	if _, err := next.Parse(buf[:]); err != nil {
 		return next, false
