@@ -40,12 +40,34 @@ type Event struct {
 
 func (e Event) String() string { return e.Kind.String() + ": " + e.Text }
 
+// Counters say what a manager has done and seen since it was made.
+type Counters struct {
+	// Sweeps were completed, LightSweeps begun.
+	Sweeps, LightSweeps uint64
+	// Sent counts datagrams.
+	Sent uint64
+	// Traps were received, those that repeat others included.
+	Traps uint64
+	// Problems went wrong, whether the log names them or only counts them; EventsLost were not polled in time.
+	Problems, EventsLost uint64
+}
+
+// Counters are the counters as they are now.
+func (m *Manager) Counters() Counters {
+	c := m.counters
+	c.Sweeps, c.Sent = uint64(m.sweeps), m.sent
+	return c
+}
+
 // maxEvents bounds the events that wait to be polled; older ones make room.
 const maxEvents = 4096
 
 func (m *Manager) event(k EventKind, format string, args ...any) {
+	if k == EventProblem {
+		m.counters.Problems++
+	}
 	if len(m.events) >= maxEvents {
-		m.eventsLost++
+		m.counters.EventsLost++
 		m.events = m.events[1:]
 	}
 	m.events = append(m.events, Event{m.now, k, fmt.Sprintf(format, args...)})
@@ -69,5 +91,7 @@ func (s *sweep) problem(format string, args ...any) {
 	s.problems++
 	if s.problems <= grumbles {
 		s.m.event(EventProblem, format, args...)
+	} else {
+		s.m.counters.Problems++
 	}
 }

@@ -34,6 +34,7 @@ func (m *Manager) startLight() {
 		return
 	}
 	m.light = light{next: ib.Never, active: true, round: m.light.round + 1}
+	m.counters.LightSweeps++
 }
 
 // nextLight asks the next switch. Each is asked twice: for its SwitchInfo and for a block of its table.

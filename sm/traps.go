@@ -40,6 +40,7 @@ func (m *Manager) handleTrap(env mad.Envelope, v mad.View) {
 	if _, err := n.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil {
 		return
 	}
+	m.counters.Traps++
 	rep := append(mad.View(nil), v...)
 	rep.SetMethod(mad.MethodTrapRepress)
 	rep.SetStatus(mad.StatusOK)
