@@ -105,16 +105,23 @@ func (f *treeFill) instead(s int32, dist uint8, digit int) slot {
 	from, to := f.first[s], f.first[s+1]
 	slots, count, last := f.slots[from:to], o.count[from:to], o.last[from:to]
 	span, seat := o.span[s], o.first[s]
+	// place(s, k), with what does not depend on k taken out of the loop.
+	col := &o.cols[o.col[s]]
+	width := int(col.width())
+	moved, seats := o.moved[col.first:][:width], o.taken[col.first:][:width]
 	k := (digit + len(slots)/2 + int(s)) % len(slots)
 	best, least, low := 0, ^uint64(0), ^uint32(0)
 	for range slots {
 		if to := slots[k].to; to >= 0 && f.dist[to] == dist-1 {
-			place := o.place(s, k)
-			near := uint64(o.moved[place])
+			place := k
+			if place >= width {
+				place %= width
+			}
+			near := uint64(moved[place])
 			if o.turn-last[k] <= span {
 				near++
 			}
-			if t := &o.taken[place]; within(t.turn, o.turn, span) && within(t.seat, seat, span) {
+			if t := &seats[place]; within(t.turn, o.turn, span) && within(t.seat, seat, span) {
 				near++
 			}
 			low = min(low, count[k])

@@ -350,7 +350,7 @@ func (t *tree) findSlots(inner [][]int32) {
 		cables := make([][]slot, width)
 		for i, e := range t.dir.up[s] {
 			r := t.cols[inner[s][i]].rank
-			cables[r] = append(cables[r], slot{e.to, e.port, e.peer})
+			cables[r] = append(cables[r], slot(e))
 		}
 		layers := 1
 		for r := range cables {
