@@ -18,7 +18,7 @@ const lftsOpenSM = `Unicast lids [0-5] of switch Lid 2 guid 0x0250f11b02000020 (
 4 lids dumped
 Unicast lids [0-5] of switch Lid 4 guid 0x0250f11b02000010 ('sw1'):
 0x0001 001 # Channel Adapter portguid 0x0250f11b01000011: 'h1 HCA-1'
-1 lids dumped
+5 lids dumped
 `
 
 const lftsDiags = `Unicast lids [0x0-0x5] of switch DR path slid 0; dlid 0; 0,1,1,1,3,3 guid 0x0250f11b02000020 (sw2):
@@ -99,6 +99,7 @@ func TestLFTDumpErrors(t *testing.T) {
 		{"Unicast lids [] guid 0x1 x\nUnicast lids [] guid 0x2 x\n", 2, "Unicast lids"},
 		{"Unicast lids [] guid 0x1 x\n0 lids dumped\nUnicast lids [] guid 0x1 x\n", 3, "0x1"},
 		{"Unicast lids [] guid 0x1 x\nx lids dumped\n", 2, "x lids dumped"},
+		{"Unicast lids [0-9] guid 0x1 x\n0x1 1\n8 lids dumped\n", 3, "8 lids dumped"},
 		{"1 lids dumped\n", 1, "1 lids dumped"},
 		{"Multicast mlids [0xc000-0xc3ff] of switch\n", 1, "Multicast"},
 	} {
