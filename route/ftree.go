@@ -33,9 +33,10 @@ func (fatTree) Compute(n *Network, o Options) (*Tables, error) {
 func treeTables(engine string, n *Network, t *tree, o Options) (*Tables, error) {
 	f := newTreeFill(n, t)
 	f.number()
+	own := slices.Clone(f.index)
 	f.mend()
 	f.fillAll()
-	tab := &Tables{Engine: engine, LFT: f.lft, VLs: 1, made: n, index: f.index}
+	tab := &Tables{Engine: engine, LFT: f.lft, VLs: 1, made: n, index: f.index, own: own}
 	if len(f.detours) == 0 {
 		tab.Rank = t.dir.ranks()
 		return tab, nil
@@ -107,6 +108,7 @@ type treeFill struct {
 	// Where tables are repaired: what they were, by LID of the old ones.
 	old    [][]ib.PortNum
 	oldLID []ib.LID
+	fresh  []bool // destinations that have no index yet, nil for none
 }
 
 // detour is a pair of switches with end ports that have no way up and down between them.

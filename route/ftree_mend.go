@@ -5,7 +5,7 @@ func (f *treeFill) mend() {
 	var broken []int32
 	for _, g := range f.groups {
 		for _, d := range g.ends {
-			if f.whole(g.sw, f.index[d]) {
+			if (f.fresh == nil || !f.fresh[d]) && f.whole(g.sw, f.index[d]) {
 				f.count(g.sw, f.index[d])
 			} else {
 				broken = append(broken, d)

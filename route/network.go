@@ -70,10 +70,10 @@ type Tables struct {
 	// then down. It proves that they cannot wait for each other in a circle, and that the ways of two table sets with the same ranks cannot.
 	Rank []int32
 
-	// made is the network that the tables were computed for, and index the number that says each destination's way in a
-	// tree, nil for other tables: Repair goes on from there.
-	made  *Network
-	index []uint64
+	// made is the network that the tables were computed for, index the number that says each destination's way in a
+	// tree, nil for other tables, and own the one that it would have if no cable were missing: Repair goes on from there.
+	made       *Network
+	index, own []uint64
 }
 
 // LaneMap says which lane a switch gives to a service level.

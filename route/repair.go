@@ -17,12 +17,12 @@ type Repaired struct {
 }
 
 // Repair makes tables for a network that differs a little from the one that the old tables were computed for: the same
-// switches and destinations, some cables lost or returned. A lost switch is one without cables. The old tables' network must not have
+// switches, some cables lost or returned, some destinations gone or new. A lost switch is one without cables. The old tables' network must not have
 // been changed since.
 //
-// After losses in a tree only those ways change that went over the lost cables, so traffic that need not move does not,
-// and the rest stays as balanced as it was; the new ways go up and down in the same ranks as the old. Everything else, such as returned cables, whose ways are to come
-// back, or engines that don't route a tree, is computed in full by the engine that made the old tables; Changed is then simply what differs.
+// In a tree only those ways change that went over lost cables, or that had to avoid a cable that is back, so traffic that need not move does not,
+// and the rest stays as balanced as it was; the new ways go up and down in the same ranks as the old. New destinations take the emptiest ways.
+// Entries of LIDs that are gone stay: nobody sends there, and an end port that comes back finds its ways as they were. Everything else, such as what is no tree, is computed in full by the engine that made the old tables; Changed is then simply what differs.
 func Repair(n *Network, old *Tables, o Options) (Repaired, error) {
 	r, why := newRepair(n, old, o)
 	if why == "" {
@@ -56,10 +56,14 @@ type repair struct {
 	old  *Tables
 	tab  *Tables
 	lost []Link // both ends
-	t    *tree
-	f    *treeFill
-	// own are the rows that are copies already.
-	own []bool
+	// returned says that some cables are new: all ways are looked at again.
+	returned bool
+	t        *tree
+	f        *treeFill
+	// own are the rows that are copies already, and dirty those that differ from the old.
+	own, dirty []bool
+	index      []uint64 // of the destinations, as far as they are old
+	fresh      []bool   // destinations that are new
 	// redo are the groups of destinations that are routed anew.
 	redo []bool
 	// up are the entries that only have to take another cable upwards.
@@ -77,28 +81,33 @@ func newRepair(n *Network, old *Tables, o Options) (r *repair, why string) {
 	switch {
 	case was == nil || old.index == nil || old.Rank == nil:
 		return nil, "the old tables are not those of a tree"
-	case len(was.Switches) != len(n.Switches) || was.Top != n.Top || !slices.Equal(was.Dests, n.Dests):
-		return nil, "switches or destinations came or went"
+	case len(was.Switches) != len(n.Switches):
+		return nil, "switches came or went"
 	}
-	r = &repair{n: n, old: old}
+	r = &repair{n: n, old: old, index: old.index, own: make([]bool, len(n.Switches)), dirty: make([]bool, len(n.Switches))}
 	for s := range n.Switches {
 		a, b := &was.Switches[s], &n.Switches[s]
-		if a.Ends != b.Ends || len(a.Ports) != len(b.Ports) {
-			return nil, "end ports came or went"
+		if len(a.Ports) != len(b.Ports) || a.GUID != b.GUID {
+			return nil, "switches came or went"
 		}
 		for p := range a.Ports {
 			if a.Ports[p] == b.Ports[p] {
 				continue
 			}
 			if b.Ports[p].To != NoSwitch {
-				return nil, "a cable returned"
+				r.returned = true
+				if a.Ports[p].To == NoSwitch {
+					continue
+				}
 			}
 			r.lost = append(r.lost, Link{int32(s), ib.PortNum(p)})
 		}
 	}
-	r.tab = &Tables{Engine: old.Engine, LFT: slices.Clone(old.LFT), VLs: old.VLs, Rank: old.Rank, made: n, index: old.index}
-	r.own = make([]bool, len(n.Switches))
-	if len(r.lost) == 0 {
+	r.tab = &Tables{Engine: old.Engine, LFT: slices.Clone(old.LFT), VLs: old.VLs, Rank: old.Rank, made: n, own: old.own}
+	r.fit()
+	r.matchDests()
+	r.tab.index = r.index
+	if len(r.lost) == 0 && !r.returned && r.fresh == nil {
 		return r, ""
 	}
 	t, err := newTree(n, o)
@@ -112,12 +121,56 @@ func newRepair(n *Network, old *Tables, o Options) (r *repair, why string) {
 	return r, ""
 }
 
+// fit gives the rows the length that the LIDs need.
+func (r *repair) fit() {
+	width := int(r.n.Top) + 1
+	for s, row := range r.tab.LFT {
+		if len(row) < width {
+			r.own[s] = true
+			more := make([]ib.PortNum, width)
+			for i := copy(more, row); i < width; i++ {
+				more[i] = NoPort
+			}
+			r.tab.LFT[s] = more
+		} else {
+			r.tab.LFT[s] = row[:width:width]
+		}
+	}
+}
+
+// matchDests finds the new destinations among the old.
+func (r *repair) matchDests() {
+	was := r.old.made.Dests
+	if slices.Equal(was, r.n.Dests) {
+		return
+	}
+	byLID := make([]int32, int(max(r.old.made.Top, r.n.Top))+1)
+	for i := range was {
+		byLID[was[i].LID] = int32(i) + 1
+	}
+	r.index = make([]uint64, len(r.n.Dests))
+	r.tab.own = make([]uint64, len(r.n.Dests))
+	for i, d := range r.n.Dests {
+		if k := byLID[d.LID] - 1; k >= 0 && was[k] == d {
+			r.index[i], r.tab.own[i] = r.old.index[k], r.old.own[k]
+			continue
+		}
+		if r.fresh == nil {
+			r.fresh = make([]bool, len(r.n.Dests))
+		}
+		r.fresh[i] = true
+	}
+}
+
 // run repairs; it answers why it cannot.
 func (r *repair) run() (why string) {
-	if len(r.lost) == 0 {
+	if len(r.lost) == 0 && !r.returned && r.fresh == nil {
 		return ""
 	}
 	r.redo = make([]bool, len(r.n.Switches))
+	for s := range r.redo {
+		r.redo[s] = r.returned
+	}
 	for _, l := range r.lost {
 		peer := r.old.made.Switches[l.Switch].Ports[l.Port].To
 		down := r.old.Rank[peer] < r.old.Rank[l.Switch]
@@ -125,7 +178,7 @@ func (r *repair) run() (why string) {
 		for i := range r.n.Dests {
 			d := &r.n.Dests[i]
 			switch {
-			case row[d.LID] != l.Port:
+			case r.fresh != nil && r.fresh[i] || row[d.LID] != l.Port:
 			case down:
 				r.redo[d.Switch] = true
 			default:
@@ -133,9 +186,15 @@ func (r *repair) run() (why string) {
 			}
 		}
 	}
+	for i, fresh := range r.fresh {
+		if fresh {
+			r.redo[r.n.Dests[i].Switch] = true
+		}
+	}
 	if why := r.refill(); why != "" {
 		return why
 	}
+	r.fresh = nil
 	// Entries upwards that find no other cable need their whole group.
 	clear(r.redo)
 	again := false
@@ -168,8 +227,16 @@ func (r *repair) refill() (why string) {
 	r.f = f
 	f.old, f.oldLID = r.tab.LFT, oldLID
 	copy(f.index, r.tab.index)
+	f.fresh = r.fresh
+	if r.returned {
+		for d, own := range r.tab.own {
+			if (r.fresh == nil || !r.fresh[d]) && f.whole(r.n.Dests[d].Switch, own) {
+				f.index[d] = own
+			}
+		}
+	}
 	f.mend()
-	index := slices.Clone(r.tab.index)
+	index, own := slices.Clone(r.tab.index), slices.Clone(r.tab.own)
 	for i, g := range f.groups {
 		if !r.redo[g.sw] {
 			continue
@@ -178,6 +245,9 @@ func (r *repair) refill() (why string) {
 		for _, set := range [...][]int32{g.ends, g.self} {
 			for _, d := range set {
 				index[d] = f.index[d]
+				if r.fresh != nil && r.fresh[d] {
+					own[d] = f.index[d]
+				}
 				r.take(int(d), f.lft, narrow.Dests[d].LID)
 			}
 		}
@@ -185,7 +255,7 @@ func (r *repair) refill() (why string) {
 	if len(f.detours) > 0 {
 		return "some ways no longer go up and then down"
 	}
-	r.tab.index = index
+	r.tab.index, r.tab.own = index, own
 	return ""
 }
 
@@ -206,6 +276,7 @@ func (r *repair) set(s int32, lid ib.LID, p ib.PortNum) {
 		r.tab.LFT[s] = slices.Clone(r.tab.LFT[s])
 	}
 	r.tab.LFT[s][lid] = p
+	r.dirty[s] = true
 }
 
 // reroute gives a switch another cable upwards for a destination, unless that has been routed anew already: the shortest way that goes up and down, then the cable that
@@ -270,11 +341,11 @@ func (r *repair) legal(s int32, d *Dest) int {
 	return hops
 }
 
-// changed lists the switches whose rows are copies that differ.
+// changed lists the switches whose rows differ.
 func (r *repair) changed() []int32 {
 	var list []int32
-	for s, own := range r.own {
-		if own {
+	for s, dirty := range r.dirty {
+		if dirty {
 			list = append(list, int32(s))
 		}
 	}

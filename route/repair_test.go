@@ -58,6 +58,13 @@ func checkRepaired(t *testing.T, n *Network, old *Tables, rep Repaired) {
 	if rep.Full {
 		return
 	}
+	for s := range n.Switches {
+		for p, h := range n.Switches[s].Ports {
+			if h.To != NoSwitch && h != old.made.Switches[s].Ports[p] {
+				return // a cable returned: other ways may change
+			}
+		}
+	}
 	dir := &direction{level: rep.Tables.Rank}
 	waysOf{n, rep.Tables}.upDown(t, dir)
 	// Ways stay that did not lead over a lost cable, unless their destination's switch was below one.
@@ -86,12 +93,86 @@ func checkRepaired(t *testing.T, n *Network, old *Tables, rep Repaired) {
 	}
 }
 
+// TestRepairBack: when lost cables return, so do the ways.
+func TestRepairBack(t *testing.T) {
+	full := netOf(t, "fat-tree:radix=8,levels=3")
+	first := ftreeOf(t, full)
+	rng := rand.New(rand.NewPCG(3, 4))
+	now, tab := full.Clone(), first
+	for range 5 {
+		links := now.Links()
+		now = now.Clone()
+		now.Cut(links[rng.IntN(len(links))])
+		rep, err := Repair(now, tab, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tab = rep.Tables
+	}
+	rep, err := Repair(full, tab, Options{})
+	if err != nil || rep.Full {
+		t.Fatal(rep.Why, err)
+	}
+	if d := Diff(first, rep.Tables); d.Entries != 0 {
+		t.Errorf("%d entries are not as at first", d.Entries)
+	}
+}
+
 func TestRepairNothing(t *testing.T) {
 	n := netOf(t, "fat-tree:radix=8,levels=2")
 	tab := ftreeOf(t, n)
 	rep, err := Repair(n.Clone(), tab, Options{})
 	if err != nil || rep.Full || len(rep.Changed) != 0 || Diff(tab, rep.Tables).Entries != 0 {
 		t.Errorf("%+v, %v: want the same tables", rep, err)
+	}
+}
+
+// TestRepairHosts takes hosts away and brings them back: nothing else moves.
+func TestRepairHosts(t *testing.T) {
+	full := netOf(t, "fat-tree:radix=8,levels=3")
+	tab := ftreeOf(t, full)
+	rng := rand.New(rand.NewPCG(1, 2))
+	without := func(count int) *Network {
+		n := full.Clone()
+		n.Dests = slices.Clone(full.Dests)
+		for range count {
+			i := rng.IntN(len(n.Dests))
+			if n.Dests[i].IsEnd() {
+				n.Switches[n.Dests[i].Switch].Ends--
+				n.Dests = slices.Delete(n.Dests, i, i+1)
+			}
+		}
+		return n
+	}
+	for range 10 {
+		n := without(rng.IntN(6))
+		rep, err := Repair(n, tab, Options{})
+		if err != nil || rep.Full {
+			t.Fatal(rep.Why, err)
+		}
+		if len(n.Dests) <= len(tab.made.Dests) && len(tab.made.Dests) == len(full.Dests) && len(rep.Changed) > 0 {
+			t.Errorf("hosts left and switches %v changed", rep.Changed)
+		}
+		waysOf{n, rep.Tables}.check(t, 0)
+		// Those that stayed kept their ways.
+		for _, d := range n.Dests {
+			if !slices.Contains(tab.made.Dests, d) {
+				continue
+			}
+			for s := range n.Switches {
+				if rep.Tables.LFT[s][d.LID] != tab.LFT[s][d.LID] {
+					t.Fatalf("LID %d moved at switch %d", d.LID, s)
+				}
+			}
+		}
+		tab = rep.Tables
+	}
+	rep, err := Repair(full, tab, Options{})
+	if err != nil || rep.Full {
+		t.Fatal(rep.Why, err)
+	}
+	if most, mean := (waysOf{full, rep.Tables}).shifts(); most > 2 {
+		t.Errorf("all hosts are back: %d flows on a cable in some shift, %.2f in the mean: want at most 2", most, mean)
 	}
 }
 
