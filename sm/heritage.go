@@ -21,11 +21,8 @@ type heritage struct {
 // heirlooms are the tables that are asked for.
 var heirlooms = [...]mad.AttrID{mad.AttrMCMemberRecord, mad.AttrServiceRecord, mad.AttrInformInfoRecord}
 
-// heritageTimeout is how long a table may take, and heritageRetries how often it is asked for again.
-const (
-	heritageTimeout = 500 * ib.Millisecond
-	heritageRetries = 2
-)
+// heritageRetries is how often a table is asked for again. Each may take a bit longer than other answers.
+const heritageRetries = 2
 
 // askHeritage asks a master's administrator for its tables.
 func (m *Manager) askHeritage(from ib.LID) {
@@ -42,7 +39,7 @@ func (m *Manager) askHeritage(from ib.LID) {
 		b = (&mad.SAHeader{SMKey: m.cfg.SMKey}).Append(b)
 		m.out = append(m.out, outgoing{
 			env: mad.Envelope{LID: from, QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, data: b[:mad.Size],
-			timeout: heritageTimeout, retries: heritageRetries, req: request{what: askHeirloom, attr: attr}, tracked: true,
+			timeout: 5 * m.cfg.Timeout / 2, retries: heritageRetries, req: request{what: askHeirloom, attr: attr}, tracked: true,
 		})
 		m.heir.waiting++
 	}

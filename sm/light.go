@@ -7,11 +7,12 @@ import (
 	"softib/mad"
 )
 
-// light is the light sweep: between full sweeps every switch is asked whether a port has changed, and one block of its
-// forwarding table, another one each time, is compared with what it should be.
+// light is the light sweep: between full sweeps every switch is asked whether a port has changed and who its manager is, and one block of its
+// forwarding table, another one each time, is compared with what it should be. The other managers are asked whether they still stand by, and the
+// manager's own port whether its link is still as it was.
 type light struct {
 	next   ib.Time
-	at     int // the next switch to ask
+	at     int // the next question
 	active bool
 	round  int
 	open   int // answers under way
@@ -37,39 +38,66 @@ func (m *Manager) startLight() {
 	m.counters.LightSweeps++
 }
 
-// nextLight asks the next switch. Each is asked twice: for its SwitchInfo and for a block of its table.
+// lightAsks is how many questions a switch is asked.
+const lightAsks = 3
+
+// nextLight asks the next question.
 func (m *Manager) nextLight(r *request) bool {
 	l := &m.light
 	if !l.active {
 		return false
 	}
-	if l.at >= 2*len(m.sub.Switches) {
+	at := l.at - lightAsks*len(m.sub.Switches)
+	l.at++
+	switch others := m.sub.Managers[1:]; {
+	case at < 0:
+		m.lightSwitch(r, m.sub.Switches[(l.at-1)/lightAsks], (l.at-1)%lightAsks)
+	case at < len(others):
+		ref, ok := m.sub.ByPortGUID(others[at].Port)
+		if !ok {
+			return m.nextLight(r)
+		}
+		*r = request{what: askManager, node: ref.Node, port: ref.Port, attr: mad.AttrSMInfo}
+		s := sweep{m: m, nodes: m.sub.Nodes, self: m.sub.Self, paths: m.lightPathsNow()}
+		m.directed(r, s.pathTo(ref.Node, ref.Port), m.cfg.MKey)
+	case at == len(others) && m.sub.Self.Port != 0:
+		self := m.sub.Self
+		*r = request{what: askPort, node: self.Node, port: self.Port, attr: mad.AttrPortInfo, mod: uint32(self.Port)}
+		m.directed(r, nil, m.cfg.MKey)
+	default:
+		l.at--
 		if l.open == 0 {
 			m.restLight()
 		}
 		return false
 	}
-	i := m.sub.Switches[l.at/2]
-	n := m.sub.Nodes[i]
-	*r = request{what: askSwitch, node: i, attr: mad.AttrSwitchInfo}
-	if l.at%2 == 1 {
-		blocks := (len(n.LFT) + mad.LFTPerBlock - 1) / mad.LFTPerBlock
-		*r = request{what: askTable, node: i, attr: mad.AttrLFT, mod: uint32(l.round % max(blocks, 1))}
-	}
-	l.at++
 	l.open++
-	m.directed(r, m.lightPath(i), m.cfg.MKey)
 	return true
 }
 
-// lightPath is the directed route to a switch in the last subnet.
-func (m *Manager) lightPath(i int32) []ib.PortNum {
+// lightSwitch asks a switch one of its questions.
+func (m *Manager) lightSwitch(r *request, i int32, ask int) {
+	n := m.sub.Nodes[i]
+	switch ask {
+	case 0:
+		*r = request{what: askSwitch, node: i, attr: mad.AttrSwitchInfo}
+	case 1:
+		*r = request{what: askPort, node: i, attr: mad.AttrPortInfo}
+	default:
+		blocks := (len(n.LFT) + mad.LFTPerBlock - 1) / mad.LFTPerBlock
+		*r = request{what: askTable, node: i, attr: mad.AttrLFT, mod: uint32(m.light.round % max(blocks, 1))}
+	}
+	m.directed(r, m.lightPathsNow()[i], m.cfg.MKey)
+}
+
+// lightPathsNow are the directed routes to the switches of the last subnet.
+func (m *Manager) lightPathsNow() [][]ib.PortNum {
 	if m.pathsOf != m.sub {
 		s := sweep{m: m, nodes: m.sub.Nodes, self: m.sub.Self}
 		s.repath()
 		m.pathsOf, m.lightPaths = m.sub, s.paths
 	}
-	return m.lightPaths[i]
+	return m.lightPaths
 }
 
 // lightReply takes an answer. Whatever is not as it should be gets a closer look.
@@ -80,9 +108,27 @@ func (m *Manager) lightReply(r *request, v mad.View) {
 	}
 	n := m.sub.Nodes[r.node]
 	switch {
+	case v == nil && r.attr == mad.AttrSMInfo: // its node will be missed if it is gone
 	case v == nil:
-		m.want(m.now, "switch "+nodeName(n)+" does not answer")
+		m.want(m.now, nodeName(n)+" does not answer")
 	case v.Status() != mad.StatusOK:
+	case r.attr == mad.AttrSMInfo:
+		var info mad.SMInfo
+		if _, err := info.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil && info.SMState == mad.SMMaster {
+			m.want(m.now, "the manager at "+nodeName(n)+" is a master too")
+		}
+	case r.attr == mad.AttrPortInfo:
+		var pi mad.PortInfo
+		if _, err := pi.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil {
+			return
+		}
+		was := &n.Ports[r.port].Info
+		switch {
+		case pi.LID != was.LID || pi.MasterSMLID != was.MasterSMLID:
+			m.want(m.now, nodeName(n)+" has been given another address or another manager")
+		case r.port != 0 && pi.PortState != was.PortState:
+			m.want(m.now, "the manager's own link has changed")
+		}
 	case r.attr == mad.AttrSwitchInfo:
 		var si mad.SwitchInfo
 		if _, err := si.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil {
