@@ -72,6 +72,9 @@ func (m *Manager) HandleJob(now ib.Time, j *Job) {
 	}
 	s.plan, s.tables, s.was = j.plan, j.tables, j.old
 	s.report.Engine, s.report.VLs = j.tables.Engine, j.tables.VLs
+	if j.mended {
+		s.report.Refused = m.last.Refused // they still do
+	}
 	for _, err := range j.refused {
 		s.report.Refused = append(s.report.Refused, err.Error())
 		m.event(EventRouting, "%v", err)
@@ -115,7 +118,7 @@ func (s *sweep) compute() {
 	}
 	if j.mend != nil && len(s.m.actual) == 0 && sameLinks(s.m.net, n) {
 		s.tables, s.was, s.plan = j.mend, j.old, route.Plan{} // nothing that routing looks at has changed
-		s.report.Engine, s.report.VLs = s.tables.Engine, s.tables.VLs
+		s.report.Engine, s.report.VLs, s.report.Refused = s.tables.Engine, s.tables.VLs, s.m.last.Refused
 		s.levels = newLevels(s, s.tables)
 		return
 	}

@@ -46,6 +46,7 @@ type Manager struct {
 	groupsMade []ib.GID // of partitions
 	unenforced map[ib.GUID]bool
 	cc         congestion
+	keys       keyring
 	matcher    *policy.QoSMatcher
 	qosSaid    string // of which engine it was said that its levels go before
 	groups     []Group
@@ -86,6 +87,7 @@ type outgoing struct {
 // New makes a manager. Nothing happens before Start.
 func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, trapSeen: map[trapKey]trapSeen{}, wants: wants{at: ib.Never}}
+	m.keys = newKeyring(m.cfg.Memory.MKeys)
 	m.lids = newLIDBook(m.cfg.Memory.LIDs)
 	m.groups = slices.Clone(m.cfg.Groups)
 	m.admin = sa.New(sa.Config{SMKey: m.cfg.SMKey, PacketLifeTime: m.cfg.PacketLife})
@@ -107,6 +109,9 @@ func (m *Manager) Start(now ib.Time) {
 
 // State is where the manager stands among others.
 func (m *Manager) State() mad.SMState { return m.state }
+
+// Port is the GUID of the port that the manager runs at; 0 before it has asked.
+func (m *Manager) Port() ib.GUID { return m.guid }
 
 // Config is what the manager was told, with the defaults of what it was not.
 func (m *Manager) Config() Config { return m.cfg }
@@ -162,6 +167,8 @@ func (m *Manager) PollSend(now ib.Time, send *Send) bool {
 		r.phase = m.phases
 	case m.nextLight(&r):
 		r.phase = lightPhase
+	case m.nextRenewal(&r):
+		r.phase = renewPhase
 	default:
 		return false
 	}
@@ -214,6 +221,10 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 		m.lightReply(&r, v)
 		return
 	}
+	if r.phase == renewPhase {
+		m.renewed(&r, v)
+		return
+	}
 	if m.sweep != nil && r.phase == m.phases {
 		m.sweep.reply(&r, v)
 	}
@@ -221,7 +232,7 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 
 // NextDeadline is when the manager wants HandleTimer to be called.
 func (m *Manager) NextDeadline() ib.Time {
-	d := ib.Earlier(m.light.next, m.admin.NextDeadline())
+	d := ib.Earlier(ib.Earlier(m.light.next, m.keys.renewal.next), m.admin.NextDeadline())
 	switch {
 	case m.sweep == nil:
 		d = ib.Earlier(d, m.wants.at)
@@ -239,6 +250,9 @@ func (m *Manager) HandleTimer(now ib.Time) {
 	}
 	if now >= m.light.next {
 		m.startLight()
+	}
+	if now >= m.keys.renewal.next {
+		m.startRenewal()
 	}
 	m.admin.HandleTimer(m.now)
 }

@@ -59,6 +59,8 @@ type sweep struct {
 	keyed      *membership
 	enforce    bool
 	keyTrouble map[subnet.Ref]bool // switch ports that do not hold the keys they should
+	keysKnown  []uint64            // M_Keys in use
+	foreign    map[ib.GUID]bool    // ports whose M_Key is not known
 	ccWrites   []ccWrite
 	ccUnable   int // ports that turned out not to do congestion control
 	ccFailed   map[ib.GUID]bool
@@ -136,6 +138,9 @@ func brief(t ib.Time) string {
 	return fmt.Sprintf("%.0fus", float64(t)/float64(ib.Microsecond))
 }
 
+// PhasePublish is the phase with which the subnet is up; what comes after it can wait.
+const PhasePublish = "publish"
+
 // phase is a step of a sweep. It is over when next gives nothing more, all answers
 // are there, and again says that there is not another round.
 type phase struct {
@@ -162,7 +167,7 @@ var phases = [...]phase{
 	{name: "multicast", start: (*sweep).beginMulticast, next: (*sweep).nextMulticast, reply: (*sweep).multicastReply},
 	{name: "arm", start: (*sweep).beginLinks, next: (*sweep).nextArm, reply: (*sweep).portReply},
 	{name: "activate", start: (*sweep).beginLinks, next: (*sweep).nextActivate, reply: (*sweep).portReply},
-	{name: "publish", start: (*sweep).publish},
+	{name: PhasePublish, start: (*sweep).publish},
 	{name: "late tables", start: (*sweep).beginLate, next: (*sweep).nextLateWrite, reply: (*sweep).tableReply, again: (*sweep).nextLate, wait: (*sweep).drains},
 	{name: "congestion info", start: (*sweep).beginCongestionInfo, next: (*sweep).nextCongestionInfo, reply: (*sweep).congestionInfoReply},
 	{name: "congestion control", start: (*sweep).beginCongestion, next: (*sweep).nextCongestion, reply: (*sweep).congestionReply},
@@ -175,6 +180,7 @@ func (m *Manager) startSweep() {
 	if m.sweep != nil || !m.wants.any() || m.now < m.wants.at || m.state == mad.SMStandby || m.state == mad.SMNotActive {
 		return
 	}
+	m.takeMKey()
 	w := m.wants
 	m.wants = wants{at: ib.Never}
 	s := &sweep{m: m, why: w.why, full: w.full || m.sub == nil || m.state != mad.SMMaster, began: m.now, prev: m.sub, failed: map[int32]int{}}
@@ -251,6 +257,7 @@ func (s *sweep) answered(r *request, v mad.View) bool { return s.answeredIn(mad.
 // answeredIn is answered for a request of any class.
 func (s *sweep) answeredIn(class mad.Class, r *request, v mad.View) bool {
 	switch {
+	case v == nil && s.guarded(r):
 	case v == nil:
 		s.problem("%s: no answer to %s(%s) %#x", s.name(r.node), verb(r.set), mad.AttrName(class, r.attr), r.mod)
 	case v.Status() != mad.StatusOK:
@@ -324,18 +331,18 @@ func (s *sweep) lookAt(i int32) {
 	s.looked[i] = true
 	n := s.nodes[i]
 	if n.IsSwitch() {
-		s.push(probe{askSwitch, i, 0})
+		s.push(probe{askSwitch, i, 0, 0})
 		for port := range n.Ports {
-			s.push(probe{askPort, i, ib.PortNum(port)})
+			s.push(probe{askPort, i, ib.PortNum(port), 0})
 		}
 		return
 	}
 	for port := 1; port < len(n.Ports); port++ {
 		if n.Ports[port].Up() || s.self == (subnet.Ref{Node: i, Port: ib.PortNum(port)}) {
-			s.push(probe{askPort, i, ib.PortNum(port)})
+			s.push(probe{askPort, i, ib.PortNum(port), 0})
 		}
 	}
-	s.push(probe{askDesc, i, 0})
+	s.push(probe{askDesc, i, 0, 0})
 }
 
 // repath finds the shortest directed routes to all switches over links that are up. It reports
