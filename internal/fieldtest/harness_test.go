@@ -320,10 +320,16 @@ func (w *world) command(host, name string, args ...string) *exec.Cmd {
 // run runs a program to its end and returns what it printed. It must succeed and complain of nothing.
 func (w *world) run(host, name string, args ...string) string {
 	w.Helper()
+	return w.exits(0, host, name, args...)
+}
+
+// exits is run for a program that ends with another status.
+func (w *world) exits(status int, host, name string, args ...string) string {
+	w.Helper()
 	cmd := w.command(host, name, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
+	if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
 		w.Fatalf("%s %s on %s: %v\n%s%s", name, strings.Join(args, " "), host, err, &stdout, &stderr)
 	}
 	if stderr.Len() > 0 {

@@ -82,11 +82,14 @@ func attr[T any, P interface {
 func (w *world) pma(n *topo.Node, id mad.AttrID, p int) []byte {
 	w.Helper()
 	var req, resp [mad.Size]byte
-	h := mad.Header{MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet, AttributeID: id}
+	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet, AttributeID: id}
 	copy(req[:], h.Append(nil))
 	req[mad.PMDataOff+1] = byte(p)
 	if !w.SMP(n.Index, ib.PortNum(endPort(n, 1)), &req, &resp) {
 		w.Fatalf("%s does not answer attribute %#x of performance management", n.Name, id)
+	}
+	if st := mad.View(resp[:]).Status(); st != 0 {
+		w.Fatalf("%s answers attribute %#x of performance management with status %v", n.Name, id, st)
 	}
 	return resp[mad.PMDataOff:]
 }
