@@ -194,7 +194,9 @@ func (f *treeFill) fillGroup(i int) {
 			}
 		}
 	}
-	f.odd.reach(int32(i))
+	if len(g.ends) > 0 {
+		f.odd.reach(g.sw)
+	}
 	f.list(g)
 	f.fill(g.sw)
 	switch {
@@ -363,7 +365,7 @@ func (f *treeFill) fillUneven(s int32, dist uint8, runs []run) {
 			if at.to < 0 || f.dist[at.to] != dist-1 {
 				var ok bool
 				if at, ok = f.asBefore(s, dist, r.lid+ib.LID(j)); !ok {
-					at = f.instead(s, dist, int(digit))
+					at = f.instead(s, dist, int(digit), f.n.Dests[f.at[r.first+j]].IsEnd())
 				}
 			}
 			row[r.lid+ib.LID(j)] = at.port

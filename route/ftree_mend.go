@@ -12,15 +12,11 @@ func (f *treeFill) mend() {
 			}
 		}
 	}
-	at := make([]int32, len(f.w.out))
-	for i, g := range f.groups {
-		at[g.sw] = int32(i)
-	}
 	for _, d := range broken {
 		sw := f.n.Dests[d].Switch
 		f.index[d] = f.another(sw, f.index[d])
 		f.count(sw, f.index[d])
-		f.odd.move(sw, at[sw], f.index[d])
+		f.odd.move(sw, f.index[d])
 	}
 }
 
@@ -54,10 +50,10 @@ func (f *treeFill) count(s int32, index uint64) {
 
 // another finds an index whose chain is whole and carries little, one level after the other.
 func (f *treeFill) another(s int32, index uint64) uint64 {
-	high := f.climb[s]
+	high, seat := f.climb[s], f.odd.first[s]
 	for f.class[s] >= 0 {
 		best, next := int64(-1), index
-		var least [4]int64
+		var least [5]int64
 		col := &f.cols[f.col[s]]
 		was := index / col.div % col.width()
 		for y := range col.width() {
@@ -68,7 +64,10 @@ func (f *treeFill) another(s int32, index uint64) uint64 {
 				continue
 			}
 			load := int64(f.load[int(s)*f.w.stride+int(at.port)])
-			score := [4]int64{max(load, f.leastAbove(at.to)), load, f.crowd(at.to), int64(f.stamp[col.first+y])}
+			score := [5]int64{max(load, f.leastAbove(at.to)), load, 0, f.crowd(at.to), int64(f.stamp[col.first+y])}
+			if f.odd.movedNear(s, col.first+y, seat) {
+				score[2] = 1
+			}
 			if best < 0 || lessScore(score, least) {
 				best, least, next = int64(y), score, try
 			}
@@ -101,7 +100,7 @@ func (f *treeFill) crowd(s int32) int64 {
 	return int64(f.through[s]) * 1000 / int64(max(len(f.dir.up[s]), 1))
 }
 
-func lessScore(a, b [4]int64) bool {
+func lessScore(a, b [5]int64) bool {
 	for i := range a {
 		if a[i] != b[i] {
 			return a[i] < b[i]

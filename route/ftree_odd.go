@@ -6,10 +6,13 @@ package route
 // times where two have. So odd ones near each other get different places, as far as there are any.
 type oddities struct {
 	*tree
-	// first and span are, by switch, the groups of destinations below it: how near is near.
+	// seats counts the groups of end ports. Shifts wrap around, so the last is beside the first.
+	seats int32
+	// first and span are, by switch, the groups below it: how near is near.
 	first, span []int32
-	// moved counts, by place of a column, destinations near the one at hand that got the place for want of their own.
-	moved []uint32
+	// moved counts, by place of a column, destinations near the one at hand that got the place for want of their own, and movedAt is the last group of those.
+	moved   []uint32
+	movedAt []int32
 	// enter and leave are the places whose counts change when a group is reached.
 	enter, leave [][]uint64
 	turn         int32 // the group at hand
@@ -30,7 +33,7 @@ func newOddities(t *tree, groups []group) *oddities {
 	n := len(t.w.out)
 	o := &oddities{
 		tree: t, turn: -1, first: make([]int32, n), span: make([]int32, n), moved: make([]uint32, t.places),
-		enter: make([][]uint64, len(groups)), leave: make([][]uint64, len(groups)), taken: make([]taken, t.places),
+		movedAt: make([]int32, t.places), taken: make([]taken, t.places),
 		count: make([]uint32, len(t.slots)), last: make([]int32, len(t.slots)), floor: make([]uint32, n),
 	}
 	for i := range o.last {
@@ -39,13 +42,20 @@ func newOddities(t *tree, groups []group) *oddities {
 	for i := range o.taken {
 		o.taken[i] = taken{never, never}
 	}
-	end := make([]int32, n)
-	for s := range n {
-		o.first[s], end[s] = int32(len(groups)), 0
+	for i := range o.movedAt {
+		o.movedAt[i] = never
 	}
-	for i, g := range groups {
+	end := make([]int32, n)
+	for _, g := range groups {
 		if len(g.ends) > 0 {
-			o.first[g.sw], end[g.sw] = int32(i), int32(i)+1
+			o.seats++
+			end[g.sw] = o.seats
+		}
+	}
+	for s := range n {
+		o.first[s] = o.seats
+		if end[s] > 0 {
+			o.first[s] = end[s] - 1
 		}
 	}
 	for i := n - 1; i >= 0; i-- {
@@ -55,6 +65,7 @@ func newOddities(t *tree, groups []group) *oddities {
 		}
 		o.span[s] = max(end[s]-o.first[s], 1)
 	}
+	o.enter, o.leave = make([][]uint64, o.seats), make([][]uint64, o.seats)
 	return o
 }
 
@@ -67,32 +78,46 @@ func (o *oddities) place(s int32, k int) uint64 {
 	return c.first + uint64(k)
 }
 
-// move notes a destination, of the group at a switch, that has another index than its own.
-func (o *oddities) move(s, at int32, index uint64) {
+// move notes a destination at a switch that has another index than its own.
+func (o *oddities) move(s int32, index uint64) {
+	at := o.first[s]
 	for {
 		k := o.slotAt(s, index)
 		if k < 0 || o.slots[k].to == NoSwitch {
 			return
 		}
 		place := o.place(s, int(k-o.tree.first[s]))
-		from, to := max(at-o.span[s], 0), at+o.span[s]+1
-		o.enter[from] = append(o.enter[from], place)
-		if int(to) < len(o.leave) {
+		o.movedAt[place] = at
+		if span := o.span[s]; 2*span+1 >= o.seats {
+			o.moved[place]++
+		} else {
+			from, to := (at-span+o.seats)%o.seats, (at+span+1)%o.seats
+			o.enter[from] = append(o.enter[from], place)
 			o.leave[to] = append(o.leave[to], place)
+			if from > to {
+				o.moved[place]++ // near the first group too
+			}
 		}
 		s = o.slots[k].to
 	}
 }
 
-// reach goes on to a later group.
-func (o *oddities) reach(group int32) {
-	for o.turn < group {
+// movedNear reports whether a destination beside the one at a group got a place of a switch's column.
+func (o *oddities) movedNear(s int32, place uint64, at int32) bool {
+	return o.within(o.movedAt[place], at, o.span[s])
+}
+
+// reach goes on to the group of a switch, which is later than those before.
+func (o *oddities) reach(sw int32) {
+	for o.turn < o.first[sw] {
 		o.turn++
 		for _, place := range o.enter[o.turn] {
 			o.moved[place]++
 		}
 		for _, place := range o.leave[o.turn] {
-			o.moved[place]--
+			if o.moved[place] > 0 {
+				o.moved[place]--
+			}
 		}
 	}
 }
@@ -100,7 +125,7 @@ func (o *oddities) reach(group int32) {
 // instead chooses a cable for a switch that lacks the one that a digit asks for, or whose
 // cable does not lead there: of those that do, one where nothing odd is near, then the one that stood in least often. It looks half
 // a turn away first, where the destinations that the cable serves anyway are the farthest from this one.
-func (f *treeFill) instead(s int32, dist uint8, digit int) slot {
+func (f *treeFill) instead(s int32, dist uint8, digit int, end bool) slot {
 	o := f.odd
 	from, to := f.first[s], f.first[s+1]
 	slots, count, last := f.slots[from:to], o.count[from:to], o.last[from:to]
@@ -118,10 +143,10 @@ func (f *treeFill) instead(s int32, dist uint8, digit int) slot {
 				place %= width
 			}
 			near := uint64(moved[place])
-			if o.turn-last[k] <= span {
+			if o.within(last[k], o.turn, span) {
 				near++
 			}
-			if t := &seats[place]; within(t.turn, o.turn, span) && within(t.seat, seat, span) {
+			if t := &seats[place]; o.within(t.turn, o.turn, span) && o.within(t.seat, seat, span) {
 				near++
 			}
 			low = min(low, count[k])
@@ -137,6 +162,9 @@ func (f *treeFill) instead(s int32, dist uint8, digit int) slot {
 			k = 0
 		}
 	}
+	if !end {
+		return slots[best] // a switch's own LID weighs nothing
+	}
 	o.floor[s] = low
 	count[best]++
 	last[best] = o.turn
@@ -144,4 +172,11 @@ func (f *treeFill) instead(s int32, dist uint8, digit int) slot {
 	return slots[best]
 }
 
-func within(a, b, span int32) bool { return a-b <= span && b-a <= span }
+// within reports whether two groups are at most span apart, around the end.
+func (o *oddities) within(a, b, span int32) bool {
+	if a < 0 {
+		return false
+	}
+	apart := max(a-b, b-a)
+	return min(apart, o.seats-apart) <= span
+}

@@ -302,7 +302,7 @@ func (r *repair) reroute(e upEntry) bool {
 			continue
 		}
 		score := uint64(o.count[k])
-		if within(o.last[k], turn, o.span[e.sw]) {
+		if o.within(o.last[k], turn, o.span[e.sw]) {
 			score |= 1 << 32
 		}
 		if best < 0 || length < shortest || length == shortest && score < least {
