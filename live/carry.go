@@ -113,12 +113,8 @@ func (f *Fabric) arrive(at place, p *packet, back *MgmtPort) (next place, on, mi
 
 // arriveGMP offers a packet to the programs of a port first, then to the node's agent.
 func (f *Fabric) arriveGMP(at place, p *packet, back *MgmtPort) (next place, on, mine bool) {
-	v := mad.View(p.data[:])
 	if f.mgmtPort(at) != nil {
 		return next, false, f.rest(at, p, back) // it knows whether a program wants it
-	}
-	if v.Class() == mad.ClassPerf {
-		f.settleAll()
 	}
 	if !f.handle(at, p) {
 		return next, false, false
@@ -302,8 +298,12 @@ func (p *portState) index() int {
 	return p.sw.node.Index
 }
 
-// handle lets the agent of a node answer a datagram that is not of subnet management.
+// handle lets the agent of a node answer a datagram that is not of subnet management. Before it shows counters, what
+// went by routes is added to them.
 func (f *Fabric) handle(at place, p *packet) (ok bool) {
+	if mad.View(p.data[:]).Class() == mad.ClassPerf {
+		f.settleAll()
+	}
 	f.with(at, func() { _, ok = f.agents[at.node].HandleFrom(f.Now(), at.port, p.slid, p.data[:], p.data[:]) })
 	return ok
 }

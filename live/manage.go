@@ -107,7 +107,6 @@ func (f *Fabric) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) boo
 	if mad.View(req[:]).Class().IsSubnet() {
 		ok = f.deliver(at, &p).Do != agent.Discard && mad.View(p.data[:]).Method().IsResponse()
 	} else {
-		f.settleAll()
 		ok = f.handle(at, &p)
 	}
 	f.unlock()
