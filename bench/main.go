@@ -18,11 +18,32 @@ func main() {
 	flag.StringVar(&b.softib, "softib", "bin/softib", "the softib to measure")
 	flag.StringVar(&b.goTool, "go", "go", "the go to run the simulator's benchmark with")
 	flag.IntVar(&b.rounds, "rounds", 5, "how often each is measured")
-	only := flag.String("only", "", "measure only what has this in its name")
+	m := management{bench: &b}
+	flag.StringVar(&m.fabric, "fabric", recordedFabric, "the `TOPOLOGY` that managers are compared on")
+	flag.StringVar(&m.huge, "huge", "fat-tree:radix=64,levels=3,pods=44", "the largest `TOPOLOGY` to bring up")
+	flag.StringVar(&m.middle, "middle", "fat-tree:radix=16,levels=3", "the `TOPOLOGY` that routing tables are compared on")
+	flag.BoolVar(&m.long, "long", false, "measure also what takes OpenSM many minutes, instead of printing the figures on record")
+	only := flag.String("only", "", "measure only what has this in its `NAME`; management, or management/PART ("+strings.Join(partNames(), ", ")+") for that table")
+	child := flag.String("measure", "", "measure one thing in this process, for another bench: `WHAT`")
+	engine := flag.String("engine", "", "routing `ENGINE` for -measure")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := b.run(ctx, *only); err != nil {
+	if err := func() error {
+		if *child != "" {
+			return measureHere(ctx, *child, m.fabric, *engine)
+		}
+		part, managing := strings.CutPrefix(*only, "management")
+		var err error
+		if !managing {
+			err = b.run(ctx, *only)
+		}
+		if managing || *only == "" {
+			fmt.Println()
+			err = errors.Join(err, m.run(ctx, strings.TrimPrefix(part, "/")))
+		}
+		return err
+	}(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
