@@ -102,10 +102,10 @@ func (b *lidBook) give(g ib.GUID, lmc uint8) (ib.LID, bool) {
 
 // TakeMemory is what should be found again after a restart, if it has changed since the last call.
 func (m *Manager) TakeMemory() (Memory, bool) {
-	if !m.lids.dirty && !m.registered {
+	if !m.lids.dirty && !m.registered && !m.keys.dirty {
 		return Memory{}, false
 	}
-	m.lids.dirty, m.registered = false, false
+	m.lids.dirty, m.registered, m.keys.dirty = false, false, false
 	return m.memory(), true
 }
 
@@ -115,7 +115,7 @@ func (m *Manager) memory() Memory {
 	for g, l := range m.lids.of { // tidy: order-free
 		lids[g] = l
 	}
-	return Memory{LIDs: lids, Admin: m.admin.Export(m.now)}
+	return Memory{LIDs: lids, MKeys: m.keys.memory(), Admin: m.admin.Export(m.now)}
 }
 
 // lmcOf is the LMC of an end port: a switch's own port has one only if it is an enhanced one.
@@ -219,7 +219,7 @@ func (s *sweep) wantedEnd(ref subnet.Ref) mad.PortInfo {
 	pi.MasterSMLID, pi.MasterSMSL = s.m.lids.of[s.nodes[s.self.Node].Ports[s.self.Port].GUID], 0
 	pi.GidPrefix = c.Prefix
 	pi.SubnetTimeOut = c.SubnetTimeout
-	pi.MKey, pi.MKeyProtectBits, pi.MKeyLeasePeriod = c.MKey, c.MKeyProtect, c.MKeyLease
+	s.guard(ref, &pi)
 	if p.Up() {
 		s.wantedLink(ref, &pi)
 	}
@@ -262,6 +262,7 @@ func sameConfig(want, have *mad.PortInfo) bool {
 // writePort makes a Set(PortInfo).
 func (s *sweep) writePort(r *request, ref subnet.Ref, pi *mad.PortInfo) {
 	*r = request{what: tell, set: true, node: ref.Node, port: ref.Port, attr: mad.AttrPortInfo, mod: uint32(ref.Port)}
+	s.guard(ref, pi)
 	pi.Append(s.smp(r))
 }
 
@@ -273,6 +274,7 @@ func (s *sweep) portReply(r *request, v mad.View) {
 	p := &s.edit(r.node).Ports[r.port]
 	if _, err := p.Info.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil {
 		p.Info.ClientReregister = false
+		s.gaveKey(subnet.Ref{Node: r.node, Port: r.port}, &p.Info)
 	}
 }
 

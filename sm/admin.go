@@ -71,6 +71,9 @@ func (m *Manager) forwardNotice(n *mad.Notice) {
 // published lets the administrator answer from the new subnet.
 func (m *Manager) published() {
 	m.admin.SetQoS(m.pathPolicy())
+	if !m.keys.renewal.active && m.keys.renewal.next == ib.Never {
+		m.restRenewal()
+	}
 	m.admin.SetSubnet(m.sub)
 	m.afterAdmin()
 	m.acknowledge()

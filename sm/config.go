@@ -69,6 +69,8 @@ type Config struct {
 type Memory struct {
 	// LIDs are the base addresses by port GUID.
 	LIDs map[ib.GUID]ib.LID
+	// MKeys are the keys that ports hold, by port GUID.
+	MKeys map[ib.GUID]uint64
 	// Admin is what hosts have registered.
 	Admin sa.Database
 }
@@ -99,6 +101,7 @@ func orElse[T comparable](v *T, d T) {
 
 // withDefaults fills in what nobody said.
 func (c Config) withDefaults() Config {
+	c.guardless()
 	orElse(&c.Prefix, ib.DefaultGIDPrefix)
 	orElse(&c.Engines, DefaultEngines)
 	orElse(&c.Window, DefaultWindow)

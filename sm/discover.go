@@ -11,6 +11,7 @@ type probe struct {
 	what what
 	node int32
 	port ib.PortNum
+	try  int32 // keys that did not open it
 }
 
 func (s *sweep) push(p probe) { s.work = append(s.work, p) }
@@ -22,7 +23,7 @@ func (s *sweep) beginDiscovery() {
 	}
 	s.byGUID = map[ib.GUID]int32{}
 	s.self = subnet.Ref{Node: subnet.None}
-	s.push(probe{askSelf, subnet.None, 0})
+	s.push(probe{askSelf, subnet.None, 0, 0})
 }
 
 // nextProbe sends what is next in the queue.
@@ -33,11 +34,12 @@ func (s *sweep) nextProbe(r *request) bool {
 		if s.at == len(s.work) {
 			s.work, s.at = s.work[:0], 0
 		}
-		*r = request{what: p.what, node: p.node, port: p.port}
+		*r = request{what: p.what, node: p.node, port: p.port, extra: p.try}
 		switch p.what {
 		case askSelf:
 			r.attr = mad.AttrNodeInfo
-			s.m.directed(r, nil, s.m.cfg.MKey)
+			key, _ := s.tryKey(s.m.mkey(s.m.guid), int(p.try))
+			s.m.directed(r, nil, key)
 			return true
 		case askNeighbor:
 			path := s.pathTo(p.node, p.port)
@@ -47,7 +49,7 @@ func (s *sweep) nextProbe(r *request) bool {
 			}
 			r.attr = mad.AttrNodeInfo
 			s.scratch = append(append(s.scratch[:0], path...), p.port)
-			s.m.directed(r, s.scratch, s.m.cfg.MKey)
+			s.m.directed(r, s.scratch, s.neighborKey(p.node, p.port, int(p.try)))
 			return true
 		case askDesc:
 			r.attr = mad.AttrNodeDescription
@@ -81,9 +83,15 @@ func (s *sweep) anyPort(i int32) ib.PortNum {
 
 // probed takes what a probe has found.
 func (s *sweep) probed(r *request, v mad.View) {
+	if v == nil && s.withoutKey(r) {
+		return
+	}
 	if v == nil || v.Status() != mad.StatusOK {
 		s.unanswered(r, v)
 		return
+	}
+	if r.what == askDesc || r.what == askSwitch {
+		s.opened(r, s.guidOf(r.node, r.port))
 	}
 	data := v[mad.SMPDataOff:][:mad.SMPDataLen]
 	switch r.what {
@@ -102,7 +110,7 @@ func (s *sweep) probed(r *request, v mad.View) {
 			s.edit(r.node).Switch = si
 		}
 	case askPort:
-		s.foundPort(r.node, r.port, data)
+		s.foundPort(r, data)
 	case askManager:
 		s.foundManager(r.node, r.port, data)
 	}
@@ -118,7 +126,7 @@ func (s *sweep) unanswered(r *request, v mad.View) {
 	case r.what == askNeighbor:
 		s.silent++
 		s.unlink(r.node, r.port)
-		s.problem("%s: port %d has a link, but what is behind it does not answer", s.name(r.node), r.port)
+		s.problem("%s: port %d has a link, but what is behind it does not answer: it is dead, or guarded by an M_Key that this manager does not know", s.name(r.node), r.port)
 	case r.what == askManager:
 		// A manager that does not answer is no rival.
 	default:
@@ -156,6 +164,7 @@ func (s *sweep) foundNode(r *request, data []byte) {
 		}
 		return
 	}
+	s.opened(r, info.PortGUID)
 	i, old := s.byGUID[info.NodeGUID]
 	if old && (s.nodes[i].Info.NodeType != info.NodeType || s.nodes[i].Info.NumPorts != info.NumPorts) {
 		s.problem("duplicate GUID %v: a %v with %d ports and a %v with %d ports; the second, behind port %d of %s, is left out",
@@ -202,9 +211,9 @@ func (s *sweep) addNode(r *request, info *mad.NodeInfo) int32 {
 	}
 	if n.IsSwitch() {
 		n.Ports[0].GUID = info.PortGUID
-		s.push(probe{askSwitch, i, 0})
+		s.push(probe{askSwitch, i, 0, 0})
 		for p := range n.Ports {
-			s.push(probe{askPort, i, ib.PortNum(p)})
+			s.push(probe{askPort, i, ib.PortNum(p), 0})
 		}
 	}
 	s.inherit(n)
@@ -240,9 +249,9 @@ func (s *sweep) foundSelf(i int32, info *mad.NodeInfo) {
 		s.self.Port = 0
 	} else {
 		n.Ports[info.LocalPortNum].GUID = info.PortGUID
-		s.push(probe{askPort, i, info.LocalPortNum})
+		s.push(probe{askPort, i, info.LocalPortNum, 0})
 	}
-	s.push(probe{askDesc, i, 0})
+	s.push(probe{askDesc, i, 0, 0})
 }
 
 // link joins port r.port of node r.node to the port by which node i has answered.
@@ -270,9 +279,9 @@ func (s *sweep) link(r *request, i int32, info *mad.NodeInfo, old bool) {
 		s.setPeer(near, far)
 		switch {
 		case first:
-			s.push(probe{askPort, i, far.Port})
+			s.push(probe{askPort, i, far.Port, 0})
 			if !old {
-				s.push(probe{askDesc, i, 0})
+				s.push(probe{askDesc, i, 0, 0})
 			}
 		case !s.full:
 			s.lookAt(i) // its link has been down, at its end too
@@ -283,7 +292,7 @@ func (s *sweep) link(r *request, i int32, info *mad.NodeInfo, old bool) {
 	if !old {
 		// Its own probe of that port has yet to agree; see settle.
 		s.setPeer(far, near)
-		s.push(probe{askDesc, i, 0})
+		s.push(probe{askDesc, i, 0, 0})
 	} else if !s.full {
 		// A look at one end has found that the link is new or has been down. The node at the other end
 		// may have started anew.
@@ -302,7 +311,8 @@ func (s *sweep) setPeer(a, b subnet.Ref) {
 }
 
 // foundPort takes a port's PortInfo.
-func (s *sweep) foundPort(i int32, port ib.PortNum, data []byte) {
+func (s *sweep) foundPort(r *request, data []byte) {
+	i, port := r.node, r.port
 	n := s.edit(i)
 	p := &n.Ports[port]
 	was := p.Info.PortState
@@ -310,6 +320,9 @@ func (s *sweep) foundPort(i int32, port ib.PortNum, data []byte) {
 		return
 	}
 	p.Info.ClientReregister = false
+	if n.EndPort(port) == port && s.sawKey(r, p.GUID, &p.Info) {
+		return
+	}
 	if port == 0 {
 		return
 	}
@@ -323,13 +336,13 @@ func (s *sweep) foundPort(i int32, port ib.PortNum, data []byte) {
 	self := i == s.self.Node && port == s.self.Port
 	if !n.IsSwitch() && !self {
 		if p.Info.CapabilityMask&mad.CapIsSM != 0 {
-			s.push(probe{askManager, i, port})
+			s.push(probe{askManager, i, port, 0})
 		}
 		return
 	}
 	// A link that was there and has not been down needs no second look.
 	if s.full || !p.Up() || was != p.Info.PortState || p.Info.PortState != ib.PortActive {
-		s.push(probe{askNeighbor, i, port})
+		s.push(probe{askNeighbor, i, port, 0})
 	}
 }
 

@@ -59,11 +59,11 @@ func (m *Manager) nextLight(r *request) bool {
 		}
 		*r = request{what: askManager, node: ref.Node, port: ref.Port, attr: mad.AttrSMInfo}
 		s := sweep{m: m, nodes: m.sub.Nodes, self: m.sub.Self, paths: m.lightPathsNow()}
-		m.directed(r, s.pathTo(ref.Node, ref.Port), m.cfg.MKey)
+		m.directed(r, s.pathTo(ref.Node, ref.Port), m.mkey(others[at].Port))
 	case at == len(others) && m.sub.Self.Port != 0:
 		self := m.sub.Self
 		*r = request{what: askPort, node: self.Node, port: self.Port, attr: mad.AttrPortInfo, mod: uint32(self.Port)}
-		m.directed(r, nil, m.cfg.MKey)
+		m.directed(r, nil, m.mkey(m.guid))
 	default:
 		l.at--
 		if l.open == 0 {
@@ -87,7 +87,7 @@ func (m *Manager) lightSwitch(r *request, i int32, ask int) {
 		blocks := (len(n.LFT) + mad.LFTPerBlock - 1) / mad.LFTPerBlock
 		*r = request{what: askTable, node: i, attr: mad.AttrLFT, mod: uint32(m.light.round % max(blocks, 1))}
 	}
-	m.directed(r, m.lightPathsNow()[i], m.cfg.MKey)
+	m.directed(r, m.lightPathsNow()[i], m.mkey(n.Ports[0].GUID))
 }
 
 // lightPathsNow are the directed routes to the switches of the last subnet.

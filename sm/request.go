@@ -124,5 +124,5 @@ func (s *sweep) pathTo(node int32, port ib.PortNum) []ib.PortNum {
 
 // smp fills in a request to the agent of a port's node and returns where its attribute is to be appended.
 func (s *sweep) smp(r *request) []byte {
-	return s.m.directed(r, s.pathTo(r.node, r.port), s.m.cfg.MKey)
+	return s.m.directed(r, s.pathTo(r.node, r.port), s.mkeyFor(r))
 }
