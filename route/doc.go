@@ -8,7 +8,12 @@
 //
 //	res, err := route.Compute(net, "ftree,updn", route.Options{})
 //	report := route.Judge(net, res.Tables, route.JudgeOptions{})
-//	steps := route.Transition(net, old, res.Tables)
+//	plan := route.Transition(net, old, res.Tables)
+//
+// When a cable, a switch or a host comes or goes, Repair changes as little as it can of the tables that are in force:
+//
+//	rep, err := route.Repair(changed, tables, route.Options{})
+//	plan := route.Transition(changed, tables, rep.Tables)
 //
 // Tables of other managers come from ParseLFTDump, and are judged like ours.
 //

@@ -195,6 +195,19 @@ func BenchmarkRepair(b *testing.B) {
 	n := netOf(b, "fat-tree:radix=36,levels=3")
 	tab := ftreeOf(b, n)
 	links := n.Links()
+	lost := n.Clone()
+	lost.Cut(links[0])
+	rep, err := Repair(lost, tab, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("back", func(b *testing.B) {
+		for b.Loop() {
+			if rep, err := Repair(n, rep.Tables, Options{}); err != nil || rep.Full {
+				b.Fatal(rep.Why, err)
+			}
+		}
+	})
 	for _, c := range []struct {
 		name string
 		link Link
