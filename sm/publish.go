@@ -40,6 +40,7 @@ func (s *sweep) publish() {
 	if len(s.incomplete) > 0 {
 		m.tables = nil // nothing to mend: some switches hold something else
 	}
+	m.setbacks = 0
 	m.sweeps++
 	m.tookOver = false
 	r := &s.report

@@ -97,8 +97,18 @@ func lftBytes(b *mad.LFT) []byte {
 // drainMax bounds how long packets under way are waited for, where switches let them live for ever.
 const drainMax = 2 * ib.Second
 
-// nextRound goes on when all answers of a round are there.
+// setbacksMax is how many sweeps in a row may be given up because switches did not take their tables. The next one goes on without them.
+const setbacksMax = 3
+
+// nextRound goes on when all answers of a round are there. A round is not safe before the one before it is done: if a switch has
+// not taken its blocks the sweep starts over, and goes on from what the switches really hold.
 func (s *sweep) nextRound() bool {
+	if len(s.incomplete) > 0 && len(s.plan.Rounds) > 0 && s.m.setbacks < setbacksMax {
+		s.m.setbacks++
+		s.m.want(s.m.now+s.m.cfg.Timeout, "a switch has not taken its table")
+		s.abandon = true
+		return true
+	}
 	s.round++
 	s.cursor = cursor{}
 	return s.round <= s.prompt
@@ -125,7 +135,7 @@ func (s *sweep) nextLate() bool {
 	if s.round < len(s.plan.Rounds) && s.m.now >= s.hold {
 		s.round++
 	}
-	if s.round >= len(s.plan.Rounds) || s.m.due() {
+	if s.round >= len(s.plan.Rounds) || s.m.due() || len(s.incomplete) > 0 {
 		s.leaveLate()
 		return false
 	}
