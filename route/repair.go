@@ -248,7 +248,6 @@ func (r *repair) refill() (why string) {
 				if r.fresh != nil && r.fresh[d] {
 					own[d] = f.index[d]
 				}
-				r.take(int(d), f.lft, narrow.Dests[d].LID)
 			}
 		}
 	}
@@ -256,15 +255,17 @@ func (r *repair) refill() (why string) {
 		return "some ways no longer go up and then down"
 	}
 	r.tab.index, r.tab.own = index, own
+	r.take(f.lft, oldLID)
 	return ""
 }
 
-// take copies the entries for one destination.
-func (r *repair) take(d int, from [][]ib.PortNum, as ib.LID) {
-	lid := r.n.Dests[d].LID
-	for s := range from {
-		if p := from[s][as]; p != r.tab.LFT[s][lid] {
-			r.set(int32(s), lid, p)
+// take copies the entries that differ; lids are those of the columns.
+func (r *repair) take(from [][]ib.PortNum, lids []ib.LID) {
+	for s, row := range from {
+		for as, p := range row[1:] {
+			if lid := lids[as+1]; p != r.tab.LFT[s][lid] {
+				r.set(int32(s), lid, p)
+			}
 		}
 	}
 }
