@@ -338,6 +338,9 @@ func (p *MgmtPort) out(now ib.Time, env *mad.Envelope, data *[mad.Size]byte) {
 	}
 }
 
+// queueMax bounds what waits for a program that does not look: management datagrams may be lost, memory may not.
+const queueMax = 1 << 16
+
 // hand gives a delivery to its session.
 func (p *MgmtPort) hand(d *direct, x madrpc.Delivery) {
 	s := p.sessions[x.Agent]
@@ -350,7 +353,9 @@ func (p *MgmtPort) hand(d *direct, x madrpc.Delivery) {
 	}
 	x.Data = append([]byte(nil), x.Data...)
 	s.mu.Lock()
-	s.queue = append(s.queue, x)
+	if len(s.queue) < queueMax {
+		s.queue = append(s.queue, x)
+	}
 	s.mu.Unlock()
 	s.ring()
 }
