@@ -190,10 +190,10 @@ func (m *moments) lane(sw int32, in, out ib.PortNum, sl ib.SL) ib.VL {
 
 // TestTransition goes from table set to table set as cables are lost and returned, and from engine to engine.
 func TestTransition(t *testing.T) {
-	shapes := []string{"fat-tree:radix=4,levels=2", "fat-tree:radix=4,levels=3,hosts=12", "fat-tree:radix=6,levels=2", "ring:5", "mesh:3x3", "random:switches=8,hosts=10,seed=3", "torus:3x3"}
-	engines := [][2]Engine{{fatTree{}, fatTree{}}, {upDown{}, upDown{}}, {fatTree{}, upDown{}}, {upDown{}, dfsssp{}}, {dfsssp{}, upDown{}}, {dfsssp{}, dfsssp{}}}
+	shapes := []string{"fat-tree:radix=4,levels=2", "fat-tree:radix=4,levels=3,hosts=12", "fat-tree:radix=6,levels=2", "ring:5", "mesh:3x3", "random:switches=8,hosts=10,seed=3", "torus:3x3", "torus:4x3", "ring:6"}
+	engines := [][2]Engine{{fatTree{}, fatTree{}}, {upDown{}, upDown{}}, {fatTree{}, upDown{}}, {upDown{}, dfsssp{}}, {dfsssp{}, upDown{}}, {dfsssp{}, dfsssp{}}, {dimOrder{}, dimOrder{}}, {upDown{}, dimOrder{}}, {nue{}, nue{}}}
 	drained, plans := 0, 0
-	for seed := range uint64(120) {
+	for seed := range uint64(160) {
 		rng := rand.New(rand.NewPCG(seed, 21))
 		full := netOf(t, shapes[rng.IntN(len(shapes))])
 		pair := engines[rng.IntN(len(engines))]
