@@ -116,7 +116,7 @@ func upInBackground(ctx context.Context, p place, o upOptions) error {
 		return errReportFD(o.reportFD)
 	}
 	syscall.CloseOnExec(o.reportFD)
-	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
+	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE) // a SIGHUP is told to the manager, once there is one
 	out := toPipe(pipe)
 	isUp := false
 	err := up(ctx, p, o, out, func() {

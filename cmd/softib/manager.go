@@ -25,6 +25,12 @@ type smOptions struct {
 	SMKey    uint64        `json:"sm_key"`
 	MKey     uint64        `json:"m_key"`
 	MaxVLs   int           `json:"max_vls"`
+	smFiles
+	// Given are the flags that were on the command line: they go before what files say.
+	Given []string `json:"given,omitempty"`
+
+	cmd   *cobra.Command // nil where the options came from another process
+	notes []string       // about the files, for people
 }
 
 // flags gives a command the options of a manager.
@@ -37,6 +43,8 @@ func (o *smOptions) flags(cmd *cobra.Command) {
 	f.Uint64Var(&o.SMKey, "sm-key", 0, "key by which managers and trusted clients know each other")
 	f.Uint64Var(&o.MKey, "m-key", 0, "key that guards the nodes against other managers")
 	f.IntVar(&o.MaxVLs, "max-vls", 0, "use at most so many data lanes; 0 for all")
+	o.smFiles.flags(cmd)
+	o.cmd = cmd
 }
 
 // config checks the options and makes the manager's configuration of them.
@@ -50,12 +58,29 @@ func (o *smOptions) config() (sm.Config, error) {
 	if o.LMC > 7 {
 		return sm.Config{}, next(&usageError{fmt.Errorf("--lmc %d: want 0 to 7", o.LMC)}, "--lmc 2 gives every port four addresses")
 	}
-	c := sm.Config{
-		Engines: o.Engines, Priority: o.Priority, LMC: o.LMC, SMKey: o.SMKey, MKey: o.MKey, MaxVLs: o.MaxVLs,
-		SweepInterval: ib.Time(o.Sweep) * ib.Nanosecond, Window: 1024,
+	if err := o.resolve(); err != nil {
+		return sm.Config{}, err
 	}
-	if o.Sweep == 0 {
-		c.SweepInterval = -1
+	o.notes = nil
+	c := sm.Config{Window: 1024}
+	if err := o.readFiles(&c); err != nil {
+		return sm.Config{}, err
+	}
+	for _, f := range []struct {
+		flag string
+		set  func()
+	}{
+		{"engine", func() { c.Engines = o.Engines }}, {"sm-priority", func() { c.Priority = o.Priority }}, {"lmc", func() { c.LMC = o.LMC }},
+		{"sm-key", func() { c.SMKey = o.SMKey }}, {"m-key", func() { c.MKey = o.MKey }}, {"max-vls", func() { c.MaxVLs = o.MaxVLs }},
+		{"sweep", func() {
+			if c.SweepInterval = ib.Time(o.Sweep) * ib.Nanosecond; o.Sweep == 0 {
+				c.SweepInterval = -1
+			}
+		}},
+	} {
+		if o.Config == "" || o.given(f.flag) {
+			f.set()
+		}
 	}
 	return c, nil
 }

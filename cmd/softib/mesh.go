@@ -73,7 +73,7 @@ func activePort(ctx *verbs.Context, ports int) (ib.PortNum, verbs.Port, bool) {
 	return 0, verbs.Port{}, false
 }
 
-func newMeshHost(dev verbs.Device, ports int) (h *meshHost, err error) {
+func newMeshHost(dev verbs.Device, ports int, key uint16) (h *meshHost, err error) {
 	ctx := verbs.Open(dev)
 	num, port, ok := activePort(ctx, ports)
 	if !ok {
@@ -108,7 +108,7 @@ func newMeshHost(dev verbs.Device, ports int) (h *meshHost, err error) {
 		return h, err
 	}
 	keep(h.qp.Close)
-	return h, h.qp.Ready(num, 0, meshQKey)
+	return h, h.qp.Ready(num, key, meshQKey)
 }
 
 func (h *meshHost) free() error {
@@ -129,10 +129,11 @@ func message(buf []byte, from, to int) {
 	}
 }
 
-// meshDevice is a device and how many ports it has.
+// meshDevice is a device, how many ports it has, and the partition to send in.
 type meshDevice struct {
 	dev   verbs.Device
 	ports int
+	key   uint16 // index of the partition's key
 }
 
 // mesh sends a message from every host to every other and looks at what arrives;
@@ -148,7 +149,7 @@ func mesh(ctx context.Context, devs []meshDevice, show func(done, total int)) (r
 		}
 	}()
 	for _, d := range devs {
-		h, err := newMeshHost(d.dev, d.ports)
+		h, err := newMeshHost(d.dev, d.ports, d.key)
 		if err != nil {
 			return res, err
 		}

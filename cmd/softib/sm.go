@@ -42,11 +42,14 @@ master and the others stand by.
   ibsim[:NODE]       ibsim's socket (IBSIM_SOCKNAME, IBSIM_SERVER_NAME as its own clients)
   umad[:CA[:PORT]]   a port of this machine: /dev/infiniband/umadN
 
-Every event is one line on standard error.`,
+Every event is one line on standard error. A SIGHUP makes it read its partitions and its
+QoS policy again (on a fabric: softib partition reload); if they have errors, the old ones
+stay in force.`,
 		Example: `  softib up -d --no-sm && softib sm --once
   softib sm --on fabric:h5 --sm-priority 10
   softib sm --on ibsim --engine ftree,updn --once
-  softib sm --on umad:mlx5_0:1 --lids /var/lib/softib/guid2lid`,
+  softib sm --on umad:mlx5_0:1 --lids /var/lib/softib/guid2lid
+  softib sm --on umad --config /etc/opensm/opensm.conf --partitions /etc/opensm/partitions.conf`,
 		Args: arguments(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
@@ -136,6 +139,12 @@ func (o *smCommand) manage(ctx context.Context, t smrun.Transport, cfg sm.Config
 	if err != nil {
 		return err
 	}
+	for _, n := range o.Options.notes {
+		fmt.Fprintf(log, "%s sm policy: %s\n", time.Now().Format(logTime), n)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	(&managed{run: r, opts: o.Options}).reloadOnHangup(ctx, log)
 	return runOnce(ctx, r, o.Once)
 }
 
@@ -234,6 +243,10 @@ func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell f
 		session.Close()
 		return next(err, "a port has one manager: choose another host, softib sm --on fabric:%s", g.Hosts()[len(g.Hosts())-1].Name)
 	}
+	for _, n := range r.Options.notes {
+		_ = tell(answer{Line: time.Now().Format(logTime) + " sm policy: " + n})
+	}
+	defer s.managers.add(&managed{run: run, opts: r.Options})()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

@@ -27,7 +27,9 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 		Example: `  softib up                              # 32 hosts, until Ctrl-C
   softib up -d star:4 --name lab         # 4 hosts in the background
   softib up cluster.topo                 # the fabric that ibnetdiscover saw
-  softib up fat-tree:radix=16,levels=2,speed=HDR`,
+  softib up fat-tree:radix=16,levels=2,speed=HDR
+  softib up -d --partitions tenants.conf # then: softib partition show
+  softib up --config /etc/opensm/opensm.conf`,
 		Args: arguments(0, 1, "at most one TOPOLOGY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.topology = topo.DefaultSpec
@@ -113,6 +115,9 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	for _, w := range odd {
 		out.say("%v", w)
 	}
+	for _, n := range o.sm.notes {
+		out.say("note      %s", n)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	manager := &cfg
@@ -140,6 +145,13 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	s, err := serve(ctx, p, f, cancel)
 	if err != nil {
 		return err
+	}
+	if f.runner != nil {
+		x := &managed{run: f.runner, opts: o.sm}
+		s.managers.add(x)
+		if o.reportFD != 0 {
+			x.reloadOnHangup(ctx, os.Stderr)
+		}
 	}
 	ready()
 	<-ctx.Done()
