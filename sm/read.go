@@ -67,6 +67,16 @@ func (s *sweep) nextRead(r *request) bool {
 	return false
 }
 
+// unreadable starts the sweep over if the table of a switch in use could not be read: what is not known cannot be changed safely.
+func (s *sweep) unreadable() bool {
+	for _, i := range s.switches {
+		if s.unread[i] && s.m.doubt[s.nodes[i].Info.NodeGUID] && s.failed[i] > 0 {
+			return s.setback("a table could not be read")
+		}
+	}
+	return false
+}
+
 // readReply takes a block.
 func (s *sweep) readReply(r *request, v mad.View) {
 	if !s.answered(r, v) {

@@ -97,16 +97,25 @@ func lftBytes(b *mad.LFT) []byte {
 // drainMax bounds how long packets under way are waited for, where switches let them live for ever.
 const drainMax = 2 * ib.Second
 
-// setbacksMax is how many sweeps in a row may be given up because switches did not take their tables. The next one goes on without them.
+// setbacksMax is how many sweeps in a row may be given up because switches did not give or take their tables. The next one goes on
+// without them.
 const setbacksMax = 3
+
+// setback gives the sweep up, to be started over, unless that was done too often.
+func (s *sweep) setback(why string) bool {
+	if s.m.setbacks >= setbacksMax {
+		return false
+	}
+	s.m.setbacks++
+	s.m.want(s.m.now+s.m.cfg.Timeout, why)
+	s.abandon = true
+	return true
+}
 
 // nextRound goes on when all answers of a round are there. A round is not safe before the one before it is done: if a switch has
 // not taken its blocks the sweep starts over, and goes on from what the switches really hold.
 func (s *sweep) nextRound() bool {
-	if len(s.incomplete) > 0 && len(s.plan.Rounds) > 0 && s.m.setbacks < setbacksMax {
-		s.m.setbacks++
-		s.m.want(s.m.now+s.m.cfg.Timeout, "a switch has not taken its table")
-		s.abandon = true
+	if len(s.incomplete) > 0 && len(s.plan.Rounds) > 0 && s.setback("a switch has not taken its table") {
 		return true
 	}
 	s.round++
