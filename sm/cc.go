@@ -93,7 +93,7 @@ func (s *sweep) nextCongestionInfo(r *request) bool {
 // ccFull reports whether the next datagram has to wait.
 func (s *sweep) ccFull() bool {
 	limit := s.m.cfg.Congestion.MaxOutstandingMADs
-	return s.m.wants.any() && s.m.wants.at <= s.m.now || limit > 0 && s.waiting >= int(limit)
+	return s.m.due() || limit > 0 && s.waiting >= int(limit)
 }
 
 func (s *sweep) congestionInfoReply(r *request, v mad.View) {
@@ -121,9 +121,7 @@ func (s *sweep) ccRetry(guid ib.GUID) bool {
 	if s.m.cc.failed[guid] >= ccPatience {
 		return false
 	}
-	if s.m.cfg.SweepInterval > 0 {
-		s.m.wantLook(s.m.now+s.m.cfg.SweepInterval, 0, "congestion control is not set up everywhere")
-	}
+	s.m.wantLook(s.m.retryAt(0), 0, "congestion control is not set up everywhere")
 	return true
 }
 

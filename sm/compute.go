@@ -67,7 +67,7 @@ func (m *Manager) HandleJob(now ib.Time, j *Job) {
 	if j.err != nil {
 		m.event(EventProblem, "routing: %v", j.err)
 		s.abandon = true
-		m.want(m.now+m.cfg.SweepInterval, "routing failed")
+		m.want(m.retryAt(0), "routing failed")
 		return
 	}
 	s.plan, s.tables, s.was = j.plan, j.tables, j.old

@@ -121,7 +121,7 @@ func (s *sweep) unanswered(r *request, v mad.View) {
 	switch {
 	case r.what == askSelf:
 		s.m.event(EventProblem, "the manager's own port does not answer: is the device there, and does it have another M_Key?")
-		s.m.want(s.m.now+s.m.cfg.SweepInterval, "own port did not answer")
+		s.m.want(s.m.retryAt(0), "own port did not answer")
 		s.abandon = true
 	case r.what == askNeighbor:
 		s.silent++

@@ -131,7 +131,7 @@ func (m *Manager) forget() {
 	m.sub, m.net, m.tables = nil, nil, nil
 	clear(m.doubt)
 	clear(m.actual)
-	m.wants = wants{at: ib.Never}
+	m.wants = noWants()
 	m.light.active, m.light.next = false, ib.Never
 }
 

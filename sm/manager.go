@@ -87,7 +87,7 @@ type outgoing struct {
 
 // New makes a manager. Nothing happens before Start.
 func New(cfg Config) *Manager {
-	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, trapSeen: map[trapKey]trapSeen{}, wants: wants{at: ib.Never}}
+	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
 	m.keys = newKeyring(m.cfg.Memory.MKeys)
 	m.lids = newLIDBook(m.cfg.Memory.LIDs)
 	m.groups = slices.Clone(m.cfg.Groups)
@@ -197,7 +197,7 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 	var v mad.View
 	if len(data) >= mad.Size {
 		v = mad.View(data[:mad.Size:mad.Size])
-		if v.AttrID() != r.attr || !v.Method().IsResponse() {
+		if v.AttrID() != r.attr || !v.Method().IsResponse() || r.phase != 0 && v.AttrMod() != r.mod {
 			v = nil // an answer to something else is none
 		}
 	}
@@ -235,10 +235,11 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 func (m *Manager) NextDeadline() ib.Time {
 	d := ib.Earlier(ib.Earlier(m.light.next, m.keys.renewal.next), m.admin.NextDeadline())
 	switch {
+	case !m.maySweep():
 	case m.sweep == nil:
-		d = ib.Earlier(d, m.wants.at)
+		d = ib.Earlier(d, m.wants.at())
 	case m.sweep.hold > m.now:
-		d = ib.Earlier(d, ib.Earlier(m.sweep.hold, m.wants.at))
+		d = ib.Earlier(d, ib.Earlier(m.sweep.hold, m.wants.at()))
 	}
 	return ib.Earlier(d, m.peers.next)
 }
@@ -258,50 +259,70 @@ func (m *Manager) HandleTimer(now ib.Time) {
 	m.admin.HandleTimer(m.now)
 }
 
-// wants are the reasons for a sweep.
+// wants are the reasons for sweeps: for a full one, and for a look at some nodes. A full one that can wait does not hold up
+// a look, and does not come sooner for it.
 type wants struct {
-	at     ib.Time // when; Never if there is no reason
-	why    string
-	full   bool
-	lookAt map[ib.GUID]bool // nodes to look at, where a full sweep is not needed
+	full, look wish
+	lookAt     map[ib.GUID]bool
 }
 
-func (w *wants) any() bool { return w.why != "" }
+// wish is when something should begin and why; Never if there is no reason.
+type wish struct {
+	at  ib.Time
+	why string
+}
+
+func noWants() wants { return wants{full: wish{at: ib.Never}, look: wish{at: ib.Never}} }
+
+// at is when the next sweep should begin.
+func (w *wants) at() ib.Time { return ib.Earlier(w.full.at, w.look.at) }
+
+func (w *wants) any() bool { return w.at() != ib.Never }
+
+// sooner moves a wish ahead. The reason is that of the earliest.
+func (w *wish) sooner(at ib.Time, why string) {
+	if at < w.at {
+		*w = wish{at, why}
+	}
+}
 
 // due reports whether the next sweep should begin now.
-func (m *Manager) due() bool { return m.wants.any() && m.now >= m.wants.at }
+func (m *Manager) due() bool { return m.now >= m.wants.at() && m.maySweep() }
+
+// maySweep reports whether sweeps are this manager's to make.
+func (m *Manager) maySweep() bool { return m.state != mad.SMStandby && m.state != mad.SMNotActive }
 
 // want asks for a full sweep, not before at.
-func (m *Manager) want(at ib.Time, why string) {
-	w := &m.wants
-	if !w.any() || at < w.at {
-		w.at = at
-	}
-	if !w.full || w.why == "" {
-		w.why = why
-	}
-	w.full = true
-}
+func (m *Manager) want(at ib.Time, why string) { m.wants.full.sooner(at, why) }
 
 // wantLook asks for a look at one switch.
 func (m *Manager) wantLook(at ib.Time, guid ib.GUID, why string) {
 	w := &m.wants
-	if !w.any() || at < w.at {
-		w.at = at
-	}
-	if w.why == "" {
-		w.why = why
-	}
+	w.look.sooner(at, why)
 	if w.lookAt == nil {
 		w.lookAt = map[ib.GUID]bool{}
 	}
 	w.lookAt[guid] = true
 }
 
-// Sweep asks for a full sweep now.
+// retryAt is when to try again what did not work: with the next light sweep's time, or after as long where there are none.
+func (m *Manager) retryAt(tries int) ib.Time {
+	pause := m.cfg.SweepInterval
+	if pause <= 0 {
+		pause = DefaultSweepInterval
+	}
+	return m.now + pause<<min(max(tries, 0), retryDoublings)
+}
+
+// retryDoublings bounds how long the pauses between tries grow.
+const retryDoublings = 5
+
+// Sweep asks for a full sweep now. A manager that stands by or is disabled does none.
 func (m *Manager) Sweep(now ib.Time, why string) {
 	m.now = max(m.now, now)
-	m.want(m.now, why)
+	if m.maySweep() {
+		m.want(m.now, why)
+	}
 }
 
 // lightPhase marks requests of light sweeps.

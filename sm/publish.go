@@ -63,8 +63,8 @@ func (s *sweep) publish() {
 	if s.silent > 0 || len(s.failed) > 0 {
 		// What did not answer may do so later. The pauses grow, so that a dead node does not keep the manager busy.
 		m.stubborn++
-		m.want(m.now+m.cfg.SweepInterval<<min(m.stubborn-1, 5), "some nodes did not answer")
-	} else {
+		m.want(m.retryAt(m.stubborn-1), "some nodes did not answer")
+	} else if s.full {
 		m.stubborn = 0
 	}
 	m.restLight()

@@ -158,7 +158,7 @@ var phases = [...]phase{
 	{name: "settle", start: (*sweep).settle},
 	{name: "ask heritage", start: (*sweep).beginHeritage, wait: (*sweep).awaitsHeritage},
 	{name: "heritage", start: (*sweep).claimHeritage},
-	{name: "read tables", start: (*sweep).beginRead, next: (*sweep).nextRead, reply: (*sweep).readReply, again: (*sweep).unreadable},
+	{name: "read tables", start: (*sweep).beginRead, next: (*sweep).nextRead, reply: (*sweep).readReply},
 	{name: "addresses", start: (*sweep).beginAddresses, next: (*sweep).nextAddress, reply: (*sweep).portReply},
 	{name: "partitions", start: (*sweep).beginKeys, next: (*sweep).nextKeys, reply: (*sweep).keysReply},
 	{name: "compute", start: (*sweep).compute},
@@ -177,14 +177,21 @@ var phases = [...]phase{
 
 // startSweep begins the sweep that is wanted, if its time has come.
 func (m *Manager) startSweep() {
-	if m.sweep != nil || !m.wants.any() || m.now < m.wants.at || m.state == mad.SMStandby || m.state == mad.SMNotActive {
+	if m.sweep != nil || !m.due() {
 		return
 	}
 	m.takeMKey()
 	w := m.wants
-	m.wants = wants{at: ib.Never}
-	s := &sweep{m: m, why: w.why, full: w.full || m.sub == nil || m.state != mad.SMMaster, began: m.now, prev: m.sub, failed: map[int32]int{}}
-	s.report = SweepReport{Why: w.why, Full: s.full, Began: m.now}
+	m.wants = noWants()
+	s := &sweep{m: m, why: w.full.why, full: true, began: m.now, prev: m.sub, failed: map[int32]int{}}
+	if m.now < w.full.at {
+		s.why = w.look.why
+		if m.sub != nil && m.state == mad.SMMaster {
+			s.full = false
+			m.wants.full = w.full // in its own time
+		}
+	}
+	s.report = SweepReport{Why: s.why, Full: s.full, Began: m.now}
 	if !s.full {
 		s.adopt(w.lookAt)
 	}
