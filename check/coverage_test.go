@@ -13,7 +13,7 @@ import (
 // TestTortureHurts makes sure that the seeds go through everything that they are
 // meant to go through.
 func TestTortureHurts(t *testing.T) {
-	r := Torture(context.Background(), Options{First: 1000, Seeds: 200, Again: -1}, nil)
+	r := Torture(context.Background(), Options{First: 1000, Seeds: 200, Again: -1, Kind: DataKind}, nil)
 	for i := range r.Failures {
 		r.Failures[i].Write(t.Output())
 		t.Fail()
@@ -49,7 +49,7 @@ func TestTortureHurts(t *testing.T) {
 	for m := workload.Misuse(1); m < workload.NumMisuse; m++ {
 		want("misuse: "+m.String(), tally.Misuse[m])
 	}
-	for k := range sim.NumFaultKind {
+	for k := range sim.FaultReboot {
 		want("fault: "+k.String(), tally.Faults[k])
 	}
 	for _, d := range []link.Reason{link.Physical, link.UnknownDLID, link.PKeyOut, link.Inactive, link.LinkDown, link.NoMember, link.HOQLife, link.SwitchLife} {

@@ -37,7 +37,7 @@ func TestOneSeedOneHistory(t *testing.T) {
 		}
 		seen[one[i]] = true
 		sc := Draw(first+uint64(i), 0)
-		if v, differs := rerun(&sc, &Result{Hash: one[i], Hops: Run(&sc).Hops}); differs {
+		if v, differs := rerun(func(opt runOptions) Result { return run(&sc, opt) }, &Result{Hash: one[i], Hops: Run(&sc).Hops}); differs {
 			t.Errorf("seed %d: %v", first+i, v)
 		}
 	}

@@ -125,6 +125,9 @@ func (sc *Management) Bound() ib.Time {
 	return 40*sc.SweepInterval + 4*ib.Time(sc.PollRetries+1)*(sc.PollInterval+request) + 40*request + 10*sc.JobTime
 }
 
+// longSweep is how long a sweep can take that meets silence everywhere.
+func (sc *Management) longSweep() ib.Time { return 12 * sc.Timeout * ib.Time(sc.Retries+1) }
+
 // config is what the manager k starts with.
 func (sc *Management) config(k int, memory sm.Memory) sim.ManagerConfig {
 	return sim.ManagerConfig{JobTime: sc.JobTime, Config: sm.Config{
@@ -142,16 +145,8 @@ const (
 	packetLife = 8
 )
 
-// promises reports whether all engines of the chain are free of credit loops, and whether on one lane.
-func (sc *Management) promises() (free, oneLane bool) {
-	switch sc.Engines {
-	case "ftree,updn", "updn":
-		return true, true
-	case "dfsssp", "nue":
-		return true, false
-	}
-	return false, false
-}
+// promises reports whether all engines of the chain are free of credit loops.
+func (sc *Management) promises() bool { return sc.Engines != "minhop" }
 
 // graph builds the topology. A spec that DrawManagement makes is never wrong.
 func (sc *Management) graph() *topo.Graph {
@@ -161,4 +156,3 @@ func (sc *Management) graph() *topo.Graph {
 	}
 	return g
 }
-

@@ -70,6 +70,9 @@ func moment(rng *rand.Rand) ib.Time { return ib.Time(1 + rng.Int64N(int64(faultT
 func (sc *Management) drawTopo(rng *rand.Rand, hosts int) {
 	per := 1 + rng.IntN(2)
 	sc.Engines = [...]string{"ftree,updn", "ftree,updn", "updn", "dfsssp", "nue", "minhop"}[rng.IntN(6)]
+	if rng.IntN(2) == 0 && sc.Engines != "dfsssp" {
+		sc.VLs = 1
+	}
 	switch rng.IntN(8) {
 	case 0, 1, 2:
 		radix := 4

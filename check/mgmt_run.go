@@ -34,6 +34,9 @@ type reign struct {
 	gone   []bool       // managers that do not come back
 	pulled map[int]bool // cables that stay out
 	quiet  bool         // no new messages
+	ruler  *sm.Manager  // who has swept last
+	mixed  bool         // managers that did not know of each other have written tables
+	blind  ib.Time      // until when managers may not have seen all there is
 
 	log    []string
 	tally  MgmtTally
@@ -78,7 +81,7 @@ func runManagement(sc *Management, opt runOptions) (res Result) {
 		if p := recover(); p != nil {
 			r.report("panic", nil, "%v\n%s", p, debug.Stack())
 		}
-		res.Violations, res.More, res.Packets = r.found, r.more, r.log
+		res.Violations, res.More, res.Log = r.found, r.more, r.log
 	}()
 	g := sc.graph()
 	s, err := sim.New(g, sim.Config{
@@ -140,6 +143,9 @@ func (r *reign) play() {
 		r.report(convergeName, nil, "the fabric had converged, and has not any more: %s", why)
 		return
 	}
+	r.mixed = false
+	r.checkLoops(1, r.highest(), "all")
+	r.checkCredits(r.ruler, "in the end")
 	r.finish()
 }
 
@@ -188,6 +194,9 @@ func (r *reign) strike(i int) {
 	f := &r.sc.Faults[i]
 	s, now := r.sim, r.sim.Now()
 	r.note("fault: %v", f)
+	if f.Kind == LoseMADs || f.Kind == MuteNode {
+		r.blind = max(r.blind, now+f.For+r.sc.longSweep())
+	}
 	switch f.Kind {
 	case LoseMADs:
 		r.harm(f, f.Harm)
@@ -206,6 +215,8 @@ func (r *reign) strike(i int) {
 		r.excuse(f.Node, 0)
 		s.PlanReboot(now, f.Node)
 	case MuteNode:
+		// What does not answer is left out by whoever sweeps now: packets to it end.
+		r.excuse(f.Node, 0)
 		s.PlanMute(now, f.Node, f.For)
 	case KillManager:
 		s.StopManager(r.sc.Managers[f.Ruler].Host)
@@ -265,7 +276,8 @@ func (r *reign) Written(node int, attr mad.AttrID, mod uint32) {
 		r.tally.TableWrites++
 		from = ib.LID(max(1, int(mod&0xFFFF)*mad.LFTPerBlock))
 		to = min(to, ib.LID(int(mod&0xFFFF)*mad.LFTPerBlock+mad.LFTPerBlock-1))
-		if free, oneLane := r.sc.promises(); free && oneLane && r.tally.TableWrites%8 == 0 {
+		if r.sc.VLs == 1 && r.tally.TableWrites%4 == 0 && r.whole() {
+			// Where there are more lanes than one it depends on what hosts have been told.
 			r.checkCredits(nil, "between two tables")
 		}
 	case mad.AttrPortInfo, mad.AttrSwitchInfo:
@@ -278,7 +290,29 @@ func (r *reign) Written(node int, attr mad.AttrID, mod uint32) {
 // highest is the last LID that is looked at: none is given beyond it.
 func (r *reign) highest() ib.LID { return ib.LID(2 * len(r.sim.Graph().Nodes) << r.sc.LMC) }
 
+// rivals reports whether managers that cannot know of each other may both be writing: management packets are lost or agents are mute, or
+// were until lately, and more than one manager rules or is about to. Each plans from the tables that it has read, and the
+// other changes those; the standard's own remedy is the M_Key. What is left must be whole when they have found each other.
+func (r *reign) rivals() bool {
+	rulers := 0
+	for k := range r.sc.Managers {
+		if m := r.sim.Manager(r.sc.Managers[k].Host); m != nil && m.State() != mad.SMStandby {
+			rulers++
+		}
+	}
+	return rulers > 1 && r.sim.Now() < r.blind
+}
+
 func (r *reign) checkLoops(from, to ib.LID, when string) {
+	if r.rivals() {
+		r.mixed = true
+		return
+	}
+	if r.mixed {
+		// What rivals left is mended by the one that goes on, when it sees that switches hold other tables than it has written.
+		r.mixed = r.t.loop(1, r.highest()) != nil
+		return
+	}
 	r.tally.LoopChecks++
 	if list := r.t.loop(from, to); list != nil {
 		lid := from
@@ -292,16 +326,12 @@ func (r *reign) checkLoops(from, to ib.LID, when string) {
 // checkCredits looks for cycles of channels under the tables as they are. m, where it is not nil, has just swept: what it
 // tells of service levels counts.
 func (r *reign) checkCredits(m *sm.Manager, when string) {
-	free, oneLane := r.sc.promises()
-	if !free || r.failed() {
+	if !r.sc.promises() || r.failed() {
 		return
 	}
 	var level func(node int, lid ib.LID) ib.SL
-	if m != nil && !oneLane {
+	if m != nil && m.Subnet() != nil && m.Subnet().Levels != nil {
 		sub := m.Subnet()
-		if sub == nil || sub.Levels == nil {
-			return
-		}
 		nodes := map[int]int32{}
 		for i, n := range sub.Nodes {
 			if at := r.sim.Graph().ByGUID(n.Info.NodeGUID); at != nil {
@@ -332,13 +362,30 @@ func (r *reign) Logged(host int, e sm.Event) {
 		r.tally.Sweeps++
 		if m := r.sim.Manager(host); m != nil && m.State() == mad.SMMaster && !r.failed() {
 			r.checkLoops(1, r.highest(), "a sweep")
-			r.checkCredits(m, "after a sweep")
+			if r.ruler = m; r.whole() {
+				r.checkCredits(m, "after a sweep")
+			}
 		}
 	case sm.EventState:
 		if m := r.sim.Manager(host); m != nil && m.State() == mad.SMMaster {
 			r.tally.Masters++
 		}
 	}
+}
+
+// whole reports whether one manager rules all of the fabric, so that ways are free of credit loops: the last sweep has seen
+// every switch, and no other manager writes tables. Managers that cannot see each other, or switches that do not answer and keep
+// what they hold, make a mixture that none of them plans. Such a fabric may lock up until packets have lived out their time in a switch.
+func (r *reign) whole() bool {
+	if r.ruler == nil || r.ruler.Subnet() == nil || len(r.ruler.Subnet().Switches) != len(r.t.switches) {
+		return false
+	}
+	for k := range r.sc.Managers {
+		if m := r.sim.Manager(r.sc.Managers[k].Host); m != nil && m != r.ruler && m.State() != mad.SMStandby {
+			return false
+		}
+	}
+	return true
 }
 
 // logKept is how many lines of what managers say are kept.
@@ -357,6 +404,9 @@ func (r *reign) converge(what string, since ib.Time) bool {
 	limit := since + r.sc.Bound()
 	for !r.failed() {
 		why := r.unsettled()
+		if host, _ := r.master(); why == "" && r.sim.Manager(host).Sweeping() {
+			why = fmt.Sprintf("the manager of h%d sweeps", host+1)
+		}
 		if why == "" {
 			if since > 0 {
 				r.tally.Slowest = s.Now() - since
@@ -384,12 +434,23 @@ func (r *reign) finish() {
 	}
 	for _, t := range r.talks {
 		switch {
+		case r.moved(t):
 		case t.busy && !t.excused:
 			r.report(trafficName, nil, "%v: message %d of %v ago has not completed", t, t.n, r.sim.Now()-t.sentAt)
 		case t.busy && t.Patient:
 			r.report(trafficName, nil, "%v: message %d of %v ago has not completed although the fabric is well", t, t.n, r.sim.Now()-t.sentAt)
 		}
 	}
+}
+
+// moved reports whether an end of a connection has another address than it had, as it may.
+func (r *reign) moved(t *talk) bool {
+	for e := range t.ends {
+		if lid := r.sim.LID(topo.PortRef{Node: r.sim.HostNode(t.ends[e].host).Index, Port: 1}); lid != t.ends[e].lid && !r.mustKeep() {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *reign) talking() bool {
@@ -438,7 +499,7 @@ func (r *reign) turn(t *talk) {
 		r.report(trafficName, nil, "%v: %s", t, wrong)
 		return
 	case t.failed != hca.WCSuccess:
-		if t.Patient || !t.excused {
+		if (t.Patient || !t.excused) && !r.moved(t) {
 			r.report(trafficName, nil, "%v has failed: message %d, sent %v before, ended with %v; %s", t, t.n, r.sim.Now()-t.sentAt, t.failed, r.whereabouts(t))
 		}
 		return

@@ -36,7 +36,7 @@ func (r *reign) unsettled() string {
 			return fmt.Sprintf("%s has no address", g.PortName(e.ref))
 		case e.smLID != smLID:
 			return fmt.Sprintf("%s has the manager's address %v: want %v", g.PortName(e.ref), e.smLID, smLID)
-		case known && was != e.lid && r.mustKeep(e.ref.Node):
+		case known && was != e.lid && r.mustKeep():
 			return fmt.Sprintf("%s has the address %v: it had %v", g.PortName(e.ref), e.lid, was)
 		}
 		for k := range ib.LID(1) << e.lmc {
@@ -55,9 +55,6 @@ func (r *reign) unsettled() string {
 				}
 			}
 		}
-	}
-	if m := r.sim.Manager(master); m.Sweeping() {
-		return fmt.Sprintf("the manager of h%d sweeps", master+1)
 	}
 	return ""
 }
@@ -88,14 +85,14 @@ func (r *reign) master() (host int, why string) {
 	return host, ""
 }
 
-// mustKeep reports whether a node has to keep its address: always, unless it is a switch that has started anew, and so forgotten
-// it, and not every manager could know it.
-func (r *reign) mustKeep(node int) bool {
+// mustKeep reports whether nodes have to keep their addresses: always, unless a switch has started anew, and so forgotten its own, and not
+// every manager could know it. The switch may then be given one that a node has which cannot be seen just now.
+func (r *reign) mustKeep() bool {
 	reboots, forgets := false, len(r.sc.Managers) > 1
 	for i := range r.sc.Faults {
 		f := &r.sc.Faults[i]
 		reboots = reboots || f.Kind == RebootNode
 		forgets = forgets || f.Kind == KillManager && f.Forgets
 	}
-	return !reboots || !forgets || r.t.number[node] < 0
+	return !reboots || !forgets
 }

@@ -24,7 +24,7 @@ func TestPlantedBugs(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			p.plant(true)
 			defer p.plant(false)
-			r := Torture(context.Background(), Options{First: 1, Seeds: plantedSeeds, StopAfter: 1, NoShrink: true}, nil)
+			r := Torture(context.Background(), Options{First: 1, Seeds: plantedSeeds, StopAfter: 1, NoShrink: true, Kind: DataKind}, nil)
 			if r.Failed == 0 {
 				t.Fatalf("%d seeds have not found it", r.Done)
 			}

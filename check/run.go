@@ -21,6 +21,8 @@ type Result struct {
 	End        ib.Time
 	// Packets are the last that passed, where Run was asked to keep them.
 	Packets []string
+	// Log is what managers said last.
+	Log []string
 	// CaptureErr is why a capture ended early.
 	CaptureErr error
 }

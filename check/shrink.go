@@ -13,6 +13,14 @@ const keptPackets = 40
 // shrink cuts the failing scenario down: fewer faults, fewer conns, fewer ops, as
 // long as the same checker complains.
 func (f *Failure) shrink() {
+	if f.Mgmt != nil {
+		s := &mgmtShrinker{small: *f.Mgmt, checker: f.Found[0].Checker, left: shrinkRuns, last: f.Result}
+		if s.checker != "determinism" {
+			s.all()
+		}
+		f.Mgmt, f.Result = &s.small, s.last
+		return
+	}
 	s := &shrinker{small: f.Small, checker: f.Found[0].Checker, left: shrinkRuns}
 	if s.checker != "determinism" {
 		s.all()

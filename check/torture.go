@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +29,42 @@ type Options struct {
 	StopAfter int
 	// NoShrink leaves failing scenarios as they are.
 	NoShrink bool
+	// Kind is what the histories are about; the zero value is both: every fourth is of management.
+	Kind Kind
 }
+
+// Kind is what a history is about.
+type Kind uint8
+
+// Kinds of history.
+const (
+	Both           Kind = iota
+	DataKind            // programs, their packets and the cables: a Scenario
+	ManagementKind      // managers, their tables and what becomes of traffic: a Management
+	NumKind
+)
+
+var kindNames = [NumKind]string{"both", "data", "management"}
+
+func (k Kind) String() string {
+	if k < NumKind {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// ParseKind reads a kind's name.
+func ParseKind(s string) (Kind, error) {
+	for k, name := range kindNames {
+		if s == name {
+			return Kind(k), nil
+		}
+	}
+	return 0, fmt.Errorf("check: kind %q: want %s", s, strings.Join(kindNames[:], ", "))
+}
+
+// IsManagement reports whether a seed's history is one of management.
+func (k Kind) IsManagement(seed uint64) bool { return k == ManagementKind || k == Both && seed%4 == 3 }
 
 // Progress is how far a torture has come.
 type Progress struct {
@@ -58,18 +94,24 @@ func (r *Report) Faults() uint64 {
 type Failure struct {
 	Seed  uint64
 	Hosts int
-	// Found is what the seed violated, Result what its smallest scenario does.
+	Kind  Kind
+	// Found is what the seed violated, Result what its smallest scenario does: Small, or Mgmt where it is not nil.
 	Found  []Violation
 	Small  Scenario
+	Mgmt   *Management
 	Result Result
 }
 
 // Command runs the seed again.
 func (f *Failure) Command() string {
+	cmd := fmt.Sprintf("softib torture --seed %d", f.Seed)
 	if f.Hosts > 0 {
-		return fmt.Sprintf("softib torture --seed %d --hosts %d", f.Seed, f.Hosts)
+		cmd += fmt.Sprintf(" --hosts %d", f.Hosts)
 	}
-	return fmt.Sprintf("softib torture --seed %d", f.Seed)
+	if f.Kind != Both {
+		cmd += fmt.Sprintf(" --kind %v", f.Kind)
+	}
+	return cmd
 }
 
 // Torture runs seeds until all are done, enough have failed or ctx ends. progress, where it
@@ -122,21 +164,34 @@ func (t *torture) take(ctx context.Context) (uint64, bool) {
 
 // one runs a seed and, if it fails, cuts it down.
 func (t *torture) one(seed uint64) {
-	sc := Draw(seed, t.opt.Hosts)
-	res := Run(&sc)
+	fail := &Failure{Seed: seed, Hosts: t.opt.Hosts, Kind: t.opt.Kind}
+	play := func(opt runOptions) Result { return run(&fail.Small, opt) }
+	again := seed
+	if t.opt.Kind.IsManagement(seed) {
+		sc := DrawManagement(seed, t.opt.Hosts)
+		fail.Mgmt = &sc
+		play = func(opt runOptions) Result { return runManagement(&sc, opt) }
+		if t.opt.Kind == Both {
+			again = seed / 4 // of these seeds none is a multiple of four
+		}
+	} else {
+		fail.Small = Draw(seed, t.opt.Hosts)
+	}
+	res := play(runOptions{})
 	runs := 1
-	if !res.Failed() && t.opt.Again > 0 && seed%uint64(t.opt.Again) == 0 {
+	if !res.Failed() && t.opt.Again > 0 && again%uint64(t.opt.Again) == 0 {
 		runs++
-		if v, differs := rerun(&sc, &res); differs {
+		if v, differs := rerun(play, &res); differs {
 			res.Violations = append(res.Violations, v)
 		}
 	}
-	var fail *Failure
 	if res.Failed() {
-		fail = &Failure{Seed: seed, Hosts: t.opt.Hosts, Found: res.Violations, Small: sc, Result: res}
+		fail.Found, fail.Result = res.Violations, res
 		if !t.opt.NoShrink {
 			fail.shrink()
 		}
+	} else {
+		fail = nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,8 +213,8 @@ func (t *torture) one(seed uint64) {
 
 // rerun runs a scenario once more, with each packet as bytes at each hop: the
 // history must be the same.
-func rerun(sc *Scenario, was *Result) (Violation, bool) {
-	again := run(sc, runOptions{wireExact: true})
+func rerun(play func(runOptions) Result, was *Result) (Violation, bool) {
+	again := play(runOptions{wireExact: true})
 	if len(again.Violations) > 0 {
 		v := again.Violations[0]
 		v.Text = "in the second run alone: " + v.Text
@@ -179,6 +234,10 @@ func (f *Failure) Write(w io.Writer) error {
 	p.line("seed %d FAILED", f.Seed)
 	for _, v := range f.Found[:min(len(f.Found), 4)] {
 		p.line("  %v", v)
+	}
+	if f.Mgmt != nil {
+		f.writeMgmt(p)
+		return p.err
 	}
 	sc := &f.Small
 	ops, bytes := sc.Work.Totals()
@@ -200,6 +259,30 @@ func (f *Failure) Write(w io.Writer) error {
 	}
 	p.line("run it again: %s", f.Command())
 	return p.err
+}
+
+// writeMgmt prints the smallest scenario of a failure of management.
+func (f *Failure) writeMgmt(p *printer) {
+	sc := f.Mgmt
+	p.line("smallest scenario that fails: %s, engines %s, %d managers, %d faults, %d connections", sc.Topo, sc.Engines, len(sc.Managers), len(sc.Faults), len(sc.Conns))
+	for i := range sc.Managers {
+		m := &sc.Managers[i]
+		p.line("  manager %d: h%d, priority %d, from %v on", i, m.Host+1, m.Priority, m.At)
+	}
+	for i := range sc.Faults {
+		p.line("  fault: %v", &sc.Faults[i])
+	}
+	for i := range sc.Conns {
+		p.line("  connection %d: h%d to h%d, %d bytes every %v, patient %v", i, sc.Conns[i].From+1, sc.Conns[i].To+1, sc.Conns[i].Size, sc.Conns[i].Every, sc.Conns[i].Patient)
+	}
+	for _, v := range f.Result.Violations[:min(len(f.Result.Violations), 4)] {
+		p.line("  %v", v)
+	}
+	p.line("what happened last:")
+	for _, l := range f.Result.Log {
+		p.line("  %s", l)
+	}
+	p.line("run it again: %s", f.Command())
 }
 
 type printer struct {

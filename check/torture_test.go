@@ -7,9 +7,12 @@ import (
 	"testing"
 )
 
-// TestTorture runs some seeds. SOFTIB_SEEDS and SOFTIB_SEED choose more, or one.
+// TestTorture runs some seeds. SOFTIB_SEEDS and SOFTIB_SEED choose more, or one, and SOFTIB_KIND a kind of history.
 func TestTorture(t *testing.T) {
 	opt := Options{First: 1, Seeds: 60}
+	if k, err := ParseKind(os.Getenv("SOFTIB_KIND")); err == nil {
+		opt.Kind = k
+	}
 	if n, err := strconv.Atoi(os.Getenv("SOFTIB_SEEDS")); err == nil {
 		opt.Seeds = n
 	}
@@ -18,6 +21,7 @@ func TestTorture(t *testing.T) {
 	}
 	r := Torture(context.Background(), opt, nil)
 	t.Logf("%d seeds, %d runs, %d ops, %d hops, %d faults, %v drops in %v", r.Done, r.Runs, r.Ops, r.Hops, r.Faults(), r.Tally.Drops, r.Elapsed)
+	t.Logf("management: %+v", r.Tally.Mgmt)
 	for i := range r.Failures {
 		t.Fail()
 		r.Failures[i].Write(os.Stdout)
