@@ -158,7 +158,7 @@ var phases = [...]phase{
 	{name: "settle", start: (*sweep).settle},
 	{name: "ask heritage", start: (*sweep).beginHeritage, wait: (*sweep).awaitsHeritage},
 	{name: "heritage", start: (*sweep).claimHeritage},
-	{name: "read tables", start: (*sweep).beginRead, next: (*sweep).nextRead, reply: (*sweep).readReply},
+	{name: "read tables", start: (*sweep).beginRead, next: (*sweep).nextRead, reply: (*sweep).readReply, again: (*sweep).unreadable},
 	{name: "addresses", start: (*sweep).beginAddresses, next: (*sweep).nextAddress, reply: (*sweep).portReply},
 	{name: "partitions", start: (*sweep).beginKeys, next: (*sweep).nextKeys, reply: (*sweep).keysReply},
 	{name: "compute", start: (*sweep).compute},
