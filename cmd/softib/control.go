@@ -32,6 +32,21 @@ import (
 //	client:  {"v":1,"op":"sm","sm":{"host":"h5","options":{…}}}
 //	fabric:  {"line":"…"}  {"line":"…"} …        until the client hangs up
 //
+//	client:  {"v":1,"op":"log","log":{"lines":20,"follow":true}}
+//	fabric:  {"line":"…"}  {"line":"…"} …        with follow until the client hangs up
+//
+//	client:  {"v":1,"op":"show","route":{"switch":"leaf1"}}
+//	fabric:  {"switch":{…}} …  {"ok":true}
+//
+//	client:  {"v":1,"op":"trace","route":{"from":"h1","to":"h9","both":true}}
+//	fabric:  {"trace":{…}}  {"trace":{…}}  {"ok":true}
+//
+//	client:  {"v":1,"op":"tables"}
+//	fabric:  {"wiring":{…}}  {"table":{…}}  {"table":{…}} …  {"ok":true}
+//
+//	client:  {"v":1,"op":"partition","partition":{"reload":true,"file":"/…/partitions.conf"}}
+//	fabric:  {"line":"…"}  {"line":"…"} …  {"ok":true}   the partitions that are then in force
+//
 // One connection carries one request. An answer ends with "ok" or with
 // {"error":"…","next":"…"}. A client that hangs up ends its perf test. The kernel
 // says who the client is (SO_PEERCRED): only the fabric's owner and root are
@@ -45,14 +60,25 @@ const (
 	opPerf   = "perf"
 	opHost   = "host"
 	opSM     = "sm"
+	opLog    = "log"
+	opShow   = "show"
+	opTrace  = "trace"
+	opTables = "tables"
+
+	opPartition = "partition"
 )
 
+var operations = []string{opStatus, opDown, opPerf, opHost, opSM, opLog, opShow, opTrace, opTables, opPartition}
+
 type request struct {
-	Version int          `json:"v"`
-	Op      string       `json:"op"`
-	Perf    *perfRequest `json:"perf,omitempty"`
-	Host    string       `json:"host,omitempty"`
-	SM      *smRequest   `json:"sm,omitempty"`
+	Version   int               `json:"v"`
+	Op        string            `json:"op"`
+	Perf      *perfRequest      `json:"perf,omitempty"`
+	Host      string            `json:"host,omitempty"`
+	SM        *smRequest        `json:"sm,omitempty"`
+	Log       *logRequest       `json:"log,omitempty"`
+	Route     *routeRequest     `json:"route,omitempty"`
+	Partition *partitionRequest `json:"partition,omitempty"`
 }
 
 type perfRequest struct {
@@ -66,6 +92,10 @@ type answer struct {
 	Setting *perf.Setting `json:"setting,omitempty"`
 	Row     *perf.Row     `json:"row,omitempty"`
 	Line    string        `json:"line,omitempty"` // of a log
+	Switch  *switchShown  `json:"switch,omitempty"`
+	Trace   *traced       `json:"trace,omitempty"`
+	Wiring  *wiring       `json:"wiring,omitempty"`
+	Table   *tableRow     `json:"table,omitempty"`
 	OK      bool          `json:"ok,omitempty"`
 	Error   string        `json:"error,omitempty"`
 	Next    string        `json:"next,omitempty"`

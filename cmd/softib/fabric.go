@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -26,11 +25,12 @@ type fabric struct {
 	started  time.Time
 	bringUp  time.Duration
 	runner   *smrun.Runner // nil if another manages the fabric
+	log      *logbook
 }
 
 // newFabric builds a fabric. With a configuration, a manager brings its subnet up and stays with it until ctx ends.
 func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *sm.Config, log io.Writer, out *reporter) (*fabric, error) {
-	f := &fabric{name: name, topology: topology, started: time.Now()}
+	f := &fabric{name: name, topology: topology, started: time.Now(), log: newLogbook(log)}
 	var err error
 	if f.Fabric, err = live.New(g, live.Config{}); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *s
 	if cfg == nil {
 		return f, nil
 	}
-	if f.runner, err = startManager(ctx, f.Fabric, *cfg, log); err != nil {
+	if f.runner, err = startManager(ctx, f.Fabric, *cfg, f.log); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (f *fabric) devices() (devs []meshDevice, silent int) {
 			silent++
 			continue
 		}
-		devs = append(devs, meshDevice{h, h.Node().NumPorts()})
+		devs = append(devs, meshDevice{dev: h, ports: h.Node().NumPorts()})
 	}
 	return devs, silent
 }
@@ -89,42 +89,6 @@ func (f *fabric) links() map[string]int {
 
 // stateName is a port's state as InfiniBand's tools shout it.
 func stateName(s ib.PortState) string { return strings.ToUpper(s.String()) }
-
-// status is what softib status shows.
-type status struct {
-	Name        string         `json:"name"`
-	PID         int            `json:"pid"`
-	Version     string         `json:"version"`
-	Started     time.Time      `json:"started"`
-	UptimeSec   float64        `json:"uptime_sec"`
-	Topology    string         `json:"topology"`
-	Description string         `json:"description"`
-	Hosts       int            `json:"hosts"`
-	HostsActive int            `json:"hosts_active"`
-	Switches    int            `json:"switches"`
-	Links       int            `json:"links"`
-	LinkStates  map[string]int `json:"link_states"`
-	// What the hosts have sent into the fabric, headers included.
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
-}
-
-func (f *fabric) status() status {
-	g := f.Graph()
-	s := status{
-		Name: f.name, PID: os.Getpid(), Version: version, Started: f.started, UptimeSec: time.Since(f.started).Seconds(),
-		Topology: f.topology, Description: topo.Describe(g), Hosts: len(g.Hosts()), Switches: len(g.Switches()),
-		Links: g.NumCables(), LinkStates: f.links(),
-	}
-	for _, h := range f.Hosts() {
-		if _, ok := portOf(h); ok {
-			s.HostsActive++
-		}
-	}
-	pkts, words := f.HostTraffic()
-	s.Packets, s.Bytes = pkts, 4*words
-	return s
-}
 
 // describe prints what a fabric is.
 func (f *fabric) describe(out *reporter) {
@@ -259,6 +223,9 @@ func (f *fabric) ping(ctx context.Context, out *reporter) error {
 	if len(devs) < 2 {
 		out.say("mesh      one host has nobody to send to")
 		return nil
+	}
+	if groups := f.tenants(devs); groups != nil {
+		return f.pingTenants(ctx, groups, out)
 	}
 	res, err := mesh(ctx, devs, func(done, total int) { out.progress("mesh", done, total) })
 	if err != nil {

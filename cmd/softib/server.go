@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -30,6 +31,8 @@ type server struct {
 	down context.CancelFunc // ends the fabric
 	wg   sync.WaitGroup
 	perf sync.Mutex // two tests at once would measure each other
+
+	managers managers
 }
 
 // serve listens on the socket of a claimed place until ctx ends; down is what
@@ -92,7 +95,7 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 	var err error
 	switch r.Op {
 	case opStatus:
-		st := s.f.status()
+		st := s.f.status(ctx)
 		err = tell(answer{Status: &st})
 	case opDown:
 		defer s.down()
@@ -103,10 +106,20 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 		}
 	case opSM:
 		err = s.manage(ctx, conn, r.SM, tell)
+	case opLog:
+		err = s.showLog(ctx, conn, r.Log, tell)
+	case opShow:
+		err = s.show(r.Route, tell)
+	case opTrace:
+		err = s.trace(ctx, r.Route, tell)
+	case opTables:
+		err = s.tables(ctx, tell)
+	case opPartition:
+		err = s.partitions(r.Partition, tell)
 	case opPerf:
 		err = s.measure(ctx, conn, r.Perf, tell)
 	default:
-		err = fmt.Errorf("the request's operation is %q: want %s, %s, %s, %s or %s", r.Op, opStatus, opDown, opHost, opSM, opPerf)
+		err = fmt.Errorf("the request's operation is %q: want one of %s", r.Op, strings.Join(operations, ", "))
 	}
 	if err != nil {
 		_ = tell(refusal(err))

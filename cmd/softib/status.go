@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -16,10 +17,15 @@ func newStatus() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show a running fabric",
-		Long:  `Shows what a running fabric is, how its links are, and what its hosts have sent.`,
+		Short: "Show a running fabric, its subnet and its manager",
+		Long: `Shows what a running fabric is and how it is: links that are down or slower than
+they could be, addresses and partitions, the subnet managers, whichever program
+they are, routing, and the last sweep with the time of its phases.
+
+What is said of links, addresses, partitions and managers is read from the nodes
+themselves. The rest is what the fabric's own manager knows.`,
 		Example: `  softib status
-  softib status --name lab --json | jq .packets`,
+  softib status --name lab --json | jq .links_down`,
 		Args: arguments(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := newPlace(name)
@@ -40,9 +46,7 @@ func newStatus() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(st)
+				return printJSON(cmd.OutOrStdout(), st)
 			}
 			st.print(newTerminal(cmd.OutOrStdout()))
 			for _, other := range p.running() {
@@ -58,33 +62,266 @@ func newStatus() *cobra.Command {
 	return cmd
 }
 
-func (s *status) print(t *terminal) {
-	t.say("fabric    %s, process %d, up %s", t.bold(s.Name), s.PID, uptime(s.UptimeSec))
-	t.say("topology  %s: %s", s.Topology, s.Description)
-	t.say("nodes     %s, %s", numbered(s.Hosts, "host", "hosts"), numbered(s.Switches, "switch", "switches"))
-	t.say("links     %s", s.links(t))
-	t.say("hosts     %d of %d ACTIVE", s.HostsActive, s.Hosts)
-	t.say("carried   %d packets, %s", s.Packets, bytesOf(s.Bytes))
+// printJSON prints a value for programs.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
-// links lists the states from ACTIVE down.
-func (s *status) links(t *terminal) string {
-	var parts []string
-	for st := ib.PortActive; st >= ib.PortDown; st-- {
-		n := s.LinkStates[stateName(st)]
-		if n == 0 {
+// namedMost is how many links, partitions and the like are named one by one.
+const namedMost = 8
+
+// listing prints lines under one label.
+type listing struct {
+	t     *terminal
+	label string
+}
+
+// under starts the lines of a label.
+func (t *terminal) under(label string) *listing { return &listing{t, label} }
+
+func (l *listing) say(format string, v ...any) {
+	l.t.say("%-9s %s", l.label, fmt.Sprintf(format, v...))
+	l.label = ""
+}
+
+// few calls each for the first few of n things and says how many it left out.
+func (l *listing) few(n int, what string, each func(i int)) {
+	for i := range min(n, namedMost) {
+		each(i)
+	}
+	if n > namedMost {
+		l.say("and %d %s more: --json lists them", n-namedMost, what)
+	}
+}
+
+func (s *status) print(t *terminal) {
+	t.say("fabric    %s, process %d, up %s", t.bold(s.Name), s.PID, uptime(s.UptimeSec))
+	if l := t.under("topology"); 10+len(s.Topology)+2+len(s.Description) <= 80 {
+		l.say("%s: %s", s.Topology, s.Description)
+	} else {
+		l.say("%s", s.Topology)
+		l.say("%s", s.Description)
+	}
+	hosts := fmt.Sprintf("%d of %d ACTIVE", s.HostsActive, s.Hosts)
+	if s.HostsActive == s.Hosts {
+		hosts = t.green(hosts)
+	} else {
+		hosts = t.red(hosts)
+	}
+	t.under("hosts").say("%s", hosts)
+	s.printLinks(t)
+	s.printSubnet(t)
+	s.printManagers(t)
+	s.printRouting(t)
+	s.printSweep(t)
+	if c := s.Manager; c != nil {
+		problems := numbered(int(c.Problems), "problem", "problems")
+		if c.Problems > 0 {
+			problems = t.red(problems)
+		}
+		t.under("events").say("%s, %s, %s, %s: softib log", numbered(int(c.Sweeps), "sweep", "sweeps"), numbered(int(c.LightSweeps), "light sweep", "light sweeps"),
+			numbered(int(c.Traps), "trap", "traps"), problems)
+		a := c.SA
+		text := fmt.Sprintf("%s, %s", numbered(int(a.Requests), "request", "requests"), numbered(int(a.Responses), "answer", "answers"))
+		for _, x := range []struct {
+			n    uint64
+			what string
+		}{{a.Errors, "with errors"}, {a.Malformed, "malformed"}, {a.BadSMKey, "with a wrong SM_Key"}, {a.Strangers, "from strangers"}, {a.Reports, "reports sent"}} {
+			if x.n > 0 {
+				text += fmt.Sprintf(", %d %s", x.n, x.what)
+			}
+		}
+		t.under("sa").say("%s", text)
+	}
+	t.under("carried").say("%s, %s", numbered(int(s.Packets), "packet", "packets"), bytesOf(s.Bytes))
+}
+
+func (s *status) printLinks(t *terminal) {
+	l := t.under("links")
+	if len(s.LinkKinds) == 0 {
+		l.say("none")
+	}
+	for _, k := range s.LinkKinds {
+		text := fmt.Sprintf("%d %s", k.Count, k.State)
+		switch k.State {
+		case stateName(ib.PortActive):
+			text = t.green(text)
+		case stateName(ib.PortDown):
+			l.say("%s", t.red(text))
 			continue
 		}
-		text := fmt.Sprintf("%d %s", n, stateName(st))
-		if st == ib.PortActive {
+		l.say("%s at %s, %g Gb/s of data", text, k.Rate, k.Gbps)
+	}
+	l.few(len(s.LinksDown), "down", func(i int) { l.say("  DOWN      %s - %s", s.LinksDown[i].A, s.LinksDown[i].B) })
+	l.few(len(s.LinksDegraded), "degraded", func(i int) {
+		d := s.LinksDegraded[i]
+		why := ""
+		if d.Why != "" {
+			why = " (" + d.Why + ")"
+		}
+		l.say("  %s  %s - %s: %s, could be %s%s", t.red("degraded"), d.A, d.B, d.Rate, d.Best, why)
+	})
+}
+
+func (s *status) printSubnet(t *terminal) {
+	n := &s.Subnet
+	if n.LIDs == 0 {
+		t.under("subnet").say("%s", t.red("no port has an address"))
+		return
+	}
+	lids := fmt.Sprintf("%s in use", numbered(n.LIDs, "LID", "LIDs"))
+	if n.LIDs > 1 {
+		lids += fmt.Sprintf(", %d to %d", n.LIDMin, n.LIDMax)
+	} else {
+		lids += fmt.Sprintf(": %d", n.LIDMin)
+	}
+	lmc := "LMC " + fmt.Sprint(n.LMCMax)
+	if n.LMCMin != n.LMCMax {
+		lmc = fmt.Sprintf("LMC %d to %d", n.LMCMin, n.LMCMax)
+	}
+	t.under("subnet").say("%s/64, %s, %s", n.Prefix, lids, lmc)
+	l := t.under("partition")
+	l.few(len(n.Partitions), "partitions", func(i int) {
+		p := n.Partitions[i]
+		text := p.Key
+		if p.Name != "" {
+			text += " " + p.Name
+		}
+		members := numbered(p.Full, "full member", "full members")
+		if p.Limited > 0 {
+			members += ", " + numbered(p.Limited, "limited one", "limited ones")
+		}
+		l.say("%s: %s", text, members)
+	})
+}
+
+func (s *status) printManagers(t *terminal) {
+	l := t.under("manager")
+	if len(s.Managers) == 0 {
+		l.say("%s", t.red("none runs on this fabric")+": softib sm, or softib exec HOST -- opensm")
+	}
+	for _, m := range s.Managers {
+		text := m.State
+		if m.State == "Master" {
 			text = t.green(text)
 		}
-		parts = append(parts, text)
+		who := "another program"
+		if m.Own {
+			who = "this fabric's own"
+		}
+		at := "no LID yet"
+		if m.LID != 0 {
+			at = fmt.Sprintf("LID %d", m.LID)
+		}
+		key := "no SM_Key"
+		if m.SMKeySet {
+			key = "SM_Key set"
+		}
+		if m.State == "" {
+			l.say("%s on %s, %s: %s", t.red("silent"), m.Port, at, who)
+			continue
+		}
+		l.say("%s on %s, %s: %s, priority %d, %s", text, m.Port, at, who, m.Priority, key)
 	}
-	if len(parts) == 0 {
-		return "none"
+	for _, p := range s.Subnet.MasterLIDs {
+		if p.Known {
+			continue
+		}
+		l.say("%s", t.red(fmt.Sprintf("%s for master has LID %d, where none answers", numbered(p.Ports, "port", "ports"), p.LID)))
 	}
-	return strings.Join(parts, ", ")
+}
+
+func (s *status) printRouting(t *terminal) {
+	l := t.under("routing")
+	r := s.Routing
+	if r == nil {
+		for _, m := range s.Managers {
+			if m.State == "Master" {
+				l.say("up to the manager on %s: softib route check judges its tables", m.Port)
+				return
+			}
+		}
+		l.say("none")
+		return
+	}
+	l.say("%s on %s, of the chain %s", t.bold(r.Engine), numbered(r.VLs, "lane", "lanes"), r.Chain)
+	for _, why := range r.Refused {
+		for i, line := range wrapped(why, 70-len("refused: ")) {
+			if i == 0 {
+				line = "refused: " + line
+			} else {
+				line = "         " + line
+			}
+			l.say("%s", line)
+		}
+	}
+}
+
+// wrapped cuts a text into lines at its spaces.
+func wrapped(text string, width int) []string {
+	var lines []string
+	line := ""
+	for w := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(w) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += w
+	}
+	return append(lines, line)
+}
+
+func (s *status) printSweep(t *terminal) {
+	w := s.Sweep
+	if w == nil {
+		return
+	}
+	l := t.under("sweep")
+	kind := "of a few switches"
+	if w.Full {
+		kind = "of everything"
+	}
+	l.say("%s ago, %s, in %s with %s", uptime(w.AgoSec), kind, seconds(w.TookSec), numbered(w.Datagrams, "datagram", "datagrams"))
+	for i, line := range wrapped(w.Why, 65) {
+		if i == 0 {
+			line = "why: " + line
+		} else {
+			line = "     " + line
+		}
+		l.say("%s", line)
+	}
+	if w.Problems > 0 {
+		l.say("%s: softib log", t.red(numbered(w.Problems, "problem", "problems")))
+	}
+	l.say("%s", t.bold(fmt.Sprintf("  %-20s %10s %10s", "phase", "time", "datagrams")))
+	after := false
+	for _, p := range w.Phases {
+		if p.After && !after {
+			after = true
+			l.say("  then, with the subnet up:")
+		}
+		if p.Datagrams > 0 || p.TookSec > w.TookSec/100 {
+			l.say("  %-20s %10s %10d", p.Name, seconds(p.TookSec), p.Datagrams)
+		}
+	}
+}
+
+// seconds prints a time in the unit that suits it, with three digits.
+func seconds(s float64) string {
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{1, "s"}, {1e-3, "ms"}} {
+		if s >= u.size {
+			return fmt.Sprintf("%.3g%s", s/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%.0fµs", s*1e6)
 }
 
 func uptime(sec float64) string {

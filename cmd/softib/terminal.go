@@ -33,6 +33,7 @@ func (t *terminal) say(format string, v ...any) {
 
 // Colours, where there may be any.
 func (t *terminal) bold(s string) string  { return t.paint("1", s) }
+func (t *terminal) red(s string) string   { return t.paint("31", s) }
 func (t *terminal) green(s string) string { return t.paint("32", s) }
 func (t *terminal) paint(code, s string) string {
 	if !t.color {

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"softib/ib"
+	"softib/live"
+	"softib/mad"
+	"softib/madrpc"
+	"softib/topo"
+)
+
+// asker asks managers and administrators with datagrams, from an end port of a fabric of this process. So it is told what any
+// program at that port is told, whoever manages the fabric.
+type asker struct {
+	f    *live.Fabric
+	s    *live.Session
+	ref  topo.PortRef
+	smp  madrpc.AgentID
+	sa   madrpc.AgentID
+	info mad.PortInfo
+}
+
+// Patience with managers: they run in this machine.
+const (
+	askTimeout = 500 * ib.Millisecond
+	askRetries = 1
+	askWindow  = 64
+)
+
+// errNoAnswer is what comes of a question that nobody answers.
+var errNoAnswer = errors.New("no answer")
+
+func newAsker(f *live.Fabric, ref topo.PortRef) (*asker, error) {
+	s, err := f.OpenMgmt(ref)
+	if err != nil {
+		return nil, err
+	}
+	a := &asker{f: f, s: s, ref: ref}
+	a.smp, err = s.Register(madrpc.Registration{Class: mad.ClassSMDirect, ClassVersion: 1, Name: "softib status"})
+	if err == nil {
+		a.sa, err = s.Register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: mad.SAVersion, RMPP: true, Name: "softib route"})
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	a.info, _ = f.PortInfo(ref)
+	return a, nil
+}
+
+func (a *asker) close() { a.s.Close() }
+
+// managerHere asks the manager at this port who it is.
+func (a *asker) managerHere(ctx context.Context) (info mad.SMInfo, err error) {
+	b, err := (&mad.SMP{Method: mad.MethodGet, Attr: mad.AttrSMInfo, Directed: true}).Append(nil)
+	if err != nil {
+		return info, err
+	}
+	answers, err := a.ask(ctx, a.smp, []question{{mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}, b}})
+	if err != nil {
+		return info, err
+	}
+	if answers[0] == nil {
+		return info, errNoAnswer
+	}
+	if s := mad.View(answers[0]).Status(); s != mad.StatusOK {
+		return info, fmt.Errorf("SMInfo was answered with %v", s)
+	}
+	_, err = info.Parse(answers[0][mad.SMPDataOff:][:mad.SMPDataLen])
+	return info, err
+}
+
+// paths asks the administrator for the way from this port to each of some LIDs; nil where it knows none.
+func (a *asker) paths(ctx context.Context, lids []ib.LID) ([]*mad.PathRecord, error) {
+	if a.info.MasterSMLID == 0 {
+		return nil, errNoAnswer
+	}
+	comps := mad.PathRecordTable.Component("SLID") | mad.PathRecordTable.Component("DLID") | mad.PathRecordTable.Component("NumbPath")
+	env := mad.Envelope{LID: a.info.MasterSMLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, SL: a.info.MasterSMSL}
+	list := make([]question, len(lids))
+	for i, lid := range lids {
+		h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: mad.MethodGet, AttributeID: mad.AttrPathRecord}
+		b := h.Append(nil)
+		b = (&mad.RMPP{}).Append(b)
+		b = (&mad.SAHeader{ComponentMask: comps}).Append(b)
+		b = (&mad.PathRecord{SLID: a.info.LID, DLID: lid, NumbPath: 1}).Append(b)
+		list[i] = question{env, append(b, make([]byte, mad.Size-len(b))...)}
+	}
+	answers, err := a.ask(ctx, a.sa, list)
+	if err != nil {
+		return nil, err
+	}
+	recs := make([]*mad.PathRecord, len(lids))
+	silent := 0
+	for i, b := range answers {
+		if b == nil {
+			silent++
+			continue
+		}
+		var rec mad.PathRecord
+		if len(b) < mad.SADataOff || mad.View(b).Status() != mad.StatusOK {
+			continue
+		}
+		if _, err := rec.Parse(b[mad.SADataOff:]); err == nil {
+			recs[i] = &rec
+		}
+	}
+	if silent > 0 && silent == len(lids) {
+		return recs, errNoAnswer
+	}
+	return recs, nil
+}
+
+type question struct {
+	env  mad.Envelope
+	data []byte
+}
+
+// ask sends all questions, a window of them at once, and waits for the answers; nil where none comes.
+func (a *asker) ask(ctx context.Context, id madrpc.AgentID, list []question) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	answers := make([][]byte, len(list))
+	sent, done := 0, 0
+	for done < len(list) {
+		for ; sent < len(list) && sent < done+askWindow; sent++ {
+			mad.View(list[sent].data).SetTID(uint64(sent) + 1) // the lower half tells the requests apart
+			err := a.s.Send(id, madrpc.Message{Env: list[sent].env, Data: list[sent].data, Timeout: askTimeout, Retries: askRetries, Cookie: uint64(sent)})
+			if err != nil {
+				return nil, err
+			}
+		}
+		d, err := a.s.Recv(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if d.Agent != id || d.Kind == madrpc.Unsolicited || d.Cookie >= uint64(len(list)) {
+			continue
+		}
+		done++
+		if d.Kind == madrpc.Response {
+			answers[d.Cookie] = d.Data
+		}
+	}
+	return answers, nil
+}

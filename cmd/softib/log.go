@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+)
+
+// logKept is how many lines a fabric remembers.
+const logKept = 10_000
+
+// logbook is the log of a fabric: what is written to it goes on to the log file or the terminal, and the last lines stay for
+// softib log.
+type logbook struct {
+	to io.Writer
+
+	mu    sync.Mutex
+	lines []string
+	first int           // number of lines[0]; those before are forgotten
+	more  chan struct{} // closed when a line comes
+}
+
+func newLogbook(to io.Writer) *logbook { return &logbook{to: to, more: make(chan struct{})} }
+
+// Write takes whole lines.
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(b), "\n"), "\n") {
+		l.lines = append(l.lines, line)
+	}
+	if over := len(l.lines) - logKept; over > logKept/4 {
+		l.lines = append([]string(nil), l.lines[over:]...)
+		l.first += over
+	}
+	close(l.more)
+	l.more = make(chan struct{})
+	l.mu.Unlock()
+	return l.to.Write(b)
+}
+
+// tail is the number of the line from which on the last n are there.
+func (l *logbook) tail(n int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first + max(len(l.lines)-n, 0)
+}
+
+// from gives the lines from number at on, the number after them, and what is closed when there are more.
+func (l *logbook) from(at int) (lines []string, next int, more <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at = max(at, l.first)
+	next = l.first + len(l.lines)
+	return append(lines, l.lines[min(at, next)-l.first:]...), next, l.more
+}
+
+// logRequest asks for the last lines of a fabric's log, and with Follow for those that come.
+type logRequest struct {
+	Lines  int  `json:"lines"`
+	Follow bool `json:"follow,omitempty"`
+}
+
+func newLog() *cobra.Command {
+	var name string
+	r := logRequest{Lines: 20}
+	cmd := &cobra.Command{
+		Use:   "log",
+		Short: "Show the log of a running fabric's subnet manager",
+		Long: `Shows what the subnet manager of a running fabric has to say: one line for each
+event, with the time, what it is about, what changed and why.
+
+  state      the manager's own state among managers
+  sweep      the subnet was swept: why, what there is, how long it took
+  topology   nodes and links that came or went
+  routing    engines that refused, and why
+  trap       what a node reported
+  sa         groups and services of subnet administration
+  policy     partitions, quality of service, keys
+  problem    what does not work as it should`,
+		Example: `  softib log
+  softib log -n 100
+  softib log -f | grep -e topology -e problem`,
+		Args: arguments(0, 0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if r.Lines < 0 {
+				return usage(cmd, fmt.Errorf("-n %d: want 0 or more lines", r.Lines))
+			}
+			p, err := newPlace(name)
+			if err != nil {
+				return err
+			}
+			some := false
+			err = p.call(cmd.Context(), request{Op: opLog, Log: &r}, func(a answer) error {
+				some = true
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), a.Line)
+				return err
+			})
+			if cmd.Context().Err() != nil && r.Follow {
+				return nil // Ctrl-C is how following ends
+			}
+			if err == nil && !some && r.Lines > 0 {
+				newTerminal(cmd.ErrOrStderr()).say("fabric %s has no log: no subnet manager of its own has run", name)
+			}
+			return err
+		},
+	}
+	cmd.Flags().IntVarP(&r.Lines, "lines", "n", r.Lines, "show the last `N` lines")
+	cmd.Flags().BoolVarP(&r.Follow, "follow", "f", false, "go on with the lines that come, until Ctrl-C")
+	nameFlag(cmd, &name)
+	return cmd
+}
+
+// showLog answers a client that reads the log.
+func (s *server) showLog(ctx context.Context, conn net.Conn, r *logRequest, tell func(answer) error) error {
+	if r == nil || r.Lines < 0 {
+		return fmt.Errorf("the request has no log: want how many lines")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		var b [1]byte
+		_, _ = conn.Read(b[:]) // nothing more comes but the end
+		cancel()
+	}()
+	for at := s.f.log.tail(r.Lines); ; {
+		lines, next, more := s.f.log.from(at)
+		at = next
+		for _, l := range lines {
+			if err := tell(answer{Line: l}); err != nil {
+				return err
+			}
+		}
+		if !r.Follow {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

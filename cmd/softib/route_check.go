@@ -1,0 +1,359 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"softib/ib"
+	"softib/route"
+	"softib/sm"
+	"softib/topo"
+)
+
+func newRouteCheck() *cobra.Command {
+	var o checkOptions
+	cmd := &cobra.Command{
+		Use:   "check [TOPOLOGY]",
+		Short: "Judge forwarding tables: a fabric's, a file's, or an engine's",
+		Long: `Judges forwarding tables, whoever made them: whether all pairs of hosts reach
+each other, whether packets can go round in a loop or wait for each other in a
+deadlock, how long the ways are, how evenly they use the links, and how much of
+the bandwidth is left when everybody sends at once. The exit status is 1 if the
+tables are not good.
+
+Without TOPOLOGY these are the tables that the switches of a running fabric hold.
+With one, they are what a routing engine gives for it (--engine), or the file that
+OpenSM or dump_lfts left (--lfts). No fabric is needed then.
+
+--compare judges several engines side by side, beside the tables in force if the
+fabric runs.
+
+` + topologyHelp(),
+		Example: `  softib route check
+  softib route check --compare ftree,updn,dfsssp
+  softib route check fat-tree:radix=36,levels=3 --engine ftree --remove 1%
+  softib route check torus:4x4x4 --compare all
+  softib route check cluster.topo --lfts opensm-lfts.dump`,
+		Args: arguments(0, 1, "at most one TOPOLOGY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.topo != "" && len(args) == 1 {
+				return usage(cmd, errors.New("two topologies: name one, as TOPOLOGY or with --topo"))
+			}
+			if len(args) == 1 {
+				o.topo = args[0]
+			}
+			return o.run(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.topo, "topo", "", "the `TOPOLOGY`, if it is not an argument")
+	f.StringVar(&o.engine, "engine", "", "judge what the first engine of `CHAIN` that fits gives: some of "+strings.Join(route.Names(), ", "))
+	f.StringVar(&o.compare, "compare", "", "judge each of these `ENGINES`, or all, in one table")
+	f.StringVar(&o.lfts, "lfts", "", "judge the tables in `FILE`, from opensm-lfts.dump or dump_lfts")
+	f.StringVar(&o.remove, "remove", "", "take so many cables between switches away first, by chance: `1%` or a number")
+	f.Uint64Var(&o.seed, "seed", 1, "what chance starts from")
+	f.IntVar(&o.vls, "vls", 0, "data lanes that engines may use; 0 for 8")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	nameFlag(cmd, &o.name)
+	return cmd
+}
+
+type checkOptions struct {
+	name, topo, engine, compare, lfts, remove string
+	seed                                      uint64
+	vls                                       int
+	asJSON                                    bool
+}
+
+// judged is one table set and what it is worth.
+type judged struct {
+	Subject string `json:"subject"`
+	Engine  string `json:"engine"`
+	// Refused is why an engine gave no tables; there is no report then.
+	Refused []string `json:"refused,omitempty"`
+	OK      bool     `json:"ok"`
+	// TookSec is how long an engine took.
+	TookSec float64       `json:"took_sec,omitempty"`
+	Report  *route.Report `json:"report,omitempty"`
+	// Switches are the names behind the numbers in the report; Loop and Deadlock are written out.
+	Switches []string `json:"switches,omitempty"`
+	Loop     []string `json:"loop,omitempty"`
+	Deadlock []string `json:"deadlock,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
+
+	w *wiring
+}
+
+// checking is one run of the command.
+type checking struct {
+	o     *checkOptions
+	w     *wiring
+	title string
+	out   *reporter
+	notes []string
+}
+
+func (o *checkOptions) run(cmd *cobra.Command) error {
+	if o.vls < 0 || o.vls > 15 {
+		return usage(cmd, fmt.Errorf("--vls %d: want 1 to 15 data lanes, or 0", o.vls))
+	}
+	if o.engine != "" && o.compare != "" || o.lfts != "" && o.engine != "" {
+		return usage(cmd, errors.New("--engine, --compare and --lfts each say what to judge: use one of them, or --lfts with --compare"))
+	}
+	if o.topo == "" && (o.lfts != "" || o.remove != "") {
+		return usage(cmd, errors.New("--lfts and --remove need a TOPOLOGY: a running fabric has its own tables and links"))
+	}
+	engines, err := o.engines()
+	if err != nil {
+		return next(&usageError{err}, "softib route check --compare all")
+	}
+	c := &checking{o: o, out: toTerminal(newTerminal(cmd.ErrOrStderr()))}
+	var list []*judged
+	if o.topo == "" {
+		p, err := newPlace(o.name)
+		if err != nil {
+			return err
+		}
+		var h *heldTables
+		err = c.out.during("reading the tables", func() (err error) {
+			h, err = p.heldTables(cmd.Context())
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		c.w, c.title = h.w, "fabric "+o.name
+		if o.engine == "" {
+			x := c.judge("in force", h.tables(), 0)
+			if o.compare == "" {
+				x.Notes = append(x.Notes, "service levels: "+h.w.Levels)
+			}
+			list = append(list, x)
+		}
+	} else if list, err = c.topology(); err != nil {
+		return err
+	}
+	for _, chain := range engines {
+		x, err := c.engine(chain)
+		if err != nil {
+			return err
+		}
+		list = append(list, x)
+	}
+	return c.print(cmd.Context(), newTerminal(cmd.OutOrStdout()), list)
+}
+
+// engines are the chains to judge one by one.
+func (o *checkOptions) engines() ([]string, error) {
+	switch {
+	case o.compare == "all":
+		return route.Names(), nil
+	case o.compare != "":
+		_, err := route.ParseChain(o.compare)
+		var list []string
+		for name := range strings.SplitSeq(o.compare, ",") {
+			list = append(list, strings.TrimSpace(name))
+		}
+		return list, err
+	case o.engine != "":
+		_, err := route.ParseChain(o.engine)
+		return []string{o.engine}, err
+	case o.topo != "" && o.lfts == "":
+		return []string{sm.DefaultEngines}, nil
+	}
+	return nil, nil
+}
+
+// topology makes the network of a topology and, where a file has its tables, judges those.
+func (c *checking) topology() ([]*judged, error) {
+	o := c.o
+	g, err := loadTopology(o.topo)
+	if err != nil {
+		return nil, err
+	}
+	c.title = o.topo
+	var dump *route.LFTDump
+	if o.lfts == "" {
+		c.w = &wiring{Net: route.FromGraph(g)}
+	} else {
+		text, err := os.ReadFile(o.lfts)
+		if err != nil {
+			return nil, next(err, "opensm -D 0x43 leaves opensm-lfts.dump in its dump folder; dump_lfts prints the like")
+		}
+		if dump, err = route.ParseLFTDump(o.lfts, text); err != nil {
+			return nil, err
+		}
+		c.w = &wiring{Net: route.FromGraphLIDs(g, dumpLIDs(g, dump))}
+	}
+	c.w.name(g)
+	if len(c.w.Net.Switches) == 0 {
+		return nil, next(fmt.Errorf("%s has no switch: there is nothing to route", o.topo), "softib route check fat-tree:radix=8,levels=2")
+	}
+	if err := c.removeLinks(); err != nil {
+		return nil, err
+	}
+	if dump == nil {
+		return nil, nil
+	}
+	t, missing := dump.Tables(c.w.Net)
+	if len(missing) == len(c.w.Net.Switches) {
+		return nil, next(fmt.Errorf("%s has no switch of %s", o.lfts, o.topo), "take both files from one fabric: the switches' GUIDs have to be the same")
+	}
+	x := c.judge(filepath.Base(o.lfts), t, 0)
+	for i, s := range missing {
+		if i == namedMost {
+			x.Notes = append(x.Notes, fmt.Sprintf("and %d more have no table in the file", len(missing)-i))
+			break
+		}
+		x.Notes = append(x.Notes, c.w.Switches[s]+" has no table in the file: it drops everything")
+	}
+	x.Notes = append(x.Notes, "the file has no service levels: one lane is assumed in the search for deadlocks")
+	return []*judged{x}, nil
+}
+
+// dumpLIDs are the addresses of a dump of tables, or else those of the topology's file.
+func dumpLIDs(g *topo.Graph, d *route.LFTDump) func(topo.PortRef) (ib.LID, uint8) {
+	return func(r topo.PortRef) (ib.LID, uint8) {
+		hint := g.Port(r)
+		if l, ok := d.LIDs[g.Nodes[r.Node].PortGUID(r.Port)]; ok {
+			return l, hint.LMC
+		}
+		return hint.LID, hint.LMC
+	}
+}
+
+// removeLinks takes cables away as --remove says.
+func (c *checking) removeLinks() error {
+	text := c.o.remove
+	if text == "" {
+		return nil
+	}
+	links := len(c.w.Net.Links())
+	fraction := 0.0
+	if percent, ok := strings.CutSuffix(text, "%"); ok {
+		v, err := strconv.ParseFloat(percent, 64)
+		if err != nil || v < 0 || v > 100 {
+			return next(&usageError{fmt.Errorf("--remove %s: want 0%% to 100%%", text)}, "--remove 1%%")
+		}
+		fraction = v / 100
+	} else {
+		v, err := strconv.Atoi(text)
+		if err != nil || v < 0 || v > links {
+			return next(&usageError{fmt.Errorf("--remove %s: want a percentage, or a number of the %d cables between switches", text, links)}, "--remove 1%%")
+		}
+		fraction = float64(v) / float64(max(links, 1))
+	}
+	c.w.Net = route.RemoveLinks(c.w.Net, fraction, rand.New(rand.NewPCG(c.o.seed, 0)))
+	c.notes = append(c.notes, fmt.Sprintf("%d of %s between switches are taken away (seed %d)", links-len(c.w.Net.Links()), numbered(links, "cable", "cables"), c.o.seed))
+	return nil
+}
+
+// engine computes and judges.
+func (c *checking) engine(chain string) (*judged, error) {
+	var res route.Result
+	var err error
+	began := time.Now()
+	_ = c.out.during("routing by "+chain, func() error {
+		res, err = route.Compute(c.w.Net, chain, route.Options{VLs: c.o.vls})
+		return nil
+	})
+	took := time.Since(began)
+	var refused []string
+	for _, e := range res.Refused {
+		refused = append(refused, strings.TrimPrefix(e.Error(), "route: "))
+	}
+	if err != nil {
+		if !errors.Is(err, route.ErrUnfit) {
+			return nil, err
+		}
+		return &judged{Subject: c.title, Engine: chain, Refused: refused, w: c.w}, nil
+	}
+	x := c.judge(res.Tables.Engine, res.Tables, took)
+	x.Refused = refused
+	return x, nil
+}
+
+// judge judges one table set.
+func (c *checking) judge(label string, t *route.Tables, took time.Duration) *judged {
+	x := &judged{Subject: c.title, Engine: label, TookSec: took.Seconds(), w: c.w, Switches: c.w.Switches, Notes: c.notes}
+	_ = c.out.during("judging "+label, func() error {
+		r := route.Judge(c.w.Net, t, route.JudgeOptions{Seed: c.o.seed})
+		x.Report = &r
+		return nil
+	})
+	x.OK = x.Report.OK()
+	for _, s := range x.Report.Loop {
+		x.Loop = append(x.Loop, c.w.step(s.Switch, s.Port))
+	}
+	for _, ch := range x.Report.Cycle {
+		x.Deadlock = append(x.Deadlock, fmt.Sprintf("%s on VL %d", c.w.step(ch.Switch, ch.Port), ch.VL))
+	}
+	return x
+}
+
+// step is a cable in one direction: leaf1[5] -> spine1[1].
+func (w *wiring) step(s int32, p ib.PortNum) string {
+	if s < 0 || int(s) >= len(w.Switches) {
+		return "no switch"
+	}
+	from := fmt.Sprintf("%s[%d]", w.Switches[s], p)
+	if int(p) < len(w.Net.Switches[s].Ports) {
+		if h := w.Net.Switches[s].Ports[p]; h.To != route.NoSwitch {
+			return fmt.Sprintf("%s -> %s[%d]", from, w.Switches[h.To], h.Port)
+		}
+	}
+	return from
+}
+
+// dest names the end port of a LID.
+func (w *wiring) dest(l ib.LID) string {
+	for i, d := range w.Net.Dests {
+		if d.LID == l {
+			return fmt.Sprintf("%s (LID %d)", w.Dests[i], l)
+		}
+	}
+	return fmt.Sprintf("LID %d", l)
+}
+
+// print shows everything, and is an error if something is broken.
+func (c *checking) print(ctx context.Context, t *terminal, list []*judged) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if c.o.asJSON {
+		if err := printJSON(t.w, list); err != nil {
+			return err
+		}
+	} else if len(list) == 1 {
+		list[0].print(t)
+	} else {
+		c.printTable(t, list)
+	}
+	bad, tried := "", 0
+	for _, x := range list {
+		if x.Report != nil {
+			tried++
+		}
+		if x.Report != nil && !x.OK && bad == "" {
+			bad = x.Engine
+		}
+	}
+	switch {
+	case tried == 0:
+		return next(fmt.Errorf("no engine fits %s", c.title), "softib route check %s --engine updn or dfsssp, which fit everything", c.o.topo)
+	case bad != "" && c.o.topo == "" && bad == "in force":
+		return next(fmt.Errorf("the tables in force on %s are not good", c.title), "softib log says what the manager did; softib route trace follows one way; softib route check%s --compare all finds an engine that does better", place{name: c.o.name}.flag())
+	case bad != "":
+		return next(fmt.Errorf("the tables of %s are not good for %s", bad, c.title), "softib route check %s --compare all finds an engine that does better", c.o.topo)
+	}
+	return nil
+}
