@@ -84,6 +84,9 @@ func (s *sweep) elect() {
 			}
 		}
 	}
+	if master != nil {
+		m.doubtAll() // it may have written anything
+	}
 	switch {
 	case master != nil && m.state == mad.SMDiscovering && !m.forced:
 		// A subnet that has a master keeps it, until the master itself hands over to who goes before it.
@@ -133,6 +136,17 @@ func (m *Manager) forget() {
 	clear(m.actual)
 	m.wants = noWants()
 	m.light.active, m.light.next = false, ib.Never
+}
+
+// doubtAll makes the next sweep read all tables: another manager has been at work.
+func (m *Manager) doubtAll() {
+	clear(m.actual)
+	if m.sub == nil {
+		return
+	}
+	for _, i := range m.sub.Switches {
+		m.doubt[m.sub.Nodes[i].Info.NodeGUID] = true
+	}
 }
 
 // offer hands the subnet over to a manager that goes before this one (IBA 14.4.1.7). Until it has
@@ -299,6 +313,7 @@ func (m *Manager) command(env mad.Envelope, v mad.View, theirs *mad.SMInfo) bool
 			m.become(mad.SMDiscovering, "handed over by "+theirs.GUID.String())
 			m.tookOver = true
 		}
+		m.doubtAll() // whatever this manager wrote, the other may have written since
 		m.forced = true
 		m.peers.next = ib.Never
 		m.peers.owed, m.peers.owing = env, true
