@@ -24,7 +24,7 @@ func (s *sweep) beginKeys() {
 	at := 0
 	s.eachEnd(func(r subnet.Ref) {
 		n := s.nodes[r.Node]
-		want := s.keyed.keys[at]
+		want, pass := s.keyed.keys[at], s.keyed.front[at]
 		at++
 		if capacity := int(n.Info.PartitionCap); len(want) > capacity {
 			s.problem("%s port %d: member of %d partitions, but its table has room for %d: it is left out of the last ones", s.name(r.Node), r.Port, len(want), capacity)
@@ -35,11 +35,11 @@ func (s *sweep) beginKeys() {
 			// The switch in front lets pass what the port is a member of, and no more.
 			far := subnet.Ref{Node: p.Peer, Port: p.PeerPort}
 			capacity := int(s.nodes[p.Peer].Switch.PartitionEnforcementCap)
-			if len(want) > capacity {
-				s.unenforced(far, len(want), capacity)
+			if len(pass) > capacity {
+				s.unenforced(far, len(pass), capacity)
 				return
 			}
-			s.planKeys(far, want, capacity)
+			s.planKeys(far, pass, capacity)
 		}
 	})
 }

@@ -43,6 +43,7 @@ func ParseEnforcement(s string) (Enforcement, bool) {
 type membership struct {
 	ports []policy.PortFacts // what it was worked out for, in the order of eachEnd
 	keys  [][]ib.PKey        // of each of them, the one for index 0 first
+	front [][]ib.PKey        // what the switch port in front of each lets pass
 	parts []subnet.Partition
 	// groups are there without anybody joining: those of IP over InfiniBand, and what the file names.
 	groups []sa.GroupInfo
@@ -100,11 +101,12 @@ func (x *membership) String() string {
 
 // resolve holds the partitions against the ports.
 func resolve(p policy.Partitions, ports []policy.PortFacts, opt policy.ResolveOptions) *membership {
-	x := &membership{ports: ports, keys: make([][]ib.PKey, len(ports))}
+	x := &membership{ports: ports, keys: make([][]ib.PKey, len(ports)), front: make([][]ib.PKey, len(ports))}
 	list := p.Resolve(ports, opt)
 	of := policy.Keys(list)
 	for i := range ports {
 		x.keys[i] = ordered(of[ports[i].GUID], ports[i].IsSelf)
+		x.front[i] = passing(x.keys[i])
 	}
 	x.plain = len(list) == 1 && len(list[0].Members) == len(ports)
 	x.parts = make([]subnet.Partition, len(list))
@@ -151,6 +153,22 @@ func ordered(keys []ib.PKey, self bool) []ib.PKey {
 		keys[1] = k
 	}
 	return keys
+}
+
+// passing are the keys for the switch port in front of a port: its partitions, each as a full member. A limited key there would refuse what
+// a limited member itself sends, where a switch applies the rule for two limited members (IBA 10.9.3) on the way in too; that two of them do not talk
+// is for their adapters to see to.
+func passing(keys []ib.PKey) []ib.PKey {
+	if !slices.ContainsFunc(keys, func(k ib.PKey) bool { return !k.IsFull() }) {
+		return keys
+	}
+	out := make([]ib.PKey, 0, len(keys))
+	for _, k := range keys {
+		if k |= ib.PKeyFull; !slices.Contains(out, k) {
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 // precreatePartitions makes the groups that partitions have from the start, and lets go of those of partitions that are no more.
