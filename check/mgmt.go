@@ -100,8 +100,9 @@ type MgmtConn struct {
 	From, To int // hosts
 	Size     int // of each message
 	Every    ib.Time
-	// Patient: it tries again for longer than any outage that managers can mend. Otherwise it gives up soon, and
-	// must never need to as long as no fault hits its path.
+	// Patient: it tries again for longer than any outage that managers can mend. Otherwise it gives up after 17 ms, and
+	// must never need to as long as no fault hits its path, nor the managers: one that is cut off or dies while some way is closed for
+	// its tables to change leaves it closed until it, or another, is back.
 	Patient bool
 }
 
@@ -122,7 +123,12 @@ func (sc *Management) Quiet() ib.Time {
 // intervals), at each of which a request may be lost with all of its retries.
 func (sc *Management) Bound() ib.Time {
 	request := sc.Timeout * ib.Time(sc.Retries+1)
-	return 40*sc.SweepInterval + 4*ib.Time(sc.PollRetries+1)*(sc.PollInterval+request) + 40*request + 10*sc.JobTime
+	return 40*sc.SweepInterval + 4*sc.takeover() + 40*request + 10*sc.JobTime
+}
+
+// takeover is how long a standby takes to notice that its master is gone.
+func (sc *Management) takeover() ib.Time {
+	return ib.Time(sc.PollRetries+1) * (sc.PollInterval + sc.Timeout*ib.Time(sc.Retries+1))
 }
 
 // longSweep is how long a sweep can take that meets silence everywhere.

@@ -35,8 +35,10 @@ type reign struct {
 	pulled map[int]bool // cables that stay out
 	quiet  bool         // no new messages
 	ruler  *sm.Manager  // who has swept last
-	mixed  bool         // managers that did not know of each other have written tables
-	blind  ib.Time      // until when managers may not have seen all there is
+	// headless is until when a manager may be missed that was in the middle of something.
+	headless ib.Time
+	mixed    bool    // managers that did not know of each other have written tables
+	blind    ib.Time // until when managers may not have seen all there is
 
 	log    []string
 	tally  MgmtTally
@@ -194,8 +196,11 @@ func (r *reign) strike(i int) {
 	f := &r.sc.Faults[i]
 	s, now := r.sim, r.sim.Now()
 	r.note("fault: %v", f)
-	if f.Kind == LoseMADs || f.Kind == MuteNode {
+	switch f.Kind {
+	case LoseMADs, MuteNode:
 		r.blind = max(r.blind, now+f.For+r.sc.longSweep())
+	case KillManager:
+		r.headless = max(r.headless, now+f.For+r.sc.takeover()+r.sc.longSweep())
 	}
 	switch f.Kind {
 	case LoseMADs:
@@ -434,7 +439,7 @@ func (r *reign) finish() {
 	}
 	for _, t := range r.talks {
 		switch {
-		case r.moved(t):
+		case r.moved(t) || !r.quiet:
 		case t.busy && !t.excused:
 			r.report(trafficName, nil, "%v: message %d of %v ago has not completed", t, t.n, r.sim.Now()-t.sentAt)
 		case t.busy && t.Patient:
@@ -499,7 +504,7 @@ func (r *reign) turn(t *talk) {
 		r.report(trafficName, nil, "%v: %s", t, wrong)
 		return
 	case t.failed != hca.WCSuccess:
-		if (t.Patient || !t.excused) && !r.moved(t) {
+		if (t.Patient || !t.excused && t.sentAt > max(r.blind, r.headless)) && !r.moved(t) {
 			r.report(trafficName, nil, "%v has failed: message %d, sent %v before, ended with %v; %s", t, t.n, r.sim.Now()-t.sentAt, t.failed, r.whereabouts(t))
 		}
 		return
