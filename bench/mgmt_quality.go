@@ -142,7 +142,7 @@ func (c *contest) line(what string) line {
 		}
 	}
 	l.ratio = fmt.Sprintf("%.2f", worst)
-	const noise = 0.01 // of the mean over a sample
+	const noise = 0.02 // of a ratio of means over a few hundred permutations
 	if worst > 1+noise {
 		l.met = short
 	}
