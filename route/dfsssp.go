@@ -290,5 +290,5 @@ func tooFewLanes(engine string, have, need int) error {
 	if need >= lanesMax {
 		want = fmt.Sprintf("needs more than the %d that InfiniBand has", lanesMax-1)
 	}
-	return &UnfitError{Engine: engine, Why: fmt.Sprintf("%d lanes are too few to be free of deadlock here: it %s; allow more lanes or use nue, which makes do with any number", have, want)}
+	return unfit(engine, "%d lanes are too few to be free of deadlock here: it %s; allow more lanes or use nue, which makes do with any number", have, want)
 }

@@ -1,7 +1,6 @@
 package route
 
 import (
-	"fmt"
 	"slices"
 
 	"softib/ib"
@@ -22,7 +21,7 @@ type dimOrder struct{}
 func (dimOrder) Name() string { return "dor" }
 
 func unfitGrid(format string, v ...any) error {
-	return &UnfitError{"dor", fmt.Sprintf(format, v...)}
+	return unfit("dor", format, v...)
 }
 
 func (dimOrder) Compute(n *Network, o Options) (*Tables, error) {
@@ -121,7 +120,7 @@ func (g *grid) lay() error {
 			at = at*g.size[k] + g.place(int32(s), k)
 		}
 		if seen[at] {
-			return unfitGrid("two switches, one of them %d, have the same place in a grid of %s", s, dimsText(g.size))
+			return unfitGrid("two switches, one of them %v, have the same place in a grid of %s", aSwitch(s), dimsText(g.size))
 		}
 		seen[at] = true
 	}
@@ -133,7 +132,7 @@ func (g *grid) lay() error {
 			}
 			k, way := g.step(int32(s), h.To)
 			if k < 0 {
-				return unfitGrid("the cable from switch %d port %d to switch %d is not one step along a dimension of a grid of %s", s, p, h.To, dimsText(g.size))
+				return unfitGrid("the cable from %v port %d to %v is not one step along a dimension of a grid of %s", aSwitch(s), p, aSwitch(h.To), dimsText(g.size))
 			}
 			g.dim[s][p] = uint8(k)
 			to := &g.ports[(s*dims+k)*2+way]
@@ -201,9 +200,9 @@ func (g *grid) checkLines() error {
 			torn := lines[[2]int{k, g.lineOf(int32(s), k)}]
 			switch {
 			case len(torn) > 0 && !g.ring[k]:
-				return unfitGrid("the cable onwards from switch %d is missing, and its line in dimension %d of a grid of %s is in two parts", torn[0], k+1, dimsText(g.size))
+				return unfitGrid("the cable onwards from %v is missing, and its line in dimension %d of a grid of %s is in two parts", aSwitch(torn[0]), k+1, dimsText(g.size))
 			case len(torn) > 1:
-				return unfitGrid("the cables onwards from switches %d and %d are missing, and their ring in dimension %d of a torus of %s is in two parts", torn[0], torn[1], k+1, dimsText(g.size))
+				return unfitGrid("the cables onwards from %v and %v are missing, and their ring in dimension %d of a torus of %s is in two parts", aSwitch(torn[0]), aSwitch(torn[1]), k+1, dimsText(g.size))
 			}
 			g.broken[s*dims+k] = len(torn) > 0
 		}

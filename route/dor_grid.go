@@ -26,7 +26,7 @@ func findGrid(n *Network, o Options) (*grid, error) {
 	part := components(w)
 	for s := range part {
 		if part[s] != 0 {
-			return nil, unfitGrid("switches 0 and %d are not joined by cables", s)
+			return nil, unfitGrid("%v and %v are not joined by cables", aSwitch(0), aSwitch(s))
 		}
 	}
 	var first error
@@ -264,7 +264,7 @@ func (g *grid) order(w *wiring, l *edgeLabels, k int) error {
 				continue
 			}
 			if a == b {
-				return unfitGrid("the cables from switch %d to switch %d and around it form no grid", s, e.to)
+				return unfitGrid("the cables from %v to %v and around it form no grid", aSwitch(s), aSwitch(e.to))
 			}
 			near[a] = append(near[a], b)
 		}
@@ -273,7 +273,7 @@ func (g *grid) order(w *wiring, l *edgeLabels, k int) error {
 	for _, a := range slicesOf {
 		switch len(near[a]) {
 		case 0:
-			return unfitGrid("switch %d has no neighbour along dimension %d", a, k+1)
+			return unfitGrid("%v has no neighbour along dimension %d", aSwitch(a), k+1)
 		case 1:
 			if ends == 0 {
 				start = a
@@ -281,7 +281,7 @@ func (g *grid) order(w *wiring, l *edgeLabels, k int) error {
 			ends++
 		case 2:
 		default:
-			return unfitGrid("the switches around switch %d have more than two neighbours along dimension %d", a, k+1)
+			return unfitGrid("the switches around %v have more than two neighbours along dimension %d", aSwitch(a), k+1)
 		}
 	}
 	place := map[int32]int32{start: 0}

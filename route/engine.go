@@ -3,6 +3,7 @@ package route
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -34,7 +35,36 @@ var (
 )
 
 // UnfitError says why an engine cannot route a network.
-type UnfitError struct{ Engine, Why string }
+type UnfitError struct {
+	Engine, Why string
+
+	format string
+	args   []any
+}
+
+// unfit makes one. Switches among the arguments are of type aSwitch.
+func unfit(engine, format string, args ...any) error {
+	return &UnfitError{Engine: engine, Why: fmt.Sprintf(format, args...), format: format, args: args}
+}
+
+// aSwitch is a switch in the words of an error.
+type aSwitch int32
+
+func (s aSwitch) String() string { return fmt.Sprintf("switch %d", int32(s)) }
+
+// Named is Why with the names that somebody has for the switches instead of their numbers.
+func (e *UnfitError) Named(name func(sw int32) string) string {
+	if e.format == "" {
+		return e.Why
+	}
+	args := slices.Clone(e.args)
+	for i, a := range args {
+		if s, ok := a.(aSwitch); ok {
+			args[i] = name(int32(s))
+		}
+	}
+	return fmt.Sprintf(e.format, args...)
+}
 
 func (e *UnfitError) Error() string { return fmt.Sprintf("route: %s: %s", e.Engine, e.Why) }
 

@@ -1,7 +1,6 @@
 package route
 
 import (
-	"fmt"
 	"slices"
 
 	"softib/ib"
@@ -45,13 +44,13 @@ func treeTables(engine string, n *Network, t *tree, o Options) (*Tables, error) 
 	// on a lane of its own: there such ways meet only each other.
 	first := f.detours[0]
 	if o.VLs == 1 {
-		return nil, &UnfitError{engine, fmt.Sprintf("no way from switch %d to switch %d goes up and then down, and another needs a second lane", first.from, first.to)}
+		return nil, unfit(engine, "no way from %v to %v goes up and then down, and another needs a second lane", aSwitch(first.from), aSwitch(first.to))
 	}
 	tab.VLs, tab.SL = 2, f.levels()
 	g := NewCDG(n)
 	g.Add(tab, EndTraffic)
 	if cycle := g.Cycle(); cycle != nil {
-		return nil, &UnfitError{engine, fmt.Sprintf("no way from switch %d to switch %d goes up and then down, and the others can wait for each other: %v", first.from, first.to, cycle)}
+		return nil, unfit(engine, "no way from %v to %v goes up and then down, and the others can wait for each other: %v", aSwitch(first.from), aSwitch(first.to), cycle)
 	}
 	return tab, nil
 }

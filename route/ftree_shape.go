@@ -2,7 +2,6 @@ package route
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"softib/ib"
@@ -85,7 +84,7 @@ func newTree(n *Network, o Options) (*tree, error) {
 }
 
 func unfitTree(format string, v ...any) error {
-	return &UnfitError{"ftree", fmt.Sprintf(format, v...)}
+	return unfit("ftree", format, v...)
 }
 
 // treeLevels ranks the switches. Tiers are distances from the leaves: the switches with hosts. Where some hosts
@@ -176,7 +175,7 @@ func settle(level []int32) {
 func levelsBelow(w *wiring, engine string, roots []int32) ([]int32, error) {
 	for _, r := range roots {
 		if r < 0 || int(r) >= len(w.out) {
-			return nil, &UnfitError{engine, fmt.Sprintf("root %d is no switch: want 0 to %d", r, len(w.out)-1)}
+			return nil, unfit(engine, "root %d is no switch: want 0 to %d", r, len(w.out)-1)
 		}
 	}
 	level := make([]int32, len(w.out))
@@ -193,7 +192,7 @@ func checkLevels(w *wiring, level []int32) error {
 	for s := range w.out {
 		for _, e := range w.out[s] {
 			if level[e.to] == level[s] && (w.ends[s] > 0 || w.ends[e.to] > 0 || level[s] > 0) {
-				return unfitTree("switches %d and %d are on one level of %d and cabled to each other (ports %d and %d), which no tree has", s, e.to, level[s], e.port, e.peer)
+				return unfitTree("%v and %v are on one level of %d and cabled to each other (ports %d and %d), which no tree has", aSwitch(s), aSwitch(e.to), level[s], e.port, e.peer)
 			}
 		}
 	}
