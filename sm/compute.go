@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -76,10 +77,20 @@ func (m *Manager) HandleJob(now ib.Time, j *Job) {
 		s.report.Refused = m.last.Refused // they still do
 	}
 	for _, err := range j.refused {
-		s.report.Refused = append(s.report.Refused, err.Error())
-		m.event(EventRouting, "%v", err)
+		why := s.refusal(err)
+		s.report.Refused = append(s.report.Refused, why)
+		m.event(EventRouting, "refused by %s", why)
 	}
 	s.levels = newLevels(s, j.tables)
+}
+
+// refusal is why an engine does not fit, with the names of switches.
+func (s *sweep) refusal(err error) string {
+	var unfit *route.UnfitError
+	if !errors.As(err, &unfit) {
+		return err.Error()
+	}
+	return unfit.Engine + ": " + unfit.Named(func(sw int32) string { return s.name(s.switches[sw]) })
 }
 
 // compute makes a network of the subnet and asks for its routing.
