@@ -269,7 +269,11 @@ func (c *checking) engine(chain string) (*judged, error) {
 	took := time.Since(began)
 	var refused []string
 	for _, e := range res.Refused {
-		refused = append(refused, strings.TrimPrefix(e.Error(), "route: "))
+		why := e.Error()
+		if unfit, ok := errors.AsType[*route.UnfitError](e); ok {
+			why = unfit.Engine + ": " + unfit.Named(func(s int32) string { return c.w.Switches[s] })
+		}
+		refused = append(refused, why)
 	}
 	if err != nil {
 		if !errors.Is(err, route.ErrUnfit) {
