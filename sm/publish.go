@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"slices"
+
 	"softib/mad"
 	"softib/subnet"
 )
@@ -47,7 +49,7 @@ func (s *sweep) publish() {
 	r.Took = m.now - s.began
 	r.Problems = s.problems
 	m.last = *r
-	m.last.Phases = r.Phases[:len(r.Phases)-1 : len(r.Phases)-1] // the present one is not over
+	m.last.Phases = slices.Clone(r.Phases[:len(r.Phases)-1]) // the present one is not over
 	if m.state != mad.SMMaster {
 		m.become(mad.SMMaster, "the subnet is programmed")
 	}
