@@ -119,11 +119,17 @@ func (s *sweep) compute() {
 		}
 		j.old = old
 		if s.m.tables != nil && s.sameDests() {
-			if j.mend = s.mendable(old); j.mend != nil {
+			j.mend = s.mendable(old)
+			switch {
+			case j.mend == nil:
+			case len(s.m.actual) == 0:
 				// What the engine says about its tables holds for what is left of them in the switches.
 				t := *j.mend
 				t.LFT = old.LFT
 				j.old = &t
+			default:
+				// Some switches wait for late rounds and hold entries of tables before these: only what hosts were told holds.
+				old.SL, old.SLtoVL, old.VLs = j.mend.SL, j.mend.SLtoVL, j.mend.VLs
 			}
 		}
 	}
