@@ -141,8 +141,7 @@ func (r *reign) play() {
 	for end := s.Now() + 3*r.sc.SweepInterval; s.Now() < end && !r.failed(); {
 		r.handle(s.Next(end))
 	}
-	if why := r.unsettled(); why != "" && !r.failed() {
-		r.report(convergeName, nil, "the fabric had converged, and has not any more: %s", why)
+	if r.failed() || !r.converge("the fabric, although it had before,", s.Now()) {
 		return
 	}
 	r.mixed = false
@@ -414,7 +413,7 @@ func (r *reign) converge(what string, since ib.Time) bool {
 		}
 		if why == "" {
 			if since > 0 {
-				r.tally.Slowest = s.Now() - since
+				r.tally.Slowest = max(r.tally.Slowest, s.Now()-since)
 			}
 			return true
 		}
