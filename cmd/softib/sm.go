@@ -57,6 +57,7 @@ stay in force.`,
 	f.StringVar(&o.on, "on", "fabric", "what to manage: `WHERE` is fabric[:HOST], ibsim[:NODE] or umad[:CA[:PORT]]")
 	f.BoolVar(&o.Once, "once", false, "end once the subnet is up")
 	f.StringVar(&o.lids, "lids", "", "`FILE` that remembers addresses, in OpenSM's guid2lid format")
+	f.StringVar(&o.mkeys, "m-keys", "", "`FILE` that remembers the M_Keys of ports, in OpenSM's guid2mkey format, so that --m-key can change")
 	o.Options.flags(cmd)
 	nameFlag(cmd, &o.name)
 	return cmd
@@ -64,7 +65,7 @@ stay in force.`,
 
 // smCommand is softib sm's command line.
 type smCommand struct {
-	name, on, lids string
+	name, on, lids, mkeys string
 	smRequest
 }
 
@@ -129,9 +130,24 @@ func (o *smCommand) manage(ctx context.Context, t smrun.Transport, cfg sm.Config
 		if cfg.Memory.LIDs, err = readLIDs(o.lids); err != nil {
 			return err
 		}
+	}
+	if o.mkeys != "" {
+		var err error
+		if cfg.Memory.MKeys, err = readMKeys(o.mkeys); err != nil {
+			return err
+		}
+	}
+	if o.lids != "" || o.mkeys != "" {
 		opts.Save = func(m sm.Memory) {
-			if err := writeLIDs(o.lids, m.LIDs, cfg.LMC); err != nil {
-				fmt.Fprintf(log, "%s sm problem: addresses are not saved: %v\n", time.Now().Format(logTime), err)
+			if o.lids != "" {
+				if err := writeLIDs(o.lids, m.LIDs, cfg.LMC); err != nil {
+					fmt.Fprintf(log, "%s sm problem: addresses are not saved: %v\n", time.Now().Format(logTime), err)
+				}
+			}
+			if o.mkeys != "" {
+				if err := writeMKeys(o.mkeys, m.MKeys); err != nil {
+					fmt.Fprintf(log, "%s sm problem: M_Keys are not saved: %v\n", time.Now().Format(logTime), err)
+				}
 			}
 		}
 	}
@@ -203,11 +219,46 @@ func writeLIDs(path string, lids map[ib.GUID]ib.LID, lmc uint8) error {
 		table = append(table, policy.LIDRange{GUID: g, Min: l, Max: l + 1<<lmc - 1})
 	}
 	slices.SortFunc(table, func(a, b policy.LIDRange) int { return cmp.Compare(a.GUID, b.GUID) })
+	return replaceFile(path, table.Append(nil))
+}
+
+// readMKeys reads a file of keys; none is as good as an empty one.
+func readMKeys(path string) (map[ib.GUID]uint64, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	table, err := policy.ParseGUID2MKey(path, text)
+	if err != nil {
+		return nil, next(err, "mend the file: a port whose key is not known cannot be managed")
+	}
+	keys := map[ib.GUID]uint64{}
+	for _, e := range table {
+		keys[e.GUID] = e.MKey
+	}
+	return keys, nil
+}
+
+// writeMKeys replaces a file of keys.
+func writeMKeys(path string, keys map[ib.GUID]uint64) error {
+	var table policy.GUID2MKey
+	for g, k := range keys {
+		table = append(table, policy.GUIDKey{GUID: g, MKey: k})
+	}
+	slices.SortFunc(table, func(a, b policy.GUIDKey) int { return cmp.Compare(a.GUID, b.GUID) })
+	return replaceFile(path, table.Append(nil))
+}
+
+// replaceFile writes a file anew, for its owner alone: whoever reads it sees the old one or the new one.
+func replaceFile(path string, text []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
-	_, err = tmp.WriteString(string(table.Append(nil)))
+	_, err = tmp.Write(text)
 	if err = errors.Join(err, tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
