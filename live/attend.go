@@ -21,11 +21,24 @@ const (
 	doze = ib.Millisecond
 )
 
-// ring wakes the attendant, if it sleeps.
+// ring wakes the attendant, if it sleeps. Most hosts of a large fabric never need one, so the first ring makes it.
 func (h *Host) ring() {
+	if !h.employed.Load() && !h.employed.Swap(true) {
+		h.f.employ(h)
+	}
 	select {
 	case h.bell <- struct{}{}:
 	default:
+	}
+}
+
+// employ starts the attendant of a host, unless the fabric is being closed.
+func (f *Fabric) employ(h *Host) {
+	f.staff.Lock()
+	defer f.staff.Unlock()
+	if !f.closed.Load() {
+		f.wg.Add(1)
+		go h.attend()
 	}
 }
 

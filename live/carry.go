@@ -221,9 +221,17 @@ func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 		return place{}, false
 	}
 	in := out.peer
-	out.count[ib.PortXmitPkts]++
-	out.count[ib.PortUnicastXmitPkts]++
-	out.count[ib.PortXmitData] += mgmtWords
+	// Of subnet management, which is at level 0 but for oddities, there are hundreds of thousands of packets when a subnet comes up.
+	short := p.dstQP == ib.QPNSMI && p.sl == 0
+	vl := ib.VLMgmt
+	if short {
+		out.smpsOut++
+	} else {
+		if p.dstQP != ib.QPNSMI {
+			vl = out.link.SL2VL(p.sl)
+		}
+		out.countMgmt(true, vl, p.sl, 1)
+	}
 	if in == nil {
 		return place{}, false
 	}
@@ -231,15 +239,11 @@ func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 	if refused == link.NotReady {
 		return place{}, false
 	}
-	in.count[ib.PortRcvPkts]++
-	in.count[ib.PortUnicastRcvPkts]++
-	in.count[ib.PortRcvData] += mgmtWords
-	vl := ib.VLMgmt
-	if p.dstQP != ib.QPNSMI {
-		vl = out.link.SL2VL(p.sl)
+	if short {
+		in.smpsIn++
+	} else {
+		in.countMgmt(false, vl, p.sl, 1)
 	}
-	out.countLane(true, vl, p.sl, 1, mgmtWords)
-	in.countLane(false, vl, p.sl, 1, mgmtWords)
 	if refused != link.OK {
 		in.link.Count(refused)
 		return place{}, false

@@ -63,17 +63,19 @@ type Fabric struct {
 
 	closing chan struct{}
 	closed  atomic.Bool
+	staff   sync.Mutex // guards the employing of attendants; taken after all others
 	wg      sync.WaitGroup
 }
 
-// portState is one port of a node, with what is on it.
+// portState is one port of a node, with what is on it. What each hop of a datagram looks at is in its first cache line.
 type portState struct {
-	num  ib.PortNum
-	name string
 	link *link.Port
 	peer *portState
 	host *Host
 	sw   *switchNode
+	// smpsOut and smpsIn are packets of subnet management that went through and are not yet in the counters; see fold.
+	smpsOut, smpsIn uint64
+	num             ib.PortNum
 
 	// Traffic that went through by routes; the engines count what went
 	// through them.
@@ -101,22 +103,12 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes)), services: map[topo.PortRef]*MgmtPort{},
 		stirred: make([]bool, len(g.Nodes)), heraldBell: make(chan struct{}, 1)}
 	f.epoch.Store(1)
-	for _, n := range g.Nodes {
-		if n.IsSwitch() {
-			s := &switchNode{node: n, engine: ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: portConfig()}, &f.pool)}
-			s.ports = make([]*portState, n.NumPorts()+1)
-			for p := range s.ports {
-				s.ports[p] = &portState{num: ib.PortNum(p), name: fmt.Sprintf("%s/%d", n.Name, p), link: s.engine.Port(ib.PortNum(p)), sw: s}
-			}
-			f.switches = append(f.switches, s)
-			f.nodes[n.Index] = s
-			continue
-		}
-		h := newHost(f, n, len(f.hosts))
-		f.hosts = append(f.hosts, h)
-		f.nodes[n.Index] = h
-	}
-	f.manage()
+	f.agents = make([]*agent.Agent, len(g.Nodes))
+	// Hosts and switches know nothing of each other yet, and at ten thousand of them the second core pays.
+	var switches sync.WaitGroup
+	switches.Go(f.addSwitches)
+	f.addHosts()
+	switches.Wait()
 	f.groups = []sm.Group{broadcast(g)}
 	for _, c := range g.Cables() {
 		a, b := f.port(c.A), f.port(c.B)
@@ -125,12 +117,57 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	}
 	for _, h := range f.hosts {
 		h.syncPorts()
-		f.wg.Add(1)
-		go h.attend()
 	}
 	f.wg.Add(1)
 	go f.herald()
 	return f, nil
+}
+
+func (f *Fabric) addSwitches() {
+	for _, n := range f.graph.Nodes {
+		if !n.IsSwitch() {
+			continue
+		}
+		s := &switchNode{node: n, engine: ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: portConfig()}, &f.pool)}
+		s.ports = newPorts(n.NumPorts()+1, portState{sw: s})
+		for p := range s.ports {
+			s.ports[p].link = s.engine.Port(ib.PortNum(p))
+		}
+		f.switches = append(f.switches, s)
+		f.nodes[n.Index] = s
+		f.manageSwitch(s)
+	}
+}
+
+func (f *Fabric) addHosts() {
+	for _, n := range f.graph.Nodes {
+		if n.IsSwitch() {
+			continue
+		}
+		h := newHost(f, n, len(f.hosts))
+		f.hosts = append(f.hosts, h)
+		f.nodes[n.Index] = h
+		f.manageHost(h)
+	}
+}
+
+// newPorts makes the ports of a node, side by side.
+func newPorts(n int, like portState) []*portState {
+	states, ports := make([]portState, n), make([]*portState, n)
+	for i := range states {
+		states[i] = like
+		states[i].num = ib.PortNum(i)
+		ports[i] = &states[i]
+	}
+	return ports
+}
+
+// name is the port in words.
+func (p *portState) name() string {
+	if p.host != nil {
+		return fmt.Sprintf("%s/%d", p.host.node.Name, p.num)
+	}
+	return fmt.Sprintf("%s/%d", p.sw.node.Name, p.num)
 }
 
 func portConfig() link.Config { return link.Config{MTUCap: ib.MTU4096, VLCap: 8} }
@@ -185,6 +222,7 @@ func (f *Fabric) Counters(r topo.PortRef) ib.Counters {
 		return ib.Counters{}
 	}
 	c := p.link.Counters()
+	p.fold()
 	for i := range c {
 		c[i] += p.count[i]
 	}
@@ -222,7 +260,10 @@ func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 
 // Close stops the fabric. Calls that wait end with ErrClosed.
 func (f *Fabric) Close() error {
-	if f.closed.Swap(true) {
+	f.staff.Lock()
+	was := f.closed.Swap(true)
+	f.staff.Unlock()
+	if was {
 		return nil
 	}
 	close(f.closing)

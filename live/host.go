@@ -1,7 +1,6 @@
 package live
 
 import (
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -44,12 +43,12 @@ type Host struct {
 	waiting  int         // rings with parked queue pairs
 	scratch  wire.Packet // being sent
 	rx       wire.Packet // being received
-	buf      [bufBytes]byte
-	polls    uint32 // calls of Poll, for the attendant
-	idle     int    // empty polls in a row
-	turns    int    // in a row that found packets
-	streams  bool   // the last of them was part of a stream: its ACKs can wait for a few more
-	hot      int    // the incoming ring that delivered last
+	buf      []byte      // for a payload; made when the host first sends
+	polls    uint32      // calls of Poll, for the attendant
+	idle     int         // empty polls in a row
+	turns    int         // in a row that found packets
+	streams  bool        // the last of them was part of a stream: its ACKs can wait for a few more
+	hot      int         // the incoming ring that delivered last
 	turn     int
 	events   []verbs.Event
 	owed     bool // packets wait to be sent: Poll hurried back
@@ -73,6 +72,7 @@ type Host struct {
 	wakeAt   atomic.Int64
 	_        [48]byte
 
+	employed atomic.Bool   // there is an attendant
 	bell     chan struct{} // wakes the attendant
 	eventful chan struct{} // closed and replaced when an event comes
 
@@ -83,13 +83,15 @@ var _ verbs.Device = (*Host)(nil)
 
 func newHost(f *Fabric, n *topo.Node, index int) *Host {
 	h := &Host{
-		f: f, node: n, index: index, links: link.NewPorts(n.NumPorts()+1, portConfig()), ports: make([]*portState, n.NumPorts()+1),
+		f: f, node: n, index: index, links: link.NewPorts(n.NumPorts()+1, portConfig()),
 		routes: map[routeKey]*route{}, outgoing: map[ringKey]*ring{},
 		bell: make(chan struct{}, 1), eventful: make(chan struct{}),
 	}
 	guids := make([]ib.GUID, n.NumPorts())
+	h.ports = newPorts(n.NumPorts()+1, portState{host: h})
+	h.ports[0] = nil
 	for p := 1; p <= n.NumPorts(); p++ {
-		h.ports[p] = &portState{num: ib.PortNum(p), name: fmt.Sprintf("%s/%d", n.Name, p), link: &h.links[p], host: h}
+		h.ports[p].link = &h.links[p]
 		guids[p-1] = n.PortGUID(ib.PortNum(p))
 	}
 	h.eng = hca.New(hca.Config{

@@ -30,8 +30,8 @@ func (f *Fabric) HostTraffic() (pkts, words uint64) {
 	for _, h := range f.hosts {
 		for _, p := range h.ports[1:] {
 			c := p.link.Counters()
-			pkts += c[ib.PortXmitPkts] + p.count[ib.PortXmitPkts]
-			words += c[ib.PortXmitData] + p.count[ib.PortXmitData]
+			pkts += c[ib.PortXmitPkts] + p.counter(ib.PortXmitPkts)
+			words += c[ib.PortXmitData] + p.counter(ib.PortXmitData)
 		}
 	}
 	return pkts, words

@@ -23,9 +23,46 @@ func (p *portState) countLane(out bool, vl ib.VL, sl ib.SL, pkts, words uint64) 
 	p.lanes[ib.SLRcvData][sl&15] += words
 }
 
+// countMgmt adds packets of management that a port sent or received to its counters.
+func (p *portState) countMgmt(out bool, vl ib.VL, sl ib.SL, pkts uint64) {
+	words := pkts * mgmtWords
+	if out {
+		p.count[ib.PortXmitPkts] += pkts
+		p.count[ib.PortUnicastXmitPkts] += pkts
+		p.count[ib.PortXmitData] += words
+	} else {
+		p.count[ib.PortRcvPkts] += pkts
+		p.count[ib.PortUnicastRcvPkts] += pkts
+		p.count[ib.PortRcvData] += words
+	}
+	p.countLane(out, vl, sl, pkts, words)
+}
+
+// fold moves the packets of subnet management that hops have noted to the counters. Whoever looks at those folds first.
+func (p *portState) fold() {
+	if p.smpsOut != 0 {
+		p.countMgmt(true, ib.VLMgmt, 0, p.smpsOut)
+		p.smpsOut = 0
+	}
+	if p.smpsIn != 0 {
+		p.countMgmt(false, ib.VLMgmt, 0, p.smpsIn)
+		p.smpsIn = 0
+	}
+}
+
+// counter is what went through by routes or as management.
+func (p *portState) counter(c ib.Counter) uint64 {
+	p.fold()
+	return p.count[c]
+}
+
 // lane is what countLane added up.
 func (p *portState) lane(c ib.LaneCounter, i int) uint64 {
-	if p == nil || p.lanes == nil {
+	if p == nil {
+		return 0
+	}
+	p.fold()
+	if p.lanes == nil {
 		return 0
 	}
 	return p.lanes[c][i]

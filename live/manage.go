@@ -7,6 +7,7 @@ import (
 	"softib/ibswitch"
 	"softib/link"
 	"softib/mad"
+	"softib/topo"
 )
 
 // hostView is a host as its agent sees it: the engines, with traffic by routes
@@ -17,11 +18,12 @@ type hostView struct {
 }
 
 func (v hostView) ReadCounter(port ib.PortNum, c ib.Counter) uint64 {
-	return v.Node.ReadCounter(port, c) + v.h.ports[port].count[c]
+	return v.Node.ReadCounter(port, c) + v.h.ports[port].counter(c)
 }
 
 func (v hostView) ClearCounter(port ib.PortNum, c ib.Counter) {
 	v.Node.ClearCounter(port, c)
+	v.h.ports[port].fold()
 	v.h.ports[port].count[c] = 0
 }
 
@@ -32,38 +34,42 @@ type switchView struct {
 }
 
 func (v switchView) ReadCounter(port ib.PortNum, c ib.Counter) uint64 {
-	return v.Node.ReadCounter(port, c) + v.s.ports[port].count[c]
+	return v.Node.ReadCounter(port, c) + v.s.ports[port].counter(c)
 }
 
 func (v switchView) ClearCounter(port ib.PortNum, c ib.Counter) {
 	v.Node.ClearCounter(port, c)
+	v.s.ports[port].fold()
 	v.s.ports[port].count[c] = 0
 }
 
-// manage makes the agents of all nodes.
-func (f *Fabric) manage() {
-	f.agents = make([]*agent.Agent, len(f.nodes))
-	for i, n := range f.graph.Nodes {
-		id := agent.Identity{
-			Type: n.Type, GUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID, DeviceID: n.DeviceID, Desc: n.Desc,
-		}
-		rates := make([]ib.LinkRate, len(n.Ports))
-		for p := range rates {
-			rates[p] = n.Ports[p].Rate()
-		}
-		switch x := f.nodes[i].(type) {
-		case *switchNode:
-			x.mgmt = ibswitch.NewNode(x.engine, ibswitch.NodeConfig{Identity: id, PortGUID: n.PortGUID(0), Supported: rates})
-			f.agents[i] = agent.New(switchView{x.mgmt, x})
-		case *Host:
-			links := make([]*link.Port, len(x.links))
-			for p := 1; p < len(links); p++ {
-				links[p] = &x.links[p]
-			}
-			x.mgmt = hca.NewNode(x.eng, links, hca.NodeConfig{Identity: id, Supported: rates})
-			f.agents[i] = agent.New(hostView{x.mgmt, x})
-		}
+// manageSwitch makes a switch's agent.
+func (f *Fabric) manageSwitch(s *switchNode) {
+	id, rates := identity(s.node)
+	s.mgmt = ibswitch.NewNode(s.engine, ibswitch.NodeConfig{Identity: id, PortGUID: s.node.PortGUID(0), Supported: rates})
+	f.agents[s.node.Index] = agent.New(switchView{s.mgmt, s})
+}
+
+// manageHost makes a host's agent.
+func (f *Fabric) manageHost(h *Host) {
+	id, rates := identity(h.node)
+	links := make([]*link.Port, len(h.links))
+	for p := 1; p < len(links); p++ {
+		links[p] = &h.links[p]
 	}
+	h.mgmt = hca.NewNode(h.eng, links, hca.NodeConfig{Identity: id, Supported: rates})
+	f.agents[h.node.Index] = agent.New(hostView{h.mgmt, h})
+}
+
+// identity is what a node says of itself, and what its ports can do.
+func identity(n *topo.Node) (agent.Identity, []ib.LinkRate) {
+	rates := make([]ib.LinkRate, len(n.Ports))
+	for p := range rates {
+		rates[p] = n.Ports[p].Rate()
+	}
+	return agent.Identity{
+		Type: n.Type, GUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID, DeviceID: n.DeviceID, Desc: n.Desc,
+	}, rates
 }
 
 // train brings up the link at p where both ends poll and a cable joins them, at

@@ -308,7 +308,7 @@ func TestManagementCounts(t *testing.T) {
 	f.mu.Unlock()
 	h.mu.Unlock()
 	if rt.lost != f.port(far) || rt.reason != link.Inactive {
-		t.Errorf("packets end at %s for %v", rt.lost.name, rt.reason)
+		t.Errorf("packets end at %s for %v", rt.lost.name(), rt.reason)
 	}
 }
 

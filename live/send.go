@@ -11,11 +11,14 @@ func (h *Host) send() {
 	if !ok {
 		return
 	}
+	if h.buf == nil {
+		h.buf = make([]byte, bufBytes)
+	}
 	now := h.about()
 	epoch := h.f.epoch.Load()
 	for ; ok; s, ok = h.eng.NextSend() {
 		if s.Loopback {
-			if h.eng.Emit(now, s, &h.scratch, h.buf[:]) {
+			if h.eng.Emit(now, s, &h.scratch, h.buf) {
 				h.eng.HandlePacket(now, s.Port, &h.scratch)
 			}
 			continue
@@ -29,10 +32,10 @@ func (h *Host) send() {
 				h.park(r, s)
 				continue
 			}
-			if !h.eng.Emit(now, s, &h.scratch, c.copyTo(s.Copied, h.buf[:])) {
+			if !h.eng.Emit(now, s, &h.scratch, c.copyTo(s.Copied, h.buf)) {
 				continue
 			}
-			c.put(&h.scratch, h.buf[:])
+			c.put(&h.scratch, h.buf)
 			rt.pkts++
 			rt.words += uint64(h.scratch.LRH.Length)
 			r.publish(c)
@@ -40,7 +43,7 @@ func (h *Host) send() {
 				r.dst.ring()
 			}
 		case 0:
-			if h.eng.Emit(now, s, &h.scratch, h.buf[:]) {
+			if h.eng.Emit(now, s, &h.scratch, h.buf) {
 				h.vanish(rt)
 			}
 		default:
@@ -57,14 +60,14 @@ func (h *Host) sendMany(now ib.Time, s hca.Send, rt *route) {
 			return
 		}
 	}
-	if !h.eng.Emit(now, s, &h.scratch, h.buf[:]) {
+	if !h.eng.Emit(now, s, &h.scratch, h.buf) {
 		return
 	}
 	rt.pkts++
 	rt.words += uint64(h.scratch.LRH.Length)
 	for _, r := range rt.rings {
 		c := r.reserve()
-		c.put(&h.scratch, h.buf[:])
+		c.put(&h.scratch, h.buf)
 		r.publish(c)
 		if !r.dst.attended.Load() {
 			r.dst.ring()
