@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"fmt"
+
 	"softib/ib"
 	"softib/mad"
 	"softib/subnet"
@@ -105,11 +107,23 @@ func (s *sweep) elect() {
 	}
 }
 
+// peer is what the log calls another manager: its node, and the port if there are several.
+func (s *sweep) peer(port ib.GUID) string {
+	ref, ok := s.refOf(port)
+	if !ok {
+		return port.String()
+	}
+	name := s.name(ref.Node)
+	if ref.Port > 0 && len(s.nodes[ref.Node].Ports) > 2 {
+		name += fmt.Sprintf(" port %d", ref.Port)
+	}
+	return name
+}
+
 // yield makes this manager a standby.
 func (s *sweep) yield(to *subnet.Manager, why string) {
 	m := s.m
-	m.become(mad.SMStandby, why+": "+to.Port.String())
-	m.event(EventState, "standing by for manager %v with priority %d (ours is %d)", to.Port, to.Info.Priority, m.cfg.Priority)
+	m.become(mad.SMStandby, fmt.Sprintf("%s: %s, priority %d (ours is %d)", why, s.peer(to.Port), to.Info.Priority, m.cfg.Priority))
 	s.watch(to)
 	s.abandon = true
 }
@@ -159,7 +173,7 @@ func (s *sweep) offer(to *subnet.Manager) {
 	}
 	m.peers.handing, m.peers.handingLID = to.Port, to.LID
 	m.peers.path = append([]ib.PortNum(nil), s.pathTo(ref.Node, ref.Port)...)
-	m.event(EventState, "handing over to manager %v with priority %d (ours is %d)", to.Port, to.Info.Priority, m.cfg.Priority)
+	m.event(EventState, "handing over to %s, priority %d (ours is %d)", s.peer(to.Port), to.Info.Priority, m.cfg.Priority)
 	own := m.info()
 	m.tellPeer(m.peers.path, cmdHandover, &own)
 	m.peers.next = m.now + m.cfg.PollInterval
