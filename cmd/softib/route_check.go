@@ -132,6 +132,9 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 			return err
 		}
 		c.w, c.title = h.w, "fabric "+o.name
+		if len(h.w.Net.Dests) == 0 || len(h.w.Net.Switches) == 0 {
+			return p.nothingToJudge(h.w)
+		}
 		if o.engine == "" {
 			x := c.judge("in force", h.tables(), 0)
 			if o.compare == "" {
@@ -150,6 +153,14 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 		list = append(list, x)
 	}
 	return c.print(cmd.Context(), newTerminal(cmd.OutOrStdout()), list)
+}
+
+// nothingToJudge is the error of a fabric without tables.
+func (p place) nothingToJudge(w *wiring) error {
+	if len(w.Net.Switches) == 0 {
+		return next(fmt.Errorf("fabric %s has no switch: there is nothing to judge", p.name), "softib route trace%s shows the way between two hosts", p.flag())
+	}
+	return next(fmt.Errorf("no port of fabric %s has an address: its subnet is not up", p.name), "softib sm%s, or softib exec%s HOST -- opensm", p.flag(), p.flag())
 }
 
 // engines are the chains to judge one by one.

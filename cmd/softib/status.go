@@ -159,9 +159,9 @@ func (s *status) printLinks(t *terminal) {
 		d := s.LinksDegraded[i]
 		why := ""
 		if d.Why != "" {
-			why = " (" + d.Why + ")"
+			why = ", " + d.Why
 		}
-		l.say("  %s  %s - %s: %s, could be %s%s", t.red("degraded"), d.A, d.B, d.Rate, d.Best, why)
+		l.say("  %s  %s - %s: %s of %s%s", t.red("degraded"), d.A, d.B, d.Rate, d.Best, why)
 	})
 }
 
@@ -229,7 +229,7 @@ func (s *status) printManagers(t *terminal) {
 		if p.Known {
 			continue
 		}
-		l.say("%s", t.red(fmt.Sprintf("%s for master has LID %d, where none answers", numbered(p.Ports, "port", "ports"), p.LID)))
+		l.say("%s", t.red(fmt.Sprintf("%s for master LID %d, where none answers", numbered(p.Ports, "port takes", "ports take"), p.LID)))
 	}
 }
 
