@@ -108,8 +108,9 @@ run)
 	;;
 test)
 	# The race detector links through gcc; tshark judges our captures;
-	# infiniband-diags, opensm and programs compiled against libibumad run on our fabrics.
-	ensure_packages git=git gcc=gcc /usr/include/stdlib.h=libc6-dev tshark=tshark \
+	# infiniband-diags, opensm and programs compiled against libibumad run on our fabrics, which
+	# are held against ibsim's.
+	ensure_packages git=git gcc=gcc /usr/include/stdlib.h=libc6-dev tshark=tshark ibsim=ibsim-utils \
 		/usr/sbin/ibstat=infiniband-diags /usr/sbin/opensm=opensm /usr/include/infiniband/umad.h=libibumad-dev
 	;;
 bench)

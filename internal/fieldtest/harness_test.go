@@ -163,9 +163,21 @@ func upGraph(t testing.TB, g *topo.Graph, tune ...func(*sm.Config)) *world {
 	for _, f := range tune {
 		f(&cfg)
 	}
-	w.sm = w.manage(topo.PortRef{Node: g.Hosts()[0].Index, Port: 1}, cfg)
+	w.sm = w.manage(firstPort(g), cfg)
 	w.sm.wait(t, "the subnet to come up", func(m *sm.Manager) bool { return m.Subnet() != nil })
 	return w
+}
+
+// firstPort is the first port of a host that has a cable.
+func firstPort(g *topo.Graph) topo.PortRef {
+	for _, h := range g.Hosts() {
+		for p := 1; p <= h.NumPorts(); p++ {
+			if h.Ports[p].Connected() {
+				return topo.PortRef{Node: h.Index, Port: ib.PortNum(p)}
+			}
+		}
+	}
+	return topo.PortRef{Node: g.Hosts()[0].Index, Port: 1}
 }
 
 // manage starts a manager at a port.

@@ -1,0 +1,165 @@
+package fieldtest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"softib/topo"
+)
+
+// wiring is a graph without what differs between two fabrics of the same shape: every cable, by the numbers of its ends.
+func wiring(g *topo.Graph) (out []string) {
+	for _, c := range g.Cables() {
+		a, b := fmt.Sprintf("%v[%d]", g.Nodes[c.A.Node].GUID, c.A.Port), fmt.Sprintf("%v[%d]", g.Nodes[c.B.Node].GUID, c.B.Port)
+		out = append(out, min(a, b)+" "+max(a, b))
+	}
+	return out
+}
+
+// again starts a second fabric from what ibnetdiscover says of the first, and holds both against each other.
+func (w *world) again(t testing.TB) {
+	t.Helper()
+	host := w.g.Hosts()[0].Name
+	dump := w.run(host, "ibnetdiscover")
+	g := w.parse(dump)
+	twin := upGraph(t, g)
+	for _, n := range w.g.Nodes {
+		m := twin.g.ByGUID(n.GUID)
+		if m == nil {
+			t.Errorf("no %s", n.Name)
+			continue
+		}
+		for p := endPort(n, 1); p <= n.NumPorts(); p++ {
+			if p != 0 && !n.Ports[p].Connected() {
+				continue
+			}
+			same(t, fmt.Sprintf("LID of %s[%d]", n.Name, p), twin.lid(m, p), w.lid(n, p))
+			same(t, fmt.Sprintf("LMC of %s[%d]", n.Name, p), twin.portInfo(m, endPort(m, p)).LMC, w.portInfo(n, endPort(n, p)).LMC)
+			same(t, fmt.Sprintf("rate of %s[%d]", n.Name, p), twin.rate(m, p), w.rate(n, p))
+		}
+	}
+	w.sameGraph("the twin's graph", g)
+	w.sameGraph("the twin's own dump", twin.parse(twin.run(host, "ibnetdiscover")))
+	// Line by line, but for the date and the order.
+	body := func(text string) []string {
+		var out []string
+		for line := range strings.Lines(text) {
+			if !strings.HasPrefix(line, "# Topology file: generated on") {
+				out = append(out, strings.TrimRight(line, "\n"))
+			}
+		}
+		return out
+	}
+	sameLines(t, "the twin's dump", body(twin.run(host, "ibnetdiscover")), body(dump))
+	if bad := twin.reachable(); len(bad) > 0 {
+		t.Errorf("no way from %s", strings.Join(bad, ", "))
+	}
+}
+
+// What ibnetdiscover says of a fabric makes the same fabric again.
+func TestDumpAgain(t *testing.T) {
+	t.Parallel()
+	for _, spec := range []string{defaultSpec, "star:5,speed=HDR", "torus:3x3,hosts=2,speed=EDR", "fat-tree:radix=4,levels=3", "dragonfly:a=4,h=2,p=2,g=5"} {
+		t.Run(spec, func(t *testing.T) {
+			t.Parallel()
+			up(t, spec).again(t)
+		})
+	}
+	t.Run("routed", func(t *testing.T) {
+		t.Parallel()
+		g, err := topo.Parse("routed", []byte(routed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		upGraph(t, g).again(t)
+	})
+}
+
+const simExamples = "/usr/share/doc/ibsim-utils/net-examples"
+
+// ibsim's own example files make the fabrics that ibsim makes of them.
+func TestIbsimExamples(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(simExamples, "net*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Skipf("no %s on this machine; next: make test, which installs ibsim-utils", simExamples)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := topo.Parse(file, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := upGraph(t, g)
+			w.sameGraph("ibnetdiscover", w.parse(w.run(w.g.Hosts()[0].Name, "ibnetdiscover")))
+			if bad := w.reachable(); len(bad) > 0 {
+				t.Errorf("no way from %s", strings.Join(bad, ", "))
+			}
+			w.again(t)
+
+			theirs := w.parse(simulated(t, file))
+			sameLines(t, "cables in ibsim", wiring(theirs), wiring(w.g))
+			for _, n := range theirs.Nodes {
+				m := w.g.ByGUID(n.GUID)
+				if m == nil {
+					t.Errorf("ibsim has a node %v", n.GUID)
+					continue
+				}
+				same(t, n.Name+": type", m.Type, n.Type)
+				same(t, n.Name+": ports", m.NumPorts(), n.NumPorts())
+				same(t, n.Name+": description", m.Desc, n.Desc)
+			}
+		})
+	}
+}
+
+// simulated is what ibnetdiscover says of a file's fabric in ibsim.
+func simulated(t testing.TB, file string) string {
+	t.Helper()
+	sim, err := exec.LookPath("ibsim")
+	if err != nil {
+		t.Skip("no ibsim on this machine; next: make test, which installs ibsim-utils")
+	}
+	preload, _ := filepath.Glob("/usr/lib/*/umad2sim/libumad2sim.so")
+	if len(preload) == 0 {
+		t.Skip("no libumad2sim on this machine; next: make test, which installs ibsim-utils")
+	}
+	dir := t.TempDir()
+	env := append(os.Environ(), "IBSIM_SOCKNAME=softib-field-"+filepath.Base(dir)+fmt.Sprint(os.Getpid())+filepath.Base(file))
+	server := exec.Command(sim, "-s", file)
+	server.Env, server.Dir = env, dir
+	if _, err := server.StdinPipe(); err != nil { // a console that is at its end would keep ibsim busy
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
+	for deadline := time.Now().Add(patience); ; {
+		cmd := exec.Command(tool(t, "ibnetdiscover"))
+		cmd.Env, cmd.Dir = append(env, "LD_PRELOAD="+preload[0]), dir
+		out, err := cmd.Output()
+		if err == nil {
+			return string(out)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ibnetdiscover in ibsim: %v\n%s", err, out)
+		}
+	}
+}
