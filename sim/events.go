@@ -138,6 +138,7 @@ func (s *Sim) arrive(at, frame uint32) {
 		return
 	}
 	if r.Reason.IsDrop() {
+		s.refused(at, p, f, r.Reason)
 		s.drop(at, f, r.Reason)
 		s.stir(int(p.Site.Node)) // an error may be worth a trap
 		if r.FC {

@@ -332,6 +332,14 @@ func (s *Sim) late(slot uint32) {
 	s.accept(h.at, s.ports[h.at], h.f)
 }
 
+// refused notes that a port has not counted a packet which its neighbour has: the one is active, the other not yet, or they have not the
+// same lanes. Only a refresh tells the neighbour.
+func (s *Sim) refused(at uint32, p *link.Port, f *link.Frame, r link.Reason) {
+	if (r == link.NotReady || r == link.Malformed) && p.State() >= ib.PortInit && f.LRH.VL != ib.VLMgmt {
+		s.lossy(at, p)
+	}
+}
+
 // lossy notes that credits went astray on a cable: both ends refresh until that
 // has healed.
 func (s *Sim) lossy(at uint32, p *link.Port) {

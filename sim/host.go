@@ -90,6 +90,7 @@ func (s *Sim) Wake(host int) {
 // arriveHost hands a packet to the adapter.
 func (s *Sim) arriveHost(at uint32, p *link.Port, f *link.Frame) {
 	if r := p.Receive(s.now, f); r != link.OK {
+		s.refused(at, p, f, r)
 		s.drop(at, f, r)
 		return
 	}
