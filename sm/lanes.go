@@ -17,6 +17,10 @@ type lanePlan struct {
 	routed bool // routing has lanes of its own
 	// made are tables that many ports share.
 	made map[laneShape]*laneTables
+	// wants are the tables of the ports of one switch.
+	wants []*laneTables
+	shape laneShape // of the last port, and its tables
+	last  *laneTables
 }
 
 type slvlWrite struct {
@@ -125,7 +129,10 @@ func (s *sweep) tablesFor(ref subnet.Ref) *laneTables {
 		shape.inputs, sw = len(n.Ports), n.RouteIndex
 	}
 	own := s.lanes.routed && s.tables.SLtoVL != nil && n.IsSwitch() // no two ports need be alike
-	t := s.lanes.made[shape]
+	t := s.lanes.last
+	if t == nil || shape != s.lanes.shape {
+		t = s.lanes.made[shape]
+	}
 	if t == nil {
 		t = &laneTables{arb: s.arbitration(&shape)}
 		t.slvl = make([]mad.SLtoVL, shape.inputs)
@@ -138,6 +145,7 @@ func (s *sweep) tablesFor(ref subnet.Ref) *laneTables {
 		}
 		s.lanes.made[shape] = t
 	}
+	s.lanes.shape, s.lanes.last = shape, t
 	if own {
 		t = &laneTables{arb: t.arb, slvl: make([]mad.SLtoVL, shape.inputs)}
 		for in := range t.slvl {
@@ -153,7 +161,7 @@ func (s *sweep) planEndLanes(ref subnet.Ref) {
 	p := &n.Ports[ref.Port]
 	want := s.tablesFor(ref)
 	if s.mapsLanes(&p.Info) {
-		if have := knownMapping(p); !slices.Equal(have, want.slvl) {
+		if have := knownMapping(p); !sameTable(have, want.slvl) {
 			s.lanes.slvl = append(s.lanes.slvl, slvlWrite{ref, 0, want.slvl[0]})
 		}
 	} else {
@@ -166,6 +174,11 @@ func (s *sweep) planEndLanes(ref subnet.Ref) {
 // mapsLanes reports whether a port has a mapping to write. One that says it has none is asked all the same where routing depends on it.
 func (s *sweep) mapsLanes(pi *mad.PortInfo) bool {
 	return s.lanes.routed || pi.CapabilityMask&mad.CapSLMapping != 0
+}
+
+// sameTable reports whether two tables are alike. Most are one and the same.
+func sameTable[T comparable](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
 func knownMapping(p *subnet.Port) []mad.SLtoVL {
@@ -187,18 +200,22 @@ func (s *sweep) planSwitchLanes(i int32) {
 	together := maps && s.tables.SLtoVL == nil && n.Switch.OptimizedSLtoVLMappingProgramming != 0
 	var same *mad.SLtoVL
 	alike, stale := true, 0
+	wants := s.lanes.wants[:0]
 	for p := first; p < len(n.Ports); p++ {
+		wants = append(wants, nil)
 		if x := &n.Ports[p]; p == 0 || x.Up() {
 			t := s.tablesFor(subnet.Ref{Node: i, Port: ib.PortNum(p)})
+			wants[p-first] = t
 			if same == nil {
 				same = &t.slvl[0]
 			}
 			alike = alike && *same == t.slvl[0]
-			if !slices.Equal(knownMapping(x), t.slvl) {
+			if !sameTable(knownMapping(x), t.slvl) {
 				stale++
 			}
 		}
 	}
+	s.lanes.wants = wants
 	once := together && alike && stale > 1
 	if once {
 		s.lanes.slvl = append(s.lanes.slvl, slvlWrite{subnet.Ref{Node: i}, mad.SLtoVLAllInputs | mad.SLtoVLAllOutputs, *same})
@@ -209,12 +226,12 @@ func (s *sweep) planSwitchLanes(i int32) {
 		if p != 0 && !x.Up() {
 			continue
 		}
-		want := s.tablesFor(ref)
+		want := wants[p-first]
 		have := knownMapping(x)
 		switch {
 		case !maps:
 			want = &laneTables{arb: want.arb}
-		case once || slices.Equal(have, want.slvl):
+		case once || sameTable(have, want.slvl):
 		case together:
 			s.lanes.slvl = append(s.lanes.slvl, slvlWrite{ref, mad.SLtoVLAllInputs | mad.SLtoVLModifier(0, ref.Port), want.slvl[0]})
 		default:
@@ -238,7 +255,7 @@ func (s *sweep) planArbitration(ref subnet.Ref, want *laneTables) {
 		if p.Tables != nil {
 			have = p.Tables.VLArb[high]
 		}
-		if list == nil || slices.Equal(have, list) {
+		if list == nil || sameTable(have, list) {
 			continue
 		}
 		for from := 0; from < len(list); from += mad.VLArbPerBlock {
@@ -264,11 +281,11 @@ func (s *sweep) noteLanes(ref subnet.Ref, want *laneTables) {
 		t = *p.Tables
 	}
 	same := p.Tables != nil
-	if want.slvl != nil && !slices.Equal(t.SLtoVL, want.slvl) {
+	if want.slvl != nil && !sameTable(t.SLtoVL, want.slvl) {
 		t.SLtoVL, same = want.slvl, false
 	}
 	for high, list := range want.arb {
-		if list != nil && !slices.Equal(t.VLArb[high], list) {
+		if list != nil && !sameTable(t.VLArb[high], list) {
 			t.VLArb[high], same = list, false
 		}
 	}

@@ -68,6 +68,16 @@ func (m *Manager) mkey(g ib.GUID) uint64 {
 	return m.cfg.MKey
 }
 
+// mkeyAt is the key to speak to the port of an address with.
+func (m *Manager) mkeyAt(l ib.LID) uint64 {
+	if m.sub != nil {
+		if r, ok := m.sub.ByLID(l); ok {
+			return m.mkey(m.sub.Port(r).GUID)
+		}
+	}
+	return m.cfg.MKey
+}
+
 // SetMKey replaces the key that guards the nodes, its level of protection and its lease in seconds. Nodes get it one by one with the
 // sweep that it asks for, each by a request with the key that it has.
 func (m *Manager) SetMKey(now ib.Time, key uint64, protect uint8, lease uint16) {

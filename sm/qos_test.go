@@ -340,3 +340,34 @@ end-qos-match-rules
 		t.Errorf("the partition's level: %+v", p)
 	}
 }
+
+// BenchmarkLanes is what QoS tables cost to work out among 11,664 hosts: when none is known, and when all are as they should be.
+func BenchmarkLanes(b *testing.B) {
+	g := spec(b, "fat-tree:radix=36,levels=3")
+	w := build(b, g)
+	r := newRig(b, w, Config{QoS: qosOf(b, "qos TRUE\n", "")})
+	r.settle()
+	m, sub := r.m, r.m.Subnet()
+	plan := func(known bool) int {
+		s := &sweep{m: m, nodes: slices.Clone(sub.Nodes), own: make([]bool, len(sub.Nodes)), self: sub.Self, switches: sub.Switches, tables: m.tables}
+		if !known {
+			for i := range s.nodes {
+				n := s.edit(int32(i))
+				for p := range n.Ports {
+					n.Ports[p].Tables = nil
+				}
+			}
+		}
+		s.beginLanes()
+		return len(s.lanes.slvl) + len(s.lanes.arb)
+	}
+	for _, known := range []bool{false, true} {
+		b.Run(fmt.Sprint("known=", known), func(b *testing.B) {
+			for b.Loop() {
+				if n := plan(known); known != (n == 0) {
+					b.Fatalf("%d writes", n)
+				}
+			}
+		})
+	}
+}

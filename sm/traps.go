@@ -44,8 +44,8 @@ func (m *Manager) handleTrap(env mad.Envelope, v mad.View) {
 	rep := append(mad.View(nil), v...)
 	rep.SetMethod(mad.MethodTrapRepress)
 	rep.SetStatus(mad.StatusOK)
-	if m.cfg.MKey != 0 {
-		rep.SetMKey(m.cfg.MKey)
+	if key := m.mkeyAt(env.LID); key != 0 {
+		rep.SetMKey(key)
 	}
 	if v.Class() == mad.ClassSMDirect {
 		rep.SetReturning(true)
