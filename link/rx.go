@@ -147,17 +147,18 @@ func (p *Port) refuses(f *Frame, keyBit Enforce, key Reason, rawBit Enforce, raw
 		if e&rawBit != 0 {
 			return raw
 		}
-	case e&keyBit != 0 && !p.admits(f.Packet.BTH.PKey):
+	case e&keyBit != 0 && !p.admits(f.Packet.BTH.PKey, keyBit == EnforcePKeyIn):
 		return key
 	}
 	return OK
 }
 
-// admits reports whether the table has a key of the packet's partition; two
-// limited members don't match (IBA 10.9.3).
-func (p *Port) admits(k ib.PKey) bool {
+// admits reports whether the table has a key of the packet's partition. On the way in the table says what the sender at the cable's
+// far end is a member of, limited or not, and managers write it so; on the way out it says the same of the
+// receiver, and two limited members don't match (IBA 10.9.3).
+func (p *Port) admits(k ib.PKey, inbound bool) bool {
 	for _, have := range p.cold.pkeys {
-		if have.Matches(k) {
+		if have.Matches(k) || inbound && k.IsValid() && have.Base() == k.Base() {
 			return true
 		}
 	}
