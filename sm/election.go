@@ -24,6 +24,7 @@ type election struct {
 	path   []ib.PortNum
 	lid    ib.LID
 	missed int
+	waits  int // for others to make up their minds
 	// handing is the manager that a handover was offered to and that has not acknowledged yet.
 	handing    ib.GUID
 	handingLID ib.LID
@@ -70,6 +71,7 @@ func (s *sweep) elect() {
 	m.guid = s.nodes[s.self.Node].Ports[s.self.Port].GUID
 	own := m.info()
 	var master, better *subnet.Manager
+	searching := false // one that we go before is looking around: it may not have seen us, and be about to rule
 	for k := range s.managers {
 		o := &s.managers[k]
 		if o.Info.GUID == own.GUID || o.Port == m.guid {
@@ -84,6 +86,7 @@ func (s *sweep) elect() {
 			if outranks(&o.Info, &own) && (better == nil || outranks(&o.Info, &better.Info)) {
 				better = o
 			}
+			searching = searching || o.Info.SMState == mad.SMDiscovering
 		}
 	}
 	if master != nil {
@@ -99,6 +102,10 @@ func (s *sweep) elect() {
 	case better != nil && m.state == mad.SMDiscovering && !m.forced:
 		// It will find out the same and go on; wait for it.
 		s.yield(better, "another manager goes before this one")
+	case searching && m.state == mad.SMDiscovering && !m.forced && m.peers.waits < m.cfg.PollRetries:
+		m.peers.waits++
+		s.abandon = true
+		m.want(m.now+min(m.cfg.PollInterval, ib.Second), "another manager was discovering too")
 	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby:
 		s.offer(better)
 	case better != nil && m.state == mad.SMMaster:
@@ -131,7 +138,7 @@ func (s *sweep) yield(to *subnet.Manager, why string) {
 // watch makes a standby look after its master.
 func (s *sweep) watch(to *subnet.Manager) {
 	m := s.m
-	m.peers.master, m.peers.lid, m.peers.missed = to.Port, to.LID, 0
+	m.peers.master, m.peers.lid, m.peers.missed, m.peers.waits = to.Port, to.LID, 0, 0
 	if ref, ok := s.refOf(to.Port); ok {
 		m.peers.path = append([]ib.PortNum(nil), s.pathTo(ref.Node, ref.Port)...)
 	}
@@ -268,7 +275,7 @@ func (m *Manager) offered(v mad.View) {
 func (m *Manager) stepDown(to ib.GUID, lid ib.LID) {
 	e := &m.peers
 	m.become(mad.SMStandby, "handed over to "+to.String())
-	e.master, e.lid, e.handing, e.missed = to, lid, 0, 0
+	e.master, e.lid, e.handing, e.missed, e.waits = to, lid, 0, 0, 0
 	e.next = m.now + m.cfg.PollInterval
 	m.testament = m.now + testamentTime
 	if m.sweep != nil {
@@ -284,7 +291,7 @@ const testamentTime = 10 * ib.Second
 func (m *Manager) rediscover(why string) {
 	m.become(mad.SMDiscovering, why)
 	m.tookOver = true
-	m.peers.next = ib.Never
+	m.peers.next, m.peers.waits = ib.Never, 0
 	m.want(m.now, why)
 }
 
