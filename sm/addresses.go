@@ -261,20 +261,49 @@ func sameConfig(want, have *mad.PortInfo) bool {
 
 // writePort makes a Set(PortInfo).
 func (s *sweep) writePort(r *request, ref subnet.Ref, pi *mad.PortInfo) {
-	*r = request{what: tell, set: true, node: ref.Node, port: ref.Port, attr: mad.AttrPortInfo, mod: uint32(ref.Port)}
+	*r = request{what: tell, set: true, node: ref.Node, port: ref.Port, attr: mad.AttrPortInfo, mod: uint32(ref.Port), extra: int32(pi.PortState)}
 	s.guard(ref, pi)
 	pi.Append(s.smp(r))
 }
 
 // portReply takes what a port has become.
 func (s *sweep) portReply(r *request, v mad.View) {
+	ref := subnet.Ref{Node: r.node, Port: r.port}
+	n := s.edit(r.node)
+	p := &n.Ports[r.port]
+	lid := p.Info.LID // what it should be
+	if n.EndPort(r.port) == r.port {
+		lid = s.m.lids.of[p.GUID]
+	}
+	link := lamePort{n.Info.NodeGUID, r.port}
+	want := ib.PortState(r.extra)
 	if !s.answered(r, v) {
+		if lid != p.Info.LID {
+			p.Info.LID = 0 // the address that it had may be another's now
+		}
+		if want != ib.PortNoChange {
+			s.m.limps(link, "a link did not become active")
+		}
 		return
 	}
-	p := &s.edit(r.node).Ports[r.port]
-	if _, err := p.Info.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil {
-		p.Info.ClientReregister = false
-		s.gaveKey(subnet.Ref{Node: r.node, Port: r.port}, &p.Info)
+	if _, err := p.Info.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil {
+		return
+	}
+	p.Info.ClientReregister = false
+	s.gaveKey(ref, &p.Info)
+	if n.EndPort(r.port) == r.port && (p.Info.LID != lid || p.Info.LMC != s.lmcOf(ref)) {
+		s.failed[r.node]++
+		s.problem("%s port %d was given LID %v with LMC %d and says that it has %v with %d", s.name(r.node), r.port, lid, s.lmcOf(ref), p.Info.LID, p.Info.LMC)
+		p.Info.LID, p.Info.LMC = lid, s.lmcOf(ref)
+	}
+	switch {
+	case want == ib.PortNoChange:
+	case p.Info.PortState < want:
+		s.failed[r.node]++
+		s.problem("%s port %d was told to be %v and says that it is %v", s.name(r.node), r.port, want, p.Info.PortState)
+		s.m.limps(link, "a link did not become active")
+	case want == ib.PortActive:
+		s.m.walks(link, "a link has become active at last")
 	}
 }
 

@@ -191,7 +191,7 @@ func (s *sweep) network() *route.Network {
 			}
 			peer := s.nodes[x.Peer]
 			switch {
-			case peer.IsSwitch() && x.Peer != i:
+			case peer.IsSwitch() && x.Peer != i && !s.lame(subnet.Ref{Node: i, Port: ib.PortNum(p)}):
 				sw.Ports[p] = route.Hop{To: peer.RouteIndex, Port: x.PeerPort}
 			case !peer.IsSwitch():
 				sw.Ends++

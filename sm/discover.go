@@ -160,6 +160,7 @@ func (s *sweep) foundNode(r *request, data []byte) {
 			s.problem("%s: behind port %d a node answers nonsense: %s", s.name(r.node), r.port, why)
 		} else {
 			s.problem("the manager's own node answers nonsense: %s", why)
+			s.m.want(s.m.retryAt(0), "the manager's own node answered nonsense")
 			s.abandon = true
 		}
 		return
@@ -167,8 +168,14 @@ func (s *sweep) foundNode(r *request, data []byte) {
 	s.opened(r, info.PortGUID)
 	i, old := s.byGUID[info.NodeGUID]
 	if old && (s.nodes[i].Info.NodeType != info.NodeType || s.nodes[i].Info.NumPorts != info.NumPorts) {
+		s.silent++
 		s.problem("duplicate GUID %v: a %v with %d ports and a %v with %d ports; the second, behind port %d of %s, is left out",
 			info.NodeGUID, s.nodes[i].Info.NodeType, s.nodes[i].Info.NumPorts, info.NodeType, info.NumPorts, r.port, s.name(r.node))
+		s.unlink(r.node, r.port)
+		return
+	}
+	if !old && len(s.nodes) >= nodesMax {
+		s.problem("behind port %d of %s: more than the %d nodes that a subnet has addresses for; the rest is left out", r.port, s.name(r.node), nodesMax)
 		s.unlink(r.node, r.port)
 		return
 	}
@@ -181,6 +188,9 @@ func (s *sweep) foundNode(r *request, data []byte) {
 	}
 	s.link(r, i, &info, old)
 }
+
+// nodesMax is how many nodes a subnet can have: each needs an address. A node that makes up others cannot keep discovery busy for ever.
+const nodesMax = int(ib.LIDUnicastMax)
 
 // nonsense says what about a NodeInfo cannot be.
 func nonsense(n *mad.NodeInfo) string {
@@ -206,6 +216,7 @@ func (s *sweep) addNode(r *request, info *mad.NodeInfo) int32 {
 	}
 	s.nodes, s.own, s.paths = append(s.nodes, n), append(s.own, true), append(s.paths, nil)
 	s.byGUID[info.NodeGUID] = i
+	s.newcomers = true
 	if r.what == askNeighbor {
 		s.paths[i] = append(append([]ib.PortNum(nil), s.pathTo(r.node, r.port)...), r.port)
 	}
@@ -266,14 +277,22 @@ func (s *sweep) link(r *request, i int32, info *mad.NodeInfo, old bool) {
 	if !n.IsSwitch() {
 		x := &n.Ports[far.Port]
 		switch {
-		case x.GUID != 0 && x.GUID != info.PortGUID, x.Up() && (x.Peer != near.Node || x.PeerPort != near.Port):
+		case i == s.self.Node && x.GUID != 0 && x.GUID != info.PortGUID, x.Up() && (x.Peer != near.Node || x.PeerPort != near.Port):
+			s.unlink(r.node, r.port)
+			if !s.full && x.Up() && !s.looked[x.Peer] && x.GUID == info.PortGUID {
+				// Its cable may have been moved, which the switch that it was at can tell.
+				s.lookAt(x.Peer)
+				s.push(probe{askNeighbor, r.node, r.port, 0})
+				return
+			}
+			s.silent++ // whichever it was, it will be found when the other is gone
 			s.problem("duplicate GUID %v: it answers behind port %d of %s and behind port %d of %s; the second is left out",
 				info.NodeGUID, x.PeerPort, s.name(x.Peer), r.port, s.name(r.node))
-			s.unlink(r.node, r.port)
 			return
 		}
 		e := s.edit(i)
 		first := !e.Ports[far.Port].Up()
+		s.newcomers = s.newcomers || e.Ports[far.Port].GUID != info.PortGUID
 		e.Ports[far.Port].GUID = info.PortGUID
 		e.Ports[far.Port].Peer, e.Ports[far.Port].PeerPort = near.Node, near.Port
 		s.setPeer(near, far)
@@ -353,6 +372,11 @@ func (s *sweep) lostLink(r subnet.Ref) {
 		return
 	}
 	far := subnet.Ref{Node: p.Peer, Port: p.PeerPort}
+	if s.full {
+		// This sweep has spoken across it.
+		s.silent++
+		s.problem("port %d of %s says that it has no link, but port %d of %s is reached by it: it has just gone down, or a node does not tell the truth", r.Port, s.name(r.Node), far.Port, s.name(far.Node))
+	}
 	s.unlink(r.Node, r.Port)
 	if x := &s.nodes[far.Node].Ports[far.Port]; x.Peer == r.Node && x.PeerPort == r.Port {
 		e := &s.edit(far.Node).Ports[far.Port]

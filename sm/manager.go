@@ -25,6 +25,8 @@ type Manager struct {
 	doubt map[ib.GUID]bool
 	// actual is what switches hold whose last writes were put off.
 	actual map[ib.GUID][]ib.PortNum
+	// lame counts the sweeps in a row in which a link or a switch did not do what it was told.
+	lame map[lamePort]int
 	// net and tables are what the last subnet was routed by.
 	net    *route.Network
 	tables *route.Tables
@@ -87,7 +89,7 @@ type outgoing struct {
 
 // New makes a manager. Nothing happens before Start.
 func New(cfg Config) *Manager {
-	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
+	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
 	m.keys = newKeyring(m.cfg.Memory.MKeys)
 	m.lids = newLIDBook(m.cfg.Memory.LIDs)
 	m.groups = slices.Clone(m.cfg.Groups)

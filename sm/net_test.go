@@ -38,8 +38,9 @@ type network struct {
 	// carried counts packets, sets the Set requests that agents answered, by attribute.
 	carried int
 	sets    map[mad.AttrID]int
-	gets    map[int]int // requests of any kind that a node's agent answered
-	traps   bool        // agents send theirs
+	gets    map[int]int  // requests of any kind that a node's agent answered
+	traps   bool         // agents send theirs
+	mum     map[int]bool // but these do not
 }
 
 // fate is what becomes of an answer.
@@ -94,7 +95,7 @@ func networkOf(t testing.TB, g *topo.Graph) *network {
 	return &network{
 		world: build(t, g), t: t, latency: 5 * ib.Microsecond, traps: true,
 		answers: map[int]func(req, resp mad.View) fate{}, deaf: map[int]bool{}, before: map[int]func(){},
-		sets: map[mad.AttrID]int{}, gets: map[int]int{},
+		sets: map[mad.AttrID]int{}, gets: map[int]int{}, mum: map[int]bool{},
 	}
 }
 
@@ -173,8 +174,10 @@ func (n *network) step() bool {
 	if n.traps {
 		for i, a := range n.agents {
 			var buf [mad.Size]byte
-			to, ok := a.PollTrap(n.now, buf[:])
-			if ok {
+			if n.mum[i] {
+				continue
+			}
+			if to, ok := a.PollTrap(n.now, buf[:]); ok {
 				moved = true
 				p := &packet{data: buf, slid: to.SLID, dlid: to.DLID, smi: true}
 				from := i
@@ -257,8 +260,10 @@ func (n *network) next() ib.Time {
 		}
 	}
 	if n.traps {
-		for _, a := range n.agents {
-			at = ib.Earlier(at, a.NextDeadline())
+		for i, a := range n.agents {
+			if !n.mum[i] {
+				at = ib.Earlier(at, a.NextDeadline())
+			}
 		}
 	}
 	return at
@@ -570,6 +575,14 @@ func (n *network) join(ref topo.PortRef) {
 
 // flap is a cut and a join without time in between.
 func (n *network) flap(ref topo.PortRef) { n.cut(ref); n.join(ref) }
+
+// replug takes a cable out and puts it back.
+func (n *network) replug(ref topo.PortRef) {
+	n.t.Helper()
+	n.cut(ref)
+	n.pass(ib.Millisecond)
+	n.join(ref)
+}
 
 // sync lets adapters see that their links have changed.
 func (n *network) sync(nodes ...int) {

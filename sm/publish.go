@@ -11,13 +11,18 @@ import (
 func (s *sweep) publish() {
 	m := s.m
 	s.late = s.lateSwitches()
+	s.forgetLame()
 	for at, i := range s.switches {
 		n := s.nodes[i]
 		guid := n.Info.NodeGUID
 		if s.incomplete[i] {
 			m.doubt[guid] = true
+			if s.stuck[i] {
+				m.limps(lamePort{guid, 0}, "a switch did not take its table")
+			}
 			continue
 		}
+		m.walks(lamePort{guid, 0}, "a switch takes its table again")
 		if !s.late[i] {
 			delete(m.doubt, guid)
 		}

@@ -14,6 +14,7 @@ func (s *sweep) settle() {
 		return
 	}
 	s.agree()
+	s.distinct()
 	if reached := s.repath(); !allTrue(reached) {
 		s.compact(reached)
 		s.repath()
@@ -51,14 +52,61 @@ func (s *sweep) agree() {
 			if far.Peer == int32(i) && far.PeerPort == ib.PortNum(p) && linked(x) && linked(far) {
 				continue
 			}
-			if linked(x) && linked(far) {
-				s.problem("port %d of %s leads to port %d of %s, which says otherwise: duplicate GUID, or a cable that was moved; the link is left out",
-					p, s.name(int32(i)), x.PeerPort, s.name(x.Peer))
+			if linked(x) {
+				says := "which says otherwise"
+				if !linked(far) {
+					says = "which says that it has no link"
+				}
+				s.problem("port %d of %s leads to port %d of %s, %s: duplicate GUID, or a cable that was moved; the link is left out",
+					p, s.name(int32(i)), x.PeerPort, s.name(x.Peer), says)
 			}
 			s.silent++
 			s.edit(int32(i)).Ports[p].Peer = subnet.None
 			n = s.nodes[i]
 		}
+	}
+}
+
+// distinct leaves out nodes that have the port GUID of another: addresses go by those. The manager's own port goes before all others.
+func (s *sweep) distinct() {
+	if !s.newcomers {
+		return
+	}
+	owner := make(map[ib.GUID]int32, len(s.nodes))
+	claim := func(i int32, port ib.PortNum) {
+		g := s.nodes[i].Ports[port].GUID
+		o, taken := owner[g]
+		if !taken || o == i && s.nodes[i].IsSwitch() {
+			owner[g] = i
+			return
+		}
+		s.silent++
+		s.problem("duplicate GUID %v: port %d of %s and a port of %s have it; the first is left out", g, port, s.name(i), s.name(o))
+		for p := 1; p < len(s.nodes[i].Ports); p++ {
+			if s.nodes[i].IsSwitch() || ib.PortNum(p) == port {
+				s.cutOff(i, ib.PortNum(p))
+			}
+		}
+	}
+	claim(s.self.Node, s.self.Port)
+	for i, n := range s.nodes {
+		if n.IsSwitch() {
+			claim(int32(i), 0)
+			continue
+		}
+		for p := 1; p < len(n.Ports); p++ {
+			if n.Ports[p].Up() && s.self != (subnet.Ref{Node: int32(i), Port: ib.PortNum(p)}) {
+				claim(int32(i), ib.PortNum(p))
+			}
+		}
+	}
+}
+
+// cutOff forgets the cable at a port, from both sides.
+func (s *sweep) cutOff(node int32, port ib.PortNum) {
+	if p := s.nodes[node].Ports[port]; p.Up() {
+		s.unlink(node, port)
+		s.unlink(p.Peer, p.PeerPort)
 	}
 }
 

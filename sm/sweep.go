@@ -33,6 +33,8 @@ type sweep struct {
 	work   []probe        // discovery's queue
 	at     int            // its head
 	looked map[int32]bool // nodes that a sweep that is not full reads anew
+	// newcomers says that there are GUIDs that were not there before.
+	newcomers bool
 	// cursor walks over nodes, ports and blocks in the phases that write.
 	cursor cursor
 
@@ -67,6 +69,7 @@ type sweep struct {
 	tables     *route.Tables
 	// incomplete are switches that did not take all of their tables.
 	incomplete map[int32]bool
+	stuck      map[int32]bool // those of them that did not take their forwarding table
 
 	report   SweepReport
 	problems int

@@ -262,6 +262,10 @@ func (s *sweep) nextSwitch(r *request) bool {
 func (s *sweep) tableReply(r *request, v mad.View) {
 	if !s.answered(r, v) {
 		s.missed(r.node)
+		if s.stuck == nil {
+			s.stuck = map[int32]bool{}
+		}
+		s.stuck[r.node] = true
 		return
 	}
 	if r.attr == mad.AttrSwitchInfo {
