@@ -102,8 +102,15 @@ func (s *Switch) SetLFT(block int, e [LFTBlock]ib.PortNum) error {
 }
 
 func (s *Switch) growLFT(blocks int) {
-	for len(s.lft) < blocks*LFTBlock {
-		s.lft = append(s.lft, DropPort)
+	if old, want := len(s.lft), blocks*LFTBlock; old < want {
+		if want > cap(s.lft) {
+			// Managers write from the first block up.
+			s.lft = append(make([]ib.PortNum, 0, max(want, 2*cap(s.lft))), s.lft...)
+		}
+		s.lft = s.lft[:want]
+		for i := old; i < want; i++ {
+			s.lft[i] = DropPort
+		}
 	}
 	s.active = s.lft[:min(len(s.lft), int(s.info.LinearFDBTop)+1)]
 }

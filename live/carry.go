@@ -334,7 +334,7 @@ func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 	a := f.agents[at.node]
 	h, _ := f.nodes[at.node].(*Host)
 	set := v.Method() == mad.MethodSet
-	if h == nil && !set {
+	if h == nil && !set || inTransit(at, v) {
 		return a.DeliverFrom(f.now, at.port, p.slid, at.fromHere, p.data[:])
 	}
 	if h == nil {
@@ -353,6 +353,18 @@ func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 	h.LeaveQuiet()
 	f.mu.Lock()
 	return verdict
+}
+
+// inTransit reports whether a packet is a directed one that only passes here on its way out, or an answer that comes back: nothing
+// of the node but its hop rules is concerned (IBA 14.2.2), so no lock of a host's is needed.
+func inTransit(at place, v mad.View) bool {
+	if v.Class() != mad.ClassSMDirect {
+		return false
+	}
+	if v.Returning() {
+		return !at.fromHere && v.Method().IsResponse()
+	}
+	return v.HopPointer() < v.HopCount()
 }
 
 // deliverSet is deliver for a request that may change the node. A link whose physical state it changes takes its far end with it.

@@ -50,6 +50,7 @@ type Runner struct {
 	up     chan struct{}
 	upOnce sync.Once
 	done   chan struct{}
+	now    ib.Time // when the present step began
 }
 
 // ErrStopped is returned by calls to a runner that has ended.
@@ -147,6 +148,7 @@ func (r *Runner) pause() time.Duration {
 // step does what can be done now and reports whether there was anything.
 func (r *Runner) step() bool {
 	now := r.t.Now()
+	r.now = now
 	moved := false
 	if now >= r.m.NextDeadline() {
 		r.m.HandleTimer(now)
@@ -176,7 +178,7 @@ func (r *Runner) step() bool {
 
 // take hands a delivery to the manager.
 func (r *Runner) take(d madrpc.Delivery) {
-	now := r.t.Now()
+	now := r.now
 	switch d.Kind {
 	case madrpc.Unsolicited:
 		r.m.HandleRequest(now, d.Env, d.Data)
