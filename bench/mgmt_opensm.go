@@ -115,6 +115,7 @@ type openSMRun struct {
 	up      time.Duration // from the start of the process to SUBNET UP in its log
 	whole   time.Duration // until the process has ended
 	routing time.Duration // the routing engine alone; 0 where the log does not say it
+	cpu     time.Duration // of the process, on whatever cores
 	memory  float64       // the most that it held, in bytes
 	engine  string        // that gave the tables: another than was asked for if that one refused
 	lfts    []byte        // opensm-lfts.dump, where it was asked for
@@ -160,7 +161,7 @@ func (m *management) openSM(ctx context.Context, g *topo.Graph, engine string, m
 	cmd.Env = append(os.Environ(), "LD_PRELOAD="+preload[lib], "IBSIM_SOCKNAME="+sim.socket, "SIM_HOST="+sim.host, "OSM_CACHE_DIR="+dir, "OSM_TMP_DIR="+dir)
 	began := time.Now()
 	out, memory, err := watched(cmd)
-	run.whole, run.memory = time.Since(began), memory
+	run.whole, run.memory, run.cpu = time.Since(began), memory, cpuTime(cmd)
 	if err != nil {
 		return run, fmt.Errorf("opensm %s: %w\n%s", strings.Join(args, " "), err, tail(out))
 	}
@@ -189,6 +190,14 @@ func watched(cmd *exec.Cmd) (out []byte, memory float64, err error) {
 	peak := watchMemory(cmd.Process.Pid)
 	err = cmd.Wait()
 	return []byte(text.String()), peak(), err
+}
+
+// cpuTime is what a command that has ended took of the processors. It says more than the clock where others are at work too.
+func cpuTime(cmd *exec.Cmd) time.Duration {
+	if cmd.ProcessState == nil {
+		return 0
+	}
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
 // watchMemory looks how much memory a process has held at most, until the function that it returns is called.

@@ -66,6 +66,7 @@ func (m *management) softibUp(ctx context.Context, spec string) (run upRun, err 
 // smRun is what one run of softib sm --once took.
 type smRun struct {
 	whole   time.Duration
+	cpu     time.Duration
 	manager time.Duration
 	memory  float64
 }
@@ -85,7 +86,7 @@ func (m *management) softibSM(ctx context.Context, spec string) (run smRun, err 
 	cmd.Env = append(os.Environ(), "IBSIM_SOCKNAME="+sim.socket)
 	began := time.Now()
 	out, memory, err := watched(cmd)
-	run.whole, run.memory = time.Since(began), memory
+	run.whole, run.memory, run.cpu = time.Since(began), memory, cpuTime(cmd)
 	if err != nil {
 		return run, fmt.Errorf("softib sm --on ibsim: %w\n%s", err, tail(out))
 	}
@@ -149,7 +150,7 @@ func (m *management) up(ctx context.Context) error {
 
 // onIBSim compares both managers as processes on the same simulator.
 func (m *management) onIBSim(ctx context.Context) error {
-	var whole, memory, theirs, theirMemory sample
+	var whole, cpu, memory, theirs, theirCPU, theirMemory sample
 	memory.unit, theirMemory.unit = inBytes, inBytes
 	for round := range m.rounds {
 		progress("round %d of %d: softib sm --on ibsim, %s", round+1, m.rounds, m.fabric)
@@ -162,6 +163,7 @@ func (m *management) onIBSim(ctx context.Context) error {
 			return err
 		}
 		whole.took(r.whole)
+		cpu.took(r.cpu)
 		memory.values = append(memory.values, r.memory)
 		if round != m.rounds/2 {
 			continue
@@ -179,14 +181,17 @@ func (m *management) onIBSim(ctx context.Context) error {
 				return err
 			}
 			theirs.took(peer.whole)
+			theirCPU.took(peer.cpu)
 			theirMemory.values = append(theirMemory.values, peer.memory)
 		}
 	}
 	if len(theirs.values) > 0 {
 		theirs.values = []float64{slices.Min(theirs.values)}
+		theirCPU.values = []float64{slices.Min(theirCPU.values)}
 		theirMemory.values = []float64{slices.Min(theirMemory.values)}
 	}
 	m.compare("softib sm --on ibsim --once, whole process (opensm -o)", whole, theirs, "", 1.0/5)
+	m.compare("– processor time of that process", cpu, theirCPU, "", 0)
 	m.compare("– memory of that process: the manager's part", memory, theirMemory, "", 1.0/2)
 	return nil
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Measures softib against its peers in one run and prints the ratios; with a
-# regexp, runs the Go benchmarks that match it instead.
-# Usage: scripts/bench.sh [REGEXP]
+# Measures softib against its peers in one run and prints the ratios: traffic
+# beside TCP, UCX and memcpy, management beside OpenSM. With "management" or
+# "management/PART", only that; with a regexp, runs the Go benchmarks that match it instead.
+# Usage: scripts/bench.sh [REGEXP | "management[/PART] [-long]"]
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,10 +10,18 @@ go=$(scripts/go-path.sh)
 [[ -n "$go" ]] || { echo "no Go 1.26 or newer found; next: make bench, which installs it" >&2; exit 1; }
 export GOTOOLCHAIN=local
 
-if [[ -z "${1:-}" ]]; then
-	# The peers are other processes, so this machine should have nothing else to do.
-	exec "$go" run ./bench -softib bin/softib -go "$go"
-fi
+# The peers are other processes, so this machine should have nothing else to do.
+measure=("$go" run ./bench -softib bin/softib -go "$go")
+case "${1:-}" in
+"")
+	exec "${measure[@]}"
+	;;
+management*)
+	# make bench BENCH='management -long' comes as one word.
+	read -ra words <<<"$*"
+	exec "${measure[@]}" -only "${words[@]}"
+	;;
+esac
 
 mapfile -t folders < <(
 	grep -rlE --include='*_test.go' '^func Benchmark' . | xargs -r -n 1 dirname | sort -u
