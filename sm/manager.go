@@ -40,6 +40,8 @@ type Manager struct {
 
 	slots    slots
 	inFlight int
+	width    int     // how many may be
+	paced    ib.Time // when it may be narrowed again
 	buf      [mad.Size]byte
 	out      []outgoing // answers and the like, ahead of the sweep's requests
 
@@ -91,6 +93,7 @@ type outgoing struct {
 func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
 	m.keys = newKeyring(m.cfg.Memory.MKeys)
+	m.width = m.cfg.Window
 	m.lids = newLIDBook(m.cfg.Memory.LIDs)
 	m.groups = slices.Clone(m.cfg.Groups)
 	m.admin = sa.New(sa.Config{SMKey: m.cfg.SMKey, PacketLifeTime: m.cfg.PacketLife})
@@ -158,7 +161,7 @@ func (m *Manager) PollSend(now ib.Time, send *Send) bool {
 		return true
 	}
 	m.startSweep()
-	if m.inFlight >= m.cfg.Window {
+	if m.inFlight >= min(m.width, m.cfg.Window) {
 		return false
 	}
 	var r request
@@ -220,6 +223,7 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 		return
 	}
 	m.inFlight--
+	m.pace(v != nil)
 	if r.phase == lightPhase {
 		m.lightReply(&r, v)
 		return
@@ -230,6 +234,18 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 	}
 	if m.sweep != nil && r.phase == m.phases {
 		m.sweep.reply(&r, v)
+	}
+}
+
+// pace narrows the window where answers do not come, and widens it with each that does: subnet management has no flow control, and nodes
+// with small buffers lose what comes too fast (IBA 7.9.3). Who repeats the same burst loses the same datagrams again.
+func (m *Manager) pace(answered bool) {
+	switch {
+	case answered:
+		m.width = min(m.width+1, m.cfg.Window)
+	case m.now >= m.paced:
+		m.width = max(m.width/2, 1)
+		m.paced = m.now + m.cfg.Timeout
 	}
 }
 

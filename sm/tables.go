@@ -68,6 +68,9 @@ func (s *sweep) nextWrite(r *request) bool {
 	}
 	c := &s.cursor
 	writes := s.plan.Rounds[s.round].Writes
+	if plantOrder {
+		writes = s.plan.Rounds[len(s.plan.Rounds)-1-s.round].Writes
+	}
 	for c.at < len(writes) {
 		w := &writes[c.at]
 		c.at++
