@@ -85,8 +85,12 @@ func (s *Switch) LFT(block int) (e [LFTBlock]ib.PortNum, err error) {
 	if block < 0 || block > int(ib.LIDUnicastMax)/LFTBlock {
 		return e, &TableError{"LinearForwardingTable", "block", block, int(ib.LIDUnicastMax) / LFTBlock}
 	}
-	for i := range e {
-		e[i] = s.Route(ib.LID(block*LFTBlock + i))
+	n := 0
+	if from := block * LFTBlock; from < len(s.lft) {
+		n = copy(e[:], s.lft[from:])
+	}
+	for ; n < len(e); n++ {
+		e[n] = DropPort
 	}
 	return e, nil
 }

@@ -104,8 +104,9 @@ func (s *Session) Send(id madrpc.AgentID, m madrpc.Message) error {
 // Queue is Send for one who sends many and then calls Poll: nothing moves before that.
 func (s *Session) Queue(now ib.Time, id madrpc.AgentID, m madrpc.Message) error {
 	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
-	return s.p.svc.Send(now, id, m)
+	err := s.p.svc.Send(now, id, m)
+	s.p.mu.Unlock()
+	return err
 }
 
 // Poll lets everything move and hands what has come for this session to take, without waiting. The delivery's data may be kept only

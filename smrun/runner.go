@@ -44,7 +44,7 @@ type Runner struct {
 	t    Transport
 	opts Options
 
-	agents map[mad.Class]madrpc.AgentID
+	agents [256]madrpc.AgentID // by class
 	work   chan func(*sm.Manager)
 	jobs   chan *sm.Job
 	up     chan struct{}
@@ -68,7 +68,7 @@ var classes = []madrpc.Registration{
 // New joins a manager to a transport. The port says from now on that a manager runs there.
 func New(cfg sm.Config, t Transport, o Options) (*Runner, error) {
 	r := &Runner{
-		m: sm.New(cfg), t: t, opts: o, agents: map[mad.Class]madrpc.AgentID{},
+		m: sm.New(cfg), t: t, opts: o,
 		work: make(chan func(*sm.Manager)), jobs: make(chan *sm.Job, 1), up: make(chan struct{}), done: make(chan struct{}),
 	}
 	for _, c := range classes {
@@ -156,7 +156,7 @@ func (r *Runner) step() bool {
 	var send sm.Send
 	for r.m.PollSend(now, &send) {
 		moved = true
-		id := r.agents[mad.Class(send.Data[1])]
+		id := r.agents[send.Data[1]]
 		err := r.t.Queue(now, id, madrpc.Message{Env: send.Env, Data: send.Data, Timeout: send.Timeout, Retries: send.Retries, Cookie: send.Cookie})
 		if err != nil && send.Timeout > 0 {
 			r.m.HandleReply(now, send.Cookie, nil)
