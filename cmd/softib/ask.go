@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"softib/ib"
@@ -75,9 +76,9 @@ func (a *asker) managerHere(ctx context.Context) (info mad.SMInfo, err error) {
 }
 
 // paths asks the administrator for the way from this port to each of some LIDs; nil where it knows none.
-func (a *asker) paths(ctx context.Context, lids []ib.LID) ([]*mad.PathRecord, error) {
-	if a.info.MasterSMLID == 0 {
-		return nil, errNoAnswer
+func (a *asker) paths(ctx context.Context, book *addressBook, lids []ib.LID) ([]*mad.PathRecord, error) {
+	if !slices.Contains(book.managers, a.info.MasterSMLID) {
+		return nil, errNoAnswer // the port knows of none, or of one that is gone
 	}
 	comps := mad.PathRecordTable.Component("SLID") | mad.PathRecordTable.Component("DLID") | mad.PathRecordTable.Component("NumbPath")
 	env := mad.Envelope{LID: a.info.MasterSMLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, SL: a.info.MasterSMSL}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/ib"
+	"softib/mad"
 	"softib/topo"
 )
 
@@ -50,22 +51,31 @@ type target struct {
 
 // addressBook knows who has which LID, as the ports themselves say.
 type addressBook struct {
-	f   *fabric
-	lid map[ib.LID]topo.PortRef
-	of  map[topo.PortRef]ib.LID // base LIDs
+	f     *fabric
+	owner []topo.PortRef          // by LID; Node is -1 where nobody has it
+	of    map[topo.PortRef]ib.LID // base LIDs
+	// managers are the LIDs of ports where a manager runs.
+	managers []ib.LID
 }
 
 func (f *fabric) addresses() *addressBook {
-	b := &addressBook{f: f, lid: map[ib.LID]topo.PortRef{}, of: map[topo.PortRef]ib.LID{}}
+	b := &addressBook{f: f, of: map[topo.PortRef]ib.LID{}}
 	f.eachEnd(func(ref topo.PortRef) {
 		pi, ok := f.PortInfo(ref)
 		if !ok || !pi.LID.IsUnicast() {
 			return
 		}
 		b.of[ref] = pi.LID
-		for k := range ib.LID(1) << pi.LMC {
-			if _, taken := b.lid[pi.LID+k]; !taken {
-				b.lid[pi.LID+k] = ref
+		if pi.CapabilityMask&mad.CapIsSM != 0 {
+			b.managers = append(b.managers, pi.LID)
+		}
+		for k := range 1 << pi.LMC {
+			at := int(pi.LID) + k
+			for len(b.owner) <= at {
+				b.owner = append(b.owner, topo.PortRef{Node: -1})
+			}
+			if b.owner[at].Node < 0 {
+				b.owner[at] = ref
 			}
 		}
 	})
@@ -74,11 +84,19 @@ func (f *fabric) addresses() *addressBook {
 
 // name is what people call the port of a LID; empty if nobody has it.
 func (b *addressBook) name(l ib.LID) string {
-	ref, ok := b.lid[l]
+	ref, ok := b.who(l)
 	if !ok {
 		return ""
 	}
 	return b.f.endName(ref)
+}
+
+// who has a LID.
+func (b *addressBook) who(l ib.LID) (topo.PortRef, bool) {
+	if int(l) >= len(b.owner) || b.owner[l].Node < 0 {
+		return topo.PortRef{}, false
+	}
+	return b.owner[l], true
 }
 
 // endName writes an end port: a switch by its name alone, since its port 0 is the switch itself.
@@ -109,7 +127,7 @@ func (b *addressBook) find(word string) (target, error) {
 	}
 	if v, err := strconv.ParseUint(word, 0, 64); err == nil {
 		if v <= uint64(ib.LIDUnicastMax) && v > 0 {
-			ref, has := b.lid[ib.LID(v)]
+			ref, has := b.who(ib.LID(v))
 			return target{ref, has, ib.LID(v)}, nil
 		}
 		if ref, ok := g.ByPortGUID(ib.GUID(v)); ok {

@@ -161,20 +161,28 @@ func (c *checking) printTable(t *terminal, list []*judged) {
 	for _, note := range c.notes {
 		t.say("%s", note)
 	}
+	const widest = 11 // that leaves room for the figures
 	wide := len("tables")
+	label := func(x *judged) string {
+		if r := []rune(x.Engine); len(r) > widest {
+			return string(r[:widest-1]) + "…"
+		}
+		return x.Engine
+	}
 	for _, x := range list {
-		wide = max(wide, len(x.Engine))
+		wide = max(wide, len([]rune(label(x))))
 	}
 	t.say("")
-	t.say("%-*s  %-9s %5s %5s %6s  %4s %7s  %4s %7s  %5s %8s", wide, "", "", "", "hops", "", "shifts", "", "random", "", "band-", "")
-	t.say("%s", t.bold(fmt.Sprintf("%-*s  %-9s %5s %5s %6s  %4s %7s  %4s %7s  %5s %8s", wide, "tables", "verdict", "lanes", "max", "avg", "max", "avg", "max", "avg", "width", "time")))
+	const heads = "%-*s  %-9s %5s %4s %5s %5s %6s %5s %6s %6s %7s"
+	t.say("%s", strings.TrimRight(fmt.Sprintf(heads, wide, "", "", "", "hops", "", "shift", "", "rand.", "", "band-", ""), " "))
+	t.say("%s", t.bold(fmt.Sprintf(heads, wide, "tables", "verdict", "lanes", "max", "avg", "max", "avg", "max", "avg", "width", "time")))
 	for _, x := range list {
 		r := x.Report
 		if r == nil {
 			for i, line := range wrapped("refused: "+strings.Join(x.Refused, "; "), 76-wide) {
 				name := ""
 				if i == 0 {
-					name = x.Engine
+					name = label(x)
 				}
 				t.say("%-*s  %s", wide, name, line)
 			}
@@ -184,12 +192,12 @@ func (c *checking) printTable(t *terminal, list []*judged) {
 		if x.TookSec > 0 {
 			took = seconds(x.TookSec)
 		}
-		t.say("%-*s  %s %5d %5d %6.2f  %4d %7.2f  %4d %7.2f  %4.0f%% %8s", wide, x.Engine, verdictWord(t, x), r.VLs, r.HopsMax, r.HopsAverage,
-			r.Shift.Max, r.Shift.Average, r.Random.Max, r.Random.Average, 100*r.Bisection, took)
+		t.say("%s", strings.TrimRight(fmt.Sprintf("%-*s  %s %5d %4d %5.2f %5d %6.2f %5d %6.2f %5.1f%% %7s", wide, label(x), verdictWord(t, x), r.VLs, r.HopsMax, r.HopsAverage,
+			r.Shift.Max, r.Shift.Average, r.Random.Max, r.Random.Average, 100*r.Bisection, took), " "))
 	}
 	t.say("")
-	t.say("shifts, random: flows on the fullest link when everybody sends at once;")
-	t.say("bandwidth: what is effective of it under random permutations")
+	t.say("hops: links between switches; shift and random permutations: flows on the")
+	t.say("fullest link when everybody sends at once; bandwidth: effective bisection")
 	for _, x := range list {
 		if x.Report == nil || x.OK {
 			continue

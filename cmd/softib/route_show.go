@@ -171,7 +171,7 @@ func (f *fabric) showSwitch(book *addressBook, n *topo.Node, to *target, brief b
 	}
 	use := make([]int, len(n.Ports))
 	for l := range ib.LID(len(t.LFT)) {
-		_, wanted := book.lid[l]
+		_, wanted := book.who(l)
 		p := t.LFT[l]
 		if int(p) < len(use) {
 			out.Filled++
@@ -183,8 +183,8 @@ func (f *fabric) showSwitch(book *addressBook, n *topo.Node, to *target, brief b
 			out.Entries = append(out.Entries, f.showEntry(book, n, &t, l))
 		}
 	}
-	for l := range book.lid {
-		if int(l) >= len(t.LFT) {
+	for l := len(t.LFT); l < len(book.owner); l++ {
+		if book.owner[l].Node >= 0 {
 			out.Missing++
 		}
 	}

@@ -40,8 +40,9 @@ const levelsAsked = 20_000
 // tables answers with the whole network and all of its tables, for a client to judge: that takes a while, and the fabric has packets to carry.
 func (s *server) tables(ctx context.Context, tell func(answer) error) error {
 	f := s.f
-	w := f.wiring()
-	levels, how, err := f.levels(ctx, w)
+	book := f.addresses()
+	w := book.wiring()
+	levels, how, err := book.levels(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -91,9 +92,9 @@ func (r *tableRow) lanes(lanes [][][ib.NumSL]ib.VL) {
 }
 
 // wiring is the network of the links that are ACTIVE, with the addresses that the ports have.
-func (f *fabric) wiring() *wiring {
+func (book *addressBook) wiring() *wiring {
+	f := book.f
 	g := f.Graph()
-	book := f.addresses()
 	net := route.FromGraphLIDs(g, func(r topo.PortRef) (ib.LID, uint8) {
 		pi, _ := f.PortInfo(r)
 		return book.of[r], pi.LMC
@@ -158,7 +159,8 @@ func (w *wiring) name(g *topo.Graph) {
 }
 
 // levels finds out which service level packets take, from each switch's end ports to each destination; nil if all take 0.
-func (f *fabric) levels(ctx context.Context, w *wiring) (levels [][]byte, how string, err error) {
+func (book *addressBook) levels(ctx context.Context, w *wiring) (levels [][]byte, how string, err error) {
+	f := book.f
 	var from []int
 	for i := range w.Net.Switches {
 		if w.Net.Switches[i].Ends > 0 {
@@ -166,7 +168,7 @@ func (f *fabric) levels(ctx context.Context, w *wiring) (levels [][]byte, how st
 		}
 	}
 	if len(from)*len(w.Net.Dests) <= levelsAsked {
-		levels, err = f.askLevels(ctx, w, from)
+		levels, err = book.askLevels(ctx, w, from)
 		if err == nil || !errors.Is(err, errNoAnswer) {
 			return someLevel(levels), "asked of the administrator", err
 		}
@@ -196,7 +198,8 @@ func someLevel(levels [][]byte) [][]byte {
 }
 
 // askLevels asks the administrator from the first end port of each switch.
-func (f *fabric) askLevels(ctx context.Context, w *wiring, from []int) ([][]byte, error) {
+func (book *addressBook) askLevels(ctx context.Context, w *wiring, from []int) ([][]byte, error) {
+	f := book.f
 	g := f.Graph()
 	lids := make([]ib.LID, len(w.Net.Dests))
 	first := map[int32]topo.PortRef{}
@@ -217,7 +220,7 @@ func (f *fabric) askLevels(ctx context.Context, w *wiring, from []int) ([][]byte
 		if err != nil {
 			return nil, err
 		}
-		recs, err := a.paths(ctx, lids)
+		recs, err := a.paths(ctx, book, lids)
 		a.close()
 		if err != nil {
 			return nil, err

@@ -149,7 +149,7 @@ func (s *server) trace(ctx context.Context, r *routeRequest, tell func(answer) e
 		ways = append(ways, [2]target{b, a})
 	}
 	for _, w := range ways {
-		t, err := s.f.trace(ctx, w[0], w[1], r)
+		t, err := book.trace(ctx, w[0], w[1], r)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,8 @@ func (s *server) trace(ctx context.Context, r *routeRequest, tell func(answer) e
 	return nil
 }
 
-func (f *fabric) trace(ctx context.Context, a, b target, r *routeRequest) (*traced, error) {
+func (book *addressBook) trace(ctx context.Context, a, b target, r *routeRequest) (*traced, error) {
+	f := book.f
 	w := &traced{From: f.endName(a.ref), SLID: a.lid, DLID: b.lid, To: fmt.Sprintf("LID %d", b.lid), Hops: []hopShown{}}
 	if b.has {
 		w.To = f.endName(b.ref)
@@ -174,7 +175,7 @@ func (f *fabric) trace(ctx context.Context, a, b target, r *routeRequest) (*trac
 		w.Arrives, w.Told = true, "it is the same port: nothing leaves the adapter"
 		return w, nil
 	}
-	key := f.choose(ctx, w, a, b, r)
+	key := book.choose(ctx, w, a, b, r)
 	w.PKey = fmt.Sprintf("0x%04x", uint16(key))
 	way, err := f.Way(a.ref, b.lid, w.SL, key)
 	if err != nil {
@@ -201,7 +202,8 @@ func (f *fabric) trace(ctx context.Context, a, b target, r *routeRequest) (*trac
 }
 
 // choose takes the level and the partition that the request names, or that the administrator does.
-func (f *fabric) choose(ctx context.Context, w *traced, a, b target, r *routeRequest) ib.PKey {
+func (book *addressBook) choose(ctx context.Context, w *traced, a, b target, r *routeRequest) ib.PKey {
+	f := book.f
 	key := ib.PKeyDefault
 	if mine, theirs := f.PKeys(a.ref), f.PKeys(b.ref); b.has {
 		for _, k := range mine {
@@ -213,7 +215,7 @@ func (f *fabric) choose(ctx context.Context, w *traced, a, b target, r *routeReq
 	}
 	w.Told = "as asked for"
 	if r.SL == nil || r.PKey == nil {
-		rec, err := f.pathRecord(ctx, a.ref, b.lid)
+		rec, err := book.pathRecord(ctx, a.ref, b.lid)
 		switch {
 		case err == nil && rec != nil:
 			w.SL, key, w.Told = rec.SL, rec.PKey, "the administrator's"
@@ -234,13 +236,13 @@ func (f *fabric) choose(ctx context.Context, w *traced, a, b target, r *routeReq
 	return key
 }
 
-func (f *fabric) pathRecord(ctx context.Context, from topo.PortRef, to ib.LID) (*mad.PathRecord, error) {
-	a, err := newAsker(f.Fabric, from)
+func (book *addressBook) pathRecord(ctx context.Context, from topo.PortRef, to ib.LID) (*mad.PathRecord, error) {
+	a, err := newAsker(book.f.Fabric, from)
 	if err != nil {
 		return nil, err
 	}
 	defer a.close()
-	recs, err := a.paths(ctx, []ib.LID{to})
+	recs, err := a.paths(ctx, book, []ib.LID{to})
 	if err != nil {
 		return nil, err
 	}

@@ -301,11 +301,11 @@ func (s *status) printSweep(t *terminal) {
 	l.say("%s", t.bold(fmt.Sprintf("  %-20s %10s %10s", "phase", "time", "datagrams")))
 	after := false
 	for _, p := range w.Phases {
-		if p.After && !after {
-			after = true
-			l.say("  then, with the subnet up:")
-		}
 		if p.Datagrams > 0 || p.TookSec > w.TookSec/100 {
+			if p.After && !after {
+				after = true
+				l.say("  then, with the subnet up:")
+			}
 			l.say("  %-20s %10s %10d", p.Name, seconds(p.TookSec), p.Datagrams)
 		}
 	}
