@@ -30,7 +30,7 @@ func (m *Manager) restLight() {
 // startLight begins a light sweep, unless a real one is about to come.
 func (m *Manager) startLight() {
 	m.light.next = ib.Never
-	if m.state != mad.SMMaster || m.sub == nil || m.Sweeping() {
+	if m.state != mad.SMMaster || m.sub == nil || m.sweep != nil || m.due() {
 		m.restLight()
 		return
 	}
@@ -71,6 +71,7 @@ func (m *Manager) nextLight(r *request) bool {
 		}
 		return false
 	}
+	r.extra = int32(l.round)
 	l.open++
 	return true
 }
@@ -102,10 +103,10 @@ func (m *Manager) lightPathsNow() [][]ib.PortNum {
 
 // lightReply takes an answer. Whatever is not as it should be gets a closer look.
 func (m *Manager) lightReply(r *request, v mad.View) {
-	m.light.open--
-	if m.sub == nil || int(r.node) >= len(m.sub.Nodes) || m.state != mad.SMMaster {
-		return
+	if !m.light.active || r.extra != int32(m.light.round) || m.sub == nil || m.state != mad.SMMaster {
+		return // a question of another round: the node may have another number now
 	}
+	m.light.open--
 	n := m.sub.Nodes[r.node]
 	switch {
 	case v == nil && r.attr == mad.AttrSMInfo: // its node will be missed if it is gone

@@ -63,7 +63,7 @@ type Manager struct {
 	forced     bool   // a handover makes this manager go on, whoever else is there
 	tookOver   bool   // clients have to register anew
 	setbacks   int    // sweeps in a row that were given up because a switch did not take its table
-	stubborn   int    // sweeps in a row that had no answer from somebody
+	grief      grief
 	trapSeen   map[trapKey]trapSeen
 	pathsOf    *subnet.Subnet
 	lightPaths [][]ib.PortNum

@@ -3,6 +3,7 @@ package sm
 import (
 	"slices"
 
+	"softib/ib"
 	"softib/mad"
 	"softib/subnet"
 )
@@ -67,14 +68,40 @@ func (s *sweep) publish() {
 		m.event(EventSweep, "swept (%s): %v", s.why, *r)
 	}
 	m.published()
-	if s.silent > 0 || len(s.failed) > 0 {
-		// What did not answer may do so later. The pauses grow, so that a dead node does not keep the manager busy.
-		m.stubborn++
-		m.want(m.retryAt(m.stubborn-1), "some nodes did not answer")
-	} else if s.full {
-		m.stubborn = 0
-	}
+	m.grieve(s.full, s.silent+len(s.failed))
 	m.restLight()
+}
+
+// grieve sees to it that what did not answer is asked again. What is new is tried again soon: it may have been a link that went down under a
+// question. Then the pauses grow, so that a dead node does not keep the manager busy.
+func (m *Manager) grieve(full bool, griefs int) {
+	g := &m.grief
+	if griefs == 0 {
+		if full {
+			*g = grief{soon: g.soon}
+		}
+		return
+	}
+	if !full || griefs != g.count {
+		g.tries = 0
+	}
+	if full {
+		g.count = griefs
+	}
+	at := m.retryAt(g.tries)
+	if g.tries == 0 && m.now >= g.soon {
+		g.soon = at
+		at = m.now + m.cfg.Timeout
+	} else {
+		g.tries++
+	}
+	m.want(at, "some nodes did not answer")
+}
+
+// grief is what did not answer: how much in the last full sweep, and how often it was tried since.
+type grief struct {
+	count, tries int
+	soon         ib.Time // a try without a pause comes no sooner
 }
 
 // others are the managers beside this one. A look at a few switches does not see them all.

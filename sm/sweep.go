@@ -70,6 +70,7 @@ type sweep struct {
 	// incomplete are switches that did not take all of their tables.
 	incomplete map[int32]bool
 	stuck      map[int32]bool // those of them that did not take their forwarding table
+	cleared    []int32        // switches that were told that a change was seen
 
 	report   SweepReport
 	problems int
@@ -171,6 +172,7 @@ var phases = [...]phase{
 	{name: "arm", start: (*sweep).beginLinks, next: (*sweep).nextArm, reply: (*sweep).portReply},
 	{name: "activate", start: (*sweep).beginLinks, next: (*sweep).nextActivate, reply: (*sweep).portReply},
 	{name: PhasePublish, start: (*sweep).publish},
+	{name: "recheck", start: (*sweep).beginRecheck, next: (*sweep).nextRecheck, reply: (*sweep).rechecked},
 	{name: "late tables", start: (*sweep).beginLate, next: (*sweep).nextLateWrite, reply: (*sweep).tableReply, again: (*sweep).nextLate, wait: (*sweep).drains},
 	{name: "congestion info", start: (*sweep).beginCongestionInfo, next: (*sweep).nextCongestionInfo, reply: (*sweep).congestionInfoReply},
 	{name: "congestion control", start: (*sweep).beginCongestion, next: (*sweep).nextCongestion, reply: (*sweep).congestionReply},

@@ -273,6 +273,9 @@ func (s *sweep) tableReply(r *request, v mad.View) {
 	}
 	if r.attr == mad.AttrSwitchInfo {
 		si := &s.edit(r.node).Switch
+		if si.PortStateChange {
+			s.cleared = append(s.cleared, r.node)
+		}
 		si.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen])
 		si.PortStateChange = false
 	}
