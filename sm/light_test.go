@@ -253,10 +253,10 @@ func TestChangeDuringFirstSweep(t *testing.T) {
 			if down && n.hcas[ref.Node] != nil {
 				without = []int{ref.Node}
 			}
-			if !n.until(40*ib.Second, func() bool { return len(n.before) == 0 && h.rests() && n.broken(without...) == "" }) {
-				if len(n.before) > 0 {
-					continue // the sweep was shorter
-				}
+			if !n.until(60*ib.Second, func() bool { return len(n.before) == 0 }) {
+				continue // the sweep was shorter
+			}
+			if !n.until(25*ib.Second, func() bool { return h.rests() && n.broken(without...) == "" }) {
 				t.Fatalf("restart %v: change of %s (down: %v) at datagram %d of %d: %s\n%s", restart, n.g.PortName(ref), down, at, total, n.broken(without...), n.logs())
 			}
 		}
