@@ -141,7 +141,7 @@ func (m *Manager) lightReply(r *request, v mad.View) {
 		} else if si.LinearFDBTop != lastLID(n.LFT) && !m.doubt[n.Info.NodeGUID] {
 			m.wantLook(m.now, n.Info.NodeGUID, nodeName(n)+" has forgotten its tables")
 		}
-	case r.attr == mad.AttrLFT && m.actual[n.Info.NodeGUID] == nil:
+	case r.attr == mad.AttrLFT && m.actual[n.Info.NodeGUID] == nil && !plantForget:
 		from := min(int(r.mod)*mad.LFTPerBlock, len(n.LFT))
 		row := n.LFT[from:min(from+mad.LFTPerBlock, len(n.LFT))]
 		want := make([]byte, len(row))
