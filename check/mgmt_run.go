@@ -40,6 +40,7 @@ type reign struct {
 	mixed    bool    // managers that did not know of each other have written tables
 	blind    ib.Time // until when managers may not have seen all there is
 
+	states map[*sm.Manager]mad.SMState
 	log    []string
 	tally  MgmtTally
 	blamed bool
@@ -78,7 +79,7 @@ const (
 func RunManagement(sc *Management) Result { return runManagement(sc, runOptions{}) }
 
 func runManagement(sc *Management, opt runOptions) (res Result) {
-	r := &reign{sc: sc, pulled: map[int]bool{}, gone: make([]bool, len(sc.Managers)), lids: map[ib.GUID]ib.LID{}}
+	r := &reign{sc: sc, pulled: map[int]bool{}, gone: make([]bool, len(sc.Managers)), states: map[*sm.Manager]mad.SMState{}, lids: map[ib.GUID]ib.LID{}}
 	defer func() {
 		if p := recover(); p != nil {
 			r.report("panic", nil, "%v\n%s", p, debug.Stack())
@@ -371,8 +372,14 @@ func (r *reign) Logged(host int, e sm.Event) {
 			}
 		}
 	case sm.EventState:
-		if m := r.sim.Manager(host); m != nil && m.State() == mad.SMMaster {
-			r.tally.Masters++
+		if m := r.sim.Manager(host); m != nil {
+			switch was := r.states[m]; {
+			case was != mad.SMMaster && m.State() == mad.SMMaster:
+				r.tally.Masters++
+			case was == mad.SMMaster && m.State() == mad.SMStandby:
+				r.tally.Handovers++
+			}
+			r.states[m] = m.State()
 		}
 	}
 }
