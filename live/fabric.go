@@ -77,9 +77,9 @@ type portState struct {
 	smpsOut, smpsIn uint64
 	num             ib.PortNum
 
-	// Traffic that went through by routes; the engines count what went
-	// through them.
-	count ib.Counters
+	// Traffic that went through by routes, and packets of management; the engines count what went
+	// through them. Made with the first.
+	count *ib.Counters
 	lanes *laneCount
 	// unplugged: SetLink took the cable out.
 	unplugged bool
@@ -223,8 +223,10 @@ func (f *Fabric) Counters(r topo.PortRef) ib.Counters {
 	}
 	c := p.link.Counters()
 	p.fold()
-	for i := range c {
-		c[i] += p.count[i]
+	if p.count != nil {
+		for i := range c {
+			c[i] += p.count[i]
+		}
 	}
 	return c
 }

@@ -26,14 +26,15 @@ func (p *portState) countLane(out bool, vl ib.VL, sl ib.SL, pkts, words uint64) 
 // countMgmt adds packets of management that a port sent or received to its counters.
 func (p *portState) countMgmt(out bool, vl ib.VL, sl ib.SL, pkts uint64) {
 	words := pkts * mgmtWords
+	count := p.counters()
 	if out {
-		p.count[ib.PortXmitPkts] += pkts
-		p.count[ib.PortUnicastXmitPkts] += pkts
-		p.count[ib.PortXmitData] += words
+		count[ib.PortXmitPkts] += pkts
+		count[ib.PortUnicastXmitPkts] += pkts
+		count[ib.PortXmitData] += words
 	} else {
-		p.count[ib.PortRcvPkts] += pkts
-		p.count[ib.PortUnicastRcvPkts] += pkts
-		p.count[ib.PortRcvData] += words
+		count[ib.PortRcvPkts] += pkts
+		count[ib.PortUnicastRcvPkts] += pkts
+		count[ib.PortRcvData] += words
 	}
 	p.countLane(out, vl, sl, pkts, words)
 }
@@ -53,7 +54,26 @@ func (p *portState) fold() {
 // counter is what went through by routes or as management.
 func (p *portState) counter(c ib.Counter) uint64 {
 	p.fold()
+	if p.count == nil {
+		return 0
+	}
 	return p.count[c]
+}
+
+// clear resets one counter.
+func (p *portState) clear(c ib.Counter) {
+	p.fold()
+	if p.count != nil {
+		p.count[c] = 0
+	}
+}
+
+// counters are those of the port, made if there are none.
+func (p *portState) counters() *ib.Counters {
+	if p.count == nil {
+		p.count = new(ib.Counters)
+	}
+	return p.count
 }
 
 // lane is what countLane added up.

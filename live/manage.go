@@ -23,8 +23,7 @@ func (v hostView) ReadCounter(port ib.PortNum, c ib.Counter) uint64 {
 
 func (v hostView) ClearCounter(port ib.PortNum, c ib.Counter) {
 	v.Node.ClearCounter(port, c)
-	v.h.ports[port].fold()
-	v.h.ports[port].count[c] = 0
+	v.h.ports[port].clear(c)
 }
 
 // switchView is the same of a switch.
@@ -39,8 +38,7 @@ func (v switchView) ReadCounter(port ib.PortNum, c ib.Counter) uint64 {
 
 func (v switchView) ClearCounter(port ib.PortNum, c ib.Counter) {
 	v.Node.ClearCounter(port, c)
-	v.s.ports[port].fold()
-	v.s.ports[port].count[c] = 0
+	v.s.ports[port].clear(c)
 }
 
 // manageSwitch makes a switch's agent.

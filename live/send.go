@@ -111,7 +111,7 @@ func (h *Host) routeFor(s hca.Send, epoch uint64) *route {
 // lock is held.
 func (rt *route) attribute() {
 	for _, hp := range rt.hops {
-		c := &hp.p.count
+		c := hp.p.counters()
 		pkts, data, uni, multi := ib.PortRcvPkts, ib.PortRcvData, ib.PortUnicastRcvPkts, ib.PortMulticastRcvPkts
 		if hp.out {
 			pkts, data, uni, multi = ib.PortXmitPkts, ib.PortXmitData, ib.PortUnicastXmitPkts, ib.PortMulticastXmitPkts
