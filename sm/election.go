@@ -79,10 +79,16 @@ func (s *sweep) elect() {
 		}
 		switch o.Info.SMState {
 		case mad.SMMaster:
+			if m.state == mad.SMMaster && s.stranger(o) {
+				continue
+			}
 			if master == nil || outranks(&o.Info, &master.Info) {
 				master = o
 			}
 		case mad.SMStandby, mad.SMDiscovering:
+			if s.stranger(o) {
+				continue // it would take no command of ours
+			}
 			if outranks(&o.Info, &own) && (better == nil || outranks(&o.Info, &better.Info)) {
 				better = o
 			}
@@ -112,6 +118,15 @@ func (s *sweep) elect() {
 		// It has yet to find this master; once it stands by the subnet is its.
 		m.want(m.now+m.cfg.PollInterval, "a manager that goes before this one is discovering")
 	}
+}
+
+// stranger reports whether a manager has another SM_Key than this one. One that hides its key may have the same.
+func (s *sweep) stranger(o *subnet.Manager) bool {
+	if o.Info.SMKey == 0 || o.Info.SMKey == s.m.cfg.SMKey {
+		return false
+	}
+	s.m.event(EventProblem, "the manager at %s has another SM_Key than this one: nothing can be handed over to it", s.peer(o.Port))
+	return true
 }
 
 // peer is what the log calls another manager: its node, and the port if there are several.

@@ -33,6 +33,8 @@ type network struct {
 	deaf map[int]bool
 	// before, by the number of a packet, is what happens just before it is carried.
 	before map[int]func()
+	// lose, if there, says which packets are lost before they leave.
+	lose func(at topo.PortRef, v mad.View) bool
 	// see, if there, looks at every request that an agent answered, before misbehaviour.
 	see func(node int, req, resp mad.View)
 	// carried counts packets, sets the Set requests that agents answered, by attribute.
@@ -409,6 +411,9 @@ func (n *network) carry(at spot, p *packet) {
 	if f := n.before[n.carried]; f != nil {
 		delete(n.before, n.carried)
 		f()
+	}
+	if n.lose != nil && n.lose(topo.PortRef{Node: at.node, Port: at.port}, p.data[:]) {
+		return
 	}
 	for range 256 {
 		v := mad.View(p.data[:])

@@ -104,10 +104,17 @@ type grief struct {
 	soon         ib.Time // a try without a pause comes no sooner
 }
 
-// others are the managers beside this one. A look at a few switches does not see them all.
+// others are the managers beside this one. A look at a few nodes does not see them all: those that it does not see are as they were.
 func (s *sweep) others() []subnet.Manager {
 	if s.full || s.prev == nil {
 		return s.managers
 	}
-	return s.prev.Managers[1:]
+	var list []subnet.Manager
+	for _, o := range s.prev.Managers[1:] {
+		seen := slices.ContainsFunc(s.managers, func(m subnet.Manager) bool { return m.Port == o.Port })
+		if ref, there := s.refOf(o.Port); there && !seen && s.nodes[ref.Node].Ports[ref.Port].Info.CapabilityMask&mad.CapIsSM != 0 {
+			list = append(list, o)
+		}
+	}
+	return append(list, s.managers...)
 }
