@@ -41,6 +41,7 @@ type Manager struct {
 	slots    slots
 	inFlight int
 	width    int     // how many may be
+	streak   int     // answers since it was changed
 	paced    ib.Time // when it may be narrowed again
 	buf      [mad.Size]byte
 	out      []outgoing // answers and the like, ahead of the sweep's requests
@@ -237,14 +238,16 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 	}
 }
 
-// pace narrows the window where answers do not come, and widens it with each that does: subnet management has no flow control, and nodes
+// pace narrows the window where answers do not come, and widens it slowly as they do: subnet management has no flow control, and nodes
 // with small buffers lose what comes too fast (IBA 7.9.3). Who repeats the same burst loses the same datagrams again.
 func (m *Manager) pace(answered bool) {
 	switch {
 	case answered:
-		m.width = min(m.width+1, m.cfg.Window)
+		if m.streak++; m.streak >= m.width {
+			m.width, m.streak = min(m.width+1, m.cfg.Window), 0
+		}
 	case m.now >= m.paced:
-		m.width = max(m.width/2, 1)
+		m.width, m.streak = max(m.width/2, 1), 0
 		m.paced = m.now + m.cfg.Timeout
 	}
 }
