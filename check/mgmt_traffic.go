@@ -11,9 +11,9 @@ import (
 )
 
 // Times after which an RC connection sends again, as codes of 4.096 us * 2^n. Seven retries of each
-// make the time that it bears with: more than a second, and 17 ms.
+// make the time that it bears with: more than two seconds, and 17 ms.
 const (
-	patientTimeout = 15
+	patientTimeout = 16
 	hastyTimeout   = 9
 )
 
