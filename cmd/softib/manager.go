@@ -89,9 +89,9 @@ func (o *smOptions) config() (sm.Config, error) {
 const logTime = "2006-01-02 15:04:05.000"
 
 // eventLog writes a manager's events as lines for an operator.
-func eventLog(w io.Writer) func(sm.Event) {
+func eventLog(w io.Writer, who string) func(sm.Event) {
 	return func(e sm.Event) {
-		fmt.Fprintf(w, "%s sm %s\n", time.Now().Format(logTime), e)
+		fmt.Fprintf(w, "%s %s %s\n", time.Now().Format(logTime), who, e)
 	}
 }
 
@@ -107,7 +107,7 @@ func startManager(ctx context.Context, f *live.Fabric, cfg sm.Config, log io.Wri
 	}
 	cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(f.Graph())
 	cfg.Groups = f.Groups()
-	r, err := smrun.New(cfg, s, smrun.Options{Log: eventLog(log)})
+	r, err := smrun.New(cfg, s, smrun.Options{Log: eventLog(log, "sm")})
 	if err != nil {
 		return nil, err
 	}

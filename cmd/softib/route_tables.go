@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"softib/ib"
-	"softib/mad"
 	"softib/route"
 	"softib/sm"
+	"softib/subnet"
 	"softib/topo"
 )
 
@@ -42,7 +42,8 @@ func (s *server) tables(ctx context.Context, tell func(answer) error) error {
 	f := s.f
 	book := f.addresses()
 	w := book.wiring()
-	levels, how, err := book.levels(ctx, w)
+	s.master(func(m *sm.Manager) { w.Engine = m.Subnet().Routing })
+	levels, how, err := s.levels(ctx, book, w)
 	if err != nil {
 		return err
 	}
@@ -132,13 +133,6 @@ func (book *addressBook) wiring() *wiring {
 	net.Dests = kept
 	w := &wiring{Net: net}
 	w.name(g)
-	if f.runner != nil {
-		_ = f.runner.Do(func(m *sm.Manager) {
-			if m.State() == mad.SMMaster && m.Subnet() != nil {
-				w.Engine = m.Subnet().Routing
-			}
-		})
-	}
 	return w
 }
 
@@ -159,8 +153,7 @@ func (w *wiring) name(g *topo.Graph) {
 }
 
 // levels finds out which service level packets take, from each switch's end ports to each destination; nil if all take 0.
-func (book *addressBook) levels(ctx context.Context, w *wiring) (levels [][]byte, how string, err error) {
-	f := book.f
+func (s *server) levels(ctx context.Context, book *addressBook, w *wiring) (levels [][]byte, how string, err error) {
 	var from []int
 	for i := range w.Net.Switches {
 		if w.Net.Switches[i].Ends > 0 {
@@ -174,12 +167,8 @@ func (book *addressBook) levels(ctx context.Context, w *wiring) (levels [][]byte
 		}
 		return nil, "assumed to be 0: no administrator answers", nil
 	}
-	known := false
-	if f.runner != nil {
-		levels = make([][]byte, len(w.Net.Switches))
-		_ = f.runner.Do(func(m *sm.Manager) { known = m.State() == mad.SMMaster && routedLevels(m, w, levels) })
-	}
-	if known {
+	levels = make([][]byte, len(w.Net.Switches))
+	if s.master(func(m *sm.Manager) { routedLevels(m.Subnet(), w, levels) }) {
 		return someLevel(levels), "as routing planned them", nil
 	}
 	return nil, "assumed to be 0: too many ways to ask for", nil
@@ -236,13 +225,9 @@ func (book *addressBook) askLevels(ctx context.Context, w *wiring, from []int) (
 }
 
 // routedLevels takes the levels from the manager's own plan.
-func routedLevels(m *sm.Manager, w *wiring, levels [][]byte) bool {
-	sub := m.Subnet()
-	if sub == nil {
-		return false
-	}
+func routedLevels(sub *subnet.Subnet, w *wiring, levels [][]byte) {
 	if sub.Levels == nil {
-		return true
+		return
 	}
 	for s := range w.Net.Switches {
 		at, ok := sub.ByGUID(w.Net.Switches[s].GUID)
@@ -258,7 +243,6 @@ func routedLevels(m *sm.Manager, w *wiring, levels [][]byte) bool {
 			levels[s][i] = byte(sub.Levels.Level(ref, d.LID))
 		}
 	}
-	return true
 }
 
 // heldTables puts a running fabric's tables together at the client.

@@ -29,6 +29,18 @@ type lab struct {
 // newLab starts a fabric with a manager, or without one and brought up once.
 func newLab(t *testing.T, spec string, cfg *sm.Config) *lab {
 	t.Helper()
+	l := newBareLab(t, spec, cfg)
+	if cfg == nil {
+		if _, err := l.BringUp(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// newBareLab starts a fabric whose subnet nobody brings up but the manager, if there is one.
+func newBareLab(t *testing.T, spec string, cfg *sm.Config) *lab {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "s") // t.TempDir would be too long for a socket's path
 	if err != nil {
 		t.Fatal(err)
@@ -50,11 +62,6 @@ func newLab(t *testing.T, spec string, cfg *sm.Config) *lab {
 	f, err := newFabric(t.Context(), defaultName, spec, g, cfg, io.Discard, toTerminal(newTerminal(io.Discard)))
 	if err != nil {
 		t.Fatal(err)
-	}
-	if cfg == nil {
-		if _, err := f.BringUp(); err != nil {
-			t.Fatal(err)
-		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	s, err := serve(ctx, p, f, cancel)

@@ -95,7 +95,7 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 	var err error
 	switch r.Op {
 	case opStatus:
-		st := s.f.status(ctx)
+		st := s.f.status(ctx, s.runners())
 		err = tell(answer{Status: &st})
 	case opDown:
 		defer s.down()

@@ -124,7 +124,7 @@ const umadWindow = 32
 
 // manage runs a manager on a transport until it is interrupted, or the subnet is up.
 func (o *smCommand) manage(ctx context.Context, t smrun.Transport, cfg sm.Config, log io.Writer) error {
-	opts := smrun.Options{Log: eventLog(log)}
+	opts := smrun.Options{Log: eventLog(log, "sm")}
 	if o.lids != "" {
 		var err error
 		if cfg.Memory.LIDs, err = readLIDs(o.lids); err != nil {
@@ -288,8 +288,9 @@ func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell f
 	g := s.f.Graph()
 	cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(g)
 	cfg.Groups = s.f.Groups()
-	lines := eventLog(lineWriter(func(line string) { _ = tell(answer{Line: line}) }))
-	run, err := smrun.New(cfg, session, smrun.Options{Log: lines})
+	toClient := eventLog(lineWriter(func(line string) { _ = tell(answer{Line: line}) }), "sm")
+	toLog := eventLog(s.f.log, "sm@"+g.Nodes[ref.Node].Name)
+	run, err := smrun.New(cfg, session, smrun.Options{Log: func(e sm.Event) { toClient(e); toLog(e) }})
 	if err != nil {
 		session.Close()
 		return next(err, "a port has one manager: choose another host, softib sm --on fabric:%s", g.Hosts()[len(g.Hosts())-1].Name)

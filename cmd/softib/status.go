@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 func newStatus() *cobra.Command {
 	var name string
 	var asJSON bool
+	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show a running fabric, its subnet and its manager",
@@ -23,8 +25,9 @@ they could be, addresses and partitions, the subnet managers, whichever program
 they are, routing, and the last sweep with the time of its phases.
 
 What is said of links, addresses, partitions and managers is read from the nodes
-themselves. The rest is what the fabric's own manager knows.`,
+themselves. The rest is what softib's own manager knows, if it is the master.`,
 		Example: `  softib status
+  softib status -w 1s
   softib status --name lab --json | jq .links_down`,
 		Args: arguments(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -32,34 +35,62 @@ themselves. The rest is what the fabric's own manager knows.`,
 			if err != nil {
 				return err
 			}
-			var st *status
-			err = p.call(cmd.Context(), request{Op: opStatus}, func(a answer) error {
-				if a.Status != nil {
-					st = a.Status
+			t := newTerminal(cmd.OutOrStdout())
+			for first := true; ; first = false {
+				st, err := p.status(cmd.Context())
+				if err != nil {
+					return err
 				}
-				return nil
-			})
-			if err == nil && st == nil {
-				err = fmt.Errorf("fabric %s answered without a status", name)
-			}
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), st)
-			}
-			st.print(newTerminal(cmd.OutOrStdout()))
-			for _, other := range p.running() {
-				if other != name {
-					newTerminal(cmd.OutOrStdout()).say("also running: %s (softib status --name %s)", other, other)
+				if asJSON {
+					err = printJSON(cmd.OutOrStdout(), st)
+				} else {
+					t.page(first)
+					st.print(t)
+					for _, other := range p.running() {
+						if other != name {
+							t.say("also running: %s (softib status --name %s)", other, other)
+						}
+					}
+				}
+				if every <= 0 || err != nil {
+					return err
+				}
+				select {
+				case <-time.After(every):
+				case <-cmd.Context().Done():
+					return nil
 				}
 			}
-			return nil
 		},
 	}
 	nameFlag(cmd, &name)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().DurationVarP(&every, "watch", "w", 0, "show it again every `TIME`, until Ctrl-C")
 	return cmd
+}
+
+// status asks a fabric how it is.
+func (p place) status(ctx context.Context) (st *status, err error) {
+	err = p.call(ctx, request{Op: opStatus}, func(a answer) error {
+		if a.Status != nil {
+			st = a.Status
+		}
+		return nil
+	})
+	if err == nil && st == nil {
+		err = fmt.Errorf("fabric %s answered without a status", p.name)
+	}
+	return st, err
+}
+
+// page begins a page that replaces the one before, where it can.
+func (t *terminal) page(first bool) {
+	switch {
+	case t.isTTY && !first:
+		fmt.Fprint(t.w, "\x1b[H\x1b[2J")
+	case !first:
+		t.say("")
+	}
 }
 
 // printJSON prints a value for programs.
@@ -209,7 +240,7 @@ func (s *status) printManagers(t *terminal) {
 		}
 		who := "another program"
 		if m.Own {
-			who = "this fabric's own"
+			who = "softib's"
 		}
 		at := "no LID yet"
 		if m.LID != 0 {

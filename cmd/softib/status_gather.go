@@ -12,6 +12,7 @@ import (
 	"softib/ib"
 	"softib/mad"
 	"softib/sm"
+	"softib/smrun"
 	"softib/topo"
 )
 
@@ -36,7 +37,7 @@ type status struct {
 
 	Subnet   subnetStatus    `json:"subnet"`
 	Managers []managerStatus `json:"managers"`
-	// Of the fabric's own manager; absent where it has none, or is not the master.
+	// Of softib's manager; absent where there is none, the first two also where it is not the master.
 	Routing *routingStatus `json:"routing,omitempty"`
 	Sweep   *sweepStatus   `json:"last_sweep,omitempty"`
 	Manager *managerCounts `json:"manager,omitempty"`
@@ -101,7 +102,7 @@ type managerStatus struct {
 	Priority uint8  `json:"priority"`
 	SMKeySet bool   `json:"sm_key_set"`
 	ActCount uint32 `json:"act_count"`
-	// Own says that it is the one that softib up started.
+	// Own says that it is softib's, in the fabric's own process.
 	Own bool `json:"own"`
 }
 
@@ -153,8 +154,8 @@ type saCounts struct {
 	Reports   uint64 `json:"reports"`
 }
 
-// status gathers it all: the nodes' own truth first, then what the manager knows.
-func (f *fabric) status(ctx context.Context) status {
+// status gathers it all: the nodes' own truth first, then what managers of this process know.
+func (f *fabric) status(ctx context.Context, runners []*smrun.Runner) status {
 	g := f.Graph()
 	s := status{
 		Name: f.name, PID: os.Getpid(), Version: version, Started: f.started, UptimeSec: time.Since(f.started).Seconds(),
@@ -168,7 +169,15 @@ func (f *fabric) status(ctx context.Context) status {
 	}
 	f.linkStatus(&s)
 	managers := f.subnetStatus(&s)
-	own := f.managerStatus(&s)
+	own := map[ib.GUID]bool{}
+	for _, r := range runners {
+		_ = r.Do(func(m *sm.Manager) {
+			own[m.Port()] = true
+			if s.Manager == nil || m.State() == mad.SMMaster {
+				f.managerStatus(&s, m)
+			}
+		})
+	}
 	for _, ref := range managers {
 		s.Managers = append(s.Managers, f.askManager(ctx, ref, own))
 	}
@@ -243,7 +252,7 @@ func bestRate(a, b *mad.PortInfo) (best ib.LinkRate, why string) {
 		Speed: min(a.EnabledSpeed(), b.EnabledSpeed()),
 	}
 	if allowed.Mbps() < best.Mbps() {
-		why = "more is not enabled"
+		why = "as enabled"
 	}
 	return best, why
 }
@@ -340,53 +349,73 @@ func prefixText(prefix uint64) string {
 	return netip.AddrFrom16(ib.MakeGID(prefix, 0)).String()
 }
 
-// managerStatus asks the fabric's own manager, and returns the GUID of the port that it runs at.
-func (f *fabric) managerStatus(s *status) (own ib.GUID) {
-	if f.runner == nil {
-		return 0
+// runners are the managers that run in this process.
+func (s *server) runners() (list []*smrun.Runner) {
+	s.managers.mu.Lock()
+	defer s.managers.mu.Unlock()
+	for _, x := range s.managers.list {
+		list = append(list, x.run)
 	}
+	if s.f.runner != nil && !slices.Contains(list, s.f.runner) {
+		list = append(list, s.f.runner)
+	}
+	return list
+}
+
+// master calls do with the one of them that is the master and has the subnet up, if one has.
+func (s *server) master(do func(*sm.Manager)) bool {
+	found := false
+	for _, r := range s.runners() {
+		_ = r.Do(func(m *sm.Manager) {
+			if !found && m.State() == mad.SMMaster && m.Subnet() != nil {
+				found = true
+				do(m)
+			}
+		})
+	}
+	return found
+}
+
+// managerStatus takes down what a manager of this process knows.
+func (f *fabric) managerStatus(s *status, m *sm.Manager) {
 	now := f.Now()
-	_ = f.runner.Do(func(m *sm.Manager) {
-		own = m.Port()
-		c, a := m.Counters(), m.Admin().Counters()
-		s.Manager = &managerCounts{
-			State: m.State().String(), Sweeps: c.Sweeps, LightSweeps: c.LightSweeps, Sent: c.Sent, Traps: c.Traps, Problems: c.Problems,
-			SA: saCounts{a.Requests, a.Responses, a.Errors, a.Malformed, a.BadSMKey, a.Strangers, a.Reports},
-		}
-		sub := m.Subnet()
-		if sub == nil || m.State() != mad.SMMaster {
-			return // whatever it knows is another's business now
-		}
-		for _, p := range sub.Partitions {
-			for i := range s.Subnet.Partitions {
-				if s.Subnet.Partitions[i].Key == fmt.Sprintf("0x%04x", uint16(p.Key|ib.PKeyFull)) {
-					s.Subnet.Partitions[i].Name = p.Name
-				}
+	c, a := m.Counters(), m.Admin().Counters()
+	s.Manager = &managerCounts{
+		State: m.State().String(), Sweeps: c.Sweeps, LightSweeps: c.LightSweeps, Sent: c.Sent, Traps: c.Traps, Problems: c.Problems,
+		SA: saCounts{a.Requests, a.Responses, a.Errors, a.Malformed, a.BadSMKey, a.Strangers, a.Reports},
+	}
+	sub := m.Subnet()
+	if sub == nil || m.State() != mad.SMMaster {
+		return // whatever it knows is another's business now
+	}
+	for _, p := range sub.Partitions {
+		for i := range s.Subnet.Partitions {
+			if s.Subnet.Partitions[i].Key == fmt.Sprintf("0x%04x", uint16(p.Key|ib.PKeyFull)) {
+				s.Subnet.Partitions[i].Name = p.Name
 			}
 		}
-		last := m.Last()
-		s.Routing = &routingStatus{Engine: last.Engine, Chain: m.Config().Engines, VLs: last.VLs, Refused: last.Refused}
-		ago := time.Duration((now - last.Began) / ib.Nanosecond)
-		s.Sweep = &sweepStatus{
-			Why: last.Why, Full: last.Full, Began: time.Now().Add(-ago), AgoSec: ago.Seconds(), TookSec: toSeconds(last.Took),
-			Datagrams: last.MADs, Blocks: last.Blocks, Problems: last.Problems,
-		}
-		after := false
-		for _, p := range last.Phases {
-			s.Sweep.Phases = append(s.Sweep.Phases, phaseStatus{Name: p.Name, TookSec: toSeconds(p.Took), Datagrams: p.MADs, After: after})
-			after = after || p.Name == sm.PhasePublish
-		}
-	})
-	return own
+	}
+	last := m.Last()
+	s.Routing = &routingStatus{Engine: last.Engine, Chain: m.Config().Engines, VLs: last.VLs, Refused: last.Refused}
+	ago := time.Duration((now - last.Began) / ib.Nanosecond)
+	s.Sweep = &sweepStatus{
+		Why: last.Why, Full: last.Full, Began: time.Now().Add(-ago), AgoSec: ago.Seconds(), TookSec: toSeconds(last.Took),
+		Datagrams: last.MADs, Blocks: last.Blocks, Problems: last.Problems,
+	}
+	after := false
+	for _, p := range last.Phases {
+		s.Sweep.Phases = append(s.Sweep.Phases, phaseStatus{Name: p.Name, TookSec: toSeconds(p.Took), Datagrams: p.MADs, After: after})
+		after = after || p.Name == sm.PhasePublish
+	}
 }
 
 func toSeconds(t ib.Time) float64 { return float64(t) / float64(ib.Second) }
 
 // askManager asks the manager at a port who it is.
-func (f *fabric) askManager(ctx context.Context, ref topo.PortRef, own ib.GUID) managerStatus {
+func (f *fabric) askManager(ctx context.Context, ref topo.PortRef, own map[ib.GUID]bool) managerStatus {
 	g := f.Graph()
 	m := managerStatus{Port: g.PortName(ref), GUID: g.Nodes[ref.Node].PortGUID(ref.Port).String()}
-	m.Own = own != 0 && own == g.Nodes[ref.Node].PortGUID(ref.Port)
+	m.Own = own[g.Nodes[ref.Node].PortGUID(ref.Port)]
 	pi, _ := f.PortInfo(ref)
 	m.LID = pi.LID
 	a, err := newAsker(f.Fabric, ref)
