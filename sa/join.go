@@ -141,9 +141,10 @@ func (a *Admin) newGroup(q *query, want *mad.MCMemberRecord, port subnet.Ref) (i
 			scope = want.Scope
 		}
 		info.MGID = a.newMGID(scope)
-	} else if !validMGID(info.MGID) || q.has(mcScope) && want.Scope != info.MGID[1]&0xF {
+	} else if !validMGID(info.MGID) {
 		return info, mad.StatusSAReqInvalid
 	}
+	// Scope says something only where the MGID is still to be made; clients give another than the MGID's, and OpenSM lets them.
 	info.Scope = info.MGID[1] & 0xF
 	if !info.PKey.IsValid() || !a.hasKey(port, info.PKey) || !q.trusted && !a.hasKey(q.from, info.PKey) {
 		return info, mad.StatusSAReqInvalid
@@ -273,8 +274,8 @@ func (a *Admin) leave(q *query) mad.Status {
 	if want.JoinState == 0 || want.JoinState&^m.JoinState != 0 || !a.mayModify(q, g, want.PortGID) {
 		return mad.StatusSAReqInvalid
 	}
-	if rest := m.JoinState &^ want.JoinState; rest != 0 {
-		m.JoinState = rest
+	// The answer has what is left of the membership, be it nothing.
+	if m.JoinState &^= want.JoinState; m.JoinState != 0 {
 		g.setMember(m)
 		a.changed(g, GroupChanged)
 	} else {

@@ -173,7 +173,7 @@ func (a *Admin) dropLeft() {
 			a.tell(g, GroupChanged)
 		}
 	}
-	a.services.keep(func(s *Service) bool { return !gone(s.Record.ServiceGID) })
+	a.services.keep(func(s *Service) bool { _, ok := a.servicePort(&s.Record); return ok })
 	a.informs.keep(func(s *Subscription) bool { return !gone(s.SubscriberGID) })
 }
 

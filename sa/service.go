@@ -3,6 +3,7 @@ package sa
 import (
 	"softib/ib"
 	"softib/mad"
+	"softib/subnet"
 )
 
 var (
@@ -10,6 +11,7 @@ var (
 	svGID   = comp(mad.ServiceRecordTable, "ServiceGID")
 	svPKey  = comp(mad.ServiceRecordTable, "ServiceP_Key")
 	svLease = comp(mad.ServiceRecordTable, "ServiceLease")
+	svKey   = comp(mad.ServiceRecordTable, "ServiceKey")
 )
 
 // Service is a service that a port offers.
@@ -104,6 +106,15 @@ func (a *Admin) Services(now ib.Time) []Service {
 	return append([]Service(nil), a.services.all...)
 }
 
+// servicePort is the port that offers a service. It goes by the GUID where the prefix is of no subnet: clients leave it out
+// or swap its bytes, as osmtest does, and OpenSM lets them.
+func (a *Admin) servicePort(r *mad.ServiceRecord) (subnet.Ref, bool) {
+	if port, ok := a.port(r.ServiceGID); ok {
+		return port, true
+	}
+	return a.port(ib.MakeGID(a.net.Prefix, r.ServiceGID.GUID()))
+}
+
 // setService registers a service or renews it.
 func (a *Admin) setService(q *query) mad.Status {
 	var s Service
@@ -114,7 +125,7 @@ func (a *Admin) setService(q *query) mad.Status {
 		return mad.StatusSAReqInvalid
 	}
 	a.services.expire(q.now)
-	port, ok := a.port(s.Record.ServiceGID)
+	port, ok := a.servicePort(&s.Record)
 	if !ok {
 		return mad.StatusSAInvalidGID
 	}
@@ -159,24 +170,31 @@ func (a *Admin) mayReplace(q *query, r *mad.ServiceRecord) mad.Status {
 	return mad.StatusOK
 }
 
+// deleteService takes back a service by its record's identifier. That has to be there whether or not the mask says so:
+// osmtest's does not, and OpenSM does not look.
 func (a *Admin) deleteService(q *query) mad.Status {
 	var want mad.ServiceRecord
-	if !q.has(svID | svGID) {
+	if len(q.data) < mad.ServiceRecordTable.Size {
 		return mad.StatusSAInsufComponents
 	}
 	if _, err := want.Parse(q.data); err != nil {
 		return mad.StatusSAReqInvalid
 	}
-	if !q.has(svPKey) {
-		want.ServicePKey = 0
+	if q.comps&(svID|svGID) != 0 && !q.has(svID|svGID) {
+		return mad.StatusSAInsufComponents
 	}
 	a.services.expire(q.now)
 	i, ok := a.services.at[keyOf(&want)]
+	if !ok && !q.has(svPKey) {
+		// It was registered without a partition; what the answer to that called the default one is told back.
+		want.ServicePKey = 0
+		i, ok = a.services.at[keyOf(&want)]
+	}
 	if !ok {
 		return mad.StatusSANoRecords
 	}
 	s := a.services.all[i]
-	port, ok := a.port(s.Record.ServiceGID)
+	port, ok := a.servicePort(&s.Record)
 	if key := s.Record.ServicePKey; !q.trusted && (!ok || key.IsValid() && !a.hasKey(q.from, key) || !key.IsValid() && !a.may(q, port)) {
 		return mad.StatusSANoRecords
 	}
@@ -202,11 +220,20 @@ func (a *Admin) respondService(q *query, s *Service) {
 
 func (a *Admin) listServices(q *query) mad.Status {
 	a.services.expire(q.now)
-	a.aim(q, svLease)
-	var rec mad.ServiceRecord
+	a.aim(q, svLease|svKey)
+	var rec, want mad.ServiceRecord
+	if q.has(svKey) {
+		if _, err := want.Parse(q.data); err != nil {
+			return mad.StatusSAReqInvalid
+		}
+	}
 	for i := range a.services.all {
 		s := &a.services.all[i]
 		if key := s.Record.ServicePKey; !q.trusted && key.IsValid() && !a.hasKey(q.from, key) {
+			continue
+		}
+		// Who knows a key may look for it; nobody is told one.
+		if q.has(svKey) && want.ServiceKey != s.Record.ServiceKey {
 			continue
 		}
 		rec = s.Record

@@ -47,6 +47,12 @@ func TestServiceLease(t *testing.T) {
 	if r := parseService(t, an.records[0]); r.ServiceKey != [16]byte{7} {
 		t.Error("a trusted asker gets no key")
 	}
+	// Who knows the key may look for it, and is not told it.
+	an = d.ask(mad.MethodGetTable, mad.AttrServiceRecord, svKey, rec).want(t, mad.StatusOK, 1)
+	if r := parseService(t, an.records[0]); r.ServiceID != 0x10 || r.ServiceKey != [16]byte{} {
+		t.Errorf("by key: %+v", r)
+	}
+	d.ask(mad.MethodGetTable, mad.AttrServiceRecord, svKey, &mad.ServiceRecord{ServiceKey: [16]byte{8}}).want(t, mad.StatusOK, 0)
 	// Renewed, by who knows the key.
 	c.now = 60 * ib.Second
 	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID|svLease|svPKey, &mad.ServiceRecord{ServiceID: 0x10, ServiceGID: hostGID(s, 1), ServiceLease: 60, ServicePKey: 0xFFFF}).want(t, mad.StatusSADenied, -1)
@@ -91,6 +97,17 @@ func TestServiceRights(t *testing.T) {
 	c.ask(mad.MethodSet, mad.AttrServiceRecord, all, rec(3, 2, 0x8002)).want(t, mad.StatusSAReqInvalid, -1)
 	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID, rec(4, 2, 0)).want(t, mad.StatusSAReqInvalid, -1)
 	c.ask(mad.MethodSet, mad.AttrServiceRecord, all, &mad.ServiceRecord{ServiceID: 5, ServiceGID: ib.GID{1}}).want(t, mad.StatusSAInvalidGID, -1)
+	// A record is deleted by its identifier, which the mask need not name.
+	plain := rec(7, 0, 0)
+	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID, plain).want(t, mad.StatusOK, 1)
+	plain.ServicePKey = ib.PKeyDefault
+	c.ask(mad.MethodDelete, mad.AttrServiceRecord, svLease, plain).want(t, mad.StatusOK, 1)
+	c.ask(mad.MethodDelete, mad.AttrServiceRecord, 0, nil).want(t, mad.StatusSANoRecords, -1)
+	// A GID without its prefix names the port too.
+	bare := &mad.ServiceRecord{ServiceID: 6, ServiceGID: ib.MakeGID(0, hostGID(s, 0).GUID()), ServicePKey: 0x8001}
+	c.ask(mad.MethodSet, mad.AttrServiceRecord, all, bare).want(t, mad.StatusOK, 1)
+	a.SetSubnet(s)
+	c.ask(mad.MethodDelete, mad.AttrServiceRecord, all, bare).want(t, mad.StatusOK, 1)
 	clientAt(t, a, 1).ask(mad.MethodGetTable, mad.AttrServiceRecord, 0, nil).want(t, mad.StatusOK, 1)
 	clientAt(t, a, 2).ask(mad.MethodGetTable, mad.AttrServiceRecord, 0, nil).want(t, mad.StatusOK, 0)
 	clientAt(t, a, 2).trusted().ask(mad.MethodGetTable, mad.AttrServiceRecord, 0, nil).want(t, mad.StatusOK, 1)

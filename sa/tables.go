@@ -56,11 +56,14 @@ func (a *Admin) listVLArb(q *query) mad.Status {
 
 var pkeyLID = comp(mad.PKeyTableRecordTable, "LID")
 
+// listPKeys lists tables of partition keys. Only trusted requests are answered (IBA 15.4.1.2): keys are secrets.
 func (a *Admin) listPKeys(q *query) mad.Status {
+	if !q.trusted {
+		return mad.StatusSAReqInvalid
+	}
 	a.aim(q, pkeyLID)
 	var rec mad.PKeyTableRecord
 	a.among(q, pkeyLID, func(r subnet.Ref, end *subnet.Port) bool {
-		hide := !q.trusted && r != q.from
 		return a.ports(r, func(n *subnet.Node, num ib.PortNum, p *subnet.Port) bool {
 			if p.Tables == nil {
 				return true
@@ -69,12 +72,6 @@ func (a *Admin) listPKeys(q *query) mad.Status {
 			for b := 0; b*per < len(keys); b++ {
 				rec = mad.PKeyTableRecord{LID: end.Info.LID, BlockNum: uint16(b), PortNum: num}
 				copy(rec.PKeys[:], keys[b*per:])
-				for i, k := range rec.PKeys {
-					// Of others' keys an asker sees those of its own partitions.
-					if hide && !a.hasKey(q.from, k) {
-						rec.PKeys[i] = 0
-					}
-				}
 				if !a.add(q, &rec) {
 					return false
 				}
