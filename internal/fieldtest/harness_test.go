@@ -60,7 +60,7 @@ func library(t testing.TB) string {
 }
 
 // packages says where programs come from.
-var packages = map[string]string{"opensm": "opensm"}
+var packages = map[string]string{"opensm": "opensm", "osmtest": "opensm"}
 
 // tool finds a program, which may lie where not every user looks.
 func tool(t testing.TB, name string) string {
