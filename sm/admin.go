@@ -11,6 +11,10 @@ import (
 // Admin is the subnet administrator that answers beside this manager.
 func (m *Manager) Admin() *sa.Admin { return m.admin }
 
+func (m *Manager) newAdmin() *sa.Admin {
+	return sa.New(sa.Config{SMKey: m.cfg.SMKey, PacketLifeTime: m.cfg.PacketLife})
+}
+
 // handleSA answers a client of administration. Only a master does, and one that has just handed over its successor.
 func (m *Manager) handleSA(env mad.Envelope, data []byte) {
 	successor := m.now < m.testament && mad.Method(data[3]) == mad.MethodGetTable && env.LID == m.peers.lid

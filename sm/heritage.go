@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"slices"
+
 	"softib/ib"
 	"softib/mad"
 	"softib/sa"
@@ -13,6 +15,8 @@ import (
 type heritage struct {
 	from    ib.LID // whom it is asked from
 	waiting int
+	// got has the tables that came, empty ones too.
+	got     [len(heirlooms)]bool
 	members []mad.MCMemberRecord
 	service []mad.ServiceRecord
 	informs []mad.InformInfoRecord
@@ -48,21 +52,29 @@ func (m *Manager) askHeritage(from ib.LID) {
 // tookHeirloom takes a table; nil if it did not come.
 func (m *Manager) tookHeirloom(attr mad.AttrID, data []byte) {
 	m.heir.waiting--
-	if len(data) < mad.SADataOff || mad.View(data).Status() != mad.StatusOK {
+	if len(data) < mad.SADataOff {
+		return
+	}
+	switch mad.View(data).Status() {
+	case mad.StatusOK:
+	case mad.StatusSANoRecords:
+		data = data[:mad.SADataOff] // what follows is the question
+	default:
 		return
 	}
 	var sh mad.SAHeader
-	if _, err := sh.Parse(data[mad.SAHeaderOff:]); err != nil || sh.AttributeOffset == 0 {
+	if _, err := sh.Parse(data[mad.SAHeaderOff:]); err != nil {
 		return
 	}
 	h := &m.heir
-	switch attr {
+	h.got[slices.Index(heirlooms[:], attr)] = true
+	switch stride := int(sh.AttributeOffset) * 8; attr {
 	case mad.AttrMCMemberRecord:
-		h.members = records[mad.MCMemberRecord](data[mad.SADataOff:], int(sh.AttributeOffset)*8)
+		h.members = records[mad.MCMemberRecord](data[mad.SADataOff:], stride)
 	case mad.AttrServiceRecord:
-		h.service = records[mad.ServiceRecord](data[mad.SADataOff:], int(sh.AttributeOffset)*8)
+		h.service = records[mad.ServiceRecord](data[mad.SADataOff:], stride)
 	case mad.AttrInformInfoRecord:
-		h.informs = records[mad.InformInfoRecord](data[mad.SADataOff:], int(sh.AttributeOffset)*8)
+		h.informs = records[mad.InformInfoRecord](data[mad.SADataOff:], stride)
 	}
 }
 
@@ -72,7 +84,7 @@ func records[T any, P interface {
 	Parse([]byte) (int, error)
 }](b []byte, stride int) []T {
 	var list []T
-	for len(b) >= stride {
+	for stride > 0 && len(b) >= stride {
 		var r T
 		if _, err := P(&r).Parse(b); err != nil {
 			break
@@ -99,11 +111,12 @@ func (s *sweep) beginHeritage() {
 // awaitsHeritage holds the sweep until the tables are there, or will not come.
 func (s *sweep) awaitsHeritage() bool { return s.m.peers.owing && s.m.heir.waiting > 0 }
 
-// claimHeritage gives what was learned to our own administrator.
+// claimHeritage gives what was learned to our own administrator, in the place of what that one knew: from a file, or from a time when
+// this manager was master before.
 func (s *sweep) claimHeritage() {
 	m := s.m
 	h := &m.heir
-	if !m.tookOver || len(h.members)+len(h.service)+len(h.informs) == 0 {
+	if !m.tookOver && !m.peers.owing || h.got == [len(heirlooms)]bool{} {
 		return
 	}
 	lidOf := map[ib.GUID]ib.LID{}
@@ -112,9 +125,21 @@ func (s *sweep) claimHeritage() {
 		lidOf[p.GUID] = p.Info.LID
 	})
 	db := h.database(lidOf)
+	own := m.admin.Export(m.now)
+	if !h.got[0] {
+		db.Groups = own.Groups
+	}
+	if !h.got[1] {
+		db.Services = own.Services
+	}
+	if !h.got[2] {
+		db.Subscriptions = own.Subscriptions
+	}
+	m.admin, m.registered = m.newAdmin(), true
+	m.grouped, m.groupsMade = 0, nil
 	refused := m.admin.Import(m.now, db)
 	m.event(EventSA, "taken over: %d groups, %d services, %d subscriptions; %d were of no use", len(db.Groups), len(db.Services), len(db.Subscriptions), refused)
-	*h = heritage{}
+	*h = heritage{from: h.from, waiting: h.waiting}
 }
 
 // database is the records as our own administrator keeps them.

@@ -97,7 +97,7 @@ func New(cfg Config) *Manager {
 	m.width = m.cfg.Window
 	m.lids = newLIDBook(m.cfg.Memory.LIDs)
 	m.groups = slices.Clone(m.cfg.Groups)
-	m.admin = sa.New(sa.Config{SMKey: m.cfg.SMKey, PacketLifeTime: m.cfg.PacketLife})
+	m.admin = m.newAdmin()
 	m.admin.Import(0, m.cfg.Memory.Admin)
 	m.light.next = ib.Never
 	m.peers.init()
