@@ -74,7 +74,7 @@ func oracle(s *subnet.Subnet) map[mad.AttrID][][]byte {
 			for in, m := range port.Tables.SLtoVL {
 				add(mad.AttrSLtoVLRecord, &mad.SLtoVLRecord{LID: lid, InputPortNum: ib.PortNum(in), OutputPortNum: ib.PortNum(p), SLtoVL: m})
 			}
-			for b, block := range [][]mad.VLArbEntry{port.Tables.VLArb[0][:32], port.Tables.VLArb[0][32:], port.Tables.VLArb[1]} {
+			for b, block := range [][]mad.VLArbEntry{port.Tables.VLArb[0][:32], port.Tables.VLArb[0][32:], port.Tables.VLArb[1], make([]mad.VLArbEntry, 32)} {
 				add(mad.AttrVLArbRecord, &mad.VLArbRecord{LID: lid, OutputPortNum: ib.PortNum(p), BlockNum: mad.VLArbBlock(b + 1), VLArb: mad.VLArb(block)})
 			}
 			for b := range 2 {
@@ -381,4 +381,34 @@ func TestResponseMax(t *testing.T) {
 	c.ask(mad.MethodGetTable, mad.AttrNodeRecord, 0, nil).want(t, mad.StatusSANoResources, -1)
 	c.ask(mad.MethodGetTable, mad.AttrPathRecord, 0, nil).want(t, mad.StatusSANoResources, -1)
 	c.ask(mad.MethodGetTable, mad.AttrSwitchInfoRecord, 0, nil).want(t, mad.StatusOK, 1)
+}
+
+// TestPortsThatSayNothing: a port beside the LID of an adapter means nothing, and every block of arbitration can be asked for. That is how
+// osmtest asks for tables of lanes.
+func TestPortsThatSayNothing(t *testing.T) {
+	s := rich(t)
+	host, leaf := hosts(s)[2], s.Nodes[s.Switches[0]]
+	tables := *leaf.Ports[0].Tables
+	tables.VLArb = [2][]mad.VLArbEntry{}
+	leaf.Ports[0].Tables, leaf.Ports[1].Tables = &tables, &tables
+	c := clientAt(t, newAdmin(s), 0)
+	for i, l := range []ib.LID{s.Port(host).Info.LID, leaf.Ports[0].Info.LID} {
+		for k := mad.VLArbLow0; k < mad.NumVLArbBlock; k++ {
+			an := c.ask(mad.MethodGet, mad.AttrVLArbRecord, vlarbLID|vlarbPort|comp(mad.VLArbRecordTable, "BlockNum"), &mad.VLArbRecord{LID: l, BlockNum: k}).want(t, mad.StatusOK, 1)
+			var r mad.VLArbRecord
+			if _, err := r.Parse(an.records[0]); err != nil || r.BlockNum != k || (r.VLArb[1].Weight != 0) != (i == 0 && k == mad.VLArbLow1) {
+				t.Errorf("LID %v: %+v, %v", l, r, err)
+			}
+		}
+		c.ask(mad.MethodGet, mad.AttrSLtoVLRecord, slvlLID|slvlPorts, &mad.SLtoVLRecord{LID: l}).want(t, mad.StatusOK, 1)
+		c.trusted().ask(mad.MethodGet, mad.AttrPKeyTableRecord, pkeyLID|pkeyPort|comp(mad.PKeyTableRecordTable, "BlockNum"), &mad.PKeyTableRecord{LID: l}).want(t, mad.StatusOK, 1)
+	}
+	// A table that is not known is not made up.
+	c.ask(mad.MethodGetTable, mad.AttrVLArbRecord, vlarbLID|vlarbPort, &mad.VLArbRecord{LID: leaf.Ports[0].Info.LID, OutputPortNum: 1}).want(t, mad.StatusOK, 0)
+	// Without a LID it is a port like any other.
+	for _, r := range c.ask(mad.MethodGetTable, mad.AttrVLArbRecord, vlarbPort, &mad.VLArbRecord{OutputPortNum: 2}).records {
+		if r[2] != 2 {
+			t.Errorf("port %d", r[2])
+		}
+	}
 }

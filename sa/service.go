@@ -158,10 +158,14 @@ func (a *Admin) setService(q *query) mad.Status {
 	return mad.StatusOK
 }
 
-// mayReplace guards a service by its key: who doesn't know it changes nothing.
+// mayReplace guards a service by its key: the port that offers it may change it, and so may who knows the key. An owner is not asked
+// for it, since clients take back what a query told them about, and a query tells nobody a key.
 func (a *Admin) mayReplace(q *query, r *mad.ServiceRecord) mad.Status {
 	i, known := a.services.at[keyOf(r)]
 	if !known || q.trusted {
+		return mad.StatusOK
+	}
+	if owner, ok := a.servicePort(r); ok && owner == q.from {
 		return mad.StatusOK
 	}
 	if key := a.services.all[i].Record.ServiceKey; key != [16]byte{} && key != r.ServiceKey {

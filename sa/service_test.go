@@ -53,9 +53,14 @@ func TestServiceLease(t *testing.T) {
 		t.Errorf("by key: %+v", r)
 	}
 	d.ask(mad.MethodGetTable, mad.AttrServiceRecord, svKey, &mad.ServiceRecord{ServiceKey: [16]byte{8}}).want(t, mad.StatusOK, 0)
-	// Renewed, by who knows the key.
-	c.now = 60 * ib.Second
-	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID|svLease|svPKey, &mad.ServiceRecord{ServiceID: 0x10, ServiceGID: hostGID(s, 1), ServiceLease: 60, ServicePKey: 0xFFFF}).want(t, mad.StatusSADenied, -1)
+	// Renewed by its own port, which need not tell the key; by others only with it.
+	c.now, d.now = 60*ib.Second, 60*ib.Second
+	keyless := *rec
+	keyless.ServiceKey = [16]byte{}
+	d.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID|svLease|svPKey, &keyless).want(t, mad.StatusSADenied, -1)
+	d.ask(mad.MethodDelete, mad.AttrServiceRecord, svID|svGID|svPKey, &keyless).want(t, mad.StatusSADenied, -1)
+	d.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID|svLease|svPKey, rec).want(t, mad.StatusOK, 1)
+	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID|svLease|svPKey, &keyless).want(t, mad.StatusOK, 1)
 	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID|svLease|svPKey, rec).want(t, mad.StatusOK, 1)
 	a.HandleTimer(119 * ib.Second)
 	if n := len(a.Services(119 * ib.Second)); n != 2 {

@@ -6,12 +6,25 @@ import (
 	"softib/subnet"
 )
 
-var slvlLID = comp(mad.SLtoVLRecordTable, "LID")
+var (
+	slvlLID   = comp(mad.SLtoVLRecordTable, "LID")
+	slvlPorts = comp(mad.SLtoVLRecordTable, "InputPortNum") | comp(mad.SLtoVLRecordTable, "OutputPortNum")
+)
+
+// aimPort is aim for a record of a LID's port. Of an adapter or a router the LID says it all, and a port beside it means nothing:
+// clients give 0 there.
+func (a *Admin) aimPort(q *query, r subnet.Ref, lid, port uint64) {
+	skip := lid
+	if q.has(lid) && !a.net.Nodes[r.Node].IsSwitch() {
+		skip |= port
+	}
+	a.aim(q, skip)
+}
 
 func (a *Admin) listSLtoVL(q *query) mad.Status {
-	a.aim(q, slvlLID)
 	var rec mad.SLtoVLRecord
 	a.among(q, slvlLID, func(r subnet.Ref, end *subnet.Port) bool {
+		a.aimPort(q, r, slvlLID, slvlPorts)
 		return a.ports(r, func(n *subnet.Node, num ib.PortNum, p *subnet.Port) bool {
 			if p.Tables == nil {
 				return true
@@ -28,24 +41,31 @@ func (a *Admin) listSLtoVL(q *query) mad.Status {
 	return mad.StatusOK
 }
 
-var vlarbLID = comp(mad.VLArbRecordTable, "LID")
+var (
+	vlarbLID  = comp(mad.VLArbRecordTable, "LID")
+	vlarbPort = comp(mad.VLArbRecordTable, "OutputPortNum")
+)
 
 func (a *Admin) listVLArb(q *query) mad.Status {
-	a.aim(q, vlarbLID)
 	var rec mad.VLArbRecord
 	a.among(q, vlarbLID, func(r subnet.Ref, end *subnet.Port) bool {
+		a.aimPort(q, r, vlarbLID, vlarbPort)
 		return a.ports(r, func(n *subnet.Node, num ib.PortNum, p *subnet.Port) bool {
 			if p.Tables == nil {
 				return true
 			}
-			for prio, table := range p.Tables.VLArb {
-				per := len(rec.VLArb)
-				for b := 0; b*per < len(table) && b < 2; b++ {
-					rec = mad.VLArbRecord{LID: end.Info.LID, OutputPortNum: num, BlockNum: mad.VLArbLow0 + mad.VLArbBlock(2*prio+b)}
-					copy(rec.VLArb[:], table[b*per:])
-					if !a.add(q, &rec) {
-						return false
-					}
+			// Port 0 of a switch has no lanes to choose from: its blocks are empty. All others have a table, known or not.
+			if num != 0 && p.Tables.VLArb[0] == nil && p.Tables.VLArb[1] == nil {
+				return true
+			}
+			for k := mad.VLArbLow0; k < mad.NumVLArbBlock; k++ {
+				rec = mad.VLArbRecord{LID: end.Info.LID, OutputPortNum: num, BlockNum: k}
+				at := int(k - mad.VLArbLow0)
+				if table, from := p.Tables.VLArb[at/2], at%2*mad.VLArbPerBlock; from < len(table) {
+					copy(rec.VLArb[:], table[from:])
+				}
+				if !a.add(q, &rec) {
+					return false
 				}
 			}
 			return true
@@ -54,16 +74,19 @@ func (a *Admin) listVLArb(q *query) mad.Status {
 	return mad.StatusOK
 }
 
-var pkeyLID = comp(mad.PKeyTableRecordTable, "LID")
+var (
+	pkeyLID  = comp(mad.PKeyTableRecordTable, "LID")
+	pkeyPort = comp(mad.PKeyTableRecordTable, "PortNum")
+)
 
 // listPKeys lists tables of partition keys. Only trusted requests are answered (IBA 15.4.1.2): keys are secrets.
 func (a *Admin) listPKeys(q *query) mad.Status {
 	if !q.trusted {
 		return mad.StatusSAReqInvalid
 	}
-	a.aim(q, pkeyLID)
 	var rec mad.PKeyTableRecord
 	a.among(q, pkeyLID, func(r subnet.Ref, end *subnet.Port) bool {
+		a.aimPort(q, r, pkeyLID, pkeyPort)
 		return a.ports(r, func(n *subnet.Node, num ib.PortNum, p *subnet.Port) bool {
 			if p.Tables == nil {
 				return true
