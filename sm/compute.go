@@ -13,6 +13,8 @@ import (
 // Job is the routing of a sweep. It may take a while, so it is handed to the driver, which runs it
 // where it likes, at once or beside everything else, and hands it back with HandleJob.
 type Job struct {
+	// wires is the network with links that ways should go around: old entries may still lead over them.
+	wires   *route.Network
 	net     *route.Network
 	engines string
 	opts    route.Options
@@ -43,7 +45,7 @@ func (j *Job) Run() {
 		j.tables, j.refused = res.Tables, res.Refused
 	}
 	if !j.cold {
-		j.plan = route.Transition(j.net, j.old, j.tables)
+		j.plan = route.Transition(j.wires, j.old, j.tables)
 	}
 }
 
@@ -97,7 +99,7 @@ func (s *sweep) refusal(err error) string {
 func (s *sweep) compute() {
 	n := s.network()
 	s.net = n
-	j := &Job{net: n, engines: s.m.cfg.Engines, cold: true}
+	j := &Job{net: n, wires: s.wires(n), engines: s.m.cfg.Engines, cold: true}
 	j.opts = route.Options{VLs: s.dataLanes(), Roots: s.roots()}
 	old := &route.Tables{Engine: "as found", LFT: make([][]ib.PortNum, len(s.switches)), VLs: 1}
 	for at, i := range s.switches {
@@ -162,6 +164,26 @@ func fitted(row []ib.PortNum, n int) []ib.PortNum {
 		out[k] = route.NoPort
 	}
 	return out
+}
+
+// wires is the network with all of its links, those too that ways go around.
+func (s *sweep) wires(n *route.Network) *route.Network {
+	if len(s.m.lame) == 0 {
+		return n
+	}
+	all := *n
+	all.Switches = slices.Clone(n.Switches)
+	for at, i := range s.switches {
+		node := s.nodes[i]
+		sw := &all.Switches[at]
+		sw.Ports = slices.Clone(sw.Ports)
+		for p := 1; p < len(node.Ports); p++ {
+			if x := &node.Ports[p]; x.Up() && s.nodes[x.Peer].IsSwitch() && x.Peer != i {
+				sw.Ports[p] = route.Hop{To: s.nodes[x.Peer].RouteIndex, Port: x.PeerPort}
+			}
+		}
+	}
+	return &all
 }
 
 // network is the subnet as routing sees it.

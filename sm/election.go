@@ -25,6 +25,8 @@ type election struct {
 	lid    ib.LID
 	missed int
 	waits  int // for others to make up their minds
+	// meddled says that another manager was at work while a sweep was under way: what the sweep knows of tables may be wrong.
+	meddled bool
 	// handing is the manager that a handover was offered to and that has not acknowledged yet.
 	handing    ib.GUID
 	handingLID ib.LID
@@ -96,7 +98,8 @@ func (s *sweep) elect() {
 		}
 	}
 	if master != nil {
-		m.doubtAll() // it may have written anything
+		m.doubtAll()            // it may have written anything
+		m.peers.meddled = false // this sweep has yet to read the tables
 	}
 	switch {
 	case master != nil && m.state == mad.SMDiscovering && !m.forced:
@@ -176,12 +179,21 @@ func (m *Manager) forget() {
 
 // doubtAll makes the next sweep read all tables: another manager has been at work.
 func (m *Manager) doubtAll() {
+	m.peers.meddled = m.sweep != nil
 	clear(m.actual)
 	if m.sub == nil {
 		return
 	}
 	for _, i := range m.sub.Switches {
 		m.doubt[m.sub.Nodes[i].Info.NodeGUID] = true
+	}
+}
+
+// stillDoubted doubts again, after a sweep, what it was told to doubt while it was under way.
+func (m *Manager) stillDoubted() {
+	if m.peers.meddled {
+		m.doubtAll()
+		m.peers.meddled = false
 	}
 }
 

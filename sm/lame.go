@@ -47,11 +47,16 @@ func (s *sweep) lame(ref subnet.Ref) bool {
 	return false
 }
 
-// forgetLame forgets what is not there any more.
+// forgetLame forgets what is not there any more, and links that somebody else has made active.
 func (s *sweep) forgetLame() {
 	for at := range s.m.lame { // tidy: order-free
 		if i, ok := s.byGUID[at.node]; !ok || int(at.port) >= len(s.nodes[i].Ports) || at.port != 0 && !s.nodes[i].Ports[at.port].Up() {
 			delete(s.m.lame, at)
+		} else if at.port != 0 {
+			p := &s.nodes[i].Ports[at.port]
+			if p.Info.PortState == ib.PortActive && s.nodes[p.Peer].Ports[p.PeerPort].Info.PortState == ib.PortActive {
+				s.m.walks(at, "a link has become active at last")
+			}
 		}
 	}
 }

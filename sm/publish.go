@@ -49,6 +49,7 @@ func (s *sweep) publish() {
 		m.tables = nil // nothing to mend: some switches hold something else
 	}
 	m.setbacks = 0
+	m.stillDoubted()
 	m.sweeps++
 	m.tookOver = false
 	r := &s.report

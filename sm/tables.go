@@ -168,6 +168,7 @@ func (s *sweep) leaveLate() {
 			s.m.actual[guid] = s.heldRow(s.nodes[i].RouteIndex, s.round)
 		}
 	}
+	s.m.stillDoubted()
 }
 
 // coldRow is the table that a switch gets through which nothing passes yet: the new one, less what has to wait at the others too. Its
