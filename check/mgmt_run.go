@@ -385,10 +385,10 @@ func (r *reign) Logged(host int, e sm.Event) {
 }
 
 // whole reports whether one manager rules all of the fabric, so that ways are free of credit loops: the last sweep has seen
-// every switch, and no other manager writes tables. Managers that cannot see each other, or switches that do not answer and keep
-// what they hold, make a mixture that none of them plans. Such a fabric may lock up until packets have lived out their time in a switch.
+// every node, and no other manager writes tables. Managers that cannot see each other, switches that do not answer and keep
+// what they hold, or hosts that send although they do not answer, make a mixture that none of them plans. Such a fabric may lock up until packets have lived out their time in a switch.
 func (r *reign) whole() bool {
-	if r.ruler == nil || r.ruler.Subnet() == nil || len(r.ruler.Subnet().Switches) != len(r.t.switches) {
+	if r.sim.Now() < r.blind || r.ruler == nil || r.ruler.Subnet() == nil || len(r.ruler.Subnet().Nodes) != len(r.sim.Graph().Nodes) {
 		return false
 	}
 	for k := range r.sc.Managers {
