@@ -101,9 +101,20 @@ func TestIbnetdiscover(t *testing.T) {
 			w.sameGraph("ibnetdiscover -f", w.parse(w.run("h1", "ibnetdiscover", "-f")))
 			w.sameGraph("ibnetdiscover -g", w.parse(w.run("h1", "ibnetdiscover", "-g")))
 			w.sameGraph("ibnetdiscover -o 1", w.parse(w.run("h1", "ibnetdiscover", "-o", "1")))
+			wants(t, w.run("h1", "ibnetdiscover", "-m"), fmt.Sprintf("# Reported max hops discovered: %d\n", w.farthest("h1")))
 			w.sameGraph("ibnetdiscover -C -P", w.parse(w.run("h1", "ibnetdiscover", "-C", "softib0", "-P", "1")))
 		})
 	}
+}
+
+// farthest is how many hops it is from a host to the node that is farthest away.
+func (w *world) farthest(name string) (most int) {
+	w.Helper()
+	from := w.node(name)
+	for _, n := range w.g.Nodes {
+		most = max(most, strings.Count(w.route(from, n), ","))
+	}
+	return most
 }
 
 func TestNodeLists(t *testing.T) {
@@ -260,6 +271,28 @@ func TestIblinkinfo(t *testing.T) {
 	sameLines(t, "iblinkinfo -l -G", linkTexts(w.run("h1", "iblinkinfo", "-l", "-G", hexGUID(leaf.GUID))), w.linkLines([]*topo.Node{leaf}))
 	sameLines(t, "iblinkinfo -l -D", linkTexts(w.run("h1", "iblinkinfo", "-l", "-D", w.route(w.node("h1"), leaf))), w.linkLines([]*topo.Node{leaf}))
 	same(t, "iblinkinfo -d", w.run("h1", "iblinkinfo", "-d"), "")
+
+	// From a cache, with a map of names, one question at a time, around a node.
+	saved := filepath.Join(t.TempDir(), "saved")
+	w.run("h1", "ibnetdiscover", "--cache", saved)
+	sameLines(t, "iblinkinfo -l --load-cache", linkTexts(w.run("h1", "iblinkinfo", "-l", "--load-cache", saved)), all)
+	sameLines(t, "iblinkinfo -l -o 1", linkTexts(w.run("h1", "iblinkinfo", "-l", "-o", "1")), all)
+	names := filepath.Join(t.TempDir(), "names")
+	w.check(os.WriteFile(names, fmt.Appendf(nil, "%s \"the fifth\"\n", hexGUID(leaf.GUID)), 0o600))
+	wants(t, w.run("h1", "iblinkinfo", "-S", hexGUID(leaf.GUID), "--node-name-map", names), "the fifth:\n")
+	// Of nodes at the edge of a partial scan it knows no neighbours; those within have all of theirs.
+	around := linkTexts(w.run("h1", "iblinkinfo", "-l", "-a", "-n", "1", "-S", hexGUID(leaf.GUID)))
+	for _, line := range w.linkLines([]*topo.Node{leaf}) {
+		if !slices.Contains(around, line) {
+			t.Errorf("iblinkinfo -l -a -n 1: no line %q", line)
+		}
+	}
+	for p := 1; p <= leaf.NumPorts(); p++ {
+		far, in, _ := w.peer(leaf, p)
+		if !strings.Contains(strings.Join(around, "\n"), hexGUID(far.PortGUID(ib.PortNum(in)))+fmt.Sprintf(" \" %s\"", far.Desc)) {
+			t.Errorf("iblinkinfo -l -a -n 1: no line of %s", far.Name)
+		}
+	}
 
 	// By node, with the further settings of each port.
 	for _, n := range []*topo.Node{leaf, w.node("spine2")} {

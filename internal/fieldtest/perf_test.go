@@ -2,6 +2,8 @@ package fieldtest
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -470,4 +472,29 @@ func TestIbqueryerrors(t *testing.T) {
 			t.Errorf("port %d has counted %d packets since -K", p, n)
 		}
 	}
+}
+
+// With a manager, ibqueryerrors asks it for levels and by GUIDs.
+func TestIbqueryerrorsManaged(t *testing.T) {
+	t.Parallel()
+	w := up(t, defaultSpec, brisk)
+	leaf := w.node("leaf6")
+	wants(t, w.run("h1", "ibqueryerrors"), "0 bad nodes found")
+	w.run("h1", "ibportstate", dec(w.lid(leaf, 0)), "7", "reset")
+	w.whole("reset")
+	far, in, _ := w.peer(leaf, 7)
+	c := w.Counters(ref(leaf, 7))
+	for _, args := range [][]string{nil, {"-G", hexGUID(leaf.GUID)}, {"-S", hexGUID(leaf.GUID)}, {"--switch"}} {
+		out := w.exits(1, "h1", "ibqueryerrors", args...)
+		same(t, "ibqueryerrors "+strings.Join(args, " "), portErrors(out, leaf)["7"], errorsText(&c))
+	}
+	d := w.Counters(ref(far, in))
+	same(t, "the far end", portErrors(w.exits(1, "h1", "ibqueryerrors"), far)[dec(in)], errorsText(&d))
+	// Within its threshold an error is none.
+	file := filepath.Join(t.TempDir(), "thresholds")
+	w.check(os.WriteFile(file, []byte("LinkDownedCounter=1000\n"), 0o600))
+	wants(t, w.run("h1", "ibqueryerrors", "--threshold-file", file), "0 bad nodes found")
+	cache := filepath.Join(t.TempDir(), "cache")
+	w.run("h1", "ibnetdiscover", "--cache", cache)
+	same(t, "ibqueryerrors --load-cache", portErrors(w.exits(1, "h1", "ibqueryerrors", "--load-cache", cache), leaf)["7"], errorsText(&c))
 }
