@@ -129,6 +129,10 @@ func (s *sweep) unanswered(r *request, v mad.View) {
 		s.problem("%s: port %d has a link, but what is behind it does not answer: it is dead, or guarded by an M_Key that this manager does not know", s.name(r.node), r.port)
 	case r.what == askManager:
 		// A manager that does not answer is no rival.
+	case !s.full && v == nil:
+		// The way to it may be broken where nobody has looked yet: only a full sweep can tell.
+		s.m.want(s.m.now, s.name(r.node)+" did not answer")
+		s.abandon = true
 	default:
 		s.answered(r, v)
 		if r.what == askPort {

@@ -52,7 +52,7 @@ func (m *Manager) askHeritage(from ib.LID) {
 // tookHeirloom takes a table; nil if it did not come.
 func (m *Manager) tookHeirloom(attr mad.AttrID, data []byte) {
 	m.heir.waiting--
-	if len(data) < mad.SADataOff {
+	if len(data) < mad.SADataOff || mad.View(data).AttrID() != attr || mad.View(data).Method() != mad.MethodGetTableResp {
 		return
 	}
 	switch mad.View(data).Status() {

@@ -214,10 +214,7 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 				m.admin.HandleReportResp(m.now, r.to, data)
 			}
 		case askHeirloom:
-			if v == nil {
-				data = nil
-			}
-			m.tookHeirloom(r.attr, data)
+			m.tookHeirloom(r.attr, data) // may be shorter than a datagram
 		default:
 			m.peerReply(&r, v)
 		}

@@ -91,13 +91,16 @@ func (m *Manager) grieve(full bool, griefs int) {
 	}
 	at := m.retryAt(g.tries)
 	if g.tries == 0 && m.now >= g.soon {
-		g.soon = at
+		g.soon = m.now + soonest*m.cfg.Timeout
 		at = m.now + m.cfg.Timeout
 	} else {
 		g.tries++
 	}
 	m.want(at, "some nodes did not answer")
 }
+
+// soonest is how many timeouts lie between tries without a pause.
+const soonest = 10
 
 // grief is what did not answer: how much in the last full sweep, and how often it was tried since.
 type grief struct {
