@@ -290,7 +290,6 @@ func (s *sweep) mendable(old *route.Tables) *route.Tables {
 // levels tells the service level of a way, from the tables of one sweep.
 type levels struct {
 	tables *route.Tables
-	swOf   []int32 // by node
 	dest   []int32 // by LID
 	peers  func(subnet.Ref) int32
 }

@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"fmt"
+
 	"softib/ib"
 	"softib/mad"
 	"softib/subnet"
@@ -221,7 +223,7 @@ func widest(set ib.Width) int {
 	return lanes
 }
 
-// changes logs what is different from the last subnet.
+// changes logs what is different from the last subnet. A node that came or went is one line, whatever its links; of other links each is one.
 func (s *sweep) changes() {
 	if s.prev == nil {
 		return
@@ -232,38 +234,72 @@ func (s *sweep) changes() {
 			s.m.event(EventTopology, format, args...)
 		}
 	}
-	for i, n := range s.nodes {
+	for _, n := range s.nodes {
 		o, ok := s.prev.ByGUID(n.Info.NodeGUID)
 		if !ok {
-			say("new %v %s", n.Info.NodeType, nodeName(n))
+			say("new: %v %s %s", n.Info.NodeType, nodeName(n), moored(s.nodes, n))
 			continue
 		}
-		old := s.prev.Nodes[o]
-		if old == n || len(old.Ports) != len(n.Ports) {
-			continue
-		}
-		for p := 1; p < len(n.Ports); p++ {
-			was, is := &old.Ports[p], &n.Ports[p]
-			// Each link is named once, from its end with the smaller number, or from the end that is left.
-			switch {
-			case was.Up() && !is.Up():
-				far := s.prev.Nodes[was.Peer]
-				if _, there := s.byGUID[far.Info.NodeGUID]; !there || far.Info.NodeGUID > n.Info.NodeGUID || !n.IsSwitch() {
-					say("link lost: %s port %d to %s port %d", nodeName(n), p, nodeName(far), was.PeerPort)
-				}
-			case !was.Up() && is.Up() && (is.Peer > int32(i) || !s.nodes[is.Peer].IsSwitch()):
-				say("link found: %s port %d to %s port %d", nodeName(n), p, s.name(is.Peer), is.PeerPort)
-			}
+		if old := s.prev.Nodes[o]; old != n && len(old.Ports) == len(n.Ports) {
+			s.linkChanges(old, n, say)
 		}
 	}
 	for _, n := range s.prev.Nodes {
 		if _, ok := s.byGUID[n.Info.NodeGUID]; !ok {
-			say("%v %s is gone", n.Info.NodeType, nodeName(n))
+			say("gone: %v %s %s", n.Info.NodeType, nodeName(n), moored(s.prev.Nodes, n))
 		}
 	}
 	if logged > 2*grumbles {
 		s.m.event(EventTopology, "and %d changes more", logged-2*grumbles)
 	}
+}
+
+// linkChanges logs what became of a node's links to nodes that were there before and still are, from the end with the smaller GUID.
+func (s *sweep) linkChanges(old, n *subnet.Node, say func(string, ...any)) {
+	ours := func(far *subnet.Node, p int, q ib.PortNum) bool {
+		return n.Info.NodeGUID < far.Info.NodeGUID || n.Info.NodeGUID == far.Info.NodeGUID && p < int(q)
+	}
+	for p := 1; p < len(n.Ports); p++ {
+		was, is := &old.Ports[p], &n.Ports[p]
+		var before, after *subnet.Node // the far ends
+		if was.Up() {
+			before = s.prev.Nodes[was.Peer]
+		}
+		if is.Up() {
+			after = s.nodes[is.Peer]
+		}
+		if before != nil && after != nil && before.Info.NodeGUID == after.Info.NodeGUID && was.PeerPort == is.PeerPort {
+			if r := is.Rate(); r.Mbps() != was.Rate().Mbps() && ours(after, p, is.PeerPort) {
+				say("link changed: %s port %d to %s port %d: %v, was %v", nodeName(n), p, nodeName(after), is.PeerPort, r, was.Rate())
+			}
+			continue
+		}
+		if before != nil {
+			if _, there := s.byGUID[before.Info.NodeGUID]; there && ours(before, p, was.PeerPort) {
+				say("link lost: %s port %d to %s port %d", nodeName(n), p, nodeName(before), was.PeerPort)
+			}
+		}
+		if after != nil {
+			if _, knew := s.prev.ByGUID(after.Info.NodeGUID); knew && ours(after, p, is.PeerPort) {
+				say("link found: %s port %d to %s port %d, %v", nodeName(n), p, nodeName(after), is.PeerPort, is.Rate())
+			}
+		}
+	}
+}
+
+// moored says where a node hangs: behind a port of another, or by how many links.
+func moored(nodes []*subnet.Node, n *subnet.Node) string {
+	links, where := 0, ""
+	for p := 1; p < len(n.Ports); p++ {
+		if x := &n.Ports[p]; x.Up() {
+			links++
+			where = fmt.Sprintf("behind %s port %d", nodeName(nodes[x.Peer]), x.PeerPort)
+		}
+	}
+	if links != 1 {
+		return fmt.Sprintf("with %d links", links)
+	}
+	return where
 }
 
 // classify decides of every switch whether its tables are known, have to be read, or are to be written whole.
