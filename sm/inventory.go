@@ -67,7 +67,7 @@ func (s *sweep) listInventory(ref subnet.Ref) {
 		if !n.IsSwitch() {
 			t.SLtoVL = make([]mad.SLtoVL, 1)
 			add(mad.AttrSLtoVL, 0, 0)
-		} else if ref.Port != 0 {
+		} else {
 			t.SLtoVL = make([]mad.SLtoVL, len(n.Ports))
 			for in := range n.Ports {
 				add(mad.AttrSLtoVL, mad.SLtoVLModifier(ib.PortNum(in), ref.Port), in)

@@ -219,6 +219,9 @@ func (s *sweep) planSwitchLanes(i int32) {
 	once := together && alike && stale > 1
 	if once {
 		s.lanes.slvl = append(s.lanes.slvl, slvlWrite{subnet.Ref{Node: i}, mad.SLtoVLAllInputs | mad.SLtoVLAllOutputs, *same})
+		if first == 1 { // all ports are all ports
+			s.noteLanes(subnet.Ref{Node: i}, &laneTables{slvl: slices.Repeat([]mad.SLtoVL{*same}, len(n.Ports))})
+		}
 	}
 	for p := first; p < len(n.Ports); p++ {
 		ref := subnet.Ref{Node: i, Port: ib.PortNum(p)}
