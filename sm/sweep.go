@@ -347,6 +347,7 @@ func (s *sweep) lookAt(i int32) {
 		for port := range n.Ports {
 			s.push(probe{askPort, i, ib.PortNum(port), 0})
 		}
+		s.push(probe{askDesc, i, 0, 0})
 		return
 	}
 	for port := 1; port < len(n.Ports); port++ {
