@@ -1,0 +1,137 @@
+package fieldtest
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"softib/topo"
+)
+
+// softib builds the command, beside the drop-in, as users have it.
+var softib = sync.OnceValues(func() (string, error) {
+	bin := filepath.Join(scratch, "softib")
+	out, err := exec.Command("go", "build", "-o", bin, "../../cmd/softib").CombinedOutput()
+	if err != nil {
+		err = &buildError{string(out), err}
+	}
+	return bin, err
+})
+
+type buildError struct {
+	text string
+	err  error
+}
+
+func (e *buildError) Error() string { return "go build: " + e.err.Error() + "\n" + e.text }
+
+// user is somebody at a shell, with a runtime folder of their own.
+type user struct {
+	testing.TB
+	bin, dir string
+}
+
+func newUser(t testing.TB) *user {
+	t.Helper()
+	library(t)
+	bin, err := softib()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(scratch, "u")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &user{t, bin, dir}
+}
+
+// softib runs a command of softib to its end and returns what it printed and its status.
+func (u *user) softib(args ...string) (stdout, stderr string, status int) {
+	u.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, u.bin, args...)
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+u.dir, "PATH=/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"), "OSM_TMP_DIR="+u.dir, "OSM_CACHE_DIR="+u.dir)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		u.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// must is softib for what has to succeed.
+func (u *user) must(args ...string) string {
+	u.Helper()
+	out, errs, status := u.softib(args...)
+	if status != 0 {
+		u.Fatalf("softib %s ends with %d\n%s%s", strings.Join(args, " "), status, out, errs)
+	}
+	return out
+}
+
+// up starts a fabric in the background, which ends with the test.
+func (u *user) up(name string, args ...string) {
+	u.Helper()
+	u.must(append([]string{"up", "-d", "--name", name}, args...)...)
+	u.Cleanup(func() { u.softib("down", "--name", name) })
+}
+
+// dump is what ibnetdiscover says of a fabric, without the date and in order.
+func (u *user) dump(name, host string) (text string, sorted []string) {
+	u.Helper()
+	text = u.must("exec", "--name", name, host, "--", "ibnetdiscover")
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "# Topology file: generated on") {
+			sorted = append(sorted, strings.TrimRight(line, "\n"))
+		}
+	}
+	return text, sorted
+}
+
+// The command itself: programs through softib exec, a dump through softib up FILE, a fabric that is left to OpenSM.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	tool(t, "ibnetdiscover")
+	u := newUser(t)
+	u.up("a")
+	want, err := topo.ParseSpec(defaultSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, first := u.dump("a", "h1")
+	got, err := topo.Parse("dump", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameLines(t, "cables", wiring(got), wiring(want))
+	for _, n := range want.Nodes {
+		if m := got.ByGUID(n.GUID); m == nil || m.Name != n.Name || m.Desc != n.Desc {
+			t.Errorf("%s is not in the dump", n.Name)
+		}
+	}
+	same(t, "nodes that the administrator knows", len(records(u.must("exec", "--name", "a", "h17", "--", "saquery"))), len(want.Nodes))
+	wants(t, u.must("exec", "--name", "a", "leaf3", "--", "smpquery", "nodedesc", "-D", "0"), "leaf3")
+	_, errs, status := u.softib("exec", "--name", "a", "h1", "--", "ibstat", "nobody")
+	same(t, "the status of a program that fails", status != 0, true)
+	wants(t, errs, "nobody")
+
+	file := filepath.Join(u.dir, "dump.topo")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.up("b", file)
+	_, second := u.dump("b", "h1")
+	sameLines(t, "the dump of the dump's fabric", second, first)
+
+	tool(t, "opensm")
+	u.up("c", "--no-sm")
+	u.must("exec", "--name", "c", "h1", "--", "opensm", "-o", "-R", "ftree", "-f", filepath.Join(u.dir, "opensm.log"))
+	wants(t, u.must("status", "--name", "c"), "64 ACTIVE")
+	same(t, "hosts under OpenSM", len(lines(u.must("exec", "--name", "c", "h9", "--", "ibhosts"))), 32)
+}
