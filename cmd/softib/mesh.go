@@ -19,6 +19,8 @@ const (
 	// meshPairsMax bounds the pairs that are tried: each pair that has talked
 	// keeps a channel with buffers of its own. It is enough for 128 hosts.
 	meshPairsMax = 1 << 14
+	// meshHostsMax bounds the hosts that take part, for the same reason.
+	meshHostsMax = 1 << 12
 	// meshPatience is how long a message may take; the slowest machine is much faster.
 	meshPatience = 10 * time.Second
 )
@@ -134,6 +136,18 @@ type meshDevice struct {
 	dev   verbs.Device
 	ports int
 	key   uint16 // index of the partition's key
+}
+
+// sample takes at most n devices, evenly spread.
+func sample(devs []meshDevice, n int) []meshDevice {
+	if len(devs) <= n {
+		return devs
+	}
+	some := make([]meshDevice, n)
+	for i := range some {
+		some[i] = devs[i*len(devs)/n]
+	}
+	return some
 }
 
 // mesh sends a message from every host to every other and looks at what arrives;
