@@ -354,8 +354,8 @@ func TestPerfOnItsOwn(t *testing.T) {
 func TestCommandLine(t *testing.T) {
 	s := newShell(t)
 	help := s.run("--help")
-	wants(t, help, "up ", "down ", "status ", "perf ", "topo ", "version ")
-	for _, c := range [][]string{{"up"}, {"down"}, {"status"}, {"perf"}, {"topo", "gen"}, {"topo", "check"}, {"version"}} {
+	wants(t, help, "up ", "down ", "status ", "route ", "log ", "perf ", "topo ", "version ")
+	for _, c := range [][]string{{"up"}, {"down"}, {"status"}, {"route", "show"}, {"route", "trace"}, {"route", "check"}, {"log"}, {"perf"}, {"topo", "gen"}, {"topo", "check"}, {"version"}} {
 		wants(t, s.run(append(c, "--help")...), "Usage:", "Examples:", "softib "+strings.Join(c, " "))
 	}
 	wants(t, s.run("up", "--help"), "fat-tree:", "torus:", "dragonfly", "ibnetdiscover")

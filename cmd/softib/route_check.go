@@ -89,6 +89,8 @@ type judged struct {
 	Loop     []string `json:"loop,omitempty"`
 	Deadlock []string `json:"deadlock,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
+	// Mended is what --remove changes in tables that were there before.
+	Mended *mending `json:"mended,omitempty"`
 
 	w *wiring
 }
@@ -100,6 +102,24 @@ type checking struct {
 	title string
 	out   *reporter
 	notes []string
+	whole *route.Network // before cables were taken away
+}
+
+// during does something that takes a while and cannot be interrupted; if the user will not wait, nobody waits for it.
+func (c *checking) during(ctx context.Context, what string, do func()) error {
+	return c.out.during(what, func() error {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			do()
+		}()
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 }
 
 func (o *checkOptions) run(cmd *cobra.Command) error {
@@ -136,23 +156,26 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 			return p.nothingToJudge(h.w)
 		}
 		if o.engine == "" {
-			x := c.judge("in force", h.tables(), 0)
+			x, err := c.judge(cmd.Context(), "in force", h.tables(), 0)
+			if err != nil {
+				return err
+			}
 			if o.compare == "" {
 				x.Notes = append(x.Notes, "service levels: "+h.w.Levels)
 			}
 			list = append(list, x)
 		}
-	} else if list, err = c.topology(); err != nil {
+	} else if list, err = c.topology(cmd.Context()); err != nil {
 		return err
 	}
 	for _, chain := range engines {
-		x, err := c.engine(chain)
+		x, err := c.engine(cmd.Context(), chain)
 		if err != nil {
 			return err
 		}
 		list = append(list, x)
 	}
-	return c.print(cmd.Context(), newTerminal(cmd.OutOrStdout()), list)
+	return c.print(newTerminal(cmd.OutOrStdout()), list)
 }
 
 // nothingToJudge is the error of a fabric without tables.
@@ -185,7 +208,7 @@ func (o *checkOptions) engines() ([]string, error) {
 }
 
 // topology makes the network of a topology and, where a file has its tables, judges those.
-func (c *checking) topology() ([]*judged, error) {
+func (c *checking) topology(ctx context.Context) ([]*judged, error) {
 	o := c.o
 	g, err := loadTopology(o.topo)
 	if err != nil {
@@ -219,7 +242,10 @@ func (c *checking) topology() ([]*judged, error) {
 	if len(missing) == len(c.w.Net.Switches) {
 		return nil, next(fmt.Errorf("%s has no switch of %s", o.lfts, o.topo), "take both files from one fabric: the switches' GUIDs have to be the same")
 	}
-	x := c.judge(filepath.Base(o.lfts), t, 0)
+	x, err := c.judge(ctx, filepath.Base(o.lfts), t, 0)
+	if err != nil {
+		return nil, err
+	}
 	for i, s := range missing {
 		if i == namedMost {
 			x.Notes = append(x.Notes, fmt.Sprintf("and %d more have no table in the file", len(missing)-i))
@@ -263,20 +289,21 @@ func (c *checking) removeLinks() error {
 		}
 		fraction = float64(v) / float64(max(links, 1))
 	}
-	c.w.Net = route.RemoveLinks(c.w.Net, fraction, rand.New(rand.NewPCG(c.o.seed, 0)))
-	c.notes = append(c.notes, fmt.Sprintf("%d of %s between switches are taken away (seed %d)", links-len(c.w.Net.Links()), numbered(links, "cable", "cables"), c.o.seed))
+	c.whole = c.w.Net
+	c.w.Net = route.RemoveLinks(c.whole, fraction, rand.New(rand.NewPCG(c.o.seed, 0)))
+	c.notes = append(c.notes, fmt.Sprintf("taken away: %d of %s between switches (seed %d)", links-len(c.w.Net.Links()), numbered(links, "cable", "cables"), c.o.seed))
 	return nil
 }
 
 // engine computes and judges.
-func (c *checking) engine(chain string) (*judged, error) {
+func (c *checking) engine(ctx context.Context, chain string) (*judged, error) {
 	var res route.Result
 	var err error
+	opts := route.Options{VLs: c.o.vls}
 	began := time.Now()
-	_ = c.out.during("routing by "+chain, func() error {
-		res, err = route.Compute(c.w.Net, chain, route.Options{VLs: c.o.vls})
-		return nil
-	})
+	if stopped := c.during(ctx, "routing by "+chain, func() { res, err = route.Compute(c.w.Net, chain, opts) }); stopped != nil {
+		return nil, stopped
+	}
 	took := time.Since(began)
 	var refused []string
 	for _, e := range res.Refused {
@@ -292,27 +319,56 @@ func (c *checking) engine(chain string) (*judged, error) {
 		}
 		return &judged{Subject: c.title, Engine: chain, Refused: refused, w: c.w}, nil
 	}
-	x := c.judge(res.Tables.Engine, res.Tables, took)
+	x, err := c.judge(ctx, res.Tables.Engine, res.Tables, took)
+	if err != nil {
+		return nil, err
+	}
 	x.Refused = refused
-	return x, nil
+	if c.whole != nil {
+		err = c.during(ctx, "mending", func() { x.Mended = c.mend(res.Tables.Engine, opts) })
+	}
+	return x, err
+}
+
+// mend routes the whole network and says what changes when the cables go: what a manager has to write.
+func (c *checking) mend(engine string, o route.Options) *mending {
+	before, err := route.Compute(c.whole, engine, o)
+	if err != nil {
+		return nil
+	}
+	began := time.Now()
+	r, err := route.Repair(c.w.Net, before.Tables, o)
+	if err != nil {
+		return nil
+	}
+	m := &mending{TookSec: time.Since(began).Seconds(), Whole: r.Full, Change: route.Diff(before.Tables, r.Tables)}
+	m.BySwitch = nil
+	return m
+}
+
+// mending is what changes in tables of a whole network when its cables go.
+type mending struct {
+	route.Change
+	TookSec float64 `json:"took_sec"`
+	// Whole says that the engine had to start over.
+	Whole bool `json:"whole"`
 }
 
 // judge judges one table set.
-func (c *checking) judge(label string, t *route.Tables, took time.Duration) *judged {
+func (c *checking) judge(ctx context.Context, label string, t *route.Tables, took time.Duration) (*judged, error) {
 	x := &judged{Subject: c.title, Engine: label, TookSec: took.Seconds(), w: c.w, Switches: c.w.Switches, Notes: c.notes}
-	_ = c.out.during("judging "+label, func() error {
-		r := route.Judge(c.w.Net, t, route.JudgeOptions{Seed: c.o.seed})
-		x.Report = &r
-		return nil
-	})
-	x.OK = x.Report.OK()
+	var r route.Report
+	if err := c.during(ctx, "judging "+label, func() { r = route.Judge(c.w.Net, t, route.JudgeOptions{Seed: c.o.seed}) }); err != nil {
+		return nil, err
+	}
+	x.Report, x.OK = &r, r.OK()
 	for _, s := range x.Report.Loop {
 		x.Loop = append(x.Loop, c.w.step(s.Switch, s.Port))
 	}
 	for _, ch := range x.Report.Cycle {
 		x.Deadlock = append(x.Deadlock, fmt.Sprintf("%s on VL %d", c.w.step(ch.Switch, ch.Port), ch.VL))
 	}
-	return x
+	return x, nil
 }
 
 // step is a cable in one direction: leaf1[5] -> spine1[1].
@@ -340,10 +396,7 @@ func (w *wiring) dest(l ib.LID) string {
 }
 
 // print shows everything, and is an error if something is broken.
-func (c *checking) print(ctx context.Context, t *terminal, list []*judged) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+func (c *checking) print(t *terminal, list []*judged) error {
 	if c.o.asJSON {
 		if err := printJSON(t.w, list); err != nil {
 			return err

@@ -67,6 +67,15 @@ func (x *judged) print(t *terminal) {
 		l.row("%.1f %% effective bisection under random permutations,", 100*r.Bisection)
 		l.row("%.1f %% under shifts", 100*r.Shift.Bandwidth)
 	}
+	if m := x.Mended; m != nil {
+		l = t.under("mending")
+		how := "computed in " + seconds(m.TookSec)
+		if m.Whole {
+			how = "starting over took " + seconds(m.TookSec)
+		}
+		l.row("tables of the whole network change in %s", numbered(m.Entries, "entry", "entries"))
+		l.row("on %s, %s to write; %s", numbered(m.Switches, "switch", "switches"), numbered(m.Blocks, "block", "blocks"), how)
+	}
 }
 
 // row is say with a wider label.
@@ -157,7 +166,8 @@ func (c *checking) printTable(t *terminal, list []*judged) {
 	for i := range n.Switches {
 		ends += n.Switches[i].Ends
 	}
-	t.say("%s: %s, %s, %s between switches", t.bold(c.title), numbered(len(n.Switches), "switch", "switches"), numbered(ends, "end port", "end ports"), numbered(len(n.Links()), "link", "links"))
+	t.say("%s", t.bold(c.title))
+	t.say("%s, %s, %s between switches", numbered(len(n.Switches), "switch", "switches"), numbered(ends, "end port", "end ports"), numbered(len(n.Links()), "link", "links"))
 	for _, note := range c.notes {
 		t.say("%s", note)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -498,7 +499,7 @@ func TestRouteCheckFiles(t *testing.T) {
 
 func TestRouteCheckEngines(t *testing.T) {
 	out := shown(t, "route", "check", "fat-tree:radix=8,levels=3", "--remove", "5%")
-	wants(t, out, "fat-tree:radix=8,levels=3, tables by ftree", "13 of 256 cables between switches are taken away (seed 1)", "good")
+	wants(t, out, "fat-tree:radix=8,levels=3, tables by ftree", "taken away: 13 of 256 cables between switches (seed 1)", "good")
 	if again := shown(t, "route", "check", "fat-tree:radix=8,levels=3", "--remove", "13"); !strings.Contains(again, "13 of 256 cables") {
 		t.Errorf("13 cables:\n%s", again)
 	}
@@ -510,6 +511,18 @@ func TestRouteCheckEngines(t *testing.T) {
 	list := asJSON[[]judged](t, shown(t, "route", "check", "torus:4x4", "--compare", "all", "--json"))
 	if len(list) != len(route.Names()) {
 		t.Errorf("%d engines were judged", len(list))
+	}
+	out = shown(t, "route", "check", "fat-tree:radix=8,levels=3", "--engine", "ftree", "--remove", "1")
+	wants(t, out, "tables of the whole network change in ", "blocks to write; computed in")
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	root := newRoot()
+	root.SetOut(io.Discard)
+	root.SetErr(io.Discard)
+	root.SetArgs([]string{"route", "check", "fat-tree:radix=24,levels=3", "--engine", "nue"})
+	began := time.Now()
+	if err := root.ExecuteContext(stopped); !errors.Is(err, context.Canceled) || time.Since(began) > 10*time.Second {
+		t.Errorf("interrupted: %v after %v", err, time.Since(began))
 	}
 	broken(t, exitFailed, []string{"no engine fits torus:4x4"}, "route", "check", "torus:4x4", "--engine", "ftree")
 	broken(t, exitFailed, []string{"pyramid"}, "route", "check", "pyramid")
