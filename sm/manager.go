@@ -65,6 +65,7 @@ type Manager struct {
 	tookOver   bool   // clients have to register anew
 	setbacks   int    // sweeps in a row that were given up because a switch did not take its table
 	grief      grief
+	lateFails  int // sweeps in a row whose late rounds were not taken
 	trapSeen   map[trapKey]trapSeen
 	pathsOf    *subnet.Subnet
 	lightPaths [][]ib.PortNum

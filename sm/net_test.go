@@ -215,7 +215,7 @@ func (h *host) step() bool {
 			})
 		}
 		for e, ok := h.m.PollEvent(); ok; e, ok = h.m.PollEvent() {
-			h.log = append(h.log, e.String())
+			h.log = append(h.log, fmt.Sprintf("%12.6f ", float64(e.At)/1e12)+e.String())
 		}
 	}
 	for env, data, ok := h.rpc.PollSend(); ok; env, data, ok = h.rpc.PollSend() {

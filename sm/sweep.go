@@ -48,10 +48,12 @@ type sweep struct {
 	hold     ib.Time // no writes before
 	prompt   int     // rounds that need not wait
 	late     map[int32]bool
-	was      *route.Tables // what the switches held
-	levels   *levels
-	managers []subnet.Manager
-	lanes    lanePlan
+	// lateFailed says that a switch did not take a block that had waited.
+	lateFailed bool
+	was        *route.Tables // what the switches held
+	levels     *levels
+	managers   []subnet.Manager
+	lanes      lanePlan
 
 	reads      []reading
 	keyWrites  []keyWrite

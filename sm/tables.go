@@ -158,6 +158,15 @@ func (s *sweep) nextLate() bool {
 
 // leaveLate notes what the switches hold that wait for late rounds, now that the rounds before s.round are done.
 func (s *sweep) leaveLate() {
+	switch {
+	case !s.lateFailed:
+		s.m.lateFails = 0
+	case s.m.lateFails < setbacksMax:
+		s.m.lateFails++
+		s.m.want(s.m.now+s.m.cfg.Timeout, "a switch has not taken its table")
+	default:
+		s.m.want(s.m.retryAt(0), "a switch has not taken its table")
+	}
 	for i := range s.late { // tidy: order-free
 		guid := s.nodes[i].Info.NodeGUID
 		if s.incomplete[i] {
@@ -270,6 +279,7 @@ func (s *sweep) tableReply(r *request, v mad.View) {
 			s.stuck = map[int32]bool{}
 		}
 		s.stuck[r.node] = true
+		s.lateFailed = s.late != nil // after the subnet was published
 		return
 	}
 	if r.attr == mad.AttrSwitchInfo {
