@@ -61,6 +61,7 @@ type host struct {
 	m     *Manager // nil at a client
 	dead  bool
 	log   []string
+	times []ib.Time // of the log's lines
 	inbox [][]byte // what a client got
 	slow  ib.Time  // how long routing takes
 	at    int      // of the log, see since
@@ -215,7 +216,7 @@ func (h *host) step() bool {
 			})
 		}
 		for e, ok := h.m.PollEvent(); ok; e, ok = h.m.PollEvent() {
-			h.log = append(h.log, fmt.Sprintf("%12.6f ", float64(e.At)/1e12)+e.String())
+			h.log, h.times = append(h.log, e.String()), append(h.times, e.At)
 		}
 	}
 	for env, data, ok := h.rpc.PollSend(); ok; env, data, ok = h.rpc.PollSend() {
@@ -327,8 +328,8 @@ func (n *network) logs() string {
 			continue
 		}
 		fmt.Fprintf(&b, "manager at %s, %v:\n", n.g.PortName(h.ref), h.m.State())
-		for _, l := range h.log[max(0, len(h.log)-40):] {
-			b.WriteString("  " + l + "\n")
+		for k := max(0, len(h.log)-40); k < len(h.log); k++ {
+			fmt.Fprintf(&b, "  %10.6fs %s\n", float64(h.times[k])/float64(ib.Second), h.log[k])
 		}
 	}
 	return b.String()

@@ -85,7 +85,7 @@ func TestTrapStorm(t *testing.T) {
 	}
 	lines := 0
 	for _, l := range h.log[h.at:] {
-		if strings.Contains(l, " trap: ") {
+		if strings.HasPrefix(l, "trap: ") {
 			lines++
 		}
 	}
