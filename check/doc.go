@@ -18,6 +18,16 @@
 //
 // and a second run of the same scenario must have the same trace hash.
 //
+// A Management is a history of another kind: a fabric that subnet managers bring up by packets, managers that die, come back and
+// hand over, management packets that are lost, links that flap, switches that forget, agents that fall silent, and some RC connections.
+// RunManagement lets it happen under
+//
+//	loop         after each write of a table or a port's state no LID leads packets round in a circle
+//	credit loop  the channel dependencies of the tables in force have no cycle, between two tables and after each sweep
+//	convergence  once the faults are over there is one master and all else stands by, every link is active, every end port has its address of before
+//	             and knows the master's, and whatever is sent by the switches' own tables arrives
+//	traffic      connections whose way no fault hits go on; patient ones survive everything
+//
 // Torture does this for many seeds on all cores. A seed that fails is cut down to
 // a small scenario that still fails, and printed with its last packets and the
 // command that runs it again.
