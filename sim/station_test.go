@@ -3,6 +3,7 @@ package sim
 import (
 	"testing"
 
+	"softib/hca"
 	"softib/ib"
 	"softib/mad"
 	"softib/sm"
@@ -123,5 +124,67 @@ func TestHandover(t *testing.T) {
 	s.Run(400 * ib.Millisecond)
 	if a := s.Manager(0).State(); a != mad.SMMaster || !up(s, 0) {
 		t.Errorf("after the master's death the other is %v", a)
+	}
+}
+
+// TestMute: an agent that does nothing is missed, packets of programs pass its switch, and it comes back.
+func TestMute(t *testing.T) {
+	s := managed(t, "line:3,hosts=1", &watched{t: t})
+	check(t, s.StartManager(0, quick(1)))
+	s.Run(30 * ib.Millisecond)
+	if !up(s, 0) {
+		t.Fatal("the subnet is not up")
+	}
+	middle := s.graph.Switches()[1].Index
+	lid := s.LID(topo.PortRef{Node: s.HostNode(2).Index, Port: 1})
+	s.PlanMute(s.Now(), middle, 100*ib.Millisecond)
+	s.Run(100 * ib.Millisecond)
+	if n := s.Manager(0).Last().Switches; n != 1 {
+		t.Errorf("the manager sees %d switches past one that is mute, want 1", n)
+	}
+	s.Run(ib.Second)
+	if !up(s, 0) || s.Manager(0).Last().Switches != 3 || s.LID(topo.PortRef{Node: s.HostNode(2).Index, Port: 1}) != lid {
+		t.Error("the switch is not back with its hosts' addresses")
+	}
+	if n := s.FaultCounts()[FaultMute]; n != 1 {
+		t.Errorf("%d mute agents were counted, want 1", n)
+	}
+}
+
+// TestMgmtOnly loses all management packets and none of the others.
+func TestMgmtOnly(t *testing.T) {
+	s := managed(t, "star:3", &watched{t: t})
+	check(t, s.StartManager(0, quick(1)))
+	s.Run(20 * ib.Millisecond)
+	a, b := newPeer(t, s, 1, hca.RC, 1<<16), newPeer(t, s, 2, hca.RC, 1<<16)
+	connectRC(t, a, b, ib.MTU1024, 14)
+	s.SetFaultsAll(Faults{Drop: 1, MgmtOnly: true})
+	check(t, a.h.PostSend(a.qp, &hca.SendWR{WRID: 1, Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: a.sge(0, 1<<16), RemoteAddr: peerVA, RKey: b.mr.RKey()}))
+	s.Wake(1)
+	s.Run(60 * ib.Millisecond)
+	if n := a.completions(t); n != 1 || a.h.Stats.Retransmits != 0 {
+		t.Errorf("%d completions after %d packets sent again, want 1 and 0", n, a.h.Stats.Retransmits)
+	}
+	if s.FaultCounts()[FaultDrop] == 0 {
+		t.Error("no management packet was lost")
+	}
+}
+
+// TestManagerJobTime lets the computation of routes take time.
+func TestManagerJobTime(t *testing.T) {
+	s := managed(t, "fat-tree:radix=4,levels=2", &watched{t: t})
+	cfg := quick(1)
+	cfg.JobTime = 5 * ib.Millisecond
+	check(t, s.StartManager(0, cfg))
+	s.Run(4 * ib.Millisecond)
+	if s.Manager(0).State() == mad.SMMaster {
+		t.Error("the manager is master before it can have computed routes")
+	}
+	s.Run(20 * ib.Millisecond)
+	if !up(s, 0) {
+		t.Error("the subnet is not up")
+	}
+	if err := s.StartManager(0, cfg); err == nil {
+		t.Error("a second manager starts at one port")
 	}
 }
