@@ -16,7 +16,7 @@ func newTorture() *cobra.Command {
 	var o check.Options
 	var seed uint64
 	var noShrink bool
-	var capture string
+	var capture, kind string
 	cmd := &cobra.Command{
 		Use:   "torture",
 		Short: "Run random fabrics, loads and faults in virtual time, and check everything",
@@ -27,10 +27,17 @@ be true of a fabric is checked: what RC delivers arrives once, in order and inta
 byte is touched that no request may touch, credits return, partitions hold,
 nothing is dropped without a cause, every request completes.
 
+Every fourth history is about management: subnet managers bring fabrics up by packets, die
+and come back at any moment, hand over to each other, while management packets are lost,
+links flap, switches forget their tables and agents fall silent. Tables never lead packets
+in a circle, nor make them wait for each other in one; when the faults are over one
+manager rules, everything is reachable under the address that it had, and connections have survived.
+
 A seed that fails is made small and printed with its last packets and the
 command that runs it again.`,
 		Example: `  softib torture --seeds 2000
   softib torture --seeds 200 --hosts 12
+  softib torture --kind management --seeds 1000
   softib torture --seed 1234            # one history again
   softib torture --seed 1234 --capture history.pcapng   # and its packets, for Wireshark`,
 		Args: arguments(0, 0, "no arguments"),
@@ -41,6 +48,10 @@ command that runs it again.`,
 				}
 			}
 			o.NoShrink = noShrink
+			var err error
+			if o.Kind, err = check.ParseKind(kind); err != nil {
+				return usage(cmd, fmt.Errorf("--kind is %q: want both, data or management", kind))
+			}
 			switch {
 			case o.Seeds < 1:
 				return usage(cmd, fmt.Errorf("--seeds is %d: want at least 1", o.Seeds))
@@ -50,6 +61,9 @@ command that runs it again.`,
 				return usage(cmd, fmt.Errorf("--parallel is %d: want 1 or more", o.Parallel))
 			}
 			if capture != "" {
+				if o.Kind.IsManagement(o.First) {
+					return usage(cmd, fmt.Errorf("--capture takes a history of data: seed %d is one of management; add --kind data", o.First))
+				}
 				if o.Seeds != 1 {
 					return usage(cmd, fmt.Errorf("--capture takes one history: name it with --seed"))
 				}
@@ -66,6 +80,7 @@ command that runs it again.`,
 	f.IntVar(&o.Hosts, "hosts", 0, "hosts in each fabric, about (2 to 16, as the seed will)")
 	f.IntVar(&o.Parallel, "parallel", 0, "histories at once (one for each core)")
 	f.BoolVar(&noShrink, "no-shrink", false, "do not make failing histories small")
+	f.StringVar(&kind, "kind", "both", "what histories are about: data, management or both")
 	f.StringVar(&capture, "capture", "", "write the packets of the one history to this pcapng file")
 	return cmd
 }
@@ -105,6 +120,10 @@ func runTorture(cmd *cobra.Command, o check.Options) error {
 	}
 	t.say("%d of %d seeds in %.1f s: %d requests, %d packet hops, %d faults, %d runs compared with a second one",
 		r.Done, r.Seeds, r.Elapsed.Seconds(), r.Ops, r.Hops, r.Faults(), r.Runs-r.Done)
+	if m := &r.Tally.Mgmt; m.Sweeps > 0 {
+		t.say("management: %d sweeps, %d changes of state, %d table blocks, %d checks for loops and %d for credit loops, %d messages that had to arrive",
+			m.Sweeps, m.Masters, m.TableWrites, m.LoopChecks, m.CreditChecks, m.Messages)
+	}
 	switch {
 	case r.Failed > 0:
 		return next(fmt.Errorf("%w: %d of %d seeds failed", errTorture, r.Failed, r.Done), "%s", r.Failures[0].Command())
