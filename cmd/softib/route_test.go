@@ -15,6 +15,7 @@ import (
 
 	"softib/ib"
 	"softib/mad"
+	"softib/policy"
 	"softib/route"
 	"softib/sm"
 	"softib/topo"
@@ -343,12 +344,40 @@ func TestRouteTraceEnds(t *testing.T) {
 	l.plant(other.Name, h5, spine.Ports[2].PeerPort)
 	broken(t, exitFailed, []string{"the tables run in a circle"}, "route", "trace", "h1", "h5")
 	// Partitions.
-	broken(t, exitFailed, []string{"h2[1] is in no partition 0x9234"}, "route", "trace", "h1", "h2", "--pkey", "0x9234")
+	broken(t, exitFailed, []string{"h1[1] is not in partition 0x9234 itself"}, "route", "trace", "h1", "h2", "--pkey", "0x9234")
 	broken(t, exitUsage, []string{"--sl 16"}, "route", "trace", "h1", "h2", "--sl", "16")
 	broken(t, exitUsage, []string{"--pkey x"}, "route", "trace", "h1", "h2", "--pkey", "x")
 	broken(t, exitUsage, nil, "route", "trace", "h1")
 	if w := asJSON[[]traced](t, shown(t, "route", "trace", "h1", "h2", "--sl", "3", "--pkey", "0xffff", "--json"))[0]; w.SL != 3 || w.Told != "as asked for" {
 		t.Errorf("with --sl 3: %+v", w)
+	}
+}
+
+// Partitions end a way at the switch that enforces them, or at the port that is in another one.
+func TestRouteTracePartitions(t *testing.T) {
+	for _, enforce := range []sm.Enforcement{sm.EnforceBoth, sm.EnforceOut, sm.EnforceOff} {
+		guid := func(h int) string { return fmt.Sprintf("0x0250f11b010000%d1", h) }
+		conf, _, err := policy.ParsePartitions("p.conf", []byte("Default=0x7fff,ipoib:ALL=limited,SELF=full;\nA=0x1:"+guid(1)+"=full,"+guid(2)+"=full;\nB=0x2:"+guid(2)+"=full,"+guid(3)+"=full;\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newLab(t, "star:4", &sm.Config{Partitions: conf, Enforce: enforce, SweepInterval: -1})
+		if got := l.Graph().ByName("h1").PortGUID(1).String(); got != guid(1) {
+			t.Fatalf("h1 is %s", got)
+		}
+		wants(t, shown(t, "status"), "0xffff Default: 1 full member, 3 limited ones", "0x8002 B: 2 full members")
+		wants(t, shown(t, "route", "trace", "h2", "h3"), "partition 0x8002 (the administrator's)", "arrives")
+		wants(t, shown(t, "route", "trace", "h2", "h1"), "arrives")
+		wants(t, shown(t, "route", "trace", "h4", "h1"), "partition 0x7fff (the administrator's)", "arrives") // limited to full
+		broken(t, exitFailed, []string{"h1[1] is not in partition 0x8002 itself"}, "route", "trace", "h1", "h3", "--pkey", "0x8002")
+		// Both limited, and no other partition.
+		if enforce == sm.EnforceOff {
+			broken(t, exitFailed, []string{"both are limited members of partition 0xffff"}, "route", "trace", "h4", "h3")
+			broken(t, exitFailed, []string{"h3[1] is not in partition 0x8001"}, "route", "trace", "h2", "h3", "--pkey", "0x8001")
+		} else {
+			broken(t, exitFailed, []string{"both are limited"}, "route", "trace", "h4", "h3")
+			broken(t, exitFailed, []string{"sw1[3] lets nothing of partition 0x8001 out"}, "route", "trace", "h2", "h3", "--pkey", "0x8001")
+		}
 	}
 }
 

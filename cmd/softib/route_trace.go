@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -177,6 +178,10 @@ func (book *addressBook) trace(ctx context.Context, a, b target, r *routeRequest
 	}
 	key := book.choose(ctx, w, a, b, r)
 	w.PKey = fmt.Sprintf("0x%04x", uint16(key))
+	if keys := f.PKeys(a.ref); len(keys) > 0 && !slices.ContainsFunc(keys, func(k ib.PKey) bool { return k.Base() == key.Base() }) {
+		w.Why, w.Next = fmt.Sprintf("%s is not in partition %s itself", w.From, w.PKey), adviseKeys
+		return w, nil
+	}
 	way, err := f.Way(a.ref, b.lid, w.SL, key)
 	if err != nil {
 		return nil, err
@@ -205,12 +210,14 @@ func (book *addressBook) trace(ctx context.Context, a, b target, r *routeRequest
 func (book *addressBook) choose(ctx context.Context, w *traced, a, b target, r *routeRequest) ib.PKey {
 	f := book.f
 	key := ib.PKeyDefault
-	if mine, theirs := f.PKeys(a.ref), f.PKeys(b.ref); b.has {
-		for _, k := range mine {
-			if anyMatches(theirs, k) {
-				key = k
-				break
-			}
+	mine := f.PKeys(a.ref)
+	if len(mine) > 0 {
+		key = mine[0]
+	}
+	if b.has {
+		theirs := f.PKeys(b.ref)
+		if i := slices.IndexFunc(mine, func(k ib.PKey) bool { return anyMatches(theirs, k) }); i >= 0 {
+			key = mine[i]
 		}
 	}
 	w.Told = "as asked for"
@@ -232,6 +239,10 @@ func (book *addressBook) choose(ctx context.Context, w *traced, a, b target, r *
 	}
 	if r.PKey != nil {
 		key = *r.PKey
+	}
+	// Packets carry the sender's own key, with its own kind of membership.
+	if i := slices.IndexFunc(mine, func(k ib.PKey) bool { return k.Base() == key.Base() }); i >= 0 {
+		key = mine[i]
 	}
 	return key
 }
@@ -315,8 +326,11 @@ func (f *fabric) whyRefused(end topo.PortRef, b target, key ib.PKey) (why, advic
 	if b.lid < pi.LID || b.lid >= pi.LID+1<<pi.LMC {
 		return fmt.Sprintf("it comes to %s, whose LID is %d, not %d", f.endName(at), pi.LID, b.lid), adviseTables
 	}
-	if keys := f.PKeys(at); keys != nil && !anyMatches(keys, key) {
-		return fmt.Sprintf("%s is in no partition 0x%04x", f.endName(at), uint16(key)), adviseKeys
+	if keys := f.PKeys(at); len(keys) > 0 && !anyMatches(keys, key) {
+		if slices.ContainsFunc(keys, func(k ib.PKey) bool { return k.Base() == key.Base() }) {
+			return fmt.Sprintf("both are limited members of partition 0x%04x: they may not talk", uint16(key|ib.PKeyFull)), adviseKeys
+		}
+		return fmt.Sprintf("%s is not in partition 0x%04x", f.endName(at), uint16(key)), adviseKeys
 	}
 	return "", ""
 }
