@@ -14,20 +14,24 @@ type lidBook struct {
 	of    map[ib.GUID]ib.LID
 	taken []ib.GUID // by LID
 	next  ib.LID
+	full  [8]bool // by LMC: nothing was left when somebody last asked
 	dirty bool
 }
 
-func newLIDBook(memory map[ib.GUID]ib.LID) *lidBook {
-	b := &lidBook{of: make(map[ib.GUID]ib.LID, len(memory)), next: 1}
+// newLIDBook makes a book of what is remembered. What cannot be, or belongs to another already, comes back.
+func newLIDBook(memory map[ib.GUID]ib.LID) (b *lidBook, refused []ib.GUID) {
+	b = &lidBook{of: make(map[ib.GUID]ib.LID, len(memory)), next: 1}
 	guids := make([]ib.GUID, 0, len(memory))
 	for g := range memory { // tidy: order-free
 		guids = append(guids, g)
 	}
 	slices.Sort(guids)
 	for _, g := range guids {
-		b.claim(g, memory[g], 0)
+		if !b.claim(g, memory[g], 0) {
+			refused = append(refused, g)
+		}
 	}
-	return b
+	return b, refused
 }
 
 // owner is who has an address, 0 if nobody.
@@ -81,11 +85,15 @@ func (b *lidBook) release(g ib.GUID) {
 	}
 	delete(b.of, g)
 	b.dirty = true
+	b.full = [8]bool{}
 }
 
 // give finds new addresses.
 func (b *lidBook) give(g ib.GUID, lmc uint8) (ib.LID, bool) {
 	n := ib.LID(1) << lmc
+	if b.full[lmc] {
+		return 0, false
+	}
 	for l := (b.next + n - 1) &^ (n - 1); l <= ib.LIDUnicastMax-n+1 && l != 0; l += n {
 		if b.claim(g, l, lmc) {
 			b.next = l + n
@@ -97,6 +105,7 @@ func (b *lidBook) give(g ib.GUID, lmc uint8) (ib.LID, bool) {
 			return l, true
 		}
 	}
+	b.full[lmc] = true
 	return 0, false
 }
 

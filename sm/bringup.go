@@ -122,7 +122,7 @@ func downPorts(g *topo.Graph, m *Manager) (list []topo.PortRef) {
 // an address and no two overlap.
 func HintedLIDs(g *topo.Graph) (lids map[ib.GUID]ib.LID, lmcs map[ib.GUID]uint8) {
 	lids, lmcs = map[ib.GUID]ib.LID{}, map[ib.GUID]uint8{}
-	b := newLIDBook(nil)
+	b, _ := newLIDBook(nil)
 	for _, n := range g.Nodes {
 		for p := range n.Ports {
 			port := &n.Ports[p]

@@ -96,7 +96,15 @@ func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
 	m.keys = newKeyring(m.cfg.Memory.MKeys)
 	m.width = m.cfg.Window
-	m.lids = newLIDBook(m.cfg.Memory.LIDs)
+	var refused []ib.GUID
+	m.lids, refused = newLIDBook(m.cfg.Memory.LIDs)
+	for k, g := range refused {
+		if k == grumbles {
+			m.event(EventProblem, "and %d remembered addresses more", len(refused)-k)
+			break
+		}
+		m.event(EventProblem, "remembered address %v of port %v is no unicast LID or another port's: the port gets a new one", m.cfg.Memory.LIDs[g], g)
+	}
 	m.groups = slices.Clone(m.cfg.Groups)
 	m.admin = m.newAdmin()
 	m.admin.Import(0, m.cfg.Memory.Admin)
