@@ -237,6 +237,7 @@ func TestRouteShow(t *testing.T) {
 func TestRouteTraceIsTrue(t *testing.T) {
 	for _, c := range []struct{ spec, engine string }{{"fat-tree:radix=4,levels=3", "ftree"}, {"torus:4x4", "dor"}} {
 		l := newLab(t, c.spec, &sm.Config{Engines: c.engine, SweepInterval: -1})
+		l.rests()
 		hosts := l.Graph().Hosts()
 		for i := 1; i < len(hosts); i += 5 {
 			a, b := hosts[0].Name, hosts[i].Name
@@ -272,6 +273,23 @@ func TestRouteTraceIsTrue(t *testing.T) {
 					t.Errorf("%s, %s to %s: packets went by %s, which the trace has not", c.spec, a, b, port)
 				}
 			}
+		}
+	}
+}
+
+// rests waits until the manager has nothing to do.
+func (l *lab) rests() {
+	l.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		busy := true
+		if err := l.runner.Do(func(m *sm.Manager) { busy = m.Sweeping() }); err != nil {
+			l.t.Fatal(err)
+		}
+		if !busy {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.t.Fatal("the manager is still busy")
 		}
 	}
 }
