@@ -54,7 +54,7 @@ func (a *Admin) listVLArb(q *query) mad.Status {
 			if p.Tables == nil {
 				return true
 			}
-			// Port 0 of a switch has no lanes to choose from: its blocks are empty. All others have a table, known or not.
+			// Port 0 of a switch may have no lanes to choose from: its blocks are empty then. All others have a table, known or not.
 			if num != 0 && p.Tables.VLArb[0] == nil && p.Tables.VLArb[1] == nil {
 				return true
 			}

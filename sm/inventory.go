@@ -74,7 +74,7 @@ func (s *sweep) listInventory(ref subnet.Ref) {
 			}
 		}
 	}
-	if t.VLArb[0] == nil && ref.Port != 0 {
+	if t.VLArb[0] == nil {
 		for k := mad.VLArbLow0; k < mad.NumVLArbBlock; k++ {
 			size, high := int(x.Info.VLArbitrationLowCap), 0
 			if k >= mad.VLArbHigh0 {
