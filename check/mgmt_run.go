@@ -25,16 +25,17 @@ const (
 // reign is one run of a Management.
 type reign struct {
 	scene
-	sc     *Management
-	t      *tables
-	cables []topo.Cable
-	began  ib.Time // when the first subnet was up
-	lids   map[ib.GUID]ib.LID
-	talks  []*talk
-	gone   []bool       // managers that do not come back
-	pulled map[int]bool // cables that stay out
-	quiet  bool         // no new messages
-	ruler  *sm.Manager  // who has swept last
+	sc        *Management
+	t         *tables
+	cables    []topo.Cable
+	began     ib.Time // when the first subnet was up
+	lids      map[ib.GUID]ib.LID
+	talks     []*talk
+	gone      []bool       // managers that do not come back
+	pulled    map[int]bool // cables that stay out
+	quiet     bool         // no new messages
+	ruler     *sm.Manager  // who has swept last
+	overflows uint64
 	// headless is until when a manager may be missed that was in the middle of something.
 	headless ib.Time
 	mixed    bool    // managers that did not know of each other have written tables
@@ -299,6 +300,10 @@ func (r *reign) highest() ib.LID { return ib.LID(2 * len(r.sim.Graph().Nodes) <<
 // were until lately, and more than one manager rules or is about to. Each plans from the tables that it has read, and the
 // other changes those; the standard's own remedy is the M_Key. What is left must be whole when they have found each other.
 func (r *reign) rivals() bool {
+	// Buffers of management that overflow lose packets as a fault does.
+	if n := r.sim.Drops()[link.VL15Full]; n > r.overflows {
+		r.overflows, r.blind = n, max(r.blind, r.sim.Now()+r.sc.longSweep())
+	}
 	rulers := 0
 	for k := range r.sc.Managers {
 		if m := r.sim.Manager(r.sc.Managers[k].Host); m != nil && m.State() != mad.SMStandby {

@@ -82,7 +82,31 @@ func (r *reign) master() (host int, why string) {
 	if host < 0 {
 		return host, "no manager is master"
 	}
+	if k := r.foremost(); r.priority(host) < r.sc.Managers[k].Priority {
+		return host, fmt.Sprintf("the manager of h%d is master with priority %d, not that of h%d with %d", host+1, r.priority(host), r.sc.Managers[k].Host+1, r.sc.Managers[k].Priority)
+	}
 	return host, ""
+}
+
+// foremost is the manager with the highest priority of those that run.
+func (r *reign) foremost() (best int) {
+	best = -1
+	for k := range r.sc.Managers {
+		if r.sim.Manager(r.sc.Managers[k].Host) != nil && (best < 0 || r.sc.Managers[k].Priority > r.sc.Managers[best].Priority) {
+			best = k
+		}
+	}
+	return best
+}
+
+// priority is that of the manager at a host.
+func (r *reign) priority(host int) uint8 {
+	for k := range r.sc.Managers {
+		if r.sc.Managers[k].Host == host {
+			return r.sc.Managers[k].Priority
+		}
+	}
+	return 0
 }
 
 // mustKeep reports whether nodes have to keep their addresses: always, unless a switch has started anew, and so forgotten its own, and not
