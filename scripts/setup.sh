@@ -108,10 +108,10 @@ run)
 	;;
 test)
 	# The race detector links through gcc; tshark judges our captures;
-	# infiniband-diags, opensm and programs compiled against libibumad run on our fabrics, which
-	# are held against ibsim's.
+	# infiniband-diags, ibutils, opensm and programs compiled against libibumad run on our fabrics,
+	# which are held against ibsim's.
 	ensure_packages git=git gcc=gcc /usr/include/stdlib.h=libc6-dev tshark=tshark ibsim=ibsim-utils \
-		/usr/sbin/ibstat=infiniband-diags /usr/sbin/opensm=opensm /usr/include/infiniband/umad.h=libibumad-dev
+		/usr/sbin/ibstat=infiniband-diags ibdiagnet=ibutils /usr/sbin/opensm=opensm /usr/include/infiniband/umad.h=libibumad-dev
 	;;
 bench)
 	# UCX is the peer that the latency benchmarks are measured against.
