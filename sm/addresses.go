@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"fmt"
 	"slices"
 
 	"softib/ib"
@@ -295,8 +296,12 @@ func (s *sweep) portReply(r *request, v mad.View) {
 		}
 		return
 	}
+	hadLink := linked(p)
 	if _, err := p.Info.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil {
 		return
+	}
+	if r.port != 0 && !hadLink && linked(p) {
+		s.m.want(s.m.now+s.m.cfg.Timeout, fmt.Sprintf("port %d of %s has got a link meanwhile", r.port, s.name(r.node)))
 	}
 	p.Info.ClientReregister = false
 	s.gaveKey(ref, &p.Info)

@@ -52,6 +52,11 @@ func (s *sweep) agree() {
 			}
 			far := &s.nodes[x.Peer].Ports[x.PeerPort]
 			if far.Peer == int32(i) && far.PeerPort == ib.PortNum(p) && linked(x) && linked(far) {
+				if x.Info.PortState == ib.PortActive && far.Info.PortState == ib.PortInit {
+					s.silent++
+					s.problem("port %d of %s says that it is Active, and port %d of %s, at the other end, that it is not: the link has been down between the two questions, or one of them does not tell the truth",
+						p, s.name(int32(i)), x.PeerPort, s.name(x.Peer))
+				}
 				continue
 			}
 			if linked(x) {
