@@ -1,5 +1,6 @@
-// Package smrun runs a subnet manager in real time: it owns the goroutine, the
-// clock and the files that package sm must not know.
+// Package smrun runs a subnet manager in real time: it owns the goroutines, the
+// clock and the files that package sm must not know. One goroutine has the manager; another, the
+// mover, has the transport, so that datagrams are carried while the manager thinks.
 //
 // A Runner joins an sm.Manager to a Transport, which is a port of some fabric:
 // one that runs in this process (live), ibsim's socket, or a device of the

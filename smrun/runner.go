@@ -14,7 +14,8 @@ import (
 )
 
 // Transport is a port that management datagrams go through, with the services of package madrpc: requests are
-// repeated, matched with their answers and given up, long messages are cut and joined.
+// repeated, matched with their answers and given up, long messages are cut and joined. While a manager runs, Queue and
+// Poll are called by one goroutine, and Now by another too.
 type Transport interface {
 	// Now is the time that deadlines are counted in.
 	Now() ib.Time
@@ -45,6 +46,8 @@ type Runner struct {
 	opts Options
 
 	agents [256]madrpc.AgentID // by class
+	out    *crossing           // from the manager to the mover
+	in     *crossing           // back
 	work   chan func(*sm.Manager)
 	jobs   chan *sm.Job
 	up     chan struct{}
@@ -68,7 +71,7 @@ var classes = []madrpc.Registration{
 // New joins a manager to a transport. The port says from now on that a manager runs there.
 func New(cfg sm.Config, t Transport, o Options) (*Runner, error) {
 	r := &Runner{
-		m: sm.New(cfg), t: t, opts: o,
+		m: sm.New(cfg), t: t, opts: o, out: newCrossing(), in: newCrossing(),
 		work: make(chan func(*sm.Manager)), jobs: make(chan *sm.Job, 1), up: make(chan struct{}), done: make(chan struct{}),
 	}
 	for _, c := range classes {
@@ -105,6 +108,15 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer close(r.done)
 	defer r.t.Close()
 	defer r.t.SetIsSM(false)
+	stop, moved := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(moved)
+		r.move(stop)
+	}()
+	defer func() {
+		close(stop)
+		<-moved
+	}()
 	r.m.Start(r.t.Now())
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -130,7 +142,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			f(r.m)
 		case j := <-r.jobs:
 			r.m.HandleJob(r.t.Now(), j)
-		case <-r.t.Bell():
+		case <-r.in.bell:
 		case <-timer.C:
 		}
 	}
@@ -153,16 +165,11 @@ func (r *Runner) step() bool {
 	if now >= r.m.NextDeadline() {
 		r.m.HandleTimer(now)
 	}
-	var send sm.Send
-	for r.m.PollSend(now, &send) {
+	if r.send(now) {
 		moved = true
-		id := r.agents[send.Data[1]]
-		err := r.t.Queue(now, id, madrpc.Message{Env: send.Env, Data: send.Data, Timeout: send.Timeout, Retries: send.Retries, Cookie: send.Cookie})
-		if err != nil && send.Timeout > 0 {
-			r.m.HandleReply(now, send.Cookie, nil)
-		}
 	}
-	if r.t.Poll(r.take) {
+	// One batch, and then the window may have room again: the mover should never have to wait.
+	if r.in.take(r.take) {
 		moved = true
 	}
 	if j, ok := r.m.PollJob(); ok {
@@ -176,16 +183,34 @@ func (r *Runner) step() bool {
 	return moved
 }
 
-// take hands a delivery to the manager.
-func (r *Runner) take(d madrpc.Delivery) {
-	now := r.now
-	switch d.Kind {
+// send gives the mover what the manager wants to send, and reports whether there was anything.
+func (r *Runner) send(now ib.Time) bool {
+	moved := false
+	b := r.out.blank()
+	var send sm.Send
+	for r.m.PollSend(now, &send) {
+		moved = true
+		p := b.next()
+		p.class, p.env, p.timeout, p.retries, p.cookie = mad.Class(send.Data[1]), send.Env, send.Timeout, send.Retries, send.Cookie
+		p.pack(send.Data)
+		if b.n == batchMax {
+			r.out.put(b)
+			b = r.out.blank()
+		}
+	}
+	r.out.put(b)
+	return moved
+}
+
+// take hands what has come to the manager.
+func (r *Runner) take(p *parcel) {
+	switch p.kind {
 	case madrpc.Unsolicited:
-		r.m.HandleRequest(now, d.Env, d.Data)
+		r.m.HandleRequest(r.now, p.env, p.data)
 	case madrpc.Response:
-		r.m.HandleReply(now, d.Cookie, d.Data)
+		r.m.HandleReply(r.now, p.cookie, p.data)
 	default:
-		r.m.HandleReply(now, d.Cookie, nil)
+		r.m.HandleReply(r.now, p.cookie, nil)
 	}
 }
 
