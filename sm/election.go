@@ -94,8 +94,12 @@ func (s *sweep) elect() {
 			if outranks(&o.Info, &own) && (better == nil || outranks(&o.Info, &better.Info)) {
 				better = o
 			}
-			searching = searching || o.Info.SMState == mad.SMDiscovering
+			// One in our own subnet finds its master, and stands by.
+			searching = searching || o.Info.SMState == mad.SMDiscovering && (m.state != mad.SMMaster || s.joined(o.Port))
 		}
+	}
+	if !searching {
+		m.peers.waits = 0
 	}
 	if master != nil {
 		m.doubtAll()            // it may have written anything
@@ -111,7 +115,7 @@ func (s *sweep) elect() {
 	case better != nil && m.state == mad.SMDiscovering && !m.forced:
 		// It will find out the same and go on; wait for it.
 		s.yield(better, "another manager goes before this one")
-	case searching && m.state == mad.SMDiscovering && !m.forced && m.peers.waits < m.cfg.PollRetries:
+	case searching && !m.forced && m.peers.waits < m.cfg.PollRetries:
 		m.peers.waits++
 		s.abandon = true
 		m.want(m.now+min(m.cfg.PollInterval, ib.Second), "another manager was discovering too")
@@ -143,6 +147,15 @@ func (s *sweep) peer(port ib.GUID) string {
 		name += fmt.Sprintf(" port %d", ref.Port)
 	}
 	return name
+}
+
+// joined reports whether a port was not part of this manager's subnet before.
+func (s *sweep) joined(port ib.GUID) bool {
+	if s.prev == nil {
+		return true
+	}
+	_, known := s.prev.ByPortGUID(port)
+	return !known
 }
 
 // yield makes this manager a standby.
@@ -366,6 +379,9 @@ func (m *Manager) command(env mad.Envelope, v mad.View, theirs *mad.SMInfo) bool
 			m.tookOver = true
 		}
 		m.doubtAll() // whatever this manager wrote, the other may have written since
+		if m.sweep != nil {
+			m.sweep.abandon = true // it may have read tables before the other wrote its last
+		}
 		m.forced = true
 		m.peers.next = ib.Never
 		m.peers.owed, m.peers.owing = env, true
