@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,10 +105,13 @@ func partNames() []string {
 	return names
 }
 
-// add puts a line into the table; the load is that of now, just after the measurement.
+// add puts a line into the table; the load is that of now, just after the measurement. A run takes minutes, so the line is shown at
+// once too.
 func (m *management) add(l line) {
 	l.load = loadAverage()
 	m.lines = append(m.lines, l)
+	progress("")
+	fmt.Fprintf(os.Stderr, "%s: %s; OpenSM %s; ratio %s; %s %s\n", l.what, l.ours, cmp.Or(l.peer, "-"), cmp.Or(l.ratio, "-"), l.target, l.met)
 }
 
 // compare adds a line for a figure that shall be at most a share of the peer's.

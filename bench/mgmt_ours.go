@@ -224,7 +224,7 @@ func (m *management) few() int { return min(m.rounds, 3) }
 // paths is what a path costs that somebody asks the administrator for.
 func (m *management) paths(ctx context.Context) error {
 	var took sample
-	for range m.few() {
+	for range m.rounds {
 		progress("PathRecord")
 		out, err := m.goBench(ctx, "./sa", "PathGet$", "200000x")
 		if err != nil {
