@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,6 +70,9 @@ func (f *Fabric) OpenMgmt(ref topo.PortRef) (*Session, error) {
 func (s *Session) Register(r madrpc.Registration) (madrpc.AgentID, error) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
+	if s.isClosed() {
+		return 0, ErrClosed
+	}
 	id, err := s.p.svc.Register(r)
 	if err == nil {
 		s.p.sessions[id] = s
@@ -87,7 +91,14 @@ func (s *Session) Unregister(id madrpc.AgentID) error {
 	err := s.p.svc.Unregister(id)
 	s.p.pump(nil)
 	delete(s.p.sessions, id)
+	s.agents = slices.DeleteFunc(s.agents, func(a madrpc.AgentID) bool { return a == id })
 	return err
+}
+
+func (s *Session) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // Send sends a message of one of the session's agents.
@@ -157,6 +168,7 @@ func (s *Session) Recv(ctx context.Context) (madrpc.Delivery, error) {
 // SetIsSM says that a subnet manager runs at the port, or does not any more.
 func (s *Session) SetIsSM(on bool) {
 	s.mu.Lock()
+	on = on && !s.closed
 	was := s.issm
 	s.issm = on
 	s.mu.Unlock()
@@ -170,6 +182,10 @@ func (s *Session) Close() error {
 	s.SetIsSM(false)
 	p := s.p
 	p.mu.Lock()
+	s.mu.Lock()
+	already := s.closed
+	s.closed = true
+	s.mu.Unlock()
 	for _, id := range s.agents {
 		if p.sessions[id] == s {
 			p.svc.Unregister(id)
@@ -178,10 +194,6 @@ func (s *Session) Close() error {
 	}
 	p.pump(nil)
 	p.mu.Unlock()
-	s.mu.Lock()
-	already := s.closed
-	s.closed = true
-	s.mu.Unlock()
 	s.ring()
 	if already {
 		return nil
