@@ -23,6 +23,9 @@ func (s *sweep) beginRead() {
 	for _, i := range s.switches {
 		if n := s.nodes[i]; s.unread[i] {
 			top := n.Switch.LinearFDBTop
+			if n.Switch.LinearFDBCap == 0 && s.setback("a switch has not said what it holds") {
+				return
+			}
 			if !top.IsUnicast() {
 				s.unread[i], s.cold[i] = false, true
 				continue
