@@ -13,6 +13,7 @@ type Database struct {
 	Groups        []Group
 	Services      []ServiceEntry
 	Subscriptions []Subscription
+	GUIDs         []PortGUIDs
 }
 
 // ServiceEntry is a service with what is left of its lease: clocks of two lives have nothing in common.
@@ -26,7 +27,7 @@ type ServiceEntry struct {
 // Export is the administrator's database.
 func (a *Admin) Export(now ib.Time) Database {
 	a.services.expire(now)
-	d := Database{Groups: a.Groups(), Subscriptions: a.Subscriptions()}
+	d := Database{Groups: a.Groups(), Subscriptions: a.Subscriptions(), GUIDs: a.exportGUIDs()}
 	for _, s := range a.services.all {
 		e := ServiceEntry{Record: s.Record, Forever: s.Until == ib.Never}
 		if !e.Forever {
@@ -71,7 +72,7 @@ func (a *Admin) Import(now ib.Time, d Database) (refused int) {
 		s.Unanswered = 0
 		a.informs.all = append(a.informs.all, &s)
 	}
-	return refused
+	return refused + a.importGUIDs(d.GUIDs)
 }
 
 func (a *Admin) importGroup(from *Group) bool {

@@ -10,6 +10,9 @@ import (
 // FuzzHandle: whatever comes is answered or dropped, and answers are well formed.
 func FuzzHandle(f *testing.F) {
 	s := rich(f)
+	for _, r := range hosts(s) {
+		s.Port(r).Info.GUIDCap = 20
+	}
 	g0, g1 := hostGID(s, 0), hostGID(s, 1)
 	for _, seed := range [][]byte{
 		request(mad.MethodGetTable, mad.AttrNodeRecord, 0, 0, 0, nil),
@@ -21,6 +24,8 @@ func FuzzHandle(f *testing.F) {
 		request(mad.MethodDelete, mad.AttrMCMemberRecord, 0, testKey, joinNeeds, creating(g0)),
 		request(mad.MethodSet, mad.AttrServiceRecord, 0, 0, svID|svGID, &mad.ServiceRecord{ServiceID: 5, ServiceGID: g0}),
 		request(mad.MethodDelete, mad.AttrServiceRecord, 0, 0, svID|svGID, &mad.ServiceRecord{ServiceID: 5, ServiceGID: g0}),
+		request(mad.MethodSet, mad.AttrGUIDInfoRecord, 0, 0, guidComps(1, 2), &mad.GUIDInfoRecord{LID: 2, GUID: mad.GUIDInfo{1: 5}}),
+		request(mad.MethodDelete, mad.AttrGUIDInfoRecord, 0, testKey, guidComps(3), &mad.GUIDInfoRecord{LID: 2, BlockNum: 2}),
 		request(mad.MethodSet, mad.AttrInformInfo, 0, 0, 0, everything()),
 		request(mad.MethodGetTable, mad.AttrInformInfoRecord, 0, testKey, 0, nil),
 		request(mad.MethodGetTable, mad.AttrPortInfoRecord, mad.SACapMaskMatch, 0, portCapMask, &mad.PortInfoRecord{}),

@@ -255,7 +255,7 @@ func (g *group) export() Group {
 	return Group{GroupInfo: g.info, Members: members}
 }
 
-// EventKind says what happened to a multicast group.
+// EventKind says what happened to a multicast group, or that it was not about one.
 type EventKind uint8
 
 // Kinds of event.
@@ -263,22 +263,24 @@ const (
 	GroupChanged EventKind = iota
 	GroupCreated
 	GroupDeleted
+	GUIDsChanged // a port should have other GUIDs
 	NumEventKind
 )
 
 func (k EventKind) String() string {
 	if k < NumEventKind {
-		return [...]string{"changed", "created", "deleted"}[k]
+		return [...]string{"changed", "created", "deleted", "GUIDs changed"}[k]
 	}
 	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
-// Event tells the manager that the tables of a multicast LID have to be looked at. Events of one LID that
+// Event tells the manager that the tables of a multicast LID have to be looked at, or those of a port (EachGUIDs). Events of one LID or port that
 // nobody has polled are joined, so what an event says is what is so now.
 type Event struct {
 	Kind EventKind
 	MLID ib.LID
 	MGID ib.GID
+	Port ib.GUID
 }
 
 // Revision changes whenever a group comes, goes or changes its members: who has seen this revision need not look again.
@@ -316,10 +318,10 @@ func (a *Admin) tell(g *group, kind EventKind) {
 	a.queued[l] = queuedEvent{kind, g.info.MGID}
 }
 
-// PollEvent is the next change of a multicast group.
+// PollEvent is the next change of a multicast group or of a port's GUIDs.
 func (a *Admin) PollEvent() (Event, bool) {
 	if len(a.events) == 0 {
-		return Event{}, false
+		return a.guids.poll()
 	}
 	l := a.events[0]
 	a.events = a.events[1:]

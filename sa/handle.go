@@ -49,7 +49,7 @@ var rows = map[mad.AttrID]row{
 	mad.AttrVLArbRecord:      {table: mad.VLArbRecordTable, list: (*Admin).listVLArb},
 	mad.AttrSMInfoRecord:     {table: mad.SMInfoRecordTable, list: (*Admin).listManagers},
 	mad.AttrPKeyTableRecord:  {table: mad.PKeyTableRecordTable, list: (*Admin).listPKeys},
-	mad.AttrGUIDInfoRecord:   {table: mad.GUIDInfoRecordTable, list: (*Admin).listGUIDs},
+	mad.AttrGUIDInfoRecord:   {table: mad.GUIDInfoRecordTable, list: (*Admin).listGUIDs, set: (*Admin).setGUIDs, del: (*Admin).deleteGUIDs},
 	mad.AttrLinkRecord:       {table: mad.LinkRecordTable, list: (*Admin).listLinks},
 	mad.AttrPathRecord:       {table: mad.PathRecordTable, list: (*Admin).listPaths, getPath: (*Admin).trace},
 	mad.AttrTraceRecord:      {table: mad.PathRecordTable, getPath: (*Admin).trace},
@@ -248,7 +248,7 @@ func (a *Admin) classPortInfo(q *query) mad.Status {
 	c := mad.ClassPortInfo{
 		BaseVersion: mad.BaseVersion, ClassVersion: mad.SAVersion,
 		CapabilityMask:  capOptionalRecords | capUDMulticast | capMultiPath | capCapMaskMatch,
-		CapabilityMask2: cap2MulticastTop | cap2ExtendedSpeeds | cap2SendOnlyFull,
+		CapabilityMask2: cap2MulticastTop | cap2AliasGUIDs | cap2ExtendedSpeeds | cap2SendOnlyFull,
 		RespTimeValue:   respTime,
 	}
 	if a.cfg.QoS != nil {
@@ -270,6 +270,7 @@ const (
 
 	cap2QoS            uint32 = 1 << 1
 	cap2MulticastTop   uint32 = 1 << 3
+	cap2AliasGUIDs     uint32 = 1 << 5
 	cap2ExtendedSpeeds uint32 = 1 << 7
 	cap2SendOnlyFull   uint32 = 1 << 12
 

@@ -161,10 +161,7 @@ func (a *Admin) listGUIDs(q *query) mad.Status {
 	a.aim(q, guidLID)
 	var rec mad.GUIDInfoRecord
 	a.among(q, guidLID, func(r subnet.Ref, p *subnet.Port) bool {
-		guids := []ib.GUID{p.GUID}
-		if p.Tables != nil && len(p.Tables.GUIDs) > 0 {
-			guids = p.Tables.GUIDs
-		}
+		guids := a.guidsOf(p)
 		per := len(rec.GUID)
 		blocks := max(len(guids), int(p.Info.GUIDCap)) + per - 1
 		for b := range blocks / per {

@@ -309,7 +309,7 @@ func TestClassPortInfo(t *testing.T) {
 	c := clientAt(t, a, 1)
 	an := c.ask(mad.MethodGet, mad.AttrClassPortInfo, 0, nil).want(t, mad.StatusOK, 1)
 	var i mad.ClassPortInfo
-	if _, err := i.Parse(an.records[0]); err != nil || i.ClassVersion != 2 || i.CapabilityMask != 0x2700 || i.CapabilityMask2 != 1<<3|1<<7|1<<12 || i.RespTimeValue != 18 {
+	if _, err := i.Parse(an.records[0]); err != nil || i.ClassVersion != 2 || i.CapabilityMask != 0x2700 || i.CapabilityMask2 != 1<<3|1<<5|1<<7|1<<12 || i.RespTimeValue != 18 {
 		t.Errorf("%+v, %v", i, err)
 	}
 	c.ask(mad.MethodGetTable, mad.AttrClassPortInfo, 0, nil).want(t, mad.StatusUnsupMethodAttr, -1)
@@ -321,7 +321,7 @@ func TestBadRequests(t *testing.T) {
 	c := clientAt(t, a, 0)
 	c.ask(mad.MethodGet, 0x0077, 0, nil).want(t, mad.StatusUnsupMethodAttr, -1)
 	c.ask(mad.MethodSet, mad.AttrNodeRecord, 0, nil).want(t, mad.StatusUnsupMethodAttr, -1)
-	c.ask(mad.MethodSet, mad.AttrGUIDInfoRecord, 0, nil).want(t, mad.StatusUnsupMethodAttr, -1)
+	c.ask(mad.MethodSet, mad.AttrLinkRecord, 0, nil).want(t, mad.StatusUnsupMethodAttr, -1)
 	c.ask(mad.MethodDelete, mad.AttrPathRecord, 0, nil).want(t, mad.StatusUnsupMethodAttr, -1)
 	c.ask(mad.MethodGetMulti, mad.AttrNodeRecord, 0, nil).want(t, mad.StatusUnsupMethodAttr, -1)
 	old := request(mad.MethodGet, mad.AttrNodeRecord, 0, 0, 0, nil)

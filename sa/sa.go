@@ -97,6 +97,7 @@ type Admin struct {
 	groups   groupTable
 	services serviceTable
 	informs  informTable
+	guids    guidTable
 	events   []ib.LID // multicast LIDs to tell the manager about
 	queued   map[ib.LID]queuedEvent
 	refs     [2][]subnet.Ref // of the last call of Members
@@ -112,6 +113,7 @@ func New(cfg Config) *Admin {
 	a := &Admin{cfg: cfg, queued: map[ib.LID]queuedEvent{}}
 	a.groups.init()
 	a.services.init()
+	a.guids.init()
 	return a
 }
 
@@ -131,21 +133,9 @@ func (a *Admin) SetSubnet(s *subnet.Subnet) {
 	old := a.net
 	a.net = s
 	a.ends = a.ends[:0]
-	a.aliases = nil
-	s.EachEnd(func(r subnet.Ref, p *subnet.Port) {
-		a.ends = append(a.ends, r)
-		if p.Tables == nil {
-			return
-		}
-		for i, g := range p.Tables.GUIDs {
-			if i > 0 && g != 0 {
-				if a.aliases == nil {
-					a.aliases = map[ib.GUID]subnet.Ref{}
-				}
-				a.aliases[g] = r
-			}
-		}
-	})
+	s.EachEnd(func(r subnet.Ref, p *subnet.Port) { a.ends = append(a.ends, r) })
+	a.dropGUIDs()
+	a.indexAliases()
 	a.groups.mlidMax = a.mlidMax()
 	a.dropLeft()
 	if old != nil {
@@ -206,7 +196,7 @@ func (a *Admin) port(g ib.GID) (subnet.Ref, bool) {
 		return subnet.Ref{Node: subnet.None}, false
 	}
 	r, ok := a.net.ByPortGUID(g.GUID())
-	if !ok && a.aliases != nil {
+	if !ok {
 		r, ok = a.aliases[g.GUID()]
 	}
 	return r, ok

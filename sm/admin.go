@@ -47,6 +47,10 @@ func (m *Manager) afterAdmin() {
 		if !ok {
 			break
 		}
+		if e.Kind == sa.GUIDsChanged {
+			m.regroup("a host wants other GUIDs")
+			continue
+		}
 		changed = true
 		if e.Kind != sa.GroupChanged {
 			m.event(EventSA, "multicast group %v (LID %#x) %s", e.MGID, int(e.MLID), e.Kind)
@@ -61,7 +65,7 @@ func (m *Manager) afterAdmin() {
 func (m *Manager) eachJoined(f func(mlid ib.LID, guid ib.GUID, receives bool)) {
 	m.admin.EachGroup(func(info *sa.GroupInfo, members []sa.Member) {
 		for i := range members {
-			f(info.MLID, members[i].PortGID.GUID(), members[i].JoinState&mad.JoinReceives != 0)
+			f(info.MLID, m.admin.BaseGUID(members[i].PortGID.GUID()), members[i].JoinState&mad.JoinReceives != 0)
 		}
 	})
 }

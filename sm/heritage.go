@@ -126,6 +126,7 @@ func (s *sweep) claimHeritage() {
 	})
 	db := h.database(lidOf)
 	own := m.admin.Export(m.now)
+	db.GUIDs = own.GUIDs // of the other's nothing is asked: hosts register again
 	if !h.got[0] {
 		db.Groups = own.Groups
 	}

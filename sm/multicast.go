@@ -32,7 +32,7 @@ func (m *Manager) SetGroup(now ib.Time, g Group) {
 	m.regroup("group told")
 }
 
-// regroup asks for a sweep that writes multicast tables only.
+// regroup asks for a sweep that writes what hosts have asked for: multicast tables, GUIDs.
 func (m *Manager) regroup(why string) {
 	if m.state == mad.SMMaster && m.sub != nil {
 		m.wantLook(m.now, 0, why)

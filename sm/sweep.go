@@ -58,6 +58,7 @@ type sweep struct {
 	reads      []reading
 	keyWrites  []keyWrite
 	mftWrites  []mftWrite
+	guidWrites []guidWrite
 	inv        inventory
 	partitions []subnet.Partition
 	keyed      *membership
@@ -167,6 +168,7 @@ var phases = [...]phase{
 	{name: "read tables", start: (*sweep).beginRead, next: (*sweep).nextRead, reply: (*sweep).readReply, again: (*sweep).unreadable},
 	{name: "addresses", start: (*sweep).beginAddresses, next: (*sweep).nextAddress, reply: (*sweep).portReply},
 	{name: "partitions", start: (*sweep).beginKeys, next: (*sweep).nextKeys, reply: (*sweep).keysReply},
+	{name: "guids", start: (*sweep).beginGUIDs, next: (*sweep).nextGUIDs, reply: (*sweep).guidsReply},
 	{name: "compute", start: (*sweep).compute},
 	{name: "lanes", start: (*sweep).beginLanes, next: (*sweep).nextLanes, reply: (*sweep).lanesReply},
 	{name: "tables", start: (*sweep).beginTables, next: (*sweep).nextTable, reply: (*sweep).tableReply, again: (*sweep).nextRound},
