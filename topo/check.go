@@ -177,6 +177,9 @@ func checkCables(g *Graph) []Problem {
 	var ps []Problem
 	for _, c := range g.Cables() {
 		x, y := g.Port(c.A), g.Port(c.B)
+		if c.A.Node != c.B.Node && x.Width == y.Width && x.Speed == y.Speed {
+			continue // as nearly all are: names are for complaints
+		}
 		a, b := g.PortName(c.A), g.PortName(c.B)
 		add := func(k ProblemKind, format string, v ...any) {
 			ps = append(ps, Problem{k, Warning, c.A, fmt.Sprintf(format, v...)})
