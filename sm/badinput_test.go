@@ -353,3 +353,59 @@ func TestMovedCable(t *testing.T) {
 		})
 	}
 }
+
+// TestGoneAround: a switch in use that takes no more tables is gone around, and used again when it does.
+func TestGoneAround(t *testing.T) {
+	for _, how := range []string{"silence", "refusal"} {
+		t.Run(how, func(t *testing.T) {
+			n := newNetwork(t, small)
+			h := n.manage(0, Config{})
+			n.up(h)
+			n.pass(5 * ib.Second)
+			spine := n.victim(2)
+			n.answers[spine] = func(req, resp mad.View) fate {
+				if req.Method() == mad.MethodSet && req.AttrID() == mad.AttrLFT {
+					resp.SetStatus(mad.StatusInvalidField)
+					return fate{drop: how == "silence"}
+				}
+				return fate{}
+			}
+			// What the agent did before its answer is undone: the switch does not take what it is told.
+			held := n.switches[spine]
+			var was [64]ib.PortNum
+			for l := range was {
+				was[l] = held.Route(ib.LID(l))
+			}
+			n.see = func(node int, req, _ mad.View) {
+				if node == spine && req.Method() == mad.MethodSet && req.AttrID() == mad.AttrLFT {
+					if err := held.SetLFT(0, was); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			// A link of the switch goes, which changes its table.
+			ref := topo.PortRef{Node: spine, Port: firstPort(n.g.Nodes[spine])}
+			n.cut(ref)
+			n.pass(20 * ib.Second)
+			if !h.said("problem") || h.m.lame[lamePort{n.g.Nodes[spine].GUID, 0}] < lameAfter {
+				t.Errorf("it is not noticed: %v\n%s", h.m.lame, n.logs())
+			}
+			n.works(spine)
+			for _, from := range hostPorts(n.g) {
+				for _, to := range hostPorts(n.g) {
+					hops, _, _ := n.walk(from, n.lid(to))
+					if from != to && slices.ContainsFunc(hops, func(r topo.PortRef) bool { return r.Node == spine }) {
+						t.Fatalf("%s to %s goes through it", n.g.PortName(from), n.g.PortName(to))
+					}
+				}
+			}
+			n.join(ref)
+			delete(n.answers, spine)
+			n.see = nil
+			n.whole(400*ib.Second, h)
+			if len(h.m.lame) != 0 {
+				t.Errorf("still lame: %v", h.m.lame)
+			}
+		})
+	}
+}

@@ -25,6 +25,8 @@ type election struct {
 	lid    ib.LID
 	missed int
 	waits  int // for others to make up their minds
+	// searched is how many polls in a row have found it discovering.
+	searched int
 	// meddled says that another manager was at work while a sweep was under way: what the sweep knows of tables may be wrong.
 	meddled bool
 	// handing is the manager that a handover was offered to and that has not acknowledged yet.
@@ -124,8 +126,8 @@ func (s *sweep) elect() {
 		m.want(m.now+2*min(ib.HOQLife(m.cfg.PacketLife), drainMax)+m.cfg.Timeout, "a manager that goes before this one stands by")
 	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby:
 		s.offer(better)
-	case better != nil && m.state == mad.SMMaster:
-		// It has yet to find this master; once it stands by the subnet is its.
+	case better != nil:
+		// It has yet to find this master, or this one was handed the subnet while a better one came; once that stands by the subnet is its.
 		m.want(m.now+m.cfg.PollInterval, "a manager that goes before this one is discovering")
 	}
 }
@@ -172,7 +174,7 @@ func (s *sweep) yield(to *subnet.Manager, why string) {
 // watch makes a standby look after its master.
 func (s *sweep) watch(to *subnet.Manager) {
 	m := s.m
-	m.peers.master, m.peers.lid, m.peers.missed, m.peers.waits = to.Port, to.LID, 0, 0
+	m.peers.master, m.peers.lid, m.peers.missed, m.peers.waits, m.peers.searched = to.Port, to.LID, 0, 0, 0
 	if ref, ok := s.refOf(to.Port); ok {
 		m.peers.path = append([]ib.PortNum(nil), s.pathTo(ref.Node, ref.Port)...)
 	}
@@ -189,6 +191,8 @@ func (m *Manager) forget() {
 	m.sub, m.net, m.tables = nil, nil, nil
 	clear(m.doubt)
 	clear(m.actual)
+	clear(m.lame)
+	m.grief = grief{}
 	m.wants = noWants()
 	m.light.active, m.light.next = false, ib.Never
 }
@@ -229,14 +233,14 @@ func (s *sweep) offer(to *subnet.Manager) {
 	m.peers.next = m.now + m.cfg.PollInterval
 }
 
-// tellPeer sends a Set(SMInfo) along a directed route.
+// tellPeer sends a Set(SMInfo) along a directed route, or to the peer's LID where no route is known.
 func (m *Manager) tellPeer(path []ib.PortNum, cmd uint32, info *mad.SMInfo) {
 	r := request{what: tell, set: true, attr: mad.AttrSMInfo, mod: cmd, node: subnet.None}
 	info.Append(m.directed(&r, path, 0))
 	m.queue(r)
 }
 
-// askPeer sends a Get(SMInfo) along a directed route.
+// askPeer sends a Get(SMInfo) in the same way.
 func (m *Manager) askPeer(path []ib.PortNum) {
 	r := request{what: askManager, attr: mad.AttrSMInfo, node: subnet.None}
 	m.directed(&r, path, 0)
@@ -245,9 +249,16 @@ func (m *Manager) askPeer(path []ib.PortNum) {
 
 // queue sends what is in the buffer, ahead of the sweep's requests.
 func (m *Manager) queue(r request) {
+	data := append([]byte(nil), m.buf[:]...)
+	to := ib.LIDPermissive
+	if mad.View(data).HopCount() == 0 {
+		// A directed route without hops would lead to ourselves: who sent us a command by LID gets its answer by LID.
+		to = m.peers.lid
+		data[1] = byte(mad.ClassSMLID)
+		clear(data[32:36])
+	}
 	m.out = append(m.out, outgoing{
-		env:  mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI},
-		data: append([]byte(nil), m.buf[:]...), timeout: m.cfg.Timeout, retries: m.cfg.Retries, req: r, tracked: true,
+		env: mad.Envelope{LID: to, QPN: ib.QPNSMI}, data: data, timeout: m.cfg.Timeout, retries: m.cfg.Retries, req: r, tracked: true,
 	})
 }
 
@@ -266,6 +277,9 @@ func (m *Manager) pollPeers() {
 		m.want(m.now, "a handover was not acknowledged")
 	}
 }
+
+// searchMax is how many polls a manager may be found discovering before it counts as dead: a sweep does not take that long.
+const searchMax = 30
 
 // peerReply takes the answer of another manager.
 func (m *Manager) peerReply(r *request, v mad.View) {
@@ -290,14 +304,19 @@ func (m *Manager) peerReply(r *request, v mad.View) {
 			m.rediscover("the master does not answer")
 		}
 	case info.SMState == mad.SMMaster:
-		e.missed = 0
+		e.missed, e.searched = 0, 0
 	case info.SMState == mad.SMStandby || info.SMState == mad.SMNotActive:
 		// It is no master: somebody else may be, or nobody.
 		if e.missed++; e.missed >= m.cfg.PollRetries || outranks(&own, &info) {
 			m.rediscover("the one that was master is not any more")
 		}
+	case info.SMState == mad.SMDiscovering && e.searched < searchMax:
+		e.missed = 0 // it is about to become one
+		e.searched++
 	default:
-		e.missed = 0 // discovering: it is about to become one
+		if e.missed++; e.missed >= m.cfg.PollRetries {
+			m.rediscover("the one that was to be master is not")
+		}
 	}
 }
 
@@ -390,6 +409,9 @@ func (m *Manager) command(env mad.Envelope, v mad.View, theirs *mad.SMInfo) bool
 		m.peers.owed, m.peers.owing = env, true
 		m.peers.handing = 0
 		m.peers.path = backPath(v)
+		if len(m.peers.path) == 0 {
+			m.peers.lid = env.LID
+		}
 		m.want(m.now, "handover")
 		return true
 	case cmdAcknowledge:
@@ -412,6 +434,9 @@ func (m *Manager) command(env mad.Envelope, v mad.View, theirs *mad.SMInfo) bool
 		m.become(mad.SMStandby, "told to stand by by "+theirs.GUID.String())
 		m.peers.master, m.peers.missed = theirs.GUID, 0
 		m.peers.path = backPath(v)
+		if len(m.peers.path) == 0 {
+			m.peers.lid = env.LID
+		}
 		m.peers.next = m.now + m.cfg.PollInterval
 		return true
 	case cmdDiscover:

@@ -13,6 +13,11 @@ func (s *sweep) publish() {
 	m := s.m
 	s.late = s.lateSwitches()
 	s.forgetLame()
+	for guid := range m.actual { // tidy: order-free
+		if _, there := s.byGUID[guid]; !there {
+			delete(m.actual, guid)
+		}
+	}
 	for at, i := range s.switches {
 		n := s.nodes[i]
 		guid := n.Info.NodeGUID
