@@ -262,7 +262,7 @@ func (r *reign) excuse(node int, port ib.PortNum) {
 	for _, t := range r.talks {
 		for e := range t.ends {
 			list, _, _ := r.t.path(t.ends[e].host, t.ends[1-e].lid)
-			for _, ref := range list {
+			for _, ref := range append(list, t.way...) {
 				if ref.Node == node && (port == 0 || ref.Port == port) {
 					t.excused = true
 				}
@@ -509,7 +509,15 @@ func (r *reign) level(from, to int) ib.SL {
 
 // turn is a connection's turn: it takes the completion of one message and sends the next.
 func (r *reign) turn(t *talk) {
-	_, wrong := t.poll(r.sim.Now())
+	done, wrong := t.poll(r.sim.Now())
+	if done {
+		// While tables change a way may be closed for a moment; then this is the one that the next message will wait for.
+		t.way = t.way[:0]
+		for e := range t.ends {
+			list, _, _ := r.t.path(t.ends[e].host, t.ends[1-e].lid)
+			t.way = append(t.way, list...)
+		}
+	}
 	switch {
 	case wrong != "":
 		r.report(trafficName, nil, "%v: %s", t, wrong)

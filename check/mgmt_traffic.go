@@ -24,6 +24,7 @@ type talk struct {
 	ends [2]talker
 	// excused: a fault has hit its path, so that it may fail.
 	excused bool
+	way     []topo.PortRef // that the last message took, and its acknowledgement
 	busy    bool
 	n       int // messages that have come
 	sentAt  ib.Time
