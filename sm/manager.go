@@ -158,18 +158,29 @@ func (m *Manager) become(s mad.SMState, why string) {
 // PollSend gives the next datagram to send. False means that there is none now.
 func (m *Manager) PollSend(now ib.Time, send *Send) bool {
 	m.now = max(m.now, now)
-	if len(m.out) > 0 {
-		o := m.out[0]
-		m.out = m.out[1:]
-		*send = Send{Env: o.env, Data: o.data, Timeout: o.timeout, Retries: o.retries}
-		if o.tracked {
-			o.req.to = o.env
-			send.Cookie = m.slots.put(o.req)
-			binary.BigEndian.PutUint64(o.data[8:], uint64(uint32(send.Cookie>>32)))
-		}
-		m.sent++
-		return true
+	// Looking for a request may end a phase, which leaves something to tell: who is told that there is nothing goes to sleep.
+	return m.pollOut(send) || m.pollRequest(send) || m.pollOut(send)
+}
+
+// pollOut is the next datagram that is ready.
+func (m *Manager) pollOut(send *Send) bool {
+	if len(m.out) == 0 {
+		return false
 	}
+	o := m.out[0]
+	m.out = m.out[1:]
+	*send = Send{Env: o.env, Data: o.data, Timeout: o.timeout, Retries: o.retries}
+	if o.tracked {
+		o.req.to = o.env
+		send.Cookie = m.slots.put(o.req)
+		binary.BigEndian.PutUint64(o.data[8:], uint64(uint32(send.Cookie>>32)))
+	}
+	m.sent++
+	return true
+}
+
+// pollRequest is the next request of what is going on: a sweep, a look, or the renewal of keys.
+func (m *Manager) pollRequest(send *Send) bool {
 	m.startSweep()
 	if m.inFlight >= min(m.width, m.cfg.Window) {
 		return false

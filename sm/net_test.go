@@ -206,6 +206,9 @@ func (h *host) step() bool {
 				h.m.HandleReply(n.now, send.Cookie, nil)
 			}
 		}
+		if len(h.m.out) > 0 {
+			n.t.Fatal("PollSend reports that there is nothing to send, and there is: its driver would sleep")
+		}
 		if j, ok := h.m.PollJob(); ok {
 			moved = true
 			n.later(h.slow, func() {

@@ -55,6 +55,9 @@ func (r *rig) run() {
 			r.m.HandleTimer(r.now)
 		}
 		if !r.m.PollSend(r.now, &send) {
+			if len(r.m.out) > 0 {
+				r.t.Fatal("PollSend reports that there is nothing to send, and there is: its driver would sleep")
+			}
 			j, ok := r.m.PollJob()
 			if !ok {
 				break
