@@ -128,8 +128,8 @@ func TestMeasureHere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loss, err := loseLinks(t.Context(), g, 3)
-	if err != nil || len(loss.Seconds) != 3 {
+	loss, err := loseLinks(t.Context(), g, 3, 1)
+	if err != nil || len(loss.Seconds) != 3 || len(loss.Another) != 1 {
 		t.Fatalf("%v, %v", loss, err)
 	}
 	r, err := routeOnce(g, "ftree")
