@@ -105,7 +105,7 @@ type manager struct {
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
-	events []sm.Event
+	events []string
 	bell   chan struct{}
 }
 
@@ -211,12 +211,22 @@ func (m *manager) stop() {
 // log notes an event and wakes who waits for one.
 func (m *manager) log(e sm.Event) {
 	m.mu.Lock()
-	m.events = append(m.events, e)
+	m.events = append(m.events, fmt.Sprintf("%s %v", time.Now().Format("05.000"), e))
 	m.mu.Unlock()
 	select {
 	case m.bell <- struct{}{}:
 	default:
 	}
+}
+
+// said is what the manager has said so far.
+func (m *manager) said() string {
+	if m == nil {
+		return "nothing: there is none"
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strings.Join(m.events, "\n")
 }
 
 // wait waits until something is true of the manager, and looks whenever it has said something.
@@ -237,9 +247,7 @@ func (m *manager) wait(t testing.TB, what string, is func(*sm.Manager) bool) {
 		case <-m.bell:
 		case <-look.C:
 		case <-deadline:
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			t.Fatalf("waited in vain for %s; the manager said:\n%v", what, m.events)
+			t.Fatalf("waited in vain for %s; the manager said:\n%s", what, m.said())
 		}
 	}
 }

@@ -458,7 +458,9 @@ func TestSaqueryTables(t *testing.T) {
 			t.Errorf("%d records of %s, want %d", len(list), leaf.Name, leaf.NumPorts()*4)
 		}
 		for _, r := range list {
-			compare(r, leaf)
+			if r.sheet["Port"] != "0" { // where nothing is arbitrated
+				compare(r, leaf)
+			}
 		}
 		one := ask("VLAR", fmt.Sprintf("%d/1/3", hostLID))
 		same(t, "records", len(one), 1)

@@ -7,6 +7,7 @@ import (
 	"softib/ib"
 	"softib/mad"
 	"softib/sm"
+	"softib/topo"
 )
 
 // Connections outlive a restart of the manager, a handover between two of ours, and the loss of a link that has another beside it.
@@ -29,6 +30,7 @@ func TestTrafficSurvives(t *testing.T) {
 	w.sm.wait(t, "the subnet to come up again", func(m *sm.Manager) bool { return m.Subnet() != nil })
 	w.whole("a restart")
 	same(t, "addresses after a restart", w.lids(), lids)
+	w.knowsManager("after a restart")
 	w.flowing("after a restart", all)
 
 	// A handover to another of ours.
@@ -38,6 +40,7 @@ func TestTrafficSurvives(t *testing.T) {
 	old.wait(t, "the former master to stand by", func(m *sm.Manager) bool { return m.State() == mad.SMStandby })
 	w.whole("a handover")
 	same(t, "addresses after a handover", w.lids(), lids)
+	w.knowsManager("after a handover")
 	w.flowing("after a handover", all)
 
 	// The link that h1's packets to h32 take, and its return.
@@ -59,6 +62,7 @@ func TestTrafficSurvives(t *testing.T) {
 	w.sm = old
 	w.whole("the master's death")
 	same(t, "addresses after the master's death", w.lids(), lids)
+	w.knowsManager("after the master's death")
 	w.flowing("after the master's death", all)
 	stop()
 	for _, s := range all {
@@ -67,4 +71,13 @@ func TestTrafficSurvives(t *testing.T) {
 			t.Errorf("%s: %v", s.name, s.err)
 		}
 	}
+}
+
+// knowsManager checks that every end port knows the address of the manager, which is where it sends its traps.
+func (w *world) knowsManager(when string) {
+	w.Helper()
+	at := w.lid(w.g.Nodes[w.sm.at.Node], int(w.sm.at.Port))
+	w.ends(func(n *topo.Node, p int) {
+		same(w, when+": the manager that "+n.Name+" knows", w.portInfo(n, p).MasterSMLID, at)
+	})
 }

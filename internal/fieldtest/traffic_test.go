@@ -174,7 +174,7 @@ func (w *world) flowing(when string, all []*stream) {
 		for i, s := range all {
 			select {
 			case <-s.done:
-				w.Fatalf("%s: %s: %v", when, s.name, s.err)
+				w.Fatalf("%s: %s: %v; the manager said:\n%s", when, s.name, s.err, w.sm.said())
 			default:
 			}
 			if s.sent.Load() < from[i]+10 {
