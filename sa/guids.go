@@ -96,8 +96,8 @@ func (a *Admin) indexAliases() {
 	a.aliases = map[ib.GUID]subnet.Ref{}
 	for _, r := range a.ends {
 		p := a.net.Port(r)
-		if _, ok := a.guids.wishes[p.GUID]; !ok && p.Tables == nil {
-			continue // the same without making a list of one
+		if _, ok := a.guids.wishes[p.GUID]; !ok && (p.Tables == nil || len(p.Tables.GUIDs) == 0) {
+			continue // most ports, in a large subnet
 		}
 		for i, g := range a.guidsOf(p) {
 			if i > 0 && g != 0 && !a.guidTaken(g) {
