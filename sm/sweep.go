@@ -192,6 +192,7 @@ func (m *Manager) startSweep() {
 	m.takeMKey()
 	w := m.wants
 	m.wants = noWants()
+	m.peers.meddled = false // it has yet to read anything
 	s := &sweep{m: m, why: w.full.why, full: true, began: m.now, prev: m.sub, failed: map[int32]int{}}
 	if m.now < w.full.at {
 		s.why = w.look.why
