@@ -175,6 +175,12 @@ func (s *sweep) beginAddresses() {
 		}
 		homeless = append(homeless, r)
 	})
+	for _, r := range homeless {
+		// One that has not told its address may have one, and another given to it could be that of a node that is not seen just now.
+		if p := &s.nodes[r.Node].Ports[r.Port]; !p.Info.MTUCap.IsValid() && s.setback("a port has not told its address") {
+			return
+		}
+	}
 	var left []subnet.Ref
 	for _, r := range homeless {
 		n := s.nodes[r.Node]

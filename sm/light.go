@@ -21,8 +21,10 @@ type light struct {
 // restLight sets the time of the next light sweep.
 func (m *Manager) restLight() {
 	m.light.active = false
-	m.light.next = ib.Never
-	if m.cfg.SweepInterval > 0 && m.state == mad.SMMaster {
+	if m.cfg.SweepInterval <= 0 || m.state != mad.SMMaster {
+		m.light.next = ib.Never
+	} else if m.light.next <= m.now || m.light.next == ib.Never {
+		// One that is due sooner is not put off: sweeps that follow each other closely do not see all that it does.
 		m.light.next = m.now + m.cfg.SweepInterval
 	}
 }

@@ -320,7 +320,7 @@ func (s *sweep) classify() {
 			}
 		}
 		known := n.LFT != nil && !s.m.doubt[n.Info.NodeGUID]
-		if known && (fresh || n.Switch.LinearFDBTop != lastLID(n.LFT)) && !plantForget {
+		if known && (fresh || n.Ports[0].Info.LID == 0 || n.Switch.LinearFDBTop != lastLID(n.LFT)) && !plantForget {
 			if !fresh {
 				s.m.event(EventProblem, "%s: its forwarding table ends at LID %v instead of %v: it has forgotten its tables", nodeName(n), n.Switch.LinearFDBTop, lastLID(n.LFT))
 			}
