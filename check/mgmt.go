@@ -101,8 +101,8 @@ type MgmtConn struct {
 	Size     int // of each message
 	Every    ib.Time
 	// Patient: it tries again for longer than any outage that managers can mend. Otherwise it gives up after 17 ms, and
-	// must never need to as long as no fault hits its path, nor the managers: one that is cut off or dies while some way is closed for
-	// its tables to change leaves it closed until it, or another, is back.
+	// must never need to as long as no fault hits its path, nor the managers, nor several faults come at once: who is cut off, dies, or has to start
+	// over while some way is closed for its tables to change leaves it closed for longer.
 	Patient bool
 }
 
@@ -132,7 +132,7 @@ func (sc *Management) takeover() ib.Time {
 }
 
 // longSweep is how long a sweep can take that meets silence everywhere.
-func (sc *Management) longSweep() ib.Time { return 12 * sc.Timeout * ib.Time(sc.Retries+1) }
+func (sc *Management) longSweep() ib.Time { return 30 * sc.Timeout * ib.Time(sc.Retries+1) }
 
 // config is what the manager k starts with.
 func (sc *Management) config(k int, memory sm.Memory) sim.ManagerConfig {

@@ -36,6 +36,7 @@ type reign struct {
 	quiet     bool         // no new messages
 	ruler     *sm.Manager  // who has swept last
 	overflows uint64
+	changes   []ib.Time // when links went or came
 	// headless is until when a manager may be missed that was in the middle of something.
 	headless ib.Time
 	mixed    bool    // managers that did not know of each other have written tables
@@ -208,6 +209,7 @@ func (r *reign) strike(i int) {
 		r.harm(f, f.Harm)
 		s.At(now+f.For, timerMend|uint64(i))
 	case FlapCable, PullCable:
+		r.changes = append(r.changes, now)
 		c := r.cables[f.Cable]
 		r.excuse(c.A.Node, c.A.Port)
 		r.excuse(c.B.Node, c.B.Port)
@@ -218,6 +220,7 @@ func (r *reign) strike(i int) {
 			r.pulled[f.Cable] = true
 		}
 	case RebootNode:
+		r.changes = append(r.changes, now)
 		r.excuse(f.Node, 0)
 		s.PlanReboot(now, f.Node)
 	case MuteNode:
@@ -234,9 +237,22 @@ func (r *reign) strike(i int) {
 	}
 }
 
+// changesSince counts how often links have gone or come since a time.
+func (r *reign) changesSince(t ib.Time) (n int) {
+	for _, at := range r.changes {
+		if at >= t {
+			n++
+		}
+	}
+	return n
+}
+
 // mend ends a fault.
 func (r *reign) mend(i int) {
 	f := &r.sc.Faults[i]
+	if f.Kind == FlapCable {
+		r.changes = append(r.changes, r.sim.Now())
+	}
 	switch f.Kind {
 	case LoseMADs:
 		r.harm(f, sim.Faults{})
@@ -523,7 +539,7 @@ func (r *reign) turn(t *talk) {
 		r.report(trafficName, nil, "%v: %s", t, wrong)
 		return
 	case t.failed != hca.WCSuccess:
-		if (t.Patient || !t.excused && t.sentAt > max(r.blind, r.headless)) && !r.moved(t) {
+		if (t.Patient || !t.excused && t.sentAt > max(r.blind, r.headless) && r.changesSince(t.sentAt-r.sc.SweepInterval) < 2) && !r.moved(t) {
 			r.report(trafficName, nil, "%v has failed: message %d, sent %v before, ended with %v; %s", t, t.n, r.sim.Now()-t.sentAt, t.failed, r.whereabouts(t))
 		}
 		return
