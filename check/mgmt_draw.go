@@ -37,7 +37,7 @@ func DrawManagement(seed uint64, hosts int) Management {
 	n := len(g.Hosts())
 	// Managers: one, two or three, at different hosts, often of one priority.
 	for k := range 1 + rng.IntN(min(3, n)) {
-		r := Ruler{Host: (seedHost(rng, n) + k) % n, Priority: uint8(rng.IntN(3))}
+		r := Ruler{Host: rng.IntN(n), Priority: uint8(rng.IntN(3))}
 		for i := 0; i < k; i++ {
 			if sc.Managers[i].Host == r.Host {
 				r.Host = (r.Host + 1) % n
@@ -59,8 +59,6 @@ func DrawManagement(seed uint64, hosts int) Management {
 	}
 	return sc
 }
-
-func seedHost(rng *rand.Rand, n int) int { return rng.IntN(n) }
 
 // faultTime is how long things go wrong.
 const faultTime = 120 * ib.Millisecond

@@ -45,7 +45,6 @@ type reign struct {
 	states map[*sm.Manager]mad.SMState
 	log    []string
 	tally  MgmtTally
-	blamed bool
 }
 
 // MgmtTally counts what happened to managers.

@@ -40,7 +40,6 @@ type talker struct {
 	mr   *hca.MR
 	mem  []byte
 	lid  ib.LID
-	lids ib.LID // how many
 }
 
 const talkVA = 1 << 20
