@@ -15,7 +15,7 @@ import (
 
 // TestManagement runs seeds of management, and makes sure that they go through everything that they are meant to go through.
 func TestManagement(t *testing.T) {
-	r := Torture(context.Background(), Options{First: 1, Seeds: 80, Kind: ManagementKind}, nil)
+	r := Torture(context.Background(), Options{First: 1, Seeds: 60, Kind: ManagementKind}, nil)
 	for i := range r.Failures {
 		r.Failures[i].Write(t.Output())
 		t.Fail()
