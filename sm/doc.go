@@ -1,27 +1,55 @@
-// Package sm programs a fabric by management datagrams: today the bring-up
-// that a fabric of a known shape needs, and the place where the subnet manager
-// grows (discovery along directed routes, partitions, QoS, SA, handover).
+// Package sm is the subnet manager: it discovers a subnet by directed routes,
+// gives addresses, computes routes, programs every table that differs, makes
+// links Active, and stays to mend what breaks. Beside it package sa answers
+// the subnet's hosts.
 //
-// BringUp runs in phases, each over all nodes: read NodeInfo, PortInfo and
-// SwitchInfo; give every end port a LID; compute routes; write forwarding
-// tables, lanes, arbitration, partitions; make every link Armed, then
-// Active. Everything that it learns and changes goes through 256-byte
-// MADs, which a node's agent answers, so that what works here is what a
-// manager on real hardware could do. Only the shape of the fabric is taken from the
-// graph that it was built from.
+// A Manager is an engine: it knows only what datagrams told it, has no clock
+// and starts nothing. So it runs unchanged on every fabric that somebody can
+// carry datagrams to: in real time (smrun), in virtual time (sim), or at once
+// (BringUp).
 //
-// The package knows no link, switch or adapter, no packet and no clock. A driver
-// implements Fabric, which takes a datagram to the agent of a node and
-// brings the answer back:
+// # Driving it
 //
-//	report, err := sm.BringUp(graph, fabric)
-//	err = sm.ProgramMulticast(graph, fabric, 0xC001, members)
+//	m := sm.New(sm.Config{})
+//	m.Start(now)
+//	for {
+//		for m.PollSend(now, &send) { … }      // to the wire, with retries (madrpc)
+//		if j, ok := m.PollJob(); ok {          // routing: here, or beside everything else
+//			j.Run()
+//			m.HandleJob(now, j)
+//		}
+//		for { e, ok := m.PollEvent() … }       // the operator's log
+//		// sleep until something comes or m.NextDeadline() is there
+//		m.HandleReply(now, cookie, answer)     // nil: none came
+//		m.HandleRequest(now, env, datagram)    // traps, other managers, clients of administration
+//		m.HandleTimer(now)
+//	}
 //
-// Both may be called again after links went up or down: they read the
-// present states and write what follows from those.
+// What should outlive a restart comes from TakeMemory and goes in again as
+// Config.Memory.
 //
-// Routes are computed in route.go, which knows wires and numbers only: up/down
-// routing (up*, then down*, never up again) with the flows spread over equally
-// short ways. No cycle of links that wait for each other can form, on any
-// topology; on a fat tree the ways are the shortest.
+// # A sweep
+//
+// A sweep is a list of phases (sweep.go), each of which sends requests and takes answers; a phase is over when it has
+// nothing more to ask. The sweep works on a copy of the last subnet.Subnet, or
+// from nothing, and publishes its own at the end; what has not changed is
+// shared. A trap starts the same phases with one switch to look at.
+//
+//	discover.go, settle.go   what is there, who is master
+//	heritage.go              what hosts had registered with a former master
+//	read.go, addresses.go    tables that are not known; LIDs
+//	partition.go, keys.go    who may talk to whom
+//	compute.go               a network for package route, and its result
+//	lanes.go, qos*.go        service levels, lanes, arbitration
+//	tables.go                forwarding tables, in rounds that never loop
+//	multicast.go, tree.go    trees of the groups
+//	links.go                 Armed, then Active
+//	publish.go               the new subnet
+//	guids.go, cc.go, inventory.go   aliases, congestion control, what only administration shows
+//
+// Around it: light.go (between sweeps), traps.go, election.go (other managers), mkey.go, lame.go (what does not do as it is told), admin.go (package sa).
+//
+// A switch is *cold* while nothing can pass through it: its tables are written
+// whole. One *in doubt* may hold other tables than the last subnet says: they are read before anything is written, because
+// what is written must fit what is there.
 package sm
