@@ -39,6 +39,8 @@ type Manager struct {
 	jobOut bool   // routing is being computed
 
 	slots    slots
+	asked    request // being sent, and answer the one being answered: here so that neither is allocated
+	answer   request
 	inFlight int
 	width    int     // how many may be
 	streak   int     // answers since it was changed
@@ -185,23 +187,24 @@ func (m *Manager) pollRequest(send *Send) bool {
 	if m.inFlight >= min(m.width, m.cfg.Window) {
 		return false
 	}
-	var r request
+	r := &m.asked
+	*r = request{}
 	switch {
 	case m.sweep != nil:
-		if !m.sweep.next(&r) {
+		if !m.sweep.next(r) {
 			return false
 		}
 		r.phase = m.phases
-	case m.nextLight(&r):
+	case m.nextLight(r):
 		r.phase = lightPhase
-	case m.nextRenewal(&r):
+	case m.nextRenewal(r):
 		r.phase = renewPhase
 	default:
 		return false
 	}
 	*send = Send{
 		Env: mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}, Data: m.buf[:],
-		Timeout: m.cfg.Timeout, Retries: m.cfg.Retries, Cookie: m.slots.put(r),
+		Timeout: m.cfg.Timeout, Retries: m.cfg.Retries, Cookie: m.slots.put(*r),
 	}
 	if r.to.QPN == ib.QPNGSI {
 		send.Env = r.to
@@ -216,10 +219,11 @@ func (m *Manager) pollRequest(send *Send) bool {
 // HandleReply takes the answer to a request; a nil data means that none came in time.
 func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 	m.now = max(m.now, now)
-	r, ok := m.slots.take(cookie)
-	if !ok {
+	var ok bool
+	if m.answer, ok = m.slots.take(cookie); !ok {
 		return
 	}
+	r := &m.answer
 	var v mad.View
 	if len(data) >= mad.Size {
 		v = mad.View(data[:mad.Size:mad.Size])
@@ -236,22 +240,22 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 		case askHeirloom:
 			m.tookHeirloom(r.attr, data) // may be shorter than a datagram
 		default:
-			m.peerReply(&r, v)
+			m.peerReply(r, v)
 		}
 		return
 	}
 	m.inFlight--
 	m.pace(v != nil)
 	if r.phase == lightPhase {
-		m.lightReply(&r, v)
+		m.lightReply(r, v)
 		return
 	}
 	if r.phase == renewPhase {
-		m.renewed(&r, v)
+		m.renewed(r, v)
 		return
 	}
 	if m.sweep != nil && r.phase == m.phases {
-		m.sweep.reply(&r, v)
+		m.sweep.reply(r, v)
 	}
 }
 
