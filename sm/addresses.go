@@ -162,8 +162,15 @@ func (s *sweep) eachEnd(f func(subnet.Ref)) {
 	}
 }
 
-// beginAddresses decides all addresses: what memory says, else what the port has, else new ones.
+// beginAddresses starts the writing of addresses.
 func (s *sweep) beginAddresses() {
+	s.planAddresses()
+	s.cursor = cursor{}
+	s.eachEnd(func(r subnet.Ref) { s.cursor.ends = append(s.cursor.ends, r) })
+}
+
+// planAddresses decides all addresses: what memory says, else what the port has, else new ones.
+func (s *sweep) planAddresses() {
 	b := s.m.lids
 	var homeless []subnet.Ref
 	s.eachEnd(func(r subnet.Ref) {
@@ -196,9 +203,6 @@ func (s *sweep) beginAddresses() {
 			s.problem("%s port %d: no address is left: all %d unicast LIDs are taken; lower the LMC or remove old entries from the file of addresses", nodeName(n), r.Port, int(ib.LIDUnicastMax))
 		}
 	}
-	s.cursor = cursor{}
-	s.cursor.ends = s.cursor.ends[:0]
-	s.eachEnd(func(r subnet.Ref) { s.cursor.ends = append(s.cursor.ends, r) })
 }
 
 // nextAddress writes the PortInfo of the next end port that is not as it should be.

@@ -95,6 +95,33 @@ func (s *sweep) refusal(err error) string {
 	return unfit.Engine + ": " + unfit.Named(func(sw int32) string { return s.name(s.switches[sw]) })
 }
 
+// computeEarly asks for the routing of a fabric that nobody has programmed yet as soon as all addresses are known: it is
+// computed while ports are still being written to.
+func (s *sweep) computeEarly() {
+	for _, i := range s.switches {
+		if !s.cold[i] {
+			return
+		}
+	}
+	if s.planAddresses(); len(s.switches) > 0 && !s.abandon {
+		s.compute()
+	}
+}
+
+// beginCompute asks for the routing, unless what was asked for early is still right.
+func (s *sweep) beginCompute() {
+	if s.job != nil || s.tables != nil {
+		if early, n := s.net, s.network(); sameNodes(early, n) && sameLinks(early, n) {
+			return
+		}
+		s.job, s.tables = nil, nil
+	}
+	s.compute()
+}
+
+// awaitsJob holds the sweep until its routing is computed.
+func (s *sweep) awaitsJob() bool { return s.job != nil }
+
 // compute makes a network of the subnet and asks for its routing.
 func (s *sweep) compute() {
 	n := s.network()
@@ -256,25 +283,13 @@ func (s *sweep) dataLanes() int {
 }
 
 // sameDests reports whether the destinations are those that the present tables were computed for.
-func (s *sweep) sameDests() bool {
-	old := s.m.net
-	if old == nil || len(old.Switches) != len(s.net.Switches) || old.Top != s.net.Top {
-		return false
-	}
-	for i := range old.Switches {
-		if old.Switches[i].GUID != s.net.Switches[i].GUID || len(old.Switches[i].Ports) != len(s.net.Switches[i].Ports) {
-			return false
-		}
-	}
-	if len(old.Dests) != len(s.net.Dests) {
-		return false
-	}
-	for i := range old.Dests {
-		if old.Dests[i] != s.net.Dests[i] {
-			return false
-		}
-	}
-	return true
+func (s *sweep) sameDests() bool { return s.m.net != nil && sameNodes(s.m.net, s.net) }
+
+// sameNodes reports whether two networks have the same switches and destinations.
+func sameNodes(a, b *route.Network) bool {
+	return a.Top == b.Top && slices.Equal(a.Dests, b.Dests) && slices.EqualFunc(a.Switches, b.Switches, func(x, y route.Switch) bool {
+		return x.GUID == y.GUID && len(x.Ports) == len(y.Ports)
+	})
 }
 
 // mendable is the present tables if the switches still hold them.

@@ -51,6 +51,7 @@ func (s *sweep) beginRead() {
 			}
 		}
 	})
+	s.computeEarly()
 }
 
 // nextRead asks for the next block.

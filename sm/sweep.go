@@ -169,7 +169,7 @@ var phases = [...]phase{
 	{name: "addresses", start: (*sweep).beginAddresses, next: (*sweep).nextAddress, reply: (*sweep).portReply},
 	{name: "partitions", start: (*sweep).beginKeys, next: (*sweep).nextKeys, reply: (*sweep).keysReply},
 	{name: "guids", start: (*sweep).beginGUIDs, next: (*sweep).nextGUIDs, reply: (*sweep).guidsReply},
-	{name: "compute", start: (*sweep).compute},
+	{name: "compute", start: (*sweep).beginCompute, wait: (*sweep).awaitsJob},
 	{name: "lanes", start: (*sweep).beginLanes, next: (*sweep).nextLanes, reply: (*sweep).lanesReply},
 	{name: "tables", start: (*sweep).beginTables, next: (*sweep).nextTable, reply: (*sweep).tableReply, again: (*sweep).nextRound},
 	{name: "multicast", start: (*sweep).beginMulticast, next: (*sweep).nextMulticast, reply: (*sweep).multicastReply},
@@ -224,7 +224,7 @@ func (s *sweep) next(r *request) bool {
 			s.end()
 			return false
 		}
-		if s.job != nil || ph.wait != nil && ph.wait(s) {
+		if ph.wait != nil && ph.wait(s) {
 			return false
 		}
 		if ph.next != nil && ph.next(s, r) {
