@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"testing"
 
 	"softib/ib"
@@ -298,5 +299,51 @@ func TestDeliverSorts(t *testing.T) {
 	check("another class", perf, Discard)
 	if v := b.Deliver(0, 3, false, build(mad.MethodGet, mad.AttrNodeInfo, false, false)); v.Do != Discard {
 		t.Errorf("a port that does not exist: %v", v.Do)
+	}
+}
+
+// TestPass holds the short way of packets in the middle of their routes against the hop rules: whatever Pass takes, DeliverFrom would
+// have sent out of the same port, with the same bytes.
+func TestPass(t *testing.T) {
+	passed := 0
+	for _, a := range []*Agent{New(newFakeSwitch(4)), New(newFakeNode(ib.NodeCA, 2))} {
+		for _, method := range []mad.Method{mad.MethodGet, mad.MethodGetResp} {
+			for _, class := range []mad.Class{mad.ClassSMDirect, mad.ClassSMLID} {
+				for returning := range 2 {
+					for count := range 67 {
+						for hop := range count + 3 {
+							for in := range 6 {
+								smp := make([]byte, mad.Size)
+								h := mad.Header{BaseVersion: 1, MgmtClass: class, ClassVersion: 1, Method: method, ClassSpecific: uint16(hop<<8 | count), AttributeID: mad.AttrNodeInfo}
+								copy(smp, h.Append(nil))
+								v := mad.View(smp)
+								v.SetReturning(returning == 1 && class == mad.ClassSMDirect)
+								for i := range 4 {
+									smp[32+i] = 0xFF
+								}
+								for i := range 64 {
+									smp[128+i], smp[192+i] = byte((i*7+count)%6), byte((i*5+hop)%6)
+								}
+								long := append([]byte(nil), smp...)
+								out, ok := a.Pass(ib.PortNum(in), smp)
+								if !ok {
+									if !bytes.Equal(smp, long) {
+										t.Fatalf("hop %d of %d: refused, but changed", hop, count)
+									}
+									continue
+								}
+								passed++
+								if v := a.DeliverFrom(0, ib.PortNum(in), ib.LIDPermissive, false, long); v.Do != SendPort || v.Port != out || !bytes.Equal(smp, long) {
+									t.Fatalf("hop %d of %d, returning %d, in by %d: passed to port %d, the rules say %v to port %d", hop, count, returning, in, out, v.Do, v.Port)
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	if passed < 1000 {
+		t.Errorf("only %d packets passed", passed)
 	}
 }
