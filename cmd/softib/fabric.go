@@ -31,6 +31,7 @@ type fabric struct {
 // newFabric builds a fabric. With a configuration, a manager brings its subnet up and stays with it until ctx ends.
 func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *sm.Config, log io.Writer, out *reporter) (*fabric, error) {
 	f := &fabric{name: name, topology: topology, started: time.Now(), log: newLogbook(log)}
+	defer holdGC()()
 	var err error
 	if f.Fabric, err = live.New(g, live.Config{}); err != nil {
 		return nil, err
