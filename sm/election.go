@@ -47,9 +47,9 @@ func outranks(a, b *mad.SMInfo) bool {
 	return a.GUID < b.GUID
 }
 
-// info is this manager's own SMInfo.
+// info is this manager's own SMInfo. ActCount grows with every datagram sent, so that others see that it is alive (IBA 14.2.5.13).
 func (m *Manager) info() mad.SMInfo {
-	return mad.SMInfo{GUID: m.guid, SMKey: m.cfg.SMKey, ActCount: m.acts, Priority: m.cfg.Priority, SMState: m.state}
+	return mad.SMInfo{GUID: m.guid, SMKey: m.cfg.SMKey, ActCount: uint32(m.sent), Priority: m.cfg.Priority, SMState: m.state}
 }
 
 // manager is this manager as one of the subnet's.

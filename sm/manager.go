@@ -18,7 +18,6 @@ type Manager struct {
 	now ib.Time
 
 	state mad.SMState
-	acts  uint32 // SMInfo.ActCount
 
 	sub *subnet.Subnet // the last published one
 	// doubt has the switches that may hold other tables than the last subnet says.

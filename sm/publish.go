@@ -47,8 +47,6 @@ func (s *sweep) publish() {
 	}
 	sub.Index()
 	first := m.sub == nil
-	m.acts++
-	sub.Managers[0].Info.ActCount = m.acts
 	m.sub, m.net, m.tables = sub, s.net, s.tables
 	if len(s.incomplete) > 0 {
 		m.tables = nil // nothing to mend: some switches hold something else

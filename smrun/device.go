@@ -2,6 +2,7 @@ package smrun
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ type device struct {
 	end   context.CancelFunc
 	bell  chan struct{}
 	issm  io.Closer
+	claim error
 
 	mu    sync.Mutex
 	queue []madrpc.Delivery
@@ -97,9 +99,7 @@ func (d *device) SetIsSM(on bool) {
 		if c, err := d.p.ClaimSM(); err == nil {
 			d.issm = c
 		} else {
-			d.mu.Lock()
-			d.err = err
-			d.mu.Unlock()
+			d.claim = err // others will not see that a manager runs here; all else works
 		}
 	case !on && d.issm != nil:
 		_ = d.issm.Close()
@@ -107,7 +107,15 @@ func (d *device) SetIsSM(on bool) {
 	}
 }
 
-// Err is why the transport has ended, or works only in part.
+// Warning is what does not work although the port does.
+func (d *device) Warning() error {
+	if d.claim == nil {
+		return nil
+	}
+	return fmt.Errorf("other managers will not see this one: %w", d.claim)
+}
+
+// Err is why the transport has ended.
 func (d *device) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

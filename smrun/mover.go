@@ -115,7 +115,7 @@ func (c *crossing) take(f func(*parcel)) bool {
 	return true
 }
 
-// move is the mover's life.
+// move is the mover's life. A transport that can say that it has failed ends it, and with it the runner.
 func (r *Runner) move(stop <-chan struct{}) {
 	var now ib.Time
 	in := r.in.blank()
@@ -134,7 +134,14 @@ func (r *Runner) move(stop <-chan struct{}) {
 			receive(madrpc.Delivery{Kind: madrpc.Canceled, Cookie: p.cookie})
 		}
 	}
+	failing, _ := r.t.(interface{ Err() error })
 	for {
+		if failing != nil {
+			if err := failing.Err(); err != nil {
+				r.dead <- err
+				return
+			}
+		}
 		now = r.t.Now()
 		moved := r.out.take(send)
 		if r.t.Poll(receive) {

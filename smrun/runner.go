@@ -53,7 +53,8 @@ type Runner struct {
 	up     chan struct{}
 	upOnce sync.Once
 	done   chan struct{}
-	now    ib.Time // when the present step began
+	dead   chan error // the transport has failed
+	now    ib.Time    // when the present step began
 }
 
 // ErrStopped is returned by calls to a runner that has ended.
@@ -72,7 +73,7 @@ var classes = []madrpc.Registration{
 func New(cfg sm.Config, t Transport, o Options) (*Runner, error) {
 	r := &Runner{
 		m: sm.New(cfg), t: t, opts: o, out: newCrossing(), in: newCrossing(),
-		work: make(chan func(*sm.Manager)), jobs: make(chan *sm.Job, 1), up: make(chan struct{}), done: make(chan struct{}),
+		work: make(chan func(*sm.Manager)), jobs: make(chan *sm.Job, 1), up: make(chan struct{}), done: make(chan struct{}), dead: make(chan error, 1),
 	}
 	for _, c := range classes {
 		id, err := t.Register(c)
@@ -82,6 +83,11 @@ func New(cfg sm.Config, t Transport, o Options) (*Runner, error) {
 		r.agents[c.Class] = id
 	}
 	t.SetIsSM(true)
+	if w, ok := t.(interface{ Warning() error }); ok && o.Log != nil {
+		if err := w.Warning(); err != nil {
+			o.Log(sm.Event{At: t.Now(), Kind: sm.EventProblem, Text: err.Error()})
+		}
+	}
 	return r, nil
 }
 
@@ -126,6 +132,8 @@ func (r *Runner) Run(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
+			case err := <-r.dead:
+				return fmt.Errorf("smrun: the port is gone: %w", err)
 			case f := <-r.work:
 				f(r.m)
 			case j := <-r.jobs:
@@ -138,6 +146,8 @@ func (r *Runner) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case err := <-r.dead:
+			return fmt.Errorf("smrun: the port is gone: %w", err)
 		case f := <-r.work:
 			f(r.m)
 		case j := <-r.jobs:

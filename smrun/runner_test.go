@@ -201,3 +201,55 @@ func TestLinkLossIsMended(t *testing.T) {
 		break
 	}
 }
+
+// dying is a transport that fails after a while.
+type dying struct {
+	smrun.Transport
+	failed atomic.Bool
+}
+
+func (d *dying) Err() error {
+	if d.failed.Load() {
+		return errDied
+	}
+	return nil
+}
+
+var errDied = errors.New("the other end is gone")
+
+// TestTransportDies: a manager whose port is gone ends and says why, instead of waiting for answers for ever.
+func TestTransportDies(t *testing.T) {
+	g, err := topo.ParseSpec("star:3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := live.New(g, live.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := f.OpenMgmt(topo.PortRef{Node: g.Hosts()[0].Index, Port: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dying{Transport: s}
+	r, err := smrun.New(sm.Config{SweepInterval: 10 * ib.Millisecond}, d, smrun.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := make(chan error, 1)
+	go func() { end <- r.Run(context.Background()) }()
+	<-r.Up()
+	d.failed.Store(true)
+	select {
+	case err := <-end:
+		if !errors.Is(err, errDied) {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it goes on without a port")
+	}
+	if err := r.Do(func(*sm.Manager) {}); !errors.Is(err, smrun.ErrStopped) {
+		t.Errorf("Do after the end: %v", err)
+	}
+}
