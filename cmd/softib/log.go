@@ -59,6 +59,35 @@ func (l *logbook) from(at int) (lines []string, next int, more <-chan struct{}) 
 	return append(lines, l.lines[min(at, next)-l.first:]...), next, l.more
 }
 
+// heldLog keeps lines back until it is released.
+type heldLog struct {
+	to io.Writer
+
+	mu   sync.Mutex
+	held []byte
+	open bool
+}
+
+func (l *heldLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open {
+		return l.to.Write(b)
+	}
+	l.held = append(l.held, b...)
+	return len(b), nil
+}
+
+// release lets lines through from now on, and shows or drops those that were kept back; softib log has them all.
+func (l *heldLog) release(show bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if show && len(l.held) > 0 {
+		_, _ = l.to.Write(l.held)
+	}
+	l.held, l.open = nil, true
+}
+
 // logRequest asks for the last lines of a fabric's log, and with Follow for those that come.
 type logRequest struct {
 	Lines  int  `json:"lines"`

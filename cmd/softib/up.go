@@ -124,12 +124,16 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if o.noSM {
 		manager = nil
 	}
-	f, err := newFabric(ctx, o.name, o.topology, g, manager, os.Stderr, out)
+	// In a terminal the log goes on below what the fabric is; a file has it from the start.
+	log := &heldLog{to: os.Stderr, open: o.reportFD != 0}
+	f, err := newFabric(ctx, o.name, o.topology, g, manager, log, out)
 	if err != nil {
+		log.release(true)
 		return err
 	}
 	defer f.Close()
 	f.describe(out)
+	log.release(f.lastSweep().Problems > 0)
 	if !o.noSM {
 		if err := f.ping(ctx, out); err != nil {
 			if ctx.Err() != nil {
@@ -138,7 +142,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 			return err
 		}
 	}
-	_, programs, err := serveUMAD(ctx, p, f.Fabric)
+	programs, err := serveUMAD(ctx, p, f.Fabric)
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func newWorld(t testing.TB, g *topo.Graph) *world {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- umad.Serve(ctx, l, ports{f}) }()
+	go func() { done <- umad.Serve(ctx, l, umad.OnFabric(f, firmware)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -264,65 +264,8 @@ func (w *world) eventually(what string, is func() bool) {
 	}
 }
 
-// ports is a fabric as the server of programs sees it.
-type ports struct{ f *live.Fabric }
-
-const (
-	model    = "softib virtual HCA"
-	firmware = "1.2.3"
-	hardware = "0"
-)
-
-func (u ports) host(name string) (*topo.Node, error) {
-	if n := u.f.Graph().ByName(name); n != nil {
-		return n, nil
-	}
-	return nil, fmt.Errorf("%w: %q", umad.ErrNoHost, name)
-}
-
-func (u ports) CA(host string) (umad.CA, error) {
-	n, err := u.host(host)
-	if err != nil {
-		return umad.CA{}, err
-	}
-	ca := umad.CA{NodeType: n.Type, NodeGUID: n.GUID, SystemGUID: n.SystemGUID, Firmware: firmware, Hardware: hardware, Type: model}
-	first, last := 1, n.NumPorts()
-	if n.IsSwitch() {
-		first, last = 0, 0
-	}
-	for p := first; p <= last; p++ {
-		ref := topo.PortRef{Node: n.Index, Port: ib.PortNum(p)}
-		pi, ok := u.f.PortInfo(ref)
-		if !ok {
-			continue
-		}
-		ca.Ports = append(ca.Ports, umad.Port{
-			Num: ref.Port, GUID: n.PortGUID(ref.Port), GIDPrefix: pi.GidPrefix, LID: pi.LID, LMC: pi.LMC, SMLID: pi.MasterSMLID, SMSL: pi.MasterSMSL,
-			State: pi.PortState, Phys: pi.PortPhysicalState, Rate: pi.Rate(), Capabilities: pi.CapabilityMask, PKeys: u.f.PKeys(ref),
-		})
-	}
-	return ca, nil
-}
-
-func (u ports) Open(host string, port ib.PortNum) (umad.Session, error) {
-	n, err := u.host(host)
-	if err != nil {
-		return nil, err
-	}
-	if int(port) > n.NumPorts() || (port == 0) != n.IsSwitch() {
-		return nil, fmt.Errorf("%w: %d of %s", umad.ErrNoPort, port, host)
-	}
-	return u.f.OpenMgmt(topo.PortRef{Node: n.Index, Port: port})
-}
-
-func (u ports) SetIsSM(host string, port ib.PortNum, on bool) error {
-	n, err := u.host(host)
-	if err != nil {
-		return err
-	}
-	u.f.SetIsSM(topo.PortRef{Node: n.Index, Port: port}, on)
-	return nil
-}
+// firmware is the version that the tests' adapters show.
+const firmware = "1.2.3"
 
 // command is a program on a host. It is killed when its time is over or the test is.
 func (w *world) command(host, name string, args ...string) *exec.Cmd {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"softib/capi/umad"
 	"softib/ib"
 	"softib/mad"
 	"softib/sm"
@@ -368,7 +369,7 @@ func TestIbstat(t *testing.T) {
 		pi := w.portInfo(n, p)
 		count := 1
 		head := fmt.Sprintf("CA 'softib0'\n\tCA type: %s\n\tNumber of ports: %d\n\tFirmware version: %s\n\tHardware version: %s\n"+
-			"\tNode GUID: %s\n\tSystem image GUID: %s\n", model, count, firmware, hardware, hexGUID(n.GUID), hexGUID(n.SystemGUID))
+			"\tNode GUID: %s\n\tSystem image GUID: %s\n", umad.Model, count, firmware, umad.Hardware, hexGUID(n.GUID), hexGUID(n.SystemGUID))
 		port := []string{
 			fmt.Sprintf("Port %d:", p), "State: " + portState(pi.PortState), "Physical state: " + physState(pi.PortPhysicalState),
 			fmt.Sprintf("Rate: %d", gigabits(pi.Rate())), fmt.Sprintf("Base lid: %d", pi.LID), fmt.Sprintf("LMC: %d", pi.LMC),
