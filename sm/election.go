@@ -32,8 +32,7 @@ type election struct {
 	// handing is the manager that a handover was offered to and that has not acknowledged yet.
 	handing    ib.GUID
 	handingLID ib.LID
-	// owed is where the acknowledgement of a handover goes, once the subnet is programmed.
-	owed  mad.Envelope
+	// owing says that a handover is to be acknowledged, once the subnet is programmed.
 	owing bool
 }
 
@@ -406,7 +405,7 @@ func (m *Manager) command(env mad.Envelope, v mad.View, theirs *mad.SMInfo) bool
 		}
 		m.forced = true
 		m.peers.next = ib.Never
-		m.peers.owed, m.peers.owing = env, true
+		m.peers.owing = true
 		m.peers.handing = 0
 		m.peers.path = backPath(v)
 		if len(m.peers.path) == 0 {

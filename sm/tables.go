@@ -87,14 +87,8 @@ func (s *sweep) nextWrite(r *request) bool {
 
 func (s *sweep) writeLFT(r *request, node int32, block int, b *mad.LFT) {
 	*r = request{what: tell, set: true, node: node, attr: mad.AttrLFT, mod: uint32(block)}
-	copy(s.smp(r)[:mad.SMPDataLen], lftBytes(b))
+	b.Append(s.smp(r))
 	s.report.Blocks++
-}
-
-// lftBytes are a block's bytes.
-func lftBytes(b *mad.LFT) []byte {
-	out := make([]byte, 0, mad.SMPDataLen)
-	return b.Append(out)
 }
 
 // drainMax bounds how long packets under way are waited for, where switches let them live for ever.

@@ -6,7 +6,7 @@
 //
 // The package does not know how datagrams travel, what they mean or how requests are
 // matched with responses: that is the Session's matter, which whoever drives the fabric
-// provides through Ports. What the server does itself is what Linux's
+// provides through Ports (OnFabric for one of this process). What the server does itself is what Linux's
 // umad devices do around that: agents numbered 0 to 31 for each open port, the head in front
 // of a datagram, errors as completions, and IsSM while a file is open.
 //
