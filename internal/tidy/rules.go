@@ -17,15 +17,17 @@ var ranks = map[string]int{
 
 	"verbs": 4, "sm": 4,
 
-	"sim": 5, "live": 5, "attach": 5, "roce": 5, "ibsim": 5, "umad": 5,
+	"endpoint": 5, "attach/proto": 5,
 
-	"workload": 6, "workload/perf": 6, "smrun": 6,
+	"sim": 6, "live": 6, "attach": 6, "roce": 6, "ibsim": 6, "umad": 6,
 
-	"check": 7, "manager": 7, "webui": 7,
+	"workload": 7, "workload/perf": 7, "smrun": 7,
 
-	"capi": 8, "capi/umad": 8,
+	"check": 8, "manager": 8, "webui": 8,
 
-	"cmd/softib": 9,
+	"capi": 9, "capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9, "capi/rdmacm": 9, "capi/dropin": 9,
+
+	"cmd/softib": 10,
 }
 
 // engineRankMax is the last rank that is free of I/O and time: the engines
