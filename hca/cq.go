@@ -180,6 +180,7 @@ func (c *CQ) slot() *WC {
 // commit publishes the completion that slot returned.
 func (c *CQ) commit(now ib.Time, solicited bool) {
 	c.tail++
+	c.h.Stats.Completions++
 	if !c.armed || (c.armedSoli && !solicited) {
 		return
 	}

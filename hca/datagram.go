@@ -91,13 +91,9 @@ func (q *QP) emitDatagram(now ib.Time, w *sendWQE, p *wire.Packet, buf []byte) b
 		p.LRH.LNH = wire.LNHGlobal
 		p.GRH = makeGRH(port, a)
 	}
-	dest := w.dqpn
-	if a.DLID.IsMulticast() {
-		dest = ib.QPNMulticast
-	}
 	p.BTH = wire.BTH{
 		Opcode: wire.MakeOpcode(wire.UD, op), Solicited: w.flags&SendSolicited != 0, Migrate: true,
-		PKey: q.path.pkey, DestQP: dest, PSN: w.first,
+		PKey: q.path.pkey, DestQP: w.destQP(), PSN: w.first,
 	}
 	// A Q_Key with its top bit set stands for the queue pair's own (IBA 10.2.5).
 	p.DETH = wire.DETH{QKey: w.qkey, SrcQP: q.num}
@@ -121,6 +117,14 @@ func (q *QP) emitDatagram(now ib.Time, w *sendWQE, p *wire.Packet, buf []byte) b
 		q.h.deliverMulticast(now, a.Port, p, q)
 	}
 	return true
+}
+
+// destQP is the queue pair that a datagram is for.
+func (w *sendWQE) destQP() ib.QPN {
+	if w.ah.attr.DLID.IsMulticast() {
+		return ib.QPNMulticast
+	}
+	return w.dqpn
 }
 
 // grhArea is what a datagram receive keeps free at its start for a GRH.

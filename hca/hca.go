@@ -13,7 +13,8 @@ type Config struct {
 	PortGUID []ib.GUID // one a port; derived from NodeGUID where missing
 	Limits   Limits
 
-	// FirstQPN is the first queue pair number given out, 2 at least.
+	// FirstQPN is the first queue pair number given out, 2 at least. All lie in
+	// [FirstQPN, FirstQPN+Limits.MaxQP), so that adapters can share a port.
 	FirstQPN ib.QPN
 	// ByRefMin is the payload size from which an RC packet refers to the
 	// sender's registered memory instead of carrying a copy; 0 copies always.
@@ -112,6 +113,7 @@ type Stats struct {
 	SeqNAKsSent, RNRsSent uint64 // sent by responders
 	AcksSent              uint64
 	Duplicates            uint64 // duplicate requests answered
+	Completions           uint64 // committed to any completion queue
 	CompletionErrors      uint64
 	PathMigrations        uint64
 }
@@ -161,6 +163,8 @@ func New(cfg Config) *HCA {
 	if cfg.FirstQPN < 2 {
 		cfg.FirstQPN = 2
 	}
+	// The last number of all stands for multicast (IBA 9.2.4).
+	cfg.Limits.MaxQP = min(cfg.Limits.MaxQP, max(0, int(ib.QPNMulticast)-int(cfg.FirstQPN)))
 	h := &HCA{cfg: cfg, ports: make([]Port, cfg.Ports+1)}
 	h.keys.seed = cfg.KeySeed
 	for i := 1; i <= cfg.Ports; i++ {

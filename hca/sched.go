@@ -58,6 +58,9 @@ type Send struct {
 	DLID     ib.LID
 	PKey     ib.PKey
 	Loopback bool // the packet comes back to this adapter
+	// DQPN is the queue pair that the packet is for: ib.QPNMulticast if it is
+	// a group's.
+	DQPN ib.QPN
 	// Copied bounds how many payload bytes Emit will copy to its buffer.
 	Copied int
 }
@@ -83,11 +86,17 @@ func (h *HCA) NextSend() (s Send, ok bool) {
 				w := &q.sq[q.sqCursor&q.sqMask]
 				a := &w.ah.attr
 				port := &h.ports[a.Port]
-				return Send{QP: q, Port: a.Port, SL: a.SL, DLID: a.DLID, PKey: q.path.pkey, Loopback: port.ownsLID(a.DLID), Copied: int(w.length)}, true
+				return Send{
+					QP: q, Port: a.Port, SL: a.SL, DLID: a.DLID, PKey: q.path.pkey, Loopback: port.ownsLID(a.DLID),
+					DQPN: w.destQP(), Copied: int(w.length),
+				}, true
 			}
 		}
 		pa := &q.path
-		return Send{QP: q, Port: pa.port, SL: pa.sl, DLID: pa.dlid, PKey: pa.pkey, Loopback: pa.loop, Copied: q.copied()}, true
+		return Send{
+			QP: q, Port: pa.port, SL: pa.sl, DLID: pa.dlid, PKey: pa.pkey, Loopback: pa.loop,
+			DQPN: q.bth.DestQP, Copied: q.copied(),
+		}, true
 	}
 	return Send{}, false
 }
