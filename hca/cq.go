@@ -18,6 +18,8 @@ type WC struct {
 	SrcQP     ib.QPN
 	PKeyIndex uint16
 	SLID      ib.LID
+	// At is when the completion was made, by the driver's clock.
+	At ib.Time
 }
 
 // CQ is a completion queue.
@@ -179,6 +181,7 @@ func (c *CQ) slot() *WC {
 
 // commit publishes the completion that slot returned.
 func (c *CQ) commit(now ib.Time, solicited bool) {
+	c.ring[c.tail&uint32(len(c.ring)-1)].At = now
 	c.tail++
 	c.h.Stats.Completions++
 	if !c.armed || (c.armedSoli && !solicited) {

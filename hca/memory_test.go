@@ -58,6 +58,14 @@ func TestWindowType1(t *testing.T) {
 	if b.mr.windows != 0 {
 		t.Fatalf("%d windows on the region", b.mr.windows)
 	}
+	// The caller may choose the low byte, so that it knows the key before the bind is done.
+	k2 := mw.RKey()&^0xFF | 0x77
+	expect(t, "bind with a key", b.try(SendWR{Opcode: WRBindMW, Bind: &BindInfo{MW: mw, MR: b.mr, Addr: memVA, Length: 8, Access: AccessRemoteWrite, RKey: k2}}), WCSuccess)
+	expect(t, "the chosen key", a.writeTo(k2, memVA, 8), WCSuccess)
+	expect(t, "unbind with a key", b.try(SendWR{Opcode: WRBindMW, Bind: &BindInfo{MW: mw, RKey: k2 + 1}}), WCSuccess)
+	if mw.RKey() != k2+1 {
+		t.Fatalf("key %#x, want %#x", mw.RKey(), k2+1)
+	}
 	expect(t, "the old key", a.writeTo(k1, memVA+100, 8), WCRemAccessErr)
 	ok(t, b.h.DeallocMW(mw))
 	wantAttr(t, b.h.DeallocMW(mw), "dealloc_mw", "mw", ErrDestroyed)
@@ -165,6 +173,7 @@ func TestBindRefused(t *testing.T) {
 		{"write without local write", AccessMWBind, MWType1, func(b *end, i *BindInfo) { i.Access = AccessRemoteWrite }},
 		{"past the region", 0, MWType1, func(b *end, i *BindInfo) { i.Length = memLen + 1 }},
 		{"a length beyond any", 0, MWType1, func(b *end, i *BindInfo) { i.Length = 1 << 63 }},
+		{"another key index, type 1", 0, MWType1, func(b *end, i *BindInfo) { i.RKey += 0x100 }},
 		{"another key index", 0, MWType2, func(b *end, i *BindInfo) { i.RKey += 0x100 }},
 		{"no length, type 2", 0, MWType2, func(b *end, i *BindInfo) { i.Length = 0 }},
 		{"no region", 0, MWType1, func(b *end, i *BindInfo) { i.MR = nil }},

@@ -298,8 +298,8 @@ type BindInfo struct {
 	Addr   uint64
 	Length uint64
 	Access Access
-	// RKey is the key that a type 2 window shall have: its old index, with
-	// the low byte chosen by the caller. Type 1 windows get the next key.
+	// RKey is the key that the window shall have: its old index, with the low
+	// byte chosen by the caller. A type 1 window gets the next key if it is 0.
 	RKey uint32
 }
 
@@ -312,12 +312,17 @@ func (q *QP) bind(b *BindInfo) bool {
 	if w.typ == MWType2 && w.reg.valid {
 		return false // must be invalidated first (IBA o10-37.2.8)
 	}
+	if w.typ == MWType2 || b.RKey != 0 {
+		if b.RKey>>8 != w.reg.key>>8 {
+			return false
+		}
+	}
 	if b.Length == 0 {
 		if w.typ == MWType2 {
 			return false
 		}
 		w.unbind()
-		w.nextKey()
+		w.setKey(b.RKey)
 		return true
 	}
 	if m == nil || m.dead || !m.reg.valid || m.reg.pd != w.reg.pd || m.reg.access&AccessMWBind == 0 {
@@ -335,14 +340,8 @@ func (q *QP) bind(b *BindInfo) bool {
 		return false
 	}
 	w.unbind()
-	switch w.typ {
-	case MWType1:
-		w.nextKey()
-	case MWType2:
-		if b.RKey>>8 != w.reg.key>>8 {
-			return false
-		}
-		w.reg.key = b.RKey
+	w.setKey(b.RKey)
+	if w.typ == MWType2 {
 		w.reg.qp = q
 	}
 	w.reg.mr, w.reg.mem, w.reg.va, w.reg.access, w.reg.valid = m, mem, b.Addr, b.Access, true
@@ -353,8 +352,14 @@ func (q *QP) bind(b *BindInfo) bool {
 	return true
 }
 
-// nextKey varies the low byte so that the old key stops working.
-func (w *MW) nextKey() { w.reg.key = w.reg.key&^0xFF | uint32(uint8(w.reg.key)+1) }
+// setKey gives the window the key that a bind asked for; 0 varies the low byte,
+// so that the old key stops working.
+func (w *MW) setKey(rkey uint32) {
+	if rkey == 0 {
+		rkey = w.reg.key&^0xFF | uint32(uint8(w.reg.key)+1)
+	}
+	w.reg.key = rkey
+}
 
 // invalidate closes what rkey opens, on behalf of q: a type 2 window of q. A
 // region is not invalidated: only fast-registered ones could be, and

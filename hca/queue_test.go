@@ -139,8 +139,12 @@ func TestNotify(t *testing.T) {
 	b.wantEvents() // what is there already does not count
 	send(0)
 	b.wantEvents("COMPLETION")
+	at := w.now
 	send(0)
 	b.wantEvents() // once
+	if wcs := poll(b.rcq); len(wcs) != 3 || wcs[1].At > at || wcs[2].At <= wcs[1].At || wcs[2].At > w.now {
+		t.Fatalf("completions made at %v, %v; now %v", wcs[1].At, wcs[2].At, w.now)
+	}
 	b.rcq.ReqNotify(true)
 	send(0)
 	b.wantEvents() // not solicited
@@ -303,8 +307,16 @@ func TestSRQLimit(t *testing.T) {
 	}
 	one()
 	b.wantEvents()
+	wantSRQ := func(limit int) {
+		t.Helper()
+		if wr, sge, l, err := b.h.QuerySRQ(b.srq); err != nil || wr != 8 || sge < 1 || l != limit {
+			t.Fatalf("max_wr %d, max_sge %d, limit %d, %v; want limit %d", wr, sge, l, err, limit)
+		}
+	}
+	wantSRQ(7)
 	one()
 	b.wantEvents("SRQ_LIMIT_REACHED")
+	wantSRQ(0)
 	one()
 	b.wantEvents()
 	ok(t, b.h.ModifySRQ(b.srq, 5))

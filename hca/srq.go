@@ -162,6 +162,15 @@ func (s *SRQ) Num() uint32 { return s.num }
 // Len is how many receives are posted.
 func (s *SRQ) Len() int { return s.rq.len() }
 
+// QuerySRQ returns the sizes that were granted, and the limit while its event is
+// armed.
+func (h *HCA) QuerySRQ(s *SRQ) (maxWR, maxSGE, limit int, err error) {
+	if s == nil || s.dead {
+		return 0, 0, 0, attrErr(ErrDestroyed, "query_srq", "srq", s, "a live queue")
+	}
+	return s.rq.cap, s.rq.maxSGE, s.limit, nil
+}
+
 // ModifySRQ arms the limit event: it fires once when fewer than limit
 // receives are left.
 func (h *HCA) ModifySRQ(s *SRQ, limit int) error {
