@@ -1,0 +1,142 @@
+/*
+ * What libibverbs.so.1 calls in libsoftib.so. One line a function: its name behind
+ * softib_, and its arguments. All return 0 or a positive errno, unless said.
+ * Objects go by the handles that the function which made them gave; handle 0 is no object.
+ */
+#ifndef SOFTIB_EXPORTS_H
+#define SOFTIB_EXPORTS_H
+
+#include <infiniband/verbs.h>
+
+#include "exports_ext.h"
+
+/*
+ * Kept by the driver in memory that both sides see: whether anything may have happened
+ * since a queue was found empty. Package endpoint has the other declaration.
+ */
+struct softib_hint {
+	uint32_t commits; /* changes when a queue may have got a completion, or something else needs a look */
+	uint32_t nrings;  /* entries below; SOFTIB_RINGS_MANY: look yourself, always */
+	uint32_t dead;    /* the fabric is gone */
+	uint32_t pad;
+	struct {
+		const volatile uint32_t *seq; /* a packet waits if *seq == want */
+		uint32_t want;
+		uint32_t pad;
+	} ring[64];
+};
+
+#define SOFTIB_RINGS_MANY 0xffffffffu
+
+struct softib_open_args {
+	const char *socket;
+	const char *host;
+	int32_t async_fd; /* where asynchronous events are written */
+	uint32_t handle;  /* out, like the rest */
+	const struct softib_hint *hint;
+	char error[240]; /* a line for the user when it failed */
+};
+
+/* An object was made. The serial number is never given out twice, the handle is. */
+struct softib_made {
+	uint32_t handle;
+	uint32_t serial;
+};
+
+struct softib_mr_args {
+	uint32_t pd;
+	uint32_t access; /* ibv_access_flags */
+	void *addr;
+	uint64_t length;
+	uint64_t iova;
+	uint32_t flags;  /* ibv_rereg_mr_flags: what to change */
+	uint32_t handle; /* out, like the rest */
+	uint32_t lkey;
+	uint32_t rkey;
+};
+
+struct softib_cq_args {
+	uint32_t context;
+	uint32_t cqe; /* in and out */
+	int32_t event_fd; /* where completion events are written, or -1 */
+	struct softib_made made;
+};
+
+struct softib_srq_args {
+	uint32_t pd;
+	uint32_t xrcd; /* with cq: an XRC shared receive queue */
+	uint32_t cq;
+	struct ibv_srq_attr attr; /* in and out */
+	struct softib_made made;
+	uint32_t srq_num;
+};
+
+struct softib_qp_args {
+	uint32_t context;
+	uint32_t pd;
+	uint32_t xrcd;
+	uint32_t send_cq;
+	uint32_t recv_cq;
+	uint32_t srq;
+	uint32_t type; /* ibv_qp_type */
+	uint32_t sig_all;
+	uint32_t create_flags;
+	struct ibv_qp_cap cap; /* in and out */
+	struct softib_made made;
+	uint32_t qp_num;
+};
+
+/*
+ * A record in the pipes behind ibv_context.async_fd and ibv_comp_channel.fd. The C side
+ * finds the object by kind and handle, and drops the record if the object has another
+ * serial number by now.
+ */
+struct softib_event {
+	uint32_t type; /* ibv_event_type, or SOFTIB_COMPLETION */
+	uint32_t kind; /* enum softib_kind, or SOFTIB_NO_OBJECT */
+	uint32_t handle; /* or the port's number */
+	uint32_t serial;
+};
+
+enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJECT };
+
+#define SOFTIB_COMPLETION 0x100
+
+#define SOFTIB_CORE(X)                                                                              \
+	X(open, (struct softib_open_args *))                                                        \
+	X(close, (uint32_t context))                                                                \
+	X(query_device, (uint32_t context, struct ibv_device_attr *))                               \
+	X(query_port, (uint32_t context, uint32_t port, struct ibv_port_attr *))                    \
+	X(query_gid, (uint32_t context, uint32_t port, int32_t index, uint8_t *gid))                \
+	X(query_pkey, (uint32_t context, uint32_t port, int32_t index, uint16_t *pkey))             \
+	X(alloc_pd, (uint32_t context, uint32_t *pd))                                               \
+	X(dealloc_pd, (uint32_t pd))                                                                \
+	X(reg_mr, (struct softib_mr_args *))                                                        \
+	X(rereg_mr, (struct softib_mr_args *))                                                      \
+	X(dereg_mr, (uint32_t mr))                                                                  \
+	X(create_cq, (struct softib_cq_args *))                                                     \
+	X(resize_cq, (uint32_t cq, uint32_t *cqe))                                                  \
+	X(destroy_cq, (uint32_t cq))                                                                \
+	X(req_notify, (uint32_t cq, int32_t solicited_only))                                        \
+	/* Returns how many. *commits is the hint's if the queue is empty at that count. */         \
+	X(poll_cq, (uint32_t cq, int32_t room, struct ibv_wc *, uint32_t *commits, int32_t *empty)) \
+	X(create_srq, (struct softib_srq_args *))                                                   \
+	X(modify_srq, (uint32_t srq, struct ibv_srq_attr *, int32_t mask))                          \
+	X(query_srq, (uint32_t srq, struct ibv_srq_attr *))                                         \
+	X(destroy_srq, (uint32_t srq))                                                              \
+	X(create_qp, (struct softib_qp_args *))                                                     \
+	X(modify_qp, (uint32_t qp, struct ibv_qp_attr *, int32_t mask))                             \
+	X(query_qp, (uint32_t qp, struct ibv_qp_attr *))                                            \
+	X(destroy_qp, (uint32_t qp))                                                                \
+	X(create_ah, (uint32_t pd, struct ibv_ah_attr *, uint32_t *ah))                             \
+	X(destroy_ah, (uint32_t ah))                                                                \
+	X(attach_mcast, (uint32_t qp, const uint8_t *gid, uint32_t lid))                            \
+	X(detach_mcast, (uint32_t qp, const uint8_t *gid, uint32_t lid))                            \
+	/* The data path: whole lists; *bad is the request that was refused. */                     \
+	X(post_send, (uint32_t qp, struct ibv_send_wr *, struct ibv_send_wr **bad))                 \
+	X(post_recv, (uint32_t qp, struct ibv_recv_wr *, struct ibv_recv_wr **bad))                 \
+	X(post_srq_recv, (uint32_t srq, struct ibv_recv_wr *, struct ibv_recv_wr **bad))            \
+	/* Writes what did not fit into a pipe before. */                                           \
+	X(flush_events, (int32_t fd))
+
+#endif

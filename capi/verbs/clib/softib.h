@@ -1,0 +1,183 @@
+/*
+ * The drop-in libibverbs.so.1 inside: what its objects are, and what its files offer
+ * each other.
+ *
+ * Each object begins with the struct that programs see and goes on with ours. The struct's
+ * handle field is the handle by which libsoftib.so, which has the adapter, knows the object;
+ * it is loaded when the first device is opened and not before (load.c). Functions that
+ * return an int return an errno as libibverbs does; those that return a pointer set errno.
+ */
+#ifndef SOFTIB_H
+#define SOFTIB_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+
+#include "exports.h"
+
+/* The header turns these into macros for programs; here they are the functions. */
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+#define EXPORT __attribute__((visibility("default")))
+
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+/* libsoftib.so's functions; all set once a device was opened. */
+struct softib_go {
+#define X(name, args) int (*name) args;
+	SOFTIB_CORE(X) SOFTIB_EXT(X)
+#undef X
+};
+extern struct softib_go softib_go;
+
+/* Loads libsoftib.so, once. 0 or an errno; says on stderr why it could not. */
+int softib_load(void);
+
+/* This process was forked from one that had opened a device: its adapter stayed behind. */
+extern int softib_forked;
+
+void softib_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* device.c */
+
+struct softib_device {
+	struct ibv_device device;
+	int refs; /* lists and contexts that have it, under softib_devices_mutex */
+	__be64 guid;
+};
+
+struct softib_context {
+	uint32_t handle;
+	const struct softib_hint *hint;
+	int async_write; /* the other end of async_fd */
+	struct verbs_context verbs; /* programs have its last field, context */
+};
+
+static inline struct softib_context *to_context(struct ibv_context *context)
+{
+	return container_of(context, struct softib_context, verbs.context);
+}
+
+/* EIO for verbs that need a fabric when it is gone, and for all verbs in a forked child; else 0. */
+static inline int softib_gone(struct ibv_context *context)
+{
+	if (__builtin_expect(softib_forked, 0))
+		return EIO;
+	return __builtin_expect(__atomic_load_n(&to_context(context)->hint->dead, __ATOMIC_RELAXED), 0) ? EIO : 0;
+}
+
+/* Fills the tables of functions: the core's, then the extended verbs' (ext.c). */
+void softib_set_ops(struct verbs_context *verbs);
+void softib_set_ext_ops(struct verbs_context *verbs);
+
+/* Objects. */
+
+struct softib_pd {
+	struct ibv_pd pd; /* handle: of the protection domain, also in a parent domain */
+	struct softib_pd *inner; /* in a parent domain: its protection domain */
+	int parents; /* parent domains on it; atomic */
+};
+
+static inline struct softib_pd *to_pd(struct ibv_pd *pd) { return container_of(pd, struct softib_pd, pd); }
+
+struct softib_mr {
+	struct ibv_mr mr;
+	unsigned int access;
+};
+
+struct softib_mw {
+	struct ibv_mw mw;
+};
+
+struct softib_xrcd {
+	struct ibv_xrcd xrcd;
+	uint32_t handle;
+};
+
+struct softib_channel {
+	struct ibv_comp_channel channel; /* refcnt counts its queues, under context->mutex */
+	int write_fd;
+};
+
+struct softib_cq {
+	union {
+		struct ibv_cq cq;
+		struct ibv_cq_ex ex; /* the same fields first */
+	};
+	uint32_t serial;
+	uint32_t comp_events;  /* handed out by ibv_get_cq_event, under the slots' lock */
+	uint32_t async_events; /* handed out by ibv_get_async_event, likewise */
+	/* The queue was empty when the hint had this count. */
+	uint32_t empty;
+	uint32_t empty_at;
+	uint32_t idle; /* empty polls since the adapter was asked */
+
+	/* Of an extended queue (cq_ex.c). */
+	uint64_t wc_flags;
+	struct ibv_wc *batch;
+	uint32_t batch_at, batch_len;
+	uint64_t batch_ts;
+};
+
+static inline struct softib_cq *to_cq(struct ibv_cq *cq) { return container_of(cq, struct softib_cq, cq); }
+static inline struct softib_cq *to_cq_ex(struct ibv_cq_ex *cq) { return container_of(cq, struct softib_cq, ex); }
+
+struct softib_srq {
+	struct ibv_srq srq;
+	uint32_t serial;
+	uint32_t async_events;
+	uint32_t srq_num;
+	enum ibv_srq_type type;
+	struct ibv_xrcd *xrcd;
+	struct ibv_cq *cq;
+};
+
+static inline struct softib_srq *to_srq(struct ibv_srq *srq) { return container_of(srq, struct softib_srq, srq); }
+
+struct softib_qp {
+	union {
+		struct ibv_qp qp;
+		struct ibv_qp_ex ex;
+	};
+	uint32_t serial;
+	uint32_t async_events;
+	bool is_ex;	/* made with send_ops_flags: ibv_qp_to_qp_ex gives ex */
+	struct ibv_xrcd *xrcd;
+	struct ibv_qp_cap cap;
+	int sq_sig_all;
+	struct softib_builder *builder; /* of an extended queue pair (wr.c) */
+};
+
+static inline struct softib_qp *to_qp(struct ibv_qp *qp) { return container_of(qp, struct softib_qp, qp); }
+static inline struct softib_qp *to_qp_ex(struct ibv_qp_ex *qp) { return container_of(qp, struct softib_qp, ex); }
+
+/*
+ * The one way to make each of these, for the plain and the extended verb. NULL with errno set.
+ * softib_free_qp is for a caller that made one and then failed.
+ */
+struct softib_cq *softib_make_cq(struct ibv_context *, uint32_t cqe, void *cq_context, struct ibv_comp_channel *, uint32_t comp_vector);
+struct softib_srq *softib_make_srq(struct ibv_context *, struct ibv_srq_init_attr_ex *); /* comp_mask says which fields count */
+struct softib_qp *softib_make_qp(struct ibv_context *, struct ibv_qp_init_attr_ex *);     /* likewise; send_ops_flags and create_flags are the caller's to check */
+int softib_poll_cq(struct ibv_cq *, int room, struct ibv_wc *);
+int softib_post_send(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **bad);
+
+/* Frees what cq_ex.c and wr.c keep in an object that is destroyed. */
+void softib_drop_cq_ex(struct softib_cq *);
+void softib_drop_builder(struct softib_qp *);
+
+/* events.c: objects by kind and handle, for the records in pipes. */
+int softib_slot_set(enum softib_kind, uint32_t handle, uint32_t serial, void *object);
+/* Takes the object out and says how many events of it programs hold, in *comp and *async. */
+void softib_slot_clear(enum softib_kind, uint32_t handle, uint32_t *comp, uint32_t *async);
+
+/* Sets errno from a function's result and gives NULL. */
+#define FAIL(e) (errno = (e), NULL)
+
+#endif

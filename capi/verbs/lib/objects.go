@@ -1,0 +1,102 @@
+package main
+
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"softib/hca"
+	"softib/verbs"
+)
+
+// device is what an opened device must be able to do.
+type device interface {
+	verbs.Device
+	// NotifyCQ has f called when cq, which was armed, raises its event. f must not block or call back.
+	NotifyCQ(cq *hca.CQ, f func())
+	// NotifyEvents has f called for each asynchronous event, likewise.
+	NotifyEvents(f func(hca.Event))
+	// Hint is a struct softib_hint, outside Go's memory.
+	Hint() unsafe.Pointer
+	Close() error
+}
+
+// The objects that C holds by handle. Their fields are set when they are made, but for what says otherwise.
+type (
+	contextObj struct {
+		handle uint32
+		dev    device
+		events *pipe
+	}
+	pdObj struct {
+		ctx *contextObj
+		pd  *hca.PD
+	}
+	mrObj struct {
+		ctx *contextObj
+		mr  *hca.MR
+	}
+	mwObj struct {
+		ctx *contextObj
+		mw  *hca.MW
+	}
+	xrcdObj struct {
+		ctx  *contextObj
+		xrcd *hca.XRCD
+	}
+	ahObj struct {
+		ctx *contextObj
+		ah  *hca.AH
+	}
+	cqObj struct {
+		ctx            *contextObj
+		cq             *hca.CQ
+		handle, serial uint32
+		events         *pipe // completion events, nil without a channel
+
+		// Completions on their way to C, when pollBusy says that this caller has them.
+		pollBusy atomic.Bool
+		polled   [pollBatch]hca.WC
+	}
+	srqObj struct {
+		ctx            *contextObj
+		srq            *hca.SRQ
+		handle, serial uint32
+		recv           hca.RecvWR // what is being posted, under the device's lock
+	}
+	qpObj struct {
+		ctx            *contextObj
+		qp             *hca.QP
+		handle, serial uint32
+
+		// What is being posted, under the device's lock.
+		send   hca.SendWR
+		bind   hca.BindInfo
+		recv   hca.RecvWR
+		inline []byte
+	}
+)
+
+// pollBatch is how many completions are moved at a time.
+const pollBatch = 16
+
+// table is everything that C holds. A process has one device, however often it opens it.
+var table struct {
+	contexts slots[contextObj]
+	pds      slots[pdObj]
+	mrs      slots[mrObj]
+	mws      slots[mwObj]
+	xrcds    slots[xrcdObj]
+	ahs      slots[ahObj]
+	cqs      slots[cqObj]
+	srqs     slots[srqObj]
+	qps      slots[qpObj]
+
+	serial atomic.Uint32
+
+	// Objects by what the engine calls them, for its events.
+	mu    sync.Mutex
+	byQP  map[*hca.QP]*qpObj
+	byCQ  map[*hca.CQ]*cqObj
+	bySRQ map[*hca.SRQ]*srqObj
+}
