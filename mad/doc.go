@@ -1,7 +1,7 @@
 // Package mad lays out management datagrams: the common header, subnet
 // management packets (LID-routed and directed-route), the headers of RMPP and of
-// subnet administration, and the attributes of these classes and of
-// performance management.
+// subnet administration, the attributes of these classes and of
+// performance management, and the messages of communication management.
 //
 // Each attribute is one table of fields, a Layout: name, bit offset, width and
 // kind. The table alone is enough to read, write and print any field by name:
