@@ -47,9 +47,10 @@ void softib_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* device.c */
 
+/* The one device. It is never freed, so that a pointer to it is always good. */
 struct softib_device {
 	struct ibv_device device;
-	int refs; /* lists and contexts that have it, under softib_devices_mutex */
+	const void *driver; /* where drivers' own libraries look for themselves: none */
 	__be64 guid;
 };
 
@@ -73,8 +74,7 @@ static inline int softib_gone(struct ibv_context *context)
 	return __builtin_expect(__atomic_load_n(&to_context(context)->hint->dead, __ATOMIC_RELAXED), 0) ? EIO : 0;
 }
 
-/* Fills the tables of functions: the core's, then the extended verbs' (ext.c). */
-void softib_set_ops(struct verbs_context *verbs);
+/* Fills in the functions of the extended verbs (ext.c). */
 void softib_set_ext_ops(struct verbs_context *verbs);
 
 /* Objects. */
@@ -83,6 +83,7 @@ struct softib_pd {
 	struct ibv_pd pd; /* handle: of the protection domain, also in a parent domain */
 	struct softib_pd *inner; /* in a parent domain: its protection domain */
 	int parents; /* parent domains on it; atomic */
+	struct softib_td *td; /* of a parent domain, or NULL */
 };
 
 static inline struct softib_pd *to_pd(struct ibv_pd *pd) { return container_of(pd, struct softib_pd, pd); }
@@ -119,11 +120,7 @@ struct softib_cq {
 	uint32_t empty_at;
 	uint32_t idle; /* empty polls since the adapter was asked */
 
-	/* Of an extended queue (cq_ex.c). */
-	uint64_t wc_flags;
-	struct ibv_wc *batch;
-	uint32_t batch_at, batch_len;
-	uint64_t batch_ts;
+	struct softib_batch *batch; /* of an extended queue (cq_ex.c) */
 };
 
 static inline struct softib_cq *to_cq(struct ibv_cq *cq) { return container_of(cq, struct softib_cq, cq); }
@@ -166,16 +163,37 @@ struct softib_cq *softib_make_cq(struct ibv_context *, uint32_t cqe, void *cq_co
 struct softib_srq *softib_make_srq(struct ibv_context *, struct ibv_srq_init_attr_ex *); /* comp_mask says which fields count */
 struct softib_qp *softib_make_qp(struct ibv_context *, struct ibv_qp_init_attr_ex *);     /* likewise; send_ops_flags and create_flags are the caller's to check */
 int softib_poll_cq(struct ibv_cq *, int room, struct ibv_wc *);
+int softib_req_notify_cq(struct ibv_cq *, int solicited_only);
 int softib_post_send(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **bad);
+int softib_post_recv(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **bad);
+int softib_post_srq_recv(struct ibv_srq *, struct ibv_recv_wr *, struct ibv_recv_wr **bad);
 
-/* Frees what cq_ex.c and wr.c keep in an object that is destroyed. */
+/* Free what the extended verbs keep in an object that is destroyed. */
 void softib_drop_cq_ex(struct softib_cq *);
-void softib_drop_builder(struct softib_qp *);
+void softib_drop_qp_ex(struct softib_qp *);
+void softib_drop_srq_ex(struct softib_srq *);
+void softib_drop_pd_ex(struct softib_pd *); /* a parent domain, which has no object in libsoftib.so */
+
+/*
+ * An extended queue takes completions in batches. What a program has not looked at yet goes
+ * first to ibv_poll_cq (how many went to wc; only if cq->batch is set), and goes away with its
+ * queue pair: for destroy_qp, and modify_qp to RESET, on both queues.
+ */
+int softib_take_batch(struct softib_cq *, int room, struct ibv_wc *wc);
+void softib_purge_batch(struct ibv_cq *, uint32_t qp_num);
 
 /* events.c: objects by kind and handle, for the records in pipes. */
 int softib_slot_set(enum softib_kind, uint32_t handle, uint32_t serial, void *object);
-/* Takes the object out and says how many events of it programs hold, in *comp and *async. */
-void softib_slot_clear(enum softib_kind, uint32_t handle, uint32_t *comp, uint32_t *async);
+/* Takes the object out: no event of it is handed out any more. */
+void softib_slot_clear(enum softib_kind, uint32_t handle, uint32_t serial);
+/* Waits until programs have acknowledged what they were handed of an object that is out. */
+void softib_wait_acks(pthread_mutex_t *, pthread_cond_t *, const uint32_t *acked, const uint32_t *handed);
+
+int softib_pipe(int *read_fd, int *write_fd);
+
+/* A symbol also under the version that programs from before 2007 were linked with. */
+#define ALSO_1_0(name) \
+	extern __typeof__(name) name##_1_0 __attribute__((alias(#name), visibility("default"), symver(#name "@IBVERBS_1.0")))
 
 /* Sets errno from a function's result and gives NULL. */
 #define FAIL(e) (errno = (e), NULL)
