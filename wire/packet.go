@@ -33,25 +33,33 @@ func (l LNH) String() string {
 
 // Packet is a data packet, decoded. Only the fields that its LNH and opcode
 // call for have a meaning; the others may hold anything, so that a sender
-// need not clear what the receiver will not read.
+// need not clear what the receiver will not read. Payload, FarLen and Count
+// have one always.
 //
 // The order of fields is that of use. Behind the payload's reference everything
 // that a SEND, an RDMA WRITE or READ or an ACK has fits into one cache line,
 // which is how the live driver lays packets out; atomics and datagrams take
-// the next, a routed packet the one after.
+// the next, a routed packet the one after, and what only drivers over shared
+// memory know stands last.
 type Packet struct {
 	// Payload is the data without padding. It may refer to memory that the
 	// packet does not own; see Detached.
 	Payload []byte
 
-	LRH  LRH
-	BTH  BTH
-	RETH RETH
-	AETH AETH
+	LRH LRH
+	// Count is how many packets of one message this one stands for; 0 and 1
+	// both mean that it is itself. See Packets.
+	Count uint16
+	BTH   BTH
+	RETH  RETH
+	AETH  AETH
 	// Imm is ImmDt or IETH: the immediate value or the R_Key to invalidate.
 	Imm uint32
 
-	DETH      DETH
+	DETH DETH
+	// FarLen is the length of a payload that is not here but with Far; Payload
+	// is empty then.
+	FarLen    int
 	AtomicETH AtomicETH
 	AtomicAck uint64 // AtomicAckETH: the original value
 	XRCSRQ    uint32 // XRCETH: the SRQ number, 24 bits
@@ -61,9 +69,13 @@ type Packet struct {
 
 	// RawType is the EtherType of a raw packet (LNHRaw).
 	RawType uint16
+
+	// Far has the payload, if FarLen is not 0.
+	Far Source
 }
 
-// Detached is a copy of p whose payload is its own, appended to buf.
+// Detached is a copy of p whose payload is its own, appended to buf. One that
+// lies elsewhere stays there; see Fetch.
 func (p *Packet) Detached(buf []byte) Packet {
 	q := *p
 	q.Payload = append(buf, p.Payload...)
@@ -94,11 +106,11 @@ func (p *Packet) HeaderSize() int {
 }
 
 // pad is how many bytes complete the payload's last 4-byte word.
-func (p *Packet) pad() int { return -len(p.Payload) & 3 }
+func (p *Packet) pad() int { return -p.PayloadLen() & 3 }
 
 // WireSize is the packet's length on a link, both CRCs included.
 func (p *Packet) WireSize() int {
-	n := p.HeaderSize() + len(p.Payload) + p.pad() + VCRCSize
+	n := p.HeaderSize() + p.PayloadLen() + p.pad() + VCRCSize
 	if p.LRH.LNH >= LNHLocal {
 		n += ICRCSize
 	}
@@ -106,18 +118,19 @@ func (p *Packet) WireSize() int {
 }
 
 // Words is LRH's packet length: 4-byte words from LRH's first byte to
-// the last before VCRC (IBA 7.7.8).
-func (p *Packet) Words() uint16 { return uint16((p.WireSize() - VCRCSize) / 4) }
+// the last before VCRC (IBA 7.7.8). A bundle may be longer than the field can
+// say; then it holds the most it can, and WireWords tells.
+func (p *Packet) Words() uint16 { return uint16(min((p.WireSize()-VCRCSize)/4, maxPacketWord)) }
 
 // Seal sets the fields that follow from the others: LRH's length and BTH's pad
 // count, and GRH's payload length if there is one.
 func (p *Packet) Seal() {
-	n := len(p.Payload)
+	n := p.PayloadLen()
 	pad := -n & 3
 	p.BTH.Pad = uint8(pad)
 	// Spelled out for the common case: this runs once a packet.
 	if p.LRH.LNH == LNHLocal {
-		p.LRH.Length = uint16((LRHSize + BTHSize + ICRCSize + int(opcodes[p.BTH.Opcode].ExtSize) + n + pad) / 4)
+		p.LRH.Length = uint16(min((LRHSize+BTHSize+ICRCSize+int(opcodes[p.BTH.Opcode].ExtSize)+n+pad)/4, maxPacketWord))
 		return
 	}
 	p.LRH.Length = p.Words()

@@ -68,7 +68,8 @@ func (p *Packet) appendExt(b []byte, e Ext) []byte {
 // allocates only if b lacks WireSize bytes of room.
 //
 // Fields go out as they stand, so that a test can make any malformed packet;
-// Seal first for one that Parse accepts.
+// Seal first for one that Parse accepts. A payload that lies elsewhere has to be
+// fetched before, and a bundle taken apart.
 func (p *Packet) Append(b []byte) []byte {
 	b = slices.Grow(b, p.WireSize())
 	start := len(b)
@@ -90,6 +91,7 @@ func (p *Packet) Append(b []byte) []byte {
 // BTH (IBA 9.6.1). A raw packet has no pad count, so its payload includes the
 // padding.
 func (p *Packet) Parse(b []byte) error {
+	p.Count, p.FarLen, p.Far = 0, 0, nil
 	if err := CheckVCRC(b); err != nil {
 		return err
 	}

@@ -6,13 +6,16 @@ import (
 	"unsafe"
 )
 
-// TestPacketLayout holds Packet to three cache lines, and what the fast
-// operations have to one of them.
+// TestPacketLayout holds Packet to three cache lines with little behind them,
+// and what the fast operations have to one of them.
 func TestPacketLayout(t *testing.T) {
 	const line = 64
 	var p Packet
-	if n := unsafe.Sizeof(p); n != 3*line {
-		t.Errorf("Packet has %d bytes, want %d", n, 3*line)
+	if n := unsafe.Sizeof(p); n != 3*line+24 {
+		t.Errorf("Packet has %d bytes, want %d", n, 3*line+24)
+	}
+	if n := unsafe.Offsetof(p.FarLen); n >= 2*line {
+		t.Errorf("FarLen is at %d: every packet without payload would fetch one more line", n)
 	}
 	// Behind the payload's reference, one line has what the fast operations have.
 	if n := unsafe.Offsetof(p.Imm) + unsafe.Sizeof(p.Imm) - unsafe.Offsetof(p.LRH); n > line {
