@@ -180,36 +180,20 @@ func (q *QP) handleResponse(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 		}
 		return
 	}
+	status := q.judgeResponse(w, p, info)
+	if status == WCSuccess && !q.takeResponse(w, p) {
+		q.h.drop(DropFar)
+		return
+	}
 	// Everything before it was executed, or this would not have been sent.
 	if want == w.first && !q.ackTo(now, psn.Add(-1)) {
 		return
 	}
-	if info.Has(wire.ExtAETH) && p.AETH.Syndrome.Type() != wire.SynAck {
-		q.failAt(now, psn, WCBadRespErr)
+	if status != WCSuccess {
+		q.failAt(now, psn, status)
 		return
 	}
-	if !w.stillOpen() {
-		q.failAt(now, psn, WCLocProtErr)
-		return
-	}
-	if w.kind == kindAtomic {
-		if info.Kind != wire.KindAtomicAck {
-			q.failAt(now, psn, WCBadRespErr)
-			return
-		}
-		var v [8]byte
-		// The value is an integer to both ends: native order in memory, as the adapters of little-endian hosts have it.
-		binary.LittleEndian.PutUint64(v[:], p.AtomicAck)
-		scatter(w.segs, 0, v[:])
-		w.got = 1
-	} else {
-		if !q.goodReadResponse(w, p, info) {
-			q.failAt(now, psn, WCBadRespErr)
-			return
-		}
-		scatter(w.segs, uint64(w.got)*uint64(q.mtu), p.Payload)
-		w.got++
-	}
+	w.got++
 	q.ackPSN = psn.Add(1)
 	q.rewound = false
 	if w.got == w.npkts {
@@ -220,6 +204,34 @@ func (q *QP) handleResponse(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 		q.markReady() // a fence or the READ limit may have held others back
 	}
 	q.progress(now)
+}
+
+// judgeResponse says how a request ends to which p is the response that is due,
+// or WCSuccess if p is right.
+func (q *QP) judgeResponse(w *sendWQE, p *wire.Packet, info *wire.OpcodeInfo) WCStatus {
+	switch {
+	case info.Has(wire.ExtAETH) && p.AETH.Syndrome.Type() != wire.SynAck:
+		return WCBadRespErr
+	case !w.stillOpen():
+		return WCLocProtErr
+	case w.kind == kindAtomic && info.Kind != wire.KindAtomicAck:
+		return WCBadRespErr
+	case w.kind == kindRead && !q.goodReadResponse(w, p, info):
+		return WCBadRespErr
+	}
+	return WCSuccess
+}
+
+// takeResponse puts what a response brings into the request's memory; false if
+// it is gone.
+func (q *QP) takeResponse(w *sendWQE, p *wire.Packet) bool {
+	if w.kind == kindRead {
+		return scatter(w.segs, uint64(w.got)*uint64(q.mtu), p.PayloadLen(), p.Payload, farOf(p))
+	}
+	var v [8]byte
+	// The value is an integer to both ends: native order in memory, as the adapters of little-endian hosts have it.
+	binary.LittleEndian.PutUint64(v[:], p.AtomicAck)
+	return scatter(w.segs, 0, len(v), v[:], nil)
 }
 
 // goodReadResponse checks that a response packet is the one that its place
@@ -234,27 +246,29 @@ func (q *QP) goodReadResponse(w *sendWQE, p *wire.Packet, info *wire.OpcodeInfo)
 		return false
 	}
 	if isLast {
-		return len(p.Payload) == left
+		return p.PayloadLen() == left
 	}
-	return len(p.Payload) == q.mtu
+	return p.PayloadLen() == q.mtu
 }
 
-// scatter copies data to the segments' memory, from offset off on.
-func scatter(segs []segment, off uint64, data []byte) {
-	for i := range segs {
+// scatter puts n bytes into the segments' memory, from offset off on; false if
+// they are gone.
+func scatter(segs []segment, off uint64, n int, data []byte, far wire.Source) bool {
+	done := 0
+	for i := 0; i < len(segs) && done < n; i++ {
 		m := segs[i].mem
 		if off >= uint64(len(m)) {
 			off -= uint64(len(m))
 			continue
 		}
-		n := min(len(m)-int(off), len(data))
-		deposit(m[off:int(off)+n], data[:n])
-		data = data[n:]
-		off = 0
-		if len(data) == 0 {
-			return
+		c := min(len(m)-int(off), n-done)
+		if !deposit(m[off:int(off)+c], data, far, done) {
+			return false
 		}
+		done += c
+		off = 0
 	}
+	return true
 }
 
 // progress resets what counts failures, and the timer.

@@ -140,24 +140,33 @@ func (q *QP) receiveDatagram(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	if q.srq != nil {
 		q.curPD = q.srq.pd
 	}
-	if uint64(len(p.Payload))+grhArea > uint64(q.cur.size) {
+	if uint64(p.PayloadLen())+grhArea > uint64(q.cur.size) {
 		q.recvFault(now, WCLocLenErr)
 		return
 	}
 	c := WCFlags(0)
-	ok := true
+	to := filled
 	if p.LRH.LNH == wire.LNHGlobal {
 		var area [grhArea]byte
 		p.GRH.Append(area[:0])
-		ok = q.fillRecv(area[:])
+		to = q.fillRecv(grhArea, area[:], nil)
 		c |= WCGRH
 	} else {
 		q.curDone = grhArea
 	}
-	if !ok || !q.fillRecv(p.Payload) {
+	if to == filled {
+		to = q.fillRecv(p.PayloadLen(), p.Payload, farOf(p))
+	}
+	switch to {
+	case fillDenied:
 		q.recvFault(now, WCLocProtErr)
 		return
+	case fillGone:
+		q.h.drop(DropFar)
+		q.cur, q.fresh = nil, nil
+		return
 	}
+	q.consume()
 	w := q.curCQ.slot()
 	if w == nil {
 		q.cqBroken()

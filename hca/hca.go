@@ -85,6 +85,7 @@ const (
 	DropStaleAck
 	DropUCBroken
 	DropAccess
+	DropFar
 	NumDrop
 )
 
@@ -92,7 +93,7 @@ var dropNames = [NumDrop]string{
 	"none", "port down", "DLID is not ours", "unknown opcode", "no such QP", "service differs from QP's",
 	"QP not ready", "source is not the QP's peer", "P_Key", "Q_Key", "GRH", "no QP in the group",
 	"no receive posted", "length", "duplicate", "out of order", "stale acknowledgement",
-	"message already broken", "access denied",
+	"message already broken", "access denied", "payload's owner is gone",
 }
 
 func (d Drop) String() string {
@@ -307,11 +308,12 @@ func (h *HCA) QP(n ib.QPN) *QP { return h.qp(n) }
 func (h *HCA) drop(d Drop) { h.Stats.Drops[d]++ }
 
 // HandlePacket takes a packet that arrived at a port. The payload is copied
-// before it returns, so p may be reused.
+// before it returns, so p may be reused. If it lies in another process that
+// turns out to be gone, the packet counts as lost.
 func (h *HCA) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	h.now = now
 	h.Stats.RxPackets++
-	h.Stats.RxBytes += uint64(len(p.Payload))
+	h.Stats.RxBytes += uint64(p.PayloadLen())
 	info := p.BTH.Opcode.Info()
 	if !info.Valid() || p.LRH.LNH < wire.LNHLocal {
 		h.drop(DropOpcode)

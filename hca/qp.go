@@ -154,6 +154,7 @@ type QP struct {
 	curDone  uint32
 	curPD    *PD
 	cur      *recvWQE // receive being filled
+	fresh    *SRQ     // has cur still, until the packet that needs it is there
 	curCQ    *CQ
 	writeVA  uint64
 	writeKey uint32
@@ -392,7 +393,7 @@ func (q *QP) reset() {
 	q.rewound, q.drained, q.draining = false, false, false
 	q.rq.head, q.rq.tail = 0, 0
 	q.ePSN, q.msn, q.nakSent, q.msgOp = 0, 0, false, msgNone
-	q.cur, q.curPD, q.curCQ, q.curDone = nil, nil, nil, 0
+	q.cur, q.fresh, q.curPD, q.curCQ, q.curDone = nil, nil, nil, nil, 0
 	q.respHead, q.respTail, q.resNext, q.rdQueued = 0, 0, 0, 0
 	q.resp, q.res = nil, nil
 }

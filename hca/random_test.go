@@ -200,7 +200,7 @@ func TestRandom(t *testing.T) {
 	if testing.Short() {
 		n = 30
 	}
-	var retransmits, naks, dups, timeouts uint64
+	var retransmits, naks, dups, timeouts, gone uint64
 	for seed := range n {
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := random(t, uint64(seed))
@@ -209,14 +209,15 @@ func TestRandom(t *testing.T) {
 				naks += h.Stats.SeqNAKsRcvd
 				dups += h.Stats.Duplicates
 				timeouts += h.Stats.Timeouts
+				gone += h.Stats.Drops[DropFar]
 			}
 		})
 		if !ok {
 			break
 		}
 	}
-	t.Logf("%d retransmits, %d sequence NAKs, %d duplicates, %d timeouts", retransmits, naks, dups, timeouts)
-	if !t.Failed() && n >= 30 && (retransmits == 0 || naks == 0 || dups == 0 || timeouts == 0) {
+	t.Logf("%d retransmits, %d sequence NAKs, %d duplicates, %d timeouts, %d payloads gone", retransmits, naks, dups, timeouts, gone)
+	if !t.Failed() && n >= 30 && (retransmits == 0 || naks == 0 || dups == 0 || timeouts == 0 || gone == 0) {
 		t.Error("the faults did not do what they are for")
 	}
 }
@@ -254,6 +255,10 @@ func random(t *testing.T, seed uint64) *world {
 			x.corrupt = 1 + r.IntN(300)
 		}
 		return x
+	}
+	if seed%6 == 2 { // payloads stay with their senders, some of whom are gone
+		gone := loss + 0.02
+		w.far = func() bool { return r.Float64() >= gone }
 	}
 	xrc := seed%7 == 3
 	var a, b *end

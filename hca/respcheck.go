@@ -241,7 +241,7 @@ func (q *QP) checkOperation(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 // checkLength checks the payload against the packet's place in its message
 // (IBA 9.7.4.1.6) and against what the message said of its length.
 func (q *QP) checkLength(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdict {
-	n := len(p.Payload)
+	n := p.PayloadLen()
 	bad := false
 	if info.Is(wire.FlagPayload) {
 		switch {
@@ -298,7 +298,7 @@ func (q *QP) checkRKey(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdi
 				q.writeLen, q.writeRem = p.RETH.DMALen, p.RETH.DMALen
 			}
 		} else {
-			r, _ := q.remote(q.curPD, q.writeKey, q.writeVA, len(p.Payload), AccessRemoteWrite)
+			r, _ := q.remote(q.curPD, q.writeKey, q.writeVA, p.PayloadLen(), AccessRemoteWrite)
 			ok = r != nil
 		}
 	case wire.KindReadRequest:
@@ -364,7 +364,7 @@ func (q *QP) checkResources(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 			q.msgOp = msgWrite
 		}
 	}
-	if info.Kind == wire.KindSend && uint64(q.curDone)+uint64(len(p.Payload)) > uint64(q.cur.size) {
+	if info.Kind == wire.KindSend && uint64(q.curDone)+uint64(p.PayloadLen()) > uint64(q.cur.size) {
 		// The receive is too small (class A): both ends fail.
 		q.recvFault(now, WCLocLenErr)
 		return done

@@ -222,23 +222,32 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 	psn := p.BTH.PSN
 	switch info.Kind {
 	case wire.KindSend:
-		if !q.fillRecv(p.Payload) {
+		switch q.fillRecv(p.PayloadLen(), p.Payload, farOf(p)) {
+		case fillDenied:
 			q.recvFault(now, WCLocProtErr)
 			return
+		case fillGone:
+			q.lost(info)
+			return
 		}
+		q.consume()
 		if info.Has(wire.ExtIETH) && !q.invalidate(p.Imm) {
 			q.h.events.push(Event{Type: EventQPAccessErr, QP: q})
 			q.refuse(now, wire.NAKAccess)
 			return
 		}
 	case wire.KindWrite:
-		if len(p.Payload) > 0 {
-			_, mem := q.remote(q.curPD, q.writeKey, q.writeVA, len(p.Payload), AccessRemoteWrite)
+		if n := p.PayloadLen(); n > 0 {
+			_, mem := q.remote(q.curPD, q.writeKey, q.writeVA, n, AccessRemoteWrite)
 			q.guardReads(mem)
-			deposit(mem, p.Payload)
-			q.writeVA += uint64(len(p.Payload))
-			q.writeRem -= uint32(len(p.Payload))
+			if !deposit(mem, p.Payload, farOf(p), 0) {
+				q.lost(info)
+				return
+			}
+			q.writeVA += uint64(n)
+			q.writeRem -= uint32(n)
 		}
+		q.consume()
 	case wire.KindReadRequest:
 		q.startRead(p)
 		return
@@ -257,6 +266,18 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 	}
 	if p.BTH.AckReq && q.typ != UC {
 		q.ack(psn)
+	}
+}
+
+// lost undoes what the checks of a request did whose payload is gone: for the
+// requester it is a packet that never came.
+func (q *QP) lost(info *wire.OpcodeInfo) {
+	q.h.drop(DropFar)
+	if info.Is(wire.FlagStart) {
+		q.msgOp = msgNone
+	}
+	if info.Is(wire.FlagStart) || info.Kind == wire.KindWrite {
+		q.cur, q.fresh = nil, nil // a receive that was looked at for this packet
 	}
 }
 
@@ -343,11 +364,12 @@ func (q *QP) queueAtomic(psn ib.PSN, orig uint64, again bool) {
 }
 
 // takeRecv makes the next receive request the current one; false if there is
-// none. One of a shared queue is taken out at once, since others draw from it.
+// none. One of a shared queue has to be consumed before another packet is looked
+// at, since others draw from it.
 func (q *QP) takeRecv(srq *SRQ) bool {
 	q.curDone = 0
 	if srq == nil {
-		q.cur, q.curCQ = q.rq.peek(), q.recvCQ
+		q.cur, q.curCQ, q.fresh = q.rq.peek(), q.recvCQ, nil
 		return q.cur != nil
 	}
 	w := srq.rq.peek()
@@ -360,20 +382,37 @@ func (q *QP) takeRecv(srq *SRQ) bool {
 	if srq.cq != nil {
 		q.curCQ = srq.cq
 	}
-	srq.take()
+	q.fresh = srq
 	return true
 }
 
-// fillRecv appends a payload to the current receive; false if its memory
-// cannot be written. That it fits was checked.
-func (q *QP) fillRecv(data []byte) bool {
+// consume takes the current receive out of the shared queue that it came from,
+// once it is sure to be used.
+func (q *QP) consume() {
+	if q.fresh != nil {
+		q.fresh.take()
+		q.fresh = nil
+	}
+}
+
+// filling is what came of writing to a receive's memory.
+type filling uint8
+
+const (
+	filled     filling = iota
+	fillDenied         // the memory cannot be written
+	fillGone           // the data's owner is gone
+)
+
+// fillRecv appends n bytes to the current receive. That they fit was checked.
+func (q *QP) fillRecv(n int, data []byte, far wire.Source) filling {
 	off := q.curDone
-	q.curDone += uint32(len(data))
 	pd := q.pd
 	if q.cur == &q.held {
 		pd = q.curPD
 	}
-	for i := 0; i < q.cur.nsge && len(data) > 0; i++ {
+	done := 0
+	for i := 0; i < q.cur.nsge && done < n; i++ {
 		s := &q.cur.sges[i]
 		if off >= s.Length {
 			off -= s.Length
@@ -381,16 +420,19 @@ func (q *QP) fillRecv(data []byte) bool {
 		}
 		_, mem := q.h.local(pd, s, AccessLocalWrite)
 		if mem == nil {
-			return false
+			return fillDenied
 		}
-		n := min(len(mem)-int(off), len(data))
-		dst := mem[off : int(off)+n]
+		c := min(len(mem)-int(off), n-done)
+		dst := mem[off : int(off)+c]
 		q.guardReads(dst)
-		deposit(dst, data[:n])
-		data = data[n:]
+		if !deposit(dst, data, far, done) {
+			return fillGone
+		}
+		done += c
 		off = 0
 	}
-	return true
+	q.curDone += uint32(n)
+	return filled
 }
 
 // finishRecv completes the current receive. False means that the completion
@@ -425,6 +467,7 @@ func (q *QP) finishRecv(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) bool
 // recvFault ends the current receive with a local error; the peer gets a
 // remote operational error (IBA 9.7.5.2.4, class A).
 func (q *QP) recvFault(now ib.Time, s WCStatus) {
+	q.consume()
 	syn := wire.NAKOp
 	if s == WCLocLenErr {
 		syn = wire.NAKInvReq

@@ -24,6 +24,9 @@ type world struct {
 	viaWire bool
 	// fate decides what happens to a packet; nil delivers everything.
 	fate func(f *flying) fate
+	// far, if set, leaves payloads with their senders, and says each time
+	// somebody asks for one whether it is still there.
+	far func() bool
 	// trace collects what happened, one line each, if tracing.
 	tracing bool
 	trace   []string
@@ -120,6 +123,9 @@ func (w *world) launch(h *host, port ib.PortNum, p wire.Packet) {
 	if ft.drop {
 		return
 	}
+	if n := len(f.p.Payload); w.far != nil && n > 0 {
+		f.p.Far, f.p.FarLen, f.p.Payload = &elsewhere{f.p.Payload, w.far}, n, nil
+	}
 	f.at += ft.extra
 	for range 1 + ft.dup {
 		w.flight = append(w.flight, f)
@@ -197,6 +203,23 @@ func (w *world) runFor(d ib.Time) {
 	for w.step(end) {
 	}
 	w.now = end
+}
+
+// elsewhere is a payload in another process, which may be gone.
+type elsewhere struct {
+	b     []byte
+	there func() bool
+}
+
+// CopyTo leaves half of it behind if the owner is gone.
+func (s *elsewhere) CopyTo(dst []byte, off int) bool {
+	src := s.b[off : off+len(dst)]
+	if !s.there() {
+		copy(dst, src[:len(src)/2])
+		return false
+	}
+	copy(dst, src)
+	return true
 }
 
 func (w *world) note(s string) {
