@@ -4,7 +4,7 @@
  * matching. libibverbs gives a provider that lacks them functions which say so;
  * programs call through the table, hence so do we.
  */
-#include "softib.h"
+#include "ext.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
@@ -53,7 +53,7 @@ static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_o
 	return EOPNOTSUPP;
 }
 
-void softib_ext_ops(struct verbs_context *v)
+void softib_set_ext_ops(struct verbs_context *v)
 {
 	v->advise_mr = advise_mr;
 	v->alloc_null_mr = alloc_null_mr;

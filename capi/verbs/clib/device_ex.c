@@ -1,0 +1,194 @@
+/*
+ * What a device says of itself beyond ibv_query_device: its clock, its GID table entry by entry,
+ * and that its objects stay in their process.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "ext.h"
+
+/* The device's clock counts nanoseconds; hca_core_clock is in kHz. */
+enum { CLOCK_KHZ = 1000000 };
+
+static int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+			   struct ibv_device_attr_ex *attr, size_t size)
+{
+	/* Fields that are not named are those of things that this adapter does not have: none, 0. */
+	struct ibv_device_attr_ex all = {
+		.completion_timestamp_mask = UINT64_MAX,
+		.hca_core_clock = CLOCK_KHZ,
+		.cq_mod_caps = { .max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX },
+	};
+	int error;
+
+	if (input && input->comp_mask)
+		return EINVAL;
+	if (size < sizeof(all.orig_attr))
+		return EOPNOTSUPP;
+	error = ibv_query_device(context, &all.orig_attr);
+	if (error)
+		return error;
+	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+	all.phys_port_cnt_ex = all.orig_attr.phys_port_cnt;
+	/* A program of another version has a shorter or a longer struct. */
+	memset(attr, 0, size);
+	memcpy(attr, &all, size < sizeof(all) ? size : sizeof(all));
+	return 0;
+}
+
+/* The clock's count is in tv_nsec whole, as other providers have it. */
+static int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
+{
+	uint64_t now;
+	int64_t wall;
+	int error = softib_gone(context);
+
+	if (error)
+		return error;
+	if (!values)
+		return EINVAL;
+	if (!(values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK)) {
+		values->comp_mask = 0;
+		return 0;
+	}
+	error = softib_go.clock(to_context(context)->handle, &now, &wall);
+	if (error)
+		return error;
+	values->raw_clock.tv_sec = 0;
+	values->raw_clock.tv_nsec = now;
+	values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
+	return 0;
+}
+
+/* Entry index of a port's table; ENODATA if there is nothing at it. */
+static int gid_entry(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry)
+{
+	static const union ibv_gid nothing;
+	int error;
+
+	if (port > UINT8_MAX || index > INT32_MAX)
+		return EINVAL;
+	memset(entry, 0, sizeof(*entry));
+	error = softib_go.query_gid(to_context(context)->handle, port, index, entry->gid.raw);
+	if (error)
+		return error;
+	entry->gid_index = index;
+	entry->port_num = port;
+	entry->gid_type = IBV_GID_TYPE_IB;
+	return memcmp(&entry->gid, &nothing, sizeof(nothing)) ? 0 : ENODATA;
+}
+
+EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *out,
+			     uint32_t flags, size_t size)
+{
+	struct ibv_gid_entry entry;
+	int error = softib_gone(context);
+
+	if (error)
+		return error;
+	if (flags || !out || size < sizeof(entry))
+		return EINVAL;
+	error = gid_entry(context, port, index, &entry);
+	if (error)
+		return error;
+	memset(out, 0, size);
+	memcpy(out, &entry, sizeof(entry));
+	return 0;
+}
+
+EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *out, size_t room, uint32_t flags,
+				    size_t size)
+{
+	struct ibv_device_attr device;
+	struct ibv_port_attr port;
+	struct ibv_gid_entry entry;
+	uint8_t *at = (uint8_t *)out;
+	size_t n = 0;
+	int error = softib_gone(context);
+
+	if (error)
+		return -error;
+	if (flags || !out || !room || size < sizeof(entry))
+		return -EINVAL;
+	error = ibv_query_device(context, &device);
+	for (uint32_t p = 1; !error && p <= device.phys_port_cnt; p++) {
+		error = softib_go.query_port(to_context(context)->handle, p, &port);
+		for (int i = 0; !error && i < port.gid_tbl_len; i++) {
+			error = gid_entry(context, p, i, &entry);
+			if (error == ENODATA) {
+				error = 0;
+				continue;
+			}
+			if (error)
+				break;
+			if (n == room)
+				return -EINVAL;
+			memset(at + n * size, 0, size);
+			memcpy(at + n * size, &entry, sizeof(entry));
+			n++;
+		}
+	}
+	return error ? -error : (ssize_t)n;
+}
+
+/* Only providers call it; its type is that of sysfs, where 0 is IB and RoCE v1. */
+EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type)
+{
+	struct ibv_gid_entry entry;
+	int error = softib_gone(context);
+
+	if (!error)
+		error = gid_entry(context, port, index, &entry);
+	if (error && error != ENODATA) {
+		errno = error;
+		return -1;
+	}
+	*type = 0;
+	return 0;
+}
+
+/* The adapter of a process is inside it: there is nothing that another one could be given a descriptor of. */
+EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	(void)cmd_fd;
+	return FAIL(EOPNOTSUPP);
+}
+
+EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
+{
+	(void)context, (void)handle;
+	return FAIL(EOPNOTSUPP);
+}
+
+EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
+{
+	(void)pd;
+}
+
+EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
+{
+	(void)pd, (void)handle;
+	return FAIL(EOPNOTSUPP);
+}
+
+EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
+{
+	(void)mr;
+}
+
+EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
+{
+	(void)context, (void)handle;
+	return FAIL(EOPNOTSUPP);
+}
+
+EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
+{
+	(void)dm;
+}
+
+void softib_device_ex_ops(struct verbs_context *v)
+{
+	v->query_device_ex = query_device_ex;
+	v->query_rt_values = query_rt_values;
+}
