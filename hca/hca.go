@@ -21,6 +21,8 @@ type Config struct {
 	// A driver that sets it delivers such a packet before the request can
 	// complete, or never.
 	ByRefMin int
+	// MaxBundle is how many packets of one message a packet may stand for; 0 and 1 turn bundles off.
+	MaxBundle int
 	// KeySeed varies the low byte of memory keys.
 	KeySeed uint8
 }

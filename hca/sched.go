@@ -63,6 +63,8 @@ type Send struct {
 	DQPN ib.QPN
 	// Copied bounds how many payload bytes Emit will copy to its buffer.
 	Copied int
+	// Copy is the driver's to set before Emit: this packet must not refer to memory.
+	Copy bool
 }
 
 // markReady puts q into the list of those that may have something to send.

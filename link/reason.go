@@ -80,12 +80,17 @@ func (r Reason) String() string {
 // Count adds one drop to the counters that the standard has for r, and
 // returns r.
 func (p *Port) Count(r Reason) Reason {
+	p.CountMany(r, 1)
+	return r
+}
+
+// CountMany adds n drops.
+func (p *Port) CountMany(r Reason, n uint64) {
 	row := &reasonTable[r]
 	if row.counter < ib.NumCounter {
-		p.cold.count[row.counter]++
+		p.cold.count[row.counter] += n
 	}
 	if row.detail < ib.NumCounter {
-		p.cold.count[row.detail]++
+		p.cold.count[row.detail] += n
 	}
-	return r
 }

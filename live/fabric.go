@@ -58,8 +58,12 @@ type Fabric struct {
 	stirred    []bool
 	restless   []int
 	heraldBell chan struct{}
-	probe      link.Frame
-	probePkt   wire.Packet
+	// Programs in processes of their own, and how many channels they were given ever.
+	procs     []*Process
+	channels  uint32
+	usherBell chan struct{}
+	probe     link.Frame
+	probePkt  wire.Packet
 
 	closing chan struct{}
 	closed  atomic.Bool
@@ -101,7 +105,7 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 		return nil, fmt.Errorf("live: the topology has no host: add one, or try star:2")
 	}
 	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes)), services: map[topo.PortRef]*MgmtPort{},
-		stirred: make([]bool, len(g.Nodes)), heraldBell: make(chan struct{}, 1)}
+		stirred: make([]bool, len(g.Nodes)), heraldBell: make(chan struct{}, 1), usherBell: make(chan struct{}, 1)}
 	f.epoch.Store(1)
 	f.agents = make([]*agent.Agent, len(g.Nodes))
 	// Hosts and switches know nothing of each other yet, and at ten thousand of them the second core pays.
@@ -118,8 +122,9 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	for _, h := range f.hosts {
 		h.syncPorts()
 	}
-	f.wg.Add(1)
+	f.wg.Add(2)
 	go f.herald()
+	go f.usher()
 	return f, nil
 }
 
@@ -206,8 +211,16 @@ func (f *Fabric) Host(name string) (*Host, error) {
 	return nil, fmt.Errorf("live: no host %q: the hosts are %s to %s", name, f.hosts[0].Name(), f.hosts[len(f.hosts)-1].Name())
 }
 
-// changed makes every route be walked anew.
-func (f *Fabric) changed() { f.epoch.Add(1) }
+// changed makes every route be walked anew. The fabric's lock is held.
+func (f *Fabric) changed() {
+	f.epoch.Add(1)
+	if len(f.procs) > 0 {
+		select {
+		case f.usherBell <- struct{}{}:
+		default:
+		}
+	}
+}
 
 // Counters reads a port's counters, traffic by routes included; all are 0 for a port
 // that does not exist.
@@ -217,6 +230,7 @@ func (f *Fabric) Counters(r topo.PortRef) ib.Counters {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.settleProcesses()
 	p := f.port(r)
 	if p == nil {
 		return ib.Counters{}

@@ -77,6 +77,10 @@ type Host struct {
 	eventful chan struct{} // closed and replaced when an event comes
 
 	mgmt *hca.Node // the engine as management sees it
+
+	// Programs in processes of their own, under the fabric's lock.
+	procs     []*Process
+	lastBlock uint16
 }
 
 var _ verbs.Device = (*Host)(nil)

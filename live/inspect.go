@@ -27,6 +27,7 @@ func (f *Fabric) HostTraffic() (pkts, words uint64) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.settleProcesses()
 	for _, h := range f.hosts {
 		for _, p := range h.ports[1:] {
 			c := p.link.Counters()

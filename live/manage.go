@@ -125,4 +125,5 @@ func (f *Fabric) settleAll() {
 		h.settle()
 	}
 	f.mu.Lock()
+	f.settleProcesses()
 }

@@ -47,6 +47,7 @@ type walker struct {
 	pkt   wire.Packet
 	seen  int
 	dry   bool       // only looks: makes no rings
+	found []wayEnd   // where it came to adapters
 	out   ib.PortNum // the last entry that was looked up
 }
 
@@ -104,6 +105,7 @@ func (w *walker) cross(src *Host, out *portState, vl ib.VL) {
 	}
 	if in.host != nil {
 		w.route.hops = append(w.route.hops, hop{in, false, vl})
+		w.found = append(w.found, wayEnd{in, vl})
 		if !w.dry {
 			w.route.rings = append(w.route.rings, w.f.ringTo(src, in, vl))
 		}

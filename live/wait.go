@@ -52,6 +52,9 @@ func (h *Host) deliverEvents() {
 			}
 			continue
 		}
+		if e.Port != 0 {
+			h.tellProcesses(e)
+		}
 		if len(h.events) < maxEvents {
 			h.events = append(h.events, e)
 			woken = true

@@ -23,7 +23,7 @@ const socketPathMax = 107
 
 // place is where the fabric of one name leaves its files: NAME.lock, which the
 // running fabric holds locked for as long as it lives, NAME.sock, on which
-// it listens, NAME.umad for management programs, and NAME.log, which has what a fabric in the background prints.
+// it listens, NAME.umad for management programs, NAME.verbs for attached ones, and NAME.log, which has what a fabric in the background prints.
 type place struct {
 	dir  string
 	name string
@@ -66,6 +66,7 @@ func newPlace(name string) (place, error) {
 func (p place) socket() string { return filepath.Join(p.dir, p.name+".sock") }
 func (p place) lock() string   { return filepath.Join(p.dir, p.name+".lock") }
 func (p place) umad() string   { return filepath.Join(p.dir, p.name+".umad") }
+func (p place) verbs() string  { return filepath.Join(p.dir, p.name+".verbs") }
 
 // libraries is the folder of the drop-in libraries, the same for all fabrics.
 func (p place) libraries() string { return filepath.Join(p.dir, "lib") }

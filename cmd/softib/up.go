@@ -142,7 +142,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 			return err
 		}
 	}
-	programs, err := serveUMAD(ctx, p, f.Fabric)
+	programs, err := servePrograms(ctx, p, f.Fabric)
 	if err != nil {
 		return err
 	}
@@ -160,9 +160,8 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	ready()
 	<-ctx.Done()
 	s.close()
-	<-programs
+	programs()
 	_ = os.Remove(p.socket())
-	_ = os.Remove(p.umad())
 	return nil
 }
 

@@ -21,7 +21,7 @@ var ranks = map[string]int{
 
 	"sim": 6, "live": 6, "attach": 6, "roce": 6, "ibsim": 6, "umad": 6,
 
-	"workload": 7, "workload/perf": 7, "smrun": 7,
+	"workload": 7, "workload/perf": 7, "smrun": 7, "attach/server": 7,
 
 	"check": 8, "manager": 8, "webui": 8,
 

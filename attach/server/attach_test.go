@@ -1,0 +1,80 @@
+package server_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"softib/attach"
+	"softib/attach/server"
+	"softib/live"
+	"softib/topo"
+	"softib/workload/perf"
+)
+
+// fabric is a fabric that processes can attach to, and where.
+func fabric(t testing.TB, spec string) (*live.Fabric, string) {
+	t.Helper()
+	g, err := topo.ParseSpec(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := live.New(g, live.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.BringUp(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "verbs")
+	l, err := server.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx, l, f, "test") }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		f.Close()
+	})
+	return f, path
+}
+
+func open(t testing.TB, socket, host string) *attach.Device {
+	t.Helper()
+	d, err := attach.Open(attach.Options{Socket: socket, Host: host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func TestPerf(t *testing.T) {
+	_, socket := fabric(t, "fat-tree:radix=4,levels=2")
+	a, b := open(t, socket, "h1"), open(t, socket, "h5")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for test := perf.Test(0); test < perf.NumTest; test++ {
+		rows := 0
+		cfg := perf.Config{Test: test, Iters: 200, Sizes: []int{8, 4096, 65536, 1 << 20}}
+		if test == perf.AtomicLat {
+			cfg.Sizes = nil
+		}
+		err := perf.Run(ctx, a, b, cfg, func(perf.Row) error {
+			rows++
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%v: %v", test, err)
+		}
+		if rows == 0 {
+			t.Errorf("%v: no rows", test)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"sync"
+
+	"softib/attach/server"
+	"softib/capi/umad"
+	"softib/live"
+)
+
+// services are what programs in processes of their own use a fabric through: a socket each.
+var services = []struct {
+	path   func(place) string
+	listen func(path string) (*net.UnixListener, error)
+	serve  func(context.Context, *net.UnixListener, *live.Fabric) error
+}{
+	{place.umad, umad.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric) error {
+		return umad.Serve(ctx, l, umad.OnFabric(f, version))
+	}},
+	{place.verbs, server.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric) error {
+		return server.Serve(ctx, l, f, version)
+	}},
+}
+
+// servePrograms lets programs use the fabric until ctx ends. The function that it returns waits for the end and
+// removes the sockets.
+func servePrograms(ctx context.Context, p place, f *live.Fabric) (wait func(), err error) {
+	var wg sync.WaitGroup
+	var listeners []*net.UnixListener
+	for _, s := range services {
+		l, err := s.listen(s.path(p))
+		if err != nil {
+			for _, l := range listeners {
+				l.Close()
+			}
+			return nil, err
+		}
+		listeners = append(listeners, l)
+	}
+	for i, s := range services {
+		wg.Go(func() { _ = s.serve(ctx, listeners[i], f) })
+	}
+	return func() {
+		wg.Wait()
+		for _, s := range services {
+			_ = os.Remove(s.path(p))
+		}
+	}, nil
+}

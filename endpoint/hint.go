@@ -1,0 +1,67 @@
+package endpoint
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// hintRings is how many rings C code looks at by itself.
+const hintRings = 64
+
+// hint is what C code may look at without calling Go: whether a look at a completion queue can be worth it. It lies
+// outside Go's heap, and it is advice: to miss something now is to see it at the next look.
+type hint struct {
+	commits uint32 // changes with completions, and whenever something else needs a look
+	nrings  uint32 // or hintMany
+	dead    uint32
+	_       uint32
+	ring    [hintRings]struct {
+		seq  unsafe.Pointer // into a ring's memory
+		want uint32
+		_    uint32
+	}
+}
+
+const hintMany = 0xFFFFFFFF
+
+// Hint is the endpoint's hint.
+func (e *Endpoint) Hint() unsafe.Pointer { return unsafe.Pointer(e.hint) }
+
+// hintRing tells where the next packet of a ring will be.
+func (e *Endpoint) hintRing(r *In) {
+	if r.hint < 0 {
+		return
+	}
+	h := &e.hint.ring[r.hint]
+	h.want = r.next + 1
+	h.seq = unsafe.Pointer(&r.cells[r.next%ringCells].seq)
+}
+
+// hintAll numbers the rings anew.
+func (e *Endpoint) hintAll() {
+	atomic.StoreUint32(&e.hint.nrings, 0)
+	for i, r := range e.in {
+		if r.hint = i; i >= hintRings {
+			r.hint = -1
+			continue
+		}
+		e.hintRing(r)
+	}
+	n := uint32(len(e.in))
+	if n > hintRings {
+		n = hintMany
+	}
+	atomic.StoreUint32(&e.hint.nrings, n)
+	e.stir()
+}
+
+// stir makes whoever looks at the hint look at the endpoint.
+func (e *Endpoint) stir() { atomic.AddUint32(&e.hint.commits, 1) }
+
+// committed stirs if completions have come.
+func (e *Endpoint) committed() {
+	if n := e.eng.Stats.Completions; n != e.completions {
+		e.completions = n
+		e.stir()
+	}
+}

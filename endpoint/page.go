@@ -1,0 +1,111 @@
+package endpoint
+
+import (
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// PageBytes is the size of a Page's memory.
+const PageBytes = 4096
+
+// Page is what the endpoints that send to one endpoint, or take from it, share with it: the
+// word by which it is woken.
+type Page struct {
+	h *pageHead
+}
+
+type pageHead struct {
+	// bell is asleep while nobody looks at the endpoint's rings. Its attendant waits on this word, whatever
+	// it says, so that waking it always wakes the attendant.
+	bell uint32
+	_    [60]byte
+}
+
+const (
+	awake  = 0
+	asleep = 1
+)
+
+// NewPage is a page in memory of PageBytes.
+func NewPage(mem []byte) (*Page, error) {
+	if len(mem) < PageBytes {
+		return nil, fmt.Errorf("endpoint: a page of %d bytes: want %d", len(mem), PageBytes)
+	}
+	return &Page{(*pageHead)(unsafe.Pointer(unsafe.SliceData(mem)))}, nil
+}
+
+// wake rings if nobody looks.
+func (p *Page) wake() {
+	if atomic.LoadUint32(&p.h.bell) == asleep && atomic.CompareAndSwapUint32(&p.h.bell, asleep, awake) {
+		futexWake(&p.h.bell)
+	}
+}
+
+// Knock makes the attendant look, whoever else claims to.
+func (p *Page) Knock() {
+	atomic.CompareAndSwapUint32(&p.h.bell, asleep, awake)
+	futexWake(&p.h.bell)
+}
+
+func futexWake(w *uint32) {
+	_, _, _ = syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), 1 /* FUTEX_WAKE */, 1<<30, 0, 0, 0)
+}
+
+// futexWait sleeps while the word has the value v, at most ns nanoseconds; negative is for ever.
+func futexWait(w *uint32, v uint32, ns int64) {
+	var ts *unix.Timespec
+	if ns >= 0 {
+		t := unix.NsecToTimespec(ns)
+		ts = &t
+	}
+	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), 0 /* FUTEX_WAIT */, uintptr(v), uintptr(unsafe.Pointer(ts)), 0, 0)
+}
+
+// NewMemory makes memory that can be handed to other processes, filled with zeros, and maps it. The
+// descriptor is the caller's.
+func NewMemory(name string, size int) (fd int, mem []byte, err error) {
+	fd, err = unix.MemfdCreate("softib-"+name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, nil, fmt.Errorf("endpoint: shared memory: %w", err)
+	}
+	if err = unix.Ftruncate(fd, int64(size)); err == nil {
+		// A peer that shrinks it would make the other end fault.
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	}
+	if err == nil {
+		mem, err = MapMemory(fd, size)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, nil, fmt.Errorf("endpoint: shared memory: %w", err)
+	}
+	return fd, mem, nil
+}
+
+// MapMemory maps memory that another process has made. It wants it sealed against shrinking.
+func MapMemory(fd, size int) ([]byte, error) {
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
+		return nil, fmt.Errorf("endpoint: shared memory is not sealed against shrinking: %w", ErrMemory)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Size < int64(size) {
+		return nil, fmt.Errorf("endpoint: shared memory of %d bytes: want %d: %w", st.Size, size, ErrMemory)
+	}
+	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: shared memory: %w", err)
+	}
+	return mem, nil
+}
+
+// Unmap gives mapped memory back.
+func Unmap(mem []byte) {
+	if len(mem) > 0 {
+		_ = unix.Munmap(mem)
+	}
+}

@@ -1,0 +1,154 @@
+package endpoint
+
+import (
+	"softib/hca"
+	"softib/ib"
+	"softib/wire"
+)
+
+// send puts packets on their way as long as there is room for them.
+func (e *Endpoint) send() {
+	s, ok := e.eng.NextSend()
+	if !ok {
+		return
+	}
+	now := e.about()
+	for ; ok; s, ok = e.eng.NextSend() {
+		block := uint16(s.DQPN >> BlockBits)
+		if s.DQPN == ib.QPNMulticast {
+			block = 0
+		}
+		if s.Loopback && block == e.block {
+			if e.eng.Emit(now, s, &e.scratch, e.space()) {
+				e.eng.HandlePacket(now, s.Port, &e.scratch)
+			}
+			continue
+		}
+		rt := e.routeFor(s, block)
+		if rt == nil {
+			return // the fabric is gone
+		}
+		switch len(rt.rings) {
+		case 1:
+			e.sendOne(now, s, rt, rt.rings[0])
+		case 0:
+			if e.eng.Emit(now, s, &e.scratch, e.space()) {
+				rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
+			}
+		default:
+			e.sendMany(now, s, rt)
+		}
+	}
+}
+
+// sendOne sends the next packet into a ring.
+func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
+	n := min(s.Copied, copyMax)
+	if !r.room(n) {
+		if !r.gone() {
+			e.park(r, s)
+			return
+		}
+		// The receiver died. What is sent to it vanishes until the way is found to be no more.
+		if e.eng.Emit(now, s, &e.scratch, e.space()) {
+			rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
+		}
+		return
+	}
+	s.Copy = r.head.pull == 0
+	if !e.eng.Emit(now, s, &e.scratch, r.space(n)) {
+		return
+	}
+	r.publish(&e.scratch)
+	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
+	r.peer.wake()
+}
+
+// sendMany copies a multicast packet to every ring of its route.
+func (e *Endpoint) sendMany(now ib.Time, s hca.Send, rt *Route) {
+	for _, r := range rt.rings {
+		if !r.room(min(s.Copied, copyMax)) && !r.gone() {
+			e.park(r, s)
+			return
+		}
+	}
+	s.Copy = true
+	if !e.eng.Emit(now, s, &e.scratch, e.space()) {
+		return
+	}
+	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
+	for _, r := range rt.rings {
+		if r.room(len(e.scratch.Payload)) {
+			r.publish(&e.scratch)
+			r.peer.wake()
+		}
+	}
+}
+
+// packets is how many packets of the wire p stands for.
+func packets(p *wire.Packet) uint64 { return uint64(max(p.Count, 1)) }
+
+// space is a buffer for a payload that no ring takes.
+func (e *Endpoint) space() []byte {
+	if e.buf == nil {
+		e.buf = make([]byte, copyMax)
+	}
+	return e.buf
+}
+
+// routeFor is the way of the next packet of a queue pair; nil if there is no fabric any more.
+func (e *Endpoint) routeFor(s hca.Send, block uint16) *Route {
+	rt, ok := s.QP.Owner.(*Route)
+	if ok && rt.current() && rt.key.DLID == s.DLID && rt.key.SL == s.SL && rt.key.PKey == s.PKey && rt.key.Port == s.Port && rt.key.Block == block {
+		return rt
+	}
+	key := Key{s.Port, s.DLID, s.SL, s.PKey, block}
+	if key.DLID.IsMulticast() {
+		key.Block = 0
+	}
+	rt = e.routes[key]
+	if rt == nil || !rt.current() {
+		if e.failed {
+			return nil
+		}
+		var err error
+		if rt, err = e.router.Route(key); err != nil {
+			e.fail()
+			return nil
+		}
+		e.routes[key] = rt
+	}
+	s.QP.Owner = rt
+	return rt
+}
+
+// park keeps a queue pair until a ring has room again.
+func (e *Endpoint) park(r *Out, s hca.Send) {
+	e.eng.Park(s)
+	if len(r.parked) == 0 {
+		e.waiting++
+	}
+	r.parked = append(r.parked, s.QP)
+	storeFence(&r.head.wants, 1)
+	if r.room(copyMax) { // it came while we were asking
+		e.unparkRing(r)
+	}
+}
+
+func (e *Endpoint) unpark() {
+	for _, r := range e.out {
+		if len(r.parked) > 0 && (r.room(copyMax) || r.gone()) {
+			e.unparkRing(r)
+		}
+	}
+}
+
+func (e *Endpoint) unparkRing(r *Out) {
+	storeFence(&r.head.wants, 0)
+	for _, q := range r.parked {
+		e.eng.Unpark(q)
+	}
+	clear(r.parked)
+	r.parked = r.parked[:0]
+	e.waiting--
+}

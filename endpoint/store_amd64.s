@@ -1,0 +1,33 @@
+//go:build amd64 && !race
+
+#include "textflag.h"
+
+// func storeRelease(p *uint32, v uint32)
+TEXT ·storeRelease(SB), NOSPLIT, $0-12
+	MOVQ p+0(FP), AX
+	MOVL v+8(FP), BX
+	MOVL BX, (AX)
+	RET
+
+// The assembler does not know PREFETCHW (0F 0D /1).
+
+// func own(c *cell)
+TEXT ·own(SB), NOSPLIT, $0-8
+	MOVQ c+0(FP), AX
+	BYTE $0x0F; BYTE $0x0D; BYTE $0x08                                  // PREFETCHW (AX)
+	RET
+
+// func pause()
+TEXT ·pause(SB), NOSPLIT, $0-0
+	MOVL $32, AX
+again:
+	PAUSE
+	DECL AX
+	JNZ again
+	RET
+
+// func fetch(c *cell)
+TEXT ·fetch(SB), NOSPLIT, $0-8
+	MOVQ c+0(FP), AX
+	PREFETCHT0 (AX)
+	RET
