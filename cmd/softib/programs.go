@@ -6,7 +6,7 @@ import (
 	"os"
 	"sync"
 
-	"softib/attach/server"
+	attached "softib/attach/server"
 	"softib/capi/umad"
 	"softib/live"
 )
@@ -20,8 +20,8 @@ var services = []struct {
 	{place.umad, umad.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric) error {
 		return umad.Serve(ctx, l, umad.OnFabric(f, version))
 	}},
-	{place.verbs, server.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric) error {
-		return server.Serve(ctx, l, f, version)
+	{place.verbs, attached.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric) error {
+		return attached.Serve(ctx, l, f, version)
 	}},
 }
 
