@@ -44,7 +44,7 @@ fmt: setup-run ## gofmt every file
 	"$$(dirname "$$(scripts/go-path.sh)")/gofmt" -l -w $$(git ls-files --cached --others --exclude-standard '*.go')
 
 clean: ## remove what make built
-	rm -rf bin capi/umad/built
+	rm -rf bin capi/dropin/built
 
 setup-run setup-test setup-bench:
 	@scripts/setup.sh $(@:setup-%=%)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the drop-in libraries that softib exec gives to programs.
+# Builds what softib exec gives to programs: the drop-in libraries, and the program that lets them see a host.
 # Usage: scripts/dropin.sh [FOLDER]     default: bin/lib, and a copy where go build -tags dropin embeds it
 set -euo pipefail
 
@@ -9,14 +9,39 @@ cc=${CC:-gcc}
 command -v "$cc" >/dev/null || { echo "no C compiler '$cc'; next: make build, which installs gcc, or CC=... for another one" >&2; exit 1; }
 
 mkdir -p "$out"
-# Written beside and renamed: programs that run have the former one mapped.
-# shellcheck disable=SC2086 # CFLAGS is a list
-"$cc" -shared -fPIC -std=gnu11 -O2 -Wall -Wextra -Werror -fvisibility=hidden -ffile-prefix-map="$PWD"=. ${CFLAGS:-} \
-	-Wl,-soname,libibumad.so.3 -Wl,--version-script=capi/umad/clib/libibumad.map -Wl,-z,defs -Wl,-z,relro -Wl,-z,now \
-	-o "$out/.libibumad.so.3.new" capi/umad/clib/*.c
-mv "$out/.libibumad.so.3.new" "$out/libibumad.so.3"
+
+# shellcheck disable=SC2206 # CFLAGS is a list
+common=(-std=gnu11 -O2 -Wall -Wextra -Werror -ffile-prefix-map="$PWD"=. ${CFLAGS:-})
+
+# put NAME COMMAND...: runs the command with -o and a path beside NAME, then renames: programs that run have the former one mapped.
+put() {
+	local name=$1
+	shift
+	"$@" -o "$out/.$name.new"
+	mv "$out/.$name.new" "$out/$name"
+}
+
+# library SONAME MAP ARGUMENT...: a drop-in library in C. The map says what it exports.
+library() {
+	local soname=$1 map=$2
+	shift 2
+	put "$soname" "$cc" -shared -fPIC -fvisibility=hidden "${common[@]}" \
+		-Wl,-soname,"$soname" -Wl,--version-script="$map" -Wl,-z,defs -Wl,-z,relro -Wl,-z,now "$@"
+}
+
+library libibumad.so.3 capi/umad/clib/libibumad.map capi/umad/clib/*.c
+
+# Static: it starts sooner, and what is preloaded is none of its business. Not every system has a static C library.
+put softib-enter "$cc" -static "${common[@]}" capi/dropin/enter/enter.c 2>/dev/null ||
+	put softib-enter "$cc" "${common[@]}" capi/dropin/enter/enter.c
 
 if [[ $# -eq 0 ]]; then
-	mkdir -p capi/umad/built
-	cp -f "$out/libibumad.so.3" capi/umad/built/libibumad.so.3
+	built=capi/dropin/built
+	rm -rf "$built"
+	mkdir -p "$built"
+	names=()
+	for path in "$out"/*; do
+		[[ $path == *.h ]] || names+=("${path##*/}")
+	done
+	(cd "$out" && cp -f "${names[@]}" "$OLDPWD/$built/" && sha256sum "${names[@]}") | sha256sum | cut -c1-16 >"$built/SUM"
 fi

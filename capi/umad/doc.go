@@ -15,8 +15,7 @@
 //	l, err := umad.Listen(socketPath)
 //	err = umad.Serve(ctx, l, ports)         // in the daemon, until ctx ends
 //
-//	lib, err := umad.Library(runDir)         // in softib exec
-//	cmd.Env = umad.Environment(os.Environ(), lib, socketPath, "h1")
+// Package dropin finds the library and makes programs use it.
 //
 // # The protocol
 //

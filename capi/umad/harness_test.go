@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"softib/capi/dropin"
 )
 
 var (
@@ -44,7 +46,7 @@ func library(t testing.TB) string {
 	if buildErr != nil {
 		t.Fatal(buildErr)
 	}
-	return filepath.Join(buildDir, LibraryName)
+	return filepath.Join(buildDir, dropin.UMAD)
 }
 
 // compile makes a program of testdata, linked with the drop-in.
@@ -115,7 +117,7 @@ func (f *fixture) command(t testing.TB, host, name string, args ...string) *exec
 		name = tool(t, name)
 	}
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = Environment(os.Environ(), f.lib, f.socket, host)
+	cmd.Env = dropin.Set{Dir: filepath.Dir(f.lib)}.Environment(os.Environ(), dropin.Host{Name: host, UMAD: f.socket})
 	return cmd
 }
 

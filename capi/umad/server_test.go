@@ -1,16 +1,16 @@
 package umad
 
 import (
-	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"softib/capi/dropin"
 )
 
 // dial connects as the library does.
@@ -195,23 +195,6 @@ func TestListen(t *testing.T) {
 	}
 }
 
-func TestEnvironment(t *testing.T) {
-	got := Environment([]string{"A=1", "LD_PRELOAD=/x.so:/y.so", "SOFTIB_HOST=old", "LD_LIBRARY_PATH="}, "/run/s/libibumad.so.3", "/run/s/umad", "h1")
-	want := []string{
-		"A=1", "LD_PRELOAD=/run/s/libibumad.so.3:/x.so:/y.so", "LD_LIBRARY_PATH=/run/s", "SOFTIB_UMAD=/run/s/umad", "SOFTIB_HOST=h1",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	if again := Environment(got, "/run/s/libibumad.so.3", "/run/s/umad", "h1"); !slices.Equal(again, want) {
-		t.Errorf("twice: %q", again)
-	}
-	got = Environment(nil, "/a b/libibumad.so.3", "s", "h")
-	if want := []string{"LD_LIBRARY_PATH=/a b", "SOFTIB_UMAD=s", "SOFTIB_HOST=h"}; !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-}
-
 // A path that LD_PRELOAD cannot hold works too.
 func TestPathWithBlank(t *testing.T) {
 	f := serve(t)
@@ -223,7 +206,7 @@ func TestPathWithBlank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.lib = filepath.Join(dir, LibraryName)
+	f.lib = filepath.Join(dir, dropin.UMAD)
 	if err := os.WriteFile(f.lib, b, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -240,39 +223,11 @@ func TestWithoutFabric(t *testing.T) {
 		{"/nowhere", strings.Repeat("x", 200), "softib: SOFTIB_HOST is longer than 127 bytes"},
 	} {
 		cmd := exec.Command(tool(t, "ibstat"))
-		cmd.Env = Environment(nil, lib, tc.socket, tc.host)
+		cmd.Env = dropin.Set{Dir: filepath.Dir(lib)}.Environment(nil, dropin.Host{Name: tc.host, UMAD: tc.socket})
 		out, err := cmd.CombinedOutput()
 		if err == nil || strings.Count(string(out), "softib: ") != 1 {
 			t.Errorf("%v\n%s", err, out)
 		}
 		wants(t, string(out), tc.want)
-	}
-}
-
-func TestLibrary(t *testing.T) {
-	if len(embedded) == 0 {
-		if path, err := Library(t.TempDir()); !errors.Is(err, ErrNoLibrary) || !strings.Contains(err.Error(), "next: make build") {
-			t.Errorf("%q, %v", path, err)
-		}
-		embedded = []byte("a library")
-		defer func() { embedded = nil }()
-	}
-	dir := filepath.Join(t.TempDir(), "run")
-	for range 2 {
-		path, err := Library(dir)
-		if err != nil || path != filepath.Join(dir, LibraryName) {
-			t.Fatalf("%q, %v", path, err)
-		}
-		b, err := os.ReadFile(path)
-		if err != nil || string(b) != string(embedded) {
-			t.Errorf("%d bytes, %v", len(b), err)
-		}
-		if left, _ := os.ReadDir(dir); len(left) != 1 {
-			t.Errorf("%v", left)
-		}
-		// What an older softib left is replaced.
-		if err := os.WriteFile(path, []byte("old"), 0o755); err != nil {
-			t.Fatal(err)
-		}
 	}
 }

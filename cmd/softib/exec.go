@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/capi/umad"
+	"softib/capi/dropin"
 )
 
 func newExec() *cobra.Command {
@@ -57,11 +57,11 @@ HOST is a host (h1) or a switch (leaf1), whose own port 0 is used then.`,
 			if err != nil {
 				return next(err, "give its path, or install it: apt-get install infiniband-diags opensm has the usual ones")
 			}
-			lib, err := umad.Library(p.libraries())
+			set, err := dropin.Ready(p.libraries())
 			if err != nil {
 				return err
 			}
-			env := umad.Environment(os.Environ(), lib, p.umad(), args[0])
+			env := set.Environment(os.Environ(), dropin.Host{Name: args[0], UMAD: p.umad()})
 			return fmt.Errorf("%s: %w", path, syscall.Exec(path, args[1:], env))
 		},
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/capi/dropin"
 	"softib/capi/umad"
 	"softib/ib"
 	"softib/live"
@@ -56,7 +57,7 @@ func library(t testing.TB) string {
 	if buildErr != nil {
 		t.Fatal(buildErr)
 	}
-	return filepath.Join(dir, umad.LibraryName)
+	return filepath.Join(dir, dropin.UMAD)
 }
 
 // packages says where programs come from.
@@ -276,7 +277,7 @@ func (w *world) command(host, name string, args ...string) *exec.Cmd {
 	cmd.WaitDelay = 5 * time.Second // for children of shell scripts that hold the pipe
 	// Scripts find the other programs by PATH.
 	env := append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"), "LC_ALL=C")
-	cmd.Env = umad.Environment(env, w.lib, w.socket, host)
+	cmd.Env = dropin.Set{Dir: filepath.Dir(w.lib)}.Environment(env, dropin.Host{Name: host, UMAD: w.socket})
 	return cmd
 }
 

@@ -1,0 +1,380 @@
+/*
+ * softib-enter: becomes a program that sees a host of the fabric in /sys and /etc/hosts.
+ *
+ *   softib-enter [-v] [-u FD] [-r FD] -t TREE -- PATH ARGV0 [ARG...]
+ *   softib-enter -p [-n] -t TREE
+ *
+ *   -t  folder with the host's files, laid out as they are to appear: TREE/sys/class/infiniband, TREE/etc/hosts, ...
+ *   -u  the fabric's user namespace, which is joined; without it only a mount namespace is made
+ *   -r  socket: gets a descriptor of a file system that ends with the mount namespace
+ *   -v  says what does not work; it never keeps the program from running
+ *   -p  tries all of it, says so on standard output, and stays until standard input ends, for somebody to take hold of the namespaces
+ *   -n  with -p: in a user namespace of its own
+ *
+ * It is C, and has one thread, because a process with several cannot join a user namespace.
+ *
+ * The mount namespace is a copy of the caller's: the program sees what its caller sees, and what TREE has on top. It
+ * ends with the last process in it. The user namespace is shared by all programs of the fabric: between two
+ * namespaces the kernel lets nobody read another's memory, which is how programs exchange large messages.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* Folders of the kernel in which nothing can be made: what TREE adds is shown beside what is there. */
+static const char *const shadowed[] = {"/sys/devices/virtual", "/sys/class"};
+
+/* Files that TREE replaces. */
+static const char *const replaced[] = {"/etc/hosts"};
+
+/* The last of the shadowed folders is the file system that tells the end. */
+#define WITNESS "/sys/class"
+
+static bool verbose;
+
+static bool fails(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* fails says what did not work, with errno, to those who asked. */
+static bool fails(const char *format, ...)
+{
+	int saved = errno;
+	va_list args;
+
+	if (verbose) {
+		fputs("softib: ", stderr);
+		va_start(args, format);
+		vfprintf(stderr, format, args);
+		va_end(args);
+		fprintf(stderr, ": %s\n", strerror(saved));
+	}
+	errno = saved;
+	return false;
+}
+
+static bool path_of(char *out, const char *a, const char *b, const char *c)
+{
+	if (snprintf(out, PATH_MAX, "%s%s%s%s", a, b, *c ? "/" : "", c) >= PATH_MAX) {
+		errno = ENAMETOOLONG;
+		return false;
+	}
+	return true;
+}
+
+/* seal makes a mount read-only. Flags that the mount it was copied from has must stay. */
+static void seal(const char *target)
+{
+	static const struct {
+		unsigned long have, want;
+	} flags[] = {
+		{ST_NOSUID, MS_NOSUID}, {ST_NODEV, MS_NODEV}, {ST_NOEXEC, MS_NOEXEC},
+		{ST_NOATIME, MS_NOATIME}, {ST_NODIRATIME, MS_NODIRATIME}, {ST_RELATIME, MS_RELATIME},
+	};
+	unsigned long keep = 0;
+	struct statvfs v;
+
+	if (statvfs(target, &v) != 0)
+		return;
+	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+		if (v.f_flag & flags[i].have)
+			keep |= flags[i].want;
+	/* Where it is refused, the files' own modes protect them from all but root. */
+	if (mount(NULL, target, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | keep, NULL) != 0)
+		fails("%s stays writable", target);
+}
+
+/* graft shows source, relative to the working folder, at target, which is made in an empty folder. */
+static bool graft(const char *source, const char *target, bool sealed)
+{
+	struct stat st;
+	char text[PATH_MAX];
+	ssize_t n;
+	int fd;
+
+	if (lstat(source, &st) != 0)
+		return false;
+	if (S_ISLNK(st.st_mode)) {
+		n = readlink(source, text, sizeof text - 1);
+		if (n < 0)
+			return false;
+		text[n] = '\0';
+		return symlink(text, target) == 0;
+	}
+	if (S_ISDIR(st.st_mode)) {
+		if (mkdir(target, 0755) != 0)
+			return false;
+	} else {
+		fd = open(target, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
+		if (fd < 0)
+			return false;
+		close(fd);
+	}
+	/* What is mounted below comes along: the kernel does not let an ordinary user uncover what a mount hides. */
+	if (mount(source, target, NULL, MS_BIND | MS_REC, NULL) != 0)
+		return false;
+	if (sealed)
+		seal(target);
+	return true;
+}
+
+/* graft_all grafts every entry of the folder `from` into the folder dir; entries that `but` has are left out. */
+static bool graft_all(int from, const char *dir, int but, bool sealed)
+{
+	char target[PATH_MAX];
+	struct dirent *e;
+	struct stat st;
+	int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!d || fchdir(from) != 0) {
+		if (d)
+			closedir(d);
+		return false;
+	}
+	while ((e = readdir(d))) {
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		if (but >= 0 && fstatat(but, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+			continue;
+		if (!path_of(target, dir, "", e->d_name) || !graft(e->d_name, target, sealed)) {
+			/* One entry less of the machine's own is no reason to go without the host's. */
+			if (sealed) {
+				closedir(d);
+				return false;
+			}
+			fails("%s", target);
+		}
+	}
+	closedir(d);
+	return true;
+}
+
+/* shadow covers dir with a file system that has what dir had and what the tree adds. */
+static bool shadow(const char *tree, const char *dir)
+{
+	char added[PATH_MAX];
+	int was = -1, add = -1;
+	bool ok = false;
+
+	if (!path_of(added, tree, dir, ""))
+		return fails("%s", tree);
+	was = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	add = open(added, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (was < 0 || add < 0)
+		fails("%s", was < 0 ? dir : added);
+	else if (mount("softib", dir, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755,size=0") != 0)
+		fails("a file system at %s", dir);
+	else if (!graft_all(add, dir, -1, true) || !graft_all(was, dir, add, false)) {
+		fails("%s", dir);
+		/* Better the machine's own than half of it. */
+		umount2(dir, MNT_DETACH);
+	} else {
+		seal(dir);
+		ok = true;
+	}
+	if (was >= 0)
+		close(was);
+	if (add >= 0)
+		close(add);
+	return ok;
+}
+
+static bool replace(const char *tree, const char *file)
+{
+	char with[PATH_MAX];
+
+	if (!path_of(with, tree, file, ""))
+		return fails("%s", tree);
+	if (mount(with, file, NULL, MS_BIND, NULL) != 0)
+		return fails("%s", file);
+	seal(file);
+	return true;
+}
+
+/* furnish shows the tree. The working folder stays. */
+static bool furnish(const char *tree)
+{
+	int home = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	bool ok = true;
+
+	/* Nothing that happens here is to be seen outside; what is mounted outside later is to be seen here. */
+	if (home < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
+		fails("a mount namespace of its own");
+		if (home >= 0)
+			close(home);
+		return false;
+	}
+	for (size_t i = 0; i < sizeof shadowed / sizeof *shadowed; i++)
+		ok &= shadow(tree, shadowed[i]);
+	for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++)
+		replace(tree, replaced[i]); /* not every machine has the file */
+	if (fchdir(home) != 0)
+		ok = fails("the working folder");
+	close(home);
+	return ok;
+}
+
+static bool put(const char *file, const char *text)
+{
+	int fd = open(file, O_WRONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : write(fd, text, strlen(text));
+	int saved = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = saved;
+	return n == (ssize_t)strlen(text);
+}
+
+/* new_user makes a user namespace in which the user is who they were. */
+static bool new_user(void)
+{
+	unsigned uid = geteuid(), gid = getegid();
+	char map[64];
+
+	if (unshare(CLONE_NEWUSER) != 0)
+		return fails("a user namespace");
+	/* Who may not set groups may map their own; kernels before 3.19 have no such file, and no such rule. */
+	if (!put("/proc/self/setgroups", "deny") && errno != ENOENT)
+		return fails("/proc/self/setgroups");
+	snprintf(map, sizeof map, "%u %u 1", uid, uid);
+	if (!put("/proc/self/uid_map", map))
+		return fails("/proc/self/uid_map");
+	snprintf(map, sizeof map, "%u %u 1", gid, gid);
+	if (!put("/proc/self/gid_map", map))
+		return fails("/proc/self/gid_map");
+	return true;
+}
+
+/* drop gives up what the namespace gave. */
+static void drop(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
+
+	memset(none, 0, sizeof none);
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	if (syscall(SYS_capset, &head, none) != 0)
+		fails("giving up capabilities");
+}
+
+/* testify sends a descriptor of the file system that ends with the namespace. */
+static void testify(int socket)
+{
+	int fd = open(WITNESS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char byte = 0;
+	struct iovec io = {&byte, 1};
+	union {
+		char room[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	struct cmsghdr *c;
+
+	if (fd < 0) {
+		fails("%s", WITNESS);
+		return;
+	}
+	memset(&control, 0, sizeof control);
+	c = CMSG_FIRSTHDR(&m);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof fd);
+	memcpy(CMSG_DATA(c), &fd, sizeof fd);
+	if (sendmsg(socket, &m, MSG_NOSIGNAL) < 0)
+		fails("the fabric does not hear of this program");
+	close(fd);
+}
+
+/* enter joins or makes the namespaces. in_user says whether capabilities come from a namespace, and have to go. */
+static bool enter(int user, bool *in_user)
+{
+	if (user >= 0) {
+		/* A program of the fabric that starts another is in that namespace already, and has no right in it: it makes one
+		 * below it. Messages then take the longer way, which every pair of programs has. */
+		if (setns(user, CLONE_NEWUSER) != 0 && !new_user())
+			return false;
+		*in_user = true;
+	}
+	if (unshare(CLONE_NEWNS) != 0)
+		return fails("a mount namespace");
+	return true;
+}
+
+static int probe(const char *tree, bool fresh)
+{
+	char byte;
+
+	verbose = true;
+	if (fresh && !new_user())
+		return 1;
+	if (unshare(CLONE_NEWNS) != 0) {
+		fails("a mount namespace");
+		return 1;
+	}
+	if (!furnish(tree))
+		return 1;
+	if (write(STDOUT_FILENO, "ok\n", 3) != 3)
+		return 1;
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		;
+	return 0;
+}
+
+static int usage(void)
+{
+	fputs("softib-enter: started by softib exec; next: softib exec --help\n", stderr);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	const char *tree = NULL;
+	int c, user = -1, report = -1;
+	bool probing = false, fresh = false, in_user = false;
+
+	while ((c = getopt(argc, argv, "+vpnu:r:t:")) != -1) {
+		switch (c) {
+		case 'v': verbose = true; break;
+		case 'p': probing = true; break;
+		case 'n': fresh = true; break;
+		case 'u': user = atoi(optarg); break;
+		case 'r': report = atoi(optarg); break;
+		case 't': tree = optarg; break;
+		default: return usage();
+		}
+	}
+	if (!tree || *tree != '/')
+		return usage();
+	if (probing)
+		return probe(tree, fresh);
+	if (argc - optind < 2)
+		return usage();
+	if (enter(user, &in_user) && furnish(tree) && report >= 0)
+		testify(report);
+	if (in_user)
+		drop();
+	if (user >= 0)
+		close(user);
+	if (report >= 0)
+		close(report);
+	execv(argv[optind], argv + optind + 1);
+	fprintf(stderr, "softib: %s: %s\n", argv[optind], strerror(errno));
+	return 1;
+}

@@ -1,0 +1,103 @@
+package dropin
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"softib/ib"
+)
+
+// Host is what a program is told of the host that it runs on.
+type Host struct {
+	Name string
+	GUID ib.GUID // of the node; not told if 0
+	// Sockets of the fabric's servers; an empty one is not told.
+	UMAD, Verbs, RDMACM string
+}
+
+// asan is the one thing that is known to mind a preloaded library: AddressSanitizer's runtime wants to be the first, though nothing depends on it
+// where the others have no constructors.
+const asanName, asanOption = "ASAN_OPTIONS", "verify_asan_link_order=0"
+
+// Environment is env with what makes a program use the set on a host. What env preloads and where it looks for libraries stays,
+// after ours.
+func (s Set) Environment(env []string, h Host) []string {
+	front := []struct {
+		name, value string
+		done        bool
+	}{{name: "LD_LIBRARY_PATH", value: s.Dir}, {name: "LD_PRELOAD", value: s.preload()}, {name: asanName, value: asanOption}}
+	own := [...][2]string{
+		{"SOFTIB_HOST", h.Name}, {"SOFTIB_UMAD", h.UMAD}, {"SOFTIB_VERBS", h.Verbs}, {"SOFTIB_RDMACM", h.RDMACM},
+		{"SOFTIB_NODE_GUID", guidText(h.GUID)}, {"SOFTIB_LIB", s.Dir},
+	}
+	out := make([]string, 0, len(env)+len(front)+len(own))
+next:
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		for i := range front {
+			if f := &front[i]; f.name == name && f.value != "" {
+				out = append(out, name+"="+prepend(f.value, value))
+				f.done = true
+				continue next
+			}
+		}
+		for _, o := range own {
+			if o[0] == name {
+				continue next
+			}
+		}
+		out = append(out, kv)
+	}
+	for _, f := range front {
+		if !f.done && f.value != "" {
+			out = append(out, f.name+"="+f.value)
+		}
+	}
+	for _, o := range own {
+		if o[1] != "" {
+			out = append(out, o[0]+"="+o[1])
+		}
+	}
+	return out
+}
+
+func guidText(g ib.GUID) string {
+	if g == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%016x", uint64(g))
+}
+
+// preload is the list of libraries to preload; empty where the folder's path cannot stand in such a list, which has no quoting.
+func (s Set) preload() string {
+	if strings.ContainsAny(s.Dir, " :") {
+		return ""
+	}
+	var list []string
+	for _, name := range preloaded {
+		if _, err := os.Stat(s.Path(name)); err == nil {
+			list = append(list, s.Path(name))
+		}
+	}
+	return strings.Join(list, ":")
+}
+
+// prepend puts ours, a list, in front of another list. What is in both stays in front.
+func prepend(ours, list string) string {
+	if list == "" {
+		return ours
+	}
+	out := strings.Split(ours, ":")
+	n := len(out)
+next:
+	for v := range strings.SplitSeq(list, ":") {
+		for _, o := range out[:n] {
+			if v == o {
+				continue next
+			}
+		}
+		out = append(out, v)
+	}
+	return strings.Join(out, ":")
+}

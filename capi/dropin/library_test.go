@@ -1,0 +1,126 @@
+package dropin
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+func TestEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	s := Set{dir}
+	for _, name := range []string{UMAD, Verbs, RDMACM, Engine} {
+		if err := os.WriteFile(s.Path(name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := Host{Name: "h1", GUID: 0x0002c903000000a1, UMAD: "/run/s/umad", Verbs: "/run/s/verbs", RDMACM: "/run/s/rdmacm"}
+	ours := s.Path(UMAD) + ":" + s.Path(RDMACM) + ":" + s.Path(Verbs)
+	got := s.Environment([]string{"A=1", "LD_PRELOAD=/x.so:/y.so", "SOFTIB_HOST=old", "LD_LIBRARY_PATH=", "SOFTIB_UMAD=old", "ASAN_OPTIONS=a=b"}, h)
+	want := []string{
+		"A=1", "LD_PRELOAD=" + ours + ":/x.so:/y.so", "LD_LIBRARY_PATH=" + dir, "ASAN_OPTIONS=verify_asan_link_order=0:a=b",
+		"SOFTIB_HOST=h1", "SOFTIB_UMAD=/run/s/umad", "SOFTIB_VERBS=/run/s/verbs", "SOFTIB_RDMACM=/run/s/rdmacm",
+		"SOFTIB_NODE_GUID=0002c903000000a1", "SOFTIB_LIB=" + dir,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if again := s.Environment(got, h); !slices.Equal(again, want) {
+		t.Errorf("twice: %q", again)
+	}
+	// LD_PRELOAD has no quoting, and what is not there is not told.
+	got = Set{"/a b"}.Environment([]string{"LD_PRELOAD=/x.so"}, Host{Name: "h", UMAD: "s"})
+	if want := []string{"LD_PRELOAD=/x.so", "LD_LIBRARY_PATH=/a b", "ASAN_OPTIONS=verify_asan_link_order=0", "SOFTIB_HOST=h", "SOFTIB_UMAD=s", "SOFTIB_LIB=/a b"}; !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestReadyWithout(t *testing.T) {
+	if embedded() != nil {
+		t.Skip("built with the libraries")
+	}
+	if s, err := Ready(t.TempDir()); !errors.Is(err, ErrNoLibrary) || !strings.Contains(err.Error(), "next: make build") {
+		t.Errorf("%q, %v", s, err)
+	}
+}
+
+func files(sum, content string) fstest.MapFS {
+	f := fstest.MapFS{sumFile: {Data: []byte(sum + "\n")}}
+	for _, name := range []string{UMAD, Verbs, RDMACM, Engine, enterer} {
+		f[name] = &fstest.MapFile{Data: []byte(name + content)}
+	}
+	return f
+}
+
+func TestWrite(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	for _, sum := range []string{"0123", "4567"} {
+		want := files(sum, sum)
+		// Two that start at once, and those that come later.
+		var wait sync.WaitGroup
+		for range 8 {
+			wait.Go(func() {
+				s, err := write(want, dir)
+				if err != nil || s.Dir != filepath.Join(dir, sum) {
+					t.Errorf("%q, %v", s, err)
+				}
+				if !isWhole(want, s) {
+					t.Error("not whole")
+				}
+			})
+		}
+		wait.Wait()
+		s := Set{filepath.Join(dir, sum)}
+		for name, f := range want {
+			b, err := os.ReadFile(s.Path(name))
+			if err != nil || string(b) != string(f.Data) {
+				t.Errorf("%s: %q, %v", name, b, err)
+			}
+		}
+		// Damage is mended.
+		if err := os.Truncate(s.Path(Verbs), 3); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := write(want, dir); err != nil || !isWhole(want, s) {
+			t.Errorf("%q, %v", s, err)
+		}
+		if left, _ := os.ReadDir(s.Dir); len(left) != len(want) {
+			t.Errorf("%v", left)
+		}
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 2 {
+		t.Errorf("%v", left)
+	}
+	if err := Clean(dir, "4567"); err != nil {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 1 || left[0].Name() != "4567" {
+		t.Errorf("%v", left)
+	}
+}
+
+// Whether the libraries are there is asked each time a program starts.
+func TestWholeIsCheap(t *testing.T) {
+	want := files("0123", strings.Repeat("x", 16<<20))
+	dir := t.TempDir()
+	if _, err := write(want, dir); err != nil {
+		t.Fatal(err)
+	}
+	best := time.Hour
+	for range 20 {
+		start := time.Now()
+		if _, err := write(want, dir); err != nil {
+			t.Fatal(err)
+		}
+		best = min(best, time.Since(start))
+	}
+	if best > 2*time.Millisecond {
+		t.Errorf("%v, want less than 2 ms", best)
+	}
+}
