@@ -109,6 +109,9 @@ func (h *HCA) CloseXRCD(x *XRCD) error {
 	return nil
 }
 
+// XRCD is the domain of an XRC target, nil for other queue pairs.
+func (q *QP) XRCD() *XRCD { return q.xrcd }
+
 // CreateSRQ makes a shared receive queue.
 func (h *HCA) CreateSRQ(init SRQInit) (*SRQ, error) {
 	const verb = "create_srq"
