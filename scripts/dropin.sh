@@ -31,6 +31,11 @@ library() {
 
 library libibumad.so.3 capi/umad/clib/libibumad.map capi/umad/clib/*.c
 
+# Linked with our libibverbs where that is built already: it has the system's interface.
+verbs=-libverbs
+[[ -f $out/libibverbs.so.1 ]] && verbs=$out/libibverbs.so.1
+library librdmacm.so.1 capi/rdmacm/clib/librdmacm.map capi/rdmacm/clib/*.c "$verbs" -pthread
+
 # Static: it starts sooner, and what is preloaded is none of its business. Not every system has a static C library.
 put softib-enter "$cc" -static "${common[@]}" capi/dropin/enter/enter.c 2>/dev/null ||
 	put softib-enter "$cc" "${common[@]}" capi/dropin/enter/enter.c
