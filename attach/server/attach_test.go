@@ -20,6 +20,21 @@ func fabric(t testing.TB, spec string) (*live.Fabric, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	path := filepath.Join(t.TempDir(), "verbs")
+	f, stop := start(t, g, path)
+	t.Cleanup(stop)
+	return f, path
+}
+
+func serveOn(t testing.TB, g *topo.Graph, path string) (stop func()) {
+	t.Helper()
+	_, stop = start(t, g, path)
+	return stop
+}
+
+// start brings up a fabric and serves it.
+func start(t testing.TB, g *topo.Graph, path string) (*live.Fabric, func()) {
+	t.Helper()
 	f, err := live.New(g, live.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +42,6 @@ func fabric(t testing.TB, spec string) (*live.Fabric, string) {
 	if _, err := f.BringUp(); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "verbs")
 	l, err := server.Listen(path)
 	if err != nil {
 		t.Fatal(err)
@@ -35,14 +49,13 @@ func fabric(t testing.TB, spec string) (*live.Fabric, string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx, l, f, "test") }()
-	t.Cleanup(func() {
+	return f, func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 		f.Close()
-	})
-	return f, path
+	}
 }
 
 func open(t testing.TB, socket, host string) *attach.Device {
