@@ -222,29 +222,6 @@ func (f *Fabric) changed() {
 	}
 }
 
-// Counters reads a port's counters, traffic by routes included; all are 0 for a port
-// that does not exist.
-func (f *Fabric) Counters(r topo.PortRef) ib.Counters {
-	for _, h := range f.hosts {
-		h.settle()
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.settleProcesses()
-	p := f.port(r)
-	if p == nil {
-		return ib.Counters{}
-	}
-	c := p.link.Counters()
-	p.fold()
-	if p.count != nil {
-		for i := range c {
-			c[i] += p.count[i]
-		}
-	}
-	return c
-}
-
 // SetLink takes the cable at a port down or up again. Up means trained: the
 // subnet has to be brought up there anew.
 func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
