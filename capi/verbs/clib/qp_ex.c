@@ -36,6 +36,8 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_in
 
 	if (error)
 		return FAIL(error);
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD && attr->xrcd && attr->xrcd->context != context)
+		return FAIL(EINVAL);
 	qp = softib_make_qp(context, attr);
 	if (!qp)
 		return NULL;

@@ -24,6 +24,9 @@ static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq
 	if (type == IBV_SRQT_XRC &&
 	    (!(mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd || !(mask & IBV_SRQ_INIT_ATTR_CQ) || !attr->cq))
 		return FAIL(EINVAL);
+	if ((mask & IBV_SRQ_INIT_ATTR_XRCD && attr->xrcd && attr->xrcd->context != context) ||
+	    (mask & IBV_SRQ_INIT_ATTR_CQ && attr->cq && attr->cq->context != context))
+		return FAIL(EINVAL);
 
 	srq = softib_make_srq(context, attr);
 	if (!srq)

@@ -74,7 +74,8 @@ static struct ibv_qp *open_qp(struct ibv_context *context, struct ibv_qp_open_at
 		return FAIL(EINVAL);
 	if (attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED)
 		return FAIL(EOPNOTSUPP);
-	if ((attr->comp_mask & OPEN_QP) != OPEN_QP || !attr->xrcd || attr->qp_type != IBV_QPT_XRC_RECV)
+	if ((attr->comp_mask & OPEN_QP) != OPEN_QP || !attr->xrcd || attr->xrcd->context != context ||
+	    attr->qp_type != IBV_QPT_XRC_RECV)
 		return FAIL(EINVAL);
 	qp = calloc(1, sizeof(*qp));
 	if (!qp)
