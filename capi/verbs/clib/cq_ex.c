@@ -50,7 +50,7 @@ static int fetch(struct softib_cq *cq, struct softib_batch *b)
 	if (b->stamped)
 		n = softib_go.poll_stamped(cq->cq.handle, BATCH, b->wc, b->ns, &b->wall);
 	else
-		n = softib_poll_cq(&cq->cq, BATCH, b->wc);
+		n = softib_fetch_cq(&cq->cq, BATCH, b->wc);
 	if (n <= 0)
 		return n ? EIO : ENOENT;
 	b->at = 0;

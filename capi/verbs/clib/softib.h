@@ -39,6 +39,7 @@ extern struct softib_go softib_go;
 
 /* Loads libsoftib.so, once. 0 or an errno; says on stderr why it could not. */
 int softib_load(void);
+bool softib_loaded(void);
 
 /* This process was forked from one that had opened a device: its adapter stayed behind. */
 extern int softib_forked;
@@ -163,6 +164,7 @@ struct softib_cq *softib_make_cq(struct ibv_context *, uint32_t cqe, void *cq_co
 struct softib_srq *softib_make_srq(struct ibv_context *, struct ibv_srq_init_attr_ex *); /* comp_mask says which fields count */
 struct softib_qp *softib_make_qp(struct ibv_context *, struct ibv_qp_init_attr_ex *);     /* likewise; send_ops_flags and create_flags are the caller's to check */
 int softib_poll_cq(struct ibv_cq *, int room, struct ibv_wc *);
+int softib_fetch_cq(struct ibv_cq *, int room, struct ibv_wc *); /* the same past an extended queue's batch */
 int softib_req_notify_cq(struct ibv_cq *, int solicited_only);
 int softib_post_send(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **bad);
 int softib_post_recv(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **bad);
