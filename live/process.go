@@ -289,7 +289,7 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 	}
 	pr.rt, pr.chans = rt, chans
 	pr.gen = p.slots.Renew(pr.slot)
-	r := Resolved{Slot: pr.slot, Gen: pr.gen, Chans: chans}
+	r := Resolved{Slot: pr.slot, Gen: pr.gen, Chans: slices.Clone(chans)}
 	for _, c := range chans {
 		if !c.told {
 			c.told = true

@@ -69,6 +69,9 @@ func open(t testing.TB, socket, host string) *attach.Device {
 }
 
 func TestPerf(t *testing.T) {
+	if raceEnabled {
+		t.Skip("programs that poll memory race by design")
+	}
 	_, socket := fabric(t, "fat-tree:radix=4,levels=2")
 	a, b := open(t, socket, "h1"), open(t, socket, "h5")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
