@@ -193,9 +193,11 @@ void softib_wait_acks(pthread_mutex_t *, pthread_cond_t *, const uint32_t *acked
 
 int softib_pipe(int *read_fd, int *write_fd);
 
-/* A symbol also under the version that programs from before 2007 were linked with. */
-#define ALSO_1_0(name) \
-	extern __typeof__(name) name##_1_0 __attribute__((alias(#name), visibility("default"), symver(#name "@IBVERBS_1.0")))
+/* A function of IBVERBS_1.1 that programs from before 2007 find under IBVERBS_1.0 as well. */
+#define ALSO_1_0(name)                                                                        \
+	extern __typeof__(name) name##_1_0 __attribute__((alias(#name), visibility("default"))); \
+	__asm__(".symver " #name "_1_0, " #name "@IBVERBS_1.0");                              \
+	__asm__(".symver " #name ", " #name "@@@IBVERBS_1.1")
 
 /* Sets errno from a function's result and gives NULL. */
 #define FAIL(e) (errno = (e), NULL)

@@ -39,7 +39,9 @@ func errnoOf(err error) int32 {
 }
 
 const (
-	einval = int32(syscall.EINVAL)
-	enomem = int32(syscall.ENOMEM)
-	eio    = int32(syscall.EIO)
+	einval     = int32(syscall.EINVAL)
+	enomem     = int32(syscall.ENOMEM)
+	eacces     = int32(syscall.EACCES)
+	enodev     = int32(syscall.ENODEV)
+	eopnotsupp = int32(syscall.EOPNOTSUPP)
 )

@@ -5,7 +5,9 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"softib/attach/proto"
 	"softib/hca"
+	"softib/ib"
 	"softib/verbs"
 )
 
@@ -16,6 +18,14 @@ type device interface {
 	NotifyCQ(cq *hca.CQ, f func())
 	// NotifyEvents has f called for each asynchronous event, likewise.
 	NotifyEvents(f func(hca.Event))
+	// Arm is for a program that is about to sleep until cq's next event.
+	Arm(cq *hca.CQ, solicitedOnly bool)
+	// Adapter and PortInfo are what management says.
+	Adapter() proto.Adapter
+	NumPorts() int
+	PortInfo(n ib.PortNum) (proto.Port, bool)
+	// Now is the device's clock.
+	Now() ib.Time
 	// Hint is a struct softib_hint, outside Go's memory.
 	Hint() unsafe.Pointer
 	Close() error
@@ -74,6 +84,12 @@ type (
 		bind   hca.BindInfo
 		recv   hca.RecvWR
 		inline []byte
+
+		groups []membership // multicast, under the device's lock
+	}
+	membership struct {
+		gid ib.GID
+		lid ib.LID
 	}
 )
 
@@ -94,9 +110,15 @@ var table struct {
 
 	serial atomic.Uint32
 
-	// Objects by what the engine calls them, for its events.
+	// Objects by what the engine calls them, for its events. A queue pair may have been opened more than once.
 	mu    sync.Mutex
-	byQP  map[*hca.QP]*qpObj
+	byQP  map[*hca.QP][]*qpObj
 	byCQ  map[*hca.CQ]*cqObj
 	bySRQ map[*hca.SRQ]*srqObj
+}
+
+func init() {
+	table.byQP = map[*hca.QP][]*qpObj{}
+	table.byCQ = map[*hca.CQ]*cqObj{}
+	table.bySRQ = map[*hca.SRQ]*srqObj{}
 }

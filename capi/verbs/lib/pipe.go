@@ -2,6 +2,7 @@ package main
 
 import (
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 )
@@ -17,19 +18,51 @@ type pipe struct {
 	fd int
 
 	mu      sync.Mutex
+	ended   bool
 	waiting []event
 }
+
+// pipes are those that records wait for, by descriptor. full counts them, so that programs which read need not look.
+var pipes struct {
+	mu   sync.Mutex
+	by   map[int]*pipe
+	full atomic.Int32
+}
+
+func newPipe(fd int) *pipe { return &pipe{fd: fd} }
 
 // put writes a record and never blocks.
 func (p *pipe) put(e event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.waiting) > 0 || !p.write(&e) {
-		p.waiting = append(p.waiting, e)
+	if p.ended || len(p.waiting) == 0 && p.write(&e) {
+		return
+	}
+	if len(p.waiting) == 0 {
+		pipes.mu.Lock()
+		if pipes.by == nil {
+			pipes.by = map[int]*pipe{}
+		}
+		pipes.by[p.fd] = p
+		pipes.full.Add(1)
+		pipes.mu.Unlock()
+	}
+	p.waiting = append(p.waiting, e)
+}
+
+// flushPipe writes what waits for a descriptor, as far as there is room.
+func flushPipe(fd int) {
+	if pipes.full.Load() == 0 {
+		return
+	}
+	pipes.mu.Lock()
+	p := pipes.by[fd]
+	pipes.mu.Unlock()
+	if p != nil {
+		p.flush()
 	}
 }
 
-// flush writes what waits, as far as there is room.
 func (p *pipe) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,14 +70,36 @@ func (p *pipe) flush() {
 	for n < len(p.waiting) && p.write(&p.waiting[n]) {
 		n++
 	}
-	p.waiting = append(p.waiting[:0], p.waiting[n:]...)
+	p.forget(n)
 }
 
-// write reports whether the record needs no further attention: a pipe without reader, or a closed one, takes none any more.
+// forget drops the first n records that wait.
+func (p *pipe) forget(n int) {
+	if len(p.waiting) == 0 {
+		return
+	}
+	p.waiting = append(p.waiting[:0], p.waiting[n:]...)
+	if len(p.waiting) == 0 {
+		pipes.mu.Lock()
+		delete(pipes.by, p.fd)
+		pipes.full.Add(-1)
+		pipes.mu.Unlock()
+	}
+}
+
+// end is called before the descriptor is closed.
+func (p *pipe) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	p.forget(len(p.waiting))
+}
+
+// write reports whether the record needs no further attention.
 func (p *pipe) write(e *event) bool {
 	for {
-		_, err := syscall.Write(p.fd, unsafe.Slice((*byte)(unsafe.Pointer(e)), eventSize))
-		switch err {
+		_, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(p.fd), uintptr(unsafe.Pointer(e)), uintptr(eventSize))
+		switch errno {
 		case syscall.EINTR:
 		case syscall.EAGAIN:
 			return false

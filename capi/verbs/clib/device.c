@@ -1,0 +1,269 @@
+/* Devices: the list of them, opening and closing, and what they say of themselves. */
+#define _GNU_SOURCE
+#include <endian.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "softib.h"
+
+static struct softib_device the_device;
+static pthread_mutex_t device_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* The device that the environment names: none where softib exec did not start the program. */
+static struct ibv_device *device(void)
+{
+	const char *guid = getenv("SOFTIB_NODE_GUID"), *host = getenv("SOFTIB_HOST"), *socket = getenv("SOFTIB_VERBS");
+	struct softib_device *d = &the_device;
+
+	if (!host || !*host || !socket || !*socket)
+		return NULL;
+	pthread_mutex_lock(&device_mutex);
+	if (!d->device.name[0]) {
+		d->device.node_type = IBV_NODE_CA;
+		d->device.transport_type = IBV_TRANSPORT_IB;
+		strcpy(d->device.name, "softib0");
+		strcpy(d->device.dev_name, "uverbs0");
+		strcpy(d->device.dev_path, "/sys/class/infiniband_verbs/uverbs0");
+		strcpy(d->device.ibdev_path, "/sys/class/infiniband/softib0");
+		d->guid = guid ? htobe64(strtoull(guid, NULL, 16)) : 0;
+	}
+	pthread_mutex_unlock(&device_mutex);
+	return &d->device;
+}
+
+EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
+{
+	struct ibv_device *d = device(), **list = calloc(2, sizeof(*list));
+
+	if (num_devices)
+		*num_devices = list && d ? 1 : 0;
+	if (!list)
+		return FAIL(ENOMEM);
+	list[0] = d;
+	return list;
+}
+ALSO_1_0(ibv_get_device_list);
+
+EXPORT void ibv_free_device_list(struct ibv_device **list)
+{
+	free(list);
+}
+ALSO_1_0(ibv_free_device_list);
+
+EXPORT const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+ALSO_1_0(ibv_get_device_name);
+
+EXPORT int ibv_get_device_index(struct ibv_device *device)
+{
+	(void)device;
+	return 0;
+}
+
+EXPORT __be64 ibv_get_device_guid(struct ibv_device *device)
+{
+	return container_of(device, struct softib_device, device)->guid;
+}
+ALSO_1_0(ibv_get_device_guid);
+
+int softib_pipe(int *read_fd, int *write_fd)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC))
+		return errno;
+	/* Only the writer must not wait; whether the reader does is the program's choice. */
+	fcntl(fds[1], F_SETFL, O_NONBLOCK);
+	*read_fd = fds[0];
+	*write_fd = fds[1];
+	return 0;
+}
+
+static int query_device_compat(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	return ibv_query_device(context, attr);
+}
+
+static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
+{
+	struct ibv_port_attr all = { 0 };
+	int error = softib_gone(context);
+
+	if (!error)
+		error = softib_go.query_port(to_context(context)->handle, port, &all);
+	if (error)
+		return error;
+	/* Programs built with newer headers have more fields. */
+	memset(attr, 0, size);
+	memcpy(attr, &all, size < sizeof(all) ? size : sizeof(all));
+	return 0;
+}
+
+/* Programs of before port_cap_flags2. */
+EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
+{
+	return query_port(context, port, (struct ibv_port_attr *)attr, offsetof(struct ibv_port_attr, port_cap_flags2));
+}
+ALSO_1_0(ibv_query_port);
+
+static int query_port_compat(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
+{
+	return ibv_query_port(context, port, attr);
+}
+
+static void set_ops(struct verbs_context *verbs)
+{
+	struct ibv_context_ops *ops = &verbs->context.ops;
+
+	ops->_compat_query_device = query_device_compat;
+	ops->_compat_query_port = query_port_compat;
+	ops->poll_cq = softib_poll_cq;
+	ops->req_notify_cq = softib_req_notify_cq;
+	ops->post_send = softib_post_send;
+	ops->post_recv = softib_post_recv;
+	ops->post_srq_recv = softib_post_srq_recv;
+	verbs->query_port = query_port;
+	softib_set_ext_ops(verbs);
+}
+
+EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct softib_open_args args = { .socket = getenv("SOFTIB_VERBS"), .host = getenv("SOFTIB_HOST") };
+	struct softib_context *c;
+	int error;
+
+	if (device != &the_device.device || !args.socket || !args.host)
+		return FAIL(ENODEV);
+	error = softib_load();
+	if (error)
+		return FAIL(error);
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return FAIL(ENOMEM);
+	error = softib_pipe(&c->verbs.context.async_fd, &c->async_write);
+	if (error) {
+		free(c);
+		return FAIL(error);
+	}
+	/* Peers read the payloads of large messages where they lie. */
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+	args.async_fd = c->async_write;
+	error = softib_go.open(&args);
+	if (error) {
+		softib_warn("%s", args.error);
+		close(c->verbs.context.async_fd);
+		close(c->async_write);
+		free(c);
+		return FAIL(error);
+	}
+	c->handle = args.handle;
+	c->hint = args.hint;
+	c->verbs.sz = sizeof(c->verbs);
+	c->verbs.context.device = device;
+	c->verbs.context.cmd_fd = -1;
+	c->verbs.context.num_comp_vectors = 1;
+	c->verbs.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	pthread_mutex_init(&c->verbs.context.mutex, NULL);
+	set_ops(&c->verbs);
+	return &c->verbs.context;
+}
+ALSO_1_0(ibv_open_device);
+
+EXPORT int ibv_close_device(struct ibv_context *context)
+{
+	struct softib_context *c = to_context(context);
+
+	/* A forked child has only its copies of the descriptors to give back. */
+	if (!softib_forked)
+		softib_go.close(c->handle);
+	close(context->async_fd);
+	close(c->async_write);
+	pthread_mutex_destroy(&context->mutex);
+	free(c);
+	return 0;
+}
+ALSO_1_0(ibv_close_device);
+
+EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	int error = softib_gone(context);
+
+	if (error)
+		return error;
+	memset(attr, 0, sizeof(*attr));
+	return softib_go.query_device(to_context(context)->handle, attr);
+}
+ALSO_1_0(ibv_query_device);
+
+EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
+{
+	int error = softib_gone(context);
+
+	if (!error)
+		error = softib_go.query_gid(to_context(context)->handle, port, index, gid->raw);
+	if (!error)
+		return 0;
+	errno = error;
+	return -1;
+}
+ALSO_1_0(ibv_query_gid);
+
+EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
+{
+	int error = softib_gone(context);
+	uint16_t key;
+
+	if (!error)
+		error = softib_go.query_pkey(to_context(context)->handle, port, index, &key);
+	if (!error) {
+		*pkey = htobe16(key);
+		return 0;
+	}
+	errno = error;
+	return -1;
+}
+ALSO_1_0(ibv_query_pkey);
+
+EXPORT int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
+{
+	__be16 key;
+
+	for (int i = 0; !ibv_query_pkey(context, port, i, &key); i++)
+		if (key == pkey)
+			return i;
+	return -1;
+}
+
+static int fork_wanted;
+
+/* Nothing has to be done: the adapter copies, it never has pages of the parent. */
+EXPORT int ibv_fork_init(void)
+{
+	fork_wanted = 1;
+	return 0;
+}
+
+EXPORT enum ibv_fork_status ibv_is_fork_initialized(void)
+{
+	return fork_wanted ? IBV_FORK_ENABLED : IBV_FORK_DISABLED;
+}
+
+EXPORT int ibv_dontfork_range(void *base, size_t size)
+{
+	(void)base;
+	(void)size;
+	return 0;
+}
+
+EXPORT int ibv_dofork_range(void *base, size_t size)
+{
+	(void)base;
+	(void)size;
+	return 0;
+}

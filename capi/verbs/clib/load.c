@@ -1,0 +1,92 @@
+/* libsoftib.so, and what becomes of it when the process forks. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "softib.h"
+
+struct softib_go softib_go;
+int softib_forked;
+
+static pthread_mutex_t load_mutex = PTHREAD_MUTEX_INITIALIZER;
+static int loaded;
+
+void softib_warn(const char *format, ...)
+{
+	char line[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	fprintf(stderr, "softib: %s\n", line);
+}
+
+/* The threads that drive the adapter are not in the child. */
+static void in_child(void)
+{
+	softib_forked = 1;
+}
+
+static const struct {
+	const char *name;
+	size_t at;
+} functions[] = {
+#define X(name, args) { "softib_" #name, offsetof(struct softib_go, name) },
+	SOFTIB_CORE(X) SOFTIB_EXT(X)
+#undef X
+};
+
+static int load(void)
+{
+	const char *folder = getenv("SOFTIB_LIB");
+	char path[PATH_MAX];
+	void *library;
+
+	if (!folder)
+		return ENODEV;
+	if (snprintf(path, sizeof(path), "%s/libsoftib.so", folder) >= (int)sizeof(path))
+		return ENAMETOOLONG;
+	/* It has threads, so it is never unloaded. */
+	library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	if (!library) {
+		softib_warn("%s; next: start the program with softib exec", dlerror());
+		return ENOENT;
+	}
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		void *f = dlsym(library, functions[i].name);
+
+		if (!f) {
+			softib_warn("%s has no %s: it belongs to another softib; next: start the program again with softib exec", path, functions[i].name);
+			return ENOSYS;
+		}
+		memcpy((char *)&softib_go + functions[i].at, &f, sizeof(f));
+	}
+	return pthread_atfork(NULL, NULL, in_child);
+}
+
+bool softib_loaded(void)
+{
+	return __atomic_load_n(&loaded, __ATOMIC_RELAXED);
+}
+
+int softib_load(void)
+{
+	int error = 0;
+
+	if (softib_forked) {
+		softib_warn("a process that was forked after its parent opened a device cannot open one; next: fork first, or exec");
+		return EIO;
+	}
+	pthread_mutex_lock(&load_mutex);
+	if (!loaded) {
+		error = load();
+		__atomic_store_n(&loaded, !error, __ATOMIC_RELAXED);
+	}
+	pthread_mutex_unlock(&load_mutex);
+	return error;
+}

@@ -1,0 +1,215 @@
+/* Protection domains and memory regions. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "softib.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct softib_pd *pd;
+	int error = softib_gone(context);
+
+	if (error)
+		return FAIL(error);
+	pd = calloc(1, sizeof(*pd));
+	if (!pd)
+		return FAIL(ENOMEM);
+	error = softib_go.alloc_pd(to_context(context)->handle, &pd->pd.handle);
+	if (error) {
+		free(pd);
+		return FAIL(error);
+	}
+	pd->pd.context = context;
+	return &pd->pd;
+}
+ALSO_1_0(ibv_alloc_pd);
+
+EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	struct softib_pd *p = to_pd(pd);
+	int error;
+
+	if (softib_forked)
+		return EIO;
+	if (p->inner) { /* a parent domain is nothing but memory */
+		softib_drop_pd_ex(p);
+		free(p);
+		return 0;
+	}
+	if (__atomic_load_n(&p->parents, __ATOMIC_ACQUIRE))
+		return EBUSY;
+	error = softib_go.dealloc_pd(pd->handle);
+	if (!error)
+		free(p);
+	return error;
+}
+ALSO_1_0(ibv_dealloc_pd);
+
+/* Whether all of the range is mapped, for kernels that cannot populate it. */
+static int mapped(char *start, size_t length, size_t page)
+{
+	unsigned char seen[4096];
+
+	while (length) {
+		size_t part = length < sizeof(seen) * page ? length : sizeof(seen) * page;
+
+		if (mincore(start, part, seen))
+			return EFAULT;
+		start += part;
+		length -= part;
+	}
+	return 0;
+}
+
+/* As pinning does: all pages are there afterwards, and may be used as access says, or it is EFAULT. */
+static int check_range(void *addr, size_t length, unsigned int access)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	uintptr_t start = (uintptr_t)addr & ~(page - 1), end = (uintptr_t)addr + length;
+	int advice = access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+
+	if (!length || end < (uintptr_t)addr || end > UINTPTR_MAX - page)
+		return EINVAL;
+	end = (end + page - 1) & ~(page - 1);
+	for (;;) {
+		if (!madvise((void *)start, end - start, advice))
+			return 0;
+		if (errno == EINVAL && madvise(NULL, 0, advice))
+			return mapped((char *)start, end - start, page);
+		if (errno != EINTR && errno != EAGAIN)
+			return EFAULT;
+	}
+}
+
+enum {
+	ACCESS_KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+		       IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE,
+	/* The others ask for nothing that an adapter in software could do better. */
+	ACCESS_PASSED = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+			IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED,
+};
+
+static int check_access(unsigned int access)
+{
+	if (access & IBV_ACCESS_ON_DEMAND)
+		return EOPNOTSUPP;
+	return access & ~ACCESS_KNOWN ? EINVAL : 0;
+}
+
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+{
+	struct softib_mr_args args = { .addr = addr, .length = length, .iova = iova, .access = access & ACCESS_PASSED };
+	struct softib_mr *m;
+	int error = softib_gone(pd->context);
+
+	if (!error)
+		error = check_access(access);
+	if (!error)
+		error = check_range(addr, length, access);
+	if (error)
+		return FAIL(error);
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return FAIL(ENOMEM);
+	args.pd = pd->handle;
+	error = softib_go.reg_mr(&args);
+	if (error) {
+		free(m);
+		return FAIL(error);
+	}
+	m->access = access;
+	m->mr.context = pd->context;
+	m->mr.pd = pd;
+	m->mr.addr = addr;
+	m->mr.length = length;
+	m->mr.handle = args.handle;
+	m->mr.lkey = args.lkey;
+	m->mr.rkey = args.rkey;
+	return &m->mr;
+}
+
+EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	return reg_mr(pd, addr, length, (uintptr_t)addr, access);
+}
+ALSO_1_0(ibv_reg_mr);
+
+EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+{
+	return reg_mr(pd, addr, length, iova, access);
+}
+
+EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+{
+	return reg_mr(pd, addr, length, iova, access);
+}
+
+/* There is no device whose memory could be exported that way. */
+EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+{
+	(void)pd, (void)offset, (void)length, (void)iova, (void)fd, (void)access;
+	return FAIL(EOPNOTSUPP);
+}
+
+/* Whatever fails, the region stays as it was. */
+EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	struct softib_mr *m = container_of(mr, struct softib_mr, mr);
+	struct softib_mr_args args = { .handle = mr->handle, .flags = flags, .addr = addr, .length = length, .iova = (uintptr_t)addr,
+				       .access = access & ACCESS_PASSED };
+	int error = softib_gone(mr->context);
+
+	if (!error && (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || !flags))
+		error = EINVAL;
+	if (!error && flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!addr || !length))
+		error = EINVAL;
+	if (!error && access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))
+		error = EINVAL;
+	if (!error && flags & IBV_REREG_MR_CHANGE_PD) {
+		if (!pd)
+			error = EINVAL;
+		else
+			args.pd = pd->handle;
+	}
+	if (!error && flags & IBV_REREG_MR_CHANGE_ACCESS)
+		error = check_access(access);
+	if (!error && flags & (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS))
+		error = check_range(flags & IBV_REREG_MR_CHANGE_TRANSLATION ? addr : mr->addr,
+				    flags & IBV_REREG_MR_CHANGE_TRANSLATION ? length : mr->length,
+				    flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned int)access : m->access);
+	if (!error)
+		error = softib_go.rereg_mr(&args);
+	if (error) {
+		errno = error;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	mr->lkey = args.lkey;
+	mr->rkey = args.rkey;
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		mr->pd = pd;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		mr->addr = addr;
+		mr->length = length;
+	}
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		m->access = access;
+	return 0;
+}
+
+EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	int error = softib_forked ? EIO : softib_go.dereg_mr(mr->handle);
+
+	if (!error)
+		free(container_of(mr, struct softib_mr, mr));
+	return error;
+}
+ALSO_1_0(ibv_dereg_mr);

@@ -1,0 +1,283 @@
+/* Queue pairs, shared receive queues, and what is posted to them. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "softib.h"
+
+/* Completions of a queue pair go with it, also those that an extended queue has taken already. */
+static void purge(struct ibv_qp *qp)
+{
+	if (qp->send_cq)
+		softib_purge_batch(qp->send_cq, qp->qp_num);
+	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
+		softib_purge_batch(qp->recv_cq, qp->qp_num);
+}
+
+struct softib_srq *softib_make_srq(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+{
+	struct softib_srq_args args = { .attr = attr->attr };
+	struct softib_srq *s;
+	int error = softib_gone(context);
+
+	if (error)
+		return FAIL(error);
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
+		return FAIL(EINVAL);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return FAIL(ENOMEM);
+	s->type = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type : IBV_SRQT_BASIC;
+	args.pd = attr->pd->handle;
+	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD && attr->xrcd) {
+		s->xrcd = attr->xrcd;
+		args.xrcd = container_of(attr->xrcd, struct softib_xrcd, xrcd)->handle;
+	}
+	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ && attr->cq) {
+		s->cq = attr->cq;
+		args.cq = attr->cq->handle;
+	}
+	error = softib_go.create_srq(&args);
+	if (!error) {
+		error = softib_slot_set(SOFTIB_SRQ, args.made.handle, args.made.serial, s);
+		if (error)
+			softib_go.destroy_srq(args.made.handle);
+	}
+	if (error) {
+		free(s);
+		return FAIL(error);
+	}
+	attr->attr = args.attr;
+	s->serial = args.made.serial;
+	s->srq_num = args.srq_num;
+	s->srq.context = context;
+	s->srq.srq_context = attr->srq_context;
+	s->srq.pd = attr->pd;
+	s->srq.handle = args.made.handle;
+	pthread_mutex_init(&s->srq.mutex, NULL);
+	pthread_cond_init(&s->srq.cond, NULL);
+	return s;
+}
+
+EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	struct ibv_srq_init_attr_ex ex = { .srq_context = attr->srq_context, .attr = attr->attr, .comp_mask = IBV_SRQ_INIT_ATTR_PD, .pd = pd };
+	struct softib_srq *s = softib_make_srq(pd->context, &ex);
+
+	if (!s)
+		return NULL;
+	attr->attr = ex.attr;
+	return &s->srq;
+}
+ALSO_1_0(ibv_create_srq);
+
+EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	int error = softib_gone(srq->context);
+
+	return error ? error : softib_go.modify_srq(srq->handle, attr, mask);
+}
+ALSO_1_0(ibv_modify_srq);
+
+EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
+{
+	int error = softib_gone(srq->context);
+
+	return error ? error : softib_go.query_srq(srq->handle, attr);
+}
+ALSO_1_0(ibv_query_srq);
+
+EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
+{
+	struct softib_srq *s = to_srq(srq);
+	int error = softib_forked ? EIO : softib_go.destroy_srq(srq->handle);
+
+	if (error)
+		return error;
+	softib_slot_clear(SOFTIB_SRQ, srq->handle, s->serial);
+	softib_wait_acks(&srq->mutex, &srq->cond, &srq->events_completed, &s->async_events);
+	softib_drop_srq_ex(s);
+	pthread_cond_destroy(&srq->cond);
+	pthread_mutex_destroy(&srq->mutex);
+	free(s);
+	return 0;
+}
+ALSO_1_0(ibv_destroy_srq);
+
+struct softib_qp *softib_make_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct softib_qp_args args = { .context = to_context(context)->handle, .type = attr->qp_type, .sig_all = !!attr->sq_sig_all, .cap = attr->cap };
+	struct ibv_pd *pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD ? attr->pd : NULL;
+	struct softib_qp *q;
+	int error = softib_gone(context);
+
+	if (error)
+		return FAIL(error);
+	if ((pd && pd->context != context) || (attr->send_cq && attr->send_cq->context != context) ||
+	    (attr->recv_cq && attr->recv_cq->context != context) || (attr->srq && attr->srq->context != context))
+		return FAIL(EINVAL);
+	q = calloc(1, sizeof(*q));
+	if (!q)
+		return FAIL(ENOMEM);
+	args.pd = pd ? pd->handle : 0;
+	args.send_cq = attr->send_cq ? attr->send_cq->handle : 0;
+	args.recv_cq = attr->recv_cq ? attr->recv_cq->handle : 0;
+	args.srq = attr->srq ? attr->srq->handle : 0;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD && attr->xrcd) {
+		q->xrcd = attr->xrcd;
+		args.xrcd = container_of(attr->xrcd, struct softib_xrcd, xrcd)->handle;
+	}
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS)
+		args.create_flags = attr->create_flags;
+	error = softib_go.create_qp(&args);
+	if (!error) {
+		error = softib_slot_set(SOFTIB_QP, args.made.handle, args.made.serial, q);
+		if (error)
+			softib_go.destroy_qp(args.made.handle);
+	}
+	if (error) {
+		free(q);
+		return FAIL(error);
+	}
+	attr->cap = args.cap;
+	q->serial = args.made.serial;
+	q->cap = args.cap;
+	q->sq_sig_all = attr->sq_sig_all;
+	q->qp.context = context;
+	q->qp.qp_context = attr->qp_context;
+	q->qp.pd = pd;
+	q->qp.send_cq = attr->send_cq;
+	q->qp.recv_cq = attr->recv_cq;
+	q->qp.srq = attr->srq;
+	q->qp.handle = args.made.handle;
+	q->qp.qp_num = args.qp_num;
+	q->qp.state = IBV_QPS_RESET;
+	q->qp.qp_type = attr->qp_type;
+	pthread_mutex_init(&q->qp.mutex, NULL);
+	pthread_cond_init(&q->qp.cond, NULL);
+	return q;
+}
+
+EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex = { .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd };
+	struct softib_qp *q;
+
+	memcpy(&ex, attr, sizeof(*attr)); /* the same fields first */
+	q = softib_make_qp(pd->context, &ex);
+	if (!q)
+		return NULL;
+	attr->cap = ex.cap;
+	return &q->qp;
+}
+ALSO_1_0(ibv_create_qp);
+
+EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	return to_qp(qp)->is_ex ? &to_qp(qp)->ex : NULL;
+}
+
+EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	int error = softib_gone(qp->context);
+
+	if (!error)
+		error = softib_go.modify_qp(qp->handle, attr, mask);
+	if (!error && mask & IBV_QP_STATE) {
+		qp->state = attr->qp_state;
+		if (qp->state == IBV_QPS_RESET)
+			purge(qp);
+	}
+	return error;
+}
+ALSO_1_0(ibv_modify_qp);
+
+EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+{
+	struct softib_qp *q = to_qp(qp);
+	int error = softib_gone(qp->context);
+
+	(void)mask; /* what is not asked for is told all the same */
+	if (error)
+		return error;
+	memset(attr, 0, sizeof(*attr));
+	error = softib_go.query_qp(qp->handle, attr);
+	if (error)
+		return error;
+	attr->cap = q->cap;
+	if (init)
+		*init = (struct ibv_qp_init_attr){
+			.qp_context = qp->qp_context, .send_cq = qp->send_cq, .recv_cq = qp->recv_cq, .srq = qp->srq,
+			.cap = q->cap, .qp_type = qp->qp_type, .sq_sig_all = q->sq_sig_all,
+		};
+	qp->state = attr->qp_state;
+	return 0;
+}
+ALSO_1_0(ibv_query_qp);
+
+EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	struct softib_qp *q = to_qp(qp);
+	int error = softib_forked ? EIO : softib_go.destroy_qp(qp->handle);
+
+	if (error)
+		return error;
+	purge(qp);
+	softib_slot_clear(SOFTIB_QP, qp->handle, q->serial);
+	softib_wait_acks(&qp->mutex, &qp->cond, &qp->events_completed, &q->async_events);
+	softib_drop_qp_ex(q);
+	pthread_cond_destroy(&qp->cond);
+	pthread_mutex_destroy(&qp->mutex);
+	free(q);
+	return 0;
+}
+ALSO_1_0(ibv_destroy_qp);
+
+int softib_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	int error = softib_gone(qp->context);
+
+	if (error) {
+		*bad = wr;
+		return error;
+	}
+	return softib_go.post_send(qp->handle, wr, bad);
+}
+
+int softib_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	int error = softib_gone(qp->context);
+
+	if (error) {
+		*bad = wr;
+		return error;
+	}
+	return softib_go.post_recv(qp->handle, wr, bad);
+}
+
+int softib_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	int error = softib_gone(srq->context);
+
+	if (error) {
+		*bad = wr;
+		return error;
+	}
+	return softib_go.post_srq_recv(srq->handle, wr, bad);
+}
+
+EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	int error = softib_gone(qp->context);
+
+	return error ? error : softib_go.attach_mcast(qp->handle, gid->raw, lid);
+}
+ALSO_1_0(ibv_attach_mcast);
+
+EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	int error = softib_gone(qp->context);
+
+	return error ? error : softib_go.detach_mcast(qp->handle, gid->raw, lid);
+}
+ALSO_1_0(ibv_detach_mcast);

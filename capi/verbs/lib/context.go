@@ -1,0 +1,293 @@
+package main
+
+// #include "../clib/exports.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"softib/attach"
+	"softib/hca"
+	"softib/ib"
+)
+
+// opened is the process's device, while a context is open on it.
+var opened struct {
+	mu       sync.Mutex
+	dev      device
+	contexts int
+}
+
+//export softib_open
+func softib_open(a *C.struct_softib_open_args) int32 {
+	opened.mu.Lock()
+	defer opened.mu.Unlock()
+	if opened.dev == nil {
+		d, err := attach.Open(attach.Options{Socket: C.GoString(a.socket), Host: C.GoString(a.host)})
+		if err != nil {
+			setText(a.error[:], err.Error())
+			if errors.Is(err, attach.ErrRefused) {
+				return eacces
+			}
+			return enodev
+		}
+		opened.dev = d
+		d.NotifyEvents(deliver)
+	}
+	c := &contextObj{dev: opened.dev, events: newPipe(int(a.async_fd))}
+	c.handle = table.contexts.put(c)
+	if c.handle == 0 {
+		c.events.end()
+		setText(a.error[:], fmt.Sprintf("verbs: more than %d open contexts; next: close some", slotChunk*slotChunks))
+		return enomem
+	}
+	opened.contexts++
+	a.handle = C.uint32_t(c.handle)
+	a.hint = (*C.struct_softib_hint)(opened.dev.Hint())
+	return 0
+}
+
+// setText fills a C array with a string that ends in 0.
+func setText(to []C.char, s string) {
+	n := min(len(s), len(to)-1)
+	for i := 0; i < n; i++ {
+		to[i] = C.char(s[i])
+	}
+	to[n] = 0
+}
+
+//export softib_close
+func softib_close(context uint32) int32 {
+	c := table.contexts.get(context)
+	if c == nil {
+		return einval
+	}
+	c.destroyAll()
+	c.events.end()
+	table.contexts.drop(context)
+	opened.mu.Lock()
+	defer opened.mu.Unlock()
+	opened.contexts--
+	if opened.contexts == 0 {
+		opened.dev.Close()
+		opened.dev = nil
+	}
+	return 0
+}
+
+// destroyAll ends what a program left behind, what uses others first.
+func (c *contextObj) destroyAll() {
+	table.qps.all(func(h uint32, o *qpObj) {
+		if o.ctx == c {
+			o.leaveGroups()
+			softib_destroy_qp(h)
+		}
+	})
+	table.srqs.all(func(h uint32, o *srqObj) {
+		if o.ctx == c {
+			softib_destroy_srq(h)
+		}
+	})
+	table.mws.all(func(h uint32, o *mwObj) {
+		if o.ctx == c {
+			softib_dealloc_mw(h)
+		}
+	})
+	table.mrs.all(func(h uint32, o *mrObj) {
+		if o.ctx == c {
+			softib_dereg_mr(h)
+		}
+	})
+	table.ahs.all(func(h uint32, o *ahObj) {
+		if o.ctx == c {
+			softib_destroy_ah(h)
+		}
+	})
+	table.cqs.all(func(h uint32, o *cqObj) {
+		if o.ctx == c {
+			softib_destroy_cq(h)
+		}
+	})
+	table.xrcds.all(func(h uint32, o *xrcdObj) {
+		if o.ctx == c {
+			softib_close_xrcd(h)
+		}
+	})
+	table.pds.all(func(h uint32, o *pdObj) {
+		if o.ctx == c {
+			softib_dealloc_pd(h)
+		}
+	})
+}
+
+// deliver writes an event of the engine to whom it concerns. The device is locked.
+func deliver(e hca.Event) {
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	switch {
+	case e.Type == hca.EventCompletion:
+	case e.QP != nil:
+		for _, o := range table.byQP[e.QP] {
+			o.ctx.events.put(event{uint32(e.Type), C.SOFTIB_QP, o.handle, o.serial})
+		}
+	case e.SRQ != nil:
+		if o := table.bySRQ[e.SRQ]; o != nil {
+			o.ctx.events.put(event{uint32(e.Type), C.SOFTIB_SRQ, o.handle, o.serial})
+		}
+	case e.CQ != nil:
+		if o := table.byCQ[e.CQ]; o != nil {
+			o.ctx.events.put(event{uint32(e.Type), C.SOFTIB_CQ, o.handle, o.serial})
+		}
+	default:
+		table.contexts.all(func(_ uint32, c *contextObj) {
+			c.events.put(event{uint32(e.Type), C.SOFTIB_NO_OBJECT, uint32(e.Port), 0})
+		})
+	}
+}
+
+//export softib_flush_events
+func softib_flush_events(fd int32) int32 {
+	flushPipe(int(fd))
+	return 0
+}
+
+// What the adapter is, besides its limits.
+const (
+	pageSizes = ^uint64(0xFFF) // any from 4 KiB on
+	// What hca has of libibverbs' list.
+	capFlags = C.IBV_DEVICE_BAD_PKEY_CNTR | C.IBV_DEVICE_BAD_QKEY_CNTR | C.IBV_DEVICE_AUTO_PATH_MIG | C.IBV_DEVICE_CHANGE_PHY_PORT |
+		C.IBV_DEVICE_CURR_QP_STATE_MOD | C.IBV_DEVICE_PORT_ACTIVE_EVENT | C.IBV_DEVICE_SYS_IMAGE_GUID | C.IBV_DEVICE_RC_RNR_NAK_GEN |
+		C.IBV_DEVICE_MEM_WINDOW | C.IBV_DEVICE_XRC | C.IBV_DEVICE_MEM_WINDOW_TYPE_2B
+	ackDelay = 15 // 134 ms: a process on a busy machine answers late
+)
+
+//export softib_query_device
+func softib_query_device(context uint32, a *C.struct_ibv_device_attr) int32 {
+	c := table.contexts.get(context)
+	if c == nil {
+		return einval
+	}
+	ad, l := c.dev.Adapter(), c.dev.Enter().Limits()
+	c.dev.LeaveQuiet()
+	setText(a.fw_ver[:], ad.Firmware)
+	a.node_guid = be64(uint64(ad.NodeGUID))
+	a.sys_image_guid = be64(uint64(ad.SystemGUID))
+	a.max_mr_size = C.uint64_t(l.MaxMRSize)
+	a.page_size_cap = C.uint64_t(pageSizes)
+	a.vendor_id = C.uint32_t(ad.VendorID)
+	a.vendor_part_id = C.uint32_t(ad.DeviceID)
+	a.max_qp = C.int(l.MaxQP)
+	a.max_qp_wr = C.int(l.MaxQPWR)
+	a.device_cap_flags = capFlags
+	a.max_sge = C.int(l.MaxSGE)
+	a.max_sge_rd = C.int(l.MaxSGE)
+	a.max_cq = C.int(l.MaxCQ)
+	a.max_cqe = C.int(l.MaxCQE)
+	a.max_mr = C.int(l.MaxMR)
+	a.max_pd = C.int(l.MaxPD)
+	a.max_qp_rd_atom = C.int(l.MaxRDAtomic)
+	a.max_qp_init_rd_atom = C.int(l.MaxInitRDAtomic)
+	a.max_res_rd_atom = C.int(min(uint64(l.MaxRDAtomic)*uint64(l.MaxQP), 1<<31-1))
+	a.atomic_cap = C.IBV_ATOMIC_HCA
+	a.max_mw = C.int(l.MaxMW)
+	a.max_mcast_grp = C.int(l.MaxMcastGrp)
+	a.max_mcast_qp_attach = C.int(l.MaxMcastQPAttach)
+	a.max_total_mcast_qp_attach = C.int(min(uint64(l.MaxMcastGrp)*uint64(l.MaxMcastQPAttach), 1<<31-1))
+	a.max_ah = C.int(l.MaxAH)
+	a.max_srq = C.int(l.MaxSRQ)
+	a.max_srq_wr = C.int(l.MaxSRQWR)
+	a.max_srq_sge = C.int(l.MaxSGE)
+	a.max_pkeys = C.uint16_t(c.pkeys(1))
+	a.local_ca_ack_delay = ackDelay
+	a.phys_port_cnt = C.uint8_t(c.dev.NumPorts())
+	return 0
+}
+
+// pkeys is the size of a port's table.
+func (c *contextObj) pkeys(port ib.PortNum) int {
+	defer c.dev.LeaveQuiet()
+	if p := c.dev.Enter().Port(port); p != nil {
+		return len(p.PKeys)
+	}
+	return 0
+}
+
+// speedBits are ibv_port_attr.active_speed, by generation.
+var speedBits = [ib.NumSpeed]uint8{ib.SDR: 1, ib.DDR: 2, ib.QDR: 4, ib.FDR10: 8, ib.FDR: 16, ib.EDR: 32, ib.HDR: 64, ib.NDR: 128}
+
+//export softib_query_port
+func softib_query_port(context, port uint32, a *C.struct_ibv_port_attr) int32 {
+	c := table.contexts.get(context)
+	if c == nil || port > 0xFF {
+		return einval
+	}
+	info, ok := c.dev.PortInfo(ib.PortNum(port))
+	h := c.dev.Enter()
+	defer c.dev.LeaveQuiet()
+	p := h.Port(ib.PortNum(port))
+	if !ok || p == nil {
+		return einval
+	}
+	pi, rate := &info.Info, info.Info.Rate()
+	a.state = C.enum_ibv_port_state(p.State)
+	a.max_mtu = C.enum_ibv_mtu(pi.MTUCap)
+	a.active_mtu = C.enum_ibv_mtu(p.MTU)
+	a.gid_tbl_len = C.int(len(p.GIDs))
+	a.port_cap_flags = C.uint32_t(pi.CapabilityMask)
+	a.max_msg_sz = C.uint32_t(h.Limits().MaxMsgSize)
+	a.bad_pkey_cntr = C.uint32_t(p.PKeyViolations)
+	a.qkey_viol_cntr = C.uint32_t(p.QKeyViolations)
+	a.pkey_tbl_len = C.uint16_t(len(p.PKeys))
+	a.lid = C.uint16_t(p.LID)
+	a.sm_lid = C.uint16_t(p.SMLID)
+	a.lmc = C.uint8_t(p.LMC)
+	a.max_vl_num = C.uint8_t(pi.VLCap)
+	a.sm_sl = C.uint8_t(p.SMSL)
+	a.subnet_timeout = C.uint8_t(pi.SubnetTimeOut)
+	a.init_type_reply = C.uint8_t(pi.InitTypeReply)
+	a.active_width = C.uint8_t(rate.Width)
+	switch {
+	case rate.Speed >= ib.XDR:
+		// Does not fit into a byte; programs built for it read another field, older ones get the fastest they know.
+		a.active_speed = C.uint8_t(speedBits[ib.NDR])
+	case rate.Speed.IsValid():
+		a.active_speed = C.uint8_t(speedBits[rate.Speed])
+	}
+	a.phys_state = C.uint8_t(pi.PortPhysicalState)
+	a.link_layer = C.IBV_LINK_LAYER_INFINIBAND
+	a.port_cap_flags2 = C.uint16_t(pi.CapabilityMask2)
+	return 0
+}
+
+//export softib_query_gid
+func softib_query_gid(context, port uint32, index int32, gid *C.uint8_t) int32 {
+	c := table.contexts.get(context)
+	if c == nil || port > 0xFF {
+		return einval
+	}
+	p := c.dev.Enter().Port(ib.PortNum(port))
+	defer c.dev.LeaveQuiet()
+	if p == nil || index < 0 || int(index) >= len(p.GIDs) {
+		return einval
+	}
+	*(*ib.GID)(unsafe.Pointer(gid)) = p.GIDs[index]
+	return 0
+}
+
+//export softib_query_pkey
+func softib_query_pkey(context, port uint32, index int32, pkey *C.uint16_t) int32 {
+	c := table.contexts.get(context)
+	if c == nil || port > 0xFF {
+		return einval
+	}
+	p := c.dev.Enter().Port(ib.PortNum(port))
+	defer c.dev.LeaveQuiet()
+	if p == nil || index < 0 || int(index) >= len(p.PKeys) {
+		return einval
+	}
+	*pkey = C.uint16_t(p.PKeys[index])
+	return 0
+}

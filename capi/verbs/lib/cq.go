@@ -1,0 +1,150 @@
+package main
+
+// #include "../clib/exports.h"
+import "C"
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"softib/hca"
+)
+
+//export softib_create_cq
+func softib_create_cq(a *C.struct_softib_cq_args) int32 {
+	c := table.contexts.get(uint32(a.context))
+	if c == nil || a.cqe > 1<<31-1 {
+		return einval
+	}
+	cq, err := c.dev.Enter().CreateCQ(int(a.cqe))
+	c.dev.LeaveQuiet()
+	if err != nil {
+		return errnoOf(err)
+	}
+	o := &cqObj{ctx: c, cq: cq, serial: table.serial.Add(1)}
+	if o.handle = table.cqs.put(o); o.handle == 0 {
+		c.dev.Enter().DestroyCQ(cq)
+		c.dev.LeaveQuiet()
+		return enomem
+	}
+	if a.event_fd >= 0 {
+		o.events = newPipe(int(a.event_fd))
+		c.dev.NotifyCQ(cq, func() { o.events.put(event{C.SOFTIB_COMPLETION, C.SOFTIB_CQ, o.handle, o.serial}) })
+	}
+	table.mu.Lock()
+	table.byCQ[cq] = o
+	table.mu.Unlock()
+	a.cqe = C.uint32_t(cq.Cap())
+	a.made.handle, a.made.serial = C.uint32_t(o.handle), C.uint32_t(o.serial)
+	return 0
+}
+
+//export softib_resize_cq
+func softib_resize_cq(handle uint32, cqe *C.uint32_t) int32 {
+	o := table.cqs.get(handle)
+	if o == nil {
+		return einval
+	}
+	h := o.ctx.dev.Enter()
+	err := h.ResizeCQ(o.cq, int(*cqe))
+	*cqe = C.uint32_t(o.cq.Cap())
+	o.ctx.dev.LeaveQuiet()
+	return errnoOf(err)
+}
+
+//export softib_destroy_cq
+func softib_destroy_cq(handle uint32) int32 {
+	o := table.cqs.get(handle)
+	if o == nil {
+		return einval
+	}
+	err := o.ctx.dev.Enter().DestroyCQ(o.cq)
+	o.ctx.dev.LeaveQuiet()
+	if err != nil {
+		return errnoOf(err)
+	}
+	if o.events != nil {
+		o.ctx.dev.NotifyCQ(o.cq, nil)
+		o.events.end()
+	}
+	table.mu.Lock()
+	delete(table.byCQ, o.cq)
+	table.mu.Unlock()
+	table.cqs.drop(handle)
+	return 0
+}
+
+//export softib_req_notify
+func softib_req_notify(handle uint32, solicitedOnly int32) int32 {
+	o := table.cqs.get(handle)
+	if o == nil {
+		return einval
+	}
+	o.ctx.dev.Arm(o.cq, solicitedOnly != 0)
+	return 0
+}
+
+//export softib_poll_cq
+func softib_poll_cq(handle uint32, room int32, out *C.struct_ibv_wc, commits *C.uint32_t, empty *C.int32_t) int32 {
+	*empty = 0
+	o := table.cqs.get(handle)
+	if o == nil {
+		return -einval
+	}
+	hint := (*uint32)(o.ctx.dev.Hint())
+	before := atomic.LoadUint32(hint)
+	n := o.poll(unsafe.Slice(out, max(room, 0)))
+	if n == 0 && atomic.LoadUint32(hint) == before {
+		*commits, *empty = C.uint32_t(before), 1
+	}
+	return int32(n)
+}
+
+// poll moves completions to C.
+func (o *cqObj) poll(out []C.struct_ibv_wc) int {
+	wcs := o.polled[:]
+	if !o.pollBusy.CompareAndSwap(false, true) {
+		wcs = make([]hca.WC, pollBatch) // two threads at once: rare
+	} else {
+		defer o.pollBusy.Store(false)
+	}
+	done := 0
+	for done < len(out) {
+		want := min(len(out)-done, pollBatch)
+		n := o.ctx.dev.Poll(o.cq, wcs[:want])
+		for i := range wcs[:n] {
+			setWC(&out[done+i], &wcs[i])
+		}
+		done += n
+		if n < want {
+			break
+		}
+	}
+	return done
+}
+
+// setWC writes a completion as libibverbs has it.
+func setWC(to *C.struct_ibv_wc, w *hca.WC) {
+	to.wr_id = C.uint64_t(w.WRID)
+	to.status = C.enum_ibv_wc_status(w.Status)
+	to.opcode = C.enum_ibv_wc_opcode(w.Opcode)
+	to.vendor_err = C.uint32_t(w.VendorErr)
+	to.byte_len = C.uint32_t(w.ByteLen)
+	to.qp_num = C.uint32_t(w.QPN)
+	to.src_qp = C.uint32_t(w.SrcQP)
+	imm := w.ImmData
+	flags := C.uint(w.Flags & (hca.WCGRH | hca.WCWithImm))
+	if w.Flags&hca.WCWithImm != 0 {
+		imm = bits.ReverseBytes32(imm) // in network order; a key is a number
+	}
+	if w.Flags&hca.WCWithInv != 0 {
+		flags |= C.IBV_WC_WITH_INV
+	}
+	*(*uint32)(unsafe.Pointer(&to.anon0)) = imm
+	to.wc_flags = flags
+	to.pkey_index = C.uint16_t(w.PKeyIndex)
+	to.slid = C.uint16_t(w.SLID)
+	to.sl = C.uint8_t(w.SL)
+	to.dlid_path_bits = C.uint8_t(w.PathBits)
+}

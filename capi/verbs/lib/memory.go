@@ -1,0 +1,174 @@
+package main
+
+// #include "../clib/exports.h"
+import "C"
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"softib/hca"
+	"softib/ib"
+)
+
+// be64 is v as C has it in network order.
+func be64(v uint64) C.__be64 {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], v)
+	return C.__be64(binary.NativeEndian.Uint64(b[:]))
+}
+
+//export softib_alloc_pd
+func softib_alloc_pd(context uint32, handle *C.uint32_t) int32 {
+	c := table.contexts.get(context)
+	if c == nil {
+		return einval
+	}
+	pd, err := c.dev.Enter().AllocPD()
+	c.dev.LeaveQuiet()
+	if err != nil {
+		return errnoOf(err)
+	}
+	h := table.pds.put(&pdObj{c, pd})
+	if h == 0 {
+		c.dev.Enter().DeallocPD(pd)
+		c.dev.LeaveQuiet()
+		return enomem
+	}
+	*handle = C.uint32_t(h)
+	return 0
+}
+
+//export softib_dealloc_pd
+func softib_dealloc_pd(handle uint32) int32 {
+	o := table.pds.get(handle)
+	if o == nil {
+		return einval
+	}
+	err := o.ctx.dev.Enter().DeallocPD(o.pd)
+	o.ctx.dev.LeaveQuiet()
+	if err == nil {
+		table.pds.drop(handle)
+	}
+	return errnoOf(err)
+}
+
+//export softib_reg_mr
+func softib_reg_mr(a *C.struct_softib_mr_args) int32 {
+	p := table.pds.get(uint32(a.pd))
+	if p == nil {
+		return einval
+	}
+	mem := unsafe.Slice((*byte)(a.addr), uint64(a.length))
+	mr, err := p.ctx.dev.Enter().RegMR(p.pd, mem, uint64(a.iova), hca.Access(a.access))
+	p.ctx.dev.LeaveQuiet()
+	if err != nil {
+		return errnoOf(err)
+	}
+	h := table.mrs.put(&mrObj{p.ctx, mr})
+	if h == 0 {
+		p.ctx.dev.Enter().DeregMR(mr)
+		p.ctx.dev.LeaveQuiet()
+		return enomem
+	}
+	a.handle, a.lkey, a.rkey = C.uint32_t(h), C.uint32_t(mr.LKey()), C.uint32_t(mr.RKey())
+	return 0
+}
+
+//export softib_rereg_mr
+func softib_rereg_mr(a *C.struct_softib_mr_args) int32 {
+	o := table.mrs.get(uint32(a.handle))
+	if o == nil {
+		return einval
+	}
+	var pd *hca.PD
+	var mem []byte
+	var access *hca.Access
+	if a.flags&C.IBV_REREG_MR_CHANGE_PD != 0 {
+		p := table.pds.get(uint32(a.pd))
+		if p == nil {
+			return einval
+		}
+		pd = p.pd
+	}
+	if a.flags&C.IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
+		mem = unsafe.Slice((*byte)(a.addr), uint64(a.length))
+	}
+	if a.flags&C.IBV_REREG_MR_CHANGE_ACCESS != 0 {
+		v := hca.Access(a.access)
+		access = &v
+	}
+	h := o.ctx.dev.Enter()
+	err := h.ReregMR(o.mr, pd, mem, uint64(a.iova), access)
+	a.lkey, a.rkey = C.uint32_t(o.mr.LKey()), C.uint32_t(o.mr.RKey())
+	o.ctx.dev.Leave()
+	return errnoOf(err)
+}
+
+//export softib_dereg_mr
+func softib_dereg_mr(handle uint32) int32 {
+	o := table.mrs.get(handle)
+	if o == nil {
+		return einval
+	}
+	err := o.ctx.dev.Enter().DeregMR(o.mr)
+	o.ctx.dev.Leave()
+	if err == nil {
+		table.mrs.drop(handle)
+	}
+	return errnoOf(err)
+}
+
+// ahAttr is libibverbs' address in the engine's words.
+func ahAttr(a *C.struct_ibv_ah_attr) hca.AHAttr {
+	return hca.AHAttr{
+		DLID: ib.LID(a.dlid), SL: ib.SL(a.sl), SrcPath: uint8(a.src_path_bits), StaticRate: uint8(a.static_rate), IsGlobal: a.is_global != 0,
+		DGID: *(*ib.GID)(unsafe.Pointer(&a.grh.dgid)), FlowLabel: uint32(a.grh.flow_label), SGIDIndex: uint8(a.grh.sgid_index),
+		HopLimit: uint8(a.grh.hop_limit), TClass: uint8(a.grh.traffic_class), Port: ib.PortNum(a.port_num),
+	}
+}
+
+// setAHAttr is the way back.
+func setAHAttr(a *C.struct_ibv_ah_attr, v *hca.AHAttr) {
+	a.dlid, a.sl, a.src_path_bits, a.static_rate, a.port_num = C.uint16_t(v.DLID), C.uint8_t(v.SL), C.uint8_t(v.SrcPath), C.uint8_t(v.StaticRate), C.uint8_t(v.Port)
+	if v.IsGlobal {
+		a.is_global = 1
+	}
+	*(*ib.GID)(unsafe.Pointer(&a.grh.dgid)) = v.DGID
+	a.grh.flow_label, a.grh.sgid_index, a.grh.hop_limit, a.grh.traffic_class = C.uint32_t(v.FlowLabel), C.uint8_t(v.SGIDIndex), C.uint8_t(v.HopLimit), C.uint8_t(v.TClass)
+}
+
+//export softib_create_ah
+func softib_create_ah(pd uint32, attr *C.struct_ibv_ah_attr, handle *C.uint32_t) int32 {
+	p := table.pds.get(pd)
+	if p == nil || attr.port_num == 0 {
+		return einval
+	}
+	ah, err := p.ctx.dev.Enter().CreateAH(p.pd, ahAttr(attr))
+	p.ctx.dev.LeaveQuiet()
+	if err != nil {
+		return errnoOf(err)
+	}
+	h := table.ahs.put(&ahObj{p.ctx, ah})
+	if h == 0 {
+		p.ctx.dev.Enter().DestroyAH(ah)
+		p.ctx.dev.LeaveQuiet()
+		return enomem
+	}
+	*handle = C.uint32_t(h)
+	return 0
+}
+
+//export softib_destroy_ah
+func softib_destroy_ah(handle uint32) int32 {
+	o := table.ahs.get(handle)
+	if o == nil {
+		return einval
+	}
+	err := o.ctx.dev.Enter().DestroyAH(o.ah)
+	o.ctx.dev.LeaveQuiet()
+	if err == nil {
+		table.ahs.drop(handle)
+	}
+	return errnoOf(err)
+}

@@ -1,0 +1,212 @@
+package main
+
+// #include "../clib/exports.h"
+import "C"
+
+import (
+	"math/bits"
+	"unsafe"
+
+	"softib/hca"
+	"softib/ib"
+)
+
+// The alternatives of ibv_send_wr's unions.
+type (
+	wrRDMA struct {
+		addr uint64
+		rkey uint32
+	}
+	wrAtomic struct {
+		addr, compareAdd, swap uint64
+		rkey                   uint32
+	}
+	wrUD struct {
+		ah        *C.struct_ibv_ah
+		qpn, qkey uint32
+	}
+	wrBind struct {
+		mw   *C.struct_ibv_mw
+		rkey uint32
+		info C.struct_ibv_mw_bind_info
+	}
+)
+
+// setBad tells the caller which request was refused. What C had there before is no business of the garbage collector's.
+func setBad(bad, wr unsafe.Pointer) { *(*uintptr)(bad) = uintptr(wr) }
+
+//export softib_post_send
+func softib_post_send(handle uint32, wr *C.struct_ibv_send_wr, bad **C.struct_ibv_send_wr) int32 {
+	o := table.qps.get(handle)
+	if o == nil {
+		setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
+		return einval
+	}
+	h := o.ctx.dev.Enter()
+	for ; wr != nil; wr = wr.next {
+		if errno := o.post(h, wr); errno != 0 {
+			setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
+			o.ctx.dev.Leave()
+			return errno
+		}
+	}
+	o.ctx.dev.Leave()
+	return 0
+}
+
+// post posts one request. The device is locked.
+func (o *qpObj) post(h *hca.HCA, wr *C.struct_ibv_send_wr) int32 {
+	w := &o.send
+	if wr.opcode >= uint32(hca.NumWROpcode) || wr.send_flags > 0xFF || wr.num_sge < 0 || int(wr.num_sge) > o.qp.Caps().MaxSendSGE {
+		return einval
+	}
+	w.WRID = uint64(wr.wr_id)
+	w.Opcode = hca.WROpcode(wr.opcode)
+	w.Flags = hca.SendFlags(wr.send_flags)
+	w.SGList = unsafe.Slice((*hca.SGE)(unsafe.Pointer(wr.sg_list)), wr.num_sge)
+	if w.Flags&hca.SendInline != 0 {
+		if !o.takeInline() {
+			return einval
+		}
+	}
+	switch w.Opcode {
+	case hca.WRSend:
+	case hca.WRSendImm:
+		w.Imm = bits.ReverseBytes32(*(*uint32)(unsafe.Pointer(&wr.anon0)))
+	case hca.WRSendInv, hca.WRLocalInv:
+		w.Imm = *(*uint32)(unsafe.Pointer(&wr.anon0))
+	case hca.WRRDMAWriteImm:
+		w.Imm = bits.ReverseBytes32(*(*uint32)(unsafe.Pointer(&wr.anon0)))
+		fallthrough
+	case hca.WRRDMAWrite, hca.WRRDMARead:
+		u := (*wrRDMA)(unsafe.Pointer(&wr.wr))
+		w.RemoteAddr, w.RKey = u.addr, u.rkey
+	case hca.WRAtomicCmpSwap, hca.WRAtomicFetchAdd:
+		u := (*wrAtomic)(unsafe.Pointer(&wr.wr))
+		w.RemoteAddr, w.RKey, w.CompareAdd, w.Swap = u.addr, u.rkey, u.compareAdd, u.swap
+	case hca.WRBindMW:
+		if !o.takeBind((*wrBind)(unsafe.Pointer(&wr.anon1))) {
+			return einval
+		}
+	}
+	switch o.qp.Type() {
+	case hca.UD:
+		u := (*wrUD)(unsafe.Pointer(&wr.wr))
+		w.AH, w.RemoteQPN, w.RemoteQKey = nil, ib.QPN(u.qpn), ib.QKey(u.qkey)
+		if u.ah != nil {
+			if a := table.ahs.get(uint32(u.ah.handle)); a != nil {
+				w.AH = a.ah
+			}
+		}
+	case hca.XRCSend:
+		w.RemoteSRQN = *(*uint32)(unsafe.Pointer(&wr.qp_type))
+	}
+	return errnoOf(h.PostSend(o.qp, w))
+}
+
+// takeInline replaces the list by the data at the caller's addresses; keys do not matter (ibv_post_send(3)).
+func (o *qpObj) takeInline() bool {
+	w, room := &o.send, uint64(o.qp.Caps().MaxInline)
+	var n uint64
+	for i := range w.SGList {
+		n += uint64(w.SGList[i].Length)
+	}
+	if n > room {
+		return false
+	}
+	if len(w.SGList) == 1 {
+		w.InlineData = memory(&w.SGList[0])
+	} else {
+		o.inline = o.inline[:0]
+		for i := range w.SGList {
+			o.inline = append(o.inline, memory(&w.SGList[i])...)
+		}
+		w.InlineData = o.inline
+	}
+	w.SGList = nil
+	return true
+}
+
+// memory is what an element names in the caller's own address space.
+func memory(s *hca.SGE) []byte {
+	if s.Length == 0 {
+		return nil
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&s.Addr)), s.Length)
+}
+
+// takeBind finds what a window is to be bound to.
+func (o *qpObj) takeBind(b *wrBind) bool {
+	if b.mw == nil {
+		return false
+	}
+	mw := table.mws.get(uint32(b.mw.handle))
+	if mw == nil {
+		return false
+	}
+	o.bind = hca.BindInfo{
+		MW: mw.mw, Addr: uint64(b.info.addr), Length: uint64(b.info.length), Access: hca.Access(b.info.mw_access_flags), RKey: b.rkey,
+	}
+	if b.info.mr != nil {
+		mr := table.mrs.get(uint32(b.info.mr.handle))
+		if mr == nil {
+			return false
+		}
+		o.bind.MR = mr.mr
+	}
+	o.send.Bind = &o.bind
+	return true
+}
+
+//export softib_post_recv
+func softib_post_recv(handle uint32, wr *C.struct_ibv_recv_wr, bad **C.struct_ibv_recv_wr) int32 {
+	o := table.qps.get(handle)
+	if o == nil {
+		setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
+		return einval
+	}
+	h := o.ctx.dev.Enter()
+	for ; wr != nil; wr = wr.next {
+		errno := einval
+		if wr.num_sge >= 0 && int(wr.num_sge) <= o.qp.Caps().MaxRecvSGE {
+			o.recv.WRID = uint64(wr.wr_id)
+			o.recv.SGList = unsafe.Slice((*hca.SGE)(unsafe.Pointer(wr.sg_list)), wr.num_sge)
+			errno = errnoOf(h.PostRecv(o.qp, &o.recv))
+		}
+		if errno != 0 {
+			setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
+			o.ctx.dev.LeaveQuiet()
+			return errno
+		}
+	}
+	o.ctx.dev.LeaveQuiet()
+	return 0
+}
+
+//export softib_post_srq_recv
+func softib_post_srq_recv(handle uint32, wr *C.struct_ibv_recv_wr, bad **C.struct_ibv_recv_wr) int32 {
+	o := table.srqs.get(handle)
+	if o == nil {
+		setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
+		return einval
+	}
+	h := o.ctx.dev.Enter()
+	for ; wr != nil; wr = wr.next {
+		errno := einval
+		if wr.num_sge >= 0 && int(wr.num_sge) <= maxSGE {
+			o.recv.WRID = uint64(wr.wr_id)
+			o.recv.SGList = unsafe.Slice((*hca.SGE)(unsafe.Pointer(wr.sg_list)), wr.num_sge)
+			errno = errnoOf(h.PostSRQRecv(o.srq, &o.recv))
+		}
+		if errno != 0 {
+			setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
+			o.ctx.dev.LeaveQuiet()
+			return errno
+		}
+	}
+	o.ctx.dev.LeaveQuiet()
+	return 0
+}
+
+// maxSGE bounds a list before the engine, which knows the queue's own limit, looks at it.
+const maxSGE = 1 << 10

@@ -1,0 +1,320 @@
+package main
+
+// #include "../clib/exports.h"
+import "C"
+
+import (
+	"slices"
+	"unsafe"
+
+	"softib/hca"
+	"softib/ib"
+)
+
+//export softib_create_srq
+func softib_create_srq(a *C.struct_softib_srq_args) int32 {
+	p := table.pds.get(uint32(a.pd))
+	if p == nil {
+		return einval
+	}
+	init := hca.SRQInit{PD: p.pd, MaxWR: int(a.attr.max_wr), MaxSGE: int(a.attr.max_sge)}
+	if a.xrcd != 0 {
+		x := table.xrcds.get(uint32(a.xrcd))
+		if x == nil {
+			return einval
+		}
+		init.XRCD = x.xrcd
+	}
+	if a.cq != 0 {
+		q := table.cqs.get(uint32(a.cq))
+		if q == nil {
+			return einval
+		}
+		init.CQ = q.cq
+	}
+	srq, err := p.ctx.dev.Enter().CreateSRQ(init)
+	p.ctx.dev.LeaveQuiet()
+	if err != nil {
+		return errnoOf(err)
+	}
+	o := &srqObj{ctx: p.ctx, srq: srq, serial: table.serial.Add(1)}
+	if o.handle = table.srqs.put(o); o.handle == 0 {
+		p.ctx.dev.Enter().DestroySRQ(srq)
+		p.ctx.dev.LeaveQuiet()
+		return enomem
+	}
+	table.mu.Lock()
+	table.bySRQ[srq] = o
+	table.mu.Unlock()
+	a.made.handle, a.made.serial, a.srq_num = C.uint32_t(o.handle), C.uint32_t(o.serial), C.uint32_t(srq.Num())
+	return 0
+}
+
+//export softib_modify_srq
+func softib_modify_srq(handle uint32, a *C.struct_ibv_srq_attr, mask int32) int32 {
+	o := table.srqs.get(handle)
+	if o == nil || mask&^(C.IBV_SRQ_LIMIT|C.IBV_SRQ_MAX_WR) != 0 {
+		return einval
+	}
+	if mask&C.IBV_SRQ_MAX_WR != 0 {
+		return eopnotsupp // IBV_DEVICE_SRQ_RESIZE is not among the capabilities
+	}
+	if mask == 0 {
+		return 0
+	}
+	err := o.ctx.dev.Enter().ModifySRQ(o.srq, int(a.srq_limit))
+	o.ctx.dev.LeaveQuiet()
+	return errnoOf(err)
+}
+
+//export softib_query_srq
+func softib_query_srq(handle uint32, a *C.struct_ibv_srq_attr) int32 {
+	o := table.srqs.get(handle)
+	if o == nil {
+		return einval
+	}
+	wr, sge, limit, err := o.ctx.dev.Enter().QuerySRQ(o.srq)
+	o.ctx.dev.LeaveQuiet()
+	if err != nil {
+		return errnoOf(err)
+	}
+	a.max_wr, a.max_sge, a.srq_limit = C.uint32_t(wr), C.uint32_t(sge), C.uint32_t(limit)
+	return 0
+}
+
+//export softib_destroy_srq
+func softib_destroy_srq(handle uint32) int32 {
+	o := table.srqs.get(handle)
+	if o == nil {
+		return einval
+	}
+	err := o.ctx.dev.Enter().DestroySRQ(o.srq)
+	o.ctx.dev.LeaveQuiet()
+	if err != nil {
+		return errnoOf(err)
+	}
+	table.mu.Lock()
+	delete(table.bySRQ, o.srq)
+	table.mu.Unlock()
+	table.srqs.drop(handle)
+	return 0
+}
+
+// qpTypes are the engine's queue pairs by libibverbs' numbers.
+var qpTypes = map[C.uint32_t]hca.QPType{
+	C.IBV_QPT_RC: hca.RC, C.IBV_QPT_UC: hca.UC, C.IBV_QPT_UD: hca.UD, C.IBV_QPT_XRC_SEND: hca.XRCSend, C.IBV_QPT_XRC_RECV: hca.XRCRecv,
+}
+
+//export softib_create_qp
+func softib_create_qp(a *C.struct_softib_qp_args) int32 {
+	c := table.contexts.get(uint32(a.context))
+	if c == nil {
+		return einval
+	}
+	typ, ok := qpTypes[a._type]
+	if !ok {
+		if a._type == C.IBV_QPT_RAW_PACKET || a._type == C.IBV_QPT_DRIVER {
+			return eopnotsupp
+		}
+		return einval
+	}
+	init := hca.QPInit{
+		Type: typ, SigAll: a.sig_all != 0, BlockSelfMC: a.create_flags&C.IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0,
+		Caps: hca.Caps{
+			MaxSendWR: int(a.cap.max_send_wr), MaxRecvWR: int(a.cap.max_recv_wr), MaxSendSGE: int(a.cap.max_send_sge),
+			MaxRecvSGE: int(a.cap.max_recv_sge), MaxInline: int(a.cap.max_inline_data),
+		},
+	}
+	if o := table.pds.get(uint32(a.pd)); o != nil {
+		init.PD = o.pd
+	}
+	if o := table.cqs.get(uint32(a.send_cq)); o != nil {
+		init.SendCQ = o.cq
+	}
+	if o := table.cqs.get(uint32(a.recv_cq)); o != nil {
+		init.RecvCQ = o.cq
+	}
+	if o := table.srqs.get(uint32(a.srq)); o != nil {
+		init.SRQ = o.srq
+	}
+	if o := table.xrcds.get(uint32(a.xrcd)); o != nil {
+		init.XRCD = o.xrcd
+	}
+	h := c.dev.Enter()
+	qp, err := h.CreateQP(init)
+	c.dev.LeaveQuiet()
+	if err != nil {
+		return errnoOf(err)
+	}
+	o := addQP(c, qp)
+	if o == nil {
+		c.dev.Enter().DestroyQP(qp)
+		c.dev.LeaveQuiet()
+		return enomem
+	}
+	caps := qp.Caps()
+	a.cap.max_send_wr, a.cap.max_recv_wr = C.uint32_t(caps.MaxSendWR), C.uint32_t(caps.MaxRecvWR)
+	a.cap.max_send_sge, a.cap.max_recv_sge = C.uint32_t(caps.MaxSendSGE), C.uint32_t(caps.MaxRecvSGE)
+	a.cap.max_inline_data = C.uint32_t(caps.MaxInline)
+	a.made.handle, a.made.serial, a.qp_num = C.uint32_t(o.handle), C.uint32_t(o.serial), C.uint32_t(qp.Num())
+	return 0
+}
+
+// addQP gives a queue pair a handle, the first or another one; nil if there are no more.
+func addQP(c *contextObj, qp *hca.QP) *qpObj {
+	o := &qpObj{ctx: c, qp: qp, serial: table.serial.Add(1)}
+	if o.handle = table.qps.put(o); o.handle == 0 {
+		return nil
+	}
+	table.mu.Lock()
+	table.byQP[qp] = append(table.byQP[qp], o)
+	table.mu.Unlock()
+	return o
+}
+
+//export softib_destroy_qp
+func softib_destroy_qp(handle uint32) int32 {
+	o := table.qps.get(handle)
+	if o == nil {
+		return einval
+	}
+	if !o.shared() {
+		err := o.ctx.dev.Enter().DestroyQP(o.qp)
+		o.ctx.dev.Leave()
+		if err != nil {
+			return errnoOf(err)
+		}
+	}
+	table.mu.Lock()
+	left := slices.DeleteFunc(table.byQP[o.qp], func(x *qpObj) bool { return x == o })
+	if len(left) > 0 {
+		table.byQP[o.qp] = left
+	} else {
+		delete(table.byQP, o.qp)
+	}
+	table.mu.Unlock()
+	table.qps.drop(handle)
+	return 0
+}
+
+// shared reports whether the queue pair has another handle.
+func (o *qpObj) shared() bool {
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	return len(table.byQP[o.qp]) > 1
+}
+
+// attrBits are the attributes that libibverbs and the engine number alike: all up to the path migration state.
+const attrBits = 1<<19 - 1
+
+//export softib_modify_qp
+func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 {
+	o := table.qps.get(handle)
+	if o == nil || mask < 0 {
+		return einval
+	}
+	m := hca.AttrMask(mask & attrBits)
+	if mask&C.IBV_QP_DEST_QPN != 0 {
+		m |= hca.MaskDestQPN
+	}
+	switch rest := mask &^ (attrBits | C.IBV_QP_DEST_QPN); {
+	case rest&^(C.IBV_QP_CAP|C.IBV_QP_RATE_LIMIT) != 0:
+		return einval
+	case rest != 0:
+		return eopnotsupp // neither can be changed on this device
+	}
+	if m&hca.MaskAV != 0 && a.ah_attr.port_num == 0 {
+		return einval
+	}
+	if a.qp_state > 0xFF || a.cur_qp_state > 0xFF || a.path_mtu > 0xFF || a.path_mig_state > 0xFF || a.qp_access_flags > 0xFFFF {
+		return einval
+	}
+	v := hca.QPAttr{
+		State: hca.State(a.qp_state), CurState: hca.State(a.cur_qp_state), PathMTU: ib.MTU(a.path_mtu), PathMigState: hca.MigState(a.path_mig_state),
+		QKey: ib.QKey(a.qkey), RQPSN: ib.PSN(a.rq_psn), SQPSN: ib.PSN(a.sq_psn), DestQPN: ib.QPN(a.dest_qp_num), Access: hca.Access(a.qp_access_flags),
+		PKeyIndex: uint16(a.pkey_index), AltPKeyIndex: uint16(a.alt_pkey_index), EnSQDNotify: a.en_sqd_async_notify != 0,
+		MaxRDAtomic: uint8(a.max_rd_atomic), MaxDestRD: uint8(a.max_dest_rd_atomic), MinRNRTimer: uint8(a.min_rnr_timer), Port: ib.PortNum(a.port_num),
+		Timeout: uint8(a.timeout), RetryCnt: uint8(a.retry_cnt), RNRRetry: uint8(a.rnr_retry), AltPort: ib.PortNum(a.alt_port_num), AltTimeout: uint8(a.alt_timeout),
+		AH: ahAttr(&a.ah_attr), AltAH: ahAttr(&a.alt_ah_attr),
+	}
+	err := o.ctx.dev.Enter().ModifyQP(o.qp, v, m)
+	o.ctx.dev.Leave()
+	return errnoOf(err)
+}
+
+//export softib_query_qp
+func softib_query_qp(handle uint32, a *C.struct_ibv_qp_attr) int32 {
+	o := table.qps.get(handle)
+	if o == nil {
+		return einval
+	}
+	v, err := o.ctx.dev.Enter().QueryQP(o.qp)
+	draining := v.State == hca.StateSQD && o.qp.Outstanding() > 0
+	o.ctx.dev.LeaveQuiet()
+	if err != nil {
+		return errnoOf(err)
+	}
+	a.qp_state, a.cur_qp_state = C.enum_ibv_qp_state(v.State), C.enum_ibv_qp_state(v.CurState)
+	a.path_mtu, a.path_mig_state = C.enum_ibv_mtu(v.PathMTU), C.enum_ibv_mig_state(v.PathMigState)
+	a.qkey, a.rq_psn, a.sq_psn, a.dest_qp_num = C.uint32_t(v.QKey), C.uint32_t(v.RQPSN), C.uint32_t(v.SQPSN), C.uint32_t(v.DestQPN)
+	a.qp_access_flags = C.uint(v.Access)
+	setAHAttr(&a.ah_attr, &v.AH)
+	setAHAttr(&a.alt_ah_attr, &v.AltAH)
+	a.pkey_index, a.alt_pkey_index = C.uint16_t(v.PKeyIndex), C.uint16_t(v.AltPKeyIndex)
+	a.en_sqd_async_notify, a.sq_draining = flag(v.EnSQDNotify), flag(draining)
+	a.max_rd_atomic, a.max_dest_rd_atomic, a.min_rnr_timer = C.uint8_t(v.MaxRDAtomic), C.uint8_t(v.MaxDestRD), C.uint8_t(v.MinRNRTimer)
+	a.port_num, a.timeout, a.retry_cnt, a.rnr_retry = C.uint8_t(v.Port), C.uint8_t(v.Timeout), C.uint8_t(v.RetryCnt), C.uint8_t(v.RNRRetry)
+	a.alt_port_num, a.alt_timeout = C.uint8_t(v.AltPort), C.uint8_t(v.AltTimeout)
+	return 0
+}
+
+func flag(b bool) C.uint8_t {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+//export softib_attach_mcast
+func softib_attach_mcast(handle uint32, gid *C.uint8_t, lid uint32) int32 {
+	o := table.qps.get(handle)
+	if o == nil {
+		return einval
+	}
+	m := membership{*(*ib.GID)(unsafe.Pointer(gid)), ib.LID(lid)}
+	h := o.ctx.dev.Enter()
+	defer o.ctx.dev.LeaveQuiet()
+	if err := h.AttachMcast(o.qp, m.gid, m.lid); err != nil {
+		return errnoOf(err)
+	}
+	if !slices.Contains(o.groups, m) {
+		o.groups = append(o.groups, m)
+	}
+	return 0
+}
+
+//export softib_detach_mcast
+func softib_detach_mcast(handle uint32, gid *C.uint8_t, lid uint32) int32 {
+	o := table.qps.get(handle)
+	if o == nil {
+		return einval
+	}
+	m := membership{*(*ib.GID)(unsafe.Pointer(gid)), ib.LID(lid)}
+	h := o.ctx.dev.Enter()
+	defer o.ctx.dev.LeaveQuiet()
+	if err := h.DetachMcast(o.qp, m.gid, m.lid); err != nil {
+		return errnoOf(err)
+	}
+	o.groups = slices.DeleteFunc(o.groups, func(x membership) bool { return x == m })
+	return 0
+}
+
+// leaveGroups detaches what is about to be destroyed.
+func (o *qpObj) leaveGroups() {
+	h := o.ctx.dev.Enter()
+	defer o.ctx.dev.LeaveQuiet()
+	for _, m := range o.groups {
+		h.DetachMcast(o.qp, m.gid, m.lid)
+	}
+	o.groups = nil
+}
