@@ -31,10 +31,14 @@ library() {
 
 library libibumad.so.3 capi/umad/clib/libibumad.map capi/umad/clib/*.c
 
-# Linked with our libibverbs where that is built already: it has the system's interface.
-verbs=-libverbs
-[[ -f $out/libibverbs.so.1 ]] && verbs=$out/libibverbs.so.1
-library librdmacm.so.1 capi/rdmacm/clib/librdmacm.map capi/rdmacm/clib/*.c "$verbs" -pthread
+library libibverbs.so.1 capi/verbs/clib/libibverbs.map capi/verbs/clib/*.c -ldl -pthread
+
+# The adapter, in Go: libibverbs loads it when a program opens a device.
+adapter() { CGO_ENABLED=1 GOTOOLCHAIN=local "$(scripts/go-path.sh)" build -buildmode=c-shared -trimpath -buildvcs=false -ldflags='-s -w' "$@" ./capi/verbs/lib; }
+put libsoftib.so adapter
+rm -f "$out/.libsoftib.so.h"
+
+library librdmacm.so.1 capi/rdmacm/clib/librdmacm.map capi/rdmacm/clib/*.c "$out/libibverbs.so.1" -pthread
 
 # Static: it starts sooner, and what is preloaded is none of its business. Not every system has a static C library.
 put softib-enter "$cc" -static "${common[@]}" capi/dropin/enter/enter.c 2>/dev/null ||
