@@ -85,7 +85,7 @@ type ReqParams struct {
 	ServiceID          uint64
 	Transport          Transport
 	QPN                ib.QPN // ours
-	StartingPSN        ib.PSN // of what we send
+	StartingPSN        ib.PSN // that the other side starts to send with
 	SRQ                bool
 	ResponderResources uint8 // reads and atomics that we can serve at a time
 	InitiatorDepth     uint8 // reads and atomics that we start at a time
@@ -105,7 +105,7 @@ type ReqParams struct {
 // RepParams is what Accept answers with.
 type RepParams struct {
 	QPN                ib.QPN // ours
-	StartingPSN        ib.PSN // of what we send
+	StartingPSN        ib.PSN // that the other side starts to send with
 	SRQ                bool
 	ResponderResources uint8
 	InitiatorDepth     uint8
@@ -148,8 +148,8 @@ type Info struct {
 	RemoteCAGUID ib.GUID
 	LocalQPN     ib.QPN
 	RemoteQPN    ib.QPN
-	LocalPSN     ib.PSN // that we start to send with
-	RemotePSN    ib.PSN
+	RQPSN        ib.PSN // that the other side starts to send with
+	SQPSN        ib.PSN // that we start to send with
 
 	ResponderResources uint8 // of our queue pair
 	InitiatorDepth     uint8

@@ -1,8 +1,6 @@
 package cm
 
-import (
-	"softib/ib"
-)
+import "softib/ib"
 
 // QPState is the state that a queue pair is to be moved to, numbered as ibv_qp_state.
 type QPState uint8
@@ -86,4 +84,72 @@ type QPAttr struct {
 	AltPort      ib.PortNum
 	AltTimeout   uint8
 	PathMigState uint8
+}
+
+// qpStates are in which states of a connection a queue pair may be moved to each state.
+var qpStates = map[QPState]stateSet{
+	QPInit: awaitRep | answerReq | awaitRTU | answerRep | states(StateEstablished),
+	QPRTR:  answerReq | awaitRTU | answerRep | states(StateEstablished),
+	QPRTS:  answerReq | awaitRTU | answerRep | states(StateEstablished),
+}
+
+// QPAttr is what a connection's queue pair has to be told to be moved to a state.
+func (p *Port) QPAttr(id ConnID, to QPState) (QPAttr, error) {
+	want, ok := qpStates[to]
+	if !ok {
+		return QPAttr{}, &ParamError{"QPAttr", "state", uint64(to), "1 (INIT), 2 (RTR) or 3 (RTS)"}
+	}
+	c, err := p.call("QPAttr", id, want)
+	if err != nil {
+		return QPAttr{}, err
+	}
+	// An XRC connection has an initiator at the side that asked and a target at the other.
+	isTarget, isInitiator := c.transport != UC, c.transport != UC
+	if c.transport == XRC {
+		isTarget, isInitiator = c.passive, !c.passive
+	}
+	a := QPAttr{Mask: QPHasState, State: to}
+	switch to {
+	case QPInit:
+		a.Mask |= QPHasAccess | QPHasPKeyIndex | QPHasPort
+		a.PKeyIndex, a.Port, a.Access = c.primary.PKeyIndex, p.cfg.Port, AccessRemoteWrite
+		if c.responder > 0 {
+			a.Access |= AccessRemoteRead | AccessRemoteAtomic
+		}
+	case QPRTR:
+		a.Mask |= QPHasAV | QPHasPathMTU | QPHasDestQPN | QPHasRQPSN
+		a.AH, a.PathMTU, a.DestQPN, a.RQPSN = p.ahAttr(&c.primary), c.primary.MTU, c.remoteQPN, c.rqPSN
+		if isTarget {
+			a.Mask |= QPHasMaxDestRD | QPHasMinRNRTimer
+			a.MaxDestRD = c.responder
+		}
+		if c.hasAlt {
+			a.Mask |= QPHasAltPath
+			a.AltAH, a.AltPort, a.AltPKeyIndex, a.AltTimeout = p.ahAttr(&c.alternate), p.cfg.Port, c.alternate.PKeyIndex, c.altTime
+		}
+	case QPRTS:
+		a.Mask |= QPHasSQPSN
+		a.SQPSN = c.sqPSN
+		if isInitiator {
+			a.Mask |= QPHasRetryCnt | QPHasRNRRetry | QPHasMaxRDAtomic
+			a.RetryCnt, a.RNRRetry, a.MaxRDAtomic = c.retry, c.rnrRetry, c.initiator
+		}
+		if isInitiator || isTarget {
+			a.Mask |= QPHasTimeout
+			a.Timeout = c.ackTime
+		}
+		if c.hasAlt {
+			a.Mask |= QPHasPathMigState
+			a.PathMigState = MigRearm
+		}
+	}
+	return a, nil
+}
+
+func (p *Port) ahAttr(path *Path) AHAttr {
+	a := AHAttr{DLID: path.DLID, SL: path.SL, SrcPath: path.PathBits, StaticRate: uint8(path.Rate), Port: p.cfg.Port}
+	if path.global() {
+		a.IsGlobal, a.DGID, a.FlowLabel, a.SGIDIndex, a.HopLimit, a.TClass = true, path.DGID, path.FlowLabel, path.GIDIndex, path.HopLimit, path.TClass
+	}
+	return a
 }

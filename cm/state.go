@@ -35,3 +35,61 @@ func (s State) String() string {
 	}
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
+
+// stateSet is a set of states.
+type stateSet uint32
+
+func states(all ...State) (s stateSet) {
+	for _, x := range all {
+		s |= 1 << x
+	}
+	return s
+}
+
+func (s stateSet) has(x State) bool { return s>>x&1 != 0 }
+
+func (s stateSet) String() string {
+	text := ""
+	for x := range NumState {
+		if s.has(x) {
+			if text != "" {
+				text += " or "
+			}
+			text += x.String()
+		}
+	}
+	return text
+}
+
+// Sets of states that take the same steps.
+var (
+	// awaitRep are the states of a REQ without an answer, at the side that sent it.
+	awaitRep = states(ReqSent, MRAReqRcvd)
+	// answerReq are the states of a REQ that those above have yet to answer.
+	answerReq = states(ReqRcvd, MRAReqSent)
+	// awaitRTU are the states of a REP without an answer, at the side that sent it.
+	awaitRTU = states(RepSent, MRARepRcvd)
+	// answerRep are the states of a REP that those above have yet to answer.
+	answerRep = states(RepRcvd, MRARepSent)
+	// pending are the states in which the other side waits for those above.
+	pending = answerReq | states(SIDRReqRcvd)
+)
+
+// moves is which states may follow each.
+var moves = [NumState]stateSet{
+	Closed:           states(ReqSent, ReqRcvd, SIDRReqSent, SIDRReqRcvd),
+	ReqSent:          states(MRAReqRcvd, RepRcvd, Timewait, Closed),
+	MRAReqRcvd:       states(RepRcvd, Timewait, Closed),
+	ReqRcvd:          states(MRAReqSent, RepSent, Timewait, Closed),
+	MRAReqSent:       states(RepSent, Timewait, Closed),
+	RepSent:          states(MRARepRcvd, StateEstablished, DReqRcvd, Timewait, Closed),
+	MRARepRcvd:       states(StateEstablished, DReqRcvd, Timewait, Closed),
+	RepRcvd:          states(MRARepSent, StateEstablished, Timewait, Closed),
+	MRARepSent:       states(StateEstablished, Timewait, Closed),
+	StateEstablished: states(DReqSent, DReqRcvd, Timewait),
+	DReqSent:         states(DReqRcvd, Timewait),
+	DReqRcvd:         states(Timewait),
+	Timewait:         states(Closed),
+	SIDRReqSent:      states(Closed),
+	SIDRReqRcvd:      states(Closed),
+}
