@@ -15,7 +15,11 @@ func (q *QP) complete(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 		return
 	}
 	psn := p.BTH.PSN
-	if psn.Before(q.ackPSN) || !psn.Before(q.sentPSN) {
+	if p.Count > 1 && info.Kind != wire.KindReadResponse {
+		h.drop(DropLength)
+		return
+	}
+	if lastPSN(p).Before(q.ackPSN) || !psn.Before(q.sentPSN) {
 		h.drop(DropStaleAck)
 		return
 	}
@@ -169,11 +173,11 @@ func (q *QP) handleResponse(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 	}
 	w := &q.sq[i&q.sqMask]
 	want := w.first.Add(int(w.got))
-	if psn.Before(want) {
+	if lastPSN(p).Before(want) {
 		q.h.drop(DropStaleAck)
 		return
 	}
-	if psn != want {
+	if psn != want { // or a bundle that is neither old nor new as a whole
 		q.h.drop(DropOutOfOrder)
 		if q.ackTo(now, want.Add(-1)) {
 			q.lostResponse(now, want)
@@ -193,8 +197,8 @@ func (q *QP) handleResponse(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 		q.failAt(now, psn, status)
 		return
 	}
-	w.got++
-	q.ackPSN = psn.Add(1)
+	w.got += uint32(p.Packets())
+	q.ackPSN = pastPSN(p)
 	q.rewound = false
 	if w.got == w.npkts {
 		w.done = true
@@ -241,14 +245,16 @@ func (q *QP) goodReadResponse(w *sendWQE, p *wire.Packet, info *wire.OpcodeInfo)
 		return false
 	}
 	left := int(w.length) - int(w.got)*q.mtu
-	isLast := w.got == w.npkts-1
+	k := p.Packets()
+	isLast := w.got+uint32(k) == w.npkts
 	if isLast != info.Is(wire.FlagEnd) {
 		return false
 	}
 	if isLast {
 		return p.PayloadLen() == left
 	}
-	return p.PayloadLen() == q.mtu
+	n := k << q.mtuShift
+	return p.PayloadLen() == n && n < left
 }
 
 // scatter puts n bytes into the segments' memory, from offset off on; false if

@@ -102,7 +102,7 @@ func (q *QP) emitDatagram(now ib.Time, w *sendWQE, p *wire.Packet, buf []byte) b
 	}
 	p.Imm = w.imm
 	p.Payload = nil
-	p.Payload = q.gather(w, int(w.length), buf)
+	p.Payload = q.gather(w, int(w.length), false, buf)
 	q.sentPSN = w.first.Add(1)
 	q.ackPSN = q.sentPSN
 	q.sqCursor++
@@ -132,6 +132,10 @@ const grhArea = wire.GRHSize
 
 // receiveDatagram delivers a datagram to q.
 func (q *QP) receiveDatagram(now ib.Time, port ib.PortNum, p *wire.Packet) {
+	if p.Count > 1 {
+		q.h.drop(DropLength) // a datagram is one packet
+		return
+	}
 	if !q.takeRecv(q.srq) {
 		q.h.drop(DropNoRecv)
 		return

@@ -21,6 +21,7 @@ type target struct {
 
 func newTarget(t testing.TB) *target {
 	w := newWorld(t, 2, 1)
+	w.bundles(3)
 	g := &target{w: w, h: w.hosts[1]}
 	for _, typ := range []QPType{RC, UC, XRCRecv, XRCSend, UD, GSI} {
 		c := conf{typ: typ, memLen: 8192, destRD: 2, rd: 2, retry: 1, timeout: 3, sendWR: 8, recvWR: 16, inline: 16, cqe: 64}
@@ -67,12 +68,15 @@ func (g *target) drain() {
 			return
 		}
 		var p wire.Packet
-		if !g.h.Emit(g.w.now, s, &p, g.w.buf) {
+		if !g.w.emit(g.h, s, &p) {
 			continue
 		}
-		var q wire.Packet
-		if err := q.Parse(p.Append(nil)); err != nil {
-			t.Fatalf("it sent what does not parse: %v", err)
+		for i := range p.Packets() {
+			var q wire.Packet
+			single := p.Single(i)
+			if err := q.Parse(single.Append(nil)); err != nil {
+				t.Fatalf("it sent what does not parse: %v", err)
+			}
 		}
 	}
 }
@@ -159,6 +163,19 @@ func (g *target) packet(d *dec, p *wire.Packet) {
 		pay = int(min(n, 256))
 	}
 	p.Payload = bytes.Repeat([]byte{0x5E}, pay)
+	if k&0x40 == 0 {
+		return
+	}
+	// A bundle, often as long as it says, and often with its payload elsewhere.
+	f = d.u8()
+	p.Count = uint16(f & 7)
+	if f&8 != 0 {
+		p.Payload = bytes.Repeat([]byte{0x5E}, int(p.Count)*256-int(f&16))
+	}
+	if f&32 != 0 && len(p.Payload) > 0 {
+		left := int(f >> 6)
+		p.Far, p.FarLen, p.Payload = &elsewhere{p.Payload, func() bool { left--; return left >= 0 }}, len(p.Payload), nil
+	}
 }
 
 // FuzzPackets hands an adapter arbitrary decoded packets, lets it answer and
@@ -172,6 +189,15 @@ func FuzzPackets(f *testing.F) {
 			b = append(b, sel, byte(op), 0x09, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0x1F, 1, 1)
 		}
 		f.Add(b)
+	}
+	for sel := range uint8(4) { // the same in bundles of three, here and elsewhere
+		for _, k := range []byte{0x0B, 0xEB} {
+			var b []byte
+			for _, op := range []wire.Opcode{wire.OpSendFirst, wire.OpSendLast, wire.OpWriteOnly, wire.OpReadRequest, wire.OpReadResponseFirst} {
+				b = append(b, sel, byte(op), 0x09, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 96, 0x1F, 1, 1, k)
+			}
+			f.Add(b)
+		}
 	}
 	f.Add(bytes.Repeat([]byte{0x40, 4, 8, 1, 2, 3, 4, 0x81, 0, 0, 0, 0, 1, 2, 3, 4, 0x60, 1, 200}, 4))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -21,7 +21,9 @@ type Config struct {
 	// A driver that sets it delivers such a packet before the request can
 	// complete, or never.
 	ByRefMin int
-	// MaxBundle is how many packets of one message a packet may stand for; 0 and 1 turn bundles off.
+	// MaxBundle is how many packets of one message Emit may put into one
+	// wire.Packet, which then stands for all of them; 0 and 1 make every packet
+	// stand for itself, as it must for a wire.
 	MaxBundle int
 	// KeySeed varies the low byte of memory keys.
 	KeySeed uint8
@@ -168,6 +170,7 @@ func New(cfg Config) *HCA {
 	}
 	// The last number of all stands for multicast (IBA 9.2.4).
 	cfg.Limits.MaxQP = min(cfg.Limits.MaxQP, max(0, int(ib.QPNMulticast)-int(cfg.FirstQPN)))
+	cfg.MaxBundle = min(cfg.MaxBundle, 0xFFFF) // what wire.Packet.Count holds
 	h := &HCA{cfg: cfg, ports: make([]Port, cfg.Ports+1)}
 	h.keys.seed = cfg.KeySeed
 	for i := 1; i <= cfg.Ports; i++ {
@@ -314,7 +317,7 @@ func (h *HCA) drop(d Drop) { h.Stats.Drops[d]++ }
 // turns out to be gone, the packet counts as lost.
 func (h *HCA) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	h.now = now
-	h.Stats.RxPackets++
+	h.Stats.RxPackets += uint64(p.Packets())
 	h.Stats.RxBytes += uint64(p.PayloadLen())
 	info := p.BTH.Opcode.Info()
 	if !info.Valid() || p.LRH.LNH < wire.LNHLocal {

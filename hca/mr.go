@@ -406,7 +406,7 @@ func (h *HCA) local(pd *PD, s *SGE, need Access) (*region, []byte) {
 
 // farOf has p's payload, nil if that is in p itself.
 func farOf(p *wire.Packet) wire.Source {
-	if p.FarLen > 0 {
+	if len(p.Payload) == 0 && p.FarLen > 0 {
 		return p.Far
 	}
 	return nil

@@ -46,12 +46,27 @@ func flat(e *end, l []SGE) []byte {
 func TestOperations(t *testing.T) {
 	for _, sv := range services {
 		for mtu := ib.MTU256; mtu <= ib.MTU4096; mtu++ {
-			t.Run(fmt.Sprintf("%s/%v", sv.name, mtu), func(t *testing.T) {
+			for _, bundle := range []int{0, 3, 16} {
+				operations(t, sv.name, sv.make, mtu, bundle)
+			}
+		}
+	}
+}
+
+func operations(t *testing.T, service string, make func(*world, conf) (*end, *end), mtu ib.MTU, bundle int) {
+	for _, wired := range []bool{true, false} {
+		for _, byRef := range []int{0, 1000} {
+			if bundle == 0 && !wired || bundle > 0 && mtu == ib.MTU512 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%v/%d/%v/%d", service, mtu, bundle, wired, byRef), func(t *testing.T) {
 				w := newWorld(t, 2, 1)
-				w.viaWire = true
-				a, b := sv.make(w, conf{mtu: mtu, psn: 0xFFFFFA, global: mtu%2 == 0})
+				w.viaWire = wired
+				w.bundles(bundle)
+				w.hosts[0].cfg.ByRefMin = byRef
+				a, b := make(w, conf{mtu: mtu, psn: 0xFFFFFA, global: mtu%2 == 0})
 				id := uint64(0)
-				for _, n := range sizes(mtu.Bytes()) {
+				for _, n := range append(sizes(mtu.Bytes()), min(20*mtu.Bytes()-3, 12000)) {
 					for _, pieces := range []bool{false, true} {
 						for op := WRRDMAWrite; op < NumWROpcode; op++ {
 							if wrTable[op].services&a.qp.services == 0 || wrTable[op].kind == kindLocal || op == WRSendInv {
@@ -64,6 +79,14 @@ func TestOperations(t *testing.T) {
 				}
 				if w.hosts[0].Stats.Retransmits+w.hosts[1].Stats.SeqNAKsSent != 0 {
 					t.Errorf("retransmitted without loss")
+				}
+				for i, h := range w.hosts { // which counts packets, however they came
+					if peer := w.hosts[1-i]; h.Stats.TxPackets != peer.Stats.RxPackets || h.Stats.TxBytes != peer.Stats.RxBytes {
+						t.Errorf("%d packets and %d bytes sent, %d and %d received", h.Stats.TxPackets, h.Stats.TxBytes, peer.Stats.RxPackets, peer.Stats.RxBytes)
+					}
+				}
+				if bundle > 0 && !wired && w.bundled == 0 {
+					t.Error("no bundles")
 				}
 				w.close()
 			})

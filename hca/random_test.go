@@ -15,11 +15,11 @@ var seeds = flag.Int("seeds", 300, "how many seeds the randomised tests run")
 
 // The memory of each end of a random conversation.
 const (
-	rndLen  = 1 << 18
-	rndSrc  = 0        // what this end sends from and reads into
-	rndDst  = 96 << 10 // where its peer's data land, each message in a place of its own
-	rndAtom = 224 << 10
-	rndHot  = 225 << 10 // written by its peer over and over
+	rndLen  = 1 << 19
+	rndSrc  = 0         // what this end sends from and reads into
+	rndDst  = 224 << 10 // where its peer's data land, each message in a place of its own
+	rndAtom = 448 << 10
+	rndHot  = 449 << 10 // written by its peer over and over
 	rndHotN = 4 << 10
 )
 
@@ -29,6 +29,7 @@ type direction struct {
 	src, dst   int // next free byte at either end
 	posted     int
 	total      int
+	long       int    // some messages are up to so long
 	fromModel  []byte // what the ends' memory must hold when all is done
 	toModel    []byte
 	written    []SGE // peer memory that is written and not written again
@@ -48,6 +49,9 @@ func (d *direction) next(r *rand.Rand, mtu int) {
 	n := sz[r.IntN(len(sz))]
 	if r.IntN(3) == 0 {
 		n = r.IntN(1500)
+	}
+	if d.long > 0 && r.IntN(4) == 0 {
+		n = r.IntN(d.long)
 	}
 	id := uint64(d.posted)
 	wr := SendWR{WRID: id, Flags: SendFlags(r.IntN(2)) * SendSignaled, RKey: d.to.mr.RKey(), Imm: uint32(id) ^ 0x5A5A}
@@ -195,36 +199,66 @@ func (d *direction) done() bool {
 // TestRandom posts random requests both ways under loss, doubling and delay,
 // and compares every completion and all memory with what a perfect wire
 // would have brought about.
-func TestRandom(t *testing.T) {
+func TestRandom(t *testing.T) { runRandom(t, false) }
+
+// TestRandomBundles does the same where packets travel in bundles, with buffers
+// of all sizes, so that bundles that come again begin and end elsewhere.
+func TestRandomBundles(t *testing.T) { runRandom(t, true) }
+
+func runRandom(t *testing.T, bundles bool) {
 	n := *seeds
 	if testing.Short() {
 		n = 30
 	}
-	var retransmits, naks, dups, timeouts, gone uint64
+	var sum Stats
+	var bundled, straddled int
 	for seed := range n {
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := random(t, uint64(seed))
+			w := random(t, uint64(seed), bundles)
 			for _, h := range w.hosts {
-				retransmits += h.Stats.Retransmits
-				naks += h.Stats.SeqNAKsRcvd
-				dups += h.Stats.Duplicates
-				timeouts += h.Stats.Timeouts
-				gone += h.Stats.Drops[DropFar]
+				sum.Retransmits += h.Stats.Retransmits
+				sum.SeqNAKsRcvd += h.Stats.SeqNAKsRcvd
+				sum.Duplicates += h.Stats.Duplicates
+				sum.Timeouts += h.Stats.Timeouts
+				sum.RNRNAKs += h.Stats.RNRNAKs
+				sum.Drops[DropFar] += h.Stats.Drops[DropFar]
 			}
+			bundled += w.bundled
+			straddled += w.straddled
 		})
 		if !ok {
 			break
 		}
 	}
-	t.Logf("%d retransmits, %d sequence NAKs, %d duplicates, %d timeouts, %d payloads gone", retransmits, naks, dups, timeouts, gone)
-	if !t.Failed() && n >= 30 && (retransmits == 0 || naks == 0 || dups == 0 || timeouts == 0 || gone == 0) {
-		t.Error("the faults did not do what they are for")
+	t.Logf("%d retransmits, %d sequence NAKs, %d RNR NAKs, %d duplicates, %d timeouts, %d payloads gone, %d bundles, %d neither old nor new",
+		sum.Retransmits, sum.SeqNAKsRcvd, sum.RNRNAKs, sum.Duplicates, sum.Timeouts, sum.Drops[DropFar], bundled, straddled)
+	if t.Failed() || n < 30 {
+		return
+	}
+	for what, n := range map[string]uint64{
+		"retransmits": sum.Retransmits, "sequence NAKs": sum.SeqNAKsRcvd, "RNR NAKs": sum.RNRNAKs, "duplicates": sum.Duplicates,
+		"timeouts": sum.Timeouts, "payloads gone": sum.Drops[DropFar],
+	} {
+		if n == 0 {
+			t.Errorf("no %s: the faults did not do what they are for", what)
+		}
+	}
+	if bundles != (bundled > 0) || bundles && n >= 300 && straddled == 0 {
+		t.Errorf("%d bundles, %d of them neither old nor new", bundled, straddled)
 	}
 }
 
-func random(t *testing.T, seed uint64) *world {
+func random(t *testing.T, seed uint64, bundles bool) *world {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(t, 2, 1)
+	long := 0
+	if bundles {
+		w.bundles([]int{16, 2, 3, 16, 5}[r.IntN(5)])
+		if r.IntN(3) == 0 {
+			w.copies = func() bool { return r.IntN(3) == 0 }
+		}
+		long = 10000
+	}
 	w.viaWire = seed%4 == 0
 	if seed%3 == 0 {
 		w.hosts[0].cfg.ByRefMin, w.hosts[1].cfg.ByRefMin = 100, 1
@@ -234,6 +268,9 @@ func random(t *testing.T, seed uint64) *world {
 		sendWR: 1 + r.IntN(16), memLen: rndLen, sigAll: false, rnrTimer: uint8(1 + r.IntN(3)),
 	}
 	c.destRD = c.rd + uint8(r.IntN(3))
+	if bundles && r.IntN(2) == 0 {
+		w.room = func() int { return c.mtu.Bytes() * (1 + r.IntN(16)) }
+	}
 	loss, dup, late := 0.0, 0.0, 0.0
 	mode := seed % 5
 	if mode != 0 {
@@ -272,9 +309,9 @@ func random(t *testing.T, seed uint64) *world {
 	}
 	models := [2][]byte{append([]byte(nil), a.mem...), append([]byte(nil), b.mem...)}
 	total := 20 + r.IntN(20)
-	dirs := []*direction{{from: a, to: b, dst: rndDst, total: total, fromModel: models[0], toModel: models[1], exactReads: mode == 0}}
+	dirs := []*direction{{from: a, to: b, dst: rndDst, total: total, long: long, fromModel: models[0], toModel: models[1], exactReads: mode == 0}}
 	if !xrc {
-		dirs = append(dirs, &direction{from: b, to: a, dst: rndDst, total: total, fromModel: models[1], toModel: models[0], exactReads: mode == 0})
+		dirs = append(dirs, &direction{from: b, to: a, dst: rndDst, total: total, long: long, fromModel: models[1], toModel: models[0], exactReads: mode == 0})
 	}
 	all := func(f func(*direction) bool) bool {
 		res := true
@@ -374,7 +411,13 @@ func (l *ledger) end(t testing.TB, who string, broken bool) {
 // TestRandomFailures breaks connections at random: by loss that lasts, by
 // moving an end to ERR, by taking memory back, by asking for what is not
 // allowed; and checks that every request still ends once, in order.
-func TestRandomFailures(t *testing.T) {
+func TestRandomFailures(t *testing.T) { runFailures(t, 0) }
+
+// TestRandomFailuresBundles breaks connections whose packets travel in bundles, and
+// payloads with them.
+func TestRandomFailuresBundles(t *testing.T) { runFailures(t, 16) }
+
+func runFailures(t *testing.T, bundle int) {
 	n := *seeds
 	if testing.Short() {
 		n = 30
@@ -383,6 +426,14 @@ func TestRandomFailures(t *testing.T) {
 	for seed := range n {
 		r := rand.New(rand.NewPCG(uint64(seed), 2))
 		w := newWorld(t, 2, 1)
+		w.bundles(bundle)
+		if bundle > 1 {
+			w.room = func() int { return 256 * (1 + r.IntN(8)) }
+			w.hosts[r.IntN(2)].cfg.ByRefMin = 300
+			if seed%2 == 0 {
+				w.far = func() bool { return r.IntN(50) > 0 }
+			}
+		}
 		c := conf{mtu: ib.MTU256, psn: ib.PSN(0xFFFFFF - r.IntN(20)), timeout: 3, retry: 1, rnr: uint8(1 + r.IntN(7)), rd: uint8(1 + r.IntN(3)), sendWR: 8, recvWR: 8}
 		if r.IntN(3) == 0 {
 			c.typ = UC
@@ -492,7 +543,7 @@ func TestRandomFailures(t *testing.T) {
 	}
 	t.Logf("%v", statuses)
 	for _, s := range []WCStatus{WCSuccess, WCWRFlushErr, WCRetryExcErr, WCRemAccessErr, WCLocProtErr, WCRemOpErr, WCRNRRetryExcErr} {
-		if n >= 300 && statuses[s] == 0 {
+		if n >= 300 && bundle == 0 && statuses[s] == 0 {
 			t.Errorf("no request ended in %v", s)
 		}
 	}
@@ -500,11 +551,23 @@ func TestRandomFailures(t *testing.T) {
 
 // TestRandomUnreliable: whatever arrives by UC under loss arrives whole, once
 // and in order, and a RDMA WRITE never reaches past its target.
-func TestRandomUnreliable(t *testing.T) {
+func TestRandomUnreliable(t *testing.T) { runUnreliable(t, 0) }
+
+// TestRandomUnreliableBundles: in bundles too.
+func TestRandomUnreliableBundles(t *testing.T) { runUnreliable(t, 16) }
+
+func runUnreliable(t *testing.T, bundle int) {
 	lost, came := 0, 0
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		w := newWorld(t, 2, 1)
+		w.bundles(bundle)
+		if bundle > 1 {
+			w.room = func() int { return 256 * (1 + r.IntN(3)) }
+			if seed%2 == 0 {
+				w.far = func() bool { return r.IntN(30) > 0 }
+			}
+		}
 		c := conf{typ: UC, psn: ib.PSN(0xFFFFFF - r.IntN(20)), recvWR: 16}
 		if seed%4 == 0 {
 			c.srq = 64

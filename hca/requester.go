@@ -114,53 +114,57 @@ func (w *sendWQE) stillOpen() bool {
 	return true
 }
 
-// emitRequest builds the request packet at the cursor.
-func (q *QP) emitRequest(now ib.Time, p *wire.Packet, buf []byte) bool {
-	for q.canRequest() {
-		w := &q.sq[q.sqCursor&q.sqMask]
-		if !w.started {
-			if w.kind == kindLocal {
-				q.runLocal(now, w)
-				continue
-			}
-			if s := q.start(w); s != WCSuccess {
-				q.localFault(now, w, s)
-				continue
-			}
-		}
-		if q.sqPkt == 0 {
-			q.seg, q.segOff = 0, 0
-		}
-		if q.isUD() {
-			return q.emitDatagram(now, w, p, buf)
-		}
-		if len(w.inline) == 0 && !w.stillOpen() {
-			q.localFault(now, w, WCLocProtErr)
-			continue
-		}
-		switch w.kind {
-		case kindSend, kindWrite:
-			q.emitData(w, p, buf)
-		case kindRead:
-			q.emitRead(w, p)
-		case kindAtomic:
-			q.emitAtomic(w, p)
-		}
-		q.afterSend(now, w, p)
-		return true
+// emitRequest builds the request packet at the cursor; noRef says that it must
+// not refer to memory.
+func (q *QP) emitRequest(now ib.Time, p *wire.Packet, buf []byte, noRef bool) bool {
+	if !q.canRequest() {
+		return false
 	}
-	return false
+	w := &q.sq[q.sqCursor&q.sqMask]
+	// What ends without a packet lets NextSend say what comes then.
+	if !w.started {
+		if w.kind == kindLocal {
+			q.runLocal(now, w)
+			return false
+		}
+		if s := q.start(w); s != WCSuccess {
+			q.localFault(now, w, s)
+			return false
+		}
+	}
+	if q.sqPkt == 0 {
+		q.seg, q.segOff = 0, 0
+	}
+	if q.isUD() {
+		return q.emitDatagram(now, w, p, buf)
+	}
+	if len(w.inline) == 0 && !w.stillOpen() {
+		q.localFault(now, w, WCLocProtErr)
+		return false
+	}
+	switch w.kind {
+	case kindSend, kindWrite:
+		q.emitData(w, p, buf, noRef)
+	case kindRead:
+		q.emitRead(w, p)
+	case kindAtomic:
+		q.emitAtomic(w, p)
+	}
+	q.afterSend(now, w, p)
+	return true
 }
 
-// emitData builds a packet of a SEND or an RDMA WRITE.
-func (q *QP) emitData(w *sendWQE, p *wire.Packet, buf []byte) {
-	first, last := q.sqPkt == 0, q.sqPkt == w.npkts-1
-	q.header(p, dataOpcode(w.op, first, last), w.first.Add(int(q.sqPkt)))
-	n := q.mtu
-	if last {
-		n = int(w.length) - int(q.sqPkt)*q.mtu
+// emitData builds a packet, or a bundle of them, of a SEND or an RDMA WRITE.
+func (q *QP) emitData(w *sendWQE, p *wire.Packet, buf []byte, noRef bool) {
+	n, ref := q.cut(w, len(buf), noRef)
+	k := uint32(1)
+	if n > q.mtu {
+		k = uint32(n+q.mtu-1) >> q.mtuShift
+		p.Count = uint16(k)
 	}
-	p.Payload = q.gather(w, n, buf)
+	first, last := q.sqPkt == 0, q.sqPkt+k == w.npkts
+	q.header(p, dataOpcode(w.op, first, last), w.first.Add(int(q.sqPkt)))
+	p.Payload = q.gather(w, n, ref, buf)
 	if first && w.kind == kindWrite {
 		p.RETH = wire.RETH{VA: w.va, RKey: w.rkey, DMALen: w.length}
 	}
@@ -173,7 +177,7 @@ func (q *QP) emitData(w *sendWQE, p *wire.Packet, buf []byte) {
 			p.BTH.AckReq = true
 		}
 	}
-	q.sqPkt++
+	q.sqPkt += k
 	if last {
 		q.sqCursor++
 		q.sqPkt = 0
@@ -206,10 +210,10 @@ func dataOpcode(op WROpcode, first, last bool) wire.Opcode {
 	return o
 }
 
-// gather is the next n bytes of a request's data. A piece of an RC request
-// that lies in one element may be referred to; everything else is copied
-// to buf, because the memory is the program's again once the request completes.
-func (q *QP) gather(w *sendWQE, n int, buf []byte) []byte {
+// gather is the next n bytes of a request's data: a reference to where they lie
+// if ref is set, else a copy in buf, because the memory is the program's again
+// once the request completes.
+func (q *QP) gather(w *sendWQE, n int, ref bool, buf []byte) []byte {
 	if n == 0 {
 		return nil
 	}
@@ -224,7 +228,7 @@ func (q *QP) gather(w *sendWQE, n int, buf []byte) []byte {
 	piece := w.segs[q.seg].mem[q.segOff:]
 	if len(piece) >= n {
 		q.segOff += uint32(n)
-		if q.h.cfg.ByRefMin > 0 && n >= q.h.cfg.ByRefMin && q.isRC() {
+		if ref {
 			return piece[:n:n]
 		}
 		return buf[:copy(buf, piece[:n])]
@@ -269,12 +273,13 @@ func (q *QP) emitAtomic(w *sendWQE, p *wire.Packet) {
 // afterSend keeps the window, and the timer of a reliable queue pair.
 func (q *QP) afterSend(now ib.Time, w *sendWQE, p *wire.Packet) {
 	psn := p.BTH.PSN
-	end := psn.Add(1)
+	k := p.Packets()
+	end := psn.Add(k)
 	if w.kind == kindRead {
 		end = w.first.Add(int(w.npkts))
 	}
 	if psn.Before(q.sentPSN) {
-		q.h.Stats.Retransmits++
+		q.h.Stats.Retransmits += uint64(min(k, q.sentPSN.Sub(psn)))
 		p.BTH.AckReq = p.BTH.AckReq || p.BTH.Opcode.Info().Is(wire.FlagEnd)
 	}
 	if end.After(q.sentPSN) {
@@ -290,7 +295,7 @@ func (q *QP) afterSend(now ib.Time, w *sendWQE, p *wire.Packet) {
 		p.BTH.AckReq = false
 		return
 	}
-	q.sinceAck++
+	q.sinceAck += k
 	if q.sinceAck >= ackEvery {
 		p.BTH.AckReq = true
 	}

@@ -62,7 +62,7 @@ func (q *QP) checkPSN(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdic
 			q.ucBreak()
 			q.ePSN = p.BTH.PSN
 			if !info.Is(wire.FlagStart) {
-				q.ePSN = p.BTH.PSN.Add(1)
+				q.ePSN = pastPSN(p)
 				return dropped(DropOutOfOrder)
 			}
 		}
@@ -77,6 +77,14 @@ func (q *QP) checkPSN(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdic
 			q.nak(wire.NAKSeq)
 		}
 		return dropped(DropOutOfOrder)
+	}
+	if p.Count > 1 && pastPSN(p).After(q.ePSN) && (info.Kind == wire.KindSend || info.Kind == wire.KindWrite) {
+		// A bundle that begins with what has been executed and goes on with what
+		// has not is not taken apart. Nothing else may tell the requester where
+		// to go on, so it is told each time.
+		q.h.Stats.SeqNAKsSent++
+		q.nak(wire.NAKSeq)
+		return dropped(DropDuplicate)
 	}
 	return q.duplicate(p, info)
 }
@@ -137,7 +145,7 @@ func (q *QP) duplicate(p *wire.Packet, info *wire.OpcodeInfo) verdict {
 	if p.BTH.AckReq {
 		upTo := q.ePSN.Add(-1)
 		if len(q.res) > 0 && q.newestRes(0).used && q.newestRes(0).first.After(psn) {
-			upTo = psn
+			upTo = lastPSN(p)
 		}
 		q.ack(upTo)
 	}
@@ -195,7 +203,7 @@ func (q *QP) checkOpSequence(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo)
 	if starts {
 		return goOn
 	}
-	q.ePSN = p.BTH.PSN.Add(1)
+	q.ePSN = pastPSN(p)
 	return dropped(DropUCBroken)
 }
 
@@ -210,7 +218,7 @@ func (q *QP) fail(p *wire.Packet, d Drop, syn wire.Syndrome) verdict {
 		return refused(syn)
 	}
 	q.ucBreak()
-	q.ePSN = p.BTH.PSN.Add(1)
+	q.ePSN = pastPSN(p)
 	return dropped(d)
 }
 
@@ -241,19 +249,17 @@ func (q *QP) checkOperation(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 // checkLength checks the payload against the packet's place in its message
 // (IBA 9.7.4.1.6) and against what the message said of its length.
 func (q *QP) checkLength(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdict {
-	n := p.PayloadLen()
+	n, k := p.PayloadLen(), p.Packets()
 	bad := false
-	if info.Is(wire.FlagPayload) {
-		switch {
-		case info.Is(wire.FlagStart | wire.FlagEnd):
-			bad = n > q.mtu
-		case info.Is(wire.FlagEnd):
-			bad = n == 0 || n > q.mtu
-		default:
-			bad = n != q.mtu
-		}
-	} else {
-		bad = n != 0
+	switch {
+	case !info.Is(wire.FlagPayload):
+		bad = n != 0 || k != 1
+	case !info.Is(wire.FlagEnd):
+		bad = n != k<<q.mtuShift
+	case n == 0:
+		bad = k != 1 || !info.Is(wire.FlagStart)
+	default:
+		bad = (n+q.mtu-1)>>q.mtuShift != k
 	}
 	if !bad && info.Kind == wire.KindWrite {
 		rem := q.writeRem
@@ -350,7 +356,7 @@ func (q *QP) checkResources(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 		if !q.takeRecv(srq) {
 			if q.typ == UC {
 				q.ucBreak()
-				q.ePSN = p.BTH.PSN.Add(1)
+				q.ePSN = pastPSN(p)
 				return dropped(DropNoRecv)
 			}
 			q.h.Stats.RNRsSent++

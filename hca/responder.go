@@ -135,7 +135,7 @@ func (q *QP) emitResponse(now ib.Time, p *wire.Packet, buf []byte) bool {
 		q.respHead++
 		q.rdQueued--
 	case respRead:
-		n := min(int(it.left), q.mtu)
+		n := q.cutRead(it, len(buf))
 		var src []byte
 		if it.snap != nil {
 			src = it.snap[:n]
@@ -161,7 +161,10 @@ func (q *QP) emitResponse(now ib.Time, p *wire.Packet, buf []byte) bool {
 		q.header(p, op, it.psn)
 		p.AETH = wire.AETH{Syndrome: wire.SynAckNoCred, MSN: it.msn}
 		p.Payload = buf[:copy(buf, src)]
-		it.psn = it.psn.Add(1)
+		if n > q.mtu {
+			p.Count = uint16((n + q.mtu - 1) >> q.mtuShift)
+		}
+		it.psn = pastPSN(p)
 		it.va += uint64(n)
 		it.left -= uint32(n)
 		it.first = false
@@ -219,7 +222,6 @@ func (q *QP) respond(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 
 // execute does what a request that passed every check asks for.
 func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
-	psn := p.BTH.PSN
 	switch info.Kind {
 	case wire.KindSend:
 		switch q.fillRecv(p.PayloadLen(), p.Payload, farOf(p)) {
@@ -255,7 +257,7 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 		q.doAtomic(p)
 		return
 	}
-	q.ePSN = psn.Add(1)
+	q.ePSN = pastPSN(p)
 	q.nakSent = false
 	if info.Is(wire.FlagEnd) {
 		q.msn = (q.msn + 1) & 0xFFFFFF
@@ -265,7 +267,7 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 		}
 	}
 	if p.BTH.AckReq && q.typ != UC {
-		q.ack(psn)
+		q.ack(lastPSN(p))
 	}
 }
 

@@ -1,6 +1,8 @@
 package hca
 
 import (
+	"math"
+
 	"softib/ib"
 	"softib/wire"
 )
@@ -61,8 +63,11 @@ type Send struct {
 	// DQPN is the queue pair that the packet is for: ib.QPNMulticast if it is
 	// a group's.
 	DQPN ib.QPN
-	// Copied bounds how many payload bytes Emit will copy to its buffer.
+	// Copied bounds how many payload bytes Emit will copy to its buffer, however
+	// large that is; a smaller buffer makes a shorter bundle.
 	Copied int
+	// Refers says that Emit will refer to memory and copy nothing.
+	Refers bool
 	// Copy is the driver's to set before Emit: this packet must not refer to memory.
 	Copy bool
 }
@@ -95,29 +100,31 @@ func (h *HCA) NextSend() (s Send, ok bool) {
 			}
 		}
 		pa := &q.path
+		copied, refers := q.ahead()
 		return Send{
 			QP: q, Port: pa.port, SL: pa.sl, DLID: pa.dlid, PKey: pa.pkey, Loopback: pa.loop,
-			DQPN: q.bth.DestQP, Copied: q.copied(),
+			DQPN: q.bth.DestQP, Copied: copied, Refers: refers,
 		}, true
 	}
 	return Send{}, false
 }
 
-// copied is the most that the next packet of a connected queue pair copies.
-func (q *QP) copied() int {
-	n := 0
-	if q.respHead != q.respTail {
+// ahead is what the next packet of a connected queue pair makes of a buffer: how
+// many bytes it copies there at most, and whether it refers to memory instead.
+func (q *QP) ahead() (copied int, refers bool) {
+	if q.respHead != q.respTail && !q.requestFirst() {
 		if it := &q.resp[q.respHead&uint32(len(q.resp)-1)]; it.kind == respRead {
-			n = min(int(it.left), q.mtu)
+			copied = q.cutRead(it, math.MaxInt)
+		}
+		return copied, false
+	}
+	if w := &q.sq[q.sqCursor&q.sqMask]; w.kind == kindSend || w.kind == kindWrite {
+		copied = min(int(w.length)-int(q.sqPkt)<<q.mtuShift, q.mtu*max(1, q.h.cfg.MaxBundle))
+		if q.h.cfg.ByRefMin > 0 && copied >= q.h.cfg.ByRefMin {
+			_, refers = q.cut(w, math.MaxInt, false)
 		}
 	}
-	if q.sqCursor != q.sqNext {
-		w := &q.sq[q.sqCursor&q.sqMask]
-		if w.kind == kindSend || w.kind == kindWrite {
-			n = max(n, min(int(w.length)-int(q.sqPkt)*q.mtu, q.mtu))
-		}
-	}
-	return n
+	return copied, refers
 }
 
 // Park takes a queue pair out of the turn until Unpark: there is no room for
@@ -138,36 +145,40 @@ func (h *HCA) Unpark(q *QP) {
 }
 
 // Emit builds the next packet of the queue pair that NextSend named. buf holds a
-// payload that has to be copied; it must have room for the path MTU and
-// live as long as the packet. False means that there was nothing to send
-// after all.
+// payload that has to be copied; it must have room for the path MTU, or for
+// s.Copied if that is less, and live as long as the packet. Where there is
+// room for more, the packet may be a bundle; see Config.MaxBundle. False means
+// that there was nothing to send after all; NextSend tells what comes next.
 func (h *HCA) Emit(now ib.Time, s Send, p *wire.Packet, buf []byte) bool {
 	h.now = now
+	p.Count, p.FarLen = 0, 0
 	q := s.QP
 	sent := false
 	switch {
 	case q.respHead == q.respTail:
-		sent = q.emitRequest(now, p, buf)
+		sent = q.emitRequest(now, p, buf, s.Copy)
 	case q.requestFirst():
 		// A peer that waits for data gains more than one that waits for an
 		// acknowledgement; the next packet is the acknowledgement's.
 		q.ackWaits = true
-		sent = q.emitRequest(now, p, buf)
+		sent = q.emitRequest(now, p, buf, s.Copy)
 	default:
 		q.ackWaits = false
 		sent = q.emitResponse(now, p, buf)
 	}
 	if !sent {
-		// A READ response may have turned into an error; then there is more to look at.
+		// A READ response may have turned into an error, and a local request may be
+		// done; then there is more to look at.
 		if h.ready.head == q && q.respHead == q.respTail && (q.sqCursor == q.sqNext || !q.canRequest()) {
 			h.ready.pop()
 		}
 		return false
 	}
 	p.Seal()
-	h.Stats.TxPackets++
+	k := p.Packets()
+	h.Stats.TxPackets += uint64(k)
 	h.Stats.TxBytes += uint64(len(p.Payload))
-	q.burst++
+	q.burst += k
 	if q.burst >= burstMax && h.ready.head == q && q.next != nil {
 		h.ready.pop()
 		q.burst = 0

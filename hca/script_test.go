@@ -24,16 +24,41 @@ func TestScripts(t *testing.T) {
 		t.Fatalf("no scripts: %v", err)
 	}
 	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) { runScript(t, f) })
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) { runScript(t, f, f, 0) })
 	}
 }
 
-func runScript(t *testing.T, file string) {
+// TestBundledScripts runs the same scenarios where packets travel in bundles. What
+// the commands bring about stands in files of its own.
+func TestBundledScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, f := range files {
+		name := filepath.Base(f)
+		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) { runScript(t, f, filepath.Join("testdata", "bundled", name), 16) })
+	}
+}
+
+// runScript runs the commands in file and compares with what golden says, which
+// has the same commands.
+func runScript(t *testing.T, file, golden string, bundle int) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &script{t: t, ends: map[string]*end{}}
+	if golden != file && !*update {
+		other, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if commands(raw) != commands(other) {
+			t.Fatalf("%s has other commands than %s: run with -update", golden, file)
+		}
+		raw = other
+	}
+	s := &script{t: t, ends: map[string]*end{}, bundle: bundle}
 	var out strings.Builder
 	for _, block := range strings.Split(strings.TrimRight(string(raw), "\n"), "\n\n") {
 		cmds, want, _ := strings.Cut(block, "\n----\n")
@@ -64,10 +89,20 @@ func runScript(t *testing.T, file string) {
 		e.intact()
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(strings.TrimRight(out.String(), "\n")+"\n"), 0o644); err != nil {
+		if err := os.WriteFile(golden, []byte(strings.TrimRight(out.String(), "\n")+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// commands is what a script asks for, without what came of it.
+func commands(raw []byte) string {
+	out := ""
+	for _, block := range strings.Split(strings.TrimRight(string(raw), "\n"), "\n\n") {
+		cmds, _, _ := strings.Cut(block, "\n----")
+		out += cmds + "\n"
+	}
+	return out
 }
 
 // script interprets the commands.
@@ -77,6 +112,8 @@ type script struct {
 	ends  map[string]*end
 	rules []*rule
 	out   []string
+	// bundle is how many packets may travel as one.
+	bundle int
 }
 
 // rule loses packets that match.
@@ -119,7 +156,8 @@ func (a args) has(word string) bool {
 func (s *script) world(ports int) *world {
 	if s.w == nil {
 		s.w = newWorld(s.t, 3, ports)
-		s.w.viaWire, s.w.tracing = true, true
+		s.w.viaWire, s.w.tracing = s.bundle <= 1, true
+		s.w.bundles(s.bundle)
 		s.w.fate = s.fate
 	}
 	return s.w
@@ -128,7 +166,7 @@ func (s *script) world(ports int) *world {
 func (s *script) fate(f *flying) fate {
 	for _, r := range s.rules {
 		if r.left == 0 || r.from != f.from.name || !strings.Contains(f.p.BTH.Opcode.String(), r.op) ||
-			r.psn >= 0 && int(f.p.BTH.PSN) != r.psn || r.dlid > 0 && int(f.p.LRH.DLID) != r.dlid {
+			r.psn >= 0 && (ib.PSN(r.psn).Before(f.p.BTH.PSN) || ib.PSN(r.psn).After(lastPSN(&f.p))) || r.dlid > 0 && int(f.p.LRH.DLID) != r.dlid {
 			continue
 		}
 		r.left--
@@ -219,6 +257,9 @@ func (s *script) do(line string) {
 			s.runQuiet()
 		}
 		s.flush()
+	case "room": // of the buffers that copies are made in
+		n := a.num("to", 4096)
+		s.w.room = func() int { return n }
 	case "modify":
 		s.modify(a)
 	case "mem":

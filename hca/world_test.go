@@ -27,12 +27,19 @@ type world struct {
 	// far, if set, leaves payloads with their senders, and says each time
 	// somebody asks for one whether it is still there.
 	far func() bool
+	// room, if set, says how large a buffer the next packet gets, and copies
+	// whether it must not refer to memory.
+	room   func() int
+	copies func() bool
 	// trace collects what happened, one line each, if tracing.
 	tracing bool
 	trace   []string
 	watch   []*end
 	buf     []byte
 	steps   int
+	// bundled and straddled count bundles that arrived, and those of them that
+	// begin with what the receiver has and end with what it has not.
+	bundled, straddled int
 }
 
 type host struct {
@@ -60,7 +67,7 @@ type fate struct {
 
 func newWorld(t testing.TB, hosts, ports int) *world {
 	t.Helper()
-	w := &world{t: t, delay: ib.Microsecond, buf: make([]byte, 4096)}
+	w := &world{t: t, delay: ib.Microsecond, buf: make([]byte, 1<<16)}
 	for i := range hosts {
 		h := &host{HCA: New(Config{NodeGUID: ib.GUID(0x1000 * (i + 1)), Ports: ports, FirstQPN: ib.QPN(0x100 * (i + 1))}), name: string(rune('a' + i)), idx: i}
 		for n := 1; n <= ports; n++ {
@@ -88,17 +95,58 @@ func (w *world) pump() {
 				break
 			}
 			var p wire.Packet
-			if !h.Emit(w.now, s, &p, w.buf) {
-				continue
+			if w.emit(h, s, &p) {
+				w.launch(h, s.Port, p)
 			}
-			p.Payload = append([]byte(nil), p.Payload...)
-			w.launch(h, s.Port, p)
 		}
 	}
 	w.observe()
 }
 
+// emit takes one packet, and checks that it is what was announced.
+func (w *world) emit(h *host, s Send, p *wire.Packet) bool {
+	w.t.Helper()
+	buf := w.buf
+	if w.room != nil {
+		buf = buf[:w.room()]
+	}
+	// A packet of its own needs the path MTU, or less if there is less.
+	buf = buf[:min(len(buf), s.Copied)]
+	if w.copies != nil {
+		s.Copy = w.copies()
+	}
+	if !h.Emit(w.now, s, p, buf) {
+		return false
+	}
+	n := len(p.Payload)
+	copied := n > 0 && len(buf) > 0 && &p.Payload[0] == &buf[0]
+	if s.Copy && n > 0 && !copied || copied && n > s.Copied || s.Refers && !s.Copy && copied || s.Refers && n == 0 {
+		w.t.Fatalf("%v of %d bytes, copied: %v: not what was said: %+v", p.BTH.Opcode, n, copied, s)
+	}
+	if p.BTH.DestQP != s.DQPN || p.LRH.DLID != s.DLID {
+		w.t.Fatalf("a packet for %v at %v, not %v at %v", p.BTH.DestQP, p.LRH.DLID, s.DQPN, s.DLID)
+	}
+	if k := p.Packets(); k > max(1, h.cfg.MaxBundle) {
+		w.t.Fatalf("%d packets in one, want %d at most", k, h.cfg.MaxBundle)
+	}
+	p.Payload = append([]byte(nil), p.Payload...)
+	return true
+}
+
+// bundles lets all adapters put up to n packets into one.
+func (w *world) bundles(n int) {
+	for _, h := range w.hosts {
+		h.cfg.MaxBundle = n
+	}
+}
+
 func (w *world) launch(h *host, port ib.PortNum, p wire.Packet) {
+	if w.viaWire && p.Count > 1 {
+		for i := range p.Packets() { // a wire has no bundles
+			w.launch(h, port, p.Single(i))
+		}
+		return
+	}
 	f := flying{at: w.now + w.delay, seq: w.seq, from: h, port: port, p: p}
 	w.seq++
 	var ft fate
@@ -106,6 +154,9 @@ func (w *world) launch(h *host, port ib.PortNum, p wire.Packet) {
 		ft = w.fate(&f)
 	}
 	w.note(describe(w, &f, ft))
+	if ft.corrupt > 0 && p.Count > 1 {
+		return // damaged in one packet, lost as a whole
+	}
 	if w.viaWire || ft.corrupt > 0 {
 		b := p.Append(nil)
 		if ft.corrupt > 0 {
@@ -172,6 +223,20 @@ func (w *world) step(until ib.Time) bool {
 }
 
 func (w *world) deliver(f *flying) {
+	if f.p.Count > 1 {
+		w.bundled++
+		for _, h := range w.hosts {
+			if q := h.QP(f.p.BTH.DestQP); q != nil && q.isRC() {
+				at := q.ePSN
+				if !f.p.BTH.Opcode.Info().Is(wire.FlagRequest) {
+					at = q.ackPSN
+				}
+				if f.p.BTH.PSN.Before(at) && pastPSN(&f.p).After(at) {
+					w.straddled++
+				}
+			}
+		}
+	}
 	dlid := f.p.LRH.DLID
 	for _, h := range w.hosts {
 		for n := 1; n <= h.NumPorts(); n++ {
@@ -285,6 +350,9 @@ func describe(w *world, f *flying, ft fate) string {
 		to = "*"
 	}
 	s := fmt.Sprintf("%s>%s  %v psn=%d", f.from.name, to, p.BTH.Opcode, p.BTH.PSN)
+	if p.Count > 1 {
+		s += fmt.Sprintf("..%d", lastPSN(p))
+	}
 	info := p.BTH.Opcode.Info()
 	if info.Has(wire.ExtRETH) {
 		s += fmt.Sprintf(" va=%#x dmalen=%d", p.RETH.VA, p.RETH.DMALen)

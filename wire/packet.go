@@ -34,7 +34,7 @@ func (l LNH) String() string {
 // Packet is a data packet, decoded. Only the fields that its LNH and opcode
 // call for have a meaning; the others may hold anything, so that a sender
 // need not clear what the receiver will not read. Payload, FarLen and Count
-// have one always.
+// always have one.
 //
 // The order of fields is that of use. Behind the payload's reference everything
 // that a SEND, an RDMA WRITE or READ or an ACK has fits into one cache line,
@@ -57,8 +57,8 @@ type Packet struct {
 	Imm uint32
 
 	DETH DETH
-	// FarLen is the length of a payload that is not here but with Far; Payload
-	// is empty then.
+	// FarLen is the length of a payload that is not here but with Far. Payload is
+	// empty then; either FarLen 0 or Far nil says that it is here.
 	FarLen    int
 	AtomicETH AtomicETH
 	AtomicAck uint64 // AtomicAckETH: the original value
@@ -70,7 +70,7 @@ type Packet struct {
 	// RawType is the EtherType of a raw packet (LNHRaw).
 	RawType uint16
 
-	// Far has the payload, if FarLen is not 0.
+	// Far has the payload, if there is one elsewhere.
 	Far Source
 }
 

@@ -11,16 +11,20 @@ type Source interface {
 
 // PayloadLen is the payload's length, wherever it lies.
 func (p *Packet) PayloadLen() int {
-	if n := len(p.Payload); n > 0 {
+	if n := len(p.Payload); n > 0 || !p.isFar() {
 		return n
 	}
 	return p.FarLen
 }
 
+// isFar reports whether the payload is elsewhere. FarLen lies where a receiver
+// looks anyway, so that it is asked first.
+func (p *Packet) isFar() bool { return p.FarLen > 0 && p.Far != nil }
+
 // Fetch brings a payload that lies elsewhere to buf, which must have room for
 // it, and makes it the packet's. False means that it is gone; p is then as it was.
 func (p *Packet) Fetch(buf []byte) bool {
-	if p.FarLen == 0 {
+	if !p.isFar() {
 		return true
 	}
 	b := buf[:p.FarLen]
