@@ -1,0 +1,382 @@
+package rdmacm
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"softib/cm"
+)
+
+// helloPatience is how long a connection may take to say what it is.
+const helloPatience = 10 * time.Second
+
+// Listen makes the socket that Serve takes, for its owner only. A socket that nobody listens to any more is replaced.
+func Listen(path string) (*net.UnixListener, error) {
+	addr := &net.UnixAddr{Name: path, Net: "unixpacket"}
+	if c, err := net.DialUnix(addr.Net, nil, addr); err == nil {
+		c.Close()
+		return nil, fmt.Errorf("rdmacm: %s: another fabric listens there; next: softib down, or a fabric of another name", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("rdmacm: %w", err)
+	}
+	l, err := net.ListenUnix(addr.Net, addr)
+	if err != nil {
+		return nil, fmt.Errorf("rdmacm: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("rdmacm: %w", err)
+	}
+	return l, nil
+}
+
+type server struct {
+	ports Ports
+	cfg   config
+
+	lastID atomic.Uint32 // of IDs and memberships, which are numbered together
+
+	mu       sync.Mutex
+	conns    map[*net.UnixConn]struct{}
+	hosts    map[string]*host
+	channels map[uint64]*channel
+	ended    bool
+	wait     sync.WaitGroup
+}
+
+// config is what tests change.
+type config struct {
+	// responseTimeout is how long a message of connection management may stay unanswered: 4.096 µs · 2^n.
+	responseTimeout uint8
+	retries         uint8
+}
+
+// defaults are Linux's: more than a minute until a peer that says nothing is given up.
+var defaults = config{responseTimeout: 20, retries: 15}
+
+// Serve answers the library until ctx ends, and then closes the listener and everything that programs have open.
+func Serve(ctx context.Context, l *net.UnixListener, ports Ports) error {
+	return newServer(ports, defaults).serve(ctx, l)
+}
+
+func newServer(ports Ports, cfg config) *server {
+	return &server{ports: ports, cfg: cfg, conns: map[*net.UnixConn]struct{}{}, hosts: map[string]*host{}, channels: map[uint64]*channel{}}
+}
+
+func (s *server) serve(ctx context.Context, l *net.UnixListener) error {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	defer s.end()
+	for {
+		c, err := l.AcceptUnix()
+		switch {
+		case err == nil:
+			s.admit(c)
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ECONNABORTED):
+			// Somebody will close something.
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Millisecond):
+			}
+		default:
+			return fmt.Errorf("rdmacm: %w", err)
+		}
+	}
+}
+
+func (s *server) admit(c *net.UnixConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		c.Close()
+		return
+	}
+	s.conns[c] = struct{}{}
+	s.wait.Go(func() {
+		kept := s.greet(c)
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+		if !kept {
+			c.Close()
+		}
+	})
+}
+
+func (s *server) end() {
+	s.mu.Lock()
+	s.ended = true
+	for c := range s.conns {
+		c.Close()
+	}
+	s.mu.Unlock()
+	s.wait.Wait()
+	s.mu.Lock()
+	hosts := s.hosts
+	s.hosts = map[string]*host{}
+	s.mu.Unlock()
+	for _, h := range hosts {
+		h.close()
+	}
+}
+
+// greet answers a connection's hello. A connection of commands is served here until it ends; one of events is kept by
+// its channel.
+func (s *server) greet(c *net.UnixConn) (kept bool) {
+	refuse := func(err error) {
+		_, _ = c.Write(appendWelcome(nil, -int32(errnoOf(err)), 0, err.Error()))
+	}
+	if err := c.SetReadDeadline(time.Now().Add(helloPatience)); err != nil {
+		return false
+	}
+	buf, oob := make([]byte, helloSize+1), make([]byte, syscall.CmsgSpace(4))
+	n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return false
+	}
+	farEnd, err := descriptorOf(oob[:oobn])
+	keepFarEnd := false
+	defer func() {
+		if farEnd >= 0 && !keepFarEnd {
+			syscall.Close(farEnd)
+		}
+	}()
+	if err != nil {
+		return false
+	}
+	hi, err := parseHello(buf[:n])
+	switch {
+	case errors.Is(err, errVersion):
+		refuse(err)
+		return false
+	case err != nil:
+		return false
+	}
+	if err := checkPeer(c); err != nil {
+		refuse(err)
+		return false
+	}
+	if c.SetReadDeadline(time.Time{}) != nil {
+		return false
+	}
+	if hi.role == roleEvents {
+		ch, err := s.find(hi.channel)
+		if err == nil && farEnd < 0 {
+			err = fmt.Errorf("rdmacm: %w: the event connection's hello brings no descriptor", errNotHello)
+		}
+		if err != nil {
+			refuse(err)
+			return false
+		}
+		ch.host.mu.Lock()
+		defer ch.host.mu.Unlock()
+		if ch.events != nil || ch.ended {
+			refuse(fmt.Errorf("rdmacm: channel 0x%016x: %w", ch.number, errBusy))
+			return false
+		}
+		// Before any event; a new connection has room for it.
+		if _, err := c.Write(appendWelcome(nil, 0, ch.number, "")); err != nil {
+			return false
+		}
+		if ch.attach(c, farEnd) != nil {
+			return false
+		}
+		keepFarEnd = true
+		return true
+	}
+	ch, err := s.open(hi.host, c)
+	if err != nil {
+		refuse(err)
+		return false
+	}
+	defer s.close(ch)
+	if _, err := c.Write(appendWelcome(nil, 0, ch.number, "")); err == nil {
+		ch.serve()
+	}
+	return false
+}
+
+// serve answers a channel's commands until the program hangs up.
+func (c *channel) serve() {
+	buf := make([]byte, recordMax+1)
+	out := make([]byte, 0, recordMax)
+	for {
+		n, err := c.conn.Read(buf)
+		if err != nil || n == 0 {
+			return
+		}
+		resp, err := c.host.s.command(c, buf[:n])
+		status := int32(0)
+		if err != nil {
+			status, resp = -int32(errnoOf(err)), nil
+		}
+		out = native.AppendUint32(out[:0], uint32(status))
+		out = native.AppendUint32(out, 0)
+		if _, err := c.conn.Write(append(out, resp...)); err != nil {
+			return
+		}
+	}
+}
+
+// open makes a channel on a host.
+func (s *server) open(name string, conn *net.UnixConn) (*channel, error) {
+	h, err := s.host(name)
+	if err != nil {
+		return nil, err
+	}
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return nil, err
+	}
+	c := newChannel(h, binary.NativeEndian.Uint64(b[:])|1, conn)
+	s.mu.Lock()
+	s.channels[c.number] = c
+	s.mu.Unlock()
+	return c, nil
+}
+
+// close ends a channel and all that is in it.
+func (s *server) close(c *channel) {
+	s.mu.Lock()
+	delete(s.channels, c.number)
+	s.mu.Unlock()
+	c.host.mu.Lock()
+	defer c.host.mu.Unlock()
+	c.host.closeChannel(c)
+}
+
+func (s *server) find(number uint64) (*channel, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.channels[number]; c != nil {
+		return c, nil
+	}
+	return nil, fmt.Errorf("rdmacm: channel 0x%016x: %w", number, errNoChannel)
+}
+
+// host is a host that programs use or talk to; it is opened when it is first needed and stays.
+func (s *server) host(name string) (*host, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, ErrClosed
+	}
+	if h := s.hosts[name]; h != nil {
+		return h, nil
+	}
+	h, err := openHost(s, name)
+	if err != nil {
+		return nil, err
+	}
+	s.hosts[name] = h
+	return h, nil
+}
+
+// newID gives out a number for an ID or a membership. It is not one that is in use: the program counts them in
+// thousands, and it would take years to come around.
+func (s *server) newID() uint32 {
+	for {
+		if n := s.lastID.Add(1); n != 0 && n <= math.MaxInt32 {
+			return n
+		}
+		s.lastID.Store(0)
+	}
+}
+
+// descriptorOf is the descriptor that came with a hello, -1 if none did.
+func descriptorOf(oob []byte) (int, error) {
+	if len(oob) == 0 {
+		return -1, nil
+	}
+	msgs, err := syscall.ParseSocketControlMessage(oob)
+	if err != nil {
+		return -1, err
+	}
+	fd := -1
+	for i := range msgs {
+		fds, err := syscall.ParseUnixRights(&msgs[i])
+		if err != nil {
+			continue
+		}
+		for _, f := range fds {
+			if fd >= 0 {
+				syscall.Close(f)
+				continue
+			}
+			fd = f
+			syscall.CloseOnExec(f)
+		}
+	}
+	return fd, nil
+}
+
+// checkPeer lets in who runs the server, and root.
+func checkPeer(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *syscall.Ucred
+	cerr := raw.Control(func(fd uintptr) {
+		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if err := errors.Join(cerr, err); err != nil {
+		return fmt.Errorf("rdmacm: who asks: %w", err)
+	}
+	if me := uint32(os.Geteuid()); cred.Uid != 0 && cred.Uid != me {
+		return fmt.Errorf("rdmacm: user %d %w of user %d; next: run the program as that user, or start a fabric of your own: softib up", cred.Uid, errPeer, me)
+	}
+	return nil
+}
+
+// Reasons of the server itself.
+var (
+	errPeer      = errors.New("may not use a fabric")
+	errNoChannel = errors.New("no such channel")
+	errBusy      = errors.New("the channel has its event connection")
+)
+
+// errnos is what the library makes of errors that are no errno themselves; the first that matches counts.
+var errnos = []struct {
+	err   error
+	errno syscall.Errno
+}{
+	{errPeer, syscall.EPERM},
+	{errVersion, syscall.EPROTO},
+	{errNotHello, syscall.EINVAL},
+	{errNotCommand, syscall.EINVAL},
+	{errNoChannel, syscall.ENOENT},
+	{errBusy, syscall.EBUSY},
+	{cm.ErrInUse, syscall.EADDRINUSE},
+	{cm.ErrParam, syscall.EINVAL},
+	{cm.ErrState, syscall.EINVAL},
+	{cm.ErrConn, syscall.EINVAL},
+	{ErrNoHost, syscall.ENODEV},
+	{ErrClosed, syscall.EIO},
+}
+
+func errnoOf(err error) syscall.Errno {
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
+		return e
+	}
+	for i := range errnos {
+		if errors.Is(err, errnos[i].err) {
+			return errnos[i].errno
+		}
+	}
+	return syscall.EIO
+}
