@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"softib/agent"
 	"softib/attach/proto"
 	"softib/endpoint"
 	"softib/hca"
@@ -327,6 +328,11 @@ func (d *Device) Route(k endpoint.Key) (*endpoint.Route, error) {
 	}
 	d.mu.Unlock()
 	return endpoint.NewRoute(k, d.slots, a.Slot, a.Gen, rings)
+}
+
+// Violated tells the daemon of a packet with a wrong key, as soon as that is possible.
+func (d *Device) Violated(v agent.Notice) {
+	d.later(func() { _ = d.conn.Send(&proto.Message{Violation: &v}) })
 }
 
 // Close detaches. Programs that still wait get endpoint.ErrClosed.

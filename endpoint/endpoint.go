@@ -46,26 +46,25 @@ type Endpoint struct {
 	start  time.Time
 
 	// mu guards the engine and everything below that is not atomic.
-	mu       spinLock
-	eng      *hca.HCA
-	routes   map[Key]*Route
-	out      []*Out
-	in       []*In
-	waiting  int         // rings with parked queue pairs
-	scratch  wire.Packet // being sent
-	rx       wire.Packet // being received
-	buf      []byte      // for a payload that goes nowhere, or everywhere
-	polls    uint32      // calls of Poll, for the attendant
-	idle     int         // empty polls in a row
-	turns    int         // in a row that found packets
-	streams  bool        // the last of them was part of a stream: its ACKs can wait for a few more
-	hot      int         // the incoming ring that delivered last
-	turn     int
-	events   []verbs.Event
-	owed     bool // packets wait to be sent: Poll hurried back
-	failed   bool
-	closed   bool
-	violated uint64
+	mu      spinLock
+	eng     *hca.HCA
+	routes  map[Key]*Route
+	out     []*Out
+	in      []*In
+	waiting int         // rings with parked queue pairs
+	scratch wire.Packet // being sent
+	rx      wire.Packet // being received
+	buf     []byte      // for a payload that goes nowhere, or everywhere
+	polls   uint32      // calls of Poll, for the attendant
+	idle    int         // empty polls in a row
+	turns   int         // in a row that found packets
+	streams bool        // the last of them was part of a stream: its ACKs can wait for a few more
+	hot     int         // the incoming ring that delivered last
+	turn    int
+	events  []verbs.Event
+	owed    bool // packets wait to be sent: Poll hurried back
+	failed  bool
+	closed  bool
 	// completions is how many there were when the hint was last changed.
 	completions uint64
 	hint        *hint
@@ -204,6 +203,9 @@ func (e *Endpoint) finish() {
 		}
 	}
 	e.committed()
+	for v, ok := e.eng.PollViolation(); ok; v, ok = e.eng.PollViolation() {
+		e.router.Violated(v)
+	}
 	if e.eng.HasEvent() {
 		e.deliverEvents()
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"softib/agent"
 	"softib/ib"
 )
 
@@ -29,6 +30,8 @@ type Key struct {
 type Router interface {
 	// Route is the way for a key. It may take a while. Its error ends the endpoint.
 	Route(Key) (*Route, error)
+	// Violated tells of a packet with a wrong key. It must not wait.
+	Violated(agent.Notice)
 }
 
 // Route is the way to one process, or to the members of a group.

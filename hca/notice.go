@@ -35,12 +35,44 @@ func (h *HCA) violate(trap uint16, port ib.PortNum, p *wire.Packet) {
 	h.violations = append(h.violations, agent.Notice{Trap: trap, Port: port, Packet: d})
 }
 
+// PollViolation is the oldest packet with a wrong key, for a driver whose adapter is managed elsewhere; HandleViolation is what is
+// done with it there.
+func (h *HCA) PollViolation() (agent.Notice, bool) {
+	v := h.violations
+	if len(v) == 0 {
+		return agent.Notice{}, false
+	}
+	first := v[0]
+	h.violations = v[:copy(v, v[1:])]
+	return first, true
+}
+
+// HandleViolation counts a packet with a wrong key that came to a part of this adapter which somebody else drives.
+func (h *HCA) HandleViolation(v agent.Notice) {
+	hp := h.Port(v.Port)
+	if hp == nil {
+		return
+	}
+	n := &hp.PKeyViolations
+	switch v.Trap {
+	case mad.TrapBadPKey:
+	case mad.TrapBadQKey:
+		n = &hp.QKeyViolations
+	default:
+		return
+	}
+	if *n != 0xFFFF {
+		*n++
+	}
+	if len(h.violations) < maxViolations {
+		h.violations = append(h.violations, v)
+	}
+}
+
 // PollNotice tells of packets with wrong keys and of errors of the links.
 func (n *Node) PollNotice() (agent.Notice, bool) {
-	if v := n.hca.violations; len(v) > 0 {
-		first := v[0]
-		n.hca.violations = v[:copy(v, v[1:])]
-		return first, true
+	if v, ok := n.hca.PollViolation(); ok {
+		return v, true
 	}
 	for i := 1; i < len(n.links); i++ {
 		p := &n.ports[i]

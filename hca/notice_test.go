@@ -73,3 +73,21 @@ func TestKeyNotices(t *testing.T) {
 		t.Errorf("traps %v, want link integrity among them", seen)
 	}
 }
+
+// TestViolationElsewhere: what came to one part of an adapter counts at the part that is managed.
+func TestViolationElsewhere(t *testing.T) {
+	managed := New(Config{})
+	v := agent.Notice{Trap: mad.TrapBadQKey, Port: 1, Packet: mad.KeyDetails{LID1: 5}}
+	managed.HandleViolation(v)
+	managed.HandleViolation(agent.Notice{Trap: mad.TrapBadPKey, Port: 9})
+	managed.HandleViolation(agent.Notice{Trap: 1, Port: 1})
+	if p := managed.Port(1); p.QKeyViolations != 1 || p.PKeyViolations != 0 {
+		t.Errorf("violations %d, %d: want 0 of P_Keys, 1 of Q_Keys", p.PKeyViolations, p.QKeyViolations)
+	}
+	if got, ok := managed.PollViolation(); !ok || got != v {
+		t.Errorf("got %+v, %v", got, ok)
+	}
+	if _, ok := managed.PollViolation(); ok {
+		t.Error("told twice")
+	}
+}

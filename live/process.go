@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"softib/agent"
 	"softib/endpoint"
 	"softib/hca"
 	"softib/ib"
@@ -257,6 +258,16 @@ func (p *Process) Port(n ib.PortNum) (hca.Port, mad.PortInfo) {
 	port.GIDs = slices.Clone(port.GIDs)
 	port.PKeys = slices.Clone(port.PKeys)
 	return port, info
+}
+
+// Violated counts a packet with a wrong key that came to the process at the adapter's port, and has its agent tell the manager.
+func (p *Process) Violated(v agent.Notice) {
+	p.host.mu.Lock()
+	p.host.eng.HandleViolation(v)
+	p.host.mu.Unlock()
+	p.f.mu.Lock()
+	p.f.stir(p.host.node.Index)
+	p.f.mu.Unlock()
 }
 
 // Resolve finds the way for a key, as the tables have it now. What the process counts in the slot goes that way until the

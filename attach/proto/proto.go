@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"softib/agent"
 	"softib/hca"
 	"softib/ib"
 	"softib/mad"
@@ -38,6 +39,8 @@ type Message struct {
 	Port     *Port     `json:",omitempty"`
 	Refusal  *Refusal  `json:",omitempty"`
 	Rejoin   *PortOnly `json:",omitempty"` // the manager wants clients to register again
+	// Violation is a packet with a wrong key, for the adapter's counters and its manager.
+	Violation *agent.Notice `json:",omitempty"`
 }
 
 // Hello is how a process begins.

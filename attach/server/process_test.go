@@ -381,3 +381,37 @@ func TestMulticast(t *testing.T) {
 		}
 	}
 }
+
+// TestWrongKey: a datagram with a wrong Q_Key counts at the port that it came to.
+func TestWrongKey(t *testing.T) {
+	f, socket := fabric(t, "star:2")
+	a, b := newSide(t, socket, "h1"), newSide(t, socket, "h2")
+	qa, qb := a.qp(verbs.UD), b.qp(verbs.UD)
+	for _, err := range []error{qa.Ready(1, 0, 0x1111), qb.Ready(1, 0, 0x2222)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pb, err := b.ctx.QueryPort(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ah, err := a.pd.CreateAH(verbs.AHAttr{DLID: pb.LID, Port: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 10), AH: ah.Handle(), RemoteQPN: qb.Num(), RemoteQKey: 0x1111}); err != nil {
+		t.Fatal(err)
+	}
+	a.want(verbs.WCSuccess)
+	ref := topo.PortRef{Node: f.Hosts()[1].Node().Index, Port: 1}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		if pi, _ := f.PortInfo(ref); pi.QKeyViolations == 1 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("PortInfo has %d Q_Key violations: want 1", pi.QKeyViolations)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -202,6 +202,9 @@ func (t *talk) answer() {
 		if err != nil {
 			return
 		}
+		if m.Violation != nil {
+			t.p.Violated(*m.Violation)
+		}
 		if m.Ask == nil {
 			continue
 		}
