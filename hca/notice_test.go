@@ -1,6 +1,7 @@
 package hca
 
 import (
+	"softib/agent"
 	"testing"
 
 	"softib/ib"
