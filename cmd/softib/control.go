@@ -29,6 +29,10 @@ import (
 //	client:  {"v":1,"op":"host","host":"h1"}
 //	fabric:  {"ok":true}                       if it has such a node
 //
+//	client:  {"v":1,"op":"enter","host":"h1"}
+//	fabric:  {"entry":{…}}                      with the descriptor of a user namespace, where one is needed
+//	client:  one byte, with a descriptor of a file system that ends with the program
+//
 //	client:  {"v":1,"op":"sm","sm":{"host":"h5","options":{…}}}
 //	fabric:  {"line":"…"}  {"line":"…"} …        until the client hangs up
 //
@@ -59,6 +63,7 @@ const (
 	opDown   = "down"
 	opPerf   = "perf"
 	opHost   = "host"
+	opEnter  = "enter"
 	opSM     = "sm"
 	opLog    = "log"
 	opShow   = "show"
@@ -68,13 +73,14 @@ const (
 	opPartition = "partition"
 )
 
-var operations = []string{opStatus, opDown, opPerf, opHost, opSM, opLog, opShow, opTrace, opTables, opPartition}
+var operations = []string{opStatus, opDown, opPerf, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition}
 
 type request struct {
 	Version   int               `json:"v"`
 	Op        string            `json:"op"`
 	Perf      *perfRequest      `json:"perf,omitempty"`
 	Host      string            `json:"host,omitempty"`
+	Plain     bool              `json:"plain,omitempty"` // enter without namespaces
 	SM        *smRequest        `json:"sm,omitempty"`
 	Log       *logRequest       `json:"log,omitempty"`
 	Route     *routeRequest     `json:"route,omitempty"`
@@ -91,6 +97,7 @@ type answer struct {
 	Status  *status       `json:"status,omitempty"`
 	Setting *perf.Setting `json:"setting,omitempty"`
 	Row     *perf.Row     `json:"row,omitempty"`
+	Entry   *entry        `json:"entry,omitempty"`
 	Line    string        `json:"line,omitempty"` // of a log
 	Switch  *switchShown  `json:"switch,omitempty"`
 	Trace   *traced       `json:"trace,omitempty"`

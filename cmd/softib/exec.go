@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -14,18 +13,25 @@ import (
 )
 
 func newExec() *cobra.Command {
-	var name string
+	var o execOptions
 	cmd := &cobra.Command{
 		Use:   "exec HOST -- CMD [ARG…]",
-		Short: "Run an unmodified management program on a host of the fabric",
-		Long: `Runs CMD as if this machine were HOST: whatever CMD does through libibumad
-happens at that host's ports. OpenSM, infiniband-diags and everything else that
-is built on libibumad run as they are; no kernel module and no root is needed.
+		Short: "Run an unmodified program on a host of the fabric",
+		Long: `Runs CMD as if this machine were HOST: what CMD does through libibverbs, librdmacm
+and libibumad happens at that host's adapter. No kernel module and no root is
+needed, and nothing is installed: CMD, and whatever it starts, finds softib's own
+libraries in front of the system's.
+
+Where the kernel lets you, CMD also finds the adapter in /sys/class/infiniband and
+the hosts' names in /etc/hosts, in namespaces of its own; where not, or with
+--plain, it runs without. In a namespace sudo and other programs that change
+the user do not work, and root keeps what root may do.
 
 HOST is a host (h1) or a switch (leaf1), whose own port 0 is used then.`,
-		Example: `  softib exec h1 -- ibstat
+		Example: `  softib exec h1 -- ibv_devinfo
+  softib exec h1 -- ib_write_bw          # and: softib exec h2 -- ib_write_bw localhost
   softib exec h1 -- ibnetdiscover
-  softib exec h3 -- saquery
+  softib exec h3 -- cat /sys/class/infiniband/softib0/ports/1/state
   softib up -d --no-sm && softib exec h1 -- opensm -R ftree`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 || args[1] == "--" && len(args) < 3 {
@@ -37,35 +43,64 @@ HOST is a host (h1) or a switch (leaf1), whose own port 0 is used then.`,
 			if args[1] == "--" {
 				args = append(args[:1:1], args[2:]...)
 			}
-			p, err := newPlace(name)
-			if err != nil {
-				return err
-			}
-			if err := p.call(cmd.Context(), request{Op: opHost, Host: args[0]}, func(answer) error { return nil }); err != nil {
-				return err
-			}
-			path, err := exec.LookPath(args[1])
-			if err != nil {
-				// Administrators' tools are in folders that others do not search.
-				for _, dir := range []string{"/usr/sbin", "/sbin", "/usr/local/sbin"} {
-					if p, lookErr := exec.LookPath(filepath.Join(dir, args[1])); lookErr == nil {
-						path, err = p, nil
-						break
-					}
-				}
-			}
-			if err != nil {
-				return next(err, "give its path, or install it: apt-get install infiniband-diags opensm has the usual ones")
-			}
-			set, err := dropin.Ready(p.libraries())
-			if err != nil {
-				return err
-			}
-			env := set.Environment(os.Environ(), dropin.Host{Name: args[0], UMAD: p.umad()})
-			return fmt.Errorf("%s: %w", path, syscall.Exec(path, args[1:], env))
+			return o.run(cmd, args[0], args[1:])
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
-	nameFlag(cmd, &name)
+	nameFlag(cmd, &o.name)
+	cmd.Flags().BoolVar(&o.plain, "plain", false, "no namespaces: CMD sees the machine's own /sys and /etc/hosts")
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say what of the namespaces does not work here")
 	return cmd
+}
+
+type execOptions struct {
+	name           string
+	plain, verbose bool
+}
+
+// run becomes the program argv on a host; it returns only if that fails.
+func (o execOptions) run(cmd *cobra.Command, host string, argv []string) error {
+	p, err := newPlace(o.name)
+	if err != nil {
+		return err
+	}
+	e, user, conn, err := p.enter(cmd.Context(), host, o.plain)
+	if err != nil {
+		return err
+	}
+	path, err := findProgram(argv[0])
+	if err != nil {
+		return err
+	}
+	set, err := dropin.Ready(p.libraries())
+	if err != nil {
+		return err
+	}
+	in := dropin.Entry{Tree: e.Tree, User: user, Verbose: o.verbose}
+	switch {
+	case e.Tree != "":
+		if in.Report, err = conn.File(); err != nil {
+			return fmt.Errorf("fabric %s: %w", p.name, err)
+		}
+	case o.verbose && e.Why != "":
+		fmt.Fprintf(cmd.ErrOrStderr(), "softib: %s runs without /sys/class/infiniband and names of hosts: %s\n", argv[0], e.Why)
+	}
+	env := set.Environment(os.Environ(), dropin.Host{Name: host, GUID: e.GUID, UMAD: p.umad(), Verbs: p.verbs(), RDMACM: p.rdmacm()})
+	return set.Exec(in, path, argv, env)
+}
+
+// findProgram finds a program as a shell does, and where administrators' tools are, which others do not search.
+func findProgram(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	if filepath.Base(name) == name {
+		for _, dir := range []string{"/usr/sbin", "/sbin", "/usr/local/sbin"} {
+			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return path, nil
+			}
+		}
+	}
+	return "", next(err, "give its path, or install it: apt-get install infiniband-diags opensm ibverbs-utils rdmacm-utils perftest has the usual ones")
 }

@@ -26,11 +26,12 @@ const (
 
 // server answers on a fabric's socket.
 type server struct {
-	f    *fabric
-	l    *net.UnixListener
-	down context.CancelFunc // ends the fabric
-	wg   sync.WaitGroup
-	perf sync.Mutex // two tests at once would measure each other
+	f     *fabric
+	world *world
+	l     *net.UnixListener
+	down  context.CancelFunc // ends the fabric
+	wg    sync.WaitGroup
+	perf  sync.Mutex // two tests at once would measure each other
 
 	managers managers
 }
@@ -38,6 +39,10 @@ type server struct {
 // serve listens on the socket of a claimed place until ctx ends; down is what
 // softib down calls.
 func serve(ctx context.Context, p place, f *fabric, down context.CancelFunc) (*server, error) {
+	w, err := newWorld(p, f.Fabric)
+	if err != nil {
+		return nil, err
+	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: p.socket(), Net: "unix"})
 	if err != nil {
 		return nil, err
@@ -46,7 +51,7 @@ func serve(ctx context.Context, p place, f *fabric, down context.CancelFunc) (*s
 		l.Close()
 		return nil, err
 	}
-	s := &server{f: f, l: l, down: down}
+	s := &server{f: f, world: w, l: l, down: down}
 	s.wg.Go(func() {
 		for {
 			conn, err := l.AcceptUnix()
@@ -70,6 +75,7 @@ func serve(ctx context.Context, p place, f *fabric, down context.CancelFunc) (*s
 func (s *server) close() {
 	s.l.Close()
 	s.wg.Wait()
+	s.world.close()
 }
 
 // answer serves one connection.
@@ -101,9 +107,10 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 		defer s.down()
 	case opHost:
 		if s.f.Graph().ByName(r.Host) == nil {
-			hosts := s.f.Hosts()
-			err = next(&usageError{fmt.Errorf("fabric %s has no node %q", s.f.name, r.Host)}, "its hosts are %s to %s", hosts[0].Name(), hosts[len(hosts)-1].Name())
+			err = s.noNode(r.Host)
 		}
+	case opEnter:
+		err = s.enter(ctx, conn, r.Host, r.Plain)
 	case opSM:
 		err = s.manage(ctx, conn, r.SM, tell)
 	case opLog:
@@ -126,6 +133,12 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 		return
 	}
 	_ = tell(answer{OK: true})
+}
+
+// noNode is the error of a node that the fabric does not have.
+func (s *server) noNode(name string) error {
+	hosts := s.f.Hosts()
+	return next(&usageError{fmt.Errorf("fabric %s has no node %q", s.f.name, name)}, "its hosts are %s to %s", hosts[0].Name(), hosts[len(hosts)-1].Name())
 }
 
 // measure runs a perf test inside the fabric's process. The client ends it

@@ -1,0 +1,47 @@
+package dropin
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// Entry is how a program gets to see a host.
+type Entry struct {
+	// Tree has the host's files; the program runs without if empty.
+	Tree string
+	// User is the fabric's user namespace; nil if none is needed.
+	User *os.File
+	// Report is a socket to the fabric's daemon, which then hears of the program's namespace; nil if nobody listens.
+	Report *os.File
+	// Verbose says what does not work.
+	Verbose bool
+}
+
+// Exec becomes the program at path, with an environment that Environment made. It returns only if that fails.
+func (s Set) Exec(e Entry, path string, argv, env []string) error {
+	if e.Tree == "" {
+		return fmt.Errorf("%s: %w", path, syscall.Exec(path, argv, env))
+	}
+	args := []string{enterer, "-t", e.Tree}
+	if e.Verbose {
+		args = append(args, "-v")
+	}
+	for _, f := range []struct {
+		flag string
+		file *os.File
+	}{{"-u", e.User}, {"-r", e.Report}} {
+		if f.file == nil {
+			continue
+		}
+		fd := f.file.Fd()
+		// softib-enter closes it before it becomes the program.
+		if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_SETFD, 0); errno != 0 {
+			return fmt.Errorf("dropin: fcntl: %w", errno)
+		}
+		args = append(args, f.flag, strconv.Itoa(int(fd)))
+	}
+	args = append(append(args, "--", path), argv...)
+	return fmt.Errorf("%s: %w", s.Path(enterer), syscall.Exec(s.Path(enterer), args, env))
+}

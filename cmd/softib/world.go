@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"softib/capi/dropin"
+	"softib/capi/hostfiles"
+	"softib/capi/umad"
+	"softib/ib"
+	"softib/live"
+)
+
+// world is what programs on hosts of a fabric see: the hosts' files, in namespaces of the programs.
+type world struct {
+	f     *live.Fabric
+	place place
+	trees *hostfiles.Trees
+
+	once   sync.Once
+	set    dropin.Set
+	spaces *dropin.Spaces // nil without the libraries
+	err    error
+}
+
+func newWorld(p place, f *live.Fabric) (*world, error) {
+	dir, err := filepath.Abs(p.files())
+	if err != nil {
+		return nil, err
+	}
+	trees, err := hostfiles.New(f, dir, hostfiles.Config{
+		Device: umad.DeviceName, Model: umad.Model, Board: "softib", Firmware: version, Hardware: umad.Hardware,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &world{f: f, place: p, trees: trees}, nil
+}
+
+// close lets go of the namespaces, which end with the last program in them, and removes the files.
+func (w *world) close() {
+	w.once.Do(func() { w.err = errors.New("the fabric ends") })
+	if w.spaces != nil {
+		_ = w.spaces.Close()
+		if len(w.place.running()) <= 1 { // this one
+			// Libraries that a former softib left.
+			_ = dropin.Clean(w.place.libraries(), filepath.Base(w.set.Dir))
+		}
+	}
+	_ = w.trees.Close()
+}
+
+// entry is what softib exec needs to know of a host. The user namespace comes with it, as a descriptor.
+type entry struct {
+	GUID ib.GUID `json:"guid"`
+	// Tree has the host's files; empty if they cannot be shown, and Why says why.
+	Tree string `json:"tree,omitempty"`
+	Why  string `json:"why,omitempty"`
+}
+
+// open readies the namespaces for a program on a host, unless it is to be plain. release is to be called when it has ended.
+func (w *world) open(host string, plain bool) (e entry, user *os.File, release func(), err error) {
+	n := w.f.Graph().ByName(host)
+	if n == nil {
+		return e, nil, nil, fmt.Errorf("%w: %q", hostfiles.ErrNoHost, host)
+	}
+	e.GUID, release = n.GUID, func() {}
+	if plain {
+		return e, nil, release, nil
+	}
+	w.once.Do(func() {
+		if w.set, w.err = dropin.Ready(w.place.libraries()); w.err == nil {
+			w.spaces = dropin.NewSpaces(w.set)
+		}
+	})
+	if err = w.err; err == nil {
+		if e.Tree, release, err = w.trees.Open(host); err == nil {
+			if user, err = w.spaces.User(e.Tree); err != nil {
+				release()
+			}
+		}
+	}
+	if err != nil {
+		// The program runs all the same.
+		e.Tree, e.Why, release = "", err.Error(), func() {}
+	}
+	return e, user, release, nil
+}
+
+// enterPatience is how long softib-enter may take to tell of the namespace.
+const enterPatience = 10 * time.Second
+
+// enter answers softib exec, and keeps the host's files fresh until the program and all that it started have ended.
+func (s *server) enter(ctx context.Context, conn *net.UnixConn, host string, plain bool) error {
+	e, user, release, err := s.world.open(host, plain)
+	if errors.Is(err, hostfiles.ErrNoHost) {
+		return s.noNode(host)
+	}
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(answer{Entry: &e})
+	if err != nil {
+		release()
+		return err
+	}
+	var rights []byte
+	if user != nil {
+		rights = syscall.UnixRights(int(user.Fd()))
+	}
+	if _, _, err := conn.WriteMsgUnix(append(line, '\n'), rights, nil); err != nil || e.Tree == "" {
+		release()
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	_ = conn.SetReadDeadline(time.Now().Add(enterPatience))
+	_, files, err := readRights(conn, make([]byte, 1))
+	if err != nil || len(files) != 1 {
+		for _, f := range files {
+			f.Close()
+		}
+		release() // it did not get that far
+		return nil
+	}
+	// If nobody tells of its end the host's files stay fresh for ever.
+	_ = s.world.spaces.Watch(files[0], release)
+	return nil
+}
+
+// readRights reads from a connection, and the descriptors that come along.
+func readRights(conn *net.UnixConn, b []byte) (n int, files []*os.File, err error) {
+	oob := make([]byte, syscall.CmsgSpace(4*4))
+	n, oobn, _, _, err := conn.ReadMsgUnix(b, oob)
+	if err != nil {
+		return n, nil, err
+	}
+	messages, err := syscall.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return n, nil, err
+	}
+	for i := range messages {
+		fds, err := syscall.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue // credentials, say
+		}
+		for _, fd := range fds {
+			syscall.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return n, files, nil
+}
+
+// enter asks the fabric how a program gets to see a host. The connection stays open for softib-enter.
+func (p place) enter(ctx context.Context, host string, plain bool) (e entry, user *os.File, conn *net.UnixConn, err error) {
+	c, err := p.dial(ctx)
+	if err != nil {
+		return e, nil, nil, err
+	}
+	conn = c.(*net.UnixConn)
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	failed := func(err error) (entry, *os.File, *net.UnixConn, error) {
+		conn.Close()
+		return entry{}, nil, nil, err
+	}
+	if err := json.NewEncoder(conn).Encode(request{Version: protocolVersion, Op: opEnter, Host: host, Plain: plain}); err != nil {
+		return failed(fmt.Errorf("fabric %s: %w", p.name, err))
+	}
+	var line []byte
+	var files []*os.File
+	for !bytes.Contains(line, []byte{'\n'}) {
+		b := make([]byte, 4096)
+		n, fs, err := readRights(conn, b)
+		files = append(files, fs...)
+		if err == nil && n == 0 {
+			err = errors.New("it hung up before it had answered")
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			return failed(next(fmt.Errorf("fabric %s: %w", p.name, err), "softib status --name %s, or see %s", p.name, p.log()))
+		}
+		line = append(line, b[:n]...)
+	}
+	line, _, _ = bytes.Cut(line, []byte{'\n'}) // that it is all may have come as well
+	var a answer
+	if err := json.Unmarshal(line, &a); err != nil {
+		return failed(fmt.Errorf("fabric %s: %w", p.name, err))
+	}
+	if err := a.err(); err != nil {
+		return failed(err)
+	}
+	if a.Entry == nil {
+		return failed(fmt.Errorf("fabric %s: the answer says nothing of %s", p.name, host))
+	}
+	if len(files) > 0 {
+		user = files[0]
+	}
+	return *a.Entry, user, conn, nil
+}
