@@ -160,10 +160,12 @@ struct softib_qp *softib_make_qp(struct ibv_context *context, struct ibv_qp_init
 
 EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-	struct ibv_qp_init_attr_ex ex = { .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd };
+	struct ibv_qp_init_attr_ex ex = {
+		.qp_context = attr->qp_context, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq, .srq = attr->srq, .cap = attr->cap,
+		.qp_type = attr->qp_type, .sq_sig_all = attr->sq_sig_all, .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd,
+	};
 	struct softib_qp *q;
 
-	memcpy(&ex, attr, sizeof(*attr)); /* the same fields first */
 	q = softib_make_qp(pd->context, &ex);
 	if (!q)
 		return NULL;
