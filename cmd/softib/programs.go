@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	attached "softib/attach/server"
+	"softib/capi/rdmacm"
 	"softib/capi/umad"
 	"softib/live"
 )
@@ -22,6 +23,9 @@ var services = []struct {
 	}},
 	{place.verbs, attached.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric) error {
 		return attached.Serve(ctx, l, f, version)
+	}},
+	{place.rdmacm, rdmacm.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric) error {
+		return rdmacm.Serve(ctx, l, rdmacm.OnFabric(f))
 	}},
 }
 
