@@ -226,8 +226,17 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 	if m&hca.MaskAV != 0 && a.ah_attr.port_num == 0 {
 		return einval
 	}
-	if a.qp_state > 0xFF || a.cur_qp_state > 0xFF || a.path_mtu > 0xFF || a.path_mig_state > 0xFF || a.qp_access_flags > 0xFFFF {
-		return einval
+	// Attributes that the mask does not name may be anything.
+	for _, f := range [...]struct {
+		bit        hca.AttrMask
+		value, max uint32
+	}{
+		{hca.MaskState, uint32(a.qp_state), 0xFF}, {hca.MaskCurState, uint32(a.cur_qp_state), 0xFF}, {hca.MaskPathMTU, uint32(a.path_mtu), 0xFF},
+		{hca.MaskPathMigState, uint32(a.path_mig_state), 0xFF}, {hca.MaskAccess, uint32(a.qp_access_flags), 0xFFFF},
+	} {
+		if m&f.bit != 0 && f.value > f.max {
+			return einval
+		}
 	}
 	v := hca.QPAttr{
 		State: hca.State(a.qp_state), CurState: hca.State(a.cur_qp_state), PathMTU: ib.MTU(a.path_mtu), PathMigState: hca.MigState(a.path_mig_state),
