@@ -11,14 +11,14 @@ import (
 // what the peer has of a message then ends where a bundle begins. If it does not,
 // because a driver's buffers vary, the peer says so and loses nothing but time.
 
-// cut is how many bytes of w's data the next packet takes, given a buffer of
-// room bytes, and whether it refers to them where they lie. A piece of an RC request
+// cut is how many bytes of w's data, of which left bytes have not gone yet, the next
+// packet takes, given a buffer of room bytes, and whether it refers to them
+// where they lie. A piece of an RC request
 // that lies in one element may be referred to unless noRef says otherwise;
 // everything else is copied. A bundle that would run into the next kind of
 // piece ends there.
-func (q *QP) cut(w *sendWQE, room int, noRef bool) (n int, ref bool) {
+func (q *QP) cut(w *sendWQE, left, room int, noRef bool) (n int, ref bool) {
 	cfg := &q.h.cfg
-	left := int(w.length) - int(q.sqPkt)<<q.mtuShift
 	if left <= q.mtu || cfg.MaxBundle <= 1 {
 		n = min(left, q.mtu)
 		if cfg.ByRefMin == 0 || n < cfg.ByRefMin || noRef || !q.refers(w) {

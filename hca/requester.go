@@ -156,11 +156,12 @@ func (q *QP) emitRequest(now ib.Time, p *wire.Packet, buf []byte, noRef bool) bo
 
 // emitData builds a packet, or a bundle of them, of a SEND or an RDMA WRITE.
 func (q *QP) emitData(w *sendWQE, p *wire.Packet, buf []byte, noRef bool) {
-	n, ref := q.cut(w, len(buf), noRef)
-	k := uint32(1)
-	if n > q.mtu {
-		k = uint32(n+q.mtu-1) >> q.mtuShift
-		p.Count = uint16(k)
+	n, ref, k := int(w.length)-int(q.sqPkt)<<q.mtuShift, false, uint32(1)
+	if n > q.mtu || q.h.cfg.ByRefMin > 0 && n >= q.h.cfg.ByRefMin {
+		if n, ref = q.cut(w, n, len(buf), noRef); n > q.mtu {
+			k = uint32(n+q.mtu-1) >> q.mtuShift
+			p.Count = uint16(k)
+		}
 	}
 	first, last := q.sqPkt == 0, q.sqPkt+k == w.npkts
 	q.header(p, dataOpcode(w.op, first, last), w.first.Add(int(q.sqPkt)))

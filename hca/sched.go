@@ -60,16 +60,15 @@ type Send struct {
 	DLID     ib.LID
 	PKey     ib.PKey
 	Loopback bool // the packet comes back to this adapter
+	Refers   bool // Emit will refer to memory and copy nothing
 	// DQPN is the queue pair that the packet is for: ib.QPNMulticast if it is
 	// a group's.
 	DQPN ib.QPN
+	// Copy is the driver's to set before Emit: this packet must not refer to memory.
+	Copy bool
 	// Copied bounds how many payload bytes Emit will copy to its buffer, however
 	// large that is; a smaller buffer makes a shorter bundle.
 	Copied int
-	// Refers says that Emit will refer to memory and copy nothing.
-	Refers bool
-	// Copy is the driver's to set before Emit: this packet must not refer to memory.
-	Copy bool
 }
 
 // markReady puts q into the list of those that may have something to send.
@@ -119,9 +118,10 @@ func (q *QP) ahead() (copied int, refers bool) {
 		return copied, false
 	}
 	if w := &q.sq[q.sqCursor&q.sqMask]; w.kind == kindSend || w.kind == kindWrite {
-		copied = min(int(w.length)-int(q.sqPkt)<<q.mtuShift, q.mtu*max(1, q.h.cfg.MaxBundle))
+		left := int(w.length) - int(q.sqPkt)<<q.mtuShift
+		copied = min(left, q.mtu*max(1, q.h.cfg.MaxBundle))
 		if q.h.cfg.ByRefMin > 0 && copied >= q.h.cfg.ByRefMin {
-			_, refers = q.cut(w, math.MaxInt, false)
+			_, refers = q.cut(w, left, math.MaxInt, false)
 		}
 	}
 	return copied, refers
