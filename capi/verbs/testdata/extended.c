@@ -1,4 +1,6 @@
 /* Extended verbs: each of them once as it is meant, and with arguments that it must refuse. */
+#include <sched.h>
+
 #include "rig.h"
 
 #define RC_OPS                                                                                                    \
@@ -669,6 +671,83 @@ static void domains(void)
 	MUST(ibv_dealloc_pd(base) == 0);
 }
 
+enum { THREADS = 4, EACH = 500 };
+static struct ibv_qp_ex *crowded;
+static struct ibv_cq_ex *shared_cq;
+static int seen[THREADS * EACH], count;
+
+/* Posts by way of a builder that others use as well. */
+static void *post_crowd(void *arg)
+{
+	int first = (int)(intptr_t)arg;
+
+	for (int i = 0; i < EACH;) {
+		ibv_wr_start(crowded);
+		for (int j = 0; j < 3 && i + j < EACH; j++) {
+			crowded->wr_id = first + i + j;
+			crowded->wr_flags = IBV_SEND_SIGNALED;
+			ibv_wr_rdma_write(crowded, mr->rkey, (uintptr_t)mem + HALF + 8 * (first + i + j));
+			ibv_wr_set_inline_data(crowded, mem + 8 * (first + i + j), 8);
+		}
+		if (ibv_wr_complete(crowded) == 0)
+			i = i + 3 < EACH ? i + 3 : EACH; /* else the queue is full, and nothing of the batch went */
+		else
+			sched_yield();
+	}
+	return NULL;
+}
+
+static void *poll_crowd(void *arg)
+{
+	struct ibv_poll_cq_attr attr = { 0 };
+	double deadline = now() + 60;
+
+	(void)arg;
+	while (__atomic_load_n(&count, __ATOMIC_RELAXED) < THREADS * EACH) {
+		int error = ibv_start_poll(shared_cq, &attr);
+
+		MUST(now() < deadline);
+		if (error == ENOENT) {
+			sched_yield();
+			continue;
+		}
+		MUST(error == 0);
+		do {
+			MUST(shared_cq->status == IBV_WC_SUCCESS && ibv_wc_read_opcode(shared_cq) == IBV_WC_RDMA_WRITE);
+			MUST(shared_cq->wr_id < THREADS * EACH && !seen[shared_cq->wr_id]);
+			seen[shared_cq->wr_id] = 1; /* no lock: the section is one */
+			__atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
+		} while (ibv_next_poll(shared_cq) == 0);
+		ibv_end_poll(shared_cq);
+	}
+	return NULL;
+}
+
+static void crowd(void)
+{
+	struct ibv_cq *plain;
+	struct ibv_qp *a, *b;
+	pthread_t t[2 * THREADS];
+
+	shared_cq = new_cq_ex(IBV_WC_STANDARD_FLAGS);
+	plain = ibv_cq_ex_to_cq(shared_cq);
+	MUST(ibv_resize_cq(plain, THREADS * EACH) == 0); /* who posts does not wait for who polls */
+	a = new_qp(IBV_QPT_RC, plain, plain, RC_OPS);
+	b = new_qp(IBV_QPT_RC, plain, plain, 0);
+	connect_qp(a, b->qp_num);
+	connect_qp(b, a->qp_num);
+	crowded = ibv_qp_to_qp_ex(a);
+	memset(mem + HALF, 0, HALF);
+	for (int i = 0; i < THREADS; i++) {
+		MUST(pthread_create(&t[i], NULL, post_crowd, (void *)(intptr_t)(i * EACH)) == 0);
+		MUST(pthread_create(&t[THREADS + i], NULL, poll_crowd, NULL) == 0);
+	}
+	for (int i = 0; i < 2 * THREADS; i++)
+		pthread_join(t[i], NULL);
+	MUST(count == THREADS * EACH && !memcmp(mem, mem + HALF, 8 * THREADS * EACH));
+	MUST(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0 && ibv_destroy_cq(plain) == 0);
+}
+
 static void not_supported(void)
 {
 	struct ibv_alloc_dm_attr dm = { .length = 64 };
@@ -717,6 +796,7 @@ int main(void)
 	windows();
 	xrc();
 	domains();
+	crowd();
 	not_supported();
 	unrig();
 	puts("extended verbs hold");
