@@ -39,19 +39,22 @@ func NewSpaces(s Set) *Spaces { return &Spaces{enter: s.Path(enterer), ended: ma
 // allows, by showing the tree; ErrNoSpace if nothing. The file stays the Spaces'.
 func (s *Spaces) User(tree string) (*os.File, error) {
 	s.once.Do(func() {
-		// Who may mount as they are gains nothing by a user namespace, and would lose what other users' files they may use.
-		var plain error
-		if _, plain = s.probe(tree, false); plain == nil {
-			return
-		}
-		if os.Geteuid() == 0 {
-			// Root that may not mount is root of a container. In a user namespace it would be root of even less.
-			s.err = plain
+		// Who may mount as they are gains nothing by a user namespace, and would lose what other users' files they may use. Root that may
+		// not mount is root of a container, and in a user namespace would be root of even less.
+		if os.Geteuid() == 0 || mayMount() {
+			_, s.err = s.probe(tree, false)
 			return
 		}
 		s.user, s.err = s.probe(tree, true)
 	})
 	return s.user, s.err
+}
+
+// mayMount reports whether this process has CAP_SYS_ADMIN.
+func mayMount() bool {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&head, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // probe lets softib-enter try; with fresh in a user namespace of its own, which is returned.

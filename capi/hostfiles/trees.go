@@ -39,9 +39,13 @@ type Trees struct {
 	wait   sync.WaitGroup
 }
 
-// New needs a folder of its own. What is in it, of a fabric that was killed, is removed.
+// New makes a folder of its own. What is in it, of a fabric that was killed, is removed.
 func New(f *live.Fabric, dir string, cfg Config) (*Trees, error) {
 	if err := os.RemoveAll(dir); err != nil {
+		return nil, fmt.Errorf("hostfiles: %w", err)
+	}
+	// Not one that is there: it may be another user's.
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("hostfiles: %w", err)
 	}
 	return &Trees{f: f, dir: dir, cfg: cfg, trees: make(map[int]*tree)}, nil
@@ -92,9 +96,6 @@ func (t *Trees) release(x *tree) {
 func (t *Trees) make(n *topo.Node) (*tree, error) {
 	if x := t.trees[n.Index]; x != nil {
 		return x, nil
-	}
-	if err := os.MkdirAll(t.dir, 0o700); err != nil {
-		return nil, err
 	}
 	if t.names == nil {
 		t.names = newNames(filepath.Join(t.dir, "hosts"), t.f.Hosts())

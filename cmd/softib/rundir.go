@@ -70,9 +70,6 @@ func (p place) verbs() string  { return filepath.Join(p.dir, p.name+".verbs") }
 
 func (p place) rdmacm() string { return filepath.Join(p.dir, p.name+".rdmacm") }
 
-// files is the folder of the files that programs see on their hosts.
-func (p place) files() string { return filepath.Join(p.dir, p.name+".files") }
-
 // libraries is the folder of the drop-in libraries, the same for all fabrics.
 func (p place) libraries() string { return filepath.Join(p.dir, "lib") }
 

@@ -158,6 +158,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		}
 	}
 	ready()
+	s.wg.Go(s.world.warm)
 	<-ctx.Done()
 	s.close()
 	programs()

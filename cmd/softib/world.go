@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"softib/capi/dropin"
 	"softib/capi/hostfiles"
@@ -33,17 +36,41 @@ type world struct {
 }
 
 func newWorld(p place, f *live.Fabric) (*world, error) {
-	dir, err := filepath.Abs(p.files())
-	if err != nil {
-		return nil, err
+	cfg := hostfiles.Config{Device: umad.DeviceName, Model: umad.Model, Board: "softib", Firmware: version, Hardware: umad.Hardware}
+	err := errors.New("no folder")
+	for _, dir := range p.files() {
+		var trees *hostfiles.Trees
+		if trees, err = hostfiles.New(f, dir, cfg); err == nil {
+			return &world{f: f, place: p, trees: trees}, nil
+		}
 	}
-	trees, err := hostfiles.New(f, dir, hostfiles.Config{
-		Device: umad.DeviceName, Model: umad.Model, Board: "softib", Firmware: version, Hardware: umad.Hardware,
-	})
+	return nil, err
+}
+
+// files are folders for the files that programs see on their hosts, the best first. In memory they are made ten times as fast as on a disk, and
+// they are rewritten every second; the runtime folder is there as a rule.
+func (p place) files() []string {
+	own, err := filepath.Abs(filepath.Join(p.dir, p.name+".files"))
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	return &world{f: f, place: p, trees: trees}, nil
+	var st unix.Statfs_t
+	if unix.Statfs(p.dir, &st) == nil && st.Type == unix.TMPFS_MAGIC || unix.Statfs(memory, &st) != nil || st.Type != unix.TMPFS_MAGIC {
+		return []string{own}
+	}
+	// The same name each time, so that the next fabric removes what one that was killed has left.
+	sum := sha256.Sum256([]byte(own))
+	return []string{filepath.Join(memory, fmt.Sprintf("softib-%d-%x", os.Getuid(), sum[:6])), own}
+}
+
+// memory is where Linux has a file system in memory for everybody.
+const memory = "/dev/shm"
+
+// warm does ahead what the first program would wait for.
+func (w *world) warm() {
+	if _, _, release, err := w.open(w.f.Hosts()[0].Name(), false); err == nil {
+		release()
+	}
 }
 
 // close lets go of the namespaces, which end with the last program in them, and removes the files.
