@@ -24,14 +24,11 @@ func (s Set) Exec(e Entry, path string, argv, env []string) error {
 	if e.Tree == "" {
 		return fmt.Errorf("%s: %w", path, syscall.Exec(path, argv, env))
 	}
-	args := []string{enterer, "-t", e.Tree}
-	if e.Verbose {
-		args = append(args, "-v")
-	}
+	user, report := -1, -1
 	for _, f := range []struct {
-		flag string
+		fd   *int
 		file *os.File
-	}{{"-u", e.User}, {"-r", e.Report}} {
+	}{{&user, e.User}, {&report, e.Report}} {
 		if f.file == nil {
 			continue
 		}
@@ -40,8 +37,22 @@ func (s Set) Exec(e Entry, path string, argv, env []string) error {
 		if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_SETFD, 0); errno != 0 {
 			return fmt.Errorf("dropin: fcntl: %w", errno)
 		}
-		args = append(args, f.flag, strconv.Itoa(int(fd)))
+		*f.fd = int(fd)
 	}
-	args = append(append(args, "--", path), argv...)
-	return fmt.Errorf("%s: %w", s.Path(enterer), syscall.Exec(s.Path(enterer), args, env))
+	return fmt.Errorf("%s: %w", s.Path(enterer), syscall.Exec(s.Path(enterer), e.arguments(user, report, path, argv), env))
+}
+
+// arguments is how softib-enter is called; user and report are descriptors, or -1.
+func (e Entry) arguments(user, report int, path string, argv []string) []string {
+	args := []string{enterer, "-t", e.Tree}
+	if e.Verbose {
+		args = append(args, "-v")
+	}
+	if user >= 0 {
+		args = append(args, "-u", strconv.Itoa(user))
+	}
+	if report >= 0 {
+		args = append(args, "-r", strconv.Itoa(report))
+	}
+	return append(append(args, "--", path), argv...)
 }
