@@ -78,13 +78,17 @@ func (a *sockaddr) put(b []byte) int {
 	switch a.family {
 	case afInet:
 		be.PutUint16(b[2:], a.port)
-		v := a.ip.As4()
-		copy(b[4:], v[:])
+		if a.ip.IsValid() { // else it is any
+			v := a.ip.As4()
+			copy(b[4:], v[:])
+		}
 	case afInet6:
 		be.PutUint16(b[2:], a.port)
 		be.PutUint32(b[4:], a.flow)
-		v := a.ip.As16()
-		copy(b[8:], v[:])
+		if a.ip.IsValid() {
+			v := a.ip.As16()
+			copy(b[8:], v[:])
+		}
 		native.PutUint32(b[24:], uint32(a.scope))
 	case afIB:
 		be.PutUint16(b[2:], uint16(a.pkey))
