@@ -136,6 +136,8 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(post_send, (uint32_t qp, struct ibv_send_wr *, struct ibv_send_wr **bad))                 \
 	X(post_recv, (uint32_t qp, struct ibv_recv_wr *, struct ibv_recv_wr **bad))                 \
 	X(post_srq_recv, (uint32_t srq, struct ibv_recv_wr *, struct ibv_recv_wr **bad))            \
+	/* The program ends: what the adapter still owes to others goes out. */                     \
+	X(settle, (void))                                                                           \
 	/* Writes what did not fit into a pipe before. */                                           \
 	X(flush_events, (int32_t fd))
 

@@ -90,3 +90,10 @@ int softib_load(void)
 	pthread_mutex_unlock(&load_mutex);
 	return error;
 }
+
+/* An adapter of silicon would have sent its last acknowledgements long ago. */
+static __attribute__((destructor)) void at_exit(void)
+{
+	if (softib_loaded() && !softib_forked)
+		softib_go.settle();
+}

@@ -179,6 +179,7 @@ func softib_destroy_qp(handle uint32) int32 {
 		return einval
 	}
 	if !o.shared() {
+		settle(o.ctx.dev)
 		err := o.ctx.dev.Enter().DestroyQP(o.qp)
 		o.ctx.dev.Leave()
 		if err != nil {
@@ -245,6 +246,9 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 		MaxRDAtomic: uint8(a.max_rd_atomic), MaxDestRD: uint8(a.max_dest_rd_atomic), MinRNRTimer: uint8(a.min_rnr_timer), Port: ib.PortNum(a.port_num),
 		Timeout: uint8(a.timeout), RetryCnt: uint8(a.retry_cnt), RNRRetry: uint8(a.rnr_retry), AltPort: ib.PortNum(a.alt_port_num), AltTimeout: uint8(a.alt_timeout),
 		AH: ahAttr(&a.ah_attr), AltAH: ahAttr(&a.alt_ah_attr),
+	}
+	if m&hca.MaskState != 0 {
+		settle(o.ctx.dev)
 	}
 	err := o.ctx.dev.Enter().ModifyQP(o.qp, v, m)
 	o.ctx.dev.Leave()
