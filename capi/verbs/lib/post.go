@@ -54,10 +54,15 @@ func softib_post_send(handle uint32, wr *C.struct_ibv_send_wr, bad **C.struct_ib
 	return 0
 }
 
+// listOK reports whether a scatter/gather list can be looked at.
+func listOK(n C.int, most int, list *C.struct_ibv_sge) bool {
+	return n == 0 || n > 0 && int(n) <= most && list != nil
+}
+
 // post posts one request. The device is locked.
 func (o *qpObj) post(h *hca.HCA, wr *C.struct_ibv_send_wr) int32 {
 	w := &o.send
-	if wr.opcode >= uint32(hca.NumWROpcode) || wr.send_flags > 0xFF || wr.num_sge < 0 || int(wr.num_sge) > o.qp.Caps().MaxSendSGE {
+	if wr.opcode >= uint32(hca.NumWROpcode) || wr.send_flags > 0xFF || !listOK(wr.num_sge, o.qp.Caps().MaxSendSGE, wr.sg_list) {
 		return einval
 	}
 	w.WRID = uint64(wr.wr_id)
@@ -110,6 +115,9 @@ func (o *qpObj) takeInline() bool {
 	var n uint64
 	for i := range w.SGList {
 		n += uint64(w.SGList[i].Length)
+		if w.SGList[i].Addr == 0 && w.SGList[i].Length > 0 {
+			return false
+		}
 	}
 	if n > room {
 		return false
@@ -168,7 +176,7 @@ func softib_post_recv(handle uint32, wr *C.struct_ibv_recv_wr, bad **C.struct_ib
 	h := o.ctx.dev.Enter()
 	for ; wr != nil; wr = wr.next {
 		errno := einval
-		if wr.num_sge >= 0 && int(wr.num_sge) <= o.qp.Caps().MaxRecvSGE {
+		if listOK(wr.num_sge, o.qp.Caps().MaxRecvSGE, wr.sg_list) {
 			o.recv.WRID = uint64(wr.wr_id)
 			o.recv.SGList = unsafe.Slice((*hca.SGE)(unsafe.Pointer(wr.sg_list)), wr.num_sge)
 			errno = errnoOf(h.PostRecv(o.qp, &o.recv))
@@ -193,7 +201,7 @@ func softib_post_srq_recv(handle uint32, wr *C.struct_ibv_recv_wr, bad **C.struc
 	h := o.ctx.dev.Enter()
 	for ; wr != nil; wr = wr.next {
 		errno := einval
-		if wr.num_sge >= 0 && int(wr.num_sge) <= maxSGE {
+		if listOK(wr.num_sge, maxSGE, wr.sg_list) {
 			o.recv.WRID = uint64(wr.wr_id)
 			o.recv.SGList = unsafe.Slice((*hca.SGE)(unsafe.Pointer(wr.sg_list)), wr.num_sge)
 			errno = errnoOf(h.PostSRQRecv(o.srq, &o.recv))
