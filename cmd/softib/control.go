@@ -10,8 +10,6 @@ import (
 	"net"
 	"syscall"
 	"time"
-
-	"softib/workload/perf"
 )
 
 // The protocol between a running fabric and the commands that talk to it, on
@@ -23,8 +21,8 @@ import (
 //	client:  {"v":1,"op":"down"}
 //	fabric:  {"ok":true}                       and it ends
 //
-//	client:  {"v":1,"op":"perf","perf":{"hosts":["h1","h2"],"config":{"test":"send_lat","sizes":[8]}}}
-//	fabric:  {"setting":{…}}  {"row":{…}}  {"row":{…}} …  {"ok":true}
+//	client:  {"v":1,"op":"pair","hosts":["h1","h2"]}
+//	fabric:  {"pair":{…}}                      the hosts are the client's to measure between until it hangs up
 //
 //	client:  {"v":1,"op":"host","host":"h1"}
 //	fabric:  {"ok":true}                       if it has such a node
@@ -52,16 +50,15 @@ import (
 //	fabric:  {"line":"…"}  {"line":"…"} …  {"ok":true}   the partitions that are then in force
 //
 // One connection carries one request. An answer ends with "ok" or with
-// {"error":"…","next":"…"}. A client that hangs up ends its perf test. The kernel
-// says who the client is (SO_PEERCRED): only the fabric's owner and root are
-// answered.
+// {"error":"…","next":"…"}. The kernel says who the client is (SO_PEERCRED): only the fabric's
+// owner and root are answered.
 const protocolVersion = 1
 
 // Operations of the protocol.
 const (
 	opStatus = "status"
 	opDown   = "down"
-	opPerf   = "perf"
+	opPair   = "pair"
 	opHost   = "host"
 	opEnter  = "enter"
 	opSM     = "sm"
@@ -73,13 +70,13 @@ const (
 	opPartition = "partition"
 )
 
-var operations = []string{opStatus, opDown, opPerf, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition}
+var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition}
 
 type request struct {
 	Version   int               `json:"v"`
 	Op        string            `json:"op"`
-	Perf      *perfRequest      `json:"perf,omitempty"`
 	Host      string            `json:"host,omitempty"`
+	Hosts     []string          `json:"hosts,omitempty"` // the first two if empty
 	Plain     bool              `json:"plain,omitempty"` // enter without namespaces
 	SM        *smRequest        `json:"sm,omitempty"`
 	Log       *logRequest       `json:"log,omitempty"`
@@ -87,26 +84,26 @@ type request struct {
 	Partition *partitionRequest `json:"partition,omitempty"`
 }
 
-type perfRequest struct {
-	// Hosts are the active and the passive one; the first two if empty.
-	Hosts  []string    `json:"hosts,omitempty"`
-	Config perf.Config `json:"config"`
+// pair is two hosts to measure between.
+type pair struct {
+	Hosts [2]string `json:"hosts"` // the active and the passive one
+	Hops  int       `json:"hops"`  // switches between the two
+	Where string    `json:"fabric"`
 }
 
 type answer struct {
-	Status  *status       `json:"status,omitempty"`
-	Setting *perf.Setting `json:"setting,omitempty"`
-	Row     *perf.Row     `json:"row,omitempty"`
-	Entry   *entry        `json:"entry,omitempty"`
-	Line    string        `json:"line,omitempty"` // of a log
-	Switch  *switchShown  `json:"switch,omitempty"`
-	Trace   *traced       `json:"trace,omitempty"`
-	Wiring  *wiring       `json:"wiring,omitempty"`
-	Table   *tableRow     `json:"table,omitempty"`
-	OK      bool          `json:"ok,omitempty"`
-	Error   string        `json:"error,omitempty"`
-	Next    string        `json:"next,omitempty"`
-	Usage   bool          `json:"usage,omitempty"` // the error is one of usage
+	Status *status      `json:"status,omitempty"`
+	Pair   *pair        `json:"pair,omitempty"`
+	Entry  *entry       `json:"entry,omitempty"`
+	Line   string       `json:"line,omitempty"` // of a log
+	Switch *switchShown `json:"switch,omitempty"`
+	Trace  *traced      `json:"trace,omitempty"`
+	Wiring *wiring      `json:"wiring,omitempty"`
+	Table  *tableRow    `json:"table,omitempty"`
+	OK     bool         `json:"ok,omitempty"`
+	Error  string       `json:"error,omitempty"`
+	Next   string       `json:"next,omitempty"`
+	Usage  bool         `json:"usage,omitempty"` // the error is one of usage
 }
 
 // refusal is an error as an answer.

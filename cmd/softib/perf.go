@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
+	attached "softib/attach/server"
 	"softib/ib"
 	"softib/sm"
 	"softib/topo"
@@ -29,7 +33,8 @@ func newPerf() *cobra.Command {
 It uses the fabric that is running under --name. Without one, or when a TOPOLOGY is
 given, it uses a fabric of its own that ends with the test.
 
-Both sides busy-poll, so the figures want two idle cores.
+Each side is a process of its own on its host, as a program under softib exec is. Both
+busy-poll, so the figures want two idle cores.
 
 ` + topologyHelp(),
 		Example: `  softib perf send_lat                      # 2 bytes between h1 and h2
@@ -40,7 +45,7 @@ Both sides busy-poll, so the figures want two idle cores.
 		Args:      arguments(1, 2, "a TEST and at most one TOPOLOGY"),
 		ValidArgs: append(perf.Names(), "all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			reqs, err := o.requests(args[0])
+			tests, err := o.tests(args[0])
 			if err != nil {
 				return usage(cmd, err)
 			}
@@ -48,7 +53,7 @@ Both sides busy-poll, so the figures want two idle cores.
 			if len(args) == 2 {
 				o.topology = args[1]
 			}
-			return o.run(cmd, reqs)
+			return o.run(cmd, tests)
 		},
 	}
 	f := cmd.Flags()
@@ -72,8 +77,8 @@ type perfOptions struct {
 	name, topology                     string
 }
 
-// requests are the tests that a command line asks for.
-func (o *perfOptions) requests(name string) ([]perfRequest, error) {
+// tests are those that a command line asks for.
+func (o *perfOptions) tests(name string) ([]perf.Config, error) {
 	var picked []perf.Test
 	if name == "all" {
 		for t := range perf.NumTest {
@@ -92,7 +97,7 @@ func (o *perfOptions) requests(name string) ([]perfRequest, error) {
 	if o.size < 0 {
 		return nil, fmt.Errorf("-s is %d: want 1 to %d bytes", o.size, perf.MaxSize)
 	}
-	var reqs []perfRequest
+	var tests []perf.Config
 	for _, t := range picked {
 		c := perf.Config{Test: t, Iters: o.iters, TxDepth: o.depth, PostList: o.list}
 		if !t.IsLatency() || name != "all" {
@@ -113,34 +118,26 @@ func (o *perfOptions) requests(name string) ([]perfRequest, error) {
 			}
 			c.MTU = m
 		}
-		reqs = append(reqs, perfRequest{Hosts: o.hosts, Config: c})
+		if err := c.Check(); err != nil {
+			return nil, err
+		}
+		tests = append(tests, c)
 	}
-	return reqs, nil
+	return tests, nil
 }
 
 // run measures in the running fabric, or in one of its own.
-func (o *perfOptions) run(cmd *cobra.Command, reqs []perfRequest) error {
+func (o *perfOptions) run(cmd *cobra.Command, tests []perf.Config) error {
 	p, err := newPlace(o.name)
 	if err != nil {
 		return err
 	}
-	view := &perfView{w: cmd.OutOrStdout(), json: o.json}
+	t := &sides{view: &perfView{w: cmd.OutOrStdout(), json: o.json}, stderr: cmd.ErrOrStderr(), socket: p.verbs()}
 	if o.topology == "" && p.isRunning() {
-		for _, r := range reqs {
-			err := p.call(cmd.Context(), request{Op: opPerf, Perf: &r}, func(a answer) error {
-				switch {
-				case a.Setting != nil:
-					return view.setting(*a.Setting)
-				case a.Row != nil:
-					return view.row(*a.Row)
-				}
-				return nil
-			})
-			if err := view.end(err); err != nil {
-				return err
-			}
-		}
-		return view.finish()
+		return p.borrow(cmd.Context(), o.hosts, func(ctx context.Context, pair *pair) error {
+			t.pair = *pair
+			return t.measure(ctx, tests)
+		})
 	}
 	if o.name != defaultName && o.topology == "" {
 		return p.notRunning()
@@ -161,12 +158,38 @@ func (o *perfOptions) run(cmd *cobra.Command, reqs []perfRequest) error {
 		return err
 	}
 	defer f.Close()
-	for _, r := range reqs {
-		if err := view.end(runPerf(cmd.Context(), f, r, view.setting, view.row)); err != nil {
-			return err
-		}
+	pair, err := f.pair(o.hosts)
+	if err != nil {
+		return err
 	}
-	return view.finish()
+	t.pair = *pair
+	socket, end, err := f.admit()
+	if err != nil {
+		return err
+	}
+	defer end()
+	t.socket = socket
+	return t.measure(cmd.Context(), tests)
+}
+
+// admit lets processes that know the socket attach to a fabric which has no name, until end is called.
+func (f *fabric) admit() (socket string, end func(), err error) {
+	p, err := newPlace(fmt.Sprintf("perf-%d", os.Getpid()))
+	if err != nil {
+		return "", nil, err
+	}
+	l, err := attached.Listen(p.verbs())
+	if err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = attached.Serve(ctx, l, f.Fabric, version) })
+	return p.verbs(), func() {
+		cancel()
+		wg.Wait()
+		_ = os.Remove(p.verbs())
+	}, nil
 }
 
 // perfView prints tests as they run, or as JSON at the end.

@@ -252,9 +252,16 @@ func TestRouteTraceIsTrue(t *testing.T) {
 				}
 			}
 			before := l.sent()
-			err := runPerf(t.Context(), l.fabric, perfRequest{Hosts: []string{a, b}, Config: perf.Config{Test: perf.SendLat, Iters: 50, Sizes: []int{8}}},
-				func(perf.Setting) error { return nil }, func(perf.Row) error { return nil })
+			x, err := l.Host(a)
 			if err != nil {
+				t.Fatal(err)
+			}
+			y, err := l.Host(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := perf.Config{Test: perf.SendLat, Iters: 50, Sizes: []int{8}}
+			if err := perf.Run(t.Context(), x, y, cfg, func(perf.Row) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 			got := map[string]bool{}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,9 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"softib/live"
-	"softib/workload/perf"
 )
 
 const (
@@ -123,8 +119,8 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 		err = s.tables(ctx, tell)
 	case opPartition:
 		err = s.partitions(r.Partition, tell)
-	case opPerf:
-		err = s.measure(ctx, conn, r.Perf, tell)
+	case opPair:
+		err = s.lend(ctx, conn, r.Hosts, tell)
 	default:
 		err = fmt.Errorf("the request's operation is %q: want one of %s", r.Op, strings.Join(operations, ", "))
 	}
@@ -141,75 +137,64 @@ func (s *server) noNode(name string) error {
 	return next(&usageError{fmt.Errorf("fabric %s has no node %q", s.f.name, name)}, "its hosts are %s to %s", hosts[0].Name(), hosts[len(hosts)-1].Name())
 }
 
-// measure runs a perf test inside the fabric's process. The client ends it
-// by hanging up.
-func (s *server) measure(ctx context.Context, conn net.Conn, r *perfRequest, tell func(answer) error) error {
-	if r == nil {
-		return fmt.Errorf("the request has no perf: want the test to run")
+// lend gives a client two hosts to measure between for as long as it stays on the line: two tests at once
+// would measure each other.
+func (s *server) lend(ctx context.Context, conn net.Conn, hosts []string, tell func(answer) error) error {
+	p, err := s.f.pair(hosts)
+	if err != nil {
+		return err
 	}
 	if !s.perf.TryLock() {
-		return next(fmt.Errorf("another perf test is running on fabric %s", s.f.name), "wait for it to end, or measure on a fabric of your own: softib perf %v star:2", r.Config.Test)
+		return next(fmt.Errorf("another perf test is running on fabric %s", s.f.name), "wait for it to end, or measure on a fabric of your own: softib perf TEST star:2")
 	}
 	defer s.perf.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	if err := tell(answer{Pair: p}); err != nil {
+		return err
+	}
+	hungUp := make(chan struct{})
 	go func() {
 		var b [1]byte
 		_, _ = conn.Read(b[:]) // nothing more comes but the end
-		cancel()
+		close(hungUp)
 	}()
-	err := runPerf(ctx, s.f, *r,
-		func(set perf.Setting) error { return tell(answer{Setting: &set}) },
-		func(row perf.Row) error { return tell(answer{Row: &row}) })
-	if errors.Is(err, context.Canceled) {
-		// The client is still there to read this only if the fabric is what ended.
+	select {
+	case <-hungUp:
+		return nil
+	case <-ctx.Done():
 		return next(fmt.Errorf("fabric %s was ended during the test", s.f.name), "softib up -d, then measure again")
 	}
-	return err
 }
 
-// runPerf runs a test on a fabric of this process.
-func runPerf(ctx context.Context, f *fabric, r perfRequest, setting func(perf.Setting) error, row func(perf.Row) error) error {
-	a, b, err := f.pair(r.Hosts)
-	if err != nil {
-		return err
-	}
-	set, err := perf.Describe(a, b, r.Config)
-	if err != nil {
-		return next(&usageError{err}, "softib perf --help")
-	}
-	if d := f.Graph().Distances(a.Node().Index)[b.Node().Index]; d > 0 {
-		set.Hops = int(d) - 1
-	}
-	set.Where = fmt.Sprintf("%s (%s)", f.name, f.topology)
-	if err := setting(set); err != nil {
-		return err
-	}
-	return perf.Run(ctx, a, b, r.Config, row)
-}
-
-// pair finds the two hosts of a test.
-func (f *fabric) pair(names []string) (a, b *live.Host, err error) {
+// pair finds the two hosts of a test and what lies between them.
+func (f *fabric) pair(names []string) (*pair, error) {
 	hosts := f.Hosts()
+	example := fmt.Sprintf("--hosts %s,%s", hosts[0].Name(), hosts[len(hosts)-1].Name())
 	switch len(names) {
 	case 0:
 		if len(hosts) < 2 {
-			return nil, nil, next(fmt.Errorf("fabric %s has one host: a test needs two", f.name), "softib perf TEST star:2")
+			return nil, next(fmt.Errorf("fabric %s has one host: a test needs two", f.name), "softib perf TEST star:2")
 		}
-		return hosts[0], hosts[1], nil
+		names = []string{hosts[0].Name(), hosts[1].Name()}
 	case 2:
 	default:
-		return nil, nil, next(&usageError{fmt.Errorf("%d hosts: a test has two", len(names))}, "--hosts %s,%s", hosts[0].Name(), hosts[len(hosts)-1].Name())
+		return nil, next(&usageError{fmt.Errorf("%d hosts: a test has two", len(names))}, "%s", example)
 	}
-	for i, h := range []**live.Host{&a, &b} {
-		if *h, err = f.Host(names[i]); err != nil {
-			return nil, nil, next(&usageError{err}, "--hosts %s,%s", hosts[0].Name(), hosts[len(hosts)-1].Name())
+	var at [2]int
+	p := &pair{Where: fmt.Sprintf("%s (%s)", f.name, f.topology)}
+	for i := range at {
+		h, err := f.Host(names[i])
+		if err != nil {
+			return nil, next(&usageError{err}, "%s", example)
 		}
+		p.Hosts[i], at[i] = h.Name(), h.Node().Index
 	}
-	if a == b {
-		return nil, nil, next(&usageError{fmt.Errorf("%s twice: a test goes between two hosts", names[0])}, "--hosts %s,%s", hosts[0].Name(), hosts[len(hosts)-1].Name())
+	if at[0] == at[1] {
+		return nil, next(&usageError{fmt.Errorf("%s twice: a test goes between two hosts", names[0])}, "%s", example)
 	}
-	return a, b, nil
+	if d := f.Graph().Distances(at[0])[at[1]]; d > 0 {
+		p.Hops = int(d) - 1
+	}
+	return p, nil
 }
 
 // peerUID asks the kernel who is at the other end.

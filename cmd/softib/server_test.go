@@ -16,7 +16,6 @@ import (
 
 	"softib/sm"
 	"softib/topo"
-	"softib/workload/perf"
 )
 
 // serving is a fabric in this process with its socket.
@@ -83,13 +82,9 @@ func TestProtocol(t *testing.T) {
 	if len(a) != 2 || a[0].Status == nil || a[0].Status.Hosts != 3 || !a[1].OK {
 		t.Errorf("status is answered with %+v", a)
 	}
-	a = exchange(t, p, `{"v":1,"op":"perf","perf":{"hosts":["h1","h3"],"config":{"test":"send_lat","sizes":[8,16],"iters":20}}}`+"\n")
-	if len(a) != 4 || a[0].Setting == nil || a[0].Setting.Passive != "h3" || a[1].Row == nil || a[2].Row == nil || a[2].Row.Bytes != 16 || !a[3].OK {
-		t.Errorf("perf is answered with %+v", a)
-	}
 	for _, bad := range []string{
-		"hello\n", "{}\n", `{"v":2,"op":"status"}` + "\n", `{"v":1,"op":"dance"}` + "\n", `{"v":1,"op":"perf"}` + "\n",
-		`{"v":1,"op":"perf","perf":{"config":{"test":"waltz"}}}` + "\n", strings.Repeat("[", 2*requestMax),
+		"hello\n", "{}\n", `{"v":2,"op":"status"}` + "\n", `{"v":1,"op":"dance"}` + "\n", `{"v":1,"op":"pair","hosts":["h1"]}` + "\n",
+		`{"v":1,"op":"pair","hosts":["h1","h9"]}` + "\n", strings.Repeat("[", 2*requestMax),
 	} {
 		a := exchange(t, p, bad)
 		if len(a) != 1 || a[0].Error == "" || a[0].OK {
@@ -100,36 +95,43 @@ func TestProtocol(t *testing.T) {
 
 func TestOnePerfAtATime(t *testing.T) {
 	p, _, _ := serving(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	begun := make(chan struct{})
-	ended := make(chan error, 1)
-	go func() {
-		r := request{Op: opPerf, Perf: &perfRequest{Config: perf.Config{Test: perf.SendLat, Iters: perf.MaxIters / 10}}}
-		ended <- p.call(ctx, r, func(a answer) error {
-			if a.Setting != nil {
-				close(begun)
+	enough := errors.New("enough")
+	err := p.borrow(t.Context(), []string{"h1", "h3"}, func(_ context.Context, got *pair) error {
+		if *got != (pair{Hosts: [2]string{"h1", "h3"}, Hops: 1, Where: "t (star:3)"}) {
+			t.Errorf("lent is %+v", *got)
+		}
+		err := p.borrow(t.Context(), nil, func(context.Context, *pair) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), "another perf test") || nextOf(err) == "" {
+			t.Errorf("a second test is answered with %v", err)
+		}
+		return enough
+	})
+	if !errors.Is(err, enough) {
+		t.Errorf("a test that fails ends with %v", err)
+	}
+	// Hanging up ends the loan, and frees the place for the next.
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		err := p.borrow(t.Context(), nil, func(_ context.Context, got *pair) error {
+			if got.Hosts != [2]string{"h1", "h2"} {
+				t.Errorf("the first two are %v", got.Hosts)
 			}
 			return nil
 		})
-	}()
-	<-begun
-	err := p.call(t.Context(), request{Op: opPerf, Perf: &perfRequest{Config: perf.Config{Test: perf.SendLat}}}, func(answer) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), "another perf test") || nextOf(err) == "" {
-		t.Errorf("a second test is answered with %v", err)
-	}
-	// Hanging up ends the test, and frees the place for the next.
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("a test that was given up ends with %v", err)
-	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		err := p.call(t.Context(), request{Op: opPerf, Perf: &perfRequest{Config: perf.Config{Test: perf.SendLat, Iters: 5}}}, func(answer) error { return nil })
 		if err == nil {
 			break
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("still refused: %v", err)
 		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	err = p.borrow(ctx, nil, func(ctx context.Context, _ *pair) error {
+		cancel()
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("a test that was given up ends with %v", err)
 	}
 }
 
@@ -145,17 +147,22 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// A fabric that ends during a test says so to whoever waits for the figures.
+// A fabric that ends during a test ends the test, and says so to whoever waits for the figures.
 func TestDownDuringPerf(t *testing.T) {
-	p, _, _ := serving(t)
-	err := p.call(t.Context(), request{Op: opPerf, Perf: &perfRequest{Config: perf.Config{Test: perf.SendLat, Iters: perf.MaxIters / 10}}}, func(a answer) error {
-		if a.Setting == nil {
-			return nil
+	for _, result := range []func(context.Context) error{
+		func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		func(context.Context) error { return &fabricGoneError{"an adapter is gone"} }, // which may be noticed first
+	} {
+		p, _, _ := serving(t)
+		err := p.borrow(t.Context(), nil, func(ctx context.Context, _ *pair) error {
+			if err := p.call(t.Context(), request{Op: opDown}, func(answer) error { return nil }); err != nil {
+				t.Error(err)
+			}
+			return result(ctx)
+		})
+		if err == nil || !strings.Contains(err.Error(), "was ended during the test") || nextOf(err) == "" {
+			t.Errorf("got %v", err)
 		}
-		return p.call(t.Context(), request{Op: opDown}, func(answer) error { return nil })
-	})
-	if err == nil || !strings.Contains(err.Error(), "was ended during the test") || nextOf(err) == "" {
-		t.Errorf("got %v", err)
 	}
 }
 

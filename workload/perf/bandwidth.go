@@ -32,14 +32,15 @@ func newMarks(groups int) *marks {
 
 // stream is the active side: n requests on every queue pair, as many in flight
 // as the depth allows.
-func (e *end) stream(t Test, size, n, depth, list int, peer *end, m *marks, base time.Time) error {
-	flows := make([]flow, len(e.qps))
+func (s *side) stream(size, n int, m *marks, base time.Time) error {
+	list := s.cfg.PostList
+	flows := make([]flow, len(s.qps))
 	for i := range flows {
-		flows[i] = flow{window: newWindow(i, depth), qp: e.qps[i], wr: e.request(t, i, size, peer), list: make([]verbs.SendWR, 0, list), left: n}
+		flows[i] = flow{window: newWindow(i, s.cfg.TxDepth), qp: s.qps[i], wr: s.request(i, size), list: make([]verbs.SendWR, 0, list), left: n}
 	}
 	posted, completed := 0, 0
 	for completed < n*len(flows) {
-		if e.stop.Load() {
+		if s.stop.Load() {
 			return errStopped
 		}
 		for i := range flows {
@@ -56,16 +57,16 @@ func (e *end) stream(t Test, size, n, depth, list int, peer *end, m *marks, base
 				}
 			}
 		}
-		got := e.sendCQ.Poll(e.wc)
+		got := s.sendCQ.Poll(s.wc)
 		if got == 0 {
 			continue
 		}
-		if err := e.check(got); err != nil {
+		if err := s.check(got); err != nil {
 			return err
 		}
-		for i := range e.wc[:got] {
-			flows[e.wc[i].WRID>>32].retire(e.wc[i : i+1])
-			completed += int(uint32(e.wc[i].WRID))
+		for i := range s.wc[:got] {
+			flows[s.wc[i].WRID>>32].retire(s.wc[i : i+1])
+			completed += int(uint32(s.wc[i].WRID))
 		}
 		m.ended, m.within = append(m.ended, time.Since(base)), append(m.within, completed)
 	}
@@ -107,36 +108,24 @@ func (e *end) absorb(n int) error {
 		}
 		left -= got
 	}
-	return e.serve() // the last acknowledgements
+	return nil
 }
 
-// bandwidth measures one size.
-func (r *runner) bandwidth(size int) (Row, error) {
-	iters := r.cfg.iters(size)
-	warm := warmup(size, iters)
-	t, a, b, depth := r.cfg.Test, r.active, r.passive, r.cfg.TxDepth
-	groups := 2 * len(a.qps) * (max(iters, warm) + 1) // room enough, so that nothing grows
-	if mod := newWindow(0, depth).mod; mod > 1 {
-		groups = groups/mod + 2*len(a.qps)
+// bandwidth is what the active side does for one size, and what comes of it.
+func (s *side) bandwidth(size, warm, iters int) (work func(base time.Time) error, row func() Row) {
+	groups := 2 * len(s.qps) * (max(iters, warm) + 1) // room enough, so that nothing grows
+	if mod := newWindow(0, s.cfg.TxDepth).mod; mod > 1 {
+		groups = groups/mod + 2*len(s.qps)
 	}
 	ms := [2]*marks{newMarks(groups), newMarks(groups)}
-	base := time.Now()
-	serve := b.serve
-	if t == SendBW {
-		serve = func() error { return b.absorb(warm + iters) }
-	}
-	err := r.both(func() error {
-		if err := a.stream(t, size, warm, depth, r.cfg.PostList, b, ms[0], base); err != nil {
+	work = func(base time.Time) error {
+		if err := s.stream(size, warm, ms[0], base); err != nil {
 			return err
 		}
-		return a.stream(t, size, iters, depth, r.cfg.PostList, b, ms[1], base)
-	}, serve)
-	if err != nil {
-		return Row{}, err
+		return s.stream(size, iters, ms[1], base)
 	}
-	if err := r.verify(size, 0); err != nil {
-		return Row{}, err
+	return work, func() Row {
+		bw := ms[1].summarize(size)
+		return Row{Bytes: size, Iters: iters * len(s.qps), Bandwidth: &bw}
 	}
-	bw := ms[1].summarize(size)
-	return Row{Bytes: size, Iters: iters * len(a.qps), Bandwidth: &bw}, nil
 }

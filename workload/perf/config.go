@@ -65,6 +65,12 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("perf: %s is %v: want %s", e.Option, e.Got, e.Want)
 }
 
+// Check refuses what cannot be run.
+func (c Config) Check() error {
+	_, err := c.complete()
+	return err
+}
+
 // complete fills in what was left open and refuses what cannot be.
 func (c Config) complete() (Config, error) {
 	if c.Test >= NumTest {

@@ -7,10 +7,10 @@
 //		return nil
 //	})
 //
-// It knows devices and nothing of what joins them. Each side runs on a goroutine
-// of its own and busy-polls. That holds for the passive side of a one-sided test
-// too: in software a host does its work when somebody polls it, where an adapter
-// made of silicon would never sleep.
+// It knows devices and nothing of what joins them. The two sides share nothing but what they say to each other over a
+// connection (talk.go): Active and Passive are for processes of their own, and Run is both in one. Each side
+// busy-polls on a thread. That holds for the passive side of a one-sided test too: in software a host does its work when
+// somebody polls it, where an adapter made of silicon would never sleep.
 //
 // What a figure means:
 //
@@ -22,7 +22,6 @@
 //     the last completion; peak is the best stretch between any post and any later
 //     completion.
 //
-// A short warm-up precedes each size and is not measured. The data are
-// compared at the end of each size: a figure is never that of bytes that did not
-// arrive.
+// A short warm-up precedes each size and is not measured. At the end of each size both sides look at
+// the data that came to them: a figure is never that of bytes that did not arrive.
 package perf

@@ -3,7 +3,6 @@ package perf
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"softib/ib"
 	"softib/verbs"
@@ -38,6 +37,7 @@ func (e *DataError) Error() string {
 
 // end is one side of a test with what it owns.
 type end struct {
+	*talk
 	dev            verbs.Device
 	pd             *verbs.PD
 	sendCQ, recvCQ *verbs.CQ
@@ -46,8 +46,6 @@ type end struct {
 	infos          []verbs.Info
 	slot           int
 	wc             []verbs.WC
-	stop           *atomic.Bool // no use in going on
-	done           *atomic.Bool // the active side has finished
 
 	closers []func() error
 }
@@ -55,16 +53,9 @@ type end struct {
 // firstPSN is where both directions start; any value will do.
 const firstPSN ib.PSN = 0x51b000
 
-func newEnd(dev verbs.Device, c Config) (*end, error) {
-	e := &end{dev: dev, slot: c.maxSize(), wc: make([]verbs.WC, 32)}
-	if err := e.create(c); err != nil {
-		return nil, errors.Join(err, e.close())
-	}
-	return e, nil
-}
-
 // create makes the objects of one side.
 func (e *end) create(c Config) (err error) {
+	e.slot = c.maxSize()
 	keep := func(f func() error) { e.closers = append(e.closers, f) }
 	ctx := verbs.Open(e.dev)
 	if e.pd, err = ctx.AllocPD(); err != nil {
@@ -107,16 +98,13 @@ func (e *end) create(c Config) (err error) {
 // fabric would, and no figure depends on it.
 const ackTimeout = 16
 
-// connect joins the queue pairs of two ends one to one.
-func connect(a, b *end, mtu ib.MTU) error {
+// connect joins the queue pairs to the peer's, one to one.
+func (e *end) connect(peer []verbs.Info, mtu ib.MTU) error {
 	o := verbs.DefaultConnect
 	o.MTU = mtu
 	o.Timeout = ackTimeout
-	for i := range a.qps {
-		if err := a.qps[i].Connect(a.infos[i], b.infos[i], o); err != nil {
-			return err
-		}
-		if err := b.qps[i].Connect(b.infos[i], a.infos[i], o); err != nil {
+	for i, qp := range e.qps {
+		if err := qp.Connect(e.infos[i], peer[i], o); err != nil {
 			return err
 		}
 	}
@@ -172,15 +160,16 @@ func (e *end) postRecvs() error {
 }
 
 // request is the operation of a test as a work request of one queue pair.
-func (e *end) request(t Test, qp, size int, peer *end) verbs.SendWR {
-	off := qp * e.slot
-	wr := verbs.SendWR{Opcode: tests[t].op, WRID: uint64(qp), SGList: e.tx.SGEs(off, size)}
+func (s *side) request(qp, size int) verbs.SendWR {
+	t := s.cfg.Test
+	off := qp * s.slot
+	wr := verbs.SendWR{Opcode: tests[t].op, WRID: uint64(qp), SGList: s.tx.SGEs(off, size)}
 	if t != SendLat && t != SendBW {
-		wr.RemoteAddr, wr.RKey = peer.rx.Addr()+uint64(off), peer.rx.RKey()
+		wr.RemoteAddr, wr.RKey = s.peer.Addr+uint64(off), s.peer.RKey
 	}
 	inline := wr.Opcode == verbs.WRSend || wr.Opcode == verbs.WRRDMAWrite
 	if inline && size <= inlineMax {
-		wr.SGList, wr.InlineData, wr.Flags = nil, e.tx.Bytes()[off:off+size], verbs.SendInline
+		wr.SGList, wr.InlineData, wr.Flags = nil, s.tx.Bytes()[off:off+size], verbs.SendInline
 	}
 	if wr.Opcode == verbs.WRAtomicFetchAdd {
 		wr.CompareAdd = 1
@@ -201,22 +190,6 @@ func (e *end) serve() error {
 			return errStopped
 		}
 	}
-	return nil
-}
-
-// fill gives every slot a pattern of its own.
-func fill(mem []byte, seed byte) {
-	for i := range mem {
-		mem[i] = byte(i) ^ byte(i>>8)*31 + seed
-	}
-}
-
-// compare finds the first byte in which two buffers differ.
-func compare(device string, got, want []byte) error {
-	for i := range want {
-		if got[i] != want[i] {
-			return &DataError{device, i, got[i], want[i]}
-		}
-	}
+	e.sendCQ.Poll(e.wc) // to see what came before the news of the end
 	return nil
 }

@@ -6,15 +6,15 @@ import "time"
 // stamps each of its requests, and the end.
 
 // pingpong is one side of send_lat: n messages each way.
-func (e *end) pingpong(size, n int, peer *end, depth int, stamps []time.Duration, base time.Time) error {
-	qp, active := e.qps[0], stamps != nil
-	recv := e.receive(0)
-	send := e.request(SendLat, 0, size, peer)
-	w := newWindow(0, depth)
+func (s *side) pingpong(size, n int, stamps []time.Duration, base time.Time) error {
+	qp, active := s.qps[0], stamps != nil
+	recv := s.receive(0)
+	send := s.request(0, size)
+	w := newWindow(0, s.cfg.TxDepth)
 	for i := range n {
 		if active {
 			stamps[i] = time.Since(base)
-		} else if _, err := e.spin(e.recvCQ); err != nil {
+		} else if _, err := s.spin(s.recvCQ); err != nil {
 			return err
 		}
 		w.next(&send, i == n-1)
@@ -28,12 +28,12 @@ func (e *end) pingpong(size, n int, peer *end, depth int, stamps []time.Duration
 			return err
 		}
 		if !w.isOpen() {
-			if err := e.reap(&w); err != nil {
+			if err := s.reap(&w); err != nil {
 				return err
 			}
 		}
 		if active {
-			if _, err := e.spin(e.recvCQ); err != nil {
+			if _, err := s.spin(s.recvCQ); err != nil {
 				return err
 			}
 		}
@@ -41,7 +41,7 @@ func (e *end) pingpong(size, n int, peer *end, depth int, stamps []time.Duration
 	if active {
 		stamps[n] = time.Since(base)
 	}
-	return e.drainWindow(&w)
+	return s.drainWindow(&w)
 }
 
 // reap waits for completions of a window.
@@ -64,16 +64,16 @@ func (e *end) drainWindow(w *window) error {
 // watch is one side of write_lat: n writes each way, the arrival of each seen in the
 // last byte of the memory it goes to. Polling the completion queue meanwhile
 // is what makes the host take packets in.
-func (e *end) watch(size, n int, peer *end, depth int, stamps []time.Duration, base time.Time) error {
-	qp, active := e.qps[0], stamps != nil
-	write := e.request(WriteLat, 0, size, peer)
-	mine, theirs := &e.tx.Bytes()[size-1], &e.rx.Bytes()[size-1]
-	w := newWindow(0, depth)
+func (s *side) watch(size, n int, stamps []time.Duration, base time.Time) error {
+	qp, active := s.qps[0], stamps != nil
+	write := s.request(0, size)
+	mine, theirs := &s.tx.Bytes()[size-1], &s.rx.Bytes()[size-1]
+	w := newWindow(0, s.cfg.TxDepth)
 	for i := range n {
 		mark := byte(i + 1)
 		if active {
 			stamps[i] = time.Since(base)
-		} else if err := e.until(theirs, mark, &w); err != nil {
+		} else if err := s.until(theirs, mark, &w); err != nil {
 			return err
 		}
 		*mine = mark
@@ -82,12 +82,12 @@ func (e *end) watch(size, n int, peer *end, depth int, stamps []time.Duration, b
 			return err
 		}
 		if !w.isOpen() {
-			if err := e.reap(&w); err != nil {
+			if err := s.reap(&w); err != nil {
 				return err
 			}
 		}
 		if active {
-			if err := e.until(theirs, mark, &w); err != nil {
+			if err := s.until(theirs, mark, &w); err != nil {
 				return err
 			}
 		}
@@ -95,7 +95,7 @@ func (e *end) watch(size, n int, peer *end, depth int, stamps []time.Duration, b
 	if active {
 		stamps[n] = time.Since(base)
 	}
-	return e.drainWindow(&w)
+	return s.drainWindow(&w)
 }
 
 // until waits for a value in memory.
@@ -116,9 +116,9 @@ func (e *end) until(at *byte, value byte, w *window) error {
 
 // fetch is the active side of read_lat and atomic_lat: n operations, each
 // after the one before.
-func (e *end) fetch(t Test, size, n int, peer *end, stamps []time.Duration, base time.Time) error {
-	qp := e.qps[0]
-	wr := e.request(t, 0, size, peer)
+func (s *side) fetch(size, n int, stamps []time.Duration, base time.Time) error {
+	qp := s.qps[0]
+	wr := s.request(0, size)
 	w := newWindow(0, 1)
 	for i := range n {
 		stamps[i] = time.Since(base)
@@ -126,7 +126,7 @@ func (e *end) fetch(t Test, size, n int, peer *end, stamps []time.Duration, base
 		if err := qp.PostSend(&wr); err != nil {
 			return err
 		}
-		if err := e.reap(&w); err != nil {
+		if err := s.reap(&w); err != nil {
 			return err
 		}
 	}
@@ -134,39 +134,25 @@ func (e *end) fetch(t Test, size, n int, peer *end, stamps []time.Duration, base
 	return nil
 }
 
-// latency measures one size.
-func (r *runner) latency(size int) (Row, error) {
-	iters := r.cfg.iters(size)
-	warm := warmup(size, iters)
+// latency is what the active side does for one size, and what comes of it.
+func (s *side) latency(size, warm, iters int) (work func(base time.Time) error, row func() Row) {
 	n := warm + iters
 	stamps := make([]time.Duration, n+1)
-	t, a, b, depth := r.cfg.Test, r.active, r.passive, r.cfg.TxDepth
-	base := time.Now()
-	var err error
-	switch t {
-	case SendLat:
-		err = r.both(func() error { return a.pingpong(size, n, b, depth, stamps, base) },
-			func() error { return b.pingpong(size, n, a, depth, nil, base) })
-	case WriteLat:
-		a.rx.Bytes()[size-1], b.rx.Bytes()[size-1] = 0, 0
-		err = r.both(func() error { return a.watch(size, n, b, depth, stamps, base) },
-			func() error { return b.watch(size, n, a, depth, nil, base) })
-	default:
-		if t == AtomicLat {
-			clear(b.rx.Bytes())
+	work = func(base time.Time) error {
+		switch s.cfg.Test {
+		case SendLat:
+			return s.pingpong(size, n, stamps, base)
+		case WriteLat:
+			return s.watch(size, n, stamps, base)
 		}
-		err = r.both(func() error { return a.fetch(t, size, n, b, stamps, base) }, b.serve)
-	}
-	if err != nil {
-		return Row{}, err
-	}
-	if err := r.verify(size, n); err != nil {
-		return Row{}, err
+		return s.fetch(size, n, stamps, base)
 	}
 	part := 1
-	if tests[t].halved {
+	if tests[s.cfg.Test].halved {
 		part = 2
 	}
-	l := summarize(stamps[warm:], part)
-	return Row{Bytes: size, Iters: iters, Latency: &l}, nil
+	return work, func() Row {
+		l := summarize(stamps[warm:], part)
+		return Row{Bytes: size, Iters: iters, Latency: &l}
+	}
 }

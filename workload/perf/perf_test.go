@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,13 +83,17 @@ func TestDepthAndMTU(t *testing.T) {
 	for _, depth := range []int{1, 2, 3, 16, 17, 128} {
 		for _, mtu := range []ib.MTU{0, ib.MTU256} {
 			cfg := Config{Test: WriteBW, Sizes: []int{3000}, Iters: 77, TxDepth: depth, MTU: mtu}
+			var s Setting
 			rows := 0
-			if err := Run(t.Context(), a, b, cfg, func(Row) error { rows++; return nil }); err != nil || rows != 1 {
+			if err := run(t.Context(), a, b, cfg, func(got Setting) error { s = got; return nil }, func(Row) error { rows++; return nil }); err != nil || rows != 1 {
 				t.Errorf("depth %d, mtu %d: %d rows, %v", depth, mtu, rows, err)
 			}
-			s, err := Describe(a, b, cfg)
-			if want := map[ib.MTU]int{0: 4096, ib.MTU256: 256}[mtu]; err != nil || s.MTU != want || s.Active != a.Name() || s.LIDs[0] == s.LIDs[1] {
-				t.Errorf("setting is %+v, %v", s, err)
+			want := Setting{Test: WriteBW, Active: a.Name(), Passive: b.Name(), LIDs: s.LIDs, MTU: 4096, QPs: 1, TxDepth: depth}
+			if mtu != 0 {
+				want.MTU = mtu.Bytes()
+			}
+			if s != want || s.LIDs[0] == s.LIDs[1] {
+				t.Errorf("setting is %+v, want %+v", s, want)
 			}
 		}
 	}
@@ -248,21 +251,6 @@ func TestPeakOracle(t *testing.T) {
 		if got := m.peak(); math.Abs(got/want-1) > 1e-6 {
 			t.Fatalf("peak is %g, the best of all stretches %g: %+v", got, want, m)
 		}
-	}
-}
-
-func TestDataCompared(t *testing.T) {
-	var e *DataError
-	if err := compare("h2", []byte{1, 2, 9}, []byte{1, 2, 3}); !errors.As(err, &e) || e.Offset != 2 || e.Got != 9 || e.Want != 3 {
-		t.Errorf("got %v", err)
-	}
-	if err := compare("h2", []byte{1, 2, 3, 7}, []byte{1, 2, 3}); err != nil {
-		t.Errorf("got %v", err)
-	}
-	mem := make([]byte, 1<<17)
-	fill(mem, 1)
-	if slices.Equal(mem[:256], mem[256:512]) || slices.Equal(mem[:4096], mem[4096:8192]) {
-		t.Error("neighbouring pages have the same pattern")
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"softib/ib"
-	"softib/verbs"
 )
 
 // mb is perftest's MB.
@@ -113,30 +112,4 @@ func switches(n int) string {
 func (s Setting) WriteFoot(w io.Writer) error {
 	_, err := fmt.Fprintln(w, rule)
 	return err
-}
-
-// Describe fills in a Setting as far as the devices tell; the caller adds what
-// lies between them.
-func Describe(active, passive verbs.Device, cfg Config) (Setting, error) {
-	cfg, err := cfg.complete()
-	if err != nil {
-		return Setting{}, err
-	}
-	s := Setting{Test: cfg.Test, Active: active.Name(), Passive: passive.Name(), QPs: cfg.QPs, TxDepth: cfg.TxDepth}
-	if cfg.Test.IsLatency() {
-		s.TxDepth = 1
-	}
-	mtu := cfg.MTU
-	for i, d := range []verbs.Device{active, passive} {
-		p, err := verbs.Open(d).QueryPort(1)
-		if err != nil {
-			return Setting{}, err
-		}
-		s.LIDs[i] = p.LID
-		if cfg.MTU == 0 && (mtu == 0 || p.MTU < mtu) {
-			mtu = p.MTU
-		}
-	}
-	s.MTU = mtu.Bytes()
-	return s, nil
 }

@@ -2,138 +2,239 @@ package perf
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"runtime"
 	"sync"
-	"sync/atomic"
+	"time"
 
+	"softib/ib"
 	"softib/verbs"
 )
 
-// runner is one test under way.
-type runner struct {
-	cfg             Config
-	active, passive *end
-	stop, done      atomic.Bool
+// side is one side of a test under way.
+type side struct {
+	*end
+	cfg    Config
+	active bool
+	peer   address
 }
 
-// Run measures between two devices and gives each row to each as soon as it is
-// there. It ends early when ctx does, or when each answers with an error.
-func Run(ctx context.Context, active, passive verbs.Device, cfg Config, each func(Row) error) (err error) {
-	cfg, err = cfg.complete()
+func newSide(dev verbs.Device, conn io.ReadWriteCloser) *side {
+	return &side{end: &end{talk: newTalk(conn), dev: dev, wc: make([]verbs.WC, 32)}}
+}
+
+// Active is the side that measures: it says over conn what to do, tells what the test is, and gives each row to row
+// as soon as it is there. It ends early when ctx does, or when one of the two answers with an error. It
+// closes conn.
+func Active(ctx context.Context, dev verbs.Device, conn io.ReadWriteCloser, cfg Config, setting func(Setting) error, row func(Row) error) error {
+	defer conn.Close()
+	cfg, err := cfg.complete()
 	if err != nil {
 		return err
 	}
-	r := &runner{cfg: cfg}
-	if r.active, err = newEnd(active, cfg); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.active.close()) }()
-	if r.passive, err = newEnd(passive, cfg); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.passive.close()) }()
-	for _, e := range []*end{r.active, r.passive} {
-		e.stop, e.done = &r.stop, &r.done
-	}
-	if err := connect(r.active, r.passive, cfg.MTU); err != nil {
-		return err
-	}
-	if cfg.Test == SendLat || cfg.Test == SendBW {
-		for _, e := range []*end{r.active, r.passive} {
-			if err := e.postRecvs(); err != nil {
+	s := newSide(dev, conn)
+	s.cfg, s.active = cfg, true
+	return s.run(ctx, func() error {
+		return s.say(word{Config: &cfg})
+	}, func(ctx context.Context) error {
+		if err := setting(s.setting()); err != nil {
+			return err
+		}
+		for _, size := range cfg.Sizes {
+			r, err := s.measure(ctx, size)
+			if err != nil {
+				return fmt.Errorf("%s of %d bytes: %w", cfg.Test, size, err)
+			}
+			if err := row(r); err != nil {
 				return err
 			}
 		}
-	}
-	defer context.AfterFunc(ctx, func() { r.stop.Store(true) })()
-	for _, size := range cfg.Sizes {
-		r.prepare()
-		measure := r.bandwidth
-		if cfg.Test.IsLatency() {
-			measure = r.latency
-		}
-		row, err := measure(size)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			return fmt.Errorf("%s of %d bytes: %w", cfg.Test, size, err)
-		}
-		if err := each(row); err != nil {
+		return s.reach(stepBye)
+	})
+}
+
+// Passive is the other side: it does what the active one says over conn, which it closes.
+func Passive(ctx context.Context, dev verbs.Device, conn io.ReadWriteCloser) error {
+	defer conn.Close()
+	s := newSide(dev, conn)
+	return s.run(ctx, func() error {
+		w, err := s.hear(ctx)
+		switch {
+		case err != nil:
 			return err
+		case w.Config == nil:
+			return fmt.Errorf("perf: the other side does not say what to do: %w", ErrTalk)
 		}
-	}
-	return nil
-}
-
-// prepare gives both sides data to recognise, and nothing to collect while
-// it is measured.
-func (r *runner) prepare() {
-	fill(r.active.tx.Bytes(), 1)
-	fill(r.passive.tx.Bytes(), 101)
-	fill(r.active.rx.Bytes(), 51)
-	fill(r.passive.rx.Bytes(), 201)
-	runtime.GC()
-}
-
-// both runs the two sides at once, each on its own thread, and returns the
-// error of the one that failed first.
-func (r *runner) both(active, passive func() error) error {
-	r.done.Store(false)
-	var wg sync.WaitGroup
-	var errs [2]error
-	for i, f := range []func() error{active, passive} {
-		wg.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			if errs[i] = f(); errs[i] != nil {
-				r.stop.Store(true)
+		s.cfg, err = w.Config.complete()
+		return err
+	}, func(ctx context.Context) error {
+		for _, size := range s.cfg.Sizes {
+			if err := s.answer(ctx, size); err != nil {
+				return fmt.Errorf("%s of %d bytes: %w", s.cfg.Test, size, err)
 			}
-			if i == 0 {
-				r.done.Store(true)
-			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, errStopped) {
-			return err
 		}
-	}
-	return errors.Join(errs[:]...)
+		return s.await(ctx, stepBye)
+	})
 }
 
-// verify compares what arrived with what was sent. ops is how many operations there
-// were in all, for a test whose result tells.
-func (r *runner) verify(size, ops int) error {
-	a, b := r.active, r.passive
-	for qp := range a.qps {
-		at := qp * a.slot
-		got, want, who := b.rx, a.tx, b
-		switch r.cfg.Test {
-		case ReadLat, ReadBW:
-			got, want, who = a.tx, b.rx, a
-		case AtomicLat:
-			return r.verifyCounter(ops)
+// run makes a side of a test, joins it with the other, and works. If it fails it tells the other side why.
+func (s *side) run(ctx context.Context, agree func() error, work func(context.Context) error) (err error) {
+	defer context.AfterFunc(ctx, func() { s.stop.Store(true) })()
+	defer func() {
+		var peer *PeerError
+		if err != nil && !errors.As(err, &peer) {
+			_ = s.say(word{Error: err.Error()}) // it may be gone
 		}
-		if err := compare(who.dev.Name(), got.Bytes()[at:at+size], want.Bytes()[at:at+size]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// verifyCounter checks that each of ops atomic operations added one, and that
-// the last one fetched what was there before it.
-func (r *runner) verifyCounter(ops int) error {
-	var want [atomicSize]byte
-	binary.LittleEndian.PutUint64(want[:], uint64(ops))
-	if err := compare(r.passive.dev.Name(), r.passive.rx.Bytes(), want[:]); err != nil {
+	}()
+	if err := agree(); err != nil {
 		return err
 	}
-	binary.LittleEndian.PutUint64(want[:], uint64(ops-1))
-	return compare(r.active.dev.Name(), r.active.tx.Bytes(), want[:])
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.create(s.cfg); err != nil {
+		return err
+	}
+	if err := s.join(ctx); err != nil {
+		return err
+	}
+	err = work(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, errStopped):
+		return s.cause()
+	}
+	return err
+}
+
+// join connects the queue pairs to the other side's, one to one.
+func (s *side) join(ctx context.Context) (err error) {
+	own := address{Device: s.dev.Name(), QPs: s.infos, Addr: s.rx.Addr(), RKey: s.rx.RKey()}
+	if s.peer, err = s.meet(ctx, own); err != nil {
+		return err
+	}
+	if err := s.connect(s.peer.QPs, s.cfg.MTU); err != nil {
+		return err
+	}
+	if s.cfg.Test == SendLat || s.cfg.Test == SendBW {
+		return s.postRecvs()
+	}
+	return nil
+}
+
+// setting is what the two sides know about the test.
+func (s *side) setting() Setting {
+	a, b := s.infos[0], s.peer.QPs[0]
+	set := Setting{
+		Test: s.cfg.Test, Active: s.dev.Name(), Passive: s.peer.Device, LIDs: [2]ib.LID{a.LID, b.LID},
+		MTU: min(a.MTU, b.MTU).Bytes(), QPs: s.cfg.QPs, TxDepth: s.cfg.TxDepth,
+	}
+	if s.cfg.MTU != 0 {
+		set.MTU = s.cfg.MTU.Bytes()
+	}
+	if s.cfg.Test.IsLatency() {
+		set.TxDepth = 1
+	}
+	return set
+}
+
+// measure is the active side of one size.
+func (s *side) measure(ctx context.Context, size int) (Row, error) {
+	s.prepare(size)
+	iters := s.cfg.iters(size)
+	warm := warmup(size, iters)
+	var work func(base time.Time) error
+	var row func() Row
+	if s.cfg.Test.IsLatency() {
+		work, row = s.latency(size, warm, iters)
+	} else {
+		work, row = s.bandwidth(size, warm, iters)
+	}
+	runtime.GC() // nothing to collect while it is measured
+	if err := s.await(ctx, stepReady); err != nil {
+		return Row{}, err
+	}
+	if err := onThread(func() error { return work(time.Now()) }); err != nil {
+		return Row{}, err
+	}
+	if err := s.reach(stepDone); err != nil {
+		return Row{}, err
+	}
+	if err := s.await(ctx, stepIntact); err != nil {
+		return Row{}, err
+	}
+	if err := s.verify(size, warm+iters); err != nil {
+		return Row{}, err
+	}
+	return row(), nil
+}
+
+// answer is the passive side of one size.
+func (s *side) answer(ctx context.Context, size int) error {
+	s.prepare(size)
+	s.done.Store(false)
+	iters := s.cfg.iters(size)
+	n := iters + warmup(size, iters)
+	runtime.GC()
+	if err := s.reach(stepReady); err != nil {
+		return err
+	}
+	err := onThread(func() error {
+		var err error
+		switch s.cfg.Test {
+		case SendLat:
+			err = s.pingpong(size, n, nil, time.Time{})
+		case WriteLat:
+			err = s.watch(size, n, nil, time.Time{})
+		case SendBW:
+			err = s.absorb(n)
+		}
+		if err != nil {
+			return err
+		}
+		return s.serve()
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.await(ctx, stepDone); err != nil {
+		return err
+	}
+	if err := s.verify(size, n); err != nil {
+		return err
+	}
+	return s.reach(stepIntact)
+}
+
+// onThread runs f on a thread that does nothing else meanwhile.
+func onThread(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return f()
+}
+
+// Run is both sides in one process.
+func Run(ctx context.Context, active, passive verbs.Device, cfg Config, each func(Row) error) error {
+	return run(ctx, active, passive, cfg, func(Setting) error { return nil }, each)
+}
+
+func run(ctx context.Context, active, passive verbs.Device, cfg Config, setting func(Setting) error, each func(Row) error) error {
+	a, b := net.Pipe()
+	var errs [2]error
+	var wg sync.WaitGroup
+	wg.Go(func() { errs[1] = Passive(ctx, passive, b) })
+	errs[0] = Active(ctx, active, a, cfg, setting, each)
+	wg.Wait()
+	return First(errs[0], errs[1])
+}
+
+// First is the failure of a test whose sides ended with these errors: that of the side whose failure the other reports.
+func First(active, passive error) error {
+	var peer *PeerError
+	if passive != nil && (active == nil || errors.As(active, &peer) && !errors.As(passive, &peer)) {
+		return passive
+	}
+	return active
 }
