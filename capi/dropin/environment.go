@@ -2,7 +2,6 @@ package dropin
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"softib/ib"
@@ -74,11 +73,9 @@ func (s Set) preload() string {
 	if strings.ContainsAny(s.Dir, " :") {
 		return ""
 	}
-	var list []string
-	for _, name := range preloaded {
-		if _, err := os.Stat(s.Path(name)); err == nil {
-			list = append(list, s.Path(name))
-		}
+	list := make([]string, len(preloaded))
+	for i, name := range preloaded {
+		list[i] = s.Path(name)
 	}
 	return strings.Join(list, ":")
 }

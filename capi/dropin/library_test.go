@@ -13,13 +13,8 @@ import (
 )
 
 func TestEnvironment(t *testing.T) {
-	dir := t.TempDir()
+	const dir = "/run/s/lib"
 	s := Set{dir}
-	for _, name := range []string{UMAD, Verbs, RDMACM, Engine} {
-		if err := os.WriteFile(s.Path(name), nil, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
 	h := Host{Name: "h1", GUID: 0x0002c903000000a1, UMAD: "/run/s/umad", Verbs: "/run/s/verbs", RDMACM: "/run/s/rdmacm"}
 	ours := s.Path(UMAD) + ":" + s.Path(RDMACM) + ":" + s.Path(Verbs)
 	got := s.Environment([]string{"A=1", "LD_PRELOAD=/x.so:/y.so", "SOFTIB_HOST=old", "LD_LIBRARY_PATH=", "SOFTIB_UMAD=old", "ASAN_OPTIONS=a=b"}, h)
@@ -34,7 +29,7 @@ func TestEnvironment(t *testing.T) {
 	if again := s.Environment(got, h); !slices.Equal(again, want) {
 		t.Errorf("twice: %q", again)
 	}
-	// LD_PRELOAD has no quoting, and what is not there is not told.
+	// LD_PRELOAD has no quoting, and what is not known is not told.
 	got = Set{"/a b"}.Environment([]string{"LD_PRELOAD=/x.so"}, Host{Name: "h", UMAD: "s"})
 	if want := []string{"LD_PRELOAD=/x.so", "LD_LIBRARY_PATH=/a b", "ASAN_OPTIONS=verify_asan_link_order=0", "SOFTIB_HOST=h", "SOFTIB_UMAD=s", "SOFTIB_LIB=/a b"}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
