@@ -14,7 +14,7 @@ func FuzzAttributes(f *testing.F) {
 				f.Add(uint8(i), g.value.Append(nil))
 			}
 		}
-		f.Add(uint8(i), bytes.Repeat([]byte{0xFF}, 80))
+		f.Add(uint8(i), bytes.Repeat([]byte{0xFF}, Size))
 		f.Add(uint8(i), []byte{1})
 	}
 	f.Fuzz(func(t *testing.T, which uint8, b []byte) {
