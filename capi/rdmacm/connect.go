@@ -197,6 +197,9 @@ func (d *ident) qpAttr(to cm.QPState) (a cm.QPAttr, err error) {
 	if a, err = d.port.engine.QPAttr(d.conn, to); err != nil {
 		return a, err
 	}
+	if to == cm.QPRTR {
+		a.RQPSN = d.psn // a program that accepts moves its queue pair before it tells us, and the engine is not told the number until then
+	}
 	if to == cm.QPRTS && d.ackTimeout != 0 {
 		a.Timeout = d.ackTimeout
 		a.Mask |= cm.QPHasTimeout
