@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -88,12 +89,12 @@ func (r *sideRequest) measure(ctx context.Context, conn net.Conn, tell func(side
 	return err
 }
 
-// sideConn is the connection to the other side.
+// sideConn is the connection to the other side. What is not a socket is not ours, nor to be closed.
 func sideConn() (net.Conn, error) {
-	f := os.NewFile(sideFD, "the other side")
-	if f == nil {
-		return nil, notBySelf(fmt.Errorf("descriptor %d is not open", sideFD))
+	if _, err := syscall.GetsockoptInt(sideFD, syscall.SOL_SOCKET, syscall.SO_TYPE); err != nil {
+		return nil, notBySelf(fmt.Errorf("descriptor %d is not the other side: %w", sideFD, err))
 	}
+	f := os.NewFile(sideFD, "the other side")
 	defer f.Close()
 	c, err := net.FileConn(f)
 	if err != nil {
