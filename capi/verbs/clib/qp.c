@@ -146,9 +146,13 @@ struct softib_qp *softib_make_qp(struct ibv_context *context, struct ibv_qp_init
 	q->qp.context = context;
 	q->qp.qp_context = attr->qp_context;
 	q->qp.pd = pd;
-	q->qp.send_cq = attr->send_cq;
-	q->qp.recv_cq = attr->recv_cq;
-	q->qp.srq = attr->srq;
+	/* An XRC target has no queues of its own, an initiator only one: what else was passed is not held on to. */
+	if (attr->qp_type != IBV_QPT_XRC_RECV)
+		q->qp.send_cq = attr->send_cq;
+	if (attr->qp_type != IBV_QPT_XRC_RECV && attr->qp_type != IBV_QPT_XRC_SEND) {
+		q->qp.recv_cq = attr->recv_cq;
+		q->qp.srq = attr->srq;
+	}
 	q->qp.handle = args.made.handle;
 	q->qp.qp_num = args.qp_num;
 	q->qp.state = IBV_QPS_RESET;
