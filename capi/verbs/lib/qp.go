@@ -224,6 +224,13 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 	case rest != 0:
 		return eopnotsupp // neither can be changed on this device
 	}
+	// Programs set up both halves of XRC as if they were RC, and Linux lets them.
+	switch o.qp.Type() {
+	case hca.XRCSend:
+		m &^= hca.MaskMaxDestRD | hca.MaskMinRNRTimer
+	case hca.XRCRecv:
+		m &^= hca.MaskMaxRDAtomic | hca.MaskRetryCnt | hca.MaskRNRRetry
+	}
 	if m&hca.MaskAV != 0 && a.ah_attr.port_num == 0 {
 		return einval
 	}
