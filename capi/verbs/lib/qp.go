@@ -105,6 +105,10 @@ var qpTypes = map[C.uint32_t]hca.QPType{
 	C.IBV_QPT_RC: hca.RC, C.IBV_QPT_UC: hca.UC, C.IBV_QPT_UD: hca.UD, C.IBV_QPT_XRC_SEND: hca.XRCSend, C.IBV_QPT_XRC_RECV: hca.XRCRecv,
 }
 
+// inlineLeast is the room for inline data that every queue pair has. Adapters give what fits into the smallest work request, and programs
+// such as rdma_xclient send inline without having asked for any.
+const inlineLeast = 32
+
 //export softib_create_qp
 func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 	c := table.contexts.get(uint32(a.context))
@@ -122,7 +126,7 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 		Type: typ, SigAll: a.sig_all != 0, BlockSelfMC: a.create_flags&C.IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0,
 		Caps: hca.Caps{
 			MaxSendWR: int(a.cap.max_send_wr), MaxRecvWR: int(a.cap.max_recv_wr), MaxSendSGE: int(a.cap.max_send_sge),
-			MaxRecvSGE: int(a.cap.max_recv_sge), MaxInline: int(a.cap.max_inline_data),
+			MaxRecvSGE: int(a.cap.max_recv_sge), MaxInline: max(int(a.cap.max_inline_data), inlineLeast),
 		},
 	}
 	if o := table.pds.get(uint32(a.pd)); o != nil {
