@@ -15,7 +15,7 @@ import (
 
 type row = perf.Row
 
-// perf runs softib perf on a fabric of two hosts and a switch.
+// perf runs softib perf, which is two processes, on a fabric of two hosts and a switch.
 func (b *bench) perf(ctx context.Context, test string, size int) (row, error) {
 	out, err := output(ctx, nil, b.softib, "perf", test, "-s", strconv.Itoa(size), "--json", "star:2")
 	if err != nil {

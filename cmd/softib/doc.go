@@ -4,14 +4,15 @@
 // One file holds one subcommand: a function that returns its cobra.Command,
 // listed in main.go. What several of them need stands beside them:
 //
-//	rundir.go    where a running fabric leaves its socket, lock and log
-//	control.go   the protocol on that socket, and its client
-//	server.go    the fabric's end of it
-//	fabric.go    a fabric with its name, from topology to ACTIVE
-//	mesh.go      every host sends to every other
-//	detach.go    a fabric as a process in the background
-//	terminal.go  colour, progress and plain lines
-//	errors.go    errors that end in what to do next
+//	rundir.go      where a running fabric leaves its socket, lock and log
+//	control.go     the protocol on that socket, and its client
+//	server.go      the fabric's end of it
+//	fabric.go      a fabric with its name, from topology to ACTIVE
+//	mesh.go        every host sends to every other
+//	perf_sides.go  a test as two processes of this program, perf_side.go
+//	detach.go      a fabric as a process in the background
+//	terminal.go    colour, progress and plain lines
+//	errors.go      errors that end in what to do next
 //
 // It knows no packet and no table: fabrics are package live's, measuring is
 // workload/perf's, topologies are topo's.
