@@ -97,6 +97,16 @@ func (q *QP) cutRead(it *respItem, room int) int {
 	return min(left, ((pkts-1)%most+1)<<q.mtuShift)
 }
 
+// goodBundle reports whether the packets that p stands for are as many as its
+// payload makes, and all as long as the path MTU but for the message's last.
+func (q *QP) goodBundle(p *wire.Packet, info *wire.OpcodeInfo) bool {
+	n := p.PayloadLen()
+	if !info.Is(wire.FlagEnd) && n&(q.mtu-1) != 0 {
+		return false
+	}
+	return (n+q.mtu-1)>>q.mtuShift == p.Packets()
+}
+
 // lastPSN is the PSN of the last packet that p stands for.
 func lastPSN(p *wire.Packet) ib.PSN { return p.BTH.PSN.Add(p.Packets() - 1) }
 

@@ -268,7 +268,10 @@ func scatter(segs []segment, off uint64, n int, data []byte, far wire.Source) bo
 			continue
 		}
 		c := min(len(m)-int(off), n-done)
-		if !deposit(m[off:int(off)+c], data, far, done) {
+		dst := m[off : int(off)+c]
+		if far == nil {
+			deposit(dst, data[done:done+c])
+		} else if !far.CopyTo(dst, done) {
 			return false
 		}
 		done += c

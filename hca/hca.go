@@ -317,7 +317,10 @@ func (h *HCA) drop(d Drop) { h.Stats.Drops[d]++ }
 // turns out to be gone, the packet counts as lost.
 func (h *HCA) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	h.now = now
-	h.Stats.RxPackets += uint64(p.Packets())
+	h.Stats.RxPackets++
+	if p.Count > 1 {
+		h.Stats.RxPackets += uint64(p.Count) - 1
+	}
 	h.Stats.RxBytes += uint64(p.PayloadLen())
 	info := p.BTH.Opcode.Info()
 	if !info.Valid() || p.LRH.LNH < wire.LNHLocal {

@@ -404,30 +404,24 @@ func (h *HCA) local(pd *PD, s *SGE, need Access) (*region, []byte) {
 	return r, mem
 }
 
+// deposit copies src to dst so that the last byte becomes visible last:
+// programs poll the end of a buffer to learn that a write has landed.
+func deposit(dst, src []byte) {
+	n := len(src)
+	if n <= 8 {
+		copy(dst, src)
+		return
+	}
+	copy(dst[:n-8], src[:n-8])
+	copy(dst[n-8:n], src[n-8:])
+}
+
 // farOf has p's payload, nil if that is in p itself.
 func farOf(p *wire.Packet) wire.Source {
 	if len(p.Payload) == 0 && p.FarLen > 0 {
 		return p.Far
 	}
 	return nil
-}
-
-// deposit fills dst with the data from off on, which are those of far if it is
-// there, so that the last byte becomes visible last: programs poll the end of a
-// buffer to learn that a write has landed. It is false if far has the data no more.
-func deposit(dst, data []byte, far wire.Source, off int) bool {
-	if far != nil {
-		return far.CopyTo(dst, off)
-	}
-	n := len(dst)
-	src := data[off : off+n]
-	if n <= 8 {
-		copy(dst, src)
-		return true
-	}
-	copy(dst[:n-8], src[:n-8])
-	copy(dst[n-8:], src[n-8:])
-	return true
 }
 
 // AH is an address handle: the way to a datagram's destination.

@@ -156,7 +156,7 @@ func (q *QP) emitRequest(now ib.Time, p *wire.Packet, buf []byte, noRef bool) bo
 
 // emitData builds a packet, or a bundle of them, of a SEND or an RDMA WRITE.
 func (q *QP) emitData(w *sendWQE, p *wire.Packet, buf []byte, noRef bool) {
-	n, ref, k := int(w.length)-int(q.sqPkt)<<q.mtuShift, false, uint32(1)
+	n, ref, k := int(w.length)-int(q.sqPkt)*q.mtu, false, uint32(1)
 	if n > q.mtu || q.h.cfg.ByRefMin > 0 && n >= q.h.cfg.ByRefMin {
 		if n, ref = q.cut(w, n, len(buf), noRef); n > q.mtu {
 			k = uint32(n+q.mtu-1) >> q.mtuShift

@@ -249,17 +249,19 @@ func (q *QP) checkOperation(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 // checkLength checks the payload against the packet's place in its message
 // (IBA 9.7.4.1.6) and against what the message said of its length.
 func (q *QP) checkLength(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdict {
-	n, k := p.PayloadLen(), p.Packets()
+	n := p.PayloadLen()
 	bad := false
 	switch {
 	case !info.Is(wire.FlagPayload):
-		bad = n != 0 || k != 1
-	case !info.Is(wire.FlagEnd):
-		bad = n != k<<q.mtuShift
-	case n == 0:
-		bad = k != 1 || !info.Is(wire.FlagStart)
+		bad = n != 0 || p.Count > 1
+	case p.Count > 1:
+		bad = !q.goodBundle(p, info)
+	case info.Is(wire.FlagStart | wire.FlagEnd):
+		bad = n > q.mtu
+	case info.Is(wire.FlagEnd):
+		bad = n == 0 || n > q.mtu
 	default:
-		bad = (n+q.mtu-1)>>q.mtuShift != k
+		bad = n != q.mtu
 	}
 	if !bad && info.Kind == wire.KindWrite {
 		rem := q.writeRem

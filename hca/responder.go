@@ -242,7 +242,9 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 		if n := p.PayloadLen(); n > 0 {
 			_, mem := q.remote(q.curPD, q.writeKey, q.writeVA, n, AccessRemoteWrite)
 			q.guardReads(mem)
-			if !deposit(mem, p.Payload, farOf(p), 0) {
+			if far := farOf(p); far == nil {
+				deposit(mem, p.Payload)
+			} else if !far.CopyTo(mem, 0) {
 				q.lost(info)
 				return
 			}
@@ -257,7 +259,10 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 		q.doAtomic(p)
 		return
 	}
-	q.ePSN = pastPSN(p)
+	q.ePSN = p.BTH.PSN.Add(1)
+	if p.Count > 1 {
+		q.ePSN = pastPSN(p)
+	}
 	q.nakSent = false
 	if info.Is(wire.FlagEnd) {
 		q.msn = (q.msn + 1) & 0xFFFFFF
@@ -267,7 +272,7 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 		}
 	}
 	if p.BTH.AckReq && q.typ != UC {
-		q.ack(lastPSN(p))
+		q.ack(q.ePSN.Add(-1))
 	}
 }
 
@@ -371,7 +376,7 @@ func (q *QP) queueAtomic(psn ib.PSN, orig uint64, again bool) {
 func (q *QP) takeRecv(srq *SRQ) bool {
 	q.curDone = 0
 	if srq == nil {
-		q.cur, q.curCQ, q.fresh = q.rq.peek(), q.recvCQ, nil
+		q.cur, q.curCQ = q.rq.peek(), q.recvCQ
 		return q.cur != nil
 	}
 	w := srq.rq.peek()
@@ -427,7 +432,9 @@ func (q *QP) fillRecv(n int, data []byte, far wire.Source) filling {
 		c := min(len(mem)-int(off), n-done)
 		dst := mem[off : int(off)+c]
 		q.guardReads(dst)
-		if !deposit(dst, data, far, done) {
+		if far == nil {
+			deposit(dst, data[done:done+c])
+		} else if !far.CopyTo(dst, done) {
 			return fillGone
 		}
 		done += c

@@ -118,8 +118,10 @@ func (q *QP) ahead() (copied int, refers bool) {
 		return copied, false
 	}
 	if w := &q.sq[q.sqCursor&q.sqMask]; w.kind == kindSend || w.kind == kindWrite {
-		left := int(w.length) - int(q.sqPkt)<<q.mtuShift
-		copied = min(left, q.mtu*max(1, q.h.cfg.MaxBundle))
+		left := int(w.length) - int(q.sqPkt)*q.mtu
+		if copied = left; left > q.mtu {
+			copied = min(left, q.mtu*max(1, q.h.cfg.MaxBundle))
+		}
 		if q.h.cfg.ByRefMin > 0 && copied >= q.h.cfg.ByRefMin {
 			_, refers = q.cut(w, left, math.MaxInt, false)
 		}
@@ -151,7 +153,9 @@ func (h *HCA) Unpark(q *QP) {
 // that there was nothing to send after all; NextSend tells what comes next.
 func (h *HCA) Emit(now ib.Time, s Send, p *wire.Packet, buf []byte) bool {
 	h.now = now
-	p.Count, p.FarLen = 0, 0
+	if p.Count != 0 || p.FarLen != 0 {
+		p.Count, p.FarLen = 0, 0
+	}
 	q := s.QP
 	sent := false
 	switch {
@@ -175,10 +179,13 @@ func (h *HCA) Emit(now ib.Time, s Send, p *wire.Packet, buf []byte) bool {
 		return false
 	}
 	p.Seal()
-	k := p.Packets()
-	h.Stats.TxPackets += uint64(k)
+	h.Stats.TxPackets++
 	h.Stats.TxBytes += uint64(len(p.Payload))
-	q.burst += k
+	q.burst++
+	if p.Count > 1 {
+		h.Stats.TxPackets += uint64(p.Count) - 1
+		q.burst += int(p.Count) - 1
+	}
 	if q.burst >= burstMax && h.ready.head == q && q.next != nil {
 		h.ready.pop()
 		q.burst = 0

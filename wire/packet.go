@@ -129,8 +129,8 @@ func (p *Packet) Seal() {
 	pad := -n & 3
 	p.BTH.Pad = uint8(pad)
 	// Spelled out for the common case: this runs once a packet.
-	if p.LRH.LNH == LNHLocal {
-		p.LRH.Length = uint16(min((LRHSize+BTHSize+ICRCSize+int(opcodes[p.BTH.Opcode].ExtSize)+n+pad)/4, maxPacketWord))
+	if p.LRH.LNH == LNHLocal && p.Count <= 1 {
+		p.LRH.Length = uint16((LRHSize + BTHSize + ICRCSize + int(opcodes[p.BTH.Opcode].ExtSize) + n + pad) / 4)
 		return
 	}
 	p.LRH.Length = p.Words()
