@@ -150,6 +150,10 @@ func (p *Port) end(c *conn) {
 	p.leaveQPN(c)
 	if k := (peerKey{c.remoteGUID, c.remoteID}); p.peers[k] == c {
 		delete(p.peers, k)
+		if c.passive && p.reqGhosts[k] == nil {
+			// A REQ that comes so late asks for nothing new.
+			p.remember(c, format(mad.AttrCMRej, c.tid, &mad.CMRej{RemoteCommID: c.remoteID, Message: mad.CMMessageReq, Reason: mad.RejStaleConnection}))
+		}
 	}
 	if k := c.sidrKey(); p.sidrs[k] == c {
 		delete(p.sidrs, k)

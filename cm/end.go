@@ -28,6 +28,7 @@ func (p *Port) disconnect(c *conn, private []byte) {
 	copy(m.PrivateData[:], private)
 	c.tid = p.cfg.Rand.Uint64()
 	c.answer = nil
+	p.leaveQPN(c) // what comes from it now is not of this connection, even if nobody answers the DREQ
 	p.move(c, DReqSent)
 	p.sendUntil(c, format(mad.AttrCMDReq, c.tid, &m))
 }
@@ -61,6 +62,7 @@ func (p *Port) handleDReq(env mad.Envelope, tid uint64, b []byte) {
 	case StateEstablished, RepSent, MRARepRcvd, DReqSent:
 		p.settle(c)
 		c.tid, c.answer = tid, nil
+		p.leaveQPN(c) // the other side is done with it, however long those above take to agree
 		p.move(c, DReqRcvd)
 		if !c.owned {
 			p.agree(c, nil)

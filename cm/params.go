@@ -16,7 +16,8 @@ type ListenID uint32
 
 // Config is what a port's connection manager is made with.
 type Config struct {
-	// Rand draws communication IDs and transaction IDs. It must not be nil.
+	// Rand draws communication IDs and transaction IDs. It must not be nil, nor be the same in two lives of a port: peers
+	// would take new requests for old ones.
 	Rand *rand.Rand
 	// CAGUID is the adapter's node GUID: with it a peer tells two lives of a queue pair number apart.
 	CAGUID ib.GUID
@@ -26,8 +27,8 @@ type Config struct {
 	Port ib.PortNum
 	// PendingMax is how many requests may wait for an answer of those above; more are rejected. 65536 by default.
 	PendingMax int
-	// Linger is how long an answer that ended something (a REJ, a SIDR_REP) is remembered, to
-	// give it again to a request that is repeated: 10 s by default.
+	// Linger is how long the last word on a request (a REJ, a SIDR_REP) is remembered, to
+	// give it again if the request is repeated: 10 s by default.
 	Linger ib.Time
 }
 

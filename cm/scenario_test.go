@@ -242,21 +242,14 @@ func TestStaleREP(t *testing.T) {
 		t.Errorf("event %+v", e)
 	}
 	w.state(1, b, Timewait)
-	// The REQ is repeated, and by then the old one is no obstacle.
-	b = w.until(1, TimewaitExit).ID
-	w.must(w.ports[1].Destroy(w.now, b))
-	b = w.until(1, ReqReceived).ID
-	w.must(w.ports[1].Accept(w.now, b, rep(0x20)))
-	for _, want := range []struct {
-		id   ConnID
-		kind EventKind
-	}{{old, TimewaitExit}, {a, RepReceived}} {
-		if e := w.until(0, want.kind); e.ID != want.id {
-			t.Errorf("event %+v", e)
-		}
+	// The REQ is repeated, as its answer was of no use, and refused; the next attempt finds no obstacle.
+	w.until(1, TimewaitExit)
+	w.until(0, TimewaitExit)
+	if e := w.until(0, RejReceived); e.ID != a || e.Rej.Reason != mad.RejStaleConnection {
+		t.Errorf("event %+v", e.Rej)
 	}
-	w.must(w.ports[0].Ready(w.now, a, nil))
-	w.until(1, RTUReceived)
+	w.until(0, TimewaitExit)
+	w.establish(0x11, 0x20)
 	w.idle()
 }
 
@@ -654,4 +647,70 @@ func TestForeignDatagrams(t *testing.T) {
 	if c := p.Counters(); c.Received != 7 || c.Malformed != 6 {
 		t.Errorf("counters %+v", c)
 	}
+}
+
+// TestRejectAfterAccept: the side that accepted changes its mind, and its REJ is lost.
+func TestRejectAfterAccept(t *testing.T) {
+	w := newWorld(t, 1)
+	w.listen(1)
+	a := w.connect(0, req(0, 1, 0x10))
+	b := w.until(1, ReqReceived).ID
+	w.must(w.ports[1].Accept(w.now, b, rep(0x20)))
+	w.until(0, RepReceived)
+	w.drop = 1
+	w.must(w.ports[1].Reject(w.now, b, mad.RejConsumer, nil, []byte("after all")))
+	w.flush()
+	w.state(1, b, Timewait)
+	w.drop = 0
+	w.log = nil
+	w.must(w.ports[0].Ready(w.now, a, nil))
+	if e := w.until(0, RejReceived); e.Rej.Reason != mad.RejConsumer || !bytes.HasPrefix(e.Private, []byte("after all")) {
+		t.Errorf("event %+v", e.Rej)
+	}
+	w.said("A RTU", "B REJ")
+	w.state(0, a, Timewait)
+	w.until(1, TimewaitExit)
+	w.until(0, TimewaitExit)
+	w.must(w.ports[0].Destroy(w.now, a))
+	w.must(w.ports[1].Destroy(w.now, b))
+	w.idle()
+	w.drained()
+}
+
+// TestAcceptTooLate: nobody waits for the REP any more, and its sender is told at once. So is the sender of a RTU.
+func TestAcceptTooLate(t *testing.T) {
+	w := newWorld(t, 1)
+	w.listen(1)
+	a := w.connect(0, req(0, 1, 0x10))
+	b := w.until(1, ReqReceived).ID
+	w.drop = 1
+	w.must(w.ports[0].Destroy(w.now, a))
+	w.flush()
+	w.drop = 0
+	w.log = nil
+	w.must(w.ports[1].Accept(w.now, b, rep(0x20)))
+	if e := w.until(1, RejReceived); e.ID != b || e.Rej.Reason != mad.RejInvalidCommID || e.Rej.Message != mad.CMMessageRep {
+		t.Errorf("event %+v", e.Rej)
+	}
+	w.said("B REP", "A REJ")
+	w.must(w.ports[1].Destroy(w.now, b))
+	w.idle()
+	w.drained()
+
+	a = w.connect(0, req(0, 1, 0x10))
+	b = w.until(1, ReqReceived).ID
+	w.must(w.ports[1].Accept(w.now, b, rep(0x20)))
+	w.until(0, RepReceived)
+	w.drop = 1
+	w.must(w.ports[1].Destroy(w.now, b))
+	for w.ports[1].Outstanding() > 0 {
+		w.step() // time wait passes
+	}
+	w.drop = 0
+	w.log = nil
+	w.must(w.ports[0].Ready(w.now, a, nil))
+	if e := w.until(0, RejReceived); e.Rej.Reason != mad.RejInvalidCommID || e.Rej.Message != mad.CMMessageOther {
+		t.Errorf("event %+v", e.Rej)
+	}
+	w.said("A RTU", "B REJ")
 }

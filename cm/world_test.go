@@ -57,10 +57,9 @@ type world struct {
 
 func side(i int) string { return [2]string{"A", "B"}[i] }
 
-func lid(i int) ib.LID      { return ib.LID(i + 1) }
-func gidOf(i int) ib.GID    { return ib.MakeGID(ib.DefaultGIDPrefix, ib.GUID(0x100+i)) }
-func caGUID(i int) ib.GUID  { return ib.GUID(0xC0 + i) }
-func qpnOf(n uint32) ib.QPN { return ib.QPN(n & 0xFFFFFF) }
+func lid(i int) ib.LID     { return ib.LID(i + 1) }
+func gidOf(i int) ib.GID   { return ib.MakeGID(ib.DefaultGIDPrefix, ib.GUID(0x100+i)) }
+func caGUID(i int) ib.GUID { return ib.GUID(0xC0 + i) }
 
 func newWorld(t testing.TB, seed uint64) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), delayMax: 10 * ib.Microsecond}
