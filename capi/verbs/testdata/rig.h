@@ -98,44 +98,46 @@ static __attribute__((unused)) struct ibv_qp *new_qp(enum ibv_qp_type type, stru
 	return qp;
 }
 
-/* Takes a queue pair to RTS, towards another one of this port. */
-static __attribute__((unused)) void connect_qp(struct ibv_qp *qp, uint32_t peer)
+/* Takes a queue pair to RTS, towards another one. 0 or an errno. */
+static __attribute__((unused)) int connect_to(struct ibv_qp *qp, uint32_t peer, uint16_t lid)
 {
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 0x1234,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 	};
-	int reliable = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND || qp->qp_type == IBV_QPT_XRC_RECV;
-	int mask;
+	int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT, rtr = IBV_QP_STATE, rts = IBV_QP_STATE | IBV_QP_SQ_PSN, error;
 
-	MUST(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					   (qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)) == 0);
+	init |= qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+	if (qp->qp_type != IBV_QPT_UD)
+		rtr |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV)
+		rtr |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND)
+		rts |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	if (qp->qp_type == IBV_QPT_XRC_RECV)
+		rts |= IBV_QP_TIMEOUT;
+
+	error = ibv_modify_qp(qp, &a, init);
 	a.qp_state = IBV_QPS_RTR;
-	if (qp->qp_type == IBV_QPT_UD) {
-		MUST(ibv_modify_qp(qp, &a, IBV_QP_STATE) == 0);
-	} else {
-		a.path_mtu = IBV_MTU_1024;
-		a.dest_qp_num = peer;
-		a.ah_attr.dlid = port.lid;
-		a.ah_attr.port_num = 1;
-		a.max_dest_rd_atomic = 4;
-		a.min_rnr_timer = 1;
-		mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-		if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV)
-			mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-		MUST(ibv_modify_qp(qp, &a, mask) == 0);
-	}
+	a.path_mtu = IBV_MTU_1024;
+	a.dest_qp_num = peer;
+	a.ah_attr.dlid = lid;
+	a.ah_attr.port_num = 1;
+	a.max_dest_rd_atomic = 4;
+	a.min_rnr_timer = 1;
+	if (!error)
+		error = ibv_modify_qp(qp, &a, rtr);
 	a.qp_state = IBV_QPS_RTS;
 	a.timeout = 14;
 	a.retry_cnt = 7;
 	a.rnr_retry = 7;
 	a.max_rd_atomic = 4;
-	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	if (reliable)
-		mask |= IBV_QP_TIMEOUT;
-	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND)
-		mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-	MUST(ibv_modify_qp(qp, &a, mask) == 0);
+	return error ? error : ibv_modify_qp(qp, &a, rts);
+}
+
+static __attribute__((unused)) void connect_qp(struct ibv_qp *qp, uint32_t peer)
+{
+	MUST(connect_to(qp, peer, port.lid) == 0);
 }
 
 static __attribute__((unused)) void post_recv(struct ibv_qp *qp, uint64_t id, uint32_t offset, uint32_t length)
