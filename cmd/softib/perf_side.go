@@ -69,13 +69,12 @@ func beSide(ctx context.Context, in io.Reader, out io.Writer) error {
 
 // measure attaches to the host and does this side's part.
 func (r *sideRequest) measure(ctx context.Context, conn net.Conn, tell func(sideReport) error) error {
-	// Garbage is collected between sizes, when nothing is measured.
-	defer holdGC()()
 	dev, err := attach.Open(attach.Options{Socket: r.Socket, Host: r.Host})
 	if err != nil {
 		return err
 	}
 	defer dev.Close()
+	defer holdGC()() // garbage is collected between sizes, when nothing is measured
 	if r.Config == nil {
 		err = perf.Passive(ctx, dev, conn)
 	} else {
