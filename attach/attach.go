@@ -99,6 +99,7 @@ func Open(o Options) (*Device, error) {
 		return nil, err
 	}
 	_ = c.SetDeadline(time.Time{})
+	smallHeap()
 	go d.listen()
 	return d, nil
 }
@@ -208,7 +209,7 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 		if err != nil {
 			return
 		}
-		if r, err := endpoint.NewOut(mem, page); err == nil {
+		if r, err := endpoint.NewOut(mem, page, m.Outgoing.PID); err == nil {
 			d.mu.Lock()
 			d.out[m.Outgoing.ID] = &outRing{Out: r}
 			d.mu.Unlock()
@@ -348,7 +349,5 @@ func (d *Device) Close() error {
 	return nil
 }
 
-func init() {
-	// A library's heap is small and its program's memory is none of its business.
-	debug.SetGCPercent(400)
-}
+// smallHeap is for processes that attach: the heap of a library is small, and its program's memory is none of its business.
+var smallHeap = sync.OnceFunc(func() { debug.SetGCPercent(400) })

@@ -25,10 +25,11 @@ type cell struct {
 type cellKind uint8
 
 const (
-	cellLong   cellKind = 1 << iota // there is a chunk in the area
-	cellByRef                       // which says where in the sender's memory the payload is
-	cellGlobal                      // and has a GRH
-	cellXRC                         // and the SRQ of an XRC atomic, whose other headers fill the tail
+	cellLong      cellKind = 1 << iota // there is a chunk in the area
+	cellByRef                          // which says where in the sender's memory the payload is
+	cellGlobal                         // and has a GRH
+	cellXRC                            // and the SRQ of an XRC atomic, whose other headers fill the tail
+	cellDelivered                      // the payload was written to the receiver's memory; its length is in the tail
 )
 
 // tailBytes is what a cell has left for extended headers and payload.

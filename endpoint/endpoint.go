@@ -133,7 +133,7 @@ func (e *Endpoint) Leave() {
 
 // LeaveQuiet gives the engine back; what is due waits for who comes next.
 func (e *Endpoint) LeaveQuiet() {
-	if e.eng.HasEvent() {
+	if e.eng.HasEvent() || e.eng.HasWithdrawn() {
 		e.finish()
 	}
 	e.mu.Unlock()
@@ -200,6 +200,11 @@ func (e *Endpoint) finish() {
 	if e.eng.TakeAborted() {
 		for _, r := range e.out {
 			r.revoke()
+		}
+	}
+	if e.eng.TakeWithdrawn() {
+		for _, r := range e.in {
+			r.withdraw()
 		}
 	}
 	e.committed()
@@ -356,6 +361,9 @@ func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
 	for c != nil && n < drainMax {
 		if r.get(c, &e.rx) {
 			e.eng.HandlePacket(now, r.port, &e.rx)
+			if g, ok := e.eng.TakeGrant(); ok {
+				r.give(g)
+			}
 		}
 		r.release()
 		n++

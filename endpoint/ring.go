@@ -50,6 +50,9 @@ type ringHead struct {
 	_       [60]byte
 	revoked uint32 // fabric: nobody is at the other end any more
 	_       [60]byte
+	poking  uint32 // sender: it may be writing to the receiver's memory
+	_       [60]byte
+	grants  [numGrants]grant // receiver
 }
 
 // memory is a ring as both ends map it.
@@ -90,6 +93,7 @@ func Revoke(mem []byte) {
 type Out struct {
 	memory
 	peer *Page
+	pid  int // of the receiver
 
 	_      [64]byte
 	tail   uint32 // next cell to fill
@@ -105,13 +109,13 @@ type Out struct {
 	_     [64]byte
 }
 
-// NewOut is the sending end of the ring in mem, towards the endpoint that has the page.
-func NewOut(mem []byte, peer *Page) (*Out, error) {
+// NewOut is the sending end of the ring in mem, towards the endpoint that has the page and lives in process pid.
+func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
 	m, err := mapRing(mem)
 	if err != nil {
 		return nil, err
 	}
-	return &Out{memory: m, peer: peer, limit: ringCells, plimit: areaBytes}, nil
+	return &Out{memory: m, peer: peer, pid: pid, limit: ringCells, plimit: areaBytes}, nil
 }
 
 // pending reports whether the receiver has packets to take in.
@@ -159,10 +163,16 @@ func (r *Out) space(n int) []byte {
 }
 
 // publish hands a packet to the receiver. Room was made for it; a payload in the space is there already, and one
-// that is neither there nor short is referred to.
-func (r *Out) publish(p *wire.Packet) {
+// that is neither there nor short is referred to. Delivered says that the payload is where it belongs by now.
+func (r *Out) publish(p *wire.Packet, delivered bool) {
 	c := &r.cells[r.tail%ringCells]
-	if c.put(p) {
+	if delivered {
+		n := len(p.Payload)
+		p.Payload = nil
+		c.put(p)
+		c.kind |= cellDelivered
+		putDelivered(c, n)
+	} else if c.put(p) {
 		r.putChunk(c, p)
 	}
 	r.ends[r.tail%ringCells] = r.ptail
@@ -193,7 +203,8 @@ func (r *Out) putChunk(c *cell, p *wire.Packet) {
 	}
 	used := n
 	if n > 0 {
-		if src := unsafe.Pointer(unsafe.SliceData(p.Payload)); src != unsafe.Pointer(&r.area[at+chunkHead]) {
+		// A reference needs no room behind the head, which may be the area's last bytes.
+		if src := unsafe.Pointer(unsafe.SliceData(p.Payload)); at+chunkHead >= areaBytes || src != unsafe.Pointer(&r.area[at+chunkHead]) {
 			if n >= byRefMin && c.kind&cellXRC == 0 && atomic.LoadUint32(&r.head.pull) != 0 {
 				c.kind |= cellByRef
 				d.addr = uint64(uintptr(src))
@@ -215,6 +226,8 @@ type In struct {
 	src  *Page
 	port ib.PortNum
 	far  far
+	// given are the grants as last written.
+	given [numGrants]grant
 
 	_        [64]byte
 	next     uint32 // next cell to empty
@@ -263,6 +276,11 @@ func (r *In) backlog() bool {
 // get is the cell's packet. It is valid until release. False means that it counts as lost.
 func (r *In) get(c *cell, p *wire.Packet) bool {
 	p.Far, p.Count = nil, 0
+	if c.kind&cellDelivered != 0 {
+		c.get(p)
+		p.Payload, p.Far, p.FarLen = nil, delivered{}, getDelivered(c)
+		return true
+	}
 	if c.get(p) {
 		return true
 	}

@@ -20,7 +20,7 @@ func pair(t testing.TB) (*Out, *In, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := NewOut(mem, page)
+	out, err := NewOut(mem, page, self)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestRingIsAQueue(t *testing.T) {
 					p := randomPacket(r, out.space(copyMax))
 					q := p
 					q.Payload = bytes.Clone(p.Payload)
-					out.publish(&p)
+					out.publish(&p, false)
 					want = append(want, q)
 					lying = append(lying, p.Payload) // what is referred to must stay
 					sent++
@@ -193,7 +193,7 @@ func TestVoid(t *testing.T) {
 		if !out.room(0) {
 			t.Fatal("no room")
 		}
-		out.publish(&p)
+		out.publish(&p, false)
 	}
 	var got wire.Packet
 	if !in.get(in.ready(), &got) || got.FarLen != byRefMin || !got.Far.CopyTo(make([]byte, byRefMin), 0) {
@@ -215,7 +215,7 @@ func TestVoid(t *testing.T) {
 	if !out.room(0) {
 		t.Fatal("no room")
 	}
-	out.publish(&p)
+	out.publish(&p, false)
 	if !in.get(in.ready(), &got) || !got.Far.CopyTo(make([]byte, byRefMin), 0) {
 		t.Error("what is sent afterwards cannot be read")
 	}
@@ -232,7 +232,7 @@ func FuzzRing(f *testing.F) {
 			if out.room(copyMax) {
 				p := randomPacket(r, out.space(copyMax))
 				p.Payload = p.Payload[:min(len(p.Payload), 600)]
-				out.publish(&p)
+				out.publish(&p, false)
 			}
 			for i, b := range junk {
 				switch r.UintN(3) {

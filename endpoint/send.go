@@ -1,6 +1,8 @@
 package endpoint
 
 import (
+	"sync/atomic"
+
 	"softib/hca"
 	"softib/ib"
 	"softib/wire"
@@ -43,7 +45,11 @@ func (e *Endpoint) send() {
 
 // sendOne sends the next packet into a ring.
 func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
+	s.Copy = atomic.LoadUint32(&r.head.pull) == 0
 	n := min(s.Copied, copyMax)
+	if s.Refers && !s.Copy {
+		n = 0
+	}
 	if !r.room(n) {
 		if !r.gone() {
 			e.park(r, s)
@@ -55,12 +61,13 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 		}
 		return
 	}
-	s.Copy = r.head.pull == 0
+	again := e.eng.Stats.Retransmits
 	if !e.eng.Emit(now, s, &e.scratch, r.space(n)) {
 		return
 	}
-	r.publish(&e.scratch)
 	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
+	ahead := s.QP.IsOnly(e.scratch.BTH.PSN) && again == e.eng.Stats.Retransmits && r.poke(&e.scratch)
+	r.publish(&e.scratch, ahead)
 	r.peer.wake()
 }
 
@@ -79,7 +86,7 @@ func (e *Endpoint) sendMany(now ib.Time, s hca.Send, rt *Route) {
 	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
 	for _, r := range rt.rings {
 		if r.room(len(e.scratch.Payload)) {
-			r.publish(&e.scratch)
+			r.publish(&e.scratch, false)
 			r.peer.wake()
 		}
 	}

@@ -137,6 +137,10 @@ type HCA struct {
 	// aborted: requests that may have packets by reference on their way were
 	// given up.
 	aborted bool
+	// What the last RDMA WRITE was granted, and whether anything was withdrawn; see Grant.
+	withdrawn bool
+	wroteBy   ib.QPN
+	wroteTo   *region
 
 	Stats Stats
 
@@ -209,6 +213,7 @@ func (h *HCA) Port(n ib.PortNum) *Port {
 func (h *HCA) SetPort(n ib.PortNum, p Port) {
 	old := h.ports[n]
 	h.ports[n] = p
+	h.withdrawn = true
 	ev := func(t EventType) { h.events.push(Event{Type: t, Port: n}) }
 	switch {
 	case old.State != ib.PortActive && p.State == ib.PortActive:

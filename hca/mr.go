@@ -89,7 +89,9 @@ func (t *keyTable) alloc(r *region) {
 	t.regions = append(t.regions, r)
 }
 
-func (t *keyTable) release(r *region) {
+func (h *HCA) release(r *region) {
+	t := &h.keys
+	h.withdrawn = true
 	i := r.key >> 8
 	t.live--
 	t.regions[i] = &region{key: r.key}
@@ -199,7 +201,7 @@ func (h *HCA) ReregMR(m *MR, pd *PD, mem []byte, va uint64, access *Access) erro
 	if mem != nil && va+uint64(len(mem)) < va {
 		return badAttr(verb, "addr", va, "a range that does not wrap around")
 	}
-	h.keys.release(&m.reg)
+	h.release(&m.reg)
 	if pd != nil && pd != m.reg.pd {
 		m.reg.pd.users--
 		pd.users++
@@ -227,7 +229,7 @@ func (h *HCA) DeregMR(m *MR) error {
 	}
 	m.dead = true
 	m.reg.valid = false
-	h.keys.release(&m.reg)
+	h.release(&m.reg)
 	m.reg.pd.users--
 	return nil
 }
@@ -281,12 +283,13 @@ func (h *HCA) DeallocMW(w *MW) error {
 	}
 	w.unbind()
 	w.dead = true
-	h.keys.release(&w.reg)
+	h.release(&w.reg)
 	w.reg.pd.users--
 	return nil
 }
 
 func (w *MW) unbind() {
+	w.h.withdrawn = true
 	if w.reg.mr != nil {
 		w.reg.mr.windows--
 	}

@@ -1,9 +1,9 @@
 package hca
 
 import (
-	"softib/agent"
 	"testing"
 
+	"softib/agent"
 	"softib/ib"
 	"softib/link"
 	"softib/mad"

@@ -382,6 +382,7 @@ func (h *HCA) unbindWindows(q *QP) {
 
 // reset clears everything but identity and sizes.
 func (q *QP) reset() {
+	q.h.withdrawn = true
 	q.attr = QPAttr{PathMigState: Migrated}
 	q.path, q.oldPath = path{}, path{}
 	q.setMTU(0)
@@ -418,6 +419,7 @@ func (q *QP) transition(to State) {
 		panic(fmt.Sprintf("hca: QP %v: illegal transition %v to %v", q.num, q.state, to))
 	}
 	q.state = to
+	q.h.withdrawn = true
 }
 
 // toError moves to ERR and flushes both queues in order.

@@ -199,6 +199,7 @@ func (h *HCA) ModifyQP(q *QP, a QPAttr, mask AttrMask) error {
 	if mask >= 1<<numMask {
 		return badAttr(verb, "attr_mask", uint32(mask), "known attributes")
 	}
+	h.withdrawn = true
 	if mask&MaskCurState != 0 && a.CurState != q.state {
 		return attrErr(ErrState, verb, "cur_qp_state", a.CurState, "the state it is in: "+q.state.String())
 	}

@@ -240,13 +240,16 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 		}
 	case wire.KindWrite:
 		if n := p.PayloadLen(); n > 0 {
-			_, mem := q.remote(q.curPD, q.writeKey, q.writeVA, n, AccessRemoteWrite)
+			r, mem := q.remote(q.curPD, q.writeKey, q.writeVA, n, AccessRemoteWrite)
 			q.guardReads(mem)
 			if far := farOf(p); far == nil {
 				deposit(mem, p.Payload)
 			} else if !far.CopyTo(mem, 0) {
 				q.lost(info)
 				return
+			}
+			if q.typ == RC {
+				q.h.wroteBy, q.h.wroteTo = q.num, r
 			}
 			q.writeVA += uint64(n)
 			q.writeRem -= uint32(n)

@@ -108,10 +108,10 @@ type Answer struct {
 
 // Ring hands out one end of a ring.
 type Ring struct {
-	ID uint32
-	// Of an incoming one: the port of the adapter that it leads to, the sender's process and probe.
+	ID  uint32
+	PID int // the process at the other end
+	// Of an incoming one: the port of the adapter that it leads to, and the sender's probe.
 	Port  ib.PortNum
-	PID   int
 	Probe uint64
 }
 

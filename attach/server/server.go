@@ -216,7 +216,7 @@ func (t *talk) answer() {
 		a := &proto.Answer{ID: m.Ask.ID, Slot: r.Slot, Gen: r.Gen}
 		for _, c := range r.New {
 			if e, ok := c.Sender(); ok {
-				err := t.send(&proto.Message{Outgoing: &proto.Ring{ID: c.ID}}, e.Ring, e.Page)
+				err := t.send(&proto.Message{Outgoing: &proto.Ring{ID: c.ID, PID: e.PID}}, e.Ring, e.Page)
 				proto.CloseAll([]int{e.Ring, e.Page})
 				if err != nil {
 					return

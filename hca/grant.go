@@ -1,0 +1,41 @@
+package hca
+
+import "softib/ib"
+
+// Grant is memory that the peer of an RC queue pair has written to by RDMA, with every check passed. Until something is
+// withdrawn it may write there again with the same key; a driver that can write to this memory from where the peer is may thus do so ahead of the
+// packet, which is checked all the same when it comes.
+type Grant struct {
+	QP   ib.QPN
+	RKey uint32
+	VA   uint64
+	Mem  []byte
+}
+
+// TakeGrant tells, once, what the last write was granted.
+func (h *HCA) TakeGrant() (Grant, bool) {
+	r := h.wroteTo
+	if r == nil {
+		return Grant{}, false
+	}
+	h.wroteTo = nil
+	return Grant{QP: h.wroteBy, RKey: r.key, VA: r.va, Mem: r.mem}, true
+}
+
+// TakeWithdrawn reports, once, that something has changed on which grants rest: a key, a window, a queue pair's state or rights, a port.
+// None that was given before holds any more, and the driver must see to it that nobody uses one before the program learns of the change.
+func (h *HCA) TakeWithdrawn() bool {
+	w := h.withdrawn
+	h.withdrawn = false
+	if w {
+		h.wroteTo = nil
+	}
+	return w
+}
+
+// HasWithdrawn reports whether TakeWithdrawn would be true.
+func (h *HCA) HasWithdrawn() bool { return h.withdrawn }
+
+// IsOnly reports whether the packet with this PSN is the only one of the queue pair without an acknowledgement: the peer has seen all
+// that was sent before.
+func (q *QP) IsOnly(psn ib.PSN) bool { return q.ackPSN == psn && q.sentPSN == psn.Add(1) }
