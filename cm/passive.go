@@ -126,9 +126,9 @@ func (p *Port) pathFrom(m *mad.CMReq, w *mad.CMPath, env mad.Envelope) (Path, bo
 		path.GIDIndex = uint8(i)
 	}
 	if len(p.attr.PKeys) > 0 {
-		i := slices.IndexFunc(p.attr.PKeys, func(k ib.PKey) bool { return k == m.PKey })
+		// The other side may be a full member where we are limited, and the other way round. If we are both, we are full.
+		i := slices.IndexFunc(p.attr.PKeys, func(k ib.PKey) bool { return k.IsFull() && k.Matches(m.PKey) })
 		if i < 0 {
-			// The other side may be a full member where we are limited, and the other way round.
 			i = slices.IndexFunc(p.attr.PKeys, func(k ib.PKey) bool { return k.Matches(m.PKey) })
 		}
 		if i < 0 {

@@ -423,11 +423,14 @@ func TestRefusals(t *testing.T) {
 		{"GID", func(r *ReqParams, _ *mad.CMReq) { r.Primary.DGID = gidOf(7) }, mad.RejInvalidGID, ptr(gidOf(1))[:]},
 		{"alternate GID", func(r *ReqParams, _ *mad.CMReq) { r.Alternate = &alt }, mad.RejInvalidAltGID, ptr(gidOf(1))[:]},
 		{"partition", func(r *ReqParams, _ *mad.CMReq) { r.Primary.PKey = 0x8002 }, mad.RejInvalidGID, ptr(gidOf(1))[:]},
+		{"no partition", func(r *ReqParams, _ *mad.CMReq) { r.Primary.PKey = 0 }, mad.RejInvalidGID, ptr(gidOf(1))[:]},
+		{"limited members", func(r *ReqParams, _ *mad.CMReq) { r.Primary.PKey = 0x0003 }, mad.RejInvalidGID, ptr(gidOf(1))[:]},
 		{"RD", func(_ *ReqParams, m *mad.CMReq) { m.Transport = mad.CMReliableDatagram }, mad.RejInvalidTransport, nil},
 		{"extended", func(_ *ReqParams, m *mad.CMReq) { m.Transport, m.ExtendedTransport = mad.CMExtended, 5 }, mad.RejInvalidTransport, nil},
 		{"MTU", func(_ *ReqParams, m *mad.CMReq) { m.PathMTU = 9 }, mad.RejInvalidMTU, []byte{0x50}},
 	} {
 		w := newWorld(t, 1)
+		w.ports[1].SetAttr(PortAttr{GIDs: []ib.GID{gidOf(1)}, PKeys: []ib.PKey{0xFFFF, 0, 0x0003}})
 		w.listen(1)
 		r := req(0, 1, 0x10)
 		tc.change(&r, new(mad.CMReq))
