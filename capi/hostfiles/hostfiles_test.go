@@ -252,6 +252,70 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// What a fabric left that is no more is swept away, what one has that runs is not.
+func TestSweep(t *testing.T) {
+	f := fabric(t, "star:2")
+	in := t.TempDir()
+	lives, err := New(f, filepath.Join(in, "softib-lives"), testConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lives.Close()
+	path, _, err := lives.Open("h1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"softib-left/0/sys", "other"} {
+		if err := os.MkdirAll(filepath.Join(in, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(in, "softib-file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Sweep(filepath.Join(in, "softib-*")); err != nil {
+		t.Error(err)
+	}
+	var left []string
+	entries, _ := os.ReadDir(in)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{"other", "softib-file", "softib-lives"}; !slices.Equal(left, want) {
+		t.Errorf("%q, want %q", left, want)
+	}
+	read(t, path, adapter, "node_type")
+
+	// Many that start while somebody sweeps.
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = Sweep(filepath.Join(in, "softib-*"))
+			}
+		}
+	}()
+	for i := range 200 {
+		x, err := New(f, filepath.Join(in, "softib-new"), testConfig)
+		if err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+		if _, err := os.Stat(x.dir); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	<-done
+}
+
 // Tables grow and shrink; files are mended when a disk that was full is not any more.
 func TestTables(t *testing.T) {
 	x := &tree{root: t.TempDir(), text: map[string]string{}, ports: make([]*port, 1), dirs: []string{"p"}}

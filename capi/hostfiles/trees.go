@@ -25,9 +25,10 @@ const (
 
 // Trees are the files of the hosts of a fabric. Its methods may be called from many goroutines.
 type Trees struct {
-	f   *live.Fabric
-	dir string
-	cfg Config
+	f    *live.Fabric
+	dir  string
+	lock *os.File // of dir
+	cfg  Config
 
 	mu     sync.Mutex
 	names  *names
@@ -41,14 +42,11 @@ type Trees struct {
 
 // New makes a folder of its own. What is in it, of a fabric that was killed, is removed.
 func New(f *live.Fabric, dir string, cfg Config) (*Trees, error) {
-	if err := os.RemoveAll(dir); err != nil {
+	lock, err := claim(dir)
+	if err != nil {
 		return nil, fmt.Errorf("hostfiles: %w", err)
 	}
-	// Not one that is there: it may be another user's.
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("hostfiles: %w", err)
-	}
-	return &Trees{f: f, dir: dir, cfg: cfg, trees: make(map[int]*tree)}, nil
+	return &Trees{f: f, dir: dir, lock: lock, cfg: cfg, trees: make(map[int]*tree)}, nil
 }
 
 // Open is the folder with a node's files. They are as the node is now, and are kept so until release is called, which may be done more than once.
@@ -216,7 +214,11 @@ func (t *Trees) Close() error {
 	}
 	t.mu.Unlock()
 	t.wait.Wait()
-	if err := os.RemoveAll(t.dir); err != nil {
+	err := os.RemoveAll(t.dir)
+	if cerr := t.lock.Close(); !errors.Is(cerr, os.ErrClosed) {
+		err = errors.Join(err, cerr)
+	}
+	if err != nil {
 		return fmt.Errorf("hostfiles: %w", err)
 	}
 	return nil

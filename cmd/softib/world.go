@@ -58,9 +58,10 @@ func (p place) files() []string {
 	if unix.Statfs(p.dir, &st) == nil && st.Type == unix.TMPFS_MAGIC || unix.Statfs(memory, &st) != nil || st.Type != unix.TMPFS_MAGIC {
 		return []string{own}
 	}
-	// The same name each time, so that the next fabric removes what one that was killed has left.
+	prefix := filepath.Join(memory, fmt.Sprintf("softib-%d-", os.Getuid()))
+	_ = hostfiles.Sweep(prefix + "*") // memory that fabrics have left which were killed
 	sum := sha256.Sum256([]byte(own))
-	return []string{filepath.Join(memory, fmt.Sprintf("softib-%d-%x", os.Getuid(), sum[:6])), own}
+	return []string{prefix + fmt.Sprintf("%x", sum[:6]), own}
 }
 
 // memory is where Linux has a file system in memory for everybody.
