@@ -1,8 +1,15 @@
 package rdmacm
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"softib/ib"
 	"softib/mad"
@@ -301,5 +308,51 @@ func TestIBAddresses(t *testing.T) {
 	p := connParamOf(b.expect(evtConnectRequest))
 	if len(p.private) != mad.CMReqPrivate || string(p.private[:5]) != "whole" {
 		t.Errorf("private data %q", p.private)
+	}
+}
+
+// A program of another user is refused with words. Only root can try.
+func TestOtherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can be somebody else")
+	}
+	w := up(t, "star:2", defaults)
+	if err := errors.Join(os.Chmod(filepath.Dir(w.socket), 0o755), os.Chmod(w.socket, 0o666)); err != nil { // the credentials alone decide
+		t.Fatal(err)
+	}
+	answer := make(chan string, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and with it who it was
+		const nobody = 65534
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 {
+			answer <- errno.Error()
+			return
+		}
+		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+		if err == nil {
+			defer syscall.Close(fd)
+			err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: w.socket})
+		}
+		if err == nil {
+			_, err = syscall.Write(fd, appendHello(nil, &hello{role: roleCommands, host: "h1"}))
+		}
+		b := make([]byte, welcomeSize+textMax)
+		n := 0
+		if err == nil {
+			n, err = syscall.Read(fd, b)
+		}
+		if err != nil || n < welcomeSize {
+			answer <- fmt.Sprintf("%d bytes, %v", n, err)
+			return
+		}
+		answer <- fmt.Sprintf("%v: %s", syscall.Errno(-int32(native.Uint32(b))), b[welcomeSize:n])
+	}()
+	select {
+	case got := <-answer:
+		if !strings.Contains(got, syscall.EPERM.Error()) || !strings.Contains(got, "user 65534 may not use a fabric of user 0; next:") {
+			t.Errorf("the answer is %q", got)
+		}
+	case <-time.After(patience):
+		t.Error("no answer")
 	}
 }
