@@ -810,6 +810,8 @@ int main(int argc, char **argv)
 	}
 	unlink(files[0]);
 	unlink(files[1]);
+	free(worlds);
+	free(t);
 	printf("%llu calls, %llu refused, %llu completions of which %llu good, %llu events\n", (unsigned long long)sum.calls,
 	       (unsigned long long)sum.refused, (unsigned long long)sum.completions, (unsigned long long)sum.good, (unsigned long long)sum.events);
 	return 0;

@@ -280,7 +280,7 @@ static void reg_mr(void)
 	if (one_in(20))
 		length = (size_t)odd() << 32 | odd();
 	/* Mapped memory that is not the arena must not be written to by peers. */
-	if (addr < me->arena || addr + length > me->arena + ARENA + 4096 || addr + length < addr)
+	if (addr < me->arena || addr > me->arena + ARENA || length > (size_t)(me->arena + ARENA + 4096 - addr))
 		access &= IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
 	switch (rnd(4)) {
 	case 0:
