@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,14 +46,22 @@ static int load(void)
 {
 	const char *folder = getenv("SOFTIB_LIB");
 	char path[PATH_MAX];
+	sigset_t all, before;
 	void *library;
 
 	if (!folder)
 		return ENODEV;
 	if (snprintf(path, sizeof(path), "%s/libsoftib.so", folder) >= (int)sizeof(path))
 		return ENAMETOOLONG;
-	/* It has threads, so it is never unloaded. */
+	/*
+	 * It has threads, so it is never unloaded. They inherit what is blocked here: the program's signals are for the
+	 * program's threads, whose stacks are large enough for its handlers. SIGURG is how Go interrupts its own.
+	 */
+	sigfillset(&all);
+	sigdelset(&all, SIGURG);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!library) {
 		softib_warn("%s; next: start the program with softib exec", dlerror());
 		return ENOENT;
