@@ -144,6 +144,42 @@ static int dial(enum rdmacm_role role, uint64_t *number)
 	return fd;
 }
 
+/* All channels. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct channel *channels;
+
+static void enlist(struct channel *c)
+{
+	pthread_mutex_lock(&lock);
+	c->next = channels;
+	channels = c;
+	pthread_mutex_unlock(&lock);
+}
+
+static void unlist(struct channel *c)
+{
+	struct channel **at;
+
+	pthread_mutex_lock(&lock);
+	for (at = &channels; *at && *at != c; at = &(*at)->next)
+		;
+	if (*at)
+		*at = c->next;
+	pthread_mutex_unlock(&lock);
+}
+
+void channel_ended(uint64_t number)
+{
+	struct channel *c;
+
+	pthread_mutex_lock(&lock);
+	for (c = channels; c && c->number != number; c = c->next)
+		;
+	pthread_mutex_unlock(&lock);
+	while (!c)
+		pause();
+}
+
 EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 {
 	struct timeval for_ever = { 0 };
@@ -160,6 +196,7 @@ EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 	/* Programs wait for events as long as it takes. */
 	setsockopt(c->pub.fd, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof(for_ever));
 	pthread_mutex_init(&c->asking, NULL);
+	enlist(c);
 	return &c->pub;
 
 no_events:
@@ -173,6 +210,7 @@ EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	struct channel *c = CONTAINER(channel, struct channel, pub);
 
+	unlist(c);
 	close(c->commands);
 	close(c->pub.fd);
 	pthread_mutex_destroy(&c->asking);

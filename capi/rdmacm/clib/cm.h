@@ -36,7 +36,16 @@ struct channel {
 	uint64_t number;               /* the daemon's name for both */
 	pthread_mutex_t asking;        /* between a request and its reply */
 	int dead;                      /* a reply did not come; nobody knows which one comes next */
+	struct channel *next;          /* of all that there are */
 };
+
+/*
+ * Called where a channel's events have ended. Returns if the daemon is gone.
+ * If the program has destroyed the channel, the calling thread stays here: it
+ * would wait for ever in the kernel too, and programs do not expect it to come
+ * back, let alone with an error.
+ */
+void channel_ended(uint64_t number);
 
 static inline struct channel *channel_of(const struct rdma_cm_id *id)
 {

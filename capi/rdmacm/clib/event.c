@@ -224,12 +224,14 @@ static int address_event(struct event *e, const struct ucma_abi_event_resp *reco
 EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
 	struct event *e;
+	uint64_t number;
 
 	if (!channel || !event)
 		return fail(EINVAL);
 	e = malloc(sizeof(*e));
 	if (!e)
 		return -1;
+	number = CONTAINER(channel, struct channel, pub)->number;
 	for (;;) {
 		struct ucma_abi_event_resp record;
 		ssize_t n = recv(channel->fd, &record, sizeof(record), 0);
@@ -238,6 +240,8 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
 			int error = n < 0 ? errno : ENODEV; /* no more events: the daemon is gone */
 
 			free(e);
+			if (!n)
+				channel_ended(number);
 			return fail(error);
 		}
 		memset(e, 0, sizeof(*e));

@@ -187,7 +187,8 @@ EXPORT int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex
 				return -1;
 		}
 		if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !attr->cq) {
-			if (create_queues(id, 0, attr->attr.max_wr) < 0)
+			/* The id's queue pair, if it came first, has brought one. */
+			if (!id->recv_cq && create_queues(id, 0, attr->attr.max_wr) < 0)
 				return -1;
 			attr->cq = id->recv_cq;
 		}
@@ -195,7 +196,8 @@ EXPORT int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex
 	}
 	srq = ibv_create_srq_ex(id->verbs, attr);
 	if (!srq) {
-		destroy_queues(id);
+		if (!id->qp)
+			destroy_queues(id);
 		return -1;
 	}
 	if (!id->pd)

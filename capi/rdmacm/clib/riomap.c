@@ -34,8 +34,8 @@ static off_t map(struct rs *rs, void *buf, size_t len, int prot, off_t offset)
 	struct rs_own_mapping *m;
 	int access = IBV_ACCESS_LOCAL_WRITE;
 
-	if (rs->state != RS_OPEN)
-		return fail(ENOTCONN);
+	if (rs_stream_wait_open(rs, 0) < 0)
+		return -1;
 	if (!len || prot & ~(PROT_WRITE | PROT_NONE))
 		return fail(EINVAL);
 	m = calloc(1, sizeof(*m));

@@ -52,7 +52,7 @@ enum { RS_KIND_SHIFT = 29 };
 
 struct rs_credit {
 	uint64_t bytes;    /* read out of the ring */
-	uint64_t messages; /* taken off the receive queue, which is as full again */
+	uint64_t messages; /* of data, taken off the receive queue, which is as full again */
 };
 
 /* One mapping of riomap: where a range of offsets is in the memory of the side that made it. */
@@ -149,7 +149,7 @@ struct rs {
 	char *ring;
 	struct ibv_mr *ring_mr;
 	uint64_t arrived, taken; /* bytes */
-	uint64_t messages;
+	uint64_t messages;       /* of data */
 	int peer_ended;
 	struct rs_control *control;
 	struct ibv_mr *control_mr;
@@ -202,6 +202,7 @@ void rs_stream_release(struct rs *rs);
 void rs_stream_hello(struct rs *rs, struct rs_hello *hello);
 int rs_stream_meet(struct rs *rs, const void *private_data, size_t size);
 void rs_stream_progress(struct rs *rs);
+int rs_stream_wait_open(struct rs *rs, int nonblocking);
 ssize_t rs_stream_send(struct rs *rs, const struct iovec *parts, int count, int flags);
 ssize_t rs_stream_receive(struct rs *rs, const struct iovec *parts, int count, int flags);
 int rs_stream_readable(struct rs *rs);

@@ -172,9 +172,9 @@ static void give_credit(struct rs *rs)
 
 static void on_arrival(struct rs *rs, uint32_t immediate)
 {
-	rs->messages++;
 	switch (immediate >> RS_KIND_SHIFT) {
 	case RS_DATA:
+		rs->messages++; /* of data alone: only they cost the peer credit */
 		rs->arrived += immediate & LENGTH_MASK;
 		break;
 	case RS_END:
@@ -314,7 +314,7 @@ static void copy(struct cursor *c, char *ours, size_t n, int out)
 }
 
 /* 0 if bytes may be sent; waits for a connection that is being made. */
-static int wait_open(struct rs *rs, int nonblocking)
+int rs_stream_wait_open(struct rs *rs, int nonblocking)
 {
 	for (;;) {
 		if (rs->end_sent)
@@ -343,7 +343,7 @@ ssize_t rs_stream_send(struct rs *rs, const struct iovec *parts, int count, int 
 		int is_tiny;
 		char *from;
 
-		if (wait_open(rs, nonblocking) < 0)
+		if (rs_stream_wait_open(rs, nonblocking) < 0)
 			return done ? (ssize_t)done : -1;
 		if (!todo)
 			return 0;
@@ -433,7 +433,7 @@ int rs_stream_end(struct rs *rs, int nonblocking)
 {
 	if (rs->end_sent)
 		return 0;
-	if (wait_open(rs, nonblocking) < 0)
+	if (rs_stream_wait_open(rs, nonblocking) < 0)
 		return -1;
 	while (rs->posted >= rs->options.send_queue - 1)
 		if (rs_wait(rs, 0) < 0)
@@ -461,7 +461,7 @@ ssize_t rs_stream_write_direct(struct rs *rs, const void *buffer, size_t length,
 		uint32_t n = MIN(room, length - done);
 		char *from = rs->send_ring + rs->send_put % size;
 
-		if (wait_open(rs, nonblocking) < 0)
+		if (rs_stream_wait_open(rs, nonblocking) < 0)
 			return done ? (ssize_t)done : -1;
 		if (!n || rs->posted >= rs->options.send_queue - SPARE_SENDS) {
 			if (rs_wait(rs, nonblocking) < 0)
@@ -484,7 +484,7 @@ ssize_t rs_stream_write_direct(struct rs *rs, const void *buffer, size_t length,
 int rs_stream_send_mapping(struct rs *rs, uint32_t place, const struct rs_mapping *mapping)
 {
 	for (;;) {
-		if (wait_open(rs, 0) < 0)
+		if (rs_stream_wait_open(rs, 0) < 0)
 			return -1;
 		if (!rs->staged_posted && rs->posted < rs->options.send_queue - 1)
 			break;
