@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"bytes"
+	"errors"
 	"syscall"
 	"testing"
 
@@ -255,5 +256,44 @@ func TestBacklog(t *testing.T) {
 	b.expect(evtConnectRequest)
 	if p := connParamOf(b.expect(evtConnectRequest)); p.qpn != 6 {
 		t.Errorf("the third request is of QP %v", p.qpn)
+	}
+}
+
+// On hosts with several ports the address is where a port is active, and listeners are at all of them.
+func TestTwoPorts(t *testing.T) {
+	two := &topo.Graph{}
+	sw, err := two.Add(topo.Node{Type: ib.NodeSwitch, GUID: 0x100, Name: "s1"}, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"h1", "h2"} {
+		n, err := two.Add(topo.Node{Type: ib.NodeCA, GUID: ib.GUID(0x200 + 16*i), Name: name}, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p := 1; p <= 2; p++ {
+			if err := errors.Join(
+				two.SetPortGUID(n.Index, ib.PortNum(p), n.GUID+ib.GUID(p)),
+				two.Connect(n.Index, ib.PortNum(p), sw.Index, ib.PortNum(2*i+p), topo.DefaultLink),
+			); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w := upGraph(t, two, defaults)
+	a, b := w.program(t, "h1"), w.program(t, "h2")
+	b.listen(psTCP, 7471, 0)
+	connected(t, a, b, "198.18.0.2:7471")
+	if err := w.SetLink(topo.PortRef{Node: two.ByName("h2").Index, Port: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	id := a.route(psTCP, "198.18.0.2:7471", 0)
+	a.do(cmdConnect, connectBody(id, connParam{qpn: 0x999}))
+	e := b.expect(evtConnectRequest)
+	if resp := b.do(cmdQuery, queryBody(e.id, queryAddr)); resp[8] != 2 {
+		t.Errorf("the request came by port %d, want 2", resp[8])
+	}
+	if attr := b.do(cmdInitQPAttr, queryBody(e.id, uint32(cm.QPInit))); attr[133] != 2 {
+		t.Errorf("the queue pair belongs to port %d, want 2", attr[133])
 	}
 }

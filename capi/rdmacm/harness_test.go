@@ -39,6 +39,11 @@ func up(t testing.TB, spec string, cfg config, tune ...func(*sm.Config)) *world 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return upGraph(t, g, cfg, tune...)
+}
+
+func upGraph(t testing.TB, g *topo.Graph, cfg config, tune ...func(*sm.Config)) *world {
+	t.Helper()
 	f, err := live.New(g, live.Config{})
 	if err != nil {
 		t.Fatal(err)
