@@ -82,6 +82,9 @@ func newTheater(t *testing.T) *theater {
 	if err := os.Symlink("../../devices/virtual/softib/adapter0", filepath.Join(x.tree, "sys/class/infiniband/softib0")); err != nil {
 		t.Fatal(err)
 	}
+	if err := errors.Join(os.MkdirAll(filepath.Join(x.tree, "dev/infiniband"), 0o755), os.Symlink("../null", filepath.Join(x.tree, "dev/infiniband/uverbs0"))); err != nil {
+		t.Fatal(err)
+	}
 	x.gcc("enter/enter.c", x.set.Path(enterer), "-static")
 	x.spaces = NewSpaces(x.set)
 	t.Cleanup(func() {
@@ -202,6 +205,7 @@ func testSpaces(t *testing.T) {
 		"cat /sys/devices/virtual/softib/adapter0/here": "the device\n",
 		"realpath /sys/class/infiniband/softib0":        "/sys/devices/virtual/softib/adapter0\n",
 		"getent hosts h9 | tr -s ' '":                   "198.18.0.9 h9\n",
+		"stat -L -c %F /dev/infiniband/uverbs0 && test -r /dev/infiniband/uverbs0 -a -w /dev/infiniband/uverbs0 && echo x >/dev/null && head -c 4 /dev/urandom | wc -c": "character special file\n4\n",
 		// Nothing can be written there.
 		"echo x 2>/dev/null >/sys/class/infiniband/here; mkdir /sys/class/x 2>/dev/null; echo $?": "1\n",
 		// No descriptor is left over.
@@ -213,7 +217,7 @@ func testSpaces(t *testing.T) {
 	}
 	for _, script := range []string{
 		"ls /sys/class | grep -v infiniband", "ls -d /sys/class/*/ | grep -v infiniband", "ls /sys/devices/virtual | grep -v softib",
-		"ls -l /sys/class/net /sys/class/tty", "cat /sys/class/net/lo/mtu", "cat /sys/devices/virtual/net/lo/mtu",
+		"ls /dev | grep -v infiniband", "ls /dev/pts /dev/shm | grep -v softib", "ls -l /sys/class/net /sys/class/tty", "cat /sys/class/net/lo/mtu", "cat /sys/devices/virtual/net/lo/mtu",
 		"pwd", "id -u", "id -g", "grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status", "umask", "ulimit -n", "grep ^NoNewPrivs /proc/self/status",
 	} {
 		if got, want := x.run(script), x.outside(script); !sameButOwner(got, want) {

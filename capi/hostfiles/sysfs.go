@@ -93,6 +93,9 @@ func device(c Config, n *topo.Node, cpus string, put func(path, text string), li
 	}
 	put(classDir+"/infiniband_verbs/abi_version", fmt.Sprintf("%d\n", abiUverbs))
 	if !n.IsSwitch() { // a switch has no queue pairs but those of management
+		// UCX looks whether there is a character device that it may use, and leaves it to libibverbs to use it.
+		link("dev/infiniband/uverbs0", "../null")
+		link("dev/infiniband/rdma_cm", "../null")
 		dir := add("infiniband_verbs", "uverbs0")
 		put(dir+"/abi_version", fmt.Sprintf("%d\n", abiDriver))
 		character(dir, "uverbs0", devUverbs)

@@ -38,8 +38,11 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Folders of the kernel in which nothing can be made: what TREE adds is shown beside what is there. */
-static const char *const shadowed[] = {"/sys/devices/virtual", "/sys/class"};
+/* Folders in which the user can make nothing: what TREE adds is shown beside what is there. Not all is worth failing for. */
+static const struct {
+	const char *dir;
+	bool needed;
+} shadowed[] = {{"/dev", false}, {"/sys/devices/virtual", true}, {"/sys/class", true}};
 
 /* Files that TREE replaces. */
 static const char *const replaced[] = {"/etc/hosts"};
@@ -221,7 +224,7 @@ static bool furnish(const char *tree)
 		return false;
 	}
 	for (size_t i = 0; i < sizeof shadowed / sizeof *shadowed; i++)
-		ok &= shadow(tree, shadowed[i]);
+		ok &= shadow(tree, shadowed[i].dir) || !shadowed[i].needed;
 	for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++)
 		replace(tree, replaced[i]); /* not every machine has the file */
 	if (fchdir(home) != 0)
