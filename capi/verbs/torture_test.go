@@ -36,3 +36,23 @@ func TestTorture(t *testing.T) {
 		w.run(t, host, check)
 	}
 }
+
+// TestTortureMortal ends the fabric under programs that do anything: calls fail with EIO, an event says why, and everything can
+// still be destroyed.
+func TestTortureMortal(t *testing.T) {
+	torture := compile(t, "torture.c")
+	for n := range 3 {
+		w := newWorld(t, "star:2")
+		var ps []*program
+		for i, host := range []string{"h1", "h2"} {
+			ps = append(ps, w.start(t, host, torture, strconv.Itoa(10*n+i), "3000", "2", "mortal"))
+		}
+		for _, p := range ps {
+			p.await("under way")
+		}
+		w.end()
+		for _, p := range ps {
+			p.finish()
+		}
+	}
+}

@@ -43,10 +43,10 @@ static void let_in(struct softib_batch *b)
 /* Fetches a batch. 0, ENOENT if there is nothing, or another errno. */
 static int fetch(struct softib_cq *cq, struct softib_batch *b)
 {
-	int n = softib_gone(cq->cq.context);
+	int n;
 
-	if (n)
-		return n;
+	if (softib_forked)
+		return EIO; /* where the fabric is gone there are still completions of what it left */
 	if (b->stamped)
 		n = softib_go.poll_stamped(cq->cq.handle, BATCH, b->wc, b->ns, &b->wall);
 	else

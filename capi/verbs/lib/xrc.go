@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"softib/hca"
 	"softib/ib"
 )
@@ -80,11 +82,10 @@ func findDomain(fd int, oflags int32) (*domain, error) {
 	if oflags&syscall.O_CREAT == 0 {
 		return nil, syscall.EAGAIN // what the kernel says
 	}
-	own, err := syscall.Dup(fd)
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	syscall.CloseOnExec(own)
 	return &domain{fd: own, key: key}, nil
 }
 

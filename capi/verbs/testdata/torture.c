@@ -1,5 +1,6 @@
 /*
- * Calls verbs in random order with random arguments. Usage: torture SEED STEPS [THREADS]
+ * Calls verbs in random order with random arguments. Usage: torture SEED STEPS [THREADS [mortal]]
+ * A mortal one goes on until its fabric ends, and for as many steps after that.
  *
  * Each thread has a context, objects and a random stream of its own. What a call may answer is checked against
  * what the man pages say, and where objects depend on each other, exactly: a model counts who uses whom. Nothing
@@ -66,7 +67,7 @@ static void modify_srq(void)
 	if (!s)
 		return;
 	MAY(ibv_modify_srq(s->o, &a, one_in(6) ? (int)bits() : 2), EINVAL, EOPNOTSUPP);
-	is(ibv_query_srq(s->o, &a), 0);
+	works(ibv_query_srq(s->o, &a));
 }
 
 static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_RAW_PACKET, IBV_QPT_DRIVER };
@@ -193,8 +194,10 @@ static void pair(void)
 
 		struct ibv_qp *o = ibv_create_qp_ex(me->ctx, &a);
 
-		if (!o)
-			die("no queue pair: %s", strerror(errno));
+		if (!o) {
+			works(errno);
+			return; /* the other one stays alone */
+		}
 		q[i] = ADD(qp, { .o = o, .ex = ibv_qp_to_qp_ex(o), .cap = a.cap, .pd = base(p), .scq = c[i], .rcq = c[i] });
 		base(p)->users++;
 		c[i]->users += 2;
@@ -217,13 +220,15 @@ static void traffic(void)
 	both[0] = q;
 	both[1] = q->peer;
 	for (int i = 0; i < 2; i++) {
-		is(ibv_query_qp(both[i]->o, &a, IBV_QP_STATE, &init), 0);
+		if (!works(ibv_query_qp(both[i]->o, &a, IBV_QP_STATE, &init)))
+			return;
 		up = up && a.qp_state == IBV_QPS_RTS;
 	}
 	if (!up) {
 		a.qp_state = IBV_QPS_RESET;
 		for (int i = 0; i < 2; i++)
-			is(ibv_modify_qp(both[i]->o, &a, IBV_QP_STATE), 0);
+			if (!works(ibv_modify_qp(both[i]->o, &a, IBV_QP_STATE)))
+				return;
 		for (int i = 0; i < 2; i++)
 			MAY(connect_to(both[i]->o, both[!i]->o->qp_num, me->port.lid), EINVAL); /* what was on its way may break it again */
 	}
@@ -235,7 +240,11 @@ static void traffic(void)
 
 		for (int i = 0; i < me->n_pd; i++)
 			if (me->pd[i] == q->pd && ROOM(mr)) {
-				MUST(o = ibv_reg_mr(q->pd->o, me->arena + 4096 * rnd(ARENA / 8192), ARENA / 2, 31));
+				o = ibv_reg_mr(q->pd->o, me->arena + 4096 * rnd(ARENA / 8192), ARENA / 2, 31);
+				if (!o) {
+					works(errno);
+					return;
+				}
 				m = ADD(mr, { .o = o, .pd = q->pd, .access = 31 });
 				m->pd->users++;
 			}
@@ -288,7 +297,8 @@ static void drive_qp(void)
 
 	if (!q || (q->peer && !one_in(10)))
 		return;
-	is(ibv_query_qp(q->o, &a, odd(), &init), 0);
+	if (!works(ibv_query_qp(q->o, &a, odd(), &init)))
+		return;
 	if ((unsigned int)a.qp_state > IBV_QPS_ERR || init.qp_type != q->o->qp_type)
 		die("state %d, type %d", a.qp_state, init.qp_type);
 	if (a.qp_state == IBV_QPS_RTS && !one_in(4))
@@ -367,9 +377,10 @@ static void multicast(void)
 	} else {
 		int error = ibv_detach_mcast(q->o, &g, 0xc000 + i);
 
-		if (q->groups & 1 << i)
-			is(error, 0);
-		else if (!MAY(error, EINVAL, EADDRNOTAVAIL))
+		if (q->groups & 1 << i) {
+			if (!works(error))
+				return;
+		} else if (!MAY(error, EINVAL, EADDRNOTAVAIL))
 			die("detached from where it was not");
 		q->groups &= ~(1u << i);
 	}
@@ -503,8 +514,8 @@ static void post_recv_any(void)
 
 	if (!q && !s)
 		return;
-	if (s)
-		is(ibv_query_srq(s->o, &sa), 0);
+	if (s && !works(ibv_query_srq(s->o, &sa)))
+		return;
 	limit = s ? sa.max_sge : q->cap.max_recv_sge;
 	for (int i = 0; i < n; i++) {
 		for (int j = 0; j < SGES; j++)
@@ -693,7 +704,8 @@ static void clean_up(void)
 	for (int i = 0; i < me->n_qp; i++)
 		for (unsigned int g = 0; g < GROUPS; g++)
 			if (me->qp[i]->groups & 1u << g) {
-				is(ibv_detach_mcast(me->qp[i]->o, &(union ibv_gid){ .raw = GROUP(g) }, 0xc000 + g), 0);
+				if (!works(ibv_detach_mcast(me->qp[i]->o, &(union ibv_gid){ .raw = GROUP(g) }, 0xc000 + g)))
+					continue;
 				me->qp[i]->groups &= ~(1u << g);
 			}
 	ALL_END(qp);
@@ -746,7 +758,7 @@ static pthread_mutex_t alone = PTHREAD_MUTEX_INITIALIZER;
 static void *run(void *arg)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
-	int total = 0;
+	int total = 0, before = 0;
 
 	me = arg;
 	me->random = me->seed * 0x9e3779b97f4a7c15ull + 1;
@@ -763,6 +775,16 @@ static void *run(void *arg)
 	for (me->step = 0; me->step < steps; me->step++) {
 		int i = 0;
 
+		/* Of one that ends, the steps count from there. */
+		if (mortal && !me->gone)
+			me->step = 0;
+		if (mortal && one_in(100))
+			usleep(1000);
+		if (mortal && ++before == steps) {
+			puts("under way");
+			fflush(stdout);
+		}
+
 		for (int w = rnd(total); w >= ops[i].weight; i++)
 			w -= ops[i].weight;
 		me->op = ops[i].name;
@@ -772,9 +794,14 @@ static void *run(void *arg)
 	/* Every other one leaves its objects to ibv_close_device. */
 	if (me->seed % 2 == 0)
 		clean_up();
-	pthread_mutex_lock(&alone);
-	still_works();
-	pthread_mutex_unlock(&alone);
+	if (mortal) {
+		if (!me->fatal)
+			die("no IBV_EVENT_DEVICE_FATAL");
+	} else {
+		pthread_mutex_lock(&alone);
+		still_works();
+		pthread_mutex_unlock(&alone);
+	}
 	me->op = "close_device";
 	MUST(ibv_close_device(me->ctx) == 0);
 	return NULL;
@@ -789,6 +816,7 @@ int main(int argc, char **argv)
 
 	MUST(argc > 2 && threads > 0);
 	steps = atoi(argv[2]);
+	mortal = argc > 4 && !strcmp(argv[4], "mortal");
 	signal(SIGSEGV, on_signal);
 	signal(SIGBUS, on_signal);
 	signal(SIGABRT, on_signal);

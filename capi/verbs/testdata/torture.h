@@ -47,12 +47,15 @@ struct world {
 	struct ibv_port_attr port;
 	uint8_t *arena; /* what is registered lies here: peers may write anywhere in it */
 	bool bound; /* a window may be bound to some region */
+	bool gone;  /* the fabric ended, a call said */
+	bool fatal; /* and an event */
 	LIST(pd); LIST(td); LIST(channel); LIST(cq); LIST(xrcd); LIST(srq); LIST(mr); LIST(mw); LIST(ah); LIST(qp);
 	uint64_t calls, refused, completions, good, events;
 };
 
 static _Thread_local struct world *me;
 static char files[2][32];
+static bool mortal; /* the fabric will end */
 
 static void die(const char *format, ...)
 {
@@ -108,6 +111,10 @@ static int may(int got, const int *list)
 		me->refused++;
 	else
 		return 0;
+	if (mortal && got == EIO) {
+		me->gone = true;
+		return got;
+	}
 	for (; *list; list++)
 		if (*list == got)
 			return got;
@@ -121,6 +128,12 @@ static void is(int got, int want)
 	me->calls++;
 	if (got != want)
 		die("answered %d (%s), want %d (%s)", got, strerror(got), want, strerror(want));
+}
+
+/* It must work, as long as there is a fabric. */
+static bool works(int got)
+{
+	return may(got, (const int[]){ 0 }) == 0;
 }
 
 /* The object, or errno is one of the list. */
@@ -589,5 +602,6 @@ static void take_async_event(void)
 	me->events++;
 	if (!*ibv_event_type_str(e.event_type))
 		die("event %d", e.event_type);
+	me->fatal = me->fatal || e.event_type == IBV_EVENT_DEVICE_FATAL;
 	ibv_ack_async_event(&e);
 }
