@@ -122,7 +122,34 @@ func (b *bench) run(ctx context.Context, only string) error {
 	simMemory := &figure{name: "sim, 1024 hosts", unit: "MiB", measure: b.simMemory}
 	liveAllocs := &figure{name: "live, 8-byte sends", unit: "allocs/msg", measure: b.liveAllocs}
 
+	progs := &programs{bench: b}
+	defer progs.stop()
+	ibSendLat := &figure{name: "ib_send_lat 8 bytes", unit: "µs", measure: progs.latency("ib_send_lat")}
+	ibWriteLat := &figure{name: "ib_write_lat 8 bytes", unit: "µs", measure: progs.latency("ib_write_lat")}
+	ibWrite8 := &figure{name: "ib_write_bw 8 bytes", unit: "Mmsg/s", measure: progs.bandwidth("ib_write_bw", 8, 1000000, true)}
+	ibWrite64K := &figure{name: "ib_write_bw 64 KiB", unit: "GB/s", measure: progs.bandwidth("ib_write_bw", 65536, 50000, false)}
+	ibWrite1M := &figure{name: "ib_write_bw 1 MiB", unit: "GB/s", measure: progs.bandwidth("ib_write_bw", 1<<20, 4000, false)}
+	attach := &figure{name: "ib: attach and first queue pair", unit: "ms", measure: progs.attach}
+	idle := &figure{name: "ib: CPU of an idle program", unit: "%", measure: progs.idle}
+	memory := &figure{name: "ib: daemon's memory for a process", unit: "MB", measure: progs.memory}
+	tcpBW := &figure{name: "TCP loopback (qperf)", unit: "GB/s", measure: qperfBandwidth}
+	ucx64K := &figure{name: "UCX shared memory", unit: "GB/s", measure: ucxBandwidth(65536, 50000)}
+	ucx1M := &figure{name: "UCX shared memory", unit: "GB/s", measure: ucxBandwidth(1<<20, 4000)}
+
 	table := []comparison{
+		{ours: ibSendLat, peer: qperf, atMost: 0.1},
+		{ours: ibSendLat, peer: ucxLat, atMost: 4},
+		{ours: ibWriteLat, peer: qperf, atMost: 0.1},
+		{ours: ibWriteLat, peer: ucxLat, atMost: 4},
+		{ours: ibWrite8, atLeast: 2},
+		{ours: ibWrite64K, peer: tcpBW, atLeast: 2},
+		{ours: ibWrite64K, peer: ucx64K, atLeast: 1},
+		{ours: ibWrite64K, peer: memcpy},
+		{ours: ibWrite1M, peer: tcpBW, atLeast: 2},
+		{ours: ibWrite1M, peer: ucx1M, atLeast: 1},
+		{ours: attach, atMost: 20},
+		{ours: idle, atMost: 0.1},
+		{ours: memory, atMost: 1},
 		{ours: sendLat, peer: tcp, atMost: 0.1},
 		{ours: sendLat, peer: qperf, atMost: 0.1},
 		{ours: sendLat, peer: ucxLat, atMost: 2},

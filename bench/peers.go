@@ -139,6 +139,16 @@ func exactly(f func(int, []byte) (int, error), fd int, buf []byte) error {
 
 // qperfLatency is qperf's tcp_lat for 8 bytes, one way, in microseconds.
 func qperfLatency(ctx context.Context) (float64, error) {
+	return qperf(ctx, "tcp_lat", "8", "latency", map[string]float64{"ns": 1e-3, "us": 1, "ms": 1e3})
+}
+
+// qperfBandwidth is qperf's tcp_bw with its own message size, 64 KiB, in GB/s.
+func qperfBandwidth(ctx context.Context) (float64, error) {
+	return qperf(ctx, "tcp_bw", "65536", "bw", map[string]float64{"KB/sec": 1e-6, "MB/sec": 1e-3, "GB/sec": 1})
+}
+
+// qperf runs a test of qperf and returns the figure of that name, in the unit that has the factor 1.
+func qperf(ctx context.Context, test, size, name string, units map[string]float64) (float64, error) {
 	if _, err := exec.LookPath("qperf"); err != nil {
 		return 0, errAbsent
 	}
@@ -147,43 +157,45 @@ func qperfLatency(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	out, err := withServer(ctx, nil, "qperf", []string{"-lp", port},
-		[]string{"-lp", port, "-ws", "5", "-m", "8", "-t", "1", "localhost", "tcp_lat"})
+		[]string{"-lp", port, "-ws", "5", "-m", size, "-t", "1", "localhost", test})
 	if err != nil {
 		return 0, err
 	}
-	_, text, ok := strings.Cut(out, "latency")
+	_, text, ok := strings.Cut(out, name+" ")
 	words := strings.Fields(text)
-	if !ok || len(words) < 3 {
-		return 0, fmt.Errorf("qperf printed no latency: %s", out)
+	if !ok || len(words) < 3 || units[words[2]] == 0 {
+		return 0, fmt.Errorf("qperf printed no %s: %s", name, out)
 	}
 	v, err := strconv.ParseFloat(words[1], 64)
-	switch words[2] {
-	case "ns":
-		v /= 1e3
-	case "ms":
-		v *= 1e3
-	}
-	return v, err
+	return v * units[words[2]], err
 }
 
 // ucxLatency is UCX's tag_lat for 8 bytes over shared memory, the median, in
 // microseconds.
 func ucxLatency(ctx context.Context) (float64, error) {
-	f, err := ucx(ctx, "tag_lat", "200000")
+	f, err := ucx(ctx, "tag_lat", "8", "200000")
 	return f[1], err
 }
 
 // ucxMessageRate is UCX's tag_bw for 8 bytes over shared memory, in million
 // messages a second.
 func ucxMessageRate(ctx context.Context) (float64, error) {
-	f, err := ucx(ctx, "tag_bw", "2000000")
+	f, err := ucx(ctx, "tag_bw", "8", "2000000")
 	return f[7] / 1e6, err
+}
+
+// ucxBandwidth is UCX's tag_bw over shared memory, in GB/s; UCX says MB and means 2^20 bytes.
+func ucxBandwidth(size, iters int) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		f, err := ucx(ctx, "tag_bw", strconv.Itoa(size), strconv.Itoa(iters))
+		return f[5] * (1 << 20) / 1e9, err
+	}
 }
 
 // ucx runs ucx_perftest as two processes and returns its final numbers:
 // iterations; latency (median, average, overall); bandwidth (average, overall); message
 // rate (average, overall).
-func ucx(ctx context.Context, test, iters string) (figures [8]float64, err error) {
+func ucx(ctx context.Context, test, size, iters string) (figures [8]float64, err error) {
 	if _, err := exec.LookPath("ucx_perftest"); err != nil {
 		return figures, errAbsent
 	}
@@ -193,7 +205,7 @@ func ucx(ctx context.Context, test, iters string) (figures [8]float64, err error
 	}
 	env := []string{"UCX_TLS=self,sm", "UCX_LOG_LEVEL=error"}
 	out, err := withServer(ctx, env, "ucx_perftest", []string{"-p", port},
-		[]string{"localhost", "-p", port, "-t", test, "-s", "8", "-n", iters, "-f"})
+		[]string{"localhost", "-p", port, "-t", test, "-s", size, "-n", iters, "-f"})
 	if err != nil {
 		return figures, err
 	}

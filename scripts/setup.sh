@@ -114,8 +114,8 @@ test)
 		/usr/sbin/ibstat=infiniband-diags ibdiagnet=ibutils /usr/sbin/opensm=opensm /usr/include/infiniband/umad.h=libibumad-dev
 	;;
 bench)
-	# UCX is the peer that the latency benchmarks are measured against, OpenSM on ibsim the manager's.
-	ensure_packages ucx_perftest=ucx-utils /usr/sbin/opensm=opensm /usr/bin/ibsim=ibsim-utils
+	# UCX and TCP are the peers of the benchmarks of traffic, which run perftest too; OpenSM on ibsim is the manager's.
+	ensure_packages ucx_perftest=ucx-utils qperf=qperf ib_write_bw=perftest /usr/include/infiniband/verbs.h=libibverbs-dev /usr/sbin/opensm=opensm /usr/bin/ibsim=ibsim-utils
 	;;
 *) fail "unknown purpose '${1:-}'" "scripts/setup.sh run, test or bench" ;;
 esac

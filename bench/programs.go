@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// programs measures unmodified programs on a fabric of two hosts, each in a process of its own.
+type programs struct {
+	*bench
+	dir string // the fabric's run directory, and what was built
+}
+
+// start brings the fabric up, once; stop ends it.
+func (p *programs) start(ctx context.Context) (err error) {
+	if p.dir != "" {
+		return nil
+	}
+	if p.dir, err = os.MkdirTemp("", "softib-bench-"); err != nil {
+		return err
+	}
+	_, err = output(ctx, p.env(), p.softib, "up", "-d", "star:2")
+	return err
+}
+
+func (p *programs) stop() {
+	if p.dir != "" {
+		_, _ = output(context.Background(), p.env(), p.softib, "down")
+		os.RemoveAll(p.dir)
+	}
+}
+
+func (p *programs) env() []string { return []string{"XDG_RUNTIME_DIR=" + p.dir} }
+
+func (p *programs) command(ctx context.Context, args ...string) ([]byte, error) {
+	if err := p.start(ctx); err != nil {
+		return nil, err
+	}
+	return output(ctx, p.env(), p.softib, args...)
+}
+
+// pair runs a program of perftest on both hosts and returns the numbers of the client's last row.
+func (p *programs) pair(ctx context.Context, args ...string) ([]float64, error) {
+	if _, err := exec.LookPath(args[0]); err != nil {
+		return nil, errAbsent
+	}
+	if err := p.start(ctx); err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	on := func(host string, more ...string) []string {
+		return append(append([]string{"exec", host, "--"}, args...), append([]string{"-F", "-p", port}, more...)...)
+	}
+	out, err := withServer(ctx, p.env(), p.softib, on("h1"), on("h2", "localhost"))
+	if err != nil {
+		return nil, err
+	}
+	var row []float64
+	for line := range strings.Lines(out) {
+		if v := numbers(line); len(v) >= 4 {
+			row = v
+		}
+	}
+	if row == nil {
+		return nil, fmt.Errorf("%s printed no row of numbers: %s", args[0], out)
+	}
+	return row, nil
+}
+
+// numbers are the fields of a line, if all are numbers.
+func numbers(line string) (v []float64) {
+	for _, f := range strings.Fields(line) {
+		n, err := strconv.ParseFloat(f, 64)
+		if err != nil {
+			return nil
+		}
+		v = append(v, n)
+	}
+	return v
+}
+
+// latency is the typical latency of a test of perftest, in microseconds.
+func (p *programs) latency(test string) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		v, err := p.pair(ctx, test, "-s", "8", "-n", "100000")
+		if err != nil {
+			return 0, err
+		}
+		return v[4], nil
+	}
+}
+
+// bandwidth is the average of one, in GB/s, or in million messages a second for short ones.
+func (p *programs) bandwidth(test string, size, iters int, rate bool) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		v, err := p.pair(ctx, test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters), "--report_gbits")
+		if err != nil {
+			return 0, err
+		}
+		if len(v) < 5 {
+			return 0, fmt.Errorf("%s printed a row of %d numbers: want 5", test, len(v))
+		}
+		if rate {
+			return v[4], nil
+		}
+		return v[3] / 8, nil
+	}
+}
+
+// attachProgram builds the program that attaches and idles.
+func (p *programs) attachProgram(ctx context.Context) (string, error) {
+	if err := p.start(ctx); err != nil {
+		return "", err
+	}
+	path := filepath.Join(p.dir, "attach")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if _, err := output(ctx, nil, "gcc", "-O2", "-o", path, "bench/testdata/attach.c", "-libverbs"); err != nil {
+		return "", err
+	}
+	return path, nil
+}
+
+// attach is how long a program takes to open the device and make its first queue pair, in milliseconds.
+func (p *programs) attach(ctx context.Context) (float64, error) {
+	v, err := p.attached(ctx, "attached", "1")
+	return v / 1e3, err
+}
+
+// idle is how much CPU an attached program takes that does nothing, in percent.
+func (p *programs) idle(ctx context.Context) (float64, error) {
+	v, err := p.attached(ctx, "idle", "2000")
+	return v / 2e6 * 100, err
+}
+
+func (p *programs) attached(ctx context.Context, what, ms string) (float64, error) {
+	program, err := p.attachProgram(ctx)
+	if err != nil {
+		return 0, err
+	}
+	out, err := p.command(ctx, "exec", "h1", "--", program, ms)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(out)) {
+		if text, ok := strings.CutPrefix(line, what+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(text), 64)
+		}
+	}
+	return 0, fmt.Errorf("the attached program did not say %q: %s", what, out)
+}
+
+// memory is what one attached process costs the daemon, in MB, when there are 64.
+func (p *programs) memory(ctx context.Context) (float64, error) {
+	program, err := p.attachProgram(ctx)
+	if err != nil {
+		return 0, err
+	}
+	daemon, err := p.daemon(ctx)
+	if err != nil {
+		return 0, err
+	}
+	before, err := resident(daemon)
+	if err != nil {
+		return 0, err
+	}
+	const count = 64
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for i := range count {
+		cmd := exec.CommandContext(ctx, p.softib, "exec", "h"+strconv.Itoa(1+i%2), "--", program)
+		cmd.Env = append(os.Environ(), p.env()...)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			return 0, err
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return 0, err
+		}
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		defer func() {
+			in.Close()
+			_ = cmd.Wait()
+		}()
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			return 0, fmt.Errorf("process %d did not attach: %w", i+1, err)
+		}
+	}
+	after, err := resident(daemon)
+	return (after - before) / count, err
+}
+
+// daemon is the fabric's process.
+func (p *programs) daemon(ctx context.Context) (int, error) {
+	out, err := p.command(ctx, "status", "--json")
+	if err != nil {
+		return 0, err
+	}
+	var status struct {
+		PID int `json:"pid"`
+	}
+	err = json.Unmarshal(out, &status)
+	return status.PID, err
+}
+
+// resident is a process's memory, in MB.
+func resident(pid int) (float64, error) {
+	out, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	v := numbers(string(out))
+	if len(v) < 2 {
+		return 0, fmt.Errorf("statm of process %d: %q", pid, out)
+	}
+	return v[1] * float64(os.Getpagesize()) / 1e6, nil
+}
