@@ -35,6 +35,11 @@ static struct ibv_device *device(void)
 	return &d->device;
 }
 
+bool softib_has_device(void)
+{
+	return device() != NULL;
+}
+
 EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
 {
 	struct ibv_device *d = device(), **list = calloc(2, sizeof(*list));

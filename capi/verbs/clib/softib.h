@@ -48,6 +48,11 @@ void softib_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* device.c */
 
+/* Whether softib exec started the program. */
+bool softib_has_device(void);
+
+#define SOFTIB_DEVICE_FILE "/dev/infiniband/uverbs0"
+
 /* The one device. It is never freed, so that a pointer to it is always good. */
 struct softib_device {
 	struct ibv_device device;
