@@ -43,9 +43,16 @@ func (d *direct) shuttle() {
 }
 
 func benchmark(b *testing.B, op WROpcode, n, batch int, flags SendFlags) {
+	bench(b, op, n, batch, flags, Config{}, make([]byte, 4096))
+}
+
+func bench(b *testing.B, op WROpcode, n, batch int, flags SendFlags, cfg Config, buf []byte) {
 	w := newWorld(b, 2, 1)
-	x, y := w.pair(conf{mtu: ib.MTU4096, sendWR: 64, recvWR: 64, timeout: 14})
-	d := &direct{w: w, buf: make([]byte, 4096)}
+	for _, h := range w.hosts {
+		h.cfg.MaxBundle, h.cfg.ByRefMin = cfg.MaxBundle, cfg.ByRefMin
+	}
+	x, y := w.pair(conf{mtu: ib.MTU4096, sendWR: 64, recvWR: 64, timeout: 14, memLen: max(memLen, n)})
+	d := &direct{w: w, buf: buf}
 	wr := SendWR{Opcode: op, SGList: []SGE{x.sge(0, n)}, RemoteAddr: memVA, RKey: y.mr.RKey()}
 	if flags&SendInline != 0 {
 		wr.InlineData, wr.SGList = x.mem[:n], nil
@@ -96,9 +103,39 @@ func BenchmarkFetchAdd(b *testing.B)    { benchmark(b, WRAtomicFetchAdd, 8, 1, 0
 func BenchmarkSend8Batch(b *testing.B)  { benchmark(b, WRSend, 8, 32, 0) }
 func BenchmarkWrite8Batch(b *testing.B) { benchmark(b, WRRDMAWrite, 8, 32, 0) }
 
+// Bundles: by reference, and copied to buffers of 16 KiB.
+var byRef = Config{MaxBundle: 64, ByRefMin: 8 << 10}
+
+func BenchmarkBundleWrite8(b *testing.B) {
+	bench(b, WRRDMAWrite, 8, 1, 0, byRef, make([]byte, 16<<10))
+}
+
+func BenchmarkBundleWrite64K(b *testing.B) {
+	bench(b, WRRDMAWrite, 64<<10, 1, 0, byRef, make([]byte, 16<<10))
+}
+
+func BenchmarkBundleWrite1M(b *testing.B) {
+	bench(b, WRRDMAWrite, 1<<20, 1, 0, byRef, make([]byte, 16<<10))
+}
+
+func BenchmarkBundleSend64K(b *testing.B) {
+	bench(b, WRSend, 64<<10, 1, 0, Config{MaxBundle: 64}, make([]byte, 16<<10))
+}
+
+func BenchmarkBundleRead64K(b *testing.B) {
+	bench(b, WRRDMARead, 64<<10, 1, 0, byRef, make([]byte, 16<<10))
+}
+
 // TestNoAllocation: the data path allocates nothing once it runs.
 func TestNoAllocation(t *testing.T) {
+	for _, bundle := range []int{0, 16} {
+		noAllocation(t, bundle)
+	}
+}
+
+func noAllocation(t *testing.T, bundle int) {
 	w := newWorld(t, 2, 1)
+	w.bundles(bundle)
 	x, y := w.pair(conf{mtu: ib.MTU4096})
 	d := &direct{w: w, buf: make([]byte, 4096)}
 	var wcs [8]WC
