@@ -9,6 +9,15 @@
 
 #include "softib.h"
 
+sighandler_t __sysv_signal(int sig, sighandler_t handler);
+sighandler_t bsd_signal(int sig, sighandler_t handler);
+int own_sigaction(int sig, const struct sigaction *act, struct sigaction *old);
+sighandler_t own_signal(int sig, sighandler_t handler);
+sighandler_t own_ssignal(int sig, sighandler_t handler);
+sighandler_t own_sysv_signal(int sig, sighandler_t handler);
+sighandler_t own___sysv_signal(int sig, sighandler_t handler);
+sighandler_t own_bsd_signal(int sig, sighandler_t handler);
+
 #define NEXT(name)                                                                              \
 	({                                                                                      \
 		static __typeof__(name) *next;                                                  \
@@ -25,7 +34,13 @@ static bool handled(const struct sigaction *act)
 	return act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN;
 }
 
-EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+/*
+ * The functions have the C library's version, so that programs find them here first, but not as its default, so
+ * that what is linked with this library does not come to need them from it.
+ */
+#define INSTEAD_OF(name) __asm__(".symver own_" #name ", " #name "@GLIBC_2.2.5")
+
+EXPORT int own_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	struct sigaction own;
 
@@ -36,6 +51,7 @@ EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *old
 	}
 	return NEXT(sigaction)(sig, act, old);
 }
+INSTEAD_OF(sigaction);
 
 /* The older functions, each with its own idea of flags. */
 static sighandler_t set(sighandler_t (*next)(int, sighandler_t), int sig, sighandler_t handler)
@@ -50,29 +66,32 @@ static sighandler_t set(sighandler_t (*next)(int, sighandler_t), int sig, sighan
 	return old;
 }
 
-EXPORT sighandler_t signal(int sig, sighandler_t handler)
+EXPORT sighandler_t own_signal(int sig, sighandler_t handler)
 {
 	return set(NEXT(signal), sig, handler);
 }
+INSTEAD_OF(signal);
 
-EXPORT sighandler_t ssignal(int sig, sighandler_t handler)
+EXPORT sighandler_t own_ssignal(int sig, sighandler_t handler)
 {
 	return set(NEXT(ssignal), sig, handler);
 }
+INSTEAD_OF(ssignal);
 
-EXPORT sighandler_t sysv_signal(int sig, sighandler_t handler)
+EXPORT sighandler_t own_sysv_signal(int sig, sighandler_t handler)
 {
 	return set(NEXT(sysv_signal), sig, handler);
 }
+INSTEAD_OF(sysv_signal);
 
-sighandler_t __sysv_signal(int sig, sighandler_t handler);
-EXPORT sighandler_t __sysv_signal(int sig, sighandler_t handler)
+EXPORT sighandler_t own___sysv_signal(int sig, sighandler_t handler)
 {
 	return set(NEXT(__sysv_signal), sig, handler);
 }
+INSTEAD_OF(__sysv_signal);
 
-sighandler_t bsd_signal(int sig, sighandler_t handler);
-EXPORT sighandler_t bsd_signal(int sig, sighandler_t handler)
+EXPORT sighandler_t own_bsd_signal(int sig, sighandler_t handler)
 {
 	return set(NEXT(bsd_signal), sig, handler);
 }
+INSTEAD_OF(bsd_signal);

@@ -1,0 +1,92 @@
+package verbs
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"softib/capi/dropin"
+)
+
+const systemLibrary = "/usr/lib/x86_64-linux-gnu/libibverbs.so.1"
+
+// symbols are what a library exports, with versions, sorted.
+func symbols(t *testing.T, path string) []string {
+	t.Helper()
+	out, err := exec.Command("nm", "-D", "--defined-only", "--with-symbol-versions", path).Output()
+	if err != nil {
+		t.Fatalf("nm %s: %v", path, err)
+	}
+	var list []string
+	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
+		f := strings.Fields(s.Text())
+		if len(f) == 3 && strings.Contains(f[2], "@") && strings.Contains(f[2], "IBVERBS_") && f[1] != "A" {
+			list = append(list, f[2])
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// TestSymbols holds names and versions against those of the library that programs were linked with.
+func TestSymbols(t *testing.T) {
+	if _, err := os.Stat(systemLibrary); err != nil {
+		t.Skipf("no %s on this machine; next: make test, which installs it", systemLibrary)
+	}
+	want, have := symbols(t, systemLibrary), symbols(t, filepath.Join(libraries(t), dropin.Verbs))
+	for _, s := range want {
+		if _, ok := slices.BinarySearch(have, s); !ok {
+			t.Errorf("%s is missing", s)
+		}
+	}
+	for _, s := range have {
+		if _, ok := slices.BinarySearch(want, s); !ok {
+			t.Errorf("%s is not libibverbs'", s)
+		}
+	}
+}
+
+// TestCore runs the C tests of the core, each in a process of its own.
+func TestCore(t *testing.T) {
+	path := compile(t, "core.c")
+	w := newWorld(t, "star:2")
+	for _, name := range []string{"strings", "device", "memory", "queues", "states", "posting", "completions", "channels", "async", "datagrams", "multicast", "overflow", "threads", "leak", "signals", "fork", "forkfirst", "reopen"} {
+		t.Run(name, func(t *testing.T) { w.run(t, "h1", path, name) })
+	}
+}
+
+// TestExtended runs the C tests of the extended verbs.
+func TestExtended(t *testing.T) {
+	newWorld(t, "star:2").run(t, "h1", compile(t, "extended.c"))
+}
+
+// TestNoFabric is a program where no fabric is: no device without softib exec, and a clear line when the daemon is gone.
+func TestNoFabric(t *testing.T) {
+	path := compile(t, "core.c")
+	cmd := exec.Command(path, "nodevice")
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "SOFTIB_") })
+	cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+libraries(t))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("without environment: %v\n%s", err, out)
+	}
+	w := newWorld(t, "star:2")
+	w.end()
+	out := w.run(t, "h1", path, "nodaemon")
+	if !strings.Contains(out, "softib up") || strings.Count(out, "\n") != 1 {
+		t.Errorf("a program without daemon is told %q, want one line with softib up", out)
+	}
+}
+
+// TestDaemonEnds is a fabric that ends under a program: a fatal event, flushed requests, EIO.
+func TestDaemonEnds(t *testing.T) {
+	w := newWorld(t, "star:2")
+	p := w.start(t, "h1", compile(t, "core.c"), "fatal")
+	p.await("ready")
+	w.end()
+	p.finish()
+}
