@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"softib/attach/server"
 	"softib/capi/dropin"
+	"softib/capi/rdmacm"
 	"softib/capi/umad"
 	"softib/ib"
 	"softib/live"
@@ -63,6 +66,9 @@ func library(t testing.TB) string {
 // packages says where programs come from.
 var packages = map[string]string{"opensm": "opensm", "osmtest": "opensm"}
 
+// families says the same of programs whose names begin alike.
+var families = []struct{ prefix, pkg string }{{"ibv_", "ibverbs-utils"}, {"ib_", "perftest"}}
+
 // tool finds a program, which may lie where not every user looks.
 func tool(t testing.TB, name string) string {
 	t.Helper()
@@ -74,6 +80,11 @@ func tool(t testing.TB, name string) string {
 		return path
 	}
 	pkg := packages[name]
+	for _, f := range families {
+		if pkg == "" && strings.HasPrefix(name, f.prefix) {
+			pkg = f.pkg
+		}
+	}
 	if pkg == "" {
 		pkg = "infiniband-diags"
 	}
@@ -84,10 +95,11 @@ func tool(t testing.TB, name string) string {
 // world is a fabric with its manager and the server of programs.
 type world struct {
 	*live.Fabric
-	g      *topo.Graph
-	sm     *manager
-	lib    string
-	socket string
+	g   *topo.Graph
+	sm  *manager
+	lib string
+	// The servers' sockets.
+	umad, verbs, rdmacm string
 	// tb names the test whose programs run; a subtest gets a world of its own with "in".
 	testing.TB
 }
@@ -126,19 +138,32 @@ func newWorld(t testing.TB, g *topo.Graph) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.socket = filepath.Join(dir, "umad")
-	l, err := umad.Listen(w.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- umad.Serve(ctx, l, umad.OnFabric(f, firmware)) }()
+	var serving sync.WaitGroup
+	for _, s := range []struct {
+		name   string
+		path   *string
+		listen func(string) (*net.UnixListener, error)
+		serve  func(*net.UnixListener) error
+	}{
+		{"umad", &w.umad, umad.Listen, func(l *net.UnixListener) error { return umad.Serve(ctx, l, umad.OnFabric(f, firmware)) }},
+		{"verbs", &w.verbs, server.Listen, func(l *net.UnixListener) error { return server.Serve(ctx, l, f, firmware) }},
+		{"rdmacm", &w.rdmacm, rdmacm.Listen, func(l *net.UnixListener) error { return rdmacm.Serve(ctx, l, rdmacm.OnFabric(f)) }},
+	} {
+		*s.path = filepath.Join(dir, s.name)
+		l, err := s.listen(*s.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		serving.Go(func() {
+			if err := s.serve(l); err != nil {
+				t.Errorf("server of %s: %v", s.name, err)
+			}
+		})
+	}
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("umad.Serve: %v", err)
-		}
+		serving.Wait()
 		if err := f.Close(); err != nil {
 			t.Errorf("live.Fabric.Close: %v", err)
 		}
@@ -277,8 +302,17 @@ func (w *world) command(host, name string, args ...string) *exec.Cmd {
 	cmd.WaitDelay = 5 * time.Second // for children of shell scripts that hold the pipe
 	// Scripts find the other programs by PATH.
 	env := append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"), "LC_ALL=C")
-	cmd.Env = dropin.Set{Dir: filepath.Dir(w.lib)}.Environment(env, dropin.Host{Name: host, UMAD: w.socket})
+	cmd.Env = dropin.Set{Dir: filepath.Dir(w.lib)}.Environment(env, w.host(host))
 	return cmd
+}
+
+// host is what a program is told of its host.
+func (w *world) host(name string) dropin.Host {
+	h := dropin.Host{Name: name, UMAD: w.umad, Verbs: w.verbs, RDMACM: w.rdmacm}
+	if n := w.g.ByName(name); n != nil {
+		h.GUID = n.GUID
+	}
+	return h
 }
 
 // run runs a program to its end and returns what it printed. It must succeed and complain of nothing.
