@@ -416,9 +416,9 @@ func (e *Endpoint) knock() {
 	for _, r := range e.out {
 		taken := atomic.LoadUint32(&r.head.taken)
 		switch {
-		case taken == r.tail || taken != r.seen:
+		case taken != r.seen || !r.pending():
 			r.seen, r.since = taken, e.clock
-		case e.clock-r.since > knockAfter && !r.gone():
+		case e.clock-r.since > knockAfter:
 			r.peer.Knock()
 			r.since = e.clock + knockAgain
 		}

@@ -16,7 +16,8 @@ import (
 // Writing ahead. A program that waits for an RDMA WRITE may do so by looking at its own memory, without ever calling
 // us; an adapter of silicon would write there all the same. Its attendant could, but on a machine with no idle core that takes a switch of threads, which is
 // long against a microsecond. So the sender of a single WRITE writes to the receiver's memory itself, by a system call,
-// and then sends the packet, which the receiver checks and acknowledges as always when it next looks.
+// and then sends the packet, which the receiver takes note of when it next looks. The request is complete by then: its data are where
+// they belong, and what is in a ring is heard of, unless the receiver ends.
 //
 // The sender does so only where the receiver has granted it: to memory that the same queue pair has
 // written to before, under the same key, with every check passed; and only if the receiver has seen everything that was sent before, so that

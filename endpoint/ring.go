@@ -102,6 +102,8 @@ type Out struct {
 	plimit uint64
 	buf    uint64 // where the reserved payload is
 	parked []*hca.QP
+	// heard is where tail was behind the last packet that the receiver has to act upon soon; what follows it was delivered ahead.
+	heard uint32
 	ends   [ringCells]uint64 // ptail behind each cell
 	// Of knocking: where taken was when last looked at, and since when.
 	seen  uint32
@@ -118,9 +120,16 @@ func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
 	return &Out{memory: m, peer: peer, pid: pid, limit: ringCells, plimit: areaBytes}, nil
 }
 
-// pending reports whether the receiver has packets to take in.
+// pending reports whether the receiver has packets to take in that somebody waits for.
 func (r *Out) pending() bool {
-	return atomic.LoadUint32(&r.head.taken) != r.tail && !r.gone()
+	return int32(r.heard-atomic.LoadUint32(&r.head.taken)) > 0 && !r.gone()
+}
+
+// rouse wakes the receiver if nobody looks. Packets that were delivered ahead may lie until there are many.
+func (r *Out) rouse() {
+	if r.heard == r.tail || r.tail-atomic.LoadUint32(&r.head.taken) >= ringCells/2 {
+		r.peer.wake()
+	}
 }
 
 // gone reports whether nobody receives any more.
@@ -177,6 +186,9 @@ func (r *Out) publish(p *wire.Packet, delivered bool) {
 	}
 	r.ends[r.tail%ringCells] = r.ptail
 	r.tail++
+	if !delivered {
+		r.heard = r.tail
+	}
 	if r.tail%voidEvery == 0 {
 		// Cells are numbered around a circle; a void mark left behind would come
 		// to lie ahead. Everything this far back has been taken.

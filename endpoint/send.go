@@ -66,9 +66,15 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 		return
 	}
 	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
-	ahead := s.QP.IsOnly(e.scratch.BTH.PSN) && again == e.eng.Stats.Retransmits && r.poke(&e.scratch)
-	r.publish(&e.scratch, ahead)
-	r.peer.wake()
+	psn := e.scratch.BTH.PSN
+	if s.QP.IsOnly(psn) && again == e.eng.Stats.Retransmits && r.poke(&e.scratch) {
+		e.scratch.BTH.AckReq = false
+		r.publish(&e.scratch, true)
+		e.eng.Delivered(now, s.QP, psn)
+	} else {
+		r.publish(&e.scratch, false)
+	}
+	r.rouse()
 }
 
 // sendMany copies a multicast packet to every ring of its route.
@@ -87,7 +93,7 @@ func (e *Endpoint) sendMany(now ib.Time, s hca.Send, rt *Route) {
 	for _, r := range rt.rings {
 		if r.room(len(e.scratch.Payload)) {
 			r.publish(&e.scratch, false)
-			r.peer.wake()
+			r.rouse()
 		}
 	}
 }
@@ -137,6 +143,7 @@ func (e *Endpoint) park(r *Out, s hca.Send) {
 	}
 	r.parked = append(r.parked, s.QP)
 	storeFence(&r.head.wants, 1)
+	r.peer.wake()
 	if r.room(copyMax) { // it came while we were asking
 		e.unparkRing(r)
 	}

@@ -1,6 +1,9 @@
 package hca
 
-import "softib/ib"
+import (
+	"softib/ib"
+	"softib/wire"
+)
 
 // Grant is memory that the peer of an RC queue pair has written to by RDMA, with every check passed. Until something is
 // withdrawn it may write there again with the same key; a driver that can write to this memory from where the peer is may thus do so ahead of the
@@ -39,3 +42,12 @@ func (h *HCA) HasWithdrawn() bool { return h.withdrawn }
 // IsOnly reports whether the packet with this PSN is the only one of the queue pair without an acknowledgement: the peer has seen all
 // that was sent before.
 func (q *QP) IsOnly(psn ib.PSN) bool { return q.ackPSN == psn && q.sentPSN == psn.Add(1) }
+
+// Delivered tells the requester that the packet with this PSN, which IsOnly, is where it belongs and will be heard of by the peer, in
+// its turn, whatever happens: it is acknowledged.
+func (h *HCA) Delivered(now ib.Time, q *QP, psn ib.PSN) {
+	h.now = now
+	if q.state == StateRTS || q.state == StateSQD {
+		q.handleAck(now, psn, wire.SynAckNoCred)
+	}
+}
