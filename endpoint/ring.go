@@ -104,7 +104,7 @@ type Out struct {
 	parked []*hca.QP
 	// heard is where tail was behind the last packet that the receiver has to act upon soon; what follows it was delivered ahead.
 	heard uint32
-	ends   [ringCells]uint64 // ptail behind each cell
+	ends  [ringCells]uint64 // ptail behind each cell
 	// Of knocking: where taken was when last looked at, and since when.
 	seen  uint32
 	since ib.Time
