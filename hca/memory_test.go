@@ -264,7 +264,8 @@ func TestRereg(t *testing.T) {
 	if b.mr.RKey() == old || b.mr.Addr() != 0x5000 || b.mr.Len() != 100 || b.mr.Access() != acc || &b.mr.Bytes()[0] != &mem[0] {
 		t.Fatalf("region after rereg: %+v", b.mr.reg)
 	}
-	expect(t, "new memory", a.writeTo(b.mr.RKey(), 0x5000, 100), WCSuccess)
+	key := b.mr.RKey()
+	expect(t, "new memory", a.writeTo(key, 0x5000, 100), WCSuccess)
 	if !bytes.Equal(mem, a.mem[:100]) {
 		t.Fatal("data differ")
 	}
@@ -272,6 +273,13 @@ func TestRereg(t *testing.T) {
 	if pd2.users != 1 || b.pd.users != 1 {
 		t.Fatalf("users: %d and %d", pd2.users, b.pd.users)
 	}
+	b.h.TakeWithdrawn()
+	ok(t, b.h.ReregMR(b.mr, b.pd, nil, 0, &acc))
+	if !b.h.TakeWithdrawn() {
+		t.Fatal("what was granted under the old rights still holds")
+	}
+	expect(t, "the same key after domain and rights changed", a.writeTo(key, 0x5000, 100), WCSuccess)
+	ok(t, b.h.ReregMR(b.mr, pd2, nil, 0, nil))
 	expect(t, "another domain", a.writeTo(b.mr.RKey(), 0x5000, 8), WCRemAccessErr)
 	bad := AccessRemoteWrite
 	wantAttr(t, b.h.ReregMR(b.mr, nil, nil, 0, &bad), "rereg_mr", "access", ErrInvalid)

@@ -176,7 +176,8 @@ func checkAccess(verb string, a Access) error {
 }
 
 // ReregMR changes a region's domain, memory or rights; nil and negative values
-// leave a part as it was. Its keys change.
+// leave a part as it was. Its keys change with its memory, and only then: programs go on using them after a change of
+// domain or rights.
 func (h *HCA) ReregMR(m *MR, pd *PD, mem []byte, va uint64, access *Access) error {
 	const verb = "rereg_mr"
 	if m == nil || m.dead {
@@ -201,20 +202,20 @@ func (h *HCA) ReregMR(m *MR, pd *PD, mem []byte, va uint64, access *Access) erro
 	if mem != nil && va+uint64(len(mem)) < va {
 		return badAttr(verb, "addr", va, "a range that does not wrap around")
 	}
-	h.release(&m.reg)
+	h.withdrawn = true
 	if pd != nil && pd != m.reg.pd {
 		m.reg.pd.users--
 		pd.users++
 		m.reg.pd = pd
 	}
-	if mem != nil {
-		m.reg.mem, m.reg.va = mem, va
-	}
 	if access != nil {
 		m.reg.access = *access
 	}
-	m.reg.valid = true
-	h.keys.alloc(&m.reg)
+	if mem != nil {
+		h.release(&m.reg)
+		m.reg.mem, m.reg.va, m.reg.valid = mem, va, true
+		h.keys.alloc(&m.reg)
+	}
 	return nil
 }
 
