@@ -171,7 +171,8 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	c->hint = args.hint;
 	c->verbs.sz = sizeof(c->verbs);
 	c->verbs.context.device = device;
-	c->verbs.context.cmd_fd = -1;
+	/* Nothing is said over it, but programs duplicate it and set flags on it. */
+	c->verbs.context.cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	c->verbs.context.num_comp_vectors = 1;
 	c->verbs.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	pthread_mutex_init(&c->verbs.context.mutex, NULL);
@@ -189,6 +190,8 @@ EXPORT int ibv_close_device(struct ibv_context *context)
 		softib_go.close(c->handle);
 	close(context->async_fd);
 	close(c->async_write);
+	if (context->cmd_fd >= 0)
+		close(context->cmd_fd);
 	pthread_mutex_destroy(&context->mutex);
 	free(c);
 	return 0;

@@ -152,8 +152,9 @@ func (o *qpObj) takeBind(b *wrBind) bool {
 	if mw == nil {
 		return false
 	}
+	// A window has rights for peers only; programs name the local one all the same, and adapters let them.
 	o.bind = hca.BindInfo{
-		MW: mw.mw, Addr: uint64(b.info.addr), Length: uint64(b.info.length), Access: hca.Access(b.info.mw_access_flags), RKey: b.rkey,
+		MW: mw.mw, Addr: uint64(b.info.addr), Length: uint64(b.info.length), Access: hca.Access(b.info.mw_access_flags) &^ hca.AccessLocalWrite, RKey: b.rkey,
 	}
 	if b.info.mr != nil {
 		mr := table.mrs.get(uint32(b.info.mr.handle))
