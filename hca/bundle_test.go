@@ -12,7 +12,6 @@ import (
 // TestBundleRefused: a bundle that is not as long as it says ends like a packet
 // of the wrong length, and touches nothing.
 func TestBundleRefused(t *testing.T) {
-	const mtu = 256
 	for _, c := range []struct {
 		op    wire.Opcode
 		n     int

@@ -170,7 +170,7 @@ func (g *target) packet(d *dec, p *wire.Packet) {
 	f = d.u8()
 	p.Count = uint16(f & 7)
 	if f&8 != 0 {
-		p.Payload = bytes.Repeat([]byte{0x5E}, int(p.Count)*256-int(f&16))
+		p.Payload = bytes.Repeat([]byte{0x5E}, max(0, int(p.Count)*256-int(f&16)))
 	}
 	if f&32 != 0 && len(p.Payload) > 0 {
 		left := int(f >> 6)

@@ -164,8 +164,8 @@ func (h *HCA) Emit(now ib.Time, s Send, p *wire.Packet, buf []byte) bool {
 	case q.requestFirst():
 		// A peer that waits for data gains more than one that waits for an
 		// acknowledgement; the next packet is the acknowledgement's.
-		q.ackWaits = true
 		sent = q.emitRequest(now, p, buf, s.Copy)
+		q.ackWaits = sent
 	default:
 		q.ackWaits = false
 		sent = q.emitResponse(now, p, buf)
