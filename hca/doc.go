@@ -24,7 +24,14 @@
 // engine does not know how packets travel: credits, lanes and links belong to
 // package link, wires to the drivers.
 //
+// A driver over shared memory may have packets of one message in bundles
+// (Config.MaxBundle), payloads that refer to the sender's memory (Config.ByRefMin),
+// and hand over packets whose payload the engine fetches from another
+// process when it knows where it belongs (wire.Source). None of it changes what
+// peers see of the protocol but how many packets are lost, refused or
+// repeated at a time.
+//
 // Where the rules of the standard live: postable attributes and transitions in
-// qptable.go, segmentation and windows in requester.go, the order of
+// qptable.go, segmentation and windows in requester.go and bundle.go, the order of
 // a responder's checks in respcheck.go, retry in completer.go and timer.go.
 package hca
