@@ -68,6 +68,7 @@ type Endpoint struct {
 	// completions is how many there were when the hint was last changed.
 	completions uint64
 	hint        *hint
+	postStaged  func(*hca.HCA, *uint64)
 	// clock is the time as last read. Reading it costs as much as building a
 	// packet; while the endpoint is attended it is read every few calls, and in
 	// between soon stands in for it: a little ahead, so that a timer started
@@ -120,6 +121,7 @@ func (e *Endpoint) Address(mem []byte) uint64 {
 // Enter gives exclusive use of the engine until Leave.
 func (e *Endpoint) Enter() *hca.HCA {
 	e.mu.Lock()
+	e.unstage()
 	return e.eng
 }
 
@@ -235,6 +237,7 @@ func (e *Endpoint) Poll(cq *hca.CQ, out []verbs.WC) int {
 	if n == 0 {
 		bytes := e.eng.Stats.RxBytes
 		if got := e.drain(cq); got == 0 {
+			e.unstage() // to a queue pair that has failed they complete at once
 			e.idle++
 			e.turns = 0
 			if e.owed {
@@ -356,6 +359,7 @@ func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
 	if c == nil {
 		return 0
 	}
+	e.unstage()
 	now := e.about()
 	n := 0
 	for c != nil && n < drainMax {

@@ -3,6 +3,8 @@ package endpoint
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"softib/hca"
 )
 
 // hintRings is how many rings C code looks at by itself.
@@ -20,12 +22,29 @@ type hint struct {
 		want uint32
 		_    uint32
 	}
+	// staged is not 0 while C has receives that nobody has posted yet; see Stage.
+	staged uint64
 }
 
 const hintMany = 0xFFFFFFFF
 
 // Hint is the endpoint's hint.
 func (e *Endpoint) Hint() unsafe.Pointer { return unsafe.Pointer(e.hint) }
+
+// Stage lets C code post receives without a call into Go: it leaves them somewhere and sets the hint's staged word. Before the
+// engine is used, and before it is given a packet, post is called to post them, with the endpoint locked.
+func (e *Endpoint) Stage(post func(h *hca.HCA, staged *uint64)) {
+	e.mu.Lock()
+	e.postStaged = post
+	e.mu.Unlock()
+}
+
+// unstage posts what was staged.
+func (e *Endpoint) unstage() {
+	if atomic.LoadUint64(&e.hint.staged) != 0 && e.postStaged != nil {
+		e.postStaged(e.eng, &e.hint.staged)
+	}
+}
 
 // hintRing tells where the next packet of a ring will be.
 func (e *Endpoint) hintRing(r *In) {

@@ -24,6 +24,28 @@ struct softib_hint {
 		uint32_t want;
 		uint32_t pad;
 	} ring[64];
+	uint64_t staged; /* the first struct softib_stage with receives that the adapter has not taken */
+};
+
+/*
+ * Receives are left where the adapter finds them before it takes in packets, because a call into Go costs ten times as much. C fills entries
+ * behind tail, Go empties them behind taken. What does not fit is posted by a call, after what is here.
+ */
+#define SOFTIB_STAGED 64
+
+struct softib_stage {
+	uint32_t tail;   /* C */
+	uint32_t limit;  /* Go: how far tail may go for the queue to have room */
+	uint32_t taken;  /* Go */
+	uint32_t queued; /* it is in the hint's list */
+	uint64_t next;   /* in that list */
+	uint32_t handle; /* of the queue pair */
+	uint32_t max_sge;
+	uint32_t lock;
+	uint32_t pad;
+	uint64_t wr_id[SOFTIB_STAGED];
+	uint32_t num_sge[SOFTIB_STAGED];
+	struct ibv_sge sge[]; /* max_sge each */
 };
 
 #define SOFTIB_RINGS_MANY 0xffffffffu
@@ -33,7 +55,7 @@ struct softib_open_args {
 	const char *host;
 	int32_t async_fd; /* where asynchronous events are written */
 	uint32_t handle;  /* out, like the rest */
-	const struct softib_hint *hint;
+	struct softib_hint *hint;
 	char error[240]; /* a line for the user when it failed */
 };
 

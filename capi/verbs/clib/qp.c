@@ -159,6 +159,8 @@ struct softib_qp *softib_make_qp(struct ibv_context *context, struct ibv_qp_init
 	q->qp.qp_type = attr->qp_type;
 	pthread_mutex_init(&q->qp.mutex, NULL);
 	pthread_cond_init(&q->qp.cond, NULL);
+	if (q->qp.recv_cq && !q->qp.srq && q->cap.max_recv_wr)
+		q->stage = softib_new_stage(q->qp.handle, &q->cap); /* without it receives go by call */
 	return q;
 }
 
@@ -234,6 +236,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	softib_drop_qp_ex(q);
 	pthread_cond_destroy(&qp->cond);
 	pthread_mutex_destroy(&qp->mutex);
+	free(q->stage);
 	free(q);
 	return 0;
 }
@@ -258,7 +261,10 @@ int softib_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
 		*bad = wr;
 		return error;
 	}
-	return softib_go.post_recv(qp->handle, wr, bad);
+	/* In RESET there is nothing to post to, and that is for the adapter to say. */
+	if (__builtin_expect(!to_qp(qp)->stage || qp->state == IBV_QPS_RESET, 0))
+		return softib_go.post_recv(qp->handle, wr, bad);
+	return softib_stage_recv(to_qp(qp), wr, bad);
 }
 
 int softib_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)

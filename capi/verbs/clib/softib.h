@@ -62,7 +62,7 @@ struct softib_device {
 
 struct softib_context {
 	uint32_t handle;
-	const struct softib_hint *hint;
+	struct softib_hint *hint;
 	int async_write; /* the other end of async_fd */
 	struct verbs_context verbs; /* programs have its last field, context */
 };
@@ -156,6 +156,7 @@ struct softib_qp {
 	struct ibv_qp_cap cap;
 	int sq_sig_all;
 	struct softib_builder *builder; /* of an extended queue pair (wr.c) */
+	struct softib_stage *stage;	/* of one with a receive queue of its own (stage.c) */
 };
 
 static inline struct softib_qp *to_qp(struct ibv_qp *qp) { return container_of(qp, struct softib_qp, qp); }
@@ -172,6 +173,8 @@ int softib_poll_cq(struct ibv_cq *, int room, struct ibv_wc *);
 int softib_fetch_cq(struct ibv_cq *, int room, struct ibv_wc *); /* the same past an extended queue's batch */
 int softib_req_notify_cq(struct ibv_cq *, int solicited_only);
 int softib_post_send(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **bad);
+struct softib_stage *softib_new_stage(uint32_t handle, const struct ibv_qp_cap *);
+int softib_stage_recv(struct softib_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **bad);
 int softib_post_recv(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **bad);
 int softib_post_srq_recv(struct ibv_srq *, struct ibv_recv_wr *, struct ibv_recv_wr **bad);
 

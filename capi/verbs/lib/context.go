@@ -36,6 +36,7 @@ func softib_open(a *C.struct_softib_open_args) int32 {
 		}
 		opened.dev = d
 		d.NotifyEvents(deliver)
+		d.Stage(postStaged)
 	}
 	c := &contextObj{dev: opened.dev, events: newPipe(int(a.async_fd))}
 	c.handle = table.contexts.put(c)

@@ -18,6 +18,8 @@ type device interface {
 	NotifyCQ(cq *hca.CQ, f func())
 	// NotifyEvents has f called for each asynchronous event, likewise.
 	NotifyEvents(f func(hca.Event))
+	// Stage has f called to post what C has staged.
+	Stage(f func(h *hca.HCA, staged *uint64))
 	// Arm is for a program that is about to sleep until cq's next event.
 	Arm(cq *hca.CQ, solicitedOnly bool)
 	// Adapter and PortInfo are what management says.

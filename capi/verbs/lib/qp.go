@@ -144,6 +144,9 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 	if o := table.xrcds.get(uint32(a.xrcd)); o != nil {
 		init.XRCD = o.xrcd
 	}
+	if most := c.dev.Adapter().Limits.MaxQPWR; init.SRQ == nil && init.Caps.MaxRecvWR > 0 && init.Caps.MaxRecvWR < most {
+		init.Caps.MaxRecvWR = min(init.Caps.MaxRecvWR+stagedMax, most)
+	}
 	h := c.dev.Enter()
 	qp, err := h.CreateQP(init)
 	c.dev.LeaveQuiet()

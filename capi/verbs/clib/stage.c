@@ -1,0 +1,78 @@
+/* Receives that wait to be posted until the adapter needs them. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "softib.h"
+
+struct softib_stage *softib_new_stage(uint32_t handle, const struct ibv_qp_cap *cap)
+{
+	struct softib_stage *s = calloc(1, sizeof(*s) + (size_t)SOFTIB_STAGED * cap->max_recv_sge * sizeof(struct ibv_sge));
+
+	if (s) {
+		s->handle = handle;
+		s->max_sge = cap->max_recv_sge;
+		s->limit = cap->max_recv_wr;
+	}
+	return s;
+}
+
+static void lock(struct softib_stage *s)
+{
+	for (int i = 0; __atomic_exchange_n(&s->lock, 1, __ATOMIC_ACQUIRE); i++)
+		if (i > 100)
+			sched_yield();
+}
+
+static void unlock(struct softib_stage *s)
+{
+	__atomic_store_n(&s->lock, 0, __ATOMIC_RELEASE);
+}
+
+/* Puts the stage into the list that Go takes whole. */
+static void enlist(struct softib_stage *s, uint64_t *list)
+{
+	uint64_t first = __atomic_load_n(list, __ATOMIC_RELAXED);
+
+	do
+		s->next = first;
+	while (!__atomic_compare_exchange_n(list, &first, (uintptr_t)s, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+}
+
+int softib_stage_recv(struct softib_qp *q, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct softib_stage *s = q->stage;
+	uint64_t *list = &to_context(q->qp.context)->hint->staged;
+	int error = 0;
+	uint32_t tail;
+
+	lock(s);
+	tail = s->tail;
+	for (; wr; wr = wr->next) {
+		uint32_t at = tail % SOFTIB_STAGED;
+
+		if (tail - __atomic_load_n(&s->taken, __ATOMIC_ACQUIRE) >= SOFTIB_STAGED || tail == __atomic_load_n(&s->limit, __ATOMIC_RELAXED))
+			break;
+		if (wr->num_sge < 0 || (uint32_t)wr->num_sge > s->max_sge || (wr->num_sge && !wr->sg_list)) {
+			*bad = wr;
+			error = EINVAL;
+			break;
+		}
+		s->wr_id[at] = wr->wr_id;
+		s->num_sge[at] = wr->num_sge;
+		if (wr->num_sge)
+			memcpy(&s->sge[at * s->max_sge], wr->sg_list, wr->num_sge * sizeof(*wr->sg_list));
+		tail++;
+	}
+	if (tail != s->tail) {
+		__atomic_store_n(&s->tail, tail, __ATOMIC_RELEASE);
+		/* Who takes the list clears the mark first and looks at the tail then. */
+		if (!__atomic_exchange_n(&s->queued, 1, __ATOMIC_ACQ_REL))
+			enlist(s, list);
+	}
+	if (wr && !error)
+		error = softib_go.post_recv(q->qp.handle, wr, bad); /* which posts what is staged first */
+	unlock(s);
+	return error;
+}
