@@ -101,17 +101,20 @@ ensure_packages() {
 }
 
 [[ -z "${SOFTIB_NO_SETUP:-}" ]] || exit 0
+# The drop-in libraries are C, and have the interfaces of these headers.
+build=(gcc=gcc /usr/include/stdlib.h=libc6-dev /usr/include/infiniband/verbs.h=libibverbs-dev /usr/include/rdma/rdma_cma.h=librdmacm-dev)
 case "${1:-}" in
 run)
-	# The drop-in libraries are C.
-	ensure_packages gcc=gcc /usr/include/stdlib.h=libc6-dev
+	ensure_packages "${build[@]}"
 	;;
 test)
 	# The race detector links through gcc; tshark judges our captures;
 	# infiniband-diags, ibutils, opensm and programs compiled against libibumad run on our fabrics,
-	# which are held against ibsim's.
-	ensure_packages git=git gcc=gcc /usr/include/stdlib.h=libc6-dev tshark=tshark ibsim=ibsim-utils \
-		/usr/sbin/ibstat=infiniband-diags ibdiagnet=ibutils /usr/sbin/opensm=opensm /usr/include/infiniband/umad.h=libibumad-dev
+	# which are held against ibsim's. So do the programs on libibverbs and librdmacm, down to Open MPI.
+	ensure_packages git=git "${build[@]}" tshark=tshark ibsim=ibsim-utils \
+		/usr/sbin/ibstat=infiniband-diags ibdiagnet=ibutils /usr/sbin/opensm=opensm /usr/include/infiniband/umad.h=libibumad-dev \
+		ibv_rc_pingpong=ibverbs-utils ib_write_bw=perftest rping=rdmacm-utils /usr/lib/python3/dist-packages/pyverbs/__init__.py=python3-pyverbs \
+		ucx_perftest=ucx-utils mpirun=openmpi-bin mpicc=libopenmpi-dev fi_pingpong=libfabric-bin
 	;;
 bench)
 	# UCX and TCP are the peers of the benchmarks of traffic, which run perftest too; OpenSM on ibsim is the manager's.
