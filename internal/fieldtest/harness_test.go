@@ -64,10 +64,10 @@ func library(t testing.TB) string {
 }
 
 // packages says where programs come from.
-var packages = map[string]string{"opensm": "opensm", "osmtest": "opensm"}
+var packages = map[string]string{"opensm": "opensm", "osmtest": "opensm", "mpirun": "openmpi-bin", "mpicc": "libopenmpi-dev"}
 
 // families says the same of programs whose names begin alike.
-var families = []struct{ prefix, pkg string }{{"ibv_", "ibverbs-utils"}, {"ib_", "perftest"}}
+var families = []struct{ prefix, pkg string }{{"ibv_", "ibverbs-utils"}, {"ib_", "perftest"}, {"ucx_", "ucx-utils"}, {"fi_", "libfabric-bin"}}
 
 // tool finds a program, which may lie where not every user looks.
 func tool(t testing.TB, name string) string {
