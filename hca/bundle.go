@@ -11,12 +11,11 @@ import (
 // what the peer has of a message then ends where a bundle begins. If it does not,
 // because a driver's buffers vary, the peer says so and loses nothing but time.
 
-// cut is how many bytes of w's data, of which left bytes have not gone yet, the next
+// cut is how many bytes of w's data, of which left have not gone yet, the next
 // packet takes, given a buffer of room bytes, and whether it refers to them
-// where they lie. A piece of an RC request
-// that lies in one element may be referred to unless noRef says otherwise;
-// everything else is copied. A bundle that would run into the next kind of
-// piece ends there.
+// where they lie. A piece of an RC request that lies in one element may be
+// referred to unless noRef says otherwise; everything else is copied. A bundle
+// that would run into the next kind of piece ends there.
 func (q *QP) cut(w *sendWQE, left, room int, noRef bool) (n int, ref bool) {
 	cfg := &q.h.cfg
 	if left <= q.mtu || cfg.MaxBundle <= 1 {
@@ -31,12 +30,8 @@ func (q *QP) cut(w *sendWQE, left, room int, noRef bool) (n int, ref bool) {
 	n = min(left, most<<q.mtuShift)
 	if cfg.ByRefMin > 0 && !noRef && q.refers(w) {
 		seg, off, here := q.position(w)
-		run := n
-		if here < n {
-			run = here &^ (q.mtu - 1)
-		}
-		if run > 0 && run >= cfg.ByRefMin {
-			return run, true
+		if r := q.run(here, n); r >= cfg.ByRefMin {
+			return r, true
 		}
 		n = q.spanning(w, seg, off, n)
 	}
@@ -64,6 +59,15 @@ func (q *QP) position(w *sendWQE) (seg, off, here int) {
 	return seg, off, here
 }
 
+// run is how many of n bytes lie in an element that has so many left, in whole
+// packets.
+func (q *QP) run(here, n int) int {
+	if here >= n {
+		return n
+	}
+	return here &^ (q.mtu - 1)
+}
+
 // spanning is how many of the n bytes from there on belong to packets that have
 // to be copied, up to the first that need not.
 func (q *QP) spanning(w *sendWQE, seg, off, n int) int {
@@ -73,8 +77,7 @@ func (q *QP) spanning(w *sendWQE, seg, off, n int) int {
 			off -= int(w.segs[seg].sge.Length)
 			seg++
 		}
-		next := min(q.mtu, n-done)
-		if next >= q.h.cfg.ByRefMin && int(w.segs[seg].sge.Length)-off >= next {
+		if q.run(int(w.segs[seg].sge.Length)-off, n-done) >= q.h.cfg.ByRefMin {
 			return done
 		}
 	}

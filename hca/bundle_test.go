@@ -280,3 +280,30 @@ func TestSmallBuffer(t *testing.T) {
 	w.run()
 	a.sent("1 RDMA_WRITE SUCCESS len=100")
 }
+
+// TestBundleHeaderFirst: of a message that begins with a short element only the
+// packet that has parts of two is copied.
+func TestBundleHeaderFirst(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	w.bundles(64)
+	w.hosts[0].cfg.ByRefMin = 8 << 10
+	a, b := w.pair(conf{mtu: ib.MTU4096})
+	a.post(SendWR{WRID: 1, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 20), a.sge(1000, 60000)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
+	var got []string
+	w.fate = func(f *flying) fate {
+		if f.from == a.h {
+			got = append(got, fmt.Sprint(len(f.p.Payload)))
+		}
+		return fate{}
+	}
+	s, _ := a.h.NextSend()
+	if s.Refers {
+		t.Fatal("two elements cannot be referred to")
+	}
+	w.run()
+	same(t, "packets", got, "4096", "55924")
+	a.sent("1 RDMA_WRITE SUCCESS len=60020")
+	if !bytes.Equal(b.mem[:20], a.mem[:20]) || !bytes.Equal(b.mem[20:60020], a.mem[1000:61000]) {
+		t.Fatal("data differ")
+	}
+}
