@@ -53,6 +53,7 @@ type Device struct {
 	answers map[uint64]chan *proto.Answer
 	asked   uint64
 	down    bool
+	rings   endpoint.Rings
 	chores  []func() // that need the endpoint's lock, in order
 	busy    bool     // somebody does them
 
@@ -62,12 +63,17 @@ type Device struct {
 
 type outRing struct {
 	*endpoint.Out
+	ringMemory
 	added bool
 }
 
 type inRing struct {
 	*endpoint.In
+	ringMemory
 }
+
+// ringMemory is what is mapped of a ring: itself, and the page of who is at the other end.
+type ringMemory struct{ ring, page []byte }
 
 // probe is a byte that peers may try to read.
 var probe [64]byte
@@ -205,23 +211,23 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 			c <- m.Answer
 		}
 	case m.Outgoing != nil && len(fds) == 2:
-		mem, page, err := mapEnd(fds)
+		mem, page, err := d.mapEnd(fds)
 		if err != nil {
 			return
 		}
-		if r, err := endpoint.NewOut(mem, page, m.Outgoing.PID); err == nil {
+		if r, err := endpoint.NewOut(mem.ring, page, m.Outgoing.PID); err == nil {
 			d.mu.Lock()
-			d.out[m.Outgoing.ID] = &outRing{Out: r}
+			d.out[m.Outgoing.ID] = &outRing{Out: r, ringMemory: mem}
 			d.mu.Unlock()
 		}
 	case m.Incoming != nil && len(fds) == 2:
-		mem, page, err := mapEnd(fds)
+		mem, page, err := d.mapEnd(fds)
 		if err != nil {
 			return
 		}
-		if r, err := endpoint.NewIn(mem, page, m.Incoming.PID, m.Incoming.Port, m.Incoming.Probe); err == nil {
+		if r, err := endpoint.NewIn(mem.ring, page, m.Incoming.PID, m.Incoming.Port, m.Incoming.Probe); err == nil {
 			d.mu.Lock()
-			d.in[m.Incoming.ID] = &inRing{r}
+			d.in[m.Incoming.ID] = &inRing{r, mem}
 			d.mu.Unlock()
 			d.later(func() { d.AddIn(r) })
 		}
@@ -272,16 +278,22 @@ func (d *Device) portChanged(n ib.PortNum) {
 }
 
 // mapEnd maps a ring and the page of who is at its other end.
-func mapEnd(fds []int) (mem []byte, page *endpoint.Page, err error) {
-	if mem, err = endpoint.MapMemory(fds[0], endpoint.RingBytes); err != nil {
-		return nil, nil, err
+func (d *Device) mapEnd(fds []int) (m ringMemory, page *endpoint.Page, err error) {
+	if m.ring, err = d.rings.Map(fds[0]); err != nil {
+		return m, nil, err
 	}
-	pm, err := endpoint.MapMemory(fds[1], endpoint.PageBytes)
+	if m.page, err = endpoint.MapMemory(fds[1], endpoint.PageBytes); err == nil {
+		page, err = endpoint.NewPage(m.page)
+	}
 	if err != nil {
-		return nil, nil, err
+		d.unmap(m)
 	}
-	page, err = endpoint.NewPage(pm)
-	return mem, page, err
+	return m, page, err
+}
+
+func (d *Device) unmap(m ringMemory) {
+	d.rings.Unmap(m.ring)
+	endpoint.Unmap(m.page)
 }
 
 // forget drops a ring whose other end is gone.
@@ -293,9 +305,11 @@ func (d *Device) forget(id uint32) {
 	d.mu.Unlock()
 	if out != nil {
 		d.DropOut(out.Out)
+		d.unmap(out.ringMemory)
 	}
 	if in != nil {
 		d.DropIn(in.In)
+		d.unmap(in.ringMemory)
 	}
 }
 

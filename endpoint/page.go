@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -88,19 +89,68 @@ func NewMemory(name string, size int) (fd int, mem []byte, err error) {
 
 // MapMemory maps memory that another process has made. It wants it sealed against shrinking.
 func MapMemory(fd, size int) ([]byte, error) {
-	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
-		return nil, fmt.Errorf("endpoint: shared memory is not sealed against shrinking: %w", ErrMemory)
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Size < int64(size) {
-		return nil, fmt.Errorf("endpoint: shared memory of %d bytes: want %d: %w", st.Size, size, ErrMemory)
+	if err := checkMemory(fd, size); err != nil {
+		return nil, err
 	}
 	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: shared memory: %w", err)
 	}
 	return mem, nil
+}
+
+// checkMemory makes sure that memory cannot go away under us.
+func checkMemory(fd, size int) error {
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
+		return fmt.Errorf("endpoint: shared memory is not sealed against shrinking: %w", ErrMemory)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Size < int64(size) {
+		return fmt.Errorf("endpoint: shared memory of %d bytes: want %d: %w", st.Size, size, ErrMemory)
+	}
+	return nil
+}
+
+// Rings maps rings. The addresses of one that is given back stay readable, and are used for the next one: C code that follows the hint without a
+// lock may look there a moment later.
+type Rings struct {
+	mu   sync.Mutex
+	free []unsafe.Pointer
+}
+
+// Map maps a ring that another process has made.
+func (r *Rings) Map(fd int) ([]byte, error) {
+	if err := checkMemory(fd, RingBytes); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var at unsafe.Pointer
+	flags := unix.MAP_SHARED
+	if n := len(r.free); n > 0 {
+		at = r.free[n-1]
+		r.free = r.free[:n-1]
+		flags |= unix.MAP_FIXED
+	}
+	p, err := unix.MmapPtr(fd, 0, at, RingBytes, unix.PROT_READ|unix.PROT_WRITE, flags)
+	if err != nil {
+		if at != nil {
+			r.free = append(r.free, at)
+		}
+		return nil, fmt.Errorf("endpoint: a ring: %w", err)
+	}
+	return unsafe.Slice((*byte)(p), RingBytes), nil
+}
+
+// Unmap gives a ring's memory back.
+func (r *Rings) Unmap(mem []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := unsafe.Pointer(unsafe.SliceData(mem))
+	if _, err := unix.MmapPtr(-1, 0, at, RingBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED); err == nil {
+		r.free = append(r.free, at)
+	}
 }
 
 // Unmap gives mapped memory back.
