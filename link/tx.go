@@ -51,6 +51,10 @@ func (p *Port) Pending() bool { return p.queued|p.fcNeed != 0 }
 // BusyUntil is when the transmitter is free.
 func (p *Port) BusyUntil() ib.Time { return p.busyUntil }
 
+// Occupy is for a driver that keeps the time of its cables itself: the transmitter is
+// free at t, whatever the link's rate says.
+func (p *Port) Occupy(t ib.Time) { p.busyUntil, p.burstAt = t, -1 }
+
 // popHead takes the first packet of a lane, or nil.
 func (p *Port) popHead(now ib.Time, vl int) *Frame {
 	tx := p.tx(vl)
