@@ -18,6 +18,8 @@ const (
 	requestMax = 64 << 10
 	// requestPatience is how long it may take to say it.
 	requestPatience = 10 * time.Second
+	// loanPatience is how long a test that has just ended may take to be noticed.
+	loanPatience = time.Second
 )
 
 // server answers on a fabric's socket.
@@ -27,7 +29,7 @@ type server struct {
 	l     *net.UnixListener
 	down  context.CancelFunc // ends the fabric
 	wg    sync.WaitGroup
-	perf  sync.Mutex // two tests at once would measure each other
+	loan  chan struct{} // full while hosts are lent
 
 	managers managers
 }
@@ -47,7 +49,7 @@ func serve(ctx context.Context, p place, f *fabric, down context.CancelFunc) (*s
 		l.Close()
 		return nil, err
 	}
-	s := &server{f: f, world: w, l: l, down: down}
+	s := &server{f: f, world: w, l: l, down: down, loan: make(chan struct{}, 1)}
 	s.wg.Go(func() {
 		for {
 			conn, err := l.AcceptUnix()
@@ -144,10 +146,12 @@ func (s *server) lend(ctx context.Context, conn net.Conn, hosts []string, tell f
 	if err != nil {
 		return err
 	}
-	if !s.perf.TryLock() {
+	select {
+	case s.loan <- struct{}{}:
+	case <-time.After(loanPatience):
 		return next(fmt.Errorf("another perf test is running on fabric %s", s.f.name), "wait for it to end, or measure on a fabric of your own: softib perf TEST star:2")
 	}
-	defer s.perf.Unlock()
+	defer func() { <-s.loan }()
 	if err := tell(answer{Pair: p}); err != nil {
 		return err
 	}
