@@ -10,6 +10,7 @@ const (
 	timeMax    = 31
 	retriesMax = 15
 	countMax   = 7
+	vendorMax  = 1<<24 - 1
 	lifeMax    = 63
 )
 
@@ -20,7 +21,7 @@ func (r *ReqParams) check() error {
 		v, most uint64
 	}{
 		{"Transport", uint64(r.Transport), uint64(NumTransport - 1)}, {"QPN", uint64(r.QPN), uint64(ib.QPNMask)},
-		{"StartingPSN", uint64(r.StartingPSN), uint64(ib.PSNMask)}, {"RetryCount", uint64(r.RetryCount), countMax},
+		{"StartingPSN", uint64(r.StartingPSN), uint64(ib.PSNMask)}, {"ECE.Vendor", uint64(r.ECE.Vendor), vendorMax}, {"RetryCount", uint64(r.RetryCount), countMax},
 		{"RNRRetryCount", uint64(r.RNRRetryCount), countMax}, {"RemoteCMTimeout", uint64(r.RemoteCMTimeout), timeMax},
 		{"LocalCMTimeout", uint64(r.LocalCMTimeout), timeMax}, {"MaxCMRetries", uint64(r.MaxCMRetries), retriesMax},
 		{"Primary.PacketLifeTime", uint64(r.Primary.PacketLifeTime), lifeMax},
@@ -69,7 +70,7 @@ func (p *Port) Connect(now ib.Time, r ReqParams) (ConnID, error) {
 		ResponderResources: r.ResponderResources, InitiatorDepth: r.InitiatorDepth, RemoteCMTimeout: r.RemoteCMTimeout,
 		FlowControl: r.FlowControl, StartingPSN: r.StartingPSN, LocalCMTimeout: r.LocalCMTimeout, RetryCount: r.RetryCount,
 		PKey: r.Primary.PKey, PathMTU: r.Primary.MTU, RNRRetryCount: r.RNRRetryCount, MaxCMRetries: r.MaxCMRetries, SRQ: r.SRQ,
-		Primary: r.Primary.wire(c.ackTime),
+		VendorID: r.ECE.Vendor, Primary: r.Primary.wire(c.ackTime),
 	}
 	switch r.Transport {
 	case UC:
@@ -81,7 +82,7 @@ func (p *Port) Connect(now ib.Time, r ReqParams) (ConnID, error) {
 		m.Alternate = c.alternate.wire(c.altTime)
 	}
 	copy(m.PrivateData[:], r.Private)
-	p.sendUntil(c, format(mad.AttrCMReq, c.tid, &m))
+	p.sendUntil(c, formatWith(r.ECE.Options, mad.AttrCMReq, c.tid, &m))
 	return c.id, nil
 }
 
@@ -136,7 +137,7 @@ func (p *Port) handleRep(env mad.Envelope, tid uint64, b []byte) {
 	c.tid = tid
 	p.enter(c)
 	p.move(c, RepRcvd)
-	p.tell(c, Event{Kind: RepReceived, From: env, Private: m.PrivateData[:], Rep: m})
+	p.tell(c, Event{Kind: RepReceived, From: env, Private: m.PrivateData[:], Rep: m, ECE: ECE{m.VendorID(), p.modifier}})
 }
 
 // Ready says that our queue pair is ready, after RepReceived: the connection stands.

@@ -208,9 +208,12 @@ func (p *Port) forget(g *ghost) {
 type body interface{ Append([]byte) []byte }
 
 // format makes a datagram.
-func format(attr mad.AttrID, tid uint64, b body) *message {
+func format(attr mad.AttrID, tid uint64, b body) *message { return formatWith(0, attr, tid, b) }
+
+// formatWith makes a datagram whose attribute modifier has a vendor's options.
+func formatWith(options uint32, attr mad.AttrID, tid uint64, b body) *message {
 	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassCM, ClassVersion: mad.CMClassVersion,
-		Method: mad.MethodSend, TransactionID: tid, AttributeID: attr}
+		Method: mad.MethodSend, TransactionID: tid, AttributeID: attr, AttributeModifier: options}
 	m := new(message)
 	b.Append(h.Append(m[:0]))
 	return m

@@ -63,6 +63,8 @@ type Event struct {
 
 	// Private is the private data of the message, at its full length, nil if there was none.
 	Private []byte
+	// ECE is what the message has of a vendor's options, of ReqReceived and RepReceived.
+	ECE ECE
 
 	// The message itself; the others are nil.
 	Req     *mad.CMReq

@@ -78,6 +78,12 @@ func (t Transport) String() string {
 	return "Transport(?)"
 }
 
+// ECE is options of a vendor that both ends of a connection may agree on (IBA's enhanced connection establishment); none if Vendor is 0.
+type ECE struct {
+	Vendor  uint32 // 24 bits
+	Options uint32
+}
+
 // ReqParams is what Connect asks for.
 type ReqParams struct {
 	Primary   Path
@@ -100,6 +106,7 @@ type ReqParams struct {
 	LocalCMTimeout  uint8
 	MaxCMRetries    uint8
 
+	ECE     ECE
 	Private []byte // at most mad.CMReqPrivate
 }
 
@@ -114,6 +121,7 @@ type RepParams struct {
 	RNRRetryCount      uint8
 	// FailoverAccepted answers an alternate path: 0 accepted, 1 not supported, 2 rejected.
 	FailoverAccepted uint8
+	ECE              ECE
 	Private          []byte // at most mad.CMRepPrivate
 }
 

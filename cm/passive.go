@@ -74,7 +74,7 @@ func (p *Port) handleReq(env mad.Envelope, tid uint64, b []byte) {
 	c.timeout = span(m.Primary.AckTimeout) + span(m.LocalCMTimeout)
 	c.retries = int(m.MaxCMRetries)
 	p.enter(c)
-	p.tell(c, Event{Kind: ReqReceived, Listen: listen, From: env, Private: m.PrivateData[:], Req: m})
+	p.tell(c, Event{Kind: ReqReceived, Listen: listen, From: env, Private: m.PrivateData[:], Req: m, ECE: ECE{m.VendorID, p.modifier}})
 }
 
 func transportOf(m *mad.CMReq) (Transport, bool) {
@@ -230,7 +230,7 @@ func (r *RepParams) check() error {
 		field   string
 		v, most uint64
 	}{
-		{"QPN", uint64(r.QPN), uint64(ib.QPNMask)}, {"StartingPSN", uint64(r.StartingPSN), uint64(ib.PSNMask)},
+		{"QPN", uint64(r.QPN), uint64(ib.QPNMask)}, {"StartingPSN", uint64(r.StartingPSN), uint64(ib.PSNMask)}, {"ECE.Vendor", uint64(r.ECE.Vendor), vendorMax},
 		{"RNRRetryCount", uint64(r.RNRRetryCount), countMax}, {"FailoverAccepted", uint64(r.FailoverAccepted), 2},
 	} {
 		if err := within(call, x.field, x.v, x.most); err != nil {
@@ -258,10 +258,11 @@ func (p *Port) Accept(now ib.Time, id ConnID, r RepParams) error {
 		FailoverAccepted: r.FailoverAccepted, FlowControl: r.FlowControl, RNRRetryCount: r.RNRRetryCount, SRQ: r.SRQ,
 		LocalCAGUID: p.cfg.CAGUID,
 	}
+	m.SetVendorID(r.ECE.Vendor)
 	copy(m.PrivateData[:], r.Private)
 	c.mra, c.answer = nil, nil
 	p.move(c, RepSent)
-	p.sendUntil(c, format(mad.AttrCMRep, c.tid, &m))
+	p.sendUntil(c, formatWith(r.ECE.Options, mad.AttrCMRep, c.tid, &m))
 	return nil
 }
 

@@ -49,6 +49,7 @@ type Port struct {
 	events   queue[told]
 	out      [mad.Size]byte
 	counters Counters
+	modifier uint32 // of the datagram that is handled
 }
 
 // New makes a connection manager without connections.
@@ -193,6 +194,7 @@ func (p *Port) Handle(now ib.Time, env mad.Envelope, dgram []byte) bool {
 		p.counters.Malformed++
 		return false
 	}
+	p.modifier = v.AttrMod()
 	handler(p, env.Reply(), v.TID(), v.Data())
 	return true
 }

@@ -103,7 +103,7 @@ func TestCMPlaces(t *testing.T) {
 		l      *Layout
 		places []place
 	}{
-		{&CMReqLayout, []place{{"LocalCommID", 0, 0, 32}, {"ServiceID", 8, 0, 64}, {"LocalCAGUID", 16, 0, 64}, {"LocalQ_Key", 28, 0, 32},
+		{&CMReqLayout, []place{{"LocalCommID", 0, 0, 32}, {"ServiceID", 8, 0, 64}, {"LocalCAGUID", 16, 0, 64}, {"VendorID", 5, 0, 24}, {"LocalQ_Key", 28, 0, 32},
 			{"LocalQPN", 32, 0, 24}, {"ResponderResources", 35, 0, 8}, {"LocalEECN", 36, 0, 24}, {"InitiatorDepth", 39, 0, 8},
 			{"RemoteEECN", 40, 0, 24}, {"RemoteCMTimeout", 43, 0, 5}, {"Transport", 43, 5, 2}, {"FlowControl", 43, 7, 1},
 			{"StartingPSN", 44, 0, 24}, {"LocalCMTimeout", 47, 0, 5}, {"RetryCount", 47, 5, 3}, {"P_Key", 48, 0, 16}, {"PathMTU", 50, 0, 4},
@@ -119,7 +119,7 @@ func TestCMPlaces(t *testing.T) {
 		{&CMRejLayout, []place{{"LocalCommID", 0, 0, 32}, {"RemoteCommID", 4, 0, 32}, {"Message", 8, 0, 2}, {"InfoLength", 9, 0, 7}, {"Reason", 10, 0, 16},
 			{"Info", 12, 0, 576}, {"PrivateData", 84, 0, 1184}}},
 		{&CMRepLayout, []place{{"LocalCommID", 0, 0, 32}, {"RemoteCommID", 4, 0, 32}, {"LocalQ_Key", 8, 0, 32}, {"LocalQPN", 12, 0, 24}, {"LocalEECN", 16, 0, 24},
-			{"StartingPSN", 20, 0, 24}, {"ResponderResources", 24, 0, 8}, {"InitiatorDepth", 25, 0, 8}, {"TargetAckDelay", 26, 0, 5}, {"FailoverAccepted", 26, 5, 2},
+			{"StartingPSN", 20, 0, 24}, {"VendorIDHigh", 15, 0, 8}, {"VendorIDMiddle", 19, 0, 8}, {"VendorIDLow", 23, 0, 8}, {"ResponderResources", 24, 0, 8}, {"InitiatorDepth", 25, 0, 8}, {"TargetAckDelay", 26, 0, 5}, {"FailoverAccepted", 26, 5, 2},
 			{"FlowControl", 26, 7, 1}, {"RNRRetryCount", 27, 0, 3}, {"SRQ", 27, 3, 1}, {"LocalCAGUID", 28, 0, 64}, {"PrivateData", 36, 0, 1568}}},
 		{&CMRTULayout, []place{{"LocalCommID", 0, 0, 32}, {"RemoteCommID", 4, 0, 32}, {"PrivateData", 8, 0, 1792}}},
 		{&CMDReqLayout, []place{{"LocalCommID", 0, 0, 32}, {"RemoteCommID", 4, 0, 32}, {"RemoteQPN", 8, 0, 24}, {"PrivateData", 12, 0, 1760}}},

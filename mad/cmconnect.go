@@ -65,6 +65,7 @@ func (p *CMPath) append(b []byte) []byte {
 var CMReqLayout = Layout{"REQ", CMDataLen, func() []Field {
 	f := []Field{
 		cmField("LocalCommID", 0, 0, 32, Hex),
+		cmField("VendorID", 5, 0, 24, Hex),
 		cmField("ServiceID", 8, 0, 64, Hex),
 		cmField("LocalCAGUID", 16, 0, 64, GUID),
 		cmField("LocalQ_Key", 28, 0, 32, Hex),
@@ -95,6 +96,7 @@ var CMReqLayout = Layout{"REQ", CMDataLen, func() []Field {
 // CMReq asks for a connection. Local is its sender.
 type CMReq struct {
 	LocalCommID        uint32
+	VendorID           uint32 // 24 bits: whose options the attribute modifier has
 	ServiceID          uint64
 	LocalCAGUID        ib.GUID
 	LocalQKey          ib.QKey
@@ -129,7 +131,7 @@ func (m *CMReq) Parse(b []byte) (int, error) {
 	}
 	be := binary.BigEndian
 	*m = CMReq{
-		LocalCommID: be.Uint32(b), ServiceID: be.Uint64(b[8:]), LocalCAGUID: ib.GUID(be.Uint64(b[16:])),
+		LocalCommID: be.Uint32(b), VendorID: be.Uint32(b[4:]) & 0xFFFFFF, ServiceID: be.Uint64(b[8:]), LocalCAGUID: ib.GUID(be.Uint64(b[16:])),
 		LocalQKey: ib.QKey(be.Uint32(b[28:])), LocalQPN: ib.QPN(be.Uint32(b[32:]) >> 8), ResponderResources: b[35],
 		LocalEECN: be.Uint32(b[36:]) >> 8, InitiatorDepth: b[39], RemoteEECN: be.Uint32(b[40:]) >> 8,
 		RemoteCMTimeout: b[43] >> 3, Transport: CMTransport(b[43] >> 1 & 3), FlowControl: b[43]&1 != 0,
@@ -145,7 +147,8 @@ func (m *CMReq) Parse(b []byte) (int, error) {
 // Append writes the message after b.
 func (m *CMReq) Append(b []byte) []byte {
 	be := binary.BigEndian
-	b = append(be.AppendUint32(b, m.LocalCommID), 0, 0, 0, 0)
+	b = be.AppendUint32(b, m.LocalCommID)
+	b = be.AppendUint32(b, m.VendorID&0xFFFFFF)
 	b = be.AppendUint64(b, m.ServiceID)
 	b = append(be.AppendUint64(b, uint64(m.LocalCAGUID)), 0, 0, 0, 0)
 	b = be.AppendUint32(b, uint32(m.LocalQKey))
@@ -245,8 +248,11 @@ var CMRepLayout = Layout{"REP", CMDataLen, []Field{
 	cmField("RemoteCommID", 4, 0, 32, Hex),
 	cmField("LocalQ_Key", 8, 0, 32, Hex),
 	cmField("LocalQPN", 12, 0, 24, Hex),
+	cmField("VendorIDHigh", 15, 0, 8, Hex),
 	cmField("LocalEECN", 16, 0, 24, Hex),
+	cmField("VendorIDMiddle", 19, 0, 8, Hex),
 	cmField("StartingPSN", 20, 0, 24, Hex),
+	cmField("VendorIDLow", 23, 0, 8, Hex),
 	cmField("ResponderResources", 24, 0, 8, Uint),
 	cmField("InitiatorDepth", 25, 0, 8, Uint),
 	cmField("TargetAckDelay", 26, 0, 5, Uint),
@@ -266,6 +272,9 @@ type CMRep struct {
 	LocalQPN           ib.QPN
 	LocalEECN          uint32
 	StartingPSN        ib.PSN
+	VendorIDHigh       uint8 // of 24 bits: whose options the attribute modifier has
+	VendorIDMiddle     uint8
+	VendorIDLow        uint8
 	ResponderResources uint8
 	InitiatorDepth     uint8
 	TargetAckDelay     uint8 // 5 bits: 4.096 us * 2^n
@@ -286,7 +295,7 @@ func (m *CMRep) Parse(b []byte) (int, error) {
 	*m = CMRep{
 		LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), LocalQKey: ib.QKey(be.Uint32(b[8:])),
 		LocalQPN: ib.QPN(be.Uint32(b[12:]) >> 8), LocalEECN: be.Uint32(b[16:]) >> 8, StartingPSN: ib.PSN(be.Uint32(b[20:]) >> 8),
-		ResponderResources: b[24], InitiatorDepth: b[25], TargetAckDelay: b[26] >> 3, FailoverAccepted: b[26] >> 1 & 3,
+		VendorIDHigh: b[15], VendorIDMiddle: b[19], VendorIDLow: b[23], ResponderResources: b[24], InitiatorDepth: b[25], TargetAckDelay: b[26] >> 3, FailoverAccepted: b[26] >> 1 & 3,
 		FlowControl: b[26]&1 != 0, RNRRetryCount: b[27] >> 5, SRQ: b[27]&0x10 != 0, LocalCAGUID: ib.GUID(be.Uint64(b[28:])),
 		PrivateData: [CMRepPrivate]byte(b[36:]),
 	}
@@ -298,13 +307,23 @@ func (m *CMRep) Append(b []byte) []byte {
 	be := binary.BigEndian
 	b = appendIDs(b, m.LocalCommID, m.RemoteCommID)
 	b = be.AppendUint32(b, uint32(m.LocalQKey))
-	b = be.AppendUint32(b, uint32(m.LocalQPN)<<8)
-	b = be.AppendUint32(b, m.LocalEECN<<8)
-	b = be.AppendUint32(b, uint32(m.StartingPSN)<<8)
+	b = be.AppendUint32(b, uint32(m.LocalQPN)<<8|uint32(m.VendorIDHigh))
+	b = be.AppendUint32(b, m.LocalEECN<<8|uint32(m.VendorIDMiddle))
+	b = be.AppendUint32(b, uint32(m.StartingPSN)<<8|uint32(m.VendorIDLow))
 	b = append(b, m.ResponderResources, m.InitiatorDepth,
 		m.TargetAckDelay<<3|m.FailoverAccepted&3<<1|bit(m.FlowControl, 0), m.RNRRetryCount<<5|bit(m.SRQ, 4))
 	b = be.AppendUint64(b, uint64(m.LocalCAGUID))
 	return append(b, m.PrivateData[:]...)
+}
+
+// VendorID is whose options the attribute modifier has; 0 if there are none.
+func (m *CMRep) VendorID() uint32 {
+	return uint32(m.VendorIDHigh)<<16 | uint32(m.VendorIDMiddle)<<8 | uint32(m.VendorIDLow)
+}
+
+// SetVendorID sets its 24 bits.
+func (m *CMRep) SetVendorID(v uint32) {
+	m.VendorIDHigh, m.VendorIDMiddle, m.VendorIDLow = uint8(v>>16), uint8(v>>8), uint8(v)
 }
 
 // CMRTULayout says that a connection is ready to use (IBA 12.6.9).

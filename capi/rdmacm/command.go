@@ -135,11 +135,13 @@ func (c *channel) execute(r *request) ([]byte, error) {
 		if p.valid == 0 {
 			return nil, d.bad("connecting without parameters")
 		}
+		p.ece = parseECE(b[connParamSize+8:])
 		return nil, d.connect(&p)
 	case cmdListen:
 		return nil, d.listen(int(int32(native.Uint32(b[4:]))))
 	case cmdAccept:
 		p := parseConnParam(b[8:])
+		p.ece = parseECE(b[8+connParamSize+8:])
 		return nil, d.accept(&p, native.Uint64(b))
 	case cmdReject:
 		return nil, d.reject(mad.CMReason(b[5]), b[8:8+int(b[4])])

@@ -61,7 +61,7 @@ func (d *ident) connect(c *connParam) error {
 			Primary: path, ServiceID: serviceID(d.space, &d.dst), Transport: t, QPN: d.qpn, StartingPSN: d.psn, SRQ: d.srq,
 			ResponderResources: c.responderResources, InitiatorDepth: c.initiatorDepth, FlowControl: c.flowControl != 0,
 			RetryCount: min(c.retryCount, 7), RNRRetryCount: min(c.rnrRetryCount, 7),
-			RemoteCMTimeout: cfg.responseTimeout, LocalCMTimeout: cfg.responseTimeout, MaxCMRetries: cfg.retries, Private: d.private(c.private),
+			RemoteCMTimeout: cfg.responseTimeout, LocalCMTimeout: cfg.responseTimeout, MaxCMRetries: cfg.retries, ECE: c.ece, Private: d.private(c.private),
 		})
 	}
 	if err != nil {
@@ -102,7 +102,7 @@ func (d *ident) accept(c *connParam, uid uint64) error {
 	case given:
 		err = p.engine.Accept(now, d.conn, cm.RepParams{
 			QPN: d.qpn, StartingPSN: d.psn, SRQ: d.srq, ResponderResources: c.responderResources, InitiatorDepth: c.initiatorDepth,
-			FlowControl: c.flowControl != 0, RNRRetryCount: min(c.rnrRetryCount, 7), Private: c.private,
+			FlowControl: c.flowControl != 0, RNRRetryCount: min(c.rnrRetryCount, 7), ECE: c.ece, Private: c.private,
 		})
 	default:
 		err = p.engine.Ready(now, d.conn, nil)

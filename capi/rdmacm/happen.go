@@ -39,6 +39,7 @@ type connParam struct {
 	retryCount         uint8
 	rnrRetryCount      uint8
 	valid              uint8
+	ece                cm.ECE // after the struct
 }
 
 // parseConnParam reads the parameters of CONNECT and ACCEPT; private is a part of b. Its length is a byte, so it fits.
@@ -54,6 +55,16 @@ func (c *connParam) put(b []byte) {
 	native.PutUint32(b[4:], uint32(c.qkey))
 	b[264] = byte(copy(b[8:8+privateMax-1], c.private))
 	b[265], b[266], b[267], b[268], b[269], b[270], b[271] = c.srq, c.responderResources, c.initiatorDepth, c.flowControl, c.retryCount, c.rnrRetryCount, c.valid
+}
+
+// parseECE reads struct rdma_ucm_ece. A vendor's ID has 24 bits on the wire.
+func parseECE(b []byte) cm.ECE {
+	return cm.ECE{Vendor: native.Uint32(b) & 0xFFFFFF, Options: native.Uint32(b[4:])}
+}
+
+func putECE(b []byte, e cm.ECE) {
+	native.PutUint32(b, e.Vendor)
+	native.PutUint32(b[4:], e.Options)
 }
 
 // udParam is struct rdma_ucm_ud_param.
@@ -140,6 +151,7 @@ func (p *endPort) happened(e *cm.Event) {
 			qpn: info.RemoteQPN, private: e.Private, srq: flag(e.Rep.SRQ), responderResources: e.Rep.InitiatorDepth,
 			initiatorDepth: e.Rep.ResponderResources, flowControl: flag(e.Rep.FlowControl), rnrRetryCount: e.Rep.RNRRetryCount,
 		}).put(out.rec[evParam:])
+		putECE(out.rec[evECE:], e.ECE)
 		d.send(out)
 	case cm.RTUReceived, cm.Established:
 		d.tell(evtEstablished, 0)
@@ -269,6 +281,7 @@ func (p *endPort) requested(e *cm.Event) {
 			qpn: info.RemoteQPN, private: private, srq: flag(e.Req.SRQ), responderResources: e.Req.InitiatorDepth, initiatorDepth: e.Req.ResponderResources,
 			flowControl: flag(e.Req.FlowControl), retryCount: e.Req.RetryCount, rnrRetryCount: e.Req.RNRRetryCount,
 		}).put(out.rec[evParam:])
+		putECE(out.rec[evECE:], e.ECE)
 	}
 	l.unread++
 	l.ch.push(out)
