@@ -1,0 +1,126 @@
+package rdmacm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The programs of Debian's rdmacm-utils, between two hosts of a fabric with two levels.
+const (
+	twoLevels   = "fat-tree:radix=4,levels=2"
+	near, far   = "h1", "h5"
+	nearAddress = "198.18.0.1"
+)
+
+// pair runs a program that takes connections on one host and one that makes them on another, and returns what both printed.
+func (w *land) pair(t testing.TB, path string, serverArgs []string, clientPath string, clientArgs []string) (server, client string) {
+	t.Helper()
+	s := w.serve(t, near, path, serverArgs...)
+	client = w.start(t, far, clientPath, clientArgs...).finish()
+	return s.finish(), client
+}
+
+func TestPrograms(t *testing.T) {
+	w := newLand(t, twoLevels)
+	for _, test := range []struct {
+		name           string
+		server, client []string
+		says           string // both do
+	}{
+		{"rping", []string{"rping", "-s", "-v", "-V", "-C", "20"}, []string{"rping", "-c", "-v", "-V", "-C", "20", "-a", nearAddress}, "rdma-ping-19"},
+		{"rping large", []string{"rping", "-s", "-V", "-C", "5", "-S", "60000"}, []string{"rping", "-c", "-V", "-C", "5", "-S", "60000", "-a", nearAddress}, ""},
+		{"ucmatose", []string{"ucmatose", "-c", "5", "-C", "20"}, []string{"ucmatose", "-c", "5", "-C", "20", "-s", nearAddress}, "return status 0"},
+		{"ucmatose large", []string{"ucmatose", "-C", "5", "-S", "1000000"}, []string{"ucmatose", "-C", "5", "-S", "1000000", "-s", nearAddress}, "return status 0"},
+		{"ucmatose migrate", []string{"ucmatose", "-m", "-c", "3"}, []string{"ucmatose", "-m", "-c", "3", "-s", nearAddress}, "return status 0"},
+		{"ucmatose ib", []string{"ucmatose", "-P", "ib"}, []string{"ucmatose", "-P", "ib", "-s", nearAddress}, "return status 0"},
+		{"udaddy", []string{"udaddy", "-c", "3", "-C", "20"}, []string{"udaddy", "-c", "3", "-C", "20", "-s", nearAddress}, "return status 0"},
+		{"udaddy ipoib", []string{"udaddy", "-p", "0x2"}, []string{"udaddy", "-p", "0x2", "-s", nearAddress}, "return status 0"},
+		{"rdma_server", []string{"rdma_server"}, []string{"rdma_client", "-s", nearAddress}, "end 0"},
+		{"rdma_xserver rc", []string{"rdma_xserver", "-c", "r"}, []string{"rdma_xclient", "-c", "r", "-s", nearAddress}, "end 0"},
+		{"rdma_xserver xrc", []string{"rdma_xserver", "-c", "x"}, []string{"rdma_xclient", "-c", "x", "-s", nearAddress}, "end 0"},
+		{"rstream", []string{"rstream", "-T", "v", "-S", "1000", "-I", "10", "-C", "50"}, []string{"rstream", "-T", "v", "-S", "1000", "-I", "10", "-C", "50", "-s", nearAddress}, "custom"},
+		{"rstream large", []string{"rstream", "-T", "v", "-S", "1000000", "-I", "3", "-C", "5"}, []string{"rstream", "-T", "v", "-S", "1000000", "-I", "3", "-C", "5", "-s", nearAddress}, "custom"},
+		{"rstream async", []string{"rstream", "-T", "a", "-I", "10", "-C", "50"}, []string{"rstream", "-T", "a", "-I", "10", "-C", "50", "-s", nearAddress}, "custom"},
+		{"rstream blocking", []string{"rstream", "-T", "b", "-I", "10", "-C", "50"}, []string{"rstream", "-T", "b", "-I", "10", "-C", "50", "-s", nearAddress}, "custom"},
+		{"rstream rdma", []string{"rstream", "-T", "r", "-I", "3", "-C", "10"}, []string{"rstream", "-T", "r", "-I", "3", "-C", "10", "-s", nearAddress}, "custom"},
+		{"riostream", []string{"riostream", "-T", "v", "-I", "10", "-C", "10"}, []string{"riostream", "-T", "v", "-I", "10", "-C", "10", "-s", nearAddress}, "custom"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, c := w.pair(t, utility(t, test.server[0]), test.server[1:], utility(t, test.client[0]), test.client[1:])
+			for _, out := range []string{s, c} {
+				if !strings.Contains(out, test.says) || strings.Contains(out, "No such device") {
+					t.Errorf("does not say %q:\nserver:\n%s\nclient:\n%s", test.says, s, c)
+				}
+			}
+		})
+	}
+}
+
+// TestEndlessServers are programs whose server has no end.
+func TestEndlessServers(t *testing.T) {
+	w := newLand(t, twoLevels)
+	t.Run("cmtime", func(t *testing.T) {
+		path := utility(t, "cmtime")
+		s := w.serve(t, near, path, "-c", "50")
+		if out := w.start(t, far, path, "-c", "50", "-s", nearAddress).finish(); !strings.Contains(out, "disconnect") {
+			t.Errorf("no table:\n%s", out)
+		}
+		s.kill()
+	})
+	t.Run("udpong", func(t *testing.T) {
+		path := utility(t, "udpong")
+		s := w.serve(t, near, path)
+		if out := w.start(t, far, path, "-C", "100", "-s", nearAddress).finish(); !strings.Contains(out, "custom") {
+			t.Errorf("no result:\n%s", out)
+		}
+		s.kill()
+	})
+	t.Run("rcopy", func(t *testing.T) {
+		path, dir := utility(t, "rcopy"), t.TempDir()
+		data := bytes.Repeat([]byte("a file that is longer than the rings are\n"), 50000)
+		in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+		if err := os.WriteFile(in, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := w.serve(t, near, path)
+		w.start(t, far, path, in, nearAddress+":"+out).finish()
+		s.await("done")
+		if got, err := os.ReadFile(out); err != nil || sha256.Sum256(got) != sha256.Sum256(data) {
+			t.Errorf("%d bytes copied as %d others: %v", len(data), len(got), err)
+		}
+		s.kill()
+	})
+}
+
+// TestMckey runs rdmacm's multicast test with groups of each kind.
+func TestMckey(t *testing.T) {
+	w := newLand(t, twoLevels)
+	// Printed line by line, so that it is known when a receiver is ready.
+	path, mckey := utility(t, "stdbuf"), []string{"-oL", utility(t, "mckey"), "-C", "5"}
+	for _, test := range []struct {
+		name             string
+		receiver, sender []string
+		group            string
+	}{
+		{"UDP", []string{"-m", "239.1.2.3"}, []string{"-m", "239.1.2.3"}, "ff12:4001:ffff::f01:203"},
+		{"IPoIB", []string{"-m", "239.1.2.4", "-p", "0x2"}, []string{"-m", "239.1.2.4", "-p", "0x2"}, "ff12:401b:ffff::f01:204"},
+		{"send only", []string{"-m", "239.1.2.5"}, []string{"-m", "239.1.2.5", "-o"}, "ff12:4001:ffff::f01:205"},
+		{"unmapped", []string{"-M", "ff12:401b:ffff::7777", "-b", nearAddress}, []string{"-M", "ff12:401b:ffff::7777", "-b", "198.18.0.5"}, "ff12:401b:ffff::7777"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := w.start(t, near, path, slices.Concat(mckey, test.receiver)...)
+			r.await("receiving data transfers")
+			s := w.start(t, far, path, slices.Concat(mckey, test.sender, []string{"-s"})...)
+			for _, out := range []string{s.finish(), r.finish()} {
+				if !strings.Contains(out, "joined dgid: "+test.group) || !strings.Contains(out, "return status 0") {
+					t.Errorf("not joined to %s:\n%s", test.group, out)
+				}
+			}
+		})
+	}
+}
