@@ -1,5 +1,6 @@
 /* Completion queues. */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <stdlib.h>
 
 #include "softib.h"
@@ -22,6 +23,7 @@ struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return FAIL(ENOMEM);
+	args.ready = &c->ready;
 	if (channel)
 		args.event_fd = container_of(channel, struct softib_channel, channel)->write_fd;
 	error = softib_go.create_cq(&args);
@@ -57,7 +59,10 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 	if (cqe < 1 || comp_vector < 0)
 		return FAIL(EINVAL);
 	c = softib_make_cq(context, cqe, cq_context, channel, comp_vector);
-	return c ? &c->cq : NULL;
+	if (!c)
+		return NULL;
+	__atomic_store_n(&c->ready.on, 1, __ATOMIC_RELEASE);
+	return &c->cq;
 }
 ALSO_1_0(ibv_create_cq);
 
@@ -124,10 +129,53 @@ static bool packet_waits(const struct softib_hint *hint)
 	return false;
 }
 
-int softib_fetch_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
+static void lock_ready(struct softib_ready *r)
 {
-	struct softib_cq *c = to_cq(cq);
-	const struct softib_hint *hint = to_context(cq->context)->hint;
+	for (int i = 0; __atomic_exchange_n(&r->locked, 1, __ATOMIC_ACQUIRE); i++)
+		if (i > 100)
+			sched_yield();
+}
+
+static void unlock_ready(struct softib_ready *r)
+{
+	__atomic_store_n(&r->locked, 0, __ATOMIC_RELEASE);
+}
+
+/* Completions that are here already. */
+static int take_ready(struct softib_cq *c, int room, struct ibv_wc *wc)
+{
+	struct softib_ready *r = &c->ready;
+	int n = 0;
+
+	lock_ready(r);
+	for (; n < room && r->head != r->tail; n++)
+		wc[n] = r->wc[r->head++ % SOFTIB_READY];
+	if (r->head == r->tail) {
+		c->empty_at = r->empty_at;
+		c->empty = r->empty;
+	}
+	unlock_ready(r);
+	return n;
+}
+
+void softib_purge_ready(struct ibv_cq *cq, uint32_t qp_num)
+{
+	struct softib_ready *r = &to_cq(cq)->ready;
+	uint32_t kept;
+
+	lock_ready(r);
+	kept = r->head;
+	for (uint32_t i = r->head; i != r->tail; i++)
+		if (r->wc[i % SOFTIB_READY].qp_num != qp_num)
+			r->wc[kept++ % SOFTIB_READY] = r->wc[i % SOFTIB_READY];
+	r->tail = kept;
+	unlock_ready(r);
+}
+
+/* Completions from the adapter itself. */
+static int fetch(struct softib_cq *c, int room, struct ibv_wc *wc)
+{
+	const struct softib_hint *hint = to_context(c->cq.context)->hint;
 	int32_t empty;
 	int n;
 
@@ -141,9 +189,24 @@ int softib_fetch_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	if (__builtin_expect(softib_forked, 0))
 		return -EIO;
 	c->idle = 0;
-	n = softib_go.poll_cq(cq->handle, room, wc, &c->empty_at, &empty);
+	n = softib_go.poll_cq(c->cq.handle, room, wc, &c->empty_at, &empty);
 	c->empty = empty;
 	return n;
+}
+
+int softib_fetch_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
+{
+	struct softib_cq *c = to_cq(cq);
+	int taken, n;
+
+	if (__builtin_expect(__atomic_load_n(&c->ready.head, __ATOMIC_RELAXED) == __atomic_load_n(&c->ready.tail, __ATOMIC_RELAXED), 1))
+		return fetch(c, room, wc);
+	taken = take_ready(c, room, wc);
+	if (taken == room)
+		return taken;
+	/* Fewer than there is room for would mean that the queue is empty. */
+	n = fetch(c, room - taken, wc + taken);
+	return n < 0 && taken ? taken : n + taken;
 }
 
 int softib_poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)

@@ -29,7 +29,7 @@ struct softib_hint {
 
 /*
  * Receives are left where the adapter finds them before it takes in packets, because a call into Go costs ten times as much. C fills entries
- * behind tail, Go empties them behind taken. What does not fit is posted by a call, after what is here.
+ * behind tail, Go empties them behind taken.
  */
 #define SOFTIB_STAGED 64
 
@@ -77,10 +77,26 @@ struct softib_mr_args {
 	uint32_t rkey;
 };
 
+/*
+ * Completions that the adapter came across while another queue was polled: the program's next poll finds them without a call. Go
+ * fills, C empties, both with the lock.
+ */
+#define SOFTIB_READY 16
+
+struct softib_ready {
+	uint32_t on; /* C: Go may fill it */
+	uint32_t locked;
+	uint32_t head, tail;
+	uint32_t empty; /* behind these the queue was empty when the hint had this count */
+	uint32_t empty_at;
+	struct ibv_wc wc[SOFTIB_READY];
+};
+
 struct softib_cq_args {
 	uint32_t context;
 	uint32_t cqe; /* in and out */
 	int32_t event_fd; /* where completion events are written, or -1 */
+	struct softib_ready *ready;
 	struct softib_made made;
 };
 
@@ -140,7 +156,7 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(resize_cq, (uint32_t cq, uint32_t *cqe))                                                  \
 	X(destroy_cq, (uint32_t cq))                                                                \
 	X(req_notify, (uint32_t cq, int32_t solicited_only))                                        \
-	/* Returns how many. *commits is the hint's if the queue is empty at that count. */         \
+	/* Returns how many. *commits is the hint's if the queue was empty afterwards at that count. */ \
 	X(poll_cq, (uint32_t cq, int32_t room, struct ibv_wc *, uint32_t *commits, int32_t *empty)) \
 	X(create_srq, (struct softib_srq_args *))                                                   \
 	X(modify_srq, (uint32_t srq, struct ibv_srq_attr *, int32_t mask))                          \

@@ -5,13 +5,19 @@
 
 #include "softib.h"
 
-/* Completions of a queue pair go with it, also those that an extended queue has taken already. */
+static void purge_cq(struct ibv_cq *cq, uint32_t qp_num)
+{
+	softib_purge_batch(cq, qp_num);
+	softib_purge_ready(cq, qp_num);
+}
+
+/* Completions of a queue pair go with it, also those that have left the adapter. */
 static void purge(struct ibv_qp *qp)
 {
 	if (qp->send_cq)
-		softib_purge_batch(qp->send_cq, qp->qp_num);
+		purge_cq(qp->send_cq, qp->qp_num);
 	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
-		softib_purge_batch(qp->recv_cq, qp->qp_num);
+		purge_cq(qp->recv_cq, qp->qp_num);
 }
 
 struct softib_srq *softib_make_srq(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)

@@ -127,6 +127,7 @@ struct softib_cq {
 	uint32_t idle; /* empty polls since the adapter was asked */
 
 	struct softib_batch *batch; /* of an extended queue (cq_ex.c) */
+	struct softib_ready ready;  /* of a plain one */
 };
 
 static inline struct softib_cq *to_cq(struct ibv_cq *cq) { return container_of(cq, struct softib_cq, cq); }
@@ -191,6 +192,7 @@ void softib_drop_pd_ex(struct softib_pd *); /* a parent domain, which has no obj
  */
 int softib_take_batch(struct softib_cq *, int room, struct ibv_wc *wc);
 void softib_purge_batch(struct ibv_cq *, uint32_t qp_num);
+void softib_purge_ready(struct ibv_cq *, uint32_t qp_num); /* the same of a plain one */
 
 /* events.c: objects by kind and handle, for the records in pipes. */
 int softib_slot_set(enum softib_kind, uint32_t handle, uint32_t serial, void *object);

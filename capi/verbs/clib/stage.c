@@ -40,6 +40,34 @@ static void enlist(struct softib_stage *s, uint64_t *list)
 	while (!__atomic_compare_exchange_n(list, &first, (uintptr_t)s, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
 }
 
+/* Makes entries up to tail the adapter's. */
+static void publish(struct softib_stage *s, uint32_t tail, uint64_t *list)
+{
+	if (tail == s->tail)
+		return;
+	__atomic_store_n(&s->tail, tail, __ATOMIC_RELEASE);
+	/* Who takes the list clears the mark first and looks at the tail then. */
+	if (!__atomic_exchange_n(&s->queued, 1, __ATOMIC_ACQ_REL))
+		enlist(s, list);
+}
+
+static bool full(struct softib_stage *s, uint32_t tail)
+{
+	return tail - __atomic_load_n(&s->taken, __ATOMIC_ACQUIRE) >= SOFTIB_STAGED || tail == __atomic_load_n(&s->limit, __ATOMIC_RELAXED);
+}
+
+/* What the adapter would refuse. */
+static bool bad_list(const struct softib_stage *s, const struct ibv_recv_wr *wr)
+{
+	uint64_t length = 0;
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > s->max_sge || (wr->num_sge && !wr->sg_list))
+		return true;
+	for (int i = 0; i < wr->num_sge; i++)
+		length += wr->sg_list[i].length;
+	return length > 1u << 31;
+}
+
 int softib_stage_recv(struct softib_qp *q, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct softib_stage *s = q->stage;
@@ -52,12 +80,18 @@ int softib_stage_recv(struct softib_qp *q, struct ibv_recv_wr *wr, struct ibv_re
 	for (; wr; wr = wr->next) {
 		uint32_t at = tail % SOFTIB_STAGED;
 
-		if (tail - __atomic_load_n(&s->taken, __ATOMIC_ACQUIRE) >= SOFTIB_STAGED || tail == __atomic_load_n(&s->limit, __ATOMIC_RELAXED))
-			break;
-		if (wr->num_sge < 0 || (uint32_t)wr->num_sge > s->max_sge || (wr->num_sge && !wr->sg_list)) {
-			*bad = wr;
+		if (bad_list(s, wr)) {
 			error = EINVAL;
 			break;
+		}
+		if (full(s, tail)) {
+			/* Nothing to post: the call takes what is staged, and says how much room there is. */
+			publish(s, tail, list);
+			error = softib_go.post_recv(q->qp.handle, NULL, bad);
+			if (!error && full(s, tail))
+				error = ENOMEM;
+			if (error)
+				break;
 		}
 		s->wr_id[at] = wr->wr_id;
 		s->num_sge[at] = wr->num_sge;
@@ -65,14 +99,9 @@ int softib_stage_recv(struct softib_qp *q, struct ibv_recv_wr *wr, struct ibv_re
 			memcpy(&s->sge[at * s->max_sge], wr->sg_list, wr->num_sge * sizeof(*wr->sg_list));
 		tail++;
 	}
-	if (tail != s->tail) {
-		__atomic_store_n(&s->tail, tail, __ATOMIC_RELEASE);
-		/* Who takes the list clears the mark first and looks at the tail then. */
-		if (!__atomic_exchange_n(&s->queued, 1, __ATOMIC_ACQ_REL))
-			enlist(s, list);
-	}
-	if (wr && !error)
-		error = softib_go.post_recv(q->qp.handle, wr, bad); /* which posts what is staged first */
+	publish(s, tail, list);
+	if (error)
+		*bad = wr;
 	unlock(s);
 	return error;
 }

@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"math/bits"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -22,7 +23,7 @@ func softib_create_cq(a *C.struct_softib_cq_args) int32 {
 	if err != nil {
 		return errnoOf(err)
 	}
-	o := &cqObj{ctx: c, cq: cq, serial: table.serial.Add(1)}
+	o := &cqObj{ctx: c, cq: cq, serial: table.serial.Add(1), ready: (*readyList)(unsafe.Pointer(a.ready))}
 	if o.handle = table.cqs.put(o); o.handle == 0 {
 		c.dev.Enter().DestroyCQ(cq)
 		c.dev.LeaveQuiet()
@@ -68,6 +69,12 @@ func softib_destroy_cq(handle uint32) int32 {
 		o.ctx.dev.NotifyCQ(o.cq, nil)
 		o.events.end()
 	}
+	o.lock()
+	o.gone = true
+	o.unlock()
+	for i := range recent {
+		recent[i].CompareAndSwap(o, nil)
+	}
 	table.mu.Lock()
 	delete(table.byCQ, o.cq)
 	table.mu.Unlock()
@@ -92,29 +99,38 @@ func softib_poll_cq(handle uint32, room int32, out *C.struct_ibv_wc, commits *C.
 	if o == nil {
 		return -einval
 	}
-	hint := (*uint32)(o.ctx.dev.Hint())
-	before := atomic.LoadUint32(hint)
+	hint := (*C.struct_softib_hint)(o.ctx.dev.Hint())
+	o.lock()
 	n := o.poll(unsafe.Slice(out, max(room, 0)))
-	if n == 0 && atomic.LoadUint32(hint) == before {
-		*commits, *empty = C.uint32_t(before), 1
+	// Completions are counted after they were put into their queue: one that this look misses changes the count.
+	count := atomic.LoadUint32((*uint32)(&hint.commits))
+	if o.cq.Len() == 0 {
+		*commits, *empty = C.uint32_t(count), 1
+	}
+	o.unlock()
+	if n > 0 {
+		o.lookAhead(hint)
 	}
 	return int32(n)
 }
 
+// lock keeps other callers from polling.
+func (o *cqObj) lock() {
+	for !o.polling.CompareAndSwap(false, true) {
+		runtime.Gosched()
+	}
+}
+
+func (o *cqObj) unlock() { o.polling.Store(false) }
+
 // poll moves completions to C.
 func (o *cqObj) poll(out []C.struct_ibv_wc) int {
-	wcs := o.polled[:]
-	if !o.pollBusy.CompareAndSwap(false, true) {
-		wcs = make([]hca.WC, pollBatch) // two threads at once: rare
-	} else {
-		defer o.pollBusy.Store(false)
-	}
-	done := 0
+	done := o.ready.take(out)
 	for done < len(out) {
 		want := min(len(out)-done, pollBatch)
-		n := o.ctx.dev.Poll(o.cq, wcs[:want])
-		for i := range wcs[:n] {
-			setWC(&out[done+i], &wcs[i])
+		n := o.ctx.dev.Poll(o.cq, o.polled[:want])
+		for i := range o.polled[:n] {
+			setWC(&out[done+i], &o.polled[i])
 		}
 		done += n
 		if n < want {

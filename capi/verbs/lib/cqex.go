@@ -7,7 +7,6 @@ import (
 	"time"
 	"unsafe"
 
-	"softib/hca"
 	"softib/ib"
 )
 
@@ -46,12 +45,9 @@ func softib_poll_stamped(cq uint32, room int32, out *C.struct_ibv_wc, ns *C.uint
 	if o == nil {
 		return -einval
 	}
+	o.lock()
+	defer o.unlock()
 	wcs := o.polled[:]
-	if !o.pollBusy.CompareAndSwap(false, true) {
-		wcs = make([]hca.WC, pollBatch) // two threads at once: rare
-	} else {
-		defer o.pollBusy.Store(false)
-	}
 	n := o.ctx.dev.Poll(o.cq, wcs[:min(max(room, 0), pollBatch)])
 	if n == 0 {
 		return 0

@@ -66,9 +66,11 @@ type (
 		handle, serial uint32
 		events         *pipe // completion events, nil without a channel
 
-		// Completions on their way to C, when pollBusy says that this caller has them.
-		pollBusy atomic.Bool
-		polled   [pollBatch]hca.WC
+		// One caller polls at a time, so that completions stay in order.
+		polling atomic.Bool
+		gone    bool              // C has freed what ready points to
+		ready   *readyList        // where completions go that nobody asked for yet
+		polled  [pollBatch]hca.WC // on their way to C
 	}
 	srqObj struct {
 		ctx            *contextObj

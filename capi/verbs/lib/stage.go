@@ -21,25 +21,14 @@ func postStaged(h *hca.HCA, list *uint64) {
 		s := *(**C.struct_softib_stage)(unsafe.Pointer(&at))
 		at = uint64(s.next)
 		atomic.StoreUint32((*uint32)(&s.queued), 0)
-		if o := table.qps.get(uint32(s.handle)); o != nil && !o.unstage(h, s) && atomic.SwapUint32((*uint32)(&s.queued), 1) == 0 {
-			enlist(s, list)
+		if o := table.qps.get(uint32(s.handle)); o != nil {
+			o.unstage(h, s)
 		}
 	}
 }
 
-// enlist puts a stage back into the list, as C does.
-func enlist(s *C.struct_softib_stage, list *uint64) {
-	for {
-		first := atomic.LoadUint64(list)
-		s.next = C.uint64_t(first)
-		if atomic.CompareAndSwapUint64(list, first, uint64(uintptr(unsafe.Pointer(s)))) {
-			return
-		}
-	}
-}
-
-// unstage posts the receives of one queue pair; false if not all of them fit.
-func (o *qpObj) unstage(h *hca.HCA, s *C.struct_softib_stage) bool {
+// unstage posts the receives of one queue pair.
+func (o *qpObj) unstage(h *hca.HCA, s *C.struct_softib_stage) {
 	tail := atomic.LoadUint32((*uint32)(&s.tail))
 	taken := uint32(s.taken)
 	most := uint32(s.max_sge)
@@ -49,12 +38,11 @@ func (o *qpObj) unstage(h *hca.HCA, s *C.struct_softib_stage) bool {
 		n := min(uint32(s.num_sge[i]), most)
 		o.recv.WRID = uint64(s.wr_id[i])
 		o.recv.SGList = sges[i*most : i*most+n]
-		if h.PostRecv(o.qp, &o.recv) != nil && o.qp.State() != hca.StateReset {
-			break // full; in RESET a receive is forgotten, as are those before it
-		}
+		// C has checked what can be wrong, and the limit keeps it from staging more than fits; in RESET a receive is
+		// forgotten, as are those before it.
+		_ = h.PostRecv(o.qp, &o.recv)
 		taken++
 	}
 	atomic.StoreUint32((*uint32)(&s.taken), taken)
 	atomic.StoreUint32((*uint32)(&s.limit), taken+uint32(o.qp.Caps().MaxRecvWR-o.qp.RecvPosted()))
-	return taken == tail
 }
