@@ -24,10 +24,11 @@ func (e *Endpoint) WaitCQ(ctx context.Context, cq *hca.CQ) error {
 	}
 }
 
-// Arm asks for an event of a queue, as a program does that is about to sleep.
+// Arm asks for an event of a queue, as a program does that is about to sleep. The program may not know of completions yet that came when it, or the
+// attendant, looked at other queues.
 func (e *Endpoint) Arm(cq *hca.CQ, solicitedOnly bool) {
 	e.mu.Lock()
-	cq.ReqNotify(solicitedOnly)
+	cq.ReqNotifyMissed(solicitedOnly)
 	e.leaveAlone()
 	e.mu.Unlock()
 }

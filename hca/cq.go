@@ -37,6 +37,8 @@ type CQ struct {
 
 	armed     bool
 	armedSoli bool
+	told      uint32 // tail at the last event: what came after, no event has told of
+	soli      uint32 // tail after the last solicited or failed completion
 
 	// Moderation: an armed queue raises its event after modCount
 	// completions or modPeriod, whichever comes first.
@@ -106,6 +108,7 @@ func (h *HCA) ResizeCQ(c *CQ, entries int) error {
 		ring[n] = c.ring[i&uint32(len(c.ring)-1)]
 		n++
 	}
+	c.told, c.soli = c.told-c.head, c.soli-c.head
 	c.ring, c.head, c.tail, c.cap = ring, 0, n, entries
 	return nil
 }
@@ -151,6 +154,20 @@ func (c *CQ) ReqNotify(solicitedOnly bool) {
 	c.armed = true
 }
 
+// ReqNotifyMissed is ReqNotify for callers that do not poll once more: if completions wait
+// that came since the last event, and so without one, it is raised at once. Adapters that
+// are told at arming how far the caller has polled do that, and UCX relies on it.
+func (c *CQ) ReqNotifyMissed(solicitedOnly bool) {
+	c.ReqNotify(solicitedOnly)
+	last := c.tail
+	if c.armedSoli {
+		last = c.soli
+	}
+	if int32(last-c.head) > 0 && int32(last-c.told) > 0 {
+		c.fire()
+	}
+}
+
 // Poll moves completions to out, oldest first, and returns how many.
 func (c *CQ) Poll(out []WC) int {
 	n := 0
@@ -183,6 +200,9 @@ func (c *CQ) slot() *WC {
 func (c *CQ) commit(now ib.Time, solicited bool) {
 	c.ring[c.tail&uint32(len(c.ring)-1)].At = now
 	c.tail++
+	if solicited {
+		c.soli = c.tail
+	}
 	c.h.Stats.Completions++
 	if !c.armed || (c.armedSoli && !solicited) {
 		return
@@ -201,7 +221,7 @@ func (c *CQ) commit(now ib.Time, solicited bool) {
 }
 
 func (c *CQ) fire() {
-	c.armed, c.armedSoli, c.modSeen, c.modAt = false, false, 0, ib.Never
+	c.armed, c.armedSoli, c.modSeen, c.modAt, c.told = false, false, 0, ib.Never, c.tail
 	c.h.events.push(Event{Type: EventCompletion, CQ: c})
 }
 
@@ -218,4 +238,14 @@ func (c *CQ) purge(n ib.QPN) {
 		w++
 	}
 	c.tail = w
+	// An event too many is no harm; numbers from the future would hide completions.
+	c.told, c.soli = earlier(c.told, w), earlier(c.soli, w)
+}
+
+// earlier is the earlier of two positions.
+func earlier(a, b uint32) uint32 {
+	if int32(a-b) < 0 {
+		return a
+	}
+	return b
 }

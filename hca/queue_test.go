@@ -165,6 +165,54 @@ func TestNotify(t *testing.T) {
 	b.wantEvents("COMPLETION")
 }
 
+// TestNotifyMissed: arming makes up for the event that a completion had when the queue was not armed, once.
+func TestNotifyMissed(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	a, b := w.pair(conf{})
+	send := func(f SendFlags) {
+		t.Helper()
+		b.recv(1, b.sge(0, 8))
+		a.post(SendWR{WRID: 1, Opcode: WRSend, Flags: f, SGList: []SGE{a.sge(0, 8)}})
+		w.run()
+	}
+	b.rcq.ReqNotifyMissed(false)
+	b.wantEvents() // nothing is there
+	send(0)
+	b.wantEvents("COMPLETION")
+	b.rcq.ReqNotifyMissed(false)
+	b.wantEvents() // there was an event for it
+	send(0)
+	b.wantEvents("COMPLETION")
+	send(0)
+	b.wantEvents()
+	b.rcq.ReqNotifyMissed(true)
+	b.wantEvents() // missed, but not solicited
+	b.rcq.ReqNotifyMissed(false)
+	b.wantEvents("COMPLETION")
+	send(SendSolicited)
+	send(0)
+	ok(t, b.h.ResizeCQ(b.rcq, 100))
+	b.rcq.ReqNotifyMissed(true)
+	b.wantEvents("COMPLETION")
+	send(SendSolicited)
+	if wcs := poll(b.rcq); len(wcs) != 6 {
+		t.Fatalf("%d completions", len(wcs))
+	}
+	b.rcq.ReqNotifyMissed(true)
+	b.rcq.ReqNotifyMissed(false)
+	b.wantEvents() // all was polled
+	send(0)
+	b.wantEvents("COMPLETION")
+	// What is gone with its queue pair is not missed, what comes after it is.
+	send(SendSolicited)
+	b.rcq.purge(b.qp.Num())
+	b.rcq.ReqNotifyMissed(true)
+	b.rcq.ReqNotifyMissed(false)
+	b.wantEvents()
+	send(0)
+	b.wantEvents("COMPLETION")
+}
+
 // TestModeration holds the event back until enough completions or enough time.
 func TestModeration(t *testing.T) {
 	w := newWorld(t, 2, 1)
