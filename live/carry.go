@@ -6,6 +6,7 @@ import (
 	"softib/link"
 	"softib/mad"
 	"softib/topo"
+	"softib/trace"
 )
 
 // packet is a management packet under way: what its headers say, and its datagram.
@@ -243,9 +244,20 @@ func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 	if in == nil {
 		return place{}, false
 	}
+	if out.cable != nil || len(out.taps) > 0 {
+		if len(out.taps) > 0 {
+			f.tapMgmt(out, trace.Out, p)
+		}
+		if f.harmsMgmt(out, in) {
+			return place{}, false
+		}
+	}
 	refused := f.refuses(in, p, true)
 	if refused == link.NotReady {
 		return place{}, false
+	}
+	if len(in.taps) > 0 {
+		f.tapMgmt(in, trace.In, p)
 	}
 	if short {
 		in.smpsIn++

@@ -64,6 +64,10 @@ type Fabric struct {
 	usherBell chan struct{}
 	probe     link.Frame
 	probePkt  wire.Packet
+	// What is wrong with cables, who looks at ports, and what carries packets where that matters; made with the first fault or capture.
+	plane    *plane
+	faulty   []*cable
+	captures []*capture
 
 	closing chan struct{}
 	closed  atomic.Bool
@@ -89,6 +93,10 @@ type portState struct {
 	unplugged bool
 	// managers counts the subnet managers that run here.
 	managers int
+	// cable is what is wrong with its cable, taps are the captures here, and end is the plane's.
+	cable *cable
+	taps  []*capture
+	end   *portEnd
 }
 
 type switchNode struct {
@@ -214,6 +222,10 @@ func (f *Fabric) Host(name string) (*Host, error) {
 // changed makes every route be walked anew. The fabric's lock is held.
 func (f *Fabric) changed() {
 	f.epoch.Add(1)
+	if f.plane != nil {
+		f.plane.stale = true
+		f.plane.knock()
+	}
 	if len(f.procs) > 0 {
 		select {
 		case f.usherBell <- struct{}{}:
@@ -260,6 +272,15 @@ func (f *Fabric) Close() error {
 		return nil
 	}
 	close(f.closing)
+	f.mu.Lock()
+	f.plane.knock()
+	for _, c := range f.captures {
+		c.mu.Lock()
+		c.stopped = true
+		c.mu.Unlock()
+		c.ring()
+	}
+	f.mu.Unlock()
 	f.wg.Wait()
 	return nil
 }

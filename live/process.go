@@ -61,12 +61,14 @@ type Note struct {
 	Port, Rejoin ib.PortNum
 }
 
-// Channel is a ring from one process to another.
+// Channel is a ring from one process to another, or to or from the fabric itself, where the way is switched.
 type Channel struct {
 	ID       uint32
-	fd       int // its memory
-	from, to *Process
-	port     ib.PortNum // of the receiver
+	f        *Fabric
+	fd       int        // its memory
+	from, to *Process   // nil is the fabric
+	port     ib.PortNum // of the receiver; of the sender if the fabric receives
+	inlet    *inlet     // in that case
 	key      chanKey
 	head     []byte
 	told     bool // the sender knows it
@@ -89,18 +91,22 @@ func (c *Channel) Sender() (End, bool) { return c.end(c.to) }
 func (c *Channel) Receiver() (End, bool) { return c.end(c.from) }
 
 func (c *Channel) end(other *Process) (End, bool) {
-	f := c.from.f
+	f := c.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c.head == nil {
 		return End{}, false
 	}
-	e := End{Port: c.port, PID: other.pid, Probe: other.probe}
+	// Nobody reads or writes the fabric's own memory, so that it has nothing to probe.
+	e, page := End{Port: c.port, PID: daemon}, f.pageFD()
+	if other != nil {
+		e.PID, e.Probe, page = other.pid, other.probe, other.PageFD
+	}
 	var err error
 	if e.Ring, err = unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		return End{}, false
 	}
-	if e.Page, err = unix.FcntlInt(uintptr(other.PageFD), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+	if e.Page, err = unix.FcntlInt(uintptr(page), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		unix.Close(e.Ring)
 		return End{}, false
 	}
@@ -120,6 +126,9 @@ type procRoute struct {
 	gen         uint32
 	chans       []*Channel
 	pkts, words uint64 // of the slot, that are in the route's counters
+	// Where the process has been sending to, since it last asked: rings of others, or the plane.
+	direct []*Channel
+	inlet  *inlet
 }
 
 // Resolved is what a process is told about a key.
@@ -295,8 +304,23 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 		p.settle(pr)
 	}
 	rt, chans, err := p.walk(k)
+	if err == nil && !rt.switched && pr.inlet != nil {
+		// What it sends next must not overtake what it has sent.
+		f.plane.awaitFlight(p, pr.inlet, k)
+		if p.ended || f.closed.Load() {
+			return Resolved{}, ErrClosed
+		}
+		rt, chans, err = p.walk(k)
+	}
 	if err != nil {
 		return Resolved{}, err
+	}
+	if rt.switched {
+		pr.inlet = chans[0].inlet
+		pr.inlet.follow(f.plane, pr.direct)
+		pr.direct = nil
+	} else {
+		pr.direct, pr.inlet = chans, nil
 	}
 	pr.rt, pr.chans = rt, chans
 	pr.gen = p.slots.Renew(pr.slot)
@@ -357,6 +381,16 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 		}
 	}
 	var chans []*Channel
+	if rt.passesSwitched() {
+		// The fabric takes the packets at the first port, whatever becomes of them behind it. Only those that never leave the host are none of its business.
+		rt.switched = true
+		ends = slices.DeleteFunc(ends, func(e wayEnd) bool { return e.port != from })
+		c, err := p.channel(chanKey{nil, k.Port, rt.hops[0].vl})
+		if err != nil {
+			return nil, nil, err
+		}
+		chans = append(chans, c)
+	}
 	for _, e := range ends {
 		for _, to := range e.port.host.procs {
 			if to == p || k.Block != to.block && !k.DLID.IsMulticast() {
@@ -388,7 +422,15 @@ func (p *Process) channel(k chanKey) (*Channel, error) {
 		return nil, err
 	}
 	p.f.channels++
-	c := &Channel{ID: p.f.channels, fd: fd, from: p, to: k.to, port: k.port, key: k, head: mem}
+	c := &Channel{ID: p.f.channels, f: p.f, fd: fd, from: p, to: k.to, port: k.port, key: k, head: mem}
+	if k.to == nil {
+		if err := p.f.plane.addInlet(c, p.host.ports[k.port]); err != nil {
+			c.close()
+			return nil, err
+		}
+		p.out[k] = c
+		return c, nil
+	}
 	p.out[k] = c
 	k.to.in = append(k.to.in, c)
 	k.to.tell(Note{Incoming: c})
@@ -398,8 +440,13 @@ func (p *Process) channel(k chanKey) (*Channel, error) {
 // close gives back what the fabric holds of a channel.
 func (c *Channel) close() {
 	endpoint.Revoke(c.head)
-	c.from.page.Knock()
-	c.to.page.Knock()
+	for _, p := range [...]*Process{c.from, c.to} {
+		if p != nil {
+			p.page.Knock()
+		} else {
+			c.f.plane.knock()
+		}
+	}
 	endpoint.Unmap(c.head)
 	c.head = nil
 	unix.Close(c.fd)
@@ -414,6 +461,9 @@ func (p *Process) settle(pr *procRoute) {
 	}
 	pr.rt.pkts, pr.rt.words = n, words-pr.words
 	pr.pkts, pr.words = pkts, words
+	if pr.rt.switched {
+		return // every port has counted them itself
+	}
 	pr.rt.attribute()
 	if pr.rt.lost != nil {
 		pr.rt.lost.link.CountMany(pr.rt.reason, n)
@@ -477,7 +527,10 @@ func (p *Process) walkAgain() {
 		p.settle(pr)
 		rt, chans, err := p.walk(k)
 		if err != nil || !slices.Equal(chans, pr.chans) {
-			pr.rt, pr.chans = rt, nil
+			if err != nil || rt.switched == pr.rt.switched {
+				pr.rt = rt
+			} // else what it sends until it asks goes the old way, and counts there
+			pr.chans = nil
 			p.slots.Renew(pr.slot)
 			// Whoever waits for room in a ring may wait in vain.
 			p.page.Knock()
@@ -503,11 +556,21 @@ func (p *Process) Close() {
 	p.host.procs = slices.DeleteFunc(p.host.procs, func(o *Process) bool { return o == p })
 	f.renewWays(p.host)
 	for _, c := range p.out {
+		if c.to == nil {
+			f.plane.dropInlet(c)
+			c.close()
+			continue
+		}
 		c.to.in = slices.DeleteFunc(c.to.in, func(o *Channel) bool { return o == c })
 		c.close()
 		c.to.tell(Note{Gone: c})
 	}
 	for _, c := range p.in {
+		if c.from == nil {
+			f.plane.dropOutlet(c)
+			c.close()
+			continue
+		}
 		delete(c.from.out, c.key)
 		for _, pr := range c.from.routes {
 			pr.chans = slices.DeleteFunc(pr.chans, func(o *Channel) bool { return o == c })

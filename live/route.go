@@ -32,6 +32,8 @@ type route struct {
 	// Where and why packets vanish, for those that do.
 	lost   *portState
 	reason link.Reason
+	// switched: the plane takes its packets through the switches, one by one.
+	switched bool
 
 	// Not yet attributed to the hops.
 	pkts, words uint64
