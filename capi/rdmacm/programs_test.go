@@ -113,6 +113,7 @@ func TestMckey(t *testing.T) {
 		{"unmapped", []string{"-M", "ff12:401b:ffff::7777", "-b", nearAddress}, []string{"-M", "ff12:401b:ffff::7777", "-b", "198.18.0.5"}, "ff12:401b:ffff::7777"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel() // senders sleep for 5 s before they send
 			r := w.start(t, near, path, slices.Concat(mckey, test.receiver)...)
 			r.await("receiving data transfers")
 			s := w.start(t, far, path, slices.Concat(mckey, test.sender, []string{"-s"})...)
