@@ -121,8 +121,7 @@ func (s *plane) held(i *inlet) bool {
 func (s *plane) pumpInlets() (n int, look ib.Time) {
 	look = ib.Never
 	for _, i := range s.inlets {
-		if i.size == 0 && !i.in.Ready() {
-			i.in.Poll(&i.cur) // says that all was taken
+		if !i.next() {
 			continue
 		}
 		if s.held(i) {
