@@ -25,9 +25,18 @@ const (
 	// knockAfter is how long a packet may lie in a ring before its sender knocks, knockAgain when it does so again.
 	knockAfter = 20 * ib.Microsecond
 	knockAgain = 200 * ib.Microsecond
+	// restPolls is how often a program may poll after it has armed a queue without being taken for one that goes on polling.
+	restPolls = 16
 	// patienceMax is how long a deadline waits for peers that have not looked.
 	patienceMax = 500 * ib.Millisecond
 )
+
+// polledSince reports whether somebody polls who can be trusted to go on: *polls is the count at the last look.
+func (e *Endpoint) polledSince(polls *uint32) bool {
+	polled := e.polls != *polls
+	*polls = e.polls
+	return polled && !(e.resting && e.polls-e.restAt < restPolls)
+}
 
 // call makes sure that the attendant looks, making one if there is none.
 func (e *Endpoint) call() {
@@ -61,8 +70,7 @@ func (e *Endpoint) attend() {
 		} else {
 			streams = e.isStream(n, e.eng.Stats.RxBytes-bytes)
 		}
-		polled := e.polls != polls
-		polls = e.polls
+		polled := e.polledSince(&polls)
 		next := e.sleepUntil()
 		e.mu.Unlock()
 
@@ -93,7 +101,7 @@ func (e *Endpoint) attend() {
 		atomic.StoreUint32(bell, asleep)
 		e.mu.Lock()
 		n = e.work()
-		polled = e.polls != polls
+		polled = e.polledSince(&polls)
 		e.wakeAt.Store(int64(e.eng.NextDeadline()))
 		d := e.sleepUntil()
 		waits := e.waiting > 0

@@ -56,6 +56,8 @@ type Endpoint struct {
 	rx      wire.Packet // being received
 	buf     []byte      // for a payload that goes nowhere, or everywhere
 	polls   uint32      // calls of Poll, for the attendant
+	restAt  uint32      // polls when a program was last about to sleep
+	resting bool        // it has not polled in earnest since
 	idle    int         // empty polls in a row
 	turns   int         // in a row that found packets
 	streams bool        // the last of them was part of a stream: its ACKs can wait for a few more
@@ -262,6 +264,10 @@ func (e *Endpoint) Poll(cq *hca.CQ, out []verbs.WC) int {
 		}
 	}
 	if n > 0 {
+		if e.resting && e.owed {
+			e.owed = false
+			e.send() // there may be no next call
+		}
 		e.finish() // before the program has its memory back
 	}
 	idle, streams := e.idle, e.streams
@@ -295,6 +301,7 @@ func (e *Endpoint) isStream(n int, bytes uint64) bool {
 
 // idled is what a poller that finds nothing does besides, now and then.
 func (e *Endpoint) idled() {
+	e.resting = false
 	if e.idle&7 == 0 {
 		e.refresh()
 		e.knock()

@@ -36,6 +36,7 @@ func (e *Endpoint) Arm(cq *hca.CQ, solicitedOnly bool) {
 // leaveAlone is called by whoever polled until now and sleeps from now on: peers must wake the attendant again, and what
 // came before they know that is taken in here.
 func (e *Endpoint) leaveAlone() {
+	e.resting, e.restAt, e.idle = true, e.polls, 0
 	atomic.StoreUint32(&e.page.h.bell, asleep)
 	if !e.employed.Load() {
 		e.call()
