@@ -71,12 +71,12 @@ func compile(t testing.TB, source string) string {
 	return out
 }
 
-// utility finds a program of rdmacm-utils.
+// utility finds a program of rdmacm-utils or perftest.
 func utility(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("no %s on this machine; next: make test, which installs rdmacm-utils", name)
+		t.Skipf("no %s on this machine; next: make test, which installs rdmacm-utils and perftest", name)
 	}
 	return path
 }

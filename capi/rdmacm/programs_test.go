@@ -3,6 +3,8 @@ package rdmacm
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,7 +12,7 @@ import (
 	"testing"
 )
 
-// The programs of Debian's rdmacm-utils, between two hosts of a fabric with two levels.
+// The programs of Debian's rdmacm-utils, and others that use librdmacm, between two hosts of a fabric with two levels.
 const (
 	twoLevels   = "fat-tree:radix=4,levels=2"
 	near, far   = "h1", "h5"
@@ -27,6 +29,8 @@ func (w *land) pair(t testing.TB, path string, serverArgs []string, clientPath s
 
 func TestPrograms(t *testing.T) {
 	w := newLand(t, twoLevels)
+	g := w.Graph().ByName(near).Ports[1].GUID
+	gid := netip.AddrFrom16([16]byte(binary.BigEndian.AppendUint64([]byte{0xFE, 0x80, 7: 0}, uint64(g)))).String()
 	for _, test := range []struct {
 		name           string
 		server, client []string
@@ -38,11 +42,16 @@ func TestPrograms(t *testing.T) {
 		{"ucmatose large", []string{"ucmatose", "-C", "5", "-S", "1000000"}, []string{"ucmatose", "-C", "5", "-S", "1000000", "-s", nearAddress}, "return status 0"},
 		{"ucmatose migrate", []string{"ucmatose", "-m", "-c", "3"}, []string{"ucmatose", "-m", "-c", "3", "-s", nearAddress}, "return status 0"},
 		{"ucmatose ib", []string{"ucmatose", "-P", "ib"}, []string{"ucmatose", "-P", "ib", "-s", nearAddress}, "return status 0"},
+		{"rping IPv6", []string{"rping", "-s", "-v", "-C", "3", "-a", "::"}, []string{"rping", "-c", "-v", "-C", "3", "-a", "fd53:6f66:7469:6200::1"}, "rdma-ping-2"},
+		{"ucmatose gid", []string{"ucmatose", "-P", "ib", "-f", "gid", "-b", gid}, []string{"ucmatose", "-P", "ib", "-f", "gid", "-s", gid}, "return status 0"},
 		{"udaddy", []string{"udaddy", "-c", "3", "-C", "20"}, []string{"udaddy", "-c", "3", "-C", "20", "-s", nearAddress}, "return status 0"},
 		{"udaddy ipoib", []string{"udaddy", "-p", "0x2"}, []string{"udaddy", "-p", "0x2", "-s", nearAddress}, "return status 0"},
 		{"rdma_server", []string{"rdma_server"}, []string{"rdma_client", "-s", nearAddress}, "end 0"},
 		{"rdma_xserver rc", []string{"rdma_xserver", "-c", "r"}, []string{"rdma_xclient", "-c", "r", "-s", nearAddress}, "end 0"},
 		{"rdma_xserver xrc", []string{"rdma_xserver", "-c", "x"}, []string{"rdma_xclient", "-c", "x", "-s", nearAddress}, "end 0"},
+		{"ib_send_lat", []string{"ib_send_lat", "-R", "-n", "100"}, []string{"ib_send_lat", "-R", "-n", "100", nearAddress}, "rdma_cm QPs\t : ON"},
+		{"ib_write_bw", []string{"ib_write_bw", "-R", "-n", "100"}, []string{"ib_write_bw", "-R", "-n", "100", nearAddress}, "rdma_cm QPs\t : ON"},
+		{"ib_send_bw UD", []string{"ib_send_bw", "-R", "-c", "UD", "-s", "1024", "-n", "100"}, []string{"ib_send_bw", "-R", "-c", "UD", "-s", "1024", "-n", "100", nearAddress}, "1024"},
 		{"rstream", []string{"rstream", "-T", "v", "-S", "1000", "-I", "10", "-C", "50"}, []string{"rstream", "-T", "v", "-S", "1000", "-I", "10", "-C", "50", "-s", nearAddress}, "custom"},
 		{"rstream large", []string{"rstream", "-T", "v", "-S", "1000000", "-I", "3", "-C", "5"}, []string{"rstream", "-T", "v", "-S", "1000000", "-I", "3", "-C", "5", "-s", nearAddress}, "custom"},
 		{"rstream async", []string{"rstream", "-T", "a", "-I", "10", "-C", "50"}, []string{"rstream", "-T", "a", "-I", "10", "-C", "50", "-s", nearAddress}, "custom"},
