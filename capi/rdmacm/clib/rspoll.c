@@ -83,6 +83,9 @@ static short stream_state(struct rs *rs)
 	case RS_BOUND:
 		return POLLOUT | POLLHUP;
 	case RS_CLOSED:
+		/* Programs that see the end stop reading: first what came before it. */
+		if (rs->arrived != rs->taken)
+			return POLLIN;
 		r = POLLIN | POLLOUT | POLLHUP;
 		return rs->error ? r | POLLERR : r;
 	case RS_OPEN:
