@@ -91,10 +91,12 @@ func everything(t testing.TB, a, b *side) {
 		t.Errorf("RC SEND of 20000 bytes: %d arrived", wc.ByteLen)
 	}
 	same("RC SEND", 0, 20000)
-	binary.LittleEndian.PutUint64(b.mr.Bytes(), 40)
-	post(rc, &verbs.SendWR{Opcode: verbs.WRAtomicFetchAdd, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(), CompareAdd: 2})
-	if was, is := binary.LittleEndian.Uint64(a.mr.Bytes()), binary.LittleEndian.Uint64(b.mr.Bytes()); was != 40 || is != 42 {
-		t.Errorf("fetch and add: found %d, made %d: want 40, 42", was, is)
+	if !raceEnabled {
+		binary.LittleEndian.PutUint64(b.mr.Bytes(), 40)
+		post(rc, &verbs.SendWR{Opcode: verbs.WRAtomicFetchAdd, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(), CompareAdd: 2})
+		if was, is := binary.LittleEndian.Uint64(a.mr.Bytes()), binary.LittleEndian.Uint64(b.mr.Bytes()); was != 40 || is != 42 {
+			t.Errorf("fetch and add: found %d, made %d: want 40, 42", was, is)
+		}
 	}
 	uc, ucb := a.qp(verbs.UC), b.qp(verbs.UC)
 	join(t, uc, ucb, verbs.DefaultConnect)
@@ -152,7 +154,7 @@ func TestSwitched(t *testing.T) {
 		t.Errorf("captured %d packets out and %d in: the port has counted %d and %d", seen[trace.Out], seen[trace.In], out, in)
 	}
 	// 304294 bytes written and read, SENDs of 20000 bytes, atomics, UC and UD.
-	if services[wire.RC] < 2*75 || services[wire.UC] != 5 || services[wire.UD] != 1 {
+	if !raceEnabled && services[wire.RC] < 2*75 || services[wire.UC] != 5 || services[wire.UD] != 1 {
 		t.Errorf("captured by service: %v", services)
 	}
 }
