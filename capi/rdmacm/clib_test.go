@@ -55,7 +55,7 @@ func TestLibrary(t *testing.T) {
 	path := compile(t, "cm.c")
 	w := newLand(t, "star:2")
 	for _, name := range []string{
-		"addresses", "routes", "connect", "reject", "establish", "migrate", "acks", "datagrams", "groups", "names", "options", "endpoints", "many",
+		"addresses", "routes", "connect", "reject", "establish", "migrate", "acks", "datagrams", "groups", "names", "options", "endpoints", "many", "cancel",
 	} {
 		t.Run(name, func(t *testing.T) { w.start(t, "h1", path, name).finish() })
 	}
@@ -65,7 +65,7 @@ func TestLibrary(t *testing.T) {
 func TestStreams(t *testing.T) {
 	path := compile(t, "stream.c")
 	w := newLand(t, "star:2")
-	for _, name := range []string{"options", "echo", "nonblocking", "duplex", "shutdown", "refused", "peek", "poll", "select", "iomap", "datagrams", "datagram_errors"} {
+	for _, name := range []string{"options", "echo", "nonblocking", "duplex", "shutdown", "refused", "peek", "poll", "select", "iomap", "datagrams", "datagram_errors", "cancel"} {
 		t.Run(name, func(t *testing.T) { w.start(t, "h1", path, name).finish() })
 	}
 	t.Run("death", func(t *testing.T) {

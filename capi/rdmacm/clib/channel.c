@@ -242,6 +242,7 @@ int command_parts(struct channel *c, const struct iovec *request, int parts, voi
 	struct rdmacm_answer answer;
 	size_t got;
 	ssize_t n = -1;
+	int before = keep_going();
 
 	pthread_mutex_lock(&c->asking);
 	if (!c->dead) {
@@ -250,6 +251,7 @@ int command_parts(struct channel *c, const struct iovec *request, int parts, voi
 			c->dead = 1;
 	}
 	pthread_mutex_unlock(&c->asking);
+	may_cancel(before);
 	if (n < (ssize_t)sizeof(answer))
 		return complain(ENODEV, "the fabric's daemon is gone; next: softib up");
 	if (answer.status)

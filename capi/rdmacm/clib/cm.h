@@ -29,6 +29,23 @@ static inline int fail_if(int error)
 	return error ? fail(error) : 0;
 }
 
+/*
+ * Threads of programs are cancelled (rping does it). Between these two they are
+ * not: a lock would stay closed.
+ */
+static inline int keep_going(void)
+{
+	int before;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	return before;
+}
+
+static inline void may_cancel(int before)
+{
+	pthread_setcancelstate(before, NULL);
+}
+
 /* channel.c: an event channel is two connections to the fabric's daemon. */
 struct channel {
 	struct rdma_event_channel pub; /* fd: where events come, one record each */

@@ -221,8 +221,22 @@ static int address_event(struct event *e, const struct ucma_abi_event_resp *reco
 	return 1;
 }
 
+/* Waits for the next record. -1 and errno. */
+static int receive(struct rdma_event_channel *channel, struct ucma_abi_event_resp *record, struct event *e)
+{
+	ssize_t n;
+
+	pthread_cleanup_push(free, e);
+	n = recv(channel->fd, record, sizeof(*record), 0);
+	pthread_cleanup_pop(0);
+	if (n < 0)
+		return -1;
+	return n == sizeof(*record) ? 0 : fail(ENODEV); /* no more events: the daemon is gone */
+}
+
 EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
+	struct ucma_abi_event_resp record;
 	struct event *e;
 	uint64_t number;
 
@@ -232,30 +246,29 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
 	if (!e)
 		return -1;
 	number = CONTAINER(channel, struct channel, pub)->number;
-	for (;;) {
-		struct ucma_abi_event_resp record;
-		ssize_t n = recv(channel->fd, &record, sizeof(record), 0);
+	while (receive(channel, &record, e) == 0) {
+		int before = keep_going(), done = 0; /* an event is handled whole */
 
-		if (n < (ssize_t)sizeof(record)) {
-			int error = n < 0 ? errno : ENODEV; /* no more events: the daemon is gone */
-
-			free(e);
-			if (!n)
-				channel_ended(number);
-			return fail(error);
-		}
 		memset(e, 0, sizeof(*e));
-		if (!address_event(e, &record)) {
-			if (record.event == RDMA_CM_EVENT_CONNECT_REQUEST)
-				handle_destroy(CONTAINER(channel, struct channel, pub), record.id);
-			continue;
+		if (address_event(e, &record)) {
+			done = deliver(e, &record);
+			if (!done)
+				done_with(e);
+		} else if (record.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+			handle_destroy(CONTAINER(channel, struct channel, pub), record.id);
 		}
-		if (deliver(e, &record))
-			break;
-		done_with(e);
+		may_cancel(before);
+		if (done) {
+			*event = &e->pub;
+			return 0;
+		}
 	}
-	*event = &e->pub;
-	return 0;
+	free(e);
+	if (errno == ENODEV) {
+		channel_ended(number);
+		errno = ENODEV;
+	}
+	return -1;
 }
 
 void drop_event(struct rdma_cm_id *id)

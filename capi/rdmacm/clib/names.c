@@ -48,10 +48,13 @@ void name_complete(struct named *named)
 
 void name_wait(struct named *named, uint32_t reported)
 {
+	int before = keep_going();
+
 	pthread_mutex_lock(&names_lock);
 	while ((int32_t)(reported - named->completed) > 0)
 		pthread_cond_wait(&named->done, &names_lock);
 	pthread_mutex_unlock(&names_lock);
+	may_cancel(before);
 }
 
 void name_remove(struct named *named)

@@ -83,9 +83,9 @@ EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_
 		return -1;
 	if (rs->type != SOCK_STREAM || flags)
 		return fail(EINVAL);
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	at = map(rs, buf, len, prot, offset);
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	return at;
 }
 
@@ -115,9 +115,9 @@ EXPORT int riounmap(int socket, void *buf, size_t len)
 
 	if (!rs)
 		return -1;
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	failed = unmap(rs, buf, len);
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	return failed;
 }
 
@@ -140,7 +140,7 @@ EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offset, 
 
 	if (!rs)
 		return -1;
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	rs_progress(rs, rs->state != RS_OPEN);
 	while (done < count) {
 		const struct rs_mapping *m = rs->control ? find(rs, offset + done) : NULL;
@@ -158,6 +158,6 @@ EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offset, 
 		if (!n)
 			break;
 	}
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	return done || !count ? done : (size_t)-1;
 }

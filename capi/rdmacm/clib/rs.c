@@ -48,6 +48,24 @@ static int enter(int fd, struct rs *rs)
 	return 0;
 }
 
+static _Thread_local int cancellable;
+
+void rs_lock(struct rs *rs)
+{
+	int before = keep_going();
+
+	pthread_mutex_lock(&rs->lock);
+	cancellable = before;
+}
+
+void rs_unlock(struct rs *rs)
+{
+	int before = cancellable;
+
+	pthread_mutex_unlock(&rs->lock);
+	may_cancel(before);
+}
+
 /* Settings of the system, as the manual page says: a file with a number each. */
 static int setting(const char *name, int otherwise, int least, int most)
 {
@@ -206,9 +224,9 @@ EXPORT int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen)
 		return -1;
 	if (!address_size(addr) || addrlen < (socklen_t)address_size(addr))
 		return fail(EINVAL);
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	failed = do_bind(rs, addr);
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	return failed;
 }
 
@@ -221,7 +239,7 @@ EXPORT int rlisten(int socket, int backlog)
 		return -1;
 	if (rs->type != SOCK_STREAM)
 		return fail(EOPNOTSUPP);
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	if (rs->state == RS_FRESH || rs->state == RS_BOUND) {
 		failed = rdma_listen(rs->id, backlog);
 		if (!failed)
@@ -229,7 +247,7 @@ EXPORT int rlisten(int socket, int backlog)
 	} else if (rs->state != RS_LISTENING) {
 		failed = fail(EINVAL);
 	}
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	return failed;
 }
 
@@ -316,12 +334,12 @@ EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 		return -1;
 	if (rs->type != SOCK_STREAM)
 		return fail(EOPNOTSUPP);
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	if (rs->state == RS_LISTENING)
 		event = next_request(rs);
 	else
 		errno = EINVAL;
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	if (!event)
 		return -1;
 	made = adopt(rs, event);
@@ -386,9 +404,9 @@ EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen)
 		return -1;
 	if (rs->type == SOCK_STREAM && (!address_size(addr) || addrlen < (socklen_t)address_size(addr)))
 		return fail(EINVAL);
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	failed = rs->type == SOCK_DGRAM ? rs_datagram_connect(rs, addr, addrlen) : do_connect(rs, addr);
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	return failed;
 }
 
@@ -528,6 +546,17 @@ static int spin(struct rs *rs)
 	return 0;
 }
 
+/* The thread that slept for all was cancelled: another one has to. */
+static void abandon(void *arg)
+{
+	struct rs *rs = arg;
+
+	pthread_mutex_lock(&rs->lock);
+	rs->waiting = 0;
+	pthread_cond_broadcast(&rs->moved);
+	pthread_mutex_unlock(&rs->lock);
+}
+
 int rs_wait(struct rs *rs, int nonblocking)
 {
 	struct pollfd fds[2] = { { .fd = rs->fd, .events = POLLIN }, { .fd = -1, .events = POLLIN } };
@@ -553,10 +582,12 @@ int rs_wait(struct rs *rs, int nonblocking)
 		fds[1].fd = rs->completions->fd;
 	}
 	rs->waiting = 1;
-	pthread_mutex_unlock(&rs->lock);
+	pthread_cleanup_push(abandon, rs);
+	rs_unlock(rs);
 	n = poll(fds, 2, -1);
 	error = errno;
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
+	pthread_cleanup_pop(0);
 	rs->waiting = 0;
 	if (n > 0) {
 		rs_disarm(rs);
@@ -576,7 +607,7 @@ EXPORT int rshutdown(int socket, int how)
 		return -1;
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return fail(EINVAL);
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	if (rs->type == SOCK_DGRAM || rs->state < RS_RESOLVING) {
 		failed = rs->type == SOCK_DGRAM ? 0 : fail(ENOTCONN);
 	} else {
@@ -592,7 +623,7 @@ EXPORT int rshutdown(int socket, int how)
 		}
 	}
 	pthread_cond_broadcast(&rs->moved);
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	rs_wake_pollers();
 	return failed;
 }
@@ -604,7 +635,7 @@ EXPORT int rclose(int socket)
 	if (!rs)
 		return -1;
 	enter(socket, NULL);
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	if (rs->type == SOCK_STREAM) {
 		rs_progress(rs, 1);
 		if (rs->state == RS_OPEN || rs->state == RS_ACCEPTING) {
@@ -615,7 +646,7 @@ EXPORT int rclose(int socket)
 				rdma_disconnect(rs->id);
 		}
 	}
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	release(rs);
 	return 0;
 }

@@ -175,6 +175,9 @@ struct rs {
 
 /* rs.c */
 struct rs *rs_find(int fd);
+/* Between these the thread is not cancelled, but where rs_wait sleeps. */
+void rs_lock(struct rs *rs);
+void rs_unlock(struct rs *rs);
 extern struct rs_options rs_defaults;
 int rs_spin_us(void);
 void rs_fail(struct rs *rs, int error);

@@ -17,12 +17,12 @@ static ssize_t send_parts(int socket, const struct iovec *parts, int count, int 
 		return -1;
 	if (flags & MSG_OOB)
 		return fail(EOPNOTSUPP);
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	if (rs->type == SOCK_DGRAM)
 		n = rs_datagram_send(rs, parts, count, flags, to, size);
 	else
 		n = rs_stream_send(rs, parts, count, flags);
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	return n;
 }
 
@@ -35,7 +35,7 @@ static ssize_t receive_parts(int socket, const struct iovec *parts, int count, i
 		return -1;
 	if (flags & MSG_OOB)
 		return fail(EOPNOTSUPP);
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	if (rs->type == SOCK_DGRAM) {
 		n = rs_datagram_receive(rs, parts, count, flags, from, size);
 	} else {
@@ -43,7 +43,7 @@ static ssize_t receive_parts(int socket, const struct iovec *parts, int count, i
 		if (size)
 			*size = 0; /* as of any connected stream */
 	}
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	return n;
 }
 
@@ -262,9 +262,9 @@ EXPORT int rsetsockopt(int socket, int level, int optname, const void *optval, s
 		return -1;
 	if (!optval)
 		return fail(EFAULT);
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	failed = set_option(rs, level, optname, optval, optlen);
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	return failed;
 }
 
@@ -313,10 +313,10 @@ EXPORT int rgetsockopt(int socket, int level, int optname, void *optval, socklen
 		return -1;
 	if (!optval || !optlen)
 		return fail(EFAULT);
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	rs_progress(rs, rs->state == RS_RESOLVING || rs->state == RS_CONNECTING);
 	failed = get_option(rs, level, optname, optval, optlen);
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	return failed;
 }
 

@@ -17,6 +17,7 @@
  */
 struct sleeper {
 	int bell;
+	struct pollfd *room;
 	struct sleeper *next;
 };
 
@@ -104,13 +105,13 @@ static short look(struct rs *rs, short events, int at_events)
 {
 	short r;
 
-	pthread_mutex_lock(&rs->lock);
+	rs_lock(rs);
 	rs_progress(rs, at_events || rs->state == RS_RESOLVING || rs->state == RS_CONNECTING || rs->state == RS_ACCEPTING);
 	if (rs->type == SOCK_DGRAM)
 		r = (rs_datagram_readable(rs) ? POLLIN : 0) | (rs_datagram_writable(rs) ? POLLOUT : 0);
 	else
 		r = stream_state(rs);
-	pthread_mutex_unlock(&rs->lock);
+	rs_unlock(rs);
 	if (r & POLLIN)
 		r |= POLLRDNORM;
 	if (r & POLLOUT)
@@ -160,12 +161,12 @@ static nfds_t gather(struct pollfd *fds, nfds_t n, struct pollfd *out)
 		out[count++] = (struct pollfd){ .fd = fds[i].fd, .events = rs ? POLLIN : fds[i].events };
 		if (!rs)
 			continue;
-		pthread_mutex_lock(&rs->lock);
+		rs_lock(rs);
 		if (rs->cq) {
 			rs_arm(rs);
 			out[count++] = (struct pollfd){ .fd = rs->completions->fd, .events = POLLIN };
 		}
-		pthread_mutex_unlock(&rs->lock);
+		rs_unlock(rs);
 	}
 	return count;
 }
@@ -177,10 +178,10 @@ static void disarm(struct pollfd *fds, nfds_t n)
 
 		if (!rs)
 			continue;
-		pthread_mutex_lock(&rs->lock);
+		rs_lock(rs);
 		if (!rs->waiting) /* else it is for who waits */
 			rs_disarm(rs);
-		pthread_mutex_unlock(&rs->lock);
+		rs_unlock(rs);
 	}
 }
 
@@ -206,17 +207,32 @@ static int sleep_on(struct pollfd *fds, nfds_t n, struct pollfd *room, int64_t u
 	return result;
 }
 
+static void end_sleep(void *arg)
+{
+	struct sleeper *s = arg;
+	int error = errno;
+
+	get_up(s);
+	close(s->bell);
+	free(s->room);
+	errno = error;
+}
+
 static int wait_all(struct pollfd *fds, nfds_t n, int64_t until)
 {
-	struct pollfd *room = calloc(2 * n + 2, sizeof(*room));
-	struct sleeper self = { .bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) };
-	int ready = 0, others, error;
+	struct sleeper self = { .room = calloc(2 * n + 2, sizeof(*self.room)) };
+	struct pollfd *room = self.room;
+	int ready = 0, others;
 
-	if (!room || self.bell < 0) {
-		ready = -1;
-		goto out;
+	if (!room)
+		return -1;
+	self.bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (self.bell < 0) {
+		free(room);
+		return -1;
 	}
 	lie_down(&self);
+	pthread_cleanup_push(end_sleep, &self);
 	do {
 		uint64_t rings;
 
@@ -231,15 +247,7 @@ static int wait_all(struct pollfd *fds, nfds_t n, int64_t until)
 		}
 		ready = look_at_all(fds, n, 1, &others);
 	} while (!ready && (until < 0 || now_us() < until));
-	error = errno;
-	get_up(&self);
-	errno = error;
-out:
-	error = errno;
-	if (self.bell >= 0)
-		close(self.bell);
-	free(room);
-	errno = error;
+	pthread_cleanup_pop(1);
 	return ready;
 }
 

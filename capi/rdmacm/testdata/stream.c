@@ -379,6 +379,43 @@ static void test_select(void)
 	stop(&peer);
 }
 
+static void *sleeps_in_receive(void *arg)
+{
+	char c;
+
+	rrecv(*(int *)arg, &c, 1, 0);
+	return NULL;
+}
+
+static void *sleeps_in_poll(void *arg)
+{
+	await(*(int *)arg, POLLIN);
+	return NULL;
+}
+
+/* Threads that wait are cancelled; others go on. */
+static void test_cancel(void)
+{
+	struct peer p;
+	char word[4];
+	pthread_t t;
+	int s;
+
+	start(&p, echo_to_the_end);
+	s = connected();
+	for (int i = 0; i < 20; i++) {
+		OK(pthread_create(&t, NULL, i % 2 ? sleeps_in_poll : sleeps_in_receive, &s));
+		usleep(i * 200);
+		OK(pthread_cancel(t));
+		OK(pthread_join(t, NULL));
+		put(s, "echo", 4, 0);
+		get(s, word, 4, 0);
+		WANT(!memcmp(word, "echo", 4));
+	}
+	OK(rclose(s));
+	stop(&p);
+}
+
 static void test_options(void)
 {
 	int s = rsocket(AF_INET, SOCK_STREAM, 0), value = 70000;
@@ -539,7 +576,7 @@ int main(int argc, char **argv)
 		{ "duplex", test_duplex, 0 },       { "shutdown", test_shutdown, 0 }, { "refused", test_refused, 0 },
 		{ "peek", test_peek, 0 },           { "poll", test_poll, 0 },         { "select", test_select, 0 },
 		{ "iomap", test_iomap, 0 },         { "datagrams", test_datagrams, 0 }, { "datagram_errors", test_datagram_errors, 0 },
-		{ "victim", test_victim, 1 },       { "survivor", test_survivor, 1 }, { 0 },
+		{ "cancel", test_cancel, 0 },       { "victim", test_victim, 1 },       { "survivor", test_survivor, 1 }, { 0 },
 	};
 
 	return run_tests(tests, argc, argv);
