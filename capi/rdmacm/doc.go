@@ -34,4 +34,11 @@
 //
 // A channel ends with its command connection, and everything in it too: connections are disconnected, listeners end,
 // groups are left. Only the user who runs the server, and root, are let in (SO_PEERCRED).
+//
+// # The library
+//
+// Folder clib has the drop-in librdmacm.so.1 in plain C. It moves the program's queue pairs, on our libibverbs, with the attributes that
+// the server gives, waits where a program wants to, and counts acknowledgements. A uid of an event is a
+// number that is never used again, not an address. The files rs*.c and riomap.c are rsockets, which need nothing of the server but
+// connections: rs.h says how bytes travel.
 package rdmacm
