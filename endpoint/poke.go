@@ -17,7 +17,8 @@ import (
 // us; an adapter of silicon would write there all the same. Its attendant could, but on a machine with no idle core that takes a switch of threads, which is
 // long against a microsecond. So the sender of a single WRITE writes to the receiver's memory itself, by a system call,
 // and then sends the packet, which the receiver takes note of when it next looks. The request is complete by then: its data are where
-// they belong, and what is in a ring is heard of, unless the receiver ends.
+// they belong, and what is in a ring is heard of, unless the receiver ends. The receiver may hear of it long after it has changed
+// what the grant rested upon; it does not check the packet again (wire.Placed).
 //
 // The sender does so only where the receiver has granted it: to memory that the same queue pair has
 // written to before, under the same key, with every check passed; and only if the receiver has seen everything that was sent before, so that
@@ -121,12 +122,6 @@ func writeTo(pid int, addr uint64, data []byte) bool {
 	n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_WRITEV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
 	return e == 0 && int(n) == len(data)
 }
-
-// delivered is a payload that is where it belongs already.
-type delivered struct{}
-
-// CopyTo has nothing left to do.
-func (delivered) CopyTo([]byte, int) bool { return true }
 
 // deliveredAt is where a cell has the length of a payload that was delivered: behind the WRITE's RETH.
 const deliveredAt = 16

@@ -290,7 +290,7 @@ func (r *In) get(c *cell, p *wire.Packet) bool {
 	p.Far, p.Count = nil, 0
 	if c.kind&cellDelivered != 0 {
 		c.get(p)
-		p.Payload, p.Far, p.FarLen = nil, delivered{}, getDelivered(c)
+		p.Payload, p.Far, p.FarLen = nil, wire.Placed{}, getDelivered(c)
 		return true
 	}
 	if c.get(p) {

@@ -7,7 +7,7 @@ import (
 
 // Grant is memory that the peer of an RC queue pair has written to by RDMA, with every check passed. Until something is
 // withdrawn it may write there again with the same key; a driver that can write to this memory from where the peer is may thus do so ahead of the
-// packet, which is checked all the same when it comes.
+// packet, which comes with wire.Placed.
 type Grant struct {
 	QP   ib.QPN
 	RKey uint32
@@ -49,5 +49,34 @@ func (h *HCA) Delivered(now ib.Time, q *QP, psn ib.PSN) {
 	h.now = now
 	if q.state == StateRTS || q.state == StateSQD {
 		q.handleAck(now, psn, wire.SynAckNoCred)
+	}
+}
+
+// placed takes note of a WRITE whose payload its sender has put where it belongs, under a grant. For the peer it is complete, so nothing that
+// has changed here since may refuse it; and nothing is touched because of it but the count of packets, which are the peer's own
+// business. Such a packet may come ahead of others of its kind, if they took different ways; of no other, since Delivered
+// is only for a packet before which everything was acknowledged.
+func (q *QP) placed(p *wire.Packet) {
+	switch q.state {
+	case StateRTR, StateRTS, StateSQD, StateSQE:
+	default:
+		q.h.drop(DropState)
+		return
+	}
+	ahead := p.BTH.PSN.Sub(q.ePSN)
+	switch {
+	case q.typ != RC || p.BTH.Opcode != wire.MakeOpcode(wire.RC, wire.OpWriteOnly):
+		q.h.drop(DropService)
+	case ahead < 0:
+		q.h.drop(DropDuplicate)
+	case q.msgOp != msgNone:
+		q.h.drop(DropState)
+	default:
+		q.ePSN = p.BTH.PSN.Add(1)
+		q.msn = (q.msn + uint32(ahead) + 1) & 0xFFFFFF
+		q.nakSent = false
+		if p.BTH.AckReq {
+			q.ack(p.BTH.PSN)
+		}
 	}
 }

@@ -341,6 +341,10 @@ func (h *HCA) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
 		h.drop(DropNoQP)
 		return
 	}
+	if p.Far != nil && p.Far == wire.Source(wire.Placed{}) {
+		q.placed(p)
+		return
+	}
 	if d := q.checkHeader(port, p); d != DropNone {
 		h.drop(d)
 		return
