@@ -96,6 +96,9 @@ func (o *qpObj) post(h *hca.HCA, wr *C.struct_ibv_send_wr) int32 {
 	}
 	switch o.qp.Type() {
 	case hca.UD:
+		if w.Opcode != hca.WRSend && w.Opcode != hca.WRSendImm {
+			return einval // and the union has something else in it
+		}
 		u := (*wrUD)(unsafe.Pointer(&wr.wr))
 		w.AH, w.RemoteQPN, w.RemoteQKey = nil, ib.QPN(u.qpn), ib.QKey(u.qkey)
 		if u.ah != nil {

@@ -611,6 +611,9 @@ static void test_datagrams(void)
 	}
 	wr.wr.ud.ah = NULL;
 	MUST(ibv_post_send(a, &wr, &bad) == EINVAL && bad == &wr);
+	wr.opcode = IBV_WR_RDMA_WRITE; /* what would be the handle is an address now */
+	wr.wr.rdma.remote_addr = 0x123456789abc0;
+	MUST(ibv_post_send(a, &wr, &bad) == EINVAL && bad == &wr);
 	unrig_pair();
 }
 
