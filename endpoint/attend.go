@@ -114,6 +114,11 @@ func (e *Endpoint) attend() {
 			if d != ib.Never {
 				ns = int64(d / ib.Nanosecond)
 			}
+			select {
+			case <-e.closing: // its knock may have come before we said that we sleep
+				return
+			default:
+			}
 			if ns != 0 {
 				futexWait(bell, asleep, ns)
 			}

@@ -2,9 +2,7 @@ package server_test
 
 import (
 	"testing"
-	"time"
 
-	"softib/attach"
 	"softib/hca"
 	"softib/ib"
 	"softib/verbs"
@@ -125,28 +123,4 @@ func joinGlobal(t testing.TB, a, b *side, qa, qb *verbs.QP) {
 	}
 	connect(qa, qb, pb)
 	connect(qb, qa, pa)
-}
-
-// TestCloseAtOnce: closing a device while its attendant goes to sleep does not wait for the next packet.
-func TestCloseAtOnce(t *testing.T) {
-	_, socket := fabric(t, "star:2")
-	for i := range 200 {
-		d, err := attach.Open(attach.Options{Socket: socket, Host: "h1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.Enter()
-		d.Leave()
-		verbs.Open(d)
-		done := make(chan struct{})
-		go func() {
-			d.Close()
-			close(done)
-		}()
-		select {
-		case <-done:
-		case <-time.After(10 * time.Second):
-			t.Fatalf("device %d does not close", i)
-		}
-	}
 }
