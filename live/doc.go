@@ -21,4 +21,8 @@
 // between two cores. A larger payload of an RC packet is referred to and copied
 // once, by the receiver, as DMA would; see ring.go for why that is safe when the
 // request is given up in between.
+//
+// A way of a program in a process of its own that crosses a cable with a fault, or a port that is
+// captured (SetFault, Capture), is switched instead: the plane takes its packets, one by
+// one, over the cables and through the engines of the switches in real time; see plane.go.
 package live

@@ -92,13 +92,14 @@ func (f *Fabric) startPlane() error {
 		s.release()
 		return err
 	}
-	f.pool.BufSize = ib.MTU4096.Bytes() // nothing else has taken frames from it
-	f.plane = s
 	f.staff.Lock()
 	defer f.staff.Unlock()
 	if f.closed.Load() {
+		s.release()
 		return ErrClosed
 	}
+	f.pool.BufSize = ib.MTU4096.Bytes() // nothing else has taken frames from it
+	f.plane = s
 	f.wg.Go(s.run)
 	return nil
 }
@@ -131,6 +132,9 @@ const dozeTime = ib.Millisecond
 // planeTurns is how many turns without work the plane waits before it sleeps.
 const planeTurns = 16
 
+// napMin is the shortest sleep that is worth it: the kernel does not wake a thread sooner.
+const napMin = 50 * ib.Microsecond
+
 // run carries packets until the fabric closes, and sleeps while there are none.
 func (s *plane) run() {
 	f := s.f
@@ -151,7 +155,7 @@ func (s *plane) run() {
 				s.page.Attend()
 			}
 			continue
-		case empty < planeTurns && !dozed:
+		case empty < planeTurns && !dozed, next < napMin:
 			empty++
 			endpoint.YieldCore()
 			continue
