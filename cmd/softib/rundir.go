@@ -41,8 +41,8 @@ func newPlace(name string) (place, error) {
 		dir = filepath.Join(x, "softib")
 	}
 	p := place{dir, name}
-	if n := len(p.socket()); n > socketPathMax {
-		return place{}, next(fmt.Errorf("%s is %d bytes long: a socket's path has at most %d", p.socket(), n, socketPathMax),
+	if longest := p.rdmacm(); len(longest) > socketPathMax {
+		return place{}, next(fmt.Errorf("%s is %d bytes long: a socket's path has at most %d", longest, len(longest), socketPathMax),
 			"use a shorter --name, or set XDG_RUNTIME_DIR to a folder with a shorter path")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
