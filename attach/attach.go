@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -105,7 +106,7 @@ func Open(o Options) (*Device, error) {
 		return nil, err
 	}
 	_ = c.SetDeadline(time.Time{})
-	smallHeap()
+	settleIn()
 	go d.listen()
 	return d, nil
 }
@@ -363,5 +364,10 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// smallHeap is for processes that attach: the heap of a library is small, and its program's memory is none of its business.
-var smallHeap = sync.OnceFunc(func() { debug.SetGCPercent(400) })
+// settleIn suits Go's runtime to a process that attaches. The heap of a library is small, and its program's memory is none of its
+// business. The attendant sleeps in the kernel; without a processor of Go's to spare, Go's monitor takes the sleeper's away every time, for which it wakes
+// up ten thousand times a second, on the core of a poller.
+var settleIn = sync.OnceFunc(func() {
+	debug.SetGCPercent(400)
+	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), 4))
+})

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -39,9 +38,6 @@ func newPerfSide() *cobra.Command {
 // beSide does what the process that started this one asks for, and ends with it.
 func beSide(ctx context.Context, in io.Reader, out io.Writer) error {
 	signal.Ignore(os.Interrupt) // Ctrl-C is for who started us
-	// One goroutine polls and one sleeps in the kernel, in the device. Without a processor of Go's to spare, its monitor
-	// takes the sleeper's away every time, for which it wakes up ten thousand times a second, on the core of a poller.
-	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), 4))
 	conn, err := sideConn()
 	if err != nil {
 		return err
