@@ -152,7 +152,7 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{ours: memory, atMost: 1},
 		{ours: sendLat, peer: tcp, atMost: 0.1},
 		{ours: sendLat, peer: qperf, atMost: 0.1},
-		{ours: sendLat, peer: ucxLat, atMost: 2},
+		{ours: sendLat, peer: ucxLat, atMost: 4},
 		{ours: writeLat, peer: ucxLat},
 		{ours: write64, peer: memcpy, atLeast: 0.5},
 		{ours: write8, atLeast: 3},
