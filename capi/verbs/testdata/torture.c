@@ -763,10 +763,14 @@ static void *run(void *arg)
 	me = arg;
 	me->random = me->seed * 0x9e3779b97f4a7c15ull + 1;
 	me->op = "open_device";
-	MUST(list && list[0] && (me->ctx = ibv_open_device(list[0])));
+	MUST(list && list[0]);
+	me->ctx = ibv_open_device(list[0]);
+	if (!me->ctx && mortal)
+		return NULL; /* the other thread has seen the fabric's life */
+	MUST(me->ctx);
 	ibv_free_device_list(list);
 	fcntl(me->ctx->async_fd, F_SETFL, O_NONBLOCK);
-	MUST(ibv_query_port(me->ctx, 1, &me->port) == 0);
+	MUST(ibv_query_port(me->ctx, 1, &me->port) == 0 || mortal);
 	/* A page that is not there follows. */
 	me->arena = mmap(NULL, ARENA + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	MUST(me->arena != MAP_FAILED && munmap(me->arena + ARENA, 4096) == 0);
