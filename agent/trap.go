@@ -169,6 +169,15 @@ func (a *Agent) Capability(port ib.PortNum) mad.PortCap {
 	return a.capability(port, a.node.PortInfo(port).CapabilityMask)
 }
 
+// Capability2 is the CapabilityMask2 that a port shows.
+func (a *Agent) Capability2(port ib.PortNum) uint16 {
+	mask := a.node.PortInfo(port).CapabilityMask2
+	if a.isEndPort(port) {
+		mask |= agentCaps2
+	}
+	return mask
+}
+
 // capOverlay is what a driver changed of a port's capabilities.
 type capOverlay struct{ set, clear mad.PortCap }
 

@@ -54,6 +54,7 @@ func (f *Fabric) PortInfo(ref topo.PortRef) (pi mad.PortInfo, ok bool) {
 			pi = n.mgmt.PortInfo(ref.Port)
 		}
 		pi.CapabilityMask = f.agents[ref.Node].Capability(ref.Port)
+		pi.CapabilityMask2 = f.agents[ref.Node].Capability2(ref.Port)
 	})
 	return pi, true
 }

@@ -29,9 +29,6 @@ func (w *world) portInfo(n *topo.Node, p int) mad.PortInfo {
 	if !ok {
 		w.Fatalf("%s has no port %d", n.Name, p)
 	}
-	// The agent adds what it can do itself.
-	agent := attr[mad.PortInfo](w, n, mad.AttrPortInfo, uint32(p))
-	pi.CapabilityMask2 = agent.CapabilityMask2
 	return pi
 }
 
