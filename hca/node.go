@@ -13,7 +13,7 @@ import (
 
 // Sizes of the tables that management sees, of each port.
 const (
-	partitionCap = 128
+	PartitionCap = 128
 	guidCap      = 128
 )
 
@@ -85,7 +85,7 @@ func (n *Node) Sync(port ib.PortNum) {
 
 // NodeInfo is the adapter's identity, seen from a port.
 func (n *Node) NodeInfo(port ib.PortNum) mad.NodeInfo {
-	return n.cfg.Identity.NodeInfo(n.hca.NumPorts(), n.hca.ports[port].GUID, partitionCap)
+	return n.cfg.Identity.NodeInfo(n.hca.NumPorts(), n.hca.ports[port].GUID, PartitionCap)
 }
 
 // NodeDescription is the adapter's name.

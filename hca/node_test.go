@@ -70,7 +70,7 @@ func TestNodeIdentity(t *testing.T) {
 	var ni mad.NodeInfo
 	manage(t, g, mad.MethodGet, 2, mad.AttrNodeInfo, 0, &ni)
 	if ni.NodeType != ib.NodeCA || ni.NumPorts != 2 || ni.NodeGUID != 0x500 || ni.PortGUID != 0x502 || ni.SystemImageGUID != 0x500 ||
-		ni.LocalPortNum != 2 || ni.PartitionCap != partitionCap {
+		ni.LocalPortNum != 2 || ni.PartitionCap != PartitionCap {
 		t.Errorf("%+v", ni)
 	}
 }

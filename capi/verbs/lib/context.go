@@ -220,18 +220,9 @@ func softib_query_device(context uint32, a *C.struct_ibv_device_attr) int32 {
 	a.max_srq = C.int(l.MaxSRQ)
 	a.max_srq_wr = C.int(l.MaxSRQWR)
 	a.max_srq_sge = C.int(l.MaxSGE)
-	a.max_pkeys = C.uint16_t(c.pkeys(1))
+	a.max_pkeys = hca.PartitionCap
 	a.local_ca_ack_delay = ackDelay
 	a.phys_port_cnt = C.uint8_t(c.dev.NumPorts())
-	return 0
-}
-
-// pkeys is the size of a port's table.
-func (c *contextObj) pkeys(port ib.PortNum) int {
-	defer c.dev.LeaveQuiet()
-	if p := c.dev.Enter().Port(port); p != nil {
-		return len(p.PKeys)
-	}
 	return 0
 }
 
@@ -255,12 +246,12 @@ func softib_query_port(context, port uint32, a *C.struct_ibv_port_attr) int32 {
 	a.state = C.enum_ibv_port_state(p.State)
 	a.max_mtu = C.enum_ibv_mtu(pi.MTUCap)
 	a.active_mtu = C.enum_ibv_mtu(p.MTU)
-	a.gid_tbl_len = C.int(len(p.GIDs))
+	a.gid_tbl_len = C.int(pi.GUIDCap)
 	a.port_cap_flags = C.uint32_t(pi.CapabilityMask)
 	a.max_msg_sz = C.uint32_t(h.Limits().MaxMsgSize)
 	a.bad_pkey_cntr = C.uint32_t(p.PKeyViolations)
 	a.qkey_viol_cntr = C.uint32_t(p.QKeyViolations)
-	a.pkey_tbl_len = C.uint16_t(len(p.PKeys))
+	a.pkey_tbl_len = hca.PartitionCap
 	a.lid = C.uint16_t(p.LID)
 	a.sm_lid = C.uint16_t(p.SMLID)
 	a.lmc = C.uint8_t(p.LMC)
@@ -288,12 +279,17 @@ func softib_query_gid(context, port uint32, index int32, gid *C.uint8_t) int32 {
 	if c == nil || port > 0xFF {
 		return einval
 	}
+	info, ok := c.dev.PortInfo(ib.PortNum(port))
 	p := c.dev.Enter().Port(ib.PortNum(port))
 	defer c.dev.LeaveQuiet()
-	if p == nil || index < 0 || int(index) >= len(p.GIDs) {
+	if !ok || p == nil || index < 0 || int(index) >= int(info.Info.GUIDCap) {
 		return einval
 	}
-	*(*ib.GID)(unsafe.Pointer(gid)) = p.GIDs[index]
+	var g ib.GID
+	if int(index) < len(p.GIDs) { // the rest of the table is empty
+		g = p.GIDs[index]
+	}
+	*(*ib.GID)(unsafe.Pointer(gid)) = g
 	return 0
 }
 
@@ -305,9 +301,13 @@ func softib_query_pkey(context, port uint32, index int32, pkey *C.uint16_t) int3
 	}
 	p := c.dev.Enter().Port(ib.PortNum(port))
 	defer c.dev.LeaveQuiet()
-	if p == nil || index < 0 || int(index) >= len(p.PKeys) {
+	if p == nil || index < 0 || index >= hca.PartitionCap {
 		return einval
 	}
-	*pkey = C.uint16_t(p.PKeys[index])
+	var k ib.PKey
+	if int(index) < len(p.PKeys) { // the rest of the table is empty
+		k = p.PKeys[index]
+	}
+	*pkey = C.uint16_t(k)
 	return 0
 }
