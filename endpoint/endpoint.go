@@ -460,6 +460,8 @@ func (e *Endpoint) DropIn(r *In) {
 	}
 	e.hot, e.turn = 0, 0
 	e.hintAll()
+	e.send()
+	e.finish()
 }
 
 // DropOut forgets a ring whose receiver is gone, and every way into it.

@@ -72,6 +72,8 @@ type Channel struct {
 	key      chanKey
 	head     []byte
 	told     bool // the sender knows it
+	given    bool // the receiver knows it
+	left     bool // it has ended, and only its memory is kept
 }
 
 // End is one end of a channel, as its process has to know it. The descriptors are copies, the caller's to close.
@@ -87,15 +89,25 @@ type End struct {
 // Sender is the end that sends; false if the channel is no more.
 func (c *Channel) Sender() (End, bool) { return c.end(c.to) }
 
-// Receiver is the end that receives.
-func (c *Channel) Receiver() (End, bool) { return c.end(c.from) }
+// Receiver is the end that receives. It is there once also for a channel whose sender has ended meanwhile: what that has sent is on its way.
+func (c *Channel) Receiver() (End, bool) {
+	e, ok := c.end(c.from)
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.given = true
+	c.bury()
+	return e, ok
+}
 
 func (c *Channel) end(other *Process) (End, bool) {
 	f := c.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c.head == nil {
+	if c.head == nil && !c.left {
 		return End{}, false
+	}
+	if c.left {
+		other = nil // its page is no more; nobody needs to be woken
 	}
 	// Nobody reads or writes the fabric's own memory, so that it has nothing to probe.
 	e, page := End{Port: c.port, PID: daemon}, f.pageFD()
@@ -449,7 +461,18 @@ func (c *Channel) close() {
 	}
 	endpoint.Unmap(c.head)
 	c.head = nil
-	unix.Close(c.fd)
+	c.left = true
+	if c.given || c.to == nil || c.to.ended {
+		c.bury()
+	}
+}
+
+// bury closes what was kept of a channel for its receiver, who has not heard of it before its sender ended.
+func (c *Channel) bury() {
+	if c.left {
+		c.left = false
+		unix.Close(c.fd)
+	}
 }
 
 // settle adds what a process has counted to the route's ports. The fabric's lock is held.
@@ -578,6 +601,14 @@ func (p *Process) Close() {
 		c.close()
 		c.from.tell(Note{Gone: c})
 	}
+	p.mu.Lock()
+	for _, n := range p.notes {
+		if n.Incoming != nil {
+			n.Incoming.bury() // it will not be asked for any more
+		}
+	}
+	p.notes = nil
+	p.mu.Unlock()
 	p.out, p.in, p.routes = nil, nil, nil
 	p.release()
 }
