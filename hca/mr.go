@@ -92,10 +92,35 @@ func (t *keyTable) alloc(r *region) {
 func (h *HCA) release(r *region) {
 	t := &h.keys
 	h.withdrawn = true
+	if h.cfg.ByRefMin > 0 && h.referred(r) {
+		h.aborted = true
+	}
 	i := r.key >> 8
 	t.live--
 	t.regions[i] = &region{key: r.key}
 	t.free = append(t.free, i)
+}
+
+// referred reports whether packets on their way may refer to a region: a program may take memory away from requests
+// that are not complete.
+func (h *HCA) referred(r *region) bool {
+	for _, q := range h.qps {
+		if q == nil || !q.isRC() {
+			continue
+		}
+		for i := q.sqOldest; i != q.sqNext; i++ {
+			w := &q.sq[i&q.sqMask]
+			if !w.started {
+				break
+			}
+			for k := range w.segs {
+				if w.segs[k].reg == r && int(w.length) >= h.cfg.ByRefMin {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // lookup finds the region that key opens right now.
