@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -127,6 +128,7 @@ func (p *player) obey(o *order) (r result) {
 	case "end":
 		f.stop()
 		<-f.ended
+		f.untouched()
 		r.Lost, err = f.outcome()
 		r.Stats = f.stats
 		f.close()
@@ -167,6 +169,9 @@ type flow struct {
 	theirs      uint32 // the next to come
 	adds        uint64
 	stats       flowStats
+
+	work   sync.Mutex // held while memory is used
+	broken bool
 
 	mu   sync.Mutex
 	lost string
@@ -231,7 +236,7 @@ func (f *flow) connect(peer flowInfo) error {
 			return err
 		}
 		o := verbs.DefaultConnect
-		o.Timeout, o.MinRNRTimer = 16, 5
+		o.Timeout, o.MinRNRTimer = 15, 5
 		if err := f.qp.Connect(self.Info, peer.Info, o); err != nil {
 			return err
 		}
@@ -256,16 +261,37 @@ func (f *flow) postRecv(i int) error {
 
 func (f *flow) stop() { f.once.Do(func() { close(f.halt) }) }
 
-// breakOff does what a program may do at any time: it ends the queue pair, or takes its memory away, whatever goes on.
+// breakOff does what a program may do at any time: it ends the queue pair, or takes its memory away, whatever goes on. After that the memory
+// is its own: nobody sees what it has there from now on, and nobody writes to it.
 func (f *flow) breakOff() {
+	f.work.Lock()
+	defer f.work.Unlock()
 	f.end("broken off", nil)
+	f.broken = true
 	if f.Seed&1 == 0 {
 		_ = f.mr.Close()
 	} else {
 		_ = f.qp.Close()
 		f.stop()
 	}
+	for b := f.mr.Bytes(); len(b) > 0; b = b[copy(b, soakScribble):] {
+	}
 }
+
+// untouched makes sure of that at the end.
+func (f *flow) untouched() {
+	if !f.broken {
+		return
+	}
+	for i, v := range f.mr.Bytes() {
+		if v != soakScribble[0] {
+			f.wrong("byte %d of %d was written after the flow was broken off", i, f.mr.Len())
+			return
+		}
+	}
+}
+
+var soakScribble = bytes.Repeat([]byte{0xEE}, 4096)
 
 func (f *flow) close() {
 	_ = f.qp.Close()
@@ -294,9 +320,6 @@ func (f *flow) end(lost string, err error) {
 func (f *flow) outcome() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err == nil && f.lost != "" {
-		return f.lost, nil
-	}
 	return f.lost, f.err
 }
 
@@ -431,9 +454,13 @@ func (f *flow) run() {
 			default:
 			}
 			if f.round-f.done < soakAhead && !resting && (f.Type == verbs.RC || f.rng.IntN(4) == 0) {
-				if err := f.begin(); err != nil {
-					f.end(err.Error(), nil)
+				f.work.Lock()
+				if !f.broken {
+					if err := f.begin(); err != nil {
+						f.end(err.Error(), nil)
+					}
 				}
+				f.work.Unlock()
 			}
 		} else if lost != "" {
 			resting = true
@@ -470,8 +497,6 @@ func (f *flow) next(wcs []verbs.WC) int {
 		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 	}
-	stop := context.AfterFunc(ctx, func() {})
-	defer stop()
 	n, _ := f.cq.Wait(ctx, wcs)
 	return n
 }
@@ -481,6 +506,11 @@ func (f *flow) wrong(format string, args ...any) {
 }
 
 func (f *flow) handle(wc *verbs.WC) {
+	f.work.Lock()
+	defer f.work.Unlock()
+	if f.broken {
+		return
+	}
 	if wc.Status != verbs.WCSuccess {
 		f.end(wc.Status.String(), nil)
 		return

@@ -297,7 +297,7 @@ func (s *soak) connect(rng *rand.Rand) {
 	}
 	if ok {
 		wait := time.Duration(50+rng.IntN(400)) * time.Millisecond
-		if rng.IntN(5) == 0 {
+		if rng.IntN(3) == 0 {
 			time.Sleep(wait / 2)
 			p.excused.Store(true)
 			s.did("break")
