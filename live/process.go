@@ -107,12 +107,15 @@ func (c *Channel) end(other *Process) (End, bool) {
 		return End{}, false
 	}
 	if c.left {
-		other = nil // its page is no more; nobody needs to be woken
+		other = c.to // the sender's page is no more, and nobody there needs to be woken
 	}
 	// Nobody reads or writes the fabric's own memory, so that it has nothing to probe.
 	e, page := End{Port: c.port, PID: daemon}, f.pageFD()
 	if other != nil {
 		e.PID, e.Probe, page = other.pid, other.probe, other.PageFD
+	}
+	if c.left {
+		e.PID, e.Probe = c.from.pid, 0
 	}
 	var err error
 	if e.Ring, err = unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
