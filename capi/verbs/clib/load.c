@@ -75,6 +75,7 @@ static int load(void)
 		}
 		memcpy((char *)&softib_go + functions[i].at, &f, sizeof(f));
 	}
+	softib_watch_faults(dlsym(library, "softib_open"));
 	return pthread_atfork(NULL, NULL, in_child);
 }
 

@@ -126,6 +126,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 		return FAIL(error);
 	}
 	m->access = access;
+	m->range = softib_watch(addr, length);
 	m->mr.context = pd->context;
 	m->mr.pd = pd;
 	m->mr.addr = addr;
@@ -198,6 +199,8 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
 		mr->addr = addr;
 		mr->length = length;
+		softib_unwatch(m->range);
+		m->range = softib_watch(addr, length);
 	}
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
 		m->access = access;
@@ -206,10 +209,13 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
+	struct softib_mr *m = container_of(mr, struct softib_mr, mr);
 	int error = softib_forked ? EIO : softib_go.dereg_mr(mr->handle);
 
-	if (!error)
-		free(container_of(mr, struct softib_mr, mr));
-	return error;
+	if (error)
+		return error;
+	softib_unwatch(m->range);
+	free(m);
+	return 0;
 }
 ALSO_1_0(ibv_dereg_mr);

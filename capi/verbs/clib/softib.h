@@ -44,6 +44,12 @@ bool softib_loaded(void);
 /* This process was forked from one that had opened a device: its adapter stayed behind. */
 extern int softib_forked;
 
+/* faults.c: memory that must be there as long as it is registered, for the adapter if for nobody else. */
+struct range;
+struct range *softib_watch(void *addr, size_t length);
+void softib_unwatch(struct range *);
+void softib_watch_faults(void *function_of_libsoftib);
+
 void softib_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* device.c */
@@ -97,6 +103,7 @@ static inline struct softib_pd *to_pd(struct ibv_pd *pd) { return container_of(p
 struct softib_mr {
 	struct ibv_mr mr;
 	unsigned int access;
+	struct range *range;
 };
 
 struct softib_mw {

@@ -439,6 +439,69 @@ static void test_completions(void)
 	unrig_pair();
 }
 
+/* Memory that the program takes away while it is registered: nobody dies of it. */
+static void test_unmapped(void)
+{
+	long page = sysconf(_SC_PAGESIZE);
+	struct ibv_send_wr wr, *bad;
+	struct ibv_recv_wr rr, *rbad;
+	struct ibv_sge s, r;
+	struct ibv_mr *m;
+	char *map, path[] = "/tmp/softib-core-XXXXXX";
+	int fd = mkstemp(path);
+
+	MUST(fd >= 0 && unlink(path) == 0 && ftruncate(fd, 2 * page) == 0);
+	for (int file = 0; file < 2; file++) {
+		rig_pair(IBV_QPT_RC);
+		map = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file ? fd : -1, 0);
+		MUST(map != MAP_FAILED);
+		m = ibv_reg_mr(pd, map, 2 * page, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+		MUST(m);
+		r = (struct ibv_sge){ (uintptr_t)map + page - 16, 32, m->lkey };
+		rr = (struct ibv_recv_wr){ .wr_id = 1, .sg_list = &r, .num_sge = 1 };
+		MUST(ibv_post_recv(b, &rr, &rbad) == 0);
+		MUST((file ? ftruncate(fd, 0) : munmap(map, 2 * page)) == 0);
+		s = part(0, 32);
+		MUST(post_send(a, 2, &s, IBV_SEND_SIGNALED) == 0);
+		for (int i = 0; i < 2; i++)
+			MUST(wait_wc(cq).status == IBV_WC_SUCCESS);
+		MUST(post_send(b, 3, &r, IBV_SEND_SIGNALED) == 0); /* and from there */
+		post_recv(a, 4, HALF, 64);
+		for (int i = 0; i < 2; i++)
+			MUST(wait_wc(cq).status == IBV_WC_SUCCESS);
+		wr = (struct ibv_send_wr){ .wr_id = 5, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+					   .wr.rdma = { (uintptr_t)map + page + 100, m->rkey } };
+		MUST(ibv_post_send(a, &wr, &bad) == 0);
+		wait_done(cq, 5, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		MUST(ibv_dereg_mr(m) == 0);
+		munmap(map, 2 * page);
+		unrig_pair();
+	}
+	close(fd);
+}
+
+/* A program's own faults stay its own. */
+static void test_ownfault(void)
+{
+	int status;
+	pid_t child = fork();
+
+	MUST(child >= 0);
+	if (!child) {
+		long page = sysconf(_SC_PAGESIZE);
+		char *map = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		fclose(stderr);
+		close(2);
+		rig();
+		MUST(ibv_reg_mr(pd, map, page, IBV_ACCESS_LOCAL_WRITE));
+		MUST(munmap(map, page) == 0);
+		*(volatile char *)map = 1;
+		exit(0);
+	}
+	MUST(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+}
+
 static int readable(int fd, int ms)
 {
 	return poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, ms);
@@ -921,7 +984,7 @@ static const struct {
 	{ "states", test_states }, { "posting", test_posting }, { "completions", test_completions }, { "channels", test_channels },
 	{ "async", test_async }, { "datagrams", test_datagrams }, { "multicast", test_multicast }, { "overflow", test_overflow },
 	{ "threads", test_threads }, { "leak", test_leak }, { "signals", test_signals }, { "fork", test_fork }, { "forkfirst", test_forkfirst },
-	{ "reopen", test_reopen }, { "nodevice", test_nodevice }, { "nodaemon", test_nodaemon }, { "fatal", test_fatal },
+	{ "reopen", test_reopen }, { "unmapped", test_unmapped }, { "ownfault", test_ownfault }, { "nodevice", test_nodevice }, { "nodaemon", test_nodaemon }, { "fatal", test_fatal },
 };
 
 int main(int argc, char **argv)
