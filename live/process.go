@@ -115,7 +115,7 @@ func (c *Channel) end(other *Process) (End, bool) {
 		e.PID, e.Probe, page = other.pid, other.probe, other.PageFD
 	}
 	if c.left {
-		e.PID, e.Probe = c.from.pid, 0
+		e.PID, e.Probe = 0, 0
 	}
 	var err error
 	if e.Ring, err = unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
