@@ -3,6 +3,7 @@ package live
 import (
 	"math/rand/v2"
 	"os"
+	"slices"
 
 	"softib/endpoint"
 	"softib/ib"
@@ -143,6 +144,11 @@ func (s *plane) run() {
 		f.mu.Lock()
 		if f.closed.Load() {
 			s.release()
+			for _, i := range slices.Clone(s.inlets) {
+				if i.from == nil {
+					s.dropInlet(i)
+				}
+			}
 			f.mu.Unlock()
 			return
 		}

@@ -14,7 +14,7 @@ import (
 type inlet struct {
 	c    *Channel
 	in   *endpoint.In
-	from *Process
+	from *Process // nil once it is gone
 	port *portState
 	// cur is the packet, or bundle, that is being taken, and at how many packets of its count were.
 	cur      wire.Packet
@@ -53,13 +53,25 @@ func (s *plane) addInlet(c *Channel, port *portState) error {
 	return nil
 }
 
-// dropInlet ends a channel whose process is gone: what it has sent and nobody has taken vanishes.
-func (s *plane) dropInlet(c *Channel) {
-	isIt := func(i *inlet) bool { return i == c.inlet }
+// orphan is for the channel of a process that is gone. What it has sent before it ended is on its way, as it would be had it left the adapter: the inlet
+// stays until that was taken.
+func (s *plane) orphan(c *Channel) {
+	c.inlet.from = nil
+	c.inlet.in.Orphan()
+	if s.page == nil {
+		s.dropInlet(c.inlet) // nobody takes it any more
+	}
+	s.knock()
+}
+
+// dropInlet ends an inlet.
+func (s *plane) dropInlet(i *inlet) {
+	isIt := func(o *inlet) bool { return o == i }
 	s.inlets = slices.DeleteFunc(s.inlets, isIt)
-	e := c.inlet.port.end
+	e := i.port.end
 	e.inlets = slices.DeleteFunc(e.inlets, isIt)
-	c.inlet.in = nil
+	i.in = nil
+	i.c.close()
 }
 
 // outlet is the ring to a process, made when first needed; nil if there is no memory for it.
@@ -120,8 +132,10 @@ func (s *plane) held(i *inlet) bool {
 // pumpInlets takes what processes have sent. It returns how many ports got something, and when to look again.
 func (s *plane) pumpInlets() (n int, look ib.Time) {
 	look = ib.Never
+	ended := false
 	for _, i := range s.inlets {
 		if !i.next() {
+			ended = ended || i.from == nil
 			continue
 		}
 		if s.held(i) {
@@ -132,6 +146,13 @@ func (s *plane) pumpInlets() (n int, look ib.Time) {
 		if s.feed(e) {
 			s.kick(i.port)
 			n++
+		}
+	}
+	if ended {
+		for _, i := range slices.Clone(s.inlets) {
+			if i.from == nil && !i.next() {
+				s.dropInlet(i)
+			}
 		}
 	}
 	return n, look

@@ -583,8 +583,8 @@ func (p *Process) Close() {
 	f.renewWays(p.host)
 	for _, c := range p.out {
 		if c.to == nil {
-			f.plane.dropInlet(c)
-			c.close()
+			c.from = nil
+			f.plane.orphan(c)
 			continue
 		}
 		c.to.in = slices.DeleteFunc(c.to.in, func(o *Channel) bool { return o == c })
