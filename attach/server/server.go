@@ -126,14 +126,15 @@ func (s *server) serve(c *net.UnixConn) {
 	refuse := func(format string, args ...any) {
 		_ = conn.Send(&proto.Message{Refusal: &proto.Refusal{Why: fmt.Sprintf(format, args...)}})
 	}
-	cred, err := peer(c)
-	if err != nil || cred.Uid != 0 && int(cred.Uid) != os.Getuid() {
-		refuse("this fabric belongs to user %d; next: start one of your own with softib up", os.Getuid())
-		return
-	}
+	cred, credErr := peer(c)
+	// What it says is read even if it is not let in: to close with something unread would take the refusal away from it.
 	_ = c.SetReadDeadline(time.Now().Add(helloPatience))
 	m, fds, err := conn.Receive()
 	proto.CloseAll(fds)
+	if credErr != nil || cred.Uid != 0 && int(cred.Uid) != os.Getuid() {
+		refuse("this fabric belongs to user %d; next: start one of your own with softib up", os.Getuid())
+		return
+	}
 	if err != nil || m.Hello == nil {
 		refuse("the first words make no sense: want a hello")
 		return
