@@ -23,7 +23,7 @@ import (
 // order is what a player is told, result what it answers.
 type order struct {
 	ID, Flow int
-	Do       string // make, connect, break, quiesce, end
+	Do       string // make, connect, break, quiesce, end, state
 	Make     flowSpec
 	Peer     flowInfo
 }
@@ -118,8 +118,13 @@ func (p *player) obey(o *order) (r result) {
 		}
 	case "break":
 		f.breakOff()
+	case "state":
+		if r.Lost = "no flow"; f != nil {
+			r.Lost = f.state()
+		}
 	case "quiesce":
 		close(f.quiet)
+		f.giveUp()
 		select {
 		case <-f.still:
 		case <-f.ended:
@@ -278,6 +283,16 @@ func (f *flow) breakOff() {
 	}
 }
 
+// giveUp ends a queue pair without memory, which would ask its peer to wait for a receive for ever.
+func (f *flow) giveUp() {
+	f.work.Lock()
+	defer f.work.Unlock()
+	if f.broken {
+		_ = f.qp.Close()
+		f.stop()
+	}
+}
+
 // untouched makes sure of that at the end.
 func (f *flow) untouched() {
 	if !f.broken {
@@ -321,6 +336,13 @@ func (f *flow) outcome() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lost, f.err
+}
+
+// state is what to look at when a flow hangs.
+func (f *flow) state() string {
+	a, err := f.qp.Query()
+	lost, _ := f.outcome()
+	return fmt.Sprintf("seed %x, mode %d, round %d, %d done, %d came, broken %v, lost %q, err %v, plan %+v, QP %v %v %+v", f.Seed, f.Mode, f.round, f.done, f.theirs, f.broken, lost, err, f.plan(f.Seed, f.done), f.qp.Num(), f.qp.State(), a)
 }
 
 // plan is a round, the same at both ends.

@@ -31,7 +31,7 @@ var (
 )
 
 // soakPatience is how long anything may take before it counts as hanging.
-const soakPatience = 60 * time.Second
+const soakPatience = 30 * time.Second
 
 const soakEnv = "SOFTIB_SOAK_PLAYER"
 
@@ -276,7 +276,9 @@ func (s *soak) connect(rng *rand.Rand) {
 			case errors.Is(e, errGone) && who.killed.Load():
 				ok, made[i] = false, false
 			case e != nil:
-				s.fail("%v %d: %s: %v", p.typ, p.id, do, e)
+				sa, _ := a.tell(order{Do: "state", Flow: p.id})
+				sb, _ := b.tell(order{Do: "state", Flow: p.id})
+				s.fail("%v %d (excused %v, end %d): %s: %v\n%s\n%s", p.typ, p.id, p.excused.Load(), i, do, e, sa.Lost, sb.Lost)
 				ok, made[i] = false, false
 			case r.Err != "" && !(do == "connect" && p.excused.Load()):
 				s.fail("%v %d: %s: %s", p.typ, p.id, do, r.Err)
