@@ -1,7 +1,8 @@
 /*
  * Some programs ask whether the device's file is there and may be used before they open the device
- * through this library (UCX does). They are told yes: what they would do with the file, this library
- * does without. Nothing else sees such a file, and it cannot be opened.
+ * through this library (UCX does). softib exec shows them one, where the kernel gives it a mount
+ * namespace; containers seldom do. So they are told yes in any case: what they would do with the file, this
+ * library does without.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
