@@ -21,15 +21,23 @@ static bool is_device(const char *path)
 	return path && *path == '/' && !strcmp(path, SOFTIB_DEVICE_FILE) && softib_has_device();
 }
 
+#define DESCRIBE(st)                                                  \
+	({                                                            \
+		memset((st), 0, sizeof(*(st)));                       \
+		(st)->st_mode = S_IFCHR | 0666;                       \
+		(st)->st_nlink = 1;                                   \
+		(st)->st_rdev = makedev(DEV_MAJOR, DEV_UVERBS);       \
+		0;                                                    \
+	})
+
 EXPORT int stat(const char *restrict path, struct stat *restrict st)
 {
-	if (!is_device(path))
-		return fstatat(AT_FDCWD, path, st, 0);
-	memset(st, 0, sizeof(*st));
-	st->st_mode = S_IFCHR | 0666;
-	st->st_nlink = 1;
-	st->st_rdev = makedev(DEV_MAJOR, DEV_UVERBS);
-	return 0;
+	return is_device(path) ? DESCRIBE(st) : fstatat(AT_FDCWD, path, st, 0);
+}
+
+EXPORT int stat64(const char *restrict path, struct stat64 *restrict st)
+{
+	return is_device(path) ? DESCRIBE(st) : fstatat64(AT_FDCWD, path, st, 0);
 }
 
 EXPORT int access(const char *path, int mode)
