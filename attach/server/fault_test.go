@@ -267,6 +267,37 @@ func TestPeerDiesSwitched(t *testing.T) {
 	stream(t, e, g, qe, qg, 50, 8000, nil)
 }
 
+// TestLastWords: what a program has sent before it ended arrives, though it still lay in the program's ring.
+func TestLastWords(t *testing.T) {
+	f, socket := fabric(t, "star:2")
+	setFault(t, f, portOf(f, 1), live.Fault{Rate: 100e6})
+	a, b := newSide(t, socket, "h1"), newSide(t, socket, "h2")
+	qa, qb := a.qp(verbs.UC), b.qp(verbs.UC)
+	join(t, qa, qb, verbs.DefaultConnect)
+	const size, n = 100000, 2
+	pattern(a.mr.Bytes()[:size], 5)
+	for range n {
+		if err := qb.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, size)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range n {
+		a.want(verbs.WCSuccess) // it has left the program; over the cable it takes 8 ms
+	}
+	a.dev.Close()
+	for range n {
+		if wc := b.want(verbs.WCSuccess); wc.ByteLen != size {
+			t.Errorf("%d bytes arrived: want %d", wc.ByteLen, size)
+		}
+	}
+	if !raceEnabled && !bytes.Equal(b.mr.Bytes()[:size], a.mr.Bytes()[:size]) {
+		t.Error("what arrived is not what was sent")
+	}
+}
+
 // TestMulticastSwitched: a group whose tree has a bad cable reaches all its members once.
 func TestMulticastSwitched(t *testing.T) {
 	f, socket := fabric(t, "star:4")
