@@ -34,6 +34,7 @@ func (p *Port) Listen(serviceID, mask uint64) (ListenID, error) {
 	} else {
 		l.masked = append(l.masked, n)
 	}
+	p.listened()
 	return n.handle, nil
 }
 

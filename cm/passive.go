@@ -34,7 +34,9 @@ func (p *Port) handleReq(env mad.Envelope, tid uint64, b []byte) {
 	}
 	listen, ok := p.listeners.find(m.ServiceID)
 	if !ok {
-		reject(mad.RejInvalidServiceID, nil)
+		if !p.wait(key, m.ServiceID, env, tid, b) {
+			reject(mad.RejInvalidServiceID, nil)
+		}
 		return
 	}
 	transport, ok := transportOf(m)

@@ -34,6 +34,9 @@ type Port struct {
 	cfg  Config
 	attr PortAttr
 	now  ib.Time
+	// earlies are requests that wait for a listener, oldest first; rejecting: they have waited long enough.
+	earlies   []early
+	rejecting bool
 
 	listeners  listeners
 	conns      map[ConnID]*conn
@@ -121,15 +124,17 @@ func (p *Port) PollEvent() (Event, bool) {
 
 // NextDeadline is when HandleTimer wants to be called; ib.Never if nothing is waited for.
 func (p *Port) NextDeadline() ib.Time {
+	next := p.firstEarly()
 	if t := p.timers.first(); t != nil {
-		return t.at
+		next = ib.Earlier(next, t.at)
 	}
-	return ib.Never
+	return next
 }
 
 // HandleTimer repeats, gives up and forgets what is due.
 func (p *Port) HandleTimer(now ib.Time) {
 	p.advance(now)
+	p.giveUp()
 	for t := p.timers.first(); t != nil && t.at <= now; t = p.timers.first() {
 		p.timers.stop(t)
 		if t.g != nil {

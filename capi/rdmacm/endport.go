@@ -35,6 +35,10 @@ type endPort struct {
 	dead   bool
 }
 
+// grace is how long a request waits for who is about to listen: a program that is told over another connection "connect to me now" can be faster than
+// the other's next call, which no adapter would have let it be.
+const grace = 100 * ib.Millisecond
+
 // listening is a service ID that IDs of the host listen on. They may be several, with different addresses.
 type listening struct {
 	id    cm.ListenID
@@ -49,7 +53,7 @@ func openPort(h *host, a *Adapter, info *Port) (*endPort, error) {
 	p := &endPort{
 		h: h, num: info.Num, session: session, conns: map[cm.ConnID]*ident{}, listens: map[uint64]*listening{}, asks: map[uint32]func(answer){},
 		groups: map[groupKey]*group{}, done: make(chan struct{}),
-		engine: cm.New(cm.Config{Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), CAGUID: a.NodeGUID, Port: info.Num}),
+		engine: cm.New(cm.Config{Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), CAGUID: a.NodeGUID, Port: info.Num, Grace: grace}),
 	}
 	name := fmt.Sprintf("rdma_cm on %s port %d", h.name, info.Num)
 	p.cmAgent, err = session.Register(madrpc.Registration{
