@@ -55,8 +55,10 @@ type Device struct {
 	asked   uint64
 	down    bool
 	rings   endpoint.Rings
-	chores  []func() // that need the endpoint's lock, in order
-	busy    bool     // somebody does them
+	// goneEarly are rings that ended before they were heard of.
+	goneEarly map[uint32]bool
+	chores    []func() // that need the endpoint's lock, in order
+	busy      bool     // somebody does them
 
 	gone chan struct{} // closed when the conversation has ended
 	once sync.Once
@@ -96,7 +98,7 @@ func Open(o Options) (*Device, error) {
 	}
 	d := &Device{
 		conn: proto.NewConn(c), ports: map[ib.PortNum]proto.Port{}, out: map[uint32]*outRing{}, in: map[uint32]*inRing{},
-		answers: map[uint64]chan *proto.Answer{}, gone: make(chan struct{}),
+		answers: map[uint64]chan *proto.Answer{}, goneEarly: map[uint32]bool{}, gone: make(chan struct{}),
 	}
 	// Peers pull large payloads from our memory, which a kernel with Yama allows to those whom we name.
 	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
@@ -218,8 +220,15 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 		}
 		if r, err := endpoint.NewOut(mem.ring, page, m.Outgoing.PID); err == nil {
 			d.mu.Lock()
-			d.out[m.Outgoing.ID] = &outRing{Out: r, ringMemory: mem}
+			early := d.goneEarly[m.Outgoing.ID]
+			delete(d.goneEarly, m.Outgoing.ID)
+			if !early {
+				d.out[m.Outgoing.ID] = &outRing{Out: r, ringMemory: mem}
+			}
 			d.mu.Unlock()
+			if early {
+				d.unmap(mem)
+			}
 		}
 	case m.Incoming != nil && len(fds) == 2:
 		mem, page, err := d.mapEnd(fds)
@@ -303,6 +312,9 @@ func (d *Device) forget(id uint32) {
 	out, in := d.out[id], d.in[id]
 	delete(d.out, id)
 	delete(d.in, id)
+	if out == nil && in == nil {
+		d.goneEarly[id] = true // news of the end was faster
+	}
 	d.mu.Unlock()
 	if out != nil {
 		d.DropOut(out.Out)

@@ -81,6 +81,7 @@ type Endpoint struct {
 	// late is since when a deadline is put off because peers have not looked.
 	late ib.Time
 
+	crowded  atomic.Bool // the last time that a poller yielded, others ran for a while
 	wakeAt   atomic.Int64
 	employed atomic.Bool   // there is an attendant
 	gone     chan struct{} // closed when the attendant has ended
@@ -243,13 +244,11 @@ func (e *Endpoint) Poll(cq *hca.CQ, out []verbs.WC) int {
 			e.unstage() // to a queue pair that has failed they complete at once
 			e.idle++
 			e.turns = 0
-			if e.owed {
+			if e.owed || e.waiting > 0 {
 				e.owed = false
-				e.send()
-			}
-			if e.waiting > 0 {
 				e.unpark()
 				e.send()
+				e.finish()
 			}
 			if e.idle >= 4 {
 				e.idled()
@@ -283,9 +282,19 @@ func (e *Endpoint) Poll(cq *hca.CQ, out []verbs.WC) int {
 }
 
 // patience is what a poller does that has found nothing for a while: it lets another thread have this core, in
-// case that is the peer's.
+// case that is the peer's. Where others wait for cores it sleeps instead for a moment: many who only yield pass the cores among themselves, and
+// kernels have been seen to leave everybody else waiting for seconds.
 func (e *Endpoint) patience(idle int) {
+	if e.crowded.Load() {
+		time.Sleep(time.Microsecond) // some 50 by the kernel's measure
+		e.crowded.Store(false)
+		return
+	}
+	began := time.Now()
 	yieldCore()
+	if time.Since(began) > crowdedAfter {
+		e.crowded.Store(true)
+	}
 	if idle&1023 == 1023 {
 		runtime.Gosched()
 	}
@@ -384,8 +393,8 @@ func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
 		}
 		c = r.ready()
 	}
-	if c == nil {
-		r.tell()
+	if c == nil || r.ready() == nil {
+		r.tell() // also where it stopped at the last packet: its sender must not think that it lies there unseen
 	}
 	e.hintRing(r)
 	return n

@@ -89,5 +89,8 @@ func (s *Slots) Sent(i int) (pkts, words uint64) {
 	return atomic.LoadUint64(&s.slots[i].pkts), atomic.LoadUint64(&s.slots[i].words)
 }
 
+// Gen is the generation of a slot.
+func (s *Slots) Gen(i int) uint32 { return atomic.LoadUint32(&s.slots[i].gen) }
+
 // Renew ends the generation of a slot and returns the new one.
 func (s *Slots) Renew(i int) uint32 { return atomic.AddUint32(&s.slots[i].gen, 1) }

@@ -142,6 +142,9 @@ func (e *Endpoint) park(r *Out, s hca.Send) {
 	e.eng.Park(s)
 	if len(r.parked) == 0 {
 		e.waiting++
+		if !e.attended() {
+			e.call() // room may come and its news be missed; an attendant that knows of it looks again
+		}
 	}
 	r.parked = append(r.parked, s.QP)
 	storeFence(&r.head.wants, 1)

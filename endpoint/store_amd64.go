@@ -17,8 +17,3 @@ func own(c *cell)
 
 // pause lets about two microseconds pass.
 func pause()
-
-// fetch asks for a cell that will be read soon.
-//
-//go:noescape
-func fetch(c *cell)

@@ -25,9 +25,3 @@ again:
 	DECL AX
 	JNZ again
 	RET
-
-// func fetch(c *cell)
-TEXT ·fetch(SB), NOSPLIT, $0-8
-	MOVQ c+0(FP), AX
-	PREFETCHT0 (AX)
-	RET

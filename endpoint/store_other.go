@@ -12,6 +12,3 @@ func own(*cell) {}
 
 // pause would let about two microseconds pass.
 func pause() {}
-
-// fetch would ask for a cell that will be read soon.
-func fetch(*cell) {}

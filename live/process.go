@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -310,7 +311,7 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 	if pr == nil {
 		slot, err := p.takeSlot()
 		if err != nil {
-			return Resolved{}, err
+			return p.nowhere(), err
 		}
 		pr = &procRoute{slot: slot}
 		pr.pkts, pr.words = p.slots.Sent(slot)
@@ -348,6 +349,20 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 	}
 	return r, nil
 }
+
+// nowhere is the way of packets that cannot be given one for want of something, such as descriptors. It lasts a moment: then the process asks again.
+func (p *Process) nowhere() Resolved {
+	time.AfterFunc(nowhereLasts, func() {
+		p.f.mu.Lock()
+		defer p.f.mu.Unlock()
+		if !p.ended {
+			p.slots.Renew(0)
+		}
+	})
+	return Resolved{Slot: 0, Gen: p.slots.Gen(0)}
+}
+
+const nowhereLasts = 100 * time.Millisecond
 
 func (p *Process) takeSlot() (int, error) {
 	if n := len(p.free); n > 0 {

@@ -30,36 +30,36 @@ var perftests = []struct {
 }{
 	{
 		"ib_send_lat",
-		[]string{"", "-a", "-e", "-c UC", "-c UC -e", "-c UD", "-c UD -e", "-c UD -s 4096", "-c XRC", "-c XRC -e", "--use-srq", "--use-srq -e", "-m 256 -s 65536", "-D 3", "-R", "-R -e", "-c UD -R", "-z", "-x 0", "-c UD -g"},
-		[]string{"", "-c UC", "-c UD", "-c XRC", "-I 64 -s 64", "-I 64 -s 64 -c UD", "-e -I 0", "-R", "--use_old_post_send", "--use_old_post_send -I 64 -s 32"},
+		[]string{"", "-a", "-e", "-c UC -e", "-c UD", "-c UD -e", "-c XRC", "--use-srq -e", "-m 256 -s 65536", "-D 3", "-R -e", "-c UD -R", "-z", "-x 0", "-c UD -g"},
+		[]string{"", "-c UC", "-c UD -I 64 -s 64", "-c XRC", "-I 64 -s 64", "-e -I 0", "--use_old_post_send -I 64 -s 32"},
 	}, {
 		"ib_send_bw",
-		[]string{"", "-a", "-b", "-b -a", "-e", "-b -e", "-c UC", "-c UC -b", "-c UD", "-c UD -b", "-c UD -a", "-c XRC", "-c XRC -b", "-c XRC -q 16", "--use-srq", "--use-srq -r 64 -q 16 -b", "-q 16", "-q 16 -e", "-D 3", "-R", "-R -q 16", "-R -c UD", "-m 256", "-x 0", "--reversed", "-c UD -g"},
-		[]string{"", "-b", "-c UC", "-c UD", "-c XRC", "--use-srq", "-q 16 -b", "-I 64 -s 64", "-I 64 -s 64 -c UD", "-l 8 -s 64", "-R -q 16", "--use_old_post_send", "--use_old_post_send -q 16 -b", "--use_old_post_send -c UD", "--use_old_post_send -l 8 -s 64"},
+		[]string{"", "-a", "-b -e", "-c UC", "-c UD -b", "-c UD -a", "-c XRC -b", "-c XRC -q 16", "--use-srq -r 64 -q 16 -b", "-q 16 -e", "-D 3", "-R -q 16", "-R -c UD", "-m 256", "--reversed", "-c UD -g"},
+		[]string{"-a -b", "-c UC", "-c UD", "-c XRC", "--use-srq", "-q 16 -b", "-I 64 -s 64", "-I 64 -s 64 -c UD", "-l 8 -s 64", "-R", "--use_old_post_send -l 8 -s 64"},
 	}, {
 		"ib_write_lat",
-		[]string{"", "-a", "-c UC", "-c XRC", "-m 256 -s 65536", "-D 3", "-R", "-x 0"},
-		[]string{"", "-c UC", "-c XRC", "-I 64 -s 64", "-I 0 -s 64", "-R", "--use_old_post_send"},
+		[]string{"", "-a", "-c UC", "-c XRC", "-m 256 -s 65536", "-D 3", "-R"},
+		[]string{"", "-c UC", "-c XRC", "-I 64 -s 64", "-I 0 -s 64", "--use_old_post_send"},
 	}, {
 		"ib_write_bw",
-		[]string{"", "-a", "-b", "-b -a", "-c UC", "-c UC -b", "-c XRC", "-c XRC -b", "-q 16", "-q 16 -b", "-D 3", "-D 1 -b -q 16", "-R", "-R -b -q 16", "-s 8 -l 16", "-m 256", "-x 0"},
-		[]string{"", "-b", "-c UC", "-c XRC", "-q 16 -b", "-D 1", "-R", "-I 64 -s 64", "-s 8 -l 16", "--use_old_post_send", "--use_old_post_send -q 16 -b"},
+		[]string{"", "-a", "-b", "-c UC -b", "-c XRC -b", "-q 16", "-D 3", "-R -b -q 16", "-s 8 -l 16", "-m 256", "-x 0"},
+		[]string{"-a -b", "-c UC", "-c XRC", "-q 16 -b", "-D 1", "-I 64 -s 64", "-s 8 -l 16", "--use_old_post_send -q 16 -b"},
 	}, {
 		"ib_read_lat",
-		[]string{"", "-a", "-e", "-c XRC", "-o 1", "-m 256 -s 65536", "-D 1", "-R"},
-		[]string{"", "-c XRC", "-R", "--use_old_post_send"},
+		[]string{"", "-a", "-e", "-c XRC", "-o 1", "-D 1", "-R"},
+		[]string{"", "-c XRC"},
 	}, {
 		"ib_read_bw",
-		[]string{"", "-a", "-b", "-e", "-c XRC", "-c XRC -b", "-q 16", "-q 16 -b", "-o 1", "-o 16", "-D 3", "-R", "-R -q 16", "-m 256"},
-		[]string{"", "-q 16 -b", "-c XRC", "--use_old_post_send"},
+		[]string{"", "-a", "-b", "-e", "-c XRC -b", "-q 16 -b", "-o 1", "-D 3", "-R -q 16", "-m 256"},
+		[]string{"-q 16 -b", "-c XRC"},
 	}, {
 		"ib_atomic_lat",
 		[]string{"", "-e", "-A CMP_AND_SWAP", "-c XRC", "-D 1", "-R"},
-		[]string{"", "-A CMP_AND_SWAP", "-c XRC", "--use_old_post_send"},
+		[]string{"", "-A CMP_AND_SWAP"},
 	}, {
 		"ib_atomic_bw",
-		[]string{"", "-b", "-e", "-A CMP_AND_SWAP -b -q 16", "-c XRC", "-D 3", "-R"},
-		[]string{"", "-A CMP_AND_SWAP", "-c XRC", "--use_old_post_send"},
+		[]string{"", "-b -e", "-A CMP_AND_SWAP -b -q 16", "-c XRC", "-D 3", "-R"},
+		[]string{"", "-A CMP_AND_SWAP -c XRC"},
 	},
 }
 
