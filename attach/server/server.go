@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"softib/endpoint"
 	"softib/hca"
 	"softib/ib"
+	"softib/internal/packetsock"
 	"softib/live"
 )
 
@@ -23,20 +22,8 @@ const helloPatience = 10 * time.Second
 
 // Listen makes the socket that Serve takes, for its owner only. A socket that nobody listens to any more is replaced.
 func Listen(path string) (*net.UnixListener, error) {
-	addr := &net.UnixAddr{Name: path, Net: "unixpacket"}
-	if c, err := net.DialUnix(addr.Net, nil, addr); err == nil {
-		c.Close()
-		return nil, fmt.Errorf("attach: %s: another fabric listens there; next: softib down, or a fabric of another name", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("attach: %w", err)
-	}
-	l, err := net.ListenUnix(addr.Net, addr)
+	l, err := packetsock.Listen(path)
 	if err != nil {
-		return nil, fmt.Errorf("attach: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
 		return nil, fmt.Errorf("attach: %w", err)
 	}
 	return l, nil
@@ -45,79 +32,19 @@ func Listen(path string) (*net.UnixListener, error) {
 type server struct {
 	f        *live.Fabric
 	firmware string
-
-	mu    sync.Mutex
-	conns map[*net.UnixConn]struct{}
-	ended bool
-	wait  sync.WaitGroup
 }
 
 // Serve lets processes attach until ctx ends. Firmware is the version that adapters show.
 func Serve(ctx context.Context, l *net.UnixListener, f *live.Fabric, firmware string) error {
-	s := &server{f: f, firmware: firmware, conns: map[*net.UnixConn]struct{}{}}
-	stop := context.AfterFunc(ctx, func() { l.Close() })
-	defer stop()
-	defer s.end()
-	for {
-		c, err := l.AcceptUnix()
-		switch {
-		case err == nil:
-			s.admit(c)
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ECONNABORTED):
-			// Somebody will close something.
-			select {
-			case <-ctx.Done():
-			case <-time.After(10 * time.Millisecond):
-			}
-		default:
-			return fmt.Errorf("attach: %w", err)
-		}
-	}
-}
-
-func (s *server) admit(c *net.UnixConn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		c.Close()
-		return
-	}
-	s.conns[c] = struct{}{}
-	s.wait.Go(func() {
+	s := &server{f: f, firmware: firmware}
+	err := packetsock.Serve(ctx, l, func(c *net.UnixConn) bool {
 		s.serve(c)
-		c.Close()
-		s.mu.Lock()
-		delete(s.conns, c)
-		s.mu.Unlock()
+		return false
 	})
-}
-
-// end closes every connection and waits for what they had to be gone.
-func (s *server) end() {
-	s.mu.Lock()
-	s.ended = true
-	for c := range s.conns {
-		c.Close()
-	}
-	s.mu.Unlock()
-	s.wait.Wait()
-}
-
-// peer is who is at the other end, according to the kernel.
-func peer(c *net.UnixConn) (cred *syscall.Ucred, err error) {
-	raw, err := c.SyscallConn()
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("attach: %w", err)
 	}
-	ctlErr := raw.Control(func(fd uintptr) {
-		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-	})
-	if err == nil {
-		err = ctlErr
-	}
-	return cred, err
+	return nil
 }
 
 // serve talks to one process.
@@ -126,13 +53,13 @@ func (s *server) serve(c *net.UnixConn) {
 	refuse := func(format string, args ...any) {
 		_ = conn.Send(&proto.Message{Refusal: &proto.Refusal{Why: fmt.Sprintf(format, args...)}})
 	}
-	cred, credErr := peer(c)
+	cred, peerErr := packetsock.CheckPeer(c)
 	// What it says is read even if it is not let in: to close with something unread would take the refusal away from it.
 	_ = c.SetReadDeadline(time.Now().Add(helloPatience))
 	m, fds, err := conn.Receive()
 	proto.CloseAll(fds)
-	if credErr != nil || cred.Uid != 0 && int(cred.Uid) != os.Getuid() {
-		refuse("this fabric belongs to user %d; next: start one of your own with softib up", os.Getuid())
+	if peerErr != nil {
+		refuse("%v", peerErr)
 		return
 	}
 	if err != nil || m.Hello == nil {
@@ -155,9 +82,11 @@ func (s *server) serve(c *net.UnixConn) {
 	}
 	t := &talk{conn: conn, p: p}
 	done := make(chan struct{})
-	s.wait.Go(func() { t.pass(done) })
+	var passing sync.WaitGroup
+	passing.Go(func() { t.pass(done) })
 	t.answer()
 	close(done)
+	passing.Wait()
 }
 
 // welcome describes the adapter to a process.

@@ -392,7 +392,7 @@ func (f *flow) plan(seed uint64, r uint32) plan {
 
 // Kinds of requests, in the last byte of WRID.
 const (
-	wrRecv = iota
+	wrRecv = iota + 1
 	wrWrite
 	wrBack
 	wrSrc

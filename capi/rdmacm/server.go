@@ -6,16 +6,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"softib/cm"
+	"softib/internal/packetsock"
 )
 
 // helloPatience is how long a connection may take to say what it is.
@@ -23,20 +22,8 @@ const helloPatience = 10 * time.Second
 
 // Listen makes the socket that Serve takes, for its owner only. A socket that nobody listens to any more is replaced.
 func Listen(path string) (*net.UnixListener, error) {
-	addr := &net.UnixAddr{Name: path, Net: "unixpacket"}
-	if c, err := net.DialUnix(addr.Net, nil, addr); err == nil {
-		c.Close()
-		return nil, fmt.Errorf("rdmacm: %s: another fabric listens there; next: softib down, or a fabric of another name", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("rdmacm: %w", err)
-	}
-	l, err := net.ListenUnix(addr.Net, addr)
+	l, err := packetsock.Listen(path)
 	if err != nil {
-		return nil, fmt.Errorf("rdmacm: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
 		return nil, fmt.Errorf("rdmacm: %w", err)
 	}
 	return l, nil
@@ -49,11 +36,8 @@ type server struct {
 	lastID atomic.Uint32 // of IDs and memberships, which are numbered together
 
 	mu       sync.Mutex
-	conns    map[*net.UnixConn]struct{}
 	hosts    map[string]*host
 	channels map[uint64]*channel
-	ended    bool
-	wait     sync.WaitGroup
 }
 
 // config is what tests change.
@@ -72,62 +56,22 @@ func Serve(ctx context.Context, l *net.UnixListener, ports Ports) error {
 }
 
 func newServer(ports Ports, cfg config) *server {
-	return &server{ports: ports, cfg: cfg, conns: map[*net.UnixConn]struct{}{}, hosts: map[string]*host{}, channels: map[uint64]*channel{}}
+	return &server{ports: ports, cfg: cfg, hosts: map[string]*host{}, channels: map[uint64]*channel{}}
 }
 
 func (s *server) serve(ctx context.Context, l *net.UnixListener) error {
-	stop := context.AfterFunc(ctx, func() { l.Close() })
-	defer stop()
 	defer s.end()
-	for {
-		c, err := l.AcceptUnix()
-		switch {
-		case err == nil:
-			s.admit(c)
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ECONNABORTED):
-			// Somebody will close something.
-			select {
-			case <-ctx.Done():
-			case <-time.After(10 * time.Millisecond):
-			}
-		default:
-			return fmt.Errorf("rdmacm: %w", err)
-		}
+	if err := packetsock.Serve(ctx, l, s.greet); err != nil {
+		return fmt.Errorf("rdmacm: %w", err)
 	}
+	return nil
 }
 
-func (s *server) admit(c *net.UnixConn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		c.Close()
-		return
-	}
-	s.conns[c] = struct{}{}
-	s.wait.Go(func() {
-		kept := s.greet(c)
-		s.mu.Lock()
-		delete(s.conns, c)
-		s.mu.Unlock()
-		if !kept {
-			c.Close()
-		}
-	})
-}
-
+// end closes what hosts have open, after the last connection.
 func (s *server) end() {
 	s.mu.Lock()
-	s.ended = true
-	for c := range s.conns {
-		c.Close()
-	}
-	s.mu.Unlock()
-	s.wait.Wait()
-	s.mu.Lock()
 	hosts := s.hosts
-	s.hosts = map[string]*host{}
+	s.hosts = nil
 	s.mu.Unlock()
 	for _, h := range hosts {
 		h.close()
@@ -272,7 +216,7 @@ func (s *server) find(number uint64) (*channel, error) {
 func (s *server) host(name string) (*host, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
+	if s.hosts == nil {
 		return nil, ErrClosed
 	}
 	if h := s.hosts[name]; h != nil {
@@ -326,26 +270,14 @@ func descriptorOf(oob []byte) (int, error) {
 
 // checkPeer lets in who runs the server, and root.
 func checkPeer(c *net.UnixConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *syscall.Ucred
-	cerr := raw.Control(func(fd uintptr) {
-		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-	})
-	if err := errors.Join(cerr, err); err != nil {
-		return fmt.Errorf("rdmacm: who asks: %w", err)
-	}
-	if me := uint32(os.Geteuid()); cred.Uid != 0 && cred.Uid != me {
-		return fmt.Errorf("rdmacm: user %d %w of user %d; next: run the program as that user, or start a fabric of your own: softib up", cred.Uid, errPeer, me)
+	if _, err := packetsock.CheckPeer(c); err != nil {
+		return fmt.Errorf("rdmacm: %w", err)
 	}
 	return nil
 }
 
 // Reasons of the server itself.
 var (
-	errPeer      = errors.New("may not use a fabric")
 	errNoChannel = errors.New("no such channel")
 	errBusy      = errors.New("the channel has its event connection")
 )
@@ -355,7 +287,7 @@ var errnos = []struct {
 	err   error
 	errno syscall.Errno
 }{
-	{errPeer, syscall.EPERM},
+	{packetsock.ErrPeer, syscall.EPERM},
 	{errVersion, syscall.EPROTO},
 	{errNotHello, syscall.EINVAL},
 	{errNotCommand, syscall.EINVAL},

@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
-	"os"
 	"sync"
 	"syscall"
 	"time"
 
 	"softib/ib"
+	"softib/internal/packetsock"
 	"softib/mad"
 	"softib/madrpc"
 )
@@ -24,20 +23,8 @@ const requestPatience = 10 * time.Second
 
 // Listen makes the socket that Serve takes, for its owner only. A socket that nobody listens to any more is replaced.
 func Listen(path string) (*net.UnixListener, error) {
-	addr := &net.UnixAddr{Name: path, Net: "unixpacket"}
-	if c, err := net.DialUnix(addr.Net, nil, addr); err == nil {
-		c.Close()
-		return nil, fmt.Errorf("umad: %s: another fabric listens there; next: softib down, or a fabric of another name", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("umad: %w", err)
-	}
-	l, err := net.ListenUnix(addr.Net, addr)
+	l, err := packetsock.Listen(path)
 	if err != nil {
-		return nil, fmt.Errorf("umad: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
 		return nil, fmt.Errorf("umad: %w", err)
 	}
 	return l, nil
@@ -47,69 +34,27 @@ type server struct {
 	ports Ports
 	issm  *isSMFiles
 
-	mu    sync.Mutex
-	conns map[*net.UnixConn]struct{}
-	open  map[uint64]*openPort // by token
-	ended bool
-	wait  sync.WaitGroup
+	mu   sync.Mutex
+	open map[uint64]*openPort // by token
 }
 
 // Serve answers the library until ctx ends, and then closes the listener and every session. Files
 // for IsSM lie in a folder beside the listener's socket.
 func Serve(ctx context.Context, l *net.UnixListener, ports Ports) error {
-	s := &server{ports: ports, conns: make(map[*net.UnixConn]struct{}), open: make(map[uint64]*openPort)}
+	s := &server{ports: ports, open: make(map[uint64]*openPort)}
 	s.issm = newIsSMFiles(l.Addr().String()+".issm", func(host string, port ib.PortNum, on bool) {
 		// The port may have gone with its host; then nobody is left to tell.
 		_ = ports.SetIsSM(host, port, on)
 	})
-	stop := context.AfterFunc(ctx, func() { l.Close() })
-	defer stop()
-	defer s.end()
-	for {
-		c, err := l.AcceptUnix()
-		switch {
-		case err == nil:
-			s.admit(c)
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ECONNABORTED):
-			// Somebody will close something.
-			select {
-			case <-ctx.Done():
-			case <-time.After(10 * time.Millisecond):
-			}
-		default:
-			return fmt.Errorf("umad: %w", err)
-		}
-	}
-}
-
-func (s *server) admit(c *net.UnixConn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		c.Close()
-		return
-	}
-	s.conns[c] = struct{}{}
-	s.wait.Go(func() {
+	defer s.issm.close()
+	err := packetsock.Serve(ctx, l, func(c *net.UnixConn) bool {
 		s.serve(c)
-		c.Close()
-		s.mu.Lock()
-		delete(s.conns, c)
-		s.mu.Unlock()
+		return false
 	})
-}
-
-func (s *server) end() {
-	s.mu.Lock()
-	s.ended = true
-	for c := range s.conns {
-		c.Close()
+	if err != nil {
+		return fmt.Errorf("umad: %w", err)
 	}
-	s.mu.Unlock()
-	s.wait.Wait()
-	s.issm.close()
+	return nil
 }
 
 // serve is the life of one connection.
@@ -256,20 +201,8 @@ func (s *server) find(token uint64) (*openPort, error) {
 
 // checkPeer lets in who runs the server, and root.
 func checkPeer(c *net.UnixConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *syscall.Ucred
-	cerr := raw.Control(func(fd uintptr) {
-		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-	})
-	if err := errors.Join(cerr, err); err != nil {
-		return fmt.Errorf("umad: who asks: %w", err)
-	}
-	if me := uint32(os.Geteuid()); cred.Uid != 0 && cred.Uid != me {
-		return fmt.Errorf("umad: user %d may not use a fabric of user %d; next: run the program as that user, or start a fabric of your own: softib up",
-			cred.Uid, me)
+	if _, err := packetsock.CheckPeer(c); err != nil {
+		return fmt.Errorf("umad: %w", err)
 	}
 	return nil
 }

@@ -9,8 +9,9 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"softib/internal/packetsock"
 )
 
 const (
@@ -80,8 +81,8 @@ func (s *server) close() {
 func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 	out := json.NewEncoder(conn)
 	tell := func(a answer) error { return out.Encode(a) }
-	if uid, err := peerUID(conn); err != nil || uid != 0 && uid != os.Getuid() {
-		_ = tell(refusal(fmt.Errorf("user %d may not use the fabric of user %d", uid, os.Getuid())))
+	if _, err := packetsock.CheckPeer(conn); err != nil {
+		_ = tell(refusal(err))
 		return
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(requestPatience))
@@ -199,23 +200,4 @@ func (f *fabric) pair(names []string) (*pair, error) {
 		p.Hops = int(d) - 1
 	}
 	return p, nil
-}
-
-// peerUID asks the kernel who is at the other end.
-func peerUID(conn *net.UnixConn) (int, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	uid, credErr := -1, error(nil)
-	err = raw.Control(func(fd uintptr) {
-		var c *syscall.Ucred
-		if c, credErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); credErr == nil {
-			uid = int(c.Uid)
-		}
-	})
-	if err == nil {
-		err = credErr
-	}
-	return uid, err
 }

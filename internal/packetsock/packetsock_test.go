@@ -1,0 +1,95 @@
+package packetsock
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestCheck(t *testing.T) {
+	me := uint32(os.Geteuid())
+	for _, uid := range []uint32{0, me} {
+		if err := Check(&syscall.Ucred{Uid: uid}); err != nil {
+			t.Errorf("user %d: %v", uid, err)
+		}
+	}
+	if err := Check(&syscall.Ucred{Uid: me + 4711}); !errors.Is(err, ErrPeer) || !strings.Contains(err.Error(), "next:") {
+		t.Errorf("somebody else: %v", err)
+	}
+}
+
+func TestServe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "next:") {
+		t.Errorf("a second listener: %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket's mode is %v, %v: want 0600", info.Mode(), err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	kept := make(chan *net.UnixConn, 1)
+	done := make(chan error, 1)
+	go func() {
+		done <- Serve(ctx, l, func(c *net.UnixConn) bool {
+			cred, err := CheckPeer(c)
+			if err != nil || int(cred.Pid) != os.Getpid() {
+				t.Errorf("the peer is %+v, %v: want ourselves", cred, err)
+			}
+			var b [16]byte
+			n, _ := c.Read(b[:])
+			if string(b[:n]) == "keep" {
+				kept <- c
+				return true
+			}
+			_, _ = c.Read(b[:]) // until the server ends
+			return false
+		})
+	}()
+	dial := func(word string) *net.UnixConn {
+		c, err := net.DialUnix(network, nil, &net.UnixAddr{Name: path, Net: network})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write([]byte(word)); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	a, b := dial("keep"), dial("stay")
+	defer a.Close()
+	defer b.Close()
+	k := <-kept
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	var buf [4]byte
+	if n, _ := b.Read(buf[:]); n != 0 {
+		t.Error("a connection outlived the server")
+	}
+	if _, err := k.Write([]byte("hi")); err != nil {
+		t.Errorf("a connection that somebody else has did not: %v", err)
+	}
+	k.Close()
+	// A socket that nobody listens to is replaced.
+	old, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.SetUnlinkOnClose(false)
+	old.Close()
+	l, err = Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
