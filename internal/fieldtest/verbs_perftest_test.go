@@ -13,7 +13,7 @@ import (
 
 // perftestRow is a line of results: of latency tests bytes, messages, then times of which the fourth is typical; of bandwidth tests bytes,
 // messages, peak, average, million messages a second.
-var perftestRow = regexp.MustCompile(`(?m)^ (\d+) +(\d+) +([0-9.]+) +([0-9.]+) *\t* *([0-9.]+)`)
+var perftestRow = regexp.MustCompile(`(?m)^ (\d+) +(\d+) +([0-9.]+|inf|-?nan) +([0-9.]+|inf|-?nan) *\t* *([0-9.]+|inf|-?nan)`)
 
 // perftestIters is how many messages a test sends: that it does counts here, not how fast.
 const perftestIters = 80
@@ -179,7 +179,7 @@ func (w *world) perftestResult(out, name string, args []string) {
 			sizes = append(sizes, s)
 		}
 	}
-	// perftest finds out how fast the processor's clock is. On a busy machine it may not, and says so; its times are zero then.
+	// perftest finds out how fast the processor's clock is. On a busy machine it may not, and says so; its times are zero or infinite then.
 	clockless := strings.Contains(out, "Correlation coefficient")
 	rows := perftestRow.FindAllStringSubmatch(out, -1)
 	if len(rows) != len(sizes) {
