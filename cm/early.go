@@ -10,9 +10,9 @@ import (
 // earlyMax bounds the requests that wait for a listener.
 const earlyMax = 256
 
-// early is a REQ that came before somebody listened.
+// early is a request, for a connection or a look-up, that came before somebody listened.
 type early struct {
-	key      peerKey
+	key      earlyKey
 	service  uint64
 	env      mad.Envelope
 	tid      uint64
@@ -21,8 +21,16 @@ type early struct {
 	until    ib.Time
 }
 
-// wait keeps a REQ until its service has a listener, or for a while. False means that it does not wait.
-func (p *Port) wait(key peerKey, service uint64, env mad.Envelope, tid uint64, b []byte) bool {
+// earlyKey tells requests apart, of which the asker may send copies.
+type earlyKey struct {
+	from ib.LID
+	attr mad.AttrID
+	id   uint32
+}
+
+// wait keeps a request until its service has a listener, or for a while. False means that it does not wait.
+func (p *Port) wait(attr mad.AttrID, id uint32, service uint64, env mad.Envelope, tid uint64, b []byte) bool {
+	key := earlyKey{env.LID, attr, id}
 	if p.cfg.Grace == 0 || p.rejecting {
 		return false
 	}
@@ -45,8 +53,7 @@ func (p *Port) listened() {
 	p.earlies = nil
 	for _, e := range waiting {
 		if _, ok := p.listeners.find(e.service); ok {
-			p.modifier = e.modifier
-			p.handleReq(e.env, e.tid, e.data)
+			p.again(&e)
 		} else {
 			p.earlies = append(p.earlies, e)
 		}
@@ -59,9 +66,18 @@ func (p *Port) giveUp() {
 		e := p.earlies[0]
 		p.earlies = p.earlies[1:]
 		p.rejecting = true
-		p.modifier = e.modifier
-		p.handleReq(e.env, e.tid, e.data)
+		p.again(&e)
 		p.rejecting = false
+	}
+}
+
+// again handles a request as if it had just come.
+func (p *Port) again(e *early) {
+	p.modifier = e.modifier
+	if e.key.attr == mad.AttrSIDRReq {
+		p.handleSIDRReq(e.env, e.tid, e.data)
+	} else {
+		p.handleReq(e.env, e.tid, e.data)
 	}
 }
 

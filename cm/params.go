@@ -30,7 +30,7 @@ type Config struct {
 	// Linger is how long the last word on a request (a REJ, a SIDR_REP) is remembered, to
 	// give it again if the request is repeated: 10 s by default.
 	Linger ib.Time
-	// Grace is how long a REQ for a service that nobody listens to waits for a listener before it is rejected; 0 rejects at
+	// Grace is how long a REQ or a SIDR_REQ for a service that nobody listens to waits for a listener before it is rejected; 0 rejects at
 	// once. Programs of a pair agree to connect and then race: on a fabric whose answers take microseconds the one that connects may win.
 	Grace ib.Time
 }

@@ -34,7 +34,7 @@ func (p *Port) handleReq(env mad.Envelope, tid uint64, b []byte) {
 	}
 	listen, ok := p.listeners.find(m.ServiceID)
 	if !ok {
-		if !p.wait(key, m.ServiceID, env, tid, b) {
+		if !p.wait(mad.AttrCMReq, m.LocalCommID, m.ServiceID, env, tid, b) {
 			reject(mad.RejInvalidServiceID, nil)
 		}
 		return

@@ -56,6 +56,9 @@ func (p *Port) handleSIDRReq(env mad.Envelope, tid uint64, b []byte) {
 		return
 	}
 	listen, ok := p.listeners.find(m.ServiceID)
+	if !ok && p.wait(mad.AttrSIDRReq, m.RequestID, m.ServiceID, env, tid, b) {
+		return
+	}
 	if !ok || p.pendings >= p.cfg.PendingMax {
 		r := mad.SIDRRep{RequestID: m.RequestID, Status: mad.SIDRUnsupported, ServiceID: m.ServiceID}
 		if ok {
