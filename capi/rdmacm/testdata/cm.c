@@ -25,14 +25,19 @@ static struct rdma_event_channel *channel(void)
 	return c;
 }
 
-/* The next event, which must be of this kind. */
+/* The next event, which must be of this kind. One end's time wait may be over before the other end hears of the end. */
 static struct rdma_cm_event *next(struct rdma_event_channel *c, enum rdma_cm_event_type type)
 {
 	struct rdma_cm_event *e;
 
-	if (!readable(c->fd, LONG_MS))
-		DIE("no event, want %s", rdma_event_str(type));
-	OK(rdma_get_cm_event(c, &e));
+	for (;;) {
+		if (!readable(c->fd, LONG_MS))
+			DIE("no event, want %s", rdma_event_str(type));
+		OK(rdma_get_cm_event(c, &e));
+		if (e->event != RDMA_CM_EVENT_TIMEWAIT_EXIT || type == RDMA_CM_EVENT_TIMEWAIT_EXIT)
+			break;
+		OK(rdma_ack_cm_event(e));
+	}
 	if (e->event != type)
 		DIE("%s with status %d, want %s", rdma_event_str(e->event), e->status, rdma_event_str(type));
 	return e;
