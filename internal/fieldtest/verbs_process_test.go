@@ -89,7 +89,7 @@ func TestRefusedVerbs(t *testing.T) {
 	if err == nil {
 		t.Errorf("another user gets in:\n%s", out)
 	}
-	wants(t, string(out), "belongs to user 0", "next:")
+	wants(t, string(out), "may not use a fabric of user 0", "next:")
 	same(t, "programs", len(w.Processes()), 0)
 }
 

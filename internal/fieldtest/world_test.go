@@ -437,5 +437,10 @@ func (p *person) eventually(what string, is func() bool) {
 func isZombie(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(b), ") ")
-	return err != nil || strings.HasPrefix(rest, "Z")
+	if err != nil {
+		return true
+	}
+	// Its first thread may be the first to end; what it holds is held until the last one has.
+	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return strings.HasPrefix(rest, "Z") && len(threads) <= 1
 }
