@@ -214,8 +214,8 @@ func (e *Endpoint) finish() {
 		}
 	}
 	e.committed()
-	for v, ok := e.eng.PollViolation(); ok; v, ok = e.eng.PollViolation() {
-		e.router.Violated(v)
+	if e.eng.HasViolation() {
+		e.tellViolations()
 	}
 	if e.eng.HasEvent() {
 		e.deliverEvents()
@@ -223,6 +223,12 @@ func (e *Endpoint) finish() {
 	if d := int64(e.eng.NextDeadline()); d < e.wakeAt.Load() {
 		e.wakeAt.Store(d)
 		e.call()
+	}
+}
+
+func (e *Endpoint) tellViolations() {
+	for v, ok := e.eng.PollViolation(); ok; v, ok = e.eng.PollViolation() {
+		e.router.Violated(v)
 	}
 }
 

@@ -47,6 +47,9 @@ func (h *HCA) PollViolation() (agent.Notice, bool) {
 	return first, true
 }
 
+// HasViolation reports whether PollViolation would return one.
+func (h *HCA) HasViolation() bool { return len(h.violations) > 0 }
+
 // HandleViolation counts a packet with a wrong key that came to a part of this adapter which somebody else drives.
 func (h *HCA) HandleViolation(v agent.Notice) {
 	hp := h.Port(v.Port)

@@ -7,7 +7,7 @@
 
 enum {
 	/* Empty polls that are answered here before the adapter is asked again: it has timers, and may want to yield. */
-	IDLE_POLLS = 64,
+	IDLE_POLLS = 256,
 };
 
 struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel, uint32_t comp_vector)
