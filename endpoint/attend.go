@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -95,7 +94,6 @@ func (e *Endpoint) attend() {
 			empty++
 			if empty&15 == 15 {
 				yieldCore()
-				runtime.Gosched()
 			}
 			continue
 		}

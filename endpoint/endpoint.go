@@ -56,7 +56,7 @@ type Endpoint struct {
 	rx      wire.Packet // being received
 	buf     []byte      // for a payload that goes nowhere, or everywhere
 	polls   uint32      // calls of Poll, for the attendant
-	poked   uint32      // polls, when a payload was last written ahead
+	poked   uint32      // how often the program had looked for completions when a payload was last written ahead
 	restAt  uint32      // polls when a program was last about to sleep
 	resting bool        // it has not polled in earnest since
 	idle    int         // empty polls in a row

@@ -16,7 +16,7 @@ type hint struct {
 	commits uint32 // changes with completions, and whenever something else needs a look
 	nrings  uint32 // or hintMany
 	dead    uint32
-	_       uint32
+	reaped  uint32 // C: polls that were answered with completions without a call
 	ring    [hintRings]struct {
 		seq  unsafe.Pointer // into a ring's memory
 		want uint32

@@ -68,8 +68,9 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
 	psn := e.scratch.BTH.PSN
 	// Writing ahead is a system call: worth it for a program that waits for each of its writes, not for a stream of them.
-	if e.poked != e.polls && s.QP.IsOnly(psn) && again == e.eng.Stats.Retransmits && r.poke(&e.scratch) {
-		e.poked = e.polls
+	looked := e.polls + e.hint.reaped
+	if e.poked != looked && s.QP.IsOnly(psn) && again == e.eng.Stats.Retransmits && r.poke(&e.scratch) {
+		e.poked = looked
 		e.scratch.BTH.AckReq = false
 		r.publish(&e.scratch, true)
 		e.eng.Delivered(now, s.QP, psn)

@@ -155,6 +155,8 @@ static int take_ready(struct softib_cq *c, int room, struct ibv_wc *wc)
 		c->empty = r->empty;
 	}
 	unlock_ready(r);
+	if (n)
+		to_context(c->cq.context)->hint->reaped++; /* advice, like all of the hint */
 	return n;
 }
 

@@ -18,7 +18,7 @@ struct softib_hint {
 	uint32_t commits; /* changes when a queue may have got a completion, or something else needs a look */
 	uint32_t nrings;  /* entries below; SOFTIB_RINGS_MANY: look yourself, always */
 	uint32_t dead;    /* the fabric is gone */
-	uint32_t pad;
+	uint32_t reaped;  /* C: polls that were answered without the adapter, with completions that it had handed over before */
 	struct {
 		const volatile uint32_t *seq; /* a packet waits if *seq == want */
 		uint32_t want;
