@@ -90,5 +90,9 @@ func sweep(dir string) error {
 	if flock(f, syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		return nil // it is in use
 	}
+	// The lock is that of the folder that was opened. Its owner may have gone with it meanwhile, and the next one have claimed the name.
+	if is, err := isAt(f, dir); !is {
+		return err
+	}
 	return os.RemoveAll(dir)
 }
