@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"softib/ib"
+	"softib/internal/cacheline"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 	emptyTurns = 100
 	// stream is how many packets at once, or turns in a row, make a stream.
 	stream = 4
-	// doze is how long the first sleep is. storeRelease does not wait until
+	// doze is how long the first sleep is. cacheline.StoreRelease does not wait until
 	// its store can be seen, so a sender may have found us attended while we found
 	// its packet missing; that is over long before the doze is. The same holds
 	// for credit that comes back while queue pairs wait for it.
@@ -87,13 +88,13 @@ func (e *Endpoint) attend() {
 				atomic.StoreUint32(bell, awake)
 			}
 			if streams {
-				pause()
+				cacheline.Pause()
 			}
 			continue
 		case empty < emptyTurns && !dozed:
 			empty++
 			if empty&15 == 15 {
-				yieldCore()
+				cacheline.YieldCore()
 			}
 			continue
 		}

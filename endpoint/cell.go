@@ -1,10 +1,8 @@
 package endpoint
 
 import (
-	"encoding/binary"
 	"unsafe"
 
-	"softib/ib"
 	"softib/wire"
 )
 
@@ -13,7 +11,7 @@ import (
 // the payload behind them if there is room. An 8-byte SEND, WRITE, READ request or
 // atomic, and every ACK, is thus one line that crosses from core to core.
 type cell struct {
-	seq  uint32 // index+1 once the packet is complete; see storeRelease
+	seq  uint32 // index+1 once the packet is complete; see cacheline.StoreRelease
 	kind cellKind
 	n    uint8 // payload bytes in tail
 	lrh  wire.LRH
@@ -33,7 +31,7 @@ const (
 )
 
 // tailBytes is what a cell has left for extended headers and payload.
-const tailBytes = 28
+const tailBytes = wire.CompactMax
 
 // byRefMin is the payload size from which a packet refers to the sender's memory. To read from another process is
 // a system call; what is shorter is copied to the ring and from it in less.
@@ -77,7 +75,7 @@ func (c *cell) put(p *wire.Packet) bool {
 		if ext&(wire.ExtXRCETH|wire.ExtAtomicETH) == wire.ExtXRCETH|wire.ExtAtomicETH {
 			c.kind |= cellLong | cellXRC
 		}
-		off = c.putExt(p, ext)
+		off = p.PackExt(ext, &c.tail)
 	}
 	n := len(p.Payload)
 	if c.kind == 0 && off+n <= tailBytes {
@@ -87,46 +85,6 @@ func (c *cell) put(p *wire.Packet) bool {
 	}
 	c.kind |= cellLong
 	return true
-}
-
-// putExt packs the extended headers and returns how long they are.
-func (c *cell) putExt(p *wire.Packet, ext wire.Ext) int {
-	le, t, o := binary.LittleEndian, c.tail[:], 0
-	if ext&wire.ExtRETH != 0 {
-		le.PutUint64(t[0:], p.RETH.VA)
-		le.PutUint32(t[8:], p.RETH.RKey)
-		le.PutUint32(t[12:], p.RETH.DMALen)
-		o = 16
-	}
-	if ext&wire.ExtAETH != 0 {
-		le.PutUint32(t[o:], uint32(p.AETH.Syndrome)<<24|p.AETH.MSN&0xFFFFFF)
-		o += 4
-	}
-	if ext&wire.ExtAtomicETH != 0 {
-		le.PutUint64(t[0:], p.AtomicETH.VA)
-		le.PutUint32(t[8:], p.AtomicETH.RKey)
-		le.PutUint64(t[12:], p.AtomicETH.Swap)
-		le.PutUint64(t[20:], p.AtomicETH.Compare)
-		return 28
-	}
-	if ext&wire.ExtAtomicAckETH != 0 {
-		le.PutUint64(t[o:], p.AtomicAck)
-		o += 8
-	}
-	if ext&(wire.ExtImmDt|wire.ExtIETH) != 0 {
-		le.PutUint32(t[o:], p.Imm)
-		o += 4
-	}
-	if ext&wire.ExtXRCETH != 0 {
-		le.PutUint32(t[o:], p.XRCSRQ)
-		o += 4
-	}
-	if ext&wire.ExtDETH != 0 {
-		le.PutUint32(t[o:], uint32(p.DETH.QKey))
-		le.PutUint32(t[o+4:], uint32(p.DETH.SrcQP))
-		o += 8
-	}
-	return o
 }
 
 // get is the cell's packet, but for what is in its chunk: false says that there is one.
@@ -139,7 +97,7 @@ func (c *cell) get(p *wire.Packet) bool {
 	}
 	off := 0
 	if ext := p.BTH.Opcode.Info().Ext; ext != 0 {
-		off = c.getExt(p, ext)
+		off = p.UnpackExt(ext, &c.tail)
 	}
 	if c.kind == 0 {
 		end := min(off+int(c.n), tailBytes)
@@ -147,40 +105,4 @@ func (c *cell) get(p *wire.Packet) bool {
 		return true
 	}
 	return false
-}
-
-// getExt unpacks what putExt has packed.
-func (c *cell) getExt(p *wire.Packet, ext wire.Ext) int {
-	le, t, o := binary.LittleEndian, c.tail[:], 0
-	if ext&wire.ExtRETH != 0 {
-		p.RETH = wire.RETH{VA: le.Uint64(t[0:]), RKey: le.Uint32(t[8:]), DMALen: le.Uint32(t[12:])}
-		o = 16
-	}
-	if ext&wire.ExtAETH != 0 {
-		v := le.Uint32(t[o:])
-		p.AETH = wire.AETH{Syndrome: wire.Syndrome(v >> 24), MSN: v & 0xFFFFFF}
-		o += 4
-	}
-	if ext&wire.ExtAtomicETH != 0 {
-		p.AtomicETH = wire.AtomicETH{VA: le.Uint64(t[0:]), RKey: le.Uint32(t[8:]), Swap: le.Uint64(t[12:]), Compare: le.Uint64(t[20:])}
-		return 28
-	}
-	if ext&wire.ExtAtomicAckETH != 0 {
-		p.AtomicAck = le.Uint64(t[o:])
-		o += 8
-	}
-	if ext&(wire.ExtImmDt|wire.ExtIETH) != 0 {
-		p.Imm = le.Uint32(t[o:])
-		o += 4
-	}
-	if ext&wire.ExtXRCETH != 0 {
-		p.XRCSRQ = le.Uint32(t[o:])
-		o += 4
-	}
-	if ext&wire.ExtDETH != 0 {
-		p.DETH.QKey = ib.QKey(le.Uint32(t[o:]))
-		p.DETH.SrcQP = ib.QPN(le.Uint32(t[o+4:]))
-		o += 8
-	}
-	return o
 }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"softib/ib"
+	"softib/internal/cacheline"
 	"softib/wire"
 )
 
@@ -52,12 +53,12 @@ func whole(p *wire.Packet) bool {
 // TryPut hands a packet to the receiver, payload and all. False means that there is no room: the receiver wakes the sender's page when there is.
 func (r *Out) TryPut(p *wire.Packet) bool {
 	if !r.room(len(p.Payload)) {
-		storeFence(&r.head.wants, 1)
+		cacheline.StoreFence(&r.head.wants, 1)
 		r.peer.wake()
 		if !r.room(len(p.Payload)) {
 			return false
 		}
-		storeFence(&r.head.wants, 0)
+		cacheline.StoreFence(&r.head.wants, 0)
 	}
 	r.publish(p, false)
 	r.rouse()
@@ -90,7 +91,7 @@ func Drained(mem []byte) bool {
 }
 
 // Rest says that nobody looks at the rings from now on: who sends wakes the page.
-func (p *Page) Rest() { storeFence(&p.h.bell, asleep) }
+func (p *Page) Rest() { cacheline.StoreFence(&p.h.bell, asleep) }
 
 // Attend says that somebody does.
 func (p *Page) Attend() { atomic.StoreUint32(&p.h.bell, awake) }
@@ -111,4 +112,4 @@ func (p *Page) Wait(d ib.Time) {
 }
 
 // YieldCore lets the kernel run another thread on this core, if one waits.
-func YieldCore() { yieldCore() }
+func YieldCore() { cacheline.YieldCore() }

@@ -11,6 +11,7 @@ import (
 
 	"softib/hca"
 	"softib/ib"
+	"softib/internal/cacheline"
 	"softib/verbs"
 	"softib/wire"
 )
@@ -46,7 +47,7 @@ type Endpoint struct {
 	start  time.Time
 
 	// mu guards the engine and everything below that is not atomic.
-	mu      spinLock
+	mu      cacheline.SpinLock
 	eng     *hca.HCA
 	routes  map[Key]*Route
 	out     []*Out
@@ -283,7 +284,7 @@ func (e *Endpoint) Poll(cq *hca.CQ, out []verbs.WC) int {
 	idle, streams := e.idle, e.streams
 	e.mu.Unlock()
 	if streams {
-		pause()
+		cacheline.Pause()
 	}
 	if idle&15 == 15 {
 		e.patience(idle)
@@ -301,7 +302,7 @@ func (e *Endpoint) patience(idle int) {
 		return
 	}
 	began := time.Now()
-	yieldCore()
+	cacheline.YieldCore()
 	if time.Since(began) > crowdedAfter {
 		e.crowded.Store(true)
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"softib/hca"
+	"softib/internal/cacheline"
 	"softib/wire"
 )
 
@@ -70,7 +71,7 @@ func (r *In) retract(s *grant) {
 	if s.valid == 0 {
 		return
 	}
-	storeFence(&s.valid, 0)
+	cacheline.StoreFence(&s.valid, 0)
 	if atomic.LoadUint32(&r.head.poking) == 0 {
 		return
 	}
@@ -78,7 +79,7 @@ func (r *In) retract(s *grant) {
 		if atomic.LoadUint32(&r.head.revoked) != 0 || time.Since(start) > pokePatience {
 			return
 		}
-		yieldCore()
+		cacheline.YieldCore()
 	}
 }
 
@@ -102,13 +103,13 @@ func (r *Out) poke(p *wire.Packet) bool {
 	if atomic.LoadUint32(&g.valid) == 0 {
 		return false
 	}
-	storeFence(&r.head.poking, 1)
+	cacheline.StoreFence(&r.head.poking, 1)
 	ok := false
 	// Only now is what the grant says sure to stay.
 	if off := p.RETH.VA - g.va; atomic.LoadUint32(&g.valid) != 0 && g.qp == uint32(p.BTH.DestQP) && g.rkey == p.RETH.RKey && off <= g.size && n <= g.size-off {
 		ok = writeTo(r.pid, g.addr+off, p.Payload)
 	}
-	storeRelease(&r.head.poking, 0)
+	cacheline.StoreRelease(&r.head.poking, 0)
 	return ok
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"softib/hca"
 	"softib/ib"
+	"softib/internal/cacheline"
 	"softib/wire"
 )
 
@@ -194,8 +195,8 @@ func (r *Out) publish(p *wire.Packet, delivered bool) {
 		// to lie ahead. Everything this far back has been taken.
 		atomic.StoreUint32(&r.head.void, r.tail-ringCells)
 	}
-	storeRelease(&c.seq, r.tail)
-	own(&r.cells[(r.tail+ownAhead)%ringCells])
+	cacheline.StoreRelease(&c.seq, r.tail)
+	cacheline.Own(unsafe.Pointer(&r.cells[(r.tail+ownAhead)%ringCells]))
 }
 
 // putChunk fills the part of the area that belongs to a long packet.
@@ -351,7 +352,7 @@ func (r *In) tell() {
 		return
 	}
 	r.lastTold, r.posTold = r.next, r.pos
-	storeRelease(&r.head.taken, r.next)
+	cacheline.StoreRelease(&r.head.taken, r.next)
 	if atomic.LoadUint32(&r.head.wants) != 0 && atomic.CompareAndSwapUint32(&r.head.wants, 1, 0) {
 		r.src.wake()
 	}

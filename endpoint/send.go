@@ -5,6 +5,7 @@ import (
 
 	"softib/hca"
 	"softib/ib"
+	"softib/internal/cacheline"
 	"softib/wire"
 )
 
@@ -148,7 +149,7 @@ func (e *Endpoint) park(r *Out, s hca.Send) {
 		}
 	}
 	r.parked = append(r.parked, s.QP)
-	storeFence(&r.head.wants, 1)
+	cacheline.StoreFence(&r.head.wants, 1)
 	r.peer.wake()
 	if r.room(copyMax) { // it came while we were asking
 		e.unparkRing(r)
@@ -164,7 +165,7 @@ func (e *Endpoint) unpark() {
 }
 
 func (e *Endpoint) unparkRing(r *Out) {
-	storeFence(&r.head.wants, 0)
+	cacheline.StoreFence(&r.head.wants, 0)
 	for _, q := range r.parked {
 		e.eng.Unpark(q)
 	}

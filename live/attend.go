@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"softib/ib"
+	"softib/internal/cacheline"
 )
 
 const (
@@ -14,7 +15,7 @@ const (
 	emptyTurns = 200
 	// stream is how many packets at once, or turns in a row, make a stream.
 	stream = 4
-	// doze is how long the first sleep is. storeRelease does not wait until
+	// doze is how long the first sleep is. cacheline.StoreRelease does not wait until
 	// its store can be seen, so a sender may have found us attended while we found
 	// its packet missing; that is over long before the doze is. The same holds
 	// for credit that comes back while queue pairs wait for it.
@@ -85,7 +86,7 @@ func (h *Host) attend() {
 				h.attended.Store(true)
 			}
 			if streams {
-				pause()
+				cacheline.Pause()
 			}
 			continue
 		case empty < emptyTurns && !dozed:

@@ -8,6 +8,7 @@ import (
 
 	"softib/hca"
 	"softib/ib"
+	"softib/internal/cacheline"
 	"softib/link"
 	"softib/topo"
 	"softib/verbs"
@@ -35,7 +36,7 @@ type Host struct {
 	links []link.Port
 
 	// mu guards the engine and everything below that is not atomic.
-	mu       spinLock
+	mu       cacheline.SpinLock
 	eng      *hca.HCA
 	routes   map[routeKey]*route
 	outgoing map[ringKey]*ring
@@ -221,7 +222,7 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 	h.helps = false
 	h.mu.Unlock()
 	if streams {
-		pause()
+		cacheline.Pause()
 	}
 	if idle&127 == 127 || helps {
 		h.patience(idle)
@@ -234,7 +235,7 @@ func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
 // peer's; less often it helps, and lets other goroutines have a turn.
 func (h *Host) patience(idle int) {
 	if idle&511 != 511 {
-		yieldCore()
+		cacheline.YieldCore()
 	} else {
 		h.help()
 	}
@@ -345,7 +346,7 @@ func (h *Host) drainRing(r *ring, cq *hca.CQ) int {
 		if c.kind&cellLong != 0 {
 			// Where long packets stream the sender is far ahead. Short ones are left
 			// alone: they are still being written.
-			fetch(&r.cells[(r.head+2)%ringCells])
+			cacheline.Fetch(unsafe.Pointer(&r.cells[(r.head+2)%ringCells]))
 		}
 		if r.take(c) {
 			h.eng.HandlePacket(now, ib.PortNum(r.port), c.get(&h.rx))

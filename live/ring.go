@@ -3,8 +3,10 @@ package live
 import (
 	"runtime"
 	"sync/atomic"
+	"unsafe"
 
 	"softib/hca"
+	"softib/internal/cacheline"
 )
 
 const (
@@ -91,8 +93,8 @@ func (r *ring) publish(c *cell) {
 		// to lie ahead. Everything this far back has been taken.
 		r.void.Store(r.tail - ringCells)
 	}
-	storeRelease(&c.seq, r.tail)
-	own(&r.cells[(r.tail+ownAhead)%ringCells])
+	cacheline.StoreRelease(&c.seq, r.tail)
+	cacheline.Own(unsafe.Pointer(&r.cells[(r.tail+ownAhead)%ringCells]))
 }
 
 // next is the oldest packet, nil if there is none.
@@ -128,7 +130,7 @@ func (r *ring) take(c *cell) bool {
 // done ends what take has begun.
 func (r *ring) done() {
 	if r.busy != 0 {
-		storeRelease(&r.busy, 0)
+		cacheline.StoreRelease(&r.busy, 0)
 	}
 }
 
@@ -147,7 +149,7 @@ func (r *ring) tell() {
 		return
 	}
 	r.lastTold = r.head
-	storeRelease(&r.taken, r.head)
+	cacheline.StoreRelease(&r.taken, r.head)
 	if r.wants.Load() && r.wants.CompareAndSwap(true, false) && !r.src.attended.Load() {
 		r.src.ring()
 	}

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func storeRelease(p *uint32, v uint32)
-TEXT ·storeRelease(SB), NOSPLIT, $0-12
+// func StoreRelease(p *uint32, v uint32)
+TEXT ·StoreRelease(SB), NOSPLIT, $0-12
 	MOVQ p+0(FP), AX
 	MOVL v+8(FP), BX
 	MOVL BX, (AX)
@@ -11,14 +11,14 @@ TEXT ·storeRelease(SB), NOSPLIT, $0-12
 
 // The assembler does not know PREFETCHW (0F 0D /1).
 
-// func own(c *cell)
-TEXT ·own(SB), NOSPLIT, $0-8
-	MOVQ c+0(FP), AX
+// func Own(p unsafe.Pointer)
+TEXT ·Own(SB), NOSPLIT, $0-8
+	MOVQ p+0(FP), AX
 	BYTE $0x0F; BYTE $0x0D; BYTE $0x08                                  // PREFETCHW (AX)
 	RET
 
-// func pause()
-TEXT ·pause(SB), NOSPLIT, $0-0
+// func Pause()
+TEXT ·Pause(SB), NOSPLIT, $0-0
 	MOVL $32, AX
 again:
 	PAUSE
@@ -26,9 +26,9 @@ again:
 	JNZ again
 	RET
 
-// func fetch(c *cell)
-TEXT ·fetch(SB), NOSPLIT, $0-8
-	MOVQ c+0(FP), AX
+// func Fetch(p unsafe.Pointer)
+TEXT ·Fetch(SB), NOSPLIT, $0-8
+	MOVQ p+0(FP), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
 	RET
