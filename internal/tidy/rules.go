@@ -13,7 +13,7 @@ var ranks = map[string]int{
 
 	"link": 2, "agent": 2, "madrpc": 2, "route": 2, "trace": 2, "subnet": 2, "policy": 2,
 
-	"hca": 3, "ibswitch": 3, "sa": 3, "cm": 3,
+	"hca": 3, "ibswitch": 3, "sa": 3, "cm": 3, "wiring": 3, "survey": 3,
 
 	"verbs": 4, "sm": 4,
 
@@ -21,10 +21,11 @@ var ranks = map[string]int{
 
 	"sim": 6, "live": 6, "attach": 6, "roce": 6, "ibsim": 6, "umad": 6,
 
-	"workload": 7, "workload/perf": 7, "smrun": 7, "attach/server": 7,
+	"workload": 7, "workload/perf": 7, "smrun": 7, "attach/server": 7, "manager/tenant": 7, "manager/history": 7, "manager/health": 7,
 
-	"check": 8, "manager": 8, "webui": 8,
+	"check": 8, "manager": 8, "doctor": 8,
 
+	"manager/metrics": 9, "manager/ufm": 9, "webui": 9,
 	"capi": 9, "capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9, "capi/rdmacm": 9, "capi/dropin": 9, "capi/hostfiles": 9,
 
 	"cmd/softib": 10,
