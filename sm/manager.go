@@ -76,6 +76,7 @@ type Manager struct {
 	light    light
 	peers    election
 	last     SweepReport
+	history  []SweepReport
 	sweeps   int
 	events   []Event
 	counters Counters

@@ -58,8 +58,9 @@ func (s *sweep) publish() {
 	r := &s.report
 	r.Took = m.now - s.began
 	r.Problems = s.problems
-	m.last = *r
-	m.last.Phases = slices.Clone(r.Phases[:len(r.Phases)-1]) // the present one is not over
+	done := *r
+	done.Phases = slices.Clone(r.Phases[:len(r.Phases)-1]) // the present one is not over
+	m.remember(done)
 	if m.state != mad.SMMaster {
 		m.become(mad.SMMaster, "the subnet is programmed")
 	}

@@ -255,7 +255,7 @@ func (s *sweep) next(r *request) bool {
 func (s *sweep) end() {
 	s.m.sweep = nil
 	if s.phase == len(phases) {
-		s.m.last.Phases = s.report.Phases
+		s.m.amend(s.report.Phases)
 	}
 }
 
