@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"softib/ib"
+	"softib/manager"
 	"softib/route"
 	"softib/sm"
 	"softib/subnet"
@@ -162,7 +163,7 @@ func (s *server) levels(ctx context.Context, book *addressBook, w *wiring) (leve
 	}
 	if len(from)*len(w.Net.Dests) <= levelsAsked {
 		levels, err = book.askLevels(ctx, w, from)
-		if err == nil || !errors.Is(err, errNoAnswer) {
+		if err == nil || !errors.Is(err, manager.ErrNoAnswer) {
 			return someLevel(levels), "asked of the administrator", err
 		}
 		return nil, "assumed to be 0: no administrator answers", nil
@@ -205,12 +206,12 @@ func (book *addressBook) askLevels(ctx context.Context, w *wiring, from []int) (
 		if !has {
 			continue
 		}
-		a, err := newAsker(f.Fabric, ref)
+		a, err := manager.NewAsker(f.Fabric, ref)
 		if err != nil {
 			return nil, err
 		}
-		recs, err := a.paths(ctx, book, lids)
-		a.close()
+		recs, err := a.Paths(ctx, book.managers, lids)
+		a.Close()
 		if err != nil {
 			return nil, err
 		}

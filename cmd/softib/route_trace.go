@@ -14,6 +14,7 @@ import (
 	"softib/link"
 	"softib/live"
 	"softib/mad"
+	"softib/manager"
 	"softib/topo"
 )
 
@@ -228,7 +229,7 @@ func (book *addressBook) choose(ctx context.Context, w *traced, a, b target, r *
 			w.SL, key, w.Told = rec.SL, rec.PKey, "the administrator's"
 		case err == nil:
 			w.Told = "assumed: the administrator knows no path"
-		case errors.Is(err, errNoAnswer):
+		case errors.Is(err, manager.ErrNoAnswer):
 			w.Told = "assumed: no administrator answers"
 		default:
 			w.Told = "assumed: " + err.Error()
@@ -248,12 +249,12 @@ func (book *addressBook) choose(ctx context.Context, w *traced, a, b target, r *
 }
 
 func (book *addressBook) pathRecord(ctx context.Context, from topo.PortRef, to ib.LID) (*mad.PathRecord, error) {
-	a, err := newAsker(book.f.Fabric, from)
+	a, err := manager.NewAsker(book.f.Fabric, from)
 	if err != nil {
 		return nil, err
 	}
-	defer a.close()
-	recs, err := a.paths(ctx, book, []ib.LID{to})
+	defer a.Close()
+	recs, err := a.Paths(ctx, book.managers, []ib.LID{to})
 	if err != nil {
 		return nil, err
 	}

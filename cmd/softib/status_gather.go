@@ -11,6 +11,7 @@ import (
 
 	"softib/ib"
 	"softib/mad"
+	"softib/manager"
 	"softib/sm"
 	"softib/smrun"
 	"softib/topo"
@@ -418,12 +419,12 @@ func (f *fabric) askManager(ctx context.Context, ref topo.PortRef, own map[ib.GU
 	m.Own = own[g.Nodes[ref.Node].PortGUID(ref.Port)]
 	pi, _ := f.PortInfo(ref)
 	m.LID = pi.LID
-	a, err := newAsker(f.Fabric, ref)
+	a, err := manager.NewAsker(f.Fabric, ref)
 	if err != nil {
 		return m
 	}
-	defer a.close()
-	info, err := a.managerHere(ctx)
+	defer a.Close()
+	info, err := a.ManagerHere(ctx)
 	if err != nil {
 		return m
 	}

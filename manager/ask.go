@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"context"
@@ -14,12 +14,10 @@ import (
 	"softib/topo"
 )
 
-// asker asks managers and administrators with datagrams, from an end port of a fabric of this process. So it is told what any
+// Asker asks managers and administrators with datagrams, from an end port of a fabric of this process. So it is told what any
 // program at that port is told, whoever manages the fabric.
-type asker struct {
-	f    *live.Fabric
+type Asker struct {
 	s    *live.Session
-	ref  topo.PortRef
 	smp  madrpc.AgentID
 	sa   madrpc.AgentID
 	info mad.PortInfo
@@ -32,15 +30,16 @@ const (
 	askWindow  = 64
 )
 
-// errNoAnswer is what comes of a question that nobody answers.
-var errNoAnswer = errors.New("no answer")
+// ErrNoAnswer is what comes of a question that nobody answers.
+var ErrNoAnswer = errors.New("no answer")
 
-func newAsker(f *live.Fabric, ref topo.PortRef) (*asker, error) {
+// NewAsker opens the management service of a port.
+func NewAsker(f Fabric, ref topo.PortRef) (*Asker, error) {
 	s, err := f.OpenMgmt(ref)
 	if err != nil {
 		return nil, err
 	}
-	a := &asker{f: f, s: s, ref: ref}
+	a := &Asker{s: s}
 	a.smp, err = s.Register(madrpc.Registration{Class: mad.ClassSMDirect, ClassVersion: 1, Name: "softib status"})
 	if err == nil {
 		a.sa, err = s.Register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: mad.SAVersion, RMPP: true, Name: "softib route"})
@@ -53,10 +52,11 @@ func newAsker(f *live.Fabric, ref topo.PortRef) (*asker, error) {
 	return a, nil
 }
 
-func (a *asker) close() { a.s.Close() }
+// Close ends it.
+func (a *Asker) Close() { a.s.Close() }
 
-// managerHere asks the manager at this port who it is.
-func (a *asker) managerHere(ctx context.Context) (info mad.SMInfo, err error) {
+// ManagerHere asks the manager at this port who it is.
+func (a *Asker) ManagerHere(ctx context.Context) (info mad.SMInfo, err error) {
 	b, err := (&mad.SMP{Method: mad.MethodGet, Attr: mad.AttrSMInfo, Directed: true}).Append(nil)
 	if err != nil {
 		return info, err
@@ -66,7 +66,7 @@ func (a *asker) managerHere(ctx context.Context) (info mad.SMInfo, err error) {
 		return info, err
 	}
 	if answers[0] == nil {
-		return info, errNoAnswer
+		return info, ErrNoAnswer
 	}
 	if s := mad.View(answers[0]).Status(); s != mad.StatusOK {
 		return info, fmt.Errorf("SMInfo was answered with %v", s)
@@ -75,10 +75,11 @@ func (a *asker) managerHere(ctx context.Context) (info mad.SMInfo, err error) {
 	return info, err
 }
 
-// paths asks the administrator for the way from this port to each of some LIDs; nil where it knows none.
-func (a *asker) paths(ctx context.Context, book *addressBook, lids []ib.LID) ([]*mad.PathRecord, error) {
-	if !slices.Contains(book.managers, a.info.MasterSMLID) {
-		return nil, errNoAnswer // the port knows of none, or of one that is gone
+// Paths asks the administrator for the way from this port to each of some LIDs; nil where it knows none. Managers are the LIDs of ports at which one
+// runs: nobody else is asked.
+func (a *Asker) Paths(ctx context.Context, managers, lids []ib.LID) ([]*mad.PathRecord, error) {
+	if !slices.Contains(managers, a.info.MasterSMLID) {
+		return nil, ErrNoAnswer // the port knows of none, or of one that is gone
 	}
 	comps := mad.PathRecordTable.Component("SLID") | mad.PathRecordTable.Component("DLID") | mad.PathRecordTable.Component("NumbPath")
 	env := mad.Envelope{LID: a.info.MasterSMLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, SL: a.info.MasterSMSL}
@@ -111,7 +112,7 @@ func (a *asker) paths(ctx context.Context, book *addressBook, lids []ib.LID) ([]
 		}
 	}
 	if silent > 0 && silent == len(lids) {
-		return recs, errNoAnswer
+		return recs, ErrNoAnswer
 	}
 	return recs, nil
 }
@@ -122,7 +123,7 @@ type question struct {
 }
 
 // ask sends all questions, a window of them at once, and waits for the answers; nil where none comes.
-func (a *asker) ask(ctx context.Context, id madrpc.AgentID, list []question) ([][]byte, error) {
+func (a *Asker) ask(ctx context.Context, id madrpc.AgentID, list []question) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	answers := make([][]byte, len(list))

@@ -1,0 +1,169 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"softib/ib"
+	"softib/live"
+	"softib/manager/health"
+	"softib/topo"
+)
+
+// running is a fabric that is up, and its manager.
+func running(t *testing.T, spec string, o Options) (*live.Fabric, *Manager) {
+	t.Helper()
+	g, err := topo.ParseSpec(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := live.New(g, live.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if _, err := f.BringUp(); err != nil {
+		t.Fatal(err)
+	}
+	o.Fabric = f
+	if o.Interval == 0 {
+		o.Interval = time.Hour // tests take samples by themselves
+	}
+	m, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return f, m
+}
+
+func TestSample(t *testing.T) {
+	_, m := running(t, "fat-tree:radix=4,levels=2", Options{})
+	s := m.Sample()
+	if len(s.Ports) != len(m.Ports()) || s.Active != len(m.Cables()) || s.Down != 0 {
+		t.Fatalf("%d ports, %d active, %d down; want %d, %d, 0", len(s.Ports), s.Active, s.Down, len(m.Ports()), len(m.Cables()))
+	}
+	for i, r := range m.Ports() {
+		if k, ok := m.PortIndex(r); !ok || k != i {
+			t.Fatalf("PortIndex(%v) is %d, %v", r, k, ok)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	bell := m.Samples(ctx)
+	r, err := m.Link("leaf1", "spine1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.SetFault(r, FaultSpec{Down: true}, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	m.take(s.At.Add(time.Second))
+	<-bell
+	s = m.Sample()
+	if k, _ := m.PortIndex(r); s.Ports[k].State != ib.PortDown || s.Down != 1 || s.Ports[k].Errors == 0 {
+		t.Errorf("a link went down, and the sample says %v, %d down, %v errors a second", s.Ports[k].State, s.Down, s.Ports[k].Errors)
+	}
+	worst := m.Worst()
+	if len(worst) != 1 || worst[0].Severity != health.Down || m.LinkName(worst[0].Cable) != "leaf1[3] spine1[1]" {
+		t.Errorf("worst cables: %+v", worst)
+	}
+	if err := m.SetFault(r, FaultSpec{}, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Faults(); len(got) != 0 {
+		t.Errorf("faults after they were lifted: %+v", got)
+	}
+	if last := m.Journal().After(0, 10); len(last) != 2 || last[0].Severity != Warning || last[1].Severity != Info {
+		t.Errorf("journal: %+v", last)
+	}
+}
+
+func TestNames(t *testing.T) {
+	_, m := running(t, "fat-tree:radix=4,levels=2", Options{})
+	for _, c := range []struct{ a, b, want string }{
+		{"h1", "", "h1[1]"}, {"h1", "leaf1", "h1[1]"}, {"leaf1", "h1", "leaf1[1]"}, {"leaf1[3]", "", "leaf1[3]"}, {"leaf1/3", "spine1", "leaf1[3]"},
+		{"leaf1[3]", "spine1[1]", "leaf1[3]"}, {"leaf1", "spine1[1]", "leaf1[3]"}, {m.Graph().Nodes[0].GUID.String(), "", "h1[1]"},
+	} {
+		r, err := m.Link(c.a, c.b)
+		if err != nil || m.Graph().PortName(r) != c.want {
+			t.Errorf("Link(%q, %q) = %s, %v; want %s", c.a, c.b, m.Graph().PortName(r), err, c.want)
+		}
+	}
+	for _, c := range [][2]string{{"nobody", ""}, {"leaf1", ""}, {"leaf1[9]", ""}, {"leaf1[0]", ""}, {"h1", "h2"}, {"leaf1[1]", "spine1"}, {"leaf1", "nobody"}, {"", ""}} {
+		if r, err := m.Link(c[0], c[1]); !errors.Is(err, ErrUnknown) {
+			t.Errorf("Link(%q, %q) = %v, %v", c[0], c[1], r, err)
+		}
+	}
+}
+
+func TestParseFault(t *testing.T) {
+	for text, want := range map[string]FaultSpec{
+		"down": {Down: true}, "up": {}, "ber=1e-09": {BER: 1e-9}, "rate=10G": {Rate: 1e10}, "rate=2.5G delay=5µs": {Rate: 25e8, Delay: 5 * time.Microsecond},
+		"drop=1": {Drop: 1}, "rate=9600": {Rate: 9600},
+	} {
+		got, err := ParseFault(strings.Fields(text))
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+		if again, err := ParseFault(strings.Fields(got.String())); err != nil || again != got {
+			t.Errorf("%q became %q: %+v, %v", text, got.String(), again, err)
+		}
+	}
+	for _, text := range []string{"", "sideways", "ber", "ber=2", "ber=x", "ber=NaN", "drop=1.1", "rate=-1", "rate=fast", "delay=5", "delay=-1s", "down ber=0.1", "up down", "down=1"} {
+		if got, err := ParseFault(strings.Fields(text)); !errors.Is(err, ErrFault) {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]int64{"10Gb/s": 1e10, "100M": 1e8, "1.5kbps": 1500} {
+		if got, err := ParseRate(text); err != nil || got != want {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
+	}
+}
+
+func TestRoute(t *testing.T) {
+	f, m := running(t, "fat-tree:radix=4,levels=2", Options{})
+	at := func(name string) topo.PortRef {
+		r, err := m.Port(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	w, err := m.Route(t.Context(), at("h1"), at("h8"))
+	if err != nil || !w.Arrives || len(w.Hops) != 4 || w.Hops[3].In != at("h8") {
+		t.Fatalf("%+v, %v", w, err)
+	}
+	if err := f.SetLink(at("h8"), false); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := m.Route(t.Context(), at("h1"), at("h8")); err != nil || w.Arrives || w.Why == "" {
+		t.Errorf("the last cable is down: %+v, %v", w, err)
+	}
+}
+
+func TestJournal(t *testing.T) {
+	j := NewJournal()
+	for range journalMax + 10 {
+		j.Add(Event{Kind: "test"})
+	}
+	all := j.After(0, 1<<30)
+	if len(all) != journalMax || all[0].ID != 11 || all[len(all)-1].ID != journalMax+10 {
+		t.Fatalf("%d events from %d to %d", len(all), all[0].ID, all[len(all)-1].ID)
+	}
+	if got := j.After(j.Last()-3, 2); len(got) != 2 || got[1].ID != j.Last() {
+		t.Errorf("%+v", got)
+	}
+	if got := j.After(j.Last()+5, 10); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+	for id, want := range map[uint64]bool{0: false, 10: false, 11: true, j.Last(): true, j.Last() + 1: false} {
+		if e, ok := j.Get(id); ok != want || ok && e.ID != id {
+			t.Errorf("Get(%d) = %+v, %v", id, e, ok)
+		}
+	}
+}

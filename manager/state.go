@@ -1,0 +1,91 @@
+package manager
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"softib/ib"
+	"softib/manager/health"
+)
+
+// state is what a manager knows beyond the last sample.
+type state struct {
+	mu       sync.Mutex
+	verdicts atomic.Pointer[[]health.Verdict]
+	base     baseline
+	judged   []health.Cable // used again for each judgement
+}
+
+// baseline is what counters were a while ago: cables are judged by what was counted since. Two of them take turns, so that there are
+// always at least judgeSpan to look back on once the fabric is that old.
+type baseline struct {
+	at      [2]time.Time
+	ports   [2][]ib.Counters
+	current int
+}
+
+// judgeSpan is how long a baseline lasts; cables are judged by the last one to two of them.
+const judgeSpan = time.Minute
+
+// openState opens what is kept, and closeState closes it.
+func (m *Manager) openState(context.Context) error { return nil }
+func (m *Manager) closeState() error               { return nil }
+
+// sampled is called with each new sample, and the one before.
+func (m *Manager) sampled(s, _ *Sample) {
+	m.state.mu.Lock()
+	defer m.state.mu.Unlock()
+	m.judge(s)
+}
+
+// judge ranks the cables by what was counted since the older baseline.
+func (m *Manager) judge(s *Sample) {
+	b := &m.base
+	if b.ports[0] == nil {
+		for i := range b.ports {
+			b.at[i], b.ports[i] = s.At, make([]ib.Counters, len(s.Ports))
+			for k := range s.Ports {
+				b.ports[i][k] = s.Ports[k].Counters
+			}
+		}
+		m.judged = make([]health.Cable, len(m.cables))
+	}
+	if s.At.Sub(b.at[b.current]) >= judgeSpan {
+		b.current = 1 - b.current
+		b.at[b.current] = s.At
+		for k := range s.Ports {
+			b.ports[b.current][k] = s.Ports[k].Counters
+		}
+	}
+	older := 1 - b.current
+	if b.at[b.current].Before(b.at[older]) {
+		older = b.current
+	}
+	for i, c := range m.cables {
+		x, _ := m.PortIndex(c.A)
+		y, _ := m.PortIndex(c.B)
+		m.end(&m.judged[i].A, s, x, b.ports[older])
+		m.end(&m.judged[i].B, s, y, b.ports[older])
+	}
+	list := health.Judge(m.judged, s.At.Sub(b.at[older]), health.Default())
+	m.verdicts.Store(&list)
+}
+
+// end fills in one end of a cable.
+func (m *Manager) end(e *health.End, s *Sample, port int, base []ib.Counters) {
+	p := &s.Ports[port]
+	e.Ref, e.State, e.Rate, e.Capable, e.Total = m.ports[port], p.State, p.Rate, p.Capable, p.Counters
+	for k, v := range p.Counters {
+		e.Delta[k] = v - min(base[port][k], v)
+	}
+}
+
+// Worst are the cables that something is wrong with, worst first. It must not be changed.
+func (m *Manager) Worst() []health.Verdict {
+	if p := m.verdicts.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
