@@ -127,6 +127,7 @@ func (q *QP) lostResponse(now ib.Time, psn ib.PSN) {
 		return
 	}
 	q.rewound = true
+	q.h.Stats.ImpliedNAKs++
 	q.tryAgain(now, psn)
 }
 

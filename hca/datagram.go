@@ -103,6 +103,10 @@ func (q *QP) emitDatagram(now ib.Time, w *sendWQE, p *wire.Packet, buf []byte) b
 	p.Imm = w.imm
 	p.Payload = nil
 	p.Payload = q.gather(w, int(w.length), false, buf)
+	if p.DETH.QKey == ib.QKeyIPoIB {
+		q.h.Stats.IPoIBTxPackets++
+		q.h.Stats.IPoIBTxBytes += uint64(w.length)
+	}
 	q.sentPSN = w.first.Add(1)
 	q.ackPSN = q.sentPSN
 	q.sqCursor++
@@ -171,6 +175,10 @@ func (q *QP) receiveDatagram(now ib.Time, port ib.PortNum, p *wire.Packet) {
 		return
 	}
 	q.consume()
+	if p.DETH.QKey == ib.QKeyIPoIB {
+		q.h.Stats.IPoIBRxPackets++
+		q.h.Stats.IPoIBRxBytes += uint64(p.PayloadLen())
+	}
 	w := q.curCQ.slot()
 	if w == nil {
 		q.cqBroken()

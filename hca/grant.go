@@ -72,6 +72,7 @@ func (q *QP) placed(p *wire.Packet) {
 	case q.msgOp != msgNone:
 		q.h.drop(DropState)
 	default:
+		q.h.Stats.WritesRcvd++
 		q.ePSN = p.BTH.PSN.Add(1)
 		q.msn = (q.msn + uint32(ahead) + 1) & 0xFFFFFF
 		q.nakSent = false
@@ -80,3 +81,9 @@ func (q *QP) placed(p *wire.Packet) {
 		}
 	}
 }
+
+// Life tells the lives of a queue pair apart, which a reset ends.
+func (q *QP) Life() uint32 { return q.lives }
+
+// Acked reports whether the packet with this PSN was acknowledged, or answered. It is for a queue pair that has sent it in this life.
+func (q *QP) Acked(psn ib.PSN) bool { return psn.Before(q.ackPSN) }

@@ -107,7 +107,8 @@ func (d Drop) String() string {
 	return "drop?"
 }
 
-// Stats counts what an adapter did, since it was made.
+// Stats counts what an adapter did, since it was made. It is nothing but 64-bit
+// counters, so that a driver can keep it as words.
 type Stats struct {
 	TxPackets, RxPackets  uint64
 	TxBytes, RxBytes      uint64 // payload
@@ -121,6 +122,31 @@ type Stats struct {
 	Completions           uint64 // committed to any completion queue
 	CompletionErrors      uint64
 	PathMigrations        uint64
+	// By status: of send requests, and of receives. Successes are not counted.
+	SendErrors, RecvErrors [NumWCStatus]uint64
+	// Requests that were executed, writes by message.
+	WritesRcvd, ReadsRcvd, AtomicsRcvd uint64
+	OutOfSequence                      uint64 // requests behind a gap
+	ImpliedNAKs                        uint64 // gaps that requesters found in responses (IBA 9.7.5.2.4)
+	// Sent by responders, each the end of a connection.
+	InvReqNAKsSent, AccessNAKsSent, OpNAKsSent uint64
+	// Datagrams with IP over InfiniBand's Q_Key, which are in the counters above too.
+	IPoIBTxPackets, IPoIBRxPackets uint64
+	IPoIBTxBytes, IPoIBRxBytes     uint64
+}
+
+// QPCounts is how many queue pairs there are, by type and state.
+type QPCounts [NumQPType][NumState]uint32
+
+// Total is how many there are of all kinds.
+func (c *QPCounts) Total() int {
+	n := uint32(0)
+	for t := range c {
+		for _, k := range c[t] {
+			n += k
+		}
+	}
+	return int(n)
 }
 
 // HCA is one host channel adapter.
@@ -143,6 +169,8 @@ type HCA struct {
 	wroteTo   *region
 
 	Stats Stats
+
+	qpCounts QPCounts
 
 	cfg     Config
 	special [2]*QP
@@ -311,6 +339,9 @@ func (h *HCA) qp(n ib.QPN) *QP {
 	}
 	return h.qps[i]
 }
+
+// QPCounts is how many queue pairs there are now.
+func (h *HCA) QPCounts() QPCounts { return h.qpCounts }
 
 // QP finds a queue pair by number, nil if there is none.
 func (h *HCA) QP(n ib.QPN) *QP { return h.qp(n) }

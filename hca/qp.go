@@ -173,6 +173,7 @@ type QP struct {
 	oldPath  path     // where packets went before a migration
 	caps     Caps
 	blockSMC bool
+	lives    uint32 // resets so far
 
 	// Owner is the driver's; the engine ignores it.
 	Owner any
@@ -296,6 +297,7 @@ func (h *HCA) CreateQP(init QPInit) (*QP, error) {
 		q.xrcd.users++
 	}
 	q.reset()
+	h.qpCounts[q.typ][q.state]++
 	return q, nil
 }
 
@@ -343,6 +345,7 @@ func (h *HCA) DestroyQP(q *QP) error {
 	q.abandonHeld()
 	q.giveUp()
 	q.reset()
+	h.qpCounts[q.typ][q.state]--
 	q.state = StateReset
 	q.dead = true
 	h.ready.remove(q)
@@ -383,6 +386,7 @@ func (h *HCA) unbindWindows(q *QP) {
 // reset clears everything but identity and sizes.
 func (q *QP) reset() {
 	q.h.withdrawn = true
+	q.lives++
 	q.attr = QPAttr{PathMigState: Migrated}
 	q.path, q.oldPath = path{}, path{}
 	q.setMTU(0)
@@ -418,8 +422,14 @@ func (q *QP) transition(to State) {
 	if !legal {
 		panic(fmt.Sprintf("hca: QP %v: illegal transition %v to %v", q.num, q.state, to))
 	}
-	q.state = to
+	q.setState(to)
 	q.h.withdrawn = true
+}
+
+func (q *QP) setState(to State) {
+	q.h.qpCounts[q.typ][q.state]--
+	q.h.qpCounts[q.typ][to]++
+	q.state = to
 }
 
 // toError moves to ERR and flushes both queues in order.
@@ -482,6 +492,7 @@ func (q *QP) completeSend(w *sendWQE, status WCStatus) {
 	}
 	if status != WCSuccess {
 		q.h.Stats.CompletionErrors++
+		q.h.Stats.SendErrors[status]++
 	}
 	c := q.sendCQ.slot()
 	if c == nil {
@@ -498,6 +509,7 @@ func (q *QP) completeSend(w *sendWQE, status WCStatus) {
 // completeRecv reports a receive that failed.
 func (q *QP) completeRecv(cq *CQ, wrID uint64, status WCStatus) {
 	q.h.Stats.CompletionErrors++
+	q.h.Stats.RecvErrors[status]++
 	c := cq.slot()
 	if c == nil {
 		return

@@ -218,7 +218,7 @@ func (h *HCA) ModifyQP(q *QP, a QPAttr, mask AttrMask) error {
 		}
 		if to == StateErr {
 			if q.state == StateReset {
-				q.state = StateInit // an unused queue pair may be failed too
+				q.setState(StateInit) // an unused queue pair may be failed too
 			}
 			q.toError()
 			return nil
@@ -232,7 +232,7 @@ func (h *HCA) ModifyQP(q *QP, a QPAttr, mask AttrMask) error {
 		}
 		h.ready.remove(q)
 		h.unbindWindows(q)
-		q.state = StateReset
+		q.setState(StateReset)
 		q.reset()
 		return nil
 	case to == StateErr:

@@ -72,6 +72,7 @@ func (q *QP) checkPSN(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdic
 	case d == 0:
 		return goOn
 	case d > 0:
+		q.h.Stats.OutOfSequence++
 		if !q.nakSent {
 			q.h.Stats.SeqNAKsSent++
 			q.nak(wire.NAKSeq)

@@ -194,11 +194,23 @@ func (q *QP) refuse(now ib.Time, syn wire.Syndrome) {
 	head, tail, queued := q.respHead, q.respTail, q.rdQueued
 	q.toError()
 	if n := uint32(len(q.resp)); n > 0 && q.isRC() {
+		q.h.countNAK(syn)
 		if tail-head == n {
 			tail--
 		}
 		q.respHead, q.respTail, q.rdQueued = head, tail, queued
 		q.pushResp(respAck, q.ePSN).syn = syn
+	}
+}
+
+func (h *HCA) countNAK(syn wire.Syndrome) {
+	switch syn {
+	case wire.NAKInvReq:
+		h.Stats.InvReqNAKsSent++
+	case wire.NAKAccess:
+		h.Stats.AccessNAKsSent++
+	case wire.NAKOp:
+		h.Stats.OpNAKsSent++
 	}
 }
 
@@ -255,6 +267,9 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 			q.writeRem -= uint32(n)
 		}
 		q.consume()
+		if info.Is(wire.FlagEnd) {
+			q.h.Stats.WritesRcvd++
+		}
 	case wire.KindReadRequest:
 		q.startRead(p)
 		return
@@ -317,6 +332,7 @@ func (q *QP) guardReads(dst []byte) {
 
 // startRead queues the response to a new READ request.
 func (q *QP) startRead(p *wire.Packet) {
+	q.h.Stats.ReadsRcvd++
 	n := p.RETH.DMALen
 	npkts := max(1, (n+uint32(q.mtu)-1)/uint32(q.mtu))
 	q.msn = (q.msn + 1) & 0xFFFFFF
@@ -344,6 +360,7 @@ func (q *QP) remember(r rdRes) {
 
 // doAtomic performs a compare-and-swap or a fetch-and-add.
 func (q *QP) doAtomic(p *wire.Packet) {
+	q.h.Stats.AtomicsRcvd++
 	orig := q.applyAtomic(&p.AtomicETH, p.BTH.Opcode.Op())
 	q.msn = (q.msn + 1) & 0xFFFFFF
 	q.remember(rdRes{used: true, atomic: true, first: p.BTH.PSN, npkts: 1, orig: orig})
