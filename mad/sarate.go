@@ -42,6 +42,19 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%g Gb/s", float64(rates[r])/10)
 }
 
+// Gbps is the rate in Gb/s on the wire; 0 if it is none.
+func (r Rate) Gbps() float64 { return float64(r.hundredMbps()) / 10 }
+
+// RateFromGbps is the rate of so many Gb/s on the wire, if there is one.
+func RateFromGbps(gbps float64) (Rate, bool) {
+	for r := range rates {
+		if rates[r] != 0 && float64(rates[r])/10 == gbps {
+			return Rate(r), true
+		}
+	}
+	return 0, false
+}
+
 // linkRates is the rate of every width and speed.
 var linkRates = func() (t [ib.NumSpeed][ib.Width2x + 1]Rate) {
 	for s := range t {

@@ -1,0 +1,312 @@
+package tenant
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterr "go.etcd.io/bbolt/errors"
+)
+
+// Store keeps a state through the end of its process, however that comes. One caller at a time.
+type Store interface {
+	// State is what was committed when the store was opened, and Intent the change that had begun then and was not committed; nil if there is none.
+	State() State
+	Intent() *Change
+	// Begin notes a change that is about to be made, Commit that it is made, and Abort that it is not. Each returns when that will be found again.
+	Begin(Change) error
+	Commit(Change) error
+	Abort(Change) error
+	Close() error
+}
+
+// FileName is the store's file in its folder.
+const FileName = "tenants.db"
+
+// OpenStore opens the store in a folder, and makes it if there is none. Without a folder it is in memory.
+func OpenStore(dir string) (Store, error) {
+	if dir == "" {
+		return &memory{}, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("tenant: store: %w", err)
+	}
+	return openFile(filepath.Join(dir, FileName))
+}
+
+// memory is a store that ends with its process.
+type memory struct {
+	state  State
+	intent *Change
+}
+
+func (m *memory) State() State         { return m.state }
+func (m *memory) Intent() *Change      { return m.intent }
+func (m *memory) Begin(c Change) error { m.intent = &c; return nil }
+func (m *memory) Abort(Change) error   { m.intent = nil; return nil }
+func (m *memory) Close() error         { return nil }
+func (m *memory) Commit(c Change) error {
+	m.state, m.intent = m.state.with(c), nil
+	return nil
+}
+
+// file is a store in a file of bbolt's:
+//
+//	tenants   name -> the tenant as JSON
+//	book      format -> 1, intent -> a change as JSON, template -> a name, sum -> how many tenants there are, and the exclusive or of their sums
+//
+// Each value begins with its own sum (CRC-64, ECMA), because bbolt keeps sums of its first pages only, and a tenant that has lost a member to a bad disk must not be believed.
+type file struct {
+	db     *bolt.DB
+	path   string
+	state  State
+	intent *Change
+}
+
+var (
+	bucketTenants = []byte("tenants")
+	bucketBook    = []byte("book")
+
+	keyFormat   = []byte("format")
+	keyIntent   = []byte("intent")
+	keyTemplate = []byte("template")
+	keySum      = []byte("sum")
+)
+
+// format is how this version writes the file.
+const format = 1
+
+// lockPatience is how long a process that is just ending may still have the file.
+const lockPatience = time.Second
+
+var ecma = crc64.MakeTable(crc64.ECMA)
+
+// seal puts a value's sum before it.
+func seal(key, value []byte) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, sumOf(key, value)), value...)
+}
+
+func sumOf(key, value []byte) uint64 { return crc64.Update(crc64.Checksum(key, ecma), ecma, value) }
+
+// unseal is a value whose sum is right.
+func unseal(key, sealed []byte) ([]byte, error) {
+	if len(sealed) < 8 || binary.BigEndian.Uint64(sealed) != sumOf(key, sealed[8:]) {
+		return nil, fmt.Errorf("the sum of %q is not right", key)
+	}
+	return sealed[8:], nil
+}
+
+func openFile(path string) (_ *file, err error) {
+	f := &file{path: path}
+	defer func() {
+		if err != nil && f.db != nil {
+			_ = f.db.Close()
+		}
+	}()
+	// bbolt believes its pages: a file that was cut off makes it touch memory that is not there, and others make it panic.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			f.db, err = nil, f.damaged(fmt.Errorf("%v", p)) // its locks may be held for ever: it is left to the end of the process
+		}
+	}()
+	f.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockPatience})
+	switch {
+	case errors.Is(err, bolterr.ErrTimeout):
+		return nil, fmt.Errorf("tenant: %s: %w", path, ErrLocked)
+	case errors.Is(err, bolterr.ErrInvalid), errors.Is(err, bolterr.ErrVersionMismatch), errors.Is(err, bolterr.ErrChecksum):
+		return nil, f.damaged(err)
+	case err != nil:
+		return nil, fmt.Errorf("tenant: store: %w", err)
+	}
+	fresh := false
+	err = f.db.View(func(tx *bolt.Tx) error {
+		if tx.Bucket(bucketBook) == nil && tx.Bucket(bucketTenants) == nil {
+			fresh = true
+			return nil
+		}
+		for err := range tx.Check() {
+			return err
+		}
+		return f.read(tx)
+	})
+	if err != nil {
+		return nil, f.damaged(err)
+	}
+	if fresh {
+		if err := f.create(); err != nil {
+			return nil, fmt.Errorf("tenant: %s: %w: %w", path, ErrStore, err)
+		}
+	}
+	return f, nil
+}
+
+func (f *file) damaged(err error) error {
+	return fmt.Errorf("tenant: %s: %w: %w", f.path, ErrCorrupt, err)
+}
+
+func (f *file) create() error {
+	err := f.db.Update(func(tx *bolt.Tx) error {
+		if _, err := tx.CreateBucket(bucketTenants); err != nil {
+			return err
+		}
+		b, err := tx.CreateBucket(bucketBook)
+		if err != nil {
+			return err
+		}
+		if err := b.Put(keyFormat, seal(keyFormat, []byte{format})); err != nil {
+			return err
+		}
+		return f.putSum(tx)
+	})
+	if err != nil {
+		return err
+	}
+	// The file itself has to be found again too.
+	d, err := os.Open(filepath.Dir(f.path))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// read takes everything from the file and believes nothing.
+func (f *file) read(tx *bolt.Tx) error {
+	tenants, book := tx.Bucket(bucketTenants), tx.Bucket(bucketBook)
+	if tenants == nil || book == nil {
+		return errors.New("a part of it is missing")
+	}
+	v, err := unseal(keyFormat, book.Get(keyFormat))
+	if err != nil {
+		return err
+	}
+	if len(v) != 1 || v[0] != format {
+		return fmt.Errorf("its format is %v: want %d", v, format)
+	}
+	if v, err = unseal(keySum, book.Get(keySum)); err != nil {
+		return err
+	}
+	if string(v) != string(total(tenants)) {
+		return errors.New("there are not as many tenants as there should be")
+	}
+	err = tenants.ForEach(func(k, sealed []byte) error {
+		v, err := unseal(k, sealed)
+		if err != nil {
+			return err
+		}
+		var t Tenant
+		if err := json.Unmarshal(v, &t); err != nil {
+			return fmt.Errorf("%q: %w", k, err)
+		}
+		if t.Name != string(k) {
+			return fmt.Errorf("%q is called %q", k, t.Name)
+		}
+		if o, taken := f.state.ByKey(t.Key); taken {
+			return fmt.Errorf("%s and %s both have pkey %v", o.Name, t.Name, t.Key)
+		}
+		f.state.Tenants = append(f.state.Tenants, t) // bbolt's order is that of names
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if sealed := book.Get(keyTemplate); sealed != nil {
+		if v, err = unseal(keyTemplate, sealed); err != nil {
+			return err
+		}
+		f.state.Template = string(v)
+	}
+	if sealed := book.Get(keyIntent); sealed != nil {
+		if v, err = unseal(keyIntent, sealed); err != nil {
+			return err
+		}
+		var c Change
+		if err := json.Unmarshal(v, &c); err != nil {
+			return fmt.Errorf("intent: %w", err)
+		}
+		f.intent = &c
+	}
+	return nil
+}
+
+// total is what has to be right of all tenants together: none may have gone.
+func total(tenants *bolt.Bucket) []byte {
+	var n, sum uint64
+	c := tenants.Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		n++
+		if len(v) >= 8 {
+			sum ^= binary.BigEndian.Uint64(v)
+		}
+	}
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, n), sum)
+}
+
+func (f *file) putSum(tx *bolt.Tx) error {
+	return tx.Bucket(bucketBook).Put(keySum, seal(keySum, total(tx.Bucket(bucketTenants))))
+}
+
+func (f *file) State() State    { return f.state }
+func (f *file) Intent() *Change { return f.intent }
+
+// update writes, and returns when it is on the disk.
+func (f *file) update(write func(*bolt.Tx) error) error {
+	if err := f.db.Update(write); err != nil {
+		return fmt.Errorf("tenant: %s: %w: %w", f.path, ErrStore, err)
+	}
+	return nil
+}
+
+func (f *file) Begin(c Change) error {
+	v, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("tenant: intent: %w", err)
+	}
+	return f.update(func(tx *bolt.Tx) error { return tx.Bucket(bucketBook).Put(keyIntent, seal(keyIntent, v)) })
+}
+
+func (f *file) Commit(c Change) error { return f.settle(c) }
+
+// Abort writes what was before too: a Commit that has failed may have been done all the same.
+func (f *file) Abort(c Change) error { return f.settle(c.inverse()) }
+
+// settle writes what a change leaves and takes the intent away.
+func (f *file) settle(c Change) error {
+	return f.update(func(tx *bolt.Tx) error {
+		tenants, book := tx.Bucket(bucketTenants), tx.Bucket(bucketBook)
+		if c.Was != nil {
+			if err := tenants.Delete([]byte(c.Was.Name)); err != nil {
+				return err
+			}
+		}
+		if c.Is != nil {
+			v, err := json.Marshal(c.Is)
+			if err != nil {
+				return err
+			}
+			k := []byte(c.Is.Name)
+			if err := tenants.Put(k, seal(k, v)); err != nil {
+				return err
+			}
+		}
+		if c.Template != nil {
+			if err := book.Put(keyTemplate, seal(keyTemplate, []byte(c.Template.Is))); err != nil {
+				return err
+			}
+		}
+		if err := book.Delete(keyIntent); err != nil {
+			return err
+		}
+		return f.putSum(tx)
+	})
+}
+
+func (f *file) Close() error { return f.db.Close() }
