@@ -103,3 +103,16 @@ func cleanDesc(s string) string {
 	}
 	return s
 }
+
+// Namer gives names to nodes one after another by the rules above, for those who find nodes otherwise than in a file.
+type Namer struct{ n *namer }
+
+// NewNamer has given no name yet.
+func NewNamer() *Namer { return &Namer{newNamer()} }
+
+// Name is the name of the next node.
+func (n *Namer) Name(t ib.NodeType, desc string) string {
+	name := n.n.derive(t, desc)
+	n.n.take(t, name)
+	return name
+}
