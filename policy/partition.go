@@ -58,6 +58,8 @@ type Member struct {
 	Who        Who
 	GUID       ib.GUID // with ByGUID
 	Membership Membership
+	// Index0 asks for the first place in the tables of these ports alone. The file has no word for it.
+	Index0 bool
 }
 
 // GroupParams are what a multicast group is made with.
@@ -102,6 +104,18 @@ type PartitionDef struct {
 	Params  GroupParams
 	Members []Member
 	Groups  []MulticastGroup
+	// Paths bounds what paths in the partition may carry, and gives them a level. The file has no words for it.
+	Paths PathLimits
+}
+
+// PathLimits are what paths in a partition get.
+type PathLimits struct {
+	// SL is the service level of paths, with or without the option qos, if HasSL.
+	SL    ib.SL
+	HasSL bool
+	// Rate, as PathRecord encodes it, and MTU are bounds; 0 is none.
+	Rate uint8
+	MTU  ib.MTU
 }
 
 // Partitions is a partitions.conf.

@@ -38,6 +38,8 @@ type Partition struct {
 	SL     ib.SL
 	// IPoIB says that the broadcast group is among Groups.
 	IPoIB bool
+	// Paths is what paths get, whatever the options say.
+	Paths PathLimits
 	// Members are in the order of GUIDs.
 	Members []PartitionMember
 	// Groups exist from the start and for good.
@@ -48,6 +50,8 @@ type Partition struct {
 type PartitionMember struct {
 	GUID       ib.GUID
 	Membership Membership
+	// Index0 asks for the first place in the port's table.
+	Index0 bool
 }
 
 // Group is a multicast group to create, with what its MCMemberRecord says.
@@ -69,6 +73,8 @@ type resolved struct {
 	Partition
 	// state is by index of ports.
 	state []Membership
+	// first are the ports whose first place it wants; nil while there are none.
+	first []bool
 }
 
 // Resolve holds the file against the ports of a subnet. The default partition comes first and is always there: everybody
@@ -106,29 +112,41 @@ func (p Partitions) Resolve(ports []PortFacts, opt ResolveOptions) []Partition {
 	}
 	groups := make(map[ib.GID]bool)
 	for i := range p.Defs {
-		d := &p.Defs[i]
+		d := p.Defs[i]
 		r := part(d.Key, d.Name)
 		r.Index0 = r.Index0 || d.Index0
 		r.SL = 0
 		if opt.QoS {
 			r.SL = d.Params.SL
 		}
+		if d.Paths != (PathLimits{}) {
+			r.Paths = d.Paths
+		}
 		for _, m := range d.Members {
 			r.join(ports, byGUID, m, opt)
 		}
+		if !opt.QoS {
+			d.Params.SL = 0
+		}
+		if d.Paths.HasSL {
+			d.Params.SL = d.Paths.SL
+		}
 		if d.IPoIB {
 			r.IPoIB = true
-			r.create(groups, broadcastMGID, d.Params, opt)
+			r.create(groups, broadcastMGID, d.Params)
 		}
 		for _, g := range d.Groups {
-			r.create(groups, g.MGID, g.Params, opt)
+			if !opt.QoS {
+				g.Params.SL = 0
+			}
+			r.create(groups, g.MGID, g.Params)
 		}
 	}
 	out := make([]Partition, 0, len(parts))
 	for _, r := range parts {
 		for i, m := range r.state {
 			if m != NotMember {
-				r.Members = append(r.Members, PartitionMember{ports[i].GUID, m})
+				r.Members = append(r.Members, PartitionMember{ports[i].GUID, m, r.first != nil && r.first[i]})
 			}
 		}
 		if len(r.Members) == 0 {
@@ -146,14 +164,25 @@ func (r *resolved) join(ports []PortFacts, byGUID map[ib.GUID]int, m Member, opt
 	}
 	if m.Who == ByGUID {
 		if i, ok := byGUID[m.GUID]; ok {
-			r.state[i] = m.Membership
+			r.put(i, m)
 		}
 		return
 	}
 	for i := range ports {
 		if m.Who.includes(&ports[i]) {
-			r.state[i] = m.Membership
+			r.put(i, m)
 		}
+	}
+}
+
+// put makes the port with an index what an entry says.
+func (r *resolved) put(i int, m Member) {
+	r.state[i] = m.Membership
+	if m.Index0 && r.first == nil {
+		r.first = make([]bool, len(r.state))
+	}
+	if r.first != nil {
+		r.first[i] = m.Index0
 	}
 }
 
@@ -176,7 +205,7 @@ func (w Who) includes(p *PortFacts) bool {
 }
 
 // create adds the group in each of its scopes, unless there is one with that MGID already.
-func (r *resolved) create(have map[ib.GID]bool, mgid ib.GID, p GroupParams, opt ResolveOptions) {
+func (r *resolved) create(have map[ib.GID]bool, mgid ib.GID, p GroupParams) {
 	if p.Scopes == 0 {
 		p.Scopes = 1 << DefaultScope
 	}
@@ -185,9 +214,6 @@ func (r *resolved) create(have map[ib.GID]bool, mgid ib.GID, p GroupParams, opt 
 		if p.QKey == 0 {
 			p.QKey = IPoIBQKey
 		}
-	}
-	if !opt.QoS {
-		p.SL = 0
 	}
 	for more := p.Scopes; more != 0; more &= more - 1 {
 		scope := uint8(bits.TrailingZeros16(more))
@@ -205,7 +231,7 @@ func (r *resolved) create(have map[ib.GID]bool, mgid ib.GID, p GroupParams, opt 
 }
 
 // Keys are the P_Keys that each port has, in the order in which they go into an empty table:
-// the partition that asks for index 0, else the default partition, then the others as defined.
+// the first partition that asks for index 0 there, for all its members or for this one, else the default partition, then the others as defined.
 func Keys(parts []Partition) map[ib.GUID][]ib.PKey {
 	order := make([]int, 0, len(parts))
 	for i := range parts {
@@ -219,14 +245,24 @@ func Keys(parts []Partition) map[ib.GUID][]ib.PKey {
 		}
 	}
 	keys := make(map[ib.GUID][]ib.PKey)
+	first := make(map[ib.GUID]bool) // whose first place is taken by somebody who asked for it
 	for _, i := range order {
 		p := &parts[i]
 		for _, m := range p.Members {
+			n := len(keys[m.GUID])
 			if m.Membership == Full || m.Membership == Both {
 				keys[m.GUID] = append(keys[m.GUID], p.Key|ib.PKeyFull)
 			}
 			if m.Membership == Limited || m.Membership == Both {
 				keys[m.GUID] = append(keys[m.GUID], p.Key.Base())
+			}
+			if list := keys[m.GUID]; m.Index0 && !p.Index0 && n > 0 && !first[m.GUID] {
+				k := list[n]
+				copy(list[1:], list[:n])
+				list[0] = k
+			}
+			if m.Index0 || p.Index0 {
+				first[m.GUID] = true
 			}
 		}
 	}
