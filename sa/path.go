@@ -214,11 +214,9 @@ func (a *Admin) onePath(q *query, want *mad.PathRecord, src, dst *end, i int) ou
 	if q.has(prReversible) && want.Reversible && !back {
 		return pathUnfit
 	}
-	if choice.MTUMax != 0 {
-		w.mtu = min(w.mtu, choice.MTUMax)
-	}
-	if choice.RateMax.Less(w.rate) && choice.RateMax.IsValid() {
-		w.rate = choice.RateMax
+	w.limit(choice.MTUMax, choice.RateMax)
+	if part := a.partition(key); part != nil {
+		w.limit(part.PathMTU, mad.Rate(part.PathRate))
 	}
 	life := a.cfg.PacketLifeTime
 	if choice.PacketLifeTime != 0 {
@@ -314,6 +312,16 @@ type way struct {
 	mtu  ib.MTU
 	rate mad.Rate
 	hops int
+}
+
+// limit bounds what a way carries; 0 is no bound.
+func (w *way) limit(mtu ib.MTU, rate mad.Rate) {
+	if mtu != 0 {
+		w.mtu = min(w.mtu, mtu)
+	}
+	if rate.IsValid() && rate.Less(w.rate) {
+		w.rate = rate
+	}
 }
 
 // walk follows the forwarding tables from a port to a LID of another.

@@ -125,6 +125,9 @@ type Partition struct {
 	HasSL bool
 	MTU   ib.MTU
 	Rate  uint8
+	// PathMTU and PathRate bound what paths in it carry; 0 is no bound.
+	PathMTU  ib.MTU
+	PathRate uint8
 }
 
 // PartitionMember is a port and whether it is a full member.
