@@ -298,6 +298,7 @@ func (s *sweep) portReply(r *request, v mad.View) {
 	link := lamePort{n.Info.NodeGUID, r.port}
 	want := ib.PortState(r.extra)
 	if !s.answered(r, v) {
+		s.refuse(ref, "%s", refusal(r, v))
 		if lid != p.Info.LID {
 			p.Info.LID = 0 // the address that it had may be another's now
 		}
@@ -315,6 +316,7 @@ func (s *sweep) portReply(r *request, v mad.View) {
 	}
 	p.Info.ClientReregister = false
 	s.gaveKey(ref, &p.Info)
+	s.enforces(ref)
 	if n.EndPort(r.port) == r.port && (p.Info.LID != lid || p.Info.LMC != s.lmcOf(ref)) {
 		s.failed[r.node]++
 		s.problem("%s port %d was given LID %v with LMC %d and says that it has %v with %d", s.name(r.node), r.port, lid, s.lmcOf(ref), p.Info.LID, p.Info.LMC)

@@ -28,6 +28,7 @@ func (s *sweep) beginKeys() {
 		at++
 		if capacity := int(n.Info.PartitionCap); len(want) > capacity {
 			s.problem("%s port %d: member of %d partitions, but its table has room for %d: it is left out of the last ones", s.name(r.Node), r.Port, len(want), capacity)
+			s.refuse(r, "has room for %d partitions: want %d", capacity, len(want))
 			want = want[:capacity]
 		}
 		s.planKeys(r, want, int(n.Info.PartitionCap))
@@ -47,6 +48,9 @@ func (s *sweep) beginKeys() {
 // unenforced notes a switch port that cannot check the partitions of the port behind it. Its adapter does, as all adapters do.
 func (s *sweep) unenforced(ref subnet.Ref, want, capacity int) {
 	s.trouble(ref, false)
+	if capacity > 0 { // one without any room never said that it would
+		s.refuse(ref, "can check %d partitions: want %d", capacity, want)
+	}
 	guid := s.nodes[ref.Node].Info.NodeGUID
 	if s.m.unenforced[guid] {
 		return
@@ -168,8 +172,16 @@ func (s *sweep) nextKeys(r *request) bool {
 func (s *sweep) keysReply(r *request, v mad.View) {
 	w := &s.keyWrites[r.extra]
 	if s.answered(r, v) {
-		s.tookKeys(w.ref, w.block, &w.keys)
-		return
+		var took mad.PKeyTable
+		if _, err := took.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil && took == w.keys {
+			s.tookKeys(w.ref, w.block, &w.keys)
+			return
+		}
+		s.failed[w.ref.Node]++
+		s.problem("%s port %d was given block %d of partitions and says that it has other keys", s.name(w.ref.Node), w.ref.Port, w.block)
+		s.refuse(w.ref, "was given block %d of partitions and says that it has other keys", w.block)
+	} else {
+		s.refuse(w.ref, "%s", refusal(r, v))
 	}
 	if p := &s.edit(w.ref.Node).Ports[w.ref.Port]; p.Tables != nil {
 		t := *p.Tables

@@ -56,7 +56,7 @@ const arbWeight = 64
 func (s *sweep) beginLanes() {
 	s.cursor = cursor{}
 	s.lanes = lanePlan{routed: s.tables.SL != nil || s.tables.SLtoVL != nil}
-	if !s.lanes.routed && !s.m.cfg.QoS.Enabled {
+	if !s.lanes.routed && !s.m.writesLanes() {
 		return
 	}
 	s.sayLanes()
@@ -327,6 +327,7 @@ func (s *sweep) lanesReply(r *request, v mad.View) {
 	if s.answered(r, v) {
 		return
 	}
+	s.refuse(subnet.Ref{Node: r.node, Port: r.port}, "%s", refusal(r, v))
 	n := s.edit(r.node)
 	for p := range n.Ports {
 		x := &n.Ports[p]

@@ -51,6 +51,9 @@ type Manager struct {
 	members    *membership
 	groupsMade []ib.GID // of partitions
 	unenforced map[ib.GUID]bool
+	tickets    uint64 // of decisions
+	force      Force
+	plainLanes bool // quality of service was on once and is to leave nothing behind
 	cc         congestion
 	keys       keyring
 	matcher    *policy.QoSMatcher

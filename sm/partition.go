@@ -52,13 +52,14 @@ type membership struct {
 }
 
 // SetPartitions replaces the partitions. They take force with the sweep that it asks for; ports that leave a partition lose its key,
-// at their adapter and at the switch in front of it.
-func (m *Manager) SetPartitions(now ib.Time, p policy.Partitions) {
+// at their adapter and at the switch in front of it. Force tells when ticket has taken force, and who refused.
+func (m *Manager) SetPartitions(now ib.Time, p policy.Partitions) (ticket uint64) {
 	m.now = max(m.now, now)
 	m.cfg.Partitions = p
 	m.members = nil
 	m.event(EventPolicy, "partitions: %d definitions are to take force", len(p.Defs))
 	m.regroup("partitions changed")
+	return m.ticket()
 }
 
 // Partitions are those that an operator wants; Subnet().Partitions those in force.
@@ -78,6 +79,7 @@ func (s *sweep) resolvePartitions() {
 			m.event(EventPolicy, "%s", m.members)
 		}
 	}
+	s.ticket = m.tickets
 	s.keyed = m.members
 	s.partitions = m.members.parts
 	s.enforce = !m.members.plain && m.cfg.Enforce != EnforceOff
@@ -114,7 +116,11 @@ func resolve(p policy.Partitions, ports []policy.PortFacts, opt policy.ResolveOp
 		from, to := &list[i], &x.parts[i]
 		*to = subnet.Partition{
 			Name: from.Name, Key: from.Key, IPoIB: from.IPoIB, SL: from.SL, HasSL: opt.QoS && from.SL != 0,
+			PathMTU: from.Paths.MTU, PathRate: from.Paths.Rate,
 			Members: make([]subnet.PartitionMember, len(from.Members)),
+		}
+		if from.Paths.HasSL {
+			to.SL, to.HasSL = from.Paths.SL, true
 		}
 		for k, w := range from.Members {
 			to.Members[k] = subnet.PartitionMember{GUID: w.GUID, Full: w.Membership != policy.Limited}

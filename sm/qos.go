@@ -39,6 +39,9 @@ func (s *sweep) sayLanes() {
 // qosMapping is an operator's mapping for ports of a shape. Lanes that the link does not have are folded onto those
 // that it has; VL15 drops (IBA 7.6.6).
 func (s *sweep) qosMapping(shape *laneShape) mad.SLtoVL {
+	if !s.m.cfg.QoS.Enabled {
+		return plainMapping(shape.vls)
+	}
 	t := mad.SLtoVL(s.m.cfg.QoS.Ports[shape.kind].SL2VL)
 	for sl, vl := range t {
 		if vl != ib.VLMgmt {
@@ -64,6 +67,9 @@ func (s *sweep) arbitration(shape *laneShape) (arb [2][]mad.VLArbEntry) {
 	q := &s.m.cfg.QoS
 	if !q.Enabled {
 		equal()
+		if s.m.plainLanes && shape.high > 0 {
+			arb[1] = make([]mad.VLArbEntry, shape.high) // no lane goes before others
+		}
 		return arb
 	}
 	served := make([]bool, ib.VLMgmt)
@@ -104,8 +110,10 @@ func (s *sweep) arbitration(shape *laneShape) (arb [2][]mad.VLArbEntry) {
 
 // wantedLimit sets how long high-priority lanes may go before others (IBA 14.2.5.6, VLHighLimit).
 func (s *sweep) wantedLimit(ref subnet.Ref, pi *mad.PortInfo) {
-	if q := &s.m.cfg.QoS; q.Enabled && pi.VLCap.IsValid() && pi.VLCap.VLs() > 1 {
-		pi.VLHighLimit = q.Ports[s.kindOf(ref)].HighLimit
+	if q := &s.m.cfg.QoS; s.m.writesLanes() && pi.VLCap.IsValid() && pi.VLCap.VLs() > 1 {
+		if pi.VLHighLimit = 0; q.Enabled {
+			pi.VLHighLimit = q.Ports[s.kindOf(ref)].HighLimit
+		}
 	}
 }
 

@@ -63,6 +63,8 @@ type sweep struct {
 	partitions []subnet.Partition
 	keyed      *membership
 	enforce    bool
+	ticket     uint64 // of the last decision when partitions were looked at
+	refusals   []Refusal
 	keyTrouble map[subnet.Ref]bool // switch ports that do not hold the keys they should
 	keysKnown  []uint64            // M_Keys in use
 	foreign    map[ib.GUID]bool    // ports whose M_Key is not known
