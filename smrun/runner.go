@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,6 +56,15 @@ type Runner struct {
 	done   chan struct{}
 	dead   chan error // the transport has failed
 	now    ib.Time    // when the present step began
+	// Those who wait for something, on the runner's goroutine.
+	waiters []*waiter
+}
+
+// waiter waits for something to be so.
+type waiter struct {
+	ctx  context.Context
+	is   func(*sm.Manager) bool
+	done chan struct{}
 }
 
 // ErrStopped is returned by calls to a runner that has ended.
@@ -107,6 +117,42 @@ func (r *Runner) Do(f func(*sm.Manager)) error {
 	case <-r.done:
 		return ErrStopped
 	}
+}
+
+// Await calls is with the manager now and after each of its steps, until that is true or the context ends.
+func (r *Runner) Await(ctx context.Context, is func(*sm.Manager) bool) error {
+	w := &waiter{ctx, is, make(chan struct{})}
+	if err := r.Do(func(m *sm.Manager) {
+		if is(m) {
+			close(w.done)
+			return
+		}
+		r.waiters = append(r.waiters, w)
+	}); err != nil {
+		return err
+	}
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.done:
+		return ErrStopped
+	}
+}
+
+// wake tells those whose wait is over.
+func (r *Runner) wake() {
+	r.waiters = slices.DeleteFunc(r.waiters, func(w *waiter) bool {
+		if w.ctx.Err() != nil {
+			return true
+		}
+		if w.is(r.m) {
+			close(w.done)
+			return true
+		}
+		return false
+	})
 }
 
 // Run is the manager's life. It ends with the context.
@@ -190,6 +236,9 @@ func (r *Runner) step() bool {
 		}()
 	}
 	r.report()
+	if len(r.waiters) > 0 {
+		r.wake()
+	}
 	return moved
 }
 
