@@ -19,6 +19,7 @@ import (
 	"softib/endpoint"
 	"softib/hca"
 	"softib/ib"
+	"softib/internal/release"
 )
 
 // Options say where to attach.
@@ -115,7 +116,7 @@ func Open(o Options) (*Device, error) {
 
 // greet says hello and makes the endpoint.
 func (d *Device) greet(host string) error {
-	err := d.conn.Send(&proto.Message{Hello: &proto.Hello{Version: proto.Version, Host: host, Probe: uint64(uintptr(unsafe.Pointer(&probe)))}})
+	err := d.conn.Send(&proto.Message{Hello: &proto.Hello{Version: proto.Version, Host: host, Probe: uint64(uintptr(unsafe.Pointer(&probe))), Library: release.Version}})
 	if err != nil {
 		return fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
 	}
@@ -127,7 +128,7 @@ func (d *Device) greet(host string) error {
 	switch {
 	case m.Refusal != nil:
 		return fmt.Errorf("attach: %w: %s", ErrRefused, m.Refusal.Why)
-	case m.Welcome == nil || len(fds) != 2:
+	case m.Welcome == nil || len(fds) != 3:
 		return fmt.Errorf("attach: the fabric's first words make no sense: %w; next: restart the fabric with the softib that you use now", proto.ErrMessage)
 	case m.Welcome.Version != proto.Version:
 		return fmt.Errorf("attach: the fabric speaks version %d, this library %d: %w; next: restart the fabric with the softib that you use now", m.Welcome.Version, proto.Version, ErrRefused)
@@ -139,6 +140,14 @@ func (d *Device) greet(host string) error {
 		return err
 	}
 	slotsMem, err := endpoint.MapMemory(fds[1], endpoint.SlotsBytes)
+	if err != nil {
+		return err
+	}
+	ledgerMem, err := endpoint.MapMemory(fds[2], endpoint.LedgerBytes)
+	if err != nil {
+		return err
+	}
+	ledger, err := endpoint.NewLedger(ledgerMem)
 	if err != nil {
 		return err
 	}
@@ -154,7 +163,7 @@ func (d *Device) greet(host string) error {
 		FirstQPN: ib.QPN(w.Block) << endpoint.BlockBits, KeySeed: uint8(w.Block),
 	}
 	cfg.Limits.MaxQP = min(cfg.Limits.MaxQP, 1<<endpoint.BlockBits)
-	if d.Endpoint, err = endpoint.New(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block, Page: page, Router: d}); err != nil {
+	if d.Endpoint, err = endpoint.New(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block, Page: page, Router: d, Ledger: ledger}); err != nil {
 		return err
 	}
 	for _, p := range w.Ports {

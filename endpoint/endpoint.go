@@ -35,6 +35,7 @@ type Config struct {
 	Block  uint16     // its queue pair numbers
 	Page   *Page
 	Router Router
+	Ledger *Ledger // nil: nobody wants to know
 }
 
 // Endpoint is one adapter, or one process's part of it, driven by whoever uses it.
@@ -79,6 +80,7 @@ type Endpoint struct {
 	// then may run late but never early.
 	clock, soon ib.Time
 	calls       uint32
+	meter
 	// late is since when a deadline is put off because peers have not looked.
 	late ib.Time
 
@@ -107,6 +109,7 @@ func New(cfg Config) (*Endpoint, error) {
 		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, hint: (*hint)(unsafe.Pointer(unsafe.SliceData(mem))),
 		eventful: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
 	}
+	e.meter.init(cfg.Ledger)
 	e.wakeAt.Store(int64(ib.Never))
 	atomic.StoreUint32(&e.page.h.bell, asleep)
 	return e, nil
@@ -187,6 +190,9 @@ func (e *Endpoint) Failed() bool { return atomic.LoadUint32(&e.hint.dead) != 0 }
 func (e *Endpoint) refresh() ib.Time {
 	e.clock = e.Now()
 	e.soon = e.clock + ib.Time(slack)*ib.Nanosecond
+	if e.clock >= e.tickAt {
+		e.tick()
+	}
 	return e.clock
 }
 
@@ -213,6 +219,7 @@ func (e *Endpoint) finish() {
 		for _, r := range e.in {
 			r.withdraw()
 		}
+		e.publish() // states of queue pairs may be others now
 	}
 	e.committed()
 	if e.eng.HasViolation() {
@@ -408,6 +415,9 @@ func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
 		r.tell() // also where it stopped at the last packet: its sender must not think that it lies there unseen
 	}
 	e.hintRing(r)
+	if e.awaited.qp != nil {
+		e.hear()
+	}
 	return n
 }
 
@@ -518,6 +528,8 @@ func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	was := e.closed
 	e.closed = true
+	e.endWindow()
+	e.publish()
 	e.mu.Unlock()
 	if was {
 		return nil

@@ -40,6 +40,10 @@ type Route struct {
 	slot  *slot
 	gen   uint32
 	rings []*Out // none where packets vanish
+	// For the ledger: the slot's number, whether it was used in this window, and its words when the window began.
+	index  uint32
+	active bool
+	told   uint64
 }
 
 // NewRoute is a way into rings, valid as long as the slot's generation is gen.
@@ -47,7 +51,8 @@ func NewRoute(k Key, s *Slots, index int, gen uint32, rings []*Out) (*Route, err
 	if index < 0 || index >= len(s.slots) {
 		return nil, fmt.Errorf("endpoint: slot %d: want less than %d: %w", index, len(s.slots), ErrMemory)
 	}
-	return &Route{key: k, slot: &s.slots[index], gen: gen, rings: rings}, nil
+	sl := &s.slots[index]
+	return &Route{key: k, slot: sl, gen: gen, rings: rings, index: uint32(index), told: sl.words}, nil
 }
 
 func (rt *Route) current() bool { return atomic.LoadUint32(&rt.slot.gen) == rt.gen }

@@ -36,7 +36,7 @@ func (e *Endpoint) send() {
 			e.sendOne(now, s, rt, rt.rings[0])
 		case 0:
 			if e.eng.Emit(now, s, &e.scratch, e.space()) {
-				rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
+				e.count(rt)
 			}
 		default:
 			e.sendMany(now, s, rt)
@@ -58,7 +58,7 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 		}
 		// The receiver died. What is sent to it vanishes until the way is found to be no more.
 		if e.eng.Emit(now, s, &e.scratch, e.space()) {
-			rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
+			e.count(rt)
 		}
 		return
 	}
@@ -66,8 +66,12 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 	if !e.eng.Emit(now, s, &e.scratch, r.space(n)) {
 		return
 	}
-	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
+	e.count(rt)
 	psn := e.scratch.BTH.PSN
+	began := ib.Time(0)
+	if e.sampleIn--; e.sampleIn < 0 && e.scratch.BTH.AckReq && again == e.eng.Stats.Retransmits {
+		began = e.beginSample()
+	}
 	// Writing ahead is a system call: worth it for a program that waits for each of its writes, not for a stream of them.
 	looked := e.polls + e.hint.reaped
 	if e.poked != looked && s.QP.IsOnly(psn) && again == e.eng.Stats.Retransmits && r.poke(&e.scratch) {
@@ -75,8 +79,14 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 		e.scratch.BTH.AckReq = false
 		r.publish(&e.scratch, true)
 		e.eng.Delivered(now, s.QP, psn)
+		if began != 0 {
+			e.sampled(s.DLID, began)
+		}
 	} else {
 		r.publish(&e.scratch, false)
+		if began != 0 {
+			e.await(s.QP, psn, s.DLID, began)
+		}
 	}
 	r.rouse()
 }
@@ -93,7 +103,7 @@ func (e *Endpoint) sendMany(now ib.Time, s hca.Send, rt *Route) {
 	if !e.eng.Emit(now, s, &e.scratch, e.space()) {
 		return
 	}
-	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
+	e.count(rt)
 	for _, r := range rt.rings {
 		if r.room(len(e.scratch.Payload)) {
 			r.publish(&e.scratch, false)
@@ -128,6 +138,7 @@ func (e *Endpoint) routeFor(s hca.Send, block uint16) *Route {
 		if e.failed {
 			return nil
 		}
+		e.endWindow() // a slot that was another way's counts for this one from now on
 		var err error
 		if rt, err = e.router.Route(key); err != nil {
 			e.fail()

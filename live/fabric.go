@@ -64,6 +64,9 @@ type Fabric struct {
 	usherBell chan struct{}
 	probe     link.Frame
 	probePkt  wire.Packet
+	// What they have told of themselves: how long acknowledgements took, and how much was sent at once.
+	paths  map[hostPair]*pathTimes
+	bursts bursts
 	// What is wrong with cables, who looks at ports, and what carries packets where that matters; made with the first fault or capture.
 	plane    *plane
 	faulty   []*cable
@@ -97,6 +100,7 @@ type portState struct {
 	cable *cable
 	taps  []*capture
 	end   *portEnd
+	peaks *portPeaks // made with the first traffic of programs
 }
 
 type switchNode struct {

@@ -82,6 +82,7 @@ type Host struct {
 	// Programs in processes of their own, under the fabric's lock.
 	procs     []*Process
 	lastBlock uint16
+	totals    hostTotals
 }
 
 var _ verbs.Device = (*Host)(nil)

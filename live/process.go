@@ -40,6 +40,7 @@ type Process struct {
 	slots           *endpoint.Slots
 	pageMem         []byte
 	slotsMem        []byte
+	program
 
 	// Guarded by the fabric's lock.
 	routes   map[endpoint.Key]*procRoute
@@ -156,13 +157,22 @@ type Resolved struct {
 	New []*Channel
 }
 
+// Caller is a process that wants to attach.
+type Caller struct {
+	PID int
+	// Probe is the address of a byte that peers may try to read; 0 if there is none.
+	Probe uint64
+	// Library is the release of its library, as it says.
+	Library string
+}
+
 // Attach lets a process take part as a program of a host.
-func (f *Fabric) Attach(name string, pid int, probe uint64) (*Process, error) {
+func (f *Fabric) Attach(name string, c Caller) (*Process, error) {
 	h, err := f.Host(name)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotAHost, err)
 	}
-	p := &Process{f: f, host: h, pid: pid, probe: probe, routes: map[endpoint.Key]*procRoute{}, out: map[chanKey]*Channel{}, nextSlot: 1, bell: make(chan struct{}, 1)}
+	p := &Process{f: f, host: h, pid: c.PID, probe: c.Probe, routes: map[endpoint.Key]*procRoute{}, out: map[chanKey]*Channel{}, nextSlot: 1, bell: make(chan struct{}, 1)}
 	if p.PageFD, p.pageMem, err = endpoint.NewMemory("page", endpoint.PageBytes); err != nil {
 		return nil, err
 	}
@@ -172,6 +182,9 @@ func (f *Fabric) Attach(name string, pid int, probe uint64) (*Process, error) {
 	}
 	if p.page, err = endpoint.NewPage(p.pageMem); err == nil {
 		p.slots, err = endpoint.NewSlots(p.slotsMem)
+	}
+	if err == nil {
+		err = p.openLedger(c)
 	}
 	if err != nil {
 		p.release()
@@ -188,8 +201,10 @@ func (f *Fabric) Attach(name string, pid int, probe uint64) (*Process, error) {
 		return nil, err
 	}
 	h.procs = append(h.procs, p)
+	h.totals.attached = true
 	f.procs = append(f.procs, p)
 	f.renewWays(h) // packets for its numbers have somewhere to go now
+	f.watchBursts()
 	return p, nil
 }
 
@@ -318,6 +333,7 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 		p.routes[k] = pr
 	} else {
 		p.settle(pr)
+		p.foldBursts()
 	}
 	rt, chans, err := p.walk(k)
 	if err == nil && !rt.switched && pr.inlet != nil {
@@ -561,6 +577,7 @@ func (f *Fabric) usher() {
 // walkAgain makes sure of all ways of a process. The fabric's lock is held.
 func (p *Process) walkAgain() {
 	epoch := p.f.epoch.Load()
+	p.foldBursts()
 	for k, pr := range p.routes {
 		if pr.rt == nil || pr.rt.epoch == epoch {
 			continue
@@ -592,7 +609,9 @@ func (p *Process) Close() {
 	for _, pr := range p.routes {
 		p.settle(pr)
 	}
+	p.foldBursts()
 	p.ended = true
+	p.end()
 	f.procs = slices.DeleteFunc(f.procs, func(o *Process) bool { return o == p })
 	p.host.procs = slices.DeleteFunc(p.host.procs, func(o *Process) bool { return o == p })
 	f.renewWays(p.host)
@@ -635,11 +654,12 @@ func (p *Process) Close() {
 func (p *Process) release() {
 	endpoint.Unmap(p.pageMem)
 	endpoint.Unmap(p.slotsMem)
-	p.pageMem, p.slotsMem = nil, nil
-	for _, fd := range []int{p.PageFD, p.SlotsFD} {
+	endpoint.Unmap(p.ledgerMem)
+	p.pageMem, p.slotsMem, p.ledgerMem = nil, nil, nil
+	for _, fd := range []int{p.PageFD, p.SlotsFD, p.LedgerFD} {
 		if fd > 0 {
 			unix.Close(fd)
 		}
 	}
-	p.PageFD, p.SlotsFD = -1, -1
+	p.PageFD, p.SlotsFD, p.LedgerFD = -1, -1, -1
 }

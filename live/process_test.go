@@ -27,11 +27,11 @@ func TestSenderEndsFirst(t *testing.T) {
 	}
 	before := descriptors(t)
 	for _, receiverToo := range []bool{false, true} {
-		a, err := f.Attach("h1", os.Getpid(), 0)
+		a, err := f.Attach("h1", Caller{PID: os.Getpid()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := f.Attach("h2", os.Getpid(), 0)
+		b, err := f.Attach("h2", Caller{PID: os.Getpid()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 // Version is that of the messages and of everything in shared memory. Both ends must have the same.
-const Version = 1
+const Version = 2
 
 // messageMax bounds a message.
 const messageMax = 64 << 10
@@ -49,9 +49,11 @@ type Hello struct {
 	Host    string
 	// Probe is the address of a byte that peers may try to read.
 	Probe uint64
+	// Library is the release that the process's library is of.
+	Library string
 }
 
-// Welcome gives a process its part of the adapter. Descriptors: its page, its slots.
+// Welcome gives a process its part of the adapter. Descriptors: its page, its slots, its ledger.
 type Welcome struct {
 	Version int
 	Host    string

@@ -71,13 +71,13 @@ func (s *server) serve(c *net.UnixConn) {
 		refuse("the library speaks version %d, the fabric %d; next: restart the fabric with the softib that you use now", m.Hello.Version, proto.Version)
 		return
 	}
-	p, err := s.f.Attach(m.Hello.Host, int(cred.Pid), m.Hello.Probe)
+	p, err := s.f.Attach(m.Hello.Host, live.Caller{PID: int(cred.Pid), Probe: m.Hello.Probe, Library: m.Hello.Library})
 	if err != nil {
 		refuse("%v", err)
 		return
 	}
 	defer p.Close()
-	if err := conn.Send(&proto.Message{Welcome: s.welcome(p)}, p.PageFD, p.SlotsFD); err != nil {
+	if err := conn.Send(&proto.Message{Welcome: s.welcome(p)}, p.PageFD, p.SlotsFD, p.LedgerFD); err != nil {
 		return
 	}
 	t := &talk{conn: conn, p: p}

@@ -6,10 +6,11 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"softib/internal/release"
 )
 
-// version is the release that is being worked towards.
-const version = "0.1.0-dev"
+const version = release.Version
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{

@@ -1,0 +1,131 @@
+package endpoint
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"softib/hca"
+	"softib/ib"
+)
+
+// meter is what an endpoint keeps for its ledger.
+type meter struct {
+	ledger *Ledger
+	// tickAt is when to write it next: at the end of the window of the machine's clock, which showed boot when the endpoint's showed 0.
+	tickAt ib.Time
+	boot   ib.Time
+	window int64
+	active []*Route // that packets went by in this window
+
+	// sampleIn is after how many packets the time to an acknowledgement is taken again, if none is awaited.
+	sampleIn int64
+	dice     uint32
+	samples  uint64
+	awaited  sample
+}
+
+// sample is a packet whose acknowledgement is waited for.
+type sample struct {
+	qp   *hca.QP // nil if there is none
+	life uint32
+	psn  ib.PSN
+	dlid ib.LID
+	at   ib.Time
+}
+
+const (
+	burstWindow = ib.Time(BurstWindow) * ib.Nanosecond
+	// A sample is taken every 48 to 79 packets: reading the clock twice costs about as much as one, and a program that does the same
+	// every 64 packets is seen at all of them.
+	sampleMin, sampleSpread = 48, 32
+)
+
+// CurrentWindow is the window of the machine's monotonic clock.
+func CurrentWindow() int64 { return int64(monotonic() / burstWindow) }
+
+func monotonic() ib.Time {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return ib.Time(ts.Nano()) * ib.Nanosecond
+}
+
+func (m *meter) init(l *Ledger) {
+	m.ledger, m.tickAt, m.dice, m.sampleIn = l, ib.Never, 1, sampleMin/4
+	if l != nil {
+		m.boot = monotonic()
+		m.tickAt = 0
+	}
+}
+
+// tick ends a window, or several without traffic.
+func (e *Endpoint) tick() {
+	e.endWindow()
+	at := e.boot + e.clock
+	e.window = int64(at / burstWindow)
+	e.tickAt = ib.Time(e.window+1)*burstWindow - e.boot
+	e.publish()
+}
+
+// endWindow writes down what went by each way in this window.
+func (e *Endpoint) endWindow() {
+	for i, rt := range e.active {
+		n := rt.slot.words - rt.told
+		rt.told, rt.active = rt.slot.words, false
+		e.active[i] = nil
+		if e.ledger != nil {
+			e.ledger.putBurst(burst{window: uint64(e.window), slot: rt.index, words: uint32(min(n, 1<<32-1))})
+		}
+	}
+	e.active = e.active[:0]
+}
+
+// publish writes down what the engine has counted.
+func (e *Endpoint) publish() {
+	if e.ledger != nil {
+		e.ledger.put(&e.eng.Stats, e.eng.QPCounts())
+	}
+}
+
+// count adds the packet that is being sent to its way.
+func (e *Endpoint) count(rt *Route) {
+	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
+	if !rt.active {
+		rt.active = true
+		e.active = append(e.active, rt)
+	}
+}
+
+// beginSample is the time if the packet that is being sent, which asks for an acknowledgement, is to be a sample; else 0.
+func (e *Endpoint) beginSample() ib.Time {
+	if e.ledger == nil || e.awaited.qp != nil {
+		return 0
+	}
+	e.dice = e.dice*1664525 + 1013904223
+	e.sampleIn = sampleMin + int64(e.dice>>16)%sampleSpread
+	return e.Now()
+}
+
+// await waits for the acknowledgement of a sample.
+func (e *Endpoint) await(q *hca.QP, psn ib.PSN, dlid ib.LID, at ib.Time) {
+	e.awaited = sample{q, q.Life(), psn, dlid, at}
+}
+
+// hear looks whether the acknowledgement that is waited for has come. One that will not come is not counted: it is an error, and counted there.
+func (e *Endpoint) hear() {
+	s := &e.awaited
+	if st := s.qp.State(); s.qp.Life() != s.life || st != hca.StateRTS && st != hca.StateSQD {
+		s.qp = nil
+		return
+	}
+	if s.qp.Acked(s.psn) {
+		s.qp = nil
+		e.sampled(s.dlid, s.at)
+	}
+}
+
+// sampled counts a sample.
+func (e *Endpoint) sampled(dlid ib.LID, at ib.Time) {
+	e.samples++
+	e.ledger.putTime(e.samples, dlid, time.Duration((e.Now()-at)/ib.Nanosecond))
+}
