@@ -10,6 +10,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"softib/manager"
 )
 
 // The protocol between a running fabric and the commands that talk to it, on
@@ -49,6 +51,15 @@ import (
 //	client:  {"v":1,"op":"partition","partition":{"reload":true,"file":"/…/partitions.conf"}}
 //	fabric:  {"line":"…"}  {"line":"…"} …  {"ok":true}   the partitions that are then in force
 //
+//	client:  {"v":1,"op":"fault","fault":{"link":["leaf1","spine1"],"words":["down"]}}
+//	fabric:  {"faults":[…]}  {"ok":true}       those that are then set
+//
+//	client:  {"v":1,"op":"capture","capture":{"what":["h1"]}}
+//	fabric:  {"bytes":4096} and so many bytes, again and again until the client shuts its side down; then {"captured":{…}}  {"ok":true}
+//
+//	client:  {"v":1,"op":"top","top":{"by":"traffic","lines":20}}
+//	fabric:  {"top":{…}} …                     with each sample until the client hangs up; it may send t, e or w meanwhile
+//
 // One connection carries one request. An answer ends with "ok" or with
 // {"error":"…","next":"…"}. The kernel says who the client is (SO_PEERCRED): only the fabric's
 // owner and root are answered.
@@ -68,9 +79,12 @@ const (
 	opTables = "tables"
 
 	opPartition = "partition"
+	opFault     = "fault"
+	opCapture   = "capture"
+	opTop       = "top"
 )
 
-var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition}
+var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition, opFault, opCapture, opTop}
 
 type request struct {
 	Version   int               `json:"v"`
@@ -82,6 +96,9 @@ type request struct {
 	Log       *logRequest       `json:"log,omitempty"`
 	Route     *routeRequest     `json:"route,omitempty"`
 	Partition *partitionRequest `json:"partition,omitempty"`
+	Fault     *faultRequest     `json:"fault,omitempty"`
+	Capture   *captureRequest   `json:"capture,omitempty"`
+	Top       *topRequest       `json:"top,omitempty"`
 }
 
 // pair is two hosts to measure between.
@@ -100,6 +117,12 @@ type answer struct {
 	Trace  *traced      `json:"trace,omitempty"`
 	Wiring *wiring      `json:"wiring,omitempty"`
 	Table  *tableRow    `json:"table,omitempty"`
+
+	Faults   []manager.Fault `json:"faults,omitempty"`
+	Bytes    int64           `json:"bytes,omitempty"` // of a capture, which follow
+	Captured *captured       `json:"captured,omitempty"`
+	Top      *topShown       `json:"top,omitempty"`
+
 	OK     bool         `json:"ok,omitempty"`
 	Error  string       `json:"error,omitempty"`
 	Next   string       `json:"next,omitempty"`
@@ -135,6 +158,11 @@ func (p place) call(ctx context.Context, r request, each func(answer) error) err
 		return err
 	}
 	defer conn.Close()
+	return p.callOn(ctx, conn, r, each)
+}
+
+// callOn is call on a connection that its caller opened, and closes.
+func (p place) callOn(ctx context.Context, conn net.Conn, r request, each func(answer) error) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	r.Version = protocolVersion
 	if err := json.NewEncoder(conn).Encode(r); err != nil {

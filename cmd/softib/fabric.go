@@ -11,6 +11,7 @@ import (
 
 	"softib/ib"
 	"softib/live"
+	"softib/manager"
 	"softib/sm"
 	"softib/smrun"
 	"softib/topo"
@@ -26,11 +27,12 @@ type fabric struct {
 	bringUp  time.Duration
 	runner   *smrun.Runner // nil if another manages the fabric
 	log      *logbook
+	journal  *manager.Journal
 }
 
 // newFabric builds a fabric. With a configuration, a manager brings its subnet up and stays with it until ctx ends.
 func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *sm.Config, log io.Writer, out *reporter) (*fabric, error) {
-	f := &fabric{name: name, topology: topology, started: time.Now(), log: newLogbook(log)}
+	f := &fabric{name: name, topology: topology, started: time.Now(), log: newLogbook(log), journal: manager.NewJournal()}
 	defer holdGC()()
 	var err error
 	if f.Fabric, err = live.New(g, live.Config{}); err != nil {
@@ -39,7 +41,7 @@ func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *s
 	if cfg == nil {
 		return f, nil
 	}
-	if f.runner, err = startManager(ctx, f.Fabric, *cfg, f.log); err != nil {
+	if f.runner, err = startManager(ctx, f.Fabric, *cfg, f.log, f.journal); err != nil {
 		f.Close()
 		return nil, err
 	}

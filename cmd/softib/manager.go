@@ -11,6 +11,7 @@ import (
 
 	"softib/ib"
 	"softib/live"
+	"softib/manager"
 	"softib/route"
 	"softib/sm"
 	"softib/smrun"
@@ -96,7 +97,7 @@ func eventLog(w io.Writer, who string) func(sm.Event) {
 }
 
 // startManager runs a manager on a host of a fabric of this process.
-func startManager(ctx context.Context, f *live.Fabric, cfg sm.Config, log io.Writer) (*smrun.Runner, error) {
+func startManager(ctx context.Context, f *live.Fabric, cfg sm.Config, log io.Writer, journal *manager.Journal) (*smrun.Runner, error) {
 	ref, err := managerPort(f, "")
 	if err != nil {
 		return nil, err
@@ -107,10 +108,31 @@ func startManager(ctx context.Context, f *live.Fabric, cfg sm.Config, log io.Wri
 	}
 	cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(f.Graph())
 	cfg.Groups = f.Groups()
-	r, err := smrun.New(cfg, s, smrun.Options{Log: eventLog(log, "sm")})
+	write := eventLog(log, "sm")
+	r, err := smrun.New(cfg, s, smrun.Options{Log: func(e sm.Event) {
+		write(e)
+		journal.AddSM(e)
+	}})
 	if err != nil {
 		return nil, err
 	}
 	go func() { _ = r.Run(ctx) }()
 	return r, nil
+}
+
+// manage starts the management of a fabric that is up: samples, history, tenants.
+func (f *fabric) manage(p place, o upOptions) (*manager.Manager, error) {
+	dir, err := p.state(o.state)
+	if err != nil {
+		return nil, err
+	}
+	opts := manager.Options{Name: f.name, Topology: f.topology, Version: version, Fabric: f.Fabric, Journal: f.journal, Dir: dir}
+	if f.runner != nil {
+		opts.Subnet = f.runner
+	}
+	m, err := manager.New(opts)
+	if err != nil {
+		return nil, next(err, "softib up --state DIR with another folder, or --state none to keep nothing")
+	}
+	return m, nil
 }

@@ -70,6 +70,31 @@ func (p place) verbs() string  { return filepath.Join(p.dir, p.name+".verbs") }
 
 func (p place) rdmacm() string { return filepath.Join(p.dir, p.name+".rdmacm") }
 
+// stateNone keeps nothing beyond the fabric's life.
+const stateNone = "none"
+
+// state is the folder in which a fabric keeps what outlives it: the one that was asked for, or one of its name in the user's state folder. A fabric in a
+// runtime folder of somebody's own keeps it there: whoever sets that wants to be apart from all others.
+func (p place) state(asked string) (string, error) {
+	switch {
+	case asked == stateNone:
+		return "", nil
+	case asked != "":
+		return filepath.Abs(asked)
+	}
+	if x := os.Getenv("XDG_STATE_HOME"); x != "" {
+		return filepath.Join(x, "softib", p.name), nil
+	}
+	if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" && x != fmt.Sprintf("/run/user/%d", os.Getuid()) {
+		return filepath.Join(p.dir, p.name+".state"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return filepath.Join(p.dir, p.name+".state"), nil //nolint:nilerr // nowhere better
+	}
+	return filepath.Join(home, ".local", "state", "softib", p.name), nil
+}
+
 // libraries is the folder of the drop-in libraries, the same for all fabrics.
 func (p place) libraries() string { return filepath.Join(p.dir, "lib") }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"softib/internal/packetsock"
+	"softib/manager"
 )
 
 const (
@@ -26,6 +27,7 @@ const (
 // server answers on a fabric's socket.
 type server struct {
 	f     *fabric
+	mgr   *manager.Manager
 	world *world
 	l     *net.UnixListener
 	down  context.CancelFunc // ends the fabric
@@ -37,7 +39,7 @@ type server struct {
 
 // serve listens on the socket of a claimed place until ctx ends; down is what
 // softib down calls.
-func serve(ctx context.Context, p place, f *fabric, down context.CancelFunc) (*server, error) {
+func serve(ctx context.Context, p place, f *fabric, mgr *manager.Manager, down context.CancelFunc) (*server, error) {
 	w, err := newWorld(p, f.Fabric)
 	if err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func serve(ctx context.Context, p place, f *fabric, down context.CancelFunc) (*s
 		l.Close()
 		return nil, err
 	}
-	s := &server{f: f, world: w, l: l, down: down, loan: make(chan struct{}, 1)}
+	s := &server{f: f, mgr: mgr, world: w, l: l, down: down, loan: make(chan struct{}, 1)}
 	s.wg.Go(func() {
 		for {
 			conn, err := l.AcceptUnix()
@@ -122,6 +124,12 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 		err = s.tables(ctx, tell)
 	case opPartition:
 		err = s.partitions(r.Partition, tell)
+	case opFault:
+		err = s.fault(r.Fault, tell)
+	case opCapture:
+		err = s.capture(ctx, conn, r.Capture, tell)
+	case opTop:
+		err = s.top(ctx, conn, r.Top, tell)
 	case opPair:
 		err = s.lend(ctx, conn, r.Hosts, tell)
 	default:

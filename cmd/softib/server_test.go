@@ -40,13 +40,18 @@ func serving(t *testing.T) (place, *fabric, context.Context) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := serve(ctx, p, f, cancel)
+	mgr, err := f.manage(p, upOptions{state: stateNone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := serve(ctx, p, f, mgr, cancel)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		cancel()
 		s.close()
+		mgr.Close()
 		f.Close()
 		lock.Close()
 	})

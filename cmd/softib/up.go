@@ -61,6 +61,7 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 	nameFlag(cmd, &o.name)
 	cmd.Flags().BoolVar(&o.noSM, "no-sm", false, "start no subnet manager: leave the fabric to another, such as softib exec h1 -- opensm")
 	o.sm.flags(cmd)
+	cmd.Flags().StringVar(&o.state, "state", "", "keep tenants and history in `DIR`; none keeps nothing (default: a folder of this name in the user's state folder)")
 	cmd.Flags().IntVar(&o.reportFD, "report-fd", 0, "descriptor to report to the starting process on")
 	_ = cmd.Flags().MarkHidden("report-fd")
 	return cmd
@@ -72,6 +73,7 @@ type upOptions struct {
 	detach   bool
 	reportFD int
 	noSM     bool
+	state    string
 	args     []string // flags for the background process
 	sm       smOptions
 }
@@ -120,13 +122,13 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	manager := &cfg
+	subnet := &cfg
 	if o.noSM {
-		manager = nil
+		subnet = nil
 	}
 	// In a terminal the log goes on below what the fabric is; a file has it from the start.
 	log := &heldLog{to: os.Stderr, open: o.reportFD != 0}
-	f, err := newFabric(ctx, o.name, o.topology, g, manager, log, out)
+	f, err := newFabric(ctx, o.name, o.topology, g, subnet, log, out)
 	if err != nil {
 		log.release(true)
 		return err
@@ -134,6 +136,11 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	defer f.Close()
 	f.describe(out)
 	log.release(f.lastSweep().Problems > 0)
+	mgr, err := f.manage(p, o)
+	if err != nil {
+		return err
+	}
+	defer mgr.Close()
 	if !o.noSM {
 		if err := f.ping(ctx, out); err != nil {
 			if ctx.Err() != nil {
@@ -146,7 +153,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if err != nil {
 		return err
 	}
-	s, err := serve(ctx, p, f, cancel)
+	s, err := serve(ctx, p, f, mgr, cancel)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"softib/manager"
+)
+
+func newFault() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fault",
+		Short: "Break a cable of a running fabric, to rehearse what happens",
+		Long: `Sets faults on cables of a running fabric and lifts them again. Programs, the
+subnet manager and the counters see what a real cable of that kind would show them.
+
+A path that crosses a cable with a fault goes through the switches packet by packet;
+that is slower than a path without one.`,
+		Example: `  softib fault link leaf1 spine1 down
+  softib fault link h3 ber=1e-7          # the only cable of h3: one bit in ten million is wrong
+  softib fault link leaf1[5] rate=10G delay=5us
+  softib fault list
+  softib fault clear                     # all of them`,
+		Args: arguments(0, 0, "link, list or clear"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newFaultLink(), newFaultList(), newFaultClear())
+	return cmd
+}
+
+// faultRequest sets faults on links or lifts them; without either it lists them.
+type faultRequest struct {
+	// Link is one port or two ends; none with Clear is all links.
+	Link  []string `json:"link,omitempty"`
+	Words []string `json:"words,omitempty"`
+	Clear bool     `json:"clear,omitempty"`
+}
+
+// linkArgument is how a command line names a cable.
+const linkArgument = `A and B are the nodes that the cable joins (leaf1 spine1), or its two ports (leaf1[5] spine1[2]). One
+port, or one host with one cable, is enough. Where several cables join two nodes, name a port.`
+
+func newFaultLink() *cobra.Command {
+	var name string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "link A [B] down|up|ber=P|drop=P|rate=R|delay=T…",
+		Short: "Set a fault on a cable, in place of what it had",
+		Long: `Sets a fault on a cable, in place of whatever it had:
+
+  down       the link is down, as with the cable pulled out
+  up         no fault any more
+  ber=P      each bit is wrong with probability P, such as ber=1e-7
+  drop=P     each packet vanishes with probability P, such as drop=0.01
+  rate=R     at most R bits a second, such as rate=10G
+  delay=T    every packet takes longer by T, such as delay=5us
+
+All but down and up can be combined.
+
+` + linkArgument,
+		Example: `  softib fault link leaf1 spine1 down
+  softib fault link leaf1 spine1 up
+  softib fault link h3 ber=1e-7
+  softib fault link leaf2[7] rate=25G delay=2us`,
+		Args: arguments(2, 8, "a link and what is wrong with it"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r := faultRequest{Link: args[:1], Words: args[1:]}
+			if !isFaultWord(args[1]) {
+				r.Link, r.Words = args[:2], args[2:]
+			}
+			if _, err := manager.ParseFault(r.Words); err != nil {
+				return usage(cmd, err)
+			}
+			return askFaults(cmd, name, r, asJSON)
+		},
+	}
+	nameFlag(cmd, &name)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// isFaultWord tells what is wrong with a link from the name of its other end.
+func isFaultWord(s string) bool { return s == "down" || s == "up" || strings.Contains(s, "=") }
+
+func newFaultList() *cobra.Command {
+	var name string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the faults that are set, and what they have done",
+		Example: `  softib fault list --json`,
+		Args:    arguments(0, 0, "no argument"),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return askFaults(cmd, name, faultRequest{}, asJSON) },
+	}
+	nameFlag(cmd, &name)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newFaultClear() *cobra.Command {
+	var name string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "clear [A [B]]",
+		Short: "Lift the fault of a cable, or all faults",
+		Long:  "Lifts the fault of a cable, or without an argument all faults.\n\n" + linkArgument,
+		Example: `  softib fault clear
+  softib fault clear leaf1 spine1`,
+		Args: arguments(0, 2, "nothing or a link"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return askFaults(cmd, name, faultRequest{Link: args, Clear: true}, asJSON)
+		},
+	}
+	nameFlag(cmd, &name)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// askFaults asks a fabric, and shows the faults that are then set.
+func askFaults(cmd *cobra.Command, name string, r faultRequest, asJSON bool) error {
+	p, err := newPlace(name)
+	if err != nil {
+		return err
+	}
+	list := []manager.Fault{}
+	err = p.call(cmd.Context(), request{Op: opFault, Fault: &r}, func(a answer) error {
+		list = append(list, a.Faults...)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), list)
+	}
+	t := newTerminal(cmd.OutOrStdout())
+	if len(list) == 0 {
+		t.say("no fault is set on fabric %s", p.name)
+		return nil
+	}
+	w := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "link\tfault\tsince\tdropped\tcorrupted")
+	for _, f := range list {
+		fmt.Fprintf(w, "%s\t%v\t%s\t%d\t%d\n", f.Link, f.FaultSpec, f.Since.Local().Format(time.TimeOnly), f.Dropped, f.Corrupted)
+	}
+	return w.Flush()
+}
+
+// fault answers a client.
+func (s *server) fault(r *faultRequest, tell func(answer) error) error {
+	if r == nil {
+		return errors.New("the request has no fault: want what to do with them")
+	}
+	if err := s.setFault(r); err != nil {
+		return err
+	}
+	return tell(answer{Faults: s.mgr.Faults()})
+}
+
+func (s *server) setFault(r *faultRequest) error {
+	const who = "softib fault"
+	if !r.Clear && len(r.Words) == 0 {
+		return nil
+	}
+	if r.Clear && len(r.Link) == 0 {
+		for _, f := range s.mgr.Faults() {
+			if err := s.mgr.SetFault(f.Port, manager.FaultSpec{}, who); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(r.Link) < 1 || len(r.Link) > 2 {
+		return fmt.Errorf("the request names %d ends of a link: want one or two", len(r.Link))
+	}
+	ends := append(slices.Clone(r.Link), "")
+	ref, err := s.mgr.Link(ends[0], ends[1])
+	if err != nil {
+		return s.unknownLink(err)
+	}
+	var spec manager.FaultSpec
+	if !r.Clear {
+		if spec, err = manager.ParseFault(r.Words); err != nil {
+			return &usageError{err}
+		}
+	}
+	return s.mgr.SetFault(ref, spec, who)
+}
+
+// unknownLink adds how links are named to an error.
+func (s *server) unknownLink(err error) error {
+	g := s.f.Graph()
+	example := ""
+	for _, c := range g.Cables() {
+		if example = g.PortName(c.A) + " " + g.PortName(c.B); g.Nodes[c.A.Node].IsSwitch() == g.Nodes[c.B.Node].IsSwitch() {
+			break
+		}
+	}
+	return next(&usageError{err}, "name both ends, such as %s; softib topo gen %s lists all cables", example, s.f.topology)
+}

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"softib/ib"
+	"softib/manager"
+)
+
+func newTop() *cobra.Command {
+	var name string
+	var asJSON bool
+	r := topRequest{By: "traffic", Lines: 0}
+	var rounds int
+	cmd := &cobra.Command{
+		Use:   "top [NODE…]",
+		Short: "Show the ports of a running fabric by traffic, errors or waiting, live",
+		Long: `Shows ports with what they carry, the busiest first, and goes on until q or Ctrl-C. Where
+the output is no terminal it shows them once.
+
+  traffic    bytes a second in the busier direction
+  errors     errors a second, then errors since the fabric began
+  wait       the part of the time in which a port had something to send and no
+             credit for it (PortXmitWait): somebody further on is slow
+
+Keys: t, e and w sort by these, q ends it.`,
+		Example: `  softib top
+  softib top leaf1 leaf2 --by errors
+  softib top -n 1 --json`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(topOrders, r.By) {
+				return usage(cmd, fmt.Errorf("--by %s: want one of %s", r.By, strings.Join(topOrders, ", ")))
+			}
+			if rounds < 0 || r.Lines < 0 {
+				return usage(cmd, errors.New("-n and --lines want 0 or more"))
+			}
+			p, err := newPlace(name)
+			if err != nil {
+				return err
+			}
+			r.Nodes = args
+			t := newTerminal(cmd.OutOrStdout())
+			if rounds == 0 && (!t.isTTY || asJSON) {
+				rounds = 1
+			}
+			return top(cmd.Context(), p, r, rounds, t, asJSON)
+		},
+	}
+	nameFlag(cmd, &name)
+	f := cmd.Flags()
+	f.StringVar(&r.By, "by", r.By, "order: `BY` "+strings.Join(topOrders, ", "))
+	f.IntVarP(&rounds, "rounds", "n", 0, "end after showing it `N` times; 0 is until q on a terminal, once elsewhere")
+	f.IntVar(&r.Lines, "lines", 0, "show at most `N` ports; 0 is as many as fit")
+	f.BoolVar(&asJSON, "json", false, "print JSON, one object a line")
+	return cmd
+}
+
+var topOrders = []string{"traffic", "errors", "wait"}
+
+// topRequest asks for the foremost ports of every sample.
+type topRequest struct {
+	By    string   `json:"by"`
+	Lines int      `json:"lines"`
+	Nodes []string `json:"nodes,omitempty"`
+}
+
+// topShown is one sample, as far as it is shown.
+type topShown struct {
+	At       time.Time `json:"at"`
+	Interval float64   `json:"interval_sec"`
+	By       string    `json:"by"`
+	Ports    int       `json:"ports"` // of those asked for, whether shown or not
+	Active   int       `json:"links_active"`
+	Down     int       `json:"links_down"`
+	Cables   int       `json:"links"`
+	Hosts    float64   `json:"hosts_xmit_bytes_per_sec"`
+	Rows     []topRow  `json:"rows"`
+}
+
+type topRow struct {
+	Port   string  `json:"port"`
+	Peer   string  `json:"peer,omitempty"`
+	State  string  `json:"state"`
+	Rate   string  `json:"rate,omitempty"`
+	Xmit   float64 `json:"xmit_bytes_per_sec"`
+	Rcv    float64 `json:"rcv_bytes_per_sec"`
+	Pkts   float64 `json:"pkts_per_sec"`
+	Busy   float64 `json:"utilisation"`
+	Wait   float64 `json:"wait"`
+	Errors float64 `json:"errors_per_sec"`
+	Total  uint64  `json:"errors_total"`
+}
+
+// topLinesMax is how many ports are shown at most.
+const topLinesMax = 1000
+
+// top answers a client with one answer for each sample until it hangs up.
+func (s *server) top(ctx context.Context, conn net.Conn, r *topRequest, tell func(answer) error) error {
+	if r == nil || !slices.Contains(topOrders, r.By) {
+		return errors.New("the request has no order: want traffic, errors or wait")
+	}
+	nodes := map[int]bool{}
+	for _, name := range r.Nodes {
+		n, err := s.mgr.Node(name)
+		if err != nil {
+			return s.noNode(name)
+		}
+		nodes[n.Index] = true
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// The client may change the order meanwhile.
+	orders := make(chan string)
+	go func() {
+		defer cancel()
+		var b [1]byte
+		for {
+			if _, err := conn.Read(b[:]); err != nil {
+				return
+			}
+			for _, o := range topOrders {
+				if o[0] == b[0] {
+					select {
+					case orders <- o:
+					case <-ctx.Done():
+						return
+					}
+				}
+			}
+		}
+	}()
+	bell := s.mgr.Samples(ctx)
+	by := r.By
+	for {
+		if err := tell(answer{Top: topOf(s.mgr, by, r.Lines, nodes)}); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-bell:
+		case by = <-orders:
+		}
+	}
+}
+
+// topOf picks the foremost ports of the last sample. With nodes it is among theirs.
+func topOf(m *manager.Manager, by string, lines int, nodes map[int]bool) *topShown {
+	s := m.Sample()
+	g := m.Graph()
+	x := &topShown{At: s.At, Interval: s.Interval.Seconds(), By: by, Active: s.Active, Down: s.Down, Cables: len(m.Cables()), Hosts: s.XmitBytes}
+	var order []int
+	for i, r := range m.Ports() {
+		if len(nodes) == 0 || nodes[r.Node] {
+			order = append(order, i)
+		}
+	}
+	x.Ports = len(order)
+	key := func(p *manager.PortSample) (float64, float64) {
+		switch by {
+		case "errors":
+			return float64(p.Errors), float64(manager.ErrorTotal(&p.Counters))
+		case "wait":
+			return float64(p.Wait), float64(p.Counters[ib.PortXmitWait])
+		}
+		return float64(max(p.XmitBytes, p.RcvBytes)), float64(p.Counters[ib.PortXmitData] + p.Counters[ib.PortRcvData])
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x1, x2 := key(&s.Ports[a])
+		y1, y2 := key(&s.Ports[b])
+		if x1 != y1 {
+			return cmpDown(x1, y1)
+		}
+		return cmpDown(x2, y2)
+	})
+	if lines <= 0 || lines > topLinesMax {
+		lines = topLinesMax
+	}
+	x.Rows = []topRow{}
+	for _, i := range order[:min(lines, len(order))] {
+		r, p := m.Ports()[i], &s.Ports[i]
+		row := topRow{
+			Port: g.PortName(r), State: stateName(p.State), Xmit: float64(p.XmitBytes), Rcv: float64(p.RcvBytes), Pkts: float64(p.XmitPkts + p.RcvPkts),
+			Busy: p.Utilisation(), Wait: float64(p.Wait), Errors: float64(p.Errors), Total: manager.ErrorTotal(&p.Counters),
+		}
+		if q := g.Port(r); q.Connected() {
+			row.Peer = fmt.Sprintf("%s[%d]", g.Nodes[q.Peer].Name, q.PeerPort)
+		}
+		if p.Rate != (ib.LinkRate{}) {
+			row.Rate = p.Rate.String()
+		}
+		x.Rows = append(x.Rows, row)
+	}
+	return x
+}
+
+func cmpDown(a, b float64) int {
+	switch {
+	case a > b:
+		return -1
+	case a < b:
+		return 1
+	}
+	return 0
+}
+
+// errEnough ends what is shown live.
+var errEnough = errors.New("enough")
+
+// top shows samples until there were enough of them.
+func top(ctx context.Context, p place, r topRequest, rounds int, t *terminal, asJSON bool) error {
+	conn, err := p.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	live := t.isTTY && !asJSON && rounds != 1
+	if r.Lines == 0 {
+		r.Lines = 40
+		if live {
+			// One more than fits would make the terminal scroll.
+			r.Lines = max(screenLines()-5, 3)
+		}
+	}
+	if live {
+		restore := rawKeys(conn)
+		defer restore()
+		fmt.Fprint(t.w, "\x1b[?25l")
+		defer fmt.Fprint(t.w, "\x1b[?25h\n")
+	}
+	shown := 0
+	err = p.callOn(ctx, conn, request{Op: opTop, Top: &r}, func(a answer) error {
+		if a.Top == nil {
+			return nil
+		}
+		// The first sample of a young fabric has no rates yet.
+		if rounds > 0 && a.Top.Interval == 0 && shown == 0 && !live {
+			return nil
+		}
+		shown++
+		if asJSON {
+			if err := json.NewEncoder(t.w).Encode(a.Top); err != nil {
+				return err
+			}
+		} else {
+			a.Top.print(t, live)
+		}
+		if rounds > 0 && shown >= rounds {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) || live && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// print draws a table.
+func (x *topShown) print(t *terminal, live bool) {
+	var b strings.Builder
+	if live {
+		b.WriteString("\x1b[H")
+	}
+	end := "\n"
+	if live {
+		end = "\x1b[K\n"
+	}
+	fmt.Fprintf(&b, "%s  %s of %s active, %d down; hosts send %sB/s%s", x.At.Local().Format(time.TimeOnly), numbered(x.Active, "link", "links"), fmt.Sprint(x.Cables), x.Down, siShort(x.Hosts), end)
+	keys := ""
+	if live {
+		keys = "   t traffic, e errors, w wait, q quit"
+	}
+	fmt.Fprintf(&b, "%d of %s by %s%s%s%s", len(x.Rows), numbered(x.Ports, "port", "ports"), x.By, keys, end, end)
+	wide := 4
+	for _, r := range x.Rows {
+		wide = max(wide, len(r.Port), len(r.Peer))
+	}
+	b.WriteString(t.bold(fmt.Sprintf("%-*s  %-*s  %-6s  %-8s  %8s  %8s  %8s  %-10s  %5s  %8s  %8s", wide, "port", wide, "peer", "state", "rate", "sent B/s", "rcvd B/s", "pkts/s", "busy", "wait", "err/s", "errors")) + end)
+	for _, r := range x.Rows {
+		bar := strings.Repeat("#", int(math.Round(r.Busy*6)))
+		line := fmt.Sprintf("%-*s  %-*s  %-6s  %-8s  %8s  %8s  %8s  %-6s%4s  %5s  %8s  %8d", wide, r.Port, wide, r.Peer, r.State, r.Rate, siShort(r.Xmit), siShort(r.Rcv), siShort(r.Pkts),
+			bar, percent(r.Busy), percent(r.Wait), siShort(r.Errors), r.Total)
+		switch {
+		case r.Errors > 0 || r.State == "DOWN" && r.Peer != "":
+			line = t.red(line)
+		case r.Busy > 0.5:
+			line = t.green(line)
+		}
+		b.WriteString(line + end)
+	}
+	if live {
+		b.WriteString("\x1b[J")
+	}
+	_, _ = t.w.Write([]byte(b.String()))
+}
+
+func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
+
+// siShort prints a number in five places.
+func siShort(v float64) string {
+	for _, u := range []struct {
+		unit string
+		of   float64
+	}{{"T", 1e12}, {"G", 1e9}, {"M", 1e6}, {"k", 1e3}} {
+		if v >= u.of {
+			return fmt.Sprintf("%.3g %s", v/u.of, u.unit)
+		}
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+// screenLines is how many lines the terminal has.
+func screenLines() int {
+	if ws, err := unix.IoctlGetWinsize(int(os.Stdout.Fd()), unix.TIOCGWINSZ); err == nil && ws.Row > 0 {
+		return int(ws.Row)
+	}
+	return 24
+}
+
+// rawKeys sends keys to the fabric as they are pressed, without Enter, until the returned function is called; q hangs up.
+func rawKeys(conn net.Conn) (restore func()) {
+	fd := int(os.Stdin.Fd())
+	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return func() {}
+	}
+	raw := *old
+	raw.Lflag &^= unix.ICANON | unix.ECHO
+	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
+	if unix.IoctlSetTermios(fd, unix.TCSETS, &raw) != nil {
+		return func() {}
+	}
+	go func() {
+		var b [1]byte
+		for {
+			if _, err := os.Stdin.Read(b[:]); err != nil {
+				return
+			}
+			if b[0] == 'q' {
+				if c, ok := conn.(*net.UnixConn); ok {
+					_ = c.CloseWrite()
+				}
+				return
+			}
+			_, _ = conn.Write(b[:])
+		}
+	}()
+	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, old) }
+}
