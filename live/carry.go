@@ -24,6 +24,7 @@ type packet struct {
 	// Of the port where it has come to rest.
 	pathBits  uint8
 	pkeyIndex uint16
+	probe     *Probed // it is one, and what becomes of it goes there
 	data      [mad.Size]byte
 }
 
@@ -57,6 +58,10 @@ func (f *Fabric) carry(at place, p *packet, back *MgmtPort) bool {
 			}
 		}
 		if f.isHere(at, p) {
+			if p.probe != nil {
+				f.probed(at, p)
+				return false
+			}
 			at, on, mine = f.arrive(at, p, back)
 		} else {
 			at, on = f.forward(at, p)
@@ -210,7 +215,7 @@ func (f *Fabric) forward(at place, p *packet) (place, bool) {
 		}
 		if why != link.OK {
 			if !at.fromHere {
-				n.ports[at.port].link.Count(why)
+				n.ports[at.port].drops(p, why)
 			}
 			return place{}, false
 		}
@@ -226,7 +231,7 @@ func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 		return place{}, false
 	}
 	if why := f.refuses(out, p, false); why != link.OK {
-		out.link.Count(why)
+		out.drops(p, why)
 		return place{}, false
 	}
 	in := out.peer
@@ -240,6 +245,9 @@ func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 			vl = out.link.SL2VL(p.sl)
 		}
 		out.countMgmt(true, vl, p.sl, 1)
+	}
+	if p.probe != nil {
+		p.probe.lost(out.ref(), link.LinkDown) // unless it gets further
 	}
 	if in == nil {
 		return place{}, false
@@ -265,7 +273,7 @@ func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 		in.countMgmt(false, vl, p.sl, 1)
 	}
 	if refused != link.OK {
-		in.link.Count(refused)
+		in.drops(p, refused)
 		return place{}, false
 	}
 	return place{node: in.index(), port: in.num}, true

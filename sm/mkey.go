@@ -68,6 +68,9 @@ func (m *Manager) mkey(g ib.GUID) uint64 {
 	return m.cfg.MKey
 }
 
+// MKey is the key that a port is spoken to with, by the GUID of the end port.
+func (m *Manager) MKey(g ib.GUID) uint64 { return m.mkey(g) }
+
 // mkeyAt is the key to speak to the port of an address with.
 func (m *Manager) mkeyAt(l ib.LID) uint64 {
 	if m.sub != nil {
