@@ -81,6 +81,8 @@ func (e *Endpoint) endWindow() {
 }
 
 // publish writes down what the engine has counted.
+//
+//go:noinline
 func (e *Endpoint) publish() {
 	if e.ledger != nil {
 		e.ledger.put(&e.eng.Stats, e.eng.QPCounts())
@@ -91,24 +93,27 @@ func (e *Endpoint) publish() {
 func (e *Endpoint) count(rt *Route) {
 	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
 	if !rt.active {
-		rt.active = true
-		e.active = append(e.active, rt)
+		e.use(rt)
 	}
 }
 
-// beginSample is the time if the packet that is being sent, which asks for an acknowledgement, is to be a sample; else 0.
-func (e *Endpoint) beginSample() ib.Time {
-	if e.ledger == nil || e.awaited.qp != nil {
-		return 0
+// use notes that a way is used in this window.
+//
+//go:noinline
+func (e *Endpoint) use(rt *Route) {
+	rt.active = true
+	e.active = append(e.active, rt)
+}
+
+// sample makes the packet that is about to go, which asks for an acknowledgement, a sample, unless one is awaited, or it has gone before:
+// again is how many had before it.
+func (e *Endpoint) sample(q *hca.QP, again uint64) {
+	if e.ledger == nil || e.awaited.qp != nil || again != e.eng.Stats.Retransmits {
+		return
 	}
 	e.dice = e.dice*1664525 + 1013904223
 	e.sampleIn = sampleMin + int64(e.dice>>16)%sampleSpread
-	return e.Now()
-}
-
-// await waits for the acknowledgement of a sample.
-func (e *Endpoint) await(q *hca.QP, psn ib.PSN, dlid ib.LID, at ib.Time) {
-	e.awaited = sample{q, q.Life(), psn, dlid, at}
+	e.awaited = sample{q, q.Life(), e.scratch.BTH.PSN, e.scratch.LRH.DLID, e.Now()}
 }
 
 // hear looks whether the acknowledgement that is waited for has come. One that will not come is not counted: it is an error, and counted there.
@@ -120,12 +125,7 @@ func (e *Endpoint) hear() {
 	}
 	if s.qp.Acked(s.psn) {
 		s.qp = nil
-		e.sampled(s.dlid, s.at)
+		e.samples++
+		e.ledger.putTime(e.samples, s.dlid, time.Duration((e.Now()-s.at)/ib.Nanosecond))
 	}
-}
-
-// sampled counts a sample.
-func (e *Endpoint) sampled(dlid ib.LID, at ib.Time) {
-	e.samples++
-	e.ledger.putTime(e.samples, dlid, time.Duration((e.Now()-at)/ib.Nanosecond))
 }

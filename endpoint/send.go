@@ -66,11 +66,13 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 	if !e.eng.Emit(now, s, &e.scratch, r.space(n)) {
 		return
 	}
-	e.count(rt)
+	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
+	if !rt.active {
+		e.use(rt)
+	}
 	psn := e.scratch.BTH.PSN
-	began := ib.Time(0)
-	if e.sampleIn--; e.sampleIn < 0 && e.scratch.BTH.AckReq && again == e.eng.Stats.Retransmits {
-		began = e.beginSample()
+	if e.sampleIn--; e.sampleIn < 0 && e.scratch.BTH.AckReq {
+		e.sample(s.QP, again)
 	}
 	// Writing ahead is a system call: worth it for a program that waits for each of its writes, not for a stream of them.
 	looked := e.polls + e.hint.reaped
@@ -79,14 +81,11 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 		e.scratch.BTH.AckReq = false
 		r.publish(&e.scratch, true)
 		e.eng.Delivered(now, s.QP, psn)
-		if began != 0 {
-			e.sampled(s.DLID, began)
+		if e.awaited.qp != nil {
+			e.hear()
 		}
 	} else {
 		r.publish(&e.scratch, false)
-		if began != 0 {
-			e.await(s.QP, psn, s.DLID, began)
-		}
 	}
 	r.rouse()
 }
