@@ -7,6 +7,7 @@ import (
 	"softib/mad"
 	"softib/topo"
 	"softib/trace"
+	"softib/wire"
 )
 
 // packet is a management packet under way: what its headers say, and its datagram.
@@ -298,7 +299,8 @@ func (f *Fabric) refuses(p *portState, m *packet, inbound bool) link.Reason {
 	if p.sw == nil {
 		return link.OK
 	}
-	f.probe.LRH.DLID, f.probePkt.LRH.DLID = m.dlid, m.dlid
+	f.probePkt.LRH = wire.LRH{DLID: m.dlid, SL: m.sl, LNH: wire.LNHLocal}
+	f.probe.LRH = f.probePkt.LRH
 	f.probePkt.BTH.PKey = m.pkey
 	f.probe.Packet = &f.probePkt
 	if inbound {
