@@ -1,0 +1,175 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"softib/ib"
+	"softib/manager/health"
+	"softib/survey"
+	"softib/topo"
+)
+
+// links reports links that are not up, not active, or less than they could be.
+func (j *judgement) links(s *Section) {
+	s.Looked = count(len(j.cables), "link", "links")
+	names := j.s
+	for _, v := range health.Judge(j.states(), 0, j.t) {
+		for i := range v.Reasons {
+			r := &v.Reasons[i]
+			f := Finding{Severity: Fail, Kind: strings.ReplaceAll(r.Kind.String(), " ", "-"), Objects: ends(names, v.A, v.B), Measured: v.Name(names) + ": " + r.Text(names), Next: v.Advice(names)}
+			switch r.Kind {
+			case health.Slow:
+				f.Threshold = r.Possible.String()
+				if r.Severity == health.Watch {
+					f.Severity = Warn
+				}
+				if why := j.limited(v.A, v.B, r.Rate); why != "" {
+					f.Measured += ", because " + why
+					f.Next = "enable more at that port (ibportstate, or the manager's configuration) and let the link train anew"
+				}
+			case health.NotActive:
+				f.Threshold = "Active"
+			default:
+				f.Threshold = "up"
+			}
+			s.add(f)
+		}
+	}
+	for i := range j.cables {
+		j.asymmetric(s, &j.cables[i])
+	}
+	j.lost(s)
+}
+
+// states are the cables without their counters.
+func (j *judgement) states() []health.Cable {
+	list := make([]health.Cable, len(j.cables))
+	for i := range list {
+		list[i] = j.cables[i]
+		list[i].A.Total, list[i].B.Total = ib.Counters{}, ib.Counters{}
+	}
+	return list
+}
+
+func ends(s *survey.Survey, a, b topo.PortRef) []string {
+	return []string{s.PortName(a), s.PortName(b)}
+}
+
+// limited says which end is configured for no more than what the link runs at.
+func (j *judgement) limited(a, b topo.PortRef, rate ib.LinkRate) string {
+	for _, r := range []topo.PortRef{a, b} {
+		pi := &j.s.Port(r).Info
+		if w := widest(pi.LinkWidthEnabled & pi.LinkWidthSupported); w != 0 && w.Lanes() <= rate.Width.Lanes() && w.Lanes() < widest(pi.LinkWidthSupported).Lanes() {
+			return fmt.Sprintf("%s has only width %v enabled", j.s.PortName(r), w)
+		}
+		if e := pi.EnabledSpeed(); e != 0 && e <= rate.Speed && e < pi.SupportedSpeed() {
+			return fmt.Sprintf("%s has only speeds up to %v enabled", j.s.PortName(r), e)
+		}
+	}
+	return ""
+}
+
+// asymmetric reports a link of which the two ends say different things.
+func (j *judgement) asymmetric(s *Section, c *health.Cable) {
+	a, b := j.s.Port(c.A.Ref), j.s.Port(c.B.Ref)
+	if !a.Linked() || !b.Linked() {
+		return
+	}
+	var differ []string
+	say := func(what string, x, y any) {
+		if x != y {
+			differ = append(differ, fmt.Sprintf("%s %v and %v", what, x, y))
+		}
+	}
+	say("width", a.Info.LinkWidthActive, b.Info.LinkWidthActive)
+	say("speed", a.Info.ActiveSpeed(), b.Info.ActiveSpeed())
+	if min(a.Info.PortState, b.Info.PortState) == ib.PortActive {
+		say("MTU", a.Info.NeighborMTU, b.Info.NeighborMTU)
+		say("lanes", a.Info.OperationalVLs, b.Info.OperationalVLs)
+	}
+	if len(differ) == 0 {
+		return
+	}
+	objects := ends(j.s, c.A.Ref, c.B.Ref)
+	s.add(Finding{
+		Severity: Fail, Kind: "asymmetric-link", Objects: objects, Measured: strings.Join(objects, " ") + ": the ends differ: " + strings.Join(differ, ", "),
+		Threshold: "the same at both ends", Next: "let the link train anew and the manager sweep; if it stays, update the firmware of the older end",
+	})
+}
+
+// lost reports ports that have no link but should have, as the plan or their own counters say.
+func (j *judgement) lost(s *Section) {
+	index := map[ib.GUID]int{}
+	for i, n := range j.s.Nodes {
+		if !j.duplicateGUID[n.Info.NodeGUID] {
+			index[n.Info.NodeGUID] = i
+		}
+	}
+	said := map[topo.PortRef]bool{}
+	if g := j.o.Plan; g != nil {
+		for _, c := range g.Cables() {
+			j.lostCable(s, g, c, index, said)
+		}
+	}
+	for i, n := range j.s.Nodes {
+		for p := 1; p < len(n.Ports); p++ {
+			r := topo.PortRef{Node: i, Port: ib.PortNum(p)}
+			x := &n.Ports[p]
+			if !x.Known || x.Linked() || said[r] {
+				continue
+			}
+			c := j.s.Reading(r).Counters
+			name := j.s.PortName(r)
+			if downs, pkts := c[ib.LinkDownedCounter], c[ib.PortRcvPkts]; downs > 0 || pkts > 0 {
+				s.add(Finding{
+					Severity: Warn, Kind: "link-lost", Objects: []string{name}, Threshold: "a link where there was one",
+					Measured: fmt.Sprintf("%s is down (%v) and had a link: it went down %s and had received %s", name, x.Info.PortPhysicalState,
+						count(int(downs), "time", "times"), count(int(pkts), "packet", "packets")),
+					Next: "see what " + name + " was plugged into: a dead device, a pulled cable, or a port that was disabled; clear its counters (perfquery -R) if it is meant to be free",
+				})
+			}
+		}
+	}
+}
+
+// lostCable reports a cable of the plan that is not up.
+func (j *judgement) lostCable(s *Section, g *topo.Graph, c topo.Cable, index map[ib.GUID]int, said map[topo.PortRef]bool) {
+	var states []string
+	for _, r := range []topo.PortRef{c.A, c.B} {
+		i, ok := index[g.Nodes[r.Node].GUID]
+		if !ok {
+			if j.duplicateGUID[g.Nodes[r.Node].GUID] {
+				return
+			}
+			states = append(states, g.Nodes[r.Node].Name+" is not found")
+			continue
+		}
+		at := topo.PortRef{Node: i, Port: r.Port}
+		if int(r.Port) >= len(j.s.Nodes[i].Ports) {
+			continue
+		}
+		x := j.s.Port(at)
+		if !x.Known || x.Linked() {
+			if x.Linked() && x.Silent {
+				return // said by answers
+			}
+			continue
+		}
+		said[at] = true
+		states = append(states, fmt.Sprintf("%s is %v (%v)", g.PortName(r), x.Info.PortState, x.Info.PortPhysicalState))
+	}
+	if len(states) == 0 {
+		return
+	}
+	a, b := g.PortName(c.A), g.PortName(c.B)
+	_, haveA := index[g.Nodes[c.A.Node].GUID]
+	_, haveB := index[g.Nodes[c.B.Node].GUID]
+	if !haveA && !haveB {
+		return // the cable that joins them to the rest says it
+	}
+	s.add(Finding{
+		Severity: Fail, Kind: "link-down", Objects: []string{a, b}, Measured: fmt.Sprintf("%s %s: down: %s", a, b, strings.Join(states, ", ")), Threshold: "up, as planned",
+		Next: fmt.Sprintf("see that the cable is plugged in at %s and %s, that neither port is disabled, and that both devices run", a, b),
+	})
+}
