@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -77,8 +78,16 @@ func TestSample(t *testing.T) {
 	if got := m.Faults(); len(got) != 0 {
 		t.Errorf("faults after they were lifted: %+v", got)
 	}
-	if last := m.Journal().After(0, 10); len(last) != 2 || last[0].Severity != Warning || last[1].Severity != Info {
-		t.Errorf("journal: %+v", last)
+	var kinds []string
+	for _, e := range m.Journal().After(0, 10) {
+		kinds = append(kinds, fmt.Sprint(e.Kind, " ", e.Severity))
+	}
+	if got, want := strings.Join(kinds, ", "), "fault warning, alarm critical, alarm warning, fault info"; got != want {
+		t.Errorf("the journal has %s, want %s", got, want)
+	}
+	alarms := m.Alarms()
+	if len(alarms) != 2 || alarms[0].Kind != health.LinkDown || !m.ClearAlarm(alarms[0].ID) || m.ClearAlarm(alarms[0].ID) || len(m.Alarms()) != 1 {
+		t.Errorf("alarms were %+v", alarms)
 	}
 }
 
@@ -165,5 +174,13 @@ func TestJournal(t *testing.T) {
 		if e, ok := j.Get(id); ok != want || ok && e.ID != id {
 			t.Errorf("Get(%d) = %+v, %v", id, e, ok)
 		}
+	}
+}
+
+func TestAdminLatency(t *testing.T) {
+	_, m := running(t, "star:3", Options{})
+	m.probeAdmin(t.Context())
+	if l := m.AdminLatency(); l.Count != 0 || l.Failed != 1 {
+		t.Errorf("the manager has gone, and its administrator answered: %+v", l)
 	}
 }

@@ -205,10 +205,14 @@ func (m *Manager) rates(s, last *Sample) {
 func (m *Manager) run(ctx context.Context) {
 	t := time.NewTicker(m.opts.Interval)
 	defer t.Stop()
+	probe := time.NewTicker(adminProbeEvery)
+	defer probe.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-probe.C:
+			m.probeAdmin(ctx)
 		case now := <-t.C:
 			m.take(now)
 		}

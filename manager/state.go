@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,8 @@ import (
 type state struct {
 	mu       sync.Mutex
 	verdicts atomic.Pointer[[]health.Verdict]
+	alarms   *health.Alarms
+	admin    adminProbe
 	base     baseline
 	judged   []health.Cable // used again for each judgement
 }
@@ -71,6 +74,51 @@ func (m *Manager) judge(s *Sample) {
 	}
 	list := health.Judge(m.judged, s.At.Sub(b.at[older]), health.Default())
 	m.verdicts.Store(&list)
+	if m.alarms == nil {
+		m.alarms = health.NewAlarms(health.DefaultPatience())
+	}
+	for _, c := range m.alarms.Update(s.At, list) {
+		m.alarmChanged(c)
+	}
+}
+
+// alarmChanged writes an alarm down that was raised, got worse or was cleared.
+func (m *Manager) alarmChanged(c health.Change) {
+	a := &c.Alarm
+	e := Event{Kind: "alarm", Severity: alarmSeverity(a.Severity), Object: m.g.PortName(a.A) + " " + m.g.PortName(a.B)}
+	if c.Transition == health.Cleared {
+		e.Severity = Info
+	}
+	e.Text = fmt.Sprintf("%s %v: %s", e.Object, c.Transition, a.Reason.Text(m.g))
+	m.journal.Add(e)
+}
+
+func alarmSeverity(s health.Severity) Severity {
+	if s >= health.Bad {
+		return Critical
+	}
+	return Warning
+}
+
+// Alarms are the conditions that stand, gravest first.
+func (m *Manager) Alarms() []health.Alarm {
+	m.state.mu.Lock()
+	defer m.state.mu.Unlock()
+	if m.alarms == nil {
+		return nil
+	}
+	return m.alarms.Standing()
+}
+
+// ClearAlarm takes an alarm away. If its condition still stands, it comes back under another ID.
+func (m *Manager) ClearAlarm(id uint64) bool {
+	m.state.mu.Lock()
+	defer m.state.mu.Unlock()
+	if m.alarms == nil {
+		return false
+	}
+	_, ok := m.alarms.Clear(id)
+	return ok
 }
 
 // end fills in one end of a cable.
