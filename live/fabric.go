@@ -45,6 +45,7 @@ type Fabric struct {
 	nodes    []any // *Host or *switchNode by graph index
 	agents   []*agent.Agent
 	pool     link.Pool
+	debtors  debtors
 
 	managing sync.Mutex // one manager at a time; taken before all others
 	groups   []sm.Group // that need no joining

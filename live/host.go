@@ -53,6 +53,7 @@ type Host struct {
 	turn     int
 	events   []verbs.Event
 	owed     bool // packets wait to be sent: Poll hurried back
+	owes     bool // something was sent since it was last settled
 	// clock is the time as last read. Reading it costs as much as building a
 	// packet; while the host is attended it is read every few calls, and in
 	// between soon stands in for it: a little ahead, so that a timer started

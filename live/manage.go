@@ -121,9 +121,7 @@ func (f *Fabric) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) boo
 // settleAll attributes all traffic by routes to its ports. The fabric's lock is given up for it.
 func (f *Fabric) settleAll() {
 	f.mu.Unlock()
-	for _, h := range f.hosts {
-		h.settle()
-	}
+	f.settleHosts()
 	f.mu.Lock()
 	f.settleProcesses()
 }

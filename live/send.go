@@ -1,6 +1,8 @@
 package live
 
 import (
+	"sync"
+
 	"softib/hca"
 	"softib/ib"
 )
@@ -38,6 +40,9 @@ func (h *Host) send() {
 			c.put(&h.scratch, h.buf)
 			rt.pkts++
 			rt.words += uint64(h.scratch.LRH.Length)
+			if !h.owes {
+				h.owe()
+			}
 			r.publish(c)
 			if !r.dst.attended.Load() {
 				r.dst.ring()
@@ -65,6 +70,9 @@ func (h *Host) sendMany(now ib.Time, s hca.Send, rt *route) {
 	}
 	rt.pkts++
 	rt.words += uint64(h.scratch.LRH.Length)
+	if !h.owes {
+		h.owe()
+	}
 	for _, r := range rt.rings {
 		c := r.reserve()
 		c.put(&h.scratch, h.buf)
@@ -79,6 +87,9 @@ func (h *Host) sendMany(now ib.Time, s hca.Send, rt *route) {
 func (h *Host) vanish(rt *route) {
 	rt.pkts++
 	rt.words += uint64(h.scratch.LRH.Length)
+	if !h.owes {
+		h.owe()
+	}
 	if rt.lost != nil {
 		h.f.mu.Lock()
 		rt.lost.link.Count(rt.reason)
@@ -134,8 +145,40 @@ func (h *Host) settle() {
 	defer h.mu.Unlock()
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()
+	h.owes = false
 	for _, rt := range h.routes {
 		rt.attribute()
+	}
+}
+
+// debtors are the hosts that have sent something since they were settled. Performance management is asked port by port, and
+// most hosts of a large fabric send nothing in between.
+type debtors struct {
+	settling sync.Mutex // held until all are settled: who asks meanwhile waits for it
+	mu       sync.Mutex // guards the list; taken after all others
+	list     []*Host
+}
+
+// owe notes that the host has sent something. Its lock is held.
+func (h *Host) owe() {
+	h.owes = true
+	d := &h.f.debtors
+	d.mu.Lock()
+	d.list = append(d.list, h)
+	d.mu.Unlock()
+}
+
+// settleHosts attributes what all hosts have sent so far. No lock of the fabric or of a host is held.
+func (f *Fabric) settleHosts() {
+	d := &f.debtors
+	d.settling.Lock()
+	defer d.settling.Unlock()
+	d.mu.Lock()
+	list := d.list
+	d.list = nil
+	d.mu.Unlock()
+	for _, h := range list {
+		h.settle()
 	}
 }
 
