@@ -87,31 +87,6 @@ func qosWith(q sm.QoS, template string) (sm.QoS, error) {
 	return q, nil
 }
 
-// PortGUIDs are the port GUIDs of a host.
-func (e *Enforcer) PortGUIDs(host string) ([]ib.GUID, error) {
-	n := e.g.ByName(host)
-	if n == nil {
-		return nil, fmt.Errorf("manager: no host %q: %w", host, tenant.ErrInvalid)
-	}
-	if n.IsSwitch() {
-		return nil, fmt.Errorf("manager: %s is a switch: %w: want a host", host, tenant.ErrInvalid)
-	}
-	guids := make([]ib.GUID, 0, n.NumPorts())
-	for p := 1; p < len(n.Ports); p++ {
-		guids = append(guids, n.PortGUID(ib.PortNum(p)))
-	}
-	return guids, nil
-}
-
-// HostOf is the host that has a port, and its port; false if the fabric has no such port.
-func (e *Enforcer) HostOf(g ib.GUID) (*topo.Node, ib.PortNum, bool) {
-	r, ok := e.port[g]
-	if !ok || e.g.Nodes[r.Node].IsSwitch() {
-		return nil, 0, false
-	}
-	return e.g.Nodes[r.Node], r.Port, true
-}
-
 // Reserved names the operator's partition that has a key.
 func (e *Enforcer) Reserved(key ib.PKey) (string, bool) {
 	e.mu.Lock()

@@ -60,6 +60,12 @@ import (
 //	client:  {"v":1,"op":"top","top":{"by":"traffic","lines":20}}
 //	fabric:  {"top":{…}} …                     with each sample until the client hangs up; it may send t, e or w meanwhile
 //
+//	client:  {"v":1,"op":"tenant","tenant":{"do":"create","name":"red","hosts":["h1-h8"]}}
+//	fabric:  {"tenants":[{…}]}  {"ok":true}    the tenant as it is in force; with do list all of them, some a line
+//
+//	client:  {"v":1,"op":"qos","qos":{"apply":"classic"}}
+//	fabric:  {"line":"classic"}  {"ok":true}   the template that is then in force; empty if there is none
+//
 // One connection carries one request. An answer ends with "ok" or with
 // {"error":"…","next":"…"}. The kernel says who the client is (SO_PEERCRED): only the fabric's
 // owner and root are answered.
@@ -82,9 +88,11 @@ const (
 	opFault     = "fault"
 	opCapture   = "capture"
 	opTop       = "top"
+	opTenant    = "tenant"
+	opQoS       = "qos"
 )
 
-var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition, opFault, opCapture, opTop}
+var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition, opFault, opCapture, opTop, opTenant, opQoS}
 
 type request struct {
 	Version   int               `json:"v"`
@@ -99,6 +107,8 @@ type request struct {
 	Fault     *faultRequest     `json:"fault,omitempty"`
 	Capture   *captureRequest   `json:"capture,omitempty"`
 	Top       *topRequest       `json:"top,omitempty"`
+	Tenant    *tenantRequest    `json:"tenant,omitempty"`
+	QoS       *qosRequest       `json:"qos,omitempty"`
 }
 
 // pair is two hosts to measure between.
@@ -122,11 +132,12 @@ type answer struct {
 	Bytes    int64           `json:"bytes,omitempty"` // of a capture, which follow
 	Captured *captured       `json:"captured,omitempty"`
 	Top      *topShown       `json:"top,omitempty"`
+	Tenants  []tenantShown   `json:"tenants,omitempty"`
 
-	OK     bool         `json:"ok,omitempty"`
-	Error  string       `json:"error,omitempty"`
-	Next   string       `json:"next,omitempty"`
-	Usage  bool         `json:"usage,omitempty"` // the error is one of usage
+	OK    bool   `json:"ok,omitempty"`
+	Error string `json:"error,omitempty"`
+	Next  string `json:"next,omitempty"`
+	Usage bool   `json:"usage,omitempty"` // the error is one of usage
 }
 
 // refusal is an error as an answer.

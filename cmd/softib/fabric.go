@@ -27,6 +27,7 @@ type fabric struct {
 	bringUp  time.Duration
 	runner   *smrun.Runner // nil if another manages the fabric
 	log      *logbook
+	tenancy  *tenancy // nil before it is open
 	journal  *manager.Journal
 }
 

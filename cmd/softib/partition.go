@@ -108,6 +108,8 @@ type managers struct {
 // managed is a manager and its files.
 type managed struct {
 	run *smrun.Runner
+	// tenants are nil where the manager has none to look after.
+	tenants *tenancy
 
 	mu   sync.Mutex
 	opts smOptions
@@ -122,7 +124,7 @@ func (x *managed) reload(partitions string) ([]string, error) {
 	if partitions != "" {
 		o.Partitions = partitions
 	}
-	if err := o.reload(x.run); err != nil {
+	if err := o.reload(x.run, x.tenants); err != nil {
 		return nil, next(fmt.Errorf("the partitions and the policy in force stay:\n%w", err), "%s, then reload again", nextOf(err))
 	}
 	x.opts = o

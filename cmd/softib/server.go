@@ -130,6 +130,10 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 		err = s.capture(ctx, conn, r.Capture, tell)
 	case opTop:
 		err = s.top(ctx, conn, r.Top, tell)
+	case opTenant:
+		err = s.tenant(ctx, r.Tenant, tell)
+	case opQoS:
+		err = s.qos(ctx, r.QoS, tell)
 	case opPair:
 		err = s.lend(ctx, conn, r.Hosts, tell)
 	default:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -165,8 +166,8 @@ func (o *smOptions) readQoSPolicy() (*policy.QoSPolicy, error) {
 	return &p, nil
 }
 
-// reload reads partitions and policy again and puts them in force; with an error those that are in force stay.
-func (o *smOptions) reload(run *smrun.Runner) error {
+// reload reads partitions and policy again and puts them in force, with the tenants if there may be any; with an error those that are in force stay.
+func (o *smOptions) reload(run *smrun.Runner, tenants *tenancy) error {
 	o.notes = nil
 	parts, err := o.readPartitions()
 	if err != nil {
@@ -175,6 +176,9 @@ func (o *smOptions) reload(run *smrun.Runner) error {
 	pol, err := o.readQoSPolicy()
 	if err != nil {
 		return err
+	}
+	if tenants != nil {
+		return tenants.reload(context.Background(), run, parts, pol)
 	}
 	var refused error
 	err = run.Do(func(m *sm.Manager) {

@@ -122,7 +122,15 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	subnet := &cfg
+	tenants, err := newTenancy(p, o)
+	if err != nil {
+		return err
+	}
+	defer tenants.close()
+	subnet, err := tenants.config(cfg)
+	if err != nil {
+		return err
+	}
 	if o.noSM {
 		subnet = nil
 	}
@@ -136,6 +144,9 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	defer f.Close()
 	f.describe(out)
 	log.release(f.lastSweep().Problems > 0)
+	if err := tenants.open(ctx, f, out); err != nil {
+		return err
+	}
 	mgr, err := f.manage(p, o)
 	if err != nil {
 		return err
@@ -158,7 +169,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		return err
 	}
 	if f.runner != nil {
-		x := &managed{run: f.runner, opts: o.sm}
+		x := &managed{run: f.runner, opts: o.sm, tenants: tenants}
 		s.managers.add(x)
 		if o.reportFD != 0 {
 			x.reloadOnHangup(ctx, os.Stderr)

@@ -36,6 +36,8 @@ type Book struct {
 	rev    uint64
 	failed error // of the store; there is no change any more
 	gone   *Change
+	aside  error // why what is written down is not in force: another manages the fabric
+	told   func(Change, error)
 }
 
 // Open makes a book of what is in a store, and puts it in force. An intent that was left is given up. The book owns the store from now on.
@@ -55,11 +57,24 @@ func Open(ctx context.Context, store Store, fabric Fabric) (*Book, error) {
 	if len(b.state.Tenants) == 0 && b.state.Template == "" {
 		return b, nil
 	}
-	if err := fabric.Enforce(ctx, State{}, b.state); err != nil {
+	if err := fabric.Enforce(ctx, State{}, b.state); errors.Is(err, ErrUnmanaged) {
+		b.aside = err
+	} else if err != nil {
 		return nil, fmt.Errorf("tenant: what was acknowledged cannot be put in force: %w", err)
 	}
 	return b, nil
 }
+
+// Aside is why the tenants that were found are not in force, where another subnet manager looks after the fabric: an ErrUnmanaged. A change that
+// succeeds puts all of them in force.
+func (b *Book) Aside() error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.aside
+}
+
+// Tell makes told be called after each change that was made, or that was begun and failed, one at a time. It is set before there are any.
+func (b *Book) Tell(told func(Change, error)) { b.told = told }
 
 // Close ends the book, after the change under way, and closes its store.
 func (b *Book) Close() error {
@@ -341,21 +356,36 @@ func (b *Book) change(ctx context.Context, plan func(*State) (Change, error)) (T
 	if c.isEmpty() {
 		return result, nil
 	}
-	if err := b.store.Begin(c); err != nil {
-		return Tenant{}, b.giveUp(c, err)
+	err = b.make(ctx, c, was)
+	if b.told != nil {
+		b.told(c, err)
 	}
-	is := was.with(c)
-	if err := b.enforce(ctx, was, is); err != nil {
-		return Tenant{}, b.undo(ctx, c, was, is, err)
+	if err != nil {
+		return Tenant{}, err
+	}
+	return result, nil
+}
+
+// make takes a change through all its steps.
+func (b *Book) make(ctx context.Context, c Change, was State) error {
+	if err := b.store.Begin(c); err != nil {
+		return b.giveUp(c, err)
+	}
+	is, before := was.with(c), was
+	if b.Aside() != nil {
+		before = State{} // all of it has to be put in force
+	}
+	if err := b.enforce(ctx, before, is); err != nil {
+		return b.undo(ctx, c, was, is, err)
 	}
 	if err := b.store.Commit(c); err != nil {
-		return Tenant{}, b.undo(ctx, c, was, is, err)
+		return b.undo(ctx, c, was, is, err)
 	}
 	b.mu.Lock()
-	b.state = is
+	defer b.mu.Unlock()
+	b.state, b.aside = is, nil
 	b.rev++
-	b.mu.Unlock()
-	return result, nil
+	return nil
 }
 
 func (b *Book) enforce(ctx context.Context, was, want State) error {
@@ -366,6 +396,9 @@ func (b *Book) enforce(ctx context.Context, was, want State) error {
 
 // undo makes everything be as before a change that failed, and returns why it did.
 func (b *Book) undo(ctx context.Context, c Change, was, is State, why error) error {
+	if errors.Is(why, ErrUnmanaged) {
+		return b.giveUp(c, why) // nobody was told anything
+	}
 	if back := b.enforce(ctx, is, was); back != nil {
 		var r, left *RefusedError
 		switch {

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"softib/manager"
+	"softib/manager/tenant"
+	"softib/policy"
+	"softib/sm"
+	"softib/smrun"
+)
+
+// tenancy is the tenants of a running fabric. The store is opened before the fabric comes up, so that they are apart from its first moment.
+type tenancy struct {
+	dir   string
+	store tenant.Store
+	own   sm.Config // what the operator's files say
+	book  *tenant.Book
+	e     *manager.Enforcer
+}
+
+// newTenancy opens what a fabric keeps of its tenants.
+func newTenancy(p place, o upOptions) (*tenancy, error) {
+	dir, err := p.state(o.state)
+	if err != nil {
+		return nil, err
+	}
+	t := &tenancy{dir: dir}
+	if t.store, err = tenant.OpenStore(dir); err != nil {
+		file := filepath.Join(dir, tenant.FileName)
+		switch {
+		case errors.Is(err, tenant.ErrLocked):
+			return nil, next(err, "another softib has it open: softib status shows which run; --state DIR keeps this fabric's state elsewhere")
+		case errors.Is(err, tenant.ErrCorrupt):
+			return nil, next(err, "put a copy of %s back that is whole, or move the file away and create the tenants again; until then no host of theirs is served", file)
+		}
+		return nil, next(err, "softib up --state DIR with another folder, or --state none to keep nothing")
+	}
+	return t, nil
+}
+
+// config is the manager's configuration with the tenants in it.
+func (t *tenancy) config(own sm.Config) (*sm.Config, error) {
+	t.own = own
+	c, err := manager.StartWith(own, t.store.State())
+	if err != nil {
+		return nil, next(err, "give that partition another key in the file, or start without the file and delete the tenant: softib tenant delete NAME")
+	}
+	return &c, nil
+}
+
+// open makes sure that what was acknowledged is in force.
+func (t *tenancy) open(ctx context.Context, f *fabric, out *reporter) error {
+	var k manager.Keeper
+	if f.runner != nil {
+		k = f.runner
+	}
+	t.e = manager.NewEnforcer(f.Fabric, k, t.own.Partitions, t.own.QoS)
+	var err error
+	if t.book, err = tenant.Open(ctx, t.store, t.e); err != nil {
+		return next(err, "softib log shows what the subnet manager has to say; --state OTHER starts without these tenants")
+	}
+	t.book.Tell(func(c tenant.Change, err error) {
+		e := manager.Event{Kind: "tenant", Text: c.String()}
+		if c.Is != nil {
+			e.Object = c.Is.Name
+		} else if c.Was != nil {
+			e.Object = c.Was.Name
+		}
+		if err != nil {
+			e.Severity, e.Text = manager.Warning, e.Text+": "+err.Error()
+		}
+		f.journal.Add(e)
+	})
+	f.tenancy = t
+	if c, ok := t.book.GivenUp(); ok {
+		out.say("tenants   a change that was under way when the last fabric ended was never acknowledged, and is not in force: %v", c)
+	}
+	list := t.book.List()
+	switch {
+	case t.book.Aside() != nil:
+		out.say("tenants   %s of %s not in force: another manages the fabric", numbered(len(list), "tenant", "tenants"), t.dir)
+	case len(list) > 0:
+		names := make([]string, 0, namedMost)
+		for i := range list {
+			if i == namedMost {
+				names = append(names, fmt.Sprintf("and %d more", len(list)-i))
+				break
+			}
+			names = append(names, list[i].Name)
+		}
+		out.say("tenants   %d in force: %s", len(list), strings.Join(names, ", "))
+	}
+	if name := t.book.Template(); name != "" && t.book.Aside() == nil {
+		out.say("qos       template %s in force", name)
+	}
+	return nil
+}
+
+// close ends it.
+func (t *tenancy) close() {
+	if t.book != nil {
+		_ = t.book.Close()
+		return
+	}
+	_ = t.store.Close()
+}
+
+// reload puts other files of the operator's in force, with the tenants. With an error everything stays as it is.
+func (t *tenancy) reload(ctx context.Context, run *smrun.Runner, parts policy.Partitions, pol *policy.QoSPolicy) error {
+	undo := func() {}
+	err := t.book.Refresh(ctx, func(s tenant.State) error {
+		if _, err := s.Merge(parts); err != nil {
+			return err
+		}
+		undo = t.e.SetOwn(parts, pol)
+		return nil
+	})
+	if errors.Is(err, tenant.ErrUnmanaged) {
+		// A manager that stands by has to know it too, for when it is master.
+		return t.tell(run, parts, pol)
+	}
+	if err == nil {
+		return nil
+	}
+	undo()
+	if errors.Is(err, tenant.ErrReserved) {
+		return next(err, "give that partition another key")
+	}
+	_ = t.book.Refresh(context.WithoutCancel(ctx), nil)
+	return err
+}
+
+// tell gives partitions and policy, with the tenants, to a manager, which puts them in force when it can.
+func (t *tenancy) tell(run *smrun.Runner, parts policy.Partitions, pol *policy.QoSPolicy) error {
+	parts, err := t.book.State().Merge(parts)
+	if err != nil {
+		return err
+	}
+	var refused error
+	err = run.Do(func(m *sm.Manager) {
+		if refused = m.SetQoSPolicy(0, pol); refused == nil {
+			m.SetPartitions(0, parts)
+		}
+	})
+	return errors.Join(err, refused)
+}

@@ -1,0 +1,547 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"softib/ib"
+	"softib/mad"
+	"softib/manager/tenant"
+	"softib/policy"
+)
+
+func newTenant() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tenant",
+		Short: "Give groups of hosts a fabric of their own",
+		Long: `A tenant is a name, its hosts, its partition, and what its traffic gets. Its hosts
+talk to each other and to no other tenant's. A change is in force in every adapter and
+switch, proved with packets and written to disk when the command returns; if any
+node refuses, nothing has changed.
+
+Hosts of a tenant are limited members of the default partition: they reach the subnet
+manager's host in it, and hosts that are full members of it, which those in no tenant are
+unless partitions.conf says otherwise.`,
+		Example: `  softib tenant create red --hosts h1-h8
+  softib tenant create blue --hosts h9,h10 --class storage --rate 100
+  softib tenant add red h11 h12
+  softib tenant list`,
+		Args: arguments(0, 0, "create, add, remove, delete, list or show"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newTenantCreate(), newTenantAdd(), newTenantRemove(), newTenantDelete(), newTenantList(), newTenantShow())
+	return cmd
+}
+
+// What a client wants of the tenants.
+const (
+	tenantCreate = "create"
+	tenantAdd    = "add"
+	tenantRemove = "remove"
+	tenantDelete = "delete"
+	tenantList   = "list"
+	tenantShow   = "show"
+)
+
+// tenantRequest changes tenants or asks for them.
+type tenantRequest struct {
+	Do   string `json:"do"`
+	Name string `json:"name,omitempty"`
+	// Hosts are names, ranges and GUIDs.
+	Hosts   []string `json:"hosts,omitempty"`
+	PKey    string   `json:"pkey,omitempty"`
+	SL      *uint8   `json:"sl,omitempty"`
+	Class   string   `json:"class,omitempty"` // of the QoS template in force, in place of SL
+	Rate    float64  `json:"rate_gbps,omitempty"`
+	MTU     int      `json:"mtu_bytes,omitempty"`
+	Limited bool     `json:"limited,omitempty"`
+	Index0  bool     `json:"index0,omitempty"`
+	IPoIB   bool     `json:"ipoib,omitempty"`
+}
+
+// tenantShown is a tenant as commands print it.
+type tenantShown struct {
+	Name    string        `json:"name"`
+	PKey    string        `json:"pkey"`
+	Members []memberShown `json:"members"`
+	IPoIB   bool          `json:"ipoib"`
+	SL      *uint8        `json:"sl,omitempty"`
+	Class   string        `json:"class,omitempty"`
+	Rate    float64       `json:"rate_gbps,omitempty"`
+	MTU     int           `json:"mtu_bytes,omitempty"`
+}
+
+type memberShown struct {
+	// Host is empty for a port that the fabric does not have.
+	Host       string     `json:"host,omitempty"`
+	Port       ib.PortNum `json:"port,omitempty"`
+	GUID       string     `json:"guid"`
+	Membership string     `json:"membership"`
+	Index0     bool       `json:"index0,omitempty"`
+}
+
+// tenantCommand makes a subcommand that sends one request.
+func tenantCommand(cmd *cobra.Command, r *tenantRequest, print func(io.Writer, []tenantShown) error) *cobra.Command {
+	var name string
+	var asJSON bool
+	nameFlag(cmd, &name)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	do := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := do(cmd, args); err != nil {
+			return err
+		}
+		p, err := newPlace(name)
+		if err != nil {
+			return err
+		}
+		list := []tenantShown{}
+		err = p.call(cmd.Context(), request{Op: opTenant, Tenant: r}, func(a answer) error {
+			list = append(list, a.Tenants...)
+			return nil
+		})
+		switch {
+		case err != nil:
+			return err
+		case asJSON && r.Do == tenantList:
+			return printJSON(cmd.OutOrStdout(), list)
+		case asJSON && len(list) == 1:
+			return printJSON(cmd.OutOrStdout(), list[0])
+		case asJSON:
+			return printJSON(cmd.OutOrStdout(), struct{}{})
+		}
+		return print(cmd.OutOrStdout(), list)
+	}
+	return cmd
+}
+
+func newTenantCreate() *cobra.Command {
+	r := tenantRequest{Do: tenantCreate}
+	var sl int
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make a tenant",
+		Long: `Makes a tenant. Without --pkey it gets a partition key that is free. Its hosts are full
+members, which talk to all members; limited ones talk to full ones only.`,
+		Example: `  softib tenant create red --hosts h1-h8
+  softib tenant create blue --hosts h9,h10 --pkey 0x11 --ipoib
+  softib tenant create disks --hosts h11-h14 --class storage --rate 100`,
+		Args: arguments(1, 1, "a NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.Name = args[0]
+			if cmd.Flags().Changed("sl") {
+				if sl < 0 || sl > 15 {
+					return usage(cmd, fmt.Errorf("--sl %d: want 0 to 15", sl))
+				}
+				v := uint8(sl)
+				r.SL = &v
+			}
+			if r.SL != nil && r.Class != "" {
+				return usage(cmd, errors.New("--sl and --class say the same thing: want one of them"))
+			}
+			return checkTenant(cmd, &r)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&r.Hosts, "hosts", nil, "its `HOSTS`: names, ranges such as h1-h8, port GUIDs")
+	f.StringVar(&r.PKey, "pkey", "", "its partition `KEY`, 0x0001 to 0x7ffe (default: one that is free)")
+	f.IntVar(&sl, "sl", 0, "service `LEVEL` of its paths, 0 to 15")
+	f.StringVar(&r.Class, "class", "", "`CLASS` of the QoS template in force, in place of --sl: "+strings.Join(classNames(), ", "))
+	f.Float64Var(&r.Rate, "rate", 0, "its paths carry at most so many `GB` (Gb/s): 10, 25, 40, 50, 100, 200, 400, …")
+	f.IntVar(&r.MTU, "mtu", 0, "its paths carry at most so many `BYTES` in a packet: 256 to 4096")
+	f.BoolVar(&r.Limited, "limited", false, "its hosts are limited members")
+	f.BoolVar(&r.Index0, "index0", false, "its key is the first in its hosts' tables, which programs use that choose none")
+	f.BoolVar(&r.IPoIB, "ipoib", false, "its partition carries IP over InfiniBand")
+	return tenantCommand(cmd, &r, printTenant)
+}
+
+// classNames are the classes of all templates.
+func classNames() (names []string) {
+	t, _ := policy.TemplateByName("classic")
+	for _, c := range t.Classes {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// checkTenant finds mistakes that need no fabric to be seen.
+func checkTenant(cmd *cobra.Command, r *tenantRequest) error {
+	if err := tenant.CheckName(r.Name); err != nil {
+		return usage(cmd, err)
+	}
+	if r.PKey != "" {
+		if _, err := tenant.ParseKey(r.PKey); err != nil {
+			return usage(cmd, err)
+		}
+	}
+	if _, err := r.qos(nil); err != nil && r.Class == "" {
+		return usage(cmd, err)
+	}
+	return nil
+}
+
+// qos is what the request says of traffic; t is the template in force, nil if there is none.
+func (r *tenantRequest) qos(t *policy.Template) (q tenant.QoS, err error) {
+	if r.SL != nil {
+		q.SL, q.HasSL = ib.SL(*r.SL), true
+	}
+	if r.Class != "" {
+		if t == nil {
+			return q, next(&usageError{fmt.Errorf("--class %s: no QoS template is in force", r.Class)}, "softib qos apply classic, or --sl N")
+		}
+		c, ok := t.Class(r.Class)
+		if !ok {
+			return q, next(&usageError{fmt.Errorf("--class %s: template %s has %s", r.Class, t.Name, t.ClassNames())}, "softib qos show %s", t.Name)
+		}
+		q.SL, q.HasSL = c.SL, true
+	}
+	if r.Rate != 0 {
+		var ok bool
+		if q.Rate, ok = mad.RateFromGbps(r.Rate); !ok {
+			return q, &tenant.InvalidError{Field: "rate", Value: fmt.Sprintf("%g Gb/s", r.Rate), Want: "a rate of the standard: 2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800 or 1200"}
+		}
+	}
+	if r.MTU != 0 {
+		var ok bool
+		if q.MTU, ok = ib.MTUFromBytes(r.MTU); !ok {
+			return q, &tenant.InvalidError{Field: "MTU", Value: strconv.Itoa(r.MTU), Want: "256, 512, 1024, 2048 or 4096 bytes"}
+		}
+	}
+	return q, nil
+}
+
+func newTenantAdd() *cobra.Command {
+	r := tenantRequest{Do: tenantAdd}
+	cmd := &cobra.Command{
+		Use:   "add NAME HOST…",
+		Short: "Give a tenant more hosts",
+		Long:  "Makes hosts members of a tenant. Those that are members become full or limited ones as asked.",
+		Example: `  softib tenant add red h9 h10
+  softib tenant add red h12-h16 --limited
+  softib tenant add red 0x0002c90300000001    # a port that may come later`,
+		Args: arguments(2, 1<<16, "a NAME and hosts"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			r.Name, r.Hosts = args[0], args[1:]
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&r.Limited, "limited", false, "as limited members")
+	cmd.Flags().BoolVar(&r.Index0, "index0", false, "the key is the first in their tables")
+	return tenantCommand(cmd, &r, printTenant)
+}
+
+func newTenantRemove() *cobra.Command {
+	r := tenantRequest{Do: tenantRemove}
+	return tenantCommand(&cobra.Command{
+		Use:     "remove NAME HOST…",
+		Short:   "Take hosts away from a tenant",
+		Example: `  softib tenant remove red h9 h10`,
+		Args:    arguments(2, 1<<16, "a NAME and hosts"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			r.Name, r.Hosts = args[0], args[1:]
+			return nil
+		},
+	}, &r, printTenant)
+}
+
+func newTenantDelete() *cobra.Command {
+	r := tenantRequest{Do: tenantDelete}
+	return tenantCommand(&cobra.Command{
+		Use:     "delete NAME",
+		Short:   "End a tenant",
+		Example: `  softib tenant delete red`,
+		Args:    arguments(1, 1, "a NAME"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			r.Name = args[0]
+			return nil
+		},
+	}, &r, func(w io.Writer, _ []tenantShown) error {
+		_, err := fmt.Fprintf(w, "tenant %s is no more\n", r.Name)
+		return err
+	})
+}
+
+func newTenantList() *cobra.Command {
+	r := tenantRequest{Do: tenantList}
+	return tenantCommand(&cobra.Command{
+		Use:     "list",
+		Short:   "List the tenants in force",
+		Example: `  softib tenant list --json`,
+		Args:    arguments(0, 0, "no argument"),
+		RunE:    func(*cobra.Command, []string) error { return nil },
+	}, &r, printTenants)
+}
+
+func newTenantShow() *cobra.Command {
+	r := tenantRequest{Do: tenantShow}
+	return tenantCommand(&cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show a tenant with all its members",
+		Example: `  softib tenant show red`,
+		Args:    arguments(1, 1, "a NAME"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			r.Name = args[0]
+			return nil
+		},
+	}, &r, func(w io.Writer, list []tenantShown) error {
+		if err := printTenant(w, list); err != nil {
+			return err
+		}
+		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		for _, x := range list {
+			for _, m := range x.Members {
+				host := m.Host
+				if host == "" {
+					host = "(not in the fabric)"
+				}
+				first := ""
+				if m.Index0 {
+					first = "index 0"
+				}
+				fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", host, m.GUID, m.Membership, first)
+			}
+		}
+		return t.Flush()
+	})
+}
+
+// printTenant says what a tenant is, in a line.
+func printTenant(w io.Writer, list []tenantShown) error {
+	for _, t := range list {
+		if _, err := fmt.Fprintf(w, "tenant %s: pkey %s, %s%s\n", t.Name, t.PKey, t.ports(), t.extras(", ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tenantShown) ports() string {
+	away := 0
+	for _, m := range t.Members {
+		if m.Host == "" {
+			away++
+		}
+	}
+	text := numbered(len(t.Members), "port", "ports")
+	if away > 0 {
+		text += fmt.Sprintf(" (%d not in the fabric)", away)
+	}
+	return text
+}
+
+// extras is what not every tenant has.
+func (t *tenantShown) extras(before string) string {
+	var list []string
+	if t.SL != nil {
+		sl := fmt.Sprintf("SL %d", *t.SL)
+		if t.Class != "" {
+			sl += " (" + t.Class + ")"
+		}
+		list = append(list, sl)
+	}
+	if t.Rate != 0 {
+		list = append(list, fmt.Sprintf("at most %g Gb/s", t.Rate))
+	}
+	if t.MTU != 0 {
+		list = append(list, fmt.Sprintf("MTU at most %d", t.MTU))
+	}
+	if t.IPoIB {
+		list = append(list, "IPoIB")
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return before + strings.Join(list, ", ")
+}
+
+// printTenants is a table.
+func printTenants(w io.Writer, list []tenantShown) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "no tenants: softib tenant create NAME --hosts h1-h8 makes one")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "TENANT\tPKEY\tMEMBERS\tTRAFFIC\tHOSTS")
+	for i := range list {
+		x := &list[i]
+		extras := x.extras("")
+		if extras == "" {
+			extras = "-"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", x.Name, x.PKey, x.ports(), extras, x.hosts())
+	}
+	return t.Flush()
+}
+
+// hosts names the first members.
+func (t *tenantShown) hosts() string {
+	var b strings.Builder
+	for i, m := range t.Members {
+		if i == membersShown {
+			fmt.Fprintf(&b, " and %d more", len(t.Members)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString(" ")
+		}
+		if m.Host == "" {
+			b.WriteString(m.GUID)
+		} else {
+			b.WriteString(m.Host)
+		}
+		if m.Membership != "full" {
+			b.WriteString(" (limited)")
+		}
+	}
+	if b.Len() == 0 {
+		return "-"
+	}
+	return b.String()
+}
+
+// tenancy is the fabric's tenants.
+func (s *server) tenancy() (*tenancy, error) {
+	if s.f.tenancy == nil {
+		return nil, fmt.Errorf("fabric %s has no tenants", s.f.name)
+	}
+	return s.f.tenancy, nil
+}
+
+// tenant answers a client.
+func (s *server) tenant(ctx context.Context, r *tenantRequest, tell func(answer) error) error {
+	if r == nil {
+		return errors.New("the request has no tenant: want what to do")
+	}
+	t, err := s.tenancy()
+	if err != nil {
+		return err
+	}
+	var list []tenant.Tenant
+	one := func(x tenant.Tenant, err error) error {
+		list = append(list, x)
+		return err
+	}
+	switch r.Do {
+	case tenantList:
+		list = t.book.List()
+	case tenantShow:
+		x, ok := t.book.Get(r.Name)
+		if !ok {
+			err = fmt.Errorf("tenant: %q: %w", r.Name, tenant.ErrNotFound)
+		}
+		err = one(x, err)
+	case tenantDelete:
+		err = t.book.Delete(ctx, r.Name)
+	case tenantCreate, tenantAdd, tenantRemove:
+		var x tenant.Tenant
+		if x, err = t.change(ctx, r); err == nil {
+			list = append(list, x)
+		}
+	default:
+		err = fmt.Errorf("the request asks to %q: want %s, %s, %s, %s, %s or %s", r.Do, tenantCreate, tenantAdd, tenantRemove, tenantDelete, tenantList, tenantShow)
+	}
+	if err != nil {
+		return s.tenantTrouble(err)
+	}
+	for len(list) > 0 { // a few at a time: lines have to stay short
+		n := min(len(list), 16)
+		a := answer{}
+		for i := range list[:n] {
+			a.Tenants = append(a.Tenants, t.show(&list[i]))
+		}
+		if err := tell(a); err != nil {
+			return err
+		}
+		list = list[n:]
+	}
+	return nil
+}
+
+// change makes, or gives or takes hosts.
+func (t *tenancy) change(ctx context.Context, r *tenantRequest) (tenant.Tenant, error) {
+	guids, err := t.e.Ports(r.Hosts...)
+	if err != nil {
+		return tenant.Tenant{}, err
+	}
+	members := make([]tenant.Member, len(guids))
+	for i, g := range guids {
+		members[i] = tenant.Member{GUID: g, Full: !r.Limited, Index0: r.Index0}
+	}
+	switch r.Do {
+	case tenantAdd:
+		return t.book.Add(ctx, r.Name, members...)
+	case tenantRemove:
+		return t.book.Remove(ctx, r.Name, guids...)
+	}
+	x := tenant.Tenant{Name: r.Name, Members: members, IPoIB: r.IPoIB}
+	var template *policy.Template
+	if p, ok := policy.TemplateByName(t.book.Template()); ok {
+		template = &p
+	}
+	if x.QoS, err = r.qos(template); err != nil {
+		return tenant.Tenant{}, err
+	}
+	if r.PKey != "" {
+		if x.Key, err = tenant.ParseKey(r.PKey); err != nil {
+			return tenant.Tenant{}, err
+		}
+	}
+	return t.book.Create(ctx, x)
+}
+
+// show is a tenant for people and scripts.
+func (t *tenancy) show(x *tenant.Tenant) tenantShown {
+	out := tenantShown{Name: x.Name, PKey: x.Key.String(), Members: make([]memberShown, len(x.Members)), IPoIB: x.IPoIB, Rate: x.Rate.Gbps()}
+	for i, m := range x.Members {
+		out.Members[i] = memberShown{GUID: m.GUID.String(), Membership: m.Membership(), Index0: m.Index0}
+		if n, p, ok := t.e.HostOf(m.GUID); ok {
+			out.Members[i].Host, out.Members[i].Port = n.Name, p
+		}
+	}
+	if x.HasSL {
+		sl := uint8(x.SL)
+		out.SL = &sl
+		if p, ok := policy.TemplateByName(t.book.Template()); ok {
+			for _, c := range p.Classes {
+				if c.SL == x.SL {
+					out.Class = c.Name
+				}
+			}
+		}
+	}
+	if x.MTU.IsValid() {
+		out.MTU = x.MTU.Bytes()
+	}
+	return out
+}
+
+// tenantTrouble adds what to do next to an error.
+func (s *server) tenantTrouble(err error) error {
+	name := place{name: s.f.name}.flag()
+	switch {
+	case nextOf(err) != "":
+		return err
+	case errors.Is(err, tenant.ErrInvalid):
+		return next(&usageError{err}, "softib tenant create --help%s", name)
+	case errors.Is(err, tenant.ErrExists):
+		return next(err, "softib tenant list%s shows them; another name or --pkey makes another", name)
+	case errors.Is(err, tenant.ErrNotFound):
+		return next(err, "softib tenant list%s shows those that there are", name)
+	case errors.Is(err, tenant.ErrReserved):
+		return next(err, "softib partition show%s lists them; choose another --pkey, or leave it out", name)
+	case errors.Is(err, tenant.ErrUnmanaged):
+		return next(err, "make softib's manager the master (softib up without --no-sm, softib sm --sm-priority 15), or give the other manager the partitions in its own file")
+	case errors.Is(err, tenant.ErrRefused):
+		return next(err, "softib doctor%s looks at these nodes; then try again", name)
+	case errors.Is(err, tenant.ErrStore):
+		return next(err, "see that the disk of %s has room and can be written, then softib down%s, softib up", s.f.tenancy.dir, name)
+	}
+	return err
+}
