@@ -1,0 +1,125 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"softib/manager"
+	"softib/sm"
+	"softib/trace"
+)
+
+func TestFaultCommands(t *testing.T) {
+	l := newLab(t, "fat-tree:radix=4,levels=2", &sm.Config{SweepInterval: -1})
+	wants(t, shown(t, "fault", "list"), "no fault is set")
+	wants(t, shown(t, "fault", "link", "leaf1", "spine1", "down"), "leaf1[3] spine1[1]", "down")
+	if s := l.PortState(l.ref("leaf1", 3)); s.String() != "Down" {
+		t.Errorf("leaf1[3] is %v", s)
+	}
+	shown(t, "fault", "link", "h3", "ber=1e-6", "delay=5us")
+	list := asJSON[[]manager.Fault](t, shown(t, "fault", "list", "--json"))
+	if len(list) != 2 || list[0].Link != "h3[1] leaf2[1]" || list[0].BER != 1e-6 || list[0].Delay != 5*time.Microsecond || !list[1].Down {
+		t.Errorf("faults are %+v", list)
+	}
+	if got := l.Faults(); len(got) != 1 || got[0].BER != 1e-6 {
+		t.Errorf("the fabric has %+v", got)
+	}
+	broken(t, exitUsage, []string{"no cable joins h1 and h2"}, "fault", "link", "h1", "h2", "down")
+	broken(t, exitUsage, []string{`"sideways"`, "down, up, ber="}, "fault", "link", "h1", "leaf1", "sideways")
+	broken(t, exitUsage, []string{"rate", "10G"}, "fault", "link", "h1", "rate=fast")
+	broken(t, exitUsage, []string{"leaf1 has ports 1 to 4"}, "fault", "link", "leaf1", "down")
+	shown(t, "fault", "link", "leaf1", "spine1", "up")
+	wants(t, shown(t, "fault", "clear"), "no fault is set")
+	if s := l.PortState(l.ref("leaf1", 3)); s.String() == "Down" {
+		t.Error("leaf1[3] is still down")
+	}
+}
+
+func TestCapture(t *testing.T) {
+	newLab(t, "star:3", &sm.Config{SweepInterval: -1})
+	file := filepath.Join(t.TempDir(), "h1.pcapng")
+	enough, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		// Datagrams cross h1's port while somebody asks for a way: the manager there is asked.
+		for range 5000 {
+			select {
+			case <-enough:
+				return
+			default:
+				_, _, _ = softib(t, "route", "trace", "h2", "h3")
+			}
+		}
+	}()
+	_, errs, err := softib(t, "capture", "h1", "-w", file, "-c", "4", "--for", "30s")
+	close(enough)
+	<-done
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, errs, "4 packets captured")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := trace.ReadPcapng(b)
+	if err != nil || len(c.Records) != 4 || len(c.Interfaces) != 1 || c.Interfaces[0].Name != "h1[1]" {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	broken(t, exitUsage, []string{"no file to write to"}, "capture", "h1")
+	broken(t, exitUsage, []string{"nobody"}, "capture", "nobody", "-w", file)
+}
+
+// A reader that does not read loses packets, and holds nobody for longer than its patience, once.
+func TestReelBounded(t *testing.T) {
+	x := &reel{room: make(chan struct{}, 1), more: make(chan struct{}, 1)}
+	x.to = writeFunc(func(*trace.Event) error { x.buf = append(x.buf, make([]byte, captureBuffer/2)...); return nil })
+	began := time.Now()
+	for range 100 {
+		if err := x.Write(&trace.Event{Kind: trace.Packet}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(began); took > 5*capturePatience {
+		t.Errorf("the fabric waited for %v", took)
+	}
+	if x.Packets != 2 || x.Missed != 98 {
+		t.Errorf("%d packets and %d missed, want 2 and 98", x.Packets, x.Missed)
+	}
+	if got := x.take(nil); len(got) != captureBuffer {
+		t.Errorf("%d bytes", len(got))
+	}
+	if err := x.Write(&trace.Event{Kind: trace.Packet}); err != nil || x.Packets != 3 {
+		t.Errorf("after it has read again: %d packets, %v", x.Packets, err)
+	}
+}
+
+type writeFunc func(*trace.Event) error
+
+func (f writeFunc) Write(e *trace.Event) error { return f(e) }
+
+func TestTop(t *testing.T) {
+	l := newLab(t, "fat-tree:radix=4,levels=2", &sm.Config{SweepInterval: -1})
+	if err := l.SetLink(l.ref("leaf1", 3), false); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := softib(t, "top", "--by", "errors", "--lines", "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, out, "by errors", "leaf1[3]", "spine1[1]", "DOWN")
+	x := asJSON[topShown](t, shown(t, "top", "leaf1", "--json"))
+	if x.Ports != 4 || len(x.Rows) != 4 || x.Down != 1 || x.Cables != 16 || x.Interval <= 0 {
+		t.Errorf("%+v", x)
+	}
+	for _, r := range x.Rows {
+		if !strings.HasPrefix(r.Port, "leaf1[") {
+			t.Errorf("asked for leaf1, got %s", r.Port)
+		}
+	}
+	broken(t, exitUsage, []string{"traffic, errors, wait"}, "top", "--by", "luck")
+	broken(t, exitUsage, []string{`no node "nobody"`}, "top", "nobody")
+}
