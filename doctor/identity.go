@@ -36,10 +36,9 @@ func (j *judgement) answers(s *Section) {
 		class mad.Class
 		attr  mad.AttrID
 	}
-	gaps := append(slices.Clone(j.before.Gaps), j.laterGaps()...)
 	byKey := map[key][]survey.Gap{}
 	var order []key
-	for _, g := range gaps {
+	for _, g := range j.s.Gaps {
 		if g.At.Node < 0 || g.Class == mad.ClassSMDirect && g.Attr == mad.AttrNodeInfo && j.s.Port(g.At).Silent {
 			continue
 		}
@@ -68,13 +67,6 @@ func (j *judgement) answers(s *Section) {
 		}
 		s.add(f)
 	}
-}
-
-func (j *judgement) laterGaps() []survey.Gap {
-	if j.s == j.before {
-		return nil
-	}
-	return j.s.Gaps
 }
 
 // planned is what the plan says is at the other end of a port's cable; empty if there is no plan, or nothing in it.

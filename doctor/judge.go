@@ -115,10 +115,7 @@ func (j *judgement) describe() {
 			f.Hosts++
 		}
 	}
-	f.Questions = j.before.Asked
-	if j.s != j.before {
-		f.Questions += j.s.Asked
-	}
+	f.Questions = j.s.Asked
 	j.report.IntervalSec = seconds(j.interval)
 }
 

@@ -179,14 +179,13 @@ func New(cfg Config) *Engine {
 }
 
 // Again makes an engine that reads parts of a survey anew and leaves the rest as it was. The survey that it gives shares with the old
-// one what was not read.
+// one what was not read; gaps and questions of both are in it.
 func Again(s *Survey, cfg Config) *Engine {
 	cfg.fill()
 	c := *s
 	c.Parts |= cfg.Parts
 	c.Nodes = append([]*Node(nil), s.Nodes...)
-	c.Gaps, c.GapCount, c.Asked = nil, 0, 0
-	c.Began = 0
+	c.Gaps = append([]Gap(nil), s.Gaps...)
 	e := &Engine{cfg: cfg, s: &c, nodes: make([]memory, len(c.Nodes))}
 	e.perf.pkeyIndex = defaultKeyAt(c.Nodes, c.From)
 	if len(c.Nodes) == 0 {

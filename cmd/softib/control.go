@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"softib/manager"
+	"softib/survey"
 )
 
 // The protocol between a running fabric and the commands that talk to it, on
@@ -66,6 +67,9 @@ import (
 //	client:  {"v":1,"op":"qos","qos":{"apply":"classic"}}
 //	fabric:  {"line":"classic"}  {"ok":true}   the template that is then in force; empty if there is none
 //
+//	client:  {"v":1,"op":"survey","survey":{"host":"h1","interval_ms":2000}}
+//	fabric:  {"progress":{…}} …  {"chunk":"…"} …  {"ok":true}   the chunks together are an examination, as gob writes it
+//
 // One connection carries one request. An answer ends with "ok" or with
 // {"error":"…","next":"…"}. The kernel says who the client is (SO_PEERCRED): only the fabric's
 // owner and root are answered.
@@ -85,6 +89,7 @@ const (
 	opTables = "tables"
 
 	opPartition = "partition"
+	opSurvey    = "survey"
 	opFault     = "fault"
 	opCapture   = "capture"
 	opTop       = "top"
@@ -92,7 +97,7 @@ const (
 	opQoS       = "qos"
 )
 
-var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition, opFault, opCapture, opTop, opTenant, opQoS}
+var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition, opSurvey, opFault, opCapture, opTop, opTenant, opQoS}
 
 type request struct {
 	Version   int               `json:"v"`
@@ -104,6 +109,7 @@ type request struct {
 	Log       *logRequest       `json:"log,omitempty"`
 	Route     *routeRequest     `json:"route,omitempty"`
 	Partition *partitionRequest `json:"partition,omitempty"`
+	Survey    *surveyRequest    `json:"survey,omitempty"`
 	Fault     *faultRequest     `json:"fault,omitempty"`
 	Capture   *captureRequest   `json:"capture,omitempty"`
 	Top       *topRequest       `json:"top,omitempty"`
@@ -127,6 +133,9 @@ type answer struct {
 	Trace  *traced      `json:"trace,omitempty"`
 	Wiring *wiring      `json:"wiring,omitempty"`
 	Table  *tableRow    `json:"table,omitempty"`
+
+	Progress *survey.Progress `json:"progress,omitempty"`
+	Chunk    []byte           `json:"chunk,omitempty"` // of an examination
 
 	Faults   []manager.Fault `json:"faults,omitempty"`
 	Bytes    int64           `json:"bytes,omitempty"` // of a capture, which follow

@@ -134,6 +134,8 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 		err = s.tenant(ctx, r.Tenant, tell)
 	case opQoS:
 		err = s.qos(ctx, r.QoS, tell)
+	case opSurvey:
+		err = s.survey(ctx, conn, r.Survey, tell)
 	case opPair:
 		err = s.lend(ctx, conn, r.Hosts, tell)
 	default:

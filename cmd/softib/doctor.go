@@ -1,0 +1,351 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"softib/doctor"
+	"softib/ib"
+	"softib/ibsim"
+	"softib/manager/health"
+	"softib/smrun"
+	"softib/survey"
+	"softib/topo"
+	"softib/umad"
+)
+
+func newDoctor() *cobra.Command {
+	var o doctorCommand
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what is wrong with a fabric, and what to do about it",
+		Long: `Looks at every node, link, table and counter of a fabric by management datagrams, waits
+and looks at the counters again, and says what is wrong, where, by how much, and what to
+do next: duplicate GUIDs and LIDs, links that are down, slow or unequal, cables that
+damage signals, ports that drop packets or wait, pairs that do not reach each other, loops
+and credit loops, partitions, managers, versions. It changes nothing.
+
+--on says where:
+  fabric[:HOST]      a running softib fabric (--name), from a host; the default
+  ibsim[:NODE]       ibsim's socket (IBSIM_SOCKNAME, IBSIM_SERVER_NAME as its own clients)
+  umad[:CA[:PORT]]   a port of this machine: /dev/infiniband/umadN
+
+The exit status is 0 if the fabric is well, 1 if something was found, and 2 if it could
+not be looked at.`,
+		Example: `  softib doctor
+  softib doctor --interval 10s
+  softib doctor --on fabric:h7 --json
+  softib doctor --counters-only
+  softib doctor --on umad:mlx5_0:1`,
+		Args: arguments(0, 0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := o.run(cmd)
+			if _, unwell := errors.AsType[*unwellError](err); err != nil && !unwell && !errors.Is(err, context.Canceled) {
+				err = &usageError{err} // exit status 2
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.on, "on", "fabric", "what to look at: `WHERE` is fabric[:HOST], ibsim[:NODE] or umad[:CA[:PORT]]")
+	f.DurationVar(&o.interval, "interval", 2*time.Second, "how long to watch counters; 0 judges what they have counted since their last reset")
+	f.BoolVar(&o.countersOnly, "counters-only", false, "look only at counters: cables, errors, congestion")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	nameFlag(cmd, &o.name)
+	return cmd
+}
+
+type doctorCommand struct {
+	name, on             string
+	interval             time.Duration
+	countersOnly, asJSON bool
+}
+
+// unwellError is a fabric that was looked at and is not well.
+type unwellError struct{ text string }
+
+func (e *unwellError) Error() string { return e.text }
+
+// intervalMax bounds how long a fabric's daemon watches for somebody.
+const intervalMax = time.Hour
+
+// surveyRequest asks a running fabric to be looked at.
+type surveyRequest struct {
+	Host         string `json:"host,omitempty"`
+	IntervalMS   int64  `json:"interval_ms"`
+	CountersOnly bool   `json:"counters_only,omitempty"`
+}
+
+// examination is a fabric that was looked at, with what only its own process knows.
+type examination struct {
+	Before *survey.Survey
+	// Later is what the second look differs in: it would be twice as long otherwise.
+	Later    *laterLook
+	Plan     []byte // in ibnetdiscover's format
+	Version  string
+	Programs []doctor.ProgramFacts
+	Hosts    []doctor.HostTraffic
+}
+
+type laterLook struct {
+	Readings [][]survey.Reading
+	Gaps     []survey.Gap
+	GapCount int
+	Asked    int
+	Ended    ib.Time
+}
+
+func (o *doctorCommand) run(cmd *cobra.Command) error {
+	if o.interval < 0 || o.interval > intervalMax {
+		return usage(cmd, fmt.Errorf("--interval %v: want 0 to %v", o.interval, intervalMax))
+	}
+	bar := &stageBar{t: newTerminal(cmd.ErrOrStderr())}
+	x, opts, err := o.examine(cmd, bar)
+	bar.end()
+	if err != nil {
+		return err
+	}
+	opts.CountersOnly = o.countersOnly
+	var rep *doctor.Report
+	out := toTerminal(newTerminal(cmd.ErrOrStderr()))
+	_ = out.during("judging", func() error {
+		rep = doctor.Judge(x.Before, x.After, opts)
+		return nil
+	})
+	t := newTerminal(cmd.OutOrStdout())
+	if o.asJSON {
+		if err := printJSON(t.w, rep); err != nil {
+			return err
+		}
+	} else {
+		printDoctor(t, rep)
+	}
+	if rep.Healthy() {
+		return nil
+	}
+	return next(&unwellError{"the fabric is not well: " + tally(rep)}, "see what each finding says to do next; softib doctor --json lists them all")
+}
+
+// examine looks at whatever --on names.
+func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surveys, doctor.Options, error) {
+	ctx := cmd.Context()
+	run := doctor.RunOptions{Interval: o.interval, CountersOnly: o.countersOnly, Progress: bar.show}
+	limits := health.Default()
+	opts := doctor.Options{Thresholds: &limits}
+	kind, at, _ := strings.Cut(o.on, ":")
+	switch kind {
+	case "fabric":
+		p, err := newPlace(o.name)
+		if err != nil {
+			return doctor.Surveys{}, opts, err
+		}
+		x, err := o.ask(ctx, p, at, bar)
+		if err != nil {
+			return doctor.Surveys{}, opts, err
+		}
+		opts.Version, opts.Programs, opts.Hosts = x.Version, x.Programs, x.Hosts
+		if opts.Plan, err = topo.Parse("the fabric's topology", x.Plan); err != nil {
+			return doctor.Surveys{}, opts, err
+		}
+		return x.surveys(opts.Plan), opts, nil
+	case "ibsim":
+		port, err := ibsim.Dial(ctx, ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"), Server: os.Getenv("IBSIM_SERVER_NAME")})
+		if err != nil {
+			return doctor.Surveys{}, opts, err
+		}
+		t := smrun.OnIBSim(ibsim.NewSession(port))
+		defer t.Close()
+		run.Window = ibsim.InFlight
+		s, err := doctor.Run(ctx, t, run)
+		return s, opts, err
+	case "umad":
+		ca, num, _ := strings.Cut(at, ":")
+		n := 0
+		if num != "" {
+			var err error
+			if n, err = strconv.Atoi(num); err != nil || n < 1 {
+				return doctor.Surveys{}, opts, usage(cmd, fmt.Errorf("--on %s: %q is no port: want a number from 1 on", o.on, num))
+			}
+		}
+		port, err := umad.Open(ctx, ca, n)
+		if err != nil {
+			return doctor.Surveys{}, opts, next(err, "softib doctor --on umad needs a port of InfiniBand hardware here; softib up has one in software")
+		}
+		t := smrun.OnDevice(port)
+		defer t.Close()
+		run.Window = umadWindow
+		limits.IdleCarries = true // real cables carry symbols all the time
+		s, err := doctor.Run(ctx, t, run)
+		return s, opts, err
+	}
+	return doctor.Surveys{}, opts, usage(cmd, fmt.Errorf("--on %s: want fabric, ibsim or umad", o.on))
+}
+
+// ask lets a running fabric's own process look: it has the ports, and datagrams cost it next to nothing. What it saw is judged here, because that
+// takes a while and the fabric has packets to carry.
+func (o *doctorCommand) ask(ctx context.Context, p place, host string, bar *stageBar) (*examination, error) {
+	var text bytes.Buffer
+	r := &surveyRequest{Host: host, IntervalMS: o.interval.Milliseconds(), CountersOnly: o.countersOnly}
+	err := p.call(ctx, request{Op: opSurvey, Survey: r}, func(a answer) error {
+		switch {
+		case a.Progress != nil:
+			bar.show(*a.Progress)
+		case a.Chunk != nil:
+			text.Write(a.Chunk)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var x examination
+	if err := gob.NewDecoder(&text).Decode(&x); err != nil || x.Before == nil {
+		return nil, next(fmt.Errorf("what fabric %s has seen cannot be read: %w", p.name, err), "restart the fabric with the softib that you use now: softib down, softib up -d")
+	}
+	return &x, nil
+}
+
+// surveys are the two looks, with the names that the plan has.
+func (x *examination) surveys(plan *topo.Graph) doctor.Surveys {
+	s := doctor.Surveys{Before: x.Before.Renamed(func(g ib.GUID) string {
+		if n := plan.ByGUID(g); n != nil {
+			return n.Name
+		}
+		return ""
+	})}
+	if l := x.Later; l != nil {
+		after := *s.Before
+		after.Readings, after.Gaps, after.GapCount, after.Asked, after.Ended = l.Readings, l.Gaps, l.GapCount, l.Asked, l.Ended
+		s.After = &after
+	}
+	return s
+}
+
+// surveyChunk is how much of what was seen goes into one answer, in bytes.
+const surveyChunk = 256 << 10
+
+// survey looks at this fabric for a client.
+func (s *server) survey(ctx context.Context, conn net.Conn, r *surveyRequest, tell func(answer) error) error {
+	if r == nil {
+		return errors.New("the request has no survey: want its host and interval")
+	}
+	interval := time.Duration(r.IntervalMS) * time.Millisecond
+	if interval < 0 || interval > intervalMax {
+		return &usageError{fmt.Errorf("interval %v: want 0 to %v", interval, intervalMax)}
+	}
+	ref, err := managerPort(s.f.Fabric, r.Host)
+	if err != nil {
+		return err
+	}
+	session, err := s.f.OpenMgmt(ref)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		var b [1]byte
+		_, _ = conn.Read(b[:]) // nothing more comes but the end
+		cancel()
+	}()
+	found, err := doctor.Run(ctx, session, doctor.RunOptions{
+		Interval: interval, CountersOnly: r.CountersOnly, Window: surveyWindow,
+		Progress: func(p survey.Progress) { _ = tell(answer{Progress: &p}) },
+	})
+	if err != nil {
+		return err
+	}
+	x := examination{Before: found.Before, Plan: topo.Append(nil, s.f.Graph()), Version: version}
+	if a := found.After; a != nil {
+		x.Later = &laterLook{a.Readings, a.Gaps, a.GapCount, a.Asked, a.Ended}
+	}
+	x.Programs, x.Hosts = s.programFacts()
+	w := &chunkWriter{tell: tell}
+	if err := gob.NewEncoder(w).Encode(&x); err != nil {
+		return err
+	}
+	return w.flush()
+}
+
+// surveyWindow is how many questions this fabric's own nodes are asked at once.
+const surveyWindow = 1024
+
+// programFacts are the programs that are attached, and how their hosts' traffic goes.
+func (s *server) programFacts() ([]doctor.ProgramFacts, []doctor.HostTraffic) {
+	facts, hosts := []doctor.ProgramFacts{}, []doctor.HostTraffic{}
+	at := map[string]int{}
+	for _, p := range s.f.Programs() {
+		facts = append(facts, doctor.ProgramFacts{Host: p.Host, PID: p.PID, Name: p.Name, Version: p.Library})
+		i, known := at[p.Host]
+		if !known {
+			i = len(hosts)
+			at[p.Host] = i
+			hosts = append(hosts, doctor.HostTraffic{Host: p.Host})
+		}
+		hosts[i].IPBytes += p.Stats.IPoIBTxBytes
+		hosts[i].NativeBytes += p.Stats.TxBytes - min(p.Stats.TxBytes, p.Stats.IPoIBTxBytes)
+	}
+	return facts, hosts
+}
+
+// chunkWriter sends what is written to it as answers.
+type chunkWriter struct {
+	tell func(answer) error
+	buf  []byte
+}
+
+func (w *chunkWriter) Write(b []byte) (int, error) {
+	w.buf = append(w.buf, b...)
+	for len(w.buf) >= surveyChunk {
+		if err := w.tell(answer{Chunk: w.buf[:surveyChunk]}); err != nil {
+			return 0, err
+		}
+		w.buf = append(w.buf[:0], w.buf[surveyChunk:]...)
+	}
+	return len(b), nil
+}
+
+func (w *chunkWriter) flush() error {
+	if len(w.buf) == 0 {
+		return nil
+	}
+	return w.tell(answer{Chunk: w.buf})
+}
+
+// stageBar shows the progress of a survey, stage by stage.
+type stageBar struct {
+	t       *terminal
+	bar     *progress
+	stage   survey.Stage
+	started time.Time
+}
+
+func (b *stageBar) show(p survey.Progress) {
+	if b.started.IsZero() {
+		b.started = time.Now()
+	}
+	if b.bar == nil || b.stage != p.Stage {
+		b.end()
+		b.bar, b.stage = b.t.progress(p.Stage.String()), p.Stage
+		b.bar.started = b.started // what takes long as a whole is shown at once
+	}
+	b.bar.at(p.Done, max(p.Total, 1))
+}
+
+func (b *stageBar) end() {
+	if b.bar != nil {
+		b.bar.end()
+		b.bar = nil
+	}
+}
