@@ -13,6 +13,7 @@ import (
 	"softib/ib"
 	"softib/live"
 	"softib/mad"
+	"softib/manager/tenant"
 	"softib/sm"
 	"softib/topo"
 )
@@ -31,6 +32,11 @@ type Fabric interface {
 	SetFault(topo.PortRef, live.Fault) error
 	ClearFault(topo.PortRef) error
 	Faults() []live.FaultState
+	// What programs that are attached tell of themselves.
+	Programs() []live.ProgramStats
+	HostStats() []live.HostStats
+	PathLatencies() []live.PathLatency
+	Peaks(over time.Duration) []live.PortPeak
 }
 
 // Subnet is the subnet manager that stays with the fabric.
@@ -46,6 +52,9 @@ type Options struct {
 	Fabric                  Fabric
 	// Subnet is nil where somebody else's manager looks after the fabric.
 	Subnet Subnet
+	// Tenants are the fabric's, and Enforcer keeps them apart; both are nil where there can be none.
+	Tenants  *tenant.Book
+	Enforcer *Enforcer
 	// Journal has what happened before there was a Manager; nil for a new one.
 	Journal *Journal
 	// Dir is where state is kept. Empty is in memory only, and gone with the process.
@@ -181,6 +190,12 @@ func (m *Manager) CableOf(r topo.PortRef) (int, bool) {
 	}
 	return int(m.byPort[k]), true
 }
+
+// Tenants are the fabric's tenants; nil where there can be none.
+func (m *Manager) Tenants() *tenant.Book { return m.opts.Tenants }
+
+// Enforcer keeps tenants apart, and knows hosts by what people call them; nil where there are no tenants.
+func (m *Manager) Enforcer() *Enforcer { return m.opts.Enforcer }
 
 // Journal has what happened.
 func (m *Manager) Journal() *Journal { return m.journal }

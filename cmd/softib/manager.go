@@ -130,6 +130,9 @@ func (f *fabric) manage(p place, o upOptions) (*manager.Manager, error) {
 	if f.runner != nil {
 		opts.Subnet = f.runner
 	}
+	if f.tenancy != nil {
+		opts.Tenants, opts.Enforcer = f.tenancy.book, f.tenancy.e
+	}
 	m, err := manager.New(opts)
 	if err != nil {
 		return nil, next(err, "softib up --state DIR with another folder, or --state none to keep nothing")
