@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"softib/ib"
@@ -32,10 +33,12 @@ type planter struct {
 	used map[topo.PortRef]bool
 	// pairs of nodes whose cable some mistake took: another cable between the two could pass for it.
 	pairs map[[2]int]bool
+	// lower and upper are the levels between which cables are mistaken.
+	lower, upper func(*topo.Node) bool
 }
 
 func newPlanter(t *testing.T, seed uint64, g *topo.Graph) *planter {
-	return &planter{t, rand.New(rand.NewPCG(seed, 5)), g.Clone(), map[topo.PortRef]bool{}, map[[2]int]bool{}}
+	return &planter{t, rand.New(rand.NewPCG(seed, 5)), g.Clone(), map[topo.PortRef]bool{}, map[[2]int]bool{}, isLeaf, isSpine}
 }
 
 func (p *planter) wire(a, b topo.PortRef) Wire { return Wire{p.g.PortName(a), p.g.PortName(b)} }
@@ -47,12 +50,11 @@ func (p *planter) must(err error) {
 	}
 }
 
-// isUp reports whether a node is a switch without hosts in the tree before mistakes.
-func isSpine(n *topo.Node) bool { return n.IsSwitch() && n.Name[0] != 'l' }
-
-func isLeaf(n *topo.Node) bool { return n.IsSwitch() && n.Name[0] == 'l' }
-
-func isHost(n *topo.Node) bool { return !n.IsSwitch() }
+// Levels of generated trees, by name.
+func isHost(n *topo.Node) bool  { return !n.IsSwitch() }
+func isLeaf(n *topo.Node) bool  { return strings.HasPrefix(n.Name, "leaf") }
+func isSpine(n *topo.Node) bool { return strings.HasPrefix(n.Name, "spine") }
+func isCore(n *topo.Node) bool  { return strings.HasPrefix(n.Name, "core") }
 
 // pick is a cable whose lower end suits low and whose upper end suits high, from the lower end; the cable is then taken.
 func (p *planter) pick(low, high func(*topo.Node) bool, and func(a, b topo.PortRef) bool) (a, b topo.PortRef) {
@@ -127,7 +129,7 @@ var kindsOfMistakes = []struct {
 	plant     func(p *planter) mistake
 }{
 	{"missing uplink", false, func(p *planter) mistake {
-		a, b := p.pick(isLeaf, isSpine, nil)
+		a, b := p.pick(p.lower, p.upper, nil)
 		p.pull(a)
 		return both("missing uplink", Finding{Kind: Missing, Wanted: []Wire{p.wire(a, b)}})
 	}},
@@ -140,20 +142,20 @@ var kindsOfMistakes = []struct {
 		return m
 	}},
 	{"swapped uplinks of two leaves and two spines", false, func(p *planter) mistake {
-		a, b := p.pick(isLeaf, isSpine, nil)
-		x, d := p.pick(isLeaf, isSpine, func(x, d topo.PortRef) bool { return x.Node != a.Node && d.Node != b.Node })
+		a, b := p.pick(p.lower, p.upper, nil)
+		x, d := p.pick(p.lower, p.upper, func(x, d topo.PortRef) bool { return x.Node != a.Node && d.Node != b.Node })
 		return both("swapped uplinks", p.swap(a, b, x, d))
 	}},
 	{"swapped uplinks of one leaf", false, func(p *planter) mistake {
-		a, b := p.pick(isLeaf, isSpine, nil)
-		x, d := p.pick(isLeaf, isSpine, func(x, d topo.PortRef) bool { return x.Node == a.Node })
+		a, b := p.pick(p.lower, p.upper, nil)
+		x, d := p.pick(p.lower, p.upper, func(x, d topo.PortRef) bool { return x.Node == a.Node })
 		m := both("swapped on one leaf", p.swap(a, b, x, d))
 		m.inferSeverity = Note // as good either way round
 		return m
 	}},
 	{"swapped uplinks at one spine", false, func(p *planter) mistake {
-		a, b := p.pick(isLeaf, isSpine, nil)
-		x, d := p.pick(isLeaf, isSpine, func(x, d topo.PortRef) bool { return d.Node == b.Node })
+		a, b := p.pick(p.lower, p.upper, nil)
+		x, d := p.pick(p.lower, p.upper, func(x, d topo.PortRef) bool { return d.Node == b.Node })
 		m := both("swapped at one spine", p.swap(a, b, x, d))
 		m.inferSeverity = Note
 		return m
@@ -166,13 +168,13 @@ var kindsOfMistakes = []struct {
 		return m
 	}},
 	{"swapped host and uplink", false, func(p *planter) mistake {
-		a, b := p.pick(isLeaf, isSpine, nil)
+		a, b := p.pick(p.lower, p.upper, nil)
 		x, d := p.pick(isHost, isLeaf, func(x, d topo.PortRef) bool { return d.Node != a.Node })
 		return both("swapped host and uplink", p.swap(a, b, x, d))
 	}},
 	{"two uplinks joined to one cable", false, func(p *planter) mistake {
-		a, b := p.pick(isLeaf, isSpine, nil)
-		x, d := p.pick(isLeaf, isSpine, func(x, d topo.PortRef) bool { return x.Node != a.Node && d.Node != b.Node })
+		a, b := p.pick(p.lower, p.upper, nil)
+		x, d := p.pick(p.lower, p.upper, func(x, d topo.PortRef) bool { return x.Node != a.Node && d.Node != b.Node })
 		l := p.pull(a)
 		p.pull(x)
 		p.plug(a, x, l)
@@ -180,26 +182,26 @@ var kindsOfMistakes = []struct {
 		return both("leaf to leaf", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, x)}, Wanted: []Wire{p.wire(a, b), p.wire(x, d)}})
 	}},
 	{"uplink in another spine", true, func(p *planter) mistake {
-		a, b := p.pick(isLeaf, isSpine, nil)
-		to := p.free(func(n *topo.Node) bool { return isSpine(n) && n.Index != b.Node })
+		a, b := p.pick(p.lower, p.upper, nil)
+		to := p.free(func(n *topo.Node) bool { return p.upper(n) && n.Index != b.Node })
 		p.plug(a, to, p.pull(a))
 		return both("uplink in another spine", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, to)}, Wanted: []Wire{p.wire(a, b)}})
 	}},
 	{"uplink in a leaf", true, func(p *planter) mistake {
-		a, b := p.pick(isLeaf, isSpine, nil)
-		to := p.free(func(n *topo.Node) bool { return isLeaf(n) && n.Index != a.Node })
+		a, b := p.pick(p.lower, p.upper, nil)
+		to := p.free(func(n *topo.Node) bool { return p.lower(n) && n.Index != a.Node })
 		p.plug(a, to, p.pull(a))
 		return both("uplink in a leaf", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, to)}, Wanted: []Wire{p.wire(a, b)}})
 	}},
 	{"downlink in another leaf", true, func(p *planter) mistake {
-		a, b := p.pick(isLeaf, isSpine, nil)
-		to := p.free(func(n *topo.Node) bool { return isLeaf(n) && n.Index != a.Node })
+		a, b := p.pick(p.lower, p.upper, nil)
+		to := p.free(func(n *topo.Node) bool { return p.lower(n) && n.Index != a.Node })
 		p.plug(b, to, p.pull(a))
 		return both("downlink in another leaf", Finding{Kind: Miswired, Wired: []Wire{p.wire(b, to)}, Wanted: []Wire{p.wire(a, b)}})
 	}},
 	{"host in a spine", true, func(p *planter) mistake {
 		a, b := p.pick(isHost, isLeaf, nil)
-		to := p.free(isSpine)
+		to := p.free(p.upper)
 		p.plug(a, to, p.pull(a))
 		m := both("host in a spine", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, to)}, Wanted: []Wire{p.wire(a, b)}})
 		m.inferred = Finding{Kind: Extra, Wired: m.planned.Wired} // to which leaf it belongs, nothing says
@@ -214,26 +216,26 @@ var kindsOfMistakes = []struct {
 		return m
 	}},
 	{"extra cable between spines", true, func(p *planter) mistake {
-		a := p.free(isSpine)
-		b := p.free(func(n *topo.Node) bool { return isSpine(n) && n.Index != a.Node })
+		a := p.free(p.upper)
+		b := p.free(func(n *topo.Node) bool { return p.upper(n) && n.Index != a.Node })
 		p.plug(a, b, topo.LinkSpec{})
 		return both("extra between spines", Finding{Kind: Extra, Wired: []Wire{p.wire(a, b)}})
 	}},
 	{"extra cable between leaves", true, func(p *planter) mistake {
-		a := p.free(isLeaf)
-		b := p.free(func(n *topo.Node) bool { return isLeaf(n) && n.Index != a.Node })
+		a := p.free(p.lower)
+		b := p.free(func(n *topo.Node) bool { return p.lower(n) && n.Index != a.Node })
 		p.plug(a, b, topo.LinkSpec{})
 		return both("extra between leaves", Finding{Kind: Extra, Wired: []Wire{p.wire(a, b)}})
 	}},
 	{"extra uplink", true, func(p *planter) mistake {
-		a := p.free(isLeaf)
-		b := p.free(func(n *topo.Node) bool { return isSpine(n) && !p.pairs[pairOf(a.Node, n.Index)] })
+		a := p.free(p.lower)
+		b := p.free(func(n *topo.Node) bool { return p.upper(n) && !p.pairs[pairOf(a.Node, n.Index)] })
 		p.pairs[pairOf(a.Node, b.Node)] = true
 		p.plug(a, b, topo.LinkSpec{})
 		return both("extra uplink", Finding{Kind: Extra, Wired: []Wire{p.wire(a, b)}})
 	}},
 	{"uplink in a wrong port", true, func(p *planter) mistake {
-		a, b := p.pick(isLeaf, isSpine, nil)
+		a, b := p.pick(p.lower, p.upper, nil)
 		to := p.free(func(n *topo.Node) bool { return n.Index == b.Node })
 		p.plug(a, to, p.pull(a))
 		m := both("uplink in a wrong port", Finding{Kind: WrongPort, Wired: []Wire{p.wire(a, to)}, Wanted: []Wire{p.wire(a, b)}})
@@ -241,7 +243,7 @@ var kindsOfMistakes = []struct {
 		return m
 	}},
 	{"uplink at one lane", false, func(p *planter) mistake {
-		a, b := p.pick(isLeaf, isSpine, nil)
+		a, b := p.pick(p.lower, p.upper, nil)
 		l := p.pull(a)
 		l.Width = ib.Width1x
 		p.plug(a, b, l)
@@ -255,7 +257,7 @@ var kindsOfMistakes = []struct {
 		return both("slow host", Finding{Kind: Degraded, Wired: []Wire{p.wire(a, b)}})
 	}},
 	{"ends that disagree", false, func(p *planter) mistake {
-		a, b := p.pick(isLeaf, isSpine, nil)
+		a, b := p.pick(p.lower, p.upper, nil)
 		l := p.pull(a)
 		slow := l
 		slow.Speed = ib.EDR
@@ -389,7 +391,7 @@ func TestFindsEachOf200Mistakes(t *testing.T) {
 }
 
 func TestFinds200MistakesAtOnce(t *testing.T) {
-	wide := widen(t, gen(t, "fat-tree:radix=36,levels=2"), 44)
+	wide := widen(t, gen(t, "fat-tree:radix=36,levels=2"), 64)
 	for seed := range uint64(5) {
 		p := newPlanter(t, 1000+seed, wide)
 		var list []mistake
@@ -404,5 +406,35 @@ func TestFinds200MistakesAtOnce(t *testing.T) {
 			}
 			judge(t, Check(p.g, Options{}), list, false)
 		})
+	}
+}
+
+// TestFindsMistakesInOtherTrees is the same at other sizes and heights, one mistake at a time: in trees that are large enough for a majority.
+func TestFindsMistakesInOtherTrees(t *testing.T) {
+	for _, c := range []struct {
+		spec         string
+		ports        int
+		lower, upper func(*topo.Node) bool
+	}{
+		{"fat-tree:radix=8,levels=2", 12, isLeaf, isSpine},
+		{"fat-tree:radix=12,levels=2,oversub=2", 14, isLeaf, isSpine},
+		{"fat-tree:radix=8,levels=3", 12, isLeaf, isSpine},
+		{"fat-tree:radix=8,levels=3", 12, isSpine, isCore},
+		{"fat-tree:radix=12,levels=3,oversub=3", 16, isLeaf, isSpine},
+		{"fat-tree:radix=12,levels=3,pods=5", 16, isSpine, isCore},
+		{"fat-tree:radix=6,levels=4,pods=4", 10, isSpine, isCore},
+		{"fat-tree:radix=8,levels=4,pods=3", 12, isLeaf, isSpine},
+	} {
+		base := widen(t, gen(t, c.spec), c.ports)
+		for n := range 60 {
+			kind := kindsOfMistakes[n%len(kindsOfMistakes)]
+			t.Run(fmt.Sprintf("%s %d %s", c.spec, n, kind.name), func(t *testing.T) {
+				p := newPlanter(t, uint64(n), base)
+				p.lower, p.upper = c.lower, c.upper
+				m := kind.plant(p)
+				judge(t, Check(p.g, Options{Plan: base}), []mistake{m}, true)
+				judge(t, Check(p.g, Options{}), []mistake{m}, false)
+			})
+		}
 	}
 }

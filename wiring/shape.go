@@ -111,13 +111,40 @@ func (x *shape) findLevels() {
 	x.judgeLevels()
 }
 
-// levelsFrom counts levels from the switches that have so many hosts.
+// levelsFrom counts levels from the switches that have so many hosts, less those that turn out to stand higher.
 func (x *shape) levelsFrom(least int) []int {
+	isLeaf := make([]bool, len(x.out))
+	for s := range isLeaf {
+		isLeaf[s] = x.ends[s] >= least
+	}
+	var level []int
+	for range refineMost {
+		level = x.distances(isLeaf)
+		same := true
+		for s := range isLeaf {
+			if isLeaf[s] && x.isLifted(level, int32(s)) {
+				isLeaf[s], same = false, false
+			}
+		}
+		if same {
+			break
+		}
+	}
+	for range refineMost {
+		if !x.refine(level, isLeaf) {
+			break
+		}
+	}
+	return level
+}
+
+// distances counts cables from the nearest leaf.
+func (x *shape) distances(isLeaf []bool) []int {
 	level := make([]int, len(x.out))
 	var queue []int32
 	for s := range level {
 		level[s] = noLevel
-		if x.ends[s] >= least {
+		if isLeaf[s] {
 			level[s] = 0
 			queue = append(queue, int32(s))
 		}
@@ -131,11 +158,6 @@ func (x *shape) levelsFrom(least int) []int {
 			}
 		}
 	}
-	for range refineMost {
-		if !x.refine(level, least) {
-			break
-		}
-	}
 	return level
 }
 
@@ -143,14 +165,14 @@ func (x *shape) levelsFrom(least int) []int {
 const refineMost = 8
 
 // refine corrects the levels of switches that one wrong cable pulled down or the lack of hosts lifted up; it is false when nothing changed.
-func (x *shape) refine(level []int, least int) bool {
+func (x *shape) refine(level []int, isLeaf []bool) bool {
 	changed := false
 	var votes []int
 	for s := range level {
-		if level[s] == noLevel || x.ends[s] >= least {
+		if level[s] == noLevel || isLeaf[s] {
 			continue
 		}
-		if level[s] >= 2 && x.hasTwinBelow(level, int32(s)) {
+		if level[s] >= 2 && x.twins(level, int32(s), level[s]-1, level[s]-2) > 0 {
 			level[s] -= 2
 			changed = true
 			continue
@@ -170,7 +192,8 @@ func (x *shape) refine(level []int, least int) bool {
 			}
 		}
 		want := level[s]
-		for l := 1; l < len(votes); l++ {
+		// Of two that are equal the higher one: a wrong cable only ever pulls down.
+		for l := len(votes) - 1; l > 0; l-- {
 			if want >= len(votes) || votes[l] > votes[want] {
 				want = l
 			}
@@ -183,23 +206,72 @@ func (x *shape) refine(level []int, least int) bool {
 	return changed
 }
 
-// hasTwinBelow reports whether a switch has the neighbours of one two levels down: then it is a brother of that
-// one, and seems to be above only because nothing hangs on it.
-func (x *shape) hasTwinBelow(level []int, s int32) bool {
-	own := x.neighbours(level, s, level[s]-1)
-	shared := map[int32]int{}
+// isLifted reports of a switch with few hosts that it is no leaf but a switch above with a stray host: among the switches that real leaves hang on, it
+// has the neighbours of switches without hosts, and those of no real leaf.
+func (x *shape) isLifted(level []int, s int32) bool {
+	most := slices.Max(x.ends)
+	if 2*x.ends[s] > most {
+		return false
+	}
+	isReal := func(t int32) bool { return 2*x.ends[t] > most }
+	overLeaves := func(t int32) []int32 {
+		return slices.DeleteFunc(x.neighbours(level, t, 1), func(n int32) bool { return !slices.ContainsFunc(x.neighbours(level, n, 0), isReal) })
+	}
+	own := overLeaves(s)
+	bare := false
 	for _, n := range own {
-		for _, t := range x.neighbours(level, n, level[s]-2) {
-			if t == s {
-				continue
+		for _, e := range x.out[n] {
+			isLike := func() bool {
+				both, theirs := 0, overLeaves(e.to)
+				for _, m := range theirs {
+					if _, found := slices.BinarySearch(own, m); found {
+						both++
+					}
+				}
+				return 2*both > max(len(own), len(theirs))
 			}
-			shared[t]++
-			if 2*shared[t] > len(own) && 2*shared[t] > len(x.neighbours(level, t, level[s]-1)) {
-				return true
+			switch {
+			case level[e.to] == 0 && isReal(e.to):
+				if isLike() {
+					return false
+				}
+			case level[e.to] == 2 && x.ends[e.to] == 0:
+				bare = bare || isLike()
 			}
 		}
 	}
-	return false
+	return bare
+}
+
+// twins counts the switches of level l that have the same neighbours of level via as a switch: more than half of both are the same. Where l is two levels below,
+// the switch is a brother of theirs, and seems to be above only because nothing hangs on it.
+func (x *shape) twins(level []int, s int32, via, l int) int {
+	own := x.neighbours(level, s, via)
+	met := map[int32]int{}
+	count := 0
+	for _, n := range own {
+		for _, t := range x.neighbours(level, n, l) {
+			if t == s {
+				continue
+			}
+			// Looked at once, when it passes half of the switch's neighbours.
+			if met[t]++; 2*met[t] > len(own) && 2*(met[t]-1) <= len(own) && 2*x.shared(level, own, t, via) > len(x.neighbours(level, t, via)) {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// shared counts the neighbours of a switch on one level that are in a sorted list.
+func (x *shape) shared(level []int, list []int32, t int32, via int) int {
+	count := 0
+	for _, n := range x.neighbours(level, t, via) {
+		if _, found := slices.BinarySearch(list, n); found {
+			count++
+		}
+	}
+	return count
 }
 
 // neighbours are the switches of one level that a switch is cabled to, each once.
