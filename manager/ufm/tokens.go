@@ -1,0 +1,256 @@
+package ufm
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	tokenBytes = 32
+	// tokenShown is how many characters of a token tell it from others; the 200 bits behind them are the secret.
+	tokenShown = 8
+	// tokenLife is UFM's: ten years.
+	tokenLife = 315_360_000 * time.Second
+	tokensMax = 4096
+)
+
+// token is an access token that was given out. The token itself is nowhere.
+type token struct {
+	// ID is how the token begins.
+	ID     string    `json:"id"`
+	Hash   string    `json:"sha256"`
+	User   string    `json:"user"`
+	Issued time.Time `json:"issued"`
+}
+
+// tokenShape is what is shown of a token.
+type tokenShape struct {
+	ID        string `json:"id"`
+	Token     string `json:"access_token"`
+	Revoked   bool   `json:"revoked"`
+	IssuedAt  int64  `json:"issued_at"`
+	ExpiresIn int64  `json:"expires_in"`
+	User      string `json:"username"`
+}
+
+func (t *token) shape(secret string) tokenShape {
+	return tokenShape{ID: t.ID, Token: secret, IssuedAt: t.Issued.Unix(), ExpiresIn: int64(tokenLife / time.Second), User: t.User}
+}
+
+func newSecret() string {
+	var b [tokenBytes]byte
+	rand.Read(b[:])
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+func hashOf(secret string) string {
+	h := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(h[:])
+}
+
+// issue gives out a token.
+func (c *Credentials) issue(user string, now time.Time) (tokenShape, error) {
+	secret := newSecret()
+	t := token{ID: secret[:tokenShown], Hash: hashOf(secret), User: user, Issued: now.UTC().Truncate(time.Second)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.tokens) >= tokensMax {
+		return tokenShape{}, refuse(409, "%d tokens were given out: revoke those that nobody uses", len(c.tokens))
+	}
+	list := append(slices.Clone(c.tokens), t)
+	if err := c.saveTokens(list); err != nil {
+		return tokenShape{}, err
+	}
+	c.tokens = list
+	return t.shape(secret), nil
+}
+
+// tokenUser is whose token it is. Every token is compared, and each in the same time.
+func (c *Credentials) tokenUser(secret string, now time.Time) (user string, ok bool) {
+	h := []byte(hashOf(secret))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.tokens {
+		t := &c.tokens[i]
+		if subtle.ConstantTimeCompare(h, []byte(t.Hash)) == 1 && now.Before(t.Issued.Add(tokenLife)) {
+			user, ok = t.User, true
+		}
+	}
+	return user, ok
+}
+
+// tokensOf are a user's tokens, oldest first. Of each is shown how it begins.
+func (c *Credentials) tokensOf(user string) []tokenShape {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := []tokenShape{}
+	for i := range c.tokens {
+		if t := &c.tokens[i]; t.User == user {
+			list = append(list, t.shape(t.ID+"…"))
+		}
+	}
+	return list
+}
+
+// revoke takes a user's token back, by the token or by how it begins.
+func (c *Credentials) revoke(user, secret string) error {
+	id := strings.TrimSuffix(secret, "…")
+	n, err := c.dropTokens(func(t *token) bool { return t.User == user && (t.ID == id || t.Hash == hashOf(secret)) })
+	if err == nil && n == 0 {
+		return &Error{Status: 404, Field: "token", Reason: "no token of yours is this one"}
+	}
+	return err
+}
+
+func (c *Credentials) dropTokens(is func(*token) bool) (n int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []token
+	for i := range c.tokens {
+		if is(&c.tokens[i]) {
+			n++
+		} else {
+			list = append(list, c.tokens[i])
+		}
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	if err := c.saveTokens(list); err != nil {
+		return 0, err
+	}
+	c.tokens = list
+	return n, nil
+}
+
+func (c *Credentials) saveTokens(list []token) error {
+	if c.dir == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(list, "", "\t")
+	if err == nil {
+		err = writeFile(filepath.Join(c.dir, tokensFile), text)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: the tokens cannot be written: %w", ErrCredentials, err)
+	}
+	return nil
+}
+
+func (c *Credentials) loadTokens() error {
+	path := filepath.Join(c.dir, tokensFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		c.tokens, err = parseTokens(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: the tokens cannot be read: %w; remove %s, and give out new ones", ErrCredentials, err, path)
+	}
+	return nil
+}
+
+// parseTokens reads the file of tokens.
+func parseTokens(text []byte) (list []token, err error) {
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, err
+	}
+	for i, t := range list {
+		switch {
+		case len(t.ID) != tokenShown:
+			return nil, fmt.Errorf("token %d: id %q: want %d characters", i, clip(t.ID), tokenShown)
+		case len(t.Hash) != 2*sha256.Size:
+			return nil, fmt.Errorf("token %d: sha256 of %d characters: want %d", i, len(t.Hash), 2*sha256.Size)
+		case t.User == "":
+			return nil, fmt.Errorf("token %d: user: want a name", i)
+		}
+	}
+	return list, nil
+}
+
+// sessions are those who logged in, by the hash of their cookie. They end with the process, when nobody has used them for a while, and after a day.
+type sessions struct {
+	mu   sync.Mutex
+	list map[string]*session
+}
+
+type session struct {
+	user       string
+	born, used time.Time
+}
+
+const (
+	sessionIdle = 30 * time.Minute
+	sessionLife = 24 * time.Hour
+	sessionsMax = 4096
+)
+
+// open begins a session and returns its cookie's value.
+func (s *sessions) open(user string, now time.Time) string {
+	secret := newSecret()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.list == nil {
+		s.list = map[string]*session{}
+	}
+	if len(s.list) >= sessionsMax {
+		s.sweep(now)
+	}
+	s.list[hashOf(secret)] = &session{user: user, born: now, used: now}
+	return secret
+}
+
+// sweep forgets sessions that have ended, and the one that was idle for longest if none has.
+func (s *sessions) sweep(now time.Time) {
+	var oldest string
+	for k, x := range s.list {
+		if x.over(now) {
+			delete(s.list, k)
+		} else if oldest == "" || x.used.Before(s.list[oldest].used) {
+			oldest = k
+		}
+	}
+	if len(s.list) >= sessionsMax {
+		delete(s.list, oldest)
+	}
+}
+
+func (x *session) over(now time.Time) bool {
+	return now.Sub(x.used) > sessionIdle || now.Sub(x.born) > sessionLife
+}
+
+// user is whose session a cookie is.
+func (s *sessions) user(secret string, now time.Time) (string, bool) {
+	k := hashOf(secret)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, ok := s.list[k]
+	if !ok || x.over(now) {
+		delete(s.list, k)
+		return "", false
+	}
+	x.used = now
+	return x.user, true
+}
+
+// end ends a session.
+func (s *sessions) end(secret string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.list, hashOf(secret))
+}
