@@ -30,7 +30,10 @@ func (o *own) text(m *manager.Manager) []byte {
 	t := &sheet{}
 	fabricSheet(t, m)
 	managerSheet(t, m)
+	adminSheet(t, m)
 	healthSheet(t, m)
+	alarmSheet(t, m)
+	programSheet(t, m)
 	var b bytes.Buffer
 	if list, err := o.process.Gather(); err == nil {
 		for _, f := range list {
@@ -165,6 +168,20 @@ func healthSheet(t *sheet, m *manager.Manager) {
 	for i := range worst[:min(len(worst), worstMax)] {
 		v := &worst[i]
 		t.add("softib_cable_score", v.Score, "link", m.LinkName(v.Cable), "severity", v.Severity.String())
+	}
+}
+
+// alarmSheet is the alarms that stand.
+func alarmSheet(t *sheet, m *manager.Manager) {
+	var count [health.NumKind][health.NumSeverity]int
+	for _, a := range m.Alarms() {
+		count[a.Kind][a.Severity]++
+	}
+	t.family("softib_alarms", "Alarms that stand, by what they are about.", gauge)
+	for k := range health.NumKind {
+		for s := health.OK + 1; s < health.NumSeverity; s++ {
+			t.add("softib_alarms", float64(count[k][s]), "kind", k.String(), "severity", s.String())
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ const (
 	counter   kind = "counter"
 	gauge     kind = "gauge"
 	histogram kind = "histogram"
+	summary   kind = "summary"
 )
 
 // appendHead begins a family. The format wants each family's samples together, after this.
@@ -59,6 +60,9 @@ func appendCount(b []byte, v uint64) []byte {
 	}
 	return append(strconv.AppendUint(b, v, 10), '\n')
 }
+
+// number is a value as a label has it.
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // appendValue is any other value and the end of its line.
 func appendValue(b []byte, v float64) []byte {
