@@ -30,6 +30,10 @@ type wantKeys struct {
 
 // tablesWanted lists the tables that a change is about: of each port, and of the switch port in front of it.
 func (e *Enforcer) tablesWanted(sc scene, c concern, want *tenant.State) (list []wantKeys) {
+	// Where no member of any tenant is there, there is nothing for switches to check.
+	checked := sc.side != sm.EnforceOff && slices.ContainsFunc(want.Tenants, func(t tenant.Tenant) bool {
+		return slices.ContainsFunc(t.Members, func(m tenant.Member) bool { _, there := sc.sub.ByPortGUID(m.GUID); return there })
+	})
 	for _, g := range c.sorted() {
 		at, ok := sc.sub.ByPortGUID(g)
 		ref, known := e.port[g]
@@ -44,7 +48,7 @@ func (e *Enforcer) tablesWanted(sc scene, c concern, want *tenant.State) (list [
 			w.has = append(w.has, ib.PKeyBase)
 		}
 		list = append(list, w)
-		if len(want.Tenants) == 0 || sc.side == sm.EnforceOff || !p.Up() || !sc.sub.Nodes[p.Peer].IsSwitch() {
+		if !checked || !p.Up() || !sc.sub.Nodes[p.Peer].IsSwitch() {
 			continue
 		}
 		sw := sc.sub.Nodes[p.Peer]
