@@ -153,7 +153,8 @@ func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surve
 		if err != nil {
 			return doctor.Surveys{}, opts, err
 		}
-		opts.Version, opts.Programs, opts.Hosts = x.Version, x.Programs, x.Hosts
+		opts.Version, opts.Programs = x.Version, x.Programs
+		opts.Hosts = append([]doctor.HostTraffic{}, x.Hosts...) // none is not the same as not known
 		if opts.Plan, err = topo.Parse("the fabric's topology", x.Plan); err != nil {
 			return doctor.Surveys{}, opts, err
 		}
@@ -325,10 +326,10 @@ func (w *chunkWriter) flush() error {
 
 // stageBar shows the progress of a survey, stage by stage.
 type stageBar struct {
-	t       *terminal
-	bar     *progress
-	stage   survey.Stage
-	started time.Time
+	t              *terminal
+	bar            *progress
+	stage          survey.Stage
+	started, shown time.Time
 }
 
 func (b *stageBar) show(p survey.Progress) {
@@ -338,9 +339,10 @@ func (b *stageBar) show(p survey.Progress) {
 	if b.bar == nil || b.stage != p.Stage {
 		b.end()
 		b.bar, b.stage = b.t.progress(p.Stage.String()), p.Stage
-		b.bar.started = b.started // what takes long as a whole is shown at once
+		b.bar.started, b.bar.shown = b.started, b.shown // it is the whole that takes long
 	}
 	b.bar.at(p.Done, max(p.Total, 1))
+	b.shown = b.bar.shown
 }
 
 func (b *stageBar) end() {
