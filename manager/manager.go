@@ -107,7 +107,7 @@ func New(o Options) (*Manager, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
-	if err := m.openState(ctx); err != nil {
+	if err := m.openState(); err != nil {
 		stop()
 		return nil, err
 	}

@@ -1,9 +1,13 @@
 package manager
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +15,7 @@ import (
 	"softib/ib"
 	"softib/live"
 	"softib/manager/health"
+	"softib/manager/history"
 	"softib/topo"
 )
 
@@ -182,5 +187,67 @@ func TestAdminLatency(t *testing.T) {
 	m.probeAdmin(t.Context())
 	if l := m.AdminLatency(); l.Count != 0 || l.Failed != 1 {
 		t.Errorf("the manager has gone, and its administrator answered: %+v", l)
+	}
+}
+
+func TestHistory(t *testing.T) {
+	dir := t.TempDir()
+	f, m := running(t, "star:3", Options{Dir: dir})
+	at := m.Sample().At
+	r, err := m.Port("h1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= 20; i++ {
+		if i == 10 {
+			for range 3 {
+				if err := errors.Join(f.SetLink(r, false), f.SetLink(r, true)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		m.take(at.Add(time.Duration(i) * time.Second))
+	}
+	flaps := func(m *Manager) (n float64) {
+		s, err := m.PortHistory(r, history.LinkDowned, at, at.Add(time.Minute), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range s.Points {
+			n += p.Avg * s.Step.Seconds()
+		}
+		return n
+	}
+	if got := flaps(m); math.Abs(got-3) > 0.01 {
+		t.Errorf("the link went down 3 times, the history has %g", got)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := New(Options{Fabric: f, Dir: dir, Interval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := flaps(again); math.Abs(got-3) > 0.01 {
+		t.Errorf("opened again, the history has %g", got)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	// A file that is no history is put aside, and said so.
+	if err := os.WriteFile(filepath.Join(dir, historyFile), bytes.Repeat([]byte("x"), 1<<16), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err = New(Options{Fabric: f, Dir: dir, Interval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if e := again.Journal().After(0, 1); len(e) != 1 || e[0].Kind != "history" || e[0].Severity != Warning {
+		t.Errorf("the journal has %+v", e)
+	}
+	if got := flaps(again); got != 0 {
+		t.Errorf("a new history has %g", got)
 	}
 }

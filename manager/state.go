@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,7 @@ type state struct {
 	verdicts atomic.Pointer[[]health.Verdict]
 	alarms   *health.Alarms
 	admin    adminProbe
+	past     past
 	base     baseline
 	judged   []health.Cable // used again for each judgement
 }
@@ -33,14 +33,15 @@ type baseline struct {
 const judgeSpan = time.Minute
 
 // openState opens what is kept, and closeState closes it.
-func (m *Manager) openState(context.Context) error { return nil }
-func (m *Manager) closeState() error               { return nil }
+func (m *Manager) openState() error  { return m.openHistory() }
+func (m *Manager) closeState() error { return m.past.store.Close() }
 
 // sampled is called with each new sample, and the one before.
 func (m *Manager) sampled(s, _ *Sample) {
 	m.state.mu.Lock()
 	defer m.state.mu.Unlock()
 	m.judge(s)
+	m.keep(s)
 }
 
 // judge ranks the cables by what was counted since the older baseline.
