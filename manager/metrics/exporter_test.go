@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"softib/ib"
+	"softib/internal/promtest"
 	"softib/manager"
 	"softib/topo"
 )
@@ -329,7 +330,7 @@ func FuzzLabel(f *testing.F) {
 
 // TestPromtool lets Prometheus' own tool judge.
 func TestPromtool(t *testing.T) {
-	tool := debian(t, "promtool")
+	tool := promtest.Find(t, "promtool")
 	_, m, e := running(t, "fat-tree:radix=4,levels=2")
 	r, _ := m.Link("leaf1", "spine1")
 	if err := m.SetFault(r, manager.FaultSpec{Down: true}, "a test"); err != nil {
