@@ -2,134 +2,125 @@ package ufm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
+	"softib/doctor"
 	"softib/ib"
-	"softib/link"
-	"softib/manager"
-	"softib/manager/health"
 	"softib/manager/tenant"
+	"softib/survey"
 	"softib/topo"
+	"softib/wiring"
 )
 
 // check is a test that can be run. Those of UFM's that a fabric in software has nothing to show for (temperatures, SHARP, sockets) are not among them.
 type check struct {
 	name, about string
-	run         func(ctx context.Context, s *Server, progress func(percent int)) ([]finding, error)
+	// looks are the sections of the doctor's report that it is about, and kinds the findings in them; nil is all.
+	looks []doctor.Check
+	kinds []string
+	// counters says that counters are all it needs.
+	counters bool
+	// also is what the doctor does not know.
+	also func(s *Server) []finding
 }
 
-// checks are all tests, under UFM's names.
+// checks are all tests, under UFM's names. Most of them ask the whole fabric by datagrams, as softib doctor does.
 var checks = []check{
-	{"CheckLids", "Every port has an address, and no two have the same", checkLIDs},
-	{"CheckLinks", "Every cable has a link, and it is active", byVerdict(health.LinkDown, health.NotActive)},
-	{"CheckSubnetManager", "There is one master, and all ports know it", checkManager},
-	{"CheckPortCounters", "No counter is above its limit", checkCounters},
-	{"CheckDuplicateNodes", "No two nodes have the same name", checkNames},
-	{"CheckDuplicateGuids", "No two nodes and no two ports have the same GUID", checkGUIDs},
-	{"CheckRouting", "Packets reach every host from every other", checkRouting},
-	{"CheckLinkSpeed", "Every link is as fast as both its ends can be", checkRates(func(p *manager.PortSample) bool { return p.Rate.Speed < p.Capable.Speed })},
-	{"CheckLinkWidth", "Every link is as wide as both its ends can be", checkRates(func(p *manager.PortSample) bool { return p.Rate.Width.Lanes() < p.Capable.Width.Lanes() })},
-	{"CheckPartitionKey", "Every port has the keys of its partitions", checkKeys},
-	{"CheckCables", "No cable damages signals or loses them", byVerdict(health.Damaging, health.Flapping)},
-	{"CheckEffectiveBER", "No cable has a bit error rate above 1e-12", checkBER},
-	{"CheckSymbolBER", "No cable has a bit error rate above 1e-12", checkBER},
+	{name: "CheckLids", about: "Every port has an address, and no two have the same", looks: []doctor.Check{doctor.LIDs}},
+	{name: "CheckLinks", about: "Every cable has a link, it is active, and both ends agree on it", looks: []doctor.Check{doctor.Answers, doctor.Links}, kinds: []string{"link-down", "not-active", "asymmetric-link", "link-lost", "silent-node", "no-answer", "down"}},
+	{name: "CheckSubnetManager", about: "There is one master, and all ports know it", looks: []doctor.Check{doctor.Managers}},
+	{name: "CheckPortCounters", about: "No counter is above its limit", looks: []doctor.Check{doctor.Errors}, counters: true},
+	{name: "CheckDuplicateNodes", about: "No two systems have the same name", also: (*Server).sameNames},
+	{name: "CheckDuplicateGuids", about: "No two nodes and no two ports have the same GUID", looks: []doctor.Check{doctor.GUIDs}},
+	{name: "CheckRouting", about: "There is a way from every host to every other, and no loop", looks: []doctor.Check{doctor.Routing, doctor.Lanes}},
+	{name: "CheckLinkSpeed", about: "Every link is as fast as both its ends can be", also: slower(func(is, can ib.LinkRate) bool { return is.Speed < can.Speed })},
+	{name: "CheckLinkWidth", about: "Every link is as wide as both its ends can be", also: slower(func(is, can ib.LinkRate) bool { return is.Width.Lanes() < can.Width.Lanes() })},
+	{name: "CheckPartitionKey", about: "Every port has the keys of its partitions, and switches enforce them", looks: []doctor.Check{doctor.Partitions}, also: (*Server).wrongKeys},
+	{name: "CheckCables", about: "No cable damages signals or loses them", looks: []doctor.Check{doctor.Cables}, counters: true},
+	{name: "CheckEffectiveBER", about: "No cable has a bit error rate above 1e-12", also: (*Server).errorRates},
+	{name: "CheckSymbolBER", about: "No cable has a bit error rate above 1e-12", also: (*Server).errorRates},
+	{name: "TreeTopologyValidation", about: "The cables make the fat tree that they should", also: (*Server).wrongWiring},
+	{name: "ValidateNodesFirmwareVersion", about: "Nodes and programs are of one version", looks: []doctor.Check{doctor.Versions}},
 }
 
-func checkLIDs(ctx context.Context, s *Server, _ func(int)) (found []finding, err error) {
-	m, v := s.cfg.Manager, s.look()
-	g := m.Graph()
-	at := map[ib.LID]string{}
-	for i, r := range m.Ports() {
-		n, p := g.Nodes[r.Node], &v.ports[i]
-		name := g.PortName(r)
-		if n.IsSwitch() {
-			if r.Port != 1 {
+// surveyWindow is how many questions the fabric's own nodes are asked at once.
+const surveyWindow = 256
+
+// run runs a test.
+func (k *check) run(ctx context.Context, s *Server, progress func(percent int)) (found []finding, err error) {
+	if k.also != nil {
+		found = k.also(s)
+	}
+	if k.looks == nil {
+		return found, ctx.Err()
+	}
+	from, err := s.askFrom()
+	if err != nil {
+		return found, err
+	}
+	session, err := s.cfg.Manager.Fabric().OpenMgmt(from)
+	if err != nil {
+		return found, err
+	}
+	defer session.Close()
+	o := doctor.RunOptions{CountersOnly: k.counters, Window: surveyWindow, Progress: func(p survey.Progress) { progress(percent(p)) }}
+	if cfg, ok := s.cfg.Manager.SubnetConfig(); ok {
+		o.MKey = cfg.MKey
+	}
+	seen, err := doctor.Run(ctx, session, o)
+	if err != nil {
+		return found, err
+	}
+	report := doctor.Judge(seen.Before, seen.After, doctor.Options{Plan: s.cfg.Manager.Graph(), CountersOnly: k.counters, Version: s.cfg.Manager.Version()})
+	for _, c := range k.looks {
+		section := report.Section(c)
+		if section == nil {
+			continue
+		}
+		for _, f := range section.Findings {
+			if f.Severity < doctor.Warn || k.kinds != nil && !slices.Contains(k.kinds, f.Kind) {
 				continue
 			}
-			name = n.Name
-		} else if p.info.PortState <= ib.PortDown {
-			continue
-		}
-		if p.lid == 0 {
-			found = append(found, finding{severe: true, text: name + " has no LID", object: name})
-			continue
-		}
-		for i := range ib.LID(1) << p.info.LMC {
-			if was, twice := at[p.lid+i]; twice {
-				found = append(found, finding{severe: true, text: fmt.Sprintf("LID %d is that of %s and of %s", p.lid+i, was, name), object: name})
+			text := f.Measured
+			if f.Next != "" {
+				text += "; " + f.Next
 			}
-			at[p.lid+i] = name
+			found = append(found, finding{severe: f.Severity >= doctor.Fail, text: text, object: strings.Join(f.Objects, " ")})
 		}
-	}
-	return found, ctx.Err()
-}
-
-// byVerdict is a test of cables for some of what may be wrong with them.
-func byVerdict(kinds ...health.Kind) func(context.Context, *Server, func(int)) ([]finding, error) {
-	return func(_ context.Context, s *Server, _ func(int)) (found []finding, err error) {
-		g := s.cfg.Manager.Graph()
-		for _, v := range s.cfg.Manager.Worst() {
-			for i := range v.Reasons {
-				if r := &v.Reasons[i]; slices.Contains(kinds, r.Kind) {
-					found = append(found, finding{severe: r.Severity >= health.Bad, text: v.Name(g) + ": " + r.Text(g) + "; " + v.Advice(g), object: v.Name(g)})
-					break
-				}
-			}
-		}
-		return found, nil
-	}
-}
-
-func checkManager(_ context.Context, s *Server, _ func(int)) (found []finding, err error) {
-	m, v := s.cfg.Manager, s.look()
-	sub := m.Subnet()
-	masters := 0
-	for _, x := range sub.Managers {
-		if strings.EqualFold(x.State, "master") {
-			masters++
-		}
-	}
-	if sub.Managed && masters != 1 {
-		found = append(found, finding{severe: true, text: fmt.Sprintf("%d subnet managers are master: want one", masters)})
-	}
-	lids := map[ib.LID]string{}
-	for i, r := range m.Ports() {
-		p := &v.ports[i]
-		if m.Graph().Nodes[r.Node].IsSwitch() || p.info.PortState != ib.PortActive {
-			continue
-		}
-		name := m.Graph().PortName(r)
-		if p.info.MasterSMLID == 0 {
-			found = append(found, finding{severe: true, text: name + " knows no subnet manager", object: name})
-		} else if _, ok := lids[p.info.MasterSMLID]; !ok {
-			lids[p.info.MasterSMLID] = name
-		}
-	}
-	if len(lids) > 1 {
-		for lid, name := range lids {
-			found = append(found, finding{severe: true, text: fmt.Sprintf("%s takes LID %d for the master, and others take another", name, lid), object: name})
-		}
-		slices.SortFunc(found, func(a, b finding) int { return strings.Compare(a.text, b.text) })
 	}
 	return found, nil
 }
 
-func checkCounters(_ context.Context, s *Server, _ func(int)) (found []finding, err error) {
+// percent is how far a survey is, of what it knows that there is; the last one comes with the result.
+func percent(p survey.Progress) int {
+	if p.Total <= 0 {
+		return 0
+	}
+	return min(99*p.Done/p.Total, 99)
+}
+
+// errNoPort is the answer of tests in a fabric that nobody can be asked from.
+var errNoPort = errors.New("no host has a link that is up: there is no port to ask the fabric from")
+
+// askFrom is a port to ask the fabric from.
+func (s *Server) askFrom() (topo.PortRef, error) {
 	m := s.cfg.Manager
-	sample, limits := m.Fresh(), health.Default()
-	for i, r := range m.Ports() {
-		name := m.Graph().PortName(r)
-		for _, x := range health.Exceeding(&sample.Ports[i].Counters, 0, &limits) {
-			found = append(found, finding{severe: x.Severity >= health.Bad, text: name + ": " + x.Text(), object: name})
+	for _, h := range m.Graph().Hosts() {
+		for p := 1; p <= h.NumPorts(); p++ {
+			r := topo.PortRef{Node: h.Index, Port: ib.PortNum(p)}
+			if pi, ok := m.Fabric().PortInfo(r); ok && pi.PortState > ib.PortDown {
+				return r, nil
+			}
 		}
 	}
-	return found, nil
+	return topo.PortRef{}, errNoPort
 }
 
-func checkNames(_ context.Context, s *Server, _ func(int)) (found []finding, err error) {
+// sameNames finds systems that call themselves the same.
+func (s *Server) sameNames() (found []finding) {
 	at := map[string]*topo.Node{}
 	for _, n := range s.cfg.Manager.Graph().Nodes {
 		if was := at[n.Desc]; was != nil && n.Desc != "" && was.SystemGUID != n.SystemGUID {
@@ -137,91 +128,12 @@ func checkNames(_ context.Context, s *Server, _ func(int)) (found []finding, err
 		}
 		at[n.Desc] = n
 	}
-	return found, nil
+	return found
 }
 
-func checkGUIDs(_ context.Context, s *Server, _ func(int)) (found []finding, err error) {
-	g := s.cfg.Manager.Graph()
-	nodes, ports := map[ib.GUID]string{}, map[ib.GUID]string{}
-	take := func(at map[ib.GUID]string, what string, guid ib.GUID, name string) {
-		if was, twice := at[guid]; twice {
-			found = append(found, finding{severe: true, text: fmt.Sprintf("%s GUID %s is that of %s and of %s", what, guidText(guid), was, name), object: name})
-		}
-		at[guid] = name
-	}
-	for _, n := range g.Nodes {
-		take(nodes, "node", n.GUID, n.Name)
-		if n.IsSwitch() {
-			continue
-		}
-		for p := 1; p <= n.NumPorts(); p++ {
-			take(ports, "port", n.PortGUID(ib.PortNum(p)), g.PortName(topo.PortRef{Node: n.Index, Port: ib.PortNum(p)}))
-		}
-	}
-	return found, nil
-}
-
-// routesMax is how many ways are walked: all pairs of 64 hosts. In larger fabrics each host walks to some, in steps that reach every other host from somewhere.
-const routesMax = 64 * 63
-
-func checkRouting(ctx context.Context, s *Server, progress func(int)) (found []finding, err error) {
-	m, v := s.cfg.Manager, s.look()
-	g := m.Graph()
-	var ends []int
-	for i, r := range m.Ports() {
-		if !g.Nodes[r.Node].IsSwitch() && v.ports[i].info.PortState == ib.PortActive && v.ports[i].lid != 0 {
-			ends = append(ends, i)
-		}
-	}
-	if len(ends) < 2 {
-		return nil, nil
-	}
-	each := max(min(len(ends)-1, routesMax/len(ends)), 1)
-	for x, i := range ends {
-		if err := ctx.Err(); err != nil {
-			return found, err
-		}
-		progress(100 * x / len(ends))
-		from := m.Ports()[i]
-		key := ib.PKeyDefault
-		if keys := m.Fabric().PKeys(from); len(keys) > 0 {
-			key = keys[0]
-		}
-		for k := range each {
-			j := ends[(x+1+k*(len(ends)-1)/each)%len(ends)]
-			to := m.Ports()[j]
-			if !shareKey(m, from, to, &key) {
-				continue // partitions keep them apart, which is as it should be
-			}
-			way, err := m.Fabric().Way(from, v.ports[j].lid, 0, key)
-			if err != nil {
-				return found, err
-			}
-			if way.Reason != link.OK {
-				found = append(found, finding{severe: true, text: fmt.Sprintf("packets from %s to %s are lost at %s: %v", g.PortName(from), g.PortName(to), g.PortName(way.Lost), way.Reason), object: g.PortName(from)})
-			}
-		}
-	}
-	return found, nil
-}
-
-// shareKey finds a key with which one port's packets are the other's to take.
-func shareKey(m *manager.Manager, from, to topo.PortRef, key *ib.PKey) bool {
-	theirs := m.Fabric().PKeys(to)
-	for _, a := range m.Fabric().PKeys(from) {
-		for _, b := range theirs {
-			if a.IsValid() && b.IsValid() && a.Matches(b) {
-				*key = a
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// checkRates is a test of what links run at.
-func checkRates(less func(*manager.PortSample) bool) func(context.Context, *Server, func(int)) ([]finding, error) {
-	return func(_ context.Context, s *Server, _ func(int)) (found []finding, err error) {
+// slower finds links that run at less than their ends can do.
+func slower(less func(is, can ib.LinkRate) bool) func(*Server) []finding {
+	return func(s *Server) (found []finding) {
 		m := s.cfg.Manager
 		sample := m.Fresh()
 		for i, c := range m.Cables() {
@@ -229,48 +141,55 @@ func checkRates(less func(*manager.PortSample) bool) func(context.Context, *Serv
 			if !ok {
 				continue
 			}
-			if p := &sample.Ports[k]; p.State > ib.PortDown && p.Rate.Mbps() > 0 && p.Capable.Mbps() > 0 && less(p) {
+			if p := &sample.Ports[k]; p.State > ib.PortDown && p.Rate.Mbps() > 0 && p.Capable.Mbps() > 0 && less(p.Rate, p.Capable) {
 				found = append(found, finding{text: fmt.Sprintf("%s runs at %v, and both ends can do %v", m.LinkName(i), p.Rate, p.Capable), object: m.LinkName(i)})
 			}
 		}
-		return found, nil
+		return found
 	}
 }
 
-// settleMax is how long a port may be without a key that it was just given.
-const settleMax = 2 * time.Second
+// berMax is what InfiniBand is specified for.
+const berMax = 1e-12
 
-func checkKeys(ctx context.Context, s *Server, _ func(int)) (found []finding, err error) {
+// errorRates finds cables that damage too much.
+func (s *Server) errorRates() (found []finding) {
+	g := s.cfg.Manager.Graph()
+	for _, v := range s.cfg.Manager.Worst() {
+		if v.BER > berMax {
+			found = append(found, finding{severe: severityOf(&v) == sevCritical, text: fmt.Sprintf("%s: bit error rate about %.1g, want at most %.0g", v.Name(g), v.BER, berMax), object: v.Name(g)})
+		}
+	}
+	return found
+}
+
+// wrongWiring finds cables that are not where a fat tree has them.
+func (s *Server) wrongWiring() (found []finding) {
+	r := wiring.Check(s.cfg.Manager.Graph(), wiring.Options{})
+	if !r.IsTree {
+		return []finding{{severe: true, text: "this is no fat tree: " + r.NotATree}}
+	}
+	for _, f := range r.Findings {
+		if f.Severity < wiring.Warning {
+			continue
+		}
+		text := f.Text
+		if f.Do != "" {
+			text += "; " + f.Do
+		}
+		found = append(found, finding{severe: f.Severity > wiring.Warning, text: text, object: f.Node})
+	}
+	return found
+}
+
+// wrongKeys holds the tables of ports against the tenants.
+func (s *Server) wrongKeys() (found []finding) {
 	if s.cfg.Tenants == nil {
-		return nil, nil
+		return nil
 	}
-	for end := time.Now().Add(settleMax); ; {
-		if found = s.missingKeys(); len(found) == 0 || time.Now().After(end) {
-			return found, nil
-		}
-		select { // a change may be on its way
-		case <-ctx.Done():
-			return found, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-// missingKeys holds the tables of ports against the tenants.
-func (s *Server) missingKeys() (found []finding) {
 	m := s.cfg.Manager
 	g := m.Graph()
-	want := map[ib.GUID]map[ib.PKey]tenant.Member{}
-	names := map[ib.PKey]string{}
-	for _, t := range s.cfg.Tenants.List() {
-		names[t.Key] = t.Name
-		for _, x := range t.Members {
-			if want[x.GUID] == nil {
-				want[x.GUID] = map[ib.PKey]tenant.Member{}
-			}
-			want[x.GUID][t.Key] = x
-		}
-	}
+	tenants := s.cfg.Tenants.List()
 	for _, h := range g.Hosts() {
 		for p := 1; p <= h.NumPorts(); p++ {
 			r := topo.PortRef{Node: h.Index, Port: ib.PortNum(p)}
@@ -283,18 +202,12 @@ func (s *Server) missingKeys() (found []finding) {
 					has[k.Base()] = k
 				}
 			}
-			mine := want[h.PortGUID(ib.PortNum(p))]
-			for _, t := range s.cfg.Tenants.List() {
-				x, in := mine[t.Key]
+			for i := range tenants {
+				t := &tenants[i]
+				x, in := t.Member(h.PortGUID(ib.PortNum(p)))
 				k, there := has[t.Key]
-				if in != there || in && k.IsFull() != x.Full {
-					what := "has no key of"
-					if there && in {
-						what = "is another kind of member than it should be of"
-					} else if there {
-						what = "has a key of, and is not a member of"
-					}
-					found = append(found, finding{severe: true, text: fmt.Sprintf("%s %s partition %s (%s)", g.PortName(r), what, names[t.Key], keyText(t.Key)), object: g.PortName(r)})
+				if what := mismatch(x, in, k, there); what != "" {
+					found = append(found, finding{severe: true, text: fmt.Sprintf("%s %s partition %s (%s)", g.PortName(r), what, t.Name, keyText(t.Key)), object: g.PortName(r)})
 				}
 			}
 		}
@@ -302,15 +215,17 @@ func (s *Server) missingKeys() (found []finding) {
 	return found
 }
 
-// berMax is what InfiniBand is specified for.
-const berMax = 1e-12
-
-func checkBER(_ context.Context, s *Server, _ func(int)) (found []finding, err error) {
-	g := s.cfg.Manager.Graph()
-	for _, v := range s.cfg.Manager.Worst() {
-		if v.BER > berMax {
-			found = append(found, finding{severe: v.Severity >= health.Bad, text: fmt.Sprintf("%s: bit error rate about %.1g, want at most %.0g", v.Name(g), v.BER, berMax), object: v.Name(g)})
-		}
+// mismatch says how a key in a port's table differs from what the port is a member of.
+func mismatch(x tenant.Member, in bool, k ib.PKey, there bool) string {
+	switch {
+	case in && !there:
+		return "has no key of"
+	case there && !in:
+		return "has a key, and is no member, of"
+	case in && k.IsFull() && !x.Full:
+		return "has the key of a full member, and is a limited one, of"
+	case in && !k.IsFull() && x.Full:
+		return "has the key of a limited member, and is a full one, of"
 	}
-	return found, nil
+	return ""
 }

@@ -184,20 +184,13 @@ var alarmWords = map[health.Kind]struct {
 	health.Damaging: {110, "Symbol Error"}, health.Flapping: {112, "Link Downed"},
 }
 
-// alarmList are the alarms: those that somebody keeps, or what is wrong at the moment.
+// alarmList are the alarms that stand.
 func (s *Server) alarmList() (list []alarmShape) {
 	now := s.now()
-	if s.cfg.Alarms != nil {
-		for _, a := range s.cfg.Alarms.Alarms() {
-			o := s.alarmShape(a.ID, &a.Reason, a.Severity, a.A, a.B, a.Last)
-			o.EventCount, o.Duration = a.Count, fmt.Sprintf("%d s", int(now.Sub(a.Since).Seconds()))
-			list = append(list, o)
-		}
-		return list
-	}
-	at := s.cfg.Manager.Sample().At
-	for _, v := range s.cfg.Manager.Worst() {
-		list = append(list, s.alarmShape(uint64(v.Cable)+1, &v.Reasons[0], v.Severity, v.A, v.B, at))
+	for _, a := range s.cfg.Manager.Alarms() {
+		o := s.alarmShape(a.ID, &a.Reason, a.Severity, a.A, a.B, a.Last)
+		o.EventCount, o.Duration = a.Count, fmt.Sprintf("%d s", int(now.Sub(a.Since).Seconds()))
+		list = append(list, o)
 	}
 	return list
 }
@@ -273,25 +266,12 @@ func (s *Server) alarm(c *call) error {
 	return nil
 }
 
-// clear clears alarms, where there is somebody who keeps them; what is wrong at the moment cannot be told to be right.
-func (s *Server) clear(list []alarmShape) *Error {
-	if s.cfg.Alarms == nil && len(list) > 0 {
-		return refuse(http.StatusConflict, "alarms cannot be cleared here: they go when what is wrong is put right")
-	}
-	for _, a := range list {
-		s.cfg.Alarms.ClearAlarm(a.ID)
-	}
-	return nil
-}
-
 func (s *Server) deleteAlarm(c *call) error {
 	a, e := s.findAlarm(c)
-	if e == nil {
-		e = s.clear([]alarmShape{a})
-	}
 	if e != nil {
 		return e
 	}
+	s.cfg.Manager.ClearAlarm(a.ID)
 	c.json(struct{}{})
 	return nil
 }
@@ -302,11 +282,11 @@ func (s *Server) deleteAlarms(c *call) error {
 		return bad("device_id", "missing: want the GUID or the name of a system")
 	}
 	list, e := s.alarmsAt(device)
-	if e == nil {
-		e = s.clear(list)
-	}
 	if e != nil {
 		return e
+	}
+	for _, a := range list {
+		s.cfg.Manager.ClearAlarm(a.ID)
 	}
 	c.json(struct{}{})
 	return nil

@@ -208,7 +208,7 @@ func (s *Server) start(k *check, user string) (*job, *Error) {
 	s.jobs.add(x, s.now())
 	s.done.Go(func() {
 		defer stop()
-		found, err := k.run(ctx, s, func(percent int) { s.jobs.update(x, s.now(), func(x *job) { x.progress = percent }) })
+		found, err := k.run(ctx, s, func(percent int) { s.jobs.update(x, s.now(), func(x *job) { x.progress = max(x.progress, percent) }) })
 		s.jobs.update(x, s.now(), func(x *job) { x.end(found, err, ctx.Err()) })
 	})
 	return x, nil

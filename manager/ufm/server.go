@@ -16,7 +16,6 @@ import (
 
 	"softib/ib"
 	"softib/manager"
-	"softib/manager/health"
 	"softib/manager/tenant"
 )
 
@@ -29,19 +28,11 @@ type Tenants interface {
 	Delete(ctx context.Context, name string) error
 }
 
-// Alarms are the standing conditions of a fabric.
-type Alarms interface {
-	Alarms() []health.Alarm
-	ClearAlarm(id uint64) bool
-}
-
 // Config is what is served, and to whom.
 type Config struct {
 	Manager *manager.Manager
-	// Tenants is nil where there are none to change; partitions are then only shown.
+	// Tenants are the manager's, if nobody has others to show. Where there are none, partitions are shown and cannot be changed.
 	Tenants Tenants
-	// Alarms is nil where nobody keeps any; what is wrong with cables at the moment is then shown instead.
-	Alarms Alarms
 	// Credentials are who may call; nil is nobody, which on a loopback address is everybody.
 	Credentials *Credentials
 	// Loopback says that only this machine reaches the server.
@@ -77,6 +68,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.Credentials == nil {
 		cfg.Credentials, _ = OpenCredentials("")
+	}
+	if b := cfg.Manager.Tenants(); cfg.Tenants == nil && b != nil {
+		cfg.Tenants = b
 	}
 	s := &Server{cfg: cfg, now: cfg.Now}
 	if s.now == nil {
