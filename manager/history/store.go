@@ -34,7 +34,8 @@ var tiers = [numTier]struct {
 type Options struct {
 	// How long samples, minutes and tens of minutes are kept. 6 hours, 7 days and 90 days.
 	Raw, Minute, Ten time.Duration
-	// MaxBytes is how large the file may get. What is oldest goes when there is no room. 2 GiB; 256 MiB in memory.
+	// MaxBytes is how large the file may get. What is oldest goes when there is no room; a file that is larger already
+	// is not filled further, but does not shrink. 2 GiB; 256 MiB in memory.
 	MaxBytes int64
 	// Flush is how much time may be in memory only, and be lost with the process. 5 minutes.
 	Flush time.Duration

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -22,11 +23,20 @@ func (s *Store) write() {
 		s.writing = false
 		s.failed = nil
 		if err != nil {
-			s.failed = fmt.Errorf("history: %s: %w: %w: see that there is room on the disk", s.name(), ErrNotSaved, err)
+			s.failed = s.notSaved(err)
 		}
 		s.idle.Broadcast()
 		s.mu.Unlock()
 	}
+}
+
+// notSaved says why chunks are not written, and what to do about it.
+func (s *Store) notSaved(err error) error {
+	err = fmt.Errorf("%w: %w", ErrNotSaved, err)
+	if errors.Is(err, ErrCorrupt) {
+		return &FileError{s.name(), err}
+	}
+	return fmt.Errorf("history: %s: %w: see that there is room on the disk and that the file may be written", s.name(), err)
 }
 
 // catchUp writes everything that is there to write.
