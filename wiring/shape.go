@@ -94,7 +94,7 @@ func (x *shape) findLevels() {
 	slices.Sort(enough)
 	best := -1
 	for _, least := range slices.Compact(enough) {
-		if least < 1 {
+		if least < 1 || least > most {
 			continue
 		}
 		level := x.levelsFrom(least)
@@ -107,6 +107,11 @@ func (x *shape) findLevels() {
 		}
 	}
 	x.stray = best
+	if !x.straysFew() {
+		// Why it is no tree is said of all hosts.
+		x.level = x.levelsFrom(1)
+		x.stray = x.strays(x.level)
+	}
 	x.levels = slices.Max(x.level) + 1
 	x.judgeLevels()
 }
@@ -308,6 +313,9 @@ func (x *shape) strays(level []int) int {
 // A fabric is called a tree when at most this share of its cables between switches stray.
 const strayShareMax = 0.2
 
+func (x *shape) straysFew() bool { return float64(x.stray) <= strayShareMax*float64(x.links) }
+
+// judgeLevels says why a shape is no tree, if it is none.
 func (x *shape) judgeLevels() {
 	if x.links == 0 {
 		if len(x.out) > 1 {
@@ -315,7 +323,7 @@ func (x *shape) judgeLevels() {
 		}
 		return
 	}
-	if float64(x.stray) <= strayShareMax*float64(x.links) {
+	if x.straysFew() {
 		return
 	}
 	flat := 0
