@@ -47,7 +47,7 @@ func TestSeriesGolden(t *testing.T) {
 		{[]code{7, 7, 7, 7, 7}, []byte{0, 7}},                                    // constant
 		{[]code{300, 301, 302, 303}, []byte{2, 0xac, 2, 0b11_10_01_00}},          // packed in 2 bits
 		{[]code{0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0}, []byte{isSparse, 2, 6, 9}},  // sparse
-		{[]code{1, 0x3000}, []byte{14, 1, 0x00, 0xc0, 0xff, 0x0b}},           // wide
+		{[]code{1, 0x3000}, []byte{14, 1, 0x00, 0xc0, 0xff, 0x0b}},               // wide
 		{[]code{0, 1, 0, 1, 0, 1, 0, 1, 1}, []byte{1, 0, 0b10101010, 0b0000001}}, // bits
 	}
 	for _, tc := range tests {
