@@ -51,7 +51,8 @@ func twins(t testing.TB, ledger func() *Ledger) (a, b *twin) {
 		fail(err)
 		w.Endpoint, err = New(Config{Name: "h", Engine: hca.Config{Ports: 1, FirstQPN: ib.QPN(i+1) << BlockBits}, Block: uint16(i + 1), Page: pages[i], Router: w, Ledger: ledger()})
 		fail(err)
-		w.employed.Store(true)
+		w.employed.Store(true) // and has ended already
+		close(w.gone)
 		w.SetPort(1, hca.Port{GUID: ib.GUID(i + 1), State: ib.PortActive, LID: w.lid, MTU: ib.MTU4096, GIDs: []ib.GID{ib.MakeGID(ib.DefaultGIDPrefix, ib.GUID(i+1))}, PKeys: []ib.PKey{ib.PKeyDefault}})
 		both[i] = w
 	}
