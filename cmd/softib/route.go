@@ -40,6 +40,8 @@ type routeRequest struct {
 	SL   *ib.SL   `json:"sl,omitempty"`
 	PKey *ib.PKey `json:"pkey,omitempty"`
 	Both bool     `json:"both,omitempty"`
+	// Topology asks for the wiring itself beside the tables.
+	Topology bool `json:"topology,omitempty"`
 }
 
 // target is an end port that somebody named, or only an address.

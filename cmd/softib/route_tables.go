@@ -23,6 +23,8 @@ type wiring struct {
 	Engine string `json:"engine,omitempty"`
 	// Levels says how the service levels of the ways are known.
 	Levels string `json:"levels,omitempty"`
+	// Topology is the fabric as it is cabled, in ibnetdiscover's format, where it was asked for: links that are down are not in it, and rates are those that links came up with.
+	Topology string `json:"topology,omitempty"`
 }
 
 // tableRow is what one switch holds.
@@ -39,7 +41,7 @@ type tableRow struct {
 const levelsAsked = 20_000
 
 // tables answers with the whole network and all of its tables, for a client to judge: that takes a while, and the fabric has packets to carry.
-func (s *server) tables(ctx context.Context, tell func(answer) error) error {
+func (s *server) tables(ctx context.Context, r *routeRequest, tell func(answer) error) error {
 	f := s.f
 	book := f.addresses()
 	w := book.wiring()
@@ -49,6 +51,9 @@ func (s *server) tables(ctx context.Context, tell func(answer) error) error {
 		return err
 	}
 	w.Levels = how
+	if r != nil && r.Topology {
+		w.Topology = string(topo.Append(nil, f.cabled()))
+	}
 	if err := tell(answer{Wiring: w}); err != nil {
 		return err
 	}
@@ -253,8 +258,12 @@ type heldTables struct {
 }
 
 func (p place) heldTables(ctx context.Context) (*heldTables, error) {
+	return p.askTables(ctx, routeRequest{})
+}
+
+func (p place) askTables(ctx context.Context, r routeRequest) (*heldTables, error) {
 	h := &heldTables{}
-	err := p.call(ctx, request{Op: opTables}, func(a answer) error {
+	err := p.call(ctx, request{Op: opTables, Route: &r}, func(a answer) error {
 		switch {
 		case a.Wiring != nil:
 			h.w = a.Wiring

@@ -121,7 +121,7 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 	case opTrace:
 		err = s.trace(ctx, r.Route, tell)
 	case opTables:
-		err = s.tables(ctx, tell)
+		err = s.tables(ctx, r.Route, tell)
 	case opPartition:
 		err = s.partitions(r.Partition, tell)
 	case opFault:

@@ -1,18 +1,20 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"softib/ib"
 	"softib/topo"
 )
 
 func newTopo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topo",
-		Short: "Make and check topologies",
+		Short: "Make, check, compare and price topologies",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -21,7 +23,7 @@ func newTopo() *cobra.Command {
 			return unknownCommand(cmd, args[0])
 		},
 	}
-	cmd.AddCommand(newTopoGen(), newTopoCheck())
+	cmd.AddCommand(newTopoGen(), newTopoCheck(), newTopoDiff(), newTopoBOM())
 	return cmd
 }
 
@@ -56,45 +58,62 @@ to other tools. softib up FILE starts it.
 	return cmd
 }
 
-func newTopoCheck() *cobra.Command {
-	return &cobra.Command{
-		Use:   "check TOPOLOGY",
-		Short: "Say what a topology is and what is wrong with it",
-		Long: `Reads a topology and lists what is odd or cannot work. The exit status is 1
-if something cannot work.
+// liveWord stands for the running fabric where a topology is wanted.
+const liveWord = "live"
 
-` + topologyHelp(),
-		Example: `  softib topo check lab.topo
-  ibnetdiscover > cluster.topo; softib topo check cluster.topo`,
-		Args: arguments(1, 1, "one TOPOLOGY"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			g, err := loadTopology(args[0])
-			if err != nil {
-				return err
-			}
-			t := newTerminal(cmd.OutOrStdout())
-			t.say("%s: %s", args[0], topo.Describe(g))
-			problems := topo.Check(g)
-			broken := 0
-			for _, p := range problems {
-				t.say("%v", p)
-				if p.Severity == topo.Broken {
-					broken++
-				}
-			}
-			if broken > 0 {
-				return next(fmt.Errorf("%s cannot work: %s", args[0], numbered(broken, "problem", "problems")), "mend what is called broken above")
-			}
-			t.say("%s", t.green("it can work")+odd(len(problems)))
-			return nil
-		},
-	}
+// liveHelp follows topologyHelp where a running fabric will do too.
+const liveHelp = `
+The word live is the running fabric, as its links are now: one that is down is not
+there. --name tells which fabric.
+`
+
+// loaded is a topology that a user named, with the tables in force if it is a running fabric.
+type loaded struct {
+	*topo.Graph
+	title string
+	held  *heldTables
 }
 
-// odd mentions warnings.
-func odd(n int) string {
-	if n == 0 {
-		return ""
+// loadOrLive reads a topology, or asks the running fabric for its own.
+func loadOrLive(ctx context.Context, out *reporter, arg, name string) (*loaded, error) {
+	if arg != liveWord {
+		g, err := loadTopology(arg)
+		return &loaded{Graph: g, title: arg}, err
 	}
-	return ", with " + numbered(n, "warning", "warnings")
+	p, err := newPlace(name)
+	if err != nil {
+		return nil, err
+	}
+	l := &loaded{title: "fabric " + name}
+	err = out.during("reading the fabric", func() (err error) {
+		if l.held, err = p.askTables(ctx, routeRequest{Topology: true}); err != nil {
+			return err
+		}
+		if l.held.w.Topology == "" {
+			return next(fmt.Errorf("fabric %s does not say how it is cabled: it is of an older softib", name), "softib down%s, then softib up -d", p.flag())
+		}
+		l.Graph, err = topo.Parse(l.title, []byte(l.held.w.Topology))
+		return err
+	})
+	return l, err
+}
+
+// cabled is the fabric's graph as its links are: without those that are down, at the rates that they came up with.
+func (f *fabric) cabled() *topo.Graph {
+	g := f.Graph().Clone()
+	for _, c := range f.Graph().Cables() {
+		if min(f.PortState(c.A), f.PortState(c.B)) <= ib.PortDown {
+			if err := g.Disconnect(c.A.Node, c.A.Port); err != nil {
+				panic(err) // the clone has every cable of its original
+			}
+			continue
+		}
+		for _, end := range [2]topo.PortRef{c.A, c.B} {
+			if pi, ok := f.PortInfo(end); ok && pi.Rate().Mbps() > 0 {
+				x := g.Port(end)
+				x.Width, x.Speed = pi.Rate().Width, pi.Rate().Speed
+			}
+		}
+	}
+	return g
 }

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"softib/topo"
+	cabling "softib/wiring"
+)
+
+func newTopoBOM() *cobra.Command {
+	var o struct {
+		layout, name string
+		asJSON       bool
+	}
+	cmd := &cobra.Command{
+		Use:   "bom [TOPOLOGY|live]",
+		Short: "Say what a topology is made of: switches and cables by kind and length",
+		Long: `Prints a bill of materials: switches by ports, cables by kind and length, what they
+may cost and what power they take. Copper is chosen as far as it reaches at the
+speed, active copper and optics beyond. Prices are estimates.
+
+Lengths come from a rack layout: the cable goes up into the tray, along the row and
+across rows, and down, and is rounded up to what is sold. Without --layout they are
+the topology's own if it has any; else a layout is made up: leaves at the top of
+racks with their hosts, switches above them in the middle of rows.
+
+` + cabling.LayoutFormat + `
+` + topologyHelp() + liveHelp,
+		Example: `  softib topo bom
+  softib topo bom fat-tree:radix=64,levels=2,speed=NDR
+  softib topo bom cluster.topo --layout racks.txt --json`,
+		Args: arguments(0, 1, "at most one TOPOLOGY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			arg := topo.DefaultSpec
+			if len(args) == 1 {
+				arg = args[0]
+			}
+			g, err := loadOrLive(cmd.Context(), toTerminal(newTerminal(cmd.ErrOrStderr())), arg, o.name)
+			if err != nil {
+				return err
+			}
+			b, err := makeBill(g.Graph, o.layout)
+			if err != nil {
+				return err
+			}
+			t := newTerminal(cmd.OutOrStdout())
+			if o.asJSON {
+				return printJSON(t.w, b)
+			}
+			printBill(t, g.title, b)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.layout, "layout", "", "where things stand, from `FILE`")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	nameFlag(cmd, &o.name)
+	return cmd
+}
+
+func makeBill(g *topo.Graph, file string) (*cabling.Bill, error) {
+	var l *cabling.Layout
+	switch {
+	case file != "":
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, next(err, "name a layout file: softib topo bom --help describes it")
+		}
+		if l, err = cabling.ParseLayout(file, string(text)); err != nil {
+			return nil, next(err, "mend that line: softib topo bom --help describes the format")
+		}
+	case !cabling.HasLengths(g):
+		l = cabling.DefaultLayout(g)
+	}
+	b, err := cabling.NewBill(g, l)
+	if errors.Is(err, cabling.ErrNotPlaced) {
+		return nil, next(fmt.Errorf("%s: %w", file, err), "add place lines to %s, such as: place h1..h18 A1 1", file)
+	}
+	return b, err
+}
+
+func printBill(t *terminal, title string, b *cabling.Bill) {
+	rows(t.under("topology"), fmt.Sprintf("%s: %s", title, b.Describe))
+	where := b.Lengths
+	if b.Racks > 0 {
+		where += fmt.Sprintf(": %s in %s", numbered(b.Racks, "rack", "racks"), numbered(b.Rows, "row", "rows"))
+	}
+	rows(t.under("lengths"), where)
+	t.say("")
+	const line = "%6s  %-37s %19s %9s"
+	head := func(what string) { t.say("%s", t.bold(fmt.Sprintf(line, "count", what, "estimated US$", "watts"))) }
+	head("switches")
+	for _, s := range b.Switches {
+		t.say(line, fmt.Sprint(s.Count), fmt.Sprintf("%d ports %s, %d used, %d free", s.Ports, s.Rate, s.Used, s.Free), priceSpan(s.LowUSD, s.HighUSD), watts(s.Watts))
+	}
+	t.say("")
+	head("cables")
+	for _, c := range b.Cables {
+		t.say(line, fmt.Sprint(c.Count), fmt.Sprintf("%6s %s, %v", c.Length(), c.Rate, c.Medium), priceSpan(c.LowUSD, c.HighUSD), watts(c.Watts))
+	}
+	t.say("")
+	t.say(line, "", fmt.Sprintf("%s, %s", numbered(b.SwitchCount, "switch", "switches"), numbered(b.CableCount, "cable", "cables")), priceSpan(b.LowUSD, b.HighUSD), watts(b.Watts))
+	t.say("")
+	rows(t.under("ports"), fmt.Sprintf("%d of %d switch ports used; %s", b.PortsUsed, b.PortsUsed+b.PortsFree, numbered(b.Adapters, "adapter port", "adapter ports")))
+	rows(t.under("length"), fmt.Sprintf("%.0f m of cable", float64(b.TotalMM)/1000))
+	if b.Internal > 0 {
+		rows(t.under("within"), fmt.Sprintf("%s inside chassis, not counted", numbered(b.Internal, "link", "links")))
+	}
+	if n := len(b.TooLong); n > 0 {
+		rows(t.under("too long"), fmt.Sprintf("%s longer than anything sold reaches, such as %s", numbered(n, "cable is", "cables are"), b.TooLong[0]))
+	}
+	rows(t.under("note"), b.Estimate)
+}
+
+// priceSpan writes a range of prices with two or three digits that mean something.
+func priceSpan(low, high float64) string { return money(low) + " to " + money(high) }
+
+func money(v float64) string {
+	switch {
+	case v >= 999_500:
+		return fmt.Sprintf("%.2fM", v/1e6)
+	case v >= 9_995:
+		return fmt.Sprintf("%.0fk", v/1e3)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+func watts(v float64) string {
+	return strings.TrimSpace(fmt.Sprintf("%.0f", v))
+}
