@@ -26,6 +26,11 @@
 // A crash loses the head and nothing else. A question is answered from the coarsest tier that is fine enough, with what is not yet
 // in it from finer ones and what is no longer in it from coarser ones.
 //
+// Measured with 70,000 ports on two cores (bench_test.go): a sample takes 0.6 ms if all are idle and 3 ms if all are busy, and 55 MiB of
+// memory; on disk 34 bytes in all if they are idle, and 7 for each busy port, all tiers together. A day of a port is read in
+// half a millisecond, and all are ranked over an hour in 20. If every port were busy all the time, 4 GiB would hold 7 hours of samples, 14 of
+// minutes and a week of tens; a fabric of 1,000 ports has room for all that Options keeps.
+//
 // # What happens when things are not as they should be
 //
 //   - A counter that goes back was reset, in part maybe: the port has no counts for that interval, and counts on.

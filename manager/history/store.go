@@ -35,7 +35,7 @@ type Options struct {
 	// How long samples, minutes and tens of minutes are kept. 6 hours, 7 days and 90 days.
 	Raw, Minute, Ten time.Duration
 	// MaxBytes is how large the file may get. What is oldest goes when there is no room; a file that is larger already
-	// is not filled further, but does not shrink. 2 GiB; 256 MiB in memory.
+	// is not filled further, but does not shrink. 4 GiB; 256 MiB in memory.
 	MaxBytes int64
 	// Flush is how much time may be in memory only, and be lost with the process. 5 minutes.
 	Flush time.Duration
@@ -59,7 +59,7 @@ func (o Options) withDefaults(inMemory bool) Options {
 	def(&o.MaxGap, time.Minute)
 	o.Flush = max(o.Flush, time.Millisecond)
 	if o.MaxBytes <= 0 {
-		if o.MaxBytes = 2 << 30; inMemory {
+		if o.MaxBytes = 4 << 30; inMemory {
 			o.MaxBytes = 256 << 20
 		}
 	}
