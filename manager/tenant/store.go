@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc64"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -104,6 +105,11 @@ func unseal(key, sealed []byte) ([]byte, error) {
 }
 
 func openFile(path string) (_ *file, err error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		if err := create(path); err != nil {
+			return nil, fmt.Errorf("tenant: %s: %w: %w", path, ErrStore, err)
+		}
+	}
 	f := &file{path: path}
 	defer func() {
 		if err != nil && f.db != nil {
@@ -117,33 +123,21 @@ func openFile(path string) (_ *file, err error) {
 			f.db, err = nil, f.damaged(fmt.Errorf("%v", p)) // its locks may be held for ever: it is left to the end of the process
 		}
 	}()
+	if info, err := os.Stat(path); err == nil && info.Size() == 0 {
+		return nil, f.damaged(errors.New("it is empty")) // bbolt would take it for a new one
+	}
 	f.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockPatience})
+	var sys *fs.PathError
 	switch {
 	case errors.Is(err, bolterr.ErrTimeout):
 		return nil, fmt.Errorf("tenant: %s: %w", path, ErrLocked)
-	case errors.Is(err, bolterr.ErrInvalid), errors.Is(err, bolterr.ErrVersionMismatch), errors.Is(err, bolterr.ErrChecksum):
-		return nil, f.damaged(err)
-	case err != nil:
+	case errors.As(err, &sys):
 		return nil, fmt.Errorf("tenant: store: %w", err)
-	}
-	fresh := false
-	err = f.db.View(func(tx *bolt.Tx) error {
-		if tx.Bucket(bucketBook) == nil && tx.Bucket(bucketTenants) == nil {
-			fresh = true
-			return nil
-		}
-		for err := range tx.Check() {
-			return err
-		}
-		return f.read(tx)
-	})
-	if err != nil {
+	case err != nil:
 		return nil, f.damaged(err)
 	}
-	if fresh {
-		if err := f.create(); err != nil {
-			return nil, fmt.Errorf("tenant: %s: %w: %w", path, ErrStore, err)
-		}
+	if err := f.db.View(f.read); err != nil {
+		return nil, f.damaged(err)
 	}
 	return f, nil
 }
@@ -152,8 +146,22 @@ func (f *file) damaged(err error) error {
 	return fmt.Errorf("tenant: %s: %w: %w", f.path, ErrCorrupt, err)
 }
 
-func (f *file) create() error {
-	err := f.db.Update(func(tx *bolt.Tx) error {
+// create makes a file with nothing in it. It gets its name when it is whole, so that a file that has the name and is not was damaged later.
+func create(path string) error {
+	dir := filepath.Dir(path)
+	tmp, err := os.CreateTemp(dir, FileName+".new*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	if err := tmp.Close(); err != nil {
+		return err
+	}
+	db, err := bolt.Open(tmp.Name(), 0o600, nil)
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
 		if _, err := tx.CreateBucket(bucketTenants); err != nil {
 			return err
 		}
@@ -164,13 +172,16 @@ func (f *file) create() error {
 		if err := b.Put(keyFormat, seal(keyFormat, []byte{format})); err != nil {
 			return err
 		}
-		return f.putSum(tx)
+		return putSum(tx)
 	})
-	if err != nil {
+	if err := errors.Join(err, db.Close()); err != nil {
 		return err
 	}
-	// The file itself has to be found again too.
-	d, err := os.Open(filepath.Dir(f.path))
+	// A link, not a renaming: who else makes one at this moment keeps his.
+	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
@@ -250,7 +261,7 @@ func total(tenants *bolt.Bucket) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, n), sum)
 }
 
-func (f *file) putSum(tx *bolt.Tx) error {
+func putSum(tx *bolt.Tx) error {
 	return tx.Bucket(bucketBook).Put(keySum, seal(keySum, total(tx.Bucket(bucketTenants))))
 }
 
@@ -258,7 +269,13 @@ func (f *file) State() State    { return f.state }
 func (f *file) Intent() *Change { return f.intent }
 
 // update writes, and returns when it is on the disk.
-func (f *file) update(write func(*bolt.Tx) error) error {
+func (f *file) update(write func(*bolt.Tx) error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("tenant: %s: %w: %v", f.path, ErrStore, p)
+		}
+	}()
 	if err := f.db.Update(write); err != nil {
 		return fmt.Errorf("tenant: %s: %w: %w", f.path, ErrStore, err)
 	}
@@ -305,7 +322,7 @@ func (f *file) settle(c Change) error {
 		if err := book.Delete(keyIntent); err != nil {
 			return err
 		}
-		return f.putSum(tx)
+		return putSum(tx)
 	})
 }
 
