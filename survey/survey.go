@@ -191,18 +191,26 @@ func (s *Survey) Reading(r topo.PortRef) Reading {
 	return s.Readings[r.Node][r.Port]
 }
 
-// Renamed is the survey with other names: name says the name of a node GUID, or "" for none. Where it gives one name twice the
-// second node keeps its own.
+// Renamed is the survey with other names: name says the name of a node GUID, or "" for none. Nodes that share a GUID keep their own, since
+// nobody knows whose it is; so does one whose new name another has.
 func (s *Survey) Renamed(name func(ib.GUID) string) *Survey {
 	c := *s
 	c.Nodes = make([]*Node, len(s.Nodes))
-	taken := map[string]bool{}
+	nodes, taken := map[ib.GUID]int{}, map[string]bool{}
+	for _, n := range s.Nodes {
+		nodes[n.Info.NodeGUID]++
+	}
+	for _, n := range s.Nodes {
+		if nodes[n.Info.NodeGUID] > 1 || name(n.Info.NodeGUID) == "" {
+			taken[n.Name] = true
+		}
+	}
 	for i, n := range s.Nodes {
 		m := *n
-		if t := name(n.Info.NodeGUID); t != "" && !taken[t] {
+		if t := name(n.Info.NodeGUID); t != "" && nodes[n.Info.NodeGUID] == 1 && !taken[t] {
 			m.Name = t
+			taken[t] = true
 		}
-		taken[m.Name] = true
 		c.Nodes[i] = &m
 	}
 	return &c
