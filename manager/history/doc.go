@@ -28,8 +28,8 @@
 //
 // Measured with 70,000 ports on two cores (bench_test.go): a sample takes 0.6 ms if all are idle and 3 ms if all are busy, and 55 MiB of
 // memory; on disk 34 bytes in all if they are idle, and 7 for each busy port, all tiers together. A day of a port is read in
-// half a millisecond, and all are ranked over an hour in 20. If every port were busy all the time, 4 GiB would hold 7 hours of samples, 14 of
-// minutes and a week of tens; a fabric of 1,000 ports has room for all that Options keeps.
+// half a millisecond, and all are ranked over an hour in 20. If every port were busy all the time, 4 GiB would hold about 6 hours of samples, 13 of
+// minutes and a week of tens; a fabric of 1,000 ports needs about 0.5 GiB for all that Options keeps, by the same figures.
 //
 // # What happens when things are not as they should be
 //
