@@ -2,11 +2,14 @@ package wiring
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"softib/topo"
 )
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 5)) }
 
 func gen(t testing.TB, spec string) *topo.Graph {
 	t.Helper()
