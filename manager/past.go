@@ -35,12 +35,12 @@ type past struct {
 func (m *Manager) openHistory() error {
 	path := m.path(historyFile)
 	store, err := history.Open(path, history.Options{})
-	if errors.Is(err, history.ErrCorrupt) && path != "" {
-		aside := fmt.Sprintf("%s.damaged-%s", path, time.Now().UTC().Format("20060102T150405"))
+	if (errors.Is(err, history.ErrCorrupt) || errors.Is(err, history.ErrNewer)) && path != "" {
+		aside := fmt.Sprintf("%s.aside-%s", path, time.Now().UTC().Format("20060102T150405"))
 		if e := os.Rename(path, aside); e != nil {
 			return errors.Join(err, e)
 		}
-		m.journal.Add(Event{Kind: "history", Severity: Warning, Object: aside, Text: fmt.Sprintf("the history is damaged and was put aside as %s; a new one begins: %v", aside, err)})
+		m.journal.Add(Event{Kind: "history", Severity: Warning, Object: aside, Text: fmt.Sprintf("the history cannot be read and was put aside as %s; a new one begins: %v", aside, err)})
 		store, err = history.Open(path, history.Options{})
 	}
 	if err != nil {

@@ -73,7 +73,8 @@ func (m *Manager) judge(s *Sample) {
 		m.end(&m.judged[i].A, s, x, b.ports[older])
 		m.end(&m.judged[i].B, s, y, b.ports[older])
 	}
-	list := health.Judge(m.judged, s.At.Sub(b.at[older]), health.Default())
+	// No time at all would stand for all time: at the first sample, and when the clock was set back.
+	list := health.Judge(m.judged, max(s.At.Sub(b.at[older]), m.opts.Interval), health.Default())
 	m.verdicts.Store(&list)
 	if m.alarms == nil {
 		m.alarms = health.NewAlarms(health.DefaultPatience())
