@@ -93,11 +93,12 @@ const (
 	opFault     = "fault"
 	opCapture   = "capture"
 	opTop       = "top"
+	opNames     = "names"
 	opTenant    = "tenant"
 	opQoS       = "qos"
 )
 
-var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition, opSurvey, opFault, opCapture, opTop, opTenant, opQoS}
+var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition, opSurvey, opFault, opCapture, opTop, opNames, opTenant, opQoS}
 
 type request struct {
 	Version   int               `json:"v"`
@@ -113,6 +114,7 @@ type request struct {
 	Fault     *faultRequest     `json:"fault,omitempty"`
 	Capture   *captureRequest   `json:"capture,omitempty"`
 	Top       *topRequest       `json:"top,omitempty"`
+	Names     *namesRequest     `json:"names,omitempty"`
 	Tenant    *tenantRequest    `json:"tenant,omitempty"`
 	QoS       *qosRequest       `json:"qos,omitempty"`
 }
@@ -141,7 +143,10 @@ type answer struct {
 	Bytes    int64           `json:"bytes,omitempty"` // of a capture, which follow
 	Captured *captured       `json:"captured,omitempty"`
 	Top      *topShown       `json:"top,omitempty"`
-	Tenants  []tenantShown   `json:"tenants,omitempty"`
+	Names    []string        `json:"names,omitempty"`
+
+	Partition *partitionShown `json:"partition,omitempty"`
+	Tenants   []tenantShown   `json:"tenants,omitempty"`
 
 	OK    bool   `json:"ok,omitempty"`
 	Error string `json:"error,omitempty"`

@@ -13,6 +13,7 @@ const downPatience = 30 * time.Second
 
 func newDown() *cobra.Command {
 	var name string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "End a running fabric",
@@ -29,11 +30,15 @@ returns once it is gone.`,
 			if err := p.end(cmd.Context()); err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"name": name, "down": true})
+			}
 			newTerminal(cmd.OutOrStdout()).say("fabric %s is down", name)
 			return nil
 		},
 	}
 	nameFlag(cmd, &name)
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 

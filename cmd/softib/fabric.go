@@ -29,6 +29,7 @@ type fabric struct {
 	log      *logbook
 	tenancy  *tenancy // nil before it is open
 	journal  *manager.Journal
+	page     string // its address; empty if there is none
 }
 
 // newFabric builds a fabric. With a configuration, a manager brings its subnet up and stays with it until ctx ends.

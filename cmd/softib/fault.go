@@ -81,7 +81,7 @@ All but down and up can be combined.
 		},
 	}
 	nameFlag(cmd, &name)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -99,7 +99,7 @@ func newFaultList() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return askFaults(cmd, name, faultRequest{}, asJSON) },
 	}
 	nameFlag(cmd, &name)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -118,7 +118,7 @@ func newFaultClear() *cobra.Command {
 		},
 	}
 	nameFlag(cmd, &name)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 

@@ -96,6 +96,7 @@ type logRequest struct {
 
 func newLog() *cobra.Command {
 	var name string
+	var asJSON bool
 	r := logRequest{Lines: 20}
 	cmd := &cobra.Command{
 		Use:   "log",
@@ -113,6 +114,7 @@ event, with the time, what it is about, what changed and why.
   problem    what does not work as it should`,
 		Example: `  softib log
   softib log -n 100
+  softib log -f --json
   softib log -f | grep -e topology -e problem`,
 		Args: arguments(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -124,10 +126,10 @@ event, with the time, what it is about, what changed and why.
 				return err
 			}
 			some := false
+			line := logLines(cmd.OutOrStdout(), asJSON)
 			err = p.call(cmd.Context(), request{Op: opLog, Log: &r}, func(a answer) error {
 				some = true
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), a.Line)
-				return err
+				return line(a.Line)
 			})
 			if cmd.Context().Err() != nil && r.Follow {
 				return nil // Ctrl-C is how following ends
@@ -141,6 +143,7 @@ event, with the time, what it is about, what changed and why.
 	cmd.Flags().IntVarP(&r.Lines, "lines", "n", r.Lines, "show the last `N` lines")
 	cmd.Flags().BoolVarP(&r.Follow, "follow", "f", false, "go on with the lines that come, until Ctrl-C")
 	nameFlag(cmd, &name)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
 	return cmd
 }
 

@@ -48,7 +48,8 @@ root and no hardware.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(cmd, err)
 	})
-	root.AddCommand(newUp(), newDown(), newStatus(), newRoute(), newLog(), newExec(), newSM(), newDoctor(), newPartition(), newTenant(), newQoS(), newTop(), newFault(), newCapture(), newPerf(), newPerfSide(), newTopo(), newTorture(), newVersion())
+	root.AddCommand(newUp(), newDown(), newStatus(), newRoute(), newLog(), newExec(), newSM(), newDoctor(), newPartition(), newTenant(), newQoS(), newTop(), newFault(), newCapture(), newPerf(), newPerfSide(), newTopo(), newTorture(), newUser(), newVersion(), newMan())
+	complete(root)
 	return root
 }
 

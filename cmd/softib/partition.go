@@ -41,20 +41,25 @@ OpenSM's partitions.conf, which softib up --partitions FILE names.`,
 
 func newPartitionShow() *cobra.Command {
 	var name string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "List the partitions in force and who is in them",
-		Args:  arguments(0, 0, "no argument"),
+		Example: `  softib partition show
+  softib partition show --json`,
+		Args: arguments(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return askPartitions(cmd, name, partitionRequest{})
+			return askPartitions(cmd, name, partitionRequest{}, asJSON)
 		},
 	}
 	nameFlag(cmd, &name)
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
 func newPartitionReload() *cobra.Command {
 	var name string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "reload [FILE]",
 		Short: "Read the partitions and the QoS policy again, and put them in force",
@@ -75,10 +80,11 @@ A SIGHUP to a softib up -d or a softib sm does the same.`,
 					return err
 				}
 			}
-			return askPartitions(cmd, name, r)
+			return askPartitions(cmd, name, r, asJSON)
 		},
 	}
 	nameFlag(cmd, &name)
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -88,15 +94,53 @@ type partitionRequest struct {
 	File   string `json:"file,omitempty"`
 }
 
-func askPartitions(cmd *cobra.Command, name string, r partitionRequest) error {
+// partitionShown is a partition in force, for programs.
+type partitionShown struct {
+	Key     string            `json:"key"`
+	Name    string            `json:"name"`
+	IPoIB   bool              `json:"ipoib"`
+	SL      *ib.SL            `json:"sl,omitempty"`
+	Members map[string]string `json:"members"` // full or limited, by port GUID
+}
+
+func showPartition(p *subnet.Partition) *partitionShown {
+	x := &partitionShown{Key: p.Key.Base().String(), Name: p.Name, IPoIB: p.IPoIB, Members: map[string]string{}}
+	if p.HasSL {
+		x.SL = new(p.SL)
+	}
+	for _, m := range p.Members {
+		x.Members[m.GUID.String()] = "limited"
+		if m.Full {
+			x.Members[m.GUID.String()] = "full"
+		}
+	}
+	return x
+}
+
+func askPartitions(cmd *cobra.Command, name string, r partitionRequest, asJSON bool) error {
 	p, err := newPlace(name)
 	if err != nil {
 		return err
 	}
-	return p.call(cmd.Context(), request{Op: opPartition, Partition: &r}, func(a answer) error {
+	list := []partitionShown{}
+	err = p.call(cmd.Context(), request{Op: opPartition, Partition: &r}, func(a answer) error {
+		switch {
+		case a.Partition != nil:
+			list = append(list, *a.Partition)
+			if asJSON {
+				return nil
+			}
+		case asJSON:
+			_, err := fmt.Fprintln(cmd.ErrOrStderr(), a.Line)
+			return err
+		}
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), a.Line)
 		return err
 	})
+	if err == nil && asJSON {
+		err = printJSON(cmd.OutOrStdout(), list)
+	}
+	return err
 }
 
 // managers are the managers that run in this process, each with what it was told.
@@ -185,7 +229,7 @@ func (s *server) partitions(r *partitionRequest, tell func(answer) error) error 
 			continue
 		}
 		for i := range list {
-			if err := tell(answer{Line: s.describePartition(&list[i])}); err != nil {
+			if err := tell(answer{Line: s.describePartition(&list[i]), Partition: showPartition(&list[i])}); err != nil {
 				return err
 			}
 		}

@@ -85,7 +85,7 @@ func askQoS(cmd *cobra.Command, name string, r qosRequest) (inForce string, err 
 // qosFlags are those that all have.
 func qosFlags(cmd *cobra.Command, name *string, asJSON *bool) *cobra.Command {
 	nameFlag(cmd, name)
-	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, asJSON)
 	return cmd
 }
 

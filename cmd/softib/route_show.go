@@ -69,7 +69,7 @@ multicast groups. With a HOST or LID alone, every switch's entry for it.`,
 		},
 	}
 	nameFlag(cmd, &name)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 

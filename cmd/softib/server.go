@@ -128,6 +128,8 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 		err = s.fault(r.Fault, tell)
 	case opCapture:
 		err = s.capture(ctx, conn, r.Capture, tell)
+	case opNames:
+		err = s.names(r.Names, tell)
 	case opTop:
 		err = s.top(ctx, conn, r.Top, tell)
 	case opTenant:

@@ -60,12 +60,14 @@ stay in force.`,
 	f.StringVar(&o.mkeys, "m-keys", "", "`FILE` that remembers the M_Keys of ports, in OpenSM's guid2mkey format, so that --m-key can change")
 	o.Options.flags(cmd)
 	nameFlag(cmd, &o.name)
+	f.BoolVar(&o.json, "json", false, "print the log as JSON, one object a line")
 	return cmd
 }
 
 // smCommand is softib sm's command line.
 type smCommand struct {
 	name, on, lids, mkeys string
+	json                  bool
 	smRequest
 }
 
@@ -83,6 +85,11 @@ func (o *smCommand) run(cmd *cobra.Command) error {
 	}
 	kind, at, _ := strings.Cut(o.on, ":")
 	log := cmd.ErrOrStderr()
+	line := logLines(log, false)
+	if o.json {
+		line = logLines(cmd.OutOrStdout(), true)
+		log = lineWriter(func(s string) { _ = line(s) })
+	}
 	switch kind {
 	case "fabric":
 		o.Host = at
@@ -91,8 +98,7 @@ func (o *smCommand) run(cmd *cobra.Command) error {
 			return err
 		}
 		return p.call(cmd.Context(), request{Op: opSM, SM: &o.smRequest}, func(a answer) error {
-			_, err := fmt.Fprintln(log, a.Line)
-			return err
+			return line(a.Line)
 		})
 	case "ibsim":
 		port, err := ibsim.Dial(cmd.Context(), ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"), Server: os.Getenv("IBSIM_SERVER_NAME")})

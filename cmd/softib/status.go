@@ -64,9 +64,18 @@ themselves. The rest is what softib's own manager knows, if it is the master.`,
 		},
 	}
 	nameFlag(cmd, &name)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON)
 	cmd.Flags().DurationVarP(&every, "watch", "w", 0, "show it again every `TIME`, until Ctrl-C")
 	return cmd
+}
+
+// printStatus prints a fabric's status for programs.
+func (p place) printStatus(ctx context.Context, w io.Writer) error {
+	st, err := p.status(ctx)
+	if err != nil {
+		return err
+	}
+	return printJSON(w, st)
 }
 
 // status asks a fabric how it is.
@@ -91,6 +100,11 @@ func (t *terminal) page(first bool) {
 	case !first:
 		t.say("")
 	}
+}
+
+// jsonFlag gives a command its --json.
+func jsonFlag(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
 }
 
 // printJSON prints a value for programs.
@@ -135,6 +149,9 @@ func (s *status) print(t *terminal) {
 		l.say("%s", s.Topology)
 		l.say("%s", s.Description)
 	}
+	if s.Page != "" {
+		t.under("page").say("%s", s.Page)
+	}
 	hosts := fmt.Sprintf("%d of %d ACTIVE", s.HostsActive, s.Hosts)
 	if s.HostsActive == s.Hosts {
 		hosts = t.green(hosts)
@@ -166,6 +183,7 @@ func (s *status) print(t *terminal) {
 		}
 		t.under("sa").say("%s", text)
 	}
+	s.printPrograms(t)
 	t.under("carried").say("%s, %s", numbered(int(s.Packets), "packet", "packets"), bytesOf(s.Bytes))
 }
 

@@ -26,6 +26,7 @@ type status struct {
 	UptimeSec   float64        `json:"uptime_sec"`
 	Topology    string         `json:"topology"`
 	Description string         `json:"description"`
+	Page        string         `json:"page,omitempty"` // where its page is
 	Hosts       int            `json:"hosts"`
 	HostsActive int            `json:"hosts_active"`
 	Switches    int            `json:"switches"`
@@ -42,6 +43,9 @@ type status struct {
 	Routing *routingStatus `json:"routing,omitempty"`
 	Sweep   *sweepStatus   `json:"last_sweep,omitempty"`
 	Manager *managerCounts `json:"manager,omitempty"`
+
+	// Programs are those that are attached to hosts.
+	Programs []programStatus `json:"programs"`
 
 	// What the hosts have sent into the fabric, headers included.
 	Packets uint64 `json:"packets"`
@@ -160,7 +164,7 @@ func (f *fabric) status(ctx context.Context, runners []*smrun.Runner) status {
 	g := f.Graph()
 	s := status{
 		Name: f.name, PID: os.Getpid(), Version: version, Started: f.started, UptimeSec: time.Since(f.started).Seconds(),
-		Topology: f.topology, Description: topo.Describe(g), Hosts: len(g.Hosts()), Switches: len(g.Switches()),
+		Topology: f.topology, Description: topo.Describe(g), Page: f.page, Hosts: len(g.Hosts()), Switches: len(g.Switches()),
 		Links: g.NumCables(), LinkStates: f.links(), LinksDown: []linkStatus{}, LinksDegraded: []linkStatus{}, Managers: []managerStatus{},
 	}
 	for _, h := range f.Hosts() {
@@ -192,6 +196,7 @@ func (f *fabric) status(ctx context.Context, runners []*smrun.Runner) status {
 			}
 		}
 	}
+	s.Programs = f.programs()
 	pkts, words := f.HostTraffic()
 	s.Packets, s.Bytes = pkts, 4*words
 	return s

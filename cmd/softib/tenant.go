@@ -92,7 +92,7 @@ func tenantCommand(cmd *cobra.Command, r *tenantRequest, print func(io.Writer, [
 	var name string
 	var asJSON bool
 	nameFlag(cmd, &name)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON)
 	do := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := do(cmd, args); err != nil {

@@ -29,6 +29,7 @@ func newTopo() *cobra.Command {
 
 func newTopoGen() *cobra.Command {
 	var out string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "gen SPEC",
 		Short: "Write a generated topology in ibnetdiscover's format",
@@ -44,6 +45,9 @@ to other tools. softib up FILE starts it.
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), shapeOf(g))
+			}
 			if out == "" || out == "-" {
 				return topo.Write(cmd.OutOrStdout(), g)
 			}
@@ -55,7 +59,41 @@ to other tools. softib up FILE starts it.
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write instead of standard output")
+	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// shape is a topology for programs.
+type shape struct {
+	Nodes  []shapeNode  `json:"nodes"`
+	Cables []shapeCable `json:"cables"`
+}
+
+type shapeNode struct {
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	GUID  string `json:"guid"`
+	Ports int    `json:"ports"`
+}
+
+type shapeCable struct {
+	A        string `json:"a"`
+	APort    int    `json:"a_port"`
+	B        string `json:"b"`
+	BPort    int    `json:"b_port"`
+	Rate     string `json:"rate"`
+	LengthMM int32  `json:"length_mm"`
+}
+
+func shapeOf(g *topo.Graph) shape {
+	s := shape{Nodes: []shapeNode{}, Cables: []shapeCable{}}
+	for _, n := range g.Nodes {
+		s.Nodes = append(s.Nodes, shapeNode{n.Name, n.Type.String(), n.GUID.String(), n.NumPorts()})
+	}
+	for _, c := range g.Cables() {
+		s.Cables = append(s.Cables, shapeCable{g.Nodes[c.A.Node].Name, int(c.A.Port), g.Nodes[c.B.Node].Name, int(c.B.Port), g.LinkRate(c.A).String(), g.Port(c.A).LengthMM})
+	}
+	return s
 }
 
 // liveWord stands for the running fabric where a topology is wanted.

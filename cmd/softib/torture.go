@@ -1,6 +1,9 @@
 package main
 
 import (
+	"io"
+	"strings"
+
 	"bufio"
 	"errors"
 	"fmt"
@@ -13,6 +16,7 @@ import (
 )
 
 func newTorture() *cobra.Command {
+	var asJSON bool
 	var o check.Options
 	var seed uint64
 	var noShrink bool
@@ -71,7 +75,7 @@ command that runs it again.`,
 					return err
 				}
 			}
-			return runTorture(cmd, o)
+			return runTorture(cmd, o, asJSON)
 		},
 	}
 	f := cmd.Flags()
@@ -81,6 +85,7 @@ command that runs it again.`,
 	f.IntVar(&o.Parallel, "parallel", 0, "histories at once (one for each core)")
 	f.BoolVar(&noShrink, "no-shrink", false, "do not make failing histories small")
 	f.StringVar(&kind, "kind", "both", "what histories are about: data, management or both")
+	jsonFlag(cmd, &asJSON)
 	f.StringVar(&capture, "capture", "", "write the packets of the one history to this pcapng file")
 	return cmd
 }
@@ -104,14 +109,21 @@ func captureSeed(cmd *cobra.Command, o check.Options, name string) error {
 // errTorture is a torture that has found something.
 var errTorture = errors.New("torture: a fabric has broken its rules")
 
-func runTorture(cmd *cobra.Command, o check.Options) error {
+func runTorture(cmd *cobra.Command, o check.Options, asJSON bool) error {
 	// Histories are short and make much garbage: collecting it half as often costs
 	// little memory.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	t := newTerminal(cmd.OutOrStdout())
-	bar := t.progress("torture")
+	shown := t
+	if asJSON {
+		shown = newTerminal(cmd.ErrOrStderr())
+	}
+	bar := shown.progress("torture")
 	r := check.Torture(cmd.Context(), o, func(p check.Progress) { bar.at(p.Done, p.Seeds) })
 	bar.end()
+	if asJSON {
+		return tortureJSON(t.w, &r)
+	}
 	for i := range r.Failures {
 		if err := r.Failures[i].Write(t.w); err != nil {
 			return err
@@ -124,12 +136,49 @@ func runTorture(cmd *cobra.Command, o check.Options) error {
 		t.say("management: %d sweeps, %d changes of state, %d table blocks, %d checks for loops and %d for credit loops, %d messages that had to arrive",
 			m.Sweeps, m.Masters, m.TableWrites, m.LoopChecks, m.CreditChecks, m.Messages)
 	}
+	if err := tortureVerdict(&r); err != nil {
+		return err
+	}
+	t.say("%s", t.green("no violation"))
+	return nil
+}
+
+// tortureVerdict is an error if anything was found, or not everything was done.
+func tortureVerdict(r *check.Report) error {
 	switch {
 	case r.Failed > 0:
 		return next(fmt.Errorf("%w: %d of %d seeds failed", errTorture, r.Failed, r.Done), "%s", r.Failures[0].Command())
 	case r.Done < r.Seeds:
 		return fmt.Errorf("torture: stopped after %d of %d seeds", r.Done, r.Seeds)
 	}
-	t.say("%s", t.green("no violation"))
 	return nil
+}
+
+// tortureJSON prints what came of it for programs.
+func tortureJSON(w io.Writer, r *check.Report) error {
+	type failure struct {
+		Command string `json:"command"`
+		Text    string `json:"text"`
+	}
+	out := struct {
+		Seeds    int       `json:"seeds"`
+		Done     int       `json:"done"`
+		Failed   int       `json:"failed"`
+		Seconds  float64   `json:"seconds"`
+		Ops      uint64    `json:"requests"`
+		Hops     uint64    `json:"packet_hops"`
+		Faults   uint64    `json:"faults"`
+		Failures []failure `json:"failures"`
+	}{r.Seeds, r.Done, r.Failed, r.Elapsed.Seconds(), uint64(r.Ops), uint64(r.Hops), uint64(r.Faults()), []failure{}}
+	for i := range r.Failures {
+		var b strings.Builder
+		if err := r.Failures[i].Write(&b); err != nil {
+			return err
+		}
+		out.Failures = append(out.Failures, failure{r.Failures[i].Command(), b.String()})
+	}
+	if err := printJSON(w, out); err != nil {
+		return err
+	}
+	return tortureVerdict(r)
 }

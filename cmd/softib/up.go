@@ -14,6 +14,7 @@ import (
 
 func newUp() *cobra.Command {
 	var o upOptions
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "up [TOPOLOGY]",
 		Short: "Start a fabric, bring it up and keep it running",
@@ -32,6 +33,7 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
   softib up --config /etc/opensm/opensm.conf`,
 		Args: arguments(0, 1, "at most one TOPOLOGY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			o.fixed = cmd.Flags().Changed("http")
 			o.topology = topo.DefaultSpec
 			if len(args) == 1 {
 				o.topology = args[0]
@@ -41,27 +43,38 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 				return err
 			}
 			t := newTerminal(cmd.OutOrStdout())
+			if asJSON {
+				t = newTerminal(cmd.ErrOrStderr())
+			}
 			if o.reportFD != 0 {
 				return upInBackground(cmd.Context(), p, o)
 			}
 			if o.detach {
 				cmd.Flags().Visit(func(f *pflag.Flag) {
-					if f.Name != "detach" {
+					if f.Name != "detach" && f.Name != "json" {
 						o.args = append(o.args, "--"+f.Name+"="+f.Value.String())
 					}
 				})
-				return detach(cmd.Context(), p, o, t)
+				if err := detach(cmd.Context(), p, o, t); err != nil || !asJSON {
+					return err
+				}
+				return p.printStatus(cmd.Context(), cmd.OutOrStdout())
 			}
 			return up(cmd.Context(), p, o, toTerminal(t), func() {
+				if asJSON {
+					go func() { _ = p.printStatus(cmd.Context(), cmd.OutOrStdout()) }() // the fabric that it asks is this one
+				}
 				t.say("%s", t.green("up")+": Ctrl-C ends it; in another terminal: softib status"+p.flag()+", softib perf send_lat"+p.flag())
 			})
 		},
 	}
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "run in the background; return once the fabric is up")
 	nameFlag(cmd, &o.name)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the fabric's status as JSON once it is up")
 	cmd.Flags().BoolVar(&o.noSM, "no-sm", false, "start no subnet manager: leave the fabric to another, such as softib exec h1 -- opensm")
 	o.sm.flags(cmd)
 	cmd.Flags().StringVar(&o.state, "state", "", "keep tenants and history in `DIR`; none keeps nothing (default: a folder of this name in the user's state folder)")
+	o.http.flags(cmd.Flags())
 	cmd.Flags().IntVar(&o.reportFD, "report-fd", 0, "descriptor to report to the starting process on")
 	_ = cmd.Flags().MarkHidden("report-fd")
 	return cmd
@@ -74,6 +87,8 @@ type upOptions struct {
 	reportFD int
 	noSM     bool
 	state    string
+	http     httpOptions
+	fixed    bool     // the page's address was asked for
 	args     []string // flags for the background process
 	sm       smOptions
 }
@@ -134,6 +149,10 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if o.noSM {
 		subnet = nil
 	}
+	page, err := newWeb(o.http, o.fixed, tenants.dir)
+	if err != nil {
+		return err
+	}
 	// In a terminal the log goes on below what the fabric is; a file has it from the start.
 	log := &heldLog{to: os.Stderr, open: o.reportFD != 0}
 	f, err := newFabric(ctx, o.name, o.topology, g, subnet, log, out)
@@ -159,6 +178,9 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 			}
 			return err
 		}
+	}
+	if page != nil {
+		defer f.servePage(ctx, page, mgr, o, out)()
 	}
 	programs, err := servePrograms(ctx, p, f.Fabric)
 	if err != nil {

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"softib/topo"
+)
+
+// What a shell offers when Tab is pressed: nodes of the running fabric, fabrics by name, topologies.
+
+const (
+	// completionMost is how many names are offered: more than anybody reads.
+	completionMost = 200
+	// completionPatience is how long a shell waits for a fabric that does not answer.
+	completionPatience = 500 * time.Millisecond
+)
+
+// namesRequest asks for names of nodes that begin with something.
+type namesRequest struct {
+	Prefix string `json:"prefix"`
+	Hosts  bool   `json:"hosts,omitempty"` // and no switches
+}
+
+// names answers a client.
+func (s *server) names(r *namesRequest, tell func(answer) error) error {
+	if r == nil {
+		r = &namesRequest{}
+	}
+	var list []string
+	for _, n := range s.f.Graph().Nodes {
+		if strings.HasPrefix(n.Name, r.Prefix) && !(r.Hosts && n.IsSwitch()) {
+			list = append(list, n.Name)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+	return tell(answer{Names: list[:min(len(list), completionMost)]})
+}
+
+// completer is what cobra asks for the words that may come next.
+type completer = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
+
+// completeNodes offers nodes of the fabric that --name says, for at most so many arguments (0: any number).
+func completeNodes(hosts bool, most int) completer {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if most > 0 && len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return nodesLike(cmd, prefix, hosts), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func nodesLike(cmd *cobra.Command, prefix string, hosts bool) (list []string) {
+	name := defaultName
+	if f := cmd.Flags().Lookup("name"); f != nil {
+		name = f.Value.String()
+	}
+	p, err := newPlace(name)
+	if err != nil || !p.isRunning() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
+	defer cancel()
+	_ = p.call(ctx, request{Op: opNames, Names: &namesRequest{Prefix: prefix, Hosts: hosts}}, func(a answer) error {
+		list = append(list, a.Names...)
+		return nil
+	})
+	return list
+}
+
+// completeFault offers the ends of a link, then what may be wrong with it.
+func completeFault(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	words := []string{"down", "up", "ber=", "drop=", "rate=", "delay="}
+	switch len(args) {
+	case 0:
+		return nodesLike(cmd, prefix, false), cobra.ShellCompDirectiveNoFileComp
+	case 1:
+		return append(words, nodesLike(cmd, prefix, false)...), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeTopology offers generators, and files besides.
+func completeTopology(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var list []string
+	for _, g := range topo.Generators() {
+		list = append(list, g.Name+":")
+	}
+	return list, cobra.ShellCompDirectiveDefault | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeFabric offers the fabrics that run.
+func completeFabric(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	p, err := newPlace(defaultName)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return p.running(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// complete gives the command line its completions.
+func complete(root *cobra.Command) {
+	of := map[string]completer{
+		"exec": completeNodes(false, 1), "top": completeNodes(false, 0), "capture": completeNodes(false, 2), "fault link": completeFault, "fault clear": completeNodes(false, 2),
+		"route trace": completeNodes(false, 2), "route show": completeNodes(false, 1), "up": completeTopology,
+	}
+	var visit func(*cobra.Command)
+	visit = func(c *cobra.Command) {
+		if f := of[strings.TrimPrefix(c.CommandPath(), root.Name()+" ")]; f != nil && c.ValidArgsFunction == nil {
+			c.ValidArgsFunction = f
+		}
+		if c.Flags().Lookup("name") != nil {
+			_ = c.RegisterFlagCompletionFunc("name", completeFabric)
+		}
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(root)
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"softib/manager"
+	"softib/manager/metrics"
+	"softib/manager/ufm"
+	"softib/webui"
+)
+
+// httpOptions are what a command line says about the page, the metrics and the REST interface.
+type httpOptions struct {
+	addr      string
+	open      bool
+	cert, key string
+	clients   string
+	hosts     []string
+}
+
+// httpDefault is where the page is. If somebody is there already, it is at a free port.
+const httpDefault = "127.0.0.1:8470"
+
+// httpOff serves no page.
+const httpOff = "off"
+
+func (o *httpOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.addr, "http", httpDefault, "serve page, metrics and REST at `ADDRESS`; off for none. Any address but a loopback one needs TLS and a credential")
+	f.BoolVar(&o.open, "open", false, "open the page in a browser")
+	f.StringVar(&o.cert, "tls-cert", "", "the certificate of the page's server: `FILE` in PEM")
+	f.StringVar(&o.key, "tls-key", "", "its key: `FILE` in PEM")
+	f.StringVar(&o.clients, "client-ca", "", "let in whoever has a certificate that one in `FILE` has signed")
+	f.StringSliceVar(&o.hosts, "http-host", nil, "`NAME` under which browsers may ask for the page, besides localhost and addresses")
+}
+
+// web is the server of a fabric's page.
+type web struct {
+	url   string
+	addr  string
+	l     net.Listener
+	srv   *http.Server
+	users *ufm.Credentials
+	opts  httpOptions
+}
+
+// newWeb claims the page's address and sees to it that it may be served there: nil if there is to be none. Nothing is served before there is a fabric.
+func newWeb(o httpOptions, fixed bool, dir string) (*web, error) {
+	if o.addr == httpOff {
+		if o.open {
+			return nil, next(&usageError{errors.New("--open wants a page, and --http off serves none")}, "softib up --open")
+		}
+		return nil, nil
+	}
+	users, err := ufm.OpenCredentials(dir)
+	if err != nil {
+		return nil, err
+	}
+	x := &web{users: users, opts: o, srv: &http.Server{ErrorLog: log.New(io.Discard, "", 0)}}
+	scheme := "http://"
+	if o.cert != "" || o.key != "" || o.clients != "" {
+		if o.cert == "" || o.key == "" {
+			return nil, next(&usageError{errors.New("TLS wants a certificate and its key")}, "--tls-cert FILE --tls-key FILE")
+		}
+		if x.srv.TLSConfig, err = ufm.TLSConfig(o.cert, o.key, o.clients); err != nil {
+			return nil, err
+		}
+		scheme = "https://"
+	}
+	x.l, err = net.Listen("tcp", o.addr)
+	if errors.Is(err, syscall.EADDRINUSE) && !fixed {
+		x.l, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, next(fmt.Errorf("the page cannot be served: %w", err), "--http 127.0.0.1:0 takes a free port, --http off serves none")
+	}
+	x.addr = x.l.Addr().String()
+	x.url = scheme + x.addr + "/"
+	if err := ufm.CheckListen(x.addr, x.srv.TLSConfig != nil, users.Any() || o.clients != ""); err != nil {
+		x.l.Close()
+		return nil, next(err, "softib user add NAME makes a credential; --tls-cert FILE and --tls-key FILE turn TLS on")
+	}
+	return x, nil
+}
+
+// handle serves all that a manager offers over HTTP: the page, the metrics and the REST interface.
+func (x *web) handle(m *manager.Manager) (end func(), err error) {
+	rest, err := ufm.New(ufm.Config{Manager: m, Credentials: x.users, Loopback: ufm.IsLoopback(x.addr), ClientCerts: x.opts.clients != ""})
+	if err != nil {
+		return nil, err
+	}
+	page := webui.New(m, webui.Options{Hosts: x.opts.hosts})
+	mux := http.NewServeMux()
+	for _, root := range rest.Roots() {
+		mux.Handle(root, rest)
+	}
+	mux.Handle("/metrics", rest.Guard(metrics.New(m)))
+	mux.Handle("/", rest.Guard(page))
+	x.srv.Handler = mux
+	ufm.Harden(x.srv)
+	return func() {
+		page.Close()
+		rest.Close()
+	}, nil
+}
+
+// serve answers until ctx ends.
+func (x *web) serve(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() { x.srv.Close() })
+	defer stop()
+	if x.srv.TLSConfig != nil {
+		_ = x.srv.ServeTLS(x.l, "", "")
+		return
+	}
+	_ = x.srv.Serve(x.l)
+}
+
+// openPage shows the page in whatever browser there is.
+func openPage(url string) error {
+	for _, prog := range []string{os.Getenv("BROWSER"), "xdg-open", "sensible-browser", "x-www-browser", "chromium", "firefox"} {
+		if prog == "" {
+			continue
+		}
+		path, err := exec.LookPath(prog)
+		if err != nil {
+			continue
+		}
+		cmd := exec.Command(path, url)
+		if err := cmd.Start(); err == nil {
+			go func() { _ = cmd.Wait() }()
+			return nil
+		}
+	}
+	return next(errors.New("no browser was found"), "open %s in one", url)
+}
+
+// servePage serves the page of a fabric until ctx ends; the function that it returns ends it too, and waits.
+func (f *fabric) servePage(ctx context.Context, x *web, m *manager.Manager, o upOptions, out *reporter) (end func()) {
+	stop, err := x.handle(m)
+	if err != nil {
+		x.l.Close()
+		out.say("page      none: %v", err)
+		return func() {}
+	}
+	f.page = x.url
+	out.say("page      %s", x.url)
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		x.serve(ctx)
+	}()
+	if o.http.open {
+		if err := openPage(x.url); err != nil {
+			out.say("note      %v: %s", err, nextOf(err))
+		}
+	}
+	return func() {
+		cancel()
+		<-done
+		stop()
+	}
+}
