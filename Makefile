@@ -5,13 +5,17 @@ FUZZTIME ?= 30s
 SEEDS    ?= 2000
 BENCH    ?=
 UP       ?=
+PREFIX   ?= /usr/local
+
+# Where bash, zsh and fish look for completions.
+COMPLETIONS = $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 
 # Looked up when a recipe runs, so that a Go which set-up has just fetched is
 # found. The Go chosen here does not go looking for another one.
 GO = GOTOOLCHAIN=local $$(scripts/go-path.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build bench fuzz torture lint fmt clean setup-run setup-test setup-bench
+.PHONY: help run test build install bench fuzz torture lint fmt clean setup-run setup-test setup-bench
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +30,15 @@ build: setup-run ## build bin/softib and its drop-in libraries
 	@mkdir -p bin
 	scripts/dropin.sh
 	$(GO) build -trimpath -buildvcs=false -tags dropin -o bin/softib ./cmd/softib
+
+install: build ## put the command, its manual pages and completions below PREFIX (PREFIX=/usr/local)
+	bin/softib man bin/man >/dev/null
+	install -Dm755 bin/softib "$(DESTDIR)$(PREFIX)/bin/softib"
+	install -d "$(DESTDIR)$(PREFIX)/share/man/man1" && install -m644 bin/man/*.1 "$(DESTDIR)$(PREFIX)/share/man/man1/"
+	install -d $(COMPLETIONS)
+	bin/softib completion bash >"$(word 1,$(COMPLETIONS))/softib"
+	bin/softib completion zsh >"$(word 2,$(COMPLETIONS))/_softib"
+	bin/softib completion fish >"$(word 3,$(COMPLETIONS))/softib.fish"
 
 bench: build setup-bench ## print speed as ratios to TCP, UCX and memcpy (BENCH=regexp: Go benchmarks instead)
 	@scripts/bench.sh '$(BENCH)'
