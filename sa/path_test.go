@@ -210,6 +210,15 @@ func TestPathLevels(t *testing.T) {
 		t.Error("the partition's level is not used")
 	}
 	clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID|prSL, rec).want(t, mad.StatusSANoRecords, 0)
+	s.Partitions[0].PathMTU, s.Partitions[0].PathRate = ib.MTU512, 2
+	if r := parsePath(t, clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID, rec).want(t, mad.StatusOK, 1).records[0]); r.MTU != ib.MTU512 || r.Rate != 2 {
+		t.Errorf("a partition that bounds its paths gave %+v", r)
+	}
+	s.Partitions[0].PathMTU, s.Partitions[0].PathRate = ib.MTU4096, 24 // more than the links have
+	if r := parsePath(t, clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID, rec).want(t, mad.StatusOK, 1).records[0]); r.MTU == ib.MTU512 || r.Rate == 24 {
+		t.Errorf("a bound that is none gave %+v", r)
+	}
+	s.Partitions[0].PathMTU, s.Partitions[0].PathRate = 0, 0
 	q := &fixedQoS{choice: Choice{HasSL: true, SL: 3, MTUMax: ib.MTU1024, RateMax: 3, PacketLifeTime: 12}}
 	a.SetQoS(q)
 	an := clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID|prServiceID|prQoSClass, rec).want(t, mad.StatusOK, 1)
