@@ -13,6 +13,7 @@ import (
 	"softib/mad"
 	"softib/manager"
 	"softib/manager/health"
+	"softib/manager/tenant"
 )
 
 // own makes the part that is softib's.
@@ -33,6 +34,8 @@ func (o *own) text(m *manager.Manager) []byte {
 	adminSheet(t, m)
 	healthSheet(t, m)
 	alarmSheet(t, m)
+	tenantSheet(t, m)
+	historySheet(t, m)
 	programSheet(t, m)
 	var b bytes.Buffer
 	if list, err := o.process.Gather(); err == nil {
@@ -148,6 +151,30 @@ func managerSheet(t *sheet, m *manager.Manager) {
 	for _, n := range names {
 		t.add("softib_sm_sweep_phase_datagrams", mads[n], "phase", n)
 	}
+}
+
+// tenantSheet is the tenants and how many ports are theirs.
+func tenantSheet(t *sheet, m *manager.Manager) {
+	var list []tenant.Tenant
+	book := m.Tenants()
+	if book != nil {
+		list = book.List()
+	}
+	t.one("softib_tenants", "Tenants of the fabric.", gauge, float64(len(list)))
+	t.family("softib_tenant_members", "Ports of a tenant.", gauge)
+	for i := range list {
+		t.add("softib_tenant_members", float64(len(list[i].Members)), "tenant", list[i].Name, "pkey", list[i].Key.Base().String())
+	}
+	t.one("softib_tenants_in_force", "Whether the tenants that are written down are kept apart: not where another's subnet manager looks after the fabric.", gauge,
+		flag(book == nil || book.Aside() == nil))
+}
+
+// historySheet is how the manager's own past is kept.
+func historySheet(t *sheet, m *manager.Manager) {
+	s := m.HistoryStats()
+	t.one("softib_history_file_bytes", "Size of the file that the history is in; 0 if it is in memory.", gauge, float64(s.FileBytes))
+	t.one("softib_history_head_bytes", "What of the history is in memory and not yet written.", gauge, float64(s.HeadBytes))
+	t.one("softib_history_dropped_samples_total", "Samples that were lost because they could not be written.", counter, float64(s.Dropped))
 }
 
 // worstMax is how many cables are named.

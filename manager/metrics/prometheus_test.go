@@ -186,6 +186,27 @@ func TestAlerts(t *testing.T) {
 	if named == 0 {
 		t.Errorf("no alert of a cable among %+v", alerts)
 	}
+	askDashboard(t, p)
+}
+
+// quiet are panels that may be empty on a small fabric in its first seconds: nothing waits, nothing is lost, no second sample came.
+var quiet = []string{
+	"Share of time that ports waited for credit", "Hosts that waited for credit", "Discards", "Links that went down, by hour", "Failed requests by status",
+	"in error", "Administrator: time for a path", "Tenants: members", "Symbol errors",
+}
+
+// askDashboard asks Prometheus everything that the dashboard asks.
+func askDashboard(t *testing.T, p *promtest.Server) {
+	t.Helper()
+	d := readDashboard(t)
+	fill := strings.NewReplacer("$__rate_interval", "10s", "$job", ".*", "$switch", "leaf1")
+	for title, list := range d.expressions() {
+		for _, q := range list {
+			if _, ok := p.Value(fill.Replace(q)); !ok && !slices.Contains(quiet, title) {
+				t.Errorf("%s shows nothing: %s", title, q)
+			}
+		}
+	}
 }
 
 // TestRules lets promtool check the rules and run their own tests.
