@@ -129,8 +129,8 @@ func managerSheet(t *sheet, m *manager.Manager) {
 		return
 	}
 	last := &sweeps[len(sweeps)-1]
-	t.one("softib_sm_sweep_seconds", "Time that the last sweep took.", gauge, seconds(last.Took))
-	t.one("softib_sm_sweep_datagrams", "Datagrams that the last sweep took.", gauge, float64(last.MADs))
+	t.one("softib_sm_sweep_seconds", "Time that the last sweep took until the subnet was up.", gauge, seconds(last.Took))
+	t.one("softib_sm_sweep_datagrams", "Datagrams that the last sweep took until the subnet was up.", gauge, float64(last.MADs))
 	t.one("softib_sm_sweep_blocks", "Blocks of forwarding tables that the last sweep wrote.", gauge, float64(last.Blocks))
 	t.one("softib_sm_sweep_problems", "What went wrong in the last sweep.", gauge, float64(last.Problems))
 	// A phase that comes twice in a sweep, such as writing tables early and late, is one.
@@ -143,11 +143,11 @@ func managerSheet(t *sheet, m *manager.Manager) {
 		took[p.Name] += seconds(p.Took)
 		mads[p.Name] += float64(p.MADs)
 	}
-	t.family("softib_sm_sweep_phase_seconds", "Time that a phase of the last sweep took.", gauge)
+	t.family("softib_sm_sweep_phase_seconds", "Time that a phase of the last sweep took; the last ones come when the subnet is up already.", gauge)
 	for _, n := range names {
 		t.add("softib_sm_sweep_phase_seconds", took[n], "phase", n)
 	}
-	t.family("softib_sm_sweep_phase_datagrams", "Datagrams that a phase of the last sweep took.", gauge)
+	t.family("softib_sm_sweep_phase_datagrams", "Datagrams that a phase of the last sweep took; the last ones come when the subnet is up already.", gauge)
 	for _, n := range names {
 		t.add("softib_sm_sweep_phase_datagrams", mads[n], "phase", n)
 	}

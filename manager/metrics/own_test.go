@@ -132,19 +132,14 @@ func TestManager(t *testing.T) {
 			t.Errorf("%s%v is %v: want %v", c.name, c.labels, got, c.want)
 		}
 	}
-	took, sum := value(all["softib_sm_sweep_seconds"]), 0.0
-	for _, m := range all["softib_sm_sweep_phase_seconds"].GetMetric() {
-		sum += m.GetGauge().GetValue()
-	}
-	if took <= 0 || sum <= 0 || sum > 1.1*took+0.001 {
-		t.Errorf("the last sweep took %v s, its phases %v s", took, sum)
-	}
-	mads := 0.0
-	for _, m := range all["softib_sm_sweep_phase_datagrams"].GetMetric() {
-		mads += m.GetGauge().GetValue()
-	}
-	if v := value(all["softib_sm_sweep_datagrams"]); v <= 0 || mads > v {
-		t.Errorf("the last sweep took %v datagrams, its phases %v", v, mads)
+	for total, phases := range map[string]string{"softib_sm_sweep_seconds": "softib_sm_sweep_phase_seconds", "softib_sm_sweep_datagrams": "softib_sm_sweep_phase_datagrams"} {
+		sum := 0.0
+		for _, m := range all[phases].GetMetric() {
+			sum += m.GetGauge().GetValue()
+		}
+		if v := value(all[total]); !(v > 0) || sum <= 0 || len(all[phases].GetMetric()) < 5 {
+			t.Errorf("%s is %v, its %d phases are %v", total, v, len(all[phases].GetMetric()), sum)
+		}
 	}
 	if value(all["softib_sm_sweeps_total"]) < 1 || value(all["softib_sm_datagrams_sent_total"]) < 10 {
 		t.Errorf("%v sweeps, %v datagrams", value(all["softib_sm_sweeps_total"]), value(all["softib_sm_datagrams_sent_total"]))
