@@ -29,33 +29,29 @@ func (s *Server) openAPI() ([]byte, error) {
 	paths := object{}
 	for i := range s.routes {
 		r := &s.routes[i]
-		list := []struct {
-			path, prefix string
-			security     []any
-		}{{path: r.path, security: []any{}}}
-		if !r.outside {
-			list = list[:0]
-			for _, root := range roots {
-				list = append(list, struct {
-					path, prefix string
-					security     []any
-				}{root.path + r.path, strings.TrimPrefix(root.path, "/") + "_", securityOf(root.scheme)})
-			}
+		at, _ := paths[r.path].(object)
+		if at == nil {
+			at = object{}
+			paths[r.path] = at
 		}
-		for _, x := range list {
-			at, _ := paths[x.path].(object)
-			if at == nil {
-				at = object{}
-				paths[x.path] = at
-			}
-			at[strings.ToLower(r.method)] = r.document(x.prefix, x.security)
+		if r.outside { // of the roots
+			at["servers"] = []any{object{"url": "/"}}
 		}
+		at[strings.ToLower(r.method)] = r.document()
 	}
+	var servers, security []any
+	for _, x := range roots {
+		w := schemeWords[x.scheme]
+		servers = append(servers, object{"url": x.path, "description": w.about})
+		security = append(security, object{w.name: []string{}})
+	}
+	// A certificate is as good everywhere, and an open server wants nothing.
+	security = append(security, object{"certificate": []string{}}, object{})
 	doc := object{
 		"openapi": "3.0.3",
 		"info": object{"title": "softib: UFM REST", "version": interfaceVersion,
 			"description": "The REST interface of UFM over a fabric in software. Partitions are tenants: a change is in force, and proved, when its answer comes. Every wrong request gets a status of 400 or above with error and field, and has changed nothing."},
-		"paths": paths,
+		"servers": servers, "security": security, "paths": paths,
 		"components": object{"schemas": schemas, "securitySchemes": object{
 			"password":    object{"type": "http", "scheme": "basic"},
 			"certificate": object{"type": "mutualTLS"},
@@ -66,16 +62,16 @@ func (s *Server) openAPI() ([]byte, error) {
 	return json.MarshalIndent(doc, "", "  ")
 }
 
-// securityOf is what a root wants, in the document's words; the empty one is that of open servers.
-func securityOf(how scheme) []any {
-	name := [numScheme]string{basicAuth: "password", sessionAuth: "session", tokenAuth: "token"}[how]
-	return []any{object{name: []string{}}, object{"certificate": []string{}}, object{}}
+// schemeWords are how the document calls what a root wants.
+var schemeWords = [numScheme]struct{ name, about string }{
+	basicAuth: {"password", "with a user and a password, or a client certificate"}, sessionAuth: {"session", "with the cookie of POST /dologin, or a client certificate"},
+	tokenAuth: {"token", "with a token of POST /app/tokens, or a client certificate"},
 }
 
 func ref(name string) object { return object{"$ref": "#/components/schemas/" + name} }
 
 // document describes a route.
-func (r *route) document(prefix string, security []any) object {
+func (r *route) document() object {
 	answer := object{"type": "object"}
 	if name, ok := strings.CutSuffix(r.answer, "[]"); ok {
 		item := ref(name)
@@ -87,10 +83,13 @@ func (r *route) document(prefix string, security []any) object {
 		answer = ref(r.answer)
 	}
 	content := func(schema object) object { return object{"application/json": object{"schema": schema}} }
-	op := object{"operationId": prefix + r.id, "summary": r.summary, "security": security, "responses": object{
+	op := object{"operationId": r.id, "summary": r.summary, "responses": object{
 		strconv.Itoa(r.status): object{"description": http.StatusText(r.status), "content": content(answer)},
 		"default":              object{"description": "refused, and nothing was changed", "content": content(ref("Error"))},
 	}}
+	if r.outside {
+		op["security"] = []any{}
+	}
 	var params []any
 	for _, p := range r.parts {
 		if p[0] == '{' {
