@@ -92,8 +92,9 @@ func (p *programStatus) lines(t *terminal, version string) []string {
 	if name == "" {
 		name = "?"
 	}
-	lines := []string{fmt.Sprintf("%s %s, process %d: sent %s, received %s", t.bold(p.Host), name, p.PID, bytesOf(p.TxBytes), bytesOf(p.RxBytes))}
+	lines := []string{fmt.Sprintf("%s %s, process %d, for %s", t.bold(p.Host), name, p.PID, uptime(time.Since(p.Since).Seconds()))}
 	add := func(text string) { lines = append(lines, "  "+text) }
+	add(fmt.Sprintf("sent %s, received %s", bytesOf(p.TxBytes), bytesOf(p.RxBytes)))
 	n := 0
 	var kinds []string
 	for _, q := range p.QPs {

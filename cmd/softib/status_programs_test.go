@@ -32,12 +32,12 @@ func TestStatusPrograms(t *testing.T) {
 }
 
 func TestProgramText(t *testing.T) {
-	s := live.ProgramStats{Host: "h1", PID: 7, Name: "x", Library: version, Stats: hca.Stats{TxBytes: 5 << 20, RxBytes: 100, IPoIBTxBytes: 1 << 20, TxPackets: 3, Timeouts: 9}}
+	s := live.ProgramStats{Host: "h1", PID: 7, Name: "x", Library: version, Since: time.Now().Add(-2 * time.Minute), Stats: hca.Stats{TxBytes: 5 << 20, RxBytes: 100, IPoIBTxBytes: 1 << 20, TxPackets: 3, Timeouts: 9}}
 	s.QPs[hca.RC][hca.StateRTS], s.QPs[hca.UD][hca.StateErr] = 3, 1
 	s.Stats.SendErrors[hca.WCRetryExcErr], s.Stats.RecvErrors[hca.WCWRFlushErr] = 2, 50
 	p := statusOf(&s)
 	want := []string{
-		"h1 x, process 7: sent 5.0 MiB, received 100 bytes", "  4 queue pairs: 3 RC in RTS, 1 UD in ERR", "  1.0 MiB of what it carries is IP over InfiniBand",
+		"h1 x, process 7, for 2m0s", "  sent 5.0 MiB, received 100 bytes", "  4 queue pairs: 3 RC in RTS, 1 UD in ERR", "  1.0 MiB of what it carries is IP over InfiniBand",
 		"  2 requests have failed: --json says how",
 	}
 	if got := p.lines(newTerminal(io.Discard), version); !slices.Equal(got, want) {
