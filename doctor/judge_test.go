@@ -84,7 +84,7 @@ func (p *patient) ref(name string) topo.PortRef {
 }
 
 func (p *patient) port(name string) *survey.Port { return p.before.Port(p.ref(name)) }
-func (p *patient) node(name string) *survey.Node { return p.before.Nodes[p.ref(name + "[1]").Node] }
+func (p *patient) node(name string) *survey.Node { return p.before.Nodes[p.ref(name+"[1]").Node] }
 
 // counts lets a port count within the second.
 func (p *patient) counts(name string, c ib.Counter, n uint64) {

@@ -14,6 +14,8 @@ import (
 func (j *judgement) links(s *Section) {
 	s.Looked = count(len(j.cables), "link", "links")
 	names := j.s
+	var meant []string // links that both ends are configured for
+	example := ""
 	for _, v := range health.Judge(j.states(), 0, j.t) {
 		for i := range v.Reasons {
 			r := &v.Reasons[i]
@@ -24,8 +26,14 @@ func (j *judgement) links(s *Section) {
 				if r.Severity == health.Watch {
 					f.Severity = Warn
 				}
-				if why := j.limited(v.A, v.B, r.Rate); why != "" {
-					f.Measured += ", because " + why
+				a, b := j.limited(v.A, r.Rate), j.limited(v.B, r.Rate)
+				if a != "" && b != "" {
+					meant = append(meant, v.Name(names))
+					example = f.Measured
+					continue
+				}
+				if a+b != "" {
+					f.Measured += ", because " + a + b
 					f.Next = "enable more at that port (ibportstate, or the manager's configuration) and let the link train anew"
 				}
 			case health.NotActive:
@@ -35,6 +43,12 @@ func (j *judgement) links(s *Section) {
 			}
 			s.add(f)
 		}
+	}
+	if len(meant) > 0 {
+		s.add(Finding{
+			Severity: Note, Kind: "configured-rate", Objects: meant, Measured: fmt.Sprintf("%s less than they could because both ends are configured so, such as %s", count(len(meant), "link does", "links do"), example),
+			Threshold: "all that both ends can", Next: "if it is not meant, enable more at both ends (ibportstate, or the manager's configuration) and let the links train anew",
+		})
 	}
 	for i := range j.cables {
 		j.asymmetric(s, &j.cables[i])
@@ -56,16 +70,14 @@ func ends(s *survey.Survey, a, b topo.PortRef) []string {
 	return []string{s.PortName(a), s.PortName(b)}
 }
 
-// limited says which end is configured for no more than what the link runs at.
-func (j *judgement) limited(a, b topo.PortRef, rate ib.LinkRate) string {
-	for _, r := range []topo.PortRef{a, b} {
-		pi := &j.s.Port(r).Info
-		if w := widest(pi.LinkWidthEnabled & pi.LinkWidthSupported); w != 0 && w.Lanes() <= rate.Width.Lanes() && w.Lanes() < widest(pi.LinkWidthSupported).Lanes() {
-			return fmt.Sprintf("%s has only width %v enabled", j.s.PortName(r), w)
-		}
-		if e := pi.EnabledSpeed(); e != 0 && e <= rate.Speed && e < pi.SupportedSpeed() {
-			return fmt.Sprintf("%s has only speeds up to %v enabled", j.s.PortName(r), e)
-		}
+// limited says that a port is configured for no more than what its link runs at; empty if it is not.
+func (j *judgement) limited(r topo.PortRef, rate ib.LinkRate) string {
+	pi := &j.s.Port(r).Info
+	if w := widest(pi.LinkWidthEnabled & pi.LinkWidthSupported); w != 0 && w.Lanes() <= rate.Width.Lanes() && w.Lanes() < widest(pi.LinkWidthSupported).Lanes() {
+		return fmt.Sprintf("%s has only width %v enabled", j.s.PortName(r), w)
+	}
+	if e := pi.EnabledSpeed(); e != 0 && e <= rate.Speed && e < pi.SupportedSpeed() {
+		return fmt.Sprintf("%s has only speeds up to %v enabled", j.s.PortName(r), e)
 	}
 	return ""
 }
