@@ -3,6 +3,7 @@ package wiring
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -101,19 +102,27 @@ func NewBill(g *topo.Graph, l *Layout) (*Bill, error) {
 	}
 	b.addSwitches(g)
 	b.addCables(g, l)
-	for _, s := range b.Switches {
+	for i := range b.Switches {
+		s := &b.Switches[i]
+		s.LowUSD, s.HighUSD, s.Watts = tenths(s.LowUSD), tenths(s.HighUSD), tenths(s.Watts)
 		b.SwitchCount += s.Count
 		b.PortsUsed += s.Used
 		b.PortsFree += s.Free
 		b.LowUSD, b.HighUSD, b.Watts = b.LowUSD+s.LowUSD, b.HighUSD+s.HighUSD, b.Watts+s.Watts
 	}
-	for _, c := range b.Cables {
+	for i := range b.Cables {
+		c := &b.Cables[i]
+		c.LowUSD, c.HighUSD, c.Watts = tenths(c.LowUSD), tenths(c.HighUSD), tenths(c.Watts)
 		b.CableCount += c.Count
 		b.TotalMM += int64(c.LengthMM) * int64(c.Count)
 		b.LowUSD, b.HighUSD, b.Watts = b.LowUSD+c.LowUSD, b.HighUSD+c.HighUSD, b.Watts+c.Watts
 	}
+	b.LowUSD, b.HighUSD, b.Watts = tenths(b.LowUSD), tenths(b.HighUSD), tenths(b.Watts)
 	return b, nil
 }
+
+// tenths rounds away what sums of fractions leave.
+func tenths(v float64) float64 { return math.Round(10*v) / 10 }
 
 func (b *Bill) addSwitches(g *topo.Graph) {
 	for _, n := range g.Switches() {

@@ -99,17 +99,18 @@ func (k rateClass) check(x *shape) []Finding {
 	for _, c := range k.cables {
 		near, far := g.Port(c.A), g.Port(c.B)
 		r := g.LinkRate(c.A)
+		isSlow := r.Mbps() < usual.Mbps() && !(mixed && r.Width == usual.Width)
+		if near.Rate() == far.Rate() && !isSlow {
+			continue // as nearly all are: names are for findings
+		}
 		w := Wire{g.PortName(c.A), g.PortName(c.B)}
 		f := Finding{Kind: Degraded, Severity: Warning, Wired: []Wire{w}, at: c.A}
-		switch {
-		case near.Rate() != far.Rate():
+		if near.Rate() != far.Rate() {
 			f.Text = fmt.Sprintf("%v: the near end is set to %v, the far end to %v; it runs at %v", w, near.Rate(), far.Rate(), r)
 			f.Do = "set both ends alike"
-		case r.Mbps() < usual.Mbps() && !(mixed && r.Width == usual.Width):
+		} else {
 			f.Text = fmt.Sprintf("%v runs at %v, %d of %d %s run at %v", w, r, count, len(k.cables), x.linkName(k.level), usual)
 			f.Do = degradedAdvice(r, usual)
-		default:
-			continue
 		}
 		list = append(list, f)
 	}

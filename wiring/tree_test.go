@@ -3,6 +3,7 @@ package wiring
 import (
 	"fmt"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,14 +55,24 @@ func TestRightTreesAreClean(t *testing.T) {
 	}
 }
 
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 func TestLargeTreeIsCleanAndQuick(t *testing.T) {
 	g := gen(t, "fat-tree:radix=36,levels=3")
-	began := time.Now()
+	began, worked := time.Now(), cpuTime(t)
 	r := clean(t, "11,664 hosts", g, Options{Engines: "ftree,updn"})
-	took := time.Since(began)
-	t.Logf("%s took %v", r.Describe, took)
-	if took > 3*time.Second {
-		t.Errorf("took %v, want less than 3 s", took)
+	worked = cpuTime(t) - worked
+	t.Logf("%s took %v, %v of them at work", r.Describe, time.Since(began), worked)
+	// Of the processor's time: what else the machine does is not the check's fault.
+	if worked > 3*time.Second {
+		t.Errorf("took %v, want less than 3 s", worked)
 	}
 	if r.Hosts != 11664 || len(r.Levels) != 3 || r.Bisection.Wired != 1 {
 		t.Errorf("%+v, %+v", r, r.Bisection)
