@@ -224,6 +224,18 @@ func (f *Fabric) HostStats() (all []HostStats) {
 	return all
 }
 
+// StatsAt is what the programs of the host have counted that is a node of the graph; false if that is no host.
+func (f *Fabric) StatsAt(node int) (HostStats, bool) {
+	if node < 0 || node >= len(f.nodes) {
+		return HostStats{}, false
+	}
+	h, ok := f.nodes[node].(*Host)
+	if !ok {
+		return HostStats{}, false
+	}
+	return h.Stats(), true
+}
+
 // Stats is what the host's programs have counted.
 func (h *Host) Stats() HostStats {
 	h.f.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"softib/hca"
 	"softib/ib"
 	"softib/topo"
 )
@@ -23,6 +24,7 @@ type tree struct {
 	dirs  []string       // of the ports
 	refs  []topo.PortRef // of the ports
 	count []ib.Counters  // as they were last written
+	stats *hca.Stats     // likewise
 	err   error          // the first that writing met
 }
 

@@ -137,6 +137,9 @@ func (t *Trees) refresh(trees []*tree, counters bool) error {
 			for i := range x.refs {
 				x.setCounters(i, all[i])
 			}
+			if s, ok := t.f.StatsAt(x.node.Index); ok { // a switch has no programs
+				x.setStats(&s.Stats)
+			}
 			all = all[len(x.refs):]
 		}
 	}
