@@ -39,9 +39,10 @@ const (
 
 // Exporter answers scrapes of one fabric. Any number of goroutines may use it.
 type Exporter struct {
-	m    *manager.Manager
-	once sync.Once
-	x    *index
+	m     *manager.Manager
+	fresh func() *manager.Sample // how ports are read
+	once  sync.Once
+	x     *index
 	// by part, but for Own, which is made anew each time
 	blocks map[Part][]block
 	own    own
@@ -56,7 +57,7 @@ type Exporter struct {
 
 // New is the exporter of a fabric.
 func New(m *manager.Manager) *Exporter {
-	return &Exporter{m: m, turns: make(chan struct{}, scrapesMax), waiting: make(chan struct{}, scrapesMax+waitingMax)}
+	return &Exporter{m: m, fresh: m.Fresh, turns: make(chan struct{}, scrapesMax), waiting: make(chan struct{}, scrapesMax+waitingMax)}
 }
 
 // index makes the text that stays, when somebody wants it for the first time.
@@ -99,7 +100,7 @@ func (e *Exporter) snapshot() *snapshot {
 	e.mu.Unlock()
 
 	began := time.Now()
-	s := &snapshot{sample: e.m.Fresh()}
+	s := &snapshot{sample: e.fresh()}
 	if l == nil || l.epoch != s.sample.Epoch {
 		l = readLIDs(e.m)
 	}
