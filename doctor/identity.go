@@ -53,15 +53,15 @@ func (j *judgement) answers(s *Section) {
 		name := j.s.Nodes[k.node].Name
 		f := Finding{
 			Severity: Warn, Kind: "no-answer", Objects: []string{name}, Threshold: "an answer",
-			Measured: fmt.Sprintf("%s does not answer %s, %s", name, attrName(k.class, k.attr), count(len(list), "time", "times")),
+			Measured: fmt.Sprintf("%s does not answer %s, %s", name, mad.AttrName(k.class, k.attr), count(len(list), "time", "times")),
 			Next:     "what depends on it was not checked; see whether the node is overloaded or hangs, and run this again",
 		}
 		switch {
 		case list[0].Nonsense != "":
-			f.Kind, f.Measured = "nonsense", fmt.Sprintf("%s: %s behind port %d makes no sense: %s", name, attrName(k.class, k.attr), list[0].At.Port, list[0].Nonsense)
+			f.Kind, f.Measured = "nonsense", fmt.Sprintf("%s: %s behind port %d makes no sense: %s", name, mad.AttrName(k.class, k.attr), list[0].At.Port, list[0].Nonsense)
 		case list[0].Status != mad.StatusOK:
 			f.Severity, f.Kind = Note, "refused"
-			f.Measured = fmt.Sprintf("%s refuses %s, %s: %v", name, attrName(k.class, k.attr), count(len(list), "time", "times"), list[0].Status)
+			f.Measured = fmt.Sprintf("%s refuses %s, %s: %v", name, mad.AttrName(k.class, k.attr), count(len(list), "time", "times"), list[0].Status)
 		case k.class == mad.ClassPerf:
 			f.Next = "its counters were not read: see that its LID is reached (routing) and that its port is active"
 		}

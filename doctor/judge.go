@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"softib/ib"
-	"softib/mad"
 	"softib/manager/health"
 	"softib/survey"
 	"softib/topo"
@@ -116,7 +115,7 @@ func (j *judgement) describe() {
 		}
 	}
 	f.Questions = j.s.Asked
-	j.report.IntervalSec = seconds(j.interval)
+	j.report.IntervalSec = j.interval.Seconds()
 }
 
 // gather makes the cables that health judges.
@@ -192,37 +191,20 @@ func (j *judgement) where(r topo.PortRef) string {
 	return s
 }
 
-// firstPort is a port of a node that has a cable; 0 at a switch.
-func firstPort(s *survey.Survey, node int) topo.PortRef {
-	n := s.Nodes[node]
-	if !n.IsSwitch() {
-		for p := 1; p < len(n.Ports); p++ {
-			if n.Ports[p].Cabled() {
-				return topo.PortRef{Node: node, Port: ib.PortNum(p)}
-			}
-		}
-	}
-	return topo.PortRef{Node: node}
-}
-
-// whereNode names a node and by which port it was found.
+// whereNode names a node and what it is plugged into: a switch, if it is plugged into one.
 func (j *judgement) whereNode(i int) string {
 	n := j.s.Nodes[i]
 	if len(n.Route) == 0 {
 		return n.Name + ", the one that asks"
 	}
+	at := ""
 	for p := 1; p < len(n.Ports); p++ {
-		if x := &n.Ports[p]; x.Cabled() {
-			return n.Name + " behind " + j.s.PortName(topo.PortRef{Node: x.Peer, Port: x.PeerPort})
+		if x := &n.Ports[p]; x.Cabled() && (at == "" || j.s.Nodes[x.Peer].IsSwitch()) {
+			at = " behind " + j.s.PortName(topo.PortRef{Node: x.Peer, Port: x.PeerPort})
+			if j.s.Nodes[x.Peer].IsSwitch() {
+				break
+			}
 		}
 	}
-	return n.Name
-}
-
-// attrName is the name of an attribute for a person.
-func attrName(c mad.Class, a mad.AttrID) string {
-	if c == mad.ClassSMDirect {
-		c = mad.ClassSMLID
-	}
-	return mad.AttrName(c, a)
+	return n.Name + at
 }

@@ -99,11 +99,6 @@ func (p *patient) counted(name string, c ib.Counter, n uint64) {
 	p.after.Readings[r.Node][r.Port].Counters[c] += n
 }
 
-func (p *patient) peer(name string) string {
-	x := p.port(name)
-	return p.before.PortName(topo.PortRef{Node: x.Peer, Port: x.PeerPort})
-}
-
 // TestJudge: each kind of finding, from a healthy fabric with one thing changed; and nothing else is found.
 func TestJudge(t *testing.T) {
 	const gib = 1 << 30

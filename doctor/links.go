@@ -145,43 +145,33 @@ func (j *judgement) lost(s *Section) {
 	}
 }
 
-// lostCable reports a cable of the plan that is not up.
+// lostCable reports a cable of the plan that is not up: an end that was found says that it has no link.
 func (j *judgement) lostCable(s *Section, g *topo.Graph, c topo.Cable, index map[ib.GUID]int, said map[topo.PortRef]bool) {
-	var states []string
+	var states, missing []string
 	for _, r := range []topo.PortRef{c.A, c.B} {
-		i, ok := index[g.Nodes[r.Node].GUID]
+		n := g.Nodes[r.Node]
+		i, ok := index[n.GUID]
 		if !ok {
-			if j.duplicateGUID[g.Nodes[r.Node].GUID] {
-				return
+			if !j.duplicateGUID[n.GUID] {
+				missing = append(missing, n.Name+" is not found")
 			}
-			states = append(states, g.Nodes[r.Node].Name+" is not found")
 			continue
 		}
 		at := topo.PortRef{Node: i, Port: r.Port}
 		if int(r.Port) >= len(j.s.Nodes[i].Ports) {
 			continue
 		}
-		x := j.s.Port(at)
-		if !x.Known || x.Linked() {
-			if x.Linked() && x.Silent {
-				return // said by answers
-			}
-			continue
+		if x := j.s.Port(at); x.Known && !x.Linked() {
+			said[at] = true
+			states = append(states, fmt.Sprintf("%s is %v (%v)", g.PortName(r), x.Info.PortState, x.Info.PortPhysicalState))
 		}
-		said[at] = true
-		states = append(states, fmt.Sprintf("%s is %v (%v)", g.PortName(r), x.Info.PortState, x.Info.PortPhysicalState))
 	}
 	if len(states) == 0 {
 		return
 	}
 	a, b := g.PortName(c.A), g.PortName(c.B)
-	_, haveA := index[g.Nodes[c.A.Node].GUID]
-	_, haveB := index[g.Nodes[c.B.Node].GUID]
-	if !haveA && !haveB {
-		return // the cable that joins them to the rest says it
-	}
 	s.add(Finding{
-		Severity: Fail, Kind: "link-down", Objects: []string{a, b}, Measured: fmt.Sprintf("%s %s: down: %s", a, b, strings.Join(states, ", ")), Threshold: "up, as planned",
+		Severity: Fail, Kind: "link-down", Objects: []string{a, b}, Measured: fmt.Sprintf("%s %s: down: %s", a, b, strings.Join(append(states, missing...), ", ")), Threshold: "up, as planned",
 		Next: fmt.Sprintf("see that the cable is plugged in at %s and %s, that neither port is disabled, and that both devices run", a, b),
 	})
 }

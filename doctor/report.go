@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // ErrNoAnswer is what comes of a fabric whose very first port, the one that is asked from, does not answer.
@@ -223,5 +222,3 @@ func count(n int, one, many string) string {
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
-
-func seconds(d time.Duration) float64 { return d.Seconds() }
