@@ -1,0 +1,143 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"softib/ib"
+	"softib/topo"
+	cabling "softib/wiring"
+)
+
+// topoFile writes a topology that change has changed.
+func topoFile(t *testing.T, spec string, change func(g *topo.Graph)) string {
+	t.Helper()
+	g, err := topo.ParseSpec(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(g)
+	file := filepath.Join(t.TempDir(), "lab.topo")
+	if err := os.WriteFile(file, topo.Append(nil, g), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func pulled(t *testing.T, node string, port int) func(*topo.Graph) {
+	return func(g *topo.Graph) {
+		if err := g.Disconnect(g.ByName(node).Index, ib.PortNum(port)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTopoCheck(t *testing.T) {
+	const spec = "fat-tree:radix=8,levels=2"
+	wants(t, shown(t, "topo", "check", spec), "it can work", "no findings", "2 levels", "1:1, not oversubscribed", "as wired 6.4 Tbit/s of 6.4 Tbit/s", "as routed by ftree")
+	wants(t, shown(t, "topo", "check", "fat-tree:radix=8,levels=2,oversub=3"), "3.00:1 oversubscribed", "(33.3 %)")
+	wants(t, shown(t, "topo", "check", "torus:4x4"), "no: all 16 switches have hosts", "as routed by")
+	wants(t, shown(t, "topo", "check", "pair"), "no: it has no switch")
+
+	file := topoFile(t, spec, pulled(t, "leaf3", 6))
+	for _, args := range [][]string{{}, {"--plan", spec}} {
+		out := broken(t, exitFailed, []string{"is not wired as it should be: 1 warning"}, append([]string{"topo", "check", file}, args...)...)
+		wants(t, out, "NOT AS IT SHOULD BE: 1 warning", "warning  missing: there is no cable leaf3[6] spine2[3]", "-> plug one in", "1.33:1 at leaf3")
+	}
+	out, _, err := softib(t, "topo", "check", file, "--plan", spec, "--json")
+	if err == nil {
+		t.Error("exit status 0")
+	}
+	x := asJSON[checked](t, out)
+	if x.OK || !x.IsTree || x.Plan != spec || len(x.Findings) != 1 || x.Findings[0].Kind != cabling.Missing || x.Findings[0].Wanted[0] != (cabling.Wire{A: "leaf3[6]", B: "spine2[3]"}) || x.Matched.ByGUID != 44 {
+		t.Errorf("%s", out)
+	}
+	// Long lists are cut.
+	many := topoFile(t, "fat-tree:radix=16,levels=2", func(g *topo.Graph) {
+		for n := range 30 {
+			pulled(t, g.Switches()[n%15].Name, 9+(n+n/15*4)%8)(g) // few of any one spine: what most have lost, none should have
+		}
+	})
+	out = broken(t, exitFailed, nil, "topo", "check", many)
+	wants(t, out, "and 10 more: --all lists them")
+	out = broken(t, exitFailed, nil, "topo", "check", many, "--all")
+	if n := strings.Count(out, "warning  missing"); n != 30 {
+		t.Errorf("--all lists %d of 30", n)
+	}
+	broken(t, exitUsage, nil, "topo", "check")
+	broken(t, exitFailed, []string{"no-such.topo"}, "topo", "check", spec, "--plan", "no-such.topo")
+}
+
+func TestTopoCheckLive(t *testing.T) {
+	const spec = "fat-tree:radix=8,levels=2"
+	l := newLab(t, spec, nil)
+	for _, args := range [][]string{{}, {"--plan", spec}} {
+		wants(t, shown(t, append([]string{"topo", "check", "live"}, args...)...), "fabric default", "it can work", "no findings", "as routed with the tables in force")
+	}
+	wants(t, shown(t, "topo", "diff", "live", spec), "they are the same")
+	if err := l.SetLink(l.ref("leaf5", 7), false); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{}, {"--plan", spec}} {
+		out := broken(t, exitFailed, []string{"fabric default is not wired as it should be"}, append([]string{"topo", "check", "live"}, args...)...)
+		wants(t, out, "missing: there is no cable leaf5[7] spine3[5]", "the tables are not good") // nobody routed round it
+	}
+	wants(t, broken(t, exitFailed, []string{"differ: 1 difference"}, "topo", "diff", spec, "live"), "missing      only in A: leaf5[7] spine3[5]")
+	wants(t, shown(t, "topo", "bom", "live"), "12 switches, 63 cables")
+}
+
+func TestTopoDiff(t *testing.T) {
+	const spec = "fat-tree:radix=8,levels=2"
+	wants(t, shown(t, "topo", "diff", spec, spec), "44 of 44 nodes, 44 by GUID", "they are the same")
+	file := topoFile(t, spec, pulled(t, "leaf3", 6))
+	wants(t, broken(t, exitFailed, []string{"differ: 1 difference"}, "topo", "diff", spec, file), "only in A: leaf3[6] spine2[3]")
+	wants(t, broken(t, exitFailed, nil, "topo", "diff", file, spec), "only in B: leaf3[6] spine2[3]")
+	out, _, err := softib(t, "topo", "diff", file, spec, "--json")
+	if d := asJSON[cabling.Difference](t, out); err == nil || d.Same || len(d.Changes) != 1 || d.Changes[0].Kind != cabling.Extra {
+		t.Errorf("%v %s", err, out)
+	}
+	wants(t, broken(t, exitFailed, nil, "topo", "diff", "star:40", "star:4"), "and 16 more: --all lists them")
+	broken(t, exitUsage, nil, "topo", "diff", spec)
+}
+
+func TestTopoBOM(t *testing.T) {
+	wants(t, shown(t, "topo", "bom"), "12 switches, 64 cables", "a layout that was made up: 2 racks in 1 row", "8 ports NDR", "passive copper (DAC)", "estimates")
+	wants(t, shown(t, "topo", "bom", "fat-tree:radix=64,levels=2"), "96 switches, 4096 cables", "transceivers, multimode")
+	wants(t, shown(t, "topo", "bom", "star:4,length=12m,speed=EDR"), "the topology's own", "15 m 4x EDR, active optical (AOC)")
+	wants(t, shown(t, "topo", "bom", "fat-tree:radix=36,levels=3"), "34992 cables")
+
+	layout := filepath.Join(t.TempDir(), "racks.txt")
+	write := func(text string) {
+		if err := os.WriteFile(layout, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("rack A row 1 position 1\nrack B row 1 position 2\nplace sw1 A 42\nplace h1..h2 A 40\nplace h3..h4 B 1\n")
+	out, _, err := softib(t, "topo", "bom", "star:4", "--layout", layout, "--json")
+	b := asJSON[struct {
+		Cables []struct {
+			Medium   string
+			LengthMM int32 `json:"length_mm"`
+			Count    int
+		}
+		Racks      int
+		CableCount int `json:"cable_count"`
+	}](t, out)
+	if err != nil || b.CableCount != 4 || b.Racks != 2 || !slices.ContainsFunc(b.Cables, func(c struct {
+		Medium   string
+		LengthMM int32 `json:"length_mm"`
+		Count    int
+	}) bool {
+		return c.LengthMM == 1500 && c.Count == 2 && strings.HasPrefix(c.Medium, "passive")
+	}) {
+		t.Errorf("%v %s", err, out)
+	}
+	wants(t, shown(t, "topo", "bom", "star:4", "--layout", layout), "the layout: 2 racks in 1 row")
+	broken(t, exitFailed, []string{"h5"}, "topo", "bom", "star:5", "--layout", layout)
+	write("rack A\n")
+	broken(t, exitFailed, []string{"racks.txt:1", "rack NAME row N position N"}, "topo", "bom", "--layout", layout)
+	broken(t, exitFailed, []string{"no-such"}, "topo", "bom", "--layout", "no-such")
+}
