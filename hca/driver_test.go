@@ -123,3 +123,42 @@ func TestNewIsSmall(t *testing.T) {
 	}
 	runtime.KeepAlive(keep)
 }
+
+// wantQPCounts compares the counts of queue pairs with the queue pairs.
+func wantQPCounts(t testing.TB, h *HCA) {
+	t.Helper()
+	var want QPCounts
+	n := 0
+	for _, list := range [][]*QP{h.special[:], h.qps} {
+		for _, q := range list {
+			if q != nil {
+				want[q.typ][q.state]++
+				n++
+			}
+		}
+	}
+	if got := h.QPCounts(); got != want || got.Total() != n {
+		t.Fatalf("queue pairs are counted as %v: want %v", got, want)
+	}
+}
+
+// TestLives: a sample of a queue pair's former life is told from one of this.
+func TestLives(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	a, b := w.pair(conf{})
+	life := a.qp.Life()
+	psn := a.qp.nextPSN
+	a.write(1, b, 8, 0)
+	if a.qp.Acked(psn) {
+		t.Error("acknowledged before it was sent")
+	}
+	w.run()
+	if !a.qp.Acked(psn) || a.qp.Acked(psn.Add(1)) || a.qp.Life() != life {
+		t.Errorf("acknowledged: %v, and the next one: %v", a.qp.Acked(psn), a.qp.Acked(psn.Add(1)))
+	}
+	ok(t, a.h.ModifyQP(a.qp, QPAttr{State: StateReset}, MaskState))
+	if a.qp.Life() == life {
+		t.Error("a reset is not the end of a life")
+	}
+	wantQPCounts(t, a.h.HCA)
+}

@@ -152,6 +152,7 @@ func TestTransitions(t *testing.T) {
 					if err == nil && q.state != to {
 						t.Fatalf("%s: accepted, and in %v", name, q.state)
 					}
+					wantQPCounts(t, h)
 					return q.state, err
 				}
 				full := MaskState | rule.need

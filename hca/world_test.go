@@ -679,6 +679,9 @@ func (e *end) intact() {
 
 // close destroys everything and expects that nothing is left.
 func (w *world) close() {
+	for _, h := range w.hosts {
+		wantQPCounts(w.t, h.HCA)
+	}
 	w.t.Helper()
 	for _, e := range w.watch {
 		ok(w.t, e.h.DestroyQP(e.qp))
