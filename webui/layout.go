@@ -179,10 +179,45 @@ func (l *layer) setLevels() {
 	l.Levels = level
 	// A few cables within a level are wiring mistakes; many are another topology.
 	l.Tree = along*20 <= total && level <= 6
-	if !l.Tree {
+	if l.Tree {
+		l.lowerEmptyLeafs()
+	} else {
 		l.Levels = 1
 		for _, s := range l.g.Switches() {
 			l.Level[s.Index] = 1
+		}
+	}
+}
+
+// lowerEmptyLeafs finds leafs without hosts: counted from the hosts they seem to be at the top, but they lead into one pod only.
+func (l *layer) lowerEmptyLeafs() {
+	if l.Levels < 3 {
+		return
+	}
+	var switches []int
+	for _, s := range l.g.Switches() {
+		switches = append(switches, s.Index)
+	}
+	pod := map[int]int{}
+	for p, members := range l.parts(switches, l.Levels) {
+		for _, s := range members {
+			pod[s] = p
+		}
+	}
+	var within []int
+	tops := 0
+	for _, s := range switches {
+		if int(l.Level[s]) != l.Levels {
+			continue
+		}
+		tops++
+		if !slices.ContainsFunc(l.near[s], func(far int) bool { return pod[far] != pod[l.near[s][0]] }) {
+			within = append(within, s)
+		}
+	}
+	if len(within) < tops { // with one pod alone nothing can be told
+		for _, s := range within {
+			l.Level[s] -= 2
 		}
 	}
 }

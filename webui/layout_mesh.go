@@ -42,7 +42,9 @@ func (l *layer) placeMesh(switches []int) extent {
 		near[c] = slices.Compact(near[c])
 	}
 	px, py := l.embed(ids, near)
-	cells := gridCells(px, py)
+	if everyone(near) { // nothing is closer than anything else: in the order of names
+		px, py = rowByRow(len(clusters))
+	}
 	// Sizes of clusters, from a first try.
 	var one extent
 	for _, members := range clusters {
@@ -50,6 +52,7 @@ func (l *layer) placeMesh(switches []int) extent {
 		one = extent{max(one.w, s.w), max(one.h, s.h)}
 	}
 	gap := int32(3 * unit)
+	cells := gridCells(px, py, float64(one.w+gap)/float64(one.h+gap))
 	var size extent
 	for c, members := range clusters {
 		x, y := int32(cells[c][0])*(one.w+gap), int32(cells[c][1])*(one.h+gap)
@@ -66,6 +69,24 @@ func (l *layer) placeMesh(switches []int) extent {
 		size = extent{max(size.w, x+s.w), max(size.h, y+s.h)}
 	}
 	return size
+}
+
+// everyone reports whether nearly all are neighbours of all.
+func everyone(near [][]int) bool {
+	sum := 0
+	for _, n := range near {
+		sum += len(n)
+	}
+	return sum*10 >= len(near)*(len(near)-1)*7
+}
+
+// rowByRow is points in rows, as one reads.
+func rowByRow(n int) (px, py []float64) {
+	cols := int(math.Ceil(math.Sqrt(float64(n) * 1.3)))
+	for i := range n {
+		px, py = append(px, float64(i%cols)), append(py, float64(i/cols))
+	}
+	return px, py
 }
 
 // placeCluster places the blocks of a cluster row by row.
@@ -336,8 +357,8 @@ func springs(px, py []float64, adj [][]int) {
 // snap puts every block on the grid cell that is nearest to its point and free.
 func (l *layer) snap(switches []int, px, py []float64, x, y int32) extent {
 	one := l.blockExtent(switches)
-	cells := gridCells(px, py)
 	gapX, gapY := max(one.w, one.h)*6/10, max(one.w, one.h)*6/10
+	cells := gridCells(px, py, float64(one.w+gapX)/float64(one.h+gapY))
 	var size extent
 	for i, s := range switches {
 		bx, by := x+int32(cells[i][0])*(one.w+gapX), y+int32(cells[i][1])*(one.h+gapY)
@@ -347,17 +368,17 @@ func (l *layer) snap(switches []int, px, py []float64, x, y int32) extent {
 	return size
 }
 
-// gridCells gives each point a cell of its own, from 0, 0.
-func gridCells(px, py []float64) [][2]int {
+// gridCells gives each point a cell of its own, from 0, 0. Shape is how much wider than high a cell is.
+func gridCells(px, py []float64, shape float64) [][2]int {
 	n := len(px)
 	cells := make([][2]int, n)
 	if n == 0 {
 		return cells
 	}
 	minX, maxX, minY, maxY := slices.Min(px), slices.Max(px), slices.Min(py), slices.Max(py)
-	// Some more room than cells, so that the shape stays; wider than high, as screens are.
-	rows := max(1, math.Ceil(math.Sqrt(float64(n)*1.3/1.5)))
-	cols := max(1, math.Ceil(float64(n)*1.3/rows))
+	const roomy = 1.1 // some more cells than points, so that the shape stays
+	rows := max(1, math.Ceil(math.Sqrt(float64(n)*roomy*shape/screenShape)))
+	cols := max(1, math.Ceil(float64(n)*roomy/rows))
 	sx, sy := (cols-1)/max(maxX-minX, 1e-9), (rows-1)/max(maxY-minY, 1e-9)
 	if maxY-minY < 1e-3*(maxX-minX) {
 		sy = 0

@@ -130,7 +130,7 @@ func (l *layer) rows(children [][]int, level int, gap int32) int {
 	best, bestOff := 1, math.Inf(1)
 	for rows := 1; rows <= len(children); rows++ {
 		w := (one.w + gap) * int32((len(children)+rows-1)/rows)
-		h := (one.h+gap+unit)*int32(rows) + w*22/100
+		h := (one.h+gap+2*unit)*int32(rows) + w*22/100
 		if off := math.Abs(math.Log(float64(w) / float64(h) / screenShape)); off < bestOff {
 			best, bestOff = rows, off
 		}
@@ -148,8 +148,8 @@ func (l *layer) placeChildren(children [][]int, level int, x, y, gap int32, rows
 	}
 	for i, c := range children {
 		if i > 0 && i%perRow == 0 {
-			at, y = x, y+rowH+gap+unit
-			size.h += rowH + gap + unit
+			at, y = x, y+rowH+gap+2*unit
+			size.h += rowH + gap + 2*unit
 			rowH = 0
 		}
 		s := l.placePart(c, level-1, at, y, false)

@@ -6,10 +6,23 @@ import { h } from "./dom.js";
 const colours = () => { const css = getComputedStyle(document.documentElement), v = n => css.getPropertyValue(n).trim(); return { lines: [v("--route-there"), v("--route-back"), v("--fault"), v("--good")], text: v("--dim"), grid: v("--line-soft") }; };
 
 // plot makes one; series are {label, values, dash}; format writes a value with its unit.
+// clockTicks writes times as clocks do, with the day where it changes.
+function clockTicks(u, ticks) {
+  const span = ticks.length > 1 ? ticks[1] - ticks[0] : 60;
+  let day = "";
+  return ticks.map(t => {
+    const d = new Date(t * 1000), today = d.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+    const text = span >= 86400 ? today : d.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: span < 60 ? "2-digit" : undefined });
+    const first = day && day !== today;
+    day = today;
+    return first && span < 86400 ? `${text}\n${today}` : text;
+  });
+}
+
 export function plot(title, format, signal) {
   const wrap = h("figure", { class: "box plot", role: "img", "aria-label": title });
   const body = h("div");
-  wrap.append(h("h3", null, title), body);
+  wrap.append(h("figcaption", null, title), body);
   let u = null, last = null, shape = "";
   const make = () => {
     const c = colours();
@@ -21,9 +34,9 @@ export function plot(title, format, signal) {
     }));
     const axis = { stroke: c.text, grid: { stroke: c.grid, width: 1 }, ticks: { stroke: c.grid, width: 1 }, font: `11px ${getComputedStyle(document.body).fontFamily}` };
     u = new uPlot({
-      width, height: 170, legend: { live: true }, cursor: { drag: { x: false, y: false }, y: false },
+      width, height: 170, legend: { live: true, markers: { width: 2 } }, cursor: { drag: { x: false, y: false }, y: false },
       scales: { y: { range: (_, lo, hi) => [0, hi > 0 ? hi * 1.15 : 1] } },
-      axes: [{ ...axis, space: 70 }, { ...axis, size: 74, values: (_, ticks) => ticks.map(v => format(v)) }], series: [{ value: (_, v) => v === null ? "" : new Date(v * 1000).toLocaleTimeString("en-GB") }, ...series],
+      axes: [{ ...axis, space: 80, values: clockTicks }, { ...axis, size: 74, values: (_, ticks) => ticks.map(v => format(v)) }], series: [{ value: (_, v) => v === null ? "" : new Date(v * 1000).toLocaleTimeString("en-GB") }, ...series],
     }, data(), body);
   };
   const data = () => [last.times, ...last.series.map(s => s.values)];

@@ -22,6 +22,7 @@ export class Renderer extends EventTarget {
     this.linkBin = new Uint8Array(model.cables);
     this.nodeBin = new Uint8Array(model.count);
     this.bundleBin = new Uint8Array(model.bundles.length);
+    this.bundleMean = new Float32Array(model.bundles.length);
     this.groupBin = new Uint8Array(model.groups.length);
     this.selected = null; // {kind: node|link|group, i}
     this.hover = null;
@@ -55,15 +56,17 @@ export class Renderer extends EventTarget {
 
   get fitScale() {
     const pad = Math.min(40, this.w * 0.03);
-    return Math.min((this.w - 2 * pad) / this.m.width, (this.h - 2 * pad - this.insetTop - this.insetBottom) / this.m.height, 1.6);
+    return Math.min((this.w - 2 * pad - this.insetRight) / this.m.width, (this.h - 2 * pad - this.insetTop - this.insetBottom) / this.m.height, 1.6);
   }
 
-  insetTop = 52;
-  insetBottom = 64;
+  // What lies over the canvas at its edges.
+  insetTop = 56;
+  insetBottom = 60;
+  insetRight = 0;
 
   fitCamera() {
     const k = this.fitScale;
-    return { k, x: this.m.width / 2, y: this.m.height / 2 - (this.insetTop - this.insetBottom) / 2 / k };
+    return { k, x: this.m.width / 2 + this.insetRight / 2 / k, y: this.m.height / 2 - (this.insetTop - this.insetBottom) / 2 / k };
   }
 
   fit() { this.setCamera(this.fitCamera()); }
@@ -117,12 +120,12 @@ export class Renderer extends EventTarget {
   flyToNode(i, scale) {
     const { x, y, w, h } = this.m;
     const k = scale ?? Math.max(this.cam.k, this.m.isSwitch(i) ? Math.min(1.2, 0.7 * this.w / Math.max(w[i], 300)) : 0.9);
-    this.flyTo({ k, x: x[i] + w[i] / 2, y: y[i] + h[i] / 2 });
+    this.flyTo({ k, x: x[i] + w[i] / 2 + this.insetRight / 2 / k, y: y[i] + h[i] / 2 });
   }
 
   flyToBox(x, y, w, h) {
-    const k = Math.min(this.w * 0.86 / Math.max(w, 200), (this.h - this.insetTop - this.insetBottom) * 0.9 / Math.max(h, 200), 2);
-    this.flyTo({ k, x: x + w / 2, y: y + h / 2 - (this.insetTop - this.insetBottom) / 2 / k });
+    const k = Math.min((this.w - this.insetRight) * 0.9 / Math.max(w, 200), (this.h - this.insetTop - this.insetBottom) * 0.9 / Math.max(h, 200), 2);
+    this.flyTo({ k, x: x + w / 2 + this.insetRight / 2 / k, y: y + h / 2 - (this.insetTop - this.insetBottom) / 2 / k });
   }
 
   setTheme() { this.pal = palette(); this.invalidate(); }
@@ -146,13 +149,14 @@ export class Renderer extends EventTarget {
     if (!changed && faults === this.lastFaults) return false;
     this.lastMode = this.mode; this.lastTenants = this.tenantOf; this.lastFaults = faults;
     this.linkBin = bins;
-    this.nodeBin.fill(0); this.bundleBin.fill(0); this.groupBin.fill(0);
+    this.nodeBin.fill(0); this.bundleBin.fill(0); this.groupBin.fill(0); this.bundleMean.fill(0);
     const worst = (list, i, bin) => { if (i >= 0 && badness(bin) > badness(list[i])) list[i] = bin; };
     for (let k = 0; k < m.cables; k++) {
       const bin = bins[k];
       if (!bin) continue;
       worst(this.nodeBin, m.a[k], bin); worst(this.nodeBin, m.b[k], bin);
       worst(this.bundleBin, m.bundleOf[k], bin);
+      if (m.bundleOf[k] >= 0 && bin < BINS) this.bundleMean[m.bundleOf[k]] += bin / m.bundles[m.bundleOf[k]].count;
       worst(this.groupBin, m.group[m.a[k]], bin); worst(this.groupBin, m.group[m.b[k]], bin);
     }
     return true;
@@ -274,16 +278,17 @@ export class Renderer extends EventTarget {
     const view = { x0: cam.x - w / 2 / k, y0: cam.y - h / 2 / k, x1: cam.x + w / 2 / k, y1: cam.y + h / 2 / k };
     const ramp = pal.ramp(this.mode);
     const env = { ctx, k, ppu, sx, sy, view, ramp, dpr };
-    if (this.far(k)) yield* this.drawBundles(env);
-    else yield* this.drawLinks(env);
+    const far = this.far(k);
+    if (far) yield* this.drawBundles(env);
     yield* this.drawGroups(env);
+    if (!far) yield* this.drawLinks(env);
     if (ppu >= 20) yield* this.drawHostLinks(env);
     yield* this.drawNodes(env);
-    if (this.far(k)) this.drawGroupLabels(env);
+    this.drawGroupLabels(env);
   }
 
   // strokes draws line segments, sorted by their bins, quiet ones first.
-  *strokes(env, count, binOf, trace, { width, alpha }) {
+  *strokes(env, count, binOf, trace, { width, alpha, gain = 0.09 }) {
     const { ctx, ramp } = env;
     const byBin = Array.from({ length: BINS + 2 }, () => []);
     for (let i = 0; i < count; i++) { const b = binOf(i); if (b !== 255) byBin[b].push(i); }
@@ -293,8 +298,8 @@ export class Renderer extends EventTarget {
       const list = byBin[bin];
       if (!list.length) continue;
       ctx.strokeStyle = ramp[bin];
-      ctx.lineWidth = bin === 0 ? Math.min(width, 1) : width * (bin >= BINS ? 1.4 : 1 + bin * 0.09);
-      ctx.globalAlpha = bin === 0 ? alpha : Math.min(1, alpha + 0.15 + bin * 0.09);
+      ctx.lineWidth = bin === 0 ? Math.min(width, 1) : bin >= BINS ? Math.max(1.4, width * 1.4) : width * (1 + bin * gain);
+      ctx.globalAlpha = bin === 0 ? alpha : bin >= BINS ? 1 : Math.min(1, alpha + (gain ? 0.15 : 0.05) + bin * gain);
       ctx.setLineDash(bin === DOWN ? [5, 4] : bin === INACTIVE ? [2, 3] : []);
       for (let i = 0; i < list.length;) {
         ctx.beginPath();
@@ -314,26 +319,37 @@ export class Renderer extends EventTarget {
       const below = other.y > p.y + p.h;
       return [sx(p.x + p.w / 2), sy(below ? p.y + p.h : p.y)];
     };
-    const w = Math.max(0.6, Math.min(2.4, k * 40));
-    yield* this.strokes(env, m.bundles.length, i => this.bundleBin[i], i => {
-      const { p, q } = m.bundles[i], [x1, y1] = place(p, m.groups[q]), [x2, y2] = place(q, m.groups[p]), mid = (y1 + y2) / 2;
-      ctx.moveTo(x1, y1);
-      if (m.tree) ctx.bezierCurveTo(x1, mid, x2, mid, x2, y2); else ctx.lineTo(x2, y2);
-    }, { width: w, alpha: m.bundles.length > 300 ? 0.35 : 0.6 });
+    // The worst cable of a bundle gives the colour, the mean of them how loud it is: one hot cable among many is a thin bright line.
+    const many = m.bundles.length > 300;
+    for (let loud = 0; loud < 4; loud++) {
+      yield* this.strokes(env, m.bundles.length, i => Math.min(3, Math.floor(this.bundleMean[i] / 2.4)) === loud || (this.bundleBin[i] >= BINS && loud === 3) ? this.bundleBin[i] : 255, i => {
+        const { p, q } = m.bundles[i], [x1, y1] = place(p, m.groups[q]), [x2, y2] = place(q, m.groups[p]), mid = (y1 + y2) / 2;
+        ctx.moveTo(x1, y1);
+        if (m.tree) ctx.bezierCurveTo(x1, mid, x2, mid, x2, y2); else ctx.lineTo(x2, y2);
+      }, { width: (many ? 0.5 : 0.9) + loud * 0.35, alpha: (many ? 0.22 : 0.5) + loud * 0.12, gain: many ? 0 : 0.05 });
+    }
     // Cables of nodes that are in no group.
     yield* this.drawLinks(env, true);
   }
 
   *drawLinks(env, onlyUngrouped) {
     const { m } = this, { ctx, sx, sy, view, ppu } = env, bins = this.linkBin;
-    const dense = m.cables > 4000 && ppu < 30;
+    const dense = m.cables > 4000 && ppu < 30, stub = 110, stubs = m.cables > 1500;
+    const inside = (x, y) => x > view.x0 - stub && x < view.x1 + stub && y > view.y0 - stub && y < view.y1 + stub;
     yield* this.strokes(env, m.cables, i => {
       if (m.hostLine[i] || (onlyUngrouped && m.bundleOf[i] >= 0)) return 255;
       if (onlyUngrouped && m.group[m.a[i]] >= 0) return 255;
       const x1 = m.x1[i], x2 = m.x2[i], y1 = m.y1[i], y2 = m.y2[i];
+      if (stubs && m.bundleOf[i] >= 0) return inside(x1, y1) || inside(x2, y2) ? bins[i] : 255;
       if (Math.max(x1, x2) < view.x0 || Math.min(x1, x2) > view.x1 || Math.max(y1, y2) < view.y0 || Math.min(y1, y2) > view.y1) return 255;
       return bins[i];
-    }, i => { ctx.moveTo(sx(m.x1[i]), sy(m.y1[i])); ctx.lineTo(sx(m.x2[i]), sy(m.y2[i])); },
+    }, i => {
+      if (!stubs || m.bundleOf[i] < 0) { ctx.moveTo(sx(m.x1[i]), sy(m.y1[i])); ctx.lineTo(sx(m.x2[i]), sy(m.y2[i])); return; }
+      // A cable to another group would run across all that lies between: what is drawn is where it leaves, and the rest when it is selected.
+      const dx = m.x2[i] - m.x1[i], dy = m.y2[i] - m.y1[i], f = stub / Math.max(Math.hypot(dx, dy), stub * 2);
+      if (inside(m.x1[i], m.y1[i])) { ctx.moveTo(sx(m.x1[i]), sy(m.y1[i])); ctx.lineTo(sx(m.x1[i] + dx * f), sy(m.y1[i] + dy * f)); }
+      if (inside(m.x2[i], m.y2[i])) { ctx.moveTo(sx(m.x2[i]), sy(m.y2[i])); ctx.lineTo(sx(m.x2[i] - dx * f), sy(m.y2[i] - dy * f)); }
+    },
     { width: ppu > 200 ? 2.2 : ppu > 60 ? 1.6 : ppu > 25 ? 1.2 : 0.9, alpha: dense ? 0.3 : m.cables > 1500 ? 0.45 : 0.75 });
   }
 
@@ -360,10 +376,9 @@ export class Renderer extends EventTarget {
     for (let i = 0; i < m.groups.length; i++) {
       const g = m.groups[i];
       if (g.top || g.x > view.x1 || g.x + g.w < view.x0 || g.y > view.y1 || g.y + g.h < view.y0) continue;
-      if (ppu > 60) continue;
       const x = sx(g.x) - pad, y = sy(g.y) - pad, w = g.w * k + 2 * pad, h = g.h * k + 2 * pad;
       ctx.fillStyle = pal.tile;
-      ctx.globalAlpha = far ? 1 : 0.45;
+      ctx.globalAlpha = far ? 1 : 0.6;
       ctx.beginPath();
       ctx.roundRect(x, y, w, h, Math.min(6, w * 0.06));
       ctx.fill();
@@ -431,7 +446,7 @@ export class Renderer extends EventTarget {
       ctx.textBaseline = "middle";
       ctx.fillStyle = inkOn(colour);
       for (const i of list) {
-        const text = clip(ctx, m.names[i], m.w[i] * k - 4);
+        const text = fitName(ctx, m.names[i], m.w[i] * k - 4);
         if (text) ctx.fillText(text, sx(m.x[i]) + m.w[i] * k / 2, sy(m.y[i]) + m.h[i] * k / 2 + 0.5);
         if (++n % 60 === 0) { yield; ctx.fillStyle = inkOn(colour); ctx.font = `${size}px ${pal.font}`; ctx.textAlign = "center"; ctx.textBaseline = "middle"; }
       }
@@ -447,7 +462,7 @@ export class Renderer extends EventTarget {
     const x = sx(m.x[i]), y = sy(m.y[i]), w = m.w[i] * k, h = m.h[i] * k, bin = this.nodeBin[i];
     if (w < 7) { // a dash in its colour
       ctx.fillStyle = bin ? ramp[bin] : pal.boxLine;
-      ctx.fillRect(x, y, Math.max(w, 1), Math.max(h, 1.5));
+      ctx.fillRect(x, y, Math.max(w, 1), Math.max(h, m.level[i] === m.levels ? 5 : 2));
       return;
     }
     ctx.beginPath();
@@ -466,7 +481,7 @@ export class Renderer extends EventTarget {
       ctx.textAlign = "center";
       ctx.textBaseline = "middle";
       ctx.fillStyle = pal.text;
-      const text = clip(ctx, m.names[i], w - 6);
+      const text = fitName(ctx, m.names[i], w - 4);
       if (text) ctx.fillText(text, x + w / 2, y + h / 2 + 0.5);
     }
   }
@@ -503,8 +518,13 @@ export class Renderer extends EventTarget {
       ctx.textAlign = "left";
       ctx.textBaseline = "alphabetic";
       ctx.fillStyle = pal.text;
-      const pad = Math.max(2, 40 * k), y = sy(g.y) - pad - 3;
+      const pad = this.far(k) ? Math.max(2, 40 * k) : 60 * k, y = sy(g.y) - pad - 3;
       const text = clip(ctx, g.name, w + pad);
+      ctx.fillStyle = pal.bg;
+      ctx.globalAlpha = 0.85;
+      ctx.fillRect(sx(g.x) - pad, y - size, w + 2 * pad, size + 3);
+      ctx.globalAlpha = 1;
+      ctx.fillStyle = pal.text;
       if (text) ctx.fillText(text, sx(g.x) - pad + 1, y);
       if (w < 90) continue;
       ctx.font = `${Math.max(9, size - 2)}px ${pal.font}`;
@@ -667,6 +687,14 @@ function inkOn(colour) {
     inks.set(colour, ink);
   }
   return ink;
+}
+
+// fitName is a name, or where that has no room its number: leaf20 as 20.
+function fitName(ctx, name, width) {
+  if (ctx.measureText(name).width <= width) return name;
+  const digits = name.match(/\d+$/)?.[0];
+  if (!digits) return clip(ctx, name, width);
+  return ctx.measureText(digits).width <= width ? digits : "";
 }
 
 // clip shortens a text to a width, and gives up where nothing of it would be left.

@@ -8,7 +8,7 @@ export const BINS = 10, DOWN = 10, INACTIVE = 11, UNKNOWN = 12;
 
 const ramps = {
   dark: {
-    quiet: "#3a4452",
+    quiet: "#46525f",
     util: ["#3f5f7f", "#35719b", "#2f84b0", "#2f98bd", "#3dadc0", "#5fc2b6", "#8dd5a3", "#bfe58e", "#e9f07f"],
     errors: ["#6b5a3a", "#8a6a34", "#a97a2f", "#c78a2d", "#e39a31", "#f3ac4a", "#fac06c", "#fdd593", "#ffe9bf"],
     wait: ["#5a4a72", "#6f5590", "#8560ab", "#9c6cc2", "#b37bd4", "#c88de0", "#daa3ea", "#ebbdf3", "#f9dcfb"],

@@ -38,8 +38,8 @@ export function mapView(root, { model, params, signal, go, title }) {
     h("input", { name: "to", placeholder: "to h2", "aria-label": "Route to host", required: true, size: 8, autocomplete: "off", spellcheck: false }),
     h("button", { type: "submit" }, "Route"));
   fill(root, h("div", { class: "map-view" }, canvas,
-    h("div", { class: "map-top" }, modeBar, routeBar, h("a", { class: "button", href: "#/table" }, "Table")),
-    h("div", { class: "map-bottom" }, legend, facts), zoomBar, panel, tip, said));
+    h("div", { class: "map-top" }, modeBar, routeBar, h("a", { class: "button", href: "#/table" }, "Table"), facts),
+    h("div", { class: "map-bottom" }, legend), zoomBar, panel, tip, said));
 
   function setMode(mode) {
     r.setMode(mode);
@@ -75,8 +75,8 @@ export function mapView(root, { model, params, signal, go, title }) {
     const s = live.status;
     if (!s) return;
     const item = (n, what, cls) => h("span", { class: cls ?? "" }, h("b", null, n), " ", what);
-    fill(facts, item(count(s.hosts), "hosts"), item(count(s.switches), "switches"), item(`${count(s.active)} / ${count(s.cables)}`, "links active", s.active < s.cables ? "warn" : ""),
-      item(bitRate(s.sent_Bps), "sent"), s.bad + s.watch + s.down > 0 && h("a", { href: "#/cables", class: "warn" }, h("b", null, count(s.bad + s.watch + s.down)), " cables to look at"), item(s.manager, "manager"));
+    fill(facts, item(count(s.hosts), "hosts"), item(count(s.switches), "switches"), item(`${count(s.active)} / ${count(s.cables)}`, "links up", s.active < s.cables ? "warn" : ""),
+      item(bitRate(s.sent_Bps), "sent"), s.bad + s.watch + s.down > 0 && h("a", { href: "#/cables", class: "warn" }, h("b", null, count(s.bad + s.watch + s.down)), " cables to look at"), h("a", { href: "#/sm" }, "SM ", h("b", null, s.manager)));
   }
 
   // ---- selection
@@ -84,8 +84,8 @@ export function mapView(root, { model, params, signal, go, title }) {
   function select(what, fly) {
     r.selected = what;
     r.overlay();
-    if (fly && what) show(what);
     drawPanel();
+    if (fly && what) show(what);
     said.textContent = what ? describe(what) : "Nothing selected.";
     const hash = what && what.kind !== "group" ? `#/map?sel=${q(nameOf(what))}` : "#/map";
     if (location.hash !== hash && !r.routes.length) history.replaceState(null, "", hash);
@@ -115,11 +115,16 @@ export function mapView(root, { model, params, signal, go, title }) {
     return (s & STATE.down ? "down" : s & STATE.notActive ? "not active" : s & STATE.slow ? "active, slower than it could be" : "active") + (s & STATE.fault ? ", a fault is set" : "");
   }
 
+  function showPanel(on) {
+    panel.hidden = !on;
+    root.firstChild.classList.toggle("with-panel", on);
+    r.insetRight = on && r.w > 640 ? 312 : 0;
+  }
+
   function drawPanel() {
     if (r.routes.length) return;
     const w = r.selected;
-    panel.hidden = !w;
-    root.firstChild.classList.toggle("with-panel", !!w);
+    showPanel(!!w);
     if (!w) return;
     const close = h("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => { select(null); canvas.focus(); } }, "×");
     const row = (k, ...v) => [h("dt", null, k), h("dd", null, v)];
@@ -297,17 +302,16 @@ export function mapView(root, { model, params, signal, go, title }) {
   function clearRoute() {
     if (!r.routes.length) return;
     r.routes = [];
-    panel.hidden = true;
-    root.firstChild.classList.remove("with-panel");
+    showPanel(false);
     history.replaceState(null, "", "#/map");
     r.overlay();
   }
   async function showRoute(from, to) {
     routeBar.elements.from.value = from;
     routeBar.elements.to.value = to;
-    panel.hidden = false;
-    root.firstChild.classList.add("with-panel");
+    showPanel(true);
     const close = h("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => { clearRoute(); canvas.focus(); } }, "×");
+    fill(panel, close, h("h2", null, `${from} → ${to}`), h("p", { class: "dim", role: "status" }, "Asking the administrator and the switches …"));
     try {
       const both = await get(`route?from=${q(from)}&to=${q(to)}`);
       if (signal.aborted) return;
