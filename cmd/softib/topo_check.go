@@ -179,8 +179,11 @@ func (x *checked) printLevels(t *terminal) {
 		rows(l, text)
 		if v.Oversubscription > 0 {
 			text = fmt.Sprintf("%.2f:1 oversubscribed", v.Oversubscription)
-			if v.Oversubscription == 1 {
+			switch {
+			case v.Oversubscription <= 1:
 				text = "1:1, not oversubscribed"
+			case v.Oversubscription < 1.005:
+				text = "about 1:1"
 			}
 			if v.Worst > v.Oversubscription*1.001 {
 				text += fmt.Sprintf(", %.2f:1 at %s", v.Worst, v.WorstAt)
