@@ -138,7 +138,7 @@ func showUsers(cmd *cobra.Command, c *ufm.Credentials, asJSON bool) error {
 	}
 	t := newTerminal(cmd.OutOrStdout())
 	if len(list) == 0 {
-		t.say("no users: everybody on this machine may use the page, if it is on a loopback address")
+		t.say("no users: on a loopback address, everybody on this machine may use it")
 	}
 	for _, name := range list {
 		t.say("%s", name)

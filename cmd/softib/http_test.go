@@ -1,0 +1,185 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"softib/manager/ufm"
+	"softib/sm"
+)
+
+// certificate writes a certificate for loopback addresses, and its key.
+func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "softib test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, k.Public(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	pemCert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := errors.Join(os.WriteFile(cert, pemCert, 0o600), os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	pool = x509.NewCertPool()
+	pool.AppendCertsFromPEM(pemCert)
+	return cert, key, pool
+}
+
+// get asks for a path, with a password if there is one, and returns the status and the body.
+func get(t *testing.T, c *http.Client, url, user, secret string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user != "" {
+		r.SetBasicAuth(user, secret)
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// What is served, to whom, and where not.
+func TestPage(t *testing.T) {
+	l := newLab(t, "star:3", &sm.Config{SweepInterval: -1})
+	dir := t.TempDir()
+	mgr, err := l.manage(place{}, upOptions{state: stateNone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mgr.Close()
+	serve := func(o httpOptions) string {
+		x, err := newWeb(o, true, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(l.servePage(t.Context(), x, mgr, upOptions{}, toTerminal(newTerminal(io.Discard))))
+		return x.url
+	}
+	paths := map[string]string{"": "<!doctype html>", "metrics": "infiniband_switch_port_", "api/v1/topology": "star:3", "ufmRest/app/ufm_version": "ufm_release_version", "openapi.json": "openapi"}
+	open := serve(httpOptions{addr: "127.0.0.1:0"})
+	for path, want := range paths {
+		if code, body := get(t, http.DefaultClient, open+path, "", ""); code != 200 || !strings.Contains(body, want) {
+			t.Errorf("/%s: %d\n%.200s", path, code, body)
+		}
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, open, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "attacker.example"
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode < 400 {
+		t.Errorf("a page under another's name was answered with %d", resp.StatusCode)
+	}
+
+	// The first user closes the door, also of a server that runs.
+	users, err := ufm.OpenCredentials(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, pool := certificate(t)
+	for _, o := range []httpOptions{{addr: "0.0.0.0:0"}, {addr: "0.0.0.0:0", cert: cert, key: key}, {addr: "[::]:0"}} {
+		if x, err := newWeb(o, true, dir); !errors.Is(err, ufm.ErrListen) {
+			t.Errorf("%+v: %v", o, err)
+			if err == nil {
+				x.l.Close()
+			}
+		}
+	}
+	if err := users.SetUser("operator", "correct horse"); err != nil {
+		t.Fatal(err)
+	}
+	if x, err := newWeb(httpOptions{addr: "0.0.0.0:0"}, true, dir); !errors.Is(err, ufm.ErrListen) {
+		t.Errorf("without TLS: %v", err)
+		if err == nil {
+			x.l.Close()
+		}
+	}
+	secure := serve(httpOptions{addr: "127.0.0.1:0", cert: cert, key: key})
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	for path, want := range paths {
+		for _, url := range []string{open, secure} {
+			if path != "openapi.json" {
+				if code, _ := get(t, client, url+path, "", ""); code != http.StatusUnauthorized {
+					t.Errorf("%s%s without a password: %d", url, path, code)
+				}
+			}
+			if code, body := get(t, client, url+path, "operator", "correct horse"); code != 200 || !strings.Contains(body, want) {
+				t.Errorf("%s%s: %d\n%.200s", url, path, code, body)
+			}
+		}
+	}
+	if code, _ := get(t, client, secure, "operator", "wrong password"); code != http.StatusUnauthorized {
+		t.Errorf("a wrong password: %d", code)
+	}
+}
+
+func TestUsers(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", privateDir(t))
+	dir := t.TempDir()
+	wants(t, shown(t, "user", "list", "--state", dir), "no users")
+	broken(t, exitFailed, []string{"no user"}, "user", "remove", "nobody", "--state", dir)
+	users, err := ufm.OpenCredentials(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := users.SetUser("ci", "correct horse"); err != nil {
+		t.Fatal(err)
+	}
+	if got := asJSON[[]string](t, shown(t, "user", "list", "--state", dir, "--json")); len(got) != 1 || got[0] != "ci" {
+		t.Errorf("users: %q", got)
+	}
+	wants(t, shown(t, "user", "remove", "ci", "--state", dir), "no users")
+	broken(t, exitUsage, []string{"keeps nothing"}, "user", "list", "--state", "none")
+}
+
+// privateDir is a folder that only its owner may use.
+func privateDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
