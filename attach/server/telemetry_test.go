@@ -43,6 +43,9 @@ func hostStats(t testing.TB, f *live.Fabric, name string) live.HostStats {
 
 // TestProgramsTell: what was planted is counted, exactly: errors by status at both ends, retries, requests, datagrams of IPoIB, and states.
 func TestProgramsTell(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the detector does not see what goes through shared memory")
+	}
 	f, socket := fabric(t, "star:2")
 	if len(f.Programs()) != 0 || len(f.HostStats()) != 0 {
 		t.Fatal("there are programs before any has come")
@@ -260,8 +263,13 @@ func TestPathLatencies(t *testing.T) {
 	if n := p.Times.Count(); n < 4 || n > 10 {
 		t.Errorf("%d times of 400 acknowledgements: want every 64th", n)
 	}
-	if got, want := p.Times.Quantile(0.5), mine[len(mine)/2]; got < 2*delay*93/100 || float64(got) > 1.3*float64(want) || float64(got) < 0.7*float64(want) {
-		t.Errorf("half of all took %v: the program measures %v, and the cables delay both ways by %v", got, want, delay)
+	// The program has measured each of them too, and a little more.
+	longest := mine[len(mine)-1]
+	if first, last := p.Times.Quantile(0), p.Times.Quantile(1); first < 2*delay*93/100 || last > longest*107/100 {
+		t.Errorf("they took %v to %v: the program measures %v to %v, and the cable delays both ways by %v", first, last, mine[0], longest, delay)
+	}
+	if half := p.Times.Quantile(0.5); half > mine[len(mine)*99/100]*107/100 {
+		t.Errorf("half of all took %v or more: of the program's, a hundredth took %v", half, mine[len(mine)*99/100])
 	}
 	if time.Since(p.Last) > time.Minute {
 		t.Errorf("last at %v", p.Last)
