@@ -162,7 +162,7 @@ func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surve
 	case "ibsim":
 		port, err := ibsim.Dial(ctx, ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"), Server: os.Getenv("IBSIM_SERVER_NAME")})
 		if err != nil {
-			return doctor.Surveys{}, opts, err
+			return doctor.Surveys{}, opts, next(err, "ibsim -s NETFILE simulates a fabric; IBSIM_SOCKNAME names its socket")
 		}
 		t := smrun.OnIBSim(ibsim.NewSession(port))
 		defer t.Close()

@@ -13,15 +13,16 @@ const findingsShown = 10
 // printDoctor shows a report to a person.
 func printDoctor(t *terminal, r *doctor.Report) {
 	f := &r.Fabric
-	watched := "counters since their last reset"
+	watched := "as they stand"
 	if r.IntervalSec > 0 {
-		watched = fmt.Sprintf("counters over %.3g s", r.IntervalSec)
+		watched = fmt.Sprintf("over %.2g s", r.IntervalSec)
 	}
 	nodes := []string{numbered(f.Hosts, "host", "hosts"), numbered(f.Switches, "switch", "switches")}
 	if f.Routers > 0 {
 		nodes = append(nodes, numbered(f.Routers, "router", "routers"))
 	}
-	t.say("%s, %s, seen from %s: %s, %s", strings.Join(nodes, ", "), numbered(f.Cables, "cable", "cables"), f.From, numbered(f.Questions, "question", "questions"), watched)
+	t.say("%s, %s, seen from %s", strings.Join(nodes, ", "), numbered(f.Cables, "cable", "cables"), f.From)
+	t.say("%s, counters %s", numbered(f.Questions, "question", "questions"), watched)
 	t.say("")
 	for i := range r.Sections {
 		printSection(t, &r.Sections[i])
@@ -53,26 +54,47 @@ func tally(r *doctor.Report) string {
 	return strings.Join(words, ", ")
 }
 
+// Columns of a report: that of what was looked at, those of findings, and the last.
+const (
+	lookedColumn  = 20
+	findingColumn = 8
+	detailColumn  = 22
+	lastColumn    = 80
+)
+
 // printSection shows one check: a line, and its findings with what to do.
 func printSection(t *terminal, s *doctor.Section) {
 	looked := s.Looked
-	if s.Severity == doctor.Skipped {
+	switch {
+	case s.Severity == doctor.Skipped:
 		looked = s.Why
+	case s.Severity >= doctor.Warn:
+		looked += "; should be: " + s.Title
 	}
-	t.say("%s  %-11s %-58s %s", severityWord(t, s.Severity), s.Check, s.Title, looked)
+	t.block(fmt.Sprintf("%s %-11s ", severityWord(t, s.Severity), s.Check), lookedColumn, looked)
 	for i := range s.Findings {
 		if i == findingsShown {
 			break
 		}
 		f := &s.Findings[i]
-		t.say("        %s %s", severityWord(t, f.Severity), f.Measured)
+		t.block(strings.Repeat(" ", findingColumn)+severityWord(t, f.Severity)+" ", findingColumn+8, f.Measured)
 		if f.Threshold != "" {
-			t.say("                want  %s", f.Threshold)
+			t.block(strings.Repeat(" ", findingColumn+8)+"want  ", detailColumn, f.Threshold)
 		}
-		t.say("                next  %s", f.Next)
+		t.block(strings.Repeat(" ", findingColumn+8)+"next  ", detailColumn, f.Next)
 	}
 	if rest := len(s.Findings) + s.More - findingsShown; rest > 0 {
-		t.say("        and %s: softib doctor --json", numbered(rest, "more finding", "more findings"))
+		t.say("%sand %s: softib doctor --json", strings.Repeat(" ", findingColumn), numbered(rest, "more finding", "more findings"))
+	}
+}
+
+// block prints a text beside what stands to its left, from a column on.
+func (t *terminal) block(left string, column int, text string) {
+	for i, line := range wrapped(text, lastColumn-column) {
+		if i > 0 {
+			left = strings.Repeat(" ", column)
+		}
+		t.say("%s%s", left, line)
 	}
 }
 
