@@ -146,6 +146,9 @@ func (w *world) plantBadCable(from, to string, spec manager.FaultSpec) [2]string
 
 // TestAlerts: Debian's Prometheus scrapes a fabric with traffic, by our rules. While all is well no alert is there; a cable that is made bad is named.
 func TestAlerts(t *testing.T) {
+	if raceEnabled {
+		t.Skip("programs that read each other's memory race by design")
+	}
 	w := newWorld(t, "fat-tree:radix=4,levels=2")
 	p := promtest.Start(t, promtest.Config{Target: w.target, Rules: rulesFile, For: time.Second})
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
