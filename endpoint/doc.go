@@ -18,5 +18,6 @@
 //
 // Files: ring.go and cell.go are the memory, page.go is how the two ends wake each other,
 // far.go fetches payloads from the sender's memory, endpoint.go and send.go do the work,
-// attend.go does it when nobody else does, wait.go has those who sleep, and hint.go what C code may look at.
+// attend.go does it when nobody else does, wait.go has those who sleep, hint.go what C code may look at, and
+// ledger.go, histogram.go and meter.go what the fabric is told of all this.
 package endpoint
