@@ -47,14 +47,17 @@ type mediumFact struct {
 	watts float64
 }
 
-// media are the cables that are sold for each speed, in the order in which one would choose them. Reach and power are those of makers' public product
-// specifications: 4x CX4 copper for SDR and DDR; QSFP copper to 7 m at QDR, 5 m at FDR10, 3 m at FDR and (with FEC) 3 m at EDR; MCP1650 (HDR copper, 2 m, 0.1 W),
-// MCA1J00 (HDR active copper, 4 m, 3.5 W), MFS1S00 (HDR active optical, 100 m, about 4.5 W), MFA1A00 (EDR active optical, 100 m, about 2.2 W); MCP4Y10 (NDR copper, 2 m between switches), MCA4J80
-// (NDR active copper, 5 m, 1.5 W for two links), MMA4Z00 (multimode, 50 m) and MMS4X00 (single-mode, 100 m, up to 17 W for two links). Active optical cables are not made
-// for NDR and XDR, nor passive copper or multimode for XDR, whose linear active copper reaches about 2.5 m.
+// media are the cables that are sold for each speed, in the order in which one would choose them.
 //
-// Prices are estimates: the span between what resellers and second sources publicly ask and the makers' list prices, in US dollars without tax, rounded. They change by the
-// quarter; the bill says so.
+// Read in NVIDIA's public documents: passive copper takes 0.1 W an end (MCP1650, MCP4Y10) and reaches 2 m at NDR between twin ports (MCP4Y10; up to 3 m as a splitter,
+// which is not used here); active copper takes 3.5 W an end at HDR (MCA1J00) and reaches 3 to 5 m at NDR (overview of 100G-PAM4 copper), where 1.5 W is for a plug of two
+// links (MCA7J70); NDR multimode reaches 50 m (MMA4Z00) and single-mode 100 m with 17 W at most for two links (MMS4X00); parallel single-mode reaches 500 m and active optical
+// cables about 100 m in general (cable management FAQ); active optical cables are not practical at NDR (SuperPOD cabling guide); XDR has neither passive copper nor multimode nor active optical cables, only
+// linear active copper and single-mode (list of XDR parts).
+//
+// Assumed, without a document at hand: everything about SDR to EDR, the reach of copper at HDR, the power of optics at HDR and XDR, and the reach of active copper at XDR.
+//
+// Prices are assumed throughout. No price list was read: they are orders of magnitude in US dollars, and the bill says so.
 var media = [ib.NumSpeed][]mediumFact{
 	ib.SDR:   {{DAC, 15_000, 20, 60, 5, 10, 0.1}, {AOC, 100_000, 60, 200, 1, 3, 1}},
 	ib.DDR:   {{DAC, 8_000, 20, 60, 5, 10, 0.1}, {AOC, 100_000, 60, 200, 1, 3, 1}},
@@ -89,13 +92,12 @@ func choose(s ib.Speed, needMM int32) (f mediumFact, buyMM int32, ok bool) {
 // switchFact is a switch of a generation.
 type switchFact struct {
 	ports int
-	// lowUSD to highUSD is its price, and watts what it takes at typical load, without what its plugs take.
+	// lowUSD to highUSD is its price, and watts what it takes without its plugs; all three are assumed.
 	lowUSD, highUSD, watts float64
 }
 
-// switches are what a switch of each speed is like, by the port count of the box that was sold most: IS5030 (36 ports QDR), SX6036 (FDR), SB7800 (36 ports EDR, 136 W), QM8700
-// (40 ports HDR, 253 W), QM9700 (64 ports NDR, 747 W), Q3400 (144 ports XDR). Power is the makers' typical figure with passive cables; prices are estimates as above. Boxes of other port counts are
-// taken in proportion to their ports.
+// switches are what a switch of each speed is like, for a box with the usual number of ports: 36 at QDR to EDR, 40 at HDR (QM8700), 64 at NDR (QM9700), 144 at XDR (Q3400). Boxes
+// with other numbers of ports are taken in proportion. Power and prices are assumed, as above: no document or price list was read for them.
 var switches = [ib.NumSpeed]switchFact{
 	ib.SDR: {24, 500, 2000, 60}, ib.DDR: {24, 500, 2500, 70}, ib.QDR: {36, 500, 4000, 110}, ib.FDR10: {36, 800, 5000, 120}, ib.FDR: {36, 1000, 7000, 130},
 	ib.EDR: {36, 5000, 14000, 136}, ib.HDR: {40, 12000, 24000, 253}, ib.NDR: {64, 22000, 45000, 747}, ib.XDR: {144, 90000, 160000, 3200},

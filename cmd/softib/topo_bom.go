@@ -22,7 +22,8 @@ func newTopoBOM() *cobra.Command {
 		Short: "Say what a topology is made of: switches and cables by kind and length",
 		Long: `Prints a bill of materials: switches by ports, cables by kind and length, what they
 may cost and what power they take. Copper is chosen as far as it reaches at the
-speed, active copper and optics beyond. Prices are estimates.
+speed, active copper and optics beyond. Prices are orders of magnitude, taken from
+no price list, and power is an estimate too.
 
 Lengths come from a rack layout: the cable goes up into the tray, along the row and
 across rows, and down, and is rounded up to what is sold. Without --layout they are
