@@ -2,8 +2,10 @@ package live
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
+	"softib/endpoint"
 	"softib/ib"
 	"softib/link"
 	"softib/policy"
@@ -105,5 +107,65 @@ func TestProbe(t *testing.T) {
 	f.unlock()
 	if c := f.Counters(front(5)); c[ib.PortRcvConstraintErrors] != 1 {
 		t.Errorf("%d constraint errors: want 1", c[ib.PortRcvConstraintErrors])
+	}
+}
+
+// TestOwnKeys: a program gets no way with a key that its adapter has not, and loses one, without being asked, when the key goes.
+func TestOwnKeys(t *testing.T) {
+	g, err := topo.ParseSpec("star:3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := New(g, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	bringUp := func(text string) {
+		t.Helper()
+		parts, _, err := policy.ParsePartitions("partitions.conf", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sm.BringUpParts(g, sm.Config{Partitions: parts, Groups: f.Groups()}, f.caller); err != nil {
+			t.Fatal(err)
+		}
+		f.RenewWays()
+	}
+	bringUp("Default=0x7fff : ALL=full ;\n")
+	a, err := f.Attach("h2", Caller{PID: os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b, err := f.Attach("h3", Caller{PID: os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	port, _ := b.Port(1)
+	ways := func(key ib.PKey) (chans int, gen uint32) {
+		t.Helper()
+		r, err := a.Resolve(endpoint.Key{Port: 1, DLID: port.LID, PKey: key, Block: b.Block()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(r.Chans), r.Gen
+	}
+	if n, _ := ways(0x9001); n != 0 {
+		t.Error("a way with a key that is nobody's")
+	}
+	if n, _ := ways(ib.PKeyBase); n != 0 {
+		t.Error("a way with the other membership of a key")
+	}
+	n, before := ways(ib.PKeyDefault)
+	if n != 1 {
+		t.Errorf("%d ways with the key that both have", n)
+	}
+	// h2 and h3 become limited members. A program that has not heard of it sends with the full key, which h3 would take.
+	bringUp("Default=0x7fff : ALL=limited, SELF=full ;\n")
+	n, after := ways(ib.PKeyDefault)
+	if n != 0 || after == before {
+		t.Errorf("%d ways with a key that was taken away, generation %d after %d", n, after, before)
 	}
 }

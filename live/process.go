@@ -410,6 +410,9 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 	local := p.host.eng.Port(k.Port)
 	var ends []wayEnd
 	switch {
+	case !slices.Contains(local.PKeys, k.PKey):
+		// An adapter sends with keys that it has (IBA 10.9.3). The process says which, and it may not have heard yet that a manager has taken this one away, or not want to.
+		rt.lost, rt.reason = from, link.PKeyOut
 	case local.LID != 0 && !k.DLID.IsMulticast() && k.DLID>>local.LMC == local.LID>>local.LMC:
 		// Within the adapter; no link sees it.
 		if from.link.State() == ib.PortActive {
