@@ -195,11 +195,10 @@ func (s *Server) changeable(k ib.PKey) *Error {
 
 // wanted is what a body asks of a partition.
 type wanted struct {
-	key     ib.PKey
-	name    string // empty where none is given
-	members []tenant.Member
-	ipoib   *bool
-	qos     func(*tenant.QoS)
+	key   ib.PKey
+	name  string // empty where none is given
+	ipoib *bool
+	qos   func(*tenant.QoS)
 }
 
 // wanted reads a body. The GUIDs are read by whoever calls.
