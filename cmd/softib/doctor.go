@@ -333,6 +333,9 @@ type stageBar struct {
 }
 
 func (b *stageBar) show(p survey.Progress) {
+	if p.Stage == survey.StageDone {
+		return
+	}
 	if b.started.IsZero() {
 		b.started = time.Now()
 	}
