@@ -19,6 +19,7 @@
 //	                            POST /ufmRest/resources/pkeys                       200; pkey as 0x%04X in capitals, index0, ip_over_ib, membership, guids
 //	                            POST /ufmRest/actions/remove_guids_from_pkey        200, also for GUIDs that are no members
 //	                            GET  /ufmRest/resources/pkeys/?guids_data=true      an object by key with guids[].guid as 16 digits; a slash before the question mark
+//	                            GET  /ufmRest/resources/pkeys/last_updated          null, or a time as date(1) writes it, to compare with the Date of answers (newer versions)
 //	infra-controller            GET  app/smconf                                     subnet_prefix, m_key, sm_key, sa_key as strings, m_key_per_port
 //	(V3, or ufmRest with a      GET  resources/pkeys?qos_conf=true, ?guids_data=true partition and ip_over_ib always, qos_conf with three numbers, the default's membership
 //	certificate)                GET  resources/pkeys/0x1?guids_data=true…           200 with exactly {} is "not found"; so is a partition whose last GUID was removed

@@ -51,11 +51,8 @@ func (s *Server) look() *view {
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
 	epoch := m.Fabric().Epoch()
-	var rev uint64
-	if r, ok := s.cfg.Tenants.(interface{ Revision() uint64 }); ok {
-		rev = r.Revision()
-	}
-	if v := s.cache.last; v != nil && v.epoch == epoch && v.rev == rev && rev != 0 {
+	rev := s.revision()
+	if v := s.cache.last; v != nil && v.epoch == epoch && v.rev == rev {
 		return v
 	}
 	v := &view{epoch: epoch, rev: rev, ports: make([]portView, len(m.Ports())), others: map[ib.PKey]*other{}}

@@ -14,7 +14,7 @@ type object = map[string]any
 // shapes are the schemas of answers, by the types that are written.
 var shapes = map[string]reflect.Type{
 	"Event": reflect.TypeFor[eventShape](), "Alarm": reflect.TypeFor[alarmShape](), "Token": reflect.TypeFor[tokenShape](), "System": reflect.TypeFor[systemShape](), "Port": reflect.TypeFor[portShape](),
-	"Link": reflect.TypeFor[linkShape](), "Partition": reflect.TypeFor[partitionShape](), "Job": reflect.TypeFor[jobShape](), "Error": reflect.TypeFor[Error](),
+	"Link": reflect.TypeFor[linkShape](), "Partition": reflect.TypeFor[partitionShape](), "Job": reflect.TypeFor[jobShape](), "Error": reflect.TypeFor[Error](), "Updated": reflect.TypeFor[updatedShape](),
 }
 
 // openAPI is the document of the interface, made of the table of routes.

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"softib/ib"
 	"softib/mad"
@@ -349,7 +351,7 @@ func (s *Server) addPartition(c *call) error {
 	if err := s.put(c, w, func(*tenant.Tenant) {}); err != nil {
 		return err
 	}
-	c.json(struct{}{})
+	writeJSON(c.w, http.StatusCreated, struct{}{})
 	return nil
 }
 
@@ -543,5 +545,49 @@ func (s *Server) removeHosts(c *call) error {
 		return err
 	}
 	s.jobDone(c, "Remove hosts from PKey", fmt.Sprintf("%d ports of %d hosts are no longer in %s", len(list), len(hosts), keyText(k)), hosts)
+	return nil
+}
+
+// updated is when partitions were last seen to change.
+type updated struct {
+	mu  sync.Mutex
+	rev uint64
+	at  time.Time
+}
+
+// updatedShape is when partitions were last changed.
+type updatedShape struct {
+	LastUpdated *string `json:"last_updated"`
+}
+
+// revision is the book's, where it has one; it is 1 until something changes.
+func (s *Server) revision() uint64 {
+	if r, ok := s.cfg.Tenants.(interface{ Revision() uint64 }); ok {
+		return r.Revision()
+	}
+	return 0
+}
+
+// changed notes when partitions changed. What others than callers of this interface change is noted when somebody asks.
+func (s *Server) changed() (at time.Time, ok bool) {
+	s.updated.mu.Lock()
+	defer s.updated.mu.Unlock()
+	if rev := s.revision(); rev != s.updated.rev {
+		s.updated.rev = rev
+		if rev > 1 {
+			s.updated.at = s.now()
+		}
+	}
+	return s.updated.at, !s.updated.at.IsZero()
+}
+
+// partitionsUpdated says when partitions were last changed, in the format that date(1) has. ib-kubernetes compares it with the Date of answers.
+func (s *Server) partitionsUpdated(c *call) error {
+	var out updatedShape
+	if at, ok := s.changed(); ok {
+		text := at.UTC().Format(time.UnixDate)
+		out.LastUpdated = &text
+	}
+	c.json(out)
 	return nil
 }

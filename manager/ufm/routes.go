@@ -78,10 +78,11 @@ func (s *Server) table() []route {
 			query: with([]param{{name: "system", kind: "string", about: "of this system, by GUID or name"}, {name: "cable_info", kind: "boolean", about: "with what is known of the cable"}, {name: "monitoring_counters_info", kind: "boolean", about: "with the counters of both ends"}}, pages)},
 
 		{method: get, path: "/resources/pkeys", id: "partitions", summary: "All partitions: their keys, or an object by key where more is asked for.", answer: "Partitions", serve: s.partitions, query: partitionShown},
+		{method: get, path: "/resources/pkeys/last_updated", id: "partitionsUpdated", summary: "When a partition was last changed; null if none was since the server began.", answer: "Updated", serve: s.partitionsUpdated},
 		{method: get, path: "/resources/pkeys/{pkey}", id: "partition", summary: "One partition. A key that has none gets {}.", answer: "Partition", serve: s.partition, query: partitionShown},
 		{method: post, path: "/resources/pkeys", id: "addGUIDs", summary: "Add ports to a partition, which is made if there is none.", answer: "object", serve: s.addGUIDs, body: with([]param{keyField, guidsField}, memberFields, newFields)},
 		{method: put, path: "/resources/pkeys", id: "setGUIDs", summary: "Set the ports of a partition, which is made if there is none.", answer: "object", serve: s.setGUIDs, body: with([]param{keyField, guidsField}, memberFields, newFields)},
-		{method: post, path: "/resources/pkeys/add", id: "addPartition", summary: "Make a partition without ports.", answer: "object", serve: s.addPartition, body: with([]param{keyField}, newFields)},
+		{method: post, path: "/resources/pkeys/add", id: "addPartition", summary: "Make a partition without ports.", answer: "object", status: http.StatusCreated, serve: s.addPartition, body: with([]param{keyField}, newFields)},
 		{method: del, path: "/resources/pkeys/{pkey}", id: "deletePartition", summary: "Delete a partition.", answer: "object", serve: s.deletePartition},
 		{method: del, path: "/resources/pkeys/{pkey}/guids/{guids}", id: "removeGUIDs", summary: "Take ports out of a partition, by GUIDs with commas.", answer: "object", serve: s.removeGUIDs},
 		{method: post, path: "/resources/pkeys/hosts", id: "addHosts", summary: "Add all ports of hosts to a partition.", answer: "Job", status: http.StatusAccepted, serve: s.addHosts,

@@ -53,6 +53,7 @@ type Server struct {
 	crossOrigin http.CrossOriginProtection
 	cache       cache
 	dismissed   dismissed
+	updated     updated
 	jobs        jobs
 	document    []byte
 
@@ -189,7 +190,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 			return c.body.err
 		}
 	}
-	return rt.serve(c)
+	failed := rt.serve(c)
+	if rt.method != http.MethodGet {
+		s.changed()
+	}
+	return failed
 }
 
 // ErrListen is matched where an address must not be listened on.

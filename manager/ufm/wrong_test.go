@@ -172,9 +172,15 @@ func TestNames(t *testing.T) {
 	name := func(key string) string {
 		return into[partitionShape](t, p.want(200, "GET", "/ufmRest/resources/pkeys/"+key, nil)).Partition
 	}
+	if b := p.want(200, "GET", "/ufmRest/resources/pkeys/last_updated", nil).body; b != `{"last_updated":null}` {
+		t.Errorf("last updated %s, and nothing was", b)
+	}
 	p.want(200, "POST", "/ufmRest/resources/pkeys", `{"pkey":"5","partition_name":"blue","guids":["`+p.guid(1)+`"]}`)
 	p.want(200, "POST", "/ufmRest/resources/pkeys", `{"pkey":6,"guids":["0x`+strings.ToUpper(p.guid(2))+`"],"extra":{"what":["ever"]}}`)
-	p.want(200, "POST", "/ufmRest/resources/pkeys/add", `{"pkey":"0x8007"}`)
+	if b := p.want(200, "GET", "/ufmRest/resources/pkeys/last_updated", nil).body; !strings.Contains(b, "UTC") {
+		t.Errorf("last updated %s", b)
+	}
+	p.want(201, "POST", "/ufmRest/resources/pkeys/add", `{"pkey":"0x8007"}`)
 	for key, want := range map[string]string{"0x5": "blue", "0X0005": "blue", "5": "blue", "32773": "blue", "0x6": "api_pkey_0x6", "7": "api_pkey_0x7", "0x7fff": "management", "0X7FFF": "management", "32767": "management", "65535": "management"} {
 		if got := name(key); got != want {
 			t.Errorf("%s is %q, want %q", key, got, want)
