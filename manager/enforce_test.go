@@ -448,6 +448,43 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
+// TestWithinASecond: at 648 hosts half of them become a tenant, in every adapter and switch, read back, proved and on disk, within a second of the call, and so does what follows.
+func TestWithinASecond(t *testing.T) {
+	store, err := tenant.OpenStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := newGround(t, "fat-tree:radix=36,levels=2", sm.Config{SweepInterval: -1}, store)
+	var half []int
+	for i := 1; i < len(x.f.Graph().Hosts()); i += 2 {
+		half = append(half, i)
+	}
+	ctx := t.Context()
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"create", func() error {
+			_, err := x.book.Create(ctx, tenant.Tenant{Name: "a", Members: x.full(half...)})
+			return err
+		}},
+		{"add", func() error { _, err := x.book.Add(ctx, "a", x.full(2)...); return err }},
+		{"remove", func() error { _, err := x.book.Remove(ctx, "a", x.guid(1)); return err }},
+		{"template", func() error { return x.book.UseTemplate(ctx, "classic") }},
+		{"delete", func() error { return x.book.Delete(ctx, "a") }},
+	} {
+		began := time.Now()
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		took := time.Since(began)
+		t.Logf("%s: %v", step.what, took)
+		if took > time.Second {
+			t.Errorf("%s took %v: want at most a second", step.what, took)
+		}
+	}
+}
+
 // BenchmarkChange is one call, from its beginning to its acknowledgement.
 func BenchmarkChange(b *testing.B) {
 	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2", "fat-tree:radix=36,levels=3"} {

@@ -1,16 +1,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"softib/attach"
 	"softib/ib"
 	"softib/manager/tenant"
 	"softib/topo"
+	"softib/verbs"
 )
 
 // TestTenantCommands: a fabric with tenants, as a person uses it, and after a restart.
@@ -104,4 +108,98 @@ func TestTenantCommands(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(state, tenant.FileName)); errors.Is(err, os.ErrNotExist) {
 		t.Error("the damaged file is gone")
 	}
+}
+
+// TestTenantsOfRunningPrograms: two programs that talk do not any more from the moment in which their hosts become different tenants', and do again when that ends.
+func TestTenantsOfRunningPrograms(t *testing.T) {
+	s := newShell(t)
+	s.run("up", "-d", "star:4")
+	p := place{filepath.Join(s.dir, "softib"), defaultName}
+	do := func(r tenantRequest) {
+		t.Helper()
+		if err := p.call(t.Context(), request{Op: opTenant, Tenant: &r}, func(answer) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	type program struct {
+		cq  *verbs.CQ
+		qp  *verbs.QP
+		mr  *verbs.MR
+		pd  *verbs.PD
+		lid ib.LID
+	}
+	open := func(host string) *program {
+		t.Helper()
+		dev, err := attach.Open(attach.Options{Socket: p.verbs(), Host: host})
+		must(err)
+		t.Cleanup(func() { dev.Close() })
+		x, ctx := &program{}, verbs.Open(dev)
+		port, err := ctx.QueryPort(1)
+		must(err)
+		x.lid = port.LID
+		x.pd, err = ctx.AllocPD()
+		must(err)
+		x.mr, err = x.pd.RegMR(make([]byte, 4096), verbs.AccessLocalWrite)
+		must(err)
+		x.cq, err = ctx.CreateCQ(64)
+		must(err)
+		x.qp, err = x.pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: x.cq, RecvCQ: x.cq, Caps: verbs.Caps{MaxSendWR: 8, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		must(err)
+		must(x.qp.Ready(1, 0, probeQKey))
+		return x
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	a, b := open("h2"), open("h3")
+	for range 32 {
+		must(b.qp.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, 64)}))
+	}
+	ah, err := a.pd.CreateAH(verbs.AHAttr{DLID: b.lid, Port: 1})
+	must(err)
+	var wc [1]verbs.WC
+	send := func(imm uint32) {
+		t.Helper()
+		must(a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSendImm, Imm: imm, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8), AH: ah.Handle(), RemoteQPN: b.qp.Num(), RemoteQKey: probeQKey}))
+		if _, err := a.cq.Wait(ctx, wc[:]); err != nil || wc[0].Status != verbs.WCSuccess {
+			t.Fatalf("%v, %v", wc[0].Status, err)
+		}
+	}
+	// got waits for a datagram; whatever has come before it is wrong.
+	got := func(imm uint32) {
+		t.Helper()
+		if _, err := b.cq.Wait(ctx, wc[:]); err != nil || wc[0].Status != verbs.WCSuccess || wc[0].ImmData != imm {
+			t.Fatalf("datagram %d, %v, %v: want %d", wc[0].ImmData, wc[0].Status, err, imm)
+		}
+	}
+	for n := uint32(0); n < 30; n += 3 {
+		send(n)
+		got(n)
+		do(tenantRequest{Do: tenantCreate, Name: "red", Hosts: []string{"h2"}})
+		do(tenantRequest{Do: tenantCreate, Name: "blue", Hosts: []string{"h3"}})
+		send(n + 1)
+		do(tenantRequest{Do: tenantDelete, Name: "red"})
+		do(tenantRequest{Do: tenantDelete, Name: "blue"})
+		// The programs hear of their key by and by; what is sent until then is lost, as datagrams are.
+		for back := false; !back; {
+			if ctx.Err() != nil {
+				t.Fatal("the programs do not talk any more")
+			}
+			send(n + 2)
+			for k := b.cq.Poll(wc[:]); k > 0; k = b.cq.Poll(wc[:]) {
+				if wc[0].ImmData != n+2 {
+					t.Fatalf("datagram %d arrives: it was sent while h2 and h3 were of different tenants", wc[0].ImmData)
+				}
+				back = true
+				must(b.qp.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, 64)}))
+			}
+		}
+		must(b.qp.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, 64)}))
+	}
+	s.run("down")
 }
