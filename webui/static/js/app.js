@@ -58,6 +58,7 @@ async function show() {
 function setUpSearch() {
   const input = $("search"), list = $("search-list");
   let found = [], at = -1, asked = 0, timer = 0;
+  const words = () => input.value.trim().replace(/^\/+/, ""); // the key that led here may have been pressed twice
   const close = () => { list.hidden = true; input.setAttribute("aria-expanded", "false"); input.removeAttribute("aria-activedescendant"); at = -1; };
   const open = (f, page) => {
     close();
@@ -65,7 +66,6 @@ function setUpSearch() {
     input.blur();
     if (f.kind === "link") go(`#/${page ? "link/" : "map?sel="}${q(f.name)}`);
     else go(page ? `#/${f.kind === "switch" ? "switch" : "host"}/${q(f.name)}` : `#/map?sel=${q(f.name)}`);
-    if (!page) $("map")?.focus();
   };
   const draw = () => {
     fill(list, found.map((f, i) => h("li", { role: "option", id: `found-${i}`, "aria-selected": i === at, onmousedown: e => { e.preventDefault(); open(f, e.shiftKey); } },
@@ -77,13 +77,13 @@ function setUpSearch() {
   };
   input.addEventListener("input", () => {
     clearTimeout(timer);
-    const text = input.value.trim();
+    const text = words();
     if (!text) { close(); return; }
     timer = setTimeout(async () => {
       const mine = ++asked;
       try {
         const a = await get(`search?q=${q(text)}`);
-        if (mine !== asked || input.value.trim() !== text) return;
+        if (mine !== asked || words() !== text) return;
         found = a;
         at = a.length ? 0 : -1;
         draw();
@@ -98,11 +98,11 @@ function setUpSearch() {
       at = (at + (e.key === "ArrowDown" ? 1 : found.length - 1)) % found.length;
       draw();
     }
-    if (e.key === "Enter" && input.value.trim()) {
+    if (e.key === "Enter" && words()) {
       e.preventDefault();
       clearTimeout(timer);
       const page = e.shiftKey;
-      if (list.hidden || !found.length) found = await get(`search?q=${q(input.value.trim())}`).catch(() => []);
+      if (list.hidden || !found.length) found = await get(`search?q=${q(words())}`).catch(() => []);
       const f = found[Math.max(at, 0)];
       if (f) open(f, page); else draw();
     }

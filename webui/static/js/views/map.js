@@ -354,5 +354,6 @@ export function mapView(root, { model, params, signal, go, title }) {
       const node = model.index.get(port[1]), k = [...model.cablesOf(node)].find(c => model.portAt(c, node) === Number(port[2]));
       if (k !== undefined) select({ kind: "link", i: k }, true);
     } else drawPanel();
+    if (params.sel) canvas.focus({ preventScroll: true });
   }
 }

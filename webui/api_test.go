@@ -1,0 +1,336 @@
+package webui
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ask makes a request; headers come in pairs.
+func (x *ground) ask(t testing.TB, method, path, body string, header ...string) (*http.Response, []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, x.http.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+		} else {
+			req.Header.Set(header[i], header[i+1])
+		}
+	}
+	resp, err := x.http.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, data
+}
+
+// get reads an answer into v.
+func (x *ground) get(t testing.TB, path string, v any) {
+	t.Helper()
+	resp, data := x.ask(t, "GET", path, "")
+	if resp.StatusCode != 200 {
+		t.Fatalf("GET %s: %s: %s", path, resp.Status, data)
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		t.Fatalf("GET %s: %v: %s", path, err, data)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	x := newGround(t, "fat-tree:radix=4,levels=2", time.Hour)
+	var st status
+	x.get(t, "/api/v1/status", &st)
+	if st.Hosts != 8 || st.Switches != 6 || st.Cables != 16 || st.Active != 16 || st.Manager != "Master" {
+		t.Errorf("status: %+v", st)
+	}
+	var n nodeShown
+	x.get(t, "/api/v1/node?name=leaf1", &n)
+	if n.Kind != "switch" || len(n.Ports) != 4 || n.Ports[2].Peer != "spine1" || n.Ports[2].State != "Active" || n.LID == 0 {
+		t.Errorf("leaf1: %+v", n)
+	}
+	x.get(t, "/api/v1/node?name=h1", &n)
+	if n.Kind != "host" || n.Ports[0].GUID == "" || len(n.Ports[0].Counters) == 0 || n.Ports[0].Health != "ok" {
+		t.Errorf("h1: %+v", n)
+	}
+	var l linkShown
+	for _, name := range []string{"leaf1[3]", "spine1[1]", "leaf1/3", "leaf1[3]%20spine1[1]", "leaf1%20spine1"} {
+		x.get(t, "/api/v1/link?port="+name, &l)
+		if l.Name != "leaf1[3] spine1[1]" || l.Ends[0].Name != "leaf1[3]" || l.Ends[1].Mbps != l.Ends[0].Mbps {
+			t.Errorf("%s: %+v", name, l)
+		}
+	}
+	var way map[string]routeShown
+	x.get(t, "/api/v1/route?from=h1&to=h8", &way)
+	if !way["there"].Arrives || len(way["there"].Hops) != 4 || way["back"].From != "h8[1]" || way["there"].Hops[0].Out != "h1[1]" {
+		t.Errorf("route: %+v", way)
+	}
+	var s smShown
+	x.get(t, "/api/v1/sm", &s)
+	if !s.Managed || len(s.Sweeps) == 0 || len(s.Sweeps[0].Phases) == 0 || time.Since(s.Sweeps[0].At) > time.Hour {
+		t.Errorf("sm: %+v", s)
+	}
+	var ev []struct{ Kind, Severity, Text string }
+	x.get(t, "/api/v1/events", &ev)
+	if len(ev) == 0 || ev[0].Severity != "info" || ev[0].Text == "" {
+		t.Error("nothing has happened, though the subnet came up")
+	}
+	var h historyShown
+	x.get(t, "/api/v1/history?port=h1", &h)
+	if h.Port != "h1[1]" || h.Series["xmit_wait"].Unit != "of the time" {
+		t.Errorf("history: %+v", h)
+	}
+	var p struct {
+		Programs []programShown
+		Paths    []pathShown
+	}
+	x.get(t, "/api/v1/programs", &p)
+	if len(p.Programs) != 1 || p.Programs[0].QPTotal != 4 || p.Programs[0].Statuses[0].Status != "RETRY_EXC_ERR" || p.Paths[0].P99 < p.Paths[0].P50 {
+		t.Errorf("programs: %+v", p)
+	}
+}
+
+func TestSearch(t *testing.T) {
+	x := newGround(t, "fat-tree:radix=4,levels=2", time.Hour)
+	h3, _ := x.m.Node("h3")
+	lid := x.m.LID(x.m.Ports()[0])
+	for _, c := range []struct{ q, first string }{
+		{"h3", "h3"}, {"H3", "h3"}, {"spine", "spine1"}, {"leaf1[3]", "leaf1[3]"}, {guidText(h3.GUID), "h3"}, {"0x" + guidText(h3.PortGUID(1)), "h3"},
+		{fmt.Sprint(uint16(lid)), x.m.Graph().Nodes[x.m.Ports()[0].Node].Name}, {fmt.Sprintf("0x%x", uint16(lid)), x.m.Graph().Nodes[x.m.Ports()[0].Node].Name},
+	} {
+		var list []found
+		x.get(t, "/api/v1/search?q="+c.q, &list)
+		at := -1
+		for i, f := range list {
+			if f.Name == c.first {
+				at = i
+			}
+		}
+		if at < 0 {
+			t.Errorf("%q does not find %s: %+v", c.q, c.first, list)
+		}
+	}
+}
+
+// Every wrong request says what is wrong, with what, and what to do; and changes nothing.
+func TestRefusals(t *testing.T) {
+	x := newGround(t, "fat-tree:radix=4,levels=2", time.Hour)
+	before := x.m.Journal().Last()
+	long := `{"name":"` + strings.Repeat("x", bodyMax) + `"}`
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		field              string
+	}{
+		{"GET", "/api/v1/nothing", "", 404, ""},
+		{"GET", "/nothing", "", 404, ""},
+		{"POST", "/", "", 405, ""},
+		{"PATCH", "/api/v1/faults", "{}", 404, ""},
+		{"GET", "/api/v1/node?name=h99", "", 404, "name"},
+		{"GET", "/api/v1/link?port=leaf1[99]", "", 404, "port"},
+		{"GET", "/api/v1/link?port=", "", 400, "port"},
+		{"GET", "/api/v1/link?port=a%20b%20c", "", 400, "port"},
+		{"GET", "/api/v1/route?from=h1&to=h1", "", 400, "to"},
+		{"GET", "/api/v1/route?from=leaf1&to=h1", "", 400, "from"},
+		{"GET", "/api/v1/route?from=h1&to=h99", "", 404, "to"},
+		{"GET", "/api/v1/search?q=", "", 400, "q"},
+		{"GET", "/api/v1/events?max=none", "", 400, "max"},
+		{"GET", "/api/v1/history?port=h1&seconds=1", "", 400, "seconds"},
+		{"GET", "/api/v1/history?port=h99", "", 404, "port"},
+		{"PUT", "/api/v1/faults", `{"link":"leaf1[3]","fault":"sideways"}`, 400, "fault"},
+		{"PUT", "/api/v1/faults", `{"link":"leaf1[3]","fault":"ber=2"}`, 400, "fault"},
+		{"PUT", "/api/v1/faults", `{"link":"leaf1[3]","fault":""}`, 400, "fault"},
+		{"PUT", "/api/v1/faults", `{"link":"leaf9[3]","fault":"down"}`, 404, "link"},
+		{"PUT", "/api/v1/faults", `{"link":7,"fault":"down"}`, 400, "link"},
+		{"PUT", "/api/v1/faults", `{"link":"leaf1[3]","fault":"down","more":1}`, 400, "more"},
+		{"PUT", "/api/v1/faults", `{"link":"leaf1[3]","fault":"down"} x`, 400, "body"},
+		{"PUT", "/api/v1/faults", `{`, 400, "body"},
+		{"DELETE", "/api/v1/faults?link=h99", "", 404, "link"},
+		{"POST", "/api/v1/tenants", `{"name":""}`, 400, "name"},
+		{"POST", "/api/v1/tenants", `{"name":"a b/c"}`, 400, "name"},
+		{"POST", "/api/v1/tenants", `{"name":"red","key":"0x7fff"}`, 400, ""},
+		{"POST", "/api/v1/tenants", `{"name":"red","key":"many"}`, 400, "key"},
+		{"POST", "/api/v1/tenants", `{"name":"red","hosts":["h99"]}`, 404, "hosts"},
+		{"POST", "/api/v1/tenants", `{"name":"red","hosts":["leaf1"]}`, 400, "hosts"},
+		{"POST", "/api/v1/tenants", `{"name":"red","hosts":["h3-h1"]}`, 400, "hosts"},
+		{"POST", "/api/v1/tenants", long, 413, "body"},
+		{"POST", "/api/v1/tenants/red/hosts", `{"add":["h1"]}`, 404, "name"},
+		{"POST", "/api/v1/tenants/red/hosts", `{}`, 400, "add"},
+		{"DELETE", "/api/v1/tenants/red", "", 404, "name"},
+	} {
+		resp, data := x.ask(t, c.method, c.path, c.body)
+		var e apiError
+		if err := json.Unmarshal(data, &e); c.status != 405 && (err != nil || e.Text == "" || e.Next == "") {
+			t.Errorf("%s %s: no reason or nothing to do next in %s (%v)", c.method, c.path, data, err)
+		}
+		if resp.StatusCode != c.status || c.field != "" && e.Field != c.field {
+			t.Errorf("%s %s %.80s: %d for %q, want %d for %q: %s", c.method, c.path, c.body, resp.StatusCode, e.Field, c.status, c.field, data)
+		}
+	}
+	if len(x.m.Faults()) != 0 || len(x.book.List()) != 0 || x.m.Journal().Last() != before {
+		t.Errorf("refused requests left %d faults, %d tenants, %d events", len(x.m.Faults()), len(x.book.List()), x.m.Journal().Last()-before)
+	}
+}
+
+// Another site's page must not get at the fabric through somebody's browser.
+func TestForeignSites(t *testing.T) {
+	x := newGround(t, "star:2", time.Hour)
+	const fault = `{"link":"sw1[1]","fault":"drop=0.5"}`
+	for _, c := range []struct {
+		why    string
+		status int
+		header []string
+	}{
+		{"a name that was bound to this address", 421, []string{"Host", "evil.example"}},
+		{"a name with a port", 421, []string{"Host", "evil.example:8080"}},
+		{"no name", 421, []string{"Host", "localhost.evil.example"}},
+		{"another origin", 403, []string{"Origin", "https://evil.example"}},
+		{"another port's origin", 403, []string{"Origin", "http://127.0.0.1:1"}},
+		{"an opaque origin", 403, []string{"Origin", "null"}},
+		{"what browsers say of other sites", 403, []string{"Sec-Fetch-Site", "cross-site"}},
+		{"and of other hosts of a site", 403, []string{"Sec-Fetch-Site", "same-site"}},
+		{"a form", 415, []string{"Content-Type", "text/plain"}},
+		{"a form of another type", 415, []string{"Content-Type", "application/x-www-form-urlencoded"}},
+		{"no type", 415, []string{"Content-Type", ""}},
+	} {
+		resp, data := x.ask(t, "PUT", "/api/v1/faults", fault, c.header...)
+		if resp.StatusCode != c.status {
+			t.Errorf("%s: %d, want %d: %s", c.why, resp.StatusCode, c.status, data)
+		}
+	}
+	if len(x.m.Faults()) != 0 {
+		t.Fatal("a fault was set from elsewhere")
+	}
+	if resp, _ := x.ask(t, "GET", "/api/v1/status", "", "Sec-Fetch-Site", "cross-site"); resp.StatusCode != 403 {
+		t.Errorf("another site's page reads: %d", resp.StatusCode)
+	}
+	for _, header := range [][]string{{}, {"Origin", x.http.URL}, {"Sec-Fetch-Site", "same-origin"}, {"Host", "localhost:7"}, {"Host", "[::1]:7"}} {
+		if resp, data := x.ask(t, "PUT", "/api/v1/faults", fault, header...); resp.StatusCode != 200 {
+			t.Errorf("our own page with %v: %d %s", header, resp.StatusCode, data)
+		}
+	}
+	named := New(x.m, Options{Hosts: []string{"fabric.example"}})
+	defer named.Close()
+	if !named.knownHost("Fabric.Example:443") || named.knownHost("other.example") {
+		t.Error("names that were given are not those that are known")
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	x := newGround(t, "star:2", time.Hour)
+	resp, page := x.ask(t, "GET", "/", "")
+	policy := resp.Header.Get("Content-Security-Policy")
+	if !strings.Contains(policy, "script-src 'self'") || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") {
+		t.Errorf("the page may load: %s", policy)
+	}
+	for _, word := range []string{"http://", "https://", "style=", "onclick="} {
+		if bytes.Contains(page, []byte(word)) {
+			t.Errorf("the page has %q in it", word)
+		}
+	}
+	resp, plain := x.ask(t, "GET", "/api/v1/topology", "", "Accept-Encoding", "identity")
+	tag := resp.Header.Get("ETag")
+	if tag == "" || !json.Valid(plain) {
+		t.Fatalf("topology: tag %q, %.100s", tag, plain)
+	}
+	resp, packed := x.ask(t, "GET", "/api/v1/topology", "", "Accept-Encoding", "gzip")
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unpacked, err := io.ReadAll(z); err != nil || !bytes.Equal(unpacked, plain) || resp.Header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("compressed topology is another one (%v)", err)
+	}
+	if resp, _ := x.ask(t, "GET", "/api/v1/topology", "", "If-None-Match", `"other", `+tag); resp.StatusCode != 304 {
+		t.Errorf("unchanged topology: %d, want 304", resp.StatusCode)
+	}
+	// Everything that the page is made of is there, with its right type.
+	for path, f := range staticFiles() {
+		resp, data := x.ask(t, "GET", path, "", "Accept-Encoding", "identity")
+		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != f.kind || f.kind == "" || len(data) == 0 {
+			t.Errorf("%s: %d, %s, %d bytes", path, resp.StatusCode, resp.Header.Get("Content-Type"), len(data))
+		}
+	}
+}
+
+func TestFaults(t *testing.T) {
+	x := newGround(t, "fat-tree:radix=4,levels=2", time.Hour)
+	var list []faultShown
+	set := func(method, path, body string) {
+		t.Helper()
+		resp, data := x.ask(t, method, path, body)
+		if err := json.Unmarshal(data, &list); resp.StatusCode != 200 || err != nil {
+			t.Fatalf("%s %s: %d %s", method, path, resp.StatusCode, data)
+		}
+	}
+	set("PUT", "/api/v1/faults", `{"link":"leaf1[3]","fault":"down"}`)
+	set("PUT", "/api/v1/faults", `{"link":"h8","fault":"ber=1e-6 rate=10G delay=5us"}`)
+	if len(list) != 2 || list[0].Fault != "ber=1e-06 rate=10G delay=5µs" && list[1].Fault != "ber=1e-06 rate=10G delay=5µs" {
+		t.Fatalf("faults: %+v", list)
+	}
+	var l linkShown
+	x.get(t, "/api/v1/link?port=leaf1[3]", &l)
+	if l.Fault == nil || l.Fault.Fault != "down" {
+		t.Errorf("the link does not know its fault: %+v", l.Fault)
+	}
+	set("DELETE", "/api/v1/faults?link=spine1[1]", "")
+	if len(list) != 1 {
+		t.Errorf("one of two was lifted: %+v", list)
+	}
+	set("DELETE", "/api/v1/faults", "")
+	if len(list) != 0 || len(x.m.Faults()) != 0 {
+		t.Errorf("all were lifted: %+v", list)
+	}
+}
+
+func TestTenants(t *testing.T) {
+	x := newGround(t, "fat-tree:radix=4,levels=2", time.Hour)
+	var one tenantShown
+	do := func(method, path, body string, v any) {
+		t.Helper()
+		resp, data := x.ask(t, method, path, body)
+		if err := json.Unmarshal(data, v); resp.StatusCode != 200 || err != nil {
+			t.Fatalf("%s %s: %d %s", method, path, resp.StatusCode, data)
+		}
+	}
+	do("POST", "/api/v1/tenants", `{"name":"red","hosts":["h1-h3","h5"],"key":"0x11"}`, &one)
+	if one.Key != "0x0011" || strings.Join(one.Hosts, " ") != "h1 h2 h3 h5" {
+		t.Fatalf("created %+v", one)
+	}
+	if resp, data := x.ask(t, "POST", "/api/v1/tenants", `{"name":"red"}`); resp.StatusCode != 409 {
+		t.Errorf("the same name again: %d %s", resp.StatusCode, data)
+	}
+	do("POST", "/api/v1/tenants/red/hosts", `{"add":["h6"],"remove":["h1","h2"]}`, &one)
+	if strings.Join(one.Hosts, " ") != "h3 h5 h6" {
+		t.Errorf("after one change: %v", one.Hosts)
+	}
+	if resp, data := x.ask(t, "POST", "/api/v1/tenants/red/hosts", `{"remove":["h8"]}`); resp.StatusCode != 400 || !bytes.Contains(data, []byte("remove")) {
+		t.Errorf("a stranger was removed: %d %s", resp.StatusCode, data)
+	}
+	var n nodeShown
+	x.get(t, "/api/v1/node?name=h3", &n)
+	if len(n.Tenants) != 1 || n.Tenants[0] != "red" {
+		t.Errorf("h3 is of %v", n.Tenants)
+	}
+	var all tenantList
+	do("DELETE", "/api/v1/tenants/red", "", &all)
+	if len(all.Tenants) != 0 || len(x.book.List()) != 0 {
+		t.Errorf("after the last went: %+v", all)
+	}
+}

@@ -1,0 +1,279 @@
+package webui
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
+)
+
+// view is an address of the page, with words that it shows.
+type view struct {
+	name, hash string
+	words      []string
+}
+
+// views are all there are, on any fabric that has these hosts.
+func views(last string) []view {
+	return []view{
+		{"map", "#/map", []string{"Utilisation", "hosts", "links up"}},
+		{"host", "#/host/h1", []string{"h1", "Links active", "Over time", "ib_write_bw", "PortXmitData"}},
+		{"switch", "#/switch/leaf1", []string{"leaf1", "Ports", "spine1", "Active"}},
+		{"link", "#/link/h1[1]", []string{"h1[1] –", "Rehearse a fault", "Over time", "Both ends", "SymbolErrorCounter", "damaged symbols"}},
+		{"route", "#/route/h1/" + last, []string{"There", "Back", "Packets arrive.", "h1[1] → leaf1[1]"}},
+		{"sm", "#/sm", []string{"Subnet manager", "Master", "Partitions", "0x7fff", "Sweeps, newest first"}},
+		{"events", "#/events", []string{"Events", "SUBNET UP"}},
+		{"tenants", "#/tenants", []string{"Tenants", "New tenant"}},
+		{"cables", "#/cables", []string{"Cables, worst first"}},
+		{"programs", "#/programs", []string{"ib_write_bw", "4 RC", "RETRY_EXC_ERR", "p99.9"}},
+		{"faults", "#/faults", []string{"Rehearsal faults", "No fault is set"}},
+		{"table", "#/table", []string{"The map as a table", "leaf1"}},
+	}
+}
+
+// TestWalk goes through each view of a small fabric, in light and dark, large and small, and changes what can be changed.
+func TestWalk(t *testing.T) {
+	x := newGround(t, "fat-tree:radix=8,levels=2", 250*time.Millisecond)
+	x.f.setLoad(0.4)
+	b := newBrowser(t, 1400, 850, true)
+	b.open1(x.http.URL + "/")
+	b.until("softibMap.ready > 0")
+	for _, v := range views("h32") {
+		b.open(v.hash, v.words...)
+		b.noSideways()
+		b.shoot("32-dark-" + v.name)
+	}
+	t.Run("changes", func(t *testing.T) { b.t = t; walkChanges(t, x, b) })
+	t.Run("keyboard", func(t *testing.T) { b.t = t; walkKeyboard(t, b) })
+	t.Run("live", func(t *testing.T) { b.t = t; walkLive(t, x, b) })
+	t.Run("hidden", func(t *testing.T) { b.t = t; walkHidden(b) })
+	b.t = t
+	b.quiet()
+
+	light := newBrowser(t, 1400, 850, false)
+	light.open1(x.http.URL + "/")
+	for _, v := range views("h32") {
+		light.open(v.hash, v.words...)
+		light.shoot("32-light-" + v.name)
+	}
+	if bg := eval[string](light, "getComputedStyle(document.body).backgroundColor"); bg != "rgb(244, 246, 248)" {
+		t.Errorf("light is %s", bg)
+	}
+	eval[bool](light, "document.getElementById('theme').click(), true")
+	if bg := eval[string](light, "getComputedStyle(document.body).backgroundColor"); bg != "rgb(13, 17, 23)" {
+		t.Errorf("the switch to dark gives %s", bg)
+	}
+	light.open1(x.http.URL + "/#/map")
+	if theme := eval[string](light, "document.documentElement.dataset.theme"); theme != "dark" {
+		t.Errorf("the choice is not kept: %q", theme)
+	}
+	light.quiet()
+
+	phone := newBrowser(t, 360, 740, true)
+	phone.open1(x.http.URL + "/")
+	for _, v := range views("h32") {
+		phone.open(v.hash, v.words...)
+		phone.noSideways()
+		phone.shoot("32-phone-" + v.name)
+	}
+	phone.quiet()
+}
+
+// open1 loads the page anew.
+func (b *browser) open1(url string) {
+	b.t.Helper()
+	b.navigate(url)
+	b.until("!!document.querySelector('#content > *')")
+}
+
+// walkChanges sets and lifts faults and makes and deletes tenants, as a person would.
+func walkChanges(t *testing.T, x *ground, b *browser) {
+	b.open("#/link/leaf1[5]", "Rehearse a fault")
+	b.fill("[name=ber]", "nonsense")
+	b.click("form[aria-label=Fault] button.primary")
+	b.sees("want ber=P with a probability")
+	if len(x.m.Faults()) != 0 {
+		t.Fatal("nonsense set a fault")
+	}
+	b.shoot("32-dark-fault-refused")
+	b.fill("[name=ber]", "1e-6")
+	b.fill("[name=rate]", "10G")
+	b.click("form[aria-label=Fault] button.primary")
+	b.sees("A rehearsal fault is set", "Set: ber=1e-06 rate=10G")
+	if f := x.m.Faults(); len(f) != 1 || f[0].BER != 1e-6 || f[0].Rate != 10e9 {
+		t.Fatalf("the fault that was set: %+v", f)
+	}
+	b.shoot("32-dark-fault-set")
+	b.open("#/faults", "leaf1[5] spine1[1]", "Lift all")
+	b.open("#/map", "A rehearsal fault is set")
+	b.shoot("32-dark-map-fault")
+	b.open("#/link/leaf1[5]", "Lift the fault")
+	b.until("!!document.querySelector('form[aria-label=Fault] button:not(.primary):not([hidden])')")
+	b.click("form[aria-label=Fault] button:not(.primary)")
+	b.until("document.getElementById('banner').hidden")
+	if f := x.m.Faults(); len(f) != 0 {
+		t.Fatalf("after it was lifted: %+v", f)
+	}
+	b.open("#/link/leaf2[6]", "leaf2[6] – spine2[2]", "Rehearse a fault")
+	eval[bool](b, "document.querySelector('[name=down]').click(), true")
+	b.click("form[aria-label=Fault] button.primary")
+	b.open("#/cables", "leaf2[6] spine2[2]", "A rehearsal fault is set: down")
+	b.shoot("32-dark-cables-down")
+	b.open("#/map", "63 / 64")
+	b.shoot("32-dark-map-down")
+	b.open("#/faults", "Lift all")
+	b.click(".actions button.danger")
+	b.sees("No fault is set.")
+	b.open("#/map", "64 / 64")
+
+	b.open("#/tenants", "New tenant")
+	b.fill("[aria-label='Create a tenant'] [name=name]", "red")
+	b.fill("[aria-label='Create a tenant'] [name=hosts]", "h1-h4 h99")
+	b.click("[aria-label='Create a tenant'] button")
+	b.sees(`no node is called "h99"`)
+	if len(x.book.List()) != 0 {
+		t.Fatal("a tenant with an unknown host was made")
+	}
+	b.shoot("32-dark-tenant-refused")
+	b.fill("[aria-label='Create a tenant'] [name=hosts]", "h1-h4")
+	b.click("[aria-label='Create a tenant'] button")
+	b.until("!!document.querySelector(\"[aria-label='Tenant red']\")")
+	b.fill("[aria-label='Hosts of red'] [name=hosts]", "h9, h10")
+	b.click("[aria-label='Hosts of red'] button")
+	b.sees("6 hosts")
+	b.click("[aria-label='Remove h1 from red']")
+	b.sees("5 hosts")
+	if red, _ := x.book.Get("red"); len(red.Members) != 5 {
+		t.Fatalf("red has %d members, want 5", len(red.Members))
+	}
+	b.shoot("32-dark-tenant")
+	b.open("#/map?color=tenant", "no tenant", "red")
+	b.shoot("32-dark-map-tenant")
+	b.open("#/host/h2", "tenant red")
+	b.open("#/map?color=util", "idle")
+	b.open("#/tenants", "Delete …")
+	b.click(".tenant button.danger")
+	b.click("dialog[open] button.danger")
+	b.sees("No tenants.")
+	if len(x.book.List()) != 0 {
+		t.Error("red was deleted and is there")
+	}
+}
+
+// walkKeyboard uses no pointer at all.
+func walkKeyboard(t *testing.T, b *browser) {
+	b.open("#/events", "Events")
+	b.open("#/map", "hosts")
+	eval[bool](b, "document.activeElement.blur(), true")
+	b.key("?")
+	b.until("document.getElementById('help-dialog').open")
+	b.shoot("32-dark-help")
+	b.key(kb.Escape)
+	b.until("!document.getElementById('help-dialog').open")
+	b.key("/")
+	b.until("document.activeElement.id === 'search'")
+	b.key("leaf7")
+	b.until("document.querySelectorAll('#search-list [role=option]').length > 0")
+	b.shoot("32-dark-search")
+	b.key(kb.Enter)
+	b.until("softibMap.selected?.i === softibMap.m.index.get('leaf7')")
+	b.until("document.activeElement.id === 'map'")
+	b.sees("leaf7", "Open page")
+	b.shoot("32-dark-map-selected")
+	b.key(kb.ArrowUp)
+	b.until("softibMap.m.names[softibMap.selected.i].startsWith('spine')")
+	b.key(kb.ArrowDown)
+	b.until("softibMap.m.names[softibMap.selected.i].startsWith('leaf')")
+	b.key(kb.ArrowDown)
+	b.until("softibMap.m.names[softibMap.selected.i].startsWith('h')")
+	b.key(kb.Enter)
+	b.until("location.hash.startsWith('#/host/h')")
+	b.sees("Links active")
+	eval[bool](b, "document.activeElement.blur(), true")
+	b.key("g")
+	b.key("c")
+	b.until("location.hash === '#/cables'")
+	b.key("g")
+	b.key("m")
+	b.until("location.hash.startsWith('#/map')")
+	b.until("!!document.querySelector('.map-canvas')")
+	eval[bool](b, "document.getElementById('map').focus(), true")
+	b.key(kb.Escape)
+	before := eval[float64](b, "softibMap.cam.x")
+	b.key(kb.ArrowRight)
+	b.until(fmt.Sprintf("softibMap.cam.x > %v", before))
+	scale := eval[float64](b, "softibMap.cam.k")
+	b.key("+")
+	b.until(fmt.Sprintf("softibMap.cam.k > %v", scale))
+	b.key("0")
+	b.until("Math.abs(softibMap.cam.k - softibMap.fitCamera().k) < 1e-6")
+	b.key("c")
+	b.until("softibMap.mode === 'errors'")
+	b.shoot("32-dark-map-errors")
+	eval[bool](b, "softibMap.setMode('util'), true")
+
+	// Everything that can be clicked can be reached with Tab, and is seen to be.
+	for _, v := range views("h32") {
+		b.open(v.hash, v.words[0])
+		if lost := eval[string](b, `[...document.querySelectorAll("#content a, #content button, #content input, #content select")].filter(e => e.tabIndex < 0 && !e.closest("[role=radiogroup]") && !e.hidden && e.offsetParent).map(e => e.outerHTML.slice(0, 80)).join("\n")`); lost != "" {
+			t.Errorf("%s: not reached with Tab: %s", v.hash, lost)
+		}
+		if nameless := eval[string](b, `[...document.querySelectorAll("a, button, input, select")].filter(e => e.offsetParent && !e.textContent.trim() && !e.getAttribute("aria-label") && !e.closest("label") && !e.title).map(e => e.outerHTML.slice(0, 80)).join("\n")`); nameless != "" {
+			t.Errorf("%s: without a name for those who do not see: %s", v.hash, nameless)
+		}
+	}
+	b.open("#/cables", "Cables")
+	eval[bool](b, "document.activeElement.blur(), true")
+	seen := map[string]bool{}
+	for range 14 {
+		b.key(kb.Tab)
+		seen[eval[string](b, "document.activeElement.id || document.activeElement.textContent.trim()")] = true
+		if !eval[bool](b, "document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle !== 'none' || document.activeElement.id === 'content'") {
+			t.Errorf("the focus on %s is not seen", eval[string](b, "document.activeElement.outerHTML.slice(0, 100)"))
+		}
+	}
+	for _, want := range []string{"Map", "Tenants", "Faults", "search", "theme", "help"} {
+		if !seen[want] {
+			t.Errorf("Tab does not come to %s: %v", want, seen)
+		}
+	}
+}
+
+// walkLive wants what happens to be shown without a reload.
+func walkLive(t *testing.T, x *ground, b *browser) {
+	b.open("#/events", "Events")
+	eval[bool](b, "window.stayed = true")
+	r, err := x.m.Port("leaf3[7]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.f.setSick(r, 300)
+	b.open("#/cables", "leaf3[7]", "symbol errors")
+	b.shoot("32-dark-cables-sick")
+	b.open("#/map", "hosts")
+	cable, _ := x.m.CableOf(r)
+	eval[bool](b, "softibMap.setMode('errors'), true")
+	b.until(fmt.Sprintf("softibMap.linkBin[%d] > 3", cable))
+	b.shoot("32-dark-map-sick")
+	b.open("#/link/leaf3[7]", "Why it is judged so")
+	b.until("document.querySelectorAll('.plot canvas').length === 4")
+	b.shoot("32-dark-link-sick")
+	x.f.setSick(r, 0)
+	if !eval[bool](b, "window.stayed") {
+		t.Error("the page was loaded anew")
+	}
+	eval[bool](b, "softibMap.setMode('util'), true")
+}
+
+// walkHidden wants a page that nobody sees to ask for nothing, and to come back.
+func walkHidden(b *browser) {
+	b.open("#/map", "hosts")
+	hide := func(hidden bool) {
+		eval[bool](b, fmt.Sprintf(`(Object.defineProperty(document, "hidden", { configurable: true, get: () => %v }), document.dispatchEvent(new Event("visibilitychange")), true)`, hidden))
+	}
+	hide(true)
+	b.until("document.getElementById('live').textContent !== 'live'")
+	hide(false)
+	b.until("document.getElementById('live').textContent === 'live'")
+}
