@@ -104,3 +104,11 @@ func get(t testing.TB, c *http.Client, to string) int64 {
 	}
 	return n
 }
+
+// BenchmarkIndex is what is done once.
+func BenchmarkIndex(b *testing.B) {
+	_, m, _ := running(b, large)
+	for b.Loop() {
+		newIndex(m)
+	}
+}

@@ -57,10 +57,12 @@ type Exporter struct {
 
 // New is the exporter of a fabric.
 func New(m *manager.Manager) *Exporter {
-	return &Exporter{m: m, fresh: m.Fresh, turns: make(chan struct{}, scrapesMax), waiting: make(chan struct{}, scrapesMax+waitingMax)}
+	e := &Exporter{m: m, fresh: m.Fresh, turns: make(chan struct{}, scrapesMax), waiting: make(chan struct{}, scrapesMax+waitingMax)}
+	go e.index() // so that the first scrape does not wait for it
+	return e
 }
 
-// index makes the text that stays, when somebody wants it for the first time.
+// index makes the text that stays, once.
 func (e *Exporter) index() {
 	e.once.Do(func() {
 		e.x = newIndex(e.m)

@@ -1,7 +1,7 @@
 package metrics
 
 import (
-	"fmt"
+	"strconv"
 
 	"softib/ib"
 	"softib/manager"
@@ -71,7 +71,10 @@ func newIndex(m *manager.Manager) *index {
 		x.ports = append(x.ports, int32(i))
 		x.ufm.add(func(b []byte) []byte {
 			// UFM Telemetry writes GUIDs as plain hexadecimal numbers.
-			return fmt.Appendf(b, `{node_guid="%x",port_guid="%x",port_num="%d"} `, uint64(n.GUID), uint64(n.PortGUID(r.Port)), r.Port)
+			b = strconv.AppendUint(append(b, `{node_guid="`...), uint64(n.GUID), 16)
+			b = strconv.AppendUint(append(b, `",port_guid="`...), uint64(n.PortGUID(r.Port)), 16)
+			b = strconv.AppendUint(append(b, `",port_num="`...), uint64(r.Port), 10)
+			return append(b, `"} `...)
 		})
 	}
 	return x
@@ -83,9 +86,9 @@ func (s *side) addNode(n *topo.Node) {
 	s.node.add(func(b []byte) []byte {
 		return appendLabel(appendLabel(append(b, '{'), "guid", guidText(n.GUID)), s.word, description(n))
 	})
-	s.guid.add(func(b []byte) []byte { return fmt.Appendf(b, `{guid="%s"} `, guidText(n.GUID)) })
+	s.guid.add(func(b []byte) []byte { return append(appendLabel(append(b, '{'), "guid", guidText(n.GUID)), "} "...) })
 	s.devices.add(func(b []byte) []byte {
-		return fmt.Appendf(b, `{guid="%s",collector="%s"} `, guidText(n.GUID), s.word)
+		return append(appendLabel(appendLabel(append(b, '{'), "guid", guidText(n.GUID)), "collector", s.word), "} "...)
 	})
 }
 
@@ -95,20 +98,30 @@ func (s *side) addPort(g *topo.Graph, r topo.PortRef, place int32) {
 	peer := g.Nodes[p.Peer]
 	s.ports = append(s.ports, place)
 	s.peer = append(s.peer, topo.PortRef{Node: p.Peer, Port: p.PeerPort})
-	s.labels.add(func(b []byte) []byte { return fmt.Appendf(b, `{guid="%s",port="%d"} `, guidText(n.GUID), r.Port) })
+	guid, port := guidText(n.GUID), strconv.Itoa(int(r.Port))
+	s.labels.add(func(b []byte) []byte {
+		return append(appendLabel(appendLabel(append(b, '{'), "guid", guid), "port", port), "} "...)
+	})
 	s.uplink.add(func(b []byte) []byte {
-		b = appendLabel(append(b, '{'), "guid", guidText(n.GUID))
-		b = appendLabel(b, "port", fmt.Sprint(r.Port))
+		b = appendLabel(append(b, '{'), "guid", guid)
+		b = appendLabel(b, "port", port)
 		b = appendLabel(b, s.word, description(n))
 		b = appendLabel(b, "uplink", description(peer))
 		b = appendLabel(b, "uplink_guid", guidText(peer.GUID))
-		b = appendLabel(b, "uplink_port", fmt.Sprint(p.PeerPort))
+		b = appendLabel(b, "uplink_port", strconv.Itoa(int(p.PeerPort)))
 		return appendLabel(b, "uplink_type", typeWord(peer))
 	})
 }
 
 // guidText is a GUID as ibnetdiscover writes it.
-func guidText(g ib.GUID) string { return fmt.Sprintf("0x%016x", uint64(g)) }
+func guidText(g ib.GUID) string {
+	const digits = "0123456789abcdef"
+	b := [18]byte{'0', 'x'}
+	for i := range 16 {
+		b[2+i] = digits[g>>(60-4*i)&15]
+	}
+	return string(b[:])
+}
 
 // description is what ibnetdiscover shows of a node.
 func description(n *topo.Node) string {
