@@ -224,7 +224,7 @@ func CheckListen(addr string, hasTLS, hasCredential bool) error {
 		missing = append(missing, "TLS (a certificate and its key)")
 	}
 	if !hasCredential {
-		missing = append(missing, "a credential (a user with a password, or a CA for client certificates)")
+		missing = append(missing, "credential (a user with a password, or a CA for client certificates)")
 	}
 	return fmt.Errorf("%w on %s: others than this machine reach it, and there is no %s; give it that, or listen on 127.0.0.1", ErrListen, addr, strings.Join(missing, " and no "))
 }
