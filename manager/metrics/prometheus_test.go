@@ -12,6 +12,7 @@ import (
 
 	"softib/attach"
 	"softib/attach/server"
+	"softib/doctor"
 	"softib/internal/promtest"
 	"softib/live"
 	"softib/manager"
@@ -189,7 +190,38 @@ func TestAlerts(t *testing.T) {
 	if named == 0 {
 		t.Errorf("no alert of a cable among %+v", alerts)
 	}
+	w.doctorNames(ends)
 	askDashboard(t, p)
+}
+
+// doctorNames wants `softib doctor` to name a cable too, and no other one, from what datagrams tell it while traffic goes on.
+func (w *world) doctorNames(ends [2]string) {
+	w.t.Helper()
+	s, err := w.f.OpenMgmt(topo.PortRef{Node: w.m.Graph().Hosts()[1].Index, Port: 1})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer s.Close()
+	surveys, err := doctor.Run(w.t.Context(), s, doctor.RunOptions{Interval: time.Second})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	report := doctor.Judge(surveys.Before, surveys.After, doctor.Options{Plan: w.m.Graph()})
+	named := false
+	for _, sec := range report.Sections {
+		for _, f := range sec.Findings {
+			if f.Kind != "bad-cable" {
+				continue
+			}
+			if !slices.Contains(f.Objects, ends[0]) || !slices.Contains(f.Objects, ends[1]) {
+				w.t.Errorf("the bad cable is %s: the doctor names %v", ends, f.Objects)
+			}
+			named = true
+		}
+	}
+	if !named {
+		w.t.Errorf("the doctor does not name %s: %+v", ends, report)
+	}
 }
 
 // quiet are panels that may be empty on a small fabric in its first seconds: nothing waits, nothing is lost, no second sample came.
