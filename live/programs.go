@@ -75,8 +75,11 @@ type program struct {
 	// Guarded by the fabric's lock: what was read of the ledger, which is in the host's total by now.
 	counted hca.Stats
 	paths   endpoint.PathReader
-	ends    map[ib.LID]*Host // of its ways
-	burst   uint64           // how many of its bursts were read
+	// Where its ways end, as of an epoch; endsFresh: no need to look again in this reading.
+	ends      map[ib.LID]*Host
+	endsEpoch uint64
+	endsFresh bool
+	burst     uint64 // how many of its bursts were read
 }
 
 // hostTotals is what is kept of a host's programs, under the fabric's lock.
@@ -126,6 +129,7 @@ func (p *Process) fold() {
 	p.ledger.Counted(&p.counted)
 	endpoint.AddStats(&p.host.totals.stats, &p.counted, &before)
 	now := time.Now()
+	p.endsFresh = false
 	p.ledger.Times(&p.paths, func(lid ib.LID, h *Histogram) {
 		if to := p.hostAt(lid); to != nil {
 			p.f.addTimes(hostPair{p.host, to}, h, now)
@@ -135,26 +139,29 @@ func (p *Process) fold() {
 
 // hostAt is the host that a process's packets to a LID come to, or came to when there was a way.
 func (p *Process) hostAt(lid ib.LID) *Host {
-	if h := p.ends[lid]; h != nil {
-		return h
+	if epoch := p.f.epoch.Load(); p.endsEpoch != epoch || p.ends[lid] == nil && !p.endsFresh {
+		p.endsEpoch, p.endsFresh = epoch, true
+		p.findEnds()
 	}
+	return p.ends[lid]
+}
+
+// findEnds looks where the process's ways end. What ends nowhere now is remembered as it was.
+func (p *Process) findEnds() {
 	if p.ends == nil {
 		p.ends = map[ib.LID]*Host{}
 	}
 	for k, pr := range p.routes {
 		switch {
-		case k.DLID != lid || pr.rt == nil:
+		case pr.rt == nil || k.DLID.IsMulticast():
 		case len(pr.rt.hops) > 0:
 			if h := pr.rt.hops[len(pr.rt.hops)-1].p.host; h != nil && pr.rt.lost == nil {
-				p.ends[lid] = h
-				return h
+				p.ends[k.DLID] = h
 			}
 		case len(pr.chans) > 0:
-			p.ends[lid] = p.host
-			return p.host
+			p.ends[k.DLID] = p.host // within the adapter
 		}
 	}
-	return nil
 }
 
 // addTimes counts times of a path. Where there are too many, the one that nothing was counted in for the longest is forgotten.
