@@ -104,6 +104,9 @@ type PartitionDef struct {
 	Params  GroupParams
 	Members []Member
 	Groups  []MulticastGroup
+	// Rest takes in all ports of adapters that are in no other partition but the default one, as full members and at the first place of their tables. The
+	// file has no word for it.
+	Rest bool
 	// Paths bounds what paths in the partition may carry, and gives them a level. The file has no words for it.
 	Paths PathLimits
 }

@@ -142,6 +142,11 @@ func (p Partitions) Resolve(ports []PortFacts, opt ResolveOptions) []Partition {
 			r.create(groups, g.MGID, g.Params)
 		}
 	}
+	for i := range p.Defs {
+		if p.Defs[i].Rest {
+			rest(byKey[p.Defs[i].Key], parts, ports)
+		}
+	}
 	out := make([]Partition, 0, len(parts))
 	for _, r := range parts {
 		for i, m := range r.state {
@@ -156,6 +161,19 @@ func (p Partitions) Resolve(ports []PortFacts, opt ResolveOptions) []Partition {
 		out = append(out, r.Partition)
 	}
 	return out
+}
+
+// rest takes the ports of adapters into a partition that are in none of the others, the default one apart.
+func rest(r *resolved, parts []*resolved, ports []PortFacts) {
+	for i := range ports {
+		alone := ports[i].Type == ib.NodeCA
+		for _, o := range parts {
+			alone = alone && (o == r || o.Key.Base() == ib.PKeyBase || o.state[i] == NotMember)
+		}
+		if alone {
+			r.put(i, Member{Membership: Full, Index0: true})
+		}
+	}
 }
 
 func (r *resolved) join(ports []PortFacts, byGUID map[ib.GUID]int, m Member, opt ResolveOptions) {

@@ -352,3 +352,19 @@ func BenchmarkResolve(b *testing.B) {
 		p.Resolve(ports, ResolveOptions{})
 	}
 }
+
+// Whoever is in no other partition is in the one for the rest, at the first place; switches are not.
+func TestResolveRest(t *testing.T) {
+	p := Partitions{Defs: []PartitionDef{
+		{Name: "Default", Key: ib.PKeyBase, Members: []Member{{Who: All, Membership: Limited}, {Who: Self, Membership: Full}}},
+		{Name: "rest", Key: 0x7ffe, Rest: true},
+		{Name: "red", Key: 5, Members: []Member{{GUID: 1, Membership: Full, Index0: true}, {GUID: 77, Membership: Full}}},
+	}}
+	ports := []PortFacts{{GUID: 1, Type: ib.NodeCA}, {GUID: 2, Type: ib.NodeCA}, {GUID: 3, Type: ib.NodeCA}, {GUID: 4, Type: ib.NodeSwitch, IsSelf: true}}
+	keys := Keys(p.Resolve(ports, ResolveOptions{}))
+	for guid, want := range map[ib.GUID][]ib.PKey{1: {0x8005, 0x7fff}, 2: {0xfffe, 0x7fff}, 3: {0xfffe, 0x7fff}, 4: {0xffff}} {
+		if !slices.Equal(keys[guid], want) {
+			t.Errorf("port %d has %v, want %v", guid, keys[guid], want)
+		}
+	}
+}
