@@ -74,10 +74,10 @@ func (l *Ledger) put(s *hca.Stats, qps hca.QPCounts) {
 	l.m.qps = qps
 }
 
-// putBurst remembers that so many words went by a way in a window.
-func (l *Ledger) putBurst(b burst) {
+// PutBurst remembers what went by a way in a window.
+func (l *Ledger) PutBurst(b Burst) {
 	n := l.m.burst
-	l.m.bursts[n%ledgerBursts] = b
+	l.m.bursts[n%ledgerBursts] = burst{uint64(b.Window), uint32(b.Slot), uint32(min(b.Words, 1<<32-1))}
 	atomic.StoreUint64(&l.m.burst, n+1)
 }
 

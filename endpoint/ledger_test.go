@@ -141,13 +141,13 @@ func TestLedgerBursts(t *testing.T) {
 	l := newLedger()
 	var list []Burst
 	var next, missed uint64
-	for i := range uint64(10) {
-		l.putBurst(burst{window: 100 + i, slot: uint32(i), words: 7})
+	for i := range int64(10) {
+		l.PutBurst(Burst{100 + i, int(i), 7})
 	}
-	l.putBurst(burst{window: 1, slot: 1, words: 7})          // too old
-	l.putBurst(burst{window: 104, slot: 1 << 30, words: 7})  // no such slot
-	l.putBurst(burst{window: 1 << 63, slot: 1, words: 7})    // no time at all
-	l.putBurst(burst{window: 1000000, slot: 1, words: 7000}) // in the future
+	l.PutBurst(Burst{1, 1, 7})          // too old
+	l.PutBurst(Burst{104, 1 << 30, 7})  // no such slot
+	l.PutBurst(Burst{-1 << 63, 1, 7})   // no time at all
+	l.PutBurst(Burst{1000000, 1, 7000}) // in the future
 	list, next, missed = l.Bursts(list, 0, 100, 200)
 	if len(list) != 10 || next != 14 || missed != 0 {
 		t.Fatalf("%d bursts, next %d, %d missed: want 10, 14, 0", len(list), next, missed)
@@ -161,7 +161,7 @@ func TestLedgerBursts(t *testing.T) {
 		t.Errorf("%d bursts are read twice, next %d, %d missed", len(list), next, missed)
 	}
 	for range 3 * ledgerBursts {
-		l.putBurst(burst{window: 100, slot: 1, words: 7})
+		l.PutBurst(Burst{100, 1, 7})
 	}
 	if list, _, missed = l.Bursts(list[:0], next, 100, 200); len(list) != ledgerBursts || missed != 2*ledgerBursts {
 		t.Errorf("%d bursts, %d missed: want %d, %d", len(list), missed, ledgerBursts, 2*ledgerBursts)

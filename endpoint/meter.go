@@ -74,7 +74,7 @@ func (e *Endpoint) endWindow() {
 		rt.told, rt.active = rt.slot.words, false
 		e.active[i] = nil
 		if e.ledger != nil {
-			e.ledger.putBurst(burst{window: uint64(e.window), slot: rt.index, words: uint32(min(n, 1<<32-1))})
+			e.ledger.PutBurst(Burst{e.window, int(rt.index), n})
 		}
 	}
 	e.active = e.active[:0]
