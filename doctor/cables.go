@@ -195,6 +195,10 @@ func (j *judgement) saturated(s *Section, r topo.PortRef) {
 
 // congestion reports ports that had packets and no credit to send them, and says which of them are where it begins.
 func (j *judgement) congestion(s *Section) {
+	if j.readings() == 0 {
+		s.skip("no port's counters could be read")
+		return
+	}
 	if j.interval == 0 {
 		s.skip("it takes an interval to see how long ports wait")
 		return

@@ -157,6 +157,7 @@ func (j *judgement) lids(s *Section) {
 	ports := 0
 	var order []ib.LID
 	lmcs := map[uint8][]topo.PortRef{}
+	var none []topo.PortRef
 	j.s.EndPorts(func(r topo.PortRef, p *survey.Port) {
 		ports++
 		if !p.Known {
@@ -168,10 +169,7 @@ func (j *judgement) lids(s *Section) {
 			if r.Port != 0 && p.Info.PortState != ib.PortActive {
 				return // no manager has been there: see links
 			}
-			s.add(Finding{
-				Severity: Fail, Kind: "no-lid", Objects: []string{name}, Measured: fmt.Sprintf("%s has LID %d", j.where(r), lid),
-				Threshold: fmt.Sprintf("1 to %d", ib.LIDUnicastMax), Next: "see that a subnet manager runs and what its log says about " + name,
-			})
+			none = append(none, r)
 			return
 		}
 		if lid&(1<<lmc-1) != 0 || int(lid)+1<<lmc-1 > int(ib.LIDUnicastMax) {
@@ -193,6 +191,7 @@ func (j *judgement) lids(s *Section) {
 		}
 	})
 	s.Looked = fmt.Sprintf("%s, %s", count(ports, "port", "ports"), count(len(owners), "LID", "LIDs"))
+	j.noLIDs(s, none)
 	slices.Sort(order)
 	said := map[[2]topo.PortRef]bool{}
 	for _, l := range order {
@@ -212,6 +211,21 @@ func (j *judgement) lids(s *Section) {
 		s.add(f)
 	}
 	j.mixedLMC(s, lmcs)
+}
+
+// noLIDs reports ports without an address, as one finding if there are many.
+func (j *judgement) noLIDs(s *Section, refs []topo.PortRef) {
+	f := Finding{Severity: Fail, Kind: "no-lid", Threshold: fmt.Sprintf("1 to %d", ib.LIDUnicastMax), Next: "see that a subnet manager runs, and what its log says"}
+	if len(refs) > namesShown {
+		f.Objects, f.Measured = j.some(refs, "have no LID")
+		s.add(f)
+		return
+	}
+	for _, r := range refs {
+		g := f
+		g.Objects, g.Measured = []string{j.s.PortName(r)}, fmt.Sprintf("%s has LID %d", j.where(r), j.s.Port(r).Info.LID)
+		s.add(g)
+	}
 }
 
 // mixedLMC reports adapters whose ports have another number of addresses than most.

@@ -16,6 +16,7 @@ func (j *judgement) links(s *Section) {
 	names := j.s
 	var meant []string // links that both ends are configured for
 	example := ""
+	var asleep []Finding // links that no manager has brought up
 	for _, v := range health.Judge(j.states(), 0, j.t) {
 		for i := range v.Reasons {
 			r := &v.Reasons[i]
@@ -38,12 +39,15 @@ func (j *judgement) links(s *Section) {
 				}
 			case health.NotActive:
 				f.Threshold = "Active"
+				asleep = append(asleep, f)
+				continue
 			default:
 				f.Threshold = "up"
 			}
 			s.add(f)
 		}
 	}
+	j.asleep(s, asleep)
 	if len(meant) > 0 {
 		s.add(Finding{
 			Severity: Note, Kind: "configured-rate", Objects: meant, Measured: fmt.Sprintf("%s less than they could because both ends are configured so, such as %s", count(len(meant), "link does", "links do"), example),
@@ -54,6 +58,24 @@ func (j *judgement) links(s *Section) {
 		j.asymmetric(s, &j.cables[i])
 	}
 	j.lost(s)
+}
+
+// asleep reports links that are not active, as one if there are many: their reason is then one, too.
+func (j *judgement) asleep(s *Section, list []Finding) {
+	if len(list) <= namesShown {
+		for _, f := range list {
+			s.add(f)
+		}
+		return
+	}
+	all := Finding{Severity: Fail, Kind: list[0].Kind, Threshold: "Active", Next: "see that a subnet manager runs (managers, below), and what its log says"}
+	var names []string
+	for _, f := range list {
+		names = append(names, strings.Join(f.Objects, " "))
+		all.Objects = append(all.Objects, f.Objects...)
+	}
+	all.Measured = fmt.Sprintf("%d of %d links are not active: %s", len(list), len(j.cables), few(names))
+	s.add(all)
 }
 
 // states are the cables without their counters.

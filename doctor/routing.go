@@ -31,6 +31,10 @@ func (j *judgement) routing(s *Section) {
 	}
 	r := j.s.Routing(false)
 	rep := judgeTables(r)
+	if rep.EndPorts == 0 {
+		s.skip("no end port is active: see links")
+		return
+	}
 	s.Looked = fmt.Sprintf("%s of %s", count(int(rep.Pairs), "pair", "pairs"), count(rep.EndPorts, "end port", "end ports"))
 	for _, k := range r.Unread {
 		name := j.s.Nodes[r.Nodes[k]].Name

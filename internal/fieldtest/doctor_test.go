@@ -198,7 +198,7 @@ func TestDoctorOnIbsim(t *testing.T) {
 	rep := look("")
 	same(t, "cables", rep.Fabric.Cables, g.NumCables())
 	same(t, "hosts", rep.Fabric.Hosts, len(g.Hosts()))
-	if len(findings(rep, "not-active")) != g.NumCables() || len(findings(rep, "no-master")) != 1 {
+	if asleep := findings(rep, "not-active"); len(asleep) != 1 || len(asleep[0].Objects) != 2*g.NumCables() || len(findings(rep, "no-master")) != 1 {
 		t.Errorf("before a manager was there:\n%s", words(rep))
 	}
 	run, err := smrun.New(sm.Config{Window: ibsim.InFlight}, open(""), smrun.Options{})
