@@ -48,7 +48,26 @@ root and no hardware.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(cmd, err)
 	})
-	root.AddCommand(newUp(), newDown(), newStatus(), newRoute(), newLog(), newExec(), newSM(), newDoctor(), newPartition(), newTenant(), newQoS(), newTop(), newFault(), newCapture(), newPerf(), newPerfSide(), newTopo(), newTorture(), newUser(), newVersion(), newMan())
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"fabric", "A fabric:", []*cobra.Command{newUp(), newDown(), newStatus(), newTopo()}},
+		{"programs", "Programs on it:", []*cobra.Command{newExec(), newPerf()}},
+		{"look", "Look at it:", []*cobra.Command{newTop(), newRoute(), newLog(), newCapture(), newDoctor()}},
+		{"operate", "Operate it:", []*cobra.Command{newFault(), newTenant(), newQoS(), newPartition(), newSM(), newUser()}},
+		{"prove", "Prove it:", []*cobra.Command{newTorture()}},
+		{"rest", "Else:", []*cobra.Command{newVersion(), newMan()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(newPerfSide())
+	root.SetHelpCommandGroupID("rest")
+	root.SetCompletionCommandGroupID("rest")
 	complete(root)
 	return root
 }

@@ -360,7 +360,7 @@ func TestCommandLine(t *testing.T) {
 	}
 	wants(t, s.run("up", "--help"), "fat-tree:", "torus:", "dragonfly", "ibnetdiscover")
 	wants(t, s.run("version"), "softib "+version, "go1.")
-	s.fails(exitUsage, []string{`"upp"`, "did you mean softib up"}, "upp")
+	s.fails(exitUsage, []string{`"stauts"`, "did you mean softib status"}, "stauts")
 	s.fails(exitUsage, []string{"--nmae"}, "up", "--nmae", "x")
 	s.fails(exitUsage, []string{"a/b"}, "up", "--name", "a/b")
 	s.fails(exitUsage, nil, "down", "now")
