@@ -8,7 +8,8 @@ import { BINS, DOWN, INACTIVE, badness, linkBins, palette, tenantColor } from ".
 const SLICE_MS = 7;       // of drawing in one frame
 const OVERSCAN = 0.25;    // of the window, on every side
 const UNIT = 100;         // hundredths, in which the layout is
-const SEGMENTS = 120;     // in one path: long paths are slow to fill
+const RANK = Uint8Array.from({ length: BINS + 3 }, (_, bin) => badness(bin));
+const SEGMENTS = 100;     // in one path: long paths are slow to fill
 
 export class Renderer extends EventTarget {
   constructor(canvas, model) {
@@ -150,14 +151,19 @@ export class Renderer extends EventTarget {
     this.lastMode = this.mode; this.lastTenants = this.tenantOf; this.lastFaults = faults;
     this.linkBin = bins;
     this.nodeBin.fill(0); this.bundleBin.fill(0); this.groupBin.fill(0); this.bundleMean.fill(0);
-    const worst = (list, i, bin) => { if (i >= 0 && badness(bin) > badness(list[i])) list[i] = bin; };
-    for (let k = 0; k < m.cables; k++) {
+    // Down is the worst, not active comes next, then the scale: the order of the bins but for these two.
+    const rank = RANK, { a, b, group, bundleOf } = m, { nodeBin, bundleBin, groupBin, bundleMean } = this;
+    for (let k = 0; k < bins.length; k++) {
       const bin = bins[k];
       if (!bin) continue;
-      worst(this.nodeBin, m.a[k], bin); worst(this.nodeBin, m.b[k], bin);
-      worst(this.bundleBin, m.bundleOf[k], bin);
-      if (m.bundleOf[k] >= 0 && bin < BINS) this.bundleMean[m.bundleOf[k]] += bin / m.bundles[m.bundleOf[k]].count;
-      worst(this.groupBin, m.group[m.a[k]], bin); worst(this.groupBin, m.group[m.b[k]], bin);
+      const p = a[k], q = b[k], r = rank[bin], g = bundleOf[k], gp = group[p], gq = group[q];
+      if (r > rank[nodeBin[p]]) nodeBin[p] = bin;
+      if (r > rank[nodeBin[q]]) nodeBin[q] = bin;
+      if (gp >= 0 && r > rank[groupBin[gp]]) groupBin[gp] = bin;
+      if (gq >= 0 && r > rank[groupBin[gq]]) groupBin[gq] = bin;
+      if (g < 0) continue;
+      if (r > rank[bundleBin[g]]) bundleBin[g] = bin;
+      if (bin < BINS) bundleMean[g] += bin / m.bundles[g].count;
     }
     return true;
   }
@@ -235,10 +241,12 @@ export class Renderer extends EventTarget {
       } else return;
     }
     const job = this.job;
-    let done;
-    do done = job.steps.next().done;
-    while (!done && performance.now() - t0 < SLICE_MS);
-    job.ctx.getImageData(0, 0, 1, 1); // has it drawn now and not later, all at once
+    let done, n = 0;
+    do {
+      done = job.steps.next().done;
+      // A canvas only notes what is to be drawn. Asking for a pixel has it drawn now, so that the time it takes is seen, and not later all at once.
+      if (done || ++n % 2 === 0) job.ctx.getImageData(0, 0, 1, 1);
+    } while (!done && performance.now() - t0 < SLICE_MS);
     if (!done) return;
     this.job = null;
     const picture = { canvas: job.canvas, cam: job.cam, w: job.w, h: job.h, dpr: job.dpr };

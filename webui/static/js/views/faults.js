@@ -9,13 +9,13 @@ import { faultForm } from "./link.js";
 
 export function faultsView(root, { model, signal, title, go }) {
   title("Faults");
-  let list = null, chosen = null;
+  let list = null;
   const where = h("input", { name: "link", placeholder: "leaf1[5]", required: true, size: 14, autocomplete: "off", spellcheck: false });
   const place = h("div"), problem = h("p", { class: "form-error", role: "alert", hidden: true });
   const choose = h("form", { class: "row", "aria-label": "Choose a link", onsubmit: async e => {
     e.preventDefault();
     problem.hidden = true;
-    try { const l = await get(`link?port=${q(where.value.trim())}`); chosen = l.name; fill(place, h("h3", null, `A fault for ${l.name}`), faultForm(l.name, load, signal).draw(!!l.fault)); place.querySelector("input")?.focus(); } catch (err) { fill(problem, err.message, err.next && h("small", null, err.next)); problem.hidden = false; where.setAttribute("aria-invalid", "true"); fill(place); return; }
+    try { const l = await get(`link?port=${q(where.value.trim())}`); const form = faultForm(l.name, load, signal); form.draw(!!l.fault); fill(place, h("h3", null, `A fault for ${l.name}`), form.element); place.querySelector("input")?.focus(); } catch (err) { fill(problem, err.message, err.next && h("small", null, err.next)); problem.hidden = false; where.setAttribute("aria-invalid", "true"); fill(place); return; }
     where.removeAttribute("aria-invalid");
   } }, h("label", null, "link, by a port", where), h("button", { type: "submit" }, "Choose"));
   const all = h("button", { type: "button", class: "danger", onclick: async () => { try { await del("faults"); toast("All faults are lifted."); load(); } catch (e) { toast(e.message, true); } } }, "Lift all");

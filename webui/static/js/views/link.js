@@ -23,13 +23,13 @@ export function linkView(root, { model, words, signal, title }) {
 
   function build(l) {
     const [a, b] = l.ends;
-    parts = { cards: h("div", { class: "cards" }), ends: h("div"), fault: h("div", { class: "box" }), why: h("div"), counters: h("div", { class: "two" }) };
+    parts = { cards: h("div", { class: "cards" }), ends: h("div"), fault: h("div", { "aria-live": "polite" }), why: h("div"), counters: h("div", { class: "two" }) };
     parts.form = faultForm(l.name, load, signal);
     page = h("div", { class: "page" },
       h("header", null, h("p", { class: "crumbs" }, h("a", { href: "#/map" }, "Map"), " / link"),
         h("div", null, h("h1", null, `${a.name} – ${b.name}`), h("p", { class: "dim" }, nodeTo(model, l.nodes[0]), " to ", nodeTo(model, l.nodes[1]), `, cable of ${length(l.length_mm)}`)),
         h("div", { class: "actions" }, h("a", { class: "button", href: `#/map?sel=${q(a.name)}` }, "On the map"))),
-      parts.cards, parts.why, parts.fault, historyPlots([{ port: a.name, label: a.name }, { port: b.name, label: b.name }], signal),
+      parts.cards, parts.why, h("div", { class: "box" }, h("h2", null, "Rehearse a fault"), parts.fault, parts.form.element), historyPlots([{ port: a.name, label: a.name }, { port: b.name, label: b.name }], signal),
       h("h2", null, "Both ends"), parts.ends, h("h2", null, "Counters"), parts.counters);
     fill(root, page);
   }
@@ -39,9 +39,10 @@ export function linkView(root, { model, words, signal, title }) {
     fill(parts.cards, card("State", up ? "Active" : a.state === b.state ? a.state : `${a.state} / ${b.state}`, up ? "good" : "bad"), card("Rate", a.rate ? `${a.rate}, ${count(a.mbps / 1000)} Gb/s` : "–", a.could_be ? "warn" : ""),
       card("Health", l.health === "ok" ? "good" : l.health, { ok: "good", watch: "warn" }[l.health] ?? "bad"), card(`${a.name} sends`, bitRate(a.sent_Bps)), card(`${b.name} sends`, bitRate(b.sent_Bps)), card("Errors counted", count(a.errors + b.errors), a.errors_ps + b.errors_ps > 0 ? "bad" : ""));
     fill(parts.why, l.why?.length ? h("div", { class: "box" }, h("h2", null, "Why it is judged so"), h("ul", null, l.why.map(w => h("li", null, w)))) : null);
-    fill(parts.fault, h("h2", null, "Rehearse a fault"), l.fault
+    parts.form.draw(!!l.fault);
+    fill(parts.fault, l.fault
       ? h("p", { class: "warn" }, h("b", null, `Set: ${l.fault.fault}`), ` since ${dayClock(l.fault.since)}; ${count(l.fault.dropped)} packets lost, ${count(l.fault.corrupted)} damaged. `)
-      : h("p", { class: "dim" }, "None is set. What is set here happens to the packets of programs; the fabric's own counters and manager see it as they would a real one."), parts.form.draw(!!l.fault));
+      : h("p", { class: "dim" }, "None is set. What is set here happens to the packets of programs; the fabric's own counters and manager see it as they would a real one."));
     const val = f => l.ends.map(f), rows = [
       ["Port", val(e => [nodeTo(model, e.name.replace(/\[\d+\]$/, "")), ` port ${e.port}`])], ["State", val(e => tag(e.state))], ["Rate", val(e => e.rate ? [e.rate, e.could_be && h("span", { class: "warn" }, `, could be ${e.could_be}`)] : "–")], ["MTU", val(e => e.mtu ? `${e.mtu} B` : "–")],
       ["Sends", val(e => [bitRate(e.sent_Bps), e.mbps ? h("span", { class: "dim" }, ` (${percent(e.sent_Bps * 8 / e.mbps / 1e6)})`) : "", ", ", perSecond(e.sent_pps, "pkt")])],
@@ -85,6 +86,5 @@ export function faultForm(link, changed, signal) {
     if (!text) { fill(problem, "Nothing is chosen: take the link down, or give it an error rate, a loss, a rate or a delay."); problem.hidden = false; return; }
     act(async () => { await put("faults", { link, fault: text }); toast(`${link}: ${text}`); });
   } }, h("label", { class: "check" }, down, "link down"), h("label", null, "bit error rate", f.ber), h("label", null, "packets lost", f.drop), h("label", null, "rate, b/s", f.rate), h("label", null, "delay", f.delay), h("button", { type: "submit", class: "primary" }, "Set the fault"), lift);
-  const wrap = h("div", null, form, problem);
-  return { draw(set) { lift.hidden = !set; return wrap; } };
+  return { element: h("div", null, form, problem), draw(set) { lift.hidden = !set; } };
 }

@@ -233,15 +233,17 @@ export function mapView(root, { model, params, signal, go, title }) {
   function towards(i, dx, dy) {
     const cx = model.x[i] + model.w[i] / 2, cy = model.y[i] + model.h[i] / 2;
     let best = -1, bestD = Infinity;
-    const try_ = (j, weight) => {
+    const wide = true, try_ = (j, any) => {
       if (j === i) return;
       const x = model.x[j] + model.w[j] / 2 - cx, y = model.y[j] + model.h[j] / 2 - cy;
       const along = x * dx + y * dy, across = Math.abs(x * dy) + Math.abs(y * dx);
-      if (along <= 1 || across > along * 3 + 120) return;
-      const d = (along + across * 2.5) * weight;
+      if (along <= 1 || (!any && across > along * 3 + 120)) return;
+      const d = along + across * 2.5;
       if (d < bestD) { bestD = d; best = j; }
     };
-    for (let j = 0; j < model.count; j++) try_(j, 1);
+    // Up and down follow cables; the other ways, and where no cable leads on, are to what is closest.
+    if (dy) for (const k of model.cablesOf(i)) try_(model.far(k, i), wide);
+    if (best < 0) for (let j = 0; j < model.count; j++) try_(j, false);
     return best;
   }
   canvas.onkeydown = e => {
