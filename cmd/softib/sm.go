@@ -20,6 +20,7 @@ import (
 	"softib/ibsim"
 	"softib/live"
 	"softib/mad"
+	"softib/manager"
 	"softib/policy"
 	"softib/sm"
 	"softib/smrun"
@@ -279,9 +280,15 @@ func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell f
 	if r == nil {
 		return errors.New("the request has no manager: want its options")
 	}
-	cfg, err := r.Options.config()
+	own, err := r.Options.config()
 	if err != nil {
 		return err
+	}
+	cfg := own
+	if t := s.f.tenancy; t != nil {
+		if cfg, err = manager.StartWith(own, t.book.State()); err != nil {
+			return next(err, "give that partition another key in the file")
+		}
 	}
 	ref, err := managerPort(s.f.Fabric, r.Host)
 	if err != nil {
@@ -304,9 +311,12 @@ func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell f
 	for _, n := range r.Options.notes {
 		_ = tell(answer{Line: time.Now().Format(logTime) + " sm policy: " + n})
 	}
-	defer s.managers.add(&managed{run: run, opts: r.Options})()
+	defer s.managers.add(&managed{run: run, opts: r.Options, tenants: s.f.tenancy})()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if t := s.f.tenancy; t != nil {
+		defer t.join(run, own)()
+	}
 	go func() {
 		var b [1]byte
 		_, _ = conn.Read(b[:]) // nothing more comes but the end

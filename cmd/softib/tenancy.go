@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"strings"
+	"sync"
 
 	"softib/manager"
 	"softib/manager/tenant"
@@ -21,6 +23,11 @@ type tenancy struct {
 	own   sm.Config // what the operator's files say
 	book  *tenant.Book
 	e     *manager.Enforcer
+	run   *smrun.Runner // that keeps them apart; nil if another's does
+
+	// others are managers beside it, with what their own files say: if one becomes master tenants stay apart.
+	mu     sync.Mutex
+	others map[*smrun.Runner]sm.Config
 }
 
 // newTenancy opens what a fabric keeps of its tenants.
@@ -75,8 +82,11 @@ func (t *tenancy) open(ctx context.Context, f *fabric, out *reporter) error {
 			e.Severity, e.Text = manager.Warning, e.Text+": "+err.Error()
 		}
 		f.journal.Add(e)
+		if err == nil {
+			t.spread()
+		}
 	})
-	f.tenancy = t
+	f.tenancy, t.run = t, f.runner
 	if c, ok := t.book.GivenUp(); ok {
 		out.say("tenants   a change that was under way when the last fabric ended was never acknowledged, and is not in force: %v", c)
 	}
@@ -112,6 +122,17 @@ func (t *tenancy) close() {
 
 // reload puts other files of the operator's in force, with the tenants. With an error everything stays as it is.
 func (t *tenancy) reload(ctx context.Context, run *smrun.Runner, parts policy.Partitions, pol *policy.QoSPolicy) error {
+	if run != t.run {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		own := t.others[run]
+		own.Partitions, own.QoS.Policy = parts, pol
+		if err := t.tell(run, own); err != nil {
+			return err
+		}
+		t.others[run] = own
+		return nil
+	}
 	undo := func() {}
 	err := t.book.Refresh(ctx, func(s tenant.State) error {
 		if _, err := s.Merge(parts); err != nil {
@@ -122,7 +143,9 @@ func (t *tenancy) reload(ctx context.Context, run *smrun.Runner, parts policy.Pa
 	})
 	if errors.Is(err, tenant.ErrUnmanaged) {
 		// A manager that stands by has to know it too, for when it is master.
-		return t.tell(run, parts, pol)
+		own := t.own
+		own.Partitions, own.QoS.Policy = parts, pol
+		return t.tell(run, own)
 	}
 	if err == nil {
 		return nil
@@ -135,17 +158,46 @@ func (t *tenancy) reload(ctx context.Context, run *smrun.Runner, parts policy.Pa
 	return err
 }
 
-// tell gives partitions and policy, with the tenants, to a manager, which puts them in force when it can.
-func (t *tenancy) tell(run *smrun.Runner, parts policy.Partitions, pol *policy.QoSPolicy) error {
-	parts, err := t.book.State().Merge(parts)
+// tell gives a manager what its own files say with the tenants and the template in it; it puts that in force when it is master.
+func (t *tenancy) tell(run *smrun.Runner, own sm.Config) error {
+	c, err := manager.StartWith(own, t.book.State())
 	if err != nil {
 		return err
 	}
 	var refused error
 	err = run.Do(func(m *sm.Manager) {
-		if refused = m.SetQoSPolicy(0, pol); refused == nil {
-			m.SetPartitions(0, parts)
+		now := m.Config()
+		if !reflect.DeepEqual(now.QoS, c.QoS) {
+			_, refused = m.SetQoS(0, c.QoS)
+		}
+		if refused == nil && !reflect.DeepEqual(now.Partitions, c.Partitions) {
+			m.SetPartitions(0, c.Partitions)
 		}
 	})
 	return errors.Join(err, refused)
+}
+
+// join makes another manager know the tenants for as long as it runs. It was made with them already, but there may have been a change meanwhile.
+func (t *tenancy) join(run *smrun.Runner, own sm.Config) (leave func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.others == nil {
+		t.others = map[*smrun.Runner]sm.Config{}
+	}
+	t.others[run] = own
+	go func() { _ = t.tell(run, own) }() // once it runs
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.others, run)
+	}
+}
+
+// spread tells all other managers of a change.
+func (t *tenancy) spread() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for run, own := range t.others {
+		_ = t.tell(run, own) // one whose own file has the key of a tenant keeps what it has, and is not master; one that has ended needs nothing
+	}
 }
