@@ -161,8 +161,8 @@ func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.Qo
 	var ticket uint64
 	look := func(m *sm.Manager) {
 		sc = scene{state: m.State(), sub: m.Subnet(), self: m.Port(), side: m.Config().Enforce}
-		if sc.sub == nil {
-			sc.state = mad.SMNotActive
+		if sc.sub == nil && sc.state == mad.SMMaster {
+			sc.state = mad.SMDiscovering
 		}
 	}
 	var refused error

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -200,6 +202,61 @@ func TestTenantsOfRunningPrograms(t *testing.T) {
 			}
 		}
 		must(b.qp.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, 64)}))
+	}
+	s.run("down")
+}
+
+// TestTenantsUnderAnotherManager: a manager that is started beside the fabric's own and becomes master keeps the tenants apart; they are changed again when it has gone.
+func TestTenantsUnderAnotherManager(t *testing.T) {
+	s := newShell(t)
+	s.run("up", "-d", "star:5", "--config", writeFile(t, "opensm.conf", "sminfo_polling_timeout 200\n"))
+	s.run("tenant", "create", "red", "--hosts", "h2,h3")
+	p := place{filepath.Join(s.dir, "softib"), defaultName}
+	keys := func(host string) []ib.PKey {
+		t.Helper()
+		dev, err := attach.Open(attach.Options{Socket: p.verbs(), Host: host})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dev.Close()
+		port, err := verbs.Open(dev).QueryPort(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(slices.Clone(port.PKeys), func(k ib.PKey) bool { return k == 0 })
+	}
+	other := s.command("sm", "--on", "fabric:h4", "--sm-priority", "15")
+	out, err := other.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
+	master := make(chan bool, 1)
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if strings.Contains(lines.Text(), "-> Master") {
+				master <- true
+				_, _ = io.Copy(io.Discard, out)
+			}
+		}
+	}()
+	select {
+	case <-master:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the other manager does not become master")
+	}
+	if got := keys("h2"); !slices.Equal(got, []ib.PKey{0x7fff, 0x9001}) {
+		t.Errorf("under the other manager h2 has %v", got)
+	}
+	if got := keys("h4"); !slices.Equal(got, []ib.PKey{0xffff}) {
+		t.Errorf("the other manager's host has %v", got)
+	}
+	s.fails(exitFailed, []string{"is Standby", "not softib's", "--sm-priority 15"}, "tenant", "add", "red", "h5")
+	if got := keys("h5"); !slices.Equal(got, []ib.PKey{0xffff}) {
+		t.Errorf("after a call that failed h5 has %v", got)
 	}
 	s.run("down")
 }
