@@ -89,7 +89,7 @@ func (e *Enforcer) readBack(ctx context.Context, sc scene, c concern, want *tena
 	if len(tables) == 0 {
 		return nil, nil
 	}
-	s, err := e.f.OpenMgmt(e.port[sc.self])
+	s, err := OpenMgmt(e.f, e.port[sc.self])
 	if err != nil {
 		return nil, fmt.Errorf("manager: %w", err)
 	}

@@ -154,6 +154,22 @@ type faults struct {
 	since map[int]time.Time
 }
 
+// adoptDown takes over links that the fabric has taken down for a manager that was here before.
+func (m *Manager) adoptDown() {
+	f, ok := m.opts.Fabric.(interface {
+		LinksTaken() map[topo.PortRef]time.Time
+	})
+	if !ok {
+		return
+	}
+	m.faults.down, m.faults.since = map[int]bool{}, map[int]time.Time{}
+	for r, at := range f.LinksTaken() {
+		if cable, ok := m.CableOf(r); ok {
+			m.faults.down[cable], m.faults.since[cable] = true, at
+		}
+	}
+}
+
 // SetFault makes the cable at a port a bad one, in place of whatever it was; a spec that is empty makes it good again. Who is named in the journal.
 func (m *Manager) SetFault(r topo.PortRef, s FaultSpec, who string) error {
 	cable, ok := m.CableOf(r)

@@ -13,12 +13,13 @@ import (
 	"softib/ib"
 	"softib/live"
 	"softib/mad"
+	"softib/manager/health"
 	"softib/manager/tenant"
 	"softib/sm"
 	"softib/topo"
 )
 
-// Fabric is what is managed.
+// Fabric is what is managed. Where it can be asked by datagrams, OpenMgmt says how; where it sets the pace of samples itself, it is Paced.
 type Fabric interface {
 	Graph() *topo.Graph
 	// Epoch moves on whenever a state, a table or a key changes.
@@ -27,7 +28,6 @@ type Fabric interface {
 	PKeys(topo.PortRef) []ib.PKey
 	CountersOf([]topo.PortRef) []ib.Counters
 	Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (live.Way, error)
-	OpenMgmt(topo.PortRef) (*live.Session, error)
 	SetLink(r topo.PortRef, up bool) error
 	SetFault(topo.PortRef, live.Fault) error
 	ClearFault(topo.PortRef) error
@@ -57,6 +57,8 @@ type Options struct {
 	Enforcer *Enforcer
 	// Journal has what happened before there was a Manager; nil for a new one.
 	Journal *Journal
+	// Thresholds are what cables are judged by; nil for the default ones.
+	Thresholds *health.Thresholds
 	// Dir is where state is kept. Empty is in memory only, and gone with the process.
 	Dir string
 	// Interval is the time between two samples; 0 is one that suits the fabric's size.
@@ -105,6 +107,7 @@ func New(o Options) (*Manager, error) {
 			return nil, fmt.Errorf("manager: no folder for its state: %w", err)
 		}
 	}
+	m.adoptDown()
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
 	if err := m.openState(); err != nil {

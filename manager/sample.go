@@ -201,10 +201,20 @@ func (m *Manager) rates(s, last *Sample) {
 	}
 }
 
+// Paced is a fabric whose counters are read now and then and not whenever they are asked for: samples are taken when there is something new.
+type Paced interface {
+	// Reads sends when the counters were last read, until ctx ends. One that nobody has taken makes room for the next.
+	Reads(ctx context.Context) <-chan time.Time
+}
+
 // run samples until ctx ends.
 func (m *Manager) run(ctx context.Context) {
 	t := time.NewTicker(m.opts.Interval)
 	defer t.Stop()
+	tick := t.C
+	if p, ok := m.opts.Fabric.(Paced); ok {
+		tick = p.Reads(ctx)
+	}
 	probe := time.NewTicker(adminProbeEvery)
 	defer probe.Stop()
 	for {
@@ -213,7 +223,7 @@ func (m *Manager) run(ctx context.Context) {
 			return
 		case <-probe.C:
 			m.probeAdmin(ctx)
-		case now := <-t.C:
+		case now := <-tick:
 			m.take(now)
 		}
 	}

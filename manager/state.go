@@ -74,7 +74,11 @@ func (m *Manager) judge(s *Sample) {
 		m.end(&m.judged[i].B, s, y, b.ports[older])
 	}
 	// No time at all would stand for all time: at the first sample, and when the clock was set back.
-	list := health.Judge(m.judged, max(s.At.Sub(b.at[older]), m.opts.Interval), health.Default())
+	limits := health.Default()
+	if m.opts.Thresholds != nil {
+		limits = *m.opts.Thresholds
+	}
+	list := health.Judge(m.judged, max(s.At.Sub(b.at[older]), m.opts.Interval), limits)
 	m.verdicts.Store(&list)
 	if m.alarms == nil {
 		m.alarms = health.NewAlarms(health.DefaultPatience())

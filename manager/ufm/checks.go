@@ -61,7 +61,7 @@ func (k *check) run(ctx context.Context, s *Server, progress func(percent int)) 
 	if err != nil {
 		return found, err
 	}
-	session, err := s.cfg.Manager.Fabric().OpenMgmt(from)
+	session, err := s.cfg.Manager.OpenMgmt(from)
 	if err != nil {
 		return found, err
 	}
