@@ -70,13 +70,16 @@ func (e *Engine) perfLID(i int32, p ib.PortNum) ib.LID {
 	return x.Info.LID
 }
 
-// listClasses asks each node what its performance management can do.
+// listClasses asks each node what its performance management can do, unless it has said so before.
 func (e *Engine) listClasses() {
 	e.countOwners()
 	e.s.Readings = make([][]Reading, len(e.s.Nodes))
 	for i, n := range e.s.Nodes {
 		e.s.Readings[i] = make([]Reading, len(n.Ports))
 		for p := range n.Ports {
+			if e.nodes[i].perf.known {
+				break
+			}
 			if e.countable(int32(i), ib.PortNum(p)) {
 				e.push(task{what: askClass, node: int32(i), port: n.EndPort(ib.PortNum(p))})
 				break
@@ -157,6 +160,7 @@ func (e *Engine) perfReply(now ib.Time, t task, data []byte) {
 			r.Counters[c] = counters[c]
 		}
 	default:
+		r.Narrow = true
 		for c, v := range counters {
 			if !r.WideData || !isWideAlways(ib.Counter(c)) {
 				r.Counters[c] = v

@@ -187,6 +187,11 @@ func Again(s *Survey, cfg Config) *Engine {
 	c.Nodes = append([]*Node(nil), s.Nodes...)
 	c.Gaps = append([]Gap(nil), s.Gaps...)
 	e := &Engine{cfg: cfg, s: &c, nodes: make([]memory, len(c.Nodes))}
+	for i, p := range s.perf {
+		if p.known {
+			e.nodes[i].perf = p
+		}
+	}
 	e.perf.pkeyIndex = defaultKeyAt(c.Nodes, c.From)
 	if len(c.Nodes) == 0 {
 		e.stage = StageDone
@@ -459,7 +464,9 @@ func (e *Engine) edit(i int32) *Node {
 
 // finish tidies up what the tables were read into.
 func (e *Engine) finish() {
+	e.s.perf = make([]perfCaps, len(e.nodes))
 	for i, n := range e.s.Nodes {
+		e.s.perf[i] = e.nodes[i].perf
 		if !e.nodes[i].own {
 			continue
 		}

@@ -49,6 +49,9 @@ type Survey struct {
 	Asked int
 	// Began and Ended are when.
 	Began, Ended ib.Time
+
+	// perf is what nodes' performance management can do, for Again.
+	perf []perfCaps
 }
 
 // GapsMax is how many unanswered questions a survey names.
@@ -123,8 +126,10 @@ type Reading struct {
 	// Wide says that all of them have 64 bits; otherwise those of errors stop at the most that their old fields hold (IBA 16.1.3.5), and those
 	// of traffic too unless WideData.
 	Wide, WideData bool
-	At             ib.Time
-	Counters       ib.Counters
+	// Narrow says that those of the old fields were answered. Where neither they were nor Wide is set, errors are not known.
+	Narrow   bool
+	At       ib.Time
+	Counters ib.Counters
 }
 
 // Ways are the service levels from one switch's end ports.
