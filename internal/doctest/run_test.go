@@ -1,0 +1,295 @@
+package doctest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long one command may take.
+const patience = 60 * time.Second
+
+var scratch string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "softib-doc-")
+	if err != nil {
+		panic(err)
+	}
+	scratch = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// build makes the command with its drop-in libraries beside it, in the folder that it returns.
+var build = sync.OnceValues(func() (string, error) {
+	bin := filepath.Join(scratch, "bin")
+	if err := lookAtSources("../.."); err != nil {
+		return "", err
+	}
+	for _, c := range [][]string{
+		{"../../scripts/dropin.sh", filepath.Join(bin, "lib")},
+		{"go", "build", "-o", filepath.Join(bin, "softib"), "../../cmd/softib"},
+	} {
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%s: %w\n%s", c[0], err, out)
+		}
+	}
+	return bin, nil
+})
+
+// lookAtSources tells go test what the command is made of, so that it does not take the result of a former test for one of now.
+func lookAtSources(root string) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root {
+			return filepath.SkipDir
+		}
+		switch filepath.Ext(path) {
+		case ".go", ".c", ".h", ".map", ".sh", ".js", ".css", ".html":
+			_, err = os.Stat(path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // somebody is editing
+		}
+		return err
+	})
+}
+
+// need skips the test where a program that a document uses is not installed.
+func need(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			if _, err := os.Stat("/usr/sbin/" + p); err != nil {
+				t.Skipf("no %s on this machine; next: make test, which installs it", p)
+			}
+		}
+	}
+}
+
+// shell is a shell in which a document is followed.
+type shell struct {
+	*testing.T
+	in   io.WriteCloser
+	out  *bufio.Reader
+	dir  string // in which it works
+	port string // of the fabric's page
+}
+
+// documentPort is the page's port as documents say it.
+const documentPort = "8470"
+
+const mark = "-- doctest: status "
+
+func newShell(t *testing.T) *shell {
+	t.Helper()
+	bin, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(scratch, "d") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "HOME=" + dir, "NO_COLOR=1", "LC_ALL=C.UTF-8", "TMPDIR=" + dir}
+	for name, folder := range map[string]string{"XDG_RUNTIME_DIR": "run", "XDG_STATE_HOME": "state", "WORK": "work"} {
+		path := filepath.Join(dir, folder)
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		env = append(env, name+"="+path)
+	}
+	// Documents speak of files in the folder of the source; they may only read them.
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"docs", "contrib", "examples"} {
+		if err := os.Symlink(filepath.Join(root, name), filepath.Join(dir, "work", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("bash")
+	cmd.Dir, cmd.Env = filepath.Join(dir, "work"), env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+		r.Close()
+		for _, name := range []string{"default", "ci"} {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			down := exec.CommandContext(ctx, filepath.Join(bin, "softib"), "down", "--name", name)
+			down.Env = env
+			_ = down.Run() // there is none if the document ended it
+			cancel()
+		}
+	})
+	return &shell{T: t, in: in, out: bufio.NewReader(r), dir: cmd.Dir, port: documentPort}
+}
+
+var pageLine = regexp.MustCompile(`page +http://127\.0\.0\.1:([0-9]+)/`)
+
+// run runs a command and returns what it printed and its status.
+func (s *shell) run(command string) (out string, status int) {
+	s.Helper()
+	command = strings.ReplaceAll(command, "127.0.0.1:"+documentPort, "127.0.0.1:"+s.port)
+	fmt.Fprintf(s.in, "{\n%s\n} </dev/null; printf '\\n%s%%d\\n' $?\n", command, mark)
+	type result struct {
+		text   string
+		status int
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var text bytes.Buffer
+		for {
+			line, err := s.out.ReadString('\n')
+			if err != nil {
+				done <- result{text.String(), 0, err}
+				return
+			}
+			if rest, ok := strings.CutPrefix(line, mark); ok {
+				r := result{text: text.String()}
+				_, r.err = fmt.Sscan(rest, &r.status)
+				done <- r
+				return
+			}
+			text.WriteString(line)
+		}
+	}()
+	select {
+	case r := <-done:
+		if r.err != nil {
+			s.Fatalf("the shell ended at %q: %v\n%s", command, r.err, r.text)
+		}
+		if m := pageLine.FindStringSubmatch(r.text); m != nil {
+			s.port = m[1]
+		}
+		return strings.ReplaceAll(r.text, "127.0.0.1:"+s.port, "127.0.0.1:"+documentPort), r.status
+	case <-time.After(patience):
+		s.Fatalf("%q has not ended after %v", command, patience)
+	}
+	return "", 0
+}
+
+// follow does what a document says.
+func (s *shell) follow(path string) {
+	s.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		s.Fatal(err)
+	}
+	blocks, err := parse(string(text))
+	if err != nil {
+		s.Fatalf("%s: %v", path, err)
+	}
+	for _, b := range blocks {
+		word, arg, _ := strings.Cut(b.directive, " ")
+		switch word {
+		case "skip":
+			continue
+		case "", "fails", "again", "listens", "writes":
+		default:
+			s.Fatalf("%s:%d: no directive %q", path, b.line, b.directive)
+		}
+		for i, st := range b.steps {
+			last := i == len(b.steps)-1
+			s.step(path, st, last && word == "fails", last && word == "again")
+			if last && word == "writes" {
+				s.await(fmt.Sprintf("%s:%d: something in %s", path, st.line, arg), func() bool {
+					info, err := os.Stat(filepath.Join(s.dir, arg))
+					return err == nil && info.Size() > 0
+				})
+			}
+			if last && word == "listens" {
+				s.await(fmt.Sprintf("%s:%d: something that listens on port %s", path, st.line, arg), func() bool { return listens(s.T, arg) })
+			}
+		}
+	}
+}
+
+// step runs one command of a document and compares.
+func (s *shell) step(path string, st step, fails, again bool) {
+	s.Helper()
+	deadline := time.Now().Add(patience)
+	for tries := 1; ; tries++ {
+		began := time.Now()
+		out, status := s.run(st.command)
+		missing, ok := "", true
+		if st.want != nil {
+			missing, ok = same(st.want, strings.Split(out, "\n"))
+		}
+		good := ok && (status != 0) == fails
+		if good {
+			s.Logf("%s:%d: %s: in %v, at try %d", path, st.line, st.command, time.Since(began).Round(time.Millisecond), tries)
+			return
+		}
+		if again && time.Now().Before(deadline) {
+			<-time.After(50 * time.Millisecond) // there are two cores, and others need them to get there
+			continue
+		}
+		if !ok {
+			s.Fatalf("%s:%d: %s\nlacks: %s\nprinted (status %d):\n%s", path, st.line, st.command, missing, status, out)
+		}
+		s.Fatalf("%s:%d: %s\nended with status %d, and should it fail: %v\n%s", path, st.line, st.command, status, fails, out)
+	}
+}
+
+// await waits until something is true.
+func (s *shell) await(what string, is func() bool) {
+	s.Helper()
+	deadline, look := time.After(patience), time.NewTicker(5*time.Millisecond)
+	defer look.Stop()
+	for !is() {
+		select {
+		case <-look.C:
+		case <-deadline:
+			s.Fatalf("there is not: %s", what)
+		}
+	}
+}
+
+// listens looks for a socket in state LISTEN (0A) in the kernel's tables. To connect would be to be taken for the peer.
+func listens(t *testing.T, port string) bool {
+	var n int
+	if _, err := fmt.Sscan(port, &n); err != nil {
+		t.Fatalf("port %q: %v", port, err)
+	}
+	want := fmt.Sprintf(":%04X", n)
+	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, _ := os.ReadFile(path)
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], want) && f[3] == "0A" {
+				return true
+			}
+		}
+	}
+	return false
+}
