@@ -176,10 +176,10 @@ func (b *browser) drag(x0, y0, x1, y1 float64, steps int) {
 	b.mouse(input.DispatchMouseEventTypeMouseReleased, x0, y0, 0)
 }
 
-// wheel turns the wheel.
+// wheel turns the wheel. Chromium wants both directions to be named, and none is sent that is 0.
 func (b *browser) wheel(x, y, delta float64) {
 	b.t.Helper()
-	if _, err := chromedp.Call(b.ctx, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: input.DispatchMouseEventTypeMouseWheel, X: x, Y: y, DeltaY: delta}); err != nil {
+	if _, err := chromedp.Call(b.ctx, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: input.DispatchMouseEventTypeMouseWheel, X: x, Y: y, DeltaX: 1e-9, DeltaY: delta}); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -128,7 +128,7 @@ function drawBanner() {
   if (!s) return;
   const f = s.faults, text = f.join("\n");
   b.hidden = !f.length;
-  if (b.dataset.text === text) return;
+  if (!f.length || b.dataset.text === text) return;
   b.dataset.text = text;
   fill(b, h("span", { class: "mark", "aria-hidden": "true" }, "▲"), h("b", null, f.length === 1 ? "A rehearsal fault is set" : `${count(f.length)} rehearsal faults are set`),
     h("span", { class: "what" }, f.slice(0, 2).join("; "), f.length > 2 && ` and ${count(f.length - 2)} more`), h("a", { href: "#/faults" }, "Show and lift"));
