@@ -9,10 +9,12 @@
 //
 // Dashboards and alert rules that people have for real fabrics work on this one; contrib/prometheus and contrib/grafana have ours.
 //
-// A fabric of 11,664 hosts has 70,000 ports and 4.5 million samples, some 450 MB of text, so what would be a client library's work is done here:
+// A fabric of 11,664 hosts has 70,000 ports and 4.5 million samples, 430 MB of text, so what would be a client library's work is done here:
 // label sets are text that was made once (index.go), each family is a loop that appends (families.go), several blocks are made at once and
 // written in their order (stream.go). The fabric is held for as long as its counters are copied, and never while text is made or written.
-// Nothing is compressed: at this size it takes several times as long as everything else, and who scrapes is near.
+// Nothing is compressed: at this size it takes several times as long as everything else, and who scrapes is near. On two cores, with the client
+// that reads on the same two, all of it takes 0.4 s and the ports of switches 0.15 s (BenchmarkScrape). Prometheus then takes longer to file it away: some 5 s
+// for 1.8 million samples (BenchmarkPrometheus).
 //
 // The package knows no fabric: it asks a *manager.Manager.
 //
