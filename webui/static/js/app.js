@@ -167,7 +167,7 @@ function keys(e) {
   if (e.key === "/") { e.preventDefault(); $("search").focus(); return; }
   if (e.key === "?") { e.preventDefault(); $("help-dialog").showModal(); return; }
   if (e.key === "g") { prefix = Date.now(); return; }
-  if (Date.now() - prefix < 1200) {
+  if (Date.now() - prefix < 2000) {
     prefix = 0;
     const n = nav.find(([id]) => id[0] === e.key);
     if (n) { e.preventDefault(); e.stopPropagation(); go(`#/${n[0]}`); }

@@ -4,6 +4,7 @@
 export function h(tag, props, ...children) {
   const e = document.createElement(tag);
   for (const [k, v] of Object.entries(props ?? {})) {
+    if (k.startsWith("aria-") && typeof v === "boolean") { e.setAttribute(k, String(v)); continue; } // there "false" is a word
     if (v === null || v === undefined || v === false) continue;
     if (k.startsWith("on")) e.addEventListener(k.slice(2), v);
     else if (k === "class") e.className = v;

@@ -34,17 +34,20 @@ export function plot(title, format, signal) {
     }));
     const axis = { stroke: c.text, grid: { stroke: c.grid, width: 1 }, ticks: { stroke: c.grid, width: 1 }, font: `11px ${getComputedStyle(document.body).fontFamily}` };
     u = new uPlot({
-      width, height: 170, legend: { live: true, markers: { width: 2 } }, cursor: { drag: { x: false, y: false }, y: false },
+      width, height: 170, legend: { live: true, markers: { width: 2 } }, cursor: { drag: { x: false, y: false }, y: false }, hooks: { setCursor: [() => settle()] },
       scales: { y: { range: (_, lo, hi) => [0, hi > 0 ? hi * 1.15 : 1] } },
-      axes: [{ ...axis, space: 80, values: clockTicks }, { ...axis, size: 74, values: (_, ticks) => ticks.map(v => format(v)) }], series: [{ value: (_, v) => v === null ? "" : new Date(v * 1000).toLocaleTimeString("en-GB") }, ...series],
+      axes: [{ ...axis, space: 80, values: clockTicks }, { ...axis, size: 86, values: (_, ticks) => ticks.map(v => format(v)) }], series: [{ value: (_, v) => v === null ? "" : new Date(v * 1000).toLocaleTimeString("en-GB") }, ...series],
     }, data(), body);
+    settle();
   };
+  // Where nobody points, the legend has the latest values.
+  const settle = () => { if (u && (u.cursor.idx === null || u.cursor.idx === undefined)) u.setLegend({ idx: last.times.length - 1 }); };
   const data = () => [last.times, ...last.series.map(s => s.values)];
   wrap.update = (times, series) => {
     last = { times, series };
     const now = series.map(s => s.label).join();
     if (!times.length) { body.replaceChildren(h("p", { class: "empty-state" }, "No samples in this span yet.")); u = null; return; }
-    if (!u || now !== shape) { body.replaceChildren(); shape = now; make(); } else u.setData(data());
+    if (!u || now !== shape) { body.replaceChildren(); shape = now; make(); } else { u.setData(data()); settle(); }
     const peak = Math.max(0, ...series.flatMap(s => s.values.filter(v => v !== null)));
     wrap.setAttribute("aria-label", `${title}: ${series.map(s => `${s.label} now ${format(s.values.findLast(v => v !== null) ?? 0)}`).join(", ")}, highest ${format(peak)}`);
   };

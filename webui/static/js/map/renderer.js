@@ -120,7 +120,7 @@ export class Renderer extends EventTarget {
 
   flyToNode(i, scale) {
     const { x, y, w, h } = this.m;
-    const k = scale ?? Math.max(this.cam.k, this.m.isSwitch(i) ? Math.min(1.2, 0.7 * this.w / Math.max(w[i], 300)) : 0.9);
+    const k = scale ?? Math.max(this.cam.k, this.m.isSwitch(i) ? Math.min(0.9, 0.6 * this.w / Math.max(w[i], 300)) : 0.8);
     this.flyTo({ k, x: x[i] + w[i] / 2 + this.insetRight / 2 / k, y: y[i] + h[i] / 2 });
   }
 
