@@ -228,6 +228,7 @@ func FuzzLedger(f *testing.F) {
 
 // TestMeter: the engine's counters, the bytes of windows and the times of acknowledgements get into the ledger by themselves.
 func TestMeter(t *testing.T) {
+	made := time.Now()
 	a, b := twins(t, newLedger)
 	const messages = 5000
 	began := time.Now()
@@ -240,7 +241,7 @@ func TestMeter(t *testing.T) {
 			got = pollAny(a)
 		}
 	}
-	took := time.Since(began)
+	took, life := time.Since(began), time.Since(made)
 	a.Close()
 	b.Close()
 	var sent, received hca.Stats
@@ -263,8 +264,11 @@ func TestMeter(t *testing.T) {
 	if _, words := a.slots.Sent(1); total != words || missed != 0 {
 		t.Errorf("bursts have %d words, %d missed: want %d", total, missed, words)
 	}
-	if n, most := len(list), int(took/BurstWindow)+2; n < 1 || n > most {
-		t.Errorf("%d bursts in %v: want 1 to %d", n, took, most)
+	if n, most := len(list), int(life/BurstWindow)+2; n < 1 || n > most {
+		t.Errorf("%d bursts in %v: want 1 to %d", n, life, most)
+	}
+	if w := list[0].Window; w > CurrentWindow() || w < CurrentWindow()-int64(time.Since(made)/BurstWindow)-1 {
+		t.Errorf("the first is of window %d: it is %d now", w, CurrentWindow())
 	}
 	times := 0
 	a.ledger.Times(&PathReader{}, func(lid ib.LID, h *Histogram) {

@@ -54,7 +54,7 @@ func (m *meter) init(l *Ledger) {
 	m.ledger, m.tickAt, m.dice, m.sampleIn = l, ib.Never, 1, sampleMin/4
 	if l != nil {
 		m.boot = monotonic()
-		m.tickAt = 0
+		m.window, m.tickAt = int64(m.boot/burstWindow), 0
 	}
 }
 
