@@ -6,8 +6,12 @@ import (
 	"strings"
 )
 
-// hostsMax bounds how many names a list of hosts may stand for: a subnet has no more.
-const hostsMax = 49151
+// Bounds of a list of hosts: how many names it may stand for, a subnet having no more, and how long one of them may be, DNS having none that is longer. Without the
+// latter a short body could stand for gigabytes.
+const (
+	hostsMax    = 49151
+	hostNameMax = 255
+)
 
 // parseHosts reads names of hosts with commas between them, and with ranges in brackets as SLURM writes them: h[1-4,7],gpu[01-03]a. A range that begins with zeros
 // keeps its width.
@@ -17,6 +21,9 @@ func parseHosts(field, s string) ([]string, *Error) {
 		item = strings.TrimSpace(item)
 		if item == "" {
 			continue
+		}
+		if strings.Count(item, "[") > hostNameMax { // each stands for a digit at least
+			return nil, tooLongName(field, item)
 		}
 		list, err := expand(field, item, hostsMax-len(out))
 		if err != nil {
@@ -57,6 +64,9 @@ func expand(field, item string, most int) ([]string, *Error) {
 		if most < 1 {
 			return nil, bad(field, "more than %d hosts", hostsMax)
 		}
+		if len(item) > hostNameMax {
+			return nil, tooLongName(field, item)
+		}
 		return []string{item}, nil
 	}
 	inside, tail, ok := strings.Cut(rest, "]")
@@ -81,11 +91,22 @@ func expand(field, item string, most int) ([]string, *Error) {
 		if (to-from+1)*uint64(len(tails)) > uint64(max(most-len(out), 0)) {
 			return nil, bad(field, "more than %d hosts", hostsMax)
 		}
+		if len(head)+max(len(low), len(high)) > hostNameMax {
+			return nil, tooLongName(field, head+low)
+		}
 		for i := from; i <= to; i++ {
 			for _, t := range tails {
-				out = append(out, fmt.Sprintf("%s%0*d%s", head, len(low), i, t))
+				name := fmt.Sprintf("%s%0*d%s", head, len(low), i, t)
+				if len(name) > hostNameMax {
+					return nil, tooLongName(field, name)
+				}
+				out = append(out, name)
 			}
 		}
 	}
 	return out, nil
+}
+
+func tooLongName(field, name string) *Error {
+	return bad(field, "%q: want names of at most %d bytes", clip(name), hostNameMax)
 }

@@ -470,17 +470,23 @@ func (s *Server) setQoS(c *call) error {
 	return nil
 }
 
-// portsOf are the ports of hosts by name. All must be there.
+// portsOf are the ports of hosts by name, each host once. All must be there.
 func (s *Server) portsOf(field, text string) (hosts []string, list []ib.GUID, e *Error) {
-	hosts, e = parseHosts(field, text)
+	names, e := parseHosts(field, text)
 	if e != nil {
 		return nil, nil, e
 	}
-	for _, name := range hosts {
+	seen := map[int]bool{}
+	for _, name := range names {
 		n, err := s.cfg.Manager.Node(name)
 		if err != nil || n.IsSwitch() {
 			return nil, nil, &Error{Status: http.StatusNotFound, Field: field, Reason: fmt.Sprintf("%q: want the name of a host of this fabric", clip(name))}
 		}
+		if seen[n.Index] {
+			continue
+		}
+		seen[n.Index] = true
+		hosts = append(hosts, n.Name)
 		for p := 1; p <= n.NumPorts(); p++ {
 			list = append(list, n.PortGUID(ib.PortNum(p)))
 		}

@@ -45,9 +45,11 @@ func TestParseHosts(t *testing.T) {
 			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", ",", " ", "h[1-4", "h1]", "h[]", "h[a-b]", "h[4-1]", "h[1-99999999]", "h[1-1000]n[1-1000]", "h[1-2]]", "h[[1]]", "h[1-18446744073709551615]"} {
+	for _, text := range []string{"", ",", " ", "h[1-4", "h1]", "h[]", "h[a-b]", "h[4-1]", "h[1-99999999]", "h[1-1000]n[1-1000]", "h[1-2]]", "h[[1]]", "h[1-18446744073709551615]",
+		// Short texts that would stand for gigabytes.
+		"h[" + strings.Repeat("0", 1<<16) + "1-40000]", strings.Repeat("h", 1<<16) + "[1-40000]", "h[1-40000]" + strings.Repeat("h", 1<<16), strings.Repeat("[1]", 1<<17), strings.Repeat("[1-2]", 12) + strings.Repeat("a", 250)} {
 		if got, err := parseHosts("hosts_names", text); err == nil || err.Field != "hosts_names" || len(err.Reason) > 300 {
-			t.Errorf("%q is %d hosts, %v", text, len(got), err)
+			t.Errorf("%.40q is %d hosts, %v", text, len(got), err)
 		}
 	}
 }
@@ -58,7 +60,7 @@ func FuzzParseHosts(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		list, err := parseHosts("f", s)
-		if err == nil && (len(list) == 0 || len(list) > hostsMax || slices.Contains(list, "")) {
+		if err == nil && (len(list) == 0 || len(list) > hostsMax || slices.ContainsFunc(list, func(name string) bool { return name == "" || len(name) > hostNameMax })) {
 			t.Errorf("%q is %d hosts", s, len(list))
 		}
 	})
