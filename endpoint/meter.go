@@ -54,17 +54,21 @@ func (m *meter) init(l *Ledger) {
 	m.ledger, m.tickAt, m.dice, m.sampleIn = l, ib.Never, 1, sampleMin/4
 	if l != nil {
 		m.boot = monotonic()
-		m.window, m.tickAt = int64(m.boot/burstWindow), 0
+		m.begin(m.boot)
 	}
 }
 
 // tick ends a window, or several without traffic.
 func (e *Endpoint) tick() {
 	e.endWindow()
-	at := e.boot + e.clock
-	e.window = int64(at / burstWindow)
-	e.tickAt = ib.Time(e.window+1)*burstWindow - e.boot
+	e.begin(e.boot + e.clock)
 	e.publish()
+}
+
+// begin begins the window that it is by the machine's clock.
+func (m *meter) begin(at ib.Time) {
+	m.window = int64(at / burstWindow)
+	m.tickAt = ib.Time(m.window+1)*burstWindow - m.boot
 }
 
 // endWindow writes down what went by each way in this window.
