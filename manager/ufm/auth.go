@@ -37,54 +37,70 @@ const anonymous = "admin"
 // open reports whether callers need no credential: on a loopback address, as long as there is none. The first user closes it.
 func (s *Server) open() bool { return s.cfg.Loopback && !s.cfg.ClientCerts && !s.cfg.Credentials.Any() }
 
+// proof is how a caller showed who it is. Tokens remember it, because they are worth no more than it.
+type proof uint8
+
+const (
+	unproven      proof = iota // the server was open, and took whoever came
+	byPassword                 // good for as long as the user is there
+	byCertificate              // users know nothing of these
+)
+
+// caller is who calls.
+type caller struct {
+	name string
+	proof
+}
+
 // authenticate is who calls.
-func (s *Server) authenticate(r *http.Request, how scheme) (user string, err *Error) {
+func (s *Server) authenticate(r *http.Request, how scheme) (who caller, err *Error) {
 	if how == noAuth {
-		return "", nil
+		return who, nil
 	}
 	if s.open() {
 		if user, _, ok := r.BasicAuth(); ok && user != "" && how == basicAuth {
-			return clip(user), nil
+			return caller{name: clip(user)}, nil
 		}
-		return anonymous, nil
+		return caller{name: anonymous}, nil
 	}
 	if s.cfg.ClientCerts && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		if name := r.TLS.VerifiedChains[0][0].Subject.CommonName; name != "" {
-			return name, nil
+			return caller{name, byCertificate}, nil
 		}
-		return "certificate", nil
+		return caller{"certificate", byCertificate}, nil
 	}
+	s.cfg.Credentials.refresh() // users are made and taken away by another process
 	now := s.now()
 	switch how {
 	case basicAuth:
 		name, secret, ok := r.BasicAuth()
 		if !ok {
-			return "", refuse(http.StatusUnauthorized, "who calls is not known: want a user and a password by HTTP basic authentication, or a client certificate")
+			return who, refuse(http.StatusUnauthorized, "who calls is not known: want a user and a password by HTTP basic authentication, or a client certificate")
 		}
-		return name, s.checkPassword(r, name, secret, now)
+		return caller{name, byPassword}, s.checkPassword(r, name, secret, now)
 	case sessionAuth:
 		if c, e := r.Cookie(cookieName); e == nil {
-			if user, ok := s.sessions.user(c.Value, now); ok {
-				return user, nil
+			if name, ok := s.sessions.user(c.Value, now, s.cfg.Credentials.mark); ok {
+				return caller{name, byPassword}, nil
 			}
 		}
-		return "", refuse(http.StatusUnauthorized, "there is no session: want POST /dologin with httpd_username and httpd_password first, and its cookie here")
+		return who, refuse(http.StatusUnauthorized, "there is no session: want POST /dologin with httpd_username and httpd_password first, and its cookie here")
 	case tokenAuth:
 		secret := tokenOf(r)
 		if secret == "" {
-			return "", refuse(http.StatusUnauthorized, "there is no token: want \"Authorization: Basic TOKEN\" with one that POST /ufmRest/app/tokens has given out")
+			return who, refuse(http.StatusUnauthorized, "there is no token: want \"Authorization: Basic TOKEN\" with one that POST /ufmRest/app/tokens has given out")
 		}
-		if user, ok := s.cfg.Credentials.tokenUser(secret, now); ok {
-			return user, nil
+		if who, ok := s.cfg.Credentials.tokenUser(secret, now); ok {
+			return who, nil
 		}
 		from := sourceOf(r)
 		if d := s.throttle.wait(from, now); d > 0 {
-			return "", tooFast(d)
+			return who, tooFast(d)
 		}
 		s.throttle.failed(from, now)
-		return "", refuse(http.StatusUnauthorized, "the token is not known: it was revoked, or is another server's")
+		return who, refuse(http.StatusUnauthorized, "the token is not known: it was revoked, or is another server's")
 	}
-	return "", refuse(http.StatusUnauthorized, "who calls is not known")
+	return who, refuse(http.StatusUnauthorized, "who calls is not known")
 }
 
 // tokenOf is the token in a request's Authorization, under UFM's name for the scheme or the usual one.
@@ -104,6 +120,16 @@ func (s *Server) checkPassword(r *http.Request, name, secret string, now time.Ti
 	}
 	from := sourceOf(r)
 	if d := s.throttle.wait(from, now); d > 0 {
+		return tooFast(d)
+	}
+	select {
+	case c.working <- struct{}{}:
+	case <-r.Context().Done():
+		return tooFast(time.Second)
+	}
+	defer func() { <-c.working }()
+	// Of a thousand guesses that came at once, those that waited here are as late as others: no work is done for them.
+	if d := s.throttle.wait(from, s.now()); d > 0 && !c.known(name, secret, now) {
 		return tooFast(d)
 	}
 	if c.verify(name, secret, now) {
@@ -150,6 +176,7 @@ func (s *Server) login(c *call) error {
 		return c.body.err
 	}
 	if !s.open() {
+		s.cfg.Credentials.refresh()
 		if name == "" {
 			return bad("httpd_username", "missing: want a user's name")
 		}
@@ -159,7 +186,8 @@ func (s *Server) login(c *call) error {
 	} else if name == "" {
 		name = anonymous
 	}
-	http.SetCookie(c.w, &http.Cookie{Name: cookieName, Value: s.sessions.open(clip(name), s.now()), Path: "/", HttpOnly: true, Secure: c.r.TLS != nil, SameSite: http.SameSiteStrictMode})
+	secret = s.sessions.open(clip(name), s.cfg.Credentials.mark(name), s.now())
+	http.SetCookie(c.w, &http.Cookie{Name: cookieName, Value: secret, Path: "/", HttpOnly: true, Secure: c.r.TLS != nil, SameSite: http.SameSiteStrictMode})
 	c.json(map[string]string{"username": clip(name)})
 	return nil
 }
@@ -181,7 +209,7 @@ func (s *Server) tokenList(c *call) error {
 }
 
 func (s *Server) tokenIssue(c *call) error {
-	t, err := s.cfg.Credentials.issue(c.user, s.now())
+	t, err := s.cfg.Credentials.issue(caller{c.user, c.proof}, s.now())
 	if err != nil {
 		return err
 	}

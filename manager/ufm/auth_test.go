@@ -230,6 +230,104 @@ func TestOpen(t *testing.T) {
 	p.want(401, "GET", "/ufmRest/app/ufm_version", nil)
 }
 
+// TestTakenAway: a user that another process takes away, or gives another password, is out at once, with sessions and tokens, also where the server is for all the world.
+func TestTakenAway(t *testing.T) {
+	for _, loopback := range []bool{true, false} {
+		dir := t.TempDir()
+		p := newPlace(t, "star:3", policy.Partitions{}, func(c *Config) { c.Credentials, c.Loopback = ann(t, dir), loopback })
+		other, err := OpenCredentials(dir) // of another process
+		if err != nil {
+			t.Fatal(err)
+		}
+		quick := func(name, secret string) { // SetUser with little work
+			t.Helper()
+			x := password{rounds: 1000, salt: []byte("another salt....")}
+			if x.hash, err = x.of(secret); err == nil {
+				err = other.change(func() { other.users[name] = x })
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		quick("bob", "bobs password")
+		good := basic("bob", "bobs password")
+		enter := func() (token, cookie []string) {
+			t.Helper()
+			tok := into[tokenShape](t, p.want(200, "POST", "/ufmRest/app/tokens", nil, good...)).Token
+			r := p.want(200, "POST", "/dologin", "httpd_username=bob&httpd_password="+url.QueryEscape("bobs password"), "Content-Type", "application/x-www-form-urlencoded")
+			k := (&http.Response{Header: r.header}).Cookies()
+			return []string{"Authorization", "Basic " + tok}, []string{"Cookie", k[0].Name + "=" + k[0].Value}
+		}
+		token, cookie := enter()
+		p.want(200, "GET", "/ufmRestV3/app/ufm_version", nil, token...)
+		p.want(200, "GET", "/ufmRestV2/app/ufm_version", nil, cookie...)
+
+		quick("bob", "quite another one")
+		p.want(401, "GET", "/ufmRest/app/ufm_version", nil, good...)
+		p.want(401, "GET", "/ufmRestV2/app/ufm_version", nil, cookie...)
+		p.want(200, "GET", "/ufmRestV3/app/ufm_version", nil, token...) // is revoked by itself
+
+		quick("bob", "bobs password")
+		_, cookie = enter()
+		if err := other.RemoveUser("bob"); err != nil {
+			t.Fatal(err)
+		}
+		p.want(401, "GET", "/ufmRest/app/ufm_version", nil, good...)
+		p.want(401, "GET", "/ufmRestV2/app/ufm_version", nil, cookie...)
+		p.want(401, "GET", "/ufmRestV3/app/ufm_version", nil, token...)
+		// Nor does the server write them down again, or take them for those of the next bob.
+		p.want(200, "POST", "/ufmRest/app/tokens", nil, basic("ann", "a long password")...)
+		quick("bob", "of the next bob")
+		p.want(401, "GET", "/ufmRestV3/app/ufm_version", nil, token...)
+	}
+}
+
+// TestFirstUser: what was given out while everybody could have it is worth nothing once there is a user, also under that user's name.
+func TestFirstUser(t *testing.T) {
+	dir := t.TempDir()
+	creds, err := OpenCredentials(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPlace(t, "star:3", policy.Partitions{}, func(c *Config) { c.Credentials = creds })
+	tok := into[tokenShape](t, p.want(200, "POST", "/ufmRest/app/tokens", nil, basic("ann", "whatever")...)).Token
+	r := p.want(200, "POST", "/dologin", "httpd_username=ann&httpd_password=x", "Content-Type", "application/x-www-form-urlencoded")
+	k := (&http.Response{Header: r.header}).Cookies()
+	cookie := k[0].Name + "=" + k[0].Value
+	p.want(200, "GET", "/ufmRestV3/app/ufm_version", nil, "Authorization", "Basic "+tok)
+	p.want(200, "GET", "/ufmRestV2/app/ufm_version", nil, "Cookie", cookie)
+	ann(t, dir)
+	p.want(401, "GET", "/ufmRestV3/app/ufm_version", nil, "Authorization", "Basic "+tok)
+	p.want(401, "GET", "/ufmRestV2/app/ufm_version", nil, "Cookie", cookie)
+}
+
+// TestGuessingAtOnce: of many guesses that come at the same time no more are worked out than of those that come one after the other.
+func TestGuessingAtOnce(t *testing.T) {
+	c := &clock{now: time.Now()}
+	p := newPlace(t, "star:3", policy.Partitions{}, func(cfg *Config) { cfg.Credentials, cfg.Now = ann(t, ""), c.Now })
+	creds := p.s.cfg.Credentials
+	creds.working <- struct{}{} // nobody's guess is looked at before all are there
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	statuses := map[int]int{}
+	for range 100 {
+		wg.Go(func() {
+			r := httptest.NewRequest("GET", "http://localhost/ufmRest/app/ufm_version", nil)
+			r.SetBasicAuth("ann", "guess")
+			w := httptest.NewRecorder()
+			p.s.ServeHTTP(w, r)
+			mu.Lock()
+			defer mu.Unlock()
+			statuses[w.Code]++
+		})
+	}
+	<-creds.working
+	wg.Wait()
+	if statuses[401] != failuresFree+1 || statuses[429] != 100-failuresFree-1 {
+		t.Errorf("a hundred guesses at once: %v", statuses)
+	}
+}
+
 func TestCredentials(t *testing.T) {
 	dir := t.TempDir()
 	c, err := OpenCredentials(dir)
@@ -248,7 +346,7 @@ func TestCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	tok, err := c.issue("ann", now)
+	tok, err := c.issue(caller{"ann", byPassword}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,8 +370,8 @@ func TestCredentials(t *testing.T) {
 	if !again.known("ann", "a long password", now) || again.known("ann", "a long password", now.Add(provenFor)) || again.known("ann", "x", now) {
 		t.Error("passwords that were right a moment ago")
 	}
-	if u, ok := again.tokenUser(tok.Token, now); !ok || u != "ann" {
-		t.Errorf("the token is %q's, %t", u, ok)
+	if u, ok := again.tokenUser(tok.Token, now); !ok || u != (caller{"ann", byPassword}) {
+		t.Errorf("the token is %v's, %t", u, ok)
 	}
 	if _, ok := again.tokenUser(tok.Token, now.Add(tokenLife+time.Hour)); ok {
 		t.Error("a token does not expire")

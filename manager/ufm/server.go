@@ -122,6 +122,7 @@ type call struct {
 	r     *http.Request
 	root  string
 	user  string
+	proof proof
 	args  map[string]string
 	query *query
 	body  *body // nil for what has none
@@ -167,7 +168,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 			break
 		}
 	}
-	user, e := s.authenticate(r, how)
+	who, e := s.authenticate(r, how)
 	if e != nil {
 		return e
 	}
@@ -179,7 +180,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	}
-	c := &call{w: w, r: r, root: root, user: user, args: args, query: queryOf(r)}
+	c := &call{w: w, r: r, root: root, user: who.name, proof: who.proof, args: args, query: queryOf(r)}
 	if rt.query != nil || rt.method == http.MethodGet {
 		if c.query.err != nil {
 			return c.query.err

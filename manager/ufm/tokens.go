@@ -34,6 +34,8 @@ type token struct {
 	Hash   string    `json:"sha256"`
 	User   string    `json:"user"`
 	Issued time.Time `json:"issued"`
+	// Proof is how the user showed who it was.
+	Proof proof `json:"proof"`
 }
 
 // tokenShape is what is shown of a token.
@@ -62,9 +64,10 @@ func hashOf(secret string) string {
 }
 
 // issue gives out a token.
-func (c *Credentials) issue(user string, now time.Time) (tokenShape, error) {
+func (c *Credentials) issue(who caller, now time.Time) (tokenShape, error) {
 	secret := newSecret()
-	t := token{ID: secret[:tokenShown], Hash: hashOf(secret), User: user, Issued: now.UTC().Truncate(time.Second)}
+	t := token{ID: secret[:tokenShown], Hash: hashOf(secret), User: who.name, Proof: who.proof, Issued: now.UTC().Truncate(time.Second)}
+	c.refresh()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.tokens) >= tokensMax {
@@ -78,18 +81,21 @@ func (c *Credentials) issue(user string, now time.Time) (tokenShape, error) {
 	return t.shape(secret), nil
 }
 
-// tokenUser is whose token it is. Every token is compared, and each in the same time.
-func (c *Credentials) tokenUser(secret string, now time.Time) (user string, ok bool) {
+// tokenUser is whose token it is. Every token is compared, and each in the same time. One that was given out while everybody could have one is worth nothing once that is over,
+// and one of a user no more than the user.
+func (c *Credentials) tokenUser(secret string, now time.Time) (who caller, ok bool) {
 	h := []byte(hashOf(secret))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.tokens {
 		t := &c.tokens[i]
-		if subtle.ConstantTimeCompare(h, []byte(t.Hash)) == 1 && now.Before(t.Issued.Add(tokenLife)) {
-			user, ok = t.User, true
+		_, there := c.users[t.User]
+		good := t.Proof == byCertificate || t.Proof == byPassword && there
+		if subtle.ConstantTimeCompare(h, []byte(t.Hash)) == 1 && now.Before(t.Issued.Add(tokenLife)) && good {
+			who, ok = caller{t.User, t.Proof}, true
 		}
 	}
-	return user, ok
+	return who, ok
 }
 
 // tokensOf are a user's tokens, oldest first. Of each is shown how it begins.
@@ -116,6 +122,7 @@ func (c *Credentials) revoke(user, secret string) error {
 }
 
 func (c *Credentials) dropTokens(is func(*token) bool) (n int, err error) {
+	c.refresh()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []token
@@ -140,28 +147,41 @@ func (c *Credentials) saveTokens(list []token) error {
 	if c.dir == "" {
 		return nil
 	}
+	path := filepath.Join(c.dir, tokensFile)
 	text, err := json.MarshalIndent(list, "", "\t")
 	if err == nil {
-		err = writeFile(filepath.Join(c.dir, tokensFile), text)
+		err = writeFile(path, text)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: the tokens cannot be written: %w", ErrCredentials, err)
 	}
+	c.tokenStamp = stampOf(path)
 	return nil
 }
 
+// loadTokens reads the file of tokens if it is another one than before: whoever takes a user away in another process takes the user's tokens too.
 func (c *Credentials) loadTokens() error {
-	path := filepath.Join(c.dir, tokensFile)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if c.dir == "" {
 		return nil
 	}
-	if err == nil {
-		c.tokens, err = parseTokens(text)
+	path := filepath.Join(c.dir, tokensFile)
+	stamp := stampOf(path)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if stamp == c.tokenStamp {
+		return nil
+	}
+	var list []token
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	} else if err == nil {
+		list, err = parseTokens(text)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: the tokens cannot be read: %w; remove %s, and give out new ones", ErrCredentials, err, path)
 	}
+	c.tokens, c.tokenStamp = list, stamp
 	return nil
 }
 
@@ -190,7 +210,9 @@ type sessions struct {
 }
 
 type session struct {
-	user       string
+	user string
+	// mark is that of the user's password when the session began; empty without one, where the server was open.
+	mark       string
 	born, used time.Time
 }
 
@@ -201,7 +223,7 @@ const (
 )
 
 // open begins a session and returns its cookie's value.
-func (s *sessions) open(user string, now time.Time) string {
+func (s *sessions) open(user, mark string, now time.Time) string {
 	secret := newSecret()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +233,7 @@ func (s *sessions) open(user string, now time.Time) string {
 	if len(s.list) >= sessionsMax {
 		s.sweep(now)
 	}
-	s.list[hashOf(secret)] = &session{user: user, born: now, used: now}
+	s.list[hashOf(secret)] = &session{user: user, mark: mark, born: now, used: now}
 	return secret
 }
 
@@ -234,13 +256,13 @@ func (x *session) over(now time.Time) bool {
 	return now.Sub(x.used) > sessionIdle || now.Sub(x.born) > sessionLife
 }
 
-// user is whose session a cookie is.
-func (s *sessions) user(secret string, now time.Time) (string, bool) {
+// user is whose session a cookie is. A session ends when its user is taken away or has another password, which mark shows.
+func (s *sessions) user(secret string, now time.Time, mark func(user string) string) (string, bool) {
 	k := hashOf(secret)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x, ok := s.list[k]
-	if !ok || x.over(now) {
+	if !ok || x.over(now) || x.mark == "" || x.mark != mark(x.user) {
 		delete(s.list, k)
 		return "", false
 	}

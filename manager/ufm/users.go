@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -41,18 +42,19 @@ const (
 
 // Credentials are who may use the interface: users with passwords, in a file of a line each, and the tokens that were given out.
 //
-// The file of users may be changed by another process (softib's own command, or an editor); it is read again when it is another one. Tokens belong to the process that
-// serves.
+// The files may be changed by another process (softib's own command, or an editor); they are read again when they are others.
 type Credentials struct {
 	dir string // empty is in memory only
 
-	mu      sync.Mutex
-	users   map[string]password
-	stamp   fileStamp
-	tokens  []token
-	secret  [32]byte            // of this process, for proven
-	proven  map[[32]byte]proven // passwords that were right a moment ago
-	working chan struct{}       // one guess at a time: there are better uses for processors
+	mu     sync.Mutex
+	users  map[string]password
+	stamp  fileStamp
+	tokens []token
+	// tokenStamp is that of the file which tokens are from.
+	tokenStamp fileStamp
+	secret     [32]byte            // of this process, for proven
+	proven     map[[32]byte]proven // passwords that were right a moment ago
+	working    chan struct{}       // one guess at a time: there are better uses for processors
 }
 
 type password struct {
@@ -60,9 +62,11 @@ type password struct {
 	salt, hash []byte
 }
 
+// fileStamp tells a file from the one that was there before: files are replaced here, so that a new one is another in the file system too.
 type fileStamp struct {
-	size int64
-	at   time.Time
+	inode uint64
+	size  int64
+	at    time.Time
 }
 
 // proven is a user and password that need not be worked out again until then.
@@ -158,6 +162,9 @@ func (p *password) of(secret string) ([]byte, error) {
 
 // change changes the users and writes them down. With an error everything is as it was.
 func (c *Credentials) change(f func()) error {
+	if err := c.reload(); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := make(map[string]password, len(c.users))
@@ -209,9 +216,28 @@ func (c *Credentials) reload() error {
 	return nil
 }
 
+// refresh reads the files again if they are others. One that is damaged leaves things as they were.
+func (c *Credentials) refresh() {
+	_ = c.reload()
+	_ = c.loadTokens()
+}
+
+// mark tells a user's password from another of the same user; empty where there is no such user.
+func (c *Credentials) mark(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.users[name]; ok {
+		return string(p.salt) + string(p.hash)
+	}
+	return ""
+}
+
 func stampOf(path string) (s fileStamp) {
 	if i, err := os.Stat(path); err == nil {
 		s = fileStamp{size: i.Size(), at: i.ModTime()}
+		if x, ok := i.Sys().(*syscall.Stat_t); ok {
+			s.inode = x.Ino
+		}
 	}
 	return s
 }
@@ -292,10 +318,8 @@ func (c *Credentials) fingerprint(name, secret string) (k [32]byte) {
 	return k
 }
 
-// verify works out whether a password is a user's. That takes as long for users that are not there.
+// verify works out whether a password is a user's. That takes as long for users that are not there. Who calls it holds c.working.
 func (c *Credentials) verify(name, secret string, now time.Time) bool {
-	c.working <- struct{}{}
-	defer func() { <-c.working }()
 	if c.known(name, secret, now) { // whoever waited for the same answer
 		return true
 	}
