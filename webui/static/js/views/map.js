@@ -305,10 +305,17 @@ export function mapView(root, { model, params, signal, go, title }) {
     if (!r.routes.length) return;
     r.routes = [];
     showPanel(false);
+    goBack();
     history.replaceState(null, "", "#/map");
     r.overlay();
   }
+  // A route is flown to; when it goes, the map is again where it was before.
+  function goBack() {
+    if (r.before) r.setCamera(r.before);
+    r.before = null;
+  }
   async function showRoute(from, to) {
+    r.before ??= { ...r.cam };
     routeBar.elements.from.value = from;
     routeBar.elements.to.value = to;
     showPanel(true);
@@ -337,7 +344,7 @@ export function mapView(root, { model, params, signal, go, title }) {
 
   const watch = new ResizeObserver(() => r.resize());
   watch.observe(canvas);
-  signal.addEventListener("abort", () => { watch.disconnect(); r.routes = []; canvas.onkeydown = null; });
+  signal.addEventListener("abort", () => { watch.disconnect(); r.routes = []; r.insetRight = 0; goBack(); canvas.onkeydown = null; });
   live.on("links", () => { r.dataChanged(); if (r.selected && !panel.contains(document.activeElement)) drawPanel(); }, signal);
   live.on("status", drawFacts, signal);
   tenants.addEventListener("change", () => { r.setTenants(tenants.byNode(model)); if (r.mode === "tenant") drawLegend(); }, { signal });
