@@ -90,7 +90,10 @@ func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 }
 
 // started: the first call decides how long the browser lives, so it has no deadline.
-func (b *browser) started() bool { c := chromedp.FromContext(b.ctx); return c != nil && c.Browser != nil }
+func (b *browser) started() bool {
+	c := chromedp.FromContext(b.ctx)
+	return c != nil && c.Browser != nil
+}
 
 // said is what the console has.
 func (b *browser) said() []string {

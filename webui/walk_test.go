@@ -47,6 +47,7 @@ func TestWalk(t *testing.T) {
 	t.Run("changes", func(t *testing.T) { b.t = t; walkChanges(t, x, b) })
 	t.Run("keyboard", func(t *testing.T) { b.t = t; walkKeyboard(t, b) })
 	t.Run("live", func(t *testing.T) { b.t = t; walkLive(t, x, b) })
+	t.Run("given up", func(t *testing.T) { b.t = t; walkGivenUp(t, b) })
 	t.Run("hidden", func(t *testing.T) { b.t = t; walkHidden(b) })
 	b.t = t
 	b.quiet()
@@ -264,6 +265,31 @@ func walkLive(t *testing.T, x *ground, b *browser) {
 		t.Error("the page was loaded anew")
 	}
 	eval[bool](b, "softibMap.setMode('util'), true")
+}
+
+// walkGivenUp wants a picture that was begun and given up to leave nothing behind in the next.
+func walkGivenUp(t *testing.T, b *browser) {
+	b.open("#/map", "hosts")
+	b.until("!softibMap.job && !softibMap.want.picture && !softibMap.want.base")
+	same := eval[bool](b, `(async () => {
+		const r = softibMap, change = r.dataChanged;
+		r.dataChanged = () => {}; // numbers that come in meanwhile are another matter
+		const idle = async () => { do await new Promise(requestAnimationFrame); while (r.job || r.want.picture || r.want.base); };
+		r.invalidate(); await idle();
+		const before = r.front.canvas.toDataURL();
+		for (let n = 1; n < 12; n++) {
+			r.begin({ ...r.cam, x: r.cam.x + 300 }, r.w * 1.5, r.h * 1.5, r.dpr, false);
+			for (let i = 0; i < n; i++) r.job.steps.next();
+			r.spare = [r.job.canvas]; r.job = null;
+			r.invalidate(); await idle();
+			if (r.front.canvas.toDataURL() !== before) return false;
+		}
+		r.dataChanged = change;
+		return true;
+	})()`)
+	if !same {
+		t.Error("a picture that was given up shows through the next")
+	}
 }
 
 // walkHidden wants a page that nobody sees to ask for nothing, and to come back.

@@ -267,7 +267,7 @@ export class Renderer extends EventTarget {
     if (at >= 0) canvas = this.spare.splice(at, 1)[0];
     else { canvas = document.createElement("canvas"); canvas.width = pw; canvas.height = ph; }
     const ctx = canvas.getContext("2d", { alpha: false, willReadFrequently: true });
-    ctx.setTransform(1, 0, 0, 1, 0, 0);
+    ctx.reset(); // one that was given up left its colours and dashes behind
     ctx.fillStyle = this.pal.bg;
     ctx.fillRect(0, 0, pw, ph);
     ctx.setTransform(dpr, 0, 0, dpr, 0, 0);
