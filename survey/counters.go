@@ -199,3 +199,9 @@ func (e *Engine) perfFailed(t task) {
 		}
 	}
 }
+
+// Has says whether a reading has a counter, and whether in 64 bits.
+func (r *Reading) Has(c ib.Counter) (read, wide bool) {
+	wide = r.Wide || r.WideData && isWideAlways(c)
+	return r.Valid && (wide || r.Narrow), wide
+}

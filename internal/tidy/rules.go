@@ -25,7 +25,7 @@ var ranks = map[string]int{
 
 	"check": 8, "manager": 8, "doctor": 8,
 
-	"manager/metrics": 9, "manager/ufm": 9, "webui": 9,
+	"manager/metrics": 9, "manager/ufm": 9, "manager/remote": 9, "webui": 9,
 	"capi": 9, "capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9, "capi/rdmacm": 9, "capi/dropin": 9, "capi/hostfiles": 9,
 
 	"cmd/softib": 10,
