@@ -81,16 +81,21 @@ func rateText(r int64) string {
 	return strconv.FormatInt(r, 10)
 }
 
-// ParseFault reads "down", "up", "ber=1e-9", "drop=0.01", "rate=10G" (bits a second), "delay=5us" or several of them. Up is no fault.
+// ParseFault reads "down", "up", "ber=1e-9", "drop=0.01", "rate=10G" (bits a second), "delay=5us" or several of them, each once. Up is no fault; nothing else is.
 func ParseFault(words []string) (s FaultSpec, err error) {
 	bad := func(w, want string) (FaultSpec, error) {
-		return FaultSpec{}, fmt.Errorf("fault %q: want %s: %w", w, want, ErrFault)
+		return FaultSpec{}, &FaultError{Word: w, Want: want}
 	}
 	if len(words) == 0 {
-		return bad("", "down, up, ber=…, drop=…, rate=… or delay=…")
+		return bad("", faultWords)
 	}
+	seen := map[string]bool{}
 	for _, w := range words {
 		key, value, has := strings.Cut(w, "=")
+		if seen[key] {
+			return bad(w, key+" once")
+		}
+		seen[key] = true
 		switch {
 		case key == "down" && !has:
 			s.Down = true
@@ -100,8 +105,8 @@ func ParseFault(words []string) (s FaultSpec, err error) {
 			}
 		case key == "ber" || key == "drop":
 			v, err := strconv.ParseFloat(value, 64)
-			if err != nil || !(v >= 0 && v < 1 || key == "drop" && v == 1) {
-				return bad(w, key+"=P with a probability, such as "+key+"=1e-6")
+			if err != nil || !(v > 0 && v < 1 || key == "drop" && v == 1) {
+				return bad(w, key+"=P with a probability above 0, such as "+key+"=1e-6; up lifts the fault")
 			}
 			if key == "ber" {
 				s.BER = v
@@ -116,18 +121,42 @@ func ParseFault(words []string) (s FaultSpec, err error) {
 			s.Rate = v
 		case key == "delay":
 			v, err := time.ParseDuration(value)
-			if err != nil || v < 0 {
-				return bad(w, "delay=TIME such as delay=5us or delay=1ms")
+			if err != nil || v <= 0 {
+				return bad(w, "delay=TIME such as delay=5us or delay=1ms; up lifts the fault")
 			}
 			s.Delay = v
 		default:
-			return bad(w, "down, up, ber=…, drop=…, rate=… or delay=…")
+			return bad(w, faultWords)
 		}
 	}
 	if s.Down && s != (FaultSpec{Down: true}) {
 		return bad(strings.Join(words, " "), "down alone: a link that is down carries nothing")
 	}
 	return s, nil
+}
+
+const faultWords = "down, up, ber=…, drop=…, rate=… or delay=…"
+
+// FaultError is a word that is no fault. It matches ErrFault.
+type FaultError struct{ Word, Want string }
+
+func (e *FaultError) Error() string { return fmt.Sprintf("fault %q: want %s", e.Word, e.Want) }
+
+// Is matches ErrFault.
+func (e *FaultError) Is(target error) bool { return target == ErrFault }
+
+// faultRefused is a fault that the fabric does not have. It matches ErrFault if the fault cannot be, and whatever the fabric said.
+type faultRefused struct {
+	link string
+	err  error
+}
+
+func (e *faultRefused) Error() string { return e.link + ": " + e.err.Error() }
+func (e *faultRefused) Unwrap() error { return e.err }
+
+// Is matches ErrFault.
+func (e *faultRefused) Is(target error) bool {
+	return target == ErrFault && errors.Is(e.err, live.ErrFault)
 }
 
 // ParseRate reads bits a second: "10G", "2.5Gb/s", "100M", "9600".
@@ -141,8 +170,8 @@ func ParseRate(text string) (int64, error) {
 		}
 	}
 	v, err := strconv.ParseFloat(t, 64)
-	if v *= unit; err != nil || !(v >= 0 && v < math.MaxInt64) {
-		return 0, fmt.Errorf("rate %q: want bits a second, such as 10G or 100M: %w", text, ErrFault)
+	if v *= unit; err != nil || !(v >= 1 && v < math.MaxInt64) {
+		return 0, &FaultError{Word: "rate=" + text, Want: "bits a second, such as 10G or 100M"}
 	}
 	return int64(v), nil
 }
@@ -181,7 +210,7 @@ func (m *Manager) SetFault(r topo.PortRef, s FaultSpec, who string) error {
 	f := m.opts.Fabric
 	if rest := (live.Fault{BER: s.BER, Drop: s.Drop, Rate: s.Rate, Delay: s.Delay}); rest != (live.Fault{}) {
 		if err := f.SetFault(r, rest); err != nil {
-			return fmt.Errorf("%s: %w", m.LinkName(cable), err)
+			return &faultRefused{m.LinkName(cable), err}
 		}
 	} else if err := f.ClearFault(r); err != nil && !errors.Is(err, live.ErrFault) { // which says that there was none
 		return err

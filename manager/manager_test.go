@@ -127,7 +127,9 @@ func TestParseFault(t *testing.T) {
 			t.Errorf("%q became %q: %+v, %v", text, got.String(), again, err)
 		}
 	}
-	for _, text := range []string{"", "sideways", "ber", "ber=2", "ber=x", "ber=NaN", "drop=1.1", "rate=-1", "rate=fast", "delay=5", "delay=-1s", "down ber=0.1", "up down", "down=1"} {
+	for _, text := range []string{"", "sideways", "ber", "ber=2", "ber=x", "ber=NaN", "drop=1.1", "rate=-1", "rate=fast", "delay=5", "delay=-1s", "down ber=0.1", "up down", "down=1",
+		// No fault at all is said with up, not by chance; and of two that are said, which?
+		"ber=0", "ber=1e-400", "drop=0", "rate=0", "rate=0.5 delay=1us", "delay=0", "ber=1e-7 ber=1e-8", "rate=1e400", "rate=inf"} {
 		if got, err := ParseFault(strings.Fields(text)); !errors.Is(err, ErrFault) {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
@@ -138,6 +140,74 @@ func TestParseFault(t *testing.T) {
 		}
 	}
 }
+
+// TestFaultsThatCannotBe: what the fabric refuses is a wrong fault too, and leaves the cable as it was.
+func TestFaultsThatCannotBe(t *testing.T) {
+	f, m := running(t, "star:3", Options{})
+	at := topo.PortRef{Node: m.Graph().ByName("h1").Index, Port: 1}
+	if err := m.SetFault(at, FaultSpec{Drop: 0.5}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []FaultSpec{{Rate: 1}, {Delay: time.Hour}, {BER: 2}} {
+		if err := m.SetFault(at, s, "test"); !errors.Is(err, ErrFault) || !errors.Is(err, live.ErrFault) {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	if got := f.Faults(); len(got) != 1 || got[0].Fault != (live.Fault{Drop: 0.5}) {
+		t.Errorf("the fabric has %+v", got)
+	}
+}
+
+// TestOnlyCable: a host with one cable is its link, however many ports it has.
+func TestOnlyCable(t *testing.T) {
+	g, err := topo.Parse("two.topo", []byte(twoPorts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := live.New(g, live.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	m, err := New(Options{Fabric: f, Interval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if r, err := m.Link("one", ""); err != nil || r != (topo.PortRef{Node: g.ByName("one").Index, Port: 2}) {
+		t.Errorf("%v, %v", r, err)
+	}
+	for _, name := range []string{"both", "one[1]"} {
+		if r, err := m.Link(name, ""); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
+}
+
+const twoPorts = `vendid=0x2c9
+devid=0xd2f0
+sysimgguid=0x100
+switchguid=0x100(100)
+Switch	4 "S-0000000000000100"		# "leaf" enhanced port 0 lid 1 lmc 0
+[1]	"H-0000000000000200"[1](201) 		# "both" lid 2 4xNDR
+[2]	"H-0000000000000200"[2](202) 		# "both" lid 3 4xNDR
+[3]	"H-0000000000000300"[2](302) 		# "one" lid 4 4xNDR
+
+vendid=0x2c9
+devid=0x1021
+sysimgguid=0x200
+caguid=0x200
+Ca	2 "H-0000000000000200"		# "both"
+[1](201) 	"S-0000000000000100"[1]		# lid 2 lmc 0 "leaf" lid 1 4xNDR
+[2](202) 	"S-0000000000000100"[2]		# lid 3 lmc 0 "leaf" lid 1 4xNDR
+
+vendid=0x2c9
+devid=0x1021
+sysimgguid=0x300
+caguid=0x300
+Ca	2 "H-0000000000000300"		# "one"
+[2](302) 	"S-0000000000000100"[3]		# lid 4 lmc 0 "leaf" lid 1 4xNDR
+`
 
 func TestRoute(t *testing.T) {
 	f, m := running(t, "fat-tree:radix=4,levels=2", Options{})

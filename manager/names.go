@@ -78,10 +78,15 @@ func splitPort(s string) (node string, port int, ok bool) {
 	return rest[:at], port, true
 }
 
-// Link finds a cable by what it joins: two nodes, or two ports, or one port and nothing. Between two nodes that more than one cable joins, a
+// Link finds a cable by what it joins: two nodes, or two ports, or one port or one node with one cable, and nothing. Between two nodes that more than one cable joins, a
 // port has to be named.
 func (m *Manager) Link(a, b string) (topo.PortRef, error) {
 	if b == "" {
+		if n, err := m.Node(a); err == nil {
+			if r, ok := m.onlyCable(n); ok {
+				return r, nil
+			}
+		}
 		r, err := m.Port(a)
 		if err != nil {
 			return r, err
@@ -115,6 +120,19 @@ func (m *Manager) Link(a, b string) (topo.PortRef, error) {
 		return topo.PortRef{}, fmt.Errorf("no cable joins %s and %s: %w", a, b, ErrUnknown)
 	}
 	return topo.PortRef{}, fmt.Errorf("%d cables join %s and %s: want one of them, such as %s: %w", len(found), a, b, m.g.PortName(found[0]), ErrUnknown)
+}
+
+// onlyCable is the port of a node's one cable; a node with more has to be asked for by port.
+func (m *Manager) onlyCable(n *topo.Node) (r topo.PortRef, ok bool) {
+	for p := 1; p <= n.NumPorts(); p++ {
+		if n.Ports[p].Connected() {
+			if ok {
+				return r, false
+			}
+			r, ok = topo.PortRef{Node: n.Index, Port: ib.PortNum(p)}, true
+		}
+	}
+	return r, ok
 }
 
 // LinkName names a cable by both ends.

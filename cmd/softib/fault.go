@@ -190,7 +190,12 @@ func (s *server) setFault(r *faultRequest) error {
 			return &usageError{err}
 		}
 	}
-	return s.mgr.SetFault(ref, spec, who)
+	if err := s.mgr.SetFault(ref, spec, who); errors.Is(err, manager.ErrFault) {
+		return next(&usageError{err}, "softib fault link --help")
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 // unknownLink adds how links are named to an error.
