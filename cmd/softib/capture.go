@@ -61,11 +61,8 @@ wait a second for it, and are then left out of the capture and counted.
 					return next(&usageError{errors.New("a capture on a terminal is of no use to anybody")}, "softib capture %s -w - | tshark -n -r -", args[0])
 				}
 			} else {
-				f, err := os.Create(file)
-				if err != nil {
-					return err
-				}
-				defer f.Close()
+				f := &lateFile{path: file}
+				defer f.close()
 				out = f
 			}
 			r.What, r.Count = args, count
@@ -85,6 +82,29 @@ wait a second for it, and are then left out of the capture and counted.
 	f.DurationVar(&length, "for", 0, "end after `TIME`, such as 10s")
 	f.BoolVar(&r.JSON, "json", false, "write lines of JSON instead of pcapng")
 	return cmd
+}
+
+// lateFile is made when there is something to write: what was in it before stays if nothing comes, say because a host's name was mistyped.
+type lateFile struct {
+	path string
+	f    *os.File
+}
+
+func (l *lateFile) Write(p []byte) (int, error) {
+	if l.f == nil {
+		f, err := os.Create(l.path)
+		if err != nil {
+			return 0, next(err, "softib capture -w a file that you may write, or -w - for a pipe")
+		}
+		l.f = f
+	}
+	return l.f.Write(p)
+}
+
+func (l *lateFile) close() {
+	if l.f != nil {
+		l.f.Close()
+	}
 }
 
 // captureRequest asks for the packets of a node or a link.

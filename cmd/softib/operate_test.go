@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"softib/manager"
 	"softib/sm"
@@ -31,6 +33,11 @@ func TestFaultCommands(t *testing.T) {
 	broken(t, exitUsage, []string{`"sideways"`, "down, up, ber="}, "fault", "link", "h1", "leaf1", "sideways")
 	broken(t, exitUsage, []string{"rate", "10G"}, "fault", "link", "h1", "rate=fast")
 	broken(t, exitUsage, []string{"leaf1 has ports 1 to 4"}, "fault", "link", "leaf1", "down")
+	broken(t, exitUsage, []string{"rate=0", "10G"}, "fault", "link", "h3", "rate=0")
+	broken(t, exitUsage, []string{"h1[1] leaf1[1]", "1000"}, "fault", "link", "h1", "rate=1")
+	if got := l.Faults(); len(got) != 1 || got[0].BER != 1e-6 {
+		t.Errorf("after faults that cannot be the fabric has %+v", got)
+	}
 	shown(t, "fault", "link", "leaf1", "spine1", "up")
 	wants(t, shown(t, "fault", "clear"), "no fault is set")
 	if s := l.PortState(l.ref("leaf1", 3)); s.String() == "Down" {
@@ -70,7 +77,13 @@ func TestCapture(t *testing.T) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	broken(t, exitUsage, []string{"no file to write to"}, "capture", "h1")
+	// What was captured before stays when nothing new comes.
 	broken(t, exitUsage, []string{"nobody"}, "capture", "nobody", "-w", file)
+	broken(t, exitFailed, []string{"no fabric"}, "capture", "h1", "-w", file, "--name", "another")
+	if again, err := os.ReadFile(file); err != nil || len(again) != len(b) {
+		t.Errorf("the file has %d bytes, %v; want %d as before", len(again), err, len(b))
+	}
+	broken(t, exitFailed, []string{"no such file"}, "capture", "h1", "-w", filepath.Join(t.TempDir(), "no", "such"), "--for", "10s")
 }
 
 // A reader that does not read loses packets, and holds nobody for longer than its patience, once.
@@ -122,4 +135,43 @@ func TestTop(t *testing.T) {
 	}
 	broken(t, exitUsage, []string{"traffic, errors, wait"}, "top", "--by", "luck")
 	broken(t, exitUsage, []string{`no node "nobody"`}, "top", "nobody")
+}
+
+// TestTopFits: no line is longer than the terminal is wide, no more of them than it is high, and what matters most stays.
+func TestTopFits(t *testing.T) {
+	x := &topShown{By: "traffic", Ports: 300, Cables: 150}
+	for i := range 300 {
+		x.Rows = append(x.Rows, topRow{Port: fmt.Sprintf("größter-knoten[%d]", i+1), Peer: fmt.Sprintf("spine%d[1]", i), State: "INITIALIZE", Rate: "4x NDR", Xmit: 999_999, Rcv: 123456789, Busy: 1, Errors: 7, Total: 12345678})
+	}
+	for _, size := range []screen{{24, 80}, {50, 200}, {5, 20}, {1, 1}, {24, 60}} {
+		var b strings.Builder
+		x.print(&terminal{w: &b}, true, size)
+		lines := strings.Split(strings.TrimSuffix(strings.TrimPrefix(b.String(), "\x1b[H"), "\x1b[J"), "\x1b[K\n")
+		if len(lines)-1 > max(size.lines-1, topAround) {
+			t.Errorf("%v: %d lines", size, len(lines)-1)
+		}
+		for _, l := range lines {
+			if utf8.RuneCountInString(l) > size.columns {
+				t.Errorf("%v: %q has %d places", size, l, utf8.RuneCountInString(l))
+			}
+		}
+		if size.columns >= 60 {
+			wants(t, b.String(), "größter-knoten[1]", "sent B/s", "1 M", "123 M", "12345678")
+		}
+	}
+	var b strings.Builder
+	x.print(&terminal{w: &b}, false, screen{})
+	wants(t, b.String(), "größter-knoten[300]", "INITIALIZE  4x NDR", "######")
+	head, row := strings.Split(b.String(), "\n")[3], strings.Split(b.String(), "\n")[4]
+	if at := strings.Index(head, "errors") + len("errors"); utf8.RuneCountInString(head[:at]) != utf8.RuneCountInString(row) {
+		t.Errorf("the last column is not below its head:\n%s\n%s", head, row)
+	}
+}
+
+func TestSIShort(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 0.5: "0.5", 999.4: "999", 999.7: "1 k", 1000: "1 k", 1234: "1.23 k", 999_499: "999 k", 999_999: "1 M", 4e11: "400 G", 1e15: "1 P", 1e18: "1 E", 1e21: "1e+03 E"} {
+		if got := siShort(v); got != want {
+			t.Errorf("%v is %q, want %q", v, got, want)
+		}
+	}
 }

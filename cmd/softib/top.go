@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -104,8 +105,12 @@ type topRow struct {
 	Total  uint64  `json:"errors_total"`
 }
 
-// topLinesMax is how many ports are shown at most.
-const topLinesMax = 1000
+const (
+	// topLinesMax is how many ports are shown at most.
+	topLinesMax = 1000
+	// topLinesLive is how many ports a terminal is given: it may grow meanwhile.
+	topLinesLive = 200
+)
 
 // top answers a client with one answer for each sample until it hangs up.
 func (s *server) top(ctx context.Context, conn net.Conn, r *topRequest, tell func(answer) error) error {
@@ -231,8 +236,7 @@ func top(ctx context.Context, p place, r topRequest, rounds int, t *terminal, as
 	if r.Lines == 0 {
 		r.Lines = 40
 		if live {
-			// One more than fits would make the terminal scroll.
-			r.Lines = max(screenLines()-5, 3)
+			r.Lines = topLinesLive // and as many of them are shown as fit
 		}
 	}
 	if live {
@@ -256,7 +260,11 @@ func top(ctx context.Context, p place, r topRequest, rounds int, t *terminal, as
 				return err
 			}
 		} else {
-			a.Top.print(t, live)
+			var size screen
+			if t.isTTY {
+				size = screenSize()
+			}
+			a.Top.print(t, live, size)
 		}
 		if rounds > 0 && shown >= rounds {
 			return errEnough
@@ -269,38 +277,90 @@ func top(ctx context.Context, p place, r topRequest, rounds int, t *terminal, as
 	return err
 }
 
-// print draws a table.
-func (x *topShown) print(t *terminal, live bool) {
-	var b strings.Builder
-	if live {
-		b.WriteString("\x1b[H")
+// topColumn is a column of the table.
+type topColumn struct {
+	head string
+	left bool // where it is aligned
+	cell func(r *topRow) string
+	// spare columns make room for the others where a terminal is narrow, those with the highest number first.
+	spare int
+}
+
+var topColumns = []topColumn{
+	{head: "port", left: true, cell: func(r *topRow) string { return r.Port }},
+	{head: "peer", left: true, cell: func(r *topRow) string { return r.Peer }, spare: 4},
+	{head: "state", left: true, cell: func(r *topRow) string { return r.State }, spare: 2},
+	{head: "rate", left: true, cell: func(r *topRow) string { return r.Rate }, spare: 6},
+	{head: "sent B/s", cell: func(r *topRow) string { return siShort(r.Xmit) }},
+	{head: "rcvd B/s", cell: func(r *topRow) string { return siShort(r.Rcv) }},
+	{head: "pkts/s", cell: func(r *topRow) string { return siShort(r.Pkts) }, spare: 5},
+	{head: "      ", left: true, cell: func(r *topRow) string { return strings.Repeat("#", int(math.Round(r.Busy*6))) }, spare: 7},
+	{head: "busy", cell: func(r *topRow) string { return percent(r.Busy) }, spare: 1},
+	{head: "wait", cell: func(r *topRow) string { return percent(r.Wait) }},
+	{head: "err/s", cell: func(r *topRow) string { return siShort(r.Errors) }, spare: 3},
+	{head: "errors", cell: func(r *topRow) string { return fmt.Sprint(r.Total) }},
+}
+
+// topGap is the space between two columns, and topAround how many lines are around the rows: three above them, and one for the cursor below.
+const (
+	topGap    = 2
+	topAround = 5
+)
+
+// print draws a table in a terminal of that size. Live it fills the terminal, and begins in its corner each time.
+func (x *topShown) print(t *terminal, live bool, size screen) {
+	rows := x.Rows
+	if live && size.lines > 0 {
+		// One line more than fits would make the terminal scroll.
+		rows = rows[:min(len(rows), max(size.lines-topAround, 1))]
 	}
+	var b strings.Builder
 	end := "\n"
 	if live {
+		b.WriteString("\x1b[H")
 		end = "\x1b[K\n"
 	}
-	fmt.Fprintf(&b, "%s  %s of %s active, %d down; hosts send %sB/s%s", x.At.Local().Format(time.TimeOnly), numbered(x.Active, "link", "links"), fmt.Sprint(x.Cables), x.Down, siShort(x.Hosts), end)
+	say := func(paint func(string) string, line string) {
+		// A line that is too long would take two.
+		if text := []rune(line); size.columns > 0 && len(text) > size.columns {
+			line = string(text[:size.columns])
+		}
+		b.WriteString(paint(line) + end)
+	}
+	plain := func(s string) string { return s }
+	say(plain, fmt.Sprintf("%s  %s of %d active, %d down; hosts send %sB/s", x.At.Local().Format(time.TimeOnly), numbered(x.Active, "link", "links"), x.Cables, x.Down, siShort(x.Hosts)))
 	keys := ""
 	if live {
 		keys = "   t traffic, e errors, w wait, q quit"
 	}
-	fmt.Fprintf(&b, "%d of %s by %s%s%s%s", len(x.Rows), numbered(x.Ports, "port", "ports"), x.By, keys, end, end)
-	wide := 4
-	for _, r := range x.Rows {
-		wide = max(wide, len(r.Port), len(r.Peer))
+	say(plain, fmt.Sprintf("%d of %s by %s%s", len(rows), numbered(x.Ports, "port", "ports"), x.By, keys))
+	say(plain, "")
+	columns, wide := topFit(rows, size.columns)
+	line := func(cell func(*topColumn) string) string {
+		var l strings.Builder
+		for i, c := range columns {
+			if i > 0 {
+				l.WriteString(strings.Repeat(" ", topGap))
+			}
+			if c.left {
+				fmt.Fprintf(&l, "%-*.*s", wide[i], wide[i], cell(c))
+			} else {
+				fmt.Fprintf(&l, "%*s", wide[i], cell(c))
+			}
+		}
+		return strings.TrimRight(l.String(), " ")
 	}
-	b.WriteString(t.bold(fmt.Sprintf("%-*s  %-*s  %-6s  %-8s  %8s  %8s  %8s  %-10s  %5s  %8s  %8s", wide, "port", wide, "peer", "state", "rate", "sent B/s", "rcvd B/s", "pkts/s", "busy", "wait", "err/s", "errors")) + end)
-	for _, r := range x.Rows {
-		bar := strings.Repeat("#", int(math.Round(r.Busy*6)))
-		line := fmt.Sprintf("%-*s  %-*s  %-6s  %-8s  %8s  %8s  %8s  %-6s%4s  %5s  %8s  %8d", wide, r.Port, wide, r.Peer, r.State, r.Rate, siShort(r.Xmit), siShort(r.Rcv), siShort(r.Pkts),
-			bar, percent(r.Busy), percent(r.Wait), siShort(r.Errors), r.Total)
+	say(t.bold, line(func(c *topColumn) string { return c.head }))
+	for i := range rows {
+		r := &rows[i]
+		paint := plain
 		switch {
 		case r.Errors > 0 || r.State == "DOWN" && r.Peer != "":
-			line = t.red(line)
+			paint = t.red
 		case r.Busy > 0.5:
-			line = t.green(line)
+			paint = t.green
 		}
-		b.WriteString(line + end)
+		say(paint, line(func(c *topColumn) string { return c.cell(r) }))
 	}
 	if live {
 		b.WriteString("\x1b[J")
@@ -308,27 +368,66 @@ func (x *topShown) print(t *terminal, live bool) {
 	_, _ = t.w.Write([]byte(b.String()))
 }
 
+// topFit chooses the columns that have room in so many places (0: all), and how wide each is.
+func topFit(rows []topRow, places int) (columns []*topColumn, wide []int) {
+	total := -topGap
+	for i := range topColumns {
+		c := &topColumns[i]
+		w := utf8.RuneCountInString(c.head)
+		if !c.left {
+			w = max(w, 5) // so that columns stay where they are as numbers grow
+		}
+		for k := range rows {
+			w = max(w, utf8.RuneCountInString(c.cell(&rows[k])))
+		}
+		columns, wide = append(columns, c), append(wide, w)
+		total += w + topGap
+	}
+	for places > 0 && total > places {
+		worst := 0
+		for i, c := range columns {
+			if c.spare > columns[worst].spare {
+				worst = i
+			}
+		}
+		if columns[worst].spare == 0 {
+			break
+		}
+		total -= wide[worst] + topGap
+		columns, wide = slices.Delete(columns, worst, worst+1), slices.Delete(wide, worst, worst+1)
+	}
+	// Half a name can be guessed, half a number is another number.
+	if places > 0 && total > places {
+		wide[0] = max(wide[0]-(total-places), 4)
+	}
+	return columns, wide
+}
+
 func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
 
 // siShort prints a number in five places.
 func siShort(v float64) string {
-	for _, u := range []struct {
-		unit string
-		of   float64
-	}{{"T", 1e12}, {"G", 1e9}, {"M", 1e6}, {"k", 1e3}} {
-		if v >= u.of {
-			return fmt.Sprintf("%.3g %s", v/u.of, u.unit)
-		}
+	const units = " kMGTPE"
+	i := 0
+	// What rounds to four digits is one of the next unit.
+	for ; v >= 999.5 && i < len(units)-1; i++ {
+		v /= 1000
 	}
-	return fmt.Sprintf("%.3g", v)
+	if i == 0 {
+		return fmt.Sprintf("%.3g", v)
+	}
+	return fmt.Sprintf("%.3g %c", v, units[i])
 }
 
-// screenLines is how many lines the terminal has.
-func screenLines() int {
+// screen is the size of a terminal; 0 where there is none.
+type screen struct{ lines, columns int }
+
+// screenSize is the terminal's size as it is now.
+func screenSize() screen {
 	if ws, err := unix.IoctlGetWinsize(int(os.Stdout.Fd()), unix.TIOCGWINSZ); err == nil && ws.Row > 0 {
-		return int(ws.Row)
+		return screen{int(ws.Row), int(ws.Col)}
 	}
-	return 24
+	return screen{24, 80}
 }
 
 // rawKeys sends keys to the fabric as they are pressed, without Enter, until the returned function is called; q hangs up.
