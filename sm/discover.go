@@ -346,6 +346,10 @@ func (s *sweep) foundPort(r *request, data []byte) {
 	if n.EndPort(port) == port && s.sawKey(r, p.GUID, &p.Info) {
 		return
 	}
+	self := i == s.self.Node && port == s.self.Port
+	if n.EndPort(port) == port && !self && p.Info.CapabilityMask&mad.CapIsSM != 0 && (port == 0 || p.Info.PortState >= ib.PortInit && p.Info.PortState <= ib.PortActive) {
+		s.push(probe{askManager, i, port, 0}) // in a switch too
+	}
 	if port == 0 {
 		return
 	}
@@ -356,11 +360,7 @@ func (s *sweep) foundPort(r *request, data []byte) {
 		s.lostLink(subnet.Ref{Node: i, Port: port})
 		return
 	}
-	self := i == s.self.Node && port == s.self.Port
 	if !n.IsSwitch() && !self {
-		if p.Info.CapabilityMask&mad.CapIsSM != 0 {
-			s.push(probe{askManager, i, port, 0})
-		}
 		return
 	}
 	// A link that was there and has not been down needs no second look.
