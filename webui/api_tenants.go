@@ -176,7 +176,7 @@ func (s *Server) createTenant(r *http.Request) (any, error) {
 		return nil, err
 	}
 	for _, g := range guids {
-		t.Members = append(t.Members, tenant.Member{GUID: g, Full: !body.Limited})
+		t.Members = append(t.Members, tenant.Member{GUID: g, Full: !body.Limited, Index0: true})
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), changeLimit)
 	defer cancel()
@@ -219,7 +219,7 @@ func (s *Server) editTenant(r *http.Request) (any, error) {
 			return badField("remove", "the tenant's hosts are listed in the page", "0x%s is no member of %s", guidText(strangers[0]), t.Name)
 		}
 		for _, g := range add {
-			t.Put(tenant.Member{GUID: g, Full: !body.Limited})
+			t.Put(tenant.Member{GUID: g, Full: !body.Limited, Index0: true})
 		}
 		return nil
 	})

@@ -244,7 +244,7 @@ func (s *server) survey(ctx context.Context, conn net.Conn, r *surveyRequest, te
 	if interval < 0 || interval > intervalMax {
 		return &usageError{fmt.Errorf("interval %v: want 0 to %v", interval, intervalMax)}
 	}
-	ref, err := managerPort(s.f.Fabric, r.Host)
+	ref, err := endPort(s.f.Fabric, r.Host)
 	if err != nil {
 		return err
 	}

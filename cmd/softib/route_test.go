@@ -395,10 +395,10 @@ func TestRouteTracePartitions(t *testing.T) {
 		if got := l.Graph().ByName("h1").PortGUID(1).String(); got != guid(1) {
 			t.Fatalf("h1 is %s", got)
 		}
-		wants(t, shown(t, "status"), "0xffff Default: 1 full member, 3 limited ones", "0x8002 B: 2 full members")
+		wants(t, shown(t, "status"), "0xffff Default: 0 full members, 4 limited ones", "0x8002 B: 2 full members")
 		wants(t, shown(t, "route", "trace", "h2", "h3"), "partition 0x8002 (the administrator's)", "arrives")
 		wants(t, shown(t, "route", "trace", "h2", "h1"), "arrives")
-		wants(t, shown(t, "route", "trace", "h4", "h1"), "partition 0x7fff (the administrator's)", "arrives") // limited to full
+		wants(t, shown(t, "route", "trace", "h4", "sw1"), "partition 0x7fff", "arrives") // limited to full: the manager is there
 		broken(t, exitFailed, []string{"h1[1] is not in partition 0x8002 itself"}, "route", "trace", "h1", "h3", "--pkey", "0x8002")
 		// Both limited, and no other partition.
 		if enforce == sm.EnforceOff {

@@ -333,8 +333,23 @@ func (w lineWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// managerPort is where a manager runs: at a node that was named, or at the first host that has a cable.
+// managerPort is where a manager runs: at a node that was named, or in the first switch, as in switches that are sold with one. The manager's port is a full member of the default partition,
+// whatever the tenants: at a host that would be a way around them.
 func managerPort(f *live.Fabric, name string) (topo.PortRef, error) {
+	if name == "" {
+		for _, n := range f.Graph().Switches() {
+			for p := 1; p < len(n.Ports); p++ {
+				if n.Ports[p].Connected() {
+					return topo.PortRef{Node: n.Index}, nil
+				}
+			}
+		}
+	}
+	return endPort(f, name)
+}
+
+// endPort is a port to ask from: of a node that was named, or of the first host that has a cable.
+func endPort(f *live.Fabric, name string) (topo.PortRef, error) {
 	g := f.Graph()
 	if name != "" {
 		n := g.ByName(name)
@@ -353,7 +368,7 @@ func managerPort(f *live.Fabric, name string) (topo.PortRef, error) {
 			}
 		}
 	}
-	return topo.PortRef{}, errors.New("no host has a cable: a manager would be alone")
+	return topo.PortRef{}, errors.New("no host has a cable")
 }
 
 // cabledPort is the first port of a host that has a cable, or 1.

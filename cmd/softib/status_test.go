@@ -24,10 +24,10 @@ func TestStatusIsTrue(t *testing.T) {
 	if p := st.Subnet.Partitions; len(p) != 1 || p[0] != (partitionStatus{Key: "0xffff", Name: "Default", Full: 8}) {
 		t.Errorf("partitions are %+v", p)
 	}
-	if m := st.Managers; len(m) != 1 || m[0].Port != "h1[1]" || m[0].State != "Master" || !m[0].Own || m[0].LID != l.lidOf("h1") || !m[0].SMKeySet || m[0].Priority != 0 {
+	if m := st.Managers; len(m) != 1 || m[0].Port != "leaf1[0]" || m[0].State != "Master" || !m[0].Own || m[0].LID != l.lidOf("leaf1") || !m[0].SMKeySet || m[0].Priority != 0 {
 		t.Errorf("managers are %+v", m)
 	}
-	if len(st.Subnet.MasterLIDs) != 1 || st.Subnet.MasterLIDs[0] != (masterLID{LID: l.lidOf("h1"), Ports: len(g.Nodes), Known: true}) {
+	if len(st.Subnet.MasterLIDs) != 1 || st.Subnet.MasterLIDs[0] != (masterLID{LID: l.lidOf("leaf1"), Ports: len(g.Nodes), Known: true}) {
 		t.Errorf("ports take for master: %+v", st.Subnet.MasterLIDs)
 	}
 	if r := st.Routing; r == nil || r.Engine != "ftree" || r.Chain != "dor,ftree" || r.VLs != 1 || len(r.Refused) != 1 || !strings.HasPrefix(r.Refused[0], "dor: ") {
@@ -60,7 +60,7 @@ func TestStatusIsTrue(t *testing.T) {
 	}
 	out := shown(t, "status")
 	wants(t, out, "16 ACTIVE at 4x NDR, 400 Gb/s", fmt.Sprintf("fe80::/64, %d LIDs in use, ", lids), "LMC 1", "0xffff Default: 8 full members",
-		"Master on h1[1], LID 2: softib's, priority 0, SM_Key set", "ftree on 1 lane, of the chain dor,ftree", "refused: dor:", "why: start", "discover", "1 sweep, 0 light sweeps, 0 traps, 0 problems")
+		"Master on leaf1[0], LID 18: softib's, priority 0, SM_Key set", "ftree on 1 lane, of the chain dor,ftree", "refused: dor:", "why: start", "discover", "1 sweep, 0 light sweeps, 0 traps, 0 problems")
 
 	// A link goes down: it is named at once, and the manager's next sweep says why it swept.
 	at := l.log.tail(0)

@@ -157,7 +157,7 @@ members, which talk to all members; limited ones talk to full ones only.`,
 	f.Float64Var(&r.Rate, "rate", 0, "its paths carry at most so many `GB` (Gb/s): 10, 25, 40, 50, 100, 200, 400, …")
 	f.IntVar(&r.MTU, "mtu", 0, "its paths carry at most so many `BYTES` in a packet: 256 to 4096")
 	f.BoolVar(&r.Limited, "limited", false, "its hosts are limited members")
-	f.BoolVar(&r.Index0, "index0", false, "its key is the first in its hosts' tables, which programs use that choose none")
+	f.BoolVar(&r.Index0, "index0", true, "its key is the first in its hosts' tables, which programs use that choose none")
 	f.BoolVar(&r.IPoIB, "ipoib", false, "its partition carries IP over InfiniBand")
 	return tenantCommand(cmd, &r, printTenant)
 }
@@ -233,7 +233,7 @@ func newTenantAdd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&r.Limited, "limited", false, "as limited members")
-	cmd.Flags().BoolVar(&r.Index0, "index0", false, "the key is the first in their tables")
+	cmd.Flags().BoolVar(&r.Index0, "index0", true, "the key is the first in their tables")
 	return tenantCommand(cmd, &r, printTenant)
 }
 

@@ -389,10 +389,14 @@ func (c *crash) keysOf(host int) (keys []ib.PKey) {
 		}
 		keys = append(keys, ib.PKey(k))
 	}
-	if in && host != 0 { // the manager is at the first one
+	// The manager is in a switch. Hosts without a tenant are among themselves, while there are tenants.
+	switch {
+	case in:
 		return append(keys, ib.PKeyBase)
+	case len(c.known) > 0:
+		return []ib.PKey{ib.PKeyDefault - 1, ib.PKeyBase}
 	}
-	return append(keys, ib.PKeyDefault)
+	return []ib.PKey{ib.PKeyDefault}
 }
 
 const (

@@ -248,14 +248,14 @@ func TestTenantsUnderAnotherManager(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the other manager does not become master")
 	}
-	if got := keys("h2"); !slices.Equal(got, []ib.PKey{0x7fff, 0x9001}) {
+	if got := keys("h2"); !slices.Equal(got, []ib.PKey{0x9001, 0x7fff}) {
 		t.Errorf("under the other manager h2 has %v", got)
 	}
-	if got := keys("h4"); !slices.Equal(got, []ib.PKey{0xffff}) {
+	if got := keys("h4"); !slices.Equal(got, []ib.PKey{0xfffe, 0xffff}) {
 		t.Errorf("the other manager's host has %v", got)
 	}
 	s.fails(exitFailed, []string{"is Standby", "not softib's", "--sm-priority 15"}, "tenant", "add", "red", "h5")
-	if got := keys("h5"); !slices.Equal(got, []ib.PKey{0xffff}) {
+	if got := keys("h5"); !slices.Equal(got, []ib.PKey{0xfffe, 0x7fff}) {
 		t.Errorf("after a call that failed h5 has %v", got)
 	}
 	s.run("down")

@@ -212,7 +212,7 @@ func TestWorld(t *testing.T) {
 			p.fallsBack()
 			return
 		}
-		wants(p, p.must("exec", "h2", "--", "ibstatus"), "Infiniband device 'softib0' port 1 status:\n", "base lid:\t 0x2\n", "sm lid:\t\t 0x1\n",
+		wants(p, p.must("exec", "h2", "--", "ibstatus"), "Infiniband device 'softib0' port 1 status:\n", "base lid:\t 0x2\n", "sm lid:\t\t 0x4\n",
 			"state:\t\t 4: ACTIVE\n", "phys state:\t 5: LinkUp\n", "rate:\t\t 400 Gb/sec (4X NDR)\n", "link_layer:\t InfiniBand\n")
 		wants(p, p.must("exec", "h2", "--", "ibstat"), "CA 'softib0'", "Base lid: 2\n")
 		same(p, "the name", p.must("exec", "h3", "--", "cat", "/sys/class/infiniband/softib0/node_desc"), "h3 HCA-1\n")

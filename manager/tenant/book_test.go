@@ -500,13 +500,21 @@ func TestMerge(t *testing.T) {
 	if none, err := (State{}).Merge(parts); err != nil || len(none.Defs) != 2 {
 		t.Errorf("%+v, %v", none, err)
 	}
-	// Without a file everybody else stays a full member.
+	// Without a file everybody else is in a partition of their own, which gives way to a tenant that has its key.
 	plain, err := State{Tenants: []Tenant{{Name: "a", Key: 9, Members: []Member{{GUID: 2, Full: true}}}}}.Merge(policy.Partitions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	keys = policy.Keys(plain.Resolve(ports, policy.ResolveOptions{}))
-	if !slices.Equal(keys[3], []ib.PKey{0xffff}) || !slices.Equal(keys[2], []ib.PKey{0x7fff, 0x8009}) {
+	if !slices.Equal(keys[3], []ib.PKey{0xfffe, 0x7fff}) || !slices.Equal(keys[2], []ib.PKey{0x7fff, 0x8009}) {
+		t.Errorf("%v", keys)
+	}
+	plain, err = State{Tenants: []Tenant{{Name: "a", Key: 0x7ffe, Members: []Member{{GUID: 2, Full: true}}}}}.Merge(policy.Partitions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys = policy.Keys(plain.Resolve(ports, policy.ResolveOptions{}))
+	if !slices.Equal(keys[3], []ib.PKey{0xfffd, 0x7fff}) || !slices.Equal(keys[2], []ib.PKey{0x7fff, 0xfffe}) {
 		t.Errorf("%v", keys)
 	}
 }

@@ -18,9 +18,11 @@
 //
 // # The default partition
 //
-// A member of a tenant is a limited member of the default partition (0x7fff), so that it reaches the subnet manager, which is a full one, and no other tenant's host. A host
-// in no tenant stays what the operator's partitions.conf says, and without one it is a full member. Full members reach limited ones: who wants hosts
-// without a tenant kept apart as well says so in partitions.conf (Default=0x7fff,ipoib : ALL=limited, SELF=full;).
+// A member of a tenant is a limited member of the default partition (0x7fff), so that it reaches the subnet manager, which is a full one, and no other tenant's host. Without a partitions.conf
+// that holds for all hosts from the first tenant on, since full members reach limited ones; those without a tenant get a partition of their own (RestName), at the first place of their tables, in which everything goes on
+// as before. With a partitions.conf, a host in no tenant is what that says: who wants all of them apart says so there (Default=0x7fff,ipoib : ALL=limited, SELF=full;).
+//
+// The manager's own port is a full member always. Softib's manager is in a switch, so that it is no host's way around the tenants.
 //
 // The package knows neither datagrams nor fabrics: whoever enforces is behind the Fabric interface, which package manager fills.
 package tenant

@@ -8,8 +8,12 @@ import (
 	"softib/policy"
 )
 
+// RestName is the partition of hosts that are in no tenant, while there are any.
+const RestName = "no-tenant"
+
 // Merge adds the tenants to an operator's own partitions, for a subnet manager. Members of tenants become limited members of the default partition, the manager's own
-// port excepted. It fails where the operator's have the key of a tenant.
+// port excepted. Where the operator has no partitions of his own, all hosts do, and those without a tenant get a partition among themselves: as full members of the default one they would
+// reach everybody. It fails where the operator's have the key of a tenant.
 func (s State) Merge(p policy.Partitions) (policy.Partitions, error) {
 	for i := range s.Tenants {
 		if name, ok := Reserved(p, s.Tenants[i].Key); ok {
@@ -19,10 +23,10 @@ func (s State) Merge(p policy.Partitions) (policy.Partitions, error) {
 	if len(s.Tenants) == 0 {
 		return p, nil
 	}
-	if len(p.Defs) == 0 {
-		p = policy.DefaultPartitions()
-	}
 	out := policy.Partitions{Defs: slices.Clone(p.Defs)}
+	if len(p.Defs) == 0 {
+		out = s.apart()
+	}
 	limited := policy.PartitionDef{Name: policy.DefaultPartitionName, PKey: ib.PKeyBase, Key: ib.PKeyBase, Params: defaultParams}
 	for i := range out.Defs {
 		if d := &out.Defs[i]; d.Key == ib.PKeyBase {
@@ -40,6 +44,27 @@ func (s State) Merge(p policy.Partitions) (policy.Partitions, error) {
 		out.Defs = append(out.Defs, order[i].def())
 	}
 	return out, nil
+}
+
+// apart are the partitions under the tenants' where the operator has none of his own.
+func (s *State) apart() policy.Partitions {
+	all := policy.DefaultPartitions()
+	d := &all.Defs[0]
+	d.Members = []policy.Member{{Who: policy.All, Membership: policy.Limited}, {Who: policy.Self, Membership: policy.Full}}
+	key := s.restKey()
+	all.Defs = append(all.Defs, policy.PartitionDef{Name: RestName, PKey: key, Key: key, IPoIB: true, Params: defaultParams, Rest: true})
+	return all
+}
+
+// restKey is the highest key that no tenant has.
+func (s *State) restKey() ib.PKey {
+	key := ib.PKeyBase - 1
+	for {
+		if _, taken := s.ByKey(key); !taken {
+			return key
+		}
+		key--
+	}
 }
 
 // defaultParams are those of a partition that says nothing.
