@@ -214,6 +214,8 @@ func CheckName(name string) error {
 	switch {
 	case len(name) == 0 || len(name) > NameMax || !nameShape.MatchString(name):
 		return invalid("name", fmt.Sprintf("%q", name), fmt.Sprintf("1 to %d letters, digits, dots, dashes or underscores", NameMax))
+	case strings.EqualFold(name, RestName):
+		return invalid("name", fmt.Sprintf("%q", name), "another one: this is the partition of hosts without a tenant")
 	case slices.Contains(reservedNames, strings.ToLower(name)):
 		return invalid("name", fmt.Sprintf("%q", name), "another one: this is the default partition's")
 	}

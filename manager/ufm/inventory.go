@@ -125,6 +125,9 @@ func (s *Server) lookAtKeys(v *view) {
 			v.others[k] = o
 		}
 		o.name, o.ipoib, o.sl = x.Name, x.IPoIB, ib.SL(x.SL)
+		if x.Name == tenant.RestName {
+			delete(v.others, k) // nobody has made it, and nobody can change it
+		}
 	}
 }
 
