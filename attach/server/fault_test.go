@@ -74,10 +74,16 @@ func stream(t testing.TB, a, b *side, qa, qb *verbs.QP, n, size int, each func(i
 // pair is two programs with a connection.
 func pair(t testing.TB, socket, from, to string) (a, b *side, qa, qb *verbs.QP) {
 	t.Helper()
+	return pairWith(t, socket, from, to, 12) // 16 ms
+}
+
+// pairWith is pair with another timeout.
+func pairWith(t testing.TB, socket, from, to string, timeout uint8) (a, b *side, qa, qb *verbs.QP) {
+	t.Helper()
 	a, b = newSide(t, socket, from), newSide(t, socket, to)
 	qa, qb = a.qp(verbs.RC), b.qp(verbs.RC)
 	o := verbs.DefaultConnect
-	o.Timeout = 12 // 16 ms
+	o.Timeout = timeout
 	join(t, qa, qb, o)
 	return a, b, qa, qb
 }

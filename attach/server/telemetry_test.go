@@ -242,7 +242,7 @@ func less(a, b *hca.Stats) bool {
 // TestPathLatencies: on a path with a delay the times that the fabric knows are those that the program measures, and only that path has them.
 func TestPathLatencies(t *testing.T) {
 	f, socket := fabric(t, "star:3")
-	a, b, qa, _ := pair(t, socket, "h1", "h2")
+	a, b, qa, _ := pairWith(t, socket, "h1", "h2", 18) // a second: nothing is to be lost here
 	const delay = 2 * time.Millisecond
 	setFault(t, f, topo.PortRef{Node: f.Hosts()[1].Node().Index, Port: 1}, live.Fault{Delay: delay})
 	var mine []time.Duration
