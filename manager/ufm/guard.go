@@ -3,6 +3,7 @@ package ufm
 import (
 	"net/http"
 	"strings"
+	"time"
 )
 
 // Guard lets those through to another handler of the same server, such as a page, who may use this interface: everybody while it is open, then whoever has a client certificate, a session,
@@ -14,6 +15,9 @@ func (s *Server) Guard(h http.Handler) http.Handler {
 			_, err = s.authenticate(r, schemeOf(r))
 		}
 		if err == nil {
+			if r.ContentLength != 0 { // one without a body may be listening for days
+				http.NewResponseController(w).SetReadDeadline(time.Now().Add(readMax))
+			}
 			h.ServeHTTP(w, r)
 			return
 		}

@@ -1,12 +1,14 @@
 package ufm
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -125,3 +127,76 @@ func TestCrowd(t *testing.T) {
 	}
 	t.Logf("send_lat of 64 bytes, typical and 99%%: %.2f and %.2f µs alone, %.2f and %.2f µs in the crowd", quiet.Latency.Typical, quiet.Latency.P99, loud.Latency.Typical, loud.Latency.P99)
 }
+
+// TestPlaces: when all places are taken, whoever comes is sent away, and those who are there are not; a place that is free again is given to the next.
+func TestPlaces(t *testing.T) {
+	const places = 8
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }))
+	harden(s.Config, places)
+	s.Start()
+	defer s.Close()
+	ask := func(c net.Conn) string {
+		t.Helper()
+		c.SetDeadline(time.Now().Add(20 * time.Second))
+		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return ""
+		}
+		b, _ := io.ReadAll(r.Body)
+		return string(b)
+	}
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	var there []net.Conn
+	for range places {
+		there = append(there, dial())
+		if got := ask(there[len(there)-1]); got != "here" {
+			t.Fatalf("client %d: %q", len(there), got)
+		}
+	}
+	if got := ask(dial()); got != "" {
+		t.Errorf("one more than there are places: %q", got)
+	}
+	if got := ask(there[3]); got != "here" {
+		t.Errorf("one who was there before: %q", got)
+	}
+	there[0].Close()
+	for deadline := time.Now().Add(20 * time.Second); ask(dial()) != "here"; { // the server learns of it when it reads
+		if time.Now().After(deadline) {
+			t.Fatal("a place that is free is given to nobody")
+		}
+	}
+}
+
+// TestSlowBody: Guard gives a client a while to send a body, and one that listens all the time there is.
+func TestSlowBody(t *testing.T) {
+	p := newPlace(t, "star:3", policy.Partitions{}, nil)
+	for _, c := range []struct {
+		length int64
+		want   bool
+	}{{0, false}, {1000, true}, {-1, true}} {
+		w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequest("POST", "http://localhost/api/thing", nil)
+		r.ContentLength = c.length
+		p.s.Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		if w.Code != 200 || w.read.IsZero() == c.want {
+			t.Errorf("a body of %d bytes: status %d, to be read until %v", c.length, w.Code, w.read)
+		}
+	}
+}
+
+// deadlined notes the deadline that it is given.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	read time.Time
+}
+
+func (d *deadlined) SetReadDeadline(t time.Time) error { d.read = t; return nil }

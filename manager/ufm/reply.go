@@ -57,7 +57,7 @@ func refused(err error) *Error {
 		if f, ok := tenantFields[field]; ok {
 			field = f
 		}
-		return bad(field, "%s: want %s", inv.Value, inv.Want)
+		return bad(field, "%s: want %s", clip(inv.Value), inv.Want)
 	}
 	e = &Error{Reason: err.Error()}
 	switch {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"softib/ib"
@@ -109,11 +110,45 @@ const (
 	changeWait = 40 * time.Second
 )
 
-// Harden gives a server the limits against clients that are slow or worse. Handlers that stream for long set a write deadline of their own, as this package does.
+// connectionsMax bounds how many connections a server has at once, and descriptorsKept is how many descriptors of the process it leaves to others: the fabric needs some for
+// each program that is attached.
+const (
+	connectionsMax  = 8192
+	descriptorsKept = 1024
+)
+
+// Harden gives a server the limits against clients that are slow or worse, and against too many of them. Handlers that stream for long set a write deadline of their own before each piece.
 func Harden(h *http.Server) {
+	most := connectionsMax
+	var files syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil && files.Cur < connectionsMax+descriptorsKept {
+		most = max(int(files.Cur)-descriptorsKept, int(files.Cur)/2)
+	}
+	harden(h, most)
+}
+
+func harden(h *http.Server, connections int) {
 	h.ReadHeaderTimeout = 10 * time.Second
+	h.WriteTimeout = changeWait + writeMax
 	h.IdleTimeout = 2 * time.Minute
 	h.MaxHeaderBytes = 64 << 10
+	// Whoever comes when all places are taken is sent away at once: a connection that waits would be a descriptor too.
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	h.ConnState = func(c net.Conn, s http.ConnState) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch s {
+		case http.StateNew:
+			if len(open) >= connections {
+				c.Close()
+				return
+			}
+			open[c] = true
+		case http.StateClosed, http.StateHijacked:
+			delete(open, c)
+		}
+	}
 }
 
 // call is one request on its way.

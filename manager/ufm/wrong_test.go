@@ -237,6 +237,10 @@ func TestLong(t *testing.T) {
 	if r.status != 413 || into[Error](t, r).Reason == "" {
 		t.Errorf("10 MB: %d %.200s", r.status, r.body)
 	}
+	r = p.want(400, "POST", "/ufmRest/resources/pkeys", `{"pkey":"0x5","guids":["`+p.guid(1)+`"],"partition_name":"`+strings.Repeat("ü", 1<<18)+`"}`)
+	if e := into[Error](t, r); e.Field != "partition_name" || len(r.body) > 400 {
+		t.Errorf("a long name is answered with %d bytes: %.200s", len(r.body), r.body)
+	}
 	if _, ok := p.book.ByKey(5); ok {
 		t.Error("it was done all the same")
 	}
