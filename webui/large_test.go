@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -29,6 +30,7 @@ func TestLarge(t *testing.T) {
 	t.Run("first view", func(t *testing.T) {
 		b.t = t
 		var took []time.Duration
+		before := lookAtMachine(t)
 		for range 2 { // a machine that is busy otherwise has a second chance
 			took = took[:0]
 			for range 5 {
@@ -43,7 +45,9 @@ func TestLarge(t *testing.T) {
 				break
 			}
 		}
-		if took[2] >= firstViewMax {
+		if others := lookAtMachine(t).others(before); took[2] >= firstViewMax && others > othersMax {
+			t.Logf("that is not judged: others took %.0f %% of the machine", 100*others)
+		} else if took[2] >= firstViewMax {
 			t.Errorf("the first view takes %v: want less than %v", took[2], firstViewMax)
 		}
 		if n := eval[int](b, "softibMap.m.count"); n != len(x.m.Graph().Nodes) {
@@ -106,6 +110,9 @@ func measureMoves(t *testing.T, x *ground, b *browser) {
 			eval[bool](b, "softibMap.setCamera({ x: softibMap.m.x[softibMap.m.index.get('leaf300')], y: softibMap.m.y[softibMap.m.index.get('leaf300')], k: 3 }), true")
 			b.drag(700, 420, 600, 300, 60)
 		},
+		// Beyond what is drawn around the window: pictures are made anew while the pointer moves on.
+		"across the pods":     func() { b.across(t, 0.2) },
+		"across the switches": func() { b.across(t, 0.5) },
 		"zooming": func() {
 			eval[bool](b, "softibMap.setCamera(softibMap.fitCamera()), true")
 			for i := range 40 {
@@ -124,44 +131,54 @@ func measureMoves(t *testing.T, x *ground, b *browser) {
 			eval[bool](b, "softibMap.setMode('util'), true")
 		},
 	}
-	names := []string{"far away", "pods", "switches", "ports", "zooming", "all of it changes"}
+	names := []string{"far away", "pods", "switches", "ports", "across the pods", "across the switches", "zooming", "all of it changes"}
 	for _, name := range names {
-		var worst, longest float64
-		for try := range 3 { // the machine may be busy with something else: what the page takes by itself shows in the best of three
+		// What the page itself takes, whoever else is on the machine.
+		if cpu := b.longestTask(moves[name]); cpu > frameMax {
+			t.Errorf("%s: a task of the page took %v of processor time: want %v at most", name, cpu, frameMax)
+		} else {
+			t.Logf("%s: the page's longest task took %v of processor time", name, cpu.Round(100*time.Microsecond))
+		}
+		// And what people see, where the machine is the page's: best of three.
+		worst, busy := math.Inf(1), 0.0
+		for try := 0; try < 3 && worst > float64(frameMax/time.Millisecond); try++ {
+			before := lookAtMachine(t)
 			eval[bool](b, watchFrames)
 			moves[name]()
 			f := eval[frames](b, "window.stopWatch()")
-			t.Logf("%s, try %d: %d frames, the longest %.0f ms, p95 %.0f ms; longest task %.0f ms, longest paint of the map %.0f ms", name, try+1, f.Count, f.Worst, f.P95, f.Task, f.Paint)
+			others := lookAtMachine(t).others(before)
+			t.Logf("%s, try %d: %d frames, the longest %.0f ms, p95 %.0f ms; longest task %.0f ms; others took %.0f %% of the machine", name, try+1, f.Count, f.Worst, f.P95, f.Task, 100*others)
 			if f.Count < 10 {
 				t.Errorf("%s: only %d frames were drawn", name, f.Count)
 			}
-			if try == 0 || f.Worst < worst {
-				worst, longest = f.Worst, f.Task
-			}
-			if worst <= float64(frameMax/time.Millisecond) {
-				break
+			if f.Worst < worst {
+				worst, busy = f.Worst, others
 			}
 		}
-		if worst > float64(frameMax/time.Millisecond) {
-			t.Errorf("%s: a frame took %.0f ms (longest task %.0f ms): want %v at most, on %d processors", name, worst, longest, frameMax, runtime.NumCPU())
+		switch {
+		case worst <= float64(frameMax/time.Millisecond):
+		case busy > othersMax:
+			t.Logf("%s: a frame took %.0f ms, which is not judged: others took %.0f %% of the machine", name, worst, 100*busy)
+		default:
+			t.Errorf("%s: a frame took %.0f ms: want %v at most, on %d processors", name, worst, frameMax, runtime.NumCPU())
 		}
 	}
 }
 
 // frames is what was seen of the frames of a while, in milliseconds.
 type frames struct {
-	Count                   int
-	Worst, P95, Task, Paint float64
+	Count            int
+	Worst, P95, Task float64
 }
 
 // watchFrames counts the time between animation frames, and long tasks.
 const watchFrames = `(() => {
-	const gaps = []; let last = 0, on = true, task = 0, paint = 0;
+	const gaps = []; let last = 0, on = true, task = 0;
 	const o = new PerformanceObserver(l => { for (const e of l.getEntries()) task = Math.max(task, e.duration); });
 	o.observe({ type: "longtask" });
-	const f = t => { if (last) gaps.push(t - last); last = t; paint = Math.max(paint, softibMap.lastPaint ?? 0); if (on) requestAnimationFrame(f); };
+	const f = t => { if (last) gaps.push(t - last); last = t; if (on) requestAnimationFrame(f); };
 	requestAnimationFrame(f);
-	window.stopWatch = () => { on = false; o.disconnect(); const s = [...gaps].sort((a, b) => a - b); return { Count: s.length, Worst: s.at(-1) ?? 0, P95: s[Math.floor(s.length * .95)] ?? 0, Task: task, Paint: paint }; };
+	window.stopWatch = () => { on = false; o.disconnect(); const s = [...gaps].sort((a, b) => a - b); return { Count: s.length, Worst: s.at(-1) ?? 0, P95: s[Math.floor(s.length * .95)] ?? 0, Task: task }; };
 	return true;
 })()`
 
@@ -174,6 +191,27 @@ func (b *browser) drag(x0, y0, x1, y1 float64, steps int) {
 		b.mouse(input.DispatchMouseEventTypeMouseMoved, x0+(x1-x0)*p, y0+(y1-y0)*p, 1)
 	}
 	b.mouse(input.DispatchMouseEventTypeMouseReleased, x0, y0, 0)
+}
+
+// across drags the map several windows far in one direction, at a scale, and wants it to have been drawn on the way.
+func (b *browser) across(t *testing.T, scale float64) {
+	t.Helper()
+	eval[bool](b, fmt.Sprintf("softibMap.setCamera({ x: 2000, y: softibMap.m.y[softibMap.m.index.get('leaf300')], k: %v }), true", scale))
+	b.until("!softibMap.job && !softibMap.want.picture")
+	from, drawn := eval[float64](b, "softibMap.cam.x"), eval[int](b, "softibMap.pictures")
+	for range 5 {
+		b.mouse(input.DispatchMouseEventTypeMousePressed, 1000, 420, 1)
+		for i := range 25 {
+			b.mouse(input.DispatchMouseEventTypeMouseMoved, 1000-float64(i)*30, 420, 1)
+		}
+		b.mouse(input.DispatchMouseEventTypeMouseReleased, 280, 420, 0)
+	}
+	if far := (eval[float64](b, "softibMap.cam.x") - from) * scale; far < 1400 {
+		t.Errorf("the map moved by %.0f pixels: want more than a window", far)
+	}
+	if n := eval[int](b, "softibMap.pictures") - drawn; n < 2 {
+		t.Errorf("%d pictures were drawn on the way: want several", n)
+	}
 }
 
 // wheel turns the wheel. Chromium wants both directions to be named, and none is sent that is 0.

@@ -34,6 +34,7 @@ export class Renderer extends EventTarget {
     this.job = null;
     this.want = { picture: true, frame: true, base: true };
     this.frames = 0;
+    this.pictures = 0;
     this.pal = palette();
     this.homes = new Int32Array(model.count).fill(-1);
     for (let i = 0; i < model.count; i++) if (!model.isSwitch(i)) this.homes[i] = model.home(i);
@@ -253,6 +254,7 @@ export class Renderer extends EventTarget {
     if (job.base) { if (this.base) this.recycle(this.base.canvas); this.base = picture; return; }
     if (this.front) this.recycle(this.front.canvas);
     this.front = picture;
+    this.pictures++;
     const moved = picture.cam.x !== this.cam.x || picture.cam.y !== this.cam.y || picture.cam.k !== this.cam.k;
     if (moved) this.want.picture = true;
     if (!this.ready) { this.ready = performance.now(); performance.mark("map-ready"); this.dispatchEvent(new Event("ready")); }
