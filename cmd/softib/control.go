@@ -70,6 +70,9 @@ import (
 //	client:  {"v":1,"op":"survey","survey":{"host":"h1","interval_ms":2000}}
 //	fabric:  {"progress":{…}} …  {"chunk":"…"} …  {"ok":true}   the chunks together are an examination, as gob writes it
 //
+//	client:  {"v":1,"op":"mgmt","host":"h1"}    and nothing behind its brace
+//	fabric:  {"line":"ready"}                  then both speak gob: mgmtSaid and mgmtHeard, until the client hangs up
+//
 // One connection carries one request. An answer ends with "ok" or with
 // {"error":"…","next":"…"}. The kernel says who the client is (SO_PEERCRED): only the fabric's
 // owner and root are answered.
@@ -96,9 +99,10 @@ const (
 	opNames     = "names"
 	opTenant    = "tenant"
 	opQoS       = "qos"
+	opMgmt      = "mgmt"
 )
 
-var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition, opSurvey, opFault, opCapture, opTop, opNames, opTenant, opQoS}
+var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition, opSurvey, opFault, opCapture, opTop, opNames, opTenant, opQoS, opMgmt}
 
 type request struct {
 	Version   int               `json:"v"`

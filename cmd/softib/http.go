@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -52,6 +53,7 @@ type web struct {
 	srv   *http.Server
 	users *ufm.Credentials
 	opts  httpOptions
+	now   atomic.Pointer[http.Handler] // what answers; another one may take its place
 }
 
 // newWeb claims the page's address and sees to it that it may be served there: nil if there is to be none. Nothing is served before there is a fabric.
@@ -67,6 +69,8 @@ func newWeb(o httpOptions, fixed bool, dir string) (*web, error) {
 		return nil, err
 	}
 	x := &web{users: users, opts: o, srv: &http.Server{ErrorLog: log.New(io.Discard, "", 0)}}
+	x.srv.Handler = x
+	ufm.Harden(x.srv)
 	scheme := "http://"
 	if o.cert != "" || o.key != "" || o.clients != "" {
 		if o.cert == "" || o.key == "" {
@@ -93,6 +97,19 @@ func newWeb(o httpOptions, fixed bool, dir string) (*web, error) {
 	return x, nil
 }
 
+// answer makes a handler the one that answers.
+func (x *web) answer(h http.Handler) { x.now.Store(&h) }
+
+// ServeHTTP lets the handler of the moment answer.
+func (x *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h := x.now.Load(); h != nil {
+		(*h).ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "nothing is managed at the moment; next: try again in a second", http.StatusServiceUnavailable)
+}
+
 // handle serves all that a manager offers over HTTP: the page, the metrics and the REST interface.
 func (x *web) handle(m *manager.Manager) (end func(), err error) {
 	rest, err := ufm.New(ufm.Config{Manager: m, Credentials: x.users, Loopback: ufm.IsLoopback(x.addr), ClientCerts: x.opts.clients != ""})
@@ -106,8 +123,7 @@ func (x *web) handle(m *manager.Manager) (end func(), err error) {
 	}
 	mux.Handle("/metrics", rest.Guard(metrics.New(m)))
 	mux.Handle("/", rest.Guard(page))
-	x.srv.Handler = mux
-	ufm.Harden(x.srv)
+	x.answer(mux)
 	return func() {
 		page.Close()
 		rest.Close()

@@ -138,6 +138,8 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 		err = s.qos(ctx, r.QoS, tell)
 	case opSurvey:
 		err = s.survey(ctx, conn, r.Survey, tell)
+	case opMgmt:
+		err = s.mgmt(ctx, conn, r.Host, tell)
 	case opPair:
 		err = s.lend(ctx, conn, r.Hosts, tell)
 	default:

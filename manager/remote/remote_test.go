@@ -121,7 +121,7 @@ func TestLinks(t *testing.T) {
 	}
 	epoch := f.Epoch()
 	set("leaf1[3]", false)
-	if e := awaitEvent(t, f.Journal(), "leaf1[3] spine1[1]", "is DOWN; it was ACTIVE"); e.Severity != manager.Warning || e.Kind != "topology" || e.Object == "" {
+	if e := awaitEvent(t, f.Journal(), "leaf1[3]", "spine1[1]", "is DOWN; it was ACTIVE"); e.Severity != manager.Warning || e.Kind != "topology" || e.Object == "" {
 		t.Errorf("%+v", e)
 	}
 	same(t, "leaf1[3]", state("leaf1[3]"), ib.PortDown)
@@ -130,7 +130,7 @@ func TestLinks(t *testing.T) {
 		t.Error("the epoch is the same")
 	}
 	set("leaf1[3]", true)
-	awaitEvent(t, f.Journal(), "leaf1[3] spine1[1]", "is ACTIVE")
+	awaitEvent(t, f.Journal(), "leaf1[3]", "spine1[1]", "is ACTIVE")
 	same(t, "leaf1[3]", state("leaf1[3]"), ib.PortActive)
 
 	set("h8[1]", false)
