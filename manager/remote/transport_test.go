@@ -148,3 +148,91 @@ func BenchmarkRefresh(b *testing.B) {
 		})
 	}
 }
+
+// old is a transport to nodes with counters of 32 bits and fewer. One port sends a gigaword between two readings, and its counter stops at the most that it holds.
+type old struct {
+	*live.Session
+	lid    ib.LID
+	value  uint64
+	resets atomic.Int64
+	sent   atomic.Uint64
+}
+
+func (s *old) Poll(take func(madrpc.Delivery)) bool {
+	attr := mad.CounterAttrByID(mad.AttrPortCounters)
+	return s.Session.Poll(func(d madrpc.Delivery) {
+		v := mad.View(d.Data)
+		if d.Kind == madrpc.Response && v.Class() == mad.ClassPerf {
+			b := d.Data[mad.PMDataOff:]
+			switch {
+			case v.AttrID() == mad.AttrClassPortInfo:
+				var c mad.ClassPortInfo
+				if _, err := c.Parse(b); err == nil {
+					c.CapabilityMask, c.CapabilityMask2 = 0, 0
+					c.Append(b[:0])
+				}
+			case v.AttrID() == mad.AttrPortCounters && d.Env.LID == s.lid:
+				if v.Method() != mad.MethodGetResp {
+					break
+				}
+				s.value = min(s.value+1<<30, 1<<32-1)
+				s.sent.Add(1 << 30)
+				for i, row := range attr.Rows {
+					if row.Counter == ib.PortXmitData {
+						attr.PutCounter(b, i, s.value)
+					}
+				}
+			}
+		}
+		take(d)
+	})
+}
+
+func (s *old) Queue(now ib.Time, id madrpc.AgentID, m madrpc.Message) error {
+	v := mad.View(m.Data)
+	if v.Class() == mad.ClassPerf && v.Method() == mad.MethodSet && m.Env.LID == s.lid {
+		attr := mad.CounterAttrByID(mad.AttrPortCounters)
+		for _, row := range attr.Rows {
+			if row.Counter == ib.PortXmitData && attr.Select(m.Data[mad.PMDataOff:])&(1<<row.Select) != 0 {
+				s.value = 0
+				s.resets.Add(1)
+			}
+		}
+	}
+	return s.Session.Queue(now, id, m)
+}
+
+// Counters of 32 bits stop, which is said; where they may be cleared they go on.
+func TestOldCounters(t *testing.T) {
+	r := newRig(t, "star:3", sm.Config{})
+	pi, _ := r.PortInfo(ref(t, r.g, "h3[1]"))
+	s := &old{Session: r.session(1), lid: pi.LID}
+	f := watch(t, s, quick)
+	awaitEvent(t, f.Journal(), "counters are about to stop", "h3[1]", "--allow-changes")
+	awaitRead(t, f, 4)
+	words := func() uint64 {
+		return f.CountersOf([]topo.PortRef{ref(t, f.Graph(), "h3[1]")})[0][ib.PortXmitData]
+	}
+	if got := words(); got != 1<<32-1 || s.resets.Load() != 0 {
+		t.Errorf("%d words after %d resets", got, s.resets.Load())
+	}
+
+	s = &old{Session: r.session(1), lid: pi.LID}
+	o := quick
+	o.AllowChanges = true
+	f = watch(t, s, o)
+	deadline := time.Now().Add(30 * time.Second)
+	for was := uint64(0); words() < 1<<34; {
+		awaitRead(t, f, 1)
+		now := words()
+		if now < was {
+			t.Fatalf("%d words, then %d", was, now)
+		}
+		if was = now; time.Now().After(deadline) {
+			t.Fatalf("%d words of %d after %d resets", now, s.sent.Load(), s.resets.Load())
+		}
+	}
+	if s.resets.Load() < 3 {
+		t.Errorf("%d resets", s.resets.Load())
+	}
+}
