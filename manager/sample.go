@@ -74,9 +74,8 @@ func intervalFor(ports int) time.Duration {
 
 // sampler is what the next sample needs of the last one.
 type sampler struct {
-	mu    sync.Mutex
-	seq   uint64
-	epoch uint64
+	mu  sync.Mutex
+	seq uint64
 }
 
 // Sample is the last one.
