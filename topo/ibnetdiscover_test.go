@@ -255,6 +255,8 @@ func TestBackToBack(t *testing.T) {
 func TestNames(t *testing.T) {
 	for _, c := range []struct{ desc, want string }{
 		{"node01 HCA-1", "node01"}, {"node01", "node01"}, {"MF0;sw-7.rack2:MQM9700/U1", "sw-7.rack2"},
+		{"MF0;dir1:CS8500/L03/U1", "dir1-L03"}, {"MF0;dir1:CS8500/L03/U2", "dir1-L03-U2"}, {"MF0;dir1:SX6536/S01/U1", "dir1-S01"}, {"MF0;big:Q3400/U4", "big-U4"},
+		{"MF0;sw:X", "sw"}, {"MF0;sw:X/", "sw"}, {"MF0;sw:X/a b", "sw"}, {"MF0;" + strings.Repeat("s", 62) + ":X/L03/U1", strings.Repeat("s", 62)},
 		{"MF0;bad name:X/U1", ""}, {"MT25408 ConnectX Mellanox Technologies", ""}, {"", ""}, {"  ", ""},
 		{"-x", ""}, {"a/b c", ""}, {"Quantum Mellanox Technologies", ""}, {" node02 x", "node02"}, {strings.Repeat("a", 64), ""},
 	} {

@@ -10,7 +10,9 @@ import (
 // Names of nodes that come from a file, in the order of the file:
 //
 //  1. A description that a managed switch makes of its host name,
-//     "MF0;leaf07:MQM8700/U1", gives that host name: leaf07.
+//     "MF0;leaf07:MQM8700/U1", gives that host name: leaf07. A part of a larger box
+//     says which one it is, and so does its name: "MF0;dir1:CS8500/L03/U1" is
+//     dir1-L03, and a second chip there dir1-L03-U2.
 //  2. A description that only names the chip ("… Mellanox Technologies") or is
 //     empty names nothing: the node becomes h1, sw1 or rt1, numbered by its place
 //     among the nodes of its type.
@@ -59,7 +61,10 @@ func nameFromDesc(desc string) string {
 	}
 	if strings.HasPrefix(desc, "MF") {
 		if _, rest, ok := strings.Cut(desc, ";"); ok {
-			if name, _, ok := strings.Cut(rest, ":"); ok && isHostName(name) {
+			if name, model, ok := strings.Cut(rest, ":"); ok && isHostName(name) {
+				if part := name + partOf(model); isHostName(part) {
+					return part
+				}
 				return name
 			}
 		}
@@ -69,6 +74,17 @@ func nameFromDesc(desc string) string {
 		return first
 	}
 	return ""
+}
+
+// partOf is what tells a part of a box from the others, from "MODEL/L03/U1"; the first or only chip goes without saying.
+func partOf(model string) (part string) {
+	_, path, _ := strings.Cut(model, "/")
+	for step := range strings.SplitSeq(path, "/") {
+		if step != "" && step != "U1" {
+			part += "-" + step
+		}
+	}
+	return part
 }
 
 // isHostName accepts letters, digits, dots, underscores and hyphens, at most 63,

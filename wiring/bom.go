@@ -163,15 +163,18 @@ func (b *Bill) addSwitches(g *topo.Graph) {
 func (b *Bill) addCables(g *topo.Graph, l *Layout) {
 	for _, c := range g.Cables() {
 		x, y := g.Nodes[c.A.Node], g.Nodes[c.B.Node]
+		// What has one system image is one box: its cables are traces.
+		if x.SystemGUID == y.SystemGUID && x.GUID != y.GUID || x.IsSwitch() != y.IsSwitch() && isPart(x, y) {
+			b.Internal++
+			if x.IsSwitch() != y.IsSwitch() {
+				b.Hosts--
+			}
+			continue
+		}
 		for _, n := range [2]*topo.Node{x, y} {
 			if !n.IsSwitch() {
 				b.Adapters++
 			}
-		}
-		// What has one system image is one box: its cables are traces.
-		if x.SystemGUID == y.SystemGUID && x.GUID != y.GUID {
-			b.Internal++
-			continue
 		}
 		need := c.LengthMM
 		if l != nil {

@@ -38,11 +38,14 @@ type shape struct {
 	why string
 }
 
-// isPart reports whether an end node belongs to the switch that it hangs on: the node for reductions within a switch has the
-// switch's own system image GUID, or says what it is.
+// isPart reports whether an end node belongs to the switch that it hangs on, whichever of the two is named first: the node for reductions within a
+// switch has the switch's own system image GUID, or says what it is.
 func isPart(end, sw *topo.Node) bool {
-	return end.SystemGUID == sw.SystemGUID || strings.Contains(end.Desc, "Aggregation Node")
+	return end.SystemGUID == sw.SystemGUID || strings.Contains(end.Desc, partDesc) || strings.Contains(sw.Desc, partDesc)
 }
+
+// partDesc is in the description of nodes that are part of a switch.
+const partDesc = "Aggregation Node"
 
 func newShape(g *topo.Graph) *shape {
 	x := &shape{g: g, number: make([]int32, len(g.Nodes))}
