@@ -108,7 +108,12 @@ func (s *Store) look(from, to time.Time, maxPoints int) (*view, error) {
 			}
 		}
 	}
-	for t := tier + 1; t < numTier && oldest > v.from; t++ {
+	// A young store has nothing older in coarser tiers either: the stretch in which it began is not worth coarser steps for all.
+	older := oldest == noEnd
+	for t := tier + 1; t < numTier && !older; t++ {
+		older = oldestOf(s.chunks[t]) < floor(oldest, tiers[t].step)
+	}
+	for t := tier + 1; t < numTier && oldest > v.from && older; t++ {
 		cut := oldest
 		// Where a stretch of the coarser tier is only in part in the finer ones, it is taken from the coarser one.
 		if end := floor(oldest-1, tiers[t].step) + tiers[t].step; oldest != noEnd && covers(s.chunks[t], oldest, end) {

@@ -536,3 +536,34 @@ func TestTogether(t *testing.T) {
 		t.Errorf("%d points, want %d", len(x.Points), samples-1)
 	}
 }
+
+// A store that is a few minutes old answers in the steps of its samples, not in minutes, though minutes are on disk too.
+func TestYoungStoreIsFine(t *testing.T) {
+	s, err := Open("", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ids, err := s.PortIDs([]PortKey{{Node: 1, Port: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Date(2026, 11, 15, 12, 0, 13, 0, time.UTC)
+	var v Values
+	for i := range 400 {
+		v[XmitBytes] += 1000
+		if err := s.Append(began.Add(time.Duration(i)*time.Second), ids, []Values{v}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Query(ids[0], XmitBytes, began.Add(-time.Minute), began.Add(9*time.Minute), 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Step != time.Second || len(got.Points) < 390 {
+		t.Errorf("%d points of %v each: want 399 of a second", len(got.Points), got.Step)
+	}
+}
