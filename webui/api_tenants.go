@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"softib/ib"
+	"softib/mad"
 	"softib/manager/tenant"
 )
 
@@ -91,63 +92,20 @@ func (s *Server) book() (*tenant.Book, error) {
 	return nil, &apiError{Status: http.StatusConflict, Text: "this fabric has no tenants: its subnet manager is not softib's", Next: "start the fabric without --no-sm"}
 }
 
-// hostGUIDs reads hosts as people list them: names, ranges such as h1-h8, or GUIDs; each is all of a host's ports.
+// hostGUIDs reads hosts as people list them, and as softib tenant does: names, ranges such as h1-h8, or GUIDs; each is all of a host's ports.
 func (s *Server) hostGUIDs(field string, words []string) ([]ib.GUID, error) {
-	var list []ib.GUID
-	for _, w := range words {
-		for _, name := range strings.FieldsFunc(w, func(r rune) bool { return r == ',' || r == ' ' }) {
-			names, err := s.expand(field, name)
-			if err != nil {
-				return nil, err
-			}
-			for _, n := range names {
-				guids, err := s.portGUIDs(field, n)
-				if err != nil {
-					return nil, err
-				}
-				list = append(list, guids...)
-			}
-		}
-	}
-	slices.Sort(list)
-	return slices.Compact(list), nil
-}
-
-// expand turns h3-h5 and h3-5 into h3, h4, h5, where no host is called that.
-func (s *Server) expand(field, name string) ([]string, error) {
-	if _, err := s.m.Node(name); err == nil {
-		return []string{name}, nil
-	}
-	from, to, ok := strings.Cut(name, "-")
-	stem := strings.TrimRight(from, "0123456789")
-	low, err1 := strconv.Atoi(from[len(stem):])
-	high, err2 := strconv.Atoi(strings.TrimPrefix(to, stem))
-	if !ok || err1 != nil || err2 != nil {
-		return []string{name}, nil
-	}
-	if high < low || high-low > 1<<16 {
-		return nil, badField(field, "such as h1-h8", "%s is no range: %d to %d", name, low, high)
-	}
 	var list []string
-	for i := low; i <= high; i++ {
-		list = append(list, stem+strconv.Itoa(i))
+	for _, w := range words {
+		list = append(list, strings.Fields(w)...)
 	}
-	return list, nil
-}
-
-func (s *Server) portGUIDs(field, name string) ([]ib.GUID, error) {
-	n, err := s.m.Node(name)
+	guids, err := s.m.Enforcer().Ports(list...)
+	if x, ok := errors.AsType[*tenant.InvalidError](err); ok {
+		return nil, badField(field, "name hosts: h1, h2 or h1-h8", "%s: want %s", x.Value, x.Want)
+	}
 	if err != nil {
-		return nil, unknown(field, err)
+		return nil, badField(field, "name hosts: h1, h2 or h1-h8", "%v", err)
 	}
-	if n.IsSwitch() {
-		return nil, badField(field, "name hosts", "%s is a switch", n.Name)
-	}
-	var list []ib.GUID
-	for p := 1; p <= n.NumPorts(); p++ {
-		list = append(list, n.PortGUID(ib.PortNum(p)))
-	}
-	return list, nil
+	return guids, nil
 }
 
 func (s *Server) createTenant(r *http.Request) (any, error) {
@@ -157,6 +115,8 @@ func (s *Server) createTenant(r *http.Request) (any, error) {
 		Key     string   `json:"key"`
 		Limited bool     `json:"limited"`
 		IPoIB   bool     `json:"ipoib"`
+		SL      *uint8   `json:"sl"`
+		Gbps    float64  `json:"gbps"`
 	}
 	if err := readBody(r, &body); err != nil {
 		return nil, err
@@ -166,6 +126,18 @@ func (s *Server) createTenant(r *http.Request) (any, error) {
 		return nil, err
 	}
 	t := tenant.Tenant{Name: body.Name, IPoIB: body.IPoIB}
+	if body.SL != nil {
+		if *body.SL >= ib.NumSL {
+			return nil, badField("sl", "0 to 15, or leave it out", "there is no service level %d", *body.SL)
+		}
+		t.SL, t.HasSL = ib.SL(*body.SL), true
+	}
+	if body.Gbps != 0 {
+		var ok bool
+		if t.Rate, ok = mad.RateFromGbps(body.Gbps); !ok {
+			return nil, badField("gbps", "one of the standard's: 10, 25, 50, 100, 200, 400 …, or leave it out", "there is no rate of %g Gb/s", body.Gbps)
+		}
+	}
 	if body.Key != "" {
 		if t.Key, err = tenant.ParseKey(body.Key); err != nil {
 			return nil, badField("key", "such as 0x11, or leave it out", "%v", err)

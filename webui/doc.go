@@ -48,7 +48,7 @@
 //	GET    cables?max=                     the worst cables, with why
 //	GET    history?port=&seconds=&points=  counters of a port over time, as rates
 //	GET    tenants                         all tenants
-//	POST   tenants                         {"name","hosts","key","limited","ipoib"}: create
+//	POST   tenants                         {"name","hosts","key","limited","ipoib","sl","gbps"}: create
 //	POST   tenants/NAME/hosts              {"add":[…],"remove":[…],"limited"}
 //	DELETE tenants/NAME
 //	GET    programs                        what is attached: QPs, retries, latencies

@@ -2,6 +2,9 @@ package webui
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +33,42 @@ func views(last string) []view {
 		{"faults", "#/faults", []string{"Rehearsal faults", "No fault is set"}},
 		{"table", "#/table", []string{"The map as a table", "leaf1"}},
 	}
+}
+
+// TestAnotherFabric: where another fabric takes the place of one, or the same one with more nodes, an open page shows it.
+func TestAnotherFabric(t *testing.T) {
+	x, y := newGround(t, "star:3", 100*time.Millisecond), newGround(t, "star:4", 100*time.Millisecond)
+	var now atomic.Pointer[Server]
+	now.Store(x.ui)
+	asked := make(chan *Server, 100)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ui := now.Load()
+		ui.ServeHTTP(w, r)
+		if r.URL.Path == "/api/v1/topology" {
+			asked <- ui
+		}
+	}))
+	t.Cleanup(s.Close)
+	t.Cleanup(y.ui.Close)
+	b := newBrowser(t, 1000, 700, true)
+	b.open1(s.URL + "/#/host/h3")
+	b.sees("h3", "Links active")
+	b.until("document.getElementById('live').textContent.startsWith('live')")
+	now.Store(y.ui)
+	x.ui.Close()
+	for late := time.After(30 * time.Second); ; {
+		select {
+		case ui := <-asked:
+			if ui != y.ui {
+				continue
+			}
+		case <-late:
+			t.Fatal("the page still shows the fabric that is gone")
+		}
+		break
+	}
+	b.until("document.readyState === 'complete'")
+	b.open("#/host/h4", "h4", "Links active")
 }
 
 // TestWalk goes through each view of a small fabric, in light and dark, large and small, and changes what can be changed.

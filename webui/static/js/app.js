@@ -193,7 +193,14 @@ async function start() {
   setUpSearch();
   setUpHelp();
   live.on("connection", drawLive);
-  live.on("status", () => { drawLive(); drawBanner(); });
+  // Another start is another fabric: more nodes than this page knows, or none of them.
+  let began = null;
+  live.on("status", () => {
+    if (began !== null && live.status.started !== began) location.reload();
+    began = live.status.started;
+    drawLive();
+    drawBanner();
+  });
   live.on("links", drawLive);
   drawLive();
   document.addEventListener("keydown", keys, true);

@@ -41,9 +41,17 @@ export function tenantsView(root, { model, signal, title }) {
     h("label", null, "name", h("input", { name: "name", required: true, size: 12, maxLength: 64, autocomplete: "off", spellcheck: false })),
     h("label", { class: "grow" }, "hosts (h1 h2, or h1-h8)", h("input", { name: "hosts", autocomplete: "off", spellcheck: false })),
     h("label", null, "key, if it matters", h("input", { name: "key", size: 8, placeholder: "0x11", autocomplete: "off", spellcheck: false })),
+    h("label", null, "service level", h("input", { name: "sl", size: 3, inputMode: "numeric", placeholder: "any", autocomplete: "off" })),
+    h("label", null, "at most, Gb/s", h("input", { name: "gbps", size: 5, inputMode: "decimal", placeholder: "any", autocomplete: "off" })),
     h("label", { class: "check" }, h("input", { type: "checkbox", name: "limited" }), "limited"), h("label", { class: "check" }, h("input", { type: "checkbox", name: "ipoib" }), "IP over InfiniBand"),
   ], "Create", async f => {
-    const t = await post("tenants", { name: String(f.get("name")).trim(), hosts: hostWords(String(f.get("hosts"))), key: String(f.get("key")).trim(), limited: f.has("limited"), ipoib: f.has("ipoib") });
+    const number = (field, name) => {
+      const text = String(f.get(field)).trim();
+      if (text === "") return undefined;
+      if (!Number.isFinite(Number(text))) throw Object.assign(new Error(`The ${name} is no number: ${text}`), { field });
+      return Number(text);
+    };
+    const t = await post("tenants", { sl: number("sl", "service level"), gbps: number("gbps", "rate"), name: String(f.get("name")).trim(), hosts: hostWords(String(f.get("hosts"))), key: String(f.get("key")).trim(), limited: f.has("limited"), ipoib: f.has("ipoib") });
     toast(`${t.name} is in force, with partition ${t.key}.`);
   });
   fill(root, h("div", { class: "page" }, h("header", null, h("div", null, h("h1", null, "Tenants"), h("p", { class: "dim" }, "Hosts of a tenant reach each other and nobody else. A change is in force, and proved by probes, when it is answered; one that any node refuses is undone as a whole.")),
