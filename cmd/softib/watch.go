@@ -141,7 +141,7 @@ func (o *watchCommand) open(cmd *cobra.Command, p place, opts *remote.Options) (
 		opts.Window = surveyWindow
 		return p.openMgmt(ctx, at)
 	case "ibsim":
-		opts.Window = ibsim.InFlight
+		opts.Window, opts.AsIs = ibsim.InFlight, true
 		port, err := ibsim.Dial(ctx, ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"), Server: os.Getenv("IBSIM_SERVER_NAME")})
 		if err != nil {
 			return nil, next(err, "ibsim -s NETFILE simulates a fabric; IBSIM_SOCKNAME names its socket")
@@ -221,7 +221,7 @@ func (o *watchCommand) serve(ctx context.Context, f *remote.Fabric, page *web, d
 		}
 		if first {
 			o.describe(m, f, page, out)
-			said.Go(func() { follow(ctx, f.Journal(), o.log(out, errs)) })
+			said.Go(func() { o.printer(out, errs).follow(ctx, f.Journal()) })
 		}
 		select {
 		case <-ctx.Done():
@@ -294,28 +294,65 @@ func fromName(g *topo.Graph, r topo.PortRef) string {
 	return g.PortName(r)
 }
 
-// log is how events are written.
-func (o *watchCommand) log(out, errs io.Writer) func(manager.Event) {
+// eventPrinter writes events: as JSON all of them, for people so many a second.
+type eventPrinter struct {
+	json  *json.Encoder // nil for people
+	w     io.Writer
+	began time.Time // of the present second
+	lines int       // in it
+	more  int       // that were not written
+}
+
+// linesMax is how many events people are shown a second; the page has them all.
+const linesMax = 50
+
+func (o *watchCommand) printer(out, errs io.Writer) *eventPrinter {
 	if o.json {
-		enc := json.NewEncoder(out)
-		return func(e manager.Event) { _ = enc.Encode(e) }
+		return &eventPrinter{json: json.NewEncoder(out)}
 	}
-	return func(e manager.Event) {
-		fmt.Fprintf(errs, "%s watch %s: %s\n", e.At.Format(logTime), e.Kind, e.Text)
+	return &eventPrinter{w: errs}
+}
+
+func (p *eventPrinter) print(e manager.Event) {
+	if p.json != nil {
+		_ = p.json.Encode(e) // whoever reads it may be gone
+		return
+	}
+	if time.Since(p.began) >= time.Second {
+		p.flush()
+		p.began, p.lines = time.Now(), 0
+	}
+	if p.lines++; p.lines > linesMax {
+		p.more++
+		return
+	}
+	fmt.Fprintf(p.w, "%s watch %s: %s\n", e.At.Format(logTime), e.Kind, e.Text)
+}
+
+// flush says how many events were left out.
+func (p *eventPrinter) flush() {
+	if p.more > 0 {
+		fmt.Fprintf(p.w, "%s watch: and %s, which the page has\n", time.Now().Format(logTime), numbered(p.more, "event", "events"))
+		p.more = 0
 	}
 }
 
-// follow hands on what comes into a journal, until ctx ends.
-func follow(ctx context.Context, j *manager.Journal, each func(manager.Event)) {
+// follow prints what comes into a journal, until ctx ends.
+func (p *eventPrinter) follow(ctx context.Context, j *manager.Journal) {
 	bell := j.Bell(ctx)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
 	for last := uint64(0); ; {
 		for _, e := range j.After(last, 1<<20) {
-			each(e)
+			p.print(e)
 			last = e.ID
 		}
 		select {
 		case <-bell:
+		case <-tick.C:
+			p.flush()
 		case <-ctx.Done():
+			p.flush()
 			return
 		}
 	}

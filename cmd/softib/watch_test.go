@@ -359,7 +359,7 @@ func TestWatchIBSim(t *testing.T) {
 		}
 	}
 	w := watch(t, "--on", "ibsim", "--interval", "50ms")
-	if s := w.status(); s.Hosts != 8 || s.Switches != 6 || s.Cables != 16 || s.Active != 16 {
+	if s := w.status(); s.Hosts != 8 || s.Switches != 6 || s.Cables != 16 || s.Active != 16 || s.Alarms != 0 {
 		t.Errorf("%+v", s)
 	}
 	got := series(w.get("metrics"), "infiniband_switch_port_")
@@ -372,4 +372,20 @@ func TestWatchIBSim(t *testing.T) {
 	n := g.ByName("leaf1")
 	fmt.Fprintf(console, "Unlink \"S-%016x\"[3]\n", uint64(n.GUID))
 	w.awaitStatus(func(s pageStatus) bool { return s.Down == 1 })
+}
+
+// People are shown so many events a second, and how many there were beyond.
+func TestEventPrinter(t *testing.T) {
+	var b strings.Builder
+	p := (&watchCommand{}).printer(io.Discard, &b)
+	p.began = time.Now().Add(time.Hour) // this second does not end
+	for i := range linesMax + 30 {
+		p.print(manager.Event{Kind: "alarm", Text: fmt.Sprintf("number %d.", i)})
+	}
+	p.flush()
+	p.flush()
+	if got := strings.Count(b.String(), "\n"); got != linesMax+1 {
+		t.Errorf("%d lines", got)
+	}
+	wants(t, b.String(), "watch alarm: number 0.", fmt.Sprintf("number %d.", linesMax-1), "and 30 events, which the page has")
 }

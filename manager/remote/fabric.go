@@ -28,6 +28,8 @@ type Options struct {
 	MKey uint64
 	// AllowChanges lets ports be disabled and enabled, and counters be cleared before they stop.
 	AllowChanges bool
+	// AsIs takes links to be as good as they can be: where nodes claim of every port the same, as in ibsim (12x QDR), what they claim says nothing.
+	AsIs bool
 	// Name names the node of a GUID, where somebody knows better than its description; nil or "" for none.
 	Name func(ib.GUID) string
 	// Journal is told what happens; nil for a new one.

@@ -129,6 +129,9 @@ func (f *Fabric) survey(ctx context.Context) error {
 		return nil
 	}
 	delete(f.told, "silent")
+	if f.opts.AsIs {
+		takeAsIs(s)
+	}
 	if f.opts.Name != nil {
 		s = s.Renamed(f.opts.Name)
 	}
@@ -171,6 +174,19 @@ func (f *Fabric) survey(ctx context.Context) error {
 	f.stats.Store(&st)
 	f.tell()
 	return nil
+}
+
+// takeAsIs makes ports of a survey that nobody else has yet capable of what they do, and no more.
+func takeAsIs(s *survey.Survey) {
+	for _, n := range s.Nodes {
+		for p := range n.Ports {
+			if x := &n.Ports[p]; x.Linked() {
+				r := x.Info.Rate()
+				x.Info.LinkWidthSupported = r.Width
+				x.Info.SetSpeeds(r.Speed, r.Speed, r.Speed)
+			}
+		}
+	}
 }
 
 // count reads the counters. The hint is that something is not as it was: a link went down, or somebody does not answer.

@@ -92,7 +92,7 @@ func (h *shape) absorb(s *survey.Survey) (at []int, news []string) {
 			if m.guids[p] == 0 {
 				m.guids[p] = x.GUID
 			}
-			if x.Known {
+			if x.Known && (x.Linked() || m.specs[p] == (topo.LinkSpec{})) {
 				m.specs[p] = topo.LinkSpec{Width: widest(x.Info.LinkWidthSupported), Speed: x.Info.SupportedSpeed()}
 			}
 		}
