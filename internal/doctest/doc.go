@@ -8,7 +8,7 @@
 //     command after which nothing follows may print what it likes.
 //   - Words are compared, whatever the space between them, and empty lines do not count. A line of "..." stands for any lines, and "..." within a line for any text.
 //   - A figure stands for any figure of its kind: a number with a point, a colon, an exponent, a unit, or of three digits and more; bars of # are left out. So documents show what was
-//     really printed. Small numbers, names (leaf1[5]) and hexadecimal numbers are to be the same.
+//     really printed. Small numbers, a word that is alone in its line, names (leaf1[5]) and hexadecimal numbers are to be the same.
 //   - A command is to succeed.
 //
 // An HTML comment above a block, which no reader sees, says what is special about it:
@@ -16,6 +16,7 @@
 //	<!-- doctest: skip -->          it is not run
 //	<!-- doctest: fails -->         its last command fails
 //	<!-- doctest: again -->         its last command may be too early: it is run until it prints what it should
+//	<!-- doctest: mixed -->         the same, and the lines may come in any order
 //	<!-- doctest: listens PORT -->  after its last command, wait until something listens on this TCP port
 //	<!-- doctest: writes FILE -->   after its last command, wait until there is something in this file
 //

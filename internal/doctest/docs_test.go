@@ -13,6 +13,11 @@ func TestTutorial(t *testing.T) {
 	newShell(t).follow("../../docs/TUTORIAL.md")
 }
 
+func TestOperate(t *testing.T) {
+	need(t, "gcc", "curl")
+	newShell(t).follow("../../docs/OPERATE.md")
+}
+
 func TestCI(t *testing.T) {
 	need(t, "gcc")
 	if _, err := os.Stat("/usr/include/rdma/rdma_cma.h"); err != nil {
@@ -49,6 +54,42 @@ func TestLinks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// named is a test by its package and name.
+var named = regexp.MustCompile("`([a-z][a-z/0-9]*)\\.((?:Test|Fuzz)[A-Za-z0-9]+)`")
+
+// TestNamed wants every test that a document calls a proof.
+func TestNamed(t *testing.T) {
+	for _, path := range []string{"../../docs/TRUTH.md", "../../docs/CI.md"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := named.FindAllStringSubmatch(string(text), -1)
+		if len(found) < 3 {
+			t.Errorf("%s names %d tests", path, len(found))
+		}
+		for _, m := range found {
+			if !hasTest(t, m[1], m[2]) {
+				t.Errorf("%s: there is no %s in %s", path, m[2], m[1])
+			}
+		}
+	}
+}
+
+func hasTest(t *testing.T, folder, name string) bool {
+	files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err == nil && strings.Contains(string(text), "\nfunc "+name+"(") {
+			return true
+		}
+	}
+	return false
 }
 
 // headings are the anchors that a page of Markdown gets.

@@ -215,36 +215,44 @@ func (s *shell) follow(path string) {
 		switch word {
 		case "skip":
 			continue
-		case "", "fails", "again", "listens", "writes":
+		case "", "fails", "again", "mixed", "listens", "writes":
 		default:
 			s.Fatalf("%s:%d: no directive %q", path, b.line, b.directive)
 		}
 		for i, st := range b.steps {
 			last := i == len(b.steps)-1
-			s.step(path, st, last && word == "fails", last && word == "again")
-			if last && word == "writes" {
+			if !last {
+				s.step(path, st, "")
+				continue
+			}
+			s.step(path, st, word)
+			if word == "writes" {
 				s.await(fmt.Sprintf("%s:%d: something in %s", path, st.line, arg), func() bool {
 					info, err := os.Stat(filepath.Join(s.dir, arg))
 					return err == nil && info.Size() > 0
 				})
 			}
-			if last && word == "listens" {
+			if word == "listens" {
 				s.await(fmt.Sprintf("%s:%d: something that listens on port %s", path, st.line, arg), func() bool { return listens(s.T, arg) })
 			}
 		}
 	}
 }
 
-// step runs one command of a document and compares.
-func (s *shell) step(path string, st step, fails, again bool) {
+// step runs one command of a document and compares; the word is its block's directive, if the command is the last there.
+func (s *shell) step(path string, st step, word string) {
 	s.Helper()
+	fails, again, compare := word == "fails", word == "again" || word == "mixed", same
+	if word == "mixed" {
+		compare = sameMixed
+	}
 	deadline := time.Now().Add(patience)
 	for tries := 1; ; tries++ {
 		began := time.Now()
 		out, status := s.run(st.command)
 		missing, ok := "", true
 		if st.want != nil {
-			missing, ok = same(st.want, strings.Split(out, "\n"))
+			missing, ok = compare(st.want, strings.Split(out, "\n"))
 		}
 		good := ok && (status != 0) == fails
 		if good {
