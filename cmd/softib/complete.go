@@ -97,6 +97,17 @@ func completeTopology(_ *cobra.Command, args []string, _ string) ([]string, cobr
 	return list, cobra.ShellCompDirectiveDefault | cobra.ShellCompDirectiveNoSpace
 }
 
+// completeWiring offers what completeTopology does, and the fabric that runs, for at most so many arguments.
+func completeWiring(most int) completer {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		list, how := completeTopology(cmd, nil, prefix)
+		return append(list, liveWord), how
+	}
+}
+
 // completeFabric offers the fabrics that run.
 func completeFabric(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	p, err := newPlace(defaultName)
@@ -111,11 +122,15 @@ func complete(root *cobra.Command) {
 	of := map[string]completer{
 		"exec": completeNodes(false, 1), "top": completeNodes(false, 0), "capture": completeNodes(false, 2), "fault link": completeFault, "fault clear": completeNodes(false, 2),
 		"route trace": completeNodes(false, 2), "route show": completeNodes(false, 1), "up": completeTopology,
+		"topo gen": completeTopology, "topo check": completeWiring(1), "topo diff": completeWiring(2), "topo bom": completeWiring(1),
 	}
 	var visit func(*cobra.Command)
 	visit = func(c *cobra.Command) {
 		if f := of[strings.TrimPrefix(c.CommandPath(), root.Name()+" ")]; f != nil && c.ValidArgsFunction == nil {
 			c.ValidArgsFunction = f
+		}
+		if c.Flags().Lookup("by") != nil {
+			_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(topOrders, cobra.ShellCompDirectiveNoFileComp))
 		}
 		if c.Flags().Lookup("name") != nil {
 			_ = c.RegisterFlagCompletionFunc("name", completeFabric)
