@@ -30,6 +30,7 @@ var binary = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	os.Unsetenv("XDG_STATE_HOME") // fabrics of tests keep their state in their own runtime folders
 	code := m.Run()
 	if bin, err := binary(); err == nil {
 		os.RemoveAll(filepath.Dir(bin))
