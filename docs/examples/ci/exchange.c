@@ -96,6 +96,12 @@ int main(int argc, char **argv)
 			done(id, 0);
 		}
 	}
+	/* The server ends the connection, when its last answer is acknowledged: if the client did, that acknowledgement could be lost for good. */
+	if (client) {
+		struct rdma_cm_event *event;
+		need(!rdma_get_cm_event(id->channel, &event), "rdma_get_cm_event");
+		rdma_ack_cm_event(event);
+	}
 	rdma_disconnect(id);
 	printf("%u messages of %d bytes came back intact\n", count, SIZE);
 	return 0;

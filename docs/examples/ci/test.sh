@@ -31,6 +31,7 @@ fi
 # exchange NAME COUNT: a server and a client; both must be content.
 exchange() {
 	local name=$1 count=$2 pid
+	: >"artifacts/$name.server.txt"
 	on "$server" ./exchange "$address" >"artifacts/$name.server.txt" 2>&1 &
 	pid=$!
 	until grep -q listening "artifacts/$name.server.txt"; do
@@ -46,7 +47,7 @@ exchange plain 2000
 
 echo "== one packet in 200 is lost"
 fault link "$client" drop=0.005
-exchange lossy 200
+exchange lossy 100
 fault clear
 
 echo "== the link of the way flaps"
