@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 )
 
 // SpinLock guards an engine for well under a microsecond at a time. Giving it
@@ -37,8 +38,31 @@ func (l *SpinLock) Unlock() { StoreRelease(&l.v, 0) }
 // TryLock takes the lock if nobody has it.
 func (l *SpinLock) TryLock() bool { return atomic.CompareAndSwapUint32(&l.v, 0, 1) }
 
-// YieldCore lets the kernel run another thread on this core, if one waits.
-func YieldCore() { syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) }
+// yielded counts the yields of this process by which somebody else may have run, since it last slept.
+var yielded atomic.Uint32
+
+const (
+	// yieldsMax is how many of them there may be in a row.
+	yieldsMax = 8
+	// yieldAlone is how long a yield takes where nobody else waits for the core.
+	yieldAlone = 700 * time.Nanosecond
+)
+
+// YieldCore lets the kernel run another thread on this core, if one waits. Where one does, every few calls sleep for a moment instead: since Linux 6.18 a yield costs
+// a whole slice of a thread's share, whether or not anybody takes it, and a thread that yields in a loop owes seconds before long, for which it then waits. Sleeping forgives that debt.
+func YieldCore() {
+	if yielded.Load() >= yieldsMax {
+		yielded.Store(0)
+		ts := syscall.Timespec{Nsec: 1000}
+		syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
+		return
+	}
+	began := time.Now()
+	syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0)
+	if time.Since(began) > yieldAlone {
+		yielded.Add(1)
+	}
+}
 
 // StoreFence makes v visible at p before anything that follows is looked at.
 func StoreFence(p *uint32, v uint32) { atomic.SwapUint32(p, v) }
