@@ -38,7 +38,7 @@ func (j *judgement) badCables(s *Section) {
 	// What was counted before the interval says something about the cable too, if its counters were ever reset.
 	for _, v := range health.Judge(bare, 0, j.t) {
 		if !judged[v.Cable] {
-			j.addCable(s, &v, Warn, "nothing was counted in this interval; clear the counters (ibclearerrors, perfquery -R) and run this again under load. ")
+			j.addCable(s, &v, Warn, "nothing was counted in this interval; clear the counters (ibqueryerrors -k -K, perfquery -R) and run this again under load. ")
 		}
 	}
 }
@@ -188,7 +188,7 @@ func (j *judgement) saturated(s *Section, r topo.PortRef) {
 		name := j.s.PortName(r)
 		s.add(Finding{
 			Severity: Warn, Kind: "saturated", Objects: []string{name}, Measured: fmt.Sprintf("%v at %s stands at %d, the most that it can show", row.Counter, name, x.Counters[row.Counter]),
-			Threshold: "less than that", Next: "clear it (ibclearerrors, perfquery -R) and run this again: it counts no further",
+			Threshold: "less than that", Next: "clear it (ibqueryerrors -k -K, perfquery -R) and run this again: it counts no further",
 		})
 	}
 }

@@ -171,7 +171,7 @@ func walkChanges(t *testing.T, x *ground, b *browser) {
 	b.fill("[aria-label='Create a tenant'] [name=name]", "red")
 	b.fill("[aria-label='Create a tenant'] [name=hosts]", "h1-h4 h99")
 	b.click("[aria-label='Create a tenant'] button")
-	b.sees(`no node is called "h99"`)
+	b.sees(`"h99": want one of the fabric's`)
 	if len(x.book.List()) != 0 {
 		t.Fatal("a tenant with an unknown host was made")
 	}

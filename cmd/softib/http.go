@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 
@@ -89,7 +91,7 @@ func newWeb(o httpOptions, fixed bool, dir string) (*web, error) {
 		return nil, next(fmt.Errorf("the page cannot be served: %w", err), "--http 127.0.0.1:0 takes a free port, --http off serves none")
 	}
 	x.addr = x.l.Addr().String()
-	x.url = scheme + x.addr + "/"
+	x.url = scheme + reachable(x.l.Addr()) + "/"
 	if err := ufm.CheckListen(x.addr, x.srv.TLSConfig != nil, users.Any() || o.clients != ""); err != nil {
 		x.l.Close()
 		return nil, next(err, "softib user add NAME makes a credential; --tls-cert FILE and --tls-key FILE turn TLS on")
@@ -110,13 +112,35 @@ func (x *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "nothing is managed at the moment; next: try again in a second", http.StatusServiceUnavailable)
 }
 
+// reachable is an address that a browser can be given: of all addresses of this machine, its name.
+func reachable(a net.Addr) string {
+	t, ok := a.(*net.TCPAddr)
+	if !ok || !t.IP.IsUnspecified() {
+		return a.String()
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "localhost"
+	}
+	return net.JoinHostPort(name, strconv.Itoa(t.Port))
+}
+
+// hostNames are what browsers may call a page that is not for this machine alone: by the machine's name.
+func hostNames(a net.Addr) []string {
+	name, err := os.Hostname()
+	if err != nil || ufm.IsLoopback(a.String()) {
+		return nil
+	}
+	return []string{name}
+}
+
 // handle serves all that a manager offers over HTTP: the page, the metrics and the REST interface.
 func (x *web) handle(m *manager.Manager) (end func(), err error) {
 	rest, err := ufm.New(ufm.Config{Manager: m, Credentials: x.users, Loopback: ufm.IsLoopback(x.addr), ClientCerts: x.opts.clients != ""})
 	if err != nil {
 		return nil, err
 	}
-	page := webui.New(m, webui.Options{Hosts: x.opts.hosts})
+	page := webui.New(m, webui.Options{Hosts: append(slices.Clone(x.opts.hosts), hostNames(x.l.Addr())...)})
 	mux := http.NewServeMux()
 	for _, root := range rest.Roots() {
 		mux.Handle(root, rest)
