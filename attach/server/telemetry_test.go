@@ -328,7 +328,7 @@ func TestPeaks(t *testing.T) {
 		}
 	}
 	for _, again := range f.Peaks(live.PeaksKept) {
-		if again.Port == from && again != peaks[from] {
+		if again.Port == from && again.Xmit != peaks[from].Xmit { // what came back may be known only now
 			t.Errorf("a second reader finds %+v: want %+v", again, peaks[from])
 		}
 	}
