@@ -348,7 +348,9 @@ ssize_t rs_stream_send(struct rs *rs, const struct iovec *parts, int count, int 
 		if (!todo)
 			return 0;
 		is_tiny = todo - done <= MIN((size_t)rs->options.inline_bytes, sizeof(tiny));
-		n = MIN(send_room(rs, !is_tiny), todo - done);
+		/* Looked at once: the peer writes its credit while we compare. */
+		n = send_room(rs, !is_tiny);
+		n = MIN(n, todo - done);
 		if (!n) {
 			rs_progress(rs, 0);
 			if (send_room(rs, !is_tiny))
@@ -388,7 +390,9 @@ ssize_t rs_stream_receive(struct rs *rs, const struct iovec *parts, int count, i
 	at = rs->taken;
 	while (done < todo) {
 		uint64_t size = rs->options.receive_bytes;
-		size_t n = MIN(rs->arrived - at, todo - done);
+		size_t n = rs->arrived - at;
+
+		n = MIN(n, todo - done);
 
 		if (n) {
 			n = MIN(n, size - at % size);
