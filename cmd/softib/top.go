@@ -149,8 +149,9 @@ func (s *server) top(ctx context.Context, conn net.Conn, r *topRequest, tell fun
 	}()
 	bell := s.mgr.Samples(ctx)
 	by := r.By
-	for {
-		if err := tell(answer{Top: topOf(s.mgr, by, r.Lines, nodes)}); err != nil {
+	// The first is counted up to now, for those who look only once.
+	for sample := s.mgr.Fresh(); ; sample = s.mgr.Sample() {
+		if err := tell(answer{Top: topOf(s.mgr, sample, by, r.Lines, nodes)}); err != nil {
 			return err
 		}
 		select {
@@ -162,9 +163,8 @@ func (s *server) top(ctx context.Context, conn net.Conn, r *topRequest, tell fun
 	}
 }
 
-// topOf picks the foremost ports of the last sample. With nodes it is among theirs.
-func topOf(m *manager.Manager, by string, lines int, nodes map[int]bool) *topShown {
-	s := m.Sample()
+// topOf picks the foremost ports of a sample. With nodes it is among theirs.
+func topOf(m *manager.Manager, s *manager.Sample, by string, lines int, nodes map[int]bool) *topShown {
 	g := m.Graph()
 	x := &topShown{At: s.At, Interval: s.Interval.Seconds(), By: by, Active: s.Active, Down: s.Down, Cables: len(m.Cables()), Hosts: s.XmitBytes}
 	var order []int
