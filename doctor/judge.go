@@ -139,7 +139,7 @@ func (j *judgement) end(r topo.PortRef) health.End {
 	e := health.End{Ref: r}
 	if p.Known {
 		e.State, e.Rate = p.Info.PortState, p.Info.Rate()
-		e.Capable = ib.LinkRate{Width: widest(p.Info.LinkWidthSupported), Speed: p.Info.SupportedSpeed()}
+		e.Capable = ib.LinkRate{Width: p.Info.LinkWidthSupported.Widest(), Speed: p.Info.SupportedSpeed()}
 	}
 	e.Total = j.s.Reading(r).Counters
 	e.Delta = j.delta(r)
@@ -170,16 +170,6 @@ func (j *judgement) counts(r topo.PortRef) ib.Counters {
 		return j.delta(r)
 	}
 	return j.s.Reading(r).Counters
-}
-
-// widest is the widest of a set of widths.
-func widest(set ib.Width) (best ib.Width) {
-	for w := ib.Width1x; w != 0 && w <= ib.Width2x; w <<= 1 {
-		if set&w != 0 && w.Lanes() > best.Lanes() {
-			best = w
-		}
-	}
-	return best
 }
 
 // where names a port and, if it is known, what it is plugged into: "h5[1] behind leaf2[1]".

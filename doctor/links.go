@@ -95,7 +95,7 @@ func ends(s *survey.Survey, a, b topo.PortRef) []string {
 // limited says that a port is configured for no more than what its link runs at; empty if it is not.
 func (j *judgement) limited(r topo.PortRef, rate ib.LinkRate) string {
 	pi := &j.s.Port(r).Info
-	if w := widest(pi.LinkWidthEnabled & pi.LinkWidthSupported); w != 0 && w.Lanes() <= rate.Width.Lanes() && w.Lanes() < widest(pi.LinkWidthSupported).Lanes() {
+	if w := (pi.LinkWidthEnabled & pi.LinkWidthSupported).Widest(); w != 0 && w.Lanes() <= rate.Width.Lanes() && w.Lanes() < pi.LinkWidthSupported.Widest().Lanes() {
 		return fmt.Sprintf("%s has only width %v enabled", j.s.PortName(r), w)
 	}
 	if e := pi.EnabledSpeed(); e != 0 && e <= rate.Speed && e < pi.SupportedSpeed() {

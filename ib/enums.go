@@ -140,6 +140,16 @@ func (w Width) Lanes() int {
 	return 0
 }
 
+// Widest is the widest of a set of widths, 0 of none.
+func (w Width) Widest() (best Width) {
+	for bit := Width(1); bit != 0; bit <<= 1 {
+		if w&bit != 0 && bit.Lanes() > best.Lanes() {
+			best = bit
+		}
+	}
+	return best
+}
+
 func (w Width) String() string {
 	if n := w.Lanes(); n > 0 {
 		return fmt.Sprintf("%dx", n)
@@ -218,6 +228,15 @@ func (r LinkRate) ByteTime(n int) Time {
 	}
 	// 8 bits * 10^12 ps / (mbps * 10^6)
 	return Time((int64(n)*8_000_000 + mbps - 1) / mbps)
+}
+
+// Lesser is what two ends can do together: the lesser width and the lesser speed. It is zero where one is.
+func (r LinkRate) Lesser(o LinkRate) LinkRate {
+	if o.Width.Lanes() < r.Width.Lanes() {
+		r.Width = o.Width
+	}
+	r.Speed = min(r.Speed, o.Speed)
+	return r
 }
 
 func (r LinkRate) String() string { return r.Width.String() + " " + r.Speed.String() }

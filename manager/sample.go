@@ -103,7 +103,7 @@ func (m *Manager) look(s, last *Sample) {
 			a, _ := m.PortIndex(c.A)
 			b, _ := m.PortIndex(c.B)
 			x, y := &s.Ports[a], &s.Ports[b]
-			best := lesser(x.Capable, y.Capable)
+			best := x.Capable.Lesser(y.Capable)
 			x.Capable, y.Capable = best, best
 			switch {
 			case min(x.State, y.State) == ib.PortActive:
@@ -130,26 +130,7 @@ func (m *Manager) lookAt(r topo.PortRef, p *PortSample) {
 	if pi.PortState > ib.PortDown {
 		p.Rate = pi.Rate()
 	}
-	p.Capable = ib.LinkRate{Width: widest(pi.LinkWidthSupported), Speed: m.g.Nodes[r.Node].Ports[r.Port].Speed}
-}
-
-// widest is the widest of a set of widths.
-func widest(set ib.Width) (best ib.Width) {
-	for w := ib.Width(1); w != 0; w <<= 1 {
-		if set&w != 0 && w.Lanes() > best.Lanes() {
-			best = w
-		}
-	}
-	return best
-}
-
-// lesser is what two ends can do together.
-func lesser(a, b ib.LinkRate) ib.LinkRate {
-	if b.Width.Lanes() < a.Width.Lanes() {
-		a.Width = b.Width
-	}
-	a.Speed = min(a.Speed, b.Speed)
-	return a
+	p.Capable = ib.LinkRate{Width: pi.LinkWidthSupported.Widest(), Speed: m.g.Nodes[r.Node].Ports[r.Port].Speed}
 }
 
 // take makes the next sample.

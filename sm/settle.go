@@ -213,19 +213,8 @@ func (s *sweep) count() {
 // degraded reports whether a link runs below what its port supports and is allowed to do.
 func degraded(p *mad.PortInfo) bool {
 	best := p.LinkWidthSupported & p.LinkWidthEnabled
-	return best != 0 && p.LinkWidthActive.Lanes() < widest(best) ||
+	return best != 0 && p.LinkWidthActive.Lanes() < best.Widest().Lanes() ||
 		p.EnabledSpeed() != 0 && p.ActiveSpeed() != 0 && p.ActiveSpeed() < p.EnabledSpeed()
-}
-
-// widest is the most lanes of a set of widths.
-func widest(set ib.Width) int {
-	lanes := 0
-	for bit := ib.Width(1); bit != 0; bit <<= 1 {
-		if set&bit != 0 {
-			lanes = max(lanes, bit.Lanes())
-		}
-	}
-	return lanes
 }
 
 // changes logs what is different from the last subnet. A node that came or went is one line, whatever its links; of other links each is one.

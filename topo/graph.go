@@ -322,13 +322,7 @@ func (g *Graph) LinkRate(ref PortRef) ib.LinkRate {
 	if x == nil || !x.Connected() {
 		return ib.LinkRate{}
 	}
-	y := g.Port(PortRef{x.Peer, x.PeerPort})
-	r := x.Rate()
-	if y.Width.Lanes() < r.Width.Lanes() {
-		r.Width = y.Width
-	}
-	r.Speed = min(r.Speed, y.Speed)
-	return r
+	return x.Rate().Lesser(g.Port(PortRef{x.Peer, x.PeerPort}).Rate())
 }
 
 // PortName writes a port as people do: leaf1[9].

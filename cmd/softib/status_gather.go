@@ -252,25 +252,15 @@ func (f *fabric) linkStatus(s *status) {
 
 // bestRate is what both ends of a link support, and what an operator has forbidden them of it.
 func bestRate(a, b *mad.PortInfo) (best ib.LinkRate, why string) {
-	best = ib.LinkRate{Width: widest(a.LinkWidthSupported & b.LinkWidthSupported), Speed: min(a.SupportedSpeed(), b.SupportedSpeed())}
+	best = ib.LinkRate{Width: (a.LinkWidthSupported & b.LinkWidthSupported).Widest(), Speed: min(a.SupportedSpeed(), b.SupportedSpeed())}
 	allowed := ib.LinkRate{
-		Width: widest(a.LinkWidthSupported & a.LinkWidthEnabled & b.LinkWidthSupported & b.LinkWidthEnabled),
+		Width: (a.LinkWidthSupported & a.LinkWidthEnabled & b.LinkWidthSupported & b.LinkWidthEnabled).Widest(),
 		Speed: min(a.EnabledSpeed(), b.EnabledSpeed()),
 	}
 	if allowed.Mbps() < best.Mbps() {
 		why = "as enabled"
 	}
 	return best, why
-}
-
-// widest is the widest of a set of widths.
-func widest(set ib.Width) (best ib.Width) {
-	for bit := ib.Width(1); bit != 0; bit <<= 1 {
-		if set&bit != 0 && bit.Lanes() > best.Lanes() {
-			best = bit
-		}
-	}
-	return best
 }
 
 // subnetStatus reads addresses and keys from all end ports, and returns the ports where managers run.

@@ -204,7 +204,7 @@ func (v *Verdict) judgeRate(c *Cable, t *Thresholds) {
 	if b.Rate.Mbps() != 0 && (a.Rate.Mbps() == 0 || b.Rate.Mbps() < a.Rate.Mbps()) {
 		a, b = b, a
 	}
-	possible := lesser(a.Capable, b.Capable)
+	possible := a.Capable.Lesser(b.Capable)
 	have, can := a.Rate.Mbps(), possible.Mbps()
 	if have == 0 || have >= can {
 		return
@@ -215,15 +215,6 @@ func (v *Verdict) judgeRate(c *Cable, t *Thresholds) {
 		r.Severity = Bad
 	}
 	v.Reasons = append(v.Reasons, r)
-}
-
-// lesser is what two ends can do together: the lesser width and the lesser speed. It is zero if either is unknown.
-func lesser(a, b ib.LinkRate) ib.LinkRate {
-	if b.Width.Lanes() < a.Width.Lanes() {
-		a.Width = b.Width
-	}
-	a.Speed = min(a.Speed, b.Speed)
-	return a
 }
 
 // judgeEnd holds the counters of one end against the limits, and returns how many signs of damaged

@@ -93,7 +93,7 @@ func (h *shape) absorb(s *survey.Survey) (at []int, news []string) {
 				m.guids[p] = x.GUID
 			}
 			if x.Known && (x.Linked() || m.specs[p] == (topo.LinkSpec{})) {
-				m.specs[p] = topo.LinkSpec{Width: widest(x.Info.LinkWidthSupported), Speed: x.Info.SupportedSpeed()}
+				m.specs[p] = topo.LinkSpec{Width: x.Info.LinkWidthSupported.Widest(), Speed: x.Info.SupportedSpeed()}
 			}
 		}
 	}
@@ -139,16 +139,6 @@ func (h *shape) add(k nodeKey, n *survey.Node) int {
 	h.members = append(h.members, m)
 	h.index[k] = len(h.members) - 1
 	return len(h.members) - 1
-}
-
-// widest is the widest of a set of widths.
-func widest(set ib.Width) (best ib.Width) {
-	for w := ib.Width(1); w != 0; w <<= 1 {
-		if set&w != 0 && w.Lanes() > best.Lanes() {
-			best = w
-		}
-	}
-	return best
 }
 
 // madeUpGUID marks the GUIDs of nodes whose own is another's already: locally administered, of a kind that nobody else uses.
