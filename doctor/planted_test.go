@@ -185,7 +185,8 @@ func TestDuplicateLID(t *testing.T) {
 
 // TestManagers: a second master, a port that knows another manager, and one that should be master.
 func TestManagers(t *testing.T) {
-	r := newRig(t, topo.DefaultSpec, sm.Config{})
+	// Above the pretender below, so that the manager, should it sweep and see it, stays master.
+	r := newRig(t, topo.DefaultSpec, sm.Config{Priority: 5})
 	r.setPort(r.port("h12[1]"), func(pi *mad.PortInfo) { pi.MasterSMLID = 77 })
 	rep := r.look(doctor.Options{})
 	wantFinding(t, rep, "wrong-sm-lid", doctor.Fail, "h12[1]")
