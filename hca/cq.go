@@ -50,6 +50,10 @@ type CQ struct {
 	// Owner is the driver's: who waits on the queue. The engine ignores it.
 	Owner any
 
+	// outside is how many completions the driver has taken out and the program has not; nil for a queue that programs poll themselves.
+	outside func() int
+	news    bool // it is in HCA.news
+
 	_ cacheLine
 }
 
@@ -87,6 +91,39 @@ func (c *CQ) Cap() int { return c.cap }
 // Len is how many wait to be polled.
 func (c *CQ) Len() int { return int(c.tail - c.head) }
 
+// Watch is for a driver that moves completions to where the program finds them, with Poll, as they come: NextNews tells it of
+// the queue from now on. Outside counts those that the program has not taken there: they still are the queue's.
+func (c *CQ) Watch(outside func() int) { c.outside = outside }
+
+// unread is how many completions the program has not taken.
+func (c *CQ) unread() int {
+	n := int(c.tail - c.head)
+	if c.outside != nil {
+		n += c.outside()
+	}
+	return n
+}
+
+// changed keeps a watched queue for NextNews.
+func (c *CQ) changed() {
+	if c.outside != nil && !c.news {
+		c.news = true
+		c.h.news = append(c.h.news, c)
+	}
+}
+
+// NextNews is a watched queue that has got completions, or lost some with their queue pair; nil if there is none. It is called until then.
+func (h *HCA) NextNews() *CQ {
+	n := len(h.news)
+	if n == 0 {
+		return nil
+	}
+	c := h.news[n-1]
+	h.news = h.news[:n-1]
+	c.news = false
+	return c
+}
+
 // Failed reports whether the queue has overflowed.
 func (c *CQ) Failed() bool { return c.err }
 
@@ -99,7 +136,7 @@ func (h *HCA) ResizeCQ(c *CQ, entries int) error {
 	if entries < 1 || entries > h.cfg.Limits.MaxCQE {
 		return badAttr(verb, "cqe", entries, "1 to max_cqe")
 	}
-	if entries < c.Len() {
+	if entries < c.unread() {
 		return badAttr(verb, "cqe", entries, "no fewer than the completions that wait")
 	}
 	ring := make([]WC, pow2(entries))
@@ -163,7 +200,7 @@ func (c *CQ) ReqNotifyMissed(solicitedOnly bool) {
 	if c.armedSoli {
 		last = c.soli
 	}
-	if int32(last-c.head) > 0 && int32(last-c.told) > 0 {
+	if head := c.tail - uint32(c.unread()); int32(last-head) > 0 && int32(last-c.told) > 0 {
 		c.fire()
 	}
 }
@@ -186,7 +223,7 @@ func (c *CQ) slot() *WC {
 	if c.err {
 		return nil
 	}
-	if int(c.tail-c.head) >= c.cap {
+	if int(c.tail-c.head)+OutsideMax >= c.cap && c.unread() >= c.cap {
 		c.err = true
 		c.h.events.push(Event{Type: EventCQErr, CQ: c})
 		return nil
@@ -196,6 +233,9 @@ func (c *CQ) slot() *WC {
 	return e
 }
 
+// OutsideMax is how many completions of a watched queue are outside at most. It saves asking how many there are.
+const OutsideMax = 64
+
 // commit publishes the completion that slot returned.
 func (c *CQ) commit(now ib.Time, solicited bool) {
 	c.ring[c.tail&uint32(len(c.ring)-1)].At = now
@@ -204,6 +244,7 @@ func (c *CQ) commit(now ib.Time, solicited bool) {
 		c.soli = c.tail
 	}
 	c.h.Stats.Completions++
+	c.changed()
 	if !c.armed || (c.armedSoli && !solicited) {
 		return
 	}
@@ -238,6 +279,7 @@ func (c *CQ) purge(n ib.QPN) {
 		w++
 	}
 	c.tail = w
+	c.changed()
 	// An event too many is no harm; numbers from the future would hide completions.
 	c.told, c.soli = earlier(c.told, w), earlier(c.soli, w)
 }

@@ -159,6 +159,7 @@ type HCA struct {
 	keys   keyTable
 	timers timerHeap
 	events eventQueue
+	news   []*CQ   // watched queues with completions that the driver has not been told of
 	now    ib.Time // as last told
 	// aborted: requests that may have packets by reference on their way were
 	// given up.
