@@ -35,9 +35,10 @@ const (
 
 // polledSince reports whether somebody polls who can be trusted to go on: *polls is the count at the last look.
 func (e *Endpoint) polledSince(polls *uint32) bool {
-	polled := e.polls != *polls
-	*polls = e.polls
-	return polled && !(e.resting && e.polls-e.restAt < restPolls)
+	looked := e.looked()
+	polled := looked != *polls
+	*polls = looked
+	return polled && !(e.resting && looked-e.restAt < restPolls)
 }
 
 // call makes sure that the attendant looks, making one if there is none.

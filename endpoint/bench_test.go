@@ -138,3 +138,22 @@ func newLedger() *Ledger {
 	}
 	return l
 }
+
+// BenchmarkWrites is what one of a stream of short writes costs both ends, all by one thread.
+func BenchmarkWrites(b *testing.B) {
+	x, y := twins(b, newLedger)
+	var wc [64]verbs.WC
+	wr := hca.SendWR{Opcode: hca.WRRDMAWrite, SGList: []hca.SGE{{Addr: x.mr.Addr(), Length: 8, LKey: x.mr.LKey()}}, RemoteAddr: y.mr.Addr(), RKey: y.mr.RKey()}
+	for out := 0; b.Loop(); {
+		for out >= 64 {
+			y.Poll(y.cq, wc[:])
+			out -= x.Poll(x.cq, wc[:])
+		}
+		h := x.Enter()
+		if err := h.PostSend(x.qp, &wr); err != nil {
+			b.Fatal(err)
+		}
+		x.Leave()
+		out++
+	}
+}

@@ -48,32 +48,31 @@ type Endpoint struct {
 	start  time.Time
 
 	// mu guards the engine and everything below that is not atomic.
-	mu      cacheline.SpinLock
-	eng     *hca.HCA
-	routes  map[Key]*Route
-	out     []*Out
-	in      []*In
-	waiting int         // rings with parked queue pairs
-	scratch wire.Packet // being sent
-	rx      wire.Packet // being received
-	buf     []byte      // for a payload that goes nowhere, or everywhere
-	polls   uint32      // calls of Poll, for the attendant
-	poked   uint32      // how often the program had looked for completions when a payload was last written ahead
-	restAt  uint32      // polls when a program was last about to sleep
-	resting bool        // it has not polled in earnest since
-	idle    int         // empty polls in a row
-	turns   int         // in a row that found packets
-	streams bool        // the last of them was part of a stream: its ACKs can wait for a few more
-	hot     int         // the incoming ring that delivered last
-	turn    int
-	events  []verbs.Event
-	owed    bool // packets wait to be sent: Poll hurried back
-	failed  bool
-	closed  bool
-	// completions is how many there were when the hint was last changed.
-	completions uint64
-	hint        *hint
-	postStaged  func(*hca.HCA, *uint64)
+	mu         cacheline.SpinLock
+	eng        *hca.HCA
+	routes     map[Key]*Route
+	out        []*Out
+	in         []*In
+	waiting    int         // rings with parked queue pairs
+	scratch    wire.Packet // being sent
+	rx         wire.Packet // being received
+	buf        []byte      // for a payload that goes nowhere, or everywhere
+	polls      uint32      // calls of Poll, for the attendant
+	poked      uint32      // how often the program had looked for completions when a payload was last written ahead
+	restAt     uint32      // looked when a program was last about to sleep
+	resting    bool        // it has not polled in earnest since
+	idle       int         // empty polls in a row
+	tired      bool        // so many that a poller should see whether others want its core
+	turns      int         // in a row that found packets
+	streams    bool        // the last of them was part of a stream: its ACKs can wait for a few more
+	hot        int         // the incoming ring that delivered last
+	turn       int
+	events     []verbs.Event
+	owed       bool // packets wait to be sent: Poll hurried back
+	failed     bool
+	closed     bool
+	hint       *hint
+	postStaged func(*hca.HCA, *uint64)
 	// clock is the time as last read. Reading it costs as much as building a
 	// packet; while the endpoint is attended it is read every few calls, and in
 	// between soon stands in for it: a little ahead, so that a timer started
@@ -133,10 +132,18 @@ func (e *Endpoint) Enter() *hca.HCA {
 	return e.eng
 }
 
+// EnterToSend is Enter for a caller who only posts to send queues of connected queue pairs: receives that C code has staged
+// are posted once the packets are on their way.
+func (e *Endpoint) EnterToSend() *hca.HCA {
+	e.mu.Lock()
+	return e.eng
+}
+
 // Leave sends what was posted and gives the engine back.
 func (e *Endpoint) Leave() {
 	e.owed = false
 	e.send()
+	e.unstage()
 	e.finish()
 	e.mu.Unlock()
 }
@@ -146,6 +153,7 @@ func (e *Endpoint) LeaveQuiet() {
 	if e.eng.HasEvent() || e.eng.HasWithdrawn() {
 		e.finish()
 	}
+	e.hand()
 	e.mu.Unlock()
 }
 
@@ -221,7 +229,7 @@ func (e *Endpoint) finish() {
 		}
 		e.publish() // states of queue pairs may be others now
 	}
-	e.committed()
+	e.hand()
 	if e.eng.HasViolation() {
 		e.tellViolations()
 	}
@@ -245,58 +253,100 @@ func (e *Endpoint) tellViolations() {
 // whoever waits for what has come is in more of a hurry.
 func (e *Endpoint) Poll(cq *hca.CQ, out []verbs.WC) int {
 	e.mu.Lock()
+	e.before()
+	n := cq.Poll(out)
+	if n > 0 {
+		e.besides()
+	} else {
+		e.take(cq, 1)
+		n = cq.Poll(out)
+	}
+	e.after(n > 0)
+	return n
+}
+
+// Spun is how many empty looks there have to have been at least for a poller to see whether others want its core.
+const Spun = 16
+
+// Advance is Poll for a tapped queue. Empty is for how long, about, the caller has looked itself and found nothing: 0 is no time worth speaking of, Spun is long.
+func (e *Endpoint) Advance(cq *hca.CQ, empty int) {
+	e.mu.Lock()
+	e.before()
+	if empty > 0 {
+		e.turns = 0
+	}
+	some := cq.Len() > 0 // there was no room for these
+	if some {
+		waiterOf(cq).move()
+		e.besides()
+	} else {
+		e.take(cq, max(empty, 1))
+	}
+	e.after(some || cq.Len() > 0)
+}
+
+// before begins a poll.
+func (e *Endpoint) before() {
 	e.polls++
 	if e.owed && !(e.streams && e.turns&3 != 0) {
 		e.owed = false
 		e.send()
 	}
-	e.streams = false
-	n := cq.Poll(out)
-	if n > 0 && e.hot < len(e.in) && e.drainRing(e.in[e.hot], nil) > 0 {
-		// Nobody waits for these; but a program that always finds a completion would never take them in.
+	e.streams, e.tired = false, false
+}
+
+// besides is for a program that found a completion: nobody waits for what is taken in here, but one
+// that always finds some would never take it in.
+func (e *Endpoint) besides() {
+	if e.hot < len(e.in) && e.drainRing(e.in[e.hot], nil) > 0 {
 		e.owed = true
 	}
-	if n == 0 {
-		bytes := e.eng.Stats.RxBytes
-		if got := e.drain(cq); got == 0 {
-			e.unstage() // to a queue pair that has failed they complete at once
-			e.idle++
-			e.turns = 0
-			if e.owed || e.waiting > 0 {
-				e.owed = false
-				e.unpark()
-				e.send()
-				e.finish()
-			}
-			if e.idle >= 4 {
-				e.idled()
-			}
-		} else {
-			e.idle = 0
-			e.owed = true
-			n = cq.Poll(out)
-			if n == 0 {
-				e.finish()
-			}
-			e.streams = n == 0 && e.isStream(got, e.eng.Stats.RxBytes-bytes)
+}
+
+// take takes in what arrived. Nothing counts for so many empty polls.
+func (e *Endpoint) take(cq *hca.CQ, turns int) {
+	bytes := e.eng.Stats.RxBytes
+	if got := e.drain(cq); got > 0 {
+		e.idle = 0
+		e.owed = true
+		if cq.Len() == 0 {
+			e.finish()
+			e.streams = e.isStream(got, e.eng.Stats.RxBytes-bytes)
 		}
+		return
 	}
-	if n > 0 {
+	e.unstage() // to a queue pair that has failed they complete at once
+	e.tired = (e.idle+turns)/Spun != e.idle/Spun
+	e.idle += turns
+	e.turns = 0
+	if e.owed || e.waiting > 0 {
+		e.owed = false
+		e.unpark()
+		e.send()
+		e.finish()
+	}
+	if e.idle >= 4 {
+		e.idled()
+	}
+}
+
+// after ends a poll.
+func (e *Endpoint) after(some bool) {
+	if some {
 		if e.resting && e.owed {
 			e.owed = false
 			e.send() // there may be no next call
 		}
 		e.finish() // before the program has its memory back
 	}
-	idle, streams := e.idle, e.streams
+	idle, streams, tired := e.idle, e.streams, e.tired
 	e.mu.Unlock()
 	if streams {
 		cacheline.Pause()
 	}
-	if idle&15 == 15 {
+	if tired {
 		e.patience(idle)
 	}
-	return n
 }
 
 // patience is what a poller does that has found nothing for a while: it lets another thread have this core, in
@@ -313,7 +363,7 @@ func (e *Endpoint) patience(idle int) {
 	if time.Since(began) > crowdedAfter {
 		e.crowded.Store(true)
 	}
-	if idle&1023 == 1023 {
+	if idle%1024 < Spun {
 		runtime.Gosched()
 	}
 }

@@ -13,11 +13,11 @@ const hintRings = 64
 // hint is what C code may look at without calling Go: whether a look at a completion queue can be worth it. It lies
 // outside Go's heap, and it is advice: to miss something now is to see it at the next look.
 type hint struct {
-	commits uint32 // changes with completions, and whenever something else needs a look
-	nrings  uint32 // or hintMany
-	dead    uint32
-	reaped  uint32 // C: polls that were answered with completions without a call
-	ring    [hintRings]struct {
+	stirs  uint32 // changes whenever something needs a look
+	nrings uint32 // or hintMany
+	dead   uint32
+	reaped uint32 // C: polls that were answered with completions without a call
+	ring   [hintRings]struct {
 		seq  unsafe.Pointer // into a ring's memory
 		want uint32
 		_    uint32
@@ -75,12 +75,25 @@ func (e *Endpoint) hintAll() {
 }
 
 // stir makes whoever looks at the hint look at the endpoint.
-func (e *Endpoint) stir() { atomic.AddUint32(&e.hint.commits, 1) }
+func (e *Endpoint) stir() { atomic.AddUint32(&e.hint.stirs, 1) }
 
-// committed stirs if completions have come.
-func (e *Endpoint) committed() {
-	if n := e.eng.Stats.Completions; n != e.completions {
-		e.completions = n
-		e.stir()
+// Tap lets C code find completions of a queue without a call into Go: move is called with the endpoint locked when there are some, and may Poll them
+// from the queue as far as there is room where C looks. Outside counts those that are there. Advance takes the place of Poll. Nil ends it.
+func (e *Endpoint) Tap(cq *hca.CQ, move func(), outside func() int) {
+	e.mu.Lock()
+	waiterOf(cq).move = move
+	cq.Watch(outside)
+	e.mu.Unlock()
+}
+
+// hand moves the completions of tapped queues.
+func (e *Endpoint) hand() {
+	for cq := e.eng.NextNews(); cq != nil; cq = e.eng.NextNews() {
+		if move := waiterOf(cq).move; move != nil {
+			move()
+		}
 	}
 }
+
+// looked counts how often the program has looked for completions: here, and where C looks.
+func (e *Endpoint) looked() uint32 { return e.polls + atomic.LoadUint32(&e.hint.reaped) }

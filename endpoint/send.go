@@ -23,6 +23,7 @@ func (e *Endpoint) send() {
 		}
 		if s.Loopback && block == e.block {
 			if e.eng.Emit(now, s, &e.scratch, e.space()) {
+				e.unstage()
 				e.eng.HandlePacket(now, s.Port, &e.scratch)
 			}
 			continue
@@ -75,7 +76,7 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 		e.sample(s.QP, again)
 	}
 	// Writing ahead is a system call: worth it for a program that waits for each of its writes, not for a stream of them.
-	looked := e.polls + e.hint.reaped
+	looked := e.looked()
 	if e.poked != looked && s.QP.IsOnly(psn) && again == e.eng.Stats.Retransmits && r.poke(&e.scratch) {
 		e.poked = looked
 		e.scratch.BTH.AckReq = false

@@ -36,7 +36,7 @@ func (e *Endpoint) Arm(cq *hca.CQ, solicitedOnly bool) {
 // leaveAlone is called by whoever polled until now and sleeps from now on: peers must wake the attendant again, and what
 // came before they know that is taken in here.
 func (e *Endpoint) leaveAlone() {
-	e.resting, e.restAt, e.idle = true, e.polls, 0
+	e.resting, e.restAt, e.idle = true, e.looked(), 0
 	atomic.StoreUint32(&e.page.h.bell, asleep)
 	if !e.employed.Load() {
 		e.call()
@@ -45,10 +45,11 @@ func (e *Endpoint) leaveAlone() {
 	e.carry()
 }
 
-// waiter is where a completion queue's event goes.
+// waiter is where a completion queue's event goes, and its completions if it is tapped.
 type waiter struct {
-	c chan struct{}
-	f func()
+	c    chan struct{}
+	f    func()
+	move func()
 }
 
 func waiterOf(cq *hca.CQ) *waiter {

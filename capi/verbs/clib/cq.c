@@ -6,11 +6,23 @@
 #include "softib.h"
 
 enum {
-	/* Empty polls that are answered here before the adapter is asked again: it has timers, and may want to yield. */
-	IDLE_POLLS = 256,
+	/* Polls that find nothing before the adapter is asked all the same: it has timers, and may want to yield. Some ten microseconds. */
+	IDLE_POLLS = 2048,
+	/* Polls that find nothing between packets that do not belong together. */
+	GAP_POLLS = 64,
+	/* Polls that find something before it is asked to take in what came besides. */
+	REAP_POLLS = 32,
+	/* So many polls within so many ticks of the processor's clock are a program that does nothing else. */
+	TIGHT_POLLS = 8,
+	TIGHT_TICKS = 800,
+	/* How many polls the adapter's lingering stands for. */
+	LINGER_POLLS = 15 * TIGHT_POLLS,
 };
 
-struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel, uint32_t comp_vector)
+/* The status of a completion that is no more. */
+#define PURGED ((enum ibv_wc_status)0xff)
+
+struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel, uint32_t comp_vector, bool tapped)
 {
 	struct softib_cq_args args = { .context = to_context(context)->handle, .cqe = cqe, .event_fd = -1 };
 	struct softib_cq *c;
@@ -23,7 +35,7 @@ struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return FAIL(ENOMEM);
-	args.ready = &c->ready;
+	args.ready = tapped ? &c->ready : NULL;
 	if (channel)
 		args.event_fd = container_of(channel, struct softib_channel, channel)->write_fd;
 	error = softib_go.create_cq(&args);
@@ -37,6 +49,7 @@ struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void
 		return FAIL(error);
 	}
 	c->serial = args.made.serial;
+	c->tapped = tapped;
 	c->cq.context = context;
 	c->cq.channel = channel;
 	c->cq.cq_context = cq_context;
@@ -58,11 +71,8 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 
 	if (cqe < 1 || comp_vector < 0)
 		return FAIL(EINVAL);
-	c = softib_make_cq(context, cqe, cq_context, channel, comp_vector);
-	if (!c)
-		return NULL;
-	__atomic_store_n(&c->ready.on, 1, __ATOMIC_RELEASE);
-	return &c->cq;
+	c = softib_make_cq(context, cqe, cq_context, channel, comp_vector, true);
+	return c ? &c->cq : NULL;
 }
 ALSO_1_0(ibv_create_cq);
 
@@ -112,7 +122,7 @@ int softib_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	if (error)
 		return error;
 	/* The look that a careful program takes after arming must be a real one. */
-	to_cq(cq)->empty = 0;
+	to_cq(cq)->idle = IDLE_POLLS;
 	return softib_go.req_notify(cq->handle, solicited_only);
 }
 
@@ -131,84 +141,142 @@ static bool packet_waits(const struct softib_hint *hint)
 
 static void lock_ready(struct softib_ready *r)
 {
-	for (int i = 0; __atomic_exchange_n(&r->locked, 1, __ATOMIC_ACQUIRE); i++)
+	for (int i = 0; __atomic_exchange_n(&r->lock, 1, __ATOMIC_ACQUIRE); i++)
 		if (i > 100)
 			sched_yield();
 }
 
 static void unlock_ready(struct softib_ready *r)
 {
-	__atomic_store_n(&r->locked, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&r->lock, 0, __ATOMIC_RELEASE);
 }
 
-/* Completions that are here already. */
+static bool any_ready(struct softib_ready *r)
+{
+	return __atomic_load_n(&r->tail, __ATOMIC_RELAXED) != __atomic_load_n(&r->head, __ATOMIC_RELAXED);
+}
+
+/* Completions that are ready. */
 static int take_ready(struct softib_cq *c, int room, struct ibv_wc *wc)
 {
 	struct softib_ready *r = &c->ready;
+	uint32_t head, tail;
 	int n = 0;
 
 	lock_ready(r);
-	for (; n < room && r->head != r->tail; n++)
-		wc[n] = r->wc[r->head++ % SOFTIB_READY];
-	if (r->head == r->tail) {
-		c->empty_at = r->empty_at;
-		c->empty = r->empty;
-	}
+	head = r->head;
+	tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE);
+	for (; n < room && head != tail; head++)
+		if (r->wc[head % SOFTIB_READY].status != PURGED)
+			wc[n++] = r->wc[head % SOFTIB_READY];
+	__atomic_store_n(&r->head, head, __ATOMIC_RELEASE);
 	unlock_ready(r);
-	if (n)
-		to_context(c->cq.context)->hint->reaped++; /* advice, like all of the hint */
 	return n;
 }
 
 void softib_purge_ready(struct ibv_cq *cq, uint32_t qp_num)
 {
 	struct softib_ready *r = &to_cq(cq)->ready;
-	uint32_t kept;
+	uint32_t tail;
 
 	lock_ready(r);
-	kept = r->head;
-	for (uint32_t i = r->head; i != r->tail; i++)
-		if (r->wc[i % SOFTIB_READY].qp_num != qp_num)
-			r->wc[kept++ % SOFTIB_READY] = r->wc[i % SOFTIB_READY];
-	r->tail = kept;
+	tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE);
+	for (uint32_t i = r->head; i != tail; i++)
+		if (r->wc[i % SOFTIB_READY].qp_num == qp_num)
+			r->wc[i % SOFTIB_READY].status = PURGED;
+	/* They have no place in the queue any more, as far as that can be seen. */
+	while (r->head != tail && r->wc[r->head % SOFTIB_READY].status == PURGED)
+		__atomic_store_n(&r->head, r->head + 1, __ATOMIC_RELEASE);
 	unlock_ready(r);
 }
 
-/* Completions from the adapter itself. */
-static int fetch(struct softib_cq *c, int room, struct ibv_wc *wc)
+/*
+ * Whether the adapter has to be asked. Polling an empty queue is what programs do most, and calling Go costs a hundred
+ * times as much as looking here.
+ */
+static bool must_ask(struct softib_cq *c, const struct softib_hint *hint)
 {
-	const struct softib_hint *hint = to_context(c->cq.context)->hint;
-	int32_t empty;
-	int n;
+	return __atomic_load_n(&c->ready.more, __ATOMIC_RELAXED) || __atomic_load_n(&hint->stirs, __ATOMIC_ACQUIRE) != c->stirs || packet_waits(hint);
+}
 
-	/*
-	 * Polling an empty queue is what programs do most, and calling Go costs a hundred times as
-	 * much as looking here. A count of commits at which the queue was seen empty stays good
-	 * while the count is the same, whichever thread saw it.
-	 */
-	if (c->empty && __atomic_load_n(&hint->commits, __ATOMIC_ACQUIRE) == c->empty_at && ++c->idle < IDLE_POLLS && !packet_waits(hint))
+/* Whether the program does nothing but poll: that many polls one after the other. */
+static bool only_polls(struct softib_cq *c)
+{
+#ifdef __x86_64__
+	uint64_t now;
+
+	if (c->idle % TIGHT_POLLS)
+		return false;
+	now = __builtin_ia32_rdtsc();
+	if (now - c->tight < TIGHT_TICKS)
+		return true;
+	c->tight = now;
+#else
+	(void)c;
+#endif
+	return false;
+}
+
+static int ask(struct softib_cq *c, struct softib_hint *hint, enum softib_how how)
+{
+	c->reaped = 0;
+	c->stirs = __atomic_load_n(&hint->stirs, __ATOMIC_ACQUIRE);
+	return softib_forked ? EIO : softib_go.advance_cq(c->cq.handle, how);
+}
+
+/* Asks the adapter if there is a reason to. An errno, or 0. */
+static int advance(struct softib_cq *c, struct softib_hint *hint)
+{
+	enum softib_how how;
+	int error;
+
+	if (must_ask(c, hint)) {
+		how = c->idle >= GAP_POLLS ? SOFTIB_SOON : SOFTIB_AGAIN;
+		c->idle = 0;
+		return ask(c, hint, how);
+	}
+	if (++c->idle >= IDLE_POLLS) {
+		c->idle = 0;
+		return ask(c, hint, SOFTIB_SPUN);
+	}
+	if (!only_polls(c))
 		return 0;
-	if (__builtin_expect(softib_forked, 0))
-		return -EIO;
-	c->idle = 0;
-	n = softib_go.poll_cq(c->cq.handle, room, wc, &c->empty_at, &empty);
-	c->empty = empty;
-	return n;
+	c->idle += LINGER_POLLS;
+	error = ask(c, hint, SOFTIB_LINGER);
+#ifdef __x86_64__
+	c->tight = __builtin_ia32_rdtsc();
+#endif
+	return error;
 }
 
 int softib_fetch_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 {
 	struct softib_cq *c = to_cq(cq);
-	int taken, n;
+	struct softib_hint *hint = to_context(cq->context)->hint;
+	int n, error;
 
-	if (__builtin_expect(__atomic_load_n(&c->ready.head, __ATOMIC_RELAXED) == __atomic_load_n(&c->ready.tail, __ATOMIC_RELAXED), 1))
-		return fetch(c, room, wc);
-	taken = take_ready(c, room, wc);
-	if (taken == room)
-		return taken;
-	/* Fewer than there is room for would mean that the queue is empty. */
-	n = fetch(c, room - taken, wc + taken);
-	return n < 0 && taken ? taken : n + taken;
+	if (__builtin_expect(!c->tapped, 0))
+		return softib_forked ? -EIO : softib_go.poll_cq(cq->handle, room, wc);
+	if (any_ready(&c->ready)) {
+		n = take_ready(c, room, wc);
+		hint->reaped++; /* advice, like all of the hint */
+		if (__builtin_expect(++c->reaped >= REAP_POLLS && packet_waits(hint), 0))
+			ask(c, hint, SOFTIB_AGAIN);
+		/* Fewer than there is room for would mean that there are no more. */
+		while (n < room && __atomic_load_n(&c->ready.more, __ATOMIC_RELAXED) && !ask(c, hint, SOFTIB_AGAIN)) {
+			int more = take_ready(c, room - n, wc + n);
+
+			if (!more)
+				break; /* another thread had them, or their queue pair is gone */
+			n += more;
+		}
+		if (n)
+			return n;
+	}
+	error = advance(c, hint);
+	if (__builtin_expect(error, 0))
+		return -error;
+	return any_ready(&c->ready) ? take_ready(c, room, wc) : 0;
 }
 
 int softib_poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)

@@ -1,7 +1,6 @@
 /*
- * Extended completion queues. A completion costs a call into libsoftib.so, so they are
- * fetched a batch at a time and read from there: start_poll and next_poll move a
- * cursor, the readers look at what it points to.
+ * Extended completion queues. Completions are fetched a batch at a time and read from
+ * there: start_poll and next_poll move a cursor, the readers look at what it points to.
  *
  * The man page makes start_poll to end_poll a critical section. Its lock checks for
  * errors, so that a program which starts twice is told instead of hanging.
@@ -223,7 +222,7 @@ static struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq
 	batch = make_batch(attr);
 	if (!batch)
 		return FAIL(ENOMEM);
-	cq = softib_make_cq(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector);
+	cq = softib_make_cq(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, !batch->stamped);
 	if (!cq) {
 		int error = errno;
 

@@ -11,14 +11,14 @@
 #include "exports_ext.h"
 
 /*
- * Kept by the driver in memory that both sides see: whether anything may have happened
- * since a queue was found empty. Package endpoint has the other declaration.
+ * Kept by the driver in memory that both sides see: whether there is anything to ask the adapter
+ * for. Package endpoint has the other declaration.
  */
 struct softib_hint {
-	uint32_t commits; /* changes when a queue may have got a completion, or something else needs a look */
-	uint32_t nrings;  /* entries below; SOFTIB_RINGS_MANY: look yourself, always */
-	uint32_t dead;    /* the fabric is gone */
-	uint32_t reaped;  /* C: polls that were answered without the adapter, with completions that it had handed over before */
+	uint32_t stirs;  /* changes when something needs a look */
+	uint32_t nrings; /* entries below; SOFTIB_RINGS_MANY: look yourself, always */
+	uint32_t dead;   /* the fabric is gone */
+	uint32_t reaped; /* C: polls that found completions */
 	struct {
 		const volatile uint32_t *seq; /* a packet waits if *seq == want */
 		uint32_t want;
@@ -78,25 +78,32 @@ struct softib_mr_args {
 };
 
 /*
- * Completions that the adapter came across while another queue was polled: the program's next poll finds them without a call. Go
- * fills, C empties, both with the lock.
+ * Where the adapter puts completions as they come, whoever's call brought them: a poll finds them without one. Go fills behind tail, C empties
+ * behind head, one thread at a time.
  */
-#define SOFTIB_READY 16
+#define SOFTIB_READY 64
 
 struct softib_ready {
-	uint32_t on; /* C: Go may fill it */
-	uint32_t locked;
-	uint32_t head, tail;
-	uint32_t empty; /* behind these the queue was empty when the hint had this count */
-	uint32_t empty_at;
+	uint32_t tail; /* Go */
+	uint32_t more; /* Go: there are others that did not fit */
+	uint32_t head; /* C */
+	uint32_t lock; /* C */
 	struct ibv_wc wc[SOFTIB_READY];
+};
+
+/* How advance_cq is called. */
+enum softib_how {
+	SOFTIB_AGAIN,  /* there is something to do, still or again */
+	SOFTIB_SOON,   /* there is, and there was nothing before for a moment */
+	SOFTIB_LINGER, /* there is nothing, but the program does nothing but poll: wait a moment for something */
+	SOFTIB_SPUN,   /* there is nothing, and has not been for a while */
 };
 
 struct softib_cq_args {
 	uint32_t context;
 	uint32_t cqe; /* in and out */
 	int32_t event_fd; /* where completion events are written, or -1 */
-	struct softib_ready *ready;
+	struct softib_ready *ready; /* or NULL: poll_cq is called for each */
 	struct softib_made made;
 };
 
@@ -156,8 +163,10 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(resize_cq, (uint32_t cq, uint32_t *cqe))                                                  \
 	X(destroy_cq, (uint32_t cq))                                                                \
 	X(req_notify, (uint32_t cq, int32_t solicited_only))                                        \
-	/* Returns how many. *commits is the hint's if the queue was empty afterwards at that count. */ \
-	X(poll_cq, (uint32_t cq, int32_t room, struct ibv_wc *, uint32_t *commits, int32_t *empty)) \
+	/* Does what there is to do, so that completions come. */                                   \
+	X(advance_cq, (uint32_t cq, int32_t how))                                                   \
+	/* Returns how many. It is for a queue without a list of those that are ready. */           \
+	X(poll_cq, (uint32_t cq, int32_t room, struct ibv_wc *))                                    \
 	X(create_srq, (struct softib_srq_args *))                                                   \
 	X(modify_srq, (uint32_t srq, struct ibv_srq_attr *, int32_t mask))                          \
 	X(query_srq, (uint32_t srq, struct ibv_srq_attr *))                                         \

@@ -128,13 +128,14 @@ struct softib_cq {
 	uint32_t serial;
 	uint32_t comp_events;  /* handed out by ibv_get_cq_event, under the slots' lock */
 	uint32_t async_events; /* handed out by ibv_get_async_event, likewise */
-	/* The queue was empty when the hint had this count. */
-	uint32_t empty;
-	uint32_t empty_at;
-	uint32_t idle; /* empty polls since the adapter was asked */
+	uint32_t stirs;  /* the hint's when the adapter was last asked */
+	uint32_t idle;   /* polls that found nothing since then */
+	uint32_t reaped; /* those that found something */
+	uint64_t tight;  /* when it was last looked how quickly they follow each other */
 
 	struct softib_batch *batch; /* of an extended queue (cq_ex.c) */
-	struct softib_ready ready;  /* of a plain one */
+	bool tapped; /* completions come to ready */
+	struct softib_ready ready;
 };
 
 static inline struct softib_cq *to_cq(struct ibv_cq *cq) { return container_of(cq, struct softib_cq, cq); }
@@ -174,7 +175,7 @@ static inline struct softib_qp *to_qp_ex(struct ibv_qp_ex *qp) { return containe
  * The one way to make each of these, for the plain and the extended verb. NULL with errno set.
  * softib_free_qp is for a caller that made one and then failed.
  */
-struct softib_cq *softib_make_cq(struct ibv_context *, uint32_t cqe, void *cq_context, struct ibv_comp_channel *, uint32_t comp_vector);
+struct softib_cq *softib_make_cq(struct ibv_context *, uint32_t cqe, void *cq_context, struct ibv_comp_channel *, uint32_t comp_vector, bool tapped);
 struct softib_srq *softib_make_srq(struct ibv_context *, struct ibv_srq_init_attr_ex *); /* comp_mask says which fields count */
 struct softib_qp *softib_make_qp(struct ibv_context *, struct ibv_qp_init_attr_ex *);     /* likewise; send_ops_flags and create_flags are the caller's to check */
 int softib_poll_cq(struct ibv_cq *, int room, struct ibv_wc *);
@@ -199,7 +200,7 @@ void softib_drop_pd_ex(struct softib_pd *); /* a parent domain, which has no obj
  */
 int softib_take_batch(struct softib_cq *, int room, struct ibv_wc *wc);
 void softib_purge_batch(struct ibv_cq *, uint32_t qp_num);
-void softib_purge_ready(struct ibv_cq *, uint32_t qp_num); /* the same of a plain one */
+void softib_purge_ready(struct ibv_cq *, uint32_t qp_num); /* the same of what is ready */
 
 /* events.c: objects by kind and handle, for the records in pipes. */
 int softib_slot_set(enum softib_kind, uint32_t handle, uint32_t serial, void *object);

@@ -9,7 +9,7 @@ func softib_post_batch(qp uint32, wr *C.struct_ibv_send_wr) int32 {
 	if o == nil {
 		return einval
 	}
-	h := o.ctx.dev.Enter()
+	h := o.enterToSend()
 	defer o.ctx.dev.Leave()
 	for n := 0; wr != nil; wr = wr.next {
 		if errno := o.post(h, wr); errno != 0 {

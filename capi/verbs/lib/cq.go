@@ -6,9 +6,9 @@ import "C"
 import (
 	"math/bits"
 	"runtime"
-	"sync/atomic"
 	"unsafe"
 
+	"softib/endpoint"
 	"softib/hca"
 )
 
@@ -32,6 +32,9 @@ func softib_create_cq(a *C.struct_softib_cq_args) int32 {
 	if a.event_fd >= 0 {
 		o.events = newPipe(int(a.event_fd))
 		c.dev.NotifyCQ(cq, func() { o.events.put(event{C.SOFTIB_COMPLETION, C.SOFTIB_CQ, o.handle, o.serial}) })
+	}
+	if o.ready != nil {
+		o.tap()
 	}
 	table.mu.Lock()
 	table.byCQ[cq] = o
@@ -69,11 +72,8 @@ func softib_destroy_cq(handle uint32) int32 {
 		o.ctx.dev.NotifyCQ(o.cq, nil)
 		o.events.end()
 	}
-	o.lock()
-	o.gone = true
-	o.unlock()
-	for i := range recent {
-		recent[i].CompareAndSwap(o, nil)
+	if o.ready != nil {
+		o.untap()
 	}
 	table.mu.Lock()
 	delete(table.byCQ, o.cq)
@@ -92,26 +92,32 @@ func softib_req_notify(handle uint32, solicitedOnly int32) int32 {
 	return 0
 }
 
+//export softib_advance_cq
+func softib_advance_cq(handle uint32, how int32) int32 {
+	o := table.cqs.get(handle)
+	if o == nil {
+		return einval
+	}
+	switch how {
+	case C.SOFTIB_LINGER:
+		o.linger()
+	case C.SOFTIB_SPUN:
+		o.ctx.dev.Advance(o.cq, endpoint.Spun)
+	default:
+		o.ctx.dev.Advance(o.cq, int(how))
+	}
+	return 0
+}
+
 //export softib_poll_cq
-func softib_poll_cq(handle uint32, room int32, out *C.struct_ibv_wc, commits *C.uint32_t, empty *C.int32_t) int32 {
-	*empty = 0
+func softib_poll_cq(handle uint32, room int32, out *C.struct_ibv_wc) int32 {
 	o := table.cqs.get(handle)
 	if o == nil {
 		return -einval
 	}
-	hint := (*C.struct_softib_hint)(o.ctx.dev.Hint())
 	o.lock()
-	n := o.poll(unsafe.Slice(out, max(room, 0)))
-	// Completions are counted after they were put into their queue: one that this look misses changes the count.
-	count := atomic.LoadUint32((*uint32)(&hint.commits))
-	if o.cq.Len() == 0 {
-		*commits, *empty = C.uint32_t(count), 1
-	}
-	o.unlock()
-	if n > 0 {
-		o.lookAhead(hint)
-	}
-	return int32(n)
+	defer o.unlock()
+	return int32(o.poll(unsafe.Slice(out, max(room, 0))))
 }
 
 // lock keeps other callers from polling.
@@ -125,7 +131,7 @@ func (o *cqObj) unlock() { o.polling.Store(false) }
 
 // poll moves completions to C.
 func (o *cqObj) poll(out []C.struct_ibv_wc) int {
-	done := o.ready.take(out)
+	done := 0
 	for done < len(out) {
 		want := min(len(out)-done, pollBatch)
 		n := o.ctx.dev.Poll(o.cq, o.polled[:want])

@@ -22,6 +22,11 @@ type device interface {
 	Stage(f func(h *hca.HCA, staged *uint64))
 	// Arm is for a program that is about to sleep until cq's next event.
 	Arm(cq *hca.CQ, solicitedOnly bool)
+	// EnterToSend is Enter for what is posted to send queues of connected queue pairs.
+	EnterToSend() *hca.HCA
+	// Tap has move called when there are completions of cq to move to where C finds them; outside counts those. Advance then takes the place of Poll.
+	Tap(cq *hca.CQ, move func(), outside func() int)
+	Advance(cq *hca.CQ, empty int)
 	// Adapter and PortInfo are what management says.
 	Adapter() proto.Adapter
 	NumPorts() int
@@ -68,8 +73,7 @@ type (
 
 		// One caller polls at a time, so that completions stay in order.
 		polling atomic.Bool
-		gone    bool              // C has freed what ready points to
-		ready   *readyList        // where completions go that nobody asked for yet
+		ready   *readyList        // where C finds completions; nil if it asks for each
 		polled  [pollBatch]hca.WC // on their way to C
 	}
 	srqObj struct {

@@ -42,7 +42,7 @@ func softib_post_send(handle uint32, wr *C.struct_ibv_send_wr, bad **C.struct_ib
 		setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
 		return einval
 	}
-	h := o.ctx.dev.Enter()
+	h := o.enterToSend()
 	for ; wr != nil; wr = wr.next {
 		if errno := o.post(h, wr); errno != 0 {
 			setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
@@ -52,6 +52,14 @@ func softib_post_send(handle uint32, wr *C.struct_ibv_send_wr, bad **C.struct_ib
 	}
 	o.ctx.dev.Leave()
 	return 0
+}
+
+// enterToSend locks the device for posts to the send queue.
+func (o *qpObj) enterToSend() *hca.HCA {
+	if o.qp.Type() == hca.UD {
+		return o.ctx.dev.Enter() // a datagram to a group of its own comes back at once, to a receive that may be staged
+	}
+	return o.ctx.dev.EnterToSend()
 }
 
 // listOK reports whether a scatter/gather list can be looked at.

@@ -4,35 +4,73 @@ package main
 import "C"
 
 import (
-	"runtime"
 	"sync/atomic"
 	"unsafe"
 
 	"softib/hca"
+	"softib/internal/cacheline"
 )
 
-// recent are the queues that were polled last. Programs often have two, one for sends and one for receives, and poll them in turn: what comes
-// for one while the other is polled is put where its next poll finds it without a call.
-var recent [2]atomic.Pointer[cqObj]
+// readyList is a struct softib_ready: the completions that C has not taken yet, as far as there is room.
+type readyList C.struct_softib_ready
 
-// lookAhead takes in what waits for the other queue of the recent ones, if there is something.
-func (o *cqObj) lookAhead(hint *C.struct_softib_hint) {
-	other := recent[0].Load()
-	if other == o {
-		other = recent[1].Load()
-	} else {
-		recent[1].Store(other)
-		recent[0].Store(o)
+const readyMax = C.SOFTIB_READY
+
+// len is how many are there.
+func (r *readyList) len() int {
+	return int(atomic.LoadUint32((*uint32)(&r.tail)) - atomic.LoadUint32((*uint32)(&r.head)))
+}
+
+// move moves completions to where C finds them. The device is locked, and nobody else writes there.
+func (o *cqObj) move() {
+	r := o.ready
+	tail := uint32(r.tail)
+	for room := readyMax - r.len(); room > 0; {
+		n := o.cq.Poll(o.polled[:min(room, pollBatch)])
+		for i := range o.polled[:n] {
+			setWC(&r.wc[tail%readyMax], &o.polled[i])
+			tail++
+		}
+		room -= n
+		if n < pollBatch {
+			break
+		}
 	}
-	if other == nil || other.cq.Len() == 0 && !packetWaits(hint) || !other.polling.CompareAndSwap(false, true) {
-		return
+	more := uint32(0)
+	if o.cq.Len() > 0 {
+		more = 1
 	}
-	if !other.gone && other.ready.wanted() {
-		n := other.ctx.dev.Poll(other.cq, other.polled[:min(pollBatch, readyMax)])
-		count := atomic.LoadUint32((*uint32)(&hint.commits)) // see softib_poll_cq
-		other.ready.put(other.polled[:n], count, other.cq.Len() == 0)
+	atomic.StoreUint32((*uint32)(&r.more), more)
+	cacheline.StoreRelease((*uint32)(&r.tail), tail)
+}
+
+// tap has completions of the queue moved from now on, untap ends that, before C frees the list.
+func (o *cqObj) tap() { o.ctx.dev.Tap(o.cq, o.move, o.ready.len) }
+
+func (o *cqObj) untap() { o.ctx.dev.Tap(o.cq, nil, nil) }
+
+const (
+	// lingers is how often linger looks: a microsecond or two.
+	lingers = 1000
+	// lingerGap is how many looks find nothing between packets that do not belong together.
+	lingerGap = 100
+)
+
+// linger waits a moment for packets until there is a completion. It is for a program that does nothing but poll: the way
+// from C to Go is behind it when the packet comes.
+func (o *cqObj) linger() {
+	hint := (*C.struct_softib_hint)(o.ctx.dev.Hint())
+	stirs := atomic.LoadUint32((*uint32)(&hint.stirs))
+	empty := 0
+	for i := 0; i < lingers && o.ready.len() == 0 && atomic.LoadUint32((*uint32)(&hint.stirs)) == stirs; i++ {
+		if packetWaits(hint) {
+			o.ctx.dev.Advance(o.cq, empty/lingerGap)
+			i += lingers / 8 // there is an end to it
+			empty = 0
+		} else {
+			empty++
+		}
 	}
-	other.unlock()
 }
 
 // packetWaits reports whether a packet waits to be taken in, as C does.
@@ -49,57 +87,4 @@ func packetWaits(hint *C.struct_softib_hint) bool {
 	return false
 }
 
-// readyList is a struct softib_ready.
-type readyList C.struct_softib_ready
-
-const readyMax = C.SOFTIB_READY
-
-// wanted reports whether C looks there, and has taken what was there before.
-func (r *readyList) wanted() bool { return r.on != 0 && r.empties() }
-
-func (r *readyList) empties() bool {
-	return atomic.LoadUint32((*uint32)(&r.head)) == atomic.LoadUint32((*uint32)(&r.tail))
-}
-
-// lock excludes C, which holds it for a moment.
-func (r *readyList) lock() {
-	for i := 0; atomic.SwapUint32((*uint32)(&r.locked), 1) != 0; i++ {
-		if i > 100 {
-			runtime.Gosched()
-		}
-	}
-}
-
-func (r *readyList) unlock() { atomic.StoreUint32((*uint32)(&r.locked), 0) }
-
-// put adds completions; empty says that the queue is, at the hint's count.
-func (r *readyList) put(wcs []hca.WC, count uint32, empty bool) {
-	r.lock()
-	tail := uint32(r.tail)
-	for i := range wcs {
-		setWC(&r.wc[tail%readyMax], &wcs[i])
-		tail++
-	}
-	r.empty, r.empty_at = 0, C.uint32_t(count)
-	if empty {
-		r.empty = 1
-	}
-	atomic.StoreUint32((*uint32)(&r.tail), tail)
-	r.unlock()
-}
-
-// take moves what is there to a caller that asked for it.
-func (r *readyList) take(out []C.struct_ibv_wc) int {
-	if r.empties() {
-		return 0
-	}
-	r.lock()
-	n, head := 0, uint32(r.head)
-	for ; n < len(out) && head != uint32(r.tail); n++ {
-		out[n] = r.wc[head%readyMax]
-		head++
-	}
-	atomic.StoreUint32((*uint32)(&r.head), head)
-	r.unlock()
-	return n
-}
+var _ [hca.OutsideMax - readyMax]struct{}
