@@ -51,7 +51,7 @@ func (r *rig) believe(twist func(node *topo.Node, v mad.View, data []byte) bool)
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	found, err := doctor.Run(ctx, &liar{s, r.g, twist}, doctor.RunOptions{Interval: quick})
+	found, err := doctor.Run(ctx, &liar{s, r.g, twist}, doctor.RunOptions{Interval: quick, Timeout: unhurried})
 	if err != nil {
 		r.t.Fatal(err)
 	}

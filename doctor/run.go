@@ -18,9 +18,10 @@ type RunOptions struct {
 	Interval time.Duration
 	// CountersOnly leaves tables, partitions and managers alone.
 	CountersOnly bool
-	// Window and MKey are the survey's.
-	Window int
-	MKey   uint64
+	// Window, MKey and Timeout are the survey's.
+	Window  int
+	MKey    uint64
+	Timeout ib.Time
 	// Progress is told how far it is, now and then.
 	Progress func(survey.Progress)
 }
@@ -47,7 +48,7 @@ func Run(ctx context.Context, t smrun.Transport, o RunOptions) (Surveys, error) 
 		}
 		d.agents[c.Class] = id
 	}
-	cfg := survey.Config{Parts: survey.Counters, Window: o.Window, MKey: o.MKey}
+	cfg := survey.Config{Parts: survey.Counters, Window: o.Window, MKey: o.MKey, Timeout: o.Timeout}
 	if !o.CountersOnly {
 		cfg.Parts |= survey.Tables | survey.Partitions | survey.Managers
 	}
