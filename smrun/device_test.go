@@ -138,7 +138,7 @@ func TestOnDevice(t *testing.T) {
 	if !d.Inject(mad.Envelope{LID: 3, QPN: ib.QPNSMI}, &b) {
 		t.Fatal("nobody wants a trap")
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(60 * time.Second); ; {
 		var traps uint64
 		if err := r.Do(func(m *sm.Manager) { traps = m.Counters().Traps }); err != nil {
 			t.Fatal(err)
@@ -169,7 +169,7 @@ func TestOnDeviceTimeouts(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go r.Run(ctx)
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(60 * time.Second)
 	for up := false; !up; {
 		select {
 		case <-r.Up():
@@ -219,7 +219,7 @@ func TestDeviceTransport(t *testing.T) {
 			}
 			select {
 			case <-tr.Bell():
-			case <-time.After(10 * time.Second):
+			case <-time.After(60 * time.Second):
 				t.Fatal("nothing has come")
 			}
 		}

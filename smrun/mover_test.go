@@ -30,7 +30,7 @@ func TestCrossing(t *testing.T) {
 		}
 		c.put(b)
 	}()
-	late := time.After(10 * time.Second)
+	late := time.After(60 * time.Second)
 	for next := 0; next < count; {
 		moved := c.take(func(p *parcel) {
 			if p.cookie != uint64(next) || !bytes.Equal(p.data, bytes.Repeat([]byte{byte(next)}, next%(2*mad.Size))) {
@@ -82,7 +82,7 @@ func TestRefusedRequests(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { _ = r.Run(ctx) }()
-	late := time.After(10 * time.Second)
+	late := time.After(60 * time.Second)
 	for {
 		select {
 		case e := <-said:

@@ -34,7 +34,7 @@ func runAt(t *testing.T, f *live.Fabric, ref topo.PortRef, cfg sm.Config) (r *sm
 // becomes waits until a manager is in a state.
 func becomes(t *testing.T, r *smrun.Runner, want mad.SMState) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	if err := r.Await(ctx, func(m *sm.Manager) bool { return m.State() == want }); err != nil {
 		t.Fatalf("it does not become %v: %v", want, err)
