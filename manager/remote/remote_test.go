@@ -3,7 +3,6 @@ package remote_test
 import (
 	"context"
 	"errors"
-	"math"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -172,7 +171,7 @@ func TestGrown(t *testing.T) {
 	}
 	select {
 	case <-f.Grown():
-	case <-time.After(30 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("nobody says that there is more")
 	}
 	g := f.Graph()
@@ -255,14 +254,18 @@ func TestCounters(t *testing.T) {
 	mine, truth := f.CountersOf(m.Ports()), make([]ib.Counters, len(m.Ports()))
 	for i, p := range m.Ports() {
 		truth[i] = r.Counters(topo.PortRef{Node: r.g.ByName(m.Graph().Nodes[p.Node].Name).Index, Port: p.Port})
+	}
+	awaitRead(t, f, 2)
+	later := f.CountersOf(m.Ports())
+	for i, p := range m.Ports() {
 		name := m.Graph().PortName(p)
 		for _, c := range []ib.Counter{ib.LinkDownedCounter, ib.PortXmitDiscards, ib.PortXmitWait, ib.PortRcvSwitchRelayErrors, ib.VL15Dropped} {
 			same(t, name+" "+c.String(), mine[i][c], truth[i][c])
 		}
-		// The questions themselves are traffic too, and may meet the bad cable.
+		// The questions themselves are traffic too, and may meet the bad cable: the truth lies between two readings.
 		for _, c := range []ib.Counter{ib.PortXmitData, ib.PortRcvData, ib.PortXmitPkts, ib.PortRcvPkts, ib.SymbolErrorCounter, ib.PortRcvErrors} {
-			if d := float64(truth[i][c]) - float64(mine[i][c]); d < 0 || d > math.Max(20_000, 0.01*float64(truth[i][c])) {
-				t.Errorf("%s %v: %d, want %d", name, c, mine[i][c], truth[i][c])
+			if truth[i][c] < mine[i][c] || truth[i][c] > later[i][c] {
+				t.Errorf("%s %v: %d, then %d, want %d in between", name, c, mine[i][c], later[i][c], truth[i][c])
 			}
 		}
 	}
@@ -370,7 +373,7 @@ func TestEnds(t *testing.T) {
 	close(s.broken)
 	select {
 	case <-f.Done():
-	case <-time.After(30 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("it goes on")
 	}
 	if err := f.Err(); !errors.Is(err, errBroken) {

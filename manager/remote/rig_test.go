@@ -101,7 +101,7 @@ func ref(t testing.TB, g *topo.Graph, name string) topo.PortRef {
 // awaitEvent waits for an event with some words, and returns it.
 func awaitEvent(t testing.TB, j *manager.Journal, words ...string) manager.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	bell := j.Bell(ctx)
 	for {
@@ -125,7 +125,7 @@ func awaitEvent(t testing.TB, j *manager.Journal, words ...string) manager.Event
 // awaitRead waits until counters were read so many times more.
 func awaitRead(t testing.TB, f *remote.Fabric, times int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	reads := f.Reads(ctx)
 	for range times {

@@ -107,7 +107,7 @@ func TestWindow(t *testing.T) {
 	defer session.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	found, err := doctor.Run(ctx, session, doctor.RunOptions{Interval: 200 * time.Millisecond, Window: 256})
+	found, err := doctor.Run(ctx, session, doctor.RunOptions{Interval: 200 * time.Millisecond, Window: 256, Timeout: 5 * ib.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestOldCounters(t *testing.T) {
 	o := quick
 	o.AllowChanges = true
 	f = watch(t, s, o)
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for was := uint64(0); words() < 1<<34; {
 		awaitRead(t, f, 1)
 		now := words()
