@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -144,9 +145,17 @@ func TestStops(t *testing.T) {
 func TestCablePulled(t *testing.T) {
 	a, b := fabric(t, "star:2")
 	f := a.Fabric()
-	pull := time.AfterFunc(20*time.Millisecond, func() { f.SetLink(topo.PortRef{Node: b.Node().Index, Port: 1}, false) })
-	defer pull.Stop()
+	end := topo.PortRef{Node: b.Node().Index, Port: 1}
+	before := f.Counters(end)[ib.PortRcvPkts]
+	var pulled sync.WaitGroup
+	pulled.Go(func() {
+		for t.Context().Err() == nil && f.Counters(end)[ib.PortRcvPkts] < before+1000 { // the test runs
+			time.Sleep(time.Millisecond)
+		}
+		f.SetLink(end, false)
+	})
 	err := Run(t.Context(), a, b, Config{Test: SendLat, Iters: MaxIters / 10}, func(Row) error { return nil })
+	pulled.Wait()
 	var status *StatusError
 	if !errors.As(err, &status) || status.Status == verbs.WCSuccess {
 		t.Fatalf("got %v, want a completion with an error", err)

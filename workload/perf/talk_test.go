@@ -77,7 +77,7 @@ func TestBadPeers(t *testing.T) {
 				}
 			}()
 			defer theirs.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 			defer cancel()
 			var err error
 			if c.active {
