@@ -111,6 +111,7 @@ func (e *Enforcer) SetOwn(parts policy.Partitions, pol *policy.QoSPolicy) (undo 
 type scene struct {
 	state    mad.SMState
 	sub      *subnet.Subnet
+	before   *subnet.Subnet // what it knew before it was told anything
 	self     ib.GUID
 	side     sm.Enforcement
 	refusals []sm.Refusal
@@ -147,6 +148,11 @@ func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
 	if err != nil {
 		return err
 	}
+	lanes, err := e.lanesBack(ctx, sc, was.Template != want.Template)
+	if err != nil {
+		return err
+	}
+	list = append(list, lanes...)
 	if len(list) == 0 {
 		list = e.prove(sc.self, c, &want)
 	}
@@ -159,8 +165,9 @@ func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
 // order tells the manager and waits until it has told everybody.
 func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.QoS) (sc scene, err error) {
 	var ticket uint64
+	var before *subnet.Subnet
 	look := func(m *sm.Manager) {
-		sc = scene{state: m.State(), sub: m.Subnet(), self: m.Port(), side: m.Config().Enforce}
+		sc = scene{state: m.State(), sub: m.Subnet(), before: before, self: m.Port(), side: m.Config().Enforce}
 		if sc.sub == nil && sc.state == mad.SMMaster {
 			sc.state = mad.SMDiscovering
 		}
@@ -170,6 +177,7 @@ func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.Qo
 		if look(m); sc.state != mad.SMMaster {
 			return
 		}
+		before = sc.sub
 		ticket = m.Force().Ticket
 		now := m.Config()
 		if !reflect.DeepEqual(now.QoS, qos) {

@@ -83,22 +83,31 @@ func keysOf(g ib.GUID, about []ib.PKey, want *tenant.State) (has, not []ib.PKey)
 	return has, not
 }
 
+// reader is who asks nodes what they hold, from the manager's port.
+func (e *Enforcer) reader(self ib.GUID) (*Asker, madrpc.AgentID, error) {
+	s, err := OpenMgmt(e.f, e.port[self])
+	if err != nil {
+		return nil, 0, fmt.Errorf("manager: %w", err)
+	}
+	id, err := s.Register(madrpc.Registration{Class: mad.ClassSMLID, ClassVersion: 1, Name: "tenants"})
+	if err != nil {
+		s.Close()
+		return nil, 0, fmt.Errorf("manager: %w", err)
+	}
+	return &Asker{s: s}, id, nil
+}
+
 // readBack asks the nodes what they hold, and says what is not as it should be.
 func (e *Enforcer) readBack(ctx context.Context, sc scene, c concern, want *tenant.State) ([]tenant.Refusal, error) {
 	tables := e.tablesWanted(sc, c, want)
 	if len(tables) == 0 {
 		return nil, nil
 	}
-	s, err := OpenMgmt(e.f, e.port[sc.self])
+	a, id, err := e.reader(sc.self)
 	if err != nil {
-		return nil, fmt.Errorf("manager: %w", err)
+		return nil, err
 	}
-	defer s.Close()
-	id, err := s.Register(madrpc.Registration{Class: mad.ClassSMLID, ClassVersion: 1, Name: "tenants"})
-	if err != nil {
-		return nil, fmt.Errorf("manager: %w", err)
-	}
-	a := &Asker{s: s}
+	defer a.Close()
 	var list []question
 	get := func(w *wantKeys, attr mad.AttrID, mod uint32) error {
 		b, err := (&mad.SMP{Method: mad.MethodGet, Attr: attr, Modifier: mod, MKey: w.mkey}).Append(nil)
