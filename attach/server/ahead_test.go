@@ -70,9 +70,7 @@ func TestAheadOfChange(t *testing.T) {
 			_, socket := fabric(t, "star:2")
 			a, b := newSide(t, socket, "h1"), newSide(t, socket, "h2")
 			qa, qb := a.qp(verbs.RC), b.qp(verbs.RC)
-			o := verbs.DefaultConnect
-			o.Timeout, o.RetryCnt = 10, 3
-			join(t, qa, qb, o)
+			join(t, qa, qb, patient)
 			writeAhead(t, a, b, qa)
 			if err := change(b, qb); err != nil {
 				t.Fatal(err)
@@ -91,7 +89,7 @@ func TestAheadGlobal(t *testing.T) {
 	writeAhead(t, a, b, qa)
 	// What comes between must not lend the next one its header.
 	qc, qd := a.qp(verbs.RC), b.qp(verbs.RC)
-	join(t, qc, qd, verbs.DefaultConnect)
+	join(t, qc, qd, patient)
 	sendTo(t, a, b, qc, qd)
 	sendTo(t, a, b, qa, qb)
 }
@@ -112,7 +110,7 @@ func joinGlobal(t testing.TB, a, b *side, qa, qb *verbs.QP) {
 				State: verbs.StateRTR, PathMTU: ib.MTU4096, DestQPN: peer.Num(), MaxDestRD: 1, MinRNRTimer: 12,
 				AH: verbs.AHAttr{DLID: to.LID, Port: 1, IsGlobal: true, DGID: to.GIDs[0], HopLimit: 1},
 			}, hca.MaskState | hca.MaskPathMTU | hca.MaskDestQPN | hca.MaskRQPSN | hca.MaskMaxDestRD | hca.MaskMinRNRTimer | hca.MaskAV},
-			{verbs.QPAttr{State: verbs.StateRTS, Timeout: 10, RetryCnt: 3, RNRRetry: 7, MaxRDAtomic: 1},
+			{verbs.QPAttr{State: verbs.StateRTS, Timeout: patient.Timeout, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
 				hca.MaskState | hca.MaskTimeout | hca.MaskRetryCnt | hca.MaskRNRRetry | hca.MaskSQPSN | hca.MaskMaxRDAtomic},
 		}
 		for _, s := range steps {

@@ -33,7 +33,7 @@ func TestCloseWhileDozing(t *testing.T) {
 		}()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(60 * time.Second):
 			t.Fatalf("device %d does not close", i)
 		}
 	}

@@ -22,7 +22,7 @@ func TestDeregisteredUnderWay(t *testing.T) {
 			a, b := newSide(t, socket, "h1"), newSide(t, socket, "h2")
 			qa, qb := a.qp(verbs.RC), b.qp(verbs.RC)
 			o := verbs.DefaultConnect
-			o.Timeout, o.RetryCnt = 10, 1
+			o.Timeout = 17 // half a second, eight times
 			join(t, qa, qb, o)
 			exchange(t, a, b, qa, 100000) // there are rings, and they are pulled from
 			if err := qb.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, 100000)}); err != nil {

@@ -60,7 +60,7 @@ func (l *list) data(t testing.TB) (pkts []wire.Packet, dirs []trace.Dir) {
 func everything(t testing.TB, a, b *side) {
 	t.Helper()
 	rc, rcb := a.qp(verbs.RC), b.qp(verbs.RC)
-	join(t, rc, rcb, verbs.DefaultConnect)
+	join(t, rc, rcb, patient)
 	for _, n := range []int{1, 100, 4096, 4097, 300000} {
 		exchange(t, a, b, rc, n)
 	}
@@ -99,7 +99,7 @@ func everything(t testing.TB, a, b *side) {
 		}
 	}
 	uc, ucb := a.qp(verbs.UC), b.qp(verbs.UC)
-	join(t, uc, ucb, verbs.DefaultConnect)
+	join(t, uc, ucb, patient)
 	receive(ucb, 20000)
 	pattern(a.mr.Bytes()[:20000], 78)
 	post(uc, &verbs.SendWR{Opcode: verbs.WRSend, SGList: a.mr.SGEs(0, 20000)})
