@@ -241,7 +241,7 @@ func (f *flow) connect(peer flowInfo) error {
 			return err
 		}
 		o := verbs.DefaultConnect
-		o.Timeout, o.MinRNRTimer = 15, 5
+		o.Timeout, o.MinRNRTimer = 16, 5 // 0.27 s, eight times: a cable that is out, or a player that is stopped, may be so for seconds
 		if err := f.qp.Connect(self.Info, peer.Info, o); err != nil {
 			return err
 		}
