@@ -60,6 +60,15 @@ func TestCore(t *testing.T) {
 	}
 }
 
+// TestReady runs the C tests of completions on their way to the program.
+func TestReady(t *testing.T) {
+	path := compile(t, "ready.c")
+	w := newWorld(t, "star:2")
+	for _, name := range []string{"room", "many", "churn"} {
+		t.Run(name, func(t *testing.T) { w.run(t, "h1", path, name) })
+	}
+}
+
 // TestExtended runs the C tests of the extended verbs.
 func TestExtended(t *testing.T) {
 	newWorld(t, "star:2").run(t, "h1", compile(t, "extended.c"))

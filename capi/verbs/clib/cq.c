@@ -19,9 +19,6 @@ enum {
 	LINGER_POLLS = 15 * TIGHT_POLLS,
 };
 
-/* The status of a completion that is no more. */
-#define PURGED ((enum ibv_wc_status)0xff)
-
 struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel, uint32_t comp_vector, bool tapped)
 {
 	struct softib_cq_args args = { .context = to_context(context)->handle, .cqe = cqe, .event_fd = -1 };
@@ -167,8 +164,7 @@ static int take_ready(struct softib_cq *c, int room, struct ibv_wc *wc)
 	head = r->head;
 	tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE);
 	for (; n < room && head != tail; head++)
-		if (r->wc[head % SOFTIB_READY].status != PURGED)
-			wc[n++] = r->wc[head % SOFTIB_READY];
+		wc[n++] = r->wc[head % SOFTIB_READY];
 	__atomic_store_n(&r->head, head, __ATOMIC_RELEASE);
 	unlock_ready(r);
 	return n;
@@ -177,16 +173,14 @@ static int take_ready(struct softib_cq *c, int room, struct ibv_wc *wc)
 void softib_purge_ready(struct ibv_cq *cq, uint32_t qp_num)
 {
 	struct softib_ready *r = &to_cq(cq)->ready;
-	uint32_t tail;
+	uint32_t i, kept;
 
 	lock_ready(r);
-	tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE);
-	for (uint32_t i = r->head; i != tail; i++)
-		if (r->wc[i % SOFTIB_READY].qp_num == qp_num)
-			r->wc[i % SOFTIB_READY].status = PURGED;
-	/* They have no place in the queue any more, as far as that can be seen. */
-	while (r->head != tail && r->wc[r->head % SOFTIB_READY].status == PURGED)
-		__atomic_store_n(&r->head, r->head + 1, __ATOMIC_RELEASE);
+	/* The others move up to tail, which is Go's: room is what is behind head, and gone ones must not take any. */
+	for (i = kept = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE); i != r->head; i--)
+		if (r->wc[(i - 1) % SOFTIB_READY].qp_num != qp_num)
+			r->wc[--kept % SOFTIB_READY] = r->wc[(i - 1) % SOFTIB_READY];
+	__atomic_store_n(&r->head, kept, __ATOMIC_RELEASE);
 	unlock_ready(r);
 }
 

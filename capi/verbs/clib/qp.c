@@ -7,8 +7,9 @@
 
 static void purge_cq(struct ibv_cq *cq, uint32_t qp_num)
 {
-	softib_purge_batch(cq, qp_num);
+	/* In the order in which another thread that polls moves them. */
 	softib_purge_ready(cq, qp_num);
+	softib_purge_batch(cq, qp_num);
 }
 
 /* Completions of a queue pair go with it, also those that have left the adapter. */
