@@ -215,7 +215,7 @@ static int ask(struct softib_cq *c, struct softib_hint *hint, enum softib_how ho
 {
 	c->reaped = 0;
 	c->stirs = __atomic_load_n(&hint->stirs, __ATOMIC_ACQUIRE);
-	return softib_forked ? EIO : softib_go.advance_cq(c->cq.handle, how);
+	return softib_go.advance_cq(c->cq.handle, how);
 }
 
 /* Asks the adapter if there is a reason to. An errno, or 0. */
@@ -250,7 +250,7 @@ int softib_fetch_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	int n, error;
 
 	if (__builtin_expect(!c->tapped, 0))
-		return softib_forked ? -EIO : softib_go.poll_cq(cq->handle, room, wc);
+		return softib_go.poll_cq(cq->handle, room, wc);
 	if (any_ready(&c->ready)) {
 		n = take_ready(c, room, wc);
 		hint->reaped++; /* advice, like all of the hint */
@@ -277,6 +277,9 @@ int softib_poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 {
 	int taken, n;
 
+	/* What is here is the parent's, and a thread that it has left behind may hold the lock. */
+	if (__builtin_expect(softib_forked, 0))
+		return -EIO;
 	if (__builtin_expect(!to_cq(cq)->batch, 1))
 		return softib_fetch_cq(cq, room, wc);
 	taken = softib_take_batch(to_cq(cq), room, wc);

@@ -44,8 +44,6 @@ static int fetch(struct softib_cq *cq, struct softib_batch *b)
 {
 	int n;
 
-	if (softib_forked)
-		return EIO; /* where the fabric is gone there are still completions of what it left */
 	if (b->stamped)
 		n = softib_go.poll_stamped(cq->cq.handle, BATCH, b->wc, b->ns, &b->wall);
 	else
@@ -86,6 +84,8 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 	if (!attr || attr->comp_mask)
 		return EINVAL;
+	if (softib_forked)
+		return EIO; /* where the fabric is gone there are still completions of what it left */
 	error = lock_out(cq->batch);
 	if (error)
 		return error;
@@ -97,7 +97,7 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 static int next_poll(struct ibv_cq_ex *ex)
 {
-	return advance(to_cq_ex(ex));
+	return softib_forked ? EIO : advance(to_cq_ex(ex));
 }
 
 static void end_poll(struct ibv_cq_ex *ex)
