@@ -118,8 +118,7 @@ int softib_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 
 	if (error)
 		return error;
-	/* The look that a careful program takes after arming must be a real one. */
-	to_cq(cq)->idle = IDLE_POLLS;
+	to_cq(cq)->look = true;
 	return softib_go.req_notify(cq->handle, solicited_only);
 }
 
@@ -186,11 +185,11 @@ void softib_purge_ready(struct ibv_cq *cq, uint32_t qp_num)
 
 /*
  * Whether the adapter has to be asked. Polling an empty queue is what programs do most, and calling Go costs a hundred
- * times as much as looking here.
+ * times as much as looking here. The look that a careful program takes after arming is a real one.
  */
 static bool must_ask(struct softib_cq *c, const struct softib_hint *hint)
 {
-	return __atomic_load_n(&c->ready.more, __ATOMIC_RELAXED) || __atomic_load_n(&hint->stirs, __ATOMIC_ACQUIRE) != c->stirs || packet_waits(hint);
+	return __atomic_load_n(&c->ready.more, __ATOMIC_RELAXED) || c->look || __atomic_load_n(&hint->stirs, __ATOMIC_ACQUIRE) != c->stirs || packet_waits(hint);
 }
 
 /* Whether the program does nothing but poll: that many polls one after the other. */
@@ -214,6 +213,7 @@ static bool only_polls(struct softib_cq *c)
 static int ask(struct softib_cq *c, struct softib_hint *hint, enum softib_how how)
 {
 	c->reaped = 0;
+	c->look = false;
 	c->stirs = __atomic_load_n(&hint->stirs, __ATOMIC_ACQUIRE);
 	return softib_go.advance_cq(c->cq.handle, how);
 }
