@@ -36,6 +36,9 @@ func (o *cqObj) move() {
 			break
 		}
 	}
+	if tail != uint32(r.tail) {
+		cacheline.StoreRelease(&moves, moves+1)
+	}
 	more := uint32(0)
 	if o.cq.Len() > 0 {
 		more = 1
@@ -43,6 +46,9 @@ func (o *cqObj) move() {
 	atomic.StoreUint32((*uint32)(&r.more), more)
 	cacheline.StoreRelease((*uint32)(&r.tail), tail)
 }
+
+// moves counts what was moved, to any queue; it is written under the device's lock, of which a process has one.
+var moves uint32
 
 // tap has completions of the queue moved from now on, untap ends that, before C frees the list.
 func (o *cqObj) tap() { o.ctx.dev.Tap(o.cq, o.move, o.ready.len) }
@@ -56,13 +62,13 @@ const (
 	lingerGap = 100
 )
 
-// linger waits a moment for packets until there is a completion. It is for a program that does nothing but poll: the way
-// from C to Go is behind it when the packet comes.
+// linger waits a moment for packets until there is a completion: of any queue, because a program may poll several in turn. It is for
+// one that does nothing but poll: the way from C to Go is behind it when the packet comes.
 func (o *cqObj) linger() {
 	hint := (*C.struct_softib_hint)(o.ctx.dev.Hint())
-	stirs := atomic.LoadUint32((*uint32)(&hint.stirs))
+	stirs, moved := atomic.LoadUint32((*uint32)(&hint.stirs)), atomic.LoadUint32(&moves)
 	empty := 0
-	for i := 0; i < lingers && o.ready.len() == 0 && atomic.LoadUint32((*uint32)(&hint.stirs)) == stirs; i++ {
+	for i := 0; i < lingers && o.ready.len() == 0 && atomic.LoadUint32(&moves) == moved && atomic.LoadUint32((*uint32)(&hint.stirs)) == stirs; i++ {
 		if packetWaits(hint) {
 			o.ctx.dev.Advance(o.cq, empty/lingerGap)
 			i += lingers / 8 // there is an end to it
