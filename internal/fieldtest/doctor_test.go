@@ -92,9 +92,9 @@ func TestDoctorBadCable(t *testing.T) {
 	ends := []string{w.g.PortName(bad), w.g.PortName(topo.PortRef{Node: far.Peer, Port: far.PeerPort})}
 	const ber = 2e-8
 	w.check(w.SetFault(bad, live.Fault{BER: ber}))
-	server, client := w.startPair("h9", "h1", "ib_write_bw", "-F", "-D", "20", "-s", "65536")
+	server, client := w.startPair("h9", "h1", "ib_write_bw", "-F", "-D", "20", "-s", "65536", "-u", "17")
 	w.flows("perftest", bad)
-	rep := w.doctors("h4", doctor.RunOptions{Interval: 3 * time.Second})
+	rep := w.doctors("h4", doctor.RunOptions{Interval: 3 * time.Second, Timeout: 2 * ib.Second})
 	theirs := w.erring("h4")
 	client.kill()
 	server.kill()
@@ -189,7 +189,7 @@ func TestDoctorOnIbsim(t *testing.T) {
 		defer tr.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		found, err := doctor.Run(ctx, tr, doctor.RunOptions{Interval: 100 * time.Millisecond, Window: ibsim.InFlight})
+		found, err := doctor.Run(ctx, tr, doctor.RunOptions{Interval: 100 * time.Millisecond, Window: ibsim.InFlight, Timeout: 2 * ib.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

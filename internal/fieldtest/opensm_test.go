@@ -139,7 +139,7 @@ func TestOpenSMHandover(t *testing.T) {
 	w.flowing("under OpenSM", all)
 
 	// Ours goes before it.
-	w.sm = w.manage(ref(w.node("h9"), 1), sm.Config{Priority: 9, PollInterval: 300 * ib.Millisecond, SweepInterval: ib.Second, Memory: sm.Memory{LIDs: map[ib.GUID]ib.LID{}}})
+	w.sm = w.manage(ref(w.node("h9"), 1), sm.Config{Priority: 9, PollInterval: ib.Second, SweepInterval: ib.Second, Memory: sm.Memory{LIDs: map[ib.GUID]ib.LID{}}})
 	w.sm.wait(t, "OpenSM to hand over", func(m *sm.Manager) bool { return m.State() == mad.SMMaster && m.Subnet() != nil })
 	w.says(log, "Entering STANDBY state")
 	w.whole("the handover to ours")

@@ -24,7 +24,7 @@ func TestTrafficSurvives(t *testing.T) {
 	w.sm.stop()
 	w.flowing("without a manager", all)
 	forgetful := func(priority uint8) sm.Config {
-		return sm.Config{Window: 1024, Priority: priority, SubnetTimeout: 5, PollInterval: 200 * ib.Millisecond, Memory: sm.Memory{LIDs: map[ib.GUID]ib.LID{}}}
+		return sm.Config{Window: 1024, Priority: priority, SubnetTimeout: 5, PollInterval: 600 * ib.Millisecond, Memory: sm.Memory{LIDs: map[ib.GUID]ib.LID{}}}
 	}
 	w.sm = w.manage(w.sm.at, forgetful(3))
 	w.sm.wait(t, "the subnet to come up again", func(m *sm.Manager) bool { return m.Subnet() != nil })

@@ -86,11 +86,13 @@ type stream struct {
 // streams starts traffic between hosts: h1 to h2, h3 to h4 and so on, by the names that are given.
 func (w *world) streams(ctx context.Context, names ...string) []*stream {
 	w.Helper()
+	o := verbs.DefaultConnect
+	o.Timeout = 17 // half a second, eight times: a manager that mends a way may have to wait for its turn
 	var all []*stream
 	for i := 0; i+1 < len(names); i += 2 {
 		a, b := w.rcEnd(names[i]), w.rcEnd(names[i+1])
-		w.check(a.qp.Connect(a.info, b.info, verbs.DefaultConnect))
-		w.check(b.qp.Connect(b.info, a.info, verbs.DefaultConnect))
+		w.check(a.qp.Connect(a.info, b.info, o))
+		w.check(b.qp.Connect(b.info, a.info, o))
 		s := &stream{name: names[i] + " to " + names[i+1], done: make(chan struct{})}
 		go s.run(ctx, a, b)
 		all = append(all, s)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -144,28 +145,30 @@ func (w *world) startPair(first, second, name string, args ...string) (server, c
 	return server, w.start(second, name, append(args, "127.0.0.1")...)
 }
 
-// ports are those that were given out; the kernel may offer one again before a program has taken it.
+// ports are those that were given out, which programs may not have taken yet.
 var ports = struct {
 	sync.Mutex
 	given map[int]bool
 }{given: map[int]bool{}}
 
-// freePort is a TCP port that nobody listens on.
+// freePort is a TCP port that nobody listens on, below those that the kernel gives to whoever does not care (32768 and more by default): somebody
+// else's connection might take one of them before the program does.
 func freePort(t testing.TB) int {
 	t.Helper()
 	ports.Lock()
 	defer ports.Unlock()
-	for range 100 {
-		l, err := net.Listen("tcp", ":0")
+	for range 1000 {
+		port := 20000 + rand.IntN(12000)
+		if ports.given[port] {
+			continue
+		}
+		l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 		if err != nil {
-			t.Fatal(err)
+			continue // somebody's
 		}
-		port := l.Addr().(*net.TCPAddr).Port
 		l.Close()
-		if !ports.given[port] {
-			ports.given[port] = true
-			return port
-		}
+		ports.given[port] = true
+		return port
 	}
 	t.Fatal("no port is free")
 	return 0

@@ -205,18 +205,22 @@ func TestIdlePrograms(t *testing.T) {
 	if each > 1<<20 {
 		t.Errorf("a program costs the fabric's process %d KiB", each>>10)
 	}
-	used := 0
-	for _, x := range all {
-		used -= ticks(t, x.cmd.Process.Pid)
-	}
 	const while = 2 * time.Second
-	time.Sleep(while) // what is measured is what happens meanwhile
-	for _, x := range all {
-		used += ticks(t, x.cmd.Process.Pid)
+	idle := func() bool {
+		used := 0
+		for _, x := range all {
+			used -= ticks(t, x.cmd.Process.Pid)
+		}
+		time.Sleep(while) // what is measured is what happens meanwhile
+		for _, x := range all {
+			used += ticks(t, x.cmd.Process.Pid)
+		}
+		t.Logf("%d idle programs use %d ms of processor time in %v", count, 10*used, while)
+		return used <= count/8
 	}
-	t.Logf("%d idle programs use %d ms of processor time in %v", count, 10*used, while)
-	if used > count/8 { // a tick now and then may be what came before
-		t.Errorf("%d idle programs use %d ms of processor time in %v", count, 10*used, while)
+	// On a busy machine what came before may not be over.
+	if !idle() && !idle() && !idle() {
+		t.Errorf("%d idle programs use processor time", count)
 	}
 	end(all)
 }

@@ -65,7 +65,7 @@ func TestPerfqueryVerbs(t *testing.T) {
 		{"ib_write_bw", "h5", "h5", false, false, ""}, // within the adapter
 	} {
 		before := w.carried()
-		w.pair(test.server, test.client, test.name, append(strings.Fields(test.args), "-F", "-s", dec(size), "-n", dec(iters))...)
+		w.pair(test.server, test.client, test.name, append(strings.Fields(test.args), "-F", "-s", dec(size), "-n", dec(iters), "-u", "20")...) // what is sent twice counts twice
 		after := w.carried()
 		sent, received := map[topo.PortRef]bool{}, map[topo.PortRef]bool{}
 		way := func(from, to string) {
@@ -113,7 +113,7 @@ func TestStatusVerbs(t *testing.T) {
 	before := carried()
 	const size, iters = 1 << 16, 100
 	port := dec(freePort(t))
-	args := []string{"ib_write_bw", "-F", "-s", dec(size), "-n", dec(iters), "-p", port}
+	args := []string{"ib_write_bw", "-F", "-s", dec(size), "-n", dec(iters), "-u", "20", "-p", port}
 	server := make(chan string)
 	go func() {
 		out, errs, status := u.softib(append([]string{"exec", "--name", "v", "h1", "--"}, args...)...)
