@@ -316,8 +316,9 @@ func (e *Endpoint) take(cq *hca.CQ, turns int) {
 		return
 	}
 	e.unstage() // to a queue pair that has failed they complete at once
-	e.tired = (e.idle+turns)/Spun != e.idle/Spun
+	was := e.idle
 	e.idle += turns
+	e.tired = e.idle/Spun != was/Spun
 	e.turns = 0
 	if e.owed || e.waiting > 0 {
 		e.owed = false
@@ -326,7 +327,7 @@ func (e *Endpoint) take(cq *hca.CQ, turns int) {
 		e.finish()
 	}
 	if e.idle >= 4 {
-		e.idled()
+		e.idled(e.idle/keepEvery != was/keepEvery)
 	}
 }
 
@@ -377,10 +378,13 @@ func (e *Endpoint) isStream(n int, bytes uint64) bool {
 	return (n >= stream || e.turns >= stream) && bytes <= uint64(n)*shortBytes
 }
 
-// idled is what a poller that finds nothing does besides, now and then.
-func (e *Endpoint) idled() {
+// keepEvery is how many empty polls there are between looks at the timers.
+const keepEvery = 8
+
+// idled is what a poller that finds nothing does besides; now and then it keeps the timers.
+func (e *Endpoint) idled(keep bool) {
 	e.resting = false
-	if e.idle&7 == 0 {
+	if keep {
 		e.refresh()
 		e.knock()
 		e.timers()

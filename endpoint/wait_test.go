@@ -27,7 +27,11 @@ func TestArmedIsNotPolled(t *testing.T) {
 	var seen uint32
 	for i := range 3 * restPolls {
 		e.Arm(cq, false)
-		e.Poll(cq, wcs[:])
+		if i%2 == 0 {
+			e.Poll(cq, wcs[:])
+		} else {
+			e.Advance(cq, 0)
+		}
 		if e.attended() {
 			t.Fatalf("polled in earnest, after arming %d times", i+1)
 		}
@@ -44,5 +48,18 @@ func TestArmedIsNotPolled(t *testing.T) {
 	}
 	if e.polledSince(&seen) {
 		t.Error("polled without a poll")
+	}
+}
+
+// TestSpunKeepsTimers: one who looks rarely, because C looks in between, keeps the timers whatever it has counted before.
+func TestSpunKeepsTimers(t *testing.T) {
+	x, _ := twins(t, func() *Ledger { return nil })
+	for range 9 {
+		x.Advance(x.cq, 0)
+		x.clock = 0
+		x.Advance(x.cq, Spun)
+		if x.clock == 0 {
+			t.Fatalf("the clock was not read in %d empty looks", Spun)
+		}
 	}
 }
