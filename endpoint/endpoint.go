@@ -315,7 +315,9 @@ func (e *Endpoint) take(cq *hca.CQ, turns int) {
 		}
 		return
 	}
-	e.unstage() // to a queue pair that has failed they complete at once
+	if e.unstage() {
+		e.finish() // to a queue pair that has failed they complete at once, and others may wait for that
+	}
 	was := e.idle
 	e.idle += turns
 	e.tired = e.idle/Spun != was/Spun

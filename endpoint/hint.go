@@ -39,11 +39,13 @@ func (e *Endpoint) Stage(post func(h *hca.HCA, staged *uint64)) {
 	e.mu.Unlock()
 }
 
-// unstage posts what was staged.
-func (e *Endpoint) unstage() {
-	if atomic.LoadUint64(&e.hint.staged) != 0 && e.postStaged != nil {
-		e.postStaged(e.eng, &e.hint.staged)
+// unstage posts what was staged, and reports whether there was something.
+func (e *Endpoint) unstage() bool {
+	if atomic.LoadUint64(&e.hint.staged) == 0 || e.postStaged == nil {
+		return false
 	}
+	e.postStaged(e.eng, &e.hint.staged)
+	return true
 }
 
 // hintRing tells where the next packet of a ring will be.

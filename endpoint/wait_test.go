@@ -51,6 +51,42 @@ func TestArmedIsNotPolled(t *testing.T) {
 	}
 }
 
+// TestArmPostsStaged: receives that C code has staged are posted before the program sleeps. Those of a queue pair that has failed complete
+// then, and nobody may call for long.
+func TestArmPostsStaged(t *testing.T) {
+	x, _ := twins(t, func() *Ledger { return nil })
+	h := x.Enter()
+	if err := h.ModifyQP(x.qp, hca.QPAttr{State: hca.StateErr}, hca.MaskState); err != nil {
+		t.Fatal(err)
+	}
+	other, err := h.CreateCQ(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Leave()
+	x.Stage(func(h *hca.HCA, staged *uint64) {
+		*staged = 0
+		if err := h.PostRecv(x.qp, &hca.RecvWR{WRID: 7}); err != nil {
+			t.Error(err)
+		}
+	})
+	told := 0
+	x.NotifyCQ(x.cq, func() { told++ })
+	x.hint.staged = 1
+	x.Arm(x.cq, false)
+	var wcs [4]verbs.WC
+	if n := x.cq.Poll(wcs[:]); told != 1 || n != 1 || wcs[0].WRID != 7 || wcs[0].Status != hca.WCWRFlushErr {
+		t.Errorf("told %d times of %+v", told, wcs[:n])
+	}
+	// One that looks at another queue posts them too, and the event is raised.
+	x.Arm(x.cq, false)
+	x.hint.staged = 1
+	x.Poll(other, wcs[:])
+	if n := x.cq.Poll(wcs[:]); told != 2 || n != 1 {
+		t.Errorf("told %d times, %d completions", told, n)
+	}
+}
+
 // TestSpunKeepsTimers: one who looks rarely, because C looks in between, keeps the timers whatever it has counted before.
 func TestSpunKeepsTimers(t *testing.T) {
 	x, _ := twins(t, func() *Ledger { return nil })

@@ -64,7 +64,7 @@ func TestCore(t *testing.T) {
 func TestReady(t *testing.T) {
 	path := compile(t, "ready.c")
 	w := newWorld(t, "star:2")
-	for _, name := range []string{"room", "many", "churn", "fork"} {
+	for _, name := range []string{"room", "many", "churn", "fork", "drain"} {
 		t.Run(name, func(t *testing.T) { w.run(t, "h1", path, name) })
 	}
 }

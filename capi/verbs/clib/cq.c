@@ -118,7 +118,7 @@ int softib_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 
 	if (error)
 		return error;
-	to_cq(cq)->look = true;
+	to_cq(cq)->look = to_cq(cq)->armed = true;
 	return softib_go.req_notify(cq->handle, solicited_only);
 }
 

@@ -217,6 +217,7 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq
 			return -1;
 		of = claim(&e);
 	} while (!of);
+	of->armed = false;
 	*cq = &of->cq;
 	*cq_context = of->cq.cq_context;
 	return 0;

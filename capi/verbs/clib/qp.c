@@ -263,6 +263,7 @@ int softib_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 int softib_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	int error = softib_gone(qp->context);
+	struct ibv_recv_wr *none;
 
 	if (error) {
 		*bad = wr;
@@ -271,7 +272,11 @@ int softib_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
 	/* In RESET there is nothing to post to, and that is for the adapter to say. */
 	if (__builtin_expect(!to_qp(qp)->stage || qp->state == IBV_QPS_RESET, 0))
 		return softib_go.post_recv(qp->handle, wr, bad);
-	return softib_stage_recv(to_qp(qp), wr, bad);
+	error = softib_stage_recv(to_qp(qp), wr, bad);
+	/* To a queue pair that has failed they complete at once, and a program that is about to sleep may not call for long. */
+	if (to_cq(qp->recv_cq)->armed)
+		softib_go.post_recv(qp->handle, NULL, &none);
+	return error;
 }
 
 int softib_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)

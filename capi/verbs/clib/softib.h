@@ -133,6 +133,7 @@ struct softib_cq {
 	uint32_t reaped; /* those that found something */
 	uint64_t tight;  /* when it was last looked how quickly they follow each other */
 	bool look;	 /* the adapter has to be asked: the queue was armed since it was */
+	bool armed;	 /* and its event was not handed out since */
 
 	struct softib_batch *batch; /* of an extended queue (cq_ex.c) */
 	bool tapped; /* completions come to ready */
