@@ -62,11 +62,42 @@ func (j *judgement) answers(s *Section) {
 		case list[0].Status != mad.StatusOK:
 			f.Severity, f.Kind = Note, "refused"
 			f.Measured = fmt.Sprintf("%s refuses %s, %s: %v", name, mad.AttrName(k.class, k.attr), count(len(list), "time", "times"), list[0].Status)
+		case k.class == mad.ClassPerf && j.answeredLater(list):
+			f.Severity, f.Kind = Note, "late-answer"
+			f.Measured = fmt.Sprintf("%s did not answer %s at the first look, and did at the second: what it counted in between is not known", name, mad.AttrName(k.class, k.attr))
+			f.Next = "if no link was lost just now, run this again and see that it stays away"
+			if why := j.lostAnswers(k.node); why != "" {
+				f.Measured += "; at the first look " + why
+				f.Next = "run this again: after a link is lost a subnet manager gives switches without hosts their last entries when packets on old ways are gone, which takes a second or two"
+			}
 		case k.class == mad.ClassPerf:
 			f.Next = "its counters were not read: see that its LID is reached (routing) and that its port is active"
+			if why := j.lostAnswers(k.node); why != "" {
+				f.Measured += ": " + why
+				f.Next = "its counters were not read: let the subnet manager write its tables anew (a full sweep)"
+			}
 		}
 		s.add(f)
 	}
+}
+
+// answeredLater reports whether the second look got what the first did not.
+func (j *judgement) answeredLater(gaps []survey.Gap) bool {
+	if j.s == j.before {
+		return false
+	}
+	for _, g := range gaps {
+		read := j.s.Reading(g.At).Valid
+		if g.Attr == mad.AttrClassPortInfo { // the node's, not a port's
+			for p := range j.s.Nodes[g.At.Node].Ports {
+				read = read || j.s.Reading(topo.PortRef{Node: g.At.Node, Port: ib.PortNum(p)}).Valid
+			}
+		}
+		if !read {
+			return false
+		}
+	}
+	return true
 }
 
 // planned is what the plan says is at the other end of a port's cable; empty if there is no plan, or nothing in it.

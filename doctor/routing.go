@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"softib/ib"
@@ -115,6 +116,34 @@ func (j *judgement) entry(r *survey.Routing, sw int32, lid ib.LID) string {
 		return fmt.Sprintf("whose entry for LID %d is %s, which leads to %s", lid, name, j.s.PortName(far))
 	}
 	return fmt.Sprintf("whose entry for LID %d is %s, which is not active", lid, name)
+}
+
+// lostAnswers says where the answers of a switch to the port that asks end, if its tables do not lead there. No pair of end ports need use such an entry, so unreached does not see it: only what the switch itself sends does.
+func (j *judgement) lostAnswers(node int) string {
+	lid := j.s.Port(j.s.From).Info.LID
+	if j.s.Parts&survey.Tables == 0 || !j.s.Nodes[node].IsSwitch() {
+		return ""
+	}
+	r := j.s.Routing(false)
+	at := slices.Index(r.Nodes, node)
+	to := slices.IndexFunc(r.Net.Dests, func(d route.Dest) bool { return d.LID == lid })
+	if at < 0 || to < 0 {
+		return ""
+	}
+	d := &r.Net.Dests[to]
+	sw := int32(at)
+	for range r.Nodes {
+		p := r.Tables.LFT[sw][lid]
+		if slices.Contains(r.Unread, sw) || sw == d.Switch && p == d.Port {
+			return ""
+		}
+		ports := r.Net.Switches[sw].Ports
+		if int(p) >= len(ports) || ports[p].To == route.NoSwitch {
+			return fmt.Sprintf("packets from %s to %s end at %s, %s", j.s.Nodes[node].Name, j.dest(r, lid), j.s.Nodes[r.Nodes[sw]].Name, j.entry(r, sw, lid))
+		}
+		sw = ports[p].To
+	}
+	return fmt.Sprintf("packets from %s to %s go round in a loop", j.s.Nodes[node].Name, j.dest(r, lid))
 }
 
 // creditLoop reports a circle of channels, if lanes do not open it.
