@@ -265,6 +265,7 @@ func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 			q.host.syncPorts()
 		}
 	}
+	f.RenewWays() // who has pulled a cable may rely on it: no program sends over it any more
 	return nil
 }
 

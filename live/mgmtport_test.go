@@ -58,7 +58,7 @@ func registerAt(t *testing.T, s *Session, r madrpc.Registration) madrpc.AgentID 
 
 func recvAt(t *testing.T, s *Session) madrpc.Delivery {
 	t.Helper()
-	ctx, end := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, end := context.WithTimeout(t.Context(), 60*time.Second)
 	defer end()
 	d, err := s.Recv(ctx)
 	if err != nil {
@@ -246,7 +246,7 @@ func serve(t *testing.T, s *Session, id madrpc.AgentID, size int, done <-chan st
 		for k := range size {
 			b[mad.SADataOff+k] = byte(k * 7)
 		}
-		if err := s.Send(id, madrpc.Message{Env: d.Env.Reply(), Data: b, Timeout: ib.Second, Retries: 3}); err != nil {
+		if err := s.Send(id, madrpc.Message{Env: d.Env.Reply(), Data: b, Timeout: 10 * ib.Second, Retries: 3}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -269,11 +269,11 @@ func TestSegmentsAcrossFabric(t *testing.T) {
 		go func() {
 			defer wg.Done()
 			for range 5 {
-				if err := s.Send(id, madrpc.Message{Env: gsi(lid), Data: request(mad.ClassSA, 2, mad.MethodGetTable, mad.AttrNodeRecord, 0), Timeout: 2 * ib.Second, Retries: 2, Cookie: uint64(k)}); err != nil {
+				if err := s.Send(id, madrpc.Message{Env: gsi(lid), Data: request(mad.ClassSA, 2, mad.MethodGetTable, mad.AttrNodeRecord, 0), Timeout: 10 * ib.Second, Retries: 2, Cookie: uint64(k)}); err != nil {
 					t.Error(err)
 					return
 				}
-				ctx, end := context.WithTimeout(context.Background(), 20*time.Second)
+				ctx, end := context.WithTimeout(context.Background(), 60*time.Second)
 				d, err := s.Recv(ctx)
 				end()
 				if err != nil || d.Kind != madrpc.Response || d.Cookie != uint64(k) || len(d.Data) != mad.SADataOff+size {
@@ -377,7 +377,7 @@ func TestSessionsComeAndGo(t *testing.T) {
 				if err := s.Send(id, madrpc.Message{Env: smi(to), Data: request(mad.ClassSMLID, 1, mad.MethodGet, mad.AttrNodeInfo, 0), Timeout: 5 * ib.Second}); err != nil {
 					t.Error(err)
 				}
-				ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
+				ctx, end := context.WithTimeout(context.Background(), 60*time.Second)
 				d, err := s.Recv(ctx)
 				end()
 				var n mad.NodeInfo
@@ -446,7 +446,9 @@ func TestTrapReachesManager(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// It is silent now: the next that comes is about the next change.
+	// It is silent now: the next that comes is about the next change. What was sent before it was answered may be here already.
+	for s.Poll(func(madrpc.Delivery) {}) {
+	}
 	if err := f.SetLink(hostPort(f, 2), true); err != nil {
 		t.Fatal(err)
 	}
