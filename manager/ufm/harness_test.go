@@ -56,7 +56,7 @@ func newPlace(t testing.TB, spec string, parts policy.Partitions, conf func(*Con
 	go run.Run(ctx)
 	select {
 	case <-run.Up():
-	case <-time.After(30 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("the subnet does not come up")
 	}
 	store, err := tenant.OpenStore("")

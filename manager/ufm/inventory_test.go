@@ -120,7 +120,7 @@ func linkDown(t *testing.T, p *place) alarmShape {
 	if err := m.SetFault(r, manager.FaultSpec{Down: true}, "a test"); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.After(20 * time.Second); ; {
+	for end := time.After(60 * time.Second); ; {
 		select {
 		case <-bell:
 		case <-end:

@@ -27,9 +27,9 @@ func TestCrowd(t *testing.T) {
 	token := into[tokenShape](t, p.want(200, "POST", "/ufmRest/app/tokens", nil, good...)).Token
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, MaxConnsPerHost: 400}
 	t.Cleanup(transport.CloseIdleConnections)
-	client := &http.Client{Transport: transport, Timeout: 50 * time.Second}
+	client := &http.Client{Transport: transport, Timeout: 150 * time.Second}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 170*time.Second)
 	defer cancel()
 	talk := func() perf.Row {
 		t.Helper()
@@ -137,7 +137,7 @@ func TestPlaces(t *testing.T) {
 	defer s.Close()
 	ask := func(c net.Conn) string {
 		t.Helper()
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(60 * time.Second))
 		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		r, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
@@ -169,7 +169,7 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("one who was there before: %q", got)
 	}
 	there[0].Close()
-	for deadline := time.Now().Add(20 * time.Second); ask(dial()) != "here"; { // the server learns of it when it reads
+	for deadline := time.Now().Add(60 * time.Second); ask(dial()) != "here"; { // the server learns of it when it reads
 		if time.Now().After(deadline) {
 			t.Fatal("a place that is free is given to nobody")
 		}
