@@ -19,7 +19,10 @@ import (
 )
 
 // patience is how long a test waits for anything.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
+
+// resolveMillis is how long looking for an address or a way may take: the manager may have to wait for its turn.
+const resolveMillis = 30_000
 
 // world is a fabric with its manager and a server.
 type world struct {
@@ -232,7 +235,7 @@ func bindBody(id uint32, a sockaddr) []byte {
 func resolveBody(id uint32, src, dst sockaddr) []byte {
 	b := make([]byte, 272)
 	native.PutUint32(b, id)
-	native.PutUint32(b[4:], 2000)
+	native.PutUint32(b[4:], resolveMillis)
 	native.PutUint16(b[8:], uint16(src.put(b[16:])))
 	native.PutUint16(b[10:], uint16(dst.put(b[144:])))
 	return b
@@ -357,7 +360,7 @@ func (c *client) route(space portSpace, dst string, qpType uint8) uint32 {
 	if e := c.expect(evtAddrResolved); e.id != id || e.uid != uint64(id)+1000 || e.status != 0 {
 		c.t.Fatalf("address resolved: %+v", e)
 	}
-	c.do(cmdResolveRoute, u32s(id, 2000))
+	c.do(cmdResolveRoute, u32s(id, resolveMillis))
 	if e := c.expect(evtRouteResolved); e.id != id || e.status != 0 {
 		c.t.Fatalf("route resolved: %+v", e)
 	}
