@@ -16,25 +16,25 @@ import (
 	"softib/topo"
 )
 
-// deaf loses questions to performance management that go to a LID, as many as count says.
+// deaf loses questions to performance management that go to a LID: those of whose number, from 1, lose says so.
 type deaf struct {
 	*live.Session
-	lid   ib.LID
-	count int
-	then  func() // is called when one is lost
+	lid  ib.LID
+	lose func(n int) bool
+	n    int
 }
 
 func (d *deaf) Queue(now ib.Time, id madrpc.AgentID, m madrpc.Message) error {
-	if mad.View(m.Data).Class() == mad.ClassPerf && m.Env.LID == d.lid && d.count > 0 {
-		d.count--
-		d.then()
-		return errors.New("lost")
+	if mad.View(m.Data).Class() == mad.ClassPerf && m.Env.LID == d.lid {
+		if d.n++; d.lose(d.n) {
+			return errors.New("lost")
+		}
 	}
 	return d.Session.Queue(now, id, m)
 }
 
 // lookLosing looks twice from h1 and loses some questions to a switch.
-func (r *rig) lookLosing(sw string, count int, then func()) *doctor.Report {
+func (r *rig) lookLosing(sw string, lose func(n int) bool) *doctor.Report {
 	r.t.Helper()
 	s, err := r.OpenMgmt(r.port("h1[1]"))
 	if err != nil {
@@ -44,7 +44,7 @@ func (r *rig) lookLosing(sw string, count int, then func()) *doctor.Report {
 	pi, _ := r.PortInfo(topo.PortRef{Node: r.g.ByName(sw).Index})
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
-	found, err := doctor.Run(ctx, &deaf{s, pi.LID, count, then}, doctor.RunOptions{Interval: time.Millisecond, Timeout: 50 * ib.Millisecond})
+	found, err := doctor.Run(ctx, &deaf{Session: s, lid: pi.LID, lose: lose}, doctor.RunOptions{Interval: time.Millisecond, Timeout: 50 * ib.Millisecond})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -56,18 +56,19 @@ func (r *rig) lookLosing(sw string, count int, then func()) *doctor.Report {
 func TestEntryOfBareSwitch(t *testing.T) {
 	r := newRig(t, topo.DefaultSpec, sm.Config{SweepInterval: -1})
 	r.stop()
+	none := func(int) bool { return false }
 	spine := r.g.ByName("spine1").Index
 	entry := func(lid ib.LID, port ib.PortNum) {
 		r.set(spine, mad.AttrLFT, uint32(lid)/mad.LFTPerBlock, func(data []byte) { data[lid%mad.LFTPerBlock] = byte(port) })
 	}
 	// No answer at the first look, for no reason that tables show.
-	rep := r.lookLosing("spine1", 1, func() {})
+	rep := r.lookLosing("spine1", func(n int) bool { return n == 1 })
 	f := wantFinding(t, rep, "late-answer", doctor.Note, "spine1")
 	if find(rep, "no-answer") != nil || strings.Contains(f.Measured, "packets from") {
 		t.Errorf("\n%s", all(rep))
 	}
 	// No answer at either look.
-	if f = wantFinding(t, r.lookLosing("spine1", 1000, func() {}), "no-answer", doctor.Warn, "spine1"); strings.Contains(f.Measured, "packets from") {
+	if f = wantFinding(t, r.lookLosing("spine1", func(int) bool { return true }), "no-answer", doctor.Warn, "spine1"); strings.Contains(f.Measured, "packets from") {
 		t.Error(f.Measured)
 	}
 	// spine1 leads to h2 no more. Nothing of h2's goes by spine1 then either: the other leaves take another spine.
@@ -85,7 +86,7 @@ func TestEntryOfBareSwitch(t *testing.T) {
 		})
 	}
 	entry(h2, mad.LFTNone)
-	for _, s := range r.lookLosing("spine1", 0, nil).Sections {
+	for _, s := range r.lookLosing("spine1", none).Sections {
 		if (s.Check == doctor.Answers || s.Check == doctor.Routing) && len(s.Findings) > 0 {
 			t.Errorf("nothing was asked that needs the entry for h2: %+v", s.Findings)
 		}
@@ -98,7 +99,7 @@ func TestEntryOfBareSwitch(t *testing.T) {
 		}
 	}
 	entry(h1, mad.LFTNone)
-	rep = r.lookLosing("spine1", 0, nil)
+	rep = r.lookLosing("spine1", none)
 	f = wantFinding(t, rep, "no-answer", doctor.Warn, "spine1")
 	if want := "packets from spine1 to h1 (LID 1) end at spine1, which has no entry for LID 1"; !strings.Contains(f.Measured, want) {
 		t.Errorf("%q: want %q", f.Measured, want)
@@ -107,7 +108,12 @@ func TestEntryOfBareSwitch(t *testing.T) {
 		t.Errorf("all pairs reach each other:\n%s", all(rep))
 	}
 	// And the entry comes between the looks.
-	rep = r.lookLosing("spine1", 1, func() { entry(h1, r.port("spine1[1]").Port) })
+	rep = r.lookLosing("spine1", func(n int) bool {
+		if n == 2 {
+			entry(h1, r.port("spine1[1]").Port)
+		}
+		return false
+	})
 	f = wantFinding(t, rep, "late-answer", doctor.Note, "spine1")
 	if want := "at the first look packets from spine1 to h1 (LID 1) end at spine1"; !strings.Contains(f.Measured, want) || find(rep, "no-answer") != nil {
 		t.Errorf("%q: want %q\n%s", f.Measured, want, all(rep))
