@@ -269,8 +269,10 @@ func (e *Endpoint) Poll(cq *hca.CQ, out []verbs.WC) int {
 const Spun = 16
 
 // Advance is Poll for a tapped queue. Empty is for how long, about, the caller has looked itself and found nothing: 0 is no time worth speaking of, Spun is long.
-func (e *Endpoint) Advance(cq *hca.CQ, empty int) {
+// It reports whether peers have changed the program's memory, for a program that looks there.
+func (e *Endpoint) Advance(cq *hca.CQ, empty int) bool {
 	e.mu.Lock()
+	written := e.eng.Stats.WritesRcvd + e.eng.Stats.AtomicsRcvd
 	e.before()
 	if empty > 0 {
 		e.turns = 0
@@ -282,7 +284,9 @@ func (e *Endpoint) Advance(cq *hca.CQ, empty int) {
 	} else {
 		e.take(cq, max(empty, 1))
 	}
+	changed := e.eng.Stats.WritesRcvd+e.eng.Stats.AtomicsRcvd != written
 	e.after(some || cq.Len() > 0)
+	return changed
 }
 
 // before begins a poll.

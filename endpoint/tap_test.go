@@ -92,3 +92,36 @@ func TestTapOtherQueue(t *testing.T) {
 		t.Errorf("%d in the other queue, %d by the tap", n, len(heard.got))
 	}
 }
+
+// TestAdvanceTellsOfWrites: a program may wait for what peers write to its memory, and is told of that; of messages and acknowledgements
+// there are completions.
+func TestAdvanceTellsOfWrites(t *testing.T) {
+	x, y := twins(t, func() *Ledger { return nil })
+	sent, heard := &tapped{cq: x.cq, room: 8}, &tapped{cq: y.cq, room: 8}
+	x.Tap(x.cq, sent.move, sent.outside)
+	y.Tap(y.cq, heard.move, heard.outside)
+	y.recv(t)
+	x.send(t, 8)
+	if y.Advance(y.cq, 0) || len(heard.take()) != 1 {
+		t.Error("a message is told of as a write, or did not come")
+	}
+	y.Advance(y.cq, 0) // which acknowledges
+	if x.Advance(x.cq, 0) || len(sent.take()) != 1 {
+		t.Error("an acknowledgement is told of as a write, or did not come")
+	}
+	for range 2 { // the second one is written ahead
+		h := x.Enter()
+		wr := hca.SendWR{Opcode: hca.WRRDMAWrite, SGList: []hca.SGE{{Addr: x.mr.Addr(), Length: 8, LKey: x.mr.LKey()}}, RemoteAddr: y.mr.Addr(), RKey: y.mr.RKey()}
+		if err := h.PostSend(x.qp, &wr); err != nil {
+			t.Fatal(err)
+		}
+		x.Leave()
+		if !y.Advance(y.cq, 0) || len(heard.got) != 0 {
+			t.Error("not told of a write")
+		}
+		if y.Advance(y.cq, 0) {
+			t.Error("told of a write twice")
+		}
+		x.Advance(x.cq, 0)
+	}
+}

@@ -201,7 +201,9 @@ static bool only_polls(struct softib_cq *c)
 	if (c->idle % TIGHT_POLLS)
 		return false;
 	now = __builtin_ia32_rdtsc();
-	if (now - c->tight < TIGHT_TICKS)
+	if (c->ready.away)
+		c->ready.away--;
+	else if (now - c->tight < TIGHT_TICKS)
 		return true;
 	c->tight = now;
 #else

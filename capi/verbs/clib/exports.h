@@ -88,6 +88,7 @@ struct softib_ready {
 	uint32_t more; /* Go: there are others that did not fit */
 	uint32_t head; /* C */
 	uint32_t lock; /* C */
+	uint32_t away; /* Go: how often C is not to linger; C counts down */
 	struct ibv_wc wc[SOFTIB_READY];
 };
 

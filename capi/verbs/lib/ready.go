@@ -60,6 +60,8 @@ const (
 	lingers = 1000
 	// lingerGap is how many looks find nothing between packets that do not belong together.
 	lingerGap = 100
+	// lingerNot is how often not to linger where the program seems to wait for something else: a fifth of a millisecond.
+	lingerNot = 1000
 )
 
 // linger waits a moment for packets until there is a completion: of any queue, because a program may poll several in turn. It is for
@@ -70,7 +72,13 @@ func (o *cqObj) linger() {
 	empty := 0
 	for i := 0; i < lingers && o.ready.len() == 0 && atomic.LoadUint32(&moves) == moved && atomic.LoadUint32((*uint32)(&hint.stirs)) == stirs; i++ {
 		if packetWaits(hint) {
-			o.ctx.dev.Advance(o.cq, empty/lingerGap)
+			if o.ctx.dev.Advance(o.cq, empty/lingerGap) {
+				// That may be what the program waits for, by looking at its memory: this is not the place to wait then.
+				if o.ready.len() == 0 {
+					atomic.StoreUint32((*uint32)(&o.ready.away), lingerNot)
+				}
+				return
+			}
 			i += lingers / 8 // there is an end to it
 			empty = 0
 		} else {
