@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"slices"
+
 	"softib/ib"
 	"softib/mad"
 	"softib/subnet"
@@ -26,6 +28,7 @@ type invRead struct {
 // beginInventory lists what is unknown. The nodes have been published: from here on the sweep changes copies.
 func (s *sweep) beginInventory() {
 	s.cursor = cursor{}
+	s.nodes = slices.Clone(s.nodes) // the list, too, is the published subnet's
 	s.own = make([]bool, len(s.nodes))
 	if s.m.brief {
 		return
