@@ -11,11 +11,7 @@ import (
 // QueryScalar gives a named series from one time to another, in at most about so many points. A name of which nothing
 // is known has no points.
 func (s *Store) QueryScalar(name string, from, to time.Time, maxPoints int) (Series, error) {
-	v, err := s.look(from, to, maxPoints)
-	if err != nil {
-		return Series{}, err
-	}
-	b := v.bins()
+	var b *bins
 	add := func(points []scalarPoint, p part, step int64) {
 		for _, x := range points {
 			if x.at < p.after || x.at+max(1, step) > p.before {
@@ -28,31 +24,30 @@ func (s *Store) QueryScalar(name string, from, to time.Time, maxPoints int) (Ser
 			b.add(x.at, dur, x.mean, x.max)
 		}
 	}
-	err = s.guard(func() error {
-		return s.db.View(func(tx *bolt.Tx) error {
-			for _, p := range v.disk {
-				bucket := chunkBucket(tx, p.c)
-				if bucket == nil {
-					continue
-				}
-				rec := bucket.Get(scalarKey(name))
-				if rec == nil {
-					continue
-				}
-				points, err := readScalars(rec)
-				if err != nil {
-					return err
-				}
-				add(points, p, tiers[p.c.tier].step)
+	err := s.read(from, to, maxPoints, func(v *view, tx *bolt.Tx) error {
+		b = v.bins()
+		for _, p := range v.disk {
+			bucket := chunkBucket(tx, p.c)
+			if bucket == nil {
+				continue
 			}
-			return nil
-		})
+			rec := bucket.Get(scalarKey(name))
+			if rec == nil {
+				continue
+			}
+			points, err := readScalars(rec)
+			if err != nil {
+				return err
+			}
+			add(points, p, tiers[p.c.tier].step)
+		}
+		for _, h := range v.heads {
+			add(held(h.scalars[name]), part{after: v.after, before: noEnd}, 0)
+		}
+		return nil
 	})
 	if err != nil {
-		return Series{}, &FileError{s.name(), err}
-	}
-	for _, h := range v.heads {
-		add(held(h.scalars[name]), part{after: v.after, before: noEnd}, 0)
+		return Series{}, err
 	}
 	return b.series(), nil
 }

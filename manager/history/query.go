@@ -57,7 +57,41 @@ type view struct {
 	after          int64 // what heads have before is in disk
 }
 
-// look picks what to read for a question: the coarsest tier that is fine enough, what is not yet in it from finer ones, and what is
+// read lets do read what a question needs, of the file as it is while nothing of that is dropped.
+func (s *Store) read(from, to time.Time, maxPoints int, do func(*view, *bolt.Tx) error) error {
+	v, tx, err := s.snapshot(from, to, maxPoints)
+	if err != nil {
+		return err
+	}
+	err = s.guard(func() error {
+		defer tx.Rollback()
+		return do(v, tx)
+	})
+	if err != nil {
+		return &FileError{s.name(), err}
+	}
+	return nil
+}
+
+// snapshot is what a question needs, and the file as it is now: all that the store's lists have is in it, because what is
+// written is written before it is listed, and what is dropped is dropped after it was struck off.
+func (s *Store) snapshot(from, to time.Time, maxPoints int) (v *view, tx *bolt.Tx, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, err = s.look(from, to, maxPoints); err != nil {
+		return nil, nil, err
+	}
+	err = s.guard(func() (err error) {
+		tx, err = s.db.Begin(false)
+		return err
+	})
+	if err != nil {
+		return nil, nil, &FileError{s.name(), err}
+	}
+	return v, tx, nil
+}
+
+// look picks what to read for a question, with the store locked: the coarsest tier that is fine enough, what is not yet in it from finer ones, and what is
 // no longer in it from coarser ones.
 func (s *Store) look(from, to time.Time, maxPoints int) (*view, error) {
 	v := &view{from: from.UnixMilli(), to: to.UnixMilli(), after: noBegin}
@@ -72,8 +106,6 @@ func (s *Store) look(from, to time.Time, maxPoints int) (*view, error) {
 			tier = t
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
 	}
@@ -256,26 +288,20 @@ func (s *Store) QueryMany(ports []uint32, m Metric, from, to time.Time, maxPoint
 	if m >= NumMetric {
 		return nil, fmt.Errorf("history: %v: want one below %d: %w", m, NumMetric, ErrBadQuery)
 	}
-	v, err := s.look(from, to, maxPoints)
-	if err != nil {
-		return nil, err
-	}
 	all := make([]Series, len(ports))
-	err = s.guard(func() error {
-		return s.db.View(func(tx *bolt.Tx) error {
-			for i, port := range ports {
-				b := v.bins()
-				if err := v.readDisk(tx, port, m, b); err != nil {
-					return err
-				}
-				v.readHeads(port, m, b)
-				all[i] = b.series()
+	err := s.read(from, to, maxPoints, func(v *view, tx *bolt.Tx) error {
+		for i, port := range ports {
+			b := v.bins()
+			if err := v.readDisk(tx, port, m, b); err != nil {
+				return err
 			}
-			return nil
-		})
+			v.readHeads(port, m, b)
+			all[i] = b.series()
+		}
+		return nil
 	})
 	if err != nil {
-		return nil, &FileError{s.name(), err}
+		return nil, err
 	}
 	return all, nil
 }
@@ -296,7 +322,7 @@ func (v *view) readDisk(tx *bolt.Tx, port uint32, m Metric, b *bins) error {
 		}
 		bucket := chunkBucket(tx, c)
 		if bucket == nil {
-			continue // dropped since
+			continue // the file is not what it was
 		}
 		has := false
 		if rec := bucket.Get(blockKey(port / blockPorts)); rec != nil {
@@ -363,26 +389,20 @@ func (s *Store) rank(m Metric, from, to time.Time, n int, order func(a, b Ranked
 	if m >= NumMetric || n <= 0 {
 		return nil, fmt.Errorf("history: the first %d of %v: at least one and a metric below %d are wanted: %w", n, m, NumMetric, ErrBadQuery)
 	}
-	v, err := s.look(from, to, topPoints)
-	if err != nil {
-		return nil, err
-	}
 	t := &tally{m: m}
-	err = s.guard(func() error {
-		return s.db.View(func(tx *bolt.Tx) error {
-			for _, p := range v.disk {
-				if err := t.addChunk(tx, v, p); err != nil {
-					return err
-				}
+	err := s.read(from, to, topPoints, func(v *view, tx *bolt.Tx) error {
+		for _, p := range v.disk {
+			if err := t.addChunk(tx, v, p); err != nil {
+				return err
 			}
-			return nil
-		})
+		}
+		for _, h := range v.heads {
+			t.addHead(v, h)
+		}
+		return nil
 	})
 	if err != nil {
-		return nil, &FileError{s.name(), err}
-	}
-	for _, h := range v.heads {
-		t.addHead(v, h)
+		return nil, err
 	}
 	all := t.ranked()
 	slices.SortFunc(all, order)

@@ -169,6 +169,12 @@ func (s *Store) retain(atMost int) error {
 	if len(drop) == 0 {
 		return nil
 	}
+	return s.drop(drop)
+}
+
+// drop takes chunks off the lists and out of the file, in that order: see snapshot.
+func (s *Store) drop(drop []*chunk) error {
+	pending := s.strike(drop)
 	err := s.guard(func() error {
 		return s.db.Update(func(tx *bolt.Tx) error {
 			for _, c := range drop {
@@ -185,21 +191,34 @@ func (s *Store) retain(atMost int) error {
 		})
 	})
 	if err != nil {
-		return err
+		// They are still there.
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, c := range drop {
+			s.chunks[c.tier] = insertChunk(s.chunks[c.tier], c)
+		}
+		s.pending = pending
 	}
+	return err
+}
+
+// strike takes chunks off the lists, so that no question goes to them any more. It returns which were pending before; nobody but the
+// caller, who is the one that writes, changes that.
+func (s *Store) strike(drop []*chunk) (pending map[int64]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pending := maps.Clone(s.pending)
+	pending = s.pending
+	left := maps.Clone(pending)
 	for t := range s.chunks {
 		s.chunks[t] = slices.DeleteFunc(slices.Clone(s.chunks[t]), func(c *chunk) bool { return slices.Contains(drop, c) })
 	}
 	for _, c := range drop {
 		if c.tier == tierMinute {
-			delete(pending, c.key)
+			delete(left, c.key)
 		}
 	}
-	s.pending = pending
-	return nil
+	s.pending = left
+	return pending
 }
 
 // tooOld lists what has been kept long enough, at most so many of each tier.

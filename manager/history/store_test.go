@@ -567,3 +567,48 @@ func TestYoungStoreIsFine(t *testing.T) {
 		t.Errorf("%d points of %v each: want 399 of a second", len(got.Points), got.Step)
 	}
 }
+
+// TestDroppedWhileRead: what a question reads stays until it is answered, though it is dropped meanwhile.
+func TestDroppedWhileRead(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "h.db"), Options{})
+	ids := numbers(t, s, 1)
+	const step = 5 * time.Second
+	for k := range 360 {
+		appendTo(t, s, start.Add(time.Duration(k)*step), ids, []Values{{uint64(100 * k)}})
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	from, to := start.Add(20*time.Minute), start.Add(25*time.Minute)
+	v, tx, err := s.snapshot(from, to, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(v.disk) == 0 {
+		t.Fatal("nothing of it is in the file")
+	}
+	var drop []*chunk
+	for _, p := range v.disk {
+		drop = append(drop, p.c)
+	}
+	if err := s.drop(drop); err != nil {
+		t.Fatal(err)
+	}
+	b := v.bins()
+	if err := v.readDisk(tx, ids[0], 0, b); err != nil {
+		t.Fatal(err)
+	}
+	tx.Rollback()
+	v.readHeads(ids[0], 0, b)
+	if x := b.series(); len(x.Points) != 60 || x.Points[30].Avg != 20 {
+		t.Errorf("%d points in steps of %v", len(x.Points), x.Step)
+	}
+	// Who asks later is not led to what is gone.
+	later, err := s.Query(ids[0], 0, from, to, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(later.Points) >= 60 {
+		t.Errorf("%d points of what was dropped", len(later.Points))
+	}
+}
