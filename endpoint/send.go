@@ -9,6 +9,9 @@ import (
 	"softib/wire"
 )
 
+// catchUp is how much of what static rates made queue pairs wait for may be made up for: threads run late, by a slice of others where cores are short, and the clock is read every few calls.
+const catchUp = 4 * ib.Millisecond
+
 // send puts packets on their way as long as there is room for them.
 func (e *Endpoint) send() {
 	s, ok := e.eng.NextSend()

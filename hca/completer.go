@@ -395,7 +395,7 @@ func (q *QP) ackTimeout(now ib.Time) {
 	if q.ackPSN == q.sentPSN || q.sqOldest == q.sqNext {
 		return
 	}
-	if q.parked || q.onReady && q.sqCursor == q.sqOldest && q.sqPkt == 0 {
+	if q.parked || q.paced || q.onReady && q.sqCursor == q.sqOldest && q.sqPkt == 0 {
 		// What timed out has not even left: there is no room on the link.
 		q.startAckTimer(now)
 		return

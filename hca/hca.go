@@ -25,6 +25,9 @@ type Config struct {
 	// wire.Packet, which then stands for all of them; 0 and 1 make every packet
 	// stand for itself, as it must for a wire.
 	MaxBundle int
+	// CatchUp is how much of the time that a queue pair had to wait for its static rate may be made up
+	// for by sending faster, because the driver was late.
+	CatchUp ib.Time
 	// KeySeed varies the low byte of memory keys.
 	KeySeed uint8
 }
@@ -59,6 +62,7 @@ type Port struct {
 	SMLID ib.LID
 	SMSL  ib.SL
 	MTU   ib.MTU
+	Rate  ib.LinkRate // of its link; zero if nobody says
 	GIDs  []ib.GID
 	PKeys []ib.PKey
 	// PKeyViolations and QKeyViolations are PortInfo's counters.

@@ -79,7 +79,7 @@ func (n *Node) TrainRate(port ib.PortNum) ib.LinkRate { return n.ports[port].Bes
 // down by itself.
 func (n *Node) Sync(port ib.PortNum) {
 	p := *n.hca.Port(port)
-	p.State, p.MTU = n.links[port].State(), n.links[port].NeighborMTU()
+	p.State, p.MTU, p.Rate = n.links[port].State(), n.links[port].NeighborMTU(), n.links[port].Rate()
 	n.hca.SetPort(port, p)
 }
 
@@ -122,7 +122,7 @@ func (n *Node) SetPortInfo(now ib.Time, port ib.PortNum, pi mad.PortInfo) error 
 	l.SetHighLimit(pi.VLHighLimit)
 	n.ports[port].subnetTimeOut = pi.SubnetTimeOut
 	p := n.hca.ports[port]
-	p.State, p.MTU = l.State(), l.NeighborMTU()
+	p.State, p.MTU, p.Rate = l.State(), l.NeighborMTU(), l.Rate()
 	p.LID, p.LMC = pi.LID, pi.LMC
 	p.SMLID, p.SMSL = pi.MasterSMLID, pi.MasterSMSL
 	if pi.PKeyViolations == 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"softib/ib"
+	"softib/mad"
 	"softib/wire"
 )
 
@@ -103,6 +104,7 @@ type QP struct {
 	commEst  bool
 	onReady  bool
 	parked   bool
+	paced    bool // waits until freeAt; see pace
 	ackWaits bool // a request went before an acknowledgement that was due
 	path     path // where packets go now
 	mtu      int
@@ -136,6 +138,7 @@ type QP struct {
 	sinceAck int  // packets since one asked for an ACK
 	burst    int
 	rnrUntil ib.Time
+	freeAt   ib.Time
 	ackDue   ib.Time
 	timerAt  ib.Time
 	// timerLater is a second entry in the timer heap, behind timerAt.
@@ -189,7 +192,8 @@ type path struct {
 	sl     ib.SL
 	pkey   ib.PKey
 	global bool
-	loop   bool // to ourselves
+	loop   bool     // to ourselves
+	rate   mad.Rate // that packets are held back by, or 0
 }
 
 // Num is the queue pair number.
@@ -391,7 +395,7 @@ func (q *QP) reset() {
 	q.path, q.oldPath = path{}, path{}
 	q.setMTU(0)
 	q.lrh, q.bth = wire.LRH{}, wire.BTH{}
-	q.commEst, q.parked, q.burst, q.timerAt, q.timerLater = false, false, 0, ib.Never, ib.Never
+	q.commEst, q.parked, q.paced, q.burst, q.freeAt, q.timerAt, q.timerLater = false, false, false, 0, 0, ib.Never, ib.Never
 	q.sqOldest, q.sqCursor, q.sqNext, q.sqPkt, q.seg, q.segOff = 0, 0, 0, 0, 0, 0
 	q.nextPSN, q.sentPSN, q.ackPSN = 0, 0, 0
 	q.rdOut, q.sinceAck, q.rnrUntil, q.ackDue = 0, 0, 0, ib.Never
@@ -438,7 +442,7 @@ func (q *QP) toError() {
 		return
 	}
 	q.transition(StateErr)
-	q.ackDue, q.rnrUntil = ib.Never, 0
+	q.ackDue, q.rnrUntil, q.paced = ib.Never, 0, false
 	q.respHead, q.respTail, q.rdQueued = 0, 0, 0
 	q.abandonHeld()
 	q.flushSend()
@@ -524,7 +528,7 @@ func (q *QP) cqBroken() {
 	if q.state != StateErr && q.state != StateReset {
 		q.h.events.push(Event{Type: EventQPFatal, QP: q})
 		q.transition(StateErr)
-		q.ackDue, q.rnrUntil = ib.Never, 0
+		q.ackDue, q.rnrUntil, q.paced = ib.Never, 0, false
 		q.respHead, q.respTail, q.rdQueued = 0, 0, 0
 		q.abandonHeld()
 		q.flushRecv()

@@ -34,7 +34,7 @@ type AHAttr struct {
 	DLID       ib.LID
 	SL         ib.SL
 	SrcPath    uint8 // low bits of the source LID
-	StaticRate uint8
+	StaticRate uint8 // mad.Rate: see pace; 0 is the port's
 	IsGlobal   bool
 	DGID       ib.GID
 	FlowLabel  uint32
@@ -489,6 +489,7 @@ func (q *QP) refreshPath() {
 	q.path = path{
 		port: q.attr.Port, dlid: a.DLID, slid: port.LID | ib.LID(a.SrcPath), sl: a.SL,
 		pkey: pkeyAt(port, q.attr.PKeyIndex), global: a.IsGlobal, loop: port.ownsLID(a.DLID),
+		rate: port.slowRate(a.StaticRate),
 	}
 	if a.IsGlobal {
 		q.grh = makeGRH(port, a)

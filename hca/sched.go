@@ -73,7 +73,7 @@ type Send struct {
 
 // markReady puts q into the list of those that may have something to send.
 func (q *QP) markReady() {
-	if !q.onReady && !q.parked {
+	if !q.onReady && !q.parked && !q.paced {
 		q.burst = 0
 		q.h.ready.push(q)
 	}
@@ -157,6 +157,7 @@ func (h *HCA) Emit(now ib.Time, s Send, p *wire.Packet, buf []byte) bool {
 		p.Count, p.FarLen = 0, 0
 	}
 	q := s.QP
+	rate := q.sendRate()
 	sent := false
 	switch {
 	case q.respHead == q.respTail:
@@ -185,6 +186,10 @@ func (h *HCA) Emit(now ib.Time, s Send, p *wire.Packet, buf []byte) bool {
 	if p.Count > 1 {
 		h.Stats.TxPackets += uint64(p.Count) - 1
 		q.burst += int(p.Count) - 1
+	}
+	if rate != 0 {
+		q.pace(now, p, rate)
+		return true
 	}
 	if q.burst >= burstMax && h.ready.head == q && q.next != nil {
 		h.ready.pop()

@@ -90,8 +90,8 @@ func (q *QP) armTimer(at ib.Time) {
 	}
 }
 
-// onTimer looks at the queue pair's two deadlines: the RNR wait and the local
-// ACK timeout.
+// onTimer looks at the queue pair's deadlines: the RNR wait, the local ACK timeout and
+// what its static rate makes it wait for.
 func (q *QP) onTimer(now ib.Time) {
 	if q.state == StateReset || q.state == StateErr || q.dead {
 		return
@@ -100,11 +100,18 @@ func (q *QP) onTimer(now ib.Time) {
 		q.rnrUntil = 0
 		q.markReady()
 	}
+	if q.paced && q.freeAt <= now {
+		q.paced = false
+		q.markReady()
+	}
 	if q.ackDue <= now {
 		q.ackTimeout(now)
 	}
 	if q.rnrUntil != 0 {
 		q.armTimer(q.rnrUntil)
+	}
+	if q.paced {
+		q.armTimer(q.freeAt)
 	}
 	if q.ackDue != ib.Never {
 		q.armTimer(q.ackDue)

@@ -45,6 +45,16 @@ func (r Rate) String() string {
 // Gbps is the rate in Gb/s on the wire; 0 if it is none.
 func (r Rate) Gbps() float64 { return float64(r.hundredMbps()) / 10 }
 
+// ByteTime is how long n bytes take at the rate, rounded up to a picosecond; ib.Never if it is none.
+func (r Rate) ByteTime(n int) ib.Time {
+	v := int64(r.hundredMbps())
+	if v == 0 {
+		return ib.Never
+	}
+	// 8 bits * 10^12 ps / (v * 10^8)
+	return ib.Time((int64(n)*80_000 + v - 1) / v)
+}
+
 // RateFromGbps is the rate of so many Gb/s on the wire, if there is one.
 func RateFromGbps(gbps float64) (Rate, bool) {
 	for r := range rates {
