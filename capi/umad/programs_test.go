@@ -50,11 +50,12 @@ func TestAddressesAndQueries(t *testing.T) {
 	wants(t, f.run(t, "h2", "ibhosts"), "0x0002c90300000200 ports 1", "0x0002c90300000100 ports 2")
 }
 
-// Port 2 of h1 has no cable: what is asked there gets no answer, and the program is told so.
+// Port 2 of h1 has no cable: what is asked there gets no answer, and the program is told so. libibmad says no more than that it failed if our answer comes before it
+// has waited for as long itself.
 func TestTimeout(t *testing.T) {
 	f := serve(t)
 	start := time.Now()
-	wants(t, f.fails(t, "h1", "smpquery", "-P", "2", "-t", "50", "nodeinfo", "-D", "0,2"), "timed out")
+	wants(t, f.fails(t, "h1", "smpquery", "-P", "2", "-t", "50", "nodeinfo", "-D", "0,2"), "failed", "0,2", "node info query failed")
 	if d := time.Since(start); d < 50*time.Millisecond {
 		t.Errorf("gave up after %v, want 50 ms at least", d)
 	}
@@ -91,7 +92,7 @@ func TestIbping(t *testing.T) {
 		_ = cmd.Wait()
 	}
 	server := start()
-	wants(t, f.run(t, "h1", "ibping", "-c", "5", "-f", "2"), "5 packets transmitted, 5 received, 0% packet loss")
+	wants(t, f.run(t, "h1", "ibping", "-t", "20000", "-c", "5", "-f", "2"), "5 packets transmitted, 5 received, 0% packet loss")
 
 	// The class is taken while the server runs, and free once it is killed.
 	wants(t, f.fails(t, "h2", "ibping", "-S"), "can't serve class 50")
@@ -129,7 +130,7 @@ func TestIsSM(t *testing.T) {
 			if got != want {
 				t.Errorf("SetIsSM %s, want %s", got, want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(60 * time.Second):
 			t.Fatalf("no SetIsSM, want %s", want)
 		}
 	}
@@ -189,9 +190,9 @@ func TestOpenSM(t *testing.T) {
 	}()
 	select {
 	case <-f.active:
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		text, _ := os.ReadFile(log)
-		t.Fatalf("the ports are not active after 20 s; OpenSM's log:\n%s", text)
+		t.Fatalf("the ports are not active after 60 s; OpenSM's log:\n%s", text)
 	}
 	// Its administrator answers a moment later.
 	for {
