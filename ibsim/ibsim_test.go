@@ -160,10 +160,10 @@ func TestRemote(t *testing.T) {
 }
 
 func TestDialErrors(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	_, err := Dial(ctx, Config{Socket: "softib-nobody"})
-	if !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "IBSIM_SOCKNAME=softib-nobody ibsim -s NETFILE") {
+	_, err := Dial(ctx, Config{Socket: own("nobody")})
+	if !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "IBSIM_SOCKNAME="+own("nobody")+" ibsim -s NETFILE") {
 		t.Errorf("no ibsim: %v", err)
 	}
 	if _, err := Dial(ctx, Config{Host: strings.Repeat("x", 32)}); err == nil {
@@ -171,7 +171,7 @@ func TestDialErrors(t *testing.T) {
 	}
 	short, cancelShort := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancelShort()
-	if _, err := Dial(short, Config{Socket: "softib-nobody", Wait: true}); !errors.Is(err, ErrNotRunning) {
+	if _, err := Dial(short, Config{Socket: own("nobody"), Wait: true}); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("waiting for no ibsim: %v", err)
 	}
 
@@ -219,7 +219,7 @@ func TestDialErrors(t *testing.T) {
 // TestNotStarted: an ibsim without -s takes a client's request and says nothing.
 func TestNotStarted(t *testing.T) {
 	// What listens here is a socket of our own that never answers.
-	fd, file, err := socketForTest("softib-silent:ctl")
+	fd, file, err := socketForTest(own("silent") + ":ctl")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,13 +227,13 @@ func TestNotStarted(t *testing.T) {
 	_ = fd
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	_, err = Dial(ctx, Config{Socket: "softib-silent"})
+	_, err = Dial(ctx, Config{Socket: own("silent")})
 	if !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "-s") {
 		t.Errorf("a silent ibsim: %v", err)
 	}
 	canceled, cancel2 := context.WithCancel(context.Background())
 	cancel2()
-	if _, err := Dial(canceled, Config{Socket: "softib-silent"}); !errors.Is(err, context.Canceled) {
+	if _, err := Dial(canceled, Config{Socket: own("silent")}); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 }

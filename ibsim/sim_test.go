@@ -28,6 +28,9 @@ type simulator struct {
 
 var simulators atomic.Int32
 
+// own is a name of a socket that no other test process uses.
+func own(name string) string { return fmt.Sprintf("softib-%s-%d", name, os.Getpid()) }
+
 // startSim starts ibsim on a fabric, and skips the test where there is none.
 func startSim(t testing.TB, g *topo.Graph, args ...string) *simulator {
 	t.Helper()
@@ -75,7 +78,7 @@ func startSimFile(t testing.TB, netFile []byte, args ...string) *simulator {
 // dial attaches to a node of the simulator.
 func (s *simulator) dial(t testing.TB, host string) *Port {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	cfg := s.cfg
 	cfg.Host = host
