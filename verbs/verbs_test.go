@@ -78,7 +78,7 @@ func (s *side) qp(typ verbs.QPType) *verbs.QP {
 // wait is the next completion, which must have the given status.
 func (s *side) wait(want verbs.WCStatus) verbs.WC {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	var wc [1]verbs.WC
 	if _, err := s.cq.Wait(ctx, wc[:]); err != nil {
@@ -93,8 +93,10 @@ func (s *side) wait(want verbs.WCStatus) verbs.WC {
 func join(t testing.TB, a, b *verbs.QP) {
 	t.Helper()
 	ia, ib := must(a.Info(1, 0xFFFFFE))(t), must(b.Info(1, 5))(t)
-	check(t, a.Connect(ia, ib, verbs.DefaultConnect))
-	check(t, b.Connect(ib, ia, verbs.DefaultConnect))
+	o := verbs.DefaultConnect
+	o.Timeout = 20 // 4 s: nobody gives up because a thread had no turn
+	check(t, a.Connect(ia, ib, o))
+	check(t, b.Connect(ib, ia, o))
 }
 
 func TestOneSided(t *testing.T) {
@@ -157,7 +159,7 @@ func TestSharedReceiveQueueAndXRC(t *testing.T) {
 		}
 	}
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		e, err := b.ctx.WaitEvent(ctx)
 		cancel()
 		check(t, err)
