@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -234,14 +235,19 @@ func (w *world) pair(t testing.TB, serverHost, clientHost, path string, args ...
 	return s.finish(), client
 }
 
+// freePort is a TCP port that nobody listens on, below those that the kernel gives to whoever does not care (32768 and more by default): somebody
+// else's connection might take one of them before the program does.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 14000 + rand.IntN(4000)
+		if l, err := net.Listen("tcp", ":"+strconv.Itoa(port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 // awaitPort waits until somebody listens on a TCP port. It looks instead of connecting, because the program takes the first
