@@ -108,7 +108,7 @@ func TestWholeIsCheap(t *testing.T) {
 		t.Fatal(err)
 	}
 	best := time.Hour
-	for range 20 {
+	for deadline := time.Now().Add(time.Minute); best > 2*time.Millisecond && time.Now().Before(deadline); { // others may have had the cores
 		start := time.Now()
 		if _, err := write(want, dir); err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ func TestSpaces(t *testing.T) {
 	if os.Getuid() == 0 && os.Getenv("DROPIN_TEST_ORDINARY") == "" {
 		t.Run("root", testSpaces)
 		t.Run("ordinary", func(t *testing.T) {
-			cmd := exec.Command("/proc/self/exe", "-test.run=^TestSpaces$", "-test.v", "-test.timeout=2m")
+			cmd := exec.Command("/proc/self/exe", "-test.run=^TestSpaces$", "-test.v", "-test.timeout=5m")
 			cmd.Env = append(os.Environ(), "DROPIN_TEST_ORDINARY=1", "HOME=/nonexistent")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser}}
 			out, err := cmd.CombinedOutput()
@@ -301,7 +301,7 @@ func (x *theater) testWatch() {
 	for i := range all {
 		all[i].stdin.Close()
 	}
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(60 * time.Second)
 	for range all {
 		select {
 		case i := <-ended:
@@ -331,7 +331,7 @@ func (x *theater) testWatch() {
 	_ = cmd.Wait()
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		x.Error("the end of one that was killed is not told")
 	}
 }
@@ -440,7 +440,7 @@ func TestEnterIsQuick(t *testing.T) {
 		return
 	}
 	best := time.Hour
-	for range 10 {
+	for deadline := time.Now().Add(time.Minute); best > 10*time.Millisecond && time.Now().Before(deadline); { // others may have had the cores
 		start := time.Now()
 		if err := x.command(nil, "true").Run(); err != nil {
 			t.Fatal(err)

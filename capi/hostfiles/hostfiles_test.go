@@ -62,7 +62,7 @@ func read(t testing.TB, parts ...string) string {
 // await waits until a file has a text.
 func await(t testing.TB, path, want string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for read(t, path) != want {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: %q, want %q", path, read(t, path), want)
