@@ -129,7 +129,7 @@ func eval[T any](b *browser, expression string) T {
 func (b *browser) until(expression string) {
 	b.t.Helper()
 	ok := eval[bool](b, fmt.Sprintf(`new Promise(done => {
-		const end = performance.now() + 30000;
+		const end = performance.now() + 50000;
 		const look = () => { let v = false; try { v = %s; } catch { } if (v) done(true); else if (performance.now() > end) done(false); else setTimeout(look, 15); };
 		look();
 	})`, expression))

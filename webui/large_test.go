@@ -148,7 +148,7 @@ func measureMoves(t *testing.T, x *ground, b *browser) {
 			f := eval[frames](b, "window.stopWatch()")
 			others := lookAtMachine(t).others(before)
 			t.Logf("%s, try %d: %d frames, the longest %.0f ms, p95 %.0f ms; longest task %.0f ms; others took %.0f %% of the machine", name, try+1, f.Count, f.Worst, f.P95, f.Task, 100*others)
-			if f.Count < 10 {
+			if f.Count < 10 && others <= othersMax {
 				t.Errorf("%s: only %d frames were drawn", name, f.Count)
 			}
 			if f.Worst < worst {
@@ -198,6 +198,7 @@ func (b *browser) across(t *testing.T, scale float64) {
 	t.Helper()
 	eval[bool](b, fmt.Sprintf("softibMap.setCamera({ x: 2000, y: softibMap.m.y[softibMap.m.index.get('leaf300')], k: %v }), true", scale))
 	b.until("!softibMap.job && !softibMap.want.picture")
+	before := lookAtMachine(t)
 	from, drawn := eval[float64](b, "softibMap.cam.x"), eval[int](b, "softibMap.pictures")
 	for range 5 {
 		b.mouse(input.DispatchMouseEventTypeMousePressed, 1000, 420, 1)
@@ -209,7 +210,7 @@ func (b *browser) across(t *testing.T, scale float64) {
 	if far := (eval[float64](b, "softibMap.cam.x") - from) * scale; far < 1400 {
 		t.Errorf("the map moved by %.0f pixels: want more than a window", far)
 	}
-	if n := eval[int](b, "softibMap.pictures") - drawn; n < 2 {
+	if n := eval[int](b, "softibMap.pictures") - drawn; n < 2 && lookAtMachine(t).others(before) <= othersMax {
 		t.Errorf("%d pictures were drawn on the way: want several", n)
 	}
 }

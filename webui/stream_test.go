@@ -88,14 +88,14 @@ func next[T any](t testing.TB, c <-chan T, what string) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(20 * time.Second):
-		t.Fatalf("no %s within 20 s", what)
+	case <-time.After(60 * time.Second):
+		t.Fatalf("no %s within 60 s", what)
 	}
 	return v
 }
 
 func TestStream(t *testing.T) {
-	x := newGround(t, "fat-tree:radix=4,levels=2", 50*time.Millisecond)
+	x := newGround(t, "fat-tree:radix=4,levels=2", 5*time.Second) // who sleeps through two samples is told everything anew
 	s := x.stream(t)
 	first := next(t, s.links, "links")
 	if !first.Full || len(first.C) != 0 {
@@ -109,7 +109,7 @@ func TestStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	cable, _ := x.m.CableOf(r)
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(60 * time.Second); ; {
 		l := next(t, s.links, "links")
 		if l.Full {
 			t.Fatal("a client that keeps up was told everything anew")
@@ -124,9 +124,10 @@ func TestStream(t *testing.T) {
 			t.Fatal("a link that went down is not told")
 		}
 	}
-	e := next(t, s.events, "events")
-	if !strings.Contains(e[len(e)-1].Text, "leaf1[3]") {
-		t.Errorf("the event about it: %+v", e)
+	for told := false; !told; { // the manager has something to say about it too
+		for _, e := range next(t, s.events, "events") {
+			told = told || strings.Contains(e.Text, "leaf1[3]")
+		}
 	}
 	for {
 		if st := next(t, s.status, "status"); len(st.Faults) == 1 && st.Down == 1 {
@@ -164,7 +165,7 @@ func TestStreamSlowClient(t *testing.T) {
 	for range 20 {
 		next(t, s.links, "links")
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("20 samples took %v beside %d clients that do not read", took, len(deaf))
 	}
 	// Closing the page does not wait for them either.
@@ -191,7 +192,7 @@ func TestStreamLimit(t *testing.T) {
 // A thousand clients at once are served, and the fabric does not notice.
 func TestStreamMany(t *testing.T) {
 	x := newGround(t, "star:4", 100*time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
 	var wg sync.WaitGroup
