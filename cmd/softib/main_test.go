@@ -143,7 +143,7 @@ func TestBackgroundFabric(t *testing.T) {
 		t.Errorf("process %d: %v", st.PID, err)
 	}
 	// Its report's pipe it closes itself, soon after the last word.
-	for deadline := time.Now().Add(10 * time.Second); heldPipe(st.PID) != ""; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); heldPipe(st.PID) != ""; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the fabric in the background holds %s, which belongs to whoever started it", heldPipe(st.PID))
 		}
@@ -193,7 +193,7 @@ func heldPipe(pid int) string {
 // when its parent is gone and there is no init.
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || bytes.Contains(text, []byte(") Z ")) {
 			return
@@ -217,7 +217,7 @@ func TestStaleFiles(t *testing.T) {
 	// A killed process may count as gone before its last thread has let go of
 	// its files.
 	p := place{filepath.Join(s.dir, "softib"), defaultName}
-	for deadline := time.Now().Add(10 * time.Second); p.isRunning(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); p.isRunning(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the lock outlives its process")
 		}

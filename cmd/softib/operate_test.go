@@ -96,7 +96,7 @@ func TestReelBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if took := time.Since(began); took > 5*capturePatience {
+	if took := time.Since(began); took > 30*capturePatience { // 98 times would be more; a busy machine is late
 		t.Errorf("the fabric waited for %v", took)
 	}
 	if x.Packets != 2 || x.Missed != 98 {

@@ -59,7 +59,7 @@ func TestPartitionCommands(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(s.run("partition", "show"), "green        5 ports"); {
+	for deadline := time.Now().Add(60 * time.Second); !strings.Contains(s.run("partition", "show"), "green        5 ports"); {
 		if time.Now().After(deadline) {
 			t.Fatal("a SIGHUP is not heard")
 		}

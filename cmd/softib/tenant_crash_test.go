@@ -168,8 +168,8 @@ func (c *crash) start() {
 			_ = c.proc.Wait()
 			c.t.Fatalf("the fabric does not start:\n%s", errs.String())
 		}
-	case <-time.After(30 * time.Second):
-		c.t.Fatal("the fabric is not up after 30 s")
+	case <-time.After(60 * time.Second):
+		c.t.Fatal("the fabric is not up after 60 s")
 	}
 }
 
@@ -253,7 +253,7 @@ func (c *crash) batch(n int, killAfter time.Duration) {
 	for i := range n {
 		calls = append(calls, c.invent(names[i]))
 	}
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), 60*time.Second)
 	defer cancel()
 	var wg sync.WaitGroup
 	began := time.Now()
@@ -331,7 +331,7 @@ func modelOf(s *tenantShown) model {
 func (c *crash) check() {
 	c.t.Helper()
 	list := map[string]model{}
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), 60*time.Second)
 	defer cancel()
 	err := c.place.call(ctx, request{Op: opTenant, Tenant: &tenantRequest{Do: tenantList}}, func(a answer) error {
 		for i := range a.Tenants {
@@ -528,7 +528,7 @@ func (c *crash) checkPackets(ctx context.Context) {
 			}
 			take()
 		}
-		for deadline := time.Now().Add(20 * time.Second); len(got) < len(expected) && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(60 * time.Second); len(got) < len(expected) && time.Now().Before(deadline); {
 			take()
 		}
 	}

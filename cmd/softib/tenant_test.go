@@ -156,7 +156,7 @@ func TestTenantsOfRunningPrograms(t *testing.T) {
 		must(x.qp.Ready(1, 0, probeQKey))
 		return x
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	a, b := open("h2"), open("h3")
 	for range 32 {
@@ -209,7 +209,7 @@ func TestTenantsOfRunningPrograms(t *testing.T) {
 // TestTenantsUnderAnotherManager: a manager that is started beside the fabric's own and becomes master keeps the tenants apart; they are changed again when it has gone.
 func TestTenantsUnderAnotherManager(t *testing.T) {
 	s := newShell(t)
-	s.run("up", "-d", "star:5", "--config", writeFile(t, "opensm.conf", "sminfo_polling_timeout 200\n"))
+	s.run("up", "-d", "star:5", "--config", writeFile(t, "opensm.conf", "sminfo_polling_timeout 5000\n"))
 	s.run("tenant", "create", "red", "--hosts", "h2,h3")
 	p := place{filepath.Join(s.dir, "softib"), defaultName}
 	keys := func(host string) []ib.PKey {
@@ -245,14 +245,16 @@ func TestTenantsUnderAnotherManager(t *testing.T) {
 	}()
 	select {
 	case <-master:
-	case <-time.After(30 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("the other manager does not become master")
 	}
-	if got := keys("h2"); !slices.Equal(got, []ib.PKey{0x9001, 0x7fff}) {
-		t.Errorf("under the other manager h2 has %v", got)
-	}
-	if got := keys("h4"); !slices.Equal(got, []ib.PKey{0xfffe, 0xffff}) {
-		t.Errorf("the other manager's host has %v", got)
+	// It is master, and sets what it wants by and by.
+	for host, want := range map[string][]ib.PKey{"h2": {0x9001, 0x7fff}, "h4": {0xfffe, 0xffff}, "h5": {0xfffe, 0x7fff}} {
+		for deadline := time.Now().Add(60 * time.Second); !slices.Equal(keys(host), want); {
+			if time.Now().After(deadline) {
+				t.Fatalf("under the other manager %s has %v, want %v", host, keys(host), want)
+			}
+		}
 	}
 	s.fails(exitFailed, []string{"is Standby", "not softib's", "--sm-priority 15"}, "tenant", "add", "red", "h5")
 	if got := keys("h5"); !slices.Equal(got, []ib.PKey{0xfffe, 0x7fff}) {
