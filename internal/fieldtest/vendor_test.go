@@ -41,9 +41,9 @@ func TestIbping(t *testing.T) {
 		out, _ := w.command("h1", "ibping", "-c", "1", "-f", dec(w.lid(far, 1))).CombinedOutput()
 		return strings.Contains(string(out), name)
 	})
-	out := w.run("h1", "ibping", "-c", "1", dec(w.lid(far, 1)))
+	out := w.run("h1", "ibping", "-t", "20000", "-c", "1", dec(w.lid(far, 1)))
 	wants(t, out, "Pong from "+name)
-	flood := w.run("h9", "ibping", "-c", "50", "-f", dec(w.lid(far, 1)))
+	flood := w.run("h9", "ibping", "-t", "20000", "-c", "50", "-f", dec(w.lid(far, 1)))
 	wants(t, flood, "50 packets transmitted, 50 received, 0% packet loss", name)
 	// One class has one server at a port.
 	wants(t, w.fails("h20", "ibping", "-S"), "can't serve class")
