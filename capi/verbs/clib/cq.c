@@ -6,7 +6,7 @@
 #include "softib.h"
 
 enum {
-	/* Polls that find nothing before the adapter is asked all the same: it has timers, and may want to yield. Some ten microseconds. */
+	/* Polls that find nothing before the adapter is asked all the same: it has timers, and may want to yield. Some fifty microseconds. */
 	IDLE_POLLS = 2048,
 	/* Polls that find nothing between packets that do not belong together. */
 	GAP_POLLS = 64,
@@ -118,8 +118,10 @@ int softib_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 
 	if (error)
 		return error;
-	to_cq(cq)->look = to_cq(cq)->armed = true;
-	return softib_go.req_notify(cq->handle, solicited_only);
+	to_cq(cq)->armed = true; /* before anybody can be handed the event */
+	error = softib_go.req_notify(cq->handle, solicited_only);
+	to_cq(cq)->look = true;
+	return error;
 }
 
 /* Whether a packet waits to be taken in. */

@@ -56,7 +56,7 @@ func (o *cqObj) tap() { o.ctx.dev.Tap(o.cq, o.move, o.ready.len) }
 func (o *cqObj) untap() { o.ctx.dev.Tap(o.cq, nil, nil) }
 
 const (
-	// lingers is how often linger looks: a microsecond or two.
+	// lingers is how often linger looks: for three or four microseconds, as long as C takes for LINGER_POLLS.
 	lingers = 1000
 	// lingerGap is how many looks find nothing between packets that do not belong together.
 	lingerGap = 100
