@@ -35,6 +35,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	os.Unsetenv("XDG_STATE_HOME") // fabrics of tests keep their state in their own folders
 	dir, err := os.MkdirTemp("", "softib-field-")
 	if err != nil {
 		panic(err)
