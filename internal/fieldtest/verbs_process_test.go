@@ -218,9 +218,11 @@ func TestIdlePrograms(t *testing.T) {
 		t.Logf("%d idle programs use %d ms of processor time in %v", count, 10*used, while)
 		return used <= count/8
 	}
-	// On a busy machine what came before may not be over.
-	if !idle() && !idle() && !idle() {
-		t.Errorf("%d idle programs use processor time", count)
+	for try := 0; !idle(); try++ { // on a busy machine what came before may not be over
+		if try == 3 {
+			t.Errorf("%d idle programs use processor time", count)
+			break
+		}
 	}
 	end(all)
 }
