@@ -158,6 +158,7 @@ func (e *Endpoint) park(r *Out, s hca.Send) {
 	e.eng.Park(s)
 	if len(r.parked) == 0 {
 		e.waiting++
+		atomic.StoreUint32(&e.hint.parked, 1)
 		if !e.attended() {
 			e.call() // room may come and its news be missed; an attendant that knows of it looks again
 		}
@@ -185,5 +186,7 @@ func (e *Endpoint) unparkRing(r *Out) {
 	}
 	clear(r.parked)
 	r.parked = r.parked[:0]
-	e.waiting--
+	if e.waiting--; e.waiting == 0 {
+		atomic.StoreUint32(&e.hint.parked, 0)
+	}
 }

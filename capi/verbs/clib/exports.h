@@ -25,6 +25,8 @@ struct softib_hint {
 		uint32_t pad;
 	} ring[64];
 	uint64_t staged; /* the first struct softib_stage with receives that the adapter has not taken */
+	uint32_t parked; /* queue pairs wait for room at a peer */
+	uint32_t pad;
 };
 
 /*
