@@ -73,6 +73,7 @@ func (s *Store) openFile() error {
 		if s.db, err = bolt.Open(s.name(), 0o600, o); err != nil {
 			return fileTrouble(err)
 		}
+		s.pageSize = int64(s.db.Info().PageSize) // now, because to ask is not safe while somebody writes
 		if err = s.db.Update(s.begin); err != nil {
 			return err
 		}
@@ -279,7 +280,7 @@ func (s *Store) sizes() (file, live int64) {
 		return 0, 0
 	}
 	st := s.db.Stats()
-	return file, file - int64(st.FreePageN+st.PendingPageN)*int64(s.db.Info().PageSize)
+	return file, file - int64(st.FreePageN+st.PendingPageN)*s.pageSize
 }
 
 // insertChunk adds a chunk to a list without changing the list that others read.

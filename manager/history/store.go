@@ -71,9 +71,10 @@ func (o Options) withDefaults(inMemory bool) Options {
 
 // Store is a history. Its methods may be called by many at once; samples are best appended by one.
 type Store struct {
-	path string
-	opts Options
-	db   *bolt.DB
+	path     string
+	opts     Options
+	db       *bolt.DB
+	pageSize int64
 
 	mu     sync.Mutex
 	closed bool
