@@ -120,7 +120,8 @@ type Verdict struct {
 	Score    float64 // above 0; worse is more; compares within a severity
 	// Reasons are never empty; the gravest comes first.
 	Reasons []Reason
-	// BER estimates the bit error rate of the worse direction; 0 where no error was counted.
+	// BER estimates the bit error rate of the direction that has the errors, of the worse one where both do; 0 where no error was counted. A few errors of the
+	// other direction, by which little came, would say nothing.
 	BER float64
 	// Direction says whose signals arrive damaged.
 	Direction Direction
@@ -159,12 +160,20 @@ func judge(c *Cable, interval time.Duration, t *Thresholds) (Verdict, bool) {
 	v := Verdict{A: c.A.Ref, B: c.B.Ref}
 	v.judgeState(c)
 	v.judgeRate(c, t)
-	atA := v.judgeEnd(&c.A, &c.B, interval, t)
-	atB := v.judgeEnd(&c.B, &c.A, interval, t)
+	atA, berA := v.judgeEnd(&c.A, &c.B, interval, t)
+	atB, berB := v.judgeEnd(&c.B, &c.A, interval, t)
 	if len(v.Reasons) == 0 {
 		return Verdict{}, false
 	}
 	v.Direction = direction(atA, atB)
+	switch v.Direction {
+	case BtoA:
+		v.BER = berA
+	case AtoB:
+		v.BER = berB
+	default:
+		v.BER = max(berA, berB)
+	}
 	for i := range v.Reasons {
 		r := &v.Reasons[i]
 		v.Severity = max(v.Severity, r.Severity)
@@ -218,8 +227,8 @@ func (v *Verdict) judgeRate(c *Cable, t *Thresholds) {
 }
 
 // judgeEnd holds the counters of one end against the limits, and returns how many signs of damaged
-// signals it has seen, whether or not they are above a limit.
-func (v *Verdict) judgeEnd(e, peer *End, interval time.Duration, t *Thresholds) uint64 {
+// signals it has seen, whether or not they are above a limit, and the bit error rate that they come to.
+func (v *Verdict) judgeEnd(e, peer *End, interval time.Duration, t *Thresholds) (signs uint64, ber float64) {
 	counted, sent := &e.Delta, &peer.Delta
 	if interval <= 0 {
 		counted, sent = &e.Total, &peer.Total
@@ -233,10 +242,9 @@ func (v *Verdict) judgeEnd(e, peer *End, interval time.Duration, t *Thresholds) 
 		any |= counted[c]
 	}
 	if any == 0 {
-		return 0
+		return 0, 0
 	}
 	ber, errors := bitErrors(e, counted, sent, interval, t)
-	v.BER = max(v.BER, ber)
 	judged := false
 	for _, c := range signalCounters {
 		if x, ok := exceeds(c, counted, interval, t); ok {
@@ -272,7 +280,7 @@ func (v *Verdict) judgeEnd(e, peer *End, interval time.Duration, t *Thresholds) 
 			})
 		}
 	}
-	return max(errors, counted[ib.LocalLinkIntegrityErrors])
+	return max(errors, counted[ib.LocalLinkIntegrityErrors]), ber
 }
 
 // addBER makes a reason as grave as the bit error rate is.
