@@ -4,7 +4,8 @@
 // requester, responder and completer.
 //
 // It is a plain value that somebody else drives. It starts nothing, reads no
-// clock, takes no lock and calls nobody back; one goroutine at a time may use it.
+// clock, takes no lock and calls nobody back, except to ask a driver that moves completions
+// how many its program has not taken (CQ.Watch); one goroutine at a time may use it.
 //
 // Verbs go in as method calls (CreateQP, PostSend, PollCQ, …). A driver then does
 //
@@ -33,5 +34,6 @@
 //
 // Where the rules of the standard live: postable attributes and transitions in
 // qptable.go, segmentation and windows in requester.go and bundle.go, the order of
-// a responder's checks in respcheck.go, retry in completer.go and timer.go.
+// a responder's checks in respcheck.go, retry in completer.go and timer.go, static rates in
+// pace.go.
 package hca
