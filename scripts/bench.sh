@@ -11,7 +11,7 @@ go=$(scripts/go-path.sh)
 export GOTOOLCHAIN=local
 
 # The peers are other processes, so this machine should have nothing else to do.
-measure=("$go" run ./bench -softib bin/softib -go "$go")
+measure=("$go" run ./proof/bench -softib bin/softib -go "$go")
 case "${1:-}" in
 "")
 	exec "${measure[@]}"

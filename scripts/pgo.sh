@@ -9,6 +9,6 @@ tmp=$(mktemp -d /tmp/softib-pgo.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 
 echo "profiling package endpoint's benchmarks, some 15 s"
-go test -trimpath ./endpoint -run '^$' -bench . -benchtime 5s -cpuprofile "$tmp/cpu" -o "$tmp/test"
+go test -trimpath ./driver/endpoint -run '^$' -bench . -benchtime 5s -cpuprofile "$tmp/cpu" -o "$tmp/test"
 go tool pprof -proto "$tmp/test" "$tmp/cpu" >capi/verbs/lib/default.pgo
 ls -l capi/verbs/lib/default.pgo

@@ -36,7 +36,7 @@ staticcheck() { go tool -modfile=scripts/tools.mod staticcheck ./...; }
 # testing.Short and do less.
 race() {
 	local folder packages=()
-	for folder in live endpoint attach roce ibsim umad smrun verbs manager capi cmd; do
+	for folder in driver verbs operate/manager capi cmd; do
 		# A folder without Go files yet is not a pattern that go takes.
 		[[ -z "$(find "$folder" -name '*.go' -print -quit 2>/dev/null)" ]] || packages+=("./$folder/...")
 	done

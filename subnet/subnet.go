@@ -1,8 +1,8 @@
 package subnet
 
 import (
-	"softib/ib"
-	"softib/mad"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // None is the index of no node.

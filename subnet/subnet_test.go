@@ -3,8 +3,8 @@ package subnet
 import (
 	"testing"
 
-	"softib/ib"
-	"softib/mad"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // two is a host with two ports, one of them cabled to a switch of four ports.

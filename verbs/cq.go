@@ -3,8 +3,8 @@ package verbs
 import (
 	"context"
 
-	"softib/hca"
-	"softib/ib"
+	"softib/node/hca"
+	"softib/proto/ib"
 )
 
 // CQ is a completion queue.

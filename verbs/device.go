@@ -3,8 +3,8 @@ package verbs
 import (
 	"context"
 
-	"softib/hca"
-	"softib/ib"
+	"softib/node/hca"
+	"softib/proto/ib"
 )
 
 // Device is an adapter that somebody drives. Its driver gives out the engine for

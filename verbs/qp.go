@@ -1,8 +1,8 @@
 package verbs
 
 import (
-	"softib/hca"
-	"softib/ib"
+	"softib/node/hca"
+	"softib/proto/ib"
 )
 
 // DefaultCaps are sizes that suit most programs.

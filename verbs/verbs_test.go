@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"softib/hca"
-	"softib/ib"
-	"softib/live"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/node/hca"
+	"softib/proto/ib"
+	"softib/proto/topo"
 	"softib/verbs"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"softib/ib"
+	"softib/proto/ib"
 )
 
 // Host is what a program is told of the host that it runs on.

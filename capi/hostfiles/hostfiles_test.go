@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"softib/ib"
-	"softib/live"
-	"softib/mad"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
 )
 
 var testConfig = Config{Device: "softib0", Model: "softib virtual HCA", Board: "softib", Firmware: "1.2.3", Hardware: "0"}

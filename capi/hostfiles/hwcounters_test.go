@@ -6,9 +6,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"softib/endpoint"
-	"softib/hca"
-	"softib/live"
+	"softib/driver/endpoint"
+	"softib/driver/live"
+	"softib/node/hca"
 )
 
 // TestHWCounters: what a program has counted is in its host's files, by mlx5's names, and stays there when it has ended.

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"time"
 
-	"softib/live"
+	"softib/driver/live"
 )
 
 // systemHosts is the machine's own file of names.

@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
 )
 
 // Config is what all adapters of a fabric say of themselves.

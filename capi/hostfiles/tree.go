@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"softib/hca"
-	"softib/ib"
-	"softib/topo"
+	"softib/node/hca"
+	"softib/proto/ib"
+	"softib/proto/topo"
 )
 
 // tree is the files of one host.

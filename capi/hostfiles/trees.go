@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"softib/ib"
-	"softib/live"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/proto/ib"
+	"softib/proto/topo"
 )
 
 // ErrNoHost is a node that the fabric does not have.

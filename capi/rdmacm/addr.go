@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"softib/ib"
+	"softib/proto/ib"
 )
 
 // Families of addresses, as Linux numbers them.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"softib/ib"
+	"softib/proto/ib"
 )
 
 // BenchmarkConnect makes and ends connections, many of them at a time: a program asks on h1, another accepts on h2.

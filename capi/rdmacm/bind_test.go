@@ -5,11 +5,11 @@ import (
 	"syscall"
 	"testing"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/policy"
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/policy"
+	"softib/subnet/sm"
 )
 
 func optionBody(id, level, name uint32, value ...byte) []byte {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"softib/ib"
-	"softib/mad"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 func migrateBody(from *client, id uint32) []byte {

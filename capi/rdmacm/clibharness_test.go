@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	attached "softib/attach/server"
 	"softib/capi/dropin"
+	attached "softib/verbs/attach/server"
 )
 
 // programPatience is how long a program may take; they take a second or two on an idle machine.

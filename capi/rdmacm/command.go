@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"syscall"
 
-	"softib/cm"
-	"softib/mad"
+	"softib/node/cm"
+	"softib/proto/mad"
 )
 
 // idsMax bounds the IDs of a channel.

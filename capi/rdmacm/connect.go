@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"syscall"
 
-	"softib/cm"
-	"softib/ib"
-	"softib/mad"
+	"softib/node/cm"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // transportOf is how the connection manager calls a type of queue pair.

@@ -6,10 +6,10 @@ import (
 	"syscall"
 	"testing"
 
-	"softib/cm"
-	"softib/ib"
-	"softib/mad"
-	"softib/topo"
+	"softib/node/cm"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
 )
 
 func TestConnect(t *testing.T) {

@@ -7,10 +7,10 @@ import (
 	"syscall"
 	"time"
 
-	"softib/cm"
-	"softib/ib"
-	"softib/mad"
-	"softib/madrpc"
+	"softib/node/cm"
+	"softib/node/madrpc"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // endPort is one port of a host: its connection manager, its session with the management service, and what it has asked

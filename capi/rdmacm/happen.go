@@ -3,9 +3,9 @@ package rdmacm
 import (
 	"syscall"
 
-	"softib/cm"
-	"softib/ib"
-	"softib/mad"
+	"softib/node/cm"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // eventKind is enum rdma_cm_event_type.

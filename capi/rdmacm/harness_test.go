@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"softib/ib"
-	"softib/live"
-	"softib/sm"
-	"softib/smrun"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/driver/smrun"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // patience is how long a test waits for anything.

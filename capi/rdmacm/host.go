@@ -6,7 +6,7 @@ import (
 	"sync"
 	"syscall"
 
-	"softib/ib"
+	"softib/proto/ib"
 )
 
 // host is one host of the fabric as rdma_cm knows it: its ports, what is bound to its addresses, and the channels of its programs.

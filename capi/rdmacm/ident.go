@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 	"syscall"
 
-	"softib/cm"
-	"softib/ib"
-	"softib/mad"
+	"softib/node/cm"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // state is where an ID stands; the names are those of Linux's cma.

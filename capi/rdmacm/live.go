@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	"softib/ib"
-	"softib/live"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/proto/ib"
+	"softib/proto/topo"
 )
 
 // OnFabric is a fabric of this process as the server of programs sees it.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"syscall"
 
-	"softib/cm"
-	"softib/ib"
-	"softib/mad"
+	"softib/node/cm"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // membership is an ID's part in a multicast group.

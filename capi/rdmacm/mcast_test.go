@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"testing"
 
-	"softib/ib"
-	"softib/sm"
+	"softib/proto/ib"
+	"softib/subnet/sm"
 )
 
 func TestGroupOf(t *testing.T) {

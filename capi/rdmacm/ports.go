@@ -5,8 +5,8 @@ import (
 	"errors"
 	"net/netip"
 
-	"softib/ib"
-	"softib/madrpc"
+	"softib/node/madrpc"
+	"softib/proto/ib"
 )
 
 var (

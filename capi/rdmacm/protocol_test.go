@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"softib/ib"
+	"softib/proto/ib"
 )
 
 // Sizes and places are those of the kernel's header, and of the library's.

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"syscall"
 
-	"softib/mad"
+	"softib/proto/mad"
 )
 
 // pathFlags is IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL: a path for everything.

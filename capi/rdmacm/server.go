@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"softib/cm"
 	"softib/internal/packetsock"
+	"softib/node/cm"
 )
 
 // helloPatience is how long a connection may take to say what it is.

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"softib/agent"
-	"softib/ib"
-	"softib/mad"
-	"softib/madrpc"
+	"softib/node/agent"
+	"softib/node/madrpc"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // cable is two hosts' ports that are joined: h1 port 1 and h2 port 1. h1 has a second port without a cable.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"syscall"
 
-	"softib/ib"
+	"softib/proto/ib"
 )
 
 // isSMFiles are the FIFOs that programs hold open to set IsSM. A program

@@ -3,9 +3,9 @@ package umad
 import (
 	"fmt"
 
-	"softib/ib"
-	"softib/live"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/proto/ib"
+	"softib/proto/topo"
 )
 
 // Model and Hardware are what adapters of a fabric in software say of themselves.

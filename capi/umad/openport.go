@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/madrpc"
+	"softib/node/madrpc"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // openPort is a port that a program has open: its connection, its session, and its

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/madrpc"
+	"softib/node/madrpc"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 var (

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"softib/ib"
-	"softib/mad"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 func TestIbstat(t *testing.T) {

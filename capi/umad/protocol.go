@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"softib/ib"
-	"softib/mad"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // Layouts are those of clib/protocol.h and clib/abi.h.

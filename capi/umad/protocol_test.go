@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"softib/ib"
-	"softib/mad"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 var requestGolden = request{

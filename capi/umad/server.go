@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"softib/ib"
 	"softib/internal/packetsock"
-	"softib/mad"
-	"softib/madrpc"
+	"softib/node/madrpc"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // requestPatience is how long a connection may take to say what it wants.

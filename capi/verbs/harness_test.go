@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"softib/attach/server"
 	"softib/capi/dropin"
-	"softib/live"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/proto/topo"
+	"softib/verbs/attach/server"
 )
 
 // patience is how long a program may take; they take a second or two on an idle machine.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/ib"
-	"softib/topo"
-	"softib/trace"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/proto/trace"
 )
 
 func newCapture() *cobra.Command {

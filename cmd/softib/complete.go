@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/topo"
+	"softib/proto/topo"
 )
 
 // What a shell offers when Tab is pressed: nodes of the running fabric, fabrics by name, topologies.

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"softib/manager"
-	"softib/survey"
+	"softib/operate/manager"
+	"softib/subnet/survey"
 )
 
 // The protocol between a running fabric and the commands that talk to it, on

@@ -14,14 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/doctor"
-	"softib/ib"
-	"softib/ibsim"
-	"softib/manager/health"
-	"softib/smrun"
-	"softib/survey"
-	"softib/topo"
-	"softib/umad"
+	"softib/driver/ibsim"
+	"softib/driver/smrun"
+	"softib/driver/umad"
+	"softib/operate/doctor"
+	"softib/operate/manager/health"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/survey"
 )
 
 func newDoctor() *cobra.Command {

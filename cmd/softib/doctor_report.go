@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"softib/doctor"
+	"softib/operate/doctor"
 )
 
 // findingsShown is how many findings of one section are printed.

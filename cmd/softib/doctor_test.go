@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"softib/doctor"
-	"softib/ib"
-	"softib/live"
-	"softib/sm"
-	"softib/survey"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/operate/doctor"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/sm"
+	"softib/subnet/survey"
 )
 
 // TestDoctorCommand: a fabric that is well, one that is not, as text and as JSON, with the exit status that scripts look at.

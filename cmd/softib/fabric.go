@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"softib/ib"
-	"softib/live"
-	"softib/manager"
-	"softib/sm"
-	"softib/smrun"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/driver/smrun"
+	"softib/operate/manager"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 	"softib/verbs"
 )
 

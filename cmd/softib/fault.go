@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/manager"
+	"softib/operate/manager"
 )
 
 func newFault() *cobra.Command {

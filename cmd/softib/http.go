@@ -17,10 +17,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"softib/manager"
-	"softib/manager/metrics"
-	"softib/manager/ufm"
-	"softib/webui"
+	"softib/operate/manager"
+	"softib/operate/manager/metrics"
+	"softib/operate/manager/ufm"
+	"softib/operate/webui"
 )
 
 // httpOptions are what a command line says about the page, the metrics and the REST interface.

@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"softib/manager/ufm"
-	"softib/sm"
+	"softib/operate/manager/ufm"
+	"softib/subnet/sm"
 )
 
 // certificate writes a certificate for loopback addresses, and its key.

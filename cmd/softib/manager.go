@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/ib"
-	"softib/live"
-	"softib/manager"
-	"softib/route"
-	"softib/sm"
-	"softib/smrun"
+	"softib/driver/live"
+	"softib/driver/smrun"
+	"softib/operate/manager"
+	"softib/proto/ib"
+	"softib/subnet/route"
+	"softib/subnet/sm"
 )
 
 // smOptions are what a command line says about a subnet manager.

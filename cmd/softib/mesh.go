@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"softib/ib"
+	"softib/proto/ib"
 	"softib/verbs"
 )
 

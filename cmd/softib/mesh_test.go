@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"softib/ib"
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 func TestMeshSteps(t *testing.T) {

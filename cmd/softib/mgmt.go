@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"softib/ib"
-	"softib/madrpc"
-	"softib/smrun"
+	"softib/driver/smrun"
+	"softib/node/madrpc"
+	"softib/proto/ib"
 )
 
 // A port of a running fabric as a transport in another process. After {"v":1,"op":"mgmt","host":"h1"} and {"line":"ready"} both sides speak gob: the client says

@@ -9,9 +9,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"softib/manager"
-	"softib/sm"
-	"softib/trace"
+	"softib/operate/manager"
+	"softib/proto/trace"
+	"softib/subnet/sm"
 )
 
 func TestFaultCommands(t *testing.T) {

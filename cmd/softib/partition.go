@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/ib"
-	"softib/sm"
-	"softib/smrun"
+	"softib/driver/smrun"
+	"softib/proto/ib"
 	"softib/subnet"
+	"softib/subnet/sm"
 )
 
 func newPartition() *cobra.Command {

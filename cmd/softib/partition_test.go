@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"softib/ib"
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 func writeFile(t *testing.T, name, text string) string {
@@ -127,7 +127,7 @@ cn_guid_file /cn
 		t.Errorf("%+v, %v", c, err)
 	}
 	// What OpenSM itself writes leaves everything as it is, and needs none of the files that it names.
-	c, o, err = configOf(t, "--config", "../../policy/testdata/opensm-default.conf")
+	c, o, err = configOf(t, "--config", "../../subnet/policy/testdata/opensm-default.conf")
 	if err != nil || c.Engines != "" || c.Window != 1024 || c.SweepInterval != sm.DefaultSweepInterval || c.Timeout != sm.DefaultTimeout || len(o.notes) != 0 {
 		t.Errorf("%+v, %v, %q", c, err, o.notes)
 	}

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	attached "softib/attach/server"
-	"softib/ib"
-	"softib/sm"
-	"softib/topo"
-	"softib/workload/perf"
+	"softib/proof/workload/perf"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/sm"
+	attached "softib/verbs/attach/server"
 )
 
 func newPerf() *cobra.Command {

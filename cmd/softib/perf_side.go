@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/attach"
-	"softib/workload/perf"
+	"softib/proof/workload/perf"
+	"softib/verbs/attach"
 )
 
 // perfSide is the subcommand that one side of a test is.

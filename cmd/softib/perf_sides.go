@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"softib/workload/perf"
+	"softib/proof/workload/perf"
 )
 
 // A test is measured by two processes of this program (softib perf-side, in perf_side.go), each attached to its host. They

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"softib/workload/perf"
+	"softib/proof/workload/perf"
 )
 
 // children are the processes that a process has started, by id.

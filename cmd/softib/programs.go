@@ -6,10 +6,10 @@ import (
 	"os"
 	"sync"
 
-	attached "softib/attach/server"
 	"softib/capi/rdmacm"
 	"softib/capi/umad"
-	"softib/live"
+	"softib/driver/live"
+	attached "softib/verbs/attach/server"
 )
 
 // services are what programs in processes of their own use a fabric through: a socket each.

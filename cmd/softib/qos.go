@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/policy"
+	"softib/subnet/policy"
 )
 
 func newQoS() *cobra.Command {

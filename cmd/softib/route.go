@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
 )
 
 func newRoute() *cobra.Command {

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/ib"
-	"softib/route"
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/route"
+	"softib/subnet/sm"
 )
 
 func newRouteCheck() *cobra.Command {

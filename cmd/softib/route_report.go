@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"softib/route"
+	"softib/subnet/route"
 )
 
 // print shows one judged table set: a line for each question.

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/ib"
-	"softib/live"
-	"softib/route"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/route"
 )
 
 func newRouteShow() *cobra.Command {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"softib/ib"
-	"softib/manager"
-	"softib/route"
-	"softib/sm"
+	"softib/operate/manager"
+	"softib/proto/ib"
+	"softib/proto/topo"
 	"softib/subnet"
-	"softib/topo"
+	"softib/subnet/route"
+	"softib/subnet/sm"
 )
 
 // wiring is a network with the names of what is in it.

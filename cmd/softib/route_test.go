@@ -13,13 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/policy"
-	"softib/route"
-	"softib/sm"
-	"softib/topo"
-	"softib/workload/perf"
+	"softib/proof/workload/perf"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/policy"
+	"softib/subnet/route"
+	"softib/subnet/sm"
 )
 
 // lab is a fabric of this process with commands that talk to it.

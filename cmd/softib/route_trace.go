@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/ib"
-	"softib/link"
-	"softib/live"
-	"softib/mad"
-	"softib/manager"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/node/link"
+	"softib/operate/manager"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
 )
 
 func newRouteTrace() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"softib/internal/packetsock"
-	"softib/manager"
+	"softib/operate/manager"
 )
 
 const (

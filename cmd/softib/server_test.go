@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // serving is a fabric in this process with its socket.

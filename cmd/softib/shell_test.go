@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/sm"
+	"softib/subnet/sm"
 )
 
 // commands are all that a user can type.

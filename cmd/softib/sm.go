@@ -16,16 +16,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/ib"
-	"softib/ibsim"
-	"softib/live"
-	"softib/mad"
-	"softib/manager"
-	"softib/policy"
-	"softib/sm"
-	"softib/smrun"
-	"softib/topo"
-	"softib/umad"
+	"softib/driver/ibsim"
+	"softib/driver/live"
+	"softib/driver/smrun"
+	"softib/driver/umad"
+	"softib/operate/manager"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/policy"
+	"softib/subnet/sm"
 )
 
 func newSM() *cobra.Command {

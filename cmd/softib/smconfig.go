@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/policy"
-	"softib/route"
-	"softib/sm"
-	"softib/smrun"
+	"softib/driver/smrun"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/subnet/policy"
+	"softib/subnet/route"
+	"softib/subnet/sm"
 )
 
 // smFiles are the files that a manager's configuration comes from, in OpenSM's formats.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/ib"
+	"softib/proto/ib"
 )
 
 func newStatus() *cobra.Command {

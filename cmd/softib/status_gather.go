@@ -9,12 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/manager"
-	"softib/sm"
-	"softib/smrun"
-	"softib/topo"
+	"softib/driver/smrun"
+	"softib/operate/manager"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // status is what softib status shows.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"softib/hca"
-	"softib/live"
+	"softib/driver/live"
+	"softib/node/hca"
 )
 
 // programStatus is a program that is attached to a host.

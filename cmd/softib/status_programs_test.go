@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"softib/hca"
-	"softib/live"
-	"softib/sm"
+	"softib/driver/live"
+	"softib/node/hca"
+	"softib/subnet/sm"
 )
 
 // TestStatusPrograms: programs that are attached are listed, and what is wrong with them is said.

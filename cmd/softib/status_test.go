@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/sm"
-	"softib/smrun"
+	"softib/driver/smrun"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/subnet/sm"
 )
 
 func TestStatusIsTrue(t *testing.T) {

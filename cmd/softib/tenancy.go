@@ -9,11 +9,11 @@ import (
 	"strings"
 	"sync"
 
-	"softib/manager"
-	"softib/manager/tenant"
-	"softib/policy"
-	"softib/sm"
-	"softib/smrun"
+	"softib/driver/smrun"
+	"softib/operate/manager"
+	"softib/operate/manager/tenant"
+	"softib/subnet/policy"
+	"softib/subnet/sm"
 )
 
 // tenancy is the tenants of a running fabric. The store is opened before the fabric comes up, so that they are apart from its first moment.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/manager/tenant"
-	"softib/policy"
+	"softib/operate/manager/tenant"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/subnet/policy"
 )
 
 func newTenant() *cobra.Command {

@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"softib/attach"
-	"softib/ib"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/topo"
 	"softib/verbs"
+	"softib/verbs/attach"
 )
 
 // crashSpec has few hosts, so that all pairs of them can be tried after each crash.

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"softib/attach"
-	"softib/ib"
-	"softib/manager/tenant"
-	"softib/topo"
+	"softib/operate/manager/tenant"
+	"softib/proto/ib"
+	"softib/proto/topo"
 	"softib/verbs"
+	"softib/verbs/attach"
 )
 
 // TestTenantCommands: a fabric with tenants, as a person uses it, and after a restart.

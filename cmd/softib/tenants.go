@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 
-	"softib/ib"
-	"softib/live"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/proto/ib"
+	"softib/proto/topo"
 	"softib/verbs"
 )
 

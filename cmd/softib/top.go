@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"softib/ib"
-	"softib/manager"
+	"softib/operate/manager"
+	"softib/proto/ib"
 )
 
 func newTop() *cobra.Command {

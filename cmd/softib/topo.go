@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/ib"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/topo"
 )
 
 func newTopo() *cobra.Command {

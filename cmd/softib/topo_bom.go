@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/topo"
-	cabling "softib/wiring"
+	cabling "softib/operate/wiring"
+	"softib/proto/topo"
 )
 
 func newTopoBOM() *cobra.Command {

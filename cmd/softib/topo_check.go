@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/sm"
-	"softib/topo"
-	cabling "softib/wiring"
+	cabling "softib/operate/wiring"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // findingsListed is how many findings are listed unless all are wanted.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	cabling "softib/wiring"
+	cabling "softib/operate/wiring"
 )
 
 func newTopoDiff() *cobra.Command {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"softib/ib"
-	"softib/topo"
-	cabling "softib/wiring"
+	cabling "softib/operate/wiring"
+	"softib/proto/ib"
+	"softib/proto/topo"
 )
 
 // topoFile writes a topology that change has changed.

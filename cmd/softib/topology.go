@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"softib/topo"
+	"softib/proto/topo"
 )
 
 // topologyHelp says what a TOPOLOGY may be; part of every help that names one.

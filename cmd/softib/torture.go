@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/check"
+	"softib/proof/check"
 )
 
 func newTorture() *cobra.Command {

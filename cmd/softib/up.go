@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"softib/topo"
+	"softib/proto/topo"
 )
 
 func newUp() *cobra.Command {

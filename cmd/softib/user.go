@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"softib/manager/ufm"
+	"softib/operate/manager/ufm"
 )
 
 func newUser() *cobra.Command {

@@ -14,15 +14,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/ib"
-	"softib/ibsim"
-	"softib/manager"
-	"softib/manager/health"
-	"softib/manager/remote"
-	"softib/policy"
-	"softib/smrun"
-	"softib/topo"
-	"softib/umad"
+	"softib/driver/ibsim"
+	"softib/driver/smrun"
+	"softib/driver/umad"
+	"softib/operate/manager"
+	"softib/operate/manager/health"
+	"softib/operate/manager/remote"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/policy"
 )
 
 func newWatch() *cobra.Command {

@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"softib/ib"
-	"softib/manager"
-	"softib/manager/metrics"
-	"softib/sm"
-	"softib/topo"
+	"softib/operate/manager"
+	"softib/operate/manager/metrics"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // watching is a softib watch --json that runs.

@@ -19,8 +19,8 @@ import (
 	"softib/capi/dropin"
 	"softib/capi/hostfiles"
 	"softib/capi/umad"
-	"softib/ib"
-	"softib/live"
+	"softib/driver/live"
+	"softib/proto/ib"
 )
 
 // world is what programs on hosts of a fabric see: the hosts' files, in namespaces of the programs.

@@ -33,8 +33,8 @@ import (
 	"sync"
 	"time"
 
-	"softib/live"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/proto/topo"
 	"softib/verbs"
 )
 

@@ -17,9 +17,9 @@ import (
 	"os"
 	"time"
 
-	"softib/ib"
-	"softib/live"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/proto/ib"
+	"softib/proto/topo"
 	"softib/verbs"
 )
 

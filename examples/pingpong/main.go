@@ -16,8 +16,8 @@ import (
 	"os"
 	"time"
 
-	"softib/live"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/proto/topo"
 	"softib/verbs"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"softib/ib"
-	"softib/mad"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // A host gives its port aliases, as drivers do for virtual functions: the port has them, and other hosts find the way to them.

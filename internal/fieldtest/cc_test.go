@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
 )
 
 // cc asks a node's congestion control agent, without any packet or program in between.

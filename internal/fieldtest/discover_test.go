@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"softib/ib"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/topo"
 )
 
 // lines are the lines of a text, sorted: programs list nodes in the order in which their answers came.

@@ -13,14 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"softib/doctor"
-	"softib/ib"
-	"softib/ibsim"
-	"softib/live"
-	"softib/mad"
-	"softib/sm"
-	"softib/smrun"
-	"softib/topo"
+	"softib/driver/ibsim"
+	"softib/driver/live"
+	"softib/driver/smrun"
+	"softib/operate/doctor"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // doctors runs our doctor from a host.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"softib/topo"
+	"softib/proto/topo"
 )
 
 // wiring is a graph without what differs between two fabrics of the same shape: every cable, by the numbers of its ends.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"softib/topo"
+	"softib/proto/topo"
 )
 
 // softib builds the command, beside the drop-in, as users have it.

@@ -14,15 +14,15 @@ import (
 	"testing"
 	"time"
 
-	"softib/attach/server"
 	"softib/capi/dropin"
 	"softib/capi/rdmacm"
 	"softib/capi/umad"
-	"softib/ib"
-	"softib/live"
-	"softib/sm"
-	"softib/smrun"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/driver/smrun"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/sm"
+	"softib/verbs/attach/server"
 )
 
 // patience is how long a program may take; the slowest takes a second on an idle machine.

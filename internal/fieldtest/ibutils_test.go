@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"softib/ib"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/topo"
 )
 
 func init() { packages["ibdiagnet"], packages["ibdiagpath"] = "ibutils", "ibutils" }

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // opensm is the command of an OpenSM on a host, with its files in a folder of its own.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"softib/sm"
 	"softib/subnet"
+	"softib/subnet/sm"
 )
 
 // osmtest runs one flow of OpenSM's own test of administrators on a host. It must pass.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // tally is what a port should have counted.

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // stateSheet is what ibportstate shows of a port.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"softib/ib"
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // byLID finds the port of an address.

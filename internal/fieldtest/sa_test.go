@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/sm"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
 	"softib/subnet"
-	"softib/topo"
+	"softib/subnet/sm"
 )
 
 // record is one record of saquery's: its fields, and the text for tables.

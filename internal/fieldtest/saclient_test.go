@@ -4,11 +4,11 @@ import (
 	"context"
 	"testing"
 
-	"softib/ib"
-	"softib/live"
-	"softib/mad"
-	"softib/madrpc"
-	"softib/topo"
+	"softib/driver/live"
+	"softib/node/madrpc"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
 )
 
 // client is a small client of subnet administration on a host's port.

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // pathRecord is what a path between two ports should be: along the tables, the smallest of what the links can do.

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"softib/capi/umad"
-	"softib/ib"
-	"softib/mad"
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // asking is a way to name a node to a program, as seen from h1.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // Connections outlive a restart of the manager, a handover between two of ours, and the loss of a link that has another beside it.

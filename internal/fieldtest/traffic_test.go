@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"softib/ib"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/topo"
 	"softib/verbs"
 )
 

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/sm"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
 	"softib/subnet"
-	"softib/topo"
+	"softib/subnet/sm"
 )
 
 func ref(n *topo.Node, p int) topo.PortRef { return topo.PortRef{Node: n.Index, Port: ib.PortNum(p)} }

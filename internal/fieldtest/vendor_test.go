@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"softib/mad"
-	"softib/topo"
+	"softib/proto/mad"
+	"softib/proto/topo"
 )
 
 // pinged checks an ibping: all answered, by whom, and in a time that can be.

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"softib/hca"
-	"softib/ib"
-	"softib/mad"
-	"softib/sm"
-	"softib/topo"
+	"softib/node/hca"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // motley is a switch with hosts of every speed, and a host with two ports, the second without a cable.

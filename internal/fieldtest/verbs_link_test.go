@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"softib/ib"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/topo"
 )
 
 // perftestRetries is how often perftest's queue pairs send a packet again (IBA 9.7.6.1.3).

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"testing"
 
-	"softib/ib"
-	"softib/policy"
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/policy"
+	"softib/subnet/sm"
 )
 
 // tenants are partitions as an operator writes them: the manager reaches everybody, everybody else only their own.

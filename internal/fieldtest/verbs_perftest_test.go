@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"softib/topo"
+	"softib/proto/topo"
 )
 
 // perftestRow is a line of results: of latency tests bytes, messages, then times of which the fourth is typical; of bandwidth tests bytes,

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"softib/attach/server"
 	"softib/capi/dropin"
+	"softib/verbs/attach/server"
 )
 
 // A program that forks before it opens a device works; one that forks after is as safe as ibv_fork_init promises.

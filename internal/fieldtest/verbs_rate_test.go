@@ -4,10 +4,10 @@ import (
 	"strconv"
 	"testing"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/policy"
-	"softib/sm"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/subnet/policy"
+	"softib/subnet/sm"
 )
 
 // A partition whose paths have a rate: programs that find their way by path records send no faster, those of others are as fast as before.

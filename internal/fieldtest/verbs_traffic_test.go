@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"softib/sm"
-	"softib/topo"
+	"softib/proto/topo"
+	"softib/subnet/sm"
 )
 
 // carried is what perfquery says that every port of a fabric has sent and received, in bytes.

@@ -5,9 +5,9 @@ import (
 	"net/netip"
 	"strings"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/topo"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
 )
 
 // How libibmad writes values.

@@ -7,25 +7,25 @@ const ModulePath = "softib"
 // packages of one rank never import each other. A folder below a listed one
 // needs a line of its own.
 var ranks = map[string]int{
-	"ib": 0,
+	"proto/ib": 0,
 
-	"wire": 1, "mad": 1, "topo": 1,
+	"proto/wire": 1, "proto/mad": 1, "proto/topo": 1,
 
-	"link": 2, "agent": 2, "madrpc": 2, "route": 2, "trace": 2, "subnet": 2, "policy": 2,
+	"node/link": 2, "node/agent": 2, "node/madrpc": 2, "subnet/route": 2, "proto/trace": 2, "subnet": 2, "subnet/policy": 2,
 
-	"hca": 3, "ibswitch": 3, "sa": 3, "cm": 3, "wiring": 3, "survey": 3,
+	"node/hca": 3, "node/ibswitch": 3, "subnet/sa": 3, "node/cm": 3, "operate/wiring": 3, "subnet/survey": 3,
 
-	"verbs": 4, "sm": 4,
+	"verbs": 4, "subnet/sm": 4,
 
-	"endpoint": 5, "attach/proto": 5,
+	"driver/endpoint": 5, "verbs/attach/proto": 5,
 
-	"sim": 6, "live": 6, "attach": 6, "roce": 6, "ibsim": 6, "umad": 6,
+	"driver/sim": 6, "driver/live": 6, "verbs/attach": 6, "driver/ibsim": 6, "driver/umad": 6,
 
-	"workload": 7, "workload/perf": 7, "smrun": 7, "attach/server": 7, "manager/tenant": 7, "manager/history": 7, "manager/health": 7,
+	"proof/workload": 7, "proof/workload/perf": 7, "driver/smrun": 7, "verbs/attach/server": 7, "operate/manager/tenant": 7, "operate/manager/history": 7, "operate/manager/health": 7,
 
-	"check": 8, "manager": 8, "doctor": 8,
+	"proof/check": 8, "operate/manager": 8, "operate/doctor": 8,
 
-	"manager/metrics": 9, "manager/ufm": 9, "manager/remote": 9, "webui": 9,
+	"operate/manager/metrics": 9, "operate/manager/ufm": 9, "operate/manager/remote": 9, "operate/webui": 9,
 	"capi": 9, "capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9, "capi/rdmacm": 9, "capi/dropin": 9, "capi/hostfiles": 9,
 
 	"cmd/softib": 10,
@@ -37,7 +37,7 @@ const engineRankMax = 4
 
 // freeTrees stand outside the ranks: they may import anything, and no engine
 // may import them.
-var freeTrees = []string{"internal", "examples", "bench"}
+var freeTrees = []string{"internal", "examples", "proof/bench"}
 
 // bannedImports is what an engine must not import, with the reason that the
 // complaint gives. A pattern that ends in /... covers the folders below too.

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"softib/ib"
-	"softib/mad"
-	"softib/madrpc"
+	"softib/node/madrpc"
+	"softib/proto/ib"
+	"softib/proto/mad"
 )
 
 // Facts are what sysfs says about the port.

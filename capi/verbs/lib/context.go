@@ -9,9 +9,9 @@ import (
 	"sync"
 	"unsafe"
 
-	"softib/attach"
-	"softib/hca"
-	"softib/ib"
+	"softib/node/hca"
+	"softib/proto/ib"
+	"softib/verbs/attach"
 )
 
 // opened is the process's device, while a context is open on it.

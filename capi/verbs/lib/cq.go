@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"unsafe"
 
-	"softib/endpoint"
-	"softib/hca"
+	"softib/driver/endpoint"
+	"softib/node/hca"
 )
 
 //export softib_create_cq

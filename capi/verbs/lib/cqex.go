@@ -7,7 +7,7 @@ import (
 	"time"
 	"unsafe"
 
-	"softib/ib"
+	"softib/proto/ib"
 )
 
 // stampNs turns a time of the device into its clock's count. Between readings of the clock the device's time

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"syscall"
 
-	"softib/hca"
+	"softib/node/hca"
 )
 
 // kinds are the engine's errors and what libibverbs documents for them.

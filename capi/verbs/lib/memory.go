@@ -7,8 +7,8 @@ import (
 	"encoding/binary"
 	"unsafe"
 
-	"softib/hca"
-	"softib/ib"
+	"softib/node/hca"
+	"softib/proto/ib"
 )
 
 // be64 is v as C has it in network order.

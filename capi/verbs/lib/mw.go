@@ -3,7 +3,7 @@ package main
 // #include "../clib/exports.h"
 import "C"
 
-import "softib/hca"
+import "softib/node/hca"
 
 //export softib_alloc_mw
 func softib_alloc_mw(pd, kind uint32, mw, rkey *C.uint32_t) int32 {

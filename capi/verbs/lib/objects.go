@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"softib/attach/proto"
-	"softib/hca"
-	"softib/ib"
+	"softib/node/hca"
+	"softib/proto/ib"
 	"softib/verbs"
+	"softib/verbs/attach/proto"
 )
 
 // device is what an opened device must be able to do.

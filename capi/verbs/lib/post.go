@@ -7,8 +7,8 @@ import (
 	"math/bits"
 	"unsafe"
 
-	"softib/hca"
-	"softib/ib"
+	"softib/node/hca"
+	"softib/proto/ib"
 )
 
 // The alternatives of ibv_send_wr's unions.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"unsafe"
 
-	"softib/hca"
-	"softib/ib"
+	"softib/node/hca"
+	"softib/proto/ib"
 )
 
 //export softib_create_srq

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"softib/hca"
 	"softib/internal/cacheline"
+	"softib/node/hca"
 )
 
 // readyList is a struct softib_ready: the completions that C has not taken yet, as far as there is room.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"softib/hca"
+	"softib/node/hca"
 )
 
 // TestSlots holds handles against a map: they are never 0, never given out twice at a time, and found as long as they are held.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"softib/hca"
+	"softib/node/hca"
 )
 
 // stagedMax is how many receives C keeps for a queue pair before it has to call. As many more than a program asked for can be posted, so that C

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"softib/hca"
-	"softib/ib"
+	"softib/node/hca"
+	"softib/proto/ib"
 )
 
 // inode names an XRC domain that is opened by way of a file. The adapter is this process's own, so

@@ -1,0 +1,614 @@
+package endpoint
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"softib/internal/cacheline"
+	"softib/node/hca"
+	"softib/proto/ib"
+	"softib/proto/wire"
+	"softib/verbs"
+)
+
+// shortBytes is what a packet of a stream of short ones has at most, on average.
+const shortBytes = 512
+
+// drainMax bounds how many packets one turn takes from a ring.
+const drainMax = 64
+
+// bundleMax is how many packets one cell stands for at most.
+const bundleMax = 64
+
+// ErrClosed is returned by calls that outlive their endpoint.
+var ErrClosed = errors.New("endpoint: closed")
+
+// Config is what an endpoint is made of.
+type Config struct {
+	Name   string
+	Engine hca.Config // the endpoint decides about references and bundles
+	Block  uint16     // its queue pair numbers
+	Page   *Page
+	Router Router
+	Ledger *Ledger // nil: nobody wants to know
+}
+
+// Endpoint is one adapter, or one process's part of it, driven by whoever uses it.
+type Endpoint struct {
+	_      [64]byte
+	name   string
+	block  uint16
+	page   *Page
+	router Router
+	start  time.Time
+
+	// mu guards the engine and everything below that is not atomic.
+	mu         cacheline.SpinLock
+	eng        *hca.HCA
+	routes     map[Key]*Route
+	out        []*Out
+	in         []*In
+	waiting    int         // rings with parked queue pairs
+	scratch    wire.Packet // being sent
+	rx         wire.Packet // being received
+	buf        []byte      // for a payload that goes nowhere, or everywhere
+	polls      uint32      // calls of Poll, for the attendant
+	poked      uint32      // how often the program had looked for completions when a payload was last written ahead
+	restAt     uint32      // looked when a program was last about to sleep
+	resting    bool        // it has not polled in earnest since
+	idle       int         // empty polls in a row
+	tired      bool        // so many that a poller should see whether others want its core
+	turns      int         // in a row that found packets
+	streams    bool        // the last of them was part of a stream: its ACKs can wait for a few more
+	hot        int         // the incoming ring that delivered last
+	turn       int
+	events     []verbs.Event
+	owed       bool // packets wait to be sent: Poll hurried back
+	failed     bool
+	closed     bool
+	hint       *hint
+	postStaged func(*hca.HCA, *uint64)
+	// clock is the time as last read. Reading it costs as much as building a
+	// packet; while the endpoint is attended it is read every few calls, and in
+	// between soon stands in for it: a little ahead, so that a timer started
+	// then may run late but never early.
+	clock, soon ib.Time
+	calls       uint32
+	// stale says that a timer may have been started since by soon; notBefore is when timers count again after the clock has jumped.
+	stale     bool
+	notBefore ib.Time
+	meter
+	// late is since when a deadline is put off because peers have not looked.
+	late ib.Time
+
+	crowded  atomic.Bool // the last time that a poller yielded, others ran for a while
+	wakeAt   atomic.Int64
+	employed atomic.Bool   // there is an attendant
+	gone     chan struct{} // closed when the attendant has ended
+	eventful chan struct{} // closed and replaced when an event comes
+	onEvent  func(verbs.Event)
+	closing  chan struct{}
+	_        [64]byte
+}
+
+var _ verbs.Device = (*Endpoint)(nil)
+
+// New makes an endpoint. Its ports are down until SetPort says otherwise.
+func New(cfg Config) (*Endpoint, error) {
+	cfg.Engine.ByRefMin = byRefMin
+	cfg.Engine.MaxBundle = bundleMax
+	cfg.Engine.CatchUp = catchUp
+	mem, err := unix.Mmap(-1, 0, int(unsafe.Sizeof(hint{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	e := &Endpoint{
+		name: cfg.Name, block: cfg.Block, page: cfg.Page, router: cfg.Router, start: time.Now(),
+		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, hint: (*hint)(unsafe.Pointer(unsafe.SliceData(mem))),
+		eventful: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
+	}
+	e.meter.init(cfg.Ledger)
+	e.wakeAt.Store(int64(ib.Never))
+	atomic.StoreUint32(&e.page.h.bell, asleep)
+	return e, nil
+}
+
+// Name is the device's name.
+func (e *Endpoint) Name() string { return e.name }
+
+// Now is the endpoint's time.
+func (e *Endpoint) Now() ib.Time { return ib.Time(time.Since(e.start)) * ib.Nanosecond }
+
+// Address registers memory under its own address.
+func (e *Endpoint) Address(mem []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
+}
+
+// Enter gives exclusive use of the engine until Leave.
+func (e *Endpoint) Enter() *hca.HCA {
+	e.mu.Lock()
+	e.unstage()
+	return e.eng
+}
+
+// EnterToSend is Enter for a caller who only posts to send queues of connected queue pairs: receives that C code has staged
+// are posted once the packets are on their way.
+func (e *Endpoint) EnterToSend() *hca.HCA {
+	e.mu.Lock()
+	return e.eng
+}
+
+// Leave sends what was posted and gives the engine back.
+func (e *Endpoint) Leave() {
+	e.owed = false
+	e.send()
+	e.unstage()
+	e.finish()
+	e.mu.Unlock()
+}
+
+// LeaveQuiet gives the engine back; what is due waits for who comes next.
+func (e *Endpoint) LeaveQuiet() {
+	if e.eng.HasEvent() || e.eng.HasWithdrawn() {
+		e.finish()
+	}
+	e.hand()
+	e.mu.Unlock()
+}
+
+// SetPort tells the engine what management wrote on a port.
+func (e *Endpoint) SetPort(n ib.PortNum, p hca.Port) {
+	e.mu.Lock()
+	if old := e.eng.Port(n); old != nil {
+		p.PKeyViolations, p.QKeyViolations = old.PKeyViolations, old.QKeyViolations
+		e.eng.SetPort(n, p)
+	}
+	e.Leave()
+}
+
+// Reregister tells programs that the manager wants them to join their groups again.
+func (e *Endpoint) Reregister(n ib.PortNum) {
+	e.mu.Lock()
+	e.eng.Reregister(n)
+	e.Leave()
+}
+
+// Fail ends the device: every queue pair goes to the error state, and programs get a fatal event.
+func (e *Endpoint) Fail() {
+	e.mu.Lock()
+	e.fail()
+	e.finish()
+	e.stir()
+	e.mu.Unlock()
+}
+
+func (e *Endpoint) fail() {
+	if !e.failed {
+		e.failed = true
+		atomic.StoreUint32(&e.hint.dead, 1)
+		e.eng.Fail()
+	}
+}
+
+// Failed reports whether the device is no more.
+func (e *Endpoint) Failed() bool { return atomic.LoadUint32(&e.hint.dead) != 0 }
+
+// refresh reads the clock.
+func (e *Endpoint) refresh() ib.Time {
+	was := e.clock
+	e.clock = e.Now()
+	if past := e.clock - was; e.stale && past > ib.Time(slack)*ib.Nanosecond {
+		// This thread stood still meanwhile: timers may have been started by a clock that far behind.
+		e.notBefore = max(e.notBefore, e.clock+past)
+	}
+	e.stale = false
+	e.soon = e.clock + ib.Time(slack)*ib.Nanosecond
+	if e.clock >= e.tickAt {
+		e.tick()
+	}
+	return e.clock
+}
+
+// about is the time, near enough to start a timer by.
+func (e *Endpoint) about() ib.Time {
+	e.calls++
+	if e.calls&15 == 0 || !e.attended() {
+		return e.refresh()
+	}
+	e.stale = true
+	return e.soon
+}
+
+// attended reports whether somebody looks at the rings.
+func (e *Endpoint) attended() bool { return atomic.LoadUint32(&e.page.h.bell) == awake }
+
+// finish does what has to follow any work on the engine.
+func (e *Endpoint) finish() {
+	if e.eng.TakeAborted() {
+		for _, r := range e.out {
+			r.revoke()
+		}
+	}
+	if e.eng.TakeWithdrawn() {
+		for _, r := range e.in {
+			r.withdraw()
+		}
+		e.publish() // states of queue pairs may be others now
+	}
+	e.hand()
+	if e.eng.HasViolation() {
+		e.tellViolations()
+	}
+	if e.eng.HasEvent() {
+		e.deliverEvents()
+	}
+	if d := int64(e.eng.NextDeadline()); d < e.wakeAt.Load() {
+		e.wakeAt.Store(d)
+		e.call()
+	}
+}
+
+func (e *Endpoint) tellViolations() {
+	for v, ok := e.eng.PollViolation(); ok; v, ok = e.eng.PollViolation() {
+		e.router.Violated(v)
+	}
+}
+
+// Poll takes in what arrived and moves completions of cq to out. Packets that
+// this calls for (acknowledgements, mostly) wait for the next call, because
+// whoever waits for what has come is in more of a hurry.
+func (e *Endpoint) Poll(cq *hca.CQ, out []verbs.WC) int {
+	e.mu.Lock()
+	e.before()
+	n := cq.Poll(out)
+	if n > 0 {
+		e.besides()
+	} else {
+		e.take(cq, 1)
+		n = cq.Poll(out)
+	}
+	e.after(n > 0)
+	return n
+}
+
+// Spun is how many empty looks there have to have been at least for a poller to see whether others want its core.
+const Spun = 16
+
+// Advance is Poll for a tapped queue. Empty is for how long, about, the caller has looked itself and found nothing: 0 is no time worth speaking of, Spun is long.
+// It reports whether peers have changed the program's memory, for a program that looks there.
+func (e *Endpoint) Advance(cq *hca.CQ, empty int) bool {
+	e.mu.Lock()
+	written := e.eng.Stats.WritesRcvd + e.eng.Stats.AtomicsRcvd
+	e.before()
+	if empty > 0 {
+		e.turns = 0
+	}
+	some := cq.Len() > 0 // there was no room for these
+	if some {
+		waiterOf(cq).move()
+		e.besides()
+	} else {
+		e.take(cq, max(empty, 1))
+	}
+	changed := e.eng.Stats.WritesRcvd+e.eng.Stats.AtomicsRcvd != written
+	e.after(some || cq.Len() > 0)
+	return changed
+}
+
+// before begins a poll.
+func (e *Endpoint) before() {
+	e.polls++
+	if e.owed && !(e.streams && e.turns&3 != 0) {
+		e.owed = false
+		e.send()
+	}
+	e.streams, e.tired = false, false
+}
+
+// besides is for a program that found a completion: nobody waits for what is taken in here, but one
+// that always finds some would never take it in.
+func (e *Endpoint) besides() {
+	if e.hot < len(e.in) && e.drainRing(e.in[e.hot], nil) > 0 {
+		e.owed = true
+	}
+}
+
+// take takes in what arrived. Nothing counts for so many empty polls.
+func (e *Endpoint) take(cq *hca.CQ, turns int) {
+	bytes := e.eng.Stats.RxBytes
+	if got := e.drain(cq); got > 0 {
+		e.idle = 0
+		e.owed = true
+		if cq.Len() == 0 {
+			e.finish()
+			e.streams = e.isStream(got, e.eng.Stats.RxBytes-bytes)
+		}
+		return
+	}
+	if e.unstage() {
+		e.finish() // to a queue pair that has failed they complete at once, and others may wait for that
+	}
+	was := e.idle
+	e.idle += turns
+	e.tired = e.idle/Spun != was/Spun
+	e.turns = 0
+	if e.owed || e.waiting > 0 {
+		e.owed = false
+		e.unpark()
+		e.send()
+		e.finish()
+	}
+	if e.idle >= 4 {
+		e.idled(e.idle/keepEvery != was/keepEvery)
+	}
+}
+
+// after ends a poll.
+func (e *Endpoint) after(some bool) {
+	if some {
+		if e.resting && e.owed {
+			e.owed = false
+			e.send() // there may be no next call
+		}
+		e.finish() // before the program has its memory back
+	}
+	idle, streams, tired := e.idle, e.streams, e.tired
+	e.mu.Unlock()
+	if streams {
+		cacheline.Pause()
+	}
+	if tired {
+		e.patience(idle)
+	}
+}
+
+// patience is what a poller does that has found nothing for a while: it lets another thread have this core, in
+// case that is the peer's. Where others wait for cores it sleeps instead for a moment: many who only yield pass the cores among themselves, and
+// kernels have been seen to leave everybody else waiting for seconds.
+func (e *Endpoint) patience(idle int) {
+	if e.crowded.Load() {
+		time.Sleep(time.Microsecond) // some 50 by the kernel's measure
+		e.crowded.Store(false)
+		return
+	}
+	began := time.Now()
+	cacheline.YieldCore()
+	if time.Since(began) > crowdedAfter {
+		e.crowded.Store(true)
+	}
+	if idle%1024 < Spun {
+		runtime.Gosched()
+	}
+}
+
+// isStream reports whether n packets that came at once, with so many bytes of
+// payload, are part of a stream of short ones that nobody waits for one by one. To
+// look at each as it is written would take its cache line away from the sender
+// in the middle of writing; a batch costs both less, so it is worth a pause.
+func (e *Endpoint) isStream(n int, bytes uint64) bool {
+	e.turns++
+	return (n >= stream || e.turns >= stream) && bytes <= uint64(n)*shortBytes
+}
+
+// keepEvery is how many empty polls there are between looks at the timers.
+const keepEvery = 8
+
+// idled is what a poller that finds nothing does besides; now and then it keeps the timers.
+func (e *Endpoint) idled(keep bool) {
+	e.resting = false
+	if keep {
+		e.refresh()
+		e.knock()
+		e.timers()
+		e.send()
+		e.finish()
+	}
+	if !e.attended() {
+		// Polled in earnest: peers need not wake the attendant. It looks in now
+		// and then, and takes over when the polling ends.
+		atomic.StoreUint32(&e.page.h.bell, awake)
+		e.call()
+	}
+}
+
+// drain takes in packets until cq has something, and returns how many.
+func (e *Endpoint) drain(cq *hca.CQ) int {
+	if len(e.in) == 0 {
+		return 0
+	}
+	if e.hot < len(e.in) {
+		// Whoever polls waits for something: look a few times before the way
+		// back to the caller and here again.
+		for i := 0; i < 4; i++ {
+			if n := e.drainRing(e.in[e.hot], cq); n > 0 {
+				return n
+			}
+		}
+		if len(e.in) == 1 {
+			return 0
+		}
+	}
+	// The others in turn: most are empty, and to look at them all
+	// would keep the one that matters waiting.
+	for i := 0; i < len(e.in) && i < 16; i++ {
+		e.turn++
+		if e.turn >= len(e.in) {
+			e.turn = 0
+		}
+		if n := e.drainRing(e.in[e.turn], cq); n > 0 {
+			e.hot = e.turn
+			return n
+		}
+	}
+	return 0
+}
+
+// drainAll looks at every ring once.
+func (e *Endpoint) drainAll() int {
+	n := 0
+	for _, r := range e.in {
+		n += e.drainRing(r, nil)
+	}
+	return n
+}
+
+// drainRing takes in packets of one ring. It stops once cq, if there is one, has a
+// completion, unless there is a backlog: what follows it is most often an
+// acknowledgement that can wait.
+func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
+	c := r.ready()
+	if c == nil {
+		return 0
+	}
+	e.unstage()
+	now := e.about()
+	n := 0
+	for c != nil && n < drainMax {
+		if r.get(c, &e.rx) {
+			e.eng.HandlePacket(now, r.port, &e.rx)
+			if g, ok := e.eng.TakeGrant(); ok {
+				r.give(g)
+			}
+		}
+		r.release()
+		n++
+		if cq != nil && cq.Len() > 0 && !r.backlog() {
+			break
+		}
+		c = r.ready()
+	}
+	if c == nil || r.ready() == nil {
+		r.tell() // also where it stopped at the last packet: its sender must not think that it lies there unseen
+	}
+	e.hintRing(r)
+	if e.awaited.qp != nil {
+		e.hear()
+	}
+	return n
+}
+
+// timers runs what is due. A deadline that comes while packets of ours lie in rings whose receivers have had no
+// time to look is put off a little: an adapter of silicon always runs, a process on a busy machine does not.
+func (e *Endpoint) timers() {
+	if e.clock < max(e.eng.NextDeadline(), e.notBefore) {
+		e.late = 0
+		return
+	}
+	if e.unseen() {
+		if e.late == 0 {
+			e.late = e.clock
+		}
+		if e.clock-e.late < patienceMax {
+			return
+		}
+	}
+	e.eng.HandleTimeout(e.clock)
+	e.wakeAt.Store(int64(e.eng.NextDeadline()))
+	e.late = 0
+}
+
+// unseen knocks at peers that have not taken what they were sent, and reports whether there are any.
+func (e *Endpoint) unseen() bool {
+	any := false
+	for _, r := range e.out {
+		if r.pending() {
+			r.peer.Knock()
+			any = true
+		}
+	}
+	return any
+}
+
+// knock wakes attendants of peers that claim to look and do not.
+func (e *Endpoint) knock() {
+	for _, r := range e.out {
+		taken := atomic.LoadUint32(&r.head.taken)
+		switch {
+		case taken != r.seen || !r.pending():
+			r.seen, r.since = taken, e.clock
+		case e.clock-r.since > knockAfter:
+			r.peer.Knock()
+			r.since = e.clock + knockAgain
+		}
+	}
+}
+
+// AddIn gives the endpoint a ring to receive from.
+func (e *Endpoint) AddIn(r *In) {
+	e.mu.Lock()
+	e.in = append(e.in, r)
+	e.hintAll()
+	e.mu.Unlock()
+	e.call() // there may be packets in it
+}
+
+// DropIn takes a ring away whose sender is gone, once it is empty.
+func (e *Endpoint) DropIn(r *In) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.drainRing(r, nil) > 0 {
+	}
+	for i, o := range e.in {
+		if o == r {
+			e.in = append(e.in[:i:i], e.in[i+1:]...)
+			break
+		}
+	}
+	e.hot, e.turn = 0, 0
+	e.hintAll()
+	e.send()
+	e.finish()
+}
+
+// DropOut forgets a ring whose receiver is gone, and every way into it.
+func (e *Endpoint) DropOut(r *Out) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(r.parked) > 0 {
+		e.unparkRing(r)
+	}
+	for i, o := range e.out {
+		if o == r {
+			e.out = append(e.out[:i:i], e.out[i+1:]...)
+			break
+		}
+	}
+	for k, rt := range e.routes {
+		for _, o := range rt.rings {
+			if o == r {
+				delete(e.routes, k)
+				rt.gen-- // no slot has it any more, whoever still holds the route
+				break
+			}
+		}
+	}
+	e.send()
+	e.finish()
+}
+
+// AddOut gives the endpoint a ring to send into. It is for the Router to call, within Route.
+func (e *Endpoint) AddOut(r *Out) { e.out = append(e.out, r) }
+
+// Close ends the endpoint: waiting calls return. What its memory is shared with is the caller's.
+func (e *Endpoint) Close() error {
+	e.mu.Lock()
+	was := e.closed
+	e.closed = true
+	e.endWindow()
+	e.publish()
+	e.mu.Unlock()
+	if was {
+		return nil
+	}
+	close(e.closing)
+	if e.employed.Swap(true) {
+		e.page.Knock()
+		<-e.gone
+	}
+	return nil
+}

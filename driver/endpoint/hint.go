@@ -1,0 +1,103 @@
+package endpoint
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"softib/node/hca"
+)
+
+// hintRings is how many rings C code looks at by itself.
+const hintRings = 64
+
+// hint is what C code may look at without calling Go: whether a look at a completion queue can be worth it. It lies
+// outside Go's heap, and it is advice: to miss something now is to see it at the next look.
+type hint struct {
+	stirs  uint32 // changes whenever something needs a look
+	nrings uint32 // or hintMany
+	dead   uint32
+	reaped uint32 // C: polls that were answered with completions without a call
+	ring   [hintRings]struct {
+		seq  unsafe.Pointer // into a ring's memory
+		want uint32
+		_    uint32
+	}
+	// staged is not 0 while C has receives that nobody has posted yet; see Stage.
+	staged uint64
+	parked uint32 // queue pairs wait for room at a peer
+	_      uint32
+}
+
+const hintMany = 0xFFFFFFFF
+
+// Hint is the endpoint's hint.
+func (e *Endpoint) Hint() unsafe.Pointer { return unsafe.Pointer(e.hint) }
+
+// Stage lets C code post receives without a call into Go: it leaves them somewhere and sets the hint's staged word. Before the
+// engine is used, and before it is given a packet, post is called to post them, with the endpoint locked.
+func (e *Endpoint) Stage(post func(h *hca.HCA, staged *uint64)) {
+	e.mu.Lock()
+	e.postStaged = post
+	e.mu.Unlock()
+}
+
+// unstage posts what was staged, and reports whether there was something.
+func (e *Endpoint) unstage() bool {
+	if atomic.LoadUint64(&e.hint.staged) == 0 || e.postStaged == nil {
+		return false
+	}
+	e.postStaged(e.eng, &e.hint.staged)
+	return true
+}
+
+// hintRing tells where the next packet of a ring will be.
+func (e *Endpoint) hintRing(r *In) {
+	if r.hint < 0 {
+		return
+	}
+	h := &e.hint.ring[r.hint]
+	h.want = r.next + 1
+	h.seq = unsafe.Pointer(&r.cells[r.next%ringCells].seq)
+}
+
+// hintAll numbers the rings anew.
+func (e *Endpoint) hintAll() {
+	atomic.StoreUint32(&e.hint.nrings, 0)
+	for i, r := range e.in {
+		if r.hint = i; i >= hintRings {
+			r.hint = -1
+			continue
+		}
+		e.hintRing(r)
+	}
+	n := uint32(len(e.in))
+	if n > hintRings {
+		n = hintMany
+	}
+	atomic.StoreUint32(&e.hint.nrings, n)
+	e.stir()
+}
+
+// stir makes whoever looks at the hint look at the endpoint.
+func (e *Endpoint) stir() { atomic.AddUint32(&e.hint.stirs, 1) }
+
+// Tap lets C code find completions of a queue without a call into Go: move is called with the endpoint locked when there are some, and may Poll them
+// from the queue as far as there is room where C looks. Outside counts those that are there. Advance takes the place of Poll. Nil ends it.
+func (e *Endpoint) Tap(cq *hca.CQ, move func(), outside func() int) {
+	e.mu.Lock()
+	waiterOf(cq).move = move
+	cq.Watch(outside)
+	e.mu.Unlock()
+}
+
+// hand moves the completions of tapped queues.
+func (e *Endpoint) hand() {
+	for cq := e.eng.NextNews(); cq != nil; cq = e.eng.NextNews() {
+		if move := waiterOf(cq).move; move != nil {
+			move()
+		}
+	}
+}
+
+// looked counts how often the program has looked for completions: here, and where C looks.
+func (e *Endpoint) looked() uint32 { return e.polls + atomic.LoadUint32(&e.hint.reaped) }

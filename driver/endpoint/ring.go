@@ -1,0 +1,359 @@
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"softib/internal/cacheline"
+	"softib/node/hca"
+	"softib/proto/ib"
+	"softib/proto/wire"
+)
+
+// ErrMemory is matched by errors about shared memory that is not as it must be.
+var ErrMemory = errors.New("unusable shared memory")
+
+const (
+	// ringCells is a ring's room: the credit of one source on one lane.
+	ringCells = 256
+	// areaBytes is its room for payloads that do not fit into cells. It fits into a core's second cache.
+	areaBytes = 256 << 10
+	// copyMax is the most that one packet, or bundle, has in the area.
+	copyMax = 16 << 10
+	// creditEvery is how many cells the receiver empties before it says so.
+	creditEvery = 32
+	// creditBytes is how much of the area may be emptied before it says so.
+	creditBytes = areaBytes / 4
+	// ownAhead is how far ahead of its position the sender asks for cells: farther
+	// than the receiver's prefetchers, which would take them away again.
+	ownAhead = 48
+	// voidEvery is how often the void mark is brought along.
+	voidEvery = 1 << 24
+
+	headBytes = 4096
+	cellBytes = 64
+
+	// RingBytes is the size of a ring's memory.
+	RingBytes = headBytes + ringCells*cellBytes + areaBytes
+)
+
+// ringHead is what the two ends and the fabric tell each other.
+type ringHead struct {
+	taken   uint32 // receiver: cells emptied, the credit that went back
+	_       [60]byte
+	wants   uint32 // sender: waits for credit
+	_       [60]byte
+	void    uint32 // sender: by-reference cells before this are void
+	_       [60]byte
+	pull    uint32 // receiver: it can read the sender's memory
+	_       [60]byte
+	revoked uint32 // fabric: nobody is at the other end any more
+	_       [60]byte
+	poking  uint32 // sender: it may be writing to the receiver's memory
+	_       [60]byte
+	grants  [numGrants]grant // receiver
+}
+
+// memory is a ring as both ends map it.
+//
+// A payload by reference lies in the sender's registered memory, which is the
+// program's again once the request has ended. A request that ends well was
+// acknowledged, so its packets were used, or are duplicates whose payload nobody
+// looks at. One that is given up may have packets in the ring: the sender then
+// declares everything before its position void, and only then tells the program. The
+// receiver looks at the mark after it has copied: whatever it copied from a void cell counts as lost.
+type memory struct {
+	head  *ringHead
+	cells *[ringCells]cell
+	area  *[areaBytes]byte
+}
+
+func mapRing(mem []byte) (memory, error) {
+	if len(mem) < RingBytes {
+		return memory{}, fmt.Errorf("endpoint: a ring of %d bytes: want %d: %w", len(mem), RingBytes, ErrMemory)
+	}
+	base := unsafe.Pointer(unsafe.SliceData(mem))
+	return memory{
+		head:  (*ringHead)(base),
+		cells: (*[ringCells]cell)(unsafe.Add(base, headBytes)),
+		area:  (*[areaBytes]byte)(unsafe.Add(base, headBytes+ringCells*cellBytes)),
+	}, nil
+}
+
+// Revoke tells both ends of a ring that there is nobody at the other one. Whoever waits for
+// credit has to be woken besides.
+func Revoke(mem []byte) {
+	if r, err := mapRing(mem); err == nil {
+		atomic.StoreUint32(&r.head.revoked, 1)
+	}
+}
+
+// Out is the sending end of a ring.
+type Out struct {
+	memory
+	peer *Page
+	pid  int // of the receiver
+
+	_      [64]byte
+	tail   uint32 // next cell to fill
+	limit  uint32 // tail may not reach it: taken+ringCells as last read
+	ptail  uint64 // next byte of the area, counted from the beginning of time
+	plimit uint64
+	buf    uint64 // where the reserved payload is
+	parked []*hca.QP
+	// heard is where tail was behind the last packet that the receiver has to act upon soon; what follows it was delivered ahead.
+	heard uint32
+	ends  [ringCells]uint64 // ptail behind each cell
+	// Of knocking: where taken was when last looked at, and since when.
+	seen  uint32
+	since ib.Time
+	_     [64]byte
+}
+
+// NewOut is the sending end of the ring in mem, towards the endpoint that has the page and lives in process pid.
+func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
+	m, err := mapRing(mem)
+	if err != nil {
+		return nil, err
+	}
+	return &Out{memory: m, peer: peer, pid: pid, limit: ringCells, plimit: areaBytes}, nil
+}
+
+// pending reports whether the receiver has packets to take in that somebody waits for.
+func (r *Out) pending() bool {
+	return int32(r.heard-atomic.LoadUint32(&r.head.taken)) > 0 && !r.gone()
+}
+
+// rouse wakes the receiver if nobody looks. Packets that were delivered ahead may lie until there are many.
+func (r *Out) rouse() {
+	if r.heard == r.tail || r.tail-atomic.LoadUint32(&r.head.taken) >= ringCells/2 {
+		r.peer.wake()
+	}
+}
+
+// gone reports whether nobody receives any more.
+func (r *Out) gone() bool { return atomic.LoadUint32(&r.head.revoked) != 0 }
+
+// room makes sure of a cell, and of n bytes for its payload in one piece.
+func (r *Out) room(n int) bool {
+	need := uint64(chunk(n))
+	if r.fits(need) {
+		return true
+	}
+	taken := atomic.LoadUint32(&r.head.taken)
+	if r.tail-taken > ringCells {
+		return false // nonsense
+	}
+	r.limit = taken + ringCells
+	if taken == r.tail {
+		r.plimit = r.ptail + areaBytes
+	} else if taken != 0 {
+		r.plimit = r.ends[(taken-1)%ringCells] + areaBytes
+	}
+	return r.fits(need)
+}
+
+func (r *Out) fits(need uint64) bool {
+	if r.tail == r.limit {
+		return false
+	}
+	r.buf = r.ptail
+	if off := r.ptail % areaBytes; off+need > areaBytes {
+		r.buf += areaBytes - off
+	}
+	return r.buf+need <= r.plimit
+}
+
+// space is where the payload of the packet that room was made for goes.
+func (r *Out) space(n int) []byte {
+	at := r.buf%areaBytes + chunkHead
+	return r.area[at : at+uint64(n) : at+uint64(n)]
+}
+
+// publish hands a packet to the receiver. Room was made for it; a payload in the space is there already, and one
+// that is neither there nor short is referred to. Delivered says that the payload is where it belongs by now.
+func (r *Out) publish(p *wire.Packet, delivered bool) {
+	c := &r.cells[r.tail%ringCells]
+	if delivered {
+		n := len(p.Payload)
+		p.Payload = nil
+		c.put(p)
+		c.kind |= cellDelivered
+		putDelivered(c, n)
+	} else if c.put(p) {
+		r.putChunk(c, p)
+	}
+	r.ends[r.tail%ringCells] = r.ptail
+	r.tail++
+	if !delivered {
+		r.heard = r.tail
+	}
+	if r.tail%voidEvery == 0 {
+		// Cells are numbered around a circle; a void mark left behind would come
+		// to lie ahead. Everything this far back has been taken.
+		atomic.StoreUint32(&r.head.void, r.tail-ringCells)
+	}
+	cacheline.StoreRelease(&c.seq, r.tail)
+	cacheline.Own(unsafe.Pointer(&r.cells[(r.tail+ownAhead)%ringCells]))
+}
+
+// putChunk fills the part of the area that belongs to a long packet.
+func (r *Out) putChunk(c *cell, p *wire.Packet) {
+	if r.buf != r.ptail { // it does not fit behind the last one
+		(*chunkDesc)(unsafe.Pointer(&r.area[r.ptail%areaBytes])).length = chunkSkip
+	}
+	at := r.buf % areaBytes
+	d := (*chunkDesc)(unsafe.Pointer(&r.area[at]))
+	n := len(p.Payload)
+	d.length, d.count, d.addr = uint32(n), p.Count, 0
+	if c.kind&cellGlobal != 0 {
+		d.grh = p.GRH
+	}
+	if c.kind&cellXRC != 0 {
+		d.addr = uint64(p.XRCSRQ)
+	}
+	used := n
+	if n > 0 {
+		// A reference needs no room behind the head, which may be the area's last bytes.
+		if src := unsafe.Pointer(unsafe.SliceData(p.Payload)); at+chunkHead >= areaBytes || src != unsafe.Pointer(&r.area[at+chunkHead]) {
+			if n >= byRefMin && c.kind&cellXRC == 0 && atomic.LoadUint32(&r.head.pull) != 0 {
+				c.kind |= cellByRef
+				d.addr = uint64(uintptr(src))
+				used = 0
+			} else {
+				copy(r.area[at+chunkHead:at+chunkHead+uint64(n)], p.Payload)
+			}
+		}
+	}
+	r.ptail = r.buf + uint64(chunk(used))
+}
+
+// revoke makes every payload by reference in the ring void.
+func (r *Out) revoke() { atomic.StoreUint32(&r.head.void, r.tail) }
+
+// In is the receiving end of a ring.
+type In struct {
+	memory
+	src  *Page
+	port ib.PortNum
+	far  far
+	// given are the grants as last written.
+	given [numGrants]grant
+
+	_        [64]byte
+	next     uint32 // next cell to empty
+	lastTold uint32
+	pos      uint64 // next byte of the area
+	posTold  uint64
+	broken   bool
+	hint     int
+	_        [64]byte
+}
+
+// NewIn is the receiving end of the ring in mem, from the endpoint that has the page and lives in process pid, at
+// port of this adapter.
+func NewIn(mem []byte, src *Page, pid int, port ib.PortNum, probe uint64) (*In, error) {
+	m, err := mapRing(mem)
+	if err != nil {
+		return nil, err
+	}
+	r := &In{memory: m, src: src, port: port, hint: -1}
+	r.far.pid = pid
+	r.far.void = &m.head.void
+	if r.far.probe(probe) {
+		atomic.StoreUint32(&m.head.pull, 1)
+	}
+	return r, nil
+}
+
+// ready is the oldest packet's cell, nil if there is none.
+func (r *In) ready() *cell {
+	c := &r.cells[r.next%ringCells]
+	if atomic.LoadUint32(&c.seq) != r.next+1 || r.broken {
+		return nil
+	}
+	return c
+}
+
+// backlog reports whether at least two packets wait.
+func (r *In) backlog() bool {
+	if r.ready() == nil {
+		return false
+	}
+	c := &r.cells[(r.next+1)%ringCells]
+	return atomic.LoadUint32(&c.seq) == r.next+2
+}
+
+// get is the cell's packet. It is valid until release. False means that it counts as lost.
+func (r *In) get(c *cell, p *wire.Packet) bool {
+	p.Far, p.Count = nil, 0
+	if c.kind&cellDelivered != 0 {
+		c.get(p)
+		p.Payload, p.Far, p.FarLen = nil, wire.Placed{}, getDelivered(c)
+		return true
+	}
+	if c.get(p) {
+		return true
+	}
+	return r.getChunk(c, p)
+}
+
+// getChunk takes what putChunk has put. A ring whose sender writes nonsense is not read any more.
+func (r *In) getChunk(c *cell, p *wire.Packet) bool {
+	kind := c.kind
+	at := r.pos % areaBytes
+	d := (*chunkDesc)(unsafe.Pointer(&r.area[at]))
+	if d.length == chunkSkip {
+		r.pos += areaBytes - at
+		at = 0
+		d = (*chunkDesc)(unsafe.Pointer(&r.area[0]))
+	}
+	n := uint64(d.length)
+	p.Count = d.count
+	if kind&cellGlobal != 0 {
+		p.GRH = d.grh
+	}
+	if kind&cellXRC != 0 {
+		p.XRCSRQ = uint32(d.addr)
+	}
+	if kind&cellByRef != 0 {
+		r.pos += chunkHead
+		if n > farMax {
+			r.broken = true
+			return false
+		}
+		p.Payload, p.Far, p.FarLen = nil, &r.far, int(n)
+		r.far.addr, r.far.cell = d.addr, r.next+1
+		return !r.far.isVoid()
+	}
+	if at+chunkHead+n > areaBytes {
+		r.broken = true
+		return false
+	}
+	p.Payload = r.area[at+chunkHead : at+chunkHead+n]
+	r.pos += uint64(chunk(int(n)))
+	return true
+}
+
+// release gives the oldest packet's cell back.
+func (r *In) release() {
+	r.next++
+	if r.next-r.lastTold >= creditEvery || r.pos-r.posTold >= creditBytes {
+		r.tell()
+	}
+}
+
+// tell returns credit to the sender, and wakes it if it waits for some and nobody
+// looks.
+func (r *In) tell() {
+	if r.lastTold == r.next {
+		return
+	}
+	r.lastTold, r.posTold = r.next, r.pos
+	cacheline.StoreRelease(&r.head.taken, r.next)
+	if atomic.LoadUint32(&r.head.wants) != 0 && atomic.CompareAndSwapUint32(&r.head.wants, 1, 0) {
+		r.src.wake()
+	}
+}

@@ -1,0 +1,101 @@
+package endpoint
+
+import (
+	"testing"
+
+	"softib/node/hca"
+	"softib/verbs"
+)
+
+// TestArmedIsNotPolled: a program that arms a queue, looks once more and sleeps, again and again, is not taken for one that polls. Its
+// peers would not wake it then, and it would wait until the attendant next looks in.
+func TestArmedIsNotPolled(t *testing.T) {
+	page, err := NewPage(make([]byte, PageBytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(Config{Name: "h1", Engine: hca.Config{Ports: 1, FirstQPN: 1 << BlockBits}, Block: 1, Page: page})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.employed.Store(true) // nobody else touches the bell
+	cq, err := e.eng.CreateCQ(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wcs [4]verbs.WC
+	var seen uint32
+	for i := range 3 * restPolls {
+		e.Arm(cq, false)
+		if i%2 == 0 {
+			e.Poll(cq, wcs[:])
+		} else {
+			e.Advance(cq, 0)
+		}
+		if e.attended() {
+			t.Fatalf("polled in earnest, after arming %d times", i+1)
+		}
+		if e.polledSince(&seen) {
+			t.Fatalf("the attendant leaves the work to who armed %d times", i+1)
+		}
+	}
+	// One that was armed once, and polled ever since, is.
+	for range restPolls {
+		e.Poll(cq, wcs[:])
+	}
+	if !e.attended() || !e.polledSince(&seen) {
+		t.Error("not polled in earnest")
+	}
+	if e.polledSince(&seen) {
+		t.Error("polled without a poll")
+	}
+}
+
+// TestArmPostsStaged: receives that C code has staged are posted before the program sleeps. Those of a queue pair that has failed complete
+// then, and nobody may call for long.
+func TestArmPostsStaged(t *testing.T) {
+	x, _ := twins(t, func() *Ledger { return nil })
+	h := x.Enter()
+	if err := h.ModifyQP(x.qp, hca.QPAttr{State: hca.StateErr}, hca.MaskState); err != nil {
+		t.Fatal(err)
+	}
+	other, err := h.CreateCQ(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Leave()
+	x.Stage(func(h *hca.HCA, staged *uint64) {
+		*staged = 0
+		if err := h.PostRecv(x.qp, &hca.RecvWR{WRID: 7}); err != nil {
+			t.Error(err)
+		}
+	})
+	told := 0
+	x.NotifyCQ(x.cq, func() { told++ })
+	x.hint.staged = 1
+	x.Arm(x.cq, false)
+	var wcs [4]verbs.WC
+	if n := x.cq.Poll(wcs[:]); told != 1 || n != 1 || wcs[0].WRID != 7 || wcs[0].Status != hca.WCWRFlushErr {
+		t.Errorf("told %d times of %+v", told, wcs[:n])
+	}
+	// One that looks at another queue posts them too, and the event is raised.
+	x.Arm(x.cq, false)
+	x.hint.staged = 1
+	x.Poll(other, wcs[:])
+	if n := x.cq.Poll(wcs[:]); told != 2 || n != 1 {
+		t.Errorf("told %d times, %d completions", told, n)
+	}
+}
+
+// TestSpunKeepsTimers: one who looks rarely, because C looks in between, keeps the timers whatever it has counted before.
+func TestSpunKeepsTimers(t *testing.T) {
+	x, _ := twins(t, func() *Ledger { return nil })
+	for range 9 {
+		x.Advance(x.cq, 0)
+		x.clock = 0
+		x.Advance(x.cq, Spun)
+		if x.clock == 0 {
+			t.Fatalf("the clock was not read in %d empty looks", Spun)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package live
+
+import (
+	"fmt"
+	"slices"
+
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/sm"
+)
+
+// BringUp runs a subnet manager on the first host until the subnet is up, and then no more. It may be called again
+// after links went down or up. A fabric that a manager stays with has no need of it.
+func (f *Fabric) BringUp() (sm.Report, error) {
+	if f.closed.Load() {
+		return sm.Report{}, ErrClosed
+	}
+	f.managing.Lock()
+	defer f.managing.Unlock()
+	return sm.BringUpParts(f.graph, sm.Config{Groups: f.groups}, f.caller)
+}
+
+// caller sends requests from a port and brings back the answers of agents.
+func (f *Fabric) caller(from topo.PortRef) sm.Call {
+	at := place{from.Node, from.Port, true}
+	here := &MgmtPort{f: f, ref: from}
+	var p packet
+	return func(req []byte, resp *[mad.Size]byte) bool {
+		p = packet{slid: ib.LIDPermissive, dlid: ib.LIDPermissive, data: [mad.Size]byte(req)}
+		f.lock(f.Now())
+		ok := f.carry(at, &p, here)
+		f.unlock()
+		if ok {
+			*resp = p.data
+		}
+		return ok
+	}
+}
+
+// CreateMulticast makes a multicast LID reach every cabled port of the given hosts, and
+// no other. Queue pairs attach to the group by themselves.
+func (f *Fabric) CreateMulticast(mlid ib.LID, hosts ...*Host) error {
+	if f.closed.Load() {
+		return ErrClosed
+	}
+	if !mlid.IsMulticast() {
+		return fmt.Errorf("live: multicast LID %v: want 0x%x to 0x%x: %w", mlid, int(ib.LIDMulticastMin), int(ib.LIDMulticastMax), ErrGroup)
+	}
+	g := sm.Group{MLID: mlid}
+	for _, h := range hosts {
+		for p := 1; p < len(h.ports); p++ {
+			if h.ports[p].peer != nil {
+				g.Members = append(g.Members, h.node.PortGUID(ib.PortNum(p)))
+			}
+		}
+	}
+	f.managing.Lock()
+	f.groups = slices.DeleteFunc(f.groups, func(o sm.Group) bool { return o.MLID == mlid })
+	f.groups = append(f.groups, g)
+	f.managing.Unlock()
+	_, err := f.BringUp()
+	return err
+}
+
+// Groups are the multicast groups that need no joining.
+func (f *Fabric) Groups() []sm.Group {
+	f.managing.Lock()
+	defer f.managing.Unlock()
+	return slices.Clone(f.groups)
+}

@@ -1,0 +1,416 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"softib/node/madrpc"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+)
+
+// MgmtPort is the management service of one end port: what programs on a host send and receive management
+// datagrams through. It is made when the first program opens it, and goes with the last.
+type MgmtPort struct {
+	f    *Fabric
+	ref  topo.PortRef
+	host *Host // nil for a switch's port 0
+
+	mu       sync.Mutex // guards what is below; never held together with another port's
+	svc      *madrpc.Port
+	sessions map[madrpc.AgentID]*Session
+	users    int
+	packet   packet
+	timer    *time.Timer
+
+	inMu  sync.Mutex // guards what others write
+	inbox []packet
+}
+
+// Session is one program's use of a management port: some agents, and one queue of what has come for them.
+type Session struct {
+	p *MgmtPort
+
+	mu     sync.Mutex
+	queue  []madrpc.Delivery
+	bell   chan struct{}
+	issm   bool
+	agents []madrpc.AgentID
+	closed bool
+}
+
+// OpenMgmt opens the management service of a host's port or of a switch (port 0).
+func (f *Fabric) OpenMgmt(ref topo.PortRef) (*Session, error) {
+	if f.closed.Load() {
+		return nil, ErrClosed
+	}
+	if f.port(ref) == nil || ref.Port == 0 != f.graph.Nodes[ref.Node].IsSwitch() {
+		return nil, fmt.Errorf("live: %s has no management service: want a host's port, or port 0 of a switch", f.graph.PortName(ref))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.services[ref]
+	if p == nil {
+		f.agentIDs += 1 << 8 // answers to a former life of the port find nobody
+		p = &MgmtPort{f: f, ref: ref, svc: madrpc.New(madrpc.Config{AgentAfter: f.agentIDs}), sessions: map[madrpc.AgentID]*Session{}}
+		p.host, _ = f.nodes[ref.Node].(*Host)
+		p.timer = time.AfterFunc(time.Hour, p.turn)
+		p.timer.Stop()
+		f.services[ref] = p
+	}
+	p.users++
+	return &Session{p: p, bell: make(chan struct{}, 1)}, nil
+}
+
+// Register makes an agent, as umad_register does.
+func (s *Session) Register(r madrpc.Registration) (madrpc.AgentID, error) {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	if s.isClosed() {
+		return 0, ErrClosed
+	}
+	id, err := s.p.svc.Register(r)
+	if err == nil {
+		s.p.sessions[id] = s
+		s.agents = append(s.agents, id)
+	}
+	return id, err
+}
+
+// Unregister takes an agent away; its requests come back as canceled.
+func (s *Session) Unregister(id madrpc.AgentID) error {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	if s.p.sessions[id] != s {
+		return fmt.Errorf("live: agent %d is not this session's", id)
+	}
+	err := s.p.svc.Unregister(id)
+	s.p.pump(nil)
+	delete(s.p.sessions, id)
+	s.agents = slices.DeleteFunc(s.agents, func(a madrpc.AgentID) bool { return a == id })
+	return err
+}
+
+func (s *Session) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// Send sends a message of one of the session's agents.
+func (s *Session) Send(id madrpc.AgentID, m madrpc.Message) error {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	if err := s.p.svc.Send(s.p.f.Now(), id, m); err != nil {
+		return err
+	}
+	s.p.pump(nil)
+	return nil
+}
+
+// Queue is Send for one who sends many and then calls Poll: nothing moves before that.
+func (s *Session) Queue(now ib.Time, id madrpc.AgentID, m madrpc.Message) error {
+	s.p.mu.Lock()
+	err := s.p.svc.Send(now, id, m)
+	s.p.mu.Unlock()
+	return err
+}
+
+// Poll lets everything move and hands what has come for this session to take, without waiting. The delivery's data may be kept only
+// until take returns. It reports whether there was anything.
+func (s *Session) Poll(take func(madrpc.Delivery)) bool {
+	any := false
+	s.mu.Lock()
+	queue := s.queue
+	s.queue = nil
+	s.mu.Unlock()
+	for _, d := range queue {
+		take(d)
+		any = true
+	}
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	return s.p.pump(&direct{s, take}) || any
+}
+
+// Bell is sent to when something has come for the session. One value may stand for many.
+func (s *Session) Bell() <-chan struct{} { return s.bell }
+
+// Recv waits for the next delivery. Its data is the caller's.
+func (s *Session) Recv(ctx context.Context) (madrpc.Delivery, error) {
+	for {
+		s.mu.Lock()
+		if len(s.queue) > 0 {
+			d := s.queue[0]
+			s.queue = s.queue[1:]
+			s.mu.Unlock()
+			return d, nil
+		}
+		closed := s.closed
+		s.mu.Unlock()
+		if closed {
+			return madrpc.Delivery{}, ErrClosed
+		}
+		select {
+		case <-s.bell:
+		case <-ctx.Done():
+			return madrpc.Delivery{}, ctx.Err()
+		case <-s.p.f.closing:
+			return madrpc.Delivery{}, ErrClosed
+		}
+	}
+}
+
+// SetIsSM says that a subnet manager runs at the port, or does not any more.
+func (s *Session) SetIsSM(on bool) {
+	s.mu.Lock()
+	on = on && !s.closed
+	was := s.issm
+	s.issm = on
+	s.mu.Unlock()
+	if was != on {
+		s.p.f.SetIsSM(s.p.ref, on)
+	}
+}
+
+// Close ends the session: its agents go, and with the last session the port's service.
+func (s *Session) Close() error {
+	s.SetIsSM(false)
+	p := s.p
+	p.mu.Lock()
+	s.mu.Lock()
+	already := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	for _, id := range s.agents {
+		if p.sessions[id] == s {
+			p.svc.Unregister(id)
+			delete(p.sessions, id)
+		}
+	}
+	p.pump(nil)
+	p.mu.Unlock()
+	s.ring()
+	if already {
+		return nil
+	}
+	p.f.mu.Lock()
+	if p.users--; p.users == 0 {
+		delete(p.f.services, p.ref)
+		p.timer.Stop()
+	}
+	p.f.mu.Unlock()
+	return nil
+}
+
+func (s *Session) ring() {
+	select {
+	case s.bell <- struct{}{}:
+	default:
+	}
+}
+
+// Ref is the port that the session is at.
+func (s *Session) Ref() topo.PortRef { return s.p.ref }
+
+// direct is a session that takes its deliveries at once.
+type direct struct {
+	s    *Session
+	take func(madrpc.Delivery)
+}
+
+// drop leaves a packet at the port and sees to it that it is looked at.
+func (p *MgmtPort) drop(m *packet) {
+	p.inMu.Lock()
+	p.inbox = append(p.inbox, *m)
+	first := len(p.inbox) == 1
+	p.inMu.Unlock()
+	if first {
+		go p.turn()
+	}
+}
+
+// turn looks at what has come and at what is due.
+func (p *MgmtPort) turn() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.svc.HandleTimer(p.f.Now())
+	p.pump(nil)
+}
+
+// pump moves everything that can move: out of the service, through the fabric, back into the service, and to the sessions.
+func (p *MgmtPort) pump(d *direct) bool {
+	any := false
+	for {
+		moved := p.drain()
+		now := p.f.Now()
+		for {
+			env, data, ok := p.svc.PollSend()
+			if !ok {
+				break
+			}
+			moved = true
+			p.out(now, &env, data)
+		}
+		for {
+			x, ok := p.svc.PollRecv()
+			if !ok {
+				break
+			}
+			moved, any = true, true
+			p.hand(d, x)
+		}
+		if !moved {
+			break
+		}
+	}
+	if at := p.svc.NextDeadline(); at != ib.Never {
+		p.timer.Reset(time.Duration(max(at-p.f.Now(), 0)/ib.Nanosecond) + time.Microsecond)
+	}
+	return any
+}
+
+// drain takes what others have left.
+func (p *MgmtPort) drain() bool {
+	p.inMu.Lock()
+	in := p.inbox
+	p.inbox = nil
+	p.inMu.Unlock()
+	now := p.f.Now()
+	for i := range in {
+		p.in(now, &in[i])
+	}
+	return len(in) > 0
+}
+
+// in hands a packet from the fabric to the service. What no program wants goes to the node's agent.
+func (p *MgmtPort) in(now ib.Time, m *packet) {
+	env := mad.Envelope{
+		LID: m.slid, QPN: m.srcQP, QKey: m.qkey, SL: m.sl, PathBits: m.pathBits, PKeyIndex: m.pkeyIndex,
+		HasGRH: m.hasGRH, GID: m.sgid, HopLimit: m.hopLimit, TClass: m.tclass, FlowLabel: m.flow,
+	}
+	if p.svc.Handle(now, env, &m.data) {
+		return
+	}
+	if m.dstQP == ib.QPNSMI && mad.View(m.data[:]).Method() == mad.MethodTrapRepress {
+		p.f.lock(now)
+		p.f.deliver(place{p.ref.Node, p.ref.Port, false}, m)
+		p.f.unlock()
+	}
+	if m.dstQP == ib.QPNSMI || mad.View(m.data[:]).Method().IsResponse() {
+		return
+	}
+	// Nobody wanted it after all: the agent may.
+	f := p.f
+	at := place{p.ref.Node, p.ref.Port, false}
+	f.lock(now)
+	if f.handle(at, m) {
+		f.turn(at, m)
+		if f.isHere(place{at.node, at.port, true}, m) {
+			f.unlock()
+			p.svc.Handle(now, env, &m.data)
+			return
+		}
+		if next, on := f.forward(place{at.node, at.port, true}, m); on {
+			f.carry(next, m, nil)
+		}
+	}
+	f.unlock()
+}
+
+// out puts a datagram of the service onto the fabric.
+func (p *MgmtPort) out(now ib.Time, env *mad.Envelope, data *[mad.Size]byte) {
+	m := &p.packet
+	f := p.f
+	*m = packet{
+		dlid: env.LID, sl: env.SL, srcQP: ib.QPNGSI, dstQP: env.QPN, qkey: env.QKey,
+		hasGRH: env.HasGRH, dgid: env.GID, hopLimit: env.HopLimit, tclass: env.TClass, flow: env.FlowLabel, data: *data,
+	}
+	if mad.View(m.data[:]).Class().IsSubnet() {
+		m.srcQP, m.dstQP = ib.QPNSMI, ib.QPNSMI
+	}
+	f.lock(now)
+	m.slid = f.lidOf(p.ref.Node, p.ref.Port) | ib.LID(env.PathBits)
+	m.pkey = ib.PKeyDefault
+	if p.host != nil {
+		if port := p.host.eng.Port(p.ref.Port); int(env.PKeyIndex) < len(port.PKeys) {
+			m.pkey = port.PKeys[env.PKeyIndex]
+		}
+		if gids := p.host.eng.Port(p.ref.Port).GIDs; m.hasGRH && int(env.GIDIndex) < len(gids) {
+			m.sgid = gids[env.GIDIndex]
+		}
+	}
+	mine := f.carry(place{p.ref.Node, p.ref.Port, true}, m, p)
+	f.unlock()
+	if mine {
+		p.in(now, m)
+	}
+}
+
+// queueMax bounds what waits for a program that does not look: management datagrams may be lost, memory may not.
+const queueMax = 1 << 16
+
+// hand gives a delivery to its session.
+func (p *MgmtPort) hand(d *direct, x madrpc.Delivery) {
+	s := p.sessions[x.Agent]
+	if s == nil {
+		return
+	}
+	if d != nil && d.s == s {
+		d.take(x)
+		return
+	}
+	x.Data = append([]byte(nil), x.Data...)
+	s.mu.Lock()
+	if len(s.queue) < queueMax {
+		s.queue = append(s.queue, x)
+	}
+	s.mu.Unlock()
+	s.ring()
+}
+
+// lock takes the fabric's lock for carrying packets.
+func (f *Fabric) lock(now ib.Time) {
+	f.mu.Lock()
+	f.now = max(f.now, now)
+}
+
+// unlock gives it back, and tells hosts whose links have changed.
+func (f *Fabric) unlock() {
+	hosts := f.unsynced
+	f.unsynced = nil
+	f.mu.Unlock()
+	for _, h := range hosts {
+		h.syncPorts()
+	}
+}
+
+// SetIsSM counts the subnet managers that run at a port, one more or one less; the port's capabilities say whether there is any.
+func (f *Fabric) SetIsSM(ref topo.PortRef, on bool) {
+	f.lock(f.Now())
+	defer f.unlock()
+	p := f.port(ref)
+	if p == nil {
+		return
+	}
+	if on {
+		p.managers++
+	} else {
+		p.managers--
+	}
+	f.with(place{ref.Node, ref.Port, true}, func() {
+		if p.managers > 0 {
+			f.agents[ref.Node].SetCapability(ref.Port, mad.CapIsSM, 0)
+		} else {
+			f.agents[ref.Node].SetCapability(ref.Port, 0, mad.CapIsSM)
+		}
+	})
+	f.stir(ref.Node)
+}
+
+// Now is the fabric's time.
+func (s *Session) Now() ib.Time { return s.p.f.Now() }

@@ -1,0 +1,213 @@
+package live
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"softib/driver/endpoint"
+	"softib/proto/topo"
+)
+
+// Peaks. Programs write down how much they have sent by each way in each millisecond (endpoint.BurstWindow) of the machine's clock; added up over all programs and
+// ways that is what each port on those ways had to carry in that millisecond. It is what was sent into the fabric: a way that is switched over a slow cable takes
+// longer. The fabric's own hosts, in its process, are not in it.
+
+// PortPeak is the most that a port has carried in one BurstWindow.
+type PortPeak struct {
+	Port topo.PortRef
+	// Xmit and Rcv are bytes, headers included.
+	Xmit, Rcv uint64
+}
+
+// BurstWindow is how long the moments are that peaks are of.
+const BurstWindow = endpoint.BurstWindow
+
+// PeaksKept is how far back peaks are remembered.
+const PeaksKept = peakSeconds * time.Second
+
+const (
+	peakSeconds = 64
+	// burstDelay is how long after its end a window is added up: programs write late when they have no turn.
+	burstDelay = 50
+	// burstAge is how old a window may be that a program comes with.
+	burstAge = 10_000
+	// How often ledgers are looked into while programs send, and while they do not.
+	burstsOften, burstsSeldom = 250 * time.Millisecond, 2 * time.Second
+)
+
+// portPeaks is what is kept of a port: the peak of each of the last seconds, and the window that is being added up.
+type portPeaks struct {
+	seconds [peakSeconds]secondPeak
+	out, in uint64 // words of the window
+}
+
+type secondPeak struct {
+	second  int64
+	out, in uint64 // words
+}
+
+// bursts is what was read from ledgers and is not added up yet, and the ports that have peaks, under the fabric's lock.
+type bursts struct {
+	pending []sentBurst
+	list    []endpoint.Burst
+	touched []*portState
+	ports   []*portState // that have ever had one
+	missed  uint64
+	looking bool
+}
+
+type sentBurst struct {
+	window int64
+	words  uint64
+	rt     *route
+}
+
+// foldBursts takes what a process has written since the last time, for the ways that it has now. The fabric's lock is held.
+func (p *Process) foldBursts() int {
+	b := &p.f.bursts
+	now := endpoint.CurrentWindow()
+	var missed uint64
+	b.list, p.burst, missed = p.ledger.Bursts(b.list[:0], p.burst, now-burstAge, now)
+	b.missed += missed
+	if len(b.list) == 0 {
+		return 0
+	}
+	ways := map[int]*route{}
+	for _, pr := range p.routes {
+		if pr.rt != nil {
+			ways[pr.slot] = pr.rt
+		}
+	}
+	for _, x := range b.list {
+		if rt := ways[x.Slot]; rt != nil {
+			b.pending = append(b.pending, sentBurst{x.Window, x.Words, rt})
+		}
+	}
+	return len(b.list)
+}
+
+// addBursts adds up the windows that are over. The fabric's lock is held.
+func (f *Fabric) addBursts() (some bool) {
+	b := &f.bursts
+	for _, p := range f.procs {
+		some = p.foldBursts() > 0 || some
+	}
+	if len(b.pending) == 0 {
+		return some
+	}
+	slices.SortFunc(b.pending, func(x, y sentBurst) int { return cmp.Compare(x.window, y.window) })
+	over := endpoint.CurrentWindow() - burstDelay
+	done := 0
+	for done < len(b.pending) && b.pending[done].window <= over {
+		w := b.pending[done].window
+		for ; done < len(b.pending) && b.pending[done].window == w; done++ {
+			f.addBurst(&b.pending[done])
+		}
+		f.endBurst(w)
+	}
+	b.pending = slices.Delete(b.pending, 0, done)
+	return some
+}
+
+// addBurst adds what went by a way in a window to the ports on it.
+func (f *Fabric) addBurst(x *sentBurst) {
+	b := &f.bursts
+	for _, hp := range x.rt.hops {
+		k := hp.p.peaks
+		if k == nil {
+			k = &portPeaks{}
+			hp.p.peaks = k
+			b.ports = append(b.ports, hp.p)
+		}
+		if k.out == 0 && k.in == 0 {
+			b.touched = append(b.touched, hp.p)
+		}
+		if hp.out {
+			k.out += x.words
+		} else {
+			k.in += x.words
+		}
+	}
+}
+
+// endBurst makes the sums of a window count.
+func (f *Fabric) endBurst(window int64) {
+	second := window / int64(time.Second/BurstWindow)
+	for i, p := range f.bursts.touched {
+		k := p.peaks
+		s := &k.seconds[second%peakSeconds]
+		if s.second < second {
+			*s = secondPeak{second: second}
+		}
+		if s.second == second {
+			s.out, s.in = max(s.out, k.out), max(s.in, k.in)
+		}
+		k.out, k.in = 0, 0
+		f.bursts.touched[i] = nil
+	}
+	f.bursts.touched = f.bursts.touched[:0]
+}
+
+// Peaks are the ports that have carried something in the last while, of up to PeaksKept, and the most that each has in one BurstWindow, in the order of the graph.
+// Reading takes nothing away from other readers. The last tenth of a second may be missing.
+func (f *Fabric) Peaks(over time.Duration) (all []PortPeak) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.addBursts()
+	per := int64(time.Second / BurstWindow)
+	now := endpoint.CurrentWindow() / per
+	oldest := now - int64(min(max(over, 0), PeaksKept-time.Second)/time.Second)
+	for _, p := range f.bursts.ports {
+		x := PortPeak{Port: topo.PortRef{Node: p.index(), Port: p.num}}
+		for _, s := range p.peaks.seconds {
+			if s.second >= oldest && s.second <= now {
+				x.Xmit, x.Rcv = max(x.Xmit, 4*s.out), max(x.Rcv, 4*s.in)
+			}
+		}
+		if x.Xmit > 0 || x.Rcv > 0 {
+			all = append(all, x)
+		}
+	}
+	slices.SortFunc(all, func(a, b PortPeak) int {
+		return cmp.Or(cmp.Compare(a.Port.Node, b.Port.Node), cmp.Compare(a.Port.Port, b.Port.Port))
+	})
+	return all
+}
+
+// watchBursts has ledgers looked into from now on, as long as there are programs: they do not hold more than some seconds. The fabric's lock is held.
+func (f *Fabric) watchBursts() {
+	f.staff.Lock()
+	defer f.staff.Unlock()
+	if f.bursts.looking || f.closed.Load() {
+		return
+	}
+	f.bursts.looking = true
+	f.wg.Go(f.lookAtBursts)
+}
+
+// lookAtBursts ends with the last program.
+func (f *Fabric) lookAtBursts() {
+	timer := time.NewTimer(burstsOften)
+	defer timer.Stop()
+	for {
+		select {
+		case <-f.closing:
+			return
+		case <-timer.C:
+		}
+		f.mu.Lock()
+		if len(f.procs) == 0 {
+			f.addBursts()
+			f.bursts.looking = false
+			f.mu.Unlock()
+			return
+		}
+		wait := burstsSeldom
+		if f.addBursts() {
+			wait = burstsOften
+		}
+		f.mu.Unlock()
+		timer.Reset(wait)
+	}
+}

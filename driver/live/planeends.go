@@ -1,0 +1,377 @@
+package live
+
+import (
+	"slices"
+	"time"
+
+	"softib/driver/endpoint"
+	"softib/node/link"
+	"softib/proto/ib"
+	"softib/proto/wire"
+)
+
+// inlet is a ring from a process to the plane, at a port of the process's host.
+type inlet struct {
+	c    *Channel
+	in   *endpoint.In
+	from *Process // nil once it is gone
+	port *portState
+	// cur is the packet, or bundle, that is being taken, and at how many packets of its count were.
+	cur      wire.Packet
+	at, size int
+	// hold are rings whose packets went before, until when they are waited for at most.
+	hold  []*Channel
+	until ib.Time
+}
+
+// outlet is a ring from the plane to a process, from a port of the process's host, and what waits for room in it.
+type outlet struct {
+	c     *Channel
+	out   *endpoint.Out
+	port  *portState
+	q     link.Queue
+	since ib.Time // when the ring was first found full
+	stuck bool
+	// knocks counts how often the receiver was woken without need of its own; lookAt is when to see whether it has looked.
+	knocks int
+	lookAt ib.Time
+}
+
+// knockDelays is after how long a receiver that has not looked is woken, once, twice and a third time.
+var knockDelays = [...]ib.Time{100 * ib.Microsecond, ib.Millisecond, 10 * ib.Millisecond}
+
+// addInlet makes the plane take packets from a new channel.
+func (s *plane) addInlet(c *Channel, port *portState) error {
+	in, err := endpoint.NewIn(c.head, c.from.page, daemon, 0, 0)
+	if err != nil {
+		return err
+	}
+	c.inlet = &inlet{c: c, in: in, from: c.from, port: port}
+	s.inlets = append(s.inlets, c.inlet)
+	e := s.endOf(port)
+	e.inlets = append(e.inlets, c.inlet)
+	return nil
+}
+
+// orphan is for the channel of a process that is gone. What it has sent before it ended is on its way, as it would be had it left the adapter: the inlet
+// stays until that was taken.
+func (s *plane) orphan(c *Channel) {
+	c.inlet.from = nil
+	c.inlet.in.Orphan()
+	if s.page == nil {
+		s.dropInlet(c.inlet) // nobody takes it any more
+	}
+	s.knock()
+}
+
+// dropInlet ends an inlet.
+func (s *plane) dropInlet(i *inlet) {
+	isIt := func(o *inlet) bool { return o == i }
+	s.inlets = slices.DeleteFunc(s.inlets, isIt)
+	e := i.port.end
+	e.inlets = slices.DeleteFunc(e.inlets, isIt)
+	i.in = nil
+	i.c.close()
+}
+
+// outlet is the ring to a process, made when first needed; nil if there is no memory for it.
+func (s *plane) outlet(k chanKey) *outlet {
+	if o := s.outlets[k]; o != nil {
+		return o
+	}
+	fd, mem, err := endpoint.NewMemory("ring", endpoint.RingBytes)
+	if err != nil {
+		return nil
+	}
+	s.f.channels++
+	c := &Channel{ID: s.f.channels, f: s.f, fd: fd, to: k.to, port: k.port, key: k, head: mem}
+	out, err := endpoint.NewOut(mem, k.to.page, k.to.pid)
+	if err != nil {
+		c.close()
+		return nil
+	}
+	o := &outlet{c: c, out: out, port: k.to.host.ports[k.port], lookAt: ib.Never}
+	s.outlets[k] = o
+	k.to.in = append(k.to.in, c)
+	k.to.tell(Note{Incoming: c})
+	return o
+}
+
+// dropOutlet ends a channel whose process is gone.
+func (s *plane) dropOutlet(c *Channel) {
+	o := s.outlets[c.key]
+	delete(s.outlets, c.key)
+	for f := o.q.Pop(); f != nil; f = o.q.Pop() {
+		s.received(o.port, f)
+	}
+}
+
+// follow makes the inlet's packets wait until those in other rings were taken.
+func (i *inlet) follow(s *plane, rings []*Channel) {
+	for _, c := range rings {
+		if c.to != nil && c.head != nil && !endpoint.Drained(c.head) {
+			i.hold = append(i.hold, c)
+			i.until = s.f.Now() + holdMax
+		}
+	}
+}
+
+// held reports whether packets of an inlet wait for others that went before them by another way.
+func (s *plane) held(i *inlet) bool {
+	if i.hold == nil {
+		return false
+	}
+	i.hold = slices.DeleteFunc(i.hold, func(c *Channel) bool { return c.head == nil || endpoint.Drained(c.head) })
+	if len(i.hold) == 0 || s.now >= i.until {
+		i.hold = nil
+		return false
+	}
+	return true
+}
+
+// pumpInlets takes what processes have sent. It returns how many ports got something, and when to look again.
+func (s *plane) pumpInlets() (n int, look ib.Time) {
+	look = ib.Never
+	ended := false
+	for _, i := range s.inlets {
+		if !i.next() {
+			ended = ended || i.from == nil
+			continue
+		}
+		if s.held(i) {
+			look = holdLook
+			continue
+		}
+		e := s.endOf(i.port)
+		if s.feed(e) {
+			s.kick(i.port)
+			n++
+		}
+	}
+	if ended {
+		for _, i := range slices.Clone(s.inlets) {
+			if i.from == nil && !i.next() {
+				s.dropInlet(i)
+			}
+		}
+	}
+	return n, look
+}
+
+// feed queues packets of processes at a host's port, in turn, as long as few wait there, and reports whether there were any.
+func (s *plane) feed(e *portEnd) (fed bool) {
+	if slices.ContainsFunc(s.f.captures, (*capture).isFull) {
+		return false
+	}
+	for idle := 0; idle < len(e.inlets); {
+		e.turn++
+		if e.turn >= len(e.inlets) {
+			e.turn = 0
+		}
+		i := e.inlets[e.turn]
+		if !i.next() || s.held(i) {
+			idle++
+			continue
+		}
+		vl := e.p.link.SL2VL(i.cur.LRH.SL & 15)
+		if e.p.link.Queued(vl) >= feedMax {
+			idle++
+			continue
+		}
+		s.depart(e.p, i.take(s), vl)
+		idle, fed = 0, true
+	}
+	return fed
+}
+
+// next makes sure that cur is the inlet's next packet, if there is one.
+func (i *inlet) next() bool {
+	if i.size == 0 && i.in.Poll(&i.cur) {
+		i.at, i.size = 0, i.cur.Packets()
+	}
+	return i.size > 0
+}
+
+// take takes the next packet of the wire.
+func (i *inlet) take(s *plane) *link.Frame {
+	p := i.cur.Single(i.at)
+	f := s.packetOf(&p)
+	if i.at++; i.at == i.size {
+		i.size = 0
+		i.in.Done()
+	}
+	return f
+}
+
+// depart queues a packet at the port where it begins its way.
+func (s *plane) depart(p *portState, f *link.Frame, vl ib.VL) {
+	var r link.Reason
+	switch {
+	case p.link.State() != ib.PortActive:
+		r = p.link.Count(link.Inactive)
+	case vl >= ib.VLMgmt || !p.link.IsOperVL(vl):
+		r = p.link.Count(link.BadVLMap)
+	default:
+		r = p.link.Enqueue(s.now, f, vl)
+	}
+	if r.IsDrop() {
+		s.end(f)
+	}
+}
+
+// arriveHost takes a packet in at the port of a host, for the process that it is for, or for all that may have members of a group.
+func (s *plane) arriveHost(p *portState, f *link.Frame) {
+	if r := p.link.Receive(s.now, f); r != link.OK {
+		s.refused(p, f, r)
+		s.end(f)
+		return
+	}
+	f.Group = 0
+	f.Sync()
+	multi := f.LRH.DLID.IsMulticast()
+	var last *outlet
+	for _, to := range p.host.procs {
+		if !multi && uint16(f.Packet.BTH.DestQP>>endpoint.BlockBits) != to.block {
+			continue
+		}
+		o := s.outlet(chanKey{to, p.num, f.LRH.VL})
+		if o == nil {
+			continue
+		}
+		if last != nil {
+			c := s.f.pool.Get()
+			c.CopyFrom(f)
+			c.Group = borrowed
+			s.deliver(last, c)
+		}
+		last = o
+	}
+	if last == nil {
+		s.received(p, f) // there is no such queue pair
+		return
+	}
+	s.deliver(last, f)
+}
+
+// borrowed as a frame's group at a host says that the place in the port's buffer belongs to another copy.
+const borrowed = 1
+
+// received ends a packet at a host, whose buffer has its place back.
+func (s *plane) received(p *portState, f *link.Frame) {
+	if f.Group != borrowed && p.link.Release(f.InVL, f.Blocks) {
+		s.kickFC(p)
+	}
+	s.end(f)
+}
+
+// deliver puts a packet into the ring of a process, behind those that wait for room.
+func (s *plane) deliver(o *outlet, f *link.Frame) {
+	if o.q.Empty() && s.put(o, f) {
+		s.received(o.port, f)
+		return
+	}
+	o.q.Push(f)
+}
+
+// put puts a packet into the ring. False means that it has to wait; otherwise it is there, or there is nobody to receive it.
+func (s *plane) put(o *outlet, f *link.Frame) bool {
+	f.Packet.Count, f.Packet.Far, f.Packet.FarLen = 0, nil, 0
+	if o.out.Gone() {
+		return true
+	}
+	if o.out.TryPut(f.Packet) {
+		o.since, o.stuck = 0, false
+		o.knocks, o.lookAt = 0, s.now+knockDelays[0]
+		return true
+	}
+	if o.since == 0 {
+		o.since = s.now
+	}
+	o.stuck = o.stuck || s.now-o.since > stuckAfter
+	return o.stuck
+}
+
+// pumpOutlets moves what waits for room in rings, and wakes receivers that have not looked. It returns how much moved, and when to look again.
+func (s *plane) pumpOutlets() (n int, look ib.Time) {
+	look = ib.Never
+	for _, o := range s.outlets {
+		for f := o.q.Head(); f != nil && s.put(o, f); f = o.q.Head() {
+			s.received(o.port, o.q.Pop())
+			n++
+		}
+		if !o.q.Empty() {
+			look = min(look, dozeTime)
+		}
+		if s.now >= o.lookAt {
+			o.lookAt = ib.Never
+			if o.out.Knock() && o.knocks < len(knockDelays)-1 {
+				o.knocks++
+				o.lookAt = s.now + knockDelays[o.knocks]
+			}
+		}
+		if o.lookAt != ib.Never {
+			look = min(look, o.lookAt-s.now)
+		}
+	}
+	return n, look
+}
+
+// flightWaiter is somebody who waits until no packets of a way are in the plane.
+type flightWaiter struct {
+	i          *inlet
+	slid, mask ib.LID
+	dlid       ib.LID
+	block      uint16
+	done       chan struct{}
+}
+
+// isOver reports whether there are none.
+func (s *plane) isOver(w *flightWaiter) bool {
+	if w.i.in != nil && (w.i.size > 0 || w.i.in.Ready()) {
+		return false
+	}
+	for bits := ib.LID(0); bits <= w.mask; bits++ {
+		if s.flights[flight{w.slid | bits, w.dlid, w.block}] > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *plane) answerWaiters() {
+	s.waiters = slices.DeleteFunc(s.waiters, func(w *flightWaiter) bool {
+		if !s.isOver(w) {
+			return false
+		}
+		close(w.done)
+		return true
+	})
+}
+
+// settleMax is how long a process waits for its last packets to leave the plane before it sends by a direct way.
+const settleMax = 100 * time.Millisecond
+
+// awaitFlight waits until the plane has no packets of a way of p left, or they have had enough time. The fabric's lock is given up for it.
+func (s *plane) awaitFlight(p *Process, i *inlet, k endpoint.Key) {
+	if k.DLID.IsMulticast() {
+		return
+	}
+	port := p.host.eng.Port(k.Port)
+	mask := ib.LID(1)<<port.LMC - 1
+	w := &flightWaiter{i: i, slid: port.LID &^ mask, mask: mask, dlid: k.DLID, block: k.Block, done: make(chan struct{})}
+	if s.isOver(w) {
+		return
+	}
+	s.waiters = append(s.waiters, w)
+	s.knock()
+	s.f.mu.Unlock()
+	t := time.NewTimer(settleMax)
+	defer t.Stop()
+	select {
+	case <-w.done:
+	case <-t.C:
+	case <-s.f.closing:
+	}
+	s.f.mu.Lock()
+	s.waiters = slices.DeleteFunc(s.waiters, func(o *flightWaiter) bool { return o == w })
+}

@@ -1,0 +1,284 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"softib/driver/endpoint"
+	"softib/node/hca"
+	"softib/proto/ib"
+)
+
+// What adapters know and ports do not. Each attached program writes it to its ledger (endpoint.Ledger), which is read here when somebody asks and when the program
+// ends. What was read is the host's from then on, so that a host's counters outlive its programs and never go backwards. A program that is killed takes
+// with it what it has counted in its last millisecond.
+
+// ProgramStats is a program that is attached.
+type ProgramStats struct {
+	Host string
+	PID  int
+	// Name is that of the process, as the kernel has it, and Library the release of softib's library in it.
+	Name, Library string
+	Since         time.Time
+	Stats         hca.Stats
+	QPs           hca.QPCounts
+}
+
+// HostStats is what all programs of a host have counted, those that have ended included.
+type HostStats struct {
+	Host string
+	Node int // in the fabric's graph
+	// Programs is how many are attached, Ended how many were.
+	Programs int
+	Ended    uint64
+	Stats    hca.Stats
+	QPs      hca.QPCounts // of those that are attached
+}
+
+// Histogram counts times by their size; see endpoint.Histogram.
+type Histogram = endpoint.Histogram
+
+// PathLatency is how long acknowledgements took on the way from one host to another and back: of a sample of the packets of reliable connections that ask for one,
+// from when the packet was sent until the sender has taken in the answer.
+type PathLatency struct {
+	From, To string
+	Times    Histogram
+	// Last is when something was last counted.
+	Last time.Time
+}
+
+// pathsMax bounds how many pairs of hosts have a histogram.
+const pathsMax = 4096
+
+type hostPair struct{ from, to *Host }
+
+type pathTimes struct {
+	times Histogram
+	last  time.Time
+}
+
+// program is what the fabric knows of a process's program.
+type program struct {
+	LedgerFD  int
+	ledger    *endpoint.Ledger
+	ledgerMem []byte
+
+	name, library string
+	since         time.Time
+
+	// Guarded by the fabric's lock: what was read of the ledger, which is in the host's total by now.
+	counted hca.Stats
+	paths   endpoint.PathReader
+	// Where its ways end, as of an epoch; endsFresh: no need to look again in this reading.
+	ends      map[ib.LID]*Host
+	endsEpoch uint64
+	endsFresh bool
+	burst     uint64 // how many of its bursts were read
+}
+
+// hostTotals is what is kept of a host's programs, under the fabric's lock.
+type hostTotals struct {
+	stats    hca.Stats
+	ended    uint64
+	attached bool // there was a program, ever
+}
+
+// openLedger makes the process's ledger.
+func (p *Process) openLedger(c Caller) (err error) {
+	if p.LedgerFD, p.ledgerMem, err = endpoint.NewMemory("ledger", endpoint.LedgerBytes); err != nil {
+		return err
+	}
+	p.since, p.library, p.name = time.Now(), printable(c.Library), processName(c.PID)
+	p.ledger, err = endpoint.NewLedger(p.ledgerMem)
+	return err
+}
+
+// processName is what the kernel calls a process.
+func processName(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return ""
+	}
+	return printable(strings.TrimSuffix(string(b), "\n"))
+}
+
+// printable is what can be shown of a text that a program has chosen: it ends up on terminals and in labels.
+func printable(s string) string {
+	const most = 64
+	s = strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most])
+	}
+	return s
+}
+
+// fold reads the process's ledger. The fabric's lock is held.
+func (p *Process) fold() {
+	before := p.counted
+	p.ledger.Counted(&p.counted)
+	endpoint.AddStats(&p.host.totals.stats, &p.counted, &before)
+	now := time.Now()
+	p.endsFresh = false
+	p.ledger.Times(&p.paths, func(lid ib.LID, h *Histogram) {
+		if to := p.hostAt(lid); to != nil {
+			p.f.addTimes(hostPair{p.host, to}, h, now)
+		}
+	})
+}
+
+// hostAt is the host that a process's packets to a LID come to, or came to when there was a way.
+func (p *Process) hostAt(lid ib.LID) *Host {
+	if epoch := p.f.epoch.Load(); p.endsEpoch != epoch || p.ends[lid] == nil && !p.endsFresh {
+		p.endsEpoch, p.endsFresh = epoch, true
+		p.findEnds()
+	}
+	return p.ends[lid]
+}
+
+// findEnds looks where the process's ways end. What ends nowhere now is remembered as it was.
+func (p *Process) findEnds() {
+	if p.ends == nil {
+		p.ends = map[ib.LID]*Host{}
+	}
+	for k, pr := range p.routes {
+		switch {
+		case pr.rt == nil || k.DLID.IsMulticast():
+		case len(pr.rt.hops) > 0:
+			if h := pr.rt.hops[len(pr.rt.hops)-1].p.host; h != nil && pr.rt.lost == nil {
+				p.ends[k.DLID] = h
+			}
+		case len(pr.chans) > 0:
+			p.ends[k.DLID] = p.host // within the adapter
+		}
+	}
+}
+
+// addTimes counts times of a path. Where there are too many, the one that nothing was counted in for the longest is forgotten.
+func (f *Fabric) addTimes(k hostPair, h *Histogram, now time.Time) {
+	t := f.paths[k]
+	if t == nil {
+		if f.paths == nil {
+			f.paths = map[hostPair]*pathTimes{}
+		}
+		if len(f.paths) >= pathsMax {
+			f.forgetPaths()
+		}
+		t = &pathTimes{}
+		f.paths[k] = t
+	}
+	t.times.Merge(h)
+	t.last = now
+}
+
+// forgetPaths makes room: an eighth goes at once, since finding out which is work.
+func (f *Fabric) forgetPaths() {
+	all := slices.Collect(maps.Keys(f.paths))
+	slices.SortFunc(all, func(a, b hostPair) int { return f.paths[a].last.Compare(f.paths[b].last) })
+	for _, k := range all[:pathsMax/8] {
+		delete(f.paths, k)
+	}
+}
+
+// end reads the ledger of a process for the last time. The fabric's lock is held.
+func (p *Process) end() {
+	p.fold()
+	p.host.totals.ended++
+}
+
+func (f *Fabric) foldAll() {
+	for _, p := range f.procs {
+		p.fold()
+	}
+}
+
+// Programs are those that are attached, by host and by when they came.
+func (f *Fabric) Programs() []ProgramStats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.foldAll()
+	procs := slices.Clone(f.procs)
+	slices.SortStableFunc(procs, func(a, b *Process) int { return cmp.Compare(a.host.index, b.host.index) })
+	all := make([]ProgramStats, len(procs))
+	for i, p := range procs {
+		all[i] = ProgramStats{
+			Host: p.host.Name(), PID: p.pid, Name: p.name, Library: p.library, Since: p.since, Stats: p.counted, QPs: p.ledger.QPs(),
+		}
+	}
+	return all
+}
+
+// HostStats are the hosts that programs are on, or were, in the graph's order.
+func (f *Fabric) HostStats() (all []HostStats) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.foldAll()
+	for _, h := range f.hosts {
+		if h.totals.attached {
+			all = append(all, h.stats())
+		}
+	}
+	return all
+}
+
+// StatsAt is what the programs of the host have counted that is a node of the graph; false if that is no host.
+func (f *Fabric) StatsAt(node int) (HostStats, bool) {
+	if node < 0 || node >= len(f.nodes) {
+		return HostStats{}, false
+	}
+	h, ok := f.nodes[node].(*Host)
+	if !ok {
+		return HostStats{}, false
+	}
+	return h.Stats(), true
+}
+
+// Stats is what the host's programs have counted.
+func (h *Host) Stats() HostStats {
+	h.f.mu.Lock()
+	defer h.f.mu.Unlock()
+	for _, p := range h.procs {
+		p.fold()
+	}
+	return h.stats()
+}
+
+func (h *Host) stats() HostStats {
+	s := HostStats{Host: h.Name(), Node: h.node.Index, Programs: len(h.procs), Ended: h.totals.ended, Stats: h.totals.stats}
+	for _, p := range h.procs {
+		qps := p.ledger.QPs()
+		for t := range qps {
+			for st, n := range qps[t] {
+				s.QPs[t][st] += n
+			}
+		}
+	}
+	return s
+}
+
+// PathLatencies are the pairs of hosts between which times were taken, by name of the first, then the second. There are so many at most; those that were
+// used most recently are kept.
+func (f *Fabric) PathLatencies() []PathLatency {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.foldAll()
+	keys := slices.SortedFunc(maps.Keys(f.paths), func(a, b hostPair) int {
+		return cmp.Or(cmp.Compare(a.from.index, b.from.index), cmp.Compare(a.to.index, b.to.index))
+	})
+	all := make([]PathLatency, len(keys))
+	for i, k := range keys {
+		t := f.paths[k]
+		all[i] = PathLatency{From: k.from.Name(), To: k.to.Name(), Times: t.times, Last: t.last}
+	}
+	return all
+}

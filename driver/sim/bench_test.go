@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"softib/node/hca"
+	"softib/proto/ib"
+	"softib/proto/topo"
+)
+
+// permutation has every host send without end to another, each to one.
+func permutation(s *Sim, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 2))
+	n := s.NumHosts()
+	to := r.Perm(n)
+	for i := range n {
+		if to[i] == i {
+			j := (i + 1) % n
+			to[i], to[j] = to[j], to[i]
+		}
+	}
+	for i := range n {
+		s.flow(i, to[i], math.MaxInt)
+	}
+}
+
+func benchPermutation(b *testing.B, spec string, levels int) {
+	s := build(b, spec, Config{Seed: 1})
+	for i := range s.NumHosts() {
+		s.src(i).sl = ib.SL(i % levels)
+	}
+	permutation(s, 1)
+	s.Run(100 * ib.Microsecond) // queues fill, pools and buckets reach their size
+	b.ReportAllocs()
+	b.ResetTimer()
+	start, from, events, cpu := s.Hops(), s.Now(), 0, cpuTime()
+	for s.Hops()-start < uint64(b.N) {
+		s.q.peek()
+		s.step()
+		events++
+	}
+	b.StopTimer()
+	hops := float64(s.Hops() - start)
+	b.ReportMetric(hops/b.Elapsed().Seconds()/1e6, "Mhops/s")
+	b.ReportMetric(hops/(cpuTime()-cpu)/1e6, "Mhops/cpu-s")
+	b.ReportMetric(float64(events)/hops, "events/hop")
+	b.ReportMetric(float64(s.Now()-from)/1e6/b.Elapsed().Seconds(), "virtual-us/s")
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	b.ReportMetric(float64(m.Sys)/(1<<20), "MiB")
+}
+
+// cpuTime is what the process has used, in seconds: on a machine that others
+// use as well it says more than the clock.
+func cpuTime() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
+}
+
+func BenchmarkPermutation(b *testing.B) {
+	for _, t := range []struct {
+		name   string
+		spec   string
+		levels int // service levels in use, each on a lane of its own
+	}{
+		{"32", "fat-tree:radix=8,levels=2", 1},
+		{"128", "fat-tree:radix=8,levels=3", 1},
+		{"1024", "fat-tree:radix=16,levels=3", 1},
+		{"1024-8VLs", "fat-tree:radix=16,levels=3", 8},
+	} {
+		b.Run(t.name, func(b *testing.B) { benchPermutation(b, t.spec, t.levels) })
+	}
+}
+
+// rcPermutation has every host write to another by RDMA over RC, in messages of
+// 64 KiB, with the real adapters.
+func rcPermutation(tb testing.TB, spec string) (*Sim, []*peer) {
+	g, err := topo.ParseSpec(spec)
+	check(tb, err)
+	s, err := New(g, Config{Seed: 1, ByRefMin: 1024})
+	check(tb, err)
+	_, err = s.BringUp()
+	check(tb, err)
+	n := s.NumHosts()
+	const size = 1 << 16
+	from, to := make([]*peer, n), make([]*peer, n)
+	for i := range n {
+		from[i], to[i] = newPeer(tb, s, i, hca.RC, size), newPeer(tb, s, i, hca.RC, size)
+	}
+	perm := rand.New(rand.NewPCG(1, 2)).Perm(n)
+	for i := range n {
+		if perm[i] == i {
+			j := (i + 1) % n
+			perm[i], perm[j] = perm[j], perm[i]
+		}
+	}
+	for i := range n {
+		connectRC(tb, from[i], to[perm[i]], ib.MTU4096, 18)
+		from[i].rkey = to[perm[i]].mr.RKey()
+	}
+	for i := range n {
+		from[i].cq.ReqNotify(false)
+		for range 8 {
+			from[i].write(tb)
+		}
+		s.Wake(i)
+	}
+	return s, from
+}
+
+// write posts one more message of all the memory.
+func (p *peer) write(tb testing.TB) {
+	p.wr = hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: p.sges[:], RemoteAddr: peerVA, RKey: p.rkey}
+	p.sges[0] = hca.SGE{Addr: peerVA, Length: uint32(len(p.mem)), LKey: p.mr.LKey()}
+	if err := p.h.PostSend(p.qp, &p.wr); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// runRC lets the fabric run for so many hops, posting a message for each that completes.
+func runRC(tb testing.TB, s *Sim, from []*peer, hops uint64) {
+	var wc [16]hca.WC
+	for end := s.Hops() + hops; s.Hops() < end; {
+		w := s.Next(s.Now() + ib.Microsecond)
+		if w.Kind != WakeHost {
+			continue
+		}
+		p := from[w.Host]
+		for _, ok := p.h.PollEvent(); ok; _, ok = p.h.PollEvent() {
+		}
+		p.cq.ReqNotify(false)
+		for n := p.cq.Poll(wc[:]); n > 0; n = p.cq.Poll(wc[:]) {
+			for range n {
+				p.write(tb)
+			}
+		}
+		s.Wake(w.Host)
+	}
+}
+
+// BenchmarkRC is the permutation with real adapters: queue pairs, memory, acknowledgements.
+func BenchmarkRC(b *testing.B) {
+	for _, t := range []struct {
+		hosts int
+		spec  string
+	}{
+		{32, "fat-tree:radix=8,levels=2"},
+		{1024, "fat-tree:radix=16,levels=3"},
+	} {
+		b.Run(fmt.Sprint(t.hosts), func(b *testing.B) {
+			s, from := rcPermutation(b, t.spec)
+			runRC(b, s, from, uint64(len(from))*2000)
+			b.ReportAllocs()
+			b.ResetTimer()
+			start, cpu := s.Hops(), cpuTime()
+			runRC(b, s, from, uint64(b.N))
+			b.StopTimer()
+			hops := float64(s.Hops() - start)
+			b.ReportMetric(hops/b.Elapsed().Seconds()/1e6, "Mhops/s")
+			b.ReportMetric(hops/(cpuTime()-cpu)/1e6, "Mhops/cpu-s")
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			b.ReportMetric(float64(m.Sys)/(1<<20), "MiB")
+		})
+	}
+}

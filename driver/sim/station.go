@@ -1,0 +1,365 @@
+package sim
+
+import (
+	"fmt"
+
+	"softib/node/hca"
+	"softib/node/link"
+	"softib/node/madrpc"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/wire"
+	"softib/subnet/sm"
+)
+
+// ManagerConfig is a subnet manager that runs at a host.
+type ManagerConfig struct {
+	sm.Config
+	// JobTime is how long it computes routes; 0 is no time.
+	JobTime ib.Time
+}
+
+// station is a subnet manager at a host's port, with the management service
+// between it and the packets. Nothing of it outlives StopManager but what it had
+// saved.
+type station struct {
+	sm     *sm.Manager
+	rpc    *madrpc.Port
+	agents map[mad.Class]madrpc.AgentID
+	host   uint32
+	at     uint32 // its port
+	gen    uint32 // of all that ever ran
+
+	timerAt ib.Time
+	jobTime ib.Time
+	job     *sm.Job
+	running bool
+}
+
+// management is what the driver keeps for managers and for the agents' traps.
+// It is empty until the first manager starts: without one nobody sends traps.
+type management struct {
+	on       bool
+	stations []*station  // by host; nil where none runs
+	saved    []sm.Memory // by host: what its manager wrote down last
+	agentAt  []ib.Time   // by node: when the agent's pending event comes
+	mute     []ib.Time   // by node: its agent does nothing until then
+	gen      uint32
+	watcher  Watcher
+}
+
+// Watcher is told what management does, at the moment it is done.
+type Watcher interface {
+	// Written says that the agent of a node has carried out a Set.
+	Written(node int, attr mad.AttrID, mod uint32)
+	// Logged says what the manager of a host reports.
+	Logged(host int, e sm.Event)
+}
+
+// Watch tells w from now on.
+func (s *Sim) Watch(w Watcher) { s.mgmt.watcher = w }
+
+// classes are what a manager registers for.
+var classes = [...]madrpc.Registration{
+	{Class: mad.ClassSMDirect, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap), Name: "subnet manager"},
+	{Class: mad.ClassSMLID, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap), Name: "subnet manager"},
+	{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Name: "subnet administrator", Methods: madrpc.MethodSet(
+		mad.MethodGet, mad.MethodSet, mad.MethodDelete, mad.MethodGetTable, mad.MethodGetMulti, mad.MethodGetTraceTable)},
+	{Class: mad.ClassCC, ClassVersion: 2, Name: "congestion control manager"},
+}
+
+// StartManager starts a subnet manager at the first port of a host: all that it
+// asks and tells travels as packets from there, and agents send their traps. From the first
+// one on, links that train become active by a manager alone.
+func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
+	if host < 0 || host >= len(s.hosts) {
+		return fmt.Errorf("sim: manager at host %d: want 0 to %d", host, len(s.hosts)-1)
+	}
+	if _, ok := s.hosts[host].eng.(*hca.HCA); !ok {
+		return fmt.Errorf("sim: manager at host %d: its engine is no adapter", host)
+	}
+	g := &s.mgmt
+	if !g.on {
+		*g = management{
+			on: true, stations: make([]*station, len(s.hosts)), saved: make([]sm.Memory, len(s.hosts)),
+			agentAt: make([]ib.Time, len(s.graph.Nodes)), mute: make([]ib.Time, len(s.graph.Nodes)), watcher: g.watcher,
+		}
+		for i := range g.agentAt {
+			g.agentAt[i] = ib.Never
+		}
+		s.autoActive, s.lids = false, nil
+	}
+	if g.stations[host] != nil {
+		return fmt.Errorf("sim: manager at host %d: one runs there already", host)
+	}
+	g.gen++
+	st := &station{
+		sm: sm.New(cfg.Config), agents: map[mad.Class]madrpc.AgentID{}, host: uint32(host), at: s.hosts[host].at + 1,
+		// Answers to a former life of the port find nobody.
+		rpc: madrpc.New(madrpc.Config{AgentAfter: madrpc.AgentID(g.gen << 8)}),
+		gen: g.gen, timerAt: ib.Never, jobTime: cfg.JobTime,
+	}
+	for _, c := range classes {
+		id, err := st.rpc.Register(c)
+		if err != nil {
+			return fmt.Errorf("sim: manager at host %d: %w", host, err)
+		}
+		st.agents[c.Class] = id
+	}
+	g.stations[host] = st
+	s.logFault(FaultManagerStart, st.at, nil)
+	s.setIsSM(st, true)
+	st.sm.Start(s.now)
+	s.manage(st)
+	return nil
+}
+
+// StopManager kills the manager of a host: its state is gone, what it had asked is answered to
+// nobody, and its port says no longer that there is one.
+func (s *Sim) StopManager(host int) {
+	st := s.stationOf(host)
+	if st == nil {
+		return
+	}
+	s.mgmt.stations[host] = nil
+	s.logFault(FaultManagerStop, st.at, nil)
+	s.setIsSM(st, false)
+}
+
+// Manager is the manager that runs at a host; nil if there is none.
+func (s *Sim) Manager(host int) *sm.Manager {
+	if st := s.stationOf(host); st != nil {
+		return st.sm
+	}
+	return nil
+}
+
+// ManagerMemory is what the managers of a host have saved, for the next one there.
+func (s *Sim) ManagerMemory(host int) sm.Memory {
+	if !s.mgmt.on {
+		return sm.Memory{}
+	}
+	return s.mgmt.saved[host]
+}
+
+func (s *Sim) stationOf(host int) *station {
+	if !s.mgmt.on || host < 0 {
+		return nil
+	}
+	return s.mgmt.stations[host]
+}
+
+// stationAt is the manager at a port.
+func (s *Sim) stationAt(at uint32) *station {
+	if st := s.stationOf(int(s.ports[at].Site.Host)); st != nil && st.at == at {
+		return st
+	}
+	return nil
+}
+
+// setIsSM makes a port say that it has a manager, or not.
+func (s *Sim) setIsSM(st *station, on bool) {
+	p := s.ports[st.at]
+	a := s.manager(int(p.Site.Node))
+	if on {
+		a.SetCapability(p.Site.Num, mad.CapIsSM, 0)
+	} else {
+		a.SetCapability(p.Site.Num, 0, mad.CapIsSM)
+	}
+	s.stir(int(p.Site.Node))
+}
+
+// manage lets a manager do what it can now.
+func (s *Sim) manage(st *station) {
+	if st.running || s.hosts[st.host].stopped {
+		return
+	}
+	st.running = true
+	for s.manageStep(st) {
+	}
+	st.running = false
+	for e, ok := st.sm.PollEvent(); ok; e, ok = st.sm.PollEvent() {
+		if s.mgmt.watcher != nil {
+			s.mgmt.watcher.Logged(int(st.host), e)
+		}
+	}
+	if st.sm.Subnet() != nil {
+		if m, ok := st.sm.TakeMemory(); ok {
+			s.mgmt.saved[st.host] = m
+		}
+	}
+	// What is due already and did not happen waits for something else to happen first.
+	if t := ib.Earlier(st.sm.NextDeadline(), st.rpc.NextDeadline()); t < st.timerAt {
+		st.timerAt = max(t, s.now+ib.Microsecond)
+		s.q.push(st.timerAt, code(evManager, st.host, st.gen))
+	}
+}
+
+// manageStep moves everything one step and reports whether anything moved.
+func (s *Sim) manageStep(st *station) (moved bool) {
+	if st.sm.NextDeadline() <= s.now {
+		st.sm.HandleTimer(s.now)
+	}
+	if st.rpc.NextDeadline() <= s.now {
+		st.rpc.HandleTimer(s.now)
+	}
+	var send sm.Send
+	for st.sm.PollSend(s.now, &send) {
+		moved = true
+		err := st.rpc.Send(s.now, st.agents[mad.Class(send.Data[1])], madrpc.Message{
+			Env: send.Env, Data: send.Data, Timeout: send.Timeout, Retries: send.Retries, Cookie: send.Cookie,
+		})
+		if err != nil && send.Timeout > 0 {
+			st.sm.HandleReply(s.now, send.Cookie, nil)
+		}
+	}
+	if j, ok := st.sm.PollJob(); ok {
+		moved = true
+		if st.jobTime > 0 {
+			st.job = j
+			s.q.push(s.now+st.jobTime, code(evJob, st.host, st.gen))
+		} else {
+			j.Run()
+			st.sm.HandleJob(s.now, j)
+		}
+	}
+	for s.hasRoom(st) {
+		env, data, ok := st.rpc.PollSend()
+		if !ok {
+			break
+		}
+		moved = true
+		s.sendMAD(st, &env, data)
+	}
+	for d, ok := st.rpc.PollRecv(); ok; d, ok = st.rpc.PollRecv() {
+		moved = true
+		switch d.Kind {
+		case madrpc.Unsolicited:
+			st.sm.HandleRequest(s.now, d.Env, d.Data)
+		case madrpc.Response:
+			st.sm.HandleReply(s.now, d.Cookie, d.Data)
+		default:
+			st.sm.HandleReply(s.now, d.Cookie, nil)
+		}
+	}
+	return moved
+}
+
+// loopMax is how many packets to itself a manager may have on their way.
+const loopMax = 16
+
+// hasRoom reports whether a manager's port takes another packet. A datagram that waits in the
+// service instead does not time out there.
+func (s *Sim) hasRoom(st *station) bool {
+	return s.ports[st.at].Queued(ib.VLMgmt) < s.cfg.HostQueue && s.hosts[st.host].loopN < loopMax
+}
+
+// managerTimeout lets a manager look at its timers.
+func (s *Sim) managerTimeout(host int, gen uint32) {
+	st := s.stationOf(host)
+	if st == nil || st.gen != gen || st.timerAt > s.now {
+		return
+	}
+	st.timerAt = ib.Never
+	s.manage(st)
+}
+
+// managerJob hands a manager the routes that it has had time to compute.
+func (s *Sim) managerJob(host int, gen uint32) {
+	st := s.stationOf(host)
+	if st == nil || st.gen != gen || st.job == nil {
+		return
+	}
+	j := st.job
+	st.job = nil
+	j.Run()
+	st.sm.HandleJob(s.now, j)
+	s.manage(st)
+}
+
+// sendMAD makes a packet of a datagram of a manager and sends it.
+func (s *Sim) sendMAD(st *station, env *mad.Envelope, data *[mad.Size]byte) {
+	site := &s.ports[st.at].Site
+	a := s.manager(int(site.Node)).adapter.Port(site.Num)
+	f := s.pool.Get()
+	*f.Packet = wire.Packet{
+		LRH: wire.LRH{LNH: wire.LNHLocal, SL: env.SL, DLID: env.LID, SLID: a.LID | ib.LID(env.PathBits)},
+		BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.UD, wire.OpSendOnly), PKey: ib.PKeyDefault, DestQP: env.QPN},
+	}
+	p := f.Packet
+	p.DETH = wire.DETH{QKey: env.QKey, SrcQP: ib.QPNGSI}
+	if int(env.PKeyIndex) < len(a.PKeys) {
+		p.BTH.PKey = a.PKeys[env.PKeyIndex]
+	}
+	v := mad.View(data[:])
+	smi := v.Class().IsSubnet()
+	if smi {
+		p.LRH.VL, p.BTH.DestQP, p.DETH = ib.VLMgmt, ib.QPNSMI, wire.DETH{SrcQP: ib.QPNSMI}
+	} else if env.HasGRH {
+		p.LRH.LNH = wire.LNHGlobal
+		p.GRH = wire.GRH{IPVer: wire.GRHVersion, NxtHdr: wire.GRHNextIBA, TClass: env.TClass, Flow: env.FlowLabel, HopLimit: env.HopLimit, DGID: env.GID}
+		if int(env.GIDIndex) < len(a.GIDs) {
+			p.GRH.SGID = a.GIDs[env.GIDIndex]
+		}
+	}
+	f.Own(data[:])
+	p.Seal()
+	f.Measure()
+	f.InPort, f.Arrived = 0, s.now
+	s.mix(uint64(s.now) ^ v.TID())
+	if smi && v.Class() == mad.ClassSMDirect {
+		s.sendSMP(st.host, st.at, f)
+		return
+	}
+	s.sendFrom(st.at, f)
+}
+
+// sendFrom sends a management packet of a host by its LIDs; one to itself comes back.
+func (s *Sim) sendFrom(at uint32, f *link.Frame) {
+	p := s.ports[at]
+	if own := s.lidOf(int(p.Site.Node), p.Site.Num); own != 0 && f.LRH.DLID == own {
+		s.loopBack(uint32(p.Site.Host), at, f)
+		return
+	}
+	vl := ib.VLMgmt
+	if f.Packet.BTH.DestQP != ib.QPNSMI {
+		vl = p.SL2VL(f.LRH.SL)
+	}
+	switch r := p.Enqueue(s.now, f, vl); {
+	case r == link.OK:
+		s.kick(at)
+	case r.IsDrop():
+		s.drop(at, f, r)
+	}
+}
+
+// loopBack sends a packet of a host to the host itself.
+func (s *Sim) loopBack(host, at uint32, f *link.Frame) {
+	h := &s.hosts[host]
+	h.loop.Push(f)
+	h.loopN++
+	s.q.push(s.now+loopDelay, code(evLoop, host, uint32(s.ports[at].Site.Num)))
+}
+
+// toManager hands a packet to the manager at the port where it has come to rest.
+func (s *Sim) toManager(st *station, f *link.Frame) {
+	p := f.Sync()
+	if len(p.Payload) == mad.Size && p.BTH.Opcode == wire.MakeOpcode(wire.UD, wire.OpSendOnly) {
+		env := mad.Envelope{LID: p.LRH.SLID, QPN: p.DETH.SrcQP, QKey: p.DETH.QKey, SL: p.LRH.SL}
+		site := &s.ports[st.at].Site
+		a := s.manager(int(site.Node)).adapter.Port(site.Num)
+		env.PathBits = uint8(p.LRH.DLID) & (1<<a.LMC - 1)
+		for i, k := range a.PKeys {
+			if k.Matches(p.BTH.PKey) {
+				env.PKeyIndex = uint16(i)
+				break
+			}
+		}
+		if p.LRH.LNH == wire.LNHGlobal {
+			env.HasGRH, env.GID, env.HopLimit, env.TClass, env.FlowLabel = true, p.GRH.SGID, p.GRH.HopLimit, p.GRH.TClass, p.GRH.Flow
+		}
+		st.rpc.Handle(s.now, env, (*[mad.Size]byte)(p.Payload))
+	}
+	s.pool.Put(f)
+	s.manage(st)
+}

@@ -1,0 +1,296 @@
+package smrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"softib/node/madrpc"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/subnet/sm"
+)
+
+// Transport is a port that management datagrams go through, with the services of package madrpc: requests are
+// repeated, matched with their answers and given up, long messages are cut and joined. While a manager runs, Queue and
+// Poll are called by one goroutine, and Now by another too.
+type Transport interface {
+	// Now is the time that deadlines are counted in.
+	Now() ib.Time
+	Register(madrpc.Registration) (madrpc.AgentID, error)
+	// Queue takes a message. It may leave only with the next Poll.
+	Queue(now ib.Time, id madrpc.AgentID, m madrpc.Message) error
+	// Poll sends what is queued and hands over what has come, without waiting. It reports whether there was anything.
+	Poll(take func(madrpc.Delivery)) bool
+	// Bell is sent to when something has come.
+	Bell() <-chan struct{}
+	// SetIsSM says that a manager runs at the port, or does not any more.
+	SetIsSM(on bool)
+	Close() error
+}
+
+// Options are what surrounds a manager.
+type Options struct {
+	// Log gets every event, on the runner's goroutine.
+	Log func(sm.Event)
+	// Save gets what should be found again after a restart, whenever it has changed and the subnet is up.
+	Save func(sm.Memory)
+}
+
+// Runner runs a manager.
+type Runner struct {
+	m    *sm.Manager
+	t    Transport
+	opts Options
+
+	agents [256]madrpc.AgentID // by class
+	out    *crossing           // from the manager to the mover
+	in     *crossing           // back
+	work   chan func(*sm.Manager)
+	jobs   chan *sm.Job
+	up     chan struct{}
+	upOnce sync.Once
+	done   chan struct{}
+	dead   chan error // the transport has failed
+	now    ib.Time    // when the present step began
+	// Those who wait for something, on the runner's goroutine.
+	waiters []*waiter
+}
+
+// waiter waits for something to be so.
+type waiter struct {
+	ctx  context.Context
+	is   func(*sm.Manager) bool
+	done chan struct{}
+}
+
+// ErrStopped is returned by calls to a runner that has ended.
+var ErrStopped = errors.New("smrun: the manager has stopped")
+
+// classes are what a manager registers for.
+var classes = []madrpc.Registration{
+	{Class: mad.ClassSMDirect, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap), Name: "subnet manager"},
+	{Class: mad.ClassSMLID, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap), Name: "subnet manager"},
+	{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Name: "subnet administrator", Methods: madrpc.MethodSet(
+		mad.MethodGet, mad.MethodSet, mad.MethodDelete, mad.MethodGetTable, mad.MethodGetMulti, mad.MethodGetTraceTable)},
+	{Class: mad.ClassCC, ClassVersion: 2, Name: "congestion control manager"},
+}
+
+// New joins a manager to a transport. The port says from now on that a manager runs there.
+func New(cfg sm.Config, t Transport, o Options) (*Runner, error) {
+	r := &Runner{
+		m: sm.New(cfg), t: t, opts: o, out: newCrossing(), in: newCrossing(),
+		work: make(chan func(*sm.Manager)), jobs: make(chan *sm.Job, 1), up: make(chan struct{}), done: make(chan struct{}), dead: make(chan error, 1),
+	}
+	for _, c := range classes {
+		id, err := t.Register(c)
+		if err != nil {
+			return nil, fmt.Errorf("smrun: %s: %w", c.Name, err)
+		}
+		r.agents[c.Class] = id
+	}
+	t.SetIsSM(true)
+	if w, ok := t.(interface{ Warning() error }); ok && o.Log != nil {
+		if err := w.Warning(); err != nil {
+			o.Log(sm.Event{At: t.Now(), Kind: sm.EventProblem, Text: err.Error()})
+		}
+	}
+	return r, nil
+}
+
+// Up is closed when the subnet is up for the first time.
+func (r *Runner) Up() <-chan struct{} { return r.up }
+
+// Done is closed when Run has ended.
+func (r *Runner) Done() <-chan struct{} { return r.done }
+
+// Do calls f with the manager, between two of its steps, and waits for it.
+func (r *Runner) Do(f func(*sm.Manager)) error {
+	finished := make(chan struct{})
+	select {
+	case r.work <- func(m *sm.Manager) { f(m); close(finished) }:
+		<-finished
+		return nil
+	case <-r.done:
+		return ErrStopped
+	}
+}
+
+// Await calls is with the manager now and after each of its steps, until that is true or the context ends.
+func (r *Runner) Await(ctx context.Context, is func(*sm.Manager) bool) error {
+	w := &waiter{ctx, is, make(chan struct{})}
+	if err := r.Do(func(m *sm.Manager) {
+		if is(m) {
+			close(w.done)
+			return
+		}
+		r.waiters = append(r.waiters, w)
+	}); err != nil {
+		return err
+	}
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.done:
+		return ErrStopped
+	}
+}
+
+// wake tells those whose wait is over.
+func (r *Runner) wake() {
+	r.waiters = slices.DeleteFunc(r.waiters, func(w *waiter) bool {
+		if w.ctx.Err() != nil {
+			return true
+		}
+		if w.is(r.m) {
+			close(w.done)
+			return true
+		}
+		return false
+	})
+}
+
+// Run is the manager's life. It ends with the context.
+func (r *Runner) Run(ctx context.Context) error {
+	defer close(r.done)
+	defer r.t.Close()
+	defer r.t.SetIsSM(false)
+	stop, moved := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(moved)
+		r.move(stop)
+	}()
+	defer func() {
+		close(stop)
+		<-moved
+	}()
+	r.m.Start(r.t.Now())
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		if r.step() {
+			// Something moved: more may be waiting. Others get a look in now and then.
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case err := <-r.dead:
+				return fmt.Errorf("smrun: the port is gone: %w", err)
+			case f := <-r.work:
+				f(r.m)
+			case j := <-r.jobs:
+				r.m.HandleJob(r.t.Now(), j)
+			default:
+			}
+			continue
+		}
+		timer.Reset(r.pause())
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-r.dead:
+			return fmt.Errorf("smrun: the port is gone: %w", err)
+		case f := <-r.work:
+			f(r.m)
+		case j := <-r.jobs:
+			r.m.HandleJob(r.t.Now(), j)
+		case <-r.in.bell:
+		case <-timer.C:
+		}
+	}
+}
+
+// pause is how long nothing needs to be done.
+func (r *Runner) pause() time.Duration {
+	d := r.m.NextDeadline()
+	if d == ib.Never {
+		return time.Hour
+	}
+	return max(time.Duration((d-r.t.Now())/ib.Nanosecond), 0) + 10*time.Microsecond
+}
+
+// step does what can be done now and reports whether there was anything.
+func (r *Runner) step() bool {
+	now := r.t.Now()
+	r.now = now
+	moved := false
+	if now >= r.m.NextDeadline() {
+		r.m.HandleTimer(now)
+	}
+	if r.send(now) {
+		moved = true
+	}
+	// One batch, and then the window may have room again: the mover should never have to wait.
+	if r.in.take(r.take) {
+		moved = true
+	}
+	if j, ok := r.m.PollJob(); ok {
+		moved = true
+		go func() {
+			j.Run()
+			r.jobs <- j
+		}()
+	}
+	r.report()
+	if len(r.waiters) > 0 {
+		r.wake()
+	}
+	return moved
+}
+
+// send gives the mover what the manager wants to send, and reports whether there was anything.
+func (r *Runner) send(now ib.Time) bool {
+	moved := false
+	b := r.out.blank()
+	var send sm.Send
+	for r.m.PollSend(now, &send) {
+		moved = true
+		p := b.next()
+		p.class, p.env, p.timeout, p.retries, p.cookie = mad.Class(send.Data[1]), send.Env, send.Timeout, send.Retries, send.Cookie
+		p.pack(send.Data)
+		if b.n == batchMax {
+			r.out.put(b)
+			b = r.out.blank()
+		}
+	}
+	r.out.put(b)
+	return moved
+}
+
+// take hands what has come to the manager.
+func (r *Runner) take(p *parcel) {
+	switch p.kind {
+	case madrpc.Unsolicited:
+		r.m.HandleRequest(r.now, p.env, p.data)
+	case madrpc.Response:
+		r.m.HandleReply(r.now, p.cookie, p.data)
+	default:
+		r.m.HandleReply(r.now, p.cookie, nil)
+	}
+}
+
+// report passes on what the manager has to say.
+func (r *Runner) report() {
+	for {
+		e, ok := r.m.PollEvent()
+		if !ok {
+			break
+		}
+		if r.opts.Log != nil {
+			r.opts.Log(e)
+		}
+	}
+	if r.m.Subnet() == nil {
+		return
+	}
+	r.upOnce.Do(func() { close(r.up) })
+	if r.opts.Save != nil {
+		if mem, ok := r.m.TakeMemory(); ok {
+			r.opts.Save(mem)
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package agent
+
+import (
+	"softib/proto/ib"
+	"softib/proto/mad"
+)
+
+// cctBlocks is how many blocks of 64 entries a channel adapter's congestion control table has.
+const cctBlocks = 2
+
+// ccTick is the unit of congestion control's time stamps (IBA A10.4.3.9).
+const ccTick = 1024 * ib.Nanosecond
+
+// ccState is how congestion control is set up at a node: kept, shown and guarded, while no engine
+// marks packets or slows down by it.
+type ccState struct {
+	ports []ccPort // by end port
+
+	// Of switches.
+	setting mad.SwitchCongestion
+	byPort  []mad.SwitchPortEntry
+}
+
+// ccPort is the part that each end port has for itself.
+type ccPort struct {
+	key ccKey
+
+	// Of channel adapters.
+	setting [4 + 8*ib.NumSL]byte
+	limit   uint16
+	table   [cctBlocks * mad.CCTPerBlock]uint16
+}
+
+// ccKey guards the congestion control of a port (IBA A10.4.1): anybody may read, only who knows the
+// key may write.
+type ccKey struct {
+	mad.CongestionKeyInfo
+	leaseEnd ib.Time
+}
+
+// admit decides about a request and counts a violation if it fails.
+func (k *ccKey) admit(now ib.Time, m mad.Method, key uint64) bool {
+	if now >= k.leaseEnd {
+		k.leaseEnd = ib.Never
+		k.CCKeyProtectBit = false
+	}
+	switch {
+	case k.CCKey == 0 || k.CCKey == key:
+		k.leaseEnd = ib.Never // the owner is alive
+		return true
+	case m != mad.MethodSet:
+		return true
+	}
+	if k.CCKeyViolations < 0xFFFF {
+		k.CCKeyViolations++
+	}
+	if k.CCKeyLeasePeriod != 0 && k.leaseEnd == ib.Never {
+		k.leaseEnd = now + ib.Time(k.CCKeyLeasePeriod)*ib.Second
+	}
+	return false
+}
+
+// ccAttrs is what congestion control serves, where, and whether it can be written.
+var ccAttrs = map[mad.AttrID]struct {
+	canSet      bool
+	on          portKind
+	maxModifier func(*Agent) uint32
+	serve       func(*Agent, *ccPort, *request) mad.Status
+}{
+	mad.AttrClassPortInfo:          {false, kindEnd, nil, (*Agent).ccClassPortInfo},
+	mad.AttrCongestionInfo:         {false, kindEnd, nil, (*Agent).ccInfo},
+	mad.AttrCongestionKeyInfo:      {true, kindEnd, nil, (*Agent).ccKeyInfo},
+	mad.AttrCongestionLog:          {false, kindEnd, nil, (*Agent).ccLog},
+	mad.AttrSwitchCongestion:       {true, kindBase0 | kindEnhanced0, nil, (*Agent).ccSwitch},
+	mad.AttrSwitchPortCongestion:   {true, kindBase0 | kindEnhanced0, (*Agent).ccPortBlocks, (*Agent).ccSwitchPort},
+	mad.AttrCACongestion:           {true, kindCA, nil, (*Agent).ccCA},
+	mad.AttrCongestionControlTable: {true, kindCA, func(*Agent) uint32 { return cctBlocks - 1 }, (*Agent).ccTable},
+	mad.AttrCCTimeStamp:            {false, kindEnd, nil, (*Agent).ccTimeStamp},
+}
+
+// handleCC serves a congestion control request in place; ok is false if there is no answer.
+func (a *Agent) handleCC(now ib.Time, inPort ib.PortNum, _ ib.LID, v mad.View) (st mad.Status, ok bool) {
+	m := v.Method()
+	switch m {
+	case mad.MethodGet, mad.MethodSet:
+	case mad.MethodTrap, mad.MethodTrapRepress:
+		return 0, false
+	default:
+		return mad.StatusUnsupMethod, true
+	}
+	port := a.keyPort(inPort)
+	p := a.ccPortOf(port)
+	if !p.key.admit(now, m, v.CCKey()) {
+		return 0, false
+	}
+	row, known := ccAttrs[v.AttrID()]
+	kind, _ := a.mask(port)
+	set := m == mad.MethodSet
+	if !known || set && !row.canSet || row.on&kind == 0 {
+		return mad.StatusUnsupMethodAttr, true
+	}
+	limit := uint32(0)
+	if row.maxModifier != nil {
+		limit = row.maxModifier(a)
+	}
+	if v.AttrMod() > limit {
+		return mad.StatusInvalidField, true
+	}
+	data := v.Data()
+	if v.AttrID() == mad.AttrCongestionLog {
+		data = v.CCLogData()
+	}
+	return row.serve(a, p, &request{now: now, inPort: inPort, set: set, mod: v.AttrMod(), mkey: v.CCKey(), data: data}), true
+}
+
+// ccPortOf is the state of an end port, made when first needed.
+func (a *Agent) ccPortOf(port ib.PortNum) *ccPort {
+	if a.cc == nil {
+		a.cc = new(ccState)
+	}
+	for len(a.cc.ports) <= int(port) {
+		a.cc.ports = append(a.cc.ports, ccPort{key: ccKey{leaseEnd: ib.Never}})
+	}
+	return &a.cc.ports[port]
+}
+
+func (a *Agent) ccClassPortInfo(_ *ccPort, r *request) mad.Status {
+	cpi := mad.ClassPortInfo{BaseVersion: mad.BaseVersion, ClassVersion: mad.ClassCC.Info().Version, RespTimeValue: pmaRespTime}
+	cpi.Append(r.answer())
+	return mad.StatusOK
+}
+
+func (a *Agent) ccInfo(_ *ccPort, r *request) mad.Status {
+	info := mad.CongestionInfo{}
+	if a.sw == nil {
+		info.ControlTableCap = cctBlocks
+	}
+	info.Append(r.answer())
+	return mad.StatusOK
+}
+
+// ccKeyInfo serves the key: hidden, where the protect bit says so, from those who do not know it.
+func (a *Agent) ccKeyInfo(p *ccPort, r *request) mad.Status {
+	k := &p.key
+	if r.set {
+		var want mad.CongestionKeyInfo
+		if _, err := want.Parse(r.data); err != nil {
+			return failed(err)
+		}
+		if want.CCKeyViolations != 0 { // they are only ever reset
+			want.CCKeyViolations = k.CCKeyViolations
+		}
+		k.CongestionKeyInfo = want
+		r.mkey = want.CCKey // its setter may see it
+	}
+	show := k.CongestionKeyInfo
+	if show.CCKeyProtectBit && show.CCKey != r.mkey {
+		show.CCKey = 0
+	}
+	show.Append(r.answer())
+	return mad.StatusOK
+}
+
+// ccLog serves the log of congestion, which has seen none.
+func (a *Agent) ccLog(_ *ccPort, r *request) mad.Status {
+	clear(r.data)
+	l, typ := &mad.CACongestionLogLayout, mad.CCLogCA
+	if a.sw != nil {
+		l, typ = &mad.SwitchCongestionLogLayout, mad.CCLogSwitch
+	}
+	l.Field("LogType").Put(r.data, 0, uint64(typ))
+	l.Field("CurrentTimeStamp").Put(r.data, 0, uint64(ccTime(r.now)))
+	return mad.StatusOK
+}
+
+// ccTime is a time as congestion control counts it.
+func ccTime(now ib.Time) uint32 { return uint32(now / ccTick) }
+
+func (a *Agent) ccTimeStamp(_ *ccPort, r *request) mad.Status {
+	clear(r.data)
+	mad.CCTimeStampLayout.Fields[0].Put(r.data, 0, uint64(ccTime(r.now)))
+	return mad.StatusOK
+}
+
+func (a *Agent) ccSwitch(_ *ccPort, r *request) mad.Status {
+	if r.set {
+		var want mad.SwitchCongestion
+		if _, err := want.Parse(r.data); err != nil {
+			return failed(err)
+		}
+		a.cc.setting = want
+	}
+	a.cc.setting.Append(r.answer())
+	return mad.StatusOK
+}
+
+// ccPortBlocks is the last block of a switch's settings by port.
+func (a *Agent) ccPortBlocks() uint32 { return uint32(a.ports) / mad.CCPortsPerBlock }
+
+func (a *Agent) ccSwitchPort(_ *ccPort, r *request) mad.Status {
+	if a.cc.byPort == nil {
+		a.cc.byPort = make([]mad.SwitchPortEntry, int(a.ports)+1)
+	}
+	part := a.cc.byPort[min(int(r.mod)*mad.CCPortsPerBlock, len(a.cc.byPort)):]
+	var block mad.SwitchPortCongestion
+	if r.set {
+		if _, err := block.Parse(r.data); err != nil {
+			return failed(err)
+		}
+		copy(part, block[:])
+	}
+	block = mad.SwitchPortCongestion{}
+	copy(block[:], part)
+	block.Append(r.answer())
+	return mad.StatusOK
+}
+
+func (a *Agent) ccCA(p *ccPort, r *request) mad.Status {
+	if r.set {
+		l := &mad.CACongestionLayout
+		for i := range l.Fields {
+			f := &l.Fields[i]
+			for e := range f.Len() {
+				f.Put(p.setting[:], e, f.Get(r.data, e))
+			}
+		}
+	}
+	copy(r.answer()[:len(p.setting)], p.setting[:])
+	return mad.StatusOK
+}
+
+// ccTable serves a block of the congestion control table. CCTI_Limit, the last entry that is used, is one for
+// all blocks.
+func (a *Agent) ccTable(p *ccPort, r *request) mad.Status {
+	l := &mad.CongestionTableLayout
+	limit, shift, mult := &l.Fields[0], &l.Fields[1], &l.Fields[2]
+	part := p.table[r.mod*mad.CCTPerBlock:][:mad.CCTPerBlock]
+	if r.set {
+		want := limit.Get(r.data, 0)
+		if want >= cctBlocks*mad.CCTPerBlock {
+			return mad.StatusInvalidField
+		}
+		p.limit = uint16(want)
+		for i := range part {
+			part[i] = uint16(shift.Get(r.data, i)<<mult.Bits | mult.Get(r.data, i))
+		}
+	}
+	clear(r.data)
+	limit.Put(r.data, 0, uint64(p.limit))
+	for i, e := range part {
+		shift.Put(r.data, i, uint64(e)>>mult.Bits)
+		mult.Put(r.data, i, uint64(e))
+	}
+	return mad.StatusOK
+}

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"softib/proto/ib"
+	"softib/proto/mad"
+)
+
+// Node is what an HCA or a switch lets its agent see and change. Everything
+// passes by value: the agent keeps no reference into the node.
+//
+// The agent checks ports, blocks and values before it calls, so that a Node may index its
+// tables with what it is given: ports are 1 to NumPorts, and 0 at
+// a switch; blocks lie within the capacities that the node itself reports.
+// An error from a Set method is answered with status InvalidField and must leave
+// the node as it was.
+type Node interface {
+	// NodeInfo is the node's identity seen from a port: PortGUID is that of
+	// the port (of port 0 at a switch). LocalPortNum is filled in by the
+	// agent. Its NodeType and NumPorts never change.
+	NodeInfo(port ib.PortNum) mad.NodeInfo
+	// NodeDescription is the name that people know the node by.
+	NodeDescription() string
+
+	// PortInfo is a port's state, capabilities and configuration. The M_Key
+	// fields (M_Key, M_KeyProtectBits, M_KeyLeasePeriod, M_KeyViolations) and
+	// ClientReregister are the agent's; what the node puts there is
+	// overwritten.
+	PortInfo(port ib.PortNum) mad.PortInfo
+	// SetPortInfo takes the port's PortInfo with the writable fields
+	// replaced and checked. Three fields are not values but commands:
+	//
+	//   - PortState: NoChange, or Down, Armed, Active, legal from the
+	//     present state. Down makes the link go down and train again.
+	//   - PortPhysicalState: NoChange, or Sleep, Polling, Disabled.
+	//   - ClientReregister: programs that had subscribed or joined must do so again.
+	//
+	// Violation counters that come as 0 are to be reset.
+	SetPortInfo(now ib.Time, port ib.PortNum, pi mad.PortInfo) error
+
+	// GUIDs is a block of the port's GUID table; entry 0 of block 0 is the
+	// port's own and never written.
+	GUIDs(port ib.PortNum, block int) mad.GUIDInfo
+	SetGUIDs(now ib.Time, port ib.PortNum, block int, g mad.GUIDInfo) error
+
+	// PKeys is a block of the port's partition table.
+	PKeys(port ib.PortNum, block int) mad.PKeyTable
+	SetPKeys(now ib.Time, port ib.PortNum, block int, t mad.PKeyTable) error
+
+	// SLtoVL is the lane of each service level for packets that come in by
+	// one port and leave by another. Other nodes than switches get the same port
+	// twice.
+	SLtoVL(in, out ib.PortNum) mad.SLtoVL
+	SetSLtoVL(now ib.Time, in, out ib.PortNum, t mad.SLtoVL) error
+
+	// VLArb is a part of the port's arbitration tables.
+	VLArb(port ib.PortNum, block mad.VLArbBlock) mad.VLArb
+	SetVLArb(now ib.Time, port ib.PortNum, block mad.VLArbBlock, t mad.VLArb) error
+
+	// MlnxExtPortInfo is what Mellanox' devices have beside PortInfo; SetMlnxExtPortInfo takes the
+	// fields of it that are written, checked.
+	MlnxExtPortInfo(port ib.PortNum) mad.MlnxExtPortInfo
+	SetMlnxExtPortInfo(now ib.Time, port ib.PortNum, pi mad.MlnxExtPortInfo) error
+
+	// ReadCounter is a counter's present value; a node that does not keep one
+	// says 0.
+	ReadCounter(port ib.PortNum, c ib.Counter) uint64
+	// ClearCounter sets a counter to 0.
+	ClearCounter(port ib.PortNum, c ib.Counter)
+	// ReadLaneCounter is a counter of lane or service level i, 0 to 15, since the node was made. The
+	// agent subtracts what was when it was reset.
+	ReadLaneCounter(port ib.PortNum, c ib.LaneCounter, i int) uint64
+
+	// PollNotice hands out what happened at the node that its manager wants to hear of, one by
+	// one. The node keeps few of them; what it forgets it has counted.
+	PollNotice() (Notice, bool)
+}
+
+// Notice is something that happened at a node.
+type Notice struct {
+	// Trap is the number by which managers know it: mad.TrapLinkStateChange (of switches alone),
+	// mad.TrapLinkIntegrity, mad.TrapBufferOverrun, mad.TrapFlowControlWatchdog, mad.TrapBadPKey,
+	// mad.TrapBadQKey or mad.TrapBadPKeySwitch.
+	Trap uint16
+	// Port is where.
+	Port ib.PortNum
+	// Packet is the one whose key did not fit, for the last three.
+	Packet mad.KeyDetails
+}
+
+// AllPorts stands for every port of a switch in SpreadSLtoVL.
+const AllPorts ib.PortNum = 0xFF
+
+// Switch is a Node that forwards. New finds out by itself whether its node is
+// one.
+type Switch interface {
+	Node
+
+	// SpreadSLtoVL is SetSLtoVL for all input ports, all output ports or both: those are AllPorts.
+	SpreadSLtoVL(now ib.Time, in, out ib.PortNum, t mad.SLtoVL) error
+
+	// SwitchInfo is what the switch can do and how it forwards. Its capacities
+	// never change.
+	SwitchInfo() mad.SwitchInfo
+	// SetSwitchInfo takes the SwitchInfo with the writable fields replaced
+	// and checked. PortStateChange is a command: true resets it.
+	SetSwitchInfo(now ib.Time, si mad.SwitchInfo) error
+
+	// LFT is a block of the linear forwarding table: 64 LIDs from
+	// 64*block on.
+	LFT(block int) mad.LFT
+	SetLFT(now ib.Time, block int, t mad.LFT) error
+
+	// MFT is a block of the multicast forwarding table: 32 LIDs from 0xC000 +
+	// 32*block on, 16 ports from 16*position on.
+	MFT(block, position int) mad.MFT
+	SetMFT(now ib.Time, block, position int, t mad.MFT) error
+}

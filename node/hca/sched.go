@@ -1,0 +1,222 @@
+package hca
+
+import (
+	"math"
+
+	"softib/proto/ib"
+	"softib/proto/wire"
+)
+
+// burstMax is how many packets a queue pair sends before others get a turn.
+const burstMax = 16
+
+// qpList is a FIFO of queue pairs, linked through the queue pairs themselves.
+type qpList struct{ head, tail *QP }
+
+func (l *qpList) push(q *QP) {
+	q.next, q.onReady = nil, true
+	if l.tail == nil {
+		l.head = q
+	} else {
+		l.tail.next = q
+	}
+	l.tail = q
+}
+
+func (l *qpList) pop() {
+	q := l.head
+	l.head = q.next
+	if l.head == nil {
+		l.tail = nil
+	}
+	q.next, q.onReady = nil, false
+}
+
+func (l *qpList) remove(q *QP) {
+	if !q.onReady {
+		return
+	}
+	if l.head == q {
+		l.pop()
+		return
+	}
+	for p := l.head; p != nil; p = p.next {
+		if p.next == q {
+			p.next = q.next
+			if l.tail == q {
+				l.tail = p
+			}
+			break
+		}
+	}
+	q.next, q.onReady = nil, false
+}
+
+// Send names a queue pair that may have a packet to send, and where to.
+type Send struct {
+	QP       *QP
+	Port     ib.PortNum
+	SL       ib.SL
+	DLID     ib.LID
+	PKey     ib.PKey
+	Loopback bool // the packet comes back to this adapter
+	Refers   bool // Emit will refer to memory and copy nothing
+	// DQPN is the queue pair that the packet is for: ib.QPNMulticast if it is
+	// a group's.
+	DQPN ib.QPN
+	// Copy is the driver's to set before Emit: this packet must not refer to memory.
+	Copy bool
+	// Copied bounds how many payload bytes Emit will copy to its buffer, however
+	// large that is; a smaller buffer makes a shorter bundle.
+	Copied int
+}
+
+// markReady puts q into the list of those that may have something to send.
+func (q *QP) markReady() {
+	if !q.onReady && !q.parked && !q.paced {
+		q.burst = 0
+		q.h.ready.push(q)
+	}
+}
+
+// NextSend is the queue pair whose turn it is; ok is false when none has
+// anything to send. The caller answers with Emit or Park.
+func (h *HCA) NextSend() (s Send, ok bool) {
+	for q := h.ready.head; q != nil; q = h.ready.head {
+		if q.respHead == q.respTail {
+			if q.sqCursor == q.sqNext || !q.isUD() && !q.canRequest() {
+				h.ready.pop()
+				continue
+			}
+			if q.isUD() {
+				w := &q.sq[q.sqCursor&q.sqMask]
+				a := &w.ah.attr
+				port := &h.ports[a.Port]
+				return Send{
+					QP: q, Port: a.Port, SL: a.SL, DLID: a.DLID, PKey: q.path.pkey, Loopback: port.ownsLID(a.DLID),
+					DQPN: w.destQP(), Copied: int(w.length),
+				}, true
+			}
+		}
+		pa := &q.path
+		copied, refers := q.ahead()
+		return Send{
+			QP: q, Port: pa.port, SL: pa.sl, DLID: pa.dlid, PKey: pa.pkey, Loopback: pa.loop,
+			DQPN: q.bth.DestQP, Copied: copied, Refers: refers,
+		}, true
+	}
+	return Send{}, false
+}
+
+// ahead is what the next packet of a connected queue pair makes of a buffer: how
+// many bytes it copies there at most, and whether it refers to memory instead.
+func (q *QP) ahead() (copied int, refers bool) {
+	if q.respHead != q.respTail && !q.requestFirst() {
+		if it := &q.resp[q.respHead&uint32(len(q.resp)-1)]; it.kind == respRead {
+			copied = q.cutRead(it, math.MaxInt)
+		}
+		return copied, false
+	}
+	if w := &q.sq[q.sqCursor&q.sqMask]; w.kind == kindSend || w.kind == kindWrite {
+		left := int(w.length) - int(q.sqPkt)*q.mtu
+		if copied = left; left > q.mtu {
+			copied = min(left, q.mtu*max(1, q.h.cfg.MaxBundle))
+		}
+		if q.h.cfg.ByRefMin > 0 && copied >= q.h.cfg.ByRefMin {
+			_, refers = q.cut(w, left, math.MaxInt, false)
+		}
+	}
+	return copied, refers
+}
+
+// Park takes a queue pair out of the turn until Unpark: there is no room for
+// its packets.
+func (h *HCA) Park(s Send) {
+	h.ready.remove(s.QP)
+	s.QP.parked = true
+}
+
+// Unpark gives a parked queue pair its turn back.
+func (h *HCA) Unpark(q *QP) {
+	if q.parked {
+		q.parked = false
+		if !q.dead {
+			q.markReady()
+		}
+	}
+}
+
+// Emit builds the next packet of the queue pair that NextSend named. buf holds a
+// payload that has to be copied; it must have room for the path MTU, or for
+// s.Copied if that is less, and live as long as the packet. Where there is
+// room for more, the packet may be a bundle; see Config.MaxBundle. False means
+// that there was nothing to send after all; NextSend tells what comes next.
+func (h *HCA) Emit(now ib.Time, s Send, p *wire.Packet, buf []byte) bool {
+	h.now = now
+	if p.Count != 0 || p.FarLen != 0 {
+		p.Count, p.FarLen = 0, 0
+	}
+	q := s.QP
+	rate := q.sendRate()
+	sent := false
+	switch {
+	case q.respHead == q.respTail:
+		sent = q.emitRequest(now, p, buf, s.Copy)
+	case q.requestFirst():
+		// A peer that waits for data gains more than one that waits for an
+		// acknowledgement; the next packet is the acknowledgement's.
+		sent = q.emitRequest(now, p, buf, s.Copy)
+		q.ackWaits = sent
+	default:
+		q.ackWaits = false
+		sent = q.emitResponse(now, p, buf)
+	}
+	if !sent {
+		// A READ response may have turned into an error, and a local request may be
+		// done; then there is more to look at.
+		if h.ready.head == q && q.respHead == q.respTail && (q.sqCursor == q.sqNext || !q.canRequest()) {
+			h.ready.pop()
+		}
+		return false
+	}
+	p.Seal()
+	h.Stats.TxPackets++
+	h.Stats.TxBytes += uint64(len(p.Payload))
+	q.burst++
+	if p.Count > 1 {
+		h.Stats.TxPackets += uint64(p.Count) - 1
+		q.burst += int(p.Count) - 1
+	}
+	if rate != 0 {
+		q.pace(now, p, rate)
+		return true
+	}
+	if q.burst >= burstMax && h.ready.head == q && q.next != nil {
+		h.ready.pop()
+		q.burst = 0
+		h.ready.push(q)
+	}
+	return true
+}
+
+// requestFirst reports whether a plain acknowledgement may let one request go
+// before it.
+func (q *QP) requestFirst() bool {
+	if q.ackWaits || q.sqCursor == q.sqNext || q.respTail-q.respHead != 1 {
+		return false
+	}
+	it := &q.resp[q.respHead&uint32(len(q.resp)-1)]
+	return it.kind == respAck && it.syn.Type() == wire.SynAck && q.canRequest()
+}
+
+// header fills what every packet of a connected queue pair has.
+func (q *QP) header(p *wire.Packet, op wire.Opcode, psn ib.PSN) {
+	p.LRH = q.lrh
+	p.BTH = q.bth
+	p.BTH.Opcode |= op
+	p.BTH.PSN = psn
+	if q.path.global {
+		p.GRH = q.grh
+	}
+	p.Payload = nil
+}

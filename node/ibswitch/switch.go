@@ -1,0 +1,337 @@
+package ibswitch
+
+import (
+	"softib/node/link"
+	"softib/proto/ib"
+)
+
+// Config is what a switch is built as.
+type Config struct {
+	// Ports counts the external ports.
+	Ports int
+	// Port is the make of every port; their rates are set one by one.
+	Port link.Config
+}
+
+// Switch is one switch. Make it with New.
+type Switch struct {
+	// What every packet reads fills one cache line.
+	ports    []link.Port  // 0 is the switch itself
+	active   []ib.PortNum // lft up to LinearFDBTop
+	sl2vlAll [ib.NumSL]ib.VL
+
+	sl2vl [][ib.NumSL]ib.VL // by in*len(ports)+out; nil while all are alike
+	// slSet says which maps a manager wrote, the one of all pairs and that of each: others make do with
+	// the lanes that the way out has.
+	slSetAll bool
+	slSet    []bool
+	lft      []ib.PortNum
+	lid      ib.LID
+	lmc      uint8
+	info     Info
+
+	mft    []PortMask
+	pool   *link.Pool
+	mgmt   link.Queue // packets for port 0
+	outs   PortMask   // ports to which a multicast packet has been queued
+	groups []group    // multicast packets whose copies have not all left
+	free   []uint16
+
+	alarmed PortMask  // ports that have an alarm to tell of
+	refused []refusal // packets that partition enforcement stopped, the first few
+}
+
+// group is a multicast packet in the switch: it occupies its receive buffer
+// until the last copy leaves.
+type group struct {
+	copies uint16
+}
+
+// New makes a switch whose ports are down and whose tables are empty. Copies of
+// multicast packets are taken from pool.
+func New(cfg Config, pool *link.Pool) *Switch {
+	s := &Switch{ports: link.NewPorts(cfg.Ports+1, cfg.Port), pool: pool}
+	s.groups = make([]group, 1) // group 0 is none
+	s.Reset()
+	s.startPort0()
+	return s
+}
+
+// Reset makes a switch whose links are down forget all that managers wrote, as when its power goes and comes.
+func (s *Switch) Reset() {
+	for i := range s.ports {
+		p := &s.ports[i]
+		p.SetPKeys(nil)
+		p.SetEnforcement(0)
+		p.SetHOQLife(lifeForever)
+		p.SetSwitchLife(ib.Never)
+	}
+	s.ports[0].SetPKeys([]ib.PKey{ib.PKeyDefault})
+	s.lft, s.active, s.mft = nil, nil, nil
+	s.sl2vl, s.slSet, s.slSetAll = nil, nil, false
+	s.sl2vlAll = s.ports[0].SL2VLMap()
+	s.lid, s.lmc = 0, 0
+	s.alarmed, s.refused = PortMask{}, nil
+	s.info = Info{
+		LinearFDBCap: uint16(ib.LIDUnicastMax) + 1, MulticastFDBCap: 1024,
+		LinearFDBTop: ib.LIDUnicastMax, DefaultPort: DropPort,
+		DefaultMcastPrimary: DropPort, DefaultMcastNotPrimary: DropPort,
+		LifeTimeValue: lifeForever,
+	}
+}
+
+// lifeForever is the first code of a life time that does not end (IBA 14.2.5.6).
+const lifeForever = 20
+
+// startPort0 makes the management port active: it has no cable to train on.
+func (s *Switch) startPort0() {
+	p := &s.ports[0]
+	p.SetRate(ib.LinkRate{Width: ib.Width12x, Speed: ib.XDR})
+	p.Train()
+	p.LinkUp(0)
+	for _, to := range []ib.PortState{ib.PortArmed, ib.PortActive} {
+		if err := p.Command(0, to); err != nil {
+			panic(err) // a port that has just come up takes both
+		}
+	}
+}
+
+// Result is what became of a packet.
+type Result struct {
+	Reason link.Reason
+	// Out is the port that is to be polled, since a unicast packet was queued there;
+	// 0 for none.
+	Out ib.PortNum
+	// Multicast: PollOut names the ports on which copies were queued.
+	Multicast bool
+	// Mgmt: PollMgmt has the packet.
+	Mgmt bool
+	// FC: port in has a flow-control packet to send.
+	FC bool
+}
+
+// Handle takes a packet that has arrived at port in. Unless it is dropped or came
+// for the switch itself it is queued at the port or ports out. A dropped frame
+// is the caller's; others are the switch's until PollTx, PollDropped or
+// PollMgmt hands them out.
+func (s *Switch) Handle(now ib.Time, in ib.PortNum, f *link.Frame) Result {
+	p := &s.ports[in]
+	if r := p.Receive(now, f); r != link.OK {
+		if p.HasAlarm() {
+			s.alarmed.Set(in)
+		}
+		return Result{Reason: r}
+	}
+	f.InPort = in
+	lrh := &f.LRH
+	if lrh.VL == ib.VLMgmt {
+		return s.relayMgmt(now, in, f)
+	}
+	if r := p.FilterIn(f); r != link.OK {
+		s.refuse(in, f, r)
+		return s.discard(p, f, r)
+	}
+	if lrh.DLID >= ib.LIDMulticastMin {
+		if lrh.DLID == ib.LIDPermissive {
+			return s.discard(p, f, p.Count(link.UnknownDLID)) // permissive is for VL15 alone
+		}
+		return s.multicast(now, p, f)
+	}
+	if int(lrh.DLID) >= len(s.active) {
+		return s.discard(p, f, p.Count(link.UnknownDLID))
+	}
+	out := s.active[lrh.DLID]
+	if int(out) >= len(s.ports) {
+		return s.discard(p, f, p.Count(link.UnknownDLID))
+	}
+	if out == 0 {
+		return s.toMgmt(f)
+	}
+	if out == in {
+		return s.discard(p, f, p.Count(link.Looping)) // IBA 18.2.4.3
+	}
+	return s.queued(p, f, out, s.forward(now, p, out, f))
+}
+
+// queued is the result of a packet that was to be queued at port out.
+func (s *Switch) queued(p *link.Port, f *link.Frame, out ib.PortNum, r link.Reason) Result {
+	if r == link.OK {
+		return Result{Out: out}
+	}
+	if !r.IsDrop() {
+		return Result{}
+	}
+	if f.InPort == 0 {
+		return Result{Reason: r}
+	}
+	return s.discard(p, f, r)
+}
+
+// forward queues f at port out, checked and mapped to its lane there.
+func (s *Switch) forward(now ib.Time, p *link.Port, out ib.PortNum, f *link.Frame) link.Reason {
+	o := &s.ports[out]
+	var vl ib.VL
+	if s.sl2vl == nil {
+		vl = s.sl2vlAll[f.LRH.SL&15]
+	} else {
+		vl = s.sl2vl[int(f.InPort)*len(s.ports)+int(out)][f.LRH.SL&15]
+	}
+	// VL15 in the map means discard (IBA 7.6.6), and so does a lane that is not in use.
+	if vl >= ib.VLMgmt || !o.IsOperVL(vl) {
+		if o.State() != ib.PortActive {
+			return o.Count(link.Inactive)
+		}
+		if s.mapIsSet(f.InPort, out) {
+			return p.Count(link.BadVLMap)
+		}
+		vl = ib.VL(uint8(f.LRH.SL&15) % o.OperVLs())
+	}
+	if r := o.FilterOut(f); r != link.OK {
+		s.refuse(out, f, r)
+		return r
+	}
+	return o.Enqueue(now, f, vl)
+}
+
+// discard gives back the receive buffer of a packet that goes no further.
+func (s *Switch) discard(p *link.Port, f *link.Frame, r link.Reason) Result {
+	return Result{Reason: r, FC: p.Release(f.InVL, f.Blocks)}
+}
+
+// relayMgmt forwards a subnet management packet: by the table when it is routed by
+// LID, to the switch itself when its DLID is permissive or ours. Partitions and
+// SL2VL do not apply; VL15 stays VL15 (IBA 18.2.4.3.3).
+func (s *Switch) relayMgmt(now ib.Time, in ib.PortNum, f *link.Frame) Result {
+	p, dlid := &s.ports[in], f.LRH.DLID
+	if dlid == ib.LIDPermissive {
+		return s.toMgmt(f)
+	}
+	out := s.Route(dlid)
+	switch {
+	case out == 0:
+		return s.toMgmt(f)
+	case int(out) >= len(s.ports) || !dlid.IsUnicast():
+		return s.discard(p, f, p.Count(link.UnknownDLID))
+	case out == in:
+		return s.discard(p, f, p.Count(link.Looping))
+	}
+	return s.queued(p, f, out, s.ports[out].Enqueue(now, f, ib.VLMgmt))
+}
+
+func (s *Switch) toMgmt(f *link.Frame) Result {
+	s.mgmt.Push(f)
+	return Result{Mgmt: true}
+}
+
+// PollMgmt hands out packets that came for the switch itself: f.InPort is
+// where from. The caller calls Left when it has read the packet.
+func (s *Switch) PollMgmt() *link.Frame { return s.mgmt.Pop() }
+
+// SendMgmt sends a packet of the switch's own: out of port out where that
+// is not 0, as directed routes are, by the forwarding table otherwise.
+// A dropped frame is the caller's.
+func (s *Switch) SendMgmt(now ib.Time, out ib.PortNum, f *link.Frame) Result {
+	f.InPort, f.InVL, f.Arrived = 0, ib.VLMgmt, now
+	lrh := &f.LRH
+	if out == 0 {
+		if lrh.DLID.IsMulticast() && lrh.VL != ib.VLMgmt {
+			return s.multicast(now, &s.ports[0], f)
+		}
+		out = s.Route(lrh.DLID)
+		if out == 0 {
+			return s.toMgmt(f)
+		}
+	}
+	if out == 0 || int(out) >= len(s.ports) {
+		return Result{Reason: s.ports[0].Count(link.UnknownDLID)}
+	}
+	if lrh.VL == ib.VLMgmt {
+		return s.queued(nil, f, out, s.ports[out].Enqueue(now, f, ib.VLMgmt))
+	}
+	return s.queued(nil, f, out, s.forward(now, &s.ports[0], out, f))
+}
+
+// Claim is the receive buffer that a packet occupies.
+type Claim struct {
+	In     ib.PortNum
+	VL     ib.VL
+	Blocks uint8
+}
+
+// Left gives back the receive buffer that f occupied in this switch, when
+// it has left by an output port or was dropped from a queue. It names the port
+// that now has a flow-control packet to send; 0 for none.
+func (s *Switch) Left(f *link.Frame) ib.PortNum {
+	if f.InPort == 0 || f.Group != 0 && !s.ungroup(f) || !s.ports[f.InPort].Release(f.InVL, f.Blocks) {
+		return 0
+	}
+	return f.InPort
+}
+
+// Detach is Left for a driver that passes the frame on before the buffer is
+// free: the claim is to be released later. There is none while other
+// copies of a multicast packet hold it.
+func (s *Switch) Detach(f *link.Frame) (Claim, bool) {
+	if f.InPort == 0 || f.Group != 0 && !s.ungroup(f) {
+		return Claim{}, false
+	}
+	return Claim{f.InPort, f.InVL, f.Blocks}, true
+}
+
+// Release gives back a claim. It reports whether port c.In now has a
+// flow-control packet to send.
+func (s *Switch) Release(c Claim) bool { return s.ports[c.In].Release(c.VL, c.Blocks) }
+
+// ungroup takes f out of its multicast group and reports whether its buffer is
+// free now.
+func (s *Switch) ungroup(f *link.Frame) bool {
+	if f.Group == 0 {
+		return true
+	}
+	g := &s.groups[f.Group]
+	g.copies--
+	last := g.copies == 0
+	if last {
+		s.free = append(s.free, f.Group)
+	}
+	f.Group = 0
+	return last
+}
+
+// Touch reads what Handle will read for f at port in, and returns a value that
+// depends on it. A driver that knows several packets in advance calls it for
+// all of them first: the memory is then fetched for all at once rather than one
+// after the other.
+func (s *Switch) Touch(in ib.PortNum, f *link.Frame) uint64 {
+	v := s.ports[in].TouchRx(f.LRH.VL)
+	if int(f.LRH.DLID) >= len(s.active) {
+		return v
+	}
+	out := s.active[f.LRH.DLID]
+	if int(out) >= len(s.ports) {
+		return v
+	}
+	return v + s.ports[out].TouchTx(s.sl2vlAll[f.LRH.SL&15])
+}
+
+// AppendClaims lists the receive buffers that the switch's packets occupy, one
+// for each packet however many copies of it there are; for a check that
+// credits are conserved.
+func (s *Switch) AppendClaims(list []Claim) []Claim {
+	var frames []*link.Frame
+	for i := range s.ports {
+		frames = s.ports[i].AppendQueued(frames)
+	}
+	for f := s.mgmt.Head(); f != nil; f = f.Next() {
+		frames = append(frames, f)
+	}
+	seen := make([]bool, len(s.groups))
+	for _, f := range frames {
+		if f.InPort == 0 || seen[f.Group] {
+			continue
+		}
+		seen[f.Group] = f.Group != 0
+		list = append(list, Claim{f.InPort, f.InVL, f.Blocks})
+	}
+	return list
+}

@@ -1,0 +1,191 @@
+package link
+
+import "softib/proto/ib"
+
+// waitTickBytes makes a tick of PortXmitWait the time of one 4-byte word at the
+// link's rate, so that waiting compares with PortXmitData. The standard leaves
+// the tick open (IBA 16.1.3.5).
+const waitTickBytes = 4
+
+// raw is every counter since the port was made.
+func (p *Port) raw() ib.Counters {
+	var c ib.Counters
+	for i := range c {
+		c[i] = p.rawCounter(ib.Counter(i))
+	}
+	return c
+}
+
+// rawCounter is one counter since the port was made.
+func (p *Port) rawCounter(c ib.Counter) uint64 {
+	switch c {
+	case ib.PortXmitData, ib.PortXmitPkts, ib.PortRcvData, ib.PortRcvPkts:
+		n := p.cold.count[c]
+		for vl := range ib.NumVL {
+			n += p.laneCounter(vl, c)
+		}
+		return n
+	case ib.PortMulticastXmitPkts:
+		return p.cold.mcastTx
+	case ib.PortMulticastRcvPkts:
+		return p.cold.mcastRx
+	case ib.PortUnicastXmitPkts:
+		return p.rawCounter(ib.PortXmitPkts) - p.cold.mcastTx
+	case ib.PortUnicastRcvPkts:
+		return p.rawCounter(ib.PortRcvPkts) - p.cold.mcastRx
+	case ib.PortXmitWait:
+		return p.ticks(p.cold.waited)
+	case ib.PortXmitFlowPkts:
+		return uint64(p.fcSent)
+	case ib.PortRcvFlowPkts:
+		var n uint64
+		for vl := range ib.NumVL {
+			n += uint64(p.lane(vl).fcRcvd)
+		}
+		return n
+	}
+	return p.cold.count[c]
+}
+
+// laneCounter is a lane's part of a port's counter.
+func (p *Port) laneCounter(vl int, c ib.Counter) uint64 {
+	l, t := p.lane(vl), &p.cold.totals[vl]
+	switch c {
+	case ib.PortXmitData:
+		return t.txWords + uint64(l.tx.words)
+	case ib.PortXmitPkts:
+		return t.txPkts + uint64(l.tx.pkts)
+	case ib.PortRcvData:
+		return t.rxWords + uint64(l.rx.words)
+	}
+	return t.rxPkts + uint64(l.rx.pkts)
+}
+
+func (p *Port) ticks(t ib.Time) uint64 {
+	tick := p.cold.cfg.Rate.ByteTime(waitTickBytes)
+	if tick <= 0 || tick == ib.Never {
+		return 0
+	}
+	return uint64(t / tick)
+}
+
+// Counters reads all counters.
+func (p *Port) Counters() ib.Counters {
+	c := p.raw()
+	for i := range c {
+		c[i] -= p.cold.base[i]
+	}
+	return c
+}
+
+// SetCounter writes one counter; management resets them so.
+func (p *Port) SetCounter(c ib.Counter, v uint64) {
+	if c < ib.NumCounter {
+		p.cold.base[c] = p.rawCounter(c) - v
+	}
+}
+
+// Counter reads one counter.
+func (p *Port) Counter(c ib.Counter) uint64 { return p.rawCounter(c) - p.cold.base[c] }
+
+// LaneCounter reads a counter of lane or level i, as it has been since the port was made.
+func (p *Port) LaneCounter(c ib.LaneCounter, i int) uint64 {
+	i &= 15
+	switch c {
+	case ib.VLRcvPkts:
+		return p.laneCounter(i, ib.PortRcvPkts)
+	case ib.VLRcvData:
+		return p.laneCounter(i, ib.PortRcvData)
+	case ib.VLXmitWait:
+		return p.ticks(p.cold.totals[i].waited)
+	case ib.SLXmitData:
+		return p.level(i, true)
+	case ib.SLRcvData:
+		return p.level(i, false)
+	}
+	return 0
+}
+
+// level is how many words of a service level were sent or received.
+func (p *Port) level(sl int, sent bool) uint64 {
+	var n uint64
+	for vl := range ib.NumVL {
+		l, t := p.lane(vl), &p.cold.totals[vl]
+		of, words, old := l.rx.sl, l.rx.words, t.rxWords
+		if sent {
+			of, words, old = l.rx.txSL, l.tx.words, t.txWords
+		}
+		if int(of) == sl {
+			n += uint64(words)
+		}
+		if p.cold.levels == nil && sl == 0 {
+			n += old
+		}
+	}
+	switch v := p.cold.levels; {
+	case v == nil:
+		return n
+	case sent:
+		return n + v.tx[sl]
+	default:
+		return n + v.rx[sl]
+	}
+}
+
+// AddCounter adds to a counter that the node rather than the link keeps, such
+// as QP1Dropped.
+func (p *Port) AddCounter(c ib.Counter, n uint64) {
+	if c < ib.NumCounter {
+		p.cold.count[c] += n
+	}
+}
+
+// VLCounters are what one lane carried.
+type VLCounters struct {
+	XmitPkts, XmitData uint64
+	RcvPkts, RcvData   uint64
+	XmitWait           uint64
+}
+
+// VLCounters reads one lane's.
+func (p *Port) VLCounters(vl ib.VL) VLCounters { return p.laneCounters(int(vl & 15)) }
+
+func (p *Port) laneCounters(vl int) VLCounters {
+	l, t := p.lane(vl), &p.cold.totals[vl]
+	return VLCounters{
+		t.txPkts + uint64(l.tx.pkts), t.txWords + uint64(l.tx.words),
+		t.rxPkts + uint64(l.rx.pkts), t.rxWords + uint64(l.rx.words),
+		p.ticks(t.waited),
+	}
+}
+
+// fold moves a lane's short counters to its totals.
+func (p *Port) fold(vl int) {
+	l, t := p.lane(vl), &p.cold.totals[vl]
+	if v := p.cold.levels; v != nil {
+		v.tx[l.rx.txSL] += uint64(l.tx.words)
+		v.rx[l.rx.sl] += uint64(l.rx.words)
+	}
+	t.txPkts, t.txWords = t.txPkts+uint64(l.tx.pkts), t.txWords+uint64(l.tx.words)
+	t.rxPkts, t.rxWords = t.rxPkts+uint64(l.rx.pkts), t.rxWords+uint64(l.rx.words)
+	l.tx.pkts, l.tx.words, l.rx.pkts, l.rx.words = 0, 0, 0, 0
+}
+
+// relevel makes a lane count for other service levels from here on. Most lanes carry one
+// level, so that counting by level costs a packet one comparison.
+func (p *Port) relevel(vl int, tx, rx ib.SL) {
+	if p.cold.levels == nil {
+		v := new(levels)
+		for i := range p.cold.totals {
+			v.tx[0] += p.cold.totals[i].txWords
+			v.rx[0] += p.cold.totals[i].rxWords
+		}
+		p.cold.levels = v
+	}
+	p.fold(vl)
+	l := p.lane(vl)
+	l.rx.txSL, l.rx.sl = tx&15, rx&15
+}
+
+// FCPackets counts the flow-control packets sent.
+func (p *Port) FCPackets() uint64 { return uint64(p.fcSent) }

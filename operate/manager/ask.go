@@ -1,0 +1,183 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"softib/driver/live"
+	"softib/driver/smrun"
+	"softib/node/madrpc"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+)
+
+// Session is a use of a port's management service; *live.Session is one.
+type Session interface {
+	smrun.Transport
+	Send(madrpc.AgentID, madrpc.Message) error
+	// Recv waits for the next delivery. Its data is the caller's.
+	Recv(context.Context) (madrpc.Delivery, error)
+}
+
+// OpenMgmt opens a management service of a fabric: that of an end port or, where a fabric is known from one port only, that one.
+func OpenMgmt(f Fabric, r topo.PortRef) (Session, error) {
+	switch f := f.(type) {
+	case interface {
+		OpenMgmt(topo.PortRef) (*live.Session, error)
+	}:
+		s, err := f.OpenMgmt(r)
+		if err != nil {
+			return nil, err // and no session that is there and nil
+		}
+		return s, nil
+	case interface {
+		OpenMgmt(topo.PortRef) (Session, error)
+	}:
+		return f.OpenMgmt(r)
+	}
+	return nil, errors.New("manager: the fabric has no port to ask from")
+}
+
+// OpenMgmt opens a management service of the fabric.
+func (m *Manager) OpenMgmt(r topo.PortRef) (Session, error) { return OpenMgmt(m.opts.Fabric, r) }
+
+// Asker asks managers and administrators with datagrams, from an end port of a fabric. So it is told what any
+// program at that port is told, whoever manages the fabric.
+type Asker struct {
+	s    Session
+	smp  madrpc.AgentID
+	sa   madrpc.AgentID
+	info mad.PortInfo
+}
+
+// Patience with managers: they run in this machine.
+const (
+	askTimeout = 500 * ib.Millisecond
+	askRetries = 1
+	askWindow  = 64
+)
+
+// ErrNoAnswer is what comes of a question that nobody answers.
+var ErrNoAnswer = errors.New("no answer")
+
+// NewAsker opens the management service of a port.
+func NewAsker(f Fabric, ref topo.PortRef) (*Asker, error) {
+	s, err := OpenMgmt(f, ref)
+	if err != nil {
+		return nil, err
+	}
+	a := &Asker{s: s}
+	a.smp, err = s.Register(madrpc.Registration{Class: mad.ClassSMDirect, ClassVersion: 1, Name: "softib status"})
+	if err == nil {
+		a.sa, err = s.Register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: mad.SAVersion, RMPP: true, Name: "softib route"})
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	a.info, _ = f.PortInfo(ref)
+	return a, nil
+}
+
+// Close ends it.
+func (a *Asker) Close() { a.s.Close() }
+
+// ManagerHere asks the manager at this port who it is.
+func (a *Asker) ManagerHere(ctx context.Context) (info mad.SMInfo, err error) {
+	b, err := (&mad.SMP{Method: mad.MethodGet, Attr: mad.AttrSMInfo, Directed: true}).Append(nil)
+	if err != nil {
+		return info, err
+	}
+	answers, err := a.ask(ctx, a.smp, []question{{mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}, b}})
+	if err != nil {
+		return info, err
+	}
+	if answers[0] == nil {
+		return info, ErrNoAnswer
+	}
+	if s := mad.View(answers[0]).Status(); s != mad.StatusOK {
+		return info, fmt.Errorf("SMInfo was answered with %v", s)
+	}
+	_, err = info.Parse(answers[0][mad.SMPDataOff:][:mad.SMPDataLen])
+	return info, err
+}
+
+// Paths asks the administrator for the way from this port to each of some LIDs; nil where it knows none. Managers are the LIDs of ports at which one
+// runs: nobody else is asked.
+func (a *Asker) Paths(ctx context.Context, managers, lids []ib.LID) ([]*mad.PathRecord, error) {
+	if !slices.Contains(managers, a.info.MasterSMLID) {
+		return nil, ErrNoAnswer // the port knows of none, or of one that is gone
+	}
+	comps := mad.PathRecordTable.Component("SLID") | mad.PathRecordTable.Component("DLID") | mad.PathRecordTable.Component("NumbPath")
+	env := mad.Envelope{LID: a.info.MasterSMLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, SL: a.info.MasterSMSL}
+	list := make([]question, len(lids))
+	for i, lid := range lids {
+		h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: mad.MethodGet, AttributeID: mad.AttrPathRecord}
+		b := h.Append(nil)
+		b = (&mad.RMPP{}).Append(b)
+		b = (&mad.SAHeader{ComponentMask: comps}).Append(b)
+		b = (&mad.PathRecord{SLID: a.info.LID, DLID: lid, NumbPath: 1}).Append(b)
+		list[i] = question{env, append(b, make([]byte, mad.Size-len(b))...)}
+	}
+	answers, err := a.ask(ctx, a.sa, list)
+	if err != nil {
+		return nil, err
+	}
+	recs := make([]*mad.PathRecord, len(lids))
+	silent := 0
+	for i, b := range answers {
+		if b == nil {
+			silent++
+			continue
+		}
+		var rec mad.PathRecord
+		if len(b) < mad.SADataOff || mad.View(b).Status() != mad.StatusOK {
+			continue
+		}
+		if _, err := rec.Parse(b[mad.SADataOff:]); err == nil {
+			recs[i] = &rec
+		}
+	}
+	if silent > 0 && silent == len(lids) {
+		return recs, ErrNoAnswer
+	}
+	return recs, nil
+}
+
+type question struct {
+	env  mad.Envelope
+	data []byte
+}
+
+// ask sends all questions, a window of them at once, and waits for the answers; nil where none comes.
+func (a *Asker) ask(ctx context.Context, id madrpc.AgentID, list []question) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	answers := make([][]byte, len(list))
+	sent, done := 0, 0
+	for done < len(list) {
+		for ; sent < len(list) && sent < done+askWindow; sent++ {
+			mad.View(list[sent].data).SetTID(uint64(sent) + 1) // the lower half tells the requests apart
+			err := a.s.Send(id, madrpc.Message{Env: list[sent].env, Data: list[sent].data, Timeout: askTimeout, Retries: askRetries, Cookie: uint64(sent)})
+			if err != nil {
+				return nil, err
+			}
+		}
+		d, err := a.s.Recv(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if d.Agent != id || d.Kind == madrpc.Unsolicited || d.Cookie >= uint64(len(list)) {
+			continue
+		}
+		done++
+		if d.Kind == madrpc.Response {
+			answers[d.Cookie] = d.Data
+		}
+	}
+	return answers, nil
+}

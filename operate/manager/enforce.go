@@ -1,0 +1,290 @@
+package manager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	"softib/driver/live"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet"
+	"softib/subnet/policy"
+	"softib/subnet/sm"
+
+	"softib/operate/manager/tenant"
+)
+
+// Keeper is the subnet manager through which tenants are kept apart; *smrun.Runner is one.
+type Keeper interface {
+	Subnet
+	// Await waits until is is true of the manager.
+	Await(ctx context.Context, is func(*sm.Manager) bool) error
+}
+
+// Probes is a fabric that says what becomes of a packet; *live.Fabric is one.
+type Probes interface {
+	Fabric
+	Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (live.Probed, error)
+	// RenewWays makes what has changed hold for everything that attached programs send from now on.
+	RenewWays()
+}
+
+// Enforcer keeps the tenants of a fabric apart: it is what a tenant.Book stands on. What it is asked for goes to the nodes by the subnet manager, is read back from them
+// by datagrams, and is proved with packets.
+type Enforcer struct {
+	f    Probes
+	k    Keeper
+	g    *topo.Graph
+	port map[ib.GUID]topo.PortRef // end ports
+
+	mu    sync.Mutex
+	parts policy.Partitions // the operator's own
+	qos   sm.QoS
+}
+
+// NewEnforcer makes one for a fabric and its manager, which is nil where somebody else's looks after it. Parts and qos are what the operator's files say, without tenants.
+func NewEnforcer(f Probes, k Keeper, parts policy.Partitions, qos sm.QoS) *Enforcer {
+	e := &Enforcer{f: f, k: k, g: f.Graph(), port: map[ib.GUID]topo.PortRef{}, parts: parts, qos: qos}
+	for i, n := range e.g.Nodes {
+		if n.IsSwitch() {
+			e.port[n.PortGUID(0)] = topo.PortRef{Node: i}
+			continue
+		}
+		for p := 1; p < len(n.Ports); p++ {
+			e.port[n.PortGUID(ib.PortNum(p))] = topo.PortRef{Node: i, Port: ib.PortNum(p)}
+		}
+	}
+	return e
+}
+
+// StartWith is a manager's configuration for a fabric whose tenants are known before it comes up: with it they are apart from the first moment.
+func StartWith(c sm.Config, s tenant.State) (sm.Config, error) {
+	var err error
+	if c.Partitions, err = s.Merge(c.Partitions); err != nil {
+		return c, err
+	}
+	c.QoS, err = qosWith(c.QoS, s.Template)
+	return c, err
+}
+
+// qosWith is quality of service with a template; an operator's own levels and rules for paths stay.
+func qosWith(q sm.QoS, template string) (sm.QoS, error) {
+	if template == "" {
+		return q, nil
+	}
+	t, ok := policy.TemplateByName(template)
+	if !ok {
+		return q, fmt.Errorf("manager: no QoS template %q: want one of %s", template, policy.TemplateNames())
+	}
+	q.Enabled, q.Ports = true, sm.QoSPortsOf(t.PortQoS())
+	return q, nil
+}
+
+// Reserved names the operator's partition that has a key.
+func (e *Enforcer) Reserved(key ib.PKey) (string, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return tenant.Reserved(e.parts, key)
+}
+
+// SetOwn replaces what the operator's own files say. It takes force with the next call of Enforce, which tenant.Book's Refresh makes; undo takes it back.
+func (e *Enforcer) SetOwn(parts policy.Partitions, pol *policy.QoSPolicy) (undo func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was, wasQoS := e.parts, e.qos
+	e.parts, e.qos.Policy = parts, pol
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.parts, e.qos = was, wasQoS
+	}
+}
+
+// scene is what the manager knew when it said that something is in force.
+type scene struct {
+	state    mad.SMState
+	sub      *subnet.Subnet
+	before   *subnet.Subnet // what it knew before it was told anything
+	self     ib.GUID
+	side     sm.Enforcement
+	refusals []sm.Refusal
+	mkey     func(ib.GUID) uint64
+}
+
+// Enforce makes the fabric be as want says and proves it. See tenant.Fabric.
+func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
+	if e.k == nil {
+		return fmt.Errorf("manager: no subnet manager of softib's runs here: %w", tenant.ErrUnmanaged)
+	}
+	e.mu.Lock()
+	own, ownQoS := e.parts, e.qos
+	e.mu.Unlock()
+	parts, err := want.Merge(own)
+	if err != nil {
+		return err
+	}
+	qos, err := qosWith(ownQoS, want.Template)
+	if err != nil {
+		return err
+	}
+	sc, err := e.order(ctx, parts, qos)
+	if err != nil {
+		return err
+	}
+	c := concernOf(&was, &want)
+	if list := e.refusals(sc, c); len(list) > 0 {
+		return &tenant.RefusedError{Refusals: list}
+	}
+	// Nothing that is sent from now on goes a way that was open before.
+	e.f.RenewWays()
+	list, err := e.readBack(ctx, sc, c, &want)
+	if err != nil {
+		return err
+	}
+	lanes, err := e.lanesBack(ctx, sc, was.Template != want.Template)
+	if err != nil {
+		return err
+	}
+	list = append(list, lanes...)
+	if len(list) == 0 {
+		list = e.prove(sc.self, c, &want)
+	}
+	if len(list) > 0 {
+		return &tenant.RefusedError{Refusals: list}
+	}
+	return nil
+}
+
+// order tells the manager and waits until it has told everybody.
+func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.QoS) (sc scene, err error) {
+	var ticket uint64
+	var before *subnet.Subnet
+	look := func(m *sm.Manager) {
+		sc = scene{state: m.State(), sub: m.Subnet(), before: before, self: m.Port(), side: m.Config().Enforce}
+		if sc.sub == nil && sc.state == mad.SMMaster {
+			sc.state = mad.SMDiscovering
+		}
+	}
+	var refused error
+	err = e.k.Do(func(m *sm.Manager) {
+		if look(m); sc.state != mad.SMMaster {
+			return
+		}
+		before = sc.sub
+		ticket = m.Force().Ticket
+		now := m.Config()
+		if !reflect.DeepEqual(now.QoS, qos) {
+			if ticket, refused = m.SetQoS(0, qos); refused != nil {
+				return
+			}
+		}
+		if !reflect.DeepEqual(now.Partitions, parts) {
+			ticket = m.SetPartitions(0, parts)
+		}
+	})
+	switch {
+	case err != nil:
+		return sc, fmt.Errorf("manager: %w", err)
+	case refused != nil:
+		return sc, fmt.Errorf("manager: %w", refused)
+	case sc.state != mad.SMMaster:
+		return sc, fmt.Errorf("manager: softib's subnet manager is %v: %w", sc.state, tenant.ErrUnmanaged)
+	}
+	err = e.k.Await(ctx, func(m *sm.Manager) bool {
+		look(m)
+		return sc.state != mad.SMMaster || m.Force().Ticket >= ticket
+	})
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return sc, &tenant.RefusedError{Refusals: []tenant.Refusal{{Node: "the subnet manager", Why: "its sweep has not ended in time"}}}
+		}
+		return sc, fmt.Errorf("manager: %w", err)
+	}
+	err = e.k.Do(func(m *sm.Manager) {
+		look(m)
+		sc.refusals = m.Force().Refusals
+		keys := map[ib.GUID]uint64{}
+		if c := m.Config(); c.MKey != 0 {
+			sc.sub.EachEnd(func(_ subnet.Ref, p *subnet.Port) { keys[p.GUID] = m.MKey(p.GUID) })
+		}
+		sc.mkey = func(g ib.GUID) uint64 { return keys[g] }
+	})
+	if err == nil && sc.state != mad.SMMaster {
+		err = fmt.Errorf("another subnet manager has become master: %w", tenant.ErrUnmanaged)
+	}
+	if err != nil {
+		return sc, fmt.Errorf("manager: %w", err)
+	}
+	return sc, nil
+}
+
+// concern is whom a change is about.
+type concern struct {
+	// ports are those that come, go or become something else, with the tenants that it is about.
+	ports map[ib.GUID][]ib.PKey
+	// all means that the change is about every port: the first tenant comes, the last one goes, or lanes change.
+	all bool
+}
+
+func concernOf(was, want *tenant.State) concern {
+	c := concern{ports: map[ib.GUID][]ib.PKey{}}
+	c.all = (len(was.Tenants) == 0) != (len(want.Tenants) == 0) || was.Template != want.Template
+	put := func(t *tenant.Tenant, o *tenant.Tenant) {
+		for _, m := range t.Members {
+			if o != nil && o.Key == t.Key {
+				if x, ok := o.Member(m.GUID); ok && x == m {
+					continue
+				}
+			}
+			if !slices.Contains(c.ports[m.GUID], t.Key) {
+				c.ports[m.GUID] = append(c.ports[m.GUID], t.Key)
+			}
+		}
+	}
+	both := func(a, b *tenant.State) {
+		for i := range a.Tenants {
+			t := &a.Tenants[i]
+			if o, ok := b.Get(t.Name); ok {
+				put(t, &o)
+			} else {
+				put(t, nil)
+			}
+		}
+	}
+	both(was, want)
+	both(want, was)
+	return c
+}
+
+// sorted are the ports in the order of GUIDs.
+func (c *concern) sorted() []ib.GUID { return slices.Sorted(maps.Keys(c.ports)) }
+
+// refusals are those of the manager's that are about the change. A node that is broken already and has no part in it stops nobody.
+func (e *Enforcer) refusals(sc scene, c concern) (list []tenant.Refusal) {
+	for _, r := range sc.refusals {
+		_, about := c.ports[r.Behind]
+		if !about && !c.all {
+			continue
+		}
+		list = append(list, tenant.Refusal{Node: e.nameOf(r.Node, r.Num), Why: r.Why})
+	}
+	slices.SortFunc(list, func(a, b tenant.Refusal) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Why, b.Why)) })
+	return slices.Compact(list)
+}
+
+// nameOf is a port as people write it.
+func (e *Enforcer) nameOf(node ib.GUID, num ib.PortNum) string {
+	for i, n := range e.g.Nodes {
+		if n.GUID == node {
+			return e.g.PortName(topo.PortRef{Node: i, Port: num})
+		}
+	}
+	return fmt.Sprintf("%v[%d]", node, num)
+}

@@ -1,0 +1,275 @@
+package manager
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"softib/driver/live"
+	"softib/proto/topo"
+)
+
+// ErrFault is matched where a fault cannot be as asked.
+var ErrFault = errors.New("no such fault")
+
+// FaultSpec is what somebody rehearses at a cable.
+type FaultSpec struct {
+	// Down takes the link down; the rest is for links that are up.
+	Down bool `json:"down,omitempty"`
+	// BER is the probability of a bit to be flipped, Drop that of a packet to vanish.
+	BER  float64 `json:"ber,omitempty"`
+	Drop float64 `json:"drop,omitempty"`
+	// Rate is how many bits go over the cable in a second at most; 0 is no limit.
+	Rate int64 `json:"rate,omitempty"`
+	// Delay is what a packet takes longer.
+	Delay time.Duration `json:"delay,omitempty"`
+}
+
+// Fault is a fault that is set.
+type Fault struct {
+	Port, Peer topo.PortRef `json:"-"`
+	// Link names both ends.
+	Link string `json:"link"`
+	FaultSpec
+	Since time.Time `json:"since"`
+	// Dropped and Corrupted packets so far.
+	Dropped   uint64 `json:"dropped"`
+	Corrupted uint64 `json:"corrupted"`
+}
+
+// String is the fault as ParseFault reads it.
+func (s FaultSpec) String() string {
+	var w []string
+	if s.Down {
+		w = append(w, "down")
+	}
+	if s.BER > 0 {
+		w = append(w, "ber="+strconv.FormatFloat(s.BER, 'g', -1, 64))
+	}
+	if s.Drop > 0 {
+		w = append(w, "drop="+strconv.FormatFloat(s.Drop, 'g', -1, 64))
+	}
+	if s.Rate > 0 {
+		w = append(w, "rate="+rateText(s.Rate))
+	}
+	if s.Delay > 0 {
+		w = append(w, "delay="+s.Delay.String())
+	}
+	if len(w) == 0 {
+		return "up"
+	}
+	return strings.Join(w, " ")
+}
+
+// rateUnits are the ends of a rate's number, the largest first.
+var rateUnits = []struct {
+	name string
+	bits float64
+}{{"G", 1e9}, {"M", 1e6}, {"k", 1e3}}
+
+func rateText(r int64) string {
+	for _, u := range rateUnits {
+		if float64(r) >= u.bits {
+			return strconv.FormatFloat(float64(r)/u.bits, 'g', -1, 64) + u.name
+		}
+	}
+	return strconv.FormatInt(r, 10)
+}
+
+// ParseFault reads "down", "up", "ber=1e-9", "drop=0.01", "rate=10G" (bits a second), "delay=5us" or several of them, each once. Up is no fault; nothing else is.
+func ParseFault(words []string) (s FaultSpec, err error) {
+	bad := func(w, want string) (FaultSpec, error) {
+		return FaultSpec{}, &FaultError{Word: w, Want: want}
+	}
+	if len(words) == 0 {
+		return bad("", faultWords)
+	}
+	seen := map[string]bool{}
+	for _, w := range words {
+		key, value, has := strings.Cut(w, "=")
+		if seen[key] {
+			return bad(w, key+" once")
+		}
+		seen[key] = true
+		switch {
+		case key == "down" && !has:
+			s.Down = true
+		case key == "up" && !has:
+			if len(words) > 1 {
+				return bad(w, "up alone: it lifts every fault of the link")
+			}
+		case key == "ber" || key == "drop":
+			v, err := strconv.ParseFloat(value, 64)
+			if err != nil || !(v > 0 && v < 1 || key == "drop" && v == 1) {
+				return bad(w, key+"=P with a probability above 0, such as "+key+"=1e-6; up lifts the fault")
+			}
+			if key == "ber" {
+				s.BER = v
+			} else {
+				s.Drop = v
+			}
+		case key == "rate":
+			v, err := ParseRate(value)
+			if err != nil {
+				return FaultSpec{}, err
+			}
+			s.Rate = v
+		case key == "delay":
+			v, err := time.ParseDuration(value)
+			if err != nil || v <= 0 {
+				return bad(w, "delay=TIME such as delay=5us or delay=1ms; up lifts the fault")
+			}
+			s.Delay = v
+		default:
+			return bad(w, faultWords)
+		}
+	}
+	if s.Down && s != (FaultSpec{Down: true}) {
+		return bad(strings.Join(words, " "), "down alone: a link that is down carries nothing")
+	}
+	return s, nil
+}
+
+const faultWords = "down, up, ber=…, drop=…, rate=… or delay=…"
+
+// FaultError is a word that is no fault. It matches ErrFault.
+type FaultError struct{ Word, Want string }
+
+func (e *FaultError) Error() string { return fmt.Sprintf("fault %q: want %s", e.Word, e.Want) }
+
+// Is matches ErrFault.
+func (e *FaultError) Is(target error) bool { return target == ErrFault }
+
+// faultRefused is a fault that the fabric does not have. It matches ErrFault if the fault cannot be, and whatever the fabric said.
+type faultRefused struct {
+	link string
+	err  error
+}
+
+func (e *faultRefused) Error() string { return e.link + ": " + e.err.Error() }
+func (e *faultRefused) Unwrap() error { return e.err }
+
+// Is matches ErrFault.
+func (e *faultRefused) Is(target error) bool {
+	return target == ErrFault && errors.Is(e.err, live.ErrFault)
+}
+
+// ParseRate reads bits a second: "10G", "2.5Gb/s", "100M", "9600".
+func ParseRate(text string) (int64, error) {
+	t := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(text, "/s"), "bps"), "b")
+	unit := 1.0
+	for _, u := range rateUnits {
+		if rest, ok := strings.CutSuffix(t, u.name); ok {
+			t, unit = rest, u.bits
+			break
+		}
+	}
+	v, err := strconv.ParseFloat(t, 64)
+	if v *= unit; err != nil || !(v >= 1 && v < math.MaxInt64) {
+		return 0, &FaultError{Word: "rate=" + text, Want: "bits a second, such as 10G or 100M"}
+	}
+	return int64(v), nil
+}
+
+// faults are the links that were taken down here; the fabric knows the others. Since is for all of them.
+type faults struct {
+	mu    sync.Mutex
+	down  map[int]bool // by cable
+	since map[int]time.Time
+}
+
+// adoptDown takes over links that the fabric has taken down for a manager that was here before.
+func (m *Manager) adoptDown() {
+	f, ok := m.opts.Fabric.(interface {
+		LinksTaken() map[topo.PortRef]time.Time
+	})
+	if !ok {
+		return
+	}
+	m.faults.down, m.faults.since = map[int]bool{}, map[int]time.Time{}
+	for r, at := range f.LinksTaken() {
+		if cable, ok := m.CableOf(r); ok {
+			m.faults.down[cable], m.faults.since[cable] = true, at
+		}
+	}
+}
+
+// SetFault makes the cable at a port a bad one, in place of whatever it was; a spec that is empty makes it good again. Who is named in the journal.
+func (m *Manager) SetFault(r topo.PortRef, s FaultSpec, who string) error {
+	cable, ok := m.CableOf(r)
+	if !ok {
+		return fmt.Errorf("no cable is plugged into %s: %w", m.g.PortName(r), ErrUnknown)
+	}
+	m.faults.mu.Lock()
+	defer m.faults.mu.Unlock()
+	f := m.opts.Fabric
+	if rest := (live.Fault{BER: s.BER, Drop: s.Drop, Rate: s.Rate, Delay: s.Delay}); rest != (live.Fault{}) {
+		if err := f.SetFault(r, rest); err != nil {
+			return &faultRefused{m.LinkName(cable), err}
+		}
+	} else if err := f.ClearFault(r); err != nil && !errors.Is(err, live.ErrFault) { // which says that there was none
+		return err
+	}
+	if s.Down != m.faults.down[cable] {
+		if err := f.SetLink(r, !s.Down); err != nil {
+			return err
+		}
+	}
+	if m.faults.down == nil {
+		m.faults.down, m.faults.since = map[int]bool{}, map[int]time.Time{}
+	}
+	if s.Down {
+		m.faults.down[cable] = true
+	} else {
+		delete(m.faults.down, cable)
+	}
+	e := Event{Kind: "fault", Severity: Warning, Object: m.LinkName(cable), Text: fmt.Sprintf("%s set the link %s: %v", who, m.LinkName(cable), s)}
+	if s == (FaultSpec{}) {
+		delete(m.faults.since, cable)
+		e.Severity, e.Text = Info, fmt.Sprintf("%s lifted the fault of the link %s", who, m.LinkName(cable))
+	} else {
+		m.faults.since[cable] = time.Now()
+	}
+	m.journal.Add(e)
+	return nil
+}
+
+// Faults are those that are set, in the order of the cables.
+func (m *Manager) Faults() []Fault {
+	m.faults.mu.Lock()
+	defer m.faults.mu.Unlock()
+	byCable := map[int]*Fault{}
+	get := func(cable int) *Fault {
+		x := byCable[cable]
+		if x == nil {
+			c := m.cables[cable]
+			x = &Fault{Port: c.A, Peer: c.B, Link: m.LinkName(cable), Since: m.faults.since[cable]}
+			byCable[cable] = x
+		}
+		return x
+	}
+	for cable := range m.faults.down {
+		get(cable).Down = true
+	}
+	for _, f := range m.opts.Fabric.Faults() {
+		if cable, ok := m.CableOf(f.Port); ok {
+			x := get(cable)
+			x.BER, x.Drop, x.Rate, x.Delay, x.Dropped, x.Corrupted = f.BER, f.Drop, f.Rate, f.Delay, f.Dropped, f.Corrupted
+		}
+	}
+	order := make([]int, 0, len(byCable))
+	for cable := range byCable {
+		order = append(order, cable)
+	}
+	slices.Sort(order)
+	list := make([]Fault, len(order))
+	for i, cable := range order {
+		list[i] = *byCable[cable]
+	}
+	return list
+}

@@ -1,0 +1,285 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"softib/driver/smrun"
+	"softib/node/madrpc"
+	"softib/operate/manager"
+	"softib/proto/ib"
+	"softib/proto/mad"
+)
+
+// ErrClosed is what is left of a fabric that is watched no more.
+var ErrClosed = errors.New("remote: closed")
+
+// port shares one transport among sessions: one goroutine has the transport, each class is registered once, and no more than window requests are on
+// their way, whoever sent them.
+type port struct {
+	t      smrun.Transport
+	window int
+	mkey   uint64
+	agents map[mad.Class]madrpc.AgentID
+
+	mu      sync.Mutex
+	queue   []sending
+	waiting map[uint64]waiting // by cookie
+	cookie  uint64
+	err     error // why it has ended
+
+	bell chan struct{} // there is something to send
+	done chan struct{} // it has ended
+}
+
+// sending is a request that waits to be sent.
+type sending struct {
+	class mad.Class
+	m     madrpc.Message
+}
+
+// waiting is whose a request is.
+type waiting struct {
+	s      *session
+	agent  madrpc.AgentID
+	cookie uint64
+}
+
+// classes are what can be asked, and how that is registered: only to ask.
+var classes = []madrpc.Registration{
+	{Class: mad.ClassSMDirect, ClassVersion: 1, Name: "softib watch"},
+	{Class: mad.ClassSMLID, ClassVersion: 1, Name: "softib watch"},
+	{Class: mad.ClassPerf, ClassVersion: 1, Name: "softib watch"},
+	{Class: mad.ClassSA, ClassVersion: mad.SAVersion, RMPP: true, Name: "softib watch"},
+}
+
+// openPort registers at a transport.
+func openPort(t smrun.Transport, window int, mkey uint64) (*port, error) {
+	p := &port{
+		t: t, window: window, mkey: mkey, agents: map[mad.Class]madrpc.AgentID{}, waiting: map[uint64]waiting{},
+		bell: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	for _, c := range classes {
+		id, err := t.Register(c)
+		if err != nil {
+			return nil, fmt.Errorf("remote: class %s: %w", c.Class, err)
+		}
+		p.agents[c.Class] = id
+	}
+	return p, nil
+}
+
+func ring(bell chan struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
+}
+
+// run has the transport until ctx ends or the transport fails.
+func (p *port) run(ctx context.Context) {
+	failing, _ := p.t.(interface{ Err() error })
+	err := ErrClosed
+	for ctx.Err() == nil {
+		sent := p.send()
+		if p.t.Poll(p.take) || sent {
+			continue
+		}
+		if failing != nil && failing.Err() != nil {
+			err = fmt.Errorf("remote: the port is gone: %w", failing.Err())
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-p.bell:
+		case <-p.t.Bell():
+		}
+	}
+	p.end(err)
+}
+
+// end gives all requests back.
+func (p *port) end(err error) {
+	p.mu.Lock()
+	p.err = err
+	left := p.waiting
+	p.waiting, p.queue = map[uint64]waiting{}, nil
+	p.mu.Unlock()
+	close(p.done)
+	for _, w := range left { // each session gets its own, in whatever order
+		w.s.put(madrpc.Delivery{Agent: w.agent, Kind: madrpc.Canceled, Cookie: w.cookie})
+	}
+}
+
+// send sends what the window lets through, and reports whether that was anything.
+func (p *port) send() bool {
+	any := false
+	for {
+		p.mu.Lock()
+		if len(p.queue) == 0 || len(p.waiting)-len(p.queue) >= p.window {
+			p.mu.Unlock()
+			return any
+		}
+		s := p.queue[0]
+		p.queue = p.queue[1:]
+		p.mu.Unlock()
+		any = true
+		if err := p.t.Queue(p.t.Now(), p.agents[s.class], s.m); err != nil {
+			p.take(madrpc.Delivery{Kind: madrpc.Canceled, Cookie: s.m.Cookie})
+		}
+	}
+}
+
+// take hands an answer to whoever waits for it.
+func (p *port) take(d madrpc.Delivery) {
+	if d.Kind == madrpc.Unsolicited {
+		return
+	}
+	p.mu.Lock()
+	w, ok := p.waiting[d.Cookie]
+	delete(p.waiting, d.Cookie)
+	p.mu.Unlock()
+	if !ok {
+		return
+	}
+	d.Agent, d.Cookie = w.agent, w.cookie
+	d.Data = append([]byte(nil), d.Data...)
+	w.s.put(d)
+}
+
+// session is one use of the port.
+type session struct {
+	p *port
+
+	mu     sync.Mutex
+	agents []mad.Class // by agent, from 1 on
+	in     []madrpc.Delivery
+	closed bool
+	bell   chan struct{}
+}
+
+var _ manager.Session = (*session)(nil)
+
+func (p *port) open() *session { return &session{p: p, bell: make(chan struct{}, 1)} }
+
+func (s *session) put(d madrpc.Delivery) {
+	s.mu.Lock()
+	if !s.closed {
+		s.in = append(s.in, d)
+	}
+	s.mu.Unlock()
+	ring(s.bell)
+}
+
+// Now is the transport's time.
+func (s *session) Now() ib.Time { return s.p.t.Now() }
+
+// Register makes an agent that asks; nobody is told what others ask of this port.
+func (s *session) Register(r madrpc.Registration) (madrpc.AgentID, error) {
+	if _, ok := s.p.agents[r.Class]; !ok || r.Methods != (madrpc.Methods{}) {
+		return 0, fmt.Errorf("remote: class %s: want one of SMLID, SMDirect, SA and Perf, to ask and not to answer", r.Class)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.agents = append(s.agents, r.Class)
+	return madrpc.AgentID(len(s.agents)), nil
+}
+
+// Send takes a request. It leaves when the window has room.
+func (s *session) Send(id madrpc.AgentID, m madrpc.Message) error {
+	if len(m.Data) < mad.HeaderSize || m.Timeout <= 0 {
+		return fmt.Errorf("remote: %d bytes and a timeout of %d: want a request of at least %d bytes that waits for its answer", len(m.Data), m.Timeout, mad.HeaderSize)
+	}
+	s.mu.Lock()
+	if s.closed || id < 1 || int(id) > len(s.agents) {
+		s.mu.Unlock()
+		return fmt.Errorf("remote: agent %d is not this session's: %w", id, ErrClosed)
+	}
+	class := s.agents[id-1]
+	s.mu.Unlock()
+
+	p := s.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return p.err
+	}
+	p.cookie++
+	p.waiting[p.cookie] = waiting{s, id, m.Cookie}
+	m.Cookie = p.cookie
+	m.Data = append([]byte(nil), m.Data...)
+	v := mad.View(m.Data)
+	v.SetTID(uint64(uint32(p.cookie))) // sessions share an agent, and must not share transactions
+	if class.IsSubnet() && len(m.Data) >= mad.Size && v.MKey() == 0 {
+		v.SetMKey(p.mkey)
+	}
+	p.queue = append(p.queue, sending{class, m})
+	ring(p.bell)
+	return nil
+}
+
+// Queue is Send: it never waits either.
+func (s *session) Queue(_ ib.Time, id madrpc.AgentID, m madrpc.Message) error { return s.Send(id, m) }
+
+// Poll hands over what has come.
+func (s *session) Poll(take func(madrpc.Delivery)) bool {
+	s.mu.Lock()
+	in := s.in
+	s.in = nil
+	s.mu.Unlock()
+	for _, d := range in {
+		take(d)
+	}
+	return len(in) > 0
+}
+
+// Bell is sent to when something has come.
+func (s *session) Bell() <-chan struct{} { return s.bell }
+
+// Recv waits for the next delivery.
+func (s *session) Recv(ctx context.Context) (madrpc.Delivery, error) {
+	for {
+		s.mu.Lock()
+		if len(s.in) > 0 {
+			d := s.in[0]
+			s.in = s.in[1:]
+			s.mu.Unlock()
+			return d, nil
+		}
+		closed := s.closed
+		s.mu.Unlock()
+		if closed {
+			return madrpc.Delivery{}, ErrClosed
+		}
+		select {
+		case <-s.bell:
+		case <-ctx.Done():
+			return madrpc.Delivery{}, ctx.Err()
+		case <-s.p.done:
+			return madrpc.Delivery{}, s.p.failure()
+		}
+	}
+}
+
+// Err is why the port has ended; nil while it works.
+func (s *session) Err() error { return s.p.failure() }
+
+func (p *port) failure() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// SetIsSM does nothing: who watches manages nothing.
+func (s *session) SetIsSM(bool) {}
+
+// Close ends the session. Answers to what it asked are dropped.
+func (s *session) Close() error {
+	s.mu.Lock()
+	s.closed, s.in = true, nil
+	s.mu.Unlock()
+	ring(s.bell)
+	return nil
+}

@@ -1,0 +1,202 @@
+package ufm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"softib/proof/workload/perf"
+	"softib/subnet/policy"
+)
+
+// TestCrowd: a thousand clients at once, some that never read, bodies of 10 MB and tokens that are guessed: each gets its answer, and two hosts go on talking.
+func TestCrowd(t *testing.T) {
+	creds := ann(t, "")
+	p := newPlace(t, smallTree, policy.Partitions{}, func(c *Config) { c.Credentials = creds })
+	good := basic("ann", "a long password")
+	token := into[tokenShape](t, p.want(200, "POST", "/ufmRest/app/tokens", nil, good...)).Token
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, MaxConnsPerHost: 400}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := &http.Client{Transport: transport, Timeout: 150 * time.Second}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 170*time.Second)
+	defer cancel()
+	talk := func() perf.Row {
+		t.Helper()
+		var row perf.Row
+		hosts := p.f.Hosts()
+		err := perf.Run(ctx, hosts[6], hosts[7], perf.Config{Test: perf.SendLat, Sizes: []int{64}, Iters: 2000}, func(r perf.Row) error { row = r; return nil })
+		if err != nil {
+			t.Fatalf("two hosts cannot talk: %v", err)
+		}
+		return row
+	}
+	quiet := talk()
+
+	// Clients that ask for everything and read nothing.
+	for range 20 {
+		c, err := net.Dial("tcp", p.http.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		for range 50 {
+			fmt.Fprintf(c, "GET /ufmRestV3/resources/ports HTTP/1.1\r\nHost: x\r\nAuthorization: Basic %s\r\n\r\n", token)
+		}
+	}
+	const clients = 1000
+	var statuses [600]atomic.Int64
+	var failed atomic.Int64
+	var first atomic.Pointer[string]
+	call := func(method, path string, body io.Reader, auth string) int {
+		req, err := http.NewRequestWithContext(ctx, method, p.http.URL+path, body)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		req.Header.Set("Authorization", auth)
+		resp, err := client.Do(req)
+		if err != nil {
+			if text := err.Error(); !strings.Contains(text, "reset by peer") && !strings.Contains(text, "broken pipe") { // of bodies that nobody wants to read
+				failed.Add(1)
+				first.CompareAndSwap(nil, &text)
+			}
+			return 0
+		}
+		defer resp.Body.Close()
+		io.Copy(io.Discard, resp.Body)
+		statuses[resp.StatusCode].Add(1)
+		return resp.StatusCode
+	}
+	huge := bytes.Repeat([]byte("x"), 10<<20)
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			switch i % 5 {
+			case 0:
+				if s := call("GET", "/ufmRestV3/resources/ports", nil, "Basic "+token); s != 200 {
+					t.Errorf("ports: %d", s)
+				}
+			case 1:
+				if s := call("GET", "/ufmRest/resources/pkeys?guids_data=true", nil, good[1]); s != 200 {
+					t.Errorf("partitions: %d", s)
+				}
+			case 2:
+				if s := call("GET", "/ufmRestV3/app/events", nil, "Basic "+newSecret()); s != 401 && s != 429 {
+					t.Errorf("a token that is guessed: %d", s)
+				}
+			case 3:
+				if i%50 != 3 { // 10 MB each
+					call("GET", "/ufmRestV3/resources/links", nil, "Basic "+token)
+				} else if s := call("POST", "/ufmRestV3/resources/pkeys", bytes.NewReader(huge), "Basic "+token); s != 413 && s != 0 {
+					t.Errorf("10 MB: %d", s)
+				}
+			case 4:
+				body := fmt.Sprintf(`{"pkey":"0x%x","guids":["%s"]}`, 0x100+i%10, p.guid(1+i%6))
+				if s := call("POST", "/ufmRestV3/resources/pkeys", strings.NewReader(body), "Basic "+token); s != 200 {
+					t.Errorf("a change: %d", s)
+				}
+			}
+		})
+	}
+	loud := talk()
+	all.Wait()
+	if n := failed.Load(); n > 0 {
+		t.Errorf("%d of %d clients had no answer; the first: %s", n, clients, *first.Load())
+	}
+	for s := range statuses {
+		if n := statuses[s].Load(); n > 0 {
+			t.Logf("status %d: %d", s, n)
+			if s >= 500 {
+				t.Errorf("%d answers of %d", n, s)
+			}
+		}
+	}
+	if n := len(p.book.List()); n != 2 {
+		t.Errorf("%d partitions, want 2", n)
+	}
+	t.Logf("send_lat of 64 bytes, typical and 99%%: %.2f and %.2f µs alone, %.2f and %.2f µs in the crowd", quiet.Latency.Typical, quiet.Latency.P99, loud.Latency.Typical, loud.Latency.P99)
+}
+
+// TestPlaces: when all places are taken, whoever comes is sent away, and those who are there are not; a place that is free again is given to the next.
+func TestPlaces(t *testing.T) {
+	const places = 8
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }))
+	harden(s.Config, places)
+	s.Start()
+	defer s.Close()
+	ask := func(c net.Conn) string {
+		t.Helper()
+		c.SetDeadline(time.Now().Add(60 * time.Second))
+		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return ""
+		}
+		b, _ := io.ReadAll(r.Body)
+		return string(b)
+	}
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	var there []net.Conn
+	for range places {
+		there = append(there, dial())
+		if got := ask(there[len(there)-1]); got != "here" {
+			t.Fatalf("client %d: %q", len(there), got)
+		}
+	}
+	if got := ask(dial()); got != "" {
+		t.Errorf("one more than there are places: %q", got)
+	}
+	if got := ask(there[3]); got != "here" {
+		t.Errorf("one who was there before: %q", got)
+	}
+	there[0].Close()
+	for deadline := time.Now().Add(60 * time.Second); ask(dial()) != "here"; { // the server learns of it when it reads
+		if time.Now().After(deadline) {
+			t.Fatal("a place that is free is given to nobody")
+		}
+	}
+}
+
+// TestSlowBody: Guard gives a client a while to send a body, and one that listens all the time there is.
+func TestSlowBody(t *testing.T) {
+	p := newPlace(t, "star:3", policy.Partitions{}, nil)
+	for _, c := range []struct {
+		length int64
+		want   bool
+	}{{0, false}, {1000, true}, {-1, true}} {
+		w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequest("POST", "http://localhost/api/thing", nil)
+		r.ContentLength = c.length
+		p.s.Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		if w.Code != 200 || w.read.IsZero() == c.want {
+			t.Errorf("a body of %d bytes: status %d, to be read until %v", c.length, w.Code, w.read)
+		}
+	}
+}
+
+// deadlined notes the deadline that it is given.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	read time.Time
+}
+
+func (d *deadlined) SetReadDeadline(t time.Time) error { d.read = t; return nil }

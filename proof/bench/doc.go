@@ -1,0 +1,18 @@
+// Command bench measures softib against peers in one run and prints the
+// ratios: TCP over loopback, UCX over shared memory, one core's memcpy; and the
+// subnet manager against OpenSM on ibsim.
+//
+//	go run ./proof/bench -softib bin/softib                    # what "make bench" does
+//	go run ./proof/bench -softib bin/softib -only management   # subnet management alone
+//	go run ./proof/bench -softib bin/softib -only management/quality -long
+//
+// Ours is measured as a user does it, with softib perf (two processes on two hosts of
+// a fabric, as UCX and qperf are two), softib up and softib sm, and with the packages' own benchmarks. Everything is measured several times in turn, ours and peers
+// alternating, and the median counts, so that a machine that is busy for a
+// while troubles both. A peer that is not installed is left out and said to be.
+//
+// OpenSM takes more than a minute for the fabric that managers are compared on, so it runs
+// once with each of its two usual engines, in the middle of our rounds. What takes it many minutes (its
+// dfsssp and nue routing, and tables of the large fabric) is measured with -long; else
+// the figure on record is printed, and said to be that.
+package main

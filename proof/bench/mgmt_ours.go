@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// upRun is what one run of softib up took.
+type upRun struct {
+	up      time.Duration // from the start of the process to SUBNET UP in its log
+	manager time.Duration // the manager's part, as its report has it
+	memory  float64       // of the whole process: the fabric with all its nodes, and the manager
+}
+
+var subnetUp = regexp.MustCompile(`SUBNET UP: .* in (\S+)$`)
+
+// softibUp starts a fabric, waits until its subnet is up, and ends it.
+func (m *management) softibUp(ctx context.Context, spec string) (run upRun, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, m.softib, "up", spec, "--name", "bench")
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+m.dir, "GOMAXPROCS=2")
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = time.Minute
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		return run, err
+	}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return run, err
+	}
+	peak := watchMemory(cmd.Process.Pid)
+	lines := bufio.NewScanner(log)
+	var text strings.Builder
+	for lines.Scan() {
+		text.WriteString(lines.Text() + "\n")
+		found := subnetUp.FindStringSubmatch(lines.Text())
+		if found == nil {
+			continue
+		}
+		run.up = time.Since(began)
+		run.manager, err = time.ParseDuration(found[1])
+		break
+	}
+	run.memory = peak()
+	cancel()
+	for lines.Scan() { // what it still has to say, so that it can end
+	}
+	ended := cmd.Wait()
+	if err == nil && run.up == 0 {
+		err = fmt.Errorf("softib up %s never said SUBNET UP: %w\n%s", spec, ended, tail([]byte(text.String())))
+	}
+	return run, err
+}
+
+// smRun is what one run of softib sm --once took.
+type smRun struct {
+	whole   time.Duration
+	cpu     time.Duration
+	manager time.Duration
+	memory  float64
+}
+
+// softibSM lets our manager bring a fabric up once, on an ibsim of its own.
+func (m *management) softibSM(ctx context.Context, spec string) (run smRun, err error) {
+	g, err := m.graph(spec)
+	if err != nil {
+		return run, err
+	}
+	sim, err := m.startSimulator(ctx, g)
+	if err != nil {
+		return run, err
+	}
+	defer sim.stop()
+	cmd := exec.CommandContext(ctx, m.softib, "sm", "--on", "ibsim:"+sim.host, "--once")
+	cmd.Env = append(os.Environ(), "IBSIM_SOCKNAME="+sim.socket)
+	began := time.Now()
+	out, memory, err := watched(cmd)
+	run.whole, run.memory, run.cpu = time.Since(began), memory, cpuTime(cmd)
+	if err != nil {
+		return run, fmt.Errorf("softib sm --on ibsim: %w\n%s", err, tail(out))
+	}
+	for l := range strings.Lines(string(out)) {
+		if found := subnetUp.FindStringSubmatch(strings.TrimSpace(l)); found != nil {
+			run.manager, err = time.ParseDuration(found[1])
+			return run, err
+		}
+	}
+	return run, fmt.Errorf("softib sm --on ibsim ended before the subnet was up:\n%s", tail(out))
+}
+
+// up compares a cold start of a whole fabric with OpenSM's on ibsim. OpenSM runs in the middle of our rounds.
+func (m *management) up(ctx context.Context) error {
+	g, err := m.graph(m.fabric)
+	if err != nil {
+		return err
+	}
+	var whole, part, memory, theirs, theirMemory sample
+	memory.unit, theirMemory.unit = inBytes, inBytes
+	for round := range m.rounds {
+		progress("round %d of %d: softib up %s", round+1, m.rounds, m.fabric)
+		r, err := m.softibUp(ctx, m.fabric)
+		if err != nil {
+			return err
+		}
+		whole.took(r.up)
+		part.took(r.manager)
+		memory.values = append(memory.values, r.memory)
+		if round != m.rounds/2 {
+			continue
+		}
+		for _, engine := range []string{"", "ftree"} {
+			mask := logUsual
+			if engine != "" {
+				mask |= logPhases // the same run says what the routing took
+			}
+			peer, err := m.openSMOnce(ctx, engine, mask)
+			if errors.Is(err, errAbsent) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			theirs.took(peer.up)
+			theirMemory.values = append(theirMemory.values, peer.memory)
+		}
+	}
+	note := ""
+	if len(theirs.values) > 0 {
+		// The faster of its two usual engines, so that nobody can say that we chose.
+		theirs.values = []float64{slices.Min(theirs.values)}
+		theirMemory.values = []float64{slices.Min(theirMemory.values)}
+		note = "(the better of minhop, ftree)"
+	}
+	m.compare(fmt.Sprintf("softib up, start to SUBNET UP: %s", size(g)), whole, theirs, note, 1.0/25)
+	m.compare("– the manager's part of it", part, theirs, "", 0)
+	m.compare("– memory of the whole process, all nodes included", memory, theirMemory, "", 0)
+	return nil
+}
+
+// onIBSim compares both managers as processes on the same simulator.
+func (m *management) onIBSim(ctx context.Context) error {
+	var whole, cpu, memory, theirs, theirCPU, theirMemory sample
+	memory.unit, theirMemory.unit = inBytes, inBytes
+	for round := range m.rounds {
+		progress("round %d of %d: softib sm --on ibsim, %s", round+1, m.rounds, m.fabric)
+		r, err := m.softibSM(ctx, m.fabric)
+		if errors.Is(err, errAbsent) {
+			m.add(line{what: "softib sm --on ibsim --once", ours: "not measured", peer: err.Error()})
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		whole.took(r.whole)
+		cpu.took(r.cpu)
+		memory.values = append(memory.values, r.memory)
+		if round != m.rounds/2 {
+			continue
+		}
+		for _, engine := range []string{"", "ftree"} {
+			mask := logUsual
+			if engine != "" {
+				mask |= logPhases
+			}
+			peer, err := m.openSMOnce(ctx, engine, mask)
+			if errors.Is(err, errAbsent) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			theirs.took(peer.whole)
+			theirCPU.took(peer.cpu)
+			theirMemory.values = append(theirMemory.values, peer.memory)
+		}
+	}
+	if len(theirs.values) > 0 {
+		theirs.values = []float64{slices.Min(theirs.values)}
+		theirCPU.values = []float64{slices.Min(theirCPU.values)}
+		theirMemory.values = []float64{slices.Min(theirMemory.values)}
+	}
+	m.compare("softib sm --on ibsim --once, whole process (opensm -o)", whole, theirs, "", 1.0/5)
+	m.compare("– processor time of that process", cpu, theirCPU, "", 0)
+	m.compare("– memory of that process: the manager's part", memory, theirMemory, "", 1.0/2)
+	return nil
+}
+
+// upHuge brings up the largest fabric that addresses suffice for.
+func (m *management) upHuge(ctx context.Context) error {
+	g, err := m.graph(m.huge)
+	if err != nil {
+		return err
+	}
+	var whole, memory sample
+	memory.unit = inBytes
+	for round := range m.few() {
+		progress("round %d of %d: softib up %s", round+1, m.few(), m.huge)
+		r, err := m.softibUp(ctx, m.huge)
+		if err != nil {
+			return err
+		}
+		whole.took(r.up)
+		memory.values = append(memory.values, r.memory)
+	}
+	m.limit(fmt.Sprintf("softib up on 2 cores: %s", size(g)), whole, 15, sample{}, "")
+	m.add(line{what: "– memory of the whole process, all nodes included", ours: memory.String()})
+	return nil
+}
+
+// few is the number of rounds for what takes long.
+func (m *management) few() int { return min(m.rounds, 3) }
+
+// paths is what a path costs that somebody asks the administrator for.
+func (m *management) paths(ctx context.Context) error {
+	var took sample
+	for range m.rounds {
+		progress("PathRecord")
+		out, err := m.goBench(ctx, "./subnet/sa", "PathGet$", "200000x")
+		if err != nil {
+			return err
+		}
+		ns, err := metric(out, "ns/op")
+		if err != nil {
+			return err
+		}
+		took.values = append(took.values, ns/1e9)
+	}
+	m.limit(fmt.Sprintf("PathRecord answered, 11664 hosts: %.2g million a second", 1e-6/took.median()), took, 10e-6, sample{}, "")
+	return nil
+}

@@ -1,0 +1,350 @@
+package check
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"softib/driver/sim"
+	"softib/node/ibswitch"
+	"softib/node/link"
+	"softib/proof/workload"
+	"softib/proto/ib"
+	"softib/proto/topo"
+)
+
+// Scenario is one history as data, but for the randomness of the faults, which
+// follows from Seed.
+type Scenario struct {
+	Seed uint64
+	// Topo is a generator's spec.
+	Topo string
+	// Tree routes along a spanning tree, so that no topology can deadlock. Without
+	// it paths are shortest.
+	Tree bool
+	// HOQ and Life are 1 + the codes of the switches' two life times, at the head of a
+	// queue and in all; 0 for ever.
+	HOQ, Life uint8
+	// Enforce has the switches check partitions where hosts are attached.
+	Enforce       bool
+	StoreForward  bool
+	AlwaysRefresh bool
+	// Buffer is each lane's receive buffer in packets of the MTU.
+	Buffer int
+	VLs    uint8
+	MTU    ib.MTU
+	// Calm: no faults, no misuse, nothing that has to be tried again.
+	Calm   bool
+	Faults []Fault
+	Work   workload.Spec
+}
+
+// FaultKind sorts faults.
+type FaultKind uint8
+
+// Kinds of fault.
+const (
+	Cable FaultKind = iota // a cable harms packets
+	Flap                   // a cable is pulled and plugged in again
+	Stop                   // a host stops for good
+)
+
+// Fault is one thing that goes wrong for a while.
+type Fault struct {
+	Kind FaultKind
+	At   ib.Time
+	For  ib.Time
+	// Cable is an index of the graph's cables, AllCables for all of them; Host is one
+	// of its hosts.
+	Cable, Host int
+	Harm        sim.Faults
+}
+
+// AllCables as a Fault's Cable.
+const AllCables = -1
+
+func (f Fault) String() string {
+	switch f.Kind {
+	case Flap:
+		return fmt.Sprintf("at %v cable %d is pulled for %v", f.At, f.Cable, f.For)
+	case Stop:
+		return fmt.Sprintf("at %v h%d stops", f.At, f.Host+1)
+	}
+	return fmt.Sprintf("at %v cable %d for %v: drop %.3g corrupt %.3g duplicate %.3g delay %.3g reorder %.3g flow-control loss %.3g error rate %.3g",
+		f.At, f.Cable, f.For, f.Harm.Drop, f.Harm.Corrupt, f.Harm.Duplicate, f.Harm.Delay, f.Harm.Reorder, f.Harm.FCLoss, f.Harm.BER)
+}
+
+// Quiet is when the last fault is over.
+func (sc *Scenario) Quiet() ib.Time {
+	t := ib.Time(0)
+	for i := range sc.Faults {
+		t = max(t, sc.Faults[i].At+sc.Faults[i].For)
+	}
+	return t
+}
+
+// HostsMax is how many hosts Draw can be asked for.
+const HostsMax = 128
+
+// Draw makes the scenario of a seed. hosts is how many to have, about, from 2 to
+// HostsMax; 0 lets the seed choose among 2 to 16.
+func Draw(seed uint64, hosts int) Scenario {
+	rng := rand.New(rand.NewPCG(seed, 0x70A7))
+	one := func(n int) bool { return rng.IntN(n) == 0 }
+	sc := Scenario{Seed: seed, MTU: ib.MTU4096, Buffer: 8, VLs: 1 << rng.IntN(4)}
+	if one(3) {
+		sc.Buffer = 1 + rng.IntN(3)
+	}
+	if one(4) {
+		sc.MTU = ib.MTU1024 + ib.MTU(rng.IntN(3))
+	}
+	if hosts == 0 {
+		hosts = 2 + rng.IntN(15)
+	}
+	acyclic := sc.drawTopo(rng, hosts)
+	if !acyclic {
+		if sc.Tree = one(2); !sc.Tree {
+			sc.HOQ = uint8(1 + rng.IntN(5))
+		}
+	}
+	sc.StoreForward, sc.AlwaysRefresh = one(8), one(8)
+	sc.Calm = one(6) && (acyclic || sc.Tree)
+	if !sc.Calm && one(8) {
+		sc.Life = uint8(1 + rng.IntN(3))
+	}
+	faulty := !sc.Calm && !one(5)
+	sc.Enforce = one(2)
+	g := sc.graph()
+	sc.Work = workload.Generate(rng, workload.Shape{
+		Hosts: len(g.Hosts()), Conns: 6 + 2*len(g.Hosts()), Ops: 50, Bytes: 5 << 20, MTU: sc.MTU,
+		Lossy: faulty || sc.HOQ > 0 || sc.Life > 0, Calm: sc.Calm, Partitions: one(3),
+	})
+	if faulty {
+		sc.drawFaults(rng, g)
+	}
+	return sc
+}
+
+// drawTopo draws a topology. It reports whether shortest paths on it, and a multicast tree,
+// cannot deadlock.
+func (sc *Scenario) drawTopo(rng *rand.Rand, hosts int) bool {
+	speeds := [...]string{"QDR", "FDR", "EDR", "HDR", "NDR"}
+	cable := fmt.Sprintf("speed=%s,length=%dm", speeds[rng.IntN(len(speeds))], 1+rng.IntN(30))
+	per := 1 + rng.IntN(3)
+	switch k := rng.IntN(10); {
+	case hosts == 2 && k < 4:
+		sc.Topo = "pair:" + cable
+		return true
+	case k < 3:
+		sc.Topo = fmt.Sprintf("star:%d,%s", hosts, cable)
+		return true
+	case k < 5:
+		sc.Topo = fmt.Sprintf("line:%d,hosts=%d,%s", max(2, hosts/per), per, cable)
+		return true
+	case k < 7:
+		radix := 4
+		for radix*radix/2 < hosts {
+			radix += 2
+		}
+		sc.Topo = fmt.Sprintf("fat-tree:radix=%d,levels=2,hosts=%d,%s", radix, hosts, cable)
+		return true
+	case k < 8:
+		sc.Topo = fmt.Sprintf("ring:%d,hosts=%d,%s", max(3, hosts/per), per, cable)
+	case k < 9:
+		sc.Topo = fmt.Sprintf("torus:3x%d,hosts=1,%s", max(2, hosts/3), cable)
+	default:
+		switches := 2 + rng.IntN(6)
+		sc.Topo = fmt.Sprintf("random:switches=%d,hosts=%d,links=%d,seed=%d,%s", switches, hosts, switches-1+rng.IntN(switches), rng.IntN(1<<20), cable)
+	}
+	return false
+}
+
+// graph builds the topology. A spec that Draw makes is never wrong.
+func (sc *Scenario) graph() *topo.Graph {
+	g, err := topo.ParseSpec(sc.Topo)
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
+// busy is about how long the load of a scenario lasts.
+const busy = 250 * ib.Microsecond
+
+func (sc *Scenario) drawFaults(rng *rand.Rand, g *topo.Graph) {
+	rate := func() float64 { return [...]float64{0.002, 0.01, 0.03, 0.1, 0.3}[rng.IntN(5)] }
+	sometimes := func(n int) float64 {
+		if rng.IntN(n) == 0 {
+			return rate()
+		}
+		return 0
+	}
+	at := func() ib.Time { return ib.Time(rng.Int64N(int64(busy))) }
+	for range 1 + rng.IntN(4) {
+		f := Fault{At: at(), Cable: rng.IntN(g.NumCables()), Host: rng.IntN(len(g.Hosts()))}
+		if rng.IntN(2) == 0 {
+			f.At = 0
+		}
+		switch rng.IntN(10) {
+		case 0, 1, 2:
+			f.Kind, f.For = Flap, ib.Time(1+rng.IntN(800))*ib.Microsecond
+		case 3:
+			if rng.IntN(3) > 0 {
+				continue
+			}
+			f.Kind = Stop
+		default:
+			f.For = ib.Time(20+rng.IntN(2000)) * ib.Microsecond
+			f.Harm = sim.Faults{
+				Drop: sometimes(2), Corrupt: sometimes(4), Duplicate: sometimes(4), Delay: sometimes(4),
+				Reorder: sometimes(4), FCLoss: sometimes(4), DelayMax: ib.Time(1+rng.IntN(40)) * ib.Microsecond,
+			}
+			if rng.IntN(6) == 0 {
+				f.Harm.BER = 1e-7
+			}
+			if rng.IntN(4) == 0 {
+				f.Cable = AllCables
+			}
+		}
+		sc.Faults = append(sc.Faults, f)
+	}
+}
+
+// build makes the simulation of a scenario, up and routed, with its faults
+// planned.
+func (sc *Scenario) build(g *topo.Graph, sink sim.Sink, wireExact bool) (*sim.Sim, error) {
+	mtuBlocks := (sc.MTU.Bytes() + 124 + 2 + link.BlockSize - 1) / link.BlockSize
+	s, err := sim.New(g, sim.Config{
+		Seed: sc.Seed, WireExact: wireExact, HashPayload: true, Sink: sink,
+		StoreForward: sc.StoreForward, AlwaysRefresh: sc.AlwaysRefresh,
+		Port: link.Config{MTUCap: sc.MTU, VLCap: sc.VLs, BufferBlocks: sc.Buffer * mtuBlocks},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.BringUp(); err != nil {
+		return nil, err
+	}
+	s.LogDrops(true)
+	if sc.Tree {
+		if err := routeTree(s); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range g.Switches() {
+		if sc.Life > 0 {
+			s.Switch(n.Index).SetLifeTime(sc.Life - 1)
+		}
+		for num := 1; num < len(n.Ports); num++ {
+			p := s.Switch(n.Index).Port(ib.PortNum(num))
+			if sc.HOQ > 0 {
+				p.SetHOQLife(sc.HOQ - 1)
+			}
+			if peer := n.Ports[num].Peer; sc.Enforce && n.Ports[num].Connected() && !g.Nodes[peer].IsSwitch() {
+				for i := range sc.Work.Hosts {
+					if s.HostNode(i).Index == peer {
+						p.SetPKeys(fullKeys(sc.Work.PKeys[i]))
+						p.SetEnforcement(link.EnforcePKeyIn | link.EnforcePKeyOut)
+					}
+				}
+			}
+		}
+	}
+	cables := g.Cables()
+	for i := range sc.Faults {
+		sc.plan(s, &sc.Faults[i], cables)
+	}
+	return s, nil
+}
+
+// fullKeys are a host's keys as the switch in front of it holds them: a switch must pass
+// what limited members send, and whether two of them may talk is the host's to
+// check (IBA 10.9.3).
+func fullKeys(keys []ib.PKey) []ib.PKey {
+	full := make([]ib.PKey, len(keys))
+	for i, k := range keys {
+		full[i] = k | ib.PKeyFull
+	}
+	return full
+}
+
+func (sc *Scenario) plan(s *sim.Sim, f *Fault, cables []topo.Cable) {
+	if f.Kind == Stop {
+		s.PlanStop(f.At, s.HostNode(f.Host).Index)
+		return
+	}
+	if f.Cable != AllCables {
+		cables = cables[f.Cable : f.Cable+1]
+	}
+	if f.Kind == Flap {
+		s.PlanFlap(f.At, cables[0].A, f.For)
+		return
+	}
+	for _, c := range cables {
+		for _, ref := range [2]topo.PortRef{c.A, c.B} {
+			s.PlanFaults(f.At, ref, f.Harm)
+			s.PlanFaults(f.At+f.For, ref, sim.Faults{})
+		}
+	}
+}
+
+// routeTree writes forwarding tables that use the cables of one spanning tree alone.
+func routeTree(s *sim.Sim) error {
+	g := s.Graph()
+	if len(g.Switches()) == 0 {
+		return nil
+	}
+	root := g.Switches()[0].Index
+	up := make([]topo.PortRef, len(g.Nodes)) // the switch's own port that leads to its parent
+	seen := make([]bool, len(g.Nodes))
+	seen[root] = true
+	order := []int{root}
+	kids := make([][]topo.PortRef, len(g.Nodes))
+	for i := 0; i < len(order); i++ {
+		n := g.Nodes[order[i]]
+		for num := 1; num < len(n.Ports); num++ {
+			p := &n.Ports[num]
+			if !p.Connected() || seen[p.Peer] {
+				continue
+			}
+			seen[p.Peer] = true
+			kids[n.Index] = append(kids[n.Index], topo.PortRef{Node: p.Peer, Port: ib.PortNum(num)})
+			if g.Nodes[p.Peer].IsSwitch() {
+				up[p.Peer] = topo.PortRef{Node: n.Index, Port: p.PeerPort}
+				order = append(order, p.Peer)
+			}
+		}
+	}
+	// below lists the LIDs in each node's subtree.
+	below := make([][]ib.LID, len(g.Nodes))
+	for _, n := range g.Hosts() {
+		below[n.Index] = []ib.LID{s.LID(topo.PortRef{Node: n.Index, Port: 1})}
+	}
+	for i := len(order) - 1; i >= 0; i-- {
+		n := order[i]
+		below[n] = append(below[n], s.LID(topo.PortRef{Node: n}))
+		for _, k := range kids[n] {
+			below[n] = append(below[n], below[k.Node]...)
+		}
+	}
+	for _, n := range order {
+		sw := s.Switch(n)
+		for _, lid := range below[root] {
+			if err := sw.SetRoute(lid, up[n].Port); err != nil {
+				return err
+			}
+		}
+		if err := set(sw, s.LID(topo.PortRef{Node: n}), 0); err != nil {
+			return err
+		}
+		for _, k := range kids[n] {
+			for _, lid := range below[k.Node] {
+				if err := set(sw, lid, k.Port); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func set(sw *ibswitch.Switch, lid ib.LID, port ib.PortNum) error { return sw.SetRoute(lid, port) }

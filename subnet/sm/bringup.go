@@ -1,0 +1,205 @@
+package sm
+
+import (
+	"errors"
+	"fmt"
+
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+)
+
+// Fabric takes datagrams straight to agents, in no time: for fabrics that live in the same process as their manager.
+type Fabric interface {
+	// SMP hands a request to the agent of a node, as if it had come in by inPort (0: from the node itself). False means that there is no answer.
+	SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) bool
+}
+
+// Report is what a bring-up has done.
+type Report struct {
+	SweepReport
+	// SMLID is the address that ports know the manager by.
+	SMLID ib.LID
+	// LIDs are the base LIDs by node and port of the graph; a switch's is at port 0.
+	LIDs [][]ib.LID
+	// Down are cabled ports that have no link.
+	Down []topo.PortRef
+}
+
+// LID is the address of a port; a switch's is its port 0's.
+func (r *Report) LID(ref topo.PortRef) ib.LID {
+	if ref.Node < 0 || ref.Node >= len(r.LIDs) || int(ref.Port) >= len(r.LIDs[ref.Node]) {
+		return ib.LIDReserved
+	}
+	return r.LIDs[ref.Node][ref.Port]
+}
+
+// ErrBringUp is matched when a fabric cannot be brought up.
+var ErrBringUp = errors.New("the subnet cannot be brought up")
+
+// Call takes a request to where it goes and brings the answer, in no time; false if there is none.
+type Call func(req []byte, resp *[mad.Size]byte) bool
+
+// BringUp runs a manager on the first host of every part of a fabric until the subnet is up. The directed routes of its
+// datagrams are walked along the graph's cables, whose ports must be up.
+func BringUp(g *topo.Graph, f Fabric, cfg Config) (Report, error) {
+	return BringUpParts(g, cfg, func(from topo.PortRef) Call {
+		return func(req []byte, resp *[mad.Size]byte) bool { return walk(g, f, from, req, resp) }
+	})
+}
+
+// BringUpParts is BringUp for one who can say how requests travel from a port.
+func BringUpParts(g *topo.Graph, cfg Config, call func(from topo.PortRef) Call) (Report, error) {
+	var rep Report
+	rep.LIDs = make([][]ib.LID, len(g.Nodes))
+	for i, n := range g.Nodes {
+		rep.LIDs[i] = make([]ib.LID, len(n.Ports))
+	}
+	if cfg.Memory.LIDs == nil {
+		cfg.Memory.LIDs, cfg.LMCs = HintedLIDs(g)
+	}
+	seen := make([]bool, len(g.Nodes))
+	for _, h := range g.Hosts() {
+		if seen[h.Index] || !cabled(h) {
+			continue
+		}
+		m := New(cfg)
+		if err := m.Settle(call(topo.PortRef{Node: h.Index, Port: firstPort(h)})); err != nil {
+			return rep, fmt.Errorf("sm: from %s: %w", h.Name, err)
+		}
+		for _, n := range m.sub.Nodes {
+			at := g.ByGUID(n.Info.NodeGUID)
+			if at == nil || len(at.Ports) != len(n.Ports) {
+				return rep, fmt.Errorf("sm: from %s: node %v is not what the graph says: %w", h.Name, n.Info.NodeGUID, ErrBringUp)
+			}
+			seen[at.Index] = true
+			for p := range n.Ports {
+				if n.IsSwitch() == (p == 0) {
+					rep.LIDs[at.Index][p] = n.Ports[p].Info.LID
+				}
+			}
+		}
+		cfg.Memory = m.memory()
+		rep.Down = append(rep.Down, downPorts(g, m)...)
+		if rep.SMLID == 0 {
+			rep.SweepReport, rep.SMLID = m.last, m.lids.of[m.guid]
+		} else {
+			rep.Hosts, rep.Switches, rep.Links, rep.MADs = rep.Hosts+m.last.Hosts, rep.Switches+m.last.Switches, rep.Links+m.last.Links, rep.MADs+m.last.MADs
+		}
+	}
+	if rep.SMLID == 0 {
+		return rep, fmt.Errorf("sm: no host has a cable: %w", ErrBringUp)
+	}
+	return rep, nil
+}
+
+// cabled reports whether a host has a cable.
+func cabled(h *topo.Node) bool { return firstPort(h) != 0 }
+
+func firstPort(h *topo.Node) ib.PortNum {
+	for p := 1; p < len(h.Ports); p++ {
+		if h.Ports[p].Connected() {
+			return ib.PortNum(p)
+		}
+	}
+	return 0
+}
+
+// downPorts are the cabled ports without a link.
+func downPorts(g *topo.Graph, m *Manager) (list []topo.PortRef) {
+	for _, n := range m.sub.Nodes {
+		at := g.ByGUID(n.Info.NodeGUID)
+		for p := 1; at != nil && p < len(n.Ports); p++ {
+			if at.Ports[p].Connected() && !n.Ports[p].Up() {
+				list = append(list, topo.PortRef{Node: at.Index, Port: ib.PortNum(p)})
+			}
+		}
+	}
+	return list
+}
+
+// HintedLIDs are the addresses that a dump names, by port GUID, and the LMCs; nil unless every end port has
+// an address and no two overlap.
+func HintedLIDs(g *topo.Graph) (lids map[ib.GUID]ib.LID, lmcs map[ib.GUID]uint8) {
+	lids, lmcs = map[ib.GUID]ib.LID{}, map[ib.GUID]uint8{}
+	b, _ := newLIDBook(nil)
+	for _, n := range g.Nodes {
+		for p := range n.Ports {
+			port := &n.Ports[p]
+			if n.IsSwitch() != (p == 0) || p > 0 && !port.Connected() {
+				continue
+			}
+			guid := n.PortGUID(ib.PortNum(p))
+			if !b.claim(guid, port.LID, port.LMC) {
+				return nil, nil
+			}
+			lids[guid], lmcs[guid] = port.LID, port.LMC
+		}
+	}
+	return lids, lmcs
+}
+
+// patience is how many steps a bring-up may take for each node before something must be wrong.
+const patience = 1 << 16
+
+// Settle runs a new manager until its subnet is up, whoever else is there. Everything that a node does not do as asked is an error.
+func (m *Manager) Settle(call Call) error {
+	m.cfg.Window = 1
+	m.forced, m.brief = true, true
+	m.Start(0)
+	var send Send
+	var resp [mad.Size]byte
+	for step := 0; m.sub == nil; step++ {
+		if j, ok := m.PollJob(); ok {
+			j.Run()
+			m.HandleJob(0, j)
+			continue
+		}
+		if !m.PollSend(0, &send) {
+			if m.sub != nil || m.sweep != nil && m.sweep.job != nil {
+				continue
+			}
+			return fmt.Errorf("%w%s", ErrBringUp, m.complaints())
+		}
+		if m.sweep != nil && step > patience*(len(m.sweep.nodes)+1) {
+			return fmt.Errorf("it does not end: %w%s", ErrBringUp, m.complaints())
+		}
+		switch {
+		case send.Timeout == 0:
+		case call(send.Data, &resp):
+			m.HandleReply(0, send.Cookie, resp[:])
+		default:
+			m.HandleReply(0, send.Cookie, nil)
+		}
+	}
+	if m.last.Problems > 0 {
+		return fmt.Errorf("%w%s", ErrBringUp, m.complaints())
+	}
+	return nil
+}
+
+// complaints are the problems that a manager has logged.
+func (m *Manager) complaints() string {
+	text := ""
+	for _, e := range m.events {
+		if e.Kind == EventProblem {
+			text += ": " + e.Text
+		}
+	}
+	return text
+}
+
+// walk takes a directed-route request along the cables of a graph.
+func walk(g *topo.Graph, f Fabric, from topo.PortRef, data []byte, resp *[mad.Size]byte) bool {
+	v := mad.View(data[:mad.Size])
+	node, in := from.Node, from.Port
+	for h := uint8(1); h <= v.HopCount(); h++ {
+		out := v.InitialPath(h)
+		n := g.Nodes[node]
+		if int(out) >= len(n.Ports) || !n.Ports[out].Connected() || h > 1 && !n.IsSwitch() {
+			return false
+		}
+		node, in = n.Ports[out].Peer, n.Ports[out].PeerPort
+	}
+	return f.SMP(node, in, (*[mad.Size]byte)(data), resp)
+}

@@ -1,0 +1,355 @@
+package sm
+
+import (
+	"slices"
+
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/subnet"
+)
+
+// keyring knows the M_Keys of ports (IBA 14.2.4). A port whose key is another than the configured one, because the key was changed, or because
+// another manager gave it, is spoken to with its own until it has the new one.
+type keyring struct {
+	of    map[ib.GUID]uint64 // by port GUID, a switch's by its port 0
+	dirty bool
+	// wanted is what an operator has changed the key to, from the next sweep on.
+	wanted  *mkeyConfig
+	renewal renewal
+}
+
+type mkeyConfig struct {
+	key     uint64
+	protect uint8
+	lease   uint16
+}
+
+// keysTried bounds how many keys are tried at a port that does not answer.
+const keysTried = 8
+
+func newKeyring(memory map[ib.GUID]uint64) keyring {
+	k := keyring{of: make(map[ib.GUID]uint64, len(memory)), renewal: renewal{next: ib.Never}}
+	for g, key := range memory { // tidy: order-free
+		if key != 0 {
+			k.of[g] = key
+		}
+	}
+	return k
+}
+
+// set notes the key that a port has; 0 if it has none.
+func (k *keyring) set(g ib.GUID, key uint64) {
+	switch old, had := k.of[g]; {
+	case g == 0 || had && old == key || !had && key == 0:
+	case key == 0:
+		delete(k.of, g)
+		k.dirty = true
+	default:
+		k.of[g], k.dirty = key, true
+	}
+}
+
+// memory is a copy of what is known.
+func (k *keyring) memory() map[ib.GUID]uint64 {
+	out := make(map[ib.GUID]uint64, len(k.of))
+	for g, key := range k.of { // tidy: order-free
+		out[g] = key
+	}
+	return out
+}
+
+// mkey is the key to speak to a port with.
+func (m *Manager) mkey(g ib.GUID) uint64 {
+	if len(m.keys.of) > 0 {
+		if k, ok := m.keys.of[g]; ok {
+			return k
+		}
+	}
+	return m.cfg.MKey
+}
+
+// MKey is the key that a port is spoken to with, by the GUID of the end port.
+func (m *Manager) MKey(g ib.GUID) uint64 { return m.mkey(g) }
+
+// mkeyAt is the key to speak to the port of an address with.
+func (m *Manager) mkeyAt(l ib.LID) uint64 {
+	if m.sub != nil {
+		if r, ok := m.sub.ByLID(l); ok {
+			return m.mkey(m.sub.Port(r).GUID)
+		}
+	}
+	return m.cfg.MKey
+}
+
+// SetMKey replaces the key that guards the nodes, its level of protection and its lease in seconds. Nodes get it one by one with the
+// sweep that it asks for, each by a request with the key that it has.
+func (m *Manager) SetMKey(now ib.Time, key uint64, protect uint8, lease uint16) {
+	m.now = max(m.now, now)
+	m.keys.wanted = &mkeyConfig{key, protect, lease}
+	m.event(EventPolicy, "the M_Key of all ports is to change; protection level %d, lease %d s", protect, lease)
+	m.want(m.now, "M_Key changed")
+}
+
+// takeMKey makes a changed key the one to write. A sweep writes one key from its beginning to its end.
+func (m *Manager) takeMKey() {
+	w := m.keys.wanted
+	if w == nil {
+		return
+	}
+	m.keys.wanted = nil
+	for _, n := range m.keyedNodes() {
+		for p := range n.Ports {
+			if x := &n.Ports[p]; n.EndPort(ib.PortNum(p)) == ib.PortNum(p) && x.GUID != 0 {
+				if _, known := m.keys.of[x.GUID]; !known {
+					m.keys.set(x.GUID, m.cfg.MKey) // what it holds until it is told otherwise
+				}
+			}
+		}
+	}
+	m.cfg.MKey, m.cfg.MKeyProtect, m.cfg.MKeyLease = w.key, w.protect, w.lease
+	m.cfg.guardless()
+	m.keys.renewal = renewal{next: ib.Never}
+}
+
+func (m *Manager) keyedNodes() []*subnet.Node {
+	if m.sub == nil {
+		return nil
+	}
+	return m.sub.Nodes
+}
+
+// guardless makes a configuration without a key one without protection: a level alone guards nothing.
+func (c *Config) guardless() {
+	if c.MKey == 0 {
+		c.MKeyProtect, c.MKeyLease = 0, 0
+	}
+}
+
+// guidOf is the GUID that a node's key is known by.
+func (s *sweep) guidOf(node int32, port ib.PortNum) ib.GUID {
+	n := s.nodes[node]
+	return n.Ports[n.EndPort(port)].GUID
+}
+
+// mkeyFor is the key for a request to a known port. Probes say how many keys were tried before.
+func (s *sweep) mkeyFor(r *request) uint64 {
+	first := s.m.mkey(s.guidOf(r.node, r.port))
+	if r.what > askPort || r.extra == 0 {
+		return first
+	}
+	k, _ := s.tryKey(first, int(r.extra))
+	return k
+}
+
+// neighborKey is the key for what is behind a port, at the n-th try. What was there before may be there still.
+func (s *sweep) neighborKey(node int32, port ib.PortNum, try int) uint64 {
+	k, _ := s.tryKey(s.neighborsOwn(node, port), try)
+	return k
+}
+
+func (s *sweep) neighborsOwn(node int32, port ib.PortNum) uint64 {
+	if s.prev != nil && len(s.m.keys.of) > 0 {
+		if i, ok := s.prev.ByGUID(s.nodes[node].Info.NodeGUID); ok && int(port) < len(s.prev.Nodes[i].Ports) {
+			if p := &s.prev.Nodes[i].Ports[port]; p.Up() {
+				far := s.prev.Nodes[p.Peer]
+				return s.m.mkey(far.Ports[far.EndPort(p.PeerPort)].GUID)
+			}
+		}
+	}
+	return s.m.cfg.MKey
+}
+
+// tryKey is the n-th key to try: the one that a port should have, then all that are in use anywhere, the configured one first. False
+// means that there are no more. What a port should have may change while it is tried; the others do not within a sweep.
+func (s *sweep) tryKey(first uint64, try int) (uint64, bool) {
+	if try == 0 {
+		return first, true
+	}
+	if s.keysKnown == nil {
+		s.keysKnown = []uint64{}
+		for _, k := range s.m.keys.of { // tidy: order-free
+			if k != s.m.cfg.MKey && !slices.Contains(s.keysKnown, k) {
+				s.keysKnown = append(s.keysKnown, k)
+			}
+		}
+		slices.Sort(s.keysKnown)
+		s.keysKnown = s.keysKnown[:min(len(s.keysKnown), keysTried)]
+		if s.m.cfg.MKey != 0 {
+			s.keysKnown = slices.Insert(s.keysKnown, 0, s.m.cfg.MKey)
+		}
+	}
+	if try > len(s.keysKnown) || len(s.keysKnown) == 1 && s.keysKnown[0] == first {
+		return 0, false
+	}
+	return s.keysKnown[try-1], true
+}
+
+// tryAnother asks again with another key, if there is one left.
+func (s *sweep) tryAnother(r *request) bool {
+	var first uint64
+	switch r.what {
+	case askSelf:
+		first = s.m.mkey(s.m.guid)
+	case askNeighbor:
+		first = s.neighborsOwn(r.node, r.port)
+	case askDesc, askSwitch, askPort:
+		first = s.m.mkey(s.guidOf(r.node, r.port))
+	default:
+		return false
+	}
+	if _, more := s.tryKey(first, int(r.extra)+1); !more {
+		return false
+	}
+	s.push(probe{r.what, r.node, r.port, r.extra + 1})
+	return true
+}
+
+// withoutKey is called for a probe that was not answered. It reports whether another key is tried, in which case the silence does not count.
+func (s *sweep) withoutKey(r *request) bool {
+	if !s.tryAnother(r) {
+		return false
+	}
+	if s.failed[r.node]--; s.failed[r.node] <= 0 {
+		delete(s.failed, r.node)
+	}
+	return true
+}
+
+// opened notes the key that made a port answer that had not answered with others.
+func (s *sweep) opened(r *request, guid ib.GUID) {
+	if r.extra > 0 && int(r.extra) <= len(s.keysKnown) {
+		s.m.keys.set(guid, s.keysKnown[r.extra-1])
+	}
+}
+
+// sawKey takes what an end port's PortInfo says about its key. A key that is not shown is another than the one that was used; sawKey then
+// asks with the next one, and reports whether it does.
+func (s *sweep) sawKey(r *request, guid ib.GUID, pi *mad.PortInfo) (again bool) {
+	switch {
+	case pi.MKey != 0:
+		s.m.keys.set(guid, pi.MKey)
+	case pi.MKeyProtectBits == 0:
+		s.m.keys.set(guid, 0)
+	case s.tryAnother(r):
+		return true
+	default:
+		if s.foreign == nil {
+			s.foreign = map[ib.GUID]bool{}
+		}
+		s.foreign[guid] = true
+	}
+	return false
+}
+
+// guarded says that a request was not answered because of a key, where that is so.
+func (s *sweep) guarded(r *request) bool {
+	if len(s.foreign) == 0 || r.node < 0 || r.to.QPN == ib.QPNGSI {
+		return false
+	}
+	guid := s.guidOf(r.node, r.port)
+	if !s.foreign[guid] {
+		return false
+	}
+	n := s.nodes[r.node]
+	pi := &n.Ports[n.EndPort(r.port)].Info
+	lease := "which never ends"
+	if pi.MKeyLeasePeriod > 0 {
+		lease = itoa(int(pi.MKeyLeasePeriod)) + " s long"
+	}
+	s.problem("%s port %d is guarded by an M_Key that this manager does not know (protection level %d, its lease %s): give its key, or end the manager that gave it", s.name(r.node), r.port, pi.MKeyProtectBits, lease)
+	return true
+}
+
+// guard puts the configured key into what is written to an end port.
+func (s *sweep) guard(ref subnet.Ref, pi *mad.PortInfo) {
+	if s.nodes[ref.Node].EndPort(ref.Port) == ref.Port {
+		c := &s.m.cfg
+		pi.MKey, pi.MKeyProtectBits, pi.MKeyLeasePeriod = c.MKey, c.MKeyProtect, c.MKeyLease
+	}
+}
+
+// gaveKey notes that an end port took what was written: it has the configured key now, whether it shows it or not.
+func (s *sweep) gaveKey(ref subnet.Ref, pi *mad.PortInfo) {
+	n := s.nodes[ref.Node]
+	if n.EndPort(ref.Port) != ref.Port {
+		return
+	}
+	pi.MKey = s.m.cfg.MKey
+	guid := n.Ports[ref.Port].GUID
+	s.m.keys.set(guid, s.m.cfg.MKey)
+	delete(s.foreign, guid)
+}
+
+// renewal keeps leases of keys: a port whose owner is not heard for as long as the lease gives its key up when somebody else tries
+// another (IBA 14.2.4). Any request with the right key is a sign of life.
+type renewal struct {
+	next   ib.Time
+	active bool
+	at     int
+	open   int
+	of     *subnet.Subnet
+	ends   []subnet.Ref
+}
+
+// renewPhase marks requests that keep leases.
+const renewPhase = 1<<32 - 2
+
+// restRenewal sets the time of the next round: three to a lease.
+func (m *Manager) restRenewal() {
+	r := &m.keys.renewal
+	r.active, r.next = false, ib.Never
+	if m.cfg.MKey != 0 && m.cfg.MKeyLease > 0 && m.state == mad.SMMaster {
+		r.next = m.now + ib.Time(m.cfg.MKeyLease)*ib.Second/3
+	}
+}
+
+// startRenewal begins a round.
+func (m *Manager) startRenewal() {
+	r := &m.keys.renewal
+	r.next = ib.Never
+	if m.state != mad.SMMaster || m.sub == nil {
+		m.restRenewal()
+		return
+	}
+	if r.of != m.sub {
+		r.of, r.ends = m.sub, r.ends[:0]
+		m.sub.EachEnd(func(ref subnet.Ref, _ *subnet.Port) { r.ends = append(r.ends, ref) })
+	}
+	r.active, r.at, r.open = true, 0, 0
+}
+
+// nextRenewal asks the next port.
+func (m *Manager) nextRenewal(r *request) bool {
+	x := &m.keys.renewal
+	if !x.active {
+		return false
+	}
+	if m.sub == nil || m.sub != x.of || x.at >= len(x.ends) {
+		// A sweep has looked at all ports itself, or the round is done.
+		if x.open == 0 || m.sub != x.of {
+			m.restRenewal()
+		}
+		return false
+	}
+	ref := x.ends[x.at]
+	x.at++
+	x.open++
+	*r = request{what: askPort, node: ref.Node, port: ref.Port, attr: mad.AttrPortInfo, mod: uint32(ref.Port)}
+	s := sweep{m: m, nodes: m.sub.Nodes, self: m.sub.Self, paths: m.lightPathsNow()}
+	m.directed(r, s.pathTo(ref.Node, ref.Port), m.mkey(m.sub.Port(ref).GUID))
+	return true
+}
+
+// renewed takes an answer. A port with another key than it was given gets a closer look.
+func (m *Manager) renewed(r *request, v mad.View) {
+	x := &m.keys.renewal
+	x.open--
+	if v == nil || v.Status() != mad.StatusOK || m.sub == nil || m.sub != x.of || m.state != mad.SMMaster {
+		return
+	}
+	var pi mad.PortInfo
+	if _, err := pi.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil && pi.MKey != m.cfg.MKey && pi.MKeyProtectBits != 0 {
+		n := m.sub.Nodes[r.node]
+		m.wantLook(m.now, n.Info.NodeGUID, nodeName(n)+" has another M_Key than it was given")
+	}
+}

@@ -1,0 +1,153 @@
+package sm
+
+import (
+	"slices"
+
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/subnet"
+)
+
+// reading is a table of a node that has to be read: the blocks of one attribute.
+type reading struct {
+	ref    subnet.Ref
+	attr   mad.AttrID
+	blocks int
+}
+
+// beginRead lists the tables that are not known: forwarding tables of switches that are in use, since what is written must
+// not disturb what they do, and partition tables of ports that were never seen.
+func (s *sweep) beginRead() {
+	s.cursor = cursor{}
+	s.reads = s.reads[:0]
+	for _, i := range s.switches {
+		if n := s.nodes[i]; s.unread[i] {
+			top := n.Switch.LinearFDBTop
+			if n.Switch.LinearFDBCap == 0 && s.setback("a switch has not said what it holds") {
+				return
+			}
+			if !top.IsUnicast() {
+				s.unread[i], s.cold[i] = false, true
+				continue
+			}
+			e := s.edit(i)
+			e.LFT = make([]ib.PortNum, int(top)+1)
+			for k := range e.LFT {
+				e.LFT[k] = mad.LFTNone
+			}
+			s.reads = append(s.reads, reading{subnet.Ref{Node: i}, mad.AttrLFT, int(top)/mad.LFTPerBlock + 1})
+		}
+	}
+	s.eachEnd(func(r subnet.Ref) {
+		n := s.nodes[r.Node]
+		if p := &n.Ports[r.Port]; !n.IsSwitch() && p.Info.PortState == ib.PortInit && p.Tables != nil {
+			// Its link was down: it may have been another life of the node that had these.
+			n = s.edit(r.Node)
+			n.Ports[r.Port].Tables = nil
+		}
+		if t := n.Ports[r.Port].Tables; t == nil || t.PKeys == nil {
+			if blocks := (int(n.Info.PartitionCap) + mad.PKeysPerBlock - 1) / mad.PKeysPerBlock; blocks > 0 {
+				s.reads = append(s.reads, reading{r, mad.AttrPKeyTable, blocks})
+			}
+		}
+	})
+	s.computeEarly()
+}
+
+// nextRead asks for the next block.
+func (s *sweep) nextRead(r *request) bool {
+	c := &s.cursor
+	for c.at < len(s.reads) {
+		x := &s.reads[c.at]
+		if c.block >= x.blocks {
+			c.at, c.block = c.at+1, 0
+			continue
+		}
+		*r = request{what: askTable, node: x.ref.Node, port: x.ref.Port, attr: x.attr, mod: uint32(c.block)}
+		s.smp(r)
+		c.block++
+		return true
+	}
+	return false
+}
+
+// unreadable starts the sweep over if the table of a switch in use could not be read: what is not known cannot be changed safely.
+func (s *sweep) unreadable() bool {
+	for _, i := range s.switches {
+		if s.unread[i] && s.m.doubt[s.nodes[i].Info.NodeGUID] && s.failed[i] > 0 {
+			return s.setback("a table could not be read")
+		}
+	}
+	return false
+}
+
+// readReply takes a block.
+func (s *sweep) readReply(r *request, v mad.View) {
+	if !s.answered(r, v) {
+		if r.attr == mad.AttrLFT {
+			s.m.doubt[s.nodes[r.node].Info.NodeGUID] = true
+		}
+		return
+	}
+	data := v[mad.SMPDataOff:][:mad.SMPDataLen]
+	block := int(r.mod & 0xFFFF)
+	switch r.attr {
+	case mad.AttrLFT:
+		n := s.edit(r.node)
+		for k, p := range data {
+			if at := block*mad.LFTPerBlock + k; at < len(n.LFT) {
+				n.LFT[at] = ib.PortNum(p)
+			}
+		}
+	case mad.AttrPKeyTable:
+		var keys mad.PKeyTable
+		if _, err := keys.Parse(data); err == nil {
+			s.tookKeys(subnet.Ref{Node: r.node, Port: r.port}, block, &keys)
+		}
+	}
+}
+
+// tookKeys notes a block of a port's partition table. Ports that hold the same share one value.
+func (s *sweep) tookKeys(ref subnet.Ref, block int, keys *mad.PKeyTable) {
+	n := s.edit(ref.Node)
+	p := &n.Ports[ref.Port]
+	var t subnet.PortTables
+	if p.Tables != nil {
+		t = *p.Tables
+	}
+	from := block * mad.PKeysPerBlock
+	last := len(keys)
+	for last > 0 && keys[last-1] == 0 {
+		last--
+	}
+	list := append([]ib.PKey(nil), t.PKeys[:min(len(t.PKeys), from)]...)
+	if last > 0 || len(t.PKeys) > from+mad.PKeysPerBlock {
+		for len(list) < from {
+			list = append(list, 0)
+		}
+		if len(t.PKeys) > from+mad.PKeysPerBlock {
+			list = append(append(list, keys[:]...), t.PKeys[from+mad.PKeysPerBlock:]...)
+		} else {
+			list = append(list, keys[:last]...)
+		}
+	}
+	if list == nil {
+		list = []ib.PKey{} // known to be empty
+	}
+	t.PKeys = list
+	p.Tables = s.m.share(&t)
+}
+
+// share gives one value for all ports whose tables are the same as the last one's.
+func (m *Manager) share(t *subnet.PortTables) *subnet.PortTables {
+	for _, o := range m.shared {
+		if o != nil && slices.Equal(o.PKeys, t.PKeys) && (o.PKeys == nil) == (t.PKeys == nil) && slices.Equal(o.GUIDs, t.GUIDs) &&
+			slices.Equal(o.SLtoVL, t.SLtoVL) && slices.Equal(o.VLArb[0], t.VLArb[0]) && slices.Equal(o.VLArb[1], t.VLArb[1]) {
+			return o
+		}
+	}
+	c := *t
+	m.shared[m.sharedAt] = &c
+	m.sharedAt = (m.sharedAt + 1) % len(m.shared)
+	return &c
+}

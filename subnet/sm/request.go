@@ -1,0 +1,128 @@
+package sm
+
+import (
+	"encoding/binary"
+
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/subnet"
+)
+
+// request is a datagram of a sweep that waits for its answer: what it is about. The bytes are
+// with whoever repeats them.
+type request struct {
+	what  what
+	set   bool
+	port  ib.PortNum
+	attr  mad.AttrID
+	node  int32
+	mod   uint32
+	extra int32
+	gen   uint32
+	// phase is the number of the phase that sent it, of all that ever ran.
+	phase uint32
+	// to is where it went, for those that are no directed SMPs.
+	to mad.Envelope
+}
+
+// what tells a phase's requests apart.
+type what uint8
+
+const (
+	askSelf what = iota
+	askNeighbor
+	askDesc
+	askSwitch
+	askPort
+	askManager
+	askTable
+	tell
+	tellReport
+	askHeirloom
+)
+
+// Send is a datagram that the manager wants to be sent.
+type Send struct {
+	Env mad.Envelope
+	// Data is the datagram, or a longer message that is to be sent in segments. It is valid until the next call
+	// to the manager.
+	Data []byte
+	// Timeout is how long to wait for the answer; 0 if none is expected. Retries is how often to repeat.
+	Timeout ib.Time
+	Retries int
+	// Cookie comes back with the answer.
+	Cookie uint64
+}
+
+// slots of requests under way.
+type slots struct {
+	list []request
+	free []uint32
+	gen  uint32
+}
+
+func (t *slots) put(r request) uint64 {
+	t.gen++
+	r.gen = t.gen
+	if n := len(t.free); n > 0 {
+		at := t.free[n-1]
+		t.free = t.free[:n-1]
+		t.list[at] = r
+		return uint64(t.gen)<<32 | uint64(at)
+	}
+	t.list = append(t.list, r)
+	return uint64(t.gen)<<32 | uint64(len(t.list)-1)
+}
+
+func (t *slots) take(cookie uint64) (request, bool) {
+	at := uint32(cookie)
+	if int(at) >= len(t.list) || t.list[at].gen != uint32(cookie>>32) || t.list[at].gen == 0 {
+		return request{}, false
+	}
+	r := t.list[at]
+	t.list[at].gen = 0
+	t.free = append(t.free, at)
+	return r, true
+}
+
+// smpHeader is the part of a directed SMP's header that never changes.
+var smpHeader = [8]byte{mad.BaseVersion, byte(mad.ClassSMDirect), 1, byte(mad.MethodGet)}
+
+// directed writes a directed-route SMP for the agent at the end of path into m.buf. The
+// attribute's bytes are cleared and returned, to be filled.
+func (m *Manager) directed(r *request, path []ib.PortNum, key uint64) []byte {
+	b := m.buf[:mad.Size]
+	clear(b)
+	copy(b, smpHeader[:])
+	if r.set {
+		b[3] = byte(mad.MethodSet)
+	}
+	b[7] = byte(len(path))
+	binary.BigEndian.PutUint16(b[16:], uint16(r.attr))
+	binary.BigEndian.PutUint32(b[20:], r.mod)
+	binary.BigEndian.PutUint64(b[24:], key)
+	b[32], b[33], b[34], b[35] = 0xFF, 0xFF, 0xFF, 0xFF // the route is directed all the way
+	for i, p := range path {
+		b[129+i] = byte(p)
+	}
+	return b[mad.SMPDataOff : mad.SMPDataOff : mad.SMPDataOff+mad.SMPDataLen]
+}
+
+// pathTo is the directed route to a port's agent. It is valid until the next call.
+func (s *sweep) pathTo(node int32, port ib.PortNum) []ib.PortNum {
+	n := s.nodes[node]
+	if n.IsSwitch() || node == s.self.Node && (port == s.self.Port || !n.Ports[port].Up()) {
+		return s.paths[node]
+	}
+	p := &n.Ports[port]
+	if p.Peer == subnet.None {
+		return nil
+	}
+	s.scratch = append(append(s.scratch[:0], s.paths[p.Peer]...), p.PeerPort)
+	return s.scratch
+}
+
+// smp fills in a request to the agent of a port's node and returns where its attribute is to be appended.
+func (s *sweep) smp(r *request) []byte {
+	return s.m.directed(r, s.pathTo(r.node, r.port), s.mkeyFor(r))
+}

@@ -1,0 +1,295 @@
+package sm
+
+import (
+	"slices"
+
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/subnet"
+)
+
+// beginTables prepares the writing of forwarding tables. Switches through which nothing can pass yet get theirs whole, in any
+// order; all others in the rounds of the transition, so that no mixture of old and new makes a loop.
+func (s *sweep) beginTables() {
+	s.cursor = cursor{}
+	s.round = -1
+	s.prompt = len(s.plan.Rounds)
+	for k := range s.plan.Rounds {
+		if s.plan.Rounds[k].Drain {
+			s.prompt = k + 1
+			break
+		}
+	}
+	for at, i := range s.switches {
+		if s.cold[i] || !sameRow(s.held(s.nodes[i]), s.tables.LFT[at]) {
+			s.m.doubt[s.nodes[i].Info.NodeGUID] = true
+		}
+	}
+}
+
+func sameRow(a, b []ib.PortNum) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// nextTable writes the next block of the present round; round -1 is the cold switches, the one after the last
+// the switches' own information.
+func (s *sweep) nextTable(r *request) bool {
+	c := &s.cursor
+	switch {
+	case s.round < 0:
+		for ; c.node < len(s.switches); c.node, c.block = c.node+1, 0 {
+			i := s.switches[c.node]
+			if !s.cold[i] {
+				continue
+			}
+			row := s.coldRow(int32(c.node))
+			if from := c.block * mad.LFTPerBlock; from < len(row) {
+				var b mad.LFT
+				for k := copy(b[:], row[from:]); k < len(b); k++ {
+					b[k] = mad.LFTNone
+				}
+				s.writeLFT(r, i, c.block, &b)
+				c.block++
+				return true
+			}
+		}
+	case s.round < s.prompt:
+		return s.nextWrite(r)
+	default:
+		return s.nextSwitch(r)
+	}
+	return false
+}
+
+// nextWrite writes the next block of a round of the transition.
+func (s *sweep) nextWrite(r *request) bool {
+	if s.round >= len(s.plan.Rounds) {
+		return false
+	}
+	c := &s.cursor
+	writes := s.plan.Rounds[s.round].Writes
+	if plantOrder {
+		writes = s.plan.Rounds[len(s.plan.Rounds)-1-s.round].Writes
+	}
+	for c.at < len(writes) {
+		w := &writes[c.at]
+		c.at++
+		i := s.switches[w.Switch]
+		if s.cold[i] && s.round < s.prompt {
+			continue // it has them all
+		}
+		b := mad.LFT(w.Entries)
+		s.writeLFT(r, i, w.Block, &b)
+		return true
+	}
+	return false
+}
+
+func (s *sweep) writeLFT(r *request, node int32, block int, b *mad.LFT) {
+	*r = request{what: tell, set: true, node: node, attr: mad.AttrLFT, mod: uint32(block)}
+	b.Append(s.smp(r))
+	s.report.Blocks++
+}
+
+// drainMax bounds how long packets under way are waited for, where switches let them live for ever.
+const drainMax = 2 * ib.Second
+
+// setbacksMax is how many sweeps in a row may be given up because switches did not give or take their tables. The next one goes on
+// without them.
+const setbacksMax = 3
+
+// setback gives the sweep up, to be started over, unless that was done too often.
+func (s *sweep) setback(why string) bool {
+	if s.m.setbacks >= setbacksMax {
+		return false
+	}
+	s.m.setbacks++
+	s.m.want(s.m.now+s.m.cfg.Timeout, why)
+	s.abandon = true
+	return true
+}
+
+// nextRound goes on when all answers of a round are there. A round is not safe before the one before it is done: if a switch has
+// not taken its blocks the sweep starts over, and goes on from what the switches really hold.
+func (s *sweep) nextRound() bool {
+	if len(s.incomplete) > 0 && len(s.plan.Rounds) > 0 && s.setback("a switch has not taken its table") {
+		return true
+	}
+	s.round++
+	s.cursor = cursor{}
+	return s.round <= s.prompt
+}
+
+// beginLate starts the rounds that have to wait for packets that are under way on old routes. Every way between end ports
+// that can be there without waiting is there, and the subnet is published.
+func (s *sweep) beginLate() {
+	s.cursor = cursor{}
+	s.round = s.prompt
+	s.pause()
+}
+
+// pause holds the next round back if packets have to be gone before it.
+func (s *sweep) pause() {
+	if s.round > 0 && s.round < len(s.plan.Rounds) && s.plan.Rounds[s.round-1].Drain && !s.m.brief {
+		s.hold = s.m.now + min(ib.HOQLife(s.m.cfg.PacketLife), drainMax)
+	}
+}
+
+// nextLate goes on with the late rounds, unless something more urgent has to be done: then the next sweep goes on from what
+// the switches hold.
+func (s *sweep) nextLate() bool {
+	if s.round < len(s.plan.Rounds) && s.m.now >= s.hold {
+		s.round++
+	}
+	if s.round >= len(s.plan.Rounds) || s.m.due() || len(s.incomplete) > 0 {
+		s.leaveLate()
+		return false
+	}
+	s.cursor = cursor{}
+	s.pause()
+	return true
+}
+
+// leaveLate notes what the switches hold that wait for late rounds, now that the rounds before s.round are done.
+func (s *sweep) leaveLate() {
+	switch {
+	case !s.lateFailed:
+		s.m.lateFails = 0
+	case s.m.lateFails < setbacksMax:
+		s.m.lateFails++
+		s.m.want(s.m.now+s.m.cfg.Timeout, "a switch has not taken its table")
+	default:
+		s.m.want(s.m.retryAt(0), "a switch has not taken its table")
+	}
+	for i := range s.late { // tidy: order-free
+		guid := s.nodes[i].Info.NodeGUID
+		if s.incomplete[i] {
+			continue
+		}
+		delete(s.m.doubt, guid)
+		if s.round < len(s.plan.Rounds) {
+			s.m.actual[guid] = s.heldRow(s.nodes[i].RouteIndex, s.round)
+		}
+	}
+	s.m.stillDoubted()
+}
+
+// coldRow is the table that a switch gets through which nothing passes yet: the new one, less what has to wait at the others too. Its
+// links become active before the late rounds.
+func (s *sweep) coldRow(sw int32) []ib.PortNum {
+	for k := s.prompt; k < len(s.plan.Rounds); k++ {
+		for j := range s.plan.Rounds[k].Writes {
+			if s.plan.Rounds[k].Writes[j].Switch == sw {
+				return s.heldRow(sw, s.prompt)
+			}
+		}
+	}
+	return s.tables.LFT[sw]
+}
+
+// heldRow is a switch's table before a round.
+func (s *sweep) heldRow(sw int32, round int) []ib.PortNum {
+	row := slices.Clone(s.tables.LFT[sw])
+	was := s.was.LFT[sw]
+	put := func(block int, from []ib.PortNum) {
+		for k := range mad.LFTPerBlock {
+			if at := block*mad.LFTPerBlock + k; at < len(row) {
+				row[at] = mad.LFTNone
+				if k < len(from) {
+					row[at] = from[k]
+				}
+			}
+		}
+	}
+	for k := round; k < len(s.plan.Rounds); k++ {
+		for j := range s.plan.Rounds[k].Writes {
+			if w := &s.plan.Rounds[k].Writes[j]; w.Switch == sw {
+				put(w.Block, was[min(w.Block*mad.LFTPerBlock, len(was)):])
+			}
+		}
+	}
+	for k := range min(round, len(s.plan.Rounds)) {
+		for j := range s.plan.Rounds[k].Writes {
+			if w := &s.plan.Rounds[k].Writes[j]; w.Switch == sw {
+				put(w.Block, w.Entries[:])
+			}
+		}
+	}
+	return row
+}
+
+// held is the table that a switch holds, which may not be the published one yet.
+func (s *sweep) held(n *subnet.Node) []ib.PortNum {
+	if row, ok := s.m.actual[n.Info.NodeGUID]; ok {
+		return row
+	}
+	return n.LFT
+}
+
+// drains holds the writes until packets that are under way on old routes have gone.
+func (s *sweep) drains() bool { return s.m.now < s.hold && !s.m.due() }
+
+// nextLateWrite is nextWrite, but for what has to make room.
+func (s *sweep) nextLateWrite(r *request) bool {
+	return s.m.now >= s.hold && s.nextWrite(r)
+}
+
+// lateSwitches are those that have blocks to come after a pause.
+func (s *sweep) lateSwitches() map[int32]bool {
+	late := map[int32]bool{}
+	for k := s.prompt; k < len(s.plan.Rounds); k++ {
+		for j := range s.plan.Rounds[k].Writes {
+			late[s.switches[s.plan.Rounds[k].Writes[j].Switch]] = true
+		}
+	}
+	return late
+}
+
+// nextSwitch writes the SwitchInfo of switches whose table has another end, or who wait to hear that a change was seen.
+func (s *sweep) nextSwitch(r *request) bool {
+	for s.cursor.node < len(s.switches) {
+		i := s.switches[s.cursor.node]
+		s.cursor.node++
+		n := s.nodes[i]
+		si := n.Switch
+		si.LinearFDBTop = s.net.Top
+		si.LifeTimeValue = s.m.cfg.PacketLife
+		if si == n.Switch && !si.PortStateChange {
+			continue
+		}
+		// Writing the bit back says that the change was seen (IBA 14.2.5.4).
+		*r = request{what: tell, set: true, node: i, attr: mad.AttrSwitchInfo}
+		si.Append(s.smp(r))
+		return true
+	}
+	return false
+}
+
+// tableReply takes an answer to a block or to the switch's information.
+func (s *sweep) tableReply(r *request, v mad.View) {
+	if !s.answered(r, v) {
+		s.missed(r.node)
+		if s.stuck == nil {
+			s.stuck = map[int32]bool{}
+		}
+		s.stuck[r.node] = true
+		s.lateFailed = s.late != nil // after the subnet was published
+		return
+	}
+	if r.attr == mad.AttrSwitchInfo {
+		si := &s.edit(r.node).Switch
+		if si.PortStateChange {
+			s.cleared = append(s.cleared, r.node)
+		}
+		si.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen])
+		si.PortStateChange = false
+	}
+}
+
+// missed notes that a switch does not hold what it should.
+func (s *sweep) missed(node int32) {
+	if s.incomplete == nil {
+		s.incomplete = map[int32]bool{}
+	}
+	s.incomplete[node] = true
+}

@@ -1,0 +1,394 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"softib/driver/endpoint"
+	"softib/internal/release"
+	"softib/node/agent"
+	"softib/node/hca"
+	"softib/proto/ib"
+	"softib/verbs/attach/proto"
+)
+
+// Options say where to attach.
+type Options struct {
+	// Socket is where the fabric's daemon listens; empty: what softib exec has set.
+	Socket string
+	// Host is the host of the fabric whose adapter it is; empty likewise.
+	Host string
+}
+
+// Errors of Open.
+var (
+	// ErrNoFabric is matched when no daemon answers.
+	ErrNoFabric = errors.New("no fabric")
+	// ErrRefused is matched when the daemon does not let the process attach.
+	ErrRefused = errors.New("refused")
+)
+
+// attachPatience is how long the daemon may take to answer.
+const attachPatience = 10 * time.Second
+
+// Device is a process's part of an adapter.
+type Device struct {
+	*endpoint.Endpoint
+	conn    *proto.Conn
+	welcome proto.Welcome
+	slots   *endpoint.Slots
+
+	mu      sync.Mutex // guards what follows
+	ports   map[ib.PortNum]proto.Port
+	out     map[uint32]*outRing
+	in      map[uint32]*inRing
+	answers map[uint64]chan *proto.Answer
+	asked   uint64
+	down    bool
+	rings   endpoint.Rings
+	// goneEarly are rings that ended before they were heard of.
+	goneEarly map[uint32]bool
+	chores    []func() // that need the endpoint's lock, in order
+	busy      bool     // somebody does them
+
+	gone chan struct{} // closed when the conversation has ended
+	once sync.Once
+}
+
+type outRing struct {
+	*endpoint.Out
+	ringMemory
+	added bool
+}
+
+type inRing struct {
+	*endpoint.In
+	ringMemory
+}
+
+// ringMemory is what is mapped of a ring: itself, and the page of who is at the other end.
+type ringMemory struct{ ring, page []byte }
+
+// probe is a byte that peers may try to read.
+var probe [64]byte
+
+// Open attaches this process to a host of a running fabric.
+func Open(o Options) (*Device, error) {
+	if o.Socket == "" {
+		o.Socket = os.Getenv("SOFTIB_VERBS")
+	}
+	if o.Host == "" {
+		o.Host = os.Getenv("SOFTIB_HOST")
+	}
+	if o.Socket == "" || o.Host == "" {
+		return nil, fmt.Errorf("attach: this process was not started on a host: %w; next: softib exec HOST -- PROGRAM", ErrNoFabric)
+	}
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: o.Socket, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
+	}
+	d := &Device{
+		conn: proto.NewConn(c), ports: map[ib.PortNum]proto.Port{}, out: map[uint32]*outRing{}, in: map[uint32]*inRing{},
+		answers: map[uint64]chan *proto.Answer{}, goneEarly: map[uint32]bool{}, gone: make(chan struct{}),
+	}
+	// Peers pull large payloads from our memory, which a kernel with Yama allows to those whom we name.
+	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
+	_ = c.SetDeadline(time.Now().Add(attachPatience))
+	if err := d.greet(o.Host); err != nil {
+		c.Close()
+		return nil, err
+	}
+	_ = c.SetDeadline(time.Time{})
+	settleIn()
+	go d.listen()
+	return d, nil
+}
+
+// greet says hello and makes the endpoint.
+func (d *Device) greet(host string) error {
+	err := d.conn.Send(&proto.Message{Hello: &proto.Hello{Version: proto.Version, Host: host, Probe: uint64(uintptr(unsafe.Pointer(&probe))), Library: release.Version}})
+	if err != nil {
+		return fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
+	}
+	m, fds, err := d.conn.Receive()
+	if err != nil {
+		return fmt.Errorf("attach: %w: %w; next: softib status", ErrNoFabric, err)
+	}
+	defer proto.CloseAll(fds)
+	switch {
+	case m.Refusal != nil:
+		return fmt.Errorf("attach: %w: %s", ErrRefused, m.Refusal.Why)
+	case m.Welcome == nil || len(fds) != 3:
+		return fmt.Errorf("attach: the fabric's first words make no sense: %w; next: restart the fabric with the softib that you use now", proto.ErrMessage)
+	case m.Welcome.Version != proto.Version:
+		return fmt.Errorf("attach: the fabric speaks version %d, this library %d: %w; next: restart the fabric with the softib that you use now", m.Welcome.Version, proto.Version, ErrRefused)
+	}
+	w := m.Welcome
+	d.welcome = *w
+	pageMem, err := endpoint.MapMemory(fds[0], endpoint.PageBytes)
+	if err != nil {
+		return err
+	}
+	slotsMem, err := endpoint.MapMemory(fds[1], endpoint.SlotsBytes)
+	if err != nil {
+		return err
+	}
+	ledgerMem, err := endpoint.MapMemory(fds[2], endpoint.LedgerBytes)
+	if err != nil {
+		return err
+	}
+	ledger, err := endpoint.NewLedger(ledgerMem)
+	if err != nil {
+		return err
+	}
+	page, err := endpoint.NewPage(pageMem)
+	if err != nil {
+		return err
+	}
+	if d.slots, err = endpoint.NewSlots(slotsMem); err != nil {
+		return err
+	}
+	cfg := hca.Config{
+		NodeGUID: w.Adapter.NodeGUID, Ports: len(w.Ports), PortGUID: w.Adapter.PortGUIDs, Limits: w.Adapter.Limits,
+		FirstQPN: ib.QPN(w.Block) << endpoint.BlockBits, KeySeed: uint8(w.Block),
+	}
+	cfg.Limits.MaxQP = min(cfg.Limits.MaxQP, 1<<endpoint.BlockBits)
+	if d.Endpoint, err = endpoint.New(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block, Page: page, Router: d, Ledger: ledger}); err != nil {
+		return err
+	}
+	for _, p := range w.Ports {
+		d.ports[p.Num] = p
+		d.SetPort(p.Num, p.HCA)
+	}
+	d.ForgetEvents() // the ports' first states are no news
+	return nil
+}
+
+// Adapter is what the device is.
+func (d *Device) Adapter() proto.Adapter { return d.welcome.Adapter }
+
+// NumPorts counts the ports.
+func (d *Device) NumPorts() int { return len(d.welcome.Ports) }
+
+// PortInfo is what management says of a port.
+func (d *Device) PortInfo(n ib.PortNum) (proto.Port, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p, ok := d.ports[n]
+	return p, ok
+}
+
+// listen hears the daemon until the conversation ends.
+func (d *Device) listen() {
+	for {
+		m, fds, err := d.conn.Receive()
+		if err != nil {
+			if errors.Is(err, syscall.EINTR) {
+				continue
+			}
+			break
+		}
+		d.hear(m, fds)
+	}
+	close(d.gone)
+	d.mu.Lock()
+	closing := d.down
+	d.mu.Unlock()
+	if !closing {
+		d.Fail()
+	}
+}
+
+// hear does what a message asks for. It must not wait for the endpoint's lock where the holder may wait for an answer: only
+// what has no answer behind it is done on the spot.
+func (d *Device) hear(m *proto.Message, fds []int) {
+	defer proto.CloseAll(fds)
+	switch {
+	case m.Answer != nil:
+		d.mu.Lock()
+		c := d.answers[m.Answer.ID]
+		delete(d.answers, m.Answer.ID)
+		d.mu.Unlock()
+		if c != nil {
+			c <- m.Answer
+		}
+	case m.Outgoing != nil && len(fds) == 2:
+		mem, page, err := d.mapEnd(fds)
+		if err != nil {
+			return
+		}
+		if r, err := endpoint.NewOut(mem.ring, page, m.Outgoing.PID); err == nil {
+			d.mu.Lock()
+			early := d.goneEarly[m.Outgoing.ID]
+			delete(d.goneEarly, m.Outgoing.ID)
+			if !early {
+				d.out[m.Outgoing.ID] = &outRing{Out: r, ringMemory: mem}
+			}
+			d.mu.Unlock()
+			if early {
+				d.unmap(mem)
+			}
+		}
+	case m.Incoming != nil && len(fds) == 2:
+		mem, page, err := d.mapEnd(fds)
+		if err != nil {
+			return
+		}
+		if r, err := endpoint.NewIn(mem.ring, page, m.Incoming.PID, m.Incoming.Port, m.Incoming.Probe); err == nil {
+			d.mu.Lock()
+			d.in[m.Incoming.ID] = &inRing{r, mem}
+			d.mu.Unlock()
+			d.later(func() { d.AddIn(r) })
+		}
+	case m.Gone != nil:
+		d.later(func() { d.forget(m.Gone.ID) })
+	case m.Port != nil:
+		d.mu.Lock()
+		d.ports[m.Port.Num] = *m.Port
+		d.mu.Unlock()
+		d.later(func() { d.portChanged(m.Port.Num) })
+	case m.Rejoin != nil:
+		d.later(func() { d.Reregister(m.Rejoin.Num) })
+	}
+}
+
+// later has a chore done in its turn, without waiting for it.
+func (d *Device) later(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.chores = append(d.chores, f)
+	if !d.busy {
+		d.busy = true
+		go d.work()
+	}
+}
+
+func (d *Device) work() {
+	for {
+		d.mu.Lock()
+		if len(d.chores) == 0 {
+			d.busy = false
+			d.mu.Unlock()
+			return
+		}
+		f := d.chores[0]
+		d.chores = d.chores[1:]
+		d.mu.Unlock()
+		f()
+	}
+}
+
+// portChanged gives the engine the newest state of a port; several changes may have become one.
+func (d *Device) portChanged(n ib.PortNum) {
+	d.mu.Lock()
+	p := d.ports[n]
+	d.mu.Unlock()
+	d.SetPort(n, p.HCA)
+}
+
+// mapEnd maps a ring and the page of who is at its other end.
+func (d *Device) mapEnd(fds []int) (m ringMemory, page *endpoint.Page, err error) {
+	if m.ring, err = d.rings.Map(fds[0]); err != nil {
+		return m, nil, err
+	}
+	if m.page, err = endpoint.MapMemory(fds[1], endpoint.PageBytes); err == nil {
+		page, err = endpoint.NewPage(m.page)
+	}
+	if err != nil {
+		d.unmap(m)
+	}
+	return m, page, err
+}
+
+func (d *Device) unmap(m ringMemory) {
+	d.rings.Unmap(m.ring)
+	endpoint.Unmap(m.page)
+}
+
+// forget drops a ring whose other end is gone.
+func (d *Device) forget(id uint32) {
+	d.mu.Lock()
+	out, in := d.out[id], d.in[id]
+	delete(d.out, id)
+	delete(d.in, id)
+	if out == nil && in == nil {
+		d.goneEarly[id] = true // news of the end was faster
+	}
+	d.mu.Unlock()
+	if out != nil {
+		d.DropOut(out.Out)
+		d.unmap(out.ringMemory)
+	}
+	if in != nil {
+		d.DropIn(in.In)
+		d.unmap(in.ringMemory)
+	}
+}
+
+// Route asks the daemon for a way. The endpoint's lock is held.
+func (d *Device) Route(k endpoint.Key) (*endpoint.Route, error) {
+	c := make(chan *proto.Answer, 1)
+	d.mu.Lock()
+	d.asked++
+	id := d.asked
+	d.answers[id] = c
+	d.mu.Unlock()
+	if err := d.conn.Send(&proto.Message{Ask: &proto.Ask{ID: id, Key: proto.Key(k)}}); err != nil {
+		return nil, err
+	}
+	var a *proto.Answer
+	select {
+	case a = <-c:
+	case <-d.gone:
+		return nil, ErrNoFabric
+	}
+	rings := make([]*endpoint.Out, 0, len(a.Rings))
+	d.mu.Lock()
+	for _, id := range a.Rings {
+		if r := d.out[id]; r != nil { // one that is gone by now is not missed
+			if !r.added {
+				r.added = true
+				d.AddOut(r.Out)
+			}
+			rings = append(rings, r.Out)
+		}
+	}
+	d.mu.Unlock()
+	return endpoint.NewRoute(k, d.slots, a.Slot, a.Gen, rings)
+}
+
+// Violated tells the daemon of a packet with a wrong key, as soon as that is possible.
+func (d *Device) Violated(v agent.Notice) {
+	d.later(func() { _ = d.conn.Send(&proto.Message{Violation: &v}) })
+}
+
+// Close detaches. Programs that still wait get endpoint.ErrClosed.
+func (d *Device) Close() error {
+	d.once.Do(func() {
+		d.mu.Lock()
+		d.down = true
+		d.mu.Unlock()
+		_ = d.Endpoint.Close()
+		d.conn.Close()
+		<-d.gone
+	})
+	return nil
+}
+
+// settleIn suits Go's runtime to a process that attaches. The heap of a library is small, and its program's memory is none of its
+// business. The attendant sleeps in the kernel; without a processor of Go's to spare, Go's monitor takes the sleeper's away every time, for which it wakes
+// up ten thousand times a second, on the core of a poller.
+var settleIn = sync.OnceFunc(func() {
+	debug.SetGCPercent(400)
+	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), 4))
+})

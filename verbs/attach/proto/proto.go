@@ -1,0 +1,211 @@
+package proto
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"softib/node/agent"
+	"softib/node/hca"
+	"softib/proto/ib"
+	"softib/proto/mad"
+)
+
+// Version is that of the messages and of everything in shared memory. Both ends must have the same.
+const Version = 2
+
+// messageMax bounds a message.
+const messageMax = 64 << 10
+
+// fdsMax bounds the descriptors beside one.
+const fdsMax = 4
+
+// ErrMessage is matched by messages that are not as they must be.
+var ErrMessage = errors.New("bad message")
+
+// Message is one record; the field that is set says what it is.
+type Message struct {
+	Hello    *Hello    `json:",omitempty"`
+	Ask      *Ask      `json:",omitempty"`
+	Welcome  *Welcome  `json:",omitempty"`
+	Answer   *Answer   `json:",omitempty"`
+	Outgoing *Ring     `json:",omitempty"` // descriptors: the ring, the receiver's page
+	Incoming *Ring     `json:",omitempty"` // descriptors: the ring, the sender's page
+	Gone     *Gone     `json:",omitempty"`
+	Port     *Port     `json:",omitempty"`
+	Refusal  *Refusal  `json:",omitempty"`
+	Rejoin   *PortOnly `json:",omitempty"` // the manager wants clients to register again
+	// Violation is a packet with a wrong key, for the adapter's counters and its manager.
+	Violation *agent.Notice `json:",omitempty"`
+}
+
+// Hello is how a process begins.
+type Hello struct {
+	Version int
+	Host    string
+	// Probe is the address of a byte that peers may try to read.
+	Probe uint64
+	// Library is the release that the process's library is of.
+	Library string
+}
+
+// Welcome gives a process its part of the adapter. Descriptors: its page, its slots, its ledger.
+type Welcome struct {
+	Version int
+	Host    string
+	Adapter Adapter
+	Ports   []Port
+	Block   uint16
+}
+
+// Refusal ends a conversation.
+type Refusal struct{ Why string }
+
+// Adapter is what does not change.
+type Adapter struct {
+	NodeGUID, SystemGUID ib.GUID
+	PortGUIDs            []ib.GUID
+	VendorID, DeviceID   uint32
+	Firmware             string
+	Desc                 string
+	Limits               hca.Limits
+}
+
+// Port is the state of one port.
+type Port struct {
+	Num  ib.PortNum
+	HCA  hca.Port
+	Info mad.PortInfo
+}
+
+// PortOnly names a port.
+type PortOnly struct{ Num ib.PortNum }
+
+// Key is what a way depends on, as package endpoint has it.
+type Key struct {
+	Port  ib.PortNum
+	DLID  ib.LID
+	SL    ib.SL
+	PKey  ib.PKey
+	Block uint16
+}
+
+// Ask asks for a way.
+type Ask struct {
+	ID  uint64
+	Key Key
+}
+
+// Answer is the way: the rings are those of Outgoing messages that came before.
+type Answer struct {
+	ID    uint64
+	Slot  int
+	Gen   uint32
+	Rings []uint32
+}
+
+// Ring hands out one end of a ring.
+type Ring struct {
+	ID  uint32
+	PID int // the process at the other end
+	// Of an incoming one: the port of the adapter that it leads to, and the sender's probe.
+	Port  ib.PortNum
+	Probe uint64
+}
+
+// Gone says that nobody is at the other end of a ring any more.
+type Gone struct{ ID uint32 }
+
+// Conn is one end of a conversation. Sending and receiving may go on at once, each by one caller.
+type Conn struct {
+	c   *net.UnixConn
+	buf []byte
+	oob []byte
+}
+
+// NewConn speaks over c, which must be of kind unixpacket.
+func NewConn(c *net.UnixConn) *Conn {
+	return &Conn{c: c, buf: make([]byte, messageMax+1), oob: make([]byte, unix.CmsgSpace(4*fdsMax))}
+}
+
+// Send sends a message and descriptors, which stay the caller's.
+func (c *Conn) Send(m *Message, fds ...int) error {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	if len(b) > messageMax {
+		return fmt.Errorf("attach: a message of %d bytes: want at most %d: %w", len(b), messageMax, ErrMessage)
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	_, _, err = c.c.WriteMsgUnix(b, oob, nil)
+	return err
+}
+
+// Receive waits for a message. The descriptors are the caller's to close.
+func (c *Conn) Receive() (*Message, []int, error) {
+	n, oobn, flags, _, err := c.c.ReadMsgUnix(c.buf, c.oob)
+	if err != nil {
+		return nil, nil, err
+	}
+	fds, err := rights(c.oob[:oobn])
+	if err == nil && flags&unix.MSG_CTRUNC != 0 {
+		err = fmt.Errorf("attach: too many descriptors: %w", ErrMessage)
+	}
+	var m *Message
+	if err == nil {
+		m, err = Parse(c.buf[:n])
+	}
+	if err != nil {
+		CloseAll(fds)
+		return nil, nil, err
+	}
+	return m, fds, nil
+}
+
+// Parse reads one record.
+func Parse(b []byte) (*Message, error) {
+	if len(b) == 0 {
+		return nil, os.ErrClosed // the end of a conversation
+	}
+	if len(b) > messageMax {
+		return nil, fmt.Errorf("attach: a message of more than %d bytes: %w", messageMax, ErrMessage)
+	}
+	var m Message
+	if err := json.Unmarshal(b, &m); err != nil {
+		return nil, fmt.Errorf("attach: %w: %w", ErrMessage, err)
+	}
+	return &m, nil
+}
+
+func rights(oob []byte) (fds []int, err error) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("attach: %w: %w", ErrMessage, err)
+	}
+	for i := range msgs {
+		f, err := unix.ParseUnixRights(&msgs[i])
+		if err != nil {
+			continue // of another kind
+		}
+		fds = append(fds, f...)
+	}
+	return fds, nil
+}
+
+// CloseAll closes descriptors.
+func CloseAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// Close ends the conversation.
+func (c *Conn) Close() error { return c.c.Close() }

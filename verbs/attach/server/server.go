@@ -1,0 +1,194 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"softib/driver/endpoint"
+	"softib/driver/live"
+	"softib/internal/packetsock"
+	"softib/node/hca"
+	"softib/proto/ib"
+	"softib/verbs/attach/proto"
+)
+
+// helloPatience is how long a process may take to say what it wants.
+const helloPatience = 10 * time.Second
+
+// Listen makes the socket that Serve takes, for its owner only. A socket that nobody listens to any more is replaced.
+func Listen(path string) (*net.UnixListener, error) {
+	l, err := packetsock.Listen(path)
+	if err != nil {
+		return nil, fmt.Errorf("attach: %w", err)
+	}
+	return l, nil
+}
+
+type server struct {
+	f        *live.Fabric
+	firmware string
+}
+
+// Serve lets processes attach until ctx ends. Firmware is the version that adapters show.
+func Serve(ctx context.Context, l *net.UnixListener, f *live.Fabric, firmware string) error {
+	s := &server{f: f, firmware: firmware}
+	err := packetsock.Serve(ctx, l, func(c *net.UnixConn) bool {
+		s.serve(c)
+		return false
+	})
+	if err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	return nil
+}
+
+// serve talks to one process.
+func (s *server) serve(c *net.UnixConn) {
+	conn := proto.NewConn(c)
+	refuse := func(format string, args ...any) {
+		_ = conn.Send(&proto.Message{Refusal: &proto.Refusal{Why: fmt.Sprintf(format, args...)}})
+	}
+	cred, peerErr := packetsock.CheckPeer(c)
+	// What it says is read even if it is not let in: to close with something unread would take the refusal away from it.
+	_ = c.SetReadDeadline(time.Now().Add(helloPatience))
+	m, fds, err := conn.Receive()
+	proto.CloseAll(fds)
+	if peerErr != nil {
+		refuse("%v", peerErr)
+		return
+	}
+	if err != nil || m.Hello == nil {
+		refuse("the first words make no sense: want a hello")
+		return
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	if m.Hello.Version != proto.Version {
+		refuse("the library speaks version %d, the fabric %d; next: restart the fabric with the softib that you use now", m.Hello.Version, proto.Version)
+		return
+	}
+	p, err := s.f.Attach(m.Hello.Host, live.Caller{PID: int(cred.Pid), Probe: m.Hello.Probe, Library: m.Hello.Library})
+	if err != nil {
+		refuse("%v", err)
+		return
+	}
+	defer p.Close()
+	if err := conn.Send(&proto.Message{Welcome: s.welcome(p)}, p.PageFD, p.SlotsFD, p.LedgerFD); err != nil {
+		return
+	}
+	t := &talk{conn: conn, p: p}
+	done := make(chan struct{})
+	var passing sync.WaitGroup
+	passing.Go(func() { t.pass(done) })
+	t.answer()
+	close(done)
+	passing.Wait()
+}
+
+// welcome describes the adapter to a process.
+func (s *server) welcome(p *live.Process) *proto.Welcome {
+	h := p.Host()
+	n := h.Node()
+	w := &proto.Welcome{Version: proto.Version, Host: h.Name(), Block: p.Block()}
+	w.Adapter = proto.Adapter{
+		NodeGUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID, DeviceID: uint32(n.DeviceID), Firmware: s.firmware, Desc: n.Desc,
+		Limits: hca.DefaultLimits(),
+	}
+	for i := 1; i <= n.NumPorts(); i++ {
+		num := ib.PortNum(i)
+		w.Adapter.PortGUIDs = append(w.Adapter.PortGUIDs, n.PortGUID(num))
+		w.Ports = append(w.Ports, port(p, num))
+	}
+	return w
+}
+
+func port(p *live.Process, n ib.PortNum) proto.Port {
+	hp, info := p.Port(n)
+	return proto.Port{Num: n, HCA: hp, Info: info}
+}
+
+// talk is the conversation with one process.
+type talk struct {
+	mu   sync.Mutex // one message at a time
+	conn *proto.Conn
+	p    *live.Process
+}
+
+func (t *talk) send(m *proto.Message, fds ...int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.conn.Send(m, fds...)
+}
+
+// answer answers what the process asks until it is gone.
+func (t *talk) answer() {
+	for {
+		m, fds, err := t.conn.Receive()
+		proto.CloseAll(fds)
+		if err != nil {
+			return
+		}
+		if m.Violation != nil {
+			t.p.Violated(*m.Violation)
+		}
+		if m.Ask == nil {
+			continue
+		}
+		r, err := t.p.Resolve(endpoint.Key(m.Ask.Key))
+		if errors.Is(err, live.ErrClosed) {
+			return
+		}
+		// Without a way, packets go nowhere, by the slot that is there for it.
+		a := &proto.Answer{ID: m.Ask.ID, Slot: r.Slot, Gen: r.Gen}
+		for _, c := range r.New {
+			if e, ok := c.Sender(); ok {
+				err := t.send(&proto.Message{Outgoing: &proto.Ring{ID: c.ID, PID: e.PID}}, e.Ring, e.Page)
+				proto.CloseAll([]int{e.Ring, e.Page})
+				if err != nil {
+					return
+				}
+			}
+		}
+		for _, c := range r.Chans {
+			a.Rings = append(a.Rings, c.ID)
+		}
+		if err := t.send(&proto.Message{Answer: a}); err != nil {
+			return
+		}
+	}
+}
+
+// pass tells the process what happens around it.
+func (t *talk) pass(done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-t.p.Bell():
+		}
+		for n, ok := t.p.PollNote(); ok; n, ok = t.p.PollNote() {
+			var err error
+			switch {
+			case n.Incoming != nil:
+				if e, ok := n.Incoming.Receiver(); ok {
+					err = t.send(&proto.Message{Incoming: &proto.Ring{ID: n.Incoming.ID, Port: e.Port, PID: e.PID, Probe: e.Probe}}, e.Ring, e.Page)
+					proto.CloseAll([]int{e.Ring, e.Page})
+				}
+			case n.Gone != nil:
+				err = t.send(&proto.Message{Gone: &proto.Gone{ID: n.Gone.ID}})
+			case n.Port != 0:
+				pt := port(t.p, n.Port)
+				err = t.send(&proto.Message{Port: &pt})
+			case n.Rejoin != 0:
+				err = t.send(&proto.Message{Rejoin: &proto.PortOnly{Num: n.Rejoin}})
+			}
+			if errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) {
+				return
+			}
+		}
+	}
+}
