@@ -56,7 +56,8 @@ type Node struct {
 	Switch mad.SwitchInfo
 	// LFT is the linear forwarding table up to LinearFDBTop.
 	LFT []ib.PortNum
-	// MFT has, for each multicast LID from 0xC000 on, the set of ports as words of 16, position after position: MFT[lid-0xC000][position].
+	// MFT has, for each multicast LID from 0xC000 on, the set of ports as words of 16, position after position:
+	// MFT[lid-0xC000][position].
 	MFT [][]uint16
 	// RouteIndex is the switch's number in routing, None for other nodes.
 	RouteIndex int32
@@ -181,7 +182,8 @@ func (s *Subnet) eachEnd(f func(Ref, *Port)) {
 	}
 }
 
-// EachEnd visits all end ports in use, in the order of the nodes: ports of adapters that have a link, and port 0 of switches.
+// EachEnd visits all end ports in use, in the order of the nodes: ports of adapters that have a link, and port 0 of
+// switches.
 func (s *Subnet) EachEnd(f func(Ref, *Port)) { s.eachEnd(f) }
 
 // Port is a port of the subnet.

@@ -53,7 +53,8 @@ func (c *CQ) ReqNotify(solicitedOnly bool) error {
 	c.ctx.dev.Enter()
 	defer c.ctx.dev.Leave()
 	if c.cq.Failed() {
-		return &AttrError{Verb: "req_notify_cq", Attr: "cq", Got: c.cq.Num(), Want: "a queue that has not overflowed", Kind: ErrState}
+		return &AttrError{Verb: "req_notify_cq", Attr: "cq", Got: c.cq.Num(), Want: "a queue that has not overflowed",
+			Kind: ErrState}
 	}
 	c.cq.ReqNotify(solicitedOnly)
 	return nil

@@ -163,7 +163,8 @@ func (c *Context) QueryPort(n ib.PortNum) (Port, error) {
 	defer c.dev.Leave()
 	p := h.Port(n)
 	if p == nil {
-		return Port{}, &AttrError{Verb: "query_port", Attr: "port_num", Got: n, Want: "a port of the device", Kind: ErrInvalid}
+		return Port{}, &AttrError{Verb: "query_port", Attr: "port_num", Got: n, Want: "a port of the device",
+			Kind: ErrInvalid}
 	}
 	cp := *p
 	cp.GIDs = append([]ib.GID(nil), p.GIDs...)
@@ -289,7 +290,8 @@ func (w *MW) RKey() uint32 {
 
 // Bind is what a WRBindMW request carries to open n bytes at off of mr.
 func (w *MW) Bind(mr *MR, off, n int, access Access, rkey uint32) *BindInfo {
-	return &BindInfo{MW: w.mw, MR: mr.mr, Addr: mr.mr.Addr() + uint64(off), Length: uint64(n), Access: access, RKey: rkey}
+	return &BindInfo{MW: w.mw, MR: mr.mr, Addr: mr.mr.Addr() + uint64(off), Length: uint64(n), Access: access,
+		RKey: rkey}
 }
 
 // Close frees the window.

@@ -185,8 +185,9 @@ func (q *QP) Connect(self, peer Info, o ConnectOpts) error {
 		mtu = min(self.MTU, peer.MTU)
 	}
 	rtr := QPAttr{
-		State: StateRTR, PathMTU: mtu, DestQPN: peer.QPN, RQPSN: peer.PSN, MaxDestRD: o.MaxRDAtomic, MinRNRTimer: o.MinRNRTimer,
-		AH: AHAttr{DLID: peer.LID, SL: o.SL, Port: self.Port},
+		State: StateRTR, PathMTU: mtu, DestQPN: peer.QPN, RQPSN: peer.PSN, MaxDestRD: o.MaxRDAtomic,
+		MinRNRTimer: o.MinRNRTimer,
+		AH:          AHAttr{DLID: peer.LID, SL: o.SL, Port: self.Port},
 	}
 	mask := hca.MaskState | hca.MaskAV | hca.MaskPathMTU | hca.MaskDestQPN | hca.MaskRQPSN
 	if t == RC || t == XRCRecv {
@@ -196,7 +197,8 @@ func (q *QP) Connect(self, peer Info, o ConnectOpts) error {
 		return err
 	}
 	rts := QPAttr{
-		State: StateRTS, SQPSN: self.PSN, Timeout: o.Timeout, RetryCnt: o.RetryCnt, RNRRetry: o.RNRRetry, MaxRDAtomic: o.MaxRDAtomic,
+		State: StateRTS, SQPSN: self.PSN, Timeout: o.Timeout, RetryCnt: o.RetryCnt, RNRRetry: o.RNRRetry,
+		MaxRDAtomic: o.MaxRDAtomic,
 	}
 	mask = hca.MaskState | hca.MaskSQPSN
 	switch t {
@@ -214,7 +216,8 @@ func (q *QP) Ready(port ib.PortNum, pkeyIndex uint16, qkey ib.QKey) error {
 		a QPAttr
 		m AttrMask
 	}{
-		{QPAttr{State: StateInit, Port: port, PKeyIndex: pkeyIndex, QKey: qkey}, hca.MaskState | hca.MaskPort | hca.MaskPKeyIndex | hca.MaskQKey},
+		{QPAttr{State: StateInit, Port: port, PKeyIndex: pkeyIndex, QKey: qkey},
+			hca.MaskState | hca.MaskPort | hca.MaskPKeyIndex | hca.MaskQKey},
 		{QPAttr{State: StateRTR}, hca.MaskState},
 		{QPAttr{State: StateRTS}, hca.MaskState | hca.MaskSQPSN},
 	}

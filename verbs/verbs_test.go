@@ -107,7 +107,8 @@ func TestOneSided(t *testing.T) {
 	for i := range a.mr.Bytes() {
 		a.mr.Bytes()[i] = byte(i * 31)
 	}
-	wr := verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(100, 10000), RemoteAddr: b.mr.Addr() + 7, RKey: b.mr.RKey()}
+	wr := verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(100, 10000),
+		RemoteAddr: b.mr.Addr() + 7, RKey: b.mr.RKey()}
 	check(t, qa.PostSend(&wr))
 	if wc := a.wait(verbs.WCSuccess); wc.Opcode != hca.WCRDMAWrite {
 		t.Errorf("opcode %v", wc.Opcode)
@@ -122,7 +123,8 @@ func TestOneSided(t *testing.T) {
 		t.Error("read bytes differ")
 	}
 	clear(b.mr.Bytes()[:8])
-	add := verbs.SendWR{Opcode: verbs.WRAtomicFetchAdd, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(), CompareAdd: 5}
+	add := verbs.SendWR{Opcode: verbs.WRAtomicFetchAdd, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8),
+		RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(), CompareAdd: 5}
 	for i := 0; i < 3; i++ {
 		check(t, qa.PostSend(&add))
 		a.wait(verbs.WCSuccess)
@@ -150,10 +152,12 @@ func TestSharedReceiveQueueAndXRC(t *testing.T) {
 		check(t, srq.PostRecv(&verbs.RecvWR{WRID: uint64(i), SGList: b.mr.SGEs(64*i, 64)}))
 	}
 	qa := a.qp(verbs.RC)
-	qb := must(b.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq, Caps: verbs.DefaultCaps}))(t)
+	qb := must(b.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq,
+		Caps: verbs.DefaultCaps}))(t)
 	join(t, qa, qb)
 	for i := 0; i < 2; i++ {
-		check(t, qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSendImm, Imm: 7, Flags: verbs.SendSignaled | verbs.SendInline, InlineData: []byte("hello")}))
+		check(t, qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSendImm, Imm: 7,
+			Flags: verbs.SendSignaled | verbs.SendInline, InlineData: []byte("hello")}))
 		if wc := b.wait(verbs.WCSuccess); wc.WRID != uint64(i) || wc.ImmData != 7 || wc.ByteLen != 5 {
 			t.Errorf("receive %d: %+v", i, wc)
 		}
@@ -177,7 +181,8 @@ func TestSharedReceiveQueueAndXRC(t *testing.T) {
 	ini := must(a.pd.CreateQP(verbs.QPInit{Type: verbs.XRCSend, SendCQ: a.cq, Caps: verbs.DefaultCaps}))(t)
 	tgt := must(xd.CreateQP(verbs.QPInit{}))(t)
 	join(t, ini, tgt)
-	check(t, ini.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, RemoteSRQN: xs.Num(), Flags: verbs.SendSignaled | verbs.SendInline, InlineData: []byte("xrc")}))
+	check(t, ini.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, RemoteSRQN: xs.Num(),
+		Flags: verbs.SendSignaled | verbs.SendInline, InlineData: []byte("xrc")}))
 	if wc := b.wait(verbs.WCSuccess); wc.WRID != 77 || string(b.mr.Bytes()[1024:1027]) != "xrc" {
 		t.Errorf("XRC receive: %+v", wc)
 	}
@@ -196,14 +201,16 @@ func TestWindows(t *testing.T) {
 	join(t, qa, qb)
 	mw := must(b.pd.AllocMW(verbs.MWType2))(t)
 	key := mw.RKey()&^0xFF | 0x42
-	check(t, qb.PostSend(&verbs.SendWR{Opcode: verbs.WRBindMW, Flags: verbs.SendSignaled, Bind: mw.Bind(b.mr, 1000, 100, verbs.AccessRemoteWrite, key)}))
+	check(t, qb.PostSend(&verbs.SendWR{Opcode: verbs.WRBindMW, Flags: verbs.SendSignaled,
+		Bind: mw.Bind(b.mr, 1000, 100, verbs.AccessRemoteWrite, key)}))
 	b.wait(verbs.WCSuccess)
 	if mw.RKey() != key {
 		t.Fatalf("key %#x, want %#x", mw.RKey(), key)
 	}
 	write := func(off, n int, want verbs.WCStatus) {
 		t.Helper()
-		check(t, qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, n), RemoteAddr: b.mr.Addr() + uint64(off), RKey: key}))
+		check(t, qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, n), RemoteAddr: b.mr.Addr() + uint64(off), RKey: key}))
 		a.wait(want)
 	}
 	a.mr.Bytes()[0] = 1
@@ -213,7 +220,8 @@ func TestWindows(t *testing.T) {
 	}
 	// A SEND with invalidate closes it.
 	check(t, qb.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, 64)}))
-	check(t, qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSendInv, Imm: key, Flags: verbs.SendSignaled | verbs.SendInline, InlineData: []byte{1}}))
+	check(t, qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSendInv, Imm: key, Flags: verbs.SendSignaled | verbs.SendInline,
+		InlineData: []byte{1}}))
 	a.wait(verbs.WCSuccess)
 	if wc := b.wait(verbs.WCSuccess); wc.Flags&hca.WCWithInv == 0 || wc.ImmData != key {
 		t.Errorf("receive %+v, want the invalidated key", wc)
@@ -241,8 +249,9 @@ func TestDatagramsAndMulticast(t *testing.T) {
 	}
 	ah := must(sides[0].pd.CreateAH(verbs.AHAttr{DLID: mlid, IsGlobal: true, DGID: mgid, Port: 1}))(t)
 	msg := []byte("to everybody in the group")
-	check(t, qps[0].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, AH: ah.Handle(), RemoteQPN: ib.QPNMulticast, RemoteQKey: qkey,
-		Flags: verbs.SendInline, InlineData: msg}))
+	check(t, qps[0].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, AH: ah.Handle(), RemoteQPN: ib.QPNMulticast,
+		RemoteQKey: qkey,
+		Flags:      verbs.SendInline, InlineData: msg}))
 	for i, s := range sides { // the sender is a member too, and hears itself
 		wc := s.wait(verbs.WCSuccess)
 		if wc.Flags&hca.WCGRH == 0 || int(wc.ByteLen) != 40+len(msg) || wc.SrcQP != qps[0].Num() {
@@ -256,8 +265,9 @@ func TestDatagramsAndMulticast(t *testing.T) {
 	p := must(sides[2].ctx.QueryPort(1))(t)
 	one := must(sides[1].pd.CreateAH(verbs.AHAttr{DLID: p.LID, Port: 1}))(t)
 	check(t, qps[2].PostRecv(&verbs.RecvWR{SGList: sides[2].mr.SGEs(0, 2048)}))
-	check(t, qps[1].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, AH: one.Handle(), RemoteQPN: qps[2].Num(), RemoteQKey: qkey,
-		Flags: verbs.SendInline, InlineData: msg[:2]}))
+	check(t, qps[1].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, AH: one.Handle(), RemoteQPN: qps[2].Num(),
+		RemoteQKey: qkey,
+		Flags:      verbs.SendInline, InlineData: msg[:2]}))
 	if wc := sides[2].wait(verbs.WCSuccess); wc.Flags&hca.WCGRH != 0 || wc.ByteLen != 42 {
 		t.Errorf("unicast: %+v", wc)
 	}
@@ -291,7 +301,8 @@ func TestRefusals(t *testing.T) {
 		{q.PostSend(&verbs.SendWR{Opcode: verbs.WRSend}), "post_send", "qp_state", verbs.ErrState},
 		{q.PostRecv(&verbs.RecvWR{}), "post_recv", "qp_state", verbs.ErrState},
 		{q.Modify(verbs.QPAttr{State: verbs.StateRTS}, hca.MaskState), "modify_qp", "qp_state", verbs.ErrState},
-		{q.Modify(verbs.QPAttr{State: verbs.StateInit, Port: 1}, hca.MaskState|hca.MaskPort), "modify_qp", "attr_mask", verbs.ErrInvalid},
+		{q.Modify(verbs.QPAttr{State: verbs.StateInit, Port: 1}, hca.MaskState|hca.MaskPort), "modify_qp", "attr_mask",
+			verbs.ErrInvalid},
 		{a.pd.Close(), "dealloc_pd", "pd", verbs.ErrBusy},
 		{a.cq.Close(), "destroy_cq", "cq", verbs.ErrBusy},
 	} {

@@ -39,7 +39,8 @@ func (s Set) Exec(e Entry, path string, argv, env []string) error {
 		}
 		*f.fd = int(fd)
 	}
-	return fmt.Errorf("%s: %w", s.Path(enterer), syscall.Exec(s.Path(enterer), e.arguments(user, report, path, argv), env))
+	return fmt.Errorf("%s: %w", s.Path(enterer), syscall.Exec(s.Path(enterer), e.arguments(user, report, path, argv),
+		env))
 }
 
 // arguments is how softib-enter is called; user and report are descriptors, or -1.

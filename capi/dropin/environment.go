@@ -15,17 +15,18 @@ type Host struct {
 	UMAD, Verbs, RDMACM string
 }
 
-// asan is the one thing that is known to mind a preloaded library: AddressSanitizer's runtime wants to be the first, though nothing depends on it
-// where the others have no constructors.
+// asan is the one thing that is known to mind a preloaded library: AddressSanitizer's runtime wants to be the first,
+// though nothing depends on it where the others have no constructors.
 const asanName, asanOption = "ASAN_OPTIONS", "verify_asan_link_order=0"
 
-// Environment is env with what makes a program use the set on a host. What env preloads and where it looks for libraries stays,
-// after ours.
+// Environment is env with what makes a program use the set on a host. What env preloads and where it looks for
+// libraries stays, after ours.
 func (s Set) Environment(env []string, h Host) []string {
 	front := []struct {
 		name, value string
 		done        bool
-	}{{name: "LD_LIBRARY_PATH", value: s.Dir}, {name: "LD_PRELOAD", value: s.preload()}, {name: asanName, value: asanOption}}
+	}{{name: "LD_LIBRARY_PATH", value: s.Dir}, {name: "LD_PRELOAD", value: s.preload()},
+		{name: asanName, value: asanOption}}
 	own := [...][2]string{
 		{"SOFTIB_HOST", h.Name}, {"SOFTIB_UMAD", h.UMAD}, {"SOFTIB_VERBS", h.Verbs}, {"SOFTIB_RDMACM", h.RDMACM},
 		{"SOFTIB_NODE_GUID", guidText(h.GUID)}, {"SOFTIB_LIB", s.Dir},
@@ -68,7 +69,8 @@ func guidText(g ib.GUID) string {
 	return fmt.Sprintf("%016x", uint64(g))
 }
 
-// preload is the list of libraries to preload; empty where the folder's path cannot stand in such a list, which has no quoting.
+// preload is the list of libraries to preload; empty where the folder's path cannot stand in such a list, which has no
+// quoting.
 func (s Set) preload() string {
 	if strings.ContainsAny(s.Dir, " :") {
 		return ""

@@ -24,7 +24,8 @@ const (
 	enterer = "softib-enter"
 )
 
-// preloaded are the libraries that programs get whether they ask or not. librdmacm comes before libibverbs, which it needs.
+// preloaded are the libraries that programs get whether they ask or not. librdmacm comes before libibverbs, which it
+// needs.
 var preloaded = [...]string{UMAD, RDMACM, Verbs}
 
 // sumFile has the name of the set that is embedded.
@@ -58,8 +59,8 @@ func Ready(dir string) (Set, error) {
 // Path is where a file of the set is.
 func (s Set) Path(name string) string { return filepath.Join(s.Dir, name) }
 
-// write puts the embedded set into a folder of dir that is named after what it contains. The whole folder is renamed into place: two
-// programs that start at once both find a whole one.
+// write puts the embedded set into a folder of dir that is named after what it contains. The whole folder is renamed
+// into place: two programs that start at once both find a whole one.
 func write(files fs.FS, dir string) (Set, error) {
 	sum, err := fs.ReadFile(files, sumFile)
 	if err != nil {
@@ -128,7 +129,8 @@ func isWhole(files fs.FS, s Set) bool {
 		if err != nil {
 			return false
 		}
-		if have, err := os.Lstat(s.Path(e.Name())); err != nil || !have.Mode().IsRegular() || have.Size() != want.Size() {
+		if have, err := os.Lstat(s.Path(e.Name())); err != nil || !have.Mode().IsRegular() ||
+			have.Size() != want.Size() {
 			return false
 		}
 	}

@@ -17,9 +17,11 @@ func TestEnvironment(t *testing.T) {
 	s := Set{dir}
 	h := Host{Name: "h1", GUID: 0x0002c903000000a1, UMAD: "/run/s/umad", Verbs: "/run/s/verbs", RDMACM: "/run/s/rdmacm"}
 	ours := s.Path(UMAD) + ":" + s.Path(RDMACM) + ":" + s.Path(Verbs)
-	got := s.Environment([]string{"A=1", "LD_PRELOAD=/x.so:/y.so", "SOFTIB_HOST=old", "LD_LIBRARY_PATH=", "SOFTIB_UMAD=old", "ASAN_OPTIONS=a=b"}, h)
+	got := s.Environment([]string{"A=1", "LD_PRELOAD=/x.so:/y.so", "SOFTIB_HOST=old", "LD_LIBRARY_PATH=",
+		"SOFTIB_UMAD=old", "ASAN_OPTIONS=a=b"}, h)
 	want := []string{
-		"A=1", "LD_PRELOAD=" + ours + ":/x.so:/y.so", "LD_LIBRARY_PATH=" + dir, "ASAN_OPTIONS=verify_asan_link_order=0:a=b",
+		"A=1", "LD_PRELOAD=" + ours + ":/x.so:/y.so", "LD_LIBRARY_PATH=" + dir,
+		"ASAN_OPTIONS=verify_asan_link_order=0:a=b",
 		"SOFTIB_HOST=h1", "SOFTIB_UMAD=/run/s/umad", "SOFTIB_VERBS=/run/s/verbs", "SOFTIB_RDMACM=/run/s/rdmacm",
 		"SOFTIB_NODE_GUID=0002c903000000a1", "SOFTIB_LIB=" + dir,
 	}
@@ -31,7 +33,8 @@ func TestEnvironment(t *testing.T) {
 	}
 	// LD_PRELOAD has no quoting, and what is not known is not told.
 	got = Set{"/a b"}.Environment([]string{"LD_PRELOAD=/x.so"}, Host{Name: "h", UMAD: "s"})
-	if want := []string{"LD_PRELOAD=/x.so", "LD_LIBRARY_PATH=/a b", "ASAN_OPTIONS=verify_asan_link_order=0", "SOFTIB_HOST=h", "SOFTIB_UMAD=s", "SOFTIB_LIB=/a b"}; !slices.Equal(got, want) {
+	if want := []string{"LD_PRELOAD=/x.so", "LD_LIBRARY_PATH=/a b", "ASAN_OPTIONS=verify_asan_link_order=0",
+		"SOFTIB_HOST=h", "SOFTIB_UMAD=s", "SOFTIB_LIB=/a b"}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
@@ -40,7 +43,8 @@ func TestReadyWithout(t *testing.T) {
 	if embedded() != nil {
 		t.Skip("built with the libraries")
 	}
-	if s, err := Ready(t.TempDir()); !errors.Is(err, ErrNoLibrary) || !strings.Contains(err.Error(), "next: make build") {
+	if s, err := Ready(t.TempDir()); !errors.Is(err, ErrNoLibrary) ||
+		!strings.Contains(err.Error(), "next: make build") {
 		t.Errorf("%q, %v", s, err)
 	}
 }
@@ -108,7 +112,8 @@ func TestWholeIsCheap(t *testing.T) {
 		t.Fatal(err)
 	}
 	best := time.Hour
-	for deadline := time.Now().Add(time.Minute); best > 2*time.Millisecond && time.Now().Before(deadline); { // others may have had the cores
+	// others may have had the cores
+	for deadline := time.Now().Add(time.Minute); best > 2*time.Millisecond && time.Now().Before(deadline); {
 		start := time.Now()
 		if _, err := write(want, dir); err != nil {
 			t.Fatal(err)

@@ -35,12 +35,12 @@ type Spaces struct {
 // NewSpaces needs a set that has softib-enter. Nothing happens before the first program.
 func NewSpaces(s Set) *Spaces { return &Spaces{enter: s.Path(enterer), ended: make(map[int32]func())} }
 
-// User is the user namespace that programs are to join, nil if they need none to see a tree. The first call finds out what this kernel
-// allows, by showing the tree; ErrNoSpace if nothing. The file stays the Spaces'.
+// User is the user namespace that programs are to join, nil if they need none to see a tree. The first call finds out
+// what this kernel allows, by showing the tree; ErrNoSpace if nothing. The file stays the Spaces'.
 func (s *Spaces) User(tree string) (*os.File, error) {
 	s.once.Do(func() {
-		// Who may mount as they are gains nothing by a user namespace, and would lose what other users' files they may use. Root that may
-		// not mount is root of a container, and in a user namespace would be root of even less.
+		// Who may mount as they are gains nothing by a user namespace, and would lose what other users' files they may
+		// use. Root that may not mount is root of a container, and in a user namespace would be root of even less.
 		if os.Geteuid() == 0 || mayMount() {
 			_, s.err = s.probe(tree, false)
 			return
@@ -84,7 +84,8 @@ func (s *Spaces) probe(tree string, fresh bool) (user *os.File, err error) {
 	stdin.Close()
 	waitErr := cmd.Wait()
 	if line != "ok\n" {
-		return nil, fmt.Errorf("dropin: %w: %s", ErrNoSpace, strings.TrimSpace(strings.ReplaceAll(why.String()+" "+fmt.Sprint(waitErr), "\n", " ")))
+		return nil, fmt.Errorf("dropin: %w: %s", ErrNoSpace,
+			strings.TrimSpace(strings.ReplaceAll(why.String()+" "+fmt.Sprint(waitErr), "\n", " ")))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dropin: %w: %w", ErrNoSpace, err)
@@ -92,8 +93,8 @@ func (s *Spaces) probe(tree string, fresh bool) (user *os.File, err error) {
 	return user, nil
 }
 
-// Watch calls ended, once, when the mount namespace ends whose file system dir is of, as softib-enter sends it. It takes dir over. It may be
-// called from any goroutine.
+// Watch calls ended, once, when the mount namespace ends whose file system dir is of, as softib-enter sends it. It
+// takes dir over. It may be called from any goroutine.
 func (s *Spaces) Watch(dir *os.File, ended func()) error {
 	defer dir.Close()
 	s.mu.Lock()
@@ -115,8 +116,10 @@ func (s *Spaces) Watch(dir *os.File, ended func()) error {
 	}
 	var wd int
 	if cerr := raw.Control(func(fd uintptr) {
-		// Only the end is of interest, and that is always told; a mask must have something, and a folder that is sealed is not moved.
-		wd, err = unix.InotifyAddWatch(s.inotify(), fmt.Sprintf("/proc/self/fd/%d", fd), unix.IN_MOVE_SELF|unix.IN_ONLYDIR)
+		// Only the end is of interest, and that is always told; a mask must have something, and a folder that is sealed
+		// is not moved.
+		wd, err = unix.InotifyAddWatch(s.inotify(), fmt.Sprintf("/proc/self/fd/%d", fd),
+			unix.IN_MOVE_SELF|unix.IN_ONLYDIR)
 	}); cerr != nil {
 		err = cerr
 	}

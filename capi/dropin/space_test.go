@@ -28,7 +28,8 @@ func TestSpaces(t *testing.T) {
 		t.Run("ordinary", func(t *testing.T) {
 			cmd := exec.Command("/proc/self/exe", "-test.run=^TestSpaces$", "-test.v", "-test.timeout=5m")
 			cmd.Env = append(os.Environ(), "DROPIN_TEST_ORDINARY=1", "HOME=/nonexistent")
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser}}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser,
+				Gid: ordinaryUser}}
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
@@ -75,17 +76,21 @@ func newTheater(t *testing.T) *theater {
 	dir := t.TempDir()
 	x := &theater{T: t, set: Set{filepath.Join(dir, "lib")}, tree: filepath.Join(dir, "a tree")}
 	for path, text := range map[string]string{
-		"lib/here": "", "a tree/sys/class/infiniband/here": "the class\n", "a tree/sys/devices/virtual/softib/adapter0/here": "the device\n",
+		"lib/here": "", "a tree/sys/class/infiniband/here": "the class\n",
+		"a tree/sys/devices/virtual/softib/adapter0/here": "the device\n",
 		"a tree/etc/hosts": "198.18.0.9\th9\n",
 	} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755), os.WriteFile(filepath.Join(dir, path), []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755),
+			os.WriteFile(filepath.Join(dir, path), []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink("../../devices/virtual/softib/adapter0", filepath.Join(x.tree, "sys/class/infiniband/softib0")); err != nil {
+	if err := os.Symlink("../../devices/virtual/softib/adapter0",
+		filepath.Join(x.tree, "sys/class/infiniband/softib0")); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.MkdirAll(filepath.Join(x.tree, "dev/infiniband"), 0o755), os.Symlink("../null", filepath.Join(x.tree, "dev/infiniband/uverbs0"))); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(x.tree, "dev/infiniband"), 0o755),
+		os.Symlink("../null", filepath.Join(x.tree, "dev/infiniband/uverbs0"))); err != nil {
 		t.Fatal(err)
 	}
 	x.gcc("enter/enter.c", x.set.Path(enterer), "-static")
@@ -100,7 +105,8 @@ func newTheater(t *testing.T) *theater {
 
 func (x *theater) gcc(source, to string, more ...string) string {
 	x.Helper()
-	if out, err := exec.Command("gcc", append([]string{"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o", to, source}, more...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", append([]string{"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o", to, source},
+		more...)...).CombinedOutput(); err != nil {
 		x.Fatalf("gcc: %v\n%s", err, out)
 	}
 	return to
@@ -219,9 +225,12 @@ func testSpaces(t *testing.T) {
 		}
 	}
 	for _, script := range []string{
-		"ls /sys/class | grep -v infiniband", "ls -d /sys/class/*/ | grep -v infiniband", "ls /sys/devices/virtual | grep -v softib",
-		"ls /dev | grep -v infiniband", "ls /dev/pts /dev/shm | grep -v softib", "ls -l /sys/class/net /sys/class/tty", "cat /sys/class/net/lo/mtu", "cat /sys/devices/virtual/net/lo/mtu",
-		"pwd", "id -u", "id -g", "grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status", "umask", "ulimit -n", "grep ^NoNewPrivs /proc/self/status",
+		"ls /sys/class | grep -v infiniband", "ls -d /sys/class/*/ | grep -v infiniband",
+		"ls /sys/devices/virtual | grep -v softib",
+		"ls /dev | grep -v infiniband", "ls /dev/pts /dev/shm | grep -v softib", "ls -l /sys/class/net /sys/class/tty",
+		"cat /sys/class/net/lo/mtu", "cat /sys/devices/virtual/net/lo/mtu",
+		"pwd", "id -u", "id -g", "grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status", "umask", "ulimit -n",
+		"grep ^NoNewPrivs /proc/self/status",
 	} {
 		if got, want := x.run(script), x.outside(script); !sameButOwner(got, want) {
 			t.Errorf("%s: %q, outside %q", script, got, want)
@@ -357,7 +366,8 @@ func (x *theater) testMemory() {
 		x.Fatal(err)
 	}
 	args := strings.Fields(line)
-	for name, cmd := range map[string]*exec.Cmd{"inside": x.command(nil, peek, args...), "outside": exec.Command(peek, args...)} {
+	for name, cmd := range map[string]*exec.Cmd{"inside": x.command(nil, peek, args...),
+		"outside": exec.Command(peek, args...)} {
 		if got, err := cmd.CombinedOutput(); err != nil || string(got) != "the word\n" {
 			x.Errorf("%s: %q, %v", name, got, err)
 		}
@@ -440,7 +450,8 @@ func TestEnterIsQuick(t *testing.T) {
 		return
 	}
 	best := time.Hour
-	for deadline := time.Now().Add(time.Minute); best > 10*time.Millisecond && time.Now().Before(deadline); { // others may have had the cores
+	// others may have had the cores
+	for deadline := time.Now().Add(time.Minute); best > 10*time.Millisecond && time.Now().Before(deadline); {
 		start := time.Now()
 		if err := x.command(nil, "true").Run(); err != nil {
 			t.Fatal(err)

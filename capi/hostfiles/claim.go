@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// claim makes a folder that was not there, which may be another user's, and locks it for as long as the file that it returns is open: what a
-// fabric that was killed has left is thus known.
+// claim makes a folder that was not there, which may be another user's, and locks it for as long as the file that it
+// returns is open: what a fabric that was killed has left is thus known.
 func claim(dir string) (*os.File, error) {
 	for {
 		if err := os.RemoveAll(dir); err != nil {
@@ -90,7 +90,8 @@ func sweep(dir string) error {
 	if flock(f, syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		return nil // it is in use
 	}
-	// The lock is that of the folder that was opened. Its owner may have gone with it meanwhile, and the next one have claimed the name.
+	// The lock is that of the folder that was opened. Its owner may have gone with it meanwhile, and the next one have
+	// claimed the name.
 	if is, err := isAt(f, dir); !is {
 		return err
 	}

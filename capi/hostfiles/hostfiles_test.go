@@ -16,7 +16,8 @@ import (
 	"softib/proto/topo"
 )
 
-var testConfig = Config{Device: "softib0", Model: "softib virtual HCA", Board: "softib", Firmware: "1.2.3", Hardware: "0"}
+var testConfig = Config{Device: "softib0", Model: "softib virtual HCA", Board: "softib", Firmware: "1.2.3",
+	Hardware: "0"}
 
 func fabric(t testing.TB, spec string) *live.Fabric {
 	t.Helper()
@@ -125,7 +126,8 @@ func TestAdapter(t *testing.T) {
 		}
 	}
 	pi, _ := f.PortInfo(topo.PortRef{Node: n.Index, Port: 1})
-	if got, want := read(t, root, adapter, "ports/1/cap_mask"), "0x"; !strings.HasPrefix(got, want) || len(got) != 11 || pi.CapabilityMask == 0 {
+	if got, want := read(t, root, adapter, "ports/1/cap_mask"), "0x"; !strings.HasPrefix(got, want) || len(got) != 11 ||
+		pi.CapabilityMask == 0 {
 		t.Errorf("cap_mask: %q", got)
 	}
 	hosts := read(t, root, "etc/hosts")
@@ -146,7 +148,8 @@ func TestSwitch(t *testing.T) {
 	if got := read(t, root, adapter, "node_type"); got != "2: switch\n" {
 		t.Error(got)
 	}
-	if got, want := read(t, root, adapter, "ports/0/gids/0"), ib.MakeGID(0, sw.PortGUID(0)).String()[20:]+"\n"; !strings.HasSuffix(got, want) {
+	if got, want := read(t, root, adapter, "ports/0/gids/0"), ib.MakeGID(0, sw.PortGUID(0)).String()[20:]+
+		"\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("%q, want %q at the end", got, want)
 	}
 	if _, err := os.Stat(filepath.Join(root, "sys/class/infiniband_verbs/uverbs0")); !errors.Is(err, os.ErrNotExist) {
@@ -325,7 +328,8 @@ func TestTables(t *testing.T) {
 	x.setState(0, port{info: long.info, gids: long.gids[:1:1], pkeys: long.pkeys[:1:1]})
 	for path, want := range map[string]string{
 		"gids/0": "0000:0000:0000:0000:0000:0000:0000:0001\n", "gids/1": "0000:0000:0000:0000:0000:0000:0000:0000\n",
-		"gid_attrs/types/0": "IB/RoCE v1\n", "gid_attrs/types/1": "", "pkeys/0": "0xffff\n", "pkeys/1": "0x0000\n", "state": "4: ACTIVE\n",
+		"gid_attrs/types/0": "IB/RoCE v1\n", "gid_attrs/types/1": "", "pkeys/0": "0xffff\n", "pkeys/1": "0x0000\n",
+		"state": "4: ACTIVE\n",
 	} {
 		if got := read(t, x.root, "p", path); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
@@ -376,11 +380,13 @@ func TestWords(t *testing.T) {
 	for s := range ib.NumPhysState + 1 {
 		phys = append(phys, physName(s))
 	}
-	if want := []string{"<unknown>", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test", "<unknown>"}; !slices.Equal(phys, want) {
+	if want := []string{"<unknown>", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp",
+		"LinkErrorRecovery", "Phy Test", "<unknown>"}; !slices.Equal(phys, want) {
 		t.Errorf("%q", phys)
 	}
 	for list, want := range map[string]string{
-		"0": "1", "0-1": "3", "0-3,8": "10f", "0-31": "ffffffff", "0-32": "1,ffffffff", "63": "80000000,00000000", "": "0", "x-y": "0", "5-2": "0", "0-99999999": "0",
+		"0": "1", "0-1": "3", "0-3,8": "10f", "0-31": "ffffffff", "0-32": "1,ffffffff", "63": "80000000,00000000",
+		"": "0", "x-y": "0", "5-2": "0", "0-99999999": "0",
 	} {
 		if got := cpuMask(list); got != want {
 			t.Errorf("%q: %q, want %q", list, got, want)
@@ -390,12 +396,14 @@ func TestWords(t *testing.T) {
 		v    uint64
 		bits uint
 		want string
-	}{{3, 4, "3\n"}, {16, 4, "15\n"}, {256, 8, "255\n"}, {1 << 40, 64, "1099511627776\n"}, {^uint64(0), 64, "18446744073709551615\n"}} {
+	}{{3, 4, "3\n"}, {16, 4, "15\n"}, {256, 8, "255\n"}, {1 << 40, 64, "1099511627776\n"},
+		{^uint64(0), 64, "18446744073709551615\n"}} {
 		if got := counterText(tc.v, tc.bits); got != tc.want {
 			t.Errorf("%d of %d bits: %q, want %q", tc.v, tc.bits, got, tc.want)
 		}
 	}
-	for name, want := range map[string]bool{"h1": true, "node-3.rack_2": true, "": false, "a b": false, "x\n1.2.3.4 evil": false, "-a": false} {
+	for name, want := range map[string]bool{"h1": true, "node-3.rack_2": true, "": false, "a b": false,
+		"x\n1.2.3.4 evil": false, "-a": false} {
 		if nameShape.MatchString(name) != want {
 			t.Errorf("%q", name)
 		}
@@ -436,7 +444,8 @@ func BenchmarkRefresh(b *testing.B) {
 	b.Run("traffic", func(b *testing.B) {
 		c := x.count[0]
 		for b.Loop() {
-			for _, k := range []ib.Counter{ib.PortXmitData, ib.PortRcvData, ib.PortXmitPkts, ib.PortRcvPkts, ib.PortUnicastXmitPkts, ib.PortUnicastRcvPkts} {
+			for _, k := range []ib.Counter{ib.PortXmitData, ib.PortRcvData, ib.PortXmitPkts, ib.PortRcvPkts,
+				ib.PortUnicastXmitPkts, ib.PortUnicastRcvPkts} {
 				c[k] += 12345
 			}
 			x.setCounters(0, c)

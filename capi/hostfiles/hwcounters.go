@@ -2,8 +2,8 @@ package hostfiles
 
 import "softib/node/hca"
 
-// hwCounters are what programs of a host have counted, by the names that mlx5's driver has for them in hw_counters, where the tools of this field look.
-// They are the adapter's: where it has several ports each shows the same.
+// hwCounters are what programs of a host have counted, by the names that mlx5's driver has for them in hw_counters,
+// where the tools of this field look. They are the adapter's: where it has several ports each shows the same.
 var hwCounters = []struct {
 	name  string
 	value func(s *hca.Stats) uint64

@@ -29,8 +29,8 @@ func newNames(path string, hosts []*live.Host) *names {
 	b.WriteString("# hosts of the fabric, for rdma_cm; no interface of this machine has these addresses\n")
 	for _, h := range hosts {
 		if nameShape.MatchString(h.Name()) {
-			// A name of its own for IPv6, as Debian's ip6-localhost: getaddrinfo likes to give that address first, and a server that
-			// listens for IPv4, as most do, does not hear who comes by it.
+			// A name of its own for IPv6, as Debian's ip6-localhost: getaddrinfo likes to give that address first, and
+			// a server that listens for IPv4, as most do, does not hear who comes by it.
 			fmt.Fprintf(&b, "%s\t%s\n%s\tip6-%s\n", h.IP(), h.Name(), h.IP6(), h.Name())
 		}
 	}
@@ -38,8 +38,8 @@ func newNames(path string, hosts []*live.Host) *names {
 	return &names{path: path, ours: b.Bytes()}
 }
 
-// refresh writes the file if it is not there or the machine's own has changed. It is written in place, since it is mounted
-// over another by itself.
+// refresh writes the file if it is not there or the machine's own has changed. It is written in place, since it is
+// mounted over another by itself.
 func (n *names) refresh() error {
 	var when time.Time
 	if st, err := os.Stat(systemHosts); err == nil {

@@ -17,8 +17,9 @@ type Config struct {
 	Firmware, Hardware string
 }
 
-// The adapter's folders. It is no PCI device: programs that look for its place in the machine (NCCL, hwloc) then take it to be equally near to everything, as
-// memory is. Its name ends in 0 because NCCL sets the last character to that, to join functions of one PCI device.
+// The adapter's folders. It is no PCI device: programs that look for its place in the machine (NCCL, hwloc) then take
+// it to be equally near to everything, as memory is. Its name ends in 0 because NCCL sets the last character to that,
+// to join functions of one PCI device.
 const (
 	parentDir = "sys/devices/virtual/softib/adapter0"
 	classDir  = "sys/class"
@@ -239,7 +240,8 @@ func guid(g ib.GUID) string {
 
 // signalDeciGb is what one lane signals, in tenths of Gb/s, which is what the kernel shows.
 var signalDeciGb = [ib.NumSpeed]int{
-	ib.SDR: 25, ib.DDR: 50, ib.QDR: 100, ib.FDR10: 100, ib.FDR: 140, ib.EDR: 250, ib.HDR: 500, ib.NDR: 1000, ib.XDR: 2000,
+	ib.SDR: 25, ib.DDR: 50, ib.QDR: 100, ib.FDR10: 100, ib.FDR: 140, ib.EDR: 250, ib.HDR: 500, ib.NDR: 1000,
+	ib.XDR: 2000,
 }
 
 // rate is a link's rate; what it cannot be is shown as the least, as the kernel does.

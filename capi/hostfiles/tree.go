@@ -28,8 +28,9 @@ type tree struct {
 	err   error          // the first that writing met
 }
 
-// put writes a file if it has something else. It is written in place: who has it open sees the new text, and what is mounted elsewhere is the file
-// and not its name. A reader at that very moment finds the new text, for an instant perhaps with the end of a longer old one.
+// put writes a file if it has something else. It is written in place: who has it open sees the new text, and what is
+// mounted elsewhere is the file and not its name. A reader at that very moment finds the new text, for an instant
+// perhaps with the end of a longer old one.
 func (t *tree) put(path, text string) {
 	old, known := t.text[path]
 	if known && old == text {

@@ -49,7 +49,8 @@ func New(f *live.Fabric, dir string, cfg Config) (*Trees, error) {
 	return &Trees{f: f, dir: dir, lock: lock, cfg: cfg, trees: make(map[int]*tree)}, nil
 }
 
-// Open is the folder with a node's files. They are as the node is now, and are kept so until release is called, which may be done more than once.
+// Open is the folder with a node's files. They are as the node is now, and are kept so until release is called, which
+// may be done more than once.
 func (t *Trees) Open(node string) (path string, release func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,7 +15,8 @@ const (
 	afIB    = 27
 )
 
-// sockaddr is an address of any family that rdma_cm has: struct sockaddr_in, sockaddr_in6 or sockaddr_ib. It is comparable.
+// sockaddr is an address of any family that rdma_cm has: struct sockaddr_in, sockaddr_in6 or sockaddr_ib. It is
+// comparable.
 type sockaddr struct {
 	family uint16
 
@@ -188,8 +189,8 @@ func serviceID(ps portSpace, a *sockaddr) uint64 {
 	return uint64(ps)<<16 | uint64(a.port)
 }
 
-// spaceOfServiceID finds the port space of an InfiniBand address's service ID, and what the whole ID and its mask become; 0 if the
-// ID is in no space that ps goes with.
+// spaceOfServiceID finds the port space of an InfiniBand address's service ID, and what the whole ID and its mask
+// become; 0 if the ID is in no space that ps goes with.
 func spaceOfServiceID(ps portSpace, a *sockaddr) (space portSpace) {
 	const psMask = 0xFFFFFFFFFFFF0000
 	mask := a.mask & psMask
@@ -256,7 +257,8 @@ const (
 	scopeLinkLocal = 2
 )
 
-// groupOf maps a multicast address to its group in a partition. The wildcard gives the zero GID: the administrator makes one up.
+// groupOf maps a multicast address to its group in a partition. The wildcard gives the zero GID: the administrator
+// makes one up.
 func groupOf(ps portSpace, a *sockaddr, key ib.PKey) (g ib.GID) {
 	switch {
 	case a.family == afIB:
@@ -292,7 +294,8 @@ func isMadeUp(g ib.GID) bool {
 
 // broadcastGroup is the group of a partition that every IP host is in, whose parameters others take (RFC 4391 §5).
 func broadcastGroup(key ib.PKey) ib.GID {
-	g := ib.GID{0xFF, 0x10 | scopeLinkLocal, signatureIPv4 >> 8, signatureIPv4 & 0xFF, 12: 0xFF, 13: 0xFF, 14: 0xFF, 15: 0xFF}
+	g := ib.GID{0xFF, 0x10 | scopeLinkLocal, signatureIPv4 >> 8, signatureIPv4 & 0xFF, 12: 0xFF, 13: 0xFF, 14: 0xFF,
+		15: 0xFF}
 	binary.BigEndian.PutUint16(g[4:], uint16(key|ib.PKeyFull))
 	return g
 }

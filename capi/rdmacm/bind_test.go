@@ -60,7 +60,8 @@ func TestBind(t *testing.T) {
 	native.PutUint32(none[36:], fresh)
 	c.fails(syscall.EAFNOSUPPORT, cmdBindIP, none)
 	c.fails(syscall.EPROTONOSUPPORT, cmdBind, bindBody(fresh, sockaddr{family: afIB, sid: 77, mask: ^uint64(0)}))
-	c.fails(syscall.EADDRNOTAVAIL, cmdBind, bindBody(fresh, sockaddr{family: afIB, gid: ib.GID{1}, sid: uint64(psTCP) << 16, mask: ^uint64(0)}))
+	c.fails(syscall.EADDRNOTAVAIL, cmdBind, bindBody(fresh,
+		sockaddr{family: afIB, gid: ib.GID{1}, sid: uint64(psTCP) << 16, mask: ^uint64(0)}))
 
 	// Ephemeral ports differ, and the ID tells which it got.
 	seen := map[uint16]bool{}
@@ -178,7 +179,8 @@ func TestStates(t *testing.T) {
 	x := c.id(psTCP, 0)
 	c.fails(syscall.EINVAL, cmdResolveAddr, resolveBody(x, addr("198.18.0.1:0"), addr("[::1]:1")))
 	// From an address that is another's.
-	c.fails(syscall.EADDRNOTAVAIL, cmdResolveAddr, resolveBody(c.id(psTCP, 0), addr("198.18.0.2:0"), addr("198.18.0.2:1")))
+	c.fails(syscall.EADDRNOTAVAIL, cmdResolveAddr,
+		resolveBody(c.id(psTCP, 0), addr("198.18.0.2:0"), addr("198.18.0.2:1")))
 
 	c.do(cmdResolveAddr, resolveBody(id, addr("198.18.0.1:0"), addr("198.18.0.2:1")))
 	c.expect(evtAddrResolved)
@@ -250,7 +252,8 @@ func TestPartitions(t *testing.T) {
 			t.Fatal(err)
 		}
 		hosts := g.Hosts()
-		text := fmt.Sprintf("Default=0x7fff, ipoib: ALL=limited, SELF=full;\nred=0x0001: %v=full, %v=full;\n", hosts[1].PortGUID(1), hosts[2].PortGUID(1))
+		text := fmt.Sprintf("Default=0x7fff, ipoib: ALL=limited, SELF=full;\nred=0x0001: %v=full, %v=full;\n",
+			hosts[1].PortGUID(1), hosts[2].PortGUID(1))
 		if c.Partitions, _, err = policy.ParsePartitions("test", []byte(text)); err != nil {
 			t.Fatal(err)
 		}

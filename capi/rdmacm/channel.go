@@ -29,7 +29,8 @@ const (
 	evECE      = 328
 )
 
-// channel is a program's event channel: its IDs, and the events that it has not read yet. All is guarded by the host's lock.
+// channel is a program's event channel: its IDs, and the events that it has not read yet. All is guarded by the host's
+// lock.
 type channel struct {
 	number uint64
 	host   *host
@@ -49,7 +50,8 @@ type channel struct {
 }
 
 func newChannel(h *host, number uint64, conn *net.UnixConn) *channel {
-	return &channel{number: number, host: h, conn: conn, ids: map[uint32]*ident{}, groups: map[uint32]*membership{}, farEnd: -1}
+	return &channel{number: number, host: h, conn: conn, ids: map[uint32]*ident{}, groups: map[uint32]*membership{},
+		farEnd: -1}
 }
 
 // attach gives the channel its event connection, and takes over the program's end of it.
@@ -89,7 +91,8 @@ func (c *channel) push(e *event) {
 // sentMax is how many written events are remembered before it is looked up how many of them were read.
 const sentMax = 64
 
-// flush writes events until the socket is full. The kernel bounds how many records wait in one, so most of a long queue stays here.
+// flush writes events until the socket is full. The kernel bounds how many records wait in one, so most of a long queue
+// stays here.
 func (c *channel) flush() {
 	for len(c.queue) > 0 && c.raw != nil && !c.ended {
 		var err error
@@ -188,7 +191,8 @@ func (c *channel) takeBack() {
 	c.queue = append(back, c.queue...)
 }
 
-// withdraw takes all events out of the queue that the caller wants, in order. Written ones that were not read are among them.
+// withdraw takes all events out of the queue that the caller wants, in order. Written ones that were not read are among
+// them.
 func (c *channel) withdraw(mine func(*event) bool) (out []*event) {
 	if len(c.sent) == 0 && !slices.ContainsFunc(c.queue, mine) {
 		return nil

@@ -209,12 +209,14 @@ func TestHellos(t *testing.T) {
 	if errno, _ := greet(t, w.dial(t), hello{role: roleCommands, host: "leaf1"}, false); errno != syscall.ENODEV {
 		t.Errorf("a switch: %v", errno)
 	}
-	if errno, _ := greet(t, w.dial(t), hello{role: roleEvents, channel: 99, host: "h1"}, true); errno != syscall.ENOENT {
+	if errno, _ := greet(t, w.dial(t), hello{role: roleEvents, channel: 99, host: "h1"},
+		true); errno != syscall.ENOENT {
 		t.Errorf("no such channel: %v", errno)
 	}
 	cmd := w.dial(t)
 	_, n := greet(t, cmd, hello{role: roleCommands, host: "h1"}, false)
-	if errno, _ := greet(t, w.dial(t), hello{role: roleEvents, channel: n, host: "h1"}, false); errno != syscall.EINVAL {
+	if errno, _ := greet(t, w.dial(t), hello{role: roleEvents, channel: n, host: "h1"},
+		false); errno != syscall.EINVAL {
 		t.Errorf("without a descriptor: %v", errno)
 	}
 	if errno, _ := greet(t, w.dial(t), hello{role: roleEvents, channel: n, host: "h1"}, true); errno != 0 {
@@ -291,17 +293,20 @@ func TestIBAddresses(t *testing.T) {
 	b.do(cmdBind, bindBody(l, sockaddr{family: afIB, pkey: 0xFFFF, sid: uint64(psIB)<<16 | 99, mask: ^uint64(0)}))
 	b.do(cmdListen, u32s(l, 0))
 	id := a.id(psIB, qptRC)
-	a.do(cmdResolveAddr, resolveBody(id, sockaddr{}, sockaddr{family: afIB, pkey: 0xFFFF, gid: gid(1), sid: uint64(psIB)<<16 | 99, mask: ^uint64(0)}))
+	a.do(cmdResolveAddr, resolveBody(id, sockaddr{},
+		sockaddr{family: afIB, pkey: 0xFFFF, gid: gid(1), sid: uint64(psIB)<<16 | 99, mask: ^uint64(0)}))
 	a.expect(evtAddrResolved)
 	a.do(cmdResolveRoute, u32s(id, 1000))
 	a.expect(evtRouteResolved)
 	resp := a.do(cmdQuery, queryBody(id, queryGID))
-	if src, dst := parseSockaddr(resp[16:]), parseSockaddr(resp[144:]); src.gid != gid(0) || dst.gid != gid(1) || src.pkey != 0xFFFF {
+	if src, dst := parseSockaddr(resp[16:]), parseSockaddr(resp[144:]); src.gid != gid(0) || dst.gid != gid(1) ||
+		src.pkey != 0xFFFF {
 		t.Errorf("from %+v to %+v", src, dst)
 	}
 	resp = a.do(cmdQuery, queryBody(id, queryPath))
 	var path mad.PathRecord
-	if _, err := path.Parse(resp[16:]); err != nil || len(resp) != pathRespHead+pathDataSize || native.Uint32(resp) != 1 || native.Uint32(resp[8:]) != pathFlags || path.DGID != gid(1) {
+	if _, err := path.Parse(resp[16:]); err != nil || len(resp) != pathRespHead+pathDataSize ||
+		native.Uint32(resp) != 1 || native.Uint32(resp[8:]) != pathFlags || path.DGID != gid(1) {
 		t.Errorf("path % x, %v", resp, err)
 	}
 	a.do(cmdConnect, connectBody(id, connParam{qpn: 0x12, private: []byte("whole")}))
@@ -317,7 +322,8 @@ func TestOtherUser(t *testing.T) {
 		t.Skip("only root can be somebody else")
 	}
 	w := up(t, "star:2", defaults)
-	if err := errors.Join(os.Chmod(filepath.Dir(w.socket), 0o755), os.Chmod(w.socket, 0o666)); err != nil { // the credentials alone decide
+	// the credentials alone decide
+	if err := errors.Join(os.Chmod(filepath.Dir(w.socket), 0o755), os.Chmod(w.socket, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	answer := make(chan string, 1)
@@ -349,7 +355,8 @@ func TestOtherUser(t *testing.T) {
 	}()
 	select {
 	case got := <-answer:
-		if !strings.Contains(got, syscall.EPERM.Error()) || !strings.Contains(got, "user 65534 may not use a fabric of user 0; next:") {
+		if !strings.Contains(got, syscall.EPERM.Error()) ||
+			!strings.Contains(got, "user 65534 may not use a fabric of user 0; next:") {
 			t.Errorf("the answer is %q", got)
 		}
 	case <-time.After(patience):

@@ -55,7 +55,8 @@ func TestLibrary(t *testing.T) {
 	path := compile(t, "cm.c")
 	w := newLand(t, "star:2")
 	for _, name := range []string{
-		"addresses", "routes", "connect", "reject", "establish", "migrate", "acks", "datagrams", "groups", "names", "options", "endpoints", "many", "cancel",
+		"addresses", "routes", "connect", "reject", "establish", "migrate", "acks", "datagrams", "groups", "names",
+		"options", "endpoints", "many", "cancel",
 	} {
 		t.Run(name, func(t *testing.T) { w.start(t, "h1", path, name).finish() })
 	}
@@ -65,7 +66,8 @@ func TestLibrary(t *testing.T) {
 func TestStreams(t *testing.T) {
 	path := compile(t, "stream.c")
 	w := newLand(t, "star:2")
-	for _, name := range []string{"options", "echo", "nonblocking", "duplex", "shutdown", "refused", "peek", "poll", "select", "iomap", "datagrams", "datagram_errors", "cancel"} {
+	for _, name := range []string{"options", "echo", "nonblocking", "duplex", "shutdown", "refused", "peek", "poll",
+		"select", "iomap", "datagrams", "datagram_errors", "cancel"} {
 		t.Run(name, func(t *testing.T) { w.start(t, "h1", path, name).finish() })
 	}
 	t.Run("death", func(t *testing.T) {
@@ -77,7 +79,8 @@ func TestStreams(t *testing.T) {
 	})
 }
 
-// TestNoDaemon is a program without a fabric: silent as on a machine without the module, unless it was told of one that is gone.
+// TestNoDaemon is a program without a fabric: silent as on a machine without the module, unless it was told of one that
+// is gone.
 func TestNoDaemon(t *testing.T) {
 	path := compile(t, "cm.c")
 	cmd := exec.Command(path, "none")

@@ -63,7 +63,8 @@ func compile(t testing.TB, source string) string {
 	t.Helper()
 	set := libraries(t)
 	out := filepath.Join(t.TempDir(), strings.TrimSuffix(source, ".c"))
-	cmd := exec.Command("gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", out, filepath.Join("testdata", source),
+	cmd := exec.Command("gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", out,
+		filepath.Join("testdata", source),
 		set.Path(dropin.RDMACM), set.Path(dropin.Verbs), "-pthread")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("gcc %s: %v\n%s", source, err, text)
@@ -146,7 +147,8 @@ func (w *land) start(t testing.TB, host, path string, args ...string) *process {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), programPatience)
 	p := &process{
-		t: t, name: filepath.Base(path) + " " + strings.Join(args, " ") + " on " + host, cmd: exec.CommandContext(ctx, path, args...), done: make(chan error, 1),
+		t: t, name: filepath.Base(path) + " " + strings.Join(args, " ") + " on " + host,
+		cmd: exec.CommandContext(ctx, path, args...), done: make(chan error, 1),
 		bell: make(chan struct{}, 1),
 	}
 	h := dropin.Host{Name: host, Verbs: w.verbs, RDMACM: w.socket}

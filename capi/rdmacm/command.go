@@ -93,7 +93,8 @@ func (c *channel) migrate(n uint32, to *channel) ([]byte, error) {
 
 // idOffset is where a command's struct names its ID.
 var idOffset = [numCommand]int{
-	cmdDestroyID: 8, cmdBindIP: 36, cmdResolveIP: 56, cmdQueryRoute: 8, cmdConnect: 272, cmdAccept: 280, cmdInitQPAttr: 8, cmdSetOption: 8,
+	cmdDestroyID: 8, cmdBindIP: 36, cmdResolveIP: 56, cmdQueryRoute: 8, cmdConnect: 272, cmdAccept: 280,
+	cmdInitQPAttr: 8, cmdSetOption: 8,
 	cmdJoinIPMcast: 44, cmdLeaveMcast: 8, cmdQuery: 8, cmdJoinMcast: 16,
 }
 

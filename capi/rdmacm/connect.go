@@ -50,7 +50,8 @@ func (d *ident) connect(c *connParam) error {
 			d.qkey = c.qkey
 		}
 		id, err = p.engine.SIDRRequest(now, cm.SIDRParams{
-			Path: path, ServiceID: serviceID(d.space, &d.dst), Timeout: 4096 * ib.Nanosecond << cfg.responseTimeout, Retries: int(cfg.retries), Private: d.private(c.private),
+			Path: path, ServiceID: serviceID(d.space, &d.dst), Timeout: 4096 * ib.Nanosecond << cfg.responseTimeout,
+			Retries: int(cfg.retries), Private: d.private(c.private),
 		})
 	} else {
 		var t cm.Transport
@@ -58,10 +59,12 @@ func (d *ident) connect(c *connParam) error {
 			return err
 		}
 		id, err = p.engine.Connect(now, cm.ReqParams{
-			Primary: path, ServiceID: serviceID(d.space, &d.dst), Transport: t, QPN: d.qpn, StartingPSN: d.psn, SRQ: d.srq,
+			Primary: path, ServiceID: serviceID(d.space, &d.dst), Transport: t, QPN: d.qpn, StartingPSN: d.psn,
+			SRQ:                d.srq,
 			ResponderResources: c.responderResources, InitiatorDepth: c.initiatorDepth, FlowControl: c.flowControl != 0,
 			RetryCount: min(c.retryCount, 7), RNRRetryCount: min(c.rnrRetryCount, 7),
-			RemoteCMTimeout: cfg.responseTimeout, LocalCMTimeout: cfg.responseTimeout, MaxCMRetries: cfg.retries, ECE: c.ece, Private: d.private(c.private),
+			RemoteCMTimeout: cfg.responseTimeout, LocalCMTimeout: cfg.responseTimeout, MaxCMRetries: cfg.retries,
+			ECE: c.ece, Private: d.private(c.private),
 		})
 	}
 	if err != nil {
@@ -101,8 +104,9 @@ func (d *ident) accept(c *connParam, uid uint64) error {
 		}
 	case given:
 		err = p.engine.Accept(now, d.conn, cm.RepParams{
-			QPN: d.qpn, StartingPSN: d.psn, SRQ: d.srq, ResponderResources: c.responderResources, InitiatorDepth: c.initiatorDepth,
-			FlowControl: c.flowControl != 0, RNRRetryCount: min(c.rnrRetryCount, 7), ECE: c.ece, Private: c.private,
+			QPN: d.qpn, StartingPSN: d.psn, SRQ: d.srq, ResponderResources: c.responderResources,
+			InitiatorDepth: c.initiatorDepth,
+			FlowControl:    c.flowControl != 0, RNRRetryCount: min(c.rnrRetryCount, 7), ECE: c.ece, Private: c.private,
 		})
 	default:
 		err = p.engine.Ready(now, d.conn, nil)
@@ -198,7 +202,9 @@ func (d *ident) qpAttr(to cm.QPState) (a cm.QPAttr, err error) {
 		return a, err
 	}
 	if to == cm.QPRTR {
-		a.RQPSN = d.psn // a program that accepts moves its queue pair before it tells us, and the engine is not told the number until then
+		// a program that accepts moves its queue pair before it tells us, and the engine is not told the number until
+		// then
+		a.RQPSN = d.psn
 	}
 	if to == cm.QPRTS && d.ackTimeout != 0 {
 		a.Timeout = d.ackTimeout
@@ -213,7 +219,8 @@ func appendQPAttr(b []byte, a *cm.QPAttr, qkey ib.QKey) []byte {
 	b = append(b, make([]byte, qpAttrSize)...)
 	p := b[at:]
 	for i, v := range []uint32{
-		uint32(a.Mask), uint32(a.State), 0, uint32(a.PathMTU), uint32(a.PathMigState), uint32(qkey), uint32(a.RQPSN), uint32(a.SQPSN), uint32(a.DestQPN), a.Access,
+		uint32(a.Mask), uint32(a.State), 0, uint32(a.PathMTU), uint32(a.PathMigState), uint32(qkey), uint32(a.RQPSN),
+		uint32(a.SQPSN), uint32(a.DestQPN), a.Access,
 	} {
 		native.PutUint32(p[4*i:], v)
 	}

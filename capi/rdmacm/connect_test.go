@@ -20,8 +20,10 @@ func TestConnect(t *testing.T) {
 	id := a.route(psTCP, "198.18.0.2:7471", 0)
 	resp := a.do(cmdQueryRoute, queryBody(id, 0))
 	hosts := w.Hosts()
-	if len(resp) != routeRespSize || be.Uint64(resp) != uint64(hosts[0].Node().GUID) || native.Uint32(resp[192:]) != 1 || resp[196] != 1 {
-		t.Errorf("route: %d bytes, node 0x%x, %d paths, port %d", len(resp), be.Uint64(resp), native.Uint32(resp[192:]), resp[196])
+	if len(resp) != routeRespSize || be.Uint64(resp) != uint64(hosts[0].Node().GUID) ||
+		native.Uint32(resp[192:]) != 1 || resp[196] != 1 {
+		t.Errorf("route: %d bytes, node 0x%x, %d paths, port %d", len(resp), be.Uint64(resp), native.Uint32(resp[192:]),
+			resp[196])
 	}
 	if src := parseSockaddr(resp[136:164]); src.ip != hosts[0].IP() || src.port < ephemeralFirst {
 		t.Errorf("source %v port %d", src.ip, src.port)
@@ -30,14 +32,17 @@ func TestConnect(t *testing.T) {
 		t.Errorf("destination %v port %d", dst.ip, dst.port)
 	}
 	path := resp[8:72]
-	if gidOf(path).GUID() != hosts[1].Node().PortGUID(1) || gidOf(path[16:]).GUID() != hosts[0].Node().PortGUID(1) || be.Uint16(path[32:]) == 0 || path[48] != byte(ib.MTU4096) {
+	if gidOf(path).GUID() != hosts[1].Node().PortGUID(1) || gidOf(path[16:]).GUID() != hosts[0].Node().PortGUID(1) ||
+		be.Uint16(path[32:]) == 0 || path[48] != byte(ib.MTU4096) {
 		t.Errorf("path % x", path)
 	}
 
-	a.do(cmdConnect, connectBody(id, connParam{qpn: 0x123, private: []byte("hello"), responderResources: 3, initiatorDepth: 2, retryCount: 7, rnrRetryCount: 6, srq: 1}))
+	a.do(cmdConnect, connectBody(id, connParam{qpn: 0x123, private: []byte("hello"), responderResources: 3,
+		initiatorDepth: 2, retryCount: 7, rnrRetryCount: 6, srq: 1}))
 	e := b.expect(evtConnectRequest)
 	p := connParamOf(e)
-	if e.uid != uint64(l)+1000 || e.id == l || p.qpn != 0x123 || p.responderResources != 2 || p.initiatorDepth != 3 || p.retryCount != 7 || p.rnrRetryCount != 6 || p.srq != 1 {
+	if e.uid != uint64(l)+1000 || e.id == l || p.qpn != 0x123 || p.responderResources != 2 || p.initiatorDepth != 3 ||
+		p.retryCount != 7 || p.rnrRetryCount != 6 || p.srq != 1 {
 		t.Errorf("request: %+v %+v", e, p)
 	}
 	if len(p.private) != mad.CMReqPrivate-ipHeadSize || !bytes.HasPrefix(p.private, []byte("hello\x00")) {
@@ -45,7 +50,8 @@ func TestConnect(t *testing.T) {
 	}
 	// The passive side knows its addresses and its path.
 	resp = b.do(cmdQueryRoute, queryBody(e.id, 0))
-	if src, dst := parseSockaddr(resp[136:164]), parseSockaddr(resp[164:192]); src.ip != hosts[1].IP() || src.port != 7471 || dst.ip != hosts[0].IP() || dst.port < ephemeralFirst {
+	if src, dst := parseSockaddr(resp[136:164]), parseSockaddr(resp[164:192]); src.ip != hosts[1].IP() ||
+		src.port != 7471 || dst.ip != hosts[0].IP() || dst.port < ephemeralFirst {
 		t.Errorf("the passive side is at %+v and asked by %+v", src, dst)
 	}
 	for _, s := range []cm.QPState{cm.QPInit, cm.QPRTR, cm.QPRTS} {
@@ -53,14 +59,17 @@ func TestConnect(t *testing.T) {
 		if len(attr) != qpAttrSize || native.Uint32(attr[4:]) != uint32(s) {
 			t.Fatalf("attributes for %d: % x", s, attr)
 		}
-		if s == cm.QPRTR && (native.Uint32(attr[32:]) != 0x123 || native.Uint16(attr[40+24:]) == 0 || native.Uint32(attr[12:]) != uint32(ib.MTU4096) || attr[131] != 2) {
+		if s == cm.QPRTR && (native.Uint32(attr[32:]) != 0x123 || native.Uint16(attr[40+24:]) == 0 ||
+			native.Uint32(attr[12:]) != uint32(ib.MTU4096) || attr[131] != 2) {
 			t.Errorf("attributes for RTR: % x", attr)
 		}
 	}
-	b.do(cmdAccept, acceptBody(e.id, 77, &connParam{qpn: 0x456, private: []byte("welcome"), responderResources: 2, initiatorDepth: 3}))
+	b.do(cmdAccept, acceptBody(e.id, 77, &connParam{qpn: 0x456, private: []byte("welcome"), responderResources: 2,
+		initiatorDepth: 3}))
 	r := a.expect(evtConnectResponse)
 	p = connParamOf(r)
-	if r.id != id || p.qpn != 0x456 || p.responderResources != 3 || p.initiatorDepth != 2 || len(p.private) != mad.CMRepPrivate || !bytes.HasPrefix(p.private, []byte("welcome\x00")) {
+	if r.id != id || p.qpn != 0x456 || p.responderResources != 3 || p.initiatorDepth != 2 ||
+		len(p.private) != mad.CMRepPrivate || !bytes.HasPrefix(p.private, []byte("welcome\x00")) {
 		t.Errorf("response: %+v %+v", r, p)
 	}
 	attr := a.do(cmdInitQPAttr, queryBody(id, uint32(cm.QPRTR)))
@@ -104,7 +113,8 @@ func TestReject(t *testing.T) {
 	e := b.expect(evtConnectRequest)
 	b.do(cmdReject, rejectBody(e.id, "no"))
 	r := a.expect(evtRejected)
-	if p := connParamOf(r); r.id != id || r.status != int32(mad.RejConsumer) || len(p.private) != mad.CMRejPrivate || !bytes.HasPrefix(p.private, []byte("no\x00")) {
+	if p := connParamOf(r); r.id != id || r.status != int32(mad.RejConsumer) || len(p.private) != mad.CMRejPrivate ||
+		!bytes.HasPrefix(p.private, []byte("no\x00")) {
 		t.Errorf("rejected: %+v %+v", r, p)
 	}
 	b.do(cmdDestroyID, destroyBody(e.id))
@@ -183,18 +193,21 @@ func TestDatagrams(t *testing.T) {
 	b.listen(psUDP, 7174, 0)
 	id := a.route(psUDP, "198.18.0.2:7174", 0)
 	attr := a.do(cmdInitQPAttr, queryBody(id, uint32(cm.QPInit)))
-	if mask := native.Uint32(attr); mask != uint32(cm.QPHasState|cm.QPHasPKeyIndex|cm.QPHasPort|qpHasQKey) || native.Uint32(attr[20:]) != uint32(udpQKey) || attr[133] != 1 {
+	if mask := native.Uint32(attr); mask != uint32(cm.QPHasState|cm.QPHasPKeyIndex|cm.QPHasPort|qpHasQKey) ||
+		native.Uint32(attr[20:]) != uint32(udpQKey) || attr[133] != 1 {
 		t.Errorf("attributes: % x", attr)
 	}
 	a.do(cmdConnect, connectBody(id, connParam{qpn: 0x77, private: []byte("who?")}))
 	e := b.expect(evtConnectRequest)
-	if n := int(e.param[296]); n != mad.SIDRReqPrivate-ipHeadSize || !bytes.HasPrefix(e.param[40:], []byte("who?\x00")) {
+	if n := int(e.param[296]); n != mad.SIDRReqPrivate-ipHeadSize ||
+		!bytes.HasPrefix(e.param[40:], []byte("who?\x00")) {
 		t.Errorf("%d bytes of private data %q", n, e.param[40:296])
 	}
 	b.do(cmdAccept, acceptBody(e.id, 9, &connParam{qpn: 0x88, private: []byte("me")}))
 	r := a.expect(evtEstablished)
 	ah := r.param[8:40]
-	if r.id != id || native.Uint32(r.param) != 0x88 || native.Uint32(r.param[4:]) != uint32(udpQKey) || native.Uint16(ah[24:]) == 0 || ah[30] != 1 || !bytes.HasPrefix(r.param[40:], []byte("me\x00")) {
+	if r.id != id || native.Uint32(r.param) != 0x88 || native.Uint32(r.param[4:]) != uint32(udpQKey) ||
+		native.Uint16(ah[24:]) == 0 || ah[30] != 1 || !bytes.HasPrefix(r.param[40:], []byte("me\x00")) {
 		t.Errorf("established: %+v", r)
 	}
 	b.do(cmdDestroyID, destroyBody(e.id))
@@ -203,7 +216,8 @@ func TestDatagrams(t *testing.T) {
 	id = a.route(psUDP, "198.18.0.2:7174", 0)
 	a.do(cmdConnect, connectBody(id, connParam{qpn: 0x77}))
 	b.do(cmdReject, rejectBody(b.expect(evtConnectRequest).id, "never"))
-	if r := a.expect(evtUnreachable); r.status != int32(mad.SIDRReject) || !bytes.HasPrefix(r.param[40:], []byte("never\x00")) {
+	if r := a.expect(evtUnreachable); r.status != int32(mad.SIDRReject) ||
+		!bytes.HasPrefix(r.param[40:], []byte("never\x00")) {
 		t.Errorf("rejected: %+v", r)
 	}
 	id = a.route(psUDP, "198.18.0.2:7175", 0)

@@ -35,8 +35,8 @@ type endPort struct {
 	dead   bool
 }
 
-// grace is how long a request waits for who is about to listen: a program that is told over another connection "connect to me now" can be faster than
-// the other's next call, which no adapter would have let it be.
+// grace is how long a request waits for who is about to listen: a program that is told over another connection "connect
+// to me now" can be faster than the other's next call, which no adapter would have let it be.
 const grace = 100 * ib.Millisecond
 
 // listening is a service ID that IDs of the host listen on. They may be several, with different addresses.
@@ -51,16 +51,19 @@ func openPort(h *host, a *Adapter, info *Port) (*endPort, error) {
 		return nil, err
 	}
 	p := &endPort{
-		h: h, num: info.Num, session: session, conns: map[cm.ConnID]*ident{}, listens: map[uint64]*listening{}, asks: map[uint32]func(answer){},
+		h: h, num: info.Num, session: session, conns: map[cm.ConnID]*ident{}, listens: map[uint64]*listening{},
+		asks:   map[uint32]func(answer){},
 		groups: map[groupKey]*group{}, done: make(chan struct{}),
-		engine: cm.New(cm.Config{Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), CAGUID: a.NodeGUID, Port: info.Num, Grace: grace}),
+		engine: cm.New(cm.Config{Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), CAGUID: a.NodeGUID,
+			Port: info.Num, Grace: grace}),
 	}
 	name := fmt.Sprintf("rdma_cm on %s port %d", h.name, info.Num)
 	p.cmAgent, err = session.Register(madrpc.Registration{
 		Class: mad.ClassCM, ClassVersion: mad.CMClassVersion, Methods: madrpc.MethodSet(mad.MethodSend), Name: name,
 	})
 	if err == nil {
-		p.saAgent, err = session.Register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: mad.SAVersion, Name: name})
+		p.saAgent, err = session.Register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: mad.SAVersion,
+			Name: name})
 	}
 	if err != nil {
 		session.Close()
@@ -201,7 +204,8 @@ type question struct {
 
 var errNoManager = fmt.Errorf("rdmacm: the port knows no subnet manager: %w", syscall.EAGAIN)
 
-// ask sends a question; done is called with the answer, once, with the host's lock held, unless forget is called before.
+// ask sends a question; done is called with the answer, once, with the host's lock held, unless forget is called
+// before.
 func (p *endPort) ask(info *Port, q question, done func(answer)) (uint32, error) {
 	if !info.SMLID.IsUnicast() {
 		return 0, errNoManager
@@ -212,7 +216,8 @@ func (p *endPort) ask(info *Port, q question, done func(answer)) (uint32, error)
 	}
 	b := make([]byte, 0, mad.Size)
 	b = (&mad.Header{
-		BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: q.method, AttributeID: q.attr,
+		BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: q.method,
+		AttributeID:   q.attr,
 		TransactionID: uint64(p.lastAsk),
 	}).Append(b)
 	b = append(b, make([]byte, mad.SAHeaderOff-len(b))...)

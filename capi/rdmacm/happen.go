@@ -46,7 +46,8 @@ type connParam struct {
 func parseConnParam(b []byte) connParam {
 	return connParam{
 		qpn: ib.QPN(native.Uint32(b)), qkey: ib.QKey(native.Uint32(b[4:])), private: b[8 : 8+int(b[264])],
-		srq: b[265], responderResources: b[266], initiatorDepth: b[267], flowControl: b[268], retryCount: b[269], rnrRetryCount: b[270], valid: b[271],
+		srq: b[265], responderResources: b[266], initiatorDepth: b[267], flowControl: b[268], retryCount: b[269],
+		rnrRetryCount: b[270], valid: b[271],
 	}
 }
 
@@ -54,7 +55,8 @@ func (c *connParam) put(b []byte) {
 	native.PutUint32(b, uint32(c.qpn))
 	native.PutUint32(b[4:], uint32(c.qkey))
 	b[264] = byte(copy(b[8:8+privateMax-1], c.private))
-	b[265], b[266], b[267], b[268], b[269], b[270], b[271] = c.srq, c.responderResources, c.initiatorDepth, c.flowControl, c.retryCount, c.rnrRetryCount, c.valid
+	b[265], b[266], b[267], b[268], b[269], b[270], b[271] = c.srq, c.responderResources, c.initiatorDepth,
+		c.flowControl, c.retryCount, c.rnrRetryCount, c.valid
 }
 
 // parseECE reads struct rdma_ucm_ece. A vendor's ID has 24 bits on the wire.
@@ -149,7 +151,8 @@ func (p *endPort) happened(e *cm.Event) {
 		info, _ := p.engine.Info(e.ID)
 		(&connParam{
 			qpn: info.RemoteQPN, private: e.Private, srq: flag(e.Rep.SRQ), responderResources: e.Rep.InitiatorDepth,
-			initiatorDepth: e.Rep.ResponderResources, flowControl: flag(e.Rep.FlowControl), rnrRetryCount: e.Rep.RNRRetryCount,
+			initiatorDepth: e.Rep.ResponderResources, flowControl: flag(e.Rep.FlowControl),
+			rnrRetryCount: e.Rep.RNRRetryCount,
 		}).put(out.rec[evParam:])
 		putECE(out.rec[evECE:], e.ECE)
 		d.send(out)
@@ -260,7 +263,8 @@ func (p *endPort) requested(e *cm.Event) {
 		d.src, d.dst = dst, src
 		d.src.setPort(uint16(info.ServiceID))
 	} else {
-		d.src = sockaddr{family: afIB, gid: info.Primary.SGID, sid: info.ServiceID, mask: ^uint64(0), pkey: info.Primary.PKey}
+		d.src = sockaddr{family: afIB, gid: info.Primary.SGID, sid: info.ServiceID, mask: ^uint64(0),
+			pkey: info.Primary.PKey}
 		d.dst = sockaddr{family: afIB, gid: info.Primary.DGID, pkey: info.Primary.PKey}
 	}
 	d.gid, d.dgid, d.key = info.Primary.SGID, info.Primary.DGID, info.Primary.PKey
@@ -278,8 +282,9 @@ func (p *endPort) requested(e *cm.Event) {
 	} else {
 		_ = p.engine.DelayRepeated(e.ID, mraTimeout, nil)
 		(&connParam{
-			qpn: info.RemoteQPN, private: private, srq: flag(e.Req.SRQ), responderResources: e.Req.InitiatorDepth, initiatorDepth: e.Req.ResponderResources,
-			flowControl: flag(e.Req.FlowControl), retryCount: e.Req.RetryCount, rnrRetryCount: e.Req.RNRRetryCount,
+			qpn: info.RemoteQPN, private: private, srq: flag(e.Req.SRQ), responderResources: e.Req.InitiatorDepth,
+			initiatorDepth: e.Req.ResponderResources,
+			flowControl:    flag(e.Req.FlowControl), retryCount: e.Req.RetryCount, rnrRetryCount: e.Req.RNRRetryCount,
 		}).put(out.rec[evParam:])
 		putECE(out.rec[evECE:], e.ECE)
 	}

@@ -310,7 +310,8 @@ func (c *client) event() seen {
 	if err != nil || n != eventSize {
 		c.t.Fatalf("waiting for an event: %d bytes, %v", n, err)
 	}
-	return seen{native.Uint64(b), native.Uint32(b[evID:]), eventKind(native.Uint32(b[evEvent:])), int32(native.Uint32(b[evStatus:])), b[evParam:evReserved]}
+	return seen{native.Uint64(b), native.Uint32(b[evID:]), eventKind(native.Uint32(b[evEvent:])),
+		int32(native.Uint32(b[evStatus:])), b[evParam:evReserved]}
 }
 
 // expect waits for an event of a kind.
@@ -371,9 +372,11 @@ func (c *client) route(space portSpace, dst string, qpType uint8) uint32 {
 func connected(t testing.TB, from, to *client, dst string) (active, passive uint32) {
 	t.Helper()
 	active = from.route(psTCP, dst, 0)
-	from.do(cmdConnect, connectBody(active, connParam{qpn: 0x123, private: []byte("hello"), responderResources: 3, initiatorDepth: 2, retryCount: 7, rnrRetryCount: 6}))
+	from.do(cmdConnect, connectBody(active, connParam{qpn: 0x123, private: []byte("hello"), responderResources: 3,
+		initiatorDepth: 2, retryCount: 7, rnrRetryCount: 6}))
 	passive = to.expect(evtConnectRequest).id
-	to.do(cmdAccept, acceptBody(passive, uint64(passive)+1000, &connParam{qpn: 0x456, private: []byte("welcome"), responderResources: 2, initiatorDepth: 3}))
+	to.do(cmdAccept, acceptBody(passive, uint64(passive)+1000,
+		&connParam{qpn: 0x456, private: []byte("welcome"), responderResources: 2, initiatorDepth: 3}))
 	from.expect(evtConnectResponse)
 	from.do(cmdAccept, acceptBody(active, 0, nil))
 	if e := to.expect(evtEstablished); e.id != passive || e.uid != uint64(passive)+1000 {

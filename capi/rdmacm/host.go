@@ -9,13 +9,14 @@ import (
 	"softib/proto/ib"
 )
 
-// host is one host of the fabric as rdma_cm knows it: its ports, what is bound to its addresses, and the channels of its programs.
+// host is one host of the fabric as rdma_cm knows it: its ports, what is bound to its addresses, and the channels of
+// its programs.
 type host struct {
 	s    *server
 	name string
 
-	// mu guards everything of the host: its ports with their engines, all IDs, channels and events. Nothing is waited for
-	// while it is held.
+	// mu guards everything of the host: its ports with their engines, all IDs, channels and events. Nothing is waited
+	// for while it is held.
 	mu     sync.Mutex
 	ports  []*endPort // those that could be opened
 	spaces map[portSpace]map[uint16]*binding

@@ -27,7 +27,8 @@ const (
 	numState
 )
 
-var stateNames = [numState]string{"idle", "bound", "resolving its address", "address resolved", "resolving its route", "route resolved",
+var stateNames = [numState]string{"idle", "bound", "resolving its address", "address resolved", "resolving its route",
+	"route resolved",
 	"connecting or connected", "disconnected", "listening", "gone"}
 
 func (s state) String() string {
@@ -93,7 +94,8 @@ type ident struct {
 }
 
 func (c *channel) newIdent(uid uint64, space portSpace, qpType uint8) *ident {
-	d := &ident{number: c.host.s.newID(), ch: c, uid: uid, space: space, qpType: qpType, psn: ib.PSN(rand.Uint32() & 0xFFFFFF)}
+	d := &ident{number: c.host.s.newID(), ch: c, uid: uid, space: space, qpType: qpType,
+		psn: ib.PSN(rand.Uint32() & 0xFFFFFF)}
 	c.ids[d.number] = d
 	return d
 }
@@ -288,7 +290,8 @@ func (d *ident) resolveRoute(timeoutMS uint32) error {
 	if info == nil {
 		return syscall.ENODEV
 	}
-	want := mad.PathRecord{DGID: d.dgid, SGID: d.gid, PKey: d.key, NumbPath: 1, Reversible: true, ServiceID: serviceID(d.space, &d.dst)}
+	want := mad.PathRecord{DGID: d.dgid, SGID: d.gid, PKey: d.key, NumbPath: 1, Reversible: true,
+		ServiceID: serviceID(d.space, &d.dst)}
 	mask := pathMask
 	switch {
 	case d.src.family == afInet && d.tosSet:
@@ -303,7 +306,8 @@ func (d *ident) resolveRoute(timeoutMS uint32) error {
 	// The program's patience is for all tries together.
 	const tries = 4
 	timeout := max(ib.Time(timeoutMS)*ib.Millisecond/tries, 10*ib.Millisecond)
-	d.asked, err = d.port.ask(info, question{mad.MethodGet, mad.AttrPathRecord, mask, want.Append(nil), timeout, tries - 1}, d.routed)
+	d.asked, err = d.port.ask(info, question{mad.MethodGet, mad.AttrPathRecord, mask, want.Append(nil), timeout,
+		tries - 1}, d.routed)
 	if err != nil {
 		return err
 	}
@@ -344,7 +348,8 @@ func (d *ident) cmPath() (cm.Path, error) {
 	}
 	key, ok := info.keyIndex(d.path.PKey)
 	if !ok {
-		return cm.Path{}, fmt.Errorf("rdmacm: partition %v is not among those of port %d: %w", d.path.PKey, info.Num, syscall.EINVAL)
+		return cm.Path{}, fmt.Errorf("rdmacm: partition %v is not among those of port %d: %w", d.path.PKey, info.Num,
+			syscall.EINVAL)
 	}
 	return cm.Path{PathRecord: d.path, PKeyIndex: key, PathBits: uint8(d.path.SLID) & (1<<info.LMC - 1)}, nil
 }

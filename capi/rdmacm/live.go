@@ -48,7 +48,8 @@ func (u fabricPorts) Adapter(name string) (Adapter, error) {
 		}
 		a.Ports = append(a.Ports, Port{
 			Num: ref.Port, GID: ib.MakeGID(pi.GidPrefix, n.PortGUID(ref.Port)), LID: pi.LID, LMC: pi.LMC,
-			SMLID: pi.MasterSMLID, SMSL: pi.MasterSMSL, Active: pi.PortState == ib.PortActive, MTU: pi.NeighborMTU, PKeys: u.f.PKeys(ref),
+			SMLID: pi.MasterSMLID, SMSL: pi.MasterSMSL, Active: pi.PortState == ib.PortActive, MTU: pi.NeighborMTU,
+			PKeys: u.f.PKeys(ref),
 		})
 	}
 	return a, nil

@@ -62,7 +62,8 @@ func (d *ident) join(uid uint64, a sockaddr, as mad.JoinState) (*membership, err
 		if err := d.setQKey(0); err != nil {
 			return nil, err
 		}
-		g = &group{p: p, key: key, ipoib: d.space == psIPoIB, want: mad.MCMemberRecord{MGID: key.mgid, PortGID: d.gid, PKey: d.key, QKey: d.qkey, JoinState: as}}
+		g = &group{p: p, key: key, ipoib: d.space == psIPoIB,
+			want: mad.MCMemberRecord{MGID: key.mgid, PortGID: d.gid, PKey: d.key, QKey: d.qkey, JoinState: as}}
 	}
 	m.g = g
 	g.members = append(g.members, m)
@@ -108,8 +109,9 @@ func (m *membership) joined(errno syscall.Errno) {
 	native.PutUint32(e.rec[evID:], m.number)
 	if errno == 0 {
 		(&udParam{qpn: ib.QPNMulticast, qkey: rec.QKey, ah: cm.AHAttr{
-			DLID: rec.MLID, SL: rec.SL, StaticRate: uint8(rec.Rate), IsGlobal: true, DGID: rec.MGID, FlowLabel: rec.FlowLabel,
-			HopLimit: rec.HopLimit, TClass: rec.TClass, Port: d.port.num,
+			DLID: rec.MLID, SL: rec.SL, StaticRate: uint8(rec.Rate), IsGlobal: true, DGID: rec.MGID,
+			FlowLabel: rec.FlowLabel,
+			HopLimit:  rec.HopLimit, TClass: rec.TClass, Port: d.port.num,
 		}}).put(e.rec[evParam:])
 	}
 	d.ch.push(e)
@@ -210,7 +212,8 @@ func (g *group) ask(method mad.Method, mask uint64, rec *mad.MCMemberRecord, don
 	if info == nil || g.p.dead {
 		return fmt.Errorf("rdmacm: port %d of %s: %w", g.p.num, g.p.h.name, syscall.ENODEV)
 	}
-	_, err = g.p.ask(info, question{method, mad.AttrMCMemberRecord, mask, rec.Append(nil), groupTimeout, groupRetries}, done)
+	_, err = g.p.ask(info, question{method, mad.AttrMCMemberRecord, mask, rec.Append(nil), groupTimeout, groupRetries},
+		done)
 	return err
 }
 

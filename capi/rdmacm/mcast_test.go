@@ -64,7 +64,8 @@ func TestMulticast(t *testing.T) {
 		membership = native.Uint32(c.do(cmdJoinMcast, joinBody(id, uid, group, 0)))
 		e := c.expect(evtMulticastJoin)
 		ah := e.param[8:40]
-		if e.id != membership || e.uid != uid || e.status != 0 || native.Uint32(e.param) != uint32(ib.QPNMulticast) || native.Uint32(e.param[4:]) != uint32(udpQKey) {
+		if e.id != membership || e.uid != uid || e.status != 0 || native.Uint32(e.param) != uint32(ib.QPNMulticast) ||
+			native.Uint32(e.param[4:]) != uint32(udpQKey) {
 			t.Fatalf("join: %+v", e)
 		}
 		if gidOf(ah) != mgid || !ib.LID(native.Uint16(ah[24:])).IsMulticast() || ah[29] != 1 || ah[30] != 1 {

@@ -123,8 +123,8 @@ func (p *Port) homeKey() ib.PKey {
 	return ib.PKeyDefault
 }
 
-// sharedKey is the first partition of a port in which it may speak to another. If there is none it is the first of all, and the
-// administrator will say no.
+// sharedKey is the first partition of a port in which it may speak to another. If there is none it is the first of all,
+// and the administrator will say no.
 func (p *Port) sharedKey(o *Port) ib.PKey {
 	for _, k := range p.PKeys {
 		for _, far := range o.PKeys {

@@ -19,8 +19,10 @@ const (
 	nearAddress = "198.18.0.1"
 )
 
-// pair runs a program that takes connections on one host and one that makes them on another, and returns what both printed.
-func (w *land) pair(t testing.TB, path string, serverArgs []string, clientPath string, clientArgs []string) (server, client string) {
+// pair runs a program that takes connections on one host and one that makes them on another, and returns what both
+// printed.
+func (w *land) pair(t testing.TB, path string, serverArgs []string, clientPath string, clientArgs []string) (server,
+	client string) {
 	t.Helper()
 	s := w.serve(t, near, path, serverArgs...)
 	client = w.start(t, far, clientPath, clientArgs...).finish()
@@ -36,25 +38,43 @@ func TestPrograms(t *testing.T) {
 		server, client []string
 		says           string // both do
 	}{
-		{"rping", []string{"rping", "-s", "-v", "-V", "-C", "20"}, []string{"rping", "-c", "-v", "-V", "-C", "20", "-a", nearAddress}, "rdma-ping-19"},
-		{"rping large", []string{"rping", "-s", "-V", "-C", "5", "-S", "60000"}, []string{"rping", "-c", "-V", "-C", "5", "-S", "60000", "-a", nearAddress}, ""},
-		{"ucmatose", []string{"ucmatose", "-c", "5", "-C", "20"}, []string{"ucmatose", "-c", "5", "-C", "20", "-s", nearAddress}, "return status 0"},
-		{"ucmatose large", []string{"ucmatose", "-C", "5", "-S", "1000000"}, []string{"ucmatose", "-C", "5", "-S", "1000000", "-s", nearAddress}, "return status 0"},
-		{"ucmatose migrate", []string{"ucmatose", "-m", "-c", "3"}, []string{"ucmatose", "-m", "-c", "3", "-s", nearAddress}, "return status 0"},
-		{"ucmatose ib", []string{"ucmatose", "-P", "ib"}, []string{"ucmatose", "-P", "ib", "-s", nearAddress}, "return status 0"},
-		{"rping IPv6", []string{"rping", "-s", "-v", "-C", "3", "-a", "::"}, []string{"rping", "-c", "-v", "-C", "3", "-a", "fd53:6f66:7469:6200::1"}, "rdma-ping-2"},
-		{"ucmatose gid", []string{"ucmatose", "-P", "ib", "-f", "gid", "-b", gid}, []string{"ucmatose", "-P", "ib", "-f", "gid", "-s", gid}, "return status 0"},
-		{"udaddy", []string{"udaddy", "-c", "3", "-C", "20"}, []string{"udaddy", "-c", "3", "-C", "20", "-s", nearAddress}, "return status 0"},
-		{"udaddy ipoib", []string{"udaddy", "-p", "0x2"}, []string{"udaddy", "-p", "0x2", "-s", nearAddress}, "return status 0"},
+		{"rping", []string{"rping", "-s", "-v", "-V", "-C", "20"},
+			[]string{"rping", "-c", "-v", "-V", "-C", "20", "-a", nearAddress}, "rdma-ping-19"},
+		{"rping large", []string{"rping", "-s", "-V", "-C", "5", "-S", "60000"},
+			[]string{"rping", "-c", "-V", "-C", "5", "-S", "60000", "-a", nearAddress}, ""},
+		{"ucmatose", []string{"ucmatose", "-c", "5", "-C", "20"},
+			[]string{"ucmatose", "-c", "5", "-C", "20", "-s", nearAddress}, "return status 0"},
+		{"ucmatose large", []string{"ucmatose", "-C", "5", "-S", "1000000"},
+			[]string{"ucmatose", "-C", "5", "-S", "1000000", "-s", nearAddress}, "return status 0"},
+		{"ucmatose migrate", []string{"ucmatose", "-m", "-c", "3"},
+			[]string{"ucmatose", "-m", "-c", "3", "-s", nearAddress}, "return status 0"},
+		{"ucmatose ib", []string{"ucmatose", "-P", "ib"}, []string{"ucmatose", "-P", "ib", "-s", nearAddress},
+			"return status 0"},
+		{"rping IPv6", []string{"rping", "-s", "-v", "-C", "3", "-a", "::"},
+			[]string{"rping", "-c", "-v", "-C", "3", "-a", "fd53:6f66:7469:6200::1"}, "rdma-ping-2"},
+		{"ucmatose gid", []string{"ucmatose", "-P", "ib", "-f", "gid", "-b", gid},
+			[]string{"ucmatose", "-P", "ib", "-f", "gid", "-s", gid}, "return status 0"},
+		{"udaddy", []string{"udaddy", "-c", "3", "-C", "20"},
+			[]string{"udaddy", "-c", "3", "-C", "20", "-s", nearAddress}, "return status 0"},
+		{"udaddy ipoib", []string{"udaddy", "-p", "0x2"}, []string{"udaddy", "-p", "0x2", "-s", nearAddress},
+			"return status 0"},
 		{"rdma_server", []string{"rdma_server"}, []string{"rdma_client", "-s", nearAddress}, "end 0"},
-		{"rdma_xserver rc", []string{"rdma_xserver", "-c", "r"}, []string{"rdma_xclient", "-c", "r", "-s", nearAddress}, "end 0"},
-		{"rdma_xserver xrc", []string{"rdma_xserver", "-c", "x"}, []string{"rdma_xclient", "-c", "x", "-s", nearAddress}, "end 0"},
-		{"rstream", []string{"rstream", "-T", "v", "-S", "1000", "-I", "10", "-C", "50"}, []string{"rstream", "-T", "v", "-S", "1000", "-I", "10", "-C", "50", "-s", nearAddress}, "custom"},
-		{"rstream large", []string{"rstream", "-T", "v", "-S", "1000000", "-I", "3", "-C", "5"}, []string{"rstream", "-T", "v", "-S", "1000000", "-I", "3", "-C", "5", "-s", nearAddress}, "custom"},
-		{"rstream async", []string{"rstream", "-T", "a", "-I", "10", "-C", "50"}, []string{"rstream", "-T", "a", "-I", "10", "-C", "50", "-s", nearAddress}, "custom"},
-		{"rstream blocking", []string{"rstream", "-T", "b", "-I", "10", "-C", "50"}, []string{"rstream", "-T", "b", "-I", "10", "-C", "50", "-s", nearAddress}, "custom"},
-		{"rstream rdma", []string{"rstream", "-T", "r", "-I", "3", "-C", "10"}, []string{"rstream", "-T", "r", "-I", "3", "-C", "10", "-s", nearAddress}, "custom"},
-		{"riostream", []string{"riostream", "-T", "v", "-I", "10", "-C", "10"}, []string{"riostream", "-T", "v", "-I", "10", "-C", "10", "-s", nearAddress}, "custom"},
+		{"rdma_xserver rc", []string{"rdma_xserver", "-c", "r"}, []string{"rdma_xclient", "-c", "r", "-s", nearAddress},
+			"end 0"},
+		{"rdma_xserver xrc", []string{"rdma_xserver", "-c", "x"},
+			[]string{"rdma_xclient", "-c", "x", "-s", nearAddress}, "end 0"},
+		{"rstream", []string{"rstream", "-T", "v", "-S", "1000", "-I", "10", "-C", "50"},
+			[]string{"rstream", "-T", "v", "-S", "1000", "-I", "10", "-C", "50", "-s", nearAddress}, "custom"},
+		{"rstream large", []string{"rstream", "-T", "v", "-S", "1000000", "-I", "3", "-C", "5"},
+			[]string{"rstream", "-T", "v", "-S", "1000000", "-I", "3", "-C", "5", "-s", nearAddress}, "custom"},
+		{"rstream async", []string{"rstream", "-T", "a", "-I", "10", "-C", "50"},
+			[]string{"rstream", "-T", "a", "-I", "10", "-C", "50", "-s", nearAddress}, "custom"},
+		{"rstream blocking", []string{"rstream", "-T", "b", "-I", "10", "-C", "50"},
+			[]string{"rstream", "-T", "b", "-I", "10", "-C", "50", "-s", nearAddress}, "custom"},
+		{"rstream rdma", []string{"rstream", "-T", "r", "-I", "3", "-C", "10"},
+			[]string{"rstream", "-T", "r", "-I", "3", "-C", "10", "-s", nearAddress}, "custom"},
+		{"riostream", []string{"riostream", "-T", "v", "-I", "10", "-C", "10"},
+			[]string{"riostream", "-T", "v", "-I", "10", "-C", "10", "-s", nearAddress}, "custom"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, c := w.pair(t, utility(t, test.server[0]), test.server[1:], utility(t, test.client[0]), test.client[1:])
@@ -67,12 +87,13 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestPerftest runs perftest over rdma_cm. Its client connects twice, and does not survive that the server listens a second time only after it was
-// asked; so there are several tries.
+// TestPerftest runs perftest over rdma_cm. Its client connects twice, and does not survive that the server listens a
+// second time only after it was asked; so there are several tries.
 func TestPerftest(t *testing.T) {
 	w := newLand(t, twoLevels)
 	for _, args := range [][]string{
-		{"ib_send_lat", "-R", "-n", "100"}, {"ib_write_bw", "-R", "-n", "100"}, {"ib_send_bw", "-R", "-n", "100", "-c", "UD", "-s", "1024"},
+		{"ib_send_lat", "-R", "-n", "100"}, {"ib_write_bw", "-R", "-n", "100"},
+		{"ib_send_bw", "-R", "-n", "100", "-c", "UD", "-s", "1024"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			path := utility(t, args[0])
@@ -140,9 +161,11 @@ func TestMckey(t *testing.T) {
 		group            string
 	}{
 		{"UDP", []string{"-m", "239.1.2.3"}, []string{"-m", "239.1.2.3"}, "ff12:4001:ffff::f01:203"},
-		{"IPoIB", []string{"-m", "239.1.2.4", "-p", "0x2"}, []string{"-m", "239.1.2.4", "-p", "0x2"}, "ff12:401b:ffff::f01:204"},
+		{"IPoIB", []string{"-m", "239.1.2.4", "-p", "0x2"}, []string{"-m", "239.1.2.4", "-p", "0x2"},
+			"ff12:401b:ffff::f01:204"},
 		{"send only", []string{"-m", "239.1.2.5"}, []string{"-m", "239.1.2.5", "-o"}, "ff12:4001:ffff::f01:205"},
-		{"unmapped", []string{"-M", "ff12:401b:ffff::7777", "-b", nearAddress}, []string{"-M", "ff12:401b:ffff::7777", "-b", "198.18.0.5"}, "ff12:401b:ffff::7777"},
+		{"unmapped", []string{"-M", "ff12:401b:ffff::7777", "-b", nearAddress},
+			[]string{"-M", "ff12:401b:ffff::7777", "-b", "198.18.0.5"}, "ff12:401b:ffff::7777"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel() // senders sleep for 5 s before they send

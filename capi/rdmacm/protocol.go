@@ -184,7 +184,8 @@ func parseHello(b []byte) (h hello, err error) {
 	}
 	h.role = role(native.Uint32(b[8:]))
 	if h.role != roleCommands && h.role != roleEvents {
-		return h, fmt.Errorf("rdmacm: %w: role %d, want %d for commands or %d for events", errNotHello, h.role, roleCommands, roleEvents)
+		return h, fmt.Errorf("rdmacm: %w: role %d, want %d for commands or %d for events", errNotHello, h.role,
+			roleCommands, roleEvents)
 	}
 	h.channel = native.Uint64(b[16:])
 	host := b[24 : 24+hostMax]
@@ -217,8 +218,8 @@ func appendWelcome(b []byte, status int32, channel uint64, text string) []byte {
 	return append(b, text[:min(len(text), textMax)]...)
 }
 
-// request is a command's record. Body is as long as the command's struct, whatever the library left off being zero, and has an
-// option's value after it.
+// request is a command's record. Body is as long as the command's struct, whatever the library left off being zero, and
+// has an option's value after it.
 type request struct {
 	cmd  command
 	room int // for the response

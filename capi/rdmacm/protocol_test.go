@@ -27,46 +27,70 @@ func TestLayouts(t *testing.T) {
 	size := func(s string, n int) fact { return fact{"sizeof(struct " + s + ")", n} }
 	at := func(s, f string, n int) fact { return fact{"__builtin_offsetof(struct " + s + ", " + f + ")", n} }
 	facts := []fact{
-		size("rdma_ucm_cmd_hdr", cmdHeadSize), size("rdma_ucm_conn_param", connParamSize), size("rdma_ucm_ud_param", udParamSize),
-		size("ib_uverbs_ah_attr", ahAttrSize), size("ib_uverbs_qp_attr", qpAttrSize), size("ib_user_path_rec", userPathSize),
-		size("ib_path_rec_data", pathDataSize), size("rdma_ucm_event_resp", eventSize), size("rdma_ucm_query_route_resp", routeRespSize),
+		size("rdma_ucm_cmd_hdr", cmdHeadSize), size("rdma_ucm_conn_param", connParamSize),
+		size("rdma_ucm_ud_param", udParamSize),
+		size("ib_uverbs_ah_attr", ahAttrSize), size("ib_uverbs_qp_attr", qpAttrSize),
+		size("ib_user_path_rec", userPathSize),
+		size("ib_path_rec_data", pathDataSize), size("rdma_ucm_event_resp", eventSize),
+		size("rdma_ucm_query_route_resp", routeRespSize),
 		size("rdma_ucm_query_addr_resp", addrRespSize), size("rdma_ucm_query_path_resp", pathRespHead),
 		size("sockaddr_in", sockaddrIn), size("sockaddr_in6", sockaddrIn6), size("sockaddr_storage", sockaddrAny),
-		at("rdma_ucm_event_resp", "uid", evUID), at("rdma_ucm_event_resp", "id", evID), at("rdma_ucm_event_resp", "event", evEvent),
+		at("rdma_ucm_event_resp", "uid", evUID), at("rdma_ucm_event_resp", "id", evID),
+		at("rdma_ucm_event_resp", "event", evEvent),
 		at("rdma_ucm_event_resp", "status", evStatus), at("rdma_ucm_event_resp", "param", evParam),
 		at("rdma_ucm_event_resp", "reserved", evReserved), at("rdma_ucm_event_resp", "ece", evECE),
 		at("rdma_ucm_conn_param", "private_data_len", 264), at("rdma_ucm_conn_param", "valid", 271),
-		at("rdma_ucm_ud_param", "ah_attr", 8), at("rdma_ucm_ud_param", "private_data", 40), at("rdma_ucm_ud_param", "private_data_len", 296),
-		at("ib_uverbs_ah_attr", "dlid", 24), at("ib_uverbs_ah_attr", "port_num", 30), at("ib_uverbs_ah_attr", "grh.sgid_index", 20),
-		at("ib_uverbs_qp_attr", "qp_access_flags", 36), at("ib_uverbs_qp_attr", "ah_attr", 40), at("ib_uverbs_qp_attr", "alt_ah_attr", 72),
-		at("ib_uverbs_qp_attr", "pkey_index", 124), at("ib_uverbs_qp_attr", "max_rd_atomic", 130), at("ib_uverbs_qp_attr", "port_num", 133),
-		at("ib_uverbs_qp_attr", "timeout", 134), at("ib_uverbs_qp_attr", "alt_timeout", 138), at("ib_uverbs_qp_attr", "qkey", 20),
+		at("rdma_ucm_ud_param", "ah_attr", 8), at("rdma_ucm_ud_param", "private_data", 40),
+		at("rdma_ucm_ud_param", "private_data_len", 296),
+		at("ib_uverbs_ah_attr", "dlid", 24), at("ib_uverbs_ah_attr", "port_num", 30),
+		at("ib_uverbs_ah_attr", "grh.sgid_index", 20),
+		at("ib_uverbs_qp_attr", "qp_access_flags", 36), at("ib_uverbs_qp_attr", "ah_attr", 40),
+		at("ib_uverbs_qp_attr", "alt_ah_attr", 72),
+		at("ib_uverbs_qp_attr", "pkey_index", 124), at("ib_uverbs_qp_attr", "max_rd_atomic", 130),
+		at("ib_uverbs_qp_attr", "port_num", 133),
+		at("ib_uverbs_qp_attr", "timeout", 134), at("ib_uverbs_qp_attr", "alt_timeout", 138),
+		at("ib_uverbs_qp_attr", "qkey", 20),
 		at("rdma_ucm_query_route_resp", "src_addr", 136), at("rdma_ucm_query_route_resp", "dst_addr", 164),
 		at("rdma_ucm_query_route_resp", "num_paths", 192), at("rdma_ucm_query_route_resp", "port_num", 196),
 		at("rdma_ucm_query_route_resp", "ibdev_index", commands[cmdQueryRoute].resp),
-		at("rdma_ucm_query_addr_resp", "pkey", 10), at("rdma_ucm_query_addr_resp", "src_size", 12), at("rdma_ucm_query_addr_resp", "src_addr", 16),
+		at("rdma_ucm_query_addr_resp", "pkey", 10), at("rdma_ucm_query_addr_resp", "src_size", 12),
+		at("rdma_ucm_query_addr_resp", "src_addr", 16),
 		at("rdma_ucm_query_addr_resp", "ibdev_index", queryRoom(queryAddr)),
-		at("ib_user_path_rec", "mtu", 48), at("ib_user_path_rec", "pkey", 52), at("ib_user_path_rec", "sl", 57), at("ib_user_path_rec", "preference", 63),
-		at("rdma_ucm_connect", "ece", commands[cmdConnect].need), at("rdma_ucm_accept", "ece", commands[cmdAccept].need),
-		at("rdma_ucm_accept", "conn_param", 8), at("rdma_ucm_reject", "reason", 5), at("rdma_ucm_reject", "private_data", 8),
-		at("rdma_ucm_create_id", "ps", 16), at("rdma_ucm_create_id", "qp_type", 18), at("rdma_ucm_set_option", "optlen", 20),
-		at("rdma_ucm_join_mcast", "addr_size", 20), at("rdma_ucm_join_mcast", "join_flags", 22), at("rdma_ucm_join_mcast", "addr", 24),
-		at("rdma_ucm_join_ip_mcast", "addr", 16), at("rdma_ucm_resolve_addr", "src_size", 8), at("rdma_ucm_resolve_addr", "dst_addr", 144),
+		at("ib_user_path_rec", "mtu", 48), at("ib_user_path_rec", "pkey", 52), at("ib_user_path_rec", "sl", 57),
+		at("ib_user_path_rec", "preference", 63),
+		at("rdma_ucm_connect", "ece", commands[cmdConnect].need),
+		at("rdma_ucm_accept", "ece", commands[cmdAccept].need),
+		at("rdma_ucm_accept", "conn_param", 8), at("rdma_ucm_reject", "reason", 5),
+		at("rdma_ucm_reject", "private_data", 8),
+		at("rdma_ucm_create_id", "ps", 16), at("rdma_ucm_create_id", "qp_type", 18),
+		at("rdma_ucm_set_option", "optlen", 20),
+		at("rdma_ucm_join_mcast", "addr_size", 20), at("rdma_ucm_join_mcast", "join_flags", 22),
+		at("rdma_ucm_join_mcast", "addr", 24),
+		at("rdma_ucm_join_ip_mcast", "addr", 16), at("rdma_ucm_resolve_addr", "src_size", 8),
+		at("rdma_ucm_resolve_addr", "dst_addr", 144),
 		at("rdma_ucm_migrate_id", "id", 8),
-		{"RDMA_USER_CM_CMD_JOIN_MCAST", int(cmdJoinMcast)}, {"RDMA_USER_CM_CMD_QUERY", int(cmdQuery)}, {"RDMA_PS_IB", int(psIB)},
-		{"sizeof(struct rdmacm_hello)", helloSize}, {"sizeof(struct rdmacm_welcome)", welcomeSize}, {"RDMACM_MAGIC", protocolMagic},
-		{"RDMACM_VERSION", protocolVersion}, {"RDMACM_HOST_MAX", hostMax}, {"RDMACM_TEXT_MAX", textMax}, {"sizeof(struct rdmacm_answer)", answerHeadSize},
+		{"RDMA_USER_CM_CMD_JOIN_MCAST", int(cmdJoinMcast)}, {"RDMA_USER_CM_CMD_QUERY", int(cmdQuery)},
+		{"RDMA_PS_IB", int(psIB)},
+		{"sizeof(struct rdmacm_hello)", helloSize}, {"sizeof(struct rdmacm_welcome)", welcomeSize},
+		{"RDMACM_MAGIC", protocolMagic},
+		{"RDMACM_VERSION", protocolVersion}, {"RDMACM_HOST_MAX", hostMax}, {"RDMACM_TEXT_MAX", textMax},
+		{"sizeof(struct rdmacm_answer)", answerHeadSize},
 	}
-	structs := map[command]string{cmdCreateID: "create_id", cmdDestroyID: "destroy_id", cmdBindIP: "bind_ip", cmdResolveIP: "resolve_ip",
-		cmdResolveRoute: "resolve_route", cmdQueryRoute: "query", cmdConnect: "connect", cmdListen: "listen", cmdAccept: "accept", cmdReject: "reject",
-		cmdDisconnect: "disconnect", cmdInitQPAttr: "init_qp_attr", cmdSetOption: "set_option", cmdNotify: "notify", cmdJoinIPMcast: "join_ip_mcast",
-		cmdLeaveMcast: "destroy_id", cmdMigrateID: "migrate_id", cmdQuery: "query", cmdBind: "bind", cmdResolveAddr: "resolve_addr", cmdJoinMcast: "join_mcast"}
+	structs := map[command]string{cmdCreateID: "create_id", cmdDestroyID: "destroy_id", cmdBindIP: "bind_ip",
+		cmdResolveIP:    "resolve_ip",
+		cmdResolveRoute: "resolve_route", cmdQueryRoute: "query", cmdConnect: "connect", cmdListen: "listen",
+		cmdAccept: "accept", cmdReject: "reject",
+		cmdDisconnect: "disconnect", cmdInitQPAttr: "init_qp_attr", cmdSetOption: "set_option", cmdNotify: "notify",
+		cmdJoinIPMcast: "join_ip_mcast",
+		cmdLeaveMcast:  "destroy_id", cmdMigrateID: "migrate_id", cmdQuery: "query", cmdBind: "bind",
+		cmdResolveAddr: "resolve_addr", cmdJoinMcast: "join_mcast"}
 	for c := range numCommand {
 		name := structs[c]
 		if name == "" {
 			continue
 		}
-		facts = append(facts, size("rdma_ucm_"+name, commands[c].size), fact{"RDMA_USER_CM_CMD_" + commands[c].name, int(c)})
+		facts = append(facts, size("rdma_ucm_"+name, commands[c].size),
+			fact{"RDMA_USER_CM_CMD_" + commands[c].name, int(c)})
 		if c != cmdCreateID && c != cmdMigrateID {
 			facts = append(facts, at("rdma_ucm_"+name, "id", idOffset[c]))
 		}
@@ -74,7 +98,8 @@ func TestLayouts(t *testing.T) {
 	var src strings.Builder
 	src.WriteString("#include <netinet/in.h>\n#include <sys/socket.h>\n#include <rdma/rdma_user_cm.h>\n#include \"clib/protocol.h\"\n")
 	for i, f := range facts {
-		fmt.Fprintf(&src, "_Static_assert(%s == %d, %q);\n", f.expr, f.want, fmt.Sprintf("fact %d: %s is %d", i, f.expr, f.want))
+		fmt.Fprintf(&src, "_Static_assert(%s == %d, %q);\n", f.expr, f.want,
+			fmt.Sprintf("fact %d: %s is %d", i, f.expr, f.want))
 	}
 	file := filepath.Join(t.TempDir(), "facts.c")
 	if err := os.WriteFile(file, []byte(src.String()), 0o600); err != nil {
@@ -150,7 +175,8 @@ func TestSockaddr(t *testing.T) {
 	b := make([]byte, 16)
 	a := addr("198.18.0.2:7471")
 	a.put(b)
-	if want := append(native.AppendUint16(nil, 2), 0x1D, 0x2F, 198, 18, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0); !bytes.Equal(b, want) {
+	if want := append(native.AppendUint16(nil, 2), 0x1D, 0x2F, 198, 18, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0); !bytes.Equal(b,
+		want) {
 		t.Errorf("% x, want % x", b, want)
 	}
 }
@@ -160,7 +186,8 @@ func TestIPHead(t *testing.T) {
 		src, dst string
 		want     []byte
 	}{
-		{"198.18.0.1:4660", "198.18.0.2:1", append(append([]byte{0, 0x40, 0x12, 0x34, 15: 0}, 198, 18, 0, 1), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 198, 18, 0, 2)},
+		{"198.18.0.1:4660", "198.18.0.2:1", append(append([]byte{0, 0x40, 0x12, 0x34, 15: 0}, 198, 18, 0, 1), 0, 0, 0,
+			0, 0, 0, 0, 0, 0, 0, 0, 0, 198, 18, 0, 2)},
 		{"[::1]:1", "[ff02::9]:2", []byte{0, 0x60, 0, 1, 19: 1, 20: 0xFF, 21: 2, 35: 9}},
 	} {
 		src, dst := addr(x.src), addr(x.dst)
@@ -244,7 +271,8 @@ func script(next uint32, f func(rec func(command, []byte), id uint32)) (out []by
 
 func seeds(next uint32) [][]byte {
 	create := func(space portSpace) []byte {
-		return append(append(native.AppendUint64(nil, 7), make([]byte, 8)...), byte(space), byte(space>>8), qptRC, 0, 0, 0, 0, 0)
+		return append(append(native.AppendUint64(nil, 7), make([]byte, 8)...), byte(space), byte(space>>8), qptRC, 0, 0,
+			0, 0, 0)
 	}
 	return [][]byte{
 		script(next, func(rec func(command, []byte), id uint32) {

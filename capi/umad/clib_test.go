@@ -24,7 +24,8 @@ func TestEdgesValgrind(t *testing.T) {
 		t.Skip("slow; SOFTIB_VALGRIND=1 runs it")
 	}
 	f := serve(t)
-	cmd := f.command(t, "h1", "/usr/bin/valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible",
+	cmd := f.command(t, "h1", "/usr/bin/valgrind", "-q", "--error-exitcode=9", "--leak-check=full",
+		"--show-leak-kinds=definite,indirect,possible",
 		"--track-fds=yes", compile(t, "edges.c"))
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)

@@ -43,8 +43,9 @@ func (h *testHost) portGUID(p ib.PortNum) ib.GUID { return h.guid + ib.GUID(p) }
 
 func (h *testHost) NodeInfo(p ib.PortNum) mad.NodeInfo {
 	return mad.NodeInfo{
-		BaseVersion: 1, ClassVersion: 1, NodeType: ib.NodeCA, NumPorts: uint8(len(h.ports) - 1), SystemImageGUID: h.guid,
-		NodeGUID: h.guid, PortGUID: h.portGUID(p), PartitionCap: 32, DeviceID: 0x1017, VendorID: 0x2C9,
+		BaseVersion: 1, ClassVersion: 1, NodeType: ib.NodeCA, NumPorts: uint8(len(h.ports) - 1),
+		SystemImageGUID: h.guid,
+		NodeGUID:        h.guid, PortGUID: h.portGUID(p), PartitionCap: 32, DeviceID: 0x1017, VendorID: 0x2C9,
 	}
 }
 func (h *testHost) NodeDescription() string                   { return h.name + " HCA-1" }
@@ -98,11 +99,13 @@ func (h *testHost) SetPortInfo(_ ib.Time, p ib.PortNum, pi mad.PortInfo) error {
 }
 
 func newCable() *cable {
-	c := &cable{start: time.Now(), hosts: map[string]*testHost{}, isSM: make(chan string, 64), active: make(chan struct{}, 1)}
+	c := &cable{start: time.Now(), hosts: map[string]*testHost{}, isSM: make(chan string, 64),
+		active: make(chan struct{}, 1)}
 	c.timer = time.AfterFunc(time.Hour, c.expire)
 	for i, ports := range []int{2, 1} {
 		h := &testHost{
-			c: c, name: fmt.Sprintf("h%d", i+1), guid: ib.GUID(0x0002_C903_0000_0000 + (i+1)<<8), ports: make([]mad.PortInfo, ports+1),
+			c: c, name: fmt.Sprintf("h%d", i+1), guid: ib.GUID(0x0002_C903_0000_0000 + (i+1)<<8),
+			ports: make([]mad.PortInfo, ports+1),
 			pkeys: map[ib.PortNum]mad.PKeyTable{}, sl2vl: map[ib.PortNum]mad.SLtoVL{}, arb: map[[2]int]mad.VLArb{},
 			service: make([]*madrpc.Port, ports+1), sessions: make([]map[madrpc.AgentID]*testSession, ports+1),
 		}
@@ -112,7 +115,8 @@ func newCable() *cable {
 				GidPrefix: ib.DefaultGIDPrefix, LinkWidthEnabled: 3, LinkWidthSupported: 3, LinkWidthActive: ib.Width4x,
 				PortState: ib.PortDown, PortPhysicalState: ib.PhysPolling, LinkDownDefaultState: ib.PhysPolling,
 				NeighborMTU: ib.MTU4096, MTUCap: ib.MTU4096, VLCap: 4, OperationalVLs: 1, GUIDCap: 8,
-				VLArbitrationHighCap: 8, VLArbitrationLowCap: 8, LocalPortNum: ib.PortNum(p), SubnetTimeOut: 18, RespTimeValue: 16,
+				VLArbitrationHighCap: 8, VLArbitrationLowCap: 8, LocalPortNum: ib.PortNum(p), SubnetTimeOut: 18,
+				RespTimeValue: 16,
 			}
 			pi.SetSpeeds(ib.EDR, ib.EDR, ib.EDR)
 			if p == 1 {
@@ -139,12 +143,14 @@ func (c *cable) CA(host string) (CA, error) {
 	if h == nil {
 		return CA{}, fmt.Errorf("%s: %w; next: softib status lists hosts", host, ErrNoHost)
 	}
-	ca := CA{NodeType: ib.NodeCA, NodeGUID: h.guid, SystemGUID: h.guid, Firmware: "1.2.3", Hardware: "0", Type: "softib"}
+	ca := CA{NodeType: ib.NodeCA, NodeGUID: h.guid, SystemGUID: h.guid, Firmware: "1.2.3", Hardware: "0",
+		Type: "softib"}
 	for p := 1; p < len(h.ports); p++ {
 		pi := &h.ports[p]
 		ca.Ports = append(ca.Ports, Port{
 			Num: ib.PortNum(p), GUID: h.portGUID(ib.PortNum(p)), GIDPrefix: pi.GidPrefix, LID: pi.LID, LMC: pi.LMC,
-			SMLID: pi.MasterSMLID, SMSL: pi.MasterSMSL, State: pi.PortState, Phys: pi.PortPhysicalState, Rate: pi.Rate(),
+			SMLID: pi.MasterSMLID, SMSL: pi.MasterSMSL, State: pi.PortState, Phys: pi.PortPhysicalState,
+			Rate:         pi.Rate(),
 			Capabilities: pi.CapabilityMask, PKeys: []ib.PKey{0xFFFF, 0x8001, 0},
 		})
 	}

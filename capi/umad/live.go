@@ -34,7 +34,8 @@ func (u fabricPorts) CA(host string) (CA, error) {
 	if err != nil {
 		return CA{}, err
 	}
-	ca := CA{NodeType: n.Type, NodeGUID: n.GUID, SystemGUID: n.SystemGUID, Firmware: u.firmware, Hardware: Hardware, Type: Model}
+	ca := CA{NodeType: n.Type, NodeGUID: n.GUID, SystemGUID: n.SystemGUID, Firmware: u.firmware, Hardware: Hardware,
+		Type: Model}
 	first, last := 1, n.NumPorts()
 	if n.IsSwitch() { // a switch's own port
 		first, last = 0, 0
@@ -46,8 +47,10 @@ func (u fabricPorts) CA(host string) (CA, error) {
 			continue
 		}
 		ca.Ports = append(ca.Ports, Port{
-			Num: ref.Port, GUID: n.PortGUID(ref.Port), GIDPrefix: pi.GidPrefix, LID: pi.LID, LMC: pi.LMC, SMLID: pi.MasterSMLID, SMSL: pi.MasterSMSL,
-			State: pi.PortState, Phys: pi.PortPhysicalState, Rate: pi.Rate(), Capabilities: pi.CapabilityMask, PKeys: u.f.PKeys(ref),
+			Num: ref.Port, GUID: n.PortGUID(ref.Port), GIDPrefix: pi.GidPrefix, LID: pi.LID, LMC: pi.LMC,
+			SMLID: pi.MasterSMLID, SMSL: pi.MasterSMSL,
+			State: pi.PortState, Phys: pi.PortPhysicalState, Rate: pi.Rate(), Capabilities: pi.CapabilityMask,
+			PKeys: u.f.PKeys(ref),
 		})
 	}
 	return ca, nil

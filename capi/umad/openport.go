@@ -78,8 +78,9 @@ func (p *openPort) run() {
 
 const settleMax = time.Second
 
-// settle waits until what the program has sent so far is taken. It reports whether the program has hung up. What
-// comes by another connection is not to overtake that; but it waits no longer than settleMax for a program that goes on sending.
+// settle waits until what the program has sent so far is taken. It reports whether the program has hung up. What comes
+// by another connection is not to overtake that; but it waits no longer than settleMax for a program that goes on
+// sending.
 func (p *openPort) settle() (hungUp bool) {
 	raw, err := p.conn.SyscallConn()
 	if err != nil {
@@ -251,7 +252,8 @@ func wholeOf(r *record, file *os.File) ([]byte, error) {
 	defer file.Close()
 	n := int64(r.length) - recordHead
 	if n <= int64(len(r.data)) || n > longMax {
-		return nil, fmt.Errorf("umad: %w: %d bytes are announced and %d in the record; want at most %d", madrpc.ErrLength, n, len(r.data), longMax)
+		return nil, fmt.Errorf("umad: %w: %d bytes are announced and %d in the record; want at most %d",
+			madrpc.ErrLength, n, len(r.data), longMax)
 	}
 	whole := make([]byte, n)
 	at := copy(whole, r.data)

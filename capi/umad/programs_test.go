@@ -19,7 +19,8 @@ import (
 func TestIbstat(t *testing.T) {
 	f := serve(t)
 	wants(t, f.run(t, "h1", "ibstat"),
-		"CA 'softib0'\n", "CA type: softib\n", "Number of ports: 2\n", "Firmware version: 1.2.3\n", "Hardware version: 0\n",
+		"CA 'softib0'\n", "CA type: softib\n", "Number of ports: 2\n", "Firmware version: 1.2.3\n",
+		"Hardware version: 0\n",
 		"Node GUID: 0x0002c90300000100\n", "System image GUID: 0x0002c90300000100\n",
 		"Port 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 100\n\t\tBase lid: 1\n\t\tLMC: 0\n\t\tSM lid: 1\n",
 		"Port GUID: 0x0002c90300000101\n", "Link layer: InfiniBand\n",
@@ -39,8 +40,10 @@ func TestAddressesAndQueries(t *testing.T) {
 	f := serve(t)
 	wants(t, f.run(t, "h1", "ibaddr"), "GID fe80::2:c903:0:101 LID start 0x1 end 0x1")
 	wants(t, f.run(t, "h1", "ibaddr", "2"), "GID fe80::2:c903:0:201 LID start 0x2 end 0x2")
-	wants(t, f.run(t, "h1", "smpquery", "nodeinfo", "-D", "0"), "NodeType:........................Channel Adapter", "Guid:............................0x0002c90300000100")
-	wants(t, f.run(t, "h1", "smpquery", "nodeinfo", "-D", "0,1"), "Guid:............................0x0002c90300000200", "NumPorts:........................1\n")
+	wants(t, f.run(t, "h1", "smpquery", "nodeinfo", "-D", "0"), "NodeType:........................Channel Adapter",
+		"Guid:............................0x0002c90300000100")
+	wants(t, f.run(t, "h1", "smpquery", "nodeinfo", "-D", "0,1"), "Guid:............................0x0002c90300000200",
+		"NumPorts:........................1\n")
 	wants(t, f.run(t, "h1", "smpquery", "nodedesc", "2"), "h2 HCA-1")
 	wants(t, f.run(t, "h2", "smpquery", "portinfo", "1", "2"), "LinkState:.......................Down")
 	wants(t, f.run(t, "h1", "smpquery", "-P", "1", "pkeys", "2"), "0xffff 0x8001")
@@ -50,12 +53,13 @@ func TestAddressesAndQueries(t *testing.T) {
 	wants(t, f.run(t, "h2", "ibhosts"), "0x0002c90300000200 ports 1", "0x0002c90300000100 ports 2")
 }
 
-// Port 2 of h1 has no cable: what is asked there gets no answer, and the program is told so. libibmad says no more than that it failed if our answer comes before it
-// has waited for as long itself.
+// Port 2 of h1 has no cable: what is asked there gets no answer, and the program is told so. libibmad says no more than
+// that it failed if our answer comes before it has waited for as long itself.
 func TestTimeout(t *testing.T) {
 	f := serve(t)
 	start := time.Now()
-	wants(t, f.fails(t, "h1", "smpquery", "-P", "2", "-t", "50", "nodeinfo", "-D", "0,2"), "failed", "0,2", "node info query failed")
+	wants(t, f.fails(t, "h1", "smpquery", "-P", "2", "-t", "50", "nodeinfo", "-D", "0,2"), "failed", "0,2",
+		"node info query failed")
 	if d := time.Since(start); d < 50*time.Millisecond {
 		t.Errorf("gave up after %v, want 50 ms at least", d)
 	}
@@ -92,7 +96,8 @@ func TestIbping(t *testing.T) {
 		_ = cmd.Wait()
 	}
 	server := start()
-	wants(t, f.run(t, "h1", "ibping", "-t", "20000", "-c", "5", "-f", "2"), "5 packets transmitted, 5 received, 0% packet loss")
+	wants(t, f.run(t, "h1", "ibping", "-t", "20000", "-c", "5", "-f", "2"),
+		"5 packets transmitted, 5 received, 0% packet loss")
 
 	// The class is taken while the server runs, and free once it is killed.
 	wants(t, f.fails(t, "h2", "ibping", "-S"), "can't serve class 50")
@@ -206,7 +211,8 @@ func TestOpenSM(t *testing.T) {
 	}
 	f.mu.Lock()
 	for _, h := range f.hosts {
-		if pi := &h.ports[1]; pi.PortState != ib.PortActive || pi.LID == 0 || pi.MasterSMLID != f.hosts["h1"].ports[1].LID {
+		if pi := &h.ports[1]; pi.PortState != ib.PortActive || pi.LID == 0 ||
+			pi.MasterSMLID != f.hosts["h1"].ports[1].LID {
 			t.Errorf("%s: %v LID %d SM %d", h.name, pi.PortState, pi.LID, pi.MasterSMLID)
 		}
 	}

@@ -40,7 +40,8 @@ const (
 	numOp
 )
 
-var opNames = [numOp]string{opCA: "CA", opOpen: "Open", opRegister: "Register", opUnregister: "Unregister", opIsSM: "IsSM", opClosed: "Closed"}
+var opNames = [numOp]string{opCA: "CA", opOpen: "Open", opRegister: "Register", opUnregister: "Unregister",
+	opIsSM: "IsSM", opClosed: "Closed"}
 
 func (o op) String() string {
 	if o > 0 && o < numOp {
@@ -177,7 +178,8 @@ func appendCA(b []byte, ca *CA) []byte {
 
 func appendPort(b []byte, p *Port) []byte {
 	for _, v := range [...]uint32{
-		uint32(p.Num), uint32(p.LID), uint32(p.LMC), uint32(p.SMLID), uint32(p.SMSL), uint32(p.State), uint32(p.Phys), gigabits(p.Rate),
+		uint32(p.Num), uint32(p.LID), uint32(p.LMC), uint32(p.SMLID), uint32(p.SMSL), uint32(p.State), uint32(p.Phys),
+		gigabits(p.Rate),
 	} {
 		b = native.AppendUint32(b, v)
 	}

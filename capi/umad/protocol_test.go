@@ -13,7 +13,8 @@ import (
 )
 
 var requestGolden = request{
-	op: opRegister, token: 0x0102030405060708, port: 1, agent: 2, class: 0x32, classVersion: 1, rmppVersion: 1, flags: 1,
+	op: opRegister, token: 0x0102030405060708, port: 1, agent: 2, class: 0x32, classVersion: 1, rmppVersion: 1,
+	flags:   1,
 	methods: [2]uint64{0x11, 0x22}, oui: 0x001405, host: "h1",
 }
 
@@ -47,7 +48,8 @@ func TestRequest(t *testing.T) {
 	other := bytes.Clone(b)
 	native.PutUint16(other[4:], 9)
 	for _, n := range []int{8, 20, len(other)} { // another version's requests may have another length
-		if _, err := parseRequest(other[:n]); !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "version 9") {
+		if _, err := parseRequest(other[:n]); !errors.Is(err, errVersion) ||
+			!strings.Contains(err.Error(), "version 9") {
 			t.Errorf("version 9, %d bytes: %v", n, err)
 		}
 	}
@@ -71,7 +73,8 @@ func FuzzRequest(f *testing.F) {
 var recordGolden = record{
 	agent: 3, status: 110, timeoutMS: 200, retries: 2, length: 64 + 4,
 	env: mad.Envelope{
-		LID: 0x1234, QPN: 1, QKey: ib.QKeyGSI, SL: 5, PathBits: 6, PKeyIndex: 7, HasGRH: true, HopLimit: 8, TClass: 9, GIDIndex: 10,
+		LID: 0x1234, QPN: 1, QKey: ib.QKeyGSI, SL: 5, PathBits: 6, PKeyIndex: 7, HasGRH: true, HopLimit: 8, TClass: 9,
+		GIDIndex:  10,
 		FlowLabel: 0x12345, GID: ib.MakeGID(ib.DefaultGIDPrefix, 0x1122334455667788),
 	},
 	data: []byte{1, 2, 3, 4},
@@ -80,8 +83,10 @@ var recordGolden = record{
 func TestRecord(t *testing.T) {
 	b := appendRecord(nil, &recordGolden)
 	if native.Uint16([]byte{1, 0}) == 1 {
-		want := "03000000" + "6e000000" + "c8000000" + "02000000" + "44000000" + "00000001" + "80010000" + "1234" + "05" + "06" +
-			"01" + "0a" + "08" + "09" + "fe80000000000000" + "1122334455667788" + "00012345" + "0700" + "000000000000" + "01020304"
+		want := "03000000" + "6e000000" + "c8000000" + "02000000" + "44000000" + "00000001" + "80010000" + "1234" +
+			"05" + "06" +
+			"01" + "0a" + "08" + "09" + "fe80000000000000" + "1122334455667788" + "00012345" + "0700" + "000000000000" +
+			"01020304"
 		if got := hex.EncodeToString(b); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
@@ -121,7 +126,8 @@ func FuzzRecord(f *testing.F) {
 }
 
 func TestCASizes(t *testing.T) {
-	ca := CA{Type: strings.Repeat("long", 20), Ports: []Port{{Num: 1, PKeys: make([]ib.PKey, 5)}, {Num: 2}, {Num: 10}, {Num: 200}}}
+	ca := CA{Type: strings.Repeat("long", 20), Ports: []Port{{Num: 1, PKeys: make([]ib.PKey, 5)}, {Num: 2}, {Num: 10},
+		{Num: 200}}}
 	b := appendCA(nil, &ca)
 	if want := caSize + 2*portSize + 16; len(b) != want {
 		t.Errorf("%d bytes, want %d: ports that no structure of libibumad holds are left out", len(b), want)

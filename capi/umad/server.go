@@ -246,7 +246,8 @@ func errnoOf(err error) syscall.Errno {
 // registration is what a request asks for, checked as Linux does (IBA knows no agents).
 func registration(req *request) (madrpc.Registration, error) {
 	bad := func(format string, args ...any) (madrpc.Registration, error) {
-		return madrpc.Registration{}, fmt.Errorf("umad: class 0x%02x: %w: %s", req.class, madrpc.ErrRegistration, fmt.Sprintf(format, args...))
+		return madrpc.Registration{}, fmt.Errorf("umad: class 0x%02x: %w: %s", req.class, madrpc.ErrRegistration,
+			fmt.Sprintf(format, args...))
 	}
 	const (
 		userRMPP        = 1    // flag: the program cuts and joins messages itself

@@ -64,7 +64,8 @@ func TestRefusals(t *testing.T) {
 
 	old := appendRequest(nil, &request{op: opCA, host: "h1"})
 	native.PutUint16(old[4:], 7)
-	if errno, text, _ := exchange(t, dial(t, f), old); errno != int(syscall.EPROTO) || !strings.Contains(text, "speaks version 7, this fabric 1; next: restart") {
+	if errno, text, _ := exchange(t, dial(t, f), old); errno != int(syscall.EPROTO) ||
+		!strings.Contains(text, "speaks version 7, this fabric 1; next: restart") {
 		t.Errorf("version 7: errno %d %q", errno, text)
 	}
 	if errno, _, _ := exchange(t, dial(t, f), []byte("GET / HTTP/1.1\r\n\r\n")); errno != -1 {
@@ -117,7 +118,8 @@ func TestBadFiles(t *testing.T) {
 		length uint32
 	}{{r, 1000}, {null, 1000}, {null, 0}, {null, 0xFFFFFFFF}} {
 		rec := record{length: tc.length, data: make([]byte, 256)}
-		if _, _, err := c.WriteMsgUnix(appendRecord(nil, &rec), syscall.UnixRights(int(tc.file.Fd())), nil); err != nil {
+		if _, _, err := c.WriteMsgUnix(appendRecord(nil, &rec), syscall.UnixRights(int(tc.file.Fd())),
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		buf := make([]byte, 400)

@@ -55,7 +55,9 @@ func TestSymbols(t *testing.T) {
 func TestCore(t *testing.T) {
 	path := compile(t, "core.c")
 	w := newWorld(t, "star:2")
-	for _, name := range []string{"strings", "device", "memory", "queues", "states", "posting", "completions", "channels", "async", "datagrams", "multicast", "overflow", "threads", "leak", "signals", "fork", "forkfirst", "reopen", "unmapped", "ownfault"} {
+	for _, name := range []string{"strings", "device", "memory", "queues", "states", "posting", "completions",
+		"channels", "async", "datagrams", "multicast", "overflow", "threads", "leak", "signals", "fork", "forkfirst",
+		"reopen", "unmapped", "ownfault"} {
 		t.Run(name, func(t *testing.T) { w.run(t, "h1", path, name) })
 	}
 }
@@ -74,7 +76,8 @@ func TestExtended(t *testing.T) {
 	newWorld(t, "star:2").run(t, "h1", compile(t, "extended.c"))
 }
 
-// TestNoFabric is a program where no fabric is: no device without softib exec, and a clear line when the daemon is gone.
+// TestNoFabric is a program where no fabric is: no device without softib exec, and a clear line when the daemon is
+// gone.
 func TestNoFabric(t *testing.T) {
 	path := compile(t, "core.c")
 	cmd := exec.Command(path, "nodevice")

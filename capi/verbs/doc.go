@@ -5,7 +5,7 @@
 // list devices and fork. lib is libsoftib.so, which it loads then: the adapter of the process, a device of package
 // attach, whose objects C holds by small numbers. clib/exports.h lists the calls from one to the other.
 //
-// It must not know how packets travel, what a daemon is, or what the engine checks: it turns layouts, numbers and errors of
-// one world into those of the other. This package itself holds the tests, which run programs of testdata
-// and of Debian on a fabric of their own.
+// It must not know how packets travel, what a daemon is, or what the engine checks: it turns layouts, numbers and
+// errors of one world into those of the other. This package itself holds the tests, which run programs of testdata and
+// of Debian on a fabric of their own.
 package verbs

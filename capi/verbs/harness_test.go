@@ -170,7 +170,8 @@ var _ io.Writer = (*program)(nil)
 func (w *world) start(t testing.TB, host, path string, args ...string) *program {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	p := &program{t: t, name: filepath.Base(path) + " on " + host, cmd: exec.CommandContext(ctx, path, args...), done: make(chan error, 1), bell: make(chan struct{}, 1)}
+	p := &program{t: t, name: filepath.Base(path) + " on " + host, cmd: exec.CommandContext(ctx, path, args...),
+		done: make(chan error, 1), bell: make(chan struct{}, 1)}
 	h := dropin.Host{Name: host, Verbs: w.socket}
 	if n := w.Graph().ByName(host); n != nil {
 		h.GUID = n.GUID
@@ -222,8 +223,8 @@ func (w *world) run(t testing.TB, host, path string, args ...string) string {
 	return w.start(t, host, path, args...).finish()
 }
 
-// pair runs a program on two hosts: one that listens on a TCP port, as those of libibverbs and perftest do to exchange addresses, and
-// one that is told where. It returns what they printed.
+// pair runs a program on two hosts: one that listens on a TCP port, as those of libibverbs and perftest do to exchange
+// addresses, and one that is told where. It returns what they printed.
 func (w *world) pair(t testing.TB, serverHost, clientHost, path string, args ...string) (server, client string) {
 	t.Helper()
 	port := freePort(t)
@@ -235,8 +236,8 @@ func (w *world) pair(t testing.TB, serverHost, clientHost, path string, args ...
 	return s.finish(), client
 }
 
-// freePort is a TCP port that nobody listens on, below those that the kernel gives to whoever does not care (32768 and more by default): somebody
-// else's connection might take one of them before the program does.
+// freePort is a TCP port that nobody listens on, below those that the kernel gives to whoever does not care (32768 and
+// more by default): somebody else's connection might take one of them before the program does.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
@@ -250,8 +251,8 @@ func freePort(t testing.TB) int {
 	return 0
 }
 
-// awaitPort waits until somebody listens on a TCP port. It looks instead of connecting, because the program takes the first
-// connection for its peer's.
+// awaitPort waits until somebody listens on a TCP port. It looks instead of connecting, because the program takes the
+// first connection for its peer's.
 func awaitPort(t testing.TB, p *program, port int) {
 	t.Helper()
 	deadline, tick := time.After(patience), time.NewTicker(2*time.Millisecond)

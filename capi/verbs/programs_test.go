@@ -12,13 +12,16 @@ const utils, perftest = "ibverbs-utils", "perftest"
 func TestDevices(t *testing.T) {
 	w := newWorld(t, "star:2")
 	guid := fmt.Sprintf("%016x", uint64(w.Graph().ByName("h1").GUID))
-	if out := w.run(t, "h1", tool(t, "ibv_devices", utils)); !strings.Contains(out, "softib0") || !strings.Contains(out, guid) {
+	if out := w.run(t, "h1", tool(t, "ibv_devices", utils)); !strings.Contains(out, "softib0") ||
+		!strings.Contains(out, guid) {
 		t.Errorf("ibv_devices has no softib0 with GUID %s:\n%s", guid, out)
 	}
 	out := w.run(t, "h1", tool(t, "ibv_devinfo", utils), "-v")
 	for _, want := range []string{
-		`hca_id:\s+softib0`, `fw_ver:\s+test`, `phys_port_cnt:\s+1`, `atomic_cap:\s+ATOMIC_HCA`, `state:\s+PORT_ACTIVE`, `max_mtu:\s+4096`,
-		`active_mtu:\s+4096`, `port_lid:\s+1\b`, `link_layer:\s+InfiniBand`, `phys_state:\s+LINK_UP`, `active_width:\s+4X`, `active_speed:\s+100.0 Gbps`,
+		`hca_id:\s+softib0`, `fw_ver:\s+test`, `phys_port_cnt:\s+1`, `atomic_cap:\s+ATOMIC_HCA`, `state:\s+PORT_ACTIVE`,
+		`max_mtu:\s+4096`,
+		`active_mtu:\s+4096`, `port_lid:\s+1\b`, `link_layer:\s+InfiniBand`, `phys_state:\s+LINK_UP`,
+		`active_width:\s+4X`, `active_speed:\s+100.0 Gbps`,
 		`GID\[\s+0\]:\s+fe80:`, `max_qp_rd_atom:\s+128`, `completion timestamp_mask`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out) {
@@ -53,7 +56,8 @@ func TestPerftest(t *testing.T) {
 		t.Skip("many programs")
 	}
 	w := newWorld(t, "star:2")
-	for _, name := range []string{"ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat", "ib_read_bw", "ib_atomic_lat", "ib_atomic_bw"} {
+	for _, name := range []string{"ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat",
+		"ib_read_bw", "ib_atomic_lat", "ib_atomic_bw"} {
 		path := tool(t, name, perftest)
 		t.Run(name, func(t *testing.T) {
 			_, out := w.pair(t, "h1", "h2", path, "-d", "softib0", "-F", "-n", "200")

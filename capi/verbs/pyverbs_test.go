@@ -13,8 +13,8 @@ import (
 // The tests of rdma-core, as Debian has them.
 const rdmaCoreTests = "/usr/share/doc/rdma-core/tests"
 
-// TestRDMACore runs rdma-core's own tests of libibverbs, which are programs in Python. They skip what an adapter says it
-// does not have; what is left has to pass, and must not become less.
+// TestRDMACore runs rdma-core's own tests of libibverbs, which are programs in Python. They skip what an adapter says
+// it does not have; what is left has to pass, and must not become less.
 func TestRDMACore(t *testing.T) {
 	const python = "/usr/bin/python3" // whose modules Debian's packages are
 	for _, path := range []string{python, rdmaCoreTests} {

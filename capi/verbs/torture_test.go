@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTorture calls verbs in random order with random arguments, on two hosts whose packets hit each other, some of them with several
-// threads. A seed that fails is printed with the call that did.
+// TestTorture calls verbs in random order with random arguments, on two hosts whose packets hit each other, some of
+// them with several threads. A seed that fails is printed with the call that did.
 func TestTorture(t *testing.T) {
 	w := newWorld(t, "star:2")
 	torture, check := compile(t, "torture.c"), compile(t, "extended.c")
@@ -37,8 +37,8 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-// TestTortureMortal ends the fabric under programs that do anything: calls fail with EIO, an event says why, and everything can
-// still be destroyed.
+// TestTortureMortal ends the fabric under programs that do anything: calls fail with EIO, an event says why, and
+// everything can still be destroyed.
 func TestTortureMortal(t *testing.T) {
 	torture := compile(t, "torture.c")
 	for n := range 3 {

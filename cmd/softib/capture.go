@@ -46,7 +46,8 @@ wait a second for it, and are then left out of the capture and counted.
 		Args: arguments(1, 2, "a host, a switch or a link"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file == "" {
-				return next(&usageError{errors.New("no file to write to")}, "softib capture %s -w FILE, or -w - for a pipe", args[0])
+				return next(&usageError{errors.New("no file to write to")},
+					"softib capture %s -w FILE, or -w - for a pipe", args[0])
 			}
 			if count < 0 || length < 0 {
 				return usage(cmd, errors.New("-c and --for want something above 0"))
@@ -58,7 +59,8 @@ wait a second for it, and are then left out of the capture and counted.
 			var out io.Writer = cmd.OutOrStdout()
 			if file == "-" {
 				if newTerminal(out).isTTY && !r.JSON {
-					return next(&usageError{errors.New("a capture on a terminal is of no use to anybody")}, "softib capture %s -w - | tshark -n -r -", args[0])
+					return next(&usageError{errors.New("a capture on a terminal is of no use to anybody")},
+						"softib capture %s -w - | tshark -n -r -", args[0])
 				}
 			} else {
 				f := &lateFile{path: file}
@@ -84,7 +86,8 @@ wait a second for it, and are then left out of the capture and counted.
 	return cmd
 }
 
-// lateFile is made when there is something to write: what was in it before stays if nothing comes, say because a host's name was mistyped.
+// lateFile is made when there is something to write: what was in it before stays if nothing comes, say because a host's
+// name was mistyped.
 type lateFile struct {
 	path string
 	f    *os.File
@@ -122,7 +125,8 @@ type captured struct {
 
 // capture has a fabric's packets written to out until ctx ends or there are enough.
 //
-// The connection carries the capture in pieces, each an answer with the piece's length and then its bytes: what comes after it is an answer again.
+// The connection carries the capture in pieces, each an answer with the piece's length and then its bytes: what comes
+// after it is an answer again.
 func (p place) capture(ctx context.Context, r captureRequest, out io.Writer, t *terminal) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
@@ -148,7 +152,8 @@ func (p place) capture(ctx context.Context, r captureRequest, out io.Writer, t *
 			err = json.Unmarshal(line, &a)
 		}
 		if err != nil {
-			return next(fmt.Errorf("fabric %s ended during the capture: %w", p.name, err), "what came until then is in the file")
+			return next(fmt.Errorf("fabric %s ended during the capture: %w", p.name, err),
+				"what came until then is in the file")
 		}
 		switch {
 		case a.Error != "":
@@ -183,8 +188,8 @@ const (
 	capturePatience = time.Second
 )
 
-// reel takes a capture's bytes from the fabric and gives them to who reads. Its buffer is bounded: a reader who does not read for capturePatience
-// loses packets, and the fabric goes on.
+// reel takes a capture's bytes from the fabric and gives them to who reads. Its buffer is bounded: a reader who does
+// not read for capturePatience loses packets, and the fabric goes on.
 type reel struct {
 	to    interface{ Write(*trace.Event) error } // writes into buf
 	limit int                                    // of packets; 0 is none

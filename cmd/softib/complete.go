@@ -80,7 +80,8 @@ func completeFault(cmd *cobra.Command, args []string, prefix string) ([]string, 
 	case 0:
 		return nodesLike(cmd, prefix, false), cobra.ShellCompDirectiveNoFileComp
 	case 1:
-		return append(words, nodesLike(cmd, prefix, false)...), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		return append(words, nodesLike(cmd, prefix, false)...),
+			cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
@@ -120,9 +121,11 @@ func completeFabric(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 // complete gives the command line its completions.
 func complete(root *cobra.Command) {
 	of := map[string]completer{
-		"exec": completeNodes(false, 1), "top": completeNodes(false, 0), "capture": completeNodes(false, 2), "fault link": completeFault, "fault clear": completeNodes(false, 2),
+		"exec": completeNodes(false, 1), "top": completeNodes(false, 0), "capture": completeNodes(false, 2),
+		"fault link": completeFault, "fault clear": completeNodes(false, 2),
 		"route trace": completeNodes(false, 2), "route show": completeNodes(false, 1), "up": completeTopology,
-		"topo gen": completeTopology, "topo check": completeWiring(1), "topo diff": completeWiring(2), "topo bom": completeWiring(1),
+		"topo gen": completeTopology, "topo check": completeWiring(1), "topo diff": completeWiring(2),
+		"topo bom": completeWiring(1),
 	}
 	var visit func(*cobra.Command)
 	visit = func(c *cobra.Command) {
@@ -130,7 +133,8 @@ func complete(root *cobra.Command) {
 			c.ValidArgsFunction = f
 		}
 		if c.Flags().Lookup("by") != nil {
-			_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(topOrders, cobra.ShellCompDirectiveNoFileComp))
+			_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(topOrders,
+				cobra.ShellCompDirectiveNoFileComp))
 		}
 		if c.Flags().Lookup("name") != nil {
 			_ = c.RegisterFlagCompletionFunc("name", completeFabric)

@@ -102,7 +102,8 @@ const (
 	opMgmt      = "mgmt"
 )
 
-var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables, opPartition, opSurvey, opFault, opCapture, opTop, opNames, opTenant, opQoS, opMgmt}
+var operations = []string{opStatus, opDown, opPair, opHost, opEnter, opSM, opLog, opShow, opTrace, opTables,
+	opPartition, opSurvey, opFault, opCapture, opTop, opNames, opTenant, opQoS, opMgmt}
 
 type request struct {
 	Version   int               `json:"v"`
@@ -232,7 +233,8 @@ func (p place) dial(ctx context.Context) (net.Conn, error) {
 			return nil, ctx.Err()
 		}
 		if time.Now().After(deadline) {
-			return nil, next(fmt.Errorf("fabric %s is starting and does not answer yet: %w", p.name, err), "wait until it says that it is up, then try again")
+			return nil, next(fmt.Errorf("fabric %s is starting and does not answer yet: %w", p.name, err),
+				"wait until it says that it is up, then try again")
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):

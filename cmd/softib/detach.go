@@ -38,7 +38,8 @@ func detach(ctx context.Context, p place, o upOptions, t *terminal) error {
 	}
 	defer r.Close()
 	keepDescriptors()
-	child := exec.Command(exe, append(append([]string{"up"}, o.args...), "--report-fd", strconv.Itoa(reportFD), "--", o.topology)...)
+	child := exec.Command(exe, append(append([]string{"up"}, o.args...), "--report-fd", strconv.Itoa(reportFD), "--",
+		o.topology)...)
 	child.Stdout, child.Stderr = log, log
 	child.ExtraFiles = []*os.File{w}
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -101,7 +102,8 @@ func (p place) diedEarly(ctx context.Context, err error) error {
 	if len(lines) > tail {
 		lines = lines[len(lines)-tail:]
 	}
-	return next(fmt.Errorf("the background process ended before its fabric was up: %w\n%s", err, bytes.Join(lines, []byte("\n"))),
+	return next(fmt.Errorf("the background process ended before its fabric was up: %w\n%s", err,
+		bytes.Join(lines, []byte("\n"))),
 		"softib up%s keeps it in the foreground; the whole log is %s", p.flag(), p.log())
 }
 
@@ -134,5 +136,6 @@ func upInBackground(ctx context.Context, p place, o upOptions) error {
 
 // errReportFD refuses a descriptor that is not open.
 func errReportFD(fd int) error {
-	return next(&usageError{fmt.Errorf("--report-fd is %d: want an open descriptor", fd)}, "softib up -d, which passes one")
+	return next(&usageError{fmt.Errorf("--report-fd is %d: want an open descriptor", fd)},
+		"softib up -d, which passes one")
 }

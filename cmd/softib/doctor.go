@@ -50,7 +50,8 @@ not be looked at.`,
 		Args: arguments(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := o.run(cmd)
-			if _, unwell := errors.AsType[*unwellError](err); err != nil && !unwell && !errors.Is(err, context.Canceled) {
+			if _, unwell := errors.AsType[*unwellError](err); err != nil && !unwell &&
+				!errors.Is(err, context.Canceled) {
 				err = &usageError{err} // exit status 2
 			}
 			return err
@@ -58,7 +59,8 @@ not be looked at.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.on, "on", "fabric", "what to look at: `WHERE` is fabric[:HOST], ibsim[:NODE] or umad[:CA[:PORT]]")
-	f.DurationVar(&o.interval, "interval", 2*time.Second, "how long to watch counters; 0 judges what they have counted since their last reset")
+	f.DurationVar(&o.interval, "interval", 2*time.Second,
+		"how long to watch counters; 0 judges what they have counted since their last reset")
 	f.BoolVar(&o.countersOnly, "counters-only", false, "look only at counters: cables, errors, congestion")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	nameFlag(cmd, &o.name)
@@ -133,7 +135,8 @@ func (o *doctorCommand) run(cmd *cobra.Command) error {
 	if rep.Healthy() {
 		return nil
 	}
-	return next(&unwellError{"the fabric is not well: " + tally(rep)}, "see what each finding says to do next; softib doctor --json lists them all")
+	return next(&unwellError{"the fabric is not well: " + tally(rep)},
+		"see what each finding says to do next; softib doctor --json lists them all")
 }
 
 // examine looks at whatever --on names.
@@ -160,7 +163,8 @@ func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surve
 		}
 		return x.surveys(opts.Plan), opts, nil
 	case "ibsim":
-		port, err := ibsim.Dial(ctx, ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"), Server: os.Getenv("IBSIM_SERVER_NAME")})
+		port, err := ibsim.Dial(ctx, ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"),
+			Server: os.Getenv("IBSIM_SERVER_NAME")})
 		if err != nil {
 			return doctor.Surveys{}, opts, next(err, "ibsim -s NETFILE simulates a fabric; IBSIM_SOCKNAME names its socket")
 		}
@@ -175,7 +179,8 @@ func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surve
 		if num != "" {
 			var err error
 			if n, err = strconv.Atoi(num); err != nil || n < 1 {
-				return doctor.Surveys{}, opts, usage(cmd, fmt.Errorf("--on %s: %q is no port: want a number from 1 on", o.on, num))
+				return doctor.Surveys{}, opts, usage(cmd, fmt.Errorf("--on %s: %q is no port: want a number from 1 on",
+					o.on, num))
 			}
 		}
 		port, err := umad.Open(ctx, ca, n)
@@ -192,8 +197,8 @@ func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surve
 	return doctor.Surveys{}, opts, usage(cmd, fmt.Errorf("--on %s: want fabric, ibsim or umad", o.on))
 }
 
-// ask lets a running fabric's own process look: it has the ports, and datagrams cost it next to nothing. What it saw is judged here, because that
-// takes a while and the fabric has packets to carry.
+// ask lets a running fabric's own process look: it has the ports, and datagrams cost it next to nothing. What it saw is
+// judged here, because that takes a while and the fabric has packets to carry.
 func (o *doctorCommand) ask(ctx context.Context, p place, host string, bar *stageBar) (*examination, error) {
 	var text bytes.Buffer
 	r := &surveyRequest{Host: host, IntervalMS: o.interval.Milliseconds(), CountersOnly: o.countersOnly}
@@ -211,7 +216,8 @@ func (o *doctorCommand) ask(ctx context.Context, p place, host string, bar *stag
 	}
 	var x examination
 	if err := gob.NewDecoder(&text).Decode(&x); err != nil || x.Before == nil {
-		return nil, next(fmt.Errorf("what fabric %s has seen cannot be read: %w", p.name, err), "restart the fabric with the softib that you use now: softib down, softib up -d")
+		return nil, next(fmt.Errorf("what fabric %s has seen cannot be read: %w", p.name, err),
+			"restart the fabric with the softib that you use now: softib down, softib up -d")
 	}
 	return &x, nil
 }
@@ -226,7 +232,8 @@ func (x *examination) surveys(plan *topo.Graph) doctor.Surveys {
 	})}
 	if l := x.Later; l != nil {
 		after := *s.Before
-		after.Readings, after.Gaps, after.GapCount, after.Asked, after.Ended = l.Readings, l.Gaps, l.GapCount, l.Asked, l.Ended
+		after.Readings, after.Gaps, after.GapCount, after.Asked, after.Ended = l.Readings, l.Gaps, l.GapCount, l.Asked,
+			l.Ended
 		s.After = &after
 	}
 	return s

@@ -84,7 +84,8 @@ func printSection(t *terminal, s *doctor.Section) {
 		t.block(strings.Repeat(" ", findingColumn+8)+"next  ", detailColumn, f.Next)
 	}
 	if rest := len(s.Findings) + s.More - findingsShown; rest > 0 {
-		t.say("%sand %s: softib doctor --json", strings.Repeat(" ", findingColumn), numbered(rest, "more finding", "more findings"))
+		t.say("%sand %s: softib doctor --json", strings.Repeat(" ", findingColumn),
+			numbered(rest, "more finding", "more findings"))
 	}
 }
 

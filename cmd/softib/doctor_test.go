@@ -16,13 +16,16 @@ import (
 	"softib/subnet/survey"
 )
 
-// TestDoctorCommand: a fabric that is well, one that is not, as text and as JSON, with the exit status that scripts look at.
+// TestDoctorCommand: a fabric that is well, one that is not, as text and as JSON, with the exit status that scripts
+// look at.
 func TestDoctorCommand(t *testing.T) {
 	l := newLab(t, "fat-tree:radix=4,levels=2", &sm.Config{SweepInterval: -1})
 	wants(t, shown(t, "doctor", "--interval", "50ms"),
-		"8 hosts, 6 switches, 16 cables, seen from h1[1]", "counters over", "ok      routing     104 pairs", "note    managers", "the fabric is well")
+		"8 hosts, 6 switches, 16 cables, seen from h1[1]", "counters over", "ok      routing     104 pairs",
+		"note    managers", "the fabric is well")
 	rep := asJSON[doctor.Report](t, shown(t, "doctor", "--interval", "10ms", "--json", "--on", "fabric:h3"))
-	if !rep.Healthy() || rep.Fabric.From != "h3[1]" || rep.Fabric.Cables != 16 || rep.IntervalSec <= 0 || len(rep.Sections) != int(doctor.NumCheck) {
+	if !rep.Healthy() || rep.Fabric.From != "h3[1]" || rep.Fabric.Cables != 16 || rep.IntervalSec <= 0 ||
+		len(rep.Sections) != int(doctor.NumCheck) {
 		t.Errorf("%+v", rep)
 	}
 	if s := rep.Section(doctor.Traffic); s.Severity != doctor.OK {
@@ -40,10 +43,12 @@ func TestDoctorCommand(t *testing.T) {
 		t.Errorf("%v, exit status %d", err, exitCode(err))
 	}
 	narrow(t, out)
-	wants(t, strings.Join(strings.Fields(out), " "), "FAIL links", "leaf2[3] spine1[2]: down", "FAIL cables", "h1[1] leaf1[1]", "bit error rate about", "next reseat or replace the cable")
+	wants(t, strings.Join(strings.Fields(out), " "), "FAIL links", "leaf2[3] spine1[2]: down", "FAIL cables",
+		"h1[1] leaf1[1]", "bit error rate about", "next reseat or replace the cable")
 	out, _, err = softib(t, "doctor", "--interval", "0", "--json")
 	rep = asJSON[doctor.Report](t, out)
-	if exitCode(err) != exitFailed || rep.Healthy() || rep.IntervalSec != 0 || rep.Section(doctor.Cables).Severity != doctor.Fail {
+	if exitCode(err) != exitFailed || rep.Healthy() || rep.IntervalSec != 0 ||
+		rep.Section(doctor.Cables).Severity != doctor.Fail {
 		t.Errorf("%v: %+v", err, rep)
 	}
 	out, _, _ = softib(t, "doctor", "--interval", "10ms", "--counters-only")
@@ -68,7 +73,8 @@ func TestDoctorCannot(t *testing.T) {
 
 // TestExamination: what goes from the fabric to the client arrives as it was, however long it is.
 func TestExamination(t *testing.T) {
-	s := &survey.Survey{Nodes: []*survey.Node{{Name: "leaf1", LFT: make([]ib.PortNum, 3*surveyChunk)}}, Readings: [][]survey.Reading{{{Valid: true}}}}
+	s := &survey.Survey{Nodes: []*survey.Node{{Name: "leaf1", LFT: make([]ib.PortNum, 3*surveyChunk)}},
+		Readings: [][]survey.Reading{{{Valid: true}}}}
 	var text bytes.Buffer
 	chunks := 0
 	w := &chunkWriter{tell: func(a answer) error {

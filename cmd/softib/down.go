@@ -52,7 +52,8 @@ func (p place) end(ctx context.Context) error {
 	for p.isRunning() {
 		select {
 		case <-ctx.Done():
-			return next(fmt.Errorf("fabric %s has agreed to end but is still there", p.name), "softib status%s names its process; see %s", p.flag(), p.log())
+			return next(fmt.Errorf("fabric %s has agreed to end but is still there", p.name),
+				"softib status%s names its process; see %s", p.flag(), p.log())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -83,9 +83,11 @@ func (o execOptions) run(cmd *cobra.Command, host string, argv []string) error {
 			return fmt.Errorf("fabric %s: %w", p.name, err)
 		}
 	case o.verbose && e.Why != "":
-		fmt.Fprintf(cmd.ErrOrStderr(), "softib: %s runs without /sys/class/infiniband and names of hosts: %s\n", argv[0], e.Why)
+		fmt.Fprintf(cmd.ErrOrStderr(), "softib: %s runs without /sys/class/infiniband and names of hosts: %s\n",
+			argv[0], e.Why)
 	}
-	env := set.Environment(os.Environ(), dropin.Host{Name: host, GUID: e.GUID, UMAD: p.umad(), Verbs: p.verbs(), RDMACM: p.rdmacm()})
+	env := set.Environment(os.Environ(), dropin.Host{Name: host, GUID: e.GUID, UMAD: p.umad(), Verbs: p.verbs(),
+		RDMACM: p.rdmacm()})
 	return set.Exec(in, path, argv, env)
 }
 

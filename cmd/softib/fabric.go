@@ -33,8 +33,10 @@ type fabric struct {
 }
 
 // newFabric builds a fabric. With a configuration, a manager brings its subnet up and stays with it until ctx ends.
-func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *sm.Config, log io.Writer, out *reporter) (*fabric, error) {
-	f := &fabric{name: name, topology: topology, started: time.Now(), log: newLogbook(log), journal: manager.NewJournal()}
+func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *sm.Config, log io.Writer,
+	out *reporter) (*fabric, error) {
+	f := &fabric{name: name, topology: topology, started: time.Now(), log: newLogbook(log),
+		journal: manager.NewJournal()}
 	defer holdGC()()
 	var err error
 	if f.Fabric, err = live.New(g, live.Config{}); err != nil {
@@ -201,7 +203,8 @@ func (f *fabric) linkLines() []string {
 	}
 	var lines []string
 	for _, k := range order {
-		lines = append(lines, fmt.Sprintf("%d %s: %v, %g Gb/s of data", count[k], stateName(k.state), k.rate, float64(k.rate.Mbps())/1000))
+		lines = append(lines, fmt.Sprintf("%d %s: %v, %g Gb/s of data", count[k], stateName(k.state), k.rate,
+			float64(k.rate.Mbps())/1000))
 	}
 	return lines
 }
@@ -236,16 +239,19 @@ func (f *fabric) ping(ctx context.Context, out *reporter) error {
 	devs = sample(devs, meshHostsMax)
 	res, err := mesh(ctx, devs, func(done, total int) { out.progress("mesh", done, total) })
 	if err != nil {
-		return next(fmt.Errorf("the fabric does not carry everything: %w", err), "look for broken links: softib topo check %s", f.topology)
+		return next(fmt.Errorf("the fabric does not carry everything: %w", err),
+			"look for broken links: softib topo check %s", f.topology)
 	}
 	whole := "the full mesh: "
 	if res.Pairs < res.Possible {
 		whole = fmt.Sprintf("every host to %s: ", numbered(res.Pairs/len(devs), "other", "others"))
 	}
 	if len(devs) < all {
-		whole = fmt.Sprintf("%d hosts here and there, each to %s: ", len(devs), numbered(res.Pairs/len(devs), "other", "others"))
+		whole = fmt.Sprintf("%d hosts here and there, each to %s: ", len(devs),
+			numbered(res.Pairs/len(devs), "other", "others"))
 		res.Possible = all * (all - 1)
 	}
-	out.say("mesh      %s%d of %d pairs carried %d bytes intact in %s", whole, res.Pairs, res.Possible, meshSize, short(res.Took))
+	out.say("mesh      %s%d of %d pairs carried %d bytes intact in %s", whole, res.Pairs, res.Possible, meshSize,
+		short(res.Took))
 	return nil
 }

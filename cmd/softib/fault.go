@@ -147,7 +147,8 @@ func askFaults(cmd *cobra.Command, name string, r faultRequest, asJSON bool) err
 	w := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "link\tfault\tsince\tdropped\tcorrupted")
 	for _, f := range list {
-		fmt.Fprintf(w, "%s\t%v\t%s\t%d\t%d\n", f.Link, f.FaultSpec, f.Since.Local().Format(time.TimeOnly), f.Dropped, f.Corrupted)
+		fmt.Fprintf(w, "%s\t%v\t%s\t%d\t%d\n", f.Link, f.FaultSpec, f.Since.Local().Format(time.TimeOnly), f.Dropped,
+			f.Corrupted)
 	}
 	return w.Flush()
 }
@@ -207,5 +208,6 @@ func (s *server) unknownLink(err error) error {
 			break
 		}
 	}
-	return next(&usageError{err}, "name both ends, such as %s; softib topo gen %s lists all cables", example, s.f.topology)
+	return next(&usageError{err}, "name both ends, such as %s; softib topo gen %s lists all cables", example,
+		s.f.topology)
 }

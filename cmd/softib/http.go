@@ -58,11 +58,13 @@ type web struct {
 	now   atomic.Pointer[http.Handler] // what answers; another one may take its place
 }
 
-// newWeb claims the page's address and sees to it that it may be served there: nil if there is to be none. Nothing is served before there is a fabric.
+// newWeb claims the page's address and sees to it that it may be served there: nil if there is to be none. Nothing is
+// served before there is a fabric.
 func newWeb(o httpOptions, fixed bool, dir string) (*web, error) {
 	if o.addr == httpOff {
 		if o.open {
-			return nil, next(&usageError{errors.New("--open wants a page, and --http off serves none")}, "softib up --open")
+			return nil, next(&usageError{errors.New("--open wants a page, and --http off serves none")},
+				"softib up --open")
 		}
 		return nil, nil
 	}
@@ -76,7 +78,8 @@ func newWeb(o httpOptions, fixed bool, dir string) (*web, error) {
 	scheme := "http://"
 	if o.cert != "" || o.key != "" || o.clients != "" {
 		if o.cert == "" || o.key == "" {
-			return nil, next(&usageError{errors.New("TLS wants a certificate and its key")}, "--tls-cert FILE --tls-key FILE")
+			return nil, next(&usageError{errors.New("TLS wants a certificate and its key")},
+				"--tls-cert FILE --tls-key FILE")
 		}
 		if x.srv.TLSConfig, err = ufm.TLSConfig(o.cert, o.key, o.clients); err != nil {
 			return nil, err
@@ -88,7 +91,8 @@ func newWeb(o httpOptions, fixed bool, dir string) (*web, error) {
 		x.l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if err != nil {
-		return nil, next(fmt.Errorf("the page cannot be served: %w", err), "--http 127.0.0.1:0 takes a free port, --http off serves none")
+		return nil, next(fmt.Errorf("the page cannot be served: %w", err),
+			"--http 127.0.0.1:0 takes a free port, --http off serves none")
 	}
 	x.addr = x.l.Addr().String()
 	x.url = scheme + reachable(x.l.Addr()) + "/"
@@ -136,7 +140,8 @@ func hostNames(a net.Addr) []string {
 
 // handle serves all that a manager offers over HTTP: the page, the metrics and the REST interface.
 func (x *web) handle(m *manager.Manager) (end func(), err error) {
-	rest, err := ufm.New(ufm.Config{Manager: m, Credentials: x.users, Loopback: ufm.IsLoopback(x.addr), ClientCerts: x.opts.clients != ""})
+	rest, err := ufm.New(ufm.Config{Manager: m, Credentials: x.users, Loopback: ufm.IsLoopback(x.addr),
+		ClientCerts: x.opts.clients != ""})
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +172,8 @@ func (x *web) serve(ctx context.Context) {
 
 // openPage shows the page in whatever browser there is.
 func openPage(url string) error {
-	for _, prog := range []string{os.Getenv("BROWSER"), "xdg-open", "sensible-browser", "x-www-browser", "chromium", "firefox"} {
+	for _, prog := range []string{os.Getenv("BROWSER"), "xdg-open", "sensible-browser", "x-www-browser", "chromium",
+		"firefox"} {
 		if prog == "" {
 			continue
 		}

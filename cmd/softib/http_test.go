@@ -31,7 +31,8 @@ func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 		t.Fatal(err)
 	}
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "softib test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "softib test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, k.Public(), k)
@@ -45,7 +46,8 @@ func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	pemCert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if err := errors.Join(os.WriteFile(cert, pemCert, 0o600), os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(cert, pemCert, 0o600),
+		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	pool = x509.NewCertPool()
@@ -92,7 +94,8 @@ func TestPage(t *testing.T) {
 		t.Cleanup(l.servePage(t.Context(), x, mgr, upOptions{}, toTerminal(newTerminal(io.Discard))))
 		return x.url
 	}
-	paths := map[string]string{"": "<!doctype html>", "metrics": "infiniband_switch_port_", "api/v1/topology": "star:3", "ufmRest/app/ufm_version": "ufm_release_version", "openapi.json": "openapi"}
+	paths := map[string]string{"": "<!doctype html>", "metrics": "infiniband_switch_port_", "api/v1/topology": "star:3",
+		"ufmRest/app/ufm_version": "ufm_release_version", "openapi.json": "openapi"}
 	open := serve(httpOptions{addr: "127.0.0.1:0"})
 	for path, want := range paths {
 		if code, body := get(t, http.DefaultClient, open+path, "", ""); code != 200 || !strings.Contains(body, want) {
@@ -145,7 +148,8 @@ func TestPage(t *testing.T) {
 					t.Errorf("%s%s without a password: %d", url, path, code)
 				}
 			}
-			if code, body := get(t, client, url+path, "operator", "correct horse"); code != 200 || !strings.Contains(body, want) {
+			if code, body := get(t, client, url+path, "operator", "correct horse"); code != 200 ||
+				!strings.Contains(body, want) {
 				t.Errorf("%s%s: %d\n%.200s", url, path, code, body)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 // logKept is how many lines a fabric remembers.
 const logKept = 10_000
 
-// logbook is the log of a fabric: what is written to it goes on to the log file or the terminal, and the last lines stay for
-// softib log.
+// logbook is the log of a fabric: what is written to it goes on to the log file or the terminal, and the last lines
+// stay for softib log.
 type logbook struct {
 	to io.Writer
 

@@ -11,7 +11,8 @@ func TestHeldLog(t *testing.T) {
 	for _, c := range []struct {
 		open, show bool
 		want       string
-	}{{false, false, "after\n"}, {false, true, "before\nafter\n"}, {true, false, "before\nafter\n"}, {true, true, "before\nafter\n"}} {
+	}{{false, false, "after\n"}, {false, true, "before\nafter\n"}, {true, false, "before\nafter\n"},
+		{true, true, "before\nafter\n"}} {
 		var b strings.Builder
 		l := &heldLog{to: &b, open: c.open}
 		io.WriteString(l, "before\n")

@@ -54,8 +54,10 @@ root and no hardware.`,
 	}{
 		{"fabric", "A fabric:", []*cobra.Command{newUp(), newDown(), newStatus(), newTopo()}},
 		{"programs", "Programs on it:", []*cobra.Command{newExec(), newPerf()}},
-		{"look", "Look at it:", []*cobra.Command{newTop(), newRoute(), newLog(), newCapture(), newDoctor(), newWatch()}},
-		{"operate", "Operate it:", []*cobra.Command{newFault(), newTenant(), newQoS(), newPartition(), newSM(), newUser()}},
+		{"look", "Look at it:", []*cobra.Command{newTop(), newRoute(), newLog(), newCapture(), newDoctor(),
+			newWatch()}},
+		{"operate", "Operate it:", []*cobra.Command{newFault(), newTenant(), newQoS(), newPartition(), newSM(),
+			newUser()}},
 		{"prove", "Prove it:", []*cobra.Command{newTorture()}},
 		{"rest", "Else:", []*cobra.Command{newVersion(), newMan()}},
 	} {

@@ -135,7 +135,8 @@ func TestBackgroundFabric(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.run("status", "--json")), &st); err != nil {
 		t.Fatal(err)
 	}
-	if st.Name != "default" || st.Hosts != 32 || st.HostsActive != 32 || st.Switches != 12 || st.Links != 64 || st.LinkStates["ACTIVE"] != 64 ||
+	if st.Name != "default" || st.Hosts != 32 || st.HostsActive != 32 || st.Switches != 12 || st.Links != 64 ||
+		st.LinkStates["ACTIVE"] != 64 ||
 		st.Packets < 992 || st.Bytes < 992*256 || st.Topology != "fat-tree:radix=8,levels=2" {
 		t.Errorf("status is %+v", st)
 	}
@@ -148,7 +149,8 @@ func TestBackgroundFabric(t *testing.T) {
 			t.Fatalf("the fabric in the background holds %s, which belongs to whoever started it", heldPipe(st.PID))
 		}
 	}
-	wants(t, s.run("status"), "fabric    default, process", "32 hosts, 12 switches", "64 ACTIVE", "32 of 32 ACTIVE", "packets, ")
+	wants(t, s.run("status"), "fabric    default, process", "32 hosts, 12 switches", "64 ACTIVE", "32 of 32 ACTIVE",
+		"packets, ")
 
 	// A second one of that name is refused, one of another name is not.
 	s.fails(exitFailed, []string{`"default" is running`, "softib down"}, "up", "-d")
@@ -157,8 +159,10 @@ func TestBackgroundFabric(t *testing.T) {
 	wants(t, s.run("status"), "also running: lab")
 
 	// The test runs inside the fabric: its packets are counted there.
-	wants(t, s.run("perf", "send_lat", "-n", "100"), "Send Latency Test", "default (fat-tree:radix=8,levels=2)", "t_typical[usec]", "1 switch away")
-	wants(t, s.run("perf", "write_bw", "-s", "4096", "-n", "200", "--hosts", "h1,h32"), "RDMA_Write BW Test", "3 switches away", "MsgRate[Mpps]", "\n 4096       200 ")
+	wants(t, s.run("perf", "send_lat", "-n", "100"), "Send Latency Test", "default (fat-tree:radix=8,levels=2)",
+		"t_typical[usec]", "1 switch away")
+	wants(t, s.run("perf", "write_bw", "-s", "4096", "-n", "200", "--hosts", "h1,h32"), "RDMA_Write BW Test",
+		"3 switches away", "MsgRate[Mpps]", "\n 4096       200 ")
 	wants(t, s.run("perf", "read_lat", "-n", "50", "--name", "lab"), "lab (star:2)")
 	s.fails(exitUsage, []string{"h99", "--hosts h1,h32"}, "perf", "send_lat", "--hosts", "h1,h99")
 	s.fails(exitUsage, []string{"h1 twice"}, "perf", "send_lat", "--hosts", "h1,h1")
@@ -175,7 +179,8 @@ func TestBackgroundFabric(t *testing.T) {
 	s.fails(exitFailed, []string{`no fabric named "default"`, "--name lab"}, "status")
 	s.fails(exitFailed, []string{`no fabric named "default"`}, "down")
 	s.run("down", "--name", "lab")
-	s.fails(exitFailed, []string{`no fabric named "lab"`, "softib up -d --name lab"}, "perf", "send_lat", "--name", "lab")
+	s.fails(exitFailed, []string{`no fabric named "lab"`, "softib up -d --name lab"}, "perf", "send_lat", "--name",
+		"lab")
 }
 
 // heldPipe is a pipe that a process has open; empty if there is none.
@@ -333,7 +338,8 @@ func TestPerfOnItsOwn(t *testing.T) {
 		t.Fatalf("%d tests, want 7", len(results))
 	}
 	for _, r := range results {
-		if len(r.Rows) != 1 || r.Rows[0].Iters != 100 || (r.Rows[0].Latency == nil) == (r.Rows[0].Bandwidth == nil) || r.Hops != 1 || r.MTU != 4096 {
+		if len(r.Rows) != 1 || r.Rows[0].Iters != 100 || (r.Rows[0].Latency == nil) == (r.Rows[0].Bandwidth == nil) ||
+			r.Hops != 1 || r.MTU != 4096 {
 			t.Errorf("%v: %+v", r.Test, r)
 		}
 	}
@@ -343,10 +349,13 @@ func TestPerfOnItsOwn(t *testing.T) {
 			t.Errorf("-a prints:\n%s", out)
 		}
 	}
-	wants(t, s.run("perf", "send_bw", "-n", "100", "-q", "2", "--tx-depth", "8", "-m", "1024", "star:2"), "1024[B]", "Number of qps   : 2", " 65536      200 ")
+	wants(t, s.run("perf", "send_bw", "-n", "100", "-q", "2", "--tx-depth", "8", "-m", "1024", "star:2"), "1024[B]",
+		"Number of qps   : 2", " 65536      200 ")
 	for _, args := range [][]string{
-		{"send_speed"}, {}, {"send_lat", "star:2", "more"}, {"send_lat", "-s", "0x"}, {"send_lat", "-s", "-4"}, {"send_lat", "-a", "-s", "8"},
-		{"send_lat", "-q", "2"}, {"atomic_lat", "-s", "16"}, {"send_bw", "--mtu", "1000"}, {"send_lat", "--hosts", "h1"}, {"send_lat", "--bogus"},
+		{"send_speed"}, {}, {"send_lat", "star:2", "more"}, {"send_lat", "-s", "0x"}, {"send_lat", "-s", "-4"},
+		{"send_lat", "-a", "-s", "8"},
+		{"send_lat", "-q", "2"}, {"atomic_lat", "-s", "16"}, {"send_bw", "--mtu", "1000"},
+		{"send_lat", "--hosts", "h1"}, {"send_lat", "--bogus"},
 	} {
 		s.fails(exitUsage, nil, append([]string{"perf"}, args...)...)
 	}
@@ -356,7 +365,8 @@ func TestCommandLine(t *testing.T) {
 	s := newShell(t)
 	help := s.run("--help")
 	wants(t, help, "up ", "down ", "status ", "route ", "log ", "perf ", "topo ", "version ")
-	for _, c := range [][]string{{"up"}, {"down"}, {"status"}, {"route", "show"}, {"route", "trace"}, {"route", "check"}, {"log"}, {"perf"}, {"topo", "gen"}, {"topo", "check"}, {"version"}} {
+	for _, c := range [][]string{{"up"}, {"down"}, {"status"}, {"route", "show"}, {"route", "trace"},
+		{"route", "check"}, {"log"}, {"perf"}, {"topo", "gen"}, {"topo", "check"}, {"version"}} {
 		wants(t, s.run(append(c, "--help")...), "Usage:", "Examples:", "softib "+strings.Join(c, " "))
 	}
 	wants(t, s.run("up", "--help"), "fat-tree:", "torus:", "dragonfly", "ibnetdiscover")

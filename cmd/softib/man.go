@@ -31,7 +31,8 @@ man and the shells look.`,
 	}
 }
 
-// asMarkdown is a command whose text keeps its tables: cobra takes it for Markdown, where lines that are to stay as they are begin with four spaces and stand apart.
+// asMarkdown is a command whose text keeps its tables: cobra takes it for Markdown, where lines that are to stay as
+// they are begin with four spaces and stand apart.
 func asMarkdown(c *cobra.Command) *cobra.Command {
 	var b strings.Builder
 	kept := false
@@ -70,7 +71,8 @@ func writeMan(root *cobra.Command, dir string) (int, error) {
 			return err
 		}
 		defer f.Close()
-		head := &doc.GenManHeader{Title: strings.ToUpper(name), Section: "1", Source: "softib " + version, Manual: "softib"}
+		head := &doc.GenManHeader{Title: strings.ToUpper(name), Section: "1", Source: "softib " + version,
+			Manual: "softib"}
 		if err := doc.GenMan(asMarkdown(c), head, f); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -37,7 +37,8 @@ type smOptions struct {
 // flags gives a command the options of a manager.
 func (o *smOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.Engines, "engine", sm.DefaultEngines, "routing engines in the order in which they are tried: `CHAIN` of "+strings.Join(route.Names(), ", "))
+	f.StringVar(&o.Engines, "engine", sm.DefaultEngines,
+		"routing engines in the order in which they are tried: `CHAIN` of "+strings.Join(route.Names(), ", "))
 	f.Uint8Var(&o.Priority, "sm-priority", 0, "the manager's priority among managers, 0 to 15")
 	f.Uint8Var(&o.LMC, "lmc", 0, "give every end port 2^`LMC` addresses, 0 to 7")
 	f.DurationVar(&o.Sweep, "sweep", 10*time.Second, "time between two light sweeps; 0 for none")
@@ -54,10 +55,12 @@ func (o *smOptions) config() (sm.Config, error) {
 		return sm.Config{}, next(&usageError{err}, "softib up --engine ftree,updn")
 	}
 	if o.Priority > 15 {
-		return sm.Config{}, next(&usageError{fmt.Errorf("--sm-priority %d: want 0 to 15", o.Priority)}, "--sm-priority 15 is the highest")
+		return sm.Config{}, next(&usageError{fmt.Errorf("--sm-priority %d: want 0 to 15", o.Priority)},
+			"--sm-priority 15 is the highest")
 	}
 	if o.LMC > 7 {
-		return sm.Config{}, next(&usageError{fmt.Errorf("--lmc %d: want 0 to 7", o.LMC)}, "--lmc 2 gives every port four addresses")
+		return sm.Config{}, next(&usageError{fmt.Errorf("--lmc %d: want 0 to 7", o.LMC)},
+			"--lmc 2 gives every port four addresses")
 	}
 	if err := o.resolve(); err != nil {
 		return sm.Config{}, err
@@ -71,8 +74,10 @@ func (o *smOptions) config() (sm.Config, error) {
 		flag string
 		set  func()
 	}{
-		{"engine", func() { c.Engines = o.Engines }}, {"sm-priority", func() { c.Priority = o.Priority }}, {"lmc", func() { c.LMC = o.LMC }},
-		{"sm-key", func() { c.SMKey = o.SMKey }}, {"m-key", func() { c.MKey = o.MKey }}, {"max-vls", func() { c.MaxVLs = o.MaxVLs }},
+		{"engine", func() { c.Engines = o.Engines }}, {"sm-priority", func() { c.Priority = o.Priority }},
+		{"lmc", func() { c.LMC = o.LMC }},
+		{"sm-key", func() { c.SMKey = o.SMKey }}, {"m-key", func() { c.MKey = o.MKey }},
+		{"max-vls", func() { c.MaxVLs = o.MaxVLs }},
 		{"sweep", func() {
 			if c.SweepInterval = ib.Time(o.Sweep) * ib.Nanosecond; o.Sweep == 0 {
 				c.SweepInterval = -1
@@ -97,7 +102,8 @@ func eventLog(w io.Writer, who string) func(sm.Event) {
 }
 
 // startManager runs a manager on a host of a fabric of this process.
-func startManager(ctx context.Context, f *live.Fabric, cfg sm.Config, log io.Writer, journal *manager.Journal) (*smrun.Runner, error) {
+func startManager(ctx context.Context, f *live.Fabric, cfg sm.Config, log io.Writer,
+	journal *manager.Journal) (*smrun.Runner, error) {
 	ref, err := managerPort(f, "")
 	if err != nil {
 		return nil, err
@@ -126,7 +132,8 @@ func (f *fabric) manage(p place, o upOptions) (*manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := manager.Options{Name: f.name, Topology: f.topology, Version: version, Fabric: f.Fabric, Journal: f.journal, Dir: dir}
+	opts := manager.Options{Name: f.name, Topology: f.topology, Version: version, Fabric: f.Fabric, Journal: f.journal,
+		Dir: dir}
 	if f.runner != nil {
 		opts.Subnet = f.runner
 	}

@@ -226,8 +226,9 @@ func meshRound(ctx context.Context, hosts []*meshHost, step int) ([]string, erro
 			return nil, err
 		}
 		defer ah.Close()
-		err = h.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: h.send.SGEs(0, meshSize),
-			AH: ah.Handle(), RemoteQPN: to.qp.Num(), RemoteQKey: meshQKey})
+		err = h.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+			SGList: h.send.SGEs(0, meshSize),
+			AH:     ah.Handle(), RemoteQPN: to.qp.Num(), RemoteQKey: meshQKey})
 		if err != nil {
 			return nil, err
 		}
@@ -275,8 +276,10 @@ func (h *meshHost) look(self int, hosts []*meshHost) {
 			var want [meshSize]byte
 			message(want[:], h.from, self)
 			got := h.recv.Bytes()[grhBytes:]
-			if from := hosts[h.from].lid; wc.ByteLen != grhBytes+meshSize || string(got) != string(want[:]) || wc.SLID != from {
-				h.wrong = fmt.Sprintf(" (%d bytes from LID %d, not %d from LID %d, or other bytes)", wc.ByteLen, wc.SLID, grhBytes+meshSize, from)
+			if from := hosts[h.from].lid; wc.ByteLen != grhBytes+meshSize || string(got) != string(want[:]) ||
+				wc.SLID != from {
+				h.wrong = fmt.Sprintf(" (%d bytes from LID %d, not %d from LID %d, or other bytes)", wc.ByteLen,
+					wc.SLID, grhBytes+meshSize, from)
 			}
 		}
 	}

@@ -18,7 +18,8 @@ import (
 func TestMeshSteps(t *testing.T) {
 	for n := 2; n < 300; n++ {
 		steps := meshSteps(n)
-		if !slices.IsSorted(steps) || len(slices.Compact(slices.Clone(steps))) != len(steps) || steps[0] < 1 || steps[len(steps)-1] > n-1 {
+		if !slices.IsSorted(steps) || len(slices.Compact(slices.Clone(steps))) != len(steps) || steps[0] < 1 ||
+			steps[len(steps)-1] > n-1 {
 			t.Fatalf("%d hosts: rounds %v", n, steps)
 		}
 		if n*(n-1) <= meshPairsMax && len(steps) != n-1 {
@@ -75,7 +76,8 @@ func TestMeshFindsHoles(t *testing.T) {
 	if _, silent := f.devices(); silent != 1 {
 		t.Errorf("%d hosts are silent, want 1", silent)
 	}
-	if _, err := mesh(t.Context(), devs, func(int, int) {}); err == nil || !strings.Contains(err.Error(), "h2 has no port that is ACTIVE") {
+	if _, err := mesh(t.Context(), devs, func(int, int) {}); err == nil ||
+		!strings.Contains(err.Error(), "h2 has no port that is ACTIVE") {
 		t.Errorf("a host without a link: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -126,7 +128,8 @@ func TestProgress(t *testing.T) {
 }
 
 func TestBytesOf(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 1536: "1.5 KiB", 5 << 30: "5.0 GiB"} {
+	for n, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 1536: "1.5 KiB",
+		5 << 30: "5.0 GiB"} {
 		if got := bytesOf(n); got != want {
 			t.Errorf("bytesOf(%d) = %q, want %q", n, got, want)
 		}

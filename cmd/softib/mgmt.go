@@ -17,8 +17,9 @@ import (
 	"softib/proto/ib"
 )
 
-// A port of a running fabric as a transport in another process. After {"v":1,"op":"mgmt","host":"h1"} and {"line":"ready"} both sides speak gob: the client says
-// mgmtSaid, the fabric mgmtHeard. The request ends with its brace: nothing follows it that could be taken for gob.
+// A port of a running fabric as a transport in another process. After {"v":1,"op":"mgmt","host":"h1"} and
+// {"line":"ready"} both sides speak gob: the client says mgmtSaid, the fabric mgmtHeard. The request ends with its
+// brace: nothing follows it that could be taken for gob.
 
 // mgmtSaid registers an agent or sends a message.
 type mgmtSaid struct {
@@ -93,7 +94,8 @@ func (s *server) mgmt(ctx context.Context, conn net.Conn, host string, tell func
 		case a := <-heard:
 			err = enc.Encode(a)
 		case <-session.Bell():
-			// A client that does not read must hold up nobody but itself, so nothing is written while the port's service is ours.
+			// A client that does not read must hold up nobody but itself, so nothing is written while the port's
+			// service is ours.
 			var come []madrpc.Delivery
 			session.Poll(func(d madrpc.Delivery) {
 				d.Data = append([]byte(nil), d.Data...)
@@ -156,11 +158,13 @@ func (p place) openMgmt(ctx context.Context, host string) (smrun.Transport, erro
 	if err != nil {
 		conn.Close()
 		if nextOf(err) == "" {
-			err = next(fmt.Errorf("fabric %s: %w", p.name, err), "restart the fabric with the softib that you use now: softib down, softib up -d")
+			err = next(fmt.Errorf("fabric %s: %w", p.name, err),
+				"restart the fabric with the softib that you use now: softib down, softib up -d")
 		}
 		return nil, err
 	}
-	l := &mgmtLink{conn: conn, start: time.Now(), out: bufio.NewWriterSize(conn, 64<<10), bell: make(chan struct{}, 1), done: make(chan struct{})}
+	l := &mgmtLink{conn: conn, start: time.Now(), out: bufio.NewWriterSize(conn, 64<<10), bell: make(chan struct{}, 1),
+		done: make(chan struct{})}
 	l.enc = gob.NewEncoder(l.out)
 	go l.receive(in)
 	return l, nil

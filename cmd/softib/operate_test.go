@@ -23,7 +23,8 @@ func TestFaultCommands(t *testing.T) {
 	}
 	shown(t, "fault", "link", "h3", "ber=1e-6", "delay=5us")
 	list := asJSON[[]manager.Fault](t, shown(t, "fault", "list", "--json"))
-	if len(list) != 2 || list[0].Link != "h3[1] leaf2[1]" || list[0].BER != 1e-6 || list[0].Delay != 5*time.Microsecond || !list[1].Down {
+	if len(list) != 2 || list[0].Link != "h3[1] leaf2[1]" || list[0].BER != 1e-6 ||
+		list[0].Delay != 5*time.Microsecond || !list[1].Down {
 		t.Errorf("faults are %+v", list)
 	}
 	if got := l.Faults(); len(got) != 1 || got[0].BER != 1e-6 {
@@ -83,7 +84,8 @@ func TestCapture(t *testing.T) {
 	if again, err := os.ReadFile(file); err != nil || len(again) != len(b) {
 		t.Errorf("the file has %d bytes, %v; want %d as before", len(again), err, len(b))
 	}
-	broken(t, exitFailed, []string{"no such file"}, "capture", "h1", "-w", filepath.Join(t.TempDir(), "no", "such"), "--for", "10s")
+	broken(t, exitFailed, []string{"no such file"}, "capture", "h1", "-w", filepath.Join(t.TempDir(), "no", "such"),
+		"--for", "10s")
 }
 
 // A reader that does not read loses packets, and holds nobody for longer than its patience, once.
@@ -137,11 +139,13 @@ func TestTop(t *testing.T) {
 	broken(t, exitUsage, []string{`no node "nobody"`}, "top", "nobody")
 }
 
-// TestTopFits: no line is longer than the terminal is wide, no more of them than it is high, and what matters most stays.
+// TestTopFits: no line is longer than the terminal is wide, no more of them than it is high, and what matters most
+// stays.
 func TestTopFits(t *testing.T) {
 	x := &topShown{By: "traffic", Ports: 300, Cables: 150}
 	for i := range 300 {
-		x.Rows = append(x.Rows, topRow{Port: fmt.Sprintf("größter-knoten[%d]", i+1), Peer: fmt.Sprintf("spine%d[1]", i), State: "INITIALIZE", Rate: "4x NDR", Xmit: 999_999, Rcv: 123456789, Busy: 1, Errors: 7, Total: 12345678})
+		x.Rows = append(x.Rows, topRow{Port: fmt.Sprintf("größter-knoten[%d]", i+1), Peer: fmt.Sprintf("spine%d[1]", i),
+			State: "INITIALIZE", Rate: "4x NDR", Xmit: 999_999, Rcv: 123456789, Busy: 1, Errors: 7, Total: 12345678})
 	}
 	for _, size := range []screen{{24, 80}, {50, 200}, {5, 20}, {1, 1}, {24, 60}} {
 		var b strings.Builder
@@ -169,7 +173,8 @@ func TestTopFits(t *testing.T) {
 }
 
 func TestSIShort(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 0.5: "0.5", 999.4: "999", 999.7: "1 k", 1000: "1 k", 1234: "1.23 k", 999_499: "999 k", 999_999: "1 M", 4e11: "400 G", 1e15: "1 P", 1e18: "1 E", 1e21: "1e+03 E"} {
+	for v, want := range map[float64]string{0: "0", 0.5: "0.5", 999.4: "999", 999.7: "1 k", 1000: "1 k", 1234: "1.23 k",
+		999_499: "999 k", 999_999: "1 M", 4e11: "400 G", 1e15: "1 P", 1e18: "1 E", 1e21: "1e+03 E"} {
 		if got := siShort(v); got != want {
 			t.Errorf("%v is %q, want %q", v, got, want)
 		}

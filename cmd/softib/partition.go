@@ -159,8 +159,8 @@ type managed struct {
 	opts smOptions
 }
 
-// reload reads the files again, the partitions from another one if it is named. It returns what there is to say about them. With an error
-// everything stays as it is.
+// reload reads the files again, the partitions from another one if it is named. It returns what there is to say about
+// them. With an error everything stays as it is.
 func (x *managed) reload(partitions string) ([]string, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -169,7 +169,8 @@ func (x *managed) reload(partitions string) ([]string, error) {
 		o.Partitions = partitions
 	}
 	if err := o.reload(x.run, x.tenants); err != nil {
-		return nil, next(fmt.Errorf("the partitions and the policy in force stay:\n%w", err), "%s, then reload again", nextOf(err))
+		return nil, next(fmt.Errorf("the partitions and the policy in force stay:\n%w", err), "%s, then reload again",
+			nextOf(err))
 	}
 	x.opts = o
 	return o.notes, nil
@@ -200,7 +201,8 @@ func (s *server) partitions(r *partitionRequest, tell func(answer) error) error 
 	s.managers.mu.Lock()
 	defer s.managers.mu.Unlock()
 	if len(s.managers.list) == 0 {
-		return next(fmt.Errorf("no manager of softib's runs on fabric %s", s.f.name), "softib sm starts one; another manager, such as opensm, reads its own files")
+		return next(fmt.Errorf("no manager of softib's runs on fabric %s", s.f.name),
+			"softib sm starts one; another manager, such as opensm, reads its own files")
 	}
 	for _, x := range s.managers.list {
 		if !r.Reload {
@@ -229,13 +231,15 @@ func (s *server) partitions(r *partitionRequest, tell func(answer) error) error 
 			continue
 		}
 		for i := range list {
-			if err := tell(answer{Line: s.describePartition(&list[i]), Partition: showPartition(&list[i])}); err != nil {
+			if err := tell(answer{Line: s.describePartition(&list[i]),
+				Partition: showPartition(&list[i])}); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return next(fmt.Errorf("the manager of fabric %s has no subnet yet", s.f.name), "softib status shows who is master; then try again")
+	return next(fmt.Errorf("the manager of fabric %s has no subnet yet", s.f.name),
+		"softib status shows who is master; then try again")
 }
 
 // swept waits until a manager has done what it was asked to, or stands by.

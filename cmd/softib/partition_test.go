@@ -37,12 +37,15 @@ func TestPartitionCommands(t *testing.T) {
 
 	// A file with a mistake changes nothing.
 	bad := writeFile(t, "bad.conf", "red=0x1001 : ALL=ful, EVERYBODY ;\n")
-	s.fails(exitFailed, []string{"in force stay", "bad.conf:1:23", "EVERYBODY", "mend these lines", "reload again"}, "partition", "reload", bad)
+	s.fails(exitFailed, []string{"in force stay", "bad.conf:1:23", "EVERYBODY", "mend these lines", "reload again"},
+		"partition", "reload", bad)
 	s.fails(exitFailed, []string{"in force stay", "none.conf"}, "partition", "reload", "none.conf")
 	wants(t, s.run("partition", "show"), "2 ports: h2 h3")
 
 	// The file changes, and h3 moves.
-	if err := os.WriteFile(file, fmt.Appendf(nil, "Default=0x7fff : ALL=full ;\nred=0x1001 : %v=full, %v=limited ;\nblue=0x1002 : %v=full ;\n", guid("h2"), guid("h4"), guid("h3")), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil,
+		"Default=0x7fff : ALL=full ;\nred=0x1001 : %v=full, %v=limited ;\nblue=0x1002 : %v=full ;\n", guid("h2"),
+		guid("h4"), guid("h3")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, s.run("partition", "reload"), "red          2 ports: h2 h4 (limited)", "blue         1 port: h3")
@@ -59,7 +62,8 @@ func TestPartitionCommands(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(60 * time.Second); !strings.Contains(s.run("partition", "show"), "green        5 ports"); {
+	for deadline := time.Now().Add(60 * time.Second); !strings.Contains(s.run("partition", "show"),
+		"green        5 ports"); {
 		if time.Now().After(deadline) {
 			t.Fatal("a SIGHUP is not heard")
 		}
@@ -111,8 +115,10 @@ cn_guid_file /cn
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Priority != 9 || c.MKey != 0x77 || c.MKeyProtect != 2 || c.MKeyLease != 60 || c.LMC != 1 || c.SweepInterval != -1 || c.Engines != "updn" || c.MaxVLs != 4 ||
-		!c.QoS.Enabled || c.QoS.Ports[1].HighLimit != 7 || c.Enforce != sm.EnforceOut || !c.AllowBothKeys || !c.Congestion.Enabled || c.Congestion.Threshold != 5 ||
+	if c.Priority != 9 || c.MKey != 0x77 || c.MKeyProtect != 2 || c.MKeyLease != 60 || c.LMC != 1 ||
+		c.SweepInterval != -1 || c.Engines != "updn" || c.MaxVLs != 4 ||
+		!c.QoS.Enabled || c.QoS.Ports[1].HighLimit != 7 || c.Enforce != sm.EnforceOut || !c.AllowBothKeys ||
+		!c.Congestion.Enabled || c.Congestion.Threshold != 5 ||
 		c.Timeout != 300*ib.Millisecond || len(c.Roots) != 2 || c.Roots[1] != 0x12 || c.Window != 1024 {
 		t.Errorf("%+v", c)
 	}
@@ -128,7 +134,8 @@ cn_guid_file /cn
 	}
 	// What OpenSM itself writes leaves everything as it is, and needs none of the files that it names.
 	c, o, err = configOf(t, "--config", "../../subnet/policy/testdata/opensm-default.conf")
-	if err != nil || c.Engines != "" || c.Window != 1024 || c.SweepInterval != sm.DefaultSweepInterval || c.Timeout != sm.DefaultTimeout || len(o.notes) != 0 {
+	if err != nil || c.Engines != "" || c.Window != 1024 || c.SweepInterval != sm.DefaultSweepInterval ||
+		c.Timeout != sm.DefaultTimeout || len(o.notes) != 0 {
 		t.Errorf("%+v, %v, %q", c, err, o.notes)
 	}
 	// A policy turns quality of service on.
@@ -141,7 +148,8 @@ cn_guid_file /cn
 		"--config": "sm_priority 99\n", "--partitions": "a : B ;", "--roots": "root\n", "--qos-policy": "qos-levels\n",
 	} {
 		bad := writeFile(t, "bad", text)
-		if _, _, err := configOf(t, flag, bad); err == nil || !strings.Contains(err.Error(), bad+":1:") || nextOf(err) == "" {
+		if _, _, err := configOf(t, flag, bad); err == nil || !strings.Contains(err.Error(), bad+":1:") ||
+			nextOf(err) == "" {
 			t.Errorf("%s with %q: %v, next: %s", flag, text, err, nextOf(err))
 		}
 		if _, _, err := configOf(t, flag, "/nonexistent"); err == nil || nextOf(err) == "" {

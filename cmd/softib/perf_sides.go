@@ -16,8 +16,8 @@ import (
 	"softib/proof/workload/perf"
 )
 
-// A test is measured by two processes of this program (softib perf-side, in perf_side.go), each attached to its host. They
-// talk to each other over a pair of sockets, and to this process over their standard input and output:
+// A test is measured by two processes of this program (softib perf-side, in perf_side.go), each attached to its host.
+// They talk to each other over a pair of sockets, and to this process over their standard input and output:
 //
 //	this one:  {"socket":"…","host":"h1","config":{…}}      the active side has the config
 //	the side:  {"setting":{…}}  {"row":{…}} …  {"ok":true}   or {"error":"…"}
@@ -56,7 +56,8 @@ type fabricGoneError struct{ text string }
 
 func (e *fabricGoneError) Error() string { return e.text }
 
-// borrow asks the running fabric for two hosts and has f measure between them. The fabric lends them to one test at a time.
+// borrow asks the running fabric for two hosts and has f measure between them. The fabric lends them to one test at a
+// time.
 func (p place) borrow(ctx context.Context, hosts []string, f func(context.Context, *pair) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -219,5 +220,6 @@ func (p *sideProcess) follow(req sideRequest, each func(sideReport) error) error
 	case exit == nil:
 		exit = errors.New("exit status 0")
 	}
-	return next(fmt.Errorf("the process on %s ended before the test: %w", req.Host, exit), "softib status, then measure again")
+	return next(fmt.Errorf("the process on %s ended before the test: %w", req.Host, exit),
+		"softib status, then measure again")
 }

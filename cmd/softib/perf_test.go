@@ -49,7 +49,8 @@ type endless struct {
 
 func (s *shell) endless(args ...string) *endless {
 	s.t.Helper()
-	e := &endless{t: s.t, cmd: s.command(append([]string{"perf", "send_lat", "-n", fmt.Sprint(perf.MaxIters)}, args...)...)}
+	e := &endless{t: s.t, cmd: s.command(append([]string{"perf", "send_lat", "-n", fmt.Sprint(perf.MaxIters)},
+		args...)...)}
 	e.cmd.Stderr = &e.errs
 	out, err := e.cmd.StdoutPipe()
 	if err != nil {

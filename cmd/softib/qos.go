@@ -55,7 +55,8 @@ type classShown struct {
 	Low  int `json:"low_weight_bytes"`
 }
 
-// weightUnit is what a weight of the arbitration tables counts (IBA 7.6.9), limitUnit what the limit of the high one does.
+// weightUnit is what a weight of the arbitration tables counts (IBA 7.6.9), limitUnit what the limit of the high one
+// does.
 const (
 	weightUnit = 64
 	limitUnit  = 4096
@@ -64,7 +65,8 @@ const (
 func showTemplate(t *policy.Template, inForce string) qosShown {
 	out := qosShown{Name: t.Name, About: t.About, InForce: t.Name == inForce, HighLimit: limitUnit * int(t.HighLimit)}
 	for _, c := range t.Classes {
-		out.Classes = append(out.Classes, classShown{c.Name, c.About, uint8(c.SL), uint8(c.VL), weightUnit * int(c.High), weightUnit * int(c.Low)})
+		out.Classes = append(out.Classes, classShown{c.Name, c.About, uint8(c.SL), uint8(c.VL),
+			weightUnit * int(c.High), weightUnit * int(c.Low)})
 	}
 	return out
 }
@@ -172,7 +174,8 @@ func printTemplate(w io.Writer, t *qosShown) error {
 		return err
 	}
 	if t.HighLimit > 0 {
-		_, err := fmt.Fprintf(w, "  a packet of low priority goes after at most %d bytes of high priority\n", t.HighLimit)
+		_, err := fmt.Fprintf(w, "  a packet of low priority goes after at most %d bytes of high priority\n",
+			t.HighLimit)
 		return err
 	}
 	return nil
@@ -181,7 +184,8 @@ func printTemplate(w io.Writer, t *qosShown) error {
 func templateNamed(name string) (policy.Template, error) {
 	t, ok := policy.TemplateByName(name)
 	if !ok {
-		return t, next(&usageError{fmt.Errorf("no QoS template %q: want one of %s", name, policy.TemplateNames())}, "softib qos show classic")
+		return t, next(&usageError{fmt.Errorf("no QoS template %q: want one of %s", name, policy.TemplateNames())},
+			"softib qos show classic")
 	}
 	return t, nil
 }

@@ -56,7 +56,8 @@ fabric runs.
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.topo, "topo", "", "the `TOPOLOGY`, if it is not an argument")
-	f.StringVar(&o.engine, "engine", "", "judge what the first engine of `CHAIN` that fits gives: some of "+strings.Join(route.Names(), ", "))
+	f.StringVar(&o.engine, "engine", "", "judge what the first engine of `CHAIN` that fits gives: some of "+
+		strings.Join(route.Names(), ", "))
 	f.StringVar(&o.compare, "compare", "", "judge each of these `ENGINES`, or all, in one table")
 	f.StringVar(&o.lfts, "lfts", "", "judge the tables in `FILE`, from opensm-lfts.dump or dump_lfts")
 	f.StringVar(&o.remove, "remove", "", "take so many cables between switches away first, by chance: `1%` or a number")
@@ -181,9 +182,11 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 // nothingToJudge is the error of a fabric without tables.
 func (p place) nothingToJudge(w *wiring) error {
 	if len(w.Net.Switches) == 0 {
-		return next(fmt.Errorf("fabric %s has no switch: there is nothing to judge", p.name), "softib route trace%s shows the way between two hosts", p.flag())
+		return next(fmt.Errorf("fabric %s has no switch: there is nothing to judge", p.name),
+			"softib route trace%s shows the way between two hosts", p.flag())
 	}
-	return next(fmt.Errorf("no port of fabric %s has an address: its subnet is not up", p.name), "softib sm%s, or softib exec%s HOST -- opensm", p.flag(), p.flag())
+	return next(fmt.Errorf("no port of fabric %s has an address: its subnet is not up", p.name),
+		"softib sm%s, or softib exec%s HOST -- opensm", p.flag(), p.flag())
 }
 
 // engines are the chains to judge one by one.
@@ -230,7 +233,8 @@ func (c *checking) topology(ctx context.Context) ([]*judged, error) {
 	}
 	c.w.name(g)
 	if len(c.w.Net.Switches) == 0 {
-		return nil, next(fmt.Errorf("%s has no switch: there is nothing to route", o.topo), "softib route check fat-tree:radix=8,levels=2")
+		return nil, next(fmt.Errorf("%s has no switch: there is nothing to route", o.topo),
+			"softib route check fat-tree:radix=8,levels=2")
 	}
 	if err := c.removeLinks(); err != nil {
 		return nil, err
@@ -240,7 +244,8 @@ func (c *checking) topology(ctx context.Context) ([]*judged, error) {
 	}
 	t, missing := dump.Tables(c.w.Net)
 	if len(missing) == len(c.w.Net.Switches) {
-		return nil, next(fmt.Errorf("%s has no switch of %s", o.lfts, o.topo), "take both files from one fabric: the switches' GUIDs have to be the same")
+		return nil, next(fmt.Errorf("%s has no switch of %s", o.lfts, o.topo),
+			"take both files from one fabric: the switches' GUIDs have to be the same")
 	}
 	x, err := c.judge(ctx, filepath.Base(o.lfts), t, 0)
 	if err != nil {
@@ -291,7 +296,8 @@ func (c *checking) removeLinks() error {
 	}
 	c.whole = c.w.Net
 	c.w.Net = route.RemoveLinks(c.whole, fraction, rand.New(rand.NewPCG(c.o.seed, 0)))
-	c.notes = append(c.notes, fmt.Sprintf("taken away: %d of %s between switches (seed %d)", links-len(c.w.Net.Links()), numbered(links, "cable", "cables"), c.o.seed))
+	c.notes = append(c.notes, fmt.Sprintf("taken away: %d of %s between switches (seed %d)", links-len(c.w.Net.Links()),
+		numbered(links, "cable", "cables"), c.o.seed))
 	return nil
 }
 
@@ -301,7 +307,8 @@ func (c *checking) engine(ctx context.Context, chain string) (*judged, error) {
 	var err error
 	opts := route.Options{VLs: c.o.vls}
 	began := time.Now()
-	if stopped := c.during(ctx, "routing by "+chain, func() { res, err = route.Compute(c.w.Net, chain, opts) }); stopped != nil {
+	if stopped := c.during(ctx, "routing by "+chain,
+		func() { res, err = route.Compute(c.w.Net, chain, opts) }); stopped != nil {
 		return nil, stopped
 	}
 	took := time.Since(began)
@@ -356,9 +363,13 @@ type mending struct {
 
 // judge judges one table set.
 func (c *checking) judge(ctx context.Context, label string, t *route.Tables, took time.Duration) (*judged, error) {
-	x := &judged{Subject: c.title, Engine: label, TookSec: took.Seconds(), w: c.w, Switches: c.w.Switches, Notes: c.notes}
+	x := &judged{Subject: c.title, Engine: label, TookSec: took.Seconds(), w: c.w, Switches: c.w.Switches,
+		Notes: c.notes}
 	var r route.Report
-	if err := c.during(ctx, "judging "+label, func() { r = route.Judge(c.w.Net, t, route.JudgeOptions{Seed: c.o.seed}) }); err != nil {
+	if err := c.during(ctx, "judging "+label, func() {
+		r = route.Judge(c.w.Net, t,
+			route.JudgeOptions{Seed: c.o.seed})
+	}); err != nil {
 		return nil, err
 	}
 	x.Report, x.OK = &r, r.OK()
@@ -417,11 +428,14 @@ func (c *checking) print(t *terminal, list []*judged) error {
 	}
 	switch {
 	case tried == 0:
-		return next(fmt.Errorf("no engine fits %s", c.title), "softib route check %s --engine updn or dfsssp, which fit everything", c.o.topo)
+		return next(fmt.Errorf("no engine fits %s", c.title),
+			"softib route check %s --engine updn or dfsssp, which fit everything", c.o.topo)
 	case bad != "" && c.o.topo == "" && bad == "in force":
-		return next(fmt.Errorf("the tables in force on %s are not good", c.title), "softib log says what the manager did; softib route trace follows one way; softib route check%s --compare all finds an engine that does better", place{name: c.o.name}.flag())
+		return next(fmt.Errorf("the tables in force on %s are not good", c.title),
+			"softib log says what the manager did; softib route trace follows one way; softib route check%s --compare all finds an engine that does better", place{name: c.o.name}.flag())
 	case bad != "":
-		return next(fmt.Errorf("the tables of %s are not good for %s", bad, c.title), "softib route check %s --compare all finds an engine that does better", c.o.topo)
+		return next(fmt.Errorf("the tables of %s are not good for %s", bad, c.title),
+			"softib route check %s --compare all finds an engine that does better", c.o.topo)
 	}
 	return nil
 }

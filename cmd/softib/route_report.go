@@ -38,7 +38,8 @@ func (x *judged) print(t *terminal) {
 		verdict = t.red("NOT GOOD")
 	}
 	t.under("verdict").row("%s", verdict)
-	t.under("network").row("%s, %s, %s between switches", numbered(r.Switches, "switch", "switches"), numbered(r.EndPorts, "end port", "end ports"), numbered(r.Links, "link", "links"))
+	t.under("network").row("%s, %s, %s between switches", numbered(r.Switches, "switch", "switches"),
+		numbered(r.EndPorts, "end port", "end ports"), numbered(r.Links, "link", "links"))
 	x.reach(t)
 	x.deadlock(t)
 	l := t.under("hops")
@@ -74,7 +75,8 @@ func (x *judged) print(t *terminal) {
 			how = "starting over took " + seconds(m.TookSec)
 		}
 		l.row("tables of the whole network change in %s", numbered(m.Entries, "entry", "entries"))
-		l.row("on %s, %s to write; %s", numbered(m.Switches, "switch", "switches"), numbered(m.Blocks, "block", "blocks"), how)
+		l.row("on %s, %s to write; %s", numbered(m.Switches, "switch", "switches"),
+			numbered(m.Blocks, "block", "blocks"), how)
 	}
 }
 
@@ -130,7 +132,8 @@ func (x *judged) reach(t *terminal) {
 		l.row("none")
 		return
 	}
-	l.row("%s", t.red(fmt.Sprintf("%d entries lead into one", r.Looping))+fmt.Sprintf("; to %s it goes", w.dest(r.LoopLID)))
+	l.row("%s", t.red(fmt.Sprintf("%d entries lead into one", r.Looping))+
+		fmt.Sprintf("; to %s it goes", w.dest(r.LoopLID)))
 	x.circle(l, x.Loop)
 }
 
@@ -167,7 +170,8 @@ func (c *checking) printTable(t *terminal, list []*judged) {
 		ends += n.Switches[i].Ends
 	}
 	t.say("%s", t.bold(c.title))
-	t.say("%s, %s, %s between switches", numbered(len(n.Switches), "switch", "switches"), numbered(ends, "end port", "end ports"), numbered(len(n.Links()), "link", "links"))
+	t.say("%s, %s, %s between switches", numbered(len(n.Switches), "switch", "switches"),
+		numbered(ends, "end port", "end ports"), numbered(len(n.Links()), "link", "links"))
 	for _, note := range c.notes {
 		t.say("%s", note)
 	}
@@ -184,8 +188,10 @@ func (c *checking) printTable(t *terminal, list []*judged) {
 	}
 	t.say("")
 	const heads = "%-*s  %-9s %5s %4s %5s %5s %6s %5s %6s %6s %7s"
-	t.say("%s", strings.TrimRight(fmt.Sprintf(heads, wide, "", "", "", "hops", "", "shift", "", "rand.", "", "band-", ""), " "))
-	t.say("%s", t.bold(fmt.Sprintf(heads, wide, "tables", "verdict", "lanes", "max", "avg", "max", "avg", "max", "avg", "width", "time")))
+	t.say("%s", strings.TrimRight(fmt.Sprintf(heads, wide, "", "", "", "hops", "", "shift", "", "rand.", "", "band-",
+		""), " "))
+	t.say("%s", t.bold(fmt.Sprintf(heads, wide, "tables", "verdict", "lanes", "max", "avg", "max", "avg", "max", "avg",
+		"width", "time")))
 	for _, x := range list {
 		r := x.Report
 		if r == nil {
@@ -202,7 +208,8 @@ func (c *checking) printTable(t *terminal, list []*judged) {
 		if x.TookSec > 0 {
 			took = seconds(x.TookSec)
 		}
-		t.say("%s", strings.TrimRight(fmt.Sprintf("%-*s  %s %5d %4d %5.2f %5d %6.2f %5d %6.2f %5.1f%% %7s", wide, label(x), verdictWord(t, x), r.VLs, r.HopsMax, r.HopsAverage,
+		t.say("%s", strings.TrimRight(fmt.Sprintf("%-*s  %s %5d %4d %5.2f %5d %6.2f %5d %6.2f %5.1f%% %7s", wide,
+			label(x), verdictWord(t, x), r.VLs, r.HopsMax, r.HopsAverage,
 			r.Shift.Max, r.Shift.Average, r.Random.Max, r.Random.Average, 100*r.Bisection, took), " "))
 	}
 	t.say("")

@@ -80,11 +80,13 @@ type switchShown struct {
 	LID    ib.LID `json:"lid"`
 	// To is the one destination that was asked for, where one was.
 	To string `json:"to,omitempty"`
-	// Top is the last LID that the switch forwards, Filled counts its entries that name a port, Missing the addresses in use that it has none for.
+	// Top is the last LID that the switch forwards, Filled counts its entries that name a port, Missing the addresses
+	// in use that it has none for.
 	Top     ib.LID `json:"top"`
 	Filled  int    `json:"filled"`
 	Missing int    `json:"missing"`
-	// Ports counts the ports with a link that entries lead to; LeastUsed and MostUsed are how many addresses go by one of them.
+	// Ports counts the ports with a link that entries lead to; LeastUsed and MostUsed are how many addresses go by one
+	// of them.
 	Ports     int          `json:"ports"`
 	LeastUsed int          `json:"least_used"`
 	MostUsed  int          `json:"most_used"`
@@ -122,7 +124,8 @@ func (s *server) show(r *routeRequest, tell func(answer) error) error {
 	one := func(word string) error {
 		t, err := book.find(word)
 		if err == nil && t.lid == 0 {
-			err = next(fmt.Errorf("%s has no LID", word), "softib status shows whether a manager has brought the subnet up")
+			err = next(fmt.Errorf("%s has no LID", word),
+				"softib status shows whether a manager has brought the subnet up")
 		}
 		to = &t
 		return err
@@ -160,7 +163,8 @@ func (s *server) show(r *routeRequest, tell func(answer) error) error {
 
 func (f *fabric) showSwitch(book *addressBook, n *topo.Node, to *target, brief bool) switchShown {
 	t, _ := f.Tables(n.Index)
-	out := switchShown{Switch: n.Name, GUID: n.GUID.String(), LID: t.LID, Top: ib.LID(len(t.LFT) - 1), NumGroups: len(t.Groups)}
+	out := switchShown{Switch: n.Name, GUID: n.GUID.String(), LID: t.LID, Top: ib.LID(len(t.LFT) - 1),
+		NumGroups: len(t.Groups)}
 	if to != nil {
 		out.To = fmt.Sprintf("LID %d", to.lid)
 		if to.has {
@@ -256,7 +260,8 @@ func (e *entryShown) words(t *terminal) (port, to string) {
 }
 
 func (s *switchShown) print(t *terminal) {
-	t.say("%s, LID %d: %s, the table ends at LID %d", t.bold(s.Switch), s.LID, numbered(s.Filled, "entry", "entries"), s.Top)
+	t.say("%s, LID %d: %s, the table ends at LID %d", t.bold(s.Switch), s.LID, numbered(s.Filled, "entry", "entries"),
+		s.Top)
 	if s.Missing > 0 {
 		t.say("%s", t.red(numbered(s.Missing, "address in use has no entry", "addresses in use have no entry")))
 	}
@@ -316,7 +321,8 @@ func printSwitches(t *terminal, list []switchShown) {
 	for _, s := range list {
 		name = max(name, len(s.Switch))
 	}
-	t.say("%-*s  %5s  %7s  %7s  %5s  %13s  %6s", name, "switch", "LID", "entries", "missing", "ports", "LIDs per port", "groups")
+	t.say("%-*s  %5s  %7s  %7s  %5s  %13s  %6s", name, "switch", "LID", "entries", "missing", "ports", "LIDs per port",
+		"groups")
 	for _, s := range list {
 		missing := fmt.Sprintf("%7d", s.Missing)
 		if s.Missing > 0 {
@@ -326,6 +332,7 @@ func printSwitches(t *terminal, list []switchShown) {
 		if s.LeastUsed != s.MostUsed {
 			spread = fmt.Sprintf("%d to %d", s.LeastUsed, s.MostUsed)
 		}
-		t.say("%-*s  %5d  %7d  %s  %5d  %13s  %6d", name, s.Switch, s.LID, s.Filled, missing, s.Ports, spread, s.NumGroups)
+		t.say("%-*s  %5d  %7d  %s  %5d  %13s  %6d", name, s.Switch, s.LID, s.Filled, missing, s.Ports, spread,
+			s.NumGroups)
 	}
 }

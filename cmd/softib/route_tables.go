@@ -23,7 +23,8 @@ type wiring struct {
 	Engine string `json:"engine,omitempty"`
 	// Levels says how the service levels of the ways are known.
 	Levels string `json:"levels,omitempty"`
-	// Topology is the fabric as it is cabled, in ibnetdiscover's format, where it was asked for: links that are down are not in it, and rates are those that links came up with.
+	// Topology is the fabric as it is cabled, in ibnetdiscover's format, where it was asked for: links that are down
+	// are not in it, and rates are those that links came up with.
 	Topology string `json:"topology,omitempty"`
 }
 
@@ -32,7 +33,8 @@ type tableRow struct {
 	LFT []byte `json:"lft"`
 	// SL is the level for packets of the switch's end ports, by destination; absent if all are 0.
 	SL []byte `json:"sl,omitempty"`
-	// Maps are the lanes of levels, 16 to a map, and Map says which one holds, by port of entry and port of exit; absent if there is only one.
+	// Maps are the lanes of levels, 16 to a map, and Map says which one holds, by port of entry and port of exit;
+	// absent if there is only one.
 	Maps [][]byte `json:"maps"`
 	Map  []uint16 `json:"map,omitempty"`
 }
@@ -40,7 +42,8 @@ type tableRow struct {
 // levelsAsked is up to how many ways the administrator is asked for their service levels.
 const levelsAsked = 20_000
 
-// tables answers with the whole network and all of its tables, for a client to judge: that takes a while, and the fabric has packets to carry.
+// tables answers with the whole network and all of its tables, for a client to judge: that takes a while, and the
+// fabric has packets to carry.
 func (s *server) tables(ctx context.Context, r *routeRequest, tell func(answer) error) error {
 	f := s.f
 	book := f.addresses()
@@ -130,7 +133,8 @@ func (book *addressBook) wiring() *wiring {
 		sw := g.Switches()[d.Switch]
 		if d.IsEnd() {
 			x := &sw.Ports[d.Port]
-			if min(f.PortState(topo.PortRef{Node: sw.Index, Port: d.Port}), f.PortState(topo.PortRef{Node: x.Peer, Port: x.PeerPort})) != ib.PortActive {
+			if min(f.PortState(topo.PortRef{Node: sw.Index, Port: d.Port}),
+				f.PortState(topo.PortRef{Node: x.Peer, Port: x.PeerPort})) != ib.PortActive {
 				continue
 			}
 		}
@@ -158,7 +162,8 @@ func (w *wiring) name(g *topo.Graph) {
 	}
 }
 
-// levels finds out which service level packets take, from each switch's end ports to each destination; nil if all take 0.
+// levels finds out which service level packets take, from each switch's end ports to each destination; nil if all take
+// 0.
 func (s *server) levels(ctx context.Context, book *addressBook, w *wiring) (levels [][]byte, how string, err error) {
 	var from []int
 	for i := range w.Net.Switches {
@@ -272,7 +277,8 @@ func (p place) askTables(ctx context.Context, r routeRequest) (*heldTables, erro
 		}
 		return nil
 	})
-	if err == nil && (h.w == nil || h.w.Net == nil || len(h.rows) != len(h.w.Net.Switches) || len(h.w.Switches) != len(h.rows) || len(h.w.Dests) != len(h.w.Net.Dests)) {
+	if err == nil && (h.w == nil || h.w.Net == nil || len(h.rows) != len(h.w.Net.Switches) ||
+		len(h.w.Switches) != len(h.rows) || len(h.w.Dests) != len(h.w.Net.Dests)) {
 		err = fmt.Errorf("fabric %s answered without all of its tables", p.name)
 	}
 	return h, err

@@ -114,7 +114,8 @@ func broken(t *testing.T, code int, words []string, args ...string) string {
 	t.Helper()
 	out, _, err := softib(t, args...)
 	if err == nil || exitCode(err) != code || nextOf(err) == "" {
-		t.Fatalf("softib %s: %v, exit code %d, next %q\n%s", strings.Join(args, " "), err, exitCode(err), nextOf(err), out)
+		t.Fatalf("softib %s: %v, exit code %d, next %q\n%s", strings.Join(args, " "), err, exitCode(err), nextOf(err),
+			out)
 	}
 	wants(t, err.Error(), words...)
 	narrow(t, out)
@@ -168,7 +169,8 @@ func (l *lab) set(node string, attr mad.AttrID, mod uint32, data []byte) {
 		l.t.Fatal(err)
 	}
 	var resp [mad.Size]byte
-	if !l.SMP(l.Graph().ByName(node).Index, 0, (*[mad.Size]byte)(b), &resp) || mad.View(resp[:]).Status() != mad.StatusOK {
+	if !l.SMP(l.Graph().ByName(node).Index, 0, (*[mad.Size]byte)(b), &resp) ||
+		mad.View(resp[:]).Status() != mad.StatusOK {
 		l.t.Fatalf("%s: Set(%v) was answered with %v", node, attr, mad.View(resp[:]).Status())
 	}
 }
@@ -200,7 +202,8 @@ func TestRouteShow(t *testing.T) {
 	for i, n := range g.Switches() {
 		s := list[i]
 		held, _ := l.Tables(n.Index)
-		if s.Switch != n.Name || s.LID != held.LID || int(s.Top) != len(held.LFT)-1 || s.Filled != lids || s.Missing != 0 || len(s.Entries) != lids || s.NumGroups != len(held.Groups) {
+		if s.Switch != n.Name || s.LID != held.LID || int(s.Top) != len(held.LFT)-1 || s.Filled != lids ||
+			s.Missing != 0 || len(s.Entries) != lids || s.NumGroups != len(held.Groups) {
 			t.Errorf("%s is shown as %+v", n.Name, s)
 		}
 		for _, e := range s.Entries {
@@ -216,7 +219,8 @@ func TestRouteShow(t *testing.T) {
 				t.Errorf("%s: LID %d leads to %s, want %s", n.Name, e.LID, e.To, want)
 			}
 		}
-		if len(s.Groups) != len(held.Groups) || len(s.Groups) > 0 && (s.Groups[0].MLID != "0xc000" || !slices.Equal(s.Groups[0].Ports, held.Groups[0].Ports)) {
+		if len(s.Groups) != len(held.Groups) || len(s.Groups) > 0 &&
+			(s.Groups[0].MLID != "0xc000" || !slices.Equal(s.Groups[0].Ports, held.Groups[0].Ports)) {
 			t.Errorf("%s: groups are %v, the table has %v", n.Name, s.Groups, held.Groups)
 		}
 	}
@@ -224,8 +228,10 @@ func TestRouteShow(t *testing.T) {
 	wants(t, shown(t, "route", "show", "leaf1"), "leads to", "itself", "0xc000", "1:h1[1]")
 	h3 := l.lidOf("h3")
 	held, _ := l.Tables(g.ByName("leaf1").Index)
-	for _, word := range []string{"h3", fmt.Sprint(h3), fmt.Sprintf("0x%x", int(h3)), "h3[1]", fmt.Sprintf("0x%x", uint64(g.ByName("h3").PortGUID(1)))} {
-		wants(t, shown(t, "route", "show", "leaf1", word), fmt.Sprintf("to h3[1], LID %d", h3), fmt.Sprintf("\n  leaf1      %d  spine", held.LFT[h3]))
+	for _, word := range []string{"h3", fmt.Sprint(h3), fmt.Sprintf("0x%x", int(h3)), "h3[1]",
+		fmt.Sprintf("0x%x", uint64(g.ByName("h3").PortGUID(1)))} {
+		wants(t, shown(t, "route", "show", "leaf1", word), fmt.Sprintf("to h3[1], LID %d", h3),
+			fmt.Sprintf("\n  leaf1      %d  spine", held.LFT[h3]))
 	}
 	if out := shown(t, "route", "show", "h3"); strings.Count(out, "\n") != 2+len(g.Switches()) {
 		t.Errorf("the entries for h3:\n%s", out)
@@ -327,7 +333,8 @@ func TestRouteTraceEnds(t *testing.T) {
 	}
 	h5 := l.lidOf("h5")
 	out := shown(t, "route", "trace", "h1", "h5")
-	wants(t, out, "h1[1], LID ", "(assumed: no administrator answers)", "arrives over 4 links and 3 switches: at most 4x NDR (400 Gb/s), MTU 4096")
+	wants(t, out, "h1[1], LID ", "(assumed: no administrator answers)",
+		"arrives over 4 links and 3 switches: at most 4x NDR (400 Gb/s), MTU 4096")
 	up := first(shown(t, "route", "trace", "h1", "h5", "--json"))
 	var port int
 	if _, err := fmt.Sscanf(up, "leaf1[%d]", &port); err != nil {
@@ -341,7 +348,8 @@ func TestRouteTraceEnds(t *testing.T) {
 	if err := l.SetLink(l.ref("leaf1", port), false); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, broken(t, exitFailed, []string{"packets of h1[1] do not reach h5[1]", "the link from " + up + " to spine", "is DOWN"}, "route", "trace", "h1", "h5"), "ends: the link from "+up)
+	wants(t, broken(t, exitFailed, []string{"packets of h1[1] do not reach h5[1]", "the link from " + up + " to spine",
+		"is DOWN"}, "route", "trace", "h1", "h5"), "ends: the link from "+up)
 	if err := l.SetLink(l.ref("leaf1", port), true); err != nil {
 		t.Fatal(err)
 	}
@@ -358,9 +366,11 @@ func TestRouteTraceEnds(t *testing.T) {
 	broken(t, exitUsage, []string{"there is no way back"}, "route", "trace", "h1", "4000", "--both")
 	// To the wrong host, to the switch itself, to a port without a cable.
 	l.plant("leaf1", h5, 2)
-	broken(t, exitFailed, []string{fmt.Sprintf("it comes to h2[1], whose LID is %d, not %d", l.lidOf("h2"), h5)}, "route", "trace", "h1", "h5")
+	broken(t, exitFailed, []string{fmt.Sprintf("it comes to h2[1], whose LID is %d, not %d", l.lidOf("h2"), h5)},
+		"route", "trace", "h1", "h5")
 	l.plant("leaf1", h5, 0)
-	broken(t, exitFailed, []string{fmt.Sprintf("it comes to leaf1, whose LID is %d, not %d", l.lidOf("leaf1"), h5)}, "route", "trace", "h1", "h5")
+	broken(t, exitFailed, []string{fmt.Sprintf("it comes to leaf1, whose LID is %d, not %d", l.lidOf("leaf1"), h5)},
+		"route", "trace", "h1", "h5")
 	// Back, and round.
 	l.plant("leaf1", h5, 1)
 	broken(t, exitFailed, []string{"leaf1 sends it back by leaf1[1]"}, "route", "trace", "h1", "h5")
@@ -374,11 +384,13 @@ func TestRouteTraceEnds(t *testing.T) {
 	l.plant(other.Name, h5, spine.Ports[2].PeerPort)
 	broken(t, exitFailed, []string{"the tables run in a circle"}, "route", "trace", "h1", "h5")
 	// Partitions.
-	broken(t, exitFailed, []string{"h1[1] is not in partition 0x9234 itself"}, "route", "trace", "h1", "h2", "--pkey", "0x9234")
+	broken(t, exitFailed, []string{"h1[1] is not in partition 0x9234 itself"}, "route", "trace", "h1", "h2", "--pkey",
+		"0x9234")
 	broken(t, exitUsage, []string{"--sl 16"}, "route", "trace", "h1", "h2", "--sl", "16")
 	broken(t, exitUsage, []string{"--pkey x"}, "route", "trace", "h1", "h2", "--pkey", "x")
 	broken(t, exitUsage, nil, "route", "trace", "h1")
-	if w := asJSON[[]traced](t, shown(t, "route", "trace", "h1", "h2", "--sl", "3", "--pkey", "0xffff", "--json"))[0]; w.SL != 3 || w.Told != "as asked for" {
+	if w := asJSON[[]traced](t, shown(t, "route", "trace", "h1", "h2", "--sl", "3", "--pkey", "0xffff",
+		"--json"))[0]; w.SL != 3 || w.Told != "as asked for" {
 		t.Errorf("with --sl 3: %+v", w)
 	}
 }
@@ -387,7 +399,9 @@ func TestRouteTraceEnds(t *testing.T) {
 func TestRouteTracePartitions(t *testing.T) {
 	for _, enforce := range []sm.Enforcement{sm.EnforceBoth, sm.EnforceOut, sm.EnforceOff} {
 		guid := func(h int) string { return fmt.Sprintf("0x0250f11b010000%d1", h) }
-		conf, _, err := policy.ParsePartitions("p.conf", []byte("Default=0x7fff,ipoib:ALL=limited,SELF=full;\nA=0x1:"+guid(1)+"=full,"+guid(2)+"=full;\nB=0x2:"+guid(2)+"=full,"+guid(3)+"=full;\n"))
+		conf, _, err := policy.ParsePartitions("p.conf",
+			[]byte("Default=0x7fff,ipoib:ALL=limited,SELF=full;\nA=0x1:"+guid(1)+"=full,"+guid(2)+"=full;\nB=0x2:"+
+				guid(2)+"=full,"+guid(3)+"=full;\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -398,15 +412,20 @@ func TestRouteTracePartitions(t *testing.T) {
 		wants(t, shown(t, "status"), "0xffff Default: 0 full members, 4 limited ones", "0x8002 B: 2 full members")
 		wants(t, shown(t, "route", "trace", "h2", "h3"), "partition 0x8002 (the administrator's)", "arrives")
 		wants(t, shown(t, "route", "trace", "h2", "h1"), "arrives")
-		wants(t, shown(t, "route", "trace", "h4", "sw1"), "partition 0x7fff", "arrives") // limited to full: the manager is there
-		broken(t, exitFailed, []string{"h1[1] is not in partition 0x8002 itself"}, "route", "trace", "h1", "h3", "--pkey", "0x8002")
+		// limited to full: the manager is there
+		wants(t, shown(t, "route", "trace", "h4", "sw1"), "partition 0x7fff", "arrives")
+		broken(t, exitFailed, []string{"h1[1] is not in partition 0x8002 itself"}, "route", "trace", "h1", "h3",
+			"--pkey", "0x8002")
 		// Both limited, and no other partition.
 		if enforce == sm.EnforceOff {
-			broken(t, exitFailed, []string{"both are limited members of partition 0xffff"}, "route", "trace", "h4", "h3")
-			broken(t, exitFailed, []string{"h3[1] is not in partition 0x8001"}, "route", "trace", "h2", "h3", "--pkey", "0x8001")
+			broken(t, exitFailed, []string{"both are limited members of partition 0xffff"}, "route", "trace", "h4",
+				"h3")
+			broken(t, exitFailed, []string{"h3[1] is not in partition 0x8001"}, "route", "trace", "h2", "h3", "--pkey",
+				"0x8001")
 		} else {
 			broken(t, exitFailed, []string{"both are limited"}, "route", "trace", "h4", "h3")
-			broken(t, exitFailed, []string{"sw1[3] lets nothing of partition 0x8001 out"}, "route", "trace", "h2", "h3", "--pkey", "0x8001")
+			broken(t, exitFailed, []string{"sw1[3] lets nothing of partition 0x8001 out"}, "route", "trace", "h2", "h3",
+				"--pkey", "0x8001")
 		}
 	}
 }
@@ -416,7 +435,8 @@ func TestRouteCheckRunning(t *testing.T) {
 	n := route.FromGraph(l.Graph())
 	pairs := int64(n.Switches[0].Ends*4) * int64(len(n.Dests)-1)
 	out := shown(t, "route", "check")
-	wants(t, out, "fabric default, tables in force", "good", fmt.Sprintf("all %d pairs", pairs), "loops       none", "none possible: 1 lane", "effective bisection")
+	wants(t, out, "fabric default, tables in force", "good", fmt.Sprintf("all %d pairs", pairs), "loops       none",
+		"none possible: 1 lane", "effective bisection")
 	r := asJSON[[]judged](t, shown(t, "route", "check", "--json"))[0]
 	if !r.OK || r.Report.Pairs != pairs || r.Report.HopsMax != 2 || len(r.Switches) != 6 || r.Report.Shift.Max != 1 {
 		t.Errorf("judged %+v", r.Report)
@@ -432,7 +452,8 @@ func TestRouteCheckRunning(t *testing.T) {
 	spine := l.Graph().Nodes[x.Peer].Name
 	l.plant(spine, h5, x.PeerPort)
 	out = broken(t, exitFailed, []string{"not good"}, "route", "check")
-	wants(t, out, "NOT GOOD", "pairs are NOT", fmt.Sprintf("to h5[1] (LID %d) it goes", h5), fmt.Sprintf("leaf1[%d] -> %s[%d]", held.LFT[h5], spine, x.PeerPort),
+	wants(t, out, "NOT GOOD", "pairs are NOT", fmt.Sprintf("to h5[1] (LID %d) it goes", h5),
+		fmt.Sprintf("leaf1[%d] -> %s[%d]", held.LFT[h5], spine, x.PeerPort),
 		fmt.Sprintf("%s[%d] -> leaf1[%d]", spine, x.PeerPort, held.LFT[h5]), "and round again")
 	out = broken(t, exitFailed, []string{"in force"}, "route", "check", "--compare", "updn")
 	wants(t, out, "in force  LOOPS", "updn      good")
@@ -483,7 +504,8 @@ func TestRouteCheckDeadlock(t *testing.T) {
 		}
 	}
 	out := broken(t, exitFailed, []string{"not good"}, "route", "check")
-	wants(t, out, "reachable   all ", "loops       none", "POSSIBLE: on 1 lane these 5 wait for each other", "and round again")
+	wants(t, out, "reachable   all ", "loops       none", "POSSIBLE: on 1 lane these 5 wait for each other",
+		"and round again")
 	for _, sw := range ring {
 		wants(t, out, fmt.Sprintf("%s[%d] -> ", sw.Name, onward[sw.Name]))
 	}
@@ -525,12 +547,14 @@ func TestRouteCheckFiles(t *testing.T) {
 	book := l.addresses()
 	for _, n := range g.Switches() {
 		held, _ := l.Tables(n.Index)
-		fmt.Fprintf(&b, "Unicast lids [0-%d] of switch Lid %d guid 0x%016x ('%s'):\n", len(held.LFT)-1, held.LID, uint64(n.GUID), n.Name)
+		fmt.Fprintf(&b, "Unicast lids [0-%d] of switch Lid %d guid 0x%016x ('%s'):\n", len(held.LFT)-1, held.LID,
+			uint64(n.GUID), n.Name)
 		count := 0
 		for lid, p := range held.LFT {
 			if ref, ok := book.who(ib.LID(lid)); ok {
 				count++
-				fmt.Fprintf(&b, "0x%04x %03d # Channel Adapter portguid 0x%016x: 'x'\n", lid, p, uint64(g.Nodes[ref.Node].PortGUID(ref.Port)))
+				fmt.Fprintf(&b, "0x%04x %03d # Channel Adapter portguid 0x%016x: 'x'\n", lid, p,
+					uint64(g.Nodes[ref.Node].PortGUID(ref.Port)))
 			}
 		}
 		fmt.Fprintf(&b, "%d lids dumped\n", count)
@@ -538,28 +562,36 @@ func TestRouteCheckFiles(t *testing.T) {
 	lfts := file("opensm-lfts.dump", b.String())
 	running := asJSON[[]judged](t, shown(t, "route", "check", "--json"))[0]
 	fromFile := asJSON[[]judged](t, shown(t, "route", "check", net, "--lfts", lfts, "--json"))[0]
-	if !fromFile.OK || fromFile.Report.Pairs != running.Report.Pairs || fromFile.Report.LinkUse != running.Report.LinkUse || fromFile.Report.Bisection != running.Report.Bisection {
+	if !fromFile.OK || fromFile.Report.Pairs != running.Report.Pairs ||
+		fromFile.Report.LinkUse != running.Report.LinkUse || fromFile.Report.Bisection != running.Report.Bisection {
 		t.Errorf("from files %+v\nrunning    %+v", fromFile.Report, running.Report)
 	}
 	wants(t, shown(t, "route", "check", "--topo", net, "--lfts", lfts), "opensm-lfts.dump", "no service levels")
-	wants(t, shown(t, "route", "check", net, "--lfts", lfts, "--compare", "ftree"), "opensm-lft…  good ", "ftree        good ")
+	wants(t, shown(t, "route", "check", net, "--lfts", lfts, "--compare", "ftree"), "opensm-lft…  good ",
+		"ftree        good ")
 
 	// A file without one switch, a broken one, one of another fabric.
 	text := b.String()
-	cut := strings.Index(text, "Unicast lids [0-"+fmt.Sprint(fromFile.Report.LIDs)+"] of switch Lid "+fmt.Sprint(l.lidOf("leaf2")))
+	cut := strings.Index(text, "Unicast lids [0-"+fmt.Sprint(fromFile.Report.LIDs)+"] of switch Lid "+
+		fmt.Sprint(l.lidOf("leaf2")))
 	end := cut + strings.Index(text[cut:], "dumped\n") + len("dumped\n")
-	wants(t, broken(t, exitFailed, nil, "route", "check", net, "--lfts", file("less", text[:cut]+text[end:])), "leaf2 has no table", "pairs are NOT")
-	if _, _, err := softib(t, "route", "check", net, "--lfts", file("bad", "hello\n")); err == nil || !strings.Contains(err.Error(), "bad:1:") {
+	wants(t, broken(t, exitFailed, nil, "route", "check", net, "--lfts", file("less", text[:cut]+text[end:])),
+		"leaf2 has no table", "pairs are NOT")
+	if _, _, err := softib(t, "route", "check", net, "--lfts", file("bad", "hello\n")); err == nil ||
+		!strings.Contains(err.Error(), "bad:1:") {
 		t.Errorf("a bad file: %v", err)
 	}
-	broken(t, exitFailed, []string{"no switch of"}, "route", "check", net, "--lfts", file("other", strings.ReplaceAll(text, "guid 0x02", "guid 0x08")))
+	broken(t, exitFailed, []string{"no switch of"}, "route", "check", net, "--lfts",
+		file("other", strings.ReplaceAll(text, "guid 0x02", "guid 0x08")))
 	broken(t, exitFailed, nil, "route", "check", net, "--lfts", "none")
 }
 
 func TestRouteCheckEngines(t *testing.T) {
 	out := shown(t, "route", "check", "fat-tree:radix=8,levels=3", "--remove", "5%")
-	wants(t, out, "fat-tree:radix=8,levels=3, tables by ftree", "taken away: 13 of 256 cables between switches (seed 1)", "good")
-	if again := shown(t, "route", "check", "fat-tree:radix=8,levels=3", "--remove", "13"); !strings.Contains(again, "13 of 256 cables") {
+	wants(t, out, "fat-tree:radix=8,levels=3, tables by ftree",
+		"taken away: 13 of 256 cables between switches (seed 1)", "good")
+	if again := shown(t, "route", "check", "fat-tree:radix=8,levels=3", "--remove", "13"); !strings.Contains(again,
+		"13 of 256 cables") {
 		t.Errorf("13 cables:\n%s", again)
 	}
 	out = shown(t, "route", "check", "torus:4x4", "--compare", "all")

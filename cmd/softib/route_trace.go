@@ -141,12 +141,14 @@ func (s *server) trace(ctx context.Context, r *routeRequest, tell func(answer) e
 		return err
 	}
 	if !a.has {
-		return next(&usageError{fmt.Errorf("nobody has LID %d: a way starts at a port", a.lid)}, "softib route show lists who has which")
+		return next(&usageError{fmt.Errorf("nobody has LID %d: a way starts at a port", a.lid)},
+			"softib route show lists who has which")
 	}
 	ways := [][2]target{{a, b}}
 	if r.Both {
 		if !b.has {
-			return next(&usageError{fmt.Errorf("nobody has LID %d: there is no way back from it", b.lid)}, "leave --both out")
+			return next(&usageError{fmt.Errorf("nobody has LID %d: there is no way back from it", b.lid)},
+				"leave --both out")
 		}
 		ways = append(ways, [2]target{b, a})
 	}
@@ -179,7 +181,8 @@ func (book *addressBook) trace(ctx context.Context, a, b target, r *routeRequest
 	}
 	key := book.choose(ctx, w, a, b, r)
 	w.PKey = fmt.Sprintf("0x%04x", uint16(key))
-	if keys := f.PKeys(a.ref); len(keys) > 0 && !slices.ContainsFunc(keys, func(k ib.PKey) bool { return k.Base() == key.Base() }) {
+	if keys := f.PKeys(a.ref); len(keys) > 0 && !slices.ContainsFunc(keys,
+		func(k ib.PKey) bool { return k.Base() == key.Base() }) {
 		w.Why, w.Next = fmt.Sprintf("%s is not in partition %s itself", w.From, w.PKey), adviseKeys
 		return w, nil
 	}
@@ -190,7 +193,8 @@ func (book *addressBook) trace(ctx context.Context, a, b target, r *routeRequest
 	g := f.Graph()
 	var least ib.LinkRate
 	for i, h := range way.Hops {
-		w.Hops = append(w.Hops, hopShown{Out: g.PortName(h.Out), In: g.PortName(h.In), VL: h.VL, Rate: h.Rate.String(), MTU: h.MTU.Bytes()})
+		w.Hops = append(w.Hops, hopShown{Out: g.PortName(h.Out), In: g.PortName(h.In), VL: h.VL, Rate: h.Rate.String(),
+			MTU: h.MTU.Bytes()})
 		if i == 0 || h.Rate.Mbps() < least.Mbps() {
 			least = h.Rate
 		}
@@ -292,7 +296,8 @@ func (f *fabric) whyLost(way *live.Way, b target, w *traced, key ib.PKey) (why, 
 		return fmt.Sprintf("%s has no entry for LID %d", node, w.DLID), adviseTables
 	case link.Looping:
 		if n := len(w.Hops); n > 1 && w.Hops[n-1].In != w.Hops[0].In && way.Out != way.Lost.Port {
-			return fmt.Sprintf("the tables run in a circle: from %s it goes out by %s again", node, g.PortName(topo.PortRef{Node: way.Lost.Node, Port: way.Out})), adviseTables
+			return fmt.Sprintf("the tables run in a circle: from %s it goes out by %s again", node,
+				g.PortName(topo.PortRef{Node: way.Lost.Node, Port: way.Out})), adviseTables
 		}
 		return fmt.Sprintf("the tables run in a circle: %s sends it back by %s", node, lost), adviseTables
 	case link.Inactive:
@@ -306,7 +311,8 @@ func (f *fabric) whyLost(way *live.Way, b target, w *traced, key ib.PKey) (why, 
 		}
 		far := topo.PortRef{Node: x.Peer, Port: x.PeerPort}
 		state := min(f.PortState(at), f.PortState(far))
-		return fmt.Sprintf("the link from %s to %s is %s", g.PortName(at), g.PortName(far), stateName(state)), adviseLinks
+		return fmt.Sprintf("the link from %s to %s is %s", g.PortName(at), g.PortName(far), stateName(state)),
+			adviseLinks
 	case link.BadVLMap:
 		return fmt.Sprintf("%s has no lane for service level %d", node, w.SL), "softib route trace --sl tries another"
 	case link.PKeyIn:
@@ -329,7 +335,8 @@ func (f *fabric) whyRefused(end topo.PortRef, b target, key ib.PKey) (why, advic
 	}
 	if keys := f.PKeys(at); len(keys) > 0 && !anyMatches(keys, key) {
 		if slices.ContainsFunc(keys, func(k ib.PKey) bool { return k.Base() == key.Base() }) {
-			return fmt.Sprintf("both are limited members of partition 0x%04x: they may not talk", uint16(key|ib.PKeyFull)), adviseKeys
+			return fmt.Sprintf("both are limited members of partition 0x%04x: they may not talk",
+				uint16(key|ib.PKeyFull)), adviseKeys
 		}
 		return fmt.Sprintf("%s is not in partition 0x%04x", f.endName(at), uint16(key)), adviseKeys
 	}
@@ -358,6 +365,7 @@ func (w *traced) print(t *terminal) {
 		return
 	}
 	if n := len(w.Hops); n > 0 {
-		t.say("%s over %s and %s: at most %s (%g Gb/s), MTU %d", t.green("arrives"), numbered(n, "link", "links"), numbered(n-1, "switch", "switches"), w.Rate, w.Gbps, w.MTU)
+		t.say("%s over %s and %s: at most %s (%g Gb/s), MTU %d", t.green("arrives"), numbered(n, "link", "links"),
+			numbered(n-1, "switch", "switches"), w.Rate, w.Gbps, w.MTU)
 	}
 }

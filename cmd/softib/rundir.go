@@ -21,9 +21,9 @@ var nameShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`)
 // socketPathMax is the room for a path in the kernel's sockaddr_un.
 const socketPathMax = 107
 
-// place is where the fabric of one name leaves its files: NAME.lock, which the
-// running fabric holds locked for as long as it lives, NAME.sock, on which
-// it listens, NAME.umad for management programs, NAME.verbs for attached ones, and NAME.log, which has what a fabric in the background prints.
+// place is where the fabric of one name leaves its files: NAME.lock, which the running fabric holds locked for as long
+// as it lives, NAME.sock, on which it listens, NAME.umad for management programs, NAME.verbs for attached ones, and
+// NAME.log, which has what a fabric in the background prints.
 type place struct {
 	dir  string
 	name string
@@ -42,7 +42,8 @@ func newPlace(name string) (place, error) {
 	}
 	p := place{dir, name}
 	if longest := p.rdmacm(); len(longest) > socketPathMax {
-		return place{}, next(fmt.Errorf("%s is %d bytes long: a socket's path has at most %d", longest, len(longest), socketPathMax),
+		return place{}, next(fmt.Errorf("%s is %d bytes long: a socket's path has at most %d", longest, len(longest),
+			socketPathMax),
 			"use a shorter --name, or set XDG_RUNTIME_DIR to a folder with a shorter path")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -57,7 +58,8 @@ func newPlace(name string) (place, error) {
 		owner = int(s.Uid)
 	}
 	if !info.IsDir() || owner != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
-		return place{}, next(fmt.Errorf("%s has mode %v and owner %d: want a folder with mode drwx------ and owner %d", dir, info.Mode(), owner, os.Getuid()),
+		return place{}, next(fmt.Errorf("%s has mode %v and owner %d: want a folder with mode drwx------ and owner %d",
+			dir, info.Mode(), owner, os.Getuid()),
 			"remove it, or set XDG_RUNTIME_DIR to a folder of your own")
 	}
 	return p, nil
@@ -73,8 +75,9 @@ func (p place) rdmacm() string { return filepath.Join(p.dir, p.name+".rdmacm") }
 // stateNone keeps nothing beyond the fabric's life.
 const stateNone = "none"
 
-// state is the folder in which a fabric keeps what outlives it: the one that was asked for, or one of its name in the user's state folder. A fabric in a
-// runtime folder of somebody's own keeps it there: whoever sets that wants to be apart from all others.
+// state is the folder in which a fabric keeps what outlives it: the one that was asked for, or one of its name in the
+// user's state folder. A fabric in a runtime folder of somebody's own keeps it there: whoever sets that wants to be
+// apart from all others.
 func (p place) state(asked string) (string, error) {
 	switch {
 	case asked == stateNone:
@@ -151,7 +154,8 @@ func (p place) running() []string {
 	}
 	var names []string
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), ".lock"); ok && nameShape.MatchString(name) && (place{p.dir, name}).isRunning() {
+		if name, ok := strings.CutSuffix(e.Name(), ".lock"); ok && nameShape.MatchString(name) &&
+			(place{p.dir, name}).isRunning() {
 			names = append(names, name)
 		}
 	}

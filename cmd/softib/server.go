@@ -95,7 +95,8 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	if r.Version != protocolVersion {
-		_ = tell(refusal(next(fmt.Errorf("the request is of protocol %d: this fabric speaks %d", r.Version, protocolVersion),
+		_ = tell(refusal(next(fmt.Errorf("the request is of protocol %d: this fabric speaks %d", r.Version,
+			protocolVersion),
 			"restart the fabric with the softib that you use now: softib down, softib up -d")))
 		return
 	}
@@ -155,7 +156,8 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 // noNode is the error of a node that the fabric does not have.
 func (s *server) noNode(name string) error {
 	hosts := s.f.Hosts()
-	return next(&usageError{fmt.Errorf("fabric %s has no node %q", s.f.name, name)}, "its hosts are %s to %s", hosts[0].Name(), hosts[len(hosts)-1].Name())
+	return next(&usageError{fmt.Errorf("fabric %s has no node %q", s.f.name, name)}, "its hosts are %s to %s",
+		hosts[0].Name(), hosts[len(hosts)-1].Name())
 }
 
 // lend gives a client two hosts to measure between for as long as it stays on the line: two tests at once
@@ -168,7 +170,8 @@ func (s *server) lend(ctx context.Context, conn net.Conn, hosts []string, tell f
 	select {
 	case s.loan <- struct{}{}:
 	case <-time.After(loanPatience):
-		return next(fmt.Errorf("another perf test is running on fabric %s", s.f.name), "wait for it to end, or measure on a fabric of your own: softib perf TEST star:2")
+		return next(fmt.Errorf("another perf test is running on fabric %s", s.f.name),
+			"wait for it to end, or measure on a fabric of your own: softib perf TEST star:2")
 	}
 	defer func() { <-s.loan }()
 	if err := tell(answer{Pair: p}); err != nil {

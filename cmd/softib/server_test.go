@@ -68,7 +68,8 @@ func exchange(t *testing.T, p place, text string) []answer {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
-	if _, err := conn.Write([]byte(text)); err != nil && !errors.Is(err, syscall.EPIPE) { // who says too much may be cut short
+	// who says too much may be cut short
+	if _, err := conn.Write([]byte(text)); err != nil && !errors.Is(err, syscall.EPIPE) {
 		t.Fatal(err)
 	}
 	var answers []answer
@@ -89,7 +90,8 @@ func TestProtocol(t *testing.T) {
 		t.Errorf("status is answered with %+v", a)
 	}
 	for _, bad := range []string{
-		"hello\n", "{}\n", `{"v":2,"op":"status"}` + "\n", `{"v":1,"op":"dance"}` + "\n", `{"v":1,"op":"pair","hosts":["h1"]}` + "\n",
+		"hello\n", "{}\n", `{"v":2,"op":"status"}` + "\n", `{"v":1,"op":"dance"}` + "\n",
+		`{"v":1,"op":"pair","hosts":["h1"]}` + "\n",
 		`{"v":1,"op":"pair","hosts":["h1","h9"]}` + "\n", strings.Repeat("[", 2*requestMax),
 	} {
 		a := exchange(t, p, bad)

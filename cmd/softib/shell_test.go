@@ -77,8 +77,11 @@ func TestCompletion(t *testing.T) {
 		want string
 		not  string
 	}{
-		{"exec h", "h8", "leaf1"}, {"exec l", "leaf4", "h1"}, {"fault link s", "spine2", "h1"}, {"fault link leaf1 ", "ber=", ""}, {"route trace h1 h", "h2", ""},
-		{"status --name ", "default", ""}, {"up fat", "fat-tree:", "live"}, {"fault l", "link", "clear"}, {"top --by ", "errors", ""}, {"topo check ", "live", ""}, {"topo diff live ", "torus:", ""}, {"topo diff live live ", ":4", "live"},
+		{"exec h", "h8", "leaf1"}, {"exec l", "leaf4", "h1"}, {"fault link s", "spine2", "h1"},
+		{"fault link leaf1 ", "ber=", ""}, {"route trace h1 h", "h2", ""},
+		{"status --name ", "default", ""}, {"up fat", "fat-tree:", "live"}, {"fault l", "link", "clear"},
+		{"top --by ", "errors", ""}, {"topo check ", "live", ""}, {"topo diff live ", "torus:", ""},
+		{"topo diff live live ", ":4", "live"},
 	} {
 		words := strings.Split(c.line, " ")
 		out, _, err := softib(t, append([]string{"__complete"}, words...)...)

@@ -102,7 +102,8 @@ func (o *smCommand) run(cmd *cobra.Command) error {
 			return line(a.Line)
 		})
 	case "ibsim":
-		port, err := ibsim.Dial(cmd.Context(), ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"), Server: os.Getenv("IBSIM_SERVER_NAME")})
+		port, err := ibsim.Dial(cmd.Context(), ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"),
+			Server: os.Getenv("IBSIM_SERVER_NAME")})
 		if err != nil {
 			return err
 		}
@@ -306,7 +307,8 @@ func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell f
 	run, err := smrun.New(cfg, session, smrun.Options{Log: func(e sm.Event) { toClient(e); toLog(e) }})
 	if err != nil {
 		session.Close()
-		return next(err, "a port has one manager: choose another host, softib sm --on fabric:%s", g.Hosts()[len(g.Hosts())-1].Name)
+		return next(err, "a port has one manager: choose another host, softib sm --on fabric:%s",
+			g.Hosts()[len(g.Hosts())-1].Name)
 	}
 	for _, n := range r.Options.notes {
 		_ = tell(answer{Line: time.Now().Format(logTime) + " sm policy: " + n})
@@ -333,8 +335,9 @@ func (w lineWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// managerPort is where a manager runs: at a node that was named, or in the first switch, as in switches that are sold with one. The manager's port is a full member of the default partition,
-// whatever the tenants: at a host that would be a way around them.
+// managerPort is where a manager runs: at a node that was named, or in the first switch, as in switches that are sold
+// with one. The manager's port is a full member of the default partition, whatever the tenants: at a host that would be
+// a way around them.
 func managerPort(f *live.Fabric, name string) (topo.PortRef, error) {
 	if name == "" {
 		for _, n := range f.Graph().Switches() {
@@ -354,7 +357,8 @@ func endPort(f *live.Fabric, name string) (topo.PortRef, error) {
 	if name != "" {
 		n := g.ByName(name)
 		if n == nil {
-			return topo.PortRef{}, next(&usageError{fmt.Errorf("no node %q", name)}, "the hosts are %s to %s", g.Hosts()[0].Name, g.Hosts()[len(g.Hosts())-1].Name)
+			return topo.PortRef{}, next(&usageError{fmt.Errorf("no node %q", name)}, "the hosts are %s to %s",
+				g.Hosts()[0].Name, g.Hosts()[len(g.Hosts())-1].Name)
 		}
 		if n.IsSwitch() {
 			return topo.PortRef{Node: n.Index}, nil

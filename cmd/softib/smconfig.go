@@ -118,7 +118,8 @@ func (o *smOptions) readFiles(c *sm.Config) error {
 	return nil
 }
 
-// there is a file's name, or nothing where it is OpenSM's default and there is none: a configuration that OpenSM has written names them all.
+// there is a file's name, or nothing where it is OpenSM's default and there is none: a configuration that OpenSM has
+// written names them all.
 func there(name, byDefault string) string {
 	if name == byDefault {
 		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
@@ -166,7 +167,8 @@ func (o *smOptions) readQoSPolicy() (*policy.QoSPolicy, error) {
 	return &p, nil
 }
 
-// reload reads partitions and policy again and puts them in force, with the tenants if there may be any; with an error those that are in force stay.
+// reload reads partitions and policy again and puts them in force, with the tenants if there may be any; with an error
+// those that are in force stay.
 func (o *smOptions) reload(run *smrun.Runner, tenants *tenancy) error {
 	o.notes = nil
 	parts, err := o.readPartitions()
@@ -194,7 +196,8 @@ func (o *smOptions) apply(c *sm.Config, conf *policy.Config) error {
 	def := policy.DefaultConfig()
 	c.MKey, c.MKeyProtect, c.MKeyLease = conf.MKey, conf.MKeyProtectionLevel, conf.MKeyLeasePeriod
 	c.SMKey, c.Prefix, c.LMC, c.Priority = conf.SMKey, conf.SubnetPrefix, conf.LMC, conf.SMPriority
-	c.PacketLife, c.HOQLife, c.LeafHOQLife, c.SubnetTimeout = conf.PacketLifeTime, conf.HOQLife, conf.LeafHOQLife, conf.SubnetTimeout
+	c.PacketLife, c.HOQLife, c.LeafHOQLife, c.SubnetTimeout = conf.PacketLifeTime, conf.HOQLife, conf.LeafHOQLife,
+		conf.SubnetTimeout
 	c.AllowBothKeys, c.Congestion = conf.AllowBothPKeys, conf.Congestion
 	c.Enforce, _ = sm.ParseEnforcement(conf.PartitionEnforce)
 	if conf.NoPartitionEnforce {
@@ -215,7 +218,8 @@ func (o *smOptions) apply(c *sm.Config, conf *policy.Config) error {
 	var engines []string
 	for _, e := range conf.RoutingEngines {
 		if _, err := route.ParseChain(e); err != nil {
-			o.notes = append(o.notes, fmt.Sprintf("%s: routing_engine %s is left out: softib has %s", o.Config, e, strings.Join(route.Names(), ", ")))
+			o.notes = append(o.notes, fmt.Sprintf("%s: routing_engine %s is left out: softib has %s", o.Config, e,
+				strings.Join(route.Names(), ", ")))
 			continue
 		}
 		engines = append(engines, e)
@@ -225,7 +229,8 @@ func (o *smOptions) apply(c *sm.Config, conf *policy.Config) error {
 		return next(fmt.Errorf("%s: routing_engine: %w", o.Config, err), "give the chain with --engine instead")
 	}
 	if unused := unusedOptions(conf, &def); len(unused) > 0 {
-		o.notes = append(o.notes, fmt.Sprintf("%s: these options have no effect here: %s", o.Config, strings.Join(unused, ", ")))
+		o.notes = append(o.notes, fmt.Sprintf("%s: these options have no effect here: %s", o.Config,
+			strings.Join(unused, ", ")))
 	}
 	return nil
 }
@@ -236,20 +241,33 @@ func unusedOptions(c, def *policy.Config) (names []string) {
 		name    string
 		differs bool
 	}{
-		{"guid (use --on)", c.GUID != def.GUID}, {"m_key_lookup", c.MKeyLookup != def.MKeyLookup}, {"sa_key (sm_key is for both)", c.SAKey != def.SAKey && c.SAKey != c.SMKey},
+		{"guid (use --on)", c.GUID != def.GUID}, {"m_key_lookup", c.MKeyLookup != def.MKeyLookup},
+		{"sa_key (sm_key is for both)", c.SAKey != def.SAKey && c.SAKey != c.SMKey},
 		{"lmc_esp0", c.LMCOnESP0 != def.LMCOnESP0}, {"sm_sl", c.SMSL != def.SMSL},
-		{"vl_stall_count", c.VLStallCount != def.VLStallCount}, {"leaf_vl_stall_count", c.LeafVLStallCount != def.LeafVLStallCount},
-		{"local_phy_errors_threshold", c.LocalPhyErrors != def.LocalPhyErrors}, {"overrun_errors_threshold", c.OverrunErrors != def.OverrunErrors},
-		{"keep_pkey_indexes (they are always kept)", c.KeepPKeyIndexes != def.KeepPKeyIndexes}, {"reassign_lids", c.ReassignLIDs != def.ReassignLIDs},
-		{"force_heavy_sweep", c.ForceHeavySweep != def.ForceHeavySweep}, {"sweep_on_trap", c.SweepOnTrap != def.SweepOnTrap},
-		{"connect_roots", c.ConnectRoots != def.ConnectRoots}, {"cn_guid_file", c.CNGUIDFile != def.CNGUIDFile}, {"io_guid_file", c.IOGUIDFile != def.IOGUIDFile},
-		{"max_reverse_hops", c.MaxReverseHops != def.MaxReverseHops}, {"ids_guid_file", c.IDsGUIDFile != def.IDsGUIDFile},
-		{"guid_routing_order_file", c.GUIDRoutingOrderFile != def.GUIDRoutingOrderFile}, {"nue_max_num_vls (use --max-vls)", c.NueMaxVLs != def.NueMaxVLs},
-		{"ignore_other_sm", c.IgnoreOtherSM != def.IgnoreOtherSM}, {"honor_guid2lid_file (use --lids)", c.HonorGUID2LIDFile != def.HonorGUID2LIDFile},
-		{"sm_inactive", c.SMInactive != def.SMInactive}, {"drop_event_subscriptions", c.DropSubscriptions != def.DropSubscriptions},
-		{"ipoib_mcgroup_creation_validation", c.ValidateIPoIBGroups != def.ValidateIPoIBGroups}, {"mcgroup_join_validation", c.ValidateJoins != def.ValidateJoins},
-		{"use_mfttop", c.UseMFTTop != def.UseMFTTop}, {"node_name_map_name", c.NodeNameMapFile != def.NodeNameMapFile}, {"log_file", c.LogFile != def.LogFile},
-		{"no_clients_rereg", c.NoClientsReregister != def.NoClientsReregister}, {"disable_multicast", c.DisableMulticast != def.DisableMulticast},
+		{"vl_stall_count", c.VLStallCount != def.VLStallCount},
+		{"leaf_vl_stall_count", c.LeafVLStallCount != def.LeafVLStallCount},
+		{"local_phy_errors_threshold", c.LocalPhyErrors != def.LocalPhyErrors},
+		{"overrun_errors_threshold", c.OverrunErrors != def.OverrunErrors},
+		{"keep_pkey_indexes (they are always kept)", c.KeepPKeyIndexes != def.KeepPKeyIndexes},
+		{"reassign_lids", c.ReassignLIDs != def.ReassignLIDs},
+		{"force_heavy_sweep", c.ForceHeavySweep != def.ForceHeavySweep},
+		{"sweep_on_trap", c.SweepOnTrap != def.SweepOnTrap},
+		{"connect_roots", c.ConnectRoots != def.ConnectRoots}, {"cn_guid_file", c.CNGUIDFile != def.CNGUIDFile},
+		{"io_guid_file", c.IOGUIDFile != def.IOGUIDFile},
+		{"max_reverse_hops", c.MaxReverseHops != def.MaxReverseHops},
+		{"ids_guid_file", c.IDsGUIDFile != def.IDsGUIDFile},
+		{"guid_routing_order_file", c.GUIDRoutingOrderFile != def.GUIDRoutingOrderFile},
+		{"nue_max_num_vls (use --max-vls)", c.NueMaxVLs != def.NueMaxVLs},
+		{"ignore_other_sm", c.IgnoreOtherSM != def.IgnoreOtherSM},
+		{"honor_guid2lid_file (use --lids)", c.HonorGUID2LIDFile != def.HonorGUID2LIDFile},
+		{"sm_inactive", c.SMInactive != def.SMInactive},
+		{"drop_event_subscriptions", c.DropSubscriptions != def.DropSubscriptions},
+		{"ipoib_mcgroup_creation_validation", c.ValidateIPoIBGroups != def.ValidateIPoIBGroups},
+		{"mcgroup_join_validation", c.ValidateJoins != def.ValidateJoins},
+		{"use_mfttop", c.UseMFTTop != def.UseMFTTop}, {"node_name_map_name", c.NodeNameMapFile != def.NodeNameMapFile},
+		{"log_file", c.LogFile != def.LogFile},
+		{"no_clients_rereg", c.NoClientsReregister != def.NoClientsReregister},
+		{"disable_multicast", c.DisableMulticast != def.DisableMulticast},
 		{"consolidate_ipv6_snm_req", c.ConsolidateIPv6SNM != def.ConsolidateIPv6SNM},
 	} {
 		if o.differs {

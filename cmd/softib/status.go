@@ -169,14 +169,17 @@ func (s *status) print(t *terminal) {
 		if c.Problems > 0 {
 			problems = t.red(problems)
 		}
-		t.under("events").say("%s, %s, %s, %s: softib log", numbered(int(c.Sweeps), "sweep", "sweeps"), numbered(int(c.LightSweeps), "light sweep", "light sweeps"),
+		t.under("events").say("%s, %s, %s, %s: softib log", numbered(int(c.Sweeps), "sweep", "sweeps"),
+			numbered(int(c.LightSweeps), "light sweep", "light sweeps"),
 			numbered(int(c.Traps), "trap", "traps"), problems)
 		a := c.SA
-		text := fmt.Sprintf("%s, %s", numbered(int(a.Requests), "request", "requests"), numbered(int(a.Responses), "answer", "answers"))
+		text := fmt.Sprintf("%s, %s", numbered(int(a.Requests), "request", "requests"),
+			numbered(int(a.Responses), "answer", "answers"))
 		for _, x := range []struct {
 			n    uint64
 			what string
-		}{{a.Errors, "with errors"}, {a.Malformed, "malformed"}, {a.BadSMKey, "with a wrong SM_Key"}, {a.Strangers, "from strangers"}, {a.Reports, "reports sent"}} {
+		}{{a.Errors, "with errors"}, {a.Malformed, "malformed"}, {a.BadSMKey, "with a wrong SM_Key"},
+			{a.Strangers, "from strangers"}, {a.Reports, "reports sent"}} {
 			if x.n > 0 {
 				text += fmt.Sprintf(", %d %s", x.n, x.what)
 			}
@@ -278,7 +281,8 @@ func (s *status) printManagers(t *terminal) {
 		if p.Known {
 			continue
 		}
-		l.say("%s", t.red(fmt.Sprintf("%s for master LID %d, where none answers", numbered(p.Ports, "port takes", "ports take"), p.LID)))
+		l.say("%s", t.red(fmt.Sprintf("%s for master LID %d, where none answers",
+			numbered(p.Ports, "port takes", "ports take"), p.LID)))
 	}
 }
 
@@ -335,7 +339,8 @@ func (s *status) printSweep(t *terminal) {
 	if w.Full {
 		kind = "of everything"
 	}
-	l.say("%s ago, %s, in %s with %s", uptime(w.AgoSec), kind, seconds(w.TookSec), numbered(w.Datagrams, "datagram", "datagrams"))
+	l.say("%s ago, %s, in %s with %s", uptime(w.AgoSec), kind, seconds(w.TookSec),
+		numbered(w.Datagrams, "datagram", "datagrams"))
 	for i, line := range wrapped(w.Why, 65) {
 		if i == 0 {
 			line = "why: " + line

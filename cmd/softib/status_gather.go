@@ -163,9 +163,12 @@ type saCounts struct {
 func (f *fabric) status(ctx context.Context, runners []*smrun.Runner) status {
 	g := f.Graph()
 	s := status{
-		Name: f.name, PID: os.Getpid(), Version: version, Started: f.started, UptimeSec: time.Since(f.started).Seconds(),
-		Topology: f.topology, Description: topo.Describe(g), Page: f.page, Hosts: len(g.Hosts()), Switches: len(g.Switches()),
-		Links: g.NumCables(), LinkStates: f.links(), LinksDown: []linkStatus{}, LinksDegraded: []linkStatus{}, Managers: []managerStatus{},
+		Name: f.name, PID: os.Getpid(), Version: version, Started: f.started,
+		UptimeSec: time.Since(f.started).Seconds(),
+		Topology:  f.topology, Description: topo.Describe(g), Page: f.page, Hosts: len(g.Hosts()),
+		Switches: len(g.Switches()),
+		Links:    g.NumCables(), LinkStates: f.links(), LinksDown: []linkStatus{}, LinksDegraded: []linkStatus{},
+		Managers: []managerStatus{},
 	}
 	for _, h := range f.Hosts() {
 		if _, ok := portOf(h); ok {
@@ -252,7 +255,8 @@ func (f *fabric) linkStatus(s *status) {
 
 // bestRate is what both ends of a link support, and what an operator has forbidden them of it.
 func bestRate(a, b *mad.PortInfo) (best ib.LinkRate, why string) {
-	best = ib.LinkRate{Width: (a.LinkWidthSupported & b.LinkWidthSupported).Widest(), Speed: min(a.SupportedSpeed(), b.SupportedSpeed())}
+	best = ib.LinkRate{Width: (a.LinkWidthSupported & b.LinkWidthSupported).Widest(),
+		Speed: min(a.SupportedSpeed(), b.SupportedSpeed())}
 	allowed := ib.LinkRate{
 		Width: (a.LinkWidthSupported & a.LinkWidthEnabled & b.LinkWidthSupported & b.LinkWidthEnabled).Widest(),
 		Speed: min(a.EnabledSpeed(), b.EnabledSpeed()),
@@ -377,8 +381,9 @@ func (f *fabric) managerStatus(s *status, m *sm.Manager) {
 	now := f.Now()
 	c, a := m.Counters(), m.Admin().Counters()
 	s.Manager = &managerCounts{
-		State: m.State().String(), Sweeps: c.Sweeps, LightSweeps: c.LightSweeps, Sent: c.Sent, Traps: c.Traps, Problems: c.Problems,
-		SA: saCounts{a.Requests, a.Responses, a.Errors, a.Malformed, a.BadSMKey, a.Strangers, a.Reports},
+		State: m.State().String(), Sweeps: c.Sweeps, LightSweeps: c.LightSweeps, Sent: c.Sent, Traps: c.Traps,
+		Problems: c.Problems,
+		SA:       saCounts{a.Requests, a.Responses, a.Errors, a.Malformed, a.BadSMKey, a.Strangers, a.Reports},
 	}
 	sub := m.Subnet()
 	if sub == nil || m.State() != mad.SMMaster {
@@ -395,12 +400,14 @@ func (f *fabric) managerStatus(s *status, m *sm.Manager) {
 	s.Routing = &routingStatus{Engine: last.Engine, Chain: m.Config().Engines, VLs: last.VLs, Refused: last.Refused}
 	ago := time.Duration((now - last.Began) / ib.Nanosecond)
 	s.Sweep = &sweepStatus{
-		Why: last.Why, Full: last.Full, Began: time.Now().Add(-ago), AgoSec: ago.Seconds(), TookSec: toSeconds(last.Took),
+		Why: last.Why, Full: last.Full, Began: time.Now().Add(-ago), AgoSec: ago.Seconds(),
+		TookSec:   toSeconds(last.Took),
 		Datagrams: last.MADs, Blocks: last.Blocks, Problems: last.Problems,
 	}
 	after := false
 	for _, p := range last.Phases {
-		s.Sweep.Phases = append(s.Sweep.Phases, phaseStatus{Name: p.Name, TookSec: toSeconds(p.Took), Datagrams: p.MADs, After: after})
+		s.Sweep.Phases = append(s.Sweep.Phases, phaseStatus{Name: p.Name, TookSec: toSeconds(p.Took), Datagrams: p.MADs,
+			After: after})
 		after = after || p.Name == sm.PhasePublish
 	}
 }

@@ -25,7 +25,8 @@ type programStatus struct {
 	RxBytes      uint64 `json:"rx_bytes"`
 	IPoIBTxBytes uint64 `json:"ipoib_tx_bytes"`
 	IPoIBRxBytes uint64 `json:"ipoib_rx_bytes"`
-	// Errors are completions that failed, by status, sends and receives together. Flushes follow from an error, or from an end that was meant.
+	// Errors are completions that failed, by status, sends and receives together. Flushes follow from an error, or from
+	// an end that was meant.
 	Errors      map[string]uint64 `json:"completion_errors"`
 	Timeouts    uint64            `json:"timeouts"`
 	SeqNAKs     uint64            `json:"sequence_naks_received"`
@@ -43,10 +44,12 @@ type qpCount struct {
 // statusOf is what is said of a program.
 func statusOf(p *live.ProgramStats) programStatus {
 	s := programStatus{
-		Host: p.Host, PID: p.PID, Name: p.Name, Library: p.Library, Since: p.Since, QPs: []qpCount{}, Errors: map[string]uint64{},
+		Host: p.Host, PID: p.PID, Name: p.Name, Library: p.Library, Since: p.Since, QPs: []qpCount{},
+		Errors:    map[string]uint64{},
 		TxPackets: p.Stats.TxPackets, RxPackets: p.Stats.RxPackets, TxBytes: p.Stats.TxBytes, RxBytes: p.Stats.RxBytes,
 		IPoIBTxBytes: p.Stats.IPoIBTxBytes, IPoIBRxBytes: p.Stats.IPoIBRxBytes,
-		Timeouts: p.Stats.Timeouts, SeqNAKs: p.Stats.SeqNAKsRcvd, RNRNAKs: p.Stats.RNRNAKs, RNRNAKsSent: p.Stats.RNRsSent,
+		Timeouts: p.Stats.Timeouts, SeqNAKs: p.Stats.SeqNAKsRcvd, RNRNAKs: p.Stats.RNRNAKs,
+		RNRNAKsSent: p.Stats.RNRsSent,
 	}
 	for t := range p.QPs {
 		for st, n := range p.QPs[t] {
@@ -92,7 +95,8 @@ func (p *programStatus) lines(t *terminal, version string) []string {
 	if name == "" {
 		name = "?"
 	}
-	lines := []string{fmt.Sprintf("%s %s, process %d, for %s", t.bold(p.Host), name, p.PID, uptime(time.Since(p.Since).Seconds()))}
+	lines := []string{fmt.Sprintf("%s %s, process %d, for %s", t.bold(p.Host), name, p.PID,
+		uptime(time.Since(p.Since).Seconds()))}
 	add := func(text string) { lines = append(lines, "  "+text) }
 	add(fmt.Sprintf("sent %s, received %s", bytesOf(p.TxBytes), bytesOf(p.RxBytes)))
 	n := 0

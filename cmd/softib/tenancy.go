@@ -16,7 +16,8 @@ import (
 	"softib/subnet/sm"
 )
 
-// tenancy is the tenants of a running fabric. The store is opened before the fabric comes up, so that they are apart from its first moment.
+// tenancy is the tenants of a running fabric. The store is opened before the fabric comes up, so that they are apart
+// from its first moment.
 type tenancy struct {
 	dir   string
 	store tenant.Store
@@ -93,7 +94,8 @@ func (t *tenancy) open(ctx context.Context, f *fabric, out *reporter) error {
 	list := t.book.List()
 	switch {
 	case t.book.Aside() != nil:
-		out.say("tenants   %s of %s not in force: another manages the fabric", numbered(len(list), "tenant", "tenants"), t.dir)
+		out.say("tenants   %s of %s not in force: another manages the fabric", numbered(len(list), "tenant", "tenants"),
+			t.dir)
 	case len(list) > 0:
 		names := make([]string, 0, namedMost)
 		for i := range list {
@@ -158,7 +160,8 @@ func (t *tenancy) reload(ctx context.Context, run *smrun.Runner, parts policy.Pa
 	return err
 }
 
-// tell gives a manager what its own files say with the tenants and the template in it; it puts that in force when it is master.
+// tell gives a manager what its own files say with the tenants and the template in it; it puts that in force when it is
+// master.
 func (t *tenancy) tell(run *smrun.Runner, own sm.Config) error {
 	c, err := manager.StartWith(own, t.book.State())
 	if err != nil {
@@ -177,7 +180,8 @@ func (t *tenancy) tell(run *smrun.Runner, own sm.Config) error {
 	return errors.Join(err, refused)
 }
 
-// join makes another manager know the tenants for as long as it runs. It was made with them already, but there may have been a change meanwhile.
+// join makes another manager know the tenants for as long as it runs. It was made with them already, but there may have
+// been a change meanwhile.
 func (t *tenancy) join(run *smrun.Runner, own sm.Config) (leave func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,6 +202,8 @@ func (t *tenancy) spread() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for run, own := range t.others {
-		_ = t.tell(run, own) // one whose own file has the key of a tenant keeps what it has, and is not master; one that has ended needs nothing
+		// one whose own file has the key of a tenant keeps what it has, and is not master; one that has ended needs
+		// nothing
+		_ = t.tell(run, own)
 	}
 }

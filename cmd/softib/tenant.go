@@ -36,7 +36,8 @@ unless partitions.conf says otherwise.`,
 		Args: arguments(0, 0, "create, add, remove, delete, list or show"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTenantCreate(), newTenantAdd(), newTenantRemove(), newTenantDelete(), newTenantList(), newTenantShow())
+	cmd.AddCommand(newTenantCreate(), newTenantAdd(), newTenantRemove(), newTenantDelete(), newTenantList(),
+		newTenantShow())
 	return cmd
 }
 
@@ -153,7 +154,8 @@ members, which talk to all members; limited ones talk to full ones only.`,
 	f.StringSliceVar(&r.Hosts, "hosts", nil, "its `HOSTS`: names, ranges such as h1-h8, port GUIDs")
 	f.StringVar(&r.PKey, "pkey", "", "its partition `KEY`, 0x0001 to 0x7ffe (default: one that is free)")
 	f.IntVar(&sl, "sl", 0, "service `LEVEL` of its paths, 0 to 15")
-	f.StringVar(&r.Class, "class", "", "`CLASS` of the QoS template in force, in place of --sl: "+strings.Join(classNames(), ", "))
+	f.StringVar(&r.Class, "class", "", "`CLASS` of the QoS template in force, in place of --sl: "+
+		strings.Join(classNames(), ", "))
 	f.Float64Var(&r.Rate, "rate", 0, "its paths carry at most so many `GB` (Gb/s): 10, 25, 40, 50, 100, 200, 400, …")
 	f.IntVar(&r.MTU, "mtu", 0, "its paths carry at most so many `BYTES` in a packet: 256 to 4096")
 	f.BoolVar(&r.Limited, "limited", false, "its hosts are limited members")
@@ -194,24 +196,28 @@ func (r *tenantRequest) qos(t *policy.Template) (q tenant.QoS, err error) {
 	}
 	if r.Class != "" {
 		if t == nil {
-			return q, next(&usageError{fmt.Errorf("--class %s: no QoS template is in force", r.Class)}, "softib qos apply classic, or --sl N")
+			return q, next(&usageError{fmt.Errorf("--class %s: no QoS template is in force", r.Class)},
+				"softib qos apply classic, or --sl N")
 		}
 		c, ok := t.Class(r.Class)
 		if !ok {
-			return q, next(&usageError{fmt.Errorf("--class %s: template %s has %s", r.Class, t.Name, t.ClassNames())}, "softib qos show %s", t.Name)
+			return q, next(&usageError{fmt.Errorf("--class %s: template %s has %s", r.Class, t.Name, t.ClassNames())},
+				"softib qos show %s", t.Name)
 		}
 		q.SL, q.HasSL = c.SL, true
 	}
 	if r.Rate != 0 {
 		var ok bool
 		if q.Rate, ok = mad.RateFromGbps(r.Rate); !ok {
-			return q, &tenant.InvalidError{Field: "rate", Value: fmt.Sprintf("%g Gb/s", r.Rate), Want: "a rate of the standard: 2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800 or 1200"}
+			return q, &tenant.InvalidError{Field: "rate", Value: fmt.Sprintf("%g Gb/s", r.Rate),
+				Want: "a rate of the standard: 2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800 or 1200"}
 		}
 	}
 	if r.MTU != 0 {
 		var ok bool
 		if q.MTU, ok = ib.MTUFromBytes(r.MTU); !ok {
-			return q, &tenant.InvalidError{Field: "MTU", Value: strconv.Itoa(r.MTU), Want: "256, 512, 1024, 2048 or 4096 bytes"}
+			return q, &tenant.InvalidError{Field: "MTU", Value: strconv.Itoa(r.MTU),
+				Want: "256, 512, 1024, 2048 or 4096 bytes"}
 		}
 	}
 	return q, nil
@@ -315,7 +321,8 @@ func newTenantShow() *cobra.Command {
 // printTenant says what a tenant is, in a line.
 func printTenant(w io.Writer, list []tenantShown) error {
 	for _, t := range list {
-		if _, err := fmt.Fprintf(w, "tenant %s: pkey %s, %s%s\n", t.Name, t.PKey, t.ports(), t.extras(", ")); err != nil {
+		if _, err := fmt.Fprintf(w, "tenant %s: pkey %s, %s%s\n", t.Name, t.PKey, t.ports(),
+			t.extras(", ")); err != nil {
 			return err
 		}
 	}
@@ -445,7 +452,8 @@ func (s *server) tenant(ctx context.Context, r *tenantRequest, tell func(answer)
 			list = append(list, x)
 		}
 	default:
-		err = fmt.Errorf("the request asks to %q: want %s, %s, %s, %s, %s or %s", r.Do, tenantCreate, tenantAdd, tenantRemove, tenantDelete, tenantList, tenantShow)
+		err = fmt.Errorf("the request asks to %q: want %s, %s, %s, %s, %s or %s", r.Do, tenantCreate, tenantAdd,
+			tenantRemove, tenantDelete, tenantList, tenantShow)
 	}
 	if err != nil {
 		return s.tenantTrouble(err)
@@ -498,7 +506,8 @@ func (t *tenancy) change(ctx context.Context, r *tenantRequest) (tenant.Tenant, 
 
 // show is a tenant for people and scripts.
 func (t *tenancy) show(x *tenant.Tenant) tenantShown {
-	out := tenantShown{Name: x.Name, PKey: x.Key.String(), Members: make([]memberShown, len(x.Members)), IPoIB: x.IPoIB, Rate: x.Rate.Gbps()}
+	out := tenantShown{Name: x.Name, PKey: x.Key.String(), Members: make([]memberShown, len(x.Members)), IPoIB: x.IPoIB,
+		Rate: x.Rate.Gbps()}
 	for i, m := range x.Members {
 		out.Members[i] = memberShown{GUID: m.GUID.String(), Membership: m.Membership(), Index0: m.Index0}
 		if n, p, ok := t.e.HostOf(m.GUID); ok {
@@ -541,7 +550,8 @@ func (s *server) tenantTrouble(err error) error {
 	case errors.Is(err, tenant.ErrRefused):
 		return next(err, "softib doctor%s looks at these nodes; then try again", name)
 	case errors.Is(err, tenant.ErrStore):
-		return next(err, "see that the disk of %s has room and can be written, then softib down%s, softib up", s.f.tenancy.dir, name)
+		return next(err, "see that the disk of %s has room and can be written, then softib down%s, softib up",
+			s.f.tenancy.dir, name)
 	}
 	return err
 }

@@ -26,7 +26,8 @@ import (
 // crashSpec has few hosts, so that all pairs of them can be tried after each crash.
 const crashSpec = "fat-tree:radix=4,levels=2"
 
-// crashCalls is how many calls the test makes; SOFTIB_TENANT_CALLS asks for another number, SOFTIB_TENANT_SEED for another history.
+// crashCalls is how many calls the test makes; SOFTIB_TENANT_CALLS asks for another number, SOFTIB_TENANT_SEED for
+// another history.
 const (
 	crashCalls      = 1000
 	crashCallsShort = 150
@@ -83,8 +84,9 @@ func (m model) same(o model) bool {
 	return (m.key == o.key || m.key == "" || o.key == "") && maps.Equal(m.members, o.members)
 }
 
-// TestTenantsSurvive: random changes of tenants, the fabric killed with SIGKILL again and again, also while calls are under way. Whatever was acknowledged holds after
-// each start and in the end, what was not is there whole or not at all, and programs on the hosts find with packets who reaches whom.
+// TestTenantsSurvive: random changes of tenants, the fabric killed with SIGKILL again and again, also while calls are
+// under way. Whatever was acknowledged holds after each start and in the end, what was not is there whole or not at
+// all, and programs on the hosts find with packets who reaches whom.
 func TestTenantsSurvive(t *testing.T) {
 	calls := crashCalls
 	if testing.Short() {
@@ -94,7 +96,8 @@ func TestTenantsSurvive(t *testing.T) {
 	seed := fromEnv(t, "SOFTIB_TENANT_SEED", 1)
 	t.Logf("SOFTIB_TENANT_SEED=%d SOFTIB_TENANT_CALLS=%d", seed, calls)
 	s := newShell(t)
-	c := &crash{t: t, rng: rand.New(rand.NewPCG(seed, 5)), dir: s.dir, bin: s.bin, state: t.TempDir(), known: map[string]model{}, usual: time.Millisecond}
+	c := &crash{t: t, rng: rand.New(rand.NewPCG(seed, 5)), dir: s.dir, bin: s.bin, state: t.TempDir(),
+		known: map[string]model{}, usual: time.Millisecond}
 	c.place = place{filepath.Join(s.dir, "softib"), defaultName}
 	g, err := topo.ParseSpec(crashSpec)
 	if err != nil {
@@ -310,7 +313,8 @@ func (c *crash) settle(x *call, killed bool) {
 	}
 }
 
-// restart starts the fabric again, after killing it if it still runs, and holds what it has against what was acknowledged.
+// restart starts the fabric again, after killing it if it still runs, and holds what it has against what was
+// acknowledged.
 func (c *crash) restart() {
 	c.t.Helper()
 	c.kill()
@@ -406,8 +410,9 @@ const (
 	ring      = 512 // receives of a program
 )
 
-// checkPackets runs a program on each host, with a queue pair in each of its partitions, and sends from each queue pair to each. Datagrams have to arrive
-// where the two are in one partition, one of them at least as a full member, and nowhere else.
+// checkPackets runs a program on each host, with a queue pair in each of its partitions, and sends from each queue pair
+// to each. Datagrams have to arrive where the two are in one partition, one of them at least as a full member, and
+// nowhere else.
 func (c *crash) checkPackets(ctx context.Context) {
 	c.t.Helper()
 	must := func(err error) {
@@ -461,13 +466,15 @@ func (c *crash) checkPackets(ctx context.Context) {
 		p.srq, err = p.pd.CreateSRQ(verbs.SRQInit{MaxWR: ring, MaxSGE: 1})
 		must(err)
 		for n := range ring {
-			must(p.srq.PostRecv(&verbs.RecvWR{WRID: uint64(n), SGList: p.recv.SGEs(n*(grhSize+probeSize), grhSize+probeSize)}))
+			must(p.srq.PostRecv(&verbs.RecvWR{WRID: uint64(n),
+				SGList: p.recv.SGEs(n*(grhSize+probeSize), grhSize+probeSize)}))
 		}
 		for at, k := range port.PKeys {
 			if k == 0 {
 				continue
 			}
-			qp, err := p.pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: p.scq, RecvCQ: p.cq, SRQ: p.srq, Caps: verbs.Caps{MaxSendWR: 64, MaxSendSGE: 1, MaxInline: probeSize}})
+			qp, err := p.pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: p.scq, RecvCQ: p.cq, SRQ: p.srq,
+				Caps: verbs.Caps{MaxSendWR: 64, MaxSendSGE: 1, MaxInline: probeSize}})
 			must(err)
 			must(qp.Ready(1, uint16(at), probeQKey))
 			stands = append(stands, stand{i, k, qp})
@@ -493,7 +500,8 @@ func (c *crash) checkPackets(ctx context.Context) {
 					}
 					off := int(w.WRID) * (grhSize + probeSize)
 					b := p.recv.Bytes()[off+grhSize:]
-					x := pass{endian.BigEndian.Uint32(b), endian.BigEndian.Uint32(b[4:]), endian.BigEndian.Uint32(b[8:])}
+					x := pass{endian.BigEndian.Uint32(b), endian.BigEndian.Uint32(b[4:]),
+						endian.BigEndian.Uint32(b[8:])}
 					if got[x] {
 						c.t.Errorf("%v came twice", x)
 					}
@@ -503,7 +511,8 @@ func (c *crash) checkPackets(ctx context.Context) {
 			}
 		}
 	}
-	// In the second round only what is allowed is sent. Rings keep order: when it is there, so is whatever slipped through in the first.
+	// In the second round only what is allowed is sent. Rings keep order: when it is there, so is whatever slipped
+	// through in the first.
 	for round := range uint32(2) {
 		for i, from := range stands {
 			for k, to := range stands {
@@ -519,10 +528,12 @@ func (c *crash) checkPackets(ctx context.Context) {
 				for _, v := range []uint32{x.from, x.to, x.round, 0} {
 					b = endian.BigEndian.AppendUint32(b, v)
 				}
-				must(from.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendInline, InlineData: b,
-					AH: progs[from.host].ahs[to.host].Handle(), RemoteQPN: to.qp.Num(), RemoteQKey: probeQKey}))
+				must(from.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendInline,
+					InlineData: b,
+					AH:         progs[from.host].ahs[to.host].Handle(), RemoteQPN: to.qp.Num(), RemoteQKey: probeQKey}))
 				c.sent++
-				if n, err := progs[from.host].scq.Wait(ctx, wc[:1]); err != nil || n != 1 || wc[0].Status != verbs.WCSuccess {
+				if n, err := progs[from.host].scq.Wait(ctx, wc[:1]); err != nil || n != 1 ||
+					wc[0].Status != verbs.WCSuccess {
 					c.t.Fatalf("a send ends with %v, %v", wc[0].Status, err)
 				}
 			}

@@ -25,16 +25,20 @@ func TestTenantCommands(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	s.run("up", "-d", "star:12", "--state", state)
 	wants(t, s.run("tenant", "list"), "no tenants", "softib tenant create")
-	wants(t, s.run("tenant", "create", "red", "--hosts", "h2-h4,h6", "--ipoib"), "tenant red: pkey 0x1001, 4 ports, IPoIB")
-	wants(t, s.run("tenant", "create", "blue", "--hosts", "h5", "--hosts", "0x0002c90300000001", "--pkey", "0x11", "--limited", "--index0"), "pkey 0x0011, 2 ports (1 not in the fabric)")
+	wants(t, s.run("tenant", "create", "red", "--hosts", "h2-h4,h6", "--ipoib"),
+		"tenant red: pkey 0x1001, 4 ports, IPoIB")
+	wants(t, s.run("tenant", "create", "blue", "--hosts", "h5", "--hosts", "0x0002c90300000001", "--pkey", "0x11",
+		"--limited", "--index0"), "pkey 0x0011, 2 ports (1 not in the fabric)")
 	wants(t, s.run("tenant", "add", "blue", "h7", "h8"), "4 ports")
 	wants(t, s.run("tenant", "remove", "blue", "h8"), "3 ports")
 	list := asJSON[[]tenantShown](t, s.run("tenant", "list", "--json"))
-	if len(list) != 2 || list[0].Name != "blue" || list[0].PKey != "0x0011" || len(list[0].Members) != 3 || list[1].Name != "red" || !list[1].IPoIB {
+	if len(list) != 2 || list[0].Name != "blue" || list[0].PKey != "0x0011" || len(list[0].Members) != 3 ||
+		list[1].Name != "red" || !list[1].IPoIB {
 		t.Errorf("%+v", list)
 	}
 	one := asJSON[tenantShown](t, s.run("tenant", "show", "blue", "--json"))
-	if at := slices.IndexFunc(one.Members, func(m memberShown) bool { return m.Host == "h5" }); at < 0 || one.Members[at].Membership != "limited" || !one.Members[at].Index0 {
+	if at := slices.IndexFunc(one.Members, func(m memberShown) bool { return m.Host == "h5" }); at < 0 ||
+		one.Members[at].Membership != "limited" || !one.Members[at].Index0 {
 		t.Errorf("%+v", one)
 	}
 	if at := slices.IndexFunc(one.Members, func(m memberShown) bool { return m.GUID == "0x0002c90300000001" }); at < 0 || one.Members[at].Host != "" {
@@ -51,7 +55,8 @@ func TestTenantCommands(t *testing.T) {
 	s.fails(exitUsage, []string{`"h99"`, "h1 to h12"}, "tenant", "add", "red", "h99")
 	s.fails(exitUsage, []string{"--sl 16", "0 to 15"}, "tenant", "create", "green", "--sl", "16")
 	s.fails(exitUsage, []string{"99 Gb/s", "100"}, "tenant", "create", "green", "--rate", "99")
-	s.fails(exitUsage, []string{"--class mpi", "no QoS template", "softib qos apply classic"}, "tenant", "create", "green", "--class", "mpi")
+	s.fails(exitUsage, []string{"--class mpi", "no QoS template", "softib qos apply classic"}, "tenant", "create",
+		"green", "--class", "mpi")
 	s.fails(exitFailed, []string{`"green"`, "no such tenant", "softib tenant list"}, "tenant", "delete", "green")
 	s.fails(exitFailed, []string{"is no member of red"}, "tenant", "remove", "red", "h8")
 	if n := len(asJSON[[]tenantShown](t, s.run("tenant", "list", "--json"))); n != 2 {
@@ -61,9 +66,11 @@ func TestTenantCommands(t *testing.T) {
 	// Templates.
 	wants(t, s.run("qos", "show", "classic"), "mpi", "storage", "management", "bytes a turn")
 	wants(t, s.run("qos", "apply", "classic"), "classic (in force)")
-	wants(t, s.run("tenant", "create", "disks", "--hosts", "h9-h10", "--class", "storage", "--rate", "100", "--mtu", "2048"), "SL 2 (storage)", "at most 100 Gb/s", "MTU at most 2048")
+	wants(t, s.run("tenant", "create", "disks", "--hosts", "h9-h10", "--class", "storage", "--rate", "100", "--mtu",
+		"2048"), "SL 2 (storage)", "at most 100 Gb/s", "MTU at most 2048")
 	s.fails(exitUsage, []string{"no QoS template", "classic, flat"}, "qos", "apply", "none")
-	s.fails(exitUsage, []string{"template classic has", "softib qos show classic"}, "tenant", "create", "x", "--class", "none")
+	s.fails(exitUsage, []string{"template classic has", "softib qos show classic"}, "tenant", "create", "x", "--class",
+		"none")
 
 	// A partition of the operator's with a tenant's key is refused, others come beside the tenants.
 	g, err := topo.ParseSpec("star:12")
@@ -72,16 +79,22 @@ func TestTenantCommands(t *testing.T) {
 	}
 	guid := func(h string) ib.GUID { return g.ByName(h).PortGUID(1) }
 	clash := writeFile(t, "clash.conf", "Default=0x7fff : ALL=full ;\nops=0x1001 : ALL=full ;\n")
-	s.fails(exitFailed, []string{"in force stay", "pkey 0x1001 of tenant red is partition ops"}, "partition", "reload", clash)
-	fine := writeFile(t, "fine.conf", "Default=0x7fff : ALL=full ;\nops=0x2001 : "+guid("h11").String()+"=full, "+guid("h12").String()+"=full ;\n")
-	wants(t, s.run("partition", "reload", fine), "ops          2 ports: h11 h12", "red          4 ports", "h5 (limited)")
-	s.fails(exitFailed, []string{"0x2001 is partition ops", "softib partition show"}, "tenant", "create", "x", "--pkey", "0x2001")
+	s.fails(exitFailed, []string{"in force stay", "pkey 0x1001 of tenant red is partition ops"}, "partition", "reload",
+		clash)
+	fine := writeFile(t, "fine.conf", "Default=0x7fff : ALL=full ;\nops=0x2001 : "+guid("h11").String()+"=full, "+
+		guid("h12").String()+"=full ;\n")
+	wants(t, s.run("partition", "reload", fine), "ops          2 ports: h11 h12", "red          4 ports",
+		"h5 (limited)")
+	s.fails(exitFailed, []string{"0x2001 is partition ops", "softib partition show"}, "tenant", "create", "x", "--pkey",
+		"0x2001")
 
 	// All of it is there again.
 	s.run("down")
-	wants(t, s.run("up", "-d", "star:12", "--state", state, "--partitions", fine), "tenants   3 in force: blue, disks, red", "template classic in force")
+	wants(t, s.run("up", "-d", "star:12", "--state", state, "--partitions", fine),
+		"tenants   3 in force: blue, disks, red", "template classic in force")
 	again := asJSON[[]tenantShown](t, s.run("tenant", "list", "--json"))
-	if len(again) != 3 || again[1].Class != "storage" || again[1].Rate != 100 || again[1].MTU != 2048 || len(again[0].Members) != 3 {
+	if len(again) != 3 || again[1].Class != "storage" || again[1].Rate != 100 || again[1].MTU != 2048 ||
+		len(again[0].Members) != 3 {
 		t.Errorf("%+v", again)
 	}
 	wants(t, s.run("qos", "off"), "no QoS template")
@@ -91,7 +104,8 @@ func TestTenantCommands(t *testing.T) {
 	}
 
 	// The store is this fabric's alone.
-	s.fails(exitFailed, []string{"in use by another process", "--state DIR"}, "up", "-d", "--name", "other", "star:2", "--state", state)
+	s.fails(exitFailed, []string{"in use by another process", "--state DIR"}, "up", "-d", "--name", "other", "star:2",
+		"--state", state)
 	s.run("down")
 
 	// A fabric that another manages keeps them aside.
@@ -112,14 +126,16 @@ func TestTenantCommands(t *testing.T) {
 	}
 }
 
-// TestTenantsOfRunningPrograms: two programs that talk do not any more from the moment in which their hosts become different tenants', and do again when that ends.
+// TestTenantsOfRunningPrograms: two programs that talk do not any more from the moment in which their hosts become
+// different tenants', and do again when that ends.
 func TestTenantsOfRunningPrograms(t *testing.T) {
 	s := newShell(t)
 	s.run("up", "-d", "star:4")
 	p := place{filepath.Join(s.dir, "softib"), defaultName}
 	do := func(r tenantRequest) {
 		t.Helper()
-		if err := p.call(t.Context(), request{Op: opTenant, Tenant: &r}, func(answer) error { return nil }); err != nil {
+		if err := p.call(t.Context(), request{Op: opTenant, Tenant: &r},
+			func(answer) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,7 +167,8 @@ func TestTenantsOfRunningPrograms(t *testing.T) {
 		must(err)
 		x.cq, err = ctx.CreateCQ(64)
 		must(err)
-		x.qp, err = x.pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: x.cq, RecvCQ: x.cq, Caps: verbs.Caps{MaxSendWR: 8, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		x.qp, err = x.pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: x.cq, RecvCQ: x.cq,
+			Caps: verbs.Caps{MaxSendWR: 8, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1}})
 		must(err)
 		must(x.qp.Ready(1, 0, probeQKey))
 		return x
@@ -167,7 +184,8 @@ func TestTenantsOfRunningPrograms(t *testing.T) {
 	var wc [1]verbs.WC
 	send := func(imm uint32) {
 		t.Helper()
-		must(a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSendImm, Imm: imm, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8), AH: ah.Handle(), RemoteQPN: b.qp.Num(), RemoteQKey: probeQKey}))
+		must(a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSendImm, Imm: imm, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, 8), AH: ah.Handle(), RemoteQPN: b.qp.Num(), RemoteQKey: probeQKey}))
 		if _, err := a.cq.Wait(ctx, wc[:]); err != nil || wc[0].Status != verbs.WCSuccess {
 			t.Fatalf("%v, %v", wc[0].Status, err)
 		}
@@ -195,7 +213,8 @@ func TestTenantsOfRunningPrograms(t *testing.T) {
 			send(n + 2)
 			for k := b.cq.Poll(wc[:]); k > 0; k = b.cq.Poll(wc[:]) {
 				if wc[0].ImmData != n+2 {
-					t.Fatalf("datagram %d arrives: it was sent while h2 and h3 were of different tenants", wc[0].ImmData)
+					t.Fatalf("datagram %d arrives: it was sent while h2 and h3 were of different tenants",
+						wc[0].ImmData)
 				}
 				back = true
 				must(b.qp.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, 64)}))
@@ -206,7 +225,8 @@ func TestTenantsOfRunningPrograms(t *testing.T) {
 	s.run("down")
 }
 
-// TestTenantsUnderAnotherManager: a manager that is started beside the fabric's own and becomes master keeps the tenants apart; they are changed again when it has gone.
+// TestTenantsUnderAnotherManager: a manager that is started beside the fabric's own and becomes master keeps the
+// tenants apart; they are changed again when it has gone.
 func TestTenantsUnderAnotherManager(t *testing.T) {
 	s := newShell(t)
 	s.run("up", "-d", "star:5", "--config", writeFile(t, "opensm.conf", "sminfo_polling_timeout 5000\n"))
@@ -249,7 +269,8 @@ func TestTenantsUnderAnotherManager(t *testing.T) {
 		t.Fatal("the other manager does not become master")
 	}
 	// It is master, and sets what it wants by and by.
-	for host, want := range map[string][]ib.PKey{"h2": {0x9001, 0x7fff}, "h4": {0xfffe, 0xffff}, "h5": {0xfffe, 0x7fff}} {
+	for host, want := range map[string][]ib.PKey{"h2": {0x9001, 0x7fff}, "h4": {0xfffe, 0xffff},
+		"h5": {0xfffe, 0x7fff}} {
 		for deadline := time.Now().Add(60 * time.Second); !slices.Equal(keys(host), want); {
 			if time.Now().After(deadline) {
 				t.Fatalf("under the other manager %s has %v, want %v", host, keys(host), want)

@@ -12,8 +12,8 @@ import (
 	"softib/verbs"
 )
 
-// tenants are the hosts of each partition that may all talk to each other: its full members. It is nil where all hosts are full members
-// of the default partition.
+// tenants are the hosts of each partition that may all talk to each other: its full members. It is nil where all hosts
+// are full members of the default partition.
 func (f *fabric) tenants(devs []meshDevice) [][]meshDevice {
 	groups := map[ib.PKey][]meshDevice{}
 	for _, d := range devs {
@@ -49,7 +49,8 @@ func (f *fabric) pingTenants(ctx context.Context, groups [][]meshDevice, out *re
 		tried++
 		res, err := mesh(ctx, g, func(int, int) { out.progress("mesh", i, len(groups)) })
 		if err != nil {
-			return next(fmt.Errorf("the fabric does not carry everything: %w", err), "look for broken links: softib topo check %s", f.topology)
+			return next(fmt.Errorf("the fabric does not carry everything: %w", err),
+				"look for broken links: softib topo check %s", f.topology)
 		}
 		sum.Pairs, sum.Possible, sum.Took = sum.Pairs+res.Pairs, sum.Possible+res.Possible, sum.Took+res.Took
 	}
@@ -57,6 +58,7 @@ func (f *fabric) pingTenants(ctx context.Context, groups [][]meshDevice, out *re
 		out.say("mesh      no two hosts are full members of one partition: nobody to send to")
 		return nil
 	}
-	out.say("mesh      within %s: %d of %d pairs carried %d bytes intact in %s", numbered(tried, "partition", "partitions"), sum.Pairs, sum.Possible, meshSize, short(sum.Took))
+	out.say("mesh      within %s: %d of %d pairs carried %d bytes intact in %s",
+		numbered(tried, "partition", "partitions"), sum.Pairs, sum.Possible, meshSize, short(sum.Took))
 	return nil
 }

@@ -88,7 +88,8 @@ func (p *progress) at(done, total int) {
 		return
 	}
 	full := min(barWidth*done/total, barWidth)
-	fmt.Fprintf(p.t.w, "\r\x1b[K%s [%s%s] %d of %d", p.what, strings.Repeat("#", full), strings.Repeat(".", barWidth-full), done, total)
+	fmt.Fprintf(p.t.w, "\r\x1b[K%s [%s%s] %d of %d", p.what, strings.Repeat("#", full),
+		strings.Repeat(".", barWidth-full), done, total)
 	p.drawn = true
 }
 

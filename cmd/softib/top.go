@@ -166,7 +166,8 @@ func (s *server) top(ctx context.Context, conn net.Conn, r *topRequest, tell fun
 // topOf picks the foremost ports of a sample. With nodes it is among theirs.
 func topOf(m *manager.Manager, s *manager.Sample, by string, lines int, nodes map[int]bool) *topShown {
 	g := m.Graph()
-	x := &topShown{At: s.At, Interval: s.Interval.Seconds(), By: by, Active: s.Active, Down: s.Down, Cables: len(m.Cables()), Hosts: s.XmitBytes}
+	x := &topShown{At: s.At, Interval: s.Interval.Seconds(), By: by, Active: s.Active, Down: s.Down,
+		Cables: len(m.Cables()), Hosts: s.XmitBytes}
 	var order []int
 	for i, r := range m.Ports() {
 		if len(nodes) == 0 || nodes[r.Node] {
@@ -198,8 +199,10 @@ func topOf(m *manager.Manager, s *manager.Sample, by string, lines int, nodes ma
 	for _, i := range order[:min(lines, len(order))] {
 		r, p := m.Ports()[i], &s.Ports[i]
 		row := topRow{
-			Port: g.PortName(r), State: stateName(p.State), Xmit: float64(p.XmitBytes), Rcv: float64(p.RcvBytes), Pkts: float64(p.XmitPkts + p.RcvPkts),
-			Busy: p.Utilisation(), Wait: float64(p.Wait), Errors: float64(p.Errors), Total: manager.ErrorTotal(&p.Counters),
+			Port: g.PortName(r), State: stateName(p.State), Xmit: float64(p.XmitBytes), Rcv: float64(p.RcvBytes),
+			Pkts: float64(p.XmitPkts + p.RcvPkts),
+			Busy: p.Utilisation(), Wait: float64(p.Wait), Errors: float64(p.Errors),
+			Total: manager.ErrorTotal(&p.Counters),
 		}
 		if q := g.Port(r); q.Connected() {
 			row.Peer = fmt.Sprintf("%s[%d]", g.Nodes[q.Peer].Name, q.PeerPort)
@@ -294,14 +297,16 @@ var topColumns = []topColumn{
 	{head: "sent B/s", cell: func(r *topRow) string { return siShort(r.Xmit) }},
 	{head: "rcvd B/s", cell: func(r *topRow) string { return siShort(r.Rcv) }},
 	{head: "pkts/s", cell: func(r *topRow) string { return siShort(r.Pkts) }, spare: 5},
-	{head: "      ", left: true, cell: func(r *topRow) string { return strings.Repeat("#", int(math.Round(r.Busy*6))) }, spare: 7},
+	{head: "      ", left: true, cell: func(r *topRow) string { return strings.Repeat("#", int(math.Round(r.Busy*6))) },
+		spare: 7},
 	{head: "busy", cell: func(r *topRow) string { return percent(r.Busy) }, spare: 1},
 	{head: "wait", cell: func(r *topRow) string { return percent(r.Wait) }},
 	{head: "err/s", cell: func(r *topRow) string { return siShort(r.Errors) }, spare: 3},
 	{head: "errors", cell: func(r *topRow) string { return fmt.Sprint(r.Total) }},
 }
 
-// topGap is the space between two columns, and topAround how many lines are around the rows: three above them, and one for the cursor below.
+// topGap is the space between two columns, and topAround how many lines are around the rows: three above them, and one
+// for the cursor below.
 const (
 	topGap    = 2
 	topAround = 5
@@ -328,7 +333,8 @@ func (x *topShown) print(t *terminal, live bool, size screen) {
 		b.WriteString(paint(line) + end)
 	}
 	plain := func(s string) string { return s }
-	say(plain, fmt.Sprintf("%s  %s of %d active, %d down; hosts send %sB/s", x.At.Local().Format(time.TimeOnly), numbered(x.Active, "link", "links"), x.Cables, x.Down, siShort(x.Hosts)))
+	say(plain, fmt.Sprintf("%s  %s of %d active, %d down; hosts send %sB/s", x.At.Local().Format(time.TimeOnly),
+		numbered(x.Active, "link", "links"), x.Cables, x.Down, siShort(x.Hosts)))
 	keys := ""
 	if live {
 		keys = "   t traffic, e errors, w wait, q quit"
@@ -430,7 +436,8 @@ func screenSize() screen {
 	return screen{24, 80}
 }
 
-// rawKeys sends keys to the fabric as they are pressed, without Enter, until the returned function is called; q hangs up.
+// rawKeys sends keys to the fabric as they are pressed, without Enter, until the returned function is called; q hangs
+// up.
 func rawKeys(conn net.Conn) (restore func()) {
 	fd := int(os.Stdin.Fd())
 	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)

@@ -91,7 +91,8 @@ func shapeOf(g *topo.Graph) shape {
 		s.Nodes = append(s.Nodes, shapeNode{n.Name, n.Type.String(), n.GUID.String(), n.NumPorts()})
 	}
 	for _, c := range g.Cables() {
-		s.Cables = append(s.Cables, shapeCable{g.Nodes[c.A.Node].Name, int(c.A.Port), g.Nodes[c.B.Node].Name, int(c.B.Port), g.LinkRate(c.A).String(), g.Port(c.A).LengthMM})
+		s.Cables = append(s.Cables, shapeCable{g.Nodes[c.A.Node].Name, int(c.A.Port), g.Nodes[c.B.Node].Name,
+			int(c.B.Port), g.LinkRate(c.A).String(), g.Port(c.A).LengthMM})
 	}
 	return s
 }
@@ -128,7 +129,8 @@ func loadOrLive(ctx context.Context, out *reporter, arg, name string) (*loaded, 
 			return err
 		}
 		if l.held.w.Topology == "" {
-			return next(fmt.Errorf("fabric %s does not say how it is cabled: it is of an older softib", name), "softib down%s, then softib up -d", p.flag())
+			return next(fmt.Errorf("fabric %s does not say how it is cabled: it is of an older softib", name),
+				"softib down%s, then softib up -d", p.flag())
 		}
 		l.Graph, err = topo.Parse(l.title, []byte(l.held.w.Topology))
 		return err

@@ -97,23 +97,28 @@ func printBill(t *terminal, title string, b *cabling.Bill) {
 	head := func(what string) { t.say("%s", t.bold(fmt.Sprintf(line, "count", what, "estimated US$", "watts"))) }
 	head("switches")
 	for _, s := range b.Switches {
-		t.say(line, fmt.Sprint(s.Count), fmt.Sprintf("%d ports %s, %d used, %d free", s.Ports, s.Rate, s.Used, s.Free), priceSpan(s.LowUSD, s.HighUSD), watts(s.Watts))
+		t.say(line, fmt.Sprint(s.Count), fmt.Sprintf("%d ports %s, %d used, %d free", s.Ports, s.Rate, s.Used, s.Free),
+			priceSpan(s.LowUSD, s.HighUSD), watts(s.Watts))
 	}
 	t.say("")
 	head("cables")
 	for _, c := range b.Cables {
-		t.say(line, fmt.Sprint(c.Count), fmt.Sprintf("%6s %s, %v", c.Length(), c.Rate, c.Medium), priceSpan(c.LowUSD, c.HighUSD), watts(c.Watts))
+		t.say(line, fmt.Sprint(c.Count), fmt.Sprintf("%6s %s, %v", c.Length(), c.Rate, c.Medium),
+			priceSpan(c.LowUSD, c.HighUSD), watts(c.Watts))
 	}
 	t.say("")
-	t.say(line, "", fmt.Sprintf("%s, %s", numbered(b.SwitchCount, "switch", "switches"), numbered(b.CableCount, "cable", "cables")), priceSpan(b.LowUSD, b.HighUSD), watts(b.Watts))
+	t.say(line, "", fmt.Sprintf("%s, %s", numbered(b.SwitchCount, "switch", "switches"),
+		numbered(b.CableCount, "cable", "cables")), priceSpan(b.LowUSD, b.HighUSD), watts(b.Watts))
 	t.say("")
-	rows(t.under("ports"), fmt.Sprintf("%d of %d switch ports used; %s", b.PortsUsed, b.PortsUsed+b.PortsFree, numbered(b.Adapters, "adapter port", "adapter ports")))
+	rows(t.under("ports"), fmt.Sprintf("%d of %d switch ports used; %s", b.PortsUsed, b.PortsUsed+b.PortsFree,
+		numbered(b.Adapters, "adapter port", "adapter ports")))
 	rows(t.under("length"), fmt.Sprintf("%.0f m of cable", float64(b.TotalMM)/1000))
 	if b.Internal > 0 {
 		rows(t.under("within"), fmt.Sprintf("%s inside chassis, not counted", numbered(b.Internal, "link", "links")))
 	}
 	if n := len(b.TooLong); n > 0 {
-		rows(t.under("too long"), fmt.Sprintf("%s longer than anything sold reaches, such as %s", numbered(n, "cable is", "cables are"), b.TooLong[0]))
+		rows(t.under("too long"), fmt.Sprintf("%s longer than anything sold reaches, such as %s",
+			numbered(n, "cable is", "cables are"), b.TooLong[0]))
 	}
 	rows(t.under("note"), b.Estimate)
 }

@@ -171,7 +171,8 @@ func (x *checked) printLevels(t *terminal) {
 		if i == 0 {
 			what = "host ports"
 		}
-		text := fmt.Sprintf("%s, %d %s (%s)", numbered(v.Switches, "switch", "switches"), v.Down, what, bandwidth(v.DownMbps))
+		text := fmt.Sprintf("%s, %d %s (%s)", numbered(v.Switches, "switch", "switches"), v.Down, what,
+			bandwidth(v.DownMbps))
 		if i+1 < len(x.Levels) {
 			text += fmt.Sprintf(", %d up (%s)", v.Up, bandwidth(v.UpMbps))
 		}
@@ -213,7 +214,8 @@ func (x *checked) printBisection(t *terminal, isLive bool) {
 		return
 	}
 	l := t.under("bisection")
-	rows(l, fmt.Sprintf("as wired %s of %s between two halves of %s (%.1f %%)", bandwidth(b.WiredMbps), bandwidth(b.FullMbps), numbered(b.Hosts, "host", "hosts"), 100*b.Wired))
+	rows(l, fmt.Sprintf("as wired %s of %s between two halves of %s (%.1f %%)", bandwidth(b.WiredMbps),
+		bandwidth(b.FullMbps), numbered(b.Hosts, "host", "hosts"), 100*b.Wired))
 	how := "as routed by " + b.Engine
 	if isLive {
 		how = "as routed with the tables in force"
@@ -222,7 +224,8 @@ func (x *checked) printBisection(t *terminal, isLive bool) {
 		}
 	}
 	if b.Routed != nil {
-		rows(l, fmt.Sprintf("%s: %.1f %% under random permutations, %.1f %% under shifts", how, 100**b.Routed, 100**b.Shift))
+		rows(l, fmt.Sprintf("%s: %.1f %% under random permutations, %.1f %% under shifts", how, 100**b.Routed,
+			100**b.Shift))
 	}
 	if b.RoutedBad != "" {
 		rows(l, "the tables are not good: "+b.RoutedBad)

@@ -47,7 +47,8 @@ status is 1 if anything differs.
 			if d.Same {
 				return nil
 			}
-			return next(fmt.Errorf("%s and %s differ: %s", args[0], args[1], numbered(len(d.Changes), "difference", "differences")),
+			return next(fmt.Errorf("%s and %s differ: %s", args[0], args[1],
+				numbered(len(d.Changes), "difference", "differences")),
 				"softib topo check %s --plan %s says what to do to get from B to A", args[1], args[0])
 		},
 	}

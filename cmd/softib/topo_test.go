@@ -37,28 +37,33 @@ func pulled(t *testing.T, node string, port int) func(*topo.Graph) {
 
 func TestTopoCheck(t *testing.T) {
 	const spec = "fat-tree:radix=8,levels=2"
-	wants(t, shown(t, "topo", "check", spec), "it can work", "no findings", "2 levels", "1:1, not oversubscribed", "as wired 6.4 Tbit/s of 6.4 Tbit/s", "as routed by ftree")
+	wants(t, shown(t, "topo", "check", spec), "it can work", "no findings", "2 levels", "1:1, not oversubscribed",
+		"as wired 6.4 Tbit/s of 6.4 Tbit/s", "as routed by ftree")
 	wants(t, shown(t, "topo", "check", "fat-tree:radix=8,levels=2,oversub=3"), "3.00:1 oversubscribed", "(33.3 %)")
 	wants(t, shown(t, "topo", "check", "torus:4x4"), "no: all 16 switches have hosts", "as routed by")
 	wants(t, shown(t, "topo", "check", "pair"), "no: it has no switch")
 
 	file := topoFile(t, spec, pulled(t, "leaf3", 6))
 	for _, args := range [][]string{{}, {"--plan", spec}} {
-		out := broken(t, exitFailed, []string{"is not wired as it should be: 1 warning"}, append([]string{"topo", "check", file}, args...)...)
-		wants(t, out, "NOT AS IT SHOULD BE: 1 warning", "warning  missing: there is no cable leaf3[6] spine2[3]", "-> plug one in", "1.33:1 at leaf3")
+		out := broken(t, exitFailed, []string{"is not wired as it should be: 1 warning"},
+			append([]string{"topo", "check", file}, args...)...)
+		wants(t, out, "NOT AS IT SHOULD BE: 1 warning", "warning  missing: there is no cable leaf3[6] spine2[3]",
+			"-> plug one in", "1.33:1 at leaf3")
 	}
 	out, _, err := softib(t, "topo", "check", file, "--plan", spec, "--json")
 	if err == nil {
 		t.Error("exit status 0")
 	}
 	x := asJSON[checked](t, out)
-	if x.OK || !x.IsTree || x.Plan != spec || len(x.Findings) != 1 || x.Findings[0].Kind != cabling.Missing || x.Findings[0].Wanted[0] != (cabling.Wire{A: "leaf3[6]", B: "spine2[3]"}) || x.Matched.ByGUID != 44 {
+	if x.OK || !x.IsTree || x.Plan != spec || len(x.Findings) != 1 || x.Findings[0].Kind != cabling.Missing ||
+		x.Findings[0].Wanted[0] != (cabling.Wire{A: "leaf3[6]", B: "spine2[3]"}) || x.Matched.ByGUID != 44 {
 		t.Errorf("%s", out)
 	}
 	// Long lists are cut.
 	many := topoFile(t, "fat-tree:radix=16,levels=2", func(g *topo.Graph) {
 		for n := range 30 {
-			pulled(t, g.Switches()[n%15].Name, 9+(n+n/15*4)%8)(g) // few of any one spine: what most have lost, none should have
+			// few of any one spine: what most have lost, none should have
+			pulled(t, g.Switches()[n%15].Name, 9+(n+n/15*4)%8)(g)
 		}
 	})
 	out = broken(t, exitFailed, nil, "topo", "check", many)
@@ -75,17 +80,21 @@ func TestTopoCheckLive(t *testing.T) {
 	const spec = "fat-tree:radix=8,levels=2"
 	l := newLab(t, spec, nil)
 	for _, args := range [][]string{{}, {"--plan", spec}} {
-		wants(t, shown(t, append([]string{"topo", "check", "live"}, args...)...), "fabric default", "it can work", "no findings", "as routed with the tables in force")
+		wants(t, shown(t, append([]string{"topo", "check", "live"}, args...)...), "fabric default", "it can work",
+			"no findings", "as routed with the tables in force")
 	}
 	wants(t, shown(t, "topo", "diff", "live", spec), "they are the same")
 	if err := l.SetLink(l.ref("leaf5", 7), false); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{}, {"--plan", spec}} {
-		out := broken(t, exitFailed, []string{"fabric default is not wired as it should be"}, append([]string{"topo", "check", "live"}, args...)...)
-		wants(t, out, "missing: there is no cable leaf5[7] spine3[5]", "the tables are not good") // nobody routed round it
+		out := broken(t, exitFailed, []string{"fabric default is not wired as it should be"},
+			append([]string{"topo", "check", "live"}, args...)...)
+		// nobody routed round it
+		wants(t, out, "missing: there is no cable leaf5[7] spine3[5]", "the tables are not good")
 	}
-	wants(t, broken(t, exitFailed, []string{"differ: 1 difference"}, "topo", "diff", spec, "live"), "missing      only in A: leaf5[7] spine3[5]")
+	wants(t, broken(t, exitFailed, []string{"differ: 1 difference"}, "topo", "diff", spec, "live"),
+		"missing      only in A: leaf5[7] spine3[5]")
 	wants(t, shown(t, "topo", "bom", "live"), "12 switches, 63 cables")
 }
 
@@ -93,10 +102,12 @@ func TestTopoDiff(t *testing.T) {
 	const spec = "fat-tree:radix=8,levels=2"
 	wants(t, shown(t, "topo", "diff", spec, spec), "44 of 44 nodes, 44 by GUID", "they are the same")
 	file := topoFile(t, spec, pulled(t, "leaf3", 6))
-	wants(t, broken(t, exitFailed, []string{"differ: 1 difference"}, "topo", "diff", spec, file), "only in A: leaf3[6] spine2[3]")
+	wants(t, broken(t, exitFailed, []string{"differ: 1 difference"}, "topo", "diff", spec, file),
+		"only in A: leaf3[6] spine2[3]")
 	wants(t, broken(t, exitFailed, nil, "topo", "diff", file, spec), "only in B: leaf3[6] spine2[3]")
 	out, _, err := softib(t, "topo", "diff", file, spec, "--json")
-	if d := asJSON[cabling.Difference](t, out); err == nil || d.Same || len(d.Changes) != 1 || d.Changes[0].Kind != cabling.Extra {
+	if d := asJSON[cabling.Difference](t, out); err == nil || d.Same || len(d.Changes) != 1 ||
+		d.Changes[0].Kind != cabling.Extra {
 		t.Errorf("%v %s", err, out)
 	}
 	wants(t, broken(t, exitFailed, nil, "topo", "diff", "star:40", "star:4"), "and 16 more: --all lists them")
@@ -104,9 +115,12 @@ func TestTopoDiff(t *testing.T) {
 }
 
 func TestTopoBOM(t *testing.T) {
-	wants(t, shown(t, "topo", "bom"), "12 switches, 64 cables", "a layout that was made up: 2 racks in 1 row", "8 ports NDR", "passive copper (DAC)", "estimates")
-	wants(t, shown(t, "topo", "bom", "fat-tree:radix=64,levels=2"), "96 switches, 4096 cables", "transceivers, multimode")
-	wants(t, shown(t, "topo", "bom", "star:4,length=12m,speed=EDR"), "the topology's own", "15 m 4x EDR, active optical (AOC)")
+	wants(t, shown(t, "topo", "bom"), "12 switches, 64 cables", "a layout that was made up: 2 racks in 1 row",
+		"8 ports NDR", "passive copper (DAC)", "estimates")
+	wants(t, shown(t, "topo", "bom", "fat-tree:radix=64,levels=2"), "96 switches, 4096 cables",
+		"transceivers, multimode")
+	wants(t, shown(t, "topo", "bom", "star:4,length=12m,speed=EDR"), "the topology's own",
+		"15 m 4x EDR, active optical (AOC)")
 	wants(t, shown(t, "topo", "bom", "fat-tree:radix=36,levels=3"), "34992 cables")
 
 	layout := filepath.Join(t.TempDir(), "racks.txt")

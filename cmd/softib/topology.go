@@ -39,7 +39,8 @@ func loadTopology(arg string) (*topo.Graph, error) {
 		return parseSpec(arg)
 	}
 	if err != nil {
-		return nil, next(fmt.Errorf("the topology cannot be read: %w", err), "name a file in ibnetdiscover's format, or a generator such as %s", topo.DefaultSpec)
+		return nil, next(fmt.Errorf("the topology cannot be read: %w", err),
+			"name a file in ibnetdiscover's format, or a generator such as %s", topo.DefaultSpec)
 	}
 	g, err := topo.Parse(arg, text)
 	if err != nil {
@@ -76,7 +77,8 @@ func checkTopology(arg string, g *topo.Graph) ([]topo.Problem, error) {
 	var odd []topo.Problem
 	for _, p := range topo.Check(g) {
 		if p.Severity == topo.Broken {
-			return nil, next(fmt.Errorf("%s: %v: %s", arg, p.Kind, p.Text), "softib topo check %s lists everything that is wrong", arg)
+			return nil, next(fmt.Errorf("%s: %v: %s", arg, p.Kind, p.Text),
+				"softib topo check %s lists everything that is wrong", arg)
 		}
 		odd = append(odd, p)
 	}

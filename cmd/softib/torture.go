@@ -147,7 +147,8 @@ func runTorture(cmd *cobra.Command, o check.Options, asJSON bool) error {
 func tortureVerdict(r *check.Report) error {
 	switch {
 	case r.Failed > 0:
-		return next(fmt.Errorf("%w: %d of %d seeds failed", errTorture, r.Failed, r.Done), "%s", r.Failures[0].Command())
+		return next(fmt.Errorf("%w: %d of %d seeds failed", errTorture, r.Failed, r.Done), "%s",
+			r.Failures[0].Command())
 	case r.Done < r.Seeds:
 		return fmt.Errorf("torture: stopped after %d of %d seeds", r.Done, r.Seeds)
 	}

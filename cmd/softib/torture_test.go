@@ -9,7 +9,8 @@ func TestTorture(t *testing.T) {
 	out = s.run("torture", "--seed", "77")
 	wants(t, out, "1 of 1 seeds", "1 runs compared with a second one")
 	for _, args := range [][]string{
-		{"torture", "--seeds", "0"}, {"torture", "--hosts", "1"}, {"torture", "--hosts", "9999"}, {"torture", "--parallel", "-1"}, {"torture", "what"},
+		{"torture", "--seeds", "0"}, {"torture", "--hosts", "1"}, {"torture", "--hosts", "9999"},
+		{"torture", "--parallel", "-1"}, {"torture", "what"},
 	} {
 		s.fails(exitUsage, nil, args...)
 	}

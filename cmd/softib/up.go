@@ -62,9 +62,11 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 			}
 			return up(cmd.Context(), p, o, toTerminal(t), func() {
 				if asJSON {
-					go func() { _ = p.printStatus(cmd.Context(), cmd.OutOrStdout()) }() // the fabric that it asks is this one
+					// the fabric that it asks is this one
+					go func() { _ = p.printStatus(cmd.Context(), cmd.OutOrStdout()) }()
 				}
-				t.say("%s", t.green("up")+": Ctrl-C ends it; in another terminal: softib status"+p.flag()+", softib perf send_lat"+p.flag())
+				t.say("%s", t.green("up")+": Ctrl-C ends it; in another terminal: softib status"+p.flag()+
+					", softib perf send_lat"+p.flag())
 			})
 		},
 	}
@@ -207,5 +209,6 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 }
 
 func (p place) alreadyRunning() error {
-	return next(fmt.Errorf("a fabric named %q is running", p.name), "softib status%s shows it, softib down%s ends it; --name OTHER starts another beside it", p.flag(), p.flag())
+	return next(fmt.Errorf("a fabric named %q is running", p.name),
+		"softib status%s shows it, softib down%s ends it; --name OTHER starts another beside it", p.flag(), p.flag())
 }

@@ -52,7 +52,8 @@ func (u *userPlace) open() (*ufm.Credentials, error) {
 		return nil, err
 	}
 	if dir == "" {
-		return nil, next(&usageError{errors.New("--state none keeps nothing, users neither")}, "softib user --state DIR")
+		return nil, next(&usageError{errors.New("--state none keeps nothing, users neither")},
+			"softib user --state DIR")
 	}
 	return ufm.OpenCredentials(dir)
 }
@@ -152,7 +153,8 @@ func readPassword(cmd *cobra.Command, stdin bool) (string, error) {
 	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if stdin || err != nil {
 		if !stdin {
-			return "", next(&usageError{errors.New("the standard input is no terminal to ask for a password on")}, "softib user add NAME --password-stdin")
+			return "", next(&usageError{errors.New("the standard input is no terminal to ask for a password on")},
+				"softib user add NAME --password-stdin")
 		}
 		line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 		if err != nil && !(errors.Is(err, io.EOF) && line != "") {

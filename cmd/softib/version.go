@@ -29,12 +29,14 @@ func newVersion() *cobra.Command {
 				}
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]string{"version": version, "revision": revision, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+				return printJSON(cmd.OutOrStdout(), map[string]string{"version": version, "revision": revision,
+					"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 			}
 			if revision != "" {
 				revision = " " + revision
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "softib %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "softib %s%s %s %s/%s\n", version, revision, runtime.Version(),
+				runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

@@ -57,7 +57,8 @@ as down, until it ends. Every event is a line on standard error.`,
 	f.StringVar(&o.on, "on", "fabric", "what to watch: `WHERE` is fabric[:HOST], ibsim[:NODE] or umad[:CA[:PORT]]")
 	f.DurationVar(&o.interval, "interval", 5*time.Second, "time between two readings of the counters")
 	f.DurationVar(&o.survey, "survey", 0, "time between two looks at everything; 0 is three intervals")
-	f.BoolVar(&o.changes, "allow-changes", false, "let the page disable and enable ports, and clear counters of 32 bits before they stop")
+	f.BoolVar(&o.changes, "allow-changes", false,
+		"let the page disable and enable ports, and clear counters of 32 bits before they stop")
 	f.Uint64Var(&o.mkey, "m-key", 0, "key that guards the nodes against other managers")
 	f.StringVar(&o.names, "node-name-map", "", "`FILE` with names for GUIDs, as OpenSM's and infiniband-diags'")
 	f.StringVar(&o.state, "state", "", "keep history and users in `DIR`; none keeps nothing (default: a folder in the user's state folder)")
@@ -93,9 +94,11 @@ type watched struct {
 func (o *watchCommand) run(cmd *cobra.Command) error {
 	ctx := cmd.Context()
 	if o.interval < intervalMin || o.interval > intervalMax || o.survey < 0 || o.survey > intervalMax {
-		return usage(cmd, fmt.Errorf("--interval %v and --survey %v: want %v to %v", o.interval, o.survey, intervalMin, intervalMax))
+		return usage(cmd, fmt.Errorf("--interval %v and --survey %v: want %v to %v", o.interval, o.survey, intervalMin,
+			intervalMax))
 	}
-	opts := remote.Options{Interval: o.interval, Survey: o.survey, MKey: o.mkey, AllowChanges: o.changes, Journal: manager.NewJournal()}
+	opts := remote.Options{Interval: o.interval, Survey: o.survey, MKey: o.mkey, AllowChanges: o.changes,
+		Journal: manager.NewJournal()}
 	if o.names != "" {
 		var err error
 		if opts.Name, err = readNames(o.names); err != nil {
@@ -142,7 +145,8 @@ func (o *watchCommand) open(cmd *cobra.Command, p place, opts *remote.Options) (
 		return p.openMgmt(ctx, at)
 	case "ibsim":
 		opts.Window, opts.AsIs = ibsim.InFlight, true
-		port, err := ibsim.Dial(ctx, ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"), Server: os.Getenv("IBSIM_SERVER_NAME")})
+		port, err := ibsim.Dial(ctx, ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"),
+			Server: os.Getenv("IBSIM_SERVER_NAME")})
 		if err != nil {
 			return nil, next(err, "ibsim -s NETFILE simulates a fabric; IBSIM_SOCKNAME names its socket")
 		}
@@ -193,7 +197,8 @@ func readNames(path string) (func(ib.GUID) string, error) {
 	return func(g ib.GUID) string { return names[g] }, nil
 }
 
-// serve manages what is watched until ctx ends. A Manager has the graph of its beginning: when that grows, another takes its place.
+// serve manages what is watched until ctx ends. A Manager has the graph of its beginning: when that grows, another
+// takes its place.
 func (o *watchCommand) serve(ctx context.Context, f *remote.Fabric, page *web, dir string, out, errs io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -227,7 +232,8 @@ func (o *watchCommand) serve(ctx context.Context, f *remote.Fabric, page *web, d
 		case <-ctx.Done():
 			err = context.Canceled
 		case <-f.Done():
-			err = next(fmt.Errorf("%s is watched no more: %w", o.on, f.Err()), "start softib watch again once it is there")
+			err = next(fmt.Errorf("%s is watched no more: %w", o.on, f.Err()),
+				"start softib watch again once it is there")
 		case <-f.Grown():
 		}
 		if page != nil {
@@ -248,7 +254,8 @@ func (o *watchCommand) serve(ctx context.Context, f *remote.Fabric, page *web, d
 
 // manage starts a Manager of what is watched.
 func (o *watchCommand) manage(f *remote.Fabric, dir string) (*manager.Manager, error) {
-	opts := manager.Options{Name: o.on, Topology: topo.Describe(f.Graph()), Version: version, Fabric: f, Journal: f.Journal(), Dir: dir, Interval: o.interval}
+	opts := manager.Options{Name: o.on, Topology: topo.Describe(f.Graph()), Version: version, Fabric: f,
+		Journal: f.Journal(), Dir: dir, Interval: o.interval}
 	if strings.HasPrefix(o.on, "umad") {
 		limits := health.Default()
 		limits.IdleCarries = true // real cables carry symbols all the time
@@ -261,7 +268,8 @@ func (o *watchCommand) manage(f *remote.Fabric, dir string) (*manager.Manager, e
 func (o *watchCommand) describe(m *manager.Manager, f *remote.Fabric, page *web, w io.Writer) {
 	g, s, st := m.Graph(), m.Sample(), f.Stats()
 	if o.json {
-		x := watched{On: o.on, From: fromName(g, f.From()), Hosts: len(g.Hosts()), Switches: len(g.Switches()), Cables: g.NumCables(), Active: s.Active, Changes: o.changes}
+		x := watched{On: o.on, From: fromName(g, f.From()), Hosts: len(g.Hosts()), Switches: len(g.Switches()),
+			Cables: g.NumCables(), Active: s.Active, Changes: o.changes}
 		if page != nil {
 			x.Page = page.url
 		}
@@ -332,7 +340,8 @@ func (p *eventPrinter) print(e manager.Event) {
 // flush says how many events were left out.
 func (p *eventPrinter) flush() {
 	if p.more > 0 {
-		fmt.Fprintf(p.w, "%s watch: and %s, which the page has\n", time.Now().Format(logTime), numbered(p.more, "event", "events"))
+		fmt.Fprintf(p.w, "%s watch: and %s, which the page has\n", time.Now().Format(logTime),
+			numbered(p.more, "event", "events"))
 		p.more = 0
 	}
 }

@@ -160,7 +160,8 @@ func TestWatchFabric(t *testing.T) {
 	if w.Hosts != 8 || w.Switches != 6 || w.Cables != 16 || w.Active != 16 || w.From != "h3[1]" || w.Changes {
 		t.Errorf("%+v", w.watched)
 	}
-	if s := w.status(); s.Hosts != 8 || s.Switches != 6 || s.Cables != 16 || s.Active != 16 || s.Down != 0 || s.Manager != "not ours" {
+	if s := w.status(); s.Hosts != 8 || s.Switches != 6 || s.Cables != 16 || s.Active != 16 || s.Down != 0 ||
+		s.Manager != "not ours" {
 		t.Errorf("%+v", s)
 	}
 	wants(t, w.get(""), "<!doctype html>")
@@ -194,7 +195,8 @@ func TestWatchFabric(t *testing.T) {
 	// Nobody changes anything here.
 	wants(t, w.send(http.MethodPut, "api/v1/faults", `{"link":"leaf1[3]","fault":"down"}`, 400), "--allow-changes")
 	wants(t, w.send(http.MethodPut, "api/v1/faults", `{"link":"leaf1[3]","fault":"ber=1e-6"}`, 400), "softib up FILE")
-	if body := w.send(http.MethodPost, "api/v1/tenants", `{"name":"red","hosts":["h1"]}`, 409); !strings.Contains(body, "error") {
+	if body := w.send(http.MethodPost, "api/v1/tenants", `{"name":"red","hosts":["h1"]}`, 409); !strings.Contains(body,
+		"error") {
 		t.Error(body)
 	}
 	w.send(http.MethodPost, "ufmRest/resources/pkeys", `{"pkey":"0x1","guids":["0000000000000001"]}`, 409)
@@ -225,7 +227,8 @@ func (w *watching) awaitStatus(is func(pageStatus) bool) {
 			tick.Stop()
 			return
 		}
-		if code != 200 && code != http.StatusServiceUnavailable || time.Now().After(deadline) { // while one manager takes another's place, nobody answers
+		// while one manager takes another's place, nobody answers
+		if code != 200 && code != http.StatusServiceUnavailable || time.Now().After(deadline) {
 			w.t.Fatalf("%d: the page says %s", code, body)
 		}
 	}
@@ -265,10 +268,12 @@ func TestWatchText(t *testing.T) {
 	root.SetOut(out)
 	root.SetErr(io.Discard)
 	file := filepath.Join(t.TempDir(), "names")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "%v \"the middle\"\n", l.Graph().Switches()[0].GUID), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, "%v \"the middle\"\n", l.Graph().Switches()[0].GUID),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	root.SetArgs([]string{"watch", "--http", "127.0.0.1:0", "--state", t.TempDir(), "--node-name-map", file, "--interval", "20ms"})
+	root.SetArgs([]string{"watch", "--http", "127.0.0.1:0", "--state", t.TempDir(), "--node-name-map", file,
+		"--interval", "20ms"})
 	ended := make(chan error, 1)
 	go func() { ended <- root.ExecuteContext(ctx) }()
 	var text strings.Builder
@@ -280,20 +285,24 @@ func TestWatchText(t *testing.T) {
 		}
 	}
 	narrow(t, text.String())
-	wants(t, text.String(), "watching  fabric, 3 hosts, 1 switch", "from h1[1]", "links     3 of 3 ACTIVE, 0 down", "page      http://127.0.0.1:", "read-only")
+	wants(t, text.String(), "watching  fabric, 3 hosts, 1 switch", "from h1[1]", "links     3 of 3 ACTIVE, 0 down",
+		"page      http://127.0.0.1:", "read-only")
 	_, url, _ := strings.Cut(text.String(), "page      ")
 	url, _, _ = strings.Cut(url, "\n")
-	if code, body := get(t, http.DefaultClient, url+"api/v1/topology", "", ""); code != 200 || !strings.Contains(body, "the middle") {
+	if code, body := get(t, http.DefaultClient, url+"api/v1/topology", "", ""); code != 200 ||
+		!strings.Contains(body, "the middle") {
 		t.Errorf("%d: %s", code, body)
 	}
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	broken(t, exitUsage, []string{"want fabric, ibsim or umad"}, "watch", "--on", "elsewhere", "--http", "off", "--state", "none")
+	broken(t, exitUsage, []string{"want fabric, ibsim or umad"}, "watch", "--on", "elsewhere", "--http", "off",
+		"--state", "none")
 	broken(t, exitUsage, []string{"is no port"}, "watch", "--on", "umad:mlx5_0:x", "--http", "off", "--state", "none")
 	broken(t, exitUsage, []string{"--interval"}, "watch", "--interval", "1ns")
-	broken(t, exitUsage, []string{`no node "nobody"`}, "watch", "--on", "fabric:nobody", "--http", "off", "--state", "none")
+	broken(t, exitUsage, []string{`no node "nobody"`}, "watch", "--on", "fabric:nobody", "--http", "off", "--state",
+		"none")
 	broken(t, exitFailed, []string{"no fabric"}, "watch", "--name", "other", "--http", "off", "--state", "none")
 }
 
@@ -382,5 +391,6 @@ func TestEventPrinter(t *testing.T) {
 	if got := strings.Count(b.String(), "\n"); got != linesMax+1 {
 		t.Errorf("%d lines", got)
 	}
-	wants(t, b.String(), "watch alarm: number 0.", fmt.Sprintf("number %d.", linesMax-1), "and 30 events, which the page has")
+	wants(t, b.String(), "watch alarm: number 0.", fmt.Sprintf("number %d.", linesMax-1),
+		"and 30 events, which the page has")
 }

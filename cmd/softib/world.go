@@ -36,7 +36,8 @@ type world struct {
 }
 
 func newWorld(p place, f *live.Fabric) (*world, error) {
-	cfg := hostfiles.Config{Device: umad.DeviceName, Model: umad.Model, Board: "softib", Firmware: version, Hardware: umad.Hardware}
+	cfg := hostfiles.Config{Device: umad.DeviceName, Model: umad.Model, Board: "softib", Firmware: version,
+		Hardware: umad.Hardware}
 	err := errors.New("no folder")
 	for _, dir := range p.files() {
 		var trees *hostfiles.Trees
@@ -47,15 +48,16 @@ func newWorld(p place, f *live.Fabric) (*world, error) {
 	return nil, err
 }
 
-// files are folders for the files that programs see on their hosts, the best first. In memory they are made ten times as fast as on a disk, and
-// they are rewritten every second; the runtime folder is there as a rule.
+// files are folders for the files that programs see on their hosts, the best first. In memory they are made ten times
+// as fast as on a disk, and they are rewritten every second; the runtime folder is there as a rule.
 func (p place) files() []string {
 	own, err := filepath.Abs(filepath.Join(p.dir, p.name+".files"))
 	if err != nil {
 		return nil
 	}
 	var st unix.Statfs_t
-	if unix.Statfs(p.dir, &st) == nil && st.Type == unix.TMPFS_MAGIC || unix.Statfs(memory, &st) != nil || st.Type != unix.TMPFS_MAGIC {
+	if unix.Statfs(p.dir, &st) == nil && st.Type == unix.TMPFS_MAGIC || unix.Statfs(memory, &st) != nil ||
+		st.Type != unix.TMPFS_MAGIC {
 		return []string{own}
 	}
 	prefix := filepath.Join(memory, fmt.Sprintf("softib-%d-", os.Getuid()))
@@ -95,7 +97,8 @@ type entry struct {
 	Why  string `json:"why,omitempty"`
 }
 
-// open readies the namespaces for a program on a host, unless it is to be plain. release is to be called when it has ended.
+// open readies the namespaces for a program on a host, unless it is to be plain. release is to be called when it has
+// ended.
 func (w *world) open(host string, plain bool) (e entry, user *os.File, release func(), err error) {
 	n := w.f.Graph().ByName(host)
 	if n == nil {
@@ -189,7 +192,8 @@ func readRights(conn *net.UnixConn, b []byte) (n int, files []*os.File, err erro
 }
 
 // enter asks the fabric how a program gets to see a host. The connection stays open for softib-enter.
-func (p place) enter(ctx context.Context, host string, plain bool) (e entry, user *os.File, conn *net.UnixConn, err error) {
+func (p place) enter(ctx context.Context, host string, plain bool) (e entry, user *os.File, conn *net.UnixConn,
+	err error) {
 	c, err := p.dial(ctx)
 	if err != nil {
 		return e, nil, nil, err
@@ -201,7 +205,8 @@ func (p place) enter(ctx context.Context, host string, plain bool) (e entry, use
 		conn.Close()
 		return entry{}, nil, nil, err
 	}
-	if err := json.NewEncoder(conn).Encode(request{Version: protocolVersion, Op: opEnter, Host: host, Plain: plain}); err != nil {
+	if err := json.NewEncoder(conn).Encode(request{Version: protocolVersion, Op: opEnter, Host: host,
+		Plain: plain}); err != nil {
 		return failed(fmt.Errorf("fabric %s: %w", p.name, err))
 	}
 	var line []byte
@@ -217,7 +222,8 @@ func (p place) enter(ctx context.Context, host string, plain bool) (e entry, use
 			if ctx.Err() != nil {
 				err = ctx.Err()
 			}
-			return failed(next(fmt.Errorf("fabric %s: %w", p.name, err), "softib status --name %s, or see %s", p.name, p.log()))
+			return failed(next(fmt.Errorf("fabric %s: %w", p.name, err), "softib status --name %s, or see %s", p.name,
+				p.log()))
 		}
 		line = append(line, b[:n]...)
 	}

@@ -27,7 +27,8 @@ const (
 	knockAgain = 200 * ib.Microsecond
 	// crowdedAfter is how long somebody else runs, when a poller yields, for the machine to be short of cores.
 	crowdedAfter = 100 * time.Microsecond
-	// restPolls is how often a program may poll after it has armed a queue without being taken for one that goes on polling.
+	// restPolls is how often a program may poll after it has armed a queue without being taken for one that goes on
+	// polling.
 	restPolls = 16
 	// patienceMax is how long a deadline waits for peers that have not looked.
 	patienceMax = 500 * ib.Millisecond

@@ -49,11 +49,13 @@ func twins(t testing.TB, ledger func() *Ledger) (a, b *twin) {
 		w := &twin{lid: ib.LID(i + 1)}
 		w.slots, err = NewSlots(aligned(SlotsBytes))
 		fail(err)
-		w.Endpoint, err = New(Config{Name: "h", Engine: hca.Config{Ports: 1, FirstQPN: ib.QPN(i+1) << BlockBits}, Block: uint16(i + 1), Page: pages[i], Router: w, Ledger: ledger()})
+		w.Endpoint, err = New(Config{Name: "h", Engine: hca.Config{Ports: 1, FirstQPN: ib.QPN(i+1) << BlockBits},
+			Block: uint16(i + 1), Page: pages[i], Router: w, Ledger: ledger()})
 		fail(err)
 		w.employed.Store(true) // and has ended already
 		close(w.gone)
-		w.SetPort(1, hca.Port{GUID: ib.GUID(i + 1), State: ib.PortActive, LID: w.lid, MTU: ib.MTU4096, GIDs: []ib.GID{ib.MakeGID(ib.DefaultGIDPrefix, ib.GUID(i+1))}, PKeys: []ib.PKey{ib.PKeyDefault}})
+		w.SetPort(1, hca.Port{GUID: ib.GUID(i + 1), State: ib.PortActive, LID: w.lid, MTU: ib.MTU4096,
+			GIDs: []ib.GID{ib.MakeGID(ib.DefaultGIDPrefix, ib.GUID(i+1))}, PKeys: []ib.PKey{ib.PKeyDefault}})
 		both[i] = w
 	}
 	for i, w := range both {
@@ -77,15 +79,19 @@ func twins(t testing.TB, ledger func() *Ledger) (a, b *twin) {
 		mem := aligned(1 << 16)
 		w.mr, err = h.RegMR(w.pd, mem, w.Address(mem), hca.AccessLocalWrite|hca.AccessRemoteWrite|hca.AccessRemoteRead)
 		fail(err)
-		w.qp, err = h.CreateQP(hca.QPInit{Type: hca.RC, PD: w.pd, SendCQ: w.cq, RecvCQ: w.cq, SigAll: true, Caps: hca.Caps{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		w.qp, err = h.CreateQP(hca.QPInit{Type: hca.RC, PD: w.pd, SendCQ: w.cq, RecvCQ: w.cq, SigAll: true,
+			Caps: hca.Caps{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1}})
 		fail(err)
 		w.Leave()
 	}
 	for i, w := range both {
 		o := both[1-i]
 		h := w.Enter()
-		fail(h.ModifyQP(w.qp, hca.QPAttr{State: hca.StateInit, Port: 1, Access: hca.AccessRemoteWrite | hca.AccessRemoteRead}, hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess))
-		fail(h.ModifyQP(w.qp, hca.QPAttr{State: hca.StateRTR, PathMTU: ib.MTU4096, DestQPN: o.qp.Num(), AH: hca.AHAttr{Port: 1, DLID: o.lid}, MaxDestRD: 4, MinRNRTimer: 1},
+		fail(h.ModifyQP(w.qp, hca.QPAttr{State: hca.StateInit, Port: 1,
+			Access: hca.AccessRemoteWrite | hca.AccessRemoteRead},
+			hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess))
+		fail(h.ModifyQP(w.qp, hca.QPAttr{State: hca.StateRTR, PathMTU: ib.MTU4096, DestQPN: o.qp.Num(),
+			AH: hca.AHAttr{Port: 1, DLID: o.lid}, MaxDestRD: 4, MinRNRTimer: 1},
 			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|hca.MaskMinRNRTimer))
 		fail(h.ModifyQP(w.qp, hca.QPAttr{State: hca.StateRTS, Timeout: 20, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4},
 			hca.MaskState|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskSQPSN|hca.MaskMaxRDAtomic))
@@ -97,7 +103,8 @@ func twins(t testing.TB, ledger func() *Ledger) (a, b *twin) {
 // send posts a message of n bytes.
 func (w *twin) send(t testing.TB, n int) {
 	h := w.Enter()
-	if err := h.PostSend(w.qp, &hca.SendWR{Opcode: hca.WRSend, SGList: []hca.SGE{{Addr: w.mr.Addr(), Length: uint32(n), LKey: w.mr.LKey()}}}); err != nil {
+	if err := h.PostSend(w.qp, &hca.SendWR{Opcode: hca.WRSend,
+		SGList: []hca.SGE{{Addr: w.mr.Addr(), Length: uint32(n), LKey: w.mr.LKey()}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.Leave()
@@ -105,14 +112,15 @@ func (w *twin) send(t testing.TB, n int) {
 
 func (w *twin) recv(t testing.TB) {
 	h := w.Enter()
-	if err := h.PostRecv(w.qp, &hca.RecvWR{SGList: []hca.SGE{{Addr: w.mr.Addr(), Length: uint32(w.mr.Len()), LKey: w.mr.LKey()}}}); err != nil {
+	if err := h.PostRecv(w.qp, &hca.RecvWR{SGList: []hca.SGE{{Addr: w.mr.Addr(), Length: uint32(w.mr.Len()),
+		LKey: w.mr.LKey()}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.LeaveQuiet()
 }
 
-// BenchmarkPingPong is what a message there and one back cost both ends, all by one thread, so that neither the machine's caches nor its other
-// users are in it.
+// BenchmarkPingPong is what a message there and one back cost both ends, all by one thread, so that neither the
+// machine's caches nor its other users are in it.
 func BenchmarkPingPong(b *testing.B) {
 	x, y := twins(b, newLedger)
 	var wc [4]verbs.WC
@@ -143,7 +151,8 @@ func newLedger() *Ledger {
 func BenchmarkWrites(b *testing.B) {
 	x, y := twins(b, newLedger)
 	var wc [64]verbs.WC
-	wr := hca.SendWR{Opcode: hca.WRRDMAWrite, SGList: []hca.SGE{{Addr: x.mr.Addr(), Length: 8, LKey: x.mr.LKey()}}, RemoteAddr: y.mr.Addr(), RKey: y.mr.RKey()}
+	wr := hca.SendWR{Opcode: hca.WRRDMAWrite, SGList: []hca.SGE{{Addr: x.mr.Addr(), Length: 8, LKey: x.mr.LKey()}},
+		RemoteAddr: y.mr.Addr(), RKey: y.mr.RKey()}
 	for out := 0; b.Loop(); {
 		for out >= 64 {
 			y.Poll(y.cq, wc[:])

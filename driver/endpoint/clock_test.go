@@ -7,7 +7,8 @@ import (
 	"softib/verbs"
 )
 
-// TestStandstill: a timer that was started by a clock from before a standstill does not run out early because of that, and does run out.
+// TestStandstill: a timer that was started by a clock from before a standstill does not run out early because of that,
+// and does run out.
 func TestStandstill(t *testing.T) {
 	x, y := twins(t, func() *Ledger { return nil })
 	y.recv(t)

@@ -8,11 +8,12 @@ import (
 	"softib/proto/wire"
 )
 
-// The ends of rings for a driver that has no engine: one that takes packets from endpoints and hands them on to others. Payloads go
-// through such rings, since nobody lets it read, or write to, a program's memory: its In is made with no probe, and it gives no grants.
+// The ends of rings for a driver that has no engine: one that takes packets from endpoints and hands them on to others.
+// Payloads go through such rings, since nobody lets it read, or write to, a program's memory: its In is made with no
+// probe, and it gives no grants.
 
-// Poll is the oldest packet, if there is one. It has to be followed by Done, and its payload lies in the ring until then. It may be
-// a bundle, and then it is one that wire.Packet.Single can take apart.
+// Poll is the oldest packet, if there is one. It has to be followed by Done, and its payload lies in the ring until
+// then. It may be a bundle, and then it is one that wire.Packet.Single can take apart.
 func (r *In) Poll(p *wire.Packet) bool {
 	for c := r.ready(); c != nil; c = r.ready() {
 		if r.get(c, p) && p.Far == nil && whole(p) {
@@ -50,7 +51,8 @@ func whole(p *wire.Packet) bool {
 	return false
 }
 
-// TryPut hands a packet to the receiver, payload and all. False means that there is no room: the receiver wakes the sender's page when there is.
+// TryPut hands a packet to the receiver, payload and all. False means that there is no room: the receiver wakes the
+// sender's page when there is.
 func (r *Out) TryPut(p *wire.Packet) bool {
 	if !r.room(len(p.Payload)) {
 		cacheline.StoreFence(&r.head.wants, 1)
@@ -99,8 +101,8 @@ func (p *Page) Attend() { atomic.StoreUint32(&p.h.bell, awake) }
 // Attended reports whether somebody does.
 func (p *Page) Attended() bool { return atomic.LoadUint32(&p.h.bell) == awake }
 
-// Wait sleeps until the page is woken, for at most d, after Rest; ib.Never is for ever. A wake-up may be missed if it comes in the moment of
-// Rest, because rings are written without fences: the first sleep should be a short one.
+// Wait sleeps until the page is woken, for at most d, after Rest; ib.Never is for ever. A wake-up may be missed if it
+// comes in the moment of Rest, because rings are written without fences: the first sleep should be a short one.
 func (p *Page) Wait(d ib.Time) {
 	ns := int64(-1)
 	if d != ib.Never {

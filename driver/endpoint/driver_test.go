@@ -27,7 +27,8 @@ func driverPair(t testing.TB) (*Out, *In, []byte) {
 	return out, in, mem
 }
 
-// TestDriver: what is put comes out, payload and all; a full ring takes no more until something was taken, and asks to be told.
+// TestDriver: what is put comes out, payload and all; a full ring takes no more until something was taken, and asks to
+// be told.
 func TestDriver(t *testing.T) {
 	out, in, mem := driverPair(t)
 	var p wire.Packet
@@ -63,7 +64,8 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// TestDriverBundles: bundles come apart into the packets that the requester meant; what says that it is one and is not is skipped.
+// TestDriverBundles: bundles come apart into the packets that the requester meant; what says that it is one and is not
+// is skipped.
 func TestDriverBundles(t *testing.T) {
 	out, in, _ := driverPair(t)
 	var p wire.Packet
@@ -73,7 +75,8 @@ func TestDriverBundles(t *testing.T) {
 		count uint16
 		size  int
 		ok    bool
-	}{{0, 4096, true}, {1, 4097, false}, {4, 16384, true}, {4, 12289, true}, {4, 12288, false}, {4, 16385, false}, {3, 512, false}, {3, 513, true}, {64, 16384, true}, {65, 16640, false}, {2, 30, false}} {
+	}{{0, 4096, true}, {1, 4097, false}, {4, 16384, true}, {4, 12289, true}, {4, 12288, false}, {4, 16385, false},
+		{3, 512, false}, {3, 513, true}, {64, 16384, true}, {65, 16640, false}, {2, 30, false}} {
 		p.Count, p.Payload = c.count, make([]byte, c.size)
 		if !out.room(c.size) {
 			t.Fatal("no room")

@@ -79,7 +79,8 @@ type Endpoint struct {
 	// then may run late but never early.
 	clock, soon ib.Time
 	calls       uint32
-	// stale says that a timer may have been started since by soon; notBefore is when timers count again after the clock has jumped.
+	// stale says that a timer may have been started since by soon; notBefore is when timers count again after the clock
+	// has jumped.
 	stale     bool
 	notBefore ib.Time
 	meter
@@ -103,7 +104,8 @@ func New(cfg Config) (*Endpoint, error) {
 	cfg.Engine.ByRefMin = byRefMin
 	cfg.Engine.MaxBundle = bundleMax
 	cfg.Engine.CatchUp = catchUp
-	mem, err := unix.Mmap(-1, 0, int(unsafe.Sizeof(hint{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	mem, err := unix.Mmap(-1, 0, int(unsafe.Sizeof(hint{})), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +138,8 @@ func (e *Endpoint) Enter() *hca.HCA {
 	return e.eng
 }
 
-// EnterToSend is Enter for a caller who only posts to send queues of connected queue pairs: receives that C code has staged
-// are posted once the packets are on their way.
+// EnterToSend is Enter for a caller who only posts to send queues of connected queue pairs: receives that C code has
+// staged are posted once the packets are on their way.
 func (e *Endpoint) EnterToSend() *hca.HCA {
 	e.mu.Lock()
 	return e.eng
@@ -279,8 +281,9 @@ func (e *Endpoint) Poll(cq *hca.CQ, out []verbs.WC) int {
 // Spun is how many empty looks there have to have been at least for a poller to see whether others want its core.
 const Spun = 16
 
-// Advance is Poll for a tapped queue. Empty is for how long, about, the caller has looked itself and found nothing: 0 is no time worth speaking of, Spun is long.
-// It reports whether peers have changed the program's memory, for a program that looks there.
+// Advance is Poll for a tapped queue. Empty is for how long, about, the caller has looked itself and found nothing: 0
+// is no time worth speaking of, Spun is long. It reports whether peers have changed the program's memory, for a program
+// that looks there.
 func (e *Endpoint) Advance(cq *hca.CQ, empty int) bool {
 	e.mu.Lock()
 	written := e.eng.Stats.WritesRcvd + e.eng.Stats.AtomicsRcvd
@@ -367,9 +370,9 @@ func (e *Endpoint) after(some bool) {
 	}
 }
 
-// patience is what a poller does that has found nothing for a while: it lets another thread have this core, in
-// case that is the peer's. Where others wait for cores it sleeps instead for a moment: many who only yield pass the cores among themselves, and
-// kernels have been seen to leave everybody else waiting for seconds.
+// patience is what a poller does that has found nothing for a while: it lets another thread have this core, in case
+// that is the peer's. Where others wait for cores it sleeps instead for a moment: many who only yield pass the cores
+// among themselves, and kernels have been seen to leave everybody else waiting for seconds.
 func (e *Endpoint) patience(idle int) {
 	if e.crowded.Load() {
 		time.Sleep(time.Microsecond) // some 50 by the kernel's measure

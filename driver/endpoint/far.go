@@ -32,7 +32,8 @@ var _ wire.Source = (*far)(nil)
 // isVoid reports whether the sender has taken its memory back.
 func (f *far) isVoid() bool { return int32(atomic.LoadUint32(f.void)-f.cell) >= 0 }
 
-// CopyTo copies from off on. False means that the packet counts as lost: the sender is gone, or has given the request up.
+// CopyTo copies from off on. False means that the packet counts as lost: the sender is gone, or has given the request
+// up.
 func (f *far) CopyTo(dst []byte, off int) bool {
 	if len(dst) == 0 {
 		return true

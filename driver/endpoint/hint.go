@@ -33,8 +33,8 @@ const hintMany = 0xFFFFFFFF
 // Hint is the endpoint's hint.
 func (e *Endpoint) Hint() unsafe.Pointer { return unsafe.Pointer(e.hint) }
 
-// Stage lets C code post receives without a call into Go: it leaves them somewhere and sets the hint's staged word. Before the
-// engine is used, and before it is given a packet, post is called to post them, with the endpoint locked.
+// Stage lets C code post receives without a call into Go: it leaves them somewhere and sets the hint's staged word.
+// Before the engine is used, and before it is given a packet, post is called to post them, with the endpoint locked.
 func (e *Endpoint) Stage(post func(h *hca.HCA, staged *uint64)) {
 	e.mu.Lock()
 	e.postStaged = post
@@ -81,8 +81,9 @@ func (e *Endpoint) hintAll() {
 // stir makes whoever looks at the hint look at the endpoint.
 func (e *Endpoint) stir() { atomic.AddUint32(&e.hint.stirs, 1) }
 
-// Tap lets C code find completions of a queue without a call into Go: move is called with the endpoint locked when there are some, and may Poll them
-// from the queue as far as there is room where C looks. Outside counts those that are there. Advance takes the place of Poll. Nil ends it.
+// Tap lets C code find completions of a queue without a call into Go: move is called with the endpoint locked when
+// there are some, and may Poll them from the queue as far as there is room where C looks. Outside counts those that are
+// there. Advance takes the place of Poll. Nil ends it.
 func (e *Endpoint) Tap(cq *hca.CQ, move func(), outside func() int) {
 	e.mu.Lock()
 	waiterOf(cq).move = move

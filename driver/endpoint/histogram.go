@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Histogram counts times by their size. Every power of two is cut into eight, so that a quantile is off by no more than a
-// sixteenth, or 6%. The last bucket takes what is longer than all.
+// Histogram counts times by their size. Every power of two is cut into eight, so that a quantile is off by no more than
+// a sixteenth, or 6%. The last bucket takes what is longer than all.
 type Histogram [NumBuckets]uint64
 
 const (

@@ -10,9 +10,10 @@ import (
 	"softib/proto/ib"
 )
 
-// Ledger is what a process tells the fabric about itself, in memory that both have: what its engine has counted, how long
-// acknowledgements took, and how much it sent in each moment. The process writes it when its clock has moved on by a millisecond, which
-// is out of the way of packets; the fabric reads it when somebody asks, and believes nothing: whatever is there, the reader's methods return.
+// Ledger is what a process tells the fabric about itself, in memory that both have: what its engine has counted, how
+// long acknowledgements took, and how much it sent in each moment. The process writes it when its clock has moved on by
+// a millisecond, which is out of the way of packets; the fabric reads it when somebody asks, and believes nothing:
+// whatever is there, the reader's methods return.
 type Ledger struct{ m *ledgerMemory }
 
 const (
@@ -81,8 +82,8 @@ func (l *Ledger) PutBurst(b Burst) {
 	atomic.StoreUint64(&l.m.burst, n+1)
 }
 
-// putTime counts how long the acknowledgement of a packet took. Where all places that a destination may have are taken, the one that
-// has not been counted in for the longest time is given up.
+// putTime counts how long the acknowledgement of a packet took. Where all places that a destination may have are taken,
+// the one that has not been counted in for the longest time is given up.
 func (l *Ledger) putTime(sample uint64, dlid ib.LID, d time.Duration) {
 	set := l.m.paths[int(dlid)*pathSet%ledgerPaths:][:pathSet]
 	at := &set[0]
@@ -111,7 +112,8 @@ func (l *Ledger) putTime(sample uint64, dlid ib.LID, d time.Duration) {
 // countMax bounds what the fabric believes a process to have counted of anything: more takes years.
 const countMax = 1 << 56
 
-// Counted brings s up to what the process has counted. A counter that has gone backwards, or to where none can be, is left alone.
+// Counted brings s up to what the process has counted. A counter that has gone backwards, or to where none can be, is
+// left alone.
 func (l *Ledger) Counted(s *hca.Stats) {
 	w := words(s)
 	for i := range w {
@@ -201,8 +203,9 @@ type Burst struct {
 	Words  uint64
 }
 
-// Bursts appends those that were written since number from, and returns the number to go on from, and how many were overwritten
-// before anybody looked. Windows that are not in [oldest, newest], and slots that do not exist, are left out.
+// Bursts appends those that were written since number from, and returns the number to go on from, and how many were
+// overwritten before anybody looked. Windows that are not in [oldest, newest], and slots that do not exist, are left
+// out.
 func (l *Ledger) Bursts(list []Burst, from uint64, oldest, newest int64) (_ []Burst, next, missed uint64) {
 	next = atomic.LoadUint64(&l.m.burst)
 	switch n := next - from; {
@@ -215,7 +218,8 @@ func (l *Ledger) Bursts(list []Burst, from uint64, oldest, newest int64) (_ []Bu
 	first := len(list)
 	for i := from; i != next; i++ {
 		b := &l.m.bursts[i%ledgerBursts]
-		list = append(list, Burst{Window: int64(atomic.LoadUint64(&b.window)), Slot: int(atomic.LoadUint32(&b.slot)), Words: uint64(atomic.LoadUint32(&b.words))})
+		list = append(list, Burst{Window: int64(atomic.LoadUint64(&b.window)), Slot: int(atomic.LoadUint32(&b.slot)),
+			Words: uint64(atomic.LoadUint32(&b.words))})
 	}
 	// What the process has overwritten meanwhile may be half of one and half of another.
 	if over := atomic.LoadUint64(&l.m.burst) - next; over > 0 && over < 1<<63 {

@@ -106,7 +106,8 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestLedgerPaths: times of many destinations, of which some are given up, are read once each, and those in use are all there.
+// TestLedgerPaths: times of many destinations, of which some are given up, are read once each, and those in use are all
+// there.
 func TestLedgerPaths(t *testing.T) {
 	l := newLedger()
 	var reader PathReader
@@ -168,7 +169,8 @@ func TestLedgerBursts(t *testing.T) {
 	}
 }
 
-// FuzzLedger reads ledgers into which a process has written anything: whatever it says, sums do not shrink, and nothing is out of bounds.
+// FuzzLedger reads ledgers into which a process has written anything: whatever it says, sums do not shrink, and nothing
+// is out of bounds.
 func FuzzLedger(f *testing.F) {
 	f.Add(uint64(1), []byte{1, 2, 3})
 	f.Add(uint64(2), []byte{0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF})
@@ -226,7 +228,8 @@ func FuzzLedger(f *testing.F) {
 	})
 }
 
-// TestMeter: the engine's counters, the bytes of windows and the times of acknowledgements get into the ledger by themselves.
+// TestMeter: the engine's counters, the bytes of windows and the times of acknowledgements get into the ledger by
+// themselves.
 func TestMeter(t *testing.T) {
 	made := time.Now()
 	a, b := twins(t, newLedger)
@@ -247,7 +250,8 @@ func TestMeter(t *testing.T) {
 	var sent, received hca.Stats
 	a.ledger.Counted(&sent)
 	b.ledger.Counted(&received)
-	if sent != a.eng.Stats || received != b.eng.Stats || sent.TxBytes != 100*messages || received.RxBytes != 100*messages {
+	if sent != a.eng.Stats || received != b.eng.Stats || sent.TxBytes != 100*messages ||
+		received.RxBytes != 100*messages {
 		t.Errorf("ledgers have %+v\nand %+v:\nwant what the engines have", sent, received)
 	}
 	if q := a.ledger.QPs(); q[hca.RC][hca.StateRTS] != 1 || q.Total() != 1 {
@@ -285,7 +289,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// TestSampleEnds: a sample whose queue pair fails, or begins another life, is not counted, and others are taken after it.
+// TestSampleEnds: a sample whose queue pair fails, or begins another life, is not counted, and others are taken after
+// it.
 func TestSampleEnds(t *testing.T) {
 	a, b := twins(t, newLedger)
 	a.sampleIn = 0

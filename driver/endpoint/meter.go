@@ -12,7 +12,8 @@ import (
 // meter is what an endpoint keeps for its ledger.
 type meter struct {
 	ledger *Ledger
-	// tickAt is when to write it next: at the end of the window of the machine's clock, which showed boot when the endpoint's showed 0.
+	// tickAt is when to write it next: at the end of the window of the machine's clock, which showed boot when the
+	// endpoint's showed 0.
 	tickAt ib.Time
 	boot   ib.Time
 	window int64
@@ -36,8 +37,8 @@ type sample struct {
 
 const (
 	burstWindow = ib.Time(BurstWindow) * ib.Nanosecond
-	// A sample is taken every 48 to 79 packets: reading the clock twice costs about as much as one, and a program that does the same
-	// every 64 packets is seen at all of them.
+	// A sample is taken every 48 to 79 packets: reading the clock twice costs about as much as one, and a program that
+	// does the same every 64 packets is seen at all of them.
 	sampleMin, sampleSpread = 48, 32
 )
 
@@ -109,8 +110,8 @@ func (e *Endpoint) use(rt *Route) {
 	e.active = append(e.active, rt)
 }
 
-// sample makes the packet that is about to go, which asks for an acknowledgement, a sample, unless one is awaited, or it has gone before:
-// again is how many had before it.
+// sample makes the packet that is about to go, which asks for an acknowledgement, a sample, unless one is awaited, or
+// it has gone before: again is how many had before it.
 func (e *Endpoint) sample(q *hca.QP, again uint64) {
 	if e.ledger == nil || e.awaited.qp != nil || again != e.eng.Stats.Retransmits {
 		return
@@ -120,7 +121,8 @@ func (e *Endpoint) sample(q *hca.QP, again uint64) {
 	e.awaited = sample{q, q.Life(), e.scratch.BTH.PSN, e.scratch.LRH.DLID, e.Now()}
 }
 
-// hear looks whether the acknowledgement that is waited for has come. One that will not come is not counted: it is an error, and counted there.
+// hear looks whether the acknowledgement that is waited for has come. One that will not come is not counted: it is an
+// error, and counted there.
 func (e *Endpoint) hear() {
 	s := &e.awaited
 	if st := s.qp.State(); s.qp.Life() != s.life || st != hca.StateRTS && st != hca.StateSQD {

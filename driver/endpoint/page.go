@@ -63,7 +63,8 @@ func futexWait(w *uint32, v uint32, ns int64) {
 		t := unix.NsecToTimespec(ns)
 		ts = &t
 	}
-	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), 0 /* FUTEX_WAIT */, uintptr(v), uintptr(unsafe.Pointer(ts)), 0, 0)
+	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), 0 /* FUTEX_WAIT */, uintptr(v),
+		uintptr(unsafe.Pointer(ts)), 0, 0)
 }
 
 // NewMemory makes memory that can be handed to other processes, filled with zeros, and maps it. The
@@ -112,8 +113,8 @@ func checkMemory(fd, size int) error {
 	return nil
 }
 
-// Rings maps rings. The addresses of one that is given back stay readable, and are used for the next one: C code that follows the hint without a
-// lock may look there a moment later.
+// Rings maps rings. The addresses of one that is given back stay readable, and are used for the next one: C code that
+// follows the hint without a lock may look there a moment later.
 type Rings struct {
 	mu   sync.Mutex
 	free []unsafe.Pointer
@@ -148,7 +149,8 @@ func (r *Rings) Unmap(mem []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := unsafe.Pointer(unsafe.SliceData(mem))
-	if _, err := unix.MmapPtr(-1, 0, at, RingBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED); err == nil {
+	if _, err := unix.MmapPtr(-1, 0, at, RingBytes, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED); err == nil {
 		r.free = append(r.free, at)
 	}
 }

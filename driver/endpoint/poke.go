@@ -15,16 +15,17 @@ import (
 )
 
 // Writing ahead. A program that waits for an RDMA WRITE may do so by looking at its own memory, without ever calling
-// us; an adapter of silicon would write there all the same. Its attendant could, but on a machine with no idle core that takes a switch of threads, which is
-// long against a microsecond. So the sender of a single WRITE writes to the receiver's memory itself, by a system call,
-// and then sends the packet, which the receiver takes note of when it next looks. The request is complete by then: its data are where
-// they belong, and what is in a ring is heard of, unless the receiver ends. The receiver may hear of it long after it has changed
-// what the grant rested upon; it does not check the packet again (wire.Placed).
+// us; an adapter of silicon would write there all the same. Its attendant could, but on a machine with no idle core
+// that takes a switch of threads, which is long against a microsecond. So the sender of a single WRITE writes to the
+// receiver's memory itself, by a system call, and then sends the packet, which the receiver takes note of when it next
+// looks. The request is complete by then: its data are where they belong, and what is in a ring is heard of, unless the
+// receiver ends. The receiver may hear of it long after it has changed what the grant rested upon; it does not check
+// the packet again (wire.Placed).
 //
-// The sender does so only where the receiver has granted it: to memory that the same queue pair has
-// written to before, under the same key, with every check passed; and only if the receiver has seen everything that was sent before, so that
-// nothing gets ahead of anything. The receiver withdraws its grants whenever something changes on which one might rest, and waits
-// until the sender is not in the middle of using one.
+// The sender does so only where the receiver has granted it: to memory that the same queue pair has written to before,
+// under the same key, with every check passed; and only if the receiver has seen everything that was sent before, so
+// that nothing gets ahead of anything. The receiver withdraws its grants whenever something changes on which one might
+// rest, and waits until the sender is not in the middle of using one.
 
 const (
 	// numGrants is how many a ring has; a grant's place follows from its queue pair and key.
@@ -106,7 +107,8 @@ func (r *Out) poke(p *wire.Packet) bool {
 	cacheline.StoreFence(&r.head.poking, 1)
 	ok := false
 	// Only now is what the grant says sure to stay.
-	if off := p.RETH.VA - g.va; atomic.LoadUint32(&g.valid) != 0 && g.qp == uint32(p.BTH.DestQP) && g.rkey == p.RETH.RKey && off <= g.size && n <= g.size-off {
+	if off := p.RETH.VA - g.va; atomic.LoadUint32(&g.valid) != 0 && g.qp == uint32(p.BTH.DestQP) &&
+		g.rkey == p.RETH.RKey && off <= g.size && n <= g.size-off {
 		ok = writeTo(r.pid, g.addr+off, p.Payload)
 	}
 	cacheline.StoreRelease(&r.head.poking, 0)
@@ -120,7 +122,8 @@ func writeTo(pid int, addr uint64, data []byte) bool {
 	}
 	local := iovec{uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data))}
 	remote := iovec{uintptr(addr), uintptr(len(data))}
-	n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_WRITEV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
+	n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_WRITEV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1,
+		uintptr(unsafe.Pointer(&remote)), 1, 0)
 	return e == 0 && int(n) == len(data)
 }
 

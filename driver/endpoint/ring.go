@@ -103,7 +103,8 @@ type Out struct {
 	plimit uint64
 	buf    uint64 // where the reserved payload is
 	parked []*hca.QP
-	// heard is where tail was behind the last packet that the receiver has to act upon soon; what follows it was delivered ahead.
+	// heard is where tail was behind the last packet that the receiver has to act upon soon; what follows it was
+	// delivered ahead.
 	heard uint32
 	ends  [ringCells]uint64 // ptail behind each cell
 	// Of knocking: where taken was when last looked at, and since when.
@@ -217,7 +218,8 @@ func (r *Out) putChunk(c *cell, p *wire.Packet) {
 	used := n
 	if n > 0 {
 		// A reference needs no room behind the head, which may be the area's last bytes.
-		if src := unsafe.Pointer(unsafe.SliceData(p.Payload)); at+chunkHead >= areaBytes || src != unsafe.Pointer(&r.area[at+chunkHead]) {
+		if src := unsafe.Pointer(unsafe.SliceData(p.Payload)); at+chunkHead >= areaBytes ||
+			src != unsafe.Pointer(&r.area[at+chunkHead]) {
 			if n >= byRefMin && c.kind&cellXRC == 0 && atomic.LoadUint32(&r.head.pull) != 0 {
 				c.kind |= cellByRef
 				d.addr = uint64(uintptr(src))

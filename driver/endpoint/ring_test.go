@@ -48,7 +48,8 @@ func randomPacket(r *rand.Rand, space []byte) wire.Packet {
 			break
 		}
 	}
-	p.LRH = wire.LRH{VL: ib.VL(r.UintN(8)), SL: ib.SL(r.UintN(16)), LNH: wire.LNHLocal, DLID: ib.LID(r.Uint32()), SLID: ib.LID(r.Uint32()), Length: 7}
+	p.LRH = wire.LRH{VL: ib.VL(r.UintN(8)), SL: ib.SL(r.UintN(16)), LNH: wire.LNHLocal, DLID: ib.LID(r.Uint32()),
+		SLID: ib.LID(r.Uint32()), Length: 7}
 	p.BTH.AckReq, p.BTH.Solicited = r.UintN(2) == 0, r.UintN(2) == 0
 	p.BTH.PKey, p.BTH.DestQP, p.BTH.PSN = ib.PKey(r.Uint32()), ib.QPN(r.Uint32N(1<<24)), ib.PSN(r.Uint32N(1<<24))
 	ext := p.BTH.Opcode.Info().Ext
@@ -173,7 +174,8 @@ func same(t *testing.T, got, want *wire.Packet) {
 	t.Helper()
 	data := payloadOf(t, got)
 	if !bytes.Equal(data, want.Payload) {
-		t.Fatalf("%v: payload of %d bytes differs from the %d that were sent", want.BTH.Opcode, len(data), len(want.Payload))
+		t.Fatalf("%v: payload of %d bytes differs from the %d that were sent", want.BTH.Opcode, len(data),
+			len(want.Payload))
 	}
 	g, w := *got, *want
 	if len(want.Payload) <= tailBytes {
@@ -188,7 +190,8 @@ func same(t *testing.T, got, want *wire.Packet) {
 // TestVoid: what the sender has taken back is lost, also in the middle of copying.
 func TestVoid(t *testing.T) {
 	out, in, _ := pair(t)
-	p := wire.Packet{LRH: wire.LRH{LNH: wire.LNHLocal}, BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.RC, wire.OpSendOnly)}, Payload: make([]byte, byRefMin), Count: 2}
+	p := wire.Packet{LRH: wire.LRH{LNH: wire.LNHLocal},
+		BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.RC, wire.OpSendOnly)}, Payload: make([]byte, byRefMin), Count: 2}
 	for range 3 {
 		if !out.room(0) {
 			t.Fatal("no room")

@@ -9,7 +9,8 @@ import (
 	"softib/proto/wire"
 )
 
-// catchUp is how much of what static rates made queue pairs wait for may be made up for: threads run late, by a slice of others where cores are short, and the clock is read every few calls.
+// catchUp is how much of what static rates made queue pairs wait for may be made up for: threads run late, by a slice
+// of others where cores are short, and the clock is read every few calls.
 const catchUp = 4 * ib.Millisecond
 
 // send puts packets on their way as long as there is room for them.
@@ -78,7 +79,8 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 	if e.sampleIn--; e.sampleIn < 0 && e.scratch.BTH.AckReq {
 		e.sample(s.QP, again)
 	}
-	// Writing ahead is a system call: worth it for a program that waits for each of its writes, not for a stream of them.
+	// Writing ahead is a system call: worth it for a program that waits for each of its writes, not for a stream of
+	// them.
 	looked := e.looked()
 	if e.poked != looked && s.QP.IsOnly(psn) && again == e.eng.Stats.Retransmits && r.poke(&e.scratch) {
 		e.poked = looked
@@ -129,7 +131,8 @@ func (e *Endpoint) space() []byte {
 // routeFor is the way of the next packet of a queue pair; nil if there is no fabric any more.
 func (e *Endpoint) routeFor(s hca.Send, block uint16) *Route {
 	rt, ok := s.QP.Owner.(*Route)
-	if ok && rt.current() && rt.key.DLID == s.DLID && rt.key.SL == s.SL && rt.key.PKey == s.PKey && rt.key.Port == s.Port && rt.key.Block == block {
+	if ok && rt.current() && rt.key.DLID == s.DLID && rt.key.SL == s.SL && rt.key.PKey == s.PKey &&
+		rt.key.Port == s.Port && rt.key.Block == block {
 		return rt
 	}
 	key := Key{s.Port, s.DLID, s.SL, s.PKey, block}

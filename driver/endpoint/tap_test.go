@@ -93,8 +93,8 @@ func TestTapOtherQueue(t *testing.T) {
 	}
 }
 
-// TestAdvanceTellsOfWrites: a program may wait for what peers write to its memory, and is told of that; of messages and acknowledgements
-// there are completions.
+// TestAdvanceTellsOfWrites: a program may wait for what peers write to its memory, and is told of that; of messages and
+// acknowledgements there are completions.
 func TestAdvanceTellsOfWrites(t *testing.T) {
 	x, y := twins(t, func() *Ledger { return nil })
 	sent, heard := &tapped{cq: x.cq, room: 8}, &tapped{cq: y.cq, room: 8}
@@ -111,7 +111,8 @@ func TestAdvanceTellsOfWrites(t *testing.T) {
 	}
 	for range 2 { // the second one is written ahead
 		h := x.Enter()
-		wr := hca.SendWR{Opcode: hca.WRRDMAWrite, SGList: []hca.SGE{{Addr: x.mr.Addr(), Length: 8, LKey: x.mr.LKey()}}, RemoteAddr: y.mr.Addr(), RKey: y.mr.RKey()}
+		wr := hca.SendWR{Opcode: hca.WRRDMAWrite, SGList: []hca.SGE{{Addr: x.mr.Addr(), Length: 8, LKey: x.mr.LKey()}},
+			RemoteAddr: y.mr.Addr(), RKey: y.mr.RKey()}
 		if err := h.PostSend(x.qp, &wr); err != nil {
 			t.Fatal(err)
 		}

@@ -24,8 +24,8 @@ func (e *Endpoint) WaitCQ(ctx context.Context, cq *hca.CQ) error {
 	}
 }
 
-// Arm asks for an event of a queue, as a program does that is about to sleep. The program may not know of completions yet that came when it, or the
-// attendant, looked at other queues.
+// Arm asks for an event of a queue, as a program does that is about to sleep. The program may not know of completions
+// yet that came when it, or the attendant, looked at other queues.
 func (e *Endpoint) Arm(cq *hca.CQ, solicitedOnly bool) {
 	e.mu.Lock()
 	e.unstage() // to a queue pair that has failed they complete at once, and there may be no next call
@@ -34,8 +34,8 @@ func (e *Endpoint) Arm(cq *hca.CQ, solicitedOnly bool) {
 	e.mu.Unlock()
 }
 
-// leaveAlone is called by whoever polled until now and sleeps from now on: peers must wake the attendant again, and what
-// came before they know that is taken in here.
+// leaveAlone is called by whoever polled until now and sleeps from now on: peers must wake the attendant again, and
+// what came before they know that is taken in here.
 func (e *Endpoint) leaveAlone() {
 	e.resting, e.restAt, e.idle = true, e.looked(), 0
 	atomic.StoreUint32(&e.page.h.bell, asleep)
@@ -62,7 +62,8 @@ func waiterOf(cq *hca.CQ) *waiter {
 	return w
 }
 
-// NotifyCQ calls f whenever the queue raises its event, with the endpoint locked: f must not wait, nor call back. Nil ends it.
+// NotifyCQ calls f whenever the queue raises its event, with the endpoint locked: f must not wait, nor call back. Nil
+// ends it.
 func (e *Endpoint) NotifyCQ(cq *hca.CQ, f func()) {
 	e.mu.Lock()
 	waiterOf(cq).f = f

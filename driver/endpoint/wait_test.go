@@ -7,8 +7,8 @@ import (
 	"softib/verbs"
 )
 
-// TestArmedIsNotPolled: a program that arms a queue, looks once more and sleeps, again and again, is not taken for one that polls. Its
-// peers would not wake it then, and it would wait until the attendant next looks in.
+// TestArmedIsNotPolled: a program that arms a queue, looks once more and sleeps, again and again, is not taken for one
+// that polls. Its peers would not wake it then, and it would wait until the attendant next looks in.
 func TestArmedIsNotPolled(t *testing.T) {
 	page, err := NewPage(make([]byte, PageBytes))
 	if err != nil {
@@ -51,8 +51,8 @@ func TestArmedIsNotPolled(t *testing.T) {
 	}
 }
 
-// TestArmPostsStaged: receives that C code has staged are posted before the program sleeps. Those of a queue pair that has failed complete
-// then, and nobody may call for long.
+// TestArmPostsStaged: receives that C code has staged are posted before the program sleeps. Those of a queue pair that
+// has failed complete then, and nobody may call for long.
 func TestArmPostsStaged(t *testing.T) {
 	x, _ := twins(t, func() *Ledger { return nil })
 	h := x.Enter()
@@ -87,7 +87,8 @@ func TestArmPostsStaged(t *testing.T) {
 	}
 }
 
-// TestSpunKeepsTimers: one who looks rarely, because C looks in between, keeps the timers whatever it has counted before.
+// TestSpunKeepsTimers: one who looks rarely, because C looks in between, keeps the timers whatever it has counted
+// before.
 func TestSpunKeepsTimers(t *testing.T) {
 	x, _ := twins(t, func() *Ledger { return nil })
 	for range 9 {

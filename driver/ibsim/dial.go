@@ -26,8 +26,8 @@ type Config struct {
 	// IBSIM_SERVER_PORT, 7070 by default. Without Server, Unix sockets are used.
 	Server string
 	Port   uint16
-	// Host is the node to be at: its id in the net file ("Hca1", "H-0002c903…") or its description: SIM_HOST. Without it ibsim chooses
-	// the first node of its file.
+	// Host is the node to be at: its id in the net file ("Hca1", "H-0002c903…") or its description: SIM_HOST. Without
+	// it ibsim chooses the first node of its file.
 	Host string
 	// IsSM asks for the port as one with a subnet manager from the start. There is one for each node.
 	IsSM bool
@@ -42,7 +42,8 @@ const DefaultPort = 7070
 
 // ConfigFromEnv is what the environment says, as for ibsim's own clients.
 func ConfigFromEnv() Config {
-	c := Config{Socket: os.Getenv("IBSIM_SOCKNAME"), Server: os.Getenv("IBSIM_SERVER_NAME"), Host: os.Getenv("SIM_HOST")}
+	c := Config{Socket: os.Getenv("IBSIM_SOCKNAME"), Server: os.Getenv("IBSIM_SERVER_NAME"),
+		Host: os.Getenv("SIM_HOST")}
 	if p, err := strconv.ParseUint(os.Getenv("IBSIM_SERVER_PORT"), 10, 16); err == nil {
 		c.Port = uint16(p)
 	}
@@ -96,14 +97,16 @@ func Dial(ctx context.Context, cfg Config) (*Port, error) {
 	if cfg.Server != "" {
 		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", cfg.Server)
 		if err != nil || len(addrs) == 0 {
-			return nil, fmt.Errorf("ibsim: server %q: %w; give an IPv4 address, or a name that has one", cfg.Server, err)
+			return nil, fmt.Errorf("ibsim: server %q: %w; give an IPv4 address, or a name that has one", cfg.Server,
+				err)
 		}
 		server = addrs[0].Unmap()
 	}
 	tick := time.NewTicker(waitPause)
 	defer tick.Stop()
 	for {
-		p := &Port{cfg: cfg, bell: make(chan struct{}, 1), arm: make(chan struct{}, 1), done: make(chan struct{}), ctlFD: -1, fd: -1}
+		p := &Port{cfg: cfg, bell: make(chan struct{}, 1), arm: make(chan struct{}, 1), done: make(chan struct{}),
+			ctlFD: -1, fd: -1}
 		err := p.dial(ctx, server)
 		if err == nil {
 			go p.watch()
@@ -196,7 +199,8 @@ func socket(family int, addr unix.Sockaddr, name string) (int, *os.File, error) 
 
 func (p *Port) unreachable(err error) error {
 	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("ibsim: %w: nobody listens at %s; start it with: %s", ErrNotRunning, p.cfg.where(), p.cfg.start())
+		return fmt.Errorf("ibsim: %w: nobody listens at %s; start it with: %s", ErrNotRunning, p.cfg.where(),
+			p.cfg.start())
 	}
 	return fmt.Errorf("ibsim: connect to %s: %w", p.cfg.where(), err)
 }
@@ -246,7 +250,8 @@ func (p *Port) controlFailed(ctx context.Context, asked ctlType, err error) erro
 	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("ibsim: %s: %w", asked, ctx.Err())
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("ibsim: %s: %w at %s; was it started with -s, or \"start\" typed at its console?", asked, ErrNoAnswer, p.cfg.where())
+		return fmt.Errorf("ibsim: %s: %w at %s; was it started with -s, or \"start\" typed at its console?", asked,
+			ErrNoAnswer, p.cfg.where())
 	case errors.Is(err, os.ErrClosed):
 		return fmt.Errorf("ibsim: %s: %w", asked, ErrClosed)
 	}
@@ -291,8 +296,9 @@ func (p *Port) learn(ctx context.Context) error {
 		return err
 	}
 	f := Facts{
-		NodeID: p.facts.NodeID, NodeGUID: node.NodeGUID, PortGUID: node.NodeGUID, PortNum: port.LocalPortNum, NodeType: node.NodeType,
-		LID: port.LID, LMC: port.LMC, SMLID: port.MasterSMLID, State: port.PortState,
+		NodeID: p.facts.NodeID, NodeGUID: node.NodeGUID, PortGUID: node.NodeGUID, PortNum: port.LocalPortNum,
+		NodeType: node.NodeType,
+		LID:      port.LID, LMC: port.LMC, SMLID: port.MasterSMLID, State: port.PortState,
 	}
 	if f.NodeType != ib.NodeSwitch { // ibsim numbers the ports of a channel adapter so, whatever its file says
 		f.PortGUID += ib.GUID(f.PortNum)

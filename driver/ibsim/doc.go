@@ -14,16 +14,17 @@
 //
 // # What ibsim is like
 //
-// One thread serves its clients, ten at most, one datagram for each turn of select(2). On the reference machine (2 cores) it does
-// this many round trips a second over Unix sockets, by the number of requests on their way:
+// One thread serves its clients, ten at most, one datagram for each turn of select(2). On the reference machine (2
+// cores) it does this many round trips a second over Unix sockets, by the number of requests on their way:
 //
 //	1       4       16      32      64      256
 //	65,000  143,000 182,000 238,000 196,000 116,000
 //
-// so more than InFlight pays nothing. The two sockets are connected to each other, and then Linux
-// does not apply net.unix.max_dgram_qlen; the limit is the sender's buffer, some 200 datagrams. A datagram
-// that finds it full waits here and nothing is lost. ibsim itself spins while its own buffer is full, which is why Poll empties ours
-// before it sends more. Over UDP (half as fast) nothing is held back and what overflows is lost, so a window limits what is on its way.
+// so more than InFlight pays nothing. The two sockets are connected to each other, and then Linux does not apply
+// net.unix.max_dgram_qlen; the limit is the sender's buffer, some 200 datagrams. A datagram that finds it full waits
+// here and nothing is lost. ibsim itself spins while its own buffer is full, which is why Poll empties ours before it
+// sends more. Over UDP (half as fast) nothing is held back and what overflows is lost, so a window limits what is on
+// its way.
 //
 // Standard input is its console: at the end of a file ibsim spins. Start it with a terminal, an open pipe, or -n.
 //

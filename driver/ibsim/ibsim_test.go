@@ -29,7 +29,8 @@ func TestEveryNode(t *testing.T) {
 	p := startSim(t, g).dial(t, nodeID(g.Nodes[0]))
 	self := g.Nodes[0]
 	f := p.Facts()
-	if f.NodeGUID != self.GUID || f.PortNum != 1 || f.NodeType != ib.NodeCA || f.NodeID != nodeID(self) || f.State != ib.PortInit {
+	if f.NodeGUID != self.GUID || f.PortNum != 1 || f.NodeType != ib.NodeCA || f.NodeID != nodeID(self) ||
+		f.State != ib.PortInit {
 		t.Errorf("facts %+v of node %v", f, self.GUID)
 	}
 
@@ -163,7 +164,8 @@ func TestDialErrors(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	_, err := Dial(ctx, Config{Socket: own("nobody")})
-	if !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "IBSIM_SOCKNAME="+own("nobody")+" ibsim -s NETFILE") {
+	if !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "IBSIM_SOCKNAME="+own("nobody")+
+		" ibsim -s NETFILE") {
 		t.Errorf("no ibsim: %v", err)
 	}
 	if _, err := Dial(ctx, Config{Host: strings.Repeat("x", 32)}); err == nil {
@@ -238,7 +240,8 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// TestUndeliverable asks along a route that leads nowhere: the request comes back and is dropped, and the others are answered.
+// TestUndeliverable asks along a route that leads nowhere: the request comes back and is dropped, and the others are
+// answered.
 func TestUndeliverable(t *testing.T) {
 	g := parseSpec(t, "star:3")
 	p := startSim(t, g).dial(t, nodeID(g.Nodes[0]))

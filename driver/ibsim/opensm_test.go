@@ -17,7 +17,8 @@ import (
 )
 
 // preload is where Debian and others have ibsim's library for programs on libibumad.
-var preload = []string{"/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so", "/usr/lib/aarch64-linux-gnu/umad2sim/libumad2sim.so",
+var preload = []string{"/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so",
+	"/usr/lib/aarch64-linux-gnu/umad2sim/libumad2sim.so",
 	"/usr/lib64/umad2sim/libumad2sim.so", "/usr/local/lib/umad2sim/libumad2sim.so"}
 
 // runOpenSM lets OpenSM bring the simulator's fabric up once.
@@ -36,31 +37,38 @@ func (s *simulator) runOpenSM(t testing.TB, host string, args ...string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, append([]string{"-o", "-f", filepath.Join(dir, "log")}, args...)...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "LD_PRELOAD="+preload[lib], "IBSIM_SOCKNAME="+s.cfg.Socket, "SIM_HOST="+host, "OSM_CACHE_DIR="+dir, "OSM_TMP_DIR="+dir)
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+preload[lib], "IBSIM_SOCKNAME="+s.cfg.Socket, "SIM_HOST="+host,
+		"OSM_CACHE_DIR="+dir, "OSM_TMP_DIR="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("opensm: %v\n%s", err, out)
 	}
 }
 
-// TestPartitionsAsOpenSM gives partition files to OpenSM and to package policy, and holds the P_Key tables that OpenSM left in the
-// fabric against what policy makes of the file.
+// TestPartitionsAsOpenSM gives partition files to OpenSM and to package policy, and holds the P_Key tables that OpenSM
+// left in the fabric against what policy makes of the file.
 func TestPartitionsAsOpenSM(t *testing.T) {
 	g := parseSpec(t, "star:6")
 	guid := func(i int) string { return fmt.Sprintf("0x%x", uint64(g.Nodes[i].GUID)+1) }
 	for name, file := range map[string]string{
 		"no rule for the default partition": "a=0x10 : " + guid(1) + "=full, " + guid(2) + " ;",
 		"default for a few":                 "Default=0x7fff : " + guid(3) + "=full ;",
-		"merged by number":                  "a=0x10 : " + guid(1) + "=full ;\nb=0x8010 : " + guid(2) + "=full, " + guid(1) + "=limited ;",
-		"merged by name":                    "a : " + guid(1) + "=full ;\na : " + guid(2) + "=full ;",
-		"numbers given in order":            "a : " + guid(1) + "=full ;\nb : " + guid(1) + "=full ;\nc=0x3 : ALL=full ;\nd : " + guid(1) + " ;\n",
-		"default membership":                "a=5,defmember=full : " + guid(1) + ", " + guid(2) + "=limi, " + guid(3) + "=f ;",
-		"words for ports":                   "a=5 : ALL_CAS=full ;\nb=6 : ALL_SWITCHES=full, SELF ;\nc=7,ipoib : ALL, SELF=full ;\nd=8 : NONE ;\ne=9 : A=full;",
-		"both without leave":                "a=5 : " + guid(1) + "=both ;",
-		"later entries replace":             "a=5 : ALL=full, " + guid(1) + "=limited, " + guid(2) + "=limited, ALL_CAS=full, " + guid(3) + "=limited ;",
-		"index 0":                           "a=5,indx0 : ALL=full ;",
-		"decimal":                           "a=10 : " + fmt.Sprint(uint64(g.Nodes[1].GUID)+1) + "=full ;\n0x77 : " + guid(2) + ";",
-		"lines":                             "a=5,ipoib:\n\tmgid=ff12:401b::16 # IGMP\n\t" + guid(1) + "=full\n\t" + guid(2) + "=full,\n\t" + guid(3) + ";b=6 : ALL ; # end\n",
-		"an empty file":                     "# nothing\n",
+		"merged by number": "a=0x10 : " + guid(1) + "=full ;\nb=0x8010 : " + guid(2) + "=full, " +
+			guid(1) + "=limited ;",
+		"merged by name": "a : " + guid(1) + "=full ;\na : " + guid(2) + "=full ;",
+		"numbers given in order": "a : " + guid(1) + "=full ;\nb : " + guid(1) +
+			"=full ;\nc=0x3 : ALL=full ;\nd : " + guid(1) + " ;\n",
+		"default membership": "a=5,defmember=full : " + guid(1) + ", " + guid(2) + "=limi, " + guid(3) +
+			"=f ;",
+		"words for ports":    "a=5 : ALL_CAS=full ;\nb=6 : ALL_SWITCHES=full, SELF ;\nc=7,ipoib : ALL, SELF=full ;\nd=8 : NONE ;\ne=9 : A=full;",
+		"both without leave": "a=5 : " + guid(1) + "=both ;",
+		"later entries replace": "a=5 : ALL=full, " + guid(1) + "=limited, " + guid(2) +
+			"=limited, ALL_CAS=full, " + guid(3) + "=limited ;",
+		"index 0": "a=5,indx0 : ALL=full ;",
+		"decimal": "a=10 : " + fmt.Sprint(uint64(g.Nodes[1].GUID)+1) + "=full ;\n0x77 : " +
+			guid(2) + ";",
+		"lines": "a=5,ipoib:\n\tmgid=ff12:401b::16 # IGMP\n\t" + guid(1) + "=full\n\t" +
+			guid(2) + "=full,\n\t" + guid(3) + ";b=6 : ALL ; # end\n",
+		"an empty file": "# nothing\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			parts, warnings, err := policy.ParsePartitions("partitions.conf", []byte(file))
@@ -116,8 +124,8 @@ func TestPartitionsAsOpenSM(t *testing.T) {
 	}
 }
 
-// TestQoSAsOpenSM gives QoS options to OpenSM and to package policy, and holds the tables that OpenSM left against PortQoS.
-// ibsim keeps no high limit.
+// TestQoSAsOpenSM gives QoS options to OpenSM and to package policy, and holds the tables that OpenSM left against
+// PortQoS. ibsim keeps no high limit.
 func TestQoSAsOpenSM(t *testing.T) {
 	g := parseSpec(t, "star:4")
 	for name, file := range map[string]string{

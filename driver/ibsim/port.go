@@ -98,7 +98,8 @@ func (p *Port) Send(env *mad.Envelope, m *[mad.Size]byte) error {
 	v := mad.View(m[:])
 	request := !v.Method().IsResponse()
 	if request && v.TID()>>48 != 0 {
-		return fmt.Errorf("ibsim: request 0x%016x: %w: ibsim overwrites the upper 16 bits; want 0 there", v.TID(), ErrTID)
+		return fmt.Errorf("ibsim: request 0x%016x: %w: ibsim overwrites the upper 16 bits; want 0 there", v.TID(),
+			ErrTID)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +141,8 @@ func (p *Port) windowOpen() bool {
 	return true
 }
 
-// Recv takes what has come, up to len(out), without waiting. When it takes less, the bell will ring for what comes next.
+// Recv takes what has come, up to len(out), without waiting. When it takes less, the bell will ring for what comes
+// next.
 func (p *Port) Recv(out []Packet) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

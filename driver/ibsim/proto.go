@@ -76,9 +76,11 @@ func (c *ctl) parse(b []byte) error {
 		return fmt.Errorf("ibsim: control datagram of %d bytes: %w: want %d", len(b), ErrProtocol, ctlSize)
 	}
 	if m := native.Uint32(b[offCtlMagic:]); m != ctlMagic {
-		return fmt.Errorf("ibsim: control datagram with magic 0x%08x: %w: want 0x%08x", m, ErrProtocol, uint32(ctlMagic))
+		return fmt.Errorf("ibsim: control datagram with magic 0x%08x: %w: want 0x%08x", m, ErrProtocol,
+			uint32(ctlMagic))
 	}
-	*c = ctl{client: native.Uint32(b[offCtlClient:]), typ: ctlType(native.Uint32(b[offCtlType:])), n: int(min(native.Uint32(b[offCtlLen:]), ctlDataSize))}
+	*c = ctl{client: native.Uint32(b[offCtlClient:]), typ: ctlType(native.Uint32(b[offCtlType:])),
+		n: int(min(native.Uint32(b[offCtlLen:]), ctlDataSize))}
 	copy(c.data[:], b[offCtlData:])
 	return nil
 }

@@ -11,7 +11,8 @@ import (
 	"softib/proto/mad"
 )
 
-// TestGoldenControl holds control datagrams against bytes as ibsim 0.10's own client sends them on a little-endian machine.
+// TestGoldenControl holds control datagrams against bytes as ibsim 0.10's own client sends them on a little-endian
+// machine.
 func TestGoldenControl(t *testing.T) {
 	if native.Uint16([]byte{1, 0}) != 1 {
 		t.Skip("the bytes are those of a little-endian machine")
@@ -98,14 +99,16 @@ func TestGoldenPacket(t *testing.T) {
 	}
 
 	var raw [packetSize]byte
-	head, err := hex.DecodeString("00070000" + "00090000" + "00000000" + "00000001" + "0000006e" + "00000000" + "0000000000000100")
+	head, err := hex.DecodeString("00070000" + "00090000" + "00000000" + "00000001" + "0000006e" + "00000000" +
+		"0000000000000100")
 	if err != nil {
 		t.Fatal(err)
 	}
 	copy(raw[:], head)
 	copy(raw[offMAD:], m[:])
 	var p Packet
-	if status := getPacket(&raw, &p); status != statusNoWay || p.Data != m || p.Env != (mad.Envelope{LID: 9, QPN: 1, QKey: ib.QKeyGSI}) {
+	if status := getPacket(&raw, &p); status != statusNoWay || p.Data != m ||
+		p.Env != (mad.Envelope{LID: 9, QPN: 1, QKey: ib.QKeyGSI}) {
 		t.Errorf("status %d, %+v", status, p.Env)
 	}
 }
@@ -124,7 +127,8 @@ func FuzzTake(f *testing.F) {
 		if p.take(n, &out) != (n == packetSize && p.counters.Received == 1) {
 			t.Errorf("%d bytes: %+v", n, p.counters)
 		}
-		if v := mad.View(out.Data[:]); n == packetSize && v.Method().IsResponse() && v.TID()>>48 == 2 && p.counters.Received == 1 {
+		if v := mad.View(out.Data[:]); n == packetSize && v.Method().IsResponse() && v.TID()>>48 == 2 &&
+			p.counters.Received == 1 {
 			t.Error("ibsim's number is still in the transaction ID")
 		}
 		var c ctl

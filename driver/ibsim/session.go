@@ -41,7 +41,8 @@ const recvBatch = 32
 
 // NewSession gives a port its services. The session owns the port from then on.
 func NewSession(p *Port) *Session {
-	s := &Session{port: p, svc: madrpc.New(madrpc.Config{}), start: time.Now(), in: make([]Packet, recvBatch), due: ib.Never}
+	s := &Session{port: p, svc: madrpc.New(madrpc.Config{}), start: time.Now(), in: make([]Packet, recvBatch),
+		due: ib.Never}
 	s.timer = time.AfterFunc(time.Hour, p.ring)
 	s.timer.Stop()
 	return s
@@ -64,8 +65,8 @@ func (s *Session) Queue(now ib.Time, id madrpc.AgentID, m madrpc.Message) error 
 	return s.svc.Send(now, id, m)
 }
 
-// Poll sends what is queued, receives what has come and hands it to take, without waiting. The delivery's data may be kept
-// only until take returns. It reports whether there was anything for take.
+// Poll sends what is queued, receives what has come and hands it to take, without waiting. The delivery's data may be
+// kept only until take returns. It reports whether there was anything for take.
 func (s *Session) Poll(take func(madrpc.Delivery)) bool {
 	any := false
 	for {
@@ -99,7 +100,8 @@ func (s *Session) receive(now ib.Time) int {
 	return n
 }
 
-// send lets datagrams out until ibsim's queue is full. What comes next stays with the service, where its time does not run yet.
+// send lets datagrams out until ibsim's queue is full. What comes next stays with the service, where its time does not
+// run yet.
 func (s *Session) send() {
 	for {
 		if !s.held {

@@ -33,7 +33,8 @@ func newCaller(t testing.TB, p *Port) *caller {
 func (c *caller) ask(i int, path []ib.PortNum, timeout ib.Time) {
 	var m [mad.Size]byte
 	smp(&m, mad.AttrPortInfo, 1, uint64(i), path)
-	err := c.s.Queue(c.s.Now(), c.agent, madrpc.Message{Env: direct, Data: m[:], Timeout: timeout, Retries: 1, Cookie: uint64(i)})
+	err := c.s.Queue(c.s.Now(), c.agent, madrpc.Message{Env: direct, Data: m[:], Timeout: timeout, Retries: 1,
+		Cookie: uint64(i)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -86,7 +87,8 @@ func TestSession(t *testing.T) {
 	c.until(1)
 	took := c.s.Now() - start
 	// Where ibsim had no turn both come back later.
-	for end := time.Now().Add(60 * time.Second); c.s.Port().Counters().Undeliverable < before+2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); c.s.Port().Counters().Undeliverable < before+2 &&
+		time.Now().Before(end); time.Sleep(time.Millisecond) {
 		c.s.Poll(c.take)
 	}
 	if c.kinds[madrpc.TimedOut] != 1 || took < 40*ib.Millisecond || c.s.Port().Counters().Undeliverable != before+2 {
@@ -94,14 +96,15 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestTwoClients has a manager at one node and a program at another: what ibsim does not answer itself reaches the manager, and its answer
-// the program.
+// TestTwoClients has a manager at one node and a program at another: what ibsim does not answer itself reaches the
+// manager, and its answer the program.
 func TestTwoClients(t *testing.T) {
 	g := parseSpec(t, "star:3")
 	s := startSim(t, g)
 	manager := NewSession(s.dial(t, nodeID(g.Nodes[0])))
 	manager.SetIsSM(true)
-	reg := madrpc.Registration{Class: mad.ClassSMDirect, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet), Name: "manager"}
+	reg := madrpc.Registration{Class: mad.ClassSMDirect, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet),
+		Name: "manager"}
 	id, err := manager.Register(reg)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +113,8 @@ func TestTwoClients(t *testing.T) {
 	var m [mad.Size]byte
 	path := routes(g, 1)[0]
 	smp(&m, mad.AttrSMInfo, 0, 0x77, path)
-	if err := program.s.Queue(program.s.Now(), program.agent, madrpc.Message{Env: direct, Data: m[:], Timeout: 30 * ib.Second, Cookie: 5}); err != nil {
+	if err := program.s.Queue(program.s.Now(), program.agent,
+		madrpc.Message{Env: direct, Data: m[:], Timeout: 30 * ib.Second, Cookie: 5}); err != nil {
 		t.Fatal(err)
 	}
 	program.s.Poll(program.take)

@@ -39,7 +39,8 @@ func startSim(t testing.TB, g *topo.Graph, args ...string) *simulator {
 		ports += len(n.Ports)
 	}
 	return startSimFile(t, topo.Append(nil, g), append([]string{
-		"-N", fmt.Sprint(len(g.Nodes) + 1), "-S", fmt.Sprint(len(g.Nodes) + 1), "-P", fmt.Sprint(ports + 1)}, args...)...)
+		"-N", fmt.Sprint(len(g.Nodes) + 1), "-S", fmt.Sprint(len(g.Nodes) + 1), "-P", fmt.Sprint(ports + 1)},
+		args...)...)
 }
 
 func startSimFile(t testing.TB, netFile []byte, args ...string) *simulator {
@@ -102,7 +103,8 @@ func nodeID(n *topo.Node) string {
 // smp makes a directed Get along a path.
 func smp(m *[mad.Size]byte, attr mad.AttrID, mod uint32, tid uint64, path []ib.PortNum) {
 	clear(m[:])
-	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSMDirect, ClassVersion: 1, Method: mad.MethodGet, TransactionID: tid, AttributeID: attr, AttributeModifier: mod}
+	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSMDirect, ClassVersion: 1, Method: mad.MethodGet,
+		TransactionID: tid, AttributeID: attr, AttributeModifier: mod}
 	h.Append(m[:0])
 	m[7] = byte(len(path)) // hop count
 	m[32], m[33], m[34], m[35] = 0xFF, 0xFF, 0xFF, 0xFF
@@ -125,7 +127,8 @@ func newAsker(t testing.TB, p *Port) *asker {
 	return &asker{t: t, p: p, limit: time.Now().Add(60 * time.Second)}
 }
 
-// run sends ask(0), ask(1) … as long as it gives datagrams, with up to width on their way, and hands each answer to take.
+// run sends ask(0), ask(1) … as long as it gives datagrams, with up to width on their way, and hands each answer to
+// take.
 func (a *asker) run(width int, ask func(i int, m *[mad.Size]byte) bool, take func(tid uint64, m mad.View)) int {
 	a.t.Helper()
 	var m [mad.Size]byte

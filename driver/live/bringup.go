@@ -45,7 +45,8 @@ func (f *Fabric) CreateMulticast(mlid ib.LID, hosts ...*Host) error {
 		return ErrClosed
 	}
 	if !mlid.IsMulticast() {
-		return fmt.Errorf("live: multicast LID %v: want 0x%x to 0x%x: %w", mlid, int(ib.LIDMulticastMin), int(ib.LIDMulticastMax), ErrGroup)
+		return fmt.Errorf("live: multicast LID %v: want 0x%x to 0x%x: %w", mlid, int(ib.LIDMulticastMin),
+			int(ib.LIDMulticastMax), ErrGroup)
 	}
 	g := sm.Group{MLID: mlid}
 	for _, h := range hosts {

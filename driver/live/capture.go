@@ -13,8 +13,8 @@ import (
 	"softib/proto/wire"
 )
 
-// Sink takes captured packets, as they stood on the cable and in the order in which they passed. trace.Pcapng and trace.JSON are sinks. It is called
-// by one goroutine; the event is valid during the call only.
+// Sink takes captured packets, as they stood on the cable and in the order in which they passed. trace.Pcapng and
+// trace.JSON are sinks. It is called by one goroutine; the event is valid during the call only.
 type Sink interface {
 	Write(*trace.Event) error
 }
@@ -49,9 +49,10 @@ type captured struct {
 // Start is when the fabric's time began: what times of captures are counted from.
 func (f *Fabric) Start() time.Time { return f.start }
 
-// Capture shows every packet that crosses one of the ports, in either direction, to a sink: the data of programs in processes of their own, which from now on go
-// through the switches one by one, and packets of management. It is complete: while the sink does not keep up, packets wait.
-// Stop ends it, hands over what is left, and returns the sink's first error, after which the sink was not called any more.
+// Capture shows every packet that crosses one of the ports, in either direction, to a sink: the data of programs in
+// processes of their own, which from now on go through the switches one by one, and packets of management. It is
+// complete: while the sink does not keep up, packets wait. Stop ends it, hands over what is left, and returns the
+// sink's first error, after which the sink was not called any more.
 //
 // A host is captured by capturing all its ports.
 func (f *Fabric) Capture(refs []topo.PortRef, sink Sink) (stop func() error, err error) {
@@ -130,7 +131,8 @@ func (c *capture) write() {
 		for _, r := range records {
 			if c.err == nil {
 				c.err = c.sink.Write(&trace.Event{
-					Time: r.at, Node: uint32(r.port.Node), Port: r.port.Port, Kind: trace.Packet, Dir: r.dir, Bytes: bytes[at:r.end], Note: r.note,
+					Time: r.at, Node: uint32(r.port.Node), Port: r.port.Port, Kind: trace.Packet, Dir: r.dir,
+					Bytes: bytes[at:r.end], Note: r.note,
 				})
 			}
 			at = r.end
@@ -195,7 +197,8 @@ func (f *Fabric) tapMgmt(p *portState, dir trace.Dir, m *packet) {
 		if m.hasGRH {
 			pkt.LRH.LNH = wire.LNHGlobal
 			pkt.GRH = wire.GRH{
-				IPVer: wire.GRHVersion, TClass: m.tclass, Flow: m.flow, NxtHdr: wire.GRHNextIBA, HopLimit: m.hopLimit, SGID: m.sgid, DGID: m.dgid,
+				IPVer: wire.GRHVersion, TClass: m.tclass, Flow: m.flow, NxtHdr: wire.GRHNextIBA, HopLimit: m.hopLimit,
+				SGID: m.sgid, DGID: m.dgid,
 			}
 		}
 	}

@@ -43,9 +43,9 @@ type place struct {
 	fromHere bool
 }
 
-// carry takes a packet from node to node until it comes to rest: at an agent, whose answer goes on in its place, at a program,
-// or nowhere. The fabric's lock is held; it is given up for a moment where an adapter's agent has work.
-// What comes to rest at back is not queued there but left in the packet, and carry reports it.
+// carry takes a packet from node to node until it comes to rest: at an agent, whose answer goes on in its place, at a
+// program, or nowhere. The fabric's lock is held; it is given up for a moment where an adapter's agent has work. What
+// comes to rest at back is not queued there but left in the packet, and carry reports it.
 func (f *Fabric) carry(at place, p *packet, back *MgmtPort) bool {
 	for range maxHops {
 		var on bool
@@ -81,7 +81,8 @@ func (f *Fabric) isHere(at place, p *packet) bool {
 	}
 	if s, ok := f.nodes[at.node].(*switchNode); ok {
 		lid, lmc := s.engine.LID()
-		return lid != 0 && p.dlid>>lmc == lid>>lmc || p.dstQP == ib.QPNSMI && at.fromHere && mad.View(p.data[:]).Class() == mad.ClassSMDirect
+		return lid != 0 && p.dlid>>lmc == lid>>lmc || p.dstQP == ib.QPNSMI && at.fromHere &&
+			mad.View(p.data[:]).Class() == mad.ClassSMDirect
 	}
 	if !at.fromHere {
 		return true
@@ -236,7 +237,8 @@ func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 		return place{}, false
 	}
 	in := out.peer
-	// Of subnet management, which is at level 0 but for oddities, there are hundreds of thousands of packets when a subnet comes up.
+	// Of subnet management, which is at level 0 but for oddities, there are hundreds of thousands of packets when a
+	// subnet comes up.
 	short := p.dstQP == ib.QPNSMI && p.sl == 0
 	vl := ib.VLMgmt
 	if short {
@@ -385,8 +387,8 @@ func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 	return verdict
 }
 
-// inTransit reports whether a packet is a directed one that only passes here on its way out, or an answer that comes back: nothing
-// of the node but its hop rules is concerned (IBA 14.2.2), so no lock of a host's is needed.
+// inTransit reports whether a packet is a directed one that only passes here on its way out, or an answer that comes
+// back: nothing of the node but its hop rules is concerned (IBA 14.2.2), so no lock of a host's is needed.
 func inTransit(at place, v mad.View) bool {
 	if v.Class() != mad.ClassSMDirect {
 		return false
@@ -397,7 +399,8 @@ func inTransit(at place, v mad.View) bool {
 	return v.HopPointer() < v.HopCount()
 }
 
-// deliverSet is deliver for a request that may change the node. A link whose physical state it changes takes its far end with it.
+// deliverSet is deliver for a request that may change the node. A link whose physical state it changes takes its far
+// end with it.
 func (f *Fabric) deliverSet(at place, from ib.LID, v mad.View) agent.Verdict {
 	num := at.port
 	ports := v.AttrID() == mad.AttrPortInfo

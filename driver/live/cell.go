@@ -58,7 +58,8 @@ func (c *cell) buffer() []byte {
 // put fills the cell with p. A payload in scratch, which will be used again, is copied.
 func (c *cell) put(p *wire.Packet, scratch []byte) {
 	ext := p.BTH.Opcode.Info().Ext
-	if p.LRH.LNH != wire.LNHLocal || ext&wire.ExtRDETH != 0 || ext&(wire.ExtXRCETH|wire.ExtAtomicETH) == wire.ExtXRCETH|wire.ExtAtomicETH {
+	if p.LRH.LNH != wire.LNHLocal || ext&wire.ExtRDETH != 0 ||
+		ext&(wire.ExtXRCETH|wire.ExtAtomicETH) == wire.ExtXRCETH|wire.ExtAtomicETH {
 		c.putWhole(p, scratch)
 		return
 	}

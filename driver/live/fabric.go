@@ -68,7 +68,8 @@ type Fabric struct {
 	// What they have told of themselves: how long acknowledgements took, and how much was sent at once.
 	paths  map[hostPair]*pathTimes
 	bursts bursts
-	// What is wrong with cables, who looks at ports, and what carries packets where that matters; made with the first fault or capture.
+	// What is wrong with cables, who looks at ports, and what carries packets where that matters; made with the first
+	// fault or capture.
 	plane    *plane
 	faulty   []*cable
 	captures []*capture
@@ -117,8 +118,9 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	if len(g.Hosts()) == 0 {
 		return nil, fmt.Errorf("live: the topology has no host: add one, or try star:2")
 	}
-	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes)), services: map[topo.PortRef]*MgmtPort{},
-		stirred: make([]bool, len(g.Nodes)), heraldBell: make(chan struct{}, 1), usherBell: make(chan struct{}, 1)}
+	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes)),
+		services: map[topo.PortRef]*MgmtPort{},
+		stirred:  make([]bool, len(g.Nodes)), heraldBell: make(chan struct{}, 1), usherBell: make(chan struct{}, 1)}
 	f.epoch.Store(1)
 	f.agents = make([]*agent.Agent, len(g.Nodes))
 	// Hosts and switches know nothing of each other yet, and at ten thousand of them the second core pays.
@@ -146,7 +148,8 @@ func (f *Fabric) addSwitches() {
 		if !n.IsSwitch() {
 			continue
 		}
-		s := &switchNode{node: n, engine: ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: portConfig()}, &f.pool)}
+		s := &switchNode{node: n, engine: ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: portConfig()},
+			&f.pool)}
 		s.ports = newPorts(n.NumPorts()+1, portState{sw: s})
 		for p := range s.ports {
 			s.ports[p].link = s.engine.Port(ib.PortNum(p))
@@ -219,9 +222,11 @@ func (f *Fabric) Host(name string) (*Host, error) {
 		if h, ok := f.nodes[n.Index].(*Host); ok {
 			return h, nil
 		}
-		return nil, fmt.Errorf("live: %s is a switch, not a host: the hosts are %s to %s", name, f.hosts[0].Name(), f.hosts[len(f.hosts)-1].Name())
+		return nil, fmt.Errorf("live: %s is a switch, not a host: the hosts are %s to %s", name, f.hosts[0].Name(),
+			f.hosts[len(f.hosts)-1].Name())
 	}
-	return nil, fmt.Errorf("live: no host %q: the hosts are %s to %s", name, f.hosts[0].Name(), f.hosts[len(f.hosts)-1].Name())
+	return nil, fmt.Errorf("live: no host %q: the hosts are %s to %s", name, f.hosts[0].Name(),
+		f.hosts[len(f.hosts)-1].Name())
 }
 
 // changed makes every route be walked anew. The fabric's lock is held.

@@ -14,8 +14,8 @@ import (
 // ErrFault is matched when a fault or a capture cannot be as asked.
 var ErrFault = errors.New("no such fault")
 
-// Fault is what a cable does beyond carrying packets, in both directions. Packets of programs in processes of their own have all of it;
-// management packets, which are carried at once, are lost and corrupted but take no time.
+// Fault is what a cable does beyond carrying packets, in both directions. Packets of programs in processes of their own
+// have all of it; management packets, which are carried at once, are lost and corrupted but take no time.
 type Fault struct {
 	// BER is the probability of each bit to be flipped. A packet with a flipped bit fails its CRC and is discarded
 	// where it comes in, and counts as an error there.
@@ -24,7 +24,8 @@ type Fault struct {
 	Drop float64
 	// Rate is how many bits go over the cable in a second, headers and CRCs included; 0 is as many as this machine can.
 	Rate int64
-	// Delay is how long a packet is on its way, besides. As on any long cable, no more can be on the way than the buffer at its end holds.
+	// Delay is how long a packet is on its way, besides. As on any long cable, no more can be on the way than the
+	// buffer at its end holds.
 	Delay time.Duration
 }
 
@@ -50,7 +51,8 @@ func (f Fault) check() error {
 	case !(f.Drop >= 0 && f.Drop <= 1):
 		return fmt.Errorf("live: drop probability %v: want 0 to 1: %w", f.Drop, ErrFault)
 	case f.Rate < 0 || f.Rate != 0 && f.Rate < minRate:
-		return fmt.Errorf("live: rate of %d bits a second: want at least %d, or 0 for no limit: %w", f.Rate, minRate, ErrFault)
+		return fmt.Errorf("live: rate of %d bits a second: want at least %d, or 0 for no limit: %w", f.Rate, minRate,
+			ErrFault)
 	case f.Delay < 0 || f.Delay > maxDelay:
 		return fmt.Errorf("live: delay %v: want 0 to %v: %w", f.Delay, maxDelay, ErrFault)
 	}
@@ -62,8 +64,8 @@ const (
 	maxDelay = time.Minute
 )
 
-// SetFault makes the cable at a port a bad one, in place of whatever it was. Ways of programs that cross it lead through the switches, packet by packet,
-// from now on.
+// SetFault makes the cable at a port a bad one, in place of whatever it was. Ways of programs that cross it lead
+// through the switches, packet by packet, from now on.
 func (f *Fabric) SetFault(r topo.PortRef, fault Fault) error {
 	if err := fault.check(); err != nil {
 		return err
@@ -136,11 +138,12 @@ func (f *Fabric) cabled(r topo.PortRef) (*portState, error) {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("live: no cable at %s: see the topology for the ports in use: %w", f.graph.PortName(r), ErrFault)
+	return nil, fmt.Errorf("live: no cable at %s: see the topology for the ports in use: %w", f.graph.PortName(r),
+		ErrFault)
 }
 
-// reroute makes every way be walked anew, and does so at once: whoever sets a fault or begins a capture wants it to hold
-// for all that is sent from now on.
+// reroute makes every way be walked anew, and does so at once: whoever sets a fault or begins a capture wants it to
+// hold for all that is sent from now on.
 func (f *Fabric) reroute() {
 	f.changed()
 	for _, p := range f.procs {

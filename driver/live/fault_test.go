@@ -54,7 +54,8 @@ func TestManyGoroutines(t *testing.T) {
 					for j := range src {
 						src[j] = byte(j + r + i*k)
 					}
-					wr := &verbs.SendWR{WRID: uint64(r), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, size), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
+					wr := &verbs.SendWR{WRID: uint64(r), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+						SGList: a.mr.SGEs(0, size), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
 					if err := a.qp.PostSend(wr); err != nil {
 						t.Error(err)
 						return
@@ -68,7 +69,8 @@ func TestManyGoroutines(t *testing.T) {
 						continue
 					}
 					// A READ brings the bytes back: what the peer has, seen by its adapter.
-					wr = &verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, size), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
+					wr = &verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, size),
+						RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
 					want := append([]byte(nil), src...)
 					clear(src)
 					if err := a.qp.PostSend(wr); err != nil {
@@ -103,7 +105,8 @@ func TestLinkDown(t *testing.T) {
 	if err := b.qp.Connect(b.info, a.info, o); err != nil {
 		t.Fatal(err)
 	}
-	wr := &verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
+	wr := &verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8),
+		RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
 	if err := a.qp.PostSend(wr); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +164,8 @@ func TestPartitionEnforced(t *testing.T) {
 	in.link.SetEnforcement(link.EnforcePKeyIn)
 	f.changed()
 	f.mu.Unlock()
-	if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+	if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8),
+		RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 		t.Fatal(err)
 	}
 	if wc := waitOne(t, a); wc.Status != hca.WCRetryExcErr {
@@ -197,7 +201,8 @@ func TestCountersAlongThePath(t *testing.T) {
 		}
 	}
 	for i := 0; i < n; i++ {
-		if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, size), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+		if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, size), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}
 		waitOne(t, a)
@@ -240,7 +245,8 @@ func TestGivenUpByReference(t *testing.T) {
 			buf[j] = 0xAA
 		}
 		for k := 0; k < 8; k++ {
-			if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 1<<20), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+			if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+				SGList: a.mr.SGEs(0, 1<<20), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -311,7 +317,8 @@ func TestIdle(t *testing.T) {
 	hosts := f.Hosts()
 	a, b := newEnd(t, hosts[0], 4096), newEnd(t, hosts[31], 4096)
 	connect(t, a, b)
-	if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+	if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8),
+		RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 		t.Fatal(err)
 	}
 	waitOne(t, a)
@@ -330,7 +337,8 @@ func TestIdle(t *testing.T) {
 		if used <= 50*time.Millisecond {
 			return
 		}
-		if t.Logf("32 idle hosts used %v of CPU in a second", used); try == 10 { // what ran before may still have something to clear away
+		// what ran before may still have something to clear away
+		if t.Logf("32 idle hosts used %v of CPU in a second", used); try == 10 {
 			t.Fatal("32 idle hosts use CPU")
 		}
 	}
@@ -360,7 +368,8 @@ func TestRingNumbersWrap(t *testing.T) {
 			a.mr.Bytes()[i] = byte(i) ^ round
 		}
 		for range 3 { // more packets than a ring has cells
-			if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 1<<20), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+			if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+				SGList: a.mr.SGEs(0, 1<<20), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 				t.Fatal(err)
 			}
 			if wc := waitOne(t, a); wc.Status != verbs.WCSuccess {

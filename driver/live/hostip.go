@@ -5,8 +5,9 @@ import (
 	"net/netip"
 )
 
-// Hosts have addresses that rdma_cm programs use; no interface of the machine needs to have them. IPv4 ones are from the block that is
-// set aside for benchmarks (RFC 2544), IPv6 ones from a unique local prefix (RFC 4193) that spells softib.
+// Hosts have addresses that rdma_cm programs use; no interface of the machine needs to have them. IPv4 ones are from
+// the block that is set aside for benchmarks (RFC 2544), IPv6 ones from a unique local prefix (RFC 4193) that spells
+// softib.
 var (
 	hostNet  = netip.MustParsePrefix("198.18.0.0/15")
 	hostNet6 = netip.MustParsePrefix("fd53:6f66:7469:6200::/64")

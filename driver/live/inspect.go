@@ -101,7 +101,8 @@ func (f *Fabric) Tables(node int) (t SwitchTables, ok bool) {
 	for l := range t.LFT {
 		t.LFT[l] = s.engine.Route(ib.LID(l))
 	}
-	for l := ib.LIDMulticastMin; l <= ib.LIDMulticastMin+ib.LID(s.engine.Info().MulticastFDBCap) && l <= ib.LIDMulticastMax; l++ {
+	for l := ib.LIDMulticastMin; l <= ib.LIDMulticastMin+ib.LID(s.engine.Info().MulticastFDBCap) &&
+		l <= ib.LIDMulticastMax; l++ {
 		m := s.engine.MulticastPorts(l)
 		if m.Empty() {
 			continue
@@ -115,8 +116,8 @@ func (f *Fabric) Tables(node int) (t SwitchTables, ok bool) {
 	return t, true
 }
 
-// Lanes reads the lanes of service levels at a switch, by port of entry and port of exit: Lanes[in][out][SL]. In is 0 for the switch's own packets. It is
-// nil for a node that is no switch.
+// Lanes reads the lanes of service levels at a switch, by port of entry and port of exit: Lanes[in][out][SL]. In is 0
+// for the switch's own packets. It is nil for a node that is no switch.
 func (f *Fabric) Lanes(node int) [][][ib.NumSL]ib.VL {
 	f.mu.Lock()
 	defer f.mu.Unlock()

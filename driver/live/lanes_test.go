@@ -14,7 +14,8 @@ func TestLanesAddUp(t *testing.T) {
 	a, b := newEnd(t, f.hosts[0], 4096), newEnd(t, f.hosts[1], 4096)
 	connect(t, a, b)
 	for range 20 {
-		if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 4096), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+		if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, 4096), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}
 		waitOne(t, a)
@@ -50,7 +51,8 @@ func TestLanesAddUp(t *testing.T) {
 			{mad.AttrPortVLOpPackets, ib.PortRcvPkts}, {mad.AttrPortVLOpData, ib.PortRcvData},
 		} {
 			if got := sum(tc.id); got != c[tc.want] || got == 0 {
-				t.Errorf("node %d port %d: %s adds up to %d, %v is %d", at.node, at.port, mad.AttrName(mad.ClassPerf, tc.id), got, tc.want, c[tc.want])
+				t.Errorf("node %d port %d: %s adds up to %d, %v is %d", at.node, at.port,
+					mad.AttrName(mad.ClassPerf, tc.id), got, tc.want, c[tc.want])
 			}
 		}
 	}

@@ -71,12 +71,14 @@ func TestSendAcrossFabric(t *testing.T) {
 		if err := b.qp.PostRecv(&verbs.RecvWR{WRID: 5, SGList: b.mr.SGEs(0, 1<<20)}); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.qp.PostSend(&verbs.SendWR{WRID: 6, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, size)}); err != nil {
+		if err := a.qp.PostSend(&verbs.SendWR{WRID: 6, Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, size)}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		var wc [1]verbs.WC
-		if n, err := b.cq.Wait(ctx, wc[:]); n != 1 || err != nil || wc[0].Status != verbs.WCSuccess || int(wc[0].ByteLen) != size {
+		if n, err := b.cq.Wait(ctx, wc[:]); n != 1 || err != nil || wc[0].Status != verbs.WCSuccess ||
+			int(wc[0].ByteLen) != size {
 			t.Fatalf("size %d: receive: %d %v %+v", size, n, err, wc)
 		}
 		if n, err := a.cq.Wait(ctx, wc[:]); n != 1 || err != nil || wc[0].Status != verbs.WCSuccess {
@@ -100,7 +102,8 @@ func BenchmarkSendLat8(b *testing.B) {
 		last := time.Now()
 		var wc [4]verbs.WC
 		rwr := &verbs.RecvWR{SGList: e.mr.SGEs(0, 64)}
-		swr := &verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendInline, InlineData: make([]byte, 8)}
+		swr := &verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendInline,
+			InlineData: make([]byte, 8)}
 		for i := 0; i < 8; i++ {
 			if err := e.qp.PostRecv(rwr); err != nil {
 				b.Error(err)
@@ -164,7 +167,8 @@ func BenchmarkWrite(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			var wc [32]verbs.WC
-			wr := &verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: x.mr.SGEs(0, size), RemoteAddr: y.mr.Addr(), RKey: y.mr.RKey()}
+			wr := &verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: x.mr.SGEs(0, size), RemoteAddr: y.mr.Addr(),
+				RKey: y.mr.RKey()}
 			out := 0
 			b.ResetTimer()
 			for i := 0; i < b.N; i++ {
@@ -231,7 +235,8 @@ func BenchmarkOneCore(b *testing.B) {
 		}
 	}
 	var wc [4]verbs.WC
-	swr := &verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendInline, InlineData: make([]byte, 8)}
+	swr := &verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendInline,
+		InlineData: make([]byte, 8)}
 	for i := 0; b.Loop(); i++ {
 		from, to := x, y
 		if i&1 == 1 {

@@ -44,7 +44,8 @@ func (v switchView) ClearCounter(port ib.PortNum, c ib.Counter) {
 // manageSwitch makes a switch's agent.
 func (f *Fabric) manageSwitch(s *switchNode) {
 	id, rates := identity(s.node)
-	s.mgmt = ibswitch.NewNode(s.engine, ibswitch.NodeConfig{Identity: id, PortGUID: s.node.PortGUID(0), Supported: rates})
+	s.mgmt = ibswitch.NewNode(s.engine, ibswitch.NodeConfig{Identity: id, PortGUID: s.node.PortGUID(0),
+		Supported: rates})
 	f.agents[s.node.Index] = agent.New(switchView{s.mgmt, s})
 }
 

@@ -16,10 +16,12 @@ import (
 )
 
 // ask makes a management request and returns the answer's attribute.
-func ask(t *testing.T, f *Fabric, class mad.Class, m mad.Method, node int, in ib.PortNum, attr mad.AttrID, mod uint32, data []byte) []byte {
+func ask(t *testing.T, f *Fabric, class mad.Class, m mad.Method, node int, in ib.PortNum, attr mad.AttrID, mod uint32,
+	data []byte) []byte {
 	t.Helper()
 	var req, resp [mad.Size]byte
-	h := mad.Header{BaseVersion: 1, MgmtClass: class, ClassVersion: 1, Method: m, TransactionID: 7, AttributeID: attr, AttributeModifier: mod}
+	h := mad.Header{BaseVersion: 1, MgmtClass: class, ClassVersion: 1, Method: m, TransactionID: 7, AttributeID: attr,
+		AttributeModifier: mod}
 	h.Append(req[:0])
 	copy(mad.View(req[:]).Data(), data)
 	if !f.SMP(node, in, &req, &resp) {
@@ -37,7 +39,8 @@ func getPort(t *testing.T, f *Fabric, r topo.PortRef) (pi mad.PortInfo) {
 	if f.graph.Nodes[r.Node].IsSwitch() {
 		in = 0
 	}
-	if _, err := pi.Parse(ask(t, f, mad.ClassSMLID, mad.MethodGet, r.Node, in, mad.AttrPortInfo, uint32(r.Port), nil)); err != nil {
+	if _, err := pi.Parse(ask(t, f, mad.ClassSMLID, mad.MethodGet, r.Node, in, mad.AttrPortInfo, uint32(r.Port),
+		nil)); err != nil {
 		t.Fatal(err)
 	}
 	return pi
@@ -133,7 +136,8 @@ func TestTwoPorts(t *testing.T) {
 			}
 			seen[lid] = true
 			for q := ib.PortNum(1); q <= 2; q++ {
-				if rt := wayTo(f.hosts[1-h.index], q, lid); len(rt.rings) != 1 || rt.rings[0].dst != h || rt.rings[0].port != uint8(p) {
+				if rt := wayTo(f.hosts[1-h.index], q, lid); len(rt.rings) != 1 || rt.rings[0].dst != h ||
+					rt.rings[0].port != uint8(p) {
 					t.Errorf("port %d does not reach %s/%d", q, h.Name(), p)
 				}
 			}
@@ -175,7 +179,8 @@ func TestDisableAndRetrain(t *testing.T) {
 		pi.PortPhysicalState = ib.PhysPolling
 	})
 	for _, ref := range []topo.PortRef{at, mine} {
-		if pi := getPort(t, f, ref); pi.PortState != ib.PortInit || pi.Rate() != (ib.LinkRate{Width: ib.Width4x, Speed: ib.EDR}) {
+		if pi := getPort(t, f, ref); pi.PortState != ib.PortInit ||
+			pi.Rate() != (ib.LinkRate{Width: ib.Width4x, Speed: ib.EDR}) {
 			t.Errorf("%s is %v at %v", f.graph.PortName(ref), pi.PortState, pi.Rate())
 		}
 	}
@@ -219,7 +224,8 @@ func TestPerfCounters(t *testing.T) {
 	a, b := newEnd(t, f.hosts[0], 4096), newEnd(t, f.hosts[1], 4096)
 	connect(t, a, b)
 	for range 5 {
-		if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+		if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}
 		waitOne(t, a)
@@ -230,7 +236,8 @@ func TestPerfCounters(t *testing.T) {
 		var data [192]byte
 		attr.SetPortSelect(data[:], uint8(x.PeerPort))
 		attr.SetSelect(data[:], ^uint64(0))
-		c, err := attr.Counters(ask(t, f, mad.ClassPerf, m, x.Peer, x.PeerPort, mad.AttrPortCountersExtended, 0, data[:]))
+		c, err := attr.Counters(ask(t, f, mad.ClassPerf, m, x.Peer, x.PeerPort, mad.AttrPortCountersExtended, 0,
+			data[:]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +245,8 @@ func TestPerfCounters(t *testing.T) {
 	}
 	managed := read(mad.MethodGet) - 5 // the bring-up's packets
 	for range 5 {
-		if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+		if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}
 		waitOne(t, a)
@@ -271,9 +279,11 @@ func TestManagementCounts(t *testing.T) {
 	send := func(to ib.LID) {
 		t.Helper()
 		var dgram [mad.Size]byte
-		h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet, TransactionID: 1, AttributeID: mad.AttrClassPortInfo}
+		h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet,
+			TransactionID: 1, AttributeID: mad.AttrClassPortInfo}
 		h.Append(dgram[:0])
-		if err := s.Send(id, madrpc.Message{Env: mad.Envelope{LID: to, QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, Data: dgram[:]}); err != nil {
+		if err := s.Send(id, madrpc.Message{Env: mad.Envelope{LID: to, QPN: ib.QPNGSI, QKey: ib.QKeyGSI},
+			Data: dgram[:]}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -290,10 +300,12 @@ func TestManagementCounts(t *testing.T) {
 	}
 	to, _ := f.PortInfo(topo.PortRef{Node: f.hosts[1].node.Index, Port: 1})
 	counted(far, func() { send(to.LID) }, map[ib.Counter]uint64{
-		ib.PortXmitPkts: 1, ib.PortXmitData: mgmtWords, ib.PortUnicastXmitPkts: 1, ib.PortRcvPkts: 1, ib.PortRcvData: mgmtWords, ib.PortUnicastRcvPkts: 1,
+		ib.PortXmitPkts: 1, ib.PortXmitData: mgmtWords, ib.PortUnicastXmitPkts: 1, ib.PortRcvPkts: 1,
+		ib.PortRcvData: mgmtWords, ib.PortUnicastRcvPkts: 1,
 	})
 	counted(in, func() { send(1000) }, map[ib.Counter]uint64{
-		ib.PortRcvPkts: 1, ib.PortRcvData: mgmtWords, ib.PortUnicastRcvPkts: 1, ib.PortRcvSwitchRelayErrors: 1, ib.PortDLIDMappingErrors: 1,
+		ib.PortRcvPkts: 1, ib.PortRcvData: mgmtWords, ib.PortUnicastRcvPkts: 1, ib.PortRcvSwitchRelayErrors: 1,
+		ib.PortDLIDMappingErrors: 1,
 	})
 	if err := f.SetLink(far, false); err != nil {
 		t.Fatal(err)
@@ -359,7 +371,8 @@ func TestBringUpUnderTraffic(t *testing.T) {
 		}
 	}()
 	for range 500 {
-		if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 2048), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+		if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, 2048), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}
 		if wc := waitOne(t, a); wc.Status != hca.WCSuccess {
@@ -373,7 +386,8 @@ func TestBringUpUnderTraffic(t *testing.T) {
 func TestNoSuchPort(t *testing.T) {
 	f := bringUp(t, "star:2")
 	var req, resp [mad.Size]byte
-	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: mad.MethodSet, AttributeID: mad.AttrPortInfo, AttributeModifier: 200}
+	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: mad.MethodSet,
+		AttributeID: mad.AttrPortInfo, AttributeModifier: 200}
 	h.Append(req[:0])
 	for _, c := range []struct {
 		node int

@@ -49,14 +49,16 @@ func (f *Fabric) OpenMgmt(ref topo.PortRef) (*Session, error) {
 		return nil, ErrClosed
 	}
 	if f.port(ref) == nil || ref.Port == 0 != f.graph.Nodes[ref.Node].IsSwitch() {
-		return nil, fmt.Errorf("live: %s has no management service: want a host's port, or port 0 of a switch", f.graph.PortName(ref))
+		return nil, fmt.Errorf("live: %s has no management service: want a host's port, or port 0 of a switch",
+			f.graph.PortName(ref))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.services[ref]
 	if p == nil {
 		f.agentIDs += 1 << 8 // answers to a former life of the port find nobody
-		p = &MgmtPort{f: f, ref: ref, svc: madrpc.New(madrpc.Config{AgentAfter: f.agentIDs}), sessions: map[madrpc.AgentID]*Session{}}
+		p = &MgmtPort{f: f, ref: ref, svc: madrpc.New(madrpc.Config{AgentAfter: f.agentIDs}),
+			sessions: map[madrpc.AgentID]*Session{}}
 		p.host, _ = f.nodes[ref.Node].(*Host)
 		p.timer = time.AfterFunc(time.Hour, p.turn)
 		p.timer.Stop()
@@ -120,8 +122,8 @@ func (s *Session) Queue(now ib.Time, id madrpc.AgentID, m madrpc.Message) error 
 	return err
 }
 
-// Poll lets everything move and hands what has come for this session to take, without waiting. The delivery's data may be kept only
-// until take returns. It reports whether there was anything.
+// Poll lets everything move and hands what has come for this session to take, without waiting. The delivery's data may
+// be kept only until take returns. It reports whether there was anything.
 func (s *Session) Poll(take func(madrpc.Delivery)) bool {
 	any := false
 	s.mu.Lock()
@@ -242,7 +244,8 @@ func (p *MgmtPort) turn() {
 	p.pump(nil)
 }
 
-// pump moves everything that can move: out of the service, through the fabric, back into the service, and to the sessions.
+// pump moves everything that can move: out of the service, through the fabric, back into the service, and to the
+// sessions.
 func (p *MgmtPort) pump(d *direct) bool {
 	any := false
 	for {
@@ -389,7 +392,8 @@ func (f *Fabric) unlock() {
 	}
 }
 
-// SetIsSM counts the subnet managers that run at a port, one more or one less; the port's capabilities say whether there is any.
+// SetIsSM counts the subnet managers that run at a port, one more or one less; the port's capabilities say whether
+// there is any.
 func (f *Fabric) SetIsSM(ref topo.PortRef, on bool) {
 	f.lock(f.Now())
 	defer f.unlock()

@@ -72,12 +72,14 @@ var (
 	askDR  = madrpc.Registration{Class: mad.ClassSMDirect, ClassVersion: 1}
 	askPM  = madrpc.Registration{Class: mad.ClassPerf, ClassVersion: 1}
 	askSA  = madrpc.Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true}
-	giveSA = madrpc.Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodGetTable)}
+	giveSA = madrpc.Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true,
+		Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodGetTable)}
 )
 
 func request(c mad.Class, version uint8, m mad.Method, attr mad.AttrID, mod uint32) []byte {
 	b := make([]byte, mad.Size)
-	h := mad.Header{BaseVersion: 1, MgmtClass: c, ClassVersion: version, Method: m, TransactionID: transactions.Add(1), AttributeID: attr, AttributeModifier: mod}
+	h := mad.Header{BaseVersion: 1, MgmtClass: c, ClassVersion: version, Method: m, TransactionID: transactions.Add(1),
+		AttributeID: attr, AttributeModifier: mod}
 	h.Append(b[:0])
 	return b
 }
@@ -110,7 +112,8 @@ func nodeGUID(t *testing.T, d madrpc.Delivery) ib.GUID {
 	return n.NodeGUID
 }
 
-// TestTwoSessions: programs at one port do not get each other's answers, also with the same transaction IDs and cookies.
+// TestTwoSessions: programs at one port do not get each other's answers, also with the same transaction IDs and
+// cookies.
 func TestTwoSessions(t *testing.T) {
 	f := managed(t, "star:4")
 	ref := hostPort(f, 0)
@@ -125,7 +128,9 @@ func TestTwoSessions(t *testing.T) {
 			id madrpc.AgentID
 			to topo.PortRef
 		}{{a, ia, to}, {b, ib1, other}} {
-			if err := c.s.Send(c.id, madrpc.Message{Env: smi(f.lidOf(c.to.Node, 1)), Data: request(mad.ClassSMLID, 1, mad.MethodGet, mad.AttrNodeInfo, 0), Timeout: ib.Second, Cookie: 7}); err != nil {
+			if err := c.s.Send(c.id, madrpc.Message{Env: smi(f.lidOf(c.to.Node, 1)),
+				Data: request(mad.ClassSMLID, 1, mad.MethodGet, mad.AttrNodeInfo, 0), Timeout: ib.Second,
+				Cookie: 7}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -137,7 +142,8 @@ func TestTwoSessions(t *testing.T) {
 		}
 	}
 	for s, id := range map[*Session]madrpc.AgentID{a: ja, b: jb} {
-		if err := s.Send(id, madrpc.Message{Env: gsi(f.lidOf(hostPort(f, 2).Node, 1)), Data: request(mad.ClassPerf, 1, mad.MethodGet, mad.AttrClassPortInfo, 0), Timeout: ib.Second}); err != nil {
+		if err := s.Send(id, madrpc.Message{Env: gsi(f.lidOf(hostPort(f, 2).Node, 1)),
+			Data: request(mad.ClassPerf, 1, mad.MethodGet, mad.AttrClassPortInfo, 0), Timeout: ib.Second}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -160,13 +166,15 @@ func TestTwoSessions(t *testing.T) {
 	registerAt(t, b, giveSA)
 	a.Close()
 	// The other goes on.
-	if err := b.Send(ib1, madrpc.Message{Env: smi(f.lidOf(ref.Node, 1)), Data: request(mad.ClassSMLID, 1, mad.MethodGet, mad.AttrNodeInfo, 0), Timeout: ib.Second}); err != nil {
+	if err := b.Send(ib1, madrpc.Message{Env: smi(f.lidOf(ref.Node, 1)),
+		Data: request(mad.ClassSMLID, 1, mad.MethodGet, mad.AttrNodeInfo, 0), Timeout: ib.Second}); err != nil {
 		t.Fatal(err)
 	}
 	if got := nodeGUID(t, recvAt(t, b)); got != f.graph.Nodes[ref.Node].GUID {
 		t.Errorf("to itself, by LID: %v", got)
 	}
-	if err := a.Send(ia, madrpc.Message{Env: smi(1), Data: request(mad.ClassSMLID, 1, mad.MethodGet, mad.AttrNodeInfo, 0)}); err == nil {
+	if err := a.Send(ia, madrpc.Message{Env: smi(1),
+		Data: request(mad.ClassSMLID, 1, mad.MethodGet, mad.AttrNodeInfo, 0)}); err == nil {
 		t.Error("a closed session sends")
 	}
 	if _, err := a.Register(askSMP); err == nil {
@@ -199,7 +207,8 @@ func TestDirectedRoutes(t *testing.T) {
 		{[]ib.PortNum{1, 77}, 0},
 		{[]ib.PortNum{0}, 0},
 	} {
-		if err := s.Send(id, madrpc.Message{Env: smi(ib.LIDPermissive), Data: directed(mad.AttrNodeInfo, c.path...), Timeout: 5 * ib.Millisecond, Cookie: 3}); err != nil {
+		if err := s.Send(id, madrpc.Message{Env: smi(ib.LIDPermissive), Data: directed(mad.AttrNodeInfo, c.path...),
+			Timeout: 5 * ib.Millisecond, Cookie: 3}); err != nil {
 			t.Fatal(err)
 		}
 		d := recvAt(t, s)
@@ -217,7 +226,8 @@ func TestDirectedRoutes(t *testing.T) {
 		path []ib.PortNum
 		want ib.GUID
 	}{{nil, sw.GUID}, {[]ib.PortNum{f.graph.Port(far).PeerPort}, f.graph.Nodes[far.Node].GUID}} {
-		if err := x.Send(id, madrpc.Message{Env: smi(ib.LIDPermissive), Data: directed(mad.AttrNodeInfo, c.path...), Timeout: ib.Second}); err != nil {
+		if err := x.Send(id, madrpc.Message{Env: smi(ib.LIDPermissive), Data: directed(mad.AttrNodeInfo, c.path...),
+			Timeout: ib.Second}); err != nil {
 			t.Fatal(err)
 		}
 		if got := nodeGUID(t, recvAt(t, x)); got != c.want {
@@ -246,13 +256,15 @@ func serve(t *testing.T, s *Session, id madrpc.AgentID, size int, done <-chan st
 		for k := range size {
 			b[mad.SADataOff+k] = byte(k * 7)
 		}
-		if err := s.Send(id, madrpc.Message{Env: d.Env.Reply(), Data: b, Timeout: 10 * ib.Second, Retries: 3}); err != nil {
+		if err := s.Send(id, madrpc.Message{Env: d.Env.Reply(), Data: b, Timeout: 10 * ib.Second,
+			Retries: 3}); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// TestSegmentsAcrossFabric: long messages arrive whole, between hosts and at the sender's own port, from many clients at once.
+// TestSegmentsAcrossFabric: long messages arrive whole, between hosts and at the sender's own port, from many clients
+// at once.
 func TestSegmentsAcrossFabric(t *testing.T) {
 	f := managed(t, topo.DefaultSpec)
 	const size = 30_000
@@ -269,14 +281,17 @@ func TestSegmentsAcrossFabric(t *testing.T) {
 		go func() {
 			defer wg.Done()
 			for range 5 {
-				if err := s.Send(id, madrpc.Message{Env: gsi(lid), Data: request(mad.ClassSA, 2, mad.MethodGetTable, mad.AttrNodeRecord, 0), Timeout: 10 * ib.Second, Retries: 2, Cookie: uint64(k)}); err != nil {
+				if err := s.Send(id, madrpc.Message{Env: gsi(lid),
+					Data: request(mad.ClassSA, 2, mad.MethodGetTable, mad.AttrNodeRecord, 0), Timeout: 10 * ib.Second,
+					Retries: 2, Cookie: uint64(k)}); err != nil {
 					t.Error(err)
 					return
 				}
 				ctx, end := context.WithTimeout(context.Background(), 60*time.Second)
 				d, err := s.Recv(ctx)
 				end()
-				if err != nil || d.Kind != madrpc.Response || d.Cookie != uint64(k) || len(d.Data) != mad.SADataOff+size {
+				if err != nil || d.Kind != madrpc.Response || d.Cookie != uint64(k) || len(d.Data) != mad.SADataOff+
+					size {
 					t.Errorf("host %d: %v, %v, %d bytes", k, err, d.Kind, len(d.Data))
 					return
 				}
@@ -299,7 +314,9 @@ func TestSessionTimeouts(t *testing.T) {
 	id := registerAt(t, s, askSA)
 	dead := f.lidOf(hostPort(f, 1).Node, 1) // has no server
 	for k := range 20 {
-		if err := s.Send(id, madrpc.Message{Env: gsi(dead), Data: request(mad.ClassSA, 2, mad.MethodGet, mad.AttrNodeRecord, 0), Timeout: ib.Millisecond, Retries: k % 3, Cookie: uint64(k)}); err != nil {
+		if err := s.Send(id, madrpc.Message{Env: gsi(dead),
+			Data: request(mad.ClassSA, 2, mad.MethodGet, mad.AttrNodeRecord, 0), Timeout: ib.Millisecond,
+			Retries: k % 3, Cookie: uint64(k)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -322,7 +339,9 @@ func TestCloseWithRequestsUnderWay(t *testing.T) {
 			s := openAt(t, f, hostPort(f, k))
 			id := registerAt(t, s, askSA)
 			for c := range 50 {
-				if err := s.Send(id, madrpc.Message{Env: gsi(2), Data: request(mad.ClassSA, 2, mad.MethodGet, mad.AttrNodeRecord, 0), Timeout: 100 * ib.Second, Cookie: uint64(c)}); err != nil {
+				if err := s.Send(id, madrpc.Message{Env: gsi(2),
+					Data: request(mad.ClassSA, 2, mad.MethodGet, mad.AttrNodeRecord, 0), Timeout: 100 * ib.Second,
+					Cookie: uint64(c)}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -374,7 +393,9 @@ func TestSessionsComeAndGo(t *testing.T) {
 					return
 				}
 				s.SetIsSM(true)
-				if err := s.Send(id, madrpc.Message{Env: smi(to), Data: request(mad.ClassSMLID, 1, mad.MethodGet, mad.AttrNodeInfo, 0), Timeout: 5 * ib.Second}); err != nil {
+				if err := s.Send(id, madrpc.Message{Env: smi(to),
+					Data:    request(mad.ClassSMLID, 1, mad.MethodGet, mad.AttrNodeInfo, 0),
+					Timeout: 5 * ib.Second}); err != nil {
 					t.Error(err)
 				}
 				ctx, end := context.WithTimeout(context.Background(), 60*time.Second)
@@ -422,7 +443,8 @@ func TestTrapReachesManager(t *testing.T) {
 	f := managed(t, "star:3")
 	first := hostPort(f, 0) // BringUp's manager was here: ports know it by its LID
 	s := openAt(t, f, first)
-	id := registerAt(t, s, madrpc.Registration{Class: mad.ClassSMLID, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodTrap)})
+	id := registerAt(t, s, madrpc.Registration{Class: mad.ClassSMLID, ClassVersion: 1,
+		Methods: madrpc.MethodSet(mad.MethodTrap)})
 	if err := f.SetLink(hostPort(f, 2), false); err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +452,8 @@ func TestTrapReachesManager(t *testing.T) {
 	for k := range 2 {
 		d := recvAt(t, s)
 		var n mad.Notice
-		if _, err := n.Parse(d.Data[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil || d.Kind != madrpc.Unsolicited || n.TrapNumberDeviceID != mad.TrapLinkStateChange {
+		if _, err := n.Parse(d.Data[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil || d.Kind != madrpc.Unsolicited ||
+			n.TrapNumberDeviceID != mad.TrapLinkStateChange {
 			t.Fatalf("%v, %+v", d.Kind, n)
 		}
 		if k == 0 {
@@ -446,7 +469,8 @@ func TestTrapReachesManager(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// It is silent now: the next that comes is about the next change. What was sent before it was answered may be here already.
+	// It is silent now: the next that comes is about the next change. What was sent before it was answered may be here
+	// already.
 	for s.Poll(func(madrpc.Delivery) {}) {
 	}
 	if err := f.SetLink(hostPort(f, 2), true); err != nil {

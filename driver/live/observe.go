@@ -7,7 +7,8 @@ import (
 	"softib/proto/topo"
 )
 
-// Epoch moves on whenever a table, a port's state or a key changes: whoever shows them can look here whether to look again.
+// Epoch moves on whenever a table, a port's state or a key changes: whoever shows them can look here whether to look
+// again.
 func (f *Fabric) Epoch() uint64 { return f.epoch.Load() }
 
 // Counters reads a port's counters, traffic by routes included; all are 0 for a port

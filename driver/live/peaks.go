@@ -9,9 +9,10 @@ import (
 	"softib/proto/topo"
 )
 
-// Peaks. Programs write down how much they have sent by each way in each millisecond (endpoint.BurstWindow) of the machine's clock; added up over all programs and
-// ways that is what each port on those ways had to carry in that millisecond. It is what was sent into the fabric: a way that is switched over a slow cable takes
-// longer. The fabric's own hosts, in its process, are not in it.
+// Peaks. Programs write down how much they have sent by each way in each millisecond (endpoint.BurstWindow) of the
+// machine's clock; added up over all programs and ways that is what each port on those ways had to carry in that
+// millisecond. It is what was sent into the fabric: a way that is switched over a slow cable takes longer. The fabric's
+// own hosts, in its process, are not in it.
 
 // PortPeak is the most that a port has carried in one BurstWindow.
 type PortPeak struct {
@@ -63,7 +64,8 @@ type sentBurst struct {
 	rt     *route
 }
 
-// foldBursts takes what a process has written since the last time, for the ways that it has now. The fabric's lock is held.
+// foldBursts takes what a process has written since the last time, for the ways that it has now. The fabric's lock is
+// held.
 func (p *Process) foldBursts() int {
 	b := &p.f.bursts
 	now := endpoint.CurrentWindow()
@@ -149,8 +151,9 @@ func (f *Fabric) endBurst(window int64) {
 	f.bursts.touched = f.bursts.touched[:0]
 }
 
-// Peaks are the ports that have carried something in the last while, of up to PeaksKept, and the most that each has in one BurstWindow, in the order of the graph.
-// Reading takes nothing away from other readers. The last tenth of a second may be missing.
+// Peaks are the ports that have carried something in the last while, of up to PeaksKept, and the most that each has in
+// one BurstWindow, in the order of the graph. Reading takes nothing away from other readers. The last tenth of a second
+// may be missing.
 func (f *Fabric) Peaks(over time.Duration) (all []PortPeak) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -175,7 +178,8 @@ func (f *Fabric) Peaks(over time.Duration) (all []PortPeak) {
 	return all
 }
 
-// watchBursts has ledgers looked into from now on, as long as there are programs: they do not hold more than some seconds. The fabric's lock is held.
+// watchBursts has ledgers looked into from now on, as long as there are programs: they do not hold more than some
+// seconds. The fabric's lock is held.
 func (f *Fabric) watchBursts() {
 	f.staff.Lock()
 	defer f.staff.Unlock()

@@ -10,7 +10,8 @@ import (
 	"softib/proto/topo"
 )
 
-// TestPeaksAddUp: what several programs send in one window meets at the port that it all goes to, and what they send in different windows does not.
+// TestPeaksAddUp: what several programs send in one window meets at the port that it all goes to, and what they send in
+// different windows does not.
 func TestPeaksAddUp(t *testing.T) {
 	g, err := topo.ParseSpec("star:3")
 	if err != nil {
@@ -51,7 +52,8 @@ func TestPeaksAddUp(t *testing.T) {
 		return topo.PortRef{Node: p.Peer, Port: p.PeerPort}
 	}
 	want := map[topo.PortRef]PortPeak{
-		port(0): {Xmit: 600}, port(1): {Xmit: 600}, far(0): {Rcv: 600}, far(1): {Rcv: 600}, far(2): {Xmit: 800}, port(2): {Rcv: 800},
+		port(0): {Xmit: 600}, port(1): {Xmit: 600}, far(0): {Rcv: 600}, far(1): {Rcv: 600}, far(2): {Xmit: 800},
+		port(2): {Rcv: 800},
 	}
 	for reader := range 2 {
 		got := f.Peaks(PeaksKept)

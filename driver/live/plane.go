@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plane carries the packets of switched ways: it takes them from the rings of the processes that send, moves them over the cables and through the
-// switches, hop by hop, in real time, and puts them into rings to the processes that receive.
+// plane carries the packets of switched ways: it takes them from the rings of the processes that send, moves them over
+// the cables and through the switches, hop by hop, in real time, and puts them into rings to the processes that
+// receive.
 //
-// Ports, lanes, credits, arbitration and forwarding are those of the engines (link, ibswitch); the plane owns the time, what is on the
-// cables, and what cables do to packets. It is a queue of events, as in sim, whose clock is the real one. An event that is
-// handled late, because the machine had other things to do, is handled as of its own time, so that a rate is kept however
-// coarsely the plane is woken.
+// Ports, lanes, credits, arbitration and forwarding are those of the engines (link, ibswitch); the plane owns the time,
+// what is on the cables, and what cables do to packets. It is a queue of events, as in sim, whose clock is the real
+// one. An event that is handled late, because the machine had other things to do, is handled as of its own time, so
+// that a rate is kept however coarsely the plane is woken.
 //
 // Everything here is guarded by the fabric's lock, but for run's own.
 type plane struct {
@@ -70,8 +71,8 @@ const (
 	turnEvents = 256
 	// refreshMin is how often credits are told anew while some may have been lost.
 	refreshMin = 200 * ib.Microsecond
-	// stuckAfter is how long a process may leave its ring full before packets to it are dropped instead of filling the fabric's buffers:
-	// a program that is stopped is no reason to stop the others.
+	// stuckAfter is how long a process may leave its ring full before packets to it are dropped instead of filling the
+	// fabric's buffers: a program that is stopped is no reason to stop the others.
 	stuckAfter = 500 * ib.Millisecond
 	// holdMax is how long packets wait for those that went before them by another way.
 	holdMax = 5 * ib.Millisecond
@@ -84,7 +85,8 @@ func (f *Fabric) startPlane() error {
 	if f.plane != nil {
 		return nil
 	}
-	s := &plane{f: f, outlets: map[chanKey]*outlet{}, flights: map[flight]int{}, rng: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+	s := &plane{f: f, outlets: map[chanKey]*outlet{}, flights: map[flight]int{},
+		rng: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
 	var err error
 	if s.pageFD, s.pageMem, err = endpoint.NewMemory("page", endpoint.PageBytes); err != nil {
 		return err
@@ -215,7 +217,8 @@ func (s *plane) work() (n int, sleep ib.Time) {
 	return n, sleep
 }
 
-// endOf is what the plane keeps of a port. A cable that is new to it has had no flow control so far, though its ports were active all the time.
+// endOf is what the plane keeps of a port. A cable that is new to it has had no flow control so far, though its ports
+// were active all the time.
 func (s *plane) endOf(p *portState) *portEnd {
 	if p.end == nil {
 		p.end = &portEnd{p: p}
@@ -416,7 +419,8 @@ func (s *plane) end(f *link.Frame) {
 	s.f.pool.Put(f)
 }
 
-// refused notes that a packet was dropped at a port: its agent may have to tell, and where the port has not even counted it, credits went astray.
+// refused notes that a packet was dropped at a port: its agent may have to tell, and where the port has not even
+// counted it, credits went astray.
 func (s *plane) refused(p *portState, f *link.Frame, r link.Reason) {
 	if (r == link.NotReady || r == link.Malformed) && p.link.State() >= ib.PortInit {
 		s.lossy(p)
@@ -481,7 +485,8 @@ func (s *plane) refresh(p *portState) {
 	s.armRefresh(p)
 }
 
-// agree reports whether two ends of a cable have the same view of all credits, which implies that no data fly between them.
+// agree reports whether two ends of a cable have the same view of all credits, which implies that no data fly between
+// them.
 func agree(p, q *link.Port) bool {
 	for vl := ib.VL(0); vl < ib.VLMgmt; vl++ {
 		a, b := p.Credit(vl), q.Credit(vl)

@@ -32,7 +32,8 @@ type outlet struct {
 	q     link.Queue
 	since ib.Time // when the ring was first found full
 	stuck bool
-	// knocks counts how often the receiver was woken without need of its own; lookAt is when to see whether it has looked.
+	// knocks counts how often the receiver was woken without need of its own; lookAt is when to see whether it has
+	// looked.
 	knocks int
 	lookAt ib.Time
 }
@@ -53,8 +54,8 @@ func (s *plane) addInlet(c *Channel, port *portState) error {
 	return nil
 }
 
-// orphan is for the channel of a process that is gone. What it has sent before it ended is on its way, as it would be had it left the adapter: the inlet
-// stays until that was taken.
+// orphan is for the channel of a process that is gone. What it has sent before it ended is on its way, as it would be
+// had it left the adapter: the inlet stays until that was taken.
 func (s *plane) orphan(c *Channel) {
 	c.inlet.from = nil
 	c.inlet.in.Orphan()
@@ -158,7 +159,8 @@ func (s *plane) pumpInlets() (n int, look ib.Time) {
 	return n, look
 }
 
-// feed queues packets of processes at a host's port, in turn, as long as few wait there, and reports whether there were any.
+// feed queues packets of processes at a host's port, in turn, as long as few wait there, and reports whether there were
+// any.
 func (s *plane) feed(e *portEnd) (fed bool) {
 	if slices.ContainsFunc(s.f.captures, (*capture).isFull) {
 		return false
@@ -219,7 +221,8 @@ func (s *plane) depart(p *portState, f *link.Frame, vl ib.VL) {
 	}
 }
 
-// arriveHost takes a packet in at the port of a host, for the process that it is for, or for all that may have members of a group.
+// arriveHost takes a packet in at the port of a host, for the process that it is for, or for all that may have members
+// of a group.
 func (s *plane) arriveHost(p *portState, f *link.Frame) {
 	if r := p.link.Receive(s.now, f); r != link.OK {
 		s.refused(p, f, r)
@@ -273,7 +276,8 @@ func (s *plane) deliver(o *outlet, f *link.Frame) {
 	o.q.Push(f)
 }
 
-// put puts a packet into the ring. False means that it has to wait; otherwise it is there, or there is nobody to receive it.
+// put puts a packet into the ring. False means that it has to wait; otherwise it is there, or there is nobody to
+// receive it.
 func (s *plane) put(o *outlet, f *link.Frame) bool {
 	f.Packet.Count, f.Packet.Far, f.Packet.FarLen = 0, nil, 0
 	if o.out.Gone() {
@@ -291,7 +295,8 @@ func (s *plane) put(o *outlet, f *link.Frame) bool {
 	return o.stuck
 }
 
-// pumpOutlets moves what waits for room in rings, and wakes receivers that have not looked. It returns how much moved, and when to look again.
+// pumpOutlets moves what waits for room in rings, and wakes receivers that have not looked. It returns how much moved,
+// and when to look again.
 func (s *plane) pumpOutlets() (n int, look ib.Time) {
 	look = ib.Never
 	for _, o := range s.outlets {
@@ -351,14 +356,16 @@ func (s *plane) answerWaiters() {
 // settleMax is how long a process waits for its last packets to leave the plane before it sends by a direct way.
 const settleMax = 100 * time.Millisecond
 
-// awaitFlight waits until the plane has no packets of a way of p left, or they have had enough time. The fabric's lock is given up for it.
+// awaitFlight waits until the plane has no packets of a way of p left, or they have had enough time. The fabric's lock
+// is given up for it.
 func (s *plane) awaitFlight(p *Process, i *inlet, k endpoint.Key) {
 	if k.DLID.IsMulticast() {
 		return
 	}
 	port := p.host.eng.Port(k.Port)
 	mask := ib.LID(1)<<port.LMC - 1
-	w := &flightWaiter{i: i, slid: port.LID &^ mask, mask: mask, dlid: k.DLID, block: k.Block, done: make(chan struct{})}
+	w := &flightWaiter{i: i, slid: port.LID &^ mask, mask: mask, dlid: k.DLID, block: k.Block,
+		done: make(chan struct{})}
 	if s.isOver(w) {
 		return
 	}

@@ -12,7 +12,8 @@ import (
 
 // Probed is what became of a probe.
 type Probed struct {
-	// Arrived says that the adapter at its end has taken it, and At is that port. Else At is where it vanished and Reason why; where an adapter refused it, KeyRefused is set.
+	// Arrived says that the adapter at its end has taken it, and At is that port. Else At is where it vanished and
+	// Reason why; where an adapter refused it, KeyRefused is set.
 	Arrived    bool
 	At         topo.PortRef
 	Reason     link.Reason
@@ -26,9 +27,10 @@ func (p *Probed) IsKey() bool {
 
 func (p *Probed) lost(at topo.PortRef, why link.Reason) { p.At, p.Reason = at, why }
 
-// Probe sends one packet from a host's port to an address with a partition key, whether the port's adapter has that key or not, and says what becomes of it. It goes
-// from node to node as datagrams of management do, is checked wherever packets are checked, the receiver's table included, and can be lost like any other. Error counters
-// do not count it, so that who proves that partitions hold leaves no trace of an attack.
+// Probe sends one packet from a host's port to an address with a partition key, whether the port's adapter has that key
+// or not, and says what becomes of it. It goes from node to node as datagrams of management do, is checked wherever
+// packets are checked, the receiver's table included, and can be lost like any other. Error counters do not count it,
+// so that who proves that partitions hold leaves no trace of an attack.
 func (f *Fabric) Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (Probed, error) {
 	if !dlid.IsUnicast() {
 		return Probed{}, fmt.Errorf("live: LID %v is no unicast address: want 1 to 0x%x", dlid, int(ib.LIDUnicastMax))
@@ -39,9 +41,11 @@ func (f *Fabric) Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (P
 		return Probed{}, fmt.Errorf("live: %s is no host's port: want one to send from", f.graph.PortName(from))
 	}
 	out := Probed{At: from, Reason: link.Inactive}
-	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet, AttributeID: mad.AttrClassPortInfo}
+	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet,
+		AttributeID: mad.AttrClassPortInfo}
 	p := packet{
-		slid: f.lidOf(from.Node, from.Port), dlid: dlid, sl: sl, srcQP: ib.QPNGSI, dstQP: ib.QPNGSI, qkey: ib.QKeyGSI, pkey: key, probe: &out,
+		slid: f.lidOf(from.Node, from.Port), dlid: dlid, sl: sl, srcQP: ib.QPNGSI, dstQP: ib.QPNGSI, qkey: ib.QKeyGSI,
+		pkey: key, probe: &out,
 	}
 	h.Append(p.data[:0])
 	f.carry(place{from.Node, from.Port, true}, &p, nil)
@@ -67,8 +71,8 @@ func (p *portState) drops(m *packet, why link.Reason) {
 	p.link.Count(why)
 }
 
-// RenewWays walks the ways of all attached programs again and returns when that is done: what has changed before the call holds for every packet that a program
-// sends after it.
+// RenewWays walks the ways of all attached programs again and returns when that is done: what has changed before the
+// call holds for every packet that a program sends after it.
 func (f *Fabric) RenewWays() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

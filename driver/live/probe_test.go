@@ -13,7 +13,8 @@ import (
 	"softib/subnet/sm"
 )
 
-// TestProbe: a probe comes where the partition's members are, says which port stops it elsewhere, and leaves no trace in the counters of errors.
+// TestProbe: a probe comes where the partition's members are, says which port stops it elsewhere, and leaves no trace
+// in the counters of errors.
 func TestProbe(t *testing.T) {
 	g, err := topo.ParseSpec("fat-tree:radix=4,levels=2")
 	if err != nil {
@@ -26,7 +27,8 @@ func TestProbe(t *testing.T) {
 	defer f.Close()
 	ref := func(i int) topo.PortRef { return topo.PortRef{Node: g.Hosts()[i].Index, Port: 1} }
 	guid := func(i int) ib.GUID { return g.Hosts()[i].PortGUID(1) }
-	parts, _, err := policy.ParsePartitions("partitions.conf", fmt.Appendf(nil, "Default=0x7fff : ALL=limited, SELF=full ;\nred=0x1001 : %v=full, %v=full, %v=limited, %v=limited ;\n", guid(1), guid(7), guid(3), guid(4)))
+	parts, _, err := policy.ParsePartitions("partitions.conf",
+		fmt.Appendf(nil, "Default=0x7fff : ALL=limited, SELF=full ;\nred=0x1001 : %v=full, %v=full, %v=limited, %v=limited ;\n", guid(1), guid(7), guid(3), guid(4)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +60,8 @@ func TestProbe(t *testing.T) {
 		{"limited to full", 3, 1, 0x1001, Probed{Arrived: true, At: ref(1)}, false},
 		{"limited to limited", 3, 4, 0x1001, Probed{At: ref(4), KeyRefused: true}, true},
 		{"forged, stopped where it comes in", 2, 1, 0x9001, Probed{At: front(2), Reason: link.PKeyIn}, true},
-		{"to somebody who is not in it, stopped where it would leave", 1, 2, 0x9001, Probed{At: front(2), Reason: link.PKeyOut}, true},
+		{"to somebody who is not in it, stopped where it would leave", 1, 2, 0x9001,
+			Probed{At: front(2), Reason: link.PKeyOut}, true},
 		{"all to the manager", 5, 0, 0x7fff, Probed{Arrived: true, At: ref(0)}, false},
 		{"limited members of the default partition", 5, 6, 0x7fff, Probed{At: ref(6), KeyRefused: true}, true},
 	} {
@@ -102,7 +105,8 @@ func TestProbe(t *testing.T) {
 	}
 	defer s.Close()
 	f.lock(f.Now())
-	p := packet{slid: rep.LID(ref(5)), dlid: rep.LID(ref(1)), srcQP: ib.QPNGSI, dstQP: ib.QPNGSI, qkey: ib.QKeyGSI, pkey: 0x9001}
+	p := packet{slid: rep.LID(ref(5)), dlid: rep.LID(ref(1)), srcQP: ib.QPNGSI, dstQP: ib.QPNGSI, qkey: ib.QKeyGSI,
+		pkey: 0x9001}
 	f.carry(place{ref(5).Node, 1, true}, &p, nil)
 	f.unlock()
 	if c := f.Counters(front(5)); c[ib.PortRcvConstraintErrors] != 1 {
@@ -110,7 +114,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestOwnKeys: a program gets no way with a key that its adapter has not, and loses one, without being asked, when the key goes.
+// TestOwnKeys: a program gets no way with a key that its adapter has not, and loses one, without being asked, when the
+// key goes.
 func TestOwnKeys(t *testing.T) {
 	g, err := topo.ParseSpec("star:3")
 	if err != nil {
@@ -162,7 +167,8 @@ func TestOwnKeys(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d ways with the key that both have", n)
 	}
-	// h2 and h3 become limited members. A program that has not heard of it sends with the full key, which h3 would take.
+	// h2 and h3 become limited members. A program that has not heard of it sends with the full key, which h3 would
+	// take.
 	bringUp("Default=0x7fff : ALL=limited, SELF=full ;\n")
 	n, after := ways(ib.PKeyDefault)
 	if n != 0 || after == before {

@@ -91,7 +91,8 @@ type End struct {
 // Sender is the end that sends; false if the channel is no more.
 func (c *Channel) Sender() (End, bool) { return c.end(c.to) }
 
-// Receiver is the end that receives. It is there once also for a channel whose sender has ended meanwhile: what that has sent is on its way.
+// Receiver is the end that receives. It is there once also for a channel whose sender has ended meanwhile: what that
+// has sent is on its way.
 func (c *Channel) Receiver() (End, bool) {
 	e, ok := c.end(c.from)
 	c.f.mu.Lock()
@@ -172,7 +173,8 @@ func (f *Fabric) Attach(name string, c Caller) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotAHost, err)
 	}
-	p := &Process{f: f, host: h, pid: c.PID, probe: c.Probe, routes: map[endpoint.Key]*procRoute{}, out: map[chanKey]*Channel{}, nextSlot: 1, bell: make(chan struct{}, 1)}
+	p := &Process{f: f, host: h, pid: c.PID, probe: c.Probe, routes: map[endpoint.Key]*procRoute{},
+		out: map[chanKey]*Channel{}, nextSlot: 1, bell: make(chan struct{}, 1)}
 	if p.PageFD, p.pageMem, err = endpoint.NewMemory("page", endpoint.PageBytes); err != nil {
 		return nil, err
 	}
@@ -208,8 +210,8 @@ func (f *Fabric) Attach(name string, c Caller) (*Process, error) {
 	return p, nil
 }
 
-// takeBlock finds a block of queue pair numbers. Blocks rest as long as they can before they come back, so that packets of
-// the dead do not meet the living.
+// takeBlock finds a block of queue pair numbers. Blocks rest as long as they can before they come back, so that packets
+// of the dead do not meet the living.
 func (h *Host) takeBlock() (uint16, error) {
 	for range endpoint.NumBlocks {
 		h.lastBlock++
@@ -300,7 +302,8 @@ func (p *Process) Port(n ib.PortNum) (hca.Port, mad.PortInfo) {
 	return port, info
 }
 
-// Violated counts a packet with a wrong key that came to the process at the adapter's port, and has its agent tell the manager.
+// Violated counts a packet with a wrong key that came to the process at the adapter's port, and has its agent tell the
+// manager.
 func (p *Process) Violated(v agent.Notice) {
 	p.host.mu.Lock()
 	p.host.eng.HandleViolation(v)
@@ -310,8 +313,8 @@ func (p *Process) Violated(v agent.Notice) {
 	p.f.mu.Unlock()
 }
 
-// Resolve finds the way for a key, as the tables have it now. What the process counts in the slot goes that way until the
-// slot's generation changes.
+// Resolve finds the way for a key, as the tables have it now. What the process counts in the slot goes that way until
+// the slot's generation changes.
 func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 	f := p.f
 	f.mu.Lock()
@@ -366,7 +369,8 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 	return r, nil
 }
 
-// nowhere is the way of packets that cannot be given one for want of something, such as descriptors. It lasts a moment: then the process asks again.
+// nowhere is the way of packets that cannot be given one for want of something, such as descriptors. It lasts a moment:
+// then the process asks again.
 func (p *Process) nowhere() Resolved {
 	time.AfterFunc(nowhereLasts, func() {
 		p.f.mu.Lock()
@@ -396,7 +400,8 @@ func (p *Process) takeSlot() (int, error) {
 				return pr.slot, nil
 			}
 		}
-		return 0, fmt.Errorf("live: a process on %s sends to %d destinations: %w", p.host.Name(), endpoint.NumSlots, ErrBlocks)
+		return 0, fmt.Errorf("live: a process on %s sends to %d destinations: %w", p.host.Name(), endpoint.NumSlots,
+			ErrBlocks)
 	}
 	p.nextSlot++
 	return p.nextSlot - 1, nil
@@ -411,7 +416,8 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 	var ends []wayEnd
 	switch {
 	case !slices.Contains(local.PKeys, k.PKey):
-		// An adapter sends with keys that it has (IBA 10.9.3). The process says which, and it may not have heard yet that a manager has taken this one away, or not want to.
+		// An adapter sends with keys that it has (IBA 10.9.3). The process says which, and it may not have heard yet
+		// that a manager has taken this one away, or not want to.
 		rt.lost, rt.reason = from, link.PKeyOut
 	case local.LID != 0 && !k.DLID.IsMulticast() && k.DLID>>local.LMC == local.LID>>local.LMC:
 		// Within the adapter; no link sees it.
@@ -431,7 +437,8 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 	}
 	var chans []*Channel
 	if rt.passesSwitched() {
-		// The fabric takes the packets at the first port, whatever becomes of them behind it. Only those that never leave the host are none of its business.
+		// The fabric takes the packets at the first port, whatever becomes of them behind it. Only those that never
+		// leave the host are none of its business.
 		rt.switched = true
 		ends = slices.DeleteFunc(ends, func(e wayEnd) bool { return e.port != from })
 		c, err := p.channel(chanKey{nil, k.Port, rt.hops[0].vl})

@@ -11,7 +11,8 @@ import (
 	"softib/proto/topo"
 )
 
-// TestSenderEndsFirst: a ring that its receiver has not heard of outlives its sender, once, and nothing of it is left then.
+// TestSenderEndsFirst: a ring that its receiver has not heard of outlives its sender, once, and nothing of it is left
+// then.
 func TestSenderEndsFirst(t *testing.T) {
 	g, err := topo.ParseSpec("star:2")
 	if err != nil {

@@ -15,9 +15,10 @@ import (
 	"softib/proto/ib"
 )
 
-// What adapters know and ports do not. Each attached program writes it to its ledger (endpoint.Ledger), which is read here when somebody asks and when the program
-// ends. What was read is the host's from then on, so that a host's counters outlive its programs and never go backwards. A program that is killed takes
-// with it what it has counted in its last millisecond.
+// What adapters know and ports do not. Each attached program writes it to its ledger (endpoint.Ledger), which is read
+// here when somebody asks and when the program ends. What was read is the host's from then on, so that a host's
+// counters outlive its programs and never go backwards. A program that is killed takes with it what it has counted in
+// its last millisecond.
 
 // ProgramStats is a program that is attached.
 type ProgramStats struct {
@@ -44,8 +45,9 @@ type HostStats struct {
 // Histogram counts times by their size; see endpoint.Histogram.
 type Histogram = endpoint.Histogram
 
-// PathLatency is how long acknowledgements took on the way from one host to another and back: of a sample of the packets of reliable connections that ask for one,
-// from when the packet was sent until the sender has taken in the answer.
+// PathLatency is how long acknowledgements took on the way from one host to another and back: of a sample of the
+// packets of reliable connections that ask for one, from when the packet was sent until the sender has taken in the
+// answer.
 type PathLatency struct {
 	From, To string
 	Times    Histogram
@@ -164,7 +166,8 @@ func (p *Process) findEnds() {
 	}
 }
 
-// addTimes counts times of a path. Where there are too many, the one that nothing was counted in for the longest is forgotten.
+// addTimes counts times of a path. Where there are too many, the one that nothing was counted in for the longest is
+// forgotten.
 func (f *Fabric) addTimes(k hostPair, h *Histogram, now time.Time) {
 	t := f.paths[k]
 	if t == nil {
@@ -212,7 +215,8 @@ func (f *Fabric) Programs() []ProgramStats {
 	all := make([]ProgramStats, len(procs))
 	for i, p := range procs {
 		all[i] = ProgramStats{
-			Host: p.host.Name(), PID: p.pid, Name: p.name, Library: p.library, Since: p.since, Stats: p.counted, QPs: p.ledger.QPs(),
+			Host: p.host.Name(), PID: p.pid, Name: p.name, Library: p.library, Since: p.since, Stats: p.counted,
+			QPs: p.ledger.QPs(),
 		}
 	}
 	return all
@@ -254,7 +258,8 @@ func (h *Host) Stats() HostStats {
 }
 
 func (h *Host) stats() HostStats {
-	s := HostStats{Host: h.Name(), Node: h.node.Index, Programs: len(h.procs), Ended: h.totals.ended, Stats: h.totals.stats}
+	s := HostStats{Host: h.Name(), Node: h.node.Index, Programs: len(h.procs), Ended: h.totals.ended,
+		Stats: h.totals.stats}
 	for _, p := range h.procs {
 		qps := p.ledger.QPs()
 		for t := range qps {
@@ -266,8 +271,8 @@ func (h *Host) stats() HostStats {
 	return s
 }
 
-// PathLatencies are the pairs of hosts between which times were taken, by name of the first, then the second. There are so many at most; those that were
-// used most recently are kept.
+// PathLatencies are the pairs of hosts between which times were taken, by name of the first, then the second. There are
+// so many at most; those that were used most recently are kept.
 func (f *Fabric) PathLatencies() []PathLatency {
 	f.mu.Lock()
 	defer f.mu.Unlock()

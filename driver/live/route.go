@@ -131,7 +131,8 @@ func (w *walker) cross(src *Host, out *portState, vl ib.VL) {
 	w.relay(src, in)
 }
 
-// relay goes on by the forwarding entry of the switch that a packet has come to by port in; port 0 is the switch itself.
+// relay goes on by the forwarding entry of the switch that a packet has come to by port in; port 0 is the switch
+// itself.
 func (w *walker) relay(src *Host, in *portState) {
 	sw := in.sw
 	o := sw.engine.Route(w.key.dlid)

@@ -100,7 +100,8 @@ func (h *Host) vanish(rt *route) {
 // routeFor is the way of the next packet of a queue pair.
 func (h *Host) routeFor(s hca.Send, epoch uint64) *route {
 	rt, ok := s.QP.Owner.(*route)
-	if ok && rt.epoch == epoch && rt.key.dlid == s.DLID && rt.key.sl == s.SL && rt.key.pkey == s.PKey && rt.key.port == s.Port {
+	if ok && rt.epoch == epoch && rt.key.dlid == s.DLID && rt.key.sl == s.SL && rt.key.pkey == s.PKey &&
+		rt.key.port == s.Port {
 		return rt
 	}
 	key := routeKey{s.Port, s.DLID, s.SL, s.PKey}
@@ -151,8 +152,8 @@ func (h *Host) settle() {
 	}
 }
 
-// debtors are the hosts that have sent something since they were settled. Performance management is asked port by port, and
-// most hosts of a large fabric send nothing in between.
+// debtors are the hosts that have sent something since they were settled. Performance management is asked port by port,
+// and most hosts of a large fabric send nothing in between.
 type debtors struct {
 	settling sync.Mutex // held until all are settled: who asks meanwhile waits for it
 	mu       sync.Mutex // guards the list; taken after all others

@@ -23,8 +23,8 @@ type WayHop struct {
 // Way is the way that packets take, as the nodes' own tables and states have it now.
 type Way struct {
 	Hops []WayHop
-	// Reason is link.OK if they arrive. If not, Lost is the port where they end: the one that they came in by if the switch behind it drops
-	// them, the one that they would have left by if it does not let them go.
+	// Reason is link.OK if they arrive. If not, Lost is the port where they end: the one that they came in by if the
+	// switch behind it drops them, the one that they would have left by if it does not let them go.
 	Reason link.Reason
 	Lost   topo.PortRef
 	// Out is the port that the last switch has for them, where it has one; DropPort if not.
@@ -39,8 +39,8 @@ func (w *Way) End() topo.PortRef {
 	return w.Hops[len(w.Hops)-1].In
 }
 
-// Way follows packets from an end port (port 0 of a switch for the switch's own) to an address, without sending any. It asks the tables in the same way as
-// packets do.
+// Way follows packets from an end port (port 0 of a switch for the switch's own) to an address, without sending any. It
+// asks the tables in the same way as packets do.
 func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (Way, error) {
 	if !dlid.IsUnicast() {
 		return Way{}, fmt.Errorf("live: LID %v is no unicast address: want 1 to 0x%x", dlid, int(ib.LIDUnicastMax))
@@ -49,7 +49,8 @@ func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (Wa
 	defer f.mu.Unlock()
 	p := f.port(from)
 	if p == nil || from.Port == 0 != f.graph.Nodes[from.Node].IsSwitch() {
-		return Way{}, fmt.Errorf("live: %s is no end port: want a host's port, or port 0 of a switch", f.graph.PortName(from))
+		return Way{}, fmt.Errorf("live: %s is no end port: want a host's port, or port 0 of a switch",
+			f.graph.PortName(from))
 	}
 	rt := &route{key: routeKey{port: from.Port, dlid: dlid, sl: sl, pkey: pkey}}
 	w := walker{f: f, key: rt.key, route: rt, dry: true}
@@ -78,7 +79,8 @@ func (w *walker) way() Way {
 			break
 		}
 		seen[out] = true
-		way.Hops = append(way.Hops, WayHop{Out: out.ref(), In: in.ref(), VL: hops[i].vl, Rate: out.link.Rate(), MTU: out.link.NeighborMTU()})
+		way.Hops = append(way.Hops, WayHop{Out: out.ref(), In: in.ref(), VL: hops[i].vl, Rate: out.link.Rate(),
+			MTU: out.link.NeighborMTU()})
 	}
 	return way
 }

@@ -68,7 +68,8 @@ func TestWay(t *testing.T) {
 				}
 				for i, h := range way.Hops {
 					lanes[h.VL] = true
-					if h.MTU != ib.MTU4096 || h.Rate != (ib.LinkRate{Width: ib.Width4x, Speed: ib.NDR}) || i > 0 && h.Out.Node != way.Hops[i-1].In.Node {
+					if h.MTU != ib.MTU4096 || h.Rate != (ib.LinkRate{Width: ib.Width4x, Speed: ib.NDR}) || i > 0 &&
+						h.Out.Node != way.Hops[i-1].In.Node {
 						t.Fatalf("hop %d is %+v", i, h)
 					}
 				}
@@ -111,7 +112,8 @@ func TestWay(t *testing.T) {
 		from topo.PortRef
 		to   ib.LID
 	}{
-		{topo.PortRef{Node: -1, Port: 1}, 1}, {topo.PortRef{Node: a.node.Index}, 1}, {topo.PortRef{Node: second.Node, Port: 1}, 1},
+		{topo.PortRef{Node: -1, Port: 1}, 1}, {topo.PortRef{Node: a.node.Index}, 1},
+		{topo.PortRef{Node: second.Node, Port: 1}, 1},
 		{topo.PortRef{Node: a.node.Index, Port: 1}, 0}, {topo.PortRef{Node: a.node.Index, Port: 1}, ib.LIDMulticastMin},
 	} {
 		if _, err := f.Way(bad.from, bad.to, 0, ib.PKeyDefault); err == nil {
@@ -131,7 +133,8 @@ func TestWayOfSwitches(t *testing.T) {
 		t.Errorf("between switches: %+v, %v", way, err)
 	}
 	own, _ := f.switches[0].engine.LID()
-	if way, err := f.Way(topo.PortRef{Node: ring[0].Index}, own, 0, ib.PKeyDefault); err != nil || way.Reason == link.OK || len(way.Hops) != 0 {
+	if way, err := f.Way(topo.PortRef{Node: ring[0].Index}, own, 0, ib.PKeyDefault); err != nil ||
+		way.Reason == link.OK || len(way.Hops) != 0 {
 		t.Errorf("a switch to itself: %+v, %v", way, err)
 	}
 	dest := f.hosts[2].eng.Port(1).LID

@@ -135,7 +135,8 @@ func (s *Sim) Audit() error {
 		for vl := range ib.NumVL {
 			bad := func(what string, got, want int) {
 				if got != want {
-					errs = append(errs, &CreditError{s.now, s.ref(uint32(at)), s.ref(p.Site.Peer), ib.VL(vl), what, got, want})
+					errs = append(errs, &CreditError{s.now, s.ref(uint32(at)), s.ref(p.Site.Peer), ib.VL(vl), what, got,
+						want})
 				}
 			}
 			tx, rx := p.Credit(ib.VL(vl)), q.Credit(ib.VL(vl))
@@ -161,7 +162,8 @@ func (s *Sim) AtRest() error {
 	}
 	for _, c := range s.Credits() {
 		if c.Occupied != 0 || c.InFlight != 0 || c.Available+c.Untold != c.Size {
-			errs = append(errs, &CreditError{s.now, c.From, c.To, c.VL, "available and untold", c.Available + c.Untold, c.Size})
+			errs = append(errs, &CreditError{s.now, c.From, c.To, c.VL, "available and untold", c.Available + c.Untold,
+				c.Size})
 		}
 	}
 	errs = append(errs, s.Audit())

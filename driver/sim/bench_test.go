@@ -118,7 +118,8 @@ func rcPermutation(tb testing.TB, spec string) (*Sim, []*peer) {
 
 // write posts one more message of all the memory.
 func (p *peer) write(tb testing.TB) {
-	p.wr = hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: p.sges[:], RemoteAddr: peerVA, RKey: p.rkey}
+	p.wr = hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: p.sges[:], RemoteAddr: peerVA,
+		RKey: p.rkey}
 	p.sges[0] = hca.SGE{Addr: peerVA, Length: uint32(len(p.mem)), LKey: p.mr.LKey()}
 	if err := p.h.PostSend(p.qp, &p.wr); err != nil {
 		tb.Fatal(err)

@@ -28,12 +28,13 @@ func (s *Sim) BringUp() (sm.Report, error) {
 	return s.bringUp()
 }
 
-// noLife is the code of a life time that does not end (IBA 14.2.5.6): packets get old in a simulation only where a scenario
-// says so.
+// noLife is the code of a life time that does not end (IBA 14.2.5.6): packets get old in a simulation only where a
+// scenario says so.
 const noLife = 20
 
 func (s *Sim) bringUp() (sm.Report, error) {
-	report, err := sm.BringUp(s.graph, (*fabric)(s), sm.Config{Groups: s.groups, HOQLife: noLife, LeafHOQLife: noLife, PacketLife: noLife})
+	report, err := sm.BringUp(s.graph, (*fabric)(s),
+		sm.Config{Groups: s.groups, HOQLife: noLife, LeafHOQLife: noLife, PacketLife: noLife})
 	if err != nil {
 		return report, err
 	}
@@ -60,7 +61,8 @@ func (s *Sim) ProgramMulticast(mlid ib.LID, members []topo.PortRef) error {
 		}
 	}
 	if !mlid.IsMulticast() {
-		return fmt.Errorf("sim: multicast LID %v: want 0x%x to 0x%x", mlid, int(ib.LIDMulticastMin), int(ib.LIDMulticastMax))
+		return fmt.Errorf("sim: multicast LID %v: want 0x%x to 0x%x", mlid, int(ib.LIDMulticastMin),
+			int(ib.LIDMulticastMax))
 	}
 	s.setGroup(mlid, members)
 	_, err := s.bringUp()

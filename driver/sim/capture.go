@@ -28,7 +28,8 @@ func (s *Sim) emit(e *trace.Event) {
 }
 
 func (s *Sim) tracePacket(start ib.Time, p *link.Port, f *link.Frame) {
-	s.emit(&trace.Event{Time: start, Node: p.Site.Node, Port: p.Site.Num, Kind: trace.Packet, Dir: trace.Out, Packet: f.Sync()})
+	s.emit(&trace.Event{Time: start, Node: p.Site.Node, Port: p.Site.Num, Kind: trace.Packet, Dir: trace.Out,
+		Packet: f.Sync()})
 }
 
 func (s *Sim) traceLink(p *link.Port, fc wire.LinkPacket) {
@@ -43,14 +44,19 @@ func (s *Sim) traceDrop(at uint32, f *link.Frame, r trace.Reason) {
 // traceBytes shows a packet as a fault has left it.
 func (s *Sim) traceBytes(at uint32, b []byte) {
 	site := &s.ports[s.ports[at].Site.Peer].Site
-	s.emit(&trace.Event{Time: s.now, Node: site.Node, Port: site.Num, Kind: trace.Packet, Dir: trace.In, Bytes: b, Note: "corrupted on the way"})
+	s.emit(&trace.Event{Time: s.now, Node: site.Node, Port: site.Num, Kind: trace.Packet, Dir: trace.In, Bytes: b,
+		Note: "corrupted on the way"})
 }
 
 // traceReasons says a link's reasons in the words of captures.
 var traceReasons = [link.NumReason]trace.Reason{
-	link.Physical: trace.BadVCRC, link.Malformed: trace.Malformed, link.Overrun: trace.NoCredit, link.VL15Full: trace.VL15Full,
-	link.NotReady: trace.NotActive, link.PKeyIn: trace.InPKey, link.RawIn: trace.InPKey, link.UnknownDLID: trace.NoRoute,
-	link.Looping: trace.Loopback, link.NoMember: trace.NoRoute, link.BadVLMap: trace.BadVL, link.Inactive: trace.NotActive,
-	link.NeighborMTU: trace.TooLong, link.HOQLife: trace.HOQLife, link.SwitchLife: trace.Lifetime, link.VLStalled: trace.HOQLife,
-	link.PKeyOut: trace.OutPKey, link.RawOut: trace.OutPKey, link.LinkDown: trace.LinkDown,
+	link.Physical: trace.BadVCRC, link.Malformed: trace.Malformed, link.Overrun: trace.NoCredit,
+	link.VL15Full: trace.VL15Full,
+	link.NotReady: trace.NotActive, link.PKeyIn: trace.InPKey, link.RawIn: trace.InPKey,
+	link.UnknownDLID: trace.NoRoute,
+	link.Looping:     trace.Loopback, link.NoMember: trace.NoRoute, link.BadVLMap: trace.BadVL,
+	link.Inactive:    trace.NotActive,
+	link.NeighborMTU: trace.TooLong, link.HOQLife: trace.HOQLife, link.SwitchLife: trace.Lifetime,
+	link.VLStalled: trace.HOQLife,
+	link.PKeyOut:   trace.OutPKey, link.RawOut: trace.OutPKey, link.LinkDown: trace.LinkDown,
 }

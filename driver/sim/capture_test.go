@@ -41,8 +41,10 @@ func (k *tee) Write(e *trace.Event) error {
 func readyUC(t *testing.T, a, b *peer) {
 	t.Helper()
 	for _, p := range []struct{ me, peer *peer }{{a, b}, {b, a}} {
-		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateInit, Port: 1, Access: hca.AccessRemoteWrite}, hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess))
-		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTR, AH: hca.AHAttr{DLID: p.peer.lid, Port: 1}, PathMTU: ib.MTU256, DestQPN: p.peer.qp.Num(), RQPSN: 500},
+		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateInit, Port: 1, Access: hca.AccessRemoteWrite},
+			hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess))
+		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTR, AH: hca.AHAttr{DLID: p.peer.lid, Port: 1},
+			PathMTU: ib.MTU256, DestQPN: p.peer.qp.Num(), RQPSN: 500},
 			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN))
 		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTS, SQPSN: 500}, hca.MaskState|hca.MaskSQPSN))
 	}
@@ -50,7 +52,8 @@ func readyUC(t *testing.T, a, b *peer) {
 
 func readyUD(t *testing.T, p *peer, qkey ib.QKey) {
 	t.Helper()
-	check(t, p.h.ModifyQP(p.qp, hca.QPAttr{State: hca.StateInit, Port: 1, QKey: qkey}, hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskQKey))
+	check(t, p.h.ModifyQP(p.qp, hca.QPAttr{State: hca.StateInit, Port: 1, QKey: qkey},
+		hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskQKey))
 	check(t, p.h.ModifyQP(p.qp, hca.QPAttr{State: hca.StateRTR}, hca.MaskState))
 	check(t, p.h.ModifyQP(p.qp, hca.QPAttr{State: hca.StateRTS, SQPSN: 900}, hca.MaskState|hca.MaskSQPSN))
 }
@@ -118,7 +121,8 @@ func TestTsharkCapture(t *testing.T) {
 
 	uc, ucPeer := newPeer(t, s, 0, hca.UC, 4096), newPeer(t, s, 2, hca.UC, 4096)
 	readyUC(t, uc, ucPeer)
-	check(t, uc.h.PostSend(uc.qp, &hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: uc.sge(0, 600), RemoteAddr: peerVA, RKey: ucPeer.mr.RKey()}))
+	check(t, uc.h.PostSend(uc.qp, &hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: uc.sge(0, 600),
+		RemoteAddr: peerVA, RKey: ucPeer.mr.RKey()}))
 	run(1, uc)
 
 	ud, udPeer := newPeer(t, s, 0, hca.UD, 4096), newPeer(t, s, 2, hca.UD, 4096)
@@ -132,7 +136,8 @@ func TestTsharkCapture(t *testing.T) {
 	check(t, err)
 	for _, ah := range []*hca.AH{one, group} {
 		check(t, udPeer.h.PostRecv(udPeer.qp, &hca.RecvWR{SGList: udPeer.sge(0, 4096)}))
-		check(t, ud.h.PostSend(ud.qp, &hca.SendWR{Opcode: hca.WRSend, Flags: hca.SendSignaled, SGList: ud.sge(0, 33), AH: ah, RemoteQPN: udPeer.qp.Num(), RemoteQKey: qkey}))
+		check(t, ud.h.PostSend(ud.qp, &hca.SendWR{Opcode: hca.WRSend, Flags: hca.SendSignaled, SGList: ud.sge(0, 33),
+			AH: ah, RemoteQPN: udPeer.qp.Num(), RemoteQKey: qkey}))
 	}
 	run(2, ud)
 	if n := udPeer.completions(t); n != 2 {
@@ -143,12 +148,14 @@ func TestTsharkCapture(t *testing.T) {
 	lost := len(sink.seen)
 	s.SetFaults(topo.PortRef{Node: s.HostNode(0).Index, Port: 1}, Faults{Drop: 1})
 	s.PlanFaults(s.Now()+ib.Microsecond*50, topo.PortRef{Node: s.HostNode(0).Index, Port: 1}, Faults{})
-	check(t, rc.h.PostSend(rc.qp, &hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: rc.sge(0, 64), RemoteAddr: peerVA, RKey: rcPeer.mr.RKey()}))
+	check(t, rc.h.PostSend(rc.qp, &hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: rc.sge(0, 64),
+		RemoteAddr: peerVA, RKey: rcPeer.mr.RKey()}))
 	run(1, rc)
 	check(t, s.SinkErr())
 
 	retried := sink.seen[lost:]
-	if !retried[1].dropped || retried[0].psn != retried[1].psn || retried[2].psn != retried[0].psn || retried[2].dropped {
+	if !retried[1].dropped || retried[0].psn != retried[1].psn || retried[2].psn != retried[0].psn ||
+		retried[2].dropped {
 		t.Fatalf("not lost and sent again: %+v", retried)
 	}
 	kinds := map[wire.Opcode]bool{}
@@ -158,9 +165,12 @@ func TestTsharkCapture(t *testing.T) {
 		multicast = multicast || p.dlid == mlid
 	}
 	for _, op := range []wire.Opcode{
-		wire.OpSendFirst, wire.OpSendMiddle, wire.OpSendLastImm, wire.OpWriteFirst, wire.OpWriteLast, wire.OpWriteOnly, wire.OpReadRequest,
-		wire.OpReadResponseFirst, wire.OpReadResponseMiddle, wire.OpReadResponseLast, wire.OpFetchAdd, wire.OpCmpSwap, wire.OpAtomicAck, wire.OpAck,
-		wire.MakeOpcode(wire.UC, wire.OpWriteFirst), wire.MakeOpcode(wire.UC, wire.OpWriteLast), wire.MakeOpcode(wire.UD, wire.OpSendOnly),
+		wire.OpSendFirst, wire.OpSendMiddle, wire.OpSendLastImm, wire.OpWriteFirst, wire.OpWriteLast, wire.OpWriteOnly,
+		wire.OpReadRequest,
+		wire.OpReadResponseFirst, wire.OpReadResponseMiddle, wire.OpReadResponseLast, wire.OpFetchAdd, wire.OpCmpSwap,
+		wire.OpAtomicAck, wire.OpAck,
+		wire.MakeOpcode(wire.UC, wire.OpWriteFirst), wire.MakeOpcode(wire.UC, wire.OpWriteLast),
+		wire.MakeOpcode(wire.UD, wire.OpSendOnly),
 	} {
 		if !kinds[op] {
 			t.Errorf("the capture has no %v", op)
@@ -173,7 +183,8 @@ func TestTsharkCapture(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "fabric.pcapng")
 	check(t, os.WriteFile(name, file.Bytes(), 0o644))
 	out, err := exec.Command(path, "-n", "-r", name, "-T", "fields", "-E", "separator=|", "-E", "occurrence=f",
-		"-e", "infiniband.bth.opcode", "-e", "infiniband.bth.psn", "-e", "infiniband.lrh.dlid", "-e", "_ws.malformed", "-e", "_ws.expert.severity", "-e", "frame.comment").Output()
+		"-e", "infiniband.bth.opcode", "-e", "infiniband.bth.psn", "-e", "infiniband.lrh.dlid", "-e", "_ws.malformed",
+		"-e", "_ws.expert.severity", "-e", "frame.comment").Output()
 	check(t, err)
 	rows := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(rows) != len(sink.seen) {
@@ -183,7 +194,8 @@ func TestTsharkCapture(t *testing.T) {
 	for i, row := range rows {
 		f, p := strings.Split(row, "|"), sink.seen[i]
 		if f[0] != fmt.Sprint(uint8(p.op)) || f[1] != fmt.Sprint(uint32(p.psn)) || f[2] != fmt.Sprint(uint16(p.dlid)) {
-			t.Errorf("packet %d: tshark reads opcode %s PSN %s DLID %s, it was %v PSN %d DLID %d", i+1, f[0], f[1], f[2], p.op, p.psn, p.dlid)
+			t.Errorf("packet %d: tshark reads opcode %s PSN %s DLID %s, it was %v PSN %d DLID %d", i+1, f[0], f[1],
+				f[2], p.op, p.psn, p.dlid)
 		}
 		if f[3] != "" || f[4] != "" && f[4] != comment {
 			t.Errorf("packet %d (%v): tshark complains: %q, severity %q", i+1, p.op, f[3], f[4])

@@ -22,8 +22,8 @@
 //	s.StartManager(i, sim.ManagerConfig{...}) // and StopManager, which kills it
 //	s.Manager(i).State()
 //
-// From then on links that train become active by a manager alone, and agents send their traps. Watch tells of every Set that
-// an agent has carried out.
+// From then on links that train become active by a manager alone, and agents send their traps. Watch tells of every Set
+// that an agent has carried out.
 //
 // Time on a cable: a packet's first 64 bytes reach a switch after the cable's delay
 // and the switch's own, and are forwarded at once (cut-through); a host, or a

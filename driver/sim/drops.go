@@ -29,7 +29,8 @@ func (s *Sim) drop(at uint32, f *link.Frame, r link.Reason) {
 	s.mix(uint64(r) ^ uint64(at)<<8 ^ uint64(s.now)<<32)
 	if s.logDrop {
 		p := s.ports[at]
-		s.dropLog = append(s.dropLog, DropRecord{s.now, int(p.Site.Node), p.Site.Num, r, f.LRH.DLID, f.LRH.SLID, f.Packet.BTH.DestQP, f.Packet.BTH.PSN})
+		s.dropLog = append(s.dropLog, DropRecord{s.now, int(p.Site.Node), p.Site.Num, r, f.LRH.DLID, f.LRH.SLID,
+			f.Packet.BTH.DestQP, f.Packet.BTH.PSN})
 	}
 	if s.cfg.Sink != nil {
 		s.traceDrop(at, f, traceReasons[r])

@@ -41,7 +41,8 @@ func packFC(fc wire.LinkPacket) uint32 {
 
 func unpackFC(a uint32) wire.LinkPacket {
 	return wire.LinkPacket{
-		Op: wire.LinkOp(a >> 28), VL: ib.VL(a >> 24 & 15), FCTBS: uint16(a >> 12 & wire.CreditMask), FCCL: uint16(a & wire.CreditMask),
+		Op: wire.LinkOp(a >> 28), VL: ib.VL(a >> 24 & 15), FCTBS: uint16(a >> 12 & wire.CreditMask),
+		FCCL: uint16(a & wire.CreditMask),
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 // TestNoDeadlock has every host send to a random other through buffers of one packet, on
 // topologies that are full of cycles.
 func TestNoDeadlock(t *testing.T) {
-	for _, spec := range []string{"torus:4x4", "torus:3x3x3", "dragonfly:a=4,p=2,h=2", "ring:7", "fat-tree:radix=4,levels=3", "random:switches=12,hosts=24,seed=3", "pair", "line:5"} {
+	for _, spec := range []string{"torus:4x4", "torus:3x3x3", "dragonfly:a=4,p=2,h=2", "ring:7",
+		"fat-tree:radix=4,levels=3", "random:switches=12,hosts=24,seed=3", "pair", "line:5"} {
 		t.Run(spec, func(t *testing.T) {
 			s := build(t, spec, Config{Seed: 2, Port: link.Config{BufferBlocks: 1}})
 			r := rand.New(rand.NewPCG(4, 4))
@@ -51,7 +52,8 @@ func TestMixedRates(t *testing.T) {
 		h := g.Hosts()[i]
 		at := h.Ports[1].PeerPort
 		check(t, g.Disconnect(h.Index, 1))
-		check(t, g.Connect(h.Index, 1, sw, at, topo.LinkSpec{Width: ib.Width4x, Speed: speed, LengthMM: int32(1000 * (i + 1))}))
+		check(t, g.Connect(h.Index, 1, sw, at, topo.LinkSpec{Width: ib.Width4x, Speed: speed,
+			LengthMM: int32(1000 * (i + 1))}))
 	}
 	s, err := New(g, Config{Seed: 1, NewHost: newSource, Port: link.Config{BufferBlocks: 1}})
 	check(t, err)
@@ -154,7 +156,8 @@ func TestPartition(t *testing.T) {
 		t.Errorf("got %d and %d, want 10 and 0", a, b)
 	}
 	if c := s.Counters(leaf); c[ib.PortRcvConstraintErrors] != 10 || c[ib.PortXmitConstraintErrors] != 10 {
-		t.Errorf("constraint errors %d in, %d out: want 10 and 10", c[ib.PortRcvConstraintErrors], c[ib.PortXmitConstraintErrors])
+		t.Errorf("constraint errors %d in, %d out: want 10 and 10", c[ib.PortRcvConstraintErrors],
+			c[ib.PortXmitConstraintErrors])
 	}
 	if d := s.Drops(); d[link.PKeyIn] != 10 || d[link.PKeyOut] != 10 || len(s.DropLog()) != 20 {
 		t.Errorf("drops %v, %d logged", d, len(s.DropLog()))
@@ -246,7 +249,8 @@ func TestCapture(t *testing.T) {
 	check(t, err)
 	a, b := newPeer(t, s, 0, hca.RC, 8192), newPeer(t, s, 1, hca.RC, 8192)
 	connectRC(t, a, b, ib.MTU4096, 10)
-	check(t, a.h.PostSend(a.qp, &hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: a.sge(0, 8192), RemoteAddr: peerVA, RKey: b.mr.RKey()}))
+	check(t, a.h.PostSend(a.qp, &hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: a.sge(0, 8192),
+		RemoteAddr: peerVA, RKey: b.mr.RKey()}))
 	s.Wake(0)
 	s.RunUntilIdle(ib.Second)
 	check(t, s.SinkErr())
@@ -270,7 +274,8 @@ func TestFlapUnderRC(t *testing.T) {
 	for i := range a.mem {
 		a.mem[i] = byte(i * 7)
 	}
-	check(t, a.h.PostSend(a.qp, &hca.SendWR{WRID: 1, Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: a.sge(0, 1<<20), RemoteAddr: peerVA, RKey: b.mr.RKey()}))
+	check(t, a.h.PostSend(a.qp, &hca.SendWR{WRID: 1, Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled,
+		SGList: a.sge(0, 1<<20), RemoteAddr: peerVA, RKey: b.mr.RKey()}))
 	s.PlanFlap(s.Now()+5*ib.Microsecond, topo.PortRef{Node: s.HostNode(1).Index, Port: 1}, 100*ib.Microsecond)
 	s.Wake(0)
 	if !s.RunUntilIdle(10 * ib.Second) {
@@ -296,7 +301,8 @@ func TestByReference(t *testing.T) {
 	for i := range a.mem {
 		a.mem[i] = 0xAB
 	}
-	check(t, a.h.PostSend(a.qp, &hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: a.sge(0, 1<<16), RemoteAddr: peerVA, RKey: b.mr.RKey()}))
+	check(t, a.h.PostSend(a.qp, &hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: a.sge(0, 1<<16),
+		RemoteAddr: peerVA, RKey: b.mr.RKey()}))
 	s.Wake(0)
 	s.Run(s.Now() + 300*ib.Nanosecond)
 	check(t, a.h.ModifyQP(a.qp, hca.QPAttr{State: hca.StateErr}, hca.MaskState))

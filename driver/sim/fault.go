@@ -54,7 +54,8 @@ const (
 )
 
 var faultNames = [NumFaultKind]string{
-	"drop", "corrupt", "duplicate", "delay", "reorder", "flow-control loss", "link down", "link up", "node stop", "lost in flight",
+	"drop", "corrupt", "duplicate", "delay", "reorder", "flow-control loss", "link down", "link up", "node stop",
+	"lost in flight",
 	"reboot", "mute", "manager start", "manager stop",
 }
 
@@ -82,7 +83,8 @@ func (r FaultRecord) String() string {
 	if r.DLID == 0 {
 		return fmt.Sprintf("%v node %d[%d] %v", r.Time, r.Port.Node, r.Port.Port, r.Kind)
 	}
-	return fmt.Sprintf("%v node %d[%d] %v: %v %v->%v QP %v PSN %d", r.Time, r.Port.Node, r.Port.Port, r.Kind, r.Opcode, r.SLID, r.DLID, r.DestQP, r.PSN)
+	return fmt.Sprintf("%v node %d[%d] %v: %v %v->%v QP %v PSN %d", r.Time, r.Port.Node, r.Port.Port, r.Kind, r.Opcode,
+		r.SLID, r.DLID, r.DestQP, r.PSN)
 }
 
 // cable is what one direction of a cable does beyond carrying packets.
@@ -332,8 +334,8 @@ func (s *Sim) late(slot uint32) {
 	s.accept(h.at, s.ports[h.at], h.f)
 }
 
-// refused notes that a port has not counted a packet which its neighbour has: the one is active, the other not yet, or they have not the
-// same lanes. Only a refresh tells the neighbour.
+// refused notes that a port has not counted a packet which its neighbour has: the one is active, the other not yet, or
+// they have not the same lanes. Only a refresh tells the neighbour.
 func (s *Sim) refused(at uint32, p *link.Port, f *link.Frame, r link.Reason) {
 	if (r == link.NotReady || r == link.Malformed) && p.State() >= ib.PortInit && f.LRH.VL != ib.VLMgmt {
 		s.lossy(at, p)

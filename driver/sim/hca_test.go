@@ -37,7 +37,8 @@ func check(t testing.TB, err error) {
 
 func newPeer(t testing.TB, s *Sim, host int, typ hca.QPType, size int) *peer {
 	t.Helper()
-	p := &peer{h: s.Host(host).(*hca.HCA), lid: s.LID(topo.PortRef{Node: s.HostNode(host).Index, Port: 1}), mem: make([]byte, size)}
+	p := &peer{h: s.Host(host).(*hca.HCA), lid: s.LID(topo.PortRef{Node: s.HostNode(host).Index, Port: 1}),
+		mem: make([]byte, size)}
 	var err error
 	p.pd, err = p.h.AllocPD()
 	check(t, err)
@@ -55,12 +56,15 @@ func newPeer(t testing.TB, s *Sim, host int, typ hca.QPType, size int) *peer {
 func connectRC(t testing.TB, a, b *peer, mtu ib.MTU, timeout uint8) {
 	t.Helper()
 	for _, p := range []struct{ me, peer *peer }{{a, b}, {b, a}} {
-		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateInit, Port: 1, Access: hca.AccessRemoteWrite | hca.AccessRemoteRead | hca.AccessRemoteAtomic},
+		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateInit, Port: 1,
+			Access: hca.AccessRemoteWrite | hca.AccessRemoteRead | hca.AccessRemoteAtomic},
 			hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess))
-		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTR, AH: hca.AHAttr{DLID: p.peer.lid, Port: 1}, PathMTU: mtu,
+		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTR, AH: hca.AHAttr{DLID: p.peer.lid, Port: 1},
+			PathMTU: mtu,
 			DestQPN: p.peer.qp.Num(), RQPSN: 100, MaxDestRD: 8, MinRNRTimer: 12},
 			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|hca.MaskMinRNRTimer))
-		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTS, SQPSN: 100, Timeout: timeout, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 8},
+		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTS, SQPSN: 100, Timeout: timeout, RetryCnt: 7,
+			RNRRetry: 7, MaxRDAtomic: 8},
 			hca.MaskState|hca.MaskSQPSN|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic))
 	}
 }
@@ -107,7 +111,8 @@ func TestRC(t *testing.T) {
 			}
 			const n = 64
 			for i := range n {
-				check(t, a.h.PostSend(a.qp, &hca.SendWR{WRID: uint64(i), Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled,
+				check(t, a.h.PostSend(a.qp, &hca.SendWR{WRID: uint64(i), Opcode: hca.WRRDMAWrite,
+					Flags:  hca.SendSignaled,
 					SGList: a.sge(i*size/n, size/n), RemoteAddr: peerVA + uint64(i*size/n), RKey: b.mr.RKey()}))
 			}
 			s.Wake(0)
@@ -147,7 +152,8 @@ func TestDirectedRoute(t *testing.T) {
 		check(t, a.h.PostRecv(a.qp, &hca.RecvWR{WRID: 2, SGList: a.sge(1024, 512)}))
 		ah, err := a.h.CreateAH(a.pd, hca.AHAttr{DLID: ib.LIDPermissive, Port: 1})
 		check(t, err)
-		check(t, a.h.PostSend(a.qp, &hca.SendWR{WRID: 1, Opcode: hca.WRSend, Flags: hca.SendSignaled, SGList: a.sge(0, mad.Size), AH: ah}))
+		check(t, a.h.PostSend(a.qp, &hca.SendWR{WRID: 1, Opcode: hca.WRSend, Flags: hca.SendSignaled,
+			SGList: a.sge(0, mad.Size), AH: ah}))
 		s.Wake(0)
 		s.RunUntilIdle(s.Now() + ib.Millisecond)
 		if n := a.completions(t); n != 2 {

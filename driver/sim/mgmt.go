@@ -30,7 +30,8 @@ func (s *Sim) manager(node int) *manager {
 		return m
 	}
 	n := s.graph.Nodes[node]
-	id := agent.Identity{Type: n.Type, GUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID, DeviceID: n.DeviceID, Desc: n.Desc}
+	id := agent.Identity{Type: n.Type, GUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID,
+		DeviceID: n.DeviceID, Desc: n.Desc}
 	var m *manager
 	if sw := s.switches[node]; sw != nil {
 		view := ibswitch.NewNode(sw, ibswitch.NodeConfig{Identity: id, PortGUID: n.PortGUID(0)})
@@ -181,7 +182,8 @@ func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out
 	if s.mgmt.on && s.now < s.mgmt.mute[node] {
 		return 0, false
 	}
-	if pkt.LRH.LNH < wire.LNHLocal || pkt.BTH.Opcode != wire.MakeOpcode(wire.UD, wire.OpSendOnly) || len(pkt.Payload) != mad.Size {
+	if pkt.LRH.LNH < wire.LNHLocal || pkt.BTH.Opcode != wire.MakeOpcode(wire.UD, wire.OpSendOnly) ||
+		len(pkt.Payload) != mad.Size {
 		f.Flags |= forManager // no management datagram: whoever has the queue pair counts it
 		return 0, false
 	}

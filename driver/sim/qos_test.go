@@ -12,7 +12,8 @@ import (
 	"softib/subnet/sm"
 )
 
-// mix is MPI and storage on one fabric: short messages between hosts all over it, and many disks' clients that write to one server in bulk.
+// mix is MPI and storage on one fabric: short messages between hosts all over it, and many disks' clients that write to
+// one server in bulk.
 type mix struct {
 	t     *testing.T
 	s     *Sim
@@ -42,11 +43,14 @@ const (
 func connectSL(t testing.TB, a, b *peer, sl ib.SL) {
 	t.Helper()
 	for _, p := range []struct{ me, peer *peer }{{a, b}, {b, a}} {
-		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateInit, Port: 1, Access: hca.AccessRemoteWrite}, hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess))
-		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTR, AH: hca.AHAttr{DLID: p.peer.lid, Port: 1, SL: sl}, PathMTU: storageMTU,
+		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateInit, Port: 1, Access: hca.AccessRemoteWrite},
+			hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess))
+		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTR,
+			AH: hca.AHAttr{DLID: p.peer.lid, Port: 1, SL: sl}, PathMTU: storageMTU,
 			DestQPN: p.peer.qp.Num(), RQPSN: 100, MaxDestRD: 8, MinRNRTimer: 12},
 			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|hca.MaskMinRNRTimer))
-		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTS, SQPSN: 100, Timeout: 20, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 8},
+		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTS, SQPSN: 100, Timeout: 20, RetryCnt: 7,
+			RNRRetry: 7, MaxRDAtomic: 8},
 			hca.MaskState|hca.MaskSQPSN|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic))
 	}
 	a.rkey = b.mr.RKey()
@@ -180,9 +184,10 @@ func (m *mix) run() []ib.Time {
 	return m.times
 }
 
-// TestClassicTemplate: with the tables of the template, written by the manager, bulk writes to a server do not move the p99 of short messages that go the same ways. A
-// packet that has begun to leave a port is not called back, so a link may cost a message the time of one packet of storage; two of them are the bound for all links of its way.
-// Without the template the same load moves the p99 fifty times as far.
+// TestClassicTemplate: with the tables of the template, written by the manager, bulk writes to a server do not move the
+// p99 of short messages that go the same ways. A packet that has begun to leave a port is not called back, so a link
+// may cost a message the time of one packet of storage; two of them are the bound for all links of its way. Without the
+// template the same load moves the p99 fifty times as far.
 func TestClassicTemplate(t *testing.T) {
 	at := func(times []ib.Time, q float64) ib.Time { return times[int(q*float64(len(times)-1))] }
 	quiet := newMix(t, "classic", false).run()
@@ -194,8 +199,10 @@ func TestClassicTemplate(t *testing.T) {
 		name  string
 		times []ib.Time
 		bytes uint64
-	}{{"MPI alone", quiet, 0}, {"with storage, template classic", busy, loaded.bytes}, {"with storage, no template", flat, without.bytes}} {
-		t.Logf("%-32s %6d messages: p50 %v, p99 %v, most %v; storage %.0f Gb/s", x.name, len(x.times), at(x.times, 0.5), at(x.times, 0.99), x.times[len(x.times)-1],
+	}{{"MPI alone", quiet, 0}, {"with storage, template classic", busy, loaded.bytes},
+		{"with storage, no template", flat, without.bytes}} {
+		t.Logf("%-32s %6d messages: p50 %v, p99 %v, most %v; storage %.0f Gb/s", x.name, len(x.times), at(x.times, 0.5),
+			at(x.times, 0.99), x.times[len(x.times)-1],
 			8*float64(x.bytes)/(float64(measured)/float64(ib.Second))/1e9)
 		if len(x.times) < 1000 {
 			t.Fatalf("%s: %d messages: not enough for a p99", x.name, len(x.times))
@@ -207,7 +214,8 @@ func TestClassicTemplate(t *testing.T) {
 	packet := ib.Time(float64(storageMTU.Bytes()+60) * 8 / float64(rate.Mbps()) * 1e6) // ps: bits over Mb/s
 	bound := at(quiet, 0.99) + 2*packet
 	if got := at(busy, 0.99); got > bound {
-		t.Errorf("with the template storage moves the p99 of MPI from %v to %v: want at most %v", at(quiet, 0.99), got, bound)
+		t.Errorf("with the template storage moves the p99 of MPI from %v to %v: want at most %v", at(quiet, 0.99), got,
+			bound)
 	}
 	if got := at(flat, 0.99); got < at(quiet, 0.99)+100*packet {
 		t.Errorf("without the template the p99 is %v: is there any storage traffic?", got)

@@ -54,7 +54,8 @@ func TestQueueOrder(t *testing.T) {
 				}
 				e := q.pop()
 				if e.t != at || e.t != want[0].t || e.d != want[0].seq {
-					t.Fatalf("seed %d step %d: got (%d, %d), want (%d, %d)", seed, step, e.t, e.d, want[0].t, want[0].seq)
+					t.Fatalf("seed %d step %d: got (%d, %d), want (%d, %d)", seed, step, e.t, e.d, want[0].t,
+						want[0].seq)
 				}
 				now = e.t
 				want = want[1:]

@@ -199,7 +199,8 @@ func TestNodeStop(t *testing.T) {
 		sum += s.src(i).got
 	}
 	if sum == 0 || sum+total(s.Drops())+s.FaultCounts()[FaultLostInFlight] != uint64(500*n) {
-		t.Errorf("delivered %d, dropped %d, lost %d: want %d in all", sum, total(s.Drops()), s.FaultCounts()[FaultLostInFlight], 500*n)
+		t.Errorf("delivered %d, dropped %d, lost %d: want %d in all", sum, total(s.Drops()),
+			s.FaultCounts()[FaultLostInFlight], 500*n)
 	}
 }
 

@@ -61,10 +61,13 @@ func (s *Sim) Watch(w Watcher) { s.mgmt.watcher = w }
 
 // classes are what a manager registers for.
 var classes = [...]madrpc.Registration{
-	{Class: mad.ClassSMDirect, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap), Name: "subnet manager"},
-	{Class: mad.ClassSMLID, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap), Name: "subnet manager"},
+	{Class: mad.ClassSMDirect, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap),
+		Name: "subnet manager"},
+	{Class: mad.ClassSMLID, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap),
+		Name: "subnet manager"},
 	{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Name: "subnet administrator", Methods: madrpc.MethodSet(
-		mad.MethodGet, mad.MethodSet, mad.MethodDelete, mad.MethodGetTable, mad.MethodGetMulti, mad.MethodGetTraceTable)},
+		mad.MethodGet, mad.MethodSet, mad.MethodDelete, mad.MethodGetTable, mad.MethodGetMulti,
+		mad.MethodGetTraceTable)},
 	{Class: mad.ClassCC, ClassVersion: 2, Name: "congestion control manager"},
 }
 
@@ -297,7 +300,8 @@ func (s *Sim) sendMAD(st *station, env *mad.Envelope, data *[mad.Size]byte) {
 		p.LRH.VL, p.BTH.DestQP, p.DETH = ib.VLMgmt, ib.QPNSMI, wire.DETH{SrcQP: ib.QPNSMI}
 	} else if env.HasGRH {
 		p.LRH.LNH = wire.LNHGlobal
-		p.GRH = wire.GRH{IPVer: wire.GRHVersion, NxtHdr: wire.GRHNextIBA, TClass: env.TClass, Flow: env.FlowLabel, HopLimit: env.HopLimit, DGID: env.GID}
+		p.GRH = wire.GRH{IPVer: wire.GRHVersion, NxtHdr: wire.GRHNextIBA, TClass: env.TClass, Flow: env.FlowLabel,
+			HopLimit: env.HopLimit, DGID: env.GID}
 		if int(env.GIDIndex) < len(a.GIDs) {
 			p.GRH.SGID = a.GIDs[env.GIDIndex]
 		}
@@ -356,7 +360,8 @@ func (s *Sim) toManager(st *station, f *link.Frame) {
 			}
 		}
 		if p.LRH.LNH == wire.LNHGlobal {
-			env.HasGRH, env.GID, env.HopLimit, env.TClass, env.FlowLabel = true, p.GRH.SGID, p.GRH.HopLimit, p.GRH.TClass, p.GRH.Flow
+			env.HasGRH, env.GID, env.HopLimit, env.TClass, env.FlowLabel = true, p.GRH.SGID, p.GRH.HopLimit,
+				p.GRH.TClass, p.GRH.Flow
 		}
 		st.rpc.Handle(s.now, env, (*[mad.Size]byte)(p.Payload))
 	}

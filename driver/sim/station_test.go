@@ -143,7 +143,8 @@ func TestMute(t *testing.T) {
 		t.Errorf("the manager sees %d switches past one that is mute, want 1", n)
 	}
 	s.Run(ib.Second)
-	if !up(s, 0) || s.Manager(0).Last().Switches != 3 || s.LID(topo.PortRef{Node: s.HostNode(2).Index, Port: 1}) != lid {
+	if !up(s, 0) || s.Manager(0).Last().Switches != 3 ||
+		s.LID(topo.PortRef{Node: s.HostNode(2).Index, Port: 1}) != lid {
 		t.Error("the switch is not back with its hosts' addresses")
 	}
 	if n := s.FaultCounts()[FaultMute]; n != 1 {
@@ -159,7 +160,8 @@ func TestMgmtOnly(t *testing.T) {
 	a, b := newPeer(t, s, 1, hca.RC, 1<<16), newPeer(t, s, 2, hca.RC, 1<<16)
 	connectRC(t, a, b, ib.MTU1024, 14)
 	s.SetFaultsAll(Faults{Drop: 1, MgmtOnly: true})
-	check(t, a.h.PostSend(a.qp, &hca.SendWR{WRID: 1, Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: a.sge(0, 1<<16), RemoteAddr: peerVA, RKey: b.mr.RKey()}))
+	check(t, a.h.PostSend(a.qp, &hca.SendWR{WRID: 1, Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled,
+		SGList: a.sge(0, 1<<16), RemoteAddr: peerVA, RKey: b.mr.RKey()}))
 	s.Wake(1)
 	s.Run(60 * ib.Millisecond)
 	if n := a.completions(t); n != 1 || a.h.Stats.Retransmits != 0 {

@@ -12,7 +12,8 @@ import (
 
 // BenchmarkUp is the time from a powered fabric to a subnet that is up, by the manager as softib up runs it.
 func BenchmarkUp(b *testing.B) {
-	for _, spec := range []string{topo.DefaultSpec, "fat-tree:radix=36,levels=3", "fat-tree:radix=64,levels=3,pods=44"} {
+	for _, spec := range []string{topo.DefaultSpec, "fat-tree:radix=36,levels=3",
+		"fat-tree:radix=64,levels=3,pods=44"} {
 		b.Run(spec, func(b *testing.B) {
 			g, err := topo.ParseSpec(spec)
 			if err != nil {

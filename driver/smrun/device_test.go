@@ -35,7 +35,8 @@ func newDevice(t *testing.T, f *live.Fabric) (*device, *umad.Port) {
 	h := f.Graph().Hosts()[0]
 	d := &device{f: f, from: topo.PortRef{Node: h.Index, Port: 1}, mute: -1}
 	d.Kernel = umadtest.New(umadtest.Facts{
-		CA: "mlx5_0", Port: 1, GUID: h.PortGUID(1), State: "2: INIT", Phys: "5: LinkUp", Link: "InfiniBand", Desc: h.Desc,
+		CA: "mlx5_0", Port: 1, GUID: h.PortGUID(1), State: "2: INIT", Phys: "5: LinkUp", Link: "InfiniBand",
+		Desc: h.Desc,
 	})
 	d.Wire = d.wire
 	dir := t.TempDir()
@@ -121,7 +122,8 @@ func TestOnDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := f.Graph()
-	if last.Hosts != len(g.Hosts()) || last.Switches != len(g.Switches()) || last.Links != g.NumCables() || last.Problems != 0 {
+	if last.Hosts != len(g.Hosts()) || last.Switches != len(g.Switches()) || last.Links != g.NumCables() ||
+		last.Problems != 0 {
 		t.Errorf("%+v", last)
 	}
 	for _, h := range g.Hosts() {
@@ -130,7 +132,8 @@ func TestOnDevice(t *testing.T) {
 		}
 	}
 	// A trap comes in by the device.
-	trap := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: mad.MethodTrap, TransactionID: 5, AttributeID: mad.AttrNotice}
+	trap := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: mad.MethodTrap,
+		TransactionID: 5, AttributeID: mad.AttrNotice}
 	var b [mad.Size]byte
 	trap.Append(b[:0])
 	n := mad.Notice{IsGeneric: true, TrapNumberDeviceID: mad.TrapBadQKey, IssuerLID: 3}
@@ -201,7 +204,8 @@ func TestDeviceTransport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b [mad.Size]byte
-	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMDirect, ClassVersion: 1, Method: mad.MethodGet, TransactionID: 9, AttributeID: mad.AttrNodeInfo}
+	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMDirect, ClassVersion: 1, Method: mad.MethodGet,
+		TransactionID: 9, AttributeID: mad.AttrNodeInfo}
 	h.Append(b[:0])
 	b[32], b[33], b[34], b[35] = 0xFF, 0xFF, 0xFF, 0xFF
 	env := mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}
@@ -233,7 +237,8 @@ func TestDeviceTransport(t *testing.T) {
 	d.mu.Unlock()
 	h.TransactionID = 10
 	h.Append(b[:0])
-	if err := tr.Queue(tr.Now(), id, madrpc.Message{Env: env, Data: b[:], Timeout: ib.Second, Retries: 1, Cookie: 12}); err != nil {
+	if err := tr.Queue(tr.Now(), id, madrpc.Message{Env: env, Data: b[:], Timeout: ib.Second, Retries: 1,
+		Cookie: 12}); err != nil {
 		t.Fatal(err)
 	}
 	d.Advance(1100 * ib.Millisecond)

@@ -9,8 +9,8 @@ import (
 	"softib/proto/mad"
 )
 
-// The mover is the goroutine that owns the transport while a manager runs: it sends and receives while the manager thinks, so that
-// the start of a large subnet takes two cores. Datagrams cross in batches, each way in order.
+// The mover is the goroutine that owns the transport while a manager runs: it sends and receives while the manager
+// thinks, so that the start of a large subnet takes two cores. Datagrams cross in batches, each way in order.
 
 // parcel is a datagram on its way between the manager and the mover.
 type parcel struct {
@@ -129,7 +129,8 @@ func (r *Runner) move(stop <-chan struct{}) {
 		}
 	}
 	send := func(p *parcel) {
-		err := r.t.Queue(now, r.agents[p.class], madrpc.Message{Env: p.env, Data: p.data, Timeout: p.timeout, Retries: p.retries, Cookie: p.cookie})
+		err := r.t.Queue(now, r.agents[p.class], madrpc.Message{Env: p.env, Data: p.data, Timeout: p.timeout,
+			Retries: p.retries, Cookie: p.cookie})
 		if err != nil && p.timeout > 0 {
 			receive(madrpc.Delivery{Kind: madrpc.Canceled, Cookie: p.cookie})
 		}

@@ -72,10 +72,13 @@ var ErrStopped = errors.New("smrun: the manager has stopped")
 
 // classes are what a manager registers for.
 var classes = []madrpc.Registration{
-	{Class: mad.ClassSMDirect, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap), Name: "subnet manager"},
-	{Class: mad.ClassSMLID, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap), Name: "subnet manager"},
+	{Class: mad.ClassSMDirect, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap),
+		Name: "subnet manager"},
+	{Class: mad.ClassSMLID, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap),
+		Name: "subnet manager"},
 	{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Name: "subnet administrator", Methods: madrpc.MethodSet(
-		mad.MethodGet, mad.MethodSet, mad.MethodDelete, mad.MethodGetTable, mad.MethodGetMulti, mad.MethodGetTraceTable)},
+		mad.MethodGet, mad.MethodSet, mad.MethodDelete, mad.MethodGetTable, mad.MethodGetMulti,
+		mad.MethodGetTraceTable)},
 	{Class: mad.ClassCC, ClassVersion: 2, Name: "congestion control manager"},
 }
 
@@ -83,7 +86,8 @@ var classes = []madrpc.Registration{
 func New(cfg sm.Config, t Transport, o Options) (*Runner, error) {
 	r := &Runner{
 		m: sm.New(cfg), t: t, opts: o, out: newCrossing(), in: newCrossing(),
-		work: make(chan func(*sm.Manager)), jobs: make(chan *sm.Job, 1), up: make(chan struct{}), done: make(chan struct{}), dead: make(chan error, 1),
+		work: make(chan func(*sm.Manager)), jobs: make(chan *sm.Job, 1), up: make(chan struct{}),
+		done: make(chan struct{}), dead: make(chan error, 1),
 	}
 	for _, c := range classes {
 		id, err := t.Register(c)
@@ -250,7 +254,8 @@ func (r *Runner) send(now ib.Time) bool {
 	for r.m.PollSend(now, &send) {
 		moved = true
 		p := b.next()
-		p.class, p.env, p.timeout, p.retries, p.cookie = mad.Class(send.Data[1]), send.Env, send.Timeout, send.Retries, send.Cookie
+		p.class, p.env, p.timeout, p.retries, p.cookie = mad.Class(send.Data[1]), send.Env, send.Timeout, send.Retries,
+			send.Cookie
 		p.pack(send.Data)
 		if b.n == batchMax {
 			r.out.put(b)

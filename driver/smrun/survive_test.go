@@ -142,7 +142,8 @@ func (x *traffic) run() {
 	var wc [1]verbs.WC
 	for x.ctx.Err() == nil {
 		err := x.a.qp.PostSend(&verbs.SendWR{
-			Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: x.a.mr.SGEs(0, 1024), RemoteAddr: x.b.mr.Addr(), RKey: x.b.mr.RKey(),
+			Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: x.a.mr.SGEs(0, 1024),
+			RemoteAddr: x.b.mr.Addr(), RKey: x.b.mr.RKey(),
 		})
 		if err == nil {
 			wait, cancel := context.WithTimeout(context.Background(), 60*time.Second)
@@ -212,10 +213,11 @@ func TestTrafficSurvives(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A sweep that has begun before may end first, and knows nothing of it.
-		m.until(t, fmt.Sprintf("leaf1 sends to h31 by another port than %d, which is down", up), func(m *sm.Manager) bool {
-			tables, _ := f.Tables(leaf.Index)
-			return m.Sweeps() > before && !m.Sweeping() && tables.LFT[dst.LID] != up
-		})
+		m.until(t, fmt.Sprintf("leaf1 sends to h31 by another port than %d, which is down", up),
+			func(m *sm.Manager) bool {
+				tables, _ := f.Tables(leaf.Index)
+				return m.Sweeps() > before && !m.Sweeping() && tables.LFT[dst.LID] != up
+			})
 	}
 	if n := x.stop(t); n == 0 {
 		t.Fatal("nothing was carried")

@@ -55,7 +55,8 @@ func TestManagerInASwitch(t *testing.T) {
 	becomes(t, inside, mad.SMStandby)
 	endOutside()
 	becomes(t, inside, mad.SMMaster)
-	// One that is no better, by its GUID, stands by: softib's switches come after its hosts, so that takes a higher priority here.
+	// One that is no better, by its GUID, stands by: softib's switches come after its hosts, so that takes a higher
+	// priority here.
 	worse := quick
 	high := quick
 	high.Priority = 3

@@ -33,8 +33,8 @@ func keyIndex(h *live.Host, base ib.PKey) int {
 	return slices.IndexFunc(hostKeys(h), func(k ib.PKey) bool { return k.Base() == base })
 }
 
-// talk sends a message over a new connection, each side by the key at an index of its own, and returns how the send ended. Where it is to
-// arrive there is time for it on a busy machine too.
+// talk sends a message over a new connection, each side by the key at an index of its own, and returns how the send
+// ended. Where it is to arrive there is time for it on a busy machine too.
 func talk(t *testing.T, a, b *live.Host, ka, kb int, arrives bool) verbs.WCStatus {
 	t.Helper()
 	if ka < 0 || kb < 0 {
@@ -60,7 +60,8 @@ func talk(t *testing.T, a, b *live.Host, ka, kb int, arrives bool) verbs.WCStatu
 		must(err)
 		x.cq, err = ctx.CreateCQ(8)
 		must(err)
-		x.qp, err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: x.cq, RecvCQ: x.cq, Caps: verbs.Caps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		x.qp, err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: x.cq, RecvCQ: x.cq,
+			Caps: verbs.Caps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
 		must(err)
 		x.info, err = x.qp.Info(1, 7)
 		must(err)

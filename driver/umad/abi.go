@@ -9,8 +9,8 @@ import (
 	"softib/proto/mad"
 )
 
-// The kernel's structures of rdma/ib_user_mad.h, ABI version 5. Numbers are of the machine's own byte order, except those
-// that are on the wire as well. A test holds these places against the header itself.
+// The kernel's structures of rdma/ib_user_mad.h, ABI version 5. Numbers are of the machine's own byte order, except
+// those that are on the wire as well. A test holds these places against the header itself.
 const (
 	abiVersion = 5
 
@@ -102,13 +102,15 @@ type parsed struct {
 // parse reads what a read returned.
 func parse(b []byte, size int) (parsed, error) {
 	if len(b) < size+mad.HeaderSize {
-		return parsed{}, fmt.Errorf("umad: device gave %d bytes, want a header of %d and %d of a datagram at least", len(b), size, mad.HeaderSize)
+		return parsed{}, fmt.Errorf("umad: device gave %d bytes, want a header of %d and %d of a datagram at least",
+			len(b), size, mad.HeaderSize)
 	}
 	p := parsed{
 		id: native.Uint32(b[offID:]), status: native.Uint32(b[offStatus:]), data: b[size:],
 		env: mad.Envelope{
-			LID: ib.LID(binary.BigEndian.Uint16(b[offLID:])), QPN: ib.QPN(binary.BigEndian.Uint32(b[offQPN:])), QKey: ib.QKey(binary.BigEndian.Uint32(b[offQKey:])),
-			SL: ib.SL(b[offSL]), PathBits: b[offPathBits],
+			LID: ib.LID(binary.BigEndian.Uint16(b[offLID:])), QPN: ib.QPN(binary.BigEndian.Uint32(b[offQPN:])),
+			QKey: ib.QKey(binary.BigEndian.Uint32(b[offQKey:])),
+			SL:   ib.SL(b[offSL]), PathBits: b[offPathBits],
 		},
 	}
 	if b[offGRH] != 0 {

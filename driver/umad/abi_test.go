@@ -22,16 +22,20 @@ var sample = mad.Envelope{
 }
 
 var sampleRegistration = madrpc.Registration{
-	Class: 0x32, ClassVersion: 1, OUI: [3]byte{0x00, 0x14, 0x05}, RMPP: true, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, 0x7F),
+	Class: 0x32, ClassVersion: 1, OUI: [3]byte{0x00, 0x14, 0x05}, RMPP: true,
+	Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, 0x7F),
 }
 
-// golden is what a little-endian machine has for the samples. TestAgainstKernelHeader makes the same from the kernel's header.
+// golden is what a little-endian machine has for the samples. TestAgainstKernelHeader makes the same from the kernel's
+// header.
 const (
-	goldenHeader = "04000000" + "00000000" + "c9000000" + "03000000" + "00000000" + // agent 4, status, 201 ms, 3 retries, length
+	// agent 4, status, 201 ms, 3 retries, length
+	goldenHeader = "04000000" + "00000000" + "c9000000" + "03000000" + "00000000" +
 		"00000001" + "80010000" + "1234" + "05" + "03" + "01" + "02" + "40" + "07" +
 		"fe80000000000000" + "0002c90300001111" + "000abcde" + "0201" + "000000000000"
 	goldenRegister1 = "00000000" + "0600000000000000" + "0000000000000080" + "01" + "32" + "01" + "001405" + "01" + "00"
-	goldenRegister2 = "00000000" + "01000000" + "32" + "01" + "0000" + "00000000" + "0600000000000000" + "0000000000000080" + "05140000" + "01" + "000000"
+	goldenRegister2 = "00000000" + "01000000" + "32" + "01" + "0000" + "00000000" + "0600000000000000" +
+		"0000000000000080" + "05140000" + "01" + "000000"
 )
 
 func littleEndian() bool { return native.Uint16([]byte{1, 0}) == 1 }
@@ -169,7 +173,8 @@ func TestAgainstKernelHeader(t *testing.T) {
 	if string(out) != want {
 		t.Errorf("the header says\n%s\nwe say\n%s", out, want)
 	}
-	if ioctlRegister != 0xc01c1b01 || ioctlUnregister != 0x40041b02 || ioctlEnablePKey != 0x1b03 || ioctlRegister2 != 0xc0281b04 || offStatus != 4 || offLength != 16 || abiVersion != 5 {
+	if ioctlRegister != 0xc01c1b01 || ioctlUnregister != 0x40041b02 || ioctlEnablePKey != 0x1b03 ||
+		ioctlRegister2 != 0xc0281b04 || offStatus != 4 || offLength != 16 || abiVersion != 5 {
 		t.Error("constants differ from the header's")
 	}
 }

@@ -82,7 +82,8 @@ func openError(path string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("umad: %w; run as root, or let your group have %s", err, path)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("umad: %w; the device is not there though the kernel has it: in a container, pass %s in", err, path)
+		return fmt.Errorf("umad: %w; the device is not there though the kernel has it: in a container, pass %s in", err,
+			path)
 	}
 	return fmt.Errorf("umad: %w", err)
 }
@@ -103,7 +104,8 @@ func (p *Port) Register(r madrpc.Registration) (madrpc.AgentID, error) {
 		arg = register1(&r)
 		err = p.dev.Ioctl(ioctlRegister, arg)
 	}
-	what := fmt.Sprintf("umad: %s: register class 0x%02x (%s) version %d", p.info.Device, uint8(r.Class), r.Class, r.ClassVersion)
+	what := fmt.Sprintf("umad: %s: register class 0x%02x (%s) version %d", p.info.Device, uint8(r.Class), r.Class,
+		r.ClassVersion)
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EBUSY):
@@ -181,8 +183,8 @@ func (p *Port) Send(id madrpc.AgentID, m madrpc.Message) error {
 	return nil
 }
 
-// Forget drops the cookie of a request that nobody waits for any more, by the lower half of its transaction ID. A response that comes
-// nevertheless has cookie 0.
+// Forget drops the cookie of a request that nobody waits for any more, by the lower half of its transaction ID. A
+// response that comes nevertheless has cookie 0.
 func (p *Port) Forget(id madrpc.AgentID, c mad.Class, tid uint32) {
 	p.mu.Lock()
 	delete(p.cookies, call{id, tid, c})

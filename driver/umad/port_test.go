@@ -20,7 +20,8 @@ import (
 )
 
 var facts = umadtest.Facts{
-	CA: "mlx5_0", Port: 1, GUID: 0x0002_C903_0000_1111, LID: 0x21, State: "4: ACTIVE", Phys: "5: LinkUp", Link: "InfiniBand",
+	CA: "mlx5_0", Port: 1, GUID: 0x0002_C903_0000_1111, LID: 0x21, State: "4: ACTIVE", Phys: "5: LinkUp",
+	Link: "InfiniBand",
 	Desc: "node7 HCA-1", CapMask: 0x2651E848,
 }
 
@@ -98,14 +99,16 @@ func TestRequestResponse(t *testing.T) {
 		p := open(t, k)
 		id := register(t, p, madrpc.Registration{Class: mad.ClassPerf, ClassVersion: 1})
 		for i := range uint64(3) {
-			m := madrpc.Message{Env: sample, Data: dgram(mad.ClassPerf, 1, mad.MethodGet, 0xFFFF_FFFF_0000_0000|i)[:], Timeout: ib.Second, Cookie: 40 + i}
+			m := madrpc.Message{Env: sample, Data: dgram(mad.ClassPerf, 1, mad.MethodGet, 0xFFFF_FFFF_0000_0000|i)[:],
+				Timeout: ib.Second, Cookie: 40 + i}
 			if err := p.Send(id, m); err != nil {
 				t.Fatal(err)
 			}
 			d := recv(t, p)
 			env := want
 			env.QKey = 0 // the kernel does not say
-			if d.Kind != madrpc.Response || d.Agent != id || d.Cookie != 40+i || d.Env != env || len(d.Data) != mad.Size || d.Data[100] != 0xEE {
+			if d.Kind != madrpc.Response || d.Agent != id || d.Cookie != 40+i || d.Env != env ||
+				len(d.Data) != mad.Size || d.Data[100] != 0xEE {
 				t.Errorf("%v, cookie %d, %d bytes, %+v", d.Kind, d.Cookie, len(d.Data), d.Env)
 			}
 			if tid := tidOf(d.Data); uint32(tid) != uint32(i) || tid>>32 == 0xFFFF_FFFF {
@@ -124,7 +127,8 @@ func TestTimeoutInMilliseconds(t *testing.T) {
 	k.Wire = func(mad.Envelope, *[mad.Size]byte) { sent++ }
 	p := open(t, k)
 	id := register(t, p, madrpc.Registration{})
-	m := madrpc.Message{Data: dgram(mad.ClassPerf, 1, mad.MethodGet, 5)[:], Timeout: 99*ib.Millisecond + 1, Retries: 1, Cookie: 9}
+	m := madrpc.Message{Data: dgram(mad.ClassPerf, 1, mad.MethodGet, 5)[:], Timeout: 99*ib.Millisecond + 1, Retries: 1,
+		Cookie: 9}
 	if err := p.Send(id, m); err != nil {
 		t.Fatal(err)
 	}
@@ -171,9 +175,12 @@ func TestLongMessages(t *testing.T) {
 	}
 	client, server := open(t, a), open(t, b)
 	c := register(t, client, madrpc.Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true})
-	s := register(t, server, madrpc.Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Methods: madrpc.MethodSet(mad.MethodGetTable)})
+	s := register(t, server, madrpc.Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true,
+		Methods: madrpc.MethodSet(mad.MethodGetTable)})
 	for _, n := range []int{10, 200, 300, 100_000, 300} {
-		if err := client.Send(c, madrpc.Message{Env: mad.Envelope{LID: 7, QPN: 1}, Data: dgram(mad.ClassSA, 2, mad.MethodGetTable, uint64(n))[:], Timeout: ib.Second, Cookie: uint64(n)}); err != nil {
+		if err := client.Send(c, madrpc.Message{Env: mad.Envelope{LID: 7, QPN: 1},
+			Data: dgram(mad.ClassSA, 2, mad.MethodGetTable, uint64(n))[:], Timeout: ib.Second,
+			Cookie: uint64(n)}); err != nil {
 			t.Fatal(err)
 		}
 		carry()
@@ -196,7 +203,8 @@ func TestLongMessages(t *testing.T) {
 		}
 		carry()
 		d = recv(t, client)
-		if d.Kind != madrpc.Response || d.Cookie != uint64(n) || len(d.Data) != 56+n || !bytes.Equal(d.Data[56:], table[56:]) {
+		if d.Kind != madrpc.Response || d.Cookie != uint64(n) || len(d.Data) != 56+n ||
+			!bytes.Equal(d.Data[56:], table[56:]) {
 			t.Errorf("%v of %d bytes, want %d", d.Kind, len(d.Data), 56+n)
 		}
 	}
@@ -297,9 +305,12 @@ func TestLocalPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.CA != "mlx5_0" || l.Port != 1 || l.Device != "umad0" || l.NodeType != ib.NodeCA || l.NodeGUID != facts.GUID-1 || l.PortGUID != facts.GUID ||
-		l.SystemGUID != facts.GUID-1 || l.NodeDesc != facts.Desc || l.State != ib.PortActive || l.PhysState != ib.PhysLinkUp || l.LID != 0x21 || l.LMC != 0 ||
-		l.SMLID != 1 || l.SMSL != 0 || l.CapMask != facts.CapMask || l.LinkLayer != "InfiniBand" || l.Rate != "100 Gb/sec (4X EDR)" ||
+	if l.CA != "mlx5_0" || l.Port != 1 || l.Device != "umad0" || l.NodeType != ib.NodeCA ||
+		l.NodeGUID != facts.GUID-1 || l.PortGUID != facts.GUID ||
+		l.SystemGUID != facts.GUID-1 || l.NodeDesc != facts.Desc || l.State != ib.PortActive ||
+		l.PhysState != ib.PhysLinkUp || l.LID != 0x21 || l.LMC != 0 ||
+		l.SMLID != 1 || l.SMSL != 0 || l.CapMask != facts.CapMask || l.LinkLayer != "InfiniBand" ||
+		l.Rate != "100 Gb/sec (4X EDR)" ||
 		len(l.GIDs) != 1 || l.GIDs[0].Prefix() != ib.DefaultGIDPrefix || len(l.PKeys) != 2 || l.PKeys[1] != 0x8001 {
 		t.Errorf("%+v", l)
 	}
@@ -322,7 +333,8 @@ func TestLocalPort(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	// Four ports: one over Ethernet, one down, one that is up, and an active one behind device 10, which sorts before 2 as a word.
+	// Four ports: one over Ethernet, one down, one that is up, and an active one behind device 10, which sorts before 2
+	// as a word.
 	dir := t.TempDir()
 	for dev, f := range map[string]umadtest.Facts{
 		"umad0":  {CA: "mlx5_0", Port: 1, GUID: 1, State: "4: ACTIVE", Phys: "5: LinkUp", Link: "Ethernet"},
@@ -335,7 +347,8 @@ func TestFind(t *testing.T) {
 			t.Fatal(err)
 		}
 		if dev != "umad0" {
-			if err := os.Rename(filepath.Join(one, "sys/class/infiniband_mad/umad0"), filepath.Join(one, "sys/class/infiniband_mad", dev)); err != nil {
+			if err := os.Rename(filepath.Join(one, "sys/class/infiniband_mad/umad0"),
+				filepath.Join(one, "sys/class/infiniband_mad", dev)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -366,11 +379,13 @@ func TestFind(t *testing.T) {
 		{"mlx5_0", 0, ""}, {"mlx5_2", 2, ""}, {"mlx4_0", 1, ""},
 	} {
 		l, err := s.Find(c.ca, c.port)
-		if l.Device != c.want || (err == nil) != (c.want != "") || err != nil && (!errors.Is(err, ErrNoPort) || !strings.Contains(err.Error(), "mlx5_1/2")) {
+		if l.Device != c.want || (err == nil) != (c.want != "") || err != nil &&
+			(!errors.Is(err, ErrNoPort) || !strings.Contains(err.Error(), "mlx5_1/2")) {
 			t.Errorf("%s port %d: %q, want %q (%v)", c.ca, c.port, l.Device, c.want, err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "sys/class/infiniband_mad/abi_version"), []byte("6\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "sys/class/infiniband_mad/abi_version"), []byte("6\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Find("", 0); err == nil || !strings.Contains(err.Error(), "version is 6") {
@@ -415,7 +430,8 @@ func TestRealFiles(t *testing.T) {
 	}
 	// What is written can be read: a fifo, opened both ways, gives our own bytes back.
 	p.agents[3] = madrpc.Registration{}
-	if err := p.Send(3, madrpc.Message{Env: mad.Envelope{LID: 5}, Data: dgram(mad.ClassPerf, 1, mad.MethodGet, 1)[:]}); err != nil {
+	if err := p.Send(3, madrpc.Message{Env: mad.Envelope{LID: 5},
+		Data: dgram(mad.ClassPerf, 1, mad.MethodGet, 1)[:]}); err != nil {
 		t.Fatal(err)
 	}
 	if d := recv(t, p); d.Agent != 3 || d.Env.LID != 5 || d.Kind != madrpc.Unsolicited || len(d.Data) != mad.Size {

@@ -64,11 +64,13 @@ type LocalPort struct {
 func (s System) Ports() ([]LocalPort, error) {
 	if v, err := readUint(filepath.Join(s.madDir(), "abi_version"), 32); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("umad: %s: %w: the kernel has no umad devices; load its module: modprobe ib_umad", s.madDir(), ErrNoPort)
+			return nil, fmt.Errorf("umad: %s: %w: the kernel has no umad devices; load its module: modprobe ib_umad",
+				s.madDir(), ErrNoPort)
 		}
 		return nil, err
 	} else if v != abiVersion {
-		return nil, fmt.Errorf("umad: the kernel's ABI version is %d, want %d; use a softib for this kernel", v, abiVersion)
+		return nil, fmt.Errorf("umad: the kernel's ABI version is %d, want %d; use a softib for this kernel", v,
+			abiVersion)
 	}
 	entries, err := os.ReadDir(s.madDir())
 	if err != nil {
@@ -137,7 +139,8 @@ func (s System) Find(ca string, port int) (LocalPort, error) {
 	if len(names) == 0 {
 		return LocalPort{}, fmt.Errorf("umad: %s: %w: this machine has none", want, ErrNoPort)
 	}
-	return LocalPort{}, fmt.Errorf("umad: %s: %w with InfiniBand; this machine has %s", want, ErrNoPort, strings.Join(names, ", "))
+	return LocalPort{}, fmt.Errorf("umad: %s: %w with InfiniBand; this machine has %s", want, ErrNoPort,
+		strings.Join(names, ", "))
 }
 
 const linkInfiniBand = "InfiniBand"

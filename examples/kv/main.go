@@ -199,7 +199,8 @@ func newClient(h *live.Host, s *server) (*client, error) {
 	if c.cq, err = ctx.CreateCQ(16); err != nil {
 		return nil, err
 	}
-	if c.qp, err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: c.cq, RecvCQ: c.cq, Caps: verbs.DefaultCaps}); err != nil {
+	if c.qp, err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: c.cq, RecvCQ: c.cq,
+		Caps: verbs.DefaultCaps}); err != nil {
 		return nil, err
 	}
 	// The server's end of the connection.
@@ -263,7 +264,8 @@ func (c *client) at(i int) uint64 { return c.addr + uint64(i)*slotSize }
 // read fetches a slot, again and again while somebody writes it.
 func (c *client) read(ctx context.Context, i int) (slot, error) {
 	for {
-		err := c.do(ctx, verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: c.buf.SGEs(readAt, slotSize), RemoteAddr: c.at(i)})
+		err := c.do(ctx, verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: c.buf.SGEs(readAt, slotSize),
+			RemoteAddr: c.at(i)})
 		if err != nil {
 			return nil, err
 		}
@@ -346,7 +348,8 @@ func (c *client) update(ctx context.Context, key string, change func(string) (st
 		binary.LittleEndian.PutUint64(out[againAt:], old+2)
 		for _, part := range [][2]int{{keyAt, againAt}, {againAt, slotSize}, {versionAt, keyAt}} {
 			err := c.do(ctx, verbs.SendWR{
-				Opcode: verbs.WRRDMAWrite, SGList: c.buf.SGEs(writeAt+part[0], part[1]-part[0]), RemoteAddr: c.at(i) + uint64(part[0]),
+				Opcode: verbs.WRRDMAWrite, SGList: c.buf.SGEs(writeAt+part[0], part[1]-part[0]), RemoteAddr: c.at(i) +
+					uint64(part[0]),
 			})
 			if err != nil {
 				return err
@@ -359,7 +362,8 @@ func (c *client) update(ctx context.Context, key string, change func(string) (st
 // overreach reads beyond the table. The server's adapter refuses that, and the
 // connection is over, as with real hardware.
 func (c *client) overreach(ctx context.Context) error {
-	err := c.do(ctx, verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: c.buf.SGEs(readAt, slotSize), RemoteAddr: c.at(slots)})
+	err := c.do(ctx, verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: c.buf.SGEs(readAt, slotSize),
+		RemoteAddr: c.at(slots)})
 	if s, ok := errors.AsType[*statusError](err); ok && s.status == verbs.WCRemAccessErr {
 		return nil
 	}

@@ -108,7 +108,8 @@ func run(w io.Writer) error {
 
 	// The counters tell that the sender's port carried each datagram once.
 	c := fabric.Counters(topo.PortRef{Node: sender.Node().Index, Port: 1})
-	fmt.Fprintf(w, "%s sent %d packets, %d hosts received each\n", sender.Name(), c[ib.PortMulticastXmitPkts], len(members))
+	fmt.Fprintf(w, "%s sent %d packets, %d hosts received each\n", sender.Name(), c[ib.PortMulticastXmitPkts],
+		len(members))
 	return nil
 }
 
@@ -138,7 +139,8 @@ func newMember(h *live.Host) (*member, error) {
 		return nil, err
 	}
 	// UD: datagrams, to anybody and from anybody, with no connection.
-	if m.qp, err = m.pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: m.cq, RecvCQ: m.cq, Caps: verbs.DefaultCaps}); err != nil {
+	if m.qp, err = m.pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: m.cq, RecvCQ: m.cq,
+		Caps: verbs.DefaultCaps}); err != nil {
 		return nil, err
 	}
 	return m, m.qp.Ready(1, 0, groupQKey)

@@ -10,7 +10,8 @@ func TestRun(t *testing.T) {
 	if err := run(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`h2 received "one datagram"`, `h8 received "for everybody" from LID`, "h1 sent 2 packets, 4 hosts received each"} {
+	for _, want := range []string{`h2 received "one datagram"`, `h8 received "for everybody" from LID`,
+		"h1 sent 2 packets, 4 hosts received each"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("output lacks %q:\n%s", want, out.String())
 		}

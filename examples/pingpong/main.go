@@ -95,7 +95,8 @@ func run(w io.Writer, rounds int) error {
 	if err := <-served; err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s (LID %d) and %s (LID %d): %d round trips in %v\n", "h1", client.info.LID, "h2", server.info.LID, rounds, took.Round(time.Microsecond))
+	fmt.Fprintf(w, "%s (LID %d) and %s (LID %d): %d round trips in %v\n", "h1", client.info.LID, "h2", server.info.LID,
+		rounds, took.Round(time.Microsecond))
 	fmt.Fprintf(w, "the last reply: %q\n", reply)
 	return nil
 }
@@ -132,7 +133,8 @@ func newSide(host *live.Host) (*side, error) {
 	if s.cq, err = ctx.CreateCQ(16); err != nil {
 		return nil, err
 	}
-	if s.qp, err = s.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq, Caps: verbs.DefaultCaps}); err != nil {
+	if s.qp, err = s.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq,
+		Caps: verbs.DefaultCaps}); err != nil {
 		return nil, err
 	}
 	// Port 1, and any first packet sequence number.
@@ -157,7 +159,8 @@ func (s *side) send(ctx context.Context, text string) error {
 		return err
 	}
 	n := copy(s.mr.Bytes()[:bufSize], text)
-	if err := s.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: s.mr.SGEs(0, n)}); err != nil {
+	if err := s.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+		SGList: s.mr.SGEs(0, n)}); err != nil {
 		return err
 	}
 	for s.sent == 0 {

@@ -48,8 +48,9 @@ const (
 	yieldAlone = 700 * time.Nanosecond
 )
 
-// YieldCore lets the kernel run another thread on this core, if one waits. Where one does, every few calls sleep for a moment instead: since Linux 6.18 a yield costs
-// a whole slice of a thread's share, whether or not anybody takes it, and a thread that yields in a loop owes seconds before long, for which it then waits. Sleeping forgives that debt.
+// YieldCore lets the kernel run another thread on this core, if one waits. Where one does, every few calls sleep for a
+// moment instead: since Linux 6.18 a yield costs a whole slice of a thread's share, whether or not anybody takes it,
+// and a thread that yields in a loop owes seconds before long, for which it then waits. Sleeping forgives that debt.
 func YieldCore() {
 	if yielded.Load() >= yieldsMax {
 		yielded.Store(0)

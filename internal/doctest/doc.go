@@ -1,8 +1,8 @@
-// Package doctest runs what the documents under docs/ tell people to type, and compares what comes out with what they were told to expect. It has
-// only tests.
+// Package doctest runs what the documents under docs/ tell people to type, and compares what comes out with what they
+// were told to expect. It has only tests.
 //
-// A document's ```console blocks are run in their order, in one shell, with a runtime folder, a state folder and a home of their own and the
-// command as make builds it. In a block:
+// A document's ```console blocks are run in their order, in one shell, with a runtime folder, a state folder and a home
+// of their own and the command as make builds it. In a block:
 //
 //   - A line that begins with "$ " is a command; one that begins with "> " goes on with it. What follows, up to the next command, is what it prints, on either stream. A
 //     command after which nothing follows may print what it likes.
@@ -20,5 +20,6 @@
 //	<!-- doctest: listens PORT -->  after its last command, wait until something listens on this TCP port
 //	<!-- doctest: writes FILE -->   after its last command, wait until there is something in this file
 //
-// The page of a fabric is at 127.0.0.1:8470 unless that is taken. Documents say so; here the port is the one that the fabric has got.
+// The page of a fabric is at 127.0.0.1:8470 unless that is taken. Documents say so; here the port is the one that the
+// fabric has got.
 package doctest

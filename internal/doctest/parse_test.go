@@ -102,7 +102,8 @@ func plain(line string) string {
 			}
 		}
 		digits, unit := m[1], m[2]
-		if unit == "" && len(strings.Trim(digits, "(~-+.,:")) < 3 && !strings.ContainsAny(strings.Trim(digits, ".,:"), ".:e") {
+		if unit == "" && len(strings.Trim(digits, "(~-+.,:")) < 3 &&
+			!strings.ContainsAny(strings.Trim(digits, ".,:"), ".:e") {
 			continue
 		}
 		if times[unit] {
@@ -259,7 +260,8 @@ func TestParse(t *testing.T) {
 	if s := got[0].steps[0]; s.command != "one \\\nmore" || len(s.want) != 1 || s.line != 4 {
 		t.Errorf("%+v", s)
 	}
-	for _, bad := range []string{"```console\n$ x\n", "```console\n```\n", "```console\nout\n```\n", "<!-- doctest: fails -->\n```text\n```\n"} {
+	for _, bad := range []string{"```console\n$ x\n", "```console\n```\n", "```console\nout\n```\n",
+		"<!-- doctest: fails -->\n```text\n```\n"} {
 		if _, err := parse(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}

@@ -52,7 +52,8 @@ var build = sync.OnceValues(func() (string, error) {
 	return bin, nil
 })
 
-// lookAtSources tells go test what the command is made of, so that it does not take the result of a former test for one of now.
+// lookAtSources tells go test what the command is made of, so that it does not take the result of a former test for one
+// of now.
 func lookAtSources(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root {
@@ -105,7 +106,8 @@ func newShell(t *testing.T) *shell {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "HOME=" + dir, "NO_COLOR=1", "LC_ALL=C.UTF-8", "TMPDIR=" + dir}
+	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "HOME=" + dir, "NO_COLOR=1",
+		"LC_ALL=C.UTF-8", "TMPDIR=" + dir}
 	for name, folder := range map[string]string{"XDG_RUNTIME_DIR": "run", "XDG_STATE_HOME": "state", "WORK": "work"} {
 		path := filepath.Join(dir, folder)
 		if err := os.Mkdir(path, 0o700); err != nil {
@@ -233,13 +235,15 @@ func (s *shell) follow(path string) {
 				})
 			}
 			if word == "listens" {
-				s.await(fmt.Sprintf("%s:%d: something that listens on port %s", path, st.line, arg), func() bool { return listens(s.T, arg) })
+				s.await(fmt.Sprintf("%s:%d: something that listens on port %s", path, st.line, arg),
+					func() bool { return listens(s.T, arg) })
 			}
 		}
 	}
 }
 
-// step runs one command of a document and compares; the word is its block's directive, if the command is the last there.
+// step runs one command of a document and compares; the word is its block's directive, if the command is the last
+// there.
 func (s *shell) step(path string, st step, word string) {
 	s.Helper()
 	fails, again, compare := word == "fails", word == "again" || word == "mixed", same
@@ -256,7 +260,8 @@ func (s *shell) step(path string, st step, word string) {
 		}
 		good := ok && (status != 0) == fails
 		if good {
-			s.Logf("%s:%d: %s: in %v, at try %d", path, st.line, st.command, time.Since(began).Round(time.Millisecond), tries)
+			s.Logf("%s:%d: %s: in %v, at try %d", path, st.line, st.command, time.Since(began).Round(time.Millisecond),
+				tries)
 			return
 		}
 		if again && time.Now().Before(deadline) {
@@ -266,7 +271,8 @@ func (s *shell) step(path string, st step, word string) {
 		if !ok {
 			s.Fatalf("%s:%d: %s\nlacks: %s\nprinted (status %d):\n%s", path, st.line, st.command, missing, status, out)
 		}
-		s.Fatalf("%s:%d: %s\nended with status %d, and should it fail: %v\n%s", path, st.line, st.command, status, fails, out)
+		s.Fatalf("%s:%d: %s\nended with status %d, and should it fail: %v\n%s", path, st.line, st.command, status,
+			fails, out)
 	}
 }
 

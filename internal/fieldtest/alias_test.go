@@ -8,7 +8,8 @@ import (
 	"softib/proto/mad"
 )
 
-// A host gives its port aliases, as drivers do for virtual functions: the port has them, and other hosts find the way to them.
+// A host gives its port aliases, as drivers do for virtual functions: the port has them, and other hosts find the way
+// to them.
 func TestAliasGUIDs(t *testing.T) {
 	t.Parallel()
 	w := up(t, "star:4")
@@ -37,7 +38,10 @@ func TestAliasGUIDs(t *testing.T) {
 	}
 	holds := func(want mad.GUIDInfo) {
 		t.Helper()
-		w.eventually("the port to have its GUIDs", func() bool { return attr[mad.GUIDInfo](w, host, mad.AttrGUIDInfo, 0) == want })
+		w.eventually("the port to have its GUIDs", func() bool {
+			return attr[mad.GUIDInfo](w, host, mad.AttrGUIDInfo,
+				0) == want
+		})
 		list := keyed(t, records(w.run("h1", "saquery", "GIR", fmt.Sprintf("%d/0", lid))), "LID", "Block")
 		r := list[fmt.Sprintf("%d/0", lid)]
 		for i, g := range want {
@@ -51,5 +55,6 @@ func TestAliasGUIDs(t *testing.T) {
 		wants(t, text, fmt.Sprintf("dlid....................%d", lid))
 	}
 	holds(ask(mad.MethodDelete, []int{1}, mad.GUIDInfo{}))
-	w.fails("h1", "saquery", "--sgid", shortGID(gid(w.node("h1"), 1)), "--dgid", shortGID(ib.MakeGID(ib.DefaultGIDPrefix, alias)), "PR")
+	w.fails("h1", "saquery", "--sgid", shortGID(gid(w.node("h1"), 1)), "--dgid",
+		shortGID(ib.MakeGID(ib.DefaultGIDPrefix, alias)), "PR")
 }

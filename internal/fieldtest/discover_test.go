@@ -27,10 +27,13 @@ func sameLines(t testing.TB, what string, got, want []string) {
 	t.Helper()
 	slices.Sort(got)
 	slices.Sort(want)
-	missing := slices.DeleteFunc(slices.Clone(want), func(s string) bool { _, ok := slices.BinarySearch(got, s); return ok })
-	extra := slices.DeleteFunc(slices.Clone(got), func(s string) bool { _, ok := slices.BinarySearch(want, s); return ok })
+	missing := slices.DeleteFunc(slices.Clone(want),
+		func(s string) bool { _, ok := slices.BinarySearch(got, s); return ok })
+	extra := slices.DeleteFunc(slices.Clone(got),
+		func(s string) bool { _, ok := slices.BinarySearch(want, s); return ok })
 	if len(missing)+len(extra) > 0 || len(got) != len(want) {
-		t.Errorf("%s: %d lines, want %d; missing:\n\t%s\nnot wanted:\n\t%s", what, len(got), len(want), strings.Join(missing, "\n\t"), strings.Join(extra, "\n\t"))
+		t.Errorf("%s: %d lines, want %d; missing:\n\t%s\nnot wanted:\n\t%s", what, len(got), len(want),
+			strings.Join(missing, "\n\t"), strings.Join(extra, "\n\t"))
 	}
 }
 
@@ -97,11 +100,13 @@ func TestIbnetdiscover(t *testing.T) {
 			t.Parallel()
 			w := up(t, spec)
 			w.sameGraph("ibnetdiscover", w.parse(w.run("h1", "ibnetdiscover")))
-			w.sameGraph("ibnetdiscover from the last host", w.parse(w.run(w.g.Hosts()[len(w.g.Hosts())-1].Name, "ibnetdiscover")))
+			w.sameGraph("ibnetdiscover from the last host",
+				w.parse(w.run(w.g.Hosts()[len(w.g.Hosts())-1].Name, "ibnetdiscover")))
 			w.sameGraph("ibnetdiscover -f", w.parse(w.run("h1", "ibnetdiscover", "-f")))
 			w.sameGraph("ibnetdiscover -g", w.parse(w.run("h1", "ibnetdiscover", "-g")))
 			w.sameGraph("ibnetdiscover -o 1", w.parse(w.run("h1", "ibnetdiscover", "-o", "1")))
-			wants(t, w.run("h1", "ibnetdiscover", "-m"), fmt.Sprintf("# Reported max hops discovered: %d\n", w.farthest("h1")))
+			wants(t, w.run("h1", "ibnetdiscover", "-m"), fmt.Sprintf("# Reported max hops discovered: %d\n",
+				w.farthest("h1")))
 			w.sameGraph("ibnetdiscover -C -P", w.parse(w.run("h1", "ibnetdiscover", "-C", "softib0", "-P", "1")))
 		})
 	}
@@ -129,7 +134,9 @@ func (w *world) nodeLists() {
 	host := w.g.Hosts()[0].Name
 	brief := func(nodes []*topo.Node) (out []string) {
 		for _, n := range nodes {
-			out = append(out, fmt.Sprintf("%s\t : %s ports %d devid %#x vendid %#x %q", word(n.Type, "", "Ca", "Switch", "Router"), hexGUID(n.GUID), n.NumPorts(), n.DeviceID, n.VendorID, n.Desc))
+			out = append(out, fmt.Sprintf("%s\t : %s ports %d devid %#x vendid %#x %q",
+				word(n.Type, "", "Ca", "Switch", "Router"), hexGUID(n.GUID), n.NumPorts(), n.DeviceID, n.VendorID,
+				n.Desc))
 		}
 		return out
 	}
@@ -152,7 +159,8 @@ func (w *world) nodeLists() {
 	sameLines(w, "ibhosts", lines(w.run(host, "ibhosts")), long(w.g.Hosts()...))
 	sameLines(w, "ibswitches", lines(w.run(host, "ibswitches")), long(w.g.Switches()...))
 	sameLines(w, "ibrouters", lines(w.run(host, "ibrouters")), long(w.g.Routers()...))
-	sameLines(w, "ibnodes", lines(w.run(host, "ibnodes")), long(append(slices.Clone(w.g.Hosts()), w.g.Switches()...)...))
+	sameLines(w, "ibnodes", lines(w.run(host, "ibnodes")),
+		long(append(slices.Clone(w.g.Hosts()), w.g.Switches()...)...))
 
 	// From a file instead of the fabric.
 	dump := filepath.Join(w.TempDir(), "dump")
@@ -172,9 +180,11 @@ func (w *world) nodeLists() {
 			if rate.Speed == 0 {
 				speed = "???"
 			}
-			near := fmt.Sprintf("%s %5d %2d %s %s %s", short(n), w.lid(n, p), p, hexGUID(n.PortGUID(ib.PortNum(p))), rate.Width, speed)
+			near := fmt.Sprintf("%s %5d %2d %s %s %s", short(n), w.lid(n, p), p, hexGUID(n.PortGUID(ib.PortNum(p))),
+				rate.Width, speed)
 			if far, in, ok := w.peer(n, p); ok {
-				ports = append(ports, fmt.Sprintf("%s - %s %5d %2d %s ( '%s' - '%s' )", near, short(far), w.lid(far, in), in, hexGUID(far.PortGUID(ib.PortNum(in))), n.Desc, far.Desc))
+				ports = append(ports, fmt.Sprintf("%s - %s %5d %2d %s ( '%s' - '%s' )", near, short(far),
+					w.lid(far, in), in, hexGUID(far.PortGUID(ib.PortNum(in))), n.Desc, far.Desc))
 			} else {
 				ports = append(ports, fmt.Sprintf("%s%36s'%s'", near, "", n.Desc))
 			}
@@ -188,7 +198,9 @@ func (w *world) nodeLists() {
 	if err := os.WriteFile(names, fmt.Appendf(nil, "0x%016x \"the first\"\n", uint64(n.GUID)), 0o600); err != nil {
 		w.Fatal(err)
 	}
-	wants(w, w.run(host, "ibnetdiscover", "-H", "--node-name-map", names), fmt.Sprintf("%s ports %d devid %#x vendid %#x \"the first\"\n", hexGUID(n.GUID), n.NumPorts(), n.DeviceID, n.VendorID))
+	wants(w, w.run(host, "ibnetdiscover", "-H", "--node-name-map", names),
+		fmt.Sprintf("%s ports %d devid %#x vendid %#x \"the first\"\n", hexGUID(n.GUID), n.NumPorts(), n.DeviceID,
+			n.VendorID))
 }
 
 // A cache holds what was found; a difference to it is printed.
@@ -211,7 +223,8 @@ func TestIbnetdiscoverCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	diff := w.run("h1", "ibnetdiscover", "--diff", cache)
-	wants(t, diff, fmt.Sprintf("< [%d]\t\"S-%016x\"[%d]", port, uint64(spine.GUID), farPort), fmt.Sprintf("< [%d]\t\"S-%016x\"[%d]", farPort, uint64(leaf.GUID), port))
+	wants(t, diff, fmt.Sprintf("< [%d]\t\"S-%016x\"[%d]", port, uint64(spine.GUID), farPort),
+		fmt.Sprintf("< [%d]\t\"S-%016x\"[%d]", farPort, uint64(leaf.GUID), port))
 	if strings.Contains(diff, "\n> [") {
 		t.Errorf("a cable that is new:\n%s", diff)
 	}
@@ -230,7 +243,8 @@ func (w *world) linkWords(n *topo.Node, p int) string {
 	if pi.LinkSpeedExtActive != 0 {
 		speed = activeSpeedExt(pi.LinkSpeedExtActive)
 	}
-	return fmt.Sprintf("==( %s %s %s/ %s)==>", widths(pi.LinkWidthActive), speed, portState(pi.PortState), physState(pi.PortPhysicalState))
+	return fmt.Sprintf("==( %s %s %s/ %s)==>", widths(pi.LinkWidthActive), speed, portState(pi.PortState),
+		physState(pi.PortPhysicalState))
 }
 
 // linkLines are all lines of iblinkinfo -l.
@@ -238,10 +252,12 @@ func (w *world) linkLines(nodes []*topo.Node) (out []string) {
 	w.Helper()
 	for _, n := range nodes {
 		for p := 1; p <= n.NumPorts(); p++ {
-			s := fmt.Sprintf("%s \" %s\" %d %d[ ] %s", hexGUID(n.PortGUID(ib.PortNum(p))), n.Desc, w.lid(n, p), p, w.linkWords(n, p))
+			s := fmt.Sprintf("%s \" %s\" %d %d[ ] %s", hexGUID(n.PortGUID(ib.PortNum(p))), n.Desc, w.lid(n, p), p,
+				w.linkWords(n, p))
 			far, in, ok := w.peer(n, p)
 			if ok && w.portInfo(n, p).PortState != ib.PortDown {
-				s += fmt.Sprintf(" %s %d %d[ ] %q ( )", hexGUID(far.PortGUID(ib.PortNum(in))), w.lid(far, in), in, far.Desc)
+				s += fmt.Sprintf(" %s %d %d[ ] %q ( )", hexGUID(far.PortGUID(ib.PortNum(in))), w.lid(far, in), in,
+					far.Desc)
 			} else {
 				s += ` [ ] "" ( )`
 			}
@@ -264,12 +280,17 @@ func TestIblinkinfo(t *testing.T) {
 	w := up(t, defaultSpec)
 	all := w.linkLines(w.g.Nodes)
 	sameLines(t, "iblinkinfo -l", linkTexts(w.run("h1", "iblinkinfo", "-l")), all)
-	sameLines(t, "iblinkinfo -l --switches-only", linkTexts(w.run("h1", "iblinkinfo", "-l", "--switches-only")), w.linkLines(w.g.Switches()))
-	sameLines(t, "iblinkinfo -l --cas-only", linkTexts(w.run("h1", "iblinkinfo", "-l", "--cas-only")), w.linkLines(w.g.Hosts()))
+	sameLines(t, "iblinkinfo -l --switches-only", linkTexts(w.run("h1", "iblinkinfo", "-l", "--switches-only")),
+		w.linkLines(w.g.Switches()))
+	sameLines(t, "iblinkinfo -l --cas-only", linkTexts(w.run("h1", "iblinkinfo", "-l", "--cas-only")),
+		w.linkLines(w.g.Hosts()))
 	leaf := w.node("leaf5")
-	sameLines(t, "iblinkinfo -l -S", linkTexts(w.run("h1", "iblinkinfo", "-l", "-S", hexGUID(leaf.GUID))), w.linkLines([]*topo.Node{leaf}))
-	sameLines(t, "iblinkinfo -l -G", linkTexts(w.run("h1", "iblinkinfo", "-l", "-G", hexGUID(leaf.GUID))), w.linkLines([]*topo.Node{leaf}))
-	sameLines(t, "iblinkinfo -l -D", linkTexts(w.run("h1", "iblinkinfo", "-l", "-D", w.route(w.node("h1"), leaf))), w.linkLines([]*topo.Node{leaf}))
+	sameLines(t, "iblinkinfo -l -S", linkTexts(w.run("h1", "iblinkinfo", "-l", "-S", hexGUID(leaf.GUID))),
+		w.linkLines([]*topo.Node{leaf}))
+	sameLines(t, "iblinkinfo -l -G", linkTexts(w.run("h1", "iblinkinfo", "-l", "-G", hexGUID(leaf.GUID))),
+		w.linkLines([]*topo.Node{leaf}))
+	sameLines(t, "iblinkinfo -l -D", linkTexts(w.run("h1", "iblinkinfo", "-l", "-D", w.route(w.node("h1"), leaf))),
+		w.linkLines([]*topo.Node{leaf}))
 	same(t, "iblinkinfo -d", w.run("h1", "iblinkinfo", "-d"), "")
 
 	// From a cache, with a map of names, one question at a time, around a node.
@@ -289,7 +310,8 @@ func TestIblinkinfo(t *testing.T) {
 	}
 	for p := 1; p <= leaf.NumPorts(); p++ {
 		far, in, _ := w.peer(leaf, p)
-		if !strings.Contains(strings.Join(around, "\n"), hexGUID(far.PortGUID(ib.PortNum(in)))+fmt.Sprintf(" \" %s\"", far.Desc)) {
+		if !strings.Contains(strings.Join(around, "\n"), hexGUID(far.PortGUID(ib.PortNum(in)))+
+			fmt.Sprintf(" \" %s\"", far.Desc)) {
 			t.Errorf("iblinkinfo -l -a -n 1: no line of %s", far.Name)
 		}
 	}
@@ -307,8 +329,10 @@ func TestIblinkinfo(t *testing.T) {
 		for p := 1; p <= n.NumPorts(); p++ {
 			far, in, _ := w.peer(n, p)
 			pi := w.portInfo(n, p)
-			link := strings.TrimSuffix(w.linkWords(n, p), "==>") + fmt.Sprintf(" (HOQ:%d VL_Stall:%d)==>", pi.HOQLife, pi.VLStallCount)
-			want = append(want, linkText(fmt.Sprintf("%d %d[ ] %s %d %d[ ] %q ( )", w.lid(n, p), p, link, w.lid(far, in), in, far.Desc)))
+			link := strings.TrimSuffix(w.linkWords(n, p), "==>") +
+				fmt.Sprintf(" (HOQ:%d VL_Stall:%d)==>", pi.HOQLife, pi.VLStallCount)
+			want = append(want, linkText(fmt.Sprintf("%d %d[ ] %s %d %d[ ] %q ( )", w.lid(n, p), p, link,
+				w.lid(far, in), in, far.Desc)))
 		}
 		sameLines(t, "iblinkinfo -p -S", got, want)
 		wants(t, out, fmt.Sprintf("Switch: %s %s:\n", hexGUID(n.GUID), n.Desc))
@@ -324,7 +348,8 @@ func TestIblinkinfo(t *testing.T) {
 	}
 	edge, port, _ := w.peer(h, 1)
 	down := w.run("h1", "iblinkinfo", "-l", "-d")
-	want := slices.DeleteFunc(w.linkLines([]*topo.Node{edge}), func(s string) bool { return !strings.Contains(s, fmt.Sprintf(" %d[ ] ==( Down", port)) })
+	want := slices.DeleteFunc(w.linkLines([]*topo.Node{edge}),
+		func(s string) bool { return !strings.Contains(s, fmt.Sprintf(" %d[ ] ==( Down", port)) })
 	sameLines(t, "iblinkinfo -l -d", linkTexts(down), want)
 	same(t, "lines", len(want), 1)
 	wants(t, w.run("h1", "iblinkinfo", "--diff", cache), h.Desc)

@@ -80,8 +80,8 @@ func (w *world) erring(host string) []string {
 	return names
 }
 
-// TestDoctorBadCable: a cable that flips bits under perftest's traffic is named by our doctor, by both ends and with its bit error rate, and
-// by ibqueryerrors, and by neither is any other.
+// TestDoctorBadCable: a cable that flips bits under perftest's traffic is named by our doctor, by both ends and with
+// its bit error rate, and by ibqueryerrors, and by neither is any other.
 func TestDoctorBadCable(t *testing.T) {
 	w := up(t, defaultSpec)
 	leaf := w.node("leaf1")
@@ -100,7 +100,8 @@ func TestDoctorBadCable(t *testing.T) {
 	server.kill()
 
 	list := findings(rep, "bad-cable")
-	if len(list) != 1 || !slices.Contains(list[0].Objects, ends[0]) || !slices.Contains(list[0].Objects, ends[1]) || list[0].Severity != doctor.Fail {
+	if len(list) != 1 || !slices.Contains(list[0].Objects, ends[0]) || !slices.Contains(list[0].Objects, ends[1]) ||
+		list[0].Severity != doctor.Fail {
 		t.Fatalf("the cable is %v; found\n%s", ends, words(rep))
 	}
 	if b := list[0].BER; b < ber/4 || b > ber*4 {
@@ -124,7 +125,8 @@ func TestDoctorLIDs(t *testing.T) {
 	var req, resp [mad.Size]byte
 	pi, _ := w.PortInfo(ref(w.node("h7"), 1))
 	pi.LID, pi.PortState, pi.PortPhysicalState, pi.LinkDownDefaultState = lid, 0, 0, 0
-	if _, err := (&mad.SMP{Method: mad.MethodSet, Attr: mad.AttrPortInfo, Modifier: 1, Data: pi.Append(nil)}).Append(req[:0]); err != nil {
+	if _, err := (&mad.SMP{Method: mad.MethodSet, Attr: mad.AttrPortInfo, Modifier: 1,
+		Data: pi.Append(nil)}).Append(req[:0]); err != nil {
 		t.Fatal(err)
 	}
 	if !w.SMP(w.node("h7").Index, 0, &req, &resp) {
@@ -177,7 +179,8 @@ func onSim(t *testing.T, g *topo.Graph) func(host string) smrun.Transport {
 	}
 }
 
-// TestDoctorOnIbsim: the doctor works on a fabric that is not ours: nothing is up before a manager was there, all is well after.
+// TestDoctorOnIbsim: the doctor works on a fabric that is not ours: nothing is up before a manager was there, all is
+// well after.
 func TestDoctorOnIbsim(t *testing.T) {
 	g, err := topo.ParseSpec("fat-tree:radix=4,levels=2")
 	if err != nil {
@@ -189,7 +192,8 @@ func TestDoctorOnIbsim(t *testing.T) {
 		defer tr.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		found, err := doctor.Run(ctx, tr, doctor.RunOptions{Interval: 100 * time.Millisecond, Window: ibsim.InFlight, Timeout: 2 * ib.Second})
+		found, err := doctor.Run(ctx, tr, doctor.RunOptions{Interval: 100 * time.Millisecond, Window: ibsim.InFlight,
+			Timeout: 2 * ib.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +202,8 @@ func TestDoctorOnIbsim(t *testing.T) {
 	rep := look("")
 	same(t, "cables", rep.Fabric.Cables, g.NumCables())
 	same(t, "hosts", rep.Fabric.Hosts, len(g.Hosts()))
-	if asleep := findings(rep, "not-active"); len(asleep) != 1 || len(asleep[0].Objects) != 2*g.NumCables() || len(findings(rep, "no-master")) != 1 {
+	if asleep := findings(rep, "not-active"); len(asleep) != 1 || len(asleep[0].Objects) != 2*g.NumCables() ||
+		len(findings(rep, "no-master")) != 1 {
 		t.Errorf("before a manager was there:\n%s", words(rep))
 	}
 	run, err := smrun.New(sm.Config{Window: ibsim.InFlight}, open(""), smrun.Options{})

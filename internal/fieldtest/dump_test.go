@@ -12,10 +12,12 @@ import (
 	"softib/proto/topo"
 )
 
-// wiring is a graph without what differs between two fabrics of the same shape: every cable, by the numbers of its ends.
+// wiring is a graph without what differs between two fabrics of the same shape: every cable, by the numbers of its
+// ends.
 func wiring(g *topo.Graph) (out []string) {
 	for _, c := range g.Cables() {
-		a, b := fmt.Sprintf("%v[%d]", g.Nodes[c.A.Node].GUID, c.A.Port), fmt.Sprintf("%v[%d]", g.Nodes[c.B.Node].GUID, c.B.Port)
+		a, b := fmt.Sprintf("%v[%d]", g.Nodes[c.A.Node].GUID, c.A.Port),
+			fmt.Sprintf("%v[%d]", g.Nodes[c.B.Node].GUID, c.B.Port)
 		out = append(out, min(a, b)+" "+max(a, b))
 	}
 	return out
@@ -39,7 +41,8 @@ func (w *world) again(t testing.TB) {
 				continue
 			}
 			same(t, fmt.Sprintf("LID of %s[%d]", n.Name, p), twin.lid(m, p), w.lid(n, p))
-			same(t, fmt.Sprintf("LMC of %s[%d]", n.Name, p), twin.portInfo(m, endPort(m, p)).LMC, w.portInfo(n, endPort(n, p)).LMC)
+			same(t, fmt.Sprintf("LMC of %s[%d]", n.Name, p), twin.portInfo(m, endPort(m, p)).LMC,
+				w.portInfo(n, endPort(n, p)).LMC)
 			same(t, fmt.Sprintf("rate of %s[%d]", n.Name, p), twin.rate(m, p), w.rate(n, p))
 		}
 	}
@@ -64,7 +67,8 @@ func (w *world) again(t testing.TB) {
 // What ibnetdiscover says of a fabric makes the same fabric again.
 func TestDumpAgain(t *testing.T) {
 	t.Parallel()
-	for _, spec := range []string{defaultSpec, "star:5,speed=HDR", "torus:3x3,hosts=2,speed=EDR", "fat-tree:radix=4,levels=3", "dragonfly:a=4,h=2,p=2,g=5"} {
+	for _, spec := range []string{defaultSpec, "star:5,speed=HDR", "torus:3x3,hosts=2,speed=EDR",
+		"fat-tree:radix=4,levels=3", "dragonfly:a=4,h=2,p=2,g=5"} {
 		t.Run(spec, func(t *testing.T) {
 			t.Parallel()
 			up(t, spec).again(t)
@@ -138,7 +142,8 @@ func simulated(t testing.TB, file string) string {
 		t.Skip("no libumad2sim on this machine; next: make test, which installs ibsim-utils")
 	}
 	dir := t.TempDir()
-	env := append(os.Environ(), "IBSIM_SOCKNAME=softib-field-"+filepath.Base(dir)+fmt.Sprint(os.Getpid())+filepath.Base(file))
+	env := append(os.Environ(), "IBSIM_SOCKNAME=softib-field-"+filepath.Base(dir)+fmt.Sprint(os.Getpid())+
+		filepath.Base(file))
 	server := exec.Command(sim, "-s", file)
 	server.Env, server.Dir = env, dir
 	if _, err := server.StdinPipe(); err != nil { // a console that is at its end would keep ibsim busy

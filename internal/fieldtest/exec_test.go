@@ -56,7 +56,8 @@ func (u *user) softib(args ...string) (stdout, stderr string, status int) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, u.bin, args...)
-	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+u.dir, "PATH=/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"), "OSM_TMP_DIR="+u.dir, "OSM_CACHE_DIR="+u.dir)
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+u.dir, "PATH=/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"),
+		"OSM_TMP_DIR="+u.dir, "OSM_CACHE_DIR="+u.dir)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); cmd.ProcessState == nil {
@@ -115,7 +116,8 @@ func TestCommand(t *testing.T) {
 			t.Errorf("%s is not in the dump", n.Name)
 		}
 	}
-	same(t, "nodes that the administrator knows", len(records(u.must("exec", "--name", "a", "h17", "--", "saquery"))), len(want.Nodes))
+	same(t, "nodes that the administrator knows", len(records(u.must("exec", "--name", "a", "h17", "--", "saquery"))),
+		len(want.Nodes))
 	wants(t, u.must("exec", "--name", "a", "leaf3", "--", "smpquery", "nodedesc", "-D", "0"), "leaf3")
 	_, errs, status := u.softib("exec", "--name", "a", "h1", "--", "ibstat", "nobody")
 	same(t, "the status of a program that fails", status != 0, true)

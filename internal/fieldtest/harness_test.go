@@ -65,10 +65,12 @@ func library(t testing.TB) string {
 }
 
 // packages says where programs come from.
-var packages = map[string]string{"opensm": "opensm", "osmtest": "opensm", "mpirun": "openmpi-bin", "mpicc": "libopenmpi-dev"}
+var packages = map[string]string{"opensm": "opensm", "osmtest": "opensm", "mpirun": "openmpi-bin",
+	"mpicc": "libopenmpi-dev"}
 
 // families says the same of programs whose names begin alike.
-var families = []struct{ prefix, pkg string }{{"ibv_", "ibverbs-utils"}, {"ib_", "perftest"}, {"ucx_", "ucx-utils"}, {"fi_", "libfabric-bin"}}
+var families = []struct{ prefix, pkg string }{{"ibv_", "ibverbs-utils"}, {"ib_", "perftest"}, {"ucx_", "ucx-utils"},
+	{"fi_", "libfabric-bin"}}
 
 // tool finds a program, which may lie where not every user looks.
 func tool(t testing.TB, name string) string {
@@ -147,9 +149,18 @@ func newWorld(t testing.TB, g *topo.Graph) *world {
 		listen func(string) (*net.UnixListener, error)
 		serve  func(*net.UnixListener) error
 	}{
-		{"umad", &w.umad, umad.Listen, func(l *net.UnixListener) error { return umad.Serve(ctx, l, umad.OnFabric(f, firmware)) }},
-		{"verbs", &w.verbs, server.Listen, func(l *net.UnixListener) error { return server.Serve(ctx, l, f, firmware) }},
-		{"rdmacm", &w.rdmacm, rdmacm.Listen, func(l *net.UnixListener) error { return rdmacm.Serve(ctx, l, rdmacm.OnFabric(f)) }},
+		{"umad", &w.umad, umad.Listen, func(l *net.UnixListener) error {
+			return umad.Serve(ctx, l,
+				umad.OnFabric(f, firmware))
+		}},
+		{"verbs", &w.verbs, server.Listen, func(l *net.UnixListener) error {
+			return server.Serve(ctx, l, f,
+				firmware)
+		}},
+		{"rdmacm", &w.rdmacm, rdmacm.Listen, func(l *net.UnixListener) error {
+			return rdmacm.Serve(ctx, l,
+				rdmacm.OnFabric(f))
+		}},
 	} {
 		*s.path = filepath.Join(dir, s.name)
 		l, err := s.listen(*s.path)
@@ -384,8 +395,8 @@ func wants(t testing.TB, text string, parts ...string) {
 	}
 }
 
-// ownCache lets a script of infiniband-diags keep what it has found in a folder of the test's own, rather than in one of the machine's
-// that belongs to root.
+// ownCache lets a script of infiniband-diags keep what it has found in a folder of the test's own, rather than in one
+// of the machine's that belongs to root.
 func (w *world) ownCache(cmd *exec.Cmd) {
 	w.Helper()
 	dir := w.TempDir()

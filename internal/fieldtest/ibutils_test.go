@@ -17,8 +17,8 @@ import (
 
 func init() { packages["ibdiagnet"], packages["ibdiagpath"] = "ibutils", "ibutils" }
 
-// ibutils runs a program of ibutils and returns what it printed, without its progress, and where its files are. They are scripts
-// that want a folder for files beside.
+// ibutils runs a program of ibutils and returns what it printed, without its progress, and where its files are. They
+// are scripts that want a folder for files beside.
 func (w *world) ibutils(host, name string, args ...string) (text, dir string) {
 	w.Helper()
 	dir = w.TempDir()
@@ -60,7 +60,8 @@ func (w *world) file(dir, name string) string {
 	return string(b)
 }
 
-// ibdiagnet finds nothing wrong with a fabric of ours and its manager, in any of its checks, and sees the fabric as it is.
+// ibdiagnet finds nothing wrong with a fabric of ours and its manager, in any of its checks, and sees the fabric as it
+// is.
 func TestIbdiagnet(t *testing.T) {
 	t.Parallel()
 	w := up(t, defaultSpec)
@@ -79,7 +80,8 @@ func TestIbdiagnet(t *testing.T) {
 	for _, s := range []string{
 		"Bad GUIDs/LIDs Check", "Link State Active Check", "General Devices Info Report", "Performance Counters Report",
 		"Specific Link Width Check", "Specific Link Speed Check", "Partitions Check", "IPoIB Subnets Check",
-		"Extracting SL Based Routing Info", "Subnet Manager Check", "Fabric Qualities Report", "Credit Loops Check", "Multicast Groups Report",
+		"Extracting SL Based Routing Info", "Subnet Manager Check", "Fabric Qualities Report", "Credit Loops Check",
+		"Multicast Groups Report",
 	} {
 		got, ok := found[s]
 		want := [2]int{}
@@ -188,8 +190,8 @@ func (w *world) compareTables(unicast, multicast string) {
 	}
 }
 
-// ibdiagpath follows a route that it is given. It does not come to its end with today's Tcl, whoever manages the subnet, but by then it has
-// looked at all ports of the way, their counters and partitions.
+// ibdiagpath follows a route that it is given. It does not come to its end with today's Tcl, whoever manages the
+// subnet, but by then it has looked at all ports of the way, their counters and partitions.
 func TestIbdiagpath(t *testing.T) {
 	t.Parallel()
 	w := up(t, defaultSpec)
@@ -217,5 +219,6 @@ func TestIbdiagpath(t *testing.T) {
 		}
 	}
 	same(t, "the way", got, trace)
-	wants(t, text, "No illegal PM counters values were found", "Path shared PKeys: 0xffff", "IPv4 PKey:0x7fff QKey:0x00000b1b")
+	wants(t, text, "No illegal PM counters values were found", "Path shared PKeys: 0xffff",
+		"IPv4 PKey:0x7fff QKey:0x00000b1b")
 }

@@ -30,8 +30,9 @@ func (p *person) sub(name string, test func(*person)) {
 	})
 }
 
-// upBeside starts a fabric that belongs to the test's own session. Linux shares a machine between sessions first (sched_autogroup), and one whose ranks
-// outnumber the processors and yield can keep a daemon in a session of its own waiting for many seconds: 6.18 does.
+// upBeside starts a fabric that belongs to the test's own session. Linux shares a machine between sessions first
+// (sched_autogroup), and one whose ranks outnumber the processors and yield can keep a daemon in a session of its own
+// waiting for many seconds: 6.18 does.
 func (p *person) upBeside(args ...string) {
 	p.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -113,7 +114,8 @@ func (l *ledger) atLeast(host string, sent, received uint64) {
 	s, r := l.carried(host)
 	l.Logf("%s: port sent %d bytes for a payload of %d, received %d for %d", host, s, sent, r, received)
 	if s < sent || r < received {
-		l.Errorf("%s sent %d bytes to other hosts, but its port %d; it received %d, its port %d", host, sent, s, received, r)
+		l.Errorf("%s sent %d bytes to other hosts, but its port %d; it received %d, its port %d", host, sent, s,
+			received, r)
 	}
 }
 
@@ -170,7 +172,8 @@ func (p *person) mpirun(hosts []string, ranks int, transports string, argv ...st
 func exchangeProgram(p *person) string {
 	p.Helper()
 	out := filepath.Join(filepath.Dir(p.bin), "exchange")
-	cmd := exec.Command(tool(p, "mpicc"), "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", out, filepath.Join("testdata", "mpi", "exchange.c"))
+	cmd := exec.Command(tool(p, "mpicc"), "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", out,
+		filepath.Join("testdata", "mpi", "exchange.c"))
 	if text, err := cmd.CombinedOutput(); err != nil {
 		p.Fatalf("mpicc: %v\n%s", err, text)
 	}
@@ -180,8 +183,8 @@ func exchangeProgram(p *person) string {
 	return out
 }
 
-// Open MPI through UCX's verbs transports: ranks on four hosts below four switches, what arrives is looked at byte by byte, and the hosts' ports have
-// carried it. The ranks busy-poll, so the test does not run beside others.
+// Open MPI through UCX's verbs transports: ranks on four hosts below four switches, what arrives is looked at byte by
+// byte, and the hosts' ports have carried it. The ranks busy-poll, so the test does not run beside others.
 func TestMPI(t *testing.T) {
 	people(t, func(p *person) {
 		p.upBeside("fat-tree:radix=4,levels=2")
@@ -193,7 +196,8 @@ func TestMPI(t *testing.T) {
 		// rc_v is UCX's name for rc_verbs with ud_verbs to connect.
 		for _, transports := range []string{"rc_v,self", "ud_v,self"} {
 			for _, ranks := range worlds {
-				p.sub(fmt.Sprintf("%s/%d", transports, ranks), func(p *person) { p.exchange(program, transports, ranks) })
+				p.sub(fmt.Sprintf("%s/%d", transports, ranks),
+					func(p *person) { p.exchange(program, transports, ranks) })
 			}
 		}
 	})

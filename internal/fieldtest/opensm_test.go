@@ -23,7 +23,8 @@ func (w *world) opensm(host string, args ...string) (cmd *exec.Cmd, log string) 
 	log = filepath.Join(dir, "log")
 	conf := filepath.Join(dir, "opensm.conf")
 	w.check(os.WriteFile(conf, []byte("force_log_flush TRUE\n"), 0o600))
-	cmd = w.command(host, "opensm", append([]string{"-f", log, "--dump_files_dir", dir, "-P", filepath.Join(dir, "partitions.conf"), "-F", conf}, args...)...)
+	cmd = w.command(host, "opensm", append([]string{"-f", log, "--dump_files_dir", dir, "-P",
+		filepath.Join(dir, "partitions.conf"), "-F", conf}, args...)...)
 	cmd.Env = append(cmd.Env, "OSM_TMP_DIR="+dir, "OSM_CACHE_DIR="+dir)
 	return cmd, log
 }
@@ -54,7 +55,8 @@ func (w *world) lids() string {
 func TestOpenSMEngines(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ spec, engine string }{
-		{defaultSpec, "minhop"}, {defaultSpec, "updn"}, {defaultSpec, "ftree"}, {defaultSpec, "dfsssp"}, {defaultSpec, "lash"},
+		{defaultSpec, "minhop"}, {defaultSpec, "updn"}, {defaultSpec, "ftree"}, {defaultSpec, "dfsssp"},
+		{defaultSpec, "lash"},
 		{"torus:3x3,hosts=2", "minhop"}, {"torus:3x3,hosts=2", "dfsssp"}, {"torus:3x3,hosts=2", "lash"},
 	} {
 		t.Run(c.engine+" on "+c.spec, func(t *testing.T) {
@@ -139,8 +141,12 @@ func TestOpenSMHandover(t *testing.T) {
 	w.flowing("under OpenSM", all)
 
 	// Ours goes before it.
-	w.sm = w.manage(ref(w.node("h9"), 1), sm.Config{Priority: 9, PollInterval: ib.Second, SweepInterval: ib.Second, Memory: sm.Memory{LIDs: map[ib.GUID]ib.LID{}}})
-	w.sm.wait(t, "OpenSM to hand over", func(m *sm.Manager) bool { return m.State() == mad.SMMaster && m.Subnet() != nil })
+	w.sm = w.manage(ref(w.node("h9"), 1), sm.Config{Priority: 9, PollInterval: ib.Second, SweepInterval: ib.Second,
+		Memory: sm.Memory{LIDs: map[ib.GUID]ib.LID{}}})
+	w.sm.wait(t, "OpenSM to hand over", func(m *sm.Manager) bool {
+		return m.State() == mad.SMMaster &&
+			m.Subnet() != nil
+	})
 	w.says(log, "Entering STANDBY state")
 	w.whole("the handover to ours")
 	same(t, "addresses after the handover to ours", w.lids(), lids)
@@ -166,7 +172,10 @@ func TestOpenSMHandover(t *testing.T) {
 	if err := other.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	w.sm.wait(t, "ours to take over", func(m *sm.Manager) bool { return m.State() == mad.SMMaster && m.Subnet() != nil })
+	w.sm.wait(t, "ours to take over", func(m *sm.Manager) bool {
+		return m.State() == mad.SMMaster &&
+			m.Subnet() != nil
+	})
 	w.whole("OpenSM's death")
 	same(t, "addresses after OpenSM's death", w.lids(), lids)
 	w.flowing("after OpenSM's death", all)

@@ -22,7 +22,8 @@ func (w *world) osmtest(host, inventory, name string, args ...string) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), fmt.Sprintf("OSMTEST: TEST %q PASS", name)) {
 		text, _ := os.ReadFile(log)
-		w.Errorf("osmtest -f %s: %v\n%s\nits log ends in:\n%s", strings.Join(args, " "), err, out, tail(string(text), 40))
+		w.Errorf("osmtest -f %s: %v\n%s\nits log ends in:\n%s", strings.Join(args, " "), err, out,
+			tail(string(text), 40))
 	}
 }
 
@@ -36,8 +37,8 @@ func (w *world) inventoried() {
 	})
 }
 
-// OpenSM's own test of administrators passes on ours, as it does on OpenSM: inventory, multicast, services and their leases,
-// events, tables of lanes, a flood of questions for tables.
+// OpenSM's own test of administrators passes on ours, as it does on OpenSM: inventory, multicast, services and their
+// leases, events, tables of lanes, a flood of questions for tables.
 func TestOsmtest(t *testing.T) {
 	t.Parallel()
 	// One of its tests of multicast takes it that no port has more than 300 Gb/s.

@@ -65,14 +65,17 @@ func (c *tally) sheets(port int) map[string]sheet {
 		return head(s)
 	}
 	errors := []ib.Counter{
-		ib.SymbolErrorCounter, ib.LinkErrorRecoveryCounter, ib.LinkDownedCounter, ib.PortRcvErrors, ib.PortRcvRemotePhysicalErrors,
-		ib.PortRcvSwitchRelayErrors, ib.PortXmitDiscards, ib.PortXmitConstraintErrors, ib.PortRcvConstraintErrors, ib.LocalLinkIntegrityErrors,
+		ib.SymbolErrorCounter, ib.LinkErrorRecoveryCounter, ib.LinkDownedCounter, ib.PortRcvErrors,
+		ib.PortRcvRemotePhysicalErrors,
+		ib.PortRcvSwitchRelayErrors, ib.PortXmitDiscards, ib.PortXmitConstraintErrors, ib.PortRcvConstraintErrors,
+		ib.LocalLinkIntegrityErrors,
 		ib.ExcessiveBufferOverrunErrors, ib.VL15Dropped,
 	}
 	data := []ib.Counter{ib.PortXmitData, ib.PortRcvData, ib.PortXmitPkts, ib.PortRcvPkts}
 	plain := some(append(append([]ib.Counter{ib.PortXmitWait, ib.QP1Dropped}, errors...), data...)...)
 	plain["CounterSelect2"] = "0x00"
-	ext := some(append(append([]ib.Counter{ib.PortUnicastXmitPkts, ib.PortUnicastRcvPkts, ib.PortMulticastXmitPkts, ib.PortMulticastRcvPkts, ib.PortXmitWait, ib.QP1Dropped}, errors...), data...)...)
+	ext := some(append(append([]ib.Counter{ib.PortUnicastXmitPkts, ib.PortUnicastRcvPkts, ib.PortMulticastXmitPkts,
+		ib.PortMulticastRcvPkts, ib.PortXmitWait, ib.QP1Dropped}, errors...), data...)...)
 	ext["CounterSelect2"] = "0x00000000"
 	var zero [16]uint64
 	sum := func(v [16]uint64) (n uint64) {
@@ -81,13 +84,16 @@ func (c *tally) sheets(port int) map[string]sheet {
 		}
 		return n
 	}
-	malformed := some(ib.PortLocalPhysicalErrors, ib.PortBufferOverrunErrors, ib.PortDLIDMappingErrors, ib.PortVLMappingErrors, ib.PortLoopingErrors)
+	malformed := some(ib.PortLocalPhysicalErrors, ib.PortBufferOverrunErrors, ib.PortDLIDMappingErrors,
+		ib.PortVLMappingErrors, ib.PortLoopingErrors)
 	malformed["PortMalformedPktErrors"] = dec(c.Counters[ib.PortMalformedPacketErrors])
-	fec := sheet{"PortSelect": dec(port), "CounterSelect": "0x0000000000000000", "SyncHeaderErrorCounter": "0", "UnknownBlockCounter": "0"}
+	fec := sheet{"PortSelect": dec(port), "CounterSelect": "0x0000000000000000", "SyncHeaderErrorCounter": "0",
+		"UnknownBlockCounter": "0"}
 	lanes := []string{"ErrorDetectionCounterLane", "FECCorrectableBlockCtrLane", "FECUncorrectableBlockCtrLane"}
 	if !c.shut {
 		lanes = []string{"FECCorrectableSymbolCtrLane"}
-		fec["PortFECCorrectableBlockCtr"], fec["PortFECUncorrectableBlockCtr"], fec["PortFECCorrectedSymbolCtr"] = "0", "0", "0"
+		fec["PortFECCorrectableBlockCtr"], fec["PortFECUncorrectableBlockCtr"], fec["PortFECCorrectedSymbolCtr"] = "0",
+			"0", "0"
 	}
 	for lane := range 12 {
 		for _, name := range lanes {
@@ -97,9 +103,11 @@ func (c *tally) sheets(port int) map[string]sheet {
 	return map[string]sheet{
 		"": plain, "-x": ext, "-T": fec,
 		"-X": each("XmtDataSL", c.slXmit, 16), "-S": each("RcvDataSL", c.slRcv, 16),
-		"-D":                    some(ib.PortInactiveDiscards, ib.PortNeighborMTUDiscards, ib.PortSwLifetimeLimitDiscards, ib.PortSwHOQLifetimeLimitDiscards),
-		"-E":                    malformed,
-		"--oprcvcounters":       head(sheet{"PortOpRcvPkts": dec(sum(c.vlRcvPkts)), "PortOpRcvData": dec(sum(c.vlRcvData))}),
+		"-D": some(ib.PortInactiveDiscards, ib.PortNeighborMTUDiscards,
+			ib.PortSwLifetimeLimitDiscards, ib.PortSwHOQLifetimeLimitDiscards),
+		"-E": malformed,
+		"--oprcvcounters": head(sheet{"PortOpRcvPkts": dec(sum(c.vlRcvPkts)),
+			"PortOpRcvData": dec(sum(c.vlRcvData))}),
 		"--flowctlcounters":     some(ib.PortXmitFlowPkts, ib.PortRcvFlowPkts),
 		"--vloppackets":         each("PortVLOpPackets", c.vlRcvPkts, 16),
 		"--vlopdata":            each("PortVLOpData", c.vlRcvData, 16),
@@ -114,7 +122,8 @@ func (c *tally) sheets(port int) map[string]sheet {
 	}
 }
 
-// quirks changes what libibmad shows differently from what it is told: of PortCounters it takes QP1Dropped from where VL15Dropped is.
+// quirks changes what libibmad shows differently from what it is told: of PortCounters it takes QP1Dropped from where
+// VL15Dropped is.
 func quirks(option string, s sheet) sheet {
 	if option == "" {
 		s["QP1Dropped"] = s["VL15Dropped"]
@@ -122,8 +131,8 @@ func quirks(option string, s sheet) sheet {
 	return s
 }
 
-// perfWorld is a quiet fabric in which h5 has sent to its neighbours, to the group and to nowhere. It returns what the ports of
-// h5 and h6 and of their switch should have counted.
+// perfWorld is a quiet fabric in which h5 has sent to its neighbours, to the group and to nowhere. It returns what the
+// ports of h5 and h6 and of their switch should have counted.
 func perfWorld(t *testing.T) (w *world, leaf *topo.Node, counted map[int]*tally) {
 	w = up(t, defaultSpec, func(c *sm.Config) { c.SweepInterval = -1 })
 	leaf = w.node("leaf2")
@@ -213,7 +222,8 @@ func TestPerfquery(t *testing.T) {
 			if option != "" {
 				args = append([]string{option}, args...)
 			}
-			read(t, w.run("h1", "perfquery", args...)).expect(t, fmt.Sprintf("perfquery %s", strings.Join(args, " ")), quirks(option, want))
+			read(t, w.run("h1", "perfquery", args...)).expect(t, fmt.Sprintf("perfquery %s", strings.Join(args, " ")),
+				quirks(option, want))
 		}
 	}
 
@@ -225,13 +235,16 @@ func TestPerfquery(t *testing.T) {
 		}
 	}
 	for _, ports := range []string{"1-4", "1,2,3,4"} {
-		read(t, w.run("h1", "perfquery", "-a", lid, ports)).expect(t, "perfquery -a "+ports, quirks("", sum.sheets(255)[""]))
-		read(t, w.run("h1", "perfquery", "-x", "-a", lid, ports)).expect(t, "perfquery -x -a "+ports, quirks("-x", sum.sheets(255)["-x"]))
+		read(t, w.run("h1", "perfquery", "-a", lid, ports)).expect(t, "perfquery -a "+ports,
+			quirks("", sum.sheets(255)[""]))
+		read(t, w.run("h1", "perfquery", "-x", "-a", lid, ports)).expect(t, "perfquery -x -a "+ports,
+			quirks("-x", sum.sheets(255)["-x"]))
 		for option, flag := range map[string]string{"": "-l", "-x": "-xl"} {
 			parts := strings.Split(w.run("h1", "perfquery", flag, lid, ports), "# Port ")[1:]
 			same(t, "ports", len(parts), hosts)
 			for i, part := range parts {
-				read(t, part).expect(t, fmt.Sprintf("perfquery %s %s", flag, ports), quirks(option, counted[i+1].sheets(i + 1)[option]))
+				read(t, part).expect(t, fmt.Sprintf("perfquery %s %s", flag, ports),
+					quirks(option, counted[i+1].sheets(i + 1)[option]))
 			}
 		}
 	}
@@ -262,7 +275,8 @@ func TestPerfquery(t *testing.T) {
 	for _, k := range []ib.Counter{ib.PortRcvData, ib.PortRcvPkts, ib.PortXmitData, ib.PortXmitPkts} {
 		c.Counters[k] = 0
 	}
-	read(t, w.run("h1", "perfquery", "-x", "-r", lid, "1")).expect(t, "perfquery -x -r", quirks("-x", c.sheets(1)["-x"]))
+	read(t, w.run("h1", "perfquery", "-x", "-r", lid, "1")).expect(t, "perfquery -x -r",
+		quirks("-x", c.sheets(1)["-x"]))
 	for _, option := range []string{"-X", "-S", "-D", "-E", "-T", "--oprcvcounters", "--vloppackets", "--vlopdata"} {
 		read(t, w.run("h1", "perfquery", option, "-r", lid, "1")).expect(t, "perfquery -r "+option, c.sheets(1)[option])
 		reset(2, option, "-R")
@@ -276,7 +290,8 @@ func TestPerfquery(t *testing.T) {
 			if option != "" {
 				args = append([]string{option}, args...)
 			}
-			read(t, w.run("h1", "perfquery", args...)).expect(t, "after reset: perfquery "+strings.Join(args, " "), quirks(option, want))
+			read(t, w.run("h1", "perfquery", args...)).expect(t, "after reset: perfquery "+strings.Join(args, " "),
+				quirks(option, want))
 		}
 		c := w.Counters(ref(leaf, p))
 		for k := range ib.NumCounter {
@@ -301,7 +316,8 @@ func TestPerfqueryHost(t *testing.T) {
 			}
 		}
 	}
-	for _, args := range [][]string{{dec(w.lid(h, 1)), "1"}, {"-G", hexGUID(h.PortGUID(1)), "1"}, {"-x", dec(w.lid(h, 1)), "1"}, {"-C", "softib0", "-P", "1", dec(w.lid(h, 1)), "1"}} {
+	for _, args := range [][]string{{dec(w.lid(h, 1)), "1"}, {"-G", hexGUID(h.PortGUID(1)), "1"},
+		{"-x", dec(w.lid(h, 1)), "1"}, {"-C", "softib0", "-P", "1", dec(w.lid(h, 1)), "1"}} {
 		before := w.Counters(ref(h, 1))
 		out := w.run("h1", "perfquery", args...)
 		between(out, before, w.Counters(ref(h, 1)))
@@ -323,7 +339,8 @@ func TestPerfqueryHost(t *testing.T) {
 		}
 		same(t, name, s[name], fmt.Sprintf("0x%0*x", digits, f.Get(raw, 0)))
 	}
-	for _, name := range []string{"PortSelect", "CounterWidth", "SampleMechanisms", "SampleStatus", "SampleStart", "SampleInterval"} {
+	for _, name := range []string{"PortSelect", "CounterWidth", "SampleMechanisms", "SampleStatus", "SampleStart",
+		"SampleInterval"} {
 		f := l.Field(name)
 		if f == nil {
 			t.Fatalf("no field %s", name)
@@ -335,8 +352,10 @@ func TestPerfqueryHost(t *testing.T) {
 // errorsText is how ibqueryerrors writes the errors of a port, in its own order.
 func errorsText(c *ib.Counters) (out string) {
 	for _, k := range []ib.Counter{
-		ib.SymbolErrorCounter, ib.LinkErrorRecoveryCounter, ib.LinkDownedCounter, ib.PortRcvErrors, ib.PortRcvRemotePhysicalErrors,
-		ib.PortRcvSwitchRelayErrors, ib.PortXmitDiscards, ib.PortXmitConstraintErrors, ib.PortRcvConstraintErrors, ib.LocalLinkIntegrityErrors,
+		ib.SymbolErrorCounter, ib.LinkErrorRecoveryCounter, ib.LinkDownedCounter, ib.PortRcvErrors,
+		ib.PortRcvRemotePhysicalErrors,
+		ib.PortRcvSwitchRelayErrors, ib.PortXmitDiscards, ib.PortXmitConstraintErrors, ib.PortRcvConstraintErrors,
+		ib.LocalLinkIntegrityErrors,
 		ib.ExcessiveBufferOverrunErrors, ib.VL15Dropped, ib.PortXmitWait,
 	} {
 		if c[k] != 0 {
@@ -365,7 +384,8 @@ func portErrors(text string, n *topo.Node) map[string]string {
 func TestIbqueryerrors(t *testing.T) {
 	t.Parallel()
 	w, leaf, _ := perfWorld(t)
-	// Switches' own discards and relay errors are common and have thresholds in the file that comes with the program: here none.
+	// Switches' own discards and relay errors are common and have thresholds in the file that comes with the program:
+	// here none.
 	bad := 0
 	want := map[string]string{}
 	var sum ib.Counters
@@ -429,7 +449,8 @@ func TestIbqueryerrors(t *testing.T) {
 	details := portErrors(errs("--skip-sl", "--details"), leaf)
 	shut := w.Counters(ref(leaf, 4))
 	// It calls the details of discards by the names that the same places have among the details of errors.
-	wants(t, details["4"], fmt.Sprintf("[PortXmitDiscards == %d (%d.000)]", shut[ib.PortXmitDiscards], shut[ib.PortXmitDiscards]), fmt.Sprintf("[PortLocalPhysicalErrors == %d]", shut[ib.PortInactiveDiscards]))
+	wants(t, details["4"], fmt.Sprintf("[PortXmitDiscards == %d (%d.000)]", shut[ib.PortXmitDiscards],
+		shut[ib.PortXmitDiscards]), fmt.Sprintf("[PortLocalPhysicalErrors == %d]", shut[ib.PortInactiveDiscards]))
 	in := w.Counters(ref(leaf, 1))
 	data := portErrors(errs("--skip-sl", "--data"), leaf)
 	counted := func(text string, k ib.Counter) (n uint64) { // what a line says of a counter
@@ -443,7 +464,8 @@ func TestIbqueryerrors(t *testing.T) {
 	// Its questions to the hosts pass the ports that they are about.
 	grown := func(what, text string, before, after ib.Counters) {
 		t.Helper()
-		for _, k := range []ib.Counter{ib.PortRcvData, ib.PortRcvPkts, ib.PortXmitData, ib.PortXmitPkts, ib.PortUnicastRcvPkts, ib.PortMulticastRcvPkts} {
+		for _, k := range []ib.Counter{ib.PortRcvData, ib.PortRcvPkts, ib.PortXmitData, ib.PortXmitPkts,
+			ib.PortUnicastRcvPkts, ib.PortMulticastRcvPkts} {
 			if n := counted(text, k); n < before[k] || n > after[k] {
 				t.Errorf("%s: %s is %d, want %d to %d", what, k, n, before[k], after[k])
 			}
@@ -452,7 +474,8 @@ func TestIbqueryerrors(t *testing.T) {
 	grown("--data", data["1"], in, w.Counters(ref(leaf, 1)))
 	link := errs("--skip-sl", "-r")
 	host := w.node("h5")
-	wants(t, linkText(link), linkText(fmt.Sprintf("Link info: %d %d[ ] %s %s %d %d[ ] %q ( )", w.lid(leaf, 0), 1, w.linkWords(leaf, 1), hexGUID(host.PortGUID(1)), w.lid(host, 1), 1, host.Desc)))
+	wants(t, linkText(link), linkText(fmt.Sprintf("Link info: %d %d[ ] %s %s %d %d[ ] %q ( )", w.lid(leaf, 0), 1,
+		w.linkWords(leaf, 1), hexGUID(host.PortGUID(1)), w.lid(host, 1), 1, host.Desc)))
 	counters := w.run("h1", "ibqueryerrors", "--skip-sl", "--counters", "-D", w.route(w.node("h1"), leaf))
 	_, line, _ := strings.Cut(counters, fmt.Sprintf("GUID %#x port 1: ", uint64(leaf.GUID)))
 	grown("--counters", line, in, w.Counters(ref(leaf, 1)))
@@ -496,5 +519,6 @@ func TestIbqueryerrorsManaged(t *testing.T) {
 	wants(t, w.run("h1", "ibqueryerrors", "--threshold-file", file), "0 bad nodes found")
 	cache := filepath.Join(t.TempDir(), "cache")
 	w.run("h1", "ibnetdiscover", "--cache", cache)
-	same(t, "ibqueryerrors --load-cache", portErrors(w.exits(1, "h1", "ibqueryerrors", "--load-cache", cache), leaf)["7"], errorsText(&c))
+	same(t, "ibqueryerrors --load-cache", portErrors(w.exits(1, "h1", "ibqueryerrors", "--load-cache", cache),
+		leaf)["7"], errorsText(&c))
 }

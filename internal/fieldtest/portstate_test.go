@@ -18,7 +18,8 @@ func stateSheet(n *topo.Node, p int, pi *mad.PortInfo, keys bool) sheet {
 	all := portSheet(pi, keys)
 	s := sheet{}
 	for _, name := range []string{
-		"LinkState", "PhysLinkState", "Lid", "SMLid", "LMC", "LinkWidthSupported", "LinkWidthEnabled", "LinkWidthActive",
+		"LinkState", "PhysLinkState", "Lid", "SMLid", "LMC", "LinkWidthSupported", "LinkWidthEnabled",
+		"LinkWidthActive",
 		"LinkSpeedSupported", "LinkSpeedEnabled", "LinkSpeedActive",
 	} {
 		s[name] = all[name]
@@ -88,7 +89,8 @@ func (w *world) reachable() (bad []string) {
 					continue
 				}
 				for q := 1; q <= a.NumPorts(); q++ {
-					if a.Ports[q].Connected() && w.PortState(ref(a, q)) == ib.PortActive && !w.joined(tables, a, q, b, p) {
+					if a.Ports[q].Connected() && w.PortState(ref(a, q)) == ib.PortActive &&
+						!w.joined(tables, a, q, b, p) {
 						bad = append(bad, fmt.Sprintf("%s[%d] to %s[%d]", a.Name, q, b.Name, p))
 					}
 				}
@@ -160,7 +162,8 @@ func TestIbportstateLinks(t *testing.T) {
 			return w.run("h1", "ibportstate", append([]string{dec(w.lid(n, 0)), dec(at.port)}, ops...)...)
 		}
 		downed := func() [2]uint64 {
-			return [2]uint64{w.Counters(ref(n, at.port))[ib.LinkDownedCounter], w.Counters(ref(far, in))[ib.LinkDownedCounter]}
+			return [2]uint64{w.Counters(ref(n, at.port))[ib.LinkDownedCounter],
+				w.Counters(ref(far, in))[ib.LinkDownedCounter]}
 		}
 		for _, word := range [][2]string{{"disable", "enable"}, {"off", "on"}} {
 			before := downed()
@@ -229,7 +232,8 @@ func TestIbportstateFDR10(t *testing.T) {
 	w.run("h1", "ibportstate", lid, "2", "reset")
 	w.whole("fdr10 0")
 	same(t, "fdr10 0", active().LinkSpeedActive, 0)
-	same(t, "fdr10 0 at the far end", attr[mad.MlnxExtPortInfo](w, far, mad.AttrMlnxExtPortInfo, uint32(in)).LinkSpeedActive, 0)
+	same(t, "fdr10 0 at the far end", attr[mad.MlnxExtPortInfo](w, far, mad.AttrMlnxExtPortInfo,
+		uint32(in)).LinkSpeedActive, 0)
 	w.run("h1", "ibportstate", lid, "2", "fdr10", "1")
 	w.run("h1", "ibportstate", lid, "2", "reset")
 	w.whole("fdr10 1")
@@ -237,7 +241,8 @@ func TestIbportstateFDR10(t *testing.T) {
 
 	// A link of another kind has no FDR10 to enable.
 	ndr := up(t, "star:2")
-	wants(t, ndr.fails("h1", "ibportstate", dec(ndr.lid(ndr.g.Switches()[0], 0)), "1", "fdr10", "1"), "smp set MLNX ext portinfo failed")
+	wants(t, ndr.fails("h1", "ibportstate", dec(ndr.lid(ndr.g.Switches()[0], 0)), "1", "fdr10", "1"),
+		"smp set MLNX ext portinfo failed")
 }
 
 func TestIbportstateAddresses(t *testing.T) {
@@ -255,7 +260,10 @@ func TestIbportstateAddresses(t *testing.T) {
 		{[]string{"lid", "200"}, func(p *mad.PortInfo) { p.LID = 200 }},
 		{[]string{"lid", "208", "lmc", "3"}, func(p *mad.PortInfo) { p.LID, p.LMC = 208, 3 }},
 		{[]string{"smlid", "77"}, func(p *mad.PortInfo) { p.LID, p.LMC, p.MasterSMLID = 208, 3, 77 }},
-		{[]string{"mtu", "3"}, func(p *mad.PortInfo) { p.LID, p.LMC, p.MasterSMLID, p.NeighborMTU = 208, 3, 77, ib.MTU1024 }},
+		{[]string{"mtu", "3"}, func(p *mad.PortInfo) {
+			p.LID, p.LMC, p.MasterSMLID, p.NeighborMTU = 208, 3, 77,
+				ib.MTU1024
+		}},
 		{[]string{"vls", "2"}, func(p *mad.PortInfo) {
 			p.LID, p.LMC, p.MasterSMLID, p.NeighborMTU, p.OperationalVLs = 208, 3, 77, ib.MTU1024, 2
 		}},
@@ -329,7 +337,8 @@ func TestIbportstateByHand(t *testing.T) {
 	w.run("h1", "ibportstate", "-D", "0", "1", "active")
 	same(t, "both active", states(), "Active Active")
 	same(t, "LID", w.lid(h, 1), 0x12)
-	wants(t, w.fails("h1", "ibportstate", "-D", "0,1", dec(3-port), "active"), "failed") // from Initialize there is no way to Active
+	// from Initialize there is no way to Active
+	wants(t, w.fails("h1", "ibportstate", "-D", "0,1", dec(3-port), "active"), "failed")
 	w.run("h1", "ibportstate", "-D", "0,1", dec(port), "down")
 	w.eventually("the link to train again", func() bool { return states() == "Initialize Initialize" })
 }

@@ -42,7 +42,8 @@ func (w *world) unicast(n *topo.Node, first, last int, all, names bool) (out []s
 			if !ok {
 				w.Fatalf("%s routes %#x, which nobody has", n.Name, l)
 			}
-			s += fmt.Sprintf(" : (%s portguid %s: '%s')", nodeType(far.Type), hexGUID(far.PortGUID(ib.PortNum(p))), far.Desc)
+			s += fmt.Sprintf(" : (%s portguid %s: '%s')", nodeType(far.Type), hexGUID(far.PortGUID(ib.PortNum(p))),
+				far.Desc)
 		}
 		out = append(out, s)
 	}
@@ -67,13 +68,16 @@ func TestIbroute(t *testing.T) {
 		for _, way := range w.ways(n, 0) {
 			out := w.run("h1", "ibroute", way.args...)
 			sameLines(t, "ibroute "+way.name, tableLines(out), w.unicast(n, 0, top, false, true))
-			wants(t, out, fmt.Sprintf("Unicast lids [0x0-%#x] of switch ", top), fmt.Sprintf(" guid %s (%s):\n", hexGUID(n.GUID), n.Desc),
+			wants(t, out, fmt.Sprintf("Unicast lids [0x0-%#x] of switch ", top),
+				fmt.Sprintf(" guid %s (%s):\n", hexGUID(n.GUID), n.Desc),
 				fmt.Sprintf("%d valid lids dumped", len(w.unicast(n, 0, top, false, false))))
 		}
 		lid := dec(w.lid(n, 0))
 		sameLines(t, "ibroute -n", tableLines(w.run("h1", "ibroute", "-n", lid)), w.unicast(n, 0, top, false, false))
-		sameLines(t, "ibroute LID 10", tableLines(w.run("h1", "ibroute", lid, "10")), w.unicast(n, 10, top, false, true))
-		sameLines(t, "ibroute LID 0x10 0x20", tableLines(w.run("h1", "ibroute", lid, "0x10", "0x20")), w.unicast(n, 0x10, 0x20, false, true))
+		sameLines(t, "ibroute LID 10", tableLines(w.run("h1", "ibroute", lid, "10")),
+			w.unicast(n, 10, top, false, true))
+		sameLines(t, "ibroute LID 0x10 0x20", tableLines(w.run("h1", "ibroute", lid, "0x10", "0x20")),
+			w.unicast(n, 0x10, 0x20, false, true))
 		every := tableLines(w.run("h1", "ibroute", "-a", "-n", lid))
 		same(t, "ibroute -a: entries", len(every), top+1)
 		out := w.run("h1", "ibroute", "-M", lid)
@@ -147,7 +151,8 @@ func TestDumps(t *testing.T) {
 		plain := sections(w.run("h9", name, "-n"))
 		for _, n := range w.g.Switches() {
 			sameLines(t, name+" of "+n.Name, tableLines(got[hexGUID(n.GUID)]), w.unicast(n, 0, 1<<16, false, true))
-			sameLines(t, name+" -n of "+n.Name, tableLines(plain[hexGUID(n.GUID)]), w.unicast(n, 0, 1<<16, false, false))
+			sameLines(t, name+" -n of "+n.Name, tableLines(plain[hexGUID(n.GUID)]),
+				w.unicast(n, 0, 1<<16, false, false))
 		}
 	}
 	for _, cmd := range [][]string{{"dump_mfts"}, {"dump_fts", "-M"}} {
@@ -172,7 +177,8 @@ func traced(text string) (out []string) {
 func TestIbtracert(t *testing.T) {
 	t.Parallel()
 	w := up(t, defaultSpec)
-	pairs := [][2]string{{"h1", "h2"}, {"h1", "h5"}, {"h1", "h32"}, {"h17", "h8"}, {"h30", "h3"}, {"h12", "spine2"}, {"h4", "leaf1"}, {"leaf3", "h1"}, {"spine1", "leaf8"}}
+	pairs := [][2]string{{"h1", "h2"}, {"h1", "h5"}, {"h1", "h32"}, {"h17", "h8"}, {"h30", "h3"}, {"h12", "spine2"},
+		{"h4", "leaf1"}, {"leaf3", "h1"}, {"spine1", "leaf8"}}
 	for _, pair := range pairs {
 		a, b := w.node(pair[0]), w.node(pair[1])
 		from, to := w.lid(a, 1), w.lid(b, 1)
@@ -185,21 +191,27 @@ func TestIbtracert(t *testing.T) {
 			want = append(want, fmt.Sprintf("[%d] -> {%s}[%d]", h.out, hexGUID(h.to.PortGUID(ib.PortNum(h.in))), h.in))
 			what := word(h.to.Type, "", "ca", "switch", "router")
 			pi := w.portInfo(h.to, endPort(h.to, h.in))
-			long = append(long, fmt.Sprintf("[%d] -> %s port {%s}[%d] lid %d-%d %q", h.out, what, hexGUID(h.to.PortGUID(ib.PortNum(h.in))), h.in, pi.LID, pi.LID, h.to.Desc))
+			long = append(long, fmt.Sprintf("[%d] -> %s port {%s}[%d] lid %d-%d %q", h.out, what,
+				hexGUID(h.to.PortGUID(ib.PortNum(h.in))), h.in, pi.LID, pi.LID, h.to.Desc))
 		}
 		for _, host := range []string{"h1", "h29"} {
-			same(t, fmt.Sprintf("ibtracert -n %s %s on %s", a.Name, b.Name, host), strings.Join(traced(w.run(host, "ibtracert", "-n", dec(from), dec(to))), "\n"), strings.Join(want, "\n"))
+			same(t, fmt.Sprintf("ibtracert -n %s %s on %s", a.Name, b.Name, host),
+				strings.Join(traced(w.run(host, "ibtracert", "-n", dec(from), dec(to))), "\n"),
+				strings.Join(want, "\n"))
 		}
 		out := w.run("h1", "ibtracert", dec(from), dec(to))
-		same(t, fmt.Sprintf("ibtracert %s %s", a.Name, b.Name), strings.Join(traced(out), "\n"), strings.Join(long, "\n"))
+		same(t, fmt.Sprintf("ibtracert %s %s", a.Name, b.Name), strings.Join(traced(out), "\n"),
+			strings.Join(long, "\n"))
 		wants(t, out, "From ", "To ", fmt.Sprintf("%q", a.Desc), fmt.Sprintf("%q", b.Desc))
-		byGUID := w.run("h1", "ibtracert", "-n", "-G", hexGUID(a.PortGUID(ib.PortNum(endPort(a, 1)))), hexGUID(b.PortGUID(ib.PortNum(endPort(b, 1)))))
+		byGUID := w.run("h1", "ibtracert", "-n", "-G", hexGUID(a.PortGUID(ib.PortNum(endPort(a, 1)))),
+			hexGUID(b.PortGUID(ib.PortNum(endPort(b, 1)))))
 		same(t, "ibtracert -G", strings.Join(traced(byGUID), "\n"), strings.Join(want, "\n"))
 	}
 
 	// Many pairs from a file.
 	list := filepath.Join(t.TempDir(), "pairs")
-	text := fmt.Sprintf("%d %d\n%d %d\n", w.lid(w.node("h1"), 1), w.lid(w.node("h9"), 1), w.lid(w.node("h2"), 1), w.lid(w.node("h31"), 1))
+	text := fmt.Sprintf("%d %d\n%d %d\n", w.lid(w.node("h1"), 1), w.lid(w.node("h9"), 1), w.lid(w.node("h2"), 1),
+		w.lid(w.node("h31"), 1))
 	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +222,8 @@ func TestIbtracert(t *testing.T) {
 			want = append(want, fmt.Sprintf("[%d] -> {%s}[%d]", h.out, hexGUID(h.to.PortGUID(ib.PortNum(h.in))), h.in))
 		}
 	}
-	same(t, "ibtracert --ports-file", strings.Join(traced(w.run("h1", "ibtracert", "-n", "--ports-file", list)), "\n"), strings.Join(want, "\n"))
+	same(t, "ibtracert --ports-file", strings.Join(traced(w.run("h1", "ibtracert", "-n", "--ports-file", list)), "\n"),
+		strings.Join(want, "\n"))
 }
 
 // Along the tree of the broadcast group, every host reaches every other, by ports that the switches' tables name.
@@ -220,12 +233,14 @@ func TestIbtracertMulticast(t *testing.T) {
 	mlid := ib.LID(sm.BroadcastMLID)
 	for _, pair := range [][2]string{{"h1", "h2"}, {"h1", "h32"}, {"h14", "h23"}} {
 		a, b := w.node(pair[0]), w.node(pair[1])
-		out := w.run("h1", "ibtracert", "-n", "-m", fmt.Sprintf("%#x", uint16(mlid)), dec(w.lid(a, 1)), dec(w.lid(b, 1)))
+		out := w.run("h1", "ibtracert", "-n", "-m", fmt.Sprintf("%#x", uint16(mlid)), dec(w.lid(a, 1)),
+			dec(w.lid(b, 1)))
 		at, in := a, 0
 		for _, line := range traced(out) {
 			var port, far int
 			var guid uint64
-			plain := strings.NewReplacer("switch", "", "ca ", "", "{", "", "}", " ", "[", "", "]", "", "->", "").Replace(line)
+			plain := strings.NewReplacer("switch", "", "ca ", "", "{", "", "}", " ", "[", "", "]", "", "->",
+				"").Replace(line)
 			if _, err := fmt.Sscanf(plain, "%d 0x%x %d", &port, &guid, &far); err != nil {
 				t.Fatalf("%v: %q", err, line)
 			}
@@ -266,7 +281,8 @@ func TestCheckLFTBalance(t *testing.T) {
 	var cur map[int]int
 	for line := range strings.Lines(out) {
 		var port, count int
-		if _, guid, ok := strings.Cut(strings.TrimSpace(line), ", 0x"); ok && strings.HasPrefix(line, "Switch Port Usage: ") {
+		if _, guid, ok := strings.Cut(strings.TrimSpace(line), ", 0x"); ok &&
+			strings.HasPrefix(line, "Switch Port Usage: ") {
 			cur = map[int]int{}
 			got["0x"+guid] = cur
 		} else if k, _ := fmt.Sscanf(line, "Port %d: %d", &port, &count); k == 2 {
@@ -309,7 +325,8 @@ func TestIbfindnodesusing(t *testing.T) {
 		if !ok {
 			t.Fatalf("one direction only:\n%s", out)
 		}
-		ends := fmt.Sprintf("%s %d (%q base)  %%s  %s %d (%s)", hexGUID(n.GUID), at.port, n.Desc, hexGUID(far.GUID), in, far.Desc)
+		ends := fmt.Sprintf("%s %d (%q base)  %%s  %s %d (%s)", hexGUID(n.GUID), at.port, n.Desc, hexGUID(far.GUID), in,
+			far.Desc)
 		used := func(text, arrow string, n *topo.Node, port int) {
 			t.Helper()
 			head, list, _ := strings.Cut(strings.TrimSpace(text), "\n")
@@ -325,7 +342,8 @@ func TestIbfindnodesusing(t *testing.T) {
 			for i := range got {
 				got[i] = strings.TrimSpace(got[i])
 			}
-			sameLines(t, fmt.Sprintf("nodes by %s[%d]", n.Name, port), slices.DeleteFunc(got, func(s string) bool { return s == "" }), want)
+			sameLines(t, fmt.Sprintf("nodes by %s[%d]", n.Name, port),
+				slices.DeleteFunc(got, func(s string) bool { return s == "" }), want)
 		}
 		used(there, "==>>", n, at.port)
 		if far.IsSwitch() {

@@ -88,8 +88,10 @@ func (w *world) nodeRecord(n *topo.Node, p int) sheet {
 		caps = 32
 	}
 	return sheet{
-		"lid": dec(w.lid(n, p)), "reserved": "0x0", "base_version": "0x1", "class_version": "0x1", "node_type": nodeType(n.Type),
-		"num_ports": dec(n.NumPorts()), "sys_guid": hexGUID(n.SystemGUID), "node_guid": hexGUID(n.GUID), "port_guid": hexGUID(n.PortGUID(ib.PortNum(p))),
+		"lid": dec(w.lid(n, p)), "reserved": "0x0", "base_version": "0x1", "class_version": "0x1",
+		"node_type": nodeType(n.Type),
+		"num_ports": dec(n.NumPorts()), "sys_guid": hexGUID(n.SystemGUID), "node_guid": hexGUID(n.GUID),
+		"port_guid":     hexGUID(n.PortGUID(ib.PortNum(p))),
 		"partition_cap": fmt.Sprintf("%#x", caps), "device_id": fmt.Sprintf("0x%X", n.DeviceID), "revision": "0x0",
 		"vendor_id": fmt.Sprintf("0x%X", n.VendorID), "NodeDescription": n.Desc,
 	}
@@ -199,7 +201,8 @@ func TestSaqueryPorts(t *testing.T) {
 	list := records(w.run("h3", "saquery", "PIR", fmt.Sprintf("%d/5", w.lid(leaf, 0))))
 	same(t, "saquery PIR LID/PORT: records", len(list), 1)
 	compare(list[0], leaf, 5)
-	same(t, "saquery PIR LID: records", len(records(w.run("h3", "saquery", "PIR", dec(w.lid(leaf, 0))))), leaf.NumPorts()+1)
+	same(t, "saquery PIR LID: records", len(records(w.run("h3", "saquery", "PIR", dec(w.lid(leaf, 0))))),
+		leaf.NumPorts()+1)
 
 	// Ports with a manager.
 	out := w.run("h3", "saquery", "-s")
@@ -207,8 +210,9 @@ func TestSaqueryPorts(t *testing.T) {
 	managers := records(head)
 	same(t, "saquery -s: managers", len(managers), 1)
 	pi := w.portInfo(w.node("h1"), 1)
-	managers[0].sheet.expect(t, "saquery -s", sheet{"EndPortLid": dec(pi.LID), "PortNum": "1", "base_lid": dec(pi.LID), "master_sm_base_lid": dec(pi.MasterSMLID),
-		"capability_mask": fmt.Sprintf("0x%X", uint32(pi.CapabilityMask))})
+	managers[0].sheet.expect(t, "saquery -s", sheet{"EndPortLid": dec(pi.LID), "PortNum": "1", "base_lid": dec(pi.LID),
+		"master_sm_base_lid": dec(pi.MasterSMLID),
+		"capability_mask":    fmt.Sprintf("0x%X", uint32(pi.CapabilityMask))})
 	same(t, "saquery -s: disabled", len(records(rest)), 0)
 }
 
@@ -227,7 +231,8 @@ func TestSaqueryLinks(t *testing.T) {
 	}
 	ask := func(args ...string) (out []string) {
 		for _, r := range records(w.run("h3", "saquery", args...)) {
-			out = append(out, fmt.Sprintf("%s/%s %s/%s", r.sheet["FromLID"], r.sheet["FromPort"], r.sheet["ToLID"], r.sheet["ToPort"]))
+			out = append(out, fmt.Sprintf("%s/%s %s/%s", r.sheet["FromLID"], r.sheet["FromPort"], r.sheet["ToLID"],
+				r.sheet["ToPort"]))
 		}
 		return out
 	}
@@ -235,9 +240,12 @@ func TestSaqueryLinks(t *testing.T) {
 	every := all(func(_, _ *topo.Node, _ int) bool { return true })
 	sameLines(t, "saquery LR", ask("LR"), every)
 	sameLines(t, "saquery -x", ask("-x"), every)
-	sameLines(t, "saquery LR FROM", ask("LR", dec(w.lid(leaf, 0))), all(func(n, _ *topo.Node, _ int) bool { return n == leaf }))
-	sameLines(t, "saquery LR FROM/PORT", ask("LR", fmt.Sprintf("%d/6", w.lid(leaf, 0))), all(func(n, _ *topo.Node, p int) bool { return n == leaf && p == 6 }))
-	sameLines(t, "saquery LR FROM TO", ask("LR", dec(w.lid(leaf, 0)), dec(w.lid(spine, 0))), all(func(n, m *topo.Node, _ int) bool { return n == leaf && m == spine }))
+	sameLines(t, "saquery LR FROM", ask("LR", dec(w.lid(leaf, 0))),
+		all(func(n, _ *topo.Node, _ int) bool { return n == leaf }))
+	sameLines(t, "saquery LR FROM/PORT", ask("LR", fmt.Sprintf("%d/6", w.lid(leaf, 0))),
+		all(func(n, _ *topo.Node, p int) bool { return n == leaf && p == 6 }))
+	sameLines(t, "saquery LR FROM TO", ask("LR", dec(w.lid(leaf, 0)), dec(w.lid(spine, 0))),
+		all(func(n, m *topo.Node, _ int) bool { return n == leaf && m == spine }))
 }
 
 // cells are the numbers of a row "VL: 0| 1| 2|".
@@ -318,14 +326,19 @@ func TestSaqueryTables(t *testing.T) {
 		compare := func(r record, n *topo.Node) {
 			si := w.switchInfo(n)
 			r.sheet.expect(t, n.Name, sheet{
-				"LID": dec(w.lid(n, 0)), "LinearFDBCap": fmt.Sprintf("0x%X", si.LinearFDBCap), "RandomFDBCap": fmt.Sprintf("0x%X", si.RandomFDBCap),
-				"MulticastFDBCap": fmt.Sprintf("0x%X", si.MulticastFDBCap), "LinearFDBTop": fmt.Sprintf("0x%X", uint16(si.LinearFDBTop)),
-				"DefaultPort": dec(si.DefaultPort), "DefaultMulticastPrimaryPort": dec(si.DefaultMulticastPrimaryPort),
-				"DefaultMulticastNotPrimaryPort":        dec(si.DefaultMulticastNotPrimaryPort),
-				"LifeTimeValue/PortStateChange/OpSL2VL": fmt.Sprintf("0x%X", si.LifeTimeValue<<3|b2i(si.PortStateChange)<<2|si.OptimizedSLtoVLMappingProgramming),
-				"LIDsPerPort":                           fmt.Sprintf("0x%X", si.LIDsPerPort), "PartitionEnforcementCap": fmt.Sprintf("0x%X", si.PartitionEnforcementCap),
-				"MulticastFDBTop": fmt.Sprintf("0x%X", uint16(si.MulticastFDBTop)),
-				"flags":           fmt.Sprintf("0x%X", b2i(si.InboundEnforcementCap)<<7|b2i(si.OutboundEnforcementCap)<<6|b2i(si.FilterRawInboundCap)<<5|b2i(si.FilterRawOutboundCap)<<4|b2i(si.EnhancedPortZero)<<3),
+				"LID": dec(w.lid(n, 0)), "LinearFDBCap": fmt.Sprintf("0x%X", si.LinearFDBCap),
+				"RandomFDBCap":    fmt.Sprintf("0x%X", si.RandomFDBCap),
+				"MulticastFDBCap": fmt.Sprintf("0x%X", si.MulticastFDBCap),
+				"LinearFDBTop":    fmt.Sprintf("0x%X", uint16(si.LinearFDBTop)),
+				"DefaultPort":     dec(si.DefaultPort), "DefaultMulticastPrimaryPort": dec(si.DefaultMulticastPrimaryPort),
+				"DefaultMulticastNotPrimaryPort": dec(si.DefaultMulticastNotPrimaryPort),
+				"LifeTimeValue/PortStateChange/OpSL2VL": fmt.Sprintf("0x%X",
+					si.LifeTimeValue<<3|b2i(si.PortStateChange)<<2|si.OptimizedSLtoVLMappingProgramming),
+				"LIDsPerPort":             fmt.Sprintf("0x%X", si.LIDsPerPort),
+				"PartitionEnforcementCap": fmt.Sprintf("0x%X", si.PartitionEnforcementCap),
+				"MulticastFDBTop":         fmt.Sprintf("0x%X", uint16(si.MulticastFDBTop)),
+				"flags": fmt.Sprintf("0x%X",
+					b2i(si.InboundEnforcementCap)<<7|b2i(si.OutboundEnforcementCap)<<6|b2i(si.FilterRawInboundCap)<<5|b2i(si.FilterRawOutboundCap)<<4|b2i(si.EnhancedPortZero)<<3),
 			})
 		}
 		all := keyed(t, ask("SWIR"), "LID")
@@ -350,8 +363,10 @@ func TestSaqueryTables(t *testing.T) {
 			for _, args := range [][]string{{"SMIR"}, {"SMIR", dec(w.lid(self, 1))}} {
 				list := ask(append([]string{"--smkey", key}, args...)...)
 				same(t, "records", len(list), 1)
-				list[0].sheet.expect(t, "SMInfoRecord", sheet{"LID": dec(w.lid(self, 1)), "GUID": hexGUID(self.PortGUID(1)), "SM_Key": hexGUID(ib.GUID(shown)),
-					"ActCount": dec(info.Info.ActCount), "Priority": dec(info.Info.Priority), "SMState": dec(info.Info.SMState)})
+				list[0].sheet.expect(t, "SMInfoRecord", sheet{"LID": dec(w.lid(self, 1)),
+					"GUID": hexGUID(self.PortGUID(1)), "SM_Key": hexGUID(ib.GUID(shown)),
+					"ActCount": dec(info.Info.ActCount), "Priority": dec(info.Info.Priority),
+					"SMState": dec(info.Info.SMState)})
 			}
 		}
 	})
@@ -425,7 +440,8 @@ func TestSaqueryTables(t *testing.T) {
 		of := ask("SL2VL", dec(hostLID))
 		same(t, "records of a host", len(of), 1)
 		compare(of[0], host)
-		if all := keyed(t, ask("SL2VL"), "LID", "InPort", "OutPort"); len(all) < len(w.g.Hosts())+len(w.g.Switches())*8*9 {
+		if all := keyed(t, ask("SL2VL"), "LID", "InPort", "OutPort"); len(all) < len(w.g.Hosts())+
+			len(w.g.Switches())*8*9 {
 			t.Errorf("%d records", len(all))
 		}
 	})
@@ -450,7 +466,8 @@ func TestSaqueryTables(t *testing.T) {
 				t.Fatalf("%d lanes and %d weights:\n%s", len(vls), len(weights), r.text)
 			}
 			for i, e := range table {
-				same(t, fmt.Sprintf("%s[%d] block %d: %d", n.Name, port, block, i), vls[i]+" "+weights[i], fmt.Sprintf("%d %d", e.VL, e.Weight))
+				same(t, fmt.Sprintf("%s[%d] block %d: %d", n.Name, port, block, i), vls[i]+" "+weights[i],
+					fmt.Sprintf("%d %d", e.VL, e.Weight))
 			}
 		}
 		list := ask("VLAR", dec(lid))

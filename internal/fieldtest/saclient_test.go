@@ -27,7 +27,8 @@ func (w *world) client(name string) *client {
 	c.s, err = w.OpenMgmt(ref(c.node, 1))
 	w.check(err)
 	w.Cleanup(func() { c.s.Close() })
-	c.id, err = c.s.Register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: mad.SAVersion, RMPP: true, Methods: madrpc.MethodSet(mad.MethodReport), Name: "test"})
+	c.id, err = c.s.Register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: mad.SAVersion, RMPP: true,
+		Methods: madrpc.MethodSet(mad.MethodReport), Name: "test"})
 	w.check(err)
 	return c
 }
@@ -35,11 +36,13 @@ func (w *world) client(name string) *client {
 // appender is a record that can be written.
 type appender interface{ Append([]byte) []byte }
 
-// ask sends a request with a record, of which the mask says what is given, and returns the status and the first record of the answer.
+// ask sends a request with a record, of which the mask says what is given, and returns the status and the first record
+// of the answer.
 func (c *client) ask(t testing.TB, m mad.Method, id mad.AttrID, mask uint64, rec appender) (mad.Status, []byte) {
 	t.Helper()
 	c.tid++
-	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: m, TransactionID: c.tid, AttributeID: id}
+	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: m,
+		TransactionID: c.tid, AttributeID: id}
 	msg := h.Append(nil)
 	msg = append(msg, make([]byte, mad.SAHeaderOff-len(msg))...)
 	msg = (&mad.SAHeader{ComponentMask: mask}).Append(msg)
@@ -66,7 +69,8 @@ func (c *client) ask(t testing.TB, m mad.Method, id mad.AttrID, mask uint64, rec
 func (c *client) join(t testing.TB, r mad.MCMemberRecord, fields ...string) mad.MCMemberRecord {
 	t.Helper()
 	r.PortGID = gid(c.node, 1)
-	st, data := c.ask(t, mad.MethodSet, mad.AttrMCMemberRecord, mask(mad.MCMemberRecordTable, append(fields, "MGID", "PortGID", "JoinState")...), &r)
+	st, data := c.ask(t, mad.MethodSet, mad.AttrMCMemberRecord,
+		mask(mad.MCMemberRecordTable, append(fields, "MGID", "PortGID", "JoinState")...), &r)
 	if st != mad.StatusOK {
 		t.Fatalf("%s joins %v: %v", c.node.Name, r.MGID, st)
 	}

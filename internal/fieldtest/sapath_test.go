@@ -33,9 +33,12 @@ func (w *world) pathRecord(a, b *topo.Node, p, q int) sheet {
 		life = "0x80" // it goes nowhere
 	}
 	return sheet{
-		"service_id": hexGUID(0), "dgid": shortGID(gid(b, q)), "sgid": shortGID(gid(a, p)), "dlid": dec(w.lid(b, q)), "slid": dec(w.lid(a, p)),
-		"hop_flow_raw": "0x0", "tclass": "0x0", "num_path_revers": "0x80", "pkey": "0xFFFF", "qos_class": "0x0", "sl": "0x0",
-		"mtu": fmt.Sprintf("0x%X", 0x80|uint8(m)), "rate": fmt.Sprintf("0x%X", 0x80|uint8(rate)), "pkt_life": life, "preference": "0x0", "resv2": "0x000000000000",
+		"service_id": hexGUID(0), "dgid": shortGID(gid(b, q)), "sgid": shortGID(gid(a, p)), "dlid": dec(w.lid(b, q)),
+		"slid":         dec(w.lid(a, p)),
+		"hop_flow_raw": "0x0", "tclass": "0x0", "num_path_revers": "0x80", "pkey": "0xFFFF", "qos_class": "0x0",
+		"sl":  "0x0",
+		"mtu": fmt.Sprintf("0x%X", 0x80|uint8(m)), "rate": fmt.Sprintf("0x%X", 0x80|uint8(rate)), "pkt_life": life,
+		"preference": "0x0", "resv2": "0x000000000000",
 	}
 }
 
@@ -89,7 +92,8 @@ func TestSaqueryPaths(t *testing.T) {
 	same(t, "paths to h1", len(keyed(t, ask("PR", "--dlid", dec(w.lid(a, 1))), "slid")), len(w.g.Nodes))
 	same(t, "all paths", len(keyed(t, ask("PR"), "slid", "dlid")), len(w.g.Nodes)*len(w.g.Nodes))
 
-	// What is asked of a path decides whether there is one. Selectors: 0 more than, 1 less than, 2 exactly, in the upper two bits.
+	// What is asked of a path decides whether there is one. Selectors: 0 more than, 1 less than, 2 exactly, in the
+	// upper two bits.
 	b := w.node("h6") // behind the slow link
 	ends := []string{"PR", "--slid", dec(w.lid(a, 1)), "--dlid", dec(w.lid(b, 1))}
 	slow := uint8(mad.RateOf(w.rate(leaf, 2)))
@@ -120,7 +124,8 @@ func TestSaqueryPathsLMC(t *testing.T) {
 	t.Parallel()
 	w := up(t, defaultSpec, func(c *sm.Config) { c.LMC = 2 })
 	a, b := w.node("h1"), w.node("h20")
-	list := keyed(t, records(w.run("h1", "saquery", "-p", "--sgid-to-dgid", shortGID(gid(a, 1))+"-"+shortGID(gid(b, 1)))), "slid", "dlid")
+	list := keyed(t, records(w.run("h1", "saquery", "-p", "--sgid-to-dgid", shortGID(gid(a, 1))+"-"+
+		shortGID(gid(b, 1)))), "slid", "dlid")
 	if len(list) == 0 {
 		t.Fatal("no path")
 	}
@@ -144,7 +149,8 @@ func TestSaqueryGroups(t *testing.T) {
 	t.Parallel()
 	w := up(t, defaultSpec)
 	mgid := ib.GID{0xFF, 0x12, 0x60, 0x1B, 0xFF, 0xFF, 15: 0x42}
-	rec := mad.MCMemberRecord{MGID: mgid, QKey: 0x0B1B, PKey: ib.PKeyDefault, MTUSelector: mad.SelectExactly, MTU: ib.MTU2048, RateSelector: mad.SelectExactly, Rate: 3, SL: 0, JoinState: mad.JoinFull}
+	rec := mad.MCMemberRecord{MGID: mgid, QKey: 0x0B1B, PKey: ib.PKeyDefault, MTUSelector: mad.SelectExactly,
+		MTU: ib.MTU2048, RateSelector: mad.SelectExactly, Rate: 3, SL: 0, JoinState: mad.JoinFull}
 	create := []string{"Q_Key", "P_Key", "MTUSelector", "MTU", "RateSelector", "Rate", "SL", "FlowLabel", "TClass"}
 	members := []string{"h2", "h9", "h30"}
 	var group mad.MCMemberRecord
@@ -170,9 +176,12 @@ func TestSaqueryGroups(t *testing.T) {
 	})
 	want := func(port string, state uint8) sheet {
 		return sheet{
-			"MGID": shortGID(mgid), "PortGid": port, "qkey": fmt.Sprintf("0x%x", uint32(group.QKey)), "mlid": fmt.Sprintf("0x%x", uint16(group.MLID)),
-			"mtu": fmt.Sprintf("0x%x", 0x80|uint8(group.MTU)), "TClass": "0x0", "pkey": "0xffff", "rate": fmt.Sprintf("0x%x", 0x80|uint8(group.Rate)),
-			"pkt_life": fmt.Sprintf("0x%x", 0x80|group.PacketLifeTime), "SL": "0x0", "FlowLabel": "0x0", "HopLimit": "0x0", "Scope": "0x2",
+			"MGID": shortGID(mgid), "PortGid": port, "qkey": fmt.Sprintf("0x%x", uint32(group.QKey)),
+			"mlid": fmt.Sprintf("0x%x", uint16(group.MLID)),
+			"mtu":  fmt.Sprintf("0x%x", 0x80|uint8(group.MTU)), "TClass": "0x0", "pkey": "0xffff",
+			"rate":     fmt.Sprintf("0x%x", 0x80|uint8(group.Rate)),
+			"pkt_life": fmt.Sprintf("0x%x", 0x80|group.PacketLifeTime), "SL": "0x0", "FlowLabel": "0x0",
+			"HopLimit": "0x0", "Scope": "0x2",
 			"JoinState": fmt.Sprintf("0x%x", state), "ProxyJoin": "0x0",
 		}
 	}
@@ -192,9 +201,14 @@ func TestSaqueryGroups(t *testing.T) {
 	}
 	// By other fields.
 	for _, args := range [][]string{
-		{"--mlid", fmt.Sprintf("%#x", uint16(group.MLID))}, {"--gid", shortGID(gid(w.node("h9"), 1)), "--mgid", shortGID(mgid)}, {"--qkey", "0x0b1b", "--mgid", shortGID(mgid)},
-		{"--pkey", "0xffff", "--mgid", shortGID(mgid)}, {"--mtu", fmt.Sprint(2<<6 | uint8(ib.MTU2048)), "--mgid", shortGID(mgid)}, {"--join_state", "1", "--mgid", shortGID(mgid)},
-		{"--scope", "2", "--mgid", shortGID(mgid)}, {"--proxy_join", "0", "--mgid", shortGID(mgid)}, {"--sl", "0", "--mgid", shortGID(mgid)},
+		{"--mlid", fmt.Sprintf("%#x", uint16(group.MLID))},
+		{"--gid", shortGID(gid(w.node("h9"), 1)), "--mgid", shortGID(mgid)},
+		{"--qkey", "0x0b1b", "--mgid", shortGID(mgid)},
+		{"--pkey", "0xffff", "--mgid", shortGID(mgid)},
+		{"--mtu", fmt.Sprint(2<<6 | uint8(ib.MTU2048)), "--mgid", shortGID(mgid)},
+		{"--join_state", "1", "--mgid", shortGID(mgid)},
+		{"--scope", "2", "--mgid", shortGID(mgid)}, {"--proxy_join", "0", "--mgid", shortGID(mgid)},
+		{"--sl", "0", "--mgid", shortGID(mgid)},
 	} {
 		got := records(w.run("h5", "saquery", append([]string{"--smkey", "1", "MCMR"}, args...)...))
 		n := len(members)
@@ -203,18 +217,22 @@ func TestSaqueryGroups(t *testing.T) {
 		}
 		same(t, "saquery MCMR "+strings.Join(args, " "), len(got), n)
 	}
-	same(t, "another MTU", len(records(w.run("h5", "saquery", "--smkey", "1", "MCMR", "--mgid", shortGID(mgid), "--mtu", fmt.Sprint(2<<6|uint8(ib.MTU256))))), 0)
+	same(t, "another MTU", len(records(w.run("h5", "saquery", "--smkey", "1", "MCMR", "--mgid", shortGID(mgid), "--mtu",
+		fmt.Sprint(2<<6|uint8(ib.MTU256))))), 0)
 
 	groups := keyed(t, records(w.run("h5", "saquery", "-g")), "MGID")
-	groups[shortGID(mgid)].sheet.expect(t, "saquery -g", sheet{"MGID": shortGID(mgid), "Mlid": fmt.Sprintf("0x%X", uint16(group.MLID)), "Mtu": fmt.Sprintf("0x%X", 0x80|uint8(group.MTU)),
-		"pkey": "0xFFFF", "Rate": fmt.Sprintf("0x%X", 0x80|uint8(group.Rate)), "SL": "0x0"})
+	groups[shortGID(mgid)].sheet.expect(t, "saquery -g",
+		sheet{"MGID": shortGID(mgid), "Mlid": fmt.Sprintf("0x%X", uint16(group.MLID)),
+			"Mtu":  fmt.Sprintf("0x%X", 0x80|uint8(group.MTU)),
+			"pkey": "0xFFFF", "Rate": fmt.Sprintf("0x%X", 0x80|uint8(group.Rate)), "SL": "0x0"})
 	if _, ok := groups[shortGID(sm.BroadcastMGID(ib.PKeyDefault))]; !ok {
 		t.Errorf("no broadcast group among %v", groups)
 	}
 	names := w.run("h5", "saquery", "--smkey", "1", "-m")
 	for _, name := range members {
 		n := w.node(name)
-		wants(t, w.run("h5", "saquery", "--smkey", "1", "-m", fmt.Sprintf("%#x", uint16(group.MLID))), fmt.Sprintf("%s (%s)", shortGID(gid(n, 1)), n.Desc))
+		wants(t, w.run("h5", "saquery", "--smkey", "1", "-m", fmt.Sprintf("%#x", uint16(group.MLID))),
+			fmt.Sprintf("%s (%s)", shortGID(gid(n, 1)), n.Desc))
 		wants(t, names, shortGID(gid(n, 1)), "NodeDescription........."+n.Desc)
 	}
 
@@ -222,10 +240,12 @@ func TestSaqueryGroups(t *testing.T) {
 	for i, name := range members {
 		c := clients[i]
 		leave := mad.MCMemberRecord{MGID: mgid, PortGID: gid(c.node, 1), JoinState: mad.JoinFull}
-		if st, _ := c.ask(t, mad.MethodDelete, mad.AttrMCMemberRecord, mask(mad.MCMemberRecordTable, "MGID", "PortGID", "JoinState"), &leave); st != mad.StatusOK {
+		if st, _ := c.ask(t, mad.MethodDelete, mad.AttrMCMemberRecord,
+			mask(mad.MCMemberRecordTable, "MGID", "PortGID", "JoinState"), &leave); st != mad.StatusOK {
 			t.Fatalf("%s leaves: %v", name, st)
 		}
-		same(t, "members", len(records(w.run("h5", "saquery", append([]string{"--smkey", "1", "MCMR"}, by...)...))), len(members)-1-i)
+		same(t, "members", len(records(w.run("h5", "saquery", append([]string{"--smkey", "1", "MCMR"}, by...)...))),
+			len(members)-1-i)
 	}
 	w.eventually("the tree to go", func() bool {
 		for _, s := range w.g.Switches() {
@@ -242,14 +262,16 @@ func TestSaqueryServices(t *testing.T) {
 	w := up(t, defaultSpec)
 	same(t, "at first", len(records(w.run("h3", "saquery", "SR"))), 0)
 	c := w.client("h9")
-	rec := mad.ServiceRecord{ServiceID: 0x10001234, ServiceGID: gid(c.node, 1), ServicePKey: ib.PKeyDefault, ServiceLease: 3600}
+	rec := mad.ServiceRecord{ServiceID: 0x10001234, ServiceGID: gid(c.node, 1), ServicePKey: ib.PKeyDefault,
+		ServiceLease: 3600}
 	copy(rec.ServiceName[:], "the test's service")
 	copy(rec.ServiceKey[:], "0123456789abcdef")
 	for i := range rec.ServiceData {
 		rec.ServiceData[i] = byte(i)
 	}
 	all := []string{"ServiceID", "ServiceGID", "ServiceP_Key", "ServiceLease", "ServiceKey", "ServiceName"}
-	if st, _ := c.ask(t, mad.MethodSet, mad.AttrServiceRecord, mask(mad.ServiceRecordTable, all...)|0xFF80, &rec); st != mad.StatusOK {
+	if st, _ := c.ask(t, mad.MethodSet, mad.AttrServiceRecord, mask(mad.ServiceRecordTable, all...)|0xFF80,
+		&rec); st != mad.StatusOK {
 		t.Fatalf("registering: %v", st)
 	}
 	for _, args := range [][]string{{"SR"}, {"-S"}, {"ServiceRecord"}} {
@@ -287,7 +309,8 @@ func TestSaqueryServices(t *testing.T) {
 			same(t, fmt.Sprintf("trusted %v: knows the key", trusted), strings.Contains(list[0].text, key), trusted)
 		}
 	}
-	if st, _ := c.ask(t, mad.MethodDelete, mad.AttrServiceRecord, mask(mad.ServiceRecordTable, "ServiceID", "ServiceGID", "ServiceP_Key"), &rec); st != mad.StatusOK {
+	if st, _ := c.ask(t, mad.MethodDelete, mad.AttrServiceRecord,
+		mask(mad.ServiceRecordTable, "ServiceID", "ServiceGID", "ServiceP_Key"), &rec); st != mad.StatusOK {
 		t.Fatalf("deregistering: %v", st)
 	}
 	same(t, "in the end", len(records(w.run("h3", "saquery", "SR"))), 0)
@@ -299,7 +322,8 @@ func TestSaqueryInforms(t *testing.T) {
 	same(t, "at first", len(records(w.run("h3", "saquery", "--smkey", "1", "IIR"))), 0)
 	for _, name := range []string{"h9", "h17"} {
 		c := w.client(name)
-		in := mad.InformInfo{LIDRangeBegin: mad.InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: 0xFFFF, TrapNumberDeviceID: 64, QPN: ib.QPNGSI, ProducerTypeVendorID: mad.ProducerClassManager}
+		in := mad.InformInfo{LIDRangeBegin: mad.InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: 0xFFFF,
+			TrapNumberDeviceID: 64, QPN: ib.QPNGSI, ProducerTypeVendorID: mad.ProducerClassManager}
 		if st, _ := c.ask(t, mad.MethodSet, mad.AttrInformInfo, 0, &in); st != mad.StatusOK {
 			t.Fatalf("%s subscribes: %v", name, st)
 		}

@@ -54,7 +54,8 @@ func (w *world) arrival(n *topo.Node, way asking) int {
 	return path[len(path)-1].in
 }
 
-// some are nodes of every kind at every distance: the asking host itself, another at its switch, one far away, a leaf and a spine.
+// some are nodes of every kind at every distance: the asking host itself, another at its switch, one far away, a leaf
+// and a spine.
 func (w *world) some() []*topo.Node {
 	return []*topo.Node{w.node("h1"), w.node("h2"), w.node("h32"), w.node("leaf1"), w.node("leaf8"), w.node("spine3")}
 }
@@ -73,11 +74,13 @@ func TestSmpquery(t *testing.T) {
 				w := w.in(t)
 				in := w.arrival(n, way)
 				read(t, query(w, way, "NodeInfo")).expect(t, "NodeInfo", nodeSheet(n, in))
-				same(t, "NodeDesc", strings.TrimLeft(strings.TrimPrefix(query(w, way, "NodeDesc"), "Node Description:"), "."), n.Desc+"\n")
+				same(t, "NodeDesc", strings.TrimLeft(strings.TrimPrefix(query(w, way, "NodeDesc"), "Node Description:"),
+					"."), n.Desc+"\n")
 				for p := endPort(n, 1); p <= min(n.NumPorts(), 5); p++ {
 					pi := w.portInfo(n, p)
 					pi.LocalPortNum = ib.PortNum(in)
-					read(t, query(w, way, "PortInfo", dec(p))).expect(t, fmt.Sprintf("PortInfo %d", p), portSheet(&pi, false))
+					read(t, query(w, way, "PortInfo", dec(p))).expect(t, fmt.Sprintf("PortInfo %d", p),
+						portSheet(&pi, false))
 				}
 				if n.IsSwitch() {
 					si := w.switchInfo(n)
@@ -90,10 +93,14 @@ func TestSmpquery(t *testing.T) {
 
 func switchSheet(si *mad.SwitchInfo) sheet {
 	return sheet{
-		"LinearFdbCap": dec(si.LinearFDBCap), "RandomFdbCap": dec(si.RandomFDBCap), "McastFdbCap": dec(si.MulticastFDBCap),
-		"LinearFdbTop": dec(si.LinearFDBTop), "DefPort": dec(si.DefaultPort), "DefMcastPrimPort": dec(si.DefaultMulticastPrimaryPort),
-		"DefMcastNotPrimPort": dec(si.DefaultMulticastNotPrimaryPort), "LifeTime": dec(si.LifeTimeValue), "StateChange": bit(si.PortStateChange),
-		"OptSLtoVLMapping": dec(si.OptimizedSLtoVLMappingProgramming), "LidsPerPort": dec(si.LIDsPerPort), "PartEnforceCap": dec(si.PartitionEnforcementCap),
+		"LinearFdbCap": dec(si.LinearFDBCap), "RandomFdbCap": dec(si.RandomFDBCap),
+		"McastFdbCap":  dec(si.MulticastFDBCap),
+		"LinearFdbTop": dec(si.LinearFDBTop), "DefPort": dec(si.DefaultPort),
+		"DefMcastPrimPort":    dec(si.DefaultMulticastPrimaryPort),
+		"DefMcastNotPrimPort": dec(si.DefaultMulticastNotPrimaryPort), "LifeTime": dec(si.LifeTimeValue),
+		"StateChange":      bit(si.PortStateChange),
+		"OptSLtoVLMapping": dec(si.OptimizedSLtoVLMappingProgramming), "LidsPerPort": dec(si.LIDsPerPort),
+		"PartEnforceCap": dec(si.PartitionEnforcementCap),
 		"InboundPartEnf": bit(si.InboundEnforcementCap), "OutboundPartEnf": bit(si.OutboundEnforcementCap),
 		"FilterRawInbound": bit(si.FilterRawInboundCap), "FilterRawOutbound": bit(si.FilterRawOutboundCap),
 		"EnhancedPort0": bit(si.EnhancedPortZero), "MulticastFDBTop": hexWords(si.MulticastFDBTop),
@@ -108,9 +115,12 @@ func TestSmpqueryTables(t *testing.T) {
 	// The manager leaves these tables as they are; here are some that tell ports, lanes and levels apart.
 	for _, n := range []*topo.Node{w.node("h5"), w.node("leaf2")} {
 		for p := 1; p <= n.NumPorts(); p++ {
-			w.write(n, mad.AttrPKeyTable, mad.PKeyModifier(ib.PortNum(p), 0), (&mad.PKeyTable{0xFFFF, ib.PKey(0x8000 + n.Index*16 + p), 0x0123, 31: 0x7FFF}).Append(nil))
-			w.write(n, mad.AttrVLArb, mad.VLArbModifier(ib.PortNum(p), mad.VLArbLow0), (&mad.VLArb{{VL: ib.VL(p % 8), Weight: uint8(10 + p)}, {VL: 3, Weight: 255}}).Append(nil))
-			w.write(n, mad.AttrVLArb, mad.VLArbModifier(ib.PortNum(p), mad.VLArbHigh1), (&mad.VLArb{31: {VL: ib.VL(p % 8), Weight: uint8(p)}}).Append(nil))
+			w.write(n, mad.AttrPKeyTable, mad.PKeyModifier(ib.PortNum(p), 0),
+				(&mad.PKeyTable{0xFFFF, ib.PKey(0x8000 + n.Index*16 + p), 0x0123, 31: 0x7FFF}).Append(nil))
+			w.write(n, mad.AttrVLArb, mad.VLArbModifier(ib.PortNum(p), mad.VLArbLow0),
+				(&mad.VLArb{{VL: ib.VL(p % 8), Weight: uint8(10 + p)}, {VL: 3, Weight: 255}}).Append(nil))
+			w.write(n, mad.AttrVLArb, mad.VLArbModifier(ib.PortNum(p), mad.VLArbHigh1),
+				(&mad.VLArb{31: {VL: ib.VL(p % 8), Weight: uint8(p)}}).Append(nil))
 			for in := 0; in <= n.NumPorts(); in++ {
 				var m mad.SLtoVL
 				for sl := range m {
@@ -130,7 +140,8 @@ func TestSmpqueryTables(t *testing.T) {
 					t.Parallel()
 					w := w.in(t)
 					ask := func(op string) string {
-						args := append(append([]string{}, way.args[:len(way.args)-1]...), op, way.args[len(way.args)-1], dec(p))
+						args := append(append([]string{}, way.args[:len(way.args)-1]...), op, way.args[len(way.args)-1],
+							dec(p))
 						return w.run("h1", "smpquery", args...)
 					}
 					w.comparePKeys(n, p, ask("PKeyTable"))
@@ -140,8 +151,10 @@ func TestSmpqueryTables(t *testing.T) {
 					read(t, ask("PortInfoExtended")).expect(t, "PortInfoExtended", extSheet(&ext))
 					mlnx := attr[mad.MlnxExtPortInfo](w, n, mad.AttrMlnxExtPortInfo, uint32(p))
 					read(t, ask("MEPI")).expect(t, "MlnxExtPortInfo", sheet{
-						"StateChangeEnable": fmt.Sprintf("0x%02x", mlnx.StateChangeEnable), "LinkSpeedSupported": fmt.Sprintf("0x%02x", mlnx.LinkSpeedSupported),
-						"LinkSpeedEnabled": fmt.Sprintf("0x%02x", mlnx.LinkSpeedEnabled), "LinkSpeedActive": fmt.Sprintf("0x%02x", mlnx.LinkSpeedActive),
+						"StateChangeEnable":  fmt.Sprintf("0x%02x", mlnx.StateChangeEnable),
+						"LinkSpeedSupported": fmt.Sprintf("0x%02x", mlnx.LinkSpeedSupported),
+						"LinkSpeedEnabled":   fmt.Sprintf("0x%02x", mlnx.LinkSpeedEnabled),
+						"LinkSpeedActive":    fmt.Sprintf("0x%02x", mlnx.LinkSpeedActive),
 					})
 				})
 			}
@@ -262,7 +275,8 @@ func (w *world) compareVLArb(n *topo.Node, p int, text string) {
 	for b, block := range []mad.VLArbBlock{mad.VLArbLow0, mad.VLArbLow1, mad.VLArbHigh0, mad.VLArbHigh1} {
 		table := attr[mad.VLArb](w, n, mad.AttrVLArb, mad.VLArbModifier(ib.PortNum(p), block))
 		for i, e := range table {
-			same(w, fmt.Sprintf("block %d, entry %d", b+1, i), vls[b][i]+" "+weights[b][i], fmt.Sprintf("0x%X 0x%X", uint8(e.VL), e.Weight))
+			same(w, fmt.Sprintf("block %d, entry %d", b+1, i), vls[b][i]+" "+weights[b][i],
+				fmt.Sprintf("0x%X 0x%X", uint8(e.VL), e.Weight))
 		}
 	}
 }
@@ -287,7 +301,8 @@ func TestSmpqueryCombined(t *testing.T) {
 	leaf := w.node("leaf3")
 	for p := 1; p <= leaf.NumPorts(); p++ {
 		far, in, _ := w.peer(leaf, p)
-		read(t, w.run("h1", "smpquery", "-c", "nodeinfo", dec(w.lid(leaf, 0)), fmt.Sprintf("0,%d", p))).expect(t, "NodeInfo", nodeSheet(far, in))
+		read(t, w.run("h1", "smpquery", "-c", "nodeinfo", dec(w.lid(leaf, 0)), fmt.Sprintf("0,%d", p))).expect(t,
+			"NodeInfo", nodeSheet(far, in))
 	}
 }
 
@@ -349,14 +364,16 @@ func TestIbaddr(t *testing.T) {
 		first, last := int(pi.LID), int(pi.LID)+1<<pi.LMC-1
 		g := shortGID(gid(n, 1))
 		for _, way := range w.ways(n, 1) {
-			same(t, n.Name, w.run("h1", "ibaddr", way.args...), fmt.Sprintf("GID %s LID start %#x end %#x\n", g, first, last))
+			same(t, n.Name, w.run("h1", "ibaddr", way.args...),
+				fmt.Sprintf("GID %s LID start %#x end %#x\n", g, first, last))
 		}
 		by := dec(pi.LID)
 		same(t, n.Name+" -l", w.run("h1", "ibaddr", "-l", by), fmt.Sprintf("LID start %#x end %#x\n", first, last))
 		same(t, n.Name+" -L", w.run("h1", "ibaddr", "-L", by), fmt.Sprintf("LID start %d end %d\n", first, last))
 		same(t, n.Name+" -g", w.run("h1", "ibaddr", "-g", by), fmt.Sprintf("GID %s \n", g))
 		if !n.IsSwitch() {
-			same(t, n.Name+" alone", w.run(n.Name, "ibaddr"), fmt.Sprintf("GID %s LID start %#x end %#x\n", g, first, last))
+			same(t, n.Name+" alone", w.run(n.Name, "ibaddr"),
+				fmt.Sprintf("GID %s LID start %#x end %#x\n", g, first, last))
 		}
 	}
 }
@@ -369,11 +386,15 @@ func TestIbstat(t *testing.T) {
 		pi := w.portInfo(n, p)
 		count := 1
 		head := fmt.Sprintf("CA 'softib0'\n\tCA type: %s\n\tNumber of ports: %d\n\tFirmware version: %s\n\tHardware version: %s\n"+
-			"\tNode GUID: %s\n\tSystem image GUID: %s\n", umad.Model, count, firmware, umad.Hardware, hexGUID(n.GUID), hexGUID(n.SystemGUID))
+			"\tNode GUID: %s\n\tSystem image GUID: %s\n", umad.Model, count, firmware, umad.Hardware, hexGUID(n.GUID),
+			hexGUID(n.SystemGUID))
 		port := []string{
-			fmt.Sprintf("Port %d:", p), "State: " + portState(pi.PortState), "Physical state: " + physState(pi.PortPhysicalState),
-			fmt.Sprintf("Rate: %d", gigabits(pi.Rate())), fmt.Sprintf("Base lid: %d", pi.LID), fmt.Sprintf("LMC: %d", pi.LMC),
-			fmt.Sprintf("SM lid: %d", pi.MasterSMLID), fmt.Sprintf("Capability mask: 0x%08x", uint32(pi.CapabilityMask)),
+			fmt.Sprintf("Port %d:", p), "State: " + portState(pi.PortState), "Physical state: " +
+				physState(pi.PortPhysicalState),
+			fmt.Sprintf("Rate: %d", gigabits(pi.Rate())), fmt.Sprintf("Base lid: %d", pi.LID),
+			fmt.Sprintf("LMC: %d", pi.LMC),
+			fmt.Sprintf("SM lid: %d", pi.MasterSMLID), fmt.Sprintf("Capability mask: 0x%08x",
+				uint32(pi.CapabilityMask)),
 			"Port GUID: " + hexGUID(n.PortGUID(ib.PortNum(p))), "Link layer: InfiniBand",
 		}
 		same(t, "ibstat -l", w.run(n.Name, "ibstat", "-l"), "softib0\n")
@@ -384,7 +405,8 @@ func TestIbstat(t *testing.T) {
 		same(t, "ibstat", w.run(n.Name, "ibstat"), head+"\t"+strings.Join(port, "\n\t\t")+"\n")
 		same(t, "ibstat -s", w.run(n.Name, "ibstat", "-s"), head)
 		same(t, "ibstat softib0", w.run(n.Name, "ibstat", "softib0"), head+"\t"+strings.Join(port, "\n\t\t")+"\n")
-		same(t, "ibstat softib0 1", w.run(n.Name, "ibstat", "softib0", "1"), "CA: 'softib0'\n"+strings.Join(port, "\n")+"\n")
+		same(t, "ibstat softib0 1", w.run(n.Name, "ibstat", "softib0", "1"), "CA: 'softib0'\n"+strings.Join(port, "\n")+
+			"\n")
 	}
 	wants(t, w.fails("h1", "ibstat", "mlx5_0"), "mlx5_0")
 }
@@ -404,7 +426,8 @@ func TestSminfo(t *testing.T) {
 		var num, act, prio, state int
 		var guid uint64
 		var got string
-		if _, err := fmt.Sscanf(text, "sminfo: sm lid %d sm guid 0x%x, activity count %d priority %d state %d %s\n", &num, &guid, &act, &prio, &state, &got); err != nil {
+		if _, err := fmt.Sscanf(text, "sminfo: sm lid %d sm guid 0x%x, activity count %d priority %d state %d %s\n",
+			&num, &guid, &act, &prio, &state, &got); err != nil {
 			t.Fatalf("%v in %q", err, text)
 		}
 		var want mad.SMState

@@ -10,7 +10,8 @@ import (
 	"softib/subnet/sm"
 )
 
-// Connections outlive a restart of the manager, a handover between two of ours, and the loss of a link that has another beside it.
+// Connections outlive a restart of the manager, a handover between two of ours, and the loss of a link that has another
+// beside it.
 func TestTrafficSurvives(t *testing.T) {
 	t.Parallel()
 	w := up(t, defaultSpec, brisk)
@@ -24,7 +25,8 @@ func TestTrafficSurvives(t *testing.T) {
 	w.sm.stop()
 	w.flowing("without a manager", all)
 	forgetful := func(priority uint8) sm.Config {
-		return sm.Config{Window: 1024, Priority: priority, SubnetTimeout: 5, PollInterval: 600 * ib.Millisecond, Memory: sm.Memory{LIDs: map[ib.GUID]ib.LID{}}}
+		return sm.Config{Window: 1024, Priority: priority, SubnetTimeout: 5, PollInterval: 600 * ib.Millisecond,
+			Memory: sm.Memory{LIDs: map[ib.GUID]ib.LID{}}}
 	}
 	w.sm = w.manage(w.sm.at, forgetful(3))
 	w.sm.wait(t, "the subnet to come up again", func(m *sm.Manager) bool { return m.Subnet() != nil })
@@ -58,7 +60,10 @@ func TestTrafficSurvives(t *testing.T) {
 
 	// The master dies; the one that stands by takes over.
 	w.sm.stop()
-	old.wait(t, "the other to take over", func(m *sm.Manager) bool { return m.State() == mad.SMMaster && m.Subnet() != nil })
+	old.wait(t, "the other to take over", func(m *sm.Manager) bool {
+		return m.State() == mad.SMMaster &&
+			m.Subnet() != nil
+	})
 	w.sm = old
 	w.whole("the master's death")
 	same(t, "addresses after the master's death", w.lids(), lids)

@@ -49,7 +49,8 @@ func (w *world) talker(name string) *talker {
 	w.check(err)
 	t.mr, err = t.pd.RegMR(make([]byte, grhBytes+dgramSize), verbs.AccessLocalWrite)
 	w.check(err)
-	t.qp, err = t.pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: t.cq, RecvCQ: t.cq, Caps: verbs.Caps{MaxSendWR: 128, MaxRecvWR: 128, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	t.qp, err = t.pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: t.cq, RecvCQ: t.cq,
+		Caps: verbs.Caps{MaxSendWR: 128, MaxRecvWR: 128, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	w.check(err)
 	w.check(t.qp.Ready(1, 0, dgramQKey))
 	return t
@@ -60,14 +61,16 @@ func (t *talker) send(count int, to ib.LID, qpn ib.QPN, sl ib.SL) {
 	t.w.Helper()
 	a := verbs.AHAttr{DLID: to, SL: sl, Port: 1}
 	if to.IsMulticast() {
-		a.IsGlobal, a.DGID, qpn = true, ib.GID{0xFF, 0x12, 0x40, 0x1B, 0xFF, 0xFF, 12: 0xFF, 13: 0xFF, 14: 0xFF, 15: 0xFF}, ib.QPNMulticast
+		a.IsGlobal, a.DGID, qpn = true, ib.GID{0xFF, 0x12, 0x40, 0x1B, 0xFF, 0xFF, 12: 0xFF, 13: 0xFF, 14: 0xFF,
+			15: 0xFF}, ib.QPNMulticast
 	}
 	ah, err := t.pd.CreateAH(a)
 	t.w.check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for range count {
-		t.w.check(t.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: t.mr.SGEs(0, dgramSize), AH: ah.Handle(), RemoteQPN: qpn, RemoteQKey: dgramQKey}))
+		t.w.check(t.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+			SGList: t.mr.SGEs(0, dgramSize), AH: ah.Handle(), RemoteQPN: qpn, RemoteQKey: dgramQKey}))
 		var wc [1]verbs.WC
 		if _, err := t.cq.Wait(ctx, wc[:]); err != nil || wc[0].Status != verbs.WCSuccess {
 			t.w.Fatalf("%s sends a datagram: %v, %v", t.node.Name, err, wc[0].Status)
@@ -142,7 +145,8 @@ func (s *stream) run(ctx context.Context, a, b *rcEnd) {
 		for i := range a.mr.Bytes()[:size] {
 			a.mr.Bytes()[i] = byte(n + i)
 		}
-		s.err = a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, size), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()})
+		s.err = a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, size), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()})
 		if s.err != nil {
 			return
 		}

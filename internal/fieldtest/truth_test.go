@@ -140,7 +140,8 @@ type hop struct {
 	in   int
 }
 
-// walk follows the switches' own tables from a node's port to an address. It reports false where they end or run in a circle.
+// walk follows the switches' own tables from a node's port to an address. It reports false where they end or run in a
+// circle.
 func (w *world) walk(n *topo.Node, port int, dst ib.LID) ([]hop, bool) {
 	w.Helper()
 	var way []hop

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// both runs a program on two hosts, which meet over TCP: the first listens on the port, the second has its name in other. Both must succeed. What
-// they printed is returned.
+// both runs a program on two hosts, which meet over TCP: the first listens on the port, the second has its name in
+// other. Both must succeed. What they printed is returned.
 func (p *person) both(first, second string, port int, env, one, other []string) (server, client string) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -46,7 +46,8 @@ func (p *person) both(first, second string, port int, env, one, other []string) 
 		cancel() // the server may wait for ever
 	}
 	if serr := <-done; err != nil || serr != nil {
-		p.Fatalf("%s on %s: %v\n%s\nand on %s: %v\n%s", strings.Join(other, " "), second, err, &out[1], first, serr, &out[0])
+		p.Fatalf("%s on %s: %v\n%s\nand on %s: %v\n%s", strings.Join(other, " "), second, err, &out[1], first, serr,
+			&out[0])
 	}
 	return out[0].String(), out[1].String()
 }
@@ -77,8 +78,8 @@ func (p *person) ucx(transports string, args ...string) (iters int) {
 	return iters
 }
 
-// UCX finds the adapter, with its files in /sys and /dev and without, and its own tests run over both verbs transports: two-sided, one-sided, atomic,
-// polling and asleep.
+// UCX finds the adapter, with its files in /sys and /dev and without, and its own tests run over both verbs transports:
+// two-sided, one-sided, atomic, polling and asleep.
 func TestUCX(t *testing.T) {
 	t.Parallel()
 	tool(t, "ucx_perftest")
@@ -88,7 +89,8 @@ func TestUCX(t *testing.T) {
 
 	for _, how := range [][]string{{"exec", "h3", "--"}, {"exec", "--plain", "h3", "--"}} {
 		out := p.must(append(how, "ucx_info", "-d")...)
-		wants(t, out, "Memory domain: softib0", "Transport: rc_verbs", "Transport: ud_verbs", "Device: softib0:1", "Connection manager: rdmacm")
+		wants(t, out, "Memory domain: softib0", "Transport: rc_verbs", "Transport: ud_verbs", "Device: softib0:1",
+			"Connection manager: rdmacm")
 		if strings.Contains(out, "Transport: dc") {
 			t.Errorf("softib0 is no adapter with dynamic connections:\n%s", out)
 		}
@@ -120,7 +122,8 @@ func TestUCX(t *testing.T) {
 				if c.size >= 1<<20 || c.name == "get" {
 					n = 100
 				}
-				got := p.ucx(transports, append(slices.Clone(c.args), "-s", strconv.Itoa(c.size), "-n", strconv.Itoa(n), "-w", "10")...)
+				got := p.ucx(transports, append(slices.Clone(c.args), "-s", strconv.Itoa(c.size), "-n", strconv.Itoa(n),
+					"-w", "10")...)
 				same(p, "iterations", got, n)
 				var from1, from3 uint64
 				if c.h1 {

@@ -13,10 +13,12 @@ import (
 // pinged checks an ibping: all answered, by whom, and in a time that can be.
 func pinged(t testing.TB, text, name string, lid, count int) {
 	t.Helper()
-	wants(t, text, fmt.Sprintf("--- %s (Lid %d) ibping statistics ---", name, lid), fmt.Sprintf("%d packets transmitted, %d received, 0%% packet loss", count, count))
+	wants(t, text, fmt.Sprintf("--- %s (Lid %d) ibping statistics ---", name, lid),
+		fmt.Sprintf("%d packets transmitted, %d received, 0%% packet loss", count, count))
 	_, times, _ := strings.Cut(text, "rtt min/avg/max = ")
 	var least, mean, most float64
-	if _, err := fmt.Sscanf(strings.ReplaceAll(times, "/", " "), "%f %f %f ms", &least, &mean, &most); err != nil || least > mean || mean > most || most <= 0 {
+	if _, err := fmt.Sscanf(strings.ReplaceAll(times, "/", " "), "%f %f %f ms", &least, &mean, &most); err != nil ||
+		least > mean || mean > most || most <= 0 {
 		t.Errorf("times %q: %v", times, err)
 	}
 }
@@ -117,7 +119,8 @@ func TestVendstat(t *testing.T) {
 	leaf := dec(w.lid(w.node("leaf6"), 0))
 	wants(t, w.run("h1", "vendstat", "-i", leaf, "3"), "2 counter groups", "group0 mask 0x7", "group1 mask 0x106")
 	wants(t, w.run("h1", "vendstat", "-c", "0,1", leaf, "3"), "configuring group0 0 group1 1")
-	wants(t, w.run("h1", "vendstat", "-c", "2,8", "-G", hexGUID(w.node("leaf6").GUID), "3"), "configuring group0 2 group1 8")
+	wants(t, w.run("h1", "vendstat", "-c", "2,8", "-G", hexGUID(w.node("leaf6").GUID), "3"),
+		"configuring group0 2 group1 8")
 	out, _ := w.command("h1", "vendstat", "-c", "9,9", leaf, "3").CombinedOutput() // no such group
 	wants(t, string(out), "config counter group set failure")
 	// The registers of an InfiniScale III: the time that ports have waited, which here is none.

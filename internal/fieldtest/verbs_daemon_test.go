@@ -16,7 +16,8 @@ func (p *person) start(host, name string, args ...string) *program {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	p.Cleanup(cancel)
 	w := &world{TB: p.TB}
-	return w.starts(fmt.Sprintf("%s %s on %s", name, strings.Join(args, " "), host), p.command(ctx, append([]string{"exec", host, "--", name}, args...)...))
+	return w.starts(fmt.Sprintf("%s %s on %s", name, strings.Join(args, " "), host),
+		p.command(ctx, append([]string{"exec", host, "--", name}, args...)...))
 }
 
 // pair starts a program on two hosts.
@@ -30,7 +31,8 @@ func (p *person) pair(first, second, name string, args ...string) (server, clien
 	return server, p.start(second, name, append(args, "127.0.0.1")...)
 }
 
-// The fabric's process is killed: programs get a fatal event and errors and come to an end, and another fabric takes new ones at once.
+// The fabric's process is killed: programs get a fatal event and errors and come to an end, and another fabric takes
+// new ones at once.
 func TestDaemonKilled(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t, os.Getuid())
@@ -41,7 +43,8 @@ func TestDaemonKilled(t *testing.T) {
 	type pair struct{ server, client *program }
 	var pairs []pair
 	for _, args := range [][]string{
-		{"ibv_rc_pingpong", "-n", "100000000"}, {"ibv_rc_pingpong", "-n", "100000000", "-e"}, {"ib_write_bw", "-F", "-D", "50"}, {"ib_send_bw", "-F", "-D", "50", "-b"}, {"ib_read_lat", "-F", "-D", "50"},
+		{"ibv_rc_pingpong", "-n", "100000000"}, {"ibv_rc_pingpong", "-n", "100000000", "-e"},
+		{"ib_write_bw", "-F", "-D", "50"}, {"ib_send_bw", "-F", "-D", "50", "-b"}, {"ib_read_lat", "-F", "-D", "50"},
 	} {
 		s, c := p.pair("h2", "h3", args[0], args[1:]...)
 		pairs = append(pairs, pair{s, c})

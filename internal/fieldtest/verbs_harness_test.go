@@ -50,7 +50,8 @@ func (p *program) printed() string {
 // start starts a program on a host. It is killed when the test ends.
 func (w *world) start(host, name string, args ...string) *program {
 	w.Helper()
-	return w.starts(fmt.Sprintf("%s %s on %s", filepath.Base(name), strings.Join(args, " "), host), w.command(host, name, args...))
+	return w.starts(fmt.Sprintf("%s %s on %s", filepath.Base(name), strings.Join(args, " "), host),
+		w.command(host, name, args...))
 }
 
 // starts is start for a command.
@@ -126,8 +127,8 @@ func (p *program) until(what string, is func() bool) {
 	}
 }
 
-// pair runs a program on two hosts. Those of libibverbs and perftest exchange their addresses over TCP: the first listens on a port
-// of the machine, the second is told where. Both must succeed. What they printed is returned.
+// pair runs a program on two hosts. Those of libibverbs and perftest exchange their addresses over TCP: the first
+// listens on a port of the machine, the second is told where. Both must succeed. What they printed is returned.
 func (w *world) pair(first, second, name string, args ...string) (server, client string) {
 	w.Helper()
 	s, c := w.startPair(first, second, name, args...)
@@ -151,8 +152,8 @@ var ports = struct {
 	given map[int]bool
 }{given: map[int]bool{}}
 
-// freePort is a TCP port that nobody listens on, below those that the kernel gives to whoever does not care (32768 and more by default): somebody
-// else's connection might take one of them before the program does.
+// freePort is a TCP port that nobody listens on, below those that the kernel gives to whoever does not care (32768 and
+// more by default): somebody else's connection might take one of them before the program does.
 func freePort(t testing.TB) int {
 	t.Helper()
 	ports.Lock()
@@ -196,7 +197,8 @@ func compile(t testing.TB, source string) string {
 		t.Skip("no infiniband/verbs.h on this machine; next: make test, which installs libibverbs-dev")
 	}
 	out := filepath.Join(scratch, strings.TrimSuffix(source, ".c"))
-	cmd := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", out, filepath.Join("testdata", source),
+	cmd := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", out,
+		filepath.Join("testdata", source),
 		"-L"+filepath.Dir(lib), "-l:libibverbs.so.1", "-pthread")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("gcc %s: %v\n%s", source, err, text)

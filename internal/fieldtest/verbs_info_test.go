@@ -19,8 +19,10 @@ func motley(t testing.TB) *topo.Graph {
 	t.Helper()
 	g := &topo.Graph{}
 	speeds := []ib.LinkRate{
-		{Width: ib.Width1x, Speed: ib.SDR}, {Width: ib.Width4x, Speed: ib.DDR}, {Width: ib.Width12x, Speed: ib.QDR}, {Width: ib.Width4x, Speed: ib.FDR10},
-		{Width: ib.Width4x, Speed: ib.FDR}, {Width: ib.Width2x, Speed: ib.EDR}, {Width: ib.Width8x, Speed: ib.HDR}, {Width: ib.Width4x, Speed: ib.NDR},
+		{Width: ib.Width1x, Speed: ib.SDR}, {Width: ib.Width4x, Speed: ib.DDR}, {Width: ib.Width12x, Speed: ib.QDR},
+		{Width: ib.Width4x, Speed: ib.FDR10},
+		{Width: ib.Width4x, Speed: ib.FDR}, {Width: ib.Width2x, Speed: ib.EDR}, {Width: ib.Width8x, Speed: ib.HDR},
+		{Width: ib.Width4x, Speed: ib.NDR},
 	}
 	sw, err := g.Add(topo.Node{Type: ib.NodeSwitch, GUID: 0x0250f11b00000100, Name: "sw1"}, len(speeds))
 	if err != nil {
@@ -33,7 +35,8 @@ func motley(t testing.TB) *topo.Graph {
 		}
 		guid := ib.GUID(0x0250f11b00000200 + 16*i)
 		n, err := g.Add(topo.Node{
-			Type: ib.NodeCA, GUID: guid, SystemGUID: guid + 8, Name: fmt.Sprintf("h%d", i+1), Desc: fmt.Sprintf("h%d HCA-1", i+1), VendorID: 0x250f1, DeviceID: uint16(100 + i),
+			Type: ib.NodeCA, GUID: guid, SystemGUID: guid + 8, Name: fmt.Sprintf("h%d", i+1),
+			Desc: fmt.Sprintf("h%d HCA-1", i+1), VendorID: 0x250f1, DeviceID: uint16(100 + i),
 		}, numPorts)
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +44,8 @@ func motley(t testing.TB) *topo.Graph {
 		for p := 1; p <= numPorts; p++ {
 			err = errors.Join(err, g.SetPortGUID(n.Index, ib.PortNum(p), guid+ib.GUID(p)))
 		}
-		if err = errors.Join(err, g.Connect(n.Index, 1, sw.Index, ib.PortNum(i+1), topo.LinkSpec{Width: rate.Width, Speed: rate.Speed, LengthMM: topo.DefaultLengthMM})); err != nil {
+		if err = errors.Join(err, g.Connect(n.Index, 1, sw.Index, ib.PortNum(i+1),
+			topo.LinkSpec{Width: rate.Width, Speed: rate.Speed, LengthMM: topo.DefaultLengthMM})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +73,8 @@ func TestIbvDevices(t *testing.T) {
 	w.check(err)
 }
 
-// devinfo is what ibv_devinfo -v prints: of the device, and of each port. Lines without a name belong to the field before them.
+// devinfo is what ibv_devinfo -v prints: of the device, and of each port. Lines without a name belong to the field
+// before them.
 func devinfo(text string) (device sheet, ports []sheet) {
 	at, last := sheet{}, ""
 	device = at
@@ -110,26 +115,39 @@ func deviceSheet(n *topo.Node) sheet {
 	maxQP := 8192 // a program's share of the adapter's numbers
 	flags := "0x01121cb6 BAD_PKEY_CNTR BAD_QKEY_CNTR AUTO_PATH_MIG CHANGE_PHY_PORT CURR_QP_STATE_MOD PORT_ACTIVE_EVENT SYS_IMAGE_GUID RC_RNR_NAK_GEN MEM_WINDOW XRC MEM_WINDOW_TYPE_2B"
 	none := sheet{}
-	for _, name := range []string{"max_ee_rd_atom", "max_ee_init_rd_atom", "max_ee", "max_rdd", "max_raw_ipv6_qp", "max_raw_ethy_qp", "max_fmr", "max_tso", "max_rwq_indirection_tables", "max_rwq_indirection_table_size", "max_wq_type_rq"} {
+	for _, name := range []string{"max_ee_rd_atom", "max_ee_init_rd_atom", "max_ee", "max_rdd", "max_raw_ipv6_qp",
+		"max_raw_ethy_qp", "max_fmr", "max_tso", "max_rwq_indirection_tables", "max_rwq_indirection_table_size",
+		"max_wq_type_rq"} {
 		none[name] = "0"
 	}
 	for _, name := range []string{"rc_odp_caps", "uc_odp_caps", "ud_odp_caps", "xrc_odp_caps"} {
 		none[name] = "NO SUPPORT"
 	}
-	for _, name := range []string{"general_odp_caps", "tso_caps", "rss_caps", "packet_pacing_caps", "cq moderation caps"} {
+	for _, name := range []string{"general_odp_caps", "tso_caps", "rss_caps", "packet_pacing_caps",
+		"cq moderation caps"} {
 		none[name] = "" // a heading
 	}
 	want := sheet{
-		"hca_id": "softib0", "transport": "InfiniBand (0)", "fw_ver": firmware, "node_guid": guidWords(n.GUID), "sys_image_guid": guidWords(n.SystemGUID),
-		"vendor_id": fmt.Sprintf("0x%04x", n.VendorID), "vendor_part_id": dec(n.DeviceID), "hw_ver": "0x0", "phys_port_cnt": dec(n.NumPorts()),
-		"max_mr_size": fmt.Sprintf("%#x", l.MaxMRSize), "page_size_cap": fmt.Sprintf("%#x", ^uint64(os.Getpagesize()-1)), "max_qp": dec(maxQP), "max_qp_wr": dec(l.MaxQPWR),
-		"device_cap_flags": flags, "device_cap_flags_ex": "0x1121CB6", "max_sge": dec(l.MaxSGE), "max_sge_rd": dec(l.MaxSGE), "max_cq": dec(l.MaxCQ), "max_cqe": dec(l.MaxCQE),
-		"max_mr": dec(l.MaxMR), "max_pd": dec(l.MaxPD), "max_qp_rd_atom": dec(l.MaxRDAtomic), "max_qp_init_rd_atom": dec(l.MaxInitRDAtomic), "max_res_rd_atom": dec(maxQP * int(l.MaxRDAtomic)),
-		"atomic_cap": "ATOMIC_HCA (1)", "max_mw": dec(l.MaxMW), "max_mcast_grp": dec(l.MaxMcastGrp), "max_mcast_qp_attach": dec(l.MaxMcastQPAttach),
-		"max_total_mcast_qp_attach": dec(int(l.MaxMcastGrp) * int(l.MaxMcastQPAttach)), "max_ah": dec(l.MaxAH), "max_srq": dec(l.MaxSRQ), "max_srq_wr": dec(l.MaxSRQWR), "max_srq_sge": dec(l.MaxSGE),
-		"max_pkeys": dec(hca.PartitionCap), "local_ca_ack_delay": "15", "completion timestamp_mask": "0xffffffffffffffff", "hca_core_clock": "1000000kHZ",
-		"rx_hash_function": "0x0", "rx_hash_fields_mask": "0x0", "qp_rate_limit_min": "0kbps", "qp_rate_limit_max": "0kbps tag matching not supported",
-		"max_cq_count": "65535", "max_cq_period": "65535 us", "num_comp_vectors": "1",
+		"hca_id": "softib0", "transport": "InfiniBand (0)", "fw_ver": firmware, "node_guid": guidWords(n.GUID),
+		"sys_image_guid": guidWords(n.SystemGUID),
+		"vendor_id":      fmt.Sprintf("0x%04x", n.VendorID), "vendor_part_id": dec(n.DeviceID), "hw_ver": "0x0",
+		"phys_port_cnt": dec(n.NumPorts()),
+		"max_mr_size":   fmt.Sprintf("%#x", l.MaxMRSize),
+		"page_size_cap": fmt.Sprintf("%#x", ^uint64(os.Getpagesize()-1)), "max_qp": dec(maxQP),
+		"max_qp_wr":        dec(l.MaxQPWR),
+		"device_cap_flags": flags, "device_cap_flags_ex": "0x1121CB6", "max_sge": dec(l.MaxSGE),
+		"max_sge_rd": dec(l.MaxSGE), "max_cq": dec(l.MaxCQ), "max_cqe": dec(l.MaxCQE),
+		"max_mr": dec(l.MaxMR), "max_pd": dec(l.MaxPD), "max_qp_rd_atom": dec(l.MaxRDAtomic),
+		"max_qp_init_rd_atom": dec(l.MaxInitRDAtomic), "max_res_rd_atom": dec(maxQP * int(l.MaxRDAtomic)),
+		"atomic_cap": "ATOMIC_HCA (1)", "max_mw": dec(l.MaxMW), "max_mcast_grp": dec(l.MaxMcastGrp),
+		"max_mcast_qp_attach":       dec(l.MaxMcastQPAttach),
+		"max_total_mcast_qp_attach": dec(int(l.MaxMcastGrp) * int(l.MaxMcastQPAttach)), "max_ah": dec(l.MaxAH),
+		"max_srq": dec(l.MaxSRQ), "max_srq_wr": dec(l.MaxSRQWR), "max_srq_sge": dec(l.MaxSGE),
+		"max_pkeys": dec(hca.PartitionCap), "local_ca_ack_delay": "15",
+		"completion timestamp_mask": "0xffffffffffffffff", "hca_core_clock": "1000000kHZ",
+		"rx_hash_function": "0x0", "rx_hash_fields_mask": "0x0", "qp_rate_limit_min": "0kbps",
+		"qp_rate_limit_max": "0kbps tag matching not supported",
+		"max_cq_count":      "65535", "max_cq_period": "65535 us", "num_comp_vectors": "1",
 	}
 	for name, v := range none {
 		want[name] = v
@@ -140,12 +158,17 @@ func deviceSheet(n *topo.Node) sheet {
 // portSheet is what it should say of a port.
 func (w *world) portSheet(n *topo.Node, p int) sheet {
 	pi := w.portInfo(n, p)
-	states := map[ib.PortState]string{ib.PortDown: "PORT_DOWN (1)", ib.PortInit: "PORT_INIT (2)", ib.PortArmed: "PORT_ARMED (3)", ib.PortActive: "PORT_ACTIVE (4)"}
-	phys := map[ib.PhysState]string{ib.PhysSleep: "SLEEP (1)", ib.PhysPolling: "POLLING (2)", ib.PhysDisabled: "DISABLED (3)", ib.PhysLinkUp: "LINK_UP (5)"}
-	mtus := map[ib.MTU]string{ib.MTU256: "256 (1)", ib.MTU512: "512 (2)", ib.MTU1024: "1024 (3)", ib.MTU2048: "2048 (4)", ib.MTU4096: "4096 (5)"}
-	widths := map[ib.Width]string{ib.Width1x: "1X (1)", ib.Width4x: "4X (2)", ib.Width8x: "8X (4)", ib.Width12x: "12X (8)", ib.Width2x: "2X (16)"}
+	states := map[ib.PortState]string{ib.PortDown: "PORT_DOWN (1)", ib.PortInit: "PORT_INIT (2)",
+		ib.PortArmed: "PORT_ARMED (3)", ib.PortActive: "PORT_ACTIVE (4)"}
+	phys := map[ib.PhysState]string{ib.PhysSleep: "SLEEP (1)", ib.PhysPolling: "POLLING (2)",
+		ib.PhysDisabled: "DISABLED (3)", ib.PhysLinkUp: "LINK_UP (5)"}
+	mtus := map[ib.MTU]string{ib.MTU256: "256 (1)", ib.MTU512: "512 (2)", ib.MTU1024: "1024 (3)",
+		ib.MTU2048: "2048 (4)", ib.MTU4096: "4096 (5)"}
+	widths := map[ib.Width]string{ib.Width1x: "1X (1)", ib.Width4x: "4X (2)", ib.Width8x: "8X (4)",
+		ib.Width12x: "12X (8)", ib.Width2x: "2X (16)"}
 	speeds := map[ib.Speed]string{
-		ib.SDR: "2.5 Gbps (1)", ib.DDR: "5.0 Gbps (2)", ib.QDR: "10.0 Gbps (4)", ib.FDR10: "10.0 Gbps (8)", ib.FDR: "14.0 Gbps (16)", ib.EDR: "25.0 Gbps (32)", ib.HDR: "50.0 Gbps (64)", ib.NDR: "100.0 Gbps (128)",
+		ib.SDR: "2.5 Gbps (1)", ib.DDR: "5.0 Gbps (2)", ib.QDR: "10.0 Gbps (4)", ib.FDR10: "10.0 Gbps (8)",
+		ib.FDR: "14.0 Gbps (16)", ib.EDR: "25.0 Gbps (32)", ib.HDR: "50.0 Gbps (64)", ib.NDR: "100.0 Gbps (128)",
 	}
 	vls := map[mad.VLCount]string{1: "1 (1)", 2: "2 (2)", 3: "4 (3)", 4: "8 (4)", 5: "15 (5)"}
 	rate := w.rate(n, p)
@@ -154,12 +177,17 @@ func (w *world) portSheet(n *topo.Node, p int) sheet {
 		speed = "invalid speed (0)"
 	}
 	return sheet{
-		"port": dec(p), "state": states[pi.PortState], "max_mtu": mtus[pi.MTUCap], "active_mtu": mtus[pi.NeighborMTU], "sm_lid": dec(pi.MasterSMLID), "port_lid": dec(pi.LID),
-		"port_lmc": fmt.Sprintf("0x%02x", pi.LMC), "link_layer": "InfiniBand", "max_msg_sz": fmt.Sprintf("%#x", hca.DefaultLimits().MaxMsgSize),
-		"port_cap_flags": fmt.Sprintf("0x%08x", uint32(pi.CapabilityMask)), "port_cap_flags2": fmt.Sprintf("0x%04x", pi.CapabilityMask2), "max_vl_num": vls[pi.VLCap],
-		"bad_pkey_cntr": fmt.Sprintf("%#x", pi.PKeyViolations), "qkey_viol_cntr": fmt.Sprintf("%#x", pi.QKeyViolations), "sm_sl": dec(pi.MasterSMSL),
-		"pkey_tbl_len": dec(hca.PartitionCap), "gid_tbl_len": dec(pi.GUIDCap), "subnet_timeout": dec(pi.SubnetTimeOut), "init_type_reply": dec(pi.InitTypeReply),
-		"active_width": widths[rate.Width], "active_speed": speed, "phys_state": phys[pi.PortPhysicalState],
+		"port": dec(p), "state": states[pi.PortState], "max_mtu": mtus[pi.MTUCap], "active_mtu": mtus[pi.NeighborMTU],
+		"sm_lid": dec(pi.MasterSMLID), "port_lid": dec(pi.LID),
+		"port_lmc": fmt.Sprintf("0x%02x", pi.LMC), "link_layer": "InfiniBand",
+		"max_msg_sz":      fmt.Sprintf("%#x", hca.DefaultLimits().MaxMsgSize),
+		"port_cap_flags":  fmt.Sprintf("0x%08x", uint32(pi.CapabilityMask)),
+		"port_cap_flags2": fmt.Sprintf("0x%04x", pi.CapabilityMask2), "max_vl_num": vls[pi.VLCap],
+		"bad_pkey_cntr": fmt.Sprintf("%#x", pi.PKeyViolations), "qkey_viol_cntr": fmt.Sprintf("%#x", pi.QKeyViolations),
+		"sm_sl":        dec(pi.MasterSMSL),
+		"pkey_tbl_len": dec(hca.PartitionCap), "gid_tbl_len": dec(pi.GUIDCap), "subnet_timeout": dec(pi.SubnetTimeOut),
+		"init_type_reply": dec(pi.InitTypeReply),
+		"active_width":    widths[rate.Width], "active_speed": speed, "phys_state": phys[pi.PortPhysicalState],
 		"GID[  0]": gidWords(gid(n, p)),
 	}
 }
@@ -187,7 +215,8 @@ func TestIbvDevinfo(t *testing.T) {
 	same(t, "list", w.run("h2", "ibv_devinfo", "-l"), "1 HCA found:\n\tsoftib0\n\n")
 }
 
-// A program that waits for events sees the cable pulled and plugged in, and a manager that wants clients to register again.
+// A program that waits for events sees the cable pulled and plugged in, and a manager that wants clients to register
+// again.
 func TestIbvAsyncwatch(t *testing.T) {
 	t.Parallel()
 	w := up(t, "star:3", brisk)

@@ -32,7 +32,8 @@ type belongings struct {
 }
 
 func (b belongings) String() string {
-	return fmt.Sprintf("%d descriptors, %d shared mappings, %d goroutines, %d KiB of heap, %d KiB resident", b.files, b.mappings, b.goroutines, b.heap>>10, b.resident>>10)
+	return fmt.Sprintf("%d descriptors, %d shared mappings, %d goroutines, %d KiB of heap, %d KiB resident", b.files,
+		b.mappings, b.goroutines, b.heap>>10, b.resident>>10)
 }
 
 // ours counts those of this process, which is the fabric's.
@@ -66,13 +67,15 @@ func ours(t testing.TB) (b belongings) {
 	return b
 }
 
-// Programs that die, whichever side and whatever they are at, leave nothing in the fabric, and the next pair runs. Not parallel: what this
-// process has is counted.
+// Programs that die, whichever side and whatever they are at, leave nothing in the fabric, and the next pair runs. Not
+// parallel: what this process has is counted.
 func TestKill(t *testing.T) {
 	w := up(t, "fat-tree:radix=4,levels=2")
 	programs := [][]string{
-		{"ibv_rc_pingpong", "-n", "100000000"}, {"ibv_rc_pingpong", "-n", "100000000", "-s", "1048576"}, {"ibv_ud_pingpong", "-n", "100000000"}, {"ibv_srq_pingpong", "-n", "10000000", "-e"},
-		{"ib_write_bw", "-F", "-D", "100"}, {"ib_read_bw", "-F", "-D", "100", "-s", "1048576", "-q", "4"}, {"ib_send_bw", "-F", "-D", "100", "-b"}, {"ib_atomic_lat", "-F", "-D", "100"},
+		{"ibv_rc_pingpong", "-n", "100000000"}, {"ibv_rc_pingpong", "-n", "100000000", "-s", "1048576"},
+		{"ibv_ud_pingpong", "-n", "100000000"}, {"ibv_srq_pingpong", "-n", "10000000", "-e"},
+		{"ib_write_bw", "-F", "-D", "100"}, {"ib_read_bw", "-F", "-D", "100", "-s", "1048576", "-q", "4"},
+		{"ib_send_bw", "-F", "-D", "100", "-b"}, {"ib_atomic_lat", "-F", "-D", "100"},
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	n := 0

@@ -22,11 +22,13 @@ func (w *world) flows(what string, r topo.PortRef) {
 	w.eventually(what, func() bool { return w.Counters(r)[ib.PortXmitData]-from > 1<<20 })
 }
 
-// The only way is cut under a stream of messages: the queue pair gives up with RETRY_EXC, after the timeouts that it was asked to wait and not before.
+// The only way is cut under a stream of messages: the queue pair gives up with RETRY_EXC, after the timeouts that it
+// was asked to wait and not before.
 func TestLinkDownOnlyWay(t *testing.T) {
 	t.Parallel()
 	w := up(t, "star:3", brisk)
-	for _, timeout := range []int{16, 17} { // a quarter of a second, and half a one: nobody gives up because a process had no turn
+	// a quarter of a second, and half a one: nobody gives up because a process had no turn
+	for _, timeout := range []int{16, 17} {
 		s, c := w.startPair("h1", "h2", "ib_write_bw", "-F", "-D", "60", "-u", strconv.Itoa(timeout))
 		w.flows("messages", ref(w.node("h2"), 1))
 		cut := time.Now()
@@ -34,7 +36,8 @@ func TestLinkDownOnlyWay(t *testing.T) {
 		out := c.fails()
 		took := time.Since(cut)
 		wants(t, out, "Completion with error at client", "Failed status 12:") // IBV_WC_RETRY_EXC_ERR
-		// The first wait may have begun before the cut, if the server had no turn. Each may be up to four times as long; and a busy machine is late.
+		// The first wait may have begun before the cut, if the server had no turn. Each may be up to four times as
+		// long; and a busy machine is late.
 		wait := ackTimeout(timeout)
 		if took < perftestRetries*wait || took > 4*(perftestRetries+1)*wait+30*time.Second {
 			t.Errorf("-u %d: failed after %v, want after %v", timeout, took, (perftestRetries+1)*wait)

@@ -111,7 +111,8 @@ func TestPartitionVerbs(t *testing.T) {
 	last := ref(sw, int(w.node("h2").Ports[1].PeerPort))
 	got := w.refused()
 	if len(got) != 1 || got[last][1] < perftestRetries+1 || got[last][0] != 0 {
-		t.Errorf("refused packets, received and sent, by port: %v, want at least %d sent at %v alone", got, perftestRetries+1, last)
+		t.Errorf("refused packets, received and sent, by port: %v, want at least %d sent at %v alone", got,
+			perftestRetries+1, last)
 	}
 	// With perfquery.
 	s := read(t, w.run("h1", "perfquery", dec(w.lid(sw, 0)), dec(last.Port)))

@@ -11,18 +11,19 @@ import (
 	"softib/proto/topo"
 )
 
-// perftestRow is a line of results: of latency tests bytes, messages, then times of which the fourth is typical; of bandwidth tests bytes,
-// messages, peak, average, million messages a second.
+// perftestRow is a line of results: of latency tests bytes, messages, then times of which the fourth is typical; of
+// bandwidth tests bytes, messages, peak, average, million messages a second.
 var perftestRow = regexp.MustCompile(`(?m)^ (\d+) +(\d+) +([0-9.]+|inf|-?nan) +([0-9.]+|inf|-?nan) *\t* *([0-9.]+|inf|-?nan)`)
 
 // perftestIters is how many messages a test sends: that it does counts here, not how fast.
 const perftestIters = 80
 
-// The device of a host whose adapter is known to perftest, which builds requests with ibv_wr_* and sends inline on such ones only.
+// The device of a host whose adapter is known to perftest, which builds requests with ibv_wr_* and sends inline on such
+// ones only.
 const mellanox, connectX7 = 0x2c9, 4129
 
-// What the programs of perftest are called with. Not here: -q 16 -b -e of ib_send_bw, which takes at most one batch of completions for each event and waits for ever
-// if they come faster.
+// What the programs of perftest are called with. Not here: -q 16 -b -e of ib_send_bw, which takes at most one batch of
+// completions for each event and waits for ever if they come faster.
 var perftests = []struct {
 	name string
 	// On adapters that perftest does not know, and that it does.
@@ -30,12 +31,16 @@ var perftests = []struct {
 }{
 	{
 		"ib_send_lat",
-		[]string{"", "-a", "-e", "-c UC -e", "-c UD", "-c UD -e", "-c XRC", "--use-srq -e", "-m 256 -s 65536", "-D 3", "-R -e", "-c UD -R", "-z", "-x 0", "-c UD -g"},
-		[]string{"", "-c UC", "-c UD -I 64 -s 64", "-c XRC", "-I 64 -s 64", "-e -I 0", "--use_old_post_send -I 64 -s 32"},
+		[]string{"", "-a", "-e", "-c UC -e", "-c UD", "-c UD -e", "-c XRC", "--use-srq -e", "-m 256 -s 65536", "-D 3",
+			"-R -e", "-c UD -R", "-z", "-x 0", "-c UD -g"},
+		[]string{"", "-c UC", "-c UD -I 64 -s 64", "-c XRC", "-I 64 -s 64", "-e -I 0",
+			"--use_old_post_send -I 64 -s 32"},
 	}, {
 		"ib_send_bw",
-		[]string{"", "-b -e", "-c UC", "-c UD -b", "-c UD -a", "-c XRC -b", "-c XRC -q 16", "--use-srq -r 64 -q 16 -b", "-q 16 -e", "-D 1", "-R -q 16", "-R -c UD", "-m 256", "--reversed", "-c UD -g"},
-		[]string{"-a -b", "-c UC", "-c UD", "-c XRC", "--use-srq", "-q 16 -b", "-I 64 -s 64", "-I 64 -s 64 -c UD", "-l 8 -s 64", "-R", "--use_old_post_send -l 8 -s 64"},
+		[]string{"", "-b -e", "-c UC", "-c UD -b", "-c UD -a", "-c XRC -b", "-c XRC -q 16", "--use-srq -r 64 -q 16 -b",
+			"-q 16 -e", "-D 1", "-R -q 16", "-R -c UD", "-m 256", "--reversed", "-c UD -g"},
+		[]string{"-a -b", "-c UC", "-c UD", "-c XRC", "--use-srq", "-q 16 -b", "-I 64 -s 64", "-I 64 -s 64 -c UD",
+			"-l 8 -s 64", "-R", "--use_old_post_send -l 8 -s 64"},
 	}, {
 		"ib_write_lat",
 		[]string{"", "-c UC", "-c XRC", "-m 256 -s 65536", "-D 1", "-R"},
@@ -43,7 +48,8 @@ var perftests = []struct {
 	}, {
 		"ib_write_bw",
 		[]string{"", "-b", "-c UC -b", "-c XRC -b", "-q 16", "-D 3", "-R -b -q 16", "-s 8 -l 16", "-m 256", "-x 0"},
-		[]string{"-a -b", "-c UC", "-c XRC", "-q 16 -b", "-D 1", "-I 64 -s 64", "-s 8 -l 16", "--use_old_post_send -q 16 -b"},
+		[]string{"-a -b", "-c UC", "-c XRC", "-q 16 -b", "-D 1", "-I 64 -s 64", "-s 8 -l 16",
+			"--use_old_post_send -q 16 -b"},
 	}, {
 		"ib_read_lat",
 		[]string{"", "-e", "-c XRC", "-o 1", "-s 1048576", "-D 1", "-R"},
@@ -79,11 +85,17 @@ func TestPerftest(t *testing.T) {
 		tool(t, test.name)
 		t.Run(test.name, func(t *testing.T) {
 			for _, line := range test.plain {
-				t.Run(line, func(t *testing.T) { w.in(t).perftestRun("h1", "h8", test.name, strings.Fields(line), false) })
+				t.Run(line, func(t *testing.T) {
+					w.in(t).perftestRun("h1", "h8", test.name, strings.Fields(line),
+						false)
+				})
 			}
 			t.Run("known", func(t *testing.T) {
 				for _, line := range test.known {
-					t.Run(line, func(t *testing.T) { w.in(t).perftestRun("h2", "h7", test.name, strings.Fields(line), true) })
+					t.Run(line, func(t *testing.T) {
+						w.in(t).perftestRun("h2", "h7", test.name, strings.Fields(line),
+							true)
+					})
 				}
 			})
 		})
@@ -118,8 +130,9 @@ func (w *world) perftest(first, second, name string, args ...string) (server, cl
 	if !slices.Contains(args, "-R") && !slices.Contains(args, "-z") {
 		return w.pair(first, second, name, args...)
 	}
-	// With rdma_cm the server is at an address of the fabric. It says that it waits just before it listens, and it listens a second time when both have
-	// agreed on everything; where it is late, the client gives up, or destroys what it then goes on to use.
+	// With rdma_cm the server is at an address of the fabric. It says that it waits just before it listens, and it
+	// listens a second time when both have agreed on everything; where it is late, the client gives up, or destroys
+	// what it then goes on to use.
 	h, err := w.Host(first)
 	w.check(err)
 	for {
@@ -179,7 +192,8 @@ func (w *world) perftestResult(out, name string, args []string) {
 			sizes = append(sizes, s)
 		}
 	}
-	// perftest finds out how fast the processor's clock is. On a busy machine it may not, and says so; its times are zero or infinite then.
+	// perftest finds out how fast the processor's clock is. On a busy machine it may not, and says so; its times are
+	// zero or infinite then.
 	clockless := strings.Contains(out, "Correlation coefficient")
 	rows := perftestRow.FindAllStringSubmatch(out, -1)
 	if len(rows) != len(sizes) {

@@ -22,7 +22,8 @@ func TestPingpong(t *testing.T) {
 	t.Parallel()
 	w := up(t, "fat-tree:radix=4,levels=2")
 	const iters = 200
-	// Time stamps (rc -t) are for polling only: when the program sleeps, it takes an event for which the completion is gone already for an error.
+	// Time stamps (rc -t) are for polling only: when the program sleeps, it takes an event for which the completion is
+	// gone already for an error.
 	mtus := [][]string{{"-m", "256"}, {"-m", "512"}, {"-m", "1024"}, {"-m", "2048"}, {"-m", "4096"}}
 	global := []string{"-g", "0"}
 	large := []string{"-c", "-m", "256", "-s", "65536"}
@@ -71,7 +72,8 @@ func TestPingpong(t *testing.T) {
 							if m := pingpongTime.FindStringSubmatch(out); m == nil || m[1] != strconv.Itoa(iters) {
 								t.Errorf("no time of %d messages:\n%s", iters, out)
 							}
-							if m := pingpongSpeed.FindStringSubmatch(out); m == nil || m[1] != strconv.Itoa(2*size*iters) {
+							if m := pingpongSpeed.FindStringSubmatch(out); m == nil ||
+								m[1] != strconv.Itoa(2*size*iters) {
 								t.Errorf("no speed of %d bytes:\n%s", 2*size*iters, out)
 							}
 							if strings.Contains(out, "invalid data") {

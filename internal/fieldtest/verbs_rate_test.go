@@ -10,7 +10,8 @@ import (
 	"softib/subnet/sm"
 )
 
-// A partition whose paths have a rate: programs that find their way by path records send no faster, those of others are as fast as before.
+// A partition whose paths have a rate: programs that find their way by path records send no faster, those of others are
+// as fast as before.
 func TestPartitionRate(t *testing.T) {
 	t.Parallel()
 	w := up(t, "star:5", brisk)

@@ -65,7 +65,9 @@ func TestPerfqueryVerbs(t *testing.T) {
 		{"ib_write_bw", "h5", "h5", false, false, ""}, // within the adapter
 	} {
 		before := w.carried()
-		w.pair(test.server, test.client, test.name, append(strings.Fields(test.args), "-F", "-s", dec(size), "-n", dec(iters), "-u", "20")...) // what is sent twice counts twice
+		// what is sent twice counts twice
+		w.pair(test.server, test.client, test.name, append(strings.Fields(test.args), "-F", "-s", dec(size), "-n",
+			dec(iters), "-u", "20")...)
 		after := w.carried()
 		sent, received := map[topo.PortRef]bool{}, map[topo.PortRef]bool{}
 		way := func(from, to string) {
@@ -86,7 +88,8 @@ func TestPerfqueryVerbs(t *testing.T) {
 		for r, c := range after {
 			for i, on := range []bool{sent[r], received[r]} {
 				n := c[i] - before[r][i]
-				what := fmt.Sprintf("%s from %s to %s: %s at %s", test.name, test.client, test.server, []string{"sent", "received"}[i], w.g.PortName(r))
+				what := fmt.Sprintf("%s from %s to %s: %s at %s", test.name, test.client, test.server,
+					[]string{"sent", "received"}[i], w.g.PortName(r))
 				switch {
 				case on && (n < size*iters || n > size*iters+size*iters/20+most):
 					t.Errorf("%s: %d bytes, want %d and a little more", what, n, size*iters)

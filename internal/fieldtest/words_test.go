@@ -55,11 +55,13 @@ func portState(v ib.PortState) string {
 }
 
 func physState(v ib.PhysState) string {
-	return word(v, "NoChange", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "PhyTest")
+	return word(v, "NoChange", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp",
+		"LinkErrorRecovery", "PhyTest")
 }
 
 func widths(v ib.Width) string {
-	// A width that is no power of two above 1x is called an extension only among the supported ones, and ports here support 1x.
+	// A width that is no power of two above 1x is called an extension only among the supported ones, and ports here
+	// support 1x.
 	return either(uint8(v), "1X", "4X", "8X", "12X", "2X")
 }
 
@@ -95,7 +97,8 @@ func activeSpeedExt(v uint8) string {
 	return speedsExt(v)
 }
 
-// capability writes a capability mask as the first of its lines is written; the words of its bits follow on lines of their own.
+// capability writes a capability mask as the first of its lines is written; the words of its bits follow on lines of
+// their own.
 func capability[T ~uint16 | ~uint32](v T) string { return fmt.Sprintf("0x%x", uint32(v)) }
 
 // portSheet is all of a PortInfo.
@@ -174,7 +177,8 @@ func nodeSheet(n *topo.Node, in int) sheet {
 	return sheet{
 		"BaseVers": "1", "ClassVers": "1", "NodeType": nodeType(n.Type), "NumPorts": dec(n.NumPorts()),
 		"SystemGuid": hex(16, n.SystemGUID), "Guid": hex(16, n.GUID), "PortGuid": hex(16, n.PortGUID(ib.PortNum(in))),
-		"PartCap": caps, "DevId": hex(4, n.DeviceID), "Revision": "0x00000000", "LocalPort": dec(in), "VendorId": hex(6, n.VendorID),
+		"PartCap": caps, "DevId": hex(4, n.DeviceID), "Revision": "0x00000000", "LocalPort": dec(in),
+		"VendorId": hex(6, n.VendorID),
 	}
 }
 

@@ -75,7 +75,8 @@ func (p *person) command(ctx context.Context, args ...string) *exec.Cmd {
 	args = append(append(p.before[:len(p.before):len(p.before)], p.bin), args...)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+p.dir, "HOME="+p.dir, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C")
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+p.dir, "HOME="+p.dir, "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+		"LC_ALL=C")
 	if p.uid != os.Getuid() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(p.uid), Gid: uint32(p.uid)}}
 	}
@@ -212,19 +213,23 @@ func TestWorld(t *testing.T) {
 			p.fallsBack()
 			return
 		}
-		wants(p, p.must("exec", "h2", "--", "ibstatus"), "Infiniband device 'softib0' port 1 status:\n", "base lid:\t 0x2\n", "sm lid:\t\t 0x4\n",
-			"state:\t\t 4: ACTIVE\n", "phys state:\t 5: LinkUp\n", "rate:\t\t 400 Gb/sec (4X NDR)\n", "link_layer:\t InfiniBand\n")
+		wants(p, p.must("exec", "h2", "--", "ibstatus"), "Infiniband device 'softib0' port 1 status:\n",
+			"base lid:\t 0x2\n", "sm lid:\t\t 0x4\n",
+			"state:\t\t 4: ACTIVE\n", "phys state:\t 5: LinkUp\n", "rate:\t\t 400 Gb/sec (4X NDR)\n",
+			"link_layer:\t InfiniBand\n")
 		wants(p, p.must("exec", "h2", "--", "ibstat"), "CA 'softib0'", "Base lid: 2\n")
 		same(p, "the name", p.must("exec", "h3", "--", "cat", "/sys/class/infiniband/softib0/node_desc"), "h3 HCA-1\n")
 		// What sysfs says is what libibumad says.
 		stat := p.must("exec", "h2", "--", "ibstat")
-		guid := strings.ReplaceAll(strings.TrimSpace(p.must("exec", "h2", "--", "cat", "/sys/class/infiniband/softib0/node_guid")), ":", "")
+		guid := strings.ReplaceAll(strings.TrimSpace(p.must("exec", "h2", "--", "cat",
+			"/sys/class/infiniband/softib0/node_guid")), ":", "")
 		wants(p, stat, "Node GUID: 0x"+guid+"\n")
 		own := filepath.Join(filepath.Dir(p.bin), "reader")
 		if out, err := exec.Command("cp", reader, own).CombinedOutput(); err != nil {
 			p.Fatalf("%s", out)
 		}
-		same(p, "a static program", p.must("exec", "h2", "--", own, "/sys/class/infiniband", port1+"lid"), "softib0\n0x2\n")
+		same(p, "a static program", p.must("exec", "h2", "--", own, "/sys/class/infiniband", port1+"lid"),
+			"softib0\n0x2\n")
 		wants(p, p.must("exec", "h1", "--", "getent", "hosts", "h2"), "198.18.0.2", "h2")
 		wants(p, p.must("exec", "h1", "--", "getent", "hosts", "198.18.0.3"), "h3")
 		wants(p, p.must("exec", "h1", "--", "getent", "hosts", "localhost"), "localhost")
@@ -242,11 +247,13 @@ func TestWorld(t *testing.T) {
 		same(p, "plain", status != 0 && strings.Contains(errs, "No such file"), true)
 		wants(p, p.must("exec", "--plain", "h1", "--", "ibstat"), "CA 'softib0'")
 		// On a host from another.
-		same(p, "nested", p.must("exec", "h1", "--", "sh", "-c", p.bin+" exec h2 -- cat "+port1+"lid && cat "+port1+"lid"), "0x2\n0x1\n")
+		same(p, "nested", p.must("exec", "h1", "--", "sh", "-c", p.bin+" exec h2 -- cat "+port1+"lid && cat "+port1+
+			"lid"), "0x2\n0x1\n")
 		if _, err := exec.LookPath("ucx_info"); err != nil {
 			p.Log("no ucx_info on this machine; next: make bench, which installs it")
 		} else {
-			wants(p, p.must("exec", "h1", "--", "ucx_info", "-d"), "Transport: rc_verbs", "Transport: ud_verbs", "Device: softib0:1")
+			wants(p, p.must("exec", "h1", "--", "ucx_info", "-d"), "Transport: rc_verbs", "Transport: ud_verbs",
+				"Device: softib0:1")
 		}
 		p.noTraces()
 	})
@@ -270,12 +277,14 @@ func TestWorldFresh(t *testing.T) {
 		o.await(port1+"counters/port_rcv_packets", func(now string) bool { return now != before })
 
 		// The switch's port towards h1, taken down from h2.
-		at := strings.Fields(p.must("exec", "h1", "--", "sh", "-c", "ibnetdiscover | grep '\"h1 HCA-1\"' | grep lid | head -1"))
+		at := strings.Fields(p.must("exec", "h1", "--", "sh", "-c",
+			"ibnetdiscover | grep '\"h1 HCA-1\"' | grep lid | head -1"))
 		if len(at) == 0 {
 			p.Fatal("h1 is not in the fabric")
 		}
 		number := strings.TrimSuffix(strings.TrimPrefix(at[0], "["), "]")
-		lid := strings.TrimSpace(p.must("exec", "sw1", "--", "sh", "-c", "printf %d $(cat /sys/class/infiniband/softib0/ports/0/lid)"))
+		lid := strings.TrimSpace(p.must("exec", "sw1", "--", "sh", "-c",
+			"printf %d $(cat /sys/class/infiniband/softib0/ports/0/lid)"))
 		if _, errs, status := p.softib("exec", "h2", "--", "ibportstate", lid, number, "disable"); status != 0 {
 			p.Fatal(errs)
 		}
@@ -340,7 +349,8 @@ $s down || exit 5`
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	wants(t, string(out), "CA 'softib0'", "softib: true runs without /sys/class/infiniband and names of hosts: ", "a user namespace")
+	wants(t, string(out), "CA 'softib0'", "softib: true runs without /sys/class/infiniband and names of hosts: ",
+		"a user namespace")
 }
 
 // noTraces checks that nothing of the namespaces is seen outside.
@@ -394,7 +404,10 @@ func TestWorldEnds(t *testing.T) {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 					p.Fatal(err)
 				}
-				p.eventually("the fabric to be gone", func() bool { return syscall.Kill(pid, 0) != nil || isZombie(pid) })
+				p.eventually("the fabric to be gone", func() bool {
+					return syscall.Kill(pid, 0) != nil ||
+						isZombie(pid)
+				})
 			} else {
 				p.must("down")
 				// The program finds an adapter that has gone.

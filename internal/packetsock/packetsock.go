@@ -36,8 +36,9 @@ func Listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Serve calls each with every connection, in a goroutine of its own, until ctx ends; then it closes the listener and what connections
-// there are, and waits. Each reports whether it has given the connection to somebody else, who closes it.
+// Serve calls each with every connection, in a goroutine of its own, until ctx ends; then it closes the listener and
+// what connections there are, and waits. Each reports whether it has given the connection to somebody else, who closes
+// it.
 func Serve(ctx context.Context, l *net.UnixListener, each func(*net.UnixConn) (kept bool)) error {
 	s := &server{each: each, conns: map[*net.UnixConn]struct{}{}}
 	stop := context.AfterFunc(ctx, func() { l.Close() })

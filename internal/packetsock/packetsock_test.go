@@ -18,7 +18,8 @@ func TestCheck(t *testing.T) {
 			t.Errorf("user %d: %v", uid, err)
 		}
 	}
-	if err := Check(&syscall.Ucred{Uid: me + 4711}); !errors.Is(err, ErrPeer) || !strings.Contains(err.Error(), "next:") {
+	if err := Check(&syscall.Ucred{Uid: me + 4711}); !errors.Is(err, ErrPeer) ||
+		!strings.Contains(err.Error(), "next:") {
 		t.Errorf("somebody else: %v", err)
 	}
 }

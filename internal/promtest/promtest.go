@@ -40,7 +40,8 @@ type Config struct {
 	// Target is host:port, Collect the parts that are asked for; all if there are none.
 	Target  string
 	Collect []string
-	// Rules is a file of rules. All of it is used as it is, but for the time that a condition has to stand ("for"), which becomes For.
+	// Rules is a file of rules. All of it is used as it is, but for the time that a condition has to stand ("for"),
+	// which becomes For.
 	Rules string
 	For   time.Duration
 	// Interval is that of scrapes and of evaluations, Timeout that of a scrape; a second each if 0.
@@ -71,7 +72,8 @@ func Start(t testing.TB, c Config) *Server {
 		c.Timeout = time.Second
 	}
 	var conf strings.Builder
-	fmt.Fprintf(&conf, "global: {scrape_interval: %s, scrape_timeout: %s, evaluation_interval: %s}\n", c.Interval, c.Timeout, c.Interval)
+	fmt.Fprintf(&conf, "global: {scrape_interval: %s, scrape_timeout: %s, evaluation_interval: %s}\n", c.Interval,
+		c.Timeout, c.Interval)
 	if c.Rules != "" {
 		rules, err := os.ReadFile(c.Rules)
 		if err != nil {
@@ -93,7 +95,8 @@ func Start(t testing.TB, c Config) *Server {
 	}
 	address := freeAddress(t)
 	var log lockedBuffer
-	cmd := exec.Command(path, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn")
+	cmd := exec.Command(path, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address, "--log.level=warn")
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

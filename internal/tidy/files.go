@@ -50,7 +50,8 @@ func CheckLength(m *Module) []Complaint {
 	for _, p := range m.Packages {
 		for _, f := range p.Files {
 			if n := countLines(f.Source); n > fileLinesMax && !f.IsTest && !isGenerated(f) {
-				out = append(out, Complaint{f.Name, 0, fmt.Sprintf("%d lines, at most %d: split it by role", n, fileLinesMax)})
+				out = append(out, Complaint{f.Name, 0, fmt.Sprintf("%d lines, at most %d: split it by role", n,
+					fileLinesMax)})
 			}
 		}
 	}
@@ -68,7 +69,8 @@ func CheckFormat(m *Module) []Complaint {
 				continue
 			}
 			if !bytes.Equal(want, f.Source) {
-				out = append(out, Complaint{f.Name, firstDifference(want, f.Source), "not as gofmt writes it: make fmt"})
+				out = append(out, Complaint{f.Name, firstDifference(want, f.Source),
+					"not as gofmt writes it: make fmt"})
 			}
 		}
 	}
@@ -107,7 +109,8 @@ func CheckWords(m *Module) []Complaint {
 				out = append(out, Complaint{name, line, fmt.Sprintf("%s: finish it, or open an issue", found)})
 			}
 			if found := machinePaths.Find(l); found != nil {
-				out = append(out, Complaint{name, line, fmt.Sprintf("%q is a path of one machine", bytes.TrimSpace(found))})
+				out = append(out, Complaint{name, line, fmt.Sprintf("%q is a path of one machine",
+					bytes.TrimSpace(found))})
 			}
 		}
 	}

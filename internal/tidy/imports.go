@@ -53,7 +53,8 @@ func rankComplaint(dir string, rank int, imported string) string {
 	other, ok := ranks[inside]
 	switch {
 	case !ok:
-		return fmt.Sprintf("imports %s, which has no rank: add it to the table ranks in internal/tidy/rules.go", imported)
+		return fmt.Sprintf("imports %s, which has no rank: add it to the table ranks in internal/tidy/rules.go",
+			imported)
 	case other == rank:
 		return fmt.Sprintf("imports its sibling %s (both of rank %d): move the shared part down, or declare an interface in %s", imported, rank, dir)
 	case other > rank:
@@ -100,7 +101,8 @@ func CheckBans(m *Module) []Complaint {
 					break
 				}
 				if from, ok := randNames[id.Name]; ok && !randAllowed[n.Sel.Name] {
-					complain(n, fmt.Sprintf("%s.%s draws from the process-wide source: take a *rand.Rand", from, n.Sel.Name))
+					complain(n, fmt.Sprintf("%s.%s draws from the process-wide source: take a *rand.Rand", from,
+						n.Sel.Name))
 				}
 			}
 			return true

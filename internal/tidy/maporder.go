@@ -157,7 +157,8 @@ func (c *typeChecker) check(p *Package) *typed {
 	if t := c.done[p.Dir]; t != nil {
 		return t
 	}
-	t := &typed{info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}}
+	t := &typed{info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{},
+		Defs: map[*ast.Ident]types.Object{}}}
 	t.pkg = types.NewPackage(ModulePath+"/"+p.Dir, p.Name)
 	c.done[p.Dir] = t // also ends the recursion of an import cycle
 	var files []*ast.File

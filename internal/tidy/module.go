@@ -92,7 +92,8 @@ func Load(root fs.FS) (*Module, error) {
 			p = &Package{Dir: dir}
 			packages[dir] = p
 		}
-		p.Files = append(p.Files, &File{Name: name, Source: source, Syntax: syntax, IsTest: strings.HasSuffix(base, "_test.go")})
+		p.Files = append(p.Files, &File{Name: name, Source: source, Syntax: syntax,
+			IsTest: strings.HasSuffix(base, "_test.go")})
 		return nil
 	})
 	if err != nil {

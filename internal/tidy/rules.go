@@ -11,7 +11,8 @@ var ranks = map[string]int{
 
 	"proto/wire": 1, "proto/mad": 1, "proto/topo": 1,
 
-	"node/link": 2, "node/agent": 2, "node/madrpc": 2, "subnet/route": 2, "proto/trace": 2, "subnet": 2, "subnet/policy": 2,
+	"node/link": 2, "node/agent": 2, "node/madrpc": 2, "subnet/route": 2, "proto/trace": 2, "subnet": 2,
+	"subnet/policy": 2,
 
 	"node/hca": 3, "node/ibswitch": 3, "subnet/sa": 3, "node/cm": 3, "operate/wiring": 3, "subnet/survey": 3,
 
@@ -21,12 +22,14 @@ var ranks = map[string]int{
 
 	"driver/sim": 6, "driver/live": 6, "verbs/attach": 6, "driver/ibsim": 6, "driver/umad": 6,
 
-	"proof/workload": 7, "proof/workload/perf": 7, "driver/smrun": 7, "verbs/attach/server": 7, "operate/manager/tenant": 7, "operate/manager/history": 7, "operate/manager/health": 7,
+	"proof/workload": 7, "proof/workload/perf": 7, "driver/smrun": 7, "verbs/attach/server": 7,
+	"operate/manager/tenant": 7, "operate/manager/history": 7, "operate/manager/health": 7,
 
 	"proof/check": 8, "operate/manager": 8, "operate/doctor": 8,
 
 	"operate/manager/metrics": 9, "operate/manager/ufm": 9, "operate/manager/remote": 9, "operate/webui": 9,
-	"capi": 9, "capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9, "capi/rdmacm": 9, "capi/dropin": 9, "capi/hostfiles": 9,
+	"capi": 9, "capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9, "capi/rdmacm": 9, "capi/dropin": 9,
+	"capi/hostfiles": 9,
 
 	"cmd/softib": 10,
 }

@@ -267,7 +267,8 @@ func (f *File) Write(b []byte) (int, error) {
 		return fail(unix.EINVAL)
 	}
 	env := mad.Envelope{
-		QPN: ib.QPN(be.Uint32(b[20:])), QKey: ib.QKey(be.Uint32(b[24:])), LID: ib.LID(be.Uint16(b[28:])), SL: ib.SL(b[30]), PathBits: b[31],
+		QPN: ib.QPN(be.Uint32(b[20:])), QKey: ib.QKey(be.Uint32(b[24:])), LID: ib.LID(be.Uint16(b[28:])),
+		SL: ib.SL(b[30]), PathBits: b[31],
 	}
 	if b[32] != 0 {
 		env.HasGRH, env.GIDIndex, env.HopLimit, env.TClass, env.FlowLabel = true, b[33], b[34], b[35], be.Uint32(b[52:])
@@ -314,12 +315,14 @@ func (f *File) Ioctl(cmd uint32, arg []byte) error {
 		if oui>>24 != 0 {
 			return unix.EINVAL
 		}
-		return f.register(arg, byte(ne.Uint32(arg[4:])), arg[8], arg[9], arg[16:32], [3]byte{byte(oui >> 16), byte(oui >> 8), byte(oui)}, arg[36], true)
+		return f.register(arg, byte(ne.Uint32(arg[4:])), arg[8], arg[9], arg[16:32],
+			[3]byte{byte(oui >> 16), byte(oui >> 8), byte(oui)}, arg[36], true)
 	}
 	return unix.ENOTTY
 }
 
-func (f *File) register(arg []byte, qpn, class, version byte, methods []byte, oui [3]byte, rmpp byte, second bool) error {
+func (f *File) register(arg []byte, qpn, class, version byte, methods []byte, oui [3]byte, rmpp byte,
+	second bool) error {
 	ne := binary.NativeEndian
 	if qpn > 1 || rmpp > 1 || class != 0 && (qpn == 0) != (class == 0x01 || class == 0x81) {
 		return unix.EINVAL

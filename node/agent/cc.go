@@ -110,7 +110,8 @@ func (a *Agent) handleCC(now ib.Time, inPort ib.PortNum, _ ib.LID, v mad.View) (
 	if v.AttrID() == mad.AttrCongestionLog {
 		data = v.CCLogData()
 	}
-	return row.serve(a, p, &request{now: now, inPort: inPort, set: set, mod: v.AttrMod(), mkey: v.CCKey(), data: data}), true
+	return row.serve(a, p, &request{now: now, inPort: inPort, set: set, mod: v.AttrMod(), mkey: v.CCKey(), data: data}),
+		true
 }
 
 // ccPortOf is the state of an end port, made when first needed.
@@ -125,7 +126,8 @@ func (a *Agent) ccPortOf(port ib.PortNum) *ccPort {
 }
 
 func (a *Agent) ccClassPortInfo(_ *ccPort, r *request) mad.Status {
-	cpi := mad.ClassPortInfo{BaseVersion: mad.BaseVersion, ClassVersion: mad.ClassCC.Info().Version, RespTimeValue: pmaRespTime}
+	cpi := mad.ClassPortInfo{BaseVersion: mad.BaseVersion, ClassVersion: mad.ClassCC.Info().Version,
+		RespTimeValue: pmaRespTime}
 	cpi.Append(r.answer())
 	return mad.StatusOK
 }

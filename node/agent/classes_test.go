@@ -9,10 +9,12 @@ import (
 )
 
 // gsi asks an agent of any class but subnet management; nil is no answer.
-func gsi(t *testing.T, a *Agent, now ib.Time, port ib.PortNum, c mad.Class, m mad.Method, id mad.AttrID, mod uint32, change func(mad.View)) mad.View {
+func gsi(t *testing.T, a *Agent, now ib.Time, port ib.PortNum, c mad.Class, m mad.Method, id mad.AttrID, mod uint32,
+	change func(mad.View)) mad.View {
 	t.Helper()
 	h := mad.Header{
-		BaseVersion: 1, MgmtClass: c, ClassVersion: c.Info().Version, Method: m, TransactionID: 9, AttributeID: id, AttributeModifier: mod,
+		BaseVersion: 1, MgmtClass: c, ClassVersion: c.Info().Version, Method: m, TransactionID: 9, AttributeID: id,
+		AttributeModifier: mod,
 	}
 	v := mad.View(append(h.Append(nil), make([]byte, mad.Size-mad.HeaderSize)...))
 	if change != nil {
@@ -58,7 +60,8 @@ func TestLaneCounters(t *testing.T) {
 			attr.SetPortSelect(v.Data(), port)
 			attr.SetSelect(v.Data(), mask)
 		})
-		if v.Status() != mad.StatusOK || attr.PortSelect(v.Data()) != port || attr.Select(v.Data()) != mask || attr.HasOpCode() != (v.Data()[0] == 0xAA) {
+		if v.Status() != mad.StatusOK || attr.PortSelect(v.Data()) != port || attr.Select(v.Data()) != mask ||
+			attr.HasOpCode() != (v.Data()[0] == 0xAA) {
 			t.Fatalf("%s: %v", attr.Layout.Name, v.Status())
 		}
 		return v
@@ -82,7 +85,8 @@ func TestLaneCounters(t *testing.T) {
 		if got := elem(mad.MethodGet, 3, 0, "[15]"); got != 3000+100*c+15 {
 			t.Errorf("%s[15] = %d", tc.field, got)
 		}
-		if got, want := elem(mad.MethodGet, mad.PortSelectAll, 0, "[2]"), min(uint64(36*37/2*1000+36*(100*int(c)+2)), 1<<l.Field(tc.field).Bits-1); got != want {
+		if got, want := elem(mad.MethodGet, mad.PortSelectAll, 0, "[2]"),
+			min(uint64(36*37/2*1000+36*(100*int(c)+2)), 1<<l.Field(tc.field).Bits-1); got != want {
 			t.Errorf("%s[2] of all ports = %d, want %d", tc.field, got, want)
 		}
 		if got := elem(mad.MethodSet, 3, 1<<4, "[4]"); got != 0 {
@@ -106,7 +110,8 @@ func TestLaneCounters(t *testing.T) {
 	}
 	read(mad.MethodSet, mad.AttrPortOpRcvCounters, 5, 2)
 	v = read(mad.MethodGet, mad.AttrPortOpRcvCounters, 5, 0)
-	if pkts, data := get(t, op, v.Data(), "PortOpRcvPkts"), get(t, op, v.Data(), "PortOpRcvData"); pkts != 16*5000+120 || data != 0 {
+	if pkts, data := get(t, op, v.Data(), "PortOpRcvPkts"), get(t, op, v.Data(), "PortOpRcvData"); pkts != 16*5000+
+		120 || data != 0 {
 		t.Errorf("after a reset of the data: %d and %d", pkts, data)
 	}
 	fc := &mad.PortFlowCtlCountersLayout
@@ -115,7 +120,8 @@ func TestLaneCounters(t *testing.T) {
 		t.Errorf("flow control packets %d and %d", x, r)
 	}
 	for _, id := range []mad.AttrID{
-		mad.AttrPortVLXmitFlowCtlErrs, mad.AttrPortExtSpeedsCounters, mad.AttrSwPortVLCongestion, mad.AttrPortRcvConCtrl, mad.AttrPortSLRcvFECN,
+		mad.AttrPortVLXmitFlowCtlErrs, mad.AttrPortExtSpeedsCounters, mad.AttrSwPortVLCongestion,
+		mad.AttrPortRcvConCtrl, mad.AttrPortSLRcvFECN,
 		mad.AttrPortSLRcvBECN, mad.AttrPortXmitConCtrl, mad.AttrPortVLXmitTimeCong,
 	} {
 		attr := mad.CounterAttrByID(id)
@@ -127,7 +133,8 @@ func TestLaneCounters(t *testing.T) {
 		}
 	}
 	_, n := benchCA(t)
-	if v := gsi(t, New(n), 0, 1, mad.ClassPerf, mad.MethodGet, mad.AttrSwPortVLCongestion, 0, func(v mad.View) { v.Data()[1] = 1 }); v.Status() != mad.StatusUnsupMethodAttr {
+	if v := gsi(t, New(n), 0, 1, mad.ClassPerf, mad.MethodGet, mad.AttrSwPortVLCongestion, 0,
+		func(v mad.View) { v.Data()[1] = 1 }); v.Status() != mad.StatusUnsupMethodAttr {
 		t.Errorf("SwPortVLCongestion at a channel adapter: %v", v.Status())
 	}
 }
@@ -136,7 +143,8 @@ func TestSampling(t *testing.T) {
 	_, s := benchSwitch(t)
 	a := New(s)
 	control := func(now ib.Time, m mad.Method, p mad.PortSamples) (mad.PortSamples, mad.Status) {
-		v := gsi(t, a, now, 1, mad.ClassPerf, m, mad.AttrPortSamplesControl, 0, func(v mad.View) { p.Append(v.Data()[:0]) })
+		v := gsi(t, a, now, 1, mad.ClassPerf, m, mad.AttrPortSamplesControl, 0,
+			func(v mad.View) { p.Append(v.Data()[:0]) })
 		var is mad.PortSamples
 		if _, err := is.Parse(v.Data()); err != nil {
 			t.Fatal(err)
@@ -146,7 +154,8 @@ func TestSampling(t *testing.T) {
 	result := func(now ib.Time, id mad.AttrID) mad.View {
 		return gsi(t, a, now, 1, mad.ClassPerf, mad.MethodGet, id, 0, nil)
 	}
-	if is, st := control(0, mad.MethodGet, mad.PortSamples{PortSelect: 3}); st != mad.StatusOK || is != (mad.PortSamples{PortSelect: 3}) {
+	if is, st := control(0, mad.MethodGet, mad.PortSamples{PortSelect: 3}); st != mad.StatusOK ||
+		is != (mad.PortSamples{PortSelect: 3}) {
 		t.Errorf("%v: %+v", st, is)
 	}
 	if _, st := control(0, mad.MethodGet, mad.PortSamples{PortSelect: 99}); st != mad.StatusInvalidField {
@@ -166,11 +175,13 @@ func TestSampling(t *testing.T) {
 		t.Errorf("deadline %v, want %v", a.NextDeadline(), 3*us)
 	}
 	// Another is refused while this one runs.
-	if is, _ := control(2*us, mad.MethodSet, mad.PortSamples{PortSelect: 5}); is.SampleStatus != mad.SampleRunning || is.PortSelect != 3 {
+	if is, _ := control(2*us, mad.MethodSet, mad.PortSamples{PortSelect: 5}); is.SampleStatus != mad.SampleRunning ||
+		is.PortSelect != 3 {
 		t.Errorf("%+v", is)
 	}
 	l := &mad.PortSamplesResultLayout
-	if v := result(2*us, mad.AttrPortSamplesResult); get(t, l, v.Data(), "SampleStatus") != uint64(mad.SampleRunning) || get(t, l, v.Data(), "Counter[0]") != 0 {
+	if v := result(2*us, mad.AttrPortSamplesResult); get(t, l, v.Data(), "SampleStatus") != uint64(mad.SampleRunning) ||
+		get(t, l, v.Data(), "Counter[0]") != 0 {
 		t.Errorf("a result before the end:\n%s", mad.Dump(v))
 	}
 	s.ctr[3][ib.PortXmitData] = 1<<40 + 100
@@ -182,7 +193,8 @@ func TestSampling(t *testing.T) {
 		t.Errorf("deadline %v after the end", a.NextDeadline())
 	}
 	v := result(4*us, mad.AttrPortSamplesResult)
-	for field, want := range map[string]uint64{"Tag": 0x1234, "SampleStatus": 0, "Counter[0]": 0xFFFFFFFF, "Counter[1]": 5, "Counter[2]": 0, "Counter[3]": 0} {
+	for field, want := range map[string]uint64{"Tag": 0x1234, "SampleStatus": 0, "Counter[0]": 0xFFFFFFFF,
+		"Counter[1]": 5, "Counter[2]": 0, "Counter[3]": 0} {
 		if got := get(t, l, v.Data(), field); got != want {
 			t.Errorf("%s = %d, want %d", field, got, want)
 		}
@@ -197,7 +209,8 @@ func TestSampling(t *testing.T) {
 	if is, _ := control(5*us, mad.MethodSet, want); is.SampleStatus != mad.SampleDone {
 		t.Errorf("%v", is.SampleStatus)
 	}
-	if v := gsi(t, a, 0, 1, mad.ClassPerf, mad.MethodSet, mad.AttrPortSamplesResult, 0, nil); v.Status() != mad.StatusUnsupMethodAttr {
+	if v := gsi(t, a, 0, 1, mad.ClassPerf, mad.MethodSet, mad.AttrPortSamplesResult, 0,
+		nil); v.Status() != mad.StatusUnsupMethodAttr {
 		t.Errorf("a result is written: %v", v.Status())
 	}
 }
@@ -205,7 +218,8 @@ func TestSampling(t *testing.T) {
 func TestCongestionKey(t *testing.T) {
 	_, n := benchCA(t)
 	a := New(n)
-	key := func(now ib.Time, port ib.PortNum, m mad.Method, with uint64, k mad.CongestionKeyInfo) (mad.CongestionKeyInfo, bool) {
+	key := func(now ib.Time, port ib.PortNum, m mad.Method, with uint64,
+		k mad.CongestionKeyInfo) (mad.CongestionKeyInfo, bool) {
 		v := gsi(t, a, now, port, mad.ClassCC, m, mad.AttrCongestionKeyInfo, 0, func(v mad.View) {
 			v.SetCCKey(with)
 			k.Append(v.Data()[:0])
@@ -219,7 +233,8 @@ func TestCongestionKey(t *testing.T) {
 		return k, true
 	}
 	set := mad.CongestionKeyInfo{CCKey: 0x55, CCKeyProtectBit: true, CCKeyLeasePeriod: 10, CCKeyViolations: 3}
-	if k, ok := key(0, 1, mad.MethodSet, 0, set); !ok || k != (mad.CongestionKeyInfo{CCKey: 0x55, CCKeyProtectBit: true, CCKeyLeasePeriod: 10}) {
+	if k, ok := key(0, 1, mad.MethodSet, 0, set); !ok ||
+		k != (mad.CongestionKeyInfo{CCKey: 0x55, CCKeyProtectBit: true, CCKeyLeasePeriod: 10}) {
 		t.Errorf("%+v, %v", k, ok)
 	}
 	if k, _ := key(0, 1, mad.MethodGet, 0x55, set); k.CCKey != 0x55 {
@@ -238,7 +253,8 @@ func TestCongestionKey(t *testing.T) {
 	if k, _ := key(12*ib.Second, 1, mad.MethodGet, 0, set); k.CCKey != 0x55 || k.CCKeyProtectBit {
 		t.Errorf("after the lease: %+v", k)
 	}
-	if k, ok := key(13*ib.Second, 1, mad.MethodSet, 0x55, mad.CongestionKeyInfo{}); !ok || k != (mad.CongestionKeyInfo{}) {
+	if k, ok := key(13*ib.Second, 1, mad.MethodSet, 0x55, mad.CongestionKeyInfo{}); !ok ||
+		k != (mad.CongestionKeyInfo{}) {
 		t.Errorf("cleared: %+v, %v", k, ok)
 	}
 	if k, _ := key(0, 2, mad.MethodGet, 0, set); k != (mad.CongestionKeyInfo{}) {
@@ -287,7 +303,8 @@ func TestCongestionControl(t *testing.T) {
 		t.Error("a trap is answered")
 	}
 	var info mad.CongestionInfo
-	if _, err := info.Parse(ask(ca, mad.MethodGet, mad.AttrCongestionInfo, 0, nil).Data()); err != nil || info.ControlTableCap != 2 {
+	if _, err := info.Parse(ask(ca, mad.MethodGet, mad.AttrCongestionInfo, 0, nil).Data()); err != nil ||
+		info.ControlTableCap != 2 {
 		t.Errorf("%+v, %v", info, err)
 	}
 	for _, tc := range []struct {
@@ -296,25 +313,31 @@ func TestCongestionControl(t *testing.T) {
 		want uint8
 	}{{ca, &mad.CACongestionLogLayout, mad.CCLogCA}, {sw, &mad.SwitchCongestionLogLayout, mad.CCLogSwitch}} {
 		log := ask(tc.a, mad.MethodGet, mad.AttrCongestionLog, 0, nil).CCLogData()
-		if get(t, tc.l, log, "LogType") != uint64(tc.want) || get(t, tc.l, log, "CurrentTimeStamp") != 5_000_000_000/1024 {
-			t.Errorf("log %d: type %d at %d", tc.want, get(t, tc.l, log, "LogType"), get(t, tc.l, log, "CurrentTimeStamp"))
+		if get(t, tc.l, log, "LogType") != uint64(tc.want) ||
+			get(t, tc.l, log, "CurrentTimeStamp") != 5_000_000_000/1024 {
+			t.Errorf("log %d: type %d at %d", tc.want, get(t, tc.l, log, "LogType"),
+				get(t, tc.l, log, "CurrentTimeStamp"))
 		}
 	}
-	if v := ask(sw, mad.MethodGet, mad.AttrCCTimeStamp, 0, nil); get(t, &mad.CCTimeStampLayout, v.Data(), "TimeStamp") != 5_000_000_000/1024 {
+	if v := ask(sw, mad.MethodGet, mad.AttrCCTimeStamp, 0, nil); get(t, &mad.CCTimeStampLayout, v.Data(),
+		"TimeStamp") != 5_000_000_000/1024 {
 		t.Error("time stamp")
 	}
 
-	setting := mad.SwitchCongestion{ControlMap: 0x1F, VictimMask: [32]byte{31: 0xFE}, Threshold: 15, PacketSize: 8, CSReturnDelay: 0x4001, MarkingRate: 7}
+	setting := mad.SwitchCongestion{ControlMap: 0x1F, VictimMask: [32]byte{31: 0xFE}, Threshold: 15, PacketSize: 8,
+		CSReturnDelay: 0x4001, MarkingRate: 7}
 	ask(sw, mad.MethodSet, mad.AttrSwitchCongestion, 0, func(v mad.View) { setting.Append(v.Data()[:0]) })
 	var got mad.SwitchCongestion
-	if _, err := got.Parse(ask(sw, mad.MethodGet, mad.AttrSwitchCongestion, 0, nil).Data()); err != nil || got != setting {
+	if _, err := got.Parse(ask(sw, mad.MethodGet, mad.AttrSwitchCongestion, 0, nil).Data()); err != nil ||
+		got != setting {
 		t.Errorf("%+v, %v", got, err)
 	}
 	ports := mad.SwitchPortCongestion{36: {Valid: true, Threshold: 4, MarkingRate: 9}, 40: {Valid: true}}
 	ask(sw, mad.MethodSet, mad.AttrSwitchPortCongestion, 0, func(v mad.View) { ports.Append(v.Data()[:0]) })
 	var gotPorts mad.SwitchPortCongestion
 	ports[40] = mad.SwitchPortEntry{} // no such port
-	if _, err := gotPorts.Parse(ask(sw, mad.MethodGet, mad.AttrSwitchPortCongestion, 0, nil).Data()); err != nil || gotPorts != ports {
+	if _, err := gotPorts.Parse(ask(sw, mad.MethodGet, mad.AttrSwitchPortCongestion, 0, nil).Data()); err != nil ||
+		gotPorts != ports {
 		t.Errorf("%+v, %v", gotPorts, err)
 	}
 
@@ -335,7 +358,8 @@ func TestCongestionControl(t *testing.T) {
 		c.Field("Multiplier").Put(v.Data(), 63, entry)
 	}
 	ask(ca, mad.MethodSet, mad.AttrCongestionControlTable, 1, func(v mad.View) { put(v, 127, 0x3FFF) })
-	if v := ask(ca, mad.MethodSet, mad.AttrCongestionControlTable, 0, func(v mad.View) { put(v, 128, 1) }); v.Status() != mad.StatusInvalidField {
+	if v := ask(ca, mad.MethodSet, mad.AttrCongestionControlTable, 0,
+		func(v mad.View) { put(v, 128, 1) }); v.Status() != mad.StatusInvalidField {
 		t.Errorf("limit beyond the table: %v", v.Status())
 	}
 	d = ask(ca, mad.MethodGet, mad.AttrCongestionControlTable, 1, nil).Data()
@@ -400,12 +424,14 @@ func TestMlnxClass(t *testing.T) {
 	}
 	l := &mad.MlnxGeneralInfoLayout
 	d := ask(mad.MethodGet, mad.AttrMlnxGeneralInfo, 0, nil).Data()
-	for field, want := range map[string]uint64{"HWDeviceID": 0xD2F0, "HWRevision": 0xA1, "Uptime": 77, "FWMinor": firmwareMinor, "FWExtMinor": firmwareMinor} {
+	for field, want := range map[string]uint64{"HWDeviceID": 0xD2F0, "HWRevision": 0xA1, "Uptime": 77,
+		"FWMinor": firmwareMinor, "FWExtMinor": firmwareMinor} {
 		if got := get(t, l, d, field); got != want {
 			t.Errorf("%s = %#x, want %#x", field, got, want)
 		}
 	}
-	if v := ask(mad.MethodGet, mad.AttrMlnxConfigSpace, mad.MlnxConfigModifier(1), nil); v.Status() != mad.StatusUnsupMethodAttr {
+	if v := ask(mad.MethodGet, mad.AttrMlnxConfigSpace, mad.MlnxConfigModifier(1),
+		nil); v.Status() != mad.StatusUnsupMethodAttr {
 		t.Errorf("configuration space of another device: %v", v.Status())
 	}
 	for _, tc := range []struct {
@@ -450,7 +476,8 @@ func TestMlnxClass(t *testing.T) {
 			t.Errorf("record %d: %d, want %d", i, got, want)
 		}
 	}
-	if v := ask(mad.MethodGet, mad.AttrMlnxConfigSpace, mad.MlnxConfigModifier(19), nil); v.Status() != mad.StatusInvalidField {
+	if v := ask(mad.MethodGet, mad.AttrMlnxConfigSpace, mad.MlnxConfigModifier(19),
+		nil); v.Status() != mad.StatusInvalidField {
 		t.Errorf("19 records: %v", v.Status())
 	}
 }

@@ -261,7 +261,8 @@ func (b *bench) ask(m mad.Method, attr mad.AttrID, mod uint32, a appender) mad.V
 		return nil
 	}
 	v := mad.View(resp)
-	if n != mad.Size || v.Method() != mad.MethodGetResp || v.TID() != b.tid || v.AttrID() != attr || v.AttrMod() != mod {
+	if n != mad.Size || v.Method() != mad.MethodGetResp || v.TID() != b.tid || v.AttrID() != attr ||
+		v.AttrMod() != mod {
 		b.t.Fatalf("malformed answer:\n%s", mad.Dump(resp))
 	}
 	return v

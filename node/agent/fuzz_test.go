@@ -13,7 +13,8 @@ func seeds(f *testing.F) {
 	for _, directed := range []bool{false, true} {
 		for _, m := range []mad.Method{mad.MethodGet, mad.MethodSet} {
 			for i := range smaTable {
-				smp := mad.SMP{Method: m, Attr: smaTable[i].attr, Directed: directed, Data: bytes.Repeat([]byte{0x11}, 64)}
+				smp := mad.SMP{Method: m, Attr: smaTable[i].attr, Directed: directed,
+					Data: bytes.Repeat([]byte{0x11}, 64)}
 				if directed {
 					smp.Path = []ib.PortNum{1, 2, 3}
 				}
@@ -26,7 +27,8 @@ func seeds(f *testing.F) {
 			}
 		}
 	}
-	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodSet, AttributeID: mad.AttrPortCounters}
+	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodSet,
+		AttributeID: mad.AttrPortCounters}
 	f.Add(append(h.Append(nil), bytes.Repeat([]byte{0xFF}, mad.Size-mad.HeaderSize)...), uint8(1), int64(0), false)
 	for class := range 256 {
 		info := mad.Class(class).Info()
@@ -38,7 +40,8 @@ func seeds(f *testing.F) {
 				continue
 			}
 			for _, m := range []mad.Method{mad.MethodGet, mad.MethodSet} {
-				h := mad.Header{BaseVersion: 1, MgmtClass: mad.Class(class), ClassVersion: info.Version, Method: m, AttributeID: id}
+				h := mad.Header{BaseVersion: 1, MgmtClass: mad.Class(class), ClassVersion: info.Version, Method: m,
+					AttributeID: id}
 				b := mad.View(append(h.Append(nil), make([]byte, mad.Size-mad.HeaderSize)...))
 				b.Data()[1] = 1 // a port
 				if info.DataOff == mad.Vendor2DataOff {

@@ -137,7 +137,8 @@ func mlnxSpeeds(s ib.Speed) uint8 {
 // ReadMlnx is the port's MlnxExtPortInfo.
 func (p *LinkPort) ReadMlnx(l Link) mad.MlnxExtPortInfo {
 	m := mad.MlnxExtPortInfo{
-		StateChangeEnable: p.mlnxChange, LinkSpeedSupported: mlnxSpeeds(p.supported.Speed), LinkSpeedEnabled: p.mlnxSpeed,
+		StateChangeEnable: p.mlnxChange, LinkSpeedSupported: mlnxSpeeds(p.supported.Speed),
+		LinkSpeedEnabled: p.mlnxSpeed,
 	}
 	if l.State() != ib.PortDown {
 		m.LinkSpeedActive = mlnxSpeeds(l.Rate().Speed)

@@ -58,8 +58,10 @@ func TestLinkPort(t *testing.T) {
 	var pi mad.PortInfo
 	p.Read(l, &pi)
 	// Six lanes are not one of the five encodings: four are told.
-	if pi.VLCap.VLs() != 4 || pi.OperationalVLs.VLs() != 4 || pi.LinkWidthSupported != ib.Width1x|ib.Width4x|ib.Width12x ||
-		pi.LinkWidthActive != ib.Width4x || pi.ActiveSpeed() != ib.HDR || pi.CapabilityMask&mad.CapCapabilityMask2 == 0 {
+	if pi.VLCap.VLs() != 4 || pi.OperationalVLs.VLs() != 4 ||
+		pi.LinkWidthSupported != ib.Width1x|ib.Width4x|ib.Width12x ||
+		pi.LinkWidthActive != ib.Width4x || pi.ActiveSpeed() != ib.HDR ||
+		pi.CapabilityMask&mad.CapCapabilityMask2 == 0 {
 		t.Errorf("%+v", pi)
 	}
 	before := p
@@ -83,7 +85,8 @@ func TestLinkPort(t *testing.T) {
 	good := pi
 	good.PortState, good.PortPhysicalState = ib.PortArmed, 0
 	good.NeighborMTU, good.OperationalVLs, good.HOQLife, good.VLStallCount = ib.MTU512, 2, 9, 1
-	if err := p.Write(0, l, &good); err != nil || l.state != ib.PortArmed || l.mtu != ib.MTU512 || l.vls != 2 || l.hoq != 9 || l.stall != 1 {
+	if err := p.Write(0, l, &good); err != nil || l.state != ib.PortArmed || l.mtu != ib.MTU512 || l.vls != 2 ||
+		l.hoq != 9 || l.stall != 1 {
 		t.Errorf("%v, %+v", err, l)
 	}
 	good.PortState, good.LinkDownDefaultState = ib.PortDown, ib.PhysSleep

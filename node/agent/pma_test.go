@@ -59,7 +59,8 @@ func TestCounters(t *testing.T) {
 	n.ctr[1][ib.LocalLinkIntegrityErrors] = 15
 	n.ctr[1][ib.ExcessiveBufferOverrunErrors] = 16
 
-	for _, id := range []mad.AttrID{mad.AttrPortCounters, mad.AttrPortRcvErrorDetails, mad.AttrPortXmitDiscardDetails, mad.AttrPortCountersExtended} {
+	for _, id := range []mad.AttrID{mad.AttrPortCounters, mad.AttrPortRcvErrorDetails, mad.AttrPortXmitDiscardDetails,
+		mad.AttrPortCountersExtended} {
 		attr := mad.CounterAttrByID(id)
 		one, st := counters(t, a, mad.MethodGet, id, 1, 0)
 		if st != mad.StatusOK {
@@ -110,7 +111,8 @@ func TestCountersSumOverPorts(t *testing.T) {
 
 // TestClearByMask clears each counter of each attribute alone.
 func TestClearByMask(t *testing.T) {
-	for _, id := range []mad.AttrID{mad.AttrPortCounters, mad.AttrPortRcvErrorDetails, mad.AttrPortXmitDiscardDetails, mad.AttrPortCountersExtended} {
+	for _, id := range []mad.AttrID{mad.AttrPortCounters, mad.AttrPortRcvErrorDetails, mad.AttrPortXmitDiscardDetails,
+		mad.AttrPortCountersExtended} {
 		attr := mad.CounterAttrByID(id)
 		for _, row := range attr.Rows {
 			_, n := benchCA(t)
@@ -141,7 +143,8 @@ func TestClearByMask(t *testing.T) {
 		n.ctr[p][ib.PortRcvErrors] = 3
 	}
 	attr := mad.CounterAttrByID(mad.AttrPortCounters)
-	if _, st := counters(t, a, mad.MethodSet, mad.AttrPortCounters, mad.PortSelectAll, attr.SelectAll()); st != mad.StatusOK {
+	if _, st := counters(t, a, mad.MethodSet, mad.AttrPortCounters, mad.PortSelectAll,
+		attr.SelectAll()); st != mad.StatusOK {
 		t.Fatal(st)
 	}
 	if n.ctr[1][ib.PortRcvErrors] != 0 || n.ctr[2][ib.PortRcvErrors] != 0 {
@@ -185,7 +188,8 @@ func TestPMClassPortInfoAndStatus(t *testing.T) {
 			t.Errorf("%v is answered", m)
 		}
 	}
-	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassPerf, ClassVersion: 2, Method: mad.MethodGet, AttributeID: mad.AttrClassPortInfo}
+	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassPerf, ClassVersion: 2, Method: mad.MethodGet,
+		AttributeID: mad.AttrClassPortInfo}
 	req := append(h.Append(nil), make([]byte, mad.Size-mad.HeaderSize)...)
 	resp := make([]byte, mad.Size)
 	if _, ok := b.HandleMAD(0, 1, req, resp); !ok || mad.View(resp).Status() != mad.StatusBadVersion {

@@ -77,7 +77,8 @@ func (a *Agent) portInfoExt(r *request) mad.Status {
 		if _, err := want.Parse(r.data); err != nil {
 			return failed(err)
 		}
-		for i, w := range [...]uint16{want.FDRFECModeEnabled, want.EDRFECModeEnabled, want.HDRFECModeEnabled, want.NDRFECModeEnabled} {
+		for i, w := range [...]uint16{want.FDRFECModeEnabled, want.EDRFECModeEnabled, want.HDRFECModeEnabled,
+			want.NDRFECModeEnabled} {
 			if w&^supported.modes[i] != 0 {
 				return mad.StatusInvalidField
 			}

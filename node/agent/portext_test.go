@@ -12,8 +12,10 @@ func TestPortInfoExtended(t *testing.T) {
 	n.ports[1].SetSpeeds(ib.HDR, ib.HDR, ib.HDR)
 	var ext mad.PortInfoExt
 	b.get(mad.AttrPortInfoExtended, 1, &ext)
-	if ext.CapMask != mad.PortExtFEC || ext.FECModeActive != mad.FECReedSolomon || ext.FDRFECModeSupported != 3 || ext.EDRFECModeSupported != 5 ||
-		ext.HDRFECModeSupported != 12 || ext.HDRFECModeEnabled != 12 || ext.NDRFECModeSupported != 0 || ext.NDRFECModeEnabled != 0 {
+	if ext.CapMask != mad.PortExtFEC || ext.FECModeActive != mad.FECReedSolomon || ext.FDRFECModeSupported != 3 ||
+		ext.EDRFECModeSupported != 5 ||
+		ext.HDRFECModeSupported != 12 || ext.HDRFECModeEnabled != 12 || ext.NDRFECModeSupported != 0 ||
+		ext.NDRFECModeEnabled != 0 {
 		t.Errorf("HDR: %+v", ext)
 	}
 	want := mad.PortInfoExt{HDRFECModeEnabled: 1 << mad.FECReedSolomon2}
@@ -56,7 +58,8 @@ func TestMlnxExtPortInfo(t *testing.T) {
 	if m != s.mlnx[7] {
 		t.Errorf("%+v", m)
 	}
-	if st := b.set(mad.AttrMlnxExtPortInfo, 7, &mad.MlnxExtPortInfo{StateChangeEnable: 4, LinkSpeedActive: 9, LinkSpeedSupported: 9}); st != mad.StatusOK {
+	if st := b.set(mad.AttrMlnxExtPortInfo, 7, &mad.MlnxExtPortInfo{StateChangeEnable: 4, LinkSpeedActive: 9,
+		LinkSpeedSupported: 9}); st != mad.StatusOK {
 		t.Fatal(st)
 	}
 	if s.mlnx[7] != (mad.MlnxExtPortInfo{StateChangeEnable: 4, LinkSpeedSupported: 1, LinkSpeedActive: 1}) {
@@ -72,7 +75,8 @@ func TestMlnxExtPortInfo(t *testing.T) {
 	// FDR10 as a link has it.
 	p := NewLinkPort(ib.LinkRate{Width: ib.Width4x, Speed: ib.FDR10})
 	l := &fakeLink{state: ib.PortInit}
-	if m := p.ReadMlnx(l); m != (mad.MlnxExtPortInfo{LinkSpeedSupported: 1, LinkSpeedEnabled: 1}) || p.Best().Speed != ib.FDR10 {
+	if m := p.ReadMlnx(l); m != (mad.MlnxExtPortInfo{LinkSpeedSupported: 1, LinkSpeedEnabled: 1}) ||
+		p.Best().Speed != ib.FDR10 {
 		t.Errorf("%+v, best %v", m, p.Best())
 	}
 	p.WriteMlnx(mad.MlnxExtPortInfo{LinkSpeedEnabled: 0})

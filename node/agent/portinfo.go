@@ -263,6 +263,7 @@ func resolveLink(cur, next *mad.PortInfo) bool {
 		next.LinkSpeedExtEnabled&^cur.LinkSpeedExtSupported == 0 &&
 		next.LinkSpeedExtEnabled2&^cur.LinkSpeedExtSupported2 == 0 &&
 		(down == cur.LinkDownDefaultState || down == ib.PhysSleep || down == ib.PhysPolling) &&
-		(next.OperationalVLs == cur.OperationalVLs || next.OperationalVLs.IsValid() && next.OperationalVLs <= cur.VLCap) &&
+		(next.OperationalVLs == cur.OperationalVLs || next.OperationalVLs.IsValid() &&
+			next.OperationalVLs <= cur.VLCap) &&
 		(next.NeighborMTU == cur.NeighborMTU || next.NeighborMTU.IsValid() && next.NeighborMTU <= cur.MTUCap)
 }

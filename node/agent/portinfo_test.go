@@ -38,7 +38,8 @@ func TestPortInfoSet(t *testing.T) {
 		t.Fatal(st)
 	}
 	want := before
-	want.GidPrefix, want.LID, want.MasterSMLID, want.LMC, want.MasterSMSL, want.SubnetTimeOut = 0xFEC0<<48, 8, 3, 3, 2, 18
+	want.GidPrefix, want.LID, want.MasterSMLID, want.LMC, want.MasterSMSL, want.SubnetTimeOut = 0xFEC0<<48, 8, 3, 3, 2,
+		18
 	want.NeighborMTU, want.OperationalVLs, want.VLHighLimit, want.VLStallCount, want.HOQLife = ib.MTU2048, 3, 7, 6, 17
 	want.LocalPhyErrors, want.OverrunErrors, want.LinkDownDefaultState, want.LinkWidthEnabled = 8, 9, ib.PhysSleep, 2
 	want.MulticastPKeyTrapSuppression, want.InitType = 1, 4
@@ -50,7 +51,8 @@ func TestPortInfoSet(t *testing.T) {
 	var got mad.PortInfo
 	b.get(mad.AttrPortInfo, 0, &got)
 	want.LocalPortNum = 1
-	got.CapabilityMask, got.CapabilityMask2 = got.CapabilityMask&^(agentCaps&^mad.CapCapabilityMask2), got.CapabilityMask2&^agentCaps2
+	got.CapabilityMask, got.CapabilityMask2 = got.CapabilityMask&^(agentCaps&^mad.CapCapabilityMask2),
+		got.CapabilityMask2&^agentCaps2
 	if got != want {
 		t.Errorf("Get says %+v\nwant     %+v", got, want)
 	}
@@ -59,16 +61,19 @@ func TestPortInfoSet(t *testing.T) {
 	keep.LinkWidthEnabled, keep.LinkSpeedEnabled, keep.LinkSpeedExtEnabled = 0, 0, 0
 	keep.LinkDownDefaultState, keep.OperationalVLs, keep.NeighborMTU = 0, 0, 0
 	keep.PortState, keep.PortPhysicalState = 0, 0
-	if st := b.set(mad.AttrPortInfo, 0, &keep); st != mad.StatusOK || n.ports[1] != func() mad.PortInfo { w := want; w.LocalPortNum = 0; return w }() {
+	if st := b.set(mad.AttrPortInfo, 0, &keep); st != mad.StatusOK ||
+		n.ports[1] != func() mad.PortInfo { w := want; w.LocalPortNum = 0; return w }() {
 		t.Errorf("%v: no-change values changed %+v", st, n.ports[1])
 	}
 	// All that is supported, and no extended speed.
 	all := keep
-	all.LinkWidthEnabled, all.LinkSpeedEnabled, all.LinkSpeedExtEnabled = mad.WidthEnableAll, mad.SpeedEnableAll, mad.SpeedExtDisable
+	all.LinkWidthEnabled, all.LinkSpeedEnabled, all.LinkSpeedExtEnabled = mad.WidthEnableAll, mad.SpeedEnableAll,
+		mad.SpeedExtDisable
 	if st := b.set(mad.AttrPortInfo, 0, &all); st != mad.StatusOK {
 		t.Fatal(st)
 	}
-	if p := n.ports[1]; p.LinkWidthEnabled != 3 || p.LinkSpeedEnabled != 7 || p.LinkSpeedExtEnabled != 0 || p.EnabledSpeed() != ib.QDR {
+	if p := n.ports[1]; p.LinkWidthEnabled != 3 || p.LinkSpeedEnabled != 7 || p.LinkSpeedExtEnabled != 0 ||
+		p.EnabledSpeed() != ib.QDR {
 		t.Errorf("enabled: width %d, speed %d, ext %d", p.LinkWidthEnabled, p.LinkSpeedEnabled, p.LinkSpeedExtEnabled)
 	}
 	all.LinkSpeedExtEnabled = mad.SpeedExtEnableAll
@@ -79,26 +84,29 @@ func TestPortInfoSet(t *testing.T) {
 
 func TestPortInfoSetInvalid(t *testing.T) {
 	for what, bad := range map[string]func(*mad.PortInfo){
-		"LID 0 after a LID":          func(p *mad.PortInfo) { p.LID = 0 },
-		"multicast LID":              func(p *mad.PortInfo) { p.LID = 0xC000 },
-		"permissive LID":             func(p *mad.PortInfo) { p.LID = ib.LIDPermissive },
-		"LID off its LMC":            func(p *mad.PortInfo) { p.LID, p.LMC = 10, 2 },
-		"multicast MasterSMLID":      func(p *mad.PortInfo) { p.MasterSMLID = 0xC001 },
-		"MasterSMLID 0 after one":    func(p *mad.PortInfo) { p.MasterSMLID = 0 },
-		"NeighborMTU over MTUCap":    func(p *mad.PortInfo) { p.NeighborMTU = ib.MTU4096 },
-		"NeighborMTU that is none":   func(p *mad.PortInfo) { p.NeighborMTU = 9 },
-		"OperationalVLs over VLCap":  func(p *mad.PortInfo) { p.OperationalVLs = 5 },
-		"OperationalVLs that isnt":   func(p *mad.PortInfo) { p.OperationalVLs = 6 },
-		"width not supported":        func(p *mad.PortInfo) { p.LinkWidthEnabled = 8 },
-		"speed not supported":        func(p *mad.PortInfo) { p.LinkSpeedEnabled = 8 },
-		"extended not supported":     func(p *mad.PortInfo) { p.LinkSpeedExtEnabled = 4 },
-		"extended 2 not supported":   func(p *mad.PortInfo) { p.LinkSpeedExtEnabled2 = 1 },
-		"link-down default LinkUp":   func(p *mad.PortInfo) { p.LinkDownDefaultState = ib.PhysLinkUp },
-		"state Initialize":           func(p *mad.PortInfo) { p.PortState = ib.PortInit },
-		"state that is none":         func(p *mad.PortInfo) { p.PortState = 5 },
-		"physical state LinkUp":      func(p *mad.PortInfo) { p.PortPhysicalState = ib.PhysLinkUp },
-		"physical state training":    func(p *mad.PortInfo) { p.PortPhysicalState = ib.PhysTraining },
-		"arm and poll":               func(p *mad.PortInfo) { p.PortState, p.PortPhysicalState = ib.PortArmed, ib.PhysPolling },
+		"LID 0 after a LID":         func(p *mad.PortInfo) { p.LID = 0 },
+		"multicast LID":             func(p *mad.PortInfo) { p.LID = 0xC000 },
+		"permissive LID":            func(p *mad.PortInfo) { p.LID = ib.LIDPermissive },
+		"LID off its LMC":           func(p *mad.PortInfo) { p.LID, p.LMC = 10, 2 },
+		"multicast MasterSMLID":     func(p *mad.PortInfo) { p.MasterSMLID = 0xC001 },
+		"MasterSMLID 0 after one":   func(p *mad.PortInfo) { p.MasterSMLID = 0 },
+		"NeighborMTU over MTUCap":   func(p *mad.PortInfo) { p.NeighborMTU = ib.MTU4096 },
+		"NeighborMTU that is none":  func(p *mad.PortInfo) { p.NeighborMTU = 9 },
+		"OperationalVLs over VLCap": func(p *mad.PortInfo) { p.OperationalVLs = 5 },
+		"OperationalVLs that isnt":  func(p *mad.PortInfo) { p.OperationalVLs = 6 },
+		"width not supported":       func(p *mad.PortInfo) { p.LinkWidthEnabled = 8 },
+		"speed not supported":       func(p *mad.PortInfo) { p.LinkSpeedEnabled = 8 },
+		"extended not supported":    func(p *mad.PortInfo) { p.LinkSpeedExtEnabled = 4 },
+		"extended 2 not supported":  func(p *mad.PortInfo) { p.LinkSpeedExtEnabled2 = 1 },
+		"link-down default LinkUp":  func(p *mad.PortInfo) { p.LinkDownDefaultState = ib.PhysLinkUp },
+		"state Initialize":          func(p *mad.PortInfo) { p.PortState = ib.PortInit },
+		"state that is none":        func(p *mad.PortInfo) { p.PortState = 5 },
+		"physical state LinkUp":     func(p *mad.PortInfo) { p.PortPhysicalState = ib.PhysLinkUp },
+		"physical state training":   func(p *mad.PortInfo) { p.PortPhysicalState = ib.PhysTraining },
+		"arm and poll": func(p *mad.PortInfo) {
+			p.PortState, p.PortPhysicalState = ib.PortArmed,
+				ib.PhysPolling
+		},
 		"active from Initialize":     func(p *mad.PortInfo) { p.PortState = ib.PortActive },
 		"last LID past unicast, LMC": func(p *mad.PortInfo) { p.LID, p.LMC = 0xBFFF, 1 },
 	} {
@@ -155,8 +163,10 @@ func TestPortInfoOfSwitches(t *testing.T) {
 	b, s := benchSwitch(t)
 	// An external port has no LID; it has enforcement.
 	ext := mad.PortInfo{
-		LID: 0xC000, LMC: 7, GidPrefix: 1, MasterSMLID: 0xFFFF, NeighborMTU: ib.MTU4096, OperationalVLs: 4, HOQLife: 16, PortState: ib.PortArmed,
-		PartitionEnforcementInbound: true, PartitionEnforcementOutbound: true, FilterRawInbound: true, FilterRawOutbound: true,
+		LID: 0xC000, LMC: 7, GidPrefix: 1, MasterSMLID: 0xFFFF, NeighborMTU: ib.MTU4096, OperationalVLs: 4, HOQLife: 16,
+		PortState:                   ib.PortArmed,
+		PartitionEnforcementInbound: true, PartitionEnforcementOutbound: true, FilterRawInbound: true,
+		FilterRawOutbound: true,
 	}
 	if st := b.set(mad.AttrPortInfo, 9, &ext); st != mad.StatusOK {
 		t.Fatal(st)
@@ -166,7 +176,8 @@ func TestPortInfoOfSwitches(t *testing.T) {
 		t.Errorf("external port has an address: %+v", p)
 	}
 	if p.NeighborMTU != ib.MTU4096 || p.OperationalVLs != 4 || p.HOQLife != 16 || p.PortState != ib.PortArmed ||
-		!p.PartitionEnforcementInbound || !p.PartitionEnforcementOutbound || !p.FilterRawInbound || !p.FilterRawOutbound {
+		!p.PartitionEnforcementInbound || !p.PartitionEnforcementOutbound || !p.FilterRawInbound ||
+		!p.FilterRawOutbound {
 		t.Errorf("external port: %+v", p)
 	}
 	var got mad.PortInfo
@@ -175,7 +186,8 @@ func TestPortInfoOfSwitches(t *testing.T) {
 		t.Errorf("LocalPortNum %d, want the port that the request came in by", got.LocalPortNum)
 	}
 	// Port 0 without a link has a LID and no state to change.
-	zero := mad.PortInfo{LID: 2, MasterSMLID: 1, PortState: ib.PortActive, NeighborMTU: ib.MTU4096, ClientReregister: true}
+	zero := mad.PortInfo{LID: 2, MasterSMLID: 1, PortState: ib.PortActive, NeighborMTU: ib.MTU4096,
+		ClientReregister: true}
 	if st := b.set(mad.AttrPortInfo, 0, &zero); st != mad.StatusOK {
 		t.Fatal(st)
 	}

@@ -206,7 +206,8 @@ func (a *Agent) sltovl(r *request) mad.Status {
 		if r.mod&mad.SLtoVLAllOutputs != 0 {
 			out, spread = AllPorts, true
 		}
-		if r.mod > 0x3FFFF || in != AllPorts && !a.hasPort(in) || out != AllPorts && !a.hasPort(out) || spread && !r.set {
+		if r.mod > 0x3FFFF || in != AllPorts && !a.hasPort(in) || out != AllPorts && !a.hasPort(out) || spread &&
+			!r.set {
 			return mad.StatusInvalidField
 		}
 	}

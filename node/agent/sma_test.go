@@ -57,21 +57,27 @@ func TestStatusCodes(t *testing.T) {
 		{"P_KeyTable past the last block", ca, mad.MethodGet, mad.AttrPKeyTable, 2, mad.StatusInvalidField},
 		{"P_KeyTable of port 0", sw, mad.MethodGet, mad.AttrPKeyTable, mad.PKeyModifier(0, 1), mad.StatusOK},
 		{"P_KeyTable of an external port", sw, mad.MethodGet, mad.AttrPKeyTable, mad.PKeyModifier(36, 0), mad.StatusOK},
-		{"P_KeyTable past the external port's", sw, mad.MethodGet, mad.AttrPKeyTable, mad.PKeyModifier(36, 1), mad.StatusInvalidField},
-		{"P_KeyTable of no port", sw, mad.MethodGet, mad.AttrPKeyTable, mad.PKeyModifier(37, 0), mad.StatusInvalidField},
+		{"P_KeyTable past the external port's", sw, mad.MethodGet, mad.AttrPKeyTable, mad.PKeyModifier(36, 1),
+			mad.StatusInvalidField},
+		{"P_KeyTable of no port", sw, mad.MethodGet, mad.AttrPKeyTable, mad.PKeyModifier(37, 0),
+			mad.StatusInvalidField},
 		{"SLtoVL", sw, mad.MethodGet, mad.AttrSLtoVL, mad.SLtoVLModifier(0, 36), mad.StatusOK},
 		{"SLtoVL of no port", sw, mad.MethodGet, mad.AttrSLtoVL, mad.SLtoVLModifier(1, 37), mad.StatusInvalidField},
 		{"SLtoVL, stray bits", sw, mad.MethodGet, mad.AttrSLtoVL, 0x40000, mad.StatusInvalidField},
-		{"SLtoVL of all inputs cannot be read", sw, mad.MethodGet, mad.AttrSLtoVL, mad.SLtoVLAllInputs | 1, mad.StatusInvalidField},
-		{"SLtoVL of all inputs to no port", sw, mad.MethodSet, mad.AttrSLtoVL, mad.SLtoVLAllInputs | 37, mad.StatusInvalidField},
+		{"SLtoVL of all inputs cannot be read", sw, mad.MethodGet, mad.AttrSLtoVL, mad.SLtoVLAllInputs | 1,
+			mad.StatusInvalidField},
+		{"SLtoVL of all inputs to no port", sw, mad.MethodSet, mad.AttrSLtoVL, mad.SLtoVLAllInputs | 37,
+			mad.StatusInvalidField},
 		{"SLtoVL of all inputs", sw, mad.MethodSet, mad.AttrSLtoVL, mad.SLtoVLAllInputs | 36, mad.StatusOK},
 		{"VLArb low", sw, mad.MethodGet, mad.AttrVLArb, mad.VLArbModifier(3, mad.VLArbLow1), mad.StatusOK},
 		{"VLArb high", sw, mad.MethodGet, mad.AttrVLArb, mad.VLArbModifier(3, mad.VLArbHigh0), mad.StatusOK},
-		{"VLArb past the high table", sw, mad.MethodGet, mad.AttrVLArb, mad.VLArbModifier(3, mad.VLArbHigh1), mad.StatusInvalidField},
+		{"VLArb past the high table", sw, mad.MethodGet, mad.AttrVLArb, mad.VLArbModifier(3, mad.VLArbHigh1),
+			mad.StatusInvalidField},
 		{"VLArb block 0", sw, mad.MethodGet, mad.AttrVLArb, 3, mad.StatusInvalidField},
 		{"VLArb block 5", sw, mad.MethodGet, mad.AttrVLArb, 0x50003, mad.StatusInvalidField},
 		{"VLArb block 257", sw, mad.MethodGet, mad.AttrVLArb, 0x1010003, mad.StatusInvalidField},
-		{"VLArb of no port", sw, mad.MethodGet, mad.AttrVLArb, mad.VLArbModifier(37, mad.VLArbLow0), mad.StatusInvalidField},
+		{"VLArb of no port", sw, mad.MethodGet, mad.AttrVLArb, mad.VLArbModifier(37, mad.VLArbLow0),
+			mad.StatusInvalidField},
 		{"LFT last block", sw, mad.MethodGet, mad.AttrLFT, 2, mad.StatusOK},
 		{"LFT past the last block", sw, mad.MethodGet, mad.AttrLFT, 3, mad.StatusInvalidField},
 		{"LFT, stray bits", sw, mad.MethodGet, mad.AttrLFT, 0x10000, mad.StatusInvalidField},
@@ -134,12 +140,14 @@ func TestTablesRoundTrip(t *testing.T) {
 	for i := range sl {
 		sl[i] = ib.VL(15 - i)
 	}
-	if st := b.set(mad.AttrSLtoVL, mad.SLtoVLModifier(3, 4), &sl); st != mad.StatusOK || s.sl[[2]ib.PortNum{3, 4}] != sl {
+	if st := b.set(mad.AttrSLtoVL, mad.SLtoVLModifier(3, 4), &sl); st != mad.StatusOK ||
+		s.sl[[2]ib.PortNum{3, 4}] != sl {
 		t.Errorf("SLtoVL: %v, %v", st, s.sl)
 	}
 	var arb mad.VLArb
 	arb[2] = mad.VLArbEntry{VL: 7, Weight: 64}
-	if st := b.set(mad.AttrVLArb, mad.VLArbModifier(9, mad.VLArbLow1), &arb); st != mad.StatusOK || s.arb[9][mad.VLArbLow1] != arb {
+	if st := b.set(mad.AttrVLArb, mad.VLArbModifier(9, mad.VLArbLow1), &arb); st != mad.StatusOK ||
+		s.arb[9][mad.VLArbLow1] != arb {
 		t.Errorf("VLArb: %v, %v", st, s.arb[9])
 	}
 	var lft mad.LFT
@@ -169,7 +177,8 @@ func TestTablesRoundTrip(t *testing.T) {
 
 	// GUIDs belong to port 0, and the first is nobody's to change.
 	g := mad.GUIDInfo{0xBAD, 0x11}
-	if st := b.set(mad.AttrGUIDInfo, 0, &g); st != mad.StatusOK || s.guids[0][0][0] != 0x200 || s.guids[0][0][1] != 0x11 {
+	if st := b.set(mad.AttrGUIDInfo, 0, &g); st != mad.StatusOK || s.guids[0][0][0] != 0x200 ||
+		s.guids[0][0][1] != 0x11 {
 		t.Errorf("GUIDInfo: %v, %v", st, s.guids[0][0])
 	}
 	// At a CA the tables of the port that the request came in by are meant.
@@ -181,14 +190,16 @@ func TestTablesRoundTrip(t *testing.T) {
 	if st := c.set(mad.AttrSLtoVL, 0, &sl); st != mad.StatusOK || n.sl[[2]ib.PortNum{2, 2}] != sl {
 		t.Errorf("CA SLtoVL: %v, %v", st, n.sl)
 	}
-	if st := c.set(mad.AttrVLArb, mad.VLArbModifier(0, mad.VLArbHigh0), &arb); st != mad.StatusOK || n.arb[2][mad.VLArbHigh0] != arb {
+	if st := c.set(mad.AttrVLArb, mad.VLArbModifier(0, mad.VLArbHigh0), &arb); st != mad.StatusOK ||
+		n.arb[2][mad.VLArbHigh0] != arb {
 		t.Errorf("CA VLArb: %v", st)
 	}
 	// What the node refuses is an invalid field.
 	s.refuse, s.sets = errRefused, nil
 	for _, st := range []mad.Status{
 		b.set(mad.AttrLFT, 0, &lft), b.set(mad.AttrMFT, 0, &mft), b.set(mad.AttrPKeyTable, 0, &pk),
-		b.set(mad.AttrSLtoVL, 0, &sl), b.set(mad.AttrVLArb, mad.VLArbModifier(1, 1), &arb), b.set(mad.AttrGUIDInfo, 0, &g),
+		b.set(mad.AttrSLtoVL, 0, &sl), b.set(mad.AttrVLArb, mad.VLArbModifier(1, 1), &arb),
+		b.set(mad.AttrGUIDInfo, 0, &g),
 		b.set(mad.AttrSwitchInfo, 0, &mad.SwitchInfo{}), b.set(mad.AttrPortInfo, 1, &mad.PortInfo{}),
 	} {
 		if st != mad.StatusInvalidField {
@@ -338,7 +349,8 @@ func TestMKey(t *testing.T) {
 		}
 		// Now the key can be learnt, and with it the port taken over.
 		b.mkey = key
-		if st := b.set(mad.AttrPortInfo, 0, &mad.PortInfo{LID: 6, MasterSMLID: 2, MKey: 0xCAFE, MKeyProtectBits: 1}); st != mad.StatusOK {
+		if st := b.set(mad.AttrPortInfo, 0, &mad.PortInfo{LID: 6, MasterSMLID: 2, MKey: 0xCAFE,
+			MKeyProtectBits: 1}); st != mad.StatusOK {
 			t.Fatal(st)
 		}
 		if pi := get(0xCAFE); pi.MKey != 0xCAFE || pi.MKeyViolations != 0 || pi.MKeyProtectBits != 1 {

@@ -219,9 +219,9 @@ func step(v mad.View, t ib.NodeType, ports uint8, inPort ib.PortNum, fromHere bo
 	return out
 }
 
-// Pass takes a directed-route SMP that a link brought on through a switch, if it is neither at the beginning nor at the end of its
-// route: what DeliverFrom would do, in less time. When a subnet comes up there are millions of such hops. False means that DeliverFrom has to look at it; the
-// packet is as it was then.
+// Pass takes a directed-route SMP that a link brought on through a switch, if it is neither at the beginning nor at the
+// end of its route: what DeliverFrom would do, in less time. When a subnet comes up there are millions of such hops.
+// False means that DeliverFrom has to look at it; the packet is as it was then.
 func (a *Agent) Pass(inPort ib.PortNum, smp []byte) (out ib.PortNum, ok bool) {
 	v := mad.View(smp)
 	if a.sw == nil || len(smp) < mad.Size || v.Class() != mad.ClassSMDirect || !a.hasPort(inPort) {

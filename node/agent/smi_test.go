@@ -22,57 +22,85 @@ func TestHopRules(t *testing.T) {
 		// Outgoing, from the sender.
 		{"C14-9:1 CA sends", Hop{NodeType: ca, FromHere: true, HopCount: 3}, Decision{Do: SendPort, HopPointer: 1}},
 		{"C14-9:1 switch sends", Hop{NodeType: sw, FromHere: true, HopCount: 3}, Decision{Do: SendPort, HopPointer: 1}},
-		{"C14-9:1 router sends", Hop{NodeType: rt, FromHere: true, HopCount: 63}, Decision{Do: SendPort, HopPointer: 1}},
+		{"C14-9:1 router sends", Hop{NodeType: rt, FromHere: true, HopCount: 63},
+			Decision{Do: SendPort, HopPointer: 1}},
 		{"LID-routed first", Hop{NodeType: ca, FromHere: true, HopCount: 3, DrSLID: 7}, Decision{Do: AsAddressed}},
 		{"no hops: own agent", Hop{NodeType: ca, FromHere: true}, Decision{Do: Local, HopPointer: 1}},
-		{"no hops, then LID", Hop{NodeType: ca, FromHere: true, DrDLID: 9}, Decision{Do: SendLID, HopPointer: 1, DLID: 9}},
-		{"sender with a hop pointer", Hop{NodeType: sw, FromHere: true, HopPointer: 1, HopCount: 3}, Decision{HopPointer: 1}},
+		{"no hops, then LID", Hop{NodeType: ca, FromHere: true, DrDLID: 9},
+			Decision{Do: SendLID, HopPointer: 1, DLID: 9}},
+		{"sender with a hop pointer", Hop{NodeType: sw, FromHere: true, HopPointer: 1, HopCount: 3},
+			Decision{HopPointer: 1}},
 		{"sender at the end", Hop{NodeType: sw, FromHere: true, HopPointer: 3, HopCount: 3}, Decision{HopPointer: 3}},
 		{"sender past the end", Hop{NodeType: ca, FromHere: true, HopPointer: 4, HopCount: 3}, Decision{HopPointer: 4}},
 
 		// Outgoing, from a link.
 		{"C14-9:1 not incremented, CA", Hop{NodeType: ca, HopCount: 3}, Decision{}},
 		{"C14-9:1 not incremented, switch", Hop{NodeType: sw, HopCount: 3}, Decision{}},
-		{"directed part starts at a switch", Hop{NodeType: sw, HopCount: 3, DrSLID: 7}, Decision{Do: SendPort, HopPointer: 1}},
+		{"directed part starts at a switch", Hop{NodeType: sw, HopCount: 3, DrSLID: 7},
+			Decision{Do: SendPort, HopPointer: 1}},
 		{"directed part cannot start at a CA", Hop{NodeType: ca, HopCount: 3, DrSLID: 7}, Decision{}},
-		{"C14-9:2 first hop", Hop{NodeType: sw, HopPointer: 1, HopCount: 3}, Decision{Do: SendPort, HopPointer: 2, Record: true}},
-		{"C14-9:2 last but one", Hop{NodeType: sw, HopPointer: 2, HopCount: 3}, Decision{Do: SendPort, HopPointer: 3, Record: true}},
+		{"C14-9:2 first hop", Hop{NodeType: sw, HopPointer: 1, HopCount: 3},
+			Decision{Do: SendPort, HopPointer: 2, Record: true}},
+		{"C14-9:2 last but one", Hop{NodeType: sw, HopPointer: 2, HopCount: 3},
+			Decision{Do: SendPort, HopPointer: 3, Record: true}},
 		{"C14-9:2 CA does not forward", Hop{NodeType: ca, HopPointer: 1, HopCount: 3}, Decision{HopPointer: 1}},
 		{"C14-9:2 router does not forward", Hop{NodeType: rt, HopPointer: 2, HopCount: 3}, Decision{HopPointer: 2}},
-		{"C14-9:3 end at CA", Hop{NodeType: ca, HopPointer: 3, HopCount: 3}, Decision{Do: Local, HopPointer: 4, Record: true}},
-		{"C14-9:3 end at switch", Hop{NodeType: sw, HopPointer: 3, HopCount: 3}, Decision{Do: Local, HopPointer: 4, Record: true}},
-		{"C14-9:3 end at hop 63", Hop{NodeType: sw, HopPointer: 63, HopCount: 63}, Decision{Do: Local, HopPointer: 64, Record: true}},
+		{"C14-9:3 end at CA", Hop{NodeType: ca, HopPointer: 3, HopCount: 3},
+			Decision{Do: Local, HopPointer: 4, Record: true}},
+		{"C14-9:3 end at switch", Hop{NodeType: sw, HopPointer: 3, HopCount: 3},
+			Decision{Do: Local, HopPointer: 4, Record: true}},
+		{"C14-9:3 end at hop 63", Hop{NodeType: sw, HopPointer: 63, HopCount: 63},
+			Decision{Do: Local, HopPointer: 64, Record: true}},
 		{"C14-9:3 no hops", Hop{NodeType: ca}, Decision{Do: Local, HopPointer: 1}},
-		{"C14-9:3 LID-routed on", Hop{NodeType: sw, HopPointer: 3, HopCount: 3, DrDLID: 9}, Decision{Do: SendLID, HopPointer: 4, Record: true, DLID: 9}},
-		{"C14-9:3 CA cannot route on", Hop{NodeType: ca, HopPointer: 3, HopCount: 3, DrDLID: 9}, Decision{HopPointer: 3}},
-		{"C14-9:4 after the LID-routed part", Hop{NodeType: ca, HopPointer: 4, HopCount: 3, DrDLID: 9}, Decision{Do: Local, HopPointer: 4}},
-		{"C14-9:4 at a switch", Hop{NodeType: sw, HopPointer: 4, HopCount: 3, DrDLID: 9}, Decision{Do: Local, HopPointer: 4}},
+		{"C14-9:3 LID-routed on", Hop{NodeType: sw, HopPointer: 3, HopCount: 3, DrDLID: 9},
+			Decision{Do: SendLID, HopPointer: 4, Record: true, DLID: 9}},
+		{"C14-9:3 CA cannot route on", Hop{NodeType: ca, HopPointer: 3, HopCount: 3, DrDLID: 9},
+			Decision{HopPointer: 3}},
+		{"C14-9:4 after the LID-routed part", Hop{NodeType: ca, HopPointer: 4, HopCount: 3, DrDLID: 9},
+			Decision{Do: Local, HopPointer: 4}},
+		{"C14-9:4 at a switch", Hop{NodeType: sw, HopPointer: 4, HopCount: 3, DrDLID: 9},
+			Decision{Do: Local, HopPointer: 4}},
 		{"C14-9:5 beyond", Hop{NodeType: sw, HopPointer: 5, HopCount: 3}, Decision{HopPointer: 5}},
 		{"C14-9:5 far beyond", Hop{NodeType: ca, HopPointer: 255, HopCount: 3}, Decision{HopPointer: 255}},
 		{"hop count too large", Hop{NodeType: sw, HopPointer: 1, HopCount: 64}, Decision{HopPointer: 1}},
 
 		// Returning, from the answering agent.
-		{"C14-13:1 CA answers", Hop{NodeType: ca, FromHere: true, Returning: true, HopPointer: 4, HopCount: 3}, Decision{Do: SendPort, HopPointer: 3}},
-		{"C14-13:1 switch answers", Hop{NodeType: sw, FromHere: true, Returning: true, HopPointer: 4, HopCount: 3}, Decision{Do: SendPort, HopPointer: 3}},
-		{"answer starts LID-routed", Hop{NodeType: ca, FromHere: true, Returning: true, HopPointer: 4, HopCount: 3, DrDLID: 9}, Decision{Do: AsAddressed, HopPointer: 4}},
+		{"C14-13:1 CA answers", Hop{NodeType: ca, FromHere: true, Returning: true, HopPointer: 4, HopCount: 3},
+			Decision{Do: SendPort, HopPointer: 3}},
+		{"C14-13:1 switch answers", Hop{NodeType: sw, FromHere: true, Returning: true, HopPointer: 4, HopCount: 3},
+			Decision{Do: SendPort, HopPointer: 3}},
+		{"answer starts LID-routed", Hop{NodeType: ca, FromHere: true, Returning: true, HopPointer: 4, HopCount: 3,
+			DrDLID: 9}, Decision{Do: AsAddressed, HopPointer: 4}},
 		{"answer to oneself", Hop{NodeType: ca, FromHere: true, Returning: true, HopPointer: 1}, Decision{Do: Local}},
-		{"answer without hops by LID", Hop{NodeType: ca, FromHere: true, Returning: true, HopPointer: 1, DrSLID: 7}, Decision{Do: SendLID, DLID: 7}},
-		{"answer in the middle", Hop{NodeType: sw, FromHere: true, Returning: true, HopPointer: 2, HopCount: 3}, Decision{HopPointer: 2}},
+		{"answer without hops by LID", Hop{NodeType: ca, FromHere: true, Returning: true, HopPointer: 1, DrSLID: 7},
+			Decision{Do: SendLID, DLID: 7}},
+		{"answer in the middle", Hop{NodeType: sw, FromHere: true, Returning: true, HopPointer: 2, HopCount: 3},
+			Decision{HopPointer: 2}},
 
 		// Returning, from a link.
-		{"C14-13:2 forward", Hop{NodeType: sw, Returning: true, HopPointer: 3, HopCount: 3}, Decision{Do: SendPort, HopPointer: 2}},
-		{"C14-13:2 forward to the last", Hop{NodeType: sw, Returning: true, HopPointer: 2, HopCount: 3}, Decision{Do: SendPort, HopPointer: 1}},
-		{"C14-13:2 CA does not forward", Hop{NodeType: ca, Returning: true, HopPointer: 2, HopCount: 3}, Decision{HopPointer: 2}},
+		{"C14-13:2 forward", Hop{NodeType: sw, Returning: true, HopPointer: 3, HopCount: 3},
+			Decision{Do: SendPort, HopPointer: 2}},
+		{"C14-13:2 forward to the last", Hop{NodeType: sw, Returning: true, HopPointer: 2, HopCount: 3},
+			Decision{Do: SendPort, HopPointer: 1}},
+		{"C14-13:2 CA does not forward", Hop{NodeType: ca, Returning: true, HopPointer: 2, HopCount: 3},
+			Decision{HopPointer: 2}},
 		{"C14-13:3 home at CA", Hop{NodeType: ca, Returning: true, HopPointer: 1, HopCount: 3}, Decision{Do: Local}},
-		{"C14-13:3 home at switch", Hop{NodeType: sw, Returning: true, HopPointer: 1, HopCount: 3}, Decision{Do: Local}},
-		{"C14-13:3 LID-routed on", Hop{NodeType: sw, Returning: true, HopPointer: 1, HopCount: 3, DrSLID: 7}, Decision{Do: SendLID, DLID: 7}},
-		{"C14-13:3 CA cannot route on", Hop{NodeType: ca, Returning: true, HopPointer: 1, HopCount: 3, DrSLID: 7}, Decision{HopPointer: 1}},
+		{"C14-13:3 home at switch", Hop{NodeType: sw, Returning: true, HopPointer: 1, HopCount: 3},
+			Decision{Do: Local}},
+		{"C14-13:3 LID-routed on", Hop{NodeType: sw, Returning: true, HopPointer: 1, HopCount: 3, DrSLID: 7},
+			Decision{Do: SendLID, DLID: 7}},
+		{"C14-13:3 CA cannot route on", Hop{NodeType: ca, Returning: true, HopPointer: 1, HopCount: 3, DrSLID: 7},
+			Decision{HopPointer: 1}},
 		{"C14-13:4 home by LID", Hop{NodeType: ca, Returning: true, HopCount: 3, DrSLID: 7}, Decision{Do: Local}},
-		{"C14-13:1 LID-routed part leads to a switch", Hop{NodeType: sw, Returning: true, HopPointer: 4, HopCount: 3, DrDLID: 9}, Decision{Do: SendPort, HopPointer: 3}},
-		{"C14-13:1 but not to a CA", Hop{NodeType: ca, Returning: true, HopPointer: 4, HopCount: 3, DrDLID: 9}, Decision{HopPointer: 4}},
+		{"C14-13:1 LID-routed part leads to a switch",
+			Hop{NodeType: sw, Returning: true, HopPointer: 4, HopCount: 3, DrDLID: 9},
+			Decision{Do: SendPort, HopPointer: 3}},
+		{"C14-13:1 but not to a CA", Hop{NodeType: ca, Returning: true, HopPointer: 4, HopCount: 3, DrDLID: 9},
+			Decision{HopPointer: 4}},
 		{"not decremented", Hop{NodeType: sw, Returning: true, HopPointer: 4, HopCount: 3}, Decision{HopPointer: 4}},
 		{"C14-13:5 beyond", Hop{NodeType: sw, Returning: true, HopPointer: 5, HopCount: 3}, Decision{HopPointer: 5}},
-		{"hop count too large, returning", Hop{NodeType: sw, Returning: true, HopPointer: 2, HopCount: 200}, Decision{HopPointer: 2}},
+		{"hop count too large, returning", Hop{NodeType: sw, Returning: true, HopPointer: 2, HopCount: 200},
+			Decision{HopPointer: 2}},
 	} {
 		if tc.in.DrSLID == 0 {
 			tc.in.DrSLID = perm
@@ -99,7 +127,8 @@ func TestHopRulesNeverIndexOutside(t *testing.T) {
 								h := Hop{typ, here, back, uint8(p), uint8(c), slid, dlid}
 								d := Decide(h)
 								switch {
-								case d.Do == SendPort && (d.HopPointer < 1 || d.HopPointer > mad.MaxHops || int(d.HopPointer) > c):
+								case d.Do == SendPort && (d.HopPointer < 1 || d.HopPointer > mad.MaxHops ||
+									int(d.HopPointer) > c):
 									t.Fatalf("%+v: sends by hop %d", h, d.HopPointer)
 								case d.Record && (p < 1 || p > mad.MaxHops):
 									t.Fatalf("%+v: records at hop %d", h, p)
@@ -201,12 +230,18 @@ func TestDirectedRouteThereAndBack(t *testing.T) {
 		typ      ib.NodeType
 	}{
 		{name: "oneself", smp: mad.SMP{}, path: []int{0}, local: 1, typ: ib.NodeCA},
-		{name: "one hop", smp: mad.SMP{Path: []ib.PortNum{1}}, path: []int{0, 1, 0}, returned: []ib.PortNum{3}, local: 3, typ: ib.NodeSwitch},
-		{name: "three hops", smp: mad.SMP{Path: []ib.PortNum{1, 4, 6}}, path: []int{0, 1, 2, 3, 2, 1, 0}, returned: []ib.PortNum{3, 5, 1}, local: 1, typ: ib.NodeCA},
-		{name: "from a switch", from: 1, smp: mad.SMP{Path: []ib.PortNum{4, 6}}, path: []int{1, 2, 3, 2, 1}, returned: []ib.PortNum{5, 1}, local: 1, typ: ib.NodeCA},
-		{name: "LID, then directed", dlid: 12, smp: mad.SMP{DrSLID: 11, Path: []ib.PortNum{4, 6}}, path: []int{0, 1, 2, 3, 2, 1, 0}, returned: []ib.PortNum{5, 1}, local: 1, typ: ib.NodeCA},
-		{name: "directed, then LID", smp: mad.SMP{DrDLID: 14, Path: []ib.PortNum{1}}, path: []int{0, 1, 3, 1, 0}, returned: []ib.PortNum{3}, local: 1, typ: ib.NodeCA},
-		{name: "LID, directed, LID", dlid: 12, smp: mad.SMP{DrSLID: 11, DrDLID: 14, Path: []ib.PortNum{4}}, path: []int{0, 1, 2, 3, 2, 1, 0}, returned: []ib.PortNum{5}, local: 1, typ: ib.NodeCA},
+		{name: "one hop", smp: mad.SMP{Path: []ib.PortNum{1}}, path: []int{0, 1, 0}, returned: []ib.PortNum{3},
+			local: 3, typ: ib.NodeSwitch},
+		{name: "three hops", smp: mad.SMP{Path: []ib.PortNum{1, 4, 6}}, path: []int{0, 1, 2, 3, 2, 1, 0},
+			returned: []ib.PortNum{3, 5, 1}, local: 1, typ: ib.NodeCA},
+		{name: "from a switch", from: 1, smp: mad.SMP{Path: []ib.PortNum{4, 6}}, path: []int{1, 2, 3, 2, 1},
+			returned: []ib.PortNum{5, 1}, local: 1, typ: ib.NodeCA},
+		{name: "LID, then directed", dlid: 12, smp: mad.SMP{DrSLID: 11, Path: []ib.PortNum{4, 6}},
+			path: []int{0, 1, 2, 3, 2, 1, 0}, returned: []ib.PortNum{5, 1}, local: 1, typ: ib.NodeCA},
+		{name: "directed, then LID", smp: mad.SMP{DrDLID: 14, Path: []ib.PortNum{1}}, path: []int{0, 1, 3, 1, 0},
+			returned: []ib.PortNum{3}, local: 1, typ: ib.NodeCA},
+		{name: "LID, directed, LID", dlid: 12, smp: mad.SMP{DrSLID: 11, DrDLID: 14, Path: []ib.PortNum{4}},
+			path: []int{0, 1, 2, 3, 2, 1, 0}, returned: []ib.PortNum{5}, local: 1, typ: ib.NodeCA},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := line(t)
@@ -228,7 +263,8 @@ func TestDirectedRouteThereAndBack(t *testing.T) {
 				}
 			}
 			r := mad.View(smp)
-			if r.Method() != mad.MethodGetResp || r.Status() != mad.StatusOK || !r.Returning() || r.HopPointer() != 0 || r.TID() != 0x77 {
+			if r.Method() != mad.MethodGetResp || r.Status() != mad.StatusOK || !r.Returning() || r.HopPointer() != 0 ||
+				r.TID() != 0x77 {
 				t.Errorf("response is\n%s", mad.Dump(smp))
 			}
 			for i, p := range tc.returned {
@@ -302,8 +338,8 @@ func TestDeliverSorts(t *testing.T) {
 	}
 }
 
-// TestPass holds the short way of packets in the middle of their routes against the hop rules: whatever Pass takes, DeliverFrom would
-// have sent out of the same port, with the same bytes.
+// TestPass holds the short way of packets in the middle of their routes against the hop rules: whatever Pass takes,
+// DeliverFrom would have sent out of the same port, with the same bytes.
 func TestPass(t *testing.T) {
 	passed := 0
 	for _, a := range []*Agent{New(newFakeSwitch(4)), New(newFakeNode(ib.NodeCA, 2))} {
@@ -314,7 +350,8 @@ func TestPass(t *testing.T) {
 						for hop := range count + 3 {
 							for in := range 6 {
 								smp := make([]byte, mad.Size)
-								h := mad.Header{BaseVersion: 1, MgmtClass: class, ClassVersion: 1, Method: method, ClassSpecific: uint16(hop<<8 | count), AttributeID: mad.AttrNodeInfo}
+								h := mad.Header{BaseVersion: 1, MgmtClass: class, ClassVersion: 1, Method: method,
+									ClassSpecific: uint16(hop<<8 | count), AttributeID: mad.AttrNodeInfo}
 								copy(smp, h.Append(nil))
 								v := mad.View(smp)
 								v.SetReturning(returning == 1 && class == mad.ClassSMDirect)
@@ -333,7 +370,8 @@ func TestPass(t *testing.T) {
 									continue
 								}
 								passed++
-								if v := a.DeliverFrom(0, ib.PortNum(in), ib.LIDPermissive, false, long); v.Do != SendPort || v.Port != out || !bytes.Equal(smp, long) {
+								if v := a.DeliverFrom(0, ib.PortNum(in), ib.LIDPermissive, false,
+									long); v.Do != SendPort || v.Port != out || !bytes.Equal(smp, long) {
 									t.Fatalf("hop %d of %d, returning %d, in by %d: passed to port %d, the rules say %v to port %d", hop, count, returning, in, out, v.Do, v.Port)
 								}
 							}

@@ -241,7 +241,8 @@ func (a *Agent) post(n Notice, flags uint16) {
 	}
 	pi := a.node.PortInfo(end)
 	note := mad.Notice{
-		IsGeneric: true, Type: mad.TrapType(n.Trap), ProducerTypeVendorID: uint32(a.typ), TrapNumberDeviceID: n.Trap, IssuerLID: pi.LID,
+		IsGeneric: true, Type: mad.TrapType(n.Trap), ProducerTypeVendorID: uint32(a.typ), TrapNumberDeviceID: n.Trap,
+		IssuerLID:   pi.LID,
 		DataDetails: a.details(n, &pi, end, flags),
 	}
 	a.enqueue(end, n.Port, note, pi.MasterSMLID != ib.LIDReserved)
@@ -311,7 +312,8 @@ func (a *Agent) details(n Notice, pi *mad.PortInfo, end ib.PortNum, flags uint16
 		p := &n.Packet
 		s := &mad.SwitchKeyDetails{
 			DataValid: mad.SwitchKeyValidLID1 | mad.SwitchKeyValidLID2 | mad.SwitchKeyValidPKey | mad.SwitchKeyValidSL | mad.SwitchKeyValidQP2,
-			LID1:      p.LID1, LID2: p.LID2, PKey: ib.PKey(p.Key), SL: p.SL, QP1: p.QP1, QP2: p.QP2, GID1: p.GID1, GID2: p.GID2,
+			LID1:      p.LID1, LID2: p.LID2, PKey: ib.PKey(p.Key), SL: p.SL, QP1: p.QP1, QP2: p.QP2, GID1: p.GID1,
+			GID2:      p.GID2,
 			SwitchLID: pi.LID, Port: n.Port,
 		}
 		if p.QP1 != 0 {
@@ -344,7 +346,8 @@ func (a *Agent) badMKey(end ib.PortNum, from ib.LID, v mad.View) {
 	}
 	pi := a.node.PortInfo(end)
 	note := mad.Notice{
-		IsGeneric: true, Type: mad.NoticeSecurity, ProducerTypeVendorID: uint32(a.typ), TrapNumberDeviceID: mad.TrapBadMKey, IssuerLID: pi.LID,
+		IsGeneric: true, Type: mad.NoticeSecurity, ProducerTypeVendorID: uint32(a.typ),
+		TrapNumberDeviceID: mad.TrapBadMKey, IssuerLID: pi.LID,
 	}
 	d.Append(note.DataDetails[:0])
 	a.enqueue(end, end, note, pi.MasterSMLID != ib.LIDReserved)

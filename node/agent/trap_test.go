@@ -26,7 +26,8 @@ func trapNow(t *testing.T, a *Agent, now ib.Time) (mad.Notice, Address, mad.View
 	if _, err := n.Parse(v.Data()); err != nil {
 		t.Fatal(err)
 	}
-	if v.BaseVersion() != 1 || v.Class() != mad.ClassSMLID || v.ClassVersion() != 1 || v.Method() != mad.MethodTrap || v.AttrID() != mad.AttrNotice ||
+	if v.BaseVersion() != 1 || v.Class() != mad.ClassSMLID || v.ClassVersion() != 1 || v.Method() != mad.MethodTrap ||
+		v.AttrID() != mad.AttrNotice ||
 		v.MKey() != 0 || v.Status() != 0 || v.AttrMod() != 0 || v.TID() == 0 || !n.IsGeneric {
 		t.Fatalf("malformed trap:\n%s", mad.Dump(buf))
 	}
@@ -68,7 +69,8 @@ func TestTrapUntilRepressed(t *testing.T) {
 	if to != (Address{Port: 0, SLID: 10, DLID: 3, SL: 4}) {
 		t.Errorf("to %+v", to)
 	}
-	if n.Type != mad.NoticeUrgent || n.ProducerTypeVendorID != uint32(ib.NodeSwitch) || n.TrapNumberDeviceID != mad.TrapLinkStateChange ||
+	if n.Type != mad.NoticeUrgent || n.ProducerTypeVendorID != uint32(ib.NodeSwitch) ||
+		n.TrapNumberDeviceID != mad.TrapLinkStateChange ||
 		n.IssuerLID != 10 || n.DataDetails != [mad.NoticeDataLen]byte{0, 10} {
 		t.Errorf("notice %+v", n)
 	}
@@ -114,7 +116,8 @@ func TestTrapsStopWithoutManager(t *testing.T) {
 	n.notes = []Notice{{Trap: mad.TrapBufferOverrun, Port: 1}, {Trap: mad.TrapLinkIntegrity, Port: 2}}
 	note, to, _ := trapNow(t, a, 0)
 	var d mad.PortErrorDetails
-	if _, err := d.Parse(note.DataDetails[:]); err != nil || d != (mad.PortErrorDetails{LID: 11, Port: 1}) || to.Port != 1 || note.TrapNumberDeviceID != mad.TrapBufferOverrun {
+	if _, err := d.Parse(note.DataDetails[:]); err != nil || d != (mad.PortErrorDetails{LID: 11, Port: 1}) ||
+		to.Port != 1 || note.TrapNumberDeviceID != mad.TrapBufferOverrun {
 		t.Errorf("%+v to %+v, %v", d, to, err)
 	}
 	// Port 2 has no link to send by: it is tried again later.
@@ -177,7 +180,8 @@ func TestChangesAreTold(t *testing.T) {
 	details := func(now ib.Time) (mad.CapabilityDetails, ib.PortNum, mad.View) {
 		note, to, v := trapNow(t, a, now)
 		var d mad.CapabilityDetails
-		if _, err := d.Parse(note.DataDetails[:]); err != nil || note.TrapNumberDeviceID != mad.TrapCapabilityChange || note.Type != mad.NoticeInformational {
+		if _, err := d.Parse(note.DataDetails[:]); err != nil || note.TrapNumberDeviceID != mad.TrapCapabilityChange ||
+			note.Type != mad.NoticeInformational {
 			t.Fatalf("%+v, %v", note, err)
 		}
 		return d, to.Port, v
@@ -187,7 +191,8 @@ func TestChangesAreTold(t *testing.T) {
 	a.SetDescription("other")
 	for _, want := range []ib.PortNum{1, 2} {
 		d, port, v := details(0)
-		if port != want || !d.OtherLocalChanges || d.ChangeFlags != mad.ChangeNodeDescription || d.LID != ib.LID(10+want) ||
+		if port != want || !d.OtherLocalChanges || d.ChangeFlags != mad.ChangeNodeDescription ||
+			d.LID != ib.LID(10+want) ||
 			d.CapabilityMask&mad.CapTrap == 0 || d.CapabilityMask2 != agentCaps2 {
 			t.Errorf("port %d: %+v", port, d)
 		}
@@ -239,7 +244,8 @@ func TestChangesAreTold(t *testing.T) {
 	sw.NotifySystemGUID()
 	note, to, _ := trapNow(t, sw, 0)
 	var g mad.SystemGUIDDetails
-	if _, err := g.Parse(note.DataDetails[:]); err != nil || g.SystemImageGUID != 0x100 || g.LID != 10 || to.Port != 0 || note.TrapNumberDeviceID != mad.TrapSystemImageGUID {
+	if _, err := g.Parse(note.DataDetails[:]); err != nil || g.SystemImageGUID != 0x100 || g.LID != 10 ||
+		to.Port != 0 || note.TrapNumberDeviceID != mad.TrapSystemImageGUID {
 		t.Errorf("%+v, %v", g, err)
 	}
 }
@@ -261,7 +267,8 @@ func TestBadMKeyTrap(t *testing.T) {
 	for i := range path {
 		path[i] = 1
 	}
-	smp, err := (&mad.SMP{Method: mad.MethodSet, Attr: mad.AttrPortInfo, Modifier: 1, MKey: 0x99, Directed: true, Path: path}).Append(nil)
+	smp, err := (&mad.SMP{Method: mad.MethodSet, Attr: mad.AttrPortInfo, Modifier: 1, MKey: 0x99, Directed: true,
+		Path: path}).Append(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +285,8 @@ func TestBadMKeyTrap(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := mad.MKeyDetails{
-		LID: 9, DrSLID: ib.LIDPermissive, Method: mad.MethodSet, AttributeID: mad.AttrPortInfo, AttributeModifier: 1, MKey: 0x99,
+		LID: 9, DrSLID: ib.LIDPermissive, Method: mad.MethodSet, AttributeID: mad.AttrPortInfo, AttributeModifier: 1,
+		MKey:     0x99,
 		Directed: true, Truncated: true, HopCount: mad.MKeyPathLen,
 	}
 	for i := range want.ReturnPath {

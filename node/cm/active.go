@@ -21,7 +21,8 @@ func (r *ReqParams) check() error {
 		v, most uint64
 	}{
 		{"Transport", uint64(r.Transport), uint64(NumTransport - 1)}, {"QPN", uint64(r.QPN), uint64(ib.QPNMask)},
-		{"StartingPSN", uint64(r.StartingPSN), uint64(ib.PSNMask)}, {"ECE.Vendor", uint64(r.ECE.Vendor), vendorMax}, {"RetryCount", uint64(r.RetryCount), countMax},
+		{"StartingPSN", uint64(r.StartingPSN), uint64(ib.PSNMask)}, {"ECE.Vendor", uint64(r.ECE.Vendor), vendorMax},
+		{"RetryCount", uint64(r.RetryCount), countMax},
 		{"RNRRetryCount", uint64(r.RNRRetryCount), countMax}, {"RemoteCMTimeout", uint64(r.RemoteCMTimeout), timeMax},
 		{"LocalCMTimeout", uint64(r.LocalCMTimeout), timeMax}, {"MaxCMRetries", uint64(r.MaxCMRetries), retriesMax},
 		{"Primary.PacketLifeTime", uint64(r.Primary.PacketLifeTime), lifeMax},
@@ -60,7 +61,8 @@ func (p *Port) Connect(now ib.Time, r ReqParams) (ConnID, error) {
 		c.altTime = ackTimeout(p.cfg.AckDelay, r.Alternate.PacketLifeTime)
 	}
 	c.localQPN, c.rqPSN = r.QPN, r.StartingPSN
-	c.responder, c.initiator, c.retry, c.rnrRetry = r.ResponderResources, r.InitiatorDepth, r.RetryCount, r.RNRRetryCount
+	c.responder, c.initiator, c.retry, c.rnrRetry = r.ResponderResources, r.InitiatorDepth, r.RetryCount,
+		r.RNRRetryCount
 	c.timeout = 2*span(min(r.Primary.PacketLifeTime, timeMax)) + span(r.RemoteCMTimeout)
 	c.retries = int(r.MaxCMRetries)
 	c.tid = p.cfg.Rand.Uint64()
@@ -68,9 +70,12 @@ func (p *Port) Connect(now ib.Time, r ReqParams) (ConnID, error) {
 	m := mad.CMReq{
 		LocalCommID: uint32(c.id), ServiceID: r.ServiceID, LocalCAGUID: p.cfg.CAGUID, LocalQPN: r.QPN,
 		ResponderResources: r.ResponderResources, InitiatorDepth: r.InitiatorDepth, RemoteCMTimeout: r.RemoteCMTimeout,
-		FlowControl: r.FlowControl, StartingPSN: r.StartingPSN, LocalCMTimeout: r.LocalCMTimeout, RetryCount: r.RetryCount,
-		PKey: r.Primary.PKey, PathMTU: r.Primary.MTU, RNRRetryCount: r.RNRRetryCount, MaxCMRetries: r.MaxCMRetries, SRQ: r.SRQ,
-		VendorID: r.ECE.Vendor, Primary: r.Primary.wire(c.ackTime),
+		FlowControl: r.FlowControl, StartingPSN: r.StartingPSN, LocalCMTimeout: r.LocalCMTimeout,
+		RetryCount: r.RetryCount,
+		PKey:       r.Primary.PKey, PathMTU: r.Primary.MTU, RNRRetryCount: r.RNRRetryCount,
+		MaxCMRetries: r.MaxCMRetries,
+		SRQ:          r.SRQ,
+		VendorID:     r.ECE.Vendor, Primary: r.Primary.wire(c.ackTime),
 	}
 	switch r.Transport {
 	case UC:
@@ -86,11 +91,13 @@ func (p *Port) Connect(now ib.Time, r ReqParams) (ConnID, error) {
 	return c.id, nil
 }
 
-// wire is the path as a REQ has it. A path that leaves the subnet has no LIDs that would mean anything to the other side.
+// wire is the path as a REQ has it. A path that leaves the subnet has no LIDs that would mean anything to the other
+// side.
 func (p *Path) wire(ackTime uint8) mad.CMPath {
 	w := mad.CMPath{
-		LocalLID: p.SLID, RemoteLID: p.DLID, LocalGID: p.SGID, RemoteGID: p.DGID, FlowLabel: p.FlowLabel, PacketRate: p.Rate,
-		TClass: p.TClass, HopLimit: p.HopLimit, SL: p.SL, SubnetLocal: !p.global(), AckTimeout: ackTime,
+		LocalLID: p.SLID, RemoteLID: p.DLID, LocalGID: p.SGID, RemoteGID: p.DGID, FlowLabel: p.FlowLabel,
+		PacketRate: p.Rate,
+		TClass:     p.TClass, HopLimit: p.HopLimit, SL: p.SL, SubnetLocal: !p.global(), AckTimeout: ackTime,
 	}
 	if p.global() {
 		w.LocalLID, w.RemoteLID = ib.LIDPermissive, ib.LIDPermissive
@@ -137,7 +144,8 @@ func (p *Port) handleRep(env mad.Envelope, tid uint64, b []byte) {
 	c.tid = tid
 	p.enter(c)
 	p.move(c, RepRcvd)
-	p.tell(c, Event{Kind: RepReceived, From: env, Private: m.PrivateData[:], Rep: m, ECE: ECE{m.VendorID(), p.modifier}})
+	p.tell(c, Event{Kind: RepReceived, From: env, Private: m.PrivateData[:], Rep: m,
+		ECE: ECE{m.VendorID(), p.modifier}})
 }
 
 // Ready says that our queue pair is ready, after RepReceived: the connection stands.

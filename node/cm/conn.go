@@ -152,7 +152,8 @@ func (p *Port) end(c *conn) {
 		delete(p.peers, k)
 		if c.passive && p.reqGhosts[k] == nil {
 			// A REQ that comes so late asks for nothing new.
-			p.remember(c, format(mad.AttrCMRej, c.tid, &mad.CMRej{RemoteCommID: c.remoteID, Message: mad.CMMessageReq, Reason: mad.RejStaleConnection}))
+			p.remember(c, format(mad.AttrCMRej, c.tid, &mad.CMRej{RemoteCommID: c.remoteID, Message: mad.CMMessageReq,
+				Reason: mad.RejStaleConnection}))
 		}
 	}
 	if k := c.sidrKey(); p.sidrs[k] == c {
@@ -167,8 +168,8 @@ func (p *Port) end(c *conn) {
 }
 
 // timewait waits until no packet of the connection can be on its way: the time that a sender waits for an
-// acknowledgement (IBA 12.9.8.4). The other side's queue pair is free at once, as a new connection of it would otherwise be
-// taken for a stale one.
+// acknowledgement (IBA 12.9.8.4). The other side's queue pair is free at once, as a new connection of it would
+// otherwise be taken for a stale one.
 func (p *Port) timewait(c *conn) {
 	p.leaveQPN(c)
 	c.repeat, c.mra = nil, nil

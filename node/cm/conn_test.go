@@ -16,19 +16,24 @@ func TestConnectAndDisconnect(t *testing.T) {
 	w.state(0, a, ReqSent)
 	e := w.until(1, ReqReceived)
 	b := e.ID
-	if e.Listen != l || e.Req.ServiceID != service || !bytes.HasPrefix(e.Private, []byte("hello")) || len(e.Private) != mad.CMReqPrivate || e.From.LID != lid(0) {
+	if e.Listen != l || e.Req.ServiceID != service || !bytes.HasPrefix(e.Private, []byte("hello")) ||
+		len(e.Private) != mad.CMReqPrivate || e.From.LID != lid(0) {
 		t.Errorf("event %+v", e)
 	}
 	info, _ := w.ports[1].Info(b)
-	if !info.Passive || info.RemoteQPN != 0x10 || info.RemoteCommID != uint32(a) || info.RemoteCAGUID != caGUID(0) || info.SQPSN != 0x111111 ||
-		info.ResponderResources != 5 || info.InitiatorDepth != 3 || info.Primary.DLID != lid(0) || info.Primary.SLID != lid(1) ||
-		info.Primary.DGID != gidOf(0) || info.Primary.SGID != gidOf(1) || info.Primary.MTU != ib.MTU2048 || info.HasAlternate {
+	if !info.Passive || info.RemoteQPN != 0x10 || info.RemoteCommID != uint32(a) || info.RemoteCAGUID != caGUID(0) ||
+		info.SQPSN != 0x111111 ||
+		info.ResponderResources != 5 || info.InitiatorDepth != 3 || info.Primary.DLID != lid(0) ||
+		info.Primary.SLID != lid(1) ||
+		info.Primary.DGID != gidOf(0) || info.Primary.SGID != gidOf(1) || info.Primary.MTU != ib.MTU2048 ||
+		info.HasAlternate {
 		t.Errorf("B knows %+v", info)
 	}
 	w.must(w.ports[1].Accept(w.now, b, rep(0x20)))
 	w.state(1, b, RepSent)
 	e = w.until(0, RepReceived)
-	if e.ID != a || e.Rep.LocalQPN != 0x20 || !bytes.HasPrefix(e.Private, []byte("welcome")) || len(e.Private) != mad.CMRepPrivate {
+	if e.ID != a || e.Rep.LocalQPN != 0x20 || !bytes.HasPrefix(e.Private, []byte("welcome")) ||
+		len(e.Private) != mad.CMRepPrivate {
 		t.Errorf("event %+v", e)
 	}
 	w.must(w.ports[0].Ready(w.now, a, []byte("go")))

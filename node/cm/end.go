@@ -102,5 +102,6 @@ func (p *Port) handleLAP(env mad.Envelope, tid uint64, b []byte) {
 		p.counters.Unmatched++
 		status = mad.APInvalidCommID
 	}
-	p.send(env, format(mad.AttrCMAPR, tid, &mad.CMAPR{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID, Status: status}))
+	p.send(env, format(mad.AttrCMAPR, tid, &mad.CMAPR{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID,
+		Status: status}))
 }

@@ -33,7 +33,8 @@ const (
 	DReqError
 	// DRepReceived answers a DREQ. The connection is over.
 	DRepReceived
-	// TimewaitExit says that no packet of the connection can be on its way any more: the queue pair's number may be used again.
+	// TimewaitExit says that no packet of the connection can be on its way any more: the queue pair's number may be
+	// used again.
 	TimewaitExit
 	// SIDRReqReceived asks for the queue pair of a datagram service: SIDRReply or Destroy.
 	SIDRReqReceived
@@ -44,8 +45,10 @@ const (
 	NumEventKind
 )
 
-var eventNames = [NumEventKind]string{"ReqReceived", "ReqError", "RepReceived", "RepError", "RTUReceived", "Established", "MRAReceived",
-	"RejReceived", "DReqReceived", "DReqError", "DRepReceived", "TimewaitExit", "SIDRReqReceived", "SIDRRepReceived", "SIDRReqError"}
+var eventNames = [NumEventKind]string{"ReqReceived", "ReqError", "RepReceived", "RepError", "RTUReceived",
+	"Established", "MRAReceived",
+	"RejReceived", "DReqReceived", "DReqError", "DRepReceived", "TimewaitExit", "SIDRReqReceived", "SIDRRepReceived",
+	"SIDRReqError"}
 
 func (k EventKind) String() string {
 	if k < NumEventKind {

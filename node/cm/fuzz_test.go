@@ -8,11 +8,12 @@ import (
 	"softib/proto/mad"
 )
 
-// FuzzHandle: any sequence of datagrams, on top of connections in all states, is survived; and when all IDs are destroyed and all time
-// has passed, nothing is left.
+// FuzzHandle: any sequence of datagrams, on top of connections in all states, is survived; and when all IDs are
+// destroyed and all time has passed, nothing is left.
 func FuzzHandle(f *testing.F) {
 	for _, m := range []*message{
-		format(mad.AttrCMReq, 1, &mad.CMReq{LocalCommID: 5, ServiceID: service, LocalQPN: 9, PathMTU: ib.MTU1024, MaxCMRetries: 3}),
+		format(mad.AttrCMReq, 1, &mad.CMReq{LocalCommID: 5, ServiceID: service, LocalQPN: 9, PathMTU: ib.MTU1024,
+			MaxCMRetries: 3}),
 		format(mad.AttrCMRep, 1, &mad.CMRep{LocalCommID: 5, LocalQPN: 9}),
 		format(mad.AttrCMRej, 1, &mad.CMRej{LocalCommID: 5, Reason: mad.RejTimeout, InfoLength: 8}),
 		format(mad.AttrCMMRA, 1, &mad.CMMRA{LocalCommID: 5, ServiceTimeout: 31}),
@@ -43,7 +44,8 @@ func FuzzHandle(f *testing.F) {
 		}
 		// Each piece is an attribute and a body, which is aimed at what exists.
 		for len(b) > 8 {
-			h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassCM, ClassVersion: 2, Method: mad.MethodSend, AttributeID: mad.AttrID(0x10 + b[1]%11)}
+			h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassCM, ClassVersion: 2, Method: mad.MethodSend,
+				AttributeID: mad.AttrID(0x10 + b[1]%11)}
 			dgram := append(h.Append(nil), make([]byte, mad.CMDataLen)...)
 			aim, n := b[0], copy(dgram[mad.CMDataOff:], b[8:])
 			b = b[8+n:]
@@ -113,7 +115,8 @@ func FuzzHandle(f *testing.F) {
 			}
 			p.HandleTimer(p.NextDeadline())
 		}
-		if n := len(p.conns) + len(p.peers) + len(p.qpns) + len(p.sidrs) + len(p.reqGhosts) + len(p.sidrGhosts) + p.pendings; n != 0 {
+		if n := len(p.conns) + len(p.peers) + len(p.qpns) + len(p.sidrs) + len(p.reqGhosts) + len(p.sidrGhosts) +
+			p.pendings; n != 0 {
 			t.Fatalf("%d things are left", n)
 		}
 	})

@@ -16,8 +16,8 @@ type ListenID uint32
 
 // Config is what a port's connection manager is made with.
 type Config struct {
-	// Rand draws communication IDs and transaction IDs. It must not be nil, nor be the same in two lives of a port: peers
-	// would take new requests for old ones.
+	// Rand draws communication IDs and transaction IDs. It must not be nil, nor be the same in two lives of a port:
+	// peers would take new requests for old ones.
 	Rand *rand.Rand
 	// CAGUID is the adapter's node GUID: with it a peer tells two lives of a queue pair number apart.
 	CAGUID ib.GUID
@@ -30,12 +30,14 @@ type Config struct {
 	// Linger is how long the last word on a request (a REJ, a SIDR_REP) is remembered, to
 	// give it again if the request is repeated: 10 s by default.
 	Linger ib.Time
-	// Grace is how long a REQ or a SIDR_REQ for a service that nobody listens to waits for a listener before it is rejected; 0 rejects at
-	// once. Programs of a pair agree to connect and then race: on a fabric whose answers take microseconds the one that connects may win.
+	// Grace is how long a REQ or a SIDR_REQ for a service that nobody listens to waits for a listener before it is
+	// rejected; 0 rejects at once. Programs of a pair agree to connect and then race: on a fabric whose answers take
+	// microseconds the one that connects may win.
 	Grace ib.Time
 }
 
-// PortAttr is what the port's tables say now. Empty tables mean that nobody knows: then nothing is refused for their sake.
+// PortAttr is what the port's tables say now. Empty tables mean that nobody knows: then nothing is refused for their
+// sake.
 type PortAttr struct {
 	LMC   uint8
 	GIDs  []ib.GID
@@ -53,9 +55,11 @@ type Path struct {
 
 // Envelope is how a message to the other end's connection manager is addressed.
 func (p *Path) Envelope() mad.Envelope {
-	e := mad.Envelope{LID: p.DLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, SL: p.SL, PathBits: p.PathBits, PKeyIndex: p.PKeyIndex}
+	e := mad.Envelope{LID: p.DLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, SL: p.SL, PathBits: p.PathBits,
+		PKeyIndex: p.PKeyIndex}
 	if p.global() {
-		e.HasGRH, e.HopLimit, e.TClass, e.GIDIndex, e.FlowLabel, e.GID = true, p.HopLimit, p.TClass, p.GIDIndex, p.FlowLabel, p.DGID
+		e.HasGRH, e.HopLimit, e.TClass, e.GIDIndex, e.FlowLabel, e.GID = true, p.HopLimit, p.TClass, p.GIDIndex,
+			p.FlowLabel, p.DGID
 	}
 	return e
 }
@@ -81,7 +85,8 @@ func (t Transport) String() string {
 	return "Transport(?)"
 }
 
-// ECE is options of a vendor that both ends of a connection may agree on (IBA's enhanced connection establishment); none if Vendor is 0.
+// ECE is options of a vendor that both ends of a connection may agree on (IBA's enhanced connection establishment);
+// none if Vendor is 0.
 type ECE struct {
 	Vendor  uint32 // 24 bits
 	Options uint32
@@ -103,8 +108,8 @@ type ReqParams struct {
 	RetryCount         uint8 // 0 to 7
 	RNRRetryCount      uint8 // 0 to 7
 
-	// RemoteCMTimeout and LocalCMTimeout are how long each side's connection manager may take to answer, 4.096 us * 2^n, and
-	// MaxCMRetries is how often either repeats a message, 0 to 15.
+	// RemoteCMTimeout and LocalCMTimeout are how long each side's connection manager may take to answer, 4.096 us *
+	// 2^n, and MaxCMRetries is how often either repeats a message, 0 to 15.
 	RemoteCMTimeout uint8
 	LocalCMTimeout  uint8
 	MaxCMRetries    uint8

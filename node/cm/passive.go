@@ -70,13 +70,15 @@ func (p *Port) handleReq(env mad.Envelope, tid uint64, b []byte) {
 	c.passive, c.listen, c.serviceID, c.transport, c.env, c.tid = true, listen, m.ServiceID, transport, env, tid
 	c.remoteID, c.remoteGUID, c.remoteQPN, c.sqPSN = m.LocalCommID, m.LocalCAGUID, m.LocalQPN, m.StartingPSN
 	// What the other side starts, we serve.
-	c.responder, c.initiator, c.retry, c.rnrRetry, c.srq = m.InitiatorDepth, m.ResponderResources, m.RetryCount, m.RNRRetryCount, m.SRQ
+	c.responder, c.initiator, c.retry, c.rnrRetry, c.srq = m.InitiatorDepth, m.ResponderResources, m.RetryCount,
+		m.RNRRetryCount, m.SRQ
 	c.primary, c.ackTime = primary, m.Primary.AckTimeout
 	c.alternate, c.hasAlt, c.altTime = alternate, hasAlt, m.Alternate.AckTimeout
 	c.timeout = span(m.Primary.AckTimeout) + span(m.LocalCMTimeout)
 	c.retries = int(m.MaxCMRetries)
 	p.enter(c)
-	p.tell(c, Event{Kind: ReqReceived, Listen: listen, From: env, Private: m.PrivateData[:], Req: m, ECE: ECE{m.VendorID, p.modifier}})
+	p.tell(c, Event{Kind: ReqReceived, Listen: listen, From: env, Private: m.PrivateData[:], Req: m,
+		ECE: ECE{m.VendorID, p.modifier}})
 }
 
 func transportOf(m *mad.CMReq) (Transport, bool) {
@@ -103,8 +105,9 @@ func (p *Port) ownGID() []byte {
 func (p *Port) pathFrom(m *mad.CMReq, w *mad.CMPath, env mad.Envelope) (Path, bool) {
 	path := Path{
 		PathRecord: mad.PathRecord{
-			ServiceID: m.ServiceID, DGID: w.LocalGID, SGID: w.RemoteGID, DLID: w.LocalLID, SLID: w.RemoteLID, FlowLabel: w.FlowLabel,
-			HopLimit: w.HopLimit, TClass: w.TClass, Reversible: true, NumbPath: 1, PKey: m.PKey, SL: w.SL,
+			ServiceID: m.ServiceID, DGID: w.LocalGID, SGID: w.RemoteGID, DLID: w.LocalLID, SLID: w.RemoteLID,
+			FlowLabel: w.FlowLabel,
+			HopLimit:  w.HopLimit, TClass: w.TClass, Reversible: true, NumbPath: 1, PKey: m.PKey, SL: w.SL,
 			MTUSelector: mad.SelectExactly, MTU: m.PathMTU, RateSelector: mad.SelectExactly, Rate: w.PacketRate,
 			PacketLifeTimeSelector: mad.SelectExactly, PacketLifeTime: w.AckTimeout - min(w.AckTimeout, 1),
 		},
@@ -128,7 +131,8 @@ func (p *Port) pathFrom(m *mad.CMReq, w *mad.CMPath, env mad.Envelope) (Path, bo
 		path.GIDIndex = uint8(i)
 	}
 	if len(p.attr.PKeys) > 0 {
-		// The other side may be a full member where we are limited, and the other way round. If we are both, we are full.
+		// The other side may be a full member where we are limited, and the other way round. If we are both, we are
+		// full.
 		i := slices.IndexFunc(p.attr.PKeys, func(k ib.PKey) bool { return k.IsFull() && k.Matches(m.PKey) })
 		if i < 0 {
 			i = slices.IndexFunc(p.attr.PKeys, func(k ib.PKey) bool { return k.Matches(m.PKey) })
@@ -141,7 +145,8 @@ func (p *Port) pathFrom(m *mad.CMReq, w *mad.CMPath, env mad.Envelope) (Path, bo
 	return path, true
 }
 
-// repeatedReq is a REQ that has come before: its answer was lost, or takes long, or the REQ itself was on its way for long.
+// repeatedReq is a REQ that has come before: its answer was lost, or takes long, or the REQ itself was on its way for
+// long.
 func (p *Port) repeatedReq(c *conn, env mad.Envelope, tid uint64) {
 	switch c.state {
 	case MRAReqSent:
@@ -149,7 +154,8 @@ func (p *Port) repeatedReq(c *conn, env mad.Envelope, tid uint64) {
 	case RepSent, MRARepRcvd:
 		p.send(c.env, c.repeat)
 	case Timewait:
-		p.send(env, format(mad.AttrCMRej, tid, &mad.CMRej{RemoteCommID: c.remoteID, Message: mad.CMMessageReq, Reason: mad.RejStaleConnection}))
+		p.send(env, format(mad.AttrCMRej, tid, &mad.CMRej{RemoteCommID: c.remoteID, Message: mad.CMMessageReq,
+			Reason: mad.RejStaleConnection}))
 	}
 }
 
@@ -232,7 +238,8 @@ func (r *RepParams) check() error {
 		field   string
 		v, most uint64
 	}{
-		{"QPN", uint64(r.QPN), uint64(ib.QPNMask)}, {"StartingPSN", uint64(r.StartingPSN), uint64(ib.PSNMask)}, {"ECE.Vendor", uint64(r.ECE.Vendor), vendorMax},
+		{"QPN", uint64(r.QPN), uint64(ib.QPNMask)}, {"StartingPSN", uint64(r.StartingPSN), uint64(ib.PSNMask)},
+		{"ECE.Vendor", uint64(r.ECE.Vendor), vendorMax},
 		{"RNRRetryCount", uint64(r.RNRRetryCount), countMax}, {"FailoverAccepted", uint64(r.FailoverAccepted), 2},
 	} {
 		if err := within(call, x.field, x.v, x.most); err != nil {

@@ -91,9 +91,12 @@ func (p *Port) Info(id ConnID) (Info, bool) {
 		return Info{}, false
 	}
 	return Info{
-		State: c.state, Passive: c.passive, SIDR: c.sidr, Listen: c.listen, ServiceID: c.serviceID, Transport: c.transport,
-		Remote: c.env, RemoteCommID: c.remoteID, RemoteCAGUID: c.remoteGUID, LocalQPN: c.localQPN, RemoteQPN: c.remoteQPN,
-		RQPSN: c.rqPSN, SQPSN: c.sqPSN, ResponderResources: c.responder, InitiatorDepth: c.initiator, RetryCount: c.retry,
+		State: c.state, Passive: c.passive, SIDR: c.sidr, Listen: c.listen, ServiceID: c.serviceID,
+		Transport: c.transport,
+		Remote:    c.env, RemoteCommID: c.remoteID, RemoteCAGUID: c.remoteGUID, LocalQPN: c.localQPN,
+		RemoteQPN: c.remoteQPN,
+		RQPSN:     c.rqPSN, SQPSN: c.sqPSN, ResponderResources: c.responder, InitiatorDepth: c.initiator,
+		RetryCount:    c.retry,
 		RNRRetryCount: c.rnrRetry, SRQ: c.srq, Primary: c.primary, Alternate: c.alternate, HasAlternate: c.hasAlt,
 	}, true
 }
@@ -195,7 +198,8 @@ func (p *Port) Handle(now ib.Time, env mad.Envelope, dgram []byte) bool {
 	p.advance(now)
 	p.counters.Received++
 	handler := handlers[min(int(v.AttrID()), len(handlers)-1)]
-	if v.BaseVersion() != mad.BaseVersion || v.ClassVersion() != mad.CMClassVersion || v.Method() != mad.MethodSend || handler == nil {
+	if v.BaseVersion() != mad.BaseVersion || v.ClassVersion() != mad.CMClassVersion || v.Method() != mad.MethodSend ||
+		handler == nil {
 		p.counters.Malformed++
 		return false
 	}
@@ -204,8 +208,8 @@ func (p *Port) Handle(now ib.Time, env mad.Envelope, dgram []byte) bool {
 	return true
 }
 
-// handlers are what each message does, by its attribute. They are given where an answer goes, and its transaction. A datagram
-// always holds a whole message, so none of their parsers fails.
+// handlers are what each message does, by its attribute. They are given where an answer goes, and its transaction. A
+// datagram always holds a whole message, so none of their parsers fails.
 var handlers = [...]func(p *Port, env mad.Envelope, tid uint64, b []byte){
 	mad.AttrCMReq:     (*Port).handleReq,
 	mad.AttrCMMRA:     (*Port).handleMRA,

@@ -125,7 +125,8 @@ func (p *Port) QPAttr(id ConnID, to QPState) (QPAttr, error) {
 		}
 		if c.hasAlt {
 			a.Mask |= QPHasAltPath
-			a.AltAH, a.AltPort, a.AltPKeyIndex, a.AltTimeout = p.ahAttr(&c.alternate), p.cfg.Port, c.alternate.PKeyIndex, c.altTime
+			a.AltAH, a.AltPort, a.AltPKeyIndex, a.AltTimeout = p.ahAttr(&c.alternate), p.cfg.Port,
+				c.alternate.PKeyIndex, c.altTime
 		}
 	case QPRTS:
 		a.Mask |= QPHasSQPSN
@@ -149,7 +150,8 @@ func (p *Port) QPAttr(id ConnID, to QPState) (QPAttr, error) {
 func (p *Port) ahAttr(path *Path) AHAttr {
 	a := AHAttr{DLID: path.DLID, SL: path.SL, SrcPath: path.PathBits, StaticRate: uint8(path.Rate), Port: p.cfg.Port}
 	if path.global() {
-		a.IsGlobal, a.DGID, a.FlowLabel, a.SGIDIndex, a.HopLimit, a.TClass = true, path.DGID, path.FlowLabel, path.GIDIndex, path.HopLimit, path.TClass
+		a.IsGlobal, a.DGID, a.FlowLabel, a.SGIDIndex, a.HopLimit, a.TClass = true, path.DGID, path.FlowLabel,
+			path.GIDIndex, path.HopLimit, path.TClass
 	}
 	return a
 }

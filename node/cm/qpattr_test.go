@@ -44,13 +44,17 @@ func TestQPAttrRC(t *testing.T) {
 	// A's REQ: 3 served, 5 started; B's REP: 5 served, 3 started. Ack timeouts: life 2^8 twice, delay 2^10.
 	wantA := [3]QPAttr{
 		{Mask: maskInit, State: QPInit, Access: access, PKeyIndex: 4, Port: 1},
-		{Mask: maskRTR | maskRC, State: QPRTR, AH: AHAttr{DLID: 2, SL: 3, StaticRate: 3, Port: 1}, PathMTU: ib.MTU2048, DestQPN: 0x20, RQPSN: 0x111111, MaxDestRD: 3},
-		{Mask: maskRTS | maskSend, State: QPRTS, SQPSN: 0x222222, Timeout: 11, RetryCnt: 6, RNRRetry: 2, MaxRDAtomic: 5},
+		{Mask: maskRTR | maskRC, State: QPRTR, AH: AHAttr{DLID: 2, SL: 3, StaticRate: 3, Port: 1}, PathMTU: ib.MTU2048,
+			DestQPN: 0x20, RQPSN: 0x111111, MaxDestRD: 3},
+		{Mask: maskRTS | maskSend, State: QPRTS, SQPSN: 0x222222, Timeout: 11, RetryCnt: 6, RNRRetry: 2,
+			MaxRDAtomic: 5},
 	}
 	wantB := [3]QPAttr{
 		{Mask: maskInit, State: QPInit, Access: access, PKeyIndex: 2, Port: 1},
-		{Mask: maskRTR | maskRC, State: QPRTR, AH: AHAttr{DLID: 1, SL: 3, StaticRate: 3, Port: 1}, PathMTU: ib.MTU2048, DestQPN: 0x10, RQPSN: 0x222222, MaxDestRD: 5},
-		{Mask: maskRTS | maskSend, State: QPRTS, SQPSN: 0x111111, Timeout: 11, RetryCnt: 6, RNRRetry: 7, MaxRDAtomic: 3},
+		{Mask: maskRTR | maskRC, State: QPRTR, AH: AHAttr{DLID: 1, SL: 3, StaticRate: 3, Port: 1}, PathMTU: ib.MTU2048,
+			DestQPN: 0x10, RQPSN: 0x222222, MaxDestRD: 5},
+		{Mask: maskRTS | maskSend, State: QPRTS, SQPSN: 0x111111, Timeout: 11, RetryCnt: 6, RNRRetry: 7,
+			MaxRDAtomic: 3},
 	}
 	if a != wantA {
 		t.Errorf("A:\n got %+v\nwant %+v", a, wantA)
@@ -83,19 +87,22 @@ func TestQPAttrAlternate(t *testing.T) {
 		r.Alternate = &alt
 	})
 	for i, x := range [2][3]QPAttr{a, b} {
-		want := [2]AHAttr{{DLID: 0x13, SL: 5, StaticRate: 3, SrcPath: 1, Port: 1}, {DLID: 9, SL: 5, StaticRate: 3, SrcPath: 1, Port: 1}}[i]
-		if x[1].Mask&QPHasAltPath == 0 || x[2].Mask&QPHasPathMigState == 0 || x[1].AltAH != want || x[2].PathMigState != MigRearm || x[1].AltTimeout != 15 || x[1].AltPort != 1 {
+		want := [2]AHAttr{{DLID: 0x13, SL: 5, StaticRate: 3, SrcPath: 1, Port: 1},
+			{DLID: 9, SL: 5, StaticRate: 3, SrcPath: 1, Port: 1}}[i]
+		if x[1].Mask&QPHasAltPath == 0 || x[2].Mask&QPHasPathMigState == 0 || x[1].AltAH != want ||
+			x[2].PathMigState != MigRearm || x[1].AltTimeout != 15 || x[1].AltPort != 1 {
 			t.Errorf("%s: %+v", side(i), x[1:])
 		}
 	}
 }
 
-// TestQPAttrRouted: a path that may leave the subnet has a global route, and its LIDs are those of routers, which each side knows for
-// itself.
+// TestQPAttrRouted: a path that may leave the subnet has a global route, and its LIDs are those of routers, which each
+// side knows for itself.
 func TestQPAttrRouted(t *testing.T) {
 	a, b := attrs(t, func(r *ReqParams) { r.Primary.HopLimit, r.Primary.TClass, r.Primary.FlowLabel = 64, 7, 0xABCDE })
 	for i, x := range [2][3]QPAttr{a, b} {
-		want := AHAttr{DLID: lid(1 - i), SL: 3, StaticRate: 3, IsGlobal: true, DGID: gidOf(1 - i), FlowLabel: 0xABCDE, SGIDIndex: uint8(i), HopLimit: 64, TClass: 7, Port: 1}
+		want := AHAttr{DLID: lid(1 - i), SL: 3, StaticRate: 3, IsGlobal: true, DGID: gidOf(1 - i), FlowLabel: 0xABCDE,
+			SGIDIndex: uint8(i), HopLimit: 64, TClass: 7, Port: 1}
 		if x[1].AH != want {
 			t.Errorf("%s:\n got %+v\nwant %+v", side(i), x[1].AH, want)
 		}
@@ -104,7 +111,8 @@ func TestQPAttrRouted(t *testing.T) {
 
 func TestAckTimeout(t *testing.T) {
 	for _, tc := range []struct{ delay, life, want uint8 }{
-		{0, 0, 2}, {0, 1, 2}, {15, 18, 19}, {18, 18, 20}, {19, 18, 20}, {20, 18, 21}, {21, 18, 21}, {31, 0, 31}, {0, 63, 31}, {31, 30, 31},
+		{0, 0, 2}, {0, 1, 2}, {15, 18, 19}, {18, 18, 20}, {19, 18, 20}, {20, 18, 21}, {21, 18, 21}, {31, 0, 31},
+		{0, 63, 31}, {31, 30, 31},
 	} {
 		if got := ackTimeout(tc.delay, tc.life); got != tc.want {
 			t.Errorf("delay %d, life %d: %d, want %d", tc.delay, tc.life, got, tc.want)

@@ -16,7 +16,8 @@ func TestUnknownService(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.connect(0, req(0, 1, 0x10))
 	e := w.until(0, RejReceived)
-	if e.ID != a || e.Rej.Reason != mad.RejInvalidServiceID || e.Rej.Message != mad.CMMessageReq || e.Rej.LocalCommID != 0 {
+	if e.ID != a || e.Rej.Reason != mad.RejInvalidServiceID || e.Rej.Message != mad.CMMessageReq ||
+		e.Rej.LocalCommID != 0 {
 		t.Errorf("event %+v", e.Rej)
 	}
 	w.state(0, a, Closed)
@@ -43,7 +44,8 @@ func TestReject(t *testing.T) {
 	w.must(w.ports[1].Destroy(w.now, b))
 	// The REJ is lost: the REQ is repeated, and answered with the same REJ though the ID is gone.
 	e := w.until(0, RejReceived)
-	if e.Rej.Reason != mad.RejConsumer || !bytes.Equal(e.Rej.ARI(), []byte{1, 2, 3}) || !bytes.HasPrefix(e.Private, []byte("no")) {
+	if e.Rej.Reason != mad.RejConsumer || !bytes.Equal(e.Rej.ARI(), []byte{1, 2, 3}) ||
+		!bytes.HasPrefix(e.Private, []byte("no")) {
 		t.Errorf("event %+v", e.Rej)
 	}
 	if got := e.Rej.Append(nil); !bytes.Equal(got, lost[mad.CMDataOff:]) {
@@ -82,7 +84,8 @@ func TestGivenUpIsTold(t *testing.T) {
 	a := w.connect(0, req(0, 1, 0x10))
 	b := w.until(1, ReqReceived).ID
 	w.until(0, ReqError)
-	if e := w.until(1, RejReceived); e.ID != b || e.Rej.Reason != mad.RejTimeout || binary.BigEndian.Uint64(e.Rej.ARI()) != uint64(caGUID(0)) {
+	if e := w.until(1, RejReceived); e.ID != b || e.Rej.Reason != mad.RejTimeout ||
+		binary.BigEndian.Uint64(e.Rej.ARI()) != uint64(caGUID(0)) {
 		t.Errorf("event %+v", e.Rej)
 	}
 	w.state(1, b, Closed)
@@ -235,7 +238,8 @@ func TestStaleREP(t *testing.T) {
 	a := w.connect(0, req(0, 1, 0x11))
 	b := w.until(1, ReqReceived).ID
 	w.must(w.ports[1].Accept(w.now, b, rep(0x20)))
-	if e := w.until(1, RejReceived); e.ID != b || e.Rej.Reason != mad.RejStaleConnection || e.Rej.Message != mad.CMMessageRep {
+	if e := w.until(1, RejReceived); e.ID != b || e.Rej.Reason != mad.RejStaleConnection ||
+		e.Rej.Message != mad.CMMessageRep {
 		t.Errorf("event %+v", e.Rej)
 	}
 	if e := w.until(0, DRepReceived); e.ID != old {
@@ -312,8 +316,8 @@ func TestRTUOvertaken(t *testing.T) {
 	w.state(1, b, StateEstablished)
 }
 
-// TestDestroyAnywhere destroys either side's ID in every state that it can be in. The other side always comes to an end,
-// and nothing is left over.
+// TestDestroyAnywhere destroys either side's ID in every state that it can be in. The other side always comes to an
+// end, and nothing is left over.
 func TestDestroyAnywhere(t *testing.T) {
 	seen := map[State]bool{}
 	for who := range 2 {
@@ -421,12 +425,16 @@ func TestRefusals(t *testing.T) {
 		ari    []byte
 	}{
 		{"GID", func(r *ReqParams, _ *mad.CMReq) { r.Primary.DGID = gidOf(7) }, mad.RejInvalidGID, ptr(gidOf(1))[:]},
-		{"alternate GID", func(r *ReqParams, _ *mad.CMReq) { r.Alternate = &alt }, mad.RejInvalidAltGID, ptr(gidOf(1))[:]},
-		{"partition", func(r *ReqParams, _ *mad.CMReq) { r.Primary.PKey = 0x8002 }, mad.RejInvalidGID, ptr(gidOf(1))[:]},
+		{"alternate GID", func(r *ReqParams, _ *mad.CMReq) { r.Alternate = &alt }, mad.RejInvalidAltGID,
+			ptr(gidOf(1))[:]},
+		{"partition", func(r *ReqParams, _ *mad.CMReq) { r.Primary.PKey = 0x8002 }, mad.RejInvalidGID,
+			ptr(gidOf(1))[:]},
 		{"no partition", func(r *ReqParams, _ *mad.CMReq) { r.Primary.PKey = 0 }, mad.RejInvalidGID, ptr(gidOf(1))[:]},
-		{"limited members", func(r *ReqParams, _ *mad.CMReq) { r.Primary.PKey = 0x0003 }, mad.RejInvalidGID, ptr(gidOf(1))[:]},
+		{"limited members", func(r *ReqParams, _ *mad.CMReq) { r.Primary.PKey = 0x0003 }, mad.RejInvalidGID,
+			ptr(gidOf(1))[:]},
 		{"RD", func(_ *ReqParams, m *mad.CMReq) { m.Transport = mad.CMReliableDatagram }, mad.RejInvalidTransport, nil},
-		{"extended", func(_ *ReqParams, m *mad.CMReq) { m.Transport, m.ExtendedTransport = mad.CMExtended, 5 }, mad.RejInvalidTransport, nil},
+		{"extended", func(_ *ReqParams, m *mad.CMReq) { m.Transport, m.ExtendedTransport = mad.CMExtended, 5 },
+			mad.RejInvalidTransport, nil},
 		{"MTU", func(_ *ReqParams, m *mad.CMReq) { m.PathMTU = 9 }, mad.RejInvalidMTU, []byte{0x50}},
 	} {
 		w := newWorld(t, 1)
@@ -444,7 +452,8 @@ func TestRefusals(t *testing.T) {
 		}
 		w.connect(0, r)
 		if e := w.until(0, RejReceived); e.Rej.Reason != tc.reason || !bytes.Equal(e.Rej.ARI(), tc.ari) {
-			t.Errorf("%s: reason %v, information %x; want %v, %x", tc.what, e.Rej.Reason, e.Rej.ARI(), tc.reason, tc.ari)
+			t.Errorf("%s: reason %v, information %x; want %v, %x", tc.what, e.Rej.Reason, e.Rej.ARI(), tc.reason,
+				tc.ari)
 		}
 	}
 }
@@ -468,7 +477,8 @@ func TestPendingMax(t *testing.T) {
 	w.settle()
 	w.until(1, ReqReceived)
 	w.until(1, ReqReceived)
-	if _, err := w.ports[0].SIDRRequest(w.now, SIDRParams{Path: path(0, 1), ServiceID: service, Timeout: ms}); err != nil {
+	if _, err := w.ports[0].SIDRRequest(w.now, SIDRParams{Path: path(0, 1), ServiceID: service,
+		Timeout: ms}); err != nil {
 		t.Fatal(err)
 	}
 	w.until(0, RepReceived)
@@ -493,7 +503,8 @@ func TestLAP(t *testing.T) {
 		if !ok || env.LID != 1 || mad.View(dgram[:]).AttrID() != mad.AttrCMAPR {
 			t.Fatal("no APR")
 		}
-		if r := parse[mad.CMAPR](mad.View(dgram[:]).Data()); r.Status != tc.want || r.RemoteCommID != uint32(a) || r.LocalCommID != tc.remote {
+		if r := parse[mad.CMAPR](mad.View(dgram[:]).Data()); r.Status != tc.want || r.RemoteCommID != uint32(a) ||
+			r.LocalCommID != tc.remote {
 			t.Errorf("answer %+v, want %v", r, tc.want)
 		}
 	}
@@ -568,7 +579,8 @@ func TestBadCalls(t *testing.T) {
 		r := req(0, 1, 0x10)
 		tc.change(&r)
 		var pe *ParamError
-		if _, err := w.ports[0].Connect(0, r); !errors.Is(err, ErrParam) || !errors.As(err, &pe) || pe.Field != tc.field {
+		if _, err := w.ports[0].Connect(0, r); !errors.Is(err, ErrParam) || !errors.As(err, &pe) ||
+			pe.Field != tc.field {
 			t.Errorf("%s: %v", tc.field, err)
 		}
 	}
@@ -609,8 +621,9 @@ func TestBadCalls(t *testing.T) {
 	w.state(0, a, ReqSent)
 	w.state(1, b, ReqRcvd)
 	for what, err := range map[string]error{
-		"Accept": p.Accept(0, 1, rep(1)), "Ready": p.Ready(0, 1, nil), "Reject": p.Reject(0, 1, 1, nil, nil), "Disconnect": p.Disconnect(0, 1, nil),
-		"Destroy": p.Destroy(0, 1), "QPAttr": second(p.QPAttr(1, QPRTR)), "Established": p.Established(0, 1),
+		"Accept": p.Accept(0, 1, rep(1)), "Ready": p.Ready(0, 1, nil), "Reject": p.Reject(0, 1, 1, nil, nil),
+		"Disconnect": p.Disconnect(0, 1, nil),
+		"Destroy":    p.Destroy(0, 1), "QPAttr": second(p.QPAttr(1, QPRTR)), "Established": p.Established(0, 1),
 	} {
 		if !errors.Is(err, ErrConn) {
 			t.Errorf("%s of nothing: %v", what, err)
@@ -667,7 +680,8 @@ func TestRejectAfterAccept(t *testing.T) {
 	w.drop = 0
 	w.log = nil
 	w.must(w.ports[0].Ready(w.now, a, nil))
-	if e := w.until(0, RejReceived); e.Rej.Reason != mad.RejConsumer || !bytes.HasPrefix(e.Private, []byte("after all")) {
+	if e := w.until(0, RejReceived); e.Rej.Reason != mad.RejConsumer ||
+		!bytes.HasPrefix(e.Private, []byte("after all")) {
 		t.Errorf("event %+v", e.Rej)
 	}
 	w.said("A RTU", "B REJ")
@@ -692,7 +706,8 @@ func TestAcceptTooLate(t *testing.T) {
 	w.drop = 0
 	w.log = nil
 	w.must(w.ports[1].Accept(w.now, b, rep(0x20)))
-	if e := w.until(1, RejReceived); e.ID != b || e.Rej.Reason != mad.RejInvalidCommID || e.Rej.Message != mad.CMMessageRep {
+	if e := w.until(1, RejReceived); e.ID != b || e.Rej.Reason != mad.RejInvalidCommID ||
+		e.Rej.Message != mad.CMMessageRep {
 		t.Errorf("event %+v", e.Rej)
 	}
 	w.said("B REP", "A REJ")

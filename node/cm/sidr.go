@@ -68,7 +68,8 @@ func (p *Port) handleSIDRReq(env mad.Envelope, tid uint64, b []byte) {
 		return
 	}
 	c := p.newConn(SIDRReqRcvd)
-	c.sidr, c.passive, c.listen, c.serviceID, c.env, c.tid, c.remoteID = true, true, listen, m.ServiceID, env, tid, m.RequestID
+	c.sidr, c.passive, c.listen, c.serviceID, c.env, c.tid, c.remoteID = true, true, listen, m.ServiceID, env, tid,
+		m.RequestID
 	p.sidrs[key] = c
 	p.tell(c, Event{Kind: SIDRReqReceived, Listen: listen, From: env, Private: m.PrivateData[:], SIDRReq: m})
 }

@@ -15,7 +15,8 @@ func TestSIDR(t *testing.T) {
 	w.must(err)
 	e := w.until(1, SIDRReqReceived)
 	b := e.ID
-	if e.Listen != l || e.SIDRReq.PKey != 0xFFFF || e.SIDRReq.ServiceID != service || !bytes.HasPrefix(e.Private, []byte("who")) || len(e.Private) != mad.SIDRReqPrivate {
+	if e.Listen != l || e.SIDRReq.PKey != 0xFFFF || e.SIDRReq.ServiceID != service ||
+		!bytes.HasPrefix(e.Private, []byte("who")) || len(e.Private) != mad.SIDRReqPrivate {
 		t.Errorf("event %+v", e.SIDRReq)
 	}
 	if info, ok := w.ports[1].Info(b); !ok || !info.SIDR || !info.Passive || info.ServiceID != service {
@@ -30,10 +31,12 @@ func TestSIDR(t *testing.T) {
 		}
 		return true
 	}
-	w.must(w.ports[1].SIDRReply(w.now, b, SIDRReplyParams{QPN: 0x77, QKey: 0x1234567, Info: []byte{9}, Private: []byte("me")}))
+	w.must(w.ports[1].SIDRReply(w.now, b, SIDRReplyParams{QPN: 0x77, QKey: 0x1234567, Info: []byte{9},
+		Private: []byte("me")}))
 	w.must(w.ports[1].Destroy(w.now, b))
 	e = w.until(0, SIDRRepReceived)
-	if e.ID != a || e.SIDRRep.Status != mad.SIDROK || e.SIDRRep.QPN != 0x77 || e.SIDRRep.QKey != 0x1234567 || e.SIDRRep.ServiceID != service ||
+	if e.ID != a || e.SIDRRep.Status != mad.SIDROK || e.SIDRRep.QPN != 0x77 || e.SIDRRep.QKey != 0x1234567 ||
+		e.SIDRRep.ServiceID != service ||
 		e.SIDRRep.InfoLength != 1 || !bytes.HasPrefix(e.Private, []byte("me")) {
 		t.Errorf("event %+v", e.SIDRRep)
 	}

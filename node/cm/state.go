@@ -26,7 +26,8 @@ const (
 	NumState
 )
 
-var stateNames = [NumState]string{"Closed", "ReqSent", "ReqRcvd", "MRAReqSent", "MRAReqRcvd", "RepSent", "RepRcvd", "MRARepSent",
+var stateNames = [NumState]string{"Closed", "ReqSent", "ReqRcvd", "MRAReqSent", "MRAReqRcvd", "RepSent", "RepRcvd",
+	"MRARepSent",
 	"MRARepRcvd", "Established", "DReqSent", "DReqRcvd", "Timewait", "SIDRReqSent", "SIDRReqRcvd"}
 
 func (s State) String() string {

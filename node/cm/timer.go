@@ -85,9 +85,9 @@ func (h *timers) fix(i int) {
 // span is 4.096 us * 2^code, the unit of all times in these messages. Code 0 is the shortest, not never.
 func span(code uint8) ib.Time { return 4096 * ib.Nanosecond << (code & 31) }
 
-// ackTimeout is the code of how long a sender waits for an acknowledgement: twice the life of a packet and the
-// delay at the target (IBA 12.7.34). Each is a power of two; of two that differ by more than one step, the larger stands for both,
-// as in Linux.
+// ackTimeout is the code of how long a sender waits for an acknowledgement: twice the life of a packet and the delay at
+// the target (IBA 12.7.34). Each is a power of two; of two that differ by more than one step, the larger stands for
+// both, as in Linux.
 func ackTimeout(ackDelay, lifeTime uint8) uint8 {
 	a, b := lifeTime+1, ackDelay
 	if a < b {

@@ -229,8 +229,8 @@ func runTorture(t *testing.T, seed uint64, counts map[string]int) string {
 				t.Errorf("seed %d, attempt %d: passive end stands at %d", seed, n, e.out)
 			}
 		}
-		// Two generals: the last word of a side that gave up, and the RTU, may both be lost. Nothing in a protocol helps; the
-		// program learns it from its data.
+		// Two generals: the last word of a side that gave up, and the RTU, may both be lost. Nothing in a protocol
+		// helps; the program learns it from its data.
 		if slices.ContainsFunc(at.passives, func(e *tend) bool { return e.gaveUp }) && ups == 0 {
 			if a == up && x.drop > 0 {
 				counts["two generals"]++
@@ -241,7 +241,8 @@ func runTorture(t *testing.T, seed uint64, counts map[string]int) string {
 			}
 		}
 		if a == up && ups != 1 || a == failed && ups != 0 || a != up && a != failed {
-			t.Errorf("seed %d, attempt %d: active end stands at %d, %d of %d passive ends are up", seed, n, a, ups, len(at.passives))
+			t.Errorf("seed %d, attempt %d: active end stands at %d, %d of %d passive ends are up", seed, n, a, ups,
+				len(at.passives))
 		}
 		if a == up {
 			counts["both up"]++
@@ -251,7 +252,8 @@ func runTorture(t *testing.T, seed uint64, counts map[string]int) string {
 					continue
 				}
 				ib, _ := x.ports[e.side].Info(e.id)
-				if ia.RemoteCommID != uint32(e.id) || ib.RemoteCommID != uint32(at.active.id) || ia.RemoteQPN != ib.LocalQPN || ib.RemoteQPN != ia.LocalQPN ||
+				if ia.RemoteCommID != uint32(e.id) || ib.RemoteCommID != uint32(at.active.id) ||
+					ia.RemoteQPN != ib.LocalQPN || ib.RemoteQPN != ia.LocalQPN ||
 					ia.SQPSN != ib.RQPSN || ib.SQPSN != ia.RQPSN || ia.InitiatorDepth != ib.ResponderResources {
 					t.Errorf("seed %d, attempt %d: the ends disagree:\n%+v\n%+v", seed, n, ia, ib)
 				}
@@ -281,8 +283,8 @@ func runTorture(t *testing.T, seed uint64, counts map[string]int) string {
 	return fmt.Sprintf("%x", sum.Sum64())
 }
 
-// TestTorture makes many connections over a wire that loses, repeats and reorders. Every attempt stands at both ends or at neither,
-// all end, and nothing is left over.
+// TestTorture makes many connections over a wire that loses, repeats and reorders. Every attempt stands at both ends or
+// at neither, all end, and nothing is left over.
 func TestTorture(t *testing.T) {
 	counts := map[string]int{}
 	seeds := uint64(2000)

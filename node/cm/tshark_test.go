@@ -15,7 +15,8 @@ import (
 	"softib/proto/wire"
 )
 
-// TestTshark has Wireshark's dissector read whole conversations: it finds every message, with the IDs of the two sides, and nothing malformed.
+// TestTshark has Wireshark's dissector read whole conversations: it finds every message, with the IDs of the two sides,
+// and nothing malformed.
 func TestTshark(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
@@ -32,12 +33,14 @@ func TestTshark(t *testing.T) {
 		n++
 		words := (wire.LRHSize + wire.BTHSize + 8 + mad.Size + wire.ICRCSize) / 4
 		p := wire.Packet{
-			LRH:     wire.LRH{LNH: wire.LNHLocal, DLID: lid(to), SLID: lid(1 - to), Length: uint16(words)},
-			BTH:     wire.BTH{Opcode: wire.MakeOpcode(wire.UD, wire.OpSendOnly), PKey: ib.PKeyDefault, DestQP: ib.QPNGSI},
+			LRH: wire.LRH{LNH: wire.LNHLocal, DLID: lid(to), SLID: lid(1 - to), Length: uint16(words)},
+			BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.UD, wire.OpSendOnly), PKey: ib.PKeyDefault,
+				DestQP: ib.QPNGSI},
 			DETH:    wire.DETH{QKey: ib.QKeyGSI, SrcQP: ib.QPNGSI},
 			Payload: b,
 		}
-		if err := capture.Write(&trace.Event{Time: w.now, Kind: trace.Packet, Node: uint32(to), Port: 1, Dir: trace.In, Packet: &p}); err != nil {
+		if err := capture.Write(&trace.Event{Time: w.now, Kind: trace.Packet, Node: uint32(to), Port: 1, Dir: trace.In,
+			Packet: &p}); err != nil {
 			t.Fatal(err)
 		}
 		return true
@@ -56,7 +59,8 @@ func TestTshark(t *testing.T) {
 	w.until(0, MRAReceived)
 	w.must(w.ports[1].Reject(w.now, c, mad.RejConsumer, []byte{1, 2, 3}, []byte("no")))
 	w.until(0, RejReceived)
-	if _, err := w.ports[0].SIDRRequest(w.now, SIDRParams{Path: path(0, 1), ServiceID: service, Timeout: ms}); err != nil {
+	if _, err := w.ports[0].SIDRRequest(w.now, SIDRParams{Path: path(0, 1), ServiceID: service,
+		Timeout: ms}); err != nil {
 		t.Fatal(err)
 	}
 	w.must(w.ports[1].SIDRReply(w.now, w.until(1, SIDRReqReceived).ID, SIDRReplyParams{QPN: 0x30, QKey: 1}))
@@ -66,8 +70,10 @@ func TestTshark(t *testing.T) {
 	if err := os.WriteFile(name, file.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(tshark, "-r", name, "-T", "fields", "-E", "separator=|", "-e", "infiniband.mad.attributeid",
-		"-e", "infiniband.cm.req", "-e", "infiniband.cm.rep", "-e", "infiniband.cm.rtu.localcommid", "-e", "infiniband.cm.rej.reason", "-e", "infiniband.cm.req.remoteqpneecn",
+	out, err := exec.Command(tshark, "-r", name, "-T", "fields", "-E", "separator=|", "-e",
+		"infiniband.mad.attributeid",
+		"-e", "infiniband.cm.req", "-e", "infiniband.cm.rep", "-e", "infiniband.cm.rtu.localcommid", "-e",
+		"infiniband.cm.rej.reason", "-e", "infiniband.cm.req.remoteqpneecn",
 		"-e", "infiniband.cm.drsp.localcommid", "-e", "_ws.malformed", "-e", "_ws.expert.message").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +83,8 @@ func TestTshark(t *testing.T) {
 	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
 		got = append(got, strings.TrimRight(line, "|"))
 	}
-	want := []string{"0x0010|" + ha, "0x0013||" + hb, "0x0014|||" + ha, "0x0015|||||0x000020", "0x0016||||||" + hb, "0x0010", "0x0011", "0x0012||||0x001c", "0x0017", "0x0018"}
+	want := []string{"0x0010|" + ha, "0x0013||" + hb, "0x0014|||" + ha, "0x0015|||||0x000020", "0x0016||||||" + hb,
+		"0x0010", "0x0011", "0x0012||||0x001c", "0x0017", "0x0018"}
 	if n != len(want) || len(got) != len(want) {
 		t.Fatalf("%d datagrams, %d lines, want %d:\n%s", n, len(got), len(want), out)
 	}

@@ -72,17 +72,21 @@ func newWorld(t testing.TB, seed uint64) *world {
 
 // path leads from side i to the other one, or to itself.
 func path(from, to int) Path {
-	return Path{PathRecord: mad.PathRecord{SLID: lid(from), DLID: lid(to), SGID: gidOf(from), DGID: gidOf(to), PKey: 0xFFFF,
-		SL: 3, MTU: ib.MTU2048, Rate: 3, PacketLifeTime: 8}}
+	return Path{PathRecord: mad.PathRecord{SLID: lid(from), DLID: lid(to), SGID: gidOf(from), DGID: gidOf(to),
+		PKey: 0xFFFF,
+		SL:   3, MTU: ib.MTU2048, Rate: 3, PacketLifeTime: 8}}
 }
 
 func req(from, to int, qpn ib.QPN) ReqParams {
-	return ReqParams{Primary: path(from, to), ServiceID: service, QPN: qpn, StartingPSN: 0x111111, ResponderResources: 3, InitiatorDepth: 5,
-		RetryCount: 6, RNRRetryCount: 7, RemoteCMTimeout: 12, LocalCMTimeout: 11, MaxCMRetries: 4, Private: []byte("hello")}
+	return ReqParams{Primary: path(from, to), ServiceID: service, QPN: qpn, StartingPSN: 0x111111,
+		ResponderResources: 3, InitiatorDepth: 5,
+		RetryCount: 6, RNRRetryCount: 7, RemoteCMTimeout: 12, LocalCMTimeout: 11, MaxCMRetries: 4,
+		Private: []byte("hello")}
 }
 
 func rep(qpn ib.QPN) RepParams {
-	return RepParams{QPN: qpn, StartingPSN: 0x222222, ResponderResources: 5, InitiatorDepth: 3, RNRRetryCount: 2, Private: []byte("welcome")}
+	return RepParams{QPN: qpn, StartingPSN: 0x222222, ResponderResources: 5, InitiatorDepth: 3, RNRRetryCount: 2,
+		Private: []byte("welcome")}
 }
 
 // flush puts what the ports have to say onto the wire.
@@ -225,7 +229,8 @@ func (w *world) establish(qa, qb ib.QPN) (a, b ConnID) {
 func (w *world) drained() {
 	w.t.Helper()
 	for i, p := range w.ports {
-		got := fmt.Sprint(len(p.conns), len(p.peers), len(p.qpns), len(p.sidrs), len(p.reqGhosts), len(p.sidrGhosts), p.pendings, len(p.timers.heap), p.outbox.n)
+		got := fmt.Sprint(len(p.conns), len(p.peers), len(p.qpns), len(p.sidrs), len(p.reqGhosts), len(p.sidrGhosts),
+			p.pendings, len(p.timers.heap), p.outbox.n)
 		if got != "0 0 0 0 0 0 0 0 0" {
 			w.t.Fatalf("%s is left with %s (connections, peers, queue pairs, look-ups, last words of two kinds, pending, timers, datagrams)", side(i), got)
 		}

@@ -14,7 +14,8 @@ import (
 // came by the alternate one, in a state in which that is allowed.
 func (q *QP) onAlternate(port ib.PortNum, p *wire.Packet) bool {
 	if q.attr.PathMigState == Migrated {
-		return q.oldPath.dlid != 0 && p.LRH.SLID == q.oldPath.dlid && port == q.oldPath.port && q.oldPath.pkey.Matches(p.BTH.PKey)
+		return q.oldPath.dlid != 0 && p.LRH.SLID == q.oldPath.dlid && port == q.oldPath.port &&
+			q.oldPath.pkey.Matches(p.BTH.PKey)
 	}
 	if q.attr.AltAH.DLID == 0 || port != q.attr.AltPort || p.LRH.SLID != q.attr.AltAH.DLID {
 		return false
@@ -44,7 +45,8 @@ func (q *QP) migrate() {
 		return
 	}
 	q.oldPath = q.path
-	q.attr.AH, q.attr.Port, q.attr.PKeyIndex, q.attr.Timeout = q.attr.AltAH, q.attr.AltPort, q.attr.AltPKeyIndex, q.attr.AltTimeout
+	q.attr.AH, q.attr.Port, q.attr.PKeyIndex, q.attr.Timeout = q.attr.AltAH, q.attr.AltPort, q.attr.AltPKeyIndex,
+		q.attr.AltTimeout
 	q.attr.AltAH, q.attr.AltPort = AHAttr{}, 0
 	q.attr.PathMigState = Migrated
 	q.refreshPath()

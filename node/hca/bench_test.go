@@ -139,7 +139,8 @@ func noAllocation(t *testing.T, bundle int) {
 	x, y := w.pair(conf{mtu: ib.MTU4096})
 	d := &direct{w: w, buf: make([]byte, 4096)}
 	var wcs [8]WC
-	for _, op := range []WROpcode{WRSend, WRSendImm, WRRDMAWrite, WRRDMAWriteImm, WRRDMARead, WRAtomicCmpSwap, WRAtomicFetchAdd} {
+	for _, op := range []WROpcode{WRSend, WRSendImm, WRRDMAWrite, WRRDMAWriteImm, WRRDMARead, WRAtomicCmpSwap,
+		WRAtomicFetchAdd} {
 		n := 5000
 		if wrTable[op].kind == kindAtomic {
 			n = 8

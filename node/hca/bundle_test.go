@@ -17,7 +17,8 @@ func TestBundleRefused(t *testing.T) {
 		n     int
 		count uint16
 	}{
-		{wire.OpSendOnly, 600, 2}, {wire.OpSendOnly, 600, 4}, {wire.OpSendOnly, 512, 3}, {wire.OpSendOnly, 0, 2}, {wire.OpSendOnly, 256, 2},
+		{wire.OpSendOnly, 600, 2}, {wire.OpSendOnly, 600, 4}, {wire.OpSendOnly, 512, 3}, {wire.OpSendOnly, 0, 2},
+		{wire.OpSendOnly, 256, 2},
 		{wire.OpSendFirst, 600, 3}, {wire.OpSendFirst, 512, 3}, {wire.OpSendFirst, 768, 2}, {wire.OpSendFirst, 0, 2},
 		{wire.OpWriteOnly, 600, 2}, {wire.OpWriteFirst, 512, 3}, {wire.OpReadRequest, 0, 2}, {wire.OpFetchAdd, 0, 2},
 	} {
@@ -72,7 +73,8 @@ func TestBadReadBundles(t *testing.T) {
 		n     int
 		count uint16
 	}{
-		{wire.OpReadResponseOnly, 600, 2}, {wire.OpReadResponseOnly, 600, 4}, {wire.OpReadResponseFirst, 512, 3}, {wire.OpReadResponseFirst, 768, 3},
+		{wire.OpReadResponseOnly, 600, 2}, {wire.OpReadResponseOnly, 600, 4}, {wire.OpReadResponseFirst, 512, 3},
+		{wire.OpReadResponseFirst, 768, 3},
 		{wire.OpReadResponseFirst, 500, 2}, {wire.OpReadResponseFirst, 1024, 4}, {wire.OpReadResponseOnly, 599, 3},
 	} {
 		w := newWorld(t, 2, 1)
@@ -100,7 +102,8 @@ func TestBundleBoundaries(t *testing.T) {
 		for _, room := range []int{256, 700, 1024, 5000, 1 << 14} {
 			for _, typ := range []QPType{RC, UC} {
 				for _, list := range lists {
-					t.Run(fmt.Sprintf("%d/%d/%v/%v", byRef, room, typ, list), func(t *testing.T) { boundaries(t, byRef, room, typ, list) })
+					t.Run(fmt.Sprintf("%d/%d/%v/%v", byRef, room, typ, list),
+						func(t *testing.T) { boundaries(t, byRef, room, typ, list) })
 				}
 			}
 		}
@@ -132,7 +135,8 @@ func boundaries(t *testing.T, byRef, room int, typ QPType, list []int) {
 			if int(p.BTH.PSN) != next || !bytes.Equal(p.Payload, a.mem[next*256:min((next+k)*256, 10000)]) {
 				t.Fatalf("packet %v with %d, want %d", p.BTH.PSN, k, next)
 			}
-			if first, last := next == 0, next+k == 40; p.BTH.Opcode.Info().Is(wire.FlagStart) != first || p.BTH.Opcode.Info().Is(wire.FlagEnd) != last {
+			if first, last := next == 0, next+k == 40; p.BTH.Opcode.Info().Is(wire.FlagStart) != first ||
+				p.BTH.Opcode.Info().Is(wire.FlagEnd) != last {
 				t.Fatalf("%v for packets %d to %d of 40", p.BTH.Opcode, next, next+k-1)
 			}
 			next += k
@@ -175,7 +179,8 @@ func TestBundleStraddles(t *testing.T) {
 				// Two bundles come through, and no answer.
 				return fate{drop: f.p.BTH.PSN >= 4 || f.from.name == "b"}
 			}
-			a.post(SendWR{WRID: 1, Opcode: op, Flags: SendSignaled, SGList: []SGE{a.sge(0, 4000)}, RemoteAddr: memVA + 20000, RKey: b.mr.RKey()})
+			a.post(SendWR{WRID: 1, Opcode: op, Flags: SendSignaled, SGList: []SGE{a.sge(0, 4000)}, RemoteAddr: memVA +
+				20000, RKey: b.mr.RKey()})
 			w.run()
 			if b.qp.ePSN != 4 || a.qp.ackPSN != 0 {
 				t.Fatalf("b expects %v, a knows of %v", b.qp.ePSN, a.qp.ackPSN)
@@ -221,7 +226,8 @@ func TestReadStraddles(t *testing.T) {
 	w := newWorld(t, 2, 1)
 	w.bundles(16)
 	a, b := w.pair(conf{mtu: ib.MTU256, noTimeout: true})
-	a.post(SendWR{WRID: 1, Opcode: WRRDMARead, Flags: SendSignaled, SGList: []SGE{a.sge(0, 2000)}, RemoteAddr: memVA + 20000, RKey: b.mr.RKey()})
+	a.post(SendWR{WRID: 1, Opcode: WRRDMARead, Flags: SendSignaled, SGList: []SGE{a.sge(0, 2000)}, RemoteAddr: memVA +
+		20000, RKey: b.mr.RKey()})
 	w.room = func() int { return 512 }
 	w.fate = func(f *flying) fate { return fate{drop: f.from.name == "b" && f.p.BTH.PSN >= 4} }
 	w.run()
@@ -288,7 +294,8 @@ func TestBundleHeaderFirst(t *testing.T) {
 	w.bundles(64)
 	w.hosts[0].cfg.ByRefMin = 8 << 10
 	a, b := w.pair(conf{mtu: ib.MTU4096})
-	a.post(SendWR{WRID: 1, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 20), a.sge(1000, 60000)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
+	a.post(SendWR{WRID: 1, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 20), a.sge(1000, 60000)},
+		RemoteAddr: memVA, RKey: b.mr.RKey()})
 	var got []string
 	w.fate = func(f *flying) fate {
 		if f.from == a.h {

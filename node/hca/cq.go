@@ -50,7 +50,8 @@ type CQ struct {
 	// Owner is the driver's: who waits on the queue. The engine ignores it.
 	Owner any
 
-	// outside is how many completions the driver has taken out and the program has not; nil for a queue that programs poll themselves.
+	// outside is how many completions the driver has taken out and the program has not; nil for a queue that programs
+	// poll themselves.
 	outside func() int
 	news    bool // it is in HCA.news
 
@@ -91,8 +92,8 @@ func (c *CQ) Cap() int { return c.cap }
 // Len is how many wait to be polled.
 func (c *CQ) Len() int { return int(c.tail - c.head) }
 
-// Watch is for a driver that moves completions to where the program finds them, with Poll, as they come: NextNews tells it of
-// the queue from now on. Outside counts those that the program has not taken there: they still are the queue's.
+// Watch is for a driver that moves completions to where the program finds them, with Poll, as they come: NextNews tells
+// it of the queue from now on. Outside counts those that the program has not taken there: they still are the queue's.
 func (c *CQ) Watch(outside func() int) { c.outside = outside }
 
 // unread is how many completions the program has not taken.
@@ -112,7 +113,8 @@ func (c *CQ) changed() {
 	}
 }
 
-// NextNews is a watched queue that has got completions, or lost some with their queue pair; nil if there is none. It is called until then.
+// NextNews is a watched queue that has got completions, or lost some with their queue pair; nil if there is none. It is
+// called until then.
 func (h *HCA) NextNews() *CQ {
 	n := len(h.news)
 	if n == 0 {

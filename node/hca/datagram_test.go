@@ -36,7 +36,8 @@ func (e *end) ah(a AHAttr) *AH {
 // datagram posts a SEND of n bytes from offset 0.
 func (e *end) datagram(id uint64, ah *AH, to ib.QPN, qkey ib.QKey, n int) {
 	e.w.t.Helper()
-	e.post(SendWR{WRID: id, Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{e.sge(0, n)}, AH: ah, RemoteQPN: to, RemoteQKey: qkey})
+	e.post(SendWR{WRID: id, Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{e.sge(0, n)}, AH: ah, RemoteQPN: to,
+		RemoteQKey: qkey})
 }
 
 func TestDatagram(t *testing.T) {
@@ -54,7 +55,8 @@ func TestDatagram(t *testing.T) {
 				at := AHAttr{DLID: lidOf(1, 1), SL: 3}
 				want := ""
 				if global {
-					at.IsGlobal, at.DGID, at.HopLimit, at.FlowLabel, at.TClass = true, b.h.Port(1).GIDs[0], 64, 0x12345, 9
+					at.IsGlobal, at.DGID, at.HopLimit, at.FlowLabel, at.TClass = true, b.h.Port(1).GIDs[0], 64, 0x12345,
+						9
 					want = " grh"
 				}
 				ah := a.ah(at)
@@ -64,7 +66,9 @@ func TestDatagram(t *testing.T) {
 						b.mem[j] = 0xEE
 					}
 					b.recv(id, b.sge(1000, 25), b.sge(0, 0), b.sge(2000, n+15))
-					a.post(SendWR{WRID: id, Opcode: WRSendImm, Flags: SendSignaled | SendSolicited, Imm: 0x77, SGList: []SGE{a.sge(5, n/2), a.sge(9000, n-n/2)}, AH: ah, RemoteQPN: b.qp.num, RemoteQKey: 0x1234})
+					a.post(SendWR{WRID: id, Opcode: WRSendImm, Flags: SendSignaled | SendSolicited, Imm: 0x77,
+						SGList: []SGE{a.sge(5, n/2), a.sge(9000, n-n/2)}, AH: ah, RemoteQPN: b.qp.num,
+						RemoteQKey: 0x1234})
 					w.run()
 					a.sent(fmt.Sprintf("%d SEND SUCCESS len=%d", id, n))
 					wcs := poll(b.rcq)
@@ -79,7 +83,8 @@ func TestDatagram(t *testing.T) {
 					}
 					if global {
 						g, _, err := wire.ParseGRH(got[:40])
-						if err != nil || g.SGID != a.h.Port(1).GIDs[0] || g.DGID != at.DGID || g.Flow != 0x12345 || g.TClass != 9 || g.HopLimit != 64 {
+						if err != nil || g.SGID != a.h.Port(1).GIDs[0] || g.DGID != at.DGID || g.Flow != 0x12345 ||
+							g.TClass != 9 || g.HopLimit != 64 {
 							t.Fatalf("GRH in the buffer: %+v, %v", g, err)
 						}
 					} else if got[0] != 0xEE || got[39] != 0xEE {
@@ -200,7 +205,8 @@ func TestDatagramSQE(t *testing.T) {
 	back := b.ah(AHAttr{DLID: lidOf(0, 1)})
 	a.recv(9, a.sge(500, 100))
 	a.datagram(1, ah, b.qp.num, 0x1234, 8)
-	a.post(SendWR{WRID: 2, Opcode: WRSend, SGList: []SGE{{Addr: memVA, Length: 8, LKey: 1}}, AH: ah, RemoteQPN: b.qp.num})
+	a.post(SendWR{WRID: 2, Opcode: WRSend, SGList: []SGE{{Addr: memVA, Length: 8, LKey: 1}}, AH: ah,
+		RemoteQPN: b.qp.num})
 	a.datagram(3, ah, b.qp.num, 0x1234, 8)
 	w.run()
 	a.sent("1 SEND SUCCESS len=8", "2 SEND LOC_PROT_ERR", "3 SEND WR_FLUSH_ERR")

@@ -23,7 +23,8 @@ type farState struct {
 }
 
 func stateOf(e *end) farState {
-	s := farState{QP: *e.qp, RQ: e.qp.rq, CQs: [2]uint32{e.scq.tail, e.rcq.tail}, Completions: e.h.Stats.Completions, Events: len(e.h.events.buf)}
+	s := farState{QP: *e.qp, RQ: e.qp.rq, CQs: [2]uint32{e.scq.tail, e.rcq.tail}, Completions: e.h.Stats.Completions,
+		Events: len(e.h.events.buf)}
 	q := &s.QP
 	if e.srq != nil {
 		s.SRQ, s.Limit = e.srq.rq.head, e.srq.limit
@@ -51,8 +52,10 @@ func TestFarGone(t *testing.T) {
 		name string
 		c    conf
 	}{
-		{"RC", conf{}}, {"RC with a shared queue", conf{srq: 8, srqLimit: 4}}, {"XRC", conf{typ: XRCSend, srq: 8, srqLimit: 4}},
-		{"UC", conf{typ: UC}}, {"UC with a shared queue", conf{typ: UC, srq: 8, srqLimit: 4}}, {"UD", conf{typ: UD}}, {"UD with a shared queue", conf{typ: UD, srq: 8, srqLimit: 4}},
+		{"RC", conf{}}, {"RC with a shared queue", conf{srq: 8, srqLimit: 4}},
+		{"XRC", conf{typ: XRCSend, srq: 8, srqLimit: 4}},
+		{"UC", conf{typ: UC}}, {"UC with a shared queue", conf{typ: UC, srq: 8, srqLimit: 4}}, {"UD", conf{typ: UD}},
+		{"UD with a shared queue", conf{typ: UD, srq: 8, srqLimit: 4}},
 	} {
 		for _, op := range []WROpcode{WRSend, WRSendImm, WRRDMAWrite, WRRDMAWriteImm, WRRDMARead} {
 			for _, n := range []int{1, 200, 256, 700} {
@@ -78,7 +81,8 @@ func farGone(t *testing.T, c conf, op WROpcode, n int) {
 		a, b = w.pair(c)
 	}
 	target := b
-	wr := SendWR{WRID: 7, Opcode: op, Flags: SendSignaled, SGList: []SGE{a.sge(100, n)}, RemoteAddr: memVA + 5000, RKey: b.mr.RKey()}
+	wr := SendWR{WRID: 7, Opcode: op, Flags: SendSignaled, SGList: []SGE{a.sge(100, n)}, RemoteAddr: memVA + 5000,
+		RKey: b.mr.RKey()}
 	switch {
 	case op == WRRDMARead:
 		target = a
@@ -123,8 +127,10 @@ func farGone(t *testing.T, c conf, op WROpcode, n int) {
 						break
 					}
 					drops++
-					if after := stateOf(target); !reflect.DeepEqual(before, after) || peer.Stats.Drops[DropFar] != drops {
-						t.Fatalf("%d dropped, and it left a trace:\n%+v\nbefore:\n%+v", peer.Stats.Drops[DropFar], after, before)
+					if after := stateOf(target); !reflect.DeepEqual(before, after) ||
+						peer.Stats.Drops[DropFar] != drops {
+						t.Fatalf("%d dropped, and it left a trace:\n%+v\nbefore:\n%+v", peer.Stats.Drops[DropFar],
+							after, before)
 					}
 				}
 			}

@@ -24,7 +24,8 @@ func newTarget(t testing.TB) *target {
 	w.bundles(3)
 	g := &target{w: w, h: w.hosts[1]}
 	for _, typ := range []QPType{RC, UC, XRCRecv, XRCSend, UD, GSI} {
-		c := conf{typ: typ, memLen: 8192, destRD: 2, rd: 2, retry: 1, timeout: 3, sendWR: 8, recvWR: 16, inline: 16, cqe: 64}
+		c := conf{typ: typ, memLen: 8192, destRD: 2, rd: 2, retry: 1, timeout: 3, sendWR: 8, recvWR: 16, inline: 16,
+			cqe: 64}
 		if typ == XRCRecv {
 			c.srq = 16
 		}
@@ -47,7 +48,8 @@ func newTarget(t testing.TB) *target {
 			if op != WRAtomicFetchAdd {
 				n = 600
 			}
-			e.post(SendWR{WRID: uint64(i), Opcode: op, SGList: []SGE{e.sge(1000, n)}, RemoteAddr: memVA, RKey: 1, RemoteSRQN: 1})
+			e.post(SendWR{WRID: uint64(i), Opcode: op, SGList: []SGE{e.sge(1000, n)}, RemoteAddr: memVA, RKey: 1,
+				RemoteSRQN: 1})
 		}
 	}
 	g.secret = w.newEnd(1, conf{memLen: 8192, mrAccess: AccessMWBind, sendWR: 1, recvWR: 1, inline: 1, cqe: 4})
@@ -91,7 +93,8 @@ func (g *target) check() {
 			t.Fatalf("%v: send queue %d, %d, %d", q.typ, q.sqOldest, q.sqCursor, q.sqNext)
 		}
 		if int(q.respTail-q.respHead) > len(q.resp) || q.rdQueued < 0 || q.rdOut < 0 {
-			t.Fatalf("%v: responses %d to %d, %d READs queued, %d out", q.typ, q.respHead, q.respTail, q.rdQueued, q.rdOut)
+			t.Fatalf("%v: responses %d to %d, %d READs queued, %d out", q.typ, q.respHead, q.respTail, q.rdQueued,
+				q.rdOut)
 		}
 	}
 	g.secret.intact()
@@ -120,7 +123,8 @@ func (g *target) packet(d *dec, p *wire.Packet) {
 	sel := d.u8()
 	e := g.ends[int(sel&7)%len(g.ends)]
 	p.LRH = wire.LRH{LNH: wire.LNHLocal, DLID: lidOf(1, 1), SLID: lidOf(0, 1)}
-	p.BTH = wire.BTH{Opcode: wire.MakeOpcode(qpTypes[e.qp.typ].wire, wire.Opcode(d.u8()&31)), PKey: ib.PKeyDefault, DestQP: e.qp.num}
+	p.BTH = wire.BTH{Opcode: wire.MakeOpcode(qpTypes[e.qp.typ].wire, wire.Opcode(d.u8()&31)), PKey: ib.PKeyDefault,
+		DestQP: e.qp.num}
 	base := e.qp.ePSN
 	if !p.BTH.Opcode.Info().Is(wire.FlagRequest) {
 		base = e.qp.ackPSN
@@ -139,7 +143,8 @@ func (g *target) packet(d *dec, p *wire.Packet) {
 		p.LRH.LNH, p.LRH.DLID, p.BTH.DestQP = wire.LNHGlobal, groupLID, ib.QPNMulticast
 		p.GRH = wire.GRH{IPVer: 6, NxtHdr: wire.GRHNextIBA, DGID: group}
 	case 3: // anything at all
-		p.BTH.Opcode, p.BTH.PSN, p.BTH.DestQP, p.LRH.DLID, p.LRH.SLID = wire.Opcode(d.u8()), ib.PSN(d.u32())&ib.PSNMask, ib.QPN(d.u32()), ib.LID(d.u32()), ib.LID(d.u32())
+		p.BTH.Opcode, p.BTH.PSN, p.BTH.DestQP, p.LRH.DLID, p.LRH.SLID = wire.Opcode(d.u8()), ib.PSN(d.u32())&ib.PSNMask,
+			ib.QPN(d.u32()), ib.LID(d.u32()), ib.LID(d.u32())
 		p.LRH.LNH = wire.LNH(d.u8() & 3)
 	}
 	keys := []uint32{e.mr.RKey(), g.secret.mr.RKey(), g.ends[0].mr.RKey(), 0, d.u32()}
@@ -174,7 +179,8 @@ func (g *target) packet(d *dec, p *wire.Packet) {
 	}
 	if f&32 != 0 && len(p.Payload) > 0 {
 		left := int(f >> 6)
-		p.Far, p.FarLen, p.Payload = &elsewhere{p.Payload, func() bool { left--; return left >= 0 }}, len(p.Payload), nil
+		p.Far, p.FarLen, p.Payload = &elsewhere{p.Payload, func() bool { left--; return left >= 0 }}, len(p.Payload),
+			nil
 	}
 }
 
@@ -185,7 +191,8 @@ func FuzzPackets(f *testing.F) {
 	// A SEND First and Last, a WRITE, a READ, an atomic, an ACK, to each queue pair.
 	for sel := range uint8(6) {
 		var b []byte
-		for _, op := range []wire.Opcode{wire.OpSendFirst, wire.OpSendLast, wire.OpWriteOnly, wire.OpReadRequest, wire.OpFetchAdd, wire.OpAck, wire.OpReadResponseFirst, wire.OpAtomicAck} {
+		for _, op := range []wire.Opcode{wire.OpSendFirst, wire.OpSendLast, wire.OpWriteOnly, wire.OpReadRequest,
+			wire.OpFetchAdd, wire.OpAck, wire.OpReadResponseFirst, wire.OpAtomicAck} {
 			b = append(b, sel, byte(op), 0x09, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0x1F, 1, 1)
 		}
 		f.Add(b)
@@ -193,7 +200,8 @@ func FuzzPackets(f *testing.F) {
 	for sel := range uint8(4) { // the same in bundles of three, here and elsewhere
 		for _, k := range []byte{0x0B, 0xEB} {
 			var b []byte
-			for _, op := range []wire.Opcode{wire.OpSendFirst, wire.OpSendLast, wire.OpWriteOnly, wire.OpReadRequest, wire.OpReadResponseFirst} {
+			for _, op := range []wire.Opcode{wire.OpSendFirst, wire.OpSendLast, wire.OpWriteOnly, wire.OpReadRequest,
+				wire.OpReadResponseFirst} {
 				b = append(b, sel, byte(op), 0x09, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 96, 0x1F, 1, 1, k)
 			}
 			f.Add(b)
@@ -255,7 +263,8 @@ func FuzzBytes(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) < wire.LRHSize+wire.GRHSize+wire.BTHSize && (len(b) < wire.LRHSize+wire.BTHSize || wire.LNH(b[1]&3) == wire.LNHGlobal) || len(b) > 4200 {
+		if len(b) < wire.LRHSize+wire.GRHSize+wire.BTHSize &&
+			(len(b) < wire.LRHSize+wire.BTHSize || wire.LNH(b[1]&3) == wire.LNHGlobal) || len(b) > 4200 {
 			return // no ICRC
 		}
 		b = append([]byte(nil), b...)

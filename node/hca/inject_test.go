@@ -181,14 +181,17 @@ func TestStrangeAnswers(t *testing.T) {
 		{"ACK of what was not sent", WRRDMAWrite, in{wire.OpAck, 3, 0, wire.SynAckNoCred}, "", DropStaleAck},
 		{"NAK of what was not sent", WRRDMAWrite, in{wire.OpAck, 3, 0, wire.NAKAccess}, "", DropStaleAck},
 		{"reserved syndrome", WRRDMAWrite, in{wire.OpAck, 0, 0, 0x40}, "", DropStaleAck},
-		{"a READ's answer to a WRITE", WRRDMAWrite, in{wire.OpReadResponseOnly, 0, 8, wire.SynAckNoCred}, "", DropStaleAck},
+		{"a READ's answer to a WRITE", WRRDMAWrite, in{wire.OpReadResponseOnly, 0, 8, wire.SynAckNoCred}, "",
+			DropStaleAck},
 		{"NAK of a code that does not exist", WRRDMAWrite, in{wire.OpAck, 0, 0, wire.SynNAK | 9}, "BAD_RESP_ERR", 0},
 		{"RD's NAK", WRRDMAWrite, in{wire.OpAck, 0, 0, wire.NAKInvRDReq}, "BAD_RESP_ERR", 0},
-		{"READ: only instead of first", WRRDMARead, in{wire.OpReadResponseOnly, 0, 256, wire.SynAckNoCred}, "BAD_RESP_ERR", 0},
+		{"READ: only instead of first", WRRDMARead, in{wire.OpReadResponseOnly, 0, 256, wire.SynAckNoCred},
+			"BAD_RESP_ERR", 0},
 		{"READ: short first", WRRDMARead, in{wire.OpReadResponseFirst, 0, 255, wire.SynAckNoCred}, "BAD_RESP_ERR", 0},
 		{"READ: an atomic's answer", WRRDMARead, in{wire.OpAtomicAck, 0, 0, wire.SynAckNoCred}, "BAD_RESP_ERR", 0},
 		{"READ: NAK with data", WRRDMARead, in{wire.OpReadResponseFirst, 0, 256, wire.NAKAccess}, "BAD_RESP_ERR", 0},
-		{"atomic: a READ's answer", WRAtomicFetchAdd, in{wire.OpReadResponseOnly, 0, 8, wire.SynAckNoCred}, "BAD_RESP_ERR", 0},
+		{"atomic: a READ's answer", WRAtomicFetchAdd, in{wire.OpReadResponseOnly, 0, 8, wire.SynAckNoCred},
+			"BAD_RESP_ERR", 0},
 	} {
 		w := newWorld(t, 2, 1)
 		a, b := w.pair(conf{})
@@ -244,7 +247,8 @@ func TestReplaysDoNotCount(t *testing.T) {
 	}
 	read(0, 8)
 	read(1, 300)
-	same(t, "first", b.answers(), "RDMA READ Response Only 0", "RDMA READ Response First 1", "RDMA READ Response Last 2")
+	same(t, "first", b.answers(), "RDMA READ Response Only 0", "RDMA READ Response First 1",
+		"RDMA READ Response Last 2")
 	read(0, 8) // asked again, and the answers cannot leave
 	read(1, 300)
 	read(1, 300)
@@ -267,7 +271,8 @@ func TestReplaysDoNotCount(t *testing.T) {
 	read(4, 8)
 	read(5, 8)
 	read(6, 8)
-	same(t, "too many", b.answers(), "RDMA READ Response Only 4", "RDMA READ Response Only 5", fmt.Sprintf("%v 6", wire.NAKInvReq))
+	same(t, "too many", b.answers(), "RDMA READ Response Only 4", "RDMA READ Response Only 5",
+		fmt.Sprintf("%v 6", wire.NAKInvReq))
 }
 
 // TestNewestReplay: when PSNs have come around, a duplicate finds the newest.
@@ -299,7 +304,8 @@ func TestMoreDestReads(t *testing.T) {
 	same(t, "kept", b.answers(), "RDMA READ Response Only 0")
 	b.qp.ePSN = 0
 	for i := range 4 {
-		a.post(SendWR{WRID: uint64(i), Opcode: WRRDMARead, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
+		a.post(SendWR{WRID: uint64(i), Opcode: WRRDMARead, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)},
+			RemoteAddr: memVA, RKey: b.mr.RKey()})
 	}
 	w.run()
 	for _, c := range poll(a.scq) {

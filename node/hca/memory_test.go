@@ -60,7 +60,8 @@ func TestWindowType1(t *testing.T) {
 	}
 	// The caller may choose the low byte, so that it knows the key before the bind is done.
 	k2 := mw.RKey()&^0xFF | 0x77
-	expect(t, "bind with a key", b.try(SendWR{Opcode: WRBindMW, Bind: &BindInfo{MW: mw, MR: b.mr, Addr: memVA, Length: 8, Access: AccessRemoteWrite, RKey: k2}}), WCSuccess)
+	expect(t, "bind with a key", b.try(SendWR{Opcode: WRBindMW,
+		Bind: &BindInfo{MW: mw, MR: b.mr, Addr: memVA, Length: 8, Access: AccessRemoteWrite, RKey: k2}}), WCSuccess)
 	expect(t, "the chosen key", a.writeTo(k2, memVA, 8), WCSuccess)
 	expect(t, "unbind with a key", b.try(SendWR{Opcode: WRBindMW, Bind: &BindInfo{MW: mw, RKey: k2 + 1}}), WCSuccess)
 	if mw.RKey() != k2+1 {
@@ -90,7 +91,9 @@ func TestWindowBounds(t *testing.T) {
 			w := newWorld(t, 2, 1)
 			a, b := w.pair(conf{})
 			mw := must(b.h.AllocMW(b.pd, typ))(t)
-			expect(t, "bind", b.try(SendWR{Opcode: WRBindMW, Bind: &BindInfo{MW: mw, MR: b.mr, Addr: memVA + 100, Length: 50, Access: c.acc, RKey: mw.RKey() ^ 0x55}}), WCSuccess)
+			expect(t, "bind", b.try(SendWR{Opcode: WRBindMW,
+				Bind: &BindInfo{MW: mw, MR: b.mr, Addr: memVA + 100, Length: 50, Access: c.acc,
+					RKey: mw.RKey() ^ 0x55}}), WCSuccess)
 			expect(t, c.what, a.writeTo(mw.RKey(), memVA+c.va, c.n), c.want)
 			if c.want == WCSuccess && !bytes.Equal(a.mem[:c.n], b.mem[c.va:][:c.n]) {
 				t.Fatal("data differ")
@@ -105,7 +108,9 @@ func TestWindowZeroBased(t *testing.T) {
 	w := newWorld(t, 2, 1)
 	a, b := w.pair(conf{})
 	mw := must(b.h.AllocMW(b.pd, MWType2))(t)
-	expect(t, "bind", b.try(SendWR{Opcode: WRBindMW, Bind: &BindInfo{MW: mw, MR: b.mr, Addr: memVA + 100, Length: 50, Access: AccessRemoteWrite | AccessZeroBased, RKey: mw.RKey()}}), WCSuccess)
+	expect(t, "bind", b.try(SendWR{Opcode: WRBindMW,
+		Bind: &BindInfo{MW: mw, MR: b.mr, Addr: memVA + 100, Length: 50, Access: AccessRemoteWrite | AccessZeroBased,
+			RKey: mw.RKey()}}), WCSuccess)
 	expect(t, "at 10", a.writeTo(mw.RKey(), 10, 40), WCSuccess)
 	if !bytes.Equal(a.mem[:40], b.mem[110:150]) {
 		t.Fatal("data differ")
@@ -125,7 +130,8 @@ func TestWindowType2(t *testing.T) {
 	b.pd.users++
 	w.join(a2, b2, conf{}, conf{})
 	mw := must(b.h.AllocMW(b.pd, MWType2))(t)
-	info := BindInfo{MW: mw, MR: b.mr, Addr: memVA, Length: 64, Access: AccessRemoteWrite | AccessRemoteRead, RKey: mw.RKey()&^0xFF | 0x42}
+	info := BindInfo{MW: mw, MR: b.mr, Addr: memVA, Length: 64, Access: AccessRemoteWrite | AccessRemoteRead,
+		RKey: mw.RKey()&^0xFF | 0x42}
 	expect(t, "bind", b.try(SendWR{Opcode: WRBindMW, Bind: &info}), WCSuccess)
 	if mw.RKey() != info.RKey || mw.Type() != MWType2 {
 		t.Fatalf("key %#x, want %#x", mw.RKey(), info.RKey)
@@ -134,7 +140,8 @@ func TestWindowType2(t *testing.T) {
 	expect(t, "another queue pair", a2.writeTo(info.RKey, memVA, 8), WCRemAccessErr)
 
 	b.recv(1, b.sge(1000, 100))
-	expect(t, "SEND with invalidate", a.try(SendWR{Opcode: WRSendInv, Imm: info.RKey, SGList: []SGE{a.sge(0, 8)}}), WCSuccess)
+	expect(t, "SEND with invalidate", a.try(SendWR{Opcode: WRSendInv, Imm: info.RKey, SGList: []SGE{a.sge(0, 8)}}),
+		WCSuccess)
 	wcs := poll(b.rcq)
 	if len(wcs) != 1 || wcs[0].Flags != WCWithInv || wcs[0].ImmData != info.RKey {
 		t.Fatalf("completions %+v", wcs)
@@ -153,7 +160,8 @@ func TestWindowDies(t *testing.T) {
 	w := newWorld(t, 2, 1)
 	_, b := w.pair(conf{})
 	mw := must(b.h.AllocMW(b.pd, MWType2))(t)
-	expect(t, "bind", b.try(SendWR{Opcode: WRBindMW, Bind: &BindInfo{MW: mw, MR: b.mr, Addr: memVA, Length: 64, RKey: mw.RKey()}}), WCSuccess)
+	expect(t, "bind", b.try(SendWR{Opcode: WRBindMW,
+		Bind: &BindInfo{MW: mw, MR: b.mr, Addr: memVA, Length: 64, RKey: mw.RKey()}}), WCSuccess)
 	ok(t, b.h.ModifyQP(b.qp, QPAttr{State: StateReset}, MaskState))
 	if mw.reg.valid || b.mr.windows != 0 {
 		t.Fatal("a window outlives the queue pair that it opened for")
@@ -170,7 +178,8 @@ func TestBindRefused(t *testing.T) {
 		set  func(b *end, i *BindInfo)
 	}{
 		{"region without MW_BIND", AccessLocalWrite, MWType1, func(b *end, i *BindInfo) {}},
-		{"write without local write", AccessMWBind, MWType1, func(b *end, i *BindInfo) { i.Access = AccessRemoteWrite }},
+		{"write without local write", AccessMWBind, MWType1,
+			func(b *end, i *BindInfo) { i.Access = AccessRemoteWrite }},
 		{"past the region", 0, MWType1, func(b *end, i *BindInfo) { i.Length = memLen + 1 }},
 		{"a length beyond any", 0, MWType1, func(b *end, i *BindInfo) { i.Length = 1 << 63 }},
 		{"another key index, type 1", 0, MWType1, func(b *end, i *BindInfo) { i.RKey += 0x100 }},
@@ -213,8 +222,10 @@ func TestLocalOpsWait(t *testing.T) {
 	a, b := w.pair(conf{})
 	mw := must(a.h.AllocMW(a.pd, MWType2))(t)
 	a.post(SendWR{WRID: 1, Opcode: WRRDMAWrite, SGList: []SGE{a.sge(0, 8)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
-	a.post(SendWR{WRID: 2, Opcode: WRBindMW, Flags: SendSignaled, Bind: &BindInfo{MW: mw, MR: a.mr, Addr: memVA, Length: 64, RKey: mw.RKey()}})
-	a.post(SendWR{WRID: 3, Opcode: WRRDMARead, Flags: SendSignaled, SGList: []SGE{a.sge(100, 8)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
+	a.post(SendWR{WRID: 2, Opcode: WRBindMW, Flags: SendSignaled,
+		Bind: &BindInfo{MW: mw, MR: a.mr, Addr: memVA, Length: 64, RKey: mw.RKey()}})
+	a.post(SendWR{WRID: 3, Opcode: WRRDMARead, Flags: SendSignaled, SGList: []SGE{a.sge(100, 8)}, RemoteAddr: memVA,
+		RKey: b.mr.RKey()})
 	a.post(SendWR{WRID: 4, Opcode: WRLocalInv, Flags: SendSignaled, Imm: mw.RKey()})
 	w.pump()
 	if mw.reg.valid {
@@ -261,7 +272,8 @@ func TestRereg(t *testing.T) {
 	acc := AccessLocalWrite | AccessRemoteWrite
 	pd2 := must(b.h.AllocPD())(t)
 	ok(t, b.h.ReregMR(b.mr, nil, mem, 0x5000, &acc))
-	if b.mr.RKey() == old || b.mr.Addr() != 0x5000 || b.mr.Len() != 100 || b.mr.Access() != acc || &b.mr.Bytes()[0] != &mem[0] {
+	if b.mr.RKey() == old || b.mr.Addr() != 0x5000 || b.mr.Len() != 100 || b.mr.Access() != acc ||
+		&b.mr.Bytes()[0] != &mem[0] {
 		t.Fatalf("region after rereg: %+v", b.mr.reg)
 	}
 	key := b.mr.RKey()
@@ -314,7 +326,8 @@ func TestDeregInFlight(t *testing.T) {
 	// The target of a READ.
 	w = newWorld(t, 2, 1)
 	a, b = w.pair(conf{})
-	a.post(SendWR{WRID: 1, Opcode: WRRDMARead, SGList: []SGE{a.sge(0, 600)}, RemoteAddr: memVA + 1000, RKey: b.mr.RKey()})
+	a.post(SendWR{WRID: 1, Opcode: WRRDMARead, SGList: []SGE{a.sge(0, 600)}, RemoteAddr: memVA + 1000,
+		RKey: b.mr.RKey()})
 	w.runFor(1)
 	before := append([]byte(nil), a.mem...)
 	ok(t, a.h.DeregMR(a.mr))
@@ -329,7 +342,8 @@ func TestDeregInFlight(t *testing.T) {
 	w = newWorld(t, 2, 1)
 	a, b = w.pair(conf{})
 	b.recv(7, b.sge(0, 8))
-	a.post(SendWR{WRID: 1, Opcode: WRRDMARead, SGList: []SGE{a.sge(0, 600)}, RemoteAddr: memVA + 1000, RKey: b.mr.RKey()})
+	a.post(SendWR{WRID: 1, Opcode: WRRDMARead, SGList: []SGE{a.sge(0, 600)}, RemoteAddr: memVA + 1000,
+		RKey: b.mr.RKey()})
 	a.post(SendWR{WRID: 2, Opcode: WRSend, SGList: []SGE{a.sge(0, 8)}})
 	w.pump()
 	for _, f := range w.flight {
@@ -353,9 +367,12 @@ func TestDeregInFlight(t *testing.T) {
 	w = newWorld(t, 2, 1)
 	a, b = w.pair(conf{timeout: 4})
 	m2 := must(a.h.RegMR(a.pd, make([]byte, 64), 0x9000, 0))(t)
-	a.post(SendWR{WRID: 1, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
-	a.post(SendWR{WRID: 2, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{{Addr: 0x9000, Length: 64, LKey: m2.LKey()}}, RemoteAddr: memVA, RKey: b.mr.RKey()})
-	a.post(SendWR{WRID: 3, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
+	a.post(SendWR{WRID: 1, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RemoteAddr: memVA,
+		RKey: b.mr.RKey()})
+	a.post(SendWR{WRID: 2, Opcode: WRRDMAWrite, Flags: SendSignaled,
+		SGList: []SGE{{Addr: 0x9000, Length: 64, LKey: m2.LKey()}}, RemoteAddr: memVA, RKey: b.mr.RKey()})
+	a.post(SendWR{WRID: 3, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RemoteAddr: memVA,
+		RKey: b.mr.RKey()})
 	w.fate = func(f *flying) fate {
 		if f.from == b.h && w.now < 100*1000*1000 {
 			return fate{extra: 200 * 1000 * 1000} // the ACK comes late
@@ -377,15 +394,18 @@ func TestReadBeforeWrite(t *testing.T) {
 		w := newWorld(t, 2, 1)
 		a, b := w.pair(conf{})
 		want := append([]byte(nil), b.mem[:1000]...)
-		a.post(SendWR{WRID: 1, Opcode: WRRDMARead, SGList: []SGE{a.sge(5000, 1000)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
+		a.post(SendWR{WRID: 1, Opcode: WRRDMARead, SGList: []SGE{a.sge(5000, 1000)}, RemoteAddr: memVA,
+			RKey: b.mr.RKey()})
 		switch op {
 		case "write":
-			a.post(SendWR{WRID: 2, Opcode: WRRDMAWrite, SGList: []SGE{a.sge(20000, 1000)}, RemoteAddr: memVA + 300, RKey: b.mr.RKey()})
+			a.post(SendWR{WRID: 2, Opcode: WRRDMAWrite, SGList: []SGE{a.sge(20000, 1000)}, RemoteAddr: memVA + 300,
+				RKey: b.mr.RKey()})
 		case "send":
 			b.recv(1, b.sge(500, 100))
 			a.post(SendWR{WRID: 2, Opcode: WRSend, SGList: []SGE{a.sge(20000, 100)}})
 		case "atomic":
-			a.post(SendWR{WRID: 2, Opcode: WRAtomicFetchAdd, SGList: []SGE{a.sge(20000, 8)}, RemoteAddr: memVA + 992, RKey: b.mr.RKey(), CompareAdd: 77})
+			a.post(SendWR{WRID: 2, Opcode: WRAtomicFetchAdd, SGList: []SGE{a.sge(20000, 8)}, RemoteAddr: memVA + 992,
+				RKey: b.mr.RKey(), CompareAdd: 77})
 		}
 		w.run()
 		if !bytes.Equal(a.mem[5000:6000], want) {

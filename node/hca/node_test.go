@@ -14,7 +14,8 @@ import (
 func managed(t *testing.T) (*HCA, []*link.Port, *agent.Agent) {
 	t.Helper()
 	h := New(Config{NodeGUID: 0x500, Ports: 2})
-	ports := link.NewPorts(3, link.Config{MTUCap: ib.MTU4096, VLCap: 8, Rate: ib.LinkRate{Width: ib.Width4x, Speed: ib.NDR}})
+	ports := link.NewPorts(3, link.Config{MTUCap: ib.MTU4096, VLCap: 8,
+		Rate: ib.LinkRate{Width: ib.Width4x, Speed: ib.NDR}})
 	links := []*link.Port{nil, &ports[1], &ports[2]}
 	links[1].Train()
 	links[1].LinkUp(0)
@@ -69,7 +70,8 @@ func TestNodeIdentity(t *testing.T) {
 	_, _, g := managed(t)
 	var ni mad.NodeInfo
 	manage(t, g, mad.MethodGet, 2, mad.AttrNodeInfo, 0, &ni)
-	if ni.NodeType != ib.NodeCA || ni.NumPorts != 2 || ni.NodeGUID != 0x500 || ni.PortGUID != 0x502 || ni.SystemImageGUID != 0x500 ||
+	if ni.NodeType != ib.NodeCA || ni.NumPorts != 2 || ni.NodeGUID != 0x500 || ni.PortGUID != 0x502 ||
+		ni.SystemImageGUID != 0x500 ||
 		ni.LocalPortNum != 2 || ni.PartitionCap != PartitionCap {
 		t.Errorf("%+v", ni)
 	}
@@ -79,7 +81,8 @@ func TestNodePortInfo(t *testing.T) {
 	h, links, g := managed(t)
 	raised(h)
 	got := writePort(t, g, 1, func(pi *mad.PortInfo) {
-		if pi.PortState = 0; pi.GidPrefix != ib.DefaultGIDPrefix || pi.MTUCap != ib.MTU4096 || pi.Rate().Speed != ib.NDR || pi.GUIDCap != guidCap {
+		if pi.PortState = 0; pi.GidPrefix != ib.DefaultGIDPrefix || pi.MTUCap != ib.MTU4096 ||
+			pi.Rate().Speed != ib.NDR || pi.GUIDCap != guidCap {
 			t.Errorf("before: %+v", pi)
 		}
 		pi.LID, pi.LMC, pi.MasterSMLID, pi.MasterSMSL = 8, 2, 1, 3
@@ -90,18 +93,21 @@ func TestNodePortInfo(t *testing.T) {
 	if p.LID != 8 || p.LMC != 2 || p.SMLID != 1 || p.SMSL != 3 || p.MTU != ib.MTU1024 || p.State != ib.PortArmed {
 		t.Errorf("%+v", *p)
 	}
-	if links[1].State() != ib.PortArmed || links[1].NeighborMTU() != ib.MTU1024 || got.SubnetTimeOut != 18 || got.VLHighLimit != 4 {
+	if links[1].State() != ib.PortArmed || links[1].NeighborMTU() != ib.MTU1024 || got.SubnetTimeOut != 18 ||
+		got.VLHighLimit != 4 {
 		t.Errorf("%v, %v, %+v", links[1].State(), links[1].NeighborMTU(), got)
 	}
 	if ev := raised(h); !slices.Equal(ev, []EventType{EventLIDChange, EventSMChange}) {
 		t.Errorf("events %v", ev)
 	}
 	writePort(t, g, 1, func(pi *mad.PortInfo) { pi.PortState, pi.ClientReregister = ib.PortActive, true })
-	if ev := raised(h); !slices.Equal(ev, []EventType{EventPortActive, EventClientReregister}) || p.State != ib.PortActive {
+	if ev := raised(h); !slices.Equal(ev, []EventType{EventPortActive, EventClientReregister}) ||
+		p.State != ib.PortActive {
 		t.Errorf("events %v, %v", ev, p.State)
 	}
 	writePort(t, g, 1, func(pi *mad.PortInfo) { pi.GidPrefix = 0xFEC0_0000_0000_0007 })
-	if ev := raised(h); !slices.Equal(ev, []EventType{EventGIDChange}) || p.GIDs[0] != ib.MakeGID(0xFEC0_0000_0000_0007, 0x501) {
+	if ev := raised(h); !slices.Equal(ev, []EventType{EventGIDChange}) ||
+		p.GIDs[0] != ib.MakeGID(0xFEC0_0000_0000_0007, 0x501) {
 		t.Errorf("events %v, GIDs %v", ev, p.GIDs)
 	}
 	// Violations are read, kept and reset.
@@ -112,7 +118,8 @@ func TestNodePortInfo(t *testing.T) {
 	}
 	raised(h)
 	writePort(t, g, 1, func(pi *mad.PortInfo) { pi.PortState = ib.PortDown })
-	if ev := raised(h); !slices.Equal(ev, []EventType{EventPortErr}) || p.State != ib.PortDown || links[1].State() != ib.PortDown || p.LID != 8 {
+	if ev := raised(h); !slices.Equal(ev, []EventType{EventPortErr}) || p.State != ib.PortDown ||
+		links[1].State() != ib.PortDown || p.LID != 8 {
 		t.Errorf("events %v, %+v", ev, *p)
 	}
 	if q := h.Port(2); q.LID != 0 || q.State != ib.PortDown {
@@ -155,7 +162,8 @@ func TestNodeTables(t *testing.T) {
 	}
 	guids[2] = 0xABC
 	manage(t, g, mad.MethodSet, 1, mad.AttrGUIDInfo, 0, &guids)
-	if len(p.GIDs) != 3 || !p.GIDs[1].IsZero() || p.GIDs[2] != ib.MakeGID(ib.DefaultGIDPrefix, 0xABC) || guids[2] != 0xABC {
+	if len(p.GIDs) != 3 || !p.GIDs[1].IsZero() || p.GIDs[2] != ib.MakeGID(ib.DefaultGIDPrefix, 0xABC) ||
+		guids[2] != 0xABC {
 		t.Errorf("%v", p.GIDs)
 	}
 	if ev := raised(h); !slices.Equal(ev, []EventType{EventGIDChange}) {
@@ -195,7 +203,8 @@ func TestNodeCounters(t *testing.T) {
 	read := func(m mad.Method) uint64 {
 		t.Helper()
 		var b [mad.Size]byte
-		h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: m, AttributeID: mad.AttrPortCounters}
+		h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: m,
+			AttributeID: mad.AttrPortCounters}
 		h.Append(b[:0])
 		data := mad.View(b[:]).Data()
 		attr.SetPortSelect(data, 1)

@@ -35,8 +35,8 @@ func (h *HCA) violate(trap uint16, port ib.PortNum, p *wire.Packet) {
 	h.violations = append(h.violations, agent.Notice{Trap: trap, Port: port, Packet: d})
 }
 
-// PollViolation is the oldest packet with a wrong key, for a driver whose adapter is managed elsewhere; HandleViolation is what is
-// done with it there.
+// PollViolation is the oldest packet with a wrong key, for a driver whose adapter is managed elsewhere; HandleViolation
+// is what is done with it there.
 func (h *HCA) PollViolation() (agent.Notice, bool) {
 	v := h.violations
 	if len(v) == 0 {

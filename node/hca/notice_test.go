@@ -42,11 +42,13 @@ func TestKeyNotices(t *testing.T) {
 		}
 		var n mad.Notice
 		var d mad.KeyDetails
-		if _, err := n.Parse(mad.View(buf).Data()); err != nil || n.TrapNumberDeviceID != want.trap || n.Type != mad.NoticeSecurity {
+		if _, err := n.Parse(mad.View(buf).Data()); err != nil || n.TrapNumberDeviceID != want.trap ||
+			n.Type != mad.NoticeSecurity {
 			t.Fatalf("%+v, %v", n, err)
 		}
 		if _, err := d.Parse(n.DataDetails[:]); err != nil ||
-			d != (mad.KeyDetails{LID1: 4, LID2: 7, Key: want.key, SL: 6, QP1: 44, QP2: 9, GID1: ib.GID{1}, GID2: ib.GID{2}}) {
+			d != (mad.KeyDetails{LID1: 4, LID2: 7, Key: want.key, SL: 6, QP1: 44, QP2: 9, GID1: ib.GID{1},
+				GID2: ib.GID{2}}) {
 			t.Errorf("trap %d: %+v, %v", want.trap, d, err)
 		}
 		now = g.NextDeadline()

@@ -69,7 +69,8 @@ func operations(t *testing.T, service string, make func(*world, conf) (*end, *en
 				for _, n := range append(sizes(mtu.Bytes()), min(20*mtu.Bytes()-3, 12000)) {
 					for _, pieces := range []bool{false, true} {
 						for op := WRRDMAWrite; op < NumWROpcode; op++ {
-							if wrTable[op].services&a.qp.services == 0 || wrTable[op].kind == kindLocal || op == WRSendInv {
+							if wrTable[op].services&a.qp.services == 0 || wrTable[op].kind == kindLocal ||
+								op == WRSendInv {
 								continue
 							}
 							id++
@@ -81,8 +82,10 @@ func operations(t *testing.T, service string, make func(*world, conf) (*end, *en
 					t.Errorf("retransmitted without loss")
 				}
 				for i, h := range w.hosts { // which counts packets, however they came
-					if peer := w.hosts[1-i]; h.Stats.TxPackets != peer.Stats.RxPackets || h.Stats.TxBytes != peer.Stats.RxBytes {
-						t.Errorf("%d packets and %d bytes sent, %d and %d received", h.Stats.TxPackets, h.Stats.TxBytes, peer.Stats.RxPackets, peer.Stats.RxBytes)
+					if peer := w.hosts[1-i]; h.Stats.TxPackets != peer.Stats.RxPackets ||
+						h.Stats.TxBytes != peer.Stats.RxBytes {
+						t.Errorf("%d packets and %d bytes sent, %d and %d received", h.Stats.TxPackets, h.Stats.TxBytes,
+							peer.Stats.RxPackets, peer.Stats.RxBytes)
 					}
 				}
 				if bundle > 0 && !wired && w.bundled == 0 {
@@ -108,7 +111,8 @@ func oneOp(t *testing.T, w *world, a, b *end, op WROpcode, id uint64, n int, pie
 		b.mem[i] = byte(uint64(i)*29 + id + 5)
 	}
 	before := append([]byte(nil), b.mem...)
-	wr := SendWR{WRID: id, Opcode: op, Flags: SendSignaled, SGList: local, RemoteAddr: memVA + 20000, RKey: b.mr.RKey(), Imm: 0xABCD0000 + uint32(id)}
+	wr := SendWR{WRID: id, Opcode: op, Flags: SendSignaled, SGList: local, RemoteAddr: memVA + 20000, RKey: b.mr.RKey(),
+		Imm: 0xABCD0000 + uint32(id)}
 	if b.srq != nil {
 		wr.RemoteSRQN = b.srq.Num()
 	}
@@ -195,7 +199,8 @@ func TestCompareFails(t *testing.T) {
 	w := newWorld(t, 2, 1)
 	a, b := w.pair(conf{})
 	binary.LittleEndian.PutUint64(b.mem[8:], 5)
-	a.post(SendWR{WRID: 1, Opcode: WRAtomicCmpSwap, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RemoteAddr: memVA + 8, RKey: b.mr.RKey(), CompareAdd: 6, Swap: 9})
+	a.post(SendWR{WRID: 1, Opcode: WRAtomicCmpSwap, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RemoteAddr: memVA +
+		8, RKey: b.mr.RKey(), CompareAdd: 6, Swap: 9})
 	w.run()
 	a.sent("1 COMP_SWAP SUCCESS len=8")
 	if got, now := binary.LittleEndian.Uint64(a.mem), binary.LittleEndian.Uint64(b.mem[8:]); got != 5 || now != 5 {
@@ -221,7 +226,8 @@ func TestInline(t *testing.T) {
 				}
 				want := append([]byte(nil), data...)
 				b.recv(1, b.sge(0, 1000))
-				a.post(SendWR{WRID: 1, Opcode: WRSend, Flags: SendSignaled | SendInline, InlineData: data, RemoteSRQN: srqn})
+				a.post(SendWR{WRID: 1, Opcode: WRSend, Flags: SendSignaled | SendInline, InlineData: data,
+					RemoteSRQN: srqn})
 				clear(data)
 				w.run()
 				b.received(fmt.Sprintf("1 RECV SUCCESS len=%d", n))
@@ -231,7 +237,8 @@ func TestInline(t *testing.T) {
 				}
 				// From a list, and changed after posting.
 				copy(a.mem[100:], want)
-				a.post(SendWR{WRID: 2, Opcode: WRRDMAWrite, Flags: SendSignaled | SendInline, SGList: []SGE{a.sge(100, n)}, RemoteAddr: memVA + 5000, RKey: b.mr.RKey(), RemoteSRQN: srqn})
+				a.post(SendWR{WRID: 2, Opcode: WRRDMAWrite, Flags: SendSignaled | SendInline,
+					SGList: []SGE{a.sge(100, n)}, RemoteAddr: memVA + 5000, RKey: b.mr.RKey(), RemoteSRQN: srqn})
 				clear(a.mem[100 : 100+n])
 				w.run()
 				a.sent(fmt.Sprintf("2 RDMA_WRITE SUCCESS len=%d", n))
@@ -255,7 +262,8 @@ func TestUnsignaled(t *testing.T) {
 			if i == 4 {
 				f = SendSignaled
 			}
-			a.post(SendWR{WRID: uint64(round*5 + i), Opcode: WRRDMAWrite, Flags: f, SGList: []SGE{a.sge(i*8, 8)}, RemoteAddr: memVA + uint64(i)*8, RKey: b.mr.RKey()})
+			a.post(SendWR{WRID: uint64(round*5 + i), Opcode: WRRDMAWrite, Flags: f, SGList: []SGE{a.sge(i*8, 8)},
+				RemoteAddr: memVA + uint64(i)*8, RKey: b.mr.RKey()})
 		}
 		wantAttr(t, a.h.PostSend(a.qp, &SendWR{Opcode: WRSend}), "post_send", "send queue", ErrFull)
 		w.run()
@@ -273,7 +281,8 @@ func TestSigAll(t *testing.T) {
 	w := newWorld(t, 2, 1)
 	a, b := w.pair(conf{sigAll: true})
 	for i := range 3 {
-		a.post(SendWR{WRID: uint64(i), Opcode: WRRDMAWrite, SGList: []SGE{a.sge(0, 1)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
+		a.post(SendWR{WRID: uint64(i), Opcode: WRRDMAWrite, SGList: []SGE{a.sge(0, 1)}, RemoteAddr: memVA,
+			RKey: b.mr.RKey()})
 	}
 	w.run()
 	a.sent("0 RDMA_WRITE SUCCESS len=1", "1 RDMA_WRITE SUCCESS len=1", "2 RDMA_WRITE SUCCESS len=1")
@@ -308,7 +317,8 @@ func TestManyQPs(t *testing.T) {
 		as, bs = append(as, a), append(bs, b)
 	}
 	for i, a := range as {
-		a.post(SendWR{WRID: 1, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 60000)}, RemoteAddr: memVA, RKey: bs[i].mr.RKey()})
+		a.post(SendWR{WRID: 1, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 60000)},
+			RemoteAddr: memVA, RKey: bs[i].mr.RKey()})
 	}
 	w.pump()
 	seen := map[ib.QPN]bool{}
@@ -332,7 +342,8 @@ func TestManyQPs(t *testing.T) {
 func TestPark(t *testing.T) {
 	w := newWorld(t, 2, 1)
 	a, b := w.pair(conf{})
-	a.post(SendWR{WRID: 1, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 600)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
+	a.post(SendWR{WRID: 1, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 600)}, RemoteAddr: memVA,
+		RKey: b.mr.RKey()})
 	s, has := a.h.NextSend()
 	if !has || s.QP != a.qp || s.DLID != lidOf(1, 1) || s.Port != 1 {
 		t.Fatalf("NextSend: %+v, %v", s, has)
@@ -350,7 +361,8 @@ func TestPark(t *testing.T) {
 	}
 	// Parked with a packet outstanding: the timer does not run out on it.
 	w.fate = func(f *flying) fate { return fate{drop: f.from.name == "a"} }
-	a.post(SendWR{WRID: 2, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
+	a.post(SendWR{WRID: 2, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RemoteAddr: memVA,
+		RKey: b.mr.RKey()})
 	w.pump()
 	a.h.Park(Send{QP: a.qp})
 	w.runFor(100 * ib.Millisecond)

@@ -6,9 +6,10 @@ import (
 	"softib/proto/wire"
 )
 
-// Static rate control (IBA 9.11): what goes to a destination whose way is slower than the port is injected no faster than that
-// way takes it. Whoever addresses a queue pair by path records gives it the rate of its way, which a manager may have
-// bounded, for a partition, say. The queue pair waits as a whole, its acknowledgements too, for at most the time of the packet before.
+// Static rate control (IBA 9.11): what goes to a destination whose way is slower than the port is injected no faster
+// than that way takes it. Whoever addresses a queue pair by path records gives it the rate of its way, which a manager
+// may have bounded, for a partition, say. The queue pair waits as a whole, its acknowledgements too, for at most the
+// time of the packet before.
 
 // slowRate is the rate by which packets to a destination are held back at a port, 0 if they are not.
 func (p *Port) slowRate(code uint8) mad.Rate {
@@ -30,7 +31,8 @@ func (q *QP) sendRate() mad.Rate {
 	return q.h.ports[a.Port].slowRate(a.StaticRate)
 }
 
-// pace makes the queue pair wait for as long as p takes at a rate. A driver that was late may make up for Config.CatchUp of it.
+// pace makes the queue pair wait for as long as p takes at a rate. A driver that was late may make up for
+// Config.CatchUp of it.
 func (q *QP) pace(now ib.Time, p *wire.Packet, r mad.Rate) {
 	q.freeAt = max(q.freeAt, now-q.h.cfg.CatchUp) + r.ByteTime(int(p.WireWords())*4)
 	if q.freeAt > now {

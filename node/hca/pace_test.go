@@ -24,8 +24,8 @@ func slow(t *testing.T, w *world, rate mad.Rate, ends ...*end) {
 	}
 }
 
-// TestStaticRate: WRITEs, the answers to READs and datagrams take as long as their rate says, with bundles and without, and no longer; who has no rate, or one
-// that the link has too, is not held back.
+// TestStaticRate: WRITEs, the answers to READs and datagrams take as long as their rate says, with bundles and without,
+// and no longer; who has no rate, or one that the link has too, is not held back.
 func TestStaticRate(t *testing.T) {
 	const size, n = 16 << 10, 20
 	ten, _ := mad.RateFromGbps(10)
@@ -60,7 +60,8 @@ func TestStaticRate(t *testing.T) {
 				if c.read {
 					op = WRRDMARead
 				}
-				a.post(SendWR{WRID: uint64(i), Opcode: op, Flags: SendSignaled, SGList: []SGE{a.sge(0, size)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
+				a.post(SendWR{WRID: uint64(i), Opcode: op, Flags: SendSignaled, SGList: []SGE{a.sge(0, size)},
+					RemoteAddr: memVA, RKey: b.mr.RKey()})
 			}
 			w.run()
 			got := poll(a.scq)

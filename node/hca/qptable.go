@@ -129,7 +129,8 @@ type move struct {
 
 // byType spreads masks over the queue pair types.
 func byType(rc, uc, ud, ini, tgt AttrMask) [NumQPType]AttrMask {
-	return [NumQPType]AttrMask{RC: rc, UC: uc, UD: ud, XRCSend: ini, XRCRecv: tgt, SMI: ud &^ MaskPort, GSI: ud &^ MaskPort}
+	return [NumQPType]AttrMask{RC: rc, UC: uc, UD: ud, XRCSend: ini, XRCRecv: tgt, SMI: ud &^ MaskPort,
+		GSI: ud &^ MaskPort}
 }
 
 const (
@@ -169,7 +170,8 @@ var moves = []move{
 		byType(rtsMay|MaskMinRNRTimer, rtsMay, MaskCurState|MaskQKey, rtsMay, rtsMay|MaskMinRNRTimer)},
 	{StateSQD, StateSQD,
 		byType(0, 0, 0, 0, 0),
-		byType(sqdRC, sqdUC, MaskPKeyIndex|MaskQKey, sqdRC&^MaskMaxDestRD&^MaskMinRNRTimer, sqdUC|MaskPort|MaskTimeout|MaskMaxDestRD|MaskMinRNRTimer)},
+		byType(sqdRC, sqdUC, MaskPKeyIndex|MaskQKey, sqdRC&^MaskMaxDestRD&^MaskMinRNRTimer,
+			sqdUC|MaskPort|MaskTimeout|MaskMaxDestRD|MaskMinRNRTimer)},
 	{StateSQE, StateRTS,
 		byType(0, 0, 0, 0, 0),
 		byType(0, MaskCurState|MaskAccess, MaskCurState|MaskQKey, 0, 0)},
@@ -380,7 +382,8 @@ func (h *HCA) mergeAttr(q *QP, next, a *QPAttr, mask AttrMask) error {
 		case a.PathMigState == Rearm && next.AltAH.DLID != 0:
 		case a.PathMigState == Migrated && (q.attr.PathMigState == Armed || q.attr.PathMigState == Migrated):
 		default:
-			return badAttr(verb, "path_mig_state", a.PathMigState, "REARM with an alternate path loaded, or MIGRATED when ARMED")
+			return badAttr(verb, "path_mig_state", a.PathMigState,
+				"REARM with an alternate path loaded, or MIGRATED when ARMED")
 		}
 		next.PathMigState = a.PathMigState
 	}
@@ -523,7 +526,8 @@ func pkeyAt(p *Port, i uint16) ib.PKey {
 }
 
 func makeGRH(port *Port, a *AHAttr) wire.GRH {
-	g := wire.GRH{IPVer: 6, TClass: a.TClass, Flow: a.FlowLabel, NxtHdr: wire.GRHNextIBA, HopLimit: a.HopLimit, DGID: a.DGID}
+	g := wire.GRH{IPVer: 6, TClass: a.TClass, Flow: a.FlowLabel, NxtHdr: wire.GRHNextIBA, HopLimit: a.HopLimit,
+		DGID: a.DGID}
 	if int(a.SGIDIndex) < len(port.GIDs) {
 		g.SGID = port.GIDs[a.SGIDIndex]
 	}

@@ -72,8 +72,10 @@ func parseTransitions(t *testing.T) map[string]stepRule {
 func goodAttr() QPAttr {
 	ah := AHAttr{DLID: 21, Port: 1}
 	return QPAttr{
-		PathMTU: ib.MTU1024, QKey: 7, RQPSN: 5, SQPSN: 6, DestQPN: 0x200, Access: AccessRemoteRead, AH: ah, AltAH: AHAttr{DLID: 22, Port: 2},
-		MaxRDAtomic: 2, MaxDestRD: 3, MinRNRTimer: 4, Port: 1, Timeout: 5, RetryCnt: 6, RNRRetry: 7, AltPort: 2, AltTimeout: 9,
+		PathMTU: ib.MTU1024, QKey: 7, RQPSN: 5, SQPSN: 6, DestQPN: 0x200, Access: AccessRemoteRead, AH: ah,
+		AltAH:       AHAttr{DLID: 22, Port: 2},
+		MaxRDAtomic: 2, MaxDestRD: 3, MinRNRTimer: 4, Port: 1, Timeout: 5, RetryCnt: 6, RNRRetry: 7, AltPort: 2,
+		AltTimeout:   9,
 		PathMigState: Migrated,
 	}
 }
@@ -94,7 +96,8 @@ func qpIn(t *testing.T, h *HCA, typ QPType, s State, rules map[string]stepRule) 
 	q := must(h.CreateQP(init))(t)
 	path := map[State][]State{
 		StateInit: {StateInit}, StateRTR: {StateInit, StateRTR}, StateRTS: {StateInit, StateRTR, StateRTS},
-		StateSQD: {StateInit, StateRTR, StateRTS, StateSQD}, StateSQE: {StateInit, StateRTR, StateRTS}, StateErr: {StateErr},
+		StateSQD: {StateInit, StateRTR, StateRTS, StateSQD}, StateSQE: {StateInit, StateRTR, StateRTS},
+		StateErr: {StateErr},
 	}[s]
 	for _, to := range path {
 		a := goodAttr()
@@ -264,7 +267,8 @@ func TestAttributeBounds(t *testing.T) {
 	wantAttr(t, h.ModifyQP(q, QPAttr{State: StateSQE}, MaskState), "modify_qp", "qp_state", ErrState)
 	wantAttr(t, h.ModifyQP(q, QPAttr{}, 1<<numMask), "modify_qp", "attr_mask", ErrInvalid)
 	wantAttr(t, h.ModifyQP(q, QPAttr{CurState: StateSQD}, MaskCurState), "modify_qp", "cur_qp_state", ErrState)
-	wantAttr(t, h.ModifyQP(q, QPAttr{State: StateErr, QKey: 1}, MaskState|MaskQKey), "modify_qp", "attr_mask", ErrInvalid)
+	wantAttr(t, h.ModifyQP(q, QPAttr{State: StateErr, QKey: 1}, MaskState|MaskQKey), "modify_qp", "attr_mask",
+		ErrInvalid)
 	wantAttr(t, h.ModifyQP(nil, QPAttr{}, 0), "modify_qp", "qp", ErrDestroyed)
 	freeQP(t, h, q)
 	wantAttr(t, h.ModifyQP(q, QPAttr{}, 0), "modify_qp", "qp", ErrDestroyed)
@@ -295,7 +299,8 @@ func TestResetForgets(t *testing.T) {
 		b.recv(1, b.sge(0, 100))
 		a.recv(2, a.sge(0, 100))
 		a.post(SendWR{WRID: 3, Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{a.sge(0, 100)}})
-		a.post(SendWR{WRID: 4, Opcode: WRRDMARead, Flags: SendSignaled, SGList: []SGE{a.sge(100, 600)}, RemoteAddr: memVA, RKey: b.mr.RKey()})
+		a.post(SendWR{WRID: 4, Opcode: WRRDMARead, Flags: SendSignaled, SGList: []SGE{a.sge(100, 600)},
+			RemoteAddr: memVA, RKey: b.mr.RKey()})
 		if round == 1 { // left in the middle of it, completions unread
 			w.runFor(ib.Microsecond)
 		} else {
@@ -336,13 +341,15 @@ func TestNames(t *testing.T) {
 		{RC.String(), "RC"}, {XRCRecv.String(), "XRC_RECV"}, {QPType(99).String(), "QPType(99)"},
 		{StateSQD.String(), "SQD"}, {State(99).String(), "State(99)"},
 		{Armed.String(), "ARMED"}, {Rearm.String(), "REARM"}, {MigState(9).String(), "MigState(9)"},
-		{WCRetryExcErr.String(), "RETRY_EXC_ERR"}, {WCGeneralErr.String(), "GENERAL_ERR"}, {WCStatus(99).String(), "WCStatus(99)"},
+		{WCRetryExcErr.String(), "RETRY_EXC_ERR"}, {WCGeneralErr.String(), "GENERAL_ERR"},
+		{WCStatus(99).String(), "WCStatus(99)"},
 		{WCRecvRDMAWithImm.String(), "RECV_RDMA_WITH_IMM"}, {WCOpcode(50).String(), "WCOpcode(50)"},
 		{WRSendInv.String(), "SEND_WITH_INV"}, {WROpcode(99).String(), "WROpcode(99)"},
 		{EventWQFatal.String(), "WQ_FATAL"}, {EventType(99).String(), "EventType(99)"},
 		{DropAccess.String(), "access denied"}, {Drop(99).String(), "drop?"},
 		{(MaskState | MaskDestQPN).String(), "qp_state|dest_qp_num"},
-		{Event{Type: EventPortActive, Port: 2}.String(), "PORT_ACTIVE on port 2"}, {Event{Type: EventDeviceFatal}.String(), "DEVICE_FATAL"},
+		{Event{Type: EventPortActive, Port: 2}.String(), "PORT_ACTIVE on port 2"},
+		{Event{Type: EventDeviceFatal}.String(), "DEVICE_FATAL"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

@@ -10,7 +10,8 @@ import (
 
 func (e *end) write(id uint64, peer *end, n int, f SendFlags) {
 	e.w.t.Helper()
-	e.post(SendWR{WRID: id, Opcode: WRRDMAWrite, Flags: f, SGList: []SGE{e.sge(0, n)}, RemoteAddr: memVA, RKey: peer.mr.RKey()})
+	e.post(SendWR{WRID: id, Opcode: WRRDMAWrite, Flags: f, SGList: []SGE{e.sge(0, n)}, RemoteAddr: memVA,
+		RKey: peer.mr.RKey()})
 }
 
 // TestCQOverflow: one completion too many breaks the queue and the queue pair,
@@ -264,7 +265,8 @@ func TestDestroyPurges(t *testing.T) {
 	a, b := w.pair(conf{})
 	pd2, mr2 := a.pd, a.mr
 	c := conf{}.filled()
-	q2 := must(a.h.CreateQP(QPInit{Type: RC, PD: pd2, SendCQ: a.scq, RecvCQ: a.rcq, Caps: Caps{MaxSendWR: 8, MaxSendSGE: 1}}))(t)
+	q2 := must(a.h.CreateQP(QPInit{Type: RC, PD: pd2, SendCQ: a.scq, RecvCQ: a.rcq,
+		Caps: Caps{MaxSendWR: 8, MaxSendSGE: 1}}))(t)
 	b2 := w.newEnd(1, conf{})
 	a2 := &end{name: "a2", w: w, h: a.h, pd: pd2, scq: a.scq, rcq: a.rcq, qp: q2, mr: mr2, mem: a.mem, back: a.back}
 	w.join(a2, b2, c, c)
@@ -289,7 +291,8 @@ func TestSharedQueue(t *testing.T) {
 	b2 := w.newEnd(1, conf{})
 	ok(t, b2.h.DestroyQP(b2.qp))
 	// The second queue pair has a domain of its own; the buffers belong to the queue's.
-	b2.qp = must(b2.h.CreateQP(QPInit{Type: RC, PD: b2.pd, SendCQ: b2.scq, RecvCQ: b2.rcq, SRQ: b.srq, Caps: Caps{MaxSendWR: 8, MaxSendSGE: 1}}))(t)
+	b2.qp = must(b2.h.CreateQP(QPInit{Type: RC, PD: b2.pd, SendCQ: b2.scq, RecvCQ: b2.rcq, SRQ: b.srq,
+		Caps: Caps{MaxSendWR: 8, MaxSendSGE: 1}}))(t)
 	a, a2 := w.newEnd(0, conf{}), w.newEnd(0, conf{})
 	w.join(a, b, conf{}, conf{})
 	w.join(a2, b2, conf{}, conf{})
@@ -394,11 +397,13 @@ func TestXRCDomains(t *testing.T) {
 	if !bytes.Equal(mem2, a.mem[:64]) {
 		t.Fatal("data differ")
 	}
-	a.post(SendWR{WRID: 2, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RKey: mr2.RKey(), RemoteSRQN: srq2.Num()})
+	a.post(SendWR{WRID: 2, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RKey: mr2.RKey(),
+		RemoteSRQN: srq2.Num()})
 	w.run()
 	a.sent("2 RDMA_WRITE SUCCESS len=8")
 	// The same key by way of a queue of the other domain.
-	a.post(SendWR{WRID: 3, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RKey: mr2.RKey(), RemoteSRQN: b.srq.Num()})
+	a.post(SendWR{WRID: 3, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RKey: mr2.RKey(),
+		RemoteSRQN: b.srq.Num()})
 	w.run()
 	a.sent("3 RDMA_WRITE REM_ACCESS_ERR")
 

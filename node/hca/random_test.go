@@ -193,7 +193,8 @@ func (d *direction) check(what string, cq *CQ, got *int, want []string) {
 }
 
 func (d *direction) done() bool {
-	return d.posted == d.total && d.gotSend == len(d.wantSend) && d.gotRecv == len(d.wantRecv) && d.from.qp.Outstanding() == 0
+	return d.posted == d.total && d.gotSend == len(d.wantSend) && d.gotRecv == len(d.wantRecv) &&
+		d.from.qp.Outstanding() == 0
 }
 
 // TestRandom posts random requests both ways under loss, doubling and delay,
@@ -231,13 +232,15 @@ func runRandom(t *testing.T, bundles bool) {
 		}
 	}
 	t.Logf("%d retransmits, %d sequence NAKs, %d RNR NAKs, %d duplicates, %d timeouts, %d payloads gone, %d bundles, %d neither old nor new",
-		sum.Retransmits, sum.SeqNAKsRcvd, sum.RNRNAKs, sum.Duplicates, sum.Timeouts, sum.Drops[DropFar], bundled, straddled)
+		sum.Retransmits, sum.SeqNAKsRcvd, sum.RNRNAKs, sum.Duplicates, sum.Timeouts, sum.Drops[DropFar], bundled,
+		straddled)
 	if t.Failed() || n < 30 {
 		return
 	}
 	for what, n := range map[string]uint64{
-		"retransmits": sum.Retransmits, "sequence NAKs": sum.SeqNAKsRcvd, "RNR NAKs": sum.RNRNAKs, "duplicates": sum.Duplicates,
-		"timeouts": sum.Timeouts, "payloads gone": sum.Drops[DropFar],
+		"retransmits": sum.Retransmits, "sequence NAKs": sum.SeqNAKsRcvd, "RNR NAKs": sum.RNRNAKs,
+		"duplicates": sum.Duplicates,
+		"timeouts":   sum.Timeouts, "payloads gone": sum.Drops[DropFar],
 	} {
 		if n == 0 {
 			t.Errorf("no %s: the faults did not do what they are for", what)
@@ -264,7 +267,8 @@ func random(t *testing.T, seed uint64, bundles bool) *world {
 		w.hosts[0].cfg.ByRefMin, w.hosts[1].cfg.ByRefMin = 100, 1
 	}
 	c := conf{
-		mtu: ib.MTU(1 + r.IntN(3)), psn: ib.PSN(0xFFFFFF - r.IntN(60)), timeout: uint8(4 + r.IntN(3)), rd: uint8(1 + r.IntN(4)),
+		mtu: ib.MTU(1 + r.IntN(3)), psn: ib.PSN(0xFFFFFF - r.IntN(60)), timeout: uint8(4 + r.IntN(3)),
+		rd:     uint8(1 + r.IntN(4)),
 		sendWR: 1 + r.IntN(16), memLen: rndLen, sigAll: false, rnrTimer: uint8(1 + r.IntN(3)),
 	}
 	c.destRD = c.rd + uint8(r.IntN(3))
@@ -309,9 +313,11 @@ func random(t *testing.T, seed uint64, bundles bool) *world {
 	}
 	models := [2][]byte{append([]byte(nil), a.mem...), append([]byte(nil), b.mem...)}
 	total := 20 + r.IntN(20)
-	dirs := []*direction{{from: a, to: b, dst: rndDst, total: total, long: long, fromModel: models[0], toModel: models[1], exactReads: mode == 0}}
+	dirs := []*direction{{from: a, to: b, dst: rndDst, total: total, long: long, fromModel: models[0],
+		toModel: models[1], exactReads: mode == 0}}
 	if !xrc {
-		dirs = append(dirs, &direction{from: b, to: a, dst: rndDst, total: total, long: long, fromModel: models[1], toModel: models[0], exactReads: mode == 0})
+		dirs = append(dirs, &direction{from: b, to: a, dst: rndDst, total: total, long: long, fromModel: models[1],
+			toModel: models[0], exactReads: mode == 0})
 	}
 	all := func(f func(*direction) bool) bool {
 		res := true
@@ -334,7 +340,8 @@ func random(t *testing.T, seed uint64, bundles bool) *world {
 			}
 		}
 		w.pump()
-		if !w.step(ib.Never) && all(func(d *direction) bool { return d.posted == d.total && len(d.recvs) == 0 }) && !all((*direction).done) {
+		if !w.step(ib.Never) && all(func(d *direction) bool { return d.posted == d.total && len(d.recvs) == 0 }) &&
+			!all((*direction).done) {
 			for _, d := range dirs {
 				d.check("send", d.from.scq, &d.gotSend, d.wantSend)
 				d.check("recv", d.to.rcq, &d.gotRecv, d.wantRecv)
@@ -434,7 +441,8 @@ func runFailures(t *testing.T, bundle int) {
 				w.far = func() bool { return r.IntN(50) > 0 }
 			}
 		}
-		c := conf{mtu: ib.MTU256, psn: ib.PSN(0xFFFFFF - r.IntN(20)), timeout: 3, retry: 1, rnr: uint8(1 + r.IntN(7)), rd: uint8(1 + r.IntN(3)), sendWR: 8, recvWR: 8}
+		c := conf{mtu: ib.MTU256, psn: ib.PSN(0xFFFFFF - r.IntN(20)), timeout: 3, retry: 1, rnr: uint8(1 + r.IntN(7)),
+			rd: uint8(1 + r.IntN(3)), sendWR: 8, recvWR: 8}
 		if r.IntN(3) == 0 {
 			c.typ = UC
 		}
@@ -474,7 +482,8 @@ func runFailures(t *testing.T, bundle int) {
 					if op != WRAtomicFetchAdd {
 						k = r.IntN(900)
 					}
-					wr := SendWR{WRID: id, Opcode: op, SGList: []SGE{e.sge(r.IntN(100), k)}, RemoteAddr: memVA + 8*uint64(r.IntN(10)), RKey: peer.mr.RKey()}
+					wr := SendWR{WRID: id, Opcode: op, SGList: []SGE{e.sge(r.IntN(100), k)}, RemoteAddr: memVA +
+						8*uint64(r.IntN(10)), RKey: peer.mr.RKey()}
 					if r.IntN(2) == 0 {
 						wr.Flags |= SendSignaled
 					}
@@ -511,7 +520,8 @@ func runFailures(t *testing.T, bundle int) {
 					gone[i] = true
 				case 3:
 					if ends[i].qp.state == StateRTS {
-						ok(t, ends[i].h.ModifyQP(ends[i].qp, QPAttr{State: StateSQD, EnSQDNotify: true}, MaskState|MaskEnSQDNotify))
+						ok(t, ends[i].h.ModifyQP(ends[i].qp, QPAttr{State: StateSQD, EnSQDNotify: true},
+							MaskState|MaskEnSQDNotify))
 					}
 				}
 			}
@@ -530,7 +540,8 @@ func runFailures(t *testing.T, bundle int) {
 		look()
 		for i, e := range ends {
 			who := fmt.Sprintf("seed %d %s", seed, e.name)
-			if e.qp.typ == RC && e.qp.state != StateErr && e.qp.Outstanding() > 0 || e.qp.state == StateErr && e.qp.Outstanding()+e.qp.RecvPosted() > 0 {
+			if e.qp.typ == RC && e.qp.state != StateErr && e.qp.Outstanding() > 0 || e.qp.state == StateErr &&
+				e.qp.Outstanding()+e.qp.RecvPosted() > 0 {
 				t.Fatalf("%s: in %v with %d requests left", who, e.qp.state, e.qp.Outstanding())
 			}
 			sends[i].end(t, who, e.qp.state == StateErr || e.qp.state == StateSQE)
@@ -542,7 +553,8 @@ func runFailures(t *testing.T, bundle int) {
 		w.close()
 	}
 	t.Logf("%v", statuses)
-	for _, s := range []WCStatus{WCSuccess, WCWRFlushErr, WCRetryExcErr, WCRemAccessErr, WCLocProtErr, WCRemOpErr, WCRNRRetryExcErr} {
+	for _, s := range []WCStatus{WCSuccess, WCWRFlushErr, WCRetryExcErr, WCRemAccessErr, WCLocProtErr, WCRemOpErr,
+		WCRNRRetryExcErr} {
 		if n >= 300 && bundle == 0 && statuses[s] == 0 {
 			t.Errorf("no request ended in %v", s)
 		}
@@ -593,7 +605,8 @@ func runUnreliable(t *testing.T, bundle int) {
 				op = WRRDMAWriteImm
 			}
 			before := append([]byte(nil), b.mem...)
-			a.post(SendWR{WRID: uint64(i), Opcode: op, Flags: SendSignaled, Imm: uint32(i), SGList: []SGE{a.sge(0, n)}, RemoteAddr: memVA + 3000, RKey: b.mr.RKey()})
+			a.post(SendWR{WRID: uint64(i), Opcode: op, Flags: SendSignaled, Imm: uint32(i), SGList: []SGE{a.sge(0, n)},
+				RemoteAddr: memVA + 3000, RKey: b.mr.RKey()})
 			w.run()
 			a.sent(fmt.Sprintf("%d %v SUCCESS len=%d", i, wrTable[op].wc, n))
 			if !bytes.Equal(before[3000+900:], b.mem[3000+900:]) || !bytes.Equal(before[2000:3000], b.mem[2000:3000]) {
@@ -608,7 +621,8 @@ func runUnreliable(t *testing.T, bundle int) {
 				if c.Opcode == WCRecvRDMAWithImm {
 					off = 3000
 				}
-				if c.Status != WCSuccess || int(c.ImmData) != i || i <= last || int(c.ByteLen) != n || !bytes.Equal(b.mem[off:off+n], msgs[i]) {
+				if c.Status != WCSuccess || int(c.ImmData) != i || i <= last || int(c.ByteLen) != n ||
+					!bytes.Equal(b.mem[off:off+n], msgs[i]) {
 					t.Fatalf("seed %d: message %d: %+v", seed, i, c)
 				}
 				last = i

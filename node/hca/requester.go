@@ -174,7 +174,8 @@ func (q *QP) emitData(w *sendWQE, p *wire.Packet, buf []byte, noRef bool) {
 	if last {
 		p.BTH.Solicited = w.flags&SendSolicited != 0
 		behind := q.sqCursor + 1
-		if w.flags&SendSignaled != 0 || q.sigAll || behind == q.sqNext || q.sq[behind&q.sqMask].kind == kindLocal || q.state == StateSQD {
+		if w.flags&SendSignaled != 0 || q.sigAll || behind == q.sqNext || q.sq[behind&q.sqMask].kind == kindLocal ||
+			q.state == StateSQD {
 			p.BTH.AckReq = true
 		}
 	}

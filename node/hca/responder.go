@@ -336,7 +336,8 @@ func (q *QP) startRead(p *wire.Packet) {
 	n := p.RETH.DMALen
 	npkts := max(1, (n+uint32(q.mtu)-1)/uint32(q.mtu))
 	q.msn = (q.msn + 1) & 0xFFFFFF
-	q.remember(rdRes{used: true, first: p.BTH.PSN, npkts: npkts, pd: q.curPD, rkey: p.RETH.RKey, va: p.RETH.VA, length: n})
+	q.remember(rdRes{used: true, first: p.BTH.PSN, npkts: npkts, pd: q.curPD, rkey: p.RETH.RKey, va: p.RETH.VA,
+		length: n})
 	q.queueRead(p.BTH.PSN, q.curPD, p.RETH, false)
 	q.ePSN = p.BTH.PSN.Add(int(npkts))
 	q.nakSent = false

@@ -37,7 +37,10 @@ func TestBundledScripts(t *testing.T) {
 	}
 	for _, f := range files {
 		name := filepath.Base(f)
-		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) { runScript(t, f, filepath.Join("testdata", "bundled", name), 16) })
+		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
+			runScript(t, f,
+				filepath.Join("testdata", "bundled", name), 16)
+		})
 	}
 }
 
@@ -166,7 +169,8 @@ func (s *script) world(ports int) *world {
 func (s *script) fate(f *flying) fate {
 	for _, r := range s.rules {
 		if r.left == 0 || r.from != f.from.name || !strings.Contains(f.p.BTH.Opcode.String(), r.op) ||
-			r.psn >= 0 && (ib.PSN(r.psn).Before(f.p.BTH.PSN) || ib.PSN(r.psn).After(lastPSN(&f.p))) || r.dlid > 0 && int(f.p.LRH.DLID) != r.dlid {
+			r.psn >= 0 && (ib.PSN(r.psn).Before(f.p.BTH.PSN) || ib.PSN(r.psn).After(lastPSN(&f.p))) || r.dlid > 0 &&
+			int(f.p.LRH.DLID) != r.dlid {
 			continue
 		}
 		r.left--
@@ -247,7 +251,8 @@ func (s *script) do(line string) {
 	case "post":
 		s.post(a)
 	case "lose", "twice":
-		s.rules = append(s.rules, &rule{from: a.word[1], op: strings.ReplaceAll(a.kv["op"], "_", " "), psn: a.num("psn", -1), dlid: a.num("dlid", 0), left: a.num("times", 1), twice: cmd == "twice"})
+		s.rules = append(s.rules, &rule{from: a.word[1], op: strings.ReplaceAll(a.kv["op"], "_", " "),
+			psn: a.num("psn", -1), dlid: a.num("dlid", 0), left: a.num("times", 1), twice: cmd == "twice"})
 	case "heal":
 		s.rules = nil
 	case "run":
@@ -288,8 +293,10 @@ func (s *script) makePair(cmd string, a args) {
 	c := conf{
 		mtu: ib.MTU(a.num("mtu", int(ib.MTU256))), psn: ib.PSN(a.num("psn", 0)), timeout: uint8(a.num("timeout", 8)),
 		retry: uint8(a.num("retry", 7)), rnr: uint8(a.num("rnr", 7)), rnrTimer: uint8(a.num("rnr_timer", 1)),
-		rd: uint8(a.num("rd", 4)), destRD: uint8(a.num("dest_rd", 4)), srq: a.num("srq", 0), srqLimit: a.num("srq_limit", 0), cqe: a.num("cqe", 0),
-		noRetry: a.kv["retry"] == "0", noRNR: a.kv["rnr"] == "0", noRD: a.kv["rd"] == "0", noTimeout: a.kv["timeout"] == "0", noDestRD: a.kv["dest_rd"] == "0",
+		rd: uint8(a.num("rd", 4)), destRD: uint8(a.num("dest_rd", 4)), srq: a.num("srq", 0),
+		srqLimit: a.num("srq_limit", 0), cqe: a.num("cqe", 0),
+		noRetry: a.kv["retry"] == "0", noRNR: a.kv["rnr"] == "0", noRD: a.kv["rd"] == "0",
+		noTimeout: a.kv["timeout"] == "0", noDestRD: a.kv["dest_rd"] == "0",
 		noAccess: a.has("no_qp_access"), blockSMC: a.has("block_self_mc"),
 	}
 	if a.has("read_only") {
@@ -330,7 +337,8 @@ func (s *script) post(a args) {
 	n := a.num("len", 8)
 	wr := SendWR{
 		WRID: uint64(a.num("id", 0)), Opcode: op, Flags: SendSignaled, Imm: uint32(a.num("imm", 0)),
-		RemoteAddr: uint64(memVA + a.num("at", 0)), RKey: peer.mr.RKey(), CompareAdd: uint64(a.num("cmp", a.num("add", 0))), Swap: uint64(a.num("swap", 0)),
+		RemoteAddr: uint64(memVA + a.num("at", 0)), RKey: peer.mr.RKey(),
+		CompareAdd: uint64(a.num("cmp", a.num("add", 0))), Swap: uint64(a.num("swap", 0)),
 	}
 	if n > 0 {
 		wr.SGList = []SGE{e.sge(a.num("off", 0), n)}
@@ -398,8 +406,10 @@ func (s *script) stats(a args) {
 			name string
 			n    uint64
 		}{
-			{"retransmits", st.Retransmits}, {"timeouts", st.Timeouts}, {"seq NAKs received", st.SeqNAKsRcvd}, {"RNR NAKs received", st.RNRNAKs},
-			{"seq NAKs sent", st.SeqNAKsSent}, {"RNR NAKs sent", st.RNRsSent}, {"duplicates", st.Duplicates}, {"migrations", st.PathMigrations},
+			{"retransmits", st.Retransmits}, {"timeouts", st.Timeouts}, {"seq NAKs received", st.SeqNAKsRcvd},
+			{"RNR NAKs received", st.RNRNAKs},
+			{"seq NAKs sent", st.SeqNAKsSent}, {"RNR NAKs sent", st.RNRsSent}, {"duplicates", st.Duplicates},
+			{"migrations", st.PathMigrations},
 		} {
 			if f.n > 0 {
 				s.print("%s: %d", f.name, f.n)

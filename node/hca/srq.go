@@ -133,7 +133,8 @@ func (h *HCA) CreateSRQ(init SRQInit) (*SRQ, error) {
 	if init.XRCD != nil && (init.XRCD.dead || init.CQ.dead || init.XRCD.h != h || init.CQ.h != h) {
 		return nil, badAttr(verb, "xrcd, cq", "destroyed or foreign", "live ones of this device")
 	}
-	s := &SRQ{h: h, pd: init.PD, rq: newRecvQueue(init.MaxWR, init.MaxSGE), limit: init.Limit, xrcd: init.XRCD, cq: init.CQ}
+	s := &SRQ{h: h, pd: init.PD, rq: newRecvQueue(init.MaxWR, init.MaxSGE), limit: init.Limit, xrcd: init.XRCD,
+		cq: init.CQ}
 	for i, old := range h.srqs {
 		if i > 0 && old == nil {
 			s.num = uint32(i)

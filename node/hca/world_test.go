@@ -69,7 +69,8 @@ func newWorld(t testing.TB, hosts, ports int) *world {
 	t.Helper()
 	w := &world{t: t, delay: ib.Microsecond, buf: make([]byte, 1<<16)}
 	for i := range hosts {
-		h := &host{HCA: New(Config{NodeGUID: ib.GUID(0x1000 * (i + 1)), Ports: ports, FirstQPN: ib.QPN(0x100 * (i + 1))}), name: string(rune('a' + i)), idx: i}
+		h := &host{HCA: New(Config{NodeGUID: ib.GUID(0x1000 * (i + 1)), Ports: ports,
+			FirstQPN: ib.QPN(0x100 * (i + 1))}), name: string(rune('a' + i)), idx: i}
 		for n := 1; n <= ports; n++ {
 			p := *h.Port(ib.PortNum(n))
 			p.State, p.LID, p.SMLID = ib.PortActive, lidOf(i, n), 1
@@ -375,7 +376,9 @@ func describe(w *world, f *flying, ft fate) string {
 	for _, b := range []struct {
 		on   bool
 		name string
-	}{{p.BTH.AckReq, " A"}, {p.BTH.Solicited, " SE"}, {!p.BTH.Migrate && info.Kind != wire.KindCNP && p.BTH.Opcode.Service() != wire.UD, " armed"}, {ft.drop, "  LOST"}, {ft.dup > 0, "  TWICE"}} {
+	}{{p.BTH.AckReq, " A"}, {p.BTH.Solicited, " SE"},
+		{!p.BTH.Migrate && info.Kind != wire.KindCNP && p.BTH.Opcode.Service() != wire.UD, " armed"},
+		{ft.drop, "  LOST"}, {ft.dup > 0, "  TWICE"}} {
 		if b.on {
 			s += b.name
 		}
@@ -507,8 +510,10 @@ func (w *world) newEnd(hostIdx int, c conf) *end {
 		e.srq = must(h.CreateSRQ(init))(t)
 	}
 	init := QPInit{
-		Type: c.typ, PD: e.pd, SendCQ: e.scq, RecvCQ: e.rcq, SRQ: e.srq, XRCD: e.xrcd, SigAll: c.sigAll, BlockSelfMC: c.blockSMC,
-		Caps: Caps{MaxSendWR: c.sendWR, MaxRecvWR: c.recvWR, MaxSendSGE: c.sge, MaxRecvSGE: c.sge, MaxInline: c.inline},
+		Type: c.typ, PD: e.pd, SendCQ: e.scq, RecvCQ: e.rcq, SRQ: e.srq, XRCD: e.xrcd, SigAll: c.sigAll,
+		BlockSelfMC: c.blockSMC,
+		Caps: Caps{MaxSendWR: c.sendWR, MaxRecvWR: c.recvWR, MaxSendSGE: c.sge, MaxRecvSGE: c.sge,
+			MaxInline: c.inline},
 	}
 	if c.typ == XRCRecv {
 		init.SRQ = nil
@@ -558,7 +563,8 @@ func (e *end) connect(c conf, peer *end, sq, rq ib.PSN) {
 	if c.global {
 		ah.IsGlobal, ah.DGID, ah.HopLimit = true, peer.h.Port(1).GIDs[0], 1
 	}
-	a := QPAttr{State: StateRTR, AH: ah, PathMTU: c.mtu, DestQPN: peer.qp.num, RQPSN: rq, MaxDestRD: c.destRD, MinRNRTimer: c.rnrTimer}
+	a := QPAttr{State: StateRTR, AH: ah, PathMTU: c.mtu, DestQPN: peer.qp.num, RQPSN: rq, MaxDestRD: c.destRD,
+		MinRNRTimer: c.rnrTimer}
 	m := MaskState | ucRTR
 	if e.qp.typ == RC || e.qp.typ == XRCRecv {
 		m |= MaskMaxDestRD | MaskMinRNRTimer
@@ -704,7 +710,8 @@ func (w *world) close() {
 	}
 	for _, h := range w.hosts {
 		if h.npd != 0 || h.ncq != 0 || h.nah != 0 || h.keys.live != 0 || h.xrcds != 0 || len(h.mcast) != 0 {
-			w.t.Fatalf("%s: left over: %d PD, %d CQ, %d AH, %d keys, %d XRCD, %d groups", h.name, h.npd, h.ncq, h.nah, h.keys.live, h.xrcds, len(h.mcast))
+			w.t.Fatalf("%s: left over: %d PD, %d CQ, %d AH, %d keys, %d XRCD, %d groups", h.name, h.npd, h.ncq, h.nah,
+				h.keys.live, h.xrcds, len(h.mcast))
 		}
 		for _, q := range h.qps {
 			if q != nil {

@@ -29,7 +29,8 @@ func BenchmarkHandleMAD(b *testing.B) {
 		{"GetPortInfo", mad.SMP{Method: mad.MethodGet, Attr: mad.AttrPortInfo, Modifier: 17}},
 		{"SetPortInfo", mad.SMP{Method: mad.MethodSet, Attr: mad.AttrPortInfo, Modifier: 17, Data: pi.Append(nil)}},
 		{"SetLFT", mad.SMP{Method: mad.MethodSet, Attr: mad.AttrLFT, Modifier: 100, Data: lft.Append(nil)}},
-		{"SetSLtoVLAll", mad.SMP{Method: mad.MethodSet, Attr: mad.AttrSLtoVL, Modifier: mad.SLtoVLAllInputs | mad.SLtoVLAllOutputs, Data: sl.Append(nil)}},
+		{"SetSLtoVLAll", mad.SMP{Method: mad.MethodSet, Attr: mad.AttrSLtoVL,
+			Modifier: mad.SLtoVLAllInputs | mad.SLtoVLAllOutputs, Data: sl.Append(nil)}},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			req, err := tc.smp.Append(nil)

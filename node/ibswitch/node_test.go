@@ -104,18 +104,23 @@ func TestNodeIdentity(t *testing.T) {
 func TestNodePortInfo(t *testing.T) {
 	s, _, g := managed(t)
 	pi := portInfo(t, g, 1)
-	if pi.PortState != ib.PortInit || pi.PortPhysicalState != ib.PhysLinkUp || pi.Rate() != hdr || pi.SupportedSpeed() != ib.HDR ||
-		pi.LinkWidthSupported != ib.Width1x|ib.Width4x || pi.MTUCap != ib.MTU4096 || pi.VLCap.VLs() != 8 || pi.OperationalVLs.VLs() != 8 ||
-		pi.HOQLife != 20 || pi.VLStallCount != 7 || pi.LinkDownDefaultState != ib.PhysPolling || pi.GUIDCap != 0 || pi.LID != 0 {
+	if pi.PortState != ib.PortInit || pi.PortPhysicalState != ib.PhysLinkUp || pi.Rate() != hdr ||
+		pi.SupportedSpeed() != ib.HDR ||
+		pi.LinkWidthSupported != ib.Width1x|ib.Width4x || pi.MTUCap != ib.MTU4096 || pi.VLCap.VLs() != 8 ||
+		pi.OperationalVLs.VLs() != 8 ||
+		pi.HOQLife != 20 || pi.VLStallCount != 7 || pi.LinkDownDefaultState != ib.PhysPolling || pi.GUIDCap != 0 ||
+		pi.LID != 0 {
 		t.Errorf("port 1: %+v", pi)
 	}
 	if pi.CapabilityMask2 != cap2HDR {
 		t.Errorf("port 1: CapabilityMask2 0x%x", pi.CapabilityMask2)
 	}
-	if pi := portInfo(t, g, 2); pi.SupportedSpeed() != ib.XDR || pi.ActiveSpeed() != ib.HDR || pi.CapabilityMask2 != cap2HDR|1<<10|1<<11|1<<12 {
+	if pi := portInfo(t, g, 2); pi.SupportedSpeed() != ib.XDR || pi.ActiveSpeed() != ib.HDR ||
+		pi.CapabilityMask2 != cap2HDR|1<<10|1<<11|1<<12 {
 		t.Errorf("port 2: %+v", pi)
 	}
-	if pi := portInfo(t, g, 3); pi.PortState != ib.PortDown || pi.PortPhysicalState != ib.PhysPolling || pi.ActiveSpeed() != 0 {
+	if pi := portInfo(t, g, 3); pi.PortState != ib.PortDown || pi.PortPhysicalState != ib.PhysPolling ||
+		pi.ActiveSpeed() != 0 {
 		t.Errorf("port 3: %+v", pi)
 	}
 
@@ -130,11 +135,13 @@ func TestNodePortInfo(t *testing.T) {
 	p := s.Port(1)
 	code, life := p.HOQLife()
 	_, _, limit := p.ArbTables()
-	if p.NeighborMTU() != ib.MTU2048 || code != 12 || life != ib.HOQLife(12) || p.VLStallCount() != 3 || limit != 9 || p.OperVLs() != 4 ||
+	if p.NeighborMTU() != ib.MTU2048 || code != 12 || life != ib.HOQLife(12) || p.VLStallCount() != 3 || limit != 9 ||
+		p.OperVLs() != 4 ||
 		p.Enforcement() != link.EnforcePKeyIn|link.EnforceRawOut || p.State() != ib.PortArmed {
 		t.Errorf("the link did not get it all: %v %v %v %v", p.NeighborMTU(), code, p.OperVLs(), p.State())
 	}
-	if got.LID != 0 || got.PortState != ib.PortArmed || got.LocalPhyErrors != 2 || got.OverrunErrors != 3 || !got.PartitionEnforcementInbound {
+	if got.LID != 0 || got.PortState != ib.PortArmed || got.LocalPhyErrors != 2 || got.OverrunErrors != 3 ||
+		!got.PartitionEnforcementInbound {
 		t.Errorf("answer: %+v", got)
 	}
 	if got := writePort(t, g, 1, func(pi *mad.PortInfo) { pi.PortState = ib.PortActive }); got.PortState != ib.PortActive || got.NeighborMTU != ib.MTU2048 {
@@ -156,7 +163,8 @@ func TestNodePortInfo(t *testing.T) {
 	if lid, lmc := s.LID(); lid != 12 || lmc != 0 {
 		t.Errorf("LID %v, LMC %d", lid, lmc)
 	}
-	if got.LID != 12 || got.MasterSMLID != 1 || got.MasterSMSL != 2 || got.SubnetTimeOut != 18 || got.GidPrefix != 0xFEC0_0000_0000_0001 ||
+	if got.LID != 12 || got.MasterSMLID != 1 || got.MasterSMSL != 2 || got.SubnetTimeOut != 18 ||
+		got.GidPrefix != 0xFEC0_0000_0000_0001 ||
 		got.PortState != ib.PortActive {
 		t.Errorf("port 0: %+v", got)
 	}
@@ -247,12 +255,14 @@ func TestNodeSwitchInfo(t *testing.T) {
 	s, _, g := managed(t)
 	var si mad.SwitchInfo
 	mustDo(t, g, mad.MethodGet, mad.AttrSwitchInfo, 0, &si)
-	if si.LinearFDBCap != 0xC000 || si.MulticastFDBCap == 0 || !si.InboundEnforcementCap || !si.PortStateChange || si.PartitionEnforcementCap == 0 {
+	if si.LinearFDBCap != 0xC000 || si.MulticastFDBCap == 0 || !si.InboundEnforcementCap || !si.PortStateChange ||
+		si.PartitionEnforcementCap == 0 {
 		t.Errorf("%+v", si)
 	}
 	si.LinearFDBTop, si.LifeTimeValue, si.DefaultMulticastPrimaryPort = 100, 9, 2
 	mustDo(t, g, mad.MethodSet, mad.AttrSwitchInfo, 0, &si)
-	if i := s.Info(); i.LinearFDBTop != 100 || i.LifeTimeValue != 9 || i.DefaultMcastPrimary != 2 || si.PortStateChange {
+	if i := s.Info(); i.LinearFDBTop != 100 || i.LifeTimeValue != 9 || i.DefaultMcastPrimary != 2 ||
+		si.PortStateChange {
 		t.Errorf("%+v, %+v", i, si)
 	}
 	// What a manager does is no news, what happens by itself is.

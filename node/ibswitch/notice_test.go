@@ -77,7 +77,8 @@ func TestErrorNotices(t *testing.T) {
 		b.Handle(b.now, 2, b.packet(5, 0)) // until port 3's queue holds port 2's whole buffer
 	}
 	list := told(n)
-	if len(list) != 2 || list[0] != (agent.Notice{Trap: mad.TrapLinkIntegrity, Port: 2}) || list[1] != (agent.Notice{Trap: mad.TrapBufferOverrun, Port: 2}) {
+	if len(list) != 2 || list[0] != (agent.Notice{Trap: mad.TrapLinkIntegrity, Port: 2}) ||
+		list[1] != (agent.Notice{Trap: mad.TrapBufferOverrun, Port: 2}) {
 		t.Errorf("notices %+v, want integrity and overrun at port 2", list)
 	}
 	if list := told(n); list != nil {
@@ -102,8 +103,10 @@ func TestRefusalNotices(t *testing.T) {
 	send(1, 0x8002)
 	send(3, 0x8001)
 	want := []agent.Notice{
-		{Trap: mad.TrapBadPKeySwitch, Port: 1, Packet: mad.KeyDetails{LID1: 99, LID2: 5, Key: 0x8002, SL: 3, QP1: 77, QP2: 9}},
-		{Trap: mad.TrapBadPKeySwitch, Port: 2, Packet: mad.KeyDetails{LID1: 99, LID2: 5, Key: 0x8001, SL: 3, QP1: 77, QP2: 9}},
+		{Trap: mad.TrapBadPKeySwitch, Port: 1, Packet: mad.KeyDetails{LID1: 99, LID2: 5, Key: 0x8002, SL: 3, QP1: 77,
+			QP2: 9}},
+		{Trap: mad.TrapBadPKeySwitch, Port: 2, Packet: mad.KeyDetails{LID1: 99, LID2: 5, Key: 0x8001, SL: 3, QP1: 77,
+			QP2: 9}},
 	}
 	if list := told(n); len(list) != 2 || list[0] != want[0] || list[1] != want[1] {
 		t.Errorf("notices %+v, want %+v", list, want)

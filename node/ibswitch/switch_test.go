@@ -20,7 +20,8 @@ type bench struct {
 func newBench(t *testing.T, ports int) *bench {
 	t.Helper()
 	b := &bench{t: t, pool: &link.Pool{BufSize: 4096}}
-	b.Switch = New(Config{Ports: ports, Port: link.Config{Rate: ib.LinkRate{Width: ib.Width4x, Speed: ib.NDR}, VLCap: 4}}, b.pool)
+	b.Switch = New(Config{Ports: ports, Port: link.Config{Rate: ib.LinkRate{Width: ib.Width4x, Speed: ib.NDR},
+		VLCap: 4}}, b.pool)
 	for n := 1; n <= ports; n++ {
 		p := b.Port(ib.PortNum(n))
 		p.Train()
@@ -266,7 +267,8 @@ func TestMulticast(t *testing.T) {
 		t.Errorf("%d frames in use, want 0", n)
 	}
 	if c := b.Port(2).Counters(); c[ib.PortMulticastRcvPkts] != 1 || c[ib.PortUnicastRcvPkts] != 0 {
-		t.Errorf("port 2 received %d multicast and %d unicast, want 1 and 0", c[ib.PortMulticastRcvPkts], c[ib.PortUnicastRcvPkts])
+		t.Errorf("port 2 received %d multicast and %d unicast, want 1 and 0", c[ib.PortMulticastRcvPkts],
+			c[ib.PortUnicastRcvPkts])
 	}
 
 	// A member that is alone here hears nothing; it is no error.
@@ -395,8 +397,10 @@ func TestTables(t *testing.T) {
 		t.Errorf("ports of a group written by position: %x", mask)
 	}
 	for _, err := range []error{
-		b.SetRoute(0xC000, 1), b.SetLFT(768, e), b.SetLFT(-1, e), b.SetMFT(512, 0, m), b.SetMFT(0, 16, m), b.SetMFT(-1, 0, m),
-		b.SetMulticastPorts(5, PortMask{}), b.SetMulticastPorts(ib.LIDPermissive, PortMask{}), b.SetLinearFDBTop(0xC000),
+		b.SetRoute(0xC000, 1), b.SetLFT(768, e), b.SetLFT(-1, e), b.SetMFT(512, 0, m), b.SetMFT(0, 16, m),
+		b.SetMFT(-1, 0, m),
+		b.SetMulticastPorts(5, PortMask{}), b.SetMulticastPorts(ib.LIDPermissive, PortMask{}),
+		b.SetLinearFDBTop(0xC000),
 	} {
 		if !errors.Is(err, ErrTable) {
 			t.Errorf("%v, want ErrTable", err)

@@ -48,7 +48,8 @@ func TestCreditOracle(t *testing.T) {
 				wantReason(t, "enqueue", a.Enqueue(now, f, 0), OK)
 				g, _, _ := a.PollTx(now)
 				if (g != nil) != may {
-					t.Fatalf("seed %d: sent %d granted %d packet %d: sent is %v, oracle says %v", seed, sent, granted, f.Blocks, g != nil, may)
+					t.Fatalf("seed %d: sent %d granted %d packet %d: sent is %v, oracle says %v", seed, sent, granted,
+						f.Blocks, g != nil, may)
 				}
 				if g == nil {
 					a.popHead(now, 0) // the oracle has no queue

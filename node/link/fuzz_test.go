@@ -38,7 +38,8 @@ func FuzzPort(f *testing.F) {
 					held = append(held, f)
 				}
 			case 2:
-				p.HandleFC(now, wire.LinkPacket{Op: wire.LinkOp(in[1] & 15), VL: ib.VL(in[2] & 15), FCTBS: binary.BigEndian.Uint16(in[4:]) & fcMask, FCCL: binary.BigEndian.Uint16(in[6:]) & fcMask})
+				p.HandleFC(now, wire.LinkPacket{Op: wire.LinkOp(in[1] & 15), VL: ib.VL(in[2] & 15),
+					FCTBS: binary.BigEndian.Uint16(in[4:]) & fcMask, FCCL: binary.BigEndian.Uint16(in[6:]) & fcMask})
 			case 3:
 				p.Enqueue(now, f, ib.VL(in[1]&15))
 			case 4:

@@ -81,8 +81,10 @@ func TestOneLevelTakesNoMemory(t *testing.T) {
 	a.PollTx(0)
 	b.Receive(0, f)
 	words := uint64(f.LRH.Length)
-	if a.cold.levels != nil || a.LaneCounter(ib.SLXmitData, 0) != words || b.LaneCounter(ib.SLRcvData, 0) != words || a.LaneCounter(ib.SLXmitData, 1) != 0 {
-		t.Errorf("level 0 has %d sent and %d received, want %d", a.LaneCounter(ib.SLXmitData, 0), b.LaneCounter(ib.SLRcvData, 0), words)
+	if a.cold.levels != nil || a.LaneCounter(ib.SLXmitData, 0) != words || b.LaneCounter(ib.SLRcvData, 0) != words ||
+		a.LaneCounter(ib.SLXmitData, 1) != 0 {
+		t.Errorf("level 0 has %d sent and %d received, want %d", a.LaneCounter(ib.SLXmitData, 0),
+			b.LaneCounter(ib.SLRcvData, 0), words)
 	}
 }
 
@@ -135,8 +137,10 @@ func TestAlarms(t *testing.T) {
 	for range 4 {
 		bad()
 	}
-	if !p.HasAlarm() || p.TakeAlarms() != AlarmIntegrity || p.Counter(ib.LocalLinkIntegrityErrors) != 1 || p.HasAlarm() {
-		t.Errorf("%d local link integrity errors after 4 errors in a row, want 1", p.Counter(ib.LocalLinkIntegrityErrors))
+	if !p.HasAlarm() || p.TakeAlarms() != AlarmIntegrity || p.Counter(ib.LocalLinkIntegrityErrors) != 1 ||
+		p.HasAlarm() {
+		t.Errorf("%d local link integrity errors after 4 errors in a row, want 1",
+			p.Counter(ib.LocalLinkIntegrityErrors))
 	}
 	for p.Receive(0, packet(4096)) == OK {
 	}

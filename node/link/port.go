@@ -210,7 +210,8 @@ func NewPorts(n int, cfg Config) []Port {
 	lanes := make([]lane, n*ib.NumVL)
 	colds := make([]cold, n)
 	for i := range ports {
-		ports[i] = Port{lanes: lanes[i:], stride: uint16(n), cold: &colds[i], state: ib.PortDown, phys: ib.PhysPolling, burstAt: -1}
+		ports[i] = Port{lanes: lanes[i:], stride: uint16(n), cold: &colds[i], state: ib.PortDown, phys: ib.PhysPolling,
+			burstAt: -1}
 		ports[i].init(cfg)
 	}
 	return ports

@@ -153,8 +153,8 @@ func (p *Port) refuses(f *Frame, keyBit Enforce, key Reason, rawBit Enforce, raw
 	return OK
 }
 
-// admits reports whether the table has a key of the packet's partition. On the way in the table says what the sender at the cable's
-// far end is a member of, limited or not, and managers write it so; on the way out it says the same of the
+// admits reports whether the table has a key of the packet's partition. On the way in the table says what the sender at
+// the cable's far end is a member of, limited or not, and managers write it so; on the way out it says the same of the
 // receiver, and two limited members don't match (IBA 10.9.3).
 func (p *Port) admits(k ib.PKey, inbound bool) bool {
 	for _, have := range p.cold.pkeys {

@@ -17,15 +17,24 @@ func TestReceiveBad(t *testing.T) {
 		counter ib.Counter
 		detail  ib.Counter
 	}{
-		{"VCRC", func(*Port) *Frame { f := packet(64); f.Flags |= BadVCRC; return f }, Physical, ib.PortRcvErrors, ib.PortLocalPhysicalErrors},
-		{"LVer", func(*Port) *Frame { f := packet(64); f.LRH.LVer = 1; return f }, Malformed, ib.PortRcvErrors, ib.PortMalformedPacketErrors},
-		{"length of other bytes", func(*Port) *Frame { f := packet(64); f.LRH.Length++; return f }, Malformed, ib.PortRcvErrors, ib.PortMalformedPacketErrors},
-		{"longer than MTU", func(*Port) *Frame { return packet(2304) }, Malformed, ib.PortRcvErrors, ib.PortMalformedPacketErrors},
-		{"no length", func(*Port) *Frame { f := packet(0); f.LRH.Length, f.Bytes = 4, 18; return f }, Malformed, ib.PortRcvErrors, ib.PortMalformedPacketErrors},
-		{"VL not in use", func(*Port) *Frame { f := packet(64); f.LRH.VL = 4; return f }, Malformed, ib.PortRcvErrors, ib.PortMalformedPacketErrors},
-		{"VL not a VL", func(*Port) *Frame { f := packet(64); f.LRH.VL = 16; return f }, Malformed, ib.PortRcvErrors, ib.PortMalformedPacketErrors},
-		{"VL15 with GRH", func(*Port) *Frame { f := smp(); f.LRH.LNH = wire.LNHGlobal; return f }, Malformed, ib.PortRcvErrors, ib.PortMalformedPacketErrors},
-		{"VL15 to another QP", func(*Port) *Frame { f := packet(64); f.LRH.VL = 15; return f }, Malformed, ib.PortRcvErrors, ib.PortMalformedPacketErrors},
+		{"VCRC", func(*Port) *Frame { f := packet(64); f.Flags |= BadVCRC; return f }, Physical, ib.PortRcvErrors,
+			ib.PortLocalPhysicalErrors},
+		{"LVer", func(*Port) *Frame { f := packet(64); f.LRH.LVer = 1; return f }, Malformed, ib.PortRcvErrors,
+			ib.PortMalformedPacketErrors},
+		{"length of other bytes", func(*Port) *Frame { f := packet(64); f.LRH.Length++; return f }, Malformed,
+			ib.PortRcvErrors, ib.PortMalformedPacketErrors},
+		{"longer than MTU", func(*Port) *Frame { return packet(2304) }, Malformed, ib.PortRcvErrors,
+			ib.PortMalformedPacketErrors},
+		{"no length", func(*Port) *Frame { f := packet(0); f.LRH.Length, f.Bytes = 4, 18; return f }, Malformed,
+			ib.PortRcvErrors, ib.PortMalformedPacketErrors},
+		{"VL not in use", func(*Port) *Frame { f := packet(64); f.LRH.VL = 4; return f }, Malformed, ib.PortRcvErrors,
+			ib.PortMalformedPacketErrors},
+		{"VL not a VL", func(*Port) *Frame { f := packet(64); f.LRH.VL = 16; return f }, Malformed, ib.PortRcvErrors,
+			ib.PortMalformedPacketErrors},
+		{"VL15 with GRH", func(*Port) *Frame { f := smp(); f.LRH.LNH = wire.LNHGlobal; return f }, Malformed,
+			ib.PortRcvErrors, ib.PortMalformedPacketErrors},
+		{"VL15 to another QP", func(*Port) *Frame { f := packet(64); f.LRH.VL = 15; return f }, Malformed,
+			ib.PortRcvErrors, ib.PortMalformedPacketErrors},
 		{"no room", func(p *Port) *Frame {
 			for p.Receive(0, packet(1000)) == OK {
 			}
@@ -85,7 +94,8 @@ func TestPartitions(t *testing.T) {
 		key     ib.PKey
 		in, out Reason
 	}{
-		{0x8001, OK, OK}, {0x0001, OK, OK}, {0x8002, OK, OK}, {0x0002, OK, PKeyOut}, // a limited member's own packets, and those to it from another
+		// a limited member's own packets, and those to it from another
+		{0x8001, OK, OK}, {0x0001, OK, OK}, {0x8002, OK, OK}, {0x0002, OK, PKeyOut},
 		{0x8003, PKeyIn, PKeyOut}, {0xFFFF, PKeyIn, PKeyOut}, {0x8000, PKeyIn, PKeyOut},
 	} {
 		f.Packet.BTH.PKey = c.key
@@ -98,6 +108,7 @@ func TestPartitions(t *testing.T) {
 	wantReason(t, "raw out", p.FilterOut(f), OK)
 	c := p.Counters()
 	if c[ib.PortRcvConstraintErrors] != 4 || c[ib.PortXmitConstraintErrors] != 4 {
-		t.Errorf("constraint errors in %d, out %d: want 4 and 4", c[ib.PortRcvConstraintErrors], c[ib.PortXmitConstraintErrors])
+		t.Errorf("constraint errors in %d, out %d: want 4 and 4", c[ib.PortRcvConstraintErrors],
+			c[ib.PortXmitConstraintErrors])
 	}
 }

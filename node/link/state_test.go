@@ -73,7 +73,8 @@ func TestIllegalTransitionPanics(t *testing.T) {
 	for _, c := range []struct {
 		phys  ib.PhysState
 		state ib.PortState
-	}{{ib.PhysLinkUp, ib.PortDown}, {ib.PhysPolling, ib.PortInit}, {ib.PhysTraining, ib.PortArmed}, {ib.PhysTraining, ib.PortInit}} {
+	}{{ib.PhysLinkUp, ib.PortDown}, {ib.PhysPolling, ib.PortInit}, {ib.PhysTraining, ib.PortArmed},
+		{ib.PhysTraining, ib.PortInit}} {
 		func() {
 			defer func() {
 				if recover() == nil {

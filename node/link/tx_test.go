@@ -20,11 +20,14 @@ func TestArbitration(t *testing.T) {
 	}{
 		{"equal", nil, []ArbEntry{{0, 64}, {1, 64}}, 0, []ib.VL{0, 1}, map[ib.VL]float64{0: 0.5, 1: 0.5}},
 		{"1 to 3", nil, []ArbEntry{{0, 33}, {1, 99}}, 0, []ib.VL{0, 1}, map[ib.VL]float64{0: 0.25, 1: 0.75}},
-		{"listed twice", nil, []ArbEntry{{0, 33}, {1, 33}, {0, 33}, {2, 33}}, 0, []ib.VL{0, 1, 2}, map[ib.VL]float64{0: 0.5, 1: 0.25, 2: 0.25}},
+		{"listed twice", nil, []ArbEntry{{0, 33}, {1, 33}, {0, 33}, {2, 33}}, 0, []ib.VL{0, 1, 2},
+			map[ib.VL]float64{0: 0.5, 1: 0.25, 2: 0.25}},
 		{"weight 0 is skipped", nil, []ArbEntry{{0, 0}, {1, 64}, {0, 0}}, 0, []ib.VL{0, 1}, map[ib.VL]float64{1: 1}},
 		{"no limit", []ArbEntry{{1, 64}}, []ArbEntry{{0, 64}}, NoHighLimit, []ib.VL{0, 1}, map[ib.VL]float64{1: 1}},
-		{"limit of one packet", []ArbEntry{{1, 255}}, []ArbEntry{{0, 64}}, 0, []ib.VL{0, 1}, map[ib.VL]float64{0: 0.5, 1: 0.5}},
-		{"limit of 12 KiB", []ArbEntry{{1, 255}}, []ArbEntry{{0, 64}}, 3, []ib.VL{0, 1}, map[ib.VL]float64{0: 1. / 7, 1: 6. / 7}},
+		{"limit of one packet", []ArbEntry{{1, 255}}, []ArbEntry{{0, 64}}, 0, []ib.VL{0, 1},
+			map[ib.VL]float64{0: 0.5, 1: 0.5}},
+		{"limit of 12 KiB", []ArbEntry{{1, 255}}, []ArbEntry{{0, 64}}, 3, []ib.VL{0, 1},
+			map[ib.VL]float64{0: 1. / 7, 1: 6. / 7}},
 		{"only high has data", []ArbEntry{{1, 10}}, []ArbEntry{{0, 64}}, 0, []ib.VL{1}, map[ib.VL]float64{1: 1}},
 		{"in no table", nil, []ArbEntry{{0, 64}}, 0, []ib.VL{3}, map[ib.VL]float64{3: 1}},
 	} {

@@ -63,13 +63,15 @@ func BenchmarkRMPP(b *testing.B) {
 	const size = 10 << 20
 	client, server := New(Config{}), New(Config{})
 	c := register(b, client, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true})
-	s := register(b, server, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Methods: MethodSet(mad.MethodGetTable)})
+	s := register(b, server, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true,
+		Methods: MethodSet(mad.MethodGetTable)})
 	table := make([]byte, size)
 	b.SetBytes(size)
 	b.ReportAllocs()
 	now := ib.Time(0)
 	for i := range b.N {
-		send(b, client, now, c, Message{Data: dgram(mad.ClassSA, mad.MethodGetTable, uint64(i), 0), Timeout: ib.Second, Env: mad.Envelope{LID: 2, QPN: 1}})
+		send(b, client, now, c, Message{Data: dgram(mad.ClassSA, mad.MethodGetTable, uint64(i), 0), Timeout: ib.Second,
+			Env: mad.Envelope{LID: 2, QPN: 1}})
 		for done := false; !done; {
 			now += ib.Microsecond
 			for _, x := range []struct {

@@ -18,20 +18,24 @@ func (p *Port) Send(now ib.Time, id AgentID, m Message) error {
 		return fmt.Errorf("madrpc: send by agent %d: %w; register first", id, ErrAgent)
 	}
 	if len(m.Data) < mad.HeaderSize {
-		return fmt.Errorf("madrpc: message of %d bytes: %w: want a header of %d at least", len(m.Data), ErrLength, mad.HeaderSize)
+		return fmt.Errorf("madrpc: message of %d bytes: %w: want a header of %d at least", len(m.Data), ErrLength,
+			mad.HeaderSize)
 	}
 	class := mad.Class(m.Data[1])
 	hdr := headerLen(class)
 	if a.RMPP && hdr == 0 {
-		return fmt.Errorf("madrpc: class 0x%02x (%s) by agent %d: %w: it has no RMPP; use an agent registered without", uint8(class), class, id, ErrClass)
+		return fmt.Errorf("madrpc: class 0x%02x (%s) by agent %d: %w: it has no RMPP; use an agent registered without",
+			uint8(class), class, id, ErrClass)
 	}
 	active := len(m.Data) >= mad.RMPPClassOff && rmppActive(m.Data)
 	long := a.RMPP && (active || len(m.Data) > mad.Size)
 	switch {
 	case !long && len(m.Data) > mad.Size:
-		return fmt.Errorf("madrpc: message of %d bytes by agent %d: %w: want %d at most; register with RMPP for more", len(m.Data), id, ErrLength, mad.Size)
+		return fmt.Errorf("madrpc: message of %d bytes by agent %d: %w: want %d at most; register with RMPP for more",
+			len(m.Data), id, ErrLength, mad.Size)
 	case long && len(m.Data) < hdr:
-		return fmt.Errorf("madrpc: message of %d bytes: %w: want the %d of the header of class 0x%02x (%s)", len(m.Data), ErrLength, hdr, uint8(class), class)
+		return fmt.Errorf("madrpc: message of %d bytes: %w: want the %d of the header of class 0x%02x (%s)",
+			len(m.Data), ErrLength, hdr, uint8(class), class)
 	}
 	tid := binary.BigEndian.Uint64(m.Data[offTID:])
 	resp := IsResponse(m.Data)
@@ -88,7 +92,8 @@ func (p *Port) Send(now ib.Time, id AgentID, m Message) error {
 func (p *Port) sending(tid uint64, c mad.Class, resp bool, lid ib.LID) ref {
 	for r := p.table.first(tid, c); r != none; {
 		o := p.slab.at(r)
-		if o.tid == tid && o.class == c && o.resp == resp && (o.kind == opCall || o.kind == opCast) && (!resp || o.env.LID == lid) {
+		if o.tid == tid && o.class == c && o.resp == resp && (o.kind == opCall || o.kind == opCast) &&
+			(!resp || o.env.LID == lid) {
 			return r
 		}
 		r = o.hashNext

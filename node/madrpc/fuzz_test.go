@@ -7,11 +7,12 @@ import (
 	"softib/proto/mad"
 )
 
-// FuzzHandle feeds a port with datagrams cut from the input, between requests of its own. It must not panic, must end every
-// request once, and must hold nothing when all time is over.
+// FuzzHandle feeds a port with datagrams cut from the input, between requests of its own. It must not panic, must end
+// every request once, and must hold nothing when all time is over.
 func FuzzHandle(f *testing.F) {
 	table := message(mad.ClassSA, mad.MethodGetTableResp, 1<<32|1, 200, 1)
-	for _, h := range []mad.RMPP{data(1, 300, mad.RMPPFirst), data(1, 220, mad.RMPPFirst|mad.RMPPLast), data(2, 0, 0), data(2, 60, mad.RMPPLast), ack(1, 9), ack(0, 1), end(mad.RMPPAbort, 120), end(mad.RMPPStop, 1)} {
+	for _, h := range []mad.RMPP{data(1, 300, mad.RMPPFirst), data(1, 220, mad.RMPPFirst|mad.RMPPLast), data(2, 0, 0),
+		data(2, 60, mad.RMPPLast), ack(1, 9), ack(0, 1), end(mad.RMPPAbort, 120), end(mad.RMPPStop, 1)} {
 		h.Put(table)
 		f.Add(table[:64])
 		table[3] ^= methodResponse
@@ -20,7 +21,8 @@ func FuzzHandle(f *testing.F) {
 	f.Add(dgram(mad.ClassPerf, mad.MethodGetResp, 2<<32|1, 0)[:64])
 	f.Fuzz(func(t *testing.T, in []byte) {
 		p := New(Config{ReassemblyMax: 1 << 16, TimeWaitMax: 4})
-		sa := register(t, p, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Methods: MethodSet(mad.MethodGetTable, mad.MethodGetMulti)})
+		sa := register(t, p, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true,
+			Methods: MethodSet(mad.MethodGetTable, mad.MethodGetMulti)})
 		raw := register(t, p, Registration{Class: mad.ClassPerf, ClassVersion: 1, Methods: MethodSet(mad.MethodGet)})
 		now := ib.Time(0)
 		ends := make(map[uint64]int)

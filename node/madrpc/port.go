@@ -69,11 +69,11 @@ type Counters struct {
 type Message struct {
 	Env mad.Envelope
 	// Data is a datagram, or from an agent with RMPP a long message: the class's header (HeaderLen), then all of the
-	// payload. It is cut into segments if it is longer than a datagram or its RMPP header is marked active. What is missing from 256 bytes is
-	// sent as zeros.
+	// payload. It is cut into segments if it is longer than a datagram or its RMPP header is marked active. What is
+	// missing from 256 bytes is sent as zeros.
 	Data []byte
-	// Timeout is how long to wait for the response, each time; 0 if none is expected. A response that is sent expects none whatever
-	// its Timeout, which then only bounds how long segments wait for acknowledgement.
+	// Timeout is how long to wait for the response, each time; 0 if none is expected. A response that is sent expects
+	// none whatever its Timeout, which then only bounds how long segments wait for acknowledgement.
 	Timeout ib.Time
 	// Retries is how often to send again after the first time.
 	Retries int
@@ -115,8 +115,8 @@ type Delivery struct {
 	Status mad.RMPPStatus // why, if Aborted
 	Cookie uint64         // of the request; 0 if Unsolicited
 	Env    mad.Envelope   // the other side
-	// Data is a datagram or, put together from segments, the first one's header and then all of the payload. What was sent
-	// comes back whole, its transaction ID as it was on the wire.
+	// Data is a datagram or, put together from segments, the first one's header and then all of the payload. What was
+	// sent comes back whole, its transaction ID as it was on the wire.
 	Data []byte
 }
 

@@ -19,7 +19,8 @@ func dgram(class mad.Class, method mad.Method, tid uint64, fill byte) []byte {
 	if i := class.Info(); i != nil {
 		version = i.Version
 	}
-	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: class, ClassVersion: version, Method: method, TransactionID: tid}
+	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: class, ClassVersion: version, Method: method,
+		TransactionID: tid}
 	h.Append(b[:0])
 	if HeaderLen(class) != 0 {
 		clear(b[mad.RMPPOff:mad.RMPPClassOff])
@@ -116,7 +117,8 @@ func TestRequestResponse(t *testing.T) {
 	}
 	clear(b[:])
 	d := received(t, p)
-	if d.Agent != id || d.Kind != Response || d.Cookie != 99 || d.Env != from || len(d.Data) != mad.Size || d.Data[100] != 0xB0 || tidOf(d.Data) != 0x7_0000_0042 {
+	if d.Agent != id || d.Kind != Response || d.Cookie != 99 || d.Env != from || len(d.Data) != mad.Size ||
+		d.Data[100] != 0xB0 || tidOf(d.Data) != 0x7_0000_0042 {
 		t.Errorf("delivered %v to %d, cookie %d, %d bytes", d.Kind, d.Agent, d.Cookie, len(d.Data))
 	}
 	if p.NextDeadline() != ib.Never || p.Outstanding() != 0 {
@@ -128,7 +130,8 @@ func TestRequestResponse(t *testing.T) {
 func TestRetriesAndTimeout(t *testing.T) {
 	p := New(Config{})
 	id := register(t, p, Registration{})
-	send(t, p, 0, id, Message{Data: dgram(mad.ClassPerf, mad.MethodGet, 1, 1), Timeout: 100 * ms, Retries: 2, Cookie: 5})
+	send(t, p, 0, id, Message{Data: dgram(mad.ClassPerf, mad.MethodGet, 1, 1), Timeout: 100 * ms, Retries: 2,
+		Cookie: 5})
 	p.HandleTimer(50 * ms) // the timeout counts from when the datagram leaves
 	for i := range ib.Time(3) {
 		_, b := sent(t, p)
@@ -147,7 +150,8 @@ func TestRetriesAndTimeout(t *testing.T) {
 		p.HandleTimer(at)
 	}
 	d := received(t, p)
-	if d.Kind != TimedOut || d.Cookie != 5 || d.Data[100] != 1 || len(d.Data) != mad.Size || tidOf(d.Data)>>32 != uint64(id) {
+	if d.Kind != TimedOut || d.Cookie != 5 || d.Data[100] != 1 || len(d.Data) != mad.Size ||
+		tidOf(d.Data)>>32 != uint64(id) {
 		t.Errorf("delivered %v, cookie %d", d.Kind, d.Cookie)
 	}
 	quiet(t, p)
@@ -232,7 +236,8 @@ func TestDuplicateTransaction(t *testing.T) {
 
 func TestSendRefused(t *testing.T) {
 	p := New(Config{})
-	plain, rmpp := register(t, p, Registration{}), register(t, p, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true})
+	plain, rmpp := register(t, p, Registration{}),
+		register(t, p, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true})
 	sa := dgram(mad.ClassSA, mad.MethodGetTable, 1, 0)
 	short := dgram(mad.ClassSA, mad.MethodGetTable, 1, 0)[:40]
 	short[mad.RMPPOff+2] = mad.RMPPActive
@@ -271,7 +276,8 @@ func TestShortDatagramIsPadded(t *testing.T) {
 func TestRegistration(t *testing.T) {
 	p := New(Config{})
 	get, set := MethodSet(mad.MethodGet), MethodSet(mad.MethodSet)
-	sm := register(t, p, Registration{Class: mad.ClassSMLID, ClassVersion: 1, Methods: MethodSet(mad.MethodGet, mad.MethodTrap), Name: "sm"})
+	sm := register(t, p, Registration{Class: mad.ClassSMLID, ClassVersion: 1,
+		Methods: MethodSet(mad.MethodGet, mad.MethodTrap), Name: "sm"})
 	oui := [3]byte{0, 0x14, 5}
 	ping := register(t, p, Registration{Class: 0x32, ClassVersion: 1, Methods: get, OUI: oui})
 	for _, c := range []struct {
@@ -279,7 +285,8 @@ func TestRegistration(t *testing.T) {
 		r    Registration
 		want error
 	}{
-		{"same method", Registration{Class: mad.ClassSMLID, ClassVersion: 1, Methods: MethodSet(mad.MethodSet, mad.MethodTrap)}, ErrInUse},
+		{"same method", Registration{Class: mad.ClassSMLID, ClassVersion: 1,
+			Methods: MethodSet(mad.MethodSet, mad.MethodTrap)}, ErrInUse},
 		{"other method", Registration{Class: mad.ClassSMLID, ClassVersion: 1, Methods: set}, nil},
 		{"other version", Registration{Class: mad.ClassSMLID, ClassVersion: 2, Methods: get}, nil},
 		{"other class", Registration{Class: mad.ClassSMDirect, ClassVersion: 1, Methods: get}, nil},
@@ -299,7 +306,8 @@ func TestRegistration(t *testing.T) {
 	}
 	_, err := p.Register(Registration{Class: mad.ClassSMLID, ClassVersion: 1, Methods: MethodSet(mad.MethodTrap)})
 	var in *InUseError
-	if !errors.As(err, &in) || in.Owner != sm || in.Name != "sm" || in.Method != mad.MethodTrap || in.Class != mad.ClassSMLID {
+	if !errors.As(err, &in) || in.Owner != sm || in.Name != "sm" || in.Method != mad.MethodTrap ||
+		in.Class != mad.ClassSMLID {
 		t.Errorf("in use: %v", err)
 	}
 
@@ -307,7 +315,8 @@ func TestRegistration(t *testing.T) {
 		t.Helper()
 		taken := p.Handle(0, mad.Envelope{LID: 9}, (*[mad.Size]byte)(b))
 		d, ok := p.PollRecv()
-		if taken != (want != 0) || ok != taken || ok && (d.Agent != want || d.Kind != Unsolicited || d.Env.LID != 9 || !bytes.Equal(d.Data, b)) {
+		if taken != (want != 0) || ok != taken || ok &&
+			(d.Agent != want || d.Kind != Unsolicited || d.Env.LID != 9 || !bytes.Equal(d.Data, b)) {
 			t.Errorf("taken %v, to agent %d, want %d", taken, d.Agent, want)
 		}
 	}

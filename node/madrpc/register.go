@@ -68,7 +68,8 @@ func (r *Registration) key() ownerKey {
 // Check says what is wrong with the registration itself, whoever else is registered.
 func (r *Registration) Check() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("madrpc: %w: class 0x%02x (%s): %s", ErrRegistration, uint8(r.Class), r.Class, fmt.Sprintf(format, args...))
+		return fmt.Errorf("madrpc: %w: class 0x%02x (%s): %s", ErrRegistration, uint8(r.Class), r.Class,
+			fmt.Sprintf(format, args...))
 	}
 	switch {
 	case r.Class == 0 && r.Methods != Methods{}:
@@ -76,7 +77,8 @@ func (r *Registration) Check() error {
 	case r.Class > classMax && r.Class != mad.ClassSMDirect:
 		return bad("want a class up to 0x%02x, or 0x%02x", uint8(classMax), uint8(mad.ClassSMDirect))
 	case needsOUI(r.Class) && r.OUI == [3]byte{}:
-		return bad("want the vendor's OUI with a class from 0x%02x to 0x%02x", uint8(vendorOUIFirst), uint8(vendorOUILast))
+		return bad("want the vendor's OUI with a class from 0x%02x to 0x%02x", uint8(vendorOUIFirst),
+			uint8(vendorOUILast))
 	case r.RMPP && r.Class != 0 && headerLen(r.Class) == 0:
 		return bad("the class has no RMPP; register without it")
 	}
@@ -95,7 +97,8 @@ func (p *Port) Register(r Registration) (AgentID, error) {
 			continue
 		}
 		who := owners[m]
-		return 0, &InUseError{Class: r.Class, Version: r.ClassVersion, OUI: k.oui, Method: m, Owner: who, Name: p.agents[who].Name}
+		return 0, &InUseError{Class: r.Class, Version: r.ClassVersion, OUI: k.oui, Method: m, Owner: who,
+			Name: p.agents[who].Name}
 	}
 	id, err := p.newAgentID()
 	if err != nil {
@@ -137,8 +140,8 @@ func (p *Port) Agent(id AgentID) (Registration, bool) {
 	return a.Registration, true
 }
 
-// Unregister ends an agent. What it still awaits comes back as Canceled, in the order in which it was sent; messages of its own that
-// were going out in segments and messages that were coming in are given up.
+// Unregister ends an agent. What it still awaits comes back as Canceled, in the order in which it was sent; messages of
+// its own that were going out in segments and messages that were coming in are given up.
 func (p *Port) Unregister(id AgentID) error {
 	a := p.agents[id]
 	if a == nil {

@@ -25,7 +25,8 @@ var (
 func newPair(t *testing.T, cfg Config) *pair {
 	p := &pair{t: t, client: New(cfg), server: New(cfg)}
 	p.c = register(t, p.client, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true})
-	p.s = register(t, p.server, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Methods: MethodSet(mad.MethodGetTable, mad.MethodGetMulti)})
+	p.s = register(t, p.server, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true,
+		Methods: MethodSet(mad.MethodGetTable, mad.MethodGetMulti)})
 	return p
 }
 
@@ -53,7 +54,8 @@ func (p *pair) toClient() *[mad.Size]byte {
 // ask sends a GetTable and returns the transaction as the server sees it.
 func (p *pair) ask(timeout ib.Time) uint64 {
 	p.t.Helper()
-	send(p.t, p.client, 0, p.c, Message{Env: serverEnv, Data: dgram(mad.ClassSA, mad.MethodGetTable, 7, 0), Timeout: timeout, Cookie: 70})
+	send(p.t, p.client, 0, p.c, Message{Env: serverEnv, Data: dgram(mad.ClassSA, mad.MethodGetTable, 7, 0),
+		Timeout: timeout, Cookie: 70})
 	p.toServer()
 	d := received(p.t, p.server)
 	if d.Kind != Unsolicited || d.Agent != p.s {
@@ -64,7 +66,8 @@ func (p *pair) ask(timeout ib.Time) uint64 {
 
 func (p *pair) answer(tid uint64, n int, retries int) {
 	p.t.Helper()
-	send(p.t, p.server, 0, p.s, Message{Env: clientEnv, Data: message(mad.ClassSA, mad.MethodGetTableResp, tid, n, 3), Retries: retries, Cookie: 71})
+	send(p.t, p.server, 0, p.s, Message{Env: clientEnv, Data: message(mad.ClassSA, mad.MethodGetTableResp, tid, n, 3),
+		Retries: retries, Cookie: 71})
 }
 
 func rmppOf(b *[mad.Size]byte) mad.RMPP {
@@ -76,7 +79,8 @@ func rmppOf(b *[mad.Size]byte) mad.RMPP {
 }
 
 func data(seg, payload uint32, flags uint8) mad.RMPP {
-	return mad.RMPP{RMPPVersion: 1, RMPPType: mad.RMPPData, RMPPFlags: flags | mad.RMPPActive, Data1: seg, Data2: payload}
+	return mad.RMPP{RMPPVersion: 1, RMPPType: mad.RMPPData, RMPPFlags: flags | mad.RMPPActive, Data1: seg,
+		Data2: payload}
 }
 
 func ack(seg, window uint32) mad.RMPP {
@@ -100,8 +104,8 @@ func TestTableWalked(t *testing.T) {
 	p.answer(tid, 500, 0)
 	whole := message(mad.ClassSA, mad.MethodGetTableResp, tid, 500, 3)
 
-	// 500 bytes are three segments of 200, the last with 100 of padding. PayloadLength counts SA's 20 bytes of header in
-	// each segment.
+	// 500 bytes are three segments of 200, the last with 100 of padding. PayloadLength counts SA's 20 bytes of header
+	// in each segment.
 	b := p.toClient()
 	wantRMPP(t, b, data(1, 3*220-100, mad.RMPPFirst))
 	if !bytes.Equal(b[56:], whole[56:256]) || !bytes.Equal(b[:24], whole[:24]) {
@@ -124,7 +128,8 @@ func TestTableWalked(t *testing.T) {
 		t.Error("third segment's bytes")
 	}
 	d := received(t, p.client)
-	if d.Kind != Response || d.Cookie != 70 || d.Agent != p.c || d.Env != serverEnv || len(d.Data) != 556 || !bytes.Equal(d.Data[56:], whole[56:]) {
+	if d.Kind != Response || d.Cookie != 70 || d.Agent != p.c || d.Env != serverEnv || len(d.Data) != 556 ||
+		!bytes.Equal(d.Data[56:], whole[56:]) {
 		t.Errorf("%v, cookie %d, %d bytes", d.Kind, d.Cookie, len(d.Data))
 	}
 	b = p.toServer()
@@ -172,7 +177,8 @@ func TestMessageLengths(t *testing.T) {
 		per := mad.Size - hdr
 		for _, n := range []int{0, 1, per - 1, per, per + 1, 2 * per, 2*per + 1, 200*per - 1, 200 * per} {
 			w := newWire(t, 1, Config{})
-			r := Registration{Class: class, ClassVersion: 2, RMPP: true, Methods: MethodSet(mad.MethodSend), OUI: vendorOUI}
+			r := Registration{Class: class, ClassVersion: 2, RMPP: true, Methods: MethodSet(mad.MethodSend),
+				OUI: vendorOUI}
 			if class == vendorClass {
 				r.ClassVersion = 1
 			}
@@ -198,9 +204,11 @@ func TestMessageLengths(t *testing.T) {
 	}
 }
 
-// TestPayloadLengthOutOfRange: a last segment that claims an impossible length counts as full, and none at all as empty.
+// TestPayloadLengthOutOfRange: a last segment that claims an impossible length counts as full, and none at all as
+// empty.
 func TestPayloadLengthOutOfRange(t *testing.T) {
-	for _, c := range []struct{ payload, want uint32 }{{221, 256}, {1 << 31, 256}, {220, 256}, {21, 57}, {20, 56}, {3, 56}, {0, 56}} {
+	for _, c := range []struct{ payload, want uint32 }{{221, 256}, {1 << 31, 256}, {220, 256}, {21, 57}, {20, 56},
+		{3, 56}, {0, 56}} {
 		p := newPair(t, Config{})
 		tid := p.ask(ib.Second)
 		p.answer(tid, 0, 0)
@@ -264,10 +272,12 @@ func TestSegmentsUnacknowledged(t *testing.T) {
 	drained(t, p.server)
 }
 
-// TestResponseStops: a response that begins and does not go on ends with its request's timeout, and the next try starts anew.
+// TestResponseStops: a response that begins and does not go on ends with its request's timeout, and the next try starts
+// anew.
 func TestResponseStops(t *testing.T) {
 	p := newPair(t, Config{})
-	send(t, p.client, 0, p.c, Message{Env: serverEnv, Data: dgram(mad.ClassSA, mad.MethodGetTable, 7, 0), Timeout: ib.Second, Retries: 1})
+	send(t, p.client, 0, p.c, Message{Env: serverEnv, Data: dgram(mad.ClassSA, mad.MethodGetTable, 7, 0),
+		Timeout: ib.Second, Retries: 1})
 	p.toServer()
 	tid := tidOf(received(t, p.server).Data)
 	p.answer(tid, 500, 0)
@@ -291,7 +301,8 @@ func TestResponseStops(t *testing.T) {
 
 func TestRepeatedRequestDuringAnswer(t *testing.T) {
 	p := newPair(t, Config{})
-	send(t, p.client, 0, p.c, Message{Env: serverEnv, Data: dgram(mad.ClassSA, mad.MethodGetTable, 7, 0), Timeout: ib.Second, Retries: 1})
+	send(t, p.client, 0, p.c, Message{Env: serverEnv, Data: dgram(mad.ClassSA, mad.MethodGetTable, 7, 0),
+		Timeout: ib.Second, Retries: 1})
 	_, b := sent(t, p.client)
 	p.server.Handle(0, clientEnv, b)
 	tid := tidOf(received(t, p.server).Data)
@@ -302,7 +313,8 @@ func TestRepeatedRequestDuringAnswer(t *testing.T) {
 	if _, ok := p.server.PollRecv(); ok {
 		t.Error("a request is delivered again while its answer goes out")
 	}
-	err := p.server.Send(0, p.s, Message{Env: clientEnv, Data: message(mad.ClassSA, mad.MethodGetTableResp, tid, 500, 3)})
+	err := p.server.Send(0, p.s, Message{Env: clientEnv,
+		Data: message(mad.ClassSA, mad.MethodGetTableResp, tid, 500, 3)})
 	if !errors.Is(err, ErrDuplicate) {
 		t.Errorf("a second answer: %v", err)
 	}
@@ -349,7 +361,8 @@ func TestNoRoomStopsSender(t *testing.T) {
 // TestDoubleSided walks a request and a response in segments, and the turn between them.
 func TestDoubleSided(t *testing.T) {
 	p := newPair(t, Config{})
-	send(t, p.client, 0, p.c, Message{Env: serverEnv, Data: message(mad.ClassSA, mad.MethodGetMulti, 7, 300, 1), Timeout: 3 * ib.Second, Cookie: 70})
+	send(t, p.client, 0, p.c, Message{Env: serverEnv, Data: message(mad.ClassSA, mad.MethodGetMulti, 7, 300, 1),
+		Timeout: 3 * ib.Second, Cookie: 70})
 	wantRMPP(t, p.toServer(), data(1, 2*220-100, mad.RMPPFirst))
 	b := p.toClient()
 	wantRMPP(t, b, ack(1, 65))
@@ -388,7 +401,8 @@ func TestDoubleSided(t *testing.T) {
 // TestWiderTurn: a peer that opens the response's window wider at once is believed.
 func TestWiderTurn(t *testing.T) {
 	p := newPair(t, Config{})
-	send(t, p.client, 0, p.c, Message{Env: serverEnv, Data: message(mad.ClassSA, mad.MethodGetMulti, 7, 100, 1), Timeout: 3 * ib.Second})
+	send(t, p.client, 0, p.c, Message{Env: serverEnv, Data: message(mad.ClassSA, mad.MethodGetMulti, 7, 100, 1),
+		Timeout: 3 * ib.Second})
 	p.toServer()
 	tid := tidOf(received(t, p.server).Data)
 	p.toClient()
@@ -414,9 +428,11 @@ func TestBadDatagramsAreRefused(t *testing.T) {
 	}{
 		{"acknowledges what was not sent", ack(2, 70), mad.RMPPSegmentNumberBig, true},
 		{"window before the segment", ack(1, 0), mad.RMPPNewWindowLastSmall, true},
-		{"acknowledgement with status", mad.RMPP{RMPPVersion: 1, RMPPType: mad.RMPPAck, RMPPFlags: mad.RMPPActive, RMPPStatus: 3}, mad.RMPPIllegalStatus, true},
+		{"acknowledgement with status", mad.RMPP{RMPPVersion: 1, RMPPType: mad.RMPPAck, RMPPFlags: mad.RMPPActive,
+			RMPPStatus: 3}, mad.RMPPIllegalStatus, true},
 		{"unknown type", mad.RMPP{RMPPVersion: 1, RMPPType: 9, RMPPFlags: mad.RMPPActive}, mad.RMPPBadType, true},
-		{"unknown version", mad.RMPP{RMPPVersion: 2, RMPPType: mad.RMPPAck, RMPPFlags: mad.RMPPActive}, mad.RMPPUnsupportedVersion, true},
+		{"unknown version", mad.RMPP{RMPPVersion: 2, RMPPType: mad.RMPPAck, RMPPFlags: mad.RMPPActive},
+			mad.RMPPUnsupportedVersion, true},
 		{"stop without its status", end(mad.RMPPStop, 5), mad.RMPPIllegalStatus, true},
 		{"abort without a status of its own", end(mad.RMPPAbort, 1), mad.RMPPIllegalStatus, true},
 		{"stop", end(mad.RMPPStop, mad.RMPPResources), 0, true},
@@ -426,7 +442,8 @@ func TestBadDatagramsAreRefused(t *testing.T) {
 		{"segment 1 that is not the first", data(1, 0, 0), mad.RMPPInconsistentFirst, false},
 		{"segment 2 that is the first", data(2, 0, mad.RMPPFirst), mad.RMPPInconsistentFirst, false},
 		{"segment of nothing", data(2, 0, 0), 0, false},
-		{"segment with status", mad.RMPP{RMPPVersion: 1, RMPPType: mad.RMPPData, RMPPFlags: 3, RMPPStatus: 1, Data1: 1}, mad.RMPPIllegalStatus, false},
+		{"segment with status", mad.RMPP{RMPPVersion: 1, RMPPType: mad.RMPPData, RMPPFlags: 3, RMPPStatus: 1, Data1: 1},
+			mad.RMPPIllegalStatus, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPair(t, Config{})
@@ -495,7 +512,8 @@ func TestSegmentsForAgentWithoutRMPP(t *testing.T) {
 	if err := p.client.Unregister(p.c); err != nil {
 		t.Fatal(err)
 	}
-	p.c = register(t, p.client, Registration{Class: mad.ClassSA, ClassVersion: 2, Methods: MethodSet(mad.MethodGetTable)})
+	p.c = register(t, p.client, Registration{Class: mad.ClassSA, ClassVersion: 2,
+		Methods: MethodSet(mad.MethodGetTable)})
 	tid := p.ask(ib.Second)
 	p.answer(tid, 500, 0)
 	b := p.toClient()
@@ -523,7 +541,8 @@ func TestSegmentsForAgentWithoutRMPP(t *testing.T) {
 
 func TestIncomingMessageGivenUp(t *testing.T) {
 	p := newPair(t, Config{})
-	send(t, p.client, 0, p.c, Message{Env: serverEnv, Data: message(mad.ClassSA, mad.MethodGetMulti, 7, 3000, 1), Timeout: ib.Second})
+	send(t, p.client, 0, p.c, Message{Env: serverEnv, Data: message(mad.ClassSA, mad.MethodGetMulti, 7, 3000, 1),
+		Timeout: ib.Second})
 	p.toServer()
 	if d := p.server.NextDeadline(); d != 40*ib.Second {
 		t.Fatalf("waits until %v", d)
@@ -567,7 +586,8 @@ func TestUnregisterDuringTransfers(t *testing.T) {
 func TestRememberedTransfersAreBounded(t *testing.T) {
 	p := newPair(t, Config{TimeWaitMax: 10})
 	for i := range 100 {
-		send(t, p.client, 0, p.c, Message{Env: serverEnv, Data: dgram(mad.ClassSA, mad.MethodGetTable, uint64(i), 0), Timeout: ib.Second})
+		send(t, p.client, 0, p.c, Message{Env: serverEnv, Data: dgram(mad.ClassSA, mad.MethodGetTable, uint64(i), 0),
+			Timeout: ib.Second})
 		p.toServer()
 		p.answer(tidOf(received(t, p.server).Data), 20, 0)
 		p.toClient()

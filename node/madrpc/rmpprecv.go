@@ -92,7 +92,8 @@ func (p *Port) handleRMPP(env mad.Envelope, dgram *[mad.Size]byte, call ref) boo
 	return true
 }
 
-// handleEnd takes a Stop or an Abort, from the receiver of what is sent here or from the sender of what is received here.
+// handleEnd takes a Stop or an Abort, from the receiver of what is sent here or from the sender of what is received
+// here.
 func (p *Port) handleEnd(h *mad.RMPP, send, recv ref, env mad.Envelope, dgram *[mad.Size]byte) {
 	legal := h.RMPPStatus == mad.RMPPResources
 	if h.RMPPType == mad.RMPPAbort {
@@ -117,7 +118,8 @@ func (p *Port) receiving(env mad.Envelope, dgram *[mad.Size]byte) ref {
 	tid, class := binary.BigEndian.Uint64(dgram[offTID:]), mad.Class(dgram[1])
 	for r := p.table.first(tid, class); r != none; {
 		o := p.slab.at(r)
-		if o.kind == opRecv && o.tid == tid && o.class == class && o.version == dgram[2] && o.method == mad.Method(dgram[3]) &&
+		if o.kind == opRecv && o.tid == tid && o.class == class && o.version == dgram[2] &&
+			o.method == mad.Method(dgram[3]) &&
 			o.env.LID == env.LID && o.env.QPN == env.QPN {
 			return r
 		}
@@ -287,7 +289,8 @@ func (p *Port) formatAck(o *op) {
 	clear(p.out[n:])
 	p.out[3] ^= methodResponse
 	binary.BigEndian.PutUint16(p.out[4:], 0)
-	h := mad.RMPP{RMPPVersion: mad.RMPPVersion, RMPPType: mad.RMPPAck, RMPPFlags: mad.RMPPActive, Data1: o.got, Data2: max(o.window, o.got)}
+	h := mad.RMPP{RMPPVersion: mad.RMPPVersion, RMPPType: mad.RMPPAck, RMPPFlags: mad.RMPPActive, Data1: o.got,
+		Data2: max(o.window, o.got)}
 	h.Put(p.out[:])
 	p.counters.Acks++
 }

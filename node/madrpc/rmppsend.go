@@ -23,7 +23,8 @@ func (p *Port) beginSegments(o *op, hdr int) {
 	// The request came in segments as well, and its sender said how many of the response it takes at first.
 	for r := p.table.first(o.tid, o.class); r != none; {
 		q := p.slab.at(r)
-		if q.kind == opRecv && q.tid == o.tid && q.class == o.class && q.version == o.version && !q.resp && q.done && q.env.LID == o.env.LID {
+		if q.kind == opRecv && q.tid == o.tid && q.class == o.class && q.version == o.version && !q.resp && q.done &&
+			q.env.LID == o.env.LID {
 			o.window = max(1, q.next)
 			return
 		}
@@ -115,7 +116,8 @@ func (p *Port) endCast(r ref) {
 // arrived reports that no segments are on their way.
 func (o *op) arrived() bool { return o.acked == o.count }
 
-// abortSend ends what is being sent because the other side will not have it. What it has wholly acknowledged it cannot refuse any more.
+// abortSend ends what is being sent because the other side will not have it. What it has wholly acknowledged it cannot
+// refuse any more.
 func (p *Port) abortSend(r ref, status mad.RMPPStatus) {
 	o := p.slab.at(r)
 	if o.arrived() {
@@ -191,7 +193,8 @@ func (p *Port) refuse(r ref, env mad.Envelope, dgram *[mad.Size]byte, status mad
 	p.control(env.Reply(), dgram[:], true, mad.RMPPAbort, status)
 }
 
-// control sends an Abort or a Stop about the transfer that dgram is of; back says that it goes against the direction of dgram.
+// control sends an Abort or a Stop about the transfer that dgram is of; back says that it goes against the direction of
+// dgram.
 func (p *Port) control(env mad.Envelope, dgram []byte, back bool, t mad.RMPPType, status mad.RMPPStatus) {
 	_, c := p.newControl(env, dgram, back)
 	p.counters.AbortsSent++

@@ -51,7 +51,8 @@ type wire struct {
 }
 
 func newWire(t testing.TB, seed uint64, cfg Config) *wire {
-	return &wire{t: t, rng: rand.New(rand.NewPCG(seed, 77)), ports: [2]*Port{New(cfg), New(cfg)}, lid: [2]ib.LID{1, 2}, delayMax: 10 * ib.Microsecond}
+	return &wire{t: t, rng: rand.New(rand.NewPCG(seed, 77)), ports: [2]*Port{New(cfg), New(cfg)}, lid: [2]ib.LID{1, 2},
+		delayMax: 10 * ib.Microsecond}
 }
 
 // launch puts what the ports have onto the wire.
@@ -76,7 +77,8 @@ func (w *wire) launch() {
 				copies++
 			}
 			for range copies {
-				f := &flight{at: w.now + 1 + ib.Time(w.rng.Int64N(int64(w.delayMax))), seq: w.seq, to: 1 - i, env: mad.Envelope{LID: w.lid[i], QPN: 1, QKey: ib.QKeyGSI}, b: *b}
+				f := &flight{at: w.now + 1 + ib.Time(w.rng.Int64N(int64(w.delayMax))), seq: w.seq, to: 1 - i,
+					env: mad.Envelope{LID: w.lid[i], QPN: 1, QKey: ib.QKeyGSI}, b: *b}
 				if w.rng.Float64() < w.bad {
 					f.b[w.rng.IntN(64)] ^= 1 << w.rng.IntN(8)
 				}
@@ -114,8 +116,10 @@ func (w *wire) step() bool {
 func drained(t testing.TB, p *Port) {
 	t.Helper()
 	p.PollRecv() // gives back the last delivery
-	if used := len(p.slab.chunks)*chunkOps - len(p.slab.free); used != 0 || p.table.n != 0 || p.incoming != 0 || p.calls != 0 || p.casts != 0 || p.lingers != 0 {
-		t.Errorf("left over: %d ops, %d in the table, %d bytes coming in, %d calls, %d casts, %d lingering", used, p.table.n, p.incoming, p.calls, p.casts, p.lingers)
+	if used := len(p.slab.chunks)*chunkOps - len(p.slab.free); used != 0 || p.table.n != 0 || p.incoming != 0 ||
+		p.calls != 0 || p.casts != 0 || p.lingers != 0 {
+		t.Errorf("left over: %d ops, %d in the table, %d bytes coming in, %d calls, %d casts, %d lingering", used,
+			p.table.n, p.incoming, p.calls, p.casts, p.lingers)
 	}
 }
 
@@ -135,7 +139,8 @@ func message(class mad.Class, method mad.Method, tid uint64, n int, seed uint64)
 		version = 1
 		copy(b[offOUI:], vendorOUI[:])
 	}
-	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: class, ClassVersion: version, Method: method, TransactionID: tid}
+	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: class, ClassVersion: version, Method: method,
+		TransactionID: tid}
 	h.Append(b[:0])
 	b[mad.RMPPOff+2] = mad.RMPPActive
 	rng := rand.NewPCG(seed, 5)
@@ -170,7 +175,8 @@ func TestTorture(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { torture(t, seed, &total) })
 	}
-	t.Logf("responses %d, unsolicited %d, timed out %d, aborted %d", total[Response], total[Unsolicited], total[TimedOut], total[Aborted])
+	t.Logf("responses %d, unsolicited %d, timed out %d, aborted %d", total[Response], total[Unsolicited],
+		total[TimedOut], total[Aborted])
 	if total[Response] == 0 || total[TimedOut] == 0 || total[Unsolicited] == 0 {
 		t.Error("not every end was seen")
 	}
@@ -200,8 +206,10 @@ func torture(t *testing.T, seed uint64, total *[numKind]int) {
 	sizeMax := []int{500, 5000, 60000}[rng.IntN(3)]
 	var sa, vendor, perf [2]AgentID
 	for i, p := range w.ports {
-		sa[i] = register(t, p, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Methods: MethodSet(mad.MethodGetTable, mad.MethodGetMulti)})
-		vendor[i] = register(t, p, Registration{Class: vendorClass, ClassVersion: 1, RMPP: true, OUI: vendorOUI, Methods: MethodSet(mad.MethodSend)})
+		sa[i] = register(t, p, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true,
+			Methods: MethodSet(mad.MethodGetTable, mad.MethodGetMulti)})
+		vendor[i] = register(t, p, Registration{Class: vendorClass, ClassVersion: 1, RMPP: true, OUI: vendorOUI,
+			Methods: MethodSet(mad.MethodSend)})
 		perf[i] = register(t, p, Registration{Class: mad.ClassPerf, ClassVersion: 1, Methods: MethodSet(mad.MethodGet)})
 	}
 	var all []*expected
@@ -210,7 +218,8 @@ func torture(t *testing.T, seed uint64, total *[numKind]int) {
 		i := rng.IntN(2)
 		e := &expected{from: i, seed: rng.Uint64(), n: rng.IntN(sizeMax)}
 		cookie := uint64(len(all))
-		m := Message{Env: mad.Envelope{LID: w.lid[1-i], QPN: 1, QKey: ib.QKeyGSI}, Timeout: 200 * ms, Retries: rng.IntN(8), Cookie: cookie}
+		m := Message{Env: mad.Envelope{LID: w.lid[1-i], QPN: 1, QKey: ib.QKeyGSI}, Timeout: 200 * ms,
+			Retries: rng.IntN(8), Cookie: cookie}
 		var id AgentID
 		switch rng.IntN(4) {
 		case 0:
@@ -331,7 +340,8 @@ func TestTortureGarbage(t *testing.T) {
 		w.bad, w.drop, w.dup = 0.05, 0.02, 0.1
 		var sa [2]AgentID
 		for i, p := range w.ports {
-			sa[i] = register(t, p, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Methods: MethodSet(mad.MethodGetTable, mad.MethodGetMulti)})
+			sa[i] = register(t, p, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true,
+				Methods: MethodSet(mad.MethodGetTable, mad.MethodGetMulti)})
 		}
 		ends := make([]int, 100)
 		receive := func() {
@@ -352,14 +362,16 @@ func TestTortureGarbage(t *testing.T) {
 					}
 					d.Data[3] |= methodResponse
 					d.Data[mad.RMPPOff+2] = mad.RMPPActive
-					_ = p.Send(w.now, sa[i], Message{Env: d.Env.Reply(), Data: d.Data, Retries: 3, Cookie: answerCookie})
+					_ = p.Send(w.now, sa[i], Message{Env: d.Env.Reply(), Data: d.Data, Retries: 3,
+						Cookie: answerCookie})
 				}
 			}
 		}
 		for i := range ends {
 			side := i % 2
 			send(t, w.ports[side], w.now, sa[side], Message{
-				Env: mad.Envelope{LID: w.lid[1-side], QPN: 1}, Data: message(mad.ClassSA, mad.MethodGetMulti, uint64(i), 10*i*i%9000, uint64(i)),
+				Env:     mad.Envelope{LID: w.lid[1-side], QPN: 1},
+				Data:    message(mad.ClassSA, mad.MethodGetMulti, uint64(i), 10*i*i%9000, uint64(i)),
 				Timeout: 100 * ms, Retries: 4, Cookie: uint64(i),
 			})
 			for range 10 {
@@ -389,10 +401,12 @@ func TestBigTables(t *testing.T) {
 	var got [2]int
 	var sa [2]AgentID
 	for i, p := range w.ports {
-		sa[i] = register(t, p, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Methods: MethodSet(mad.MethodGetTable)})
+		sa[i] = register(t, p, Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true,
+			Methods: MethodSet(mad.MethodGetTable)})
 	}
 	for i, p := range w.ports {
-		send(t, p, 0, sa[i], Message{Env: mad.Envelope{LID: w.lid[1-i], QPN: 1}, Data: dgram(mad.ClassSA, mad.MethodGetTable, 1, 0), Timeout: ib.Second, Retries: 5})
+		send(t, p, 0, sa[i], Message{Env: mad.Envelope{LID: w.lid[1-i], QPN: 1},
+			Data: dgram(mad.ClassSA, mad.MethodGetTable, 1, 0), Timeout: ib.Second, Retries: 5})
 	}
 	for w.step() && got[0]+got[1] < 2 {
 		for i, p := range w.ports {
@@ -401,7 +415,8 @@ func TestBigTables(t *testing.T) {
 			case !ok:
 			case d.Kind == Unsolicited:
 				// The answer takes longer than the request's timeout: segments that arrive count as life.
-				_ = p.Send(w.now, sa[i], Message{Env: d.Env.Reply(), Data: message(mad.ClassSA, mad.MethodGetTableResp, tidOf(d.Data), size, 8), Retries: 20})
+				_ = p.Send(w.now, sa[i], Message{Env: d.Env.Reply(),
+					Data: message(mad.ClassSA, mad.MethodGetTableResp, tidOf(d.Data), size, 8), Retries: 20})
 			case d.Kind == Response:
 				if !bytes.Equal(d.Data[56:], message(mad.ClassSA, mad.MethodGetTableResp, 0, size, 8)[56:]) {
 					t.Error("another table")

@@ -12,7 +12,8 @@ import (
 
 // BenchmarkExamine is a run without its interval: looking twice, and judging.
 func BenchmarkExamine(b *testing.B) {
-	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2", "fat-tree:radix=36,levels=3"} {
+	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2",
+		"fat-tree:radix=36,levels=3"} {
 		b.Run(spec, func(b *testing.B) {
 			r := newRig(b, spec, sm.Config{})
 			b.ResetTimer()

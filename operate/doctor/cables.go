@@ -68,7 +68,8 @@ func (j *judgement) addCable(s *Section, v *health.Verdict, severity Severity, f
 	}
 	f := Finding{
 		Severity: severity, Kind: kind, Objects: ends(j.s, v.A, v.B), BER: v.BER,
-		Measured: v.Name(j.s) + ": " + strings.Join(words, "; "), Threshold: strings.Join(slices.Compact(limits), "; "), Next: first + v.Advice(j.s),
+		Measured: v.Name(j.s) + ": " + strings.Join(words, "; "), Threshold: strings.Join(slices.Compact(limits), "; "),
+		Next: first + v.Advice(j.s),
 	}
 	if v.Direction != health.NoDirection {
 		f.Direction = v.Direction.String()
@@ -136,14 +137,16 @@ func (j *judgement) errors(s *Section) {
 	})
 }
 
-func (j *judgement) addError(s *Section, r topo.PortRef, p *survey.Port, counts *ib.Counters, x *health.Excess, severity Severity, first string) {
+func (j *judgement) addError(s *Section, r topo.PortRef, p *survey.Port, counts *ib.Counters, x *health.Excess,
+	severity Severity, first string) {
 	if x.Class == health.Signal || x.Class == health.Training {
 		if p.Cabled() {
 			return // the cable's
 		}
 	}
 	name := j.s.PortName(r)
-	f := Finding{Severity: severity, Kind: "counter", Objects: []string{name}, Measured: x.Text() + " at " + name + " (" + x.Counter.String() + ")", Threshold: limit(x)}
+	f := Finding{Severity: severity, Kind: "counter", Objects: []string{name}, Measured: x.Text() + " at " + name +
+		" (" + x.Counter.String() + ")", Threshold: limit(x)}
 	if pkts := max(counts[ib.PortXmitPkts], counts[ib.PortRcvPkts]); pkts > 0 {
 		f.Measured += fmt.Sprintf(", %.2g %% of %d packets", 100*float64(x.Count)/float64(pkts+x.Count), pkts)
 	}
@@ -187,7 +190,9 @@ func (j *judgement) saturated(s *Section, r topo.PortRef) {
 		}
 		name := j.s.PortName(r)
 		s.add(Finding{
-			Severity: Warn, Kind: "saturated", Objects: []string{name}, Measured: fmt.Sprintf("%v at %s stands at %d, the most that it can show", row.Counter, name, x.Counters[row.Counter]),
+			Severity: Warn, Kind: "saturated", Objects: []string{name},
+			Measured: fmt.Sprintf("%v at %s stands at %d, the most that it can show", row.Counter, name,
+				x.Counters[row.Counter]),
 			Threshold: "less than that", Next: "clear it (ibqueryerrors -k -K, perfquery -R) and run this again: it counts no further",
 		})
 	}
@@ -225,8 +230,10 @@ func (j *judgement) congestion(s *Section) {
 		used, _ := health.Utilisation(&d, p.Info.Rate(), j.interval)
 		name := j.s.PortName(r)
 		f := Finding{
-			Severity: Warn, Kind: "congestion", Objects: []string{name}, Threshold: fmt.Sprintf("at most %.0f %% of the time", 100*j.t.WaitShare),
-			Measured: fmt.Sprintf("%s waited for credits %.0f %% of %s and sent at %.0f %% of its rate", name, 100*w, health.Span(j.interval), 100*used),
+			Severity: Warn, Kind: "congestion", Objects: []string{name},
+			Threshold: fmt.Sprintf("at most %.0f %% of the time", 100*j.t.WaitShare),
+			Measured: fmt.Sprintf("%s waited for credits %.0f %% of %s and sent at %.0f %% of its rate", name, 100*w,
+				health.Span(j.interval), 100*used),
 		}
 		if !p.Cabled() {
 			f.Next = "see what it is plugged into"
@@ -253,5 +260,6 @@ func (j *judgement) congestion(s *Section) {
 		}
 		s.add(f)
 	})
-	slices.SortStableFunc(s.Findings, func(a, b Finding) int { return strings.Compare(b.Kind, a.Kind) }) // where it begins first
+	// where it begins first
+	slices.SortStableFunc(s.Findings, func(a, b Finding) int { return strings.Compare(b.Kind, a.Kind) })
 }

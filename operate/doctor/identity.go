@@ -13,14 +13,17 @@ import (
 
 // answers reports nodes and parts of nodes that say nothing, or nonsense.
 func (j *judgement) answers(s *Section) {
-	s.Looked = fmt.Sprintf("%s, %s", count(len(j.s.Nodes), "node", "nodes"), count(j.report.Fabric.Questions, "question", "questions"))
+	s.Looked = fmt.Sprintf("%s, %s", count(len(j.s.Nodes), "node", "nodes"),
+		count(j.report.Fabric.Questions, "question", "questions"))
 	for i, n := range j.s.Nodes {
 		for p := range n.Ports {
 			if n.Ports[p].Silent {
 				at := j.s.PortName(topo.PortRef{Node: i, Port: ib.PortNum(p)})
 				f := Finding{
-					Severity: Fail, Kind: "silent-node", Objects: []string{at}, Measured: at + " has a link, but what is behind it does not answer",
-					Threshold: "an answer to NodeInfo", Next: "see whether the device behind " + at + " hangs: restart it, or pull its cable; a port that an M_Key guards is silent too",
+					Severity: Fail, Kind: "silent-node", Objects: []string{at}, Measured: at +
+						" has a link, but what is behind it does not answer",
+					Threshold: "an answer to NodeInfo", Next: "see whether the device behind " + at +
+						" hangs: restart it, or pull its cable; a port that an M_Key guards is silent too",
 				}
 				if far := j.planned(topo.PortRef{Node: i, Port: ib.PortNum(p)}); far != "" {
 					f.Objects = append(f.Objects, far)
@@ -53,15 +56,18 @@ func (j *judgement) answers(s *Section) {
 		name := j.s.Nodes[k.node].Name
 		f := Finding{
 			Severity: Warn, Kind: "no-answer", Objects: []string{name}, Threshold: "an answer",
-			Measured: fmt.Sprintf("%s does not answer %s, %s", name, mad.AttrName(k.class, k.attr), count(len(list), "time", "times")),
-			Next:     "what depends on it was not checked; see whether the node is overloaded or hangs, and run this again",
+			Measured: fmt.Sprintf("%s does not answer %s, %s", name, mad.AttrName(k.class, k.attr),
+				count(len(list), "time", "times")),
+			Next: "what depends on it was not checked; see whether the node is overloaded or hangs, and run this again",
 		}
 		switch {
 		case list[0].Nonsense != "":
-			f.Kind, f.Measured = "nonsense", fmt.Sprintf("%s: %s behind port %d makes no sense: %s", name, mad.AttrName(k.class, k.attr), list[0].At.Port, list[0].Nonsense)
+			f.Kind, f.Measured = "nonsense", fmt.Sprintf("%s: %s behind port %d makes no sense: %s", name,
+				mad.AttrName(k.class, k.attr), list[0].At.Port, list[0].Nonsense)
 		case list[0].Status != mad.StatusOK:
 			f.Severity, f.Kind = Note, "refused"
-			f.Measured = fmt.Sprintf("%s refuses %s, %s: %v", name, mad.AttrName(k.class, k.attr), count(len(list), "time", "times"), list[0].Status)
+			f.Measured = fmt.Sprintf("%s refuses %s, %s: %v", name, mad.AttrName(k.class, k.attr),
+				count(len(list), "time", "times"), list[0].Status)
 		case k.class == mad.ClassPerf && j.answeredLater(list):
 			f.Severity, f.Kind = Note, "late-answer"
 			f.Measured = fmt.Sprintf("%s did not answer %s at the first look, and did at the second: what it counted in between is not known", name, mad.AttrName(k.class, k.attr))
@@ -150,7 +156,8 @@ func (j *judgement) guids(s *Section) {
 		var words []string
 		for _, i := range list {
 			f.Objects = append(f.Objects, j.s.Nodes[i].Name)
-			words = append(words, fmt.Sprintf("%s (%v with %s, %q)", j.whereNode(i), j.s.Nodes[i].Info.NodeType, count(int(j.s.Nodes[i].Info.NumPorts), "port", "ports"), j.s.Nodes[i].Desc))
+			words = append(words, fmt.Sprintf("%s (%v with %s, %q)", j.whereNode(i), j.s.Nodes[i].Info.NodeType,
+				count(int(j.s.Nodes[i].Info.NumPorts), "port", "ports"), j.s.Nodes[i].Desc))
 		}
 		f.Measured = fmt.Sprintf("%d nodes have the node GUID %v: %s", len(list), g, strings.Join(words, "; "))
 		f.Next = "give one of them a GUID of its own (its firmware was copied from the other's), or take it out: managers mistake them for one"
@@ -207,7 +214,8 @@ func (j *judgement) lids(s *Section) {
 			s.add(Finding{
 				Severity: Fail, Kind: "wrong-lmc", Objects: []string{name},
 				Measured:  fmt.Sprintf("%s has LID %d with LMC %d", j.where(r), lid, lmc),
-				Threshold: fmt.Sprintf("a LID that is a multiple of %d", 1<<lmc), Next: "let the subnet manager assign addresses anew (softib sm, or opensm -r)",
+				Threshold: fmt.Sprintf("a LID that is a multiple of %d", 1<<lmc),
+				Next:      "let the subnet manager assign addresses anew (softib sm, or opensm -r)",
 			})
 		}
 		if r.Port != 0 {
@@ -246,7 +254,8 @@ func (j *judgement) lids(s *Section) {
 
 // noLIDs reports ports without an address, as one finding if there are many.
 func (j *judgement) noLIDs(s *Section, refs []topo.PortRef) {
-	f := Finding{Severity: Fail, Kind: "no-lid", Threshold: fmt.Sprintf("1 to %d", ib.LIDUnicastMax), Next: "see that a subnet manager runs, and what its log says"}
+	f := Finding{Severity: Fail, Kind: "no-lid", Threshold: fmt.Sprintf("1 to %d", ib.LIDUnicastMax),
+		Next: "see that a subnet manager runs, and what its log says"}
 	if len(refs) > namesShown {
 		f.Objects, f.Measured = j.some(refs, "have no LID")
 		s.add(f)
@@ -254,7 +263,8 @@ func (j *judgement) noLIDs(s *Section, refs []topo.PortRef) {
 	}
 	for _, r := range refs {
 		g := f
-		g.Objects, g.Measured = []string{j.s.PortName(r)}, fmt.Sprintf("%s has LID %d", j.where(r), j.s.Port(r).Info.LID)
+		g.Objects, g.Measured = []string{j.s.PortName(r)},
+			fmt.Sprintf("%s has LID %d", j.where(r), j.s.Port(r).Info.LID)
 		s.add(g)
 	}
 }
@@ -271,7 +281,8 @@ func (j *judgement) mixedLMC(s *Section, lmcs map[uint8][]topo.PortRef) {
 		if l == most || len(lmcs[l]) == 0 {
 			continue
 		}
-		f := Finding{Severity: Warn, Kind: "wrong-lmc", Threshold: fmt.Sprintf("LMC %d, which %s have", most, count(best, "port", "ports"))}
+		f := Finding{Severity: Warn, Kind: "wrong-lmc",
+			Threshold: fmt.Sprintf("LMC %d, which %s have", most, count(best, "port", "ports"))}
 		f.Objects, f.Measured = j.some(lmcs[l], "have LMC %d", l)
 		f.Next = "see the manager's configuration; if the difference is meant, nothing is to be done"
 		s.add(f)
@@ -341,7 +352,8 @@ func (j *judgement) versions(s *Section) {
 		for _, b := range list[1:] {
 			s.add(Finding{
 				Severity: Warn, Kind: "revision", Objects: builds[b],
-				Measured: fmt.Sprintf("%v of vendor 0x%06x, device 0x%04x: %s: revision 0x%x, management version %d.%d", k.typ, k.vendor, k.device, few(builds[b]), b.rev, b.base, b.class),
+				Measured: fmt.Sprintf("%v of vendor 0x%06x, device 0x%04x: %s: revision 0x%x, management version %d.%d",
+					k.typ, k.vendor, k.device, few(builds[b]), b.rev, b.base, b.class),
 				Threshold: fmt.Sprintf("revision 0x%x, management version %d.%d, as %s of the same device have",
 					list[0].rev, list[0].base, list[0].class, count(len(builds[list[0]]), "node", "nodes")),
 				Next: "bring the firmware of these nodes to the version of the others",
@@ -354,8 +366,9 @@ func (j *judgement) versions(s *Section) {
 		}
 		s.add(Finding{
 			Severity: Warn, Kind: "library-version", Objects: []string{p.Host, fmt.Sprintf("%s[%d]", p.Name, p.PID)},
-			Measured: fmt.Sprintf("%s (pid %d) on %s has the library of softib %s", p.Name, p.PID, p.Host, p.Version), Threshold: "softib " + j.o.Version + ", the fabric's",
-			Next: "start the program anew with softib exec of version " + j.o.Version,
+			Measured:  fmt.Sprintf("%s (pid %d) on %s has the library of softib %s", p.Name, p.PID, p.Host, p.Version),
+			Threshold: "softib " + j.o.Version + ", the fabric's",
+			Next:      "start the program anew with softib exec of version " + j.o.Version,
 		})
 	}
 }

@@ -18,7 +18,8 @@ type Options struct {
 	// CountersOnly leaves out what was not surveyed on purpose.
 	CountersOnly bool
 
-	// Version is that of the fabric's own software; Programs use the fabric, and Hosts are what theirs carried. What is not known is left out.
+	// Version is that of the fabric's own software; Programs use the fabric, and Hosts are what theirs carried. What is
+	// not known is left out.
 	Version  string
 	Programs []ProgramFacts
 	Hosts    []HostTraffic
@@ -146,7 +147,8 @@ func (j *judgement) end(r topo.PortRef) health.End {
 	return e
 }
 
-// delta is what a port counted between the two looks. A counter that is smaller than it was has been reset: what it shows is then from since.
+// delta is what a port counted between the two looks. A counter that is smaller than it was has been reset: what it
+// shows is then from since.
 func (j *judgement) delta(r topo.PortRef) (d ib.Counters) {
 	if j.s == j.before {
 		return d

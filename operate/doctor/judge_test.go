@@ -112,28 +112,37 @@ func TestJudge(t *testing.T) {
 		objects []string
 		says    []string
 	}{
-		{name: "bad cable", kind: "bad-cable", check: doctor.Cables, sev: doctor.Fail, objects: []string{"h3[1]", "leaf1[3]"},
+		{name: "bad cable", kind: "bad-cable", check: doctor.Cables, sev: doctor.Fail,
+			objects: []string{"h3[1]", "leaf1[3]"},
 			hurt: func(p *patient) {
 				p.counts("leaf1[3]", ib.SymbolErrorCounter, 41)
 				p.counts("leaf1[3]", ib.PortRcvErrors, 40)
 				p.counts("h3[1]", ib.PortXmitData, gib/4)
 			},
-			says: []string{"41 symbol errors in 1 s at leaf1[3]", "bit error rate about 5e-09", "signals from h3[1] arrive damaged at leaf1[3]"}},
-		{name: "a cable that was bad", kind: "bad-cable", check: doctor.Cables, sev: doctor.Warn, objects: []string{"leaf1[5]", "spine1[1]"},
-			hurt: func(p *patient) { p.counted("leaf1[5]", ib.SymbolErrorCounter, 5000) }, says: []string{"since the counters were reset"}},
-		{name: "flapping", kind: "flapping-cable", check: doctor.Cables, sev: doctor.Fail, objects: []string{"h1[1]", "leaf1[1]"},
-			hurt: func(p *patient) { p.counts("h1[1]", ib.LinkDownedCounter, 3) }, says: []string{"3 times down in 1 s"}},
-		{name: "discards", kind: "counter", check: doctor.Errors, sev: doctor.Fail, objects: []string{"leaf2[4]", "h8[1]"},
+			says: []string{"41 symbol errors in 1 s at leaf1[3]", "bit error rate about 5e-09",
+				"signals from h3[1] arrive damaged at leaf1[3]"}},
+		{name: "a cable that was bad", kind: "bad-cable", check: doctor.Cables, sev: doctor.Warn,
+			objects: []string{"leaf1[5]", "spine1[1]"},
+			hurt:    func(p *patient) { p.counted("leaf1[5]", ib.SymbolErrorCounter, 5000) },
+			says:    []string{"since the counters were reset"}},
+		{name: "flapping", kind: "flapping-cable", check: doctor.Cables, sev: doctor.Fail,
+			objects: []string{"h1[1]", "leaf1[1]"},
+			hurt:    func(p *patient) { p.counts("h1[1]", ib.LinkDownedCounter, 3) },
+			says:    []string{"3 times down in 1 s"}},
+		{name: "discards", kind: "counter", check: doctor.Errors, sev: doctor.Fail,
+			objects: []string{"leaf2[4]", "h8[1]"},
 			hurt: func(p *patient) {
 				p.counts("leaf2[4]", ib.PortXmitDiscards, 500)
 				p.counts("leaf2[4]", ib.PortXmitPkts, 9500)
 			}, says: []string{"500 discarded packets", "PortXmitDiscards", "5 % of 9500 packets"}},
 		{name: "remote damage", kind: "counter", check: doctor.Errors, sev: doctor.Fail, objects: []string{"h8[1]"},
-			hurt: func(p *patient) { p.counts("h8[1]", ib.PortRcvRemotePhysicalErrors, 500) }, says: []string{"marked as damaged earlier"}},
+			hurt: func(p *patient) { p.counts("h8[1]", ib.PortRcvRemotePhysicalErrors, 500) },
+			says: []string{"marked as damaged earlier"}},
 		{name: "VL15", kind: "counter", check: doctor.Errors, sev: doctor.Warn, objects: []string{"h8[1]"},
 			hurt: func(p *patient) { p.counts("h8[1]", ib.VL15Dropped, 50) }, says: []string{"VL15Dropped"}},
 		{name: "overruns", kind: "counter", check: doctor.Errors, sev: doctor.Fail, objects: []string{"h8[1]"},
-			hurt: func(p *patient) { p.counts("h8[1]", ib.ExcessiveBufferOverrunErrors, 50) }, says: []string{"ExcessiveBufferOverrunErrors"}},
+			hurt: func(p *patient) { p.counts("h8[1]", ib.ExcessiveBufferOverrunErrors, 50) },
+			says: []string{"ExcessiveBufferOverrunErrors"}},
 		{name: "saturated", kind: "saturated", check: doctor.Errors, sev: doctor.Warn, objects: []string{"h8[1]"},
 			hurt: func(p *patient) {
 				r := p.ref("h8[1]")
@@ -142,36 +151,48 @@ func TestJudge(t *testing.T) {
 					s.Readings[r.Node][r.Port].Counters[ib.VL15Dropped] = 0xFFFF
 				}
 			}, says: []string{"65535"}},
-		{name: "a slow receiver", kind: "hot-spot", check: doctor.Congestion, sev: doctor.Warn, objects: []string{"leaf3[1]", "h9[1]"},
+		{name: "a slow receiver", kind: "hot-spot", check: doctor.Congestion, sev: doctor.Warn,
+			objects: []string{"leaf3[1]", "h9[1]"},
 			hurt: func(p *patient) {
 				p.counts("leaf3[1]", ib.PortXmitWait, 10e9)
 				p.counts("leaf3[1]", ib.PortXmitData, 3e9)
 			}, says: []string{"waited for credits 80 % of 1 s", "sent at 24 % of its rate"}},
-		{name: "asymmetric", kind: "asymmetric-link", check: doctor.Links, sev: doctor.Fail, objects: []string{"leaf1[5]", "spine1[1]"},
-			hurt: func(p *patient) { p.port("leaf1[5]").Info.NeighborMTU = ib.MTU2048 }, says: []string{"MTU 2048 and 4096"}},
+		{name: "asymmetric", kind: "asymmetric-link", check: doctor.Links, sev: doctor.Fail,
+			objects: []string{"leaf1[5]", "spine1[1]"},
+			hurt:    func(p *patient) { p.port("leaf1[5]").Info.NeighborMTU = ib.MTU2048 },
+			says:    []string{"MTU 2048 and 4096"}},
 		{name: "no LID", kind: "no-lid", check: doctor.LIDs, sev: doctor.Fail, objects: []string{"h5[1]"},
 			hurt: func(p *patient) { p.port("h5[1]").Info.LID = 0 }, says: []string{"h5[1] behind leaf2[1] has LID 0"}},
-		{name: "duplicate port GUID", kind: "duplicate-port-guid", check: doctor.GUIDs, sev: doctor.Fail, objects: []string{"h5[1]", "h6[1]"},
-			hurt: func(p *patient) { p.port("h5[1]").GUID = p.port("h6[1]").GUID }, says: []string{"behind leaf2[1]"}},
-		{name: "duplicate node GUID", kind: "duplicate-node-guid", check: doctor.GUIDs, sev: doctor.Fail, objects: []string{"h5", "h6"},
-			hurt: func(p *patient) { p.node("h5").Info.NodeGUID = p.node("h6").Info.NodeGUID }, says: []string{"h5 behind leaf2[1]"}},
+		{name: "duplicate port GUID", kind: "duplicate-port-guid", check: doctor.GUIDs, sev: doctor.Fail,
+			objects: []string{"h5[1]", "h6[1]"},
+			hurt:    func(p *patient) { p.port("h5[1]").GUID = p.port("h6[1]").GUID },
+			says:    []string{"behind leaf2[1]"}},
+		{name: "duplicate node GUID", kind: "duplicate-node-guid", check: doctor.GUIDs, sev: doctor.Fail,
+			objects: []string{"h5", "h6"},
+			hurt:    func(p *patient) { p.node("h5").Info.NodeGUID = p.node("h6").Info.NodeGUID },
+			says:    []string{"h5 behind leaf2[1]"}},
 		{name: "revision", kind: "revision", check: doctor.Versions, sev: doctor.Warn, objects: []string{"leaf4"},
 			hurt: func(p *patient) { p.node("leaf4").Info.Revision = 0xA1 }, says: []string{"revision 0xa1"}},
-		{name: "silent node", kind: "silent-node", check: doctor.Answers, sev: doctor.Fail, objects: []string{"leaf8[2]"},
-			hurt: func(p *patient) { p.port("leaf8[2]").Silent = true }},
+		{name: "silent node", kind: "silent-node", check: doctor.Answers, sev: doctor.Fail,
+			objects: []string{"leaf8[2]"},
+			hurt:    func(p *patient) { p.port("leaf8[2]").Silent = true }},
 		{name: "half an answer", kind: "no-answer", check: doctor.Answers, sev: doctor.Warn, objects: []string{"leaf8"},
 			hurt: func(p *patient) {
-				p.after.Gaps = append(p.after.Gaps, survey.Gap{At: topo.PortRef{Node: p.ref("leaf8[1]").Node}, Class: mad.ClassSMDirect, Attr: mad.AttrLFT})
+				p.after.Gaps = append(p.after.Gaps, survey.Gap{At: topo.PortRef{Node: p.ref("leaf8[1]").Node},
+					Class: mad.ClassSMDirect, Attr: mad.AttrLFT})
 			}, says: []string{"LinearForwardingTable"}},
-		{name: "silent manager", kind: "silent-manager", check: doctor.Managers, sev: doctor.Warn, objects: []string{"h2[1]"},
-			hurt: func(p *patient) { p.port("h2[1]").Info.CapabilityMask |= mad.CapIsSM }},
-		{name: "wrong master", kind: "wrong-master", check: doctor.Managers, sev: doctor.Warn, objects: []string{"h1[1]", "h2[1]"},
+		{name: "silent manager", kind: "silent-manager", check: doctor.Managers, sev: doctor.Warn,
+			objects: []string{"h2[1]"},
+			hurt:    func(p *patient) { p.port("h2[1]").Info.CapabilityMask |= mad.CapIsSM }},
+		{name: "wrong master", kind: "wrong-master", check: doctor.Managers, sev: doctor.Warn,
+			objects: []string{"h1[1]", "h2[1]"},
 			hurt: func(p *patient) {
 				x := p.port("h2[1]")
 				x.Info.CapabilityMask |= mad.CapIsSM
 				x.Manager = &mad.SMInfo{GUID: x.GUID, SMState: mad.SMStandby, Priority: 9}
 			}, says: []string{"priority 9"}},
-		{name: "half enforced", kind: "half-enforced", check: doctor.Partitions, sev: doctor.Warn, objects: []string{"leaf1[1]"},
+		{name: "half enforced", kind: "half-enforced", check: doctor.Partitions, sev: doctor.Warn,
+			objects: []string{"leaf1[1]"},
 			hurt: func(p *patient) {
 				for _, n := range p.before.Nodes {
 					for k := 1; k < len(n.Ports) && n.IsSwitch(); k++ {
@@ -183,7 +204,8 @@ func TestJudge(t *testing.T) {
 				}
 				p.port("leaf1[1]").Info.PartitionEnforcementOutbound = false
 			}},
-		{name: "starved lane", kind: "starved-lane", check: doctor.Lanes, sev: doctor.Fail, objects: []string{"leaf1[5]"},
+		{name: "starved lane", kind: "starved-lane", check: doctor.Lanes, sev: doctor.Fail,
+			objects: []string{"leaf1[5]"},
 			hurt: func(p *patient) {
 				x := p.port("leaf1[5]")
 				x.SLtoVL = slices.Clone(x.SLtoVL)
@@ -197,11 +219,15 @@ func TestJudge(t *testing.T) {
 					}
 				}
 			}, says: []string{"service level 3", "VL 2"}},
-		{name: "library", kind: "library-version", check: doctor.Versions, sev: doctor.Warn, objects: []string{"h7"}, hurt: func(*patient) {},
-			opts: doctor.Options{Version: "1.2", Programs: []doctor.ProgramFacts{{Host: "h6", PID: 5, Name: "mpirun", Version: "1.2"}, {Host: "h7", PID: 42, Name: "ib_send_lat", Version: "1.1"}}},
+		{name: "library", kind: "library-version", check: doctor.Versions, sev: doctor.Warn, objects: []string{"h7"},
+			hurt: func(*patient) {},
+			opts: doctor.Options{Version: "1.2", Programs: []doctor.ProgramFacts{{Host: "h6", PID: 5, Name: "mpirun",
+				Version: "1.2"}, {Host: "h7", PID: 42, Name: "ib_send_lat", Version: "1.1"}}},
 			says: []string{"ib_send_lat (pid 42) on h7", "1.1"}},
-		{name: "by IP", kind: "by-ip", check: doctor.Traffic, sev: doctor.Warn, objects: []string{"h4"}, hurt: func(*patient) {},
-			opts: doctor.Options{Hosts: []doctor.HostTraffic{{Host: "h3", IPBytes: 3 * gib, NativeBytes: 300 * gib}, {Host: "h4", IPBytes: 3e9, NativeBytes: 1e9}, {Host: "h5", IPBytes: 900}}},
+		{name: "by IP", kind: "by-ip", check: doctor.Traffic, sev: doctor.Warn, objects: []string{"h4"},
+			hurt: func(*patient) {},
+			opts: doctor.Options{Hosts: []doctor.HostTraffic{{Host: "h3", IPBytes: 3 * gib, NativeBytes: 300 * gib},
+				{Host: "h4", IPBytes: 3e9, NativeBytes: 1e9}, {Host: "h5", IPBytes: 900}}},
 			says: []string{"3 GB by IP", "1 GB native", "75 % by IP"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -240,7 +266,8 @@ func TestCongestionRoot(t *testing.T) {
 	p.counts("spine1[3]", ib.PortXmitWait, 6e9) // to leaf3
 	rep := doctor.Judge(p.before, p.after, doctor.Options{})
 	list := rep.Section(doctor.Congestion).Findings
-	if len(list) != 2 || list[0].Kind != "hot-spot" || list[0].Objects[0] != "leaf3[1]" || list[1].Kind != "congestion" || !strings.Contains(list[1].Next, "leaf3[1]") {
+	if len(list) != 2 || list[0].Kind != "hot-spot" || list[0].Objects[0] != "leaf3[1]" ||
+		list[1].Kind != "congestion" || !strings.Contains(list[1].Next, "leaf3[1]") {
 		t.Errorf("%+v", list)
 	}
 }
@@ -292,7 +319,8 @@ func TestReportJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"check":"cables"`, `"severity":"fail"`, `"kind":"bad-cable"`, `"objects":["leaf1[3]","h3[1]"]`, `"direction":"b-to-a"`} {
+	for _, want := range []string{`"check":"cables"`, `"severity":"fail"`, `"kind":"bad-cable"`,
+		`"objects":["leaf1[3]","h3[1]"]`, `"direction":"b-to-a"`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s in %s", want, text)
 		}

@@ -44,22 +44,25 @@ func (r *rig) lookLosing(sw string, lose func(n int) bool) *doctor.Report {
 	pi, _ := r.PortInfo(topo.PortRef{Node: r.g.ByName(sw).Index})
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
-	found, err := doctor.Run(ctx, &deaf{Session: s, lid: pi.LID, lose: lose}, doctor.RunOptions{Interval: time.Millisecond, Timeout: 50 * ib.Millisecond})
+	found, err := doctor.Run(ctx, &deaf{Session: s, lid: pi.LID, lose: lose},
+		doctor.RunOptions{Interval: time.Millisecond, Timeout: 50 * ib.Millisecond})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return doctor.Judge(found.Before, found.After, doctor.Options{Plan: r.g})
 }
 
-// TestEntryOfBareSwitch: after a link is lost, spine1 waits for its last entry, which only its own answers need. An answer that is lost for want of it is a note if it comes
-// at the second look and a warning that names the entry if it does not; without a question that needs it there is nothing to say.
+// TestEntryOfBareSwitch: after a link is lost, spine1 waits for its last entry, which only its own answers need. An
+// answer that is lost for want of it is a note if it comes at the second look and a warning that names the entry if it
+// does not; without a question that needs it there is nothing to say.
 func TestEntryOfBareSwitch(t *testing.T) {
 	r := newRig(t, topo.DefaultSpec, sm.Config{SweepInterval: -1})
 	r.stop()
 	none := func(int) bool { return false }
 	spine := r.g.ByName("spine1").Index
 	entry := func(lid ib.LID, port ib.PortNum) {
-		r.set(spine, mad.AttrLFT, uint32(lid)/mad.LFTPerBlock, func(data []byte) { data[lid%mad.LFTPerBlock] = byte(port) })
+		r.set(spine, mad.AttrLFT, uint32(lid)/mad.LFTPerBlock,
+			func(data []byte) { data[lid%mad.LFTPerBlock] = byte(port) })
 	}
 	// No answer at the first look, for no reason that tables show.
 	rep := r.lookLosing("spine1", func(n int) bool { return n == 1 })
@@ -68,7 +71,8 @@ func TestEntryOfBareSwitch(t *testing.T) {
 		t.Errorf("\n%s", all(rep))
 	}
 	// No answer at either look.
-	if f = wantFinding(t, r.lookLosing("spine1", func(int) bool { return true }), "no-answer", doctor.Warn, "spine1"); strings.Contains(f.Measured, "packets from") {
+	if f = wantFinding(t, r.lookLosing("spine1", func(int) bool { return true }), "no-answer", doctor.Warn,
+		"spine1"); strings.Contains(f.Measured, "packets from") {
 		t.Error(f.Measured)
 	}
 	// spine1 leads to h2 no more. Nothing of h2's goes by spine1 then either: the other leaves take another spine.
@@ -95,7 +99,8 @@ func TestEntryOfBareSwitch(t *testing.T) {
 	h1 := r.lid("h1")
 	for _, n := range r.g.Switches() {
 		if strings.HasPrefix(n.Name, "leaf") && n.Name != "leaf1" {
-			r.set(n.Index, mad.AttrLFT, uint32(h1)/mad.LFTPerBlock, func(data []byte) { data[h1%mad.LFTPerBlock] = data[h2%mad.LFTPerBlock] })
+			r.set(n.Index, mad.AttrLFT, uint32(h1)/mad.LFTPerBlock,
+				func(data []byte) { data[h1%mad.LFTPerBlock] = data[h2%mad.LFTPerBlock] })
 		}
 	}
 	entry(h1, mad.LFTNone)
@@ -115,7 +120,8 @@ func TestEntryOfBareSwitch(t *testing.T) {
 		return false
 	})
 	f = wantFinding(t, rep, "late-answer", doctor.Note, "spine1")
-	if want := "at the first look packets from spine1 to h1 (LID 1) end at spine1"; !strings.Contains(f.Measured, want) || find(rep, "no-answer") != nil {
+	if want := "at the first look packets from spine1 to h1 (LID 1) end at spine1"; !strings.Contains(f.Measured,
+		want) || find(rep, "no-answer") != nil {
 		t.Errorf("%q: want %q\n%s", f.Measured, want, all(rep))
 	}
 }

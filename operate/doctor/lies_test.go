@@ -73,10 +73,12 @@ func info(name string, change func(*mad.NodeInfo)) func(*topo.Node, mad.View, []
 	}
 }
 
-// TestDuplicateGUID: two nodes of a running fabric with one GUID are both found, each where it is, and nothing else about them is mistaken.
+// TestDuplicateGUID: two nodes of a running fabric with one GUID are both found, each where it is, and nothing else
+// about them is mistaken.
 func TestDuplicateGUID(t *testing.T) {
 	r := newRig(t, topo.DefaultSpec, sm.Config{})
-	for _, c := range []struct{ twin, of string }{{"h9", "h5"}, {"h9", "h2"}, {"spine3", "spine1"}, {"leaf4", "leaf1"}, {"h7", "leaf3"}} {
+	for _, c := range []struct{ twin, of string }{{"h9", "h5"}, {"h9", "h2"}, {"spine3", "spine1"}, {"leaf4", "leaf1"},
+		{"h7", "leaf3"}} {
 		t.Run(c.twin+" has that of "+c.of, func(t *testing.T) {
 			guid := r.g.ByName(c.of).GUID
 			rep := r.believe(info(c.twin, func(i *mad.NodeInfo) { i.NodeGUID = guid }))
@@ -84,10 +86,12 @@ func TestDuplicateGUID(t *testing.T) {
 			if len(f.Objects) != 2 || !strings.Contains(f.Measured, guid.String()) {
 				t.Errorf("%v: %s", f.Objects, f.Measured)
 			}
-			if rep.Fabric.Cables != r.g.NumCables() || rep.Fabric.Hosts != len(r.g.Hosts()) || rep.Fabric.Switches != len(r.g.Switches()) {
+			if rep.Fabric.Cables != r.g.NumCables() || rep.Fabric.Hosts != len(r.g.Hosts()) ||
+				rep.Fabric.Switches != len(r.g.Switches()) {
 				t.Errorf("found %+v", rep.Fabric)
 			}
-			for _, check := range []doctor.Check{doctor.Answers, doctor.LIDs, doctor.Links, doctor.Routing, doctor.Cables, doctor.Managers} {
+			for _, check := range []doctor.Check{doctor.Answers, doctor.LIDs, doctor.Links, doctor.Routing,
+				doctor.Cables, doctor.Managers} {
 				if s := rep.Section(check); s.Severity >= doctor.Warn {
 					t.Errorf("%v is mistaken:\n%s", check, all(rep))
 				}

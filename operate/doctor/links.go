@@ -20,7 +20,8 @@ func (j *judgement) links(s *Section) {
 	for _, v := range health.Judge(j.states(), 0, j.t) {
 		for i := range v.Reasons {
 			r := &v.Reasons[i]
-			f := Finding{Severity: Fail, Kind: strings.ReplaceAll(r.Kind.String(), " ", "-"), Objects: ends(names, v.A, v.B), Measured: v.Name(names) + ": " + r.Text(names), Next: v.Advice(names)}
+			f := Finding{Severity: Fail, Kind: strings.ReplaceAll(r.Kind.String(), " ", "-"),
+				Objects: ends(names, v.A, v.B), Measured: v.Name(names) + ": " + r.Text(names), Next: v.Advice(names)}
 			switch r.Kind {
 			case health.Slow:
 				f.Threshold = r.Possible.String()
@@ -50,7 +51,9 @@ func (j *judgement) links(s *Section) {
 	j.asleep(s, asleep)
 	if len(meant) > 0 {
 		s.add(Finding{
-			Severity: Note, Kind: "configured-rate", Objects: meant, Measured: fmt.Sprintf("%s less than they could because both ends are configured so, such as %s", count(len(meant), "link does", "links do"), example),
+			Severity: Note, Kind: "configured-rate", Objects: meant,
+			Measured: fmt.Sprintf("%s less than they could because both ends are configured so, such as %s",
+				count(len(meant), "link does", "links do"), example),
 			Threshold: "all that both ends can", Next: "if it is not meant, enable more at both ends (ibportstate, or the manager's configuration) and let the links train anew",
 		})
 	}
@@ -68,7 +71,8 @@ func (j *judgement) asleep(s *Section, list []Finding) {
 		}
 		return
 	}
-	all := Finding{Severity: Fail, Kind: list[0].Kind, Threshold: "Active", Next: "see that a subnet manager runs (managers, below), and what its log says"}
+	all := Finding{Severity: Fail, Kind: list[0].Kind, Threshold: "Active",
+		Next: "see that a subnet manager runs (managers, below), and what its log says"}
 	var names []string
 	for _, f := range list {
 		names = append(names, strings.Join(f.Objects, " "))
@@ -95,7 +99,8 @@ func ends(s *survey.Survey, a, b topo.PortRef) []string {
 // limited says that a port is configured for no more than what its link runs at; empty if it is not.
 func (j *judgement) limited(r topo.PortRef, rate ib.LinkRate) string {
 	pi := &j.s.Port(r).Info
-	if w := (pi.LinkWidthEnabled & pi.LinkWidthSupported).Widest(); w != 0 && w.Lanes() <= rate.Width.Lanes() && w.Lanes() < pi.LinkWidthSupported.Widest().Lanes() {
+	if w := (pi.LinkWidthEnabled & pi.LinkWidthSupported).Widest(); w != 0 && w.Lanes() <= rate.Width.Lanes() &&
+		w.Lanes() < pi.LinkWidthSupported.Widest().Lanes() {
 		return fmt.Sprintf("%s has only width %v enabled", j.s.PortName(r), w)
 	}
 	if e := pi.EnabledSpeed(); e != 0 && e <= rate.Speed && e < pi.SupportedSpeed() {
@@ -127,7 +132,8 @@ func (j *judgement) asymmetric(s *Section, c *health.Cable) {
 	}
 	objects := ends(j.s, c.A.Ref, c.B.Ref)
 	s.add(Finding{
-		Severity: Fail, Kind: "asymmetric-link", Objects: objects, Measured: strings.Join(objects, " ") + ": the ends differ: " + strings.Join(differ, ", "),
+		Severity: Fail, Kind: "asymmetric-link", Objects: objects, Measured: strings.Join(objects, " ") +
+			": the ends differ: " + strings.Join(differ, ", "),
 		Threshold: "the same at both ends", Next: "let the link train anew and the manager sweep; if it stays, update the firmware of the older end",
 	})
 }
@@ -158,7 +164,8 @@ func (j *judgement) lost(s *Section) {
 			if downs, pkts := c[ib.LinkDownedCounter], c[ib.PortRcvPkts]; downs > 0 || pkts > 0 {
 				s.add(Finding{
 					Severity: Warn, Kind: "link-lost", Objects: []string{name}, Threshold: "a link where there was one",
-					Measured: fmt.Sprintf("%s is down (%v) and had a link: it went down %s and had received %s", name, x.Info.PortPhysicalState,
+					Measured: fmt.Sprintf("%s is down (%v) and had a link: it went down %s and had received %s", name,
+						x.Info.PortPhysicalState,
 						count(int(downs), "time", "times"), count(int(pkts), "packet", "packets")),
 					Next: "see what " + name + " was plugged into: a dead device, a pulled cable, or a port that was disabled; clear its counters (perfquery -R) if it is meant to be free",
 				})
@@ -168,7 +175,8 @@ func (j *judgement) lost(s *Section) {
 }
 
 // lostCable reports a cable of the plan that is not up: an end that was found says that it has no link.
-func (j *judgement) lostCable(s *Section, g *topo.Graph, c topo.Cable, index map[ib.GUID]int, said map[topo.PortRef]bool) {
+func (j *judgement) lostCable(s *Section, g *topo.Graph, c topo.Cable, index map[ib.GUID]int,
+	said map[topo.PortRef]bool) {
 	var states, missing []string
 	for _, r := range []topo.PortRef{c.A, c.B} {
 		n := g.Nodes[r.Node]
@@ -185,7 +193,8 @@ func (j *judgement) lostCable(s *Section, g *topo.Graph, c topo.Cable, index map
 		}
 		if x := j.s.Port(at); x.Known && !x.Linked() {
 			said[at] = true
-			states = append(states, fmt.Sprintf("%s is %v (%v)", g.PortName(r), x.Info.PortState, x.Info.PortPhysicalState))
+			states = append(states, fmt.Sprintf("%s is %v (%v)", g.PortName(r), x.Info.PortState,
+				x.Info.PortPhysicalState))
 		}
 	}
 	if len(states) == 0 {
@@ -193,7 +202,9 @@ func (j *judgement) lostCable(s *Section, g *topo.Graph, c topo.Cable, index map
 	}
 	a, b := g.PortName(c.A), g.PortName(c.B)
 	s.add(Finding{
-		Severity: Fail, Kind: "link-down", Objects: []string{a, b}, Measured: fmt.Sprintf("%s %s: down: %s", a, b, strings.Join(append(states, missing...), ", ")), Threshold: "up, as planned",
-		Next: fmt.Sprintf("see that the cable is plugged in at %s and %s, that neither port is disabled, and that both devices run", a, b),
+		Severity: Fail, Kind: "link-down", Objects: []string{a, b},
+		Measured:  fmt.Sprintf("%s %s: down: %s", a, b, strings.Join(append(states, missing...), ", ")),
+		Threshold: "up, as planned",
+		Next:      fmt.Sprintf("see that the cable is plugged in at %s and %s, that neither port is disabled, and that both devices run", a, b),
 	})
 }

@@ -110,7 +110,8 @@ func wantFinding(t *testing.T, rep *doctor.Report, kind string, severity doctor.
 
 const (
 	quick = 30 * time.Millisecond
-	// unhurried is for looks at what managers say, three times: they answer when they have a turn, which on a busy machine may take seconds.
+	// unhurried is for looks at what managers say, three times: they answer when they have a turn, which on a busy
+	// machine may take seconds.
 	unhurried = 5 * ib.Second
 )
 
@@ -125,7 +126,8 @@ func (r *rig) lookAll(jo doctor.Options) *doctor.Report {
 	return r.examine(1, doctor.RunOptions{Interval: quick, Timeout: unhurried}, jo)
 }
 
-// TestLinkDown: a cable that is pulled is named by both ends, with a plan; without one, the port says that it had a link.
+// TestLinkDown: a cable that is pulled is named by both ends, with a plan; without one, the port says that it had a
+// link.
 func TestLinkDown(t *testing.T) {
 	r := newRig(t, topo.DefaultSpec, sm.Config{})
 	up := r.uplink("leaf3")
@@ -195,7 +197,8 @@ func TestDuplicateLID(t *testing.T) {
 
 // TestManagers: a second master, a port that knows another manager, and one that should be master.
 func TestManagers(t *testing.T) {
-	// Above the pretender below, so that the manager, should it sweep and see it, stays master; and it does not sweep by itself, which would mend h12.
+	// Above the pretender below, so that the manager, should it sweep and see it, stays master; and it does not sweep
+	// by itself, which would mend h12.
 	r := newRig(t, topo.DefaultSpec, sm.Config{Priority: 5, SweepInterval: -1})
 	r.setPort(r.port("h12[1]"), func(pi *mad.PortInfo) { pi.MasterSMLID = 77 })
 	rep := r.lookAll(doctor.Options{})
@@ -290,8 +293,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestCreditLoop: shortest ways round a ring wait for each other unless lanes keep them apart, which they do until somebody maps all levels to
-// one lane.
+// TestCreditLoop: shortest ways round a ring wait for each other unless lanes keep them apart, which they do until
+// somebody maps all levels to one lane.
 func TestCreditLoop(t *testing.T) {
 	for _, engine := range []string{"minhop", "dfsssp"} {
 		t.Run(engine, func(t *testing.T) {

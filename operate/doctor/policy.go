@@ -49,7 +49,8 @@ func (j *judgement) partitions(s *Section) {
 	})
 	s.Looked = fmt.Sprintf("%s, %s", count(len(parts), "partition", "partitions"), count(read, "table", "tables"))
 	if len(without) > 0 {
-		f := Finding{Severity: Fail, Kind: "no-default-key", Threshold: "0x7fff or 0xffff in every table", Next: "add them to the default partition, as limited members at least: without it they reach neither the administrator nor its answers"}
+		f := Finding{Severity: Fail, Kind: "no-default-key", Threshold: "0x7fff or 0xffff in every table",
+			Next: "add them to the default partition, as limited members at least: without it they reach neither the administrator nor its answers"}
 		f.Objects, f.Measured = j.some(without, "lack the default partition's key")
 		s.add(f)
 	}
@@ -65,12 +66,15 @@ func (j *judgement) partitions(s *Section) {
 		switch {
 		case len(all) == 1 && k != ib.PKeyDefault.Base():
 			s.add(Finding{
-				Severity: Warn, Kind: "lonely-partition", Objects: []string{name, j.s.PortName(all[0])}, Measured: fmt.Sprintf("%s has one member, %s", name, j.s.PortName(all[0])),
+				Severity: Warn, Kind: "lonely-partition", Objects: []string{name, j.s.PortName(all[0])},
+				Measured:  fmt.Sprintf("%s has one member, %s", name, j.s.PortName(all[0])),
 				Threshold: "at least two members", Next: "add the members that are missing, or delete the partition",
 			})
 		case len(m.full) == 0 && len(all) > 1:
 			objects, text := j.some(all, "are all limited members of %s: none of them can talk to another", name)
-			s.add(Finding{Severity: Warn, Kind: "limited-only", Objects: append([]string{name}, objects...), Measured: text, Threshold: "at least one full member", Next: "make those full members that the others should reach"})
+			s.add(Finding{Severity: Warn, Kind: "limited-only", Objects: append([]string{name}, objects...),
+				Measured: text, Threshold: "at least one full member",
+				Next: "make those full members that the others should reach"})
 		}
 	}
 	j.enforcement(s)
@@ -101,7 +105,9 @@ func (j *judgement) enforcement(s *Section) {
 					way, not = not, way
 				}
 				s.add(Finding{
-					Severity: Warn, Kind: "half-enforced", Objects: []string{j.s.PortName(r)}, Measured: fmt.Sprintf("%s enforces partitions on packets that go %s and not on those that go %s", j.s.PortName(r), way, not),
+					Severity: Warn, Kind: "half-enforced", Objects: []string{j.s.PortName(r)},
+					Measured: fmt.Sprintf("%s enforces partitions on packets that go %s and not on those that go %s",
+						j.s.PortName(r), way, not),
 					Threshold: "both", Next: "set both in the manager's configuration (part_enforce both)",
 				})
 			}
@@ -109,8 +115,9 @@ func (j *judgement) enforcement(s *Section) {
 		}
 	}
 	if len(guarded) > 0 && len(open) > 0 {
-		f := Finding{Severity: Warn, Kind: "not-enforced", Threshold: fmt.Sprintf("enforced, as at %s", count(len(guarded), "other port", "other ports")),
-			Next: "let the manager sweep anew: behind these ports only the adapters themselves keep partitions apart"}
+		f := Finding{Severity: Warn, Kind: "not-enforced",
+			Threshold: fmt.Sprintf("enforced, as at %s", count(len(guarded), "other port", "other ports")),
+			Next:      "let the manager sweep anew: behind these ports only the adapters themselves keep partitions apart"}
 		f.Objects, f.Measured = j.some(open, "lead to adapters and enforce no partitions")
 		s.add(f)
 	}
@@ -139,13 +146,16 @@ func (j *judgement) compareKeys(s *Section, sw, end topo.PortRef) {
 	x, y := j.s.PortName(sw), j.s.PortName(end)
 	if len(cut) > 0 {
 		s.add(Finding{
-			Severity: Fail, Kind: "partition-cut", Objects: []string{x, y}, Measured: fmt.Sprintf("%s has %s, and %s in front of it drops them", y, strings.Join(cut, ", "), x),
+			Severity: Fail, Kind: "partition-cut", Objects: []string{x, y},
+			Measured:  fmt.Sprintf("%s has %s, and %s in front of it drops them", y, strings.Join(cut, ", "), x),
 			Threshold: "the same keys at both ends", Next: "let the manager write its partitions anew (softib partition reload, or a full sweep)",
 		})
 	}
 	if len(extra) > 0 {
 		s.add(Finding{
-			Severity: Warn, Kind: "partition-leak", Objects: []string{x, y}, Measured: fmt.Sprintf("%s lets %s through, which %s behind it is no member of", x, strings.Join(extra, ", "), y),
+			Severity: Warn, Kind: "partition-leak", Objects: []string{x, y},
+			Measured: fmt.Sprintf("%s lets %s through, which %s behind it is no member of", x,
+				strings.Join(extra, ", "), y),
 			Threshold: "the same keys at both ends", Next: "let the manager write its partitions anew (softib partition reload, or a full sweep)",
 		})
 	}
@@ -191,26 +201,32 @@ func (j *judgement) managers(s *Section) {
 			others = append(others, m)
 		}
 	})
-	s.Looked = fmt.Sprintf("%s, %s", count(len(masters)+len(standby)+len(others)+len(silent), "manager", "managers"), count(ports, "port", "ports"))
+	s.Looked = fmt.Sprintf("%s, %s", count(len(masters)+len(standby)+len(others)+len(silent), "manager", "managers"),
+		count(ports, "port", "ports"))
 	for _, r := range silent {
 		s.add(Finding{
-			Severity: Warn, Kind: "silent-manager", Objects: []string{j.s.PortName(r)}, Measured: j.s.PortName(r) + " says that a manager runs there, and none answers SMInfo", Threshold: "an answer",
+			Severity: Warn, Kind: "silent-manager", Objects: []string{j.s.PortName(r)}, Measured: j.s.PortName(r) +
+				" says that a manager runs there, and none answers SMInfo", Threshold: "an answer",
 			Next: "see whether the manager on that host hangs, and restart it",
 		})
 	}
 	for _, m := range others {
 		s.add(Finding{
-			Severity: Note, Kind: "undecided-manager", Objects: []string{j.s.PortName(m.ref)}, Measured: fmt.Sprintf("the manager at %s is %v", j.s.PortName(m.ref), m.info.SMState), Threshold: "Master or Standby",
-			Next: "run this again in a few seconds; if it stays so see that manager's log",
+			Severity: Note, Kind: "undecided-manager", Objects: []string{j.s.PortName(m.ref)},
+			Measured:  fmt.Sprintf("the manager at %s is %v", j.s.PortName(m.ref), m.info.SMState),
+			Threshold: "Master or Standby",
+			Next:      "run this again in a few seconds; if it stays so see that manager's log",
 		})
 	}
 	name := func(m manager) string {
-		return fmt.Sprintf("%s (LID %d, GUID %v, priority %d)", j.s.PortName(m.ref), m.lid, m.info.GUID, m.info.Priority)
+		return fmt.Sprintf("%s (LID %d, GUID %v, priority %d)", j.s.PortName(m.ref), m.lid, m.info.GUID,
+			m.info.Priority)
 	}
 	switch len(masters) {
 	case 0:
 		s.add(Finding{
-			Severity: Fail, Kind: "no-master", Measured: fmt.Sprintf("none of %s is master", count(len(standby)+len(others)+len(silent), "manager", "managers")), Threshold: "one master",
+			Severity: Fail, Kind: "no-master", Measured: fmt.Sprintf("none of %s is master",
+				count(len(standby)+len(others)+len(silent), "manager", "managers")), Threshold: "one master",
 			Next: "start a subnet manager: softib sm, or opensm",
 		})
 		return
@@ -234,15 +250,19 @@ func (j *judgement) managers(s *Section) {
 	}
 	if len(standby) == 0 && len(masters) == 1 {
 		s.add(Finding{
-			Severity: Note, Kind: "no-standby", Objects: []string{j.s.PortName(master.ref)}, Measured: "the master at " + name(master) + " has no standby", Threshold: "one standby",
+			Severity: Note, Kind: "no-standby", Objects: []string{j.s.PortName(master.ref)},
+			Measured: "the master at " + name(master) + " has no standby", Threshold: "one standby",
 			Next: "start a second manager, so that the fabric is managed when the first ends: softib sm --on fabric:HOST",
 		})
 	}
 	for _, m := range standby {
-		if m.info.Priority > master.info.Priority || m.info.Priority == master.info.Priority && m.info.GUID < master.info.GUID {
+		if m.info.Priority > master.info.Priority || m.info.Priority == master.info.Priority &&
+			m.info.GUID < master.info.GUID {
 			s.add(Finding{
-				Severity: Warn, Kind: "wrong-master", Objects: []string{j.s.PortName(m.ref), j.s.PortName(master.ref)}, Measured: fmt.Sprintf("the standby at %s should be master before %s", name(m), name(master)),
-				Threshold: "the highest priority is master, the lower GUID among equals (IBA 14.4.1)", Next: "if it stays so, the two do not hear each other or have different SM_Keys: see both logs",
+				Severity: Warn, Kind: "wrong-master", Objects: []string{j.s.PortName(m.ref), j.s.PortName(master.ref)},
+				Measured:  fmt.Sprintf("the standby at %s should be master before %s", name(m), name(master)),
+				Threshold: "the highest priority is master, the lower GUID among equals (IBA 14.4.1)",
+				Next:      "if it stays so, the two do not hear each other or have different SM_Keys: see both logs",
 			})
 		}
 	}
@@ -288,7 +308,8 @@ func (j *judgement) traffic(s *Section) {
 		}
 		s.add(Finding{
 			Severity: Warn, Kind: "by-ip", Objects: []string{h.Host},
-			Measured:  fmt.Sprintf("%s sent %s by IP over InfiniBand and %s native: %.0f %% by IP", h.Host, bytes(h.IPBytes), bytes(h.NativeBytes), 100*share),
+			Measured: fmt.Sprintf("%s sent %s by IP over InfiniBand and %s native: %.0f %% by IP", h.Host,
+				bytes(h.IPBytes), bytes(h.NativeBytes), 100*share),
 			Threshold: fmt.Sprintf("at most %.0f %% by IP", 100*ipShareMax),
 			Next:      "let its programs use verbs, rdma_cm or a library above them (UCX, libfabric, MPI over verbs, NFS over RDMA): the same cable carries more with less work",
 		})

@@ -124,7 +124,8 @@ type Finding struct {
 	Threshold string `json:"threshold,omitempty"`
 	// Next is what to do.
 	Next string `json:"next"`
-	// BER is the estimate of a cable's bit error rate, and Direction who damages whose signals: "a-to-b" from the first object to the second.
+	// BER is the estimate of a cable's bit error rate, and Direction who damages whose signals: "a-to-b" from the first
+	// object to the second.
 	BER       float64 `json:"ber,omitempty"`
 	Direction string  `json:"direction,omitempty"`
 }

@@ -116,7 +116,8 @@ func all(rep *doctor.Report) string {
 	for _, s := range rep.Sections {
 		fmt.Fprintf(&b, "%-11v %-8v %s %s\n", s.Check, s.Severity, s.Looked, s.Why)
 		for _, f := range s.Findings {
-			fmt.Fprintf(&b, "    %v %s %v: %s (want %s) next: %s\n", f.Severity, f.Kind, f.Objects, f.Measured, f.Threshold, f.Next)
+			fmt.Fprintf(&b, "    %v %s %v: %s (want %s) next: %s\n", f.Severity, f.Kind, f.Objects, f.Measured,
+				f.Threshold, f.Next)
 		}
 	}
 	return b.String()

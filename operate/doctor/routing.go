@@ -16,7 +16,8 @@ func judgeTables(r *survey.Routing) route.Report {
 	return route.Judge(r.Net, r.Tables, route.JudgeOptions{Shifts: 1, Randoms: -1})
 }
 
-// wantsLanes reports whether lanes and levels decide if the tables can deadlock: with one lane for all packets they could.
+// wantsLanes reports whether lanes and levels decide if the tables can deadlock: with one lane for all packets they
+// could.
 func wantsLanes(s *survey.Survey) bool {
 	r := s.Routing(false)
 	g := route.NewCDG(r.Net)
@@ -36,11 +37,13 @@ func (j *judgement) routing(s *Section) {
 		s.skip("no end port is active: see links")
 		return
 	}
-	s.Looked = fmt.Sprintf("%s of %s", count(int(rep.Pairs), "pair", "pairs"), count(rep.EndPorts, "end port", "end ports"))
+	s.Looked = fmt.Sprintf("%s of %s", count(int(rep.Pairs), "pair", "pairs"),
+		count(rep.EndPorts, "end port", "end ports"))
 	for _, k := range r.Unread {
 		name := j.s.Nodes[r.Nodes[k]].Name
 		s.add(Finding{
-			Severity: Warn, Kind: "table-unread", Objects: []string{name}, Measured: "the forwarding table of " + name + " could not be read, so ways through it count as lost",
+			Severity: Warn, Kind: "table-unread", Objects: []string{name}, Measured: "the forwarding table of " + name +
+				" could not be read, so ways through it count as lost",
 			Threshold: "a table", Next: "see answers, above, and run this again",
 		})
 	}
@@ -58,8 +61,9 @@ func (j *judgement) routing(s *Section) {
 		}
 		s.add(Finding{
 			Severity: Fail, Kind: "forwarding-loop", Objects: j.switchNames(r, rep.Loop), Threshold: "no loop",
-			Measured: fmt.Sprintf("packets to %s go round for ever: %s", j.dest(r, rep.LoopLID), strings.Join(steps, ", ")),
-			Next:     "let the subnet manager compute and write its tables anew (a full sweep); softib route check says whether its engine's tables are good",
+			Measured: fmt.Sprintf("packets to %s go round for ever: %s", j.dest(r, rep.LoopLID),
+				strings.Join(steps, ", ")),
+			Next: "let the subnet manager compute and write its tables anew (a full sweep); softib route check says whether its engine's tables are good",
 		})
 	}
 	j.creditLoop(s, r, &rep)
@@ -75,7 +79,8 @@ func (j *judgement) unreached(s *Section, r *survey.Routing, rep *route.Report) 
 		from := j.sender(r, m.From, m.To)
 		to := j.dest(r, m.To)
 		at := j.s.Nodes[r.Nodes[m.At]].Name
-		f := Finding{Severity: Fail, Kind: "unreachable", Objects: []string{from, j.destName(r, m.To), at}, Threshold: "a way for every pair"}
+		f := Finding{Severity: Fail, Kind: "unreachable", Objects: []string{from, j.destName(r, m.To), at},
+			Threshold: "a way for every pair"}
 		switch m.Why {
 		case "loop":
 			f.Measured = fmt.Sprintf("packets from %s to %s go round in a loop at %s", from, to, at)
@@ -118,7 +123,8 @@ func (j *judgement) entry(r *survey.Routing, sw int32, lid ib.LID) string {
 	return fmt.Sprintf("whose entry for LID %d is %s, which is not active", lid, name)
 }
 
-// lostAnswers says where the answers of a switch to the port that asks end, if its tables do not lead there. No pair of end ports need use such an entry, so unreached does not see it: only what the switch itself sends does.
+// lostAnswers says where the answers of a switch to the port that asks end, if its tables do not lead there. No pair of
+// end ports need use such an entry, so unreached does not see it: only what the switch itself sends does.
 func (j *judgement) lostAnswers(node int) string {
 	lid := j.s.Port(j.s.From).Info.LID
 	if j.s.Parts&survey.Tables == 0 || !j.s.Nodes[node].IsSwitch() {
@@ -139,7 +145,8 @@ func (j *judgement) lostAnswers(node int) string {
 		}
 		ports := r.Net.Switches[sw].Ports
 		if int(p) >= len(ports) || ports[p].To == route.NoSwitch {
-			return fmt.Sprintf("packets from %s to %s end at %s, %s", j.s.Nodes[node].Name, j.dest(r, lid), j.s.Nodes[r.Nodes[sw]].Name, j.entry(r, sw, lid))
+			return fmt.Sprintf("packets from %s to %s end at %s, %s", j.s.Nodes[node].Name, j.dest(r, lid),
+				j.s.Nodes[r.Nodes[sw]].Name, j.entry(r, sw, lid))
 		}
 		sw = ports[p].To
 	}
@@ -208,7 +215,8 @@ func (j *judgement) sender(r *survey.Routing, sw int32, not ib.LID) string {
 	n := j.s.Nodes[r.Nodes[sw]]
 	for p := 1; p < len(n.Ports); p++ {
 		if x := &n.Ports[p]; x.Cabled() && !j.s.Nodes[x.Peer].IsSwitch() {
-			if far := j.s.Port(topo.PortRef{Node: x.Peer, Port: x.PeerPort}); far.Info.LID != not && far.Info.PortState == ib.PortActive {
+			if far := j.s.Port(topo.PortRef{Node: x.Peer, Port: x.PeerPort}); far.Info.LID != not &&
+				far.Info.PortState == ib.PortActive {
 				return j.s.Nodes[x.Peer].Name
 			}
 		}
@@ -286,7 +294,8 @@ func (j *judgement) starved(s *Section, r topo.PortRef, x *survey.Port) {
 			}
 		}
 		s.add(Finding{
-			Severity: Fail, Kind: "starved-lane", Objects: []string{name}, Measured: fmt.Sprintf("packets of service level %s leave %s on VL %d, which has no weight in either arbitration table", strings.Join(sls, ","), name, vl),
+			Severity: Fail, Kind: "starved-lane", Objects: []string{name},
+			Measured:  fmt.Sprintf("packets of service level %s leave %s on VL %d, which has no weight in either arbitration table", strings.Join(sls, ","), name, vl),
 			Threshold: "a weight for each lane in use", Next: "give the lane a weight in the manager's QoS configuration (qos_vlarb_low), or map its levels to another lane",
 		})
 	}

@@ -14,7 +14,8 @@ import (
 
 // RunOptions say how to look at a fabric.
 type RunOptions struct {
-	// Interval is how long counters count between two looks; 0: one look, and counters since their last reset are what there is.
+	// Interval is how long counters count between two looks; 0: one look, and counters since their last reset are what
+	// there is.
 	Interval time.Duration
 	// CountersOnly leaves tables, partitions and managers alone.
 	CountersOnly bool

@@ -9,14 +9,16 @@ import (
 	"softib/proto/topo"
 )
 
-// How long the subnet administrator takes is measured as a program sees it: a query for a path goes out from a host, by datagrams, now and then.
+// How long the subnet administrator takes is measured as a program sees it: a query for a path goes out from a host, by
+// datagrams, now and then.
 
 // adminProbeEvery is the time between two such queries.
 const adminProbeEvery = 10 * time.Second
 
 // AdminBounds are the upper bounds of AdminLatency's buckets.
 var AdminBounds = [...]time.Duration{
-	50 * time.Microsecond, 100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond,
+	50 * time.Microsecond, 100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond, time.Millisecond,
+	2 * time.Millisecond,
 	5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, time.Second,
 }
 

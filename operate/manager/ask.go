@@ -23,7 +23,8 @@ type Session interface {
 	Recv(context.Context) (madrpc.Delivery, error)
 }
 
-// OpenMgmt opens a management service of a fabric: that of an end port or, where a fabric is known from one port only, that one.
+// OpenMgmt opens a management service of a fabric: that of an end port or, where a fabric is known from one port only,
+// that one.
 func OpenMgmt(f Fabric, r topo.PortRef) (Session, error) {
 	switch f := f.(type) {
 	case interface {
@@ -73,7 +74,8 @@ func NewAsker(f Fabric, ref topo.PortRef) (*Asker, error) {
 	a := &Asker{s: s}
 	a.smp, err = s.Register(madrpc.Registration{Class: mad.ClassSMDirect, ClassVersion: 1, Name: "softib status"})
 	if err == nil {
-		a.sa, err = s.Register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: mad.SAVersion, RMPP: true, Name: "softib route"})
+		a.sa, err = s.Register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: mad.SAVersion, RMPP: true,
+			Name: "softib route"})
 	}
 	if err != nil {
 		s.Close()
@@ -106,8 +108,8 @@ func (a *Asker) ManagerHere(ctx context.Context) (info mad.SMInfo, err error) {
 	return info, err
 }
 
-// Paths asks the administrator for the way from this port to each of some LIDs; nil where it knows none. Managers are the LIDs of ports at which one
-// runs: nobody else is asked.
+// Paths asks the administrator for the way from this port to each of some LIDs; nil where it knows none. Managers are
+// the LIDs of ports at which one runs: nobody else is asked.
 func (a *Asker) Paths(ctx context.Context, managers, lids []ib.LID) ([]*mad.PathRecord, error) {
 	if !slices.Contains(managers, a.info.MasterSMLID) {
 		return nil, ErrNoAnswer // the port knows of none, or of one that is gone
@@ -116,7 +118,8 @@ func (a *Asker) Paths(ctx context.Context, managers, lids []ib.LID) ([]*mad.Path
 	env := mad.Envelope{LID: a.info.MasterSMLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, SL: a.info.MasterSMSL}
 	list := make([]question, len(lids))
 	for i, lid := range lids {
-		h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: mad.MethodGet, AttributeID: mad.AttrPathRecord}
+		h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion,
+			Method: mad.MethodGet, AttributeID: mad.AttrPathRecord}
 		b := h.Append(nil)
 		b = (&mad.RMPP{}).Append(b)
 		b = (&mad.SAHeader{ComponentMask: comps}).Append(b)
@@ -162,7 +165,8 @@ func (a *Asker) ask(ctx context.Context, id madrpc.AgentID, list []question) ([]
 	for done < len(list) {
 		for ; sent < len(list) && sent < done+askWindow; sent++ {
 			mad.View(list[sent].data).SetTID(uint64(sent) + 1) // the lower half tells the requests apart
-			err := a.s.Send(id, madrpc.Message{Env: list[sent].env, Data: list[sent].data, Timeout: askTimeout, Retries: askRetries, Cookie: uint64(sent)})
+			err := a.s.Send(id, madrpc.Message{Env: list[sent].env, Data: list[sent].data, Timeout: askTimeout,
+				Retries: askRetries, Cookie: uint64(sent)})
 			if err != nil {
 				return nil, err
 			}

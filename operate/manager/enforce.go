@@ -36,8 +36,8 @@ type Probes interface {
 	RenewWays()
 }
 
-// Enforcer keeps the tenants of a fabric apart: it is what a tenant.Book stands on. What it is asked for goes to the nodes by the subnet manager, is read back from them
-// by datagrams, and is proved with packets.
+// Enforcer keeps the tenants of a fabric apart: it is what a tenant.Book stands on. What it is asked for goes to the
+// nodes by the subnet manager, is read back from them by datagrams, and is proved with packets.
 type Enforcer struct {
 	f    Probes
 	k    Keeper
@@ -49,7 +49,8 @@ type Enforcer struct {
 	qos   sm.QoS
 }
 
-// NewEnforcer makes one for a fabric and its manager, which is nil where somebody else's looks after it. Parts and qos are what the operator's files say, without tenants.
+// NewEnforcer makes one for a fabric and its manager, which is nil where somebody else's looks after it. Parts and qos
+// are what the operator's files say, without tenants.
 func NewEnforcer(f Probes, k Keeper, parts policy.Partitions, qos sm.QoS) *Enforcer {
 	e := &Enforcer{f: f, k: k, g: f.Graph(), port: map[ib.GUID]topo.PortRef{}, parts: parts, qos: qos}
 	for i, n := range e.g.Nodes {
@@ -64,7 +65,8 @@ func NewEnforcer(f Probes, k Keeper, parts policy.Partitions, qos sm.QoS) *Enfor
 	return e
 }
 
-// StartWith is a manager's configuration for a fabric whose tenants are known before it comes up: with it they are apart from the first moment.
+// StartWith is a manager's configuration for a fabric whose tenants are known before it comes up: with it they are
+// apart from the first moment.
 func StartWith(c sm.Config, s tenant.State) (sm.Config, error) {
 	var err error
 	if c.Partitions, err = s.Merge(c.Partitions); err != nil {
@@ -94,7 +96,8 @@ func (e *Enforcer) Reserved(key ib.PKey) (string, bool) {
 	return tenant.Reserved(e.parts, key)
 }
 
-// SetOwn replaces what the operator's own files say. It takes force with the next call of Enforce, which tenant.Book's Refresh makes; undo takes it back.
+// SetOwn replaces what the operator's own files say. It takes force with the next call of Enforce, which tenant.Book's
+// Refresh makes; undo takes it back.
 func (e *Enforcer) SetOwn(parts policy.Partitions, pol *policy.QoSPolicy) (undo func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -203,7 +206,8 @@ func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.Qo
 	})
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			return sc, &tenant.RefusedError{Refusals: []tenant.Refusal{{Node: "the subnet manager", Why: "its sweep has not ended in time"}}}
+			return sc, &tenant.RefusedError{Refusals: []tenant.Refusal{{Node: "the subnet manager",
+				Why: "its sweep has not ended in time"}}}
 		}
 		return sc, fmt.Errorf("manager: %w", err)
 	}
@@ -266,7 +270,8 @@ func concernOf(was, want *tenant.State) concern {
 // sorted are the ports in the order of GUIDs.
 func (c *concern) sorted() []ib.GUID { return slices.Sorted(maps.Keys(c.ports)) }
 
-// refusals are those of the manager's that are about the change. A node that is broken already and has no part in it stops nobody.
+// refusals are those of the manager's that are about the change. A node that is broken already and has no part in it
+// stops nobody.
 func (e *Enforcer) refusals(sc scene, c concern) (list []tenant.Refusal) {
 	for _, r := range sc.refusals {
 		_, about := c.ports[r.Behind]
@@ -275,7 +280,10 @@ func (e *Enforcer) refusals(sc scene, c concern) (list []tenant.Refusal) {
 		}
 		list = append(list, tenant.Refusal{Node: e.nameOf(r.Node, r.Num), Why: r.Why})
 	}
-	slices.SortFunc(list, func(a, b tenant.Refusal) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Why, b.Why)) })
+	slices.SortFunc(list, func(a, b tenant.Refusal) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node),
+			cmp.Compare(a.Why, b.Why))
+	})
 	return slices.Compact(list)
 }
 

@@ -14,7 +14,8 @@ import (
 func (e *Enforcer) PortGUIDs(host string) ([]ib.GUID, error) {
 	n := e.g.ByName(host)
 	if n == nil {
-		return nil, &tenant.InvalidError{Field: "host", Value: strconv.Quote(host), Want: "one of the fabric's: " + e.span()}
+		return nil, &tenant.InvalidError{Field: "host", Value: strconv.Quote(host), Want: "one of the fabric's: " +
+			e.span()}
 	}
 	if n.IsSwitch() {
 		return nil, &tenant.InvalidError{Field: "host", Value: host, Want: "a host: this is a switch"}
@@ -31,8 +32,8 @@ func (e *Enforcer) span() string {
 	return hosts[0].Name + " to " + hosts[len(hosts)-1].Name
 }
 
-// Ports are the port GUIDs that words stand for: hosts (h1), ranges of hosts (h1-h8), GUIDs (0x0002c90300000001), several of them with commas between. A GUID need not be
-// in the fabric. Each port comes once.
+// Ports are the port GUIDs that words stand for: hosts (h1), ranges of hosts (h1-h8), GUIDs (0x0002c90300000001),
+// several of them with commas between. A GUID need not be in the fabric. Each port comes once.
 func (e *Enforcer) Ports(words ...string) ([]ib.GUID, error) {
 	var list []ib.GUID
 	seen := map[ib.GUID]bool{}
@@ -63,7 +64,8 @@ func (e *Enforcer) portsOf(word string) ([]ib.GUID, error) {
 	if e.g.ByName(word) != nil {
 		return e.PortGUIDs(word)
 	}
-	if g, err := ib.ParseGUID(word); err == nil && (strings.HasPrefix(strings.ToLower(word), "0x") || len(strings.ReplaceAll(word, ":", "")) == 16) {
+	if g, err := ib.ParseGUID(word); err == nil &&
+		(strings.HasPrefix(strings.ToLower(word), "0x") || len(strings.ReplaceAll(word, ":", "")) == 16) {
 		return []ib.GUID{g}, nil
 	}
 	if prefix, first, last, ok := hostRange(word); ok {
@@ -110,7 +112,8 @@ func (e *Enforcer) HostOf(g ib.GUID) (*topo.Node, ib.PortNum, bool) {
 	return e.g.Nodes[r.Node], r.Port, true
 }
 
-// NameOf is a port as people write it: the host's name, with the port where it has several, or the GUID of one that is not there.
+// NameOf is a port as people write it: the host's name, with the port where it has several, or the GUID of one that is
+// not there.
 func (e *Enforcer) NameOf(g ib.GUID) string {
 	n, p, ok := e.HostOf(g)
 	switch {

@@ -13,7 +13,8 @@ import (
 	"softib/operate/manager/tenant"
 )
 
-// What ports have to hold is what the subnet manager noted of them when it told them: its subnet has the only copy of that.
+// What ports have to hold is what the subnet manager noted of them when it told them: its subnet has the only copy of
+// that.
 
 // laneRead is one question for a part of a port's tables of lanes.
 type laneRead struct {
@@ -24,15 +25,18 @@ type laneRead struct {
 	from int
 }
 
-// lanesReadMax is up to how many questions all tables are read whole. A switch has a mapping for each pair of its ports, which in a large fabric are millions; beyond this many, adapters are read whole and
-// a switch's ports take turns: each is asked for one part of its tables, a mapping or a block of arbitration, and for its mapping by one port of entry. So nothing is missed that a node does not do at all;
-// what a switch does at most of its ports and not at one may be.
+// lanesReadMax is up to how many questions all tables are read whole. A switch has a mapping for each pair of its
+// ports, which in a large fabric are millions; beyond this many, adapters are read whole and a switch's ports take
+// turns: each is asked for one part of its tables, a mapping or a block of arbitration, and for its mapping by one port
+// of entry. So nothing is missed that a node does not do at all; what a switch does at most of its ports and not at one
+// may be.
 const lanesReadMax = 1 << 15
 
 // lanesReadBatch is how many questions are made at a time.
 const lanesReadBatch = 4096
 
-// lanesBack asks ports for their mappings and arbitration, and says which do not have what they were told. They are those whose tables the change has touched, or all.
+// lanesBack asks ports for their mappings and arbitration, and says which do not have what they were told. They are
+// those whose tables the change has touched, or all.
 func (e *Enforcer) lanesBack(ctx context.Context, sc scene, all bool) (out []tenant.Refusal, err error) {
 	reads := laneReads(sc, all)
 	if len(reads) == 0 {
@@ -65,7 +69,8 @@ func (e *Enforcer) lanesBack(ctx context.Context, sc scene, all bool) (out []ten
 			}
 			if why := r.judge(sc.sub, answers[i]); why != "" {
 				wrong = r.ref
-				out = append(out, tenant.Refusal{Node: e.nameOf(sc.sub.Nodes[r.ref.Node].Info.NodeGUID, r.ref.Port), Why: why})
+				out = append(out, tenant.Refusal{Node: e.nameOf(sc.sub.Nodes[r.ref.Node].Info.NodeGUID, r.ref.Port),
+					Why: why})
 			}
 		}
 	}
@@ -115,7 +120,8 @@ func lanePorts(sc scene, all bool) (ports []subnet.Ref) {
 		}
 		for p := first; p < len(n.Ports); p++ {
 			x := &n.Ports[p]
-			if p > 0 && !x.Up() || x.Tables == nil || !all && sameLanes(tablesBefore(sc.before, n, ib.PortNum(p)), x.Tables) {
+			if p > 0 && !x.Up() || x.Tables == nil || !all &&
+				sameLanes(tablesBefore(sc.before, n, ib.PortNum(p)), x.Tables) {
 				continue
 			}
 			ports = append(ports, subnet.Ref{Node: int32(i), Port: ib.PortNum(p)})
@@ -172,7 +178,8 @@ func entryFor(n *subnet.Node, out ib.PortNum) ib.PortNum {
 
 // sameLanes reports whether two ports' mappings and arbitration are alike. Most are one and the same.
 func sameLanes(a, b *subnet.PortTables) bool {
-	return a == b || a != nil && b != nil && sameList(a.SLtoVL, b.SLtoVL) && sameList(a.VLArb[0], b.VLArb[0]) && sameList(a.VLArb[1], b.VLArb[1])
+	return a == b || a != nil && b != nil && sameList(a.SLtoVL, b.SLtoVL) && sameList(a.VLArb[0], b.VLArb[0]) &&
+		sameList(a.VLArb[1], b.VLArb[1])
 }
 
 func sameList[T comparable](a, b []T) bool {
@@ -220,7 +227,8 @@ func (r *laneRead) judge(sub *subnet.Subnet, b []byte) string {
 			if n.IsSwitch() {
 				of = fmt.Sprintf("packets from port %d", r.in)
 			}
-			return fmt.Sprintf("puts %s of service levels 0 to 15 on lanes %s: want %s", of, mappingText(&has), mappingText(want))
+			return fmt.Sprintf("puts %s of service levels 0 to 15 on lanes %s: want %s", of, mappingText(&has),
+				mappingText(want))
 		}
 		return ""
 	}
@@ -230,10 +238,14 @@ func (r *laneRead) judge(sub *subnet.Subnet, b []byte) string {
 	}
 	want := t.VLArb[r.high][r.from:]
 	want = want[:min(len(want), len(has))]
-	if slices.EqualFunc(want, has[:len(want)], func(a, b mad.VLArbEntry) bool { return a == b || a.Weight == 0 && b.Weight == 0 }) {
+	if slices.EqualFunc(want, has[:len(want)], func(a, b mad.VLArbEntry) bool {
+		return a == b || a.Weight == 0 &&
+			b.Weight == 0
+	}) {
 		return ""
 	}
-	return fmt.Sprintf("gives lanes in its table %v the weights %s: want %s", r.block(), weightsText(has[:len(want)]), weightsText(want))
+	return fmt.Sprintf("gives lanes in its table %v the weights %s: want %s", r.block(), weightsText(has[:len(want)]),
+		weightsText(want))
 }
 
 // mappingText is the lanes of all service levels, in order.

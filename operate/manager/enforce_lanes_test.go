@@ -40,7 +40,8 @@ func (x *ground) lanes(t testing.TB) string {
 		}
 		tid++
 		mad.View(b).SetTID(tid)
-		if err := s.Send(id, madrpc.Message{Env: mad.Envelope{LID: lid, QPN: ib.QPNSMI}, Data: b, Timeout: ib.Second, Cookie: tid}); err != nil {
+		if err := s.Send(id, madrpc.Message{Env: mad.Envelope{LID: lid, QPN: ib.QPNSMI}, Data: b, Timeout: ib.Second,
+			Cookie: tid}); err != nil {
 			t.Fatal(err)
 		}
 		d, err := s.Recv(ctx)
@@ -72,7 +73,8 @@ func (x *ground) lanes(t testing.TB) string {
 	return out.String()
 }
 
-// TestLanesLiar: a node that says that it took its mapping or its weights, and keeps the old ones, is named with what it has and what it was told, and the lanes of all are what they were.
+// TestLanesLiar: a node that says that it took its mapping or its weights, and keeps the old ones, is named with what
+// it has and what it was told, and the lanes of all are what they were.
 func TestLanesLiar(t *testing.T) {
 	// The manager is at h1; one step away is its leaf, two steps the leaf's h2 (port 2) and a spine (port 3).
 	at := func(v mad.View, path ...ib.PortNum) bool {
@@ -158,7 +160,8 @@ func TestLanesLiarAmongMany(t *testing.T) {
 		})
 		err := x.book.UseTemplate(ctx, "classic")
 		x.tr.lie(nil)
-		if !errors.Is(err, tenant.ErrRefused) || !strings.Contains(err.Error(), "spine2[") || !strings.Contains(err.Error(), ": want ") || x.book.Template() != "" {
+		if !errors.Is(err, tenant.ErrRefused) || !strings.Contains(err.Error(), "spine2[") ||
+			!strings.Contains(err.Error(), ": want ") || x.book.Template() != "" {
 			t.Errorf("%v: %v", attr, err)
 		}
 	}
@@ -169,7 +172,8 @@ func TestLanesLiarAmongMany(t *testing.T) {
 
 // BenchmarkTemplate is one change of lanes at all ports, read back.
 func BenchmarkTemplate(b *testing.B) {
-	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2", "fat-tree:radix=36,levels=3"} {
+	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2",
+		"fat-tree:radix=36,levels=3"} {
 		b.Run(spec, func(b *testing.B) {
 			x := newGround(b, spec, sm.Config{SweepInterval: -1}, memory(b))
 			at := 0

@@ -22,8 +22,9 @@ type ProbeResult struct {
 // probeTries is how often a probe is repeated that got lost for other reasons than partitions: cables may be bad.
 const probeTries = 4
 
-// Probe sends a packet in a partition from one host's port to another's and says whether it arrives, and if not, where it vanishes and why. Where the sending adapter is no
-// member, which it would refuse to send by itself, the packet has a forged key, so that what the switches do about it is seen.
+// Probe sends a packet in a partition from one host's port to another's and says whether it arrives, and if not, where
+// it vanishes and why. Where the sending adapter is no member, which it would refuse to send by itself, the packet has
+// a forged key, so that what the switches do about it is seen.
 func Probe(f Probes, from, to topo.PortRef, key ib.PKey) (ProbeResult, error) {
 	r := ProbeResult{Key: key | ib.PKeyFull, Forged: true}
 	for _, k := range f.PKeys(from) {
@@ -59,10 +60,12 @@ func (r *ProbeResult) describe(g *topo.Graph) string {
 	return fmt.Sprintf("vanishes at %s: %v", g.PortName(r.At), r.Reason)
 }
 
-// outsidersProbed is how many ports that have no part in a tenant try to reach it after a change, besides those that have left.
+// outsidersProbed is how many ports that have no part in a tenant try to reach it after a change, besides those that
+// have left.
 const outsidersProbed = 8
 
-// prove sends packets for each tenant that has changed: members reach each other, and who has left or never came does not.
+// prove sends packets for each tenant that has changed: members reach each other, and who has left or never came does
+// not.
 func (e *Enforcer) prove(self ib.GUID, c concern, want *tenant.State) (list []tenant.Refusal) {
 	about := map[ib.PKey][]ib.GUID{}
 	var keys []ib.PKey
@@ -218,7 +221,8 @@ func (p *prober) refuse(at topo.PortRef, format string, args ...any) {
 	p.refusals = append(p.refusals, tenant.Refusal{Node: p.e.g.PortName(at), Why: fmt.Sprintf(format, args...)})
 }
 
-// checksIn reports whether the switch in front of a port checks what comes from it. Where none does, nothing but its own adapter keeps a host from forging keys.
+// checksIn reports whether the switch in front of a port checks what comes from it. Where none does, nothing but its
+// own adapter keeps a host from forging keys.
 func (e *Enforcer) checksIn(r topo.PortRef) bool {
 	p := e.g.Port(r)
 	if p == nil || !p.Connected() || !e.g.Nodes[p.Peer].IsSwitch() {

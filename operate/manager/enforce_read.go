@@ -32,7 +32,11 @@ type wantKeys struct {
 func (e *Enforcer) tablesWanted(sc scene, c concern, want *tenant.State) (list []wantKeys) {
 	// Where no member of any tenant is there, there is nothing for switches to check.
 	checked := sc.side != sm.EnforceOff && slices.ContainsFunc(want.Tenants, func(t tenant.Tenant) bool {
-		return slices.ContainsFunc(t.Members, func(m tenant.Member) bool { _, there := sc.sub.ByPortGUID(m.GUID); return there })
+		return slices.ContainsFunc(t.Members, func(m tenant.Member) bool {
+			_,
+				there := sc.sub.ByPortGUID(m.GUID)
+			return there
+		})
 	})
 	for _, g := range c.sorted() {
 		at, ok := sc.sub.ByPortGUID(g)
@@ -44,7 +48,8 @@ func (e *Enforcer) tablesWanted(sc scene, c concern, want *tenant.State) (list [
 		p := &n.Ports[at.Port]
 		w := wantKeys{ref: ref, lid: p.Info.LID, blocks: blocksFor(int(n.Info.PartitionCap)), mkey: sc.mkey(g)}
 		w.has, w.not = keysOf(g, c.ports[g], want)
-		if member := slices.ContainsFunc(want.Tenants, func(t tenant.Tenant) bool { _, in := t.Member(g); return in }); member && g != sc.self {
+		if member := slices.ContainsFunc(want.Tenants,
+			func(t tenant.Tenant) bool { _, in := t.Member(g); return in }); member && g != sc.self {
 			w.has = append(w.has, ib.PKeyBase)
 		}
 		list = append(list, w)
@@ -58,7 +63,8 @@ func (e *Enforcer) tablesWanted(sc scene, c concern, want *tenant.State) (list [
 		if sw.Switch.PartitionEnforcementCap == 0 || !front.in && !front.out {
 			continue
 		}
-		front.ref, front.lid, front.blocks = topo.PortRef{Node: e.port[sw.Ports[0].GUID].Node, Port: p.PeerPort}, sw.Ports[0].Info.LID, blocksFor(int(sw.Switch.PartitionEnforcementCap))
+		front.ref, front.lid, front.blocks = topo.PortRef{Node: e.port[sw.Ports[0].GUID].Node, Port: p.PeerPort},
+			sw.Ports[0].Info.LID, blocksFor(int(sw.Switch.PartitionEnforcementCap))
 		front.base, front.mkey = true, sc.mkey(sw.Ports[0].GUID)
 		list = append(list, front)
 	}
@@ -67,7 +73,8 @@ func (e *Enforcer) tablesWanted(sc scene, c concern, want *tenant.State) (list [
 
 func blocksFor(capacity int) int { return (capacity + mad.PKeysPerBlock - 1) / mad.PKeysPerBlock }
 
-// keysOf splits the partitions that a change is about into those that a port is in then, with its membership, and those that it is not in.
+// keysOf splits the partitions that a change is about into those that a port is in then, with its membership, and those
+// that it is not in.
 func keysOf(g ib.GUID, about []ib.PKey, want *tenant.State) (has, not []ib.PKey) {
 	for _, key := range about {
 		t, _ := want.ByKey(key)

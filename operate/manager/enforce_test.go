@@ -107,15 +107,18 @@ func (r *rebel) Queue(now ib.Time, id madrpc.AgentID, m madrpc.Message) error {
 			b := bytes.Clone(m.Data)
 			b[3] = byte(mad.MethodGetResp)
 			mad.View(b).SetStatus(s)
-			r.queue = append(r.queue, madrpc.Delivery{Kind: madrpc.Response, Agent: id, Env: m.Env, Data: b, Cookie: m.Cookie})
+			r.queue = append(r.queue, madrpc.Delivery{Kind: madrpc.Response, Agent: id, Env: m.Env, Data: b,
+				Cookie: m.Cookie})
 			r.mu.Unlock()
 			return nil
 		}
 	}
-	if r.lies != nil && len(m.Data) == mad.Size && v.Class() == mad.ClassSMDirect && v.Method() == mad.MethodSet && r.lies(v) {
+	if r.lies != nil && len(m.Data) == mad.Size && v.Class() == mad.ClassSMDirect && v.Method() == mad.MethodSet &&
+		r.lies(v) {
 		b := bytes.Clone(m.Data)
 		b[3] = byte(mad.MethodGetResp)
-		r.queue = append(r.queue, madrpc.Delivery{Kind: madrpc.Response, Agent: id, Env: m.Env, Data: b, Cookie: m.Cookie})
+		r.queue = append(r.queue, madrpc.Delivery{Kind: madrpc.Response, Agent: id, Env: m.Env, Data: b,
+			Cookie: m.Cookie})
 		r.mu.Unlock()
 		return nil
 	}
@@ -177,7 +180,8 @@ func TestTenantsApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blue, err := x.book.Create(ctx, tenant.Tenant{Name: "blue", Members: append(x.full(4), tenant.Member{GUID: x.guid(5)}, tenant.Member{GUID: x.guid(6)})})
+	blue, err := x.book.Create(ctx, tenant.Tenant{Name: "blue",
+		Members: append(x.full(4), tenant.Member{GUID: x.guid(5)}, tenant.Member{GUID: x.guid(6)})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,14 +281,16 @@ func TestRefused(t *testing.T) {
 				continue
 			}
 			var r *tenant.RefusedError
-			if !errors.As(err, &r) || !strings.Contains(r.Refusals[0].Node, "[") || !strings.Contains(err.Error(), "nothing was changed") {
+			if !errors.As(err, &r) || !strings.Contains(r.Refusals[0].Node, "[") ||
+				!strings.Contains(err.Error(), "nothing was changed") {
 				t.Fatalf("a node refused, and %v", err)
 			}
 			refused++
 			if now := x.tables(t); now != held {
 				t.Fatalf("after %v the fabric has\n%s\nwant\n%s", err, now, held)
 			}
-			if now := x.book.State(); len(now.Tenants) != len(before.Tenants) || !slices.EqualFunc(now.Tenants, before.Tenants, tenant.Tenant.Equal) {
+			if now := x.book.State(); len(now.Tenants) != len(before.Tenants) ||
+				!slices.EqualFunc(now.Tenants, before.Tenants, tenant.Tenant.Equal) {
 				t.Fatalf("after %v the book has %+v: want %+v", err, now, before)
 			}
 		}
@@ -339,7 +345,8 @@ func TestUnmanaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := smrun.New(sm.Config{Priority: 15, SweepInterval: 100 * ib.Millisecond, PollInterval: 100 * ib.Millisecond}, s, smrun.Options{})
+	other, err := smrun.New(sm.Config{Priority: 15, SweepInterval: 100 * ib.Millisecond,
+		PollInterval: 100 * ib.Millisecond}, s, smrun.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,13 +355,17 @@ func TestUnmanaged(t *testing.T) {
 	defer func() { cancel(); <-other.Done() }()
 	wait, stop := context.WithTimeout(t.Context(), 60*time.Second)
 	defer stop()
-	if err := other.Await(wait, func(m *sm.Manager) bool { return m.State() == mad.SMMaster && m.Subnet() != nil }); err != nil {
+	if err := other.Await(wait, func(m *sm.Manager) bool {
+		return m.State() == mad.SMMaster &&
+			m.Subnet() != nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := x.run.Await(wait, func(m *sm.Manager) bool { return m.State() == mad.SMStandby }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.book.Create(t.Context(), tenant.Tenant{Name: "a", Members: x.full(1)}); !errors.Is(err, tenant.ErrUnmanaged) {
+	if _, err := x.book.Create(t.Context(), tenant.Tenant{Name: "a", Members: x.full(1)}); !errors.Is(err,
+		tenant.ErrUnmanaged) {
 		t.Errorf("%v", err)
 	}
 }
@@ -366,7 +377,8 @@ func TestPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []ib.GUID{x.guid(1), x.guid(2), x.guid(3), x.guid(9), x.guid(10), x.guid(11), 0x0002c90300000001, 0x0002c90300000002}
+	want := []ib.GUID{x.guid(1), x.guid(2), x.guid(3), x.guid(9), x.guid(10), x.guid(11), 0x0002c90300000001,
+		0x0002c90300000002}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v: want %v", got, want)
 	}
@@ -392,7 +404,8 @@ func TestLateHost(t *testing.T) {
 	if err := x.run.Await(ctx, gone); err != nil {
 		t.Fatal(err)
 	}
-	a, err := x.book.Create(ctx, tenant.Tenant{Name: "a", Members: append(x.full(1, 3), tenant.Member{GUID: 0x77, Full: true})})
+	a, err := x.book.Create(ctx, tenant.Tenant{Name: "a",
+		Members: append(x.full(1, 3), tenant.Member{GUID: 0x77, Full: true})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +440,8 @@ func TestTemplate(t *testing.T) {
 	if err := x.book.UseTemplate(ctx, "classic"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.book.Create(ctx, tenant.Tenant{Name: "disks", Members: x.full(1, 2), QoS: tenant.QoS{SL: 2, HasSL: true}}); err != nil {
+	if _, err := x.book.Create(ctx, tenant.Tenant{Name: "disks", Members: x.full(1, 2),
+		QoS: tenant.QoS{SL: 2, HasSL: true}}); err != nil {
 		t.Fatal(err)
 	}
 	if lane(x, 9) != 0 || lane(x, 2) != 2 {
@@ -448,7 +462,8 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// TestWithinASecond: at 648 hosts half of them become a tenant, in every adapter and switch, read back, proved and on disk, within a second of the call, and so does what follows.
+// TestWithinASecond: at 648 hosts half of them become a tenant, in every adapter and switch, read back, proved and on
+// disk, within a second of the call, and so does what follows.
 func TestWithinASecond(t *testing.T) {
 	store, err := tenant.OpenStore(t.TempDir())
 	if err != nil {
@@ -478,7 +493,8 @@ func TestWithinASecond(t *testing.T) {
 	for i := range best {
 		best[i] = time.Hour
 	}
-	// Another process may have had the cores: what counts is the best of some rounds, which is that of the first but on a busy machine.
+	// Another process may have had the cores: what counts is the best of some rounds, which is that of the first but on
+	// a busy machine.
 	for round := 0; round < 10 && slices.Max(best) > time.Second; round++ {
 		for i, step := range steps {
 			began := time.Now()
@@ -499,7 +515,8 @@ func TestWithinASecond(t *testing.T) {
 
 // BenchmarkChange is one call, from its beginning to its acknowledgement.
 func BenchmarkChange(b *testing.B) {
-	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2", "fat-tree:radix=36,levels=3"} {
+	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2",
+		"fat-tree:radix=36,levels=3"} {
 		b.Run(spec, func(b *testing.B) {
 			store, err := tenant.OpenStore(b.TempDir())
 			if err != nil {
@@ -518,7 +535,8 @@ func BenchmarkChange(b *testing.B) {
 				since := time.Now()
 				lap := func() (d time.Duration) { d = time.Since(since); since = time.Now(); return d }
 				name := fmt.Sprintf("t%d", at)
-				if _, err := x.book.Create(b.Context(), tenant.Tenant{Name: name, Members: x.full(half...)}); err != nil {
+				if _, err := x.book.Create(b.Context(), tenant.Tenant{Name: name,
+					Members: x.full(half...)}); err != nil {
 					b.Fatal(err)
 				}
 				first += lap()

@@ -81,7 +81,8 @@ func rateText(r int64) string {
 	return strconv.FormatInt(r, 10)
 }
 
-// ParseFault reads "down", "up", "ber=1e-9", "drop=0.01", "rate=10G" (bits a second), "delay=5us" or several of them, each once. Up is no fault; nothing else is.
+// ParseFault reads "down", "up", "ber=1e-9", "drop=0.01", "rate=10G" (bits a second), "delay=5us" or several of them,
+// each once. Up is no fault; nothing else is.
 func ParseFault(words []string) (s FaultSpec, err error) {
 	bad := func(w, want string) (FaultSpec, error) {
 		return FaultSpec{}, &FaultError{Word: w, Want: want}
@@ -145,7 +146,8 @@ func (e *FaultError) Error() string { return fmt.Sprintf("fault %q: want %s", e.
 // Is matches ErrFault.
 func (e *FaultError) Is(target error) bool { return target == ErrFault }
 
-// faultRefused is a fault that the fabric does not have. It matches ErrFault if the fault cannot be, and whatever the fabric said.
+// faultRefused is a fault that the fabric does not have. It matches ErrFault if the fault cannot be, and whatever the
+// fabric said.
 type faultRefused struct {
 	link string
 	err  error
@@ -199,7 +201,8 @@ func (m *Manager) adoptDown() {
 	}
 }
 
-// SetFault makes the cable at a port a bad one, in place of whatever it was; a spec that is empty makes it good again. Who is named in the journal.
+// SetFault makes the cable at a port a bad one, in place of whatever it was; a spec that is empty makes it good again.
+// Who is named in the journal.
 func (m *Manager) SetFault(r topo.PortRef, s FaultSpec, who string) error {
 	cable, ok := m.CableOf(r)
 	if !ok {
@@ -228,7 +231,8 @@ func (m *Manager) SetFault(r topo.PortRef, s FaultSpec, who string) error {
 	} else {
 		delete(m.faults.down, cable)
 	}
-	e := Event{Kind: "fault", Severity: Warning, Object: m.LinkName(cable), Text: fmt.Sprintf("%s set the link %s: %v", who, m.LinkName(cable), s)}
+	e := Event{Kind: "fault", Severity: Warning, Object: m.LinkName(cable),
+		Text: fmt.Sprintf("%s set the link %s: %v", who, m.LinkName(cable), s)}
 	if s == (FaultSpec{}) {
 		delete(m.faults.since, cable)
 		e.Severity, e.Text = Info, fmt.Sprintf("%s lifted the fault of the link %s", who, m.LinkName(cable))
@@ -259,7 +263,8 @@ func (m *Manager) Faults() []Fault {
 	for _, f := range m.opts.Fabric.Faults() {
 		if cable, ok := m.CableOf(f.Port); ok {
 			x := get(cable)
-			x.BER, x.Drop, x.Rate, x.Delay, x.Dropped, x.Corrupted = f.BER, f.Drop, f.Rate, f.Delay, f.Dropped, f.Corrupted
+			x.BER, x.Drop, x.Rate, x.Delay, x.Dropped, x.Corrupted = f.BER, f.Drop, f.Rate, f.Delay, f.Dropped,
+				f.Corrupted
 		}
 	}
 	order := make([]int, 0, len(byCable))

@@ -39,7 +39,8 @@ type Event struct {
 	// ID counts from 1.
 	ID uint64    `json:"id"`
 	At time.Time `json:"at"`
-	// Kind is what it is about: those of a subnet manager (topology, sweep, trap, problem, …), and fault, tenant, alarm, health, program.
+	// Kind is what it is about: those of a subnet manager (topology, sweep, trap, problem, …), and fault, tenant,
+	// alarm, health, program.
 	Kind     string   `json:"kind"`
 	Severity Severity `json:"severity"`
 	// Object is what it happened to, where that is one thing: a node, a port, a tenant.
@@ -92,7 +93,8 @@ func (j *Journal) AddSM(e sm.Event) {
 	j.Add(Event{Kind: e.Kind.String(), Severity: s, Text: e.Text})
 }
 
-// After are the events since one of that ID, oldest first, at most max of them: the newest. Those that made room are not among them.
+// After are the events since one of that ID, oldest first, at most max of them: the newest. Those that made room are
+// not among them.
 func (j *Journal) After(id uint64, max int) []Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -179,11 +181,13 @@ func (m *Manager) Subnet() (s SubnetState) {
 			if r, ok := m.g.ByPortGUID(o.Port); ok {
 				name = m.g.Nodes[r.Node].Name
 			}
-			s.Managers = append(s.Managers, ManagerSeen{Node: name, GUID: o.Port.String(), LID: uint16(o.LID), State: o.Info.SMState.String(), Priority: o.Info.Priority})
+			s.Managers = append(s.Managers, ManagerSeen{Node: name, GUID: o.Port.String(), LID: uint16(o.LID),
+				State: o.Info.SMState.String(), Priority: o.Info.Priority})
 		}
 		for i := range sub.Partitions {
 			p := &sub.Partitions[i]
-			s.Partition = append(s.Partition, PartitionShown{Name: p.Name, Key: p.Key.Base().String(), Members: len(p.Members), IPoIB: p.IPoIB, SL: uint8(p.SL)})
+			s.Partition = append(s.Partition, PartitionShown{Name: p.Name, Key: p.Key.Base().String(),
+				Members: len(p.Members), IPoIB: p.IPoIB, SL: uint8(p.SL)})
 		}
 	})
 	slices.SortFunc(s.Partition, func(a, b PartitionShown) int { return strings.Compare(a.Key, b.Key) })

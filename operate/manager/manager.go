@@ -19,7 +19,8 @@ import (
 	"softib/subnet/sm"
 )
 
-// Fabric is what is managed. Where it can be asked by datagrams, OpenMgmt says how; where it sets the pace of samples itself, it is Paced.
+// Fabric is what is managed. Where it can be asked by datagrams, OpenMgmt says how; where it sets the pace of samples
+// itself, it is Paced.
 type Fabric interface {
 	Graph() *topo.Graph
 	// Epoch moves on whenever a state, a table or a key changes.
@@ -159,7 +160,8 @@ func (m *Manager) index() {
 	}
 }
 
-// Name is the fabric's name, Topology what it was made from, Version the version of softib, Started when its management began.
+// Name is the fabric's name, Topology what it was made from, Version the version of softib, Started when its management
+// began.
 func (m *Manager) Name() string       { return m.opts.Name }
 func (m *Manager) Topology() string   { return m.opts.Topology }
 func (m *Manager) Version() string    { return m.opts.Version }

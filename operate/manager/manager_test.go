@@ -50,7 +50,8 @@ func TestSample(t *testing.T) {
 	_, m := running(t, "fat-tree:radix=4,levels=2", Options{})
 	s := m.Sample()
 	if len(s.Ports) != len(m.Ports()) || s.Active != len(m.Cables()) || s.Down != 0 {
-		t.Fatalf("%d ports, %d active, %d down; want %d, %d, 0", len(s.Ports), s.Active, s.Down, len(m.Ports()), len(m.Cables()))
+		t.Fatalf("%d ports, %d active, %d down; want %d, %d, 0", len(s.Ports), s.Active, s.Down, len(m.Ports()),
+			len(m.Cables()))
 	}
 	for i, r := range m.Ports() {
 		if k, ok := m.PortIndex(r); !ok || k != i {
@@ -71,7 +72,8 @@ func TestSample(t *testing.T) {
 	<-bell
 	s = m.Sample()
 	if k, _ := m.PortIndex(r); s.Ports[k].State != ib.PortDown || s.Down != 1 || s.Ports[k].Errors == 0 {
-		t.Errorf("a link went down, and the sample says %v, %d down, %v errors a second", s.Ports[k].State, s.Down, s.Ports[k].Errors)
+		t.Errorf("a link went down, and the sample says %v, %d down, %v errors a second", s.Ports[k].State, s.Down,
+			s.Ports[k].Errors)
 	}
 	worst := m.Worst()
 	if len(worst) != 1 || worst[0].Severity != health.Down || m.LinkName(worst[0].Cable) != "leaf1[3] spine1[1]" {
@@ -91,7 +93,8 @@ func TestSample(t *testing.T) {
 		t.Errorf("the journal has %s, want %s", got, want)
 	}
 	alarms := m.Alarms()
-	if len(alarms) != 2 || alarms[0].Kind != health.LinkDown || !m.ClearAlarm(alarms[0].ID) || m.ClearAlarm(alarms[0].ID) || len(m.Alarms()) != 1 {
+	if len(alarms) != 2 || alarms[0].Kind != health.LinkDown || !m.ClearAlarm(alarms[0].ID) ||
+		m.ClearAlarm(alarms[0].ID) || len(m.Alarms()) != 1 {
 		t.Errorf("alarms were %+v", alarms)
 	}
 }
@@ -99,15 +102,18 @@ func TestSample(t *testing.T) {
 func TestNames(t *testing.T) {
 	_, m := running(t, "fat-tree:radix=4,levels=2", Options{})
 	for _, c := range []struct{ a, b, want string }{
-		{"h1", "", "h1[1]"}, {"h1", "leaf1", "h1[1]"}, {"leaf1", "h1", "leaf1[1]"}, {"leaf1[3]", "", "leaf1[3]"}, {"leaf1/3", "spine1", "leaf1[3]"},
-		{"leaf1[3]", "spine1[1]", "leaf1[3]"}, {"leaf1", "spine1[1]", "leaf1[3]"}, {m.Graph().Nodes[0].GUID.String(), "", "h1[1]"},
+		{"h1", "", "h1[1]"}, {"h1", "leaf1", "h1[1]"}, {"leaf1", "h1", "leaf1[1]"}, {"leaf1[3]", "", "leaf1[3]"},
+		{"leaf1/3", "spine1", "leaf1[3]"},
+		{"leaf1[3]", "spine1[1]", "leaf1[3]"}, {"leaf1", "spine1[1]", "leaf1[3]"},
+		{m.Graph().Nodes[0].GUID.String(), "", "h1[1]"},
 	} {
 		r, err := m.Link(c.a, c.b)
 		if err != nil || m.Graph().PortName(r) != c.want {
 			t.Errorf("Link(%q, %q) = %s, %v; want %s", c.a, c.b, m.Graph().PortName(r), err, c.want)
 		}
 	}
-	for _, c := range [][2]string{{"nobody", ""}, {"leaf1", ""}, {"leaf1[9]", ""}, {"leaf1[0]", ""}, {"h1", "h2"}, {"leaf1[1]", "spine1"}, {"leaf1", "nobody"}, {"", ""}} {
+	for _, c := range [][2]string{{"nobody", ""}, {"leaf1", ""}, {"leaf1[9]", ""}, {"leaf1[0]", ""}, {"h1", "h2"},
+		{"leaf1[1]", "spine1"}, {"leaf1", "nobody"}, {"", ""}} {
 		if r, err := m.Link(c[0], c[1]); !errors.Is(err, ErrUnknown) {
 			t.Errorf("Link(%q, %q) = %v, %v", c[0], c[1], r, err)
 		}
@@ -116,8 +122,9 @@ func TestNames(t *testing.T) {
 
 func TestParseFault(t *testing.T) {
 	for text, want := range map[string]FaultSpec{
-		"down": {Down: true}, "up": {}, "ber=1e-09": {BER: 1e-9}, "rate=10G": {Rate: 1e10}, "rate=2.5G delay=5µs": {Rate: 25e8, Delay: 5 * time.Microsecond},
-		"drop=1": {Drop: 1}, "rate=9600": {Rate: 9600},
+		"down": {Down: true}, "up": {}, "ber=1e-09": {BER: 1e-9}, "rate=10G": {Rate: 1e10},
+		"rate=2.5G delay=5µs": {Rate: 25e8, Delay: 5 * time.Microsecond},
+		"drop=1":              {Drop: 1}, "rate=9600": {Rate: 9600},
 	} {
 		got, err := ParseFault(strings.Fields(text))
 		if err != nil || got != want {
@@ -127,9 +134,11 @@ func TestParseFault(t *testing.T) {
 			t.Errorf("%q became %q: %+v, %v", text, got.String(), again, err)
 		}
 	}
-	for _, text := range []string{"", "sideways", "ber", "ber=2", "ber=x", "ber=NaN", "drop=1.1", "rate=-1", "rate=fast", "delay=5", "delay=-1s", "down ber=0.1", "up down", "down=1",
+	for _, text := range []string{"", "sideways", "ber", "ber=2", "ber=x", "ber=NaN", "drop=1.1", "rate=-1",
+		"rate=fast", "delay=5", "delay=-1s", "down ber=0.1", "up down", "down=1",
 		// No fault at all is said with up, not by chance; and of two that are said, which?
-		"ber=0", "ber=1e-400", "drop=0", "rate=0", "rate=0.5 delay=1us", "delay=0", "ber=1e-7 ber=1e-8", "rate=1e400", "rate=inf"} {
+		"ber=0", "ber=1e-400", "drop=0", "rate=0", "rate=0.5 delay=1us", "delay=0", "ber=1e-7 ber=1e-8", "rate=1e400",
+		"rate=inf"} {
 		if got, err := ParseFault(strings.Fields(text)); !errors.Is(err, ErrFault) {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}

@@ -51,7 +51,8 @@ func (m *Manager) Port(name string) (topo.PortRef, error) {
 	}
 	if !ok {
 		if n.NumPorts() != 1 {
-			return topo.PortRef{}, fmt.Errorf("%s has ports 1 to %d: want one, such as %s[1]: %w", n.Name, n.NumPorts(), n.Name, ErrUnknown)
+			return topo.PortRef{}, fmt.Errorf("%s has ports 1 to %d: want one, such as %s[1]: %w", n.Name, n.NumPorts(),
+				n.Name, ErrUnknown)
 		}
 		port = 1
 	}
@@ -78,8 +79,8 @@ func splitPort(s string) (node string, port int, ok bool) {
 	return rest[:at], port, true
 }
 
-// Link finds a cable by what it joins: two nodes, or two ports, or one port or one node with one cable, and nothing. Between two nodes that more than one cable joins, a
-// port has to be named.
+// Link finds a cable by what it joins: two nodes, or two ports, or one port or one node with one cable, and nothing.
+// Between two nodes that more than one cable joins, a port has to be named.
 func (m *Manager) Link(a, b string) (topo.PortRef, error) {
 	if b == "" {
 		if n, err := m.Node(a); err == nil {
@@ -109,7 +110,8 @@ func (m *Manager) Link(a, b string) (topo.PortRef, error) {
 	}
 	for p := 1; p <= x.NumPorts(); p++ {
 		q := &x.Ports[p]
-		if q.Connected() && q.Peer == y.Index && (!hasA || p == pa) && (!hasB || int(q.PeerPort) == pb) && (x != y || p < int(q.PeerPort)) {
+		if q.Connected() && q.Peer == y.Index && (!hasA || p == pa) && (!hasB || int(q.PeerPort) == pb) &&
+			(x != y || p < int(q.PeerPort)) {
 			found = append(found, topo.PortRef{Node: x.Index, Port: ib.PortNum(p)})
 		}
 	}
@@ -119,7 +121,8 @@ func (m *Manager) Link(a, b string) (topo.PortRef, error) {
 	case 0:
 		return topo.PortRef{}, fmt.Errorf("no cable joins %s and %s: %w", a, b, ErrUnknown)
 	}
-	return topo.PortRef{}, fmt.Errorf("%d cables join %s and %s: want one of them, such as %s: %w", len(found), a, b, m.g.PortName(found[0]), ErrUnknown)
+	return topo.PortRef{}, fmt.Errorf("%d cables join %s and %s: want one of them, such as %s: %w", len(found), a, b,
+		m.g.PortName(found[0]), ErrUnknown)
 }
 
 // onlyCable is the port of a node's one cable; a node with more has to be asked for by port.

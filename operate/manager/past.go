@@ -40,7 +40,8 @@ func (m *Manager) openHistory() error {
 		if e := os.Rename(path, aside); e != nil {
 			return errors.Join(err, e)
 		}
-		m.journal.Add(Event{Kind: "history", Severity: Warning, Object: aside, Text: fmt.Sprintf("the history cannot be read and was put aside as %s; a new one begins: %v", aside, err)})
+		m.journal.Add(Event{Kind: "history", Severity: Warning, Object: aside,
+			Text: fmt.Sprintf("the history cannot be read and was put aside as %s; a new one begins: %v", aside, err)})
 		store, err = history.Open(path, history.Options{})
 	}
 	if err != nil {
@@ -89,7 +90,8 @@ func (m *Manager) keep(s *Sample) {
 }
 
 // PortHistory is what was counted at a port in a stretch of time, as rates, in at most max points.
-func (m *Manager) PortHistory(r topo.PortRef, what history.Metric, from, to time.Time, max int) (history.Series, error) {
+func (m *Manager) PortHistory(r topo.PortRef, what history.Metric, from, to time.Time, max int) (history.Series,
+	error) {
 	i, ok := m.PortIndex(r)
 	if !ok {
 		return history.Series{}, fmt.Errorf("no port %v: %w", r, ErrUnknown)

@@ -27,8 +27,8 @@ type Hop struct {
 	VL      ib.VL
 }
 
-// Route follows packets from an end port to another, at the service level and in the partition that the administrator names for them; those of the
-// default partition where it names none.
+// Route follows packets from an end port to another, at the service level and in the partition that the administrator
+// names for them; those of the default partition where it names none.
 func (m *Manager) Route(ctx context.Context, from, to topo.PortRef) (Route, error) {
 	w := Route{From: from, To: to, PKey: ib.PKeyDefault}
 	dlid := m.LID(to)

@@ -51,8 +51,10 @@ func (p *PortSample) Utilisation() float64 {
 
 // errorCounters are those of which a good link has none.
 var errorCounters = [...]ib.Counter{
-	ib.SymbolErrorCounter, ib.LinkErrorRecoveryCounter, ib.LinkDownedCounter, ib.PortRcvErrors, ib.PortRcvRemotePhysicalErrors,
-	ib.PortXmitDiscards, ib.PortXmitConstraintErrors, ib.PortRcvConstraintErrors, ib.LocalLinkIntegrityErrors, ib.ExcessiveBufferOverrunErrors,
+	ib.SymbolErrorCounter, ib.LinkErrorRecoveryCounter, ib.LinkDownedCounter, ib.PortRcvErrors,
+	ib.PortRcvRemotePhysicalErrors,
+	ib.PortXmitDiscards, ib.PortXmitConstraintErrors, ib.PortRcvConstraintErrors, ib.LocalLinkIntegrityErrors,
+	ib.ExcessiveBufferOverrunErrors,
 	ib.VL15Dropped, ib.PortRcvSwitchRelayErrors,
 }
 
@@ -87,7 +89,8 @@ func (m *Manager) Samples(ctx context.Context) <-chan struct{} { return m.sample
 // Fresh is a sample as of now. It has no effect on others' intervals: its rates are those of the last.
 func (m *Manager) Fresh() *Sample {
 	last := m.Sample()
-	s := &Sample{Seq: last.Seq, At: time.Now(), Interval: last.Interval, Epoch: m.opts.Fabric.Epoch(), XmitBytes: last.XmitBytes, RcvBytes: last.RcvBytes}
+	s := &Sample{Seq: last.Seq, At: time.Now(), Interval: last.Interval, Epoch: m.opts.Fabric.Epoch(),
+		XmitBytes: last.XmitBytes, RcvBytes: last.RcvBytes}
 	s.Ports = append(s.Ports, last.Ports...)
 	m.look(s, last)
 	return s
@@ -181,7 +184,8 @@ func (m *Manager) rates(s, last *Sample) {
 	}
 }
 
-// Paced is a fabric whose counters are read now and then and not whenever they are asked for: samples are taken when there is something new.
+// Paced is a fabric whose counters are read now and then and not whenever they are asked for: samples are taken when
+// there is something new.
 type Paced interface {
 	// Reads sends when the counters were last read, until ctx ends. One that nobody has taken makes room for the next.
 	Reads(ctx context.Context) <-chan time.Time

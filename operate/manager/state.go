@@ -21,8 +21,8 @@ type state struct {
 	judged   []health.Cable // used again for each judgement
 }
 
-// baseline is what counters were a while ago: cables are judged by what was counted since. Two of them take turns, so that there are
-// always at least judgeSpan to look back on once the fabric is that old.
+// baseline is what counters were a while ago: cables are judged by what was counted since. Two of them take turns, so
+// that there are always at least judgeSpan to look back on once the fabric is that old.
 type baseline struct {
 	at      [2]time.Time
 	ports   [2][]ib.Counters

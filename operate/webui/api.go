@@ -42,7 +42,8 @@ func badField(field, next, format string, args ...any) *apiError {
 
 // unknown refuses a name that fits nothing.
 func unknown(field string, err error) *apiError {
-	e := &apiError{Status: http.StatusBadRequest, Field: field, Text: err.Error(), Next: "search for it: press / in the page, or ask /api/v1/search?q="}
+	e := &apiError{Status: http.StatusBadRequest, Field: field, Text: err.Error(),
+		Next: "search for it: press / in the page, or ask /api/v1/search?q="}
 	if errors.Is(err, manager.ErrUnknown) {
 		e.Status = http.StatusNotFound
 	}
@@ -57,14 +58,16 @@ func (a answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		e, ok := errors.AsType[*apiError](err)
 		if !ok {
-			e = &apiError{Status: http.StatusInternalServerError, Text: err.Error(), Next: "try again; if it stays, see the log of softib up"}
+			e = &apiError{Status: http.StatusInternalServerError, Text: err.Error(),
+				Next: "try again; if it stays, see the log of softib up"}
 		}
 		fail(w, e)
 		return
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		fail(w, &apiError{Status: http.StatusInternalServerError, Text: "the answer cannot be written: " + err.Error(), Next: "this is a bug of softib: tell us what you asked for"})
+		fail(w, &apiError{Status: http.StatusInternalServerError, Text: "the answer cannot be written: " + err.Error(),
+			Next: "this is a bug of softib: tell us what you asked for"})
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -99,14 +102,17 @@ func (s *Server) routes() {
 		s.mux.Handle(path, a)
 	}
 	s.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, &apiError{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path), Next: "package webui's doc.go lists the API"})
+		fail(w, &apiError{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path),
+			Next: "package webui's doc.go lists the API"})
 	})
 }
 
 // readBody reads a JSON body into v: of the right type, not too large, one value, no fields that nobody knows.
 func readBody(r *http.Request, v any) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return &apiError{Status: http.StatusUnsupportedMediaType, Field: "Content-Type", Text: fmt.Sprintf("the body is of type %q: want application/json", r.Header.Get("Content-Type")), Next: "set the header Content-Type: application/json"}
+		return &apiError{Status: http.StatusUnsupportedMediaType, Field: "Content-Type",
+			Text: fmt.Sprintf("the body is of type %q: want application/json", r.Header.Get("Content-Type")),
+			Next: "set the header Content-Type: application/json"}
 	}
 	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, bodyMax))
 	d.DisallowUnknownFields()
@@ -121,14 +127,17 @@ func readBody(r *http.Request, v any) error {
 
 func bodyError(err error) error {
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &apiError{Status: http.StatusRequestEntityTooLarge, Field: "body", Text: fmt.Sprintf("the body is larger than %d KiB", e.Limit>>10), Next: "send less at a time"}
+		return &apiError{Status: http.StatusRequestEntityTooLarge, Field: "body",
+			Text: fmt.Sprintf("the body is larger than %d KiB", e.Limit>>10), Next: "send less at a time"}
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return badField(e.Field, "package webui's doc.go lists the fields", "%s is a JSON %s: want a %s", e.Field, e.Value, e.Type)
+		return badField(e.Field, "package webui's doc.go lists the fields", "%s is a JSON %s: want a %s", e.Field,
+			e.Value, e.Type)
 	}
 	const unknownField = "json: unknown field "
 	if name, ok := strings.CutPrefix(err.Error(), unknownField); ok {
-		return badField(strings.Trim(name, `"`), "package webui's doc.go lists the fields", "there is no field %s", name)
+		return badField(strings.Trim(name, `"`), "package webui's doc.go lists the fields", "there is no field %s",
+			name)
 	}
 	return badField("body", "send one JSON object", "the body is no JSON: %v", err)
 }
@@ -141,7 +150,8 @@ func number(r *http.Request, name string, without, low, high int) (int, error) {
 	}
 	v, err := strconv.Atoi(text)
 	if err != nil || v < low || v > high {
-		return 0, badField(name, "leave it out for "+strconv.Itoa(without), "%s is %q: want a number from %d to %d", name, text, low, high)
+		return 0, badField(name, "leave it out for "+strconv.Itoa(without), "%s is %q: want a number from %d to %d",
+			name, text, low, high)
 	}
 	return v, nil
 }

@@ -56,7 +56,8 @@ func (s *Server) subnet(*http.Request) (any, error) {
 
 func showSweep(r *sm.SweepReport, start time.Time) sweepShown {
 	show := sweepShown{
-		Why: r.Why, Full: r.Full, Took: picoMillis(r.Took), Nodes: r.Nodes, Links: r.Links, Degraded: r.Degraded, MADs: r.MADs, Engine: r.Engine,
+		Why: r.Why, Full: r.Full, Took: picoMillis(r.Took), Nodes: r.Nodes, Links: r.Links, Degraded: r.Degraded,
+		MADs: r.MADs, Engine: r.Engine,
 		Refused: r.Refused, Blocks: r.Blocks, Problems: r.Problems, Phases: []phaseShown{},
 	}
 	if !start.IsZero() {
@@ -99,7 +100,8 @@ type alarmShown struct {
 func (s *Server) alarms(*http.Request) (any, error) {
 	list, g := []alarmShown{}, s.m.Graph()
 	for _, a := range s.m.Alarms() {
-		list = append(list, alarmShown{ID: a.ID, Link: g.PortName(a.A) + " " + g.PortName(a.B), Kind: a.Kind.String(), Severity: a.Severity.String(), Since: a.Since, Text: a.Reason.Text(g)})
+		list = append(list, alarmShown{ID: a.ID, Link: g.PortName(a.A) + " " + g.PortName(a.B), Kind: a.Kind.String(),
+			Severity: a.Severity.String(), Since: a.Since, Text: a.Reason.Text(g)})
 	}
 	return list, nil
 }
@@ -127,7 +129,8 @@ func (s *Server) cables(r *http.Request) (any, error) {
 	list := []rankedCable{}
 	for i := range worst[:min(limit, len(worst))] {
 		v := &worst[i]
-		c := rankedCable{Rank: i + 1, Link: s.m.LinkName(v.Cable), Index: v.Cable, Severity: v.Severity.String(), Score: v.Score, BER: v.BER, Fault: faults[v.Cable]}
+		c := rankedCable{Rank: i + 1, Link: s.m.LinkName(v.Cable), Index: v.Cable, Severity: v.Severity.String(),
+			Score: v.Score, BER: v.BER, Fault: faults[v.Cable]}
 		for k := range v.Reasons {
 			c.Why = append(c.Why, v.Reasons[k].Text(g))
 		}
@@ -148,7 +151,8 @@ type faultShown struct {
 func (s *Server) shownFaults() []faultShown {
 	list := []faultShown{}
 	for _, f := range s.m.Faults() {
-		list = append(list, faultShown{Link: f.Link, Fault: f.String(), Since: f.Since, Dropped: f.Dropped, Corrupted: f.Corrupted})
+		list = append(list, faultShown{Link: f.Link, Fault: f.String(), Since: f.Since, Dropped: f.Dropped,
+			Corrupted: f.Corrupted})
 	}
 	return list
 }

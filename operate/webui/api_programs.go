@@ -71,7 +71,8 @@ func (s *Server) programs(r *http.Request) (any, error) {
 		if host == "" || p.From == host || p.To == host {
 			show.Paths = append(show.Paths, pathShown{
 				From: p.From, To: p.To, Count: p.Times.Count(), Latest: p.Last,
-				P50: millis(p.Times.Quantile(.5)), P99: millis(p.Times.Quantile(.99)), P999: millis(p.Times.Quantile(.999)),
+				P50: millis(p.Times.Quantile(.5)), P99: millis(p.Times.Quantile(.99)),
+				P999: millis(p.Times.Quantile(.999)),
 			})
 		}
 	}
@@ -92,13 +93,16 @@ func (s *Server) programs(r *http.Request) (any, error) {
 func showProgram(p *live.ProgramStats) programShown {
 	st := &p.Stats
 	show := programShown{
-		Host: p.Host, PID: p.PID, Name: p.Name, Library: p.Library, Since: p.Since, QPs: []qpShown{}, QPTotal: p.QPs.Total(), Sent: st.TxBytes, Received: st.RxBytes,
-		Retries: st.Retransmits, Timeouts: st.Timeouts, RNR: st.RNRNAKs, SeqNAKs: st.SeqNAKsRcvd, Errors: st.CompletionErrors, IPoIB: st.IPoIBTxBytes + st.IPoIBRxBytes,
+		Host: p.Host, PID: p.PID, Name: p.Name, Library: p.Library, Since: p.Since, QPs: []qpShown{},
+		QPTotal: p.QPs.Total(), Sent: st.TxBytes, Received: st.RxBytes,
+		Retries: st.Retransmits, Timeouts: st.Timeouts, RNR: st.RNRNAKs, SeqNAKs: st.SeqNAKsRcvd,
+		Errors: st.CompletionErrors, IPoIB: st.IPoIBTxBytes + st.IPoIBRxBytes,
 	}
 	for t := range p.QPs {
 		for state, n := range p.QPs[t] {
 			if n > 0 {
-				show.QPs = append(show.QPs, qpShown{Type: hca.QPType(t).String(), State: hca.State(state).String(), Count: n})
+				show.QPs = append(show.QPs, qpShown{Type: hca.QPType(t).String(), State: hca.State(state).String(),
+					Count: n})
 			}
 		}
 	}

@@ -43,8 +43,10 @@ type status struct {
 func readStatus(m *manager.Manager) status {
 	s, g := m.Sample(), m.Graph()
 	st := status{
-		Name: m.Name(), At: s.At, Interval: millis(s.Interval), Started: m.Started(), Hosts: len(g.Hosts()), Switches: len(g.Switches()),
-		Cables: len(m.Cables()), Active: s.Active, Down: s.Down, Sent: s.XmitBytes, Received: s.RcvBytes, LastEvent: m.Journal().Last(), Faults: []string{},
+		Name: m.Name(), At: s.At, Interval: millis(s.Interval), Started: m.Started(), Hosts: len(g.Hosts()),
+		Switches: len(g.Switches()),
+		Cables:   len(m.Cables()), Active: s.Active, Down: s.Down, Sent: s.XmitBytes, Received: s.RcvBytes,
+		LastEvent: m.Journal().Last(), Faults: []string{},
 	}
 	for _, v := range m.Worst() {
 		switch v.Severity {
@@ -81,11 +83,13 @@ type found struct {
 
 const foundMax = 20
 
-// search finds nodes by their names, by GUIDs and by LIDs: exact ones first, then those that begin so, then those that have it in them.
+// search finds nodes by their names, by GUIDs and by LIDs: exact ones first, then those that begin so, then those that
+// have it in them.
 func (s *Server) search(r *http.Request) (any, error) {
 	q := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("q")))
 	if q == "" || len(q) > 100 {
-		return nil, badField("q", "type a host, a switch, a GUID or a LID", "q has %d characters: want 1 to 100", len(q))
+		return nil, badField("q", "type a host, a switch, a GUID or a LID", "q has %d characters: want 1 to 100",
+			len(q))
 	}
 	var ranked [3][]found
 	add := func(rank int, n *topo.Node, why string) {
@@ -121,7 +125,8 @@ func (s *Server) search(r *http.Request) (any, error) {
 	}
 	if lidErr == nil && lid > 0 {
 		if n, p, ok := s.byLID(ib.LID(lid)); ok {
-			ranked[0] = append(ranked[0], found{Kind: kindOf(n), Name: n.Name, Why: "LID " + strconv.FormatUint(lid, 10) + p})
+			ranked[0] = append(ranked[0], found{Kind: kindOf(n), Name: n.Name, Why: "LID " +
+				strconv.FormatUint(lid, 10) + p})
 		}
 	}
 	list := []found{}
@@ -283,7 +288,8 @@ func (s *Server) faultTexts() map[int]string {
 }
 
 // port is one port with what is at its other end.
-func (s *Server) port(ref topo.PortRef, sample *manager.Sample, verdicts map[int]*health.Verdict, faults map[int]string, whole bool) portShown {
+func (s *Server) port(ref topo.PortRef, sample *manager.Sample, verdicts map[int]*health.Verdict, faults map[int]string,
+	whole bool) portShown {
 	g := s.m.Graph()
 	show := portShown{Port: int(ref.Port), Name: g.PortName(ref), State: "no cable", Health: health.OK.String()}
 	pi, _ := s.m.Fabric().PortInfo(ref)
@@ -352,7 +358,8 @@ func (s *Server) link(r *http.Request) (any, error) {
 	c := s.m.Cables()[i]
 	g := s.m.Graph()
 	sample, verdicts, faults := s.m.Sample(), s.verdicts(), s.faultTexts()
-	show := linkShown{Name: s.m.LinkName(i), Index: i, Length: c.LengthMM, Nodes: [2]string{g.Nodes[c.A.Node].Name, g.Nodes[c.B.Node].Name}}
+	show := linkShown{Name: s.m.LinkName(i), Index: i, Length: c.LengthMM,
+		Nodes: [2]string{g.Nodes[c.A.Node].Name, g.Nodes[c.B.Node].Name}}
 	for k, e := range [2]topo.PortRef{c.A, c.B} {
 		show.Ends[k] = s.port(e, sample, verdicts, faults, true)
 	}
@@ -369,7 +376,8 @@ func (s *Server) link(r *http.Request) (any, error) {
 func (s *Server) linkNamed(field, name string) (topo.PortRef, error) {
 	words := strings.Fields(name)
 	if len(words) == 0 || len(words) > 2 {
-		return topo.PortRef{}, badField(field, "name a port, such as leaf1[5], or both ends", "%s is %q: want a link by one or both of its ports", field, name)
+		return topo.PortRef{}, badField(field, "name a port, such as leaf1[5], or both ends",
+			"%s is %q: want a link by one or both of its ports", field, name)
 	}
 	b := ""
 	if len(words) == 2 {
@@ -431,7 +439,8 @@ func (s *Server) route(r *http.Request) (any, error) {
 
 func (s *Server) showRoute(w *manager.Route) routeShown {
 	g, sample := s.m.Graph(), s.m.Sample()
-	show := routeShown{From: g.PortName(w.From), To: g.PortName(w.To), SL: uint8(w.SL), PKey: w.PKey.String(), Arrives: w.Arrives, Why: w.Why, Hops: []hopShown{}}
+	show := routeShown{From: g.PortName(w.From), To: g.PortName(w.To), SL: uint8(w.SL), PKey: w.PKey.String(),
+		Arrives: w.Arrives, Why: w.Why, Hops: []hopShown{}}
 	if !w.Arrives {
 		show.Lost = g.PortName(w.Lost)
 	}
@@ -442,7 +451,8 @@ func (s *Server) showRoute(w *manager.Route) routeShown {
 		}
 		if i, ok := s.m.PortIndex(h.Out); ok {
 			p := &sample.Ports[i]
-			hop.Rate, hop.Mbps, hop.Sent, hop.Wait = p.Rate.String(), p.Rate.Mbps(), float64(p.XmitBytes), float64(p.Wait)
+			hop.Rate, hop.Mbps, hop.Sent, hop.Wait = p.Rate.String(), p.Rate.Mbps(), float64(p.XmitBytes),
+				float64(p.Wait)
 		}
 		show.Hops = append(show.Hops, hop)
 	}

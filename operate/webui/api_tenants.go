@@ -55,7 +55,8 @@ func (s *Server) tenants(*http.Request) (any, error) {
 }
 
 func (s *Server) showTenant(t *tenant.Tenant) tenantShown {
-	show := tenantShown{Name: t.Name, Key: fmt.Sprintf("0x%04x", uint16(t.Key)), Hosts: []string{}, Limited: []string{}, Elsewhere: []string{}, IPoIB: t.IPoIB}
+	show := tenantShown{Name: t.Name, Key: fmt.Sprintf("0x%04x", uint16(t.Key)), Hosts: []string{}, Limited: []string{},
+		Elsewhere: []string{}, IPoIB: t.IPoIB}
 	if t.HasSL {
 		sl := uint8(t.SL)
 		show.SL = &sl
@@ -89,10 +90,13 @@ func (s *Server) book() (*tenant.Book, error) {
 	if b := s.m.Tenants(); b != nil {
 		return b, nil
 	}
-	return nil, &apiError{Status: http.StatusConflict, Text: "this fabric has no tenants: its subnet manager is not softib's", Next: "start the fabric without --no-sm"}
+	return nil, &apiError{Status: http.StatusConflict,
+		Text: "this fabric has no tenants: its subnet manager is not softib's",
+		Next: "start the fabric without --no-sm"}
 }
 
-// hostGUIDs reads hosts as people list them, and as softib tenant does: names, ranges such as h1-h8, or GUIDs; each is all of a host's ports.
+// hostGUIDs reads hosts as people list them, and as softib tenant does: names, ranges such as h1-h8, or GUIDs; each is
+// all of a host's ports.
 func (s *Server) hostGUIDs(field string, words []string) ([]ib.GUID, error) {
 	var list []string
 	for _, w := range words {
@@ -135,7 +139,8 @@ func (s *Server) createTenant(r *http.Request) (any, error) {
 	if body.Gbps != 0 {
 		var ok bool
 		if t.Rate, ok = mad.RateFromGbps(body.Gbps); !ok {
-			return nil, badField("gbps", "one of the standard's: 10, 25, 50, 100, 200, 400 …, or leave it out", "there is no rate of %g Gb/s", body.Gbps)
+			return nil, badField("gbps", "one of the standard's: 10, 25, 50, 100, 200, 400 …, or leave it out",
+				"there is no rate of %g Gb/s", body.Gbps)
 		}
 	}
 	if body.Key != "" {
@@ -188,7 +193,8 @@ func (s *Server) editTenant(r *http.Request) (any, error) {
 	// One change: whoever moves a host sees it moved or not at all.
 	t, err := b.Edit(ctx, r.PathValue("name"), func(t *tenant.Tenant) error {
 		if strangers := t.Drop(remove...); len(strangers) > 0 {
-			return badField("remove", "the tenant's hosts are listed in the page", "0x%s is no member of %s", guidText(strangers[0]), t.Name)
+			return badField("remove", "the tenant's hosts are listed in the page", "0x%s is no member of %s",
+				guidText(strangers[0]), t.Name)
 		}
 		for _, g := range add {
 			t.Put(tenant.Member{GUID: g, Full: !body.Limited, Index0: true})
@@ -201,7 +207,8 @@ func (s *Server) editTenant(r *http.Request) (any, error) {
 	return s.showTenant(&t), nil
 }
 
-// removals reads hosts to take out: a GUID may be one that is not in the fabric, and of a host only the ports that are members.
+// removals reads hosts to take out: a GUID may be one that is not in the fabric, and of a host only the ports that are
+// members.
 func (s *Server) removals(name string, words []string) ([]ib.GUID, error) {
 	var list []ib.GUID
 	b, err := s.book()
@@ -210,7 +217,8 @@ func (s *Server) removals(name string, words []string) ([]ib.GUID, error) {
 	}
 	t, _ := b.Get(name)
 	for _, w := range words {
-		if v, err := strconv.ParseUint(strings.TrimPrefix(w, "0x"), 16, 64); err == nil && len(strings.TrimPrefix(w, "0x")) == 16 {
+		if v, err := strconv.ParseUint(strings.TrimPrefix(w, "0x"), 16, 64); err == nil &&
+			len(strings.TrimPrefix(w, "0x")) == 16 {
 			list = append(list, ib.GUID(v))
 			continue
 		}

@@ -62,7 +62,8 @@ func TestAnswers(t *testing.T) {
 	}
 	var n nodeShown
 	x.get(t, "/api/v1/node?name=leaf1", &n)
-	if n.Kind != "switch" || len(n.Ports) != 4 || n.Ports[2].Peer != "spine1" || n.Ports[2].State != "Active" || n.LID == 0 {
+	if n.Kind != "switch" || len(n.Ports) != 4 || n.Ports[2].Peer != "spine1" || n.Ports[2].State != "Active" ||
+		n.LID == 0 {
 		t.Errorf("leaf1: %+v", n)
 	}
 	x.get(t, "/api/v1/node?name=h1", &n)
@@ -78,7 +79,8 @@ func TestAnswers(t *testing.T) {
 	}
 	var way map[string]routeShown
 	x.get(t, "/api/v1/route?from=h1&to=h8", &way)
-	if !way["there"].Arrives || len(way["there"].Hops) != 4 || way["back"].From != "h8[1]" || way["there"].Hops[0].Out != "h1[1]" {
+	if !way["there"].Arrives || len(way["there"].Hops) != 4 || way["back"].From != "h8[1]" ||
+		way["there"].Hops[0].Out != "h1[1]" {
 		t.Errorf("route: %+v", way)
 	}
 	var s smShown
@@ -101,7 +103,8 @@ func TestAnswers(t *testing.T) {
 		Paths    []pathShown
 	}
 	x.get(t, "/api/v1/programs", &p)
-	if len(p.Programs) != 1 || p.Programs[0].QPTotal != 4 || p.Programs[0].Statuses[0].Status != "RETRY_EXC_ERR" || p.Paths[0].P99 < p.Paths[0].P50 {
+	if len(p.Programs) != 1 || p.Programs[0].QPTotal != 4 || p.Programs[0].Statuses[0].Status != "RETRY_EXC_ERR" ||
+		p.Paths[0].P99 < p.Paths[0].P50 {
 		t.Errorf("programs: %+v", p)
 	}
 }
@@ -111,8 +114,10 @@ func TestSearch(t *testing.T) {
 	h3, _ := x.m.Node("h3")
 	lid := x.m.LID(x.m.Ports()[0])
 	for _, c := range []struct{ q, first string }{
-		{"h3", "h3"}, {"H3", "h3"}, {"spine", "spine1"}, {"leaf1[3]", "leaf1[3]"}, {guidText(h3.GUID), "h3"}, {"0x" + guidText(h3.PortGUID(1)), "h3"},
-		{fmt.Sprint(uint16(lid)), x.m.Graph().Nodes[x.m.Ports()[0].Node].Name}, {fmt.Sprintf("0x%x", uint16(lid)), x.m.Graph().Nodes[x.m.Ports()[0].Node].Name},
+		{"h3", "h3"}, {"H3", "h3"}, {"spine", "spine1"}, {"leaf1[3]", "leaf1[3]"}, {guidText(h3.GUID), "h3"},
+		{"0x" + guidText(h3.PortGUID(1)), "h3"},
+		{fmt.Sprint(uint16(lid)), x.m.Graph().Nodes[x.m.Ports()[0].Node].Name},
+		{fmt.Sprintf("0x%x", uint16(lid)), x.m.Graph().Nodes[x.m.Ports()[0].Node].Name},
 	} {
 		var list []found
 		x.get(t, "/api/v1/search?q="+c.q, &list)
@@ -182,11 +187,13 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s %s: no reason or nothing to do next in %s (%v)", c.method, c.path, data, err)
 		}
 		if resp.StatusCode != c.status || c.field != "" && e.Field != c.field {
-			t.Errorf("%s %s %.80s: %d for %q, want %d for %q: %s", c.method, c.path, c.body, resp.StatusCode, e.Field, c.status, c.field, data)
+			t.Errorf("%s %s %.80s: %d for %q, want %d for %q: %s", c.method, c.path, c.body, resp.StatusCode, e.Field,
+				c.status, c.field, data)
 		}
 	}
 	if len(x.m.Faults()) != 0 || len(x.book.List()) != 0 || x.m.Journal().Last() != before {
-		t.Errorf("refused requests left %d faults, %d tenants, %d events", len(x.m.Faults()), len(x.book.List()), x.m.Journal().Last()-before)
+		t.Errorf("refused requests left %d faults, %d tenants, %d events", len(x.m.Faults()), len(x.book.List()),
+			x.m.Journal().Last()-before)
 	}
 }
 
@@ -222,7 +229,8 @@ func TestForeignSites(t *testing.T) {
 	if resp, _ := x.ask(t, "GET", "/api/v1/status", "", "Sec-Fetch-Site", "cross-site"); resp.StatusCode != 403 {
 		t.Errorf("another site's page reads: %d", resp.StatusCode)
 	}
-	for _, header := range [][]string{{}, {"Origin", x.http.URL}, {"Sec-Fetch-Site", "same-origin"}, {"Host", "localhost:7"}, {"Host", "[::1]:7"}} {
+	for _, header := range [][]string{{}, {"Origin", x.http.URL}, {"Sec-Fetch-Site", "same-origin"},
+		{"Host", "localhost:7"}, {"Host", "[::1]:7"}} {
 		if resp, data := x.ask(t, "PUT", "/api/v1/faults", fault, header...); resp.StatusCode != 200 {
 			t.Errorf("our own page with %v: %d %s", header, resp.StatusCode, data)
 		}
@@ -238,7 +246,8 @@ func TestHeaders(t *testing.T) {
 	x := newGround(t, "star:2", time.Hour)
 	resp, page := x.ask(t, "GET", "/", "")
 	policy := resp.Header.Get("Content-Security-Policy")
-	if !strings.Contains(policy, "script-src 'self'") || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") {
+	if !strings.Contains(policy, "script-src 'self'") || strings.Contains(policy, "unsafe") ||
+		!strings.Contains(policy, "frame-ancestors 'none'") {
 		t.Errorf("the page may load: %s", policy)
 	}
 	for _, word := range []string{"http://", "https://", "style=", "onclick="} {
@@ -256,7 +265,8 @@ func TestHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if unpacked, err := io.ReadAll(z); err != nil || !bytes.Equal(unpacked, plain) || resp.Header.Get("Content-Encoding") != "gzip" {
+	if unpacked, err := io.ReadAll(z); err != nil || !bytes.Equal(unpacked, plain) ||
+		resp.Header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("compressed topology is another one (%v)", err)
 	}
 	if resp, _ := x.ask(t, "GET", "/api/v1/topology", "", "If-None-Match", `"other", `+tag); resp.StatusCode != 304 {
@@ -283,7 +293,8 @@ func TestFaults(t *testing.T) {
 	}
 	set("PUT", "/api/v1/faults", `{"link":"leaf1[3]","fault":"down"}`)
 	set("PUT", "/api/v1/faults", `{"link":"h8","fault":"ber=1e-6 rate=10G delay=5us"}`)
-	if len(list) != 2 || list[0].Fault != "ber=1e-06 rate=10G delay=5µs" && list[1].Fault != "ber=1e-06 rate=10G delay=5µs" {
+	if len(list) != 2 || list[0].Fault != "ber=1e-06 rate=10G delay=5µs" &&
+		list[1].Fault != "ber=1e-06 rate=10G delay=5µs" {
 		t.Fatalf("faults: %+v", list)
 	}
 	var l linkShown
@@ -322,7 +333,8 @@ func TestTenants(t *testing.T) {
 	if strings.Join(one.Hosts, " ") != "h3 h5 h6" {
 		t.Errorf("after one change: %v", one.Hosts)
 	}
-	if resp, data := x.ask(t, "POST", "/api/v1/tenants/red/hosts", `{"remove":["h8"]}`); resp.StatusCode != 400 || !bytes.Contains(data, []byte("remove")) {
+	if resp, data := x.ask(t, "POST", "/api/v1/tenants/red/hosts", `{"remove":["h8"]}`); resp.StatusCode != 400 ||
+		!bytes.Contains(data, []byte("remove")) {
 		t.Errorf("a stranger was removed: %d %s", resp.StatusCode, data)
 	}
 	var n nodeShown

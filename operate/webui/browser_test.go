@@ -34,7 +34,8 @@ func newBrowser(t testing.TB, width, height int64, dark bool) *browser {
 		}
 		t.Fatalf("chromium is not installed: apt-get install chromium, or set SOFTIB_NO_CHROMIUM=1 to leave the page's tests out (%v)", err)
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), opts...)
 	t.Cleanup(stop)
@@ -69,7 +70,9 @@ func (b *browser) scheme(dark bool) {
 	if dark {
 		value = "dark"
 	}
-	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}}}); err != nil {
+	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme",
+			Value: value}}}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -107,7 +110,8 @@ func (b *browser) quiet() {
 	b.t.Helper()
 	for _, line := range b.said() {
 		// Chromium writes a line for each answer that refuses something, which is what was wanted.
-		if !strings.HasPrefix(line, "log") && !strings.HasPrefix(line, "info") && !strings.Contains(line, "status of 4") {
+		if !strings.HasPrefix(line, "log") && !strings.HasPrefix(line, "info") &&
+			!strings.Contains(line, "status of 4") {
 			b.t.Errorf("the console says: %s", line)
 		}
 	}
@@ -134,7 +138,8 @@ func (b *browser) until(expression string) {
 		look();
 	})`, expression))
 	if !ok {
-		b.t.Fatalf("never true: %s; at %s: %.1500s", expression, eval[string](b, "location.hash"), eval[string](b, "document.body.innerText"))
+		b.t.Fatalf("never true: %s; at %s: %.1500s", expression, eval[string](b, "location.hash"),
+			eval[string](b, "document.body.innerText"))
 	}
 }
 

@@ -1,14 +1,16 @@
-// Package webui is the page that people look at a running fabric with: an http.Handler over a manager.Manager, with everything that the
-// page is made of embedded.
+// Package webui is the page that people look at a running fabric with: an http.Handler over a manager.Manager, with
+// everything that the page is made of embedded.
 //
-// It is for operators: a map that stays readable from 8 hosts to 11,664, pages for hosts, switches and links, routes, the subnet manager,
-// events, tenants, the worst cables, programs, and faults for rehearsals. It works offline, asks nobody but its own origin, and needs no
-// build step: static/ is plain ES modules and one style sheet, plus uPlot for plots under static/vendor with its licence.
+// It is for operators: a map that stays readable from 8 hosts to 11,664, pages for hosts, switches and links, routes,
+// the subnet manager, events, tenants, the worst cables, programs, and faults for rehearsals. It works offline, asks
+// nobody but its own origin, and needs no build step: static/ is plain ES modules and one style sheet, plus uPlot for
+// plots under static/vendor with its licence.
 //
-// It must not know how a fabric works: whatever it shows or changes goes through the Manager, which metrics, REST and commands use too, so
-// that they agree. It opens no socket and checks no credential: whoever serves it puts TLS and credentials in front (it is an
-// http.Handler like any other). What it does check is what only it can know, that a request that changes the fabric comes from its own page or from a program,
-// not from another site in somebody's browser.
+// It must not know how a fabric works: whatever it shows or changes goes through the Manager, which metrics, REST and
+// commands use too, so that they agree. It opens no socket and checks no credential: whoever serves it puts TLS and
+// credentials in front (it is an http.Handler like any other). What it does check is what only it can know, that a
+// request that changes the fabric comes from its own page or from a program, not from another site in somebody's
+// browser.
 //
 //	ui := webui.New(m, webui.Options{})
 //	defer ui.Close()
@@ -16,25 +18,28 @@
 //
 // # The map
 //
-// Where things stand is computed here (layout.go), once; what they look like is drawn in the page (static/js/map) into bitmaps, in slices of
-// some milliseconds, so that a frame of panning is one blit whatever the size of the fabric.
+// Where things stand is computed here (layout.go), once; what they look like is drawn in the page (static/js/map) into
+// bitmaps, in slices of some milliseconds, so that a frame of panning is one blit whatever the size of the fabric.
 //
 // # Live updates
 //
-// GET /api/v1/stream is a stream of server-sent events. Each client is told what changed since what it was told last; one that does not keep up
-// is told the latest state instead of what it missed, and one that does not read at all is cut off. What is sent is encoded once for all clients.
+// GET /api/v1/stream is a stream of server-sent events. Each client is told what changed since what it was told last;
+// one that does not keep up is told the latest state instead of what it missed, and one that does not read at all is
+// cut off. What is sent is encoded once for all clients.
 //
 //	event: links   {"seq":7,"full":true,"at":…,"c":[…]}  c: for each cable that changed: index, state, then for both directions (what A sends, what B sends)
 //	               utilisation in 1/1000, wait in 1/1000, errors a minute in 1/10. A full one leaves out cables that are up and idle.
 //	event: status  what /api/v1/status answers
 //	event: events  what /api/v1/events answers, only new ones
 //
-// Bits of a cable's state: 0-1 health (0 good, 1 watch, 2 bad, 3 down), 2 link not active, 3 link down, 4 slower than it could be, 5 a fault is set.
+// Bits of a cable's state: 0-1 health (0 good, 1 watch, 2 bad, 3 down), 2 link not active, 3 link down, 4 slower than
+// it could be, 5 a fault is set.
 //
 // # The API
 //
-// All under /api/v1/, JSON. Links are named by a port (leaf1[5]) or two (leaf1[5] spine1[2]). A wrong request is answered with 4xx and
-// {"error","field","next"}, and has changed nothing. Bodies are at most 256 KiB, of type application/json, without unknown fields.
+// All under /api/v1/, JSON. Links are named by a port (leaf1[5]) or two (leaf1[5] spine1[2]). A wrong request is
+// answered with 4xx and {"error","field","next"}, and has changed nothing. Bodies are at most 256 KiB, of type
+// application/json, without unknown fields.
 //
 //	GET    topology                        nodes, cables, layout; gzipped, with an ETag
 //	GET    status                          the fabric in some numbers

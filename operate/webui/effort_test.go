@@ -16,14 +16,16 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// othersMax is the share of the machine that processes other than this test and its browser may take for its wall-clock times to be judged. A
-// task of the page that takes 20 ms takes 300 ms where a dozen compilers want the same two processors.
+// othersMax is the share of the machine that processes other than this test and its browser may take for its wall-clock
+// times to be judged. A task of the page that takes 20 ms takes 300 ms where a dozen compilers want the same two
+// processors.
 const othersMax = 0.10
 
 // machine is how much processor time was used so far, in ticks.
 type machine struct{ all, busy, own float64 }
 
-// lookAtMachine reads the processors' and our own times. Ours are those of this process and of whatever descends from it.
+// lookAtMachine reads the processors' and our own times. Ours are those of this process and of whatever descends from
+// it.
 func lookAtMachine(t testing.TB) (m machine) {
 	t.Helper()
 	stat, err := os.ReadFile("/proc/stat")
@@ -79,12 +81,14 @@ func (m machine) others(before machine) float64 {
 	return max(0, (m.busy-before.busy)-(m.own-before.own)) / (m.all - before.all)
 }
 
-// longestTask is the processor time of the longest task of the page's main thread while f runs: what a frame would take if nobody else
-// wanted the processor.
+// longestTask is the processor time of the longest task of the page's main thread while f runs: what a frame would take
+// if nobody else wanted the processor.
 func (b *browser) longestTask(f func()) time.Duration {
 	b.t.Helper()
 	completed := chromedp.BrowserEvents(b.ctx, tracing.TracingComplete)
-	_, err := chromedp.CallBrowser(b.ctx, tracing.Start, tracing.StartParams{TransferMode: "ReturnAsStream", TraceConfig: &tracing.TraceConfig{IncludedCategories: []string{"toplevel"}}})
+	_, err := chromedp.CallBrowser(b.ctx, tracing.Start,
+		tracing.StartParams{TransferMode: "ReturnAsStream",
+			TraceConfig: &tracing.TraceConfig{IncludedCategories: []string{"toplevel"}}})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -71,7 +71,8 @@ func newGround(t testing.TB, spec string, interval time.Duration) *ground {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { x.book.Close() })
-	x.m, err = manager.New(manager.Options{Name: "test", Topology: spec, Version: "1.2.3", Fabric: x.f, Subnet: run, Tenants: x.book, Enforcer: enforcer, Journal: journal, Interval: interval})
+	x.m, err = manager.New(manager.Options{Name: "test", Topology: spec, Version: "1.2.3", Fabric: x.f, Subnet: run,
+		Tenants: x.book, Enforcer: enforcer, Journal: journal, Interval: interval})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +83,8 @@ func newGround(t testing.TB, spec string, interval time.Duration) *ground {
 	return x
 }
 
-// busyFabric is a live fabric whose ports count traffic that nobody sends, and on which a program is attached that nobody runs: what a page
-// looks like on a working fabric, with all the rest as it is.
+// busyFabric is a live fabric whose ports count traffic that nobody sends, and on which a program is attached that
+// nobody runs: what a page looks like on a working fabric, with all the rest as it is.
 type busyFabric struct {
 	*live.Fabric
 	started time.Time
@@ -177,7 +178,8 @@ func (b *busyFabric) PathLatencies() []live.PathLatency {
 	return []live.PathLatency{{From: "h1", To: "h2", Times: h, Last: time.Now()}}
 }
 
-// TestServe serves the page until it is interrupted, for whoever works on it: SERVE=127.0.0.1:8080,star:4 go test -run TestServe -timeout 0 ./webui
+// TestServe serves the page until it is interrupted, for whoever works on it: SERVE=127.0.0.1:8080,star:4 go test -run
+// TestServe -timeout 0 ./webui
 func TestServe(t *testing.T) {
 	addr, spec, ok := strings.Cut(os.Getenv("SERVE"), ",")
 	if !ok {

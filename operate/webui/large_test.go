@@ -17,7 +17,8 @@ const (
 	frameMax     = 100 * time.Millisecond
 )
 
-// TestLarge walks each view on 11,664 hosts, and measures what people wait for: the first view, and frames while they move the map.
+// TestLarge walks each view on 11,664 hosts, and measures what people wait for: the first view, and frames while they
+// move the map.
 func TestLarge(t *testing.T) {
 	if testing.Short() {
 		t.Skip("11,664 hosts take a while")
@@ -131,7 +132,8 @@ func measureMoves(t *testing.T, x *ground, b *browser) {
 			eval[bool](b, "softibMap.setMode('util'), true")
 		},
 	}
-	names := []string{"far away", "pods", "switches", "ports", "across the pods", "across the switches", "zooming", "all of it changes"}
+	names := []string{"far away", "pods", "switches", "ports", "across the pods", "across the switches", "zooming",
+		"all of it changes"}
 	for _, name := range names {
 		// What the page itself takes, whoever else is on the machine.
 		if cpu := b.longestTask(moves[name]); cpu > frameMax {
@@ -158,9 +160,11 @@ func measureMoves(t *testing.T, x *ground, b *browser) {
 		switch {
 		case worst <= float64(frameMax/time.Millisecond):
 		case busy > othersMax:
-			t.Logf("%s: a frame took %.0f ms, which is not judged: others took %.0f %% of the machine", name, worst, 100*busy)
+			t.Logf("%s: a frame took %.0f ms, which is not judged: others took %.0f %% of the machine", name, worst,
+				100*busy)
 		default:
-			t.Errorf("%s: a frame took %.0f ms: want %v at most, on %d processors", name, worst, frameMax, runtime.NumCPU())
+			t.Errorf("%s: a frame took %.0f ms: want %v at most, on %d processors", name, worst, frameMax,
+				runtime.NumCPU())
 		}
 	}
 }
@@ -218,7 +222,9 @@ func (b *browser) across(t *testing.T, scale float64) {
 // wheel turns the wheel. Chromium wants both directions to be named, and none is sent that is 0.
 func (b *browser) wheel(x, y, delta float64) {
 	b.t.Helper()
-	if _, err := chromedp.Call(b.ctx, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: input.DispatchMouseEventTypeMouseWheel, X: x, Y: y, DeltaX: 1e-9, DeltaY: delta}); err != nil {
+	if _, err := chromedp.Call(b.ctx, input.DispatchMouseEvent,
+		input.DispatchMouseEventParams{Type: input.DispatchMouseEventTypeMouseWheel, X: x, Y: y, DeltaX: 1e-9,
+			DeltaY: delta}); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -23,10 +23,11 @@ const (
 	switchWMax = 400
 )
 
-// A layout says where everything stands on the map: the switches of a tree level by level with the hosts under their leafs, and what is
-// no tree as blocks (a switch over its hosts) on a grid where neighbours are close.
+// A layout says where everything stands on the map: the switches of a tree level by level with the hosts under their
+// leafs, and what is no tree as blocks (a switch over its hosts) on a grid where neighbours are close.
 //
-// It is computed once for a topology, here and not in the page, so that it can be tested and every page shows the same map.
+// It is computed once for a topology, here and not in the page, so that it can be tested and every page shows the same
+// map.
 type layout struct {
 	// Tree is set where levels mean something; Levels counts those of the switches.
 	Tree   bool
@@ -103,7 +104,8 @@ func (l *layer) box(node int, x, y, w, h int32) {
 	l.X[node], l.Y[node], l.W[node], l.H[node] = x, y, w, h
 }
 
-// readCables fills near and hosts, and returns the nodes that stand under no switch. A host of several rails stands under the switch of its first.
+// readCables fills near and hosts, and returns the nodes that stand under no switch. A host of several rails stands
+// under the switch of its first.
 func (l *layer) readCables() (alone []int) {
 	for _, n := range l.g.Nodes {
 		if n.IsSwitch() {
@@ -134,8 +136,8 @@ func (l *layer) readCables() (alone []int) {
 	return alone
 }
 
-// setLevels counts each switch's distance from the leafs, and decides whether that makes a tree. A switch with few hosts beside those of
-// others (a management node on a spine) is no leaf.
+// setLevels counts each switch's distance from the leafs, and decides whether that makes a tree. A switch with few
+// hosts beside those of others (a management node on a spine) is no leaf.
 func (l *layer) setLevels() {
 	var counts []int
 	for _, s := range l.g.Switches() {
@@ -189,7 +191,8 @@ func (l *layer) setLevels() {
 	}
 }
 
-// lowerEmptyLeafs finds leafs without hosts: counted from the hosts they seem to be at the top, but they lead into one pod only.
+// lowerEmptyLeafs finds leafs without hosts: counted from the hosts they seem to be at the top, but they lead into one
+// pod only.
 func (l *layer) lowerEmptyLeafs() {
 	if l.Levels < 3 {
 		return

@@ -7,9 +7,10 @@ import (
 	"slices"
 )
 
-// placeMesh lays out what is no tree: every switch gets a place near its neighbours, first from its distances to some far-apart switches
-// (pivot MDS), then by springs, and at last each block goes to the nearest free cell of a grid, so that nothing overlaps. Switches that are
-// nearly all cabled to each other (a dragonfly's groups) are placed together and drawn as one from afar.
+// placeMesh lays out what is no tree: every switch gets a place near its neighbours, first from its distances to some
+// far-apart switches (pivot MDS), then by springs, and at last each block goes to the nearest free cell of a grid, so
+// that nothing overlaps. Switches that are nearly all cabled to each other (a dragonfly's groups) are placed together
+// and drawn as one from afar.
 func (l *layer) placeMesh(switches []int) extent {
 	if len(switches) == 0 {
 		return extent{}
@@ -109,7 +110,8 @@ func (l *layer) blockExtent(members []int) extent {
 	return one
 }
 
-// clusters finds sets of switches that are cabled to nearly all of their own set; nil where the fabric does not fall into such sets.
+// clusters finds sets of switches that are cabled to nearly all of their own set; nil where the fabric does not fall
+// into such sets.
 func (l *layer) clusters(switches []int) [][]int {
 	taken := map[int]bool{}
 	var list [][]int
@@ -121,7 +123,8 @@ func (l *layer) clusters(switches []int) [][]int {
 		// A neighbour belongs to s if it shares most of the neighbours that s has.
 		set := []int{s}
 		for _, far := range l.near[s] {
-			if !taken[far] && shared(l.near[s], l.near[far])*2 >= min(len(l.near[s]), len(l.near[far]))-1 && shared(l.near[s], l.near[far]) > 0 {
+			if !taken[far] && shared(l.near[s], l.near[far])*2 >= min(len(l.near[s]), len(l.near[far]))-1 &&
+				shared(l.near[s], l.near[far]) > 0 {
 				set = append(set, far)
 			}
 		}
@@ -176,7 +179,8 @@ func (l *layer) embed(items []int, near [][]int) (px, py []float64) {
 	return px, py
 }
 
-// pivotMDS places points by their distances to a few far-apart ones, projected on the two directions in which they differ most.
+// pivotMDS places points by their distances to a few far-apart ones, projected on the two directions in which they
+// differ most.
 func pivotMDS(adj [][]int) (px, py []float64) {
 	n := len(adj)
 	pivots := min(n, 24)

@@ -48,7 +48,8 @@ func TestLayout(t *testing.T) {
 			g := graph(t, c.spec)
 			l := arrange(g)
 			if l.Tree != c.tree || l.Levels != c.levels || len(l.Groups) != c.groups {
-				t.Errorf("tree %v, %d levels, %d groups; want %v, %d, %d", l.Tree, l.Levels, len(l.Groups), c.tree, c.levels, c.groups)
+				t.Errorf("tree %v, %d levels, %d groups; want %v, %d, %d", l.Tree, l.Levels, len(l.Groups), c.tree,
+					c.levels, c.groups)
 			}
 			checkLayout(t, g, l)
 			again := arrange(graph(t, c.spec))
@@ -59,14 +60,17 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// checkLayout wants everything inside, nothing on top of anything else, hosts below their switch and levels above each other.
+// checkLayout wants everything inside, nothing on top of anything else, hosts below their switch and levels above each
+// other.
 func checkLayout(t *testing.T, g *topo.Graph, l *layout) {
 	t.Helper()
 	order := make([]int, len(g.Nodes))
 	for i := range order {
 		order[i] = i
-		if l.X[i] < 0 || l.Y[i] < 0 || l.W[i] <= 0 || l.H[i] <= 0 || l.X[i]+l.W[i] > l.Width || l.Y[i]+l.H[i] > l.Height {
-			t.Fatalf("%s is at %d,%d with %dx%d, outside of %dx%d", g.Nodes[i].Name, l.X[i], l.Y[i], l.W[i], l.H[i], l.Width, l.Height)
+		if l.X[i] < 0 || l.Y[i] < 0 || l.W[i] <= 0 || l.H[i] <= 0 || l.X[i]+l.W[i] > l.Width || l.Y[i]+
+			l.H[i] > l.Height {
+			t.Fatalf("%s is at %d,%d with %dx%d, outside of %dx%d", g.Nodes[i].Name, l.X[i], l.Y[i], l.W[i], l.H[i],
+				l.Width, l.Height)
 		}
 	}
 	slices.SortFunc(order, func(a, b int) int { return int(l.X[a]) - int(l.X[b]) })
@@ -86,7 +90,8 @@ func checkLayout(t *testing.T, g *topo.Graph, l *layout) {
 			a, b = b, a
 		}
 		if l.Tree && l.Level[a] < l.Level[b] && l.Y[a] <= l.Y[b] && g.Nodes[b].IsSwitch() && l.Group[a] == l.Group[b] {
-			t.Fatalf("%s of level %d is not below %s of level %d", g.Nodes[a].Name, l.Level[a], g.Nodes[b].Name, l.Level[b])
+			t.Fatalf("%s of level %d is not below %s of level %d", g.Nodes[a].Name, l.Level[a], g.Nodes[b].Name,
+				l.Level[b])
 		}
 	}
 	for i, gr := range l.Groups {
@@ -125,7 +130,8 @@ func TestLayoutStrayHost(t *testing.T) {
 	if free == 0 {
 		t.Fatal("the core switch has no free port")
 	}
-	if err := g.Connect(leaf.Index, 1, spine.Index, ib.PortNum(free), topo.LinkSpec{Width: p.Width, Speed: p.Speed}); err != nil {
+	if err := g.Connect(leaf.Index, 1, spine.Index, ib.PortNum(free),
+		topo.LinkSpec{Width: p.Width, Speed: p.Speed}); err != nil {
 		t.Fatal(err)
 	}
 	l := arrange(g)

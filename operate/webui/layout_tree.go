@@ -10,8 +10,8 @@ import (
 // screenShape is how much wider than high a map should be.
 const screenShape = 1.8
 
-// placeTree lays out a tree: the parts that stay connected without the top switches stand side by side (in rows, where they are many) with
-// the top switches in a row above, and each part is laid out in the same way.
+// placeTree lays out a tree: the parts that stay connected without the top switches stand side by side (in rows, where
+// they are many) with the top switches in a row above, and each part is laid out in the same way.
 func (l *layer) placeTree(switches []int) extent {
 	parts := l.parts(switches, l.Levels+1)
 	if len(parts) == 1 {
@@ -175,8 +175,8 @@ func (l *layer) placeLeafs(members []int, x, y int32) extent {
 	return size
 }
 
-// placeTops places the switches of the top level over the width of what is below. Those that lead to the same switches stand together, and
-// are a group where pods are.
+// placeTops places the switches of the top level over the width of what is below. Those that lead to the same switches
+// stand together, and are a group where pods are.
 func (l *layer) placeTops(tops []int, children [][]int, x, y, width int32, grouped bool) int32 {
 	l.sortByName(tops)
 	sets := l.topSets(tops, children, grouped)
@@ -207,7 +207,8 @@ func (l *layer) placeTops(tops []int, children [][]int, x, y, width int32, group
 			for _, s := range set {
 				l.Group[s] = int32(len(l.Groups))
 			}
-			l.Groups = append(l.Groups, group{Name: fmt.Sprintf("top %d", i+1), Top: true, X: from, Y: y, W: at - from, H: switchH, Switches: len(set)})
+			l.Groups = append(l.Groups, group{Name: fmt.Sprintf("top %d", i+1), Top: true, X: from, Y: y, W: at - from,
+				H: switchH, Switches: len(set)})
 		}
 		if len(sets) > 1 {
 			at += slot / 2

@@ -24,8 +24,9 @@ var static embed.FS
 
 // Options tune the page.
 type Options struct {
-	// Hosts are names that the page may be asked for by, besides localhost and addresses. A name that is not known is refused: another
-	// site could have given it to this machine's address to get at the fabric from a browser (DNS rebinding).
+	// Hosts are names that the page may be asked for by, besides localhost and addresses. A name that is not known is
+	// refused: another site could have given it to this machine's address to get at the fabric from a browser (DNS
+	// rebinding).
 	Hosts []string
 	// StreamsMax is how many streams there may be at a time; 0 is 1,024.
 	StreamsMax int
@@ -50,7 +51,8 @@ func New(m *manager.Manager, o Options) *Server {
 		o.StreamsMax = 1024
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{m: m, opts: o, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(), files: staticFiles(), stop: stop}
+	s := &Server{m: m, opts: o, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(), files: staticFiles(),
+		stop: stop}
 	s.map_ = newFile("topology.json", appendTopology(nil, m))
 	s.hub = newHub(m)
 	s.routes()
@@ -77,12 +79,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	if !s.knownHost(r.Host) {
-		fail(w, &apiError{Status: http.StatusMisdirectedRequest, Text: "this page is not known as " + r.Host, Field: "Host", Next: "ask for it by its address, or by localhost"})
+		fail(w, &apiError{Status: http.StatusMisdirectedRequest, Text: "this page is not known as " + r.Host,
+			Field: "Host", Next: "ask for it by its address, or by localhost"})
 		return
 	}
 	if strings.HasPrefix(r.URL.Path, "/api/") {
 		if err := s.cross.Check(r); err != nil || r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-			fail(w, &apiError{Status: http.StatusForbidden, Text: "the request comes from another site's page", Field: "Origin", Next: "open this page itself"})
+			fail(w, &apiError{Status: http.StatusForbidden, Text: "the request comes from another site's page",
+				Field: "Origin", Next: "open this page itself"})
 			return
 		}
 		h.Set("Cache-Control", "no-store")
@@ -145,7 +149,8 @@ func newFile(name string, data []byte) *file {
 func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("ETag", f.etag)
-	h.Set("Cache-Control", "no-cache") // ask whether it is still the same: a new version of softib may be behind the same address
+	// ask whether it is still the same: a new version of softib may be behind the same address
+	h.Set("Cache-Control", "no-cache")
 	h.Set("Vary", "Accept-Encoding")
 	for _, tag := range strings.Split(r.Header.Get("If-None-Match"), ",") {
 		if strings.TrimPrefix(strings.TrimSpace(tag), "W/") == f.etag {
@@ -189,12 +194,14 @@ func staticFiles() map[string]*file {
 func (s *Server) serveStatic(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		fail(w, &apiError{Status: http.StatusMethodNotAllowed, Text: "the page is only read", Next: "what can be changed is under /api/v1/"})
+		fail(w, &apiError{Status: http.StatusMethodNotAllowed, Text: "the page is only read",
+			Next: "what can be changed is under /api/v1/"})
 		return
 	}
 	f, ok := s.files[r.URL.Path]
 	if !ok {
-		fail(w, &apiError{Status: http.StatusNotFound, Text: "there is no " + r.URL.Path, Next: "the page is at /, its API at /api/v1/"})
+		fail(w, &apiError{Status: http.StatusNotFound, Text: "there is no " + r.URL.Path,
+			Next: "the page is at /, its API at /api/v1/"})
 		return
 	}
 	f.ServeHTTP(w, r)

@@ -73,7 +73,8 @@ type hub struct {
 	clients map[chan struct{}]struct{}
 }
 
-// frame is a state of all links, encoded as the difference to the frame before. The whole is encoded when the first client wants it.
+// frame is a state of all links, encoded as the difference to the frame before. The whole is encoded when the first
+// client wants it.
 type frame struct {
 	seq    uint64
 	delta  []byte
@@ -84,7 +85,8 @@ type frame struct {
 func newHub(m *manager.Manager) *hub {
 	h := &hub{m: m, clients: map[chan struct{}]struct{}{}}
 	cables := m.Cables()
-	h.shown, h.decay, h.ends = make([]cableShown, len(cables)), make([][2]float64, len(cables)), make([][2]int, len(cables))
+	h.shown, h.decay, h.ends = make([]cableShown, len(cables)), make([][2]float64, len(cables)),
+		make([][2]int, len(cables))
 	for i, c := range cables {
 		h.ends[i][0], _ = m.PortIndex(c.A)
 		h.ends[i][1], _ = m.PortIndex(c.B)
@@ -232,7 +234,8 @@ func encodeLinks(seq uint64, at time.Time, full bool, all []cableShown, which []
 			b = append(b, ',')
 		}
 		c := &all[i]
-		for k, v := range [...]uint32{uint32(i), uint32(c.state), uint32(c.util[0]), uint32(c.util[1]), uint32(c.wait[0]), uint32(c.wait[1]), c.errors[0], c.errors[1]} {
+		for k, v := range [...]uint32{uint32(i), uint32(c.state), uint32(c.util[0]), uint32(c.util[1]),
+			uint32(c.wait[0]), uint32(c.wait[1]), c.errors[0], c.errors[1]} {
 			if k > 0 {
 				b = append(b, ',')
 			}
@@ -260,12 +263,15 @@ func (h *hub) leave(c chan struct{}) {
 	delete(h.clients, c)
 }
 
-// serveStream tells one client what changes. Nothing waits for it: it looks at the latest frame whenever it has written the one before.
+// serveStream tells one client what changes. Nothing waits for it: it looks at the latest frame whenever it has written
+// the one before.
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 	bell, ok := s.hub.join(s.opts.StreamsMax)
 	if !ok {
 		w.Header().Set("Retry-After", "5")
-		fail(w, &apiError{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("%d streams are open already", s.opts.StreamsMax), Next: "close some pages, or ask /api/v1/status now and then"})
+		fail(w, &apiError{Status: http.StatusServiceUnavailable,
+			Text: fmt.Sprintf("%d streams are open already", s.opts.StreamsMax),
+			Next: "close some pages, or ask /api/v1/status now and then"})
 		return
 	}
 	defer s.hub.leave(bell)

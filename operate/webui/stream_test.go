@@ -45,7 +45,8 @@ func (x *ground) stream(t testing.TB) *stream {
 	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("the stream: %s, %s", resp.Status, resp.Header.Get("Content-Type"))
 	}
-	s := &stream{links: make(chan linksMessage, 1000), events: make(chan []manager.Event, 1000), status: make(chan status, 1000), cancel: cancel}
+	s := &stream{links: make(chan linksMessage, 1000), events: make(chan []manager.Event, 1000),
+		status: make(chan status, 1000), cancel: cancel}
 	go func() {
 		in := bufio.NewReader(resp.Body)
 		kind := ""
@@ -95,7 +96,8 @@ func next[T any](t testing.TB, c <-chan T, what string) (v T) {
 }
 
 func TestStream(t *testing.T) {
-	x := newGround(t, "fat-tree:radix=4,levels=2", 3*time.Second) // who sleeps through two samples is told everything anew
+	// who sleeps through two samples is told everything anew
+	x := newGround(t, "fat-tree:radix=4,levels=2", 3*time.Second)
 	s := x.stream(t)
 	first := next(t, s.links, "links")
 	if !first.Full || len(first.C) != 0 {
@@ -138,7 +140,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// isDown reports whether a cable is told to be down by a fault. No other is, whatever the manager's own packets count there.
+// isDown reports whether a cable is told to be down by a fault. No other is, whatever the manager's own packets count
+// there.
 func isDown(t *testing.T, told []int, cable int) (down bool) {
 	t.Helper()
 	for ; len(told) >= 8; told = told[8:] {
@@ -246,7 +249,9 @@ func TestStreamMany(t *testing.T) {
 }
 
 func FuzzTenantBody(f *testing.F) {
-	for _, seed := range []string{`{"name":"red","hosts":["h1-h2"],"key":"0x11"}`, `{"name":"a","limited":true,"ipoib":true}`, `{"hosts":["-"]}`, `{"hosts":["h1-9999999999999999999"]}`, `{"key":"0xffff"}`, `[]`, `null`, `{"name":null}`, `{"hosts":[""," ,, "]}`, "{\"name\":\"\\u0000\"}"} {
+	for _, seed := range []string{`{"name":"red","hosts":["h1-h2"],"key":"0x11"}`,
+		`{"name":"a","limited":true,"ipoib":true}`, `{"hosts":["-"]}`, `{"hosts":["h1-9999999999999999999"]}`,
+		`{"key":"0xffff"}`, `[]`, `null`, `{"name":null}`, `{"hosts":[""," ,, "]}`, "{\"name\":\"\\u0000\"}"} {
 		f.Add(seed)
 	}
 	x := newGround(f, "star:3", time.Hour)

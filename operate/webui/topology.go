@@ -9,8 +9,9 @@ import (
 	"softib/proto/topo"
 )
 
-// appendTopology writes what the page needs to draw the map, column by column: 11,664 hosts are some hundred kilobytes, compressed, and the
-// page reads them into typed arrays. GUIDs and LIDs, which nothing is drawn from, are found by /api/v1/search.
+// appendTopology writes what the page needs to draw the map, column by column: 11,664 hosts are some hundred kilobytes,
+// compressed, and the page reads them into typed arrays. GUIDs and LIDs, which nothing is drawn from, are found by
+// /api/v1/search.
 func appendTopology(dst []byte, m *manager.Manager) []byte {
 	g := m.Graph()
 	l := arrange(g)
@@ -93,7 +94,8 @@ func appendTopology(dst []byte, m *manager.Manager) []byte {
 		for _, v := range []struct {
 			key string
 			n   int
-		}{{"x", int(gr.X)}, {"y", int(gr.Y)}, {"w", int(gr.W)}, {"h", int(gr.H)}, {"hosts", gr.Hosts}, {"switches", gr.Switches}} {
+		}{{"x", int(gr.X)}, {"y", int(gr.Y)}, {"w", int(gr.W)}, {"h", int(gr.H)}, {"hosts", gr.Hosts},
+			{"switches", gr.Switches}} {
 			dst = append(dst, `,"`+v.key+`":`...)
 			dst = strconv.AppendInt(dst, int64(v.n), 10)
 		}

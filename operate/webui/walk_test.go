@@ -23,7 +23,8 @@ func views(last string) []view {
 		{"map", "#/map", []string{"Utilisation", "hosts", "links up"}},
 		{"host", "#/host/h1", []string{"h1", "Links active", "Over time", "ib_write_bw", "PortXmitData"}},
 		{"switch", "#/switch/leaf1", []string{"leaf1", "Ports", "spine1", "Active"}},
-		{"link", "#/link/h1[1]", []string{"h1[1] –", "Rehearse a fault", "Over time", "Both ends", "SymbolErrorCounter", "damaged symbols"}},
+		{"link", "#/link/h1[1]", []string{"h1[1] –", "Rehearse a fault", "Over time", "Both ends", "SymbolErrorCounter",
+			"damaged symbols"}},
 		{"route", "#/route/h1/" + last, []string{"There", "Back", "Packets arrive.", "h1[1] → leaf1[1]"}},
 		{"sm", "#/sm", []string{"Subnet manager", "Master", "Partitions", "0x7fff", "Sweeps, newest first"}},
 		{"events", "#/events", []string{"Events", "SUBNET UP"}},
@@ -35,7 +36,8 @@ func views(last string) []view {
 	}
 }
 
-// TestAnotherFabric: where another fabric takes the place of one, or the same one with more nodes, an open page shows it.
+// TestAnotherFabric: where another fabric takes the place of one, or the same one with more nodes, an open page shows
+// it.
 func TestAnotherFabric(t *testing.T) {
 	x, y := newGround(t, "star:3", 100*time.Millisecond), newGround(t, "star:4", 100*time.Millisecond)
 	var now atomic.Pointer[Server]
@@ -71,7 +73,8 @@ func TestAnotherFabric(t *testing.T) {
 	b.open("#/host/h4", "h4", "Links active")
 }
 
-// TestWalk goes through each view of a small fabric, in light and dark, large and small, and changes what can be changed.
+// TestWalk goes through each view of a small fabric, in light and dark, large and small, and changes what can be
+// changed.
 func TestWalk(t *testing.T) {
 	x := newGround(t, "fat-tree:radix=8,levels=2", 250*time.Millisecond)
 	x.f.setLoad(0.4)

@@ -83,11 +83,14 @@ func HasLengths(g *topo.Graph) bool {
 
 // NewBill counts what a fabric is made of. Lengths come from the layout; without one, from the cables themselves.
 func NewBill(g *topo.Graph, l *Layout) (*Bill, error) {
-	b := &Bill{Describe: topo.Describe(g), Lengths: "the topology's own", Hosts: len(g.Hosts()), Estimate: Estimate, Switches: []SwitchLine{}, Cables: []CableLine{}}
+	b := &Bill{Describe: topo.Describe(g), Lengths: "the topology's own", Hosts: len(g.Hosts()), Estimate: Estimate,
+		Switches: []SwitchLine{}, Cables: []CableLine{}}
 	if l != nil {
 		if list := l.unplaced(g); len(list) > 0 {
-			return nil, &LayoutError{"layout", 0, ErrNotPlaced, fmt.Sprintf("%s of the fabric %s no place, such as %s: want a place line for each",
-				numbered(len(list), "node", "nodes"), map[bool]string{true: "has", false: "have"}[len(list) == 1], strings.Join(list[:min(4, len(list))], ", "))}
+			return nil, &LayoutError{"layout", 0, ErrNotPlaced,
+				fmt.Sprintf("%s of the fabric %s no place, such as %s: want a place line for each",
+					numbered(len(list), "node", "nodes"), map[bool]string{true: "has", false: "have"}[len(list) == 1],
+					strings.Join(list[:min(4, len(list))], ", "))}
 		}
 		b.Lengths = "the layout"
 		if l.Made {
@@ -189,7 +192,8 @@ func (b *Bill) addCables(g *topo.Graph, l *Layout) {
 		}
 		f, buy, ok := choose(speed, need)
 		if !ok {
-			b.TooLong = append(b.TooLong, fmt.Sprintf("%s %s: %s at %v", g.PortName(c.A), g.PortName(c.B), metres(need), rate))
+			b.TooLong = append(b.TooLong, fmt.Sprintf("%s %s: %s at %v", g.PortName(c.A), g.PortName(c.B), metres(need),
+				rate))
 			continue
 		}
 		i := slices.IndexFunc(b.Cables, func(k CableLine) bool {
@@ -197,7 +201,8 @@ func (b *Bill) addCables(g *topo.Graph, l *Layout) {
 		})
 		if i < 0 {
 			i = len(b.Cables)
-			b.Cables = append(b.Cables, CableLine{Medium: f.medium, Rate: rate.String(), LengthMM: buy, speed: speed, width: rate.Width})
+			b.Cables = append(b.Cables, CableLine{Medium: f.medium, Rate: rate.String(), LengthMM: buy, speed: speed,
+				width: rate.Width})
 		}
 		k := &b.Cables[i]
 		k.Count++
@@ -209,7 +214,8 @@ func (b *Bill) addCables(g *topo.Graph, l *Layout) {
 		k.Watts += 2 * f.watts
 	}
 	slices.SortFunc(b.Cables, func(a, b CableLine) int {
-		return cmp.Or(cmp.Compare(b.speed, a.speed), cmp.Compare(b.width, a.width), cmp.Compare(a.Medium, b.Medium), cmp.Compare(a.LengthMM, b.LengthMM))
+		return cmp.Or(cmp.Compare(b.speed, a.speed), cmp.Compare(b.width, a.width), cmp.Compare(a.Medium, b.Medium),
+			cmp.Compare(a.LengthMM, b.LengthMM))
 	})
 }
 

@@ -16,9 +16,12 @@ func TestChoose(t *testing.T) {
 		medium Medium
 		buyMM  int32
 	}{
-		{ib.QDR, 6500, DAC, 7000}, {ib.QDR, 7500, AOC, 10_000}, {ib.FDR, 2900, DAC, 3000}, {ib.EDR, 3100, AOC, 4000}, {ib.HDR, 1900, DAC, 2000}, {ib.HDR, 2100, ACC, 2500},
-		{ib.HDR, 4500, AOC, 5000}, {ib.HDR, 120_000, SingleMode, 150_000}, {ib.NDR, 400, DAC, 500}, {ib.NDR, 2001, ACC, 2500}, {ib.NDR, 5001, Multimode, 7000},
-		{ib.NDR, 50_001, SingleMode, 70_000}, {ib.XDR, 500, ACC, 500}, {ib.XDR, 2600, SingleMode, 3000}, {ib.SDR, 15_000, DAC, 15_000},
+		{ib.QDR, 6500, DAC, 7000}, {ib.QDR, 7500, AOC, 10_000}, {ib.FDR, 2900, DAC, 3000}, {ib.EDR, 3100, AOC, 4000},
+		{ib.HDR, 1900, DAC, 2000}, {ib.HDR, 2100, ACC, 2500},
+		{ib.HDR, 4500, AOC, 5000}, {ib.HDR, 120_000, SingleMode, 150_000}, {ib.NDR, 400, DAC, 500},
+		{ib.NDR, 2001, ACC, 2500}, {ib.NDR, 5001, Multimode, 7000},
+		{ib.NDR, 50_001, SingleMode, 70_000}, {ib.XDR, 500, ACC, 500}, {ib.XDR, 2600, SingleMode, 3000},
+		{ib.SDR, 15_000, DAC, 15_000},
 	} {
 		f, buy, ok := choose(c.speed, c.needMM)
 		if !ok || f.medium != c.medium || buy != c.buyMM {
@@ -33,7 +36,8 @@ func TestChoose(t *testing.T) {
 // TestFacts: the table is whole and in order, since the first medium that reaches is taken.
 func TestFacts(t *testing.T) {
 	for s := ib.SDR; s < ib.NumSpeed; s++ {
-		if len(media[s]) == 0 || switches[s].ports == 0 || switches[s].lowUSD >= switches[s].highUSD || switches[s].watts <= 0 {
+		if len(media[s]) == 0 || switches[s].ports == 0 || switches[s].lowUSD >= switches[s].highUSD ||
+			switches[s].watts <= 0 {
 			t.Errorf("%v: %v, %+v", s, media[s], switches[s])
 		}
 		for i, f := range media[s] {
@@ -48,7 +52,8 @@ func TestFacts(t *testing.T) {
 }
 
 func TestBillAddsUp(t *testing.T) {
-	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2,speed=HDR", "torus:3x3,speed=EDR", "star:5,speed=XDR", "fat-tree:radix=16,levels=3,speed=QDR"} {
+	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2,speed=HDR",
+		"torus:3x3,speed=EDR", "star:5,speed=XDR", "fat-tree:radix=16,levels=3,speed=QDR"} {
 		g := gen(t, spec)
 		b, err := NewBill(g, DefaultLayout(g))
 		if err != nil {
@@ -69,8 +74,10 @@ func TestBillAddsUp(t *testing.T) {
 				t.Errorf("%s: %+v", spec, s)
 			}
 		}
-		if cables != g.NumCables() || b.CableCount != cables || atHosts != len(g.Hosts()) || b.Adapters != len(g.Hosts()) || b.SwitchCount != len(g.Switches()) ||
-			b.PortsUsed != 2*g.NumCables()-b.Adapters || b.PortsUsed+b.PortsFree != switchPorts || math.Abs(b.LowUSD-low) > 1 || math.Abs(b.Watts-watts) > 1 || b.HighUSD <= b.LowUSD || len(b.TooLong) > 0 {
+		if cables != g.NumCables() || b.CableCount != cables || atHosts != len(g.Hosts()) ||
+			b.Adapters != len(g.Hosts()) || b.SwitchCount != len(g.Switches()) ||
+			b.PortsUsed != 2*g.NumCables()-b.Adapters || b.PortsUsed+b.PortsFree != switchPorts ||
+			math.Abs(b.LowUSD-low) > 1 || math.Abs(b.Watts-watts) > 1 || b.HighUSD <= b.LowUSD || len(b.TooLong) > 0 {
 			t.Errorf("%s: %+v", spec, b)
 		}
 		if !strings.Contains(b.Estimate, "estimates") {
@@ -85,7 +92,8 @@ func TestBillByLengthsAndLayouts(t *testing.T) {
 		t.Error("lengths are not told")
 	}
 	b, err := NewBill(g, nil)
-	if err != nil || len(b.Cables) != 1 || b.Cables[0].Medium != AOC || b.Cables[0].LengthMM != 15_000 || b.Cables[0].Count != 4 || b.Cables[0].Length() != "15 m" || b.TotalMM != 60_000 {
+	if err != nil || len(b.Cables) != 1 || b.Cables[0].Medium != AOC || b.Cables[0].LengthMM != 15_000 ||
+		b.Cables[0].Count != 4 || b.Cables[0].Length() != "15 m" || b.TotalMM != 60_000 {
 		t.Errorf("%v %+v", err, b)
 	}
 	l, err := ParseLayout("f", "rack A row 1 position 1\nplace sw1 A 42\nplace h1..h3 A 1\n")
@@ -120,7 +128,8 @@ func TestBillOfAChassis(t *testing.T) {
 	// The node for reductions is inside the switch, whatever system it says it is of.
 	h := g.Hosts()[0]
 	h.Desc = "Mellanox Technologies " + partDesc
-	if b, err = NewBill(g, DefaultLayout(g)); err != nil || b.Internal != 33 || b.CableCount != 31 || b.Hosts != 31 || b.Adapters != 31 {
+	if b, err = NewBill(g, DefaultLayout(g)); err != nil || b.Internal != 33 || b.CableCount != 31 || b.Hosts != 31 ||
+		b.Adapters != 31 {
 		t.Errorf("%v %+v", err, b)
 	}
 }

@@ -15,8 +15,8 @@ import (
 type Options struct {
 	// Plan is the fabric as it should be; nil: infer it.
 	Plan *topo.Graph
-	// Net and Tables are the network and the forwarding tables in force. Without them, tables are computed by Engines, a
-	// chain such as "ftree,updn"; without these, nothing is said about routing.
+	// Net and Tables are the network and the forwarding tables in force. Without them, tables are computed by Engines,
+	// a chain such as "ftree,updn"; without these, nothing is said about routing.
 	Net     *route.Network
 	Tables  *route.Tables
 	Engines string
@@ -31,8 +31,8 @@ type Level struct {
 	// Down and Up count cables to the level below (at leaves: to hosts) and above.
 	Down int `json:"down"`
 	Up   int `json:"up"`
-	// DownMbps and UpMbps are what they carry in one direction, and Oversubscription is Down to Up of the level; 0 at the top. Worst is that of the switch
-	// that has the most for the least, and WorstAt which it is.
+	// DownMbps and UpMbps are what they carry in one direction, and Oversubscription is Down to Up of the level; 0 at
+	// the top. Worst is that of the switch that has the most for the least, and WorstAt which it is.
 	DownMbps         int64   `json:"down_mbps"`
 	UpMbps           int64   `json:"up_mbps"`
 	Oversubscription float64 `json:"oversubscription,omitempty"`
@@ -77,7 +77,8 @@ func (r *Report) Count(s Severity) int {
 // Check judges the wiring of a fabric.
 func Check(g *topo.Graph, o Options) *Report {
 	x := newShape(g)
-	r := &Report{Hosts: len(g.Hosts()), Switches: len(g.Switches()), Cables: g.NumCables(), Describe: topo.Describe(g), Planned: o.Plan != nil}
+	r := &Report{Hosts: len(g.Hosts()), Switches: len(g.Switches()), Cables: g.NumCables(), Describe: topo.Describe(g),
+		Planned: o.Plan != nil}
 	r.Findings = fabricFindings(g)
 	var p *pattern
 	if x.isTree() {
@@ -120,7 +121,8 @@ func Check(g *topo.Graph, o Options) *Report {
 	return r
 }
 
-// fabricFindings are the faults of the whole that topo.Check knows; what it says about single cables is said better here.
+// fabricFindings are the faults of the whole that topo.Check knows; what it says about single cables is said better
+// here.
 func fabricFindings(g *topo.Graph) []Finding {
 	var list []Finding
 	for _, p := range topo.Check(g) {
@@ -151,7 +153,8 @@ func fabricFindings(g *topo.Graph) []Finding {
 	return list
 }
 
-// check compares the fabric with its own pattern. Ports count only if the rules hold for most cables; rules reports that.
+// check compares the fabric with its own pattern. Ports count only if the rules hold for most cables; rules reports
+// that.
 func (p *pattern) check() (list []Finding, rules bool) {
 	x := p.x
 	g := x.g
@@ -162,7 +165,8 @@ func (p *pattern) check() (list []Finding, rules bool) {
 			a, b = b, a
 		}
 		// A host at a leaf is where it should be.
-		if x.nodeLevel(a.Node) == endLevel && x.number[b.Node] >= 0 && (x.nodeLevel(b.Node) == 0 || isPart(g.Nodes[a.Node], g.Nodes[b.Node])) {
+		if x.nodeLevel(a.Node) == endLevel && x.number[b.Node] >= 0 &&
+			(x.nodeLevel(b.Node) == 0 || isPart(g.Nodes[a.Node], g.Nodes[b.Node])) {
 			continue
 		}
 		cables = append(cables, c)
@@ -216,8 +220,8 @@ func (p *pattern) explain(c *comparison, f *Finding) {
 	}
 }
 
-// placeLonely says where the cable of a host without one belongs, if there is one such host and one hole: a free port of a leaf that has
-// too few hosts, where most leaves have one.
+// placeLonely says where the cable of a host without one belongs, if there is one such host and one hole: a free port
+// of a leaf that has too few hosts, where most leaves have one.
 func placeLonely(x *shape, list []Finding) {
 	lonely := -1
 	for i, f := range list {
@@ -328,7 +332,8 @@ func checkEnds(x *shape) []Finding {
 			f.Severity = Warning
 			f.Do = "nothing, if that is on purpose"
 			if len(lack) > 0 {
-				f.Do = fmt.Sprintf("move %s to a leaf that has fewer, such as %s", numbered(x.ends[s]-usual, "host", "hosts"), lack[0])
+				f.Do = fmt.Sprintf("move %s to a leaf that has fewer, such as %s",
+					numbered(x.ends[s]-usual, "host", "hosts"), lack[0])
 			}
 		}
 		list = append(list, f)

@@ -12,7 +12,8 @@ type cable struct {
 	done bool
 }
 
-// comparison holds what is left of the expected links and of the cables as they are matched with each other, the surest matches first.
+// comparison holds what is left of the expected links and of the cables as they are matched with each other, the surest
+// matches first.
 type comparison struct {
 	g     *topo.Graph
 	links []link
@@ -37,9 +38,12 @@ func pairOf(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
 // newComparison lays out expected links beside cables; run finds what differs.
 func newComparison(g *topo.Graph, links []link, cables []topo.Cable) *comparison {
-	c := &comparison{g: g, links: links, gone: make([]bool, len(links)), cab: make([]cable, len(cables)), matched: make([]int, len(links)),
-		linkAt: make(map[topo.PortRef]int, 2*len(links)), cableAt: make(map[topo.PortRef]int, 2*len(cables)), byPair: make(map[[2]int][]int, len(cables)),
-		free: func(topo.PortRef) bool { return false }, strayEnd: func(topo.PortRef) bool { return false }, portSeverity: Warning}
+	c := &comparison{g: g, links: links, gone: make([]bool, len(links)), cab: make([]cable, len(cables)),
+		matched: make([]int, len(links)),
+		linkAt:  make(map[topo.PortRef]int, 2*len(links)), cableAt: make(map[topo.PortRef]int, 2*len(cables)),
+		byPair: make(map[[2]int][]int, len(cables)),
+		free:   func(topo.PortRef) bool { return false }, strayEnd: func(topo.PortRef) bool { return false },
+		portSeverity: Warning}
 	for i, l := range links {
 		c.matched[i] = -1
 		for _, end := range [2]topo.PortRef{l.a, l.b} {
@@ -180,7 +184,10 @@ func (c *comparison) matchLoose() {
 		if c.gone[i] || l.a.Port != 0 && l.b.Port != 0 {
 			continue
 		}
-		if w, ok := c.between(l, func(near, far topo.PortRef) bool { return c.fits(l.a, near) && c.fits(l.b, far) }); ok {
+		if w, ok := c.between(l, func(near, far topo.PortRef) bool {
+			return c.fits(l.a, near) &&
+				c.fits(l.b, far)
+		}); ok {
 			c.settle(i, w)
 		}
 	}
@@ -218,8 +225,8 @@ func (c *comparison) between(l link, suits func(near, far topo.PortRef) bool) (i
 	return 0, false
 }
 
-// matchWrongPorts settles cables between the right nodes in wrong ports: first those of which one end is right; and, when nothing better was found for
-// them, those of which neither is.
+// matchWrongPorts settles cables between the right nodes in wrong ports: first those of which one end is right; and,
+// when nothing better was found for them, those of which neither is.
 func (c *comparison) matchWrongPorts(both bool) {
 	for i, l := range c.links {
 		if c.gone[i] {
@@ -239,11 +246,13 @@ func (c *comparison) matchWrongPorts(both bool) {
 		if near.Node != l.a.Node {
 			near, far = far, near
 		}
-		f := Finding{Kind: WrongPort, Severity: c.portSeverity, Wired: []Wire{c.wire(near, far)}, Wanted: []Wire{c.wire(l.a, l.b)}, at: l.a,
+		f := Finding{Kind: WrongPort, Severity: c.portSeverity, Wired: []Wire{c.wire(near, far)},
+			Wanted: []Wire{c.wire(l.a, l.b)}, at: l.a,
 			Text: fmt.Sprintf("%v should be %v", c.wire(near, far), c.wire(l.a, l.b))}
 		switch {
 		case near != l.a && far != l.b:
-			f.Do = fmt.Sprintf("move the plugs from %s to %s and from %s to %s", c.name(near), c.name(l.a), c.name(far), c.name(l.b))
+			f.Do = fmt.Sprintf("move the plugs from %s to %s and from %s to %s", c.name(near), c.name(l.a), c.name(far),
+				c.name(l.b))
 		case near != l.a:
 			f.Do = fmt.Sprintf("move the plug from %s to %s", c.name(near), c.name(l.a))
 		default:
@@ -381,7 +390,8 @@ func (c *comparison) isEmpty(at topo.PortRef) bool {
 func (c *comparison) miswired(i, w int, near, far, b topo.PortRef) {
 	c.gone[i] = true
 	c.cab[w].done = true
-	c.findings = append(c.findings, Finding{Kind: Miswired, Severity: Warning, Wired: []Wire{c.wire(near, far)}, Wanted: []Wire{c.wire(near, b)}, at: near,
+	c.findings = append(c.findings, Finding{Kind: Miswired, Severity: Warning, Wired: []Wire{c.wire(near, far)},
+		Wanted: []Wire{c.wire(near, b)}, at: near,
 		Text: fmt.Sprintf("%v should be %v", c.wire(near, far), c.wire(near, b)),
 		Do:   fmt.Sprintf("move the plug from %s to %s", c.name(far), c.name(b))})
 }
@@ -392,8 +402,10 @@ func (c *comparison) reportRest() {
 		if c.gone[i] {
 			continue
 		}
-		c.findings = append(c.findings, Finding{Kind: Missing, Severity: Warning, Wanted: []Wire{c.wire(l.a, l.b)}, at: l.a,
-			Text: fmt.Sprintf("there is no cable %v", c.wire(l.a, l.b)), Do: "plug one in, or see why the link is down"})
+		c.findings = append(c.findings, Finding{Kind: Missing, Severity: Warning, Wanted: []Wire{c.wire(l.a, l.b)},
+			at:   l.a,
+			Text: fmt.Sprintf("there is no cable %v", c.wire(l.a, l.b)),
+			Do:   "plug one in, or see why the link is down"})
 	}
 	for w := range c.cab {
 		if a, b := c.cab[w].a, c.cab[w].b; !c.cab[w].done {

@@ -27,7 +27,8 @@ type Difference struct {
 	Changes []Change `json:"changes"`
 }
 
-// Diff compares two fabrics as equals: nodes and cables that only one has, cables with other ends, rates, lengths, and nodes with other names.
+// Diff compares two fabrics as equals: nodes and cables that only one has, cables with other ends, rates, lengths, and
+// nodes with other names.
 func Diff(a, b *topo.Graph) *Difference {
 	m := match(a, b)
 	list := m.nodeFindings()
@@ -39,7 +40,8 @@ func Diff(a, b *topo.Graph) *Difference {
 		list[i].Severity = Warning // the order goes by kind
 	}
 	sortFindings(list)
-	d := &Difference{A: topo.Describe(a), B: topo.Describe(b), Matched: m.Matched, Same: len(list) == 0, Changes: []Change{}}
+	d := &Difference{A: topo.Describe(a), B: topo.Describe(b), Matched: m.Matched, Same: len(list) == 0,
+		Changes: []Change{}}
 	for _, f := range list {
 		x := Change{Kind: f.Kind, Node: f.Node, A: f.Wanted, B: f.Wired, Text: f.Text}
 		switch f.Kind {
@@ -88,7 +90,8 @@ func (m *matching) lengthFindings(c compared) []Finding {
 		for i, w := range c.matched {
 			if w >= 0 {
 				l := c.links[i]
-				do(w, change{m.plan.Port(topo.PortRef{Node: m.from[l.a.Node], Port: l.a.Port}).LengthMM, m.g.Port(c.cab[w].a).LengthMM})
+				do(w, change{m.plan.Port(topo.PortRef{Node: m.from[l.a.Node], Port: l.a.Port}).LengthMM,
+					m.g.Port(c.cab[w].a).LengthMM})
 			}
 		}
 	}
@@ -103,7 +106,8 @@ func (m *matching) lengthFindings(c compared) []Finding {
 			return
 		}
 		wire := c.wire(c.cab[w].a, c.cab[w].b)
-		f := Finding{Kind: Length, at: c.cab[w].a, Wired: []Wire{wire}, Wanted: []Wire{wire}, Text: fmt.Sprintf("%v is %s long in A, %s in B", wire, metres(x.a), metres(x.b))}
+		f := Finding{Kind: Length, at: c.cab[w].a, Wired: []Wire{wire}, Wanted: []Wire{wire},
+			Text: fmt.Sprintf("%v is %s long in A, %s in B", wire, metres(x.a), metres(x.b))}
 		if count[x] > 2 && 2*count[x] > total {
 			said[x] = true
 			f.at, f.Wired, f.Wanted = topo.PortRef{Node: -1}, nil, nil

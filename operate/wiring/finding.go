@@ -143,8 +143,8 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	// Node is the node that a finding without cables is about.
 	Node string `json:"node,omitempty"`
-	// Wired are the cables as they are, Wanted as they should be: one of each, or two where ends were swapped. A missing
-	// cable has no Wired, an extra one no Wanted.
+	// Wired are the cables as they are, Wanted as they should be: one of each, or two where ends were swapped. A
+	// missing cable has no Wired, an extra one no Wanted.
 	Wired  []Wire `json:"wired,omitempty"`
 	Wanted []Wire `json:"wanted,omitempty"`
 	// Text says what is wrong and Do what to do about it.
@@ -166,7 +166,8 @@ func (f Finding) String() string {
 // sortFindings puts the worst first, then goes by kind and place.
 func sortFindings(list []Finding) {
 	slices.SortStableFunc(list, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.at.Node, b.at.Node), cmp.Compare(a.at.Port, b.at.Port))
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.at.Node, b.at.Node), cmp.Compare(a.at.Port, b.at.Port))
 	})
 }
 

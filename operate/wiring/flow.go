@@ -8,25 +8,26 @@ import (
 
 // Bisection is how much two halves of the hosts can send to each other.
 type Bisection struct {
-	// Hosts is in each half. FullMbps is what the hosts' own links carry, in one direction: the smaller half's. WiredMbps is what the
-	// cables between carry, however packets are routed.
+	// Hosts is in each half. FullMbps is what the hosts' own links carry, in one direction: the smaller half's.
+	// WiredMbps is what the cables between carry, however packets are routed.
 	Hosts     int     `json:"hosts_each"`
 	FullMbps  int64   `json:"full_mbps"`
 	WiredMbps int64   `json:"wired_mbps"`
 	Wired     float64 `json:"wired"`
-	// Routed is the share that is left with forwarding tables: the mean over random permutations and flows of 1 / the flows on the fullest link of the way.
-	// Shift is the same under shifts, Engine what made the tables. RoutedBad is why there are none, or that they are not good.
+	// Routed is the share that is left with forwarding tables: the mean over random permutations and flows of 1 / the
+	// flows on the fullest link of the way. Shift is the same under shifts, Engine what made the tables. RoutedBad is
+	// why there are none, or that they are not good.
 	Routed    *float64 `json:"routed,omitempty"`
 	Shift     *float64 `json:"routed_shift,omitempty"`
 	Engine    string   `json:"engine,omitempty"`
 	RoutedBad string   `json:"routed_bad,omitempty"`
 }
 
-// bisect is the largest flow between two halves of the hosts. Hosts are taken in the order of the tree, so that a half is
-// as few whole subtrees as can be: everything between the halves has to cross the top of the tree, which makes it the narrowest of
-// the even cuts of a fat tree. The value is exact for that cut (largest flow is smallest cut), also where cables are missing, and no routing can
-// do better. For what is no tree the order is the graph's, which cuts a torus across its slowest dimension; there it
-// is one cut, not the worst.
+// bisect is the largest flow between two halves of the hosts. Hosts are taken in the order of the tree, so that a half
+// is as few whole subtrees as can be: everything between the halves has to cross the top of the tree, which makes it
+// the narrowest of the even cuts of a fat tree. The value is exact for that cut (largest flow is smallest cut), also
+// where cables are missing, and no routing can do better. For what is no tree the order is the graph's, which cuts a
+// torus across its slowest dimension; there it is one cut, not the worst.
 func bisect(x *shape) *Bisection {
 	type end struct {
 		sw   int32

@@ -12,7 +12,8 @@ func TestBisection(t *testing.T) {
 		spec  string
 		wired float64
 	}{
-		{"fat-tree:radix=8,levels=2", 1}, {"fat-tree:radix=8,levels=3", 1}, {"fat-tree:radix=8,levels=2,oversub=3", 1.0 / 3}, {"fat-tree:radix=12,levels=3,oversub=2", 0.5},
+		{"fat-tree:radix=8,levels=2", 1}, {"fat-tree:radix=8,levels=3", 1},
+		{"fat-tree:radix=8,levels=2,oversub=3", 1.0 / 3}, {"fat-tree:radix=12,levels=3,oversub=2", 0.5},
 		{"star:8", 1}, {"torus:4x4", 1}, // 4 rows of 4 are cut twice, for 8 hosts
 		{"line:4", 0.5},
 	} {
@@ -30,7 +31,8 @@ func TestBisection(t *testing.T) {
 		}
 	}
 	r := Check(g, Options{})
-	if want := 13.0 / 16; r.Bisection.Wired != want || r.Bisection.Hosts != 16 || r.Levels[0].Worst != 4 || r.Levels[0].WorstAt != "leaf1" {
+	if want := 13.0 / 16; r.Bisection.Wired != want || r.Bisection.Hosts != 16 || r.Levels[0].Worst != 4 ||
+		r.Levels[0].WorstAt != "leaf1" {
 		t.Errorf("%+v, want %v; %+v", r.Bisection, want, r.Levels[0])
 	}
 	if w := warnings(r); len(w) != 3 {
@@ -77,7 +79,8 @@ func TestFlowIsMinimumCut(t *testing.T) {
 
 func TestOversubscription(t *testing.T) {
 	for spec, want := range map[string][]float64{
-		"fat-tree:radix=8,levels=2": {1, 0}, "fat-tree:radix=8,levels=2,oversub=3": {3, 0}, "fat-tree:radix=12,levels=3,oversub=2": {2, 1, 0},
+		"fat-tree:radix=8,levels=2": {1, 0}, "fat-tree:radix=8,levels=2,oversub=3": {3, 0},
+		"fat-tree:radix=12,levels=3,oversub=2": {2, 1, 0},
 	} {
 		r := Check(gen(t, spec), Options{})
 		for l := range want {
@@ -91,7 +94,8 @@ func TestOversubscription(t *testing.T) {
 func TestRoutedBisection(t *testing.T) {
 	g := gen(t, "fat-tree:radix=8,levels=2")
 	b := Check(g, Options{Engines: "ftree", Seed: 1}).Bisection
-	if b.Engine != "ftree" || b.Routed == nil || *b.Routed < 0.5 || *b.Routed > 1 || *b.Shift != 1 || b.RoutedBad != "" {
+	if b.Engine != "ftree" || b.Routed == nil || *b.Routed < 0.5 || *b.Routed > 1 || *b.Shift != 1 ||
+		b.RoutedBad != "" {
 		t.Errorf("%+v", b)
 	}
 	if b := Check(gen(t, "torus:3x3"), Options{Engines: "ftree"}).Bisection; b.Routed != nil || b.RoutedBad == "" {

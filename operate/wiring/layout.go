@@ -69,8 +69,9 @@ const (
 )
 
 func newLayout() *Layout {
-	return &Layout{PitchMM: defaultPitchMM, AisleMM: defaultAisleMM, TrayMM: defaultTrayMM, SlackMM: defaultSlackMM, Units: defaultUnits,
-		rack: map[string]int{}, place: map[string]Place{}}
+	return &Layout{PitchMM: defaultPitchMM, AisleMM: defaultAisleMM, TrayMM: defaultTrayMM, SlackMM: defaultSlackMM,
+		Units: defaultUnits,
+		rack:  map[string]int{}, place: map[string]Place{}}
 }
 
 // What can be wrong with a layout. They arrive wrapped in a LayoutError.
@@ -230,7 +231,8 @@ func (p *layoutParser) placeLine(words []string) error {
 			return err
 		}
 	case len(words) != 4:
-		return p.fail(ErrLayoutSyntax, "found %q: want place NODE RACK UNIT, or place NODE..NODE RACK UNIT step N", strings.Join(words, " "))
+		return p.fail(ErrLayoutSyntax, "found %q: want place NODE RACK UNIT, or place NODE..NODE RACK UNIT step N",
+			strings.Join(words, " "))
 	}
 	names, err := p.names(words[1])
 	if err != nil {
@@ -294,8 +296,8 @@ func (l *Layout) Of(name string) (Place, bool) {
 	return p, ok
 }
 
-// CableMM is how long a cable between two places has to be. Within a rack it runs straight up or down; between racks up into the tray, along the row and across the
-// rows, and down again (Manhattan distance), with slack at both ends.
+// CableMM is how long a cable between two places has to be. Within a rack it runs straight up or down; between racks up
+// into the tray, along the row and across the rows, and down again (Manhattan distance), with slack at both ends.
 func (l *Layout) CableMM(a, b Place) int32 {
 	up := func(p Place) int32 { return int32(float64(l.Units-p.Unit)*UnitMM) + l.TrayMM }
 	if a.Rack == b.Rack {
@@ -312,7 +314,8 @@ func abs(n int) int { return max(n, -n) }
 func (l *Layout) unplaced(g *topo.Graph) []string {
 	var list []string
 	for _, n := range g.Nodes {
-		if _, ok := l.place[n.Name]; !ok && slices.ContainsFunc(n.Ports, func(p topo.Port) bool { return p.Connected() }) {
+		if _, ok := l.place[n.Name]; !ok && slices.ContainsFunc(n.Ports,
+			func(p topo.Port) bool { return p.Connected() }) {
 			list = append(list, n.Name)
 		}
 	}

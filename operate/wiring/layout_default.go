@@ -10,8 +10,9 @@ import (
 // Units of a rack that are kept free for power and patching in a layout that is made up.
 const spareUnits = 2
 
-// DefaultLayout makes a layout up: each leaf at the top of a rack with its hosts below, as many leaves to a rack as fit; rows of racks on a floor that is about
-// square; the switches above the leaves in racks in the middle of the row of most of what they serve, the roots in the middle row.
+// DefaultLayout makes a layout up: each leaf at the top of a rack with its hosts below, as many leaves to a rack as
+// fit; rows of racks on a floor that is about square; the switches above the leaves in racks in the middle of the row
+// of most of what they serve, the roots in the middle row.
 func DefaultLayout(g *topo.Graph) *Layout {
 	l := newLayout()
 	l.Made = true
@@ -116,7 +117,8 @@ func (l *Layout) fillRacks(x *shape) [][]placed {
 	return racks
 }
 
-// upperByRow gives each switch without hosts a row: the roots the middle one, others that of most of their neighbours below.
+// upperByRow gives each switch without hosts a row: the roots the middle one, others that of most of their neighbours
+// below.
 func (x *shape) upperByRow(rowOf []int, rows int) [][]int {
 	list := make([][]int, rows)
 	for l := 0; l < max(x.levels, 1); l++ {

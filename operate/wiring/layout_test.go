@@ -28,10 +28,12 @@ func TestParseLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.PitchMM != 600 || l.AisleMM != 2400 || l.TrayMM != 300 || l.SlackMM != 250 || l.Units != 48 || len(l.Racks) != 3 || l.Racks[2] != (Rack{"B1", 2, 1}) {
+	if l.PitchMM != 600 || l.AisleMM != 2400 || l.TrayMM != 300 || l.SlackMM != 250 || l.Units != 48 ||
+		len(l.Racks) != 3 || l.Racks[2] != (Rack{"B1", 2, 1}) {
 		t.Errorf("%+v", l)
 	}
-	for name, want := range map[string]Place{"leaf1": {"A1", 48}, "h4": {"A1", 4}, "h8": {"A2", 8}, "node10": {"B1", 22}, "node08": {"B1", 20}} {
+	for name, want := range map[string]Place{"leaf1": {"A1", 48}, "h4": {"A1", 4}, "h8": {"A2", 8},
+		"node10": {"B1", 22}, "node08": {"B1", 20}} {
 		if p, ok := l.Of(name); !ok || p != want {
 			t.Errorf("%s: %v, want %v", name, p, want)
 		}
@@ -138,7 +140,9 @@ func FuzzParseLayout(f *testing.F) {
 
 func TestDefaultLayout(t *testing.T) {
 	for _, spec := range []string{
-		"star:4", "star:200", "pair", "fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2", "fat-tree:radix=16,levels=3", "fat-tree:radix=128,levels=2,pods=20", "torus:4x4x4", "fat-tree:radix=8,levels=3,hosts=33",
+		"star:4", "star:200", "pair", "fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2",
+		"fat-tree:radix=16,levels=3", "fat-tree:radix=128,levels=2,pods=20", "torus:4x4x4",
+		"fat-tree:radix=8,levels=3,hosts=33",
 	} {
 		g := gen(t, spec)
 		l := DefaultLayout(g)

@@ -23,7 +23,8 @@ type Matched struct {
 // Found is how many were.
 func (m Matched) Found() int { return m.ByGUID + m.ByName + m.ByStructure }
 
-// Fits reports whether plan and fabric have enough in common to compare cable by cable: at least half of the switches, or of the nodes where there are no switches.
+// Fits reports whether plan and fabric have enough in common to compare cable by cable: at least half of the switches,
+// or of the nodes where there are no switches.
 func (m Matched) Fits() bool {
 	if m.Switches == 0 {
 		return 2*m.Found() >= m.Nodes
@@ -55,8 +56,8 @@ type matching struct {
 	from    []int // by node of the fabric
 }
 
-// match finds the nodes of a plan: by GUID; those left by name, where the name is the device's own and not made up by whoever
-// read the file; those left by where they are plugged in.
+// match finds the nodes of a plan: by GUID; those left by name, where the name is the device's own and not made up by
+// whoever read the file; those left by where they are plugged in.
 func match(plan, g *topo.Graph) *matching {
 	m := &matching{plan: plan, g: g, to: make([]int, len(plan.Nodes)), from: make([]int, len(g.Nodes))}
 	for i := range m.to {
@@ -93,8 +94,8 @@ func (m *matching) join(p, n *topo.Node, by *int) {
 	}
 }
 
-// byPlace matches nodes that are plugged in where the plan has them: more than half of the planned cables to nodes that were found have to lead
-// to one and the same node. It is false when there are none left.
+// byPlace matches nodes that are plugged in where the plan has them: more than half of the planned cables to nodes that
+// were found have to lead to one and the same node. It is false when there are none left.
 func (m *matching) byPlace() bool {
 	found := false
 	for _, p := range m.plan.Nodes {
@@ -131,7 +132,8 @@ func (m *matching) links() []link {
 	for _, c := range m.plan.Cables() {
 		a, b := m.to[c.A.Node], m.to[c.B.Node]
 		if a >= 0 && b >= 0 {
-			list = append(list, link{topo.PortRef{Node: a, Port: c.A.Port}, topo.PortRef{Node: b, Port: c.B.Port}, m.plan.LinkRate(c.A)})
+			list = append(list, link{topo.PortRef{Node: a, Port: c.A.Port}, topo.PortRef{Node: b, Port: c.B.Port},
+				m.plan.LinkRate(c.A)})
 		}
 	}
 	return list
@@ -143,7 +145,8 @@ type compared struct {
 	cableFindings []Finding
 }
 
-// compareCables compares cable by cable. A cable of a node that the plan doesn't have counts only if it takes a planned port.
+// compareCables compares cable by cable. A cable of a node that the plan doesn't have counts only if it takes a planned
+// port.
 func (m *matching) compareCables() compared {
 	links := m.links()
 	planned := make(map[topo.PortRef]bool, 2*len(links))
@@ -173,15 +176,18 @@ func (m *matching) nodeFindings() []Finding {
 	var list []Finding
 	for _, p := range m.plan.Nodes {
 		if m.to[p.Index] < 0 {
-			list = append(list, Finding{Kind: MissingNode, Severity: Warning, Node: p.Name, at: topo.PortRef{Node: p.Index},
-				Text: fmt.Sprintf("%s %s (%v) of the plan is not there; %s", typeWord(p), p.Name, p.GUID, whereCabled(m.plan, p, "it would be at")),
-				Do:   "plug it in and power it on, or take it out of the plan"})
+			list = append(list, Finding{Kind: MissingNode, Severity: Warning, Node: p.Name,
+				at: topo.PortRef{Node: p.Index},
+				Text: fmt.Sprintf("%s %s (%v) of the plan is not there; %s", typeWord(p), p.Name, p.GUID,
+					whereCabled(m.plan, p, "it would be at")),
+				Do: "plug it in and power it on, or take it out of the plan"})
 			continue
 		}
 		n := m.g.Nodes[m.to[p.Index]]
 		if n.GUID != p.GUID && m.ByGUID > 0 {
 			list = append(list, Finding{Kind: Renamed, Severity: Note, Node: n.Name, at: topo.PortRef{Node: n.Index},
-				Text: fmt.Sprintf("%s is where the plan has %s, with GUID %v instead of %v", n.Name, p.Name, n.GUID, p.GUID), Do: "nothing, if it was replaced: write the new GUID into the plan"})
+				Text: fmt.Sprintf("%s is where the plan has %s, with GUID %v instead of %v", n.Name, p.Name, n.GUID,
+					p.GUID), Do: "nothing, if it was replaced: write the new GUID into the plan"})
 		} else if n.Name != p.Name {
 			list = append(list, Finding{Kind: Renamed, Severity: Note, Node: n.Name, at: topo.PortRef{Node: n.Index},
 				Text: fmt.Sprintf("%s is %s in the plan", n.Name, p.Name)})
@@ -189,9 +195,11 @@ func (m *matching) nodeFindings() []Finding {
 	}
 	for _, n := range m.g.Nodes {
 		if m.from[n.Index] < 0 {
-			list = append(list, Finding{Kind: ExtraNode, Severity: Warning, Node: n.Name, at: topo.PortRef{Node: n.Index},
-				Text: fmt.Sprintf("%s %s (%v) is not in the plan; %s", typeWord(n), n.Name, n.GUID, whereCabled(m.g, n, "it is at")),
-				Do:   "take it out, or into the plan"})
+			list = append(list, Finding{Kind: ExtraNode, Severity: Warning, Node: n.Name,
+				at: topo.PortRef{Node: n.Index},
+				Text: fmt.Sprintf("%s %s (%v) is not in the plan; %s", typeWord(n), n.Name, n.GUID,
+					whereCabled(m.g, n, "it is at")),
+				Do: "take it out, or into the plan"})
 		}
 	}
 	return list
@@ -226,7 +234,8 @@ func whereCabled(g *topo.Graph, n *topo.Node, lead string) string {
 // rateChange is a planned rate and what runs instead.
 type rateChange struct{ plan, is ib.LinkRate }
 
-// rateFindings compares the rates of cables that are where they should be; other is who says what else. A change that most cables share is one finding.
+// rateFindings compares the rates of cables that are where they should be; other is who says what else. A change that
+// most cables share is one finding.
 func (m *matching) rateFindings(c compared, other string) []Finding {
 	count := map[rateChange]int{}
 	total := 0
@@ -277,7 +286,8 @@ func (m *matching) compareShapes(x *shape) []Finding {
 		Text: fmt.Sprintf("the plan's nodes are not found by GUID or name (%v): only numbers are compared, and cables with the fabric's own pattern", m.Matched),
 		Do:   "give both files the same GUIDs or names to have each cable compared"}}
 	add := func(what string, plan, is int) {
-		f := Finding{Kind: MissingNode, Severity: Warning, at: whole, Text: fmt.Sprintf("the plan has %d %s, the fabric %d", plan, what, is)}
+		f := Finding{Kind: MissingNode, Severity: Warning, at: whole,
+			Text: fmt.Sprintf("the plan has %d %s, the fabric %d", plan, what, is)}
 		if is > plan {
 			f.Kind = ExtraNode
 		}
@@ -290,7 +300,8 @@ func (m *matching) compareShapes(x *shape) []Finding {
 	if !y.isTree() || !x.isTree() || y.levels != x.levels {
 		add("switches", len(m.plan.Switches()), len(m.g.Switches()))
 		if y.isTree() != x.isTree() || y.levels != x.levels {
-			list = append(list, Finding{Kind: Fabric, Severity: Warning, at: whole, Text: fmt.Sprintf("the plan is %s, the fabric %s", y.inWords(), x.inWords())})
+			list = append(list, Finding{Kind: Fabric, Severity: Warning, at: whole,
+				Text: fmt.Sprintf("the plan is %s, the fabric %s", y.inWords(), x.inWords())})
 		}
 		return list
 	}
@@ -298,7 +309,8 @@ func (m *matching) compareShapes(x *shape) []Finding {
 	for l := range plan {
 		add(fmt.Sprintf("switches among the %s", y.levelName(l)), plan[l].Switches, is[l].Switches)
 		if l+1 < len(plan) && plan[l].Switches == is[l].Switches && plan[l].Up != is[l].Up {
-			f := Finding{Kind: Missing, Severity: Warning, at: whole, Text: fmt.Sprintf("the plan has %d %s, the fabric %d", plan[l].Up, y.linkName(l), is[l].Up)}
+			f := Finding{Kind: Missing, Severity: Warning, at: whole,
+				Text: fmt.Sprintf("the plan has %d %s, the fabric %d", plan[l].Up, y.linkName(l), is[l].Up)}
 			if is[l].Up > plan[l].Up {
 				f.Kind = Extra
 			}

@@ -12,7 +12,8 @@ import (
 )
 
 // renamed is a fabric with other GUIDs and other names.
-func renamed(t testing.TB, g *topo.Graph, guid func(*topo.Node) ib.GUID, name func(*topo.Node) string, desc func(*topo.Node) string) *topo.Graph {
+func renamed(t testing.TB, g *topo.Graph, guid func(*topo.Node) ib.GUID, name func(*topo.Node) string,
+	desc func(*topo.Node) string) *topo.Graph {
 	t.Helper()
 	w := &topo.Graph{Kind: g.Kind}
 	for _, n := range g.Nodes {
@@ -63,7 +64,8 @@ func TestNodesAreFound(t *testing.T) {
 			}
 			return n.GUID
 		}, otherName, otherName), "44 of 44 nodes, 40 by GUID, 4 by place"},
-		{"names that are made up mean nothing", renamed(t, plan, otherGUID, sameName, func(*topo.Node) string { return "" }), "none of 44 nodes"},
+		{"names that are made up mean nothing", renamed(t, plan, otherGUID, sameName,
+			func(*topo.Node) string { return "" }), "none of 44 nodes"},
 	} {
 		pull(t, c.g, nameIn(c.g, "leaf3"), 6)
 		r := Check(c.g, Options{Plan: plan})
@@ -74,7 +76,8 @@ func TestNodesAreFound(t *testing.T) {
 		w := warnings(r)
 		if !r.Matched.Fits() {
 			// The number of cables differs, and the fabric's own pattern says which.
-			if len(w) != 2 || w[0].Text != "the plan has 32 cables between leaves and roots, the fabric 31" || w[1].Wanted[0] != (Wire{leaf + "[6]", spine + "[3]"}) {
+			if len(w) != 2 || w[0].Text != "the plan has 32 cables between leaves and roots, the fabric 31" ||
+				w[1].Wanted[0] != (Wire{leaf + "[6]", spine + "[3]"}) {
 				t.Errorf("%s: %v", c.name, r.Findings)
 			}
 			continue
@@ -98,12 +101,14 @@ func TestNodesThatOneLacks(t *testing.T) {
 	more := gen(t, "fat-tree:radix=8,levels=2")
 	r := Check(more, Options{Plan: plan})
 	w := warnings(r)
-	if len(w) != 2 || w[0].Kind != ExtraNode || w[0].Node != "h31" || !strings.Contains(w[0].Text, "it is at leaf8[3]") || r.OK {
+	if len(w) != 2 || w[0].Kind != ExtraNode || w[0].Node != "h31" ||
+		!strings.Contains(w[0].Text, "it is at leaf8[3]") || r.OK {
 		t.Errorf("%v", r.Findings)
 	}
 	r = Check(plan, Options{Plan: more})
 	w = warnings(r)
-	if len(w) != 2 || w[0].Kind != MissingNode || w[0].Node != "h31" || !strings.Contains(w[0].Text, "it would be at leaf8[3]") {
+	if len(w) != 2 || w[0].Kind != MissingNode || w[0].Node != "h31" ||
+		!strings.Contains(w[0].Text, "it would be at leaf8[3]") {
 		t.Errorf("%v", r.Findings)
 	}
 }
@@ -141,7 +146,8 @@ func TestAnotherShape(t *testing.T) {
 	for _, f := range r.Findings {
 		words = append(words, f.Text)
 	}
-	for _, want := range []string{"the plan is a fat tree of 3 levels, the fabric a fat tree of 2 levels", "the plan has 128 hosts, the fabric 32", "the plan has 80 switches, the fabric 12"} {
+	for _, want := range []string{"the plan is a fat tree of 3 levels, the fabric a fat tree of 2 levels",
+		"the plan has 128 hosts, the fabric 32", "the plan has 80 switches, the fabric 12"} {
 		if !slices.Contains(words, want) {
 			t.Errorf("lacks %q: %q", want, words)
 		}
@@ -192,7 +198,8 @@ func TestDiff(t *testing.T) {
 		"length leaf5[8] spine4[5] is 3 m long in A, 2 m in B",
 	})
 	check(Diff(gen(t, "star:3"), gen(t, "star:4,length=3m")), []string{
-		"extra node only in B: host h4 (0x0250f11b01000040), at sw1[4]", "length 3 of 3 cables are 2 m long in A, 3 m in B",
+		"extra node only in B: host h4 (0x0250f11b01000040), at sw1[4]",
+		"length 3 of 3 cables are 2 m long in A, 3 m in B",
 	})
 	check(Diff(a, renamed(t, a, func(n *topo.Node) ib.GUID {
 		if n.Name == "h7" {
@@ -215,7 +222,8 @@ func TestFindingsAreJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	var back Report
-	if err := json.Unmarshal(text, &back); err != nil || len(back.Findings) != 1 || back.Findings[0].Kind != Missing || back.Findings[0].Severity != Warning ||
+	if err := json.Unmarshal(text, &back); err != nil || len(back.Findings) != 1 || back.Findings[0].Kind != Missing ||
+		back.Findings[0].Severity != Warning ||
 		!slices.Equal(back.Findings[0].Wanted, r.Findings[0].Wanted) {
 		t.Errorf("%v: %s", err, text)
 	}

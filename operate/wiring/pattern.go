@@ -9,7 +9,8 @@ import (
 	"softib/proto/topo"
 )
 
-// link is an expected cable between two nodes of the fabric; port 0 stands for any port. The A end is the lower one in a tree.
+// link is an expected cable between two nodes of the fabric; port 0 stands for any port. The A end is the lower one in
+// a tree.
 type link struct {
 	a, b topo.PortRef
 	rate ib.LinkRate // zero if nothing is said about it
@@ -86,7 +87,8 @@ func (x *shape) count(s int32, step int) []pairCount {
 		if x.level[e.to] != x.level[s]+step {
 			continue
 		}
-		i, found := slices.BinarySearchFunc(list, e.to, func(c pairCount, to int32) int { return cmp.Compare(c.to, to) })
+		i, found := slices.BinarySearchFunc(list, e.to,
+			func(c pairCount, to int32) int { return cmp.Compare(c.to, to) })
 		if !found {
 			list = slices.Insert(list, i, pairCount{e.to, 0})
 		}
@@ -96,14 +98,16 @@ func (x *shape) count(s int32, step int) []pairCount {
 }
 
 func countOf(list []pairCount, to int32) int {
-	if i, found := slices.BinarySearchFunc(list, to, func(c pairCount, to int32) int { return cmp.Compare(c.to, to) }); found {
+	if i, found := slices.BinarySearchFunc(list, to,
+		func(c pairCount, to int32) int { return cmp.Compare(c.to, to) }); found {
 		return list[i].count
 	}
 	return 0
 }
 
-// families sorts switches of one level into brothers: those that have more than half of their neighbours (there) in common. A
-// switch without brothers, where others have some, joins the family that it shares most with; of two that are equal, the smaller.
+// families sorts switches of one level into brothers: those that have more than half of their neighbours (there) in
+// common. A switch without brothers, where others have some, joins the family that it shares most with; of two that are
+// equal, the smaller.
 func families(level []int32, there, back [][]pairCount, family []int32) [][]int32 {
 	set := newSets(len(there))
 	shared := map[int32]int{}
@@ -197,7 +201,8 @@ type block struct {
 	above [][]pairCount
 	// ups are the families of the lower level, downs those of the upper.
 	ups, downs [][]int32
-	// upPort[f][port] is where the port leads from members of family f, and downPort the same from above; -1 where they don't agree.
+	// upPort[f][port] is where the port leads from members of family f, and downPort the same from above; -1 where they
+	// don't agree.
 	upPort, downPort [][]int32
 }
 
@@ -294,7 +299,8 @@ func (t *tally) most() (value int, share float64) {
 	return t.value[best], float64(t.votes[best]) / float64(t.total)
 }
 
-// expect adds the links that the members of a family should have. It counts the cables that do as expected, and all of them.
+// expect adds the links that the members of a family should have. It counts the cables that do as expected, and all of
+// them.
 func (b *block) expect(f int32) (explained, total int) {
 	members := b.ups[f]
 	if len(members) == 0 {
@@ -338,8 +344,8 @@ func (b *block) expect(f int32) (explained, total int) {
 	return explained, total
 }
 
-// quota is how many cables each of the brothers should have to a switch above: as most have to it, or as most pairs of the two
-// families have, or, where cables don't divide evenly, the average rounded either way.
+// quota is how many cables each of the brothers should have to a switch above: as most have to it, or as most pairs of
+// the two families have, or, where cables don't divide evenly, the average rounded either way.
 func (b *block) quota(members []int32, u int32, whole *tally) (low, high int) {
 	var own tally
 	sum := 0

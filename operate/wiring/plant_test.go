@@ -25,7 +25,8 @@ func (m mistake) String() string {
 	return fmt.Sprintf("%s: %v %v -> %v", m.what, m.planned.Kind, m.planned.Wanted, m.planned.Wired)
 }
 
-// planter makes mistakes in a tree. It never touches a cable or a port twice, so that each mistake stays the one that it is.
+// planter makes mistakes in a tree. It never touches a cable or a port twice, so that each mistake stays the one that
+// it is.
 type planter struct {
 	t    *testing.T
 	r    *rand.Rand
@@ -38,7 +39,8 @@ type planter struct {
 }
 
 func newPlanter(t *testing.T, seed uint64, g *topo.Graph) *planter {
-	return &planter{t, rand.New(rand.NewPCG(seed, 5)), g.Clone(), map[topo.PortRef]bool{}, map[[2]int]bool{}, isLeaf, isSpine}
+	return &planter{t, rand.New(rand.NewPCG(seed, 5)), g.Clone(), map[topo.PortRef]bool{}, map[[2]int]bool{}, isLeaf,
+		isSpine}
 }
 
 func (p *planter) wire(a, b topo.PortRef) Wire { return Wire{p.g.PortName(a), p.g.PortName(b)} }
@@ -56,7 +58,8 @@ func isLeaf(n *topo.Node) bool  { return strings.HasPrefix(n.Name, "leaf") }
 func isSpine(n *topo.Node) bool { return strings.HasPrefix(n.Name, "spine") }
 func isCore(n *topo.Node) bool  { return strings.HasPrefix(n.Name, "core") }
 
-// pick is a cable whose lower end suits low and whose upper end suits high, from the lower end; the cable is then taken.
+// pick is a cable whose lower end suits low and whose upper end suits high, from the lower end; the cable is then
+// taken.
 func (p *planter) pick(low, high func(*topo.Node) bool, and func(a, b topo.PortRef) bool) (a, b topo.PortRef) {
 	p.t.Helper()
 	cables := p.g.Cables()
@@ -66,7 +69,8 @@ func (p *planter) pick(low, high func(*topo.Node) bool, and func(a, b topo.PortR
 		if !low(p.g.Nodes[a.Node]) || !high(p.g.Nodes[b.Node]) {
 			a, b = b, a
 		}
-		if !low(p.g.Nodes[a.Node]) || !high(p.g.Nodes[b.Node]) || p.used[a] || p.used[b] || p.pairs[pairOf(a.Node, b.Node)] || and != nil && !and(a, b) {
+		if !low(p.g.Nodes[a.Node]) || !high(p.g.Nodes[b.Node]) || p.used[a] || p.used[b] ||
+			p.pairs[pairOf(a.Node, b.Node)] || and != nil && !and(a, b) {
 			continue
 		}
 		p.used[a], p.used[b] = true, true
@@ -179,31 +183,36 @@ var kindsOfMistakes = []struct {
 		p.pull(x)
 		p.plug(a, x, l)
 		// It is one of the two uplinks, and the other is missing: which is which nothing can say.
-		return both("leaf to leaf", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, x)}, Wanted: []Wire{p.wire(a, b), p.wire(x, d)}})
+		return both("leaf to leaf", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, x)},
+			Wanted: []Wire{p.wire(a, b), p.wire(x, d)}})
 	}},
 	{"uplink in another spine", true, func(p *planter) mistake {
 		a, b := p.pick(p.lower, p.upper, nil)
 		to := p.free(func(n *topo.Node) bool { return p.upper(n) && n.Index != b.Node })
 		p.plug(a, to, p.pull(a))
-		return both("uplink in another spine", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, to)}, Wanted: []Wire{p.wire(a, b)}})
+		return both("uplink in another spine", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, to)},
+			Wanted: []Wire{p.wire(a, b)}})
 	}},
 	{"uplink in a leaf", true, func(p *planter) mistake {
 		a, b := p.pick(p.lower, p.upper, nil)
 		to := p.free(func(n *topo.Node) bool { return p.lower(n) && n.Index != a.Node })
 		p.plug(a, to, p.pull(a))
-		return both("uplink in a leaf", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, to)}, Wanted: []Wire{p.wire(a, b)}})
+		return both("uplink in a leaf", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, to)},
+			Wanted: []Wire{p.wire(a, b)}})
 	}},
 	{"downlink in another leaf", true, func(p *planter) mistake {
 		a, b := p.pick(p.lower, p.upper, nil)
 		to := p.free(func(n *topo.Node) bool { return p.lower(n) && n.Index != a.Node })
 		p.plug(b, to, p.pull(a))
-		return both("downlink in another leaf", Finding{Kind: Miswired, Wired: []Wire{p.wire(b, to)}, Wanted: []Wire{p.wire(a, b)}})
+		return both("downlink in another leaf", Finding{Kind: Miswired, Wired: []Wire{p.wire(b, to)},
+			Wanted: []Wire{p.wire(a, b)}})
 	}},
 	{"host in a spine", true, func(p *planter) mistake {
 		a, b := p.pick(isHost, isLeaf, nil)
 		to := p.free(p.upper)
 		p.plug(a, to, p.pull(a))
-		m := both("host in a spine", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, to)}, Wanted: []Wire{p.wire(a, b)}})
+		m := both("host in a spine", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, to)},
+			Wanted: []Wire{p.wire(a, b)}})
 		m.inferred = Finding{Kind: Extra, Wired: m.planned.Wired} // to which leaf it belongs, nothing says
 		return m
 	}},
@@ -211,7 +220,8 @@ var kindsOfMistakes = []struct {
 		a, b := p.pick(isHost, isLeaf, nil)
 		to := p.free(func(n *topo.Node) bool { return isLeaf(n) && n.Index != b.Node })
 		p.plug(a, to, p.pull(a))
-		m := both("host in another leaf", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, to)}, Wanted: []Wire{p.wire(a, b)}})
+		m := both("host in another leaf", Finding{Kind: Miswired, Wired: []Wire{p.wire(a, to)},
+			Wanted: []Wire{p.wire(a, b)}})
 		m.inferred = Finding{Kind: Uneven, Node: node(p.g, to).Name}
 		return m
 	}},
@@ -238,7 +248,8 @@ var kindsOfMistakes = []struct {
 		a, b := p.pick(p.lower, p.upper, nil)
 		to := p.free(func(n *topo.Node) bool { return n.Index == b.Node })
 		p.plug(a, to, p.pull(a))
-		m := both("uplink in a wrong port", Finding{Kind: WrongPort, Wired: []Wire{p.wire(a, to)}, Wanted: []Wire{p.wire(a, b)}})
+		m := both("uplink in a wrong port", Finding{Kind: WrongPort, Wired: []Wire{p.wire(a, to)},
+			Wanted: []Wire{p.wire(a, b)}})
 		m.inferSeverity = Note
 		return m
 	}},
@@ -281,7 +292,8 @@ func widen(t testing.TB, g *topo.Graph, ports int) *topo.Graph {
 	}
 	for _, c := range g.Cables() {
 		x := g.Port(c.A)
-		if err := w.Connect(c.A.Node, c.A.Port, c.B.Node, c.B.Port, topo.LinkSpec{Width: x.Width, Speed: x.Speed, LengthMM: x.LengthMM}); err != nil {
+		if err := w.Connect(c.A.Node, c.A.Port, c.B.Node, c.B.Port,
+			topo.LinkSpec{Width: x.Width, Speed: x.Speed, LengthMM: x.LengthMM}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -330,7 +342,8 @@ func judge(t *testing.T, r *Report, list []mistake, planned bool) {
 		}
 		i := slices.IndexFunc(r.Findings, func(f Finding) bool { return isFor(f, want) })
 		if i < 0 {
-			t.Errorf("not found (planned %v): %v; want %v %v -> %v %s", planned, m, want.Kind, want.Wanted, want.Wired, want.Node)
+			t.Errorf("not found (planned %v): %v; want %v %v -> %v %s", planned, m, want.Kind, want.Wanted, want.Wired,
+				want.Node)
 			continue
 		}
 		hit[i] = true
@@ -342,7 +355,8 @@ func judge(t *testing.T, r *Report, list []mistake, planned bool) {
 		if hit[i] || f.Severity == Note {
 			continue
 		}
-		// The second half of two uplinks joined to one is missing; of an isolated host or an unequal leaf both sides may be named.
+		// The second half of two uplinks joined to one is missing; of an isolated host or an unequal leaf both sides
+		// may be named.
 		if slices.ContainsFunc(list, func(m mistake) bool {
 			return m.what == "leaf to leaf" && f.Kind == Missing && hasWires(m.planned.Wanted, f.Wanted)
 		}) {
@@ -409,7 +423,8 @@ func TestFinds200MistakesAtOnce(t *testing.T) {
 	}
 }
 
-// TestFindsMistakesInOtherTrees is the same at other sizes and heights, one mistake at a time: in trees that are large enough for a majority.
+// TestFindsMistakesInOtherTrees is the same at other sizes and heights, one mistake at a time: in trees that are large
+// enough for a majority.
 func TestFindsMistakesInOtherTrees(t *testing.T) {
 	for _, c := range []struct {
 		spec         string

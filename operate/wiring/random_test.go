@@ -47,8 +47,10 @@ func isSame(a, b *topo.Graph) bool {
 	for i := range a.Nodes {
 		for p := range a.Nodes[i].Ports {
 			x, y := a.Nodes[i].Ports[p], b.Nodes[i].Ports[p]
-			if x.Connected() != y.Connected() || x.Connected() && (x.Peer != y.Peer || x.PeerPort != y.PeerPort || x.LengthMM != y.LengthMM ||
-				a.LinkRate(topo.PortRef{Node: i, Port: ib.PortNum(p)}) != b.LinkRate(topo.PortRef{Node: i, Port: ib.PortNum(p)})) {
+			if x.Connected() != y.Connected() || x.Connected() &&
+				(x.Peer != y.Peer || x.PeerPort != y.PeerPort || x.LengthMM != y.LengthMM ||
+					a.LinkRate(topo.PortRef{Node: i, Port: ib.PortNum(p)}) != b.LinkRate(topo.PortRef{Node: i,
+						Port: ib.PortNum(p)})) {
 				return false
 			}
 		}
@@ -56,9 +58,11 @@ func isSame(a, b *topo.Graph) bool {
 	return true
 }
 
-// TestJumbles: whatever is plugged in where, everything answers; a fabric is as its own plan, and two are the same exactly if all their ports are.
+// TestJumbles: whatever is plugged in where, everything answers; a fabric is as its own plan, and two are the same
+// exactly if all their ports are.
 func TestJumbles(t *testing.T) {
-	specs := []string{"fat-tree:radix=4,levels=2", "fat-tree:radix=8,levels=2,hosts=20", "fat-tree:radix=4,levels=3", "torus:3x3", "star:6", "dragonfly", "ring:5", "pair"}
+	specs := []string{"fat-tree:radix=4,levels=2", "fat-tree:radix=8,levels=2,hosts=20", "fat-tree:radix=4,levels=3",
+		"torus:3x3", "star:6", "dragonfly", "ring:5", "pair"}
 	for seed := range uint64(400) {
 		r := newRand(seed)
 		spec := specs[r.IntN(len(specs))]

@@ -9,7 +9,8 @@ import (
 	"softib/proto/topo"
 )
 
-// mixedShare is the share of slower cables from which on they are a choice rather than faults: then one note says that there are two kinds.
+// mixedShare is the share of slower cables from which on they are a choice rather than faults: then one note says that
+// there are two kinds.
 const mixedShare = 0.1
 
 // rateClass is cables that should run alike: those between the same two levels.
@@ -93,8 +94,9 @@ func (k rateClass) check(x *shape) []Finding {
 	var list []Finding
 	if mixed {
 		list = append(list, Finding{Kind: Degraded, Severity: Note, at: topo.PortRef{Node: -1},
-			Text: fmt.Sprintf("%d of %d %s run slower than %v, so many that it looks like a choice", slower, len(k.cables), x.linkName(k.level), usual),
-			Do:   "nothing, if these are older devices"})
+			Text: fmt.Sprintf("%d of %d %s run slower than %v, so many that it looks like a choice", slower,
+				len(k.cables), x.linkName(k.level), usual),
+			Do: "nothing, if these are older devices"})
 	}
 	for _, c := range k.cables {
 		near, far := g.Port(c.A), g.Port(c.B)
@@ -106,10 +108,12 @@ func (k rateClass) check(x *shape) []Finding {
 		w := Wire{g.PortName(c.A), g.PortName(c.B)}
 		f := Finding{Kind: Degraded, Severity: Warning, Wired: []Wire{w}, at: c.A}
 		if near.Rate() != far.Rate() {
-			f.Text = fmt.Sprintf("%v: the near end is set to %v, the far end to %v; it runs at %v", w, near.Rate(), far.Rate(), r)
+			f.Text = fmt.Sprintf("%v: the near end is set to %v, the far end to %v; it runs at %v", w, near.Rate(),
+				far.Rate(), r)
 			f.Do = "set both ends alike"
 		} else {
-			f.Text = fmt.Sprintf("%v runs at %v, %d of %d %s run at %v", w, r, count, len(k.cables), x.linkName(k.level), usual)
+			f.Text = fmt.Sprintf("%v runs at %v, %d of %d %s run at %v", w, r, count, len(k.cables),
+				x.linkName(k.level), usual)
 			f.Do = degradedAdvice(r, usual)
 		}
 		list = append(list, f)

@@ -38,10 +38,11 @@ type shape struct {
 	why string
 }
 
-// isPart reports whether an end node belongs to the switch that it hangs on, whichever of the two is named first: the node for reductions within a
-// switch has the switch's own system image GUID, or says what it is.
+// isPart reports whether an end node belongs to the switch that it hangs on, whichever of the two is named first: the
+// node for reductions within a switch has the switch's own system image GUID, or says what it is.
 func isPart(end, sw *topo.Node) bool {
-	return end.SystemGUID == sw.SystemGUID || strings.Contains(end.Desc, partDesc) || strings.Contains(sw.Desc, partDesc)
+	return end.SystemGUID == sw.SystemGUID || strings.Contains(end.Desc, partDesc) ||
+		strings.Contains(sw.Desc, partDesc)
 }
 
 // partDesc is in the description of nodes that are part of a switch.
@@ -78,8 +79,8 @@ func newShape(g *topo.Graph) *shape {
 
 func (x *shape) name(s int32) string { return x.g.Switches()[s].Name }
 
-// findLevels ranks the switches. Leaves are switches with hosts; where some hosts hang higher up, how many hosts make a leaf
-// is chosen so that the fewest cables stray.
+// findLevels ranks the switches. Leaves are switches with hosts; where some hosts hang higher up, how many hosts make a
+// leaf is chosen so that the fewest cables stray.
 func (x *shape) findLevels() {
 	most := 0
 	for _, e := range x.ends {
@@ -172,7 +173,8 @@ func (x *shape) distances(isLeaf []bool) []int {
 // refineMost bounds the rounds in which levels settle: as many as a tree has levels, and some.
 const refineMost = 8
 
-// refine corrects the levels of switches that one wrong cable pulled down or the lack of hosts lifted up; it is false when nothing changed.
+// refine corrects the levels of switches that one wrong cable pulled down or the lack of hosts lifted up; it is false
+// when nothing changed.
 func (x *shape) refine(level []int, isLeaf []bool) bool {
 	changed := false
 	var votes []int
@@ -214,8 +216,8 @@ func (x *shape) refine(level []int, isLeaf []bool) bool {
 	return changed
 }
 
-// isLifted reports of a switch with few hosts that it is no leaf but a switch above with a stray host: among the switches that real leaves hang on, it
-// has the neighbours of switches without hosts, and those of no real leaf.
+// isLifted reports of a switch with few hosts that it is no leaf but a switch above with a stray host: among the
+// switches that real leaves hang on, it has the neighbours of switches without hosts, and those of no real leaf.
 func (x *shape) isLifted(level []int, s int32) bool {
 	most := slices.Max(x.ends)
 	if 2*x.ends[s] > most {
@@ -223,7 +225,8 @@ func (x *shape) isLifted(level []int, s int32) bool {
 	}
 	isReal := func(t int32) bool { return 2*x.ends[t] > most }
 	overLeaves := func(t int32) []int32 {
-		return slices.DeleteFunc(x.neighbours(level, t, 1), func(n int32) bool { return !slices.ContainsFunc(x.neighbours(level, n, 0), isReal) })
+		return slices.DeleteFunc(x.neighbours(level, t, 1),
+			func(n int32) bool { return !slices.ContainsFunc(x.neighbours(level, n, 0), isReal) })
 	}
 	own := overLeaves(s)
 	bare := false
@@ -251,8 +254,9 @@ func (x *shape) isLifted(level []int, s int32) bool {
 	return bare
 }
 
-// twins counts the switches of level l that have the same neighbours of level via as a switch: more than half of both are the same. Where l is two levels below,
-// the switch is a brother of theirs, and seems to be above only because nothing hangs on it.
+// twins counts the switches of level l that have the same neighbours of level via as a switch: more than half of both
+// are the same. Where l is two levels below, the switch is a brother of theirs, and seems to be above only because
+// nothing hangs on it.
 func (x *shape) twins(level []int, s int32, via, l int) int {
 	own := x.neighbours(level, s, via)
 	met := map[int32]int{}
@@ -263,7 +267,8 @@ func (x *shape) twins(level []int, s int32, via, l int) int {
 				continue
 			}
 			// Looked at once, when it passes half of the switch's neighbours.
-			if met[t]++; 2*met[t] > len(own) && 2*(met[t]-1) <= len(own) && 2*x.shared(level, own, t, via) > len(x.neighbours(level, t, via)) {
+			if met[t]++; 2*met[t] > len(own) && 2*(met[t]-1) <= len(own) &&
+				2*x.shared(level, own, t, via) > len(x.neighbours(level, t, via)) {
 				count++
 			}
 		}
@@ -351,7 +356,8 @@ func (x *shape) judgeLevels() {
 	}
 	switch {
 	case from < 0:
-		x.why = fmt.Sprintf("%d of %s between switches or hosts skip a level", x.stray, numbered(x.links, "cable", "cables"))
+		x.why = fmt.Sprintf("%d of %s between switches or hosts skip a level", x.stray,
+			numbered(x.links, "cable", "cables"))
 	case leaves == len(x.out):
 		x.why = fmt.Sprintf("all %d switches have hosts, and %s between them, such as %s[%d] %s[%d], lead neither up nor down",
 			len(x.out), numbered(flat, "cable", "cables"), x.name(from), example.port, x.name(example.to), example.peer)

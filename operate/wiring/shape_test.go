@@ -11,7 +11,8 @@ import (
 	"softib/proto/topo"
 )
 
-// build makes a two-level tree by hand: leaves with hosts, and cables[leaf][spine] of them to each spine. Ports of uplinks are dealt in order, or shuffled by r.
+// build makes a two-level tree by hand: leaves with hosts, and cables[leaf][spine] of them to each spine. Ports of
+// uplinks are dealt in order, or shuffled by r.
 func build(t testing.TB, hosts, leaves, spines int, cables func(leaf, spine int) int, r *rand.Rand) *topo.Graph {
 	t.Helper()
 	g := &topo.Graph{}
@@ -91,7 +92,8 @@ func TestTreesThatNoGeneratorMakes(t *testing.T) {
 		{"four cables to each of four spines", build(t, 16, 8, 4, func(l, s int) int { return 4 }, nil)},
 		{"the same with ports by chance", build(t, 16, 8, 4, func(l, s int) int { return 4 }, shuffled(1))},
 		{"eighteen uplinks over five spines, alike", build(t, 18, 10, 5, func(l, s int) int { return 4 - s/3 }, nil)},
-		{"eighteen uplinks over five spines, rotated", build(t, 18, 10, 5, func(l, s int) int { return 4 - (l+s)%5/3 }, nil)},
+		{"eighteen uplinks over five spines, rotated",
+			build(t, 18, 10, 5, func(l, s int) int { return 4 - (l+s)%5/3 }, nil)},
 		{"one spine", build(t, 4, 6, 1, func(l, s int) int { return 2 }, nil)},
 		{"one cable each, ports by chance", build(t, 18, 36, 18, func(l, s int) int { return 1 }, shuffled(2))},
 		{"two leaves", build(t, 4, 2, 2, func(l, s int) int { return 1 }, nil)},
@@ -117,14 +119,16 @@ func TestMistakesWherePortsFollowNoRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := Check(g, Options{})
-	if w := warnings(r); len(w) != 1 || w[0].Kind != Missing || w[0].Wanted[0].String() != "edge3[?] top5[?]" || r.PortRules {
+	if w := warnings(r); len(w) != 1 || w[0].Kind != Missing || w[0].Wanted[0].String() != "edge3[?] top5[?]" ||
+		r.PortRules {
 		t.Errorf("missing: %v", r.Findings)
 	}
 
 	// Two exchanged ends: by nodes alone either of edge3's two cables to top9 may be the wrong one.
 	g = right.Clone()
 	a, c := between(g, "edge3", "top5"), between(g, "edge7", "top9")
-	b, d := topo.PortRef{Node: g.Port(a).Peer, Port: g.Port(a).PeerPort}, topo.PortRef{Node: g.Port(c).Peer, Port: g.Port(c).PeerPort}
+	b, d := topo.PortRef{Node: g.Port(a).Peer, Port: g.Port(a).PeerPort},
+		topo.PortRef{Node: g.Port(c).Peer, Port: g.Port(c).PeerPort}
 	for _, x := range []topo.PortRef{a, c} {
 		if err := g.Disconnect(x.Node, x.Port); err != nil {
 			t.Fatal(err)
@@ -141,21 +145,25 @@ func TestMistakesWherePortsFollowNoRule(t *testing.T) {
 		t.Fatalf("swapped: %v", r.Findings)
 	}
 	for _, x := range w[0].Wired {
-		if s := nodeOf(x.A) + " " + nodeOf(x.B); s != "edge3 top9" && s != "edge7 top5" && s != "top5 edge7" && s != "top9 edge3" {
+		if s := nodeOf(x.A) + " " + nodeOf(x.B); s != "edge3 top9" && s != "edge7 top5" && s != "top5 edge7" &&
+			s != "top9 edge3" {
 			t.Errorf("swapped: %v", w[0])
 		}
 	}
 	// With a plan there is no doubt.
 	r = Check(g, Options{Plan: right})
-	if w := warnings(r); len(w) != 1 || w[0].Kind != Swapped || !hasWires([]Wire{{g.PortName(a), g.PortName(d)}, {g.PortName(c), g.PortName(b)}}, w[0].Wired) {
+	if w := warnings(r); len(w) != 1 || w[0].Kind != Swapped ||
+		!hasWires([]Wire{{g.PortName(a), g.PortName(d)}, {g.PortName(c), g.PortName(b)}}, w[0].Wired) {
 		t.Errorf("swapped by plan: %v", r.Findings)
 	}
 }
 
 func TestPartlyFilledTrees(t *testing.T) {
 	for _, spec := range []string{
-		"fat-tree:radix=36,levels=2,hosts=600", "fat-tree:radix=8,levels=3,hosts=100", "fat-tree:radix=8,levels=3,hosts=33", "fat-tree:radix=8,levels=3,hosts=50",
-		"fat-tree:radix=16,levels=3,hosts=500", "fat-tree:radix=8,levels=2,hosts=1", "fat-tree:radix=6,levels=4,hosts=75",
+		"fat-tree:radix=36,levels=2,hosts=600", "fat-tree:radix=8,levels=3,hosts=100",
+		"fat-tree:radix=8,levels=3,hosts=33", "fat-tree:radix=8,levels=3,hosts=50",
+		"fat-tree:radix=16,levels=3,hosts=500", "fat-tree:radix=8,levels=2,hosts=1",
+		"fat-tree:radix=6,levels=4,hosts=75",
 	} {
 		r := Check(gen(t, spec), Options{})
 		if w := warnings(r); len(w) > 0 || !r.IsTree {
@@ -204,7 +212,8 @@ func TestWhatIsNoFatTree(t *testing.T) {
 }
 
 func TestDumpsOfRealFabrics(t *testing.T) {
-	for file, levels := range map[string]int{"cluster.topo": 2, "default.topo": 2, "ibnetdiscover-pair.topo": 0, "ibnetdiscover-torus.topo": 0} {
+	for file, levels := range map[string]int{"cluster.topo": 2, "default.topo": 2, "ibnetdiscover-pair.topo": 0,
+		"ibnetdiscover-torus.topo": 0} {
 		text, err := os.ReadFile("../../proto/topo/testdata/" + file)
 		if err != nil {
 			t.Fatal(err)
@@ -233,7 +242,8 @@ func TestDumpsOfRealFabrics(t *testing.T) {
 func TestReductionNodes(t *testing.T) {
 	g := widen(t, gen(t, "fat-tree:radix=8,levels=2"), 9)
 	for _, sw := range g.Switches() {
-		n, err := g.Add(topo.Node{Name: "an-" + sw.Name, Type: ib.NodeCA, GUID: sw.GUID + 8, SystemGUID: sw.SystemGUID, Desc: "Mellanox Technologies Aggregation Node"}, 1)
+		n, err := g.Add(topo.Node{Name: "an-" + sw.Name, Type: ib.NodeCA, GUID: sw.GUID + 8, SystemGUID: sw.SystemGUID,
+			Desc: "Mellanox Technologies Aggregation Node"}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

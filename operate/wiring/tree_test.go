@@ -46,7 +46,8 @@ func TestRightTreesAreClean(t *testing.T) {
 		}
 	}
 	specs = append(specs, "fat-tree:radix=4,levels=4", "fat-tree:radix=6,levels=4", "fat-tree:radix=8,levels=4,pods=4",
-		"fat-tree:radix=8,levels=2,oversub=3", "fat-tree:radix=36,levels=2,oversub=2", "fat-tree:radix=12,levels=3,oversub=3", "fat-tree:radix=8,levels=3,oversub=3:1,pods=5",
+		"fat-tree:radix=8,levels=2,oversub=3", "fat-tree:radix=36,levels=2,oversub=2",
+		"fat-tree:radix=12,levels=3,oversub=3", "fat-tree:radix=8,levels=3,oversub=3:1,pods=5",
 		"fat-tree:radix=16,levels=3,pods=3", "fat-tree:radix=8,levels=2,pods=3", "fat-tree:radix=8,levels=1", "star:5")
 	for _, spec := range specs {
 		g := gen(t, spec)

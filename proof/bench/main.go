@@ -21,9 +21,11 @@ func main() {
 	m := management{bench: &b}
 	flag.StringVar(&m.fabric, "fabric", recordedFabric, "the `TOPOLOGY` that managers are compared on")
 	flag.StringVar(&m.huge, "huge", "fat-tree:radix=64,levels=3,pods=44", "the largest `TOPOLOGY` to bring up")
-	flag.StringVar(&m.middle, "middle", "fat-tree:radix=16,levels=3", "the `TOPOLOGY` that routing tables are compared on")
+	flag.StringVar(&m.middle, "middle", "fat-tree:radix=16,levels=3",
+		"the `TOPOLOGY` that routing tables are compared on")
 	flag.BoolVar(&m.long, "long", false, "measure also what takes OpenSM many minutes, instead of printing the figures on record")
-	only := flag.String("only", "", "measure only what has this in its `NAME`; management, or management/PART ("+strings.Join(partNames(), ", ")+") for that table")
+	only := flag.String("only", "", "measure only what has this in its `NAME`; management, or management/PART ("+
+		strings.Join(partNames(), ", ")+") for that table")
 	child := flag.String("measure", "", "measure one thing in this process, for another bench: `WHAT`")
 	engine := flag.String("engine", "", "routing `ENGINE` for -measure")
 	flag.Parse()
@@ -109,8 +111,10 @@ func (b *bench) run(ctx context.Context, only string) error {
 	}
 	sendLat := perf("send_lat 8 bytes", "µs", "send_lat", 8, func(r row) float64 { return r.Latency.Typical })
 	writeLat := perf("write_lat 8 bytes", "µs", "write_lat", 8, func(r row) float64 { return r.Latency.Typical })
-	write64 := perf("write_bw 64 KiB", "GB/s", "write_bw", 65536, func(r row) float64 { return r.Bandwidth.Average / 1e9 })
-	write8 := perf("write_bw 8 bytes", "Mmsg/s", "write_bw", 8, func(r row) float64 { return r.Bandwidth.MsgRate / 1e6 })
+	write64 := perf("write_bw 64 KiB", "GB/s", "write_bw", 65536,
+		func(r row) float64 { return r.Bandwidth.Average / 1e9 })
+	write8 := perf("write_bw 8 bytes", "Mmsg/s", "write_bw", 8,
+		func(r row) float64 { return r.Bandwidth.MsgRate / 1e6 })
 	send8 := perf("send_bw 8 bytes", "Mmsg/s", "send_bw", 8, func(r row) float64 { return r.Bandwidth.MsgRate / 1e6 })
 	tcp := &figure{name: "TCP loopback", unit: "µs", measure: tcpLatency}
 	qperf := &figure{name: "TCP loopback (qperf)", unit: "µs", measure: qperfLatency}
@@ -126,9 +130,12 @@ func (b *bench) run(ctx context.Context, only string) error {
 	defer progs.stop()
 	ibSendLat := &figure{name: "ib_send_lat 8 bytes", unit: "µs", measure: progs.latency("ib_send_lat")}
 	ibWriteLat := &figure{name: "ib_write_lat 8 bytes", unit: "µs", measure: progs.latency("ib_write_lat")}
-	ibWrite8 := &figure{name: "ib_write_bw 8 bytes", unit: "Mmsg/s", measure: progs.bandwidth("ib_write_bw", 8, 1000000, true)}
-	ibWrite64K := &figure{name: "ib_write_bw 64 KiB", unit: "GB/s", measure: progs.bandwidth("ib_write_bw", 65536, 50000, false)}
-	ibWrite1M := &figure{name: "ib_write_bw 1 MiB", unit: "GB/s", measure: progs.bandwidth("ib_write_bw", 1<<20, 4000, false)}
+	ibWrite8 := &figure{name: "ib_write_bw 8 bytes", unit: "Mmsg/s",
+		measure: progs.bandwidth("ib_write_bw", 8, 1000000, true)}
+	ibWrite64K := &figure{name: "ib_write_bw 64 KiB", unit: "GB/s",
+		measure: progs.bandwidth("ib_write_bw", 65536, 50000, false)}
+	ibWrite1M := &figure{name: "ib_write_bw 1 MiB", unit: "GB/s",
+		measure: progs.bandwidth("ib_write_bw", 1<<20, 4000, false)}
 	attach := &figure{name: "ib: attach and first queue pair", unit: "ms", measure: progs.attach}
 	idle := &figure{name: "ib: CPU of an idle program", unit: "%", measure: progs.idle}
 	memory := &figure{name: "ib: daemon's memory for a process", unit: "MB", measure: progs.memory}
@@ -226,7 +233,8 @@ func (b *bench) print(table []comparison) error {
 		if !known {
 			met = ""
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ours.name, c.ours.text(), peer, c.peer.text(), ratio, target, met)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ours.name, c.ours.text(), peer, c.peer.text(), ratio, target,
+			met)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -234,7 +242,8 @@ func (b *bench) print(table []comparison) error {
 	var failures []error
 	for _, c := range table {
 		for _, f := range []*figure{c.ours, c.peer} {
-			if f != nil && f.err != nil && !errors.Is(f.err, errAbsent) && !slices.ContainsFunc(failures, func(e error) bool { return errors.Is(e, f.err) }) {
+			if f != nil && f.err != nil && !errors.Is(f.err, errAbsent) &&
+				!slices.ContainsFunc(failures, func(e error) bool { return errors.Is(e, f.err) }) {
 				failures = append(failures, fmt.Errorf("%s: %w", f.name, f.err))
 			}
 		}

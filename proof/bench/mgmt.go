@@ -18,9 +18,11 @@ import (
 // management is what subnet management is measured with: OpenSM on ibsim beside us, on the same fabrics, in one run.
 type management struct {
 	*bench
-	// fabric is the one that OpenSM is compared on, huge the largest that addresses suffice for, middle the one whose tables are compared.
+	// fabric is the one that OpenSM is compared on, huge the largest that addresses suffice for, middle the one whose
+	// tables are compared.
 	fabric, huge, middle string
-	// long measures peers for minutes whose figures are otherwise those on record, and compares the tables of the large fabric too.
+	// long measures peers for minutes whose figures are otherwise those on record, and compares the tables of the large
+	// fabric too.
 	long bool
 
 	dir    string
@@ -92,7 +94,8 @@ func (m *management) run(ctx context.Context, part string) (err error) {
 	}
 	progress("")
 	fmt.Printf("management: %d cores, %s, %s, load average %s when it began and %s when it ended, %v\n\n",
-		runtime.NumCPU(), runtime.Version(), openSMVersion(ctx), load, loadAverage(), time.Since(began).Round(time.Second))
+		runtime.NumCPU(), runtime.Version(), openSMVersion(ctx), load, loadAverage(),
+		time.Since(began).Round(time.Second))
 	printLines(m.lines)
 	return errors.Join(failures...)
 }
@@ -105,13 +108,14 @@ func partNames() []string {
 	return names
 }
 
-// add puts a line into the table; the load is that of now, just after the measurement. A run takes minutes, so the line is shown at
-// once too.
+// add puts a line into the table; the load is that of now, just after the measurement. A run takes minutes, so the line
+// is shown at once too.
 func (m *management) add(l line) {
 	l.load = loadAverage()
 	m.lines = append(m.lines, l)
 	progress("")
-	fmt.Fprintf(os.Stderr, "%s: %s; OpenSM %s; ratio %s; %s %s\n", l.what, l.ours, cmp.Or(l.peer, "-"), cmp.Or(l.ratio, "-"), l.target, l.met)
+	fmt.Fprintf(os.Stderr, "%s: %s; OpenSM %s; ratio %s; %s %s\n", l.what, l.ours, cmp.Or(l.peer, "-"),
+		cmp.Or(l.ratio, "-"), l.target, l.met)
 }
 
 // compare adds a line for a figure that shall be at most a share of the peer's.
@@ -133,7 +137,8 @@ func (m *management) compare(what string, ours, peer sample, peerNote string, at
 
 // limit adds a line for a figure that shall stay under a limit; peer is for comparison and may be empty.
 func (m *management) limit(what string, ours sample, under float64, peer sample, peerNote string) {
-	l := line{what: what, ours: ours.String(), target: "under " + ours.unit.text(under), met: judged(ours.median() < under)}
+	l := line{what: what, ours: ours.String(), target: "under " + ours.unit.text(under),
+		met: judged(ours.median() < under)}
 	if len(peer.values) > 0 {
 		l.peer = strings.TrimSpace(peer.String() + " " + peerNote)
 		l.ratio = share(ours.median() / peer.median())

@@ -21,7 +21,8 @@ import (
 )
 
 // preload is where distributions have ibsim's library for programs on libibumad.
-var preload = []string{"/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so", "/usr/lib/aarch64-linux-gnu/umad2sim/libumad2sim.so",
+var preload = []string{"/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so",
+	"/usr/lib/aarch64-linux-gnu/umad2sim/libumad2sim.so",
 	"/usr/lib64/umad2sim/libumad2sim.so", "/usr/local/lib/umad2sim/libumad2sim.so"}
 
 // program finds one that distributions put where only root looks.
@@ -121,7 +122,8 @@ type openSMRun struct {
 	lfts    []byte        // opensm-lfts.dump, where it was asked for
 }
 
-// Bits of OpenSM's log mask (-D): what it logs without being asked, what brackets the routing, and what leaves the tables in a file.
+// Bits of OpenSM's log mask (-D): what it logs without being asked, what brackets the routing, and what leaves the
+// tables in a file.
 const (
 	logUsual  = 0x03
 	logPhases = 0x04
@@ -158,7 +160,8 @@ func (m *management) openSM(ctx context.Context, g *topo.Graph, engine string, m
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "LD_PRELOAD="+preload[lib], "IBSIM_SOCKNAME="+sim.socket, "SIM_HOST="+sim.host, "OSM_CACHE_DIR="+dir, "OSM_TMP_DIR="+dir)
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+preload[lib], "IBSIM_SOCKNAME="+sim.socket, "SIM_HOST="+sim.host,
+		"OSM_CACHE_DIR="+dir, "OSM_TMP_DIR="+dir)
 	began := time.Now()
 	out, memory, err := watched(cmd)
 	run.whole, run.memory, run.cpu = time.Since(began), memory, cpuTime(cmd)
@@ -179,8 +182,8 @@ func (m *management) openSM(ctx context.Context, g *topo.Graph, engine string, m
 	return run, err
 }
 
-// watched runs a command and returns what it printed and the most memory it held. The kernel's own count for children that have
-// ended does not do: it includes what the parent held when it forked.
+// watched runs a command and returns what it printed and the most memory it held. The kernel's own count for children
+// that have ended does not do: it includes what the parent held when it forked.
 func watched(cmd *exec.Cmd) (out []byte, memory float64, err error) {
 	var text strings.Builder
 	cmd.Stdout, cmd.Stderr = &text, &text
@@ -192,7 +195,8 @@ func watched(cmd *exec.Cmd) (out []byte, memory float64, err error) {
 	return []byte(text.String()), peak(), err
 }
 
-// cpuTime is what a command that has ended took of the processors. It says more than the clock where others are at work too.
+// cpuTime is what a command that has ended took of the processors. It says more than the clock where others are at work
+// too.
 func cpuTime(cmd *exec.Cmd) time.Duration {
 	if cmd.ProcessState == nil {
 		return 0

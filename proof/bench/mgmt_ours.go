@@ -236,6 +236,7 @@ func (m *management) paths(ctx context.Context) error {
 		}
 		took.values = append(took.values, ns/1e9)
 	}
-	m.limit(fmt.Sprintf("PathRecord answered, 11664 hosts: %.2g million a second", 1e-6/took.median()), took, 10e-6, sample{}, "")
+	m.limit(fmt.Sprintf("PathRecord answered, 11664 hosts: %.2g million a second", 1e-6/took.median()), took, 10e-6,
+		sample{}, "")
 	return nil
 }

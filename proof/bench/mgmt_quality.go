@@ -15,19 +15,23 @@ import (
 // qualityEngines are the engines that both sides have. OpenSM's nue has one lane unless it is told otherwise.
 var qualityEngines = []string{"ftree", "updn", "minhop", "dfsssp", "nue"}
 
-// quality holds our tables against OpenSM's for the same fabric with the same addresses, whole and damaged, by the same judge.
+// quality holds our tables against OpenSM's for the same fabric with the same addresses, whole and damaged, by the same
+// judge.
 func (m *management) quality(ctx context.Context) error {
-	if err := m.qualityOf(ctx, m.middle, qualityEngines, 3, route.JudgeOptions{Seed: 1, Shifts: -1, Randoms: 200}); err != nil {
+	if err := m.qualityOf(ctx, m.middle, qualityEngines, 3,
+		route.JudgeOptions{Seed: 1, Shifts: -1, Randoms: 200}); err != nil {
 		return err
 	}
 	if !m.long {
 		return nil
 	}
-	return m.qualityOf(ctx, m.fabric, []string{"ftree", "updn", "minhop"}, 1, route.JudgeOptions{Seed: 1, Shifts: 256, Randoms: 64})
+	return m.qualityOf(ctx, m.fabric, []string{"ftree", "updn", "minhop"}, 1,
+		route.JudgeOptions{Seed: 1, Shifts: 256, Randoms: 64})
 }
 
 // qualityOf compares engines on one fabric; seeds is how many ways to damage it are tried.
-func (m *management) qualityOf(ctx context.Context, spec string, engines []string, seeds int, o route.JudgeOptions) error {
+func (m *management) qualityOf(ctx context.Context, spec string, engines []string, seeds int,
+	o route.JudgeOptions) error {
 	whole, err := m.graph(spec)
 	if err != nil {
 		return err
@@ -58,7 +62,8 @@ func (m *management) qualityOf(ctx context.Context, spec string, engines []strin
 	return nil
 }
 
-// damaged removes a share of the cables between switches, chosen by a seed, but none without which a switch or a host would be alone.
+// damaged removes a share of the cables between switches, chosen by a seed, but none without which a switch or a host
+// would be alone.
 func damaged(g *topo.Graph, percent int, seed uint64) (*topo.Graph, error) {
 	g = g.Clone()
 	var cables []topo.Cable
@@ -97,7 +102,8 @@ type contest struct {
 }
 
 // contest lets both sides route a fabric.
-func (m *management) contest(ctx context.Context, c *contest, g *topo.Graph, engine string, o route.JudgeOptions) error {
+func (m *management) contest(ctx context.Context, c *contest, g *topo.Graph, engine string,
+	o route.JudgeOptions) error {
 	run, err := m.openSM(ctx, g, engine, logUsual|logTables)
 	if err != nil {
 		return err
@@ -106,12 +112,16 @@ func (m *management) contest(ctx context.Context, c *contest, g *topo.Graph, eng
 	if err != nil {
 		return err
 	}
-	n := route.FromGraphLIDs(g, func(r topo.PortRef) (ib.LID, uint8) { return dump.LIDs[g.Nodes[r.Node].PortGUID(r.Port)], 0 })
+	n := route.FromGraphLIDs(g, func(r topo.PortRef) (ib.LID,
+		uint8) {
+		return dump.LIDs[g.Nodes[r.Node].PortGUID(r.Port)], 0
+	})
 	theirs, missing := dump.Tables(n)
 	if len(missing) > 0 {
 		return fmt.Errorf("OpenSM's dump lacks %d switches", len(missing))
 	}
-	// A chain, as an operator would write it: what one engine refuses the next one takes, as OpenSM falls back to minhop.
+	// A chain, as an operator would write it: what one engine refuses the next one takes, as OpenSM falls back to
+	// minhop.
 	chain := engine
 	if engine == "ftree" {
 		chain = "ftree,updn"
@@ -129,8 +139,8 @@ func (m *management) contest(ctx context.Context, c *contest, g *topo.Graph, eng
 	return nil
 }
 
-// line sums a contest up. Under shifts, all of which are sent, the largest congestion counts. Under random permutations the mean of each one's
-// largest does: the largest of a few hundred is luck, one more or less, though it is shown too.
+// line sums a contest up. Under shifts, all of which are sent, the largest congestion counts. Under random permutations
+// the mean of each one's largest does: the largest of a few hundred is luck, one more or less, though it is shown too.
 func (c *contest) line(what string) line {
 	l := line{what: what, ours: worth(c.ours), peer: worth(c.theirs), target: "never worse", met: pass}
 	worst := 0.0
@@ -157,8 +167,8 @@ func sound(r route.Report) bool {
 	return r.Unreached == 0 && r.Looping == 0 && (r.Cycle == nil || r.Engine == "minhop")
 }
 
-// worth is the maximum congestion under permutations, for each of a few damages, and what is wrong with the tables: under shifts the
-// largest, under random ones the mean of the largest and the largest of all.
+// worth is the maximum congestion under permutations, for each of a few damages, and what is wrong with the tables:
+// under shifts the largest, under random ones the mean of the largest and the largest of all.
 func worth(reports []route.Report) string {
 	var shift, random []string
 	unreached, deadlock := int64(0), false

@@ -19,7 +19,8 @@ import (
 	"softib/subnet/sm"
 )
 
-// recorded are OpenSM's figures for fat-tree:radix=36,levels=3 on the reference machine, for engines that take it minutes; -long measures them.
+// recorded are OpenSM's figures for fat-tree:radix=36,levels=3 on the reference machine, for engines that take it
+// minutes; -long measures them.
 var recorded = map[string]time.Duration{"dfsssp": 362 * time.Second, "nue": 583 * time.Second}
 
 // recordedFabric is the fabric that the figures on record are of.
@@ -94,7 +95,8 @@ type routingFigures struct {
 
 type lossFigures struct {
 	Seconds []float64 `json:"seconds"`
-	// Another is for links that are lost just when the tables without the one before are programmed, which is before the manager has tidied up.
+	// Another is for links that are lost just when the tables without the one before are programmed, which is before
+	// the manager has tidied up.
 	Another []float64 `json:"another"`
 }
 
@@ -144,8 +146,9 @@ func routeOnce(g *topo.Graph, engine string) (r routingFigures, err error) {
 	return r, err
 }
 
-// loseLinks brings a fabric up and takes links between switches away, one after the other. The time is from the loss, of which the manager
-// learns by trap, to the published subnet, whose tables are in the switches by then. Of some losses another one follows at once.
+// loseLinks brings a fabric up and takes links between switches away, one after the other. The time is from the loss,
+// of which the manager learns by trap, to the published subnet, whose tables are in the switches by then. Of some
+// losses another one follows at once.
 func loseLinks(ctx context.Context, g *topo.Graph, times, another int) (r lossFigures, err error) {
 	f, err := live.New(g, live.Config{})
 	if err != nil {
@@ -255,7 +258,8 @@ func atRest(ctx context.Context, run *smrun.Runner) error {
 	return nil
 }
 
-// reaches checks that the tables which the switches hold lead from every host to every other, without links that are cut.
+// reaches checks that the tables which the switches hold lead from every host to every other, without links that are
+// cut.
 func reaches(f *live.Fabric, cut map[topo.PortRef]bool) error {
 	g := f.Graph()
 	tables := make([][]ib.PortNum, len(g.Nodes))
@@ -279,8 +283,10 @@ func reaches(f *live.Fabric, cut map[topo.PortRef]bool) error {
 			for hops := 0; at != h.Index; hops++ {
 				out := topo.PortRef{Node: at, Port: tables[at][pi.LID]}
 				p := g.Port(out)
-				if hops == hopsMax || p == nil || !p.Connected() || cut[out] || !g.Nodes[p.Peer].IsSwitch() && p.Peer != h.Index {
-					return fmt.Errorf("no way from %s to %s: it ends at %s", g.Nodes[from].Name, h.Name, g.PortName(out))
+				if hops == hopsMax || p == nil || !p.Connected() || cut[out] || !g.Nodes[p.Peer].IsSwitch() &&
+					p.Peer != h.Index {
+					return fmt.Errorf("no way from %s to %s: it ends at %s", g.Nodes[from].Name, h.Name,
+						g.PortName(out))
 				}
 				at = p.Peer
 			}

@@ -32,7 +32,8 @@ func TestOpenSMLog(t *testing.T) {
 	if r.up != 31*time.Second || r.routing != 20200*time.Millisecond || r.engine != "minhop" {
 		t.Errorf("%+v", r)
 	}
-	for _, log := range []string{"", openSMLog[:300], strings.ReplaceAll(openSMLog, "Nov 15 06:26:32 500000", "Nov 15 06:26:32 5000")} {
+	for _, log := range []string{"", openSMLog[:300],
+		strings.ReplaceAll(openSMLog, "Nov 15 06:26:32 500000", "Nov 15 06:26:32 5000")} {
 		if err := new(openSMRun).read(strings.NewReader(log), began); err == nil {
 			t.Errorf("taken: %q", log)
 		}
@@ -103,7 +104,8 @@ func TestDamaged(t *testing.T) {
 
 func TestContestLine(t *testing.T) {
 	report := func(shift int, random float64) route.Report {
-		return route.Report{Engine: "ftree", Shift: route.Congestion{Max: shift}, Random: route.Congestion{Max: int(random) + 1, Average: random}}
+		return route.Report{Engine: "ftree", Shift: route.Congestion{Max: shift},
+			Random: route.Congestion{Max: int(random) + 1, Average: random}}
 	}
 	for _, c := range []struct {
 		ours, theirs route.Report
@@ -113,7 +115,8 @@ func TestContestLine(t *testing.T) {
 		{report(3, 5.05), report(3, 5), pass},
 		{report(4, 5), report(3, 5), short},
 		{report(3, 5.5), report(3, 5), short},
-		{route.Report{Engine: "ftree", Unreached: 1, Shift: report(1, 1).Shift, Random: report(1, 1).Random}, report(3, 5), short},
+		{route.Report{Engine: "ftree", Unreached: 1, Shift: report(1, 1).Shift, Random: report(1, 1).Random},
+			report(3, 5), short},
 	} {
 		all := contest{ours: []route.Report{c.ours}, theirs: []route.Report{c.theirs}}
 		if got := all.line("x"); got.met != c.met {
@@ -175,7 +178,10 @@ func TestBesideOpenSM(t *testing.T) {
 	if l := c.line("x"); l.met != pass {
 		t.Errorf("%+v", l)
 	}
-	n := route.FromGraphLIDs(g, func(r topo.PortRef) (ib.LID, uint8) { return dump.LIDs[g.Nodes[r.Node].PortGUID(r.Port)], 0 })
+	n := route.FromGraphLIDs(g, func(r topo.PortRef) (ib.LID,
+		uint8) {
+		return dump.LIDs[g.Nodes[r.Node].PortGUID(r.Port)], 0
+	})
 	if len(n.Dests) != len(g.Nodes) {
 		t.Errorf("%d destinations of %d nodes", len(n.Dests), len(g.Nodes))
 	}

@@ -27,13 +27,16 @@ func small() Scenario {
 		{N: 3, Code: hca.WRAtomicFetchAdd, Size: 8, SGEs: 1, Flags: hca.SendSignaled},
 		{N: 4, Code: hca.WRSendImm, Size: 50, SGEs: 1, Flags: hca.SendSignaled, Delay: 30 * ib.Microsecond},
 	}
-	flow := workload.Flow{SendDepth: 8, SendSGEs: 2, RecvDepth: 4, RecvSGEs: 1, RecvSize: 256, Slots: 1, SlotSize: 1024, Cells: 1}
-	c := workload.Conn{ID: 0, Type: hca.RC, Host: [2]int{0, 1}, MTU: ib.MTU256, Timeout: 12, Retry: 7, RNRRetry: 7, MinRNRTimer: 1, MaxRD: 2}
+	flow := workload.Flow{SendDepth: 8, SendSGEs: 2, RecvDepth: 4, RecvSGEs: 1, RecvSize: 256, Slots: 1, SlotSize: 1024,
+		Cells: 1}
+	c := workload.Conn{ID: 0, Type: hca.RC, Host: [2]int{0, 1}, MTU: ib.MTU256, Timeout: 12, Retry: 7, RNRRetry: 7,
+		MinRNRTimer: 1, MaxRD: 2}
 	c.Flows = [2]workload.Flow{flow, flow}
 	c.Flows[0].Ops = ops
 	return Scenario{
 		Seed: 1, Topo: "star:2", MTU: ib.MTU4096, Buffer: 8, VLs: 1, Calm: true,
-		Work: workload.Spec{Seed: 7, Hosts: 2, PKeys: [][]ib.PKey{{ib.PKeyDefault}, {ib.PKeyDefault}}, Conns: []workload.Conn{c}},
+		Work: workload.Spec{Seed: 7, Hosts: 2, PKeys: [][]ib.PKey{{ib.PKeyDefault}, {ib.PKeyDefault}},
+			Conns: []workload.Conn{c}},
 	}
 }
 
@@ -47,7 +50,8 @@ func newStage(t *testing.T, sc *Scenario) *stage {
 	}
 	c.sim = s
 	st := &stage{scene: c, mem: newMemory(c)}
-	st.last = panel{&witness{scene: c}, newCompletion(c), newStatus(c), newDelivery(c), st.mem, &credit{scene: c}, &drops{scene: c}}
+	st.last = panel{&witness{scene: c}, newCompletion(c), newStatus(c), newDelivery(c), st.mem, &credit{scene: c},
+		&drops{scene: c}}
 	if c.run, err = workload.New(s, &sc.Work, st.last); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +137,8 @@ func TestCheckersComplain(t *testing.T) {
 			s.run.Mem[1][s.run.Flows[0].Slots.Off] ^= 1
 			s.last.Audit()
 		})},
-		{"a completion comes twice", completionName, "completed twice", after(func(s *stage) { s.last.SendDone(0, 0, s.done(4)) })},
+		{"a completion comes twice", completionName, "completed twice",
+			after(func(s *stage) { s.last.SendDone(0, 0, s.done(4)) })},
 		{"a completion of nothing", completionName, "nobody posted", after(func(s *stage) {
 			s.last.SendDone(0, 0, &hca.WC{WRID: 1<<63 | 99<<32})
 		})},
@@ -171,8 +176,10 @@ func TestCheckersComplain(t *testing.T) {
 			wc.Status = hca.WCWRFlushErr
 			s.last.SendDone(0, 0, wc)
 		}},
-		{"a verb is refused", statusName, "was refused", func(s *stage) { s.last.Refused(0, 0, "post_send", errors.New("no")) }},
-		{"a completion queue overflows", statusName, "CQ_ERR", func(s *stage) { s.last.Event(0, 0, hca.Event{Type: hca.EventCQErr}) }},
+		{"a verb is refused", statusName, "was refused",
+			func(s *stage) { s.last.Refused(0, 0, "post_send", errors.New("no")) }},
+		{"a completion queue overflows", statusName, "CQ_ERR",
+			func(s *stage) { s.last.Event(0, 0, hca.Event{Type: hca.EventCQErr}) }},
 		{"a message is received that was not sent", deliveryName, "received already", func(s *stage) {
 			v := s.run.Ends[1].Recvs[0]
 			s.last.RecvDone(0, 1, &hca.WC{WRID: v.ID, QPN: s.run.Ends[1].QP.Num()})
@@ -181,7 +188,8 @@ func TestCheckersComplain(t *testing.T) {
 			s.run.Start()
 			v := s.run.Ends[1].Recvs[0]
 			s.last.RecvDone(0, 1, &hca.WC{
-				WRID: v.ID, QPN: s.run.Ends[1].QP.Num(), Opcode: hca.WCRecv, ByteLen: 100, SrcQP: s.run.Ends[0].QP.Num(), SLID: s.lid(0),
+				WRID: v.ID, QPN: s.run.Ends[1].QP.Num(), Opcode: hca.WCRecv, ByteLen: 100,
+				SrcQP: s.run.Ends[0].QP.Num(), SLID: s.lid(0),
 			})
 		}},
 		{"a message is shorter than it was", deliveryName, "99 bytes: want 100", func(s *stage) {
@@ -218,7 +226,8 @@ func TestStuckLoadIsFound(t *testing.T) {
 	sc.Work.Conns[0].MinRNRTimer = 20
 	sc.Work.Conns[0].Flows[0].RecvDepth = 0 // the receiver is never ready, and the sender tries for ever
 	res := Run(&sc)
-	if !res.Failed() || res.Violations[0].Checker != progressName || !strings.Contains(res.Violations[0].Text, "does not end") {
+	if !res.Failed() || res.Violations[0].Checker != progressName ||
+		!strings.Contains(res.Violations[0].Text, "does not end") {
 		t.Errorf("found %v", res.Violations)
 	}
 }

@@ -47,7 +47,8 @@ func (c *completion) OpPosted(now ib.Time, o *workload.OpState) {
 func (c *completion) SendDone(now ib.Time, host int, wc *hca.WC) {
 	o := c.run.Op(wc.WRID)
 	if o == nil {
-		c.report(completionName, nil, "h%d: completion of a request %#x that nobody posted (%v)", host+1, wc.WRID, wc.Status)
+		c.report(completionName, nil, "h%d: completion of a request %#x that nobody posted (%v)", host+1, wc.WRID,
+			wc.Status)
 		return
 	}
 	id := []int{o.Flow.ID}
@@ -72,7 +73,8 @@ func (c *completion) SendDone(now ib.Time, host int, wc *hca.WC) {
 			continue
 		}
 		if p.Signaled || s.broken {
-			c.report(completionName, id, "%s: completed (%v) before %v, which was posted earlier and must complete too", name(o), wc.Status, p.Op)
+			c.report(completionName, id, "%s: completed (%v) before %v, which was posted earlier and must complete too",
+				name(o), wc.Status, p.Op)
 			return
 		}
 	}
@@ -96,7 +98,8 @@ func (c *completion) SendDone(now ib.Time, host int, wc *hca.WC) {
 
 // wantOpcode is what the completion of each operation is called.
 var wantOpcode = [hca.NumWROpcode]hca.WCOpcode{
-	hca.WRRDMAWrite: hca.WCRDMAWrite, hca.WRRDMAWriteImm: hca.WCRDMAWrite, hca.WRSend: hca.WCSend, hca.WRSendImm: hca.WCSend,
+	hca.WRRDMAWrite: hca.WCRDMAWrite, hca.WRRDMAWriteImm: hca.WCRDMAWrite, hca.WRSend: hca.WCSend,
+	hca.WRSendImm:  hca.WCSend,
 	hca.WRRDMARead: hca.WCRDMARead, hca.WRAtomicCmpSwap: hca.WCCompSwap, hca.WRAtomicFetchAdd: hca.WCFetchAdd,
 	hca.WRLocalInv: hca.WCLocalInv, hca.WRBindMW: hca.WCBindMW, hca.WRSendInv: hca.WCSend,
 }
@@ -107,9 +110,11 @@ func (c *completion) RecvDone(now ib.Time, host int, wc *hca.WC) {
 	r := c.run.Recv(wc.WRID)
 	switch {
 	case r == nil:
-		c.report(completionName, nil, "h%d QP %v: completion of a receive %#x that nobody posted (%v)", host+1, wc.QPN, wc.WRID, wc.Status)
+		c.report(completionName, nil, "h%d QP %v: completion of a receive %#x that nobody posted (%v)", host+1, wc.QPN,
+			wc.WRID, wc.Status)
 	case !c.recvs[r.ID]:
-		c.report(completionName, nil, "h%d QP %v: receive %#x completed twice, now %v", host+1, wc.QPN, wc.WRID, wc.Status)
+		c.report(completionName, nil, "h%d QP %v: receive %#x completed twice, now %v", host+1, wc.QPN, wc.WRID,
+			wc.Status)
 	case r.At.Host != host || r.End != nil && r.End.QP.Num() != wc.QPN:
 		c.report(completionName, nil, "h%d QP %v: completed a receive of another queue", host+1, wc.QPN)
 	}
@@ -181,7 +186,8 @@ func (s *status) unexplained(now ib.Time, o *workload.OpState, st hca.WCStatus) 
 	f := o.Flow
 	conn := f.From.Conn
 	want, _ := o.Misuse.Status()
-	if want == st && o.Misuse != workload.None && (reliable(conn) || want == hca.WCLocProtErr || want == hca.WCMWBindErr || o.Misuse == workload.KillQP) {
+	if want == st && o.Misuse != workload.None &&
+		(reliable(conn) || want == hca.WCLocProtErr || want == hca.WCMWBindErr || o.Misuse == workload.KillQP) {
 		return ""
 	}
 	switch st {
@@ -222,7 +228,8 @@ func (s *status) retries(now ib.Time, conn *workload.Conn, f *workload.FlowState
 	tries := int(conn.Retry) + 1
 	since := now - 2*ib.Time(tries+1)*ib.AckTimeout(conn.Timeout) - 5*ib.Millisecond
 	if n := s.harmed(since, f); n < tries {
-		return fmt.Sprintf("%d tries failed, but only %d faults have hit the two hosts since %v", tries, n, max(since, 0))
+		return fmt.Sprintf("%d tries failed, but only %d faults have hit the two hosts since %v", tries, n,
+			max(since, 0))
 	}
 	return ""
 }
@@ -290,7 +297,8 @@ func (s *status) RecvDone(now ib.Time, host int, wc *hca.WC) {
 	case wc.Status == hca.WCWRFlushErr && e.QP.State() == hca.StateErr:
 	case wc.Status == hca.WCLocLenErr && posted(e.In, workload.TooLong):
 	default:
-		s.report(statusName, id, "%s: a receive failed with %v in state %v without cause", endName(e), wc.Status, e.QP.State())
+		s.report(statusName, id, "%s: a receive failed with %v in state %v without cause", endName(e), wc.Status,
+			e.QP.State())
 	}
 }
 

@@ -39,7 +39,8 @@ func TestTortureHurts(t *testing.T) {
 		}
 	}
 	for _, s := range []hca.WCStatus{
-		hca.WCSuccess, hca.WCLocProtErr, hca.WCWRFlushErr, hca.WCRemInvReqErr, hca.WCRemAccessErr, hca.WCRetryExcErr, hca.WCRNRRetryExcErr,
+		hca.WCSuccess, hca.WCLocProtErr, hca.WCWRFlushErr, hca.WCRemInvReqErr, hca.WCRemAccessErr, hca.WCRetryExcErr,
+		hca.WCRNRRetryExcErr,
 	} {
 		want("sends that ended with "+s.String(), statuses[s])
 	}
@@ -52,15 +53,18 @@ func TestTortureHurts(t *testing.T) {
 	for k := range sim.FaultReboot {
 		want("fault: "+k.String(), tally.Faults[k])
 	}
-	for _, d := range []link.Reason{link.Physical, link.UnknownDLID, link.PKeyOut, link.Inactive, link.LinkDown, link.NoMember, link.HOQLife, link.SwitchLife} {
+	for _, d := range []link.Reason{link.Physical, link.UnknownDLID, link.PKeyOut, link.Inactive, link.LinkDown,
+		link.NoMember, link.HOQLife, link.SwitchLife} {
 		want("dropped by links: "+d.String(), tally.Drops[d])
 	}
 	for _, d := range []hca.Drop{
-		hca.DropNoQP, hca.DropState, hca.DropPKey, hca.DropQKey, hca.DropNoRecv, hca.DropDuplicate, hca.DropOutOfOrder, hca.DropStaleAck, hca.DropUCBroken, hca.DropAccess,
+		hca.DropNoQP, hca.DropState, hca.DropPKey, hca.DropQKey, hca.DropNoRecv, hca.DropDuplicate, hca.DropOutOfOrder,
+		hca.DropStaleAck, hca.DropUCBroken, hca.DropAccess,
 	} {
 		want("dropped by adapters: "+d.String(), tally.HostDrop[d])
 	}
-	for _, e := range []hca.EventType{hca.EventQPAccessErr, hca.EventQPReqErr, hca.EventSQDrained, hca.EventCommEst, hca.EventSRQLimitReached, hca.EventQPLastWQEReached, hca.EventPortErr, hca.EventPortActive} {
+	for _, e := range []hca.EventType{hca.EventQPAccessErr, hca.EventQPReqErr, hca.EventSQDrained, hca.EventCommEst,
+		hca.EventSRQLimitReached, hca.EventQPLastWQEReached, hca.EventPortErr, hca.EventPortActive} {
 		want("event "+e.String(), tally.Events[e])
 	}
 	want("packets sent again", tally.Retransmits)

@@ -117,7 +117,8 @@ func (d *delivery) identify(e *workload.End, r *workload.Recv, wc *hca.WC) (*wor
 func (d *delivery) wrong(e *workload.End, r *workload.Recv, wc *hca.WC, o *workload.OpState) string {
 	conn := e.Conn
 	switch {
-	case o.Misuse.Fails() || o.Misuse == workload.WrongQKey || o.Misuse == workload.WrongQPN || o.Misuse == workload.WrongLID:
+	case o.Misuse.Fails() || o.Misuse == workload.WrongQKey || o.Misuse == workload.WrongQPN ||
+		o.Misuse == workload.WrongLID:
 		return "it must not be: " + o.Misuse.String()
 	case o.Flow.From.Conn.Crosses(d.run.Spec) && o.Group == 0:
 		return "the ends share no partition"
@@ -256,5 +257,6 @@ func difference(got, want []byte) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d of %d bytes differ, the first at %d (%#02x: want %#02x)", n, len(got), first, got[first], want[first])
+	return fmt.Sprintf("%d of %d bytes differ, the first at %d (%#02x: want %#02x)", n, len(got), first, got[first],
+		want[first])
 }

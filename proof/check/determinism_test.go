@@ -37,7 +37,8 @@ func TestOneSeedOneHistory(t *testing.T) {
 		}
 		seen[one[i]] = true
 		sc := Draw(first+uint64(i), 0)
-		if v, differs := rerun(func(opt runOptions) Result { return run(&sc, opt) }, &Result{Hash: one[i], Hops: Run(&sc).Hops}); differs {
+		if v, differs := rerun(func(opt runOptions) Result { return run(&sc, opt) },
+			&Result{Hash: one[i], Hops: Run(&sc).Hops}); differs {
 			t.Errorf("seed %d: %v", first+i, v)
 		}
 	}
@@ -47,7 +48,8 @@ func TestOneSeedOneHistory(t *testing.T) {
 func TestDrawIsPure(t *testing.T) {
 	for seed := range uint64(50) {
 		a, b := Draw(seed, 0), Draw(seed, 0)
-		if a.Topo != b.Topo || len(a.Faults) != len(b.Faults) || len(a.Work.Conns) != len(b.Work.Conns) || a.Work.Seed != b.Work.Seed {
+		if a.Topo != b.Topo || len(a.Faults) != len(b.Faults) || len(a.Work.Conns) != len(b.Work.Conns) ||
+			a.Work.Seed != b.Work.Seed {
 			t.Fatalf("seed %d draws two scenarios", seed)
 		}
 		if n := len(a.graph().Hosts()); n < 2 {

@@ -75,9 +75,11 @@ func (c *credit) Audit() {
 		case tx.FCTBS == 0 && tx.FCCL == 0 || rx.Advertised == 0 && rx.ABR == 0:
 			// just up: the first limits are on their way
 		case granted > room && granted <= 2048:
-			c.wrong(from, to, vl, fmt.Sprintf("%d blocks are granted where there is room for %d", granted, room), tx, rx)
+			c.wrong(from, to, vl, fmt.Sprintf("%d blocks are granted where there is room for %d", granted, room), tx,
+				rx)
 		case held > granted && held <= 2048 && granted <= 2048:
-			c.wrong(from, to, vl, fmt.Sprintf("the sender holds %d blocks of credit where %d are granted", held, granted), tx, rx)
+			c.wrong(from, to, vl, fmt.Sprintf("the sender holds %d blocks of credit where %d are granted", held,
+				granted), tx, rx)
 		}
 	})
 }
@@ -134,7 +136,8 @@ func (p *partition) packet(to topo.PortRef, pkt *wire.Packet) {
 				return
 			}
 		}
-		p.report(partitionName, nil, "a packet of partition %v reaches h%d, which is not in it: %v", pkt.BTH.PKey, i+1, brief(pkt))
+		p.report(partitionName, nil, "a packet of partition %v reaches h%d, which is not in it: %v", pkt.BTH.PKey, i+1,
+			brief(pkt))
 	}
 }
 
@@ -203,7 +206,8 @@ func (d *drops) hosts(disturbed bool) {
 	}
 	for k, n := range sum.Drops {
 		if n > 0 && !explained[hca.Drop(k)] {
-			d.report(dropsName, nil, "the adapters have dropped %d packets for %q, which nothing explains", n, hca.Drop(k))
+			d.report(dropsName, nil, "the adapters have dropped %d packets for %q, which nothing explains", n,
+				hca.Drop(k))
 		}
 	}
 	if !d.sc.Calm {
@@ -212,7 +216,8 @@ func (d *drops) hosts(disturbed bool) {
 	for _, c := range []struct {
 		n    uint64
 		what string
-	}{{sum.Retransmits, "packets were sent again"}, {sum.Timeouts, "timers ran out"}, {sum.RNRNAKs, "receivers were not ready"}, {sum.SeqNAKsSent, "gaps were seen"}} {
+	}{{sum.Retransmits, "packets were sent again"}, {sum.Timeouts, "timers ran out"},
+		{sum.RNRNAKs, "receivers were not ready"}, {sum.SeqNAKsSent, "gaps were seen"}} {
 		if c.n > 0 {
 			d.report(dropsName, nil, "%d %s in a fabric without faults", c.n, c.what)
 		}

@@ -157,7 +157,8 @@ func (m *memory) RecvDone(now ib.Time, host int, wc *hca.WC) {
 		// used again (IBA 9.8.2.2).
 		cutOff := !m.sc.Calm && r.End != nil && r.End.Conn.Type == hca.UC
 		if off, bad := m.outside(r, from, to); bad && !cutOff {
-			m.report(memoryName, nil, "h%d QP %v: a receive of %d bytes has changed byte %d of its buffer", host+1, wc.QPN, wc.ByteLen, off)
+			m.report(memoryName, nil, "h%d QP %v: a receive of %d bytes has changed byte %d of its buffer", host+1,
+				wc.QPN, wc.ByteLen, off)
 		}
 	}
 	m.accept(r.At)
@@ -215,7 +216,8 @@ func (m *memory) settle(s *flowMemory, o *workload.OpState) {
 		want := m.landed(o, s.reads[i].want)
 		s.reads = slices.Delete(s.reads, i, i+1)
 		if o.Remote.Len == o.Size && !bytes.Equal(m.real(o.Area), want) {
-			m.report(memoryName, id, "%s: the data that it brought is not what was there: %s", name(o), difference(m.real(o.Area), want))
+			m.report(memoryName, id, "%s: the data that it brought is not what was there: %s", name(o),
+				difference(m.real(o.Area), want))
 		}
 		m.accept(o.Area)
 	case o.Atomic():
@@ -263,7 +265,8 @@ func (m *memory) settleAtomic(s *flowMemory, o *workload.OpState) {
 	case o.Shared:
 		m.sure[host]++
 		if n := got - m.base[host]; n >= uint64(m.adds[host]) {
-			m.report(memoryName, id, "%s: found %d added to the counter of h%d, where %d were posted", name(o), n, host+1, m.adds[host])
+			m.report(memoryName, id, "%s: found %d added to the counter of h%d, where %d were posted", name(o), n, host+
+				1, m.adds[host])
 		}
 		if m.drawn[host][got] {
 			m.report(memoryName, id, "%s: found %#x in the counter of h%d, as another did before: one of them was not executed", name(o), got, host+1)
@@ -271,7 +274,8 @@ func (m *memory) settleAtomic(s *flowMemory, o *workload.OpState) {
 		m.drawn[host][got] = true
 	default:
 		if got != o.Orig {
-			m.report(memoryName, id, "%s: found %#x: want %#x, as when all before it were executed once and in order", name(o), got, o.Orig)
+			m.report(memoryName, id, "%s: found %#x: want %#x, as when all before it were executed once and in order",
+				name(o), got, o.Orig)
 		}
 		if !m.isFrozen(o.Remote) {
 			binary.LittleEndian.PutUint64(m.copy(o.Remote), o.Left)

@@ -101,8 +101,9 @@ type MgmtConn struct {
 	Size     int // of each message
 	Every    ib.Time
 	// Patient: it tries again for longer than any outage that managers can mend. Otherwise it gives up after 17 ms, and
-	// must never need to as long as no fault hits its path, nor the managers, nor several faults come at once: who is cut off, dies, or has to start
-	// over while some way is closed for its tables to change leaves it closed for longer.
+	// must never need to as long as no fault hits its path, nor the managers, nor several faults come at once: who is
+	// cut off, dies, or has to start over while some way is closed for its tables to change leaves it closed for
+	// longer.
 	Patient bool
 }
 
@@ -118,8 +119,8 @@ func (sc *Management) Quiet() ib.Time {
 	return t
 }
 
-// Bound is how long the fabric may take to converge when nothing goes wrong any more: a standby may
-// have to notice that its master is gone, and a manager may have met silent nodes so often that it pauses between sweeps (up to 32
+// Bound is how long the fabric may take to converge when nothing goes wrong any more: a standby may have to notice that
+// its master is gone, and a manager may have met silent nodes so often that it pauses between sweeps (up to 32
 // intervals), at each of which a request may be lost with all of its retries.
 func (sc *Management) Bound() ib.Time {
 	request := sc.Timeout * ib.Time(sc.Retries+1)
@@ -147,7 +148,8 @@ func (sc *Management) config(k int, memory sm.Memory) sim.ManagerConfig {
 const (
 	// trapTimeout makes an agent wait a millisecond between traps: 4.096 us * 2^8.
 	trapTimeout = 8
-	// packetLife is how long a packet may stay in a switch, and how long a manager waits for packets to be gone from one: a millisecond.
+	// packetLife is how long a packet may stay in a switch, and how long a manager waits for packets to be gone from
+	// one: a millisecond.
 	packetLife = 8
 )
 

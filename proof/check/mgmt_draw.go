@@ -14,8 +14,10 @@ func DrawManagement(seed uint64, hosts int) Management {
 	rng := rand.New(rand.NewPCG(seed, 0x5BE7))
 	one := func(n int) bool { return rng.IntN(n) == 0 }
 	sc := Management{
-		Seed: seed, VLs: 8, Window: 1 << rng.IntN(7), Timeout: ib.Time(1+rng.IntN(3)) * ib.Millisecond, Retries: 2 + rng.IntN(2),
-		SweepInterval: ib.Time(5+rng.IntN(15)) * ib.Millisecond, PollInterval: ib.Time(2+rng.IntN(8)) * ib.Millisecond, PollRetries: 2 + rng.IntN(3),
+		Seed: seed, VLs: 8, Window: 1 << rng.IntN(7), Timeout: ib.Time(1+rng.IntN(3)) * ib.Millisecond, Retries: 2 +
+			rng.IntN(2),
+		SweepInterval: ib.Time(5+rng.IntN(15)) * ib.Millisecond, PollInterval: ib.Time(2+rng.IntN(8)) * ib.Millisecond,
+		PollRetries: 2 + rng.IntN(3),
 	}
 	if !one(4) {
 		sc.AgentTime = ib.Time(1+rng.IntN(200)) * 100 * ib.Nanosecond
@@ -52,7 +54,8 @@ func DrawManagement(seed uint64, hosts int) Management {
 	sc.drawFaults(rng, g)
 	if n > 1 && !one(4) {
 		for range 1 + rng.IntN(6) {
-			c := MgmtConn{From: rng.IntN(n), Size: 1 + rng.IntN(6000), Every: ib.Time(50+rng.IntN(1500)) * ib.Microsecond, Patient: one(2)}
+			c := MgmtConn{From: rng.IntN(n), Size: 1 + rng.IntN(6000),
+				Every: ib.Time(50+rng.IntN(1500)) * ib.Microsecond, Patient: one(2)}
 			c.To = (c.From + 1 + rng.IntN(n-1)) % n
 			sc.Conns = append(sc.Conns, c)
 		}
@@ -86,7 +89,8 @@ func (sc *Management) drawTopo(rng *rand.Rand, hosts int) {
 		sc.Topo = "dragonfly:a=2,p=1,h=1"
 	default:
 		switches := 3 + rng.IntN(7)
-		sc.Topo = fmt.Sprintf("random:switches=%d,hosts=%d,links=%d,seed=%d", switches, hosts, switches+rng.IntN(switches), rng.IntN(1<<20))
+		sc.Topo = fmt.Sprintf("random:switches=%d,hosts=%d,links=%d,seed=%d", switches, hosts, switches+
+			rng.IntN(switches), rng.IntN(1<<20))
 	}
 }
 
@@ -98,13 +102,15 @@ func (sc *Management) drawFaults(rng *rand.Rand, g *topo.Graph) {
 	for range 1 + rng.IntN(5) {
 		at := moment(rng)
 		for range 1 + rng.IntN(4) {
-			f := MgmtFault{At: at, For: span(rng), Cable: rng.IntN(len(cables)), Node: rng.IntN(len(g.Nodes)), Ruler: rng.IntN(len(sc.Managers))}
+			f := MgmtFault{At: at, For: span(rng), Cable: rng.IntN(len(cables)), Node: rng.IntN(len(g.Nodes)),
+				Ruler: rng.IntN(len(sc.Managers))}
 			at += span(rng) / 10
 			switch rng.IntN(12) {
 			case 0, 1:
 				f.Kind = LoseMADs
 				f.Harm = sim.Faults{MgmtOnly: true, DelayMax: ib.Time(1+rng.IntN(300)) * ib.Microsecond}
-				for _, p := range []*float64{&f.Harm.Drop, &f.Harm.Drop, &f.Harm.Corrupt, &f.Harm.Duplicate, &f.Harm.Delay} {
+				for _, p := range []*float64{&f.Harm.Drop, &f.Harm.Drop, &f.Harm.Corrupt, &f.Harm.Duplicate,
+					&f.Harm.Delay} {
 					if rng.IntN(2) == 0 {
 						*p = [...]float64{0.01, 0.05, 0.2, 0.5, 0.9}[rng.IntN(5)]
 					}
@@ -137,7 +143,8 @@ func (sc *Management) drawFaults(rng *rand.Rand, g *topo.Graph) {
 
 // span is how long something lasts: a few microseconds as often as many milliseconds.
 func span(rng *rand.Rand) ib.Time {
-	return ib.Time(1+rng.IntN(9)) * [...]ib.Time{ib.Microsecond, 10 * ib.Microsecond, 100 * ib.Microsecond, ib.Millisecond, 5 * ib.Millisecond}[rng.IntN(5)]
+	return ib.Time(1+rng.IntN(9)) * [...]ib.Time{ib.Microsecond, 10 * ib.Microsecond, 100 * ib.Microsecond,
+		ib.Millisecond, 5 * ib.Millisecond}[rng.IntN(5)]
 }
 
 // staysJoined reports whether all nodes are still joined without the dead cables and one more.

@@ -80,7 +80,8 @@ const (
 func RunManagement(sc *Management) Result { return runManagement(sc, runOptions{}) }
 
 func runManagement(sc *Management, opt runOptions) (res Result) {
-	r := &reign{sc: sc, pulled: map[int]bool{}, gone: make([]bool, len(sc.Managers)), states: map[*sm.Manager]mad.SMState{}, lids: map[ib.GUID]ib.LID{}}
+	r := &reign{sc: sc, pulled: map[int]bool{}, gone: make([]bool, len(sc.Managers)),
+		states: map[*sm.Manager]mad.SMState{}, lids: map[ib.GUID]ib.LID{}}
 	defer func() {
 		if p := recover(); p != nil {
 			r.report("panic", nil, "%v\n%s", p, debug.Stack())
@@ -305,15 +306,17 @@ func (r *reign) Written(node int, attr mad.AttrID, mod uint32) {
 	default:
 		return
 	}
-	r.checkLoops(from, to, fmt.Sprintf("%s(%s) %#x at %s", "Set", mad.AttrName(mad.ClassSMLID, attr), mod, r.sim.Graph().Nodes[node].Name))
+	r.checkLoops(from, to, fmt.Sprintf("%s(%s) %#x at %s", "Set", mad.AttrName(mad.ClassSMLID, attr), mod,
+		r.sim.Graph().Nodes[node].Name))
 }
 
 // highest is the last LID that is looked at: none is given beyond it.
 func (r *reign) highest() ib.LID { return ib.LID(2 * len(r.sim.Graph().Nodes) << r.sc.LMC) }
 
-// rivals reports whether managers that cannot know of each other may both be writing: management packets are lost or agents are mute, or
-// were until lately, and more than one manager rules or is about to. Each plans from the tables that it has read, and the
-// other changes those; the standard's own remedy is the M_Key. What is left must be whole when they have found each other.
+// rivals reports whether managers that cannot know of each other may both be writing: management packets are lost or
+// agents are mute, or were until lately, and more than one manager rules or is about to. Each plans from the tables
+// that it has read, and the other changes those; the standard's own remedy is the M_Key. What is left must be whole
+// when they have found each other.
 func (r *reign) rivals() bool {
 	// Buffers of management that overflow lose packets as a fault does.
 	if n := r.sim.Drops()[link.VL15Full]; n > r.overflows {
@@ -334,7 +337,8 @@ func (r *reign) checkLoops(from, to ib.LID, when string) {
 		return
 	}
 	if r.mixed {
-		// What rivals left is mended by the one that goes on, when it sees that switches hold other tables than it has written.
+		// What rivals left is mended by the one that goes on, when it sees that switches hold other tables than it has
+		// written.
 		r.mixed = r.t.loop(1, r.highest()) != nil
 		return
 	}
@@ -348,8 +352,8 @@ func (r *reign) checkLoops(from, to ib.LID, when string) {
 	}
 }
 
-// checkCredits looks for cycles of channels under the tables as they are. m, where it is not nil, has just swept: what it
-// tells of service levels counts.
+// checkCredits looks for cycles of channels under the tables as they are. m, where it is not nil, has just swept: what
+// it tells of service levels counts.
 func (r *reign) checkCredits(m *sm.Manager, when string) {
 	if !r.sc.promises() || r.failed() {
 		return
@@ -404,11 +408,13 @@ func (r *reign) Logged(host int, e sm.Event) {
 	}
 }
 
-// whole reports whether one manager rules all of the fabric, so that ways are free of credit loops: the last sweep has seen
-// every node, and no other manager writes tables. Managers that cannot see each other, switches that do not answer and keep
-// what they hold, or hosts that send although they do not answer, make a mixture that none of them plans. Such a fabric may lock up until packets have lived out their time in a switch.
+// whole reports whether one manager rules all of the fabric, so that ways are free of credit loops: the last sweep has
+// seen every node, and no other manager writes tables. Managers that cannot see each other, switches that do not answer
+// and keep what they hold, or hosts that send although they do not answer, make a mixture that none of them plans. Such
+// a fabric may lock up until packets have lived out their time in a switch.
 func (r *reign) whole() bool {
-	if r.sim.Now() < r.blind || r.ruler == nil || r.ruler.Subnet() == nil || len(r.ruler.Subnet().Nodes) != len(r.sim.Graph().Nodes) {
+	if r.sim.Now() < r.blind || r.ruler == nil || r.ruler.Subnet() == nil ||
+		len(r.ruler.Subnet().Nodes) != len(r.sim.Graph().Nodes) {
 		return false
 	}
 	for k := range r.sc.Managers {
@@ -469,7 +475,8 @@ func (r *reign) finish() {
 		case t.busy && !t.excused:
 			r.report(trafficName, nil, "%v: message %d of %v ago has not completed", t, t.n, r.sim.Now()-t.sentAt)
 		case t.busy && t.Patient:
-			r.report(trafficName, nil, "%v: message %d of %v ago has not completed although the fabric is well", t, t.n, r.sim.Now()-t.sentAt)
+			r.report(trafficName, nil, "%v: message %d of %v ago has not completed although the fabric is well", t, t.n,
+				r.sim.Now()-t.sentAt)
 		}
 	}
 }
@@ -477,7 +484,8 @@ func (r *reign) finish() {
 // moved reports whether an end of a connection has another address than it had, as it may.
 func (r *reign) moved(t *talk) bool {
 	for e := range t.ends {
-		if lid := r.sim.LID(topo.PortRef{Node: r.sim.HostNode(t.ends[e].host).Index, Port: 1}); lid != t.ends[e].lid && !r.mustKeep() {
+		if lid := r.sim.LID(topo.PortRef{Node: r.sim.HostNode(t.ends[e].host).Index, Port: 1}); lid != t.ends[e].lid &&
+			!r.mustKeep() {
 			return true
 		}
 	}
@@ -516,7 +524,8 @@ func (r *reign) level(from, to int) ib.SL {
 		}
 		sub := m.Subnet()
 		if i, ok := sub.ByGUID(r.sim.HostNode(from).GUID); ok {
-			return sub.Levels.Level(subnet.Ref{Node: i, Port: 1}, r.sim.LID(topo.PortRef{Node: r.sim.HostNode(to).Index, Port: 1}))
+			return sub.Levels.Level(subnet.Ref{Node: i, Port: 1},
+				r.sim.LID(topo.PortRef{Node: r.sim.HostNode(to).Index, Port: 1}))
 		}
 	}
 	return 0
@@ -526,7 +535,8 @@ func (r *reign) level(from, to int) ib.SL {
 func (r *reign) turn(t *talk) {
 	done, wrong := t.poll(r.sim.Now())
 	if done {
-		// While tables change a way may be closed for a moment; then this is the one that the next message will wait for.
+		// While tables change a way may be closed for a moment; then this is the one that the next message will wait
+		// for.
 		t.way = t.way[:0]
 		for e := range t.ends {
 			list, _, _ := r.t.path(t.ends[e].host, t.ends[1-e].lid)
@@ -538,8 +548,10 @@ func (r *reign) turn(t *talk) {
 		r.report(trafficName, nil, "%v: %s", t, wrong)
 		return
 	case t.failed != hca.WCSuccess:
-		if (t.Patient || !t.excused && t.sentAt > max(r.blind, r.headless) && r.changesSince(t.sentAt-r.sc.SweepInterval) < 2) && !r.moved(t) {
-			r.report(trafficName, nil, "%v has failed: message %d, sent %v before, ended with %v; %s", t, t.n, r.sim.Now()-t.sentAt, t.failed, r.whereabouts(t))
+		if (t.Patient || !t.excused && t.sentAt > max(r.blind, r.headless) &&
+			r.changesSince(t.sentAt-r.sc.SweepInterval) < 2) && !r.moved(t) {
+			r.report(trafficName, nil, "%v has failed: message %d, sent %v before, ended with %v; %s", t, t.n,
+				r.sim.Now()-t.sentAt, t.failed, r.whereabouts(t))
 		}
 		return
 	}

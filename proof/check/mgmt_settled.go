@@ -8,9 +8,9 @@ import (
 	"softib/proto/topo"
 )
 
-// unsettled says what is not as it should be in a fabric that is left alone; empty if all is well: one master, the others
-// stand by, every link is active, every end port has an address of its own, which it had before, and knows its master's,
-// and whatever is sent by the switches' own tables arrives.
+// unsettled says what is not as it should be in a fabric that is left alone; empty if all is well: one master, the
+// others stand by, every link is active, every end port has an address of its own, which it had before, and knows its
+// master's, and whatever is sent by the switches' own tables arrives.
 func (r *reign) unsettled() string {
 	master, why := r.master()
 	if why != "" {
@@ -51,7 +51,8 @@ func (r *reign) unsettled() string {
 			for k := range ib.LID(1) << e.lmc {
 				list, at, ok := r.t.path(h, e.lid+k)
 				if self := e.ref.Node == r.sim.HostNode(h).Index; !self && (!ok || at != e.ref) {
-					return fmt.Sprintf("from h%d LID %v of %s is not reached: %s and ends at %s", h+1, e.lid+k, g.PortName(e.ref), r.t.names(list), r.t.stop(at, e.lid+k))
+					return fmt.Sprintf("from h%d LID %v of %s is not reached: %s and ends at %s", h+1, e.lid+k,
+						g.PortName(e.ref), r.t.names(list), r.t.stop(at, e.lid+k))
 				}
 			}
 		}
@@ -83,7 +84,8 @@ func (r *reign) master() (host int, why string) {
 		return host, "no manager is master"
 	}
 	if k := r.foremost(); r.priority(host) < r.sc.Managers[k].Priority {
-		return host, fmt.Sprintf("the manager of h%d is master with priority %d, not that of h%d with %d", host+1, r.priority(host), r.sc.Managers[k].Host+1, r.sc.Managers[k].Priority)
+		return host, fmt.Sprintf("the manager of h%d is master with priority %d, not that of h%d with %d", host+1,
+			r.priority(host), r.sc.Managers[k].Host+1, r.sc.Managers[k].Priority)
 	}
 	return host, ""
 }
@@ -92,7 +94,8 @@ func (r *reign) master() (host int, why string) {
 func (r *reign) foremost() (best int) {
 	best = -1
 	for k := range r.sc.Managers {
-		if r.sim.Manager(r.sc.Managers[k].Host) != nil && (best < 0 || r.sc.Managers[k].Priority > r.sc.Managers[best].Priority) {
+		if r.sim.Manager(r.sc.Managers[k].Host) != nil &&
+			(best < 0 || r.sc.Managers[k].Priority > r.sc.Managers[best].Priority) {
 			best = k
 		}
 	}
@@ -109,8 +112,9 @@ func (r *reign) priority(host int) uint8 {
 	return 0
 }
 
-// mustKeep reports whether nodes have to keep their addresses: always, unless a switch has started anew, and so forgotten its own, and not
-// every manager could know it. The switch may then be given one that a node has which cannot be seen just now.
+// mustKeep reports whether nodes have to keep their addresses: always, unless a switch has started anew, and so
+// forgotten its own, and not every manager could know it. The switch may then be given one that a node has which cannot
+// be seen just now.
 func (r *reign) mustKeep() bool {
 	reboots, forgets := false, len(r.sc.Managers) > 1
 	for i := range r.sc.Faults {

@@ -60,7 +60,8 @@ func (s *mgmtShrinker) managers() bool {
 	for k := len(s.small.Managers) - 1; k > 0; k-- {
 		sc := s.small
 		sc.Managers = slices.Delete(slices.Clone(sc.Managers), k, k+1)
-		sc.Faults = slices.DeleteFunc(slices.Clone(sc.Faults), func(f MgmtFault) bool { return f.Kind == KillManager && f.Ruler == k })
+		sc.Faults = slices.DeleteFunc(slices.Clone(sc.Faults),
+			func(f MgmtFault) bool { return f.Kind == KillManager && f.Ruler == k })
 		for i := range sc.Faults {
 			if sc.Faults[i].Ruler > k {
 				sc.Faults[i].Ruler--

@@ -55,9 +55,9 @@ func (t *tables) out(node int, lid ib.LID) (topo.PortRef, bool) {
 	return ref, true
 }
 
-// loop finds a switch from which packets to some LID come back to it, over links that are active.
-// A switch that has started anew needs no exception: it holds nothing, and its links come back inactive, so that packets pass it only when
-// a manager has written its table and activated the links.
+// loop finds a switch from which packets to some LID come back to it, over links that are active. A switch that has
+// started anew needs no exception: it holds nothing, and its links come back inactive, so that packets pass it only
+// when a manager has written its table and activated the links.
 func (t *tables) loop(from, to ib.LID) []topo.PortRef {
 	for lid := from; lid <= to; lid++ {
 		clear(t.mark)
@@ -102,8 +102,8 @@ func (t *tables) names(list []topo.PortRef) string {
 	return strings.Join(words, " > ")
 }
 
-// path is the ports by which packets leave host ports and switches on their way from a host to a LID; ok is false if they
-// do not arrive.
+// path is the ports by which packets leave host ports and switches on their way from a host to a LID; ok is false if
+// they do not arrive.
 func (t *tables) path(host int, lid ib.LID) (list []topo.PortRef, end topo.PortRef, ok bool) {
 	ref := topo.PortRef{Node: t.sim.HostNode(host).Index, Port: 1}
 	for len(list) <= len(t.switches)+1 {
@@ -137,7 +137,8 @@ func (t *tables) stop(ref topo.PortRef, lid ib.LID) string {
 		return fmt.Sprintf("%s, whose table ends at %v", name, top)
 	}
 	if p := t.g.Port(ref); p != nil && p.Connected() {
-		return fmt.Sprintf("%s, which is %v (its far end %v)", name, t.sim.Port(ref).State(), t.sim.Port(topo.PortRef{Node: p.Peer, Port: p.PeerPort}).State())
+		return fmt.Sprintf("%s, which is %v (its far end %v)", name, t.sim.Port(ref).State(),
+			t.sim.Port(topo.PortRef{Node: p.Peer, Port: p.PeerPort}).State())
 	}
 	return fmt.Sprintf("node %d, whose entry is %d", ref.Node, ref.Port)
 }
@@ -165,7 +166,8 @@ func (t *tables) ends() []end {
 		for p := 1; p < len(n.Ports); p++ {
 			if n.Ports[p].Connected() {
 				a := t.adapter(i).Port(ib.PortNum(p))
-				list = append(list, end{topo.PortRef{Node: i, Port: ib.PortNum(p)}, n.PortGUID(ib.PortNum(p)), a.LID, a.LMC, a.SMLID})
+				list = append(list, end{topo.PortRef{Node: i, Port: ib.PortNum(p)}, n.PortGUID(ib.PortNum(p)), a.LID,
+					a.LMC, a.SMLID})
 			}
 		}
 	}
@@ -195,7 +197,8 @@ func (t *tables) portInfo(ref topo.PortRef) (pi mad.PortInfo) {
 	return pi
 }
 
-// network is the fabric as routing sees it and the tables that are in force; ok is false where two ports have one address.
+// network is the fabric as routing sees it and the tables that are in force; ok is false where two ports have one
+// address.
 func (t *tables) network() (n *route.Network, tab *route.Tables, ok bool) {
 	n = &route.Network{Switches: make([]route.Switch, len(t.switches))}
 	tab = &route.Tables{Engine: "as found", VLs: 1, LFT: make([][]ib.PortNum, len(t.switches))}
@@ -243,7 +246,8 @@ func (t *tables) network() (n *route.Network, tab *route.Tables, ok bool) {
 		sw := t.sim.Switch(node)
 		for lid := range row {
 			out := sw.Route(ib.LID(lid))
-			if out != 0 && (int(out) > sw.NumPorts() || !t.active(topo.PortRef{Node: node, Port: out})) || ib.LID(lid) > sw.Info().LinearFDBTop {
+			if out != 0 && (int(out) > sw.NumPorts() || !t.active(topo.PortRef{Node: node, Port: out})) ||
+				ib.LID(lid) > sw.Info().LinearFDBTop {
 				out = route.NoPort
 			}
 			row[lid] = out
@@ -284,7 +288,8 @@ func (t *tables) creditLoop(level func(node int, lid ib.LID) ib.SL) string {
 	g.Add(tab, route.EndTraffic)
 	var words []string
 	for _, c := range g.Cycle() {
-		words = append(words, fmt.Sprintf("%s VL%d", t.g.PortName(topo.PortRef{Node: t.switches[c.Switch], Port: c.Port}), c.VL))
+		words = append(words, fmt.Sprintf("%s VL%d", t.g.PortName(topo.PortRef{Node: t.switches[c.Switch],
+			Port: c.Port}), c.VL))
 	}
 	return strings.Join(words, " > ")
 }

@@ -13,7 +13,8 @@ import (
 	"softib/proto/ib"
 )
 
-// TestManagement runs seeds of management, and makes sure that they go through everything that they are meant to go through.
+// TestManagement runs seeds of management, and makes sure that they go through everything that they are meant to go
+// through.
 func TestManagement(t *testing.T) {
 	r := Torture(context.Background(), Options{First: 1, Seeds: 60, Kind: ManagementKind}, nil)
 	for i := range r.Failures {
@@ -31,7 +32,8 @@ func TestManagement(t *testing.T) {
 		}
 	}
 	for what, n := range map[string]uint64{
-		"sweeps": m.Sweeps, "masters": m.Masters, "handovers": m.Handovers, "table blocks": m.TableWrites, "checks for loops": m.LoopChecks,
+		"sweeps": m.Sweeps, "masters": m.Masters, "handovers": m.Handovers, "table blocks": m.TableWrites,
+		"checks for loops":        m.LoopChecks,
 		"checks for credit loops": m.CreditChecks, "messages": m.Messages, "problems": m.Problems,
 	} {
 		if n == 0 {
@@ -40,7 +42,8 @@ func TestManagement(t *testing.T) {
 	}
 }
 
-// TestManagementOnceFailed runs the small scenarios, under testdata, in which torture has found bugs that are fixed since.
+// TestManagementOnceFailed runs the small scenarios, under testdata, in which torture has found bugs that are fixed
+// since.
 func TestManagementOnceFailed(t *testing.T) {
 	files, err := filepath.Glob("testdata/management/*.json")
 	if err != nil || len(files) == 0 {
@@ -100,10 +103,12 @@ func TestManagementShrinks(t *testing.T) {
 	}
 	f.shrink()
 	if len(f.Mgmt.Faults) > 0 || len(f.Mgmt.Conns) > 0 || len(f.Mgmt.Managers) != 1 || len(f.Result.Violations) == 0 {
-		t.Errorf("%d faults, %d connections and %d managers are left, and %d violations", len(f.Mgmt.Faults), len(f.Mgmt.Conns), len(f.Mgmt.Managers), len(f.Result.Violations))
+		t.Errorf("%d faults, %d connections and %d managers are left, and %d violations", len(f.Mgmt.Faults),
+			len(f.Mgmt.Conns), len(f.Mgmt.Managers), len(f.Result.Violations))
 	}
 	var b strings.Builder
-	if err := f.Write(&b); err != nil || !strings.Contains(b.String(), "softib torture --seed 11 --kind management") || !strings.Contains(b.String(), "manager 0: h") {
+	if err := f.Write(&b); err != nil || !strings.Contains(b.String(), "softib torture --seed 11 --kind management") ||
+		!strings.Contains(b.String(), "manager 0: h") {
 		t.Errorf("%v: printed as\n%s", err, b.String())
 	}
 }

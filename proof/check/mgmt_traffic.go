@@ -56,7 +56,8 @@ func newTalk(s *sim.Sim, id int, c *MgmtConn, level [2]ib.SL) (*talk, error) {
 		f.note(err)
 		m.cq, err = m.h.CreateCQ(16)
 		f.note(err)
-		m.qp, err = m.h.CreateQP(hca.QPInit{Type: hca.RC, PD: pd, SendCQ: m.cq, RecvCQ: m.cq, Caps: hca.Caps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		m.qp, err = m.h.CreateQP(hca.QPInit{Type: hca.RC, PD: pd, SendCQ: m.cq, RecvCQ: m.cq,
+			Caps: hca.Caps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}})
 		f.note(err)
 		m.mr, err = m.h.RegMR(pd, m.mem, talkVA, hca.AccessLocalWrite|hca.AccessRemoteWrite)
 		f.note(err)
@@ -70,10 +71,14 @@ func newTalk(s *sim.Sim, id int, c *MgmtConn, level [2]ib.SL) (*talk, error) {
 	}
 	for e := range t.ends {
 		me, peer := &t.ends[e], &t.ends[1-e]
-		f.note(me.h.ModifyQP(me.qp, hca.QPAttr{State: hca.StateInit, Port: 1, Access: hca.AccessRemoteWrite}, hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess))
-		f.note(me.h.ModifyQP(me.qp, hca.QPAttr{State: hca.StateRTR, AH: hca.AHAttr{DLID: peer.lid, Port: 1, SL: level[e]}, PathMTU: ib.MTU1024, DestQPN: peer.qp.Num(), MinRNRTimer: 12},
+		f.note(me.h.ModifyQP(me.qp, hca.QPAttr{State: hca.StateInit, Port: 1, Access: hca.AccessRemoteWrite},
+			hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess))
+		f.note(me.h.ModifyQP(me.qp, hca.QPAttr{State: hca.StateRTR,
+			AH: hca.AHAttr{DLID: peer.lid, Port: 1, SL: level[e]}, PathMTU: ib.MTU1024, DestQPN: peer.qp.Num(),
+			MinRNRTimer: 12},
 			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|hca.MaskMinRNRTimer))
-		f.note(me.h.ModifyQP(me.qp, hca.QPAttr{State: hca.StateRTS, Timeout: timeout, RetryCnt: 7, RNRRetry: 7}, hca.MaskState|hca.MaskSQPSN|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic))
+		f.note(me.h.ModifyQP(me.qp, hca.QPAttr{State: hca.StateRTS, Timeout: timeout, RetryCnt: 7, RNRRetry: 7},
+			hca.MaskState|hca.MaskSQPSN|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic))
 	}
 	return t, f.err
 }
@@ -93,7 +98,8 @@ func (t *talk) post(s *sim.Sim) error {
 		a.mem[i] = byte(t.n*7 + i*13 + i>>8)
 	}
 	t.busy, t.sentAt = true, s.Now()
-	err := a.h.PostSend(a.qp, &hca.SendWR{WRID: uint64(t.n), Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, RemoteAddr: talkVA, RKey: b.mr.RKey(),
+	err := a.h.PostSend(a.qp, &hca.SendWR{WRID: uint64(t.n), Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled,
+		RemoteAddr: talkVA, RKey: b.mr.RKey(),
 		SGList: []hca.SGE{{Addr: talkVA, Length: uint32(len(a.mem)), LKey: a.mr.LKey()}}})
 	s.Wake(a.host)
 	return err
@@ -121,7 +127,8 @@ func (t *talk) String() string {
 	if t.Patient {
 		how = "patient"
 	}
-	return fmt.Sprintf("%s connection %d (h%d LID %v to h%d LID %v)", how, t.id, t.From+1, t.ends[0].lid, t.To+1, t.ends[1].lid)
+	return fmt.Sprintf("%s connection %d (h%d LID %v to h%d LID %v)", how, t.id, t.From+1, t.ends[0].lid, t.To+1,
+		t.ends[1].lid)
 }
 
 // drainEvents takes what hosts have to say besides.

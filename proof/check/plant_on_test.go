@@ -22,14 +22,17 @@ func TestPlantedBugs(t *testing.T) {
 		{"a repeated atomic is executed again", func(on bool) { hca.Plant(false, on, false) }, DataKind},
 		{"credits of long packets do not all return", func(on bool) { link.Plant(on) }, DataKind},
 		{"rights of an R_Key are not checked", func(on bool) { hca.Plant(false, false, on) }, DataKind},
-		{"rounds of tables are written in the wrong order", func(on bool) { sm.Plant(on, false, false) }, ManagementKind},
-		{"a switch that has started anew is taken to hold its tables", func(on bool) { sm.Plant(false, on, false) }, ManagementKind},
+		{"rounds of tables are written in the wrong order", func(on bool) { sm.Plant(on, false, false) },
+			ManagementKind},
+		{"a switch that has started anew is taken to hold its tables", func(on bool) { sm.Plant(false, on, false) },
+			ManagementKind},
 		{"who has handed over goes on as a master", func(on bool) { sm.Plant(false, false, on) }, ManagementKind},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			p.plant(true)
 			defer p.plant(false)
-			r := Torture(context.Background(), Options{First: 1, Seeds: plantedSeeds, StopAfter: 1, NoShrink: true, Kind: p.kind}, nil)
+			r := Torture(context.Background(), Options{First: 1, Seeds: plantedSeeds, StopAfter: 1, NoShrink: true,
+				Kind: p.kind}, nil)
 			if r.Failed == 0 {
 				t.Fatalf("%d seeds have not found it", r.Done)
 			}

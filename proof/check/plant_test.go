@@ -13,7 +13,8 @@ func TestPlanted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the engines a second time")
 	}
-	out, err := exec.Command("go", "test", "-tags", "plant", "-run", "^TestPlantedBugs$", "-count=1", "-v", ".").CombinedOutput()
+	out, err := exec.Command("go", "test", "-tags", "plant", "-run", "^TestPlantedBugs$", "-count=1", "-v",
+		".").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -103,7 +103,8 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 	c.sim = s
 	mem := newMemory(c)
 	tally := &counter{scene: c}
-	all := panel{&witness{scene: c}, tally, newCompletion(c), newStatus(c), newDelivery(c), mem, &credit{scene: c}, part, &drops{scene: c}}
+	all := panel{&witness{scene: c}, tally, newCompletion(c), newStatus(c), newDelivery(c), mem, &credit{scene: c},
+		part, &drops{scene: c}}
 	r, err := workload.New(s, &sc.Work, all)
 	if err != nil {
 		c.report("scenario", nil, "%v", err)

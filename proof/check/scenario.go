@@ -70,7 +70,8 @@ func (f Fault) String() string {
 		return fmt.Sprintf("at %v h%d stops", f.At, f.Host+1)
 	}
 	return fmt.Sprintf("at %v cable %d for %v: drop %.3g corrupt %.3g duplicate %.3g delay %.3g reorder %.3g flow-control loss %.3g error rate %.3g",
-		f.At, f.Cable, f.For, f.Harm.Drop, f.Harm.Corrupt, f.Harm.Duplicate, f.Harm.Delay, f.Harm.Reorder, f.Harm.FCLoss, f.Harm.BER)
+		f.At, f.Cable, f.For, f.Harm.Drop, f.Harm.Corrupt, f.Harm.Duplicate, f.Harm.Delay, f.Harm.Reorder,
+		f.Harm.FCLoss, f.Harm.BER)
 }
 
 // Quiet is when the last fault is over.
@@ -153,7 +154,8 @@ func (sc *Scenario) drawTopo(rng *rand.Rand, hosts int) bool {
 		sc.Topo = fmt.Sprintf("torus:3x%d,hosts=1,%s", max(2, hosts/3), cable)
 	default:
 		switches := 2 + rng.IntN(6)
-		sc.Topo = fmt.Sprintf("random:switches=%d,hosts=%d,links=%d,seed=%d,%s", switches, hosts, switches-1+rng.IntN(switches), rng.IntN(1<<20), cable)
+		sc.Topo = fmt.Sprintf("random:switches=%d,hosts=%d,links=%d,seed=%d,%s", switches, hosts, switches-1+
+			rng.IntN(switches), rng.IntN(1<<20), cable)
 	}
 	return false
 }

@@ -27,7 +27,8 @@ func TestShrink(t *testing.T) {
 	before, _ := sc.Work.Totals()
 	after, _ := f.Small.Work.Totals()
 	if len(f.Small.Work.Conns) > 2 || len(f.Small.Faults) > 2 || after >= before/2 {
-		t.Errorf("%d conns, %d ops (of %d), %d faults are left", len(f.Small.Work.Conns), after, before, len(f.Small.Faults))
+		t.Errorf("%d conns, %d ops (of %d), %d faults are left", len(f.Small.Work.Conns), after, before,
+			len(f.Small.Faults))
 	}
 	if !f.Result.Failed() || f.Result.Violations[0].Checker != res.Violations[0].Checker {
 		t.Errorf("the small scenario finds %v: want the same as %v", f.Result.Violations, res.Violations[0])

@@ -224,7 +224,8 @@ func rerun(play func(runOptions) Result, was *Result) (Violation, bool) {
 		return Violation{}, false
 	}
 	return Violation{Checker: "determinism", Time: again.End, Text: fmt.Sprintf(
-		"a second run has trace hash %016x after %d hops and %v: want %016x after %d hops and %v", again.Hash, again.Hops, again.End, was.Hash, was.Hops, was.End)}, true
+		"a second run has trace hash %016x after %d hops and %v: want %016x after %d hops and %v", again.Hash,
+		again.Hops, again.End, was.Hash, was.Hops, was.End)}, true
 }
 
 // Write prints a failure: what was found, the smallest scenario and its last
@@ -241,7 +242,8 @@ func (f *Failure) Write(w io.Writer) error {
 	}
 	sc := &f.Small
 	ops, bytes := sc.Work.Totals()
-	p.line("smallest scenario that fails: %s, %d conns, %d ops, %d bytes, %d faults", sc.Topo, len(sc.Work.Conns), ops, bytes, len(sc.Faults))
+	p.line("smallest scenario that fails: %s, %d conns, %d ops, %d bytes, %d faults", sc.Topo, len(sc.Work.Conns), ops,
+		bytes, len(sc.Faults))
 	for i := range sc.Faults {
 		p.line("  fault: %v", sc.Faults[i])
 	}
@@ -264,7 +266,8 @@ func (f *Failure) Write(w io.Writer) error {
 // writeMgmt prints the smallest scenario of a failure of management.
 func (f *Failure) writeMgmt(p *printer) {
 	sc := f.Mgmt
-	p.line("smallest scenario that fails: %s, engines %s, %d managers, %d faults, %d connections", sc.Topo, sc.Engines, len(sc.Managers), len(sc.Faults), len(sc.Conns))
+	p.line("smallest scenario that fails: %s, engines %s, %d managers, %d faults, %d connections", sc.Topo, sc.Engines,
+		len(sc.Managers), len(sc.Faults), len(sc.Conns))
 	for i := range sc.Managers {
 		m := &sc.Managers[i]
 		p.line("  manager %d: h%d, priority %d, from %v on", i, m.Host+1, m.Priority, m.At)
@@ -273,7 +276,8 @@ func (f *Failure) writeMgmt(p *printer) {
 		p.line("  fault: %v", &sc.Faults[i])
 	}
 	for i := range sc.Conns {
-		p.line("  connection %d: h%d to h%d, %d bytes every %v, patient %v", i, sc.Conns[i].From+1, sc.Conns[i].To+1, sc.Conns[i].Size, sc.Conns[i].Every, sc.Conns[i].Patient)
+		p.line("  connection %d: h%d to h%d, %d bytes every %v, patient %v", i, sc.Conns[i].From+1, sc.Conns[i].To+1,
+			sc.Conns[i].Size, sc.Conns[i].Every, sc.Conns[i].Patient)
 	}
 	for _, v := range f.Result.Violations[:min(len(f.Result.Violations), 4)] {
 		p.line("  %v", v)
@@ -297,7 +301,8 @@ func (p *printer) line(format string, args ...any) {
 }
 
 func (p *printer) conn(c *workload.Conn) {
-	p.line("  conn %d: %v h%d - h%d, MTU %v, PSN %v/%v, timeout %d, retry %d, RNR retry %d", c.ID, c.Type, c.Host[0]+1, c.Host[1]+1,
+	p.line("  conn %d: %v h%d - h%d, MTU %v, PSN %v/%v, timeout %d, retry %d, RNR retry %d", c.ID, c.Type, c.Host[0]+1,
+		c.Host[1]+1,
 		c.MTU, uint32(c.PSN[0]), uint32(c.PSN[1]), c.Timeout, c.Retry, c.RNRRetry)
 	for e := range c.Flows {
 		for i := range c.Flows[e].Ops {

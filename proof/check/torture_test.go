@@ -20,7 +20,8 @@ func TestTorture(t *testing.T) {
 		opt.First, opt.Seeds = uint64(n), 1
 	}
 	r := Torture(context.Background(), opt, nil)
-	t.Logf("%d seeds, %d runs, %d ops, %d hops, %d faults, %v drops in %v", r.Done, r.Runs, r.Ops, r.Hops, r.Faults(), r.Tally.Drops, r.Elapsed)
+	t.Logf("%d seeds, %d runs, %d ops, %d hops, %d faults, %v drops in %v", r.Done, r.Runs, r.Ops, r.Hops, r.Faults(),
+		r.Tally.Drops, r.Elapsed)
 	t.Logf("management: %+v", r.Tally.Mgmt)
 	for i := range r.Failures {
 		t.Fail()

@@ -403,7 +403,8 @@ func (d *drawing) throughWindow(e int, o *Op) bool {
 		switch {
 		case type2 && d.one(2):
 			// Fenced: a READ through the window may still be on its way.
-			inv := d.add(e, Op{Code: hca.WRSendInv, Size: o.Size, SGEs: o.SGEs, Window: i + 1, After: open, Flags: hca.SendSignaled | hca.SendFence})
+			inv := d.add(e, Op{Code: hca.WRSendInv, Size: o.Size, SGEs: o.SGEs, Window: i + 1, After: open,
+				Flags: hca.SendSignaled | hca.SendFence})
 			clear(d.read[e])
 			d.bind(i, inv.N+1)
 		case last == 0:
@@ -441,13 +442,15 @@ func (d *drawing) misuse(e int) {
 		return
 	}
 	o.Misuse = [...]Misuse{
-		BadRKey, OutOfBounds, ForeignPD, NoAccess, StaleWindow, OtherWindow, QPAccess, BadInvKey, TooLong, BadLKey, DeregLocal, DeregRemote, KillQP,
+		BadRKey, OutOfBounds, ForeignPD, NoAccess, StaleWindow, OtherWindow, QPAccess, BadInvKey, TooLong, BadLKey,
+		DeregLocal, DeregRemote, KillQP,
 	}[d.IntN(13)]
 	if windows := len(d.c.Flows[1-e].Windows); windows > 0 && d.one(3) {
 		d.add(e, Op{Code: hca.WRBindMW, Window: windows, Slot: windows - 1, Flags: hca.SendSignaled, Misuse: BadBind})
 		return
 	}
-	o.Code = [...]hca.WROpcode{hca.WRRDMAWrite, hca.WRRDMAWriteImm, hca.WRRDMARead, hca.WRAtomicFetchAdd, hca.WRAtomicCmpSwap}[d.IntN(5)]
+	o.Code = [...]hca.WROpcode{hca.WRRDMAWrite, hca.WRRDMAWriteImm, hca.WRRDMARead, hca.WRAtomicFetchAdd,
+		hca.WRAtomicCmpSwap}[d.IntN(5)]
 	if d.c.NoAtomic && o.Code >= hca.WRAtomicCmpSwap {
 		o.Misuse = QPAccess
 	}
@@ -515,7 +518,8 @@ func (g *generator) groups() {
 		for range 1 + g.IntN(6) {
 			from := ends[g.IntN(len(ends))]
 			f := &g.s.Conns[from.Conn].Flows[from.End]
-			o := Op{N: len(f.Ops), Code: hca.WRSendImm, Size: min(g.size(g.sh.MTU.Bytes()), g.sh.MTU.Bytes()), SGEs: 1, Group: k + 1}
+			o := Op{N: len(f.Ops), Code: hca.WRSendImm, Size: min(g.size(g.sh.MTU.Bytes()), g.sh.MTU.Bytes()), SGEs: 1,
+				Group: k + 1}
 			size = max(size, o.Size)
 			f.Ops = append(f.Ops, o)
 		}

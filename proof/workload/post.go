@@ -63,7 +63,8 @@ func (r *Runner) post(i int, f *FlowState) {
 func (r *Runner) drain(f *FlowState) {
 	e := f.From
 	f.draining = true
-	if err := r.hosts[e.Host].h.ModifyQP(e.QP, hca.QPAttr{State: hca.StateSQD, EnSQDNotify: true}, hca.MaskState|hca.MaskEnSQDNotify); err != nil {
+	if err := r.hosts[e.Host].h.ModifyQP(e.QP, hca.QPAttr{State: hca.StateSQD, EnSQDNotify: true},
+		hca.MaskState|hca.MaskEnSQDNotify); err != nil {
 		r.obs.Refused(r.Sim.Now(), e.Host, "modify_qp", err)
 		f.draining = false
 	}

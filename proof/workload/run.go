@@ -36,7 +36,8 @@ func (r *Runner) prepare(f *FlowState) {
 	for i := range f.Ops {
 		o := &f.Ops[i]
 		o.Signaled = o.Flags&hca.SendSignaled != 0 || f.From.Conn.SigAll
-		if quiet++; !o.Signaled && (gate[o.N] || r.mayEnd(f, i) || quiet >= max(1, f.Spec.SendDepth/2) || o.Misuse != None) {
+		if quiet++; !o.Signaled && (gate[o.N] || r.mayEnd(f, i) || quiet >= max(1, f.Spec.SendDepth/2) ||
+			o.Misuse != None) {
 			o.Signaled = true
 		}
 		if o.Signaled {

@@ -39,7 +39,8 @@ func New(s *sim.Sim, spec *Spec, obs Observer) (*Runner, error) {
 		if !ok {
 			return nil, fmt.Errorf("workload: host %d is a %T: want an *hca.HCA", i, s.Host(i))
 		}
-		r.hosts = append(r.hosts, &hostState{h: h, cqNeed: make([]int, cqPerHost), layout: layout{host: i, seed: key(spec.Seed, uint64(i))}})
+		r.hosts = append(r.hosts, &hostState{h: h, cqNeed: make([]int, cqPerHost),
+			layout: layout{host: i, seed: key(spec.Seed, uint64(i))}})
 		p := *h.Port(1)
 		p.PKeys = spec.PKeys[i]
 		h.SetPort(1, p)
@@ -257,7 +258,8 @@ func (r *Runner) makeEnd(f *failing, e *End) {
 	}
 	e.Target = r.reg(f, e.TargetAt, e.targetPD, access)
 	init := hca.QPInit{
-		Type: typ, PD: e.pd, SendCQ: e.scq, RecvCQ: e.rcq, SigAll: c.SigAll, XRCD: hs.xrcd, BlockSelfMC: e.E == 1, Owner: e,
+		Type: typ, PD: e.pd, SendCQ: e.scq, RecvCQ: e.rcq, SigAll: c.SigAll, XRCD: hs.xrcd, BlockSelfMC: e.E == 1,
+		Owner: e,
 		Caps: hca.Caps{
 			MaxSendWR: e.Flow.Spec.SendDepth, MaxSendSGE: max(e.Flow.Spec.SendSGEs, 1), MaxInline: maxInline,
 			MaxRecvWR: max(len(e.Recvs), 1), MaxRecvSGE: max(e.In.Spec.RecvSGEs, 1),
@@ -330,7 +332,8 @@ func (r *Runner) connect(e *End) error {
 	if c.Passive && e.E == 1 {
 		return nil
 	}
-	a.State, a.SQPSN, a.Timeout, a.RetryCnt, a.RNRRetry, a.MaxRDAtomic = hca.StateRTS, c.PSN[e.E], c.Timeout, c.Retry, c.RNRRetry, c.MaxRD
+	a.State, a.SQPSN, a.Timeout, a.RetryCnt, a.RNRRetry, a.MaxRDAtomic = hca.StateRTS, c.PSN[e.E], c.Timeout, c.Retry,
+		c.RNRRetry, c.MaxRD
 	mask = hca.MaskState | hca.MaskSQPSN
 	switch typ {
 	case hca.RC, hca.XRCSend:

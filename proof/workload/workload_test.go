@@ -72,7 +72,8 @@ func TestCutCoversItsRange(t *testing.T) {
 // run, and as calm as it was to be.
 func TestGenerateKeepsToItsShape(t *testing.T) {
 	for seed := range uint64(300) {
-		sh := Shape{Hosts: 2 + int(seed%9), Conns: 20, Ops: 30, Bytes: 1 << 20, MTU: ib.MTU2048, Lossy: seed%2 == 0, Calm: seed%3 == 0, Partitions: seed%5 == 0}
+		sh := Shape{Hosts: 2 + int(seed%9), Conns: 20, Ops: 30, Bytes: 1 << 20, MTU: ib.MTU2048, Lossy: seed%2 == 0,
+			Calm: seed%3 == 0, Partitions: seed%5 == 0}
 		draw := func() Spec { return Generate(rand.New(rand.NewPCG(seed, 1)), sh) }
 		s := draw()
 		if !reflect.DeepEqual(s, draw()) {
@@ -99,7 +100,8 @@ func TestGenerateKeepsToItsShape(t *testing.T) {
 					case sh.Calm && o.Misuse != None:
 						t.Errorf("seed %d: %v in a calm load", seed, o)
 					case (o.Writes() || o.Code == hca.WRRDMARead) && (o.Size > f.SlotSize || o.Slot >= f.Slots):
-						t.Errorf("seed %d: %v of slot %d does not fit %d slots of %d", seed, o, o.Slot, f.Slots, f.SlotSize)
+						t.Errorf("seed %d: %v of slot %d does not fit %d slots of %d", seed, o, o.Slot, f.Slots,
+							f.SlotSize)
 					case o.SGEs > f.SendSGEs || o.Flags&hca.SendInline != 0 && o.Size > maxInline:
 						t.Errorf("seed %d: %v cannot be posted", seed, o)
 					case c.Type == hca.UD && o.Size > sh.MTU.Bytes():
@@ -149,7 +151,8 @@ func TestRunner(t *testing.T) {
 		if _, err := s.BringUp(); err != nil {
 			t.Fatal(err)
 		}
-		spec := Generate(rand.New(rand.NewPCG(seed, 2)), Shape{Hosts: 5, Conns: 12, Ops: 20, Bytes: 1 << 20, MTU: ib.MTU4096, Calm: true})
+		spec := Generate(rand.New(rand.NewPCG(seed, 2)),
+			Shape{Hosts: 5, Conns: 12, Ops: 20, Bytes: 1 << 20, MTU: ib.MTU4096, Calm: true})
 		l := &listener{}
 		r, err := New(s, &spec, l)
 		if err != nil {

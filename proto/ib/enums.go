@@ -80,7 +80,8 @@ const (
 	NumPhysState
 )
 
-var physStateNames = [NumPhysState]string{"NoChange", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "PhyTest"}
+var physStateNames = [NumPhysState]string{"NoChange", "Sleep", "Polling", "Disabled", "PortConfigurationTraining",
+	"LinkUp", "LinkErrorRecovery", "PhyTest"}
 
 func (s PhysState) String() string {
 	if s < NumPhysState {

@@ -73,7 +73,8 @@ func TestLinkRateWidths(t *testing.T) {
 		{0, 0, "Width(0)"}, {3, 0, "Width(3)"}, // a mask of two widths is not a width
 	} {
 		if c.width.Lanes() != c.lanes || c.width.String() != c.text {
-			t.Errorf("width %d: %d lanes, prints %s; want %d, %s", uint8(c.width), c.width.Lanes(), c.width, c.lanes, c.text)
+			t.Errorf("width %d: %d lanes, prints %s; want %d, %s", uint8(c.width), c.width.Lanes(), c.width, c.lanes,
+				c.text)
 		}
 		for s := SDR; s < NumSpeed; s++ {
 			one, this := LinkRate{Width1x, s}.Mbps(), LinkRate{c.width, s}.Mbps()

@@ -142,8 +142,8 @@ type QKey uint32
 // QKeyGSI is the well-known Q_Key of QP1 (IBA 10.2.5).
 const QKeyGSI QKey = 0x80010000
 
-// QKeyIPoIB is the Q_Key of the groups, and so of the datagrams, of IP over InfiniBand where nobody has chosen another (RFC 4391, 4). rdma_cm's
-// IPoIB port space uses its groups' too.
+// QKeyIPoIB is the Q_Key of the groups, and so of the datagrams, of IP over InfiniBand where nobody has chosen another
+// (RFC 4391, 4). rdma_cm's IPoIB port space uses its groups' too.
 const QKeyIPoIB QKey = 0x0B1B
 
 // SL is a service level, 0 to 15.

@@ -136,7 +136,8 @@ func TestParseGUID(t *testing.T) {
 }
 
 func FuzzParseGUID(f *testing.F) {
-	for _, s := range []string{"0x0002c90300000001", "0002:c903:0000:0001", "1", "0x", "::", "0x0X1", "ffffffffffffffff"} {
+	for _, s := range []string{"0x0002c90300000001", "0002:c903:0000:0001", "1", "0x", "::", "0x0X1",
+		"ffffffffffffffff"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -3,7 +3,8 @@ package ib
 import "testing"
 
 func TestWidestAndLesser(t *testing.T) {
-	for set, want := range map[Width]Width{0: 0, Width1x: Width1x, Width1x | Width4x: Width4x, Width2x | Width1x: Width2x, Width12x | Width2x | Width4x: Width12x} {
+	for set, want := range map[Width]Width{0: 0, Width1x: Width1x, Width1x | Width4x: Width4x,
+		Width2x | Width1x: Width2x, Width12x | Width2x | Width4x: Width12x} {
 		if got := set.Widest(); got != want {
 			t.Errorf("the widest of %#x is %v, want %v", uint8(set), got, want)
 		}

@@ -179,7 +179,8 @@ func (s *SwitchCongestion) Parse(b []byte) (int, error) {
 	}
 	be := binary.BigEndian
 	*s = SwitchCongestion{
-		be.Uint32(b), [32]byte(b[4:]), [32]byte(b[36:]), b[68] >> 4, b[69], b[70] >> 4, be.Uint16(b[72:]), be.Uint16(b[74:]),
+		be.Uint32(b), [32]byte(b[4:]), [32]byte(b[36:]), b[68] >> 4, b[69], b[70] >> 4, be.Uint16(b[72:]),
+		be.Uint16(b[74:]),
 	}
 	return SwitchCongestionLayout.Size, nil
 }

@@ -17,24 +17,30 @@ var goldenClasses = []struct {
 	value  codec
 	hex    string // without trailing zeros
 }{
-	{&PortInfoExtLayout, &PortInfoExt{1, FECReedSolomon, 0x0102, 0x0304, 0x0506, 0x0708, 0x090A, 0x0B0C, 0x0D0E, 0x0F10},
+	{&PortInfoExtLayout, &PortInfoExt{1, FECReedSolomon, 0x0102, 0x0304, 0x0506, 0x0708, 0x090A, 0x0B0C, 0x0D0E,
+		0x0F10},
 		"00000001 0002 0102 0304 0506 0708 090a 0b0c 0d0e 0f10"},
 	{&MlnxExtPortInfoLayout, &MlnxExtPortInfo{2, 1, 3, 4}, "00000002 00000001 00000003 00000004"},
 	{&CongestionInfoLayout, &CongestionInfo{0x0102, 3}, "0102 03"},
-	{&CongestionKeyInfoLayout, &CongestionKeyInfo{0x0102030405060708, true, 0x1112, 0x1314}, "0102030405060708 80 00 1112 1314"},
+	{&CongestionKeyInfoLayout, &CongestionKeyInfo{0x0102030405060708, true, 0x1112, 0x1314},
+		"0102030405060708 80 00 1112 1314"},
 	{&SwitchCongestionLayout, &SwitchCongestion{0x1F, [32]byte{31: 0xFE}, [32]byte{0: 1}, 15, 8, 3, 0x4005, 0x0607},
 		"0000001f" + strings.Repeat("00", 31) + "fe 01" + strings.Repeat("00", 31) + "f0 08 30 00 4005 0607"},
-	{&SwitchPortCongestionLayout, &SwitchPortCongestion{1: {true, false, 5, 6, 0x0708}, 2: {false, true, 0, 0, 9}}, "00000000 85060708 40000009"},
+	{&SwitchPortCongestionLayout, &SwitchPortCongestion{1: {true, false, 5, 6, 0x0708}, 2: {false, true, 0, 0, 9}},
+		"00000000 85060708 40000009"},
 	{&LinkStateDetailsLayout, &LinkStateDetails{0x0107}, "0107"},
 	{&PortErrorDetailsLayout, &PortErrorDetails{0x0107, 36}, "0000 0107 24"},
-	{&CapabilityDetailsLayout, &CapabilityDetails{0x0107, true, CapIsSM | CapTrap, ChangeNodeDescription | ChangeCapabilityMask2, 0x0022},
+	{&CapabilityDetailsLayout, &CapabilityDetails{0x0107, true, CapIsSM | CapTrap,
+		ChangeNodeDescription | ChangeCapabilityMask2, 0x0022},
 		"0000 0107 00 01 0000000a 0021 0022"},
 	{&SystemGUIDDetailsLayout, &SystemGUIDDetails{0x0107, 0x0002c90300a1b2c3}, "0000 0107 0000 0002c90300a1b2c3"},
-	{&MKeyDetailsLayout, &MKeyDetails{0x0107, 0xFFFF, MethodSet, AttrPortInfo, 36, 0x1112131415161718, true, true, 30, [30]byte{1: 5, 29: 7}},
+	{&MKeyDetailsLayout, &MKeyDetails{0x0107, 0xFFFF, MethodSet, AttrPortInfo, 36, 0x1112131415161718, true, true, 30,
+		[30]byte{1: 5, 29: 7}},
 		"0000 0107 ffff 02 00 0015 00000024 1112131415161718 00 de 00 05" + strings.Repeat("00", 27) + "07"},
 	{&KeyDetailsLayout, &KeyDetails{0x0102, 0x0304, 0x8001, 5, 0x060708, 0x090A0B, ib.GID{1}, ib.GID{15: 2}},
 		"0000 0102 0304 00008001 50060708 00090a0b 01" + strings.Repeat("00", 30) + "02"},
-	{&SwitchKeyDetailsLayout, &SwitchKeyDetails{SwitchKeyValidPKey, 0x0102, 0x0304, 0x8001, 5, 0x060708, 0x090A0B, ib.GID{1}, ib.GID{15: 2}, 0x0C0D, 14},
+	{&SwitchKeyDetailsLayout, &SwitchKeyDetails{SwitchKeyValidPKey, 0x0102, 0x0304, 0x8001, 5, 0x060708, 0x090A0B,
+		ib.GID{1}, ib.GID{15: 2}, 0x0C0D, 14},
 		"0004 0102 0304 8001 50060708 00090a0b 01" + strings.Repeat("00", 30) + "02 0c0d 0e"},
 }
 
@@ -101,15 +107,18 @@ func TestFieldPlaces(t *testing.T) {
 }
 
 func TestPortSamples(t *testing.T) {
-	p := PortSamples{OpCode: 3, PortSelect: 7, SampleStatus: SampleRunning, SampleStart: 0x01020304, SampleInterval: 0x05060708, Tag: 0x090A}
+	p := PortSamples{OpCode: 3, PortSelect: 7, SampleStatus: SampleRunning, SampleStart: 0x01020304,
+		SampleInterval: 0x05060708, Tag: 0x090A}
 	for i := range p.CounterSelect {
 		p.CounterSelect[i] = uint16(i) + 0x4001
 	}
 	b := p.Append(nil)
 	l := &PortSamplesControlLayout
 	for name, want := range map[string]uint64{
-		"OpCode": 3, "PortSelect": 7, "SampleStatus": 2, "SampleStart": 0x01020304, "SampleInterval": 0x05060708, "Tag": 0x090A,
-		"CounterSelect[14]": 0x400F, "CounterWidth": SampleWidth32, "CounterMask[0]": 1, "CounterMask[9]": 1, "CounterMask10[4]": 1,
+		"OpCode": 3, "PortSelect": 7, "SampleStatus": 2, "SampleStart": 0x01020304, "SampleInterval": 0x05060708,
+		"Tag":               0x090A,
+		"CounterSelect[14]": 0x400F, "CounterWidth": SampleWidth32, "CounterMask[0]": 1, "CounterMask[9]": 1,
+		"CounterMask10[4]": 1,
 	} {
 		if got, err := l.Get(b, name); err != nil || got != want {
 			t.Errorf("%s = %#x, %v; want %#x", name, got, err, want)
@@ -147,12 +156,14 @@ func TestVendorFields(t *testing.T) {
 	if _, err := MlnxConfigCount(MlnxConfigModifier(19)); !errors.Is(err, ErrRecords) {
 		t.Errorf("19 records: %v", err)
 	}
-	for id, want := range map[uint16]bool{0x1003: true, 0x101B: true, 0x101C: false, 0xD2F0: true, MlnxDeviceIS3: false} {
+	for id, want := range map[uint16]bool{0x1003: true, 0x101B: true, 0x101C: false, 0xD2F0: true,
+		MlnxDeviceIS3: false} {
 		if MlnxHasExtFW(id) != want {
 			t.Errorf("device %#x: %v", id, !want)
 		}
 	}
-	if TrapType(TrapLinkStateChange) != NoticeUrgent || TrapType(TrapBadPKey) != NoticeSecurity || TrapType(9999) != NoticeInformational {
+	if TrapType(TrapLinkStateChange) != NoticeUrgent || TrapType(TrapBadPKey) != NoticeSecurity ||
+		TrapType(9999) != NoticeInformational {
 		t.Error("types of traps")
 	}
 }

@@ -129,17 +129,20 @@ const (
 )
 
 var cmReasonNames = [...]string{
-	RejNoQP: "no QP available", RejNoEEC: "no EEC available", RejNoResources: "no resources available", RejTimeout: "timeout",
+	RejNoQP: "no QP available", RejNoEEC: "no EEC available", RejNoResources: "no resources available",
+	RejTimeout:     "timeout",
 	RejUnsupported: "unsupported request", RejInvalidCommID: "invalid communication ID",
 	RejInvalidCommInstance: "invalid communication instance", RejInvalidServiceID: "invalid service ID",
-	RejInvalidTransport: "invalid transport service type", RejStaleConnection: "stale connection", RejNoRDC: "RDC does not exist",
+	RejInvalidTransport: "invalid transport service type", RejStaleConnection: "stale connection",
+	RejNoRDC:      "RDC does not exist",
 	RejInvalidGID: "primary remote port GID rejected", RejInvalidLID: "primary remote port LID rejected",
 	RejInvalidSL: "invalid primary SL", RejInvalidTrafficClass: "invalid primary traffic class",
 	RejInvalidHopLimit: "invalid primary hop limit", RejInvalidPacketRate: "invalid primary packet rate",
 	RejInvalidAltGID: "alternate remote port GID rejected", RejInvalidAltLID: "alternate remote port LID rejected",
 	RejInvalidAltSL: "invalid alternate SL", RejInvalidAltTrafficClass: "invalid alternate traffic class",
 	RejInvalidAltHopLimit: "invalid alternate hop limit", RejInvalidAltPacketRate: "invalid alternate packet rate",
-	RejPortAndCMRedirect: "port and CM redirection", RejPortRedirect: "port redirection", RejInvalidMTU: "invalid path MTU",
+	RejPortAndCMRedirect: "port and CM redirection", RejPortRedirect: "port redirection",
+	RejInvalidMTU:            "invalid path MTU",
 	RejInsufficientResponder: "insufficient responder resources", RejConsumer: "consumer reject",
 	RejInvalidRNRRetry: "RNR retry count rejected", RejDuplicateCommID: "duplicate local communication ID",
 	RejInvalidClassVersion: "invalid class version", RejInvalidFlowLabel: "invalid primary flow label",
@@ -201,7 +204,8 @@ const (
 
 func (s SIDRStatus) String() string {
 	if s < NumSIDRStatus {
-		return [...]string{"OK", "service ID not supported", "rejected by service", "no QP available", "redirect", "version not supported"}[s]
+		return [...]string{"OK", "service ID not supported", "rejected by service", "no QP available", "redirect",
+			"version not supported"}[s]
 	}
 	return fmt.Sprintf("SIDRStatus(%d)", uint8(s))
 }

@@ -45,7 +45,8 @@ func cmPathFields(name string, off int) []Field {
 func parseCMPath(b []byte) CMPath {
 	be := binary.BigEndian
 	return CMPath{
-		LocalLID: ib.LID(be.Uint16(b)), RemoteLID: ib.LID(be.Uint16(b[2:])), LocalGID: ib.GID(b[4:20]), RemoteGID: ib.GID(b[20:36]),
+		LocalLID: ib.LID(be.Uint16(b)), RemoteLID: ib.LID(be.Uint16(b[2:])), LocalGID: ib.GID(b[4:20]),
+		RemoteGID: ib.GID(b[20:36]),
 		FlowLabel: be.Uint32(b[36:]) >> 12, PacketRate: Rate(b[39] & 0x3F), TClass: b[40], HopLimit: b[41],
 		SL: ib.SL(b[42] >> 4), SubnetLocal: b[42]&8 != 0, AckTimeout: b[43] >> 3,
 	}
@@ -131,13 +132,15 @@ func (m *CMReq) Parse(b []byte) (int, error) {
 	}
 	be := binary.BigEndian
 	*m = CMReq{
-		LocalCommID: be.Uint32(b), VendorID: be.Uint32(b[4:]) & 0xFFFFFF, ServiceID: be.Uint64(b[8:]), LocalCAGUID: ib.GUID(be.Uint64(b[16:])),
-		LocalQKey: ib.QKey(be.Uint32(b[28:])), LocalQPN: ib.QPN(be.Uint32(b[32:]) >> 8), ResponderResources: b[35],
+		LocalCommID: be.Uint32(b), VendorID: be.Uint32(b[4:]) & 0xFFFFFF, ServiceID: be.Uint64(b[8:]),
+		LocalCAGUID: ib.GUID(be.Uint64(b[16:])),
+		LocalQKey:   ib.QKey(be.Uint32(b[28:])), LocalQPN: ib.QPN(be.Uint32(b[32:]) >> 8), ResponderResources: b[35],
 		LocalEECN: be.Uint32(b[36:]) >> 8, InitiatorDepth: b[39], RemoteEECN: be.Uint32(b[40:]) >> 8,
 		RemoteCMTimeout: b[43] >> 3, Transport: CMTransport(b[43] >> 1 & 3), FlowControl: b[43]&1 != 0,
 		StartingPSN: ib.PSN(be.Uint32(b[44:]) >> 8), LocalCMTimeout: b[47] >> 3, RetryCount: b[47] & 7,
-		PKey: ib.PKey(be.Uint16(b[48:])), PathMTU: ib.MTU(b[50] >> 4), RDCExists: b[50]&8 != 0, RNRRetryCount: b[50] & 7,
-		MaxCMRetries: b[51] >> 4, SRQ: b[51]&8 != 0, ExtendedTransport: b[51] & 7,
+		PKey: ib.PKey(be.Uint16(b[48:])), PathMTU: ib.MTU(b[50] >> 4), RDCExists: b[50]&8 != 0,
+		RNRRetryCount: b[50] & 7,
+		MaxCMRetries:  b[51] >> 4, SRQ: b[51]&8 != 0, ExtendedTransport: b[51] & 7,
 		Primary: parseCMPath(b[52:]), Alternate: parseCMPath(b[52+cmPathLen:]), SAPSupported: b[139]&4 != 0,
 		PrivateData: [CMReqPrivate]byte(b[140:]),
 	}
@@ -157,7 +160,8 @@ func (m *CMReq) Append(b []byte) []byte {
 	b = be.AppendUint32(b, m.RemoteEECN<<8|uint32(m.RemoteCMTimeout<<3|byte(m.Transport)&3<<1|bit(m.FlowControl, 0)))
 	b = be.AppendUint32(b, uint32(m.StartingPSN)<<8|uint32(m.LocalCMTimeout<<3|m.RetryCount&7))
 	b = be.AppendUint16(b, uint16(m.PKey))
-	b = append(b, byte(m.PathMTU)<<4|bit(m.RDCExists, 3)|m.RNRRetryCount&7, m.MaxCMRetries<<4|bit(m.SRQ, 3)|m.ExtendedTransport&7)
+	b = append(b, byte(m.PathMTU)<<4|bit(m.RDCExists, 3)|m.RNRRetryCount&7,
+		m.MaxCMRetries<<4|bit(m.SRQ, 3)|m.ExtendedTransport&7)
 	b = m.Primary.append(b)
 	b = m.Alternate.append(b)
 	b[len(b)-1] |= bit(m.SAPSupported, 2)
@@ -294,9 +298,12 @@ func (m *CMRep) Parse(b []byte) (int, error) {
 	be := binary.BigEndian
 	*m = CMRep{
 		LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), LocalQKey: ib.QKey(be.Uint32(b[8:])),
-		LocalQPN: ib.QPN(be.Uint32(b[12:]) >> 8), LocalEECN: be.Uint32(b[16:]) >> 8, StartingPSN: ib.PSN(be.Uint32(b[20:]) >> 8),
-		VendorIDHigh: b[15], VendorIDMiddle: b[19], VendorIDLow: b[23], ResponderResources: b[24], InitiatorDepth: b[25], TargetAckDelay: b[26] >> 3, FailoverAccepted: b[26] >> 1 & 3,
-		FlowControl: b[26]&1 != 0, RNRRetryCount: b[27] >> 5, SRQ: b[27]&0x10 != 0, LocalCAGUID: ib.GUID(be.Uint64(b[28:])),
+		LocalQPN: ib.QPN(be.Uint32(b[12:]) >> 8), LocalEECN: be.Uint32(b[16:]) >> 8,
+		StartingPSN:  ib.PSN(be.Uint32(b[20:]) >> 8),
+		VendorIDHigh: b[15], VendorIDMiddle: b[19], VendorIDLow: b[23], ResponderResources: b[24],
+		InitiatorDepth: b[25], TargetAckDelay: b[26] >> 3, FailoverAccepted: b[26] >> 1 & 3,
+		FlowControl: b[26]&1 != 0, RNRRetryCount: b[27] >> 5, SRQ: b[27]&0x10 != 0,
+		LocalCAGUID: ib.GUID(be.Uint64(b[28:])),
 		PrivateData: [CMRepPrivate]byte(b[36:]),
 	}
 	return CMDataLen, nil

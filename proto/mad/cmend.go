@@ -104,7 +104,8 @@ func (m *CMLAP) Parse(b []byte) (int, error) {
 	}
 	be := binary.BigEndian
 	*m = CMLAP{be.Uint32(b), be.Uint32(b[4:]), ib.QPN(be.Uint32(b[12:]) >> 8), b[15] >> 3, CMPath{
-		LocalLID: ib.LID(be.Uint16(b[20:])), RemoteLID: ib.LID(be.Uint16(b[22:])), LocalGID: ib.GID(b[24:40]), RemoteGID: ib.GID(b[40:56]),
+		LocalLID: ib.LID(be.Uint16(b[20:])), RemoteLID: ib.LID(be.Uint16(b[22:])), LocalGID: ib.GID(b[24:40]),
+		RemoteGID: ib.GID(b[40:56]),
 		FlowLabel: be.Uint32(b[56:]) >> 12, TClass: b[59], HopLimit: b[60], PacketRate: Rate(b[61] & 0x3F),
 		SL: ib.SL(b[62] >> 4), SubnetLocal: b[62]&8 != 0, AckTimeout: b[63] >> 3,
 	}, [CMLAPPrivate]byte(b[64:])}
@@ -152,7 +153,8 @@ func (m *CMAPR) Parse(b []byte) (int, error) {
 		return 0, err
 	}
 	be := binary.BigEndian
-	*m = CMAPR{be.Uint32(b), be.Uint32(b[4:]), b[8], APStatus(b[9]), [CMInfoLen]byte(b[12:]), [CMAPRPrivate]byte(b[84:])}
+	*m = CMAPR{be.Uint32(b), be.Uint32(b[4:]), b[8], APStatus(b[9]), [CMInfoLen]byte(b[12:]),
+		[CMAPRPrivate]byte(b[84:])}
 	return CMDataLen, nil
 }
 
@@ -227,7 +229,8 @@ func (m *SIDRRep) Parse(b []byte) (int, error) {
 		return 0, err
 	}
 	be := binary.BigEndian
-	*m = SIDRRep{be.Uint32(b), SIDRStatus(b[4]), b[5], ib.QPN(be.Uint32(b[8:]) >> 8), be.Uint64(b[12:]), ib.QKey(be.Uint32(b[20:])),
+	*m = SIDRRep{be.Uint32(b), SIDRStatus(b[4]), b[5], ib.QPN(be.Uint32(b[8:]) >> 8), be.Uint64(b[12:]),
+		ib.QKey(be.Uint32(b[20:])),
 		[CMInfoLen]byte(b[24:]), [SIDRRepPrivate]byte(b[96:])}
 	return CMDataLen, nil
 }

@@ -216,7 +216,8 @@ func (l *Layout) find(b []byte, name string) (*Field, int, error) {
 		return nil, 0, &LayoutError{Attr: l.Name, Field: name, Want: "a name of the table", Reason: ErrField}
 	}
 	if i < 0 || i >= f.Len() {
-		return nil, 0, &LayoutError{Attr: l.Name, Field: name, Got: uint64(i), Want: fmt.Sprintf("an index below %d", f.Len()), Reason: ErrField}
+		return nil, 0, &LayoutError{Attr: l.Name, Field: name, Got: uint64(i),
+			Want: fmt.Sprintf("an index below %d", f.Len()), Reason: ErrField}
 	}
 	return f, i, nil
 }
@@ -228,7 +229,8 @@ func (l *Layout) Get(b []byte, name string) (uint64, error) {
 		return 0, err
 	}
 	if f.Bits > 64 {
-		return 0, &LayoutError{Attr: l.Name, Field: name, Got: uint64(f.Bits), Want: "a field of at most 64 bits", Reason: ErrRange}
+		return 0, &LayoutError{Attr: l.Name, Field: name, Got: uint64(f.Bits), Want: "a field of at most 64 bits",
+			Reason: ErrRange}
 	}
 	return f.Get(b, i), nil
 }
@@ -240,7 +242,8 @@ func (l *Layout) Set(b []byte, name string, v uint64) error {
 		return err
 	}
 	if f.Bits > 64 || v > f.max() {
-		return &LayoutError{Attr: l.Name, Field: name, Got: v, Want: fmt.Sprintf("a value of %d bits", min(f.Bits, 64)), Reason: ErrRange}
+		return &LayoutError{Attr: l.Name, Field: name, Got: v, Want: fmt.Sprintf("a value of %d bits", min(f.Bits, 64)),
+			Reason: ErrRange}
 	}
 	f.Put(b, i, v)
 	return nil
@@ -253,7 +256,8 @@ func (l *Layout) SetBytes(b []byte, name string, v []byte) error {
 		return err
 	}
 	if f.Off&7 != 0 || f.Bits&7 != 0 || len(v) > f.Bits/8 {
-		return &LayoutError{Attr: l.Name, Field: name, Got: uint64(len(v)), Want: fmt.Sprintf("at most %d bytes", f.Bits/8), Reason: ErrRange}
+		return &LayoutError{Attr: l.Name, Field: name, Got: uint64(len(v)),
+			Want: fmt.Sprintf("at most %d bytes", f.Bits/8), Reason: ErrRange}
 	}
 	s := f.Slice(b, i)
 	clear(s[copy(s, v):])
@@ -267,7 +271,8 @@ func (l *Layout) GetBytes(b []byte, name string) ([]byte, error) {
 		return nil, err
 	}
 	if f.Off&7 != 0 || f.Bits&7 != 0 {
-		return nil, &LayoutError{Attr: l.Name, Field: name, Got: uint64(f.Bits), Want: "a field of whole bytes", Reason: ErrRange}
+		return nil, &LayoutError{Attr: l.Name, Field: name, Got: uint64(f.Bits), Want: "a field of whole bytes",
+			Reason: ErrRange}
 	}
 	return f.Slice(b, i), nil
 }

@@ -56,15 +56,18 @@ var golden = []struct {
 	{"VLArbitrationTable", ClassSMLID, AttrVLArb, &VLArb{{0, 64}, {1, 128}, {14, 255}}, "0040 0180 0eff"},
 	{"LinearForwardingTable", ClassSMLID, AttrLFT, &LFT{0xFF, 1, 2, 36}, "ff010224"},
 	{"MulticastForwardingTable", ClassSMLID, AttrMFT, &MFT{0x0003, 0x8000, 0x1234}, "0003 8000 1234"},
-	{"SMInfo", ClassSMLID, AttrSMInfo, &SMInfo{GUID: 0x0002c90300a1b2c1, SMKey: 0x1112131415161718, ActCount: 0x01020304, Priority: 14, SMState: SMMaster},
+	{"SMInfo", ClassSMLID, AttrSMInfo, &SMInfo{GUID: 0x0002c90300a1b2c1, SMKey: 0x1112131415161718,
+		ActCount: 0x01020304, Priority: 14, SMState: SMMaster},
 		"0002c90300a1b2c1 1112131415161718 01020304 e3"},
 	{"Notice", ClassSMLID, AttrNotice, &Notice{
-		IsGeneric: true, Type: NoticeUrgent, ProducerTypeVendorID: 2, TrapNumberDeviceID: TrapLinkStateChange, IssuerLID: 7,
+		IsGeneric: true, Type: NoticeUrgent, ProducerTypeVendorID: 2, TrapNumberDeviceID: TrapLinkStateChange,
+		IssuerLID:    7,
 		NoticeToggle: true, NoticeCount: 0x1234, DataDetails: [NoticeDataLen]byte{0x00, 0x07},
 	}, "81 000002 0080 0007 9234 0007"},
 	{"ClassPortInfo", ClassPerf, AttrClassPortInfo, &ClassPortInfo{
 		BaseVersion: 1, ClassVersion: 1, CapabilityMask: 0x9300, CapabilityMask2: 2, RespTimeValue: 18,
-		RedirectGID: ib.MakeGID(ib.DefaultGIDPrefix, 0x0002c90300a1b2c1), RedirectTC: 0x11, RedirectSL: 2, RedirectFL: 0x34567,
+		RedirectGID: ib.MakeGID(ib.DefaultGIDPrefix, 0x0002c90300a1b2c1), RedirectTC: 0x11, RedirectSL: 2,
+		RedirectFL:  0x34567,
 		RedirectLID: 0x0102, RedirectPKey: 0xFFFF, RedirectQP: 0x010203, RedirectQKey: ib.QKeyGSI,
 		TrapGID: ib.MakeGID(ib.DefaultGIDPrefix, 5), TrapTC: 0x21, TrapSL: 3, TrapFL: 0x45678, TrapLID: 0x0304,
 		TrapPKey: 0x8001, TrapHL: 64, TrapQP: 1, TrapQKey: 0x80010000,
@@ -141,7 +144,8 @@ func TestGoldenDirectedSMP(t *testing.T) {
 	}
 	if v.Class() != ClassSMDirect || v.Method() != MethodSet || v.AttrID() != AttrLFT || v.AttrMod() != 5 ||
 		v.MKey() != 0x2122232425262728 || v.HopCount() != 3 || v.HopPointer() != 0 || v.DrSLID() != 0x0304 ||
-		v.DrDLID() != 0x0506 || v.InitialPath(3) != 36 || v.Returning() || v.Data()[0] != 0xFF || len(v.Data()) != SMPDataLen {
+		v.DrDLID() != 0x0506 || v.InitialPath(3) != 36 || v.Returning() || v.Data()[0] != 0xFF ||
+		len(v.Data()) != SMPDataLen {
 		t.Errorf("view reads\n%s", Dump(b))
 	}
 	v.SetReturning(true)
@@ -163,7 +167,8 @@ func TestGoldenDirectedSMP(t *testing.T) {
 	if v.Returning() || v.Status() != StatusInvalidField {
 		t.Errorf("status %v, D %v", v.Status(), v.Returning())
 	}
-	for name, want := range map[string]uint64{"D": 0, "Status": 0x1C, "HopPointer": 4, "HopCount": 3, "M_Key": 0x2122232425262728,
+	for name, want := range map[string]uint64{"D": 0, "Status": 0x1C, "HopPointer": 4, "HopCount": 3,
+		"M_Key":  0x2122232425262728,
 		"DrSLID": 0x0304, "DrDLID": 0x0506, "InitialPath[2]": 17, "ReturnPath[2]": 9} {
 		if got, err := DRSMPLayout.Get(b, name); err != nil || got != want {
 			t.Errorf("%s = %#x, %v; want %#x", name, got, err, want)
@@ -174,7 +179,8 @@ func TestGoldenDirectedSMP(t *testing.T) {
 	if err != nil || len(lid) != Size+1 || lid[0] != 0xAA || lid[1+32] != 0 || lid[1+129] != 0 || lid[1+7] != 0 {
 		t.Errorf("LID-routed: %v\n%x", err, lid)
 	}
-	if d, err := (&SMP{Directed: true}).Append(nil); err != nil || View(d).DrSLID() != ib.LIDPermissive || View(d).DrDLID() != ib.LIDPermissive {
+	if d, err := (&SMP{Directed: true}).Append(nil); err != nil || View(d).DrSLID() != ib.LIDPermissive ||
+		View(d).DrDLID() != ib.LIDPermissive {
 		t.Errorf("directed all the way: %v", err)
 	}
 	if _, err := (&SMP{Directed: true, Path: make([]ib.PortNum, 64)}).Append(nil); err == nil {
@@ -248,7 +254,8 @@ func TestSpeeds(t *testing.T) {
 			want = ib.QDR // the standard has no bit for it
 		}
 		if q.ActiveSpeed() != want || q.EnabledSpeed() != want || q.SupportedSpeed() != ib.XDR {
-			t.Errorf("%v: active %v, enabled %v, supported %v", s, q.ActiveSpeed(), q.EnabledSpeed(), q.SupportedSpeed())
+			t.Errorf("%v: active %v, enabled %v, supported %v", s, q.ActiveSpeed(), q.EnabledSpeed(),
+				q.SupportedSpeed())
 		}
 	}
 	var p PortInfo
@@ -258,7 +265,8 @@ func TestSpeeds(t *testing.T) {
 	}
 	p.LinkWidthActive = ib.Width4x
 	p.SetSpeeds(ib.HDR, ib.HDR, ib.HDR)
-	if p.Rate() != (ib.LinkRate{Width: ib.Width4x, Speed: ib.HDR}) || p.LinkSpeedActive != 4 || p.LinkSpeedExtActive != 4 {
+	if p.Rate() != (ib.LinkRate{Width: ib.Width4x, Speed: ib.HDR}) || p.LinkSpeedActive != 4 ||
+		p.LinkSpeedExtActive != 4 {
 		t.Errorf("HDR: %v, %d, %d", p.Rate(), p.LinkSpeedActive, p.LinkSpeedExtActive)
 	}
 }
@@ -331,7 +339,8 @@ func TestNames(t *testing.T) {
 	if !MethodGetResp.IsResponse() || MethodGet.IsResponse() || MethodGetResp.Request() != MethodGet {
 		t.Error("responses are told from requests wrongly")
 	}
-	if AttrByName(ClassSMDirect, "PortInfo") != Attr(ClassSMLID, AttrPortInfo) || AttrByName(ClassPerf, "NodeInfo") != nil {
+	if AttrByName(ClassSMDirect, "PortInfo") != Attr(ClassSMLID, AttrPortInfo) ||
+		AttrByName(ClassPerf, "NodeInfo") != nil {
 		t.Error("attributes are found wrongly by name")
 	}
 }

@@ -95,7 +95,8 @@ type View []byte
 // AsView checks that b holds a datagram.
 func AsView(b []byte) (View, error) {
 	if len(b) < Size {
-		return nil, &LayoutError{Attr: "MAD", Got: uint64(len(b)), Want: fmt.Sprintf("%d bytes", Size), Reason: ErrShort}
+		return nil, &LayoutError{Attr: "MAD", Got: uint64(len(b)), Want: fmt.Sprintf("%d bytes", Size),
+			Reason: ErrShort}
 	}
 	return View(b[:Size:Size]), nil
 }

@@ -204,7 +204,8 @@ func TestTypesAgreeWithTables(t *testing.T) {
 				t.Fatal("nothing compared")
 			}
 			// Every Go field has a row: otherwise the table is the one that lacks it.
-			if rt := reflect.TypeOf(tc.fresh()).Elem(); rt.Kind() == reflect.Struct && leaves(rt) != len(tc.layout.Fields) {
+			if rt := reflect.TypeOf(tc.fresh()).Elem(); rt.Kind() == reflect.Struct &&
+				leaves(rt) != len(tc.layout.Fields) {
 				t.Errorf("%v has %d fields, table %d", rt, leaves(rt), len(tc.layout.Fields))
 			}
 		})
@@ -259,7 +260,8 @@ func TestByName(t *testing.T) {
 	if v, err := LFTLayout.Get(lft, "Port[63]"); err != nil || v != 36 {
 		t.Errorf("Port[63] = %d, %v", v, err)
 	}
-	if err := NodeDescriptionLayout.SetBytes(b, "NodeString", []byte("leaf1")); err != nil || MakeNodeDescription("leaf1") != NodeDescription(b) {
+	if err := NodeDescriptionLayout.SetBytes(b, "NodeString", []byte("leaf1")); err != nil ||
+		MakeNodeDescription("leaf1") != NodeDescription(b) {
 		t.Errorf("NodeString: err %v, %q", err, b)
 	}
 	if s, err := NodeDescriptionLayout.GetBytes(b, "NodeString"); err != nil || cString(s) != "leaf1" {
@@ -323,12 +325,15 @@ func TestCounterTables(t *testing.T) {
 				want[row.Counter] = 1<<row.Field.Bits - 1
 			}
 			if got != want || row.Field.Get(b, row.Elem) != row.Field.max() {
-				t.Errorf("%s.%s[%d] saturates at %d", a.Layout.Name, row.Field.Name, row.Elem, row.Field.Get(b, row.Elem))
+				t.Errorf("%s.%s[%d] saturates at %d", a.Layout.Name, row.Field.Name, row.Elem,
+					row.Field.Get(b, row.Elem))
 			}
 			low := min(7, row.Field.max())
 			a.PutCounter(b, i, low)
-			if got, _ := a.Counters(b); row.Source == FromCounter && got[row.Counter] != low || row.Field.Get(b, row.Elem) != low {
-				t.Errorf("%s.%s[%d] = %d, want %d", a.Layout.Name, row.Field.Name, row.Elem, row.Field.Get(b, row.Elem), low)
+			if got, _ := a.Counters(b); row.Source == FromCounter && got[row.Counter] != low ||
+				row.Field.Get(b, row.Elem) != low {
+				t.Errorf("%s.%s[%d] = %d, want %d", a.Layout.Name, row.Field.Name, row.Elem, row.Field.Get(b, row.Elem),
+					low)
 			}
 		}
 		b := make([]byte, a.Layout.Size)
@@ -349,7 +354,8 @@ func TestCounterTables(t *testing.T) {
 	for _, tc := range []struct {
 		c   ib.Counter
 		bit uint8
-	}{{ib.SymbolErrorCounter, 0}, {ib.VL15Dropped, 11}, {ib.PortXmitData, 12}, {ib.PortRcvPkts, 15}, {ib.PortXmitWait, 16}, {ib.QP1Dropped, 17}} {
+	}{{ib.SymbolErrorCounter, 0}, {ib.VL15Dropped, 11}, {ib.PortXmitData, 12}, {ib.PortRcvPkts, 15},
+		{ib.PortXmitWait, 16}, {ib.QP1Dropped, 17}} {
 		for _, row := range pc.Rows {
 			if row.Counter == tc.c && row.Select != tc.bit {
 				t.Errorf("%s is selected by bit %d, want %d", tc.c, row.Select, tc.bit)

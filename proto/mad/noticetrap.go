@@ -122,7 +122,8 @@ func (d *CapabilityDetails) Parse(b []byte) (int, error) {
 		return 0, err
 	}
 	be := binary.BigEndian
-	*d = CapabilityDetails{ib.LID(be.Uint16(b[2:])), b[5]&1 != 0, PortCap(be.Uint32(b[6:])), be.Uint16(b[10:]), be.Uint16(b[12:])}
+	*d = CapabilityDetails{ib.LID(be.Uint16(b[2:])), b[5]&1 != 0, PortCap(be.Uint32(b[6:])), be.Uint16(b[10:]),
+		be.Uint16(b[12:])}
 	return NoticeDataLen, nil
 }
 
@@ -207,7 +208,8 @@ func (d *MKeyDetails) Parse(b []byte) (int, error) {
 	*d = MKeyDetails{
 		LID: ib.LID(be.Uint16(b[2:])), DrSLID: ib.LID(be.Uint16(b[4:])), Method: Method(b[6]),
 		AttributeID: AttrID(be.Uint16(b[8:])), AttributeModifier: be.Uint32(b[10:]), MKey: be.Uint64(b[14:]),
-		Directed: b[23]&0x80 != 0, Truncated: b[23]&0x40 != 0, HopCount: b[23] & 0x3F, ReturnPath: [MKeyPathLen]byte(b[24:]),
+		Directed: b[23]&0x80 != 0, Truncated: b[23]&0x40 != 0, HopCount: b[23] & 0x3F,
+		ReturnPath: [MKeyPathLen]byte(b[24:]),
 	}
 	return NoticeDataLen, nil
 }
@@ -324,8 +326,9 @@ func (d *SwitchKeyDetails) Parse(b []byte) (int, error) {
 	}
 	be := binary.BigEndian
 	*d = SwitchKeyDetails{
-		DataValid: be.Uint16(b), LID1: ib.LID(be.Uint16(b[2:])), LID2: ib.LID(be.Uint16(b[4:])), PKey: ib.PKey(be.Uint16(b[6:])),
-		SL: ib.SL(b[8] >> 4), QP1: ib.QPN(be.Uint32(b[8:])) & ib.QPNMask, QP2: ib.QPN(be.Uint32(b[12:])) & ib.QPNMask,
+		DataValid: be.Uint16(b), LID1: ib.LID(be.Uint16(b[2:])), LID2: ib.LID(be.Uint16(b[4:])),
+		PKey: ib.PKey(be.Uint16(b[6:])),
+		SL:   ib.SL(b[8] >> 4), QP1: ib.QPN(be.Uint32(b[8:])) & ib.QPNMask, QP2: ib.QPN(be.Uint32(b[12:])) & ib.QPNMask,
 		GID1: ib.GID(b[16:32]), GID2: ib.GID(b[32:48]), SwitchLID: ib.LID(be.Uint16(b[48:])), Port: ib.PortNum(b[50]),
 	}
 	return NoticeDataLen, nil

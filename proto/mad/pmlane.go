@@ -30,10 +30,11 @@ var (
 		counter(ib.PortXmitFlowPkts, 32, 32), counter(ib.PortRcvFlowPkts, 64, 32))
 	PortVLOpPacketsLayout       = ofOpcode("PortVLOpPackets", 36, each("PortVLOpPackets", 16, ib.NumVL))
 	PortVLOpDataLayout          = ofOpcode("PortVLOpData", 68, each("PortVLOpData", 32, ib.NumVL))
-	PortVLXmitFlowCtlErrsLayout = pmHead("PortVLXmitFlowCtlUpdateErrors", 8, each("PortVLXmitFlowCtlUpdateErrors", 2, ib.NumVL))
-	PortVLXmitWaitLayout        = pmHead("PortVLXmitWaitCounters", 36, each("PortVLXmitWait", 16, ib.NumVL))
-	SwPortVLCongestionLayout    = pmHead("SwPortVLCongestion", 36, each("SWPortVLCongestion", 16, ib.NumVL))
-	PortRcvConCtrlLayout        = pmHead("PortRcvConCtrl", 12,
+	PortVLXmitFlowCtlErrsLayout = pmHead("PortVLXmitFlowCtlUpdateErrors", 8,
+		each("PortVLXmitFlowCtlUpdateErrors", 2, ib.NumVL))
+	PortVLXmitWaitLayout     = pmHead("PortVLXmitWaitCounters", 36, each("PortVLXmitWait", 16, ib.NumVL))
+	SwPortVLCongestionLayout = pmHead("SwPortVLCongestion", 36, each("SWPortVLCongestion", 16, ib.NumVL))
+	PortRcvConCtrlLayout     = pmHead("PortRcvConCtrl", 12,
 		Field{Name: "PortPktRcvFECN", Off: 32, Bits: 32}, Field{Name: "PortPktRcvBECN", Off: 64, Bits: 32})
 	PortSLRcvFECNLayout      = pmHead("PortSLRcvFECN", 68, each("PortSLRcvFECN", 32, ib.NumSL))
 	PortSLRcvBECNLayout      = pmHead("PortSLRcvBECN", 68, each("PortSLRcvBECN", 32, ib.NumSL))

@@ -43,7 +43,8 @@ var PortSamplesControlLayout = Layout{"PortSamplesControl", 80, []Field{
 	{Name: "CounterMask", Off: 34, Bits: 3, Kind: Hex, Count: 10, Stride: 3},
 	{Name: "CounterMask10", Off: 65, Bits: 3, Kind: Hex, Count: 5, Stride: 3},
 	{Name: "SampleMechanisms", Off: 80, Bits: 8},
-	{Name: "SampleStatus", Off: 94, Bits: 2, Kind: Enum, Enum: func(v uint64) string { return SampleStatus(v).String() }},
+	{Name: "SampleStatus", Off: 94, Bits: 2, Kind: Enum,
+		Enum: func(v uint64) string { return SampleStatus(v).String() }},
 	{Name: "OptionMask", Off: 96, Bits: 64, Kind: Hex},
 	{Name: "VendorMask", Off: 160, Bits: 64, Kind: Hex},
 	{Name: "SampleStart", Off: 224, Bits: 32},
@@ -71,8 +72,9 @@ func (p *PortSamples) Parse(b []byte) (int, error) {
 	}
 	be := binary.BigEndian
 	*p = PortSamples{
-		OpCode: b[0], PortSelect: b[1], SampleStatus: SampleStatus(b[11] & 3), SampleStart: be.Uint32(b[28:]), SampleInterval: be.Uint32(b[32:]),
-		Tag: be.Uint16(b[36:]),
+		OpCode: b[0], PortSelect: b[1], SampleStatus: SampleStatus(b[11] & 3), SampleStart: be.Uint32(b[28:]),
+		SampleInterval: be.Uint32(b[32:]),
+		Tag:            be.Uint16(b[36:]),
 	}
 	for i := range p.CounterSelect {
 		p.CounterSelect[i] = be.Uint16(b[38+2*i:])
@@ -105,7 +107,8 @@ func (p *PortSamples) Append(b []byte) []byte {
 // PortSamplesResultLayout is what a sampling counted.
 var PortSamplesResultLayout = Layout{"PortSamplesResult", 64, []Field{
 	{Name: "Tag", Off: 0, Bits: 16, Kind: Hex},
-	{Name: "SampleStatus", Off: 30, Bits: 2, Kind: Enum, Enum: func(v uint64) string { return SampleStatus(v).String() }},
+	{Name: "SampleStatus", Off: 30, Bits: 2, Kind: Enum,
+		Enum: func(v uint64) string { return SampleStatus(v).String() }},
 	{Name: "Counter", Off: 32, Bits: 32, Count: SampleCounters, Stride: 32},
 }}
 
@@ -115,7 +118,8 @@ const SampleWidth64 = 2
 // PortSamplesResultExtLayout is the same in 64 bits.
 var PortSamplesResultExtLayout = Layout{"PortSamplesResultExtended", 128, []Field{
 	{Name: "Tag", Off: 0, Bits: 16, Kind: Hex},
-	{Name: "SampleStatus", Off: 30, Bits: 2, Kind: Enum, Enum: func(v uint64) string { return SampleStatus(v).String() }},
+	{Name: "SampleStatus", Off: 30, Bits: 2, Kind: Enum,
+		Enum: func(v uint64) string { return SampleStatus(v).String() }},
 	{Name: "ExtendedWidth", Off: 32, Bits: 2},
 	{Name: "Counter", Off: 64, Bits: 64, Count: SampleCounters, Stride: 64},
 }}

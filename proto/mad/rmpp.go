@@ -69,10 +69,13 @@ const (
 
 var rmppStatusNames = map[RMPPStatus]string{
 	RMPPNormal: "Normal", RMPPResources: "ResourcesExhausted", RMPPTooLong: "TotalTimeTooLong",
-	RMPPInconsistentLast: "InconsistentLastAndPayloadLength", RMPPInconsistentFirst: "InconsistentFirstAndSegmentNumber",
-	RMPPBadType: "BadRMPPType", RMPPNewWindowLastSmall: "NewWindowLastTooSmall", RMPPSegmentNumberBig: "SegmentNumberTooBig",
-	RMPPIllegalStatus: "IllegalStatus", RMPPUnsupportedVersion: "UnsupportedVersion", RMPPTooManyRetries: "TooManyRetries",
-	RMPPUnspecified: "Unspecified",
+	RMPPInconsistentLast:  "InconsistentLastAndPayloadLength",
+	RMPPInconsistentFirst: "InconsistentFirstAndSegmentNumber",
+	RMPPBadType:           "BadRMPPType", RMPPNewWindowLastSmall: "NewWindowLastTooSmall",
+	RMPPSegmentNumberBig: "SegmentNumberTooBig",
+	RMPPIllegalStatus:    "IllegalStatus", RMPPUnsupportedVersion: "UnsupportedVersion",
+	RMPPTooManyRetries: "TooManyRetries",
+	RMPPUnspecified:    "Unspecified",
 }
 
 func (s RMPPStatus) String() string {
@@ -102,8 +105,9 @@ type RMPP struct {
 	RMPPStatus  RMPPStatus
 	// Data1 is the number of the segment, from 1 on, in Data and Ack.
 	Data1 uint32
-	// Data2 is PayloadLength in Data and NewWindowLast in Ack. PayloadLength counts what follows the RMPP header, the class's
-	// header in every segment included: of the whole message in the first segment (0 where it is unknown), of the last segment in the last, and 0 in between.
+	// Data2 is PayloadLength in Data and NewWindowLast in Ack. PayloadLength counts what follows the RMPP header, the
+	// class's header in every segment included: of the whole message in the first segment (0 where it is unknown), of
+	// the last segment in the last, and 0 in between.
 	Data2 uint32
 }
 
@@ -122,8 +126,9 @@ func (r *RMPP) Parse(b []byte) (int, error) {
 		return 0, err
 	}
 	*r = RMPP{
-		RMPPVersion: b[0], RMPPType: RMPPType(b[1]), RRespTime: b[2] >> 3, RMPPFlags: b[2] & 7, RMPPStatus: RMPPStatus(b[3]),
-		Data1: binary.BigEndian.Uint32(b[4:]), Data2: binary.BigEndian.Uint32(b[8:]),
+		RMPPVersion: b[0], RMPPType: RMPPType(b[1]), RRespTime: b[2] >> 3, RMPPFlags: b[2] & 7,
+		RMPPStatus: RMPPStatus(b[3]),
+		Data1:      binary.BigEndian.Uint32(b[4:]), Data2: binary.BigEndian.Uint32(b[8:]),
 	}
 	return RMPPSize, nil
 }

@@ -7,7 +7,8 @@ import "encoding/binary"
 const (
 	SAHeaderOff  = RMPPClassOff
 	SAHeaderSize = 20
-	// SADataOff is where records start; a message longer than one datagram is this many bytes of headers and then all records.
+	// SADataOff is where records start; a message longer than one datagram is this many bytes of headers and then all
+	// records.
 	SADataOff = SAHeaderOff + SAHeaderSize
 	// SADataLen is what one datagram holds of records.
 	SADataLen = Size - SADataOff

@@ -21,7 +21,8 @@ func init() {
 }
 
 func TestGoldenRMPP(t *testing.T) {
-	r := RMPP{RMPPVersion: 1, RMPPType: RMPPData, RRespTime: RMPPRespTimeDefault, RMPPFlags: RMPPActive | RMPPFirst, Data1: 1, Data2: 0x01020304}
+	r := RMPP{RMPPVersion: 1, RMPPType: RMPPData, RRespTime: RMPPRespTimeDefault, RMPPFlags: RMPPActive | RMPPFirst,
+		Data1: 1, Data2: 0x01020304}
 	want := unhex(t, "01 01 fb 00 00000001 01020304", RMPPSize)
 	if got := r.Append(nil); !bytes.Equal(got, want) {
 		t.Errorf("got %x, want %x", got, want)
@@ -34,7 +35,8 @@ func TestGoldenRMPP(t *testing.T) {
 	if !bytes.Equal(d[RMPPOff:RMPPClassOff], want) || !bytes.Equal(d[RMPPClassOff:], make([]byte, Size-RMPPClassOff)) {
 		t.Errorf("Put: %x", d)
 	}
-	if RMPPAbort.String() != "Abort" || RMPPTooManyRetries.String() != "TooManyRetries" || RMPPStatus(3).String() != "RMPPStatus(3)" {
+	if RMPPAbort.String() != "Abort" || RMPPTooManyRetries.String() != "TooManyRetries" ||
+		RMPPStatus(3).String() != "RMPPStatus(3)" {
 		t.Error("names")
 	}
 }

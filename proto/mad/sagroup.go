@@ -44,10 +44,14 @@ const (
 // MCMemberRecordTable is a port in a multicast group (IBA 15.2.5.17).
 var MCMemberRecordTable = newSARecord("MCMemberRecord", AttrMCMemberRecord,
 	gid("MGID"), gid("PortGID"), hexed("Q_Key", 32), hexed("MLID", 16),
-	enum("MTUSelector", 2, selectorName), enum("MTU", 6, func(v uint64) string { return ib.MTU(v).String() }), hexed("TClass", 8),
-	hexed("P_Key", 16), enum("RateSelector", 2, selectorName), enum("Rate", 6, func(v uint64) string { return Rate(v).String() }),
-	enum("PacketLifeTimeSelector", 2, selectorName), num("PacketLifeTime", 6), num("SL", 4), hexed("FlowLabel", 20), num("HopLimit", 8),
-	num("Scope", 4), enum("JoinState", 4, func(v uint64) string { return JoinState(v).String() }), num("ProxyJoin", 1), reserved(23))
+	enum("MTUSelector", 2, selectorName), enum("MTU", 6, func(v uint64) string { return ib.MTU(v).String() }),
+	hexed("TClass", 8),
+	hexed("P_Key", 16), enum("RateSelector", 2, selectorName),
+	enum("Rate", 6, func(v uint64) string { return Rate(v).String() }),
+	enum("PacketLifeTimeSelector", 2, selectorName), num("PacketLifeTime", 6), num("SL", 4), hexed("FlowLabel", 20),
+	num("HopLimit", 8),
+	num("Scope", 4), enum("JoinState", 4, func(v uint64) string { return JoinState(v).String() }), num("ProxyJoin", 1),
+	reserved(23))
 
 // MCMemberRecord is a port in a multicast group.
 type MCMemberRecord struct {
@@ -78,7 +82,8 @@ func (r *MCMemberRecord) Parse(b []byte) (int, error) {
 	}
 	be := binary.BigEndian
 	*r = MCMemberRecord{
-		MGID: ib.GID(b[0:16]), PortGID: ib.GID(b[16:32]), QKey: ib.QKey(be.Uint32(b[32:])), MLID: ib.LID(be.Uint16(b[36:])),
+		MGID: ib.GID(b[0:16]), PortGID: ib.GID(b[16:32]), QKey: ib.QKey(be.Uint32(b[32:])),
+		MLID:        ib.LID(be.Uint16(b[36:])),
 		MTUSelector: Selector(b[38] >> 6), MTU: ib.MTU(b[38] & 0x3F), TClass: b[39], PKey: ib.PKey(be.Uint16(b[40:])),
 		RateSelector: Selector(b[42] >> 6), Rate: Rate(b[42] & 0x3F),
 		PacketLifeTimeSelector: Selector(b[43] >> 6), PacketLifeTime: b[43] & 0x3F,
@@ -112,7 +117,8 @@ const ServiceNameLen = 64
 var ServiceRecordTable = newSARecord("ServiceRecord", AttrServiceRecord,
 	hexed("ServiceID", 64), gid("ServiceGID"), hexed("ServiceP_Key", 16), reserved(16), num("ServiceLease", 32),
 	part{Field: Field{Name: "ServiceKey", Bits: 128, Kind: Bytes}, bit: bitNext}, text("ServiceName", ServiceNameLen),
-	hexed("ServiceData8", 8).array(16), hexed("ServiceData16", 16).array(8), hexed("ServiceData32", 32).array(4), hexed("ServiceData64", 64).array(2))
+	hexed("ServiceData8", 8).array(16), hexed("ServiceData16", 16).array(8), hexed("ServiceData32", 32).array(4),
+	hexed("ServiceData64", 64).array(2))
 
 // ServiceRecord is a service that a port offers.
 type ServiceRecord struct {
@@ -172,14 +178,16 @@ const (
 )
 
 var informInfoParts = []part{
-	gid("GID"), num("LIDRangeBegin", 16), num("LIDRangeEnd", 16), reserved(16), num("IsGeneric", 8), num("Subscribe", 8),
+	gid("GID"), num("LIDRangeBegin", 16), num("LIDRangeEnd", 16), reserved(16), num("IsGeneric", 8),
+	num("Subscribe", 8),
 	enum("Type", 16, func(v uint64) string {
 		if uint16(v) == InformAllTypes {
 			return "all"
 		}
 		return NoticeType(v).String()
 	}),
-	num("TrapNumberDeviceID", 16), hexed("QPN", 24), reserved(3), num("RespTimeValue", 5), reserved(8), hexed("ProducerTypeVendorID", 24),
+	num("TrapNumberDeviceID", 16), hexed("QPN", 24), reserved(3), num("RespTimeValue", 5), reserved(8),
+	hexed("ProducerTypeVendorID", 24),
 }
 
 // InformInfoTable subscribes to notices, or ends that (IBA 13.4.8.3).
@@ -208,7 +216,8 @@ func (r *InformInfo) Parse(b []byte) (int, error) {
 	*r = InformInfo{
 		GID: ib.GID(b[0:16]), LIDRangeBegin: ib.LID(be.Uint16(b[16:])), LIDRangeEnd: ib.LID(be.Uint16(b[18:])),
 		IsGeneric: b[22], Subscribe: b[23], Type: be.Uint16(b[24:]), TrapNumberDeviceID: be.Uint16(b[26:]),
-		QPN: ib.QPN(be.Uint32(b[28:]) >> 8), RespTimeValue: b[31] & 0x1F, ProducerTypeVendorID: be.Uint32(b[32:]) & 0xFFFFFF,
+		QPN: ib.QPN(be.Uint32(b[28:]) >> 8), RespTimeValue: b[31] & 0x1F,
+		ProducerTypeVendorID: be.Uint32(b[32:]) & 0xFFFFFF,
 	}
 	return InformInfoTable.Size, nil
 }
@@ -227,7 +236,8 @@ func (r *InformInfo) Append(b []byte) []byte {
 }
 
 func (r InformInfo) String() string {
-	return fmt.Sprintf("InformInfo trap %d type %d producer %d QP %v subscribe %d", r.TrapNumberDeviceID, r.Type, r.ProducerTypeVendorID, r.QPN, r.Subscribe)
+	return fmt.Sprintf("InformInfo trap %d type %d producer %d QP %v subscribe %d", r.TrapNumberDeviceID, r.Type,
+		r.ProducerTypeVendorID, r.QPN, r.Subscribe)
 }
 
 // InformInfoRecordTable is a subscription (IBA 15.2.5.12).

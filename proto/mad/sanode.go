@@ -43,8 +43,8 @@ var PortInfoRecordTable = newSARecord("PortInfoRecord", AttrPortInfoRecord,
 	num("EndportLID", 16), num("PortNum", 8), hexed("Options", 8),
 	embed(&PortInfoLayout, "LinkSpeedExtActive2", "LinkSpeedExtSupported2", "LinkSpeedExtEnabled2"))
 
-// SACapMaskMatch in the attribute modifier of a query for PortInfoRecords asks for all ports whose CapabilityMask has at least
-// the bits of the query (IBA 15.4.10).
+// SACapMaskMatch in the attribute modifier of a query for PortInfoRecords asks for all ports whose CapabilityMask has
+// at least the bits of the query (IBA 15.4.10).
 const SACapMaskMatch uint32 = 1 << 31
 
 // PortInfoRecord is the state of a port. EndportLID is that of port 0 for all ports of a switch.
@@ -74,7 +74,8 @@ func (r *PortInfoRecord) Append(b []byte) []byte {
 }
 
 // SwitchInfoRecordTable is what a switch can do (IBA 15.2.5.5).
-var SwitchInfoRecordTable = newSARecord("SwitchInfoRecord", AttrSwitchInfoRecord, num("LID", 16), reserved(16), embed(&SwitchInfoLayout))
+var SwitchInfoRecordTable = newSARecord("SwitchInfoRecord", AttrSwitchInfoRecord, num("LID", 16), reserved(16),
+	embed(&SwitchInfoLayout))
 
 // SwitchInfoRecord is what a switch can do.
 type SwitchInfoRecord struct {
@@ -100,7 +101,8 @@ func (r *SwitchInfoRecord) Append(b []byte) []byte {
 }
 
 // SMInfoRecordTable is a subnet manager (IBA 15.2.5.10).
-var SMInfoRecordTable = newSARecord("SMInfoRecord", AttrSMInfoRecord, num("LID", 16), reserved(16), embed(&SMInfoLayout))
+var SMInfoRecordTable = newSARecord("SMInfoRecord", AttrSMInfoRecord, num("LID", 16), reserved(16),
+	embed(&SMInfoLayout))
 
 // SMInfoRecord is a subnet manager.
 type SMInfoRecord struct {

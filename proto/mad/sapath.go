@@ -28,8 +28,8 @@ func (s Selector) String() string {
 
 func selectorName(v uint64) string { return Selector(v).String() }
 
-// PathRecordTable is a way from one port to another (IBA 15.2.5.16). The two bits of ServiceID are its upper 8 and lower 56 bits, which
-// nobody gives apart.
+// PathRecordTable is a way from one port to another (IBA 15.2.5.16). The two bits of ServiceID are its upper 8 and
+// lower 56 bits, which nobody gives apart.
 var PathRecordTable = newSARecord("PathRecord", AttrPathRecord,
 	hexed("ServiceID", 64).wide(2), gid("DGID"), gid("SGID"), num("DLID", 16), num("SLID", 16),
 	num("RawTraffic", 1), reserved(3), hexed("FlowLabel", 20), num("HopLimit", 8), hexed("TClass", 8),
@@ -168,7 +168,8 @@ func (r *MultiPathRecord) Append(b []byte) []byte {
 	b = be.AppendUint16(b, uint16(r.PKey))
 	b = be.AppendUint16(b, r.QoSClass<<4|uint16(r.SL)&0xF)
 	b = append(b, selected(r.MTUSelector, byte(r.MTU)), selected(r.RateSelector, byte(r.Rate)),
-		selected(r.PacketLifeTimeSelector, r.PacketLifeTime), byte(r.ServiceID>>56), r.IndependenceSelector<<6, r.SGIDCount)
+		selected(r.PacketLifeTimeSelector, r.PacketLifeTime), byte(r.ServiceID>>56), r.IndependenceSelector<<6,
+		r.SGIDCount)
 	b = be.AppendUint64(b, uint64(r.DGIDCount)<<56|r.ServiceID&(1<<56-1))
 	for i := range r.SDGID {
 		b = append(b, r.SDGID[i][:]...)
@@ -178,7 +179,8 @@ func (r *MultiPathRecord) Append(b []byte) []byte {
 
 // TraceRecordTable is one node on a way (IBA 15.2.5.19).
 var TraceRecordTable = newSARecord("TraceRecord", AttrTraceRecord,
-	hexed("GidPrefix", 64), num("IDGeneration", 16), reserved(8), enum("NodeType", 8, func(v uint64) string { return ib.NodeType(v).String() }),
+	hexed("GidPrefix", 64), num("IDGeneration", 16), reserved(8),
+	enum("NodeType", 8, func(v uint64) string { return ib.NodeType(v).String() }),
 	guid("NodeID"), guid("ChassisID"), guid("EntryPortID"), guid("ExitPortID"), num("EntryPort", 8), num("ExitPort", 8))
 
 // TraceRecord is one node on a way. The IDs are GUIDs that a subnet may disguise.

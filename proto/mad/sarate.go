@@ -6,8 +6,8 @@ import (
 	"softib/proto/ib"
 )
 
-// Rate is a static rate as records encode it (IBA 9.11.1, table 63 and its later additions). Numbers were given out in the order of history, so rates compare by
-// Less and not by number.
+// Rate is a static rate as records encode it (IBA 9.11.1, table 63 and its later additions). Numbers were given out in
+// the order of history, so rates compare by Less and not by number.
 type Rate uint8
 
 // rates is what each number stands for, in units of 100 Mb/s on the wire.
@@ -19,7 +19,8 @@ var rates = [...]uint16{
 
 // laneRates is what one lane of each generation counts for, in units of 100 Mb/s.
 var laneRates = [ib.NumSpeed]uint16{
-	ib.SDR: 25, ib.DDR: 50, ib.QDR: 100, ib.FDR10: 100, ib.FDR: 140, ib.EDR: 250, ib.HDR: 500, ib.NDR: 1000, ib.XDR: 2000,
+	ib.SDR: 25, ib.DDR: 50, ib.QDR: 100, ib.FDR10: 100, ib.FDR: 140, ib.EDR: 250, ib.HDR: 500, ib.NDR: 1000,
+	ib.XDR: 2000,
 }
 
 // IsValid reports whether the number stands for a rate.

@@ -145,7 +145,8 @@ func newSARecord(name string, id AttrID, parts ...part) *SARecord {
 // Stride is how far apart records lie in a response: whole units of 8 bytes.
 func (r *SARecord) Stride() int { return (r.Size + 7) &^ 7 }
 
-// Component is the bit, or bits, of a field in the component mask; elements of an array are counted from its first. 0 if there is none.
+// Component is the bit, or bits, of a field in the component mask; elements of an array are counted from its first. 0
+// if there is none.
 func (r *SARecord) Component(field string) uint64 {
 	for i := range r.comps {
 		if r.comps[i].name == field {
@@ -193,5 +194,6 @@ func SARecordByID(id AttrID) *SARecord {
 var saRecords = []*SARecord{
 	NodeRecordTable, PortInfoRecordTable, SLtoVLRecordTable, SwitchInfoRecordTable, LFTRecordTable, MFTRecordTable,
 	VLArbRecordTable, SMInfoRecordTable, PKeyTableRecordTable, GUIDInfoRecordTable, LinkRecordTable, ServiceRecordTable,
-	PathRecordTable, MultiPathRecordTable, MCMemberRecordTable, TraceRecordTable, InformInfoTable, InformInfoRecordTable,
+	PathRecordTable, MultiPathRecordTable, MCMemberRecordTable, TraceRecordTable, InformInfoTable,
+	InformInfoRecordTable,
 }

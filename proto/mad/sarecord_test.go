@@ -50,44 +50,66 @@ var saGolden = []struct {
 	value codec
 	hex   string // without trailing zeros
 }{
-	{NodeRecordTable, &NodeRecord{LID: 7, NodeInfo: NodeInfo{BaseVersion: 1, ClassVersion: 1, NodeType: ib.NodeCA, NumPorts: 1,
-		SystemImageGUID: 0x11, NodeGUID: 0x22, PortGUID: 0x33, PartitionCap: 8, DeviceID: 0x1017, Revision: 0xA0, LocalPortNum: 1, VendorID: 0x2C9},
+	{NodeRecordTable, &NodeRecord{LID: 7, NodeInfo: NodeInfo{BaseVersion: 1, ClassVersion: 1, NodeType: ib.NodeCA,
+		NumPorts:        1,
+		SystemImageGUID: 0x11, NodeGUID: 0x22, PortGUID: 0x33, PartitionCap: 8, DeviceID: 0x1017, Revision: 0xA0,
+		LocalPortNum: 1, VendorID: 0x2C9},
 		NodeString: MakeNodeDescription("h1")},
 		"0007 0000 01 01 01 01 0000000000000011 0000000000000022 0000000000000033 0008 1017 000000a0 01 0002c9 6831"},
-	{PortInfoRecordTable, &PortInfoRecord{EndportLID: 7, PortNum: 1, Options: 0x80, PortInfo: PortInfo{MKey: 0x0102, LID: 7, LMC: 2}},
+	{PortInfoRecordTable, &PortInfoRecord{EndportLID: 7, PortNum: 1, Options: 0x80,
+		PortInfo: PortInfo{MKey: 0x0102, LID: 7, LMC: 2}},
 		"0007 01 80 0000000000000102 0000000000000000 0007 0000 00000000 0000 0000 00 000000 00 00 02"},
-	{SLtoVLRecordTable, &SLtoVLRecord{LID: 9, InputPortNum: 3, OutputPortNum: 4, SLtoVL: SLtoVL{0, 1, 2, 3, 4, 5, 6, 7}}, "0009 03 04 00000000 01234567"},
-	{SwitchInfoRecordTable, &SwitchInfoRecord{LID: 9, SwitchInfo: SwitchInfo{LinearFDBCap: 0xC000, LinearFDBTop: 5, MulticastFDBTop: 0xC001}},
+	{SLtoVLRecordTable, &SLtoVLRecord{LID: 9, InputPortNum: 3, OutputPortNum: 4,
+		SLtoVL: SLtoVL{0, 1, 2, 3, 4, 5, 6, 7}}, "0009 03 04 00000000 01234567"},
+	{SwitchInfoRecordTable, &SwitchInfoRecord{LID: 9,
+		SwitchInfo: SwitchInfo{LinearFDBCap: 0xC000, LinearFDBTop: 5, MulticastFDBTop: 0xC001}},
 		"0009 0000 c000 0000 0000 0005 00000000 00000000 0000 c001"},
 	{LFTRecordTable, &LFTRecord{LID: 9, BlockNum: 2, LFT: LFT{0xFF, 1, 2}}, "0009 0002 00000000 ff0102"},
 	{MFTRecordTable, &MFTRecord{LID: 9, Position: 3, BlockNum: 0x101, MFT: MFT{0x0003}}, "0009 3101 00000000 0003"},
-	{VLArbRecordTable, &VLArbRecord{LID: 9, OutputPortNum: 4, BlockNum: VLArbHigh0, VLArb: VLArb{{1, 64}}}, "0009 04 03 00000000 0140"},
-	{SMInfoRecordTable, &SMInfoRecord{LID: 1, SMInfo: SMInfo{GUID: testGUID, SMKey: 5, ActCount: 6, Priority: 14, SMState: SMMaster}},
+	{VLArbRecordTable, &VLArbRecord{LID: 9, OutputPortNum: 4, BlockNum: VLArbHigh0, VLArb: VLArb{{1, 64}}},
+		"0009 04 03 00000000 0140"},
+	{SMInfoRecordTable, &SMInfoRecord{LID: 1, SMInfo: SMInfo{GUID: testGUID, SMKey: 5, ActCount: 6, Priority: 14,
+		SMState: SMMaster}},
 		"0001 0000 0002c90300a1b2c1 0000000000000005 00000006 e3"},
-	{PKeyTableRecordTable, &PKeyTableRecord{LID: 9, BlockNum: 1, PortNum: 2, PKeys: PKeyTable{0xFFFF, 0x8001}}, "0009 0001 02 000000 ffff 8001"},
-	{GUIDInfoRecordTable, &GUIDInfoRecord{LID: 9, BlockNum: 1, GUID: GUIDInfo{testGUID}}, "0009 01 00 00000000 0002c90300a1b2c1"},
+	{PKeyTableRecordTable, &PKeyTableRecord{LID: 9, BlockNum: 1, PortNum: 2, PKeys: PKeyTable{0xFFFF, 0x8001}},
+		"0009 0001 02 000000 ffff 8001"},
+	{GUIDInfoRecordTable, &GUIDInfoRecord{LID: 9, BlockNum: 1, GUID: GUIDInfo{testGUID}},
+		"0009 01 00 00000000 0002c90300a1b2c1"},
 	{LinkRecordTable, &LinkRecord{FromLID: 1, FromPort: 2, ToPort: 3, ToLID: 0x1234}, "0001 02 03 1234"},
-	{ServiceRecordTable, &ServiceRecord{ServiceID: 0x1122334455667788, ServiceGID: testGID, ServicePKey: 0xFFFF, ServiceLease: 60,
-		ServiceKey: [16]byte{1}, ServiceName: [ServiceNameLen]byte{'a'}, ServiceData: [64]byte{16: 0xAB}},
-		"1122334455667788 fe800000000000000002c90300a1b2c1 ffff 0000 0000003c 01000000000000000000000000000000 61" + strings.Repeat("00", 63) +
+	{ServiceRecordTable, &ServiceRecord{ServiceID: 0x1122334455667788, ServiceGID: testGID, ServicePKey: 0xFFFF,
+		ServiceLease: 60,
+		ServiceKey:   [16]byte{1}, ServiceName: [ServiceNameLen]byte{'a'}, ServiceData: [64]byte{16: 0xAB}},
+		"1122334455667788 fe800000000000000002c90300a1b2c1 ffff 0000 0000003c 01000000000000000000000000000000 61" +
+			strings.Repeat("00", 63) +
 			"00000000000000000000000000000000 ab"},
-	{PathRecordTable, &PathRecord{ServiceID: 0x1122334455667788, DGID: testGID, SGID: ib.MakeGID(ib.DefaultGIDPrefix, 5), DLID: 0x0102, SLID: 0x0304,
-		RawTraffic: true, FlowLabel: 0x12345, HopLimit: 9, TClass: 8, Reversible: true, NumbPath: 127, PKey: 0x8001, QoSClass: 0xABC, SL: 5,
-		MTUSelector: SelectExactly, MTU: ib.MTU4096, RateSelector: SelectExactly, Rate: 21, PacketLifeTimeSelector: SelectLess, PacketLifeTime: 18, Preference: 3},
+	{PathRecordTable, &PathRecord{ServiceID: 0x1122334455667788, DGID: testGID,
+		SGID: ib.MakeGID(ib.DefaultGIDPrefix, 5), DLID: 0x0102, SLID: 0x0304,
+		RawTraffic: true, FlowLabel: 0x12345, HopLimit: 9, TClass: 8, Reversible: true, NumbPath: 127, PKey: 0x8001,
+		QoSClass: 0xABC, SL: 5,
+		MTUSelector: SelectExactly, MTU: ib.MTU4096, RateSelector: SelectExactly, Rate: 21,
+		PacketLifeTimeSelector: SelectLess, PacketLifeTime: 18, Preference: 3},
 		"1122334455667788 fe800000000000000002c90300a1b2c1 fe800000000000000000000000000005 0102 0304 81 2345 09 08 ff 8001 abc5 85 95 52 03"},
-	{MultiPathRecordTable, &MultiPathRecord{FlowLabel: 0x12345, HopLimit: 9, TClass: 8, Reversible: true, NumbPath: 2, PKey: 0x8001, QoSClass: 0xABC, SL: 5,
+	{MultiPathRecordTable, &MultiPathRecord{FlowLabel: 0x12345, HopLimit: 9, TClass: 8, Reversible: true, NumbPath: 2,
+		PKey: 0x8001, QoSClass: 0xABC, SL: 5,
 		MTUSelector: SelectExactly, MTU: ib.MTU4096, RateSelector: SelectExactly, Rate: 21, PacketLifeTime: 18,
-		ServiceID: 0x1122334455667788, IndependenceSelector: 1, SGIDCount: 1, DGIDCount: 1, SDGID: [MultiPathGIDs]ib.GID{testGID}},
+		ServiceID: 0x1122334455667788, IndependenceSelector: 1, SGIDCount: 1, DGIDCount: 1,
+		SDGID: [MultiPathGIDs]ib.GID{testGID}},
 		"01 2345 09 08 82 8001 abc5 85 95 12 11 40 01 01 22334455667788 fe800000000000000002c90300a1b2c1"},
-	{MCMemberRecordTable, &MCMemberRecord{MGID: ib.GID{0xFF, 0x12, 15: 1}, PortGID: testGID, QKey: 0x0B1B, MLID: 0xC001, MTUSelector: SelectExactly, MTU: ib.MTU2048,
-		TClass: 7, PKey: 0xFFFF, RateSelector: SelectExactly, Rate: 3, PacketLifeTimeSelector: SelectExactly, PacketLifeTime: 18, SL: 5, FlowLabel: 0x12345,
+	{MCMemberRecordTable, &MCMemberRecord{MGID: ib.GID{0xFF, 0x12, 15: 1}, PortGID: testGID, QKey: 0x0B1B, MLID: 0xC001,
+		MTUSelector: SelectExactly, MTU: ib.MTU2048,
+		TClass: 7, PKey: 0xFFFF, RateSelector: SelectExactly, Rate: 3, PacketLifeTimeSelector: SelectExactly,
+		PacketLifeTime: 18, SL: 5, FlowLabel: 0x12345,
 		HopLimit: 9, Scope: 2, JoinState: JoinFull, ProxyJoin: true},
 		"ff120000000000000000000000000001 fe800000000000000002c90300a1b2c1 00000b1b c001 84 07 ffff 83 92 51234509 21 80"},
-	{TraceRecordTable, &TraceRecord{GidPrefix: ib.DefaultGIDPrefix, IDGeneration: 2, NodeType: ib.NodeSwitch, NodeID: 1, ChassisID: 2, EntryPortID: 3, ExitPortID: 4, EntryPort: 5, ExitPort: 6},
+	{TraceRecordTable, &TraceRecord{GidPrefix: ib.DefaultGIDPrefix, IDGeneration: 2, NodeType: ib.NodeSwitch, NodeID: 1,
+		ChassisID: 2, EntryPortID: 3, ExitPortID: 4, EntryPort: 5, ExitPort: 6},
 		"fe80000000000000 0002 00 02 0000000000000001 0000000000000002 0000000000000003 0000000000000004 05 06"},
-	{InformInfoTable, &InformInfo{LIDRangeBegin: 0xFFFF, IsGeneric: 1, Subscribe: 1, Type: 4, TrapNumberDeviceID: 64, QPN: 1, RespTimeValue: 18, ProducerTypeVendorID: 4},
+	{InformInfoTable, &InformInfo{LIDRangeBegin: 0xFFFF, IsGeneric: 1, Subscribe: 1, Type: 4, TrapNumberDeviceID: 64,
+		QPN: 1, RespTimeValue: 18, ProducerTypeVendorID: 4},
 		"00000000000000000000000000000000 ffff 0000 0000 01 01 0004 0040 000001 12 00 000004"},
-	{InformInfoRecordTable, &InformInfoRecord{SubscriberGID: testGID, Enum: 3, InformInfo: InformInfo{LIDRangeBegin: 0xFFFF, IsGeneric: 1, Subscribe: 1, Type: 4, TrapNumberDeviceID: 64, QPN: 1, RespTimeValue: 18, ProducerTypeVendorID: 4}},
+	{InformInfoRecordTable, &InformInfoRecord{SubscriberGID: testGID, Enum: 3,
+		InformInfo: InformInfo{LIDRangeBegin: 0xFFFF, IsGeneric: 1, Subscribe: 1, Type: 4, TrapNumberDeviceID: 64,
+			QPN: 1, RespTimeValue: 18, ProducerTypeVendorID: 4}},
 		"fe800000000000000002c90300a1b2c1 0003 000000000000 00000000000000000000000000000000 ffff 0000 0000 01 01 0004 0040 000001 12 00 000004"},
 }
 
@@ -100,10 +122,12 @@ func TestSAGolden(t *testing.T) {
 			t.Errorf("%s:\n got %x\nwant %x", tc.table.Name, got, want)
 		}
 		back := reflect.New(reflect.TypeOf(tc.value).Elem()).Interface().(codec)
-		if n, err := back.Parse(append(want, 0xEE)); err != nil || n != tc.table.Size || !reflect.DeepEqual(back, tc.value) {
+		if n, err := back.Parse(append(want, 0xEE)); err != nil || n != tc.table.Size ||
+			!reflect.DeepEqual(back, tc.value) {
 			t.Errorf("%s: parsed %d bytes, %v:\n got %+v\nwant %+v", tc.table.Name, n, err, back, tc.value)
 		}
-		if a := Attr(ClassSA, tc.table.ID); a == nil || a.Name != tc.table.Name || a.Layout != &tc.table.Layout || SARecordByID(tc.table.ID) != tc.table {
+		if a := Attr(ClassSA, tc.table.ID); a == nil || a.Name != tc.table.Name || a.Layout != &tc.table.Layout ||
+			SARecordByID(tc.table.ID) != tc.table {
 			t.Errorf("%s: not in the attribute table: %+v", tc.table.Name, a)
 		}
 	}
@@ -164,28 +188,45 @@ func TestSAComponents(t *testing.T) {
 		field string
 		mask  uint64
 	}{
-		{NodeRecordTable, "LID", 1 << 0}, {NodeRecordTable, "BaseVersion", 1 << 2}, {NodeRecordTable, "PortGUID", 1 << 8}, {NodeRecordTable, "VendorID", 1 << 13}, {NodeRecordTable, "NodeString", 1 << 14},
-		{PortInfoRecordTable, "EndportLID", 1 << 0}, {PortInfoRecordTable, "Options", 1 << 2}, {PortInfoRecordTable, "M_Key", 1 << 3}, {PortInfoRecordTable, "CapabilityMask", 1 << 7},
-		{PortInfoRecordTable, "PortState", 1 << 15}, {PortInfoRecordTable, "LMC", 1 << 20}, {PortInfoRecordTable, "MTUCap", 1 << 31}, {PortInfoRecordTable, "ClientReregister", 1 << 43},
-		{PortInfoRecordTable, "SubnetTimeOut", 1 << 45}, {PortInfoRecordTable, "RespTimeValue", 1 << 47}, {PortInfoRecordTable, "MaxCreditHint", 1 << 50},
-		{PortInfoRecordTable, "LinkRoundTripLatency", 1 << 52}, {PortInfoRecordTable, "CapabilityMask2", 1 << 53}, {PortInfoRecordTable, "LinkSpeedExtEnabled", 1 << 57},
+		{NodeRecordTable, "LID", 1 << 0}, {NodeRecordTable, "BaseVersion", 1 << 2},
+		{NodeRecordTable, "PortGUID", 1 << 8}, {NodeRecordTable, "VendorID", 1 << 13},
+		{NodeRecordTable, "NodeString", 1 << 14},
+		{PortInfoRecordTable, "EndportLID", 1 << 0}, {PortInfoRecordTable, "Options", 1 << 2},
+		{PortInfoRecordTable, "M_Key", 1 << 3}, {PortInfoRecordTable, "CapabilityMask", 1 << 7},
+		{PortInfoRecordTable, "PortState", 1 << 15}, {PortInfoRecordTable, "LMC", 1 << 20},
+		{PortInfoRecordTable, "MTUCap", 1 << 31}, {PortInfoRecordTable, "ClientReregister", 1 << 43},
+		{PortInfoRecordTable, "SubnetTimeOut", 1 << 45}, {PortInfoRecordTable, "RespTimeValue", 1 << 47},
+		{PortInfoRecordTable, "MaxCreditHint", 1 << 50},
+		{PortInfoRecordTable, "LinkRoundTripLatency", 1 << 52}, {PortInfoRecordTable, "CapabilityMask2", 1 << 53},
+		{PortInfoRecordTable, "LinkSpeedExtEnabled", 1 << 57},
 		{PortInfoRecordTable, "LinkSpeedExtActive2", 0},
 		{SLtoVLRecordTable, "OutputPortNum", 1 << 2}, {VLArbRecordTable, "BlockNum", 1 << 2},
 		{PKeyTableRecordTable, "BlockNum", 1 << 1}, {PKeyTableRecordTable, "PortNum", 1 << 2},
-		{LFTRecordTable, "BlockNum", 1 << 1}, {MFTRecordTable, "Position", 1 << 1}, {MFTRecordTable, "BlockNum", 1 << 3},
+		{LFTRecordTable, "BlockNum", 1 << 1}, {MFTRecordTable, "Position", 1 << 1},
+		{MFTRecordTable, "BlockNum", 1 << 3},
 		{SMInfoRecordTable, "GUID", 1 << 2}, {SMInfoRecordTable, "SMState", 1 << 6},
 		{GUIDInfoRecordTable, "BlockNum", 1 << 1}, {GUIDInfoRecordTable, "GUID", 1 << 4},
 		{LinkRecordTable, "FromLID", 1 << 0}, {LinkRecordTable, "ToPort", 1 << 2}, {LinkRecordTable, "ToLID", 1 << 3},
-		{ServiceRecordTable, "ServiceID", 1 << 0}, {ServiceRecordTable, "ServiceLease", 1 << 4}, {ServiceRecordTable, "ServiceName", 1 << 6},
-		{ServiceRecordTable, "ServiceData8", 1 << 7}, {ServiceRecordTable, "ServiceData16", 1 << 23}, {ServiceRecordTable, "ServiceData32", 1 << 31}, {ServiceRecordTable, "ServiceData64", 1 << 35},
-		{PathRecordTable, "ServiceID", 3}, {PathRecordTable, "DGID", 1 << 2}, {PathRecordTable, "SLID", 1 << 5}, {PathRecordTable, "RawTraffic", 1 << 6}, {PathRecordTable, "FlowLabel", 1 << 8},
-		{PathRecordTable, "NumbPath", 1 << 12}, {PathRecordTable, "P_Key", 1 << 13}, {PathRecordTable, "QoSClass", 1 << 14}, {PathRecordTable, "SL", 1 << 15}, {PathRecordTable, "MTU", 1 << 17},
+		{ServiceRecordTable, "ServiceID", 1 << 0}, {ServiceRecordTable, "ServiceLease", 1 << 4},
+		{ServiceRecordTable, "ServiceName", 1 << 6},
+		{ServiceRecordTable, "ServiceData8", 1 << 7}, {ServiceRecordTable, "ServiceData16", 1 << 23},
+		{ServiceRecordTable, "ServiceData32", 1 << 31}, {ServiceRecordTable, "ServiceData64", 1 << 35},
+		{PathRecordTable, "ServiceID", 3}, {PathRecordTable, "DGID", 1 << 2}, {PathRecordTable, "SLID", 1 << 5},
+		{PathRecordTable, "RawTraffic", 1 << 6}, {PathRecordTable, "FlowLabel", 1 << 8},
+		{PathRecordTable, "NumbPath", 1 << 12}, {PathRecordTable, "P_Key", 1 << 13},
+		{PathRecordTable, "QoSClass", 1 << 14}, {PathRecordTable, "SL", 1 << 15}, {PathRecordTable, "MTU", 1 << 17},
 		{PathRecordTable, "PacketLifeTime", 1 << 21},
-		{MultiPathRecordTable, "FlowLabel", 1 << 2}, {MultiPathRecordTable, "P_Key", 1 << 7}, {MultiPathRecordTable, "PacketLifeTime", 1 << 15}, {MultiPathRecordTable, "IndependenceSelector", 1 << 17},
-		{MultiPathRecordTable, "SGIDCount", 1 << 19}, {MultiPathRecordTable, "DGIDCount", 1 << 20}, {MultiPathRecordTable, "ServiceIDLower", 1 << 21},
-		{MCMemberRecordTable, "MGID", 1 << 0}, {MCMemberRecordTable, "Q_Key", 1 << 2}, {MCMemberRecordTable, "MLID", 1 << 3}, {MCMemberRecordTable, "P_Key", 1 << 7}, {MCMemberRecordTable, "SL", 1 << 12},
-		{MCMemberRecordTable, "Scope", 1 << 15}, {MCMemberRecordTable, "JoinState", 1 << 16}, {MCMemberRecordTable, "ProxyJoin", 1 << 17},
-		{InformInfoRecordTable, "Enum", 1 << 1}, {InformInfoRecordTable, "GID", 1 << 3}, {InformInfoRecordTable, "IsGeneric", 1 << 7}, {InformInfoRecordTable, "TrapNumberDeviceID", 1 << 10},
+		{MultiPathRecordTable, "FlowLabel", 1 << 2}, {MultiPathRecordTable, "P_Key", 1 << 7},
+		{MultiPathRecordTable, "PacketLifeTime", 1 << 15}, {MultiPathRecordTable, "IndependenceSelector", 1 << 17},
+		{MultiPathRecordTable, "SGIDCount", 1 << 19}, {MultiPathRecordTable, "DGIDCount", 1 << 20},
+		{MultiPathRecordTable, "ServiceIDLower", 1 << 21},
+		{MCMemberRecordTable, "MGID", 1 << 0}, {MCMemberRecordTable, "Q_Key", 1 << 2},
+		{MCMemberRecordTable, "MLID", 1 << 3}, {MCMemberRecordTable, "P_Key", 1 << 7},
+		{MCMemberRecordTable, "SL", 1 << 12},
+		{MCMemberRecordTable, "Scope", 1 << 15}, {MCMemberRecordTable, "JoinState", 1 << 16},
+		{MCMemberRecordTable, "ProxyJoin", 1 << 17},
+		{InformInfoRecordTable, "Enum", 1 << 1}, {InformInfoRecordTable, "GID", 1 << 3},
+		{InformInfoRecordTable, "IsGeneric", 1 << 7}, {InformInfoRecordTable, "TrapNumberDeviceID", 1 << 10},
 		{InformInfoRecordTable, "QPN", 1 << 11}, {InformInfoRecordTable, "ProducerTypeVendorID", 1 << 15},
 	} {
 		if got := tc.table.Component(tc.field); got != tc.mask {
@@ -195,9 +236,12 @@ func TestSAComponents(t *testing.T) {
 	for _, tc := range []struct {
 		table  *SARecord
 		stride int
-	}{{NodeRecordTable, 112}, {PortInfoRecordTable, 72}, {SLtoVLRecordTable, 16}, {SwitchInfoRecordTable, 24}, {LFTRecordTable, 72}, {MFTRecordTable, 72}, {VLArbRecordTable, 72},
-		{SMInfoRecordTable, 32}, {PKeyTableRecordTable, 72}, {GUIDInfoRecordTable, 72}, {LinkRecordTable, 8}, {ServiceRecordTable, 176}, {PathRecordTable, 64},
-		{MultiPathRecordTable, 200}, {MCMemberRecordTable, 56}, {InformInfoRecordTable, 64}, {InformInfoTable, 40}, {TraceRecordTable, 48}} {
+	}{{NodeRecordTable, 112}, {PortInfoRecordTable, 72}, {SLtoVLRecordTable, 16}, {SwitchInfoRecordTable, 24},
+		{LFTRecordTable, 72}, {MFTRecordTable, 72}, {VLArbRecordTable, 72},
+		{SMInfoRecordTable, 32}, {PKeyTableRecordTable, 72}, {GUIDInfoRecordTable, 72}, {LinkRecordTable, 8},
+		{ServiceRecordTable, 176}, {PathRecordTable, 64},
+		{MultiPathRecordTable, 200}, {MCMemberRecordTable, 56}, {InformInfoRecordTable, 64}, {InformInfoTable, 40},
+		{TraceRecordTable, 48}} {
 		if tc.table.Stride() != tc.stride {
 			t.Errorf("%s: %d bytes apart, want %d", tc.table.Name, tc.table.Stride(), tc.stride)
 		}
@@ -225,8 +269,10 @@ func TestRates(t *testing.T) {
 		speed ib.Speed
 		want  Rate
 	}{
-		{ib.Width1x, ib.SDR, 2}, {ib.Width4x, ib.SDR, 3}, {ib.Width12x, ib.SDR, 4}, {ib.Width4x, ib.QDR, 7}, {ib.Width4x, ib.FDR10, 7}, {ib.Width4x, ib.FDR, 12},
-		{ib.Width4x, ib.EDR, 16}, {ib.Width12x, ib.EDR, 18}, {ib.Width4x, ib.HDR, 17}, {ib.Width2x, ib.HDR, 16}, {ib.Width4x, ib.NDR, 21}, {ib.Width4x, ib.XDR, 23},
+		{ib.Width1x, ib.SDR, 2}, {ib.Width4x, ib.SDR, 3}, {ib.Width12x, ib.SDR, 4}, {ib.Width4x, ib.QDR, 7},
+		{ib.Width4x, ib.FDR10, 7}, {ib.Width4x, ib.FDR, 12},
+		{ib.Width4x, ib.EDR, 16}, {ib.Width12x, ib.EDR, 18}, {ib.Width4x, ib.HDR, 17}, {ib.Width2x, ib.HDR, 16},
+		{ib.Width4x, ib.NDR, 21}, {ib.Width4x, ib.XDR, 23},
 		{ib.Width12x, ib.XDR, 24}, {ib.Width4x, 0, 0},
 	} {
 		if got := RateOf(ib.LinkRate{Width: tc.width, Speed: tc.speed}); got != tc.want {
@@ -236,7 +282,8 @@ func TestRates(t *testing.T) {
 	if !Rate(5).Less(3) || Rate(3).Less(5) || Rate(3).Below() != 5 {
 		t.Error("rates compare by number")
 	}
-	if Rate(2).Below() != 0 || Rate(1).IsValid() || Rate(99).IsValid() || Rate(21).String() != "400 Gb/s" || Rate(2).String() != "2.5 Gb/s" {
+	if Rate(2).Below() != 0 || Rate(1).IsValid() || Rate(99).IsValid() || Rate(21).String() != "400 Gb/s" ||
+		Rate(2).String() != "2.5 Gb/s" {
 		t.Error("edges of the rate table")
 	}
 	if (JoinFull | JoinSendOnlyNon).String() != "FullMember or SendOnlyNonMember" {
@@ -271,8 +318,10 @@ func FuzzSARecords(f *testing.F) {
 
 func TestSADump(t *testing.T) {
 	d := Dump(saDatagram(PathRecordTable, saGolden[12].value.Append(nil)))
-	for _, want := range []string{"SubnAdmGetResp(PathRecord)", "RMPPType:", "ComponentMask:..........................0x2122232425262728\n", "DLID:...................................258\n",
-		"Rate:...................................400 Gb/s (21)\n", "MTUSelector:............................exactly (2)\n"} {
+	for _, want := range []string{"SubnAdmGetResp(PathRecord)", "RMPPType:",
+		"ComponentMask:..........................0x2122232425262728\n", "DLID:...................................258\n",
+		"Rate:...................................400 Gb/s (21)\n",
+		"MTUSelector:............................exactly (2)\n"} {
 		if !strings.Contains(d, want) {
 			t.Errorf("%q is missing in\n%s", want, d)
 		}
@@ -281,10 +330,12 @@ func TestSADump(t *testing.T) {
 
 // saDatagram is a response with one record.
 func saDatagram(r *SARecord, data []byte) []byte {
-	h := Header{BaseVersion: BaseVersion, MgmtClass: ClassSA, ClassVersion: SAVersion, Method: MethodGetResp, TransactionID: 0x42, AttributeID: r.ID}
+	h := Header{BaseVersion: BaseVersion, MgmtClass: ClassSA, ClassVersion: SAVersion, Method: MethodGetResp,
+		TransactionID: 0x42, AttributeID: r.ID}
 	b := h.Append(nil)
 	b = (&RMPP{}).Append(b)
-	b = (&SAHeader{SMKey: 0x1112131415161718, AttributeOffset: uint16(r.Stride() / 8), ComponentMask: 0x2122232425262728}).Append(b)
+	b = (&SAHeader{SMKey: 0x1112131415161718, AttributeOffset: uint16(r.Stride() / 8),
+		ComponentMask: 0x2122232425262728}).Append(b)
 	b = append(b, make([]byte, Size-len(b))...)
 	copy(b[SADataOff:], data)
 	return b
@@ -329,7 +380,8 @@ func TestSATshark(t *testing.T) {
 			l   *Layout
 			off int
 			of  *SARecord
-		}{{&NodeInfoLayout, 4, NodeRecordTable}, {&SwitchInfoLayout, 4, SwitchInfoRecordTable}, {&SMInfoLayout, 4, SMInfoRecordTable}} {
+		}{{&NodeInfoLayout, 4, NodeRecordTable}, {&SwitchInfoLayout, 4, SwitchInfoRecordTable},
+			{&SMInfoLayout, 4, SMInfoRecordTable}} {
 			if e.of == g.table {
 				n += compareFields(t, e.l, data[e.off:], got)
 			}

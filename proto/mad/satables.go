@@ -38,7 +38,8 @@ func (r *SLtoVLRecord) Append(b []byte) []byte {
 
 // VLArbRecordTable is a part of a port's arbitration tables (IBA 15.2.5.9).
 var VLArbRecordTable = newSARecord("VLArbitrationTableRecord", AttrVLArbRecord,
-	num("LID", 16), num("OutputPortNum", 8), enum("BlockNum", 8, func(v uint64) string { return VLArbBlock(v).String() }), reserved(32), embed(&VLArbLayout))
+	num("LID", 16), num("OutputPortNum", 8), enum("BlockNum", 8,
+		func(v uint64) string { return VLArbBlock(v).String() }), reserved(32), embed(&VLArbLayout))
 
 // VLArbRecord is a part of a port's arbitration tables.
 type VLArbRecord struct {

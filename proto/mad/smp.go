@@ -115,10 +115,12 @@ type SMP struct {
 // than SMPDataLen is refused.
 func (s *SMP) Append(b []byte) ([]byte, error) {
 	if len(s.Path) > MaxHops {
-		return b, &LayoutError{Attr: "SMP", Field: "HopCount", Got: uint64(len(s.Path)), Want: "at most 63 hops", Reason: ErrRange}
+		return b, &LayoutError{Attr: "SMP", Field: "HopCount", Got: uint64(len(s.Path)), Want: "at most 63 hops",
+			Reason: ErrRange}
 	}
 	if len(s.Data) > SMPDataLen {
-		return b, &LayoutError{Attr: "SMP", Field: "SMPData", Got: uint64(len(s.Data)), Want: "at most 64 bytes", Reason: ErrRange}
+		return b, &LayoutError{Attr: "SMP", Field: "SMPData", Got: uint64(len(s.Data)), Want: "at most 64 bytes",
+			Reason: ErrRange}
 	}
 	h := Header{
 		BaseVersion: BaseVersion, MgmtClass: ClassSMLID, ClassVersion: 1, Method: s.Method,

@@ -15,7 +15,8 @@ import (
 
 // datagram is a GetResp that carries an attribute.
 func datagram(c Class, id AttrID, data []byte) []byte {
-	h := Header{BaseVersion: BaseVersion, MgmtClass: c, ClassVersion: 1, Method: MethodGetResp, TransactionID: 0x42, AttributeID: id}
+	h := Header{BaseVersion: BaseVersion, MgmtClass: c, ClassVersion: 1, Method: MethodGetResp, TransactionID: 0x42,
+		AttributeID: id}
 	b := append(h.Append(nil), make([]byte, Size-HeaderSize)...)
 	copy(b[c.Info().DataOff:], data)
 	return b
@@ -201,7 +202,8 @@ func compareHalves(t *testing.T, l *Layout, data []byte, got map[string][]string
 		}
 	case &SLtoVLLayout:
 		for i := range l.Fields[0].Count {
-			half := [2]string{"infiniband.sltovlmappingtable.sltovlhighbits", "infiniband.sltovlmappingtable.sltovllowbits"}[i%2]
+			half := [2]string{"infiniband.sltovlmappingtable.sltovlhighbits",
+				"infiniband.sltovlmappingtable.sltovllowbits"}[i%2]
 			if v, want := part(half, i/2), l.Fields[0].Get(data, i); v != want {
 				t.Errorf("VL[%d]: tshark reads %d, the table %d", i, v, want)
 			}

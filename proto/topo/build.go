@@ -40,14 +40,16 @@ func (r *reader) refuse(n *fileNode, kind error, format string, v ...any) *Parse
 
 // refusePort is an error about a port's far end.
 func (r *reader) refusePort(p *filePort, kind error, format string, v ...any) *ParseError {
-	return &ParseError{File: r.file, Line: p.line, Col: p.peerCol, Word: p.peerID, Err: kind, Detail: fmt.Sprintf(format, v...)}
+	return &ParseError{File: r.file, Line: p.line, Col: p.peerCol, Word: p.peerID, Err: kind,
+		Detail: fmt.Sprintf(format, v...)}
 }
 
 func (r *reader) addNode(g *Graph, n *fileNode) error {
 	node, err := g.Add(n.Node, n.numPorts)
 	if errors.Is(err, ErrDuplicateGUID) {
 		if other := g.ByGUID(n.GUID); other != nil {
-			return r.refuse(n, ErrDuplicateGUID, "%q has GUID %v, as has %q on line %d: want a GUID for each node", n.id, n.GUID, r.nodes[other.Index].id, r.nodes[other.Index].line)
+			return r.refuse(n, ErrDuplicateGUID, "%q has GUID %v, as has %q on line %d: want a GUID for each node",
+				n.id, n.GUID, r.nodes[other.Index].id, r.nodes[other.Index].line)
 		}
 	}
 	if err == nil && n.IsSwitch() && n.portGUID != 0 {
@@ -81,7 +83,8 @@ func (r *reader) connect(g *Graph, i, num int) error {
 	}
 	far := r.nodes[m]
 	if p.peerPort > far.numPorts {
-		return r.refusePort(p, ErrUnknownPort, "found port %d: %q on line %d has ports 1 to %d", p.peerPort, far.id, far.line, far.numPorts)
+		return r.refusePort(p, ErrUnknownPort, "found port %d: %q on line %d has ports 1 to %d", p.peerPort, far.id,
+			far.line, far.numPorts)
 	}
 	if m == i && p.peerPort == num {
 		return r.refusePort(p, ErrSelfLoop, "%q[%d] is cabled to itself: want two ports", n.id, num)
@@ -92,12 +95,14 @@ func (r *reader) connect(g *Graph, i, num int) error {
 		return r.refusePort(p, ErrOneSided, "%q[%d] is cabled to %q[%d], but %q on line %d has no line for that port: want [%d] %q[%d] there",
 			n.id, num, far.id, p.peerPort, far.id, far.line, p.peerPort, n.id, num)
 	case q.isAlias:
-		return r.refusePort(p, ErrOneSided, "%q[%d] on line %d is an alias: want its alias instead of %q", far.id, p.peerPort, q.line, far.id)
+		return r.refusePort(p, ErrOneSided, "%q[%d] on line %d is an alias: want its alias instead of %q", far.id,
+			p.peerPort, q.line, far.id)
 	case q.peerID != n.id || q.peerPort != num:
 		return r.refusePort(p, ErrPortInUse, "%q[%d] is cabled to %q[%d], but line %d cables that port to %q[%d]: want both ends to name each other",
 			n.id, num, far.id, p.peerPort, q.line, q.peerID, q.peerPort)
 	case p.guid != 0 && q.peerGUID != 0 && p.guid != q.peerGUID:
-		return r.refusePort(p, ErrGUIDMismatch, "%q[%d] has GUID %v here and %v on line %d: want the same", n.id, num, p.guid, q.peerGUID, q.line)
+		return r.refusePort(p, ErrGUIDMismatch, "%q[%d] has GUID %v here and %v on line %d: want the same", n.id, num,
+			p.guid, q.peerGUID, q.line)
 	}
 	if m < i || m == i && p.peerPort < num {
 		return nil
@@ -110,7 +115,8 @@ func (r *reader) connect(g *Graph, i, num int) error {
 func (r *reader) connectAlias(g *Graph, i, num int, a aliasPort) error {
 	p, q := r.nodes[i].ports[num], r.nodes[a.node].ports[a.port]
 	if q.peerID != "" {
-		return r.refusePort(p, ErrPortInUse, "alias %q is cabled to %q[%d] already: want one cable for each port", p.peerID, q.peerID, q.peerPort)
+		return r.refusePort(p, ErrPortInUse, "alias %q is cabled to %q[%d] already: want one cable for each port",
+			p.peerID, q.peerID, q.peerPort)
 	}
 	q.peerID, q.peerPort = r.nodes[i].id, num
 	return r.plug(g, PortRef{i, ib.PortNum(num)}, PortRef{a.node, ib.PortNum(a.port)}, p, q)
@@ -158,7 +164,8 @@ func (r *reader) givePortGUIDs(g *Graph) error {
 				continue
 			}
 			if ref, dup := g.ByPortGUID(guid); dup {
-				return r.refusePort(p, ErrDuplicateGUID, "%q[%d] has GUID %v, as has %s: want a GUID for each port", n.id, num, guid, g.PortName(ref))
+				return r.refusePort(p, ErrDuplicateGUID, "%q[%d] has GUID %v, as has %s: want a GUID for each port",
+					n.id, num, guid, g.PortName(ref))
 			}
 			if err := g.SetPortGUID(i, ib.PortNum(num), guid); err != nil {
 				return r.refusePort(p, errors.Unwrap(err), "%v", err)
@@ -189,7 +196,8 @@ func (r *reader) givePortGUIDs(g *Graph) error {
 // checkWhole refuses what can't work as a fabric.
 func (r *reader) checkWhole(g *Graph) error {
 	if len(g.Nodes) == 0 {
-		return &ParseError{File: r.file, Line: 1, Err: ErrNoSwitch, Detail: "the file has no node: want ibnetdiscover's output, which starts a node with Switch or Ca"}
+		return &ParseError{File: r.file, Line: 1, Err: ErrNoSwitch,
+			Detail: "the file has no node: want ibnetdiscover's output, which starts a node with Switch or Ca"}
 	}
 	if len(g.switches) == 0 && !isBackToBack(g) {
 		return r.refuse(r.nodes[0], ErrNoSwitch, "%d nodes and no Switch line: want a switch, or two nodes cabled to each other", len(g.Nodes))

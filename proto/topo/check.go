@@ -112,7 +112,8 @@ func checkIslands(g *Graph) []Problem {
 				}
 			}
 			if cables == 0 && len(g.Nodes) > 1 {
-				ps = append(ps, Problem{Isolated, Broken, PortRef{Node: start.Index}, fmt.Sprintf("%s has no cable", start.Name)})
+				ps = append(ps, Problem{Isolated, Broken, PortRef{Node: start.Index},
+					fmt.Sprintf("%s has no cable", start.Name)})
 				continue
 			}
 			members = append(members, nil)
@@ -145,7 +146,8 @@ func checkIslands(g *Graph) []Problem {
 	for i, m := range members {
 		if i != largest {
 			ps = append(ps, Problem{Islands, Broken, PortRef{Node: m[0]},
-				fmt.Sprintf("%s %s cut off from the %d nodes around %s", nameSome(g, m), isAre(len(m)), len(members[largest]), g.Nodes[members[largest][0]].Name)})
+				fmt.Sprintf("%s %s cut off from the %d nodes around %s", nameSome(g, m), isAre(len(m)),
+					len(members[largest]), g.Nodes[members[largest][0]].Name)})
 		}
 	}
 	return ps
@@ -188,10 +190,12 @@ func checkCables(g *Graph) []Problem {
 			add(LoopbackCable, "%s is cabled to %s, a port of the same node", a, b)
 		}
 		if x.Width != y.Width {
-			add(WidthMismatch, "%s is %v wide, its far end %s %v: the link runs at %v", a, x.Width, b, y.Width, g.LinkRate(c.A).Width)
+			add(WidthMismatch, "%s is %v wide, its far end %s %v: the link runs at %v", a, x.Width, b, y.Width,
+				g.LinkRate(c.A).Width)
 		}
 		if x.Speed != y.Speed {
-			add(SpeedMismatch, "%s runs at %v, its far end %s at %v: the link runs at %v", a, x.Speed, b, y.Speed, g.LinkRate(c.A).Speed)
+			add(SpeedMismatch, "%s runs at %v, its far end %s at %v: the link runs at %v", a, x.Speed, b, y.Speed,
+				g.LinkRate(c.A).Speed)
 		}
 	}
 	return ps
@@ -220,8 +224,10 @@ func checkSlow(g *Graph) []Problem {
 		}
 		for _, c := range cables {
 			if r := g.LinkRate(c.A); r.Mbps() < usual.Mbps() {
-				ps = append(ps, Problem{SlowLink, Warning, c.A, fmt.Sprintf("%s to %s runs at %v, %d of %d cables %s run at %v",
-					g.PortName(c.A), g.PortName(c.B), r, count[usual], len(cables), [2]string{"at hosts", "between switches"}[kind], usual)})
+				ps = append(ps, Problem{SlowLink, Warning, c.A,
+					fmt.Sprintf("%s to %s runs at %v, %d of %d cables %s run at %v",
+						g.PortName(c.A), g.PortName(c.B), r, count[usual], len(cables),
+						[2]string{"at hosts", "between switches"}[kind], usual)})
 			}
 		}
 	}
@@ -243,7 +249,8 @@ func checkLIDHints(g *Graph) []Problem {
 			for l := range 1 << min(x.LMC, 7) {
 				lid := x.LID + ib.LID(l)
 				if other, dup := owner[lid]; dup {
-					ps = append(ps, Problem{DuplicateLID, Warning, at, fmt.Sprintf("%s has LID %d, as has %s", g.PortName(at), lid, g.PortName(other))})
+					ps = append(ps, Problem{DuplicateLID, Warning, at,
+						fmt.Sprintf("%s has LID %d, as has %s", g.PortName(at), lid, g.PortName(other))})
 					break
 				}
 				owner[lid] = at

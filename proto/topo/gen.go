@@ -84,7 +84,8 @@ func ParseSpec(spec string) (*Graph, error) {
 		for _, g := range gens {
 			names = append(names, g.Name)
 		}
-		return nil, &SpecError{Spec: spec, Problem: fmt.Sprintf("no generator is called %q: want one of %s", name, strings.Join(names, ", ")),
+		return nil, &SpecError{Spec: spec, Problem: fmt.Sprintf("no generator is called %q: want one of %s", name,
+			strings.Join(names, ", ")),
 			Try: fmt.Sprintf("%q, or the path of an ibnetdiscover file", DefaultSpec)}
 	}
 	a := &args{spec: spec, gen: gens[i], values: map[string]string{}, link: DefaultLink}
@@ -130,7 +131,8 @@ func (a *args) fail(option, format string, v ...any) {
 
 func (a *args) failWith(cause error, option, format string, v ...any) {
 	if a.err == nil {
-		a.err = &SpecError{Spec: a.spec, Option: option, Problem: fmt.Sprintf(format, v...), Try: strconv.Quote(a.gen.Example), Err: cause}
+		a.err = &SpecError{Spec: a.spec, Option: option, Problem: fmt.Sprintf(format, v...),
+			Try: strconv.Quote(a.gen.Example), Err: cause}
 	}
 }
 
@@ -304,7 +306,8 @@ func newBuilder(a *args, kind string, hosts, switches int) *builder {
 		return nil
 	}
 	if err := checkLIDs(hosts + switches); err != nil {
-		a.failWith(err, "", "%d hosts and %d switches need %d LIDs: a subnet has %d", hosts, switches, hosts+switches, int(ib.LIDUnicastMax))
+		a.failWith(err, "", "%d hosts and %d switches need %d LIDs: a subnet has %d", hosts, switches, hosts+switches,
+			int(ib.LIDUnicastMax))
 		return nil
 	}
 	b := &builder{g: &Graph{Kind: kind}, link: a.link}
@@ -328,7 +331,8 @@ func (b *builder) host() {
 	ordinal := len(b.g.hosts) + 1
 	name := "h" + strconv.Itoa(ordinal)
 	guid := ib.GUID(guidHost | ordinal<<4)
-	n := b.add(Node{Name: name, Type: ib.NodeCA, GUID: guid, VendorID: genVendorID, DeviceID: genDeviceHCA, Desc: name + " HCA-1"}, 1)
+	n := b.add(Node{Name: name, Type: ib.NodeCA, GUID: guid, VendorID: genVendorID, DeviceID: genDeviceHCA, Desc: name +
+		" HCA-1"}, 1)
 	if err := b.g.SetPortGUID(n.Index, 1, guid+1); err != nil {
 		panic(err)
 	}

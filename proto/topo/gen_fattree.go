@@ -194,7 +194,8 @@ func (t *fatTree) readOversub(a *args, v string) {
 	case t.levels == 1:
 		a.fail("oversub", "a tree of one level has no uplinks: want levels=2 or more with oversub=")
 	case t.radix%(down+up) != 0:
-		a.fail("oversub", "is %s: %d ports don't split %d to %d: want a radix that %d divides", v, t.radix, down, up, down+up)
+		a.fail("oversub", "is %s: %d ports don't split %d to %d: want a radix that %d divides", v, t.radix, down, up,
+			down+up)
 	default:
 		t.leafUp = t.radix / (down + up) * up
 		t.leafDown = t.radix - t.leafUp
@@ -204,7 +205,8 @@ func (t *fatTree) readOversub(a *args, v string) {
 // failTooSmall refuses a host count that the tree can't hold, and finds the
 // smallest radix that would.
 func (a *args) failTooSmall(t fatTree, want, have int) {
-	a.fail("hosts", "is %d: a tree of radix %d with %d levels and %d pods holds %d", want, t.radix, t.levels, t.pods, have)
+	a.fail("hosts", "is %d: a tree of radix %d with %d levels and %d pods holds %d", want, t.radix, t.levels, t.pods,
+		have)
 	e, ok := a.err.(*SpecError)
 	if !ok {
 		return

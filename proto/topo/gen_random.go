@@ -37,7 +37,8 @@ func buildRandom(a *args) *Graph {
 		return nil
 	}
 	if hosts+2*links > switches*MaxPorts/2 {
-		a.fail("", "%d hosts and %d links crowd %d switches: want at most %d cable ends on a switch, on average", hosts, links, switches, MaxPorts/2)
+		a.fail("", "%d hosts and %d links crowd %d switches: want at most %d cable ends on a switch, on average", hosts,
+			links, switches, MaxPorts/2)
 		return nil
 	}
 	b := newBuilder(a, "random graph", hosts, switches)

@@ -80,8 +80,10 @@ func TestGeneratorCounts(t *testing.T) {
 	for _, c := range genCases {
 		t.Run(c.spec, func(t *testing.T) {
 			g := mustSpec(t, c.spec)
-			if h, s, n := len(g.Hosts()), len(g.Switches()), g.NumCables(); h != c.hosts || s != c.switches || n != c.cables {
-				t.Errorf("got %d hosts, %d switches, %d cables; want %d, %d, %d", h, s, n, c.hosts, c.switches, c.cables)
+			if h, s, n := len(g.Hosts()), len(g.Switches()), g.NumCables(); h != c.hosts || s != c.switches ||
+				n != c.cables {
+				t.Errorf("got %d hosts, %d switches, %d cables; want %d, %d, %d", h, s, n, c.hosts, c.switches,
+					c.cables)
 			}
 			checkConsistent(t, g)
 		})
@@ -178,7 +180,8 @@ func wantPeer(t *testing.T, g *Graph, node string, port int, want string) {
 }
 
 func TestFatTreeDegrees(t *testing.T) {
-	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=6,levels=3", "fat-tree:radix=4,levels=4", "fat-tree:radix=8,levels=3,oversub=3"} {
+	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=6,levels=3", "fat-tree:radix=4,levels=4",
+		"fat-tree:radix=8,levels=3,oversub=3"} {
 		for _, sw := range mustSpec(t, spec).Switches() {
 			for p := 1; p <= sw.NumPorts(); p++ {
 				if !sw.Ports[p].Connected() {
@@ -315,7 +318,8 @@ func TestGeneratorTable(t *testing.T) {
 }
 
 func TestIsSpec(t *testing.T) {
-	for s, want := range map[string]bool{"star:4": true, "pair": true, "fat-tree:radix=x": true, "net.topo": false, "./star": false, "": false, "C:star": false} {
+	for s, want := range map[string]bool{"star:4": true, "pair": true, "fat-tree:radix=x": true, "net.topo": false,
+		"./star": false, "": false, "C:star": false} {
 		if IsSpec(s) != want {
 			t.Errorf("IsSpec(%q) is %v", s, !want)
 		}

@@ -142,7 +142,8 @@ func (g *Graph) grow(n int) {
 func (g *Graph) Add(n Node, numPorts int) (*Node, error) {
 	switch {
 	case n.Type < ib.NodeCA || n.Type > ib.NodeRouter:
-		return nil, &NodeError{n.Name, n.GUID, ErrNodeType, fmt.Sprintf("type is %v: want CA, Switch or Router", n.Type)}
+		return nil, &NodeError{n.Name, n.GUID, ErrNodeType,
+			fmt.Sprintf("type is %v: want CA, Switch or Router", n.Type)}
 	case n.Name == "":
 		return nil, &NodeError{n.Name, n.GUID, ErrNoName, "name is empty: want one such as h1"}
 	case n.GUID == 0:
@@ -151,10 +152,12 @@ func (g *Graph) Add(n Node, numPorts int) (*Node, error) {
 		return nil, &NodeError{n.Name, n.GUID, ErrPortCount, fmt.Sprintf("%d ports: want 1 to %d", numPorts, MaxPorts)}
 	}
 	if i, dup := g.byName[n.Name]; dup {
-		return nil, &NodeError{n.Name, n.GUID, ErrDuplicateName, fmt.Sprintf("name is taken by node %v: want a new one", g.Nodes[i].GUID)}
+		return nil, &NodeError{n.Name, n.GUID, ErrDuplicateName,
+			fmt.Sprintf("name is taken by node %v: want a new one", g.Nodes[i].GUID)}
 	}
 	if i, dup := g.byGUID[n.GUID]; dup {
-		return nil, &NodeError{n.Name, n.GUID, ErrDuplicateGUID, fmt.Sprintf("GUID is taken by %s: want a new one", g.Nodes[i].Name)}
+		return nil, &NodeError{n.Name, n.GUID, ErrDuplicateGUID,
+			fmt.Sprintf("GUID is taken by %s: want a new one", g.Nodes[i].Name)}
 	}
 	if n.SystemGUID == 0 {
 		n.SystemGUID = n.GUID
@@ -288,7 +291,8 @@ func (g *Graph) Disconnect(a int, p ib.PortNum) error {
 
 // Clone is a copy that shares nothing with g.
 func (g *Graph) Clone() *Graph {
-	c := &Graph{Kind: g.Kind, cables: g.cables, byName: maps.Clone(g.byName), byGUID: maps.Clone(g.byGUID), byPort: maps.Clone(g.byPort)}
+	c := &Graph{Kind: g.Kind, cables: g.cables, byName: maps.Clone(g.byName), byGUID: maps.Clone(g.byGUID),
+		byPort: maps.Clone(g.byPort)}
 	c.Nodes = make([]*Node, len(g.Nodes))
 	for i, n := range g.Nodes {
 		m := *n

@@ -165,7 +165,8 @@ func TestRealDumps(t *testing.T) {
 		}
 		for _, w := range want.Nodes {
 			n := g.ByName(w.Name)
-			if n == nil || n.GUID != w.GUID || n.SystemGUID != w.SystemGUID || n.VendorID != w.VendorID || n.DeviceID != w.DeviceID || n.Desc != w.Desc || len(n.Ports) != len(w.Ports) {
+			if n == nil || n.GUID != w.GUID || n.SystemGUID != w.SystemGUID || n.VendorID != w.VendorID ||
+				n.DeviceID != w.DeviceID || n.Desc != w.Desc || len(n.Ports) != len(w.Ports) {
 				t.Fatalf("%s: %s is %+v, want %+v", c.file, w.Name, n, w)
 			}
 			for p := range w.Ports {
@@ -207,7 +208,8 @@ func TestCloser(t *testing.T) {
 		node string
 		want []ib.PortNum
 	}{
-		{"leaf1", []ib.PortNum{5, 6, 7, 8}}, {"spine2", []ib.PortNum{8}}, {"leaf8", []ib.PortNum{4}}, {"h1", []ib.PortNum{1}}, {"h32", nil},
+		{"leaf1", []ib.PortNum{5, 6, 7, 8}}, {"spine2", []ib.PortNum{8}}, {"leaf8", []ib.PortNum{4}},
+		{"h1", []ib.PortNum{1}}, {"h32", nil},
 	} {
 		if got := g.Closer(g.ByName(c.node).Index, d, nil); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s reaches h32 through %v, want %v", c.node, got, c.want)
@@ -264,8 +266,9 @@ func TestDiameterOracle(t *testing.T) {
 
 func TestDiameters(t *testing.T) {
 	for spec, want := range map[string]int{
-		"pair": 1, "star:4": 2, "star:1": 0, "fat-tree:radix=8,levels=2": 4, "fat-tree:radix=16,levels=3": 6, "fat-tree:radix=4,levels=4": 8,
-		"torus:4x4x4": 8, "mesh:4x4": 8, "line:3": 4, "ring:5": 4, "dragonfly": 5, "mesh:2x2,hosts=0": 0,
+		"pair": 1, "star:4": 2, "star:1": 0, "fat-tree:radix=8,levels=2": 4, "fat-tree:radix=16,levels=3": 6,
+		"fat-tree:radix=4,levels=4": 8,
+		"torus:4x4x4":               8, "mesh:4x4": 8, "line:3": 4, "ring:5": 4, "dragonfly": 5, "mesh:2x2,hosts=0": 0,
 	} {
 		if got := mustSpec(t, spec).Diameter(); got != want {
 			t.Errorf("%s: diameter %d, want %d", spec, got, want)

@@ -47,7 +47,8 @@ func (g *Graph) Closer(node int, dist []int, dst []ib.PortNum) []ib.PortNum {
 	for p := 1; p < len(n.Ports); p++ {
 		x := &n.Ports[p]
 		// A host in the way is an end, unless it is the node itself.
-		if x.Connected() && dist[x.Peer] == dist[node]-1 && dist[node] > 0 && (dist[x.Peer] == 0 || g.Nodes[x.Peer].IsSwitch()) {
+		if x.Connected() && dist[x.Peer] == dist[node]-1 && dist[node] > 0 &&
+			(dist[x.Peer] == 0 || g.Nodes[x.Peer].IsSwitch()) {
 			dst = append(dst, ib.PortNum(p))
 		}
 	}

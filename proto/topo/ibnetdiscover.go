@@ -228,7 +228,8 @@ func (r *reader) readGUID(c *cursor, t ib.NodeType) {
 // checkID refuses the two characters that ibsim joins names with.
 func (r *reader) checkID(c *cursor, pos int, id string) {
 	if c.err == nil && strings.ContainsAny(id, "#@") {
-		c.failAt(pos, id, ErrSyntax, "%q holds # or @, which join modules and aliases to names: want other characters", id)
+		c.failAt(pos, id, ErrSyntax, "%q holds # or @, which join modules and aliases to names: want other characters",
+			id)
 	}
 }
 
@@ -250,7 +251,8 @@ func (r *reader) readNode(c *cursor, t ib.NodeType, start int) {
 	}
 	if c.err == nil {
 		if i, dup := r.byID[id]; dup {
-			c.failAt(at, written, ErrDuplicateID, "%q is also the node on line %d: want an id of its own", written, r.nodes[i].line)
+			c.failAt(at, written, ErrDuplicateID, "%q is also the node on line %d: want an id of its own", written,
+				r.nodes[i].line)
 		}
 	}
 	comment, commentAt := c.comment()
@@ -356,7 +358,8 @@ func (r *reader) readAlias(c *cursor) {
 	}
 	full := r.prefix + "@" + name
 	if a, dup := r.alias[full]; dup {
-		c.failAt(at, name, ErrDuplicateID, "alias %q is also a port on line %d: want a name of its own", full, r.nodes[a.node].ports[a.port].line)
+		c.failAt(at, name, ErrDuplicateID, "alias %q is also a port on line %d: want a name of its own", full,
+			r.nodes[a.node].ports[a.port].line)
 		return
 	}
 	r.alias[full] = aliasPort{len(r.nodes) - 1, num}
@@ -377,15 +380,18 @@ func (r *reader) readPortHead(c *cursor) (*filePort, int) {
 		return p, 0
 	}
 	if r.cur == nil {
-		c.failAt(start, c.text[start:c.pos], ErrUnknownNode, "a port before any node: want a line such as Switch 36 \"S-1\" first")
+		c.failAt(start, c.text[start:c.pos], ErrUnknownNode,
+			"a port before any node: want a line such as Switch 36 \"S-1\" first")
 		return p, 0
 	}
 	if num < 1 || num > r.cur.numPorts {
-		c.failAt(at, c.text[at:c.pos-1], ErrUnknownPort, "found port %d: %q on line %d has ports 1 to %d", num, r.cur.id, r.cur.line, r.cur.numPorts)
+		c.failAt(at, c.text[at:c.pos-1], ErrUnknownPort, "found port %d: %q on line %d has ports 1 to %d", num,
+			r.cur.id, r.cur.line, r.cur.numPorts)
 		return p, 0
 	}
 	if old := r.cur.ports[num]; old != nil {
-		c.failAt(at, c.text[at:c.pos-1], ErrPortInUse, "port %d of %q has a cable on line %d already: want one line for each port", num, r.cur.id, old.line)
+		c.failAt(at, c.text[at:c.pos-1], ErrPortInUse,
+			"port %d of %q has a cable on line %d already: want one line for each port", num, r.cur.id, old.line)
 	}
 	return p, num
 }

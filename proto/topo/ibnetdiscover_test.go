@@ -103,11 +103,13 @@ func TestCluster(t *testing.T) {
 		t.Errorf("%d cables, %d routers, %d LIDs", g.NumCables(), len(g.Routers()), g.NumLIDs())
 	}
 	sw := g.ByName("leaf01")
-	if sw.GUID != 0xfc6a1c0300b00000 || sw.NumPorts() != 41 || sw.VendorID != 0x2c9 || sw.DeviceID != 0xd2f0 || sw.Ports[0].LID != 3 || sw.Desc != "MF0;leaf01:MQM8700/U1" {
+	if sw.GUID != 0xfc6a1c0300b00000 || sw.NumPorts() != 41 || sw.VendorID != 0x2c9 || sw.DeviceID != 0xd2f0 ||
+		sw.Ports[0].LID != 3 || sw.Desc != "MF0;leaf01:MQM8700/U1" {
 		t.Errorf("leaf01 is %+v", sw)
 	}
 	st := g.ByName("storage")
-	if st.SystemGUID != 0x2c90300aa0003 || st.PortGUID(2) != 0x2c90300aa0002 || st.Ports[1].LID != 16 || st.Ports[1].LMC != 1 {
+	if st.SystemGUID != 0x2c90300aa0003 || st.PortGUID(2) != 0x2c90300aa0002 || st.Ports[1].LID != 16 ||
+		st.Ports[1].LMC != 1 {
 		t.Errorf("storage is %+v", st)
 	}
 	// What ibnetdiscover could not name is taken from the other end.
@@ -255,10 +257,13 @@ func TestBackToBack(t *testing.T) {
 func TestNames(t *testing.T) {
 	for _, c := range []struct{ desc, want string }{
 		{"node01 HCA-1", "node01"}, {"node01", "node01"}, {"MF0;sw-7.rack2:MQM9700/U1", "sw-7.rack2"},
-		{"MF0;dir1:CS8500/L03/U1", "dir1-L03"}, {"MF0;dir1:CS8500/L03/U2", "dir1-L03-U2"}, {"MF0;dir1:SX6536/S01/U1", "dir1-S01"}, {"MF0;big:Q3400/U4", "big-U4"},
-		{"MF0;sw:X", "sw"}, {"MF0;sw:X/", "sw"}, {"MF0;sw:X/a b", "sw"}, {"MF0;" + strings.Repeat("s", 62) + ":X/L03/U1", strings.Repeat("s", 62)},
+		{"MF0;dir1:CS8500/L03/U1", "dir1-L03"}, {"MF0;dir1:CS8500/L03/U2", "dir1-L03-U2"},
+		{"MF0;dir1:SX6536/S01/U1", "dir1-S01"}, {"MF0;big:Q3400/U4", "big-U4"},
+		{"MF0;sw:X", "sw"}, {"MF0;sw:X/", "sw"}, {"MF0;sw:X/a b", "sw"},
+		{"MF0;" + strings.Repeat("s", 62) + ":X/L03/U1", strings.Repeat("s", 62)},
 		{"MF0;bad name:X/U1", ""}, {"MT25408 ConnectX Mellanox Technologies", ""}, {"", ""}, {"  ", ""},
-		{"-x", ""}, {"a/b c", ""}, {"Quantum Mellanox Technologies", ""}, {" node02 x", "node02"}, {strings.Repeat("a", 64), ""},
+		{"-x", ""}, {"a/b c", ""}, {"Quantum Mellanox Technologies", ""}, {" node02 x", "node02"},
+		{strings.Repeat("a", 64), ""},
 	} {
 		if got := nameFromDesc(c.desc); got != c.want {
 			t.Errorf("%q gives the name %q, want %q", c.desc, got, c.want)
@@ -270,7 +275,8 @@ func TestNames(t *testing.T) {
 func TestForeignNames(t *testing.T) {
 	var g Graph
 	for i, name := range []string{"x", "y", "b", "a"} {
-		if _, err := g.Add(Node{Name: name, Type: ib.NodeSwitch, GUID: ib.GUID(i + 1), Desc: []string{"a", "b \"q\"", "a", "\""}[i]}, 2); err != nil {
+		if _, err := g.Add(Node{Name: name, Type: ib.NodeSwitch, GUID: ib.GUID(i + 1),
+			Desc: []string{"a", "b \"q\"", "a", "\""}[i]}, 2); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -323,7 +329,8 @@ func TestFileErrors(t *testing.T) {
 		{"unknown node", swap("[1] \"h1\"[1]", "[1] \"h9\"[1]"), 2, 5, ErrUnknownNode, "never defines"},
 		{"port twice", swap("[2] \"h2\"[1]", "[1] \"h2\"[1]"), 3, 2, ErrPortInUse, "line 2"},
 		{"doubled cable", swap("[2] \"h2\"[1]", "[2] \"h1\"[1]"), 3, 5, ErrPortInUse, "line 5"},
-		{"one-sided", swap("Ca 1 \"h1\"\n[1] \"s1\"[1]\n", "Ca 1 \"h1\"\n"), 2, 5, ErrOneSided, "no line for that port"},
+		{"one-sided", swap("Ca 1 \"h1\"\n[1] \"s1\"[1]\n", "Ca 1 \"h1\"\n"), 2, 5, ErrOneSided,
+			"no line for that port"},
 		{"self-loop", "Switch 2 \"a\"\n[1] \"a\"[1]\n", 2, 5, ErrSelfLoop, "itself"},
 		{"bad option", swap("[1] \"h1\"[1]", "[1] \"h1\"[1] q=1"), 2, 13, ErrSyntax, "w= or s="},
 		{"bad width", swap("[1] \"h1\"[1]", "[1] \"h1\"[1] w=0"), 2, 15, ErrSyntax, "mask"},
@@ -332,8 +339,10 @@ func TestFileErrors(t *testing.T) {
 		{"bad LID", swap("[1] \"h1\"[1]", "[1] \"h1\"[1] # \"h1\" lid 49152 4xNDR"), 2, 24, ErrSyntax, "49151"},
 		{"bad LMC", "Switch 2 \"a\" # \"a\" base port 0 lid 1 lmc 8\n", 1, 42, ErrSyntax, "0 to 7"},
 		{"two port GUIDs", swap("Ca 1 \"h1\"\n[1] ", "Ca 1 \"h1\"\n[1](7) ") + "Ca 1 \"h3\"\n", 0, 0, nil, ""},
-		{"GUID mismatch", strings.Replace(swap("[1] \"h1\"[1]", "[1] \"h1\"[1](8)"), "\n[1] \"s1\"[1]", "\n[1](7) \"s1\"[1]", 1), 5, 8, ErrGUIDMismatch, "line 2"},
-		{"port GUID twice", strings.Replace(swap("[1] \"s1\"[1]", "[1](7) \"s1\"[1]"), "[1] \"s1\"[2]", "[1](7) \"s1\"[2]", 1), 7, 8, ErrDuplicateGUID, "each port"},
+		{"GUID mismatch", strings.Replace(swap("[1] \"h1\"[1]", "[1] \"h1\"[1](8)"), "\n[1] \"s1\"[1]",
+			"\n[1](7) \"s1\"[1]", 1), 5, 8, ErrGUIDMismatch, "line 2"},
+		{"port GUID twice", strings.Replace(swap("[1] \"s1\"[1]", "[1](7) \"s1\"[1]"), "[1] \"s1\"[2]",
+			"[1](7) \"s1\"[2]", 1), 7, 8, ErrDuplicateGUID, "each port"},
 		{"include", "include \"x\"\n", 1, 1, ErrUnsupported, "in its place"},
 		{"do", "do Link \"a\"\n", 1, 1, ErrUnsupported, "remove the line"},
 		{"alias twice", "Switch 2 \"a\"\n@[1] \"x\"\n@[2] \"x\"\n", 3, 6, ErrDuplicateID, "line 2"},

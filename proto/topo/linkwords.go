@@ -90,7 +90,8 @@ func (r *reader) readNodeComment(c *cursor, n *fileNode, text string, at int) {
 	n.Name = r.names.derive(n.Type, n.Desc)
 	if f.name != "" && f.name != n.Name {
 		if r.names.taken[f.name] || !isHostName(f.name) {
-			c.failAt(f.nameAt, f.name, ErrDuplicateName, "%q is taken or no host name: want a name of its own, or none", f.name)
+			c.failAt(f.nameAt, f.name, ErrDuplicateName, "%q is taken or no host name: want a name of its own, or none",
+				f.name)
 			return
 		}
 		n.Name = f.name

@@ -76,7 +76,8 @@ func nameFromDesc(desc string) string {
 	return ""
 }
 
-// partOf is what tells a part of a box from the others, from "MODEL/L03/U1"; the first or only chip goes without saying.
+// partOf is what tells a part of a box from the others, from "MODEL/L03/U1"; the first or only chip goes without
+// saying.
 func partOf(model string) (part string) {
 	_, path, _ := strings.Cut(model, "/")
 	for step := range strings.SplitSeq(path, "/") {

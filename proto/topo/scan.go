@@ -21,7 +21,8 @@ type cursor struct {
 // failAt records a mistake at a byte offset of the line.
 func (c *cursor) failAt(pos int, word string, kind error, format string, v ...any) {
 	if c.err == nil {
-		c.err = &ParseError{File: c.file, Line: c.line, Col: pos + 1, Word: word, Err: kind, Detail: fmt.Sprintf(format, v...)}
+		c.err = &ParseError{File: c.file, Line: c.line, Col: pos + 1, Word: word, Err: kind,
+			Detail: fmt.Sprintf(format, v...)}
 	}
 }
 

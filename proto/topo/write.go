@@ -49,7 +49,8 @@ func appendID(dst []byte, n *Node) []byte {
 
 func appendNode(dst []byte, n *Node, names *namer) []byte {
 	w := typeWords[n.Type]
-	dst = fmt.Appendf(dst, "\nvendid=0x%x\ndevid=0x%x\nsysimgguid=0x%x\n%s=0x%x", n.VendorID, n.DeviceID, uint64(n.SystemGUID), w.guid, uint64(n.GUID))
+	dst = fmt.Appendf(dst, "\nvendid=0x%x\ndevid=0x%x\nsysimgguid=0x%x\n%s=0x%x", n.VendorID, n.DeviceID,
+		uint64(n.SystemGUID), w.guid, uint64(n.GUID))
 	if n.IsSwitch() {
 		dst = fmt.Appendf(dst, "(%x)", uint64(n.PortGUID(0)))
 	}

@@ -103,7 +103,8 @@ func TestHashSeesEverything(t *testing.T) {
 		if p.LRH.LNH == wire.LNHGlobal {
 			for name, edit := range map[string]func(g *wire.GRH){
 				"hop limit": func(g *wire.GRH) { g.HopLimit-- }, "tclass": func(g *wire.GRH) { g.TClass++ },
-				"flow": func(g *wire.GRH) { g.Flow++ }, "sgid": func(g *wire.GRH) { g.SGID[3]++ }, "dgid": func(g *wire.GRH) { g.DGID[12]++ },
+				"flow": func(g *wire.GRH) { g.Flow++ }, "sgid": func(g *wire.GRH) { g.SGID[3]++ },
+				"dgid": func(g *wire.GRH) { g.DGID[12]++ },
 			} {
 				q, e := *p, base
 				edit(&q.GRH)
@@ -146,10 +147,12 @@ func TestHashOrderAndPayload(t *testing.T) {
 		}
 	}
 	states := []Event{
-		{Kind: State, What: "port", From: "Armed", To: "Active"}, {Kind: State, What: "port", From: "Armed", To: "Down"},
+		{Kind: State, What: "port", From: "Armed", To: "Active"},
+		{Kind: State, What: "port", From: "Armed", To: "Down"},
 		{Kind: State, What: "portA", From: "rmed", To: "Active"}, {Kind: State, What: "port", From: "ArmedActive"},
 		{Kind: State, What: "port", From: "Armed", To: "Active", QP: 3},
-		{Kind: Link, Link: wire.LinkPacket{FCCL: 1}}, {Kind: Link, Link: wire.LinkPacket{FCTBS: 1}}, {Kind: Link, Link: wire.LinkPacket{VL: 1}},
+		{Kind: Link, Link: wire.LinkPacket{FCCL: 1}}, {Kind: Link, Link: wire.LinkPacket{FCTBS: 1}},
+		{Kind: Link, Link: wire.LinkPacket{VL: 1}},
 		{Kind: Drop, Bytes: []byte{1, 2, 3}}, {Kind: Drop, Bytes: []byte{1, 2, 3, 0}},
 	}
 	seen := map[uint64]int{}

@@ -19,9 +19,11 @@ func TestJSONGolden(t *testing.T) {
 	cut := ack().Append(nil)[:10]
 	for _, e := range []Event{
 		{Time: 1234, Node: 1, Port: 1, Dir: Out, Packet: ack()},
-		{Time: 2 * ib.Nanosecond, Node: 2, Port: 3, Dir: In, Kind: Link, Link: wire.LinkPacket{Op: wire.LinkInit, VL: 2, FCTBS: 3, FCCL: 4}},
+		{Time: 2 * ib.Nanosecond, Node: 2, Port: 3, Dir: In, Kind: Link,
+			Link: wire.LinkPacket{Op: wire.LinkInit, VL: 2, FCTBS: 3, FCCL: 4}},
 		{Time: 3 * ib.Nanosecond, Node: 2, Port: 3, Kind: State, What: "port", From: "Armed", To: "Active"},
-		{Time: 4 * ib.Nanosecond, Node: 1, Port: 1, Kind: State, What: "QP", QP: 17, From: "RTS", To: "ERR", Note: "retries \"spent\""},
+		{Time: 4 * ib.Nanosecond, Node: 1, Port: 1, Kind: State, What: "QP", QP: 17, From: "RTS", To: "ERR",
+			Note: "retries \"spent\""},
 		{Time: 5 * ib.Nanosecond, Node: 2, Port: 3, Dir: In, Kind: Drop, Reason: NoRoute, Packet: raw},
 		{Time: 6 * ib.Nanosecond, Node: 2, Port: 3, Dir: In, Kind: Drop, Reason: Malformed, Bytes: cut},
 		{Time: 7 * ib.Nanosecond, Node: 2, Port: 3, Dir: In, Bytes: ack().Append(nil)},

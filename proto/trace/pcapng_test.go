@@ -124,7 +124,8 @@ func TestPcapngBytesWin(t *testing.T) {
 func TestPcapngPendingIsBounded(t *testing.T) {
 	w, file := newCapture(t, PcapngOptions{})
 	for i := range 100 {
-		write(t, w, Event{Time: ib.Time(i) * ib.Microsecond, Node: 1, Port: 1, Kind: State, What: "QP", QP: ib.QPN(i), From: "RTR", To: "RTS"})
+		write(t, w, Event{Time: ib.Time(i) * ib.Microsecond, Node: 1, Port: 1, Kind: State, What: "QP", QP: ib.QPN(i),
+			From: "RTR", To: "RTS"})
 	}
 	write(t, w, Event{Node: 1, Port: 1, Packet: ack(), Note: strings.Repeat("é", maxText)})
 	c, err := ReadPcapng(file.Bytes())
@@ -132,7 +133,8 @@ func TestPcapngPendingIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := c.Records[0].Comments
-	if len(got) != maxPending+1 || got[maxPending-1] != "99.000us: QP 0x000063 RTR to RTS" || got[0] != "84.000us: QP 0x000054 RTR to RTS" {
+	if len(got) != maxPending+1 || got[maxPending-1] != "99.000us: QP 0x000063 RTR to RTS" ||
+		got[0] != "84.000us: QP 0x000054 RTR to RTS" {
 		t.Errorf("%d comments: %q", len(got), got[:min(2, len(got))])
 	}
 	if note := got[maxPending]; len(note) != maxText || strings.ToValidUTF8(note, "") != note {
@@ -258,7 +260,8 @@ func TestReadPcapngRefusals(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := ReadPcapng(append(append([]byte(nil), good...), good...)); err == nil || !strings.Contains(err.Error(), "second section") {
+	if _, err := ReadPcapng(append(append([]byte(nil), good...), good...)); err == nil ||
+		!strings.Contains(err.Error(), "second section") {
 		t.Errorf("second section: %v", err)
 	}
 }

@@ -121,9 +121,11 @@ func TestTsharkEveryOpcode(t *testing.T) {
 	}
 	fields := append([]string{
 		"frame.number", "infiniband.bth.opcode", "infiniband.bth.psn", "infiniband.bth.destqp", "infiniband.lrh.slid",
-		"infiniband.lrh.dlid", "infiniband.bth.padcnt", "infiniband.grh.dgid", "frame.packet_flags_direction", "frame.interface_name",
+		"infiniband.lrh.dlid", "infiniband.bth.padcnt", "infiniband.grh.dgid", "frame.packet_flags_direction",
+		"frame.interface_name",
 		"infiniband.deth.srcqp", "infiniband.reth.va", "infiniband.reth.dmalen", "infiniband.aeth.msn",
-		"infiniband.atomicacketh.origremdt", "infiniband.atomiceth.cmpdt", "infiniband.invariant.crc", "infiniband.variant.crc",
+		"infiniband.atomicacketh.origremdt", "infiniband.atomiceth.cmpdt", "infiniband.invariant.crc",
+		"infiniband.variant.crc",
 	}, complaints...)
 	rows := tshark(t, file.Bytes(), fields...)
 	if len(rows) != len(packets) {
@@ -208,8 +210,10 @@ func TestTsharkOtherPackets(t *testing.T) {
 	}
 	write(t, w, Event{Time: 2500, Node: 1, Port: 1, Dir: Out, Packet: raw})
 	write(t, w, Event{Time: 3500, Node: 1, Port: 1, Dir: Out, Packet: ip})
-	write(t, w, Event{Time: 4 * ib.Microsecond, Node: 2, Port: 3, Kind: State, What: "port", From: "Armed", To: "Active"})
-	write(t, w, Event{Time: 5 * ib.Microsecond, Node: 2, Port: 3, Dir: In, Kind: Drop, Reason: NoRoute, Packet: send, Note: "LID 5"})
+	write(t, w, Event{Time: 4 * ib.Microsecond, Node: 2, Port: 3, Kind: State, What: "port", From: "Armed",
+		To: "Active"})
+	write(t, w, Event{Time: 5 * ib.Microsecond, Node: 2, Port: 3, Dir: In, Kind: Drop, Reason: NoRoute, Packet: send,
+		Note: "LID 5"})
 	write(t, w, Event{Time: 6 * ib.Second, Node: 9, Port: 4, Packet: send})
 	rows := tshark(t, file.Bytes(), "frame.time_epoch", "frame.len", "frame.interface_name", "frame.comment",
 		"infiniband.rwh.etype", "ipv6.nxt", "infiniband.bth.opcode", "_ws.malformed", "_ws.expert.severity")
@@ -217,7 +221,8 @@ func TestTsharkOtherPackets(t *testing.T) {
 	want := [][]string{
 		{"1700000000.000000002", "30", "h1/1", "", "0x88b5", "", "", "", ""},
 		{"1700000000.000000003", "50", "h1/1", "", "", "59", "", "", ""},
-		{"1700000000.000005000", "282", "leaf1/3", "4.000us: port Armed to Active,dropped: no-route, LID 5", "", "", "36", "", comment + "," + comment},
+		{"1700000000.000005000", "282", "leaf1/3", "4.000us: port Armed to Active,dropped: no-route, LID 5", "", "",
+			"36", "", comment + "," + comment},
 		{"1700000006.000000000", "282", "node 9 port 4", "", "", "", "36", "", ""},
 	}
 	if !reflect.DeepEqual(rows, want) {

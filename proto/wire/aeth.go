@@ -35,7 +35,8 @@ func (h *AETH) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(h.Syndrome)<<24|h.MSN&mask24)
 }
 
-var nakNames = [...]string{"PSN sequence error", "invalid request", "remote access error", "remote operational error", "invalid RD request"}
+var nakNames = [...]string{"PSN sequence error", "invalid request", "remote access error", "remote operational error",
+	"invalid RD request"}
 
 func (s Syndrome) String() string {
 	switch s.Type() {

@@ -24,7 +24,8 @@ func TestSyndrome(t *testing.T) {
 	}
 	for _, c := range cases {
 		if c.s.Type() != c.typ || c.s.Value() != c.value {
-			t.Errorf("%#x: type %#x value %d, want %#x %d", uint8(c.s), uint8(c.s.Type()), c.s.Value(), uint8(c.typ), c.value)
+			t.Errorf("%#x: type %#x value %d, want %#x %d", uint8(c.s), uint8(c.s.Type()), c.s.Value(), uint8(c.typ),
+				c.value)
 		}
 	}
 }

@@ -82,14 +82,16 @@ func checkBundle(t *testing.T, lnh LNH, op Opcode, k, mtu, tail int, want [3]Opc
 			w = want[2]
 		}
 		last := i == k-1
-		if r.BTH.Opcode != MakeOpcode(op.Service(), w) || r.BTH.PSN != p.BTH.PSN.Add(i) || r.BTH.AckReq != last || r.BTH.Solicited != last || q.Packets() != 1 {
+		if r.BTH.Opcode != MakeOpcode(op.Service(), w) || r.BTH.PSN != p.BTH.PSN.Add(i) || r.BTH.AckReq != last ||
+			r.BTH.Solicited != last || q.Packets() != 1 {
 			t.Fatalf("%v, packet %d of %d: %+v", op, i, k, r.BTH)
 		}
 		words += uint64(r.LRH.Length)
 		data = append(data, r.Payload...)
 	}
 	if words != p.WireWords() || !bytes.Equal(data, p.Payload) {
-		t.Fatalf("%v of %d packets: %d words and %d bytes, want %d and %d", op, k, words, len(data), p.WireWords(), len(p.Payload))
+		t.Fatalf("%v of %d packets: %d words and %d bytes, want %d and %d", op, k, words, len(data), p.WireWords(),
+			len(p.Payload))
 	}
 	// A payload elsewhere counts the same.
 	p.Far, p.FarLen, p.Payload = &memory{}, len(p.Payload), nil

@@ -9,8 +9,9 @@ import (
 // CompactMax is the most that PackExt fills.
 const CompactMax = 28
 
-// PackExt puts the extended headers that ext names into t, as they are needed between two drivers on one machine, and returns how long they are. All that
-// one packet can have fit, but RDETH, and XRCETH beside an AtomicETH, which are left out.
+// PackExt puts the extended headers that ext names into t, as they are needed between two drivers on one machine, and
+// returns how long they are. All that one packet can have fit, but RDETH, and XRCETH beside an AtomicETH, which are
+// left out.
 func (p *Packet) PackExt(ext Ext, t *[CompactMax]byte) int {
 	le, o := binary.LittleEndian, 0
 	if ext&ExtRETH != 0 {
@@ -63,7 +64,8 @@ func (p *Packet) UnpackExt(ext Ext, t *[CompactMax]byte) int {
 		o += 4
 	}
 	if ext&ExtAtomicETH != 0 {
-		p.AtomicETH = AtomicETH{VA: le.Uint64(t[0:]), RKey: le.Uint32(t[8:]), Swap: le.Uint64(t[12:]), Compare: le.Uint64(t[20:])}
+		p.AtomicETH = AtomicETH{VA: le.Uint64(t[0:]), RKey: le.Uint32(t[8:]), Swap: le.Uint64(t[12:]),
+			Compare: le.Uint64(t[20:])}
 		return 28
 	}
 	if ext&ExtAtomicAckETH != 0 {

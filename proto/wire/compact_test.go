@@ -5,8 +5,10 @@ import "testing"
 // TestCompact: what is packed comes out again, for every opcode, and fits.
 func TestCompact(t *testing.T) {
 	full := Packet{
-		RETH: RETH{VA: 0x1122334455667788, RKey: 0x99AABBCC, DMALen: 0xDDEEFF00}, AETH: AETH{Syndrome: 0x1F, MSN: 0x123456},
-		AtomicETH: AtomicETH{VA: 1 << 40, RKey: 7, Swap: 1 << 50, Compare: 1 << 60}, AtomicAck: 1 << 63, Imm: 0xCAFEBABE, XRCSRQ: 0xABCDEF,
+		RETH:      RETH{VA: 0x1122334455667788, RKey: 0x99AABBCC, DMALen: 0xDDEEFF00},
+		AETH:      AETH{Syndrome: 0x1F, MSN: 0x123456},
+		AtomicETH: AtomicETH{VA: 1 << 40, RKey: 7, Swap: 1 << 50, Compare: 1 << 60}, AtomicAck: 1 << 63,
+		Imm: 0xCAFEBABE, XRCSRQ: 0xABCDEF,
 		DETH: DETH{QKey: 0x80010000, SrcQP: 0xFEDCBA},
 	}
 	seen := 0

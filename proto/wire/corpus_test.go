@@ -30,7 +30,8 @@ func corpus() (names []string, packets [][]byte) {
 		}
 	}
 	add("global "+MakeOpcode(UD, OpSendOnly).String(), sample(LNHGlobal, MakeOpcode(UD, OpSendOnly), 32).Append(nil))
-	add("global "+MakeOpcode(RC, OpReadRequest).String(), sample(LNHGlobal, MakeOpcode(RC, OpReadRequest), 0).Append(nil))
+	add("global "+MakeOpcode(RC, OpReadRequest).String(),
+		sample(LNHGlobal, MakeOpcode(RC, OpReadRequest), 0).Append(nil))
 	add("raw EtherType", sample(LNHRaw, 0, 12).Append(nil))
 	add("raw IPv6", sample(LNHIPv6, 0, 40).Append(nil))
 	for _, op := range []LinkOp{LinkNormal, LinkInit} {

@@ -56,11 +56,13 @@ func ParseLinkPacket(b []byte) (LinkPacket, int, error) {
 	}
 	got, want := binary.BigEndian.Uint16(b[linkLPCRC:]), LPCRC(b[:linkLPCRC])
 	if got != want {
-		return LinkPacket{}, 0, &ParseError{Kind: ErrLPCRC, Layer: "link packet", Field: "LPCRC", Got: uint64(got), Want: uint64(want)}
+		return LinkPacket{}, 0, &ParseError{Kind: ErrLPCRC, Layer: "link packet", Field: "LPCRC", Got: uint64(got),
+			Want: uint64(want)}
 	}
 	p := decodeLinkPacket(b)
 	if p.Op > LinkInit {
-		return LinkPacket{}, 0, &ParseError{Kind: ErrOpcode, Layer: "link packet", Field: "Op", Got: uint64(p.Op), Want: uint64(LinkInit)}
+		return LinkPacket{}, 0, &ParseError{Kind: ErrOpcode, Layer: "link packet", Field: "Op", Got: uint64(p.Op),
+			Want: uint64(LinkInit)}
 	}
 	return p, LinkPacketSize, nil
 }

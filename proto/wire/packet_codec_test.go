@@ -72,7 +72,8 @@ func sample(lnh LNH, op Opcode, payload int) *Packet {
 		p.RETH = RETH{VA: 0x0102030405060708, RKey: 0x11223344, DMALen: uint32(payload)}
 	}
 	if i.Has(ExtAtomicETH) {
-		p.AtomicETH = AtomicETH{VA: 0x1112131415161718, RKey: 0x55667788, Swap: 0x2122232425262728, Compare: 0x3132333435363738}
+		p.AtomicETH = AtomicETH{VA: 0x1112131415161718, RKey: 0x55667788, Swap: 0x2122232425262728,
+			Compare: 0x3132333435363738}
 	}
 	if i.Has(ExtAETH) {
 		p.AETH = AETH{Syndrome: SynAckNoCred, MSN: 0x00beef}

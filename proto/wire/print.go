@@ -279,8 +279,10 @@ var extPrinters = []struct {
 	{ExtAtomicETH, func(p *printer, b []byte) (int, error) {
 		h, n, err := ParseAtomicETH(b)
 		if err == nil {
-			p.add("AtomicETH", fmt.Sprintf("VA %#x RKey %#08x swap/add %#x compare %#x", h.VA, h.RKey, h.Swap, h.Compare),
-				f("VA", "%#016x", h.VA), f("R_Key", "%#08x", h.RKey), f("SwapDt", "%#016x", h.Swap), f("CmpDt", "%#016x", h.Compare))
+			p.add("AtomicETH", fmt.Sprintf("VA %#x RKey %#08x swap/add %#x compare %#x", h.VA, h.RKey, h.Swap,
+				h.Compare),
+				f("VA", "%#016x", h.VA), f("R_Key", "%#08x", h.RKey), f("SwapDt", "%#016x", h.Swap),
+				f("CmpDt", "%#016x", h.Compare))
 		}
 		return n, err
 	}},

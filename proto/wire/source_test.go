@@ -26,15 +26,18 @@ func TestFarPayload(t *testing.T) {
 			far.Payload, far.Far, far.FarLen = nil, m, n
 			far.LRH.Length, far.BTH.Pad, far.GRH.PayLen = 0, 0, 0
 			far.Seal()
-			if far.PayloadLen() != n || far.LRH != here.LRH || far.BTH != here.BTH || far.GRH.PayLen != here.GRH.PayLen || far.WireSize() != here.WireSize() {
-				t.Fatalf("%d bytes elsewhere: %d, %+v %+v, want %+v %+v", n, far.PayloadLen(), far.LRH, far.BTH, here.LRH, here.BTH)
+			if far.PayloadLen() != n || far.LRH != here.LRH || far.BTH != here.BTH ||
+				far.GRH.PayLen != here.GRH.PayLen || far.WireSize() != here.WireSize() {
+				t.Fatalf("%d bytes elsewhere: %d, %+v %+v, want %+v %+v", n, far.PayloadLen(), far.LRH, far.BTH,
+					here.LRH, here.BTH)
 			}
 			if n > 0 && (far.Fetch(make([]byte, n)) || far.FarLen != n) {
 				t.Fatal("fetched from a sender that is gone")
 			}
 			m.gone = false
 			buf := make([]byte, 0, 4096)
-			if !far.Fetch(buf[:n]) || far.FarLen != 0 || far.PayloadLen() != n || !bytes.Equal(far.Append(nil), here.Append(nil)) {
+			if !far.Fetch(buf[:n]) || far.FarLen != 0 || far.PayloadLen() != n ||
+				!bytes.Equal(far.Append(nil), here.Append(nil)) {
 				t.Fatalf("%d bytes: not the same once fetched", n)
 			}
 		}

@@ -9,9 +9,9 @@ import (
 	"softib/proto/ib"
 )
 
-// ParseConfig reads an opensm.conf: a word and its value on each line, over OpenSM's defaults. The warnings name options
-// that OpenSM has and this manager has not, where they are not at their default. Unlike OpenSM,
-// which skips them silently, it reports words that are no option and values that are none.
+// ParseConfig reads an opensm.conf: a word and its value on each line, over OpenSM's defaults. The warnings name
+// options that OpenSM has and this manager has not, where they are not at their default. Unlike OpenSM, which skips
+// them silently, it reports words that are no option and values that are none.
 func ParseConfig(file string, data []byte) (Config, Problems, error) {
 	p := configParser{r: reporter{file: file}, c: DefaultConfig()}
 	for _, line := range lines(data) {

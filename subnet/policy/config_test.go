@@ -55,13 +55,17 @@ func TestConfigGolden(t *testing.T) {
 		t.Errorf("warnings %q, want %q", warned, want)
 	}
 	want := DefaultConfig()
-	want.GUID, want.MKey, want.MKeyProtectionLevel, want.MKeyLeasePeriod, want.SMKey = 0x0002c90300a1b2c3, 0x1122334455667788, 2, 60, 0xfeedface
-	want.SubnetPrefix, want.LMC, want.SMPriority, want.SweepInterval, want.MaxWireSMPs = 0xfec0000000000001, 2, 14, 0, 64
+	want.GUID, want.MKey, want.MKeyProtectionLevel, want.MKeyLeasePeriod, want.SMKey = 0x0002c90300a1b2c3,
+		0x1122334455667788, 2, 60, 0xfeedface
+	want.SubnetPrefix, want.LMC, want.SMPriority, want.SweepInterval, want.MaxWireSMPs = 0xfec0000000000001, 2, 14, 0,
+		64
 	want.RoutingEngines = []string{"ftree", "updn", "minhop"}
 	want.RootGUIDFile, want.CNGUIDFile, want.PartitionEnforce = "/etc/opensm/root guids", "/etc/opensm/cn_guids", "out"
-	want.PacketLifeTime, want.TransactionTimeout, want.ReassignLIDs, want.LogFile, want.QoS = 0x14, 500, true, "/var/log/sm.log", true
+	want.PacketLifeTime, want.TransactionTimeout, want.ReassignLIDs, want.LogFile, want.QoS = 0x14, 500, true,
+		"/var/log/sm.log", true
 	want.QoSOptions[QoSAll] = QoSOptions{8, 6, []VLWeight{{0, 4}},
-		[]VLWeight{{0, 0}, {1, 64}, {2, 128}, {3, 192}, {4, 0}, {5, 64}, {6, 64}, {7, 64}}, []ib.VL{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 15}}
+		[]VLWeight{{0, 0}, {1, 64}, {2, 128}, {3, 192}, {4, 0}, {5, 64}, {6, 64}, {7, 64}},
+		[]ib.VL{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 15}}
 	want.QoSOptions[QoSSwitchPort0].MaxVLs = 2
 	want.QoSOptions[QoSCA].SL2VL = []ib.VL{0, 1, 2, 3, 5, 5, 5, 12, 12, 0}
 	want.QoSOptions[QoSSwitchPort].HighLimit = 255
@@ -97,14 +101,16 @@ func TestPortQoS(t *testing.T) {
 		{QoSRouter, 8, 6, [ib.NumSL]ib.VL{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 15}},
 	} {
 		q := c.PortQoS(w.kind)
-		if q.MaxVLs != w.vls || q.HighLimit != w.limit || q.SL2VL != w.sl2vl || len(q.VLArbHigh) != 1 || len(q.VLArbLow) != 8 {
+		if q.MaxVLs != w.vls || q.HighLimit != w.limit || q.SL2VL != w.sl2vl || len(q.VLArbHigh) != 1 ||
+			len(q.VLArbLow) != 8 {
 			t.Errorf("%v: %+v", w.kind, q)
 		}
 	}
 	// OpenSM's own, as its manual prints them.
 	def := DefaultConfig()
 	q := def.PortQoS(QoSCA)
-	got := fmt.Sprintf("%d %d %s %s %s", q.MaxVLs, q.HighLimit, appendVLArb(nil, q.VLArbHigh), appendVLArb(nil, q.VLArbLow), appendSL2VL(nil, q.SL2VL[:]))
+	got := fmt.Sprintf("%d %d %s %s %s", q.MaxVLs, q.HighLimit, appendVLArb(nil, q.VLArbHigh),
+		appendVLArb(nil, q.VLArbLow), appendSL2VL(nil, q.SL2VL[:]))
 	const want = "15 0 0:4,1:0,2:0,3:0,4:0,5:0,6:0,7:0,8:0,9:0,10:0,11:0,12:0,13:0,14:0 " +
 		"0:0,1:4,2:4,3:4,4:4,5:4,6:4,7:4,8:4,9:4,10:4,11:4,12:4,13:4,14:4 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,7"
 	if got != want {
@@ -125,7 +131,8 @@ func TestConfigErrors(t *testing.T) {
 		{"qos_vlarb_low 0:1,1", `f:1:19: syntax error: "1": expected lane:weight, such as 0:64`},
 		{"qos_vlarb_low 0:1,15:3", `f:1:19: bad value: "15": expected a data lane, a number from 0 to 14`},
 		{"qos_sl2vl 0,1,16", `f:1:15: bad value: "16": expected a lane, a number from 0 to 15`},
-		{"qos_sl2vl 0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0", `f:1:11: bad value: "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0": expected 16 lanes, one for each service level`},
+		{"qos_sl2vl 0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0",
+			`f:1:11: bad value: "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0": expected 16 lanes, one for each service level`},
 		{"cc_cct 0:1,4:1", `f:1:12: bad value: "4": expected a shift, a number from 0 to 3`},
 		{"cc_ca_cong_setting_ccti_timer 3", `f:1:31: syntax error: "3": expected a service level and then a timer`},
 		{"cc_ca_cong_setting_ccti_min 16 1", `f:1:29: bad value: "16": expected a service level, a number from 0 to 15`},
@@ -138,7 +145,8 @@ func TestConfigErrors(t *testing.T) {
 	}
 	// Every mistake of a file is reported, and the rest still read.
 	c, _, err := ParseConfig("f", []byte("lmc 9\nqos maybe\nsm_priority 3\nnope 1\n"))
-	if ps, ok := err.(Problems); !ok || len(ps) != 3 || !errors.Is(err, ErrValue) || !errors.Is(err, ErrUnknown) || c.SMPriority != 3 {
+	if ps, ok := err.(Problems); !ok || len(ps) != 3 || !errors.Is(err, ErrValue) || !errors.Is(err, ErrUnknown) ||
+		c.SMPriority != 3 {
 		t.Errorf("%v; priority %d", err, c.SMPriority)
 	}
 }

@@ -49,7 +49,8 @@ func TestNodeNameMap(t *testing.T) {
 0x0002c902400a3b12    "leaf"
 `
 	got, err := ParseNodeNameMap("names", []byte(file))
-	want := NodeNameMap{{0x0002c902400a3b10, "IB1 (Rack 11 slot 1) # left"}, {0x0002c902400a3b11, "spine two"}, {0x0002c902400a3b12, "leaf"}}
+	want := NodeNameMap{{0x0002c902400a3b10, "IB1 (Rack 11 slot 1) # left"}, {0x0002c902400a3b11, "spine two"},
+		{0x0002c902400a3b12, "leaf"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -15,11 +15,12 @@ type GUIDKey struct {
 	MKey uint64
 }
 
-// GUID2MKey is OpenSM's guid2mkey file, in the order of GUIDs: the M_Keys that ports hold, so that a manager that was started anew can speak to them.
+// GUID2MKey is OpenSM's guid2mkey file, in the order of GUIDs: the M_Keys that ports hold, so that a manager that was
+// started anew can speak to them.
 type GUID2MKey []GUIDKey
 
-// ParseGUID2MKey reads lines of a port GUID and its key. Lines that are wrong are reported; the others are still returned, so that a
-// damaged file costs as few keys as possible.
+// ParseGUID2MKey reads lines of a port GUID and its key. Lines that are wrong are reported; the others are still
+// returned, so that a damaged file costs as few keys as possible.
 func ParseGUID2MKey(file string, data []byte) (GUID2MKey, error) {
 	r := reporter{file: file}
 	var out GUID2MKey

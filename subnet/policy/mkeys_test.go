@@ -32,7 +32,8 @@ func TestGUID2MKey(t *testing.T) {
 		"0x1 2\n0x1 3":            {ErrDuplicate, "f:2:1:"},
 		"0x1 0x1ffffffffffffffff": {ErrValue, "f:1:5:"},
 	} {
-		if _, err := ParseGUID2MKey("f", []byte(bad)); !errors.Is(err, at.kind) || !strings.Contains(err.Error(), at.want) {
+		if _, err := ParseGUID2MKey("f", []byte(bad)); !errors.Is(err, at.kind) ||
+			!strings.Contains(err.Error(), at.want) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

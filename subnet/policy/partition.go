@@ -44,7 +44,8 @@ const (
 )
 
 // whoWords are the file's words. ALL_VCAS is not in OpenSM 3.3.23; newer managers know it.
-var whoWords = [NumWho]string{All: "ALL", AllCAs: "ALL_CAS", AllSwitches: "ALL_SWITCHES", AllRouters: "ALL_ROUTERS", AllVCAs: "ALL_VCAS", Self: "SELF"}
+var whoWords = [NumWho]string{All: "ALL", AllCAs: "ALL_CAS", AllSwitches: "ALL_SWITCHES", AllRouters: "ALL_ROUTERS",
+	AllVCAs: "ALL_VCAS", Self: "SELF"}
 
 func (w Who) String() string {
 	if w < NumWho {
@@ -104,8 +105,8 @@ type PartitionDef struct {
 	Params  GroupParams
 	Members []Member
 	Groups  []MulticastGroup
-	// Rest takes in all ports of adapters that are in no other partition but the default one, as full members and at the first place of their tables. The
-	// file has no word for it.
+	// Rest takes in all ports of adapters that are in no other partition but the default one, as full members and at
+	// the first place of their tables. The file has no word for it.
 	Rest bool
 	// Paths bounds what paths in the partition may carry, and gives them a level. The file has no words for it.
 	Paths PathLimits
@@ -129,8 +130,8 @@ type Partitions struct {
 // DefaultPartitionName is the name of partition 0x7fff before a file gives it another.
 const DefaultPartitionName = "Default"
 
-// DefaultPartitions is what is in force when there is no file, or one without a definition: everybody is a full member of the default
-// partition, which carries IPoIB.
+// DefaultPartitions is what is in force when there is no file, or one without a definition: everybody is a full member
+// of the default partition, which carries IPoIB.
 func DefaultPartitions() Partitions {
 	return Partitions{Defs: []PartitionDef{{
 		Name: DefaultPartitionName, PKey: ib.PKeyBase, Key: ib.PKeyBase, IPoIB: true, Params: defaultGroupParams(),

@@ -23,7 +23,8 @@ func ParsePartitions(file string, data []byte) (Partitions, Problems, error) {
 		p.line(line.uncomment(false))
 	}
 	if p.open {
-		p.r.fail(p.last.end(), ErrMissing, "expected ; at the end of the partition that begins in line %d", p.header.line)
+		p.r.fail(p.last.end(), ErrMissing, "expected ; at the end of the partition that begins in line %d",
+			p.header.line)
 		p.close()
 	}
 	return Partitions{Defs: p.defs}, p.r.warnings, p.r.errs.err()
@@ -45,8 +46,9 @@ const (
 )
 
 var (
-	partitionFlags = []string{"mtu", "rate", "scope", "Q_Key", "TClass", "sl", "FlowLabel", "ipoib", "defmember", "indx0"}
-	groupFlags     = partitionFlags[:numGroupFlag]
+	partitionFlags = []string{"mtu", "rate", "scope", "Q_Key", "TClass", "sl", "FlowLabel", "ipoib", "defmember",
+		"indx0"}
+	groupFlags = partitionFlags[:numGroupFlag]
 )
 
 // groupFlagRange has what each flag with a number means and its limits.
@@ -307,7 +309,8 @@ func (p *partitionParser) port(name, val word, sep byte) {
 		i := abbreviated(name.text, portWords)
 		switch {
 		case i < 0:
-			p.r.fail(name, ErrUnknown, "expected a port GUID, mgid= or one of %s%s", oneOf(portWords), hint(name.text, append([]string{"mgid"}, portWords...)))
+			p.r.fail(name, ErrUnknown, "expected a port GUID, mgid= or one of %s%s", oneOf(portWords),
+				hint(name.text, append([]string{"mgid"}, portWords...)))
 		case i > 0:
 			m.Who = Who(i)
 			p.def.Members = append(p.def.Members, m)

@@ -77,10 +77,10 @@ type resolved struct {
 	first []bool
 }
 
-// Resolve holds the file against the ports of a subnet. The default partition comes first and is always there: everybody
-// is a limited member and the manager a full one, before the file says more. Later entries for a
-// port replace earlier ones. Partitions without members are left out. GUIDs of ports that are not there
-// wait for them. A file that defines nothing is like no file: see DefaultPartitions.
+// Resolve holds the file against the ports of a subnet. The default partition comes first and is always there:
+// everybody is a limited member and the manager a full one, before the file says more. Later entries for a port replace
+// earlier ones. Partitions without members are left out. GUIDs of ports that are not there wait for them. A file that
+// defines nothing is like no file: see DefaultPartitions.
 func (p Partitions) Resolve(ports []PortFacts, opt ResolveOptions) []Partition {
 	if len(p.Defs) == 0 {
 		p = DefaultPartitions()
@@ -94,7 +94,8 @@ func (p Partitions) Resolve(ports []PortFacts, opt ResolveOptions) []Partition {
 	part := func(key ib.PKey, name string) *resolved {
 		r := byKey[key]
 		if r == nil {
-			r = &resolved{Partition: Partition{Key: key | ib.PKeyFull, Name: name}, state: make([]Membership, len(ports))}
+			r = &resolved{Partition: Partition{Key: key | ib.PKeyFull, Name: name},
+				state: make([]Membership, len(ports))}
 			if r.Name == "" {
 				r.Name = key.String()
 			}
@@ -240,7 +241,8 @@ func (r *resolved) create(have map[ib.GID]bool, mgid ib.GID, p GroupParams) {
 			continue
 		}
 		have[mgid] = true
-		g := Group{MGID: mgid, PKey: r.Key, QKey: p.QKey, Rate: p.Rate, MTU: p.MTU, SL: p.SL, TClass: p.TClass, FlowLabel: p.FlowLabel, Scope: scope}
+		g := Group{MGID: mgid, PKey: r.Key, QKey: p.QKey, Rate: p.Rate, MTU: p.MTU, SL: p.SL, TClass: p.TClass,
+			FlowLabel: p.FlowLabel, Scope: scope}
 		if scope != DefaultScope {
 			g.HopLimit = 0xFF // leaves the subnet through routers
 		}
@@ -248,8 +250,8 @@ func (r *resolved) create(have map[ib.GID]bool, mgid ib.GID, p GroupParams) {
 	}
 }
 
-// Keys are the P_Keys that each port has, in the order in which they go into an empty table:
-// the first partition that asks for index 0 there, for all its members or for this one, else the default partition, then the others as defined.
+// Keys are the P_Keys that each port has, in the order in which they go into an empty table: the first partition that
+// asks for index 0 there, for all its members or for this one, else the default partition, then the others as defined.
 func Keys(parts []Partition) map[ib.GUID][]ib.PKey {
 	order := make([]int, 0, len(parts))
 	for i := range parts {

@@ -48,28 +48,35 @@ func TestPartitionsGolden(t *testing.T) {
 	base := GroupParams{Rate: 3, MTU: ib.MTU2048}
 	want := Partitions{Defs: []PartitionDef{
 		{Name: "Default", PKey: 0x7fff, Key: 0x7fff, IPoIB: true, Params: base,
-			Members: []Member{{Who: All, Membership: Limited}, {Who: AllSwitches, Membership: Full}, {Who: Self, Membership: Full}}},
-		{Name: "tenant-a", PKey: 0x10, Key: 0x10, Index0: true, IPoIB: true, Params: GroupParams{Rate: 7, MTU: ib.MTU4096, SL: 1},
+			Members: []Member{{Who: All, Membership: Limited}, {Who: AllSwitches, Membership: Full},
+				{Who: Self, Membership: Full}}},
+		{Name: "tenant-a", PKey: 0x10, Key: 0x10, Index0: true, IPoIB: true,
+			Params:  GroupParams{Rate: 7, MTU: ib.MTU4096, SL: 1},
 			Members: append(members(Full, hca+1, hca+2), members(Limited, hca+3)...)},
 		{Name: "tenant-b", PKey: 0x11, Key: 0x11, IPoIB: true,
-			Params:  GroupParams{Rate: 12, MTU: ib.MTU2048, Scopes: 1<<2 | 1<<5, QKey: 0x1b0b, TClass: 3, FlowLabel: 0x12345},
+			Params: GroupParams{Rate: 12, MTU: ib.MTU2048, Scopes: 1<<2 | 1<<5, QKey: 0x1b0b, TClass: 3,
+				FlowLabel: 0x12345},
 			Members: append(members(Full, hca+4), members(Both, hca+5)...)},
-		{Name: "storage", PKey: 0x20, Key: 0x20, Params: base, Members: append(members(Both, hca+1, hca+4), members(Limited, 812347623423)...)},
+		{Name: "storage", PKey: 0x20, Key: 0x20, Params: base,
+			Members: append(members(Both, hca+1, hca+4), members(Limited, 812347623423)...)},
 		{Name: "storage", PKey: 0x20, Key: 0x20, Params: base, Members: members(Full, hca+6)},
-		{Name: "mcast", PKey: 0x30, Key: 0x30, IPoIB: true, Params: base, Members: []Member{{Who: All, Membership: Full}},
+		{Name: "mcast", PKey: 0x30, Key: 0x30, IPoIB: true, Params: base,
+			Members: []Member{{Who: All, Membership: Full}},
 			Groups: []MulticastGroup{
 				{mustGID(t, "ff12:401b:8030::707"), GroupParams{Rate: 3, MTU: ib.MTU2048, SL: 1}},
 				{mustGID(t, "ff12:601b:8030::16"), base},
 				{mustGID(t, "ff12::1"), GroupParams{Rate: 3, MTU: ib.MTU512, SL: 1, QKey: 0xdeadbeef}},
 			}},
 		{Name: "auto", Key: 1, Params: base, Members: []Member{{Who: AllCAs, Membership: Full}}},
-		{PKey: 0x41, Key: 0x41, Params: base, Members: []Member{{Who: AllRouters, Membership: Full}, {Who: Self, Membership: Limited}}},
+		{PKey: 0x41, Key: 0x41, Params: base, Members: []Member{{Who: AllRouters, Membership: Full},
+			{Who: Self, Membership: Limited}}},
 		{Name: "auto", Key: 1, IPoIB: true, Params: base},
 		{Name: "nobody", PKey: 0x42, Key: 0x42, Params: base},
 	}}
 	for i := range max(len(got.Defs), len(want.Defs)) {
 		if i >= len(got.Defs) || i >= len(want.Defs) || !reflect.DeepEqual(got.Defs[i], want.Defs[i]) {
-			t.Errorf("definition %d:\n got %+v\nwant %+v", i, got.Defs[i:min(i+1, len(got.Defs))], want.Defs[i:min(i+1, len(want.Defs))])
+			t.Errorf("definition %d:\n got %+v\nwant %+v", i, got.Defs[i:min(i+1, len(got.Defs))],
+				want.Defs[i:min(i+1, len(want.Defs))])
 		}
 	}
 	again, _, err := ParsePartitions("again", got.Append(nil))
@@ -118,7 +125,8 @@ func TestPartitionsManual(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"123451 full", "123452 full", "123453 limited", "123454 limited", "123455 full", "123456 limited", "123457 limited",
+	want := []string{"123451 full", "123452 full", "123453 limited", "123454 limited", "123455 full", "123456 limited",
+		"123457 limited",
 		"123458 full", "123459 full", "12345a full", "12345b full", "12345c limited", "12345d full"}
 	if !slices.Equal(shared, want) {
 		t.Errorf("ShareIO:\n got %q\nwant %q", shared, want)
@@ -136,15 +144,19 @@ func TestPartitionsErrors(t *testing.T) {
 		{"A=0x10 : ALL=full", []string{"1:18 missing "}},
 		{"A=0x10 ALL=full;\nB=0x11 : ALL ;", []string{"1:1 syntax error A=0x10 ALL=full"}},
 		{"A=0x10,ipoip : ALL;", []string{"1:8 unknown word ipoip"}},
-		{"A=0x10,ipoib,mtu=9,rate=,sl=16,scope=0 : ALL;", []string{"1:18 bad value 9", "1:25 bad value ", "1:29 bad value 16", "1:38 bad value 0"}},
+		{"A=0x10,ipoib,mtu=9,rate=,sl=16,scope=0 : ALL;",
+			[]string{"1:18 bad value 9", "1:25 bad value ", "1:29 bad value 16", "1:38 bad value 0"}},
 		{"A=0x10,defmember=ful1 : ALL;", []string{"1:18 bad value ful1"}},
 		{"A=zero : ALL;\n B=0x10000: ALL;", []string{"1:3 bad value zero", "2:4 bad value 0x10000"}},
 		{"A=1 : ALLL, 0x12g, 0002c90300000001,\n\t0, SELFF=full ;", []string{
-			"1:7 unknown word ALLL", "1:13 bad value 0x12g", "1:20 bad value 0002c90300000001", "2:2 bad value 0", "2:5 unknown word SELFF"}},
+			"1:7 unknown word ALLL", "1:13 bad value 0x12g", "1:20 bad value 0002c90300000001", "2:2 bad value 0",
+			"2:5 unknown word SELFF"}},
 		{"A=1 : mgid=fe80::1\n mgid=ff12::2,sls=1\n mgid=ff12:401b:0002::1\n mgid=ff12:401b::1,mtu=5\n ALL;", []string{
-			"1:12 bad value fe80::1", "2:15 unknown word sls", "3:7 contradiction ff12:401b:0002::1", "4:19 contradiction ,mtu=5"}},
+			"1:12 bad value fe80::1", "2:15 unknown word sls", "3:7 contradiction ff12:401b:0002::1",
+			"4:19 contradiction ,mtu=5"}},
 		{"A : ALL ; B=1 : SELF ;", []string{"1:11 contradiction B=1"}},
-		{"A=1,ipoib=1,,indx0 : =full, ALL;", []string{"1:11 syntax error 1", "1:13 syntax error ", "1:22 syntax error =full"}},
+		{"A=1,ipoib=1,,indx0 : =full, ALL;", []string{"1:11 syntax error 1", "1:13 syntax error ",
+			"1:22 syntax error =full"}},
 	} {
 		_, _, err := ParsePartitions("f", []byte(c.file))
 		var ps Problems
@@ -179,7 +191,8 @@ func TestPartitionsErrors(t *testing.T) {
 }
 
 func facts() []PortFacts {
-	ports := []PortFacts{{GUID: 0x51, Type: ib.NodeSwitch}, {GUID: 0x52, Type: ib.NodeSwitch}, {GUID: 0x99, Type: ib.NodeRouter}}
+	ports := []PortFacts{{GUID: 0x51, Type: ib.NodeSwitch}, {GUID: 0x52, Type: ib.NodeSwitch},
+		{GUID: 0x99, Type: ib.NodeRouter}}
 	for i := range ib.GUID(6) {
 		ports = append(ports, PortFacts{GUID: hca + 6 - i, Type: ib.NodeCA, IsSelf: i == 0, IsVirtual: i == 3})
 	}
@@ -192,7 +205,8 @@ func show(p Partition) string {
 		s += fmt.Sprintf(" %x:%v", uint64(m.GUID), m.Membership)
 	}
 	for _, g := range p.Groups {
-		s += fmt.Sprintf("\n %v %v qkey=%x rate=%d mtu=%v sl=%d tclass=%d flow=%x scope=%d hops=%d", g.MGID, g.PKey, uint32(g.QKey), g.Rate, g.MTU, g.SL, g.TClass, g.FlowLabel, g.Scope, g.HopLimit)
+		s += fmt.Sprintf("\n %v %v qkey=%x rate=%d mtu=%v sl=%d tclass=%d flow=%x scope=%d hops=%d", g.MGID, g.PKey,
+			uint32(g.QKey), g.Rate, g.MTU, g.SL, g.TClass, g.FlowLabel, g.Scope, g.HopLimit)
 	}
 	return s
 }
@@ -257,7 +271,8 @@ func TestResolve(t *testing.T) {
 
 func TestResolveWithoutFile(t *testing.T) {
 	parts := DefaultPartitions().Resolve(facts(), ResolveOptions{})
-	if len(parts) != 1 || parts[0].Key != ib.PKeyDefault || len(parts[0].Members) != len(facts()) || !parts[0].IPoIB || len(parts[0].Groups) != 1 {
+	if len(parts) != 1 || parts[0].Key != ib.PKeyDefault || len(parts[0].Members) != len(facts()) || !parts[0].IPoIB ||
+		len(parts[0].Groups) != 1 {
 		t.Fatalf("%+v", parts)
 	}
 	for _, m := range parts[0].Members {
@@ -284,7 +299,8 @@ func TestResolveWithoutFile(t *testing.T) {
 	if len(parts) != 1 || full != 1 || len(parts[0].Groups) != 0 {
 		t.Errorf("a silent file gives %+v", parts)
 	}
-	if again, _, err := ParsePartitions("f", DefaultPartitions().Append(nil)); err != nil || !reflect.DeepEqual(again, DefaultPartitions()) {
+	if again, _, err := ParsePartitions("f", DefaultPartitions().Append(nil)); err != nil ||
+		!reflect.DeepEqual(again, DefaultPartitions()) {
 		t.Errorf("%v: %+v", err, again)
 	}
 	virtual, _, err := ParsePartitions("f", []byte("v=7 : ALL_VCAS=full ;"))
@@ -356,13 +372,17 @@ func BenchmarkResolve(b *testing.B) {
 // Whoever is in no other partition is in the one for the rest, at the first place; switches are not.
 func TestResolveRest(t *testing.T) {
 	p := Partitions{Defs: []PartitionDef{
-		{Name: "Default", Key: ib.PKeyBase, Members: []Member{{Who: All, Membership: Limited}, {Who: Self, Membership: Full}}},
+		{Name: "Default", Key: ib.PKeyBase, Members: []Member{{Who: All, Membership: Limited},
+			{Who: Self, Membership: Full}}},
 		{Name: "rest", Key: 0x7ffe, Rest: true},
-		{Name: "red", Key: 5, Members: []Member{{GUID: 1, Membership: Full, Index0: true}, {GUID: 77, Membership: Full}}},
+		{Name: "red", Key: 5, Members: []Member{{GUID: 1, Membership: Full, Index0: true},
+			{GUID: 77, Membership: Full}}},
 	}}
-	ports := []PortFacts{{GUID: 1, Type: ib.NodeCA}, {GUID: 2, Type: ib.NodeCA}, {GUID: 3, Type: ib.NodeCA}, {GUID: 4, Type: ib.NodeSwitch, IsSelf: true}}
+	ports := []PortFacts{{GUID: 1, Type: ib.NodeCA}, {GUID: 2, Type: ib.NodeCA}, {GUID: 3, Type: ib.NodeCA},
+		{GUID: 4, Type: ib.NodeSwitch, IsSelf: true}}
 	keys := Keys(p.Resolve(ports, ResolveOptions{}))
-	for guid, want := range map[ib.GUID][]ib.PKey{1: {0x8005, 0x7fff}, 2: {0xfffe, 0x7fff}, 3: {0xfffe, 0x7fff}, 4: {0xffff}} {
+	for guid, want := range map[ib.GUID][]ib.PKey{1: {0x8005, 0x7fff}, 2: {0xfffe, 0x7fff}, 3: {0xfffe, 0x7fff},
+		4: {0xffff}} {
 		if !slices.Equal(keys[guid], want) {
 			t.Errorf("port %d has %v, want %v", guid, keys[guid], want)
 		}

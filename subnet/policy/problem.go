@@ -110,9 +110,11 @@ func (r *reporter) warn(w word, kind error, format string, args ...any) {
 func (r *reporter) add(ps Problems, w word, kind error, format string, args ...any) Problems {
 	switch {
 	case len(ps) < problemsLimit:
-		return append(ps, &Problem{File: r.file, Line: w.line, Col: w.col, Word: w.text, Kind: kind, Want: fmt.Sprintf(format, args...)})
+		return append(ps, &Problem{File: r.file, Line: w.line, Col: w.col, Word: w.text, Kind: kind,
+			Want: fmt.Sprintf(format, args...)})
 	case len(ps) == problemsLimit:
-		return append(ps, &Problem{File: r.file, Line: w.line, Col: w.col, Word: w.text, Kind: ErrTooMany, Want: "is this the right file?"})
+		return append(ps, &Problem{File: r.file, Line: w.line, Col: w.col, Word: w.text, Kind: ErrTooMany,
+			Want: "is this the right file?"})
 	}
 	return ps
 }

@@ -72,7 +72,8 @@ func NewQoSMatcher(p *QoSPolicy) (*QoSMatcher, error) {
 		c := compiledRule{services: r.ServiceIDs, classes: r.QoSClasses, partitions: r.PKeys}
 		l := findLevel(p, r.Level)
 		if l == nil {
-			return nil, fmt.Errorf("policy: match rule %d: QoS level %q: %w; define it in qos-levels", i+1, r.Level, ErrUnknown)
+			return nil, fmt.Errorf("policy: match rule %d: QoS level %q: %w; define it in qos-levels", i+1, r.Level,
+				ErrUnknown)
 		}
 		c.level = *l
 		var err error

@@ -172,7 +172,8 @@ const (
 	NumULPBy
 )
 
-var ulpByWords = [NumULPBy]string{"", "port-num", "service-id", "pkey", "target-port-guid", "source-port-guid", "source-target-port-guid"}
+var ulpByWords = [NumULPBy]string{"", "port-num", "service-id", "pkey", "target-port-guid", "source-port-guid",
+	"source-target-port-guid"}
 
 func (b ULPBy) String() string {
 	if b < NumULPBy {

@@ -56,7 +56,10 @@ func init() {
 		"port-group": {
 			{"name", true, func(p *qosParser, v word) { p.group().Name = p.name(v) }},
 			{"use", true, func(p *qosParser, v word) { p.group().Use = v.text }},
-			{"port-guid", false, func(p *qosParser, v word) { p.ranges(v, &p.group().GUIDs, "a port GUID", ^uint64(0)) }},
+			{"port-guid", false, func(p *qosParser, v word) {
+				p.ranges(v, &p.group().GUIDs, "a port GUID",
+					^uint64(0))
+			}},
 			{"port-name", false, (*qosParser).portNames},
 			{"pkey", false, func(p *qosParser, v word) { p.pkeys(v, &p.group().PKeys) }},
 			{"partition", false, func(p *qosParser, v word) { p.names(v, &p.group().Partitions, nil) }},
@@ -111,14 +114,20 @@ func init() {
 		},
 		"qos-match-rule": {
 			{"use", true, func(p *qosParser, v word) { p.rule().Use = v.text }},
-			{"qos-class", false, func(p *qosParser, v word) { p.ranges(v, &p.rule().QoSClasses, "a QoS class", 0xFFF) }},
+			{"qos-class", false, func(p *qosParser, v word) {
+				p.ranges(v, &p.rule().QoSClasses, "a QoS class",
+					0xFFF)
+			}},
 			{"qos-level-name", true, func(p *qosParser, v word) {
 				p.rule().Level = p.name(v)
 				p.levelRefs = append(p.levelRefs, v)
 			}},
 			{"source", false, func(p *qosParser, v word) { p.names(v, &p.rule().Sources, &p.groupRefs) }},
 			{"destination", false, func(p *qosParser, v word) { p.names(v, &p.rule().Destinations, &p.groupRefs) }},
-			{"service-id", false, func(p *qosParser, v word) { p.ranges(v, &p.rule().ServiceIDs, "a service ID", ^uint64(0)) }},
+			{"service-id", false, func(p *qosParser, v word) {
+				p.ranges(v, &p.rule().ServiceIDs, "a service ID",
+					^uint64(0))
+			}},
 			{"pkey", false, func(p *qosParser, v word) { p.pkeys(v, &p.rule().PKeys) }},
 		},
 	}
@@ -272,7 +281,8 @@ func unquote(s string) string { return strings.ReplaceAll(s, `"`, "") }
 
 // plain is a name as names are compared: OpenSM drops blanks and ignores case.
 func plain(name string) string {
-	return strings.ToLower(strings.Join(strings.FieldsFunc(unquote(name), func(r rune) bool { return strings.ContainsRune(blanks, r) }), ""))
+	return strings.ToLower(strings.Join(strings.FieldsFunc(unquote(name),
+		func(r rune) bool { return strings.ContainsRune(blanks, r) }), ""))
 }
 
 // names reads a list of names and notes them for later checks.

@@ -24,32 +24,43 @@ func TestQoSPolicyGolden(t *testing.T) {
 	got := goldenQoS(t)
 	want := QoSPolicy{
 		Groups: []PortGroup{
-			{Name: "Storage", Use: `targets, the "old" and the new`, GUIDs: Ranges{{0x10000000000001, 0x10000000000001}, {0x10000000000005, 0x1000000000FFFB}}},
+			{Name: "Storage", Use: `targets, the "old" and the new`,
+				GUIDs: Ranges{{0x10000000000001, 0x10000000000001}, {0x10000000000005, 0x1000000000FFFB}}},
 			{Name: "Virtual Servers", PortNames: []PortName{{"vs1 HCA-1", 1}, {"vs2, second", 2}}},
 			{Name: "Tenants", Partitions: []string{"Part1", "Part2"}, PKeys: Ranges{{0x10, 0x13}, {0x234, 0x234}}},
 			{Name: "Edge", Types: 1<<ib.NodeCA | 1<<ib.NodeRouter, Self: true},
 		},
-		VLArb: []VLArbScope{{Groups: []string{"Storage", "Edge"}, Across: []string{"Storage"}, High: []VLWeight{{0, 255}, {1, 127}},
-			Low: []VLWeight{{8, 255}, {9, 127}}, HighLimit: 10, HasHighLimit: true}},
-		SL2VL: []SL2VLScope{{Groups: []string{"Edge"}, AcrossFrom: []string{"Storage"}, AcrossTo: []string{"Storage", "Tenants"},
-			From: Ranges{{0, 255}}, To: Ranges{{1, 3}, {7, 7}}, Table: [16]ib.VL{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 7}}},
+		VLArb: []VLArbScope{{Groups: []string{"Storage", "Edge"}, Across: []string{"Storage"},
+			High: []VLWeight{{0, 255}, {1, 127}},
+			Low:  []VLWeight{{8, 255}, {9, 127}}, HighLimit: 10, HasHighLimit: true}},
+		SL2VL: []SL2VLScope{{Groups: []string{"Edge"}, AcrossFrom: []string{"Storage"},
+			AcrossTo: []string{"Storage", "Tenants"},
+			From:     Ranges{{0, 255}}, To: Ranges{{1, 3}, {7, 7}},
+			Table: [16]ib.VL{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 7}}},
 		Levels: []QoSLevel{
 			{Name: "default"},
-			{Name: "WholeSet", Use: "everything that can be said", SL: 1, MTULimit: ib.MTU2048, RateLimit: 5, PacketLife: 8, HasPacketLife: true,
+			{Name: "WholeSet", Use: "everything that can be said", SL: 1, MTULimit: ib.MTU2048, RateLimit: 5,
+				PacketLife: 8, HasPacketLife: true,
 				PathBits: Ranges{{2, 2}, {4, 4}, {8, 32}}, PKeys: Ranges{{0x1234, 0x1234}}},
 			{Name: "Fast", SL: 5},
 		},
 		Rules: []QoSRule{
 			{Use: "by class", Level: "wholeset", QoSClasses: Ranges{{7, 9}, {11, 11}}},
-			{Level: "WholeSet", Destinations: []string{"storage"}, ServiceIDs: Ranges{{0x10000000000001, 0x10000000000001}, {0x10000000000008, 0x10000000000FFF}}},
+			{Level: "WholeSet", Destinations: []string{"storage"},
+				ServiceIDs: Ranges{{0x10000000000001, 0x10000000000001}, {0x10000000000008, 0x10000000000FFF}}},
 			{Level: "Fast", Sources: []string{"VirtualServers"}},
-			{Level: "WholeSet", Sources: []string{"Tenants"}, Destinations: []string{"Edge"}, PKeys: Ranges{{0xF00, 0xFFF}}},
+			{Level: "WholeSet", Sources: []string{"Tenants"}, Destinations: []string{"Edge"},
+				PKeys: Ranges{{0xF00, 0xFFF}}},
 		},
 		ULPs: []ULPRule{
-			{SDP, ByPortNum, Ranges{{30000, 30000}}, 1}, {SDP, ByPortNum, Ranges{{5, 5}, {10000, 20000}}, 2}, {SDP, ByULP, nil, 3},
-			{RDS, ByULP, nil, 4}, {RDS, ByPortNum, Ranges{{25000, 25000}}, 9}, {ISER, ByPortNum, Ranges{{900, 900}}, 5}, {ISER, ByULP, nil, 6},
-			{IPoIB, ByPKey, Ranges{{1, 1}}, 7}, {IPoIB, ByULP, nil, 8}, {AnyULP, ByServiceID, Ranges{{0x6234, 0x6234}}, 10},
-			{AnyULP, ByPKey, Ranges{{0xABC, 0xABC}}, 11}, {SRP, ByTarget, Ranges{{0x1234, 0x1234}}, 12}, {AnyULP, ByTarget, Ranges{{0xABC, 0xFFF}}, 13},
+			{SDP, ByPortNum, Ranges{{30000, 30000}}, 1}, {SDP, ByPortNum, Ranges{{5, 5}, {10000, 20000}}, 2},
+			{SDP, ByULP, nil, 3},
+			{RDS, ByULP, nil, 4}, {RDS, ByPortNum, Ranges{{25000, 25000}}, 9}, {ISER, ByPortNum, Ranges{{900, 900}}, 5},
+			{ISER, ByULP, nil, 6},
+			{IPoIB, ByPKey, Ranges{{1, 1}}, 7}, {IPoIB, ByULP, nil, 8},
+			{AnyULP, ByServiceID, Ranges{{0x6234, 0x6234}}, 10},
+			{AnyULP, ByPKey, Ranges{{0xABC, 0xABC}}, 11}, {SRP, ByTarget, Ranges{{0x1234, 0x1234}}, 12},
+			{AnyULP, ByTarget, Ranges{{0xABC, 0xFFF}}, 13},
 			{AnyULP, BySource, Ranges{{0x5678, 0x5678}}, 14}, {AnyULP, BySourceOrTarget, Ranges{{0x5679, 0x5679}}, 15},
 		},
 		DefaultSL: 2, HasDefaultSL: true,
@@ -87,8 +98,10 @@ func TestQoSMatch(t *testing.T) {
 		end  QoSEnd
 		want []uint16
 	}{
-		{"storage", storage, []uint16{0}}, {"virtual", virtual, []uint16{1}}, {"its other port", otherPort, nil}, {"tenant by key", tenant, []uint16{2}},
-		{"tenant by name", member, []uint16{2}}, {"CA", ca, []uint16{3}}, {"the manager", self, []uint16{3}}, {"a switch", plainSwitch, nil},
+		{"storage", storage, []uint16{0}}, {"virtual", virtual, []uint16{1}}, {"its other port", otherPort, nil},
+		{"tenant by key", tenant, []uint16{2}},
+		{"tenant by name", member, []uint16{2}}, {"CA", ca, []uint16{3}}, {"the manager", self, []uint16{3}},
+		{"a switch", plainSwitch, nil},
 	} {
 		if !slices.Equal(c.end.Groups, c.want) {
 			t.Errorf("%s is in groups %v, want %v", c.name, c.end.Groups, c.want)
@@ -110,13 +123,16 @@ func TestQoSMatch(t *testing.T) {
 		{"class", PathRequest{QoSClass: 8, HasQoSClass: true}, "WholeSet", 1},
 		{"class that the query does not say", PathRequest{QoSClass: 8}, "default", 0},
 		{"class outside", PathRequest{QoSClass: 10, HasQoSClass: true}, "default", 0},
-		{"destination and service", PathRequest{Destination: storage, ServiceID: 0x10000000000010, HasServiceID: true}, "WholeSet", 1},
+		{"destination and service", PathRequest{Destination: storage, ServiceID: 0x10000000000010, HasServiceID: true},
+			"WholeSet", 1},
 		{"destination without service", PathRequest{Destination: storage}, "default", 0},
 		{"source group", PathRequest{Source: virtual}, "Fast", 5},
 		{"source of another port", PathRequest{Source: otherPort}, "default", 0},
 		{"source with key", PathRequest{Source: tenant, PKey: 0x8f01, HasPKey: true}, "WholeSet", 1},
-		{"destination with key", PathRequest{Source: plainSwitch, Destination: ca, PKey: 0xf01, HasPKey: true}, "WholeSet", 1},
-		{"neither with key", PathRequest{Source: plainSwitch, Destination: plainSwitch, PKey: 0xf01, HasPKey: true}, "default", 0},
+		{"destination with key", PathRequest{Source: plainSwitch, Destination: ca, PKey: 0xf01, HasPKey: true},
+			"WholeSet", 1},
+		{"neither with key", PathRequest{Source: plainSwitch, Destination: plainSwitch, PKey: 0xf01, HasPKey: true},
+			"default", 0},
 		{"SDP port", service(0x10000 + 30000), "SimpleQoSLevel_SL1", 1},
 		{"SDP range", service(0x10000 + 15000), "SimpleQoSLevel_SL2", 2},
 		{"SDP else", service(0x10000 + 6), "SimpleQoSLevel_SL3", 3},
@@ -178,17 +194,23 @@ func TestQoSPolicyErrors(t *testing.T) {
 		{"qos-levels qos-level\nname: DEFAULT\nsl: 0\nend-qos-level end-qos-levels", nil}, // all on few lines
 		{shortest + "qos-levels\nqos-level\nname: a\nend-qos-level\nend-qos-levels", []string{"8:1 missing qos-level"}},
 		{shortest + "port-group\n", []string{"7:1 unknown word port-group"}},
-		{shortest + "port-groups\nport-group\nnaem: x\nend-port-group\n", []string{"9:1 unknown word naem", "8:1 missing port-group", "10:15 missing "}},
+		{shortest + "port-groups\nport-group\nnaem: x\nend-port-group\n",
+			[]string{"9:1 unknown word naem", "8:1 missing port-group", "10:15 missing "}},
 		{shortest + "port-groups\nport-group\nname: x\nend-port-groups\n", []string{"10:1 missing end-port-groups"}},
 		{shortest + "port-groups\nport-group\nname: x\nname: y\nport-guid: 0x1-\nport-name: abc\npkey: 0x10000\nnode-type: HOST\nend-port-group\nport-group\nname: X\nend-port-group\nend-port-groups", []string{
-			"10:1 said twice name", "11:16 bad value ", "12:12 syntax error abc", "13:7 bad value 0x10000", "14:12 unknown word HOST", "16:1 said twice port-group"}},
+			"10:1 said twice name", "11:16 bad value ", "12:12 syntax error abc", "13:7 bad value 0x10000",
+			"14:12 unknown word HOST", "16:1 said twice port-group"}},
 		{shortest + "qos-match-rules\nqos-match-rule\nsource: a, b\nqos-class: 0x1000\nqos-level-name: DEFALT\nend-qos-match-rule\nqos-match-rule\nend-qos-match-rule\nend-qos-match-rules", []string{
-			"10:12 bad value 0x1000", "13:1 missing qos-match-rule", "9:9 unknown word a", "9:12 unknown word b", "11:17 unknown word DEFALT"}},
+			"10:12 bad value 0x1000", "13:1 missing qos-match-rule", "9:9 unknown word a", "9:12 unknown word b",
+			"11:17 unknown word DEFALT"}},
 		{shortest + "qos-setup\nsl2vl-tables\nsl2vl-scope\nsl2vl-table: 0,1\nend-sl2vl-scope\nend-sl2vl-tables\nvlarb-tables\nvlarb-scope\nvlarb-low: 0\nvl-high-limit: 256\nend-vlarb-scope\nend-vlarb-tables\nend-qos-setup", []string{
-			"10:14 bad value 0,1", "9:1 missing sl2vl-scope", "15:12 syntax error 0", "16:16 bad value 256", "14:1 missing vlarb-scope"}},
+			"10:14 bad value 0,1", "9:1 missing sl2vl-scope", "15:12 syntax error 0", "16:16 bad value 256",
+			"14:1 missing vlarb-scope"}},
 		{"qos-ulps\ndefault: 16\nsdp 3\nspd: 1\nsdp, pkey 3: 1\nsrp: 1\nsdp, port-num 70000: 2\nany, pkey : 3\nend-qos-ulps", []string{
-			"2:10 bad value 16", "3:1 syntax error sdp 3", "4:1 unknown word spd", "5:6 unknown word pkey", "6:4 unknown word ", "7:15 bad value 70000", "8:10 bad value "}},
-		{shortest + "port-groups\nport-group\nname: \"x\nport-guid:\nend-port-group\nend-port-groups", []string{"9:7 syntax error \"x", "10:11 missing "}},
+			"2:10 bad value 16", "3:1 syntax error sdp 3", "4:1 unknown word spd", "5:6 unknown word pkey",
+			"6:4 unknown word ", "7:15 bad value 70000", "8:10 bad value "}},
+		{shortest + "port-groups\nport-group\nname: \"x\nport-guid:\nend-port-group\nend-port-groups",
+			[]string{"9:7 syntax error \"x", "10:11 missing "}},
 	} {
 		_, _, err := ParseQoSPolicy("f", []byte(c.file))
 		var got []string
@@ -208,12 +230,14 @@ func TestQoSPolicyErrors(t *testing.T) {
 	}
 }
 
-// TestQoSPolicyTruncated cuts the file after every byte: unless it ends with a whole section, and there are levels, that is an error.
+// TestQoSPolicyTruncated cuts the file after every byte: unless it ends with a whole section, and there are levels,
+// that is an error.
 func TestQoSPolicyTruncated(t *testing.T) {
 	data := readFile(t, "qos-policy.conf")
 	for i := range data {
 		text := strings.TrimSpace(string(data[:i]))
-		complete := strings.HasSuffix(text, "\nend-qos-levels") || strings.HasSuffix(text, "\nend-qos-match-rules") || strings.HasSuffix(text, "\nend-qos-ulps")
+		complete := strings.HasSuffix(text, "\nend-qos-levels") || strings.HasSuffix(text, "\nend-qos-match-rules") ||
+			strings.HasSuffix(text, "\nend-qos-ulps")
 		if _, _, err := ParseQoSPolicy("f", data[:i]); (err == nil) != complete {
 			t.Errorf("cut after %q: %v", text[max(0, len(text)-20):], err)
 		}
@@ -277,7 +301,8 @@ func BenchmarkQoSMatch(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	req := PathRequest{Source: QoSEnd{Groups: []uint16{3}}, Destination: QoSEnd{Groups: []uint16{3}}, PKey: 0xffff, HasPKey: true, ServiceID: 77, HasServiceID: true}
+	req := PathRequest{Source: QoSEnd{Groups: []uint16{3}}, Destination: QoSEnd{Groups: []uint16{3}}, PKey: 0xffff,
+		HasPKey: true, ServiceID: 77, HasServiceID: true}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, ok := m.Match(&req); !ok {

@@ -6,14 +6,15 @@ import (
 	"softib/proto/ib"
 )
 
-// Template is a way to share lanes out that people ask for by name: classes of traffic, each with a service level and a lane of its own, and how the lanes take turns
-// (IBA 7.6.9).
+// Template is a way to share lanes out that people ask for by name: classes of traffic, each with a service level and a
+// lane of its own, and how the lanes take turns (IBA 7.6.9).
 type Template struct {
 	Name  string
 	About string
 	// Classes have one level each. Levels that no class has use the lane of the first one.
 	Classes []TrafficClass
-	// HighLimit is how much the lanes of high priority may send before one packet of others goes, in units of 4096 bytes; 255 is without end.
+	// HighLimit is how much the lanes of high priority may send before one packet of others goes, in units of 4096
+	// bytes; 255 is without end.
 	HighLimit uint8
 }
 

@@ -116,7 +116,8 @@ func (n *Network) CutSwitch(s int32) {
 	}
 }
 
-// RemoveLinks is the network without a random fraction of the cables between switches, rounded to the nearest number of them.
+// RemoveLinks is the network without a random fraction of the cables between switches, rounded to the nearest number of
+// them.
 func RemoveLinks(n *Network, fraction float64, r *rand.Rand) *Network {
 	c := n.Clone()
 	links := n.Links()

@@ -91,7 +91,8 @@ type waysOf struct {
 	t *Tables
 }
 
-// walk follows a LID from a switch; it answers the switches and ports left by, and whether the LID's own port was reached.
+// walk follows a LID from a switch; it answers the switches and ports left by, and whether the LID's own port was
+// reached.
 func (o waysOf) walk(from int32, d Dest) (hops []Link, ok bool) {
 	at := from
 	for range len(o.n.Switches) + 1 {
@@ -119,7 +120,8 @@ func (o waysOf) check(t testing.TB, slack int) (longest int) {
 		for s := range o.n.Switches {
 			hops, ok := o.walk(int32(s), d)
 			if ok != (dist[s] < far) {
-				t.Fatalf("%s: switch %d to LID %d (switch %d): distance %d, arrived %v after %v", o.t.Engine, s, d.LID, d.Switch, dist[s], ok, hops)
+				t.Fatalf("%s: switch %d to LID %d (switch %d): distance %d, arrived %v after %v", o.t.Engine, s, d.LID,
+					d.Switch, dist[s], ok, hops)
 			}
 			if !ok {
 				if p := o.t.LFT[s][d.LID]; p != NoPort {
@@ -128,7 +130,8 @@ func (o waysOf) check(t testing.TB, slack int) (longest int) {
 				continue
 			}
 			if d.IsEnd() && w.ends[s] > 0 && len(hops) > int(dist[s])+slack {
-				t.Fatalf("%s: switch %d to LID %d takes %d hops, %d are possible", o.t.Engine, s, d.LID, len(hops), dist[s])
+				t.Fatalf("%s: switch %d to LID %d takes %d hops, %d are possible", o.t.Engine, s, d.LID, len(hops),
+					dist[s])
 			}
 			longest = max(longest, len(hops))
 		}
@@ -157,7 +160,8 @@ func (o waysOf) upDown(t testing.TB, dir *direction) {
 	}
 }
 
-// shifts answers the most flows on a cable between switches in any shift permutation of the end ports, and the mean over shifts.
+// shifts answers the most flows on a cable between switches in any shift permutation of the end ports, and the mean
+// over shifts.
 func (o waysOf) shifts() (most int, mean float64) {
 	var ends []Dest
 	for _, d := range o.n.Dests {

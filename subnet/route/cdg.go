@@ -52,7 +52,8 @@ type laneKey struct {
 func NewCDG(n *Network) *CDG { return newCDG(newChart(n)) }
 
 func newCDG(c *chart) *CDG {
-	g := &CDG{chart: c, levels: make([]uint16, c.switches()), ends: make([][]ib.PortNum, c.switches()), from: map[laneKey]uint16{}}
+	g := &CDG{chart: c, levels: make([]uint16, c.switches()), ends: make([][]ib.PortNum, c.switches()),
+		from: map[laneKey]uint16{}}
 	for _, d := range c.n.Dests {
 		if d.IsEnd() && d.PathBits == 0 {
 			g.ends[d.Switch] = append(g.ends[d.Switch], d.Port)
@@ -260,7 +261,8 @@ func (g *CDG) Cycle() []Channel {
 				}
 				for _, p := range stack[i:] {
 					ch := p.node / lanes
-					cycle = append(cycle, Channel{Switch: g.tail[ch], Port: ib.PortNum(g.port[ch]), VL: ib.VL(p.node % lanes)})
+					cycle = append(cycle, Channel{Switch: g.tail[ch], Port: ib.PortNum(g.port[ch]),
+						VL: ib.VL(p.node % lanes)})
 				}
 				return cycle
 			}

@@ -157,11 +157,13 @@ func (m turnLanes) VL(sw int32, in, out ib.PortNum, sl ib.SL) ib.VL {
 // smallSpecs are networks of many shapes that the slow oracle can do.
 func smallSpecs() []string {
 	specs := []string{
-		"star:4", "fat-tree:radix=4,levels=2", "fat-tree:radix=4,levels=3", "fat-tree:radix=6,levels=3,pods=3", "torus:3x3", "torus:4x3x2,hosts=2", "torus:5x5",
+		"star:4", "fat-tree:radix=4,levels=2", "fat-tree:radix=4,levels=3", "fat-tree:radix=6,levels=3,pods=3",
+		"torus:3x3", "torus:4x3x2,hosts=2", "torus:5x5",
 		"mesh:4x3", "ring:5", "ring:8,hosts=2", "line:4", "dragonfly:a=3,h=1,p=1,g=4", "dragonfly:a=4,h=2,p=1,g=5",
 	}
 	for seed := range 10 {
-		specs = append(specs, fmt.Sprintf("random:switches=%d,hosts=%d,links=%d,seed=%d", 4+seed*2, 8+seed*2, 6+seed*4, seed))
+		specs = append(specs, fmt.Sprintf("random:switches=%d,hosts=%d,links=%d,seed=%d", 4+seed*2, 8+seed*2, 6+seed*4,
+			seed))
 	}
 	return specs
 }
@@ -189,11 +191,13 @@ func TestCDGAgainstOracle(t *testing.T) {
 						g.Add(tab, of)
 						o := newOracle(n, tab, of)
 						if g.Size() != o.size() {
-							t.Errorf("%s, %d lanes, mapped %v: %d dependencies: want %d", name, lanes, mapped, g.Size(), o.size())
+							t.Errorf("%s, %d lanes, mapped %v: %d dependencies: want %d", name, lanes, mapped, g.Size(),
+								o.size())
 						}
 						cycle := g.Cycle()
 						if (cycle == nil) != o.acyclic() {
-							t.Errorf("%s, %d lanes, mapped %v: cycle %v, the oracle says acyclic is %v", name, lanes, mapped, cycle, o.acyclic())
+							t.Errorf("%s, %d lanes, mapped %v: cycle %v, the oracle says acyclic is %v", name, lanes,
+								mapped, cycle, o.acyclic())
 						}
 						for k, c := range cycle {
 							if !o.waits[c][cycle[(k+1)%len(cycle)]] {

@@ -10,8 +10,9 @@ import (
 // the order costs nothing, and one that does not moves only the channels between its two ends (Pearce and Kelly 2006).
 type depOrder struct {
 	*chart
-	// ahead has for each channel a bit for every port that its packets leave the next switch by; behind has for each channel a bit for
-	// every port that its packets come into its switch by. shut are the dependencies that are known to close a cycle.
+	// ahead has for each channel a bit for every port that its packets leave the next switch by; behind has for each
+	// channel a bit for every port that its packets come into its switch by. shut are the dependencies that are known
+	// to close a cycle.
 	ahead, behind, shut []uint64
 	rank                []int32
 	// Scratch of the search.
@@ -149,7 +150,8 @@ search:
 			}
 		}
 	}
-	// Both sets keep their own order, and what leads to x now comes before what y leads to, on the places that they had.
+	// Both sets keep their own order, and what leads to x now comes before what y leads to, on the places that they
+	// had.
 	g.sorted = g.sorted[:0]
 	for _, c := range g.aft {
 		g.seen[c] = false
@@ -204,7 +206,8 @@ func (c *chart) heights(roots []int32) []int32 {
 	return height
 }
 
-// distances is how many links each switch is away from the nearest of some; those that cannot get there are one beyond all.
+// distances is how many links each switch is away from the nearest of some; those that cannot get there are one beyond
+// all.
 func (c *chart) distances(from []int32) []int32 {
 	dist := make([]int32, c.switches())
 	for s := range dist {

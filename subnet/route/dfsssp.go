@@ -14,8 +14,8 @@ type dfsssp struct{}
 // Name is what an operator types.
 func (dfsssp) Name() string { return "dfsssp" }
 
-// Compute gives the tables, or ErrUnfit if there are too few lanes. Ways to the end ports of one switch go apart; where that
-// takes more lanes than there are, they go together.
+// Compute gives the tables, or ErrUnfit if there are too few lanes. Ways to the end ports of one switch go apart; where
+// that takes more lanes than there are, they go together.
 func (dfsssp) Compute(n *Network, o Options) (*Tables, error) {
 	c := newChart(n)
 	var fewest error
@@ -125,15 +125,15 @@ type spread struct {
 	first  []int32
 	ways   []way
 
-	// After pick: the channel that each switch forwards to, the load on the way from there, and the switches with each one behind the
-	// one that it forwards to. through is charge's scratch.
+	// After pick: the channel that each switch forwards to, the load on the way from there, and the switches with each
+	// one behind the one that it forwards to. through is charge's scratch.
 	via     []int32
 	cost    []uint64
 	tree    []int32
 	through []uint32
 
-	// cols are the ports by which switches lead to the destinations of the switch aimed at, until flush writes them: rows of
-	// tables are long, and one visit for all destinations of a switch is cheaper than one for each.
+	// cols are the ports by which switches lead to the destinations of the switch aimed at, until flush writes them:
+	// rows of tables are long, and one visit for all destinations of a switch is cheaper than one for each.
 	cols [][]uint8
 }
 
@@ -199,7 +199,8 @@ func (s *spread) aim(sw int32) {
 	}
 }
 
-// pick chooses for each switch the shortest way that has the least load. With stay, one that is as good as another stays.
+// pick chooses for each switch the shortest way that has the least load. With stay, one that is as good as another
+// stays.
 func (s *spread) pick(stay bool) {
 	via, cost, load := s.via, s.cost, s.load
 	via[s.target], cost[s.target] = -1, 0
@@ -220,7 +221,8 @@ func (s *spread) pick(stay bool) {
 	}
 }
 
-// charge adds the ways from all end ports to the load of the links that they take, or takes them off, for as many destinations.
+// charge adds the ways from all end ports to the load of the links that they take, or takes them off, for as many
+// destinations.
 func (s *spread) charge(dests int) {
 	if dests == 0 {
 		return

@@ -12,9 +12,9 @@ const (
 	roundsLarge = 2
 )
 
-// contest keeps the best of several routings: routing again evens out the links, which is good under random traffic, but may
-// break a pattern that is good under shifts. The best tables are those under which fewest flows of a shift share a link, and
-// of those the last ones.
+// contest keeps the best of several routings: routing again evens out the links, which is good under random traffic,
+// but may break a pattern that is good under shifts. The best tables are those under which fewest flows of a shift
+// share a link, and of those the last ones.
 type contest struct {
 	s *spread
 	f *flows

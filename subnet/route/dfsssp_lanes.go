@@ -6,17 +6,18 @@ import (
 	"softib/proto/ib"
 )
 
-// assignLanes gives every way between end ports a lane such that no lane has a cycle of dependencies. If one lane is enough
-// all ways stay on it. Otherwise each way goes to the first lane that it closes no cycle on, and lanes that are left
-// over take a share of the fullest ones: a part of a set of ways without a cycle has none either.
-// Lanes are counted on up to most, so that the error can say how many it takes.
+// assignLanes gives every way between end ports a lane such that no lane has a cycle of dependencies. If one lane is
+// enough all ways stay on it. Otherwise each way goes to the first lane that it closes no cycle on, and lanes that are
+// left over take a share of the fullest ones: a part of a set of ways without a cycle has none either. Lanes are
+// counted on up to most, so that the error can say how many it takes.
 func assignLanes(c *chart, t *Tables, lanes, most int) error {
 	g := newCDG(c)
 	g.Add(t, EndTraffic)
 	if g.Cycle() == nil {
 		return nil
 	}
-	a := &laneAssigner{chart: c, t: t, w: newWalker(c, t), order: c.channelOrder(c.heights(nil)), in: make([]uint16, c.switches()), most: most}
+	a := &laneAssigner{chart: c, t: t, w: newWalker(c, t), order: c.channelOrder(c.heights(nil)),
+		in: make([]uint16, c.switches()), most: most}
 	t.SL = make([][]ib.SL, c.switches())
 	for s := range t.SL {
 		t.SL[s] = make([]ib.SL, len(c.n.Dests))

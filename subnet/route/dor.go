@@ -6,16 +6,16 @@ import (
 	"softib/proto/ib"
 )
 
-// dimOrder routes tori and meshes: a packet goes along the first dimension until it has the destination's place there, then
-// along the second, and so on, around each ring the shorter way. Turns lead to later dimensions only, so a circle of packets that wait
-// for each other can only be within one ring. There each packet keeps one of two lanes: 1 if its way crosses
-// the ring's seam, between the last place and the first, else 0. No packet on lane 0 crosses the seam, and those on lane 1
-// never get to the side of the ring that is opposite to it, so neither lane is a circle (Dally and Seitz 1987).
-// The service level has a bit for each ring dimension, and the map of lanes picks that of the dimension that
-// the port leads along.
+// dimOrder routes tori and meshes: a packet goes along the first dimension until it has the destination's place there,
+// then along the second, and so on, around each ring the shorter way. Turns lead to later dimensions only, so a circle
+// of packets that wait for each other can only be within one ring. There each packet keeps one of two lanes: 1 if its
+// way crosses the ring's seam, between the last place and the first, else 0. No packet on lane 0 crosses the seam, and
+// those on lane 1 never get to the side of the ring that is opposite to it, so neither lane is a circle (Dally and
+// Seitz 1987). The service level has a bit for each ring dimension, and the map of lanes picks that of the dimension
+// that the port leads along.
 //
-// A ring that lost a cable is routed as the line that it has become. Where two places of a ring or a line are apart, the
-// order of dimensions has no way, and the engine refuses.
+// A ring that lost a cable is routed as the line that it has become. Where two places of a ring or a line are apart,
+// the order of dimensions has no way, and the engine refuses.
 type dimOrder struct{}
 
 func (dimOrder) Name() string { return "dor" }
@@ -103,7 +103,8 @@ func (g *grid) dims() int { return len(g.size) }
 // place is a switch's place in a dimension.
 func (g *grid) place(s int32, k int) int { return int(g.at[int(s)*g.dims()+k]) }
 
-// lay lists the ports by direction and finds what is missing. It wants that every cable leads one step along its own dimension.
+// lay lists the ports by direction and finds what is missing. It wants that every cable leads one step along its own
+// dimension.
 func (g *grid) lay() error {
 	dims := g.dims()
 	count := 1
@@ -120,7 +121,8 @@ func (g *grid) lay() error {
 			at = at*g.size[k] + g.place(int32(s), k)
 		}
 		if seen[at] {
-			return unfitGrid("two switches, one of them %v, have the same place in a grid of %s", aSwitch(s), dimsText(g.size))
+			return unfitGrid("two switches, one of them %v, have the same place in a grid of %s", aSwitch(s),
+				dimsText(g.size))
 		}
 		seen[at] = true
 	}
@@ -132,7 +134,8 @@ func (g *grid) lay() error {
 			}
 			k, way := g.step(int32(s), h.To)
 			if k < 0 {
-				return unfitGrid("the cable from %v port %d to %v is not one step along a dimension of a grid of %s", aSwitch(s), p, aSwitch(h.To), dimsText(g.size))
+				return unfitGrid("the cable from %v port %d to %v is not one step along a dimension of a grid of %s",
+					aSwitch(s), p, aSwitch(h.To), dimsText(g.size))
 			}
 			g.dim[s][p] = uint8(k)
 			to := &g.ports[(s*dims+k)*2+way]
@@ -353,7 +356,8 @@ func (g *grid) fill(tab *Tables) {
 	}
 }
 
-// seams are, by dimension and pair of places, the levels of ways around whole rings, for even and odd turns; nil for dimensions without a bit.
+// seams are, by dimension and pair of places, the levels of ways around whole rings, for even and odd turns; nil for
+// dimensions without a bit.
 func (g *grid) seams() [][][2]ib.SL {
 	all := make([][][2]ib.SL, g.dims())
 	for k, size := range g.size {
@@ -394,7 +398,8 @@ func (l *gridLanes) VL(sw int32, _, out ib.PortNum, sl ib.SL) ib.VL {
 	return ib.VL(sl >> l.bit[k] & 1)
 }
 
-// SameLanes reports whether another map is the same on the ports that both know: a port that has no cable in one of them has no packets there.
+// SameLanes reports whether another map is the same on the ports that both know: a port that has no cable in one of
+// them has no packets there.
 func (l *gridLanes) SameLanes(other LaneMap) bool {
 	o, ok := other.(*gridLanes)
 	if !ok || !slices.Equal(l.bit, o.bit) || len(l.dim) != len(o.dim) {

@@ -68,7 +68,8 @@ func sameSizes(a, b []int) bool {
 }
 
 func newGrid(n *Network, dims int) *grid {
-	g := &grid{n: n, size: make([]int, dims), ring: make([]bool, dims), bit: make([]int, dims), at: make([]int32, len(n.Switches)*dims)}
+	g := &grid{n: n, size: make([]int, dims), ring: make([]bool, dims), bit: make([]int, dims),
+		at: make([]int32, len(n.Switches)*dims)}
 	for s := range n.Switches {
 		row := make([]uint8, len(n.Switches[s].Ports))
 		for p := range row {
@@ -162,8 +163,9 @@ func labelsOf(w *wiring, name func(s int32, e edge) int32) *edgeLabels {
 	return l
 }
 
-// bySquares puts cables together that are opposite sides of a square, and those of a switch that are in no square together: these follow each
-// other along one dimension. A ring of four is a square itself, and comes out as two dimensions of two, which is just as good.
+// bySquares puts cables together that are opposite sides of a square, and those of a switch that are in no square
+// together: these follow each other along one dimension. A ring of four is a square itself, and comes out as two
+// dimensions of two, which is just as good.
 func bySquares(w *wiring, _ Options) (*edgeLabels, []int) {
 	// Cables get numbers; parallel ones share that of the first.
 	number := make([][]int32, len(w.out))
@@ -229,8 +231,8 @@ func bySquares(w *wiring, _ Options) (*edgeLabels, []int) {
 	return labelsOf(w, func(s int32, e edge) int32 { return sets.find(find(s, e.to)) }), nil
 }
 
-// gridByLabels finds places: without the cables of a dimension the grid falls into slices, one for each place along it, and
-// those cables join the slices into a line or a ring.
+// gridByLabels finds places: without the cables of a dimension the grid falls into slices, one for each place along it,
+// and those cables join the slices into a line or a ring.
 func gridByLabels(n *Network, w *wiring, l *edgeLabels) (*grid, error) {
 	g := newGrid(n, l.count)
 	for k := range l.count {

@@ -48,7 +48,8 @@ func TestDor(t *testing.T) {
 		spec string
 		vls  int
 	}{
-		{"torus:4x4", 2}, {"torus:5x5", 2}, {"torus:3x3x3", 1}, {"torus:6x5x4,hosts=2", 2}, {"mesh:4x3", 1}, {"mesh:2x2x2", 1},
+		{"torus:4x4", 2}, {"torus:5x5", 2}, {"torus:3x3x3", 1}, {"torus:6x5x4,hosts=2", 2}, {"mesh:4x3", 1},
+		{"mesh:2x2x2", 1},
 		{"ring:7", 2}, {"ring:3", 1}, {"line:5", 1}, {"torus:8x2,hosts=3", 2}, {"torus:4x4x4", 2}, {"torus:5x1x4", 2},
 	} {
 		n := netOf(t, c.spec)
@@ -120,7 +121,8 @@ func TestDorDamage(t *testing.T) {
 }
 
 func TestDorUnfit(t *testing.T) {
-	for _, spec := range []string{"fat-tree:radix=4,levels=3", "dragonfly:a=4,h=2,p=2,g=9", "random:switches=12,hosts=20,seed=3"} {
+	for _, spec := range []string{"fat-tree:radix=4,levels=3", "dragonfly:a=4,h=2,p=2,g=9",
+		"random:switches=12,hosts=20,seed=3"} {
 		if _, err := (dimOrder{}).Compute(netOf(t, spec), Options{}); !errors.Is(err, ErrUnfit) {
 			t.Errorf("%s: got %v, want ErrUnfit", spec, err)
 		}

@@ -44,7 +44,8 @@ func treeTables(engine string, n *Network, t *tree, o Options) (*Tables, error) 
 	// on a lane of its own: there such ways meet only each other.
 	first := f.detours[0]
 	if o.VLs == 1 {
-		return nil, unfit(engine, "no way from %v to %v goes up and then down, and another needs a second lane", aSwitch(first.from), aSwitch(first.to))
+		return nil, unfit(engine, "no way from %v to %v goes up and then down, and another needs a second lane",
+			aSwitch(first.from), aSwitch(first.to))
 	}
 	tab.VLs, tab.SL = 2, f.levels()
 	g := NewCDG(n)
@@ -127,7 +128,8 @@ func newTreeFill(n *Network, t *tree) *treeFill {
 	f := &treeFill{
 		tree: t, n: n, lft: newLFT(n), groups: groups(n), index: make([]uint64, len(n.Dests)), part: components(t.w),
 		load: make([]int32, count*t.w.stride), through: make([]int32, count), stamp: make([]uint32, t.places),
-		dist: make([]uint8, count), down: make([]bool, count), below: make([][]slot, count), runs: make([][]run, len(t.classes)),
+		dist: make([]uint8, count), down: make([]bool, count), below: make([][]slot, count),
+		runs: make([][]run, len(t.classes)),
 	}
 	place := make([]int32, count)
 	for i, s := range t.order {
@@ -421,9 +423,9 @@ func (f *treeFill) onChain(s int32, index uint64) bool {
 	return false
 }
 
-// fillStrays writes entries of switches that have no way up and down to the switch aimed at, which in a complete tree are
-// those on and above its own level beside it. Only management comes from
-// there: it takes a neighbour that has a way, going down first.
+// fillStrays writes entries of switches that have no way up and down to the switch aimed at, which in a complete tree
+// are those on and above its own level beside it. Only management comes from there: it takes a neighbour that has a
+// way, going down first.
 func (f *treeFill) fillStrays(d int32) {
 	for again := true; again; {
 		again = false

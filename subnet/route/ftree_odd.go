@@ -1,16 +1,17 @@
 package route
 
-// oddities are the destinations and switches that could not have the place that an index asks for, while the
-// tables are written. In a shift permutation the end ports below a switch send to as many
-// destinations that follow each other; a place is loaded twice as soon as one odd destination among them has it, and three
-// times where two have. So odd ones near each other get different places, as far as there are any.
+// oddities are the destinations and switches that could not have the place that an index asks for, while the tables are
+// written. In a shift permutation the end ports below a switch send to as many destinations that follow each other; a
+// place is loaded twice as soon as one odd destination among them has it, and three times where two have. So odd ones
+// near each other get different places, as far as there are any.
 type oddities struct {
 	*tree
 	// seats counts the groups of end ports. Shifts wrap around, so the last is beside the first.
 	seats int32
 	// first and span are, by switch, the groups below it: how near is near.
 	first, span []int32
-	// moved counts, by place of a column, destinations near the one at hand that got the place for want of their own, and movedAt is the last group of those.
+	// moved counts, by place of a column, destinations near the one at hand that got the place for want of their own,
+	// and movedAt is the last group of those.
 	moved   []uint32
 	movedAt []int32
 	// enter and leave are the places whose counts change when a group is reached.
@@ -69,7 +70,8 @@ func newOddities(t *tree, groups []group) *oddities {
 	return o
 }
 
-// place is the number of the place in its column that a switch's slot stands for. Slots of parallel cables stand for the same place.
+// place is the number of the place in its column that a switch's slot stands for. Slots of parallel cables stand for
+// the same place.
 func (o *oddities) place(s int32, k int) uint64 {
 	c := &o.cols[o.col[s]]
 	if w := c.width(); uint64(k) >= w {
@@ -122,9 +124,9 @@ func (o *oddities) reach(sw int32) {
 	}
 }
 
-// instead chooses a cable for a switch that lacks the one that a digit asks for, or whose
-// cable does not lead there: of those that do, one where nothing odd is near, then the one that stood in least often. It looks half
-// a turn away first, where the destinations that the cable serves anyway are the farthest from this one.
+// instead chooses a cable for a switch that lacks the one that a digit asks for, or whose cable does not lead there: of
+// those that do, one where nothing odd is near, then the one that stood in least often. It looks half a turn away
+// first, where the destinations that the cable serves anyway are the farthest from this one.
 func (f *treeFill) instead(s int32, dist uint8, digit int, end bool) slot {
 	o := f.odd
 	from, to := f.first[s], f.first[s+1]

@@ -445,7 +445,8 @@ func parentsFirst(cables []slot) []slot {
 	return cables
 }
 
-// findOrder lists the switches so that those of any subtree are neighbours: by the part of the tree below each level, highest level first.
+// findOrder lists the switches so that those of any subtree are neighbours: by the part of the tree below each level,
+// highest level first.
 func (t *tree) findOrder() {
 	n := len(t.w.out)
 	t.order = make([]int32, n)

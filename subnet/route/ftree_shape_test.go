@@ -177,7 +177,8 @@ func TestFtreeShuffled(t *testing.T) {
 	}
 }
 
-// TestFtreePathBits: the LIDs of one port take different ways, and shifts over any of them are as good as over the first.
+// TestFtreePathBits: the LIDs of one port take different ways, and shifts over any of them are as good as over the
+// first.
 func TestFtreePathBits(t *testing.T) {
 	g, err := topo.ParseSpec("fat-tree:radix=8,levels=2")
 	if err != nil {

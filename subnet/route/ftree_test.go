@@ -52,7 +52,8 @@ func TestFtreeShifts(t *testing.T) {
 
 func TestFtreeDamage(t *testing.T) {
 	// In trees of radix 4 and 6 the loss of two cables can leave no way up and down at all.
-	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=8,levels=3", "fat-tree:radix=6,levels=3", "fat-tree:radix=4,levels=4"} {
+	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=8,levels=3", "fat-tree:radix=6,levels=3",
+		"fat-tree:radix=4,levels=4"} {
 		for seed := range uint64(12) {
 			for _, fraction := range []float64{0.01, 0.05, 0.2} {
 				t.Run(fmt.Sprintf("%s/%v/%d", spec, fraction, seed), func(t *testing.T) {

@@ -37,7 +37,8 @@ type Step struct {
 	Port   ib.PortNum `json:"port"`
 }
 
-// LinkUse is how the ways between all pairs of end ports share the links between switches, in ways per direction of a link.
+// LinkUse is how the ways between all pairs of end ports share the links between switches, in ways per direction of a
+// link.
 type LinkUse struct {
 	Max     int64   `json:"max"`
 	Min     int64   `json:"min"`
@@ -65,7 +66,8 @@ type Report struct {
 	Looping int64  `json:"looping"`
 	Loop    []Step `json:"loop,omitempty"`
 	LoopLID ib.LID `json:"loop_lid,omitempty"`
-	// BareUnreached counts switches without end ports times LIDs that they cannot send to: only the switches' own packets suffer.
+	// BareUnreached counts switches without end ports times LIDs that they cannot send to: only the switches' own
+	// packets suffer.
 	BareUnreached int64 `json:"bare_unreached"`
 
 	// Hops counts pairs of end ports by the number of links between switches on the way.
@@ -74,7 +76,8 @@ type Report struct {
 	HopsAverage float64 `json:"hops_average"`
 	LinkUse     LinkUse `json:"link_use"`
 
-	// VLs is how many lanes packets use. Cycle is a cycle of channel dependencies, nil if the tables are free of deadlock.
+	// VLs is how many lanes packets use. Cycle is a cycle of channel dependencies, nil if the tables are free of
+	// deadlock.
 	VLs          int       `json:"vls"`
 	Dependencies int       `json:"dependencies"`
 	Cycle        []Channel `json:"cycle,omitempty"`
@@ -90,7 +93,8 @@ type Report struct {
 	guids []ib.GUID
 }
 
-// OK reports whether the tables may carry traffic: all pairs that cables join are joined, nothing loops, nothing can deadlock.
+// OK reports whether the tables may carry traffic: all pairs that cables join are joined, nothing loops, nothing can
+// deadlock.
 func (r *Report) OK() bool { return r.Unreached == 0 && r.Looping == 0 && r.Cycle == nil }
 
 // missesKept is how many unreached pairs a report names.

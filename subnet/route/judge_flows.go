@@ -9,10 +9,12 @@ import (
 type Congestion struct {
 	// Permutations is how many traffic patterns were sent.
 	Permutations int `json:"permutations"`
-	// Max is the largest count of flows on any link under any of them, Average the mean over the patterns of the largest count.
+	// Max is the largest count of flows on any link under any of them, Average the mean over the patterns of the
+	// largest count.
 	Max     int     `json:"max"`
 	Average float64 `json:"average"`
-	// Bandwidth is the mean over patterns and flows of 1 / the largest count on the flow's way; a flow without a way has 0.
+	// Bandwidth is the mean over patterns and flows of 1 / the largest count on the flow's way; a flow without a way
+	// has 0.
 	Bandwidth float64 `json:"bandwidth"`
 }
 
@@ -87,7 +89,8 @@ type flows struct {
 	t *Tables
 	// at are the destinations of the end ports' base LIDs, in the order of LIDs.
 	at []int32
-	// load counts flows by channel, path holds the channels of all flows one after the other, and ends where each flow's end.
+	// load counts flows by channel, path holds the channels of all flows one after the other, and ends where each
+	// flow's end.
 	load []int32
 	path []int32
 	ends []int

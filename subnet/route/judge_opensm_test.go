@@ -14,8 +14,8 @@ import (
 	"softib/proto/topo"
 )
 
-// opensmTables reads a fabric and the tables that OpenSM 3.3.23 gave it with its dfsssp engine, as
-// "opensm -o -R dfsssp -D 0x43" on ibsim left them in opensm-lfts.dump. The number behind the name is the share of cut cables.
+// opensmTables reads a fabric and the tables that OpenSM 3.3.23 gave it with its dfsssp engine, as "opensm -o -R dfsssp
+// -D 0x43" on ibsim left them in opensm-lfts.dump. The number behind the name is the share of cut cables.
 func opensmTables(t *testing.T, name string) (*Network, *Tables) {
 	t.Helper()
 	read := func(suffix string) []byte {
@@ -68,11 +68,14 @@ func TestBesideOpenSM(t *testing.T) {
 				t.Fatal(err)
 			}
 			ours := Judge(n, tab, o)
-			what := fmt.Sprintf("%s: %s: shift %d, random %.2f, bisection %.3f: OpenSM has %d, %.2f, %.3f", filepath.Base(file), e.Name(),
-				ours.Shift.Max, ours.Random.Average, ours.Bisection, theirs.Shift.Max, theirs.Random.Average, theirs.Bisection)
+			what := fmt.Sprintf("%s: %s: shift %d, random %.2f, bisection %.3f: OpenSM has %d, %.2f, %.3f",
+				filepath.Base(file), e.Name(),
+				ours.Shift.Max, ours.Random.Average, ours.Bisection, theirs.Shift.Max, theirs.Random.Average,
+				theirs.Bisection)
 			t.Log(what)
 			// Random permutations are a sample: a hundredth is noise.
-			if !ours.OK() || ours.Shift.Max > theirs.Shift.Max || ours.Random.Average > 1.01*theirs.Random.Average || ours.Bisection < 0.99*theirs.Bisection {
+			if !ours.OK() || ours.Shift.Max > theirs.Shift.Max || ours.Random.Average > 1.01*theirs.Random.Average ||
+				ours.Bisection < 0.99*theirs.Bisection {
 				t.Error(what)
 			}
 		}

@@ -44,14 +44,16 @@ func TestJudgeAgainstWalks(t *testing.T) {
 							}
 						case !ok:
 							unreached += max(ends, 0)
-							if slices.ContainsFunc(steps[:len(steps)-1], func(st Step) bool { return st.Switch == last.Switch }) {
+							if slices.ContainsFunc(steps[:len(steps)-1],
+								func(st Step) bool { return st.Switch == last.Switch }) {
 								looping++
 							}
 						}
 					}
 				}
 				if rep.Pairs != pairs || rep.Apart != apart || rep.Unreached != unreached || rep.Looping != looping {
-					t.Errorf("%s: pairs %d, apart %d, unreached %d, looping %d: want %d, %d, %d, %d", name, rep.Pairs, rep.Apart, rep.Unreached, rep.Looping, pairs, apart, unreached, looping)
+					t.Errorf("%s: pairs %d, apart %d, unreached %d, looping %d: want %d, %d, %d, %d", name, rep.Pairs,
+						rep.Apart, rep.Unreached, rep.Looping, pairs, apart, unreached, looping)
 				}
 				for h, count := range rep.Hops {
 					if hops[h] != max(count, 0) {
@@ -70,7 +72,8 @@ func TestJudgeAgainstWalks(t *testing.T) {
 				}
 				for k, st := range rep.Loop {
 					next := rep.Loop[(k+1)%len(rep.Loop)]
-					if tab.LFT[st.Switch][rep.LoopLID] != st.Port || n.Switches[st.Switch].Ports[st.Port].To != next.Switch {
+					if tab.LFT[st.Switch][rep.LoopLID] != st.Port ||
+						n.Switches[st.Switch].Ports[st.Port].To != next.Switch {
 						t.Errorf("%s: %v does not lead to %v", name, st, next)
 					}
 				}
@@ -136,7 +139,8 @@ func TestJudgeCongestion(t *testing.T) {
 	if two.Shift.Max != 2 || two.Bisection <= rep.Bisection || two.Random.Permutations != 64 {
 		t.Errorf("two cables: %+v", two)
 	}
-	if two.LinkUse.Max != 8 || two.LinkUse.Min != 8 || two.LinkUse.Average != 8 || two.HopsMax != 1 || rep.LinkUse.Min != 0 {
+	if two.LinkUse.Max != 8 || two.LinkUse.Min != 8 || two.LinkUse.Average != 8 || two.HopsMax != 1 ||
+		rep.LinkUse.Min != 0 {
 		t.Errorf("two cables: %+v", two.LinkUse)
 	}
 	if c := two.Changed; c.Entries != 4 || c.Switches != 2 || c.Blocks != 2 || !slices.Equal(c.BySwitch, []int{2, 2}) {
@@ -152,7 +156,8 @@ func TestReportText(t *testing.T) {
 	tab := randomTables(n, rand.New(rand.NewPCG(1, 1)), 0, 1)
 	rep := Judge(n, tab, JudgeOptions{})
 	text := rep.String()
-	for _, want := range []string{"NOT GOOD", "all 45 pairs", "POSSIBLE: these 5 channels", "port 1 VL 0", "1.50 on average, 2 at most", "permutations)"} {
+	for _, want := range []string{"NOT GOOD", "all 45 pairs", "POSSIBLE: these 5 channels", "port 1 VL 0",
+		"1.50 on average, 2 at most", "permutations)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -160,7 +165,8 @@ func TestReportText(t *testing.T) {
 	tab.LFT[0][1], tab.LFT[1][1], tab.LFT[1][2] = 1, 2, NoPort
 	rep = Judge(n, tab, JudgeOptions{})
 	text = rep.String()
-	for _, want := range []string{"pairs are NOT", "entries lead into one; LID 1 goes round", "no way at switch 1 (", "LID 1: loop at"} {
+	for _, want := range []string{"pairs are NOT", "entries lead into one; LID 1 goes round", "no way at switch 1 (",
+		"LID 1: loop at"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -174,7 +180,8 @@ func TestReportText(t *testing.T) {
 // Tables of others may be short, long or empty: they are judged, not trusted.
 func TestJudgeOddTables(t *testing.T) {
 	n := netOf(t, "fat-tree:radix=4,levels=2")
-	for _, tab := range []*Tables{{}, {LFT: make([][]ib.PortNum, 3)}, {LFT: [][]ib.PortNum{{0, 1, 200}, make([]ib.PortNum, 500)}, SL: make([][]ib.SL, 1)}} {
+	for _, tab := range []*Tables{{}, {LFT: make([][]ib.PortNum, 3)},
+		{LFT: [][]ib.PortNum{{0, 1, 200}, make([]ib.PortNum, 500)}, SL: make([][]ib.SL, 1)}} {
 		rep := Judge(n, tab, JudgeOptions{Traffic: AllTraffic, Versus: &Tables{LFT: [][]ib.PortNum{{3}}}})
 		if rep.OK() || rep.Unreached == 0 || rep.String() == "" {
 			t.Errorf("%+v", rep)

@@ -19,7 +19,8 @@ func (r Report) String() string {
 	if !r.OK() {
 		verdict = "NOT GOOD"
 	}
-	line("verdict", "%s (%s; %d switches, %d end ports, %d links between switches)", verdict, engine, r.Switches, r.EndPorts, r.Links)
+	line("verdict", "%s (%s; %d switches, %d end ports, %d links between switches)", verdict, engine, r.Switches,
+		r.EndPorts, r.Links)
 	if r.Unreached == 0 {
 		line("reachable", "all %d pairs", r.Pairs)
 	} else {
@@ -43,7 +44,8 @@ func (r Report) String() string {
 		}
 	}
 	if r.Cycle == nil {
-		line("deadlock", "none possible: %d dependencies on %s, no cycle", r.Dependencies, plural(r.VLs, "lane", "lanes"))
+		line("deadlock", "none possible: %d dependencies on %s, no cycle", r.Dependencies,
+			plural(r.VLs, "lane", "lanes"))
 	} else {
 		line("deadlock", "POSSIBLE: these %d channels wait for each other in a circle:", len(r.Cycle))
 		for _, c := range r.Cycle {
@@ -60,12 +62,17 @@ func (r Report) String() string {
 			line("", "%3d: %12d ways %5.1f %%", h, count, 100*float64(count)/float64(total))
 		}
 	}
-	line("ways per link", "%d at most (%s port %d), %.1f on average, %d at least", r.LinkUse.Max, r.sw(r.LinkUse.Busiest.Switch), r.LinkUse.Busiest.Port, r.LinkUse.Average, r.LinkUse.Min)
-	line("congestion", "shifts:  %d flows on a link at most, %.2f on average (%s)", r.Shift.Max, r.Shift.Average, plural(r.Shift.Permutations, "permutation", "permutations"))
-	line("", "random:  %d flows on a link at most, %.2f on average (%s)", r.Random.Max, r.Random.Average, plural(r.Random.Permutations, "permutation", "permutations"))
-	line("bisection", "%.1f %% of the bandwidth is effective under random permutations, %.1f %% under shifts", 100*r.Bisection, 100*r.Shift.Bandwidth)
+	line("ways per link", "%d at most (%s port %d), %.1f on average, %d at least", r.LinkUse.Max,
+		r.sw(r.LinkUse.Busiest.Switch), r.LinkUse.Busiest.Port, r.LinkUse.Average, r.LinkUse.Min)
+	line("congestion", "shifts:  %d flows on a link at most, %.2f on average (%s)", r.Shift.Max, r.Shift.Average,
+		plural(r.Shift.Permutations, "permutation", "permutations"))
+	line("", "random:  %d flows on a link at most, %.2f on average (%s)", r.Random.Max, r.Random.Average,
+		plural(r.Random.Permutations, "permutation", "permutations"))
+	line("bisection", "%.1f %% of the bandwidth is effective under random permutations, %.1f %% under shifts",
+		100*r.Bisection, 100*r.Shift.Bandwidth)
 	if r.Changed != nil {
-		line("changed", "%s on %s, in %s; %s", plural(r.Changed.Entries, "entry", "entries"), plural(r.Changed.Switches, "switch", "switches"),
+		line("changed", "%s on %s, in %s; %s", plural(r.Changed.Entries, "entry", "entries"),
+			plural(r.Changed.Switches, "switch", "switches"),
 			plural(r.Changed.Blocks, "block", "blocks"), plural(r.Changed.Levels, "service level", "service levels"))
 	}
 	return b.String()

@@ -100,10 +100,12 @@ func (r *lftReader) read(line string) error {
 	return r.fail(rest, "\"Unicast lids [...] of switch ... guid 0x...\", an entry such as \"0x0001 003\", or \"lids dumped\"")
 }
 
-// head is "Unicast lids [0-32] of switch Lid 2 guid 0x0250f11b02000100 ('sw16'):"; dump_lfts says a directed route instead of the LID.
+// head is "Unicast lids [0-32] of switch Lid 2 guid 0x0250f11b02000100 ('sw16'):"; dump_lfts says a directed route
+// instead of the LID.
 func (r *lftReader) head(line string) error {
 	if r.open {
-		return r.fail("Unicast lids", fmt.Sprintf("%q of the switch that starts at line %d first", "lids dumped", r.dump.Switches[len(r.dump.Switches)-1].Line))
+		return r.fail("Unicast lids", fmt.Sprintf("%q of the switch that starts at line %d first", "lids dumped",
+			r.dump.Switches[len(r.dump.Switches)-1].Line))
 	}
 	_, after, ok := strings.Cut(line, " guid ")
 	if !ok {
@@ -172,8 +174,8 @@ func (r *lftReader) entry(line string) error {
 	return nil
 }
 
-// tail is "32 lids dumped" or "32 valid lids dumped": it tells a whole table from one that was cut off. OpenSM leaves out LIDs that the
-// switch has no way to, as its ftree does at spines, and counts them all the same.
+// tail is "32 lids dumped" or "32 valid lids dumped": it tells a whole table from one that was cut off. OpenSM leaves
+// out LIDs that the switch has no way to, as its ftree does at spines, and counts them all the same.
 func (r *lftReader) tail(line string) error {
 	word, _, _ := strings.Cut(line, " ")
 	count, err := strconv.Atoi(word)
@@ -189,8 +191,8 @@ func (r *lftReader) tail(line string) error {
 	return nil
 }
 
-// Tables are the dump's tables for a network whose switches have the dump's GUIDs and whose
-// destinations have the dump's LIDs. Switches that the dump lacks drop everything; missing lists them. A dump holds no service levels.
+// Tables are the dump's tables for a network whose switches have the dump's GUIDs and whose destinations have the
+// dump's LIDs. Switches that the dump lacks drop everything; missing lists them. A dump holds no service levels.
 func (d *LFTDump) Tables(n *Network) (t *Tables, missing []int32) {
 	at := make(map[ib.GUID]int, len(d.Switches))
 	for i := range d.Switches {

@@ -42,7 +42,8 @@ func TestParseLFTDump(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(d.Switches) != 2 || d.Switches[0].GUID != 0x0250f11b02000020 || d.Switches[0].Line != 1 || d.Switches[1].GUID != 0x0250f11b02000010 {
+		if len(d.Switches) != 2 || d.Switches[0].GUID != 0x0250f11b02000020 || d.Switches[0].Line != 1 ||
+			d.Switches[1].GUID != 0x0250f11b02000010 {
 			t.Errorf("%+v", d)
 		}
 		if want := []ib.PortNum{255, 3, 0, 255, 255, 5}; !slices.Equal(d.Switches[0].Ports, want) {
@@ -53,7 +54,8 @@ func TestParseLFTDump(t *testing.T) {
 		}
 		n := &Network{Top: 6, Switches: []Switch{{GUID: 0x0250f11b02000010}, {GUID: 77}, {GUID: 0x0250f11b02000020}}}
 		tab, missing := d.Tables(n)
-		if !slices.Equal(missing, []int32{1}) || tab.LFT[0][1] != 1 || tab.LFT[2][5] != 5 || tab.LFT[1][1] != NoPort || len(tab.LFT[2]) != 7 {
+		if !slices.Equal(missing, []int32{1}) || tab.LFT[0][1] != 1 || tab.LFT[2][5] != 5 || tab.LFT[1][1] != NoPort ||
+			len(tab.LFT[2]) != 7 {
 			t.Errorf("%v, %v", tab, missing)
 		}
 	}
@@ -105,7 +107,8 @@ func TestLFTDumpErrors(t *testing.T) {
 	} {
 		_, err := ParseLFTDump("f", []byte(c.text))
 		var e *LFTDumpError
-		if !errors.As(err, &e) || e.Line != c.line || e.Word != c.word || !strings.Contains(err.Error(), fmt.Sprintf("f:%d", c.line)) {
+		if !errors.As(err, &e) || e.Line != c.line || e.Word != c.word ||
+			!strings.Contains(err.Error(), fmt.Sprintf("f:%d", c.line)) {
 			t.Errorf("%q: %v: want line %d, word %q", c.text, err, c.line, c.word)
 		}
 	}
@@ -124,7 +127,8 @@ func FuzzParseLFTDump(f *testing.F) {
 			}
 			return
 		}
-		n := &Network{Top: 5, Switches: []Switch{{GUID: 0x0250f11b02000020, Ends: 1, Ports: make([]Hop, 6)}, {GUID: 0x0250f11b02000010, Ports: make([]Hop, 2)}}}
+		n := &Network{Top: 5, Switches: []Switch{{GUID: 0x0250f11b02000020, Ends: 1, Ports: make([]Hop, 6)},
+			{GUID: 0x0250f11b02000010, Ports: make([]Hop, 2)}}}
 		for s := range n.Switches {
 			for p := range n.Switches[s].Ports {
 				n.Switches[s].Ports[p].To = NoSwitch

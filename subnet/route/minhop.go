@@ -1,10 +1,9 @@
 package route
 
-// minHop routes any network by shortest ways. They can wait for each other in a circle
-// where the network has rings (IBA leaves that to the manager): judge the tables, or
-// use updn, dfsssp, nue or dor there. In a tree they are those of ftree, as long
-// as going up and down is shortest, and in a whole torus or mesh those of dor, with its lanes: both share the links better than any choice that
-// knows nothing of the shape, and cannot deadlock.
+// minHop routes any network by shortest ways. They can wait for each other in a circle where the network has rings (IBA
+// leaves that to the manager): judge the tables, or use updn, dfsssp, nue or dor there. In a tree they are those of
+// ftree, as long as going up and down is shortest, and in a whole torus or mesh those of dor, with its lanes: both
+// share the links better than any choice that knows nothing of the shape, and cannot deadlock.
 type minHop struct{}
 
 func (minHop) Name() string { return "minhop" }

@@ -34,7 +34,8 @@ type Dest struct {
 	Port   ib.PortNum
 	// PathBits is the LID's offset to the port's base LID, 0 unless LMC is set.
 	PathBits uint8
-	// IO marks end ports that carry storage or service traffic rather than compute; ways to them are spread apart from the others.
+	// IO marks end ports that carry storage or service traffic rather than compute; ways to them are spread apart from
+	// the others.
 	IO bool
 }
 
@@ -61,24 +62,28 @@ type Tables struct {
 	LFT [][]ib.PortNum
 	// VLs is how many lanes the ways need in order to be free of deadlock, at least 1.
 	VLs int
-	// SL is the service level to be used from a switch's end ports to a destination, by
-	// [source switch][index into Network.Dests]. Nil if all ways use level 0 and one lane is enough; a nil row means 0 too.
+	// SL is the service level to be used from a switch's end ports to a destination, by [source switch][index into
+	// Network.Dests]. Nil if all ways use level 0 and one lane is enough; a nil row means 0 too.
 	SL [][]ib.SL
-	// SLtoVL is the lane for packets of a level that enter a switch by one port and leave by another; nil if lane = level.
+	// SLtoVL is the lane for packets of a level that enter a switch by one port and leave by another; nil if lane =
+	// level.
 	SLtoVL LaneMap
-	// Rank, where it is not nil, is a height of every switch, no two alike, in which all ways between end ports go up and
-	// then down. It proves that they cannot wait for each other in a circle, and that the ways of two table sets with the same ranks cannot.
+	// Rank, where it is not nil, is a height of every switch, no two alike, in which all ways between end ports go up
+	// and then down. It proves that they cannot wait for each other in a circle, and that the ways of two table sets
+	// with the same ranks cannot.
 	Rank []int32
 
 	// made is the network that the tables were computed for, index the number that says each destination's way in a
-	// tree, nil for other tables, and own the one that it would have if no cable were missing: Repair goes on from there.
+	// tree, nil for other tables, and own the one that it would have if no cable were missing: Repair goes on from
+	// there.
 	made       *Network
 	index, own []uint64
 }
 
 // LaneMap says which lane a switch gives to a service level.
 type LaneMap interface {
-	// VL is the lane. In is 0 for packets of the switch itself; at an end port's own adapter, Lane of the first hop, sw is NoSwitch and in and out are 0.
+	// VL is the lane. In is 0 for packets of the switch itself; at an end port's own adapter, Lane of the first hop, sw
+	// is NoSwitch and in and out are 0.
 	VL(sw int32, in, out ib.PortNum, sl ib.SL) ib.VL
 }
 

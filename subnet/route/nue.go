@@ -6,13 +6,15 @@ import (
 	"softib/proto/ib"
 )
 
-// nue routes within the channel dependency graph itself: a way is only taken if the dependencies that it brings close no cycle (Domke,
-// Hoefler and Matsuoka, HPDC 2016). It therefore fits any network with any number of lanes. The destinations are dealt out to the
-// lanes, and each lane has its own graph. Where a destination cannot be reached from everywhere, the ways to it
-// are first bent around the trouble, and if that does not help those that have to follow a spanning tree, whose dependencies are in the graph from the start.
+// nue routes within the channel dependency graph itself: a way is only taken if the dependencies that it brings close
+// no cycle (Domke, Hoefler and Matsuoka, HPDC 2016). It therefore fits any network with any number of lanes. The
+// destinations are dealt out to the lanes, and each lane has its own graph. Where a destination cannot be reached from
+// everywhere, the ways to it are first bent around the trouble, and if that does not help those that have to follow a
+// spanning tree, whose dependencies are in the graph from the start.
 //
 // Two things differ from the paper. Only packets that end ports send count, so a switch without end ports brings no
-// dependencies before such packets pass it. And all destinations stay on one lane if that lane refuses nothing, as in trees.
+// dependencies before such packets pass it. And all destinations stay on one lane if that lane refuses nothing, as in
+// trees.
 type nue struct{}
 
 // Name is what an operator types.
@@ -36,14 +38,15 @@ type nueRun struct {
 	*spread
 	// strict gives up at the first dependency that is refused.
 	strict bool
-	// penalty is by how many ways of load a way has to be better to bring new dependencies: each one rules out others later.
+	// penalty is by how many ways of load a way has to be better to bring new dependencies: each one rules out others
+	// later.
 	penalty uint64
 	// lanes are the graphs with their escape trees, and laneOf the lane of each destination.
 	lanes  []*nueLane
 	laneOf []int32
 
-	// The tree that grows: whether end ports' packets pass a switch, so that all dependencies of its way are in the graph; how
-	// long the way is; the switches without a way that is as short as can be.
+	// The tree that grows: whether end ports' packets pass a switch, so that all dependencies of its way are in the
+	// graph; how long the way is; the switches without a way that is as short as can be.
 	live []bool
 	far  []int32
 	late []int32
@@ -53,12 +56,13 @@ type nueRun struct {
 	sorted []int32
 	tries  []way
 
-	// fresh are the dependencies and marked the live switches since the last begin; grown and refused are the dependencies that
-	// the whole tree has brought and those that it was refused for good.
+	// fresh are the dependencies and marked the live switches since the last begin; grown and refused are the
+	// dependencies that the whole tree has brought and those that it was refused for good.
 	fresh, grown, refused [][2]int32
 	marked                []int32
 
-	// hung is set once the tree uses the escape tree; fixed are the ways of that, and isFixed the switches that take them. path is hang's scratch.
+	// hung is set once the tree uses the escape tree; fixed are the ways of that, and isFixed the switches that take
+	// them. path is hang's scratch.
 	hung    bool
 	fixed   []int32
 	isFixed []bool
@@ -79,7 +83,8 @@ type nueLane struct {
 
 func newNueRun(c *chart, lanes int) *nueRun {
 	t := &Tables{Engine: "nue", VLs: 1}
-	e := &nueRun{spread: newSpread(c, t), laneOf: make([]int32, len(c.n.Dests)), live: make([]bool, c.switches()), far: make([]int32, c.switches()),
+	e := &nueRun{spread: newSpread(c, t), laneOf: make([]int32, len(c.n.Dests)), live: make([]bool, c.switches()),
+		far:   make([]int32, c.switches()),
 		fixed: make([]int32, c.switches()), isFixed: make([]bool, c.switches())}
 	for i, dests := range e.deal(lanes) {
 		e.lanes = append(e.lanes, e.newLane(dests))
@@ -239,9 +244,9 @@ func (e *nueRun) routeEnds(sw int32, again bool) bool {
 	return true
 }
 
-// routeSwitch routes a switch's own LIDs. Those of a switch with end ports go where the last of them goes, which is free of
-// deadlock for the packets of all end ports. Ways to other switches are the shortest, and keep to dependencies that are
-// there already where they can: nobody sends data to them.
+// routeSwitch routes a switch's own LIDs. Those of a switch with end ports go where the last of them goes, which is
+// free of deadlock for the packets of all end ports. Ways to other switches are the shortest, and keep to dependencies
+// that are there already where they can: nobody sends data to them.
 func (e *nueRun) routeSwitch(sw int32, dests []int32) {
 	ends := e.ends(sw)
 	if ends == len(dests) {

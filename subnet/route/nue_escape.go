@@ -60,9 +60,10 @@ func (e *nueRun) escape(l *nueLane, target int32, via []int32) {
 	via[target] = -1
 }
 
-// hang gives a switch that no other way is left for the way along the escape tree, and moves the switches on it there, for good. The
-// graph has its dependencies since the start. Switches that cannot follow the moved ones become late again,
-// with all that is behind them; in the end everything may hang on the escape tree, so that the tree is always whole.
+// hang gives a switch that no other way is left for the way along the escape tree, and moves the switches on it there,
+// for good. The graph has its dependencies since the start. Switches that cannot follow the moved ones become late
+// again, with all that is behind them; in the end everything may hang on the escape tree, so that the tree is always
+// whole.
 func (e *nueRun) hang(l *nueLane, x int32) {
 	if !e.hung {
 		e.hung = true
@@ -121,8 +122,8 @@ func (e *nueRun) cutOff(y int32) {
 	}
 }
 
-// centres is, for each part of the network, the switch that most shortest ways from end ports to a lane's destinations pass
-// (Brandes 2001), judged by a sample of them.
+// centres is, for each part of the network, the switch that most shortest ways from end ports to a lane's destinations
+// pass (Brandes 2001), judged by a sample of them.
 func (e *nueRun) centres(dests []int32) []int32 {
 	between := make([]float64, e.switches())
 	ways := make([]float64, e.switches())

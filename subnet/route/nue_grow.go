@@ -107,9 +107,9 @@ func (e *nueRun) attach(l *nueLane, u, ch int32) bool {
 	return true
 }
 
-// grow makes the tree of ways to the switch that was aimed at. With stay, ways that are as good as others stay, and the tree that
-// there was is better than one that needs the escape tree: it is then false, as it is in strict mode if anything was
-// refused. The caller then takes back the tree.
+// grow makes the tree of ways to the switch that was aimed at. With stay, ways that are as good as others stay, and the
+// tree that there was is better than one that needs the escape tree: it is then false, as it is in strict mode if
+// anything was refused. The caller then takes back the tree.
 func (e *nueRun) grow(l *nueLane, stay bool) bool {
 	e.grown, e.refused, e.late = e.grown[:0], e.refused[:0], e.late[:0]
 	e.hung = false
@@ -181,8 +181,8 @@ func (e *nueRun) attachAny(l *nueLane, u int32, ways []way, not int32) bool {
 	return false
 }
 
-// growLate finds longer ways for the switches that got none of the shortest. It is false, with stay, if some of them would
-// need the escape tree.
+// growLate finds longer ways for the switches that got none of the shortest. It is false, with stay, if some of them
+// would need the escape tree.
 func (e *nueRun) growLate(l *nueLane, stay bool) bool {
 	e.bent++
 	e.heap = e.heap[:0]

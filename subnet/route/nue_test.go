@@ -24,7 +24,8 @@ func TestNue(t *testing.T) {
 // Where much is refused, ways bend and fall back to the escape tree, and are as sound as others.
 func TestNueTightLanes(t *testing.T) {
 	bent, escaped := 0, 0
-	for _, spec := range []string{"torus:8x8", "random:switches=60,hosts=120,links=120,seed=2", "random:switches=40,hosts=80,links=60,seed=3", "random:switches=32,hosts=64,links=128,seed=3"} {
+	for _, spec := range []string{"torus:8x8", "random:switches=60,hosts=120,links=120,seed=2",
+		"random:switches=40,hosts=80,links=60,seed=3", "random:switches=32,hosts=64,links=128,seed=3"} {
 		n := netOf(t, spec)
 		for _, lanes := range []int{1, 2, 4} {
 			e := newNueRun(newChart(n), lanes)

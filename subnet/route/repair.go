@@ -9,7 +9,8 @@ import (
 // Repaired is what Repair made of tables.
 type Repaired struct {
 	Tables *Tables
-	// Changed are the switches whose forwarding entries differ from the old ones. Rows of the others are the old rows themselves.
+	// Changed are the switches whose forwarding entries differ from the old ones. Rows of the others are the old rows
+	// themselves.
 	Changed []int32
 	// Full says that all was computed anew, and Why, in words.
 	Full bool
@@ -17,12 +18,14 @@ type Repaired struct {
 }
 
 // Repair makes tables for a network that differs a little from the one that the old tables were computed for: the same
-// switches, some cables lost or returned, some destinations gone or new. A lost switch is one without cables. The old tables' network must not have
-// been changed since.
+// switches, some cables lost or returned, some destinations gone or new. A lost switch is one without cables. The old
+// tables' network must not have been changed since.
 //
-// In a tree only those ways change that went over lost cables, or that had to avoid a cable that is back, so traffic that need not move does not,
-// and the rest stays as balanced as it was; the new ways go up and down in the same ranks as the old. New destinations take the emptiest ways.
-// Entries of LIDs that are gone stay: nobody sends there, and an end port that comes back finds its ways as they were. Everything else, such as what is no tree, is computed in full by the engine that made the old tables; Changed is then simply what differs.
+// In a tree only those ways change that went over lost cables, or that had to avoid a cable that is back, so traffic
+// that need not move does not, and the rest stays as balanced as it was; the new ways go up and down in the same ranks
+// as the old. New destinations take the emptiest ways. Entries of LIDs that are gone stay: nobody sends there, and an
+// end port that comes back finds its ways as they were. Everything else, such as what is no tree, is computed in full
+// by the engine that made the old tables; Changed is then simply what differs.
 func Repair(n *Network, old *Tables, o Options) (Repaired, error) {
 	r, why := newRepair(n, old, o)
 	if why == "" {
@@ -84,7 +87,8 @@ func newRepair(n *Network, old *Tables, o Options) (r *repair, why string) {
 	case len(was.Switches) != len(n.Switches):
 		return nil, "switches came or went"
 	}
-	r = &repair{n: n, old: old, index: old.index, own: make([]bool, len(n.Switches)), dirty: make([]bool, len(n.Switches))}
+	r = &repair{n: n, old: old, index: old.index, own: make([]bool, len(n.Switches)),
+		dirty: make([]bool, len(n.Switches))}
 	for s := range n.Switches {
 		a, b := &was.Switches[s], &n.Switches[s]
 		if len(a.Ports) != len(b.Ports) || a.GUID != b.GUID {
@@ -280,8 +284,9 @@ func (r *repair) set(s int32, lid ib.LID, p ib.PortNum) {
 	r.dirty[s] = true
 }
 
-// reroute gives a switch another cable upwards for a destination, unless that has been routed anew already: the shortest way that goes up and down, then the cable that
-// stood in for others least often and not for a neighbour of the destination.
+// reroute gives a switch another cable upwards for a destination, unless that has been routed anew already: the
+// shortest way that goes up and down, then the cable that stood in for others least often and not for a neighbour of
+// the destination.
 func (r *repair) reroute(e upEntry) bool {
 	d := &r.n.Dests[e.dest]
 	if p := r.tab.LFT[e.sw][d.LID]; p == NoPort || r.n.Switches[e.sw].Ports[p].To != NoSwitch {
@@ -319,7 +324,8 @@ func (r *repair) reroute(e upEntry) bool {
 	return true
 }
 
-// legal is the number of hops from a switch to a destination by the tables so far, -1 if it does not get there by going up and then down.
+// legal is the number of hops from a switch to a destination by the tables so far, -1 if it does not get there by going
+// up and then down.
 func (r *repair) legal(s int32, d *Dest) int {
 	hops, down := 0, false
 	for s != d.Switch {

@@ -7,9 +7,11 @@ import (
 	"testing"
 )
 
-// TestRepair loses and returns cables of trees one after the other and wants of every repaired table set what is wanted of a computed one.
+// TestRepair loses and returns cables of trees one after the other and wants of every repaired table set what is wanted
+// of a computed one.
 func TestRepair(t *testing.T) {
-	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=8,levels=3", "fat-tree:radix=4,levels=4", "fat-tree:radix=12,levels=2,oversub=2"} {
+	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=8,levels=3", "fat-tree:radix=4,levels=4",
+		"fat-tree:radix=12,levels=2,oversub=2"} {
 		for seed := range uint64(6) {
 			t.Run(fmt.Sprintf("%s/%d", spec, seed), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 11))

@@ -49,10 +49,12 @@ func newSpreader(n *Network, w *wiring, dir *direction) *spreader {
 // newSpreaderShape makes one that only measures.
 func newSpreaderShape(w *wiring, dir *direction) *spreader {
 	count := len(w.out)
-	return &spreader{w: w, dir: dir, dist: make([]int32, count), kind: make([]wayKind, count), first: make([]int32, count+1)}
+	return &spreader{w: w, dir: dir, dist: make([]int32, count), kind: make([]wayKind, count),
+		first: make([]int32, count+1)}
 }
 
-// all writes the ways to all destinations. End ports come before switches: what is spread evenly is the programs' traffic.
+// all writes the ways to all destinations. End ports come before switches: what is spread evenly is the programs'
+// traffic.
 func (r *spreader) all() {
 	list := groups(r.n)
 	for pass := range spreadPasses {
@@ -78,8 +80,8 @@ func (r *spreader) all() {
 	}
 }
 
-// spreadPasses is how often the ways are chosen: at first each destination knows only those before it; then each is taken out and put in again
-// where it is best among all others.
+// spreadPasses is how often the ways are chosen: at first each destination knows only those before it; then each is
+// taken out and put in again where it is best among all others.
 const spreadPasses = 3
 
 // lift takes the ways to the end ports of the switch aimed at out of the loads.
@@ -166,8 +168,8 @@ func (r *spreader) aim(d int32) {
 	r.sort()
 }
 
-// resolveStrays gives a distance to switches that have no legal way: top switches of a tree don't reach each other by going up
-// and down. Only management goes there: by the nearest switch that has a way.
+// resolveStrays gives a distance to switches that have no legal way: top switches of a tree don't reach each other by
+// going up and down. Only management goes there: by the nearest switch that has a way.
 func (r *spreader) resolveStrays() {
 	r.queue = r.queue[:0]
 	for s, d := range r.dist {

@@ -31,9 +31,10 @@ func unpack(t *testing.T, file string) []byte {
 	return text
 }
 
-// opensmTree reads the tables that OpenSM 3.3.23 gave a tree with some engine, on ibsim, and numbers the LIDs along the tree: OpenSM's own numbers are no
-// order in which programs would shift. The files are named for radix, levels and the share of cut cables, in percent. OpenSM's ftree refuses trees that miss
-// cables; the tables are then those of its minhop.
+// opensmTree reads the tables that OpenSM 3.3.23 gave a tree with some engine, on ibsim, and numbers the LIDs along the
+// tree: OpenSM's own numbers are no order in which programs would shift. The files are named for radix, levels and the
+// share of cut cables, in percent. OpenSM's ftree refuses trees that miss cables; the tables are then those of its
+// minhop.
 func opensmTree(t *testing.T, fabric, engine string) (*Network, *Tables) {
 	t.Helper()
 	g, err := topo.Parse(fabric, unpack(t, fabric+".net.gz"))
@@ -44,7 +45,10 @@ func opensmTree(t *testing.T, fabric, engine string) (*Network, *Tables) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs := FromGraphLIDs(g, func(r topo.PortRef) (ib.LID, uint8) { return dump.LIDs[g.Nodes[r.Node].PortGUID(r.Port)], 0 })
+	theirs := FromGraphLIDs(g, func(r topo.PortRef) (ib.LID,
+		uint8) {
+		return dump.LIDs[g.Nodes[r.Node].PortGUID(r.Port)], 0
+	})
 	tab, missing := dump.Tables(theirs)
 	if len(missing) > 0 {
 		t.Fatalf("%s: no tables for switches %v", fabric, missing)
@@ -60,7 +64,8 @@ func opensmTree(t *testing.T, fabric, engine string) (*Network, *Tables) {
 	return n, tab
 }
 
-// TestTreesBesideOpenSM: our ways through whole and damaged trees are no worse than OpenSM's with the same engine, and mostly much better.
+// TestTreesBesideOpenSM: our ways through whole and damaged trees are no worse than OpenSM's with the same engine, and
+// mostly much better.
 func TestTreesBesideOpenSM(t *testing.T) {
 	files, err := filepath.Glob("testdata/opensm-trees/*.net.gz")
 	if err != nil || len(files) == 0 {
@@ -77,15 +82,18 @@ func TestTreesBesideOpenSM(t *testing.T) {
 			}
 			ours := Judge(n, tab, o)
 			what := fmt.Sprintf("%s: %s: shift %d (%.2f), random %.2f, bisection %.3f: OpenSM has %d (%.2f), %.2f, %.3f", filepath.Base(file), e.Name(),
-				ours.Shift.Max, ours.Shift.Average, ours.Random.Average, ours.Bisection, theirs.Shift.Max, theirs.Shift.Average, theirs.Random.Average, theirs.Bisection)
+				ours.Shift.Max, ours.Shift.Average, ours.Random.Average, ours.Bisection, theirs.Shift.Max,
+				theirs.Shift.Average, theirs.Random.Average, theirs.Bisection)
 			t.Log(what)
-			// OpenSM's updn leaves whole spines of a damaged tree unused, which bounds the worst shift at the cost of all the rest.
+			// OpenSM's updn leaves whole spines of a damaged tree unused, which bounds the worst shift at the cost of
+			// all the rest.
 			most := theirs.Shift.Max
 			if theirs.Bisection < 0.75*ours.Bisection {
 				most++
 			}
 			// Random permutations are a sample, and averages of shifts that differ by a few hundredths are alike.
-			if !ours.OK() || ours.Shift.Max > most || ours.Shift.Average > 1.05*theirs.Shift.Average || ours.Random.Average > 1.01*theirs.Random.Average || ours.Bisection < 0.99*theirs.Bisection {
+			if !ours.OK() || ours.Shift.Max > most || ours.Shift.Average > 1.05*theirs.Shift.Average ||
+				ours.Random.Average > 1.01*theirs.Random.Average || ours.Bisection < 0.99*theirs.Bisection {
 				t.Error(what)
 			}
 		}

@@ -8,11 +8,13 @@ import (
 )
 
 var anyShapes = []string{
-	"fat-tree:radix=4,levels=3", "fat-tree:radix=8,levels=2", "torus:4x4", "torus:5x3x3", "mesh:3x3", "ring:7", "dragonfly:a=4,h=2,p=2,g=9",
+	"fat-tree:radix=4,levels=3", "fat-tree:radix=8,levels=2", "torus:4x4", "torus:5x3x3", "mesh:3x3", "ring:7",
+	"dragonfly:a=4,h=2,p=2,g=9",
 	"random:switches=12,hosts=20,seed=3", "random:switches=30,hosts=40,seed=5", "star:4", "line:4",
 }
 
-// TestAnyShape damages fabrics of all shapes: what cables join, minhop joins by shortest ways, and updn by legal ones that no cycle of channels is in.
+// TestAnyShape damages fabrics of all shapes: what cables join, minhop joins by shortest ways, and updn by legal ones
+// that no cycle of channels is in.
 func TestAnyShape(t *testing.T) {
 	for seed := range uint64(44) {
 		spec := anyShapes[seed%uint64(len(anyShapes))]

@@ -17,10 +17,12 @@ type Write struct {
 	Entries [BlockLIDs]ib.PortNum
 }
 
-// Round is writes that may be done in any order and at the same time. The next round starts when all have been acknowledged.
+// Round is writes that may be done in any order and at the same time. The next round starts when all have been
+// acknowledged.
 type Round struct {
-	// Drain says that packets which are under way when the round's writes are done must be gone before the next round starts: wait for
-	// as long as a packet can live, which is the switches' life time (IBA 18.2.5.4) times the hops of the longest way.
+	// Drain says that packets which are under way when the round's writes are done must be gone before the next round
+	// starts: wait for as long as a packet can live, which is the switches' life time (IBA 18.2.5.4) times the hops of
+	// the longest way.
 	Drain  bool
 	Writes []Write
 }
@@ -28,7 +30,8 @@ type Round struct {
 // Plan is how to get from one table set to another.
 type Plan struct {
 	Rounds []Round
-	// Drained are the destinations, by index, whose packets are dropped for a while because no order of writes is safe for them.
+	// Drained are the destinations, by index, whose packets are dropped for a while because no order of writes is safe
+	// for them.
 	Drained []int32
 	// Levels are the destinations for which some source has to use another service level, see Transition.
 	Levels []int32
@@ -43,26 +46,29 @@ func (p *Plan) Writes() int {
 	return count
 }
 
-// Transition orders the writes that turn old tables into new ones so that at every moment, whichever writes of a
-// round have been done, no packet goes round for ever and no packets wait for each other in a circle. Old and new are for the same
-// switches; n is the network as it is now. Without old tables there is one round.
+// Transition orders the writes that turn old tables into new ones so that at every moment, whichever writes of a round
+// have been done, no packet goes round for ever and no packets wait for each other in a circle. Old and new are for the
+// same switches; n is the network as it is now. Without old tables there is one round.
 //
 // No loop: a switch gets its new entry for a destination only when the rest of the new way is in place. A switch
 // that has it leads to the destination by new entries alone; one that has not leads along the
 // old way, until that ends or meets the new. So every packet's way is old hops and then new ones.
 //
 // No waiting in a circle: a packet may hold a channel of its old way while it waits for one of its new way, which
-// neither table set has on its own. Where both sets go up and down in the same ranks, a switch is checked on its own: packets that came down to it by old
-// entries must go on downwards by the new. Otherwise the channel dependencies of all such ways are put together,
-// and destinations that would close a cycle are drained: their entries become NoPort where they change and where end ports' packets enter, and
-// the new ones come last, when everything else is in place. Entries that only packets of switches need in the new tables, but where old packets of programs may still arrive,
+// neither table set has on its own. Where both sets go up and down in the same ranks, a switch is checked on its own:
+// packets that came down to it by old entries must go on downwards by the new. Otherwise the channel dependencies of
+// all such ways are put together, and destinations that would close a cycle are drained: their entries become NoPort
+// where they change and where end ports' packets enter, and the new ones come last, when everything else is in place.
+// Entries that only packets of switches need in the new tables, but where old packets of programs may still arrive,
 // come last too, after a wait.
 //
-// Service levels are chosen by end ports, which learn them from PathRecords and may keep them for long. The destinations of Plan.Levels have changed levels for some sources.
-// A manager answers with the new levels from the first Drain on, or from the start where there is none. Destinations of Plan.Levels that are not drained may then be used
-// with either level. For those in Plan.Drained too the old level is not safe with the new tables: the manager has the end ports ask again (client reregister) before it starts the rounds
-// that follow the last one with Drain; end ports that don't remain a risk. Where SLtoVL differs, all destinations are drained, and the manager
-// writes the maps at that same moment.
+// Service levels are chosen by end ports, which learn them from PathRecords and may keep them for long. The
+// destinations of Plan.Levels have changed levels for some sources. A manager answers with the new levels from the
+// first Drain on, or from the start where there is none. Destinations of Plan.Levels that are not drained may then be
+// used with either level. For those in Plan.Drained too the old level is not safe with the new tables: the manager has
+// the end ports ask again (client reregister) before it starts the rounds that follow the last one with Drain; end
+// ports that don't remain a risk. Where SLtoVL differs, all destinations are drained, and the manager writes the maps
+// at that same moment.
 func Transition(n *Network, old, new *Tables) Plan {
 	if old == nil {
 		return coldPlan(new)
@@ -141,9 +147,11 @@ type transition struct {
 
 func newTransition(n *Network, old, new *Tables) *transition {
 	t := &transition{
-		n: n, old: old, new: new, sameRanks: old.Rank != nil && old.SL == nil && new.SL == nil && slices.Equal(old.Rank, new.Rank),
-		usedOld: make([]bool, len(n.Switches)), usedNew: make([]bool, len(n.Switches)), isLate: make([]bool, len(n.Switches)),
-		state: make([]uint8, len(n.Switches)),
+		n: n, old: old, new: new, sameRanks: old.Rank != nil && old.SL == nil && new.SL == nil &&
+			slices.Equal(old.Rank, new.Rank),
+		usedOld: make([]bool, len(n.Switches)), usedNew: make([]bool, len(n.Switches)),
+		isLate: make([]bool, len(n.Switches)),
+		state:  make([]uint8, len(n.Switches)),
 	}
 	top := int(n.Top)
 	for s := range n.Switches {
@@ -339,8 +347,8 @@ func (t *transition) findLate(changes []entryChange) {
 	}
 }
 
-// goesOn reports whether packets that arrive at a switch by old entries may go on by new ones: in the same ranks, a packet that came from above only downwards,
-// and one from below up and then down. Without ranks nothing is known.
+// goesOn reports whether packets that arrive at a switch by old entries may go on by new ones: in the same ranks, a
+// packet that came from above only downwards, and one from below up and then down. Without ranks nothing is known.
 func (t *transition) goesOn(s int32, lid ib.LID) bool {
 	if !t.sameRanks {
 		return false
@@ -365,7 +373,8 @@ func (t *transition) goesOn(s int32, lid ib.LID) bool {
 // fromAbove reports whether packets of end ports come down to a switch by old entries.
 func (t *transition) fromAbove(s int32, lid ib.LID) bool {
 	for _, h := range t.n.Switches[s].Ports {
-		if h.To != NoSwitch && t.old.Rank[h.To] > t.old.Rank[s] && (t.anyUse || t.usedOld[h.To]) && t.entry(t.old, h.To, lid) == h.Port {
+		if h.To != NoSwitch && t.old.Rank[h.To] > t.old.Rank[s] && (t.anyUse || t.usedOld[h.To]) &&
+			t.entry(t.old, h.To, lid) == h.Port {
 			return true
 		}
 	}
@@ -396,8 +405,8 @@ func (t *transition) follow(of *Tables, s int32, lid ib.LID, visit func(x int32)
 	}
 }
 
-// order decides on the round of an entry: after those on its new way that have an old entry to be led astray by. Late ones
-// wait for late ones only.
+// order decides on the round of an entry: after those on its new way that have an old entry to be led astray by. Late
+// ones wait for late ones only.
 func (t *transition) order(c *entryChange) {
 	t.follow(t.new, c.sw, c.lid, func(x int32) bool {
 		was := t.entry(t.old, x, c.lid)

@@ -7,10 +7,12 @@ import (
 	"softib/proto/ib"
 )
 
-// drainTries is how often a set of destinations that close a cycle is cut in half before all of the rest is drained: each try looks at the whole graph.
+// drainTries is how often a set of destinations that close a cycle is cut in half before all of the rest is drained:
+// each try looks at the whole graph.
 const drainTries = 200
 
-// drainCycles puts the channel dependencies together that packets can have during the transition, and drains destinations until there is no cycle.
+// drainCycles puts the channel dependencies together that packets can have during the transition, and drains
+// destinations until there is no cycle.
 func (t *transition) drainCycles() {
 	g := NewCDG(t.n)
 	// Destinations that don't change, in either way, have the ways of the old tables.
@@ -49,8 +51,8 @@ func (t *transition) drainCycles() {
 	t.settleLevels()
 }
 
-// settleLevels wants that once all is done, packets that still have their old level do no harm; else destinations whose levels change
-// are all drained, so that end ports ask again.
+// settleLevels wants that once all is done, packets that still have their old level do no harm; else destinations whose
+// levels change are all drained, so that end ports ask again.
 func (t *transition) settleLevels() {
 	if len(t.levels) == 0 {
 		return
@@ -130,8 +132,8 @@ func (g *CDG) save() (planes [lanesMax][lanesMax][]uint64) {
 	return planes
 }
 
-// addMixed adds the dependencies of packets to one destination: on old entries up to any switch that changes and on new entries from there on, with the old
-// service level or the new one.
+// addMixed adds the dependencies of packets to one destination: on old entries up to any switch that changes and on new
+// entries from there on, with the old service level or the new one.
 func (t *transition) addMixed(g *CDG, dest int32) {
 	clear(t.usedNew)
 	t.mark(t.new, t.n.Dests[dest].LID, t.usedNew)
@@ -186,7 +188,8 @@ func (t *transition) addWay(g *CDG, of *Tables, x int32, d *Dest, sl ib.SL, ch i
 }
 
 // addHop adds the dependency of the channel held on the one that leaves x by port p.
-func (t *transition) addHop(g *CDG, x int32, p ib.PortNum, sl ib.SL, ch int32, in ib.PortNum, lanes uint16) (int32, ib.PortNum, uint16) {
+func (t *transition) addHop(g *CDG, x int32, p ib.PortNum, sl ib.SL, ch int32, in ib.PortNum, lanes uint16) (int32,
+	ib.PortNum, uint16) {
 	var next uint16
 	if ch >= 0 {
 		b := t.lane(x, in, p, sl)

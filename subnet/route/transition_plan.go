@@ -57,7 +57,8 @@ func (t *transition) emit(first int) {
 		}
 	}
 	slices.SortFunc(writes, func(a, b entryWrite) int {
-		return cmp.Or(cmp.Compare(a.sw, b.sw), cmp.Compare(a.kind, b.kind), cmp.Compare(a.round, b.round), cmp.Compare(a.lid, b.lid))
+		return cmp.Or(cmp.Compare(a.sw, b.sw), cmp.Compare(a.kind, b.kind), cmp.Compare(a.round, b.round),
+			cmp.Compare(a.lid, b.lid))
 	})
 	// Entries whose turn has not come keep their old value.
 	now := Write{Switch: NoSwitch, Block: first / BlockLIDs}
@@ -80,7 +81,8 @@ func (t *transition) emit(first int) {
 	}
 }
 
-// shutOut keeps packets to a LID out while it is drained: entries become NoPort that don't change themselves, but where end ports' packets would enter.
+// shutOut keeps packets to a LID out while it is drained: entries become NoPort that don't change themselves, but where
+// end ports' packets would enter.
 func (t *transition) shutOut(lid ib.LID, writes []entryWrite) []entryWrite {
 	at := t.n.Dests[t.destOf[lid]].Switch
 	for s := range t.n.Switches {
@@ -88,7 +90,8 @@ func (t *transition) shutOut(lid ib.LID, writes []entryWrite) []entryWrite {
 		if t.n.Switches[s].Ends == 0 || int32(s) == at || p == NoPort || p != t.entry(t.new, int32(s), lid) {
 			continue
 		}
-		writes = append(writes, entryWrite{roundDrain, 0, int32(s), lid, NoPort}, entryWrite{roundLast, 0, int32(s), lid, p})
+		writes = append(writes, entryWrite{roundDrain, 0, int32(s), lid, NoPort},
+			entryWrite{roundLast, 0, int32(s), lid, p})
 	}
 	return writes
 }

@@ -85,7 +85,8 @@ type heldLane struct {
 	vl ib.VL
 }
 
-// noCircle wants that packets which move at any pace through the moments since the last drain never wait for each other in a circle.
+// noCircle wants that packets which move at any pace through the moments since the last drain never wait for each other
+// in a circle.
 func (m *moments) noCircle(t *testing.T) {
 	t.Helper()
 	deps := map[heldLane]map[heldLane]bool{}
@@ -129,8 +130,8 @@ func (m *moments) noCircle(t *testing.T) {
 	}
 }
 
-// flow adds what packets of one switch to one destination can hold and wait for. A packet that is at a switch at some moment
-// can be there at any later one.
+// flow adds what packets of one switch to one destination can hold and wait for. A packet that is at a switch at some
+// moment can be there at any later one.
 func (m *moments) flow(from int32, d Dest, sl ib.SL, deps map[heldLane]map[heldLane]bool) {
 	type place struct {
 		via  Link // NoSwitch at the source
@@ -190,8 +191,10 @@ func (m *moments) lane(sw int32, in, out ib.PortNum, sl ib.SL) ib.VL {
 
 // TestTransition goes from table set to table set as cables are lost and returned, and from engine to engine.
 func TestTransition(t *testing.T) {
-	shapes := []string{"fat-tree:radix=4,levels=2", "fat-tree:radix=4,levels=3,hosts=12", "fat-tree:radix=6,levels=2", "ring:5", "mesh:3x3", "random:switches=8,hosts=10,seed=3", "torus:3x3", "torus:4x3", "ring:6"}
-	engines := [][2]Engine{{fatTree{}, fatTree{}}, {upDown{}, upDown{}}, {fatTree{}, upDown{}}, {upDown{}, dfsssp{}}, {dfsssp{}, upDown{}}, {dfsssp{}, dfsssp{}}, {dimOrder{}, dimOrder{}}, {upDown{}, dimOrder{}}, {nue{}, nue{}}}
+	shapes := []string{"fat-tree:radix=4,levels=2", "fat-tree:radix=4,levels=3,hosts=12", "fat-tree:radix=6,levels=2",
+		"ring:5", "mesh:3x3", "random:switches=8,hosts=10,seed=3", "torus:3x3", "torus:4x3", "ring:6"}
+	engines := [][2]Engine{{fatTree{}, fatTree{}}, {upDown{}, upDown{}}, {fatTree{}, upDown{}}, {upDown{}, dfsssp{}},
+		{dfsssp{}, upDown{}}, {dfsssp{}, dfsssp{}}, {dimOrder{}, dimOrder{}}, {upDown{}, dimOrder{}}, {nue{}, nue{}}}
 	drained, plans := 0, 0
 	for seed := range uint64(160) {
 		rng := rand.New(rand.NewPCG(seed, 21))

@@ -22,8 +22,9 @@ func (upDown) Compute(n *Network, o Options) (*Tables, error) {
 	return &Tables{Engine: "updn", LFT: r.lft, VLs: 1, Rank: dir.ranks(), made: n}, nil
 }
 
-// orient finds the direction of all cables: below the roots that are named if that gives legal ways
-// between all end ports, else by distance from the end ports, else from one root in the middle of each part of the network, which always does.
+// orient finds the direction of all cables: below the roots that are named if that gives legal ways between all end
+// ports, else by distance from the end ports, else from one root in the middle of each part of the network, which
+// always does.
 func orient(w *wiring, roots []int32) (*direction, error) {
 	if len(roots) > 0 {
 		level, err := levelsBelow(w, "updn", roots)
@@ -70,9 +71,8 @@ func tierLevels(w *wiring) ([]int32, bool) {
 	return level, true
 }
 
-// rootLevels ranks switches by their distance from one root of
-// each part of the network: the first that is named, else one in the middle. Every other switch then has a cable that goes up, and
-// the root's ways go down to all.
+// rootLevels ranks switches by their distance from one root of each part of the network: the first that is named, else
+// one in the middle. Every other switch then has a cable that goes up, and the root's ways go down to all.
 func rootLevels(w *wiring, named []int32) []int32 {
 	n := len(w.out)
 	level, dist, queue := make([]int32, n), make([]int32, n), make([]int32, 0, n)
@@ -103,7 +103,8 @@ func rootLevels(w *wiring, named []int32) []int32 {
 	return level
 }
 
-// middle finds a switch half-way between two that are far apart: of those, the one from which the farthest is nearest, then that with most cables.
+// middle finds a switch half-way between two that are far apart: of those, the one from which the farthest is nearest,
+// then that with most cables.
 func middle(w *wiring, s int32, dist, queue []int32) (int32, []int32) {
 	queue = search(w.out, []int32{s}, dist, queue)
 	a := queue[len(queue)-1]

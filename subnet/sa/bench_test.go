@@ -16,8 +16,10 @@ func BenchmarkPathGet(b *testing.B) {
 	reqs := make([][]byte, 4096)
 	for i := range reqs {
 		src, dst := all[i*7919%len(all)], all[i*104729%len(all)]
-		reqs[i] = request(mad.MethodGet, mad.AttrPathRecord, 0, 0, prSGID|prDGID|prNumbPath|prReversible, &mad.PathRecord{
-			SGID: ib.MakeGID(s.Prefix, s.Port(src).GUID), DGID: ib.MakeGID(s.Prefix, s.Port(dst).GUID), NumbPath: 1, Reversible: true})
+		reqs[i] = request(mad.MethodGet, mad.AttrPathRecord, 0, 0, prSGID|prDGID|prNumbPath|prReversible,
+			&mad.PathRecord{
+				SGID: ib.MakeGID(s.Prefix, s.Port(src).GUID), DGID: ib.MakeGID(s.Prefix, s.Port(dst).GUID), NumbPath: 1,
+				Reversible: true})
 	}
 	for _, r := range reqs {
 		if resp, ok := a.Handle(0, env, r); !ok || mad.View(resp).Status() != mad.StatusOK {
@@ -59,7 +61,8 @@ func BenchmarkJoins(b *testing.B) {
 		}
 		for _, r := range all {
 			p := s.Port(r)
-			req := request(mad.MethodSet, mad.AttrMCMemberRecord, 0, 0, joinNeeds, &mad.MCMemberRecord{MGID: g.MGID, PortGID: ib.MakeGID(s.Prefix, p.GUID), JoinState: mad.JoinFull})
+			req := request(mad.MethodSet, mad.AttrMCMemberRecord, 0, 0, joinNeeds,
+				&mad.MCMemberRecord{MGID: g.MGID, PortGID: ib.MakeGID(s.Prefix, p.GUID), JoinState: mad.JoinFull})
 			if resp, ok := a.Handle(0, mad.Envelope{LID: p.Info.LID}, req); !ok || mad.View(resp).Status() != 0 {
 				b.Fatal("a join failed")
 			}

@@ -38,9 +38,9 @@ func (a *Admin) Export(now ib.Time) Database {
 	return d
 }
 
-// Import adds a database to what the administrator has; what it has already stays as it is. A group
-// whose multicast LID is taken gets another, and the manager hears of all groups. Entries that make no sense are left out, and counted in the result.
-// What belongs to ports that are not in the subnet goes with the next SetSubnet.
+// Import adds a database to what the administrator has; what it has already stays as it is. A group whose multicast LID
+// is taken gets another, and the manager hears of all groups. Entries that make no sense are left out, and counted in
+// the result. What belongs to ports that are not in the subnet goes with the next SetSubnet.
 func (a *Admin) Import(now ib.Time, d Database) (refused int) {
 	for i := range d.Groups {
 		if !a.importGroup(&d.Groups[i]) {
@@ -82,7 +82,8 @@ func (a *Admin) importGroup(from *Group) bool {
 	}
 	g := a.groups.byMGID[i.MGID]
 	if g == nil {
-		if !i.Permanent && !slices.ContainsFunc(from.Members, func(m Member) bool { return m.JoinState&mad.JoinKeepsGroup != 0 }) {
+		if !i.Permanent && !slices.ContainsFunc(from.Members,
+			func(m Member) bool { return m.JoinState&mad.JoinKeepsGroup != 0 }) {
 			return false
 		}
 		var ok bool

@@ -21,11 +21,10 @@
 //
 // # Trust
 //
-// A request that carries the manager's SM_Key is trusted. All others see only ports
-// that share a partition with theirs, and no keys: M_Key, SM_Key,
-// ServiceKey, the partition tables of others, members of groups, subscriptions
-// of others (IBA 15.4.1); and a port's GUIDs are for its own node to change. A request with a wrong SM_Key, or from a port that the
-// manager does not know, is not answered at all, as hosts expect from OpenSM.
+// A request that carries the manager's SM_Key is trusted. All others see only ports that share a partition with theirs,
+// and no keys: M_Key, SM_Key, ServiceKey, the partition tables of others, members of groups, subscriptions of others
+// (IBA 15.4.1); and a port's GUIDs are for its own node to change. A request with a wrong SM_Key, or from a port that
+// the manager does not know, is not answered at all, as hosts expect from OpenSM.
 //
 // The package does not know how datagrams travel, how the subnet was found, or what
 // programs multicast tables; policy beyond partitions comes in through the QoS interface.

@@ -156,7 +156,8 @@ func (a *Admin) removeMember(g *group, i int) {
 	a.changed(g, GroupChanged)
 }
 
-// buryIfDead deletes a group that no member keeps alive (o15-0.1.10), with the members that only took part. It reports whether it did.
+// buryIfDead deletes a group that no member keeps alive (o15-0.1.10), with the members that only took part. It reports
+// whether it did.
 func (a *Admin) buryIfDead(g *group) bool {
 	if g.info.Permanent || g.keepers > 0 {
 		return false
@@ -184,8 +185,8 @@ func (e *GroupError) Error() string { return fmt.Sprintf("sa: group %v: %s", e.M
 // Unwrap makes errors.Is(err, ErrGroup) true.
 func (e *GroupError) Unwrap() error { return ErrGroup }
 
-// Precreate makes a group that is there whether it has members or not, and returns it as it is: an MLID of 0
-// takes any. A group of this MGID that is there already is made permanent and takes the parameters, but keeps its MLID and
+// Precreate makes a group that is there whether it has members or not, and returns it as it is: an MLID of 0 takes any.
+// A group of this MGID that is there already is made permanent and takes the parameters, but keeps its MLID and
 // members. The manager does so for the broadcast groups of IP over InfiniBand.
 func (a *Admin) Precreate(want GroupInfo) (GroupInfo, error) {
 	switch {
@@ -274,8 +275,8 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
-// Event tells the manager that the tables of a multicast LID have to be looked at, or those of a port (EachGUIDs). Events of one LID or port that
-// nobody has polled are joined, so what an event says is what is so now.
+// Event tells the manager that the tables of a multicast LID have to be looked at, or those of a port (EachGUIDs).
+// Events of one LID or port that nobody has polled are joined, so what an event says is what is so now.
 type Event struct {
 	Kind EventKind
 	MLID ib.LID
@@ -286,8 +287,8 @@ type Event struct {
 // Revision changes whenever a group comes, goes or changes its members: who has seen this revision need not look again.
 func (a *Admin) Revision() uint64 { return a.groups.revision }
 
-// EachGroup visits all groups in the order of their multicast LIDs, without copying: f must not keep or change what it is given. Members are
-// in no particular order, but always in the same one after the same requests.
+// EachGroup visits all groups in the order of their multicast LIDs, without copying: f must not keep or change what it
+// is given. Members are in no particular order, but always in the same one after the same requests.
 func (a *Admin) EachGroup(f func(info *GroupInfo, members []Member)) {
 	for _, g := range a.groups.list() {
 		f(&g.info, g.members)
@@ -342,8 +343,8 @@ func (a *Admin) PollEvent() (Event, bool) {
 	return e, true
 }
 
-// Members are the ports that receive what goes to a multicast LID, and those that only send, in the order of nodes. Both hold until
-// the next call.
+// Members are the ports that receive what goes to a multicast LID, and those that only send, in the order of nodes.
+// Both hold until the next call.
 func (a *Admin) Members(mlid ib.LID) (receivers, senders []subnet.Ref) {
 	g := a.groups.byMLID[mlid]
 	if g == nil {

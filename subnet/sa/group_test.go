@@ -24,7 +24,8 @@ var testMGID = ib.GID{0xFF, 0x12, 0x11, 0x22, 15: 0x07}
 
 // creating is a join that has all it takes to make a group.
 func creating(port ib.GID) *mad.MCMemberRecord {
-	return &mad.MCMemberRecord{MGID: testMGID, PortGID: port, JoinState: mad.JoinFull, QKey: 0x1234, PKey: 0xFFFF, SL: 2, TClass: 3, FlowLabel: 4}
+	return &mad.MCMemberRecord{MGID: testMGID, PortGID: port, JoinState: mad.JoinFull, QKey: 0x1234, PKey: 0xFFFF,
+		SL: 2, TClass: 3, FlowLabel: 4}
 }
 
 const join, leave = mad.MethodSet, mad.MethodDelete
@@ -63,29 +64,36 @@ func TestJoinCreates(t *testing.T) {
 	got := parseMember(t, an.records[0])
 	want := *rec
 	want.MLID, want.Scope = 0xC000, mad.ScopeLinkLocal
-	want.MTUSelector, want.MTU, want.RateSelector, want.Rate, want.PacketLifeTimeSelector, want.PacketLifeTime = 2, ib.MTU4096, 2, 21, 2, 18
+	want.MTUSelector, want.MTU, want.RateSelector, want.Rate, want.PacketLifeTimeSelector, want.PacketLifeTime = 2,
+		ib.MTU4096, 2, 21, 2, 18
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	ev := events(a)
-	if len(ev) != 1 || ev[0].Kind != GroupCreated || ev[0].MLID != 0xC000 || ev[0].MGID != testMGID || !slices.Equal(ev[0].Members, []subnet.Ref{hosts(s)[1]}) {
+	if len(ev) != 1 || ev[0].Kind != GroupCreated || ev[0].MLID != 0xC000 || ev[0].MGID != testMGID ||
+		!slices.Equal(ev[0].Members, []subnet.Ref{hosts(s)[1]}) {
 		t.Errorf("events %+v", ev)
 	}
 	// Another joins with nothing but the MGID.
 	d := clientAt(t, a, 2)
-	an = d.ask(join, mad.AttrMCMemberRecord, joinNeeds, &mad.MCMemberRecord{MGID: testMGID, PortGID: hostGID(s, 2), JoinState: mad.JoinSendOnlyNon}).want(t, mad.StatusOK, 1)
+	an = d.ask(join, mad.AttrMCMemberRecord, joinNeeds,
+		&mad.MCMemberRecord{MGID: testMGID, PortGID: hostGID(s, 2), JoinState: mad.JoinSendOnlyNon}).want(t,
+		mad.StatusOK, 1)
 	if r := parseMember(t, an.records[0]); r.QKey != 0x1234 || r.MLID != 0xC000 || r.JoinState != mad.JoinSendOnlyNon {
 		t.Errorf("%+v", r)
 	}
 	ev = events(a)
-	if len(ev) != 1 || ev[0].Kind != GroupChanged || len(ev[0].Members) != 1 || !slices.Equal(ev[0].Senders, []subnet.Ref{hosts(s)[2]}) {
+	if len(ev) != 1 || ev[0].Kind != GroupChanged || len(ev[0].Members) != 1 ||
+		!slices.Equal(ev[0].Senders, []subnet.Ref{hosts(s)[2]}) {
 		t.Errorf("events %+v", ev)
 	}
 	// Asking again changes nothing, and so does a new sweep.
 	rev := a.Revision()
 	a.SetSubnet(s)
 	events(a)
-	d.ask(join, mad.AttrMCMemberRecord, joinNeeds, &mad.MCMemberRecord{MGID: testMGID, PortGID: hostGID(s, 2), JoinState: mad.JoinSendOnlyNon}).want(t, mad.StatusOK, 1)
+	d.ask(join, mad.AttrMCMemberRecord, joinNeeds,
+		&mad.MCMemberRecord{MGID: testMGID, PortGID: hostGID(s, 2), JoinState: mad.JoinSendOnlyNon}).want(t,
+		mad.StatusOK, 1)
 	if ev := events(a); len(ev) != 0 || a.Revision() != rev {
 		t.Errorf("events %+v, revision %d, was %d", ev, a.Revision(), rev)
 	}
@@ -133,15 +141,26 @@ func TestJoinRefusals(t *testing.T) {
 	}{
 		{"no such port", all, with(func(r *mad.MCMemberRecord) { r.PortGID[15] ^= 0x77 }), mad.StatusSAReqInvalid},
 		{"no join state", all, with(func(r *mad.MCMemberRecord) { r.JoinState = 0 }), mad.StatusSAReqInvalid},
-		{"not a full member", all, with(func(r *mad.MCMemberRecord) { r.JoinState = mad.JoinNon }), mad.StatusSAReqInvalid},
+		{"not a full member", all, with(func(r *mad.MCMemberRecord) { r.JoinState = mad.JoinNon }),
+			mad.StatusSAReqInvalid},
 		{"a unicast GID", all, with(func(r *mad.MCMemberRecord) { r.MGID = other }), mad.StatusSAReqInvalid},
 		{"reserved flags", all, with(func(r *mad.MCMemberRecord) { r.MGID[1] = 0x42 }), mad.StatusSAReqInvalid},
-		{"the administrator's own signature", all, with(func(r *mad.MCMemberRecord) { r.MGID[2], r.MGID[3] = 0xA0, 0x1B }), mad.StatusSAReqInvalid},
+		{"the administrator's own signature", all, with(func(r *mad.MCMemberRecord) {
+			r.MGID[2], r.MGID[3] = 0xA0,
+				0x1B
+		}), mad.StatusSAReqInvalid},
 		{"a partition of others", all, with(func(r *mad.MCMemberRecord) { r.PKey = 0x8005 }), mad.StatusSAReqInvalid},
 		{"no partition", all, with(func(r *mad.MCMemberRecord) { r.PKey = 0x8000 }), mad.StatusSAReqInvalid},
-		{"MTU too large", all | mcMTU | mcMTUSel, with(func(r *mad.MCMemberRecord) { r.MTUSelector, r.MTU = mad.SelectExactly, 6 }), mad.StatusSAReqInvalid},
-		{"rate too large", all | mcRate | mcRateS, with(func(r *mad.MCMemberRecord) { r.RateSelector, r.Rate = mad.SelectExactly, 23 }), mad.StatusSAReqInvalid},
-		{"a port of another partition", all, with(func(r *mad.MCMemberRecord) { r.PortGID = hostGID(s, 2) }), mad.StatusSAReqInvalid},
+		{"MTU too large", all | mcMTU | mcMTUSel, with(func(r *mad.MCMemberRecord) {
+			r.MTUSelector,
+				r.MTU = mad.SelectExactly, 6
+		}), mad.StatusSAReqInvalid},
+		{"rate too large", all | mcRate | mcRateS, with(func(r *mad.MCMemberRecord) {
+			r.RateSelector,
+				r.Rate = mad.SelectExactly, 23
+		}), mad.StatusSAReqInvalid},
+		{"a port of another partition", all, with(func(r *mad.MCMemberRecord) { r.PortGID = hostGID(s, 2) }),
+			mad.StatusSAReqInvalid},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			clientAt(t, a, 1).ask(join, mad.AttrMCMemberRecord, tc.comps, tc.rec).want(t, tc.status, -1)
@@ -151,24 +170,30 @@ func TestJoinRefusals(t *testing.T) {
 		})
 	}
 	// A scope beside the MGID's own says nothing.
-	clientAt(t, a, 1).ask(join, mad.AttrMCMemberRecord, all|mcScope, with(func(r *mad.MCMemberRecord) { r.Scope = mad.ScopeGlobal })).want(t, mad.StatusOK, 1)
+	clientAt(t, a, 1).ask(join, mad.AttrMCMemberRecord, all|mcScope,
+		with(func(r *mad.MCMemberRecord) { r.Scope = mad.ScopeGlobal })).want(t, mad.StatusOK, 1)
 	for _, tc := range []struct {
 		name  string
 		host  int
 		comps uint64
 		rec   *mad.MCMemberRecord
 	}{
-		{"too slow a port", 3, joinNeeds, &mad.MCMemberRecord{MGID: testMGID, PortGID: hostGID(s, 3), JoinState: mad.JoinFull}},
-		{"not in the partition", 2, joinNeeds, &mad.MCMemberRecord{MGID: testMGID, PortGID: hostGID(s, 2), JoinState: mad.JoinFull}},
+		{"too slow a port", 3, joinNeeds, &mad.MCMemberRecord{MGID: testMGID, PortGID: hostGID(s, 3),
+			JoinState: mad.JoinFull}},
+		{"not in the partition", 2, joinNeeds, &mad.MCMemberRecord{MGID: testMGID, PortGID: hostGID(s, 2),
+			JoinState: mad.JoinFull}},
 		{"another Q_Key", 1, joinNeeds | mcQKey, with(func(r *mad.MCMemberRecord) { r.QKey++ })},
 		{"another SL", 1, joinNeeds | mcSL, with(func(r *mad.MCMemberRecord) { r.SL++ })},
 		{"another MLID", 1, joinNeeds | mcMLID, with(func(r *mad.MCMemberRecord) { r.MLID = 0xC005 })},
-		{"a smaller MTU", 1, joinNeeds | mcMTU | mcMTUSel, with(func(r *mad.MCMemberRecord) { r.MTUSelector, r.MTU = mad.SelectLess, ib.MTU4096 })},
-		{"a larger rate", 1, joinNeeds | mcRate | mcRateS, with(func(r *mad.MCMemberRecord) { r.RateSelector, r.Rate = mad.SelectGreater, 21 })},
+		{"a smaller MTU", 1, joinNeeds | mcMTU | mcMTUSel,
+			with(func(r *mad.MCMemberRecord) { r.MTUSelector, r.MTU = mad.SelectLess, ib.MTU4096 })},
+		{"a larger rate", 1, joinNeeds | mcRate | mcRateS,
+			with(func(r *mad.MCMemberRecord) { r.RateSelector, r.Rate = mad.SelectGreater, 21 })},
 		{"another's membership", 0, joinNeeds, with(func(r *mad.MCMemberRecord) { r.JoinState = mad.JoinNon })},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			clientAt(t, a, tc.host).ask(join, mad.AttrMCMemberRecord, tc.comps, tc.rec).want(t, mad.StatusSAReqInvalid, -1)
+			clientAt(t, a, tc.host).ask(join, mad.AttrMCMemberRecord, tc.comps, tc.rec).want(t, mad.StatusSAReqInvalid,
+				-1)
 		})
 	}
 	for _, tc := range []struct {
@@ -183,7 +208,8 @@ func TestJoinRefusals(t *testing.T) {
 		{"leave no group", 1, with(func(r *mad.MCMemberRecord) { r.MGID[15]++ })},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			clientAt(t, a, tc.host).ask(leave, mad.AttrMCMemberRecord, joinNeeds, tc.rec).want(t, mad.StatusSAReqInvalid, -1)
+			clientAt(t, a, tc.host).ask(leave, mad.AttrMCMemberRecord, joinNeeds, tc.rec).want(t,
+				mad.StatusSAReqInvalid, -1)
 		})
 	}
 	// A trusted one may end what is another's.
@@ -208,9 +234,11 @@ func TestNewMGIDs(t *testing.T) {
 	for i := range 5 {
 		rec := creating(hostGID(s, 1))
 		rec.MGID, rec.Scope = ib.GID{}, mad.ScopeSiteLocal
-		an := clientAt(t, a, 1).ask(join, mad.AttrMCMemberRecord, joinNeeds|createNeeds|mcScope, rec).want(t, mad.StatusOK, 1)
+		an := clientAt(t, a, 1).ask(join, mad.AttrMCMemberRecord, joinNeeds|createNeeds|mcScope, rec).want(t,
+			mad.StatusOK, 1)
 		r := parseMember(t, an.records[0])
-		if r.MGID[0] != 0xFF || r.MGID[1] != 0x15 || r.MGID[2] != 0xA0 || r.MGID[3] != 0x1B || r.MLID != 0xC000+ib.LID(i) {
+		if r.MGID[0] != 0xFF || r.MGID[1] != 0x15 || r.MGID[2] != 0xA0 || r.MGID[3] != 0x1B || r.MLID != 0xC000+
+			ib.LID(i) {
 			t.Errorf("%v at MLID %#x", r.MGID, uint16(r.MLID))
 		}
 		seen[r.MGID] = true
@@ -285,7 +313,8 @@ func TestJoinLeaveModel(t *testing.T) {
 			an := clientAt(t, a, host).ask(leave, mad.AttrMCMemberRecord, joinNeeds, rec)
 			ok := exists && members[host] != 0 && state != 0 && state&^members[host] == 0
 			if ok != (an.Status == mad.StatusOK) {
-				t.Fatalf("step %d: leave %v by %d of %v: %v, want success %v", step, state, host, members, an.Status, ok)
+				t.Fatalf("step %d: leave %v by %d of %v: %v, want success %v", step, state, host, members, an.Status,
+					ok)
 			}
 			if ok {
 				accepted++
@@ -327,7 +356,8 @@ func TestJoinLeaveModel(t *testing.T) {
 		}
 		for _, g := range groups {
 			if len(g.Members) != len(model[g.MGID]) || len(told[g.MGID]) != len(g.Members) {
-				t.Fatalf("step %d: group %v has %d members, told of %d, want %d", step, g.MGID, len(g.Members), len(told[g.MGID]), len(model[g.MGID]))
+				t.Fatalf("step %d: group %v has %d members, told of %d, want %d", step, g.MGID, len(g.Members),
+					len(told[g.MGID]), len(model[g.MGID]))
 			}
 			for _, m := range g.Members {
 				i := slices.IndexFunc(hosts(s), func(r subnet.Ref) bool { return s.Port(r).GUID == m.PortGID.GUID() })
@@ -350,7 +380,8 @@ func TestListMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		clientAt(t, a, i).ask(join, mad.AttrMCMemberRecord, joinNeeds|createNeeds, creating(hostGID(s, i))).want(t, mad.StatusOK, 1)
+		clientAt(t, a, i).ask(join, mad.AttrMCMemberRecord, joinNeeds|createNeeds, creating(hostGID(s, i))).want(t,
+			mad.StatusOK, 1)
 	}
 	c := clientAt(t, a, 3)
 	for _, b := range c.ask(mad.MethodGetTable, mad.AttrMCMemberRecord, 0, nil).want(t, mad.StatusOK, 2).records {
@@ -358,17 +389,24 @@ func TestListMembers(t *testing.T) {
 			t.Errorf("an untrusted asker sees %+v", r)
 		}
 	}
-	c.trusted().ask(mad.MethodGetTable, mad.AttrMCMemberRecord, 0, nil).want(t, mad.StatusOK, 4) // three members and an empty group
-	c.ask(mad.MethodGetTable, mad.AttrMCMemberRecord, mcPort, &mad.MCMemberRecord{PortGID: hostGID(s, 1)}).want(t, mad.StatusOK, 0)
-	an := clientAt(t, a, 1).ask(mad.MethodGetTable, mad.AttrMCMemberRecord, mcPort, &mad.MCMemberRecord{PortGID: hostGID(s, 1)}).want(t, mad.StatusOK, 1)
+	// three members and an empty group
+	c.trusted().ask(mad.MethodGetTable, mad.AttrMCMemberRecord, 0, nil).want(t, mad.StatusOK, 4)
+	c.ask(mad.MethodGetTable, mad.AttrMCMemberRecord, mcPort, &mad.MCMemberRecord{PortGID: hostGID(s, 1)}).want(t,
+		mad.StatusOK, 0)
+	an := clientAt(t, a, 1).ask(mad.MethodGetTable, mad.AttrMCMemberRecord, mcPort,
+		&mad.MCMemberRecord{PortGID: hostGID(s, 1)}).want(t, mad.StatusOK, 1)
 	if r := parseMember(t, an.records[0]); r.PortGID != hostGID(s, 1) || r.JoinState != mad.JoinFull {
 		t.Errorf("a member sees of itself %+v", r)
 	}
-	c.trusted().ask(mad.MethodGetTable, mad.AttrMCMemberRecord, mcPort, &mad.MCMemberRecord{PortGID: hostGID(s, 1)}).want(t, mad.StatusOK, 1)
+	c.trusted().ask(mad.MethodGetTable, mad.AttrMCMemberRecord, mcPort,
+		&mad.MCMemberRecord{PortGID: hostGID(s, 1)}).want(t, mad.StatusOK, 1)
 	c.ask(mad.MethodGet, mad.AttrMCMemberRecord, mcMGID, &mad.MCMemberRecord{MGID: testMGID}).want(t, mad.StatusOK, 1)
-	c.ask(mad.MethodGetTable, mad.AttrMCMemberRecord, mcMLID, &mad.MCMemberRecord{MLID: 0xC001}).want(t, mad.StatusOK, 1)
-	c.ask(mad.MethodGetTable, mad.AttrMCMemberRecord, mcMTU|mcMTUSel, &mad.MCMemberRecord{MTUSelector: mad.SelectGreater, MTU: ib.MTU2048}).want(t, mad.StatusOK, 1)
-	c.ask(mad.MethodGetTable, mad.AttrMCMemberRecord, mcPKey, &mad.MCMemberRecord{PKey: 0x8001}).want(t, mad.StatusOK, 0)
+	c.ask(mad.MethodGetTable, mad.AttrMCMemberRecord, mcMLID, &mad.MCMemberRecord{MLID: 0xC001}).want(t, mad.StatusOK,
+		1)
+	c.ask(mad.MethodGetTable, mad.AttrMCMemberRecord, mcMTU|mcMTUSel,
+		&mad.MCMemberRecord{MTUSelector: mad.SelectGreater, MTU: ib.MTU2048}).want(t, mad.StatusOK, 1)
+	c.ask(mad.MethodGetTable, mad.AttrMCMemberRecord, mcPKey, &mad.MCMemberRecord{PKey: 0x8001}).want(t, mad.StatusOK,
+		0)
 }
 
 func TestPrecreate(t *testing.T) {
@@ -382,7 +420,8 @@ func TestPrecreate(t *testing.T) {
 	clientAt(t, a, 0).ask(join, mad.AttrMCMemberRecord, joinNeeds, join1).want(t, mad.StatusOK, 1)
 	again := broadcast(0xFFFF)
 	again.MTU = ib.MTU4096
-	if h, err := a.Precreate(again); err != nil || h.MLID != g.MLID || len(a.Groups()[0].Members) != 1 || a.Groups()[0].MTU != ib.MTU4096 {
+	if h, err := a.Precreate(again); err != nil || h.MLID != g.MLID || len(a.Groups()[0].Members) != 1 ||
+		a.Groups()[0].MTU != ib.MTU4096 {
 		t.Errorf("%+v, %v", h, err)
 	}
 	clientAt(t, a, 0).ask(leave, mad.AttrMCMemberRecord, joinNeeds, join1).want(t, mad.StatusOK, 1)
@@ -393,7 +432,8 @@ func TestPrecreate(t *testing.T) {
 		t.Error("a withdrawn group stays")
 	}
 	for _, bad := range []func(*GroupInfo){
-		func(g *GroupInfo) { g.MGID = ib.GID{} }, func(g *GroupInfo) { g.PKey = 0 }, func(g *GroupInfo) { g.MTU = 0 }, func(g *GroupInfo) { g.Rate = 1 },
+		func(g *GroupInfo) { g.MGID = ib.GID{} }, func(g *GroupInfo) { g.PKey = 0 }, func(g *GroupInfo) { g.MTU = 0 },
+		func(g *GroupInfo) { g.Rate = 1 },
 	} {
 		g := broadcast(0xFFFF)
 		bad(&g)
@@ -425,11 +465,14 @@ func TestPortLeaves(t *testing.T) {
 	s := world(t, "star:4", 0)
 	a := newAdmin(s)
 	for i := 1; i < 4; i++ {
-		clientAt(t, a, i).ask(join, mad.AttrMCMemberRecord, joinNeeds|createNeeds, creating(hostGID(s, i))).want(t, mad.StatusOK, 1)
+		clientAt(t, a, i).ask(join, mad.AttrMCMemberRecord, joinNeeds|createNeeds, creating(hostGID(s, i))).want(t,
+			mad.StatusOK, 1)
 	}
 	c := clientAt(t, a, 2)
-	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID, &mad.ServiceRecord{ServiceID: 1, ServiceGID: hostGID(s, 2)}).want(t, mad.StatusOK, 1)
-	c.ask(mad.MethodSet, mad.AttrInformInfo, 0, &mad.InformInfo{LIDRangeBegin: 0xFFFF, IsGeneric: 1, Subscribe: 1, Type: 0xFFFF, TrapNumberDeviceID: 0xFFFF, ProducerTypeVendorID: 0xFFFFFF}).want(t, mad.StatusOK, 1)
+	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID,
+		&mad.ServiceRecord{ServiceID: 1, ServiceGID: hostGID(s, 2)}).want(t, mad.StatusOK, 1)
+	c.ask(mad.MethodSet, mad.AttrInformInfo, 0, &mad.InformInfo{LIDRangeBegin: 0xFFFF, IsGeneric: 1, Subscribe: 1,
+		Type: 0xFFFF, TrapNumberDeviceID: 0xFFFF, ProducerTypeVendorID: 0xFFFFFF}).want(t, mad.StatusOK, 1)
 	events(a)
 	a.SetSubnet(without(t, s, 2))
 	ev := events(a)

@@ -15,7 +15,8 @@ var (
 	guidFirst = comp(mad.GUIDInfoRecordTable, "GUID")
 )
 
-// PortGUIDs is a port's table of GUIDs as its host wants it: the port's own first, then its aliases, 0 where there is none, nothing after the last.
+// PortGUIDs is a port's table of GUIDs as its host wants it: the port's own first, then its aliases, 0 where there is
+// none, nothing after the last.
 type PortGUIDs struct {
 	Port  ib.GUID
 	GUIDs []ib.GUID
@@ -48,8 +49,8 @@ func (t *guidTable) tell(port ib.GUID) {
 	}
 }
 
-// GUIDs of our own making start with 0x02, which marks them as locally administered. Generated topologies begin theirs in the same way but go on with
-// 01 and 02.
+// GUIDs of our own making start with 0x02, which marks them as locally administered. Generated topologies begin theirs
+// in the same way but go on with 01 and 02.
 const (
 	guidMade    ib.GUID = 0x0250f11b_aa000000
 	guidMadeMax         = 1<<24 - 1
@@ -115,8 +116,8 @@ func (a *Admin) BaseGUID(g ib.GUID) ib.GUID {
 	return g
 }
 
-// EachGUIDs visits the tables that ports should have, where hosts have asked for something, in the order of the ports' GUIDs: f must not change what
-// it is given.
+// EachGUIDs visits the tables that ports should have, where hosts have asked for something, in the order of the ports'
+// GUIDs: f must not change what it is given.
 func (a *Admin) EachGUIDs(f func(PortGUIDs)) {
 	for _, w := range a.exportGUIDs() {
 		f(w)
@@ -215,8 +216,8 @@ func (a *Admin) askedGUIDs(q *query) (g guidRequest, status mad.Status) {
 	return g, mad.StatusOK
 }
 
-// setGUIDs gives a port aliases (IBA 15.2.5.18): those that are asked for, and ones of our own making where 0 is. One that is another's is not given, which
-// the answer shows: it is the block as it is now.
+// setGUIDs gives a port aliases (IBA 15.2.5.18): those that are asked for, and ones of our own making where 0 is. One
+// that is another's is not given, which the answer shows: it is the block as it is now.
 func (a *Admin) setGUIDs(q *query) mad.Status {
 	g, status := a.askedGUIDs(q)
 	if status != mad.StatusOK {

@@ -28,7 +28,8 @@ func guidComps(entries ...int) uint64 {
 }
 
 // askGUIDs changes a block of a host's GUIDs and returns it.
-func askGUIDs(t testing.TB, c *client, method mad.Method, host, block int, want mad.Status, entries []int, guids ...ib.GUID) (g mad.GUIDInfo) {
+func askGUIDs(t testing.TB, c *client, method mad.Method, host, block int, want mad.Status, entries []int,
+	guids ...ib.GUID) (g mad.GUIDInfo) {
 	t.Helper()
 	rec := mad.GUIDInfoRecord{LID: c.a.net.Port(hosts(c.a.net)[host]).Info.LID, BlockNum: uint8(block)}
 	for k, i := range entries {
@@ -85,16 +86,20 @@ func TestSetGUIDs(t *testing.T) {
 		t.Errorf("%v", g)
 	}
 	// Twice in one request, once it is given; beyond the end of the table nothing is.
-	if g = askGUIDs(t, c, set, 1, 1, mad.StatusOK, []int{0, 1, 4, 7}, 0xAC, 0xAC, 0xAD, 0xAE); g != (mad.GUIDInfo{0: 0xAC, 3: 0xAB}) {
+	if g = askGUIDs(t, c, set, 1, 1, mad.StatusOK, []int{0, 1, 4, 7}, 0xAC, 0xAC, 0xAD,
+		0xAE); g != (mad.GUIDInfo{0: 0xAC, 3: 0xAB}) {
 		t.Errorf("%v", g)
 	}
 	// Aliases are addresses.
-	if r, ok := a.port(ib.MakeGID(s.Prefix, 0xAC)); !ok || r != hosts(s)[1] || a.BaseGUID(0xAC) != own || a.BaseGUID(own) != own {
+	if r, ok := a.port(ib.MakeGID(s.Prefix, 0xAC)); !ok || r != hosts(s)[1] || a.BaseGUID(0xAC) != own ||
+		a.BaseGUID(own) != own {
 		t.Errorf("0xAC is at %v, %v", r, ok)
 	}
-	c.ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID, &mad.PathRecord{SGID: hostGID(s, 2), DGID: ib.MakeGID(s.Prefix, 0xA3)}).want(t, mad.StatusOK, 1)
+	c.ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID,
+		&mad.PathRecord{SGID: hostGID(s, 2), DGID: ib.MakeGID(s.Prefix, 0xA3)}).want(t, mad.StatusOK, 1)
 	var blocks []mad.GUIDInfo
-	for _, b := range c.ask(mad.MethodGetTable, mad.AttrGUIDInfoRecord, guidLID, &mad.GUIDInfoRecord{LID: c.env.LID}).want(t, mad.StatusOK, 2).records {
+	for _, b := range c.ask(mad.MethodGetTable, mad.AttrGUIDInfoRecord, guidLID,
+		&mad.GUIDInfoRecord{LID: c.env.LID}).want(t, mad.StatusOK, 2).records {
 		var r mad.GUIDInfoRecord
 		if _, err := r.Parse(b); err != nil {
 			t.Fatal(err)
@@ -145,12 +150,14 @@ func TestGUIDRefusals(t *testing.T) {
 		askGUIDs(t, c, m, 1, 0, mad.StatusSAReqInvalid, []int{0, 1}, 0xA0, 0xA1) // the port's own
 		askGUIDs(t, c, m, 1, 2, mad.StatusSANoRecords, []int{1}, 0xA1)           // no such block
 		askGUIDs(t, d, m, 1, 0, mad.StatusSADenied, []int{1}, 0xA1)              // another node's
-		c.ask(m, mad.AttrGUIDInfoRecord, guidComps(1), &mad.GUIDInfoRecord{LID: 0xBEEF}).want(t, mad.StatusSANoRecords, -1)
+		c.ask(m, mad.AttrGUIDInfoRecord, guidComps(1), &mad.GUIDInfoRecord{LID: 0xBEEF}).want(t, mad.StatusSANoRecords,
+			-1)
 	}
 	askGUIDs(t, d.trusted(), set, 1, 0, mad.StatusOK, []int{1}, 0xA1)
 	// A member of a group stays one.
 	join := joinNeeds | createNeeds
-	member := &mad.MCMemberRecord{MGID: ib.GID{0xFF, 0x12, 0xA0, 0x1C, 15: 1}, PortGID: ib.MakeGID(s.Prefix, 0xA1), JoinState: mad.JoinFull, PKey: 0xFFFF}
+	member := &mad.MCMemberRecord{MGID: ib.GID{0xFF, 0x12, 0xA0, 0x1C, 15: 1}, PortGID: ib.MakeGID(s.Prefix, 0xA1),
+		JoinState: mad.JoinFull, PKey: 0xFFFF}
 	c.ask(mad.MethodSet, mad.AttrMCMemberRecord, join, member).want(t, mad.StatusOK, 1)
 	askGUIDs(t, c, del, 1, 0, mad.StatusSADenied, []int{1})
 	askGUIDs(t, c, set, 1, 0, mad.StatusSADenied, []int{1}, 0xA2)

@@ -49,13 +49,16 @@ var rows = map[mad.AttrID]row{
 	mad.AttrVLArbRecord:      {table: mad.VLArbRecordTable, list: (*Admin).listVLArb},
 	mad.AttrSMInfoRecord:     {table: mad.SMInfoRecordTable, list: (*Admin).listManagers},
 	mad.AttrPKeyTableRecord:  {table: mad.PKeyTableRecordTable, list: (*Admin).listPKeys},
-	mad.AttrGUIDInfoRecord:   {table: mad.GUIDInfoRecordTable, list: (*Admin).listGUIDs, set: (*Admin).setGUIDs, del: (*Admin).deleteGUIDs},
-	mad.AttrLinkRecord:       {table: mad.LinkRecordTable, list: (*Admin).listLinks},
-	mad.AttrPathRecord:       {table: mad.PathRecordTable, list: (*Admin).listPaths, getPath: (*Admin).trace},
-	mad.AttrTraceRecord:      {table: mad.PathRecordTable, getPath: (*Admin).trace},
-	mad.AttrMultiPathRecord:  {table: mad.MultiPathRecordTable, getMulti: (*Admin).multiPath},
-	mad.AttrMCMemberRecord:   {table: mad.MCMemberRecordTable, list: (*Admin).listMembers, set: (*Admin).join, del: (*Admin).leave},
-	mad.AttrServiceRecord:    {table: mad.ServiceRecordTable, list: (*Admin).listServices, set: (*Admin).setService, del: (*Admin).deleteService},
+	mad.AttrGUIDInfoRecord: {table: mad.GUIDInfoRecordTable, list: (*Admin).listGUIDs, set: (*Admin).setGUIDs,
+		del: (*Admin).deleteGUIDs},
+	mad.AttrLinkRecord:      {table: mad.LinkRecordTable, list: (*Admin).listLinks},
+	mad.AttrPathRecord:      {table: mad.PathRecordTable, list: (*Admin).listPaths, getPath: (*Admin).trace},
+	mad.AttrTraceRecord:     {table: mad.PathRecordTable, getPath: (*Admin).trace},
+	mad.AttrMultiPathRecord: {table: mad.MultiPathRecordTable, getMulti: (*Admin).multiPath},
+	mad.AttrMCMemberRecord: {table: mad.MCMemberRecordTable, list: (*Admin).listMembers, set: (*Admin).join,
+		del: (*Admin).leave},
+	mad.AttrServiceRecord: {table: mad.ServiceRecordTable, list: (*Admin).listServices, set: (*Admin).setService,
+		del: (*Admin).deleteService},
 	mad.AttrInformInfo:       {table: mad.InformInfoTable, set: (*Admin).subscribe},
 	mad.AttrInformInfoRecord: {table: mad.InformInfoRecordTable, list: (*Admin).listInforms},
 }
@@ -63,8 +66,8 @@ var rows = map[mad.AttrID]row{
 // bufferKeep is how large the buffer of responses may stay between requests.
 const bufferKeep = 1 << 20
 
-// Handle answers a request: env is where it came from, req its bytes, put together if it came in segments. The response holds until
-// the next call. There is none if the request is dropped.
+// Handle answers a request: env is where it came from, req its bytes, put together if it came in segments. The response
+// holds until the next call. There is none if the request is dropped.
 func (a *Admin) Handle(now ib.Time, env mad.Envelope, req []byte) (resp []byte, ok bool) {
 	a.counters.Requests++
 	if len(req) < mad.SADataOff || a.net == nil {
@@ -123,7 +126,8 @@ func (a *Admin) Handle(now ib.Time, env mad.Envelope, req []byte) (resp []byte, 
 // responses are the methods that are requests to an administrator, and their answers.
 var responses = map[mad.Method]mad.Method{
 	mad.MethodGet: mad.MethodGetResp, mad.MethodSet: mad.MethodGetResp, mad.MethodGetTable: mad.MethodGetTableResp,
-	mad.MethodGetTraceTable: mad.MethodGetTableResp, mad.MethodGetMulti: mad.MethodGetMultiResp, mad.MethodDelete: mad.MethodDeleteResp,
+	mad.MethodGetTraceTable: mad.MethodGetTableResp, mad.MethodGetMulti: mad.MethodGetMultiResp,
+	mad.MethodDelete: mad.MethodDeleteResp,
 }
 
 // dispatch does what the request asks for; records go to the end of a.out.
@@ -174,7 +178,8 @@ func (a *Admin) dispatch(q *query, h *mad.Header) mad.Status {
 }
 
 // finish writes the headers of the response before the records.
-func (a *Admin) finish(q *query, h *mad.Header, sh *mad.SAHeader, method mad.Method, status mad.Status, req []byte) []byte {
+func (a *Admin) finish(q *query, h *mad.Header, sh *mad.SAHeader, method mad.Method, status mad.Status,
+	req []byte) []byte {
 	h.Method, h.Status, h.AttributeID = method, status, q.respAttr
 	h.ClassSpecific = 0
 	sh.SMKey = 0 // C15-0.1.5
@@ -190,7 +195,8 @@ func (a *Admin) finish(q *query, h *mad.Header, sh *mad.SAHeader, method mad.Met
 			sh.AttributeOffset = uint16(q.stride / 8)
 		}
 		if single = q.method == mad.MethodGet || q.method == mad.MethodSet || q.method == mad.MethodDelete; !single {
-			rmpp = mad.RMPP{RMPPVersion: mad.RMPPVersion, RMPPType: mad.RMPPData, RRespTime: mad.RMPPRespTimeDefault, RMPPFlags: mad.RMPPActive}
+			rmpp = mad.RMPP{RMPPVersion: mad.RMPPVersion, RMPPType: mad.RMPPData, RRespTime: mad.RMPPRespTimeDefault,
+				RMPPFlags: mad.RMPPActive}
 		}
 	}
 	h.Append(a.out[:0])

@@ -53,7 +53,8 @@ func (t *informTable) keep(wanted func(*Subscription) bool) {
 	t.all = t.all[:n]
 }
 
-// find looks a subscription up: the same subscriber and the same wish. The time in which it answers, and Subscribe, are no part of it.
+// find looks a subscription up: the same subscriber and the same wish. The time in which it answers, and Subscribe, are
+// no part of it.
 func (t *informTable) find(gid ib.GID, want *mad.InformInfo, qpn ib.QPN) int {
 	for i, s := range t.all {
 		have := s.Info
@@ -91,7 +92,8 @@ func (a *Admin) subscribe(q *query) mad.Status {
 		if len(a.informs.all) >= a.cfg.SubscriptionsMax {
 			return mad.StatusSANoResources
 		}
-		a.informs.all = append(a.informs.all, &Subscription{SubscriberGID: gid, Enum: a.enumOf(gid), Info: want, To: q.env.Reply(), Trusted: q.trusted})
+		a.informs.all = append(a.informs.all, &Subscription{SubscriberGID: gid, Enum: a.enumOf(gid), Info: want,
+			To: q.env.Reply(), Trusted: q.trusted})
 	case 0:
 		i := a.informs.find(gid, &want, q.env.QPN)
 		if i < 0 {
@@ -246,8 +248,9 @@ func hideKey(n *mad.Notice) {
 // ownNotice is a notice that the administrator itself issues: traps 64 to 67.
 func (a *Admin) ownNotice(trap uint16, about ib.GID) (mad.Notice, ib.GID) {
 	n := mad.Notice{
-		IsGeneric: true, Type: mad.NoticeManagement, ProducerTypeVendorID: mad.ProducerClassManager, TrapNumberDeviceID: trap,
-		IssuerLID: a.net.Port(a.net.Self).Info.LID,
+		IsGeneric: true, Type: mad.NoticeManagement, ProducerTypeVendorID: mad.ProducerClassManager,
+		TrapNumberDeviceID: trap,
+		IssuerLID:          a.net.Port(a.net.Self).Info.LID,
 	}
 	const gidOff = 6 // table 131: the GID follows 6 reserved bytes
 	copy(n.DataDetails[gidOff:], about[:])

@@ -35,7 +35,8 @@ func reports(t testing.TB, a *Admin) (list []sent) {
 			t.Fatalf("%d bytes, wish %+v", len(b), wish)
 		}
 		var h mad.Header
-		if _, err := h.Parse(b); err != nil || h.MgmtClass != mad.ClassSA || h.ClassVersion != 2 || h.Method != mad.MethodReport || h.AttributeID != mad.AttrNotice {
+		if _, err := h.Parse(b); err != nil || h.MgmtClass != mad.ClassSA || h.ClassVersion != 2 ||
+			h.Method != mad.MethodReport || h.AttributeID != mad.AttrNotice {
 			t.Fatalf("%v, %v", h, err)
 		}
 		r := sent{env: env, tid: h.TransactionID}
@@ -62,10 +63,12 @@ func TestSubscribe(t *testing.T) {
 	if n := len(a.Subscriptions()); n != 1 {
 		t.Fatalf("asked twice: %d subscriptions", n)
 	}
-	notice := mad.Notice{IsGeneric: true, Type: mad.NoticeUrgent, ProducerTypeVendorID: 2, TrapNumberDeviceID: 128, IssuerLID: s.Nodes[s.Switches[0]].Ports[0].Info.LID}
+	notice := mad.Notice{IsGeneric: true, Type: mad.NoticeUrgent, ProducerTypeVendorID: 2, TrapNumberDeviceID: 128,
+		IssuerLID: s.Nodes[s.Switches[0]].Ports[0].Info.LID}
 	a.Report(0, notice)
 	got := reports(t, a)
-	if len(got) != 1 || got[0].notice != notice || got[0].env.QPN != 77 || got[0].env.LID != c.env.LID || got[0].env.SL != 3 ||
+	if len(got) != 1 || got[0].notice != notice || got[0].env.QPN != 77 || got[0].env.LID != c.env.LID ||
+		got[0].env.SL != 3 ||
 		got[0].issuer.GUID() != s.Nodes[s.Switches[0]].Ports[0].GUID {
 		t.Fatalf("%+v", got)
 	}
@@ -78,11 +81,13 @@ func TestSubscribe(t *testing.T) {
 	}
 	// Its own subscriptions are all that an untrusted asker sees.
 	clientAt(t, a, 1).ask(mad.MethodGetTable, mad.AttrInformInfoRecord, 0, nil).want(t, mad.StatusOK, 0)
-	clientAt(t, a, 1).trusted().ask(mad.MethodGetTable, mad.AttrInformInfoRecord, comp(mad.InformInfoRecordTable, "SubscriberGID"),
+	clientAt(t, a, 1).trusted().ask(mad.MethodGetTable, mad.AttrInformInfoRecord,
+		comp(mad.InformInfoRecordTable, "SubscriberGID"),
 		&mad.InformInfoRecord{SubscriberGID: hostGID(s, 2)}).want(t, mad.StatusOK, 1)
 	an = c.ask(mad.MethodGetTable, mad.AttrInformInfoRecord, 0, nil).want(t, mad.StatusOK, 1)
 	var r mad.InformInfoRecord
-	if _, err := r.Parse(an.records[0]); err != nil || r.SubscriberGID != hostGID(s, 2) || r.InformInfo.QPN != 77 || r.Enum != 0 {
+	if _, err := r.Parse(an.records[0]); err != nil || r.SubscriberGID != hostGID(s, 2) || r.InformInfo.QPN != 77 ||
+		r.Enum != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	// And the end.
@@ -103,7 +108,8 @@ func TestSubscribe(t *testing.T) {
 func TestSubscriptionMatches(t *testing.T) {
 	s := world(t, "star:4", 0)
 	lid := s.Port(hosts(s)[1]).Info.LID
-	notice := mad.Notice{IsGeneric: true, Type: mad.NoticeUrgent, ProducerTypeVendorID: 1, TrapNumberDeviceID: 144, IssuerLID: lid}
+	notice := mad.Notice{IsGeneric: true, Type: mad.NoticeUrgent, ProducerTypeVendorID: 1, TrapNumberDeviceID: 144,
+		IssuerLID: lid}
 	with := func(f func(*mad.InformInfo)) *mad.InformInfo { i := everything(); f(i); return i }
 	for _, tc := range []struct {
 		name string
@@ -135,8 +141,10 @@ func TestSubscriptionMatches(t *testing.T) {
 	}
 	a := newAdmin(s)
 	c := clientAt(t, a, 0)
-	c.ask(mad.MethodSet, mad.AttrInformInfo, 0, with(func(i *mad.InformInfo) { i.GID = ib.GID{1} })).want(t, mad.StatusSAReqInvalid, -1)
-	c.ask(mad.MethodSet, mad.AttrInformInfo, 0, with(func(i *mad.InformInfo) { i.LIDRangeBegin = 5000 })).want(t, mad.StatusSAReqInvalid, -1)
+	c.ask(mad.MethodSet, mad.AttrInformInfo, 0, with(func(i *mad.InformInfo) { i.GID = ib.GID{1} })).want(t,
+		mad.StatusSAReqInvalid, -1)
+	c.ask(mad.MethodSet, mad.AttrInformInfo, 0, with(func(i *mad.InformInfo) { i.LIDRangeBegin = 5000 })).want(t,
+		mad.StatusSAReqInvalid, -1)
 }
 
 func TestOwnReports(t *testing.T) {
@@ -150,12 +158,15 @@ func TestOwnReports(t *testing.T) {
 			t.Fatalf("%d reports, want trap %d", len(got), trap)
 		}
 		n := got[0].notice
-		if n.TrapNumberDeviceID != trap || n.Type != mad.NoticeManagement || n.ProducerTypeVendorID != mad.ProducerClassManager || !n.IsGeneric ||
-			n.IssuerLID != s.Port(s.Self).Info.LID || ib.GID(n.DataDetails[6:22]) != about || got[0].issuer != hostGID(s, 0) {
+		if n.TrapNumberDeviceID != trap || n.Type != mad.NoticeManagement ||
+			n.ProducerTypeVendorID != mad.ProducerClassManager || !n.IsGeneric ||
+			n.IssuerLID != s.Port(s.Self).Info.LID || ib.GID(n.DataDetails[6:22]) != about ||
+			got[0].issuer != hostGID(s, 0) {
 			t.Errorf("%+v", got[0])
 		}
 	}
-	clientAt(t, a, 2).ask(join, mad.AttrMCMemberRecord, joinNeeds|createNeeds, creating(hostGID(s, 2))).want(t, mad.StatusOK, 1)
+	clientAt(t, a, 2).ask(join, mad.AttrMCMemberRecord, joinNeeds|createNeeds, creating(hostGID(s, 2))).want(t,
+		mad.StatusOK, 1)
 	expect(mad.TrapMulticastCreated, testMGID)
 	clientAt(t, a, 2).ask(leave, mad.AttrMCMemberRecord, joinNeeds, creating(hostGID(s, 2))).want(t, mad.StatusOK, 1)
 	expect(mad.TrapMulticastDeleted, testMGID)
@@ -236,13 +247,16 @@ func TestDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := 1; i < 4; i++ {
-		clientAt(t, a, i).ask(join, mad.AttrMCMemberRecord, joinNeeds|createNeeds, creating(hostGID(s, i))).want(t, mad.StatusOK, 1)
+		clientAt(t, a, i).ask(join, mad.AttrMCMemberRecord, joinNeeds|createNeeds, creating(hostGID(s, i))).want(t,
+			mad.StatusOK, 1)
 		clientAt(t, a, i).ask(mad.MethodSet, mad.AttrInformInfo, 0, everything()).want(t, mad.StatusOK, 1)
 	}
 	c := clientAt(t, a, 2)
 	c.now = 5 * ib.Second
-	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID|svLease, &mad.ServiceRecord{ServiceID: 1, ServiceGID: hostGID(s, 2), ServiceLease: 100}).want(t, mad.StatusOK, 1)
-	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID, &mad.ServiceRecord{ServiceID: 2, ServiceGID: hostGID(s, 2)}).want(t, mad.StatusOK, 1)
+	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID|svLease,
+		&mad.ServiceRecord{ServiceID: 1, ServiceGID: hostGID(s, 2), ServiceLease: 100}).want(t, mad.StatusOK, 1)
+	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID,
+		&mad.ServiceRecord{ServiceID: 2, ServiceGID: hostGID(s, 2)}).want(t, mad.StatusOK, 1)
 	reports(t, a)
 	text, err := json.Marshal(a.Export(25 * ib.Second))
 	if err != nil {
@@ -285,7 +299,8 @@ func TestDatabase(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	// What makes no sense is left out.
-	bad := Database{Groups: []Group{{}, {GroupInfo: GroupInfo{MGID: testMGID, PKey: 1, MTU: 1, Rate: 2}}}, Subscriptions: []Subscription{{}}, Services: []ServiceEntry{{}}}
+	bad := Database{Groups: []Group{{}, {GroupInfo: GroupInfo{MGID: testMGID, PKey: 1, MTU: 1, Rate: 2}}},
+		Subscriptions: []Subscription{{}}, Services: []ServiceEntry{{}}}
 	if n := New(Config{}).Import(0, bad); n != 4 {
 		t.Errorf("%d of 4 bad entries refused", n)
 	}

@@ -126,7 +126,8 @@ func (a *Admin) newGroup(q *query, want *mad.MCMemberRecord, port subnet.Ref) (i
 		return info, mad.StatusSAInsufComponents
 	}
 	info = GroupInfo{
-		MGID: want.MGID, PKey: want.PKey | ib.PKeyFull, QKey: want.QKey, SL: want.SL, TClass: want.TClass, FlowLabel: want.FlowLabel,
+		MGID: want.MGID, PKey: want.PKey | ib.PKeyFull, QKey: want.QKey, SL: want.SL, TClass: want.TClass,
+		FlowLabel:      want.FlowLabel,
 		PacketLifeTime: a.cfg.PacketLifeTime,
 	}
 	if q.has(mcMLID) {
@@ -144,7 +145,8 @@ func (a *Admin) newGroup(q *query, want *mad.MCMemberRecord, port subnet.Ref) (i
 	} else if !validMGID(info.MGID) {
 		return info, mad.StatusSAReqInvalid
 	}
-	// Scope says something only where the MGID is still to be made; clients give another than the MGID's, and OpenSM lets them.
+	// Scope says something only where the MGID is still to be made; clients give another than the MGID's, and OpenSM
+	// lets them.
 	info.Scope = info.MGID[1] & 0xF
 	if !info.PKey.IsValid() || !a.hasKey(port, info.PKey) || !q.trusted && !a.hasKey(q.from, info.PKey) {
 		return info, mad.StatusSAReqInvalid
@@ -173,7 +175,8 @@ func (a *Admin) newGroup(q *query, want *mad.MCMemberRecord, port subnet.Ref) (i
 		}
 	}
 	if q.has(mcLife | mcLifeS) {
-		if info.PacketLifeTime, ok = selectLife(want.PacketLifeTimeSelector, want.PacketLifeTime, a.cfg.PacketLifeTime); !ok {
+		if info.PacketLifeTime, ok = selectLife(want.PacketLifeTimeSelector, want.PacketLifeTime,
+			a.cfg.PacketLifeTime); !ok {
 			return info, mad.StatusSAReqInvalid
 		}
 	}
@@ -217,7 +220,8 @@ func measures(q *query, want *mad.MCMemberRecord, i *GroupInfo) bool {
 	}
 	return (!q.has(mcMTU) || compares(pick(mcMTUSel, want.MTUSelector), int(want.MTU), int(i.MTU))) &&
 		(!q.has(mcRate) || rateCompares(pick(mcRateS, want.RateSelector), want.Rate, i.Rate)) &&
-		(!q.has(mcLife) || compares(pick(mcLifeS, want.PacketLifeTimeSelector), int(want.PacketLifeTime), int(i.PacketLifeTime)))
+		(!q.has(mcLife) || compares(pick(mcLifeS, want.PacketLifeTimeSelector), int(want.PacketLifeTime),
+			int(i.PacketLifeTime)))
 }
 
 // realizable reports whether a port can keep up with a group and is in its partition.
@@ -240,7 +244,8 @@ func (a *Admin) portRate(r subnet.Ref) mad.Rate {
 	return best
 }
 
-// mayModify is o15-0.2.1: a membership is the port's own affair, or if it came through another that of the group's partition.
+// mayModify is o15-0.2.1: a membership is the port's own affair, or if it came through another that of the group's
+// partition.
 func (a *Admin) mayModify(q *query, g *group, port ib.GID) bool {
 	i := g.find(port.GUID())
 	if i < 0 || q.trusted {
@@ -289,9 +294,11 @@ func (a *Admin) leave(q *query) mad.Status {
 // record is a group as a record.
 func (i *GroupInfo) record() mad.MCMemberRecord {
 	return mad.MCMemberRecord{
-		MGID: i.MGID, QKey: i.QKey, MLID: i.MLID, MTUSelector: mad.SelectExactly, MTU: i.MTU, TClass: i.TClass, PKey: i.PKey,
-		RateSelector: mad.SelectExactly, Rate: i.Rate, PacketLifeTimeSelector: mad.SelectExactly, PacketLifeTime: i.PacketLifeTime,
-		SL: i.SL, FlowLabel: i.FlowLabel, HopLimit: i.HopLimit, Scope: i.Scope,
+		MGID: i.MGID, QKey: i.QKey, MLID: i.MLID, MTUSelector: mad.SelectExactly, MTU: i.MTU, TClass: i.TClass,
+		PKey:         i.PKey,
+		RateSelector: mad.SelectExactly, Rate: i.Rate, PacketLifeTimeSelector: mad.SelectExactly,
+		PacketLifeTime: i.PacketLifeTime,
+		SL:             i.SL, FlowLabel: i.FlowLabel, HopLimit: i.HopLimit, Scope: i.Scope,
 	}
 }
 
@@ -303,8 +310,8 @@ func (a *Admin) respondMember(q *query, g *group, m Member) {
 	a.keep(q, start)
 }
 
-// listMembers gives a record for each member to a trusted asker, and one for each group, without members, to others (IBA 15.4.1.2): of members they
-// see only themselves, if they ask.
+// listMembers gives a record for each member to a trusted asker, and one for each group, without members, to others
+// (IBA 15.4.1.2): of members they see only themselves, if they ask.
 func (a *Admin) listMembers(q *query) mad.Status {
 	var want mad.MCMemberRecord
 	if q.comps != 0 {
@@ -326,7 +333,8 @@ func (a *Admin) listMembers(q *query) mad.Status {
 	}
 	var rec mad.MCMemberRecord
 	one := func(g *group) bool {
-		if !q.trusted && !a.hasKey(q.from, g.info.PKey) || q.has(mcPKey) && want.PKey.Base() != g.info.PKey.Base() || !measures(q, &want, &g.info) {
+		if !q.trusted && !a.hasKey(q.from, g.info.PKey) || q.has(mcPKey) && want.PKey.Base() != g.info.PKey.Base() ||
+			!measures(q, &want, &g.info) {
 			return true
 		}
 		if q.has(mcPort) {

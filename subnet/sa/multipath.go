@@ -21,13 +21,15 @@ var (
 		{comp(mad.MultiPathRecordTable, "SL"), prSL},
 		{comp(mad.MultiPathRecordTable, "MTU") | comp(mad.MultiPathRecordTable, "MTUSelector"), prMTU},
 		{comp(mad.MultiPathRecordTable, "Rate") | comp(mad.MultiPathRecordTable, "RateSelector"), prRate},
-		{comp(mad.MultiPathRecordTable, "PacketLifeTime") | comp(mad.MultiPathRecordTable, "PacketLifeTimeSelector"), prLife},
-		{comp(mad.MultiPathRecordTable, "ServiceIDUpper") | comp(mad.MultiPathRecordTable, "ServiceIDLower"), prServiceID},
+		{comp(mad.MultiPathRecordTable, "PacketLifeTime") | comp(mad.MultiPathRecordTable, "PacketLifeTimeSelector"),
+			prLife},
+		{comp(mad.MultiPathRecordTable, "ServiceIDUpper") | comp(mad.MultiPathRecordTable, "ServiceIDLower"),
+			prServiceID},
 	}
 )
 
-// multiPath gives paths from any of some ports to any of others (IBA 15.4.11). All pairs get a path before any gets a second one, so that what
-// a client picks from the front shares as little as possible.
+// multiPath gives paths from any of some ports to any of others (IBA 15.4.11). All pairs get a path before any gets a
+// second one, so that what a client picks from the front shares as little as possible.
 func (a *Admin) multiPath(q *query) mad.Status {
 	if len(q.data) < mpGIDsOff {
 		return mad.StatusSAReqInvalid
@@ -56,9 +58,11 @@ func (a *Admin) multiPath(q *query) mad.Status {
 		ends[i] = e
 	}
 	pr := mad.PathRecord{
-		ServiceID: want.ServiceID, RawTraffic: want.RawTraffic, FlowLabel: want.FlowLabel, TClass: want.TClass, Reversible: want.Reversible,
-		PKey: want.PKey, QoSClass: want.QoSClass, SL: want.SL, MTUSelector: want.MTUSelector, MTU: want.MTU,
-		RateSelector: want.RateSelector, Rate: want.Rate, PacketLifeTimeSelector: want.PacketLifeTimeSelector, PacketLifeTime: want.PacketLifeTime,
+		ServiceID: want.ServiceID, RawTraffic: want.RawTraffic, FlowLabel: want.FlowLabel, TClass: want.TClass,
+		Reversible: want.Reversible,
+		PKey:       want.PKey, QoSClass: want.QoSClass, SL: want.SL, MTUSelector: want.MTUSelector, MTU: want.MTU,
+		RateSelector: want.RateSelector, Rate: want.Rate, PacketLifeTimeSelector: want.PacketLifeTimeSelector,
+		PacketLifeTime: want.PacketLifeTime,
 	}
 	limit := pathsMax
 	if q.has(mpNumbPath) {
@@ -155,7 +159,8 @@ func (a *Admin) trace(q *query) mad.Status {
 
 func (a *Admin) addTrace(q *query, n *subnet.Node, in, out ib.PortNum) {
 	rec := mad.TraceRecord{
-		GidPrefix: a.net.Prefix, IDGeneration: 1, NodeType: n.Info.NodeType, NodeID: n.Info.NodeGUID, ChassisID: n.Info.SystemImageGUID,
+		GidPrefix: a.net.Prefix, IDGeneration: 1, NodeType: n.Info.NodeType, NodeID: n.Info.NodeGUID,
+		ChassisID: n.Info.SystemImageGUID,
 		EntryPort: in, ExitPort: out,
 	}
 	if in != 0 {

@@ -168,7 +168,8 @@ const (
 	pathFull
 )
 
-// onePath adds the i-th of the paths between two ports. Path bits go up together on both sides first: such paths share the fewest links.
+// onePath adds the i-th of the paths between two ports. Path bits go up together on both sides first: such paths share
+// the fewest links.
 func (a *Admin) onePath(q *query, want *mad.PathRecord, src, dst *end, i int) outcome {
 	turn, k := i/max(src.count, dst.count), i%max(src.count, dst.count)
 	slid, dlid := src.base+ib.LID((k+turn)%src.count), dst.base+ib.LID(k%dst.count)
@@ -282,7 +283,8 @@ func (a *Admin) pathKey(q *query, want *mad.PathRecord, src, dst subnet.Ref, c C
 
 // pathSL chooses the service level. Routing's comes first, since it keeps the subnet free of deadlocks; then
 // policy's, then the partition's, then the one that was asked for.
-func (a *Admin) pathSL(q *query, want *mad.PathRecord, src subnet.Ref, dlid ib.LID, key ib.PKey, c Choice) (ib.SL, bool) {
+func (a *Admin) pathSL(q *query, want *mad.PathRecord, src subnet.Ref, dlid ib.LID, key ib.PKey, c Choice) (ib.SL,
+	bool) {
 	sl, fixed := ib.SL(0), false
 	switch {
 	case a.net.Levels != nil:
@@ -397,7 +399,8 @@ func selectRate(s mad.Selector, want, have mad.Rate) (mad.Rate, bool) {
 	return have, true
 }
 
-// selectLife finds the shortest life time that covers a path's and that a query wants: a longer one than is needed always does.
+// selectLife finds the shortest life time that covers a path's and that a query wants: a longer one than is needed
+// always does.
 func selectLife(s mad.Selector, want, have uint8) (uint8, bool) {
 	switch s {
 	case mad.SelectGreater:
@@ -454,8 +457,10 @@ func (a *Admin) groupPath(q *query, want *mad.PathRecord) mad.Status {
 		}
 	}
 	rec := mad.PathRecord{
-		DGID: i.MGID, SGID: src.gid, DLID: i.MLID, SLID: src.base, FlowLabel: i.FlowLabel, HopLimit: i.HopLimit, TClass: i.TClass,
-		PKey: i.PKey, SL: i.SL, MTUSelector: mad.SelectExactly, MTU: i.MTU, RateSelector: mad.SelectExactly, Rate: i.Rate,
+		DGID: i.MGID, SGID: src.gid, DLID: i.MLID, SLID: src.base, FlowLabel: i.FlowLabel, HopLimit: i.HopLimit,
+		TClass: i.TClass,
+		PKey:   i.PKey, SL: i.SL, MTUSelector: mad.SelectExactly, MTU: i.MTU, RateSelector: mad.SelectExactly,
+		Rate:                   i.Rate,
 		PacketLifeTimeSelector: mad.SelectExactly, PacketLifeTime: i.PacketLifeTime,
 	}
 	start := len(a.out)

@@ -28,8 +28,10 @@ func TestPathGet(t *testing.T) {
 	}
 	got := parsePath(t, an.records[0])
 	want := mad.PathRecord{
-		SGID: hostGID(s, 0), DGID: hostGID(s, 31), SLID: s.Port(hosts(s)[0]).Info.LID, DLID: s.Port(hosts(s)[31]).Info.LID,
-		Reversible: true, PKey: 0xFFFF, MTUSelector: mad.SelectExactly, MTU: ib.MTU4096, RateSelector: mad.SelectExactly, Rate: 21,
+		SGID: hostGID(s, 0), DGID: hostGID(s, 31), SLID: s.Port(hosts(s)[0]).Info.LID,
+		DLID:       s.Port(hosts(s)[31]).Info.LID,
+		Reversible: true, PKey: 0xFFFF, MTUSelector: mad.SelectExactly, MTU: ib.MTU4096,
+		RateSelector: mad.SelectExactly, Rate: 21,
 		PacketLifeTimeSelector: mad.SelectExactly, PacketLifeTime: 18,
 	}
 	if got != want {
@@ -59,7 +61,8 @@ func TestPathOracle(t *testing.T) {
 	for i, b := range an.records {
 		src, dst := ends[i/len(ends)], ends[i%len(ends)]
 		r := parsePath(t, b)
-		if r.SLID != s.Port(src).Info.LID || r.DLID != s.Port(dst).Info.LID || r.SGID.GUID() != s.Port(src).GUID || r.DGID.GUID() != s.Port(dst).GUID {
+		if r.SLID != s.Port(src).Info.LID || r.DLID != s.Port(dst).Info.LID || r.SGID.GUID() != s.Port(src).GUID ||
+			r.DGID.GUID() != s.Port(dst).GUID {
 			t.Fatalf("record %d is %+v", i, r)
 		}
 		if src == dst {
@@ -115,18 +118,31 @@ func TestPathAnswers(t *testing.T) {
 		{"from one", mad.MethodGetTable, prSLID, &both, mad.StatusOK, all},
 		{"to one", mad.MethodGetTable, prDGID, &both, mad.StatusOK, all},
 		{"many for a Get", mad.MethodGet, prSGID, &both, mad.StatusSATooManyRecords, -1},
-		{"unknown GID", mad.MethodGet, prSGID | prDGID, with(func(r *mad.PathRecord) { r.DGID[15] ^= 0x55 }), mad.StatusSAInvalidGID, -1},
-		{"another subnet's GID", mad.MethodGet, prSGID | prDGID, with(func(r *mad.PathRecord) { r.DGID[0] = 0x20 }), mad.StatusSAInvalidGID, -1},
-		{"unknown LID", mad.MethodGet, prSLID | prDLID, with(func(r *mad.PathRecord) { r.DLID = 999 }), mad.StatusSANoRecords, -1},
-		{"unknown LID in a table", mad.MethodGetTable, prSLID | prDLID, with(func(r *mad.PathRecord) { r.DLID = 999 }), mad.StatusOK, 0},
-		{"GID and LID of different ports", mad.MethodGet, prSGID | prDGID | prDLID, with(func(r *mad.PathRecord) { r.DLID = l0 }), mad.StatusSANoRecords, -1},
+		{"unknown GID", mad.MethodGet, prSGID | prDGID, with(func(r *mad.PathRecord) { r.DGID[15] ^= 0x55 }),
+			mad.StatusSAInvalidGID, -1},
+		{"another subnet's GID", mad.MethodGet, prSGID | prDGID, with(func(r *mad.PathRecord) { r.DGID[0] = 0x20 }),
+			mad.StatusSAInvalidGID, -1},
+		{"unknown LID", mad.MethodGet, prSLID | prDLID, with(func(r *mad.PathRecord) { r.DLID = 999 }),
+			mad.StatusSANoRecords, -1},
+		{"unknown LID in a table", mad.MethodGetTable, prSLID | prDLID, with(func(r *mad.PathRecord) { r.DLID = 999 }),
+			mad.StatusOK, 0},
+		{"GID and LID of different ports", mad.MethodGet, prSGID | prDGID | prDLID,
+			with(func(r *mad.PathRecord) { r.DLID = l0 }), mad.StatusSANoRecords, -1},
 		{"no paths wanted", mad.MethodGetTable, prSLID | prDLID | prNumbPath, &both, mad.StatusOK, 0},
-		{"raw", mad.MethodGet, prSLID | prDLID | prRaw, with(func(r *mad.PathRecord) { r.RawTraffic = true }), mad.StatusSANoRecords, -1},
-		{"a partition of nobody", mad.MethodGet, prSLID | prDLID | prPKey, with(func(r *mad.PathRecord) { r.PKey = 0x8123 }), mad.StatusSANoRecords, -1},
-		{"the default partition", mad.MethodGet, prSLID | prDLID | prPKey, with(func(r *mad.PathRecord) { r.PKey = 0x7FFF }), mad.StatusOK, 1},
-		{"MTU too large", mad.MethodGet, prSLID | prDLID | prMTU, with(func(r *mad.PathRecord) { r.MTU = ib.MTU4096 }), mad.StatusSANoRecords, -1},
-		{"rate too large", mad.MethodGet, prSLID | prDLID | prRate, with(func(r *mad.PathRecord) { r.RateSelector, r.Rate = mad.SelectExactly, 23 }), mad.StatusSANoRecords, -1},
-		{"life too short", mad.MethodGet, prSLID | prDLID | prLife, with(func(r *mad.PathRecord) { r.PacketLifeTimeSelector, r.PacketLifeTime = mad.SelectLess, 18 }), mad.StatusSANoRecords, -1},
+		{"raw", mad.MethodGet, prSLID | prDLID | prRaw, with(func(r *mad.PathRecord) { r.RawTraffic = true }),
+			mad.StatusSANoRecords, -1},
+		{"a partition of nobody", mad.MethodGet, prSLID | prDLID | prPKey,
+			with(func(r *mad.PathRecord) { r.PKey = 0x8123 }), mad.StatusSANoRecords, -1},
+		{"the default partition", mad.MethodGet, prSLID | prDLID | prPKey,
+			with(func(r *mad.PathRecord) { r.PKey = 0x7FFF }), mad.StatusOK, 1},
+		{"MTU too large", mad.MethodGet, prSLID | prDLID | prMTU, with(func(r *mad.PathRecord) { r.MTU = ib.MTU4096 }),
+			mad.StatusSANoRecords, -1},
+		{"rate too large", mad.MethodGet, prSLID | prDLID | prRate,
+			with(func(r *mad.PathRecord) { r.RateSelector, r.Rate = mad.SelectExactly, 23 }), mad.StatusSANoRecords,
+			-1},
+		{"life too short", mad.MethodGet, prSLID | prDLID | prLife,
+			with(func(r *mad.PathRecord) { r.PacketLifeTimeSelector, r.PacketLifeTime = mad.SelectLess, 18 }),
+			mad.StatusSANoRecords, -1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c.t = t
@@ -137,13 +153,16 @@ func TestPathAnswers(t *testing.T) {
 	for _, tc := range []struct {
 		sel       mad.Selector
 		want, got ib.MTU
-	}{{mad.SelectLess, ib.MTU2048, ib.MTU1024}, {mad.SelectExactly, ib.MTU2048, ib.MTU2048}, {mad.SelectGreater, ib.MTU1024, ib.MTU4096}, {mad.SelectLargest, 0, ib.MTU4096}} {
-		an := c.ask(mad.MethodGet, mad.AttrPathRecord, prSLID|prDLID|prMTU, with(func(r *mad.PathRecord) { r.MTUSelector, r.MTU = tc.sel, tc.want })).want(t, mad.StatusOK, 1)
+	}{{mad.SelectLess, ib.MTU2048, ib.MTU1024}, {mad.SelectExactly, ib.MTU2048, ib.MTU2048},
+		{mad.SelectGreater, ib.MTU1024, ib.MTU4096}, {mad.SelectLargest, 0, ib.MTU4096}} {
+		an := c.ask(mad.MethodGet, mad.AttrPathRecord, prSLID|prDLID|prMTU,
+			with(func(r *mad.PathRecord) { r.MTUSelector, r.MTU = tc.sel, tc.want })).want(t, mad.StatusOK, 1)
 		if r := parsePath(t, an.records[0]); r.MTU != tc.got {
 			t.Errorf("MTU %v %v gives %v, want %v", tc.sel, tc.want, r.MTU, tc.got)
 		}
 	}
-	an := c.ask(mad.MethodGet, mad.AttrPathRecord, prSLID|prDLID|prRate, with(func(r *mad.PathRecord) { r.RateSelector, r.Rate = mad.SelectLess, 21 })).want(t, mad.StatusOK, 1)
+	an := c.ask(mad.MethodGet, mad.AttrPathRecord, prSLID|prDLID|prRate,
+		with(func(r *mad.PathRecord) { r.RateSelector, r.Rate = mad.SelectLess, 21 })).want(t, mad.StatusOK, 1)
 	if r := parsePath(t, an.records[0]); r.Rate != 18 {
 		t.Errorf("less than 400 Gb/s is %v, want 300", r.Rate)
 	}
@@ -173,10 +192,12 @@ func TestPathAlternates(t *testing.T) {
 	}
 	// A switch has one LID only.
 	sw := s.Nodes[s.Switches[0]].Ports[0].Info.LID
-	c.ask(mad.MethodGetTable, mad.AttrPathRecord, prSGID|prDLID, &mad.PathRecord{SGID: hostGID(s, 0), DLID: sw}).want(t, mad.StatusOK, 4)
+	c.ask(mad.MethodGetTable, mad.AttrPathRecord, prSGID|prDLID, &mad.PathRecord{SGID: hostGID(s, 0), DLID: sw}).want(t,
+		mad.StatusOK, 4)
 	// A LID that was asked for is the one that is used.
-	an = c.ask(mad.MethodGetTable, mad.AttrPathRecord, prSGID|prDGID|prDLID|prSLID, &mad.PathRecord{SGID: rec.SGID, DGID: rec.DGID,
-		DLID: s.Port(hosts(s)[7]).Info.LID + 3, SLID: s.Port(hosts(s)[0]).Info.LID + 1}).want(t, mad.StatusOK, 1)
+	an = c.ask(mad.MethodGetTable, mad.AttrPathRecord, prSGID|prDGID|prDLID|prSLID,
+		&mad.PathRecord{SGID: rec.SGID, DGID: rec.DGID,
+			DLID: s.Port(hosts(s)[7]).Info.LID + 3, SLID: s.Port(hosts(s)[0]).Info.LID + 1}).want(t, mad.StatusOK, 1)
 	if r := parsePath(t, an.records[0]); r.DLID&3 != 3 || r.SLID&3 != 1 {
 		t.Errorf("%v to %v", r.SLID, r.DLID)
 	}
@@ -198,7 +219,8 @@ func TestPathLevels(t *testing.T) {
 	rec := &mad.PathRecord{SGID: hostGID(s, 0), DGID: hostGID(s, 1), SL: 5, ServiceID: 77, QoSClass: 3}
 	sl := func(a *Admin, comps uint64) ib.SL {
 		t.Helper()
-		an := clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID|comps, rec).want(t, mad.StatusOK, 1)
+		an := clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID|comps, rec).want(t, mad.StatusOK,
+			1)
 		return parsePath(t, an.records[0]).SL
 	}
 	a := newAdmin(s)
@@ -211,18 +233,22 @@ func TestPathLevels(t *testing.T) {
 	}
 	clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID|prSL, rec).want(t, mad.StatusSANoRecords, 0)
 	s.Partitions[0].PathMTU, s.Partitions[0].PathRate = ib.MTU512, 2
-	if r := parsePath(t, clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID, rec).want(t, mad.StatusOK, 1).records[0]); r.MTU != ib.MTU512 || r.Rate != 2 {
+	if r := parsePath(t, clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID, rec).want(t,
+		mad.StatusOK, 1).records[0]); r.MTU != ib.MTU512 || r.Rate != 2 {
 		t.Errorf("a partition that bounds its paths gave %+v", r)
 	}
 	s.Partitions[0].PathMTU, s.Partitions[0].PathRate = ib.MTU4096, 24 // more than the links have
-	if r := parsePath(t, clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID, rec).want(t, mad.StatusOK, 1).records[0]); r.MTU == ib.MTU512 || r.Rate == 24 {
+	if r := parsePath(t, clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID, rec).want(t,
+		mad.StatusOK, 1).records[0]); r.MTU == ib.MTU512 || r.Rate == 24 {
 		t.Errorf("a bound that is none gave %+v", r)
 	}
 	s.Partitions[0].PathMTU, s.Partitions[0].PathRate = 0, 0
 	q := &fixedQoS{choice: Choice{HasSL: true, SL: 3, MTUMax: ib.MTU1024, RateMax: 3, PacketLifeTime: 12}}
 	a.SetQoS(q)
-	an := clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID|prServiceID|prQoSClass, rec).want(t, mad.StatusOK, 1)
-	if r := parsePath(t, an.records[0]); r.SL != 3 || r.MTU != ib.MTU1024 || r.Rate != 3 || r.PacketLifeTime != 12 || r.ServiceID != 77 || r.QoSClass != 3 {
+	an := clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID|prServiceID|prQoSClass, rec).want(t,
+		mad.StatusOK, 1)
+	if r := parsePath(t, an.records[0]); r.SL != 3 || r.MTU != ib.MTU1024 || r.Rate != 3 || r.PacketLifeTime != 12 ||
+		r.ServiceID != 77 || r.QoSClass != 3 {
 		t.Errorf("policy gave %+v", r)
 	}
 	if q.asked.ServiceID != 77 || q.asked.QoSClass != 3 || !q.asked.HasServiceID || q.asked.SGID != rec.SGID {
@@ -252,23 +278,28 @@ func TestPathPartitions(t *testing.T) {
 				}
 			}
 			c := clientAt(t, a, src)
-			an := c.ask(mad.MethodGetTable, mad.AttrPathRecord, prSGID|prDGID, &mad.PathRecord{SGID: hostGID(s, src), DGID: hostGID(s, dst)})
+			an := c.ask(mad.MethodGetTable, mad.AttrPathRecord, prSGID|prDGID,
+				&mad.PathRecord{SGID: hostGID(s, src), DGID: hostGID(s, dst)})
 			if (len(an.records) == 1) != want {
 				t.Errorf("host %d to %d: %d paths, want %v", src, dst, len(an.records), want)
 			}
 		}
 	}
 	// Hosts 1 and 3 share nothing, so 3 does not hear of paths from 1, also not to 0.
-	clientAt(t, a, 3).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID, &mad.PathRecord{SGID: hostGID(s, 0), DGID: hostGID(s, 1)}).want(t, mad.StatusSANoRecords, 0)
-	clientAt(t, a, 3).trusted().ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID, &mad.PathRecord{SGID: hostGID(s, 0), DGID: hostGID(s, 1)}).want(t, mad.StatusOK, 1)
+	clientAt(t, a, 3).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID,
+		&mad.PathRecord{SGID: hostGID(s, 0), DGID: hostGID(s, 1)}).want(t, mad.StatusSANoRecords, 0)
+	clientAt(t, a, 3).trusted().ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID,
+		&mad.PathRecord{SGID: hostGID(s, 0), DGID: hostGID(s, 1)}).want(t, mad.StatusOK, 1)
 }
 
 func TestMultiPath(t *testing.T) {
 	s := world(t, "fat-tree:radix=4,levels=2", 1)
 	a := newAdmin(s)
 	c := clientAt(t, a, 0)
-	rec := &mad.MultiPathRecord{SGIDCount: 2, DGIDCount: 2, NumbPath: 5, SDGID: [mad.MultiPathGIDs]ib.GID{hostGID(s, 0), hostGID(s, 1), hostGID(s, 4), hostGID(s, 5)}}
-	an := c.ask(mad.MethodGetMulti, mad.AttrMultiPathRecord, mpSGIDCount|mpDGIDCount|mpNumbPath, rec).want(t, mad.StatusOK, 5)
+	rec := &mad.MultiPathRecord{SGIDCount: 2, DGIDCount: 2, NumbPath: 5,
+		SDGID: [mad.MultiPathGIDs]ib.GID{hostGID(s, 0), hostGID(s, 1), hostGID(s, 4), hostGID(s, 5)}}
+	an := c.ask(mad.MethodGetMulti, mad.AttrMultiPathRecord, mpSGIDCount|mpDGIDCount|mpNumbPath, rec).want(t,
+		mad.StatusOK, 5)
 	if an.Method != mad.MethodGetMultiResp || an.AttributeID != mad.AttrPathRecord || !an.rmpp.Active() {
 		t.Errorf("%v", an.Header)
 	}
@@ -282,7 +313,8 @@ func TestMultiPath(t *testing.T) {
 	}
 	c.ask(mad.MethodGetMulti, mad.AttrMultiPathRecord, mpSGIDCount|mpDGIDCount, rec).want(t, mad.StatusOK, 16)
 	c.ask(mad.MethodGetMulti, mad.AttrMultiPathRecord, mpSGIDCount, rec).want(t, mad.StatusSAInsufComponents, -1)
-	c.ask(mad.MethodGetMulti, mad.AttrMultiPathRecord, mpSGIDCount|mpDGIDCount, &mad.MultiPathRecord{SGIDCount: 9, DGIDCount: 9}).want(t, mad.StatusSAReqInvalid, -1)
+	c.ask(mad.MethodGetMulti, mad.AttrMultiPathRecord, mpSGIDCount|mpDGIDCount,
+		&mad.MultiPathRecord{SGIDCount: 9, DGIDCount: 9}).want(t, mad.StatusSAReqInvalid, -1)
 	rec.SDGID[3] = ib.GID{0xFE, 0x80, 15: 1}
 	c.ask(mad.MethodGetMulti, mad.AttrMultiPathRecord, mpSGIDCount|mpDGIDCount, rec).want(t, mad.StatusSAInvalidGID, -1)
 	c.ask(mad.MethodGet, mad.AttrMultiPathRecord, 0, rec).want(t, mad.StatusUnsupMethodAttr, -1)
@@ -293,7 +325,8 @@ func TestTrace(t *testing.T) {
 	a := newAdmin(s)
 	c := clientAt(t, a, 0)
 	src, dst := hosts(s)[0], hosts(s)[15]
-	an := c.ask(mad.MethodGetTraceTable, mad.AttrPathRecord, prSGID|prDGID, &mad.PathRecord{SGID: hostGID(s, 0), DGID: hostGID(s, 15)})
+	an := c.ask(mad.MethodGetTraceTable, mad.AttrPathRecord, prSGID|prDGID,
+		&mad.PathRecord{SGID: hostGID(s, 0), DGID: hostGID(s, 15)})
 	an.want(t, mad.StatusOK, 7) // host, leaf, middle, root, middle, leaf, host
 	if an.Method != mad.MethodGetTableResp || an.AttributeID != mad.AttrTraceRecord {
 		t.Errorf("%v", an.Header)
@@ -316,7 +349,8 @@ func TestTrace(t *testing.T) {
 		}
 		at = n.Ports[r.ExitPort].Peer
 	}
-	c.ask(mad.MethodGetTraceTable, mad.AttrTraceRecord, prSGID, &mad.PathRecord{SGID: hostGID(s, 0)}).want(t, mad.StatusSAInsufComponents, -1)
+	c.ask(mad.MethodGetTraceTable, mad.AttrTraceRecord, prSGID, &mad.PathRecord{SGID: hostGID(s, 0)}).want(t,
+		mad.StatusSAInsufComponents, -1)
 }
 
 func TestPathToGroup(t *testing.T) {
@@ -328,13 +362,17 @@ func TestPathToGroup(t *testing.T) {
 	}
 	c := clientAt(t, a, 0)
 	for _, comps := range []uint64{prSGID | prDGID, prSGID | prDLID} {
-		an := c.ask(mad.MethodGet, mad.AttrPathRecord, comps, &mad.PathRecord{SGID: hostGID(s, 0), DGID: g.MGID, DLID: g.MLID}).want(t, mad.StatusOK, 1)
-		if r := parsePath(t, an.records[0]); r.DLID != g.MLID || r.DGID != g.MGID || r.MTU != g.MTU || r.Rate != g.Rate {
+		an := c.ask(mad.MethodGet, mad.AttrPathRecord, comps,
+			&mad.PathRecord{SGID: hostGID(s, 0), DGID: g.MGID, DLID: g.MLID}).want(t, mad.StatusOK, 1)
+		if r := parsePath(t, an.records[0]); r.DLID != g.MLID || r.DGID != g.MGID || r.MTU != g.MTU ||
+			r.Rate != g.Rate {
 			t.Errorf("%+v", r)
 		}
 	}
-	c.ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID, &mad.PathRecord{SGID: hostGID(s, 0), DGID: ib.GID{0xFF, 0x12, 15: 9}}).want(t, mad.StatusSAInvalidGID, -1)
-	c.ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDLID, &mad.PathRecord{SGID: hostGID(s, 0), DLID: 0xC123}).want(t, mad.StatusSANoRecords, -1)
+	c.ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID,
+		&mad.PathRecord{SGID: hostGID(s, 0), DGID: ib.GID{0xFF, 0x12, 15: 9}}).want(t, mad.StatusSAInvalidGID, -1)
+	c.ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDLID, &mad.PathRecord{SGID: hostGID(s, 0), DLID: 0xC123}).want(t,
+		mad.StatusSANoRecords, -1)
 }
 
 // broadcast is IP over InfiniBand's broadcast group of a partition.

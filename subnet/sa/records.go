@@ -27,8 +27,8 @@ func (a *Admin) may(q *query, r subnet.Ref) bool {
 	return ok
 }
 
-// among lists the end ports that a query for a LID means: that LID's, or all where none is given. Any LID of a port will
-// do, also one of its path bits. Ports that the asker may not know about are left out.
+// among lists the end ports that a query for a LID means: that LID's, or all where none is given. Any LID of a port
+// will do, also one of its path bits. Ports that the asker may not know about are left out.
 func (a *Admin) among(q *query, lidComp uint64, each func(subnet.Ref, *subnet.Port) bool) {
 	ends := a.ends
 	if q.has(lidComp) {
@@ -207,7 +207,8 @@ func (a *Admin) listLinks(q *query) mad.Status {
 			if q.has(linkToLID) && far != to || !a.may(q, far) {
 				return true
 			}
-			rec = mad.LinkRecord{FromLID: end.Info.LID, FromPort: num, ToPort: p.PeerPort, ToLID: a.net.Port(far).Info.LID}
+			rec = mad.LinkRecord{FromLID: end.Info.LID, FromPort: num, ToPort: p.PeerPort,
+				ToLID: a.net.Port(far).Info.LID}
 			return a.add(q, &rec)
 		})
 	})

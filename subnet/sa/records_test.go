@@ -44,7 +44,8 @@ func rich(t testing.TB) *subnet.Subnet {
 			}
 		}
 	}
-	s.Managers = append(s.Managers, subnet.Manager{Port: s.Port(hosts(s)[3]).GUID, LID: s.Port(hosts(s)[3]).Info.LID, Info: mad.SMInfo{GUID: 5, SMKey: 9, SMState: mad.SMStandby}})
+	s.Managers = append(s.Managers, subnet.Manager{Port: s.Port(hosts(s)[3]).GUID, LID: s.Port(hosts(s)[3]).Info.LID,
+		Info: mad.SMInfo{GUID: 5, SMKey: 9, SMState: mad.SMStandby}})
 	s.Index()
 	return s
 }
@@ -62,23 +63,29 @@ func oracle(s *subnet.Subnet) map[mad.AttrID][][]byte {
 			port := &n.Ports[p]
 			end := n.EndPort(ib.PortNum(p))
 			lid := n.Ports[end].Info.LID
-			if lid == 0 || !n.IsSwitch() && (p == 0 || !port.Up() && s.Self != subnet.Ref{Node: int32(i), Port: ib.PortNum(p)}) {
+			if lid == 0 || !n.IsSwitch() && (p == 0 || !port.Up() &&
+				s.Self != subnet.Ref{Node: int32(i), Port: ib.PortNum(p)}) {
 				continue
 			}
 			pi := mad.PortInfoRecord{EndportLID: lid, PortNum: ib.PortNum(p), PortInfo: port.Info}
 			add(mad.AttrPortInfoRecord, &pi)
 			if port.Up() {
 				far := s.Nodes[port.Peer]
-				add(mad.AttrLinkRecord, &mad.LinkRecord{FromLID: lid, FromPort: ib.PortNum(p), ToPort: port.PeerPort, ToLID: far.BaseLID(port.PeerPort)})
+				add(mad.AttrLinkRecord, &mad.LinkRecord{FromLID: lid, FromPort: ib.PortNum(p), ToPort: port.PeerPort,
+					ToLID: far.BaseLID(port.PeerPort)})
 			}
 			for in, m := range port.Tables.SLtoVL {
-				add(mad.AttrSLtoVLRecord, &mad.SLtoVLRecord{LID: lid, InputPortNum: ib.PortNum(in), OutputPortNum: ib.PortNum(p), SLtoVL: m})
+				add(mad.AttrSLtoVLRecord, &mad.SLtoVLRecord{LID: lid, InputPortNum: ib.PortNum(in),
+					OutputPortNum: ib.PortNum(p), SLtoVL: m})
 			}
-			for b, block := range [][]mad.VLArbEntry{port.Tables.VLArb[0][:32], port.Tables.VLArb[0][32:], port.Tables.VLArb[1], make([]mad.VLArbEntry, 32)} {
-				add(mad.AttrVLArbRecord, &mad.VLArbRecord{LID: lid, OutputPortNum: ib.PortNum(p), BlockNum: mad.VLArbBlock(b + 1), VLArb: mad.VLArb(block)})
+			for b, block := range [][]mad.VLArbEntry{port.Tables.VLArb[0][:32], port.Tables.VLArb[0][32:],
+				port.Tables.VLArb[1], make([]mad.VLArbEntry, 32)} {
+				add(mad.AttrVLArbRecord, &mad.VLArbRecord{LID: lid, OutputPortNum: ib.PortNum(p),
+					BlockNum: mad.VLArbBlock(b + 1), VLArb: mad.VLArb(block)})
 			}
 			for b := range 2 {
-				add(mad.AttrPKeyTableRecord, &mad.PKeyTableRecord{LID: lid, BlockNum: uint16(b), PortNum: ib.PortNum(p), PKeys: mad.PKeyTable(port.Tables.PKeys[32*b:])})
+				add(mad.AttrPKeyTableRecord, &mad.PKeyTableRecord{LID: lid, BlockNum: uint16(b), PortNum: ib.PortNum(p),
+					PKeys: mad.PKeyTable(port.Tables.PKeys[32*b:])})
 			}
 			if end != ib.PortNum(p) {
 				continue
@@ -152,8 +159,10 @@ func TestTablesAgainstOracle(t *testing.T) {
 	c := clientAt(t, a, 2).trusted()
 	rng := rand.New(rand.NewPCG(5, 6))
 	want := oracle(s)
-	for _, id := range []mad.AttrID{mad.AttrNodeRecord, mad.AttrPortInfoRecord, mad.AttrSLtoVLRecord, mad.AttrSwitchInfoRecord, mad.AttrLFTRecord, mad.AttrMFTRecord,
-		mad.AttrVLArbRecord, mad.AttrSMInfoRecord, mad.AttrPKeyTableRecord, mad.AttrGUIDInfoRecord, mad.AttrLinkRecord} {
+	for _, id := range []mad.AttrID{mad.AttrNodeRecord, mad.AttrPortInfoRecord, mad.AttrSLtoVLRecord,
+		mad.AttrSwitchInfoRecord, mad.AttrLFTRecord, mad.AttrMFTRecord,
+		mad.AttrVLArbRecord, mad.AttrSMInfoRecord, mad.AttrPKeyTableRecord, mad.AttrGUIDInfoRecord,
+		mad.AttrLinkRecord} {
 		table := mad.SARecordByID(id)
 		if len(want[id]) == 0 {
 			t.Fatalf("%s: nothing to compare", table.Name)
@@ -239,7 +248,8 @@ func TestByOtherLIDs(t *testing.T) {
 	c.ask(mad.MethodGet, mad.AttrNodeRecord, nodeLID, &mad.NodeRecord{LID: 4000}).want(t, mad.StatusSANoRecords, -1)
 	// All ports of a switch answer to its LID.
 	sw := s.Nodes[s.Switches[0]]
-	c.ask(mad.MethodGetTable, mad.AttrPortInfoRecord, portLID, &mad.PortInfoRecord{EndportLID: sw.Ports[0].Info.LID}).want(t, mad.StatusOK, len(sw.Ports))
+	c.ask(mad.MethodGetTable, mad.AttrPortInfoRecord, portLID,
+		&mad.PortInfoRecord{EndportLID: sw.Ports[0].Info.LID}).want(t, mad.StatusOK, len(sw.Ports))
 }
 
 func TestIsSMPorts(t *testing.T) {
@@ -267,7 +277,8 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 	mkey := comp(mad.PortInfoRecordTable, "M_Key")
-	c.ask(mad.MethodGetTable, mad.AttrPortInfoRecord, mkey, &mad.PortInfoRecord{PortInfo: mad.PortInfo{MKey: 0xABCD}}).want(t, mad.StatusOK, 0)
+	c.ask(mad.MethodGetTable, mad.AttrPortInfoRecord, mkey,
+		&mad.PortInfoRecord{PortInfo: mad.PortInfo{MKey: 0xABCD}}).want(t, mad.StatusOK, 0)
 	for _, r := range c.ask(mad.MethodGetTable, mad.AttrSMInfoRecord, 0, nil).want(t, mad.StatusOK, 2).records {
 		var m mad.SMInfoRecord
 		if _, err := m.Parse(r); err != nil || m.SMKey != 0 {
@@ -275,7 +286,8 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 	c.ask(mad.MethodGetTable, mad.AttrPKeyTableRecord, 0, nil).want(t, mad.StatusSAReqInvalid, -1)
-	if an := c.trusted().ask(mad.MethodGetTable, mad.AttrPKeyTableRecord, 0, nil); an.Status != mad.StatusOK || len(an.records) == 0 {
+	if an := c.trusted().ask(mad.MethodGetTable, mad.AttrPKeyTableRecord, 0, nil); an.Status != mad.StatusOK ||
+		len(an.records) == 0 {
 		t.Errorf("a trusted asker gets %d tables of keys, status %v", len(an.records), an.Status)
 	}
 }
@@ -293,12 +305,15 @@ func TestForeignPorts(t *testing.T) {
 		attr  mad.AttrID
 		count int
 	}{
-		{0, mad.AttrNodeRecord, 3}, {3, mad.AttrNodeRecord, 2}, {3, mad.AttrSwitchInfoRecord, 0}, {0, mad.AttrSwitchInfoRecord, 1},
-		{0, mad.AttrLinkRecord, 4}, {3, mad.AttrLinkRecord, 0}, {3, mad.AttrPathRecord, 4}, {3, mad.AttrSMInfoRecord, 0}, {1, mad.AttrSMInfoRecord, 1},
+		{0, mad.AttrNodeRecord, 3}, {3, mad.AttrNodeRecord, 2}, {3, mad.AttrSwitchInfoRecord, 0},
+		{0, mad.AttrSwitchInfoRecord, 1},
+		{0, mad.AttrLinkRecord, 4}, {3, mad.AttrLinkRecord, 0}, {3, mad.AttrPathRecord, 4},
+		{3, mad.AttrSMInfoRecord, 0}, {1, mad.AttrSMInfoRecord, 1},
 	} {
 		c := clientAt(t, a, tc.host)
 		if an := c.ask(mad.MethodGetTable, tc.attr, 0, nil); len(an.records) != tc.count {
-			t.Errorf("host %d, %s: %d records, want %d", tc.host, mad.AttrName(mad.ClassSA, tc.attr), len(an.records), tc.count)
+			t.Errorf("host %d, %s: %d records, want %d", tc.host, mad.AttrName(mad.ClassSA, tc.attr), len(an.records),
+				tc.count)
 		}
 	}
 	clientAt(t, a, 3).trusted().ask(mad.MethodGetTable, mad.AttrNodeRecord, 0, nil).want(t, mad.StatusOK, 5)
@@ -309,7 +324,8 @@ func TestClassPortInfo(t *testing.T) {
 	c := clientAt(t, a, 1)
 	an := c.ask(mad.MethodGet, mad.AttrClassPortInfo, 0, nil).want(t, mad.StatusOK, 1)
 	var i mad.ClassPortInfo
-	if _, err := i.Parse(an.records[0]); err != nil || i.ClassVersion != 2 || i.CapabilityMask != 0x2700 || i.CapabilityMask2 != 1<<3|1<<5|1<<7|1<<12 || i.RespTimeValue != 18 {
+	if _, err := i.Parse(an.records[0]); err != nil || i.ClassVersion != 2 || i.CapabilityMask != 0x2700 ||
+		i.CapabilityMask2 != 1<<3|1<<5|1<<7|1<<12 || i.RespTimeValue != 18 {
 		t.Errorf("%+v, %v", i, err)
 	}
 	c.ask(mad.MethodGetTable, mad.AttrClassPortInfo, 0, nil).want(t, mad.StatusUnsupMethodAttr, -1)
@@ -335,7 +351,8 @@ func TestBadRequests(t *testing.T) {
 	req := request(mad.MethodGetTable, mad.AttrPathRecord, 0, 0, prSGID|prDGID, rec)
 	resp, _ = a.Handle(0, c.env, req)
 	an := parseAnswer(t, resp)
-	if an.Status != mad.StatusSAInvalidGID || an.Method != mad.MethodGetTableResp || an.rmpp.Active() || len(resp) != mad.Size || !bytes.Equal(resp[mad.SADataOff:], req[mad.SADataOff:]) {
+	if an.Status != mad.StatusSAInvalidGID || an.Method != mad.MethodGetTableResp || an.rmpp.Active() ||
+		len(resp) != mad.Size || !bytes.Equal(resp[mad.SADataOff:], req[mad.SADataOff:]) {
 		t.Errorf("%v, %d bytes", an.Header, len(resp))
 	}
 	before := a.Counters()
@@ -348,14 +365,20 @@ func TestBadRequests(t *testing.T) {
 		{"a wrong key", c.env, request(mad.MethodGet, mad.AttrNodeRecord, 0, 5, 0, nil)},
 		{"a response", c.env, request(mad.MethodGetResp, mad.AttrNodeRecord, 0, 0, 0, nil)},
 		{"a trap", c.env, request(mad.MethodTrap, mad.AttrNotice, 0, 0, 0, nil)},
-		{"another class", c.env, func() []byte { b := request(mad.MethodGet, mad.AttrNodeRecord, 0, 0, 0, nil); b[1] = 4; return b }()},
+		{"another class", c.env, func() []byte {
+			b := request(mad.MethodGet, mad.AttrNodeRecord, 0, 0, 0,
+				nil)
+			b[1] = 4
+			return b
+		}()},
 	} {
 		if _, ok := a.Handle(0, tc.env, tc.req); ok {
 			t.Errorf("%s is answered", tc.name)
 		}
 	}
 	after := a.Counters()
-	if after.Strangers != before.Strangers+1 || after.BadSMKey != before.BadSMKey+1 || after.Malformed != before.Malformed+3 {
+	if after.Strangers != before.Strangers+1 || after.BadSMKey != before.BadSMKey+1 ||
+		after.Malformed != before.Malformed+3 {
 		t.Errorf("counters %+v, before %+v", after, before)
 	}
 	// Truncated requests: too short for the headers is dropped, too short for the record is refused.
@@ -383,8 +406,8 @@ func TestResponseMax(t *testing.T) {
 	c.ask(mad.MethodGetTable, mad.AttrSwitchInfoRecord, 0, nil).want(t, mad.StatusOK, 1)
 }
 
-// TestPortsThatSayNothing: a port beside the LID of an adapter means nothing, and every block of arbitration can be asked for. That is how
-// osmtest asks for tables of lanes.
+// TestPortsThatSayNothing: a port beside the LID of an adapter means nothing, and every block of arbitration can be
+// asked for. That is how osmtest asks for tables of lanes.
 func TestPortsThatSayNothing(t *testing.T) {
 	s := rich(t)
 	host, leaf := hosts(s)[2], s.Nodes[s.Switches[0]]
@@ -394,19 +417,26 @@ func TestPortsThatSayNothing(t *testing.T) {
 	c := clientAt(t, newAdmin(s), 0)
 	for i, l := range []ib.LID{s.Port(host).Info.LID, leaf.Ports[0].Info.LID} {
 		for k := mad.VLArbLow0; k < mad.NumVLArbBlock; k++ {
-			an := c.ask(mad.MethodGet, mad.AttrVLArbRecord, vlarbLID|vlarbPort|comp(mad.VLArbRecordTable, "BlockNum"), &mad.VLArbRecord{LID: l, BlockNum: k}).want(t, mad.StatusOK, 1)
+			an := c.ask(mad.MethodGet, mad.AttrVLArbRecord, vlarbLID|vlarbPort|comp(mad.VLArbRecordTable, "BlockNum"),
+				&mad.VLArbRecord{LID: l, BlockNum: k}).want(t, mad.StatusOK, 1)
 			var r mad.VLArbRecord
-			if _, err := r.Parse(an.records[0]); err != nil || r.BlockNum != k || (r.VLArb[1].Weight != 0) != (i == 0 && k == mad.VLArbLow1) {
+			if _, err := r.Parse(an.records[0]); err != nil || r.BlockNum != k ||
+				(r.VLArb[1].Weight != 0) != (i == 0 && k == mad.VLArbLow1) {
 				t.Errorf("LID %v: %+v, %v", l, r, err)
 			}
 		}
-		c.ask(mad.MethodGet, mad.AttrSLtoVLRecord, slvlLID|slvlPorts, &mad.SLtoVLRecord{LID: l}).want(t, mad.StatusOK, 1)
-		c.trusted().ask(mad.MethodGet, mad.AttrPKeyTableRecord, pkeyLID|pkeyPort|comp(mad.PKeyTableRecordTable, "BlockNum"), &mad.PKeyTableRecord{LID: l}).want(t, mad.StatusOK, 1)
+		c.ask(mad.MethodGet, mad.AttrSLtoVLRecord, slvlLID|slvlPorts, &mad.SLtoVLRecord{LID: l}).want(t, mad.StatusOK,
+			1)
+		c.trusted().ask(mad.MethodGet, mad.AttrPKeyTableRecord,
+			pkeyLID|pkeyPort|comp(mad.PKeyTableRecordTable, "BlockNum"), &mad.PKeyTableRecord{LID: l}).want(t,
+			mad.StatusOK, 1)
 	}
 	// A table that is not known is not made up.
-	c.ask(mad.MethodGetTable, mad.AttrVLArbRecord, vlarbLID|vlarbPort, &mad.VLArbRecord{LID: leaf.Ports[0].Info.LID, OutputPortNum: 1}).want(t, mad.StatusOK, 0)
+	c.ask(mad.MethodGetTable, mad.AttrVLArbRecord, vlarbLID|vlarbPort,
+		&mad.VLArbRecord{LID: leaf.Ports[0].Info.LID, OutputPortNum: 1}).want(t, mad.StatusOK, 0)
 	// Without a LID it is a port like any other.
-	for _, r := range c.ask(mad.MethodGetTable, mad.AttrVLArbRecord, vlarbPort, &mad.VLArbRecord{OutputPortNum: 2}).records {
+	for _, r := range c.ask(mad.MethodGetTable, mad.AttrVLArbRecord, vlarbPort,
+		&mad.VLArbRecord{OutputPortNum: 2}).records {
 		if r[2] != 2 {
 			t.Errorf("port %d", r[2])
 		}

@@ -143,7 +143,8 @@ func (a *Admin) SetSubnet(s *subnet.Subnet) {
 	}
 }
 
-// dropLeft forgets what ports that are no longer there registered, and members that are no longer in their group's partition.
+// dropLeft forgets what ports that are no longer there registered, and members that are no longer in their group's
+// partition.
 func (a *Admin) dropLeft() {
 	gone := func(g ib.GID) bool { _, ok := a.port(g); return !ok }
 	for _, g := range a.groups.list() {

@@ -11,7 +11,8 @@ import (
 // TestSelectors holds the choices against all values that would do.
 func TestSelectors(t *testing.T) {
 	fits := func(s mad.Selector, want, v int) bool {
-		return s == mad.SelectLargest || s == mad.SelectGreater && v > want || s == mad.SelectLess && v < want || s == mad.SelectExactly && v == want
+		return s == mad.SelectLargest || s == mad.SelectGreater && v > want || s == mad.SelectLess && v < want ||
+			s == mad.SelectExactly && v == want
 	}
 	gbps := func(r mad.Rate) int { // rank of a rate among all
 		n := 0
@@ -86,7 +87,8 @@ func TestAliases(t *testing.T) {
 	tables.GUIDs = []ib.GUID{p.GUID, 0, 0x7777}
 	p.Tables = &tables
 	a := newAdmin(s)
-	an := clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID, &mad.PathRecord{SGID: hostGID(s, 0), DGID: alias}).want(t, mad.StatusOK, 1)
+	an := clientAt(t, a, 0).ask(mad.MethodGet, mad.AttrPathRecord, prSGID|prDGID,
+		&mad.PathRecord{SGID: hostGID(s, 0), DGID: alias}).want(t, mad.StatusOK, 1)
 	if r := parsePath(t, an.records[0]); r.DGID != alias || r.DLID != p.Info.LID {
 		t.Errorf("%+v", r)
 	}
@@ -120,10 +122,13 @@ func TestPolicyPartition(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	g.MGID[15]++
-	g.MTUSelector, g.MTU, g.RateSelector, g.Rate, g.PacketLifeTimeSelector, g.PacketLifeTime = mad.SelectExactly, ib.MTU2048, mad.SelectLess, 3, mad.SelectExactly, 20
+	g.MTUSelector, g.MTU, g.RateSelector, g.Rate, g.PacketLifeTimeSelector, g.PacketLifeTime = mad.SelectExactly,
+		ib.MTU2048, mad.SelectLess, 3, mad.SelectExactly, 20
 	g.HopLimit = 9
-	an = c.ask(join, mad.AttrMCMemberRecord, joinNeeds|createNeeds|mcMTU|mcMTUSel|mcRate|mcRateS|mcLife|mcLifeS|mcHop, g).want(t, mad.StatusOK, 1)
-	if r := parseMember(t, an.records[0]); r.MTU != ib.MTU2048 || r.Rate != 5 || r.PacketLifeTime != 20 || r.HopLimit != 9 {
+	an = c.ask(join, mad.AttrMCMemberRecord, joinNeeds|createNeeds|mcMTU|mcMTUSel|mcRate|mcRateS|mcLife|mcLifeS|mcHop,
+		g).want(t, mad.StatusOK, 1)
+	if r := parseMember(t, an.records[0]); r.MTU != ib.MTU2048 || r.Rate != 5 || r.PacketLifeTime != 20 ||
+		r.HopLimit != 9 {
 		t.Errorf("%+v", r)
 	}
 }

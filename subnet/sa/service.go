@@ -106,8 +106,8 @@ func (a *Admin) Services(now ib.Time) []Service {
 	return append([]Service(nil), a.services.all...)
 }
 
-// servicePort is the port that offers a service. It goes by the GUID where the prefix is of no subnet: clients leave it out
-// or swap its bytes, as osmtest does, and OpenSM lets them.
+// servicePort is the port that offers a service. It goes by the GUID where the prefix is of no subnet: clients leave it
+// out or swap its bytes, as osmtest does, and OpenSM lets them.
 func (a *Admin) servicePort(r *mad.ServiceRecord) (subnet.Ref, bool) {
 	if port, ok := a.port(r.ServiceGID); ok {
 		return port, true
@@ -158,8 +158,8 @@ func (a *Admin) setService(q *query) mad.Status {
 	return mad.StatusOK
 }
 
-// mayReplace guards a service by its key: the port that offers it may change it, and so may who knows the key. An owner is not asked
-// for it, since clients take back what a query told them about, and a query tells nobody a key.
+// mayReplace guards a service by its key: the port that offers it may change it, and so may who knows the key. An owner
+// is not asked for it, since clients take back what a query told them about, and a query tells nobody a key.
 func (a *Admin) mayReplace(q *query, r *mad.ServiceRecord) mad.Status {
 	i, known := a.services.at[keyOf(r)]
 	if !known || q.trusted {
@@ -199,7 +199,8 @@ func (a *Admin) deleteService(q *query) mad.Status {
 	}
 	s := a.services.all[i]
 	port, ok := a.servicePort(&s.Record)
-	if key := s.Record.ServicePKey; !q.trusted && (!ok || key.IsValid() && !a.hasKey(q.from, key) || !key.IsValid() && !a.may(q, port)) {
+	if key := s.Record.ServicePKey; !q.trusted &&
+		(!ok || key.IsValid() && !a.hasKey(q.from, key) || !key.IsValid() && !a.may(q, port)) {
 		return mad.StatusSANoRecords
 	}
 	if status := a.mayReplace(q, &want); status != mad.StatusOK {

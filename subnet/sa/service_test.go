@@ -22,7 +22,8 @@ func TestServiceLease(t *testing.T) {
 	a := newAdmin(s)
 	c := clientAt(t, a, 1)
 	c.now = 10 * ib.Second
-	rec := &mad.ServiceRecord{ServiceID: 0x10, ServiceGID: hostGID(s, 1), ServiceLease: 60, ServicePKey: 0xFFFF, ServiceKey: [16]byte{7}}
+	rec := &mad.ServiceRecord{ServiceID: 0x10, ServiceGID: hostGID(s, 1), ServiceLease: 60, ServicePKey: 0xFFFF,
+		ServiceKey: [16]byte{7}}
 	copy(rec.ServiceName[:], "store")
 	c.ask(mad.MethodSet, mad.AttrServiceRecord, svGID, rec).want(t, mad.StatusSAInsufComponents, -1)
 	an := c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID|svLease|svPKey, rec).want(t, mad.StatusOK, 1)
@@ -34,12 +35,14 @@ func TestServiceLease(t *testing.T) {
 	}
 	forever := &mad.ServiceRecord{ServiceID: 0x11, ServiceGID: hostGID(s, 1)}
 	an = c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID, forever).want(t, mad.StatusOK, 1)
-	if r := parseService(t, an.records[0]); r.ServiceLease != mad.ServiceLeaseForever || r.ServicePKey != ib.PKeyDefault {
+	if r := parseService(t, an.records[0]); r.ServiceLease != mad.ServiceLeaseForever ||
+		r.ServicePKey != ib.PKeyDefault {
 		t.Errorf("%+v", r)
 	}
 	d := clientAt(t, a, 2)
 	d.now = 30*ib.Second + 1
-	an = d.ask(mad.MethodGet, mad.AttrServiceRecord, comp(mad.ServiceRecordTable, "ServiceName"), rec).want(t, mad.StatusOK, 1)
+	an = d.ask(mad.MethodGet, mad.AttrServiceRecord, comp(mad.ServiceRecordTable, "ServiceName"), rec).want(t,
+		mad.StatusOK, 1)
 	if r := parseService(t, an.records[0]); r.ServiceLease != 40 || r.ServiceKey != [16]byte{} {
 		t.Errorf("after 20 s: lease %d, key %x", r.ServiceLease, r.ServiceKey)
 	}
@@ -52,7 +55,8 @@ func TestServiceLease(t *testing.T) {
 	if r := parseService(t, an.records[0]); r.ServiceID != 0x10 || r.ServiceKey != [16]byte{} {
 		t.Errorf("by key: %+v", r)
 	}
-	d.ask(mad.MethodGetTable, mad.AttrServiceRecord, svKey, &mad.ServiceRecord{ServiceKey: [16]byte{8}}).want(t, mad.StatusOK, 0)
+	d.ask(mad.MethodGetTable, mad.AttrServiceRecord, svKey, &mad.ServiceRecord{ServiceKey: [16]byte{8}}).want(t,
+		mad.StatusOK, 0)
 	// Renewed by its own port, which need not tell the key; by others only with it.
 	c.now, d.now = 60*ib.Second, 60*ib.Second
 	keyless := *rec
@@ -70,7 +74,8 @@ func TestServiceLease(t *testing.T) {
 		t.Errorf("deadline %v", a.NextDeadline())
 	}
 	a.HandleTimer(120 * ib.Second)
-	if all := a.Services(120 * ib.Second); len(all) != 1 || all[0].Record.ServiceID != 0x11 || a.NextDeadline() != ib.Never {
+	if all := a.Services(120 * ib.Second); len(all) != 1 || all[0].Record.ServiceID != 0x11 ||
+		a.NextDeadline() != ib.Never {
 		t.Errorf("at 120 s: %+v, deadline %v", all, a.NextDeadline())
 	}
 	// A query also finds nothing that has ended, timer or not.
@@ -101,7 +106,8 @@ func TestServiceRights(t *testing.T) {
 	c.ask(mad.MethodSet, mad.AttrServiceRecord, all, rec(2, 0, 0x8002)).want(t, mad.StatusSAReqInvalid, -1)
 	c.ask(mad.MethodSet, mad.AttrServiceRecord, all, rec(3, 2, 0x8002)).want(t, mad.StatusSAReqInvalid, -1)
 	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID, rec(4, 2, 0)).want(t, mad.StatusSAReqInvalid, -1)
-	c.ask(mad.MethodSet, mad.AttrServiceRecord, all, &mad.ServiceRecord{ServiceID: 5, ServiceGID: ib.GID{1}}).want(t, mad.StatusSAInvalidGID, -1)
+	c.ask(mad.MethodSet, mad.AttrServiceRecord, all, &mad.ServiceRecord{ServiceID: 5, ServiceGID: ib.GID{1}}).want(t,
+		mad.StatusSAInvalidGID, -1)
 	// A record is deleted by its identifier, which the mask need not name.
 	plain := rec(7, 0, 0)
 	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID, plain).want(t, mad.StatusOK, 1)
@@ -116,7 +122,8 @@ func TestServiceRights(t *testing.T) {
 	clientAt(t, a, 1).ask(mad.MethodGetTable, mad.AttrServiceRecord, 0, nil).want(t, mad.StatusOK, 1)
 	clientAt(t, a, 2).ask(mad.MethodGetTable, mad.AttrServiceRecord, 0, nil).want(t, mad.StatusOK, 0)
 	clientAt(t, a, 2).trusted().ask(mad.MethodGetTable, mad.AttrServiceRecord, 0, nil).want(t, mad.StatusOK, 1)
-	clientAt(t, a, 2).ask(mad.MethodDelete, mad.AttrServiceRecord, all, rec(1, 0, 0x8001)).want(t, mad.StatusSANoRecords, -1)
+	clientAt(t, a, 2).ask(mad.MethodDelete, mad.AttrServiceRecord, all, rec(1, 0, 0x8001)).want(t,
+		mad.StatusSANoRecords, -1)
 	an := c.ask(mad.MethodDelete, mad.AttrServiceRecord, all, rec(1, 0, 0x8001)).want(t, mad.StatusOK, 1)
 	if an.Method != mad.MethodDeleteResp || len(a.Services(0)) != 0 {
 		t.Errorf("%v, %+v", an.Header, a.Services(0))
@@ -134,7 +141,9 @@ func TestServicesMax(t *testing.T) {
 		if i == 2 {
 			want = mad.StatusSANoResources
 		}
-		c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID, &mad.ServiceRecord{ServiceID: uint64(i), ServiceGID: hostGID(s, 0)}).want(t, want, -1)
+		c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID,
+			&mad.ServiceRecord{ServiceID: uint64(i), ServiceGID: hostGID(s, 0)}).want(t, want, -1)
 	}
-	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID, &mad.ServiceRecord{ServiceID: 1, ServiceGID: hostGID(s, 0)}).want(t, mad.StatusOK, 1)
+	c.ask(mad.MethodSet, mad.AttrServiceRecord, svID|svGID,
+		&mad.ServiceRecord{ServiceID: 1, ServiceGID: hostGID(s, 0)}).want(t, mad.StatusOK, 1)
 }

@@ -11,8 +11,8 @@ var (
 	slvlPorts = comp(mad.SLtoVLRecordTable, "InputPortNum") | comp(mad.SLtoVLRecordTable, "OutputPortNum")
 )
 
-// aimPort is aim for a record of a LID's port. Of an adapter or a router the LID says it all, and a port beside it means nothing:
-// clients give 0 there.
+// aimPort is aim for a record of a LID's port. Of an adapter or a router the LID says it all, and a port beside it
+// means nothing: clients give 0 there.
 func (a *Admin) aimPort(q *query, r subnet.Ref, lid, port uint64) {
 	skip := lid
 	if q.has(lid) && !a.net.Nodes[r.Node].IsSwitch() {
@@ -30,7 +30,8 @@ func (a *Admin) listSLtoVL(q *query) mad.Status {
 				return true
 			}
 			for in := range p.Tables.SLtoVL {
-				rec = mad.SLtoVLRecord{LID: end.Info.LID, InputPortNum: ib.PortNum(in), OutputPortNum: num, SLtoVL: p.Tables.SLtoVL[in]}
+				rec = mad.SLtoVLRecord{LID: end.Info.LID, InputPortNum: ib.PortNum(in), OutputPortNum: num,
+					SLtoVL: p.Tables.SLtoVL[in]}
 				if !a.add(q, &rec) {
 					return false
 				}
@@ -54,7 +55,8 @@ func (a *Admin) listVLArb(q *query) mad.Status {
 			if p.Tables == nil {
 				return true
 			}
-			// Port 0 of a switch may have no lanes to choose from: its blocks are empty then. All others have a table, known or not.
+			// Port 0 of a switch may have no lanes to choose from: its blocks are empty then. All others have a table,
+			// known or not.
 			if num != 0 && p.Tables.VLArb[0] == nil && p.Tables.VLArb[1] == nil {
 				return true
 			}

@@ -16,7 +16,8 @@ func TestOverRMPP(t *testing.T) {
 		a := newAdmin(s)
 		server, host := madrpc.New(madrpc.Config{}), madrpc.New(madrpc.Config{})
 		serving, err := server.Register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: mad.SAVersion, RMPP: true,
-			Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodGetTable, mad.MethodGetMulti, mad.MethodGetTraceTable, mad.MethodDelete)})
+			Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodGetTable, mad.MethodGetMulti,
+				mad.MethodGetTraceTable, mad.MethodDelete)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,10 +26,12 @@ func TestOverRMPP(t *testing.T) {
 			t.Fatal(err)
 		}
 		me, sm := s.Port(hosts(s)[0]).Info.LID, ib.LID(500)
-		for _, attr := range []mad.AttrID{mad.AttrNodeRecord, mad.AttrPortInfoRecord, mad.AttrLinkRecord, mad.AttrPathRecord, mad.AttrServiceRecord} {
+		for _, attr := range []mad.AttrID{mad.AttrNodeRecord, mad.AttrPortInfoRecord, mad.AttrLinkRecord,
+			mad.AttrPathRecord, mad.AttrServiceRecord} {
 			now := ib.Time(0)
 			req := request(mad.MethodGetTable, attr, 0, 0, 0, nil)
-			if err := host.Send(now, asking, madrpc.Message{Env: mad.Envelope{LID: sm, QPN: 1}, Data: req, Timeout: ib.Second}); err != nil {
+			if err := host.Send(now, asking, madrpc.Message{Env: mad.Envelope{LID: sm, QPN: 1}, Data: req,
+				Timeout: ib.Second}); err != nil {
 				t.Fatal(err)
 			}
 			var sent, got []byte
@@ -56,7 +59,8 @@ func TestOverRMPP(t *testing.T) {
 					}
 					if resp, ok := a.Handle(now, d.Env, d.Data); ok {
 						sent = bytes.Clone(resp)
-						if err := server.Send(now, serving, madrpc.Message{Env: d.Env.Reply(), Data: resp}); err != nil {
+						if err := server.Send(now, serving, madrpc.Message{Env: d.Env.Reply(),
+							Data: resp}); err != nil {
 							t.Fatal(err)
 						}
 						busy = true

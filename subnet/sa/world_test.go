@@ -29,10 +29,13 @@ func fromGraph(g *topo.Graph, lmc uint8) *subnet.Subnet {
 	tables.VLArb[1] = []mad.VLArbEntry{{VL: 1, Weight: 32}}
 	lid := ib.LID(1)
 	for i, gn := range g.Nodes {
-		n := &subnet.Node{Desc: gn.Desc, RouteIndex: subnet.None, Ports: make([]subnet.Port, len(gn.Ports)), Info: mad.NodeInfo{
-			BaseVersion: 1, ClassVersion: 1, NodeType: gn.Type, NumPorts: uint8(gn.NumPorts()), SystemImageGUID: gn.SystemGUID, NodeGUID: gn.GUID,
-			PortGUID: gn.PortGUID(1), PartitionCap: 32, DeviceID: gn.DeviceID, VendorID: gn.VendorID, LocalPortNum: 1,
-		}}
+		n := &subnet.Node{Desc: gn.Desc, RouteIndex: subnet.None, Ports: make([]subnet.Port, len(gn.Ports)),
+			Info: mad.NodeInfo{
+				BaseVersion: 1, ClassVersion: 1, NodeType: gn.Type, NumPorts: uint8(gn.NumPorts()),
+				SystemImageGUID: gn.SystemGUID, NodeGUID: gn.GUID,
+				PortGUID: gn.PortGUID(1), PartitionCap: 32, DeviceID: gn.DeviceID, VendorID: gn.VendorID,
+				LocalPortNum: 1,
+			}}
 		if n.IsSwitch() {
 			n.RouteIndex = int32(len(s.Switches))
 			s.Switches = append(s.Switches, int32(i))
@@ -42,7 +45,8 @@ func fromGraph(g *topo.Graph, lmc uint8) *subnet.Subnet {
 			gp, sp := &gn.Ports[p], &n.Ports[p]
 			sp.Peer = subnet.None
 			sp.GUID = gn.PortGUID(ib.PortNum(p))
-			sp.Info = mad.PortInfo{MKey: 0xABCD, GidPrefix: s.Prefix, MasterSMLID: 1, MTUCap: ib.MTU4096, LocalPortNum: ib.PortNum(p), PortState: ib.PortDown}
+			sp.Info = mad.PortInfo{MKey: 0xABCD, GidPrefix: s.Prefix, MasterSMLID: 1, MTUCap: ib.MTU4096,
+				LocalPortNum: ib.PortNum(p), PortState: ib.PortDown}
 			if gp.Connected() {
 				sp.Peer, sp.PeerPort = int32(gp.Peer), gp.PeerPort
 				sp.Info.NeighborMTU, sp.Info.PortState, sp.Info.LinkWidthActive = ib.MTU4096, ib.PortActive, gp.Width
@@ -174,7 +178,8 @@ func hostGID(s *subnet.Subnet, n int) ib.GID {
 
 // request makes a request's bytes.
 func request(method mad.Method, attr mad.AttrID, mod uint32, key, comps uint64, rec record) []byte {
-	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: method, TransactionID: 0x1234, AttributeID: attr, AttributeModifier: mod}
+	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: method,
+		TransactionID: 0x1234, AttributeID: attr, AttributeModifier: mod}
 	b := h.Append(nil)
 	b = (&mad.RMPP{}).Append(b)
 	b = (&mad.SAHeader{SMKey: key, ComponentMask: comps}).Append(b)

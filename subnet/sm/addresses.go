@@ -140,10 +140,11 @@ func (s *sweep) lmcOf(r subnet.Ref) uint8 {
 	return s.m.cfg.LMC
 }
 
-// eachEnd visits the end ports: those of adapters in the order of the switch ports that they hang on, so that neighbours
-// get neighbouring addresses, then the switches.
+// eachEnd visits the end ports: those of adapters in the order of the switch ports that they hang on, so that
+// neighbours get neighbouring addresses, then the switches.
 func (s *sweep) eachEnd(f func(subnet.Ref)) {
-	if n := s.nodes[s.self.Node]; !n.IsSwitch() && (!n.Ports[s.self.Port].Up() || !s.nodes[n.Ports[s.self.Port].Peer].IsSwitch()) {
+	if n := s.nodes[s.self.Node]; !n.IsSwitch() &&
+		(!n.Ports[s.self.Port].Up() || !s.nodes[n.Ports[s.self.Port].Peer].IsSwitch()) {
 		f(s.self)
 		if x := &n.Ports[s.self.Port]; x.Up() {
 			f(subnet.Ref{Node: x.Peer, Port: x.PeerPort})
@@ -183,8 +184,10 @@ func (s *sweep) planAddresses() {
 		homeless = append(homeless, r)
 	})
 	for _, r := range homeless {
-		// One that has not told its address may have one, and another given to it could be that of a node that is not seen just now.
-		if p := &s.nodes[r.Node].Ports[r.Port]; !p.Info.MTUCap.IsValid() && s.setback("a port has not told its address") {
+		// One that has not told its address may have one, and another given to it could be that of a node that is not
+		// seen just now.
+		if p := &s.nodes[r.Node].Ports[r.Port]; !p.Info.MTUCap.IsValid() &&
+			s.setback("a port has not told its address") {
 			return
 		}
 	}
@@ -281,7 +284,8 @@ func sameConfig(want, have *mad.PortInfo) bool {
 
 // writePort makes a Set(PortInfo).
 func (s *sweep) writePort(r *request, ref subnet.Ref, pi *mad.PortInfo) {
-	*r = request{what: tell, set: true, node: ref.Node, port: ref.Port, attr: mad.AttrPortInfo, mod: uint32(ref.Port), extra: int32(pi.PortState)}
+	*r = request{what: tell, set: true, node: ref.Node, port: ref.Port, attr: mad.AttrPortInfo, mod: uint32(ref.Port),
+		extra: int32(pi.PortState)}
 	s.guard(ref, pi)
 	pi.Append(s.smp(r))
 }
@@ -319,7 +323,8 @@ func (s *sweep) portReply(r *request, v mad.View) {
 	s.enforces(ref)
 	if n.EndPort(r.port) == r.port && (p.Info.LID != lid || p.Info.LMC != s.lmcOf(ref)) {
 		s.failed[r.node]++
-		s.problem("%s port %d was given LID %v with LMC %d and says that it has %v with %d", s.name(r.node), r.port, lid, s.lmcOf(ref), p.Info.LID, p.Info.LMC)
+		s.problem("%s port %d was given LID %v with LMC %d and says that it has %v with %d", s.name(r.node), r.port,
+			lid, s.lmcOf(ref), p.Info.LID, p.Info.LMC)
 		p.Info.LID, p.Info.LMC = lid, s.lmcOf(ref)
 	}
 	switch {

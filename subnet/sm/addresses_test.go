@@ -9,8 +9,8 @@ import (
 	"softib/proto/topo"
 )
 
-// TestAddressesSurviveRestart: a manager that remembers gives every port the address that it had, for every LMC, also when the fabric
-// has forgotten everything and is found in another order.
+// TestAddressesSurviveRestart: a manager that remembers gives every port the address that it had, for every LMC, also
+// when the fabric has forgotten everything and is found in another order.
 func TestAddressesSurviveRestart(t *testing.T) {
 	for lmc := range uint8(8) {
 		t.Run(fmt.Sprint(lmc), func(t *testing.T) {
@@ -79,11 +79,14 @@ func TestMemoryConflicts(t *testing.T) {
 		kept map[int]ib.LID
 		said bool
 	}{
-		"one for two": {map[ib.GUID]ib.LID{guid(1): 40, guid(2): 40, guid(3): 41}, 0, map[int]ib.LID{1: 40, 3: 41}, true},
-		"no address":  {map[ib.GUID]ib.LID{guid(1): 0, guid(2): 0xC005, guid(3): 0xFFFF, guid(4): 0xBFFF}, 0, map[int]ib.LID{4: 0xBFFF}, true},
-		"other LMC":   {map[ib.GUID]ib.LID{guid(1): 40, guid(2): 41, guid(3): 42, guid(4): 48}, 3, map[int]ib.LID{4: 48}, false},
-		"top":         {map[ib.GUID]ib.LID{guid(1): 0xBFF8, guid(2): 0xBFFC}, 3, nil, false},
-		"strangers":   {map[ib.GUID]ib.LID{0x123: 1, 0x124: 2, 0x125: 3, guid(1): 9}, 0, map[int]ib.LID{1: 9}, false},
+		"one for two": {map[ib.GUID]ib.LID{guid(1): 40, guid(2): 40, guid(3): 41}, 0, map[int]ib.LID{1: 40, 3: 41},
+			true},
+		"no address": {map[ib.GUID]ib.LID{guid(1): 0, guid(2): 0xC005, guid(3): 0xFFFF, guid(4): 0xBFFF}, 0,
+			map[int]ib.LID{4: 0xBFFF}, true},
+		"other LMC": {map[ib.GUID]ib.LID{guid(1): 40, guid(2): 41, guid(3): 42, guid(4): 48}, 3,
+			map[int]ib.LID{4: 48}, false},
+		"top":       {map[ib.GUID]ib.LID{guid(1): 0xBFF8, guid(2): 0xBFFC}, 3, nil, false},
+		"strangers": {map[ib.GUID]ib.LID{0x123: 1, 0x124: 2, 0x125: 3, guid(1): 9}, 0, map[int]ib.LID{1: 9}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNetwork(t, small)
@@ -107,7 +110,8 @@ func TestMemoryConflicts(t *testing.T) {
 	}
 }
 
-// TestNoAddressesLeft: where the addresses do not suffice, as many ports as possible get theirs, the others are named, and nobody's changes.
+// TestNoAddressesLeft: where the addresses do not suffice, as many ports as possible get theirs, the others are named,
+// and nobody's changes.
 func TestNoAddressesLeft(t *testing.T) {
 	n := newNetwork(t, small)
 	lids := map[ib.GUID]ib.LID{}

@@ -39,7 +39,8 @@ func (m *Manager) afterAdmin() {
 			break
 		}
 		r := request{what: tellReport, attr: mad.AttrNotice}
-		m.out = append(m.out, outgoing{env: env, data: append([]byte(nil), msg...), timeout: wish.Timeout, retries: wish.Retries, req: r, tracked: true})
+		m.out = append(m.out, outgoing{env: env, data: append([]byte(nil), msg...), timeout: wish.Timeout,
+			retries: wish.Retries, req: r, tracked: true})
 	}
 	changed := false
 	for {
@@ -91,7 +92,8 @@ func (m *Manager) published() {
 func (m *Manager) precreate() {
 	for _, g := range m.groups {
 		info := sa.GroupInfo{
-			MGID: toldMGID(g.MLID), MLID: g.MLID, PKey: ib.PKeyDefault, QKey: broadcastQKey, MTU: ib.MTU2048, Rate: broadcastRate,
+			MGID: toldMGID(g.MLID), MLID: g.MLID, PKey: ib.PKeyDefault, QKey: broadcastQKey, MTU: ib.MTU2048,
+			Rate: broadcastRate,
 		}
 		if g.MLID == BroadcastMLID {
 			info.MGID = BroadcastMGID(ib.PKeyDefault)

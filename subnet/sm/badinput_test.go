@@ -72,7 +72,8 @@ var misbehaviours = []struct {
 	{"port 0", edit(mad.AttrNodeInfo, func(d []byte) { d[36] = 0 }), true},
 	{"ports that are down", edit(mad.AttrPortInfo, func(d []byte) { d[32] = d[32]&0xF0 | byte(ib.PortDown) }), true},
 	{"ports in no state", edit(mad.AttrPortInfo, func(d []byte) { d[32] = d[32]&0xF0 | 9 }), true},
-	{"ports that are always in Initialize", edit(mad.AttrPortInfo, func(d []byte) { d[32] = d[32]&0xF0 | byte(ib.PortInit) }), true},
+	{"ports that are always in Initialize", edit(mad.AttrPortInfo,
+		func(d []byte) { d[32] = d[32]&0xF0 | byte(ib.PortInit) }), true},
 	{"ports with an address of their own", edit(mad.AttrPortInfo, func(d []byte) { d[16], d[17] = 0xBF, 0x01 }), true},
 	{"a multicast address", edit(mad.AttrPortInfo, func(d []byte) { d[16], d[17] = 0xC1, 0x01 }), true},
 	{"never to Set", func(req, _ mad.View) fate { return fate{drop: req.Method() == mad.MethodSet} }, false},
@@ -113,8 +114,8 @@ func edit(attr mad.AttrID, f func(data []byte)) func(req, resp mad.View) fate {
 	}
 }
 
-// TestMisbehaviour lets one node at a time misbehave, from the start or when the subnet is up: the sweep ends, what can be reached without it
-// works, the rest is named, and when it behaves again it is brought in.
+// TestMisbehaviour lets one node at a time misbehave, from the start or when the subnet is up: the sweep ends, what can
+// be reached without it works, the rest is named, and when it behaves again it is brought in.
 func TestMisbehaviour(t *testing.T) {
 	for _, b := range misbehaviours {
 		for _, start := range []bool{true, false} {
@@ -135,7 +136,8 @@ func TestMisbehaviour(t *testing.T) {
 					}
 					n.must(200*ib.Second, "the sweep ends", h.rests)
 					n.whole(30*ib.Second, h, n.behind(victim)...)
-					if b.lost && !h.said("problem") && (node != 0 || b.name != "254 ports") && (!start || b.name != "ports with an address of their own") {
+					if b.lost && !h.said("problem") && (node != 0 || b.name != "254 ports") &&
+						(!start || b.name != "ports with an address of their own") {
 						t.Errorf("nothing was said:\n%s", n.logs())
 					}
 					delete(n.answers, victim)
@@ -183,7 +185,8 @@ func (n *network) behind(node int) []int {
 	return list
 }
 
-// TestFlapDuringSweep takes a link down and up, or only down and later up, at every few datagrams of the first sweep and of a later one.
+// TestFlapDuringSweep takes a link down and up, or only down and later up, at every few datagrams of the first sweep
+// and of a later one.
 func TestFlapDuringSweep(t *testing.T) {
 	const shape = "fat-tree:radix=4,levels=2"
 	probe := newNetwork(t, shape)
@@ -206,7 +209,8 @@ func TestFlapDuringSweep(t *testing.T) {
 		}
 		h := n.manage(0, Config{})
 		if !n.until(120*ib.Second, func() bool { return len(n.before) == 0 && h.rests() && n.broken() == "" }) {
-			t.Fatalf("flap of %s at datagram %d of %d (short: %v): %s\n%s", n.g.PortName(ref), at, total, short, n.broken(), n.logs())
+			t.Fatalf("flap of %s at datagram %d of %d (short: %v): %s\n%s", n.g.PortName(ref), at, total, short,
+				n.broken(), n.logs())
 		}
 	}
 }
@@ -234,8 +238,8 @@ func twins(t *testing.T, shape string, a, b func(g *topo.Graph) int) (n *network
 	return n, first, second
 }
 
-// TestDuplicateGUIDs: one of two nodes with one GUID works, what does not hang on either works, and the GUID is named; when
-// the second gets its own it is taken in.
+// TestDuplicateGUIDs: one of two nodes with one GUID works, what does not hang on either works, and the GUID is named;
+// when the second gets its own it is taken in.
 func TestDuplicateGUIDs(t *testing.T) {
 	lastHost := func(g *topo.Graph) int { return g.Hosts()[len(g.Hosts())-1].Index }
 	nextHost := func(g *topo.Graph) int { return g.Hosts()[len(g.Hosts())-2].Index }
@@ -293,7 +297,10 @@ func TestDuplicatePortGUIDs(t *testing.T) {
 	n := newNetwork(t, "fat-tree:radix=4,levels=2")
 	hosts := n.g.Hosts()
 	a, b := hosts[2], hosts[6]
-	n.answers[b.Index] = edit(mad.AttrNodeInfo, func(d []byte) { binary.BigEndian.PutUint64(d[20:], uint64(a.PortGUID(1))) })
+	n.answers[b.Index] = edit(mad.AttrNodeInfo, func(d []byte) {
+		binary.BigEndian.PutUint64(d[20:],
+			uint64(a.PortGUID(1)))
+	})
 	h := n.manage(0, Config{})
 	n.must(100*ib.Second, "the sweep ends", h.rests)
 	n.whole(30*ib.Second, h, b.Index)
@@ -305,9 +312,15 @@ func TestDuplicatePortGUIDs(t *testing.T) {
 	n.replug(topo.PortRef{Node: b.Index, Port: 1})
 	n.whole(100*ib.Second, h)
 	h.since()
-	n.answers[b.Index] = edit(mad.AttrNodeInfo, func(d []byte) { binary.BigEndian.PutUint64(d[20:], uint64(a.PortGUID(1))) })
+	n.answers[b.Index] = edit(mad.AttrNodeInfo, func(d []byte) {
+		binary.BigEndian.PutUint64(d[20:],
+			uint64(a.PortGUID(1)))
+	})
 	n.replug(topo.PortRef{Node: b.Index, Port: 1})
-	n.must(5*ib.Second, "it is named", func() bool { return h.said("duplicate GUID", a.PortGUID(1).String()) && h.rests() })
+	n.must(5*ib.Second, "it is named", func() bool {
+		return h.said("duplicate GUID", a.PortGUID(1).String()) &&
+			h.rests()
+	})
 	n.works(b.Index)
 }
 

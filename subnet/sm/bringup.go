@@ -11,7 +11,8 @@ import (
 
 // Fabric takes datagrams straight to agents, in no time: for fabrics that live in the same process as their manager.
 type Fabric interface {
-	// SMP hands a request to the agent of a node, as if it had come in by inPort (0: from the node itself). False means that there is no answer.
+	// SMP hands a request to the agent of a node, as if it had come in by inPort (0: from the node itself). False means
+	// that there is no answer.
 	SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) bool
 }
 
@@ -70,7 +71,8 @@ func BringUpParts(g *topo.Graph, cfg Config, call func(from topo.PortRef) Call) 
 		for _, n := range m.sub.Nodes {
 			at := g.ByGUID(n.Info.NodeGUID)
 			if at == nil || len(at.Ports) != len(n.Ports) {
-				return rep, fmt.Errorf("sm: from %s: node %v is not what the graph says: %w", h.Name, n.Info.NodeGUID, ErrBringUp)
+				return rep, fmt.Errorf("sm: from %s: node %v is not what the graph says: %w", h.Name, n.Info.NodeGUID,
+					ErrBringUp)
 			}
 			seen[at.Index] = true
 			for p := range n.Ports {
@@ -84,7 +86,8 @@ func BringUpParts(g *topo.Graph, cfg Config, call func(from topo.PortRef) Call) 
 		if rep.SMLID == 0 {
 			rep.SweepReport, rep.SMLID = m.last, m.lids.of[m.guid]
 		} else {
-			rep.Hosts, rep.Switches, rep.Links, rep.MADs = rep.Hosts+m.last.Hosts, rep.Switches+m.last.Switches, rep.Links+m.last.Links, rep.MADs+m.last.MADs
+			rep.Hosts, rep.Switches, rep.Links, rep.MADs = rep.Hosts+m.last.Hosts, rep.Switches+m.last.Switches,
+				rep.Links+m.last.Links, rep.MADs+m.last.MADs
 		}
 	}
 	if rep.SMLID == 0 {
@@ -142,7 +145,8 @@ func HintedLIDs(g *topo.Graph) (lids map[ib.GUID]ib.LID, lmcs map[ib.GUID]uint8)
 // patience is how many steps a bring-up may take for each node before something must be wrong.
 const patience = 1 << 16
 
-// Settle runs a new manager until its subnet is up, whoever else is there. Everything that a node does not do as asked is an error.
+// Settle runs a new manager until its subnet is up, whoever else is there. Everything that a node does not do as asked
+// is an error.
 func (m *Manager) Settle(call Call) error {
 	m.cfg.Window = 1
 	m.forced, m.brief = true, true

@@ -39,7 +39,8 @@ func TestAllPairs(t *testing.T) {
 			g := spec(t, shape.spec)
 			w := build(t, g)
 			r := mustBringUp(t, w)
-			if r.MADs != w.mads || r.Links != g.NumCables() || len(r.Down) != 0 || r.Hosts != len(g.Hosts()) || r.Switches != len(g.Switches()) {
+			if r.MADs != w.mads || r.Links != g.NumCables() || len(r.Down) != 0 || r.Hosts != len(g.Hosts()) ||
+				r.Switches != len(g.Switches()) {
 				t.Errorf("report %+v: %d MADs were sent", r, w.mads)
 			}
 			deps := dependencies{}
@@ -51,10 +52,12 @@ func TestAllPairs(t *testing.T) {
 					}
 					hops, at, ok := w.walk(from, r.LID(to))
 					if !ok || at != to {
-						t.Fatalf("%s to %s: ended at %s after %d hops", g.PortName(from), g.PortName(to), g.PortName(at), len(hops))
+						t.Fatalf("%s to %s: ended at %s after %d hops", g.PortName(from), g.PortName(to),
+							g.PortName(at), len(hops))
 					}
 					if shape.shortest && len(hops) != dist[to.Node] {
-						t.Errorf("%s to %s: %d hops, shortest is %d", g.PortName(from), g.PortName(to), len(hops), dist[to.Node])
+						t.Errorf("%s to %s: %d hops, shortest is %d", g.PortName(from), g.PortName(to), len(hops),
+							dist[to.Node])
 					}
 					deps.add(hops)
 				}
@@ -434,7 +437,8 @@ func TestErrorsName(t *testing.T) {
 	w = build(t, g)
 	refuse := &refusing{world: w, node: 3, attr: mad.AttrPKeyTable}
 	_, err = BringUp(g, refuse, Config{})
-	if !errors.Is(err, ErrBringUp) || !strings.Contains(err.Error(), "h4") || !strings.Contains(err.Error(), "P_KeyTable") {
+	if !errors.Is(err, ErrBringUp) || !strings.Contains(err.Error(), "h4") ||
+		!strings.Contains(err.Error(), "P_KeyTable") {
 		t.Errorf("a refused table: %v", err)
 	}
 }

@@ -38,8 +38,8 @@ func (c *congestion) forget(guid ib.GUID) {
 	delete(c.failed, guid)
 }
 
-// forgetCongestion drops what is known of ports whose link was down: the node behind may have started anew. It is called before links
-// are armed.
+// forgetCongestion drops what is known of ports whose link was down: the node behind may have started anew. It is
+// called before links are armed.
 func (s *sweep) forgetCongestion() {
 	if !s.m.cfg.Congestion.Enabled {
 		return
@@ -72,13 +72,15 @@ func (s *sweep) beginCongestionInfo() {
 	}
 	s.eachEnd(func(r subnet.Ref) {
 		guid := s.nodes[r.Node].Ports[r.Port].GUID
-		if _, known := s.m.cc.blocks[guid]; !known && !s.m.cc.unable[guid] && s.nodes[r.Node].Info.NodeType != ib.NodeRouter {
+		if _, known := s.m.cc.blocks[guid]; !known && !s.m.cc.unable[guid] &&
+			s.nodes[r.Node].Info.NodeType != ib.NodeRouter {
 			s.cursor.ends = append(s.cursor.ends, r)
 		}
 	})
 }
 
-// nextCongestionInfo asks the next of them. Something more urgent goes before; what is left over is done by the next sweep.
+// nextCongestionInfo asks the next of them. Something more urgent goes before; what is left over is done by the next
+// sweep.
 func (s *sweep) nextCongestionInfo(r *request) bool {
 	if s.cursor.at >= len(s.cursor.ends) || s.ccFull() {
 		return false
@@ -134,7 +136,8 @@ func (s *sweep) beginCongestion() {
 		return
 	}
 	if s.ccUnable > grumbles {
-		s.m.event(EventPolicy, "%d ports do not do congestion control, of which %d are named above", s.ccUnable, grumbles)
+		s.m.event(EventPolicy, "%d ports do not do congestion control, of which %d are named above", s.ccUnable,
+			grumbles)
 	}
 	onSwitch, onCA, table := ccSwitch(o), ccAdapter(o), ccTable(o)
 	s.eachEnd(func(r subnet.Ref) {
@@ -153,7 +156,8 @@ func (s *sweep) beginCongestion() {
 			s.problem("%s port %d: its congestion control table has room for %d entries, cc_cct has %d: the last are left out", s.name(r.Node), r.Port, blocks*mad.CCTPerBlock, len(o.Table))
 		}
 		for k := range min(len(table), blocks) {
-			s.ccWrites = append(s.ccWrites, ccWrite{r, mad.AttrCongestionControlTable, uint32(k), fitTable(table[k], blocks), false})
+			s.ccWrites = append(s.ccWrites, ccWrite{r, mad.AttrCongestionControlTable, uint32(k),
+				fitTable(table[k], blocks), false})
 		}
 		s.ccWrites[len(s.ccWrites)-1].last = true
 	})
@@ -162,7 +166,8 @@ func (s *sweep) beginCongestion() {
 // ccSwitch is SwitchCongestionSetting as configured.
 func ccSwitch(o *policy.CongestionOptions) []byte {
 	x := mad.SwitchCongestion{
-		ControlMap: o.SwitchControlMap, VictimMask: o.VictimMask, CreditMask: o.CreditMask, Threshold: o.Threshold, PacketSize: o.PacketSize,
+		ControlMap: o.SwitchControlMap, VictimMask: o.VictimMask, CreditMask: o.CreditMask, Threshold: o.Threshold,
+		PacketSize:  o.PacketSize,
 		CSThreshold: o.StarvationThreshold, CSReturnDelay: ccEntry(o.StarvationDelay), MarkingRate: o.MarkingRate,
 	}
 	return x.Append(nil)
@@ -218,7 +223,8 @@ func (s *sweep) nextCongestion(r *request) bool {
 		return false
 	}
 	w := &s.ccWrites[s.cursor.at]
-	*r = request{what: tell, set: true, node: w.ref.Node, port: w.ref.Port, attr: w.attr, mod: w.mod, extra: int32(s.cursor.at)}
+	*r = request{what: tell, set: true, node: w.ref.Node, port: w.ref.Port, attr: w.attr, mod: w.mod,
+		extra: int32(s.cursor.at)}
 	s.cursor.at++
 	copy(s.gmp(r, mad.ClassCC)[mad.CCDataOff:], w.data)
 	return true
@@ -247,11 +253,13 @@ func (s *sweep) congestionReply(r *request, v mad.View) {
 	}
 }
 
-// gmp fills in a request that goes by LID to the general services of a port's node, and returns its bytes. The link must be active.
+// gmp fills in a request that goes by LID to the general services of a port's node, and returns its bytes. The link
+// must be active.
 func (s *sweep) gmp(r *request, class mad.Class) []byte {
 	b := s.m.buf[:mad.Size]
 	clear(b)
-	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: class, ClassVersion: class.Info().Version, Method: mad.MethodGet, AttributeID: r.attr, AttributeModifier: r.mod}
+	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: class, ClassVersion: class.Info().Version,
+		Method: mad.MethodGet, AttributeID: r.attr, AttributeModifier: r.mod}
 	if r.set {
 		h.Method = mad.MethodSet
 	}

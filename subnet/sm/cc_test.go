@@ -71,7 +71,8 @@ func TestCongestionControl(t *testing.T) {
 	if _, err := s.Parse(r.get(mad.ClassCC, sw, 0, mad.AttrSwitchCongestion, 0, 0)[mad.CCDataOff:]); err != nil {
 		t.Fatal(err)
 	}
-	if s.ControlMap != 0x1f || s.VictimMask[31] != 0x1e || s.CreditMask[31] != 6 || s.Threshold != 9 || s.PacketSize != 12 || s.CSThreshold != 3 ||
+	if s.ControlMap != 0x1f || s.VictimMask[31] != 0x1e || s.CreditMask[31] != 6 || s.Threshold != 9 ||
+		s.PacketSize != 12 || s.CSThreshold != 3 ||
 		s.CSReturnDelay != 2<<14|77 || s.MarkingRate != 400 {
 		t.Errorf("switch: %+v", s)
 	}
@@ -83,7 +84,8 @@ func TestCongestionControl(t *testing.T) {
 			at    int
 			want  uint64
 		}{
-			{"PortControl", 0, 1}, {"ControlMap", 0, 0x8001}, {"CCTITimer", 0, 150}, {"CCTITimer", 1, 0}, {"CCTIIncrease", 0, 2},
+			{"PortControl", 0, 1}, {"ControlMap", 0, 0x8001}, {"CCTITimer", 0, 150}, {"CCTITimer", 1, 0},
+			{"CCTIIncrease", 0, 2},
 			{"TriggerThreshold", 15, 7}, {"CCTIMin", 15, 4},
 		} {
 			if got := l.Field(c.field).Get(ca, c.at); got != c.want {
@@ -143,7 +145,8 @@ func TestCongestionControlTrouble(t *testing.T) {
 	}
 	l := &mad.CACongestionLayout
 	for _, h := range []int{0, 1, 3} {
-		if got := l.Field("CCTITimer").Get(r.get(mad.ClassCC, h, 1, mad.AttrCACongestion, 0, 0)[mad.CCDataOff:], 0); got != 150 {
+		if got := l.Field("CCTITimer").Get(r.get(mad.ClassCC, h, 1, mad.AttrCACongestion, 0, 0)[mad.CCDataOff:],
+			0); got != 150 {
 			t.Errorf("h%d: timer %d", h+1, got)
 		}
 	}

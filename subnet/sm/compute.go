@@ -95,8 +95,8 @@ func (s *sweep) refusal(err error) string {
 	return unfit.Engine + ": " + unfit.Named(func(sw int32) string { return s.name(s.switches[sw]) })
 }
 
-// computeEarly asks for the routing of a fabric that nobody has programmed yet as soon as all addresses are known: it is
-// computed while ports are still being written to.
+// computeEarly asks for the routing of a fabric that nobody has programmed yet as soon as all addresses are known: it
+// is computed while ports are still being written to.
 func (s *sweep) computeEarly() {
 	for _, i := range s.switches {
 		if !s.cold[i] {
@@ -157,7 +157,8 @@ func (s *sweep) compute() {
 				t.LFT = old.LFT
 				j.old = &t
 			default:
-				// Some switches wait for late rounds and hold entries of tables before these: only what hosts were told holds.
+				// Some switches wait for late rounds and hold entries of tables before these: only what hosts were told
+				// holds.
 				old.SL, old.SLtoVL, old.VLs = j.mend.SL, j.mend.SLtoVL, j.mend.VLs
 			}
 		}
@@ -287,9 +288,10 @@ func (s *sweep) sameDests() bool { return s.m.net != nil && sameNodes(s.m.net, s
 
 // sameNodes reports whether two networks have the same switches and destinations.
 func sameNodes(a, b *route.Network) bool {
-	return a.Top == b.Top && slices.Equal(a.Dests, b.Dests) && slices.EqualFunc(a.Switches, b.Switches, func(x, y route.Switch) bool {
-		return x.GUID == y.GUID && len(x.Ports) == len(y.Ports)
-	})
+	return a.Top == b.Top && slices.Equal(a.Dests, b.Dests) &&
+		slices.EqualFunc(a.Switches, b.Switches, func(x, y route.Switch) bool {
+			return x.GUID == y.GUID && len(x.Ports) == len(y.Ports)
+		})
 }
 
 // mendable is the present tables if the switches still hold them.

@@ -54,7 +54,8 @@ type Config struct {
 
 	// Partitions say who may talk to whom; without any, everybody may with everybody.
 	Partitions policy.Partitions
-	// Enforce is where switches check partitions, and AllowBothKeys makes "both" a full and a limited key instead of a full one.
+	// Enforce is where switches check partitions, and AllowBothKeys makes "both" a full and a limited key instead of a
+	// full one.
 	Enforce       Enforcement
 	AllowBothKeys bool
 	// QoS is how lanes are shared out, and Congestion what nodes do against congestion.

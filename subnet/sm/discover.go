@@ -44,7 +44,8 @@ func (s *sweep) nextProbe(r *request) bool {
 		case askNeighbor:
 			path := s.pathTo(p.node, p.port)
 			if len(path) >= mad.MaxHops {
-				s.problem("%s: port %d leads further than the %d hops that a directed route has", s.name(p.node), p.port, mad.MaxHops)
+				s.problem("%s: port %d leads further than the %d hops that a directed route has", s.name(p.node),
+					p.port, mad.MaxHops)
 				continue
 			}
 			r.attr = mad.AttrNodeInfo
@@ -174,12 +175,14 @@ func (s *sweep) foundNode(r *request, data []byte) {
 	if old && (s.nodes[i].Info.NodeType != info.NodeType || s.nodes[i].Info.NumPorts != info.NumPorts) {
 		s.silent++
 		s.problem("duplicate GUID %v: a %v with %d ports and a %v with %d ports; the second, behind port %d of %s, is left out",
-			info.NodeGUID, s.nodes[i].Info.NodeType, s.nodes[i].Info.NumPorts, info.NodeType, info.NumPorts, r.port, s.name(r.node))
+			info.NodeGUID, s.nodes[i].Info.NodeType, s.nodes[i].Info.NumPorts, info.NodeType, info.NumPorts, r.port,
+			s.name(r.node))
 		s.unlink(r.node, r.port)
 		return
 	}
 	if !old && len(s.nodes) >= nodesMax {
-		s.problem("behind port %d of %s: more than the %d nodes that a subnet has addresses for; the rest is left out", r.port, s.name(r.node), nodesMax)
+		s.problem("behind port %d of %s: more than the %d nodes that a subnet has addresses for; the rest is left out",
+			r.port, s.name(r.node), nodesMax)
 		s.unlink(r.node, r.port)
 		return
 	}
@@ -193,7 +196,8 @@ func (s *sweep) foundNode(r *request, data []byte) {
 	s.link(r, i, &info, old)
 }
 
-// nodesMax is how many nodes a subnet can have: each needs an address. A node that makes up others cannot keep discovery busy for ever.
+// nodesMax is how many nodes a subnet can have: each needs an address. A node that makes up others cannot keep
+// discovery busy for ever.
 const nodesMax = int(ib.LIDUnicastMax)
 
 // nonsense says what about a NodeInfo cannot be.
@@ -281,7 +285,8 @@ func (s *sweep) link(r *request, i int32, info *mad.NodeInfo, old bool) {
 	if !n.IsSwitch() {
 		x := &n.Ports[far.Port]
 		switch {
-		case i == s.self.Node && x.GUID != 0 && x.GUID != info.PortGUID, x.Up() && (x.Peer != near.Node || x.PeerPort != near.Port):
+		case i == s.self.Node && x.GUID != 0 && x.GUID != info.PortGUID, x.Up() &&
+			(x.Peer != near.Node || x.PeerPort != near.Port):
 			s.unlink(r.node, r.port)
 			if !s.full && x.Up() && !s.looked[x.Peer] && x.GUID == info.PortGUID {
 				// Its cable may have been moved, which the switch that it was at can tell.
@@ -347,7 +352,8 @@ func (s *sweep) foundPort(r *request, data []byte) {
 		return
 	}
 	self := i == s.self.Node && port == s.self.Port
-	if n.EndPort(port) == port && !self && p.Info.CapabilityMask&mad.CapIsSM != 0 && (port == 0 || p.Info.PortState >= ib.PortInit && p.Info.PortState <= ib.PortActive) {
+	if n.EndPort(port) == port && !self && p.Info.CapabilityMask&mad.CapIsSM != 0 &&
+		(port == 0 || p.Info.PortState >= ib.PortInit && p.Info.PortState <= ib.PortActive) {
 		s.push(probe{askManager, i, port, 0}) // in a switch too
 	}
 	if port == 0 {

@@ -27,7 +27,8 @@ type election struct {
 	waits  int // for others to make up their minds
 	// searched is how many polls in a row have found it discovering.
 	searched int
-	// meddled says that another manager was at work while a sweep was under way: what the sweep knows of tables may be wrong.
+	// meddled says that another manager was at work while a sweep was under way: what the sweep knows of tables may be
+	// wrong.
 	meddled bool
 	// handing is the manager that a handover was offered to and that has not acknowledged yet.
 	handing    ib.GUID
@@ -46,9 +47,11 @@ func outranks(a, b *mad.SMInfo) bool {
 	return a.GUID < b.GUID
 }
 
-// info is this manager's own SMInfo. ActCount grows with every datagram sent, so that others see that it is alive (IBA 14.2.5.13).
+// info is this manager's own SMInfo. ActCount grows with every datagram sent, so that others see that it is alive (IBA
+// 14.2.5.13).
 func (m *Manager) info() mad.SMInfo {
-	return mad.SMInfo{GUID: m.guid, SMKey: m.cfg.SMKey, ActCount: uint32(m.sent), Priority: m.cfg.Priority, SMState: m.state}
+	return mad.SMInfo{GUID: m.guid, SMKey: m.cfg.SMKey, ActCount: uint32(m.sent), Priority: m.cfg.Priority,
+		SMState: m.state}
 }
 
 // manager is this manager as one of the subnet's.
@@ -96,7 +99,8 @@ func (s *sweep) elect() {
 				better = o
 			}
 			// One in our own subnet finds its master, and stands by.
-			searching = searching || o.Info.SMState == mad.SMDiscovering && (m.state != mad.SMMaster || s.joined(o.Port))
+			searching = searching || o.Info.SMState == mad.SMDiscovering &&
+				(m.state != mad.SMMaster || s.joined(o.Port))
 		}
 	}
 	if !searching {
@@ -121,12 +125,15 @@ func (s *sweep) elect() {
 		s.abandon = true
 		m.want(m.now+min(m.cfg.PollInterval, ib.Second), "another manager was discovering too")
 	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby && len(m.actual) > 0:
-		// Ways are closed until the last rounds are written: who takes over would find them so, and have to look around first.
-		m.want(m.now+2*min(ib.HOQLife(m.cfg.PacketLife), drainMax)+m.cfg.Timeout, "a manager that goes before this one stands by")
+		// Ways are closed until the last rounds are written: who takes over would find them so, and have to look around
+		// first.
+		m.want(m.now+2*min(ib.HOQLife(m.cfg.PacketLife), drainMax)+m.cfg.Timeout,
+			"a manager that goes before this one stands by")
 	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby:
 		s.offer(better)
 	case better != nil:
-		// It has yet to find this master, or this one was handed the subnet while a better one came; once that stands by the subnet is its.
+		// It has yet to find this master, or this one was handed the subnet while a better one came; once that stands
+		// by the subnet is its.
 		m.want(m.now+m.cfg.PollInterval, "a manager that goes before this one is discovering")
 	}
 }
@@ -136,7 +143,8 @@ func (s *sweep) stranger(o *subnet.Manager) bool {
 	if o.Info.SMKey == 0 || o.Info.SMKey == s.m.cfg.SMKey {
 		return false
 	}
-	s.m.event(EventProblem, "the manager at %s has another SM_Key than this one: nothing can be handed over to it", s.peer(o.Port))
+	s.m.event(EventProblem, "the manager at %s has another SM_Key than this one: nothing can be handed over to it",
+		s.peer(o.Port))
 	return true
 }
 
@@ -165,7 +173,8 @@ func (s *sweep) joined(port ib.GUID) bool {
 // yield makes this manager a standby.
 func (s *sweep) yield(to *subnet.Manager, why string) {
 	m := s.m
-	m.become(mad.SMStandby, fmt.Sprintf("%s: %s, priority %d (ours is %d)", why, s.peer(to.Port), to.Info.Priority, m.cfg.Priority))
+	m.become(mad.SMStandby, fmt.Sprintf("%s: %s, priority %d (ours is %d)", why, s.peer(to.Port), to.Info.Priority,
+		m.cfg.Priority))
 	s.watch(to)
 	s.abandon = true
 }
@@ -226,7 +235,8 @@ func (s *sweep) offer(to *subnet.Manager) {
 	}
 	m.peers.handing, m.peers.handingLID = to.Port, to.LID
 	m.peers.path = append([]ib.PortNum(nil), s.pathTo(ref.Node, ref.Port)...)
-	m.event(EventState, "handing over to %s, priority %d (ours is %d)", s.peer(to.Port), to.Info.Priority, m.cfg.Priority)
+	m.event(EventState, "handing over to %s, priority %d (ours is %d)", s.peer(to.Port), to.Info.Priority,
+		m.cfg.Priority)
 	own := m.info()
 	m.tellPeer(m.peers.path, cmdHandover, &own)
 	m.peers.next = m.now + m.cfg.PollInterval
@@ -257,7 +267,8 @@ func (m *Manager) queue(r request) {
 		clear(data[32:36])
 	}
 	m.out = append(m.out, outgoing{
-		env: mad.Envelope{LID: to, QPN: ib.QPNSMI}, data: data, timeout: m.cfg.Timeout, retries: m.cfg.Retries, req: r, tracked: true,
+		env: mad.Envelope{LID: to, QPN: ib.QPNSMI}, data: data, timeout: m.cfg.Timeout, retries: m.cfg.Retries, req: r,
+		tracked: true,
 	})
 }
 
@@ -277,7 +288,8 @@ func (m *Manager) pollPeers() {
 	}
 }
 
-// searchMax is how many polls a manager may be found discovering before it counts as dead: a sweep does not take that long.
+// searchMax is how many polls a manager may be found discovering before it counts as dead: a sweep does not take that
+// long.
 const searchMax = 30
 
 // peerReply takes the answer of another manager.
@@ -319,7 +331,8 @@ func (m *Manager) peerReply(r *request, v mad.View) {
 	}
 }
 
-// offered takes the answer to a handover. The one that has answered goes on from there; its acknowledgement is optional and OpenSM sends none.
+// offered takes the answer to a handover. The one that has answered goes on from there; its acknowledgement is optional
+// and OpenSM sends none.
 func (m *Manager) offered(v mad.View) {
 	e := &m.peers
 	if m.state != mad.SMMaster || e.handing == 0 {
@@ -349,7 +362,8 @@ func (m *Manager) stepDown(to ib.GUID, lid ib.LID) {
 	m.forget()
 }
 
-// testamentTime is how long a manager that has handed over still answers its successor's questions about what hosts had registered.
+// testamentTime is how long a manager that has handed over still answers its successor's questions about what hosts had
+// registered.
 const testamentTime = 10 * ib.Second
 
 // rediscover starts over.
@@ -377,8 +391,8 @@ func (m *Manager) handleSMInfo(env mad.Envelope, v mad.View) {
 		resp.SetStatus(status)
 		own = m.info()
 	}
-	// The key is shown to whoever asks: OpenSM takes a manager that does not show the right one for a stranger's, and only
-	// privileged programs can send to QP0 at all.
+	// The key is shown to whoever asks: OpenSM takes a manager that does not show the right one for a stranger's, and
+	// only privileged programs can send to QP0 at all.
 	clear(resp[mad.SMPDataOff:][:mad.SMPDataLen])
 	own.Append(resp[mad.SMPDataOff:mad.SMPDataOff])
 	m.out = append(m.out, outgoing{env: env.Reply(), data: resp})

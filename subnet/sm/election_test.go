@@ -76,7 +76,8 @@ func TestElection(t *testing.T) {
 		{[]uint8{1, 3, 3}, 1},
 		{[]uint8{0, 9, 4}, 1},
 	} {
-		for _, gap := range []ib.Time{0, 20 * ib.Microsecond, 130 * ib.Microsecond, ib.Millisecond, 3 * ib.Second, 30 * ib.Second} {
+		for _, gap := range []ib.Time{0, 20 * ib.Microsecond, 130 * ib.Microsecond, ib.Millisecond, 3 * ib.Second,
+			30 * ib.Second} {
 			for _, reverse := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%v gap %s reverse %v", c.prio, brief(gap), reverse), func(t *testing.T) {
 					n := newNetwork(t, small)
@@ -96,7 +97,8 @@ func TestElection(t *testing.T) {
 	}
 }
 
-// TestMasterDies: a standby takes over no later than its polls allow, addresses stay, and the next one takes over from it.
+// TestMasterDies: a standby takes over no later than its polls allow, addresses stay, and the next one takes over from
+// it.
 func TestMasterDies(t *testing.T) {
 	n := newNetwork(t, small)
 	var hosts []*host
@@ -146,7 +148,10 @@ func TestMerge(t *testing.T) {
 			}
 			// And apart again.
 			n.cut(bridge)
-			n.must(100*ib.Second, "two masters again", func() bool { return len(n.masters()) == 2 && a.rests() && b.rests() })
+			n.must(100*ib.Second, "two masters again", func() bool {
+				return len(n.masters()) == 2 && a.rests() &&
+					b.rests()
+			})
 			n.join(bridge)
 			n.rules(100*ib.Second, best)
 		})
@@ -158,12 +163,15 @@ func (n *network) command(from, to *host, cmd uint32, key uint64) mad.Status {
 	n.t.Helper()
 	tool := n.open(from.ref)
 	tool.register(madrpc.Registration{Class: mad.ClassSMLID, ClassVersion: 1})
-	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: mad.MethodSet, AttributeID: mad.AttrSMInfo, AttributeModifier: cmd}
+	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: mad.MethodSet,
+		AttributeID: mad.AttrSMInfo, AttributeModifier: cmd}
 	var b [mad.Size]byte
 	h.Append(b[:0])
 	info := mad.SMInfo{GUID: 0xABC, SMKey: key, Priority: 15, SMState: mad.SMMaster}
 	info.Append(b[mad.SMPDataOff:mad.SMPDataOff])
-	if err := tool.rpc.Send(n.now, tool.ids[mad.ClassSMLID], madrpc.Message{Env: mad.Envelope{LID: n.lid(to.ref), QPN: ib.QPNSMI}, Data: b[:], Timeout: ib.Second}); err != nil {
+	if err := tool.rpc.Send(n.now, tool.ids[mad.ClassSMLID],
+		madrpc.Message{Env: mad.Envelope{LID: n.lid(to.ref), QPN: ib.QPNSMI}, Data: b[:],
+			Timeout: ib.Second}); err != nil {
 		n.t.Fatal(err)
 	}
 	n.until(2*ib.Second, func() bool { return len(tool.inbox) > 0 })
@@ -232,7 +240,8 @@ func TestDiscoverCommand(t *testing.T) {
 	}
 }
 
-// TestHandoverLosses loses what belongs to a handover: the command, its answer, the acknowledgement, or the first of all.
+// TestHandoverLosses loses what belongs to a handover: the command, its answer, the acknowledgement, or the first of
+// all.
 func TestHandoverLosses(t *testing.T) {
 	isInfo := func(v mad.View) bool { return v.AttrID() == mad.AttrSMInfo && v.Class().IsSubnet() }
 	for name, lose := range map[string]func(n int, v mad.View) bool{
@@ -249,7 +258,8 @@ func TestHandoverLosses(t *testing.T) {
 			return v.Method() == mad.MethodSet && v.AttrMod() == cmdAcknowledge && k < 8
 		},
 		"its answer and the acknowledgement": func(k int, v mad.View) bool {
-			return (v.Method() == mad.MethodGetResp && v.AttrMod() == cmdHandover || v.Method() == mad.MethodSet && v.AttrMod() == cmdAcknowledge) && k < 16
+			return (v.Method() == mad.MethodGetResp && v.AttrMod() == cmdHandover || v.Method() == mad.MethodSet &&
+				v.AttrMod() == cmdAcknowledge) && k < 16
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +283,8 @@ func TestHandoverLosses(t *testing.T) {
 	}
 }
 
-// TestHeirDies: a manager that was handed over to dies before it has done anything. The former master takes the subnet back.
+// TestHeirDies: a manager that was handed over to dies before it has done anything. The former master takes the subnet
+// back.
 func TestHeirDies(t *testing.T) {
 	n := newNetwork(t, small)
 	old := n.manage(0, Config{Priority: 1})

@@ -10,8 +10,8 @@ import (
 	"softib/proto/topo"
 )
 
-// turbulent is some hours of a fabric with three managers of which now and then one dies, links that come and go, hosts that join and leave, and
-// nodes that do not always answer.
+// turbulent is some hours of a fabric with three managers of which now and then one dies, links that come and go, hosts
+// that join and leave, and nodes that do not always answer.
 func turbulent(t *testing.T, shape, engines string, seed uint64, rounds int) *network {
 	n := newNetwork(t, shape)
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -22,7 +22,10 @@ func turbulent(t *testing.T, shape, engines string, seed uint64, rounds int) *ne
 	for k := range 3 {
 		cs = append(cs, n.client(2*k+1))
 	}
-	n.must(200*ib.Second, "a master", func() bool { return len(n.masters()) == 1 && n.masters()[0].rests() && n.broken() == "" })
+	n.must(200*ib.Second, "a master", func() bool {
+		return len(n.masters()) == 1 && n.masters()[0].rests() &&
+			n.broken() == ""
+	})
 	links := append(n.switchLinks(), n.hostRef(1), n.hostRef(4))
 	down := map[topo.PortRef]bool{}
 	for range rounds {
@@ -36,12 +39,14 @@ func turbulent(t *testing.T, shape, engines string, seed uint64, rounds int) *ne
 			}
 		case 3, 4:
 			c := cs[rng.IntN(len(cs))]
-			rec := mad.MCMemberRecord{MGID: mgid(byte(rng.IntN(3))), PortGID: c.gid, JoinState: mad.JoinFull, QKey: 1, PKey: 0xFFFF}
+			rec := mad.MCMemberRecord{MGID: mgid(byte(rng.IntN(3))), PortGID: c.gid, JoinState: mad.JoinFull, QKey: 1,
+				PKey: 0xFFFF}
 			method := mad.MethodSet
 			if rng.IntN(2) == 0 {
 				method = mad.MethodDelete
 			}
-			c.ask(method, mad.AttrMCMemberRecord, comps(mad.MCMemberRecordTable, "MGID", "PortGID", "JoinState", "Q_Key", "P_Key", "SL", "TClass", "FlowLabel"), 0, &rec)
+			c.ask(method, mad.AttrMCMemberRecord, comps(mad.MCMemberRecordTable, "MGID", "PortGID", "JoinState",
+				"Q_Key", "P_Key", "SL", "TClass", "FlowLabel"), 0, &rec)
 		case 5:
 			node := rng.IntN(len(n.agents))
 			n.answers[node] = func(_, _ mad.View) fate { return fate{drop: rng.IntN(2) == 0, twice: rng.IntN(8) == 0} }
@@ -83,10 +88,12 @@ func turbulent(t *testing.T, shape, engines string, seed uint64, rounds int) *ne
 	return n
 }
 
-// TestEndurance: whatever happened, in the end there is one master, the best, and everything works; and nothing has grown.
+// TestEndurance: whatever happened, in the end there is one master, the best, and everything works; and nothing has
+// grown.
 func TestEndurance(t *testing.T) {
 	for k, c := range []struct{ shape, engines string }{
-		{small, ""}, {small, ""}, {"ring:6", "minhop"}, {"torus:3x3", "dfsssp"}, {"random:switches=6,hosts=12,seed=3", "updn"},
+		{small, ""}, {small, ""}, {"ring:6", "minhop"}, {"torus:3x3", "dfsssp"},
+		{"random:switches=6,hosts=12,seed=3", "updn"},
 	} {
 		n := turbulent(t, c.shape, c.engines, uint64(k), 120)
 		n.rules(600*ib.Second, n.hosts[2])
@@ -97,10 +104,12 @@ func TestEndurance(t *testing.T) {
 				t.Errorf("%d places for requests", got)
 			}
 			if len(m.slots.free) != len(m.slots.list) || m.inFlight != 0 || len(m.out) != 0 {
-				t.Errorf("at rest %d of %d places are taken, %d under way, %d to send", len(m.slots.list)-len(m.slots.free), len(m.slots.list), m.inFlight, len(m.out))
+				t.Errorf("at rest %d of %d places are taken, %d under way, %d to send",
+					len(m.slots.list)-len(m.slots.free), len(m.slots.list), m.inFlight, len(m.out))
 			}
 			if len(m.lame)+len(m.actual)+len(m.doubt) != 0 || m.heir.waiting != 0 {
-				t.Errorf("lame %v, %d other tables, doubts %v, %d heirlooms", m.lame, len(m.actual), m.doubt, m.heir.waiting)
+				t.Errorf("lame %v, %d other tables, doubts %v, %d heirlooms", m.lame, len(m.actual), m.doubt,
+					m.heir.waiting)
 			}
 			if len(m.trapSeen) > 200 {
 				t.Errorf("%d traps seen", len(m.trapSeen))

@@ -10,8 +10,9 @@ import (
 	"softib/subnet/policy"
 )
 
-// What an operator decides while a manager runs, who may talk to whom and how lanes are shared out, has a ticket. The sweep that brings it to the nodes says, when it is
-// published, which ticket is in force now and who did not take his part.
+// What an operator decides while a manager runs, who may talk to whom and how lanes are shared out, has a ticket. The
+// sweep that brings it to the nodes says, when it is published, which ticket is in force now and who did not take his
+// part.
 
 // Refusal is a port that did not take what it was told.
 type Refusal struct {
@@ -45,7 +46,8 @@ func (m *Manager) ticket() uint64 {
 func (s *sweep) refuse(ref subnet.Ref, format string, args ...any) {
 	n := s.nodes[ref.Node]
 	p := &n.Ports[ref.Port]
-	r := Refusal{Node: n.Info.NodeGUID, Port: n.Ports[n.EndPort(ref.Port)].GUID, Num: ref.Port, Why: fmt.Sprintf(format, args...)}
+	r := Refusal{Node: n.Info.NodeGUID, Port: n.Ports[n.EndPort(ref.Port)].GUID, Num: ref.Port,
+		Why: fmt.Sprintf(format, args...)}
 	r.Behind = r.Port
 	if n.IsSwitch() && ref.Port != 0 && p.Up() {
 		far := s.nodes[p.Peer]
@@ -74,14 +76,17 @@ func (s *sweep) enforces(ref subnet.Ref) {
 	}
 	want := p.Info
 	s.wantedEnforcement(ref, &want)
-	if want.PartitionEnforcementInbound != p.Info.PartitionEnforcementInbound || want.PartitionEnforcementOutbound != p.Info.PartitionEnforcementOutbound {
+	if want.PartitionEnforcementInbound != p.Info.PartitionEnforcementInbound ||
+		want.PartitionEnforcementOutbound != p.Info.PartitionEnforcementOutbound {
 		s.refuse(ref, "was told to check partitions (in %t, out %t) and says that it does not do so (in %t, out %t)",
-			want.PartitionEnforcementInbound, want.PartitionEnforcementOutbound, p.Info.PartitionEnforcementInbound, p.Info.PartitionEnforcementOutbound)
+			want.PartitionEnforcementInbound, want.PartitionEnforcementOutbound, p.Info.PartitionEnforcementInbound,
+			p.Info.PartitionEnforcementOutbound)
 	}
 }
 
-// SetQoS replaces how lanes are shared out, and the levels and rules for paths. It takes force with the sweep that it asks for; Force tells when ticket has. Without
-// Enabled, lanes become what ports have that nobody told anything: levels spread over the lanes, which take turns.
+// SetQoS replaces how lanes are shared out, and the levels and rules for paths. It takes force with the sweep that it
+// asks for; Force tells when ticket has. Without Enabled, lanes become what ports have that nobody told anything:
+// levels spread over the lanes, which take turns.
 func (m *Manager) SetQoS(now ib.Time, q QoS) (ticket uint64, err error) {
 	m.now = max(m.now, now)
 	was := m.cfg.QoS

@@ -20,7 +20,8 @@ func TestForce(t *testing.T) {
 	if f := r.m.Force(); f.Ticket != 0 || len(f.Refusals) != 0 {
 		t.Errorf("at first %+v", f)
 	}
-	red := parts(t, fmt.Sprintf("Default=0x7fff : ALL=limited, SELF=full ;\nred=0x1001 : %v=full, %v=full ;\n", r.guid(1), r.guid(2)))
+	red := parts(t, fmt.Sprintf("Default=0x7fff : ALL=limited, SELF=full ;\nred=0x1001 : %v=full, %v=full ;\n",
+		r.guid(1), r.guid(2)))
 	none := policy.Partitions{}
 
 	ticket := r.m.SetPartitions(r.now, red)
@@ -63,7 +64,8 @@ func TestForce(t *testing.T) {
 			v.SetStatus(mad.StatusBusy)
 		}
 	}
-	if x := refused("an adapter that answers with an error", "Set(P_KeyTable)", mad.StatusBusy.String()); x.Behind != r.guid(2) || x.Port != r.guid(2) || x.Num != 1 {
+	if x := refused("an adapter that answers with an error", "Set(P_KeyTable)",
+		mad.StatusBusy.String()); x.Behind != r.guid(2) || x.Port != r.guid(2) || x.Num != 1 {
 		t.Errorf("%+v", x)
 	}
 	again()
@@ -103,7 +105,8 @@ func TestForce(t *testing.T) {
 	ticket = r.m.SetPartitions(r.now, red)
 	r.settle()
 	f := r.m.Force()
-	if f.Ticket != ticket || len(f.Refusals) != 1 || f.Refusals[0].Node != sw.GUID || f.Refusals[0].Num != 3 || f.Refusals[0].Behind != r.guid(2) || !strings.Contains(f.Refusals[0].Why, "check partitions") {
+	if f.Ticket != ticket || len(f.Refusals) != 1 || f.Refusals[0].Node != sw.GUID || f.Refusals[0].Num != 3 ||
+		f.Refusals[0].Behind != r.guid(2) || !strings.Contains(f.Refusals[0].Why, "check partitions") {
 		t.Errorf("%+v", f)
 	}
 
@@ -115,7 +118,8 @@ func TestForce(t *testing.T) {
 	}
 	r.m.SetPartitions(r.now, parts(t, text.String()))
 	r.settle()
-	if f := r.m.Force(); !slices.ContainsFunc(f.Refusals, func(x Refusal) bool { return x.Port == r.guid(1) && strings.Contains(x.Why, "has room for 128") }) {
+	if f := r.m.Force(); !slices.ContainsFunc(f.Refusals,
+		func(x Refusal) bool { return x.Port == r.guid(1) && strings.Contains(x.Why, "has room for 128") }) {
 		t.Errorf("%+v", f.Refusals)
 	}
 }
@@ -125,8 +129,11 @@ func TestMemberIndex0(t *testing.T) {
 	w := build(t, spec(t, "star:4"))
 	r := newRig(t, w, Config{})
 	p := policy.DefaultPartitions()
-	p.Defs = append(p.Defs, policy.PartitionDef{Name: "a", Key: 5, Members: []policy.Member{{GUID: r.guid(1), Membership: policy.Full}, {GUID: r.guid(2), Membership: policy.Full, Index0: true}}},
-		policy.PartitionDef{Name: "b", Key: 6, Members: []policy.Member{{GUID: r.guid(2), Membership: policy.Limited, Index0: true}}})
+	p.Defs = append(p.Defs, policy.PartitionDef{Name: "a", Key: 5,
+		Members: []policy.Member{{GUID: r.guid(1), Membership: policy.Full},
+			{GUID: r.guid(2), Membership: policy.Full, Index0: true}}},
+		policy.PartitionDef{Name: "b", Key: 6, Members: []policy.Member{{GUID: r.guid(2), Membership: policy.Limited,
+			Index0: true}}})
 	r.m.SetPartitions(r.now, p)
 	r.settle()
 	if got := r.keys(1); !slices.Equal(got, []ib.PKey{0xffff, 0x8005}) {
@@ -149,7 +156,8 @@ func TestSetQoS(t *testing.T) {
 		limit         uint8
 	}
 	look := func() tables {
-		return tables{r.slvl(1, 1, 0), r.slvl(sw, 0, mad.SLtoVLModifier(1, 2)), r.arb(sw, 0, 2, mad.VLArbHigh0), r.arb(sw, 0, 2, mad.VLArbLow0), r.portInfo(sw, 0, 2).VLHighLimit}
+		return tables{r.slvl(1, 1, 0), r.slvl(sw, 0, mad.SLtoVLModifier(1, 2)), r.arb(sw, 0, 2, mad.VLArbHigh0),
+			r.arb(sw, 0, 2, mad.VLArbLow0), r.portInfo(sw, 0, 2).VLHighLimit}
 	}
 	before := look()
 	classic, ok := policy.TemplateByName("classic")
@@ -167,7 +175,8 @@ func TestSetQoS(t *testing.T) {
 	got := look()
 	want := mad.SLtoVL{0, 1, 2, 3}
 	if got.host != want || got.through != want || got.limit != classic.HighLimit ||
-		got.high[0] != (mad.VLArbEntry{VL: 1, Weight: 192}) || got.high[1] != (mad.VLArbEntry{VL: 3, Weight: 32}) || got.low[2] != (mad.VLArbEntry{VL: 2, Weight: 128}) {
+		got.high[0] != (mad.VLArbEntry{VL: 1, Weight: 192}) || got.high[1] != (mad.VLArbEntry{VL: 3, Weight: 32}) ||
+		got.low[2] != (mad.VLArbEntry{VL: 2, Weight: 128}) {
 		t.Errorf("%+v", got)
 	}
 	if r.logged("no weight") {
@@ -202,7 +211,8 @@ func TestSetQoS(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.settle()
-	if f := r.m.Force(); len(f.Refusals) == 0 || f.Refusals[0].Node != w.g.Nodes[sw].GUID || !strings.Contains(f.Refusals[0].Why, "VLArb") {
+	if f := r.m.Force(); len(f.Refusals) == 0 || f.Refusals[0].Node != w.g.Nodes[sw].GUID ||
+		!strings.Contains(f.Refusals[0].Why, "VLArb") {
 		t.Errorf("%+v", f)
 	}
 }

@@ -7,15 +7,17 @@ import (
 	"softib/proto/mad"
 )
 
-// FuzzManager throws bytes at a manager at any moment: answers that nobody gave, requests from nowhere, answers of nodes that are changed
-// on their way. It never falls over, and when everything behaves again it has the subnet under control within a bounded time.
+// FuzzManager throws bytes at a manager at any moment: answers that nobody gave, requests from nowhere, answers of
+// nodes that are changed on their way. It never falls over, and when everything behaves again it has the subnet under
+// control within a bounded time.
 func FuzzManager(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3})
 	f.Add([]byte{3, 0x81, 1, 0x10, 0, 0, 9, 200, 5, 0x15, 0x20, 0xFF, 1, 2, 3, 4, 5, 6})
 	f.Add([]byte("a longer text that is no datagram but changes many of them, at many places, and comes again and again"))
 	for _, attr := range []mad.AttrID{mad.AttrNotice, mad.AttrSMInfo, mad.AttrNodeInfo} {
 		for _, method := range []mad.Method{mad.MethodTrap, mad.MethodSet, mad.MethodGet} {
-			f.Add([]byte{7, byte(method), byte(attr), 1, 7, byte(method), byte(attr), 2, 7, byte(method), byte(attr), 5})
+			f.Add([]byte{7, byte(method), byte(attr), 1, 7, byte(method), byte(attr), 2, 7, byte(method), byte(attr),
+				5})
 		}
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
@@ -62,20 +64,23 @@ func FuzzManager(f *testing.F) {
 				}
 				h.m.HandleRequest(n.now, mad.Envelope{LID: ib.LID(next()), QPN: ib.QPN(next() % 2)}, b[:int(next())])
 			case 6: // a request of administration
-				hdr := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSA, ClassVersion: 2, Method: mad.Method(next()), AttributeID: mad.AttrID(next())}
+				hdr := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSA, ClassVersion: 2, Method: mad.Method(next()),
+					AttributeID: mad.AttrID(next())}
 				hdr.Append(b[:0])
 				for k := mad.HeaderSize; k < len(b); k++ {
 					b[k] = next()
 				}
 				h.m.HandleRequest(n.now, mad.Envelope{LID: ib.LID(next() % 8), QPN: ib.QPNGSI}, b[:])
 			case 7: // what managers and agents say to each other
-				hdr := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: mad.Method(next()), AttributeID: mad.AttrID(next()), AttributeModifier: uint32(next() % 8)}
+				hdr := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMLID, ClassVersion: 1,
+					Method: mad.Method(next()), AttributeID: mad.AttrID(next()), AttributeModifier: uint32(next() % 8)}
 				if op&8 != 0 {
 					hdr.MgmtClass = mad.ClassSMDirect
 				}
 				hdr.Append(b[:0])
 				if op&16 != 0 {
-					info := mad.SMInfo{GUID: ib.GUID(next()), SMKey: DefaultSMKey, Priority: next() & 15, SMState: mad.SMState(next() % 4)}
+					info := mad.SMInfo{GUID: ib.GUID(next()), SMKey: DefaultSMKey, Priority: next() & 15,
+						SMState: mad.SMState(next() % 4)}
 					info.Append(b[mad.SMPDataOff:mad.SMPDataOff])
 				} else {
 					for k := mad.SMPDataOff; k < mad.SMPDataOff+mad.SMPDataLen; k++ {

@@ -48,7 +48,8 @@ func (s *sweep) nextGUIDs(r *request) bool {
 		return false
 	}
 	w := &s.guidWrites[s.cursor.at]
-	*r = request{what: tell, set: true, node: w.ref.Node, port: w.ref.Port, attr: mad.AttrGUIDInfo, mod: uint32(w.block), extra: int32(s.cursor.at)}
+	*r = request{what: tell, set: true, node: w.ref.Node, port: w.ref.Port, attr: mad.AttrGUIDInfo,
+		mod: uint32(w.block), extra: int32(s.cursor.at)}
 	w.guids.Append(s.smp(r))
 	s.cursor.at++
 	return true

@@ -23,7 +23,8 @@ func TestGUIDs(t *testing.T) {
 		for _, i := range entries {
 			mask |= comps(mad.GUIDInfoRecordTable, "GUID") << i
 		}
-		c.must(method, mad.AttrGUIDInfoRecord, mask, &mad.GUIDInfoRecord{LID: n.lid(c.ref), BlockNum: block, GUID: guids})
+		c.must(method, mad.AttrGUIDInfoRecord, mask, &mad.GUIDInfoRecord{LID: n.lid(c.ref), BlockNum: block,
+			GUID: guids})
 	}
 	table := func() (list []ib.GUID) {
 		for _, g := range n.hcas[node].Port(1).GIDs {
@@ -46,20 +47,27 @@ func TestGUIDs(t *testing.T) {
 	change(mad.MethodSet, 1, mad.GUIDInfo{3: 0xB3}, 3)
 	wants(1, own, 0xA1, 0xA2, 0, 0, 0, 0, 0, 0, 0, 0, 0xB3)
 	// An alias is a member like any other.
-	rec := mad.MCMemberRecord{MGID: mgid(1), PortGID: ib.MakeGID(ib.DefaultGIDPrefix, 0xA2), JoinState: mad.JoinFull, QKey: 0x1234, PKey: 0xFFFF}
-	b := c.must(mad.MethodSet, mad.AttrMCMemberRecord, comps(mad.MCMemberRecordTable, "MGID", "PortGID", "JoinState", "Q_Key", "P_Key", "SL", "TClass", "FlowLabel"), &rec)
+	rec := mad.MCMemberRecord{MGID: mgid(1), PortGID: ib.MakeGID(ib.DefaultGIDPrefix, 0xA2), JoinState: mad.JoinFull,
+		QKey: 0x1234, PKey: 0xFFFF}
+	b := c.must(mad.MethodSet, mad.AttrMCMemberRecord,
+		comps(mad.MCMemberRecordTable, "MGID", "PortGID", "JoinState", "Q_Key", "P_Key", "SL", "TClass", "FlowLabel"),
+		&rec)
 	if _, err := rec.Parse(b[mad.SADataOff:]); err != nil {
 		t.Fatal(err)
 	}
 	other.join(mgid(1), mad.JoinFull)
 	n.mustReach(ib.Second, rec.MLID, []topo.PortRef{c.ref, other.ref}, nil)
-	// A port that has lost its table, and its link for a moment, gets it back. Had it been away for longer, its host would register anew.
+	// A port that has lost its table, and its link for a moment, gets it back. Had it been away for longer, its host
+	// would register anew.
 	p := *n.hcas[node].Port(1)
 	p.GIDs = p.GIDs[:1]
 	n.hcas[node].SetPort(1, p)
 	clear(n.sets)
 	n.flap(c.ref)
-	n.must(10*ib.Second, "the port to be back", func() bool { return h.m.sweep == nil && n.hcas[node].Port(1).State == ib.PortActive })
+	n.must(10*ib.Second, "the port to be back", func() bool {
+		return h.m.sweep == nil &&
+			n.hcas[node].Port(1).State == ib.PortActive
+	})
 	wants(2, own, 0xA1, 0xA2, 0, 0, 0, 0, 0, 0, 0, 0, 0xB3)
 	// Taken back.
 	change(mad.MethodDelete, 1, mad.GUIDInfo{}, 3)

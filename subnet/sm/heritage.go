@@ -36,14 +36,16 @@ func (m *Manager) askHeritage(from ib.LID) {
 	m.heir.from = from
 	for _, attr := range heirlooms {
 		h := mad.Header{
-			BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: mad.MethodGetTable, AttributeID: attr,
+			BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion,
+			Method: mad.MethodGetTable, AttributeID: attr,
 		}
 		b := h.Append(make([]byte, 0, mad.Size))
 		b = (&mad.RMPP{}).Append(b)
 		b = (&mad.SAHeader{SMKey: m.cfg.SMKey}).Append(b)
 		m.out = append(m.out, outgoing{
 			env: mad.Envelope{LID: from, QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, data: b[:mad.Size],
-			timeout: 5 * m.cfg.Timeout / 2, retries: heritageRetries, req: request{what: askHeirloom, attr: attr}, tracked: true,
+			timeout: 5 * m.cfg.Timeout / 2, retries: heritageRetries, req: request{what: askHeirloom, attr: attr},
+			tracked: true,
 		})
 		m.heir.waiting++
 	}
@@ -52,7 +54,8 @@ func (m *Manager) askHeritage(from ib.LID) {
 // tookHeirloom takes a table; nil if it did not come.
 func (m *Manager) tookHeirloom(attr mad.AttrID, data []byte) {
 	m.heir.waiting--
-	if len(data) < mad.SADataOff || mad.View(data).AttrID() != attr || mad.View(data).Method() != mad.MethodGetTableResp {
+	if len(data) < mad.SADataOff || mad.View(data).AttrID() != attr ||
+		mad.View(data).Method() != mad.MethodGetTableResp {
 		return
 	}
 	switch mad.View(data).Status() {
@@ -111,8 +114,8 @@ func (s *sweep) beginHeritage() {
 // awaitsHeritage holds the sweep until the tables are there, or will not come.
 func (s *sweep) awaitsHeritage() bool { return s.m.peers.owing && s.m.heir.waiting > 0 }
 
-// claimHeritage gives what was learned to our own administrator, in the place of what that one knew: from a file, or from a time when
-// this manager was master before.
+// claimHeritage gives what was learned to our own administrator, in the place of what that one knew: from a file, or
+// from a time when this manager was master before.
 func (s *sweep) claimHeritage() {
 	m := s.m
 	h := &m.heir
@@ -139,7 +142,8 @@ func (s *sweep) claimHeritage() {
 	m.admin, m.registered = m.newAdmin(), true
 	m.grouped, m.groupsMade = 0, nil
 	refused := m.admin.Import(m.now, db)
-	m.event(EventSA, "taken over: %d groups, %d services, %d subscriptions; %d were of no use", len(db.Groups), len(db.Services), len(db.Subscriptions), refused)
+	m.event(EventSA, "taken over: %d groups, %d services, %d subscriptions; %d were of no use", len(db.Groups),
+		len(db.Services), len(db.Subscriptions), refused)
 	*h = heritage{from: h.from, waiting: h.waiting}
 }
 
@@ -154,12 +158,14 @@ func (h *heritage) database(lidOf map[ib.GUID]ib.LID) sa.Database {
 			k = len(db.Groups)
 			at[r.MGID] = k
 			db.Groups = append(db.Groups, sa.Group{GroupInfo: sa.GroupInfo{
-				MGID: r.MGID, MLID: r.MLID, PKey: r.PKey, QKey: r.QKey, MTU: r.MTU, Rate: r.Rate, PacketLifeTime: r.PacketLifeTime,
-				SL: r.SL, TClass: r.TClass, FlowLabel: r.FlowLabel, HopLimit: r.HopLimit, Scope: r.Scope,
+				MGID: r.MGID, MLID: r.MLID, PKey: r.PKey, QKey: r.QKey, MTU: r.MTU, Rate: r.Rate,
+				PacketLifeTime: r.PacketLifeTime,
+				SL:             r.SL, TClass: r.TClass, FlowLabel: r.FlowLabel, HopLimit: r.HopLimit, Scope: r.Scope,
 			}})
 		}
 		if !r.PortGID.IsZero() {
-			db.Groups[k].Members = append(db.Groups[k].Members, sa.Member{PortGID: r.PortGID, JoinState: r.JoinState, Proxy: r.ProxyJoin})
+			db.Groups[k].Members = append(db.Groups[k].Members,
+				sa.Member{PortGID: r.PortGID, JoinState: r.JoinState, Proxy: r.ProxyJoin})
 		}
 	}
 	for _, r := range h.service {

@@ -20,7 +20,8 @@ type client struct {
 // client opens one at the k-th host.
 func (n *network) client(k int) *client {
 	h := n.open(n.hostRef(k))
-	h.register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Methods: madrpc.MethodSet(mad.MethodReport)})
+	h.register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true,
+		Methods: madrpc.MethodSet(mad.MethodReport)})
 	return &client{h, ib.MakeGID(ib.DefaultGIDPrefix, n.g.Nodes[h.ref.Node].PortGUID(h.ref.Port))}
 }
 
@@ -29,7 +30,8 @@ type appender interface{ Append([]byte) []byte }
 // ask sends a request to where the port's manager is and waits for the answer; nil if there is none.
 func (c *client) ask(method mad.Method, attr mad.AttrID, comps, key uint64, rec appender) []byte {
 	c.n.t.Helper()
-	hdr := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: method, TransactionID: uint64(c.n.seq), AttributeID: attr}
+	hdr := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: method,
+		TransactionID: uint64(c.n.seq), AttributeID: attr}
 	b := hdr.Append(make([]byte, 0, mad.Size))
 	b = (&mad.RMPP{}).Append(b)
 	b = (&mad.SAHeader{SMKey: key, ComponentMask: comps}).Append(b)
@@ -39,7 +41,9 @@ func (c *client) ask(method mad.Method, attr mad.AttrID, comps, key uint64, rec 
 	b = b[:mad.Size]
 	smlid := c.n.hcas[c.ref.Node].Port(c.ref.Port).SMLID
 	c.inbox = nil
-	if err := c.rpc.Send(c.n.now, c.ids[mad.ClassSA], madrpc.Message{Env: mad.Envelope{LID: smlid, QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, Data: b, Timeout: 100 * ib.Millisecond, Retries: 2}); err != nil {
+	if err := c.rpc.Send(c.n.now, c.ids[mad.ClassSA],
+		madrpc.Message{Env: mad.Envelope{LID: smlid, QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, Data: b,
+			Timeout: 100 * ib.Millisecond, Retries: 2}); err != nil {
 		c.n.t.Fatal(err)
 	}
 	answered := func() bool {
@@ -83,7 +87,9 @@ func mgid(k byte) ib.GID { return ib.GID{0xFF, 0x12, 0x11, 0x22, 14: 1, 15: k} }
 func (c *client) join(group ib.GID, state mad.JoinState) mad.MCMemberRecord {
 	c.n.t.Helper()
 	rec := mad.MCMemberRecord{MGID: group, PortGID: c.gid, JoinState: state, QKey: 0x1234, PKey: 0xFFFF}
-	b := c.must(mad.MethodSet, mad.AttrMCMemberRecord, comps(mad.MCMemberRecordTable, "MGID", "PortGID", "JoinState", "Q_Key", "P_Key", "SL", "TClass", "FlowLabel"), &rec)
+	b := c.must(mad.MethodSet, mad.AttrMCMemberRecord,
+		comps(mad.MCMemberRecordTable, "MGID", "PortGID", "JoinState", "Q_Key", "P_Key", "SL", "TClass", "FlowLabel"),
+		&rec)
 	if _, err := rec.Parse(b[mad.SADataOff:]); err != nil {
 		c.n.t.Fatal(err)
 	}
@@ -93,18 +99,21 @@ func (c *client) join(group ib.GID, state mad.JoinState) mad.MCMemberRecord {
 func (c *client) leave(group ib.GID, state mad.JoinState) {
 	c.n.t.Helper()
 	rec := mad.MCMemberRecord{MGID: group, PortGID: c.gid, JoinState: state}
-	c.must(mad.MethodDelete, mad.AttrMCMemberRecord, comps(mad.MCMemberRecordTable, "MGID", "PortGID", "JoinState"), &rec)
+	c.must(mad.MethodDelete, mad.AttrMCMemberRecord, comps(mad.MCMemberRecordTable, "MGID", "PortGID", "JoinState"),
+		&rec)
 }
 
 func (c *client) serve(id uint64, lease uint32) {
 	c.n.t.Helper()
 	rec := mad.ServiceRecord{ServiceID: id, ServiceGID: c.gid, ServicePKey: 0xFFFF, ServiceLease: lease}
-	c.must(mad.MethodSet, mad.AttrServiceRecord, comps(mad.ServiceRecordTable, "ServiceID", "ServiceGID", "ServiceP_Key", "ServiceLease"), &rec)
+	c.must(mad.MethodSet, mad.AttrServiceRecord, comps(mad.ServiceRecordTable, "ServiceID", "ServiceGID",
+		"ServiceP_Key", "ServiceLease"), &rec)
 }
 
 func (c *client) subscribe() {
 	c.n.t.Helper()
-	c.must(mad.MethodSet, mad.AttrInformInfo, 0, &mad.InformInfo{LIDRangeBegin: mad.InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: mad.InformAllTypes,
+	c.must(mad.MethodSet, mad.AttrInformInfo, 0, &mad.InformInfo{LIDRangeBegin: mad.InformAllLIDs, IsGeneric: 1,
+		Subscribe: 1, Type: mad.InformAllTypes,
 		TrapNumberDeviceID: mad.InformAllTraps, RespTimeValue: 18, ProducerTypeVendorID: mad.InformAllProducers})
 }
 
@@ -138,7 +147,8 @@ func (c *client) reports() (k int) {
 	return k
 }
 
-// flood follows the switches' multicast tables from a port and returns the host ports that a packet comes to, how often each.
+// flood follows the switches' multicast tables from a port and returns the host ports that a packet comes to, how often
+// each.
 func (n *network) flood(from topo.PortRef, mlid ib.LID) map[topo.PortRef]int {
 	n.t.Helper()
 	got := map[topo.PortRef]int{}
@@ -169,8 +179,8 @@ func (n *network) flood(from topo.PortRef, mlid ib.LID) map[topo.PortRef]int {
 	return got
 }
 
-// reaches says how the tables of a group are not what its members want; "" if they are right. Ports that only send reach all
-// receivers and get nothing.
+// reaches says how the tables of a group are not what its members want; "" if they are right. Ports that only send
+// reach all receivers and get nothing.
 func (n *network) reaches(mlid ib.LID, receive, sendOnly []topo.PortRef) string {
 	n.t.Helper()
 	for _, from := range append(slices.Clone(receive), sendOnly...) {
@@ -295,8 +305,8 @@ func (n *network) remembers(cs []*client, mlid ib.LID) {
 	n.pass(3 * ib.Second)
 }
 
-// TestHeritage: nothing that hosts have registered is lost when the subnet changes hands, in whatever way, although no host
-// registers anew; and what was given up meanwhile does not come back.
+// TestHeritage: nothing that hosts have registered is lost when the subnet changes hands, in whatever way, although no
+// host registers anew; and what was given up meanwhile does not come back.
 func TestHeritage(t *testing.T) {
 	for _, how := range []string{"handover", "death", "restart", "there and back"} {
 		t.Run(how, func(t *testing.T) {
@@ -339,14 +349,16 @@ func TestHeritage(t *testing.T) {
 				n.rules(60*ib.Second, second)
 				// Meanwhile things change: the first master must not remember what was.
 				cs[0].leave(mgid(1), mad.JoinFull)
-				cs[0].must(mad.MethodDelete, mad.AttrServiceRecord, comps(mad.ServiceRecordTable, "ServiceID", "ServiceGID", "ServiceP_Key"),
+				cs[0].must(mad.MethodDelete, mad.AttrServiceRecord,
+					comps(mad.ServiceRecordTable, "ServiceID", "ServiceGID", "ServiceP_Key"),
 					&mad.ServiceRecord{ServiceID: 0x10, ServiceGID: cs[0].gid, ServicePKey: 0xFFFF})
 				cs[2].serve(0x12, 500)
 				n.pass(25 * ib.Second)
 				second.die()
 				n.rules(100*ib.Second, first)
 				n.mustReach(5*ib.Second, mlid, []topo.PortRef{cs[1].ref, cs[2].ref}, nil)
-				if a, b, c := cs[1].services(0x10), cs[1].services(0x11), cs[1].services(0x12); a != 0 || b != 1 || c != 1 {
+				if a, b, c := cs[1].services(0x10), cs[1].services(0x11), cs[1].services(0x12); a != 0 || b != 1 ||
+					c != 1 {
 					t.Errorf("services: %d, %d, %d: want 0, 1, 1\n%s", a, b, c, n.logs())
 				}
 				if asked != 2*ends {

@@ -8,8 +8,8 @@ import (
 	"softib/subnet"
 )
 
-// inventoryMax is up to how many datagrams a manager spends on tables that it did not write and that only administration shows. In
-// larger subnets they stay unknown.
+// inventoryMax is up to how many datagrams a manager spends on tables that it did not write and that only
+// administration shows. In larger subnets they stay unknown.
 const inventoryMax = 50_000
 
 // inventory is the reading of lanes and arbitration, after the subnet is up. It makes room for whatever is more urgent.
@@ -39,7 +39,8 @@ func (s *sweep) beginInventory() {
 		for p := range n.Ports {
 			ref := subnet.Ref{Node: int32(i), Port: ib.PortNum(p)}
 			x := &n.Ports[p]
-			if p > 0 && !x.Up() && ref != s.self || p == 0 && !n.IsSwitch() || x.Tables != nil && x.Tables.SLtoVL != nil && x.Tables.VLArb[0] != nil {
+			if p > 0 && !x.Up() && ref != s.self || p == 0 && !n.IsSwitch() || x.Tables != nil &&
+				x.Tables.SLtoVL != nil && x.Tables.VLArb[0] != nil {
 				continue
 			}
 			s.listInventory(ref)

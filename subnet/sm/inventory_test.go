@@ -22,7 +22,8 @@ func TestPublishedStays(t *testing.T) {
 	learnt := 0
 	for i, x := range h.m.Subnet().Nodes {
 		for p := range x.Ports {
-			if tables := x.Ports[p].Tables; tables != nil && tables.SLtoVL != nil && (nodes[i].Ports[p].Tables == nil || nodes[i].Ports[p].Tables.SLtoVL == nil) {
+			if tables := x.Ports[p].Tables; tables != nil && tables.SLtoVL != nil &&
+				(nodes[i].Ports[p].Tables == nil || nodes[i].Ports[p].Tables.SLtoVL == nil) {
 				learnt++
 			}
 		}

@@ -45,7 +45,8 @@ func (s *sweep) beginKeys() {
 	})
 }
 
-// unenforced notes a switch port that cannot check the partitions of the port behind it. Its adapter does, as all adapters do.
+// unenforced notes a switch port that cannot check the partitions of the port behind it. Its adapter does, as all
+// adapters do.
 func (s *sweep) unenforced(ref subnet.Ref, want, capacity int) {
 	s.trouble(ref, false)
 	if capacity > 0 { // one without any room never said that it would
@@ -62,7 +63,8 @@ func (s *sweep) unenforced(ref subnet.Ref, want, capacity int) {
 	s.m.event(EventPolicy, "%s: port %d cannot enforce %d partitions, having room for %d: only the adapter behind it does", s.name(ref.Node), ref.Port, want, capacity)
 }
 
-// trouble notes a switch port whose table is not as it should be: keep leaves its enforcement as it is, else it is turned off.
+// trouble notes a switch port whose table is not as it should be: keep leaves its enforcement as it is, else it is
+// turned off.
 func (s *sweep) trouble(ref subnet.Ref, keep bool) {
 	if s.keyTrouble == nil {
 		s.keyTrouble = map[subnet.Ref]bool{}
@@ -70,8 +72,8 @@ func (s *sweep) trouble(ref subnet.Ref, keep bool) {
 	s.keyTrouble[ref] = keep
 }
 
-// planKeys plans what makes a port's table hold the keys. A key that is there keeps its place, because programs know keys by
-// their index; the first of them is at index 0. A table that is not known is written whole.
+// planKeys plans what makes a port's table hold the keys. A key that is there keeps its place, because programs know
+// keys by their index; the first of them is at index 0. A table that is not known is written whole.
 func (s *sweep) planKeys(ref subnet.Ref, want []ib.PKey, capacity int) {
 	p := &s.nodes[ref.Node].Ports[ref.Port]
 	var have []ib.PKey
@@ -159,7 +161,8 @@ func (s *sweep) nextKeys(r *request) bool {
 		return false
 	}
 	w := &s.keyWrites[s.cursor.at]
-	*r = request{what: tell, set: true, node: w.ref.Node, port: w.ref.Port, attr: mad.AttrPKeyTable, mod: uint32(w.block), extra: int32(s.cursor.at)}
+	*r = request{what: tell, set: true, node: w.ref.Node, port: w.ref.Port, attr: mad.AttrPKeyTable,
+		mod: uint32(w.block), extra: int32(s.cursor.at)}
 	if s.nodes[w.ref.Node].IsSwitch() && w.ref.Port != 0 {
 		r.mod = mad.PKeyModifier(w.ref.Port, w.block)
 	}
@@ -168,7 +171,8 @@ func (s *sweep) nextKeys(r *request) bool {
 	return true
 }
 
-// keysReply notes that a block is as it was written. Of one that was not answered well nothing is known: the write may have been done.
+// keysReply notes that a block is as it was written. Of one that was not answered well nothing is known: the write may
+// have been done.
 func (s *sweep) keysReply(r *request, v mad.View) {
 	w := &s.keyWrites[r.extra]
 	if s.answered(r, v) {
@@ -178,7 +182,8 @@ func (s *sweep) keysReply(r *request, v mad.View) {
 			return
 		}
 		s.failed[w.ref.Node]++
-		s.problem("%s port %d was given block %d of partitions and says that it has other keys", s.name(w.ref.Node), w.ref.Port, w.block)
+		s.problem("%s port %d was given block %d of partitions and says that it has other keys", s.name(w.ref.Node),
+			w.ref.Port, w.block)
 		s.refuse(w.ref, "was given block %d of partitions and says that it has other keys", w.block)
 	} else {
 		s.refuse(w.ref, "%s", refusal(r, v))

@@ -5,8 +5,8 @@ import (
 	"softib/subnet"
 )
 
-// lamePort is a link that does not become active, by its node and port; port 0 is a switch that does not take its forwarding table. Ways of
-// others go around them. Every sweep tries again, and the ways come back when it works.
+// lamePort is a link that does not become active, by its node and port; port 0 is a switch that does not take its
+// forwarding table. Ways of others go around them. Every sweep tries again, and the ways come back when it works.
 type lamePort struct {
 	node ib.GUID
 	port ib.PortNum
@@ -15,7 +15,8 @@ type lamePort struct {
 // lameAfter is how many sweeps in a row it takes until ways go around: a lost datagram is no reason.
 const lameAfter = 2
 
-// limps notes that a link or a switch did not do what it was told. Another sweep comes soon, unless it is known already.
+// limps notes that a link or a switch did not do what it was told. Another sweep comes soon, unless it is known
+// already.
 func (m *Manager) limps(at lamePort, why string) {
 	if m.lame[at]++; m.lame[at] <= lameAfter {
 		m.want(m.now+m.cfg.Timeout, why)
@@ -50,7 +51,8 @@ func (s *sweep) lame(ref subnet.Ref) bool {
 // forgetLame forgets what is not there any more, and links that somebody else has made active.
 func (s *sweep) forgetLame() {
 	for at := range s.m.lame { // tidy: order-free
-		if i, ok := s.byGUID[at.node]; !ok || int(at.port) >= len(s.nodes[i].Ports) || at.port != 0 && !s.nodes[i].Ports[at.port].Up() {
+		if i, ok := s.byGUID[at.node]; !ok || int(at.port) >= len(s.nodes[i].Ports) || at.port != 0 &&
+			!s.nodes[i].Ports[at.port].Up() {
 			delete(s.m.lame, at)
 		} else if at.port != 0 {
 			p := &s.nodes[i].Ports[at.port]

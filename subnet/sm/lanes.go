@@ -52,7 +52,8 @@ type laneTables struct {
 // arbWeight is each lane's weight where an operator says nothing: 64 units of 64 bytes, one packet of the largest MTU.
 const arbWeight = 64
 
-// beginLanes plans mappings and arbitration, where routing uses more than one lane or an operator wants quality of service.
+// beginLanes plans mappings and arbitration, where routing uses more than one lane or an operator wants quality of
+// service.
 func (s *sweep) beginLanes() {
 	s.cursor = cursor{}
 	s.lanes = lanePlan{routed: s.tables.SL != nil || s.tables.SLtoVL != nil}
@@ -171,7 +172,8 @@ func (s *sweep) planEndLanes(ref subnet.Ref) {
 	s.noteLanes(ref, want)
 }
 
-// mapsLanes reports whether a port has a mapping to write. One that says it has none is asked all the same where routing depends on it.
+// mapsLanes reports whether a port has a mapping to write. One that says it has none is asked all the same where
+// routing depends on it.
 func (s *sweep) mapsLanes(pi *mad.PortInfo) bool {
 	return s.lanes.routed || pi.CapabilityMask&mad.CapSLMapping != 0
 }
@@ -218,7 +220,8 @@ func (s *sweep) planSwitchLanes(i int32) {
 	s.lanes.wants = wants
 	once := together && alike && stale > 1
 	if once {
-		s.lanes.slvl = append(s.lanes.slvl, slvlWrite{subnet.Ref{Node: i}, mad.SLtoVLAllInputs | mad.SLtoVLAllOutputs, *same})
+		s.lanes.slvl = append(s.lanes.slvl, slvlWrite{subnet.Ref{Node: i}, mad.SLtoVLAllInputs | mad.SLtoVLAllOutputs,
+			*same})
 		if first == 1 { // all ports are all ports
 			s.noteLanes(subnet.Ref{Node: i}, &laneTables{slvl: slices.Repeat([]mad.SLtoVL{*same}, len(n.Ports))})
 		}
@@ -236,13 +239,15 @@ func (s *sweep) planSwitchLanes(i int32) {
 			want = &laneTables{arb: want.arb}
 		case once || sameTable(have, want.slvl):
 		case together:
-			s.lanes.slvl = append(s.lanes.slvl, slvlWrite{ref, mad.SLtoVLAllInputs | mad.SLtoVLModifier(0, ref.Port), want.slvl[0]})
+			s.lanes.slvl = append(s.lanes.slvl, slvlWrite{ref, mad.SLtoVLAllInputs | mad.SLtoVLModifier(0, ref.Port),
+				want.slvl[0]})
 		default:
 			for in := range n.Ports {
 				if in > 0 && !n.Ports[in].Up() || len(have) == len(want.slvl) && have[in] == want.slvl[in] {
 					continue
 				}
-				s.lanes.slvl = append(s.lanes.slvl, slvlWrite{ref, mad.SLtoVLModifier(ib.PortNum(in), ref.Port), want.slvl[in]})
+				s.lanes.slvl = append(s.lanes.slvl, slvlWrite{ref, mad.SLtoVLModifier(ib.PortNum(in), ref.Port),
+					want.slvl[in]})
 			}
 		}
 		s.planArbitration(ref, want)

@@ -7,9 +7,9 @@ import (
 	"softib/proto/mad"
 )
 
-// light is the light sweep: between full sweeps every switch is asked whether a port has changed and who its manager is, and one block of its
-// forwarding table, another one each time, is compared with what it should be. The other managers are asked whether they still stand by, and the
-// manager's own port whether its link is still as it was.
+// light is the light sweep: between full sweeps every switch is asked whether a port has changed and who its manager
+// is, and one block of its forwarding table, another one each time, is compared with what it should be. The other
+// managers are asked whether they still stand by, and the manager's own port whether its link is still as it was.
 type light struct {
 	next   ib.Time
 	at     int // the next question

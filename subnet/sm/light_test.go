@@ -30,7 +30,8 @@ func TestNothingChanges(t *testing.T) {
 				sweeps := h.m.Sweeps()
 				n.pass(65 * ib.Second)
 				if n.allSets() != 0 || h.m.Sweeps() != sweeps || h.m.Counters().LightSweeps < 6 {
-					t.Fatalf("light sweeps: Sets by attribute %v, %d sweeps more, %+v\n%s", n.sets, h.m.Sweeps()-sweeps, h.m.Counters(), n.logs())
+					t.Fatalf("light sweeps: Sets by attribute %v, %d sweeps more, %+v\n%s", n.sets, h.m.Sweeps()-sweeps,
+						h.m.Counters(), n.logs())
 				}
 				n.works()
 			})
@@ -54,7 +55,8 @@ func TestLinkLossWritesLittle(t *testing.T) {
 		n.works()
 		blocks, infos := n.sets[mad.AttrLFT], n.sets[mad.AttrSwitchInfo]
 		if infos != 2 || n.sets[mad.AttrPortInfo] != 0 || blocks+infos != n.allSets() {
-			t.Errorf("%s: Sets by attribute %v: want tables, and the SwitchInfo of two switches", n.g.PortName(ref), n.sets)
+			t.Errorf("%s: Sets by attribute %v: want tables, and the SwitchInfo of two switches", n.g.PortName(ref),
+				n.sets)
 		}
 		if all := len(n.g.Switches()) * (int(h.m.net.Top)/64 + 1); blocks == 0 || blocks > all/4 {
 			t.Errorf("%s: %d blocks written of %d", n.g.PortName(ref), blocks, all)
@@ -62,7 +64,10 @@ func TestLinkLossWritesLittle(t *testing.T) {
 		// Back again: two ports are armed and activated, and little else.
 		n.resetCounts()
 		n.join(ref)
-		n.must(3*ib.Second, "it is swept", func() bool { return h.rests() && n.links[ref.Node][ref.Port].State() == ib.PortActive })
+		n.must(3*ib.Second, "it is swept", func() bool {
+			return h.rests() &&
+				n.links[ref.Node][ref.Port].State() == ib.PortActive
+		})
 		n.pass(3 * ib.Second)
 		n.works()
 		if got := n.sets[mad.AttrPortInfo]; got != 4 {
@@ -104,7 +109,8 @@ func TestLightSweep(t *testing.T) {
 				n.t.Fatal(err)
 			}
 		}, false, "holds other tables"},
-		{"a switch has another address", func(n *network) { n.switches[leaf(n)].SetLID(77, 0) }, true, "another address"},
+		{"a switch has another address", func(n *network) { n.switches[leaf(n)].SetLID(77, 0) }, true,
+			"another address"},
 		{"a switch dies", func(n *network) { n.deaf[leaf(n)] = true }, true, "does not answer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -148,7 +154,8 @@ func TestLightSweep(t *testing.T) {
 	}
 }
 
-// TestOwnLink: a manager whose own cable is out for a while manages again when it is back, also if it was out from the start.
+// TestOwnLink: a manager whose own cable is out for a while manages again when it is back, also if it was out from the
+// start.
 func TestOwnLink(t *testing.T) {
 	for _, start := range []bool{false, true} {
 		t.Run(fmt.Sprint(start), func(t *testing.T) {
@@ -185,8 +192,8 @@ func TestBackToBack(t *testing.T) {
 	n.whole(15*ib.Second, h)
 }
 
-// TestDeadNodeDoesNotStopLightSweeps: while a node that does not answer is waited for, everything else is looked after, and
-// a look at a switch does not become a full sweep.
+// TestDeadNodeDoesNotStopLightSweeps: while a node that does not answer is waited for, everything else is looked after,
+// and a look at a switch does not become a full sweep.
 func TestDeadNodeDoesNotStopLightSweeps(t *testing.T) {
 	n := newNetwork(t, "fat-tree:radix=4,levels=2")
 	dead := n.hostRef(6).Node
@@ -215,7 +222,8 @@ func TestDeadNodeDoesNotStopLightSweeps(t *testing.T) {
 	n.whole(400*ib.Second, h)
 }
 
-// TestChangeDuringFirstSweep: links that come up, or go down, while the first sweep goes on are not forgotten, although no trap can tell.
+// TestChangeDuringFirstSweep: links that come up, or go down, while the first sweep goes on are not forgotten, although
+// no trap can tell.
 func TestChangeDuringFirstSweep(t *testing.T) {
 	const shape = "fat-tree:radix=4,levels=2"
 	probe := newNetwork(t, shape)
@@ -257,7 +265,8 @@ func TestChangeDuringFirstSweep(t *testing.T) {
 				continue // the sweep was shorter
 			}
 			if !n.until(25*ib.Second, func() bool { return h.rests() && n.broken(without...) == "" }) {
-				t.Fatalf("restart %v: change of %s (down: %v) at datagram %d of %d: %s\n%s", restart, n.g.PortName(ref), down, at, total, n.broken(without...), n.logs())
+				t.Fatalf("restart %v: change of %s (down: %v) at datagram %d of %d: %s\n%s", restart, n.g.PortName(ref),
+					down, at, total, n.broken(without...), n.logs())
 			}
 		}
 	}

@@ -24,8 +24,8 @@ func (s *sweep) nextLink() (subnet.Ref, bool) {
 	return subnet.Ref{}, false
 }
 
-// nextArm configures links and takes them from Initialize to Armed. All are armed before the first is active, since packets
-// that come to a port that is not armed yet would be lost (IBA 7.2.7).
+// nextArm configures links and takes them from Initialize to Armed. All are armed before the first is active, since
+// packets that come to a port that is not armed yet would be lost (IBA 7.2.7).
 func (s *sweep) nextArm(r *request) bool {
 	for ref, ok := s.nextLink(); ok; ref, ok = s.nextLink() {
 		n := s.nodes[ref.Node]

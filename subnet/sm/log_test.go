@@ -9,7 +9,8 @@ import (
 	"softib/proto/topo"
 )
 
-// What an operator reads: one line for each thing that happened, with names and ports, and why the sweep after it was made.
+// What an operator reads: one line for each thing that happened, with names and ports, and why the sweep after it was
+// made.
 func TestTopologyLog(t *testing.T) {
 	n := newNetwork(t, "fat-tree:radix=4,levels=2")
 	h := n.manage(0, Config{SweepInterval: -1})
@@ -23,10 +24,14 @@ func TestTopologyLog(t *testing.T) {
 		do   func()
 		want []string // of each line about topology
 	}{
-		{"a host goes", func() { n.cut(port("h8", 1)) }, []string{`gone: CA "h8 HCA-1" (GUID) behind "leaf4" (GUID) port 2`}},
-		{"a host comes", func() { n.join(port("h8", 1)) }, []string{`new: CA "h8 HCA-1" (GUID) behind "leaf4" (GUID) port 2`}},
-		{"a link goes", func() { n.cut(port("leaf1", 3)) }, []string{`link lost: "leaf1" (GUID) port 3 to "` + spine.Name + `" (GUID) port 1`}},
-		{"a link comes", func() { n.join(port("leaf1", 3)) }, []string{`link found: "leaf1" (GUID) port 3 to "` + spine.Name + `" (GUID) port 1, 4x NDR`}},
+		{"a host goes", func() { n.cut(port("h8", 1)) },
+			[]string{`gone: CA "h8 HCA-1" (GUID) behind "leaf4" (GUID) port 2`}},
+		{"a host comes", func() { n.join(port("h8", 1)) },
+			[]string{`new: CA "h8 HCA-1" (GUID) behind "leaf4" (GUID) port 2`}},
+		{"a link goes", func() { n.cut(port("leaf1", 3)) },
+			[]string{`link lost: "leaf1" (GUID) port 3 to "` + spine.Name + `" (GUID) port 1`}},
+		{"a link comes", func() { n.join(port("leaf1", 3)) },
+			[]string{`link found: "leaf1" (GUID) port 3 to "` + spine.Name + `" (GUID) port 1, 4x NDR`}},
 		{"a switch goes", func() {
 			for p := 1; p < len(spine.Ports); p++ {
 				n.cut(topo.PortRef{Node: spine.Index, Port: ib.PortNum(p)})
@@ -72,13 +77,15 @@ func withoutGUIDs(text string) string {
 
 func TestBrief(t *testing.T) {
 	for at, want := range map[ib.Time]string{
-		0: "0us", 999 * ib.Microsecond: "999us", 2068 * ib.Microsecond: "2.07ms", 1500 * ib.Millisecond: "1.50s", 90 * ib.Second: "90.00s",
+		0: "0us", 999 * ib.Microsecond: "999us", 2068 * ib.Microsecond: "2.07ms", 1500 * ib.Millisecond: "1.50s",
+		90 * ib.Second: "90.00s",
 	} {
 		if got := brief(at); got != want {
 			t.Errorf("%v is %q, want %q", at, got, want)
 		}
 	}
-	r := SweepReport{Hosts: 1, Switches: 2, Links: 3, Degraded: 1, Engine: "updn", VLs: 1, Blocks: 4, Problems: 1, MADs: 9, Took: 3 * ib.Millisecond}
+	r := SweepReport{Hosts: 1, Switches: 2, Links: 3, Degraded: 1, Engine: "updn", VLs: 1, Blocks: 4, Problems: 1,
+		MADs: 9, Took: 3 * ib.Millisecond}
 	if got, want := r.String(), "1 host, 2 switches, 3 links (1 degraded); updn routing on 1 lane, 4 table blocks written; 1 problem; 9 datagrams in 3.00ms"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

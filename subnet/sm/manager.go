@@ -98,7 +98,9 @@ type outgoing struct {
 
 // New makes a manager. Nothing happens before Start.
 func New(cfg Config) *Manager {
-	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
+	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{},
+		actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{}, trapSeen: map[trapKey]trapSeen{},
+		wants: noWants()}
 	m.keys = newKeyring(m.cfg.Memory.MKeys)
 	m.width = m.cfg.Window
 	var refused []ib.GUID
@@ -163,7 +165,8 @@ func (m *Manager) become(s mad.SMState, why string) {
 // PollSend gives the next datagram to send. False means that there is none now.
 func (m *Manager) PollSend(now ib.Time, send *Send) bool {
 	m.now = max(m.now, now)
-	// Looking for a request may end a phase, which leaves something to tell: who is told that there is nothing goes to sleep.
+	// Looking for a request may end a phase, which leaves something to tell: who is told that there is nothing goes to
+	// sleep.
 	return m.pollOut(send) || m.pollRequest(send) || m.pollOut(send)
 }
 
@@ -262,8 +265,9 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 	}
 }
 
-// pace narrows the window where answers do not come, and widens it slowly as they do: subnet management has no flow control, and nodes
-// with small buffers lose what comes too fast (IBA 7.9.3). Who repeats the same burst loses the same datagrams again.
+// pace narrows the window where answers do not come, and widens it slowly as they do: subnet management has no flow
+// control, and nodes with small buffers lose what comes too fast (IBA 7.9.3). Who repeats the same burst loses the same
+// datagrams again.
 func (m *Manager) pace(answered bool) {
 	switch {
 	case answered:
@@ -304,8 +308,8 @@ func (m *Manager) HandleTimer(now ib.Time) {
 	m.admin.HandleTimer(m.now)
 }
 
-// wants are the reasons for sweeps: for a full one, and for a look at some nodes. A full one that can wait does not hold up
-// a look, and does not come sooner for it.
+// wants are the reasons for sweeps: for a full one, and for a look at some nodes. A full one that can wait does not
+// hold up a look, and does not come sooner for it.
 type wants struct {
 	full, look wish
 	lookAt     map[ib.GUID]bool
@@ -350,7 +354,8 @@ func (m *Manager) wantLook(at ib.Time, guid ib.GUID, why string) {
 	w.lookAt[guid] = true
 }
 
-// retryAt is when to try again what did not work: with the next light sweep's time, or after as long where there are none.
+// retryAt is when to try again what did not work: with the next light sweep's time, or after as long where there are
+// none.
 func (m *Manager) retryAt(tries int) ib.Time {
 	pause := m.cfg.SweepInterval
 	if pause <= 0 {

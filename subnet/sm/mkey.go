@@ -8,8 +8,8 @@ import (
 	"softib/subnet"
 )
 
-// keyring knows the M_Keys of ports (IBA 14.2.4). A port whose key is another than the configured one, because the key was changed, or because
-// another manager gave it, is spoken to with its own until it has the new one.
+// keyring knows the M_Keys of ports (IBA 14.2.4). A port whose key is another than the configured one, because the key
+// was changed, or because another manager gave it, is spoken to with its own until it has the new one.
 type keyring struct {
 	of    map[ib.GUID]uint64 // by port GUID, a switch's by its port 0
 	dirty bool
@@ -81,8 +81,8 @@ func (m *Manager) mkeyAt(l ib.LID) uint64 {
 	return m.cfg.MKey
 }
 
-// SetMKey replaces the key that guards the nodes, its level of protection and its lease in seconds. Nodes get it one by one with the
-// sweep that it asks for, each by a request with the key that it has.
+// SetMKey replaces the key that guards the nodes, its level of protection and its lease in seconds. Nodes get it one by
+// one with the sweep that it asks for, each by a request with the key that it has.
 func (m *Manager) SetMKey(now ib.Time, key uint64, protect uint8, lease uint16) {
 	m.now = max(m.now, now)
 	m.keys.wanted = &mkeyConfig{key, protect, lease}
@@ -159,8 +159,9 @@ func (s *sweep) neighborsOwn(node int32, port ib.PortNum) uint64 {
 	return s.m.cfg.MKey
 }
 
-// tryKey is the n-th key to try: the one that a port should have, then all that are in use anywhere, the configured one first. False
-// means that there are no more. What a port should have may change while it is tried; the others do not within a sweep.
+// tryKey is the n-th key to try: the one that a port should have, then all that are in use anywhere, the configured one
+// first. False means that there are no more. What a port should have may change while it is tried; the others do not
+// within a sweep.
 func (s *sweep) tryKey(first uint64, try int) (uint64, bool) {
 	if try == 0 {
 		return first, true
@@ -204,7 +205,8 @@ func (s *sweep) tryAnother(r *request) bool {
 	return true
 }
 
-// withoutKey is called for a probe that was not answered. It reports whether another key is tried, in which case the silence does not count.
+// withoutKey is called for a probe that was not answered. It reports whether another key is tried, in which case the
+// silence does not count.
 func (s *sweep) withoutKey(r *request) bool {
 	if !s.tryAnother(r) {
 		return false
@@ -222,8 +224,8 @@ func (s *sweep) opened(r *request, guid ib.GUID) {
 	}
 }
 
-// sawKey takes what an end port's PortInfo says about its key. A key that is not shown is another than the one that was used; sawKey then
-// asks with the next one, and reports whether it does.
+// sawKey takes what an end port's PortInfo says about its key. A key that is not shown is another than the one that was
+// used; sawKey then asks with the next one, and reports whether it does.
 func (s *sweep) sawKey(r *request, guid ib.GUID, pi *mad.PortInfo) (again bool) {
 	switch {
 	case pi.MKey != 0:
@@ -280,8 +282,8 @@ func (s *sweep) gaveKey(ref subnet.Ref, pi *mad.PortInfo) {
 	delete(s.foreign, guid)
 }
 
-// renewal keeps leases of keys: a port whose owner is not heard for as long as the lease gives its key up when somebody else tries
-// another (IBA 14.2.4). Any request with the right key is a sign of life.
+// renewal keeps leases of keys: a port whose owner is not heard for as long as the lease gives its key up when somebody
+// else tries another (IBA 14.2.4). Any request with the right key is a sign of life.
 type renewal struct {
 	next   ib.Time
 	active bool
@@ -348,7 +350,8 @@ func (m *Manager) renewed(r *request, v mad.View) {
 		return
 	}
 	var pi mad.PortInfo
-	if _, err := pi.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil && pi.MKey != m.cfg.MKey && pi.MKeyProtectBits != 0 {
+	if _, err := pi.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil && pi.MKey != m.cfg.MKey &&
+		pi.MKeyProtectBits != 0 {
 		n := m.sub.Nodes[r.node]
 		m.wantLook(m.now, n.Info.NodeGUID, nodeName(n)+" has another M_Key than it was given")
 	}

@@ -26,15 +26,18 @@ func (r *rig) wantKey(key uint64, protect uint8, lease uint16) {
 		var pi mad.PortInfo
 		pi.Parse(r.get(mad.ClassSMLID, node, in, mad.AttrPortInfo, 0, key).Data())
 		if pi.MKey != key || pi.MKeyProtectBits != protect || pi.MKeyLeasePeriod != lease {
-			r.t.Errorf("%s: key %#x, level %d, lease %d: want %#x, %d, %d", r.w.g.Nodes[node].Name, pi.MKey, pi.MKeyProtectBits, pi.MKeyLeasePeriod, key, protect, lease)
+			r.t.Errorf("%s: key %#x, level %d, lease %d: want %#x, %d, %d", r.w.g.Nodes[node].Name, pi.MKey,
+				pi.MKeyProtectBits, pi.MKeyLeasePeriod, key, protect, lease)
 		}
 	})
 }
 
-// intrude asks a port for its partitions with a wrong key, or tries to write them; it reports whether there was an answer.
+// intrude asks a port for its partitions with a wrong key, or tries to write them; it reports whether there was an
+// answer.
 func (r *rig) intrude(node int, in ib.PortNum, method mad.Method) bool {
 	var req, resp [mad.Size]byte
-	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: method, AttributeID: mad.AttrPKeyTable}
+	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: method,
+		AttributeID: mad.AttrPKeyTable}
 	h.Append(req[:0])
 	mad.View(req[:]).SetMKey(0xBAD)
 	_, ok := r.w.agents[node].HandleMAD(r.now, in, req[:], resp[:])
@@ -62,7 +65,8 @@ func TestMKeyRollover(t *testing.T) {
 			// A new key, and one port's answer is lost: it has the key and nobody knows.
 			lost := 0
 			r.lose = func(node int, v mad.View) (bool, bool) {
-				if v.AttrID() == mad.AttrPortInfo && v.Method() == mad.MethodSet && (node == 2 || w.g.Nodes[node].Name == "spine1") && lost < 2 {
+				if v.AttrID() == mad.AttrPortInfo && v.Method() == mad.MethodSet &&
+					(node == 2 || w.g.Nodes[node].Name == "spine1") && lost < 2 {
 					lost++
 					return false, true
 				}
@@ -114,7 +118,8 @@ func TestForeignMKey(t *testing.T) {
 		pi := first.portInfo(2, 1, 1)
 		pi.PortState, pi.PortPhysicalState = ib.PortNoChange, ib.PhysNoChange
 		pi.MKey, pi.MKeyProtectBits, pi.MKeyLeasePeriod = 0x777, protect, 30
-		h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: mad.MethodSet, AttributeID: mad.AttrPortInfo, AttributeModifier: 1}
+		h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: mad.MethodSet,
+			AttributeID: mad.AttrPortInfo, AttributeModifier: 1}
 		h.Append(req[:0])
 		pi.Append(mad.View(req[:]).Data()[:0])
 		if _, ok := w.agents[2].HandleMAD(0, 1, req[:], resp[:]); !ok {

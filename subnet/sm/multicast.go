@@ -22,7 +22,8 @@ type Group struct {
 	Members []ib.GUID // ports
 }
 
-// SetGroup makes a multicast LID reach exactly the given ports; none takes the group away. It takes force with the sweep that it asks for.
+// SetGroup makes a multicast LID reach exactly the given ports; none takes the group away. It takes force with the
+// sweep that it asks for.
 func (m *Manager) SetGroup(now ib.Time, g Group) {
 	m.now = max(m.now, now)
 	m.groups = slices.DeleteFunc(m.groups, func(o Group) bool { return o.MLID == g.MLID })
@@ -129,7 +130,8 @@ func (s *sweep) beginMulticast() {
 func (s *sweep) planMFT(i int32, want []portSet, unknown bool) {
 	n := s.nodes[i]
 	if limit := int(n.Switch.MulticastFDBCap); len(want) > limit {
-		s.problem("%s: groups up to LID %#x, but its multicast table ends at %#x", nodeName(n), int(ib.LIDMulticastMin)+len(want)-1, int(ib.LIDMulticastMin)+limit-1)
+		s.problem("%s: groups up to LID %#x, but its multicast table ends at %#x", nodeName(n), int(ib.LIDMulticastMin)+
+			len(want)-1, int(ib.LIDMulticastMin)+limit-1)
 		want = want[:limit]
 	}
 	positions := n.Info.NumPorts/mad.MFTPortMask + 1

@@ -15,8 +15,8 @@ import (
 	"softib/proto/topo"
 )
 
-// network is a world in virtual time: managers at several hosts, each behind the management service of its port; packets that
-// take a while; nodes that misbehave as told; cables that come and go.
+// network is a world in virtual time: managers at several hosts, each behind the management service of its port;
+// packets that take a while; nodes that misbehave as told; cables that come and go.
 type network struct {
 	*world
 	t      testing.TB
@@ -115,7 +115,8 @@ func (n *network) hostRef(k int) topo.PortRef {
 
 // open makes a program at a port.
 func (n *network) open(ref topo.PortRef) *host {
-	h := &host{n: n, ref: ref, rpc: madrpc.New(madrpc.Config{AgentAfter: madrpc.AgentID(1000 * (len(n.hosts) + 1))}), ids: map[mad.Class]madrpc.AgentID{}}
+	h := &host{n: n, ref: ref, rpc: madrpc.New(madrpc.Config{AgentAfter: madrpc.AgentID(1000 * (len(n.hosts) + 1))}),
+		ids: map[mad.Class]madrpc.AgentID{}}
 	n.hosts = append(n.hosts, h)
 	return h
 }
@@ -139,9 +140,11 @@ func (n *network) manage(k int, cfg Config) *host {
 // run starts a manager at a port.
 func (h *host) run(cfg Config) {
 	for _, c := range []mad.Class{mad.ClassSMDirect, mad.ClassSMLID} {
-		h.register(madrpc.Registration{Class: c, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap)})
+		h.register(madrpc.Registration{Class: c, ClassVersion: 1,
+			Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap)})
 	}
-	h.register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodDelete, mad.MethodGetTable)})
+	h.register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: 2, RMPP: true,
+		Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodDelete, mad.MethodGetTable)})
 	h.register(madrpc.Registration{Class: mad.ClassCC, ClassVersion: 2})
 	h.m = New(cfg)
 	h.n.agents[h.ref.Node].SetCapability(h.ref.Port, mad.CapIsSM, 0)
@@ -201,7 +204,8 @@ func (h *host) step() bool {
 		var send Send
 		for h.m.PollSend(n.now, &send) {
 			moved = true
-			msg := madrpc.Message{Env: send.Env, Data: send.Data, Timeout: send.Timeout, Retries: send.Retries, Cookie: send.Cookie}
+			msg := madrpc.Message{Env: send.Env, Data: send.Data, Timeout: send.Timeout, Retries: send.Retries,
+				Cookie: send.Cookie}
 			if err := h.rpc.Send(n.now, h.ids[mad.Class(send.Data[1])], msg); err != nil && send.Timeout > 0 {
 				h.m.HandleReply(n.now, send.Cookie, nil)
 			}
@@ -340,7 +344,8 @@ func (n *network) logs() string {
 
 // rests reports whether a manager is master and has nothing to do now.
 func (h *host) rests() bool {
-	return h.m.State() == mad.SMMaster && h.m.sub != nil && h.m.sweep == nil && !h.m.due() && h.m.inFlight == 0 && len(h.m.out) == 0
+	return h.m.State() == mad.SMMaster && h.m.sub != nil && h.m.sweep == nil && !h.m.due() && h.m.inFlight == 0 &&
+		len(h.m.out) == 0
 }
 
 // up waits until a manager's subnet is up and all is done.
@@ -670,7 +675,8 @@ func (n *network) broken(without ...int) string {
 			}
 			for k := range ib.LID(1) << n.hcas[to.Node].Port(to.Port).LMC {
 				if hops, at, ok := n.walk(from, n.lid(to)+k); !ok || at != to {
-					return fmt.Sprintf("%s to %s (LID %v): ended at %s after %d hops", n.g.PortName(from), n.g.PortName(to), n.lid(to)+k, n.g.PortName(at), len(hops))
+					return fmt.Sprintf("%s to %s (LID %v): ended at %s after %d hops", n.g.PortName(from),
+						n.g.PortName(to), n.lid(to)+k, n.g.PortName(at), len(hops))
 				}
 			}
 		}

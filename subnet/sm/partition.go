@@ -51,8 +51,9 @@ type membership struct {
 	plain bool
 }
 
-// SetPartitions replaces the partitions. They take force with the sweep that it asks for; ports that leave a partition lose its key,
-// at their adapter and at the switch in front of it. Force tells when ticket has taken force, and who refused.
+// SetPartitions replaces the partitions. They take force with the sweep that it asks for; ports that leave a partition
+// lose its key, at their adapter and at the switch in front of it. Force tells when ticket has taken force, and who
+// refused.
 func (m *Manager) SetPartitions(now ib.Time, p policy.Partitions) (ticket uint64) {
 	m.now = max(m.now, now)
 	m.cfg.Partitions = p
@@ -74,7 +75,8 @@ func (s *sweep) resolvePartitions() {
 		ports = append(ports, policy.PortFacts{GUID: n.Ports[r.Port].GUID, Type: n.Info.NodeType, IsSelf: r == s.self})
 	})
 	if m.members == nil || !slices.Equal(m.members.ports, ports) {
-		m.members = resolve(m.cfg.Partitions, ports, policy.ResolveOptions{QoS: m.cfg.QoS.Enabled, AllowBoth: m.cfg.AllowBothKeys})
+		m.members = resolve(m.cfg.Partitions, ports, policy.ResolveOptions{QoS: m.cfg.QoS.Enabled,
+			AllowBoth: m.cfg.AllowBothKeys})
 		if !m.members.plain {
 			m.event(EventPolicy, "%s", m.members)
 		}
@@ -131,7 +133,8 @@ func resolve(p policy.Partitions, ports []policy.PortFacts, opt policy.ResolveOp
 				to.MTU, to.Rate = g.MTU, g.Rate
 			}
 			x.groups = append(x.groups, sa.GroupInfo{
-				MGID: g.MGID, PKey: g.PKey, QKey: g.QKey, MTU: g.MTU, Rate: mad.Rate(g.Rate), SL: g.SL, TClass: g.TClass,
+				MGID: g.MGID, PKey: g.PKey, QKey: g.QKey, MTU: g.MTU, Rate: mad.Rate(g.Rate), SL: g.SL,
+				TClass:    g.TClass,
 				FlowLabel: g.FlowLabel, HopLimit: g.HopLimit, Scope: g.Scope,
 			})
 		}
@@ -140,7 +143,8 @@ func resolve(p policy.Partitions, ports []policy.PortFacts, opt policy.ResolveOp
 }
 
 // ordered puts the default partition's key among the first two, so that no table is too small for it: all ports talk
-// with the manager in it. The manager's own port is a full member whatever the file says, else limited members could not reach it.
+// with the manager in it. The manager's own port is a full member whatever the file says, else limited members could
+// not reach it.
 func ordered(keys []ib.PKey, self bool) []ib.PKey {
 	at := slices.Index(keys, ib.PKeyDefault)
 	if at < 0 {
@@ -161,9 +165,9 @@ func ordered(keys []ib.PKey, self bool) []ib.PKey {
 	return keys
 }
 
-// passing are the keys for the switch port in front of a port: its partitions, each as a full member. A limited key there would refuse what
-// a limited member itself sends, where a switch applies the rule for two limited members (IBA 10.9.3) on the way in too; that two of them do not talk
-// is for their adapters to see to.
+// passing are the keys for the switch port in front of a port: its partitions, each as a full member. A limited key
+// there would refuse what a limited member itself sends, where a switch applies the rule for two limited members (IBA
+// 10.9.3) on the way in too; that two of them do not talk is for their adapters to see to.
 func passing(keys []ib.PKey) []ib.PKey {
 	if !slices.ContainsFunc(keys, func(k ib.PKey) bool { return !k.IsFull() }) {
 		return keys
@@ -177,7 +181,8 @@ func passing(keys []ib.PKey) []ib.PKey {
 	return out
 }
 
-// precreatePartitions makes the groups that partitions have from the start, and lets go of those of partitions that are no more.
+// precreatePartitions makes the groups that partitions have from the start, and lets go of those of partitions that are
+// no more.
 func (m *Manager) precreatePartitions() {
 	if m.members == nil {
 		return

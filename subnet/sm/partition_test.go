@@ -26,11 +26,13 @@ func (r *rig) keys(host int) []ib.PKey {
 func (r *rig) front(host int) (keys []ib.PKey, in, out bool) {
 	x := r.w.g.Nodes[host].Ports[1]
 	var pi mad.PortInfo
-	if _, err := pi.Parse(r.get(mad.ClassSMLID, x.Peer, 0, mad.AttrPortInfo, uint32(x.PeerPort), 0).Data()); err != nil {
+	if _, err := pi.Parse(r.get(mad.ClassSMLID, x.Peer, 0, mad.AttrPortInfo, uint32(x.PeerPort),
+		0).Data()); err != nil {
 		r.t.Fatal(err)
 	}
 	var t mad.PKeyTable
-	if _, err := t.Parse(r.get(mad.ClassSMLID, x.Peer, 0, mad.AttrPKeyTable, mad.PKeyModifier(x.PeerPort, 0), 0).Data()); err != nil {
+	if _, err := t.Parse(r.get(mad.ClassSMLID, x.Peer, 0, mad.AttrPKeyTable, mad.PKeyModifier(x.PeerPort, 0),
+		0).Data()); err != nil {
 		r.t.Fatal(err)
 	}
 	for _, k := range t {
@@ -54,10 +56,12 @@ func TestPartitions(t *testing.T) {
 		}
 	}
 	sub := r.m.Subnet()
-	if len(sub.Partitions) != 1 || sub.Partitions[0].Key != ib.PKeyDefault || len(sub.Partitions[0].Members) != 7 || !sub.Partitions[0].IPoIB {
+	if len(sub.Partitions) != 1 || sub.Partitions[0].Key != ib.PKeyDefault || len(sub.Partitions[0].Members) != 7 ||
+		!sub.Partitions[0].IPoIB {
 		t.Errorf("partitions %+v", sub.Partitions)
 	}
-	if g := r.m.Admin().Groups(); len(g) != 1 || g[0].MGID != BroadcastMGID(ib.PKeyDefault) || g[0].MLID != BroadcastMLID {
+	if g := r.m.Admin().Groups(); len(g) != 1 || g[0].MGID != BroadcastMGID(ib.PKeyDefault) ||
+		g[0].MLID != BroadcastMLID {
 		t.Errorf("groups %+v", g)
 	}
 
@@ -68,7 +72,8 @@ blue=0x1002,ipoib : %[3]v=full, %[4]v=limited, %[5]v=limited ;
 `, r.guid(1), r.guid(2), r.guid(3), r.guid(4), r.guid(5))
 	r.m.SetPartitions(r.now, parts(t, text))
 	r.settle()
-	want := [][]ib.PKey{{0xffff}, {0x7fff, 0x9001}, {0x7fff, 0x9001}, {0x7fff, 0x9001, 0x9002}, {0x7fff, 0x1002}, {0x7fff, 0x1002}}
+	want := [][]ib.PKey{{0xffff}, {0x7fff, 0x9001}, {0x7fff, 0x9001}, {0x7fff, 0x9001, 0x9002}, {0x7fff, 0x1002},
+		{0x7fff, 0x1002}}
 	for h, keys := range want {
 		if got := r.keys(h); !slices.Equal(got, keys) {
 			t.Errorf("h%d has %v, want %v", h+1, got, keys)
@@ -82,7 +87,8 @@ blue=0x1002,ipoib : %[3]v=full, %[4]v=limited, %[5]v=limited ;
 		t.Errorf("groups %+v", groups)
 	}
 	for _, g := range groups {
-		if g.MGID == BroadcastMGID(0x9001) && (g.MTU != ib.MTU4096 || g.Rate != 7 || g.PKey != 0x9001 || g.QKey != policy.IPoIBQKey) {
+		if g.MGID == BroadcastMGID(0x9001) && (g.MTU != ib.MTU4096 || g.Rate != 7 || g.PKey != 0x9001 ||
+			g.QKey != policy.IPoIBQKey) {
 			t.Errorf("red's group: %+v", g.GroupInfo)
 		}
 	}
@@ -103,7 +109,8 @@ blue=0x1002 : %[3]v=full, %[4]v=limited, %[2]v=full ;
 `, r.guid(1), r.guid(2), r.guid(3), r.guid(4))
 	r.m.SetPartitions(r.now, parts(t, text))
 	r.settle()
-	want = [][]ib.PKey{{0xffff}, {0x7fff, 0x9001}, {0x7fff, 0x9003, 0x9002}, {0x7fff, 0x9001, 0x9002}, {0x7fff, 0x1002}, {0x7fff}}
+	want = [][]ib.PKey{{0xffff}, {0x7fff, 0x9001}, {0x7fff, 0x9003, 0x9002}, {0x7fff, 0x9001, 0x9002}, {0x7fff, 0x1002},
+		{0x7fff}}
 	for h, keys := range want {
 		if got := r.keys(h); !slices.Equal(got, keys) {
 			t.Errorf("after the move h%d has %v, want %v", h+1, got, keys)
@@ -168,7 +175,8 @@ func TestIndex0(t *testing.T) {
 func TestBothKeys(t *testing.T) {
 	for _, allow := range []bool{false, true} {
 		w := build(t, spec(t, "star:2"))
-		r := newRig(t, w, Config{AllowBothKeys: allow, Partitions: parts(t, "Default=0x7fff : ALL=full ; p=6 : ALL=both ;")})
+		r := newRig(t, w, Config{AllowBothKeys: allow,
+			Partitions: parts(t, "Default=0x7fff : ALL=full ; p=6 : ALL=both ;")})
 		r.settle()
 		want := []ib.PKey{0xffff, 0x8006}
 		if allow {
@@ -236,7 +244,8 @@ func TestKeysAfterTrouble(t *testing.T) {
 	r.settle()
 	r.pass(ib.Second * 60)
 	for h := 1; h < 3; h++ {
-		if got, in, _ := r.front(h); !slices.Equal(got, []ib.PKey{0xffff, 0x8006}) || !slices.Equal(r.keys(h), []ib.PKey{0xffff, 0x0006}) || !in {
+		if got, in, _ := r.front(h); !slices.Equal(got, []ib.PKey{0xffff, 0x8006}) ||
+			!slices.Equal(r.keys(h), []ib.PKey{0xffff, 0x0006}) || !in {
 			t.Errorf("h%d: %v, its switch port %v", h+1, r.keys(h), got)
 		}
 	}
@@ -319,7 +328,8 @@ func BenchmarkPartitions(b *testing.B) {
 	p := parts(b, text.String())
 	sub := m.Subnet()
 	newSweep := func() *sweep {
-		s := &sweep{m: m, nodes: slices.Clone(sub.Nodes), own: make([]bool, len(sub.Nodes)), self: sub.Self, switches: sub.Switches, failed: map[int32]int{}}
+		s := &sweep{m: m, nodes: slices.Clone(sub.Nodes), own: make([]bool, len(sub.Nodes)), self: sub.Self,
+			switches: sub.Switches, failed: map[int32]int{}}
 		s.repath()
 		return s
 	}

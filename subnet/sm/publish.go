@@ -78,8 +78,8 @@ func (s *sweep) publish() {
 	m.restLight()
 }
 
-// grieve sees to it that what did not answer is asked again. What is new is tried again soon: it may have been a link that went down under a
-// question. Then the pauses grow, so that a dead node does not keep the manager busy.
+// grieve sees to it that what did not answer is asked again. What is new is tried again soon: it may have been a link
+// that went down under a question. Then the pauses grow, so that a dead node does not keep the manager busy.
 func (m *Manager) grieve(full bool, griefs int) {
 	g := &m.grief
 	if griefs == 0 {
@@ -113,7 +113,8 @@ type grief struct {
 	soon         ib.Time // a try without a pause comes no sooner
 }
 
-// others are the managers beside this one. A look at a few nodes does not see them all: those that it does not see are as they were.
+// others are the managers beside this one. A look at a few nodes does not see them all: those that it does not see are
+// as they were.
 func (s *sweep) others() []subnet.Manager {
 	if s.full || s.prev == nil {
 		return s.managers
@@ -121,7 +122,8 @@ func (s *sweep) others() []subnet.Manager {
 	var list []subnet.Manager
 	for _, o := range s.prev.Managers[1:] {
 		seen := slices.ContainsFunc(s.managers, func(m subnet.Manager) bool { return m.Port == o.Port })
-		if ref, there := s.refOf(o.Port); there && !seen && s.nodes[ref.Node].Ports[ref.Port].Info.CapabilityMask&mad.CapIsSM != 0 {
+		if ref, there := s.refOf(o.Port); there && !seen &&
+			s.nodes[ref.Node].Ports[ref.Port].Info.CapabilityMask&mad.CapIsSM != 0 {
 			list = append(list, o)
 		}
 	}

@@ -51,8 +51,8 @@ func (s *sweep) qosMapping(shape *laneShape) mad.SLtoVL {
 	return t
 }
 
-// arbitration is the low-priority and the high-priority table of ports of a shape: an operator's, or turns of equal weight for the lanes
-// that routing uses. A table that stays as it is is nil.
+// arbitration is the low-priority and the high-priority table of ports of a shape: an operator's, or turns of equal
+// weight for the lanes that routing uses. A table that stays as it is is nil.
 func (s *sweep) arbitration(shape *laneShape) (arb [2][]mad.VLArbEntry) {
 	equal := func() {
 		arb = [2][]mad.VLArbEntry{}
@@ -117,7 +117,8 @@ func (s *sweep) wantedLimit(ref subnet.Ref, pi *mad.PortInfo) {
 	}
 }
 
-// SetQoSPolicy replaces the levels and rules for paths; nil takes them away. Where it has an error, the old ones stay in force.
+// SetQoSPolicy replaces the levels and rules for paths; nil takes them away. Where it has an error, the old ones stay
+// in force.
 func (m *Manager) SetQoSPolicy(now ib.Time, p *policy.QoSPolicy) error {
 	m.now = max(m.now, now)
 	if err := m.usePolicy(p); err != nil {

@@ -36,7 +36,8 @@ func (r *rig) slvl(node int, in ib.PortNum, mod uint32) (t mad.SLtoVL) {
 
 func (r *rig) arb(node int, in ib.PortNum, port ib.PortNum, block mad.VLArbBlock) (t mad.VLArb) {
 	r.t.Helper()
-	if _, err := t.Parse(r.get(mad.ClassSMLID, node, in, mad.AttrVLArb, mad.VLArbModifier(port, block), 0).Data()); err != nil {
+	if _, err := t.Parse(r.get(mad.ClassSMLID, node, in, mad.AttrVLArb, mad.VLArbModifier(port, block),
+		0).Data()); err != nil {
 		r.t.Fatal(err)
 	}
 	return t
@@ -44,7 +45,8 @@ func (r *rig) arb(node int, in ib.PortNum, port ib.PortNum, block mad.VLArbBlock
 
 func (r *rig) portInfo(node int, in, port ib.PortNum) (pi mad.PortInfo) {
 	r.t.Helper()
-	if _, err := pi.Parse(r.get(mad.ClassSMLID, node, in, mad.AttrPortInfo, uint32(port), r.m.cfg.MKey).Data()); err != nil {
+	if _, err := pi.Parse(r.get(mad.ClassSMLID, node, in, mad.AttrPortInfo, uint32(port),
+		r.m.cfg.MKey).Data()); err != nil {
 		r.t.Fatal(err)
 	}
 	return pi
@@ -71,14 +73,17 @@ func TestQoSTables(t *testing.T) {
 	}
 	for in := ib.PortNum(1); in <= 4; in++ {
 		for out := ib.PortNum(1); out <= 4; out++ {
-			if got, want := r.slvl(sw, 0, mad.SLtoVLModifier(in, out)), (mad.SLtoVL{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 15, 1}); got != want {
+			if got, want := r.slvl(sw, 0, mad.SLtoVLModifier(in, out)),
+				(mad.SLtoVL{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 15, 1}); got != want {
 				t.Errorf("switch, from %d to %d: %v, want %v", in, out, got, want)
 			}
 		}
 	}
 	high, low := r.arb(1, 1, 0, mad.VLArbHigh0), r.arb(1, 1, 0, mad.VLArbLow0)
-	if high[0] != (mad.VLArbEntry{VL: 0, Weight: 7}) || high[1] != (mad.VLArbEntry{VL: 1, Weight: 9}) || high[2].Weight != 0 ||
-		low[0] != (mad.VLArbEntry{VL: 2, Weight: 255}) || low[2] != (mad.VLArbEntry{VL: 0, Weight: 5}) || low[3].Weight != 0 {
+	if high[0] != (mad.VLArbEntry{VL: 0, Weight: 7}) || high[1] != (mad.VLArbEntry{VL: 1, Weight: 9}) ||
+		high[2].Weight != 0 ||
+		low[0] != (mad.VLArbEntry{VL: 2, Weight: 255}) || low[2] != (mad.VLArbEntry{VL: 0, Weight: 5}) ||
+		low[3].Weight != 0 {
 		t.Errorf("adapter: high %v, low %v", high[:4], low[:4])
 	}
 	if low := r.arb(sw, 0, 2, mad.VLArbLow0); low[2] != (mad.VLArbEntry{VL: 4, Weight: 5}) {
@@ -93,7 +98,8 @@ func TestQoSTables(t *testing.T) {
 	// What the manager believes is what is there.
 	sub := r.m.Subnet()
 	at, _ := sub.ByGUID(w.g.Nodes[sw].GUID)
-	if tb := sub.Nodes[at].Ports[2].Tables; tb.SLtoVL[1] != r.slvl(sw, 0, mad.SLtoVLModifier(1, 2)) || tb.VLArb[0][2] != (mad.VLArbEntry{VL: 4, Weight: 5}) {
+	if tb := sub.Nodes[at].Ports[2].Tables; tb.SLtoVL[1] != r.slvl(sw, 0, mad.SLtoVLModifier(1, 2)) ||
+		tb.VLArb[0][2] != (mad.VLArbEntry{VL: 4, Weight: 5}) {
 		t.Errorf("believed: %+v", tb)
 	}
 	r.sets = 0
@@ -104,7 +110,8 @@ func TestQoSTables(t *testing.T) {
 	}
 }
 
-// A switch that takes a mapping for all ports at once gets it with one datagram; one that does not gets it for each pair.
+// A switch that takes a mapping for all ports at once gets it with one datagram; one that does not gets it for each
+// pair.
 func TestQoSWildcards(t *testing.T) {
 	count := func(optimized bool) int {
 		w := build(t, spec(t, "star:4"))
@@ -171,7 +178,8 @@ func TestQoSAfterTrouble(t *testing.T) {
 func TestQoSBesideRouting(t *testing.T) {
 	w := build(t, spec(t, "torus:4x4"))
 	pol := "qos-ulps\n default: 3\nend-qos-ulps\n"
-	r := newRig(t, w, Config{Engines: "dfsssp", QoS: qosOf(t, "qos TRUE\nqos_vlarb_low 0:8,1:8,2:8,3:8,4:8,5:8,6:8,7:8\n", pol)})
+	r := newRig(t, w, Config{Engines: "dfsssp", QoS: qosOf(t,
+		"qos TRUE\nqos_vlarb_low 0:8,1:8,2:8,3:8,4:8,5:8,6:8,7:8\n", pol)})
 	r.settle()
 	if r.m.Last().VLs < 2 {
 		t.Fatalf("%s uses %d lanes", r.m.Last().Engine, r.m.Last().VLs)
@@ -207,13 +215,15 @@ func (r *rig) path(from, to int, with func(q *mad.PathRecord) uint64) (list []ma
 	if with != nil {
 		comps |= with(&q)
 	}
-	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: mad.MethodGetTable, TransactionID: 5, AttributeID: mad.AttrPathRecord}
+	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: mad.MethodGetTable,
+		TransactionID: 5, AttributeID: mad.AttrPathRecord}
 	b := h.Append(nil)
 	b = (&mad.RMPP{}).Append(b)
 	b = (&mad.SAHeader{ComponentMask: comps}).Append(b)
 	b = q.Append(b)
 	b = append(b, make([]byte, mad.Size-len(b))...)
-	resp, ok := r.m.Admin().Handle(r.now, mad.Envelope{LID: r.w.hcas[from].Port(1).LID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, b)
+	resp, ok := r.m.Admin().Handle(r.now, mad.Envelope{LID: r.w.hcas[from].Port(1).LID, QPN: ib.QPNGSI,
+		QKey: ib.QKeyGSI}, b)
 	if !ok {
 		r.t.Fatal("no answer")
 	}
@@ -341,7 +351,8 @@ end-qos-match-rules
 	}
 }
 
-// BenchmarkLanes is what QoS tables cost to work out among 11,664 hosts: when none is known, and when all are as they should be.
+// BenchmarkLanes is what QoS tables cost to work out among 11,664 hosts: when none is known, and when all are as they
+// should be.
 func BenchmarkLanes(b *testing.B) {
 	g := spec(b, "fat-tree:radix=36,levels=3")
 	w := build(b, g)
@@ -349,7 +360,8 @@ func BenchmarkLanes(b *testing.B) {
 	r.settle()
 	m, sub := r.m, r.m.Subnet()
 	plan := func(known bool) int {
-		s := &sweep{m: m, nodes: slices.Clone(sub.Nodes), own: make([]bool, len(sub.Nodes)), self: sub.Self, switches: sub.Switches, tables: m.tables}
+		s := &sweep{m: m, nodes: slices.Clone(sub.Nodes), own: make([]bool, len(sub.Nodes)), self: sub.Self,
+			switches: sub.Switches, tables: m.tables}
 		if !known {
 			for i := range s.nodes {
 				n := s.edit(int32(i))

@@ -15,8 +15,8 @@ type reading struct {
 	blocks int
 }
 
-// beginRead lists the tables that are not known: forwarding tables of switches that are in use, since what is written must
-// not disturb what they do, and partition tables of ports that were never seen.
+// beginRead lists the tables that are not known: forwarding tables of switches that are in use, since what is written
+// must not disturb what they do, and partition tables of ports that were never seen.
 func (s *sweep) beginRead() {
 	s.cursor = cursor{}
 	s.reads = s.reads[:0]
@@ -71,7 +71,8 @@ func (s *sweep) nextRead(r *request) bool {
 	return false
 }
 
-// unreadable starts the sweep over if the table of a switch in use could not be read: what is not known cannot be changed safely.
+// unreadable starts the sweep over if the table of a switch in use could not be read: what is not known cannot be
+// changed safely.
 func (s *sweep) unreadable() bool {
 	for _, i := range s.switches {
 		if s.unread[i] && s.m.doubt[s.nodes[i].Info.NodeGUID] && s.failed[i] > 0 {
@@ -141,8 +142,10 @@ func (s *sweep) tookKeys(ref subnet.Ref, block int, keys *mad.PKeyTable) {
 // share gives one value for all ports whose tables are the same as the last one's.
 func (m *Manager) share(t *subnet.PortTables) *subnet.PortTables {
 	for _, o := range m.shared {
-		if o != nil && slices.Equal(o.PKeys, t.PKeys) && (o.PKeys == nil) == (t.PKeys == nil) && slices.Equal(o.GUIDs, t.GUIDs) &&
-			slices.Equal(o.SLtoVL, t.SLtoVL) && slices.Equal(o.VLArb[0], t.VLArb[0]) && slices.Equal(o.VLArb[1], t.VLArb[1]) {
+		if o != nil && slices.Equal(o.PKeys, t.PKeys) && (o.PKeys == nil) == (t.PKeys == nil) &&
+			slices.Equal(o.GUIDs, t.GUIDs) &&
+			slices.Equal(o.SLtoVL, t.SLtoVL) && slices.Equal(o.VLArb[0], t.VLArb[0]) &&
+			slices.Equal(o.VLArb[1], t.VLArb[1]) {
 			return o
 		}
 	}

@@ -6,8 +6,9 @@ import (
 	"softib/subnet"
 )
 
-// A switch tells by one bit that some port has changed. Writing the bit back says that the change was seen, and it also takes away a
-// change that came after the ports were read. So they are read once more after that, those apart that were written later.
+// A switch tells by one bit that some port has changed. Writing the bit back says that the change was seen, and it also
+// takes away a change that came after the ports were read. So they are read once more after that, those apart that were
+// written later.
 
 // beginRecheck lists the ports to read.
 func (s *sweep) beginRecheck() {
@@ -18,7 +19,8 @@ func (s *sweep) beginRecheck() {
 	for _, i := range s.cleared {
 		n := s.nodes[i]
 		for p := 1; p < len(n.Ports); p++ {
-			// All links of a switch through which nothing could pass were armed, and would not have been if they had gone.
+			// All links of a switch through which nothing could pass were armed, and would not have been if they had
+			// gone.
 			if !s.cold[i] || !n.Ports[p].Up() {
 				s.cursor.ends = append(s.cursor.ends, subnet.Ref{Node: i, Port: ib.PortNum(p)})
 			}
@@ -39,7 +41,8 @@ func (s *sweep) nextRecheck(r *request) bool {
 	return true
 }
 
-// rechecked asks for a look if the port is not as it was. A switch that does not answer any more will be missed otherwise.
+// rechecked asks for a look if the port is not as it was. A switch that does not answer any more will be missed
+// otherwise.
 func (s *sweep) rechecked(r *request, v mad.View) {
 	if v == nil || v.Status() != mad.StatusOK {
 		return

@@ -116,7 +116,10 @@ func (r *rig) carry(send *Send, resp *[mad.Size]byte) bool {
 		return ok
 	}
 	if send.Env.LID == ib.LIDPermissive {
-		ok := walk(r.w.g, fabricFunc(func(node int, in ib.PortNum, req, _ *[mad.Size]byte) bool { return meet(node, in, req[:]) }), r.from, send.Data, resp)
+		ok := walk(r.w.g, fabricFunc(func(node int, in ib.PortNum, req,
+			_ *[mad.Size]byte) bool {
+			return meet(node, in, req[:])
+		}), r.from, send.Data, resp)
 		return ok && !lost
 	}
 	node, port, ok := r.w.byLID(send.Env.LID)
@@ -165,7 +168,8 @@ func (r *rig) logged(words ...string) bool {
 func (r *rig) get(class mad.Class, node int, in ib.PortNum, attr mad.AttrID, mod uint32, key uint64) mad.View {
 	r.t.Helper()
 	var req, resp [mad.Size]byte
-	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: class, ClassVersion: class.Info().Version, Method: mad.MethodGet, AttributeID: attr, AttributeModifier: mod}
+	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: class, ClassVersion: class.Info().Version,
+		Method: mad.MethodGet, AttributeID: attr, AttributeModifier: mod}
 	h.Append(req[:0])
 	if class != mad.ClassCC {
 		mad.View(req[:]).SetMKey(key)

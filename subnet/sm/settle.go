@@ -74,7 +74,8 @@ func (s *sweep) agree() {
 	}
 }
 
-// distinct leaves out nodes that have the port GUID of another: addresses go by those. The manager's own port goes before all others.
+// distinct leaves out nodes that have the port GUID of another: addresses go by those. The manager's own port goes
+// before all others.
 func (s *sweep) distinct() {
 	if !s.newcomers {
 		return
@@ -88,7 +89,8 @@ func (s *sweep) distinct() {
 			return
 		}
 		s.silent++
-		s.problem("duplicate GUID %v: port %d of %s and a port of %s have it; the first is left out", g, port, s.name(i), s.name(o))
+		s.problem("duplicate GUID %v: port %d of %s and a port of %s have it; the first is left out", g, port,
+			s.name(i), s.name(o))
 		for p := 1; p < len(s.nodes[i].Ports); p++ {
 			if s.nodes[i].IsSwitch() || ib.PortNum(p) == port {
 				s.cutOff(i, ib.PortNum(p))
@@ -217,7 +219,8 @@ func degraded(p *mad.PortInfo) bool {
 		p.EnabledSpeed() != 0 && p.ActiveSpeed() != 0 && p.ActiveSpeed() < p.EnabledSpeed()
 }
 
-// changes logs what is different from the last subnet. A node that came or went is one line, whatever its links; of other links each is one.
+// changes logs what is different from the last subnet. A node that came or went is one line, whatever its links; of
+// other links each is one.
 func (s *sweep) changes() {
 	if s.prev == nil {
 		return
@@ -248,7 +251,8 @@ func (s *sweep) changes() {
 	}
 }
 
-// linkChanges logs what became of a node's links to nodes that were there before and still are, from the end with the smaller GUID.
+// linkChanges logs what became of a node's links to nodes that were there before and still are, from the end with the
+// smaller GUID.
 func (s *sweep) linkChanges(old, n *subnet.Node, say func(string, ...any)) {
 	ours := func(far *subnet.Node, p int, q ib.PortNum) bool {
 		return n.Info.NodeGUID < far.Info.NodeGUID || n.Info.NodeGUID == far.Info.NodeGUID && p < int(q)
@@ -264,7 +268,8 @@ func (s *sweep) linkChanges(old, n *subnet.Node, say func(string, ...any)) {
 		}
 		if before != nil && after != nil && before.Info.NodeGUID == after.Info.NodeGUID && was.PeerPort == is.PeerPort {
 			if r := is.Rate(); r.Mbps() != was.Rate().Mbps() && ours(after, p, is.PeerPort) {
-				say("link changed: %s port %d to %s port %d: %v, was %v", nodeName(n), p, nodeName(after), is.PeerPort, r, was.Rate())
+				say("link changed: %s port %d to %s port %d: %v, was %v", nodeName(n), p, nodeName(after), is.PeerPort,
+					r, was.Rate())
 			}
 			continue
 		}

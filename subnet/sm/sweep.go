@@ -114,7 +114,8 @@ type PhaseReport struct {
 // String is what the log says of a sweep.
 func (r SweepReport) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s, %s", count(r.Hosts, "host", "hosts"), count(r.Switches, "switch", "switches"), count(r.Links, "link", "links"))
+	fmt.Fprintf(&b, "%s, %s, %s", count(r.Hosts, "host", "hosts"), count(r.Switches, "switch", "switches"),
+		count(r.Links, "link", "links"))
 	if r.Degraded > 0 {
 		fmt.Fprintf(&b, " (%d degraded)", r.Degraded)
 	}
@@ -167,21 +168,26 @@ var phases = [...]phase{
 	{name: "settle", start: (*sweep).settle},
 	{name: "ask heritage", start: (*sweep).beginHeritage, wait: (*sweep).awaitsHeritage},
 	{name: "heritage", start: (*sweep).claimHeritage},
-	{name: "read tables", start: (*sweep).beginRead, next: (*sweep).nextRead, reply: (*sweep).readReply, again: (*sweep).unreadable},
+	{name: "read tables", start: (*sweep).beginRead, next: (*sweep).nextRead, reply: (*sweep).readReply,
+		again: (*sweep).unreadable},
 	{name: "addresses", start: (*sweep).beginAddresses, next: (*sweep).nextAddress, reply: (*sweep).portReply},
 	{name: "partitions", start: (*sweep).beginKeys, next: (*sweep).nextKeys, reply: (*sweep).keysReply},
 	{name: "guids", start: (*sweep).beginGUIDs, next: (*sweep).nextGUIDs, reply: (*sweep).guidsReply},
 	{name: "compute", start: (*sweep).beginCompute, wait: (*sweep).awaitsJob},
 	{name: "lanes", start: (*sweep).beginLanes, next: (*sweep).nextLanes, reply: (*sweep).lanesReply},
-	{name: "tables", start: (*sweep).beginTables, next: (*sweep).nextTable, reply: (*sweep).tableReply, again: (*sweep).nextRound},
+	{name: "tables", start: (*sweep).beginTables, next: (*sweep).nextTable, reply: (*sweep).tableReply,
+		again: (*sweep).nextRound},
 	{name: "multicast", start: (*sweep).beginMulticast, next: (*sweep).nextMulticast, reply: (*sweep).multicastReply},
 	{name: "arm", start: (*sweep).beginLinks, next: (*sweep).nextArm, reply: (*sweep).portReply},
 	{name: "activate", start: (*sweep).beginLinks, next: (*sweep).nextActivate, reply: (*sweep).portReply},
 	{name: PhasePublish, start: (*sweep).publish},
 	{name: "recheck", start: (*sweep).beginRecheck, next: (*sweep).nextRecheck, reply: (*sweep).rechecked},
-	{name: "late tables", start: (*sweep).beginLate, next: (*sweep).nextLateWrite, reply: (*sweep).tableReply, again: (*sweep).nextLate, wait: (*sweep).drains},
-	{name: "congestion info", start: (*sweep).beginCongestionInfo, next: (*sweep).nextCongestionInfo, reply: (*sweep).congestionInfoReply},
-	{name: "congestion control", start: (*sweep).beginCongestion, next: (*sweep).nextCongestion, reply: (*sweep).congestionReply},
+	{name: "late tables", start: (*sweep).beginLate, next: (*sweep).nextLateWrite, reply: (*sweep).tableReply,
+		again: (*sweep).nextLate, wait: (*sweep).drains},
+	{name: "congestion info", start: (*sweep).beginCongestionInfo, next: (*sweep).nextCongestionInfo,
+		reply: (*sweep).congestionInfoReply},
+	{name: "congestion control", start: (*sweep).beginCongestion, next: (*sweep).nextCongestion,
+		reply: (*sweep).congestionReply},
 	{name: "inventory", start: (*sweep).beginInventory, next: (*sweep).nextInventory, reply: (*sweep).inventoryReply},
 	{name: "inventory done", start: (*sweep).endInventory},
 }
@@ -281,7 +287,8 @@ func (s *sweep) answeredIn(class mad.Class, r *request, v mad.View) bool {
 		s.problem("%s: no answer to %s(%s) %#x", s.name(r.node), verb(r.set), mad.AttrName(class, r.attr), r.mod)
 	case v.Status() != mad.StatusOK:
 		s.failed[r.node]++
-		s.problem("%s: %s(%s) %#x was answered with %s", s.name(r.node), verb(r.set), mad.AttrName(class, r.attr), r.mod, v.Status())
+		s.problem("%s: %s(%s) %#x was answered with %s", s.name(r.node), verb(r.set), mad.AttrName(class, r.attr),
+			r.mod, v.Status())
 	default:
 		return true
 	}

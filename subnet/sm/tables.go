@@ -8,8 +8,8 @@ import (
 	"softib/subnet"
 )
 
-// beginTables prepares the writing of forwarding tables. Switches through which nothing can pass yet get theirs whole, in any
-// order; all others in the rounds of the transition, so that no mixture of old and new makes a loop.
+// beginTables prepares the writing of forwarding tables. Switches through which nothing can pass yet get theirs whole,
+// in any order; all others in the rounds of the transition, so that no mixture of old and new makes a loop.
 func (s *sweep) beginTables() {
 	s.cursor = cursor{}
 	s.round = -1
@@ -94,8 +94,8 @@ func (s *sweep) writeLFT(r *request, node int32, block int, b *mad.LFT) {
 // drainMax bounds how long packets under way are waited for, where switches let them live for ever.
 const drainMax = 2 * ib.Second
 
-// setbacksMax is how many sweeps in a row may be given up because switches did not give or take their tables. The next one goes on
-// without them.
+// setbacksMax is how many sweeps in a row may be given up because switches did not give or take their tables. The next
+// one goes on without them.
 const setbacksMax = 3
 
 // setback gives the sweep up, to be started over, unless that was done too often.
@@ -109,8 +109,8 @@ func (s *sweep) setback(why string) bool {
 	return true
 }
 
-// nextRound goes on when all answers of a round are there. A round is not safe before the one before it is done: if a switch has
-// not taken its blocks the sweep starts over, and goes on from what the switches really hold.
+// nextRound goes on when all answers of a round are there. A round is not safe before the one before it is done: if a
+// switch has not taken its blocks the sweep starts over, and goes on from what the switches really hold.
 func (s *sweep) nextRound() bool {
 	if len(s.incomplete) > 0 && len(s.plan.Rounds) > 0 && s.setback("a switch has not taken its table") {
 		return true
@@ -120,8 +120,8 @@ func (s *sweep) nextRound() bool {
 	return s.round <= s.prompt
 }
 
-// beginLate starts the rounds that have to wait for packets that are under way on old routes. Every way between end ports
-// that can be there without waiting is there, and the subnet is published.
+// beginLate starts the rounds that have to wait for packets that are under way on old routes. Every way between end
+// ports that can be there without waiting is there, and the subnet is published.
 func (s *sweep) beginLate() {
 	s.cursor = cursor{}
 	s.round = s.prompt
@@ -135,8 +135,8 @@ func (s *sweep) pause() {
 	}
 }
 
-// nextLate goes on with the late rounds, unless something more urgent has to be done: then the next sweep goes on from what
-// the switches hold.
+// nextLate goes on with the late rounds, unless something more urgent has to be done: then the next sweep goes on from
+// what the switches hold.
 func (s *sweep) nextLate() bool {
 	if s.round < len(s.plan.Rounds) && s.m.now >= s.hold {
 		s.round++
@@ -174,8 +174,8 @@ func (s *sweep) leaveLate() {
 	s.m.stillDoubted()
 }
 
-// coldRow is the table that a switch gets through which nothing passes yet: the new one, less what has to wait at the others too. Its
-// links become active before the late rounds.
+// coldRow is the table that a switch gets through which nothing passes yet: the new one, less what has to wait at the
+// others too. Its links become active before the late rounds.
 func (s *sweep) coldRow(sw int32) []ib.PortNum {
 	for k := s.prompt; k < len(s.plan.Rounds); k++ {
 		for j := range s.plan.Rounds[k].Writes {

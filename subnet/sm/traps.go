@@ -67,7 +67,8 @@ func (m *Manager) handleTrap(env mad.Envelope, v mad.View) {
 			clear(m.trapSeen)
 		}
 		m.trapSeen[key] = trapSeen{at: m.now}
-		m.event(EventTrap, "%s (%d) from LID %v%s%s", mad.TrapName(n.TrapNumberDeviceID), n.TrapNumberDeviceID, env.LID, m.whose(env.LID), more(last.more))
+		m.event(EventTrap, "%s (%d) from LID %v%s%s", mad.TrapName(n.TrapNumberDeviceID), n.TrapNumberDeviceID, env.LID,
+			m.whose(env.LID), more(last.more))
 	}
 	m.act(&n, env.LID)
 	m.forwardNotice(&n)
@@ -125,7 +126,8 @@ func (m *Manager) act(n *mad.Notice, from ib.LID) {
 		m.look(lid, from, "link state change")
 	case mad.TrapCapabilityChange, mad.TrapSystemImageGUID:
 		lid = ib.LID(binary.BigEndian.Uint16(n.DataDetails[2:]))
-		if n.TrapNumberDeviceID == mad.TrapCapabilityChange && binary.BigEndian.Uint32(n.DataDetails[6:])&uint32(mad.CapIsSM) != 0 {
+		if n.TrapNumberDeviceID == mad.TrapCapabilityChange &&
+			binary.BigEndian.Uint32(n.DataDetails[6:])&uint32(mad.CapIsSM) != 0 {
 			// A manager came or went: all of them have to be seen.
 			m.want(m.now, "a manager has appeared")
 			return

@@ -64,7 +64,8 @@ func TestTrapsAreRepressed(t *testing.T) {
 	}
 }
 
-// TestTrapStorm: a node that says the same for ever fills neither the log nor the memory, nor does it keep the manager from its work.
+// TestTrapStorm: a node that says the same for ever fills neither the log nor the memory, nor does it keep the manager
+// from its work.
 func TestTrapStorm(t *testing.T) {
 	n := newNetwork(t, small)
 	h := n.manage(0, Config{})
@@ -74,7 +75,8 @@ func TestTrapStorm(t *testing.T) {
 	from := n.lid(n.hostRef(3))
 	notice := mad.Notice{IsGeneric: true, TrapNumberDeviceID: mad.TrapBadPKey, IssuerLID: from}
 	var b [mad.Size]byte
-	hdr := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: mad.MethodTrap, AttributeID: mad.AttrNotice}
+	hdr := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: mad.MethodTrap,
+		AttributeID: mad.AttrNotice}
 	hdr.Append(b[:0])
 	notice.Append(b[mad.SMPDataOff:mad.SMPDataOff])
 	for k := range 30_000 {
@@ -138,7 +140,8 @@ func TestCapabilityTraps(t *testing.T) {
 	n.must(ib.Second, "a full sweep", func() bool { return h.m.Sweeps() > sweeps && h.m.Last().Full })
 }
 
-// TestFlappingLink: a link that never comes to rest is not followed for ever by full sweeps, and the rest of the fabric works all the time.
+// TestFlappingLink: a link that never comes to rest is not followed for ever by full sweeps, and the rest of the fabric
+// works all the time.
 func TestFlappingLink(t *testing.T) {
 	n := newNetwork(t, "fat-tree:radix=4,levels=3")
 	h := n.manage(0, Config{})
@@ -184,11 +187,12 @@ func TestSwitchReboots(t *testing.T) {
 	}
 }
 
-// TestLateRounds: a second fault comes while tables wait for packets on old routes to go. The tables are right in the end, and no
-// mixture of them ever loops.
+// TestLateRounds: a second fault comes while tables wait for packets on old routes to go. The tables are right in the
+// end, and no mixture of them ever loops.
 func TestLateRounds(t *testing.T) {
 	for _, c := range []struct{ shape, engines string }{
-		{"ring:6", "minhop"}, {"torus:4x4", "minhop"}, {"mesh:3x4", "minhop"}, {"ring:8", "updn"}, {"torus:3x3", "dfsssp"}, {"random:switches=8,hosts=16,seed=1", "minhop"},
+		{"ring:6", "minhop"}, {"torus:4x4", "minhop"}, {"mesh:3x4", "minhop"}, {"ring:8", "updn"},
+		{"torus:3x3", "dfsssp"}, {"random:switches=8,hosts=16,seed=1", "minhop"},
 	} {
 		t.Run(c.shape+" "+c.engines, func(t *testing.T) {
 			n := newNetwork(t, c.shape)

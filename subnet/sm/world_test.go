@@ -53,7 +53,8 @@ func build(t testing.TB, g *topo.Graph, opts ...func(*world)) *world {
 		if w.mtu != nil {
 			cfg.MTUCap = w.mtu(i)
 		}
-		id := agent.Identity{Type: n.Type, GUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID, DeviceID: n.DeviceID, Desc: n.Desc}
+		id := agent.Identity{Type: n.Type, GUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID,
+			DeviceID: n.DeviceID, Desc: n.Desc}
 		w.links[i] = make([]*link.Port, len(n.Ports))
 		if n.IsSwitch() {
 			s := ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: cfg}, &w.pool)

@@ -22,8 +22,8 @@ type perfCaps struct {
 	none           bool // it does not answer
 }
 
-// hopelessAfter is after how many questions in succession from the start without any answer nobody is asked any more: our own port
-// is not active, say, or its manager has not come this far.
+// hopelessAfter is after how many questions in succession from the start without any answer nobody is asked any more:
+// our own port is not active, say, or its manager has not come this far.
 const hopelessAfter = 64
 
 func (p *perfState) hopeless() bool { return p.answered == 0 && p.silent >= hopelessAfter }
@@ -88,8 +88,8 @@ func (e *Engine) listClasses() {
 	}
 }
 
-// countable reports whether a port's counters are worth reading: an adapter's ports with a link, and all ports of switches, since one
-// that has lost its link has counted that.
+// countable reports whether a port's counters are worth reading: an adapter's ports with a link, and all ports of
+// switches, since one that has lost its link has counted that.
 func (e *Engine) countable(i int32, p ib.PortNum) bool {
 	n := e.s.Nodes[i]
 	if p == 0 || e.perfLID(i, p) == 0 {
@@ -124,7 +124,8 @@ func (e *Engine) listCounters() {
 func (e *Engine) perfRequest(t task, env *mad.Envelope) []byte {
 	*env = mad.Envelope{LID: e.perfLID(t.node, t.port), QPN: ib.QPNGSI, QKey: ib.QKeyGSI, PKeyIndex: e.perf.pkeyIndex}
 	a := attrs[t.what]
-	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: a.class, ClassVersion: 1, Method: mad.MethodGet, AttributeID: a.id, TransactionID: uint64(e.tid)}
+	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: a.class, ClassVersion: 1, Method: mad.MethodGet,
+		AttributeID: a.id, TransactionID: uint64(e.tid)}
 	h.Append(e.buf[:0])
 	if c := mad.CounterAttrByID(a.id); c != nil {
 		c.SetPortSelect(e.buf[mad.PMDataOff:], uint8(t.port))
@@ -169,7 +170,8 @@ func (e *Engine) perfReply(now ib.Time, t task, data []byte) {
 	}
 }
 
-// wideAlways are the counters that PortCountersExtended has at every node that has it (IBA 16.1.4.11); others have been added since.
+// wideAlways are the counters that PortCountersExtended has at every node that has it (IBA 16.1.4.11); others have been
+// added since.
 var wideAlways = []ib.Counter{
 	ib.PortXmitData, ib.PortRcvData, ib.PortXmitPkts, ib.PortRcvPkts,
 	ib.PortUnicastXmitPkts, ib.PortUnicastRcvPkts, ib.PortMulticastXmitPkts, ib.PortMulticastRcvPkts,

@@ -16,7 +16,8 @@ type behind struct {
 type discovery struct {
 	byGUID map[ib.GUID][]int32
 	namer  *topo.Namer
-	// open are ports behind which a node with a known GUID answers, of which it is not known yet whether it is that one.
+	// open are ports behind which a node with a known GUID answers, of which it is not known yet whether it is that
+	// one.
 	open []half
 	made int // nodes that resolve had to make
 }
@@ -91,7 +92,8 @@ func (e *Engine) discovered(t task, data []byte) {
 	}
 }
 
-// undiscovered takes the news that a question of discovery has no good answer. What was not answered is not known; the gap says so.
+// undiscovered takes the news that a question of discovery has no good answer. What was not answered is not known; the
+// gap says so.
 func (e *Engine) undiscovered(t task) {
 	if t.what == askNode && !e.nodes[t.node].behind[t.port].answered {
 		e.edit(t.node).Ports[t.port].Silent = true

@@ -24,6 +24,6 @@
 // # Duplicate GUIDs
 //
 // A node is known by where it was found, not by its GUID. What answers behind a port of a switch is a node that is
-// known already only if both ends say so: its own port leads back to the port that was asked. An adapter's port, through
-// which no directed route leads, has one cable: if it answers behind two ports it is two. See resolve.go.
+// known already only if both ends say so: its own port leads back to the port that was asked. An adapter's port,
+// through which no directed route leads, has one cable: if it answers behind two ports it is two. See resolve.go.
 package survey

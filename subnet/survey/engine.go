@@ -13,13 +13,14 @@ type Config struct {
 	Parts Parts
 	// Window is how many questions may be under way: 256 by default.
 	Window int
-	// Timeout is how long to wait for an answer, each time: 200 ms by default; Retries is how often to ask again: 2 by default, none if negative.
+	// Timeout is how long to wait for an answer, each time: 200 ms by default; Retries is how often to ask again: 2 by
+	// default, none if negative.
 	Timeout ib.Time
 	Retries int
 	// MKey is the management key that goes with each question.
 	MKey uint64
-	// LanesMax is up to how many questions lanes may take, 200,000 by default, and LevelsMax up to how many ways the administrator is asked for, 200,000
-	// by default. What would take more is not read at all.
+	// LanesMax is up to how many questions lanes may take, 200,000 by default, and LevelsMax up to how many ways the
+	// administrator is asked for, 200,000 by default. What would take more is not read at all.
 	LanesMax, LevelsMax int
 }
 
@@ -68,7 +69,8 @@ const (
 )
 
 var stageNames = [NumStage]string{
-	"discovering", "asking managers", "asking for performance management", "reading counters", "reading partitions", "reading forwarding tables",
+	"discovering", "asking managers", "asking for performance management", "reading counters", "reading partitions",
+	"reading forwarding tables",
 	"reading lanes", "asking for service levels", "done",
 }
 
@@ -124,7 +126,8 @@ var attrs = [numAsk]struct {
 	askDesc: {mad.ClassSMDirect, mad.AttrNodeDescription}, askSwitch: {mad.ClassSMDirect, mad.AttrSwitchInfo},
 	askPort: {mad.ClassSMDirect, mad.AttrPortInfo}, askOwnKeys: {mad.ClassSMDirect, mad.AttrPKeyTable},
 	askManager: {mad.ClassSMDirect, mad.AttrSMInfo},
-	askClass:   {mad.ClassPerf, mad.AttrClassPortInfo}, askNarrow: {mad.ClassPerf, mad.AttrPortCounters}, askWide: {mad.ClassPerf, mad.AttrPortCountersExtended},
+	askClass:   {mad.ClassPerf, mad.AttrClassPortInfo}, askNarrow: {mad.ClassPerf, mad.AttrPortCounters},
+	askWide: {mad.ClassPerf, mad.AttrPortCountersExtended},
 	askKeys: {mad.ClassSMDirect, mad.AttrPKeyTable}, askLFT: {mad.ClassSMDirect, mad.AttrLFT},
 	askSLtoVL: {mad.ClassSMDirect, mad.AttrSLtoVL}, askVLArb: {mad.ClassSMDirect, mad.AttrVLArb},
 	askLevels: {mad.ClassSA, mad.AttrPathRecord},
@@ -165,8 +168,8 @@ type slot struct {
 	gen uint32
 }
 
-// strikesMax is after how many questions in succession without an answer a node is asked no more in a stage: a node that
-// is dead for one class would make everybody wait for each of its blocks.
+// strikesMax is after how many questions in succession without an answer a node is asked no more in a stage: a node
+// that is dead for one class would make everybody wait for each of its blocks.
 const strikesMax = 3
 
 // New makes an engine that looks at everything.
@@ -178,8 +181,8 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Again makes an engine that reads parts of a survey anew and leaves the rest as it was. The survey that it gives shares with the old
-// one what was not read; gaps and questions of both are in it.
+// Again makes an engine that reads parts of a survey anew and leaves the rest as it was. The survey that it gives
+// shares with the old one what was not read; gaps and questions of both are in it.
 func Again(s *Survey, cfg Config) *Engine {
 	cfg.fill()
 	c := *s
@@ -267,7 +270,8 @@ func (e *Engine) write(t task, out *Send) bool {
 			return false
 		}
 		out.Env = mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}
-		b, err := (&mad.SMP{Method: mad.MethodGet, Attr: a.id, Modifier: t.mod, TID: uint64(e.tid), MKey: e.cfg.MKey, Directed: true, Path: route}).Append(e.buf[:0])
+		b, err := (&mad.SMP{Method: mad.MethodGet, Attr: a.id, Modifier: t.mod, TID: uint64(e.tid), MKey: e.cfg.MKey,
+			Directed: true, Path: route}).Append(e.buf[:0])
 		if err != nil {
 			return false
 		}
@@ -353,7 +357,8 @@ func (e *Engine) gap(t task, s mad.Status, nonsense string) {
 	e.s.GapCount++
 	if len(e.s.Gaps) < GapsMax {
 		a := attrs[t.what]
-		e.s.Gaps = append(e.s.Gaps, Gap{At: topo.PortRef{Node: int(t.node), Port: t.port}, Class: a.class, Attr: a.id, Status: s, Nonsense: nonsense})
+		e.s.Gaps = append(e.s.Gaps, Gap{At: topo.PortRef{Node: int(t.node), Port: t.port}, Class: a.class, Attr: a.id,
+			Status: s, Nonsense: nonsense})
 	}
 }
 

@@ -6,11 +6,12 @@ import (
 	"softib/subnet/route"
 )
 
-// duplicateGUID marks the GUIDs that Graph makes up: locally administered, like those of generated nodes, of a kind that these do not use.
+// duplicateGUID marks the GUIDs that Graph makes up: locally administered, like those of generated nodes, of a kind
+// that these do not use.
 const duplicateGUID ib.GUID = 0x0250_f11b_ff00_0000
 
-// Graph is the shape of what was found. Nodes and ports have the same numbers as in the survey. Since a graph has each GUID once, the second
-// node of a GUID gets one that is made up.
+// Graph is the shape of what was found. Nodes and ports have the same numbers as in the survey. Since a graph has each
+// GUID once, the second node of a GUID gets one that is made up.
 func (s *Survey) Graph() (*topo.Graph, error) {
 	g := &topo.Graph{}
 	for i, n := range s.Nodes {
@@ -63,7 +64,8 @@ func spec(p *Port) topo.LinkSpec {
 	return l
 }
 
-// Routing is the fabric as routing sees it: switches by number, the links that are ACTIVE, and the tables that switches hold.
+// Routing is the fabric as routing sees it: switches by number, the links that are ACTIVE, and the tables that switches
+// hold.
 type Routing struct {
 	Net *route.Network
 	// Tables take service levels and lanes into account if the survey has them.
@@ -74,8 +76,8 @@ type Routing struct {
 	Unread []int32
 }
 
-// Routing makes the network and its tables. Of ports that share a LID only the first is a destination. With lanes false all packets are taken to use
-// one lane: what is then free of deadlock is so with any lanes.
+// Routing makes the network and its tables. Of ports that share a LID only the first is a destination. With lanes false
+// all packets are taken to use one lane: what is then free of deadlock is so with any lanes.
 func (s *Survey) Routing(lanes bool) *Routing {
 	r := &Routing{Net: &route.Network{}}
 	number := make([]int32, len(s.Nodes))

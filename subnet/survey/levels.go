@@ -6,8 +6,8 @@ import (
 	"softib/proto/topo"
 )
 
-// Service levels are the administrator's to give (IBA 15.2.5.16). Ways from all end ports of a switch have the same, as far as routing is concerned, so
-// one of them is asked for.
+// Service levels are the administrator's to give (IBA 15.2.5.16). Ways from all end ports of a switch have the same, as
+// far as routing is concerned, so one of them is asked for.
 
 // listLevels lists the switches that have end ports, unless there are too many ways.
 func (e *Engine) listLevels() {
@@ -49,7 +49,8 @@ func (e *Engine) firstEnd(n *Node) (topo.PortRef, bool) {
 // levelsRequest asks the administrator for all ways from an address.
 func (e *Engine) levelsRequest(t task, env *mad.Envelope) []byte {
 	from := &e.s.Port(e.s.From).Info
-	*env = mad.Envelope{LID: from.MasterSMLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, SL: from.MasterSMSL, PKeyIndex: e.perf.pkeyIndex}
+	*env = mad.Envelope{LID: from.MasterSMLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, SL: from.MasterSMSL,
+		PKeyIndex: e.perf.pkeyIndex}
 	h := mad.Header{
 		BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion, Method: mad.MethodGetTable,
 		AttributeID: mad.AttrPathRecord, TransactionID: uint64(e.tid),

@@ -4,14 +4,15 @@ import "softib/proto/ib"
 
 // Whether what answers behind a port is a node that is known already is decided here.
 //
-// A switch that answers behind port p of node A with a known GUID and says that it answers by its port q is the known switch B if B's
-// port q leads to A's port p. If it leads elsewhere, or has no link, it is another switch with B's GUID. No directed route leads
-// through an adapter, but each of its ports has one cable: an adapter that answers by a port whose cable is known is another one.
+// A switch that answers behind port p of node A with a known GUID and says that it answers by its port q is the known
+// switch B if B's port q leads to A's port p. If it leads elsewhere, or has no link, it is another switch with B's
+// GUID. No directed route leads through an adapter, but each of its ports has one cable: an adapter that answers by a
+// port whose cable is known is another one.
 //
 // Links go up and down while we look. So before a node counts as a duplicate both ends are asked once more.
 
-// duplicatesMax bounds the nodes that are made of contradictions: a node that answers differently each time must not make a
-// survey endless.
+// duplicatesMax bounds the nodes that are made of contradictions: a node that answers differently each time must not
+// make a survey endless.
 const duplicatesMax = 256
 
 // settle joins a port to a known node, if it is clear which one it is.
@@ -115,7 +116,8 @@ func (e *Engine) silentEnd(h half) int32 {
 	for _, i := range e.found.byGUID[b.info.NodeGUID] {
 		n := e.s.Nodes[i]
 		q := b.info.LocalPortNum
-		if n.IsSwitch() && n.Info.NodeType == b.info.NodeType && n.Info.NumPorts == b.info.NumPorts && q != 0 && !n.Ports[q].Cabled() &&
+		if n.IsSwitch() && n.Info.NodeType == b.info.NodeType && n.Info.NumPorts == b.info.NumPorts && q != 0 &&
+			!n.Ports[q].Cabled() &&
 			!e.nodes[i].behind[q].answered && (!n.Ports[q].Known || n.Ports[q].Linked()) {
 			return i
 		}

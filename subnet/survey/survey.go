@@ -72,7 +72,8 @@ type Node struct {
 
 	Switch    mad.SwitchInfo
 	HasSwitch bool // SwitchInfo was answered
-	// LFT is the linear forwarding table up to LinearFDBTop; nil if it is not known, and mad.LFTNone where a block is missing.
+	// LFT is the linear forwarding table up to LinearFDBTop; nil if it is not known, and mad.LFTNone where a block is
+	// missing.
 	LFT []ib.PortNum
 }
 
@@ -92,7 +93,8 @@ type Port struct {
 	// Known says that PortInfo was answered.
 	Known bool
 	Info  mad.PortInfo
-	// GUID is the port's; 0 for an adapter's port that nothing was asked through. All ports of a switch share that of port 0.
+	// GUID is the port's; 0 for an adapter's port that nothing was asked through. All ports of a switch share that of
+	// port 0.
 	GUID ib.GUID
 	// Peer and PeerPort are the far end of the cable; Peer is None where nothing was found.
 	Peer     int
@@ -103,7 +105,8 @@ type Port struct {
 	// PKeys are the partition table up to its last key; HasPKeys says that it was read.
 	PKeys    []ib.PKey
 	HasPKeys bool
-	// SLtoVL is by port of entry at a switch (0 is the switch itself), one entry at other nodes; nil if it was not read.
+	// SLtoVL is by port of entry at a switch (0 is the switch itself), one entry at other nodes; nil if it was not
+	// read.
 	SLtoVL []mad.SLtoVL
 	// VLArb has the low-priority table and the high-priority one; nil if they were not read.
 	VLArb [2][]mad.VLArbEntry
@@ -123,10 +126,11 @@ func (p *Port) Cabled() bool { return p.Peer != None }
 type Reading struct {
 	// Valid says that the counters were answered.
 	Valid bool
-	// Wide says that all of them have 64 bits; otherwise those of errors stop at the most that their old fields hold (IBA 16.1.3.5), and those
-	// of traffic too unless WideData.
+	// Wide says that all of them have 64 bits; otherwise those of errors stop at the most that their old fields hold
+	// (IBA 16.1.3.5), and those of traffic too unless WideData.
 	Wide, WideData bool
-	// Narrow says that those of the old fields were answered. Where neither they were nor Wide is set, errors are not known.
+	// Narrow says that those of the old fields were answered. Where neither they were nor Wide is set, errors are not
+	// known.
 	Narrow   bool
 	At       ib.Time
 	Counters ib.Counters
@@ -159,7 +163,8 @@ func (s *Survey) Port(r topo.PortRef) *Port { return &s.Nodes[r.Node].Ports[r.Po
 // PortName writes a port as people do: leaf1[9].
 func (s *Survey) PortName(r topo.PortRef) string { return portName(s.Nodes[r.Node], r.Port) }
 
-// EndPorts visits all end ports in use, in the order of the nodes: ports of adapters that have a link, and port 0 of switches.
+// EndPorts visits all end ports in use, in the order of the nodes: ports of adapters that have a link, and port 0 of
+// switches.
 func (s *Survey) EndPorts(f func(topo.PortRef, *Port)) {
 	for i, n := range s.Nodes {
 		if n.IsSwitch() {
@@ -181,7 +186,8 @@ func (s *Survey) Cables() []topo.Cable {
 		for p := range n.Ports {
 			x := &n.Ports[p]
 			if x.Cabled() && (x.Peer > i || x.Peer == i && int(x.PeerPort) > p) {
-				list = append(list, topo.Cable{A: topo.PortRef{Node: i, Port: ib.PortNum(p)}, B: topo.PortRef{Node: x.Peer, Port: x.PeerPort}})
+				list = append(list, topo.Cable{A: topo.PortRef{Node: i, Port: ib.PortNum(p)},
+					B: topo.PortRef{Node: x.Peer, Port: x.PeerPort}})
 			}
 		}
 	}
@@ -196,8 +202,8 @@ func (s *Survey) Reading(r topo.PortRef) Reading {
 	return s.Readings[r.Node][r.Port]
 }
 
-// Renamed is the survey with other names: name says the name of a node GUID, or "" for none. Nodes that share a GUID keep their own, since
-// nobody knows whose it is; so does one whose new name another has.
+// Renamed is the survey with other names: name says the name of a node GUID, or "" for none. Nodes that share a GUID
+// keep their own, since nobody knows whose it is; so does one whose new name another has.
 func (s *Survey) Renamed(name func(ib.GUID) string) *Survey {
 	c := *s
 	c.Nodes = make([]*Node, len(s.Nodes))

@@ -60,13 +60,16 @@ func TestWhole(t *testing.T) {
 	w.nodes[5].count[ib.SymbolErrorCounter] = 1 << 40
 	s := w.survey(t, New(Config{Parts: All}))
 	wantNames(t, s, treeNames...)
-	if s.GapCount != 2 || s.Gaps[0].Class != mad.ClassSA || s.Gaps[1].Class != mad.ClassSA { // the world has no administrator
+	// the world has no administrator
+	if s.GapCount != 2 || s.Gaps[0].Class != mad.ClassSA || s.Gaps[1].Class != mad.ClassSA {
 		t.Errorf("gaps %+v", s.Gaps)
 	}
-	if s.PortName(s.From) != "h1[1]" || s.Port(s.From).Manager == nil || s.Port(s.From).Manager.SMState != mad.SMMaster {
+	if s.PortName(s.From) != "h1[1]" || s.Port(s.From).Manager == nil ||
+		s.Port(s.From).Manager.SMState != mad.SMMaster {
 		t.Errorf("from %v: %+v", s.From, s.Port(s.From))
 	}
-	if s.Port(s.From).Info.LID != 5 || s.Nodes[1].Name != "leaf1" || s.Nodes[1].LFT[7] != 3 || len(s.Nodes[1].LFT) != 64 {
+	if s.Port(s.From).Info.LID != 5 || s.Nodes[1].Name != "leaf1" || s.Nodes[1].LFT[7] != 3 ||
+		len(s.Nodes[1].LFT) != 64 {
 		t.Errorf("%+v", s.Nodes[1])
 	}
 	var h2 topo.PortRef
@@ -81,7 +84,9 @@ func TestWhole(t *testing.T) {
 	if r := s.Reading(h2); !r.Valid || !r.Wide || r.Counters[ib.SymbolErrorCounter] != 1<<40 || r.At == 0 {
 		t.Errorf("reading %+v", r)
 	}
-	if w.asked[question{mad.ClassPerf, mad.AttrPortCounters}] != 0 || w.asked[question{mad.ClassSMDirect, mad.AttrNodeDescription}] != 8 || w.asked[question{mad.ClassSMDirect, mad.AttrNodeInfo}] != 1+1+16-4 {
+	if w.asked[question{mad.ClassPerf, mad.AttrPortCounters}] != 0 ||
+		w.asked[question{mad.ClassSMDirect, mad.AttrNodeDescription}] != 8 ||
+		w.asked[question{mad.ClassSMDirect, mad.AttrNodeInfo}] != 1+1+16-4 {
 		t.Errorf("asked %v", w.asked)
 	}
 	if s.Asked == 0 || s.Ended <= s.Began {
@@ -91,7 +96,8 @@ func TestWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(g.Nodes) != 8 || g.NumCables() != 8 || g.PortName(s.From) != "h1[1]" || g.Port(s.From).LID != 5 || g.LinkRate(s.From) != (ib.LinkRate{Width: ib.Width4x, Speed: ib.HDR}) {
+	if len(g.Nodes) != 8 || g.NumCables() != 8 || g.PortName(s.From) != "h1[1]" || g.Port(s.From).LID != 5 ||
+		g.LinkRate(s.From) != (ib.LinkRate{Width: ib.Width4x, Speed: ib.HDR}) {
 		t.Errorf("%s", topo.Describe(g))
 	}
 	for i, n := range g.Nodes {
@@ -119,10 +125,13 @@ func TestAgain(t *testing.T) {
 		n.count[ib.PortXmitData] = 77
 	}
 	after := w.survey(t, Again(before, Config{Parts: Counters}))
-	if w.asked[question{mad.ClassSMDirect, mad.AttrNodeInfo}] != 0 || w.asked[question{mad.ClassSMDirect, mad.AttrLFT}] != 0 || w.asked[question{mad.ClassPerf, mad.AttrPortCountersExtended}] == 0 {
+	if w.asked[question{mad.ClassSMDirect, mad.AttrNodeInfo}] != 0 ||
+		w.asked[question{mad.ClassSMDirect, mad.AttrLFT}] != 0 ||
+		w.asked[question{mad.ClassPerf, mad.AttrPortCountersExtended}] == 0 {
 		t.Errorf("asked %v", w.asked)
 	}
-	if before.Reading(before.From).Counters[ib.PortXmitData] != 0 || after.Reading(after.From).Counters[ib.PortXmitData] != 77 {
+	if before.Reading(before.From).Counters[ib.PortXmitData] != 0 ||
+		after.Reading(after.From).Counters[ib.PortXmitData] != 77 {
 		t.Error("the first look has changed, or the second has not")
 	}
 	for i := range before.Nodes {
@@ -177,7 +186,8 @@ func TestDuplicates(t *testing.T) {
 		w := tree()
 		w.nodes[7].info.NodeGUID, w.nodes[7].desc = w.nodes[5].info.NodeGUID, w.nodes[5].desc
 		s := w.survey(t, New(Config{}))
-		if got := names(s); !slices.ContainsFunc(got, func(n string) bool { return n == "h2-2 leaf2[2]" || n == "h2-2 leaf1[2]" }) {
+		if got := names(s); !slices.ContainsFunc(got,
+			func(n string) bool { return n == "h2-2 leaf2[2]" || n == "h2-2 leaf1[2]" }) {
 			t.Errorf("%v", got)
 		}
 		// Renaming does not give both the same name.
@@ -231,7 +241,10 @@ func TestSilence(t *testing.T) {
 		w.twist = func(node int, _ mad.View, _ []byte) bool { return node != 7 }
 		s := w.survey(t, New(Config{Parts: All}))
 		want := slices.DeleteFunc(slices.Clone(treeNames), func(n string) bool { return strings.HasPrefix(n, "h4") })
-		want[slices.IndexFunc(want, func(n string) bool { return strings.HasPrefix(n, "leaf2") })] = "leaf2 h3[1] silent spine1[2] spine2[2]"
+		want[slices.IndexFunc(want, func(n string) bool {
+			return strings.HasPrefix(n,
+				"leaf2")
+		})] = "leaf2 h3[1] silent spine1[2] spine2[2]"
 		wantNames(t, s, want...)
 	})
 	t.Run("a switch that answers only who it is", func(t *testing.T) {
@@ -257,7 +270,8 @@ func TestSilence(t *testing.T) {
 			n.info.PartitionCap = 128
 		}
 		w.twist = func(node int, req mad.View, _ []byte) bool {
-			return (node != 3 || req.AttrID() != mad.AttrLFT) && (node != 5 || req.AttrID() != mad.AttrPKeyTable || req.AttrMod() == 0)
+			return (node != 3 || req.AttrID() != mad.AttrLFT) &&
+				(node != 5 || req.AttrID() != mad.AttrPKeyTable || req.AttrMod() == 0)
 		}
 		s := w.survey(t, New(Config{Parts: All, Window: 4}))
 		if n := w.asked[question{mad.ClassSMDirect, mad.AttrLFT}]; n > 3*200+strikesMax+4 {
@@ -276,7 +290,8 @@ func TestSilence(t *testing.T) {
 		w := tree()
 		w.twist = func(_ int, req mad.View, _ []byte) bool { return req.Class() != mad.ClassPerf }
 		s := w.survey(t, New(Config{Parts: All}))
-		if s.Reading(s.From).Valid || w.asked[question{mad.ClassPerf, mad.AttrPortCountersExtended}]+w.asked[question{mad.ClassPerf, mad.AttrPortCounters}] != 0 {
+		if s.Reading(s.From).Valid || w.asked[question{mad.ClassPerf, mad.AttrPortCountersExtended}]+
+			w.asked[question{mad.ClassPerf, mad.AttrPortCounters}] != 0 {
 			t.Errorf("asked %v", w.asked)
 		}
 	})
@@ -360,7 +375,8 @@ func TestNarrow(t *testing.T) {
 		n.count[ib.PortRcvPkts] = 5
 	}
 	s := w.survey(t, New(Config{Parts: Counters}))
-	if r := s.Reading(s.From); !r.Valid || r.Wide || r.WideData || r.Counters[ib.SymbolErrorCounter] != 0xFFFF || r.Counters[ib.PortRcvPkts] != 5 {
+	if r := s.Reading(s.From); !r.Valid || r.Wide || r.WideData || r.Counters[ib.SymbolErrorCounter] != 0xFFFF ||
+		r.Counters[ib.PortRcvPkts] != 5 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -385,7 +401,8 @@ func TestRouting(t *testing.T) {
 	s := w.survey(t, New(Config{Parts: Tables}))
 	r := s.Routing(false)
 	if len(r.Nodes) != 4 || len(r.Net.Links()) != 3 || len(r.Net.Dests) != 8 || r.Net.Top != 8 || r.Unread != nil {
-		t.Errorf("%d switches, %d links, %d destinations to %d", len(r.Nodes), len(r.Net.Links()), len(r.Net.Dests), r.Net.Top)
+		t.Errorf("%d switches, %d links, %d destinations to %d", len(r.Nodes), len(r.Net.Links()), len(r.Net.Dests),
+			r.Net.Top)
 	}
 	for k, i := range r.Nodes {
 		if s.Nodes[i].Name == "leaf1" && r.Tables.LFT[k][8] != 4 {

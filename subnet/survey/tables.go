@@ -9,14 +9,16 @@ import (
 func (e *Engine) listManagers() {
 	for i, n := range e.s.Nodes {
 		for p := range n.Ports {
-			if x := &n.Ports[p]; x.Known && x.Info.CapabilityMask&mad.CapIsSM != 0 && n.EndPort(ib.PortNum(p)) == ib.PortNum(p) {
+			if x := &n.Ports[p]; x.Known && x.Info.CapabilityMask&mad.CapIsSM != 0 &&
+				n.EndPort(ib.PortNum(p)) == ib.PortNum(p) {
 				e.push(task{what: askManager, node: int32(i), port: ib.PortNum(p)})
 			}
 		}
 	}
 }
 
-// listPartitions lists the blocks of partition tables: of end ports, and of switch ports that use theirs (IBA 14.2.5.7).
+// listPartitions lists the blocks of partition tables: of end ports, and of switch ports that use theirs (IBA
+// 14.2.5.7).
 func (e *Engine) listPartitions() {
 	blocks := func(keys uint16) int { return max((int(keys)+mad.PKeysPerBlock-1)/mad.PKeysPerBlock, 1) }
 	for i, n := range e.s.Nodes {
@@ -46,7 +48,8 @@ func (e *Engine) isFrom(node, port int) bool {
 	return node == e.s.From.Node && port == int(e.s.From.Port)
 }
 
-// listTables lists the blocks of forwarding tables. A switch that cannot say how long its table is has none that could be read.
+// listTables lists the blocks of forwarding tables. A switch that cannot say how long its table is has none that could
+// be read.
 func (e *Engine) listTables() {
 	for i, n := range e.s.Nodes {
 		if !n.IsSwitch() || !n.HasSwitch || n.Switch.LinearFDBTop > ib.LIDUnicastMax {
@@ -63,7 +66,8 @@ func (e *Engine) listTables() {
 	}
 }
 
-// listLanes lists what says which packets take which lanes, at ports that have more than one (IBA 14.2.5.8 and 14.2.5.9).
+// listLanes lists what says which packets take which lanes, at ports that have more than one (IBA 14.2.5.8 and
+// 14.2.5.9).
 func (e *Engine) listLanes() {
 	for i, n := range e.s.Nodes {
 		for p := range n.Ports {
@@ -161,8 +165,8 @@ func (e *Engine) tableReply(t task, data []byte) {
 	}
 }
 
-// tableFailed forgets a table of which a block is missing: half of it would read as if the other half were empty. Of a forwarding
-// table the blocks that were read are kept, since its entries stand alone; the gap says which are missing.
+// tableFailed forgets a table of which a block is missing: half of it would read as if the other half were empty. Of a
+// forwarding table the blocks that were read are kept, since its entries stand alone; the gap says which are missing.
 func (e *Engine) tableFailed(t task) {
 	switch x := &e.edit(t.node).Ports[t.port]; t.what {
 	case askKeys:

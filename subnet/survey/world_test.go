@@ -41,9 +41,11 @@ type thing struct {
 
 func (w *world) add(name string, typ ib.NodeType, guid ib.GUID, ports int) int {
 	i := len(w.nodes)
-	n := &thing{desc: name, info: mad.NodeInfo{BaseVersion: 1, ClassVersion: 1, NodeType: typ, NumPorts: uint8(ports), SystemImageGUID: guid, NodeGUID: guid, PortGUID: guid + 1, PartitionCap: 32}}
+	n := &thing{desc: name, info: mad.NodeInfo{BaseVersion: 1, ClassVersion: 1, NodeType: typ, NumPorts: uint8(ports),
+		SystemImageGUID: guid, NodeGUID: guid, PortGUID: guid + 1, PartitionCap: 32}}
 	for range ports + 1 {
-		pi := mad.PortInfo{PortState: ib.PortDown, PortPhysicalState: ib.PhysPolling, LinkWidthSupported: 3, LinkWidthEnabled: 3, OperationalVLs: 1}
+		pi := mad.PortInfo{PortState: ib.PortDown, PortPhysicalState: ib.PhysPolling, LinkWidthSupported: 3,
+			LinkWidthEnabled: 3, OperationalVLs: 1}
 		pi.SetSpeeds(ib.HDR, ib.HDR, 0)
 		n.ports = append(n.ports, pi)
 		n.peers = append(n.peers, topo.PortRef{Node: -1})
@@ -62,7 +64,8 @@ func (w *world) add(name string, typ ib.NodeType, guid ib.GUID, ports int) int {
 }
 
 func (w *world) connect(a int, pa ib.PortNum, b int, pb ib.PortNum) {
-	for _, e := range [][2]topo.PortRef{{{Node: a, Port: pa}, {Node: b, Port: pb}}, {{Node: b, Port: pb}, {Node: a, Port: pa}}} {
+	for _, e := range [][2]topo.PortRef{{{Node: a, Port: pa}, {Node: b, Port: pb}},
+		{{Node: b, Port: pb}, {Node: a, Port: pa}}} {
 		n := w.nodes[e[0].Node]
 		n.peers[e[0].Port] = e[1]
 		pi := &n.ports[e[0].Port]
@@ -136,7 +139,8 @@ func (w *world) smp(node int, in ib.PortNum, req mad.View, data []byte) bool {
 		}
 		n.ports[p].Append(data[:0])
 	case mad.AttrSwitchInfo:
-		(&mad.SwitchInfo{LinearFDBCap: 0xBFFF, LinearFDBTop: ib.LID(len(n.lft) - 1), PartitionEnforcementCap: 32}).Append(data[:0])
+		(&mad.SwitchInfo{LinearFDBCap: 0xBFFF, LinearFDBTop: ib.LID(len(n.lft) - 1),
+			PartitionEnforcementCap: 32}).Append(data[:0])
 	case mad.AttrLFT:
 		for i := range data {
 			data[i] = byte(mad.LFTNone)

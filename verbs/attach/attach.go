@@ -91,14 +91,16 @@ func Open(o Options) (*Device, error) {
 		o.Host = os.Getenv("SOFTIB_HOST")
 	}
 	if o.Socket == "" || o.Host == "" {
-		return nil, fmt.Errorf("attach: this process was not started on a host: %w; next: softib exec HOST -- PROGRAM", ErrNoFabric)
+		return nil, fmt.Errorf("attach: this process was not started on a host: %w; next: softib exec HOST -- PROGRAM",
+			ErrNoFabric)
 	}
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: o.Socket, Net: "unixpacket"})
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
 	}
 	d := &Device{
-		conn: proto.NewConn(c), ports: map[ib.PortNum]proto.Port{}, out: map[uint32]*outRing{}, in: map[uint32]*inRing{},
+		conn: proto.NewConn(c), ports: map[ib.PortNum]proto.Port{}, out: map[uint32]*outRing{},
+		in:      map[uint32]*inRing{},
 		answers: map[uint64]chan *proto.Answer{}, goneEarly: map[uint32]bool{}, gone: make(chan struct{}),
 	}
 	// Peers pull large payloads from our memory, which a kernel with Yama allows to those whom we name.
@@ -116,7 +118,8 @@ func Open(o Options) (*Device, error) {
 
 // greet says hello and makes the endpoint.
 func (d *Device) greet(host string) error {
-	err := d.conn.Send(&proto.Message{Hello: &proto.Hello{Version: proto.Version, Host: host, Probe: uint64(uintptr(unsafe.Pointer(&probe))), Library: release.Version}})
+	err := d.conn.Send(&proto.Message{Hello: &proto.Hello{Version: proto.Version, Host: host,
+		Probe: uint64(uintptr(unsafe.Pointer(&probe))), Library: release.Version}})
 	if err != nil {
 		return fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
 	}
@@ -163,7 +166,8 @@ func (d *Device) greet(host string) error {
 		FirstQPN: ib.QPN(w.Block) << endpoint.BlockBits, KeySeed: uint8(w.Block),
 	}
 	cfg.Limits.MaxQP = min(cfg.Limits.MaxQP, 1<<endpoint.BlockBits)
-	if d.Endpoint, err = endpoint.New(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block, Page: page, Router: d, Ledger: ledger}); err != nil {
+	if d.Endpoint, err = endpoint.New(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block, Page: page, Router: d,
+		Ledger: ledger}); err != nil {
 		return err
 	}
 	for _, p := range w.Ports {
@@ -209,8 +213,8 @@ func (d *Device) listen() {
 	}
 }
 
-// hear does what a message asks for. It must not wait for the endpoint's lock where the holder may wait for an answer: only
-// what has no answer behind it is done on the spot.
+// hear does what a message asks for. It must not wait for the endpoint's lock where the holder may wait for an answer:
+// only what has no answer behind it is done on the spot.
 func (d *Device) hear(m *proto.Message, fds []int) {
 	defer proto.CloseAll(fds)
 	switch {
@@ -385,9 +389,9 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// settleIn suits Go's runtime to a process that attaches. The heap of a library is small, and its program's memory is none of its
-// business. The attendant sleeps in the kernel; without a processor of Go's to spare, Go's monitor takes the sleeper's away every time, for which it wakes
-// up ten thousand times a second, on the core of a poller.
+// settleIn suits Go's runtime to a process that attaches. The heap of a library is small, and its program's memory is
+// none of its business. The attendant sleeps in the kernel; without a processor of Go's to spare, Go's monitor takes
+// the sleeper's away every time, for which it wakes up ten thousand times a second, on the core of a poller.
 var settleIn = sync.OnceFunc(func() {
 	debug.SetGCPercent(400)
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), 4))

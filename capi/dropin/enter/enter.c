@@ -8,7 +8,8 @@
  *   -u  the fabric's user namespace, which is joined; without it only a mount namespace is made
  *   -r  socket: gets a descriptor of a file system that ends with the mount namespace
  *   -v  says what does not work; it never keeps the program from running
- *   -p  tries all of it, says so on standard output, and stays until standard input ends, for somebody to take hold of the namespaces
+ *   -p  tries all of it, says so on standard output, and stays until standard input ends, for somebody to take hold
+ * of the namespaces
  *   -n  with -p: in a user namespace of its own
  *
  * It is C, and has one thread, because a process with several cannot join a user namespace.
@@ -38,7 +39,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Folders in which the user can make nothing: what TREE adds is shown beside what is there. Not all is worth failing for. */
+/* Folders in which the user can make nothing: what TREE adds is shown beside what is there. Not all is worth failing
+ * for. */
 static const struct {
 	const char *dir;
 	bool needed;
@@ -309,7 +311,8 @@ static void testify(int socket)
 static bool enter(int user, bool *in_user)
 {
 	if (user >= 0) {
-		/* A program of the fabric that starts another is in that namespace already, and has no right in it: it makes one
+		/* A program of the fabric that starts another is in that namespace already, and has no right in it: it makes
+		 * one
 		 * below it. Messages then take the longer way, which every pair of programs has. */
 		if (setns(user, CLONE_NEWUSER) != 0 && !new_user())
 			return false;

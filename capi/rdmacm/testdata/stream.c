@@ -1,4 +1,5 @@
-/* rsockets, one property after the other, on host h1 of a fabric. The peer is a thread here, but where it says otherwise. */
+/* rsockets, one property after the other, on host h1 of a fabric. The peer is a thread here, but where it says
+ * otherwise. */
 #include "rig.h"
 
 #include <netinet/tcp.h>

@@ -1,5 +1,6 @@
 /*
- * What each function of libibumad does at its edges, on host h1 of the tests' cable: port 1 leads to h2 and is active, port 2
+ * What each function of libibumad does at its edges, on host h1 of the tests' cable: port 1 leads to h2 and is
+ * active, port 2
  * leads nowhere. Every line that fails is printed; the status says whether any did.
  */
 #define _GNU_SOURCE

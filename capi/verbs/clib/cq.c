@@ -6,7 +6,8 @@
 #include "softib.h"
 
 enum {
-	/* Polls that find nothing before the adapter is asked all the same: it has timers, and may want to yield. Some fifty microseconds. */
+	/* Polls that find nothing before the adapter is asked all the same: it has timers, and may want to yield. Some
+	 * fifty microseconds. */
 	IDLE_POLLS = 2048,
 	/* Polls that find nothing between packets that do not belong together. */
 	GAP_POLLS = 64,

@@ -30,7 +30,8 @@ struct softib_hint {
 };
 
 /*
- * Receives are left where the adapter finds them before it takes in packets, because a call into Go costs ten times as much. C fills entries
+ * Receives are left where the adapter finds them before it takes in packets, because a call into Go costs ten times
+ * as much. C fills entries
  * behind tail, Go empties them behind taken.
  */
 #define SOFTIB_STAGED 64
@@ -80,7 +81,8 @@ struct softib_mr_args {
 };
 
 /*
- * Where the adapter puts completions as they come, whoever's call brought them: a poll finds them without one. Go fills behind tail, C empties
+ * Where the adapter puts completions as they come, whoever's call brought them: a poll finds them without one. Go
+ * fills behind tail, C empties
  * behind head, one thread at a time.
  */
 #define SOFTIB_READY 64

@@ -273,7 +273,8 @@ int softib_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
 	if (__builtin_expect(!to_qp(qp)->stage || qp->state == IBV_QPS_RESET, 0))
 		return softib_go.post_recv(qp->handle, wr, bad);
 	error = softib_stage_recv(to_qp(qp), wr, bad);
-	/* To a queue pair that has failed they complete at once, and a program that is about to sleep may not call for long. */
+	/* To a queue pair that has failed they complete at once, and a program that is about to sleep may not call for
+	 * long. */
 	if (to_cq(qp->recv_cq)->armed)
 		softib_go.post_recv(qp->handle, NULL, &none);
 	return error;

@@ -178,10 +178,13 @@ static inline struct softib_qp *to_qp_ex(struct ibv_qp_ex *qp) { return containe
  * softib_free_qp is for a caller that made one and then failed.
  */
 struct softib_cq *softib_make_cq(struct ibv_context *, uint32_t cqe, void *cq_context, struct ibv_comp_channel *, uint32_t comp_vector, bool tapped);
-struct softib_srq *softib_make_srq(struct ibv_context *, struct ibv_srq_init_attr_ex *); /* comp_mask says which fields count */
-struct softib_qp *softib_make_qp(struct ibv_context *, struct ibv_qp_init_attr_ex *);     /* likewise; send_ops_flags and create_flags are the caller's to check */
+/* comp_mask says which fields count */
+struct softib_srq *softib_make_srq(struct ibv_context *, struct ibv_srq_init_attr_ex *);
+/* likewise; send_ops_flags and create_flags are the caller's to check */
+struct softib_qp *softib_make_qp(struct ibv_context *, struct ibv_qp_init_attr_ex *);
 int softib_poll_cq(struct ibv_cq *, int room, struct ibv_wc *);
-int softib_fetch_cq(struct ibv_cq *, int room, struct ibv_wc *); /* the same past an extended queue's batch; not in a forked child */
+/* the same past an extended queue's batch; not in a forked child */
+int softib_fetch_cq(struct ibv_cq *, int room, struct ibv_wc *);
 int softib_req_notify_cq(struct ibv_cq *, int solicited_only);
 int softib_post_send(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **bad);
 struct softib_stage *softib_new_stage(uint32_t handle, const struct ibv_qp_cap *);

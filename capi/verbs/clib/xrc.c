@@ -3,7 +3,8 @@
 
 #include "ext.h"
 
-/* Objects are counted here and in libsoftib.so: domains that share an inode are one there, and each may go when its own are gone. */
+/* Objects are counted here and in libsoftib.so: domains that share an inode are one there, and each may go when its
+ * own are gone. */
 struct xrcd {
 	struct softib_xrcd base;
 	int users; /* atomic */

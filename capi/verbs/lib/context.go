@@ -227,7 +227,8 @@ func softib_query_device(context uint32, a *C.struct_ibv_device_attr) int32 {
 }
 
 // speedBits are ibv_port_attr.active_speed, by generation.
-var speedBits = [ib.NumSpeed]uint8{ib.SDR: 1, ib.DDR: 2, ib.QDR: 4, ib.FDR10: 8, ib.FDR: 16, ib.EDR: 32, ib.HDR: 64, ib.NDR: 128}
+var speedBits = [ib.NumSpeed]uint8{ib.SDR: 1, ib.DDR: 2, ib.QDR: 4, ib.FDR10: 8, ib.FDR: 16, ib.EDR: 32, ib.HDR: 64,
+	ib.NDR: 128}
 
 //export softib_query_port
 func softib_query_port(context, port uint32, a *C.struct_ibv_port_attr) int32 {

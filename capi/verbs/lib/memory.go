@@ -122,20 +122,24 @@ func softib_dereg_mr(handle uint32) int32 {
 // ahAttr is libibverbs' address in the engine's words.
 func ahAttr(a *C.struct_ibv_ah_attr) hca.AHAttr {
 	return hca.AHAttr{
-		DLID: ib.LID(a.dlid), SL: ib.SL(a.sl), SrcPath: uint8(a.src_path_bits), StaticRate: uint8(a.static_rate), IsGlobal: a.is_global != 0,
-		DGID: *(*ib.GID)(unsafe.Pointer(&a.grh.dgid)), FlowLabel: uint32(a.grh.flow_label), SGIDIndex: uint8(a.grh.sgid_index),
-		HopLimit: uint8(a.grh.hop_limit), TClass: uint8(a.grh.traffic_class), Port: ib.PortNum(a.port_num),
+		DLID: ib.LID(a.dlid), SL: ib.SL(a.sl), SrcPath: uint8(a.src_path_bits), StaticRate: uint8(a.static_rate),
+		IsGlobal: a.is_global != 0,
+		DGID:     *(*ib.GID)(unsafe.Pointer(&a.grh.dgid)), FlowLabel: uint32(a.grh.flow_label),
+		SGIDIndex: uint8(a.grh.sgid_index),
+		HopLimit:  uint8(a.grh.hop_limit), TClass: uint8(a.grh.traffic_class), Port: ib.PortNum(a.port_num),
 	}
 }
 
 // setAHAttr is the way back.
 func setAHAttr(a *C.struct_ibv_ah_attr, v *hca.AHAttr) {
-	a.dlid, a.sl, a.src_path_bits, a.static_rate, a.port_num = C.uint16_t(v.DLID), C.uint8_t(v.SL), C.uint8_t(v.SrcPath), C.uint8_t(v.StaticRate), C.uint8_t(v.Port)
+	a.dlid, a.sl, a.src_path_bits, a.static_rate, a.port_num = C.uint16_t(v.DLID), C.uint8_t(v.SL),
+		C.uint8_t(v.SrcPath), C.uint8_t(v.StaticRate), C.uint8_t(v.Port)
 	if v.IsGlobal {
 		a.is_global = 1
 	}
 	*(*ib.GID)(unsafe.Pointer(&a.grh.dgid)) = v.DGID
-	a.grh.flow_label, a.grh.sgid_index, a.grh.hop_limit, a.grh.traffic_class = C.uint32_t(v.FlowLabel), C.uint8_t(v.SGIDIndex), C.uint8_t(v.HopLimit), C.uint8_t(v.TClass)
+	a.grh.flow_label, a.grh.sgid_index, a.grh.hop_limit, a.grh.traffic_class = C.uint32_t(v.FlowLabel),
+		C.uint8_t(v.SGIDIndex), C.uint8_t(v.HopLimit), C.uint8_t(v.TClass)
 }
 
 //export softib_create_ah

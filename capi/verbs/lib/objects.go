@@ -24,8 +24,8 @@ type device interface {
 	Arm(cq *hca.CQ, solicitedOnly bool)
 	// EnterToSend is Enter for what is posted to send queues of connected queue pairs.
 	EnterToSend() *hca.HCA
-	// Tap has move called when there are completions of cq to move to where C finds them; outside counts those. Advance then takes the place of Poll,
-	// and reports whether peers have changed the program's memory.
+	// Tap has move called when there are completions of cq to move to where C finds them; outside counts those. Advance
+	// then takes the place of Poll, and reports whether peers have changed the program's memory.
 	Tap(cq *hca.CQ, move func(), outside func() int)
 	Advance(cq *hca.CQ, empty int) bool
 	// Adapter and PortInfo are what management says.

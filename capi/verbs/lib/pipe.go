@@ -98,7 +98,8 @@ func (p *pipe) end() {
 // write reports whether the record needs no further attention.
 func (p *pipe) write(e *event) bool {
 	for {
-		_, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(p.fd), uintptr(unsafe.Pointer(e)), uintptr(eventSize))
+		_, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(p.fd), uintptr(unsafe.Pointer(e)),
+			uintptr(eventSize))
 		switch errno {
 		case syscall.EINTR:
 		case syscall.EAGAIN:

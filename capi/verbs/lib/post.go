@@ -70,7 +70,8 @@ func listOK(n C.int, most int, list *C.struct_ibv_sge) bool {
 // post posts one request. The device is locked.
 func (o *qpObj) post(h *hca.HCA, wr *C.struct_ibv_send_wr) int32 {
 	w := &o.send
-	if wr.opcode >= uint32(hca.NumWROpcode) || wr.send_flags > 0xFF || !listOK(wr.num_sge, o.qp.Caps().MaxSendSGE, wr.sg_list) {
+	if wr.opcode >= uint32(hca.NumWROpcode) || wr.send_flags > 0xFF ||
+		!listOK(wr.num_sge, o.qp.Caps().MaxSendSGE, wr.sg_list) {
 		return einval
 	}
 	w.WRID = uint64(wr.wr_id)
@@ -165,7 +166,8 @@ func (o *qpObj) takeBind(b *wrBind) bool {
 	}
 	// A window has rights for peers only; programs name the local one all the same, and adapters let them.
 	o.bind = hca.BindInfo{
-		MW: mw.mw, Addr: uint64(b.info.addr), Length: uint64(b.info.length), Access: hca.Access(b.info.mw_access_flags) &^ hca.AccessLocalWrite, RKey: b.rkey,
+		MW: mw.mw, Addr: uint64(b.info.addr), Length: uint64(b.info.length),
+		Access: hca.Access(b.info.mw_access_flags) &^ hca.AccessLocalWrite, RKey: b.rkey,
 	}
 	if b.info.mr != nil {
 		mr := table.mrs.get(uint32(b.info.mr.handle))

@@ -102,11 +102,12 @@ func softib_destroy_srq(handle uint32) int32 {
 
 // qpTypes are the engine's queue pairs by libibverbs' numbers.
 var qpTypes = map[C.uint32_t]hca.QPType{
-	C.IBV_QPT_RC: hca.RC, C.IBV_QPT_UC: hca.UC, C.IBV_QPT_UD: hca.UD, C.IBV_QPT_XRC_SEND: hca.XRCSend, C.IBV_QPT_XRC_RECV: hca.XRCRecv,
+	C.IBV_QPT_RC: hca.RC, C.IBV_QPT_UC: hca.UC, C.IBV_QPT_UD: hca.UD, C.IBV_QPT_XRC_SEND: hca.XRCSend,
+	C.IBV_QPT_XRC_RECV: hca.XRCRecv,
 }
 
-// inlineLeast is the room for inline data that every queue pair has. Adapters give what fits into the smallest work request, and programs
-// such as rdma_xclient send inline without having asked for any.
+// inlineLeast is the room for inline data that every queue pair has. Adapters give what fits into the smallest work
+// request, and programs such as rdma_xclient send inline without having asked for any.
 const inlineLeast = 32
 
 //export softib_create_qp
@@ -144,7 +145,8 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 	if o := table.xrcds.get(uint32(a.xrcd)); o != nil {
 		init.XRCD = o.xrcd
 	}
-	if most := c.dev.Adapter().Limits.MaxQPWR; init.SRQ == nil && init.Caps.MaxRecvWR > 0 && init.Caps.MaxRecvWR < most {
+	if most := c.dev.Adapter().Limits.MaxQPWR; init.SRQ == nil && init.Caps.MaxRecvWR > 0 &&
+		init.Caps.MaxRecvWR < most {
 		init.Caps.MaxRecvWR = min(init.Caps.MaxRecvWR+stagedMax, most)
 	}
 	h := c.dev.Enter()
@@ -246,7 +248,8 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 		bit        hca.AttrMask
 		value, max uint32
 	}{
-		{hca.MaskState, uint32(a.qp_state), 0xFF}, {hca.MaskCurState, uint32(a.cur_qp_state), 0xFF}, {hca.MaskPathMTU, uint32(a.path_mtu), 0xFF},
+		{hca.MaskState, uint32(a.qp_state), 0xFF}, {hca.MaskCurState, uint32(a.cur_qp_state), 0xFF},
+		{hca.MaskPathMTU, uint32(a.path_mtu), 0xFF},
 		{hca.MaskPathMigState, uint32(a.path_mig_state), 0xFF}, {hca.MaskAccess, uint32(a.qp_access_flags), 0xFFFF},
 	} {
 		if m&f.bit != 0 && f.value > f.max {
@@ -254,11 +257,16 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 		}
 	}
 	v := hca.QPAttr{
-		State: hca.State(a.qp_state), CurState: hca.State(a.cur_qp_state), PathMTU: ib.MTU(a.path_mtu), PathMigState: hca.MigState(a.path_mig_state),
-		QKey: ib.QKey(a.qkey), RQPSN: ib.PSN(a.rq_psn), SQPSN: ib.PSN(a.sq_psn), DestQPN: ib.QPN(a.dest_qp_num), Access: hca.Access(a.qp_access_flags),
-		PKeyIndex: uint16(a.pkey_index), AltPKeyIndex: uint16(a.alt_pkey_index), EnSQDNotify: a.en_sqd_async_notify != 0,
-		MaxRDAtomic: uint8(a.max_rd_atomic), MaxDestRD: uint8(a.max_dest_rd_atomic), MinRNRTimer: uint8(a.min_rnr_timer), Port: ib.PortNum(a.port_num),
-		Timeout: uint8(a.timeout), RetryCnt: uint8(a.retry_cnt), RNRRetry: uint8(a.rnr_retry), AltPort: ib.PortNum(a.alt_port_num), AltTimeout: uint8(a.alt_timeout),
+		State: hca.State(a.qp_state), CurState: hca.State(a.cur_qp_state), PathMTU: ib.MTU(a.path_mtu),
+		PathMigState: hca.MigState(a.path_mig_state),
+		QKey:         ib.QKey(a.qkey), RQPSN: ib.PSN(a.rq_psn), SQPSN: ib.PSN(a.sq_psn), DestQPN: ib.QPN(a.dest_qp_num),
+		Access:    hca.Access(a.qp_access_flags),
+		PKeyIndex: uint16(a.pkey_index), AltPKeyIndex: uint16(a.alt_pkey_index),
+		EnSQDNotify: a.en_sqd_async_notify != 0,
+		MaxRDAtomic: uint8(a.max_rd_atomic), MaxDestRD: uint8(a.max_dest_rd_atomic),
+		MinRNRTimer: uint8(a.min_rnr_timer), Port: ib.PortNum(a.port_num),
+		Timeout: uint8(a.timeout), RetryCnt: uint8(a.retry_cnt), RNRRetry: uint8(a.rnr_retry),
+		AltPort: ib.PortNum(a.alt_port_num), AltTimeout: uint8(a.alt_timeout),
 		AH: ahAttr(&a.ah_attr), AltAH: ahAttr(&a.alt_ah_attr),
 	}
 	if m&hca.MaskState != 0 {
@@ -283,14 +291,17 @@ func softib_query_qp(handle uint32, a *C.struct_ibv_qp_attr) int32 {
 	}
 	a.qp_state, a.cur_qp_state = C.enum_ibv_qp_state(v.State), C.enum_ibv_qp_state(v.CurState)
 	a.path_mtu, a.path_mig_state = C.enum_ibv_mtu(v.PathMTU), C.enum_ibv_mig_state(v.PathMigState)
-	a.qkey, a.rq_psn, a.sq_psn, a.dest_qp_num = C.uint32_t(v.QKey), C.uint32_t(v.RQPSN), C.uint32_t(v.SQPSN), C.uint32_t(v.DestQPN)
+	a.qkey, a.rq_psn, a.sq_psn, a.dest_qp_num = C.uint32_t(v.QKey), C.uint32_t(v.RQPSN), C.uint32_t(v.SQPSN),
+		C.uint32_t(v.DestQPN)
 	a.qp_access_flags = C.uint(v.Access)
 	setAHAttr(&a.ah_attr, &v.AH)
 	setAHAttr(&a.alt_ah_attr, &v.AltAH)
 	a.pkey_index, a.alt_pkey_index = C.uint16_t(v.PKeyIndex), C.uint16_t(v.AltPKeyIndex)
 	a.en_sqd_async_notify, a.sq_draining = flag(v.EnSQDNotify), flag(draining)
-	a.max_rd_atomic, a.max_dest_rd_atomic, a.min_rnr_timer = C.uint8_t(v.MaxRDAtomic), C.uint8_t(v.MaxDestRD), C.uint8_t(v.MinRNRTimer)
-	a.port_num, a.timeout, a.retry_cnt, a.rnr_retry = C.uint8_t(v.Port), C.uint8_t(v.Timeout), C.uint8_t(v.RetryCnt), C.uint8_t(v.RNRRetry)
+	a.max_rd_atomic, a.max_dest_rd_atomic, a.min_rnr_timer = C.uint8_t(v.MaxRDAtomic), C.uint8_t(v.MaxDestRD),
+		C.uint8_t(v.MinRNRTimer)
+	a.port_num, a.timeout, a.retry_cnt, a.rnr_retry = C.uint8_t(v.Port), C.uint8_t(v.Timeout), C.uint8_t(v.RetryCnt),
+		C.uint8_t(v.RNRRetry)
 	a.alt_port_num, a.alt_timeout = C.uint8_t(v.AltPort), C.uint8_t(v.AltTimeout)
 	return 0
 }

@@ -60,12 +60,14 @@ const (
 	lingers = 500
 	// lingerGap is how many looks find nothing between packets that do not belong together.
 	lingerGap = 100
-	// lingerNot is how often not to linger where the program seems to wait for something else: a fifth of a millisecond.
+	// lingerNot is how often not to linger where the program seems to wait for something else: a fifth of a
+	// millisecond.
 	lingerNot = 1000
 )
 
-// linger waits a moment for packets, or for room to send, until there is a completion; where another queue has got one, which the program may poll in turn, not for
-// long. It is for a program that does nothing but poll: the way from C to Go is behind it when the packet comes.
+// linger waits a moment for packets, or for room to send, until there is a completion; where another queue has got one,
+// which the program may poll in turn, not for long. It is for a program that does nothing but poll: the way from C to
+// Go is behind it when the packet comes.
 func (o *cqObj) linger() {
 	hint := (*C.struct_softib_hint)(o.ctx.dev.Hint())
 	stirs, moved := atomic.LoadUint32((*uint32)(&hint.stirs)), atomic.LoadUint32(&moves)

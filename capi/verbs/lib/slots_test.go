@@ -12,7 +12,8 @@ import (
 	"softib/node/hca"
 )
 
-// TestSlots holds handles against a map: they are never 0, never given out twice at a time, and found as long as they are held.
+// TestSlots holds handles against a map: they are never 0, never given out twice at a time, and found as long as they
+// are held.
 func TestSlots(t *testing.T) {
 	var s slots[int]
 	r := rand.New(rand.NewPCG(1, 2))

@@ -10,8 +10,9 @@ import (
 	"softib/node/hca"
 )
 
-// stagedMax is how many receives C keeps for a queue pair before it has to call. As many more than a program asked for can be posted, so that C
-// knows of room without asking: a queue pair may be larger than it was asked to be (IBA 11.2.4.1).
+// stagedMax is how many receives C keeps for a queue pair before it has to call. As many more than a program asked for
+// can be posted, so that C knows of room without asking: a queue pair may be larger than it was asked to be (IBA
+// 11.2.4.1).
 const stagedMax = C.SOFTIB_STAGED
 
 // postStaged posts what C has staged: list is the first of the stages that have something.

@@ -146,7 +146,8 @@ static void test_fork(void)
 	unrig();
 }
 
-/* As many completions as a queue holds, not one more, taken in pieces of any size and by several threads: each comes once, in order. */
+/* As many completions as a queue holds, not one more, taken in pieces of any size and by several threads: each comes
+ * once, in order. */
 enum { MANY = 1000 };
 static struct ibv_cq *many_cq;
 static int many_seen[MANY], many_count;

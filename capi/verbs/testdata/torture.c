@@ -230,7 +230,8 @@ static void traffic(void)
 			if (!works(ibv_modify_qp(both[i]->o, &a, IBV_QP_STATE)))
 				return;
 		for (int i = 0; i < 2; i++)
-			MAY(connect_to(both[i]->o, both[!i]->o->qp_num, me->port.lid), EINVAL); /* what was on its way may break it again */
+			/* what was on its way may break it again */
+			MAY(connect_to(both[i]->o, both[!i]->o->qp_num, me->port.lid), EINVAL);
 	}
 	for (int i = 0; i < me->n_mr; i++)
 		if (me->mr[i]->pd == q->pd && (me->mr[i]->access & 15) == 15 && !(me->mr[i]->access & IBV_ACCESS_ZERO_BASED) && me->mr[i]->o->length >= 4096)

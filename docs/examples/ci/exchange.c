@@ -1,5 +1,6 @@
 /*
- * The program under test: a client sends COUNT messages to a server over a reliable connection, the server checks each and answers. It knows
+ * The program under test: a client sends COUNT messages to a server over a reliable connection, the server checks
+ * each and answers. It knows
  * nothing about softib.
  *
  *	exchange ADDRESS           the server, for one client
@@ -96,7 +97,8 @@ int main(int argc, char **argv)
 			done(id, 0);
 		}
 	}
-	/* The server ends the connection, when its last answer is acknowledged: if the client did, that acknowledgement could be lost for good. */
+	/* The server ends the connection, when its last answer is acknowledged: if the client did, that acknowledgement
+	 * could be lost for good. */
 	if (client) {
 		struct rdma_cm_event *event;
 		need(!rdma_get_cm_event(id->channel, &event), "rdma_get_cm_event");

@@ -1,7 +1,8 @@
 /* Programs that fork.
  *
  *   forks before   forks first; parent and child then open the device, each for itself, and exchange messages
- *   forks after    opens the device and has memory registered and a queue pair connected to itself; then children come that end, that ask for
+ *   forks after    opens the device and has memory registered and a queue pair connected to itself; then children
+ * come that end, that ask for
  *                  things of the device, and that become another program; the parent goes on in between
  */
 #include <errno.h>

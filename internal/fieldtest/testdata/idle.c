@@ -1,4 +1,5 @@
-/* A program that attaches, makes a queue pair, says how long that took and where it is, exchanges a datagram with the peer that it is
+/* A program that attaches, makes a queue pair, says how long that took and where it is, exchanges a datagram with
+ * the peer that it is
  * told on its input, and then waits for the end of its input without doing anything. */
 #include <infiniband/verbs.h>
 #include <stdio.h>

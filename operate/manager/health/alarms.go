@@ -12,8 +12,8 @@ import (
 // must have been gone before it is cleared. Zero is at once, with the first sample that says so.
 type Patience struct{ Raise, Clear time.Duration }
 
-// DefaultPatience is the table. States are facts: they count at once. Errors come in bursts, so their end is believed only
-// after a while; a single sample above the limit is raised, because a burst is what a bad cable looks like.
+// DefaultPatience is the table. States are facts: they count at once. Errors come in bursts, so their end is believed
+// only after a while; a single sample above the limit is raised, because a burst is what a bad cable looks like.
 func DefaultPatience() [NumKind]Patience {
 	return [NumKind]Patience{
 		LinkDown:  {0, 0},
@@ -183,8 +183,8 @@ func (s *Alarms) Forget(gone func(a, b topo.PortRef) bool) {
 	}
 }
 
-// Clear drops the raised alarm with an ID and reports whether there was one. If its condition still stands the next sample
-// raises it again, under another ID.
+// Clear drops the raised alarm with an ID and reports whether there was one. If its condition still stands the next
+// sample raises it again, under another ID.
 func (s *Alarms) Clear(id uint64) (Alarm, bool) {
 	for k, x := range s.all {
 		if x.raised && x.ID == id {

@@ -59,7 +59,8 @@ func TestAlarmRaisedAndClearedOnce(t *testing.T) {
 	s.sample(errors(50)) // bad
 	s.sample(errors(60))
 	s.sample(errors(1)) // not better again
-	if all := s.alarms.Standing(); len(all) != 1 || all[0].Severity != Bad || all[0].Reason.Excess.Count != 60 || all[0].Count != 4 {
+	if all := s.alarms.Standing(); len(all) != 1 || all[0].Severity != Bad || all[0].Reason.Excess.Count != 60 ||
+		all[0].Count != 4 {
 		t.Fatalf("standing: %+v", all)
 	}
 	for range 40 {

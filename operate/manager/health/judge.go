@@ -100,7 +100,8 @@ type Reason struct {
 	At       topo.PortRef // the end where it was seen
 	Peer     topo.PortRef // the other end
 
-	// For Damaging and Flapping: the counter, and for the bits that were carried meanwhile the rate of errors among them.
+	// For Damaging and Flapping: the counter, and for the bits that were carried meanwhile the rate of errors among
+	// them.
 	Excess Excess
 	BER    float64
 
@@ -120,8 +121,8 @@ type Verdict struct {
 	Score    float64 // above 0; worse is more; compares within a severity
 	// Reasons are never empty; the gravest comes first.
 	Reasons []Reason
-	// BER estimates the bit error rate of the direction that has the errors, of the worse one where both do; 0 where no error was counted. A few errors of the
-	// other direction, by which little came, would say nothing.
+	// BER estimates the bit error rate of the direction that has the errors, of the worse one where both do; 0 where no
+	// error was counted. A few errors of the other direction, by which little came, would say nothing.
 	BER float64
 	// Direction says whose signals arrive damaged.
 	Direction Direction
@@ -137,8 +138,8 @@ var (
 	trainingCounters = [...]ib.Counter{ib.LinkDownedCounter, ib.LinkErrorRecoveryCounter}
 )
 
-// Judge gives a verdict on every cable that is not OK, worst first; equally bad ones are in the order given. With interval 0
-// there are no deltas, and the totals since the last reset are held against absolute limits.
+// Judge gives a verdict on every cable that is not OK, worst first; equally bad ones are in the order given. With
+// interval 0 there are no deltas, and the totals since the last reset are held against absolute limits.
 func Judge(cables []Cable, interval time.Duration, t Thresholds) []Verdict {
 	var all []Verdict
 	for i := range cables {
@@ -219,7 +220,8 @@ func (v *Verdict) judgeRate(c *Cable, t *Thresholds) {
 		return
 	}
 	share := float64(have) / float64(can)
-	r := Reason{Kind: Slow, Severity: Watch, At: a.Ref, Peer: b.Ref, Rate: a.Rate, Possible: possible, score: weights[Slow] * (1 - share)}
+	r := Reason{Kind: Slow, Severity: Watch, At: a.Ref, Peer: b.Ref, Rate: a.Rate, Possible: possible,
+		score: weights[Slow] * (1 - share)}
 	if share <= t.RateBad {
 		r.Severity = Bad
 	}
@@ -248,7 +250,8 @@ func (v *Verdict) judgeEnd(e, peer *End, interval time.Duration, t *Thresholds) 
 	judged := false
 	for _, c := range signalCounters {
 		if x, ok := exceeds(c, counted, interval, t); ok {
-			r := Reason{Kind: Damaging, At: e.Ref, Peer: peer.Ref, Excess: x, Severity: x.Severity, score: weights[Damaging] * (1 + math.Log10(x.over()))}
+			r := Reason{Kind: Damaging, At: e.Ref, Peer: peer.Ref, Excess: x, Severity: x.Severity,
+				score: weights[Damaging] * (1 + math.Log10(x.over()))}
 			if !judged && c != ib.LocalLinkIntegrityErrors {
 				judged = true
 				r.addBER(ber, errors, t)
@@ -262,7 +265,8 @@ func (v *Verdict) judgeEnd(e, peer *End, interval time.Duration, t *Thresholds) 
 		if counted[c] == 0 {
 			c = ib.PortRcvErrors
 		}
-		x := Excess{Counter: c, Class: Signal, Severity: Watch, Count: errors, Interval: interval, Limit: t.Counter[c].WatchPerHour}
+		x := Excess{Counter: c, Class: Signal, Severity: Watch, Count: errors, Interval: interval,
+			Limit: t.Counter[c].WatchPerHour}
 		if interval > 0 {
 			x.PerHour = float64(errors) / interval.Hours()
 		} else {
@@ -295,8 +299,8 @@ func (r *Reason) addBER(ber float64, errors uint64, t *Thresholds) {
 	}
 }
 
-// bitErrors estimates the rate of bit errors of what arrived at an end, and says how many errors it is made from: symbol
-// errors, or damaged packets where those are more, each of which has at least one.
+// bitErrors estimates the rate of bit errors of what arrived at an end, and says how many errors it is made from:
+// symbol errors, or damaged packets where those are more, each of which has at least one.
 func bitErrors(e *End, counted, sent *ib.Counters, interval time.Duration, t *Thresholds) (float64, uint64) {
 	errors := max(counted[ib.SymbolErrorCounter], damaged(counted))
 	if errors == 0 {

@@ -70,34 +70,53 @@ func TestOneFault(t *testing.T) {
 		berHigh  float64
 		words    string
 	}{
-		{"down both", func(c *Cable) { c.A.State, c.B.State = ib.PortDown, ib.PortDown }, Down, LinkDown, NoDirection, 0, 0, "down at both ends"},
-		{"down one", func(c *Cable) { c.B.State = ib.PortDown }, Down, LinkDown, NoDirection, 0, 0, "down at B, but Active at A"},
-		{"down, other unknown", func(c *Cable) { c.A.State, c.B.State = ib.PortDown, 0 }, Down, LinkDown, NoDirection, 0, 0, "down at A"},
-		{"init", func(c *Cable) { c.A.State, c.B.State = ib.PortInit, ib.PortInit }, Watch, NotActive, NoDirection, 0, 0, "Initialize and not Active at A: no subnet manager has brought it up"},
-		{"armed", func(c *Cable) { c.B.State = ib.PortArmed }, Watch, NotActive, NoDirection, 0, 0, "Armed and not Active at B: no subnet manager has brought it up"},
-		{"narrow", func(c *Cable) { c.A.Rate.Width, c.B.Rate.Width = ib.Width1x, ib.Width1x }, Bad, Slow, NoDirection, 0, 0, "runs at 1x HDR (50 Gb/s) at A, both ends can do 4x HDR (200 Gb/s)"},
-		{"slow by half", func(c *Cable) { c.A.Rate.Speed, c.B.Rate.Speed = ib.EDR, ib.EDR }, Bad, Slow, NoDirection, 0, 0, "runs at 4x EDR (100 Gb/s) at A, both ends can do 4x HDR (200 Gb/s)"},
+		{"down both", func(c *Cable) { c.A.State, c.B.State = ib.PortDown, ib.PortDown }, Down, LinkDown, NoDirection,
+			0, 0, "down at both ends"},
+		{"down one", func(c *Cable) { c.B.State = ib.PortDown }, Down, LinkDown, NoDirection, 0, 0,
+			"down at B, but Active at A"},
+		{"down, other unknown", func(c *Cable) { c.A.State, c.B.State = ib.PortDown, 0 }, Down, LinkDown, NoDirection,
+			0, 0, "down at A"},
+		{"init", func(c *Cable) { c.A.State, c.B.State = ib.PortInit, ib.PortInit }, Watch, NotActive, NoDirection, 0,
+			0, "Initialize and not Active at A: no subnet manager has brought it up"},
+		{"armed", func(c *Cable) { c.B.State = ib.PortArmed }, Watch, NotActive, NoDirection, 0, 0,
+			"Armed and not Active at B: no subnet manager has brought it up"},
+		{"narrow", func(c *Cable) { c.A.Rate.Width, c.B.Rate.Width = ib.Width1x, ib.Width1x }, Bad, Slow, NoDirection,
+			0, 0, "runs at 1x HDR (50 Gb/s) at A, both ends can do 4x HDR (200 Gb/s)"},
+		{"slow by half", func(c *Cable) { c.A.Rate.Speed, c.B.Rate.Speed = ib.EDR, ib.EDR }, Bad, Slow, NoDirection, 0,
+			0, "runs at 4x EDR (100 Gb/s) at A, both ends can do 4x HDR (200 Gb/s)"},
 		{"slow a little", func(c *Cable) {
 			c.A.Capable.Speed, c.B.Capable.Speed = ib.EDR, ib.EDR
 			c.A.Rate.Speed, c.B.Rate.Speed = ib.FDR, ib.FDR
 		}, Watch, Slow, NoDirection, 0, 0, "runs at 4x FDR (54.5 Gb/s) at A, both ends can do 4x EDR (100 Gb/s)"},
-		{"one end slow", func(c *Cable) { c.B.Rate.Width = ib.Width2x }, Bad, Slow, NoDirection, 0, 0, "runs at 2x HDR (100 Gb/s) at B, both ends can do 4x HDR (200 Gb/s)"},
-		{"one symbol error", func(c *Cable) { c.A.Delta[ib.SymbolErrorCounter] = 1 }, Watch, Damaging, BtoA, 3e-11, 3.2e-11, "1 symbol error in 10 s at A, bit error rate about 3e-11"},
-		{"symbol errors", func(c *Cable) { c.A.Delta[ib.SymbolErrorCounter] = 41 }, Bad, Damaging, BtoA, 1.2e-9, 1.3e-9, "41 symbol errors in 10 s at A, bit error rate about 1e-09"},
-		{"other end", func(c *Cable) { c.B.Delta[ib.SymbolErrorCounter] = 41 }, Bad, Damaging, AtoB, 1.2e-9, 1.3e-9, "41 symbol errors in 10 s at B, bit error rate about 1e-09"},
-		{"both", func(c *Cable) { c.A.Delta[ib.SymbolErrorCounter], c.B.Delta[ib.SymbolErrorCounter] = 41, 30 }, Bad, Damaging, BothWays, 1.2e-9, 1.3e-9, "41 symbol errors in 10 s at A, bit error rate about 1e-09; 30 symbol errors in 10 s at B, bit error rate about 9e-10"},
-		{"mostly one", func(c *Cable) { c.A.Delta[ib.SymbolErrorCounter], c.B.Delta[ib.SymbolErrorCounter] = 410, 3 }, Bad, Damaging, BtoA, 1.2e-8, 1.3e-8, "410 symbol errors in 10 s at A, bit error rate about 1e-08; 3 symbol errors in 10 s at B, bit error rate about 9e-11"},
+		{"one end slow", func(c *Cable) { c.B.Rate.Width = ib.Width2x }, Bad, Slow, NoDirection, 0, 0,
+			"runs at 2x HDR (100 Gb/s) at B, both ends can do 4x HDR (200 Gb/s)"},
+		{"one symbol error", func(c *Cable) { c.A.Delta[ib.SymbolErrorCounter] = 1 }, Watch, Damaging, BtoA, 3e-11,
+			3.2e-11, "1 symbol error in 10 s at A, bit error rate about 3e-11"},
+		{"symbol errors", func(c *Cable) { c.A.Delta[ib.SymbolErrorCounter] = 41 }, Bad, Damaging, BtoA, 1.2e-9, 1.3e-9,
+			"41 symbol errors in 10 s at A, bit error rate about 1e-09"},
+		{"other end", func(c *Cable) { c.B.Delta[ib.SymbolErrorCounter] = 41 }, Bad, Damaging, AtoB, 1.2e-9, 1.3e-9,
+			"41 symbol errors in 10 s at B, bit error rate about 1e-09"},
+		{"both", func(c *Cable) { c.A.Delta[ib.SymbolErrorCounter], c.B.Delta[ib.SymbolErrorCounter] = 41, 30 }, Bad,
+			Damaging, BothWays, 1.2e-9, 1.3e-9, "41 symbol errors in 10 s at A, bit error rate about 1e-09; 30 symbol errors in 10 s at B, bit error rate about 9e-10"},
+		{"mostly one", func(c *Cable) { c.A.Delta[ib.SymbolErrorCounter], c.B.Delta[ib.SymbolErrorCounter] = 410, 3 },
+			Bad, Damaging, BtoA, 1.2e-8, 1.3e-8, "410 symbol errors in 10 s at A, bit error rate about 1e-08; 3 symbol errors in 10 s at B, bit error rate about 9e-11"},
 		{"little came the other way", func(c *Cable) {
-			c.A.Delta[ib.SymbolErrorCounter], c.B.Delta[ib.SymbolErrorCounter], c.B.Delta[ib.PortRcvData], c.A.Delta[ib.PortXmitData] = 410, 2, 1000, 1000
+			c.A.Delta[ib.SymbolErrorCounter], c.B.Delta[ib.SymbolErrorCounter], c.B.Delta[ib.PortRcvData],
+				c.A.Delta[ib.PortXmitData] = 410, 2, 1000, 1000
 		}, Bad, Damaging, BtoA, 1.2e-8, 1.3e-8, "410 symbol errors in 10 s at A, bit error rate about 1e-08; 2 symbol errors in 10 s at B, bit error rate about 6e-05"},
-		{"crc only", func(c *Cable) { c.A.Delta[ib.PortRcvErrors] = 5 }, Bad, Damaging, BtoA, 1.5e-10, 1.6e-10, "5 damaged packets in 10 s at A, bit error rate about 2e-10"},
+		{"crc only", func(c *Cable) { c.A.Delta[ib.PortRcvErrors] = 5 }, Bad, Damaging, BtoA, 1.5e-10, 1.6e-10,
+			"5 damaged packets in 10 s at A, bit error rate about 2e-10"},
 		{"all lost", func(c *Cable) {
 			c.A.Delta[ib.SymbolErrorCounter], c.A.Delta[ib.PortRcvData], c.B.Delta[ib.PortXmitData] = 1000, 0, 1000
 		}, Bad, Damaging, BtoA, 0.03, 0.032, "1000 symbol errors in 10 s at A, bit error rate about 3e-02"},
-		{"integrity", func(c *Cable) { c.B.Delta[ib.LocalLinkIntegrityErrors] = 1 }, Watch, Damaging, AtoB, 0, 0, "1 local link integrity error in 10 s at B"},
-		{"recovery", func(c *Cable) { c.A.Delta[ib.LinkErrorRecoveryCounter] = 1 }, Watch, Flapping, NoDirection, 0, 0, "1 link error recovery in 10 s at A"},
-		{"flap", func(c *Cable) { c.A.Delta[ib.LinkDownedCounter], c.B.Delta[ib.LinkDownedCounter] = 1, 1 }, Watch, Flapping, NoDirection, 0, 0, "1 time down in 10 s at A; 1 time down in 10 s at B"},
-		{"flaps", func(c *Cable) { c.A.Delta[ib.LinkDownedCounter] = 4 }, Bad, Flapping, NoDirection, 0, 0, "4 times down in 10 s at A"},
+		{"integrity", func(c *Cable) { c.B.Delta[ib.LocalLinkIntegrityErrors] = 1 }, Watch, Damaging, AtoB, 0, 0,
+			"1 local link integrity error in 10 s at B"},
+		{"recovery", func(c *Cable) { c.A.Delta[ib.LinkErrorRecoveryCounter] = 1 }, Watch, Flapping, NoDirection, 0, 0,
+			"1 link error recovery in 10 s at A"},
+		{"flap", func(c *Cable) { c.A.Delta[ib.LinkDownedCounter], c.B.Delta[ib.LinkDownedCounter] = 1, 1 }, Watch,
+			Flapping, NoDirection, 0, 0, "1 time down in 10 s at A; 1 time down in 10 s at B"},
+		{"flaps", func(c *Cable) { c.A.Delta[ib.LinkDownedCounter] = 4 }, Bad, Flapping, NoDirection, 0, 0,
+			"4 times down in 10 s at A"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -109,7 +128,8 @@ func TestOneFault(t *testing.T) {
 			}
 			v := &all[0]
 			if v.Severity != tc.severity || v.Reasons[0].Kind != tc.kind || v.Direction != tc.dir {
-				t.Errorf("got %v, %v, %v; want %v, %v, %v", v.Severity, v.Reasons[0].Kind, v.Direction, tc.severity, tc.kind, tc.dir)
+				t.Errorf("got %v, %v, %v; want %v, %v, %v", v.Severity, v.Reasons[0].Kind, v.Direction, tc.severity,
+					tc.kind, tc.dir)
 			}
 			if v.BER < tc.berLow || v.BER > tc.berHigh {
 				t.Errorf("bit error rate %g, want %g to %g", v.BER, tc.berLow, tc.berHigh)
@@ -127,9 +147,12 @@ func TestOneFault(t *testing.T) {
 			}
 			suspects := map[Direction]string{
 				NoDirection: "",
-				AtoB:        "signals from " + a + " arrive damaged at " + b + ": the transmitter of " + a + ", the cable, or the receiver of " + b,
-				BtoA:        "signals from " + b + " arrive damaged at " + a + ": the transmitter of " + b + ", the cable, or the receiver of " + a,
-				BothWays:    "signals are damaged both ways between " + a + " and " + b + ": the cable or its connectors",
+				AtoB: "signals from " + a + " arrive damaged at " + b + ": the transmitter of " + a +
+					", the cable, or the receiver of " + b,
+				BtoA: "signals from " + b + " arrive damaged at " + a + ": the transmitter of " + b +
+					", the cable, or the receiver of " + a,
+				BothWays: "signals are damaged both ways between " + a + " and " + b +
+					": the cable or its connectors",
 			}
 			if got := v.Suspects(g); got != suspects[tc.dir] {
 				t.Errorf("suspects %q, want %q", got, suspects[tc.dir])
@@ -221,7 +244,8 @@ func TestFewBits(t *testing.T) {
 	thr := Default()
 	thr.IdleCarries = true
 	if all := Judge(cables, time.Hour, thr); len(all) != 0 {
-		t.Errorf("5 errors in an hour of a real 200 Gb/s cable are %v with rate %g, want no verdict", all[0].Severity, all[0].BER)
+		t.Errorf("5 errors in an hour of a real 200 Gb/s cable are %v with rate %g, want no verdict", all[0].Severity,
+			all[0].BER)
 	}
 }
 
@@ -232,7 +256,8 @@ func TestExceeding(t *testing.T) {
 	c[ib.PortRcvErrors], c[ib.PortMalformedPacketErrors] = 50, 50 // nothing about signals
 	c[ib.PortXmitData], c[ib.PortXmitWait] = 1e9, 1e9
 	got := Exceeding(&c, time.Hour, &thr)
-	want := []Excess{{Counter: ib.PortXmitDiscards, Class: Congestion, Severity: Watch, Count: 101, Interval: time.Hour, PerHour: 101, Limit: 100}}
+	want := []Excess{{Counter: ib.PortXmitDiscards, Class: Congestion, Severity: Watch, Count: 101, Interval: time.Hour,
+		PerHour: 101, Limit: 100}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -306,7 +331,8 @@ func TestSeverityText(t *testing.T) {
 
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		10 * time.Second: "10 s", 90 * time.Second: "90 s", 5 * time.Minute: "5 min", 24 * time.Hour: "24 h", 250 * time.Millisecond: "250 ms",
+		10 * time.Second: "10 s", 90 * time.Second: "90 s", 5 * time.Minute: "5 min", 24 * time.Hour: "24 h",
+		250 * time.Millisecond: "250 ms",
 	} {
 		if got := Span(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)

@@ -64,10 +64,11 @@ type Thresholds struct {
 
 // Default is the table.
 //
-// Sources: the file error_thresholds of infiniband-diags (10 for what damages signals, 100 for what is lost or refused),
-// which ibqueryerrors and ibcheckerrors read. Those are counts since the last reset; here they are the Total column, and
-// the allowance of one hour, in which people look. NVIDIA's bring-up guide wants every involuntary link down looked at, and
-// InfiniBand is specified for a bit error rate of 1e-12 (IBA volume 2), which is ibdiagnet's default too.
+// Sources: the file error_thresholds of infiniband-diags (10 for what damages signals, 100 for what is lost or
+// refused), which ibqueryerrors and ibcheckerrors read. Those are counts since the last reset; here they are the Total
+// column, and the allowance of one hour, in which people look. NVIDIA's bring-up guide wants every involuntary link
+// down looked at, and InfiniBand is specified for a bit error rate of 1e-12 (IBA volume 2), which is ibdiagnet's
+// default too.
 func Default() Thresholds {
 	return Thresholds{
 		Counter:  limits,
@@ -165,8 +166,9 @@ func damaged(c *ib.Counters) uint64 {
 	return n - other
 }
 
-// WaitShare is the share of the interval in which a port had packets to send and no credit. A tick of PortXmitWait
-// is taken as the time of one 4-byte word at the link's rate, as softib counts it; the standard leaves it open (IBA 16.1.3.5).
+// WaitShare is the share of the interval in which a port had packets to send and no credit. A tick of PortXmitWait is
+// taken as the time of one 4-byte word at the link's rate, as softib counts it; the standard leaves it open (IBA
+// 16.1.3.5).
 func WaitShare(counted *ib.Counters, rate ib.LinkRate, interval time.Duration) float64 {
 	words := float64(rate.Mbps()) * 1e6 / 32 * interval.Seconds()
 	if words <= 0 {

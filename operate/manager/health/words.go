@@ -37,7 +37,8 @@ func (r *Reason) Text(n Namer) string {
 	case NotActive:
 		return fmt.Sprintf("%v and not Active at %s: no subnet manager has brought it up", r.State, at)
 	case Slow:
-		return fmt.Sprintf("runs at %v (%s) at %s, both ends can do %v (%s)", r.Rate, rateText(r.Rate), at, r.Possible, rateText(r.Possible))
+		return fmt.Sprintf("runs at %v (%s) at %s, both ends can do %v (%s)", r.Rate, rateText(r.Rate), at, r.Possible,
+			rateText(r.Possible))
 	}
 	s := r.Excess.Text() + " at " + at
 	if r.BER > 0 {
@@ -127,13 +128,16 @@ func (v *Verdict) Advice(n Namer) string {
 	at, peer := n.PortName(r.At), n.PortName(r.Peer)
 	switch r.Kind {
 	case LinkDown:
-		return fmt.Sprintf("see that the cable is plugged in at %s and at %s and that neither port is disabled", at, peer)
+		return fmt.Sprintf("see that the cable is plugged in at %s and at %s and that neither port is disabled", at,
+			peer)
 	case NotActive:
 		return "see that a subnet manager runs and what its log says about " + at
 	case Slow:
 		return fmt.Sprintf("reseat the cable at both ends; if it stays slow see which widths and speeds are enabled at %s and %s, then replace it", at, peer)
 	case Flapping:
-		return fmt.Sprintf("reseat the cable at both ends; if it goes on, replace it, then try another port than %s", at)
+		return fmt.Sprintf("reseat the cable at both ends; if it goes on, replace it, then try another port than %s",
+			at)
 	}
-	return fmt.Sprintf("reseat or replace the cable; if the errors stay at %s, replace what sends to it at %s", at, peer)
+	return fmt.Sprintf("reseat or replace the cable; if the errors stay at %s, replace what sends to it at %s", at,
+		peer)
 }

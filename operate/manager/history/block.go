@@ -10,7 +10,8 @@ import (
 // one costs a bit.
 const blockPorts = 64
 
-// A block is what a chunk of time has of blockPorts ports, whose numbers follow each other. For each metric of which any has something:
+// A block is what a chunk of time has of blockPorts ports, whose numbers follow each other. For each metric of which
+// any has something:
 //
 //	metric            1 byte
 //	length            uvarint, of what follows
@@ -100,8 +101,8 @@ func appendBlock(dst []byte, b *block) []byte {
 	return seal(dst, start)
 }
 
-// section finds a metric in a block's record, without its checksum, and gives its ports and their series. There are none if the
-// metric is not there.
+// section finds a metric in a block's record, without its checksum, and gives its ports and their series. There are
+// none if the metric is not there.
 func section(rec []byte, want Metric) (ports uint64, series []byte, err error) {
 	last := -1
 	for len(rec) > 0 {
@@ -154,8 +155,8 @@ func readBlock(rec []byte, b *block) error {
 	return nil
 }
 
-// readPort decodes one port of a metric, and reports whether it has anything. s.counts and s.peaks have room for the chunk's points;
-// s.peaks is nil in the raw tier.
+// readPort decodes one port of a metric, and reports whether it has anything. s.counts and s.peaks have room for the
+// chunk's points; s.peaks is nil in the raw tier.
 func readPort(rec []byte, m Metric, port int, counts, peaks []code) (bool, error) {
 	rec, err := unseal(rec)
 	if err != nil {

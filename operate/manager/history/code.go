@@ -2,9 +2,9 @@ package history
 
 import "math/bits"
 
-// A code is how a count is kept: 16 bits, of which the upper ones are an exponent. Counts below 512 are exact, and others
-// within half of 1/256, 0.2 %, which is finer than a plot shows. Codes are in the order of the counts they stand for, and close
-// counts have close codes, which is what lets series of them pack into a few bits each.
+// A code is how a count is kept: 16 bits, of which the upper ones are an exponent. Counts below 512 are exact, and
+// others within half of 1/256, 0.2 %, which is finer than a plot shows. Codes are in the order of the counts they stand
+// for, and close counts have close codes, which is what lets series of them pack into a few bits each.
 type code = uint16
 
 // mantissa is how many bits follow the leading one.

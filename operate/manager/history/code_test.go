@@ -9,7 +9,8 @@ import (
 )
 
 func TestCodes(t *testing.T) {
-	golden := map[uint64]code{0: 0, 1: 1, 511: 511, 512: 512, 513: 513, 1023: 768, 1024: 768, 1 << 20: 3328, math.MaxUint64: codeMax}
+	golden := map[uint64]code{0: 0, 1: 1, 511: 511, 512: 512, 513: 513, 1023: 768, 1024: 768, 1 << 20: 3328,
+		math.MaxUint64: codeMax}
 	for v, want := range golden {
 		if got := encode(v); got != want {
 			t.Errorf("encode(%d) = %d, want %d", v, got, want)
@@ -124,7 +125,8 @@ func TestBlock(t *testing.T) {
 		rec := appendBlock(nil, b)
 		var back block
 		back.reset(points, peaks)
-		if err := readBlock(rec, &back); err != nil || back.active != b.active || !slices.Equal(back.counts, b.counts) || !slices.Equal(back.peak, b.peak) {
+		if err := readBlock(rec, &back); err != nil || back.active != b.active ||
+			!slices.Equal(back.counts, b.counts) || !slices.Equal(back.peak, b.peak) {
 			t.Fatalf("round %d: not what it was: %v", round, err)
 		}
 		for m := range NumMetric {
@@ -135,7 +137,8 @@ func TestBlock(t *testing.T) {
 				}
 				has, err := readPort(rec, m, port, counts, high)
 				wantCounts, wantHigh := b.series(m, port)
-				if err != nil || has != (b.active[m]>>port&1 == 1) || has && (!slices.Equal(counts, wantCounts) || !slices.Equal(high, wantHigh)) {
+				if err != nil || has != (b.active[m]>>port&1 == 1) || has &&
+					(!slices.Equal(counts, wantCounts) || !slices.Equal(high, wantHigh)) {
 					t.Fatalf("round %d: %v of port %d: %v, %v", round, m, port, has, err)
 				}
 			}
@@ -192,7 +195,8 @@ func FuzzBlock(f *testing.F) {
 		if len(out) == 0 {
 			return
 		}
-		if err := readBlock(out, &again); err != nil || !slices.Equal(again.counts, b.counts) || !slices.Equal(again.peak, b.peak) {
+		if err := readBlock(out, &again); err != nil || !slices.Equal(again.counts, b.counts) ||
+			!slices.Equal(again.peak, b.peak) {
 			t.Fatalf("read, written and read is not the same: %v", err)
 		}
 	})
@@ -218,7 +222,8 @@ func TestMeta(t *testing.T) {
 		t.Errorf("a chunk is\n%#v, want\n%#v", rec[:len(rec)-4], golden)
 	}
 	back, err := readMeta(rec)
-	if err != nil || back.from != c.from || back.to != c.to || back.bytes != c.bytes || !slices.Equal(back.points, c.points) || !back.set.equal(c.set) {
+	if err != nil || back.from != c.from || back.to != c.to || back.bytes != c.bytes ||
+		!slices.Equal(back.points, c.points) || !back.set.equal(c.set) {
 		t.Fatalf("came back as %+v, %v", back, err)
 	}
 	for i := range rec {
@@ -242,7 +247,8 @@ func FuzzMeta(f *testing.F) {
 			return
 		}
 		again, err := readMeta(appendMeta(nil, c))
-		if err != nil || !slices.Equal(again.points, c.points) || !again.set.equal(c.set) || again.from != c.from || again.to != c.to {
+		if err != nil || !slices.Equal(again.points, c.points) || !again.set.equal(c.set) || again.from != c.from ||
+			again.to != c.to {
 			t.Fatalf("%+v came back as %+v, %v", c, again, err)
 		}
 	})

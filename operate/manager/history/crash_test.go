@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// crashValue is what every port has counted between sample k and the next: exact as a code, and different from its neighbours.
+// crashValue is what every port has counted between sample k and the next: exact as a code, and different from its
+// neighbours.
 func crashValue(port, k int) uint64 { return uint64(1 + (port+k)%500) }
 
 func crashChild(path string) error {
@@ -257,7 +258,8 @@ func TestDamagedFiles(t *testing.T) {
 			continue
 		}
 		found++
-		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewer) && !errors.Is(err, ErrNotSaved) && !errors.Is(err, ErrUnknownPort) {
+		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewer) && !errors.Is(err, ErrNotSaved) &&
+			!errors.Is(err, ErrUnknownPort) {
 			t.Errorf("round %d: %v", round, err)
 		}
 	}
@@ -272,7 +274,11 @@ func TestOthersFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Update(func(tx *bolt.Tx) error { _, err := tx.CreateBucket([]byte("tenants")); return err }); err != nil {
+	if err := db.Update(func(tx *bolt.Tx) error {
+		_,
+			err := tx.CreateBucket([]byte("tenants"))
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
@@ -292,7 +298,8 @@ func TestOthersFiles(t *testing.T) {
 	}
 }
 
-// TestDiskFull has a database that takes no more. Samples stay, Append says so, and they are written once there is room.
+// TestDiskFull has a database that takes no more. Samples stay, Append says so, and they are written once there is
+// room.
 func TestDiskFull(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "h.db"), Options{Flush: time.Minute})
 	defer s.Close()

@@ -91,7 +91,8 @@ func fileTrouble(err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return ErrInUse
-	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrInvalidMapping):
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum),
+		errors.Is(err, bolterrors.ErrInvalidMapping):
 		return fmt.Errorf("%w (%v)", ErrCorrupt, err)
 	case errors.Is(err, bolterrors.ErrVersionMismatch):
 		return fmt.Errorf("%w (%v)", ErrNewer, err)

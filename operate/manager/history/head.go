@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// head is the newest stretch of time, still in memory: the raw tier before it is a chunk. Rows are only ever added, so whoever has a
-// copy of the slice may read it without a lock.
+// head is the newest stretch of time, still in memory: the raw tier before it is a chunk. Rows are only ever added, so
+// whoever has a copy of the slice may read it without a lock.
 type head struct {
 	set      *portSet
 	blockNos []uint32 // of set

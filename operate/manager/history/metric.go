@@ -33,13 +33,15 @@ var metricTable = [NumMetric]struct {
 	XmitPkts:  {"xmit_pkts", "1/s", "packets sent", 1, []ib.Counter{ib.PortXmitPkts}},
 	RcvPkts:   {"rcv_pkts", "1/s", "packets received", 1, []ib.Counter{ib.PortRcvPkts}},
 	// A tick is the time of 4 bytes on the link: bytes compare with those that were sent, and with the link's rate.
-	XmitWait: {"xmit_wait", "B/s", "bytes that could have been sent while waiting for credit", 4, []ib.Counter{ib.PortXmitWait}},
+	XmitWait: {"xmit_wait", "B/s", "bytes that could have been sent while waiting for credit", 4,
+		[]ib.Counter{ib.PortXmitWait}},
 	Errors: {"errors", "1/s", "signal errors, damaged packets and buffer overruns", 1, []ib.Counter{
 		ib.SymbolErrorCounter, ib.LinkErrorRecoveryCounter, ib.PortRcvErrors, ib.PortRcvRemotePhysicalErrors,
 		ib.LocalLinkIntegrityErrors, ib.ExcessiveBufferOverrunErrors,
 	}},
 	Discards: {"discards", "1/s", "packets discarded or refused", 1, []ib.Counter{
-		ib.PortXmitDiscards, ib.PortXmitConstraintErrors, ib.PortRcvConstraintErrors, ib.PortRcvSwitchRelayErrors, ib.VL15Dropped,
+		ib.PortXmitDiscards, ib.PortXmitConstraintErrors, ib.PortRcvConstraintErrors, ib.PortRcvSwitchRelayErrors,
+		ib.VL15Dropped,
 	}},
 	LinkDowned: {"link_downed", "1/s", "times the link went down", 1, []ib.Counter{ib.LinkDownedCounter}},
 }

@@ -18,8 +18,8 @@ type Point struct {
 	Avg, Max float64
 }
 
-// Series is points in the order of time, each for Step from At on. Where nothing was watched there is no point: a gap is where the
-// next point is later than Step after the one before.
+// Series is points in the order of time, each for Step from At on. Where nothing was watched there is no point: a gap
+// is where the next point is later than Step after the one before.
 type Series struct {
 	Step   time.Duration
 	Points []Point
@@ -73,8 +73,8 @@ func (s *Store) read(from, to time.Time, maxPoints int, do func(*view, *bolt.Tx)
 	return nil
 }
 
-// snapshot is what a question needs, and the file as it is now: all that the store's lists have is in it, because what is
-// written is written before it is listed, and what is dropped is dropped after it was struck off.
+// snapshot is what a question needs, and the file as it is now: all that the store's lists have is in it, because what
+// is written is written before it is listed, and what is dropped is dropped after it was struck off.
 func (s *Store) snapshot(from, to time.Time, maxPoints int) (v *view, tx *bolt.Tx, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +91,8 @@ func (s *Store) snapshot(from, to time.Time, maxPoints int) (v *view, tx *bolt.T
 	return v, tx, nil
 }
 
-// look picks what to read for a question, with the store locked: the coarsest tier that is fine enough, what is not yet in it from finer ones, and what is
-// no longer in it from coarser ones.
+// look picks what to read for a question, with the store locked: the coarsest tier that is fine enough, what is not yet
+// in it from finer ones, and what is no longer in it from coarser ones.
 func (s *Store) look(from, to time.Time, maxPoints int) (*view, error) {
 	v := &view{from: from.UnixMilli(), to: to.UnixMilli(), after: noBegin}
 	if v.to <= v.from || maxPoints <= 0 {
@@ -140,7 +140,8 @@ func (s *Store) look(from, to time.Time, maxPoints int) (*view, error) {
 			}
 		}
 	}
-	// A young store has nothing older in coarser tiers either: the stretch in which it began is not worth coarser steps for all.
+	// A young store has nothing older in coarser tiers either: the stretch in which it began is not worth coarser steps
+	// for all.
 	older := oldest == noEnd
 	for t := tier + 1; t < numTier && !older; t++ {
 		older = oldestOf(s.chunks[t]) < floor(oldest, tiers[t].step)
@@ -219,8 +220,8 @@ func (v *view) bins() *bins {
 	return &bins{from, v.step, all[:n], all[n : 2*n], all[2*n:]}
 }
 
-// add notes a mean and a peak over a time. A time that is in several steps counts in each for its part, so that it does not
-// matter when exactly samples were taken.
+// add notes a mean and a peak over a time. A time that is in several steps counts in each for its part, so that it does
+// not matter when exactly samples were taken.
 func (b *bins) add(at, dur int64, mean, peak float64) {
 	end := at + dur
 	at = max(at, b.from)
@@ -257,7 +258,8 @@ func rates(p span, count, peak code, hasPeak bool) (mean, high float64) {
 	return mean, mean
 }
 
-// placed is where a point of a chunk is in time: a coarse one is never longer than its stretch, even if its last sample was.
+// placed is where a point of a chunk is in time: a coarse one is never longer than its stretch, even if its last sample
+// was.
 func (c *chunk) placed(p span) (at, dur int64) {
 	if step := tiers[c.tier].step; step > 0 {
 		return p.at, min(p.dur, step)
@@ -273,8 +275,8 @@ func (c *chunk) ends(p span) int64 {
 	return p.at + p.dur
 }
 
-// Query gives the rates of one metric of a port from one time to another, in at most about so many points. It picks the tier: each point has
-// the average, and the highest rate between two samples.
+// Query gives the rates of one metric of a port from one time to another, in at most about so many points. It picks the
+// tier: each point has the average, and the highest rate between two samples.
 func (s *Store) Query(port uint32, m Metric, from, to time.Time, maxPoints int) (Series, error) {
 	all, err := s.QueryMany([]uint32{port}, m, from, to, maxPoints)
 	if err != nil {
@@ -387,7 +389,8 @@ func (s *Store) TopPeak(m Metric, from, to time.Time, n int) ([]Ranked, error) {
 
 func (s *Store) rank(m Metric, from, to time.Time, n int, order func(a, b Ranked) int) ([]Ranked, error) {
 	if m >= NumMetric || n <= 0 {
-		return nil, fmt.Errorf("history: the first %d of %v: at least one and a metric below %d are wanted: %w", n, m, NumMetric, ErrBadQuery)
+		return nil, fmt.Errorf("history: the first %d of %v: at least one and a metric below %d are wanted: %w", n, m,
+			NumMetric, ErrBadQuery)
 	}
 	t := &tally{m: m}
 	err := s.read(from, to, topPoints, func(v *view, tx *bolt.Tx) error {

@@ -152,8 +152,8 @@ func rollNamed(tx *bolt.Tx, w *chunkWriter, group []*chunk) error {
 	return nil
 }
 
-// A clock that is wrong for a while must not cost all of the past: for each chunk that comes at most dropPerChunk of a tier
-// go because of their age, and none before time has passed as it should for long enough.
+// A clock that is wrong for a while must not cost all of the past: for each chunk that comes at most dropPerChunk of a
+// tier go because of their age, and none before time has passed as it should for long enough.
 const (
 	dropPerChunk = 2
 	steadyFor    = int64(10 * time.Minute / time.Millisecond)
@@ -202,15 +202,16 @@ func (s *Store) drop(drop []*chunk) error {
 	return err
 }
 
-// strike takes chunks off the lists, so that no question goes to them any more. It returns which were pending before; nobody but the
-// caller, who is the one that writes, changes that.
+// strike takes chunks off the lists, so that no question goes to them any more. It returns which were pending before;
+// nobody but the caller, who is the one that writes, changes that.
 func (s *Store) strike(drop []*chunk) (pending map[int64]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pending = s.pending
 	left := maps.Clone(pending)
 	for t := range s.chunks {
-		s.chunks[t] = slices.DeleteFunc(slices.Clone(s.chunks[t]), func(c *chunk) bool { return slices.Contains(drop, c) })
+		s.chunks[t] = slices.DeleteFunc(slices.Clone(s.chunks[t]),
+			func(c *chunk) bool { return slices.Contains(drop, c) })
 	}
 	for _, c := range drop {
 		if c.tier == tierMinute {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// scalarPoint is a number that was so from a time on, for so many milliseconds; in coarser tiers the mean of several, for
-// the sum of their times, and the largest.
+// scalarPoint is a number that was so from a time on, for so many milliseconds; in coarser tiers the mean of several,
+// for the sum of their times, and the largest.
 type scalarPoint struct {
 	at        int64
 	ms        uint64
@@ -19,8 +19,8 @@ type scalarPoint struct {
 // scalarHolds is how long a number stands for the time after it, if no other comes: longer is a gap.
 const scalarHolds = int64(time.Minute / time.Millisecond)
 
-// held says of numbers as they were given for how long each held: until the next, within reason, and the last one as long as the
-// one before it.
+// held says of numbers as they were given for how long each held: until the next, within reason, and the last one as
+// long as the one before it.
 func held(points []scalarPoint) []scalarPoint {
 	points = slices.Clone(points)
 	ms := scalarHolds
@@ -37,7 +37,8 @@ func held(points []scalarPoint) []scalarPoint {
 //
 //	count, then for each: milliseconds since the one before, for how many, mean and largest
 //
-// Numbers are those of the point before with bits turned, from the highest on, so that what does not change is one byte.
+// Numbers are those of the point before with bits turned, from the highest on, so that what does not change is one
+// byte.
 func appendScalars(dst []byte, all []scalarPoint) []byte {
 	start := len(dst)
 	dst = append(dst, recordVersion)

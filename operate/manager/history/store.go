@@ -174,7 +174,8 @@ func (s *Store) PortIDs(ports []PortKey) ([]uint32, error) {
 	}
 	if len(s.keys) > maxPorts {
 		forget()
-		return nil, fmt.Errorf("history: %d ports: at most %d have a number: %w", len(s.keys)+len(ports), maxPorts, ErrUnknownPort)
+		return nil, fmt.Errorf("history: %d ports: at most %d have a number: %w", len(s.keys)+len(ports), maxPorts,
+			ErrUnknownPort)
 	}
 	if len(s.keys) > old {
 		if err := s.saveKeys(old); err != nil {
@@ -195,14 +196,15 @@ func (s *Store) Key(id uint32) (PortKey, bool) {
 	return s.keys[id], true
 }
 
-// Append takes a sample: the totals of ports, by the numbers of PortIDs, at a time. What a port did is the difference to the
-// sample before, so all ports that are watched should be in each sample, in the same order; a port that was not in the one before
-// has a gap there.
+// Append takes a sample: the totals of ports, by the numbers of PortIDs, at a time. What a port did is the difference
+// to the sample before, so all ports that are watched should be in each sample, in the same order; a port that was not
+// in the one before has a gap there.
 //
 // An error that is ErrNotSaved says that samples pile up in memory, and why; this one was taken all the same.
 func (s *Store) Append(at time.Time, ports []uint32, values []Values) error {
 	if len(ports) != len(values) {
-		return fmt.Errorf("history: %d ports with %d values: one each is wanted: %w", len(ports), len(values), ErrUnknownPort)
+		return fmt.Errorf("history: %d ports with %d values: one each is wanted: %w", len(ports), len(values),
+			ErrUnknownPort)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +286,8 @@ func (s *Store) appendChanged(now int64, ports []uint32, values []Values) error 
 	order := make([]int32, len(ports))
 	for i, id := range ports {
 		if int(id) >= len(s.keys) {
-			return fmt.Errorf("history: port number %d: the last one given out is %d: %w", id, len(s.keys)-1, ErrUnknownPort)
+			return fmt.Errorf("history: port number %d: the last one given out is %d: %w", id, len(s.keys)-1,
+				ErrUnknownPort)
 		}
 		order[i] = int32(i)
 	}

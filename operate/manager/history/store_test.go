@@ -73,8 +73,8 @@ func query(t testing.TB, s *Store, port uint32, m Metric, from, to time.Time, n 
 // near reports whether two numbers are the same within what codes lose.
 func near(a, b float64) bool { return math.Abs(a-b) <= 0.006*max(math.Abs(a), math.Abs(b))+1e-9 }
 
-// TestAgainstOracle feeds random traffic for three hours and asks at random; a dumb list of all samples has to agree. It does so
-// from memory, from disk and after opening again, so that all tiers are in it.
+// TestAgainstOracle feeds random traffic for three hours and asks at random; a dumb list of all samples has to agree.
+// It does so from memory, from disk and after opening again, so that all tiers are in it.
 func TestAgainstOracle(t *testing.T) {
 	const ports, step, samples = 150, 5 * time.Second, 3 * 720
 	path := filepath.Join(t.TempDir(), "h.db")
@@ -142,7 +142,8 @@ func TestAgainstOracle(t *testing.T) {
 				}
 				avg, high, ok := oracle(p, m, pt.At, pt.At.Add(x.Step))
 				if !ok || !near(avg, pt.Avg) || !near(high, pt.Max) {
-					t.Fatalf("%s: %v of port %d at %v for %v: %g to %g, want %g to %g", when, m, p, pt.At, x.Step, pt.Avg, pt.Max, avg, high)
+					t.Fatalf("%s: %v of port %d at %v for %v: %g to %g, want %g to %g", when, m, p, pt.At, x.Step,
+						pt.Avg, pt.Max, avg, high)
 				}
 			}
 		}
@@ -152,7 +153,8 @@ func TestAgainstOracle(t *testing.T) {
 	}
 	check("running", s)
 	st := s.Stats()
-	if st.Oldest[tierRaw].Before(start.Add(2*time.Hour)) || st.Oldest[tierMinute].Before(start.Add(time.Hour)) || !st.Oldest[tierTen].Equal(start) {
+	if st.Oldest[tierRaw].Before(start.Add(2*time.Hour)) || st.Oldest[tierMinute].Before(start.Add(time.Hour)) ||
+		!st.Oldest[tierTen].Equal(start) {
 		t.Errorf("oldest of the tiers: %v", st.Oldest)
 	}
 	if err := s.Close(); err != nil {
@@ -242,7 +244,8 @@ func TestResetAndGap(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		wantPoints(t, query(t, s, ids[0], XmitBytes, sec(0), sec(310), 310), "0:100/100", "1:0/0", "2:0/0", "3:100/100", "300:100/100")
+		wantPoints(t, query(t, s, ids[0], XmitBytes, sec(0), sec(310), 310), "0:100/100", "1:0/0", "2:0/0", "3:100/100",
+			"300:100/100")
 	}
 }
 
@@ -306,7 +309,8 @@ func TestPortsComeAndGo(t *testing.T) {
 	appendTo(t, s, sec(6), []uint32{c, b, a}, counts(1090, 120, 510))
 	for _, when := range []string{"before", "after"} {
 		wantPoints(t, query(t, s, a, XmitBytes, sec(0), sec(10), 10), "0:10/10", "1:10/10", "5:10/10")
-		wantPoints(t, query(t, s, b, XmitBytes, sec(0), sec(10), 10), "0:20/20", "1:20/20", "2:20/20", "3:20/20", "4:20/20", "5:20/20")
+		wantPoints(t, query(t, s, b, XmitBytes, sec(0), sec(10), 10), "0:20/20", "1:20/20", "2:20/20", "3:20/20",
+			"4:20/20", "5:20/20")
 		wantPoints(t, query(t, s, c, XmitBytes, sec(0), sec(10), 10), "3:30/30", "4:30/30", "5:30/30")
 		wantPoints(t, query(t, s, ids[100], XmitBytes, sec(0), sec(10), 10))
 		if err := s.Flush(); err != nil {
@@ -537,7 +541,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// A store that is a few minutes old answers in the steps of its samples, not in minutes, though minutes are on disk too.
+// A store that is a few minutes old answers in the steps of its samples, not in minutes, though minutes are on disk
+// too.
 func TestYoungStoreIsFine(t *testing.T) {
 	s, err := Open("", Options{})
 	if err != nil {

@@ -36,7 +36,8 @@ func (s *Store) notSaved(err error) error {
 	if errors.Is(err, ErrCorrupt) {
 		return &FileError{s.name(), err}
 	}
-	return fmt.Errorf("history: %s: %w: see that there is room on the disk and that the file may be written", s.name(), err)
+	return fmt.Errorf("history: %s: %w: see that there is room on the disk and that the file may be written", s.name(),
+		err)
 }
 
 // catchUp writes everything that is there to write.
@@ -98,7 +99,8 @@ func (s *Store) writeHead(h *head) (written []*chunk, err error) {
 				if err := w.put(scalarKey(name), appendScalars(nil, points)); err != nil {
 					return err
 				}
-				if err := v.put(scalarKey(name), appendScalars(nil, rollScalars(nil, points, tiers[tierMinute].step))); err != nil {
+				if err := v.put(scalarKey(name), appendScalars(nil,
+					rollScalars(nil, points, tiers[tierMinute].step))); err != nil {
 					return err
 				}
 			}

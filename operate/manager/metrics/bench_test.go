@@ -27,7 +27,8 @@ func BenchmarkScrape(b *testing.B) {
 	for _, c := range []struct {
 		name  string
 		parts []string
-	}{{"all", nil}, {"switch", []string{"switch"}}, {"hca", []string{"hca"}}, {"ufm", []string{"ufm"}}, {"softib", []string{"softib"}}, {"switch+hca+softib", []string{"switch", "hca", "softib"}}} {
+	}{{"all", nil}, {"switch", []string{"switch"}}, {"hca", []string{"hca"}}, {"ufm", []string{"ufm"}},
+		{"softib", []string{"softib"}}, {"switch+hca+softib", []string{"switch", "hca", "softib"}}} {
 		b.Run(c.name, func(b *testing.B) {
 			to := srv.URL + "/metrics?" + url.Values{"collect[]": c.parts}.Encode()
 			get(b, srv.Client(), to)

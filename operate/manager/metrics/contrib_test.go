@@ -59,7 +59,8 @@ func (d *dashboard) expressions() map[string][]string {
 	return all
 }
 
-// metricName is anything in a query that can only be a metric's name. What begins otherwise is a function, a label or a word of the language.
+// metricName is anything in a query that can only be a metric's name. What begins otherwise is a function, a label or a
+// word of the language.
 var metricName = regexp.MustCompile(`\b(infiniband_(switch|hca|exporter)_|softib_|process_|go_)[a-z0-9_]+`)
 
 // emitted are the names of all families, and those of histograms' and summaries' samples.
@@ -116,7 +117,8 @@ func TestNamesUsed(t *testing.T) {
 func TestDashboard(t *testing.T) {
 	d := readDashboard(t)
 	if d.Title == "" || d.UID == "" || d.SchemaVersion < 38 {
-		t.Errorf("%q, %q, schema %d: want a title, a name, and the schema of Grafana 10 or later", d.Title, d.UID, d.SchemaVersion)
+		t.Errorf("%q, %q, schema %d: want a title, a name, and the schema of Grafana 10 or later", d.Title, d.UID,
+			d.SchemaVersion)
 	}
 	for i, p := range d.Panels {
 		for _, q := range d.Panels[:i] {

@@ -27,12 +27,13 @@ const (
 var Parts = []Part{Switch, HCA, UFM, Own}
 
 const (
-	// scrapesMax is how many scrapes are answered at once. A scrape of a large fabric has a snapshot of some 25 MB and takes
-	// all cores, so more of them would only be slower.
+	// scrapesMax is how many scrapes are answered at once. A scrape of a large fabric has a snapshot of some 25 MB and
+	// takes all cores, so more of them would only be slower.
 	scrapesMax = 4
 	// waitingMax is how many more may wait for their turn.
 	waitingMax = 64
-	// A reader has to take a block within blockPatience and everything within patience; Prometheus' own limit is 10 s unless it is told otherwise.
+	// A reader has to take a block within blockPatience and everything within patience; Prometheus' own limit is 10 s
+	// unless it is told otherwise.
 	blockPatience = 5 * time.Second
 	patience      = time.Minute
 )
@@ -57,7 +58,8 @@ type Exporter struct {
 
 // New is the exporter of a fabric.
 func New(m *manager.Manager) *Exporter {
-	e := &Exporter{m: m, fresh: m.Fresh, turns: make(chan struct{}, scrapesMax), waiting: make(chan struct{}, scrapesMax+waitingMax)}
+	e := &Exporter{m: m, fresh: m.Fresh, turns: make(chan struct{}, scrapesMax),
+		waiting: make(chan struct{}, scrapesMax+waitingMax)}
 	go e.index() // so that the first scrape does not wait for it
 	return e
 }
@@ -137,7 +139,8 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-e.waiting }()
 	default:
 		w.Header().Set("Retry-After", "5")
-		http.Error(w, fmt.Sprintf("%d scrapes are waiting already: try again later", waitingMax), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("%d scrapes are waiting already: try again later", waitingMax),
+			http.StatusServiceUnavailable)
 		return
 	}
 	select {

@@ -70,7 +70,8 @@ func checkOrder(t testing.TB, text string) {
 		}
 		name, _, _ := strings.Cut(line, " ")
 		name, _, _ = strings.Cut(name, "{")
-		if !helps[now] || !types[now] || name != now && !slices.Contains([]string{now + "_bucket", now + "_sum", now + "_count"}, name) {
+		if !helps[now] || !types[now] || name != now &&
+			!slices.Contains([]string{now + "_bucket", now + "_sum", now + "_count"}, name) {
 			t.Fatalf("outside of its family, after %s: %s", now, line)
 		}
 		key := line[:strings.LastIndexByte(line, ' ')]
@@ -116,20 +117,22 @@ func TestNames(t *testing.T) {
 		"infiniband_switch_port_rate_bytes_per_second":     port,
 		"infiniband_switch_port_raw_rate_bytes_per_second": port,
 		"infiniband_switch_info":                           {"guid", "lid", "switch"},
-		"infiniband_switch_uplink_info":                    {"guid", "port", "switch", "uplink", "uplink_guid", "uplink_lid", "uplink_port", "uplink_type"},
-		"infiniband_switch_collect_duration_seconds":       {"collector", "guid"},
-		"infiniband_switch_collect_error":                  {"collector", "guid"},
-		"infiniband_switch_collect_timeout":                {"collector", "guid"},
-		"infiniband_hca_rate_bytes_per_second":             {"guid"},
-		"infiniband_hca_raw_rate_bytes_per_second":         {"guid"},
-		"infiniband_hca_info":                              {"guid", "hca", "lid"},
-		"infiniband_hca_uplink_info":                       {"guid", "hca", "port", "uplink", "uplink_guid", "uplink_lid", "uplink_port", "uplink_type"},
-		"infiniband_hca_collect_duration_seconds":          {"collector", "guid"},
-		"infiniband_hca_collect_error":                     {"collector", "guid"},
-		"infiniband_hca_collect_timeout":                   {"collector", "guid"},
-		"infiniband_exporter_collector_duration_seconds":   {"collector"},
-		"infiniband_exporter_collect_errors":               {"collector"},
-		"infiniband_exporter_collect_timeouts":             {"collector"},
+		"infiniband_switch_uplink_info": {"guid", "port", "switch", "uplink", "uplink_guid",
+			"uplink_lid", "uplink_port", "uplink_type"},
+		"infiniband_switch_collect_duration_seconds": {"collector", "guid"},
+		"infiniband_switch_collect_error":            {"collector", "guid"},
+		"infiniband_switch_collect_timeout":          {"collector", "guid"},
+		"infiniband_hca_rate_bytes_per_second":       {"guid"},
+		"infiniband_hca_raw_rate_bytes_per_second":   {"guid"},
+		"infiniband_hca_info":                        {"guid", "hca", "lid"},
+		"infiniband_hca_uplink_info": {"guid", "hca", "port", "uplink", "uplink_guid",
+			"uplink_lid", "uplink_port", "uplink_type"},
+		"infiniband_hca_collect_duration_seconds":        {"collector", "guid"},
+		"infiniband_hca_collect_error":                   {"collector", "guid"},
+		"infiniband_hca_collect_timeout":                 {"collector", "guid"},
+		"infiniband_exporter_collector_duration_seconds": {"collector"},
+		"infiniband_exporter_collect_errors":             {"collector"},
+		"infiniband_exporter_collect_timeouts":           {"collector"},
 	}
 	for _, c := range strings.Fields(`transmit_data_bytes receive_data_bytes transmit_packets receive_packets unicast_transmit_packets unicast_receive_packets
 		multicast_transmit_packets multicast_receive_packets symbol_error link_error_recovery link_downed receive_errors receive_remote_physical_errors
@@ -148,7 +151,8 @@ func TestNames(t *testing.T) {
 		PortSwHOQLifetimeLimitDiscards Link_Down_IB`) {
 		want[c] = []string{"node_guid", "port_guid", "port_num"}
 	}
-	cabled := map[string]int{"infiniband_switch_port_": 24, "infiniband_hca_port_": 8, "infiniband_switch_uplink": 24, "infiniband_hca_uplink": 8, "infiniband_switch_info": 6, "infiniband_hca_info": 8}
+	cabled := map[string]int{"infiniband_switch_port_": 24, "infiniband_hca_port_": 8, "infiniband_switch_uplink": 24,
+		"infiniband_hca_uplink": 8, "infiniband_switch_info": 6, "infiniband_hca_info": 8}
 	for name, labels := range want {
 		f := all[name]
 		if f == nil {
@@ -161,7 +165,8 @@ func TestNames(t *testing.T) {
 			}
 		}
 		total := strings.HasSuffix(name, "_total") || !strings.HasPrefix(name, "infiniband_")
-		if want := map[bool]dto.MetricType{true: dto.MetricType_COUNTER, false: dto.MetricType_GAUGE}[total]; f.GetType() != want {
+		if want := map[bool]dto.MetricType{true: dto.MetricType_COUNTER,
+			false: dto.MetricType_GAUGE}[total]; f.GetType() != want {
 			t.Errorf("%s is a %v: want a %v", name, f.GetType(), want)
 		}
 		for prefix, n := range cabled {
@@ -171,24 +176,29 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for name := range all {
-		if !strings.HasPrefix(name, "softib_") && !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && want[name] == nil {
+		if !strings.HasPrefix(name, "softib_") && !strings.HasPrefix(name, "go_") &&
+			!strings.HasPrefix(name, "process_") && want[name] == nil {
 			t.Errorf("%s is nobody's name", name)
 		}
 	}
 	leaf, host := m.Graph().ByName("leaf1"), m.Graph().ByName("h1")
 	lid := fmt.Sprint(m.LID(topo.PortRef{Node: host.Index, Port: 1}))
-	if v := value(all["infiniband_switch_uplink_info"], "guid", guidText(leaf.GUID), "port", "1", "switch", "leaf1", "uplink", "h1 HCA-1",
-		"uplink_guid", guidText(host.GUID), "uplink_lid", lid, "uplink_port", "1", "uplink_type", "CA"); v != 1 || lid == "0" {
+	if v := value(all["infiniband_switch_uplink_info"], "guid", guidText(leaf.GUID), "port", "1", "switch", "leaf1",
+		"uplink", "h1 HCA-1",
+		"uplink_guid", guidText(host.GUID), "uplink_lid", lid, "uplink_port", "1", "uplink_type", "CA"); v != 1 ||
+		lid == "0" {
 		t.Errorf("leaf1[1] is not seen to lead to h1, whose LID is %s", lid)
 	}
 	if v := value(all["infiniband_hca_info"], "hca", "h1 HCA-1", "lid", lid); v != 1 {
 		t.Errorf("h1 with the LID %s is %v", lid, v)
 	}
 	rate := host.Ports[1].Rate()
-	if v := value(all["infiniband_switch_port_rate_bytes_per_second"], "guid", guidText(leaf.GUID), "port", "1"); v != float64(rate.Mbps())*1e6/8 {
+	if v := value(all["infiniband_switch_port_rate_bytes_per_second"], "guid", guidText(leaf.GUID), "port",
+		"1"); v != float64(rate.Mbps())*1e6/8 {
 		t.Errorf("a link of %v carries %v bytes a second", rate, v)
 	}
-	if v := value(all["infiniband_hca_raw_rate_bytes_per_second"], "guid", guidText(host.GUID)); v <= float64(rate.Mbps())*1e6/8 {
+	if v := value(all["infiniband_hca_raw_rate_bytes_per_second"], "guid",
+		guidText(host.GUID)); v <= float64(rate.Mbps())*1e6/8 {
 		t.Errorf("a link of %v signals %v bytes a second", rate, v)
 	}
 }
@@ -219,13 +229,15 @@ func TestValues(t *testing.T) {
 		}
 		for _, c := range portCounters {
 			low, high := float64(before[i][c.counter]*c.unit), float64(after[i][c.counter]*c.unit)
-			if got := value(all[c.ufm], "node_guid", fmt.Sprintf("%x", uint64(n.GUID)), "port_num", fmt.Sprint(r.Port)); !(got >= low && got <= high) {
+			if got := value(all[c.ufm], "node_guid", fmt.Sprintf("%x", uint64(n.GUID)), "port_num",
+				fmt.Sprint(r.Port)); !(got >= low && got <= high) {
 				t.Errorf("port %d: %s is %v: want %v to %v", i, c.ufm, got, low, high)
 			}
 			if c.trey == "" {
 				continue
 			}
-			if got := value(all["infiniband_"+word+"_"+c.trey], "guid", guidText(n.GUID), "port", fmt.Sprint(r.Port)); !(got >= low && got <= high) {
+			if got := value(all["infiniband_"+word+"_"+c.trey], "guid", guidText(n.GUID), "port",
+				fmt.Sprint(r.Port)); !(got >= low && got <= high) {
 				t.Errorf("port %d: %s is %v: want %v to %v", i, c.trey, got, low, high)
 			}
 		}
@@ -246,7 +258,8 @@ func TestValues(t *testing.T) {
 
 func TestParts(t *testing.T) {
 	_, _, e := running(t, "star:2")
-	prefix := map[Part]string{Switch: "infiniband_switch_port_", HCA: "infiniband_hca_port_", UFM: "PortXmit", Own: "softib_"}
+	prefix := map[Part]string{Switch: "infiniband_switch_port_", HCA: "infiniband_hca_port_", UFM: "PortXmit",
+		Own: "softib_"}
 	for i := range 1 << len(Parts) {
 		var q []string
 		for k, p := range Parts {
@@ -348,7 +361,8 @@ func TestPromtool(t *testing.T) {
 	cmd.Stdin = strings.NewReader(text)
 	out, _ := cmd.CombinedOutput()
 	for line := range strings.Lines(string(out)) {
-		if !strings.Contains(line, `counter metrics should have "_total" suffix`) && !strings.Contains(line, "camelCase") {
+		if !strings.Contains(line, `counter metrics should have "_total" suffix`) &&
+			!strings.Contains(line, "camelCase") {
 			t.Error(line)
 		}
 	}

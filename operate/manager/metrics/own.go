@@ -23,7 +23,8 @@ type own struct {
 
 func (o *own) init() {
 	o.process = prometheus.NewRegistry()
-	o.process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	o.process.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
 // text is all of it.
@@ -52,7 +53,8 @@ func (o *own) text(m *manager.Manager) []byte {
 func fabricSheet(t *sheet, m *manager.Manager) {
 	t.family("softib_info", "The fabric, what it was made from, and softib's version.", gauge)
 	t.add("softib_info", 1, "fabric", m.Name(), "topology", m.Topology(), "version", m.Version())
-	t.one("softib_start_time_seconds", "When the management of the fabric began, in seconds since 1970.", gauge, float64(m.Started().UnixNano())/1e9)
+	t.one("softib_start_time_seconds", "When the management of the fabric began, in seconds since 1970.", gauge,
+		float64(m.Started().UnixNano())/1e9)
 
 	g := m.Graph()
 	t.family("softib_nodes", "Nodes by what they are.", gauge)
@@ -79,7 +81,8 @@ func fabricSheet(t *sheet, m *manager.Manager) {
 	t.one("softib_links_degraded", "Links that are up at less than both of their ends can do.", gauge, float64(slow))
 	t.one("softib_samples_total", "Times that the manager has looked at all ports.", counter, float64(s.Seq))
 	t.one("softib_sample_age_seconds", "How long ago that was for the last time.", gauge, time.Since(s.At).Seconds())
-	t.one("softib_events_total", "Events in the manager's journal since it began.", counter, float64(m.Journal().Last()))
+	t.one("softib_events_total", "Events in the manager's journal since it began.", counter,
+		float64(m.Journal().Last()))
 
 	list := m.Faults()
 	t.one("softib_faults", "Faults that are set at cables.", gauge, float64(len(list)))
@@ -108,10 +111,13 @@ func managerSheet(t *sheet, m *manager.Manager) {
 	t.one("softib_sm_sweeping", "Whether a sweep is under way.", gauge, flag(s.Sweeping))
 	t.one("softib_sm_sweeps_total", "Sweeps that were completed.", counter, float64(s.Counters.Sweeps))
 	t.one("softib_sm_light_sweeps_total", "Light sweeps that were begun.", counter, float64(s.Counters.LightSweeps))
-	t.one("softib_sm_datagrams_sent_total", "Datagrams that the subnet manager has sent.", counter, float64(s.Counters.Sent))
-	t.one("softib_sm_traps_total", "Traps that it has received, repetitions included.", counter, float64(s.Counters.Traps))
+	t.one("softib_sm_datagrams_sent_total", "Datagrams that the subnet manager has sent.", counter,
+		float64(s.Counters.Sent))
+	t.one("softib_sm_traps_total", "Traps that it has received, repetitions included.", counter,
+		float64(s.Counters.Traps))
 	t.one("softib_sm_problems_total", "What went wrong in its work.", counter, float64(s.Counters.Problems))
-	t.one("softib_sm_events_lost_total", "Events that nobody took from it in time.", counter, float64(s.Counters.EventsLost))
+	t.one("softib_sm_events_lost_total", "Events that nobody took from it in time.", counter,
+		float64(s.Counters.EventsLost))
 	t.family("softib_sm_managers", "Subnet managers that it knows of, itself included, by state.", gauge)
 	seen := map[string]int{}
 	for _, o := range s.Managers {
@@ -129,9 +135,12 @@ func managerSheet(t *sheet, m *manager.Manager) {
 		return
 	}
 	last := &sweeps[len(sweeps)-1]
-	t.one("softib_sm_sweep_seconds", "Time that the last sweep took until the subnet was up.", gauge, seconds(last.Took))
-	t.one("softib_sm_sweep_datagrams", "Datagrams that the last sweep took until the subnet was up.", gauge, float64(last.MADs))
-	t.one("softib_sm_sweep_blocks", "Blocks of forwarding tables that the last sweep wrote.", gauge, float64(last.Blocks))
+	t.one("softib_sm_sweep_seconds", "Time that the last sweep took until the subnet was up.", gauge,
+		seconds(last.Took))
+	t.one("softib_sm_sweep_datagrams", "Datagrams that the last sweep took until the subnet was up.", gauge,
+		float64(last.MADs))
+	t.one("softib_sm_sweep_blocks", "Blocks of forwarding tables that the last sweep wrote.", gauge,
+		float64(last.Blocks))
 	t.one("softib_sm_sweep_problems", "What went wrong in the last sweep.", gauge, float64(last.Problems))
 	// A phase that comes twice in a sweep, such as writing tables early and late, is one.
 	var names []string
@@ -163,7 +172,8 @@ func tenantSheet(t *sheet, m *manager.Manager) {
 	t.one("softib_tenants", "Tenants of the fabric.", gauge, float64(len(list)))
 	t.family("softib_tenant_members", "Ports of a tenant.", gauge)
 	for i := range list {
-		t.add("softib_tenant_members", float64(len(list[i].Members)), "tenant", list[i].Name, "pkey", list[i].Key.Base().String())
+		t.add("softib_tenant_members", float64(len(list[i].Members)), "tenant", list[i].Name, "pkey",
+			list[i].Key.Base().String())
 	}
 	t.one("softib_tenants_in_force", "Whether the tenants that are written down are kept apart: not where another's subnet manager looks after the fabric.", gauge,
 		flag(book == nil || book.Aside() == nil))
@@ -172,9 +182,12 @@ func tenantSheet(t *sheet, m *manager.Manager) {
 // historySheet is how the manager's own past is kept.
 func historySheet(t *sheet, m *manager.Manager) {
 	s := m.HistoryStats()
-	t.one("softib_history_file_bytes", "Size of the file that the history is in; 0 if it is in memory.", gauge, float64(s.FileBytes))
-	t.one("softib_history_head_bytes", "What of the history is in memory and not yet written.", gauge, float64(s.HeadBytes))
-	t.one("softib_history_dropped_samples_total", "Samples that were lost because they could not be written.", counter, float64(s.Dropped))
+	t.one("softib_history_file_bytes", "Size of the file that the history is in; 0 if it is in memory.", gauge,
+		float64(s.FileBytes))
+	t.one("softib_history_head_bytes", "What of the history is in memory and not yet written.", gauge,
+		float64(s.HeadBytes))
+	t.one("softib_history_dropped_samples_total", "Samples that were lost because they could not be written.", counter,
+		float64(s.Dropped))
 }
 
 // worstMax is how many cables are named.

@@ -47,7 +47,8 @@ func TestPrograms(t *testing.T) {
 	all, _ := scrape(t, New(w.m), "?collect[]=softib")
 	for !(sent(all, "h1", "transmit") >= bytes && sent(all, "h2", "receive") >= bytes) { // programs tell now and then
 		if ctx.Err() != nil {
-			t.Fatalf("h1 has sent %v bytes, h2 has received %v: want at least %d", sent(all, "h1", "transmit"), sent(all, "h2", "receive"), bytes)
+			t.Fatalf("h1 has sent %v bytes, h2 has received %v: want at least %d", sent(all, "h1", "transmit"),
+				sent(all, "h2", "receive"), bytes)
 		}
 		time.Sleep(time.Millisecond)
 		all, _ = scrape(t, New(w.m), "?collect[]=softib")
@@ -71,7 +72,8 @@ func TestPrograms(t *testing.T) {
 	if v := value(all["softib_host_bytes_total"], "host", "h1", "kind", "ipoib", "direction", "transmit"); v != 0 {
 		t.Errorf("%v bytes by IP", v)
 	}
-	if v := value(all["softib_program_start_time_seconds"], "host", "h1", "pid", strconv.Itoa(os.Getpid())); math.Abs(v-float64(time.Now().Unix())) > 60 {
+	if v := value(all["softib_program_start_time_seconds"], "host", "h1", "pid",
+		strconv.Itoa(os.Getpid())); math.Abs(v-float64(time.Now().Unix())) > 60 {
 		t.Errorf("the program of h1 began at %v", v)
 	}
 	paths := all["softib_path_latency_seconds"]
@@ -102,12 +104,14 @@ func checkHistogram(t *testing.T, f *dto.MetricFamily, atLeast uint64) {
 	last, bound := uint64(0), 0.0
 	for _, b := range h.GetBucket() {
 		if b.GetCumulativeCount() < last || b.GetUpperBound() <= bound {
-			t.Errorf("%s: %d up to %v, after %d up to %v", f.GetName(), b.GetCumulativeCount(), b.GetUpperBound(), last, bound)
+			t.Errorf("%s: %d up to %v, after %d up to %v", f.GetName(), b.GetCumulativeCount(), b.GetUpperBound(), last,
+				bound)
 		}
 		last, bound = b.GetCumulativeCount(), b.GetUpperBound()
 	}
 	if last != h.GetSampleCount() || last < atLeast || !math.IsInf(bound, 1) || len(h.GetBucket()) < 10 {
-		t.Errorf("%s: %d in all buckets up to %v, %d in all; want at least %d", f.GetName(), last, bound, h.GetSampleCount(), atLeast)
+		t.Errorf("%s: %d in all buckets up to %v, %d in all; want at least %d", f.GetName(), last, bound,
+			h.GetSampleCount(), atLeast)
 	}
 }
 
@@ -139,7 +143,8 @@ func TestManager(t *testing.T) {
 			t.Errorf("%s%v is %v: want %v", c.name, c.labels, got, c.want)
 		}
 	}
-	for total, phases := range map[string]string{"softib_sm_sweep_seconds": "softib_sm_sweep_phase_seconds", "softib_sm_sweep_datagrams": "softib_sm_sweep_phase_datagrams"} {
+	for total, phases := range map[string]string{"softib_sm_sweep_seconds": "softib_sm_sweep_phase_seconds",
+		"softib_sm_sweep_datagrams": "softib_sm_sweep_phase_datagrams"} {
 		sum := 0.0
 		for _, m := range all[phases].GetMetric() {
 			sum += m.GetGauge().GetValue()
@@ -149,7 +154,8 @@ func TestManager(t *testing.T) {
 		}
 	}
 	if value(all["softib_sm_sweeps_total"]) < 1 || value(all["softib_sm_datagrams_sent_total"]) < 10 {
-		t.Errorf("%v sweeps, %v datagrams", value(all["softib_sm_sweeps_total"]), value(all["softib_sm_datagrams_sent_total"]))
+		t.Errorf("%v sweeps, %v datagrams", value(all["softib_sm_sweeps_total"]),
+			value(all["softib_sm_datagrams_sent_total"]))
 	}
 	if value(all["go_goroutines"]) < 1 || value(all["process_resident_memory_bytes"]) < 1e6 {
 		t.Error("nothing about the process")
@@ -191,7 +197,8 @@ func TestTenants(t *testing.T) {
 	check := func(m *manager.Manager, force float64) {
 		t.Helper()
 		all, _ := scrape(t, New(m), "?collect[]=softib")
-		if v := value(all["softib_tenant_members"], "tenant", "red", "pkey", "0x0005"); v != 3 || value(all["softib_tenants"]) != 1 {
+		if v := value(all["softib_tenant_members"], "tenant", "red", "pkey", "0x0005"); v != 3 ||
+			value(all["softib_tenants"]) != 1 {
 			t.Errorf("red has %v members", v)
 		}
 		if v := value(all["softib_tenants_in_force"]); v != force {
@@ -210,7 +217,8 @@ func TestTenants(t *testing.T) {
 // TestFailed: a request that was flushed because another failed is not another failure.
 func TestFailed(t *testing.T) {
 	var s hca.Stats
-	s.SendErrors[hca.WCRetryExcErr], s.SendErrors[hca.WCWRFlushErr], s.RecvErrors[hca.WCWRFlushErr], s.RecvErrors[hca.WCLocLenErr] = 1, 10, 100, 2
+	s.SendErrors[hca.WCRetryExcErr], s.SendErrors[hca.WCWRFlushErr], s.RecvErrors[hca.WCWRFlushErr],
+		s.RecvErrors[hca.WCLocLenErr] = 1, 10, 100, 2
 	if n := failed(&s); n != 3 {
 		t.Errorf("%d failures: want 3", n)
 	}

@@ -28,16 +28,26 @@ var hostCounters = [...]struct {
 }{
 	{"softib_host_completions_total", "Completions, good and bad.", func(s *hca.Stats) uint64 { return s.Completions }},
 	{"softib_host_completion_errors_total", "Completions with an error, but for requests that were only flushed after another had failed.", failed},
-	{"softib_host_retransmitted_packets_total", "Packets that were sent again.", func(s *hca.Stats) uint64 { return s.Retransmits }},
-	{"softib_host_timeouts_total", "Acknowledgements that did not come in time.", func(s *hca.Stats) uint64 { return s.Timeouts }},
-	{"softib_host_rnr_naks_received_total", "Times that a peer had no receive posted.", func(s *hca.Stats) uint64 { return s.RNRNAKs }},
-	{"softib_host_rnr_naks_sent_total", "Times that a program had no receive posted.", func(s *hca.Stats) uint64 { return s.RNRsSent }},
-	{"softib_host_sequence_naks_received_total", "Times that a peer missed packets.", func(s *hca.Stats) uint64 { return s.SeqNAKsRcvd }},
-	{"softib_host_sequence_naks_sent_total", "Times that packets were missed.", func(s *hca.Stats) uint64 { return s.SeqNAKsSent }},
-	{"softib_host_out_of_sequence_total", "Requests that came behind a gap.", func(s *hca.Stats) uint64 { return s.OutOfSequence }},
-	{"softib_host_duplicate_requests_total", "Requests that came twice.", func(s *hca.Stats) uint64 { return s.Duplicates }},
-	{"softib_host_access_naks_sent_total", "Requests refused because of a key, an address or a right.", func(s *hca.Stats) uint64 { return s.AccessNAKsSent }},
-	{"softib_host_path_migrations_total", "Connections that moved to their alternate path.", func(s *hca.Stats) uint64 { return s.PathMigrations }},
+	{"softib_host_retransmitted_packets_total", "Packets that were sent again.",
+		func(s *hca.Stats) uint64 { return s.Retransmits }},
+	{"softib_host_timeouts_total", "Acknowledgements that did not come in time.",
+		func(s *hca.Stats) uint64 { return s.Timeouts }},
+	{"softib_host_rnr_naks_received_total", "Times that a peer had no receive posted.",
+		func(s *hca.Stats) uint64 { return s.RNRNAKs }},
+	{"softib_host_rnr_naks_sent_total", "Times that a program had no receive posted.",
+		func(s *hca.Stats) uint64 { return s.RNRsSent }},
+	{"softib_host_sequence_naks_received_total", "Times that a peer missed packets.",
+		func(s *hca.Stats) uint64 { return s.SeqNAKsRcvd }},
+	{"softib_host_sequence_naks_sent_total", "Times that packets were missed.",
+		func(s *hca.Stats) uint64 { return s.SeqNAKsSent }},
+	{"softib_host_out_of_sequence_total", "Requests that came behind a gap.",
+		func(s *hca.Stats) uint64 { return s.OutOfSequence }},
+	{"softib_host_duplicate_requests_total", "Requests that came twice.",
+		func(s *hca.Stats) uint64 { return s.Duplicates }},
+	{"softib_host_access_naks_sent_total", "Requests refused because of a key, an address or a right.",
+		func(s *hca.Stats) uint64 { return s.AccessNAKsSent }},
+	{"softib_host_path_migrations_total", "Connections that moved to their alternate path.",
+		func(s *hca.Stats) uint64 { return s.PathMigrations }},
 }
 
 // failed counts completions with an error that is not another's consequence.
@@ -57,7 +67,8 @@ func programSheet(t *sheet, m *manager.Manager) {
 		return
 	}
 	const start = "softib_program_start_time_seconds"
-	t.family(start, "When a program was attached, in seconds since 1970, and the release of softib's library in it.", gauge)
+	t.family(start, "When a program was attached, in seconds since 1970, and the release of softib's library in it.",
+		gauge)
 	type program struct {
 		host, name, library string
 		pid                 int
@@ -66,7 +77,8 @@ func programSheet(t *sheet, m *manager.Manager) {
 	for _, p := range f.Programs() { // one may have opened its device twice
 		if k := (program{p.Host, p.Name, p.Library, p.PID}); !seen[k] {
 			seen[k] = true
-			t.add(start, float64(p.Since.UnixNano())/1e9, "host", p.Host, "pid", fmt.Sprint(p.PID), "program", p.Name, "library", p.Library)
+			t.add(start, float64(p.Since.UnixNano())/1e9, "host", p.Host, "pid", fmt.Sprint(p.PID), "program", p.Name,
+				"library", p.Library)
 		}
 	}
 	hosts := f.HostStats()
@@ -77,7 +89,8 @@ func programSheet(t *sheet, m *manager.Manager) {
 		for ty := range hca.NumQPType {
 			for st := range hca.NumState {
 				if n := h.QPs[ty][st]; n > 0 {
-					t.add("softib_host_queue_pairs", float64(n), "host", h.Host, "type", ty.String(), "state", st.String())
+					t.add("softib_host_queue_pairs", float64(n), "host", h.Host, "type", ty.String(), "state",
+						st.String())
 				}
 			}
 		}
@@ -124,7 +137,8 @@ func hostSheet(t *sheet, hosts []live.HostStats) {
 			t.add(c.name, float64(ipRx), "host", hosts[i].Host, "kind", "ipoib", "direction", "receive")
 		}
 	}
-	t.family("softib_host_completion_errors_by_status_total", "Completions with an error, by status; those that there were none of are left out.", counter)
+	t.family("softib_host_completion_errors_by_status_total",
+		"Completions with an error, by status; those that there were none of are left out.", counter)
 	for i := range hosts {
 		s := &hosts[i].Stats
 		for st := range hca.NumWCStatus {
@@ -133,12 +147,14 @@ func hostSheet(t *sheet, hosts []live.HostStats) {
 				n     uint64
 			}{{"send", s.SendErrors[st]}, {"recv", s.RecvErrors[st]}} {
 				if q.n > 0 {
-					t.add("softib_host_completion_errors_by_status_total", float64(q.n), "host", hosts[i].Host, "queue", q.queue, "status", st.String())
+					t.add("softib_host_completion_errors_by_status_total", float64(q.n), "host", hosts[i].Host, "queue",
+						q.queue, "status", st.String())
 				}
 			}
 		}
 	}
-	t.family("softib_host_dropped_packets_total", "Packets that adapters did not take, by reason; reasons that there were none of are left out.", counter)
+	t.family("softib_host_dropped_packets_total",
+		"Packets that adapters did not take, by reason; reasons that there were none of are left out.", counter)
 	for i := range hosts {
 		for d := range hca.NumDrop {
 			if n := hosts[i].Stats.Drops[d]; n > 0 {
@@ -151,7 +167,8 @@ func hostSheet(t *sheet, hosts []live.HostStats) {
 // latencyStep is how many of a histogram's buckets are one here: those of a power of two.
 const latencyStep = 8
 
-// latencySheet is how long acknowledgements took: of each path what its tail is, of all together a histogram, which rates can be made of.
+// latencySheet is how long acknowledgements took: of each path what its tail is, of all together a histogram, which
+// rates can be made of.
 func latencySheet(t *sheet, paths []live.PathLatency) {
 	const name = "softib_path_latency_seconds"
 	t.family(name, "From when a packet was sent until its acknowledgement was taken in, of a sample of them, since the fabric began.", summary)

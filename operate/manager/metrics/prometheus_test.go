@@ -65,7 +65,8 @@ func newWorld(t testing.TB, spec string) *world {
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, l, f, "test") }()
-	if w.m, err = manager.New(manager.Options{Name: "test", Topology: spec, Version: "1.2", Fabric: f, Subnet: run}); err != nil {
+	if w.m, err = manager.New(manager.Options{Name: "test", Topology: spec, Version: "1.2", Fabric: f,
+		Subnet: run}); err != nil {
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(New(w.m))
@@ -101,7 +102,8 @@ func (w *world) traffic(from, to string) (stop func()) {
 	go func() {
 		for {
 			// A few at a time: two of a machine's cores are not only for this.
-			err := perf.Run(ctx, dev[0], dev[1], perf.Config{Test: perf.SendBW, Sizes: []int{16 << 10}, Iters: 200, TxDepth: 16}, func(perf.Row) error { return nil })
+			err := perf.Run(ctx, dev[0], dev[1], perf.Config{Test: perf.SendBW, Sizes: []int{16 << 10}, Iters: 200,
+				TxDepth: 16}, func(perf.Row) error { return nil })
 			if err != nil {
 				if ctx.Err() != nil {
 					err = nil
@@ -123,7 +125,8 @@ func (w *world) traffic(from, to string) (stop func()) {
 	}
 }
 
-// plantBadCable makes a cable between two switches on the way between two hosts a bad one, and names both ends, as topo.PortName does.
+// plantBadCable makes a cable between two switches on the way between two hosts a bad one, and names both ends, as
+// topo.PortName does.
 func (w *world) plantBadCable(from, to string, spec manager.FaultSpec) [2]string {
 	w.t.Helper()
 	a, err := w.m.Port(from)
@@ -145,7 +148,8 @@ func (w *world) plantBadCable(from, to string, spec manager.FaultSpec) [2]string
 	return [2]string{w.m.Graph().PortName(h.Out), w.m.Graph().PortName(h.In)}
 }
 
-// TestAlerts: Debian's Prometheus scrapes a fabric with traffic, by our rules. While all is well no alert is there; a cable that is made bad is named.
+// TestAlerts: Debian's Prometheus scrapes a fabric with traffic, by our rules. While all is well no alert is there; a
+// cable that is made bad is named.
 func TestAlerts(t *testing.T) {
 	if raceEnabled {
 		t.Skip("programs that read each other's memory race by design")
@@ -157,7 +161,8 @@ func TestAlerts(t *testing.T) {
 	stop := w.traffic("h1", "h8")
 	defer stop()
 
-	p.AwaitValue(ctx, `sum(increase(infiniband_switch_port_transmit_data_bytes_total[10s]))`, func(v float64) bool { return v > 1e6 })
+	p.AwaitValue(ctx, `sum(increase(infiniband_switch_port_transmit_data_bytes_total[10s]))`,
+		func(v float64) bool { return v > 1e6 })
 	p.AwaitValue(ctx, `count_over_time(up{job="softib"}[1m])`, func(v float64) bool { return v >= 6 })
 	// A scrape that came late on a busy machine may have made one, which goes.
 	p.Await(ctx, func(list []promtest.Alert) bool { return len(list) == 0 })
@@ -168,7 +173,8 @@ func TestAlerts(t *testing.T) {
 	ends := w.plantBadCable("h1", "h8", manager.FaultSpec{BER: 1e-6})
 	cable := func(a promtest.Alert) string { return a.Labels["switch"] + "[" + a.Labels["port"] + "]" }
 	alerts := promtest.Firing(p.Await(ctx, func(list []promtest.Alert) bool {
-		return slices.ContainsFunc(promtest.Firing(list), func(a promtest.Alert) bool { return a.Name() == "InfinibandCableErrors" })
+		return slices.ContainsFunc(promtest.Firing(list),
+			func(a promtest.Alert) bool { return a.Name() == "InfinibandCableErrors" })
 	}))
 	named := 0
 	for _, a := range alerts {
@@ -177,11 +183,13 @@ func TestAlerts(t *testing.T) {
 		}
 		named++
 		far := a.Labels["uplink"] + "[" + a.Labels["uplink_port"] + "]"
-		if got := []string{cable(a), far}; !slices.Equal(got, ends[:]) && !slices.Equal(got, []string{ends[1], ends[0]}) {
+		if got := []string{cable(a), far}; !slices.Equal(got, ends[:]) &&
+			!slices.Equal(got, []string{ends[1], ends[0]}) {
 			t.Errorf("the bad cable is %s: the alert names %s", ends, got)
 		}
 		for what, text := range a.Annotations {
-			if strings.Contains(text, "<no value>") || strings.Contains(text, "error") && strings.Contains(text, "template") {
+			if strings.Contains(text, "<no value>") || strings.Contains(text, "error") &&
+				strings.Contains(text, "template") {
 				t.Errorf("%s: %s", what, text)
 			}
 		}
@@ -193,7 +201,8 @@ func TestAlerts(t *testing.T) {
 	askDashboard(t, p)
 }
 
-// doctorNames wants `softib doctor` to name a cable too, and no other one, from what datagrams tell it while traffic goes on.
+// doctorNames wants `softib doctor` to name a cable too, and no other one, from what datagrams tell it while traffic
+// goes on.
 func (w *world) doctorNames(ends [2]string) {
 	w.t.Helper()
 	s, err := w.f.OpenMgmt(topo.PortRef{Node: w.m.Graph().Hosts()[1].Index, Port: 1})
@@ -223,9 +232,11 @@ func (w *world) doctorNames(ends [2]string) {
 	}
 }
 
-// quiet are panels that may be empty on a small fabric in its first seconds: nothing waits, nothing is lost, no second sample came.
+// quiet are panels that may be empty on a small fabric in its first seconds: nothing waits, nothing is lost, no second
+// sample came.
 var quiet = []string{
-	"Share of time that ports waited for credit", "Hosts that waited for credit", "Discards", "Links that went down, by hour", "Failed requests by status",
+	"Share of time that ports waited for credit", "Hosts that waited for credit", "Discards",
+	"Links that went down, by hour", "Failed requests by status",
 	"in error", "Administrator: time for a path", "Tenants: members", "Symbol errors",
 }
 
@@ -258,20 +269,24 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// BenchmarkPrometheus says how long Debian's Prometheus takes to scrape 11,664 hosts. It has to make a series of each sample the first time.
+// BenchmarkPrometheus says how long Debian's Prometheus takes to scrape 11,664 hosts. It has to make a series of each
+// sample the first time.
 func BenchmarkPrometheus(b *testing.B) {
 	_, _, e := running(b, large)
 	srv := httptest.NewServer(e)
 	defer srv.Close()
 	for _, part := range []Part{HCA, Switch} {
 		b.Run(string(part), func(b *testing.B) {
-			p := promtest.Start(b, promtest.Config{Target: srv.Listener.Addr().String(), Collect: []string{string(part)}, Interval: 30 * time.Second, Timeout: 30 * time.Second})
+			p := promtest.Start(b, promtest.Config{Target: srv.Listener.Addr().String(),
+				Collect: []string{string(part)}, Interval: 30 * time.Second, Timeout: 30 * time.Second})
 			ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)
 			defer cancel()
 			for b.Loop() {
-				p.AwaitValue(ctx, "count_over_time(scrape_duration_seconds[5m])", func(v float64) bool { return v >= 2 })
+				p.AwaitValue(ctx, "count_over_time(scrape_duration_seconds[5m])",
+					func(v float64) bool { return v >= 2 })
 			}
-			for name, query := range map[string]string{"first-s": "max_over_time(scrape_duration_seconds[5m])", "next-s": "min_over_time(scrape_duration_seconds[5m])", "samples": "scrape_samples_scraped"} {
+			for name, query := range map[string]string{"first-s": "max_over_time(scrape_duration_seconds[5m])",
+				"next-s": "min_over_time(scrape_duration_seconds[5m])", "samples": "scrape_samples_scraped"} {
 				v, _ := p.Value(query)
 				b.ReportMetric(v, name)
 			}

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// blockSize is about how much text is made and written at a time: enough that a write is worth its system call, little enough to stay in
-// a core's cache on the way.
+// blockSize is about how much text is made and written at a time: enough that a write is worth its system call, little
+// enough to stay in a core's cache on the way.
 const blockSize = 256 << 10
 
 // block is a part of one family.
@@ -39,16 +39,16 @@ func blocks(list []family) (out []block) {
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, blockSize+blockSize/8); return &b }}
 
-// stream makes the text of all blocks, several at once, and writes it in their order. It holds a few buffers, whatever there is to write; a
-// writer that is slow, or stuck until its deadline, holds nothing else.
+// stream makes the text of all blocks, several at once, and writes it in their order. It holds a few buffers, whatever
+// there is to write; a writer that is slow, or stuck until its deadline, holds nothing else.
 func stream(ctx context.Context, w io.Writer, all []block, s *snapshot) error {
 	workers := min(runtime.GOMAXPROCS(0), 4, len(all))
 	if workers == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	// Who has a buffer takes the next block. So the blocks under way are never more than there are buffers, and as they are written in
-	// their order, no two of them share a place in ready.
+	// Who has a buffer takes the next block. So the blocks under way are never more than there are buffers, and as they
+	// are written in their order, no two of them share a place in ready.
 	count := 3 * workers
 	free := make(chan *[]byte, count)
 	ready := make([]chan *[]byte, count)

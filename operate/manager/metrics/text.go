@@ -35,8 +35,8 @@ var (
 	valueEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
-// appendLabel adds name="value" and a comma where something is before it. Descriptions come from files and from other people's
-// hardware: what is not UTF-8 is replaced, because a scrape with one such label is refused whole.
+// appendLabel adds name="value" and a comma where something is before it. Descriptions come from files and from other
+// people's hardware: what is not UTF-8 is replaced, because a scrape with one such label is refused whole.
 func appendLabel(b []byte, name, value string) []byte {
 	if n := len(b); n > 0 && b[n-1] == '"' {
 		b = append(b, ',')

@@ -75,7 +75,8 @@ func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 	return nil
 }
 
-// endToSet chooses the end of a cable: the one that was disabled if the link is to come up; else a switch, and of two the nearer one.
+// endToSet chooses the end of a cable: the one that was disabled if the link is to come up; else a switch, and of two
+// the nearer one.
 func (f *Fabric) endToSet(r topo.PortRef, up bool) (topo.PortRef, error) {
 	g, v := f.Graph(), f.view.Load()
 	p := g.Port(r)
@@ -97,20 +98,24 @@ func (f *Fabric) endToSet(r topo.PortRef, up bool) (topo.PortRef, error) {
 		if e == v.from {
 			return r, fmt.Errorf("remote: this fabric is watched through the cable at %s, which therefore stays as it is: %w", g.PortName(r), manager.ErrFault)
 		}
-		if g.Nodes[e.Node].IsSwitch() && v.nodes[e.Node].seen && (best.Node == survey.None || len(v.nodes[e.Node].route) < len(v.nodes[best.Node].route)) {
+		if g.Nodes[e.Node].IsSwitch() && v.nodes[e.Node].seen &&
+			(best.Node == survey.None || len(v.nodes[e.Node].route) < len(v.nodes[best.Node].route)) {
 			best = e
 		}
 	}
 	if best.Node == survey.None {
-		return r, fmt.Errorf("remote: neither end of the cable at %s is a switch that answers: %w", g.PortName(r), manager.ErrFault)
+		return r, fmt.Errorf("remote: neither end of the cable at %s is a switch that answers: %w", g.PortName(r),
+			manager.ErrFault)
 	}
 	return best, nil
 }
 
-// setPhys commands the physical state of a switch's port. What the port says of itself is written back but for what would be a command (IBA 14.2.5.6).
+// setPhys commands the physical state of a switch's port. What the port says of itself is written back but for what
+// would be a command (IBA 14.2.5.6).
 func (f *Fabric) setPhys(ctx context.Context, r topo.PortRef, state ib.PhysState) error {
 	route := f.view.Load().nodes[r.Node].route
-	q := mad.SMP{Method: mad.MethodGet, Attr: mad.AttrPortInfo, Modifier: uint32(r.Port), Directed: true, Path: route, MKey: f.opts.MKey}
+	q := mad.SMP{Method: mad.MethodGet, Attr: mad.AttrPortInfo, Modifier: uint32(r.Port), Directed: true, Path: route,
+		MKey: f.opts.MKey}
 	b, err := f.askSMP(ctx, q)
 	if err != nil {
 		return err
@@ -169,7 +174,8 @@ func (f *Fabric) ask(ctx context.Context, list []query) ([][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := s.Send(id, madrpc.Message{Env: q.env, Data: q.data, Timeout: askTimeout, Retries: askRetries, Cookie: uint64(i)}); err != nil {
+		if err := s.Send(id, madrpc.Message{Env: q.env, Data: q.data, Timeout: askTimeout, Retries: askRetries,
+			Cookie: uint64(i)}); err != nil {
 			return nil, err
 		}
 	}
@@ -191,8 +197,9 @@ func (f *Fabric) clear(refs []topo.PortRef) {
 		return
 	}
 	if !f.opts.AllowChanges {
-		f.once("full", manager.Event{Kind: "counters", Severity: manager.Warning, Object: f.shape.portName(refs[0]), Text: f.some("counters are about to stop at the most that they hold at ", refs) +
-			"; next: start softib watch with --allow-changes, which clears them in time, or clear them with perfquery -R"})
+		f.once("full", manager.Event{Kind: "counters", Severity: manager.Warning, Object: f.shape.portName(refs[0]),
+			Text: f.some("counters are about to stop at the most that they hold at ", refs) +
+				"; next: start softib watch with --allow-changes, which clears them in time, or clear them with perfquery -R"})
 		return
 	}
 	v := f.view.Load()
@@ -210,11 +217,13 @@ func (f *Fabric) clear(refs []topo.PortRef) {
 		if f.shape.members[r.Node].isSwitch() {
 			lidAt.Port = 0
 		}
-		h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodSet, AttributeID: mad.AttrPortCounters}
+		h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodSet,
+			AttributeID: mad.AttrPortCounters}
 		b := append(h.Append(nil), make([]byte, mad.Size-mad.HeaderSize)...)
 		attr.SetPortSelect(b[mad.PMDataOff:], uint8(r.Port))
 		attr.SetSelect(b[mad.PMDataOff:], mask)
-		list = append(list, query{mad.ClassPerf, mad.Envelope{LID: v.port(lidAt).info.LID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, PKeyIndex: key}, b})
+		list = append(list, query{mad.ClassPerf, mad.Envelope{LID: v.port(lidAt).info.LID, QPN: ib.QPNGSI,
+			QKey: ib.QKeyGSI, PKeyIndex: key}, b})
 		masks = append(masks, mask)
 	}
 	f.mu.Unlock()

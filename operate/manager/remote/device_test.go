@@ -22,12 +22,14 @@ func (r *rig) kernelPort(host int) *umad.Port {
 	h := r.g.Hosts()[host]
 	pi, _ := r.PortInfo(topo.PortRef{Node: h.Index, Port: 1})
 	k := umadtest.New(umadtest.Facts{
-		CA: "mlx5_0", Port: 1, GUID: h.PortGUID(1), LID: pi.LID, State: "4: ACTIVE", Phys: "5: LinkUp", Link: "InfiniBand", Desc: h.Desc,
+		CA: "mlx5_0", Port: 1, GUID: h.PortGUID(1), LID: pi.LID, State: "4: ACTIVE", Phys: "5: LinkUp",
+		Link: "InfiniBand", Desc: h.Desc,
 	})
 	s := r.session(host)
 	r.t.Cleanup(func() { s.Close() })
 	agents := map[mad.Class]madrpc.AgentID{}
-	for class, version := range map[mad.Class]uint8{mad.ClassSMDirect: 1, mad.ClassSMLID: 1, mad.ClassPerf: 1, mad.ClassSA: mad.SAVersion} {
+	for class, version := range map[mad.Class]uint8{mad.ClassSMDirect: 1, mad.ClassSMLID: 1, mad.ClassPerf: 1,
+		mad.ClassSA: mad.SAVersion} {
 		id, err := s.Register(madrpc.Registration{Class: class, ClassVersion: version})
 		if err != nil {
 			r.t.Fatal(err)
@@ -35,7 +37,8 @@ func (r *rig) kernelPort(host int) *umad.Port {
 		agents[class] = id
 	}
 	k.Wire = func(env mad.Envelope, b *[mad.Size]byte) {
-		if err := s.Send(agents[mad.View(b[:]).Class()], madrpc.Message{Env: env, Data: b[:], Timeout: 10 * ib.Second, Cookie: mad.View(b[:]).TID()}); err != nil {
+		if err := s.Send(agents[mad.View(b[:]).Class()],
+			madrpc.Message{Env: env, Data: b[:], Timeout: 10 * ib.Second, Cookie: mad.View(b[:]).TID()}); err != nil {
 			r.t.Error(err)
 		}
 	}

@@ -19,8 +19,9 @@ import (
 
 // Options say how a fabric is watched. Zero values mean the defaults.
 type Options struct {
-	// Interval is the time between two readings of the counters: 5 s by default. Survey is that between two looks at everything: three intervals by
-	// default. Both stretch where the fabric is slow: it is left alone for as long as it was asked.
+	// Interval is the time between two readings of the counters: 5 s by default. Survey is that between two looks at
+	// everything: three intervals by default. Both stretch where the fabric is slow: it is left alone for as long as it
+	// was asked.
 	Interval, Survey time.Duration
 	// Window is how many datagrams may be on their way: 32 by default, which suits real switches.
 	Window int
@@ -28,7 +29,8 @@ type Options struct {
 	MKey uint64
 	// AllowChanges lets ports be disabled and enabled, and counters be cleared before they stop.
 	AllowChanges bool
-	// AsIs takes links to be as good as they can be: where nodes claim of every port the same, as in ibsim (12x QDR), what they claim says nothing.
+	// AsIs takes links to be as good as they can be: where nodes claim of every port the same, as in ibsim (12x QDR),
+	// what they claim says nothing.
 	AsIs bool
 	// Name names the node of a GUID, where somebody knows better than its description; nil or "" for none.
 	Name func(ib.GUID) string
@@ -91,7 +93,8 @@ var (
 
 // Stats is how the reading goes.
 type Stats struct {
-	// Surveys and Counts are how often all was read, and how often the counters only; Took and Asked are what the last of each took.
+	// Surveys and Counts are how often all was read, and how often the counters only; Took and Asked are what the last
+	// of each took.
 	Surveys, Counts             int
 	SurveyTook, CountTook       time.Duration
 	SurveyAsked, CountAsked     int
@@ -99,7 +102,8 @@ type Stats struct {
 	LastSurvey, LastCountersEnd time.Time
 }
 
-// Open looks at the fabric that a port is part of, and goes on looking until Close. The transport is the fabric's from then on, and closed with it, also when Open fails.
+// Open looks at the fabric that a port is part of, and goes on looking until Close. The transport is the fabric's from
+// then on, and closed with it, also when Open fails.
 func Open(ctx context.Context, t smrun.Transport, o Options) (*Fabric, error) {
 	o.fill()
 	p, err := openPort(t, o.Window, o.MKey)
@@ -108,7 +112,8 @@ func Open(ctx context.Context, t smrun.Transport, o Options) (*Fabric, error) {
 	}
 	life, stop := context.WithCancel(context.Background())
 	f := &Fabric{
-		opts: o, port: p, s: p.open(), reads: map[chan time.Time]bool{}, taken: map[topo.PortRef]time.Time{}, shape: newShape(), told: map[string]bool{},
+		opts: o, port: p, s: p.open(), reads: map[chan time.Time]bool{}, taken: map[topo.PortRef]time.Time{},
+		shape: newShape(), told: map[string]bool{},
 		grown: make(chan struct{}, 1), wake: make(chan struct{}, 1), stop: stop,
 	}
 	f.stats.Store(&Stats{})
@@ -158,7 +163,8 @@ func (f *Fabric) Graph() *topo.Graph { return f.graph.Load() }
 // Epoch moves on whenever a state, an address, a table or a key was found to have changed.
 func (f *Fabric) Epoch() uint64 { return f.view.Load().epoch }
 
-// PortInfo is what a port said last. Of one that does not answer any more it is what it said before, with the state that its far end has.
+// PortInfo is what a port said last. Of one that does not answer any more it is what it said before, with the state
+// that its far end has.
 func (f *Fabric) PortInfo(r topo.PortRef) (mad.PortInfo, bool) {
 	p := f.view.Load().port(r)
 	if p == nil || !p.known {
@@ -189,7 +195,8 @@ func (f *Fabric) CountersOf(refs []topo.PortRef) []ib.Counters {
 	return list
 }
 
-// OpenMgmt opens the management service of the port that the fabric is looked at from, whatever port is meant: it is the only one.
+// OpenMgmt opens the management service of the port that the fabric is looked at from, whatever port is meant: it is
+// the only one.
 func (f *Fabric) OpenMgmt(topo.PortRef) (manager.Session, error) {
 	if err := f.Err(); err != nil {
 		return nil, err

@@ -16,8 +16,8 @@ import (
 // ErrClosed is what is left of a fabric that is watched no more.
 var ErrClosed = errors.New("remote: closed")
 
-// port shares one transport among sessions: one goroutine has the transport, each class is registered once, and no more than window requests are on
-// their way, whoever sent them.
+// port shares one transport among sessions: one goroutine has the transport, each class is registered once, and no more
+// than window requests are on their way, whoever sent them.
 type port struct {
 	t      smrun.Transport
 	window int
@@ -179,7 +179,8 @@ func (s *session) Now() ib.Time { return s.p.t.Now() }
 // Register makes an agent that asks; nobody is told what others ask of this port.
 func (s *session) Register(r madrpc.Registration) (madrpc.AgentID, error) {
 	if _, ok := s.p.agents[r.Class]; !ok || r.Methods != (madrpc.Methods{}) {
-		return 0, fmt.Errorf("remote: class %s: want one of SMLID, SMDirect, SA and Perf, to ask and not to answer", r.Class)
+		return 0, fmt.Errorf("remote: class %s: want one of SMLID, SMDirect, SA and Perf, to ask and not to answer",
+			r.Class)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

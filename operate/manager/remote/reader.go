@@ -44,7 +44,8 @@ func (f *Fabric) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-f.port.done:
-			f.opts.Journal.Add(manager.Event{Kind: "watch", Severity: manager.Critical, Text: fmt.Sprintf("the fabric is watched no more: %v", f.Err())})
+			f.opts.Journal.Add(manager.Event{Kind: "watch", Severity: manager.Critical,
+				Text: fmt.Sprintf("the fabric is watched no more: %v", f.Err())})
 			return
 		case <-f.wake:
 			all = true
@@ -125,7 +126,8 @@ func (f *Fabric) survey(ctx context.Context) error {
 		return err
 	}
 	if len(s.Nodes) == 0 {
-		f.once("silent", manager.Event{Kind: "watch", Severity: manager.Critical, Text: "the port from which this fabric is watched does not answer: what is shown is what was last seen"})
+		f.once("silent", manager.Event{Kind: "watch", Severity: manager.Critical,
+			Text: "the port from which this fabric is watched does not answer: what is shown is what was last seen"})
 		return nil
 	}
 	delete(f.told, "silent")
@@ -251,7 +253,8 @@ func (f *Fabric) counted(s *survey.Survey) (downed bool) {
 	f.mu.Unlock()
 	f.silent = silent
 	if len(resets) > 0 {
-		f.opts.Journal.Add(manager.Event{Kind: "counters", Text: f.some("counters begin anew at ", resets) + ": they were reset, or the node has restarted"})
+		f.opts.Journal.Add(manager.Event{Kind: "counters", Text: f.some("counters begin anew at ", resets) +
+			": they were reset, or the node has restarted"})
 	}
 	f.clear(full)
 	return downed

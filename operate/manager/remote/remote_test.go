@@ -60,7 +60,8 @@ func TestTruth(t *testing.T) {
 						continue
 					}
 					got, ok := f.PortInfo(to(x))
-					if !ok || got.PortState != want.PortState || got.LID != want.LID || got.LMC != want.LMC || got.Rate() != want.Rate() || got.MasterSMLID != want.MasterSMLID {
+					if !ok || got.PortState != want.PortState || got.LID != want.LID || got.LMC != want.LMC ||
+						got.Rate() != want.Rate() || got.MasterSMLID != want.MasterSMLID {
 						t.Errorf("%s: %+v, want %+v", r.g.PortName(x), got, want)
 					}
 					if !n.IsSwitch() && !slices.Equal(f.PKeys(to(x)), r.PKeys(x)) {
@@ -85,7 +86,8 @@ func TestTruth(t *testing.T) {
 					}
 					for k := range want.Hops {
 						w, h := want.Hops[k], got.Hops[k]
-						if h.Out != to(w.Out) || h.In != to(w.In) || h.VL != w.VL || h.Rate != w.Rate || h.MTU != w.MTU {
+						if h.Out != to(w.Out) || h.In != to(w.In) || h.VL != w.VL || h.Rate != w.Rate ||
+							h.MTU != w.MTU {
 							t.Errorf("%s to %s, hop %d: %+v, want %+v", a.Name, b.Name, k, h, w)
 						}
 					}
@@ -120,7 +122,8 @@ func TestLinks(t *testing.T) {
 	}
 	epoch := f.Epoch()
 	set("leaf1[3]", false)
-	if e := awaitEvent(t, f.Journal(), "leaf1[3]", "spine1[1]", "is DOWN; it was ACTIVE"); e.Severity != manager.Warning || e.Kind != "topology" || e.Object == "" {
+	if e := awaitEvent(t, f.Journal(), "leaf1[3]", "spine1[1]",
+		"is DOWN; it was ACTIVE"); e.Severity != manager.Warning || e.Kind != "topology" || e.Object == "" {
 		t.Errorf("%+v", e)
 	}
 	same(t, "leaf1[3]", state("leaf1[3]"), ib.PortDown)
@@ -205,7 +208,8 @@ func (r *rig) traffic(from, to string) (stop func()) {
 	done := make(chan error, 1)
 	go func() {
 		for {
-			err := perf.Run(sending, dev[0], dev[1], perf.Config{Test: perf.SendBW, Sizes: []int{16 << 10}, Iters: 200, TxDepth: 16}, func(perf.Row) error { return nil })
+			err := perf.Run(sending, dev[0], dev[1], perf.Config{Test: perf.SendBW, Sizes: []int{16 << 10}, Iters: 200,
+				TxDepth: 16}, func(perf.Row) error { return nil })
 			if err != nil {
 				if sending.Err() != nil {
 					err = nil
@@ -239,7 +243,8 @@ func TestCounters(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := r.watch(1, remote.Options{Interval: 50 * time.Millisecond})
-	m, err := manager.New(manager.Options{Name: "test", Fabric: f, Journal: f.Journal(), Interval: 50 * time.Millisecond})
+	m, err := manager.New(manager.Options{Name: "test", Fabric: f, Journal: f.Journal(),
+		Interval: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,18 +264,21 @@ func TestCounters(t *testing.T) {
 	later := f.CountersOf(m.Ports())
 	for i, p := range m.Ports() {
 		name := m.Graph().PortName(p)
-		for _, c := range []ib.Counter{ib.LinkDownedCounter, ib.PortXmitDiscards, ib.PortXmitWait, ib.PortRcvSwitchRelayErrors, ib.VL15Dropped} {
+		for _, c := range []ib.Counter{ib.LinkDownedCounter, ib.PortXmitDiscards, ib.PortXmitWait,
+			ib.PortRcvSwitchRelayErrors, ib.VL15Dropped} {
 			same(t, name+" "+c.String(), mine[i][c], truth[i][c])
 		}
 		// The questions themselves are traffic too, and may meet the bad cable: the truth lies between two readings.
-		for _, c := range []ib.Counter{ib.PortXmitData, ib.PortRcvData, ib.PortXmitPkts, ib.PortRcvPkts, ib.SymbolErrorCounter, ib.PortRcvErrors} {
+		for _, c := range []ib.Counter{ib.PortXmitData, ib.PortRcvData, ib.PortXmitPkts, ib.PortRcvPkts,
+			ib.SymbolErrorCounter, ib.PortRcvErrors} {
 			if truth[i][c] < mine[i][c] || truth[i][c] > later[i][c] {
 				t.Errorf("%s %v: %d, then %d, want %d in between", name, c, mine[i][c], later[i][c], truth[i][c])
 			}
 		}
 	}
 	worst := m.Worst()
-	if len(worst) == 0 || m.LinkName(worst[0].Cable) != "h7[1] leaf4[1]" && m.LinkName(worst[0].Cable) != "leaf4[1] h7[1]" {
+	if len(worst) == 0 || m.LinkName(worst[0].Cable) != "h7[1] leaf4[1]" &&
+		m.LinkName(worst[0].Cable) != "leaf4[1] h7[1]" {
 		t.Errorf("the worst cable is %+v", worst)
 	}
 	if mine[mustIndex(t, m, "h3[1]")][ib.PortXmitData] < 1000 {
@@ -339,7 +347,8 @@ func TestChanges(t *testing.T) {
 	if err := m.SetFault(leaf, manager.FaultSpec{BER: 1e-6}, "a test"); !errors.Is(err, manager.ErrFault) {
 		t.Errorf("%v", err)
 	}
-	if err := m.SetFault(ref(t, f.Graph(), "h2[1]"), manager.FaultSpec{Down: true}, "a test"); !errors.Is(err, manager.ErrFault) {
+	if err := m.SetFault(ref(t, f.Graph(), "h2[1]"), manager.FaultSpec{Down: true}, "a test"); !errors.Is(err,
+		manager.ErrFault) {
 		t.Errorf("the cable that it is watched through: %v", err)
 	}
 	if err := m.SetFault(leaf, manager.FaultSpec{Down: true}, "a test"); err != nil {

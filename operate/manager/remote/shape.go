@@ -11,7 +11,8 @@ import (
 	"softib/subnet/survey"
 )
 
-// shape is every node and cable that was ever seen. Nodes keep their numbers: what was a port once is the same port for ever.
+// shape is every node and cable that was ever seen. Nodes keep their numbers: what was a port once is the same port for
+// ever.
 type shape struct {
 	members []*member
 	index   map[nodeKey]int
@@ -41,8 +42,8 @@ func (m *member) isSwitch() bool { return m.info.NodeType == ib.NodeSwitch }
 
 func newShape() *shape { return &shape{index: map[nodeKey]int{}, names: map[string]bool{}} }
 
-// keysOf gives every node of a survey its key. Nodes that share a GUID are told apart by where they are plugged in, since the order in which they
-// are found depends on who answers first.
+// keysOf gives every node of a survey its key. Nodes that share a GUID are told apart by where they are plugged in,
+// since the order in which they are found depends on who answers first.
 func keysOf(s *survey.Survey) []nodeKey {
 	keys := make([]nodeKey, len(s.Nodes))
 	same := map[nodeKey][]int{}
@@ -76,7 +77,8 @@ func keysOf(s *survey.Survey) []nodeKey {
 	return keys
 }
 
-// absorb takes over what is new in a survey. At is the number of each of the survey's nodes, and news says what is new: nothing if the graph stays as it is.
+// absorb takes over what is new in a survey. At is the number of each of the survey's nodes, and news says what is new:
+// nothing if the graph stays as it is.
 func (h *shape) absorb(s *survey.Survey) (at []int, news []string) {
 	at = make([]int, len(s.Nodes))
 	for i, k := range keysOf(s) {
@@ -141,7 +143,8 @@ func (h *shape) add(k nodeKey, n *survey.Node) int {
 	return len(h.members) - 1
 }
 
-// madeUpGUID marks the GUIDs of nodes whose own is another's already: locally administered, of a kind that nobody else uses.
+// madeUpGUID marks the GUIDs of nodes whose own is another's already: locally administered, of a kind that nobody else
+// uses.
 const madeUpGUID ib.GUID = 0x0250_f11b_fe00_0000
 
 // graph is the shape as others want it. The links of its cables are what both ends could be.

@@ -21,7 +21,8 @@ const (
 	wide         // in 64 bits
 )
 
-// add takes a reading. Reset says that counters had less than before: somebody has reset them, or the node has restarted.
+// add takes a reading. Reset says that counters had less than before: somebody has reset them, or the node has
+// restarted.
 func (t *total) add(r *survey.Reading) (reset bool) {
 	for c := range ib.NumCounter {
 		read, isWide := r.Has(c)
@@ -58,7 +59,8 @@ var narrowMost = func() (most ib.Counters) {
 	return most
 }()
 
-// full lists the counters that are about to stop, as a mask for PortCounters: those beyond three quarters of what they hold.
+// full lists the counters that are about to stop, as a mask for PortCounters: those beyond three quarters of what they
+// hold.
 func (t *total) full() (mask uint64) {
 	for _, row := range mad.CounterAttrByID(mad.AttrPortCounters).Rows {
 		if row.Source != mad.FromCounter {

@@ -30,14 +30,21 @@ func TestTotals(t *testing.T) {
 	}{
 		{"grows", []*survey.Reading{reading(wide, 10, 1), reading(wide, 30, 1), reading(wide, 35, 4)}, 35, 4, 0},
 		{"begins high", []*survey.Reading{reading(wide, 1<<40, 7)}, 1 << 40, 7, 0},
-		{"reset by somebody", []*survey.Reading{reading(wide, 100, 5), reading(wide, 20, 0), reading(wide, 50, 2)}, 150, 7, 1},
-		{"reset twice", []*survey.Reading{reading(wide, 100, 5), reading(wide, 0, 0), reading(wide, 9, 0), reading(wide, 3, 0)}, 112, 5, 2},
-		{"stops at its most", []*survey.Reading{reading(narrow, 1<<32-10, 65535), reading(narrow, 1<<32-1, 65535), reading(narrow, 1<<32-1, 65535)}, 1<<32 - 1, 65535, 0},
-		{"stops and is cleared", []*survey.Reading{reading(narrow, 1<<32-1, 0), reading(narrow, 5, 0)}, 1<<32 + 4, 0, 1},
+		{"reset by somebody", []*survey.Reading{reading(wide, 100, 5), reading(wide, 20, 0), reading(wide, 50, 2)}, 150,
+			7, 1},
+		{"reset twice", []*survey.Reading{reading(wide, 100, 5), reading(wide, 0, 0), reading(wide, 9, 0),
+			reading(wide, 3, 0)}, 112, 5, 2},
+		{"stops at its most", []*survey.Reading{reading(narrow, 1<<32-10, 65535), reading(narrow, 1<<32-1, 65535),
+			reading(narrow, 1<<32-1, 65535)}, 1<<32 - 1, 65535, 0},
+		{"stops and is cleared", []*survey.Reading{reading(narrow, 1<<32-1, 0), reading(narrow, 5, 0)}, 1<<32 + 4, 0,
+			1},
 		{"no answer", []*survey.Reading{reading(wide, 10, 1), {}, reading(wide, 12, 1)}, 12, 1, 0},
-		{"wide ones not answered once", []*survey.Reading{reading(wide, 1<<33, 70000), reading(narrow, 1<<32-1, 65535), reading(wide, 1<<33+8, 70001)}, 1<<33 + 8, 70001, 0},
-		{"wide ones answered at last", []*survey.Reading{reading(narrow, 1<<32-1, 3), reading(wide, 1<<34, 3), reading(wide, 1<<34+6, 3)}, 1<<34 + 6, 3, 0},
-		{"old fields not answered once", []*survey.Reading{mixed(10, 3, true), mixed(20, 0, false), mixed(30, 4, true)}, 30, 4, 0},
+		{"wide ones not answered once", []*survey.Reading{reading(wide, 1<<33, 70000), reading(narrow, 1<<32-1, 65535),
+			reading(wide, 1<<33+8, 70001)}, 1<<33 + 8, 70001, 0},
+		{"wide ones answered at last", []*survey.Reading{reading(narrow, 1<<32-1, 3), reading(wide, 1<<34, 3),
+			reading(wide, 1<<34+6, 3)}, 1<<34 + 6, 3, 0},
+		{"old fields not answered once", []*survey.Reading{mixed(10, 3, true), mixed(20, 0, false), mixed(30, 4, true)},
+			30, 4, 0},
 	} {
 		var x total
 		resets := 0
@@ -54,7 +61,8 @@ func TestTotals(t *testing.T) {
 			was = x.sum
 		}
 		if x.sum[ib.PortXmitData] != c.data || x.sum[ib.SymbolErrorCounter] != c.errs || resets != c.resets {
-			t.Errorf("%s: %d and %d with %d resets, want %d and %d with %d", c.name, x.sum[ib.PortXmitData], x.sum[ib.SymbolErrorCounter], resets, c.data, c.errs, c.resets)
+			t.Errorf("%s: %d and %d with %d resets, want %d and %d with %d", c.name, x.sum[ib.PortXmitData],
+				x.sum[ib.SymbolErrorCounter], resets, c.data, c.errs, c.resets)
 		}
 	}
 }
@@ -94,7 +102,8 @@ func TestFull(t *testing.T) {
 // Two nodes with one GUID stay two, whoever was found first; a cable that is elsewhere has moved.
 func TestShape(t *testing.T) {
 	node := func(name string, typ ib.NodeType, guid ib.GUID, ports uint8) *survey.Node {
-		n := &survey.Node{Name: name, Info: mad.NodeInfo{NodeType: typ, NodeGUID: guid, PortGUID: guid + 1, NumPorts: ports}, Ports: make([]survey.Port, int(ports)+1)}
+		n := &survey.Node{Name: name, Info: mad.NodeInfo{NodeType: typ, NodeGUID: guid, PortGUID: guid + 1,
+			NumPorts: ports}, Ports: make([]survey.Port, int(ports)+1)}
 		for p := range n.Ports {
 			n.Ports[p] = survey.Port{Known: true, Peer: survey.None, GUID: guid + ib.GUID(p)}
 		}
@@ -105,7 +114,8 @@ func TestShape(t *testing.T) {
 		x.Peer, x.PeerPort, y.Peer, y.PeerPort = b, ib.PortNum(pb), a, ib.PortNum(pa)
 	}
 	made := func(twin int, port int) *survey.Survey { // the order of the twins, and where the first host is plugged in
-		s := &survey.Survey{Nodes: []*survey.Node{node("h1", ib.NodeCA, 0x10, 1), node("sw1", ib.NodeSwitch, 0x20, 8), node("t", ib.NodeCA, 0x30, 1), node("t-2", ib.NodeCA, 0x30, 1)}}
+		s := &survey.Survey{Nodes: []*survey.Node{node("h1", ib.NodeCA, 0x10, 1), node("sw1", ib.NodeSwitch, 0x20, 8),
+			node("t", ib.NodeCA, 0x30, 1), node("t-2", ib.NodeCA, 0x30, 1)}}
 		join(s, 0, 1, 1, port)
 		join(s, 2, 1, 1, 2+twin)
 		join(s, 3, 1, 1, 3-twin)
@@ -124,10 +134,12 @@ func TestShape(t *testing.T) {
 	if err != nil || g.NumCables() != 3 || len(g.Hosts()) != 3 {
 		t.Fatalf("%v, %v", g, err)
 	}
-	if _, news := h.absorb(made(0, 7)); len(news) != 1 || news[0] != "the cable h1[1] sw1[7] is new; it was h1[1] sw1[1]" {
+	if _, news := h.absorb(made(0, 7)); len(news) != 1 ||
+		news[0] != "the cable h1[1] sw1[7] is new; it was h1[1] sw1[1]" {
 		t.Errorf("%q", news)
 	}
-	if g, err = h.graph(); err != nil || g.NumCables() != 3 || g.Nodes[1].Ports[1].Connected() || !g.Nodes[1].Ports[7].Connected() {
+	if g, err = h.graph(); err != nil || g.NumCables() != 3 || g.Nodes[1].Ports[1].Connected() ||
+		!g.Nodes[1].Ports[7].Connected() {
 		t.Errorf("%v, %v", g, err)
 	}
 	// A node that is gone stays.

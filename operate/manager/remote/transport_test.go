@@ -107,7 +107,8 @@ func TestWindow(t *testing.T) {
 	defer session.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	found, err := doctor.Run(ctx, session, doctor.RunOptions{Interval: 200 * time.Millisecond, Window: 256, Timeout: 5 * ib.Second})
+	found, err := doctor.Run(ctx, session, doctor.RunOptions{Interval: 200 * time.Millisecond, Window: 256,
+		Timeout: 5 * ib.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,18 +121,22 @@ func TestWindow(t *testing.T) {
 	if s.most > 7 || s.most < 5 {
 		t.Errorf("%d requests were under way at once, want up to 7", s.most)
 	}
-	if st := f.Stats(); st.Surveys < 2 || st.Counts < 1 || st.SurveyAsked == 0 || st.CountAsked == 0 || st.SurveyUnread+st.CountUnread != 0 {
+	if st := f.Stats(); st.Surveys < 2 || st.Counts < 1 || st.SurveyAsked == 0 || st.CountAsked == 0 || st.SurveyUnread+
+		st.CountUnread != 0 {
 		t.Errorf("%+v", st)
 	}
-	if _, err := session.Register(madrpc.Registration{Class: mad.ClassSA, Methods: madrpc.MethodSet(mad.MethodGet)}); err == nil {
+	if _, err := session.Register(madrpc.Registration{Class: mad.ClassSA,
+		Methods: madrpc.MethodSet(mad.MethodGet)}); err == nil {
 		t.Error("a session answers others")
 	}
-	if err := session.Send(1, madrpc.Message{Data: make([]byte, mad.Size), Timeout: ib.Second}); !errors.Is(err, remote.ErrClosed) {
+	if err := session.Send(1, madrpc.Message{Data: make([]byte, mad.Size), Timeout: ib.Second}); !errors.Is(err,
+		remote.ErrClosed) {
 		t.Errorf("%v", err)
 	}
 }
 
-// BenchmarkRefresh says how long a look at everything takes, and how long one at the counters, of a fabric of this process.
+// BenchmarkRefresh says how long a look at everything takes, and how long one at the counters, of a fabric of this
+// process.
 func BenchmarkRefresh(b *testing.B) {
 	for _, c := range []struct{ name, spec string }{{"648", "fat-tree:radix=36,levels=2"}} {
 		b.Run(c.name, func(b *testing.B) {
@@ -149,7 +154,8 @@ func BenchmarkRefresh(b *testing.B) {
 	}
 }
 
-// old is a transport to nodes with counters of 32 bits and fewer. One port sends a gigaword between two readings, and its counter stops at the most that it holds.
+// old is a transport to nodes with counters of 32 bits and fewer. One port sends a gigaword between two readings, and
+// its counter stops at the most that it holds.
 type old struct {
 	*live.Session
 	lid    ib.LID

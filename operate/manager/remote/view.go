@@ -17,7 +17,8 @@ type view struct {
 	epoch uint64
 	from  topo.PortRef // where it is looked at from
 	nodes []nodeView
-	// master is the port at which the subnet manager is that our own port obeys; Node is survey.None where nobody knows.
+	// master is the port at which the subnet manager is that our own port obeys; Node is survey.None where nobody
+	// knows.
 	master topo.PortRef
 	// blind: our own port has no link, so all else is as it was before.
 	blind bool
@@ -53,7 +54,8 @@ func (v *view) state(r topo.PortRef) ib.PortState {
 
 // look makes a view of a survey whose nodes have the numbers at in the shape, after the view was.
 func (h *shape) look(s *survey.Survey, at []int, was *view) *view {
-	v := &view{from: topo.PortRef{Node: at[s.From.Node], Port: s.From.Port}, nodes: make([]nodeView, len(h.members)), master: topo.PortRef{Node: survey.None}}
+	v := &view{from: topo.PortRef{Node: at[s.From.Node], Port: s.From.Port}, nodes: make([]nodeView, len(h.members)),
+		master: topo.PortRef{Node: survey.None}}
 	v.blind = len(s.Nodes) == 1 && len(h.members) > 1
 	if was != nil {
 		copy(v.nodes, was.nodes)
@@ -92,7 +94,8 @@ func (h *shape) look(s *survey.Survey, at []int, was *view) *view {
 	return v
 }
 
-// guess is for a port that does not answer: its link is as the far end says. If that does not answer either, nobody knows, and it is down.
+// guess is for a port that does not answer: its link is as the far end says. If that does not answer either, nobody
+// knows, and it is down.
 func (h *shape) guess(v *view, r topo.PortRef) {
 	p := v.port(r)
 	if !p.known {
@@ -129,9 +132,10 @@ func (v *view) sameAs(o *view) bool {
 		return false
 	}
 	return slices.EqualFunc(v.nodes, o.nodes, func(a, b nodeView) bool {
-		return a.seen == b.seen && slices.Equal(a.lft, b.lft) && slices.EqualFunc(a.ports, b.ports, func(x, y portView) bool {
-			return x.known == y.known && settled(x.info) == settled(y.info) && slices.Equal(x.keys, y.keys)
-		})
+		return a.seen == b.seen && slices.Equal(a.lft, b.lft) &&
+			slices.EqualFunc(a.ports, b.ports, func(x, y portView) bool {
+				return x.known == y.known && settled(x.info) == settled(y.info) && slices.Equal(x.keys, y.keys)
+			})
 	})
 }
 
@@ -162,7 +166,8 @@ func (h *shape) changes(was, now *view) (list []manager.Event) {
 			add(manager.Critical, h.portName(now.from), fmt.Sprintf("%s, from where this fabric is watched, has lost its link: nothing else can be seen", h.portName(now.from)))
 			return list
 		}
-		add(manager.Info, h.portName(now.from), h.portName(now.from)+", from where this fabric is watched, has its link again")
+		add(manager.Info, h.portName(now.from), h.portName(now.from)+
+			", from where this fabric is watched, has its link again")
 	}
 	for i := range was.nodes {
 		switch name := h.members[i].name; {
@@ -175,7 +180,8 @@ func (h *shape) changes(was, now *view) (list []manager.Event) {
 	for i := range was.nodes {
 		for p, far := range h.members[i].peers {
 			r := topo.PortRef{Node: i, Port: ib.PortNum(p)}
-			if far.Node == survey.None || far.Node < i || far.Node == i && int(far.Port) < p || far.Node >= len(was.nodes) {
+			if far.Node == survey.None || far.Node < i || far.Node == i && int(far.Port) < p ||
+				far.Node >= len(was.nodes) {
 				continue
 			}
 			if !now.nodes[i].seen && !now.nodes[far.Node].seen {
@@ -190,11 +196,13 @@ func (h *shape) changes(was, now *view) (list []manager.Event) {
 			if after < before {
 				s = manager.Warning
 			}
-			add(s, link, fmt.Sprintf("the link %s is %s; it was %s", link, strings.ToUpper(after.String()), strings.ToUpper(before.String())))
+			add(s, link, fmt.Sprintf("the link %s is %s; it was %s", link, strings.ToUpper(after.String()),
+				strings.ToUpper(before.String())))
 		}
 	}
 	if more > 0 {
-		list = append(list, manager.Event{Kind: "topology", Severity: manager.Warning, Text: fmt.Sprintf("and %d more nodes and links have changed", more)})
+		list = append(list, manager.Event{Kind: "topology", Severity: manager.Warning,
+			Text: fmt.Sprintf("and %d more nodes and links have changed", more)})
 	}
 	return append(list, h.tableChanges(was, now)...)
 }
@@ -210,7 +218,8 @@ func (h *shape) tableChanges(was, now *view) (list []manager.Event) {
 			routes = append(routes, h.members[i].name)
 		}
 		for p := range was.nodes[i].ports {
-			if a, b := was.nodes[i].ports[p].keys, now.nodes[i].ports[p].keys; a != nil && b != nil && !slices.Equal(a, b) {
+			if a, b := was.nodes[i].ports[p].keys, now.nodes[i].ports[p].keys; a != nil && b != nil &&
+				!slices.Equal(a, b) {
 				keys = append(keys, h.portName(topo.PortRef{Node: i, Port: ib.PortNum(p)}))
 			}
 		}
@@ -228,7 +237,8 @@ func (h *shape) tableChanges(was, now *view) (list []manager.Event) {
 	say("routes", "there are other routes in the tables of ", routes)
 	say("partitions", "there are other keys in the tables of ", keys)
 	if was.master != now.master {
-		e := manager.Event{Kind: "manager", Severity: manager.Warning, Text: "no subnet manager looks after this fabric"}
+		e := manager.Event{Kind: "manager", Severity: manager.Warning,
+			Text: "no subnet manager looks after this fabric"}
 		if now.master.Node != survey.None {
 			e.Severity, e.Object = manager.Info, h.portName(now.master)
 			e.Text = "the subnet manager at " + e.Object + " looks after this fabric"

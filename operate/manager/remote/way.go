@@ -12,15 +12,18 @@ import (
 	"softib/proto/topo"
 )
 
-// Way follows packets from an end port to an address by the tables that were last read. Lanes are asked for: there are too many to keep.
+// Way follows packets from an end port to an address by the tables that were last read. Lanes are asked for: there are
+// too many to keep.
 func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (live.Way, error) {
 	w := walk{g: f.Graph(), v: f.view.Load(), dlid: dlid, sl: sl, pkey: pkey}
 	if !dlid.IsUnicast() {
-		return live.Way{}, fmt.Errorf("remote: LID %v is no unicast address: want 1 to 0x%x", dlid, int(ib.LIDUnicastMax))
+		return live.Way{}, fmt.Errorf("remote: LID %v is no unicast address: want 1 to 0x%x", dlid,
+			int(ib.LIDUnicastMax))
 	}
 	p := w.v.port(from)
 	if p == nil || (from.Port == 0) != w.g.Nodes[from.Node].IsSwitch() {
-		return live.Way{}, fmt.Errorf("remote: %s is no end port: want a host's port, or port 0 of a switch", w.g.PortName(from))
+		return live.Way{}, fmt.Errorf("remote: %s is no end port: want a host's port, or port 0 of a switch",
+			w.g.PortName(from))
 	}
 	w.way.Out = mad.LFTNone
 	in := from
@@ -74,7 +77,8 @@ func (w *walk) cross(out topo.PortRef, in *topo.PortRef) bool {
 	return true
 }
 
-// relay goes on from the switch that the packet has come to by port in, 0 for the switch's own. It is false where the way ends.
+// relay goes on from the switch that the packet has come to by port in, 0 for the switch's own. It is false where the
+// way ends.
 func (w *walk) relay(in *topo.PortRef) bool {
 	n := &w.v.nodes[in.Node]
 	if n.lft == nil {
@@ -107,8 +111,8 @@ func (w *walk) relay(in *topo.PortRef) bool {
 	return w.cross(out, in)
 }
 
-// admits reports whether a switch's port lets packets of a partition pass (IBA 10.9.3): on the way in limited members too. A table that could not be read
-// is taken to let them.
+// admits reports whether a switch's port lets packets of a partition pass (IBA 10.9.3): on the way in limited members
+// too. A table that could not be read is taken to let them.
 func admits(keys []ib.PKey, k ib.PKey, inbound bool) bool {
 	for _, have := range keys {
 		if have.Matches(k) || inbound && k.IsValid() && have.Base() == k.Base() {
@@ -140,7 +144,8 @@ func (f *Fabric) lanes(w *walk) {
 			}
 			mod = mad.SLtoVLModifier(in, out.Port)
 		}
-		b, err := (&mad.SMP{Method: mad.MethodGet, Attr: mad.AttrSLtoVL, Modifier: mod, Directed: true, Path: n.route, MKey: f.opts.MKey}).Append(nil)
+		b, err := (&mad.SMP{Method: mad.MethodGet, Attr: mad.AttrSLtoVL, Modifier: mod, Directed: true, Path: n.route,
+			MKey: f.opts.MKey}).Append(nil)
 		if err != nil {
 			continue
 		}

@@ -14,16 +14,17 @@ import (
 type Fabric interface {
 	// Reserved names the partition that has a key already, where the operator's own partitions do.
 	Reserved(key ib.PKey) (name string, ok bool)
-	// Enforce makes the fabric be as want says, proves that it is, and returns. What is different from was says whom to ask. Nodes that refuse come as a
-	// *RefusedError; with any error the fabric may be half changed, and the book goes back by another call.
+	// Enforce makes the fabric be as want says, proves that it is, and returns. What is different from was says whom to
+	// ask. Nodes that refuse come as a *RefusedError; with any error the fabric may be half changed, and the book goes
+	// back by another call.
 	Enforce(ctx context.Context, was, want State) error
 }
 
 // enforceMax is how long a fabric may take to be as a change wants it, and again to be as before.
 const enforceMax = 20 * time.Second
 
-// Book is the tenants of a fabric. Any number of goroutines may call it: changes are made one at a time, in the order in which they come, and who
-// only asks never waits for them.
+// Book is the tenants of a fabric. Any number of goroutines may call it: changes are made one at a time, in the order
+// in which they come, and who only asks never waits for them.
 type Book struct {
 	store  Store
 	fabric Fabric
@@ -40,9 +41,11 @@ type Book struct {
 	told   func(Change, error)
 }
 
-// Open makes a book of what is in a store, and puts it in force. An intent that was left is given up. The book owns the store from now on.
+// Open makes a book of what is in a store, and puts it in force. An intent that was left is given up. The book owns the
+// store from now on.
 func Open(ctx context.Context, store Store, fabric Fabric) (*Book, error) {
-	b := &Book{store: store, fabric: fabric, turn: make(chan struct{}, 1), closed: make(chan struct{}), state: store.State(), rev: 1}
+	b := &Book{store: store, fabric: fabric, turn: make(chan struct{}, 1), closed: make(chan struct{}),
+		state: store.State(), rev: 1}
 	if c := store.Intent(); c != nil {
 		if err := store.Abort(*c); err != nil {
 			return nil, err
@@ -65,15 +68,16 @@ func Open(ctx context.Context, store Store, fabric Fabric) (*Book, error) {
 	return b, nil
 }
 
-// Aside is why the tenants that were found are not in force, where another subnet manager looks after the fabric: an ErrUnmanaged. A change that
-// succeeds puts all of them in force.
+// Aside is why the tenants that were found are not in force, where another subnet manager looks after the fabric: an
+// ErrUnmanaged. A change that succeeds puts all of them in force.
 func (b *Book) Aside() error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.aside
 }
 
-// Tell makes told be called after each change that was made, or that was begun and failed, one at a time. It is set before there are any.
+// Tell makes told be called after each change that was made, or that was begun and failed, one at a time. It is set
+// before there are any.
 func (b *Book) Tell(told func(Change, error)) { b.told = told }
 
 // Close ends the book, after the change under way, and closes its store.
@@ -189,8 +193,8 @@ func (b *Book) choose(s *State, t *Tenant) error {
 	return fmt.Errorf("tenant: all %d partition keys are taken: %w", int(ib.PKeyBase-1), ErrExists)
 }
 
-// Edit changes a tenant as a whole: edit gets a copy, and what it leaves there is put in force. The name and the key stay. With an error of edit's nothing
-// happens; ErrUnchanged is none.
+// Edit changes a tenant as a whole: edit gets a copy, and what it leaves there is put in force. The name and the key
+// stay. With an error of edit's nothing happens; ErrUnchanged is none.
 func (b *Book) Edit(ctx context.Context, name string, edit func(*Tenant) error) (Tenant, error) {
 	return b.change(ctx, func(s *State) (Change, error) {
 		t, ok := s.Get(name)
@@ -201,7 +205,8 @@ func (b *Book) Edit(ctx context.Context, name string, edit func(*Tenant) error) 
 	})
 }
 
-// EditKey is Edit for the tenant of a partition. Where there is none it is made, with that name; an empty name means that it must be there.
+// EditKey is Edit for the tenant of a partition. Where there is none it is made, with that name; an empty name means
+// that it must be there.
 func (b *Book) EditKey(ctx context.Context, key ib.PKey, name string, edit func(*Tenant) error) (Tenant, error) {
 	return b.change(ctx, func(s *State) (Change, error) {
 		if err := CheckKey(key.Base()); err != nil {
@@ -287,7 +292,8 @@ func (b *Book) Delete(ctx context.Context, name string) error {
 	return err
 }
 
-// UseTemplate puts a QoS template in force, or none with an empty name. That there is one of this name is for the caller to see to.
+// UseTemplate puts a QoS template in force, or none with an empty name. That there is one of this name is for the
+// caller to see to.
 func (b *Book) UseTemplate(ctx context.Context, name string) error {
 	_, err := b.change(ctx, func(s *State) (Change, error) {
 		return Change{Template: &TemplateChange{Was: s.Template, Is: name}}, nil
@@ -295,8 +301,8 @@ func (b *Book) UseTemplate(ctx context.Context, name string) error {
 	return err
 }
 
-// Refresh proves that the fabric is as acknowledged, and makes it so where it is not. It is for when what the operator's own files say has changed; check
-// is called when it is its turn, and nothing happens if it says no.
+// Refresh proves that the fabric is as acknowledged, and makes it so where it is not. It is for when what the
+// operator's own files say has changed; check is called when it is its turn, and nothing happens if it says no.
 func (b *Book) Refresh(ctx context.Context, check func(State) error) error {
 	if err := b.take(ctx); err != nil {
 		return err
@@ -333,7 +339,8 @@ func (b *Book) take(ctx context.Context) error {
 	return nil
 }
 
-// change makes one change, whole or not at all. Who is canceled before it begins changes nothing; once it has begun it is carried through, because half of it must not stay.
+// change makes one change, whole or not at all. Who is canceled before it begins changes nothing; once it has begun it
+// is carried through, because half of it must not stay.
 func (b *Book) change(ctx context.Context, plan func(*State) (Change, error)) (Tenant, error) {
 	if err := b.take(ctx); err != nil {
 		return Tenant{}, err
@@ -413,7 +420,8 @@ func (b *Book) undo(ctx context.Context, c Change, was, is State, why error) err
 	return b.giveUp(c, why)
 }
 
-// giveUp takes an intent back. If the store does not take that, what it holds is not known any more, and nothing is changed until somebody has looked.
+// giveUp takes an intent back. If the store does not take that, what it holds is not known any more, and nothing is
+// changed until somebody has looked.
 func (b *Book) giveUp(c Change, why error) error {
 	if err := b.store.Abort(c); err != nil {
 		b.mu.Lock()

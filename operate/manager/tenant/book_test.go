@@ -93,8 +93,8 @@ func newBook(t testing.TB, s Store, f Fabric) *Book {
 
 var errDisk = errors.New("disk full")
 
-// TestAllOrNothing: random calls while nodes refuse and the disk fails at random. After each, the book, the fabric and the store agree; with an error they are
-// what they were.
+// TestAllOrNothing: random calls while nodes refuse and the disk fails at random. After each, the book, the fabric and
+// the store agree; with an error they are what they were.
 func TestAllOrNothing(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 9))
@@ -187,8 +187,10 @@ func TestAllOrNothing(t *testing.T) {
 				made++
 			}
 			model = next
-			if !sameState(b.State(), model) || !sameState(f.now, model) || !sameState(s.state, model) || s.intent != nil {
-				t.Fatalf("seed %d after %v:\nbook   %+v\nfabric %+v\nstore  %+v, intent %v\nwant   %+v", seed, err, b.State(), f.now, s.state, s.intent, model)
+			if !sameState(b.State(), model) || !sameState(f.now, model) || !sameState(s.state, model) ||
+				s.intent != nil {
+				t.Fatalf("seed %d after %v:\nbook   %+v\nfabric %+v\nstore  %+v, intent %v\nwant   %+v", seed, err,
+					b.State(), f.now, s.state, s.intent, model)
 			}
 		}
 		if made < 50 || refused < 10 {
@@ -227,10 +229,12 @@ func TestUndoFails(t *testing.T) {
 	b := newBook(t, &memory{}, f)
 	_, err := b.Create(t.Context(), Tenant{Name: "a"})
 	var r *RefusedError
-	if !errors.As(err, &r) || len(r.Refusals) != 1 || len(r.Left) != 1 || r.Refusals[0].Node != "leaf1[1]" || r.Left[0].Node != "leaf2[1]" {
+	if !errors.As(err, &r) || len(r.Refusals) != 1 || len(r.Left) != 1 || r.Refusals[0].Node != "leaf1[1]" ||
+		r.Left[0].Node != "leaf2[1]" {
 		t.Errorf("%v", err)
 	}
-	for _, word := range []string{"nothing was changed", "leaf1[1]: does not answer", "as soon as they answer: leaf2[1]"} {
+	for _, word := range []string{"nothing was changed", "leaf1[1]: does not answer",
+		"as soon as they answer: leaf2[1]"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("%v: want it to say %q", err, word)
 		}
@@ -297,13 +301,15 @@ func TestStartRefused(t *testing.T) {
 		}
 		// Now it is ours.
 		f.refuse = nil
-		if _, err := b.Create(t.Context(), Tenant{Name: "b"}); err != nil || b.Aside() != nil || len(f.now.Tenants) != 2 {
+		if _, err := b.Create(t.Context(), Tenant{Name: "b"}); err != nil || b.Aside() != nil ||
+			len(f.now.Tenants) != 2 {
 			t.Errorf("%v, %v, %+v", err, b.Aside(), f.now)
 		}
 	}
 }
 
-// TestQueue: calls wait for each other, who gives up while waiting has changed nothing, and who gives up later has not given up.
+// TestQueue: calls wait for each other, who gives up while waiting has changed nothing, and who gives up later has not
+// given up.
 func TestQueue(t *testing.T) {
 	f := &fakeFabric{}
 	b := newBook(t, &memory{}, f)
@@ -363,7 +369,8 @@ func TestQueue(t *testing.T) {
 
 // TestKeys: keys are chosen around those that are taken, and those of a file are refused.
 func TestKeys(t *testing.T) {
-	parts, _, err := policy.ParsePartitions("partitions.conf", []byte("Default=0x7fff : ALL=full ;\nops=0x1001 : ALL ;\n"))
+	parts, _, err := policy.ParsePartitions("partitions.conf",
+		[]byte("Default=0x7fff : ALL=full ;\nops=0x1001 : ALL ;\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +409,8 @@ func TestKeys(t *testing.T) {
 	if _, err := b.EditKey(ctx, 0x8005, "", add); !errors.Is(err, ErrNotFound) {
 		t.Errorf("%v", err)
 	}
-	if x, err := b.EditKey(ctx, 0x8005, "five", add); err != nil || x.Key != 5 || x.Name != "five" || len(x.Members) != 1 {
+	if x, err := b.EditKey(ctx, 0x8005, "five", add); err != nil || x.Key != 5 || x.Name != "five" ||
+		len(x.Members) != 1 {
 		t.Errorf("%+v, %v", x, err)
 	}
 	calls := f.calls
@@ -449,21 +457,27 @@ func TestTell(t *testing.T) {
 	_ = b.UseTemplate(ctx, "")
 	f.refuse = func() error { return &RefusedError{} }
 	_ = b.Delete(ctx, "a")
-	want := []string{"create tenant a (0x1001) with 1 members true", "change tenant a (0x1001) from 1 to 2 members true", "QoS template classic true", "no QoS template true", "delete tenant a (0x1001) false"}
+	want := []string{"create tenant a (0x1001) with 1 members true",
+		"change tenant a (0x1001) from 1 to 2 members true", "QoS template classic true", "no QoS template true",
+		"delete tenant a (0x1001) false"}
 	if !slices.Equal(said, want) {
 		t.Errorf("said %q\nwant %q", said, want)
 	}
 }
 
-// TestMerge: members of tenants are limited members of the default partition, the manager and all others what they were.
+// TestMerge: members of tenants are limited members of the default partition, the manager and all others what they
+// were.
 func TestMerge(t *testing.T) {
-	parts, _, err := policy.ParsePartitions("partitions.conf", []byte("Everybody=0x7fff,ipoib,sl=3 : ALL=full ;\nops=0x2000 : ALL=limited ;\n"))
+	parts, _, err := policy.ParsePartitions("partitions.conf",
+		[]byte("Everybody=0x7fff,ipoib,sl=3 : ALL=full ;\nops=0x2000 : ALL=limited ;\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports := []policy.PortFacts{{GUID: 1, Type: ib.NodeCA, IsSelf: true}, {GUID: 2, Type: ib.NodeCA}, {GUID: 3, Type: ib.NodeCA}, {GUID: 4, Type: ib.NodeCA}}
+	ports := []policy.PortFacts{{GUID: 1, Type: ib.NodeCA, IsSelf: true}, {GUID: 2, Type: ib.NodeCA},
+		{GUID: 3, Type: ib.NodeCA}, {GUID: 4, Type: ib.NodeCA}}
 	s := State{Tenants: []Tenant{
-		{Name: "a", Key: 9, Members: []Member{{GUID: 1, Full: true}, {GUID: 2, Full: true, Index0: true}, {GUID: 77, Full: true}}},
+		{Name: "a", Key: 9, Members: []Member{{GUID: 1, Full: true}, {GUID: 2, Full: true, Index0: true},
+			{GUID: 77, Full: true}}},
 		{Name: "b", Key: 8, Members: []Member{{GUID: 2}, {GUID: 3}}, QoS: QoS{SL: 2, HasSL: true, MTU: ib.MTU1024}},
 	}}
 	merged, err := s.Merge(parts)
@@ -501,7 +515,8 @@ func TestMerge(t *testing.T) {
 		t.Errorf("%+v, %v", none, err)
 	}
 	// Without a file everybody else is in a partition of their own, which gives way to a tenant that has its key.
-	plain, err := State{Tenants: []Tenant{{Name: "a", Key: 9, Members: []Member{{GUID: 2, Full: true}}}}}.Merge(policy.Partitions{})
+	plain, err := State{Tenants: []Tenant{{Name: "a", Key: 9,
+		Members: []Member{{GUID: 2, Full: true}}}}}.Merge(policy.Partitions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -509,7 +524,8 @@ func TestMerge(t *testing.T) {
 	if !slices.Equal(keys[3], []ib.PKey{0xfffe, 0x7fff}) || !slices.Equal(keys[2], []ib.PKey{0x7fff, 0x8009}) {
 		t.Errorf("%v", keys)
 	}
-	plain, err = State{Tenants: []Tenant{{Name: "a", Key: 0x7ffe, Members: []Member{{GUID: 2, Full: true}}}}}.Merge(policy.Partitions{})
+	plain, err = State{Tenants: []Tenant{{Name: "a", Key: 0x7ffe,
+		Members: []Member{{GUID: 2, Full: true}}}}}.Merge(policy.Partitions{})
 	if err != nil {
 		t.Fatal(err)
 	}

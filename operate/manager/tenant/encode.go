@@ -67,7 +67,8 @@ func ParseKey(s string) (ib.PKey, error) {
 
 // MarshalJSON writes a tenant.
 func (t Tenant) MarshalJSON() ([]byte, error) {
-	out := tenantJSON{Name: t.Name, PKey: t.Key.String(), Members: make([]memberJSON, len(t.Members)), IPoIB: t.IPoIB, Rate: t.Rate.Gbps()}
+	out := tenantJSON{Name: t.Name, PKey: t.Key.String(), Members: make([]memberJSON, len(t.Members)), IPoIB: t.IPoIB,
+		Rate: t.Rate.Gbps()}
 	for i, m := range t.Members {
 		out.Members[i] = memberJSON{m.GUID.String(), m.Membership(), m.Index0}
 	}

@@ -16,7 +16,8 @@ var (
 	ErrReserved = errors.New("the key is in partitions.conf")
 	// ErrInvalid: a value that cannot be; as an *InvalidError it says which.
 	ErrInvalid = errors.New("invalid")
-	// ErrRefused: a node did not take what it was told, or a probe found that it does not do it; as a *RefusedError it says which.
+	// ErrRefused: a node did not take what it was told, or a probe found that it does not do it; as a *RefusedError it
+	// says which.
 	ErrRefused = errors.New("refused by the fabric")
 	// ErrUnmanaged: no subnet manager of ours is master of the fabric.
 	ErrUnmanaged = errors.New("the fabric's subnet manager is not softib's")
@@ -57,7 +58,8 @@ func (r Refusal) String() string { return r.Node + ": " + r.Why }
 // RefusedError is who refused.
 type RefusedError struct {
 	Refusals []Refusal
-	// Left are nodes that could not be told to be as before either: they were silent. The subnet manager tells them as soon as they answer.
+	// Left are nodes that could not be told to be as before either: they were silent. The subnet manager tells them as
+	// soon as they answer.
 	Left []Refusal
 }
 

@@ -11,9 +11,10 @@ import (
 // RestName is the partition of hosts that are in no tenant, while there are any.
 const RestName = "no-tenant"
 
-// Merge adds the tenants to an operator's own partitions, for a subnet manager. Members of tenants become limited members of the default partition, the manager's own
-// port excepted. Where the operator has no partitions of his own, all hosts do, and those without a tenant get a partition among themselves: as full members of the default one they would
-// reach everybody. It fails where the operator's have the key of a tenant.
+// Merge adds the tenants to an operator's own partitions, for a subnet manager. Members of tenants become limited
+// members of the default partition, the manager's own port excepted. Where the operator has no partitions of his own,
+// all hosts do, and those without a tenant get a partition among themselves: as full members of the default one they
+// would reach everybody. It fails where the operator's have the key of a tenant.
 func (s State) Merge(p policy.Partitions) (policy.Partitions, error) {
 	for i := range s.Tenants {
 		if name, ok := Reserved(p, s.Tenants[i].Key); ok {
@@ -27,7 +28,8 @@ func (s State) Merge(p policy.Partitions) (policy.Partitions, error) {
 	if len(p.Defs) == 0 {
 		out = s.apart()
 	}
-	limited := policy.PartitionDef{Name: policy.DefaultPartitionName, PKey: ib.PKeyBase, Key: ib.PKeyBase, Params: defaultParams}
+	limited := policy.PartitionDef{Name: policy.DefaultPartitionName, PKey: ib.PKeyBase, Key: ib.PKeyBase,
+		Params: defaultParams}
 	for i := range out.Defs {
 		if d := &out.Defs[i]; d.Key == ib.PKeyBase {
 			limited.Name, limited.Params = d.Name, d.Params // the last definition's count
@@ -50,9 +52,11 @@ func (s State) Merge(p policy.Partitions) (policy.Partitions, error) {
 func (s *State) apart() policy.Partitions {
 	all := policy.DefaultPartitions()
 	d := &all.Defs[0]
-	d.Members = []policy.Member{{Who: policy.All, Membership: policy.Limited}, {Who: policy.Self, Membership: policy.Full}}
+	d.Members = []policy.Member{{Who: policy.All, Membership: policy.Limited},
+		{Who: policy.Self, Membership: policy.Full}}
 	key := s.restKey()
-	all.Defs = append(all.Defs, policy.PartitionDef{Name: RestName, PKey: key, Key: key, IPoIB: true, Params: defaultParams, Rest: true})
+	all.Defs = append(all.Defs, policy.PartitionDef{Name: RestName, PKey: key, Key: key, IPoIB: true,
+		Params: defaultParams, Rest: true})
 	return all
 }
 

@@ -18,10 +18,12 @@ import (
 
 // Store keeps a state through the end of its process, however that comes. One caller at a time.
 type Store interface {
-	// State is what was committed when the store was opened, and Intent the change that had begun then and was not committed; nil if there is none.
+	// State is what was committed when the store was opened, and Intent the change that had begun then and was not
+	// committed; nil if there is none.
 	State() State
 	Intent() *Change
-	// Begin notes a change that is about to be made, Commit that it is made, and Abort that it is not. Each returns when that will be found again.
+	// Begin notes a change that is about to be made, Commit that it is made, and Abort that it is not. Each returns
+	// when that will be found again.
 	Begin(Change) error
 	Commit(Change) error
 	Abort(Change) error
@@ -63,7 +65,8 @@ func (m *memory) Commit(c Change) error {
 //	tenants   name -> the tenant as JSON
 //	book      format -> 1, intent -> a change as JSON, template -> a name, sum -> how many tenants there are, and the exclusive or of their sums
 //
-// Each value begins with its own sum (CRC-64, ECMA), because bbolt keeps sums of its first pages only, and a tenant that has lost a member to a bad disk must not be believed.
+// Each value begins with its own sum (CRC-64, ECMA), because bbolt keeps sums of its first pages only, and a tenant
+// that has lost a member to a bad disk must not be believed.
 type file struct {
 	db     *bolt.DB
 	path   string
@@ -116,11 +119,13 @@ func openFile(path string) (_ *file, err error) {
 			_ = f.db.Close()
 		}
 	}()
-	// bbolt believes its pages: a file that was cut off makes it touch memory that is not there, and others make it panic.
+	// bbolt believes its pages: a file that was cut off makes it touch memory that is not there, and others make it
+	// panic.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
-			f.db, err = nil, f.damaged(fmt.Errorf("%v", p)) // its locks may be held for ever: it is left to the end of the process
+			// its locks may be held for ever: it is left to the end of the process
+			f.db, err = nil, f.damaged(fmt.Errorf("%v", p))
 		}
 	}()
 	if info, err := os.Stat(path); err == nil && info.Size() == 0 {
@@ -146,7 +151,8 @@ func (f *file) damaged(err error) error {
 	return fmt.Errorf("tenant: %s: %w: %w", f.path, ErrCorrupt, err)
 }
 
-// create makes a file with nothing in it. It gets its name when it is whole, so that a file that has the name and is not was damaged later.
+// create makes a file with nothing in it. It gets its name when it is whole, so that a file that has the name and is
+// not was damaged later.
 func create(path string) error {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, FileName+".new*")

@@ -46,7 +46,8 @@ func TestStore(t *testing.T) {
 	red, blue := sampleTenant(), Tenant{Name: "blue", Key: 2}
 	red2 := red.Clone()
 	red2.Drop(1)
-	does(t, s.Begin(Change{Is: &red}), s.Commit(Change{Is: &red}), s.Begin(Change{Is: &blue}), s.Commit(Change{Is: &blue}))
+	does(t, s.Begin(Change{Is: &red}), s.Commit(Change{Is: &red}), s.Begin(Change{Is: &blue}),
+		s.Commit(Change{Is: &blue}))
 	does(t, s.Begin(Change{Was: &red, Is: &red2}))
 	closeT(t, s)
 
@@ -103,7 +104,8 @@ func TestStoreLocked(t *testing.T) {
 	}
 }
 
-// TestStoreDamaged: a file that was cut off, or in which a byte is wrong, is refused, or says what it said; it is never believed to say anything else.
+// TestStoreDamaged: a file that was cut off, or in which a byte is wrong, is refused, or says what it said; it is never
+// believed to say anything else.
 func TestStoreDamaged(t *testing.T) {
 	dir := t.TempDir()
 	s := openT(t, dir)

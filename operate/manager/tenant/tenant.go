@@ -38,8 +38,8 @@ type Member struct {
 	GUID ib.GUID
 	// Full members talk to all members, others to full ones only.
 	Full bool
-	// Index0 asks for the first place of the port's table, which programs use that do not choose. Where several tenants of a port ask for it, the one
-	// with the lowest key gets it.
+	// Index0 asks for the first place of the port's table, which programs use that do not choose. Where several tenants
+	// of a port ask for it, the one with the lowest key gets it.
 	Index0 bool
 }
 
@@ -59,7 +59,8 @@ func (t Tenant) Clone() Tenant {
 
 // Equal reports whether two tenants are the same in everything.
 func (t Tenant) Equal(o Tenant) bool {
-	return t.Name == o.Name && t.Key == o.Key && t.IPoIB == o.IPoIB && t.QoS == o.QoS && slices.Equal(t.Members, o.Members)
+	return t.Name == o.Name && t.Key == o.Key && t.IPoIB == o.IPoIB && t.QoS == o.QoS &&
+		slices.Equal(t.Members, o.Members)
 }
 
 // Member finds a member.
@@ -191,7 +192,8 @@ func (c Change) String() string {
 	case c.Is == nil:
 		return fmt.Sprintf("delete tenant %s (%v)", c.Was.Name, c.Was.Key)
 	}
-	return fmt.Sprintf("change tenant %s (%v) from %d to %d members", c.Is.Name, c.Is.Key, len(c.Was.Members), len(c.Is.Members))
+	return fmt.Sprintf("change tenant %s (%v) from %d to %d members", c.Is.Name, c.Is.Key, len(c.Was.Members),
+		len(c.Is.Members))
 }
 
 const (
@@ -199,7 +201,8 @@ const (
 	NameMax = 64
 	// MembersMax is how many members a tenant may have: a subnet has no more addresses.
 	MembersMax = int(ib.LIDUnicastMax)
-	// firstKey is where the choice of keys begins that nobody has named: below it is where people like to number by hand.
+	// firstKey is where the choice of keys begins that nobody has named: below it is where people like to number by
+	// hand.
 	firstKey ib.PKey = 0x1001
 )
 
@@ -213,7 +216,8 @@ var reservedNames = []string{"default", "management"}
 func CheckName(name string) error {
 	switch {
 	case len(name) == 0 || len(name) > NameMax || !nameShape.MatchString(name):
-		return invalid("name", fmt.Sprintf("%q", name), fmt.Sprintf("1 to %d letters, digits, dots, dashes or underscores", NameMax))
+		return invalid("name", fmt.Sprintf("%q", name),
+			fmt.Sprintf("1 to %d letters, digits, dots, dashes or underscores", NameMax))
 	case strings.EqualFold(name, RestName):
 		return invalid("name", fmt.Sprintf("%q", name), "another one: this is the partition of hosts without a tenant")
 	case slices.Contains(reservedNames, strings.ToLower(name)):
@@ -260,7 +264,8 @@ func (q *QoS) check() error {
 	case !q.HasSL && q.SL != 0:
 		return invalid("service level", fmt.Sprint(q.SL), "0 where none is given")
 	case q.Rate != 0 && !q.Rate.IsValid():
-		return invalid("rate", fmt.Sprint(uint8(q.Rate)), "a rate of the standard: 2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800 or 1200 Gb/s")
+		return invalid("rate", fmt.Sprint(uint8(q.Rate)),
+			"a rate of the standard: 2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800 or 1200 Gb/s")
 	case q.MTU != 0 && !q.MTU.IsValid():
 		return invalid("MTU", fmt.Sprint(uint8(q.MTU)), "256, 512, 1024, 2048 or 4096 bytes")
 	}

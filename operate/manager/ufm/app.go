@@ -14,7 +14,8 @@ const interfaceVersion = "6.19.0"
 // version says who serves. Clients read ufm_release_version.
 func (s *Server) version(c *call) error {
 	v := s.cfg.Manager.Version()
-	c.json(map[string]any{"ufm_release_version": interfaceVersion, "softib": v, "opensm": "softib " + v, "plugins": map[string]string{}})
+	c.json(map[string]any{"ufm_release_version": interfaceVersion, "softib": v, "opensm": "softib " + v,
+		"plugins": map[string]string{}})
 	return nil
 }
 
@@ -46,7 +47,8 @@ func (s *Server) smConf() map[string]any {
 	hex := func(v uint64) string { return fmt.Sprintf("0x%x", v) }
 	sub := s.cfg.Manager.Subnet()
 	out := map[string]any{
-		"subnet_prefix": hex(defaultPrefix), "m_key": hex(0), "sm_key": hex(1), "sa_key": hex(1), "m_key_per_port": false, "m_key_protection_level": 0, "m_key_lease_period": 0,
+		"subnet_prefix": hex(defaultPrefix), "m_key": hex(0), "sm_key": hex(1), "sa_key": hex(1),
+		"m_key_per_port": false, "m_key_protection_level": 0, "m_key_lease_period": 0,
 		"sm_priority": 0, "lmc": 0, "routing_engine_active": sub.Engine, "sm_state": sub.State, "managed": sub.Managed,
 	}
 	cfg, ok := s.cfg.Manager.SubnetConfig()
@@ -56,14 +58,16 @@ func (s *Server) smConf() map[string]any {
 	if cfg.Prefix != 0 {
 		out["subnet_prefix"] = hex(cfg.Prefix)
 	}
-	out["m_key"], out["m_key_protection_level"], out["m_key_lease_period"] = hex(cfg.MKey), cfg.MKeyProtect, cfg.MKeyLease
+	out["m_key"], out["m_key_protection_level"], out["m_key_lease_period"] = hex(cfg.MKey), cfg.MKeyProtect,
+		cfg.MKeyLease
 	out["sm_key"], out["sa_key"] = hex(cfg.SMKey), hex(cfg.SMKey)
 	out["sm_priority"], out["lmc"] = cfg.Priority, cfg.LMC
 	out["routing_engine"], out["max_wire_smps"], out["polling_retry_number"] = cfg.Engines, cfg.Window, cfg.PollRetries
 	out["transaction_timeout"], out["transaction_retries"] = int64(cfg.Timeout/ib.Millisecond), cfg.Retries
 	out["sminfo_polling_timeout"] = int64(cfg.PollInterval / ib.Millisecond)
 	out["sweep_interval"] = max(int64(cfg.SweepInterval/ib.Second), 0)
-	out["subnet_timeout"], out["packet_life_time"], out["head_of_queue_lifetime"], out["leaf_head_of_queue_lifetime"] = cfg.SubnetTimeout, cfg.PacketLife, cfg.HOQLife, cfg.LeafHOQLife
+	out["subnet_timeout"], out["packet_life_time"], out["head_of_queue_lifetime"],
+		out["leaf_head_of_queue_lifetime"] = cfg.SubnetTimeout, cfg.PacketLife, cfg.HOQLife, cfg.LeafHOQLife
 	return out
 }
 

@@ -34,7 +34,8 @@ const cookieName = "session"
 // anonymous is who calls an open server without a name.
 const anonymous = "admin"
 
-// open reports whether callers need no credential: on a loopback address, as long as there is none. The first user closes it.
+// open reports whether callers need no credential: on a loopback address, as long as there is none. The first user
+// closes it.
 func (s *Server) open() bool { return s.cfg.Loopback && !s.cfg.ClientCerts && !s.cfg.Credentials.Any() }
 
 // proof is how a caller showed who it is. Tokens remember it, because they are worth no more than it.
@@ -112,7 +113,8 @@ func tokenOf(r *http.Request) string {
 	return strings.TrimSpace(secret)
 }
 
-// checkPassword says whether a password is right. Only one that was right a moment ago is known without work; for others there is a queue, and who failed has to wait.
+// checkPassword says whether a password is right. Only one that was right a moment ago is known without work; for
+// others there is a queue, and who failed has to wait.
 func (s *Server) checkPassword(r *http.Request, name, secret string, now time.Time) *Error {
 	c := s.cfg.Credentials
 	if c.known(name, secret, now) {
@@ -145,18 +147,21 @@ func tooFast(d time.Duration) *Error {
 	return e
 }
 
-// fromBrowser refuses what pages of other sites make a browser send here: an open server trusts whoever reaches it, and a browser on the same machine does.
+// fromBrowser refuses what pages of other sites make a browser send here: an open server trusts whoever reaches it, and
+// a browser on the same machine does.
 func (s *Server) fromBrowser(r *http.Request) *Error {
 	if err := s.crossOrigin.Check(r); err != nil {
 		return refuse(http.StatusForbidden, "a page of another site sent this")
 	}
 	if s.open() && !isLoopbackHost(r.Host) {
-		return &Error{Status: http.StatusForbidden, Field: "Host", Reason: "this server is for its own machine: want localhost or a loopback address as the host's name"}
+		return &Error{Status: http.StatusForbidden, Field: "Host",
+			Reason: "this server is for its own machine: want localhost or a loopback address as the host's name"}
 	}
 	return nil
 }
 
-// isLoopbackHost reports whether a Host header names this machine to itself. A name that somebody's DNS resolves to a loopback address does not.
+// isLoopbackHost reports whether a Host header names this machine to itself. A name that somebody's DNS resolves to a
+// loopback address does not.
 func isLoopbackHost(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -187,7 +192,8 @@ func (s *Server) login(c *call) error {
 		name = anonymous
 	}
 	secret = s.sessions.open(clip(name), s.cfg.Credentials.mark(name), s.now())
-	http.SetCookie(c.w, &http.Cookie{Name: cookieName, Value: secret, Path: "/", HttpOnly: true, Secure: c.r.TLS != nil, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(c.w, &http.Cookie{Name: cookieName, Value: secret, Path: "/", HttpOnly: true, Secure: c.r.TLS != nil,
+		SameSite: http.SameSiteStrictMode})
 	c.json(map[string]string{"username": clip(name)})
 	return nil
 }

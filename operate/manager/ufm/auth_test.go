@@ -70,7 +70,8 @@ func TestClosed(t *testing.T) {
 	p := newPlace(t, "star:3", policy.Partitions{}, func(c *Config) { c.Credentials = ann(t, t.TempDir()) })
 	good := basic("ann", "a long password")
 	for _, root := range []string{"/ufmRest", "/ufmRestV2", "/ufmRestV3"} {
-		if r := p.want(401, "GET", root+"/app/ufm_version", nil); (r.header.Get("WWW-Authenticate") != "") != (root == "/ufmRest") {
+		if r := p.want(401, "GET", root+"/app/ufm_version",
+			nil); (r.header.Get("WWW-Authenticate") != "") != (root == "/ufmRest") {
 			t.Errorf("%s: %v", root, r.header)
 		}
 		p.want(401, "DELETE", root+"/resources/pkeys/0x1", nil)
@@ -105,7 +106,8 @@ func TestClosed(t *testing.T) {
 	w := multipart.NewWriter(&form)
 	w.WriteField("token", tok.Token)
 	w.Close()
-	p.want(200, "POST", "/ufmRest/app/tokens/revoke", form.String(), append(good, "Content-Type", w.FormDataContentType())...)
+	p.want(200, "POST", "/ufmRest/app/tokens/revoke", form.String(),
+		append(good, "Content-Type", w.FormDataContentType())...)
 	p.want(404, "POST", "/ufmRest/app/tokens/revoke", `{"token":"`+tok.Token+`"}`, good...)
 	p.want(401, "GET", "/ufmRestV3/app/ufm_version", nil, token...)
 	second := into[tokenShape](t, p.want(200, "POST", "/ufmRest/app/tokens", nil, good...))
@@ -164,7 +166,8 @@ func TestGuessing(t *testing.T) {
 	if statuses[401] != failuresFree+1 || statuses[429] != 1000-failuresFree-1 {
 		t.Errorf("a thousand wrong tokens: %v", statuses)
 	}
-	if r := p.want(429, "GET", "/ufmRest/app/ufm_version", nil, basic("ann", "guess")...); r.header.Get("Retry-After") == "" {
+	if r := p.want(429, "GET", "/ufmRest/app/ufm_version", nil,
+		basic("ann", "guess")...); r.header.Get("Retry-After") == "" {
 		t.Errorf("no Retry-After: %v", r.header)
 	}
 	p.want(200, "GET", "/ufmRestV3/app/ufm_version", nil, "Authorization", "Basic "+tok)
@@ -182,7 +185,8 @@ func TestGuessing(t *testing.T) {
 	p.want(401, "GET", "/ufmRest/app/ufm_version", nil, basic("ann", "guess")...)
 	var tr throttle
 	from := sourceOf(&http.Request{RemoteAddr: "[2001:db8::1]:99"})
-	if from != sourceOf(&http.Request{RemoteAddr: "[2001:db8::2:3]:1"}) || from == sourceOf(&http.Request{RemoteAddr: "[2001:db8:0:1::1]:99"}) {
+	if from != sourceOf(&http.Request{RemoteAddr: "[2001:db8::2:3]:1"}) ||
+		from == sourceOf(&http.Request{RemoteAddr: "[2001:db8:0:1::1]:99"}) {
 		t.Error("IPv6 sources are told apart otherwise than by network")
 	}
 	for range 60 {
@@ -193,7 +197,8 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
-// TestOpen: on a loopback address everything works at once, but not for pages of other sites, and only until there is a user.
+// TestOpen: on a loopback address everything works at once, but not for pages of other sites, and only until there is a
+// user.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	creds, err := OpenCredentials(dir)
@@ -201,19 +206,22 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newPlace(t, "star:3", policy.Partitions{}, func(c *Config) { c.Credentials = creds })
-	for _, head := range [][]string{nil, basic("admin", "123456"), {"Authorization", "Basic whatever"}, {"Authorization", ""}} {
+	for _, head := range [][]string{nil, basic("admin", "123456"), {"Authorization", "Basic whatever"},
+		{"Authorization", ""}} {
 		for _, root := range []string{"/ufmRest", "/ufmRestV2", "/ufmRestV3"} {
 			p.want(200, "GET", root+"/app/ufm_version", nil, head...)
 		}
 	}
-	p.want(200, "POST", "/dologin", "httpd_username=x&httpd_password=y", "Content-Type", "application/x-www-form-urlencoded")
+	p.want(200, "POST", "/dologin", "httpd_username=x&httpd_password=y", "Content-Type",
+		"application/x-www-form-urlencoded")
 	r := httptest.NewRequest("GET", "http://rebound.example/ufmRest/app/ufm_version", nil)
 	w := httptest.NewRecorder()
 	p.s.ServeHTTP(w, r)
 	if w.Code != 403 {
 		t.Errorf("a name that somebody's DNS gave this address: %d", w.Code)
 	}
-	for _, host := range []string{"localhost", "localhost:8080", "127.0.0.1", "127.0.0.2:1", "[::1]:8080", "fabric.localhost"} {
+	for _, host := range []string{"localhost", "localhost:8080", "127.0.0.1", "127.0.0.2:1", "[::1]:8080",
+		"fabric.localhost"} {
 		if !isLoopbackHost(host) {
 			t.Errorf("%s is not this machine", host)
 		}
@@ -230,11 +238,13 @@ func TestOpen(t *testing.T) {
 	p.want(401, "GET", "/ufmRest/app/ufm_version", nil)
 }
 
-// TestTakenAway: a user that another process takes away, or gives another password, is out at once, with sessions and tokens, also where the server is for all the world.
+// TestTakenAway: a user that another process takes away, or gives another password, is out at once, with sessions and
+// tokens, also where the server is for all the world.
 func TestTakenAway(t *testing.T) {
 	for _, loopback := range []bool{true, false} {
 		dir := t.TempDir()
-		p := newPlace(t, "star:3", policy.Partitions{}, func(c *Config) { c.Credentials, c.Loopback = ann(t, dir), loopback })
+		p := newPlace(t, "star:3", policy.Partitions{},
+			func(c *Config) { c.Credentials, c.Loopback = ann(t, dir), loopback })
 		other, err := OpenCredentials(dir) // of another process
 		if err != nil {
 			t.Fatal(err)
@@ -254,7 +264,8 @@ func TestTakenAway(t *testing.T) {
 		enter := func() (token, cookie []string) {
 			t.Helper()
 			tok := into[tokenShape](t, p.want(200, "POST", "/ufmRest/app/tokens", nil, good...)).Token
-			r := p.want(200, "POST", "/dologin", "httpd_username=bob&httpd_password="+url.QueryEscape("bobs password"), "Content-Type", "application/x-www-form-urlencoded")
+			r := p.want(200, "POST", "/dologin", "httpd_username=bob&httpd_password="+url.QueryEscape("bobs password"),
+				"Content-Type", "application/x-www-form-urlencoded")
 			k := (&http.Response{Header: r.header}).Cookies()
 			return []string{"Authorization", "Basic " + tok}, []string{"Cookie", k[0].Name + "=" + k[0].Value}
 		}
@@ -282,7 +293,8 @@ func TestTakenAway(t *testing.T) {
 	}
 }
 
-// TestFirstUser: what was given out while everybody could have it is worth nothing once there is a user, also under that user's name.
+// TestFirstUser: what was given out while everybody could have it is worth nothing once there is a user, also under
+// that user's name.
 func TestFirstUser(t *testing.T) {
 	dir := t.TempDir()
 	creds, err := OpenCredentials(dir)
@@ -291,7 +303,8 @@ func TestFirstUser(t *testing.T) {
 	}
 	p := newPlace(t, "star:3", policy.Partitions{}, func(c *Config) { c.Credentials = creds })
 	tok := into[tokenShape](t, p.want(200, "POST", "/ufmRest/app/tokens", nil, basic("ann", "whatever")...)).Token
-	r := p.want(200, "POST", "/dologin", "httpd_username=ann&httpd_password=x", "Content-Type", "application/x-www-form-urlencoded")
+	r := p.want(200, "POST", "/dologin", "httpd_username=ann&httpd_password=x", "Content-Type",
+		"application/x-www-form-urlencoded")
 	k := (&http.Response{Header: r.header}).Cookies()
 	cookie := k[0].Name + "=" + k[0].Value
 	p.want(200, "GET", "/ufmRestV3/app/ufm_version", nil, "Authorization", "Basic "+tok)
@@ -301,7 +314,8 @@ func TestFirstUser(t *testing.T) {
 	p.want(401, "GET", "/ufmRestV2/app/ufm_version", nil, "Cookie", cookie)
 }
 
-// TestGuessingAtOnce: of many guesses that come at the same time no more are worked out than of those that come one after the other.
+// TestGuessingAtOnce: of many guesses that come at the same time no more are worked out than of those that come one
+// after the other.
 func TestGuessingAtOnce(t *testing.T) {
 	c := &clock{now: time.Now()}
 	p := newPlace(t, "star:3", policy.Partitions{}, func(cfg *Config) { cfg.Credentials, cfg.Now = ann(t, ""), c.Now })
@@ -337,7 +351,8 @@ func TestCredentials(t *testing.T) {
 	if c.Any() {
 		t.Error("a user without any")
 	}
-	for _, bad := range [][2]string{{"", "a long password"}, {"a:b", "a long password"}, {"a b", "a long password"}, {"#a", "a long password"}, {"ann", "short"}, {"ann", strings.Repeat("x", 2000)}} {
+	for _, bad := range [][2]string{{"", "a long password"}, {"a:b", "a long password"}, {"a b", "a long password"},
+		{"#a", "a long password"}, {"ann", "short"}, {"ann", strings.Repeat("x", 2000)}} {
 		if err := c.SetUser(bad[0], bad[1]); !errors.Is(err, ErrCredentials) {
 			t.Errorf("SetUser(%.20q, %.20q): %v", bad[0], bad[1], err)
 		}
@@ -364,10 +379,12 @@ func TestCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !again.verify("ann", "a long password", now) || again.verify("ann", "a long passwore", now) || again.verify("bob", "a long password", now) {
+	if !again.verify("ann", "a long password", now) || again.verify("ann", "a long passwore", now) ||
+		again.verify("bob", "a long password", now) {
 		t.Error("passwords after they were read again")
 	}
-	if !again.known("ann", "a long password", now) || again.known("ann", "a long password", now.Add(provenFor)) || again.known("ann", "x", now) {
+	if !again.known("ann", "a long password", now) || again.known("ann", "a long password", now.Add(provenFor)) ||
+		again.known("ann", "x", now) {
 		t.Error("passwords that were right a moment ago")
 	}
 	if u, ok := again.tokenUser(tok.Token, now); !ok || u != (caller{"ann", byPassword}) {
@@ -382,7 +399,8 @@ func TestCredentials(t *testing.T) {
 	if err := again.RemoveUser("ann"); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := again.tokenUser(tok.Token, now); ok || again.known("ann", "a long password", now) || len(again.Users()) != 0 {
+	if _, ok := again.tokenUser(tok.Token, now); ok || again.known("ann", "a long password", now) ||
+		len(again.Users()) != 0 {
 		t.Error("ann is gone, and what she had is not")
 	}
 	if err := again.RemoveUser("ann"); !errors.Is(err, ErrCredentials) {
@@ -404,16 +422,20 @@ func TestCheckListen(t *testing.T) {
 		tls, cred bool
 		ok        bool
 	}{
-		{"127.0.0.1:8080", false, false, true}, {"localhost:0", false, false, true}, {"[::1]:1", false, false, true}, {"127.9.9.9:1", false, false, true}, {"[::ffff:127.0.0.1]:1", false, false, true},
-		{":8080", false, false, false}, {"0.0.0.0:80", true, false, false}, {"0.0.0.0:80", false, true, false}, {"0.0.0.0:80", true, true, true}, {"[::]:80", false, false, false}, {"10.0.0.1:80", false, false, false},
-		{"host.example:80", false, false, false}, {"host.example:80", true, true, true}, {"localhost.evil.example:80", false, false, false}, {"", false, false, false},
+		{"127.0.0.1:8080", false, false, true}, {"localhost:0", false, false, true}, {"[::1]:1", false, false, true},
+		{"127.9.9.9:1", false, false, true}, {"[::ffff:127.0.0.1]:1", false, false, true},
+		{":8080", false, false, false}, {"0.0.0.0:80", true, false, false}, {"0.0.0.0:80", false, true, false},
+		{"0.0.0.0:80", true, true, true}, {"[::]:80", false, false, false}, {"10.0.0.1:80", false, false, false},
+		{"host.example:80", false, false, false}, {"host.example:80", true, true, true},
+		{"localhost.evil.example:80", false, false, false}, {"", false, false, false},
 	} {
 		err := CheckListen(c.addr, c.tls, c.cred)
 		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrListen) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if err := CheckListen("0.0.0.0:80", true, false); strings.Contains(err.Error(), "TLS") || !strings.Contains(err.Error(), "credential") {
+	if err := CheckListen("0.0.0.0:80", true, false); strings.Contains(err.Error(), "TLS") ||
+		!strings.Contains(err.Error(), "credential") {
 		t.Errorf("what is missing is a credential: %v", err)
 	}
 }
@@ -431,8 +453,10 @@ func (a *authority) make(name string, ca bool) (certPEM, keyPEM []byte) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
-		IsCA: ca, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
+	c := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
+		IsCA: ca, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = c, key
@@ -446,7 +470,8 @@ func (a *authority) make(name string, ca bool) (certPEM, keyPEM []byte) {
 		a.key = key
 	}
 	k, _ := x509.MarshalPKCS8PrivateKey(key)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: k})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: k})
 }
 
 // TestCertificates: a client certificate of the CA's is as good as a password, and another's is not.
@@ -481,7 +506,8 @@ func TestCertificates(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil } // whatever CAs the server names
+			// whatever CAs the server names
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 		}
 		tr := &http.Transport{TLSClientConfig: c}
 		defer tr.CloseIdleConnections()
@@ -506,7 +532,8 @@ func TestCertificates(t *testing.T) {
 	if status, err := call(other, "carol"); err == nil {
 		t.Errorf("a certificate of another CA: %d", status)
 	}
-	for _, bad := range [][3]string{{"no", "no", ""}, {write("c", serverCert), write("k", serverKey), "no"}, {write("c", serverCert), write("k", serverKey), write("empty", nil)}} {
+	for _, bad := range [][3]string{{"no", "no", ""}, {write("c", serverCert), write("k", serverKey), "no"},
+		{write("c", serverCert), write("k", serverKey), write("empty", nil)}} {
 		if _, err := TLSConfig(bad[0], bad[1], bad[2]); err == nil {
 			t.Errorf("TLSConfig(%v) finds nothing wrong", bad)
 		}

@@ -15,7 +15,8 @@ import (
 	"softib/subnet/survey"
 )
 
-// check is a test that can be run. Those of UFM's that a fabric in software has nothing to show for (temperatures, SHARP, sockets) are not among them.
+// check is a test that can be run. Those of UFM's that a fabric in software has nothing to show for (temperatures,
+// SHARP, sockets) are not among them.
 type check struct {
 	name, about string
 	// looks are the sections of the doctor's report that it is about, and kinds the findings in them; nil is all.
@@ -29,21 +30,34 @@ type check struct {
 
 // checks are all tests, under UFM's names. Most of them ask the whole fabric by datagrams, as softib doctor does.
 var checks = []check{
-	{name: "CheckLids", about: "Every port has an address, and no two have the same", looks: []doctor.Check{doctor.LIDs}},
-	{name: "CheckLinks", about: "Every cable has a link, it is active, and both ends agree on it", looks: []doctor.Check{doctor.Answers, doctor.Links}, kinds: []string{"link-down", "not-active", "asymmetric-link", "link-lost", "silent-node", "no-answer", "down"}},
-	{name: "CheckSubnetManager", about: "There is one master, and all ports know it", looks: []doctor.Check{doctor.Managers}},
-	{name: "CheckPortCounters", about: "No counter is above its limit", looks: []doctor.Check{doctor.Errors}, counters: true},
+	{name: "CheckLids", about: "Every port has an address, and no two have the same",
+		looks: []doctor.Check{doctor.LIDs}},
+	{name: "CheckLinks", about: "Every cable has a link, it is active, and both ends agree on it",
+		looks: []doctor.Check{doctor.Answers, doctor.Links},
+		kinds: []string{"link-down", "not-active", "asymmetric-link", "link-lost", "silent-node", "no-answer", "down"}},
+	{name: "CheckSubnetManager", about: "There is one master, and all ports know it",
+		looks: []doctor.Check{doctor.Managers}},
+	{name: "CheckPortCounters", about: "No counter is above its limit", looks: []doctor.Check{doctor.Errors},
+		counters: true},
 	{name: "CheckDuplicateNodes", about: "No two systems have the same name", also: (*Server).sameNames},
-	{name: "CheckDuplicateGuids", about: "No two nodes and no two ports have the same GUID", looks: []doctor.Check{doctor.GUIDs}},
-	{name: "CheckRouting", about: "There is a way from every host to every other, and no loop", looks: []doctor.Check{doctor.Routing, doctor.Lanes}},
-	{name: "CheckLinkSpeed", about: "Every link is as fast as both its ends can be", also: slower(func(is, can ib.LinkRate) bool { return is.Speed < can.Speed })},
-	{name: "CheckLinkWidth", about: "Every link is as wide as both its ends can be", also: slower(func(is, can ib.LinkRate) bool { return is.Width.Lanes() < can.Width.Lanes() })},
-	{name: "CheckPartitionKey", about: "Every port has the keys of its partitions, and switches enforce them", looks: []doctor.Check{doctor.Partitions}, also: (*Server).wrongKeys},
-	{name: "CheckCables", about: "No cable damages signals or loses them", looks: []doctor.Check{doctor.Cables}, counters: true},
+	{name: "CheckDuplicateGuids", about: "No two nodes and no two ports have the same GUID",
+		looks: []doctor.Check{doctor.GUIDs}},
+	{name: "CheckRouting", about: "There is a way from every host to every other, and no loop",
+		looks: []doctor.Check{doctor.Routing, doctor.Lanes}},
+	{name: "CheckLinkSpeed", about: "Every link is as fast as both its ends can be",
+		also: slower(func(is, can ib.LinkRate) bool { return is.Speed < can.Speed })},
+	{name: "CheckLinkWidth", about: "Every link is as wide as both its ends can be",
+		also: slower(func(is, can ib.LinkRate) bool { return is.Width.Lanes() < can.Width.Lanes() })},
+	{name: "CheckPartitionKey", about: "Every port has the keys of its partitions, and switches enforce them",
+		looks: []doctor.Check{doctor.Partitions}, also: (*Server).wrongKeys},
+	{name: "CheckCables", about: "No cable damages signals or loses them", looks: []doctor.Check{doctor.Cables},
+		counters: true},
 	{name: "CheckEffectiveBER", about: "No cable has a bit error rate above 1e-12", also: (*Server).errorRates},
 	{name: "CheckSymbolBER", about: "No cable has a bit error rate above 1e-12", also: (*Server).errorRates},
-	{name: "TreeTopologyValidation", about: "The cables make the fat tree that they should", also: (*Server).wrongWiring},
-	{name: "ValidateNodesFirmwareVersion", about: "Nodes and programs are of one version", looks: []doctor.Check{doctor.Versions}},
+	{name: "TreeTopologyValidation", about: "The cables make the fat tree that they should",
+		also: (*Server).wrongWiring},
+	{name: "ValidateNodesFirmwareVersion", about: "Nodes and programs are of one version",
+		looks: []doctor.Check{doctor.Versions}},
 }
 
 // surveyWindow is how many questions the fabric's own nodes are asked at once.
@@ -66,7 +80,8 @@ func (k *check) run(ctx context.Context, s *Server, progress func(percent int)) 
 		return found, err
 	}
 	defer session.Close()
-	o := doctor.RunOptions{CountersOnly: k.counters, Window: surveyWindow, Progress: func(p survey.Progress) { progress(percent(p)) }}
+	o := doctor.RunOptions{CountersOnly: k.counters, Window: surveyWindow,
+		Progress: func(p survey.Progress) { progress(percent(p)) }}
 	if cfg, ok := s.cfg.Manager.SubnetConfig(); ok {
 		o.MKey = cfg.MKey
 	}
@@ -74,7 +89,8 @@ func (k *check) run(ctx context.Context, s *Server, progress func(percent int)) 
 	if err != nil {
 		return found, err
 	}
-	report := doctor.Judge(seen.Before, seen.After, doctor.Options{Plan: s.cfg.Manager.Graph(), CountersOnly: k.counters, Version: s.cfg.Manager.Version()})
+	report := doctor.Judge(seen.Before, seen.After,
+		doctor.Options{Plan: s.cfg.Manager.Graph(), CountersOnly: k.counters, Version: s.cfg.Manager.Version()})
 	for _, c := range k.looks {
 		section := report.Section(c)
 		if section == nil {
@@ -88,7 +104,8 @@ func (k *check) run(ctx context.Context, s *Server, progress func(percent int)) 
 			if f.Next != "" {
 				text += "; " + f.Next
 			}
-			found = append(found, finding{severe: f.Severity >= doctor.Fail, text: text, object: strings.Join(f.Objects, " ")})
+			found = append(found, finding{severe: f.Severity >= doctor.Fail, text: text,
+				object: strings.Join(f.Objects, " ")})
 		}
 	}
 	return found, nil
@@ -124,7 +141,8 @@ func (s *Server) sameNames() (found []finding) {
 	at := map[string]*topo.Node{}
 	for _, n := range s.cfg.Manager.Graph().Nodes {
 		if was := at[n.Desc]; was != nil && n.Desc != "" && was.SystemGUID != n.SystemGUID {
-			found = append(found, finding{text: fmt.Sprintf("%q is the description of %s and of %s", n.Desc, guidText(was.GUID), guidText(n.GUID)), object: n.Name})
+			found = append(found, finding{text: fmt.Sprintf("%q is the description of %s and of %s", n.Desc,
+				guidText(was.GUID), guidText(n.GUID)), object: n.Name})
 		}
 		at[n.Desc] = n
 	}
@@ -141,8 +159,10 @@ func slower(less func(is, can ib.LinkRate) bool) func(*Server) []finding {
 			if !ok {
 				continue
 			}
-			if p := &sample.Ports[k]; p.State > ib.PortDown && p.Rate.Mbps() > 0 && p.Capable.Mbps() > 0 && less(p.Rate, p.Capable) {
-				found = append(found, finding{text: fmt.Sprintf("%s runs at %v, and both ends can do %v", m.LinkName(i), p.Rate, p.Capable), object: m.LinkName(i)})
+			if p := &sample.Ports[k]; p.State > ib.PortDown && p.Rate.Mbps() > 0 && p.Capable.Mbps() > 0 &&
+				less(p.Rate, p.Capable) {
+				found = append(found, finding{text: fmt.Sprintf("%s runs at %v, and both ends can do %v", m.LinkName(i),
+					p.Rate, p.Capable), object: m.LinkName(i)})
 			}
 		}
 		return found
@@ -157,7 +177,9 @@ func (s *Server) errorRates() (found []finding) {
 	g := s.cfg.Manager.Graph()
 	for _, v := range s.cfg.Manager.Worst() {
 		if v.BER > berMax {
-			found = append(found, finding{severe: severityOf(&v) == sevCritical, text: fmt.Sprintf("%s: bit error rate about %.1g, want at most %.0g", v.Name(g), v.BER, berMax), object: v.Name(g)})
+			found = append(found, finding{severe: severityOf(&v) == sevCritical,
+				text:   fmt.Sprintf("%s: bit error rate about %.1g, want at most %.0g", v.Name(g), v.BER, berMax),
+				object: v.Name(g)})
 		}
 	}
 	return found
@@ -207,7 +229,9 @@ func (s *Server) wrongKeys() (found []finding) {
 				x, in := t.Member(h.PortGUID(ib.PortNum(p)))
 				k, there := has[t.Key]
 				if what := mismatch(x, in, k, there); what != "" {
-					found = append(found, finding{severe: true, text: fmt.Sprintf("%s %s partition %s (%s)", g.PortName(r), what, t.Name, keyText(t.Key)), object: g.PortName(r)})
+					found = append(found, finding{severe: true,
+						text:   fmt.Sprintf("%s %s partition %s (%s)", g.PortName(r), what, t.Name, keyText(t.Key)),
+						object: g.PortName(r)})
 				}
 			}
 		}

@@ -1,14 +1,17 @@
-// Package ufm serves the REST interface of NVIDIA's UFM over a running softib fabric, so that programs which were written for UFM work unmodified.
+// Package ufm serves the REST interface of NVIDIA's UFM over a running softib fabric, so that programs which were
+// written for UFM work unmodified.
 //
-// UFM's partitions ("pkeys") are softib's tenants: a GUID that is added here is in the port's table when the call returns, and a tenant that was made on
-// the command line is shown here. The same resources are served under three roots, which differ in how callers say who they are:
+// UFM's partitions ("pkeys") are softib's tenants: a GUID that is added here is in the port's table when the call
+// returns, and a tenant that was made on the command line is shown here. The same resources are served under three
+// roots, which differ in how callers say who they are:
 //
 //	/ufmRest     user and password (HTTP basic authentication), or a client certificate
 //	/ufmRestV2   the cookie of a session, which POST /dologin opens with httpd_username and httpd_password
 //	/ufmRestV3   an access token, which POST …/app/tokens gives out: "Authorization: Basic <token>"
 //
-// A server on a loopback address without any credential is open: it takes whatever a caller shows, so that clients which insist on a password work at once.
-// Everywhere else CheckListen wants TLS and a credential before a server starts.
+// A server on a loopback address without any credential is open: it takes whatever a caller shows, so that clients
+// which insist on a password work at once. Everywhere else CheckListen wants TLS and a credential before a server
+// starts.
 //
 // # Who calls what
 //
@@ -46,7 +49,8 @@
 //   - Tokens are stored as hashes. A list of tokens shows how each begins, and that is enough to revoke it.
 //   - Every wrong request gets a status of 400 or above with {"error": …, "field": …}, and has changed nothing.
 //
-// The package knows HTTP and JSON. It does not know datagrams: all it shows comes from package manager, and all it changes goes through the book of tenants.
+// The package knows HTTP and JSON. It does not know datagrams: all it shows comes from package manager, and all it
+// changes goes through the book of tenants.
 //
 //	creds, err := ufm.OpenCredentials(dir)
 //	err = ufm.CheckListen(addr, tlsConfig != nil, creds.Any() || clientCAs)

@@ -7,7 +7,8 @@ import (
 	"net/url"
 )
 
-// readMultipart reads the values of a form that browsers and curl -F send; nil if it is damaged. Files are no values here.
+// readMultipart reads the values of a form that browsers and curl -F send; nil if it is damaged. Files are no values
+// here.
 func readMultipart(text []byte, boundary string) url.Values {
 	if boundary == "" {
 		return nil

@@ -16,23 +16,37 @@ func FuzzREST(f *testing.F) {
 	p := newPlace(f, "star:3", policy.Partitions{}, nil)
 	g := p.guid(1)
 	for _, s := range [][3]string{
-		{"GET", "/ufmRest/app/ufm_version", ""}, {"GET", "/ufmRest/resources/pkeys?guids_data=true&qos_conf=true", ""}, {"GET", "/ufmRest/resources/ports?sys_type=Computer&page_number=1&rpp=3", ""},
-		{"POST", "/ufmRest/resources/pkeys", `{"pkey":"0x5","guids":["` + g + `"],"memberships":["full"],"index0":true,"ip_over_ib":"True"}`}, {"PUT", "/ufmRestV3/resources/pkeys/", `{"pkey":5,"guids":[]}`},
-		{"PUT", "/ufmRest/resources/pkeys/qos_conf", `{"pkey":"0x5","mtu_limit":4,"service_level":3,"rate_limit":2.5}`}, {"POST", "/ufmRest/resources/pkeys/add", `{"pkey":"0x6","partition_name":"x"}`},
-		{"POST", "/ufmRest/resources/pkeys/hosts", `{"pkey":"0x5","hosts_names":"h[1-3]"}`}, {"DELETE", "/ufmRest/resources/pkeys/0x5/hosts/h[1-2]", ""}, {"DELETE", "/ufmRest/resources/pkeys/0x5/guids/" + g, ""},
-		{"DELETE", "/ufmRestV2/resources/pkeys/5", ""}, {"POST", "/ufmRest/actions/remove_guids_from_pkey", `{"pkey":"0x5","guids":["` + g + `"]}`}, {"GET", "/ufmRest/app/events?severity=info", ""},
-		{"GET", "/ufmRest/app/smconf?param_name=m_key", ""}, {"POST", "/ufmRest/fabricValidation/tests/CheckLinkSpeed", ""}, {"GET", "/ufmRest/jobs/1,2", ""}, {"DELETE", "/ufmRest/jobs/1", ""},
-		{"POST", "/ufmRest/app/tokens/revoke", `{"token":"x"}`}, {"POST", "/dologin", `{"httpd_username":"a","httpd_password":"b"}`}, {"GET", "/openapi.json", ""}, {"GET", "//", ""}, {"GET", "/ufmRest/%2f%00", ""},
+		{"GET", "/ufmRest/app/ufm_version", ""}, {"GET", "/ufmRest/resources/pkeys?guids_data=true&qos_conf=true", ""},
+		{"GET", "/ufmRest/resources/ports?sys_type=Computer&page_number=1&rpp=3", ""},
+		{"POST", "/ufmRest/resources/pkeys", `{"pkey":"0x5","guids":["` + g +
+			`"],"memberships":["full"],"index0":true,"ip_over_ib":"True"}`},
+		{"PUT", "/ufmRestV3/resources/pkeys/", `{"pkey":5,"guids":[]}`},
+		{"PUT", "/ufmRest/resources/pkeys/qos_conf", `{"pkey":"0x5","mtu_limit":4,"service_level":3,"rate_limit":2.5}`},
+		{"POST", "/ufmRest/resources/pkeys/add", `{"pkey":"0x6","partition_name":"x"}`},
+		{"POST", "/ufmRest/resources/pkeys/hosts", `{"pkey":"0x5","hosts_names":"h[1-3]"}`},
+		{"DELETE", "/ufmRest/resources/pkeys/0x5/hosts/h[1-2]", ""},
+		{"DELETE", "/ufmRest/resources/pkeys/0x5/guids/" + g, ""},
+		{"DELETE", "/ufmRestV2/resources/pkeys/5", ""},
+		{"POST", "/ufmRest/actions/remove_guids_from_pkey", `{"pkey":"0x5","guids":["` + g + `"]}`},
+		{"GET", "/ufmRest/app/events?severity=info", ""},
+		{"GET", "/ufmRest/app/smconf?param_name=m_key", ""},
+		{"POST", "/ufmRest/fabricValidation/tests/CheckLinkSpeed", ""}, {"GET", "/ufmRest/jobs/1,2", ""},
+		{"DELETE", "/ufmRest/jobs/1", ""},
+		{"POST", "/ufmRest/app/tokens/revoke", `{"token":"x"}`},
+		{"POST", "/dologin", `{"httpd_username":"a","httpd_password":"b"}`}, {"GET", "/openapi.json", ""},
+		{"GET", "//", ""}, {"GET", "/ufmRest/%2f%00", ""},
 	} {
 		f.Add(s[0], s[1], s[2])
 	}
-	methods := map[string]bool{"GET": true, "HEAD": true, "POST": true, "PUT": true, "DELETE": true, "PATCH": true, "OPTIONS": true}
+	methods := map[string]bool{"GET": true, "HEAD": true, "POST": true, "PUT": true, "DELETE": true, "PATCH": true,
+		"OPTIONS": true}
 	f.Fuzz(func(t *testing.T, method, target, body string) {
 		u, err := url.ParseRequestURI(target)
 		if err != nil || !methods[method] || u.Host != "" {
 			t.Skip()
 		}
-		r := &http.Request{Method: method, URL: u, Host: "localhost", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, RemoteAddr: "127.0.0.1:1", ContentLength: int64(len(body)), Body: http.NoBody}
+		r := &http.Request{Method: method, URL: u, Host: "localhost", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: http.Header{}, RemoteAddr: "127.0.0.1:1", ContentLength: int64(len(body)), Body: http.NoBody}
 		if body != "" {
 			r.Body = readCloser{strings.NewReader(body)}
 		}

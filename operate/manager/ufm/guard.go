@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Guard lets those through to another handler of the same server, such as a page, who may use this interface: everybody while it is open, then whoever has a client certificate, a session,
-// a token or a user's password, in this order. A browser is asked for the latter.
+// Guard lets those through to another handler of the same server, such as a page, who may use this interface: everybody
+// while it is open, then whoever has a client certificate, a session, a token or a user's password, in this order. A
+// browser is asked for the latter.
 func (s *Server) Guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := s.fromBrowser(r)

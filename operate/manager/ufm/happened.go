@@ -15,7 +15,8 @@ import (
 	"softib/proto/topo"
 )
 
-// dismissed are events that a caller has deleted: they are shown no more here. The journal itself is history, and stays.
+// dismissed are events that a caller has deleted: they are shown no more here. The journal itself is history, and
+// stays.
 type dismissed struct {
 	mu   sync.Mutex
 	list map[uint64]bool
@@ -82,7 +83,8 @@ func shapeEvent(e *manager.Event) eventShape {
 	if !ok {
 		k.name, k.category, k.number = e.Kind, "Fabric Notification", "901"
 	}
-	o := eventShape{ID: e.ID, Name: k.name, Type: "Site", EventType: k.number, Severity: severityWords[min(e.Severity, manager.Critical)], Timestamp: stamp(e.At), Counter: notAvailable,
+	o := eventShape{ID: e.ID, Name: k.name, Type: "Site", EventType: k.number,
+		Severity: severityWords[min(e.Severity, manager.Critical)], Timestamp: stamp(e.At), Counter: notAvailable,
 		Category: k.category, ObjectName: e.Object, ObjectPath: "default", Description: e.Text}
 	if e.Object == "" {
 		o.ObjectName = "default"
@@ -104,8 +106,10 @@ func (s *Server) events(c *call) error {
 	writeList(c.w, p, func(yield func(eventShape) bool) {
 		for i := range list {
 			e := shapeEvent(&list[i])
-			if s.dismissed.has(e.ID) || object != "" && e.ObjectName != object || kind != "" && e.Type != kind && e.EventType != kind ||
-				category != "" && !strings.EqualFold(e.Category, category) || severity != "" && !strings.EqualFold(e.Severity, severity) {
+			if s.dismissed.has(e.ID) || object != "" && e.ObjectName != object || kind != "" && e.Type != kind &&
+				e.EventType != kind ||
+				category != "" && !strings.EqualFold(e.Category, category) || severity != "" &&
+				!strings.EqualFold(e.Severity, severity) {
 				continue
 			}
 			if !yield(e) {
@@ -180,7 +184,8 @@ var alarmWords = map[health.Kind]struct {
 	number int
 	name   string
 }{
-	health.LinkDown: {329, "Link is Down"}, health.NotActive: {328, "Link is Not Active"}, health.Slow: {131, "Non-optimal Link Speed"},
+	health.LinkDown: {329, "Link is Down"}, health.NotActive: {328, "Link is Not Active"},
+	health.Slow:     {131, "Non-optimal Link Speed"},
 	health.Damaging: {110, "Symbol Error"}, health.Flapping: {112, "Link Downed"},
 }
 
@@ -195,7 +200,8 @@ func (s *Server) alarmList() (list []alarmShape) {
 	return list
 }
 
-func (s *Server) alarmShape(id uint64, r *health.Reason, sev health.Severity, a, b topo.PortRef, at time.Time) alarmShape {
+func (s *Server) alarmShape(id uint64, r *health.Reason, sev health.Severity, a, b topo.PortRef,
+	at time.Time) alarmShape {
 	g := s.cfg.Manager.Graph()
 	w, ok := alarmWords[r.Kind]
 	if !ok {
@@ -207,8 +213,11 @@ func (s *Server) alarmShape(id uint64, r *health.Reason, sev health.Severity, a,
 	}
 	n := g.Nodes[where.Node]
 	_, kind := typeWords(n)
-	o := alarmShape{ID: id, Type: "IBPort", Name: w.name, Description: w.name, EventType: w.number, Duration: "0 s", Reason: r.Text(g) + "; the link is " + g.PortName(a) + " " + g.PortName(b), Severity: sevWarning, Timestamp: stamp(at),
-		Counter: notAvailable, EventCount: 1, ObjectName: portName(n, where.Port), ObjectPath: fmt.Sprintf("default / %s: %s / %d", kind, n.Name, where.Port), a: a, b: b}
+	o := alarmShape{ID: id, Type: "IBPort", Name: w.name, Description: w.name, EventType: w.number, Duration: "0 s",
+		Reason: r.Text(g) + "; the link is " + g.PortName(a) + " " + g.PortName(b), Severity: sevWarning,
+		Timestamp: stamp(at),
+		Counter:   notAvailable, EventCount: 1, ObjectName: portName(n, where.Port),
+		ObjectPath: fmt.Sprintf("default / %s: %s / %d", kind, n.Name, where.Port), a: a, b: b}
 	if sev >= health.Bad {
 		o.Severity = sevCritical
 	}
@@ -254,7 +263,8 @@ func (s *Server) findAlarm(c *call) (alarmShape, *Error) {
 			return a, nil
 		}
 	}
-	return alarmShape{}, &Error{Status: http.StatusNotFound, Field: "id", Reason: fmt.Sprintf("there is no alarm %d", id)}
+	return alarmShape{}, &Error{Status: http.StatusNotFound, Field: "id",
+		Reason: fmt.Sprintf("there is no alarm %d", id)}
 }
 
 func (s *Server) alarm(c *call) error {

@@ -68,7 +68,8 @@ func newPlace(t testing.TB, spec string, parts policy.Partitions, conf func(*Con
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.book.Close() })
-	if p.m, err = manager.New(manager.Options{Name: "test", Version: "1.2.3", Fabric: p.f, Subnet: run, Tenants: p.book, Interval: time.Hour}); err != nil {
+	if p.m, err = manager.New(manager.Options{Name: "test", Version: "1.2.3", Fabric: p.f, Subnet: run, Tenants: p.book,
+		Interval: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.m.Close() })

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Bounds of a list of hosts: how many names it may stand for, a subnet having no more, and how long one of them may be, DNS having none that is longer. Without the
-// latter a short body could stand for gigabytes.
+// Bounds of a list of hosts: how many names it may stand for, a subnet having no more, and how long one of them may be,
+// DNS having none that is longer. Without the latter a short body could stand for gigabytes.
 const (
 	hostsMax    = 49151
 	hostNameMax = 255
 )
 
-// parseHosts reads names of hosts with commas between them, and with ranges in brackets as SLURM writes them: h[1-4,7],gpu[01-03]a. A range that begins with zeros
-// keeps its width.
+// parseHosts reads names of hosts with commas between them, and with ranges in brackets as SLURM writes them:
+// h[1-4,7],gpu[01-03]a. A range that begins with zeros keeps its width.
 func parseHosts(field, s string) ([]string, *Error) {
 	var out []string
 	for _, item := range splitOutside(s) {

@@ -16,12 +16,14 @@ import (
 	"softib/proto/topo"
 )
 
-// view is what ports say of themselves beyond a sample: it changes only with the fabric's epoch, so that a thousand callers cost one look.
+// view is what ports say of themselves beyond a sample: it changes only with the fabric's epoch, so that a thousand
+// callers cost one look.
 type view struct {
 	epoch uint64
 	rev   uint64
 	ports []portView // in the order of Manager.Ports
-	// others are partitions that no tenant is: those of the operator's partitions.conf, or of somebody else's subnet manager.
+	// others are partitions that no tenant is: those of the operator's partitions.conf, or of somebody else's subnet
+	// manager.
 	others map[ib.PKey]*other
 	// defaultFull says that hosts without a tenant are full members of the default partition.
 	defaultFull bool
@@ -137,7 +139,9 @@ const (
 	notAvailable                     = "N/A"
 )
 
-var physWords = map[ib.PhysState]string{ib.PhysLinkUp: "Link Up", ib.PhysPolling: "Polling", ib.PhysDisabled: "Disabled", ib.PhysSleep: "Sleep", ib.PhysTraining: "Training", ib.PhysErrorRecovery: "Link Error Recovery", ib.PhysTest: "Phy Test"}
+var physWords = map[ib.PhysState]string{ib.PhysLinkUp: "Link Up", ib.PhysPolling: "Polling",
+	ib.PhysDisabled: "Disabled", ib.PhysSleep: "Sleep", ib.PhysTraining: "Training",
+	ib.PhysErrorRecovery: "Link Error Recovery", ib.PhysTest: "Phy Test"}
 
 // systemShape is a node as UFM's systems are.
 type systemShape struct {
@@ -228,9 +232,12 @@ func damages(v *health.Verdict) bool {
 
 func (s *Server) systemShape(n *topo.Node, t *troubles, sm *manager.Sample) systemShape {
 	kind, _ := typeWords(n)
-	o := systemShape{Name: guidText(n.GUID), GUID: guidText(n.GUID), SystemGUID: guidText(n.SystemGUID), SystemName: n.Name, NodeDesc: n.Desc, Description: n.Desc, Type: kind,
-		Role: "endpoint", State: "disconnected", Severity: sevInfo, Technology: notAvailable, Vendor: fmt.Sprintf("0x%06x", n.VendorID), Model: fmt.Sprintf("0x%04x", n.DeviceID), IP: "0.0.0.0",
-		FWVersion: "softib " + s.cfg.Manager.Version(), SWVersion: s.cfg.Manager.Version(), TotalAlarms: t.byNode[n.Index], TotalPorts: n.NumPorts(), Managed: true, Modules: []string{}, Caps: []string{}}
+	o := systemShape{Name: guidText(n.GUID), GUID: guidText(n.GUID), SystemGUID: guidText(n.SystemGUID),
+		SystemName: n.Name, NodeDesc: n.Desc, Description: n.Desc, Type: kind,
+		Role: "endpoint", State: "disconnected", Severity: sevInfo, Technology: notAvailable,
+		Vendor: fmt.Sprintf("0x%06x", n.VendorID), Model: fmt.Sprintf("0x%04x", n.DeviceID), IP: "0.0.0.0",
+		FWVersion: "softib " + s.cfg.Manager.Version(), SWVersion: s.cfg.Manager.Version(),
+		TotalAlarms: t.byNode[n.Index], TotalPorts: n.NumPorts(), Managed: true, Modules: []string{}, Caps: []string{}}
 	if n.IsSwitch() {
 		o.Role = "core"
 	}
@@ -285,7 +292,8 @@ func (s *Server) systems(c *call) error {
 func (s *Server) node(field, name string) (*topo.Node, *Error) {
 	n, err := s.cfg.Manager.Node(name)
 	if err != nil {
-		return nil, &Error{Status: http.StatusNotFound, Field: field, Reason: fmt.Sprintf("%q: want the GUID or the name of a system of this fabric", clip(name))}
+		return nil, &Error{Status: http.StatusNotFound, Field: field,
+			Reason: fmt.Sprintf("%q: want the GUID or the name of a system of this fabric", clip(name))}
 	}
 	return n, nil
 }
@@ -354,10 +362,16 @@ func (s *Server) portShape(i int, v *view, t *troubles, sm *manager.Sample) port
 	x := &sm.Ports[i]
 	_, kind := typeWords(n)
 	dname := fmt.Sprint(r.Port)
-	o := portShape{GUID: guidText(portGUID(n, r.Port)), Name: portName(n, r.Port), SystemID: guidText(n.GUID), SystemName: n.Name, SystemGUID: guidText(n.SystemGUID), SystemType: kind,
-		NodeDesc: n.Desc, Description: kind + " IB Port", Path: fmt.Sprintf("default / %s: %s / %s", kind, n.Name, dname), Number: int(r.Port), ExternalNumber: int(r.Port), DName: dname, LID: int(q.lid),
-		PhysicalState: physWords[q.info.PortPhysicalState], LogicalState: q.info.PortState.String(), MTU: q.info.NeighborMTU.Bytes(), Severity: severityOf(t.byPort[r]), HighBER: highBER(t.byPort[r]),
-		SupportedSpeed: []string{}, SupportedWidth: []string{}, Peer: notAvailable, PeerGUID: notAvailable, PeerNodeName: notAvailable, PeerNodeGUID: notAvailable, PeerPortDName: notAvailable, PeerNodeDesc: notAvailable, Capabilities: []string{}}
+	o := portShape{GUID: guidText(portGUID(n, r.Port)), Name: portName(n, r.Port), SystemID: guidText(n.GUID),
+		SystemName: n.Name, SystemGUID: guidText(n.SystemGUID), SystemType: kind,
+		NodeDesc: n.Desc, Description: kind + " IB Port",
+		Path: fmt.Sprintf("default / %s: %s / %s", kind, n.Name, dname), Number: int(r.Port),
+		ExternalNumber: int(r.Port), DName: dname, LID: int(q.lid),
+		PhysicalState: physWords[q.info.PortPhysicalState], LogicalState: q.info.PortState.String(),
+		MTU: q.info.NeighborMTU.Bytes(), Severity: severityOf(t.byPort[r]), HighBER: highBER(t.byPort[r]),
+		SupportedSpeed: []string{}, SupportedWidth: []string{}, Peer: notAvailable, PeerGUID: notAvailable,
+		PeerNodeName: notAvailable, PeerNodeGUID: notAvailable, PeerPortDName: notAvailable, PeerNodeDesc: notAvailable,
+		Capabilities: []string{}}
 	if o.PhysicalState == "" {
 		o.PhysicalState = q.info.PortPhysicalState.String()
 	}
@@ -375,7 +389,8 @@ func (s *Server) portShape(i int, v *view, t *troubles, sm *manager.Sample) port
 	}
 	if p := &n.Ports[r.Port]; p.Connected() && q.info.PortState > ib.PortDown {
 		peer := g.Nodes[p.Peer]
-		o.Peer, o.PeerGUID, o.PeerNodeName, o.PeerNodeGUID = portName(peer, p.PeerPort), guidText(portGUID(peer, p.PeerPort)), peer.Name, guidText(peer.GUID)
+		o.Peer, o.PeerGUID, o.PeerNodeName, o.PeerNodeGUID = portName(peer, p.PeerPort),
+			guidText(portGUID(peer, p.PeerPort)), peer.Name, guidText(peer.GUID)
 		o.PeerPortDName, o.PeerNodeDesc = fmt.Sprint(p.PeerPort), peer.Desc
 		if k, ok := m.PortIndex(topo.PortRef{Node: p.Peer, Port: p.PeerPort}); ok {
 			o.PeerLID = int(v.ports[k].lid)
@@ -413,9 +428,11 @@ func (s *Server) ports(c *call) error {
 			switch {
 			case only != nil && n != only, kind != "" && !strings.EqualFold(word, kind):
 				continue
-			case active && x.info.PortState <= ib.PortDown, external && !n.Ports[r.Port].Connected(), !disabled && x.info.PortPhysicalState == ib.PhysDisabled:
+			case active && x.info.PortState <= ib.PortDown, external && !n.Ports[r.Port].Connected(), !disabled &&
+				x.info.PortPhysicalState == ib.PhysDisabled:
 				continue
-			case ber && !damages(t.byPort[r]), berSeverity != "" && berSeverity != "all" && highBER(t.byPort[r]) != berSeverity:
+			case ber && !damages(t.byPort[r]), berSeverity != "" && berSeverity != "all" &&
+				highBER(t.byPort[r]) != berSeverity:
 				continue
 			}
 			if !yield(s.portShape(i, v, &t, sm)) {
@@ -456,7 +473,8 @@ func (s *Server) portsByName(c *call) error {
 	for name := range strings.SplitSeq(c.arg("ports"), ",") {
 		i, ok := s.portByName(name)
 		if !ok {
-			return &Error{Status: http.StatusNotFound, Field: "ports", Reason: fmt.Sprintf("%q: want a port of this fabric as GUID_NUMBER", clip(name))}
+			return &Error{Status: http.StatusNotFound, Field: "ports",
+				Reason: fmt.Sprintf("%q: want a port of this fabric as GUID_NUMBER", clip(name))}
 		}
 		list = append(list, i)
 	}
@@ -520,14 +538,20 @@ func (s *Server) linkSeq(only int, cable, counters bool) iter.Seq[linkShape] {
 		for _, x := range m.Cables() {
 			a, okA := m.PortIndex(x.A)
 			b, okB := m.PortIndex(x.B)
-			if !okA || !okB || only >= 0 && x.A.Node != only && x.B.Node != only || min(v.ports[a].info.PortState, v.ports[b].info.PortState) <= ib.PortDown {
+			if !okA || !okB || only >= 0 && x.A.Node != only && x.B.Node != only ||
+				min(v.ports[a].info.PortState, v.ports[b].info.PortState) <= ib.PortDown {
 				continue
 			}
 			na, nb := g.Nodes[x.A.Node], g.Nodes[x.B.Node]
 			rate := sm.Ports[a].Rate
-			o := linkShape{SourceGUID: guidText(portGUID(na, x.A.Port)), SourcePort: fmt.Sprint(x.A.Port), SourceName: portName(na, x.A.Port), SourceDName: fmt.Sprint(x.A.Port), SourceDesc: fmt.Sprintf("%s:%d", na.Desc, x.A.Port),
-				DestGUID: guidText(portGUID(nb, x.B.Port)), DestPort: fmt.Sprint(x.B.Port), DestName: portName(nb, x.B.Port), DestDName: fmt.Sprint(x.B.Port), DestDesc: fmt.Sprintf("%s:%d", nb.Desc, x.B.Port),
-				Width: rate.Width.String(), Speed: rate.Speed.String(), Severity: severityOf(t.byPort[x.A]), Capabilities: []string{}}
+			o := linkShape{SourceGUID: guidText(portGUID(na, x.A.Port)), SourcePort: fmt.Sprint(x.A.Port),
+				SourceName: portName(na, x.A.Port), SourceDName: fmt.Sprint(x.A.Port),
+				SourceDesc: fmt.Sprintf("%s:%d", na.Desc, x.A.Port),
+				DestGUID:   guidText(portGUID(nb, x.B.Port)), DestPort: fmt.Sprint(x.B.Port),
+				DestName: portName(nb, x.B.Port), DestDName: fmt.Sprint(x.B.Port),
+				DestDesc: fmt.Sprintf("%s:%d", nb.Desc, x.B.Port),
+				Width:    rate.Width.String(), Speed: rate.Speed.String(), Severity: severityOf(t.byPort[x.A]),
+				Capabilities: []string{}}
 			o.Name = o.SourceName + ":" + o.DestName
 			if cable {
 				o.Cable = map[string]string{"length": notAvailable, "part_number": notAvailable}

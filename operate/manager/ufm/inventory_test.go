@@ -45,21 +45,27 @@ func TestTrouble(t *testing.T) {
 		t.Errorf("CheckLinks with a link down: %+v", j)
 	}
 	parts := into[[]jobShape](t, p.want(200, "GET", "/ufmRest/jobs?parent_id="+j.ID, nil))
-	if len(parts) == 0 || !slices.ContainsFunc(parts, func(x jobShape) bool { return len(x.Related) == 1 && x.Related[0] == "leaf1[3] spine1[1]" }) {
+	if len(parts) == 0 || !slices.ContainsFunc(parts,
+		func(x jobShape) bool { return len(x.Related) == 1 && x.Related[0] == "leaf1[3] spine1[1]" }) {
 		t.Errorf("parts: %+v", parts)
 	}
-	if one := into[jobShape](t, p.want(200, "GET", "/ufmRest/jobs/"+parts[0].ID, nil)); one.Summary != parts[0].Summary {
+	if one := into[jobShape](t, p.want(200, "GET", "/ufmRest/jobs/"+parts[0].ID,
+		nil)); one.Summary != parts[0].Summary {
 		t.Errorf("%+v", one)
 	}
-	down := into[[]portShape](t, p.want(200, "GET", "/ufmRest/resources/ports/"+portName(p.f.Graph().Nodes[r.Node], r.Port), nil))
-	if len(down) != 1 || down[0].LogicalState != "Down" || down[0].ActiveSpeed != nil || down[0].Peer != notAvailable || down[0].SystemName != "leaf1" {
+	down := into[[]portShape](t, p.want(200, "GET", "/ufmRest/resources/ports/"+
+		portName(p.f.Graph().Nodes[r.Node], r.Port), nil))
+	if len(down) != 1 || down[0].LogicalState != "Down" || down[0].ActiveSpeed != nil || down[0].Peer != notAvailable ||
+		down[0].SystemName != "leaf1" {
 		t.Errorf("the port of the link that is down: %+v", down)
 	}
-	events := into[[]eventShape](t, p.want(200, "GET", "/ufmRest/app/events?severity=Warning&category=Maintenance", nil))
+	events := into[[]eventShape](t, p.want(200, "GET", "/ufmRest/app/events?severity=Warning&category=Maintenance",
+		nil))
 	if len(events) != 1 || events[0].ObjectName != "leaf1[3] spine1[1]" || events[0].Name != "Fault Injected" {
 		t.Errorf("events: %+v", events)
 	}
-	if one := into[eventShape](t, p.want(200, "GET", fmt.Sprintf("/ufmRest/app/events/%d", events[0].ID), nil)); one != events[0] {
+	if one := into[eventShape](t, p.want(200, "GET", fmt.Sprintf("/ufmRest/app/events/%d", events[0].ID),
+		nil)); one != events[0] {
 		t.Errorf("%+v", one)
 	}
 	// Jobs are listed, newest first, and can be deleted.
@@ -67,7 +73,8 @@ func TestTrouble(t *testing.T) {
 	if len(all) != len(names)+2 || all[0].ID != j.ID {
 		t.Errorf("%d jobs, the first is %+v", len(all), all[0])
 	}
-	if got := into[[]jobShape](t, p.want(200, "GET", "/ufmRest/jobs?operation=CheckLinks&status=completed+with+errors", nil)); len(got) != 1 {
+	if got := into[[]jobShape](t, p.want(200, "GET", "/ufmRest/jobs?operation=CheckLinks&status=completed+with+errors",
+		nil)); len(got) != 1 {
 		t.Errorf("jobs: %+v", got)
 	}
 	if got := into[[]jobShape](t, p.want(200, "GET", "/ufmRest/jobs/1,2,999", nil)); len(got) != 2 {
@@ -85,17 +92,20 @@ func TestAlarms(t *testing.T) {
 	}
 	a := linkDown(t, p)
 	for _, device := range []string{"leaf1", "spine1", guidText(p.f.Graph().ByName("leaf1").GUID)} {
-		if got := into[[]alarmShape](t, p.want(200, "GET", "/ufmRest/app/alarms?device_id="+device, nil)); !slices.ContainsFunc(got, func(x alarmShape) bool { return x.ID == a.ID }) {
+		if got := into[[]alarmShape](t, p.want(200, "GET", "/ufmRest/app/alarms?device_id="+device,
+			nil)); !slices.ContainsFunc(got, func(x alarmShape) bool { return x.ID == a.ID }) {
 			t.Errorf("alarms of %s: %+v", device, got)
 		}
 	}
 	if got := into[[]alarmShape](t, p.want(200, "GET", "/ufmRest/app/alarms?device_id=h8", nil)); len(got) != 0 {
 		t.Errorf("alarms of h8: %+v", got)
 	}
-	if one := into[alarmShape](t, p.want(200, "GET", fmt.Sprintf("/ufmRest/app/alarms/%d", a.ID), nil)); one.Name != "Link is Down" || one.Severity != "Critical" || one.Type != "IBPort" {
+	if one := into[alarmShape](t, p.want(200, "GET", fmt.Sprintf("/ufmRest/app/alarms/%d", a.ID),
+		nil)); one.Name != "Link is Down" || one.Severity != "Critical" || one.Type != "IBPort" {
 		t.Errorf("%+v", one)
 	}
-	if s := into[[]systemShape](t, p.want(200, "GET", "/ufmRest/resources/systems/leaf1", nil))[0]; s.Severity != "Critical" || s.TotalAlarms != 1 {
+	if s := into[[]systemShape](t, p.want(200, "GET", "/ufmRest/resources/systems/leaf1",
+		nil))[0]; s.Severity != "Critical" || s.TotalAlarms != 1 {
 		t.Errorf("leaf1: %+v", s)
 	}
 	p.want(200, "DELETE", fmt.Sprintf("/ufmRest/app/alarms/%d", a.ID), nil)
@@ -170,7 +180,8 @@ func TestPages(t *testing.T) {
 		if r := p.m.Ports()[i]; !ok || p.f.Graph().Nodes[r.Node].Name != d.SystemName || int(r.Port) != d.Number {
 			t.Errorf("%s is found as %v", d.Name, r)
 		}
-		if d.LogicalState == "Active" && (d.LID == 0 || d.Peer == notAvailable || d.ActiveWidth == nil || *d.ActiveWidth != "4x" || d.MTU != 4096) {
+		if d.LogicalState == "Active" && (d.LID == 0 || d.Peer == notAvailable || d.ActiveWidth == nil ||
+			*d.ActiveWidth != "4x" || d.MTU != 4096) {
 			t.Errorf("%+v", d)
 		}
 	}
@@ -179,7 +190,8 @@ func TestPages(t *testing.T) {
 	if ib.LID(all[i].LID) != pi.LID || all[i].GUID != p.guid(3) || all[i].SystemType != "Computer" {
 		t.Errorf("h3: %+v, want LID %v", all[i], pi.LID)
 	}
-	if x := into[map[string]any](t, p.want(200, "GET", "/ufmRest/app/smconf?param_name=sm_priority,m_key", nil)); len(x) != 2 || x["m_key"] != "0x0" {
+	if x := into[map[string]any](t, p.want(200, "GET", "/ufmRest/app/smconf?param_name=sm_priority,m_key",
+		nil)); len(x) != 2 || x["m_key"] != "0x0" {
 		t.Errorf("%v", x)
 	}
 }

@@ -131,7 +131,8 @@ func (x *job) shape(root string) jobShape {
 	if related == nil {
 		related = []string{}
 	}
-	return jobShape{ID: id, Status: x.status, Progress: x.progress, Description: x.about, Created: stamp(x.created), LastUpdated: stamp(x.updated), Summary: x.summary, Related: related, CreatedBy: x.user,
+	return jobShape{ID: id, Status: x.status, Progress: x.progress, Description: x.about, Created: stamp(x.created),
+		LastUpdated: stamp(x.updated), Summary: x.summary, Related: related, CreatedBy: x.user,
 		Operation: x.operation, Foreground: true, Location: root + "/jobs/" + id}
 }
 
@@ -153,7 +154,8 @@ func (x *job) part(i int, root string) jobShape {
 // jobDone answers with a job that has ended already.
 func (s *Server) jobDone(c *call, operation, summary string, related []string) {
 	const shown = 64
-	x := &job{operation: operation, about: operation, user: c.user, related: related[:min(len(related), shown)], status: jobCompleted, progress: 100, summary: summary}
+	x := &job{operation: operation, about: operation, user: c.user, related: related[:min(len(related), shown)],
+		status: jobCompleted, progress: 100, summary: summary}
 	s.jobs.add(x, s.now())
 	s.answerJob(c, x)
 }
@@ -182,7 +184,8 @@ func (s *Server) runTest(c *call) error {
 	name := c.arg("test")
 	i := slices.IndexFunc(checks, func(x check) bool { return strings.EqualFold(x.name, name) })
 	if i < 0 {
-		return &Error{Status: http.StatusNotFound, Field: "test", Reason: fmt.Sprintf("%q: want one of those that GET fabricValidation/tests names", clip(name))}
+		return &Error{Status: http.StatusNotFound, Field: "test",
+			Reason: fmt.Sprintf("%q: want one of those that GET fabricValidation/tests names", clip(name))}
 	}
 	x, err := s.start(&checks[i], c.user)
 	if err != nil {
@@ -208,7 +211,10 @@ func (s *Server) start(k *check, user string) (*job, *Error) {
 	s.jobs.add(x, s.now())
 	s.done.Go(func() {
 		defer stop()
-		found, err := k.run(ctx, s, func(percent int) { s.jobs.update(x, s.now(), func(x *job) { x.progress = max(x.progress, percent) }) })
+		found, err := k.run(ctx, s, func(percent int) {
+			s.jobs.update(x, s.now(),
+				func(x *job) { x.progress = max(x.progress, percent) })
+		})
 		s.jobs.update(x, s.now(), func(x *job) { x.end(found, err, ctx.Err()) })
 	})
 	return x, nil
@@ -264,7 +270,8 @@ func (s *Server) jobList(c *call) error {
 			continue
 		}
 		if operation != "" && x.operation != operation || status != "" && !strings.EqualFold(x.status, status) ||
-			objects != nil && !slices.ContainsFunc(objects, func(o string) bool { return slices.Contains(x.related, o) }) {
+			objects != nil && !slices.ContainsFunc(objects,
+				func(o string) bool { return slices.Contains(x.related, o) }) {
 			continue
 		}
 		list = append(list, x.shape(c.root))

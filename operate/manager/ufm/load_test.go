@@ -19,7 +19,8 @@ import (
 	"softib/subnet/policy"
 )
 
-// TestCrowd: a thousand clients at once, some that never read, bodies of 10 MB and tokens that are guessed: each gets its answer, and two hosts go on talking.
+// TestCrowd: a thousand clients at once, some that never read, bodies of 10 MB and tokens that are guessed: each gets
+// its answer, and two hosts go on talking.
 func TestCrowd(t *testing.T) {
 	creds := ann(t, "")
 	p := newPlace(t, smallTree, policy.Partitions{}, func(c *Config) { c.Credentials = creds })
@@ -35,7 +36,8 @@ func TestCrowd(t *testing.T) {
 		t.Helper()
 		var row perf.Row
 		hosts := p.f.Hosts()
-		err := perf.Run(ctx, hosts[6], hosts[7], perf.Config{Test: perf.SendLat, Sizes: []int{64}, Iters: 2000}, func(r perf.Row) error { row = r; return nil })
+		err := perf.Run(ctx, hosts[6], hosts[7], perf.Config{Test: perf.SendLat, Sizes: []int{64}, Iters: 2000},
+			func(r perf.Row) error { row = r; return nil })
 		if err != nil {
 			t.Fatalf("two hosts cannot talk: %v", err)
 		}
@@ -51,7 +53,8 @@ func TestCrowd(t *testing.T) {
 		}
 		t.Cleanup(func() { c.Close() })
 		for range 50 {
-			fmt.Fprintf(c, "GET /ufmRestV3/resources/ports HTTP/1.1\r\nHost: x\r\nAuthorization: Basic %s\r\n\r\n", token)
+			fmt.Fprintf(c, "GET /ufmRestV3/resources/ports HTTP/1.1\r\nHost: x\r\nAuthorization: Basic %s\r\n\r\n",
+				token)
 		}
 	}
 	const clients = 1000
@@ -67,7 +70,8 @@ func TestCrowd(t *testing.T) {
 		req.Header.Set("Authorization", auth)
 		resp, err := client.Do(req)
 		if err != nil {
-			if text := err.Error(); !strings.Contains(text, "reset by peer") && !strings.Contains(text, "broken pipe") { // of bodies that nobody wants to read
+			// of bodies that nobody wants to read
+			if text := err.Error(); !strings.Contains(text, "reset by peer") && !strings.Contains(text, "broken pipe") {
 				failed.Add(1)
 				first.CompareAndSwap(nil, &text)
 			}
@@ -98,7 +102,8 @@ func TestCrowd(t *testing.T) {
 			case 3:
 				if i%50 != 3 { // 10 MB each
 					call("GET", "/ufmRestV3/resources/links", nil, "Basic "+token)
-				} else if s := call("POST", "/ufmRestV3/resources/pkeys", bytes.NewReader(huge), "Basic "+token); s != 413 && s != 0 {
+				} else if s := call("POST", "/ufmRestV3/resources/pkeys", bytes.NewReader(huge), "Basic "+
+					token); s != 413 && s != 0 {
 					t.Errorf("10 MB: %d", s)
 				}
 			case 4:
@@ -125,13 +130,18 @@ func TestCrowd(t *testing.T) {
 	if n := len(p.book.List()); n != 2 {
 		t.Errorf("%d partitions, want 2", n)
 	}
-	t.Logf("send_lat of 64 bytes, typical and 99%%: %.2f and %.2f µs alone, %.2f and %.2f µs in the crowd", quiet.Latency.Typical, quiet.Latency.P99, loud.Latency.Typical, loud.Latency.P99)
+	t.Logf("send_lat of 64 bytes, typical and 99%%: %.2f and %.2f µs alone, %.2f and %.2f µs in the crowd",
+		quiet.Latency.Typical, quiet.Latency.P99, loud.Latency.Typical, loud.Latency.P99)
 }
 
-// TestPlaces: when all places are taken, whoever comes is sent away, and those who are there are not; a place that is free again is given to the next.
+// TestPlaces: when all places are taken, whoever comes is sent away, and those who are there are not; a place that is
+// free again is given to the next.
 func TestPlaces(t *testing.T) {
 	const places = 8
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		io.WriteString(w, "here")
+	}))
 	harden(s.Config, places)
 	s.Start()
 	defer s.Close()

@@ -13,15 +13,21 @@ type object = map[string]any
 
 // shapes are the schemas of answers, by the types that are written.
 var shapes = map[string]reflect.Type{
-	"Event": reflect.TypeFor[eventShape](), "Alarm": reflect.TypeFor[alarmShape](), "Token": reflect.TypeFor[tokenShape](), "System": reflect.TypeFor[systemShape](), "Port": reflect.TypeFor[portShape](),
-	"Link": reflect.TypeFor[linkShape](), "Partition": reflect.TypeFor[partitionShape](), "Job": reflect.TypeFor[jobShape](), "Error": reflect.TypeFor[Error](), "Updated": reflect.TypeFor[updatedShape](),
+	"Event": reflect.TypeFor[eventShape](), "Alarm": reflect.TypeFor[alarmShape](),
+	"Token": reflect.TypeFor[tokenShape](), "System": reflect.TypeFor[systemShape](),
+	"Port": reflect.TypeFor[portShape](),
+	"Link": reflect.TypeFor[linkShape](), "Partition": reflect.TypeFor[partitionShape](),
+	"Job": reflect.TypeFor[jobShape](), "Error": reflect.TypeFor[Error](), "Updated": reflect.TypeFor[updatedShape](),
 }
 
 // openAPI is the document of the interface, made of the table of routes.
 func (s *Server) openAPI() ([]byte, error) {
 	schemas := object{
-		"Version":    object{"type": "object", "required": []string{"ufm_release_version"}, "properties": object{"ufm_release_version": object{"type": "string"}}},
-		"Partitions": object{"description": "keys alone, or an object by key", "oneOf": []any{object{"type": "array", "items": object{"type": "string"}}, object{"type": "object", "additionalProperties": ref("Partition")}}},
+		"Version": object{"type": "object", "required": []string{"ufm_release_version"},
+			"properties": object{"ufm_release_version": object{"type": "string"}}},
+		"Partitions": object{"description": "keys alone, or an object by key",
+			"oneOf": []any{object{"type": "array", "items": object{"type": "string"}},
+				object{"type": "object", "additionalProperties": ref("Partition")}}},
 	}
 	for name, t := range shapes {
 		schemas[name] = schemaOf(t)
@@ -56,7 +62,8 @@ func (s *Server) openAPI() ([]byte, error) {
 			"password":    object{"type": "http", "scheme": "basic"},
 			"certificate": object{"type": "mutualTLS"},
 			"session":     object{"type": "apiKey", "in": "cookie", "name": cookieName},
-			"token":       object{"type": "apiKey", "in": "header", "name": "Authorization", "description": "Basic TOKEN"},
+			"token": object{"type": "apiKey", "in": "header", "name": "Authorization",
+				"description": "Basic TOKEN"},
 		}},
 	}
 	return json.MarshalIndent(doc, "", "  ")
@@ -64,8 +71,9 @@ func (s *Server) openAPI() ([]byte, error) {
 
 // schemeWords are how the document calls what a root wants.
 var schemeWords = [numScheme]struct{ name, about string }{
-	basicAuth: {"password", "with a user and a password, or a client certificate"}, sessionAuth: {"session", "with the cookie of POST /dologin, or a client certificate"},
-	tokenAuth: {"token", "with a token of POST /app/tokens, or a client certificate"},
+	basicAuth:   {"password", "with a user and a password, or a client certificate"},
+	sessionAuth: {"session", "with the cookie of POST /dologin, or a client certificate"},
+	tokenAuth:   {"token", "with a token of POST /app/tokens, or a client certificate"},
 }
 
 func ref(name string) object { return object{"$ref": "#/components/schemas/" + name} }
@@ -85,7 +93,8 @@ func (r *route) document() object {
 	content := func(schema object) object { return object{"application/json": object{"schema": schema}} }
 	op := object{"operationId": r.id, "summary": r.summary, "responses": object{
 		strconv.Itoa(r.status): object{"description": http.StatusText(r.status), "content": content(answer)},
-		"default":              object{"description": "refused, and nothing was changed", "content": content(ref("Error"))},
+		"default": object{"description": "refused, and nothing was changed",
+			"content": content(ref("Error"))},
 	}}
 	if r.outside {
 		op["security"] = []any{}
@@ -93,11 +102,13 @@ func (r *route) document() object {
 	var params []any
 	for _, p := range r.parts {
 		if p[0] == '{' {
-			params = append(params, object{"name": p[1 : len(p)-1], "in": "path", "required": true, "schema": object{"type": "string"}})
+			params = append(params, object{"name": p[1 : len(p)-1], "in": "path", "required": true,
+				"schema": object{"type": "string"}})
 		}
 	}
 	for _, p := range r.query {
-		params = append(params, object{"name": p.name, "in": "query", "required": p.required, "description": p.about, "schema": object{"type": p.kind}})
+		params = append(params, object{"name": p.name, "in": "query", "required": p.required, "description": p.about,
+			"schema": object{"type": p.kind}})
 	}
 	if params != nil {
 		op["parameters"] = params

@@ -52,7 +52,8 @@ func (p pathItem) operations() map[string]operation {
 	return out
 }
 
-// TestDocument: every route is in the document and every operation of the document answers; the document in the repository is this one.
+// TestDocument: every route is in the document and every operation of the document answers; the document in the
+// repository is this one.
 func TestDocument(t *testing.T) {
 	p := newPlace(t, smallTree, policy.Partitions{}, nil)
 	text := []byte(p.want(200, "GET", "/openapi.json", nil).body)
@@ -94,7 +95,8 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%s %s: security %v, servers %v", r.method, r.path, op.Security, doc.Paths[r.path].Servers)
 		}
 		for _, part := range r.parts {
-			if part[0] == '{' && !slices.ContainsFunc(op.Parameters, func(x parameter) bool { return x.In == "path" && x.Required && "{"+x.Name+"}" == part }) {
+			if part[0] == '{' && !slices.ContainsFunc(op.Parameters,
+				func(x parameter) bool { return x.In == "path" && x.Required && "{"+x.Name+"}" == part }) {
 				t.Errorf("%s %s: %s is not documented", r.method, r.path, part)
 			}
 		}
@@ -103,8 +105,10 @@ func TestDocument(t *testing.T) {
 	p.want(200, "POST", "/ufmRest/resources/pkeys", `{"pkey":"0x5","guids":["`+p.guid(1)+`","`+p.guid(2)+`"]}`)
 	p.want(202, "POST", "/ufmRest/fabricValidation/tests/CheckLids", nil)
 	p.awaitJob("/ufmRest/jobs/1")
-	example := strings.NewReplacer("{pkey}", "0x5", "{guids}", p.guid(2), "{hosts}", "h1", "{id}", "1", "{system}", "h1", "{ports}", p.guid(1)+"_1", "{test}", "CheckLids", "{token}", "none")
-	bodies := map[string]any{"pkey": "0x6", "guids": []string{p.guid(3)}, "hosts_names": "h3", "mtu_limit": 2, "rate_limit": 10, "service_level": 1, "token": "none"}
+	example := strings.NewReplacer("{pkey}", "0x5", "{guids}", p.guid(2), "{hosts}", "h1", "{id}", "1", "{system}",
+		"h1", "{ports}", p.guid(1)+"_1", "{test}", "CheckLids", "{token}", "none")
+	bodies := map[string]any{"pkey": "0x6", "guids": []string{p.guid(3)}, "hosts_names": "h3", "mtu_limit": 2,
+		"rate_limit": 10, "service_level": 1, "token": "none"}
 	answered := 0
 	for path, item := range doc.Paths {
 		servers := item.Servers
@@ -123,7 +127,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// walk makes a call that the document describes. Some of what the examples name may be gone already; what must not be is a route that is not there.
+// walk makes a call that the document describes. Some of what the examples name may be gone already; what must not be
+// is a route that is not there.
 func (p *place) walk(method, path string, op *operation, values map[string]any) {
 	p.t.Helper()
 	var body map[string]any
@@ -134,7 +139,8 @@ func (p *place) walk(method, path string, op *operation, values map[string]any) 
 		}
 	}
 	r := p.do(method, path, body)
-	if r.status == 405 || r.status >= 500 || !json.Valid([]byte(r.body)) || r.status == 404 && into[Error](p.t, r).Field == "" {
+	if r.status == 405 || r.status >= 500 || !json.Valid([]byte(r.body)) || r.status == 404 &&
+		into[Error](p.t, r).Field == "" {
 		p.t.Errorf("%s %s: %d %.200s", method, path, r.status, r.body)
 	}
 	if _, ok := op.Responses[strconv.Itoa(r.status)]; r.status/100 == 2 && !ok {

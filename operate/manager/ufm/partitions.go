@@ -51,7 +51,8 @@ func membership(full bool) string {
 }
 
 // shape shows a partition with what is asked for.
-func (s *Server) shape(name string, ipoib bool, q tenant.QoS, members []tenant.Member, withGUIDs, withQoS bool) partitionShape {
+func (s *Server) shape(name string, ipoib bool, q tenant.QoS, members []tenant.Member, withGUIDs,
+	withQoS bool) partitionShape {
 	p := partitionShape{Partition: name, IPoIB: ipoib}
 	if withQoS {
 		p.QoS = s.qosOf(q)
@@ -226,7 +227,8 @@ func (s *Server) wanted(b *body) (w wanted, index0 bool, e *Error) {
 			return w, false, refused(err)
 		}
 		if t, ok := s.tenantOf(w.key); ok && t.Name != w.name {
-			return w, false, &Error{Status: http.StatusConflict, Field: "partition_name", Reason: fmt.Sprintf("the partition %s is called %s", keyText(w.key), t.Name)}
+			return w, false, &Error{Status: http.StatusConflict, Field: "partition_name",
+				Reason: fmt.Sprintf("the partition %s is called %s", keyText(w.key), t.Name)}
 		}
 	}
 	return w, index0, nil
@@ -288,7 +290,8 @@ func (s *Server) put(c *call, w wanted, edit func(*tenant.Tenant)) error {
 	defer cancel()
 	_, err := s.cfg.Tenants.EditKey(ctx, w.key, name, func(t *tenant.Tenant) error {
 		if w.name != "" && t.Name != w.name {
-			return &Error{Status: http.StatusConflict, Field: "partition_name", Reason: fmt.Sprintf("the partition %s is called %s", keyText(w.key), t.Name)}
+			return &Error{Status: http.StatusConflict, Field: "partition_name",
+				Reason: fmt.Sprintf("the partition %s is called %s", keyText(w.key), t.Name)}
 		}
 		if _, old := s.tenantOf(w.key); w.ipoib != nil {
 			t.IPoIB = *w.ipoib
@@ -346,7 +349,8 @@ func (s *Server) addPartition(c *call) error {
 		return e
 	}
 	if t, ok := s.tenantOf(w.key); ok {
-		return &Error{Status: http.StatusConflict, Field: "pkey", Reason: fmt.Sprintf("%s is partition %s already", keyText(w.key), t.Name)}
+		return &Error{Status: http.StatusConflict, Field: "pkey",
+			Reason: fmt.Sprintf("%s is partition %s already", keyText(w.key), t.Name)}
 	}
 	if err := s.put(c, w, func(*tenant.Tenant) {}); err != nil {
 		return err
@@ -380,7 +384,9 @@ func (s *Server) deletePartition(c *call) error {
 // absent is the answer for a partition that is not there to be changed.
 func (s *Server) absent(k ib.PKey) *Error {
 	if o, ok := s.look().others[k]; ok {
-		return &Error{Status: http.StatusConflict, Field: "pkey", Reason: fmt.Sprintf("%s is partition %s of the operator's partitions.conf, and is changed there", keyText(k), o.name)}
+		return &Error{Status: http.StatusConflict, Field: "pkey",
+			Reason: fmt.Sprintf("%s is partition %s of the operator's partitions.conf, and is changed there",
+				keyText(k), o.name)}
 	}
 	return &Error{Status: http.StatusNotFound, Field: "pkey", Reason: fmt.Sprintf("%s is no partition", keyText(k))}
 }
@@ -416,7 +422,8 @@ func (s *Server) removeGUIDs(c *call) error {
 	return nil
 }
 
-// removeGUIDsAction takes ports out of a partition, by the body. A partition that is gone already has none of them, and that is what was asked for.
+// removeGUIDsAction takes ports out of a partition, by the body. A partition that is gone already has none of them, and
+// that is what was asked for.
 func (s *Server) removeGUIDsAction(c *call) error {
 	k := c.body.key("pkey")
 	texts := c.body.list("guids")
@@ -480,7 +487,8 @@ func (s *Server) portsOf(field, text string) (hosts []string, list []ib.GUID, e 
 	for _, name := range names {
 		n, err := s.cfg.Manager.Node(name)
 		if err != nil || n.IsSwitch() {
-			return nil, nil, &Error{Status: http.StatusNotFound, Field: field, Reason: fmt.Sprintf("%q: want the name of a host of this fabric", clip(name))}
+			return nil, nil, &Error{Status: http.StatusNotFound, Field: field,
+				Reason: fmt.Sprintf("%q: want the name of a host of this fabric", clip(name))}
 		}
 		if seen[n.Index] {
 			continue
@@ -494,7 +502,8 @@ func (s *Server) portsOf(field, text string) (hosts []string, list []ib.GUID, e 
 	return hosts, list, nil
 }
 
-// addHosts adds all ports of hosts to a partition. UFM makes a job of it; here it is done when the answer comes, and the job says so.
+// addHosts adds all ports of hosts to a partition. UFM makes a job of it; here it is done when the answer comes, and
+// the job says so.
 func (s *Server) addHosts(c *call) error {
 	w, index0, e := s.wanted(c.body)
 	if e != nil {
@@ -527,7 +536,8 @@ func (s *Server) addHosts(c *call) error {
 	if err != nil {
 		return err
 	}
-	s.jobDone(c, "Add hosts to PKey", fmt.Sprintf("%d ports of %d hosts are in %s", len(list), len(hosts), keyText(w.key)), hosts)
+	s.jobDone(c, "Add hosts to PKey", fmt.Sprintf("%d ports of %d hosts are in %s", len(list), len(hosts),
+		keyText(w.key)), hosts)
 	return nil
 }
 
@@ -550,7 +560,8 @@ func (s *Server) removeHosts(c *call) error {
 	if err := s.remove(c, k, list); err != nil {
 		return err
 	}
-	s.jobDone(c, "Remove hosts from PKey", fmt.Sprintf("%d ports of %d hosts are no longer in %s", len(list), len(hosts), keyText(k)), hosts)
+	s.jobDone(c, "Remove hosts from PKey", fmt.Sprintf("%d ports of %d hosts are no longer in %s", len(list),
+		len(hosts), keyText(k)), hosts)
 	return nil
 }
 
@@ -587,7 +598,8 @@ func (s *Server) changed() (at time.Time, ok bool) {
 	return s.updated.at, !s.updated.at.IsZero()
 }
 
-// partitionsUpdated says when partitions were last changed, in the format that date(1) has. ib-kubernetes compares it with the Date of answers.
+// partitionsUpdated says when partitions were last changed, in the format that date(1) has. ib-kubernetes compares it
+// with the Date of answers.
 func (s *Server) partitionsUpdated(c *call) error {
 	var out updatedShape
 	if at, ok := s.changed(); ok {

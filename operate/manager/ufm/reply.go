@@ -20,7 +20,8 @@ type Error struct {
 	Status int `json:"-"`
 	// Reason says what was wrong and what would be right.
 	Reason string `json:"error"`
-	// Field is the member of the body, the query parameter or the part of the path that it is about, where it is about one.
+	// Field is the member of the body, the query parameter or the part of the path that it is about, where it is about
+	// one.
 	Field string `json:"field,omitempty"`
 	// after is when to come back, for those who came too often or at a bad moment.
 	after time.Duration
@@ -43,7 +44,8 @@ func refuse(status int, format string, args ...any) *Error {
 }
 
 // tenantFields are the book's names for what the body calls otherwise.
-var tenantFields = map[string]string{"name": "partition_name", "guid": "guids", "members": "guids", "service level": "service_level", "rate": "rate_limit", "MTU": "mtu_limit"}
+var tenantFields = map[string]string{"name": "partition_name", "guid": "guids", "members": "guids",
+	"service level": "service_level", "rate": "rate_limit", "MTU": "mtu_limit"}
 
 // refused makes an answer of whatever went wrong below.
 func refused(err error) *Error {
@@ -63,10 +65,12 @@ func refused(err error) *Error {
 	switch {
 	case errors.Is(err, tenant.ErrNotFound), errors.Is(err, manager.ErrUnknown):
 		e.Status = http.StatusNotFound
-	case errors.Is(err, tenant.ErrExists), errors.Is(err, tenant.ErrReserved), errors.Is(err, tenant.ErrRefused), errors.Is(err, tenant.ErrUnmanaged):
+	case errors.Is(err, tenant.ErrExists), errors.Is(err, tenant.ErrReserved), errors.Is(err, tenant.ErrRefused),
+		errors.Is(err, tenant.ErrUnmanaged):
 		e.Status = http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		e.Status, e.Reason, e.after = http.StatusServiceUnavailable, "other changes are under way: nothing was changed, try again", time.Second
+		e.Status, e.Reason, e.after = http.StatusServiceUnavailable,
+			"other changes are under way: nothing was changed, try again", time.Second
 	case errors.Is(err, tenant.ErrClosed):
 		e.Status, e.after = http.StatusServiceUnavailable, 5*time.Second
 	default:
@@ -96,8 +100,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Write(b)
 }
 
-// writeList answers with an array, element by element: a fabric's ports may be many megabytes, and a caller that does not read must not make them wait in memory. Page, if
-// there is one, is around it.
+// writeList answers with an array, element by element: a fabric's ports may be many megabytes, and a caller that does
+// not read must not make them wait in memory. Page, if there is one, is around it.
 func writeList[T any](w http.ResponseWriter, p page, list iter.Seq[T]) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

@@ -31,7 +31,8 @@ type param struct {
 	required          bool
 }
 
-// match finds the route of a request: of those that fit, the one with the most words in common. The error for a wrong method has the right ones as its field.
+// match finds the route of a request: of those that fit, the one with the most words in common. The error for a wrong
+// method has the right ones as its field.
 func (s *Server) match(method, path string, rooted bool) (*route, map[string]string, *Error) {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -70,7 +71,8 @@ func (s *Server) match(method, path string, rooted bool) (*route, map[string]str
 		if len(methods) > 0 {
 			slices.Sort(methods)
 			list := strings.Join(methods, ", ")
-			return nil, nil, &Error{Status: http.StatusMethodNotAllowed, Reason: "this cannot be done here: want " + list, Field: list}
+			return nil, nil, &Error{Status: http.StatusMethodNotAllowed, Reason: "this cannot be done here: want " +
+				list, Field: list}
 		}
 		return nil, nil, refuse(http.StatusNotFound, "there is nothing here: /openapi.json says what there is")
 	}

@@ -32,7 +32,8 @@ type Tenants interface {
 // Config is what is served, and to whom.
 type Config struct {
 	Manager *manager.Manager
-	// Tenants are the manager's, if nobody has others to show. Where there are none, partitions are shown and cannot be changed.
+	// Tenants are the manager's, if nobody has others to show. Where there are none, partitions are shown and cannot be
+	// changed.
 	Tenants Tenants
 	// Credentials are who may call; nil is nobody, which on a loopback address is everybody.
 	Credentials *Credentials
@@ -102,7 +103,8 @@ func (s *Server) Roots() []string {
 	return list
 }
 
-// Times that a client has: to send a body, and to read an answer. One that does neither is cut off, and nothing waits for it meanwhile.
+// Times that a client has: to send a body, and to read an answer. One that does neither is cut off, and nothing waits
+// for it meanwhile.
 const (
 	readMax  = 30 * time.Second
 	writeMax = 60 * time.Second
@@ -110,14 +112,15 @@ const (
 	changeWait = 40 * time.Second
 )
 
-// connectionsMax bounds how many connections a server has at once, and descriptorsKept is how many descriptors of the process it leaves to others: the fabric needs some for
-// each program that is attached.
+// connectionsMax bounds how many connections a server has at once, and descriptorsKept is how many descriptors of the
+// process it leaves to others: the fabric needs some for each program that is attached.
 const (
 	connectionsMax  = 8192
 	descriptorsKept = 1024
 )
 
-// Harden gives a server the limits against clients that are slow or worse, and against too many of them. Handlers that stream for long set a write deadline of their own before each piece.
+// Harden gives a server the limits against clients that are slow or worse, and against too many of them. Handlers that
+// stream for long set a write deadline of their own before each piece.
 func Harden(h *http.Server) {
 	most := connectionsMax
 	var files syscall.Rlimit
@@ -250,7 +253,8 @@ func IsLoopback(addr string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// CheckListen says why an address must not be listened on: others than this machine reach it, and nothing keeps them out or others from listening in.
+// CheckListen says why an address must not be listened on: others than this machine reach it, and nothing keeps them
+// out or others from listening in.
 func CheckListen(addr string, hasTLS, hasCredential bool) error {
 	if IsLoopback(addr) || hasTLS && hasCredential {
 		return nil
@@ -265,7 +269,8 @@ func CheckListen(addr string, hasTLS, hasCredential bool) error {
 	return fmt.Errorf("%w on %s: others than this machine reach it, and there is no %s; give it that, or listen on 127.0.0.1", ErrListen, addr, strings.Join(missing, " and no "))
 }
 
-// TLSConfig reads a server's certificate and key, and the CA whose certificates clients may show in place of a password; caFile is empty where there is none.
+// TLSConfig reads a server's certificate and key, and the CA whose certificates clients may show in place of a
+// password; caFile is empty where there is none.
 func TLSConfig(certFile, keyFile, caFile string) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// throttle slows down those who guess: after a few failures a source has to wait before the next try, for longer each time. Whoever shows a credential that is known to be
-// right is never asked to wait, so that one who guesses does not lock out others behind the same address.
+// throttle slows down those who guess: after a few failures a source has to wait before the next try, for longer each
+// time. Whoever shows a credential that is known to be right is never asked to wait, so that one who guesses does not
+// lock out others behind the same address.
 type throttle struct {
 	mu   sync.Mutex
 	list map[netip.Addr]*failures
@@ -81,7 +82,8 @@ func (t *throttle) forget(now time.Time) {
 	}
 }
 
-// sourceOf is who a request comes from: an address, or for IPv6 the network of a subscriber, who has as many addresses as anybody could want.
+// sourceOf is who a request comes from: an address, or for IPv6 the network of a subscriber, who has as many addresses
+// as anybody could want.
 func sourceOf(r *http.Request) netip.Addr {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -49,7 +49,8 @@ type tokenShape struct {
 }
 
 func (t *token) shape(secret string) tokenShape {
-	return tokenShape{ID: t.ID, Token: secret, IssuedAt: t.Issued.Unix(), ExpiresIn: int64(tokenLife / time.Second), User: t.User}
+	return tokenShape{ID: t.ID, Token: secret, IssuedAt: t.Issued.Unix(), ExpiresIn: int64(tokenLife / time.Second),
+		User: t.User}
 }
 
 func newSecret() string {
@@ -66,7 +67,8 @@ func hashOf(secret string) string {
 // issue gives out a token.
 func (c *Credentials) issue(who caller, now time.Time) (tokenShape, error) {
 	secret := newSecret()
-	t := token{ID: secret[:tokenShown], Hash: hashOf(secret), User: who.name, Proof: who.proof, Issued: now.UTC().Truncate(time.Second)}
+	t := token{ID: secret[:tokenShown], Hash: hashOf(secret), User: who.name, Proof: who.proof,
+		Issued: now.UTC().Truncate(time.Second)}
 	c.refresh()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +83,8 @@ func (c *Credentials) issue(who caller, now time.Time) (tokenShape, error) {
 	return t.shape(secret), nil
 }
 
-// tokenUser is whose token it is. Every token is compared, and each in the same time. One that was given out while everybody could have one is worth nothing once that is over,
-// and one of a user no more than the user.
+// tokenUser is whose token it is. Every token is compared, and each in the same time. One that was given out while
+// everybody could have one is worth nothing once that is over, and one of a user no more than the user.
 func (c *Credentials) tokenUser(secret string, now time.Time) (who caller, ok bool) {
 	h := []byte(hashOf(secret))
 	c.mu.Lock()
@@ -159,7 +161,8 @@ func (c *Credentials) saveTokens(list []token) error {
 	return nil
 }
 
-// loadTokens reads the file of tokens if it is another one than before: whoever takes a user away in another process takes the user's tokens too.
+// loadTokens reads the file of tokens if it is another one than before: whoever takes a user away in another process
+// takes the user's tokens too.
 func (c *Credentials) loadTokens() error {
 	if c.dir == "" {
 		return nil
@@ -179,7 +182,8 @@ func (c *Credentials) loadTokens() error {
 		list, err = parseTokens(text)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: the tokens cannot be read: %w; remove %s, and give out new ones", ErrCredentials, err, path)
+		return fmt.Errorf("%w: the tokens cannot be read: %w; remove %s, and give out new ones", ErrCredentials, err,
+			path)
 	}
 	c.tokens, c.tokenStamp = list, stamp
 	return nil
@@ -203,7 +207,8 @@ func parseTokens(text []byte) (list []token, err error) {
 	return list, nil
 }
 
-// sessions are those who logged in, by the hash of their cookie. They end with the process, when nobody has used them for a while, and after a day.
+// sessions are those who logged in, by the hash of their cookie. They end with the process, when nobody has used them
+// for a while, and after a day.
 type sessions struct {
 	mu   sync.Mutex
 	list map[string]*session
@@ -256,7 +261,8 @@ func (x *session) over(now time.Time) bool {
 	return now.Sub(x.used) > sessionIdle || now.Sub(x.born) > sessionLife
 }
 
-// user is whose session a cookie is. A session ends when its user is taken away or has another password, which mark shows.
+// user is whose session a cookie is. A session ends when its user is taken away or has another password, which mark
+// shows.
 func (s *sessions) user(secret string, now time.Time, mark func(user string) string) (string, bool) {
 	k := hashOf(secret)
 	s.mu.Lock()

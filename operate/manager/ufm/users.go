@@ -40,9 +40,11 @@ const (
 	hashName       = "pbkdf2-sha256"
 )
 
-// Credentials are who may use the interface: users with passwords, in a file of a line each, and the tokens that were given out.
+// Credentials are who may use the interface: users with passwords, in a file of a line each, and the tokens that were
+// given out.
 //
-// The files may be changed by another process (softib's own command, or an editor); they are read again when they are others.
+// The files may be changed by another process (softib's own command, or an editor); they are read again when they are
+// others.
 type Credentials struct {
 	dir string // empty is in memory only
 
@@ -62,7 +64,8 @@ type password struct {
 	salt, hash []byte
 }
 
-// fileStamp tells a file from the one that was there before: files are replaced here, so that a new one is another in the file system too.
+// fileStamp tells a file from the one that was there before: files are replaced here, so that a new one is another in
+// the file system too.
 type fileStamp struct {
 	inode uint64
 	size  int64
@@ -82,7 +85,8 @@ const (
 
 // OpenCredentials reads the credentials in a folder; those of no folder are kept in memory.
 func OpenCredentials(dir string) (*Credentials, error) {
-	c := &Credentials{dir: dir, users: map[string]password{}, proven: map[[32]byte]proven{}, working: make(chan struct{}, 1)}
+	c := &Credentials{dir: dir, users: map[string]password{}, proven: map[[32]byte]proven{},
+		working: make(chan struct{}, 1)}
 	rand.Read(c.secret[:])
 	if dir == "" {
 		return c, nil
@@ -122,7 +126,8 @@ func (c *Credentials) SetUser(name, secret string) error {
 		return err
 	}
 	if len(secret) < passwordMin || len(secret) > passwordMax {
-		return fmt.Errorf("%w: the password of %s has %d characters: want %d to %d", ErrCredentials, name, len(secret), passwordMin, passwordMax)
+		return fmt.Errorf("%w: the password of %s has %d characters: want %d to %d", ErrCredentials, name, len(secret),
+			passwordMin, passwordMax)
 	}
 	p := password{rounds: passwordRounds, salt: make([]byte, saltLen)}
 	rand.Read(p.salt)
@@ -149,8 +154,10 @@ func (c *Credentials) RemoveUser(name string) error {
 }
 
 func checkUserName(name string) error {
-	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == ':' || r == '#' || r > '~' }) {
-		return fmt.Errorf("%w: user %q: want 1 to 64 letters, digits or signs, without colons and spaces", ErrCredentials, clip(name))
+	if name == "" || len(name) > 64 || strings.ContainsFunc(name,
+		func(r rune) bool { return r <= ' ' || r == ':' || r == '#' || r > '~' }) {
+		return fmt.Errorf("%w: user %q: want 1 to 64 letters, digits or signs, without colons and spaces",
+			ErrCredentials, clip(name))
 	}
 	return nil
 }
@@ -185,7 +192,8 @@ func (c *Credentials) change(f func()) error {
 	return nil
 }
 
-// reload reads the file of users if it is another one than before. A file that was damaged meanwhile leaves things as they were, and is an error.
+// reload reads the file of users if it is another one than before. A file that was damaged meanwhile leaves things as
+// they were, and is an error.
 func (c *Credentials) reload() error {
 	if c.dir == "" {
 		return nil
@@ -253,7 +261,8 @@ func formatUsers(users map[string]password) []byte {
 	b.WriteString("# users of softib's REST interface; NAME:" + hashName + ":ROUNDS:SALT:HASH\n")
 	for _, name := range names {
 		p := users[name]
-		fmt.Fprintf(&b, "%s:%s:%d:%s:%s\n", name, hashName, p.rounds, base64.RawStdEncoding.EncodeToString(p.salt), base64.RawStdEncoding.EncodeToString(p.hash))
+		fmt.Fprintf(&b, "%s:%s:%d:%s:%s\n", name, hashName, p.rounds, base64.RawStdEncoding.EncodeToString(p.salt),
+			base64.RawStdEncoding.EncodeToString(p.hash))
 	}
 	return b.Bytes()
 }
@@ -318,7 +327,8 @@ func (c *Credentials) fingerprint(name, secret string) (k [32]byte) {
 	return k
 }
 
-// verify works out whether a password is a user's. That takes as long for users that are not there. Who calls it holds c.working.
+// verify works out whether a password is a user's. That takes as long for users that are not there. Who calls it holds
+// c.working.
 func (c *Credentials) verify(name, secret string, now time.Time) bool {
 	if c.known(name, secret, now) { // whoever waited for the same answer
 		return true

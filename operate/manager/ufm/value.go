@@ -22,8 +22,8 @@ import (
 // bodyMax is how long a body may be: the GUIDs of the largest subnet there can be fit in.
 const bodyMax = 1 << 20
 
-// body is the object of a request. Members that nobody asks for are passed over, because clients send more than the interface has; the first that is asked for
-// and cannot be is the error.
+// body is the object of a request. Members that nobody asks for are passed over, because clients send more than the
+// interface has; the first that is asked for and cannot be is the error.
 type body struct {
 	fields map[string]json.RawMessage
 	err    *Error
@@ -34,7 +34,8 @@ func readBody(w http.ResponseWriter, r *http.Request) *body {
 	b := &body{}
 	if r.ContentLength > bodyMax {
 		w.Header().Set("Connection", "close") // what is on its way is not worth reading
-		b.err = refuse(http.StatusRequestEntityTooLarge, "the body has %d bytes: want at most %d", r.ContentLength, bodyMax)
+		b.err = refuse(http.StatusRequestEntityTooLarge, "the body has %d bytes: want at most %d", r.ContentLength,
+			bodyMax)
 		return b
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyMax))
@@ -72,7 +73,8 @@ func formOf(r *http.Request, text []byte) map[string]json.RawMessage {
 	var values url.Values
 	switch kind {
 	case "application/x-www-form-urlencoded":
-		if values, err = url.ParseQuery(string(text)); err != nil || bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		if values, err = url.ParseQuery(string(text)); err != nil ||
+			bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
 			return nil // curl -d sends JSON as a form if nobody tells it otherwise
 		}
 	case "multipart/form-data":
@@ -150,7 +152,8 @@ func (b *body) number(name string, whole bool) float64 {
 	return v
 }
 
-// list is strings; a single one that has commas is as good, because hosts_names is one in some versions and the other in others.
+// list is strings; a single one that has commas is as good, because hosts_names is one in some versions and the other
+// in others.
 func (b *body) list(name string) (list []string) {
 	if b.err != nil || !b.has(name) {
 		return nil
@@ -275,7 +278,8 @@ func parseMembership(field, s string) (full bool, err *Error) {
 	return false, bad(field, "%q: want \"full\" or \"limited\"", clip(s))
 }
 
-// qos reads mtu_limit (KiB, or bytes), rate_limit (Gb/s) and service_level where they are given, over what is so already. all wants each of them.
+// qos reads mtu_limit (KiB, or bytes), rate_limit (Gb/s) and service_level where they are given, over what is so
+// already. all wants each of them.
 func (b *body) qos(q *tenant.QoS, all bool) (given bool) {
 	for _, f := range []struct {
 		name string
@@ -326,7 +330,8 @@ func (b *body) qos(q *tenant.QoS, all bool) (given bool) {
 	return given
 }
 
-// query is the query part of a URL. As with bodies, what nobody asks for is passed over, and the first value that cannot be is the error.
+// query is the query part of a URL. As with bodies, what nobody asks for is passed over, and the first value that
+// cannot be is the error.
 type query struct {
 	values url.Values
 	err    *Error

@@ -14,7 +14,8 @@ import (
 // TestWrong: every wrong request is refused with the field and a reason, and nothing has changed.
 func TestWrong(t *testing.T) {
 	p := newPlace(t, smallTree, policy.Partitions{}, nil)
-	if _, err := p.book.Create(t.Context(), tenant.Tenant{Name: "red", Key: 0x10, Members: []tenant.Member{{GUID: p.f.Graph().Hosts()[1].PortGUID(1), Full: true}}}); err != nil {
+	if _, err := p.book.Create(t.Context(), tenant.Tenant{Name: "red", Key: 0x10,
+		Members: []tenant.Member{{GUID: p.f.Graph().Hosts()[1].PortGUID(1), Full: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	rev := p.book.Revision()
@@ -66,10 +67,14 @@ func TestWrong(t *testing.T) {
 		{"PUT", pk, `{"pkey":"0x5"}`, 400, "guids"},
 		{"PUT", pk + "/qos_conf", `{"pkey":"0x10"}`, 400, "mtu_limit"},
 		{"PUT", pk + "/qos_conf", `{"pkey":"0x10","mtu_limit":2,"rate_limit":10}`, 400, "service_level"},
-		{"PUT", pk + "/qos_conf", `{"pkey":"0x10","mtu_limit":2,"rate_limit":10,"service_level":-1}`, 400, "service_level"},
-		{"PUT", pk + "/qos_conf", `{"pkey":"0x10","mtu_limit":2,"rate_limit":10,"service_level":1.5}`, 400, "service_level"},
-		{"PUT", pk + "/qos_conf", `{"pkey":"0x10","mtu_limit":"2","rate_limit":10,"service_level":1}`, 400, "mtu_limit"},
-		{"PUT", pk + "/qos_conf", `{"pkey":"0x10","mtu_limit":1e300,"rate_limit":10,"service_level":1}`, 400, "mtu_limit"},
+		{"PUT", pk + "/qos_conf", `{"pkey":"0x10","mtu_limit":2,"rate_limit":10,"service_level":-1}`, 400,
+			"service_level"},
+		{"PUT", pk + "/qos_conf", `{"pkey":"0x10","mtu_limit":2,"rate_limit":10,"service_level":1.5}`, 400,
+			"service_level"},
+		{"PUT", pk + "/qos_conf", `{"pkey":"0x10","mtu_limit":"2","rate_limit":10,"service_level":1}`, 400,
+			"mtu_limit"},
+		{"PUT", pk + "/qos_conf", `{"pkey":"0x10","mtu_limit":1e300,"rate_limit":10,"service_level":1}`, 400,
+			"mtu_limit"},
 		{"PUT", pk + "/qos_conf", `{"pkey":"0x6","mtu_limit":2,"rate_limit":10,"service_level":1}`, 404, "pkey"},
 		{"PUT", pk + "/qos_conf", `{"pkey":"0x7fff","mtu_limit":2,"rate_limit":10,"service_level":1}`, 400, "pkey"},
 		{"POST", pk + "/add", `{"pkey":"0x10"}`, 409, "pkey"},
@@ -125,7 +130,8 @@ func TestWrong(t *testing.T) {
 				e = into[Error](t, r)
 			}
 			if r.status != c.status || e.Field != c.field || e.Reason == "" || len(r.body) > 1200 {
-				t.Errorf("%s %s %.80s: %d %s; want %d about %q", c.method, c.path, c.body, r.status, r.body, c.status, c.field)
+				t.Errorf("%s %s %.80s: %d %s; want %d about %q", c.method, c.path, c.body, r.status, r.body, c.status,
+					c.field)
 			}
 		}
 	}
@@ -144,22 +150,26 @@ func TestOperatorsPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	guid := guidText(g.Hosts()[6].PortGUID(1))
-	parts, _, err := policy.ParsePartitions("partitions.conf", []byte("Default=0x7fff,ipoib : ALL=limited, SELF=full;\nlab=0x77,ipoib : 0x"+guid+"=full;\n"))
+	parts, _, err := policy.ParsePartitions("partitions.conf",
+		[]byte("Default=0x7fff,ipoib : ALL=limited, SELF=full;\nlab=0x77,ipoib : 0x"+guid+"=full;\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := newPlace(t, smallTree, parts, nil)
 	all := into[map[string]partitionShape](t, p.want(200, "GET", "/ufmRest/resources/pkeys?guids_data=true", nil))
 	lab := all["0x77"]
-	if lab.Partition != "lab" || !lab.IPoIB || lab.GUIDs == nil || len(*lab.GUIDs) != 1 || (*lab.GUIDs)[0].GUID != guid || (*lab.GUIDs)[0].Membership != "full" {
+	if lab.Partition != "lab" || !lab.IPoIB || lab.GUIDs == nil || len(*lab.GUIDs) != 1 ||
+		(*lab.GUIDs)[0].GUID != guid || (*lab.GUIDs)[0].Membership != "full" {
 		t.Errorf("lab: %+v", lab)
 	}
 	if all["0x7fff"].Membership != "limited" {
 		t.Errorf("the default partition: %+v", all["0x7fff"])
 	}
 	for _, c := range []struct{ method, path, body string }{
-		{"POST", "/resources/pkeys", `{"pkey":"0x77","guids":["` + p.guid(1) + `"]}`}, {"DELETE", "/resources/pkeys/0x77", ""}, {"DELETE", "/resources/pkeys/0x77/guids/" + guid, ""},
-		{"POST", "/actions/remove_guids_from_pkey", `{"pkey":"0x77","guids":["` + guid + `"]}`}, {"PUT", "/resources/pkeys/qos_conf", `{"pkey":"0x77","mtu_limit":2,"rate_limit":10,"service_level":1}`},
+		{"POST", "/resources/pkeys", `{"pkey":"0x77","guids":["` + p.guid(1) + `"]}`},
+		{"DELETE", "/resources/pkeys/0x77", ""}, {"DELETE", "/resources/pkeys/0x77/guids/" + guid, ""},
+		{"POST", "/actions/remove_guids_from_pkey", `{"pkey":"0x77","guids":["` + guid + `"]}`},
+		{"PUT", "/resources/pkeys/qos_conf", `{"pkey":"0x77","mtu_limit":2,"rate_limit":10,"service_level":1}`},
 	} {
 		p.want(409, c.method, "/ufmRest"+c.path, c.body)
 	}
@@ -176,12 +186,15 @@ func TestNames(t *testing.T) {
 		t.Errorf("last updated %s, and nothing was", b)
 	}
 	p.want(200, "POST", "/ufmRest/resources/pkeys", `{"pkey":"5","partition_name":"blue","guids":["`+p.guid(1)+`"]}`)
-	p.want(200, "POST", "/ufmRest/resources/pkeys", `{"pkey":6,"guids":["0x`+strings.ToUpper(p.guid(2))+`"],"extra":{"what":["ever"]}}`)
+	p.want(200, "POST", "/ufmRest/resources/pkeys", `{"pkey":6,"guids":["0x`+strings.ToUpper(p.guid(2))+
+		`"],"extra":{"what":["ever"]}}`)
 	if b := p.want(200, "GET", "/ufmRest/resources/pkeys/last_updated", nil).body; !strings.Contains(b, "UTC") {
 		t.Errorf("last updated %s", b)
 	}
 	p.want(201, "POST", "/ufmRest/resources/pkeys/add", `{"pkey":"0x8007"}`)
-	for key, want := range map[string]string{"0x5": "blue", "0X0005": "blue", "5": "blue", "32773": "blue", "0x6": "api_pkey_0x6", "7": "api_pkey_0x7", "0x7fff": "management", "0X7FFF": "management", "32767": "management", "65535": "management"} {
+	for key, want := range map[string]string{"0x5": "blue", "0X0005": "blue", "5": "blue", "32773": "blue",
+		"0x6": "api_pkey_0x6", "7": "api_pkey_0x7", "0x7fff": "management", "0X7FFF": "management",
+		"32767": "management", "65535": "management"} {
 		if got := name(key); got != want {
 			t.Errorf("%s is %q, want %q", key, got, want)
 		}
@@ -189,13 +202,15 @@ func TestNames(t *testing.T) {
 	if b := p.want(200, "GET", "/ufmRest/resources/pkeys/0x1234", nil).body; b != "{}" {
 		t.Errorf("an unknown key: %q", b)
 	}
-	if list := into[[]string](t, p.want(200, "GET", "/ufmRest/resources/pkeys", nil)); fmt.Sprint(list) != "[0x5 0x6 0x7 0x7fff]" {
+	if list := into[[]string](t, p.want(200, "GET", "/ufmRest/resources/pkeys",
+		nil)); fmt.Sprint(list) != "[0x5 0x6 0x7 0x7fff]" {
 		t.Errorf("keys: %v", list)
 	}
 	for _, k := range []struct{ key, guid string }{{"0x5", p.guid(1)}, {"0x6", p.guid(2)}} {
 		p.want(200, "DELETE", "/ufmRest/resources/pkeys/"+k.key+"/guids/"+k.guid, nil)
 	}
-	if list := into[[]string](t, p.want(200, "GET", "/ufmRest/resources/pkeys", nil)); fmt.Sprint(list) != "[0x5 0x7 0x7fff]" {
+	if list := into[[]string](t, p.want(200, "GET", "/ufmRest/resources/pkeys",
+		nil)); fmt.Sprint(list) != "[0x5 0x7 0x7fff]" {
 		t.Errorf("keys after all ports were removed: %v", list)
 	}
 	// A tenant of the command line's is a partition here.
@@ -233,11 +248,13 @@ func TestUnmanaged(t *testing.T) {
 // TestLong: a body that is too long is refused before it is read.
 func TestLong(t *testing.T) {
 	p := newPlace(t, "star:3", policy.Partitions{}, nil)
-	r := p.do("POST", "/ufmRest/resources/pkeys", `{"pkey":"0x5","guids":["`+p.guid(1)+`"],"x":"`+strings.Repeat("x", 10<<20)+`"}`)
+	r := p.do("POST", "/ufmRest/resources/pkeys", `{"pkey":"0x5","guids":["`+p.guid(1)+`"],"x":"`+
+		strings.Repeat("x", 10<<20)+`"}`)
 	if r.status != 413 || into[Error](t, r).Reason == "" {
 		t.Errorf("10 MB: %d %.200s", r.status, r.body)
 	}
-	r = p.want(400, "POST", "/ufmRest/resources/pkeys", `{"pkey":"0x5","guids":["`+p.guid(1)+`"],"partition_name":"`+strings.Repeat("ü", 1<<18)+`"}`)
+	r = p.want(400, "POST", "/ufmRest/resources/pkeys", `{"pkey":"0x5","guids":["`+p.guid(1)+`"],"partition_name":"`+
+		strings.Repeat("ü", 1<<18)+`"}`)
 	if e := into[Error](t, r); e.Field != "partition_name" || len(r.body) > 400 {
 		t.Errorf("a long name is answered with %d bytes: %.200s", len(r.body), r.body)
 	}

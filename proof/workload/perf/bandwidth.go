@@ -36,7 +36,8 @@ func (s *side) stream(size, n int, m *marks, base time.Time) error {
 	list := s.cfg.PostList
 	flows := make([]flow, len(s.qps))
 	for i := range flows {
-		flows[i] = flow{window: newWindow(i, s.cfg.TxDepth), qp: s.qps[i], wr: s.request(i, size), list: make([]verbs.SendWR, 0, list), left: n}
+		flows[i] = flow{window: newWindow(i, s.cfg.TxDepth), qp: s.qps[i], wr: s.request(i, size),
+			list: make([]verbs.SendWR, 0, list), left: n}
 	}
 	posted, completed := 0, 0
 	for completed < n*len(flows) {

@@ -8,9 +8,9 @@
 //	})
 //
 // It knows devices and nothing of what joins them. The two sides share nothing but what they say to each other over a
-// connection (talk.go): Active and Passive are for processes of their own, and Run is both in one. Each side
-// busy-polls on a thread. That holds for the passive side of a one-sided test too: in software a host does its work when
-// somebody polls it, where an adapter made of silicon would never sleep.
+// connection (talk.go): Active and Passive are for processes of their own, and Run is both in one. Each side busy-polls
+// on a thread. That holds for the passive side of a one-sided test too: in software a host does its work when somebody
+// polls it, where an adapter made of silicon would never sleep.
 //
 // What a figure means:
 //

@@ -32,7 +32,8 @@ type DataError struct {
 }
 
 func (e *DataError) Error() string {
-	return fmt.Sprintf("perf: %s: byte %d is %#02x: want %#02x, as the other side has it", e.Device, e.Offset, e.Got, e.Want)
+	return fmt.Sprintf("perf: %s: byte %d is %#02x: want %#02x, as the other side has it", e.Device, e.Offset, e.Got,
+		e.Want)
 }
 
 // end is one side of a test with what it owns.

@@ -50,7 +50,11 @@ func TestEveryTest(t *testing.T) {
 			if !test.IsLatency() {
 				cfg.QPs, cfg.TxDepth = 3, 20
 			}
-			if err := Run(t.Context(), a, b, cfg, func(r Row) error { rows = append(rows, r); return nil }); err != nil {
+			if err := Run(t.Context(), a, b, cfg, func(r Row) error {
+				rows = append(rows,
+					r)
+				return nil
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if len(rows) != len(sizes) {
@@ -62,12 +66,14 @@ func TestEveryTest(t *testing.T) {
 				}
 				if test.IsLatency() {
 					l := r.Latency
-					if r.Iters != 100 || l.Min <= 0 || l.Min > l.Typical || l.Typical > l.P99 || l.P99 > l.P999 || l.P999 > l.Max || l.Average < l.Min || l.Average > l.Max {
+					if r.Iters != 100 || l.Min <= 0 || l.Min > l.Typical || l.Typical > l.P99 || l.P99 > l.P999 ||
+						l.P999 > l.Max || l.Average < l.Min || l.Average > l.Max {
 						t.Errorf("%d bytes: figures make no sense: %+v", r.Bytes, *l)
 					}
 				} else {
 					w := r.Bandwidth
-					if r.Iters != 300 || w.Average <= 0 || w.Peak < w.Average*0.999 || math.Abs(w.MsgRate*float64(r.Bytes)/w.Average-1) > 1e-9 {
+					if r.Iters != 300 || w.Average <= 0 || w.Peak < w.Average*0.999 ||
+						math.Abs(w.MsgRate*float64(r.Bytes)/w.Average-1) > 1e-9 {
 						t.Errorf("%d bytes: figures make no sense: %+v", r.Bytes, *w)
 					}
 				}
@@ -86,10 +92,12 @@ func TestDepthAndMTU(t *testing.T) {
 			cfg := Config{Test: WriteBW, Sizes: []int{3000}, Iters: 77, TxDepth: depth, MTU: mtu}
 			var s Setting
 			rows := 0
-			if err := run(t.Context(), a, b, cfg, func(got Setting) error { s = got; return nil }, func(Row) error { rows++; return nil }); err != nil || rows != 1 {
+			if err := run(t.Context(), a, b, cfg, func(got Setting) error { s = got; return nil },
+				func(Row) error { rows++; return nil }); err != nil || rows != 1 {
 				t.Errorf("depth %d, mtu %d: %d rows, %v", depth, mtu, rows, err)
 			}
-			want := Setting{Test: WriteBW, Active: a.Name(), Passive: b.Name(), LIDs: s.LIDs, MTU: 4096, QPs: 1, TxDepth: depth}
+			want := Setting{Test: WriteBW, Active: a.Name(), Passive: b.Name(), LIDs: s.LIDs, MTU: 4096, QPs: 1,
+				TxDepth: depth}
 			if mtu != 0 {
 				want.MTU = mtu.Bytes()
 			}
@@ -116,7 +124,8 @@ func TestPostList(t *testing.T) {
 func TestRunTwiceLeavesNothing(t *testing.T) {
 	a, b := fabric(t, "star:2")
 	for range 3 {
-		if err := Run(t.Context(), a, b, Config{Test: SendBW, Sizes: []int{8}, Iters: 50, QPs: 2}, func(Row) error { return nil }); err != nil {
+		if err := Run(t.Context(), a, b, Config{Test: SendBW, Sizes: []int{8}, Iters: 50, QPs: 2},
+			func(Row) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,7 +145,8 @@ func TestStops(t *testing.T) {
 		}
 	}
 	stop := errors.New("enough")
-	if err := Run(t.Context(), a, b, Config{Test: SendLat, Iters: 10}, func(Row) error { return stop }); !errors.Is(err, stop) {
+	if err := Run(t.Context(), a, b, Config{Test: SendLat, Iters: 10}, func(Row) error { return stop }); !errors.Is(err,
+		stop) {
 		t.Errorf("got %v, want the caller's own error", err)
 	}
 }
@@ -221,7 +231,8 @@ func TestSummarize(t *testing.T) {
 		stamps = append(stamps, stamps[i]+time.Duration(i+1)*2*time.Microsecond)
 	}
 	got := summarize(stamps, 2)
-	want := Latency{Min: 1, Max: 1000, Typical: 500, Average: 500.5, StdDev: math.Sqrt((1000*1000 - 1) / 12.0), P99: 990, P999: 999}
+	want := Latency{Min: 1, Max: 1000, Typical: 500, Average: 500.5, StdDev: math.Sqrt((1000*1000 - 1) / 12.0),
+		P99: 990, P999: 999}
 	if math.Abs(got.StdDev-want.StdDev) > 1e-6 {
 		t.Errorf("stdev is %v, want %v", got.StdDev, want.StdDev)
 	}
@@ -265,11 +276,13 @@ func TestPeakOracle(t *testing.T) {
 
 func TestHead(t *testing.T) {
 	var b strings.Builder
-	s := Setting{Test: SendLat, Active: "h1", Passive: "h2", LIDs: [2]ib.LID{13, 14}, MTU: 4096, QPs: 1, TxDepth: 1, Hops: 1, Where: "star"}
+	s := Setting{Test: SendLat, Active: "h1", Passive: "h2", LIDs: [2]ib.LID{13, 14}, MTU: 4096, QPs: 1, TxDepth: 1,
+		Hops: 1, Where: "star"}
 	if err := s.WriteHead(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Send Latency Test", "h1", "4096[B]", "LID 0x0d", "LID 0x0e, 1 switch away", "t_typical[usec]", "99.9% percentile[usec]"} {
+	for _, want := range []string{"Send Latency Test", "h1", "4096[B]", "LID 0x0d", "LID 0x0e, 1 switch away",
+		"t_typical[usec]", "99.9% percentile[usec]"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("head lacks %q:\n%s", want, b.String())
 		}

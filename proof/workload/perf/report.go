@@ -96,7 +96,8 @@ func (s Setting) WriteHead(w io.Writer) error {
  remote address: LID 0x%02[13]x, %[14]s away
 %[1]s
 %[15]s
-`, rule, 20+len(s.Test.Title()), s.Test.Title(), s.Active, s.Passive, s.QPs, "RC", s.TxDepth, fmt.Sprintf("%d[B]", s.MTU), inlineMax,
+`, rule, 20+len(s.Test.Title()), s.Test.Title(), s.Active, s.Passive, s.QPs, "RC", s.TxDepth,
+		fmt.Sprintf("%d[B]", s.MTU), inlineMax,
 		s.Where, uint16(s.LIDs[0]), uint16(s.LIDs[1]), switches(s.Hops), s.Test.Columns().Head())
 	return err
 }

@@ -29,7 +29,8 @@ func newSide(dev verbs.Device, conn io.ReadWriteCloser) *side {
 // Active is the side that measures: it says over conn what to do, tells what the test is, and gives each row to row
 // as soon as it is there. It ends early when ctx does, or when one of the two answers with an error. It
 // closes conn.
-func Active(ctx context.Context, dev verbs.Device, conn io.ReadWriteCloser, cfg Config, setting func(Setting) error, row func(Row) error) error {
+func Active(ctx context.Context, dev verbs.Device, conn io.ReadWriteCloser, cfg Config, setting func(Setting) error,
+	row func(Row) error) error {
 	defer conn.Close()
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -220,7 +221,8 @@ func Run(ctx context.Context, active, passive verbs.Device, cfg Config, each fun
 	return run(ctx, active, passive, cfg, func(Setting) error { return nil }, each)
 }
 
-func run(ctx context.Context, active, passive verbs.Device, cfg Config, setting func(Setting) error, each func(Row) error) error {
+func run(ctx context.Context, active, passive verbs.Device, cfg Config, setting func(Setting) error,
+	each func(Row) error) error {
 	a, b := net.Pipe()
 	var errs [2]error
 	var wg sync.WaitGroup

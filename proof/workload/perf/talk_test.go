@@ -35,7 +35,8 @@ func TestOverASocket(t *testing.T) {
 	go func() { passive <- Passive(t.Context(), b, conns[1]) }()
 	rows := 0
 	cfg := Config{Test: SendBW, Sizes: []int{8, 5000}, Iters: 50, QPs: MaxQPs, TxDepth: 2}
-	err = Active(t.Context(), a, conns[0], cfg, func(Setting) error { return nil }, func(Row) error { rows++; return nil })
+	err = Active(t.Context(), a, conns[0], cfg, func(Setting) error { return nil },
+		func(Row) error { rows++; return nil })
 	if err := errors.Join(err, <-passive); err != nil || rows != 2 {
 		t.Errorf("%d rows, %v", rows, err)
 	}
@@ -81,11 +82,13 @@ func TestBadPeers(t *testing.T) {
 			defer cancel()
 			var err error
 			if c.active {
-				err = Active(ctx, a, ours, Config{Test: SendLat, Iters: MaxIters / 10}, func(Setting) error { return nil }, func(Row) error { return nil })
+				err = Active(ctx, a, ours, Config{Test: SendLat, Iters: MaxIters / 10},
+					func(Setting) error { return nil }, func(Row) error { return nil })
 			} else {
 				err = Passive(ctx, b, ours)
 			}
-			if _, isPeer := errors.AsType[*PeerError](err); isPeer == c.nonsense || errors.Is(err, ErrTalk) != c.nonsense {
+			if _, isPeer := errors.AsType[*PeerError](err); isPeer == c.nonsense ||
+				errors.Is(err, ErrTalk) != c.nonsense {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -96,7 +99,8 @@ func TestBadPeers(t *testing.T) {
 func TestFirst(t *testing.T) {
 	own, peer := errors.New("own"), &PeerError{"own"}
 	for _, c := range []struct{ active, passive, want error }{
-		{nil, nil, nil}, {own, peer, own}, {peer, own, own}, {own, nil, own}, {nil, own, own}, {peer, peer, peer}, {peer, nil, peer},
+		{nil, nil, nil}, {own, peer, own}, {peer, own, own}, {own, nil, own}, {nil, own, own}, {peer, peer, peer},
+		{peer, nil, peer},
 	} {
 		if got := First(c.active, c.passive); got != c.want {
 			t.Errorf("First(%v, %v) = %v, want %v", c.active, c.passive, got, c.want)
@@ -126,7 +130,8 @@ func TestLargestWord(t *testing.T) {
 
 func FuzzWord(f *testing.F) {
 	for _, s := range []string{
-		`{"config":{"test":"send_lat","sizes":[8]}}`, `{"end":{"device":"h1","qps":[{"LID":1}],"addr":1,"rkey":2}}`, `{"step":"ready"}`, `{"error":"x"}`, `{}`, `[`, ``,
+		`{"config":{"test":"send_lat","sizes":[8]}}`, `{"end":{"device":"h1","qps":[{"LID":1}],"addr":1,"rkey":2}}`,
+		`{"step":"ready"}`, `{"error":"x"}`, `{}`, `[`, ``,
 	} {
 		f.Add([]byte(s))
 	}

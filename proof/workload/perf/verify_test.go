@@ -65,7 +65,8 @@ func TestVerify(t *testing.T) {
 				for i := range mem {
 					mem[i] ^= 0x40
 					var e *DataError
-					if err := s.verify(size, ops); !errors.As(err, &e) || e.Offset != i || e.Got != mem[i] || e.Want != mem[i]^0x40 {
+					if err := s.verify(size, ops); !errors.As(err, &e) || e.Offset != i || e.Got != mem[i] ||
+						e.Want != mem[i]^0x40 {
 						t.Fatalf("%v, active %v: byte %d is wrong, and the verdict is %v", test, s.active, i, err)
 					}
 					mem[i] ^= 0x40

@@ -8,9 +8,11 @@ import (
 	"softib/verbs"
 )
 
-// A WRITE that its sender has put into the receiver's memory itself is complete; the receiver may learn of it much later.
+// A WRITE that its sender has put into the receiver's memory itself is complete; the receiver may learn of it much
+// later.
 
-// writeAhead writes twice: the first grants what the second uses. The receiver has not looked at the second's packet then.
+// writeAhead writes twice: the first grants what the second uses. The receiver has not looked at the second's packet
+// then.
 func writeAhead(t testing.TB, a, b *side, qa *verbs.QP) {
 	t.Helper()
 	if raceEnabled {
@@ -18,7 +20,8 @@ func writeAhead(t testing.TB, a, b *side, qa *verbs.QP) {
 	}
 	for i := range 2 {
 		pattern(a.mr.Bytes()[:100], byte(i))
-		if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 100), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+		if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, 100), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}
 		a.want(verbs.WCSuccess)
@@ -38,7 +41,8 @@ func sendTo(t testing.TB, a, b *side, qa, qb *verbs.QP) {
 	if err := qb.PostRecv(&verbs.RecvWR{SGList: mr.SGEs(0, 1000)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 500)}); err != nil {
+	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+		SGList: a.mr.SGEs(0, 500)}); err != nil {
 		t.Fatal(err)
 	}
 	a.want(verbs.WCSuccess)
@@ -105,7 +109,8 @@ func joinGlobal(t testing.TB, a, b *side, qa, qb *verbs.QP) {
 			attr verbs.QPAttr
 			mask verbs.AttrMask
 		}{
-			{verbs.QPAttr{State: verbs.StateInit, Port: 1, Access: allRights}, hca.MaskState | hca.MaskPort | hca.MaskPKeyIndex | hca.MaskAccess},
+			{verbs.QPAttr{State: verbs.StateInit, Port: 1, Access: allRights},
+				hca.MaskState | hca.MaskPort | hca.MaskPKeyIndex | hca.MaskAccess},
 			{verbs.QPAttr{
 				State: verbs.StateRTR, PathMTU: ib.MTU4096, DestQPN: peer.Num(), MaxDestRD: 1, MinRNRTimer: 12,
 				AH: verbs.AHAttr{DLID: to.LID, Port: 1, IsGlobal: true, DGID: to.GIDs[0], HopLimit: 1},

@@ -10,8 +10,8 @@ import (
 	"softib/proof/workload/perf"
 )
 
-// BenchmarkSwitched is what a way through the switches costs: the time of a message and how much goes through, over cables with no limit and
-// with one.
+// BenchmarkSwitched is what a way through the switches costs: the time of a message and how much goes through, over
+// cables with no limit and with one.
 func BenchmarkSwitched(b *testing.B) {
 	for _, rate := range []int64{0, 10e9, 1e9} {
 		for _, c := range []struct {
@@ -27,14 +27,15 @@ func BenchmarkSwitched(b *testing.B) {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
 				b.ResetTimer()
-				err := perf.Run(ctx, x, y, perf.Config{Test: c.test, Iters: max(b.N, 5), Sizes: []int{c.size}}, func(r perf.Row) error {
-					if r.Latency != nil {
-						b.ReportMetric(r.Latency.Typical, "us/message")
-					} else {
-						b.ReportMetric(r.Bandwidth.Average*8/1e6, "Mb/s")
-					}
-					return nil
-				})
+				err := perf.Run(ctx, x, y, perf.Config{Test: c.test, Iters: max(b.N, 5), Sizes: []int{c.size}},
+					func(r perf.Row) error {
+						if r.Latency != nil {
+							b.ReportMetric(r.Latency.Typical, "us/message")
+						} else {
+							b.ReportMetric(r.Bandwidth.Average*8/1e6, "Mb/s")
+						}
+						return nil
+					})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -19,8 +19,8 @@ import (
 	"softib/verbs"
 )
 
-// stream sends n messages of size bytes from a to b, several at a time, and wants each to arrive once and in its turn. Between
-// messages it calls each, if there is one.
+// stream sends n messages of size bytes from a to b, several at a time, and wants each to arrive once and in its turn.
+// Between messages it calls each, if there is one.
 func stream(t testing.TB, a, b *side, qa, qb *verbs.QP, n, size int, each func(i int)) {
 	t.Helper()
 	const window = 32
@@ -29,7 +29,8 @@ func stream(t testing.TB, a, b *side, qa, qb *verbs.QP, n, size int, each func(i
 	var wcs [window]verbs.WC
 	for sent < n || got < n {
 		for ; armed < n && armed-got < window; armed++ {
-			if err := qb.PostRecv(&verbs.RecvWR{WRID: uint64(armed), SGList: b.mr.SGEs(armed%window*size, size)}); err != nil {
+			if err := qb.PostRecv(&verbs.RecvWR{WRID: uint64(armed),
+				SGList: b.mr.SGEs(armed%window*size, size)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -40,7 +41,8 @@ func stream(t testing.TB, a, b *side, qa, qb *verbs.QP, n, size int, each func(i
 			at := posted % window * size
 			pattern(a.mr.Bytes()[at:at+size], byte(posted))
 			binary.LittleEndian.PutUint32(a.mr.Bytes()[at:], uint32(posted))
-			if err := qa.PostSend(&verbs.SendWR{WRID: uint64(posted), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(at, size)}); err != nil {
+			if err := qa.PostSend(&verbs.SendWR{WRID: uint64(posted), Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+				SGList: a.mr.SGEs(at, size)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -101,7 +103,8 @@ func setFault(t testing.TB, f *live.Fabric, r topo.PortRef, fault live.Fault) {
 	}
 }
 
-// TestDrop: a cable that loses packets costs time, and nothing else. What is sent into it and what comes out is counted.
+// TestDrop: a cable that loses packets costs time, and nothing else. What is sent into it and what comes out is
+// counted.
 func TestDrop(t *testing.T) {
 	f, socket := fabric(t, "star:2")
 	a, b, qa, qb := pair(t, socket, "h1", "h2")
@@ -115,7 +118,8 @@ func TestDrop(t *testing.T) {
 		t.Fatalf("faults %+v", faults)
 	}
 	var sent, got, lost uint64
-	eventually(t, "what was sent over the cable has come or is lost", func() bool { // what was sent twice may still be on its way
+	// what was sent twice may still be on its way
+	eventually(t, "what was sent over the cable has come or is lost", func() bool {
 		c := f.CountersOf([]topo.PortRef{ref, peer})
 		sent = c[1][ib.PortXmitPkts] - cs[ib.PortXmitPkts] + c[0][ib.PortXmitPkts] - cb[ib.PortXmitPkts]
 		got = c[1][ib.PortRcvPkts] - cs[ib.PortRcvPkts] + c[0][ib.PortRcvPkts] - cb[ib.PortRcvPkts]
@@ -163,7 +167,8 @@ func TestBitErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if corrupted == 0 || delta(ib.PortRcvErrors) != corrupted || delta(ib.SymbolErrorCounter) < corrupted {
-		t.Errorf("%d corrupted packets, %d receive errors, %d symbol errors", corrupted, delta(ib.PortRcvErrors), delta(ib.SymbolErrorCounter))
+		t.Errorf("%d corrupted packets, %d receive errors, %d symbol errors", corrupted, delta(ib.PortRcvErrors),
+			delta(ib.SymbolErrorCounter))
 	}
 	noted := 0
 	for _, e := range seen.events {
@@ -195,7 +200,8 @@ func TestRate(t *testing.T) {
 	before := f.Counters(way.Hops[0].Out)
 	best := 0.0
 	// Another program may have had the core that was needed here.
-	for try, deadline := 0, time.Now().Add(time.Minute); try < 5 || best < 0.8*rate && !raceEnabled && time.Now().Before(deadline); try++ {
+	for try, deadline := 0, time.Now().Add(time.Minute); try < 5 || best < 0.8*rate && !raceEnabled &&
+		time.Now().Before(deadline); try++ {
 		words := f.Counters(slow.Out)[ib.PortXmitData]
 		start := time.Now()
 		stream(t, a, b, qa, qb, n, size, nil)
@@ -224,7 +230,8 @@ func TestDelay(t *testing.T) {
 	qa, qb := a.qp(verbs.RC), b.qp(verbs.RC)
 	join(t, qa, qb, o)
 	start := time.Now()
-	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8),
+		RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 		t.Fatal(err)
 	}
 	a.want(verbs.WCSuccess)
@@ -256,7 +263,8 @@ func TestSwitchingUnderLoad(t *testing.T) {
 	}
 }
 
-// TestPeerDiesSwitched: on a switched way too a peer that is gone is one that does not answer any more, and the others go on.
+// TestPeerDiesSwitched: on a switched way too a peer that is gone is one that does not answer any more, and the others
+// go on.
 func TestPeerDiesSwitched(t *testing.T) {
 	f, socket := fabric(t, "star:3")
 	setFault(t, f, portOf(f, 1), live.Fault{Rate: 2e9})
@@ -264,7 +272,8 @@ func TestPeerDiesSwitched(t *testing.T) {
 	stream(t, a, b, qa, qb, 50, 8000, nil)
 	// Let it die with packets on the way to it.
 	for i := range 8 {
-		if err := qa.PostSend(&verbs.SendWR{WRID: uint64(i), Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, 1<<20), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+		if err := qa.PostSend(&verbs.SendWR{WRID: uint64(i), Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, 1<<20),
+			RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -275,7 +284,8 @@ func TestPeerDiesSwitched(t *testing.T) {
 	// So must one with packets of its own on the way.
 	c, d, qc, qd := pair(t, socket, "h2", "h3")
 	stream(t, c, d, qc, qd, 50, 8000, nil)
-	if err := qc.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: c.mr.SGEs(0, 1<<20), RemoteAddr: d.mr.Addr(), RKey: d.mr.RKey()}); err != nil {
+	if err := qc.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: c.mr.SGEs(0, 1<<20), RemoteAddr: d.mr.Addr(),
+		RKey: d.mr.RKey()}); err != nil {
 		t.Fatal(err)
 	}
 	c.dev.Close()
@@ -296,7 +306,8 @@ func TestLastWords(t *testing.T) {
 		if err := qb.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, size)}); err != nil {
 			t.Fatal(err)
 		}
-		if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, size)}); err != nil {
+		if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, size)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -323,7 +334,8 @@ func TestMulticastSwitched(t *testing.T) {
 		t.Fatal(err)
 	}
 	setFault(t, f, portOf(f, 1), live.Fault{Delay: time.Millisecond})
-	sides := []*side{newSide(t, socket, "h1"), newSide(t, socket, "h1"), newSide(t, socket, "h2"), newSide(t, socket, "h3"), newSide(t, socket, "h3")}
+	sides := []*side{newSide(t, socket, "h1"), newSide(t, socket, "h1"), newSide(t, socket, "h2"),
+		newSide(t, socket, "h3"), newSide(t, socket, "h3")}
 	const n = 20
 	var qps []*verbs.QP
 	for _, s := range sides {
@@ -348,13 +360,15 @@ func TestMulticastSwitched(t *testing.T) {
 	before := f.Counters(portOf(f, 3)) // which has no program, but is in the tree
 	pattern(sides[0].mr.Bytes()[4000:5000], 3)
 	for range n {
-		if err := qps[0].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, SGList: sides[0].mr.SGEs(4000, 1000), AH: ah.Handle(), RemoteQPN: ib.QPNMulticast, RemoteQKey: 0x11111111}); err != nil {
+		if err := qps[0].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, SGList: sides[0].mr.SGEs(4000, 1000),
+			AH: ah.Handle(), RemoteQPN: ib.QPNMulticast, RemoteQKey: 0x11111111}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, s := range sides {
 		for range n {
-			if wc := s.want(verbs.WCSuccess); wc.ByteLen != 1040 || !raceEnabled && !bytes.Equal(s.mr.Bytes()[40:1040], sides[0].mr.Bytes()[4000:5000]) {
+			if wc := s.want(verbs.WCSuccess); wc.ByteLen != 1040 || !raceEnabled &&
+				!bytes.Equal(s.mr.Bytes()[40:1040], sides[0].mr.Bytes()[4000:5000]) {
 				t.Errorf("member %d got %d bytes, or others than were sent", i, wc.ByteLen)
 			}
 		}
@@ -428,7 +442,8 @@ func TestCaptureTshark(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.Command(path, "-n", "-r", file.Name(), "-T", "fields", "-E", "separator=|",
-		"-e", "infiniband.bth.opcode", "-e", "infiniband.bth.psn", "-e", "frame.time_epoch", "-e", "_ws.malformed", "-e", "infiniband.bth.destqp").Output()
+		"-e", "infiniband.bth.opcode", "-e", "infiniband.bth.psn", "-e", "frame.time_epoch", "-e", "_ws.malformed",
+		"-e", "infiniband.bth.destqp").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -483,7 +498,8 @@ func TestIdleSwitched(t *testing.T) {
 func TestBadFaults(t *testing.T) {
 	f, _ := fabric(t, "star:2")
 	ref := portOf(f, 0)
-	for _, bad := range []live.Fault{{BER: -1}, {BER: 1}, {Drop: 1.1}, {Drop: -0.1}, {Rate: -1}, {Rate: 10}, {Delay: -1}, {Delay: time.Hour}} {
+	for _, bad := range []live.Fault{{BER: -1}, {BER: 1}, {Drop: 1.1}, {Drop: -0.1}, {Rate: -1}, {Rate: 10},
+		{Delay: -1}, {Delay: time.Hour}} {
 		if err := f.SetFault(ref, bad); !errors.Is(err, live.ErrFault) {
 			t.Errorf("%+v: %v: want %v", bad, err, live.ErrFault)
 		}

@@ -15,7 +15,8 @@ import (
 	"softib/verbs/attach"
 )
 
-// patient is for connections on which nothing is lost: a process that has no turn for seconds makes nobody send again or give up.
+// patient is for connections on which nothing is lost: a process that has no turn for seconds makes nobody send again
+// or give up.
 var patient = func() verbs.ConnectOpts {
 	o := verbs.DefaultConnect
 	o.Timeout = 20 // 4 s, eight times
@@ -98,7 +99,8 @@ func join(t testing.TB, a, b *verbs.QP, o verbs.ConnectOpts) {
 	}
 }
 
-// readsClock has a program read its clock, which it does every few calls: a timer that starts from an old reading would run out early.
+// readsClock has a program read its clock, which it does every few calls: a timer that starts from an old reading would
+// run out early.
 func (s *side) readsClock() {
 	var wc [1]verbs.WC
 	for range 16 {
@@ -121,7 +123,8 @@ func exchange(t testing.TB, a, b *side, qa *verbs.QP, n int) {
 	}
 	pattern(a.mr.Bytes()[:n], byte(n))
 	clear(b.mr.Bytes())
-	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, n), RemoteAddr: b.mr.Addr() + 5, RKey: b.mr.RKey()}); err != nil {
+	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, n),
+		RemoteAddr: b.mr.Addr() + 5, RKey: b.mr.RKey()}); err != nil {
 		t.Fatal(err)
 	}
 	a.want(verbs.WCSuccess)
@@ -129,7 +132,8 @@ func exchange(t testing.TB, a, b *side, qa *verbs.QP, n int) {
 		t.Fatalf("%d bytes written are not what was sent", n)
 	}
 	half := a.mr.Len() / 2
-	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(half, n), RemoteAddr: b.mr.Addr() + 5, RKey: b.mr.RKey()}); err != nil {
+	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(half, n),
+		RemoteAddr: b.mr.Addr() + 5, RKey: b.mr.RKey()}); err != nil {
 		t.Fatal(err)
 	}
 	a.want(verbs.WCSuccess)
@@ -161,7 +165,8 @@ func TestCounters(t *testing.T) {
 	each(func(r topo.PortRef) { o, i := traffic(f, r); before[r] = [2]uint64{o, i} })
 	const messages, size = 100, 10000 // three packets each, and acknowledgements
 	for range messages {
-		if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, size), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+		if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, size), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}
 		a.want(verbs.WCSuccess)
@@ -226,7 +231,8 @@ func TestPeerCloses(t *testing.T) {
 	eventually(t, "one process is attached", func() bool { return len(f.Processes()) == 1 })
 	start := time.Now()
 	a.readsClock()
-	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, 100), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, 100), RemoteAddr: b.mr.Addr(),
+		RKey: b.mr.RKey()}); err != nil {
 		t.Fatal(err)
 	}
 	a.want(verbs.WCRetryExcErr)
@@ -351,7 +357,8 @@ func TestMulticast(t *testing.T) {
 	if err := f.CreateMulticast(mlid, f.Hosts()...); err != nil {
 		t.Fatal(err)
 	}
-	sides := []*side{newSide(t, socket, "h1"), newSide(t, socket, "h1"), newSide(t, socket, "h2"), newSide(t, socket, "h3"), newSide(t, socket, "h3")}
+	sides := []*side{newSide(t, socket, "h1"), newSide(t, socket, "h1"), newSide(t, socket, "h2"),
+		newSide(t, socket, "h3"), newSide(t, socket, "h3")}
 	var qps []*verbs.QP
 	for i, s := range sides {
 		q := s.qp(verbs.UD)
@@ -375,7 +382,9 @@ func TestMulticast(t *testing.T) {
 		t.Fatal(err)
 	}
 	pattern(sides[0].mr.Bytes()[4000:5000], 3)
-	if err := qps[0].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: sides[0].mr.SGEs(4000, 1000), AH: ah.Handle(), RemoteQPN: ib.QPNMulticast, RemoteQKey: 0x11111111}); err != nil {
+	if err := qps[0].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+		SGList: sides[0].mr.SGEs(4000, 1000), AH: ah.Handle(), RemoteQPN: ib.QPNMulticast,
+		RemoteQKey: 0x11111111}); err != nil {
 		t.Fatal(err)
 	}
 	for i, s := range sides[:4] {
@@ -413,7 +422,8 @@ func TestWrongKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 10), AH: ah.Handle(), RemoteQPN: qb.Num(), RemoteQKey: 0x1111}); err != nil {
+	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 10),
+		AH: ah.Handle(), RemoteQPN: qb.Num(), RemoteQKey: 0x1111}); err != nil {
 		t.Fatal(err)
 	}
 	a.want(verbs.WCSuccess)

@@ -6,8 +6,8 @@ import (
 	"softib/verbs"
 )
 
-// TestDeregisteredUnderWay: memory that is taken away from a request under way is not looked at any more, though packets that
-// refer to it lie in a ring.
+// TestDeregisteredUnderWay: memory that is taken away from a request under way is not looked at any more, though
+// packets that refer to it lie in a ring.
 func TestDeregisteredUnderWay(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the detector does not see what goes through shared memory")
@@ -30,7 +30,8 @@ func TestDeregisteredUnderWay(t *testing.T) {
 			}
 			clear(b.mr.Bytes())
 			b.dev.Enter() // it takes nothing in meanwhile
-			err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 100000)})
+			err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+				SGList: a.mr.SGEs(0, 100000)})
 			if err == nil {
 				err = take(a, qa)
 			}
@@ -47,7 +48,8 @@ func TestDeregisteredUnderWay(t *testing.T) {
 			// What is sent now comes after everything that was in the ring.
 			qc, qd := a.qp(verbs.RC), b.qp(verbs.RC)
 			join(t, qc, qd, o)
-			if err := qc.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+			if err := qc.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+				RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 				t.Fatal(err)
 			}
 			a.want(verbs.WCSuccess)

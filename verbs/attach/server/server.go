@@ -54,7 +54,8 @@ func (s *server) serve(c *net.UnixConn) {
 		_ = conn.Send(&proto.Message{Refusal: &proto.Refusal{Why: fmt.Sprintf(format, args...)}})
 	}
 	cred, peerErr := packetsock.CheckPeer(c)
-	// What it says is read even if it is not let in: to close with something unread would take the refusal away from it.
+	// What it says is read even if it is not let in: to close with something unread would take the refusal away from
+	// it.
 	_ = c.SetReadDeadline(time.Now().Add(helloPatience))
 	m, fds, err := conn.Receive()
 	proto.CloseAll(fds)
@@ -95,7 +96,8 @@ func (s *server) welcome(p *live.Process) *proto.Welcome {
 	n := h.Node()
 	w := &proto.Welcome{Version: proto.Version, Host: h.Name(), Block: p.Block()}
 	w.Adapter = proto.Adapter{
-		NodeGUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID, DeviceID: uint32(n.DeviceID), Firmware: s.firmware, Desc: n.Desc,
+		NodeGUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID, DeviceID: uint32(n.DeviceID),
+		Firmware: s.firmware, Desc: n.Desc,
 		Limits: hca.DefaultLimits(),
 	}
 	for i := 1; i <= n.NumPorts(); i++ {
@@ -175,7 +177,8 @@ func (t *talk) pass(done <-chan struct{}) {
 			switch {
 			case n.Incoming != nil:
 				if e, ok := n.Incoming.Receiver(); ok {
-					err = t.send(&proto.Message{Incoming: &proto.Ring{ID: n.Incoming.ID, Port: e.Port, PID: e.PID, Probe: e.Probe}}, e.Ring, e.Page)
+					err = t.send(&proto.Message{Incoming: &proto.Ring{ID: n.Incoming.ID, Port: e.Port, PID: e.PID,
+						Probe: e.Probe}}, e.Ring, e.Page)
 					proto.CloseAll([]int{e.Ring, e.Page})
 				}
 			case n.Gone != nil:

@@ -18,7 +18,8 @@ import (
 	"softib/verbs/attach"
 )
 
-// A player is a program of a soak: it is attached to a host, and makes, runs and ends flows as it is told. It lives in a process of its own, or in the test's.
+// A player is a program of a soak: it is attached to a host, and makes, runs and ends flows as it is told. It lives in
+// a process of its own, or in the test's.
 
 // order is what a player is told, result what it answers.
 type order struct {
@@ -184,7 +185,8 @@ type flow struct {
 }
 
 func newFlow(ctx *verbs.Context, s flowSpec) (*flow, error) {
-	f := &flow{flowSpec: s, quiet: make(chan struct{}), still: make(chan struct{}), halt: make(chan struct{}), ended: make(chan struct{}), rng: rand.New(rand.NewPCG(s.Seed, 1))}
+	f := &flow{flowSpec: s, quiet: make(chan struct{}), still: make(chan struct{}), halt: make(chan struct{}),
+		ended: make(chan struct{}), rng: rand.New(rand.NewPCG(s.Seed, 1))}
 	var err error
 	if f.pd, err = ctx.AllocPD(); err != nil {
 		return nil, err
@@ -209,8 +211,8 @@ func newFlow(ctx *verbs.Context, s flowSpec) (*flow, error) {
 	return f, nil
 }
 
-// Where things are in the flow's memory: of each of our rounds what is written, sent, read back and read; receives; what the peer
-// writes; what it reads; the word that it adds to; what our atomics found.
+// Where things are in the flow's memory: of each of our rounds what is written, sent, read back and read; receives;
+// what the peer writes; what it reads; the word that it adds to; what our atomics found.
 func (f *flow) stride() int             { return f.Max + 64 }
 func (f *flow) own(r uint32, k int) int { return (int(r%soakAhead)*4 + k) * f.stride() }
 func (f *flow) recv(i int) int          { return (soakAhead*4 + i) * f.stride() }
@@ -241,7 +243,8 @@ func (f *flow) connect(peer flowInfo) error {
 			return err
 		}
 		o := verbs.DefaultConnect
-		o.Timeout, o.MinRNRTimer = 16, 5 // 0.27 s, eight times: a cable that is out, or a player that is stopped, may be so for seconds
+		// 0.27 s, eight times: a cable that is out, or a player that is stopped, may be so for seconds
+		o.Timeout, o.MinRNRTimer = 16, 5
 		if err := f.qp.Connect(self.Info, peer.Info, o); err != nil {
 			return err
 		}
@@ -257,7 +260,8 @@ func (f *flow) connect(peer flowInfo) error {
 func (f *flow) postRecv(i int) error {
 	n := f.Max + 40
 	cut := f.rng.IntN(n)
-	wr := &verbs.RecvWR{WRID: uint64(i)<<8 | wrRecv, SGList: []verbs.SGE{f.mr.SGE(f.recv(i), cut), f.mr.SGE(f.recv(i)+cut, n-cut)}}
+	wr := &verbs.RecvWR{WRID: uint64(i)<<8 | wrRecv,
+		SGList: []verbs.SGE{f.mr.SGE(f.recv(i), cut), f.mr.SGE(f.recv(i)+cut, n-cut)}}
 	if f.srq != nil {
 		return f.srq.PostRecv(wr)
 	}
@@ -266,8 +270,8 @@ func (f *flow) postRecv(i int) error {
 
 func (f *flow) stop() { f.once.Do(func() { close(f.halt) }) }
 
-// breakOff does what a program may do at any time: it ends the queue pair, or takes its memory away, whatever goes on. After that the memory
-// is its own: nobody sees what it has there from now on, and nobody writes to it.
+// breakOff does what a program may do at any time: it ends the queue pair, or takes its memory away, whatever goes on.
+// After that the memory is its own: nobody sees what it has there from now on, and nobody writes to it.
 func (f *flow) breakOff() {
 	f.work.Lock()
 	defer f.work.Unlock()
@@ -352,7 +356,8 @@ type plan struct {
 }
 
 // soakSizes are those around which something changes: what fits into a cell, packets, references, copies, bundles.
-var soakSizes = []int{0, 1, 8, 12, 13, 27, 28, 29, 64, 1000, 4095, 4096, 4097, 8191, 8192, 8193, 12288, 16383, 16384, 16385, 65536, 262143, 262144, 262145, 1 << 20}
+var soakSizes = []int{0, 1, 8, 12, 13, 27, 28, 29, 64, 1000, 4095, 4096, 4097, 8191, 8192, 8193, 12288, 16383, 16384,
+	16385, 65536, 262143, 262144, 262145, 1 << 20}
 
 func (f *flow) plan(seed uint64, r uint32) plan {
 	rng := rand.New(rand.NewPCG(seed, uint64(r)))
@@ -429,27 +434,33 @@ func (f *flow) begin() error {
 	group := f.peer.Addr + uint64(f.group(r))
 	if p.write >= 0 {
 		soakFill(b[f.own(r, 0):f.own(r, 0)+p.write], f.Seed, 'w', r)
-		add(wrWrite, verbs.SendWR{Opcode: verbs.WRRDMAWrite, RemoteAddr: group, RKey: f.peer.RKey}, f.own(r, 0), p.write)
+		add(wrWrite, verbs.SendWR{Opcode: verbs.WRRDMAWrite, RemoteAddr: group, RKey: f.peer.RKey}, f.own(r, 0),
+			p.write)
 		if p.back {
 			clear(b[f.own(r, 2) : f.own(r, 2)+p.write])
-			add(wrBack, verbs.SendWR{Opcode: verbs.WRRDMARead, RemoteAddr: group, RKey: f.peer.RKey}, f.own(r, 2), p.write)
+			add(wrBack, verbs.SendWR{Opcode: verbs.WRRDMARead, RemoteAddr: group, RKey: f.peer.RKey}, f.own(r, 2),
+				p.write)
 		}
 	}
 	if p.src >= 0 {
 		clear(b[f.own(r, 3) : f.own(r, 3)+p.src])
-		add(wrSrc, verbs.SendWR{Opcode: verbs.WRRDMARead, RemoteAddr: f.peer.Addr + uint64(f.source()+p.srcOff), RKey: f.peer.RKey}, f.own(r, 3), p.src)
+		add(wrSrc, verbs.SendWR{Opcode: verbs.WRRDMARead, RemoteAddr: f.peer.Addr + uint64(f.source()+p.srcOff),
+			RKey: f.peer.RKey}, f.own(r, 3), p.src)
 	}
 	if p.add {
-		add(wrAdd, verbs.SendWR{Opcode: verbs.WRAtomicFetchAdd, RemoteAddr: f.peer.Addr + uint64(f.word()), RKey: f.peer.RKey, CompareAdd: 1}, f.found(r), 8)
+		add(wrAdd, verbs.SendWR{Opcode: verbs.WRAtomicFetchAdd, RemoteAddr: f.peer.Addr + uint64(f.word()),
+			RKey: f.peer.RKey, CompareAdd: 1}, f.found(r), 8)
 		wrs[len(wrs)-1].SGList = f.mr.SGEs(f.found(r), 8)
 	}
 	at := f.own(r, 1)
 	soakFill(b[at:at+p.last], f.Seed, 'l', r)
 	switch {
 	case f.Type == verbs.RC && p.imm:
-		add(wrLast, verbs.SendWR{Opcode: verbs.WRRDMAWriteImm, RemoteAddr: group, RKey: f.peer.RKey, Imm: r}, at, p.last)
+		add(wrLast, verbs.SendWR{Opcode: verbs.WRRDMAWriteImm, RemoteAddr: group, RKey: f.peer.RKey, Imm: r}, at,
+			p.last)
 	case f.Type == verbs.UD:
-		add(wrLast, verbs.SendWR{Opcode: verbs.WRSendImm, Imm: r, AH: f.ah.Handle(), RemoteQPN: f.peer.QPN, RemoteQKey: soakQKey}, at, p.last)
+		add(wrLast, verbs.SendWR{Opcode: verbs.WRSendImm, Imm: r, AH: f.ah.Handle(), RemoteQPN: f.peer.QPN,
+			RemoteQKey: soakQKey}, at, p.last)
 	default:
 		add(wrLast, verbs.SendWR{Opcode: verbs.WRSendImm, Imm: r}, at, p.last)
 	}

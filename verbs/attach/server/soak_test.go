@@ -110,7 +110,8 @@ func (p *troupe) tell(o order) (result, error) {
 }
 
 func newTroupe(conn io.ReadWriteCloser) *troupe {
-	p := &troupe{conn: conn, enc: json.NewEncoder(conn), answers: map[int]chan result{}, gone: make(chan struct{}), ended: make(chan error, 1)}
+	p := &troupe{conn: conn, enc: json.NewEncoder(conn), answers: map[int]chan result{}, gone: make(chan struct{}),
+		ended: make(chan error, 1)}
 	go p.listen()
 	return p
 }
@@ -233,8 +234,10 @@ func (s *soak) connect(rng *rand.Rand) {
 		s.fail("starting a player: %v", err)
 		return
 	}
-	p := &match{id: int(s.flows.Add(1)), a: a, b: b, typ: []verbs.QPType{verbs.RC, verbs.RC, verbs.RC, verbs.RC, verbs.UC, verbs.UD}[rng.IntN(6)]}
-	spec := flowSpec{Type: p.typ, Max: 300 << 10, SRQ: rng.IntN(3) == 0, Seed: rng.Uint64()&^1 | rng.Uint64()&1, Their: rng.Uint64()}
+	p := &match{id: int(s.flows.Add(1)), a: a, b: b,
+		typ: []verbs.QPType{verbs.RC, verbs.RC, verbs.RC, verbs.RC, verbs.UC, verbs.UD}[rng.IntN(6)]}
+	spec := flowSpec{Type: p.typ, Max: 300 << 10, SRQ: rng.IntN(3) == 0, Seed: rng.Uint64()&^1 | rng.Uint64()&1,
+		Their: rng.Uint64()}
 	switch {
 	case p.typ == verbs.UD:
 		spec.Max = 4096
@@ -278,7 +281,8 @@ func (s *soak) connect(rng *rand.Rand) {
 			case e != nil:
 				sa, _ := a.tell(order{Do: "state", Flow: p.id})
 				sb, _ := b.tell(order{Do: "state", Flow: p.id})
-				s.fail("%v %d (excused %v, end %d): %s: %v\n%s\n%s", p.typ, p.id, p.excused.Load(), i, do, e, sa.Lost, sb.Lost)
+				s.fail("%v %d (excused %v, end %d): %s: %v\n%s\n%s", p.typ, p.id, p.excused.Load(), i, do, e, sa.Lost,
+					sb.Lost)
 				ok, made[i] = false, false
 			case r.Err != "" && !(do == "connect" && p.excused.Load()):
 				s.fail("%v %d: %s: %s", p.typ, p.id, do, r.Err)
@@ -401,7 +405,8 @@ func (s *soak) conserved(when string, quiet bool) {
 		c := s.f.CountersOf([]topo.PortRef{cable.A, cable.B})
 		a, b := c[0], c[1]
 		if quiet && (a[ib.PortXmitPkts] != b[ib.PortRcvPkts] || b[ib.PortXmitPkts] != a[ib.PortRcvPkts]) {
-			s.fail("%s: %s sent %d packets and received %d, %s received %d and sent %d", when, s.f.Graph().PortName(cable.A), a[ib.PortXmitPkts], a[ib.PortRcvPkts],
+			s.fail("%s: %s sent %d packets and received %d, %s received %d and sent %d", when,
+				s.f.Graph().PortName(cable.A), a[ib.PortXmitPkts], a[ib.PortRcvPkts],
 				s.f.Graph().PortName(cable.B), b[ib.PortRcvPkts], b[ib.PortXmitPkts])
 		}
 	}
@@ -438,7 +443,8 @@ func runSoak(t *testing.T, start func(socket, host string) (*troupe, error), pai
 	f, socket := fabric(t, "fat-tree:radix=4,levels=2")
 	fds, maps := holdings(t)
 	goroutines := runtime.NumGoroutine()
-	s := &soak{t: t, f: f, until: time.Now().Add(*soakFor), pairs: map[int]*match{}, ended: map[string]int{}, deeds: map[string]int{}}
+	s := &soak{t: t, f: f, until: time.Now().Add(*soakFor), pairs: map[int]*match{}, ended: map[string]int{},
+		deeds: map[string]int{}}
 	s.start = func(host string) (*troupe, error) { return start(socket, host) }
 	for _, h := range []string{"h1", "h1", "h2", "h5", "h8"} {
 		s.seats = append(s.seats, &seat{host: h})
@@ -497,7 +503,8 @@ func runSoak(t *testing.T, start func(socket, host string) (*troupe, error), pai
 	if n > goroutines {
 		s.fail("%d goroutines: want %d as at the beginning", n, goroutines)
 	}
-	t.Logf("%d connections, %d rounds sent, %d received, %d MB checked; done: %v; ended early: %v", s.flows.Load(), s.total.Sent, s.total.Received, s.total.Bytes>>20, s.deeds, s.ended)
+	t.Logf("%d connections, %d rounds sent, %d received, %d MB checked; done: %v; ended early: %v", s.flows.Load(),
+		s.total.Sent, s.total.Received, s.total.Bytes>>20, s.deeds, s.ended)
 	if s.total.Received == 0 {
 		t.Error("nothing was received")
 	}

@@ -93,8 +93,10 @@ func everything(t testing.TB, a, b *side) {
 	same("RC SEND", 0, 20000)
 	if !raceEnabled {
 		binary.LittleEndian.PutUint64(b.mr.Bytes(), 40)
-		post(rc, &verbs.SendWR{Opcode: verbs.WRAtomicFetchAdd, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(), CompareAdd: 2})
-		if was, is := binary.LittleEndian.Uint64(a.mr.Bytes()), binary.LittleEndian.Uint64(b.mr.Bytes()); was != 40 || is != 42 {
+		post(rc, &verbs.SendWR{Opcode: verbs.WRAtomicFetchAdd, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(),
+			RKey: b.mr.RKey(), CompareAdd: 2})
+		if was, is := binary.LittleEndian.Uint64(a.mr.Bytes()), binary.LittleEndian.Uint64(b.mr.Bytes()); was != 40 ||
+			is != 42 {
 			t.Errorf("fetch and add: found %d, made %d: want 40, 42", was, is)
 		}
 	}
@@ -120,12 +122,14 @@ func everything(t testing.TB, a, b *side) {
 		t.Fatal(err)
 	}
 	receive(udb, 2000)
-	post(ud, &verbs.SendWR{Opcode: verbs.WRSend, SGList: a.mr.SGEs(0, 1000), AH: ah.Handle(), RemoteQPN: udb.Num(), RemoteQKey: 0x1111})
+	post(ud, &verbs.SendWR{Opcode: verbs.WRSend, SGList: a.mr.SGEs(0, 1000), AH: ah.Handle(), RemoteQPN: udb.Num(),
+		RemoteQKey: 0x1111})
 	b.want(verbs.WCSuccess)
 	same("UD SEND", 40, 1000)
 }
 
-// TestSwitched: all services work on a switched way, every packet is captured once, as it stood on the wire, and every port has counted it once.
+// TestSwitched: all services work on a switched way, every packet is captured once, as it stood on the wire, and every
+// port has counted it once.
 func TestSwitched(t *testing.T) {
 	f, socket := fabric(t, "fat-tree:radix=4,levels=2")
 	a, b := newSide(t, socket, "h1"), newSide(t, socket, "h8")
@@ -151,7 +155,8 @@ func TestSwitched(t *testing.T) {
 	}
 	out, in := after[ib.PortXmitPkts]-before[ib.PortXmitPkts], after[ib.PortRcvPkts]-before[ib.PortRcvPkts]
 	if seen[trace.Out] != out || seen[trace.In] != in || out == 0 || in == 0 {
-		t.Errorf("captured %d packets out and %d in: the port has counted %d and %d", seen[trace.Out], seen[trace.In], out, in)
+		t.Errorf("captured %d packets out and %d in: the port has counted %d and %d", seen[trace.Out], seen[trace.In],
+			out, in)
 	}
 	// 304294 bytes written and read, SENDs of 20000 bytes, atomics, UC and UD.
 	if !raceEnabled && services[wire.RC] < 2*75 || services[wire.UC] != 5 || services[wire.UD] != 1 {

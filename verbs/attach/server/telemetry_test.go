@@ -40,7 +40,8 @@ func hostStats(t testing.TB, f *live.Fabric, name string) live.HostStats {
 	return h.Stats()
 }
 
-// TestProgramsTell: what was planted is counted, exactly: errors by status at both ends, retries, requests, datagrams of IPoIB, and states.
+// TestProgramsTell: what was planted is counted, exactly: errors by status at both ends, retries, requests, datagrams
+// of IPoIB, and states.
 func TestProgramsTell(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the detector does not see what goes through shared memory")
@@ -70,15 +71,18 @@ func TestProgramsTell(t *testing.T) {
 	// Requests of each kind.
 	qa, _ := connected()
 	for range 5 {
-		post(qa, verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: a.mr.SGEs(0, 10), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()})
+		post(qa, verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: a.mr.SGEs(0, 10), RemoteAddr: b.mr.Addr(),
+			RKey: b.mr.RKey()})
 		a.want(verbs.WCSuccess)
 	}
 	for range 3 {
-		post(qa, verbs.SendWR{Opcode: verbs.WRAtomicFetchAdd, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(), CompareAdd: 1})
+		post(qa, verbs.SendWR{Opcode: verbs.WRAtomicFetchAdd, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(),
+			RKey: b.mr.RKey(), CompareAdd: 1})
 		a.want(verbs.WCSuccess)
 	}
 	for range 4 {
-		post(qa, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, 9000), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()})
+		post(qa, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, 9000), RemoteAddr: b.mr.Addr(),
+			RKey: b.mr.RKey()})
 		a.want(verbs.WCSuccess)
 	}
 	wantB.ReadsRcvd, wantB.AtomicsRcvd, wantB.WritesRcvd = 5, 3, 4
@@ -97,7 +101,8 @@ func TestProgramsTell(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	post(qa, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, 10), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey() ^ 0x5500})
+	post(qa, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, 10), RemoteAddr: b.mr.Addr(),
+		RKey: b.mr.RKey() ^ 0x5500})
 	a.want(verbs.WCRemAccessErr)
 	for range 2 {
 		b.want(verbs.WCWRFlushErr)
@@ -125,7 +130,8 @@ func TestProgramsTell(t *testing.T) {
 		if err := ub.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, 1000)}); err != nil {
 			t.Fatal(err)
 		}
-		post(ua, verbs.SendWR{Opcode: verbs.WRSend, SGList: a.mr.SGEs(0, 500), AH: ah.Handle(), RemoteQPN: ub.Num(), RemoteQKey: 0x0b1b})
+		post(ua, verbs.SendWR{Opcode: verbs.WRSend, SGList: a.mr.SGEs(0, 500), AH: ah.Handle(), RemoteQPN: ub.Num(),
+			RemoteQKey: 0x0b1b})
 		a.want(verbs.WCSuccess)
 		b.want(verbs.WCSuccess)
 	}
@@ -148,7 +154,8 @@ func TestProgramsTell(t *testing.T) {
 	same := func(got, want *hca.Stats) bool {
 		g := *got
 		// What was carried for all this is not what this is about.
-		g.TxPackets, g.RxPackets, g.TxBytes, g.RxBytes, g.AcksSent, g.Completions, g.CompletionErrors, g.Retransmits = 0, 0, 0, 0, 0, 0, 0, 0
+		g.TxPackets, g.RxPackets, g.TxBytes, g.RxBytes, g.AcksSent, g.Completions, g.CompletionErrors,
+			g.Retransmits = 0, 0, 0, 0, 0, 0, 0, 0
 		g.Drops = [hca.NumDrop]uint64{}
 		return g == *want
 	}
@@ -166,7 +173,8 @@ func TestProgramsTell(t *testing.T) {
 			}
 		}
 		if got.Stats.CompletionErrors != sum(got.Stats.SendErrors[:])+sum(got.Stats.RecvErrors[:]) {
-			t.Errorf("%s: %d completion errors, %v and %v by status", x.host, got.Stats.CompletionErrors, got.Stats.SendErrors, got.Stats.RecvErrors)
+			t.Errorf("%s: %d completion errors, %v and %v by status", x.host, got.Stats.CompletionErrors,
+				got.Stats.SendErrors, got.Stats.RecvErrors)
 		}
 	}
 	if got := hostStats(t, f, "h2").Stats.Drops[hca.DropNoRecv]; got != 1 {
@@ -182,7 +190,8 @@ func TestProgramsTell(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := list[0]
-	if p.PID != os.Getpid() || p.Name != strings.TrimSpace(string(comm)) || p.Library != release.Version || p.Since.Before(began) || time.Since(p.Since) < 0 {
+	if p.PID != os.Getpid() || p.Name != strings.TrimSpace(string(comm)) || p.Library != release.Version ||
+		p.Since.Before(began) || time.Since(p.Since) < 0 {
 		t.Errorf("the program is %d %q, library %q, since %v", p.PID, p.Name, p.Library, p.Since)
 	}
 	qps := hca.QPCounts{hca.RC: {hca.StateRTS: 1, hca.StateErr: 2}, hca.UD: {hca.StateRTS: 1}}
@@ -194,7 +203,8 @@ func TestProgramsTell(t *testing.T) {
 	}
 	qps[hca.RC][hca.StateErr] = 3
 	hosts := f.HostStats()
-	if len(hosts) != 2 || hosts[0].Host != "h1" || hosts[0].Programs != 2 || hosts[0].Ended != 0 || hosts[0].QPs != qps || hosts[0].Stats.TxPackets != list[0].Stats.TxPackets+list[1].Stats.TxPackets {
+	if len(hosts) != 2 || hosts[0].Host != "h1" || hosts[0].Programs != 2 || hosts[0].Ended != 0 ||
+		hosts[0].QPs != qps || hosts[0].Stats.TxPackets != list[0].Stats.TxPackets+list[1].Stats.TxPackets {
 		t.Errorf("hosts are %+v", hosts)
 	}
 	before := hosts[0].Stats
@@ -239,7 +249,8 @@ func less(a, b *hca.Stats) bool {
 	return walk(reflect.ValueOf(*a), reflect.ValueOf(*b))
 }
 
-// TestPathLatencies: on a path with a delay the times that the fabric knows are those that the program measures, and only that path has them.
+// TestPathLatencies: on a path with a delay the times that the fabric knows are those that the program measures, and
+// only that path has them.
 func TestPathLatencies(t *testing.T) {
 	f, socket := fabric(t, "star:3")
 	a, b, qa, _ := pairWith(t, socket, "h1", "h2", patient.Timeout) // nothing is lost here
@@ -248,7 +259,8 @@ func TestPathLatencies(t *testing.T) {
 	var mine []time.Duration
 	for range 400 {
 		start := time.Now()
-		if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+		if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}
 		a.want(verbs.WCSuccess)
@@ -266,7 +278,8 @@ func TestPathLatencies(t *testing.T) {
 	// The program has measured each of them too, and a little more.
 	longest := mine[len(mine)-1]
 	if first, last := p.Times.Quantile(0), p.Times.Quantile(1); first < 2*delay*93/100 || last > longest*107/100 {
-		t.Errorf("they took %v to %v: the program measures %v to %v, and the cable delays both ways by %v", first, last, mine[0], longest, delay)
+		t.Errorf("they took %v to %v: the program measures %v to %v, and the cable delays both ways by %v", first, last,
+			mine[0], longest, delay)
 	}
 	if half := p.Times.Quantile(0.5); half > mine[len(mine)*99/100]*107/100 {
 		t.Errorf("half of all took %v or more: of the program's, a hundredth took %v", half, mine[len(mine)*99/100])
@@ -276,7 +289,8 @@ func TestPathLatencies(t *testing.T) {
 	}
 }
 
-// TestPeaks: a message that goes at once is a peak of its size at every port on its way, for every reader, and at no other.
+// TestPeaks: a message that goes at once is a peak of its size at every port on its way, for every reader, and at no
+// other.
 func TestPeaks(t *testing.T) {
 	f, socket := fabric(t, "fat-tree:radix=4,levels=2")
 	a, b, qa, _ := pairWith(t, socket, "h1", "h8", patient.Timeout)
@@ -286,7 +300,8 @@ func TestPeaks(t *testing.T) {
 	const size = 200_000
 	from := topo.PortRef{Node: f.Hosts()[0].Node().Index, Port: 1}
 	before := f.Counters(from)
-	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, size), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+		SGList: a.mr.SGEs(0, size), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 		t.Fatal(err)
 	}
 	a.want(verbs.WCSuccess)
@@ -306,7 +321,8 @@ func TestPeaks(t *testing.T) {
 	})
 	for _, h := range way.Hops {
 		if got := peaks[h.Out].Xmit; got > bytes || got < size {
-			t.Errorf("%s: a peak of %d bytes: want all %d, in which %d of payload are", f.Graph().PortName(h.Out), got, bytes, size)
+			t.Errorf("%s: a peak of %d bytes: want all %d, in which %d of payload are", f.Graph().PortName(h.Out), got,
+				bytes, size)
 		}
 		if got := peaks[h.In].Rcv; got > bytes || got < size {
 			t.Errorf("%s: a peak of %d bytes received: want %d", f.Graph().PortName(h.In), got, bytes)
@@ -342,7 +358,8 @@ func TestTelemetryChild(t *testing.T) {
 	}
 	a, b, qa, _ := pairWith(t, socket, "h1", "h2", patient.Timeout)
 	for i := 0; ; i++ {
-		if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 100), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
+		if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: a.mr.SGEs(0, 100), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}
 		a.want(verbs.WCSuccess)
@@ -391,7 +408,8 @@ func TestKilled(t *testing.T) {
 		had := last["h1"].TxPackets
 		eventually(t, "the program sends", func() bool { look(); return last["h1"].TxPackets > had+100 })
 		for _, p := range f.Programs() {
-			if want := filepath.Base(os.Args[0]); p.PID != cmd.Process.Pid || !strings.HasPrefix(want, p.Name) || p.Name == "" {
+			if want := filepath.Base(os.Args[0]); p.PID != cmd.Process.Pid || !strings.HasPrefix(want, p.Name) ||
+				p.Name == "" {
 				t.Errorf("program %d %q: want %d, %s", p.PID, p.Name, cmd.Process.Pid, want)
 			}
 		}

@@ -3,7 +3,8 @@
  *
  *   exchange pingpong|alltoall|allreduce...
  *
- * Each rank prints, for each of them, the host that it runs on and how many bytes it had for ranks on others, which is at least what
+ * Each rank prints, for each of them, the host that it runs on and how many bytes it had for ranks on others, which
+ * is at least what
  * that host's port has to show. With something wrong it says what, and all end.
  */
 #include <mpi.h>
@@ -12,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Around what transports treat apart: inline, one packet, eager, rendezvous; and lengths that are no multiple of anything. */
+/* Around what transports treat apart: inline, one packet, eager, rendezvous; and lengths that are no multiple of
+ * anything. */
 static const int sizes[] = {0, 1, 8, 63, 1000, 4096, 8191, 8192, 40001, 65536, 300007, 1 << 20, (4 << 20) + 3};
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]), LARGEST = (4 << 20) + 3, EACH_MAX = 300007 };
 
