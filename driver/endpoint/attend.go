@@ -11,36 +11,16 @@ import (
 const (
 	// slack is how far ahead the clock runs that timers are started by.
 	slack = 200 * time.Microsecond
-	// lookIn is how often the attendant looks whether a poller still polls. Peers knock if it matters sooner.
-	lookIn = ib.Millisecond
-	// emptyTurns is how many turns without work the attendant waits before it sleeps.
-	emptyTurns = 100
 	// stream is how many packets at once, or turns in a row, make a stream.
 	stream = 4
-	// doze is how long the first sleep is. cacheline.StoreRelease does not wait until
-	// its store can be seen, so a sender may have found us attended while we found
-	// its packet missing; that is over long before the doze is. The same holds
-	// for credit that comes back while queue pairs wait for it.
-	doze = ib.Millisecond
 	// knockAfter is how long a packet may lie in a ring before its sender knocks, knockAgain when it does so again.
 	knockAfter = 20 * ib.Microsecond
 	knockAgain = 200 * ib.Microsecond
 	// crowdedAfter is how long somebody else runs, when a poller yields, for the machine to be short of cores.
 	crowdedAfter = 100 * time.Microsecond
-	// restPolls is how often a program may poll after it has armed a queue without being taken for one that goes on
-	// polling.
-	restPolls = 16
 	// patienceMax is how long a deadline waits for peers that have not looked.
 	patienceMax = 500 * ib.Millisecond
 )
-
-// polledSince reports whether somebody polls who can be trusted to go on: *polls is the count at the last look.
-func (e *Endpoint) polledSince(polls *uint32) bool {
-	looked := e.looked()
-	polled := looked != *polls
-	*polls = looked
-	return polled && !(e.resting && looked-e.restAt < restPolls)
-}
 
 // call makes sure that the attendant looks, making one if there is none.
 func (e *Endpoint) call() {
@@ -51,87 +31,78 @@ func (e *Endpoint) call() {
 	e.page.Knock()
 }
 
-// attend takes in packets when nobody polls, keeps the timers, and sleeps as
-// long as there is nothing to do.
+// attend is the attendant: it does its turns, and what its post asks for between them.
 func (e *Endpoint) attend() {
 	defer close(e.gone)
-	var polls uint32
 	bell := &e.page.h.bell
-	empty := emptyTurns // nothing has happened yet
-	dozed := false
-	for {
+	for n := 0; ; n++ {
 		select {
-		case <-e.closing:
+		case <-e.closing: // its knock may have come before we said that we sleep
 			return
 		default:
 		}
-		e.mu.Lock()
-		bytes := e.eng.Stats.RxBytes
-		n := e.work()
-		streams := false
-		if n == 0 {
-			e.turns = 0
-		} else {
-			streams = e.isStream(n, e.eng.Stats.RxBytes-bytes)
-		}
-		polled := e.polledSince(&polls)
-		next := e.sleepUntil()
-		e.mu.Unlock()
-
-		switch {
-		case polled:
-			// Somebody polls. Leave the work to them, but come back.
-			empty, dozed = 0, false
-			futexWait(bell, awake, int64(min(lookIn, next)/ib.Nanosecond))
-			continue
-		case n > 0:
-			empty, dozed = 0, false
-			if !e.attended() {
-				atomic.StoreUint32(bell, awake)
+		post, sleep, streams := e.attendOnce()
+		switch post {
+		case Watching:
+			futexWait(bell, awake, nanoseconds(sleep))
+		case Dozing, Asleep:
+			if sleep > 0 {
+				select {
+				case <-e.closing:
+					return
+				default:
+				}
+				futexWait(bell, asleep, nanoseconds(sleep))
 			}
+		case Searching:
+			if n&15 == 15 {
+				cacheline.YieldCore()
+			}
+		case Working:
 			if streams {
 				cacheline.Pause()
 			}
-			continue
-		case empty < emptyTurns && !dozed:
-			empty++
-			if empty&15 == 15 {
-				cacheline.YieldCore()
-			}
-			continue
-		}
-		// Nothing to do. Say so, then look once more.
-		atomic.StoreUint32(bell, asleep)
-		e.mu.Lock()
-		n = e.work()
-		polled = e.polledSince(&polls)
-		e.wakeAt.Store(int64(e.eng.NextDeadline()))
-		d := e.sleepUntil()
-		waits := e.waiting > 0
-		e.mu.Unlock()
-		if n == 0 && !polled {
-			if !dozed || waits {
-				d = min(d, doze)
-			}
-			ns := int64(-1)
-			if d != ib.Never {
-				ns = int64(d / ib.Nanosecond)
-			}
-			select {
-			case <-e.closing: // its knock may have come before we said that we sleep
-				return
-			default:
-			}
-			if ns != 0 {
-				futexWait(bell, asleep, ns)
-			}
-			dozed = !e.attended()
-		}
-		if !dozed {
-			atomic.StoreUint32(bell, awake)
-			empty = 0
 		}
 	}
+}
+
+// nanoseconds is a time as the kernel counts it; for ever is negative.
+func nanoseconds(d ib.Time) int64 {
+	if d == ib.Never {
+		return -1
+	}
+	return int64(d / ib.Nanosecond)
+}
+
+// attendOnce is one turn of the attendant. It says at which post it is from now on, how long it may sleep there, and whether
+// what it took in is part of a stream.
+func (e *Endpoint) attendOnce() (post Post, sleep ib.Time, streams bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	bytes := e.eng.Stats.RxBytes
+	n := e.work()
+	if n == 0 {
+		e.turns = 0
+	} else {
+		streams = e.isStream(n, e.eng.Stats.RxBytes-bytes)
+	}
+	post = e.duty.turn(n, e.looked(), e.attended())
+	if b := onDuty[post]; b.says && b.value != e.attended() {
+		e.setBell(b.value)
+	}
+	if post <= Dozing {
+		e.wakeAt.Store(int64(e.eng.NextDeadline()))
+	}
+	return post, e.duty.sleep(e.sleepUntil(), e.waiting > 0), streams
+}
+
+// setBell says whether somebody looks at the rings.
+func (e *Endpoint) setBell(attended bool) {
+	v := uint32(asleep)
+	if attended {
+		v = awake
+	}
+	atomic.StoreUint32(&e.page.h.bell, v)
 }
 
 // sleepUntil is how long nothing is due.

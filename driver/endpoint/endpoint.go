@@ -59,10 +59,8 @@ type Endpoint struct {
 	buf        []byte      // for a payload that goes nowhere, or everywhere
 	polls      uint32      // calls of Poll, for the attendant
 	poked      uint32      // how often the program had looked for completions when a payload was last written ahead
-	restAt     uint32      // looked when a program was last about to sleep
-	resting    bool        // it has not polled in earnest since
-	idle       int         // empty polls in a row
-	tired      bool        // so many that a poller should see whether others want its core
+	duty       duty        // who does all this
+	tired      bool        // a poller should see whether others want its core
 	turns      int         // in a row that found packets
 	streams    bool        // the last of them was part of a stream: its ACKs can wait for a few more
 	hot        int         // the incoming ring that delivered last
@@ -112,11 +110,12 @@ func New(cfg Config) (*Endpoint, error) {
 	e := &Endpoint{
 		name: cfg.Name, block: cfg.Block, page: cfg.Page, router: cfg.Router, start: time.Now(),
 		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, hint: (*hint)(unsafe.Pointer(unsafe.SliceData(mem))),
-		eventful: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
+		duty: newDuty(), eventful: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
 	}
+	e.hint.polls = inC
 	e.meter.init(cfg.Ledger)
 	e.wakeAt.Store(int64(ib.Never))
-	atomic.StoreUint32(&e.page.h.bell, asleep)
+	e.setBell(false)
 	return e, nil
 }
 
@@ -278,9 +277,6 @@ func (e *Endpoint) Poll(cq *hca.CQ, out []verbs.WC) int {
 	return n
 }
 
-// Spun is how many empty looks there have to have been at least for a poller to see whether others want its core.
-const Spun = 16
-
 // Advance is Poll for a tapped queue. Empty is for how long, about, the caller has looked itself and found nothing: 0
 // is no time worth speaking of, Spun is long. It reports whether peers have changed the program's memory, for a program
 // that looks there.
@@ -325,7 +321,7 @@ func (e *Endpoint) besides() {
 func (e *Endpoint) take(cq *hca.CQ, turns int) {
 	bytes := e.eng.Stats.RxBytes
 	if got := e.drain(cq); got > 0 {
-		e.idle = 0
+		e.duty.busy()
 		e.owed = true
 		if cq.Len() == 0 {
 			e.finish()
@@ -336,9 +332,8 @@ func (e *Endpoint) take(cq *hca.CQ, turns int) {
 	if e.unstage() {
 		e.finish() // to a queue pair that has failed they complete at once, and others may wait for that
 	}
-	was := e.idle
-	e.idle += turns
-	e.tired = e.idle/Spun != was/Spun
+	c := e.duty.empty(turns)
+	e.tired = c.yields
 	e.turns = 0
 	if e.owed || e.waiting > 0 {
 		e.owed = false
@@ -346,21 +341,30 @@ func (e *Endpoint) take(cq *hca.CQ, turns int) {
 		e.send()
 		e.finish()
 	}
-	if e.idle >= 4 {
-		e.idled(e.idle/keepEvery != was/keepEvery)
+	if c.keeps {
+		e.refresh()
+		e.knock()
+		e.timers()
+		e.send()
+		e.finish()
+	}
+	if c.claims && !e.attended() {
+		// Peers need not wake the attendant. It looks in now and then, and takes over when the polling ends.
+		e.setBell(true)
+		e.call()
 	}
 }
 
 // after ends a poll.
 func (e *Endpoint) after(some bool) {
 	if some {
-		if e.resting && e.owed {
+		if e.duty.rests && e.owed {
 			e.owed = false
 			e.send() // there may be no next call
 		}
 		e.finish() // before the program has its memory back
 	}
-	idle, streams, tired := e.idle, e.streams, e.tired
+	idle, streams, tired := e.duty.idle, e.streams, e.tired
 	e.mu.Unlock()
 	if streams {
 		cacheline.Pause()
@@ -396,27 +400,6 @@ func (e *Endpoint) patience(idle int) {
 func (e *Endpoint) isStream(n int, bytes uint64) bool {
 	e.turns++
 	return (n >= stream || e.turns >= stream) && bytes <= uint64(n)*shortBytes
-}
-
-// keepEvery is how many empty polls there are between looks at the timers.
-const keepEvery = 8
-
-// idled is what a poller that finds nothing does besides; now and then it keeps the timers.
-func (e *Endpoint) idled(keep bool) {
-	e.resting = false
-	if keep {
-		e.refresh()
-		e.knock()
-		e.timers()
-		e.send()
-		e.finish()
-	}
-	if !e.attended() {
-		// Polled in earnest: peers need not wake the attendant. It looks in now
-		// and then, and takes over when the polling ends.
-		atomic.StoreUint32(&e.page.h.bell, awake)
-		e.call()
-	}
 }
 
 // drain takes in packets until cq has something, and returns how many.

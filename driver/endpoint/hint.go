@@ -25,6 +25,7 @@ type hint struct {
 	// staged is not 0 while C has receives that nobody has posted yet; see Stage.
 	staged uint64
 	parked uint32 // queue pairs wait for room at a peer
+	polls  cPolls
 	_      uint32
 }
 

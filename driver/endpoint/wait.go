@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"context"
-	"sync/atomic"
 
 	"softib/node/hca"
 	"softib/verbs"
@@ -37,11 +36,11 @@ func (e *Endpoint) Arm(cq *hca.CQ, solicitedOnly bool) {
 // leaveAlone is called by whoever polled until now and sleeps from now on: peers must wake the attendant again, and
 // what came before they know that is taken in here.
 func (e *Endpoint) leaveAlone() {
-	e.resting, e.restAt, e.idle = true, e.looked(), 0
-	atomic.StoreUint32(&e.page.h.bell, asleep)
+	e.duty.rest(e.looked())
+	e.setBell(false)
 	if !e.employed.Load() {
 		e.call()
-		atomic.StoreUint32(&e.page.h.bell, asleep)
+		e.setBell(false)
 	}
 	e.carry()
 }

@@ -24,7 +24,6 @@ func TestArmedIsNotPolled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var wcs [4]verbs.WC
-	var seen uint32
 	for i := range 3 * restPolls {
 		e.Arm(cq, false)
 		if i%2 == 0 {
@@ -35,7 +34,7 @@ func TestArmedIsNotPolled(t *testing.T) {
 		if e.attended() {
 			t.Fatalf("polled in earnest, after arming %d times", i+1)
 		}
-		if e.polledSince(&seen) {
+		if e.duty.polledSince(e.looked()) {
 			t.Fatalf("the attendant leaves the work to who armed %d times", i+1)
 		}
 	}
@@ -43,10 +42,10 @@ func TestArmedIsNotPolled(t *testing.T) {
 	for range restPolls {
 		e.Poll(cq, wcs[:])
 	}
-	if !e.attended() || !e.polledSince(&seen) {
+	if !e.attended() || !e.duty.polledSince(e.looked()) {
 		t.Error("not polled in earnest")
 	}
-	if e.polledSince(&seen) {
+	if e.duty.polledSince(e.looked()) {
 		t.Error("polled without a poll")
 	}
 }

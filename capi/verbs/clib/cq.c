@@ -5,21 +5,6 @@
 
 #include "softib.h"
 
-enum {
-	/* Polls that find nothing before the adapter is asked all the same: it has timers, and may want to yield. Some
-	 * fifty microseconds. */
-	IDLE_POLLS = 2048,
-	/* Polls that find nothing between packets that do not belong together. */
-	GAP_POLLS = 64,
-	/* Polls that find something before it is asked to take in what came besides. */
-	REAP_POLLS = 32,
-	/* So many polls within so many ticks of the processor's clock are a program that does nothing else. */
-	TIGHT_POLLS = 8,
-	TIGHT_TICKS = 800,
-	/* How many polls the adapter's lingering stands for. */
-	LINGER_POLLS = 15 * TIGHT_POLLS,
-};
-
 struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel, uint32_t comp_vector, bool tapped)
 {
 	struct softib_cq_args args = { .context = to_context(context)->handle, .cqe = cqe, .event_fd = -1 };
@@ -196,21 +181,21 @@ static bool must_ask(struct softib_cq *c, const struct softib_hint *hint)
 }
 
 /* Whether the program does nothing but poll: that many polls one after the other. */
-static bool only_polls(struct softib_cq *c)
+static bool only_polls(struct softib_cq *c, const struct softib_polls *polls)
 {
 #ifdef __x86_64__
 	uint64_t now;
 
-	if (c->idle % TIGHT_POLLS)
+	if (c->idle & (polls->tight - 1))
 		return false;
 	now = __builtin_ia32_rdtsc();
 	if (c->ready.away)
 		c->ready.away--;
-	else if (now - c->tight < TIGHT_TICKS)
+	else if (now - c->tight < polls->ticks)
 		return true;
 	c->tight = now;
 #else
-	(void)c;
+	(void)c, (void)polls;
 #endif
 	return false;
 }
@@ -230,17 +215,17 @@ static int advance(struct softib_cq *c, struct softib_hint *hint)
 	int error;
 
 	if (must_ask(c, hint)) {
-		how = c->idle >= GAP_POLLS ? SOFTIB_SOON : SOFTIB_AGAIN;
+		how = c->idle >= hint->polls.gap ? SOFTIB_SOON : SOFTIB_AGAIN;
 		c->idle = 0;
 		return ask(c, hint, how);
 	}
-	if (++c->idle >= IDLE_POLLS) {
+	if (++c->idle >= hint->polls.idle) {
 		c->idle = 0;
 		return ask(c, hint, SOFTIB_SPUN);
 	}
-	if (!only_polls(c))
+	if (!only_polls(c, &hint->polls))
 		return 0;
-	c->idle += LINGER_POLLS;
+	c->idle += hint->polls.linger;
 	error = ask(c, hint, SOFTIB_LINGER);
 #ifdef __x86_64__
 	c->tight = __builtin_ia32_rdtsc();
@@ -259,7 +244,7 @@ int softib_fetch_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	if (any_ready(&c->ready)) {
 		n = take_ready(c, room, wc);
 		hint->reaped++; /* advice, like all of the hint */
-		if (__builtin_expect(++c->reaped >= REAP_POLLS && packet_waits(hint), 0))
+		if (__builtin_expect(++c->reaped >= hint->polls.reap && packet_waits(hint), 0))
 			ask(c, hint, SOFTIB_AGAIN);
 		/* Fewer than there is room for would mean that there are no more. */
 		while (n < room && __atomic_load_n(&c->ready.more, __ATOMIC_RELAXED) && !ask(c, hint, SOFTIB_AGAIN)) {

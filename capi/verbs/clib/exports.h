@@ -26,6 +26,9 @@ struct softib_hint {
 	} ring[64];
 	uint64_t staged; /* the first struct softib_stage with receives that the adapter has not taken */
 	uint32_t parked; /* queue pairs wait for room at a peer */
+	struct softib_polls {
+		uint32_t idle, gap, reap, tight, ticks, linger;
+	} polls; /* who polls how: driver/endpoint/duty.go has the table */
 	uint32_t pad;
 };
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"softib/driver/endpoint"
 	"softib/internal/cacheline"
 	"softib/node/hca"
 )
@@ -55,16 +56,6 @@ func (o *cqObj) tap() { o.ctx.dev.Tap(o.cq, o.move, o.ready.len) }
 
 func (o *cqObj) untap() { o.ctx.dev.Tap(o.cq, nil, nil) }
 
-const (
-	// lingers is how often linger looks: for a microsecond or two.
-	lingers = 500
-	// lingerGap is how many looks find nothing between packets that do not belong together.
-	lingerGap = 100
-	// lingerNot is how often not to linger where the program seems to wait for something else: a fifth of a
-	// millisecond.
-	lingerNot = 1000
-)
-
 // linger waits a moment for packets, or for room to send, until there is a completion; where another queue has got one,
 // which the program may poll in turn, not for long. It is for a program that does nothing but poll: the way from C to
 // Go is behind it when the packet comes.
@@ -72,20 +63,20 @@ func (o *cqObj) linger() {
 	hint := (*C.struct_softib_hint)(o.ctx.dev.Hint())
 	stirs, moved := atomic.LoadUint32((*uint32)(&hint.stirs)), atomic.LoadUint32(&moves)
 	empty := 0
-	for i := 0; i < lingers && o.ready.len() == 0 && atomic.LoadUint32((*uint32)(&hint.stirs)) == stirs; i++ {
+	for i := 0; i < endpoint.LingerLooks && o.ready.len() == 0 && atomic.LoadUint32((*uint32)(&hint.stirs)) == stirs; i++ {
 		if now := atomic.LoadUint32(&moves); now != moved {
 			// The acknowledgement of what is answered there is often next.
-			moved, i = now, max(i, lingers-lingerGap)
+			moved, i = now, max(i, endpoint.LingerLooks-endpoint.LingerGap)
 		}
-		if packetWaits(hint) || i%lingerGap == lingerGap-1 && atomic.LoadUint32((*uint32)(&hint.parked)) != 0 {
-			if o.ctx.dev.Advance(o.cq, empty/lingerGap) {
+		if packetWaits(hint) || i%endpoint.LingerGap == endpoint.LingerGap-1 && atomic.LoadUint32((*uint32)(&hint.parked)) != 0 {
+			if o.ctx.dev.Advance(o.cq, empty/endpoint.LingerGap) {
 				// That may be what the program waits for, by looking at its memory: this is not the place to wait then.
 				if o.ready.len() == 0 {
-					atomic.StoreUint32((*uint32)(&o.ready.away), lingerNot)
+					atomic.StoreUint32((*uint32)(&o.ready.away), endpoint.LingerNot)
 				}
 				return
 			}
-			i += lingers / 8 // there is an end to it
+			i += endpoint.LingerLooks / 8 // there is an end to it
 			empty = 0
 		} else {
 			empty++

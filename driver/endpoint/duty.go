@@ -1,0 +1,186 @@
+package endpoint
+
+import "softib/proto/ib"
+
+// Who does an endpoint's work: takes in packets, keeps timers, sends what is due. An adapter of silicon always runs;
+// here it is the program that polls, or the attendant (a thread of ours), or nobody until a peer wakes the attendant.
+// duty decides, and nothing else does. It knows no time and no memory: it is told what happened, says what is so now,
+// and its driver (attend.go) does what follows. Everything that is a number of looks or polls is in one table, the
+// C code's thresholds too, which reach it by the hint.
+
+// Post is who is on duty, as the attendant has it.
+type Post uint8
+
+// Posts.
+const (
+	// Asleep: nobody looks. The bell says so, and who sends wakes the attendant.
+	Asleep Post = iota
+	// Dozing is Asleep for a moment. Rings are written without fences, so a sender may have found somebody on duty while
+	// we found its packet missing; that is over long before the doze is. The same holds for credit that comes back.
+	Dozing
+	// Retiring: the attendant has said that it sleeps, and looks once more.
+	Retiring
+	// Searching: the attendant looks, and has found nothing for a few turns.
+	Searching
+	// Working: the attendant takes in packets.
+	Working
+	// Watching: the program polls. The attendant leaves the work to it, and looks in now and then.
+	Watching
+	numPosts
+)
+
+var postNames = [numPosts]string{"asleep", "dozing", "retiring", "searching", "working", "watching"}
+
+func (p Post) String() string { return postNames[p] }
+
+// sight is what the attendant saw in a turn.
+type sight uint8
+
+const (
+	sawNothing sight = iota
+	sawPackets
+	sawPoller // somebody polls who can be trusted to go on
+	numSights
+)
+
+// nextPost is the table of transitions. From Searching it is Retiring that follows, once that has lasted.
+var nextPost = [numPosts][numSights]Post{
+	Asleep:    {sawNothing: Asleep, sawPackets: Working, sawPoller: Watching},
+	Dozing:    {sawNothing: Asleep, sawPackets: Working, sawPoller: Watching},
+	Retiring:  {sawNothing: Dozing, sawPackets: Working, sawPoller: Watching},
+	Searching: {sawNothing: Searching, sawPackets: Working, sawPoller: Watching},
+	Working:   {sawNothing: Searching, sawPackets: Working, sawPoller: Watching},
+	Watching:  {sawNothing: Searching, sawPackets: Working, sawPoller: Watching},
+}
+
+// onDuty says of each post whether peers need not wake the attendant. While it searches that is left as it is: the
+// program may just have said that it sleeps.
+var onDuty = [numPosts]struct{ says, value bool }{
+	Asleep: {true, false}, Dozing: {true, false}, Retiring: {true, false}, Working: {true, true}, Watching: {true, true},
+}
+
+// The numbers that decide who looks.
+const (
+	// searchTurns is how many turns without work the attendant looks before it retires.
+	searchTurns = 100
+	// restPolls is how often a program may poll after it has armed a queue without being taken for one that goes on
+	// polling.
+	restPolls = 16
+	// claimPolls is how many polls in a row find nothing before their program is one that polls in earnest: peers
+	// need not wake anybody.
+	claimPolls = 4
+	// keepEvery is how many empty polls there are between looks at the timers.
+	keepEvery = 8
+	// Spun is how many empty looks there have to have been at least for a poller to see whether others want its core.
+	Spun = 16
+	// LingerLooks is how often one looks who waits in Go for a program that does nothing but poll: for a microsecond or
+	// two. LingerGap is how many looks find nothing between packets that do not belong together. LingerNot is how
+	// often not to linger where the program seems to wait for something else: a fifth of a millisecond.
+	LingerLooks = 500
+	LingerGap   = 100
+	LingerNot   = 1000
+)
+
+// cPolls is what C code that polls goes by; see struct softib_polls.
+type cPolls struct {
+	idle   uint32 // polls that find nothing before the adapter is asked all the same: some fifty microseconds
+	gap    uint32 // polls that find nothing between packets that do not belong together
+	reap   uint32 // polls that find something before the adapter is asked to take in what came besides
+	tight  uint32 // so many polls, a power of two,
+	ticks  uint32 // within so many ticks of the processor's clock are a program that does nothing else
+	linger uint32 // how many polls the adapter's lingering stands for
+}
+
+var inC = cPolls{idle: 2048, gap: 64, reap: 32, tight: 8, ticks: 800, linger: 15 * 8}
+
+const (
+	// lookIn is how often the attendant looks whether a poller still polls. Peers knock if it matters sooner.
+	lookIn = ib.Millisecond
+	// doze is how long the first sleep is.
+	doze = ib.Millisecond
+)
+
+// duty is the engine. One caller at a time: whoever has the endpoint's lock.
+type duty struct {
+	post   Post
+	turns  int    // that found nothing
+	seen   uint32 // how often the program had looked by the attendant's last turn
+	restAt uint32 // or when it was last about to sleep
+	rests  bool   // it has not polled in earnest since
+	idle   int    // empty polls in a row
+}
+
+// newDuty is that of an endpoint for which nothing has happened yet.
+func newDuty() duty { return duty{post: Searching, turns: searchTurns} }
+
+// turn is told what the attendant found in a turn, how often the program has looked so far, and whether the attendant
+// was woken since its last turn. It says what the attendant is from now on.
+func (d *duty) turn(found int, looked uint32, woken bool) Post {
+	if woken && d.post <= Dozing {
+		d.post, d.turns = Searching, 0
+	}
+	saw := sawNothing
+	switch {
+	case d.polledSince(looked):
+		saw = sawPoller
+	case found > 0:
+		saw = sawPackets
+	}
+	to := nextPost[d.post][saw]
+	if to != Searching {
+		d.turns = 0
+	} else if d.turns++; d.turns > searchTurns {
+		to, d.turns = Retiring, 0
+	}
+	d.post = to
+	return to
+}
+
+// polledSince reports whether the program has polled since the last turn and can be trusted to go on.
+func (d *duty) polledSince(looked uint32) bool {
+	polled := looked != d.seen
+	d.seen = looked
+	return polled && !(d.rests && looked-d.restAt < restPolls)
+}
+
+// rest is told that the program, which has looked so often, is about to sleep.
+func (d *duty) rest(looked uint32) { d.rests, d.restAt, d.idle = true, looked, 0 }
+
+// busy is told of a poll that found packets.
+func (d *duty) busy() { d.idle = 0 }
+
+// chores are what a program does that polls in vain.
+type chores struct {
+	claims bool // say that somebody is on duty
+	keeps  bool // keep the timers
+	yields bool // see whether others want the core
+}
+
+// empty is told of so many polls that found nothing.
+func (d *duty) empty(polls int) chores {
+	was := d.idle
+	d.idle += polls
+	c := chores{yields: d.idle/Spun != was/Spun}
+	if d.idle >= claimPolls {
+		d.rests = false
+		c.claims, c.keeps = true, d.idle/keepEvery != was/keepEvery
+	}
+	return c
+}
+
+// sleep is for how long the attendant may do nothing at its post, where next is when something is due at the latest
+// and parked says that queue pairs wait for room at a peer.
+func (d *duty) sleep(next ib.Time, parked bool) ib.Time {
+	switch d.post {
+	case Watching:
+		return min(lookIn, next)
+	case Dozing:
+		return min(doze, next)
+	case Asleep:
+		if parked {
+			return min(doze, next)
+		}
+		return next
+	}
+	return 0
+}
