@@ -25,7 +25,11 @@ const (
 // call makes sure that the attendant looks, making one if there is none.
 func (e *Endpoint) call() {
 	if !e.employed.Load() && !e.employed.Swap(true) {
-		go e.attend()
+		if e.machine != nil {
+			e.machine.Employ()
+		} else {
+			go e.attend()
+		}
 		return
 	}
 	e.page.Knock()

@@ -7,8 +7,6 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"softib/internal/cacheline"
 	"softib/node/hca"
 	"softib/proto/ib"
@@ -36,16 +34,19 @@ type Config struct {
 	Page   *Page
 	Router Router
 	Ledger *Ledger // nil: nobody wants to know
+	// Machine is nil for the one that we run on.
+	Machine Machine
 }
 
 // Endpoint is one adapter, or one process's part of it, driven by whoever uses it.
 type Endpoint struct {
-	_      [64]byte
-	name   string
-	block  uint16
-	page   *Page
-	router Router
-	start  time.Time
+	_       [64]byte
+	name    string
+	block   uint16
+	page    *Page
+	router  Router
+	start   time.Time
+	machine Machine
 
 	// mu guards the engine and everything below that is not atomic.
 	mu         cacheline.SpinLock
@@ -102,14 +103,13 @@ func New(cfg Config) (*Endpoint, error) {
 	cfg.Engine.ByRefMin = byRefMin
 	cfg.Engine.MaxBundle = bundleMax
 	cfg.Engine.CatchUp = catchUp
-	mem, err := unix.Mmap(-1, 0, int(unsafe.Sizeof(hint{})), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	h, err := newHint(cfg.Machine == nil)
 	if err != nil {
 		return nil, err
 	}
 	e := &Endpoint{
 		name: cfg.Name, block: cfg.Block, page: cfg.Page, router: cfg.Router, start: time.Now(),
-		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, hint: (*hint)(unsafe.Pointer(unsafe.SliceData(mem))),
+		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, hint: h, machine: cfg.Machine,
 		duty: newDuty(), eventful: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
 	}
 	e.hint.polls = inC
@@ -121,9 +121,6 @@ func New(cfg Config) (*Endpoint, error) {
 
 // Name is the device's name.
 func (e *Endpoint) Name() string { return e.name }
-
-// Now is the endpoint's time.
-func (e *Endpoint) Now() ib.Time { return ib.Time(time.Since(e.start)) * ib.Nanosecond }
 
 // Address registers memory under its own address.
 func (e *Endpoint) Address(mem []byte) uint64 {
@@ -378,6 +375,9 @@ func (e *Endpoint) after(some bool) {
 // that is the peer's. Where others wait for cores it sleeps instead for a moment: many who only yield pass the cores
 // among themselves, and kernels have been seen to leave everybody else waiting for seconds.
 func (e *Endpoint) patience(idle int) {
+	if e.machine != nil {
+		return
+	}
 	if e.crowded.Load() {
 		time.Sleep(time.Microsecond) // some 50 by the kernel's measure
 		e.crowded.Store(false)
@@ -592,7 +592,7 @@ func (e *Endpoint) Close() error {
 		return nil
 	}
 	close(e.closing)
-	if e.employed.Swap(true) {
+	if e.employed.Swap(true) && e.machine == nil {
 		e.page.Knock()
 		<-e.gone
 	}

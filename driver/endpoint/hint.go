@@ -1,8 +1,11 @@
 package endpoint
 
 import (
+	"fmt"
 	"sync/atomic"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"softib/node/hca"
 )
@@ -30,6 +33,19 @@ type hint struct {
 }
 
 const hintMany = 0xFFFFFFFF
+
+// newHint makes a hint, outside of Go's heap where C looks at it.
+func newHint(outside bool) (*hint, error) {
+	if !outside {
+		return new(hint), nil
+	}
+	mem, err := unix.Mmap(-1, 0, int(unsafe.Sizeof(hint{})), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: memory that C looks at: %w", err)
+	}
+	return (*hint)(unsafe.Pointer(unsafe.SliceData(mem))), nil
+}
 
 // Hint is the endpoint's hint.
 func (e *Endpoint) Hint() unsafe.Pointer { return unsafe.Pointer(e.hint) }

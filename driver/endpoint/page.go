@@ -17,6 +17,8 @@ const PageBytes = 4096
 // word by which it is woken.
 type Page struct {
 	h *pageHead
+	// rings is called in place of the kernel, where a machine in virtual time wants to know.
+	rings func()
 }
 
 type pageHead struct {
@@ -36,20 +38,31 @@ func NewPage(mem []byte) (*Page, error) {
 	if len(mem) < PageBytes {
 		return nil, fmt.Errorf("endpoint: a page of %d bytes: want %d", len(mem), PageBytes)
 	}
-	return &Page{(*pageHead)(unsafe.Pointer(unsafe.SliceData(mem)))}, nil
+	return &Page{h: (*pageHead)(unsafe.Pointer(unsafe.SliceData(mem)))}, nil
+}
+
+// OnWake has f called whenever the page is woken, instead of the kernel.
+func (p *Page) OnWake(f func()) { p.rings = f }
+
+func (p *Page) ring() {
+	if p.rings != nil {
+		p.rings()
+	} else {
+		futexWake(&p.h.bell)
+	}
 }
 
 // wake rings if nobody looks.
 func (p *Page) wake() {
 	if atomic.LoadUint32(&p.h.bell) == asleep && atomic.CompareAndSwapUint32(&p.h.bell, asleep, awake) {
-		futexWake(&p.h.bell)
+		p.ring()
 	}
 }
 
 // Knock makes the attendant look, whoever else claims to.
 func (p *Page) Knock() {
 	atomic.CompareAndSwapUint32(&p.h.bell, asleep, awake)
-	futexWake(&p.h.bell)
+	p.ring()
 }
 
 func futexWake(w *uint32) {

@@ -35,6 +35,8 @@ const (
 	headBytes = 4096
 	cellBytes = 64
 
+	// RingHeadBytes is how much of a ring's memory says what is in the rest: a ring is new when all of that is zero.
+	RingHeadBytes = headBytes + ringCells*cellBytes
 	// RingBytes is the size of a ring's memory.
 	RingBytes = headBytes + ringCells*cellBytes + areaBytes
 )

@@ -37,8 +37,8 @@ func (s *Sim) manager(node int) *manager {
 		view := ibswitch.NewNode(sw, ibswitch.NodeConfig{Identity: id, PortGUID: n.PortGUID(0)})
 		m = &manager{agent.New(view), nil, view}
 	} else {
-		h, ok := s.hosts[s.hostOf[node]].eng.(*hca.HCA)
-		if !ok {
+		h := adapterOf(s.hosts[s.hostOf[node]].eng)
+		if h == nil {
 			h = newHCA(n, 0) // an engine without management borrows one
 		}
 		links := make([]*link.Port, len(n.Ports))
@@ -48,6 +48,17 @@ func (s *Sim) manager(node int) *manager {
 	}
 	s.managers[node] = m
 	return m
+}
+
+// adapterOf is the adapter of a host as management sees it, nil if it has none: the engine itself, or what it says.
+func adapterOf(e Host) *hca.HCA {
+	switch e := e.(type) {
+	case *hca.HCA:
+		return e
+	case interface{ Adapter() *hca.HCA }:
+		return e.Adapter()
+	}
+	return nil
 }
 
 // Managed lets the links follow what management has written at a node: one that was

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"softib/node/hca"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -244,7 +243,7 @@ func (s *Sim) portChanged(at uint32) {
 	}
 	host := uint32(p.Site.Host)
 	h := &s.hosts[host]
-	if a, ok := h.eng.(*hca.HCA); ok && a.Port(p.Site.Num) != nil {
+	if a := adapterOf(h.eng); a != nil && a.Port(p.Site.Num) != nil {
 		if v := *a.Port(p.Site.Num); v.State != p.State() {
 			v.State, v.MTU = p.State(), p.NeighborMTU()
 			a.SetPort(p.Site.Num, v)

@@ -48,7 +48,7 @@ func newStage(t *testing.T, sc *Scenario) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.sim = s
+	c.sim, c.world = s.sim, s
 	st := &stage{scene: c, mem: newMemory(c)}
 	st.last = panel{&witness{scene: c}, newCompletion(c), newStatus(c), newDelivery(c), st.mem, &credit{scene: c},
 		&drops{scene: c}}

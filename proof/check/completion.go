@@ -227,6 +227,12 @@ func (s *status) retries(now ib.Time, conn *workload.Conn, f *workload.FlowState
 	// A failed try needs a packet that was harmed, its own or the answer's.
 	tries := int(conn.Retry) + 1
 	since := now - 2*ib.Time(tries+1)*ib.AckTimeout(conn.Timeout) - 5*ib.Millisecond
+	if m := s.world.machine; m != nil && (m.Stalled(f.From.Host, since) || m.Stalled(f.To.Host, since)) {
+		return "" // nobody did its work
+	}
+	if s.world.machine != nil && posted(f, workload.DeregLocal) {
+		return "" // a payload by reference that was taken back is a lost packet
+	}
 	if n := s.harmed(since, f); n < tries {
 		return fmt.Sprintf("%d tries failed, but only %d faults have hit the two hosts since %v", tries, n,
 			max(since, 0))
@@ -307,7 +313,7 @@ func (s *status) Event(now ib.Time, host int, e hca.Event) {
 	case hca.EventCQErr, hca.EventQPFatal, hca.EventSRQErr, hca.EventDeviceFatal, hca.EventWQFatal:
 		s.report(statusName, nil, "h%d: event %v", host+1, e)
 	case hca.EventQPAccessErr, hca.EventQPReqErr:
-		if end, ok := e.QP.Owner.(*workload.End); ok && !s.misusedBy(end.In, host) {
+		if end := s.run.EndAt(e.QP); end != nil && !s.misusedBy(end.In, host) {
 			s.report(statusName, []int{end.In.ID}, "%s: event %v although its peer does nothing wrong", endName(end), e)
 		}
 	}

@@ -95,17 +95,21 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 		sink = rec
 		defer func() { res.Packets = rec.lines() }()
 	}
-	s, err := sc.build(g, sink, opt.wireExact)
+	w, err := sc.build(g, sink, opt.wireExact)
 	if err != nil {
 		c.report("scenario", nil, "%v", err)
 		return res
 	}
-	c.sim = s
+	s := w.sim
+	c.sim, c.world = s, w
+	if w.machine != nil {
+		defer w.machine.Close()
+	}
 	mem := newMemory(c)
 	tally := &counter{scene: c}
 	all := panel{&witness{scene: c}, tally, newCompletion(c), newStatus(c), newDelivery(c), mem, &credit{scene: c},
 		part, &drops{scene: c}}
-	r, err := workload.New(s, &sc.Work, all)
+	r, err := workload.New(w, &sc.Work, all)
 	if err != nil {
 		c.report("scenario", nil, "%v", err)
 		return res
@@ -114,7 +118,7 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 	mem.begin()
 	h := &history{scene: c, all: all}
 	h.play()
-	res.Hash, res.Hops, res.End = s.TraceHash(), s.Hops(), s.Now()
+	res.Hash, res.Hops, res.End = w.hash(), s.Hops(), s.Now()
 	res.Ops, _ = sc.Work.Totals()
 	res.Tally = tally.finish()
 	return res
@@ -147,7 +151,7 @@ func (h *history) play() {
 			h.unfinished("does not end: it is " + fmt.Sprint(s.Now()-h.sc.Quiet()) + " after the last fault")
 			return
 		}
-		w := s.Next(min(limit, s.Now()+slice))
+		w := h.world.next(min(limit, s.Now()+slice))
 		if w.Kind == sim.WakeIdle {
 			h.unfinished("will never end: nothing is left to happen")
 			break
@@ -176,6 +180,9 @@ func (h *history) handle(w sim.Wake) {
 		return
 	}
 	if w.ID >= timerStop {
+		if m := h.world.machine; m != nil {
+			m.Kill(int(w.ID &^ timerStop))
+		}
 		h.run.Stop(int(w.ID &^ timerStop))
 		return
 	}
@@ -189,12 +196,15 @@ func (h *history) handle(w sim.Wake) {
 // after the load.
 func (h *history) rest() bool {
 	s := h.sim
+	if m := h.world.machine; m != nil {
+		m.Rest()
+	}
 	limit := max(s.Now(), h.sc.Quiet()) + boundRest
 	if h.sc.AlwaysRefresh {
 		limit -= boundRest - 20*ib.Millisecond // it never falls silent
 	}
 	for s.Now() < limit {
-		w := s.Next(min(limit, s.Now()+slice))
+		w := h.world.next(min(limit, s.Now()+slice))
 		if w.Kind == sim.WakeIdle {
 			return true
 		}

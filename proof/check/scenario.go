@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"softib/driver/machine"
 	"softib/driver/sim"
 	"softib/node/ibswitch"
 	"softib/node/link"
@@ -36,6 +37,9 @@ type Scenario struct {
 	Calm   bool
 	Faults []Fault
 	Work   workload.Spec
+	// Machine has the hosts be processes of a computer, driven as those of users are; without it the simulation drives
+	// their adapters itself.
+	Machine *machine.Config
 }
 
 // FaultKind sorts faults.
@@ -77,6 +81,9 @@ func (f Fault) String() string {
 // Quiet is when the last fault is over.
 func (sc *Scenario) Quiet() ib.Time {
 	t := ib.Time(0)
+	if sc.Machine != nil {
+		t = sc.Machine.Until + sc.Machine.StallMax
+	}
 	for i := range sc.Faults {
 		t = max(t, sc.Faults[i].At+sc.Faults[i].For)
 	}
@@ -114,15 +121,46 @@ func Draw(seed uint64, hosts int) Scenario {
 	}
 	faulty := !sc.Calm && !one(5)
 	sc.Enforce = one(2)
+	if isMachine(seed) {
+		faulty = sc.drawMachine(rng, hosts, faulty)
+	}
 	g := sc.graph()
 	sc.Work = workload.Generate(rng, workload.Shape{
 		Hosts: len(g.Hosts()), Conns: 6 + 2*len(g.Hosts()), Ops: 50, Bytes: 5 << 20, MTU: sc.MTU,
-		Lossy: faulty || sc.HOQ > 0 || sc.Life > 0, Calm: sc.Calm, Partitions: one(3),
+		Lossy: faulty || sc.HOQ > 0 || sc.Life > 0 || sc.Machine != nil, Calm: sc.Calm, Partitions: one(3),
 	})
 	if faulty {
 		sc.drawFaults(rng, g)
 	}
 	return sc
+}
+
+// isMachine reports whether the hosts of a seed's history are processes of a computer.
+func isMachine(seed uint64) bool { return seed%4 == 1 || seed%4 == 2 }
+
+// drawMachine draws a computer. It reports whether cables go wrong as well: where all ways are direct no packet crosses
+// one.
+func (sc *Scenario) drawMachine(rng *rand.Rand, hosts int, faulty bool) bool {
+	m := &machine.Config{Seed: sc.Seed, Direct: [...]int{0, 50, 100, 100}[rng.IntN(4)]}
+	for range hosts {
+		m.Habits = append(m.Habits, machine.Habit(rng.IntN(int(machine.NumHabit))))
+	}
+	sc.Calm = false
+	sc.AlwaysRefresh = false // processes stand still for seconds, and a refresh is due every few microseconds
+	if rng.IntN(4) > 0 {
+		m.Stalls = [...]int{20, 100, 1000}[rng.IntN(3)]
+		m.StallMax = [...]ib.Time{100 * ib.Microsecond, 10 * ib.Millisecond, 3 * ib.Second}[rng.IntN(3)]
+		m.Until = 2 * busy
+	}
+	if rng.IntN(3) == 0 {
+		m.Renews = [...]ib.Time{5 * ib.Microsecond, 50 * ib.Microsecond}[rng.IntN(2)]
+		m.Until = 2 * busy
+	}
+	if m.Direct > 0 {
+		sc.Enforce, sc.HOQ, sc.Life = false, 0, 0 // direct ways go past the switches
+	}
+	sc.Machine = m
+	return faulty && m.Direct < 100
 }
 
 // drawTopo draws a topology. It reports whether shortest paths on it, and a multicast tree,
@@ -213,10 +251,34 @@ func (sc *Scenario) drawFaults(rng *rand.Rand, g *topo.Graph) {
 
 // build makes the simulation of a scenario, up and routed, with its faults
 // planned.
-func (sc *Scenario) build(g *topo.Graph, sink sim.Sink, wireExact bool) (*sim.Sim, error) {
+func (sc *Scenario) build(g *topo.Graph, sink sim.Sink, wireExact bool) (world, error) {
+	if sc.Machine == nil {
+		s, err := sc.buildFabric(g, sink, wireExact, nil)
+		return world{Fabric: workload.Bare{Sim: s}, sim: s, next: s.Next, hash: s.TraceHash}, err
+	}
+	m, err := machine.New(*sc.Machine, func(newHost func(*topo.Node) sim.Host) (*sim.Sim, error) {
+		return sc.buildFabric(g, sink, wireExact, newHost)
+	})
+	if err != nil {
+		return world{}, err
+	}
+	return world{Fabric: m, sim: m.Sim, machine: m, next: m.Next, hash: m.TraceHash}, nil
+}
+
+// world is where a scenario happens.
+type world struct {
+	workload.Fabric
+	sim     *sim.Sim
+	machine *machine.Machine // nil if there is none
+	next    func(until ib.Time) sim.Wake
+	hash    func() uint64
+}
+
+func (sc *Scenario) buildFabric(g *topo.Graph, sink sim.Sink, wireExact bool,
+	newHost func(*topo.Node) sim.Host) (*sim.Sim, error) {
 	mtuBlocks := (sc.MTU.Bytes() + 124 + 2 + link.BlockSize - 1) / link.BlockSize
 	s, err := sim.New(g, sim.Config{
-		Seed: sc.Seed, WireExact: wireExact, HashPayload: true, Sink: sink,
+		Seed: sc.Seed, NewHost: newHost, WireExact: wireExact, HashPayload: true, Sink: sink,
 		StoreForward: sc.StoreForward, AlwaysRefresh: sc.AlwaysRefresh,
 		Port: link.Config{MTUCap: sc.MTU, VLCap: sc.VLs, BufferBlocks: sc.Buffer * mtuBlocks},
 	})

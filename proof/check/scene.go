@@ -28,6 +28,7 @@ const violationsMax = 16
 type scene struct {
 	sc    *Scenario
 	sim   *sim.Sim
+	world world
 	run   *workload.Runner
 	found []Violation
 	more  int
@@ -220,7 +221,7 @@ func (w *witness) Event(now ib.Time, host int, e hca.Event) {
 	if e.Type != hca.EventQPAccessErr && e.Type != hca.EventQPReqErr || e.QP == nil {
 		return
 	}
-	if end, ok := e.QP.Owner.(*workload.End); ok {
+	if end := w.run.EndAt(e.QP); end != nil {
 		w.fail(now, end)
 	}
 }

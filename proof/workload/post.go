@@ -18,6 +18,7 @@ func (r *Runner) post(i int, f *FlowState) {
 				o.Skipped = true
 				f.next++
 				f.waited = false
+				r.touch(f.To.Host) // which may wait for it
 				continue
 			}
 			if !open {
@@ -366,6 +367,7 @@ func (r *Runner) misuse(o *OpState) {
 		if err := h.DeregMR(o.doomed); err != nil {
 			r.obs.Refused(now, f.From.Host, "dereg_mr", err)
 		}
+		r.Sim.Wake(f.From.Host) // the program has its memory back when the call returns
 		r.obs.Freed(now, o.Area)
 	case DeregRemote:
 		h := r.hosts[f.To.Host].h
@@ -375,6 +377,7 @@ func (r *Runner) misuse(o *OpState) {
 		if err := h.DeregMR(f.To.Target); err != nil && !errors.Is(err, hca.ErrDestroyed) {
 			r.obs.Refused(now, f.To.Host, "dereg_mr", err)
 		}
+		r.Sim.Wake(f.To.Host)
 		r.obs.Freed(now, f.To.TargetAt)
 	case KillQP:
 		r.fail(f.From)

@@ -64,11 +64,11 @@ func (r *Runner) mayEnd(f *FlowState, i int) bool {
 // Start posts the receives and the first sends.
 func (r *Runner) Start() {
 	for i, hs := range r.hosts {
-		for e, ok := hs.h.PollEvent(); ok; e, ok = hs.h.PollEvent() {
+		for e, ok := r.Sim.PollEvent(i); ok; e, ok = r.Sim.PollEvent(i) {
 			r.obs.Event(r.Sim.Now(), i, e)
 		}
 		for _, cq := range hs.cqs {
-			cq.ReqNotify(false)
+			r.Sim.Arm(i, cq)
 		}
 	}
 	for _, v := range r.recvs {
@@ -137,6 +137,10 @@ func (r *Runner) Handle(w sim.Wake) bool {
 		r.touch(w.Host)
 	case sim.WakeTimer:
 		arg := int(w.ID &^ uint64(timerKind))
+		if host, ok := r.actor(w.ID); ok && !r.stopped[host] && r.Sim.Still(host) {
+			r.Sim.At(r.Sim.Now()+stillLook, w.ID)
+			return true
+		}
 		switch w.ID & timerKind {
 		case timerPost:
 			f := r.Flows[arg]
@@ -161,6 +165,29 @@ func (r *Runner) Handle(w sim.Wake) bool {
 	return true
 }
 
+// stillLook is when to look again at a program that stands still and has something to do.
+const stillLook = 200 * ib.Microsecond
+
+// actor is the host whose program acts when a timer has come.
+func (r *Runner) actor(id uint64) (int, bool) {
+	arg := int(id &^ uint64(timerKind))
+	switch id & timerKind {
+	case timerPost:
+		return r.Flows[arg].From.Host, true
+	case timerRecv:
+		return r.recvs[arg].At.Host, true
+	case timerMisuse:
+		f := r.Flows[arg>>16]
+		if f.Ops[arg&0xFFFF].Misuse == DeregRemote {
+			return f.To.Host, true
+		}
+		return f.From.Host, true
+	case timerHangup:
+		return r.Ends[arg].Host, true
+	}
+	return 0, false
+}
+
 // touch notes that a host is to be looked at.
 func (r *Runner) touch(host int) {
 	if host < len(r.hosts) && !r.isDirty[host] {
@@ -178,7 +205,7 @@ func (r *Runner) settle() {
 		host := r.dirty[0]
 		r.dirty = r.dirty[1:]
 		r.isDirty[host] = false
-		if r.stopped[host] {
+		if r.stopped[host] || r.Sim.Still(host) {
 			continue
 		}
 		r.poll(host)
@@ -206,7 +233,7 @@ func (r *Runner) settle() {
 // one stays: half a message may hold a receive of a shared queue.
 func (r *Runner) closeEarly(ends ...*End) {
 	for _, e := range ends {
-		if r.stopped[e.Host] || e.QP.State() == hca.StateErr {
+		if r.stopped[e.Host] || r.Sim.Still(e.Host) || e.QP.State() == hca.StateErr {
 			return
 		}
 	}
@@ -249,12 +276,12 @@ func (r *Runner) Drain() {
 // poll takes a host's events and completions, all of them.
 func (r *Runner) poll(host int) {
 	hs, now := r.hosts[host], r.Sim.Now()
-	for e, ok := hs.h.PollEvent(); ok; e, ok = hs.h.PollEvent() {
+	for e, ok := r.Sim.PollEvent(host); ok; e, ok = r.Sim.PollEvent(host) {
 		if e.Type != hca.EventCompletion {
 			r.obs.Event(now, host, e)
 		}
 		if e.Type == hca.EventSQDrained {
-			if end, ok := e.QP.Owner.(*End); ok {
+			if end := r.EndAt(e.QP); end != nil {
 				r.drained(end)
 				r.touch(host)
 			}
@@ -268,8 +295,8 @@ func (r *Runner) poll(host int) {
 		}
 	}
 	for _, cq := range hs.cqs {
-		cq.ReqNotify(false)
-		for n := cq.Poll(r.wcs[:]); n > 0; n = cq.Poll(r.wcs[:]) {
+		r.Sim.Arm(host, cq)
+		for n := r.Sim.Poll(host, cq, r.wcs[:]); n > 0; n = r.Sim.Poll(host, cq, r.wcs[:]) {
 			for i := range r.wcs[:n] {
 				wc := r.wcs[i]
 				if wc.WRID&sendID != 0 {
@@ -306,12 +333,13 @@ func (r *Runner) Recv(id uint64) *Recv {
 // EndOf finds the end whose queue pair has a number on a host.
 func (r *Runner) EndOf(host int, n ib.QPN) *End {
 	if q := r.hosts[host].h.QP(n); q != nil {
-		if e, ok := q.Owner.(*End); ok {
-			return e
-		}
+		return r.EndAt(q)
 	}
 	return nil
 }
+
+// EndAt finds the end that a queue pair is; nil if there is none.
+func (r *Runner) EndAt(q *hca.QP) *End { return r.byQP[q] }
 
 // FlowByID finds a flow, nil if there is none.
 func (r *Runner) FlowByID(id int) *FlowState { return r.byFlow[id] }

@@ -3,7 +3,6 @@ package workload
 import (
 	"fmt"
 
-	"softib/driver/sim"
 	"softib/node/hca"
 	"softib/node/ibswitch"
 	"softib/proto/ib"
@@ -26,18 +25,18 @@ const QKey ib.QKey = 0x11110000
 
 // New makes the objects of spec on the adapters of s, which must be up, and connects
 // them. Nothing is posted yet.
-func New(s *sim.Sim, spec *Spec, obs Observer) (*Runner, error) {
+func New(s Fabric, spec *Spec, obs Observer) (*Runner, error) {
 	if s.NumHosts() < spec.Hosts {
 		return nil, fmt.Errorf("workload: spec wants %d hosts: the fabric has %d", spec.Hosts, s.NumHosts())
 	}
 	r := &Runner{
-		Sim: s, Spec: spec, obs: obs, byFlow: map[int]*FlowState{},
+		Sim: s, Spec: spec, obs: obs, byFlow: map[int]*FlowState{}, byQP: map[*hca.QP]*End{},
 		stopped: make([]bool, s.NumHosts()), isDirty: make([]bool, s.NumHosts()),
 	}
 	for i := range spec.Hosts {
-		h, ok := s.Host(i).(*hca.HCA)
-		if !ok {
-			return nil, fmt.Errorf("workload: host %d is a %T: want an *hca.HCA", i, s.Host(i))
+		h := s.Engine(i)
+		if h == nil {
+			return nil, fmt.Errorf("workload: host %d has no adapter: want an *hca.HCA", i)
 		}
 		r.hosts = append(r.hosts, &hostState{h: h, cqNeed: make([]int, cqPerHost),
 			layout: layout{host: i, seed: key(spec.Seed, uint64(i))}})
@@ -259,7 +258,6 @@ func (r *Runner) makeEnd(f *failing, e *End) {
 	e.Target = r.reg(f, e.TargetAt, e.targetPD, access)
 	init := hca.QPInit{
 		Type: typ, PD: e.pd, SendCQ: e.scq, RecvCQ: e.rcq, SigAll: c.SigAll, XRCD: hs.xrcd, BlockSelfMC: e.E == 1,
-		Owner: e,
 		Caps: hca.Caps{
 			MaxSendWR: e.Flow.Spec.SendDepth, MaxSendSGE: max(e.Flow.Spec.SendSGEs, 1), MaxInline: maxInline,
 			MaxRecvWR: max(len(e.Recvs), 1), MaxRecvSGE: max(e.In.Spec.RecvSGEs, 1),
@@ -276,6 +274,7 @@ func (r *Runner) makeEnd(f *failing, e *End) {
 	}
 	qp, err := hs.h.CreateQP(init)
 	e.QP = try(f, qp, err)
+	r.byQP[qp] = e
 	for _, t := range e.In.Spec.Windows {
 		mw, err := hs.h.AllocMW(e.targetPD, t)
 		hs.mws = append(hs.mws, try(f, mw, err))

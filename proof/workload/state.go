@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"softib/driver/sim"
 	"softib/node/hca"
 	"softib/proto/ib"
 )
@@ -146,7 +145,7 @@ type Observer interface {
 
 // Runner runs a spec on a simulation.
 type Runner struct {
-	Sim   *sim.Sim
+	Sim   Fabric
 	Spec  *Spec
 	Mem   [][]byte // by host
 	Ends  []*End   // two a conn
@@ -161,6 +160,7 @@ type Runner struct {
 	hosts   []*hostState
 	recvs   []*Recv
 	byFlow  map[int]*FlowState
+	byQP    map[*hca.QP]*End
 	stopped []bool
 	dirty   []int
 	isDirty []bool

@@ -154,7 +154,7 @@ func TestRunner(t *testing.T) {
 		spec := Generate(rand.New(rand.NewPCG(seed, 2)),
 			Shape{Hosts: 5, Conns: 12, Ops: 20, Bytes: 1 << 20, MTU: ib.MTU4096, Calm: true})
 		l := &listener{}
-		r, err := New(s, &spec, l)
+		r, err := New(Bare{s}, &spec, l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := s.BringUp(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(s, &Spec{Hosts: 3}, &listener{}); err == nil {
+	if _, err := New(Bare{s}, &Spec{Hosts: 3}, &listener{}); err == nil {
 		t.Error("three hosts on a fabric of two")
 	}
 }

@@ -1,0 +1,35 @@
+package endpoint
+
+import (
+	"time"
+
+	"softib/node/hca"
+	"softib/proto/ib"
+)
+
+// Machine is what an endpoint uses of the computer it runs on, besides memory. An endpoint without one runs on ours; in
+// virtual time somebody else is the computer, so that the same code can be stopped between any two of its steps.
+type Machine interface {
+	// Now is the time.
+	Now() ib.Time
+	// Employ is asked once for an attendant: from now on AttendOnce wants to be called, whenever the page was woken and
+	// when the sleep that it returned is over.
+	Employ()
+}
+
+// Now is the endpoint's time.
+func (e *Endpoint) Now() ib.Time {
+	if e.machine != nil {
+		return e.machine.Now()
+	}
+	return ib.Time(time.Since(e.start)) * ib.Nanosecond
+}
+
+// AttendOnce is one turn of the attendant, for a Machine. It says for how long the attendant may do nothing.
+func (e *Endpoint) AttendOnce() (Post, ib.Time) {
+	post, sleep, _ := e.attendOnce()
+	return post, sleep
+}
+
+// Engine is the adapter itself, for who has the machine to himself: nobody else may be in it.
+func (e *Endpoint) Engine() *hca.HCA { return e.eng }

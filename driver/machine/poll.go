@@ -1,0 +1,108 @@
+package machine
+
+import (
+	"os"
+	"unsafe"
+
+	"softib/driver/endpoint"
+	"softib/node/hca"
+)
+
+// tap is where C code would find a queue's completions.
+type tap struct {
+	cq   *hca.CQ
+	list []hca.WC
+}
+
+// tapRoom is how many completions fit there.
+const tapRoom = 8
+
+func (t *tap) move() {
+	var wcs [tapRoom]hca.WC
+	n := t.cq.Poll(wcs[:tapRoom-len(t.list)])
+	t.list = append(t.list, wcs[:n]...)
+}
+
+func (t *tap) outside() int { return len(t.list) }
+
+// Poll moves completions of a queue of a host's program to out, as the program does it.
+func (m *Machine) Poll(host int, cq *hca.CQ, out []hca.WC) int {
+	p := m.procs[host]
+	if p.dead {
+		return 0
+	}
+	n := 0
+	if p.habit == Taps {
+		n = p.reap(cq, out)
+	} else {
+		n = p.ep.Poll(cq, out)
+	}
+	if n > 0 {
+		p.found = true
+	}
+	for i := range out[:n] {
+		m.mix(uint64(m.Now()) ^ out[i].WRID<<8 ^ uint64(out[i].Status)<<4 ^ uint64(host))
+	}
+	return n
+}
+
+// reap is Poll for a tapped queue: what is there, else what a call brings.
+func (p *process) reap(cq *hca.CQ, out []hca.WC) int {
+	t := p.taps[cq]
+	if t == nil {
+		t = &tap{cq: cq}
+		p.taps[cq] = t
+		p.ep.Tap(cq, t.move, t.outside)
+	}
+	if len(t.list) == 0 {
+		p.ep.Advance(cq, min(p.empties, endpoint.Spun))
+	}
+	n := copy(out, t.list)
+	t.list = t.list[:copy(t.list, t.list[n:])]
+	return n
+}
+
+// Arm asks for an event of a queue where the program is about to sleep.
+func (m *Machine) Arm(host int, cq *hca.CQ) {
+	p := m.procs[host]
+	if p.dead || !p.sleepy() {
+		return
+	}
+	p.ep.NotifyCQ(cq, func() {
+		p.armed = false
+		p.lookLater(m.around(wakeTime))
+	})
+	p.armed = true
+	p.ep.Arm(cq, false)
+}
+
+// PollEvent is the oldest asynchronous event of a host's program.
+func (m *Machine) PollEvent(host int) (hca.Event, bool) {
+	p := m.procs[host]
+	if len(p.events) == 0 {
+		return hca.Event{}, false
+	}
+	e := p.events[0]
+	p.events = p.events[1:]
+	return e, true
+}
+
+// self is this process, as rings know it: everything here is in one. outsider is none.
+var self = os.Getpid()
+
+const outsider = -1
+
+// readable is what peers try to read to see whether they may.
+var readable [64]byte
+
+func probeAt() uint64 { return uint64(uintptr(unsafe.Pointer(&readable))) }
+
+func takeRing() []byte { return ringPool.Get().([]byte) }
+
+// giveRing clears what a ring's ends believe; payloads they have written themselves.
+func giveRing(mem []byte) {
+	clear(mem[:endpoint.RingHeadBytes])
+	ringPool.Put(mem) //nolint:staticcheck // a slice's header is small beside it
+}
+
+func takeSlots() []byte { return slotsPool.Get().([]byte) }

@@ -1,0 +1,319 @@
+package machine
+
+import (
+	"slices"
+	"sync"
+	"unsafe"
+
+	"softib/driver/endpoint"
+	"softib/node/agent"
+	"softib/node/hca"
+	"softib/proto/ib"
+)
+
+// process is a program with its endpoint.
+type process struct {
+	m        *Machine
+	host     int
+	ep       *endpoint.Endpoint
+	page     *endpoint.Page
+	slots    *endpoint.Slots
+	slotsMem []byte
+	port     *port // where it meets the simulated fabric
+	keys     []endpoint.Key
+	out      []*channel
+
+	habit     Habit
+	attendAt  ib.Time // when the attendant's next turn is; Never if it sleeps
+	lookAt    ib.Time // when the program looks next
+	still     ib.Time // it does nothing before
+	lastStill ib.Time
+	dead      bool
+	employed  bool
+	empties   int // looks in a row that found nothing
+	found     bool
+	armed     bool // it sleeps until an event comes
+
+	events []hca.Event
+	taps   map[*hca.CQ]*tap
+}
+
+// channel is a ring to another process, or to the fabric (to is nil).
+type channel struct {
+	to  *process
+	sl  ib.SL
+	mem []byte
+	out *endpoint.Out
+	in  *endpoint.In // the other end, unless the fabric has it
+}
+
+// block is the share of queue pair numbers of a host's only process.
+const block = 1
+
+func (m *Machine) newProcess(host int, at *port) (*process, error) {
+	p := &process{m: m, host: host, port: at, attendAt: ib.Never, lookAt: ib.Never, lastStill: -ib.Second,
+		habit: m.cfg.Habits[host%len(m.cfg.Habits)], taps: map[*hca.CQ]*tap{}}
+	var err error
+	if p.page, err = endpoint.NewPage(aligned(endpoint.PageBytes)); err != nil {
+		return nil, err
+	}
+	p.page.OnWake(p.woken)
+	p.slotsMem = takeSlots()
+	if p.slots, err = endpoint.NewSlots(p.slotsMem); err != nil {
+		return nil, err
+	}
+	n := m.HostNode(host)
+	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), FirstQPN: block << endpoint.BlockBits, KeySeed: uint8(host)}
+	for num := 1; num < len(n.Ports); num++ {
+		cfg.PortGUID = append(cfg.PortGUID, n.PortGUID(ib.PortNum(num)))
+	}
+	p.ep, err = endpoint.New(endpoint.Config{Name: n.Name, Engine: cfg, Block: block, Page: p.page, Router: p, Machine: p})
+	if err != nil {
+		return nil, err
+	}
+	for num := 1; num < len(n.Ports); num++ {
+		// What management has written there; the fabric's own adapter stands for the host in its eyes.
+		p.ep.SetPort(ib.PortNum(num), *at.adapter.Port(ib.PortNum(num)))
+	}
+	p.ep.ForgetEvents()
+	p.ep.NotifyEvents(func(e hca.Event) {
+		p.events = append(p.events, e)
+		p.lookLater(m.around(wakeTime)) // a thread of the program waits for them
+	})
+	return p, at.join(p)
+}
+
+// Now is the machine's time.
+func (p *process) Now() ib.Time { return p.m.Now() }
+
+// Employ makes the attendant run.
+func (p *process) Employ() {
+	p.employed = true
+	p.attendLater(p.m.around(wakeTime))
+}
+
+// woken is the kernel's wake-up of the attendant.
+func (p *process) woken() {
+	if p.employed {
+		p.attendLater(p.m.around(wakeTime))
+	}
+}
+
+func (p *process) attendLater(d ib.Time) {
+	if t := p.m.Now() + d; t < p.attendAt && !p.dead {
+		p.attendAt = t
+		p.m.at(t, doAttend, p.host, 0)
+	}
+}
+
+// rests reports whether the process does nothing now; it is asked at each step, before it is done.
+func (p *process) rests() bool {
+	m := p.m
+	if p.dead {
+		return true
+	}
+	if m.Now() >= p.still && m.cfg.Stalls > 0 && m.troubled() && m.rng.IntN(m.cfg.Stalls) == 0 {
+		// Mostly a slice of somebody else's, now and then a debugger.
+		d := ib.Time(m.rng.Int64N(int64(min(m.cfg.StallMax, 400*ib.Microsecond))))
+		if m.rng.IntN(8) == 0 {
+			d = ib.Time(m.rng.Int64N(int64(m.cfg.StallMax)))
+		}
+		p.still = m.Now() + d
+		p.lastStill = p.still
+		m.stalls++
+	}
+	return m.Now() < p.still
+}
+
+// attend is a turn of the attendant.
+func (p *process) attend() {
+	if p.m.Now() != p.attendAt {
+		return // another turn has taken this one's place
+	}
+	p.attendAt = ib.Never
+	if p.rests() {
+		if !p.dead {
+			p.attendLater(p.still - p.m.Now())
+		}
+		return
+	}
+	post, sleep := p.ep.AttendOnce()
+	p.m.mix(uint64(p.m.Now())<<8 ^ uint64(p.host)<<4 ^ uint64(post))
+	switch {
+	case sleep == ib.Never:
+	case sleep > 0:
+		p.attendLater(sleep)
+	default:
+		p.attendLater(turnTime)
+	}
+}
+
+// look is a step of the program. It reports whether the load is to look at the host.
+func (p *process) look() bool {
+	if p.m.Now() != p.lookAt {
+		return false
+	}
+	p.lookAt = ib.Never
+	if p.rests() {
+		if !p.dead {
+			p.lookLater(p.still - p.m.Now())
+		}
+		return false
+	}
+	p.armed = false
+	if p.found {
+		p.empties = 0
+	} else {
+		p.empties++
+	}
+	p.found = false
+	return true
+}
+
+func (p *process) lookLater(d ib.Time) {
+	if t := p.m.Now() + d; t < p.lookAt && !p.dead {
+		p.lookAt = t
+		p.m.at(t, doLook, p.host, 0)
+	}
+}
+
+// lookAgain plans the program's next look.
+func (p *process) lookAgain() {
+	if p.found {
+		p.empties = 0
+	}
+	switch {
+	case p.armed || p.m.rests:
+	case p.habit == Rarely:
+		p.lookLater(min(p.m.around(rareTime)<<min(p.empties/8, 5), slowest))
+	default:
+		p.lookLater(min(p.m.around(turnTime)<<min(p.empties/64, 20), slowest))
+	}
+}
+
+// sleepy reports whether the program is about to sleep.
+func (p *process) sleepy() bool {
+	return p.habit == Sleeps || p.habit == Spins && p.empties >= spinning
+}
+
+// Route finds a way for the endpoint's packets.
+func (p *process) Route(k endpoint.Key) (*endpoint.Route, error) {
+	slot := slices.Index(p.keys, k)
+	if slot < 0 {
+		slot = len(p.keys)
+		p.keys = append(p.keys, k)
+	}
+	to := p.m.processAt(k.DLID)
+	var c *channel
+	var err error
+	switch {
+	case to == p && !k.DLID.IsMulticast(), to != nil && to.dead:
+		// Within the adapter, to a block that no process has, or to nobody any more.
+		return endpoint.NewRoute(k, p.slots, slot, p.slots.Gen(slot), nil)
+	case to != nil && to != p && !k.DLID.IsMulticast() && p.m.rng.IntN(100) < p.m.cfg.Direct:
+		c, err = p.channel(to, k.SL)
+	default:
+		c, err = p.channel(nil, k.SL)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.m.cfg.Renews > 0 && p.m.troubled() {
+		p.m.at(p.m.Now()+p.m.around(p.m.cfg.Renews), doRenew, p.host, slot)
+	}
+	return endpoint.NewRoute(k, p.slots, slot, p.slots.Gen(slot), []*endpoint.Out{c.out})
+}
+
+// renew ends a way: the endpoint asks for another with its next packet.
+func (p *process) renew(slot int) {
+	p.slots.Renew(slot)
+	p.page.Knock()
+}
+
+// Violated is told of a packet with a wrong key; agents are not part of this.
+func (p *process) Violated(agent.Notice) {}
+
+func (m *Machine) processAt(lid ib.LID) *process {
+	for _, p := range m.procs {
+		for n := 1; n < len(m.HostNode(p.host).Ports); n++ {
+			if port := p.ep.Engine().Port(ib.PortNum(n)); port.LID != 0 && port.LID>>port.LMC == lid>>port.LMC {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// channel is the ring to a process, or to the fabric, made when first needed.
+func (p *process) channel(to *process, sl ib.SL) (*channel, error) {
+	for _, c := range p.out {
+		if c.to == to && c.sl == sl {
+			return c, nil
+		}
+	}
+	c := &channel{to: to, sl: sl, mem: takeRing()}
+	var err error
+	if to == nil {
+		if c.out, err = endpoint.NewOut(c.mem, p.port.page, outsider); err == nil {
+			err = p.port.takeFrom(c.mem, p.page)
+		}
+	} else {
+		if c.out, err = endpoint.NewOut(c.mem, to.page, self); err == nil {
+			c.in, err = endpoint.NewIn(c.mem, p.page, self, 1, probeAt())
+		}
+		if err == nil {
+			to.ep.AddIn(c.in)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.out = append(p.out, c)
+	p.ep.AddOut(c.out)
+	return c, nil
+}
+
+// mournAll has all others drop their rings to and from a process that is no more.
+func (p *process) mournAll() {
+	for _, q := range p.m.procs {
+		if q == p || q.dead {
+			continue
+		}
+		for _, c := range q.out {
+			if c.to == p {
+				q.ep.DropOut(c.out)
+			}
+		}
+		q.out = slices.DeleteFunc(q.out, func(c *channel) bool { return c.to == p })
+		for _, c := range p.out {
+			if c.to == q {
+				q.ep.DropIn(c.in)
+			}
+		}
+	}
+}
+
+// end gives back what can be used again.
+func (p *process) end() {
+	_ = p.ep.Close()
+	for _, c := range p.out {
+		giveRing(c.mem)
+	}
+	if p.port.ring != nil {
+		giveRing(p.port.ring)
+	}
+	clear(p.slotsMem)
+	slotsPool.Put(p.slotsMem)
+}
+
+// Rings and slots are large, and machines are made by the thousand.
+var (
+	ringPool  = sync.Pool{New: func() any { return aligned(endpoint.RingBytes) }}
+	slotsPool = sync.Pool{New: func() any { return aligned(endpoint.SlotsBytes) }}
+)
+
+func aligned(n int) []byte {
+	mem := make([]byte, n+4096)
+	at := -uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & 4095
+	return mem[at : at+uintptr(n) : at+uintptr(n)]
+}

@@ -1,0 +1,53 @@
+package workload
+
+import (
+	"softib/driver/sim"
+	"softib/node/hca"
+	"softib/node/ibswitch"
+	"softib/proto/ib"
+	"softib/proto/topo"
+)
+
+// Fabric is what a Runner runs on: hosts in virtual time, and how their programs reach their adapters.
+type Fabric interface {
+	Now() ib.Time
+	At(t ib.Time, id uint64)
+	Graph() *topo.Graph
+	NumHosts() int
+	HostNode(host int) *topo.Node
+	LID(topo.PortRef) ib.LID
+	Switch(node int) *ibswitch.Switch
+
+	// Engine is a host's adapter; nil if it is something else. After it was used, Wake is called.
+	Engine(host int) *hca.HCA
+	Wake(host int)
+	// Still reports whether a host's program does nothing at this moment. When it does again it is reported.
+	Still(host int) bool
+	// Arm asks for an event of a queue, if the program wants one, Poll takes completions, PollEvent what is
+	// asynchronous.
+	Arm(host int, cq *hca.CQ)
+	Poll(host int, cq *hca.CQ, out []hca.WC) int
+	PollEvent(host int) (hca.Event, bool)
+}
+
+// Bare is a simulation whose adapters are driven by the simulation itself: programs do nothing but post and poll, in no
+// time.
+type Bare struct{ *sim.Sim }
+
+// Engine is a host's adapter.
+func (b Bare) Engine(host int) *hca.HCA {
+	h, _ := b.Host(host).(*hca.HCA)
+	return h
+}
+
+// Still is never so.
+func (b Bare) Still(int) bool { return false }
+
+// Arm asks for an event.
+func (b Bare) Arm(_ int, cq *hca.CQ) { cq.ReqNotify(false) }
+
+// Poll takes completions.
+func (b Bare) Poll(_ int, cq *hca.CQ, out []hca.WC) int { return cq.Poll(out) }
+
+// PollEvent takes an event.
+func (b Bare) PollEvent(host int) (hca.Event, bool) { return b.Engine(host).PollEvent() }
