@@ -82,6 +82,15 @@ func (r *Out) Knock() bool {
 // Unseen reports whether the receiver has packets to take in.
 func (r *Out) Unseen() bool { return r.pending() }
 
+// Taken is how many packets the receiver of the ring in mem has taken, ever, as far as it has told.
+func Taken(mem []byte) uint32 {
+	r, err := mapRing(mem)
+	if err != nil {
+		return 0
+	}
+	return atomic.LoadUint32(&r.head.taken)
+}
+
 // Drained reports whether the receiver of the ring in mem has taken all that was sent. It is for who only looks on.
 func Drained(mem []byte) bool {
 	r, err := mapRing(mem)

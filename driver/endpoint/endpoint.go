@@ -200,7 +200,7 @@ func (e *Endpoint) Failed() bool { return atomic.LoadUint32(&e.hint.dead) != 0 }
 func (e *Endpoint) refresh() ib.Time {
 	was := e.clock
 	e.clock = e.Now()
-	if past := e.clock - was; e.stale && past > ib.Time(slack)*ib.Nanosecond {
+	if past := e.clock - was; e.stale && !plantClock && past > ib.Time(slack)*ib.Nanosecond {
 		// This thread stood still meanwhile: timers may have been started by a clock that far behind.
 		e.notBefore = max(e.notBefore, e.clock+past)
 	}
@@ -232,7 +232,7 @@ func (e *Endpoint) finish() {
 			r.revoke()
 		}
 	}
-	if e.eng.TakeWithdrawn() {
+	if e.eng.TakeWithdrawn() && !plantGrant {
 		for _, r := range e.in {
 			r.withdraw()
 		}

@@ -30,7 +30,7 @@ type iovec struct{ base, length uintptr }
 var _ wire.Source = (*far)(nil)
 
 // isVoid reports whether the sender has taken its memory back.
-func (f *far) isVoid() bool { return int32(atomic.LoadUint32(f.void)-f.cell) >= 0 }
+func (f *far) isVoid() bool { return !plantVoid && int32(atomic.LoadUint32(f.void)-f.cell) >= 0 }
 
 // CopyTo copies from off on. False means that the packet counts as lost: the sender is gone, or has given the request
 // up.

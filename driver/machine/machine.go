@@ -69,6 +69,7 @@ const (
 	doRenew
 	doFeed
 	doPort
+	doWatch
 )
 
 // Machine is a fabric with its programs.
@@ -78,6 +79,8 @@ type Machine struct {
 	rng   *rand.Rand
 	procs []*process
 	hash  uint64
+	// Neglected says which packets nobody has looked at for long, although their process ran.
+	Neglected []string
 	// Lost counts packets for which a process that stood still had no room.
 	Lost   int
 	stalls int
@@ -105,7 +108,36 @@ func New(cfg Config, build func(newHost func(*topo.Node) sim.Host) (*sim.Sim, er
 		}
 		m.procs = append(m.procs, pr)
 	}
+	m.watch()
 	return m, nil
+}
+
+const (
+	// watchEvery is how often the machine looks for packets that nobody looks at, neglect how long that may last: an
+	// attendant that leaves the work to a poller looks in every millisecond, and its first sleep is as long.
+	watchEvery = ib.Millisecond
+	neglect    = 4 * ib.Millisecond
+)
+
+// watch finds packets that lie in rings whose receivers do not know of them: a wake-up was lost.
+func (m *Machine) watch() {
+	for _, p := range m.procs {
+		for _, c := range p.out {
+			taken := endpoint.Taken(c.mem)
+			if c.to == nil || p.dead || c.to.dead || !c.out.Unseen() || taken != c.taken || m.Now() < c.to.still {
+				c.taken, c.since = taken, m.Now()
+				continue
+			}
+			if m.Now()-c.since > neglect && !c.told {
+				c.told = true
+				m.Neglected = append(m.Neglected, fmt.Sprintf("packets from h%d lie in a ring since %v and h%d sleeps",
+					p.host+1, c.since, c.to.host+1))
+			}
+		}
+	}
+	if !m.rests {
+		m.at(m.Now()+watchEvery, doWatch, 0, 0)
+	}
 }
 
 // Close gives the machine's memory back for the next one.
@@ -152,9 +184,11 @@ func (m *Machine) Next(until ib.Time) sim.Wake {
 		case doGone:
 			p.mournAll()
 		case doFeed:
-			m.Sim.Wake(host)
+			p.port.feed()
 		case doPort:
 			p.port.tell()
+		case doWatch:
+			m.watch()
 		case doRenew:
 			p.renew(int(w.ID >> 16 & 0xFFFFFFFF))
 		}

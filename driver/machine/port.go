@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"slices"
+
 	"softib/driver/endpoint"
 	"softib/driver/sim"
 	"softib/node/hca"
@@ -19,7 +21,13 @@ type port struct {
 	out     *endpoint.Out
 	in      []*inlet
 	turn    int
+	// waiting are packets for which there was no room in the ring, since when.
+	waiting []wire.Packet
+	since   ib.Time
 }
+
+// stuckAfter is how long a process may leave its ring full before packets to it are lost.
+const stuckAfter = 500 * ib.Millisecond
 
 // inlet is a ring from the process.
 type inlet struct {
@@ -74,15 +82,33 @@ func (t *port) takeFrom(mem []byte, src *endpoint.Page) error {
 // Adapter is the host as management sees it.
 func (t *port) Adapter() *hca.HCA { return t.adapter }
 
-// HandlePacket passes a packet on to the process. One for which a process that stands still has no room is lost.
-func (t *port) HandlePacket(_ ib.Time, _ ib.PortNum, p *wire.Packet) {
+// HandlePacket passes a packet on to the process, in its turn. One that has waited for too long is lost.
+func (t *port) HandlePacket(now ib.Time, _ ib.PortNum, p *wire.Packet) {
 	if t.p == nil || t.p.dead {
 		return
 	}
-	if !t.out.TryPut(p) {
+	switch {
+	case len(t.waiting) == 0 && t.out.TryPut(p):
+	case len(t.waiting) > 0 && now-t.since > stuckAfter:
 		t.p.m.Lost++
-		t.p.lastStill = t.p.m.Now()
+		t.p.lastStill = now
+	default:
+		if len(t.waiting) == 0 {
+			t.since = now
+		}
+		q := *p
+		q.Payload = slices.Clone(p.Payload)
+		t.waiting = append(t.waiting, q)
 	}
+}
+
+// feed passes on what has waited, and what the process has sent.
+func (t *port) feed() {
+	for len(t.waiting) > 0 && t.out.TryPut(&t.waiting[0]) {
+		t.waiting = t.waiting[1:]
+		t.since = t.p.m.Now()
+	}
+	t.p.m.Sim.Wake(t.p.host)
 }
 
 // next makes sure that cur is the inlet's next packet, if there is one.

@@ -21,6 +21,7 @@ type process struct {
 	slotsMem []byte
 	port     *port // where it meets the simulated fabric
 	keys     []endpoint.Key
+	direct   map[endpoint.Key]bool // how they go
 	out      []*channel
 
 	habit     Habit
@@ -45,6 +46,10 @@ type channel struct {
 	mem []byte
 	out *endpoint.Out
 	in  *endpoint.In // the other end, unless the fabric has it
+	// What the machine saw there: how many packets were taken, since when no more, and whether it has told.
+	taken uint32
+	since ib.Time
+	told  bool
 }
 
 // block is the share of queue pair numbers of a host's only process.
@@ -52,7 +57,7 @@ const block = 1
 
 func (m *Machine) newProcess(host int, at *port) (*process, error) {
 	p := &process{m: m, host: host, port: at, attendAt: ib.Never, lookAt: ib.Never, lastStill: -ib.Second,
-		habit: m.cfg.Habits[host%len(m.cfg.Habits)], taps: map[*hca.CQ]*tap{}}
+		habit: m.cfg.Habits[host%len(m.cfg.Habits)], taps: map[*hca.CQ]*tap{}, direct: map[endpoint.Key]bool{}}
 	var err error
 	if p.page, err = endpoint.NewPage(aligned(endpoint.PageBytes)); err != nil {
 		return nil, err
@@ -210,7 +215,7 @@ func (p *process) Route(k endpoint.Key) (*endpoint.Route, error) {
 	case to == p && !k.DLID.IsMulticast(), to != nil && to.dead:
 		// Within the adapter, to a block that no process has, or to nobody any more.
 		return endpoint.NewRoute(k, p.slots, slot, p.slots.Gen(slot), nil)
-	case to != nil && to != p && !k.DLID.IsMulticast() && p.m.rng.IntN(100) < p.m.cfg.Direct:
+	case to != nil && !k.DLID.IsMulticast() && p.isDirect(k, to):
 		c, err = p.channel(to, k.SL)
 	default:
 		c, err = p.channel(nil, k.SL)
@@ -222,6 +227,22 @@ func (p *process) Route(k endpoint.Key) (*endpoint.Route, error) {
 		p.m.at(p.m.Now()+p.m.around(p.m.cfg.Renews), doRenew, p.host, slot)
 	}
 	return endpoint.NewRoute(k, p.slots, slot, p.slots.Gen(slot), []*endpoint.Out{c.out})
+}
+
+// isDirect decides whether a way leads from ring to ring. One that does may become a switched one, once nothing is in
+// the ring: packets of a way do not overtake each other.
+func (p *process) isDirect(k endpoint.Key, to *process) bool {
+	was, known := p.direct[k]
+	if known && !was {
+		return false
+	}
+	for _, c := range p.out {
+		if known && c.to == to && c.sl == k.SL && !endpoint.Drained(c.mem) {
+			return true
+		}
+	}
+	p.direct[k] = p.m.rng.IntN(100) < p.m.cfg.Direct
+	return p.direct[k]
 }
 
 // renew ends a way: the endpoint asks for another with its next packet.

@@ -216,6 +216,9 @@ func (c *CQ) Poll(out []WC) int {
 		c.head++
 		n++
 	}
+	if plantTwice && n > 2 && n == len(out) {
+		c.head--
+	}
 	return n
 }
 

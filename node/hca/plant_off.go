@@ -9,4 +9,5 @@ const (
 	plantRewind = false // a repetition begins one packet late
 	plantReplay = false // a repeated atomic is executed again
 	plantRKey   = false // a region's rights are not looked at
+	plantTwice  = false // a completion is handed out twice
 )

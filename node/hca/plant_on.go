@@ -2,7 +2,10 @@
 
 package hca
 
-var plantRewind, plantReplay, plantRKey bool
+var plantRewind, plantReplay, plantRKey, plantTwice bool
+
+// PlantTwice makes the last completion of a full batch come again with the next.
+func PlantTwice(on bool) { plantTwice = on }
 
 // Plant switches bugs on: a repetition begins one packet late, a repeated atomic is
 // executed again, a region's rights are not looked at. It exists in

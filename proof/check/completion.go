@@ -210,9 +210,17 @@ func (s *status) unexplained(now ib.Time, o *workload.OpState, st hca.WCStatus) 
 		}
 		return "nothing is wrong with it"
 	case hca.WCRetryExcErr:
+		if least := ib.Time(conn.Retry+1) * ib.AckTimeout(conn.Timeout); s.losesNothing() && now-o.PostedAt < least {
+			return fmt.Sprintf("it was given up after %v, its timers are of %v in all", now-o.PostedAt, least)
+		}
 		return s.retries(now, conn, f)
 	}
 	return "nothing is wrong with it"
+}
+
+// losesNothing reports whether packets come to their ends, late or not: then tries fail by timers alone.
+func (s *status) losesNothing() bool {
+	return s.sc.Machine != nil && s.sc.Machine.Direct == 100 && s.misused[workload.DeregLocal] == 0
 }
 
 // retries says why a conn should not have run out of tries; empty if there was

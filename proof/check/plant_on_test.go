@@ -6,6 +6,7 @@ import (
 	"context"
 	"testing"
 
+	"softib/driver/endpoint"
 	"softib/node/hca"
 	"softib/node/link"
 	"softib/subnet/sm"
@@ -22,6 +23,11 @@ func TestPlantedBugs(t *testing.T) {
 		{"a repeated atomic is executed again", func(on bool) { hca.Plant(false, on, false) }, DataKind},
 		{"credits of long packets do not all return", func(on bool) { link.Plant(on) }, DataKind},
 		{"rights of an R_Key are not checked", func(on bool) { hca.Plant(false, false, on) }, DataKind},
+		{"a completion is handed out twice", hca.PlantTwice, DataKind},
+		{"a timer is started by an old clock", bug(endpoint.OldClock), DataKind},
+		{"a payload is pulled after its request was given up", bug(endpoint.LatePull), DataKind},
+		{"a grant is used after its memory was deregistered", bug(endpoint.LateGrant), DataKind},
+		{"a wake-up is lost", bug(endpoint.LostWake), DataKind},
 		{"rounds of tables are written in the wrong order", func(on bool) { sm.Plant(on, false, false) },
 			ManagementKind},
 		{"a switch that has started anew is taken to hold its tables", func(on bool) { sm.Plant(false, on, false) },
@@ -41,5 +47,8 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
+// bug switches one of the endpoint's on and off.
+func bug(b endpoint.Bug) func(on bool) { return func(on bool) { endpoint.Plant(b, on) } }
+
 // plantedSeeds is how many seeds may be needed to find a planted bug.
-const plantedSeeds = 48
+const plantedSeeds = 1000

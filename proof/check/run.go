@@ -158,7 +158,13 @@ func (h *history) play() {
 		}
 		h.handle(w)
 	}
-	if !h.rest() {
+	rested := h.rest()
+	if m := h.world.machine; m != nil {
+		for _, text := range m.Neglected {
+			h.report(progressName, nil, "%s", text)
+		}
+	}
+	if !rested {
 		return
 	}
 	r.Drain()

@@ -37,8 +37,8 @@ type Scenario struct {
 	Calm   bool
 	Faults []Fault
 	Work   workload.Spec
-	// Machine has the hosts be processes of a computer, driven as those of users are; without it the simulation drives
-	// their adapters itself.
+	// Machine is the computer whose processes the hosts are, driven as those of users are. Scenarios from before there
+	// were any have none: the simulation drives their adapters itself.
 	Machine *machine.Config
 }
 
@@ -121,22 +121,17 @@ func Draw(seed uint64, hosts int) Scenario {
 	}
 	faulty := !sc.Calm && !one(5)
 	sc.Enforce = one(2)
-	if isMachine(seed) {
-		faulty = sc.drawMachine(rng, hosts, faulty)
-	}
+	faulty = sc.drawMachine(rng, hosts, faulty)
 	g := sc.graph()
 	sc.Work = workload.Generate(rng, workload.Shape{
 		Hosts: len(g.Hosts()), Conns: 6 + 2*len(g.Hosts()), Ops: 50, Bytes: 5 << 20, MTU: sc.MTU,
-		Lossy: faulty || sc.HOQ > 0 || sc.Life > 0 || sc.Machine != nil, Calm: sc.Calm, Partitions: one(3),
+		Lossy: faulty || sc.HOQ > 0 || sc.Life > 0 || sc.Machine.Stalls > 0 || sc.Machine.Renews > 0, Calm: sc.Calm, Partitions: one(3),
 	})
 	if faulty {
 		sc.drawFaults(rng, g)
 	}
 	return sc
 }
-
-// isMachine reports whether the hosts of a seed's history are processes of a computer.
-func isMachine(seed uint64) bool { return seed%4 == 1 || seed%4 == 2 }
 
 // drawMachine draws a computer. It reports whether cables go wrong as well: where all ways are direct no packet crosses
 // one.
@@ -145,14 +140,13 @@ func (sc *Scenario) drawMachine(rng *rand.Rand, hosts int, faulty bool) bool {
 	for range hosts {
 		m.Habits = append(m.Habits, machine.Habit(rng.IntN(int(machine.NumHabit))))
 	}
-	sc.Calm = false
-	sc.AlwaysRefresh = false // processes stand still for seconds, and a refresh is due every few microseconds
-	if rng.IntN(4) > 0 {
+	if !sc.Calm && rng.IntN(4) > 0 {
+		sc.AlwaysRefresh = false // one is due every few microseconds, and processes stand still for seconds
 		m.Stalls = [...]int{20, 100, 1000}[rng.IntN(3)]
 		m.StallMax = [...]ib.Time{100 * ib.Microsecond, 10 * ib.Millisecond, 3 * ib.Second}[rng.IntN(3)]
 		m.Until = 2 * busy
 	}
-	if rng.IntN(3) == 0 {
+	if !sc.Calm && rng.IntN(3) == 0 {
 		m.Renews = [...]ib.Time{5 * ib.Microsecond, 50 * ib.Microsecond}[rng.IntN(2)]
 		m.Until = 2 * busy
 	}
