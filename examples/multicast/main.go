@@ -179,7 +179,7 @@ func (m *member) send(ctx context.Context, text string) error {
 	n := copy(m.mr.Bytes(), text)
 	err = m.qp.PostSend(&verbs.SendWR{
 		Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: m.mr.SGEs(0, n),
-		AH: ah.Handle(), RemoteQPN: ib.QPNMulticast, RemoteQKey: groupQKey,
+		AH: ah, RemoteQPN: ib.QPNMulticast, RemoteQKey: groupQKey,
 	})
 	if err != nil {
 		return err
