@@ -168,13 +168,15 @@ func (q *QP) detachAll() error {
 // completion; to see completions of everything, modify to StateErr before and poll.
 func (q *QP) Close() error { return free(q.ctx, q.qp, (*hca.HCA).DestroyQP) }
 
-// Info is what a peer needs to know to connect.
+// Info is what a peer needs to know to connect. It is plain data, and goes through encoding/json or a format of the
+// program's own.
 type Info struct {
-	LID  ib.LID
-	QPN  ib.QPN
-	PSN  ib.PSN
-	Port ib.PortNum
-	MTU  ib.MTU
+	LID  ib.LID     // of the port
+	GID  ib.GID     // of the port, its first; for peers that know hosts by it
+	QPN  ib.QPN     // of the queue pair
+	PSN  ib.PSN     // the first that the queue pair will send
+	Port ib.PortNum // of its own adapter
+	MTU  ib.MTU     // of the port
 }
 
 // Info is this end's part of a connection, on the given port and with the
@@ -184,21 +186,25 @@ func (q *QP) Info(port ib.PortNum, psn ib.PSN) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{LID: p.LID, QPN: q.Num(), PSN: psn, Port: port, MTU: p.MTU}, nil
+	i := Info{LID: p.LID, QPN: q.Num(), PSN: psn, Port: port, MTU: p.MTU}
+	if len(p.GIDs) > 0 {
+		i.GID = p.GIDs[0]
+	}
+	return i, nil
 }
 
 // ConnectOpts are the attributes of a connection that Connect sets beside
 // what the two Infos say.
 type ConnectOpts struct {
-	Access      Access
+	Access      Access // what the peer may do with memory that is open for it
 	MTU         ib.MTU // the smaller of both ports' if 0
 	SL          ib.SL
-	PKeyIndex   uint16
-	Timeout     uint8
-	RetryCnt    uint8
-	RNRRetry    uint8
-	MinRNRTimer uint8
-	MaxRDAtomic uint8
+	PKeyIndex   uint16 // see Port.PKeyIndex
+	Timeout     uint8  // for an acknowledgement: 4.096 µs · 2^n; 0 waits for ever
+	RetryCnt    uint8  // tries after that, 0 to 7, before WCRetryExcErr
+	RNRRetry    uint8  // tries while the peer has no receive, 0 to 6, before WCRNRRetryExcErr; 7 is without end
+	MinRNRTimer uint8  // how long peers wait that find no receive here, as a code
+	MaxRDAtomic uint8  // reads and atomics under way at once, in each direction
 }
 
 // DefaultConnect are the values that perftest uses.
@@ -207,8 +213,9 @@ var DefaultConnect = ConnectOpts{
 	Timeout: 14, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 12, MaxRDAtomic: 16,
 }
 
-// Connect takes an RC or UC queue pair, or either kind of XRC, from RESET to RTS
-// towards a peer.
+// Connect takes an RC or UC queue pair, or either kind of XRC, from StateReset to StateRTS towards a peer, which does the
+// same with the two Infos the other way around. What is sent before the peer has done so is lost, and tried again by
+// a reliable connection.
 func (q *QP) Connect(self, peer Info, o ConnectOpts) error {
 	t := q.Type()
 	init := QPAttr{State: StateInit, Port: self.Port, PKeyIndex: o.PKeyIndex, Access: o.Access}
@@ -245,7 +252,7 @@ func (q *QP) Connect(self, peer Info, o ConnectOpts) error {
 	return q.Modify(rts, mask)
 }
 
-// Ready takes a UD queue pair from RESET to RTS.
+// Ready takes a UD queue pair from StateReset to StateRTS. It takes datagrams that have the same Q_Key.
 func (q *QP) Ready(port ib.PortNum, pkeyIndex uint16, qkey ib.QKey) error {
 	steps := []struct {
 		a QPAttr

@@ -351,3 +351,45 @@ func TestNoAllocation(t *testing.T) {
 		}
 	}
 }
+
+// Close finds an order whatever the order of making was, and leaves nothing.
+func TestCloseAll(t *testing.T) {
+	f := fabric(t, "star:2")
+	a, b := open(t, f.Hosts()[0], 4096), open(t, f.Hosts()[1], 4096)
+	qa, qb := a.qp(verbs.RC), b.qp(verbs.RC)
+	join(t, qa, qb)
+	// A window that is older than the region on which it is open.
+	mw := must(b.pd.AllocMW(verbs.MWType2))(t)
+	late := must(b.pd.RegMR(make([]byte, 64), remote))(t)
+	check(t, qb.PostSend(&verbs.SendWR{Opcode: verbs.WRBindMW, Flags: verbs.SendSignaled,
+		Bind: mw.Bind(late, 0, 64, verbs.AccessRemoteWrite, mw.RKey()+1)}))
+	b.wait(verbs.WCSuccess)
+	if err := late.Close(); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("closing a region with a window on it: %v", err)
+	}
+	// A region that has moved to a younger domain.
+	young := must(b.ctx.AllocPD())(t)
+	check(t, b.mr.Rereg(young, nil, nil))
+	// A member of a group, an address handle, and everything of XRC.
+	ud := b.qp(verbs.UD)
+	check(t, ud.Ready(1, 0, 0x1234))
+	check(t, ud.AttachMcast(must(ib.ParseGID("ff12::5"))(t), 0xC005))
+	must(b.pd.CreateAH(verbs.AHAttr{DLID: 1, Port: 1}))(t)
+	xd := b.ctx.OpenXRCD()
+	must(b.pd.CreateSRQ(verbs.SRQInit{MaxWR: 4, MaxSGE: 1, XRCD: xd, CQ: b.cq}))(t)
+	must(xd.CreateQP(verbs.QPInit{}))(t)
+
+	other := verbs.Open(b.ctx.Device())
+	pd := must(other.AllocPD())(t)
+	check(t, b.ctx.Close())
+	for _, c := range []interface{ Close() error }{qb, ud, mw, late, b.mr, b.cq, b.pd, young, xd} {
+		if err := c.Close(); !errors.Is(err, verbs.ErrDestroyed) {
+			t.Errorf("%T is still there: %v", c, err)
+		}
+	}
+	check(t, pd.Close()) // another Context's is its own
+	check(t, b.ctx.Close())
+	if _, err := b.ctx.AllocPD(); err != nil {
+		t.Errorf("the device is closed too: %v", err)
+	}
+}
