@@ -1,17 +1,26 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
+	"slices"
 
 	"softib/node/hca"
 	"softib/proto/ib"
 )
 
-// Device is an adapter that somebody drives. Its driver gives out the engine for
-// one call at a time.
+// Device is an adapter that a program can open. Package attach has the one of a host of a running fabric.
 type Device interface {
-	// Name is the device's name, such as h1.
+	// Name is the name of the host, such as h1.
 	Name() string
+	engine
+}
+
+// engine is what drivers do for this package: they own the adapter's engine, and give it out for one call at a time.
+// It is not for programs.
+type engine interface {
 	// Enter gives exclusive use of the engine until Leave.
 	Enter() *hca.HCA
 	// Leave gives the engine back; what was posted gets under way.
@@ -21,143 +30,100 @@ type Device interface {
 	LeaveQuiet()
 	// Poll moves arrived completions of cq to out. It also does what has to be
 	// done for them to arrive, so a caller may spin on it.
-	Poll(cq *hca.CQ, out []WC) int
+	Poll(cq *hca.CQ, out []hca.WC) int
 	// WaitCQ sleeps until cq's completion event comes. The queue was armed.
+	// An error that means that the device is closed matches ErrClosed; so for WaitEvent.
 	WaitCQ(ctx context.Context, cq *hca.CQ) error
 	// WaitEvent sleeps until the next asynchronous event.
-	WaitEvent(ctx context.Context) (Event, error)
+	WaitEvent(ctx context.Context) (hca.Event, error)
 	// Address is the number under which mem is registered when its owner names none.
 	Address(mem []byte) uint64
 }
 
-// The types of work requests, completions and attributes are the engine's.
-type (
-	SendWR    = hca.SendWR
-	RecvWR    = hca.RecvWR
-	SGE       = hca.SGE
-	WC        = hca.WC
-	WCStatus  = hca.WCStatus
-	WCOpcode  = hca.WCOpcode
-	WCFlags   = hca.WCFlags
-	WROpcode  = hca.WROpcode
-	SendFlags = hca.SendFlags
-	Access    = hca.Access
-	QPType    = hca.QPType
-	State     = hca.State
-	Caps      = hca.Caps
-	QPAttr    = hca.QPAttr
-	AttrMask  = hca.AttrMask
-	AHAttr    = hca.AHAttr
-	BindInfo  = hca.BindInfo
-	MWType    = hca.MWType
-	EventType = hca.EventType
-	Event     = hca.Event
-	AttrError = hca.AttrError
-	Limits    = hca.Limits
-	Port      = hca.Port
-)
+// Context is an opened device: ibv_context. Everything else is made from it.
+type Context struct {
+	dev Device
+	// What was made and not closed, by the engine's object. The device's lock guards both.
+	made uint64
+	open map[any]opened
+}
 
-// Names of the engine that programs need, as libibverbs has them.
-const (
-	RC      = hca.RC
-	UC      = hca.UC
-	UD      = hca.UD
-	XRCSend = hca.XRCSend
-	XRCRecv = hca.XRCRecv
+type opened struct {
+	number uint64 // in the order of making
+	object closer
+}
 
-	StateReset = hca.StateReset
-	StateInit  = hca.StateInit
-	StateRTR   = hca.StateRTR
-	StateRTS   = hca.StateRTS
-	StateSQD   = hca.StateSQD
-	StateSQE   = hca.StateSQE
-	StateErr   = hca.StateErr
+type closer interface{ Close() error }
 
-	WRRDMAWrite      = hca.WRRDMAWrite
-	WRRDMAWriteImm   = hca.WRRDMAWriteImm
-	WRSend           = hca.WRSend
-	WRSendImm        = hca.WRSendImm
-	WRRDMARead       = hca.WRRDMARead
-	WRAtomicCmpSwap  = hca.WRAtomicCmpSwap
-	WRAtomicFetchAdd = hca.WRAtomicFetchAdd
-	WRLocalInv       = hca.WRLocalInv
-	WRBindMW         = hca.WRBindMW
-	WRSendInv        = hca.WRSendInv
-
-	SendFence     = hca.SendFence
-	SendSignaled  = hca.SendSignaled
-	SendSolicited = hca.SendSolicited
-	SendInline    = hca.SendInline
-
-	AccessLocalWrite   = hca.AccessLocalWrite
-	AccessRemoteWrite  = hca.AccessRemoteWrite
-	AccessRemoteRead   = hca.AccessRemoteRead
-	AccessRemoteAtomic = hca.AccessRemoteAtomic
-	AccessMWBind       = hca.AccessMWBind
-	AccessZeroBased    = hca.AccessZeroBased
-
-	WCSuccess        = hca.WCSuccess
-	WCLocLenErr      = hca.WCLocLenErr
-	WCLocQPOpErr     = hca.WCLocQPOpErr
-	WCLocProtErr     = hca.WCLocProtErr
-	WCWRFlushErr     = hca.WCWRFlushErr
-	WCMWBindErr      = hca.WCMWBindErr
-	WCBadRespErr     = hca.WCBadRespErr
-	WCLocAccessErr   = hca.WCLocAccessErr
-	WCRemInvReqErr   = hca.WCRemInvReqErr
-	WCRemAccessErr   = hca.WCRemAccessErr
-	WCRemOpErr       = hca.WCRemOpErr
-	WCRetryExcErr    = hca.WCRetryExcErr
-	WCRNRRetryExcErr = hca.WCRNRRetryExcErr
-	WCFatalErr       = hca.WCFatalErr
-	WCGeneralErr     = hca.WCGeneralErr
-
-	WCSend            = hca.WCSend
-	WCRDMAWrite       = hca.WCRDMAWrite
-	WCRDMARead        = hca.WCRDMARead
-	WCCompSwap        = hca.WCCompSwap
-	WCFetchAdd        = hca.WCFetchAdd
-	WCBindMW          = hca.WCBindMW
-	WCLocalInv        = hca.WCLocalInv
-	WCRecv            = hca.WCRecv
-	WCRecvRDMAWithImm = hca.WCRecvRDMAWithImm
-
-	WCGRH     = hca.WCGRH
-	WCWithImm = hca.WCWithImm
-	WCWithInv = hca.WCWithInv
-
-	MWType1 = hca.MWType1
-	MWType2 = hca.MWType2
-)
-
-// Errors of bad calls, for errors.Is.
-var (
-	ErrInvalid      = hca.ErrInvalid
-	ErrNoMemory     = hca.ErrNoMemory
-	ErrBusy         = hca.ErrBusy
-	ErrNotSupported = hca.ErrNotSupported
-	ErrDestroyed    = hca.ErrDestroyed
-	ErrFull         = hca.ErrFull
-	ErrState        = hca.ErrState
-)
-
-// Context is an opened device: ibv_context.
-type Context struct{ dev Device }
-
-// Open opens a device.
-func Open(d Device) *Context { return &Context{d} }
+// Open opens a device. A device may be opened several times; each Context has its own objects.
+func Open(d Device) *Context { return &Context{dev: d, open: map[any]opened{}} }
 
 // Device is what the context was opened on.
 func (c *Context) Device() Device { return c.dev }
 
-// QueryDevice returns the device's limits.
+// add notes what was made. The device's lock is held.
+func add[T closer](c *Context, engineObject any, object T) T {
+	c.made++
+	c.open[engineObject] = opened{c.made, object}
+	return object
+}
+
+// free closes an object by the engine's verb for it.
+func free[E any](c *Context, object E, verb func(*hca.HCA, E) error) error {
+	h := c.dev.Enter()
+	defer c.dev.Leave()
+	if err := verb(h, object); err != nil {
+		return refused(err)
+	}
+	delete(c.open, object)
+	return nil
+}
+
+// Close closes whatever was made from this Context and is still open, users before what they use, and takes queue pairs
+// out of their multicast groups. The device stays open: who has opened it closes it. Nobody may use the objects
+// meanwhile.
+func (c *Context) Close() error {
+	for {
+		c.dev.Enter()
+		left := slices.SortedFunc(maps.Values(c.open), func(a, b opened) int { return cmp.Compare(b.number, a.number) })
+		c.dev.LeaveQuiet()
+		var busy error
+		for _, o := range left {
+			err := o.object.Close()
+			if q, ok := o.object.(*QP); ok && errors.Is(err, ErrBusy) {
+				err = errors.Join(q.detachAll(), q.Close())
+			}
+			busy = errors.Join(busy, err)
+		}
+		// The newest first is almost always the right order. A region that was made after the window on it, or moved
+		// to a newer domain, takes another round.
+		if busy == nil || len(left) == c.count() {
+			return busy
+		}
+	}
+}
+
+func (c *Context) count() int {
+	c.dev.Enter()
+	defer c.dev.LeaveQuiet()
+	return len(c.open)
+}
+
+// QueryDevice returns the device's limits: ibv_query_device.
 func (c *Context) QueryDevice() Limits {
 	h := c.dev.Enter()
 	defer c.dev.Leave()
-	return h.Limits()
+	return Limits(h.Limits())
 }
 
-// QueryPort returns a port's state and addresses.
+// NumPorts counts the device's ports, whose numbers begin with 1.
+func (c *Context) NumPorts() int {
+	h := c.dev.Enter()
+	defer c.dev.Leave()
+	return h.NumPorts()
+}
+
+// QueryPort returns a port's state and addresses: ibv_query_port.
 func (c *Context) QueryPort(n ib.PortNum) (Port, error) {
 	h := c.dev.Enter()
 	defer c.dev.Leave()
@@ -166,184 +132,64 @@ func (c *Context) QueryPort(n ib.PortNum) (Port, error) {
 		return Port{}, &AttrError{Verb: "query_port", Attr: "port_num", Got: n, Want: "a port of the device",
 			Kind: ErrInvalid}
 	}
-	cp := *p
-	cp.GIDs = append([]ib.GID(nil), p.GIDs...)
-	cp.PKeys = append([]ib.PKey(nil), p.PKeys...)
+	cp := Port(*p)
+	cp.GIDs, cp.PKeys = slices.Clone(p.GIDs), slices.Clone(p.PKeys)
 	return cp, nil
 }
 
-// WaitEvent sleeps until the next asynchronous event, or until ctx ends.
-func (c *Context) WaitEvent(ctx context.Context) (Event, error) { return c.dev.WaitEvent(ctx) }
-
-// PD is a protection domain.
+// PD is a protection domain: queue pairs reach only memory of their own domain.
 type PD struct {
 	ctx *Context
 	pd  *hca.PD
 }
 
-// AllocPD makes a protection domain.
+// AllocPD makes a protection domain: ibv_alloc_pd.
 func (c *Context) AllocPD() (*PD, error) {
 	h := c.dev.Enter()
 	defer c.dev.Leave()
 	pd, err := h.AllocPD()
 	if err != nil {
-		return nil, err
+		return nil, refused(err)
 	}
-	return &PD{c, pd}, nil
+	return add(c, pd, &PD{c, pd}), nil
 }
 
-// Close frees the domain.
-func (p *PD) Close() error {
-	h := p.ctx.dev.Enter()
-	defer p.ctx.dev.Leave()
-	return h.DeallocPD(p.pd)
-}
+// Close frees the domain, which nothing may use any more.
+func (p *PD) Close() error { return free(p.ctx, p.pd, (*hca.HCA).DeallocPD) }
 
-// MR is registered memory.
-type MR struct {
-	ctx *Context
-	mr  *hca.MR
-}
-
-// RegMR registers mem. Peers and work requests name it by Addr, LKey and RKey.
-// The memory belongs to the adapter as well until Close.
-func (p *PD) RegMR(mem []byte, access Access) (*MR, error) {
-	return p.RegMRAt(mem, p.ctx.dev.Address(mem), access)
-}
-
-// RegMRAt registers mem under an address of the caller's choice (ibv_reg_mr_iova).
-func (p *PD) RegMRAt(mem []byte, addr uint64, access Access) (*MR, error) {
-	h := p.ctx.dev.Enter()
-	defer p.ctx.dev.Leave()
-	mr, err := h.RegMR(p.pd, mem, addr, access)
-	if err != nil {
-		return nil, err
-	}
-	return &MR{p.ctx, mr}, nil
-}
-
-// Close deregisters the memory.
-func (m *MR) Close() error {
-	h := m.ctx.dev.Enter()
-	defer m.ctx.dev.Leave()
-	return h.DeregMR(m.mr)
-}
-
-// Rereg changes domain, memory or rights; nil leaves a part as it is.
-func (m *MR) Rereg(pd *PD, mem []byte, access *Access) error {
-	h := m.ctx.dev.Enter()
-	defer m.ctx.dev.Leave()
-	var p *hca.PD
-	if pd != nil {
-		p = pd.pd
-	}
-	return h.ReregMR(m.mr, p, mem, m.ctx.dev.Address(mem), access)
-}
-
-// LKey opens the memory for local work requests.
-func (m *MR) LKey() uint32 { return m.mr.LKey() }
-
-// RKey opens the memory for peers.
-func (m *MR) RKey() uint32 { return m.mr.RKey() }
-
-// Addr is the address of the first byte in work requests.
-func (m *MR) Addr() uint64 { return m.mr.Addr() }
-
-// Len is the length in bytes.
-func (m *MR) Len() int { return m.mr.Len() }
-
-// Bytes is the registered memory.
-func (m *MR) Bytes() []byte { return m.mr.Bytes() }
-
-// SGE is the element for n bytes at off.
-func (m *MR) SGE(off, n int) SGE {
-	return SGE{Addr: m.mr.Addr() + uint64(off), Length: uint32(n), LKey: m.mr.LKey()}
-}
-
-// SGEs is a list of the one element for n bytes at off. It allocates: on a
-// data path, make the list once.
-func (m *MR) SGEs(off, n int) []SGE { return []SGE{m.SGE(off, n)} }
-
-// MW is a memory window.
-type MW struct {
-	ctx *Context
-	mw  *hca.MW
-}
-
-// AllocMW makes an unbound window.
-func (p *PD) AllocMW(t MWType) (*MW, error) {
-	h := p.ctx.dev.Enter()
-	defer p.ctx.dev.Leave()
-	w, err := h.AllocMW(p.pd, t)
-	if err != nil {
-		return nil, err
-	}
-	return &MW{p.ctx, w}, nil
-}
-
-// RKey opens the window for peers, once it is bound.
-func (w *MW) RKey() uint32 {
-	w.ctx.dev.Enter()
-	defer w.ctx.dev.Leave()
-	return w.mw.RKey()
-}
-
-// Bind is what a WRBindMW request carries to open n bytes at off of mr.
-func (w *MW) Bind(mr *MR, off, n int, access Access, rkey uint32) *BindInfo {
-	return &BindInfo{MW: w.mw, MR: mr.mr, Addr: mr.mr.Addr() + uint64(off), Length: uint64(n), Access: access,
-		RKey: rkey}
-}
-
-// Close frees the window.
-func (w *MW) Close() error {
-	h := w.ctx.dev.Enter()
-	defer w.ctx.dev.Leave()
-	return h.DeallocMW(w.mw)
-}
-
-// AH is an address handle.
+// AH is an address handle: the way to the destination of datagrams.
 type AH struct {
+	ah  hca.AH // first: see SendWR
 	ctx *Context
-	ah  *hca.AH
 }
 
-// CreateAH makes an address handle.
+// CreateAH makes an address handle: ibv_create_ah.
 func (p *PD) CreateAH(a AHAttr) (*AH, error) {
 	h := p.ctx.dev.Enter()
 	defer p.ctx.dev.Leave()
-	ah, err := h.CreateAH(p.pd, a)
-	if err != nil {
-		return nil, err
+	ah := &AH{ctx: p.ctx}
+	if err := h.InitAH(&ah.ah, p.pd, hca.AHAttr(a)); err != nil {
+		return nil, refused(err)
 	}
-	return &AH{p.ctx, ah}, nil
+	return add(p.ctx, &ah.ah, ah), nil
 }
 
-// Handle is what a datagram work request carries.
-func (a *AH) Handle() *hca.AH { return a.ah }
+// Close frees the handle. Requests that were posted with it must be complete.
+func (a *AH) Close() error { return free(a.ctx, &a.ah, (*hca.HCA).DestroyAH) }
 
-// Close frees the handle.
-func (a *AH) Close() error {
-	h := a.ctx.dev.Enter()
-	defer a.ctx.dev.Leave()
-	return h.DestroyAH(a.ah)
-}
-
-// XRCD is an XRC domain.
+// XRCD is an XRC domain: what a target's connections and the shared receive queues that they may use have in common.
 type XRCD struct {
 	ctx *Context
 	x   *hca.XRCD
 }
 
-// OpenXRCD makes an XRC domain.
+// OpenXRCD makes an XRC domain: ibv_open_xrcd.
 func (c *Context) OpenXRCD() *XRCD {
 	h := c.dev.Enter()
 	defer c.dev.Leave()
-	return &XRCD{c, h.OpenXRCD()}
+	x := h.OpenXRCD()
+	return add(c, x, &XRCD{c, x})
 }
 
-// Close frees the domain.
-func (x *XRCD) Close() error {
-	h := x.ctx.dev.Enter()
-	defer x.ctx.dev.Leave()
-	return h.CloseXRCD(x.x)
-}
+// Close frees the domain, which nothing may use any more.
+func (x *XRCD) Close() error { return free(x.ctx, x.x, (*hca.HCA).CloseXRCD) }

@@ -1,31 +1,39 @@
 package verbs
 
 import (
+	"errors"
+	"slices"
+	"unsafe"
+
 	"softib/node/hca"
 	"softib/proto/ib"
 )
 
-// DefaultCaps are sizes that suit most programs.
-var DefaultCaps = Caps{MaxSendWR: 128, MaxRecvWR: 128, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 64}
-
-// QPInit says what a queue pair shall be.
+// QPInit says what a queue pair shall be: ibv_qp_init_attr.
 type QPInit struct {
 	Type           QPType
 	SendCQ, RecvCQ *CQ
-	SRQ            *SRQ
+	SRQ            *SRQ // takes the place of the receive queue
 	XRCD           *XRCD
 	Caps           Caps
-	SigAll         bool
-	BlockSelfMC    bool
+	SigAll         bool // every request is signaled
+	BlockSelfMC    bool // a datagram sender does not hear its own multicasts
 }
 
-// QP is a queue pair.
+// QP is a queue pair: ibv_qp.
 type QP struct {
 	ctx *Context
 	qp  *hca.QP
+	// groups is what AttachMcast has attached; the device's lock guards it.
+	groups []group
 }
 
-// CreateQP makes a queue pair in RESET.
+type group struct {
+	gid ib.GID
+	lid ib.LID
+}
+
+// CreateQP makes a queue pair in StateReset: ibv_create_qp.
 func (p *PD) CreateQP(init QPInit) (*QP, error) { return p.ctx.createQP(p.pd, init) }
 
 // CreateQP makes an XRC target, which belongs to an XRC domain and to no
@@ -36,7 +44,8 @@ func (x *XRCD) CreateQP(init QPInit) (*QP, error) {
 }
 
 func (c *Context) createQP(pd *hca.PD, init QPInit) (*QP, error) {
-	i := hca.QPInit{Type: init.Type, PD: pd, Caps: init.Caps, SigAll: init.SigAll, BlockSelfMC: init.BlockSelfMC}
+	i := hca.QPInit{Type: hca.QPType(init.Type), PD: pd, Caps: hca.Caps(init.Caps), SigAll: init.SigAll,
+		BlockSelfMC: init.BlockSelfMC}
 	if init.SendCQ != nil {
 		i.SendCQ = init.SendCQ.cq
 	}
@@ -53,42 +62,49 @@ func (c *Context) createQP(pd *hca.PD, init QPInit) (*QP, error) {
 	defer c.dev.Leave()
 	q, err := h.CreateQP(i)
 	if err != nil {
-		return nil, err
+		return nil, refused(err)
 	}
-	return &QP{c, q}, nil
+	return add(c, q, &QP{ctx: c, qp: q}), nil
 }
 
-// Num is the queue pair number.
+// Num is the queue pair number, by which peers name it.
 func (q *QP) Num() ib.QPN { return q.qp.Num() }
 
-// Modify sets the attributes that mask names: ibv_modify_qp.
+// Type is the transport service.
+func (q *QP) Type() QPType { return QPType(q.qp.Type()) }
+
+// Caps are the sizes that were granted, at least what was asked for.
+func (q *QP) Caps() Caps { return Caps(q.qp.Caps()) }
+
+// Modify sets the attributes that mask names: ibv_modify_qp. Connect and Ready do what most programs need of it.
 func (q *QP) Modify(a QPAttr, mask AttrMask) error {
 	h := q.ctx.dev.Enter()
 	defer q.ctx.dev.Leave()
-	return h.ModifyQP(q.qp, a, mask)
+	return refused(h.ModifyQP(q.qp, *(*hca.QPAttr)(unsafe.Pointer(&a)), hca.AttrMask(mask)))
 }
 
-// Query returns attributes and state.
+// Query returns attributes and state: ibv_query_qp.
 func (q *QP) Query() (QPAttr, error) {
 	h := q.ctx.dev.Enter()
 	defer q.ctx.dev.Leave()
-	return h.QueryQP(q.qp)
+	a, err := h.QueryQP(q.qp)
+	return *(*QPAttr)(unsafe.Pointer(&a)), refused(err)
 }
 
 // State is the current state.
 func (q *QP) State() State {
 	q.ctx.dev.Enter()
 	defer q.ctx.dev.Leave()
-	return q.qp.State()
+	return State(q.qp.State())
 }
 
 // PostSend posts a request: ibv_post_send. It does not block and does not
-// allocate; wr and its list may be reused at once.
+// allocate; wr and its list may be reused at once, but not the memory that the list names.
 func (q *QP) PostSend(wr *SendWR) error {
 	h := q.ctx.dev.Enter()
-	err := h.PostSend(q.qp, wr)
+	err := h.PostSend(q.qp, sendRequest(wr))
 	q.ctx.dev.Leave()
-	return err
+	return refused(err)
 }
 
 // PostSends posts requests in order until one is refused, and returns how many
@@ -97,49 +113,70 @@ func (q *QP) PostSends(wrs []SendWR) (int, error) {
 	h := q.ctx.dev.Enter()
 	defer q.ctx.dev.Leave()
 	for i := range wrs {
-		if err := h.PostSend(q.qp, &wrs[i]); err != nil {
-			return i, err
+		if err := h.PostSend(q.qp, sendRequest(&wrs[i])); err != nil {
+			return i, refused(err)
 		}
 	}
 	return len(wrs), nil
 }
 
-// PostRecv posts a receive: ibv_post_recv.
+// PostRecv posts a receive: ibv_post_recv. wr and its list may be reused at once.
 func (q *QP) PostRecv(wr *RecvWR) error {
 	h := q.ctx.dev.Enter()
-	err := h.PostRecv(q.qp, wr)
+	err := h.PostRecv(q.qp, recvRequest(wr))
 	q.ctx.dev.LeaveQuiet()
-	return err
+	return refused(err)
 }
 
-// AttachMcast makes a datagram queue pair a member of a group.
+// AttachMcast makes a datagram queue pair get what is sent to a group: ibv_attach_mcast. The port has to be a member
+// of the group: see JoinMulticast.
 func (q *QP) AttachMcast(gid ib.GID, lid ib.LID) error {
 	h := q.ctx.dev.Enter()
 	defer q.ctx.dev.Leave()
-	return h.AttachMcast(q.qp, gid, lid)
+	if err := h.AttachMcast(q.qp, gid, lid); err != nil {
+		return refused(err)
+	}
+	if g := (group{gid, lid}); !slices.Contains(q.groups, g) {
+		q.groups = append(q.groups, g)
+	}
+	return nil
 }
 
-// DetachMcast ends a membership.
+// DetachMcast ends that: ibv_detach_mcast.
 func (q *QP) DetachMcast(gid ib.GID, lid ib.LID) error {
 	h := q.ctx.dev.Enter()
 	defer q.ctx.dev.Leave()
-	return h.DetachMcast(q.qp, gid, lid)
+	if err := h.DetachMcast(q.qp, gid, lid); err != nil {
+		return refused(err)
+	}
+	q.groups = slices.DeleteFunc(q.groups, func(g group) bool { return g == group{gid, lid} })
+	return nil
 }
 
-// Close destroys the queue pair.
-func (q *QP) Close() error {
-	h := q.ctx.dev.Enter()
-	defer q.ctx.dev.Leave()
-	return h.DestroyQP(q.qp)
+func (q *QP) detachAll() error {
+	q.ctx.dev.Enter()
+	groups := slices.Clone(q.groups)
+	q.ctx.dev.LeaveQuiet()
+	var errs error
+	for _, g := range groups {
+		errs = errors.Join(errs, q.DetachMcast(g.gid, g.lid))
+	}
+	return errs
 }
 
-// Info is what a peer needs to know to connect.
+// Close destroys the queue pair, which must not be in a multicast group any more. What was posted goes without a
+// completion; to see completions of everything, modify to StateErr before and poll.
+func (q *QP) Close() error { return free(q.ctx, q.qp, (*hca.HCA).DestroyQP) }
+
+// Info is what a peer needs to know to connect. It is plain data, and goes through encoding/json or a format of the
+// program's own.
 type Info struct {
-	LID  ib.LID
-	QPN  ib.QPN
-	PSN  ib.PSN
-	Port ib.PortNum
-	MTU  ib.MTU
+	LID  ib.LID     // of the port
+	GID  ib.GID     // of the port, its first; for peers that know hosts by it
+	QPN  ib.QPN     // of the queue pair
+	PSN  ib.PSN     // the first that the queue pair will send
+	Port ib.PortNum // of its own adapter
+	MTU  ib.MTU     // of the port
 }
 
 // Info is this end's part of a connection, on the given port and with the
@@ -149,21 +186,25 @@ func (q *QP) Info(port ib.PortNum, psn ib.PSN) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{LID: p.LID, QPN: q.Num(), PSN: psn, Port: port, MTU: p.MTU}, nil
+	i := Info{LID: p.LID, QPN: q.Num(), PSN: psn, Port: port, MTU: p.MTU}
+	if len(p.GIDs) > 0 {
+		i.GID = p.GIDs[0]
+	}
+	return i, nil
 }
 
 // ConnectOpts are the attributes of a connection that Connect sets beside
 // what the two Infos say.
 type ConnectOpts struct {
-	Access      Access
+	Access      Access // what the peer may do with memory that is open for it
 	MTU         ib.MTU // the smaller of both ports' if 0
 	SL          ib.SL
-	PKeyIndex   uint16
-	Timeout     uint8
-	RetryCnt    uint8
-	RNRRetry    uint8
-	MinRNRTimer uint8
-	MaxRDAtomic uint8
+	PKeyIndex   uint16 // see Port.PKeyIndex
+	Timeout     uint8  // for an acknowledgement: 4.096 µs · 2^n; 0 waits for ever
+	RetryCnt    uint8  // tries after that, 0 to 7, before WCRetryExcErr
+	RNRRetry    uint8  // tries while the peer has no receive, 0 to 6, before WCRNRRetryExcErr; 7 is without end
+	MinRNRTimer uint8  // how long peers wait that find no receive here, as a code
+	MaxRDAtomic uint8  // reads and atomics under way at once, in each direction
 }
 
 // DefaultConnect are the values that perftest uses.
@@ -172,12 +213,13 @@ var DefaultConnect = ConnectOpts{
 	Timeout: 14, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 12, MaxRDAtomic: 16,
 }
 
-// Connect takes an RC or UC queue pair, or either kind of XRC, from RESET to RTS
-// towards a peer.
+// Connect takes an RC or UC queue pair, or either kind of XRC, from StateReset to StateRTS towards a peer, which does the
+// same with the two Infos the other way around. What is sent before the peer has done so is lost, and tried again by
+// a reliable connection.
 func (q *QP) Connect(self, peer Info, o ConnectOpts) error {
-	t := q.qp.Type()
+	t := q.Type()
 	init := QPAttr{State: StateInit, Port: self.Port, PKeyIndex: o.PKeyIndex, Access: o.Access}
-	if err := q.Modify(init, hca.MaskState|hca.MaskPort|hca.MaskPKeyIndex|hca.MaskAccess); err != nil {
+	if err := q.Modify(init, MaskState|MaskPort|MaskPKeyIndex|MaskAccess); err != nil {
 		return err
 	}
 	mtu := o.MTU
@@ -189,9 +231,9 @@ func (q *QP) Connect(self, peer Info, o ConnectOpts) error {
 		MinRNRTimer: o.MinRNRTimer,
 		AH:          AHAttr{DLID: peer.LID, SL: o.SL, Port: self.Port},
 	}
-	mask := hca.MaskState | hca.MaskAV | hca.MaskPathMTU | hca.MaskDestQPN | hca.MaskRQPSN
+	mask := MaskState | MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN
 	if t == RC || t == XRCRecv {
-		mask |= hca.MaskMaxDestRD | hca.MaskMinRNRTimer
+		mask |= MaskMaxDestRD | MaskMinRNRTimer
 	}
 	if err := q.Modify(rtr, mask); err != nil {
 		return err
@@ -200,26 +242,26 @@ func (q *QP) Connect(self, peer Info, o ConnectOpts) error {
 		State: StateRTS, SQPSN: self.PSN, Timeout: o.Timeout, RetryCnt: o.RetryCnt, RNRRetry: o.RNRRetry,
 		MaxRDAtomic: o.MaxRDAtomic,
 	}
-	mask = hca.MaskState | hca.MaskSQPSN
+	mask = MaskState | MaskSQPSN
 	switch t {
 	case RC, XRCSend:
-		mask |= hca.MaskTimeout | hca.MaskRetryCnt | hca.MaskRNRRetry | hca.MaskMaxRDAtomic
+		mask |= MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRDAtomic
 	case XRCRecv:
-		mask |= hca.MaskTimeout
+		mask |= MaskTimeout
 	}
 	return q.Modify(rts, mask)
 }
 
-// Ready takes a UD queue pair from RESET to RTS.
+// Ready takes a UD queue pair from StateReset to StateRTS. It takes datagrams that have the same Q_Key.
 func (q *QP) Ready(port ib.PortNum, pkeyIndex uint16, qkey ib.QKey) error {
 	steps := []struct {
 		a QPAttr
 		m AttrMask
 	}{
 		{QPAttr{State: StateInit, Port: port, PKeyIndex: pkeyIndex, QKey: qkey},
-			hca.MaskState | hca.MaskPort | hca.MaskPKeyIndex | hca.MaskQKey},
-		{QPAttr{State: StateRTR}, hca.MaskState},
-		{QPAttr{State: StateRTS}, hca.MaskState | hca.MaskSQPSN},
+			MaskState | MaskPort | MaskPKeyIndex | MaskQKey},
+		{QPAttr{State: StateRTR}, MaskState},
+		{QPAttr{State: StateRTS}, MaskState | MaskSQPSN},
 	}
 	for _, s := range steps {
 		if err := q.Modify(s.a, s.m); err != nil {

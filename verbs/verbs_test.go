@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"softib/driver/live"
-	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/verbs"
@@ -110,7 +109,7 @@ func TestOneSided(t *testing.T) {
 	wr := verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(100, 10000),
 		RemoteAddr: b.mr.Addr() + 7, RKey: b.mr.RKey()}
 	check(t, qa.PostSend(&wr))
-	if wc := a.wait(verbs.WCSuccess); wc.Opcode != hca.WCRDMAWrite {
+	if wc := a.wait(verbs.WCSuccess); wc.Opcode != verbs.WCRDMAWrite {
 		t.Errorf("opcode %v", wc.Opcode)
 	}
 	if !bytes.Equal(b.mr.Bytes()[7:10007], a.mr.Bytes()[100:10100]) {
@@ -141,7 +140,7 @@ func TestOneSided(t *testing.T) {
 	}
 	wr.RKey++
 	check(t, qa.PostSend(&wr))
-	a.wait(hca.WCRemAccessErr)
+	a.wait(verbs.WCRemAccessErr)
 }
 
 func TestSharedReceiveQueueAndXRC(t *testing.T) {
@@ -167,7 +166,7 @@ func TestSharedReceiveQueueAndXRC(t *testing.T) {
 		e, err := b.ctx.WaitEvent(ctx)
 		cancel()
 		check(t, err)
-		if e.Type == hca.EventSRQLimitReached {
+		if e.Type == verbs.EventSRQLimitReached {
 			break
 		}
 	}
@@ -223,10 +222,10 @@ func TestWindows(t *testing.T) {
 	check(t, qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSendInv, Imm: key, Flags: verbs.SendSignaled | verbs.SendInline,
 		InlineData: []byte{1}}))
 	a.wait(verbs.WCSuccess)
-	if wc := b.wait(verbs.WCSuccess); wc.Flags&hca.WCWithInv == 0 || wc.ImmData != key {
+	if wc := b.wait(verbs.WCSuccess); wc.Flags&verbs.WCWithInv == 0 || wc.ImmData != key {
 		t.Errorf("receive %+v, want the invalidated key", wc)
 	}
-	write(1000, 100, hca.WCRemAccessErr)
+	write(1000, 100, verbs.WCRemAccessErr)
 }
 
 func TestDatagramsAndMulticast(t *testing.T) {
@@ -249,12 +248,12 @@ func TestDatagramsAndMulticast(t *testing.T) {
 	}
 	ah := must(sides[0].pd.CreateAH(verbs.AHAttr{DLID: mlid, IsGlobal: true, DGID: mgid, Port: 1}))(t)
 	msg := []byte("to everybody in the group")
-	check(t, qps[0].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, AH: ah.Handle(), RemoteQPN: ib.QPNMulticast,
+	check(t, qps[0].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, AH: ah, RemoteQPN: ib.QPNMulticast,
 		RemoteQKey: qkey,
 		Flags:      verbs.SendInline, InlineData: msg}))
 	for i, s := range sides { // the sender is a member too, and hears itself
 		wc := s.wait(verbs.WCSuccess)
-		if wc.Flags&hca.WCGRH == 0 || int(wc.ByteLen) != 40+len(msg) || wc.SrcQP != qps[0].Num() {
+		if wc.Flags&verbs.WCGRH == 0 || int(wc.ByteLen) != 40+len(msg) || wc.SrcQP != qps[0].Num() {
 			t.Errorf("member %d: %+v", i, wc)
 		}
 		if !bytes.Equal(s.mr.Bytes()[40:40+len(msg)], msg) {
@@ -265,10 +264,10 @@ func TestDatagramsAndMulticast(t *testing.T) {
 	p := must(sides[2].ctx.QueryPort(1))(t)
 	one := must(sides[1].pd.CreateAH(verbs.AHAttr{DLID: p.LID, Port: 1}))(t)
 	check(t, qps[2].PostRecv(&verbs.RecvWR{SGList: sides[2].mr.SGEs(0, 2048)}))
-	check(t, qps[1].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, AH: one.Handle(), RemoteQPN: qps[2].Num(),
+	check(t, qps[1].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, AH: one, RemoteQPN: qps[2].Num(),
 		RemoteQKey: qkey,
 		Flags:      verbs.SendInline, InlineData: msg[:2]}))
-	if wc := sides[2].wait(verbs.WCSuccess); wc.Flags&hca.WCGRH != 0 || wc.ByteLen != 42 {
+	if wc := sides[2].wait(verbs.WCSuccess); wc.Flags&verbs.WCGRH != 0 || wc.ByteLen != 42 {
 		t.Errorf("unicast: %+v", wc)
 	}
 	for i, q := range qps {
@@ -300,8 +299,8 @@ func TestRefusals(t *testing.T) {
 		{errQP, "create_qp", "recv_cq", verbs.ErrInvalid},
 		{q.PostSend(&verbs.SendWR{Opcode: verbs.WRSend}), "post_send", "qp_state", verbs.ErrState},
 		{q.PostRecv(&verbs.RecvWR{}), "post_recv", "qp_state", verbs.ErrState},
-		{q.Modify(verbs.QPAttr{State: verbs.StateRTS}, hca.MaskState), "modify_qp", "qp_state", verbs.ErrState},
-		{q.Modify(verbs.QPAttr{State: verbs.StateInit, Port: 1}, hca.MaskState|hca.MaskPort), "modify_qp", "attr_mask",
+		{q.Modify(verbs.QPAttr{State: verbs.StateRTS}, verbs.MaskState), "modify_qp", "qp_state", verbs.ErrState},
+		{q.Modify(verbs.QPAttr{State: verbs.StateInit, Port: 1}, verbs.MaskState|verbs.MaskPort), "modify_qp", "attr_mask",
 			verbs.ErrInvalid},
 		{a.pd.Close(), "dealloc_pd", "pd", verbs.ErrBusy},
 		{a.cq.Close(), "destroy_cq", "cq", verbs.ErrBusy},
@@ -350,5 +349,47 @@ func TestNoAllocation(t *testing.T) {
 		if n := testing.AllocsPerRun(1000, round); n > 0 {
 			t.Errorf("%d bytes: %v allocations a message", size, n)
 		}
+	}
+}
+
+// Close finds an order whatever the order of making was, and leaves nothing.
+func TestCloseAll(t *testing.T) {
+	f := fabric(t, "star:2")
+	a, b := open(t, f.Hosts()[0], 4096), open(t, f.Hosts()[1], 4096)
+	qa, qb := a.qp(verbs.RC), b.qp(verbs.RC)
+	join(t, qa, qb)
+	// A window that is older than the region on which it is open.
+	mw := must(b.pd.AllocMW(verbs.MWType2))(t)
+	late := must(b.pd.RegMR(make([]byte, 64), remote))(t)
+	check(t, qb.PostSend(&verbs.SendWR{Opcode: verbs.WRBindMW, Flags: verbs.SendSignaled,
+		Bind: mw.Bind(late, 0, 64, verbs.AccessRemoteWrite, mw.RKey()+1)}))
+	b.wait(verbs.WCSuccess)
+	if err := late.Close(); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("closing a region with a window on it: %v", err)
+	}
+	// A region that has moved to a younger domain.
+	young := must(b.ctx.AllocPD())(t)
+	check(t, b.mr.Rereg(young, nil, nil))
+	// A member of a group, an address handle, and everything of XRC.
+	ud := b.qp(verbs.UD)
+	check(t, ud.Ready(1, 0, 0x1234))
+	check(t, ud.AttachMcast(must(ib.ParseGID("ff12::5"))(t), 0xC005))
+	must(b.pd.CreateAH(verbs.AHAttr{DLID: 1, Port: 1}))(t)
+	xd := b.ctx.OpenXRCD()
+	must(b.pd.CreateSRQ(verbs.SRQInit{MaxWR: 4, MaxSGE: 1, XRCD: xd, CQ: b.cq}))(t)
+	must(xd.CreateQP(verbs.QPInit{}))(t)
+
+	other := verbs.Open(b.ctx.Device())
+	pd := must(other.AllocPD())(t)
+	check(t, b.ctx.Close())
+	for _, c := range []interface{ Close() error }{qb, ud, mw, late, b.mr, b.cq, b.pd, young, xd} {
+		if err := c.Close(); !errors.Is(err, verbs.ErrDestroyed) {
+			t.Errorf("%T is still there: %v", c, err)
+		}
+	}
+	check(t, pd.Close()) // another Context's is its own
+	check(t, b.ctx.Close())
+	if _, err := b.ctx.AllocPD(); err != nil {
+		t.Errorf("the device is closed too: %v", err)
 	}
 }

@@ -103,7 +103,7 @@ func newLand(t testing.TB, spec string) *land {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- attached.Serve(ctx, l, w.Fabric, "test") }()
+	go func() { done <- attached.Serve(ctx, l, w.Fabric, "test", nil) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

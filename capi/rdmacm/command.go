@@ -12,7 +12,7 @@ import (
 const idsMax = 1 << 18
 
 // command executes one record of a channel and returns the response.
-func (s *server) command(c *channel, record []byte) ([]byte, error) {
+func (s *Server) command(c *channel, record []byte) ([]byte, error) {
 	if len(record) > recordMax {
 		return nil, fmt.Errorf("rdmacm: %w: more than %d bytes", errNotCommand, recordMax)
 	}

@@ -28,7 +28,7 @@ const resolveMillis = 30_000
 type world struct {
 	*live.Fabric
 	sm     *smrun.Runner
-	s      *server
+	s      *Server
 	socket string
 	end    func() // of the server
 }
@@ -87,7 +87,7 @@ func upGraph(t testing.TB, g *topo.Graph, cfg config, tune ...func(*sm.Config)) 
 	w.s = newServer(OnFabric(f), cfg)
 	serverCtx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- w.s.serve(serverCtx, l) }()
+	go func() { done <- w.s.Serve(serverCtx, l) }()
 	ended := false
 	w.end = func() {
 		stop()

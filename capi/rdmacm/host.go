@@ -12,7 +12,7 @@ import (
 // host is one host of the fabric as rdma_cm knows it: its ports, what is bound to its addresses, and the channels of
 // its programs.
 type host struct {
-	s    *server
+	s    *Server
 	name string
 
 	// mu guards everything of the host: its ports with their engines, all IDs, channels and events. Nothing is waited
@@ -37,7 +37,7 @@ const (
 )
 
 // openHost opens the management services of all ports of a host.
-func openHost(s *server, name string) (*host, error) {
+func openHost(s *Server, name string) (*host, error) {
 	a, err := s.ports.Adapter(name)
 	if err != nil {
 		return nil, err

@@ -30,11 +30,17 @@ type groupKey struct {
 type group struct {
 	p       *endPort
 	key     groupKey
-	members []*membership
+	members []member
 	state   groupState
 	want    mad.MCMemberRecord
 	ipoib   bool // takes all of the broadcast group's parameters
 	rec     mad.MCMemberRecord
+}
+
+// member is who shares a port's part in a group.
+type member interface {
+	// joined tells that the port is a member, or why not.
+	joined(errno syscall.Errno)
 }
 
 type groupState uint8
@@ -57,27 +63,41 @@ func (d *ident) join(uid uint64, a sockaddr, as mad.JoinState) (*membership, err
 	if key.mgid.IsZero() {
 		key.number = m.number
 	}
-	g := p.groups[key]
-	if g == nil {
+	m.g = p.groups[key]
+	if m.g == nil {
 		if err := d.setQKey(0); err != nil {
 			return nil, err
 		}
-		g = &group{p: p, key: key, ipoib: d.space == psIPoIB,
+		m.g = &group{p: p, key: key, ipoib: d.space == psIPoIB,
 			want: mad.MCMemberRecord{MGID: key.mgid, PortGID: d.gid, PKey: d.key, QKey: d.qkey, JoinState: as}}
 	}
-	m.g = g
-	g.members = append(g.members, m)
-	if err := g.step(); err != nil {
-		g.members = nil
+	if err := m.g.take(m); err != nil {
 		return nil, err
 	}
-	p.groups[key] = g
 	d.groups = append(d.groups, m)
 	d.ch.groups[m.number] = m
-	if g.state == groupIn {
+	if m.g.state == groupIn {
 		m.joined(0)
 	}
 	return m, nil
+}
+
+// take adds a member, and has the port join if it is the first. Who comes later is not told: the group is joined
+// already.
+func (g *group) take(m member) error {
+	g.members = append(g.members, m)
+	if err := g.step(); err != nil {
+		g.members = nil
+		return err
+	}
+	g.p.groups[g.key] = g
+	return nil
+}
+
+// drop takes a member away, and has the port leave if it was the last.
+func (g *group) drop(m member) {
+	g.members = slices.DeleteFunc(g.members, func(o member) bool { return o == m })
+	_ = g.step()
 }
 
 // leave ends a membership and takes back its events.
@@ -85,8 +105,7 @@ func (m *membership) leave() {
 	d := m.d
 	d.groups = slices.DeleteFunc(d.groups, func(o *membership) bool { return o == m })
 	delete(d.ch.groups, m.number)
-	m.g.members = slices.DeleteFunc(m.g.members, func(o *membership) bool { return o == m })
-	_ = m.g.step()
+	m.g.drop(m)
 	d.ch.withdraw(func(e *event) bool { return e.group == m })
 }
 

@@ -29,7 +29,8 @@ func Listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-type server struct {
+// Server is the fabric's side of librdmacm, and of who else joins multicast groups.
+type Server struct {
 	ports Ports
 	cfg   config
 
@@ -50,16 +51,20 @@ type config struct {
 // defaults are Linux's: more than a minute until a peer that says nothing is given up.
 var defaults = config{responseTimeout: 20, retries: 15}
 
+// New makes a server, which can be asked to join groups at once.
+func New(ports Ports) *Server { return newServer(ports, defaults) }
+
 // Serve answers the library until ctx ends, and then closes the listener and everything that programs have open.
 func Serve(ctx context.Context, l *net.UnixListener, ports Ports) error {
-	return newServer(ports, defaults).serve(ctx, l)
+	return New(ports).Serve(ctx, l)
 }
 
-func newServer(ports Ports, cfg config) *server {
-	return &server{ports: ports, cfg: cfg, hosts: map[string]*host{}, channels: map[uint64]*channel{}}
+func newServer(ports Ports, cfg config) *Server {
+	return &Server{ports: ports, cfg: cfg, hosts: map[string]*host{}, channels: map[uint64]*channel{}}
 }
 
-func (s *server) serve(ctx context.Context, l *net.UnixListener) error {
+// Serve is the function of this name for a server that was made before.
+func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	defer s.end()
 	if err := packetsock.Serve(ctx, l, s.greet); err != nil {
 		return fmt.Errorf("rdmacm: %w", err)
@@ -68,7 +73,7 @@ func (s *server) serve(ctx context.Context, l *net.UnixListener) error {
 }
 
 // end closes what hosts have open, after the last connection.
-func (s *server) end() {
+func (s *Server) end() {
 	s.mu.Lock()
 	hosts := s.hosts
 	s.hosts = nil
@@ -80,7 +85,7 @@ func (s *server) end() {
 
 // greet answers a connection's hello. A connection of commands is served here until it ends; one of events is kept by
 // its channel.
-func (s *server) greet(c *net.UnixConn) (kept bool) {
+func (s *Server) greet(c *net.UnixConn) (kept bool) {
 	refuse := func(err error) {
 		_, _ = c.Write(appendWelcome(nil, -int32(errnoOf(err)), 0, err.Error()))
 	}
@@ -177,7 +182,7 @@ func (c *channel) serve() {
 }
 
 // open makes a channel on a host.
-func (s *server) open(name string, conn *net.UnixConn) (*channel, error) {
+func (s *Server) open(name string, conn *net.UnixConn) (*channel, error) {
 	h, err := s.host(name)
 	if err != nil {
 		return nil, err
@@ -194,7 +199,7 @@ func (s *server) open(name string, conn *net.UnixConn) (*channel, error) {
 }
 
 // close ends a channel and all that is in it.
-func (s *server) close(c *channel) {
+func (s *Server) close(c *channel) {
 	s.mu.Lock()
 	delete(s.channels, c.number)
 	s.mu.Unlock()
@@ -203,7 +208,7 @@ func (s *server) close(c *channel) {
 	c.host.closeChannel(c)
 }
 
-func (s *server) find(number uint64) (*channel, error) {
+func (s *Server) find(number uint64) (*channel, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.channels[number]; c != nil {
@@ -213,7 +218,7 @@ func (s *server) find(number uint64) (*channel, error) {
 }
 
 // host is a host that programs use or talk to; it is opened when it is first needed and stays.
-func (s *server) host(name string) (*host, error) {
+func (s *Server) host(name string) (*host, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hosts == nil {
@@ -232,7 +237,7 @@ func (s *server) host(name string) (*host, error) {
 
 // newID gives out a number for an ID or a membership. It is not one that is in use: the program counts them in
 // thousands, and it would take years to come around.
-func (s *server) newID() uint32 {
+func (s *Server) newID() uint32 {
 	for {
 		if n := s.lastID.Add(1); n != 0 && n <= math.MaxInt32 {
 			return n

@@ -120,7 +120,7 @@ func newWorld(t testing.TB, spec string) *world {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(ctx, l, w.Fabric, firmware) }()
+	go func() { done <- server.Serve(ctx, l, w.Fabric, firmware, nil) }()
 	w.end = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -228,7 +228,7 @@ func meshRound(ctx context.Context, hosts []*meshHost, step int) ([]string, erro
 		defer ah.Close()
 		err = h.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
 			SGList: h.send.SGEs(0, meshSize),
-			AH:     ah.Handle(), RemoteQPN: to.qp.Num(), RemoteQKey: meshQKey})
+			AH:     ah, RemoteQPN: to.qp.Num(), RemoteQKey: meshQKey})
 		if err != nil {
 			return nil, err
 		}

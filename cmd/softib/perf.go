@@ -185,7 +185,7 @@ func (f *fabric) admit() (socket string, end func(), err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = attached.Serve(ctx, l, f.Fabric, version) })
+	wg.Go(func() { _ = attached.Serve(ctx, l, f.Fabric, version, nil) })
 	return p.verbs(), func() {
 		cancel()
 		wg.Wait()

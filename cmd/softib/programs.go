@@ -16,16 +16,16 @@ import (
 var services = []struct {
 	path   func(place) string
 	listen func(path string) (*net.UnixListener, error)
-	serve  func(context.Context, *net.UnixListener, *live.Fabric) error
+	serve  func(context.Context, *net.UnixListener, *live.Fabric, *rdmacm.Server) error
 }{
-	{place.umad, umad.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric) error {
+	{place.umad, umad.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric, _ *rdmacm.Server) error {
 		return umad.Serve(ctx, l, umad.OnFabric(f, version))
 	}},
-	{place.verbs, attached.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric) error {
-		return attached.Serve(ctx, l, f, version)
+	{place.verbs, attached.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric, cms *rdmacm.Server) error {
+		return attached.Serve(ctx, l, f, version, cms)
 	}},
-	{place.rdmacm, rdmacm.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric) error {
-		return rdmacm.Serve(ctx, l, rdmacm.OnFabric(f))
+	{place.rdmacm, rdmacm.Listen, func(ctx context.Context, l *net.UnixListener, _ *live.Fabric, cms *rdmacm.Server) error {
+		return cms.Serve(ctx, l)
 	}},
 }
 
@@ -44,8 +44,9 @@ func servePrograms(ctx context.Context, p place, f *live.Fabric) (wait func(), e
 		}
 		listeners = append(listeners, l)
 	}
+	cms := rdmacm.New(rdmacm.OnFabric(f))
 	for i, s := range services {
-		wg.Go(func() { _ = s.serve(ctx, listeners[i], f) })
+		wg.Go(func() { _ = s.serve(ctx, listeners[i], f, cms) })
 	}
 	return func() {
 		wg.Wait()

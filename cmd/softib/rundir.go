@@ -10,10 +10,12 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"softib/internal/rundir"
 )
 
 // defaultName is the fabric that commands mean unless told otherwise.
-const defaultName = "default"
+const defaultName = rundir.DefaultName
 
 // nameShape keeps names usable as parts of file names.
 var nameShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`)
@@ -36,10 +38,7 @@ func newPlace(name string) (place, error) {
 		return place{}, next(&usageError{fmt.Errorf("%q cannot be the name of a fabric", name)},
 			"use 1 to 32 letters, digits, dots, dashes or underscores, such as --name lab1")
 	}
-	dir := fmt.Sprintf("/tmp/softib-%d", os.Getuid())
-	if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" {
-		dir = filepath.Join(x, "softib")
-	}
+	dir := rundir.Dir()
 	p := place{dir, name}
 	if longest := p.rdmacm(); len(longest) > socketPathMax {
 		return place{}, next(fmt.Errorf("%s is %d bytes long: a socket's path has at most %d", longest, len(longest),
@@ -49,18 +48,8 @@ func newPlace(name string) (place, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return place{}, next(err, "set XDG_RUNTIME_DIR to a folder that you may write to")
 	}
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return place{}, err
-	}
-	owner := -1
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		owner = int(s.Uid)
-	}
-	if !info.IsDir() || owner != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
-		return place{}, next(fmt.Errorf("%s has mode %v and owner %d: want a folder with mode drwx------ and owner %d",
-			dir, info.Mode(), owner, os.Getuid()),
-			"remove it, or set XDG_RUNTIME_DIR to a folder of your own")
+	if err := rundir.Check(dir); err != nil {
+		return place{}, next(err, "remove it, or set XDG_RUNTIME_DIR to a folder of your own")
 	}
 	return p, nil
 }
@@ -68,7 +57,7 @@ func newPlace(name string) (place, error) {
 func (p place) socket() string { return filepath.Join(p.dir, p.name+".sock") }
 func (p place) lock() string   { return filepath.Join(p.dir, p.name+".lock") }
 func (p place) umad() string   { return filepath.Join(p.dir, p.name+".umad") }
-func (p place) verbs() string  { return filepath.Join(p.dir, p.name+".verbs") }
+func (p place) verbs() string  { return rundir.Verbs(p.dir, p.name) }
 
 func (p place) rdmacm() string { return filepath.Join(p.dir, p.name+".rdmacm") }
 

@@ -530,7 +530,7 @@ func (c *crash) checkPackets(ctx context.Context) {
 				}
 				must(from.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendInline,
 					InlineData: b,
-					AH:         progs[from.host].ahs[to.host].Handle(), RemoteQPN: to.qp.Num(), RemoteQKey: probeQKey}))
+					AH:         progs[from.host].ahs[to.host], RemoteQPN: to.qp.Num(), RemoteQKey: probeQKey}))
 				c.sent++
 				if n, err := progs[from.host].scq.Wait(ctx, wc[:1]); err != nil || n != 1 ||
 					wc[0].Status != verbs.WCSuccess {

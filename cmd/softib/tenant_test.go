@@ -185,7 +185,7 @@ func TestTenantsOfRunningPrograms(t *testing.T) {
 	send := func(imm uint32) {
 		t.Helper()
 		must(a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSendImm, Imm: imm, Flags: verbs.SendSignaled,
-			SGList: a.mr.SGEs(0, 8), AH: ah.Handle(), RemoteQPN: b.qp.Num(), RemoteQKey: probeQKey}))
+			SGList: a.mr.SGEs(0, 8), AH: ah, RemoteQPN: b.qp.Num(), RemoteQKey: probeQKey}))
 		if _, err := a.cq.Wait(ctx, wc[:]); err != nil || wc[0].Status != verbs.WCSuccess {
 			t.Fatalf("%v, %v", wc[0].Status, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"softib/node/agent"
 	"softib/node/hca"
 	"softib/proto/ib"
-	"softib/verbs"
 )
 
 // twin is one of two endpoints in this process that send to each other.
@@ -123,7 +122,7 @@ func (w *twin) recv(t testing.TB) {
 // machine's caches nor its other users are in it.
 func BenchmarkPingPong(b *testing.B) {
 	x, y := twins(b, newLedger)
-	var wc [4]verbs.WC
+	var wc [4]hca.WC
 	for b.Loop() {
 		for _, w := range [][2]*twin{{x, y}, {y, x}} {
 			w[1].recv(b)
@@ -150,7 +149,7 @@ func newLedger() *Ledger {
 // BenchmarkWrites is what one of a stream of short writes costs both ends, all by one thread.
 func BenchmarkWrites(b *testing.B) {
 	x, y := twins(b, newLedger)
-	var wc [64]verbs.WC
+	var wc [64]hca.WC
 	wr := hca.SendWR{Opcode: hca.WRRDMAWrite, SGList: []hca.SGE{{Addr: x.mr.Addr(), Length: 8, LKey: x.mr.LKey()}},
 		RemoteAddr: y.mr.Addr(), RKey: y.mr.RKey()}
 	for out := 0; b.Loop(); {

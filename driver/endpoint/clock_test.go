@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"softib/verbs"
+	"softib/node/hca"
 )
 
 // TestStandstill: a timer that was started by a clock from before a standstill does not run out early because of that,
@@ -19,7 +19,7 @@ func TestStandstill(t *testing.T) {
 	x.mu.Unlock()
 	x.start = x.start.Add(-5 * time.Second)
 	x.send(t, 8) // its timer is one of seconds by now
-	var wc [4]verbs.WC
+	var wc [4]hca.WC
 	if y.Poll(y.cq, wc[:]) != 1 { // which does not acknowledge yet
 		t.Fatal("not there")
 	}

@@ -1,7 +1,7 @@
 package endpoint
 
 import (
-	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -24,7 +24,7 @@ const drainMax = 64
 const bundleMax = 64
 
 // ErrClosed is returned by calls that outlive their endpoint.
-var ErrClosed = errors.New("endpoint: closed")
+var ErrClosed = fmt.Errorf("endpoint: %w", verbs.ErrClosed)
 
 // Config is what an endpoint is made of.
 type Config struct {
@@ -66,7 +66,7 @@ type Endpoint struct {
 	streams    bool        // the last of them was part of a stream: its ACKs can wait for a few more
 	hot        int         // the incoming ring that delivered last
 	turn       int
-	events     []verbs.Event
+	events     []hca.Event
 	owed       bool // packets wait to be sent: Poll hurried back
 	failed     bool
 	closed     bool
@@ -91,7 +91,7 @@ type Endpoint struct {
 	employed atomic.Bool   // there is an attendant
 	gone     chan struct{} // closed when the attendant has ended
 	eventful chan struct{} // closed and replaced when an event comes
-	onEvent  func(verbs.Event)
+	onEvent  func(hca.Event)
 	closing  chan struct{}
 	_        [64]byte
 }
@@ -260,7 +260,7 @@ func (e *Endpoint) tellViolations() {
 // Poll takes in what arrived and moves completions of cq to out. Packets that
 // this calls for (acknowledgements, mostly) wait for the next call, because
 // whoever waits for what has come is in more of a hurry.
-func (e *Endpoint) Poll(cq *hca.CQ, out []verbs.WC) int {
+func (e *Endpoint) Poll(cq *hca.CQ, out []hca.WC) int {
 	e.mu.Lock()
 	e.before()
 	n := cq.Poll(out)

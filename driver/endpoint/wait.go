@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"softib/node/hca"
-	"softib/verbs"
 )
 
 // WaitCQ sleeps until cq's completion event comes.
@@ -119,7 +118,7 @@ func (e *Endpoint) deliverEvents() {
 }
 
 // WaitEvent sleeps until the next asynchronous event.
-func (e *Endpoint) WaitEvent(ctx context.Context) (verbs.Event, error) {
+func (e *Endpoint) WaitEvent(ctx context.Context) (hca.Event, error) {
 	for {
 		e.mu.Lock()
 		if len(e.events) > 0 {
@@ -133,9 +132,9 @@ func (e *Endpoint) WaitEvent(ctx context.Context) (verbs.Event, error) {
 		select {
 		case <-c:
 		case <-ctx.Done():
-			return verbs.Event{}, ctx.Err()
+			return hca.Event{}, ctx.Err()
 		case <-e.closing:
-			return verbs.Event{}, ErrClosed
+			return hca.Event{}, ErrClosed
 		}
 	}
 }

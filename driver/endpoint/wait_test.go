@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"softib/node/hca"
-	"softib/verbs"
 )
 
 // TestArmedIsNotPolled: a program that arms a queue, looks once more and sleeps, again and again, is not taken for one
@@ -23,7 +22,7 @@ func TestArmedIsNotPolled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wcs [4]verbs.WC
+	var wcs [4]hca.WC
 	for i := range 3 * restPolls {
 		e.Arm(cq, false)
 		if i%2 == 0 {
@@ -73,7 +72,7 @@ func TestArmPostsStaged(t *testing.T) {
 	x.NotifyCQ(x.cq, func() { told++ })
 	x.hint.staged = 1
 	x.Arm(x.cq, false)
-	var wcs [4]verbs.WC
+	var wcs [4]hca.WC
 	if n := x.cq.Poll(wcs[:]); told != 1 || n != 1 || wcs[0].WRID != 7 || wcs[0].Status != hca.WCWRFlushErr {
 		t.Errorf("told %d times of %+v", told, wcs[:n])
 	}

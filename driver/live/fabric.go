@@ -16,6 +16,7 @@ import (
 	"softib/proto/topo"
 	"softib/proto/wire"
 	"softib/subnet/sm"
+	"softib/verbs"
 )
 
 // Config tunes a fabric.
@@ -25,7 +26,7 @@ type Config struct {
 }
 
 // ErrClosed is returned by calls that outlive their fabric.
-var ErrClosed = errors.New("live: the fabric is closed")
+var ErrClosed = fmt.Errorf("live: the fabric is down: %w", verbs.ErrClosed)
 
 // ErrGroup is matched when a multicast group cannot be made as asked.
 var ErrGroup = errors.New("multicast group")

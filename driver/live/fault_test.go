@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"softib/node/hca"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -123,10 +122,10 @@ func TestLinkDown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if wc := waitOne(t, a); wc.Status != hca.WCRetryExcErr || wc.WRID != 2 {
+	if wc := waitOne(t, a); wc.Status != verbs.WCRetryExcErr || wc.WRID != 2 {
 		t.Fatalf("link down: %+v, want RETRY_EXC_ERR of request 2", wc)
 	}
-	if wc := waitOne(t, a); wc.Status != hca.WCWRFlushErr || wc.WRID != 3 {
+	if wc := waitOne(t, a); wc.Status != verbs.WCWRFlushErr || wc.WRID != 3 {
 		t.Fatalf("link down: %+v, want WR_FLUSH_ERR of request 3", wc)
 	}
 	if s := a.qp.State(); s != verbs.StateErr {
@@ -138,7 +137,7 @@ func TestLinkDown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Type == hca.EventPortErr {
+		if e.Type == verbs.EventPortErr {
 			break
 		}
 	}
@@ -168,7 +167,7 @@ func TestPartitionEnforced(t *testing.T) {
 		RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 		t.Fatal(err)
 	}
-	if wc := waitOne(t, a); wc.Status != hca.WCRetryExcErr {
+	if wc := waitOne(t, a); wc.Status != verbs.WCRetryExcErr {
 		t.Fatalf("%+v, want RETRY_EXC_ERR", wc)
 	}
 	f.Hosts()[0].Enter()
@@ -250,13 +249,13 @@ func TestGivenUpByReference(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := a.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, hca.MaskState); err != nil {
+		if err := a.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.MaskState); err != nil {
 			t.Fatal(err)
 		}
 		for j := range buf {
 			buf[j] = 0x55 // ours again: nobody may see this
 		}
-		if err := b.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, hca.MaskState); err != nil {
+		if err := b.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.MaskState); err != nil {
 			t.Fatal(err)
 		}
 		f.Hosts()[1].Enter()

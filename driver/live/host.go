@@ -51,7 +51,7 @@ type Host struct {
 	streams  bool        // the last of them was part of a stream: its ACKs can wait for a few more
 	hot      int         // the incoming ring that delivered last
 	turn     int
-	events   []verbs.Event
+	events   []hca.Event
 	owed     bool // packets wait to be sent: Poll hurried back
 	owes     bool // something was sent since it was last settled
 	// clock is the time as last read. Reading it costs as much as building a
@@ -181,7 +181,7 @@ func (h *Host) finish() {
 // Poll takes in what arrived and moves completions of cq to out. Packets that
 // this calls for (acknowledgements, mostly) wait for the next call, because
 // whoever waits for what has come is in more of a hurry.
-func (h *Host) Poll(cq *hca.CQ, out []verbs.WC) int {
+func (h *Host) Poll(cq *hca.CQ, out []hca.WC) int {
 	h.mu.Lock()
 	h.polls++
 	if h.owed && !(h.streams && h.turns&3 != 0) {

@@ -375,7 +375,7 @@ func TestBringUpUnderTraffic(t *testing.T) {
 			SGList: a.mr.SGEs(0, 2048), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}
-		if wc := waitOne(t, a); wc.Status != hca.WCSuccess {
+		if wc := waitOne(t, a); wc.Status != verbs.WCSuccess {
 			t.Fatalf("%+v", wc)
 		}
 	}

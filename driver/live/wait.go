@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"softib/node/hca"
-	"softib/verbs"
 )
 
 // WaitCQ sleeps until cq's completion event comes.
@@ -67,7 +66,7 @@ func (h *Host) deliverEvents() {
 }
 
 // WaitEvent sleeps until the next asynchronous event.
-func (h *Host) WaitEvent(ctx context.Context) (verbs.Event, error) {
+func (h *Host) WaitEvent(ctx context.Context) (hca.Event, error) {
 	for {
 		h.mu.Lock()
 		if len(h.events) > 0 {
@@ -81,9 +80,9 @@ func (h *Host) WaitEvent(ctx context.Context) (verbs.Event, error) {
 		select {
 		case <-c:
 		case <-ctx.Done():
-			return verbs.Event{}, ctx.Err()
+			return hca.Event{}, ctx.Err()
 		case <-h.f.closing:
-			return verbs.Event{}, ErrClosed
+			return hca.Event{}, ErrClosed
 		}
 	}
 }

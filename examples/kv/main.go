@@ -2,7 +2,10 @@
 // hosts read and change its memory with RDMA READ, RDMA WRITE and
 // compare-and-swap.
 //
+//	softib up -d
 //	go run ./examples/kv
+//
+// One program is on four hosts here, as if it were four processes.
 //
 // The server registers a table and tells its address and key. From then on only
 // its adapter works, and that checks every access: the key, the bounds, the rights.
@@ -25,17 +28,16 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"os"
+	"os/signal"
 	"strconv"
 	"sync"
-	"time"
 
-	"softib/driver/live"
-	"softib/proto/topo"
 	"softib/verbs"
+	"softib/verbs/attach"
 )
 
 const (
@@ -51,36 +53,35 @@ const (
 )
 
 func main() {
-	if err := run(os.Stdout, 200); err != nil {
+	name := flag.String("name", "", "the fabric, as softib up --name had it")
+	rounds := flag.Int("n", 200, "how often each client counts")
+	flag.Parse()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	if err := run(ctx, *name, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "kv:", err)
 		os.Exit(1)
 	}
 }
 
-func run(w io.Writer, rounds int) error {
-	graph, err := topo.ParseSpec("star:4")
-	if err != nil {
-		return err
-	}
-	fabric, err := live.New(graph, live.Config{})
-	if err != nil {
-		return err
-	}
-	defer fabric.Close()
-	if _, err := fabric.BringUp(); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-
+func run(ctx context.Context, name string, rounds int) error {
 	// h1 holds the table; h2, h3 and h4 use it.
-	srv, err := newServer(fabric.Hosts()[0])
+	var devices []*attach.Device
+	for _, host := range []string{"h1", "h2", "h3", "h4"} {
+		d, err := attach.Open(attach.Options{Name: name, Host: host})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		devices = append(devices, d)
+	}
+	srv, err := newServer(devices[0])
 	if err != nil {
 		return err
 	}
 	var clients []*client
-	for _, h := range fabric.Hosts()[1:] {
-		c, err := newClient(h, srv)
+	for _, d := range devices[1:] {
+		c, err := newClient(d, srv)
 		if err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func run(w io.Writer, rounds int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s put colour, %s got %q\n", clients[0].name, clients[1].name, value)
+	fmt.Printf("%s put colour, %s got %q\n", clients[0].name, clients[1].name, value)
 	if _, err := clients[2].get(ctx, "flavour"); !errors.Is(err, errNoKey) {
 		return fmt.Errorf("a key that nobody put: got %v, want %w", err, errNoKey)
 	}
@@ -123,7 +124,7 @@ func run(w io.Writer, rounds int) error {
 	if value, err = clients[0].get(ctx, "count"); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%d clients counted %d times each: %s\n", len(clients), rounds, value)
+	fmt.Printf("%d clients counted %d times each: %s\n", len(clients), rounds, value)
 	if want := strconv.Itoa(len(clients) * rounds); value != want {
 		return fmt.Errorf("the count is %s, want %s", value, want)
 	}
@@ -132,7 +133,7 @@ func run(w io.Writer, rounds int) error {
 	if err := clients[0].overreach(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "a read past the table's end was refused:", verbs.WCRemAccessErr)
+	fmt.Println("a read past the table's end was refused:", verbs.WCRemAccessErr)
 	return nil
 }
 
@@ -144,17 +145,16 @@ func increment(old string) (string, error) {
 // server owns the table. It has a queue pair for every client, because that is
 // what a connection is, but it never posts to one.
 type server struct {
-	host  *live.Host
-	ctx   *verbs.Context
 	pd    *verbs.PD
 	table *verbs.MR
 	cq    *verbs.CQ
 }
 
-func newServer(h *live.Host) (*server, error) {
-	s := &server{host: h, ctx: verbs.Open(h)}
+func newServer(d verbs.Device) (*server, error) {
+	s := &server{}
+	ctx := verbs.Open(d)
 	var err error
-	if s.pd, err = s.ctx.AllocPD(); err != nil {
+	if s.pd, err = ctx.AllocPD(); err != nil {
 		return nil, err
 	}
 	// The rights say what a peer may do with this memory.
@@ -162,7 +162,7 @@ func newServer(h *live.Host) (*server, error) {
 	if s.table, err = s.pd.RegMR(make([]byte, slots*slotSize), rights); err != nil {
 		return nil, err
 	}
-	s.cq, err = s.ctx.CreateCQ(1)
+	s.cq, err = ctx.CreateCQ(1)
 	return s, err
 }
 
@@ -186,13 +186,13 @@ const (
 	resultAt = 2 * slotSize
 )
 
-func newClient(h *live.Host, s *server) (*client, error) {
-	ctx := verbs.Open(h)
+func newClient(d verbs.Device, s *server) (*client, error) {
+	ctx := verbs.Open(d)
 	pd, err := ctx.AllocPD()
 	if err != nil {
 		return nil, err
 	}
-	c := &client{name: h.Name(), addr: s.table.Addr(), rkey: s.table.RKey()}
+	c := &client{name: d.Name(), addr: s.table.Addr(), rkey: s.table.RKey()}
 	if c.buf, err = pd.RegMR(make([]byte, 3*slotSize), verbs.AccessLocalWrite); err != nil {
 		return nil, err
 	}
@@ -232,15 +232,8 @@ func (c *client) do(ctx context.Context, wr verbs.SendWR) error {
 	if _, err := c.cq.Wait(ctx, c.wc[:]); err != nil {
 		return err
 	}
-	if s := c.wc[0].Status; s != verbs.WCSuccess {
-		return &statusError{s}
-	}
-	return nil
+	return c.wc[0].Err()
 }
-
-type statusError struct{ status verbs.WCStatus }
-
-func (e *statusError) Error() string { return fmt.Sprintf("the request ended with %v", e.status) }
 
 var (
 	errNoKey = errors.New("no such key")
@@ -364,7 +357,7 @@ func (c *client) update(ctx context.Context, key string, change func(string) (st
 func (c *client) overreach(ctx context.Context) error {
 	err := c.do(ctx, verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: c.buf.SGEs(readAt, slotSize),
 		RemoteAddr: c.at(slots)})
-	if s, ok := errors.AsType[*statusError](err); ok && s.status == verbs.WCRemAccessErr {
+	if s, ok := errors.AsType[*verbs.StatusError](err); ok && s.Status == verbs.WCRemAccessErr {
 		return nil
 	}
 	return fmt.Errorf("a read past the table's end: got %v, want %v", err, verbs.WCRemAccessErr)

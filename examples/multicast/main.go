@@ -1,141 +1,140 @@
 // Command multicast sends one datagram to several hosts at once: the sender
 // posts it once, the switches make the copies.
 //
+//	softib up -d
 //	go run ./examples/multicast
 //
 // A group has two names: a multicast GID, by which programs know it, and a
-// multicast LID, by which the switches forward. The subnet's management decides
-// which hosts a LID reaches; a queue pair on such a host then attaches to the
-// group to get its datagrams.
+// multicast LID, by which the switches forward. A port that joins is made a
+// member by the subnet's management, which tells the LID; a queue pair on that
+// port then attaches to the group to get its datagrams.
+//
+// One program is on five hosts here, as if it were five processes.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"os"
+	"os/signal"
 	"time"
 
-	"softib/driver/live"
 	"softib/proto/ib"
-	"softib/proto/topo"
 	"softib/verbs"
+	"softib/verbs/attach"
 )
 
 const (
-	// groupLID is any multicast LID that is not taken.
-	groupLID ib.LID = 0xC010
-	// groupQKey has to be the same at all members: a datagram with another
-	// one is dropped.
-	groupQKey ib.QKey = 0x0badcafe
 	// A received datagram is preceded by room for its global route header,
 	// which multicast always has.
 	grh     = 40
 	bufSize = 256
+	// patience is how long a sender waits before it sends again.
+	patience = 20 * time.Millisecond
 )
 
 // groupGID is in the range for groups that a program makes up (transient, link-local scope).
 var groupGID = ib.GID{0xff, 0x12, 14: 0x51, 15: 0xb0}
 
 func main() {
-	if err := run(os.Stdout); err != nil {
+	name := flag.String("name", "", "the fabric, as softib up --name had it")
+	flag.Parse()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	if err := run(ctx, *name); err != nil {
 		fmt.Fprintln(os.Stderr, "multicast:", err)
 		os.Exit(1)
 	}
 }
 
-func run(w io.Writer) error {
-	// Eight hosts below four leaf switches, so that copies are made in more than one
-	// place.
-	graph, err := topo.ParseSpec("fat-tree:radix=4,levels=2")
-	if err != nil {
-		return err
-	}
-	fabric, err := live.New(graph, live.Config{})
-	if err != nil {
-		return err
-	}
-	defer fabric.Close()
-	if _, err := fabric.BringUp(); err != nil {
-		return err
-	}
-	hosts := fabric.Hosts()
-
-	// The group: h1 sends, h2, h4, h6 and h8 receive. The others are not
-	// reached, and no link that leads to them alone carries anything.
-	sender := hosts[0]
-	receivers := []*live.Host{hosts[1], hosts[3], hosts[5], hosts[7]}
-	if err := fabric.CreateMulticast(groupLID, append([]*live.Host{sender}, receivers...)...); err != nil {
-		return err
-	}
-
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
+func run(ctx context.Context, name string) error {
+	// h1 sends, the others receive. All are members, because only members may
+	// send; hosts that have not joined are not reached, and no link that leads
+	// to them alone carries anything.
 	var members []*member
-	for _, h := range receivers {
-		m, err := newMember(h)
+	for _, host := range []string{"h1", "h2", "h4", "h6", "h8"} {
+		dev, err := attach.Open(attach.Options{Name: name, Host: host})
 		if err != nil {
 			return err
 		}
-		defer m.close()
-		if err := m.join(); err != nil {
-			return err
+		defer dev.Close() // leaves the group, and frees all that was made on it
+		m, err := newMember(ctx, dev)
+		if err != nil {
+			return fmt.Errorf("%s: %w", host, err)
 		}
 		members = append(members, m)
 	}
-	from, err := newMember(sender)
-	if err != nil {
-		return err
-	}
-	defer from.close()
-
-	for _, text := range []string{"one datagram", "for everybody"} {
-		if err := from.send(ctx, text); err != nil {
+	sender, receivers := members[0], members[1:]
+	for _, m := range receivers {
+		if err := m.listen(); err != nil {
 			return err
 		}
-		for _, m := range members {
-			got, lid, err := m.receive(ctx)
-			if err != nil {
-				return fmt.Errorf("%s: %w", m.host.Name(), err)
-			}
-			if got != text {
-				return fmt.Errorf("%s received %q, want %q", m.host.Name(), got, text)
-			}
-			fmt.Fprintf(w, "%s received %q from LID %d\n", m.host.Name(), got, lid)
+	}
+	for _, text := range []string{"one datagram", "for everybody"} {
+		if err := announce(ctx, sender, receivers, text); err != nil {
+			return err
 		}
 	}
+	return nil
+}
 
-	// The counters tell that the sender's port carried each datagram once.
-	c := fabric.Counters(topo.PortRef{Node: sender.Node().Index, Port: 1})
-	fmt.Fprintf(w, "%s sent %d packets, %d hosts received each\n", sender.Name(), c[ib.PortMulticastXmitPkts],
-		len(members))
+// announce sends until every receiver has heard the text. A datagram may be lost, as the
+// first ones are that are faster than the switches' tables; nobody but the
+// programs themselves can know.
+func announce(ctx context.Context, sender *member, receivers []*member, text string) error {
+	for missing := receivers; len(missing) > 0; {
+		if err := sender.send(ctx, text); err != nil {
+			return err
+		}
+		var still []*member
+		for _, m := range missing {
+			waiting, cancel := context.WithTimeout(ctx, patience)
+			err := m.await(waiting, text)
+			cancel()
+			switch {
+			case errors.Is(err, context.DeadlineExceeded):
+				still = append(still, m)
+			case err != nil:
+				return fmt.Errorf("%s: %w", m.host, err)
+			}
+		}
+		missing = still
+	}
+	for _, m := range receivers {
+		fmt.Printf("%s received %q from LID %d\n", m.host, text, m.from)
+	}
 	return nil
 }
 
 // member is a host's datagram queue pair with its memory.
 type member struct {
-	host *live.Host
-	pd   *verbs.PD
-	mr   *verbs.MR
-	cq   *verbs.CQ
-	qp   *verbs.QP
-	wc   [1]verbs.WC
-
-	joined bool
+	host  string
+	group *attach.Group
+	pd    *verbs.PD
+	mr    *verbs.MR
+	cq    *verbs.CQ
+	qp    *verbs.QP
+	wc    [1]verbs.WC
+	from  ib.LID // of whom the last text was
 }
 
-func newMember(h *live.Host) (*member, error) {
-	m := &member{host: h}
-	ctx := verbs.Open(h)
+func newMember(ctx context.Context, dev *attach.Device) (*member, error) {
+	m := &member{host: dev.Name()}
 	var err error
-	if m.pd, err = ctx.AllocPD(); err != nil {
+	// What the group's parameters are, the subnet knows: the first member set them.
+	if m.group, err = dev.JoinMulticast(ctx, attach.Membership{MGID: groupGID}); err != nil {
+		return nil, err
+	}
+	c := verbs.Open(dev)
+	if m.pd, err = c.AllocPD(); err != nil {
 		return nil, err
 	}
 	if m.mr, err = m.pd.RegMR(make([]byte, grh+bufSize), verbs.AccessLocalWrite); err != nil {
 		return nil, err
 	}
-	if m.cq, err = ctx.CreateCQ(16); err != nil {
+	if m.cq, err = c.CreateCQ(16); err != nil {
 		return nil, err
 	}
 	// UD: datagrams, to anybody and from anybody, with no connection.
@@ -143,35 +142,35 @@ func newMember(h *live.Host) (*member, error) {
 		Caps: verbs.DefaultCaps}); err != nil {
 		return nil, err
 	}
-	return m, m.qp.Ready(1, 0, groupQKey)
+	// A datagram with another Q_Key than the group's is dropped, as is one of another partition.
+	port, err := c.QueryPort(1)
+	if err != nil {
+		return nil, err
+	}
+	index, ok := port.PKeyIndex(m.group.PKey)
+	if !ok {
+		return nil, fmt.Errorf("the port is not in the group's partition %v", m.group.PKey)
+	}
+	return m, m.qp.Ready(1, index, m.group.QKey)
 }
 
-// close leaves the group and frees everything, in the reverse order: what is in
-// use cannot be freed.
-func (m *member) close() {
-	var err error
-	if m.joined {
-		err = m.qp.DetachMcast(groupGID, groupLID)
-	}
-	if err := errors.Join(err, m.qp.Close(), m.cq.Close(), m.mr.Close(), m.pd.Close()); err != nil {
-		fmt.Fprintln(os.Stderr, "multicast:", err)
-	}
-}
-
-// join attaches to the group and posts a receive. A datagram that finds no receive
+// listen attaches to the group and posts a receive. A datagram that finds no receive
 // is lost: nobody sends it again.
-func (m *member) join() error {
-	if err := m.qp.AttachMcast(groupGID, groupLID); err != nil {
+func (m *member) listen() error {
+	if err := m.qp.AttachMcast(m.group.MGID, m.group.MLID); err != nil {
 		return err
 	}
-	m.joined = true
+	return m.postRecv()
+}
+
+func (m *member) postRecv() error {
 	return m.qp.PostRecv(&verbs.RecvWR{SGList: m.mr.SGEs(0, grh+bufSize)})
 }
 
 // send sends a datagram to the group. An address handle holds the way to it;
 // the destination queue pair of every multicast is the same reserved number.
 func (m *member) send(ctx context.Context, text string) error {
-	ah, err := m.pd.CreateAH(verbs.AHAttr{DLID: groupLID, Port: 1, IsGlobal: true, DGID: groupGID, HopLimit: 1})
+	ah, err := m.pd.CreateAH(m.group.AHAttr())
 	if err != nil {
 		return err
 	}
@@ -179,7 +178,7 @@ func (m *member) send(ctx context.Context, text string) error {
 	n := copy(m.mr.Bytes(), text)
 	err = m.qp.PostSend(&verbs.SendWR{
 		Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: m.mr.SGEs(0, n),
-		AH: ah.Handle(), RemoteQPN: ib.QPNMulticast, RemoteQKey: groupQKey,
+		AH: ah, RemoteQPN: ib.QPNMulticast, RemoteQKey: m.group.QKey,
 	})
 	if err != nil {
 		return err
@@ -188,14 +187,22 @@ func (m *member) send(ctx context.Context, text string) error {
 	return err
 }
 
-// receive waits for the next datagram and posts a receive for the one after.
-func (m *member) receive(ctx context.Context) (string, ib.LID, error) {
-	wc, err := m.next(ctx)
-	if err != nil {
-		return "", 0, err
+// await waits for a text. Others are repeated ones that were heard before.
+func (m *member) await(ctx context.Context, text string) error {
+	for {
+		wc, err := m.next(ctx)
+		if err != nil {
+			return err
+		}
+		got := string(m.mr.Bytes()[grh:wc.ByteLen])
+		if err := m.postRecv(); err != nil {
+			return err
+		}
+		if got == text {
+			m.from = wc.SLID
+			return nil
+		}
 	}
-	text := string(m.mr.Bytes()[grh:wc.ByteLen])
-	return text, wc.SLID, m.qp.PostRecv(&verbs.RecvWR{SGList: m.mr.SGEs(0, grh+bufSize)})
 }
 
 // next waits for the next completion.
@@ -203,8 +210,5 @@ func (m *member) next(ctx context.Context) (verbs.WC, error) {
 	if _, err := m.cq.Wait(ctx, m.wc[:]); err != nil {
 		return verbs.WC{}, err
 	}
-	if s := m.wc[0].Status; s != verbs.WCSuccess {
-		return verbs.WC{}, fmt.Errorf("%v ended with %v", m.wc[0].Opcode, s)
-	}
-	return m.wc[0], nil
+	return m.wc[0], m.wc[0].Err()
 }

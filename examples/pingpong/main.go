@@ -1,110 +1,159 @@
-// Command pingpong sends messages to and fro between two hosts of a fabric over a
-// reliable connection: the "hello, world" of verbs.
+// Command pingpong sends messages to and fro between two processes on two hosts
+// of a running fabric, over a reliable connection: the "hello, world" of verbs.
 //
-//	go run ./examples/pingpong
+//	softib up -d
+//	go run ./examples/pingpong -host h1 -listen 127.0.0.1:17471
+//	go run ./examples/pingpong -host h9 -connect 127.0.0.1:17471    # in another terminal
 //
 // What happens, in the order in which a program with real hardware does it too:
 // open the device, allocate a protection domain, register memory, create a
-// completion queue and a queue pair, tell the peer how to reach it, connect,
-// post receives, post sends, and wait for completions.
+// completion queue and a queue pair, tell the peer over TCP how to reach it,
+// connect, post receives, post sends, and wait for completions.
 package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"os/signal"
 	"time"
 
-	"softib/driver/live"
-	"softib/proto/topo"
 	"softib/verbs"
+	"softib/verbs/attach"
 )
 
-const (
-	rounds  = 1000
-	bufSize = 4096
-)
+const bufSize = 4096
 
 func main() {
-	if err := run(os.Stdout, rounds); err != nil {
+	var where attach.Options
+	flag.StringVar(&where.Host, "host", "", "the host to be on; what softib exec says if empty")
+	flag.StringVar(&where.Name, "name", "", "the fabric, as softib up --name had it")
+	listen := flag.String("listen", "", "wait for the peer at this TCP address")
+	connect := flag.String("connect", "", "go to the peer at this TCP address")
+	rounds := flag.Int("n", 1000, "round trips")
+	flag.Parse()
+
+	// Everything that waits ends with this, be it by Ctrl-C.
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	if err := run(ctx, where, *listen, *connect, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "pingpong:", err)
 		os.Exit(1)
 	}
 }
 
-func run(w io.Writer, rounds int) error {
-	// A fabric: two hosts, h1 and h2, at one switch. Bringing it up gives the
-	// ports their addresses (LIDs), fills the switch's tables and makes the
-	// links Active. With hardware, the subnet manager would have done this
-	// long ago.
-	graph, err := topo.ParseSpec("star:2")
+func run(ctx context.Context, where attach.Options, listen, connect string, rounds int) error {
+	// The adapter of a host of the fabric. Whatever is made on it goes with it.
+	dev, err := attach.Open(where)
 	if err != nil {
 		return err
 	}
-	fabric, err := live.New(graph, live.Config{})
+	defer dev.Close()
+	s, err := newSide(dev)
 	if err != nil {
-		return err
-	}
-	defer fabric.Close()
-	if _, err := fabric.BringUp(); err != nil {
-		return err
-	}
-
-	// Each side is what would be a process on its own host.
-	client, err := newSide(fabric.Hosts()[0])
-	if err != nil {
-		return err
-	}
-	defer client.close()
-	server, err := newSide(fabric.Hosts()[1])
-	if err != nil {
-		return err
-	}
-	defer server.close()
-
-	// To connect, each side needs to know the other's LID, queue pair number and
-	// first packet sequence number. Programs exchange these over a socket or
-	// through the connection manager; here one function knows both.
-	if err := client.qp.Connect(client.info, server.info, verbs.DefaultConnect); err != nil {
-		return err
-	}
-	if err := server.qp.Connect(server.info, client.info, verbs.DefaultConnect); err != nil {
 		return err
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	served := make(chan error, 1)
-	go func() { served <- server.serve(ctx, rounds) }()
+	// To connect, each side needs to know the other's LID, queue pair number and
+	// first packet sequence number. Any way to tell it will do; most programs
+	// have a TCP connection for it, or use the connection manager.
+	peer, err := exchange(ctx, listen, connect, hello{s.info, dev.Name(), rounds})
+	if err != nil {
+		return err
+	}
+	defer peer.Close()
+	if err := s.qp.Connect(s.info, peer.Info, verbs.DefaultConnect); err != nil {
+		return err
+	}
+	// A message that comes before its receive is refused and tried again, so
+	// the receive is there before the peer hears that we are ready.
+	if err := s.postRecv(); err != nil {
+		return err
+	}
+	if err := peer.barrier(); err != nil {
+		return err
+	}
+	fmt.Printf("%s (LID %d) is connected to %s (LID %d)\n", dev.Name(), s.info.LID, peer.Host, peer.LID)
+	if listen != "" {
+		err = s.serve(ctx, peer.Rounds)
+	} else {
+		err = s.play(ctx, rounds)
+	}
+	// Who leaves first takes its adapter away, and with it the acknowledgement
+	// that the other may still wait for.
+	return errors.Join(err, peer.barrier())
+}
 
-	started := time.Now()
-	var reply string
-	for i := range rounds {
-		if err := client.send(ctx, fmt.Sprintf("ping %d", i)); err != nil {
+// hello is what the sides tell each other.
+type hello struct {
+	verbs.Info
+	Host   string
+	Rounds int
+}
+
+// peer is the other side, as it said.
+type peer struct {
+	hello
+	net.Conn
+}
+
+// exchange meets the peer at a TCP address and tells it how to reach this side.
+func exchange(ctx context.Context, listen, connect string, own hello) (*peer, error) {
+	var c net.Conn
+	var err error
+	switch {
+	case (listen == "") == (connect == ""):
+		return nil, errors.New("want either -listen or -connect")
+	case listen != "":
+		l, e := net.Listen("tcp", listen)
+		if e != nil {
+			return nil, e
+		}
+		defer l.Close()
+		defer context.AfterFunc(ctx, func() { l.Close() })()
+		c, err = l.Accept()
+	default:
+		c, err = new(net.Dialer).DialContext(ctx, "tcp", connect)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &peer{Conn: c}
+	if err := errors.Join(json.NewEncoder(c).Encode(own), p.readHello()); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// readHello reads one line, and not a byte of what follows.
+func (p *peer) readHello() error {
+	var line []byte
+	for b := make([]byte, 1); len(line) == 0 || b[0] != '\n'; line = append(line, b[0]) {
+		if _, err := io.ReadFull(p, b); err != nil {
 			return err
 		}
-		if reply, err = client.receive(ctx); err != nil {
-			return err
-		}
-		if want := fmt.Sprintf("ping %d, and back", i); reply != want {
-			return fmt.Errorf("round %d: got %q, want %q", i, reply, want)
-		}
 	}
-	took := time.Since(started)
-	if err := <-served; err != nil {
+	return json.Unmarshal(line, &p.hello)
+}
+
+// barrier returns when both sides have called it.
+func (p *peer) barrier() error {
+	if _, err := p.Write([]byte{1}); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s (LID %d) and %s (LID %d): %d round trips in %v\n", "h1", client.info.LID, "h2", server.info.LID,
-		rounds, took.Round(time.Microsecond))
-	fmt.Fprintf(w, "the last reply: %q\n", reply)
-	return nil
+	_, err := io.ReadFull(p, make([]byte, 1))
+	return err
 }
 
 // side is one end of the connection and what it owns. The first half of its memory
 // is sent from, the second half is received into.
 type side struct {
-	pd   *verbs.PD
 	mr   *verbs.MR
 	cq   *verbs.CQ
 	qp   *verbs.QP
@@ -115,25 +164,25 @@ type side struct {
 	length         uint32
 }
 
-func newSide(host *live.Host) (*side, error) {
+func newSide(dev verbs.Device) (*side, error) {
 	s := &side{}
-	var err error
-	ctx := verbs.Open(host)
+	ctx := verbs.Open(dev)
 
 	// A protection domain holds together what may be used together.
-	if s.pd, err = ctx.AllocPD(); err != nil {
+	pd, err := ctx.AllocPD()
+	if err != nil {
 		return nil, err
 	}
 	// Memory has to be registered before an adapter touches it. For a
 	// connection that only sends, the right to write locally is enough.
-	if s.mr, err = s.pd.RegMR(make([]byte, 2*bufSize), verbs.AccessLocalWrite); err != nil {
+	if s.mr, err = pd.RegMR(make([]byte, 2*bufSize), verbs.AccessLocalWrite); err != nil {
 		return nil, err
 	}
 	// One completion queue may serve both directions.
 	if s.cq, err = ctx.CreateCQ(16); err != nil {
 		return nil, err
 	}
-	if s.qp, err = s.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq,
+	if s.qp, err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq,
 		Caps: verbs.DefaultCaps}); err != nil {
 		return nil, err
 	}
@@ -142,22 +191,48 @@ func newSide(host *live.Host) (*side, error) {
 	return s, err
 }
 
-// close frees in the reverse order: what is in use cannot be freed.
-func (s *side) close() {
-	for _, f := range []func() error{s.qp.Close, s.cq.Close, s.mr.Close, s.pd.Close} {
-		if err := f(); err != nil {
-			fmt.Fprintln(os.Stderr, "pingpong:", err)
+// play sends and wants each message back.
+func (s *side) play(ctx context.Context, rounds int) error {
+	started := time.Now()
+	var reply string
+	for i := range rounds {
+		if err := s.send(ctx, fmt.Sprintf("ping %d", i)); err != nil {
+			return err
+		}
+		var err error
+		if reply, err = s.receive(ctx); err != nil {
+			return err
+		}
+		if want := fmt.Sprintf("ping %d, and back", i); reply != want {
+			return fmt.Errorf("round %d: got %q, want %q", i, reply, want)
 		}
 	}
+	fmt.Printf("%d round trips in %v\n", rounds, time.Since(started).Round(time.Microsecond))
+	fmt.Printf("the last reply: %q\n", reply)
+	return nil
+}
+
+// serve answers every message.
+func (s *side) serve(ctx context.Context, rounds int) error {
+	for range rounds {
+		text, err := s.receive(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.send(ctx, text+", and back"); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("%d messages answered\n", rounds)
+	return nil
+}
+
+func (s *side) postRecv() error {
+	return s.qp.PostRecv(&verbs.RecvWR{SGList: s.mr.SGEs(bufSize, bufSize)})
 }
 
 // send sends a text and waits until the peer's adapter has acknowledged it.
-// Before that it makes sure that the answer will find a receive: a message
-// without one is refused and tried again, which costs time.
 func (s *side) send(ctx context.Context, text string) error {
-	if err := s.qp.PostRecv(&verbs.RecvWR{SGList: s.mr.SGEs(bufSize, bufSize)}); err != nil {
-		return err
-	}
 	n := copy(s.mr.Bytes()[:bufSize], text)
 	if err := s.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
 		SGList: s.mr.SGEs(0, n)}); err != nil {
@@ -172,7 +247,7 @@ func (s *side) send(ctx context.Context, text string) error {
 	return nil
 }
 
-// receive waits for the next message.
+// receive waits for the next message, and posts the receive for the one after.
 func (s *side) receive(ctx context.Context) (string, error) {
 	for s.received == 0 {
 		if err := s.wait(ctx); err != nil {
@@ -180,7 +255,8 @@ func (s *side) receive(ctx context.Context) (string, error) {
 		}
 	}
 	s.received--
-	return string(s.mr.Bytes()[bufSize : bufSize+int(s.length)]), nil
+	text := string(s.mr.Bytes()[bufSize : bufSize+int(s.length)])
+	return text, s.postRecv()
 }
 
 // wait sleeps until something completes. A program in a hurry spins on cq.Poll
@@ -190,32 +266,16 @@ func (s *side) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, wc := range s.wc[:n] {
-		if wc.Status != verbs.WCSuccess {
-			return fmt.Errorf("%v ended with %v", wc.Opcode, wc.Status)
+	for i := range s.wc[:n] {
+		wc := &s.wc[i]
+		if err := wc.Err(); err != nil {
+			return err
 		}
-		if wc.Opcode == verbs.WCRecv {
+		if wc.Opcode.IsRecv() {
 			s.received++
 			s.length = wc.ByteLen
 		} else {
 			s.sent++
-		}
-	}
-	return nil
-}
-
-// serve answers every message.
-func (s *side) serve(ctx context.Context, rounds int) error {
-	if err := s.qp.PostRecv(&verbs.RecvWR{SGList: s.mr.SGEs(bufSize, bufSize)}); err != nil {
-		return err
-	}
-	for range rounds {
-		text, err := s.receive(ctx)
-		if err != nil {
-			return err
-		}
-		if err := s.send(ctx, text+", and back"); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package doctest runs what the documents under docs/ tell people to type, and compares what comes out with what they
-// were told to expect. It has only tests.
+// Package doctest runs what the documents under docs/ and examples/ tell people to type, and compares what comes out with
+// what they were told to expect. It has only tests.
 //
 // A document's ```console blocks are run in their order, in one shell, with a runtime folder, a state folder and a home
 // of their own and the command as make builds it. In a block:

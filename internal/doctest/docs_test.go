@@ -2,6 +2,7 @@ package doctest
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -26,8 +27,63 @@ func TestCI(t *testing.T) {
 	newShell(t).follow("../../docs/CI.md")
 }
 
+// Programs in Go run against a fabric, as their document says.
+func TestExamples(t *testing.T) {
+	need(t, "gcc")
+	s := newShell(t)
+	s.atSource("go")
+	s.follow("../../examples/README.md")
+}
+
+// The README's program is the example hello, which TestExamples runs.
+func TestReadmeProgram(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("../../examples/hello/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(readme), -1)
+	if len(programs) != 1 || programs[0][1] != string(want) {
+		t.Errorf("README.md has %d programs in Go, and should have one: examples/hello/main.go as it is", len(programs))
+	}
+}
+
+// TestBorder wants nothing of the engine or a driver in what programs see of the packages that they import.
+func TestBorder(t *testing.T) {
+	inside := regexp.MustCompile(`\b(hca|endpoint|live|agent)\.[A-Z]\w*`)
+	for _, pkg := range []string{"softib/verbs", "softib/verbs/attach"} {
+		text, err := exec.Command("go", "doc", "-all", pkg).CombinedOutput()
+		if err != nil || len(text) < 1000 {
+			t.Fatalf("go doc %s: %v\n%s", pkg, err, text)
+		}
+		if found := inside.FindAllString(string(text), -1); found != nil {
+			t.Errorf("%s shows %v", pkg, found)
+		}
+	}
+	for _, pkg := range []string{"hello", "pingpong", "kv", "multicast"} {
+		text, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, "softib/examples/"+pkg).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path := range strings.Lines(string(text)) {
+			switch path = strings.TrimSpace(path); {
+			case !strings.HasPrefix(path, "softib/"):
+			case path == "softib/verbs", path == "softib/verbs/attach", path == "softib/proto/ib":
+			default:
+				t.Errorf("examples/%s imports %s", pkg, path)
+			}
+		}
+	}
+}
+
 // link is a link of a document to a file.
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+
+// fenced is a block of code or of a terminal, in which nothing is a link.
+var fenced = regexp.MustCompile("(?ms)^```.*?^```$")
 
 // TestLinks wants every file that a document links to, and every heading.
 func TestLinks(t *testing.T) {
@@ -35,12 +91,13 @@ func TestLinks(t *testing.T) {
 	if err != nil || len(docs) < 5 {
 		t.Fatalf("%d documents, %v", len(docs), err)
 	}
-	for _, path := range append(docs, "../../README.md", "../../CONTRIBUTING.md", "../../CHANGELOG.md") {
+	for _, path := range append(docs, "../../README.md", "../../CONTRIBUTING.md", "../../CHANGELOG.md",
+		"../../examples/README.md") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
 			target := filepath.Join(filepath.Dir(path), m[1])
 			b, err := os.ReadFile(target)
 			if err != nil {

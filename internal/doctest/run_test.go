@@ -44,6 +44,7 @@ var build = sync.OnceValues(func() (string, error) {
 	for _, c := range [][]string{
 		{"../../scripts/dropin.sh", filepath.Join(bin, "lib")},
 		{"go", "build", "-o", filepath.Join(bin, "softib"), "../../cmd/softib"},
+		{"go", "build", "../../examples/..."}, // go run finds them compiled
 	} {
 		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%s: %w\n%s", c[0], err, out)
@@ -108,6 +109,14 @@ func newShell(t *testing.T) *shell {
 	}
 	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "HOME=" + dir, "NO_COLOR=1",
 		"LC_ALL=C.UTF-8", "TMPDIR=" + dir}
+	// What Go has built and fetched is below the home that the shell does not have.
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
+		value, err := exec.Command("go", "env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		env = append(env, name+"="+strings.TrimSpace(string(value)))
+	}
 	for name, folder := range map[string]string{"XDG_RUNTIME_DIR": "run", "XDG_STATE_HOME": "state", "WORK": "work"} {
 		path := filepath.Join(dir, folder)
 		if err := os.Mkdir(path, 0o700); err != nil {
@@ -154,6 +163,29 @@ func newShell(t *testing.T) *shell {
 		}
 	})
 	return &shell{T: t, in: in, out: bufio.NewReader(r), dir: cmd.Dir, port: documentPort}
+}
+
+// atSource has a program work in the folder of the source, as for somebody who types it there, while files that a
+// document writes stay in the shell's own folder.
+func (s *shell) atSource(program string) {
+	s.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		s.Fatal(err)
+	}
+	path, err := exec.LookPath(program)
+	if err != nil {
+		s.Fatal(err)
+	}
+	folder := filepath.Join(filepath.Dir(s.dir), "at-source")
+	script := fmt.Sprintf("#!/bin/sh\ncd '%s' && exec '%s' \"$@\"\n", root, path)
+	if err := errors.Join(os.Mkdir(folder, 0o700),
+		os.WriteFile(filepath.Join(folder, program), []byte(script), 0o700)); err != nil {
+		s.Fatal(err)
+	}
+	if out, status := s.run("export PATH='" + folder + "':$PATH"); status != 0 {
+		s.Fatal(out)
+	}
 }
 
 var pageLine = regexp.MustCompile(`page +http://127\.0\.0\.1:([0-9]+)/`)

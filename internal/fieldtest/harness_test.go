@@ -143,6 +143,7 @@ func newWorld(t testing.TB, g *topo.Graph) *world {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
+	cms := rdmacm.New(rdmacm.OnFabric(f))
 	for _, s := range []struct {
 		name   string
 		path   *string
@@ -154,12 +155,10 @@ func newWorld(t testing.TB, g *topo.Graph) *world {
 				umad.OnFabric(f, firmware))
 		}},
 		{"verbs", &w.verbs, server.Listen, func(l *net.UnixListener) error {
-			return server.Serve(ctx, l, f,
-				firmware)
+			return server.Serve(ctx, l, f, firmware, cms)
 		}},
 		{"rdmacm", &w.rdmacm, rdmacm.Listen, func(l *net.UnixListener) error {
-			return rdmacm.Serve(ctx, l,
-				rdmacm.OnFabric(f))
+			return cms.Serve(ctx, l)
 		}},
 	} {
 		*s.path = filepath.Join(dir, s.name)

@@ -70,7 +70,7 @@ func (t *talker) send(count int, to ib.LID, qpn ib.QPN, sl ib.SL) {
 	defer cancel()
 	for range count {
 		t.w.check(t.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
-			SGList: t.mr.SGEs(0, dgramSize), AH: ah.Handle(), RemoteQPN: qpn, RemoteQKey: dgramQKey}))
+			SGList: t.mr.SGEs(0, dgramSize), AH: ah, RemoteQPN: qpn, RemoteQKey: dgramQKey}))
 		var wc [1]verbs.WC
 		if _, err := t.cq.Wait(ctx, wc[:]); err != nil || wc[0].Status != verbs.WCSuccess {
 			t.w.Fatalf("%s sends a datagram: %v, %v", t.node.Name, err, wc[0].Status)

@@ -61,7 +61,7 @@ func TestRefusedVerbs(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(ctx, l, w.Fabric, firmware) }()
+	go func() { done <- server.Serve(ctx, l, w.Fabric, firmware, nil) }()
 	defer func() {
 		cancel()
 		if err := <-done; err != nil {

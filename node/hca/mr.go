@@ -466,19 +466,29 @@ func (a *AH) Attr() AHAttr { return a.attr }
 
 // CreateAH makes an address handle.
 func (h *HCA) CreateAH(pd *PD, attr AHAttr) (*AH, error) {
+	a := new(AH)
+	if err := h.InitAH(a, pd, attr); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// InitAH is CreateAH for a caller who has the memory, such as a part of a record of its own.
+func (h *HCA) InitAH(a *AH, pd *PD, attr AHAttr) error {
 	const verb = "create_ah"
 	if err := h.checkPD(verb, pd); err != nil {
-		return nil, err
+		return err
 	}
 	if err := h.checkAHAttr(verb, "ah_attr", &attr, true); err != nil {
-		return nil, err
+		return err
 	}
 	if h.nah >= h.cfg.Limits.MaxAH {
-		return nil, attrErr(ErrNoMemory, verb, "ah", h.nah, "fewer address handles")
+		return attrErr(ErrNoMemory, verb, "ah", h.nah, "fewer address handles")
 	}
 	h.nah++
 	pd.users++
-	return &AH{h: h, pd: pd, attr: attr}, nil
+	*a = AH{h: h, pd: pd, attr: attr}
+	return nil
 }
 
 // DestroyAH frees an address handle.

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +17,7 @@ import (
 
 	"softib/driver/endpoint"
 	"softib/internal/release"
+	"softib/internal/rundir"
 	"softib/node/agent"
 	"softib/node/hca"
 	"softib/proto/ib"
@@ -24,10 +26,28 @@ import (
 
 // Options say where to attach.
 type Options struct {
-	// Socket is where the fabric's daemon listens; empty: what softib exec has set.
-	Socket string
-	// Host is the host of the fabric whose adapter it is; empty likewise.
+	// Host is the host of the fabric whose adapter it is, such as h1; empty: the one that softib exec runs on.
 	Host string
+	// Name is the fabric's, as softib up --name had it; empty: the one that softib exec runs on, or else the default
+	// one.
+	Name string
+	// Socket is where the fabric's daemon listens, for one that is somewhere else; Name does not count then.
+	Socket string
+}
+
+// socket finds the daemon.
+func (o Options) socket() (string, error) {
+	if o.Socket != "" {
+		return o.Socket, nil
+	}
+	if s := os.Getenv("SOFTIB_VERBS"); s != "" && o.Name == "" {
+		return s, nil
+	}
+	dir := rundir.Dir()
+	if err := rundir.Check(dir); err != nil {
+		return "", fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
+	}
+	return rundir.Verbs(dir, cmp.Or(o.Name, rundir.DefaultName)), nil
 }
 
 // Errors of Open.
@@ -41,9 +61,9 @@ var (
 // attachPatience is how long the daemon may take to answer.
 const attachPatience = 10 * time.Second
 
-// Device is a process's part of an adapter.
+// Device is a process's part of a host's adapter. Programs give it to verbs.Open, and use what that returns.
 type Device struct {
-	*endpoint.Endpoint
+	*driver
 	conn    *proto.Conn
 	welcome proto.Welcome
 	slots   *endpoint.Slots
@@ -53,6 +73,7 @@ type Device struct {
 	out     map[uint32]*outRing
 	in      map[uint32]*inRing
 	answers map[uint64]chan *proto.Answer
+	joins   map[uint64]chan *proto.Joined
 	asked   uint64
 	down    bool
 	rings   endpoint.Rings
@@ -64,6 +85,9 @@ type Device struct {
 	gone chan struct{} // closed when the conversation has ended
 	once sync.Once
 }
+
+// driver is what the device does for package verbs.
+type driver = endpoint.Endpoint
 
 type outRing struct {
 	*endpoint.Out
@@ -84,24 +108,22 @@ var probe [64]byte
 
 // Open attaches this process to a host of a running fabric.
 func Open(o Options) (*Device, error) {
-	if o.Socket == "" {
-		o.Socket = os.Getenv("SOFTIB_VERBS")
-	}
-	if o.Host == "" {
-		o.Host = os.Getenv("SOFTIB_HOST")
-	}
-	if o.Socket == "" || o.Host == "" {
-		return nil, fmt.Errorf("attach: this process was not started on a host: %w; next: softib exec HOST -- PROGRAM",
+	if o.Host = cmp.Or(o.Host, os.Getenv("SOFTIB_HOST")); o.Host == "" {
+		return nil, fmt.Errorf("attach: no host is named: %w; next: name one, or softib exec HOST -- PROGRAM",
 			ErrNoFabric)
 	}
-	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: o.Socket, Net: "unixpacket"})
+	socket, err := o.socket()
+	if err != nil {
+		return nil, err
+	}
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
 	}
 	d := &Device{
 		conn: proto.NewConn(c), ports: map[ib.PortNum]proto.Port{}, out: map[uint32]*outRing{},
 		in:      map[uint32]*inRing{},
-		answers: map[uint64]chan *proto.Answer{}, goneEarly: map[uint32]bool{}, gone: make(chan struct{}),
+		answers: map[uint64]chan *proto.Answer{}, joins: map[uint64]chan *proto.Joined{}, goneEarly: map[uint32]bool{}, gone: make(chan struct{}),
 	}
 	// Peers pull large payloads from our memory, which a kernel with Yama allows to those whom we name.
 	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
@@ -166,8 +188,8 @@ func (d *Device) greet(host string) error {
 		FirstQPN: ib.QPN(w.Block) << endpoint.BlockBits, KeySeed: uint8(w.Block),
 	}
 	cfg.Limits.MaxQP = min(cfg.Limits.MaxQP, 1<<endpoint.BlockBits)
-	if d.Endpoint, err = endpoint.New(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block, Page: page, Router: d,
-		Ledger: ledger}); err != nil {
+	if d.driver, err = endpoint.New(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block, Page: page,
+		Router: (*router)(d), Ledger: ledger}); err != nil {
 		return err
 	}
 	for _, p := range w.Ports {
@@ -178,10 +200,10 @@ func (d *Device) greet(host string) error {
 	return nil
 }
 
-// Adapter is what the device is.
+// Adapter is what the device is, as management has it. It is for the drop-in library; programs ask verbs.Context.
 func (d *Device) Adapter() proto.Adapter { return d.welcome.Adapter }
 
-// NumPorts counts the ports.
+// NumPorts counts the ports. It is for the drop-in library, as PortInfo is.
 func (d *Device) NumPorts() int { return len(d.welcome.Ports) }
 
 // PortInfo is what management says of a port.
@@ -225,6 +247,14 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 		d.mu.Unlock()
 		if c != nil {
 			c <- m.Answer
+		}
+	case m.Joined != nil:
+		d.mu.Lock()
+		c := d.joins[m.Joined.ID]
+		delete(d.joins, m.Joined.ID)
+		d.mu.Unlock()
+		if c != nil {
+			c <- m.Joined
 		}
 	case m.Outgoing != nil && len(fds) == 2:
 		mem, page, err := d.mapEnd(fds)
@@ -339,8 +369,12 @@ func (d *Device) forget(id uint32) {
 	}
 }
 
+// router is the device as its endpoint needs it.
+type router Device
+
 // Route asks the daemon for a way. The endpoint's lock is held.
-func (d *Device) Route(k endpoint.Key) (*endpoint.Route, error) {
+func (r *router) Route(k endpoint.Key) (*endpoint.Route, error) {
+	d := (*Device)(r)
 	c := make(chan *proto.Answer, 1)
 	d.mu.Lock()
 	d.asked++
@@ -372,17 +406,19 @@ func (d *Device) Route(k endpoint.Key) (*endpoint.Route, error) {
 }
 
 // Violated tells the daemon of a packet with a wrong key, as soon as that is possible.
-func (d *Device) Violated(v agent.Notice) {
+func (r *router) Violated(v agent.Notice) {
+	d := (*Device)(r)
 	d.later(func() { _ = d.conn.Send(&proto.Message{Violation: &v}) })
 }
 
-// Close detaches. Programs that still wait get endpoint.ErrClosed.
+// Close detaches: everything that was made on the device goes, memberships in multicast groups too. Calls that still
+// wait end with an error that matches verbs.ErrClosed.
 func (d *Device) Close() error {
 	d.once.Do(func() {
 		d.mu.Lock()
 		d.down = true
 		d.mu.Unlock()
-		_ = d.Endpoint.Close()
+		_ = d.driver.Close()
 		d.conn.Close()
 		<-d.gone
 	})

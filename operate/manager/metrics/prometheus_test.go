@@ -64,7 +64,7 @@ func newWorld(t testing.TB, spec string) *world {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx, l, f, "test") }()
+	go func() { served <- server.Serve(ctx, l, f, "test", nil) }()
 	if w.m, err = manager.New(manager.Options{Name: "test", Topology: spec, Version: "1.2", Fabric: f,
 		Subnet: run}); err != nil {
 		t.Fatal(err)

@@ -197,7 +197,7 @@ func (r *rig) traffic(from, to string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx, l, r.Fabric, "test") }()
+	go func() { served <- server.Serve(ctx, l, r.Fabric, "test", nil) }()
 	var dev [2]*attach.Device
 	for i, h := range []string{from, to} {
 		if dev[i], err = attach.Open(attach.Options{Socket: path, Host: h}); err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // Version is that of the messages and of everything in shared memory. Both ends must have the same.
-const Version = 2
+const Version = 3
 
 // messageMax bounds a message.
 const messageMax = 64 << 10
@@ -41,6 +41,9 @@ type Message struct {
 	Rejoin   *PortOnly `json:",omitempty"` // the manager wants clients to register again
 	// Violation is a packet with a wrong key, for the adapter's counters and its manager.
 	Violation *agent.Notice `json:",omitempty"`
+	Join      *Join         `json:",omitempty"`
+	Joined    *Joined       `json:",omitempty"`
+	Leave     *Leave        `json:",omitempty"`
 }
 
 // Hello is how a process begins.
@@ -119,6 +122,24 @@ type Ring struct {
 
 // Gone says that nobody is at the other end of a ring any more.
 type Gone struct{ ID uint32 }
+
+// Join asks for the port's membership in a multicast group, which lasts until Leave or the end of the conversation. Of
+// the record the MGID, the partition and the Q_Key count.
+type Join struct {
+	ID   uint64
+	Port ib.PortNum
+	Want mad.MCMemberRecord
+}
+
+// Joined is the answer: the group as the administrator has it, or why there is no membership.
+type Joined struct {
+	ID  uint64
+	Got mad.MCMemberRecord
+	Why string `json:",omitempty"`
+}
+
+// Leave ends what Join began.
+type Leave struct{ ID uint64 }
 
 // Conn is one end of a conversation. Sending and receiving may go on at once, each by one caller.
 type Conn struct {

@@ -3,7 +3,6 @@ package server_test
 import (
 	"testing"
 
-	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/verbs"
 )
@@ -56,7 +55,7 @@ func TestAheadOfChange(t *testing.T) {
 	changes := map[string]func(b *side, qb *verbs.QP) error{
 		"memory": func(b *side, qb *verbs.QP) error { return b.mr.Close() },
 		"rights": func(b *side, qb *verbs.QP) error {
-			return qb.Modify(verbs.QPAttr{Access: verbs.AccessLocalWrite}, hca.MaskAccess)
+			return qb.Modify(verbs.QPAttr{Access: verbs.AccessLocalWrite}, verbs.MaskAccess)
 		},
 		"port": func(b *side, qb *verbs.QP) error {
 			p, _ := b.dev.PortInfo(1)
@@ -110,13 +109,13 @@ func joinGlobal(t testing.TB, a, b *side, qa, qb *verbs.QP) {
 			mask verbs.AttrMask
 		}{
 			{verbs.QPAttr{State: verbs.StateInit, Port: 1, Access: allRights},
-				hca.MaskState | hca.MaskPort | hca.MaskPKeyIndex | hca.MaskAccess},
+				verbs.MaskState | verbs.MaskPort | verbs.MaskPKeyIndex | verbs.MaskAccess},
 			{verbs.QPAttr{
 				State: verbs.StateRTR, PathMTU: ib.MTU4096, DestQPN: peer.Num(), MaxDestRD: 1, MinRNRTimer: 12,
 				AH: verbs.AHAttr{DLID: to.LID, Port: 1, IsGlobal: true, DGID: to.GIDs[0], HopLimit: 1},
-			}, hca.MaskState | hca.MaskPathMTU | hca.MaskDestQPN | hca.MaskRQPSN | hca.MaskMaxDestRD | hca.MaskMinRNRTimer | hca.MaskAV},
+			}, verbs.MaskState | verbs.MaskPathMTU | verbs.MaskDestQPN | verbs.MaskRQPSN | verbs.MaskMaxDestRD | verbs.MaskMinRNRTimer | verbs.MaskAV},
 			{verbs.QPAttr{State: verbs.StateRTS, Timeout: patient.Timeout, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
-				hca.MaskState | hca.MaskTimeout | hca.MaskRetryCnt | hca.MaskRNRRetry | hca.MaskSQPSN | hca.MaskMaxRDAtomic},
+				verbs.MaskState | verbs.MaskTimeout | verbs.MaskRetryCnt | verbs.MaskRNRRetry | verbs.MaskSQPSN | verbs.MaskMaxRDAtomic},
 		}
 		for _, s := range steps {
 			if err := q.Modify(s.attr, s.mask); err != nil {

@@ -48,7 +48,7 @@ func start(t testing.TB, g *topo.Graph, path string) (*live.Fabric, func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(ctx, l, f, "test") }()
+	go func() { done <- server.Serve(ctx, l, f, "test", nil) }()
 	return f, func() {
 		cancel()
 		if err := <-done; err != nil {

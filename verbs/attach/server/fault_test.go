@@ -361,7 +361,7 @@ func TestMulticastSwitched(t *testing.T) {
 	pattern(sides[0].mr.Bytes()[4000:5000], 3)
 	for range n {
 		if err := qps[0].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, SGList: sides[0].mr.SGEs(4000, 1000),
-			AH: ah.Handle(), RemoteQPN: ib.QPNMulticast, RemoteQKey: 0x11111111}); err != nil {
+			AH: ah, RemoteQPN: ib.QPNMulticast, RemoteQKey: 0x11111111}); err != nil {
 			t.Fatal(err)
 		}
 	}

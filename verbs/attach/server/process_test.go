@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"softib/driver/live"
-	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/verbs"
@@ -289,7 +288,7 @@ func TestLinkDown(t *testing.T) {
 		if err != nil {
 			t.Fatal("h8's program was not told that its port is down:", err)
 		}
-		if e.Type == hca.EventPortErr {
+		if e.Type == verbs.EventPortErr {
 			break
 		}
 	}
@@ -321,7 +320,7 @@ func TestDaemonGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Type == hca.EventDeviceFatal {
+		if e.Type == verbs.EventDeviceFatal {
 			break
 		}
 	}
@@ -383,7 +382,7 @@ func TestMulticast(t *testing.T) {
 	}
 	pattern(sides[0].mr.Bytes()[4000:5000], 3)
 	if err := qps[0].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
-		SGList: sides[0].mr.SGEs(4000, 1000), AH: ah.Handle(), RemoteQPN: ib.QPNMulticast,
+		SGList: sides[0].mr.SGEs(4000, 1000), AH: ah, RemoteQPN: ib.QPNMulticast,
 		RemoteQKey: 0x11111111}); err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +422,7 @@ func TestWrongKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 10),
-		AH: ah.Handle(), RemoteQPN: qb.Num(), RemoteQKey: 0x1111}); err != nil {
+		AH: ah, RemoteQPN: qb.Num(), RemoteQKey: 0x1111}); err != nil {
 		t.Fatal(err)
 	}
 	a.want(verbs.WCSuccess)

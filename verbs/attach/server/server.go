@@ -32,11 +32,13 @@ func Listen(path string) (*net.UnixListener, error) {
 type server struct {
 	f        *live.Fabric
 	firmware string
+	groups   Groups
 }
 
-// Serve lets processes attach until ctx ends. Firmware is the version that adapters show.
-func Serve(ctx context.Context, l *net.UnixListener, f *live.Fabric, firmware string) error {
-	s := &server{f: f, firmware: firmware}
+// Serve lets processes attach until ctx ends. Firmware is the version that adapters show; without groups no process can
+// join one.
+func Serve(ctx context.Context, l *net.UnixListener, f *live.Fabric, firmware string, groups Groups) error {
+	s := &server{f: f, firmware: firmware, groups: groups}
 	err := packetsock.Serve(ctx, l, func(c *net.UnixConn) bool {
 		s.serve(c)
 		return false
@@ -81,7 +83,8 @@ func (s *server) serve(c *net.UnixConn) {
 	if err := conn.Send(&proto.Message{Welcome: s.welcome(p)}, p.PageFD, p.SlotsFD, p.LedgerFD); err != nil {
 		return
 	}
-	t := &talk{conn: conn, p: p}
+	t := &talk{conn: conn, p: p, groups: s.groups, leave: map[uint64]func(){}}
+	defer t.leaveAll()
 	done := make(chan struct{})
 	var passing sync.WaitGroup
 	passing.Go(func() { t.pass(done) })
@@ -118,6 +121,10 @@ type talk struct {
 	mu   sync.Mutex // one message at a time
 	conn *proto.Conn
 	p    *live.Process
+
+	groups  Groups
+	leave   map[uint64]func() // by the number of the join
+	joining sync.WaitGroup
 }
 
 func (t *talk) send(m *proto.Message, fds ...int) error {
@@ -136,6 +143,12 @@ func (t *talk) answer() {
 		}
 		if m.Violation != nil {
 			t.p.Violated(*m.Violation)
+		}
+		if m.Join != nil {
+			t.join(m.Join)
+		}
+		if m.Leave != nil {
+			t.leaveGroup(m.Leave.ID)
 		}
 		if m.Ask == nil {
 			continue

@@ -459,7 +459,7 @@ func (f *flow) begin() error {
 		add(wrLast, verbs.SendWR{Opcode: verbs.WRRDMAWriteImm, RemoteAddr: group, RKey: f.peer.RKey, Imm: r}, at,
 			p.last)
 	case f.Type == verbs.UD:
-		add(wrLast, verbs.SendWR{Opcode: verbs.WRSendImm, Imm: r, AH: f.ah.Handle(), RemoteQPN: f.peer.QPN,
+		add(wrLast, verbs.SendWR{Opcode: verbs.WRSendImm, Imm: r, AH: f.ah, RemoteQPN: f.peer.QPN,
 			RemoteQKey: soakQKey}, at, p.last)
 	default:
 		add(wrLast, verbs.SendWR{Opcode: verbs.WRSendImm, Imm: r}, at, p.last)

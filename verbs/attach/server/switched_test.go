@@ -122,7 +122,7 @@ func everything(t testing.TB, a, b *side) {
 		t.Fatal(err)
 	}
 	receive(udb, 2000)
-	post(ud, &verbs.SendWR{Opcode: verbs.WRSend, SGList: a.mr.SGEs(0, 1000), AH: ah.Handle(), RemoteQPN: udb.Num(),
+	post(ud, &verbs.SendWR{Opcode: verbs.WRSend, SGList: a.mr.SGEs(0, 1000), AH: ah, RemoteQPN: udb.Num(),
 		RemoteQKey: 0x1111})
 	b.want(verbs.WCSuccess)
 	same("UD SEND", 40, 1000)

@@ -92,7 +92,7 @@ func TestProgramsTell(t *testing.T) {
 	post(qa, verbs.SendWR{Opcode: verbs.WRSend, SGList: a.mr.SGEs(0, 10)})
 	a.want(verbs.WCRNRRetryExcErr)
 	want.RNRNAKs, wantB.RNRsSent = 1, 1
-	want.SendErrors[hca.WCRNRRetryExcErr] = 1
+	want.SendErrors[verbs.WCRNRRetryExcErr] = 1
 
 	// A wrong key. What is behind it is flushed, at both ends.
 	qa, qb := connected()
@@ -108,8 +108,8 @@ func TestProgramsTell(t *testing.T) {
 		b.want(verbs.WCWRFlushErr)
 	}
 	wantB.AccessNAKsSent = 1
-	want.SendErrors[hca.WCRemAccessErr] = 1
-	wantB.RecvErrors[hca.WCWRFlushErr] = 2
+	want.SendErrors[verbs.WCRemAccessErr] = 1
+	wantB.RecvErrors[verbs.WCWRFlushErr] = 2
 
 	// Datagrams, with the key of IP over InfiniBand and with another.
 	ua, ub := a.qp(verbs.UD), b.qp(verbs.UD)
@@ -130,7 +130,7 @@ func TestProgramsTell(t *testing.T) {
 		if err := ub.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, 1000)}); err != nil {
 			t.Fatal(err)
 		}
-		post(ua, verbs.SendWR{Opcode: verbs.WRSend, SGList: a.mr.SGEs(0, 500), AH: ah.Handle(), RemoteQPN: ub.Num(),
+		post(ua, verbs.SendWR{Opcode: verbs.WRSend, SGList: a.mr.SGEs(0, 500), AH: ah, RemoteQPN: ub.Num(),
 			RemoteQKey: 0x0b1b})
 		a.want(verbs.WCSuccess)
 		b.want(verbs.WCSuccess)
@@ -149,7 +149,7 @@ func TestProgramsTell(t *testing.T) {
 	post(qc, verbs.SendWR{Opcode: verbs.WRSend, SGList: c.mr.SGEs(0, 10)})
 	c.want(verbs.WCRetryExcErr)
 	want.Timeouts = 3
-	want.SendErrors[hca.WCRetryExcErr] = 1
+	want.SendErrors[verbs.WCRetryExcErr] = 1
 
 	same := func(got, want *hca.Stats) bool {
 		g := *got
@@ -194,14 +194,14 @@ func TestProgramsTell(t *testing.T) {
 		p.Since.Before(began) || time.Since(p.Since) < 0 {
 		t.Errorf("the program is %d %q, library %q, since %v", p.PID, p.Name, p.Library, p.Since)
 	}
-	qps := hca.QPCounts{hca.RC: {hca.StateRTS: 1, hca.StateErr: 2}, hca.UD: {hca.StateRTS: 1}}
+	qps := hca.QPCounts{hca.RC: {verbs.StateRTS: 1, verbs.StateErr: 2}, hca.UD: {verbs.StateRTS: 1}}
 	if p.QPs != qps {
 		t.Errorf("h1's queue pairs are %v: want %v", p.QPs, qps)
 	}
-	if q := list[1].QPs; q[hca.RC][hca.StateErr] != 1 || q.Total() != 1 {
+	if q := list[1].QPs; q[hca.RC][verbs.StateErr] != 1 || q.Total() != 1 {
 		t.Errorf("the other program's queue pairs are %v: want one, that has failed", q)
 	}
-	qps[hca.RC][hca.StateErr] = 3
+	qps[hca.RC][verbs.StateErr] = 3
 	hosts := f.HostStats()
 	if len(hosts) != 2 || hosts[0].Host != "h1" || hosts[0].Programs != 2 || hosts[0].Ended != 0 ||
 		hosts[0].QPs != qps || hosts[0].Stats.TxPackets != list[0].Stats.TxPackets+list[1].Stats.TxPackets {
