@@ -49,10 +49,10 @@ func TestMain(m *testing.M) {
 func libraries(t testing.TB) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("no gcc on this machine; next: make test, which installs it")
+		t.Fatal("no gcc on this machine; next: make test, which installs it")
 	}
 	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
-		t.Skip("no libibverbs-dev on this machine; next: make test, which installs it")
+		t.Fatal("no libibverbs-dev on this machine; next: make test, which installs it")
 	}
 	dir := filepath.Join(scratch, "lib")
 	buildOnce.Do(func() {
@@ -83,7 +83,7 @@ func tool(t testing.TB, name, pkg string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("no %s on this machine; next: make test, which installs %s", name, pkg)
+		t.Fatalf("no %s on this machine; next: make test, which installs %s", name, pkg)
 	}
 	return path
 }

@@ -79,6 +79,9 @@ var prefixes = regexp.MustCompile(`^[kMGT](i?B|i?B/s|b/s)?$`)
 // bar is a figure that is drawn.
 var bar = regexp.MustCompile(`^#+$`)
 
+// day is a date; the time beside it is a figure.
+var day = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
+
 // plain is a line as it is compared: words with one space between them, and figures by their kind.
 func plain(line string) string {
 	words := slices.DeleteFunc(strings.Fields(line), bar.MatchString)
@@ -86,6 +89,10 @@ func plain(line string) string {
 		return words[0]
 	}
 	for i, w := range words {
+		if day.MatchString(w) {
+			words[i] = "#day"
+			continue
+		}
 		m := figure.FindStringSubmatch(w)
 		if m == nil {
 			continue
@@ -219,6 +226,8 @@ func TestSame(t *testing.T) {
 		{"in 2.3 s, 5 %;", "in 2 s, 35 %;", true},
 		{"in 2 s.", "in 3 ports.", false},
 		{"401", "200", false},
+		{"2026-11-15 12:08:48.229 sm trap", "2027-01-02 01:33:09.631 sm trap", true},
+		{"2026-11-15 sm trap", "2026-11 sm trap", false},
 		{"hosts send 12 GB/s", "hosts send 12 Gb/s", false},
 		{"a\n...\nd", "a\nb\nc\nd", true},
 		{"a\n...\nd", "a\nd", true},
