@@ -18,6 +18,7 @@ import (
 
 	"softib/capi/dropin"
 	"softib/driver/live"
+	"softib/internal/listening"
 	"softib/proto/topo"
 	"softib/verbs/attach/server"
 )
@@ -257,7 +258,7 @@ func awaitPort(t testing.TB, p *program, port int) {
 	t.Helper()
 	deadline, tick := time.After(patience), time.NewTicker(2*time.Millisecond)
 	defer tick.Stop()
-	for !listens(port) {
+	for !listening.On(port) {
 		select {
 		case <-tick.C:
 		case err := <-p.done:
@@ -266,18 +267,4 @@ func awaitPort(t testing.TB, p *program, port int) {
 			t.Fatalf("%s does not listen on port %d:\n%s", p.name, port, p.printed())
 		}
 	}
-}
-
-// listens looks for a socket in state LISTEN (0A) in the kernel's tables.
-func listens(port int) bool {
-	want := ":" + strings.ToUpper(strconv.FormatInt(0x10000+int64(port), 16)[1:])
-	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, _ := os.ReadFile(path)
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], want) && f[3] == "0A" {
-				return true
-			}
-		}
-	}
-	return false
 }

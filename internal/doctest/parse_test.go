@@ -10,9 +10,9 @@ import (
 
 // block is a fenced block of commands.
 type block struct {
-	line      int // of its first command, for people
-	directive string
-	steps     []step
+	line       int // of its first command, for people
+	directives []string
+	steps      []step
 }
 
 // step is one command and what it is to print; nil is whatever it likes.
@@ -28,18 +28,18 @@ const directiveMark = "<!-- doctest: "
 func parse(text string) (blocks []block, err error) {
 	var in *block
 	var other bool // within a block that is none of ours
-	directive := ""
+	var directives []string
 	for i, line := range strings.Split(text, "\n") {
 		n := i + 1
 		switch {
 		case in == nil && !other && strings.HasPrefix(line, directiveMark):
-			directive = strings.TrimSuffix(strings.TrimPrefix(line, directiveMark), " -->")
+			directives = append(directives, strings.TrimSuffix(strings.TrimPrefix(line, directiveMark), " -->"))
 		case in == nil && !other && line == "```console":
-			in = &block{line: n + 1, directive: directive}
-			directive = ""
+			in = &block{line: n + 1, directives: directives}
+			directives = nil
 		case in == nil && strings.HasPrefix(line, "```"):
-			if directive != "" {
-				return nil, fmt.Errorf("line %d: directive %q is not above a block of commands", n, directive)
+			if len(directives) > 0 {
+				return nil, fmt.Errorf("line %d: directives %q are not above a block of commands", n, directives)
 			}
 			other = !other
 		case in == nil:
@@ -262,11 +262,12 @@ func TestSameMixed(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	got, err := parse("text\n<!-- doctest: fails -->\n```console\n$ one \\\n> more\nout\n$ two\n```\n```text\n$ not ours\n```\n")
-	if err != nil || len(got) != 1 || len(got[0].steps) != 2 || got[0].directive != "fails" {
+	got, err := parse("text\n<!-- doctest: after a --> b -->\n<!-- doctest: fails -->\n```console\n$ one \\\n> more\nout\n$ two\n```\n```text\n$ not ours\n```\n")
+	if err != nil || len(got) != 1 || len(got[0].steps) != 2 ||
+		!slices.Equal(got[0].directives, []string{"after a --> b", "fails"}) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if s := got[0].steps[0]; s.command != "one \\\nmore" || len(s.want) != 1 || s.line != 4 {
+	if s := got[0].steps[0]; s.command != "one \\\nmore" || len(s.want) != 1 || s.line != 5 {
 		t.Errorf("%+v", s)
 	}
 	for _, bad := range []string{"```console\n$ x\n", "```console\n```\n", "```console\nout\n```\n",
