@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/internal/benchsize"
 	"softib/operate/manager"
 	"softib/proto/ib"
 )
@@ -20,7 +21,7 @@ const large = "fat-tree:radix=36,levels=3"
 
 // BenchmarkScrape measures scrapes of 11,664 hosts with an HTTP client on loopback that reads to the end.
 func BenchmarkScrape(b *testing.B) {
-	_, _, e := running(b, large)
+	_, _, e := running(b, benchsize.Tree(large))
 	busy(e)
 	srv := httptest.NewServer(e)
 	defer srv.Close()
@@ -118,7 +119,7 @@ func get(t testing.TB, c *http.Client, to string) int64 {
 
 // BenchmarkIndex is what is done once.
 func BenchmarkIndex(b *testing.B) {
-	_, m, _ := running(b, large)
+	_, m, _ := running(b, benchsize.Tree(large))
 	for b.Loop() {
 		newIndex(m)
 	}
