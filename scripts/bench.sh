@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Measures softib against its peers in one run and prints the ratios: traffic
-# beside TCP, UCX and memcpy, management beside OpenSM. With "management" or
+# beside TCP, UCX and memcpy, management beside OpenSM. With "traffic", "management" or
 # "management/PART", only that; with a regexp, runs the Go benchmarks that match it instead; with "once", runs every Go
 # benchmark once and small, to see that it runs (make test does; proof/bench has a test for all the rest).
-# Usage: scripts/bench.sh [REGEXP | "management[/PART] [-long]" | once]
+# Usage: scripts/bench.sh [REGEXP | traffic | "management[/PART] [-long]" | once]
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +17,7 @@ case "${1:-}" in
 "")
 	exec "${measure[@]}"
 	;;
-management*)
+traffic* | management*)
 	# make bench BENCH='management -long' comes as one word.
 	read -ra words <<<"$*"
 	exec "${measure[@]}" -only "${words[@]}"

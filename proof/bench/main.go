@@ -28,14 +28,14 @@ func main() {
 	flag.StringVar(&m.middle, "middle", "fat-tree:radix=16,levels=3",
 		"the `TOPOLOGY` that routing tables are compared on")
 	flag.BoolVar(&m.long, "long", false, "measure also what takes OpenSM many minutes, instead of printing the figures on record")
-	only := flag.String("only", "", "measure only what has this in its `NAME`; management, or management/PART ("+
+	only := flag.String("only", "", "measure only what has this in its `NAME`; traffic, management, or management/PART ("+
 		strings.Join(partNames(), ", ")+") for that table")
 	child := flag.String("measure", "", "measure one thing in this process, for another bench: `WHAT`")
 	engine := flag.String("engine", "", "routing `ENGINE` for -measure")
 	flag.Parse()
 	if b.smoke {
 		b.rounds, m.fabric, m.huge, m.middle, m.long = 1, smokeFabric, smokeFabric, smokeFabric, true
-		b.patience = min(b.patience, time.Minute)
+		b.patience = min(b.patience, 2*time.Minute)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -46,7 +46,7 @@ func main() {
 		part, managing := strings.CutPrefix(*only, "management")
 		var err error
 		if !managing {
-			err = b.run(ctx, *only)
+			err = b.run(ctx, strings.TrimPrefix(*only, "traffic"))
 		}
 		if managing || *only == "" {
 			fmt.Println()

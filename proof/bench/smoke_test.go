@@ -30,7 +30,7 @@ func TestSmoke(t *testing.T) {
 	}
 	build("scripts/dropin.sh", filepath.Join(dir, "lib"))
 	build("go", "build", "-o", dir, "./cmd/softib", "./proof/bench")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // what hangs is given up, and named, well before
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // what hangs is given up, and named, before
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "bench"), "-smoke", "-softib", filepath.Join(dir, "softib"))
 	cmd.Dir, cmd.WaitDelay = "../..", time.Second
