@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 )
@@ -37,7 +38,7 @@ func main() {
 		b.rounds, m.fabric, m.huge, m.middle, m.long = 1, smokeFabric, smokeFabric, smokeFabric, true
 		b.patience = min(b.patience, 2*time.Minute)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := func() error {
 		if *child != "" {
