@@ -43,12 +43,19 @@ race() {
 	[[ ${#packages[@]} -eq 0 ]] || CGO_ENABLED=1 go test -race -short -timeout 5m "${packages[@]}"
 }
 
+# What benchmarks print is for people; here they only have to run.
+once() {
+	local out
+	out=$(scripts/bench.sh once 2>&1) || { grep -v -e '^Benchmark' -e '^ok ' <<<"$out"; return 1; }
+}
+
 total=$SECONDS
 step "gofmt" check_format
 step "go vet" go vet ./...
 step "staticcheck" staticcheck
 if [[ "${1:-}" != lint ]]; then
 	step "go test" go test -timeout 8m ./...
+	step "every benchmark, once" once
 	step "go test -race" race
 fi
 echo "== all passed in $((SECONDS - total)) s"

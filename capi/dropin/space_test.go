@@ -71,7 +71,7 @@ type theater struct {
 func newTheater(t *testing.T) *theater {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("no gcc on this machine; next: make test, which installs it")
+		t.Fatal("no gcc on this machine; next: make test, which installs it")
 	}
 	dir := t.TempDir()
 	x := &theater{T: t, set: Set{filepath.Join(dir, "lib")}, tree: filepath.Join(dir, "a tree")}

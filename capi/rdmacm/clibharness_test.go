@@ -47,10 +47,10 @@ func libraries(t testing.TB) dropin.Set {
 		t.Skip("builds libraries and runs programs")
 	}
 	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("no gcc on this machine; next: make test, which installs it")
+		t.Fatal("no gcc on this machine; next: make test, which installs it")
 	}
 	if _, err := os.Stat("/usr/include/rdma/rdma_cma.h"); err != nil {
-		t.Skip("no librdmacm-dev on this machine; next: make test, which installs it")
+		t.Fatal("no librdmacm-dev on this machine; next: make test, which installs it")
 	}
 	if err := build(); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func utility(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("no %s on this machine; next: make test, which installs rdmacm-utils and perftest", name)
+		t.Fatalf("no %s on this machine; next: make test, which installs rdmacm-utils and perftest", name)
 	}
 	return path
 }

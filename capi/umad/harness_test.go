@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 func library(t testing.TB) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("no gcc on this machine; next: make test, which installs it")
+		t.Fatal("no gcc on this machine; next: make test, which installs it")
 	}
 	buildOnce.Do(func() {
 		if out, err := exec.Command("../../scripts/dropin.sh", buildDir).CombinedOutput(); err != nil {
@@ -53,7 +53,7 @@ func library(t testing.TB) string {
 func compile(t testing.TB, source string) string {
 	t.Helper()
 	if _, err := os.Stat("/usr/include/infiniband/umad.h"); err != nil {
-		t.Skip("no libibumad-dev on this machine; next: make test, which installs it")
+		t.Fatal("no libibumad-dev on this machine; next: make test, which installs it")
 	}
 	out := filepath.Join(t.TempDir(), strings.TrimSuffix(source, ".c"))
 	cmd := exec.Command("gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Iclib", "-o", out,
@@ -126,7 +126,7 @@ func tool(t testing.TB, name string) string {
 	t.Helper()
 	path := "/usr/sbin/" + name
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no %s on this machine; next: make test, which installs infiniband-diags and opensm", path)
+		t.Fatalf("no %s on this machine; next: make test, which installs infiniband-diags and opensm", path)
 	}
 	return path
 }

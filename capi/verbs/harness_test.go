@@ -18,6 +18,7 @@ import (
 
 	"softib/capi/dropin"
 	"softib/driver/live"
+	"softib/internal/listening"
 	"softib/proto/topo"
 	"softib/verbs/attach/server"
 )
@@ -49,10 +50,10 @@ func TestMain(m *testing.M) {
 func libraries(t testing.TB) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("no gcc on this machine; next: make test, which installs it")
+		t.Fatal("no gcc on this machine; next: make test, which installs it")
 	}
 	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
-		t.Skip("no libibverbs-dev on this machine; next: make test, which installs it")
+		t.Fatal("no libibverbs-dev on this machine; next: make test, which installs it")
 	}
 	dir := filepath.Join(scratch, "lib")
 	buildOnce.Do(func() {
@@ -83,7 +84,7 @@ func tool(t testing.TB, name, pkg string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("no %s on this machine; next: make test, which installs %s", name, pkg)
+		t.Fatalf("no %s on this machine; next: make test, which installs %s", name, pkg)
 	}
 	return path
 }
@@ -257,7 +258,7 @@ func awaitPort(t testing.TB, p *program, port int) {
 	t.Helper()
 	deadline, tick := time.After(patience), time.NewTicker(2*time.Millisecond)
 	defer tick.Stop()
-	for !listens(port) {
+	for !listening.On(port) {
 		select {
 		case <-tick.C:
 		case err := <-p.done:
@@ -266,18 +267,4 @@ func awaitPort(t testing.TB, p *program, port int) {
 			t.Fatalf("%s does not listen on port %d:\n%s", p.name, port, p.printed())
 		}
 	}
-}
-
-// listens looks for a socket in state LISTEN (0A) in the kernel's tables.
-func listens(port int) bool {
-	want := ":" + strings.ToUpper(strconv.FormatInt(0x10000+int64(port), 16)[1:])
-	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, _ := os.ReadFile(path)
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], want) && f[3] == "0A" {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -327,7 +327,7 @@ func TestWatchEnds(t *testing.T) {
 func TestWatchIBSim(t *testing.T) {
 	path, err := exec.LookPath("ibsim")
 	if err != nil {
-		t.Skip("ibsim is not installed; on Debian: apt-get install ibsim-utils")
+		t.Fatal("no ibsim on this machine; next: make test, which installs ibsim-utils")
 	}
 	g, err := topo.ParseSpec("fat-tree:radix=4,levels=2")
 	if err != nil {

@@ -47,7 +47,7 @@ func startSimFile(t testing.TB, netFile []byte, args ...string) *simulator {
 	t.Helper()
 	path, err := exec.LookPath("ibsim")
 	if err != nil {
-		t.Skip("ibsim is not installed; on Debian: apt-get install ibsim-utils")
+		t.Fatal("no ibsim on this machine; next: make test, which installs ibsim-utils")
 	}
 	file := filepath.Join(t.TempDir(), "net")
 	if err := os.WriteFile(file, netFile, 0o600); err != nil {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"softib/internal/benchsize"
 	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -76,7 +77,7 @@ func BenchmarkPermutation(b *testing.B) {
 		{"1024", "fat-tree:radix=16,levels=3", 1},
 		{"1024-8VLs", "fat-tree:radix=16,levels=3", 8},
 	} {
-		b.Run(t.name, func(b *testing.B) { benchPermutation(b, t.spec, t.levels) })
+		b.Run(t.name, func(b *testing.B) { benchPermutation(b, benchsize.Tree(t.spec), t.levels) })
 	}
 }
 
@@ -157,7 +158,7 @@ func BenchmarkRC(b *testing.B) {
 		{1024, "fat-tree:radix=16,levels=3"},
 	} {
 		b.Run(fmt.Sprint(t.hosts), func(b *testing.B) {
-			s, from := rcPermutation(b, t.spec)
+			s, from := rcPermutation(b, benchsize.Tree(t.spec))
 			runRC(b, s, from, uint64(len(from))*2000)
 			b.ReportAllocs()
 			b.ResetTimer()

@@ -6,6 +6,7 @@ import (
 
 	"softib/driver/live"
 	"softib/driver/smrun"
+	"softib/internal/benchsize"
 	"softib/proto/topo"
 	"softib/subnet/sm"
 )
@@ -15,7 +16,7 @@ func BenchmarkUp(b *testing.B) {
 	for _, spec := range []string{topo.DefaultSpec, "fat-tree:radix=36,levels=3",
 		"fat-tree:radix=64,levels=3,pods=44"} {
 		b.Run(spec, func(b *testing.B) {
-			g, err := topo.ParseSpec(spec)
+			g, err := topo.ParseSpec(benchsize.Tree(spec))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -55,7 +56,7 @@ func BenchmarkUp(b *testing.B) {
 
 // BenchmarkLinkLoss is the time from the loss of a link between switches to tables that do without it, programmed.
 func BenchmarkLinkLoss(b *testing.B) {
-	g, err := topo.ParseSpec("fat-tree:radix=36,levels=3")
+	g, err := topo.ParseSpec(benchsize.Tree("fat-tree:radix=36,levels=3"))
 	if err != nil {
 		b.Fatal(err)
 	}

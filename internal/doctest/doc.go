@@ -7,7 +7,7 @@
 //   - A line that begins with "$ " is a command; one that begins with "> " goes on with it. What follows, up to the next command, is what it prints, on either stream. A
 //     command after which nothing follows may print what it likes.
 //   - Words are compared, whatever the space between them, and empty lines do not count. A line of "..." stands for any lines, and "..." within a line for any text.
-//   - A figure stands for any figure of its kind: a number with a point, a colon, an exponent, a unit, or of three digits and more; bars of # are left out. So documents show what was
+//   - A figure stands for any figure of its kind: a number with a point, a colon, an exponent, a unit, or of three digits and more, or a date; bars of # are left out. So documents show what was
 //     really printed. Small numbers, a word that is alone in its line, names (leaf1[5]) and hexadecimal numbers are to be the same.
 //   - A command is to succeed.
 //
@@ -15,10 +15,14 @@
 //
 //	<!-- doctest: skip -->          it is not run
 //	<!-- doctest: fails -->         its last command fails
-//	<!-- doctest: again -->         its last command may be too early: it is run until it prints what it should
-//	<!-- doctest: mixed -->         the same, and the lines may come in any order
+//	<!-- doctest: mixed -->         what its last command prints may come in any order of lines
+//	<!-- doctest: after COMMAND --> before its last command, wait until this one succeeds: it shows what is awaited
+//	<!-- doctest: again -->         its last command may be too early, and nothing shows when it is not: it is run
+//	                                until it prints what it should
 //	<!-- doctest: listens PORT -->  after its last command, wait until something listens on this TCP port
 //	<!-- doctest: writes FILE -->   after its last command, wait until there is something in this file
+//
+// There may be several. Every wait has a deadline.
 //
 // The page of a fabric is at 127.0.0.1:8470 unless that is taken. Documents say so; here the port is the one that the
 // fabric has got.

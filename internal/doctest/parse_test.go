@@ -10,9 +10,9 @@ import (
 
 // block is a fenced block of commands.
 type block struct {
-	line      int // of its first command, for people
-	directive string
-	steps     []step
+	line       int // of its first command, for people
+	directives []string
+	steps      []step
 }
 
 // step is one command and what it is to print; nil is whatever it likes.
@@ -28,18 +28,18 @@ const directiveMark = "<!-- doctest: "
 func parse(text string) (blocks []block, err error) {
 	var in *block
 	var other bool // within a block that is none of ours
-	directive := ""
+	var directives []string
 	for i, line := range strings.Split(text, "\n") {
 		n := i + 1
 		switch {
 		case in == nil && !other && strings.HasPrefix(line, directiveMark):
-			directive = strings.TrimSuffix(strings.TrimPrefix(line, directiveMark), " -->")
+			directives = append(directives, strings.TrimSuffix(strings.TrimPrefix(line, directiveMark), " -->"))
 		case in == nil && !other && line == "```console":
-			in = &block{line: n + 1, directive: directive}
-			directive = ""
+			in = &block{line: n + 1, directives: directives}
+			directives = nil
 		case in == nil && strings.HasPrefix(line, "```"):
-			if directive != "" {
-				return nil, fmt.Errorf("line %d: directive %q is not above a block of commands", n, directive)
+			if len(directives) > 0 {
+				return nil, fmt.Errorf("line %d: directives %q are not above a block of commands", n, directives)
 			}
 			other = !other
 		case in == nil:
@@ -79,6 +79,9 @@ var prefixes = regexp.MustCompile(`^[kMGT](i?B|i?B/s|b/s)?$`)
 // bar is a figure that is drawn.
 var bar = regexp.MustCompile(`^#+$`)
 
+// day is a date; the time beside it is a figure.
+var day = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
+
 // plain is a line as it is compared: words with one space between them, and figures by their kind.
 func plain(line string) string {
 	words := slices.DeleteFunc(strings.Fields(line), bar.MatchString)
@@ -86,6 +89,10 @@ func plain(line string) string {
 		return words[0]
 	}
 	for i, w := range words {
+		if day.MatchString(w) {
+			words[i] = "#day"
+			continue
+		}
 		m := figure.FindStringSubmatch(w)
 		if m == nil {
 			continue
@@ -219,6 +226,8 @@ func TestSame(t *testing.T) {
 		{"in 2.3 s, 5 %;", "in 2 s, 35 %;", true},
 		{"in 2 s.", "in 3 ports.", false},
 		{"401", "200", false},
+		{"2026-11-15 12:08:48.229 sm trap", "2027-01-02 01:33:09.631 sm trap", true},
+		{"2026-11-15 sm trap", "2026-11 sm trap", false},
 		{"hosts send 12 GB/s", "hosts send 12 Gb/s", false},
 		{"a\n...\nd", "a\nb\nc\nd", true},
 		{"a\n...\nd", "a\nd", true},
@@ -253,11 +262,12 @@ func TestSameMixed(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	got, err := parse("text\n<!-- doctest: fails -->\n```console\n$ one \\\n> more\nout\n$ two\n```\n```text\n$ not ours\n```\n")
-	if err != nil || len(got) != 1 || len(got[0].steps) != 2 || got[0].directive != "fails" {
+	got, err := parse("text\n<!-- doctest: after a --> b -->\n<!-- doctest: fails -->\n```console\n$ one \\\n> more\nout\n$ two\n```\n```text\n$ not ours\n```\n")
+	if err != nil || len(got) != 1 || len(got[0].steps) != 2 ||
+		!slices.Equal(got[0].directives, []string{"after a --> b", "fails"}) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if s := got[0].steps[0]; s.command != "one \\\nmore" || len(s.want) != 1 || s.line != 4 {
+	if s := got[0].steps[0]; s.command != "one \\\nmore" || len(s.want) != 1 || s.line != 5 {
 		t.Errorf("%+v", s)
 	}
 	for _, bad := range []string{"```console\n$ x\n", "```console\n```\n", "```console\nout\n```\n",

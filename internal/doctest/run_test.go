@@ -4,19 +4,22 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"softib/internal/listening"
+	"softib/internal/sources"
 )
 
 // patience is how long one command may take.
@@ -38,7 +41,7 @@ func TestMain(m *testing.M) {
 // build makes the command with its drop-in libraries beside it, in the folder that it returns.
 var build = sync.OnceValues(func() (string, error) {
 	bin := filepath.Join(scratch, "bin")
-	if err := lookAtSources("../.."); err != nil {
+	if err := sources.LookAt("../.."); err != nil {
 		return "", err
 	}
 	for _, c := range [][]string{
@@ -53,31 +56,13 @@ var build = sync.OnceValues(func() (string, error) {
 	return bin, nil
 })
 
-// lookAtSources tells go test what the command is made of, so that it does not take the result of a former test for one
-// of now.
-func lookAtSources(root string) error {
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root {
-			return filepath.SkipDir
-		}
-		switch filepath.Ext(path) {
-		case ".go", ".c", ".h", ".map", ".sh", ".js", ".css", ".html":
-			_, err = os.Stat(path)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // somebody is editing
-		}
-		return err
-	})
-}
-
-// need skips the test where a program that a document uses is not installed.
+// need fails the test at once where a program that a document uses is not installed.
 func need(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
 			if _, err := os.Stat("/usr/sbin/" + p); err != nil {
-				t.Skipf("no %s on this machine; next: make test, which installs it", p)
+				t.Fatalf("no %s on this machine; next: make test, which installs it", p)
 			}
 		}
 	}
@@ -245,41 +230,53 @@ func (s *shell) follow(path string) {
 		s.Fatalf("%s: %v", path, err)
 	}
 	for _, b := range blocks {
-		word, arg, _ := strings.Cut(b.directive, " ")
-		switch word {
-		case "skip":
-			continue
-		case "", "fails", "again", "mixed", "listens", "writes":
-		default:
-			s.Fatalf("%s:%d: no directive %q", path, b.line, b.directive)
+		does := map[string]string{}
+		for _, d := range b.directives {
+			word, arg, _ := strings.Cut(d, " ")
+			if !slices.Contains([]string{"skip", "fails", "mixed", "after", "again", "listens", "writes"}, word) {
+				s.Fatalf("%s:%d: no directive %q", path, b.line, d)
+			}
+			does[word] = arg
 		}
-		for i, st := range b.steps {
-			last := i == len(b.steps)-1
-			if !last {
-				s.step(path, st, "")
-				continue
+		if _, skip := does["skip"]; skip {
+			continue
+		}
+		last := len(b.steps) - 1
+		for _, st := range b.steps[:last] {
+			s.step(path, st, nil)
+		}
+		st := b.steps[last]
+		if command, ok := does["after"]; ok {
+			s.await(fmt.Sprintf("%s:%d: %s", path, st.line, command), func() bool {
+				_, status := s.run(command)
+				return status == 0
+			})
+		}
+		s.step(path, st, does)
+		if file, ok := does["writes"]; ok {
+			s.await(fmt.Sprintf("%s:%d: something in %s", path, st.line, file), func() bool {
+				info, err := os.Stat(filepath.Join(s.dir, file))
+				return err == nil && info.Size() > 0
+			})
+		}
+		if text, ok := does["listens"]; ok {
+			port, err := strconv.Atoi(text)
+			if err != nil {
+				s.Fatal(err)
 			}
-			s.step(path, st, word)
-			if word == "writes" {
-				s.await(fmt.Sprintf("%s:%d: something in %s", path, st.line, arg), func() bool {
-					info, err := os.Stat(filepath.Join(s.dir, arg))
-					return err == nil && info.Size() > 0
-				})
-			}
-			if word == "listens" {
-				s.await(fmt.Sprintf("%s:%d: something that listens on port %s", path, st.line, arg),
-					func() bool { return listens(s.T, arg) })
-			}
+			s.await(fmt.Sprintf("%s:%d: something that listens on port %d", path, st.line, port),
+				func() bool { return listening.On(port) })
 		}
 	}
 }
 
-// step runs one command of a document and compares; the word is its block's directive, if the command is the last
-// there.
-func (s *shell) step(path string, st step, word string) {
+// step runs one command of a document and compares; does has its block's directives, if the command is the last there.
+func (s *shell) step(path string, st step, does map[string]string) {
 	s.Helper()
-	fails, again, compare := word == "fails", word == "again" || word == "mixed", same
-	if word == "mixed" {
+	_, fails := does["fails"]
+	_, again := does["again"]
+	compare := same
+	if _, mixed := does["mixed"]; mixed {
 		compare = sameMixed
 	}
 	deadline := time.Now().Add(patience)
@@ -311,31 +308,13 @@ func (s *shell) step(path string, st step, word string) {
 // await waits until something is true.
 func (s *shell) await(what string, is func() bool) {
 	s.Helper()
-	deadline, look := time.After(patience), time.NewTicker(5*time.Millisecond)
+	deadline, look := time.After(patience), time.NewTicker(20*time.Millisecond)
 	defer look.Stop()
 	for !is() {
 		select {
 		case <-look.C:
 		case <-deadline:
-			s.Fatalf("there is not: %s", what)
+			s.Fatalf("waited %v in vain for %s; next: see by hand what the step before it does", patience, what)
 		}
 	}
-}
-
-// listens looks for a socket in state LISTEN (0A) in the kernel's tables. To connect would be to be taken for the peer.
-func listens(t *testing.T, port string) bool {
-	var n int
-	if _, err := fmt.Sscan(port, &n); err != nil {
-		t.Fatalf("port %q: %v", port, err)
-	}
-	want := fmt.Sprintf(":%04X", n)
-	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, _ := os.ReadFile(path)
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], want) && f[3] == "0A" {
-				return true
-			}
-		}
-	}
-	return false
 }

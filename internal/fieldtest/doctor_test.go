@@ -147,7 +147,7 @@ func onSim(t *testing.T, g *topo.Graph) func(host string) smrun.Transport {
 	t.Helper()
 	sim, err := exec.LookPath("ibsim")
 	if err != nil {
-		t.Skip("no ibsim on this machine; next: make test, which installs ibsim-utils")
+		t.Fatal("no ibsim on this machine; next: make test, which installs ibsim-utils")
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "net")

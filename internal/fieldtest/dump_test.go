@@ -94,7 +94,7 @@ func TestIbsimExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(files) == 0 {
-		t.Skipf("no %s on this machine; next: make test, which installs ibsim-utils", simExamples)
+		t.Fatalf("no %s on this machine; next: make test, which installs ibsim-utils", simExamples)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -135,11 +135,11 @@ func simulated(t testing.TB, file string) string {
 	t.Helper()
 	sim, err := exec.LookPath("ibsim")
 	if err != nil {
-		t.Skip("no ibsim on this machine; next: make test, which installs ibsim-utils")
+		t.Fatal("no ibsim on this machine; next: make test, which installs ibsim-utils")
 	}
 	preload, _ := filepath.Glob("/usr/lib/*/umad2sim/libumad2sim.so")
 	if len(preload) == 0 {
-		t.Skip("no libumad2sim on this machine; next: make test, which installs ibsim-utils")
+		t.Fatal("no libumad2sim on this machine; next: make test, which installs ibsim-utils")
 	}
 	dir := t.TempDir()
 	env := append(os.Environ(), "IBSIM_SOCKNAME=softib-field-"+filepath.Base(dir)+fmt.Sprint(os.Getpid())+

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 func library(t testing.TB) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("no gcc on this machine; next: make test, which installs it")
+		t.Fatal("no gcc on this machine; next: make test, which installs it")
 	}
 	dir := filepath.Join(scratch, "lib")
 	buildOnce.Do(func() {
@@ -91,7 +91,7 @@ func tool(t testing.TB, name string) string {
 	if pkg == "" {
 		pkg = "infiniband-diags"
 	}
-	t.Skipf("no %s on this machine; next: make test, which installs %s", name, pkg)
+	t.Fatalf("no %s on this machine; next: make test, which installs %s", name, pkg)
 	return ""
 }
 

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"softib/internal/listening"
 )
 
 // program is a program on a host, whose words can be waited for.
@@ -175,26 +177,15 @@ func freePort(t testing.TB) int {
 	return 0
 }
 
-// listens looks for a socket in state LISTEN (0A) in the kernel's tables. To connect would be to be taken for the peer.
-func listens(port int) bool {
-	want := fmt.Sprintf(":%04X", port)
-	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, _ := os.ReadFile(path)
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], want) && f[3] == "0A" {
-				return true
-			}
-		}
-	}
-	return false
-}
+// listens reports whether something listens on a TCP port.
+var listens = listening.On
 
 // compile makes a program of testdata, linked with libibverbs.
 func compile(t testing.TB, source string) string {
 	t.Helper()
 	lib := library(t)
 	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
-		t.Skip("no infiniband/verbs.h on this machine; next: make test, which installs libibverbs-dev")
+		t.Fatal("no infiniband/verbs.h on this machine; next: make test, which installs libibverbs-dev")
 	}
 	out := filepath.Join(scratch, strings.TrimSuffix(source, ".c"))
 	cmd := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", out,

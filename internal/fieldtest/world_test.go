@@ -249,12 +249,8 @@ func TestWorld(t *testing.T) {
 		// On a host from another.
 		same(p, "nested", p.must("exec", "h1", "--", "sh", "-c", p.bin+" exec h2 -- cat "+port1+"lid && cat "+port1+
 			"lid"), "0x2\n0x1\n")
-		if _, err := exec.LookPath("ucx_info"); err != nil {
-			p.Log("no ucx_info on this machine; next: make bench, which installs it")
-		} else {
-			wants(p, p.must("exec", "h1", "--", "ucx_info", "-d"), "Transport: rc_verbs", "Transport: ud_verbs",
-				"Device: softib0:1")
-		}
+		wants(p, p.must("exec", "h1", "--", tool(p, "ucx_info"), "-d"), "Transport: rc_verbs", "Transport: ud_verbs",
+			"Device: softib0:1")
 		p.noTraces()
 	})
 }

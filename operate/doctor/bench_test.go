@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/internal/benchsize"
 	"softib/operate/doctor"
 	"softib/proto/topo"
 	"softib/subnet/sm"
@@ -15,7 +16,7 @@ func BenchmarkExamine(b *testing.B) {
 	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2",
 		"fat-tree:radix=36,levels=3"} {
 		b.Run(spec, func(b *testing.B) {
-			r := newRig(b, spec, sm.Config{})
+			r := newRig(b, benchsize.Tree(spec), sm.Config{})
 			b.ResetTimer()
 			var look, judge time.Duration
 			questions := 0

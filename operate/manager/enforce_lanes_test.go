@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/internal/benchsize"
 	"softib/node/madrpc"
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
@@ -175,7 +176,7 @@ func BenchmarkTemplate(b *testing.B) {
 	for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=36,levels=2",
 		"fat-tree:radix=36,levels=3"} {
 		b.Run(spec, func(b *testing.B) {
-			x := newGround(b, spec, sm.Config{SweepInterval: -1}, memory(b))
+			x := newGround(b, benchsize.Tree(spec), sm.Config{SweepInterval: -1}, memory(b))
 			at := 0
 			for b.Loop() {
 				if err := x.book.UseTemplate(b.Context(), []string{"classic", "flat"}[at%2]); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"softib/driver/live"
 	"softib/driver/smrun"
+	"softib/internal/benchsize"
 	"softib/node/madrpc"
 	"softib/operate/manager"
 	"softib/operate/manager/tenant"
@@ -522,7 +523,7 @@ func BenchmarkChange(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			x := newGround(b, spec, sm.Config{SweepInterval: -1}, store)
+			x := newGround(b, benchsize.Tree(spec), sm.Config{SweepInterval: -1}, store)
 			n := len(x.f.Graph().Hosts())
 			var half []int
 			for i := 1; i < n; i += 2 {

@@ -9,7 +9,9 @@
 // Ours is measured as a user does it, with softib perf (two processes on two hosts of a fabric, as UCX and qperf are
 // two), softib up and softib sm, and with the packages' own benchmarks. Everything is measured several times in turn,
 // ours and peers alternating, and the median counts, so that a machine that is busy for a while troubles both. A peer
-// that is not installed is left out and said to be.
+// that is not installed is left out and said to be. Every wait has a deadline, and its error says what was awaited.
+//
+// -smoke runs all of it once with tiny sizes, to see that it still runs. A test does so, with every make test.
 //
 // OpenSM takes more than a minute for the fabric that managers are compared on, so it runs
 // once with each of its two usual engines, in the middle of our rounds. What takes it many minutes (its

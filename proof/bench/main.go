@@ -10,7 +10,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
+	"time"
 )
 
 func main() {
@@ -18,27 +20,34 @@ func main() {
 	flag.StringVar(&b.softib, "softib", "bin/softib", "the softib to measure")
 	flag.StringVar(&b.goTool, "go", "go", "the go to run the simulator's benchmark with")
 	flag.IntVar(&b.rounds, "rounds", 5, "how often each is measured")
+	flag.DurationVar(&b.patience, "patience", 30*time.Minute, "how long to wait for any one program")
+	flag.BoolVar(&b.smoke, "smoke", false,
+		"run everything once, tiny, to see that it runs: no speed is judged, and a missing peer is an error")
 	m := management{bench: &b}
 	flag.StringVar(&m.fabric, "fabric", recordedFabric, "the `TOPOLOGY` that managers are compared on")
 	flag.StringVar(&m.huge, "huge", "fat-tree:radix=64,levels=3,pods=44", "the largest `TOPOLOGY` to bring up")
 	flag.StringVar(&m.middle, "middle", "fat-tree:radix=16,levels=3",
 		"the `TOPOLOGY` that routing tables are compared on")
 	flag.BoolVar(&m.long, "long", false, "measure also what takes OpenSM many minutes, instead of printing the figures on record")
-	only := flag.String("only", "", "measure only what has this in its `NAME`; management, or management/PART ("+
+	only := flag.String("only", "", "measure only what has this in its `NAME`; traffic, management, or management/PART ("+
 		strings.Join(partNames(), ", ")+") for that table")
 	child := flag.String("measure", "", "measure one thing in this process, for another bench: `WHAT`")
 	engine := flag.String("engine", "", "routing `ENGINE` for -measure")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if b.smoke {
+		b.rounds, m.fabric, m.huge, m.middle, m.long = 1, smokeFabric, smokeFabric, smokeFabric, true
+		b.patience = min(b.patience, 2*time.Minute)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := func() error {
 		if *child != "" {
-			return measureHere(ctx, *child, m.fabric, *engine)
+			return b.measureHere(ctx, *child, m.fabric, *engine)
 		}
 		part, managing := strings.CutPrefix(*only, "management")
 		var err error
 		if !managing {
-			err = b.run(ctx, *only)
+			err = b.run(ctx, strings.TrimPrefix(*only, "traffic"))
 		}
 		if managing || *only == "" {
 			fmt.Println()
@@ -51,8 +60,17 @@ func main() {
 	}
 }
 
+// What a smoke run takes: a fabric of 16 hosts, and so many messages of each kind.
+const (
+	smokeFabric = "fat-tree:radix=4,levels=3"
+	smokeTimes  = 500
+)
+
 // errAbsent is a peer that is not installed.
 var errAbsent = errors.New("not installed")
+
+// absent reports whether an error is a peer to be left out: it is not installed, and not everything has to run.
+func (b *bench) absent(err error) bool { return errors.Is(err, errAbsent) && !b.smoke }
 
 // figure is something to measure.
 type figure struct {
@@ -75,7 +93,7 @@ func (f *figure) text() string {
 	}
 	switch {
 	case errors.Is(f.err, errAbsent):
-		return f.err.Error()
+		return errAbsent.Error()
 	case f.err != nil:
 		return "failed, see below"
 	}
@@ -95,8 +113,19 @@ type bench struct {
 	softib string
 	goTool string
 	rounds int
+	// patience is how long a program may take; smoke is a run that proves that everything runs, and measures nothing.
+	patience time.Duration
+	smoke    bool
 
 	simOutput string // of the last run of the simulator's benchmark
+}
+
+// times is how often something is done that counts n times in a measurement.
+func (b *bench) times(n int) int {
+	if b.smoke {
+		return min(n, smokeTimes)
+	}
+	return n
 }
 
 func (b *bench) run(ctx context.Context, only string) error {
@@ -117,9 +146,9 @@ func (b *bench) run(ctx context.Context, only string) error {
 		func(r row) float64 { return r.Bandwidth.MsgRate / 1e6 })
 	send8 := perf("send_bw 8 bytes", "Mmsg/s", "send_bw", 8, func(r row) float64 { return r.Bandwidth.MsgRate / 1e6 })
 	tcp := &figure{name: "TCP loopback", unit: "µs", measure: tcpLatency}
-	qperf := &figure{name: "TCP loopback (qperf)", unit: "µs", measure: qperfLatency}
-	ucxLat := &figure{name: "UCX shared memory", unit: "µs", measure: ucxLatency}
-	ucxRate := &figure{name: "UCX shared memory", unit: "Mmsg/s", measure: ucxMessageRate}
+	qperf := &figure{name: "TCP loopback (qperf)", unit: "µs", measure: b.qperfLatency}
+	ucxLat := &figure{name: "UCX shared memory", unit: "µs", measure: b.ucxLatency}
+	ucxRate := &figure{name: "UCX shared memory", unit: "Mmsg/s", measure: b.ucxMessageRate}
 	memcpy := &figure{name: "memcpy 64 KiB", unit: "GB/s", measure: memcpyBandwidth}
 	sim := &figure{name: "sim, 1024 hosts", unit: "Mhops/s", measure: b.simRate}
 	simAllocs := &figure{name: "sim, 1024 hosts", unit: "allocs/hop", measure: b.simAllocs}
@@ -139,9 +168,9 @@ func (b *bench) run(ctx context.Context, only string) error {
 	attach := &figure{name: "ib: attach and first queue pair", unit: "ms", measure: progs.attach}
 	idle := &figure{name: "ib: CPU of an idle program", unit: "%", measure: progs.idle}
 	memory := &figure{name: "ib: daemon's memory for a process", unit: "MB", measure: progs.memory}
-	tcpBW := &figure{name: "TCP loopback (qperf)", unit: "GB/s", measure: qperfBandwidth}
-	ucx64K := &figure{name: "UCX shared memory", unit: "GB/s", measure: ucxBandwidth(65536, 50000)}
-	ucx1M := &figure{name: "UCX shared memory", unit: "GB/s", measure: ucxBandwidth(1<<20, 4000)}
+	tcpBW := &figure{name: "TCP loopback (qperf)", unit: "GB/s", measure: b.qperfBandwidth}
+	ucx64K := &figure{name: "UCX shared memory", unit: "GB/s", measure: b.ucxBandwidth(65536, 50000)}
+	ucx1M := &figure{name: "UCX shared memory", unit: "GB/s", measure: b.ucxBandwidth(1<<20, 4000)}
 
 	table := []comparison{
 		{ours: ibSendLat, peer: qperf, atMost: 0.1},
@@ -230,7 +259,7 @@ func (b *bench) print(table []comparison) error {
 			target = fmt.Sprintf("at least %g", c.atLeast)
 			met = yesNo(value >= c.atLeast)
 		}
-		if !known {
+		if !known || b.smoke {
 			met = ""
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ours.name, c.ours.text(), peer, c.peer.text(), ratio, target,
@@ -242,7 +271,7 @@ func (b *bench) print(table []comparison) error {
 	var failures []error
 	for _, c := range table {
 		for _, f := range []*figure{c.ours, c.peer} {
-			if f != nil && f.err != nil && !errors.Is(f.err, errAbsent) &&
+			if f != nil && f.err != nil && !b.absent(f.err) &&
 				!slices.ContainsFunc(failures, func(e error) bool { return errors.Is(e, f.err) }) {
 				failures = append(failures, fmt.Errorf("%s: %w", f.name, f.err))
 			}

@@ -112,6 +112,9 @@ func partNames() []string {
 // is shown at once too.
 func (m *management) add(l line) {
 	l.load = loadAverage()
+	if m.smoke {
+		l.met = unknown
+	}
 	m.lines = append(m.lines, l)
 	progress("")
 	fmt.Fprintf(os.Stderr, "%s: %s; OpenSM %s; ratio %s; %s %s\n", l.what, l.ours, cmp.Or(l.peer, "-"),

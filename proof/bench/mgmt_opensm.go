@@ -32,7 +32,7 @@ func program(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s: %w", name, errAbsent)
+	return "", fmt.Errorf("%s: %w; next: make bench, which installs it", name, errAbsent)
 }
 
 // openSMVersion is the peer, in words.
@@ -82,8 +82,8 @@ func (m *management) startSimulator(ctx context.Context, g *topo.Graph) (*simula
 		host:   fmt.Sprintf("H-%016x", uint64(g.Hosts()[0].GUID)),
 	}
 	nodes := strconv.Itoa(len(g.Nodes) + 1)
-	cmd := exec.CommandContext(ctx, path, "-s", "-N", nodes, "-S", nodes, "-P", strconv.Itoa(ports+1), file)
-	cmd.Env = append(os.Environ(), "IBSIM_SOCKNAME="+s.socket)
+	cmd := command(ctx, []string{"IBSIM_SOCKNAME=" + s.socket}, path, "-s", "-N", nodes, "-S", nodes, "-P",
+		strconv.Itoa(ports+1), file)
 	// Its console: at the end of a file it would spin.
 	console, err := cmd.StdinPipe()
 	if err != nil {
@@ -97,12 +97,12 @@ func (m *management) startSimulator(ctx context.Context, g *topo.Graph) (*simula
 		_ = cmd.Wait()
 		_ = console.Close()
 	}
-	dial, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	dial, cancel := m.patient(ctx, "ibsim to answer on its socket "+s.socket)
 	defer cancel()
 	port, err := ibsim.Dial(dial, ibsim.Config{Host: s.host, Socket: s.socket, Wait: true})
 	if err != nil {
 		s.stop()
-		return nil, fmt.Errorf("ibsim does not answer: %w", err)
+		return nil, fmt.Errorf("ibsim: %w", gaveUp(dial, err))
 	}
 	if err := port.Close(); err != nil {
 		s.stop()
@@ -138,7 +138,7 @@ func (m *management) openSM(ctx context.Context, g *topo.Graph, engine string, m
 	}
 	lib := slices.IndexFunc(preload, func(f string) bool { _, err := os.Stat(f); return err == nil })
 	if lib < 0 {
-		return run, fmt.Errorf("libumad2sim.so: %w", errAbsent)
+		return run, fmt.Errorf("libumad2sim.so: %w; next: make bench, which installs it", errAbsent)
 	}
 	sim, err := m.startSimulator(ctx, g)
 	if err != nil {
@@ -158,15 +158,16 @@ func (m *management) openSM(ctx context.Context, g *topo.Graph, engine string, m
 	if mask != logUsual {
 		args = append(args, "-D", fmt.Sprintf("%#x", mask))
 	}
-	cmd := exec.CommandContext(ctx, path, args...)
+	ctx, cancel := m.patient(ctx, fmt.Sprintf("opensm %s to end on ibsim with %s", strings.Join(args, " "), size(g)))
+	defer cancel()
+	cmd := command(ctx, []string{"LD_PRELOAD=" + preload[lib], "IBSIM_SOCKNAME=" + sim.socket, "SIM_HOST=" + sim.host,
+		"OSM_CACHE_DIR=" + dir, "OSM_TMP_DIR=" + dir}, path, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "LD_PRELOAD="+preload[lib], "IBSIM_SOCKNAME="+sim.socket, "SIM_HOST="+sim.host,
-		"OSM_CACHE_DIR="+dir, "OSM_TMP_DIR="+dir)
 	began := time.Now()
 	out, memory, err := watched(cmd)
 	run.whole, run.memory, run.cpu = time.Since(began), memory, cpuTime(cmd)
 	if err != nil {
-		return run, fmt.Errorf("opensm %s: %w\n%s", strings.Join(args, " "), err, tail(out))
+		return run, fmt.Errorf("opensm %s: %w\n%s", strings.Join(args, " "), gaveUp(ctx, err), tail(out))
 	}
 	log, err := os.Open(logFile)
 	if err != nil {
@@ -192,7 +193,7 @@ func watched(cmd *exec.Cmd) (out []byte, memory float64, err error) {
 	}
 	peak := watchMemory(cmd.Process.Pid)
 	err = cmd.Wait()
-	return []byte(text.String()), peak(), err
+	return []byte(text.String()), peak(time.Now()), err
 }
 
 // cpuTime is what a command that has ended took of the processors. It says more than the clock where others are at work
@@ -204,26 +205,41 @@ func cpuTime(cmd *exec.Cmd) time.Duration {
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
-// watchMemory looks how much memory a process has held at most, until the function that it returns is called.
-func watchMemory(pid int) (peak func() float64) {
-	stop, result := make(chan struct{}), make(chan float64)
+// watchMemory looks how much memory a process holds, until the function that it returns is called. That says how much
+// it had held at most when it was first looked at after a time, or in the end.
+func watchMemory(pid int) (peak func(at time.Time) float64) {
+	type look struct {
+		at   time.Time
+		most float64
+	}
+	stop, result := make(chan struct{}), make(chan []look)
 	go func() {
-		most := 0.0
+		var looks []look
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			if v, err := memoryPeak(pid); err == nil {
-				most = max(most, v)
+				looks = append(looks, look{time.Now(), v})
 			}
 			select {
 			case <-tick.C:
 			case <-stop:
-				result <- most
+				result <- looks
 				return
 			}
 		}
 	}()
-	return func() float64 { close(stop); return <-result }
+	return func(at time.Time) float64 {
+		close(stop)
+		most := 0.0
+		for _, l := range <-result {
+			most = l.most // the kernel keeps the highest
+			if l.at.After(at) {
+				break
+			}
+		}
+		return most
+	}
 }
 
 // memoryPeak is the most memory that a process has held, in bytes.

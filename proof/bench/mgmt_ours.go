@@ -1,37 +1,32 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"regexp"
+	"io"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 )
 
 // upRun is what one run of softib up took.
 type upRun struct {
-	up      time.Duration // from the start of the process to SUBNET UP in its log
-	manager time.Duration // the manager's part, as its report has it
-	memory  float64       // of the whole process: the fabric with all its nodes, and the manager
+	up      time.Duration // from the start of the process to the moment at which its subnet was up
+	manager time.Duration // the manager's part: its first sweep
+	memory  float64       // of the whole process by then: the fabric with all its nodes, and the manager
 }
 
-var subnetUp = regexp.MustCompile(`SUBNET UP: .* in (\S+)$`)
-
-// softibUp starts a fabric, waits until its subnet is up, and ends it.
+// softibUp starts a fabric, waits until it is up and says so, and ends it.
 func (m *management) softibUp(ctx context.Context, spec string) (run upRun, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := m.patient(ctx, "softib up "+spec+" --json to print its status")
 	defer cancel()
-	cmd := exec.CommandContext(ctx, m.softib, "up", spec, "--name", "bench")
-	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+m.dir, "GOMAXPROCS=2")
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
-	cmd.WaitDelay = time.Minute
-	log, err := cmd.StderrPipe()
+	// Without later sweeps the last one is the first.
+	cmd := command(ctx, []string{"XDG_RUNTIME_DIR=" + m.dir, "XDG_STATE_HOME=" + m.dir, "GOMAXPROCS=2"}, m.softib, "up",
+		spec, "--name", "bench", "--sweep", "0", "--json")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return run, err
 	}
@@ -40,35 +35,37 @@ func (m *management) softibUp(ctx context.Context, spec string) (run upRun, err 
 		return run, err
 	}
 	peak := watchMemory(cmd.Process.Pid)
-	lines := bufio.NewScanner(log)
-	var text strings.Builder
-	for lines.Scan() {
-		text.WriteString(lines.Text() + "\n")
-		found := subnetUp.FindStringSubmatch(lines.Text())
-		if found == nil {
-			continue
-		}
-		run.up = time.Since(began)
-		run.manager, err = time.ParseDuration(found[1])
-		break
+	var status struct {
+		Sweep struct {
+			Began   time.Time `json:"began"`
+			TookSec float64   `json:"took_sec"`
+		} `json:"last_sweep"`
+		Manager struct {
+			Sweeps int `json:"sweeps"`
+		} `json:"manager"`
 	}
-	run.memory = peak()
+	err = gaveUp(ctx, json.NewDecoder(out).Decode(&status))
+	run.manager = time.Duration(status.Sweep.TookSec * float64(time.Second))
+	up := status.Sweep.Began.Add(run.manager)
+	run.up, run.memory = up.Sub(began), peak(up)
 	cancel()
-	for lines.Scan() { // what it still has to say, so that it can end
-	}
+	_, _ = io.Copy(io.Discard, out) // what it still has to say, so that it can end
 	ended := cmd.Wait()
-	if err == nil && run.up == 0 {
-		err = fmt.Errorf("softib up %s never said SUBNET UP: %w\n%s", spec, ended, tail([]byte(text.String())))
+	switch {
+	case err != nil:
+		return run, fmt.Errorf("softib up %s: %w (%v)\n%s", spec, err, ended, tail(said.Bytes()))
+	case status.Manager.Sweeps != 1 || run.manager <= 0 || run.up < run.manager:
+		return run, fmt.Errorf("softib up %s: %d sweeps, the last of %v, %v after the start: want one, the first", spec,
+			status.Manager.Sweeps, run.manager, run.up)
 	}
-	return run, err
+	return run, nil
 }
 
 // smRun is what one run of softib sm --once took.
 type smRun struct {
-	whole   time.Duration
-	cpu     time.Duration
-	manager time.Duration
-	memory  float64
+	whole  time.Duration
+	cpu    time.Duration
+	memory float64
 }
 
 // softibSM lets our manager bring a fabric up once, on an ibsim of its own.
@@ -82,21 +79,16 @@ func (m *management) softibSM(ctx context.Context, spec string) (run smRun, err 
 		return run, err
 	}
 	defer sim.stop()
-	cmd := exec.CommandContext(ctx, m.softib, "sm", "--on", "ibsim:"+sim.host, "--once")
-	cmd.Env = append(os.Environ(), "IBSIM_SOCKNAME="+sim.socket)
+	ctx, cancel := m.patient(ctx, "softib sm --on ibsim --once to end on "+spec)
+	defer cancel()
+	cmd := command(ctx, []string{"IBSIM_SOCKNAME=" + sim.socket}, m.softib, "sm", "--on", "ibsim:"+sim.host, "--once")
 	began := time.Now()
 	out, memory, err := watched(cmd)
 	run.whole, run.memory, run.cpu = time.Since(began), memory, cpuTime(cmd)
 	if err != nil {
-		return run, fmt.Errorf("softib sm --on ibsim: %w\n%s", err, tail(out))
+		return run, fmt.Errorf("softib sm --on ibsim: %w\n%s", gaveUp(ctx, err), tail(out))
 	}
-	for l := range strings.Lines(string(out)) {
-		if found := subnetUp.FindStringSubmatch(strings.TrimSpace(l)); found != nil {
-			run.manager, err = time.ParseDuration(found[1])
-			return run, err
-		}
-	}
-	return run, fmt.Errorf("softib sm --on ibsim ended before the subnet was up:\n%s", tail(out))
+	return run, nil
 }
 
 // up compares a cold start of a whole fabric with OpenSM's on ibsim. OpenSM runs in the middle of our rounds.
@@ -125,7 +117,7 @@ func (m *management) up(ctx context.Context) error {
 				mask |= logPhases // the same run says what the routing took
 			}
 			peer, err := m.openSMOnce(ctx, engine, mask)
-			if errors.Is(err, errAbsent) {
+			if m.absent(err) {
 				break
 			}
 			if err != nil {
@@ -155,7 +147,7 @@ func (m *management) onIBSim(ctx context.Context) error {
 	for round := range m.rounds {
 		progress("round %d of %d: softib sm --on ibsim, %s", round+1, m.rounds, m.fabric)
 		r, err := m.softibSM(ctx, m.fabric)
-		if errors.Is(err, errAbsent) {
+		if m.absent(err) {
 			m.add(line{what: "softib sm --on ibsim --once", ours: "not measured", peer: err.Error()})
 			return nil
 		}
@@ -174,7 +166,7 @@ func (m *management) onIBSim(ctx context.Context) error {
 				mask |= logPhases
 			}
 			peer, err := m.openSMOnce(ctx, engine, mask)
-			if errors.Is(err, errAbsent) {
+			if m.absent(err) {
 				break
 			}
 			if err != nil {
@@ -226,7 +218,7 @@ func (m *management) paths(ctx context.Context) error {
 	var took sample
 	for range m.rounds {
 		progress("PathRecord")
-		out, err := m.goBench(ctx, "./subnet/sa", "PathGet$", "200000x")
+		out, err := m.goBench(ctx, "./subnet/sa", "PathGet$", 200000)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -37,7 +36,11 @@ func (m *management) qualityOf(ctx context.Context, spec string, engines []strin
 		return err
 	}
 	for _, engine := range engines {
-		for _, percent := range []int{0, 1, 5} {
+		percents := []int{0, 1, 5}
+		if m.smoke {
+			percents, seeds = []int{5}, 1
+		}
+		for _, percent := range percents {
 			tries := seeds
 			if percent == 0 {
 				tries = 1
@@ -49,7 +52,7 @@ func (m *management) qualityOf(ctx context.Context, spec string, engines []strin
 				if err != nil {
 					return err
 				}
-				if err := m.contest(ctx, &c, g, engine, o); errors.Is(err, errAbsent) {
+				if err := m.contest(ctx, &c, g, engine, o); m.absent(err) {
 					m.add(line{what: "tables compared", peer: err.Error()})
 					return nil
 				} else if err != nil {

@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"time"
 
 	"softib/driver/live"
@@ -36,7 +36,7 @@ func (m *management) routing(ctx context.Context) error {
 		took, memory := sample{}, sample{unit: inBytes}
 		for round := range m.few() {
 			progress("round %d of %d: %s routing of %s", round+1, m.few(), e.engine, m.fabric)
-			r, err := measure[routingFigures](ctx, measureRouting, m.fabric, e.engine)
+			r, err := measure[routingFigures](ctx, m.bench, measureRouting, m.fabric, e.engine)
 			if err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ func (m *management) routing(ctx context.Context) error {
 		} else {
 			peer, err := m.openSMOnce(ctx, e.engine, logUsual|logPhases)
 			switch {
-			case errors.Is(err, errAbsent):
+			case m.absent(err):
 				note = "not installed"
 			case err != nil:
 				return err
@@ -73,7 +73,7 @@ func (m *management) routing(ctx context.Context) error {
 // linkLoss measures the repair after the loss of one link.
 func (m *management) linkLoss(ctx context.Context) error {
 	progress("loss of a link of %s", m.fabric)
-	r, err := measure[lossFigures](ctx, measureLoss, m.fabric, "")
+	r, err := measure[lossFigures](ctx, m.bench, measureLoss, m.fabric, "")
 	if err != nil {
 		return err
 	}
@@ -101,12 +101,13 @@ type lossFigures struct {
 }
 
 // measure runs this program again to measure one thing, and returns the result.
-func measure[T any](ctx context.Context, what, fabric, engine string) (result T, err error) {
+func measure[T any](ctx context.Context, b *bench, what, fabric, engine string) (result T, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return result, err
 	}
-	out, err := output(ctx, []string{"GOMAXPROCS=2"}, self, "-measure", what, "-fabric", fabric, "-engine", engine)
+	out, err := b.output(ctx, []string{"GOMAXPROCS=2"}, self, "-measure", what, "-fabric", fabric, "-engine", engine,
+		"-smoke="+strconv.FormatBool(b.smoke))
 	if err != nil {
 		return result, err
 	}
@@ -114,7 +115,7 @@ func measure[T any](ctx context.Context, what, fabric, engine string) (result T,
 }
 
 // measureHere is the other end of measure.
-func measureHere(ctx context.Context, what, fabric, engine string) error {
+func (b *bench) measureHere(ctx context.Context, what, fabric, engine string) error {
 	g, err := topo.ParseSpec(fabric)
 	if err != nil {
 		return err
@@ -124,7 +125,11 @@ func measureHere(ctx context.Context, what, fabric, engine string) error {
 	case measureRouting:
 		result, err = routeOnce(g, engine)
 	case measureLoss:
-		result, err = loseLinks(ctx, g, 9, 3)
+		times, another := 9, 3
+		if b.smoke {
+			times, another = 2, 1
+		}
+		result, err = b.loseLinks(ctx, g, times, another)
 	default:
 		err = fmt.Errorf("-measure %s: want %s or %s", what, measureRouting, measureLoss)
 	}
@@ -149,7 +154,7 @@ func routeOnce(g *topo.Graph, engine string) (r routingFigures, err error) {
 // loseLinks brings a fabric up and takes links between switches away, one after the other. The time is from the loss,
 // of which the manager learns by trap, to the published subnet, whose tables are in the switches by then. Of some
 // losses another one follows at once.
-func loseLinks(ctx context.Context, g *topo.Graph, times, another int) (r lossFigures, err error) {
+func (b *bench) loseLinks(ctx context.Context, g *topo.Graph, times, another int) (r lossFigures, err error) {
 	f, err := live.New(g, live.Config{})
 	if err != nil {
 		return r, err
@@ -168,7 +173,7 @@ func loseLinks(ctx context.Context, g *topo.Graph, times, another int) (r lossFi
 	if err != nil {
 		return r, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := b.patient(ctx, "the manager to sweep and come to rest after each of the links that are lost")
 	defer cancel()
 	go func() { _ = run.Run(ctx) }()
 	wait := func() (time.Time, error) {
@@ -176,7 +181,7 @@ func loseLinks(ctx context.Context, g *topo.Graph, times, another int) (r lossFi
 		case at := <-swept:
 			return at, nil
 		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("the manager has not swept: %w", ctx.Err())
+			return time.Time{}, context.Cause(ctx)
 		}
 	}
 	if _, err := wait(); err != nil {
@@ -249,7 +254,7 @@ func atRest(ctx context.Context, run *smrun.Runner) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the manager does not come to rest: %w", ctx.Err())
+			return context.Cause(ctx)
 		}
 		if err := run.Do(func(m *sm.Manager) { busy = m.Sweeping() }); err != nil {
 			return err

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 
@@ -17,7 +14,11 @@ type row = perf.Row
 
 // perf runs softib perf, which is two processes, on a fabric of two hosts and a switch.
 func (b *bench) perf(ctx context.Context, test string, size int) (row, error) {
-	out, err := output(ctx, nil, b.softib, "perf", test, "-s", strconv.Itoa(size), "--json", "star:2")
+	args := []string{"perf", test, "-s", strconv.Itoa(size), "--json", "star:2"}
+	if b.smoke {
+		args = append(args, "-n", strconv.Itoa(smokeTimes))
+	}
+	out, err := b.output(ctx, nil, b.softib, args...)
 	if err != nil {
 		return row{}, err
 	}
@@ -34,7 +35,7 @@ func (b *bench) perf(ctx context.Context, test string, size int) (row, error) {
 // same run.
 func (b *bench) simRate(ctx context.Context) (float64, error) {
 	var err error
-	if b.simOutput, err = b.goBench(ctx, "./driver/sim", "Permutation/1024$", "2000000x"); err != nil {
+	if b.simOutput, err = b.goBench(ctx, "./driver/sim", "Permutation/1024$", 2000000); err != nil {
 		return 0, err
 	}
 	return metric(b.simOutput, "Mhops/s")
@@ -44,7 +45,7 @@ func (b *bench) simAllocs(context.Context) (float64, error) { return metric(b.si
 func (b *bench) simMemory(context.Context) (float64, error) { return metric(b.simOutput, "MiB") }
 
 func (b *bench) liveAllocs(ctx context.Context) (float64, error) {
-	out, err := b.goBench(ctx, "./driver/live", "SendLat8", "100000x")
+	out, err := b.goBench(ctx, "./driver/live", "SendLat8", 100000)
 	if err != nil {
 		return 0, err
 	}
@@ -52,8 +53,9 @@ func (b *bench) liveAllocs(ctx context.Context) (float64, error) {
 }
 
 // goBench runs a benchmark of this module.
-func (b *bench) goBench(ctx context.Context, pkg, name, times string) (string, error) {
-	out, err := output(ctx, nil, b.goTool, "test", "-run", "^$", "-bench", name, "-benchtime", times, "-benchmem", pkg)
+func (b *bench) goBench(ctx context.Context, pkg, name string, times int) (string, error) {
+	out, err := b.output(ctx, nil, b.goTool, "test", "-run", "^$", "-bench", name, "-benchtime",
+		strconv.Itoa(b.times(times))+"x", "-benchmem", "-short="+strconv.FormatBool(b.smoke), pkg)
 	return string(out), err
 }
 
@@ -72,26 +74,4 @@ func metric(out, unit string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("the benchmark prints no %s", unit)
-}
-
-// output runs a command with more environment and returns what it printed.
-func output(ctx context.Context, env []string, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), env...)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, tail(out), tail(errs.Bytes()))
-	}
-	return out, nil
-}
-
-// tail is the end of what a command printed.
-func tail(text []byte) []byte {
-	const most = 1000
-	if len(text) > most {
-		text = text[len(text)-most:]
-	}
-	return text
 }

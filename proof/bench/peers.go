@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -86,6 +84,9 @@ func tcpLatency(context.Context) (float64, error) {
 	return samples[len(samples)/2], nil
 }
 
+// tcpPatience is how long 8 bytes may take over loopback.
+const tcpPatience = 10 * time.Second
+
 // tcpPair is a connection over loopback, as two blocking descriptors.
 func tcpPair() (a, b int, err error) {
 	l, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -112,8 +113,10 @@ func tcpPair() (a, b int, err error) {
 	if b, _, err = syscall.Accept4(l, syscall.SOCK_CLOEXEC); err != nil {
 		return 0, 0, errors.Join(err, syscall.Close(a))
 	}
+	limit := syscall.NsecToTimeval(tcpPatience.Nanoseconds())
 	for _, fd := range []int{a, b} {
-		if err := syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1); err != nil {
+		if err := errors.Join(syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1),
+			syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &limit)); err != nil {
 			return 0, 0, errors.Join(err, syscall.Close(a), syscall.Close(b))
 		}
 	}
@@ -126,6 +129,9 @@ func exactly(f func(int, []byte) (int, error), fd int, buf []byte) error {
 		n, err := f(fd, buf)
 		switch {
 		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EAGAIN):
+			return fmt.Errorf("waited %v for 8 bytes over loopback; next: is a firewall between 127.0.0.1 and itself?",
+				tcpPatience)
 		case err != nil:
 			return err
 		case n == 0:
@@ -138,26 +144,27 @@ func exactly(f func(int, []byte) (int, error), fd int, buf []byte) error {
 }
 
 // qperfLatency is qperf's tcp_lat for 8 bytes, one way, in microseconds.
-func qperfLatency(ctx context.Context) (float64, error) {
-	return qperf(ctx, "tcp_lat", "8", "latency", map[string]float64{"ns": 1e-3, "us": 1, "ms": 1e3})
+func (b *bench) qperfLatency(ctx context.Context) (float64, error) {
+	return b.qperf(ctx, "tcp_lat", "8", "latency", map[string]float64{"ns": 1e-3, "us": 1, "ms": 1e3})
 }
 
 // qperfBandwidth is qperf's tcp_bw with its own message size, 64 KiB, in GB/s.
-func qperfBandwidth(ctx context.Context) (float64, error) {
-	return qperf(ctx, "tcp_bw", "65536", "bw", map[string]float64{"KB/sec": 1e-6, "MB/sec": 1e-3, "GB/sec": 1})
+func (b *bench) qperfBandwidth(ctx context.Context) (float64, error) {
+	return b.qperf(ctx, "tcp_bw", "65536", "bw", map[string]float64{"KB/sec": 1e-6, "MB/sec": 1e-3, "GB/sec": 1})
 }
 
 // qperf runs a test of qperf and returns the figure of that name, in the unit that has the factor 1.
-func qperf(ctx context.Context, test, size, name string, units map[string]float64) (float64, error) {
-	if _, err := exec.LookPath("qperf"); err != nil {
-		return 0, errAbsent
+func (b *bench) qperf(ctx context.Context, test, size, name string, units map[string]float64) (float64, error) {
+	if _, err := program("qperf"); err != nil {
+		return 0, err
 	}
 	port, err := freePort()
 	if err != nil {
 		return 0, err
 	}
-	out, err := withServer(ctx, nil, "qperf", []string{"-lp", port},
-		[]string{"-lp", port, "-ws", "5", "-m", size, "-t", "1", "localhost", test})
+	lp := strconv.Itoa(port)
+	out, err := b.withServer(ctx, nil, "qperf", port, []string{"-lp", lp},
+		[]string{"-lp", lp, "-ws", "5", "-m", size, "-t", "1", "localhost", test})
 	if err != nil {
 		return 0, err
 	}
@@ -172,22 +179,22 @@ func qperf(ctx context.Context, test, size, name string, units map[string]float6
 
 // ucxLatency is UCX's tag_lat for 8 bytes over shared memory, the median, in
 // microseconds.
-func ucxLatency(ctx context.Context) (float64, error) {
-	f, err := ucx(ctx, "tag_lat", "8", "200000")
+func (b *bench) ucxLatency(ctx context.Context) (float64, error) {
+	f, err := b.ucx(ctx, "tag_lat", 8, 200000)
 	return f[1], err
 }
 
 // ucxMessageRate is UCX's tag_bw for 8 bytes over shared memory, in million
 // messages a second.
-func ucxMessageRate(ctx context.Context) (float64, error) {
-	f, err := ucx(ctx, "tag_bw", "8", "2000000")
+func (b *bench) ucxMessageRate(ctx context.Context) (float64, error) {
+	f, err := b.ucx(ctx, "tag_bw", 8, 2000000)
 	return f[7] / 1e6, err
 }
 
 // ucxBandwidth is UCX's tag_bw over shared memory, in GB/s; UCX says MB and means 2^20 bytes.
-func ucxBandwidth(size, iters int) func(context.Context) (float64, error) {
+func (b *bench) ucxBandwidth(size, iters int) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
-		f, err := ucx(ctx, "tag_bw", strconv.Itoa(size), strconv.Itoa(iters))
+		f, err := b.ucx(ctx, "tag_bw", size, iters)
 		return f[5] * (1 << 20) / 1e9, err
 	}
 }
@@ -195,17 +202,18 @@ func ucxBandwidth(size, iters int) func(context.Context) (float64, error) {
 // ucx runs ucx_perftest as two processes and returns its final numbers:
 // iterations; latency (median, average, overall); bandwidth (average, overall); message
 // rate (average, overall).
-func ucx(ctx context.Context, test, size, iters string) (figures [8]float64, err error) {
-	if _, err := exec.LookPath("ucx_perftest"); err != nil {
-		return figures, errAbsent
+func (b *bench) ucx(ctx context.Context, test string, size, iters int) (figures [8]float64, err error) {
+	if _, err := program("ucx_perftest"); err != nil {
+		return figures, err
 	}
 	port, err := freePort()
 	if err != nil {
 		return figures, err
 	}
 	env := []string{"UCX_TLS=self,sm", "UCX_LOG_LEVEL=error"}
-	out, err := withServer(ctx, env, "ucx_perftest", []string{"-p", port},
-		[]string{"localhost", "-p", port, "-t", test, "-s", size, "-n", iters, "-f"})
+	p := strconv.Itoa(port)
+	out, err := b.withServer(ctx, env, "ucx_perftest", port, []string{"-p", p},
+		[]string{"localhost", "-p", p, "-t", test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(b.times(iters)), "-f"})
 	if err != nil {
 		return figures, err
 	}
@@ -226,40 +234,12 @@ func ucx(ctx context.Context, test, size, iters string) (figures [8]float64, err
 	return figures, fmt.Errorf("ucx_perftest -t %s printed no figures: %s", test, out)
 }
 
-// withServer runs one program twice: a server, and a client that tries until
-// the server listens.
-func withServer(ctx context.Context, env []string, name string, server, client []string) (string, error) {
-	srv := exec.CommandContext(ctx, name, server...)
-	srv.Env = append(os.Environ(), env...)
-	if err := srv.Start(); err != nil {
-		return "", err
-	}
-	defer func() {
-		_ = srv.Process.Kill() // it may have ended by itself
-		_ = srv.Wait()
-	}()
-	var err error
-	for range 50 {
-		var out []byte
-		if out, err = output(ctx, env, name, client...); err == nil {
-			return string(out), nil
-		}
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	return "", err
-}
-
 // freePort is a TCP port that nobody listens on just now.
-func freePort() (string, error) {
+func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
+	return l.Addr().(*net.TCPAddr).Port, nil
 }

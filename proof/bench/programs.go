@@ -3,14 +3,13 @@ package main
 import (
 	"bufio"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // programs measures unmodified programs on a fabric of two hosts, each in a process of its own.
@@ -27,30 +26,32 @@ func (p *programs) start(ctx context.Context) (err error) {
 	if p.dir, err = os.MkdirTemp("", "softib-bench-"); err != nil {
 		return err
 	}
-	_, err = output(ctx, p.env(), p.softib, "up", "-d", "star:2")
+	_, err = p.output(ctx, p.env(), p.softib, "up", "-d", "star:2")
 	return err
 }
 
 func (p *programs) stop() {
 	if p.dir != "" {
-		_, _ = output(context.Background(), p.env(), p.softib, "down")
+		_, _ = p.output(context.Background(), p.env(), p.softib, "down")
 		os.RemoveAll(p.dir)
 	}
 }
 
-func (p *programs) env() []string { return []string{"XDG_RUNTIME_DIR=" + p.dir} }
+func (p *programs) env() []string {
+	return []string{"XDG_RUNTIME_DIR=" + p.dir, "XDG_STATE_HOME=" + p.dir}
+}
 
 func (p *programs) command(ctx context.Context, args ...string) ([]byte, error) {
 	if err := p.start(ctx); err != nil {
 		return nil, err
 	}
-	return output(ctx, p.env(), p.softib, args...)
+	return p.output(ctx, p.env(), p.softib, args...)
 }
 
 // pair runs a program of perftest on both hosts and returns the numbers of the client's last row.
 func (p *programs) pair(ctx context.Context, args ...string) ([]float64, error) {
-	if _, err := exec.LookPath(args[0]); err != nil {
-		return nil, errAbsent
+	if _, err := program(args[0]); err != nil {
+		return nil, err
 	}
 	if err := p.start(ctx); err != nil {
 		return nil, err
@@ -60,9 +61,10 @@ func (p *programs) pair(ctx context.Context, args ...string) ([]float64, error) 
 		return nil, err
 	}
 	on := func(host string, more ...string) []string {
-		return append(append([]string{"exec", host, "--"}, args...), append([]string{"-F", "-p", port}, more...)...)
+		line := append([]string{"exec", host, "--"}, args...)
+		return append(append(line, "-F", "-p", strconv.Itoa(port)), more...)
 	}
-	out, err := withServer(ctx, p.env(), p.softib, on("h1"), on("h2", "localhost"))
+	out, err := p.withServer(ctx, p.env(), p.softib, port, on("h1"), on("h2", "localhost"))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +95,7 @@ func numbers(line string) (v []float64) {
 // latency is the typical latency of a test of perftest, in microseconds.
 func (p *programs) latency(test string) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
-		v, err := p.pair(ctx, test, "-s", "8", "-n", "100000")
+		v, err := p.pair(ctx, test, "-s", "8", "-n", strconv.Itoa(p.times(100000)))
 		if err != nil {
 			return 0, err
 		}
@@ -104,7 +106,7 @@ func (p *programs) latency(test string) func(context.Context) (float64, error) {
 // bandwidth is the average of one, in GB/s, or in million messages a second for short ones.
 func (p *programs) bandwidth(test string, size, iters int, rate bool) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
-		v, err := p.pair(ctx, test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters), "--report_gbits")
+		v, err := p.pair(ctx, test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(p.times(iters)), "--report_gbits")
 		if err != nil {
 			return 0, err
 		}
@@ -118,6 +120,9 @@ func (p *programs) bandwidth(test string, size, iters int, rate bool) func(conte
 	}
 }
 
+//go:embed testdata/attach.c
+var attachSource []byte
+
 // attachProgram builds the program that attaches and idles.
 func (p *programs) attachProgram(ctx context.Context) (string, error) {
 	if err := p.start(ctx); err != nil {
@@ -127,10 +132,12 @@ func (p *programs) attachProgram(ctx context.Context) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if _, err := output(ctx, nil, "gcc", "-O2", "-o", path, "bench/testdata/attach.c", "-libverbs"); err != nil {
+	source := path + ".c"
+	if err := os.WriteFile(source, attachSource, 0o600); err != nil {
 		return "", err
 	}
-	return path, nil
+	_, err := p.output(ctx, nil, "gcc", "-O2", "-o", path, source, "-libverbs")
+	return path, err
 }
 
 // attach is how long a program takes to open the device and make its first queue pair, in milliseconds.
@@ -141,8 +148,9 @@ func (p *programs) attach(ctx context.Context) (float64, error) {
 
 // idle is how much CPU an attached program takes that does nothing, in percent.
 func (p *programs) idle(ctx context.Context) (float64, error) {
-	v, err := p.attached(ctx, "idle", "2000")
-	return v / 2e6 * 100, err
+	ms := p.times(2000)
+	v, err := p.attached(ctx, "idle", strconv.Itoa(ms))
+	return v / float64(ms*1000) * 100, err
 }
 
 func (p *programs) attached(ctx context.Context, what, ms string) (float64, error) {
@@ -162,7 +170,7 @@ func (p *programs) attached(ctx context.Context, what, ms string) (float64, erro
 	return 0, fmt.Errorf("the attached program did not say %q: %s", what, out)
 }
 
-// memory is what one attached process costs the daemon, in MB, when there are 64.
+// memory is what one attached process costs the daemon, in MB, when there are many.
 func (p *programs) memory(ctx context.Context) (float64, error) {
 	program, err := p.attachProgram(ctx)
 	if err != nil {
@@ -176,12 +184,14 @@ func (p *programs) memory(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	const count = 64
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	count := 64
+	if p.smoke {
+		count = 2
+	}
+	ctx, cancel := p.patient(ctx, fmt.Sprintf("%d programs to attach", count))
 	defer cancel()
 	for i := range count {
-		cmd := exec.CommandContext(ctx, p.softib, "exec", "h"+strconv.Itoa(1+i%2), "--", program)
-		cmd.Env = append(os.Environ(), p.env()...)
+		cmd := command(ctx, p.env(), p.softib, "exec", "h"+strconv.Itoa(1+i%2), "--", program)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			return 0, err
@@ -198,11 +208,11 @@ func (p *programs) memory(ctx context.Context) (float64, error) {
 			_ = cmd.Wait()
 		}()
 		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-			return 0, fmt.Errorf("process %d did not attach: %w", i+1, err)
+			return 0, fmt.Errorf("process %d did not attach: %w", i+1, gaveUp(ctx, err))
 		}
 	}
 	after, err := resident(daemon)
-	return (after - before) / count, err
+	return (after - before) / float64(count), err
 }
 
 // daemon is the fabric's process.

@@ -345,7 +345,7 @@ func saDatagram(r *SARecord, data []byte) []byte {
 func TestSATshark(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
-		t.Skip("no tshark here")
+		t.Fatal("no tshark on this machine; next: make test, which installs it")
 	}
 	var packets [][]byte
 	for _, g := range saGolden {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"softib/internal/benchsize"
 	"softib/proto/ib"
 	"softib/proto/topo"
 )
@@ -81,7 +82,9 @@ func TestDFSSSPTooFewLanes(t *testing.T) {
 	}
 }
 
-var bigNet = "fat-tree:radix=36,levels=3"
+func bigNet() string { return benchsize.Tree("fat-tree:radix=36,levels=3") }
+
+func bigTorus() string { return benchsize.Of("torus:8x8x8,hosts=4", "torus:3x3x3,hosts=2") }
 
 func benchEngine(b *testing.B, e Engine, spec string) {
 	n := netOf(b, spec)
@@ -93,11 +96,11 @@ func benchEngine(b *testing.B, e Engine, spec string) {
 	}
 }
 
-func BenchmarkDFSSSP(b *testing.B)      { benchEngine(b, dfsssp{}, bigNet) }
-func BenchmarkDFSSSPTorus(b *testing.B) { benchEngine(b, dfsssp{}, "torus:8x8x8,hosts=4") }
+func BenchmarkDFSSSP(b *testing.B)      { benchEngine(b, dfsssp{}, bigNet()) }
+func BenchmarkDFSSSPTorus(b *testing.B) { benchEngine(b, dfsssp{}, bigTorus()) }
 
 func BenchmarkJudge(b *testing.B) {
-	n := netOf(b, bigNet)
+	n := netOf(b, bigNet())
 	tab, err := dfsssp{}.Compute(n, Options{})
 	if err != nil {
 		b.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"softib/internal/benchsize"
 	"softib/proto/ib"
 )
 
@@ -133,7 +134,7 @@ func TestDorUnfit(t *testing.T) {
 }
 
 func BenchmarkDor(b *testing.B) {
-	n := netOf(b, "torus:16x16x16,hosts=2")
+	n := netOf(b, benchsize.Of("torus:16x16x16,hosts=2", "torus:3x3x3,hosts=2"))
 	for b.Loop() {
 		if _, err := (dimOrder{}).Compute(n, Options{}); err != nil {
 			b.Fatal(err)

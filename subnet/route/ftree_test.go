@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"softib/internal/benchsize"
 )
 
 func ftreeOf(t testing.TB, n *Network) *Tables {
@@ -88,7 +90,7 @@ func TestFtreeDamage(t *testing.T) {
 
 func BenchmarkFtree(b *testing.B) {
 	for _, spec := range []string{"fat-tree:radix=36,levels=3", "fat-tree:radix=64,levels=3,pods=44"} {
-		n := netOf(b, spec)
+		n := netOf(b, benchsize.Tree(spec))
 		for _, gone := range []float64{0, 0.05} {
 			c := RemoveLinks(n, gone, rand.New(rand.NewPCG(1, 1)))
 			b.Run(fmt.Sprintf("%d/%v", len(n.Dests), gone), func(b *testing.B) {

@@ -52,5 +52,5 @@ func TestNueTree(t *testing.T) {
 	}
 }
 
-func BenchmarkNue(b *testing.B)      { benchEngine(b, nue{}, bigNet) }
-func BenchmarkNueTorus(b *testing.B) { benchEngine(b, nue{}, "torus:8x8x8,hosts=4") }
+func BenchmarkNue(b *testing.B)      { benchEngine(b, nue{}, bigNet()) }
+func BenchmarkNueTorus(b *testing.B) { benchEngine(b, nue{}, bigTorus()) }

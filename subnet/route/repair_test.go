@@ -194,7 +194,7 @@ func TestRepairSwitch(t *testing.T) {
 }
 
 func BenchmarkRepair(b *testing.B) {
-	n := netOf(b, "fat-tree:radix=36,levels=3")
+	n := netOf(b, bigNet())
 	tab := ftreeOf(b, n)
 	links := n.Links()
 	lost := n.Clone()

@@ -59,7 +59,7 @@ func TestUpdnRoots(t *testing.T) {
 }
 
 func BenchmarkSpread(b *testing.B) {
-	full := netOf(b, "fat-tree:radix=36,levels=3")
+	full := netOf(b, bigNet())
 	n := RemoveLinks(full, 0.01, rand.New(rand.NewPCG(1, 1)))
 	b.Run("minhop", func(b *testing.B) {
 		for b.Loop() {

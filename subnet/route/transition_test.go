@@ -283,7 +283,7 @@ func TestTransitionReversedRing(t *testing.T) {
 }
 
 func BenchmarkTransition(b *testing.B) {
-	n := netOf(b, "fat-tree:radix=36,levels=3")
+	n := netOf(b, bigNet())
 	old := ftreeOf(b, n)
 	next := n.Clone()
 	next.Cut(n.Links()[0])

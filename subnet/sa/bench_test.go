@@ -3,13 +3,14 @@ package sa
 import (
 	"testing"
 
+	"softib/internal/benchsize"
 	"softib/proto/ib"
 	"softib/proto/mad"
 )
 
 // BenchmarkPathGet asks for paths between hosts of the three-level fat tree of radix 36: 11,664 hosts.
 func BenchmarkPathGet(b *testing.B) {
-	s := world(b, "fat-tree:radix=36,levels=3", 0)
+	s := world(b, benchsize.Tree("fat-tree:radix=36,levels=3"), 0)
 	a := newAdmin(s)
 	all := hosts(s)
 	env := mad.Envelope{LID: s.Port(all[0]).Info.LID, QPN: ib.QPNGSI}
@@ -35,13 +36,14 @@ func BenchmarkPathGet(b *testing.B) {
 
 // BenchmarkNodeTable lists all nodes of the same fabric.
 func BenchmarkNodeTable(b *testing.B) {
-	a := newAdmin(world(b, "fat-tree:radix=36,levels=3", 0))
+	s := world(b, benchsize.Tree("fat-tree:radix=36,levels=3"), 0)
+	a := newAdmin(s)
 	env := mad.Envelope{LID: 1}
 	req := request(mad.MethodGetTable, mad.AttrNodeRecord, 0, 0, 0, nil)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
-		if resp, ok := a.Handle(0, env, req); !ok || len(resp) != mad.SADataOff+13284*112 {
+		if resp, ok := a.Handle(0, env, req); !ok || len(resp) != mad.SADataOff+len(s.Nodes)*112 {
 			b.Fatalf("%v, %d bytes", ok, len(resp))
 		}
 	}
@@ -49,7 +51,7 @@ func BenchmarkNodeTable(b *testing.B) {
 
 // BenchmarkJoins has all hosts join one group.
 func BenchmarkJoins(b *testing.B) {
-	s := world(b, "fat-tree:radix=36,levels=3", 0)
+	s := world(b, benchsize.Tree("fat-tree:radix=36,levels=3"), 0)
 	all := hosts(s)
 	b.ReportAllocs()
 	b.ResetTimer()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"softib/internal/benchsize"
 	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -461,7 +462,7 @@ func (r *refusing) SMP(node int, in ib.PortNum, req, resp *[mad.Size]byte) bool 
 func BenchmarkBringUp(b *testing.B) {
 	for _, s := range []string{topo.DefaultSpec, "fat-tree:radix=16,levels=3", "fat-tree:radix=36,levels=3"} {
 		b.Run(s, func(b *testing.B) {
-			g := spec(b, s)
+			g := spec(b, benchsize.Tree(s))
 			for b.Loop() {
 				b.StopTimer()
 				w := build(b, g)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"softib/internal/benchsize"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
@@ -306,7 +307,7 @@ func TestPlaceKeys(t *testing.T) {
 // BenchmarkPartitions is what 100 partitions of 100 hosts cost to work out among 11,664 hosts, and to hold against all
 // tables once they are known.
 func BenchmarkPartitions(b *testing.B) {
-	g := spec(b, "fat-tree:radix=36,levels=3")
+	g := spec(b, benchsize.Tree("fat-tree:radix=36,levels=3"))
 	w := build(b, g)
 	m := New(Config{})
 	r := &rig{t: b, w: w, m: m, from: topo.PortRef{Node: g.Hosts()[0].Index, Port: 1}}
@@ -338,7 +339,7 @@ func BenchmarkPartitions(b *testing.B) {
 			m.cfg.Partitions, m.members = p, nil
 			s := newSweep()
 			s.beginKeys()
-			if len(s.keyWrites) < 2*11664 {
+			if len(s.keyWrites) < 2*len(hosts) {
 				b.Fatalf("%d writes", len(s.keyWrites))
 			}
 			for i := range s.keyWrites {

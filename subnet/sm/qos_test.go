@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"softib/internal/benchsize"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/subnet/policy"
@@ -354,7 +355,7 @@ end-qos-match-rules
 // BenchmarkLanes is what QoS tables cost to work out among 11,664 hosts: when none is known, and when all are as they
 // should be.
 func BenchmarkLanes(b *testing.B) {
-	g := spec(b, "fat-tree:radix=36,levels=3")
+	g := spec(b, benchsize.Tree("fat-tree:radix=36,levels=3"))
 	w := build(b, g)
 	r := newRig(b, w, Config{QoS: qosOf(b, "qos TRUE\n", "")})
 	r.settle()

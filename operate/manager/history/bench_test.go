@@ -6,10 +6,12 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"softib/internal/benchsize"
 )
 
 // benchPorts is a fat tree with 11,664 hosts: both ends of its 34,992 cables.
-const benchPorts = 70_000
+func benchPorts() int { return benchsize.Of(70_000, 700) }
 
 // load makes the totals of the next sample of all ports.
 type load struct {
@@ -58,9 +60,9 @@ func BenchmarkAppend(b *testing.B) {
 		b.Run(l.name, func(b *testing.B) {
 			before := memory()
 			s := open(b, filepath.Join(b.TempDir(), "h.db"), Options{MaxBytes: 20 << 30})
-			ids := numbers(b, s, benchPorts)
+			ids := numbers(b, s, benchPorts())
 			empty := s.Stats().LiveBytes
-			totals := make([]Values, benchPorts)
+			totals := make([]Values, benchPorts())
 			rng := rand.New(rand.NewPCG(1, 1))
 			k, worst := 0, time.Duration(0)
 			var peak float64
@@ -90,7 +92,7 @@ func BenchmarkAppend(b *testing.B) {
 			st := s.Stats()
 			b.ReportMetric(float64(worst)/1e6, "ms-worst")
 			b.ReportMetric(float64(st.LiveBytes-empty)/float64(k), "B-disk/sample")
-			b.ReportMetric(float64(st.LiveBytes-empty)/float64(k)/benchPorts, "B-disk/port")
+			b.ReportMetric(float64(st.LiveBytes-empty)/float64(k)/float64(len(ids)), "B-disk/port")
 			b.ReportMetric(peak, "MiB-heap")
 			if err := s.Close(); err != nil {
 				b.Fatal(err)
@@ -103,8 +105,8 @@ func BenchmarkAppend(b *testing.B) {
 func BenchmarkQuery(b *testing.B) {
 	s := open(b, filepath.Join(b.TempDir(), "h.db"), Options{MaxBytes: 20 << 30})
 	defer s.Close()
-	ids := numbers(b, s, benchPorts)
-	totals := make([]Values, benchPorts)
+	ids := numbers(b, s, benchPorts())
+	totals := make([]Values, benchPorts())
 	rng := rand.New(rand.NewPCG(1, 1))
 	const day = 24 * time.Hour
 	for k := range int(day / (30 * time.Second)) { // coarser samples, as many chunks
@@ -125,15 +127,15 @@ func BenchmarkQuery(b *testing.B) {
 		ask  func(k int) error
 	}{
 		{"hour-1000", func(k int) error {
-			_, err := s.Query(ids[k*7919%benchPorts], XmitBytes, end.Add(-time.Hour), end, 1000)
+			_, err := s.Query(ids[k*7919%len(ids)], XmitBytes, end.Add(-time.Hour), end, 1000)
 			return err
 		}},
 		{"day-1440", func(k int) error {
-			_, err := s.Query(ids[k*7919%benchPorts], XmitBytes, start, end, 1440)
+			_, err := s.Query(ids[k*7919%len(ids)], XmitBytes, start, end, 1440)
 			return err
 		}},
 		{"day-144", func(k int) error {
-			_, err := s.Query(ids[k*7919%benchPorts], XmitBytes, start, end, 144)
+			_, err := s.Query(ids[k*7919%len(ids)], XmitBytes, start, end, 144)
 			return err
 		}},
 		{"top-hour", func(k int) error { _, err := s.Top(XmitBytes, end.Add(-time.Hour), end, 20); return err }},

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/internal/benchsize"
 	"softib/operate/manager"
 	"softib/proto/ib"
 )
@@ -20,7 +21,7 @@ const large = "fat-tree:radix=36,levels=3"
 
 // BenchmarkScrape measures scrapes of 11,664 hosts with an HTTP client on loopback that reads to the end.
 func BenchmarkScrape(b *testing.B) {
-	_, _, e := running(b, large)
+	_, _, e := running(b, benchsize.Tree(large))
 	busy(e)
 	srv := httptest.NewServer(e)
 	defer srv.Close()
@@ -56,7 +57,7 @@ func busy(e *Exporter) {
 	}
 }
 
-// TestLarge: 11,664 hosts are scraped in under a second, and several at once in bounded memory.
+// TestLarge: 11,664 hosts are scraped in under a second of two processors, and several at once in bounded memory.
 func TestLarge(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("a measurement")
@@ -65,15 +66,12 @@ func TestLarge(t *testing.T) {
 	busy(e)
 	srv := httptest.NewServer(e)
 	defer srv.Close()
-	best, bytes := time.Hour, int64(0)
-	// Others use the machine too: where they do, what counts is what this would take with two processors to itself.
-	for deadline := time.Now().Add(time.Minute); best > time.Second && time.Now().Before(deadline); {
-		began, worked := time.Now(), cpuTime(t)
-		bytes = get(t, srv.Client(), srv.URL)
-		best = min(best, time.Since(began), (cpuTime(t)-worked)/2)
-	}
-	if best > time.Second || bytes < 400e6 {
-		t.Errorf("%d bytes in %v: want 400 MB or more in less than a second", bytes, best)
+	// Others use the machine too, so what counts is the work, shared by two processors.
+	worked := cpuTime(t)
+	bytes := get(t, srv.Client(), srv.URL)
+	took := (cpuTime(t) - worked) / 2
+	if took > time.Second || bytes < 400e6 {
+		t.Errorf("%d bytes in %v: want 400 MB or more in less than a second", bytes, took)
 	}
 	var before, now runtime.MemStats
 	runtime.GC()
@@ -87,7 +85,7 @@ func TestLarge(t *testing.T) {
 	if used := now.HeapSys - min(before.HeapSys, now.HeapSys); used > 500e6 {
 		t.Errorf("%d scrapes at once, of %d MB each, took %d MB of memory", scrapesMax+1, bytes>>20, used>>20)
 	}
-	t.Logf("%d MB in %v; heap %d MB, then %d MB", bytes>>20, best, before.HeapSys>>20, now.HeapSys>>20)
+	t.Logf("%d MB in %v; heap %d MB, then %d MB", bytes>>20, took, before.HeapSys>>20, now.HeapSys>>20)
 }
 
 // cpuTime is what this process has used of processors.
@@ -118,7 +116,7 @@ func get(t testing.TB, c *http.Client, to string) int64 {
 
 // BenchmarkIndex is what is done once.
 func BenchmarkIndex(b *testing.B) {
-	_, m, _ := running(b, large)
+	_, m, _ := running(b, benchsize.Tree(large))
 	for b.Loop() {
 		newIndex(m)
 	}

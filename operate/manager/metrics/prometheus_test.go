@@ -12,6 +12,7 @@ import (
 
 	"softib/driver/live"
 	"softib/driver/smrun"
+	"softib/internal/benchsize"
 	"softib/internal/promtest"
 	"softib/operate/doctor"
 	"softib/operate/manager"
@@ -272,13 +273,14 @@ func TestRules(t *testing.T) {
 // BenchmarkPrometheus says how long Debian's Prometheus takes to scrape 11,664 hosts. It has to make a series of each
 // sample the first time.
 func BenchmarkPrometheus(b *testing.B) {
-	_, _, e := running(b, large)
+	_, _, e := running(b, benchsize.Tree(large))
 	srv := httptest.NewServer(e)
 	defer srv.Close()
+	every := benchsize.Of(30*time.Second, 200*time.Millisecond)
 	for _, part := range []Part{HCA, Switch} {
 		b.Run(string(part), func(b *testing.B) {
 			p := promtest.Start(b, promtest.Config{Target: srv.Listener.Addr().String(),
-				Collect: []string{string(part)}, Interval: 30 * time.Second, Timeout: 30 * time.Second})
+				Collect: []string{string(part)}, Interval: every, Timeout: every})
 			ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)
 			defer cancel()
 			for b.Loop() {
