@@ -50,7 +50,8 @@ func check(t testing.TB, err error) {
 	}
 }
 
-const remote = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic | verbs.AccessMWBind
+const remote = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
+	verbs.AccessMWBind
 
 // side is one end with everything a test needs.
 type side struct {

@@ -214,7 +214,8 @@ func testSpaces(t *testing.T) {
 		"cat /sys/devices/virtual/softib/adapter0/here": "the device\n",
 		"realpath /sys/class/infiniband/softib0":        "/sys/devices/virtual/softib/adapter0\n",
 		"getent hosts h9 | tr -s ' '":                   "198.18.0.9 h9\n",
-		"stat -L -c %F /dev/infiniband/uverbs0 && test -r /dev/infiniband/uverbs0 -a -w /dev/infiniband/uverbs0 && echo x >/dev/null && head -c 4 /dev/urandom | wc -c": "character special file\n4\n",
+		"stat -L -c %F /dev/infiniband/uverbs0 && test -r /dev/infiniband/uverbs0 -a -w /dev/infiniband/uverbs0 " +
+			"&& echo x >/dev/null && head -c 4 /dev/urandom | wc -c": "character special file\n4\n",
 		// Nothing can be written there.
 		"echo x 2>/dev/null >/sys/class/infiniband/here; mkdir /sys/class/x 2>/dev/null; echo $?": "1\n",
 		// No descriptor is left over.
@@ -387,7 +388,8 @@ func (x *theater) testNested() {
 	if x.user != nil {
 		user = "-u 4"
 	}
-	cmd := x.command(nil, "sh", "-c", fmt.Sprintf("%s -v -t %s %s -- /bin/sh sh -c 'cat /sys/class/infiniband/here; id -u; cat /sys/class/net/lo/mtu'; cat /sys/class/infiniband/here",
+	cmd := x.command(nil, "sh", "-c", fmt.Sprintf("%s -v -t %s %s -- /bin/sh sh -c 'cat /sys/class/infiniband/here; "+
+		"id -u; cat /sys/class/net/lo/mtu'; cat /sys/class/infiniband/here",
 		x.set.Path(enterer), other, user))
 	if x.user != nil { // once more, for the inner one: what the outer one is given it closes
 		cmd.ExtraFiles = append(cmd.ExtraFiles, x.user)

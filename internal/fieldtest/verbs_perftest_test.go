@@ -13,7 +13,8 @@ import (
 
 // perftestRow is a line of results: of latency tests bytes, messages, then times of which the fourth is typical; of
 // bandwidth tests bytes, messages, peak, average, million messages a second.
-var perftestRow = regexp.MustCompile(`(?m)^ (\d+) +(\d+) +([0-9.]+|inf|-?nan) +([0-9.]+|inf|-?nan) *\t* *([0-9.]+|inf|-?nan)`)
+var perftestRow = regexp.MustCompile(`(?m)^ (\d+) +(\d+) +([0-9.]+|inf|-?nan) +([0-9.]+|inf|-?nan) ` +
+	`*\t* *([0-9.]+|inf|-?nan)`)
 
 // perftestIters is how many messages a test sends: that it does counts here, not how fast.
 const perftestIters = 80

@@ -99,6 +99,12 @@ var vagueNames = map[string]bool{
 	"util": true, "utils": true, "common": true, "types": true, "helper": true, "helpers": true, "misc": true,
 }
 
+// columnsMax is how wide a line of code or prose may be.
+const (
+	columnsMax = 120
+	tabWidth   = 4
+)
+
 // fileLinesMax is how long a file that is not a test may get before it has to
 // be split by role.
 const fileLinesMax = 900

@@ -19,6 +19,7 @@ var rules = []struct {
 	{"doc", CheckDoc},
 	{"names", CheckNames},
 	{"length", CheckLength},
+	{"width", CheckWidth},
 	{"format", CheckFormat},
 	{"words", CheckWords},
 }

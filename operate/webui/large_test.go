@@ -108,7 +108,8 @@ func measureMoves(t *testing.T, x *ground, b *browser) {
 			b.drag(700, 420, 900, 300, 60)
 		},
 		"ports": func() {
-			eval[bool](b, "softibMap.setCamera({ x: softibMap.m.x[softibMap.m.index.get('leaf300')], y: softibMap.m.y[softibMap.m.index.get('leaf300')], k: 3 }), true")
+			eval[bool](b, "softibMap.setCamera({ x: softibMap.m.x[softibMap.m.index.get('leaf300')], "+
+				"y: softibMap.m.y[softibMap.m.index.get('leaf300')], k: 3 }), true")
 			b.drag(700, 420, 600, 300, 60)
 		},
 		// Beyond what is drawn around the window: pictures are made anew while the pointer moves on.
@@ -149,7 +150,8 @@ func measureMoves(t *testing.T, x *ground, b *browser) {
 			moves[name]()
 			f := eval[frames](b, "window.stopWatch()")
 			others := lookAtMachine(t).others(before)
-			t.Logf("%s, try %d: %d frames, the longest %.0f ms, p95 %.0f ms; longest task %.0f ms; others took %.0f %% of the machine", name, try+1, f.Count, f.Worst, f.P95, f.Task, 100*others)
+			t.Logf("%s, try %d: %d frames, the longest %.0f ms, p95 %.0f ms; longest task %.0f ms; others took "+
+				"%.0f %% of the machine", name, try+1, f.Count, f.Worst, f.P95, f.Task, 100*others)
 			if f.Count < 10 && others <= othersMax {
 				t.Errorf("%s: only %d frames were drawn", name, f.Count)
 			}
@@ -182,7 +184,11 @@ const watchFrames = `(() => {
 	o.observe({ type: "longtask" });
 	const f = t => { if (last) gaps.push(t - last); last = t; if (on) requestAnimationFrame(f); };
 	requestAnimationFrame(f);
-	window.stopWatch = () => { on = false; o.disconnect(); const s = [...gaps].sort((a, b) => a - b); return { Count: s.length, Worst: s.at(-1) ?? 0, P95: s[Math.floor(s.length * .95)] ?? 0, Task: task }; };
+	window.stopWatch = () => {
+		on = false; o.disconnect();
+		const s = [...gaps].sort((a, b) => a - b);
+		return { Count: s.length, Worst: s.at(-1) ?? 0, P95: s[Math.floor(s.length * .95)] ?? 0, Task: task };
+	};
 	return true;
 })()`
 
@@ -200,7 +206,8 @@ func (b *browser) drag(x0, y0, x1, y1 float64, steps int) {
 // across drags the map several windows far in one direction, at a scale, and wants it to have been drawn on the way.
 func (b *browser) across(t *testing.T, scale float64) {
 	t.Helper()
-	eval[bool](b, fmt.Sprintf("softibMap.setCamera({ x: 2000, y: softibMap.m.y[softibMap.m.index.get('leaf300')], k: %v }), true", scale))
+	eval[bool](b, fmt.Sprintf("softibMap.setCamera({ x: 2000, y: softibMap.m.y[softibMap.m.index.get('leaf300')], "+
+		"k: %v }), true", scale))
 	b.until("!softibMap.job && !softibMap.want.picture")
 	before := lookAtMachine(t)
 	from, drawn := eval[float64](b, "softibMap.cam.x"), eval[int](b, "softibMap.pictures")

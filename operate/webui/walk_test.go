@@ -255,10 +255,14 @@ func walkKeyboard(t *testing.T, b *browser) {
 	// Everything that can be clicked can be reached with Tab, and is seen to be.
 	for _, v := range views("h32") {
 		b.open(v.hash, v.words[0])
-		if lost := eval[string](b, `[...document.querySelectorAll("#content a, #content button, #content input, #content select")].filter(e => e.tabIndex < 0 && !e.closest("[role=radiogroup]") && !e.hidden && e.offsetParent).map(e => e.outerHTML.slice(0, 80)).join("\n")`); lost != "" {
+		if lost := eval[string](b, `[...document.querySelectorAll("#content a, #content button, #content input, `+
+			`#content select")].filter(e => e.tabIndex < 0 && !e.closest("[role=radiogroup]") && !e.hidden `+
+			`&& e.offsetParent).map(e => e.outerHTML.slice(0, 80)).join("\n")`); lost != "" {
 			t.Errorf("%s: not reached with Tab: %s", v.hash, lost)
 		}
-		if nameless := eval[string](b, `[...document.querySelectorAll("a, button, input, select")].filter(e => e.offsetParent && !e.textContent.trim() && !e.getAttribute("aria-label") && !e.closest("label") && !e.title).map(e => e.outerHTML.slice(0, 80)).join("\n")`); nameless != "" {
+		if nameless := eval[string](b, `[...document.querySelectorAll("a, button, input, select")].filter(e `+
+			`=> e.offsetParent && !e.textContent.trim() && !e.getAttribute("aria-label") && !e.closest("label") `+
+			`&& !e.title).map(e => e.outerHTML.slice(0, 80)).join("\n")`); nameless != "" {
 			t.Errorf("%s: without a name for those who do not see: %s", v.hash, nameless)
 		}
 	}
@@ -267,8 +271,11 @@ func walkKeyboard(t *testing.T, b *browser) {
 	seen := map[string]bool{}
 	for range 30 {
 		b.key(kb.Tab)
-		seen[eval[string](b, "document.activeElement.id || document.activeElement.textContent.trim().slice(0, 20)")] = true
-		if !eval[bool](b, "document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle !== 'none' || document.activeElement.id === 'content'") {
+		seen[eval[string](b,
+			"document.activeElement.id || document.activeElement.textContent.trim().slice(0, 20)")] = true
+		if !eval[bool](b,
+			"document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle "+
+				"!== 'none' || document.activeElement.id === 'content'") {
 			t.Errorf("the focus on %s is not seen", eval[string](b, "document.activeElement.outerHTML.slice(0, 100)"))
 		}
 	}
@@ -347,7 +354,8 @@ func walkGivenUp(t *testing.T, b *browser) {
 func walkHidden(b *browser) {
 	b.open("#/map", "hosts")
 	hide := func(hidden bool) {
-		eval[bool](b, fmt.Sprintf(`(Object.defineProperty(document, "hidden", { configurable: true, get: () => %v }), document.dispatchEvent(new Event("visibilitychange")), true)`, hidden))
+		eval[bool](b, fmt.Sprintf(`(Object.defineProperty(document, "hidden", { configurable: true, get: () `+
+			`=> %v }), document.dispatchEvent(new Event("visibilitychange")), true)`, hidden))
 	}
 	hide(true)
 	b.until("document.getElementById('live').textContent !== 'live'")

@@ -46,7 +46,8 @@ func TestOpenSMLog(t *testing.T) {
 }
 
 func TestSubnetUpLine(t *testing.T) {
-	found := subnetUp.FindStringSubmatch("2026-11-15 06:16:43.385 sm sweep: SUBNET UP: 11664 hosts, 1620 switches, 34992 links; ftree; 689798 datagrams in 1.727379s")
+	found := subnetUp.FindStringSubmatch("2026-11-15 06:16:43.385 sm sweep: SUBNET UP: 11664 hosts, 1620 switches, " +
+		"34992 links; ftree; 689798 datagrams in 1.727379s")
 	if found == nil || found[1] != "1.727379s" {
 		t.Errorf("%q", found)
 	}

@@ -69,7 +69,8 @@ func (f Fault) String() string {
 	case Stop:
 		return fmt.Sprintf("at %v h%d stops", f.At, f.Host+1)
 	}
-	return fmt.Sprintf("at %v cable %d for %v: drop %.3g corrupt %.3g duplicate %.3g delay %.3g reorder %.3g flow-control loss %.3g error rate %.3g",
+	return fmt.Sprintf("at %v cable %d for %v: drop %.3g corrupt %.3g duplicate %.3g delay %.3g reorder %.3g "+
+		"flow-control loss %.3g error rate %.3g",
 		f.At, f.Cable, f.For, f.Harm.Drop, f.Harm.Corrupt, f.Harm.Duplicate, f.Harm.Delay, f.Harm.Reorder,
 		f.Harm.FCLoss, f.Harm.BER)
 }

@@ -132,9 +132,11 @@ func (d *Device) greet(host string) error {
 	case m.Refusal != nil:
 		return fmt.Errorf("attach: %w: %s", ErrRefused, m.Refusal.Why)
 	case m.Welcome == nil || len(fds) != 3:
-		return fmt.Errorf("attach: the fabric's first words make no sense: %w; next: restart the fabric with the softib that you use now", proto.ErrMessage)
+		return fmt.Errorf("attach: the fabric's first words make no sense: %w; next: restart the fabric with "+
+			"the softib that you use now", proto.ErrMessage)
 	case m.Welcome.Version != proto.Version:
-		return fmt.Errorf("attach: the fabric speaks version %d, this library %d: %w; next: restart the fabric with the softib that you use now", m.Welcome.Version, proto.Version, ErrRefused)
+		return fmt.Errorf("attach: the fabric speaks version %d, this library %d: %w; next: restart the fabric "+
+			"with the softib that you use now", m.Welcome.Version, proto.Version, ErrRefused)
 	}
 	w := m.Welcome
 	d.welcome = *w

@@ -114,9 +114,11 @@ func joinGlobal(t testing.TB, a, b *side, qa, qb *verbs.QP) {
 			{verbs.QPAttr{
 				State: verbs.StateRTR, PathMTU: ib.MTU4096, DestQPN: peer.Num(), MaxDestRD: 1, MinRNRTimer: 12,
 				AH: verbs.AHAttr{DLID: to.LID, Port: 1, IsGlobal: true, DGID: to.GIDs[0], HopLimit: 1},
-			}, hca.MaskState | hca.MaskPathMTU | hca.MaskDestQPN | hca.MaskRQPSN | hca.MaskMaxDestRD | hca.MaskMinRNRTimer | hca.MaskAV},
+			}, hca.MaskState | hca.MaskPathMTU | hca.MaskDestQPN | hca.MaskRQPSN | hca.MaskMaxDestRD |
+				hca.MaskMinRNRTimer | hca.MaskAV},
 			{verbs.QPAttr{State: verbs.StateRTS, Timeout: patient.Timeout, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
-				hca.MaskState | hca.MaskTimeout | hca.MaskRetryCnt | hca.MaskRNRRetry | hca.MaskSQPSN | hca.MaskMaxRDAtomic},
+				hca.MaskState | hca.MaskTimeout | hca.MaskRetryCnt | hca.MaskRNRRetry | hca.MaskSQPSN |
+					hca.MaskMaxRDAtomic},
 		}
 		for _, s := range steps {
 			if err := q.Modify(s.attr, s.mask); err != nil {
