@@ -6,14 +6,18 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=${1:-bin/lib}
 cc=${CC:-gcc}
-command -v "$cc" >/dev/null || { echo "no C compiler '$cc'; next: make build, which installs gcc, or CC=... for another one" >&2; exit 1; }
+command -v "$cc" >/dev/null || {
+	echo "no C compiler '$cc'; next: make build, which installs gcc, or CC=... for another one" >&2
+	exit 1
+}
 
 mkdir -p "$out"
 
 # shellcheck disable=SC2206 # CFLAGS is a list
 common=(-std=gnu11 -O2 -Wall -Wextra -Werror -ffile-prefix-map="$PWD"=. ${CFLAGS:-})
 
-# put NAME COMMAND...: runs the command with -o and a path beside NAME, then renames: programs that run have the former one mapped.
+# put NAME COMMAND...: runs the command with -o and a path beside NAME, then renames: programs that run have the former
+# one mapped.
 put() {
 	local name=$1
 	shift
@@ -34,7 +38,10 @@ library libibumad.so.3 capi/umad/clib/libibumad.map capi/umad/clib/*.c
 library libibverbs.so.1 capi/verbs/clib/libibverbs.map capi/verbs/clib/*.c -ldl -pthread
 
 # The adapter, in Go: libibverbs loads it when a program opens a device.
-adapter() { CGO_ENABLED=1 GOTOOLCHAIN=local "$(scripts/go-path.sh)" build -buildmode=c-shared -trimpath -buildvcs=false -ldflags='-s -w' "$@" ./capi/verbs/lib; }
+adapter() {
+	CGO_ENABLED=1 GOTOOLCHAIN=local "$(scripts/go-path.sh)" build -buildmode=c-shared -trimpath -buildvcs=false \
+		-ldflags='-s -w' "$@" ./capi/verbs/lib
+}
 put libsoftib.so adapter
 rm -f "$out/.libsoftib.so.h"
 
@@ -52,5 +59,6 @@ if [[ $# -eq 0 ]]; then
 	for path in "$out"/*; do
 		[[ $path == *.h ]] || names+=("${path##*/}")
 	done
-	(cd "$out" && cp -f "${names[@]}" "$OLDPWD/$built/" && sha256sum "${names[@]}") | sha256sum | cut -c1-16 >"$built/SUM"
+	(cd "$out" && cp -f "${names[@]}" "$OLDPWD/$built/" && sha256sum "${names[@]}") |
+		sha256sum | cut -c1-16 >"$built/SUM"
 fi

@@ -7,7 +7,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/versions.sh
 source "$here/versions.sh"
 
-for candidate in "${GO:-}" "$(command -v go || true)" /usr/local/go/bin/go "/usr/lib/go-$GO_MINIMUM/bin/go" "$(fetched_go)"; do
+for candidate in "${GO:-}" "$(command -v go || true)" /usr/local/go/bin/go \
+	"/usr/lib/go-$GO_MINIMUM/bin/go" "$(fetched_go)"; do
 	if new_enough "$candidate"; then
 		echo "$candidate"
 		exit 0

@@ -45,7 +45,8 @@ apt_install() {
 	# A stale or unreachable third-party source fails update, yet may not
 	# matter to what is installed: install has the last word.
 	"${as[@]}" apt-get update -q >"$log" 2>&1 || true
-	if ! "${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@" >>"$log" 2>&1 </dev/null; then
+	if ! "${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@" \
+		>>"$log" 2>&1 </dev/null; then
 		cat "$log" >&2
 		rm -f "$log"
 		fail "apt-get could not install $*" "mend what apt-get complains about above, then run make again"
@@ -75,9 +76,10 @@ ensure_go() {
 	module="golang.org/toolchain@v0.0.1-go$GO_RELEASE.$(go_platform)"
 	go=$(fetched_go)
 	say "fetching Go $GO_RELEASE as the module $module (about 70 MB)"
-	if ! (cd / && GOMODCACHE=${go%/golang.org/*} GOTOOLCHAIN=local GO111MODULE=on GOFLAGS='' "$have" mod download "$module" >&2); then
-		fail "Go $GO_RELEASE could not be fetched" \
-			"check the network and 'go env GOPROXY', or install Go $GO_MINIMUM or newer under /usr/local/go, then run make again"
+	if ! (cd / && GOMODCACHE=${go%/golang.org/*} GOTOOLCHAIN=local GO111MODULE=on GOFLAGS='' \
+		"$have" mod download "$module" >&2); then
+		local next="check the network and 'go env GOPROXY', or install Go $GO_MINIMUM or newer under /usr/local/go"
+		fail "Go $GO_RELEASE could not be fetched" "$next, then run make again"
 	fi
 	# A module zip carries no execute bits.
 	local root=${go%/bin/go}
@@ -102,7 +104,8 @@ ensure_packages() {
 
 [[ -z "${SOFTIB_NO_SETUP:-}" ]] || exit 0
 # The drop-in libraries are C, and have the interfaces of these headers.
-build=(gcc=gcc /usr/include/stdlib.h=libc6-dev /usr/include/infiniband/verbs.h=libibverbs-dev /usr/include/rdma/rdma_cma.h=librdmacm-dev)
+build=(gcc=gcc /usr/include/stdlib.h=libc6-dev /usr/include/infiniband/verbs.h=libibverbs-dev
+	/usr/include/rdma/rdma_cma.h=librdmacm-dev)
 case "${1:-}" in
 run)
 	ensure_packages "${build[@]}"
@@ -114,14 +117,17 @@ test)
 	# Chromium walks the page, Prometheus scrapes the metrics, the documents ask the page with curl. qperf is a peer of
 	# the benchmarks, every one of which is run once.
 	ensure_packages git=git "${build[@]}" tshark=tshark ibsim=ibsim-utils \
-		/usr/sbin/ibstat=infiniband-diags ibdiagnet=ibutils /usr/sbin/opensm=opensm /usr/include/infiniband/umad.h=libibumad-dev \
-		ibv_rc_pingpong=ibverbs-utils ib_write_bw=perftest rping=rdmacm-utils /usr/lib/python3/dist-packages/pyverbs/__init__.py=python3-pyverbs \
+		/usr/sbin/ibstat=infiniband-diags ibdiagnet=ibutils /usr/sbin/opensm=opensm \
+		/usr/include/infiniband/umad.h=libibumad-dev \
+		ibv_rc_pingpong=ibverbs-utils ib_write_bw=perftest rping=rdmacm-utils \
+		/usr/lib/python3/dist-packages/pyverbs/__init__.py=python3-pyverbs \
 		ucx_perftest=ucx-utils mpirun=openmpi-bin mpicc=libopenmpi-dev fi_pingpong=libfabric-bin \
 		chromium=chromium prometheus=prometheus curl=curl qperf=qperf
 	;;
 bench)
 	# UCX and TCP are the peers of the benchmarks of traffic, which run perftest too; OpenSM on ibsim is the manager's.
-	ensure_packages ucx_perftest=ucx-utils qperf=qperf ib_write_bw=perftest /usr/include/infiniband/verbs.h=libibverbs-dev /usr/sbin/opensm=opensm /usr/bin/ibsim=ibsim-utils
+	ensure_packages ucx_perftest=ucx-utils qperf=qperf ib_write_bw=perftest \
+		/usr/include/infiniband/verbs.h=libibverbs-dev /usr/sbin/opensm=opensm /usr/bin/ibsim=ibsim-utils
 	;;
 *) fail "unknown purpose '${1:-}'" "scripts/setup.sh run, test or bench" ;;
 esac

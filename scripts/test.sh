@@ -25,7 +25,8 @@ step() {
 
 check_format() {
 	local bad
-	bad=$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 -r ls -d 2>/dev/null | xargs -r gofmt -l)
+	bad=$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 -r ls -d 2>/dev/null |
+		xargs -r gofmt -l)
 	[[ -z "$bad" ]] || { printf 'not gofmt-ed (next: make fmt):\n%s\n' "$bad"; return 1; }
 }
 

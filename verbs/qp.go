@@ -213,9 +213,9 @@ var DefaultConnect = ConnectOpts{
 	Timeout: 14, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 12, MaxRDAtomic: 16,
 }
 
-// Connect takes an RC or UC queue pair, or either kind of XRC, from StateReset to StateRTS towards a peer, which does the
-// same with the two Infos the other way around. What is sent before the peer has done so is lost, and tried again by
-// a reliable connection.
+// Connect takes an RC or UC queue pair, or either kind of XRC, from StateReset to StateRTS towards a peer, which does
+// the same with the two Infos the other way around. What is sent before the peer has done so is lost, and tried again
+// by a reliable connection.
 func (q *QP) Connect(self, peer Info, o ConnectOpts) error {
 	t := q.Type()
 	init := QPAttr{State: StateInit, Port: self.Port, PKeyIndex: o.PKeyIndex, Access: o.Access}

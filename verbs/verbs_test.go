@@ -49,7 +49,8 @@ func check(t testing.TB, err error) {
 	}
 }
 
-const remote = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic | verbs.AccessMWBind
+const remote = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
+	verbs.AccessMWBind
 
 // side is one end with everything a test needs.
 type side struct {
@@ -300,7 +301,8 @@ func TestRefusals(t *testing.T) {
 		{q.PostSend(&verbs.SendWR{Opcode: verbs.WRSend}), "post_send", "qp_state", verbs.ErrState},
 		{q.PostRecv(&verbs.RecvWR{}), "post_recv", "qp_state", verbs.ErrState},
 		{q.Modify(verbs.QPAttr{State: verbs.StateRTS}, verbs.MaskState), "modify_qp", "qp_state", verbs.ErrState},
-		{q.Modify(verbs.QPAttr{State: verbs.StateInit, Port: 1}, verbs.MaskState|verbs.MaskPort), "modify_qp", "attr_mask",
+		{q.Modify(verbs.QPAttr{State: verbs.StateInit, Port: 1}, verbs.MaskState|verbs.MaskPort), "modify_qp",
+			"attr_mask",
 			verbs.ErrInvalid},
 		{a.pd.Close(), "dealloc_pd", "pd", verbs.ErrBusy},
 		{a.cq.Close(), "destroy_cq", "cq", verbs.ErrBusy},

@@ -50,7 +50,8 @@ func Ready(dir string) (Set, error) {
 	s := Set{filepath.Join(filepath.Dir(exe), "lib")}
 	for _, name := range [...]string{UMAD, Verbs, RDMACM, Engine, enterer} {
 		if _, err := os.Stat(s.Path(name)); err != nil {
-			return Set{}, fmt.Errorf("dropin: %w: this softib was built without them, and %s is not there; next: make build", ErrNoLibrary, s.Path(name))
+			return Set{}, fmt.Errorf("dropin: %w: this softib was built without them, and %s is not there; "+
+				"next: make build", ErrNoLibrary, s.Path(name))
 		}
 	}
 	return s, nil

@@ -163,11 +163,11 @@ func TestDeathInBetween(t *testing.T) {
 	a.do(cmdConnect, connectBody(id, connParam{qpn: 1}))
 	e := b.expect(evtConnectRequest)
 	a.die()
-	// The request is void; to accept it fails at once, or nobody answers.
-	eventually(t, "the request to be void", func() bool {
-		_, errno := b.try(cmdAccept, acceptBody(e.id, 5, &connParam{qpn: 2}))
-		return errno == syscall.EINVAL
-	})
+	// The request is void: to accept it fails at once, or is refused by the manager of the one who is gone.
+	if _, errno := b.try(cmdAccept, acceptBody(e.id, 5, &connParam{qpn: 2})); errno == 0 {
+		b.expect(evtRejected)
+	}
+	b.fails(syscall.EINVAL, cmdAccept, acceptBody(e.id, 5, &connParam{qpn: 2}))
 	b.do(cmdDestroyID, destroyBody(e.id))
 
 	a = w.program(t, "h1")

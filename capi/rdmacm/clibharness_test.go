@@ -87,6 +87,7 @@ type land struct {
 	*world
 	set   dropin.Set
 	verbs string
+	env   func([]string) []string // what programs get besides; nil for nothing
 }
 
 func newLand(t testing.TB, spec string) *land {
@@ -156,6 +157,9 @@ func (w *land) start(t testing.TB, host, path string, args ...string) *process {
 		h.GUID = n.GUID
 	}
 	p.cmd.Env = w.set.Environment(os.Environ(), h)
+	if w.env != nil {
+		p.cmd.Env = w.env(p.cmd.Env)
+	}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	if err := p.cmd.Start(); err != nil {
 		cancel()

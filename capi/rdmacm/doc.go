@@ -24,8 +24,8 @@
 // at. Three commands differ from the kernel's:
 //
 //   - SET_OPTION: the option's value follows the struct, optlen bytes of it; optval is not looked at.
-//   - MIGRATE_ID is sent on the channel that the ID goes to, as with the kernel. The channel that it leaves is named by its number, in the
-//     64 bits that the kernel's struct calls response; fd is not looked at.
+//   - MIGRATE_ID is sent on the channel that the ID goes to, as with the kernel. The channel that it leaves is named by
+//     its number, in the 64 bits that the kernel's struct calls response; fd is not looked at.
 //   - GET_EVENT does not exist: events come on the event connection, one record each, struct rdma_ucm_event_resp.
 //
 // An event of an ID that is destroyed, or that goes to another channel, must not be read any more where it waits. So

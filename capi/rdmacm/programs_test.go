@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"softib/internal/cmturns"
 )
 
 // The programs of Debian's rdmacm-utils, and others that use librdmacm, between two hosts of a fabric with two levels.
@@ -88,7 +90,7 @@ func TestPrograms(t *testing.T) {
 }
 
 // TestPerftest runs perftest over rdma_cm. Its client connects twice, and does not survive that the server listens a
-// second time only after it was asked; so there are several tries.
+// second time only after it was asked; cmturns sees to that.
 func TestPerftest(t *testing.T) {
 	w := newLand(t, twoLevels)
 	for _, args := range [][]string{
@@ -97,19 +99,14 @@ func TestPerftest(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			path := utility(t, args[0])
-			for try := 1; ; try++ {
-				s := w.serve(t, near, path, args[1:]...)
-				c := w.start(t, far, path, append(args[1:len(args):len(args)], nearAddress)...)
-				if <-c.done; strings.Contains(c.printed(), "RDMA_CM_EVENT_REJECTED") && try < 10 {
-					s.kill()
-					continue
-				}
-				if out := c.printed(); !c.cmd.ProcessState.Success() || !strings.Contains(out, "rdma_cm QPs\t : ON") {
-					t.Fatalf("%s: %v\n%s", c.name, c.cmd.ProcessState, out)
-				}
-				s.finish()
-				return
+			w := *w
+			w.env = cmturns.Pair(t)
+			s := w.serve(t, near, path, args[1:]...)
+			c := w.start(t, far, path, append(args[1:len(args):len(args)], nearAddress)...)
+			if out := c.finish(); !strings.Contains(out, "rdma_cm QPs\t : ON") {
+				t.Fatalf("%s:\n%s", c.name, out)
 			}
+			s.finish()
 		})
 	}
 }

@@ -176,7 +176,8 @@ func parseHello(b []byte) (h hello, err error) {
 		return h, fmt.Errorf("rdmacm: %w: %d bytes, want the magic 0x%08x first", errNotHello, len(b), protocolMagic)
 	}
 	if v := native.Uint32(b[4:]); v != protocolVersion {
-		return h, fmt.Errorf("rdmacm: %w: the library speaks version %d, this fabric %d; next: restart the fabric with the softib that started the program",
+		return h, fmt.Errorf("rdmacm: %w: the library speaks version %d, this fabric %d; next: restart the "+
+			"fabric with the softib that started the program",
 			errVersion, v, protocolVersion)
 	}
 	if len(b) != helloSize {

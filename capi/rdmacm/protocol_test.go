@@ -96,7 +96,8 @@ func TestLayouts(t *testing.T) {
 		}
 	}
 	var src strings.Builder
-	src.WriteString("#include <netinet/in.h>\n#include <sys/socket.h>\n#include <rdma/rdma_user_cm.h>\n#include \"clib/protocol.h\"\n")
+	src.WriteString("#include <netinet/in.h>\n#include <sys/socket.h>\n#include <rdma/rdma_user_cm.h>\n" +
+		"#include \"clib/protocol.h\"\n")
 	for i, f := range facts {
 		fmt.Fprintf(&src, "_Static_assert(%s == %d, %q);\n", f.expr, f.want,
 			fmt.Sprintf("fact %d: %s is %d", i, f.expr, f.want))

@@ -22,7 +22,8 @@ func TestIbstat(t *testing.T) {
 		"CA 'softib0'\n", "CA type: softib\n", "Number of ports: 2\n", "Firmware version: 1.2.3\n",
 		"Hardware version: 0\n",
 		"Node GUID: 0x0002c90300000100\n", "System image GUID: 0x0002c90300000100\n",
-		"Port 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 100\n\t\tBase lid: 1\n\t\tLMC: 0\n\t\tSM lid: 1\n",
+		"Port 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 100\n\t\tBase lid: 1\n\t\tLMC: 0\n"+
+			"\t\tSM lid: 1\n",
 		"Port GUID: 0x0002c90300000101\n", "Link layer: InfiniBand\n",
 		"Port 2:\n\t\tState: Down\n\t\tPhysical state: Polling\n")
 	if got, want := f.run(t, "h1", "ibstat", "-p"), "0x0002c90300000101\n0x0002c90300000102\n"; got != want {

@@ -81,7 +81,8 @@ func parseRequest(b []byte) (r request, err error) {
 	}
 	r.op = op(native.Uint16(b[6:]))
 	if v := native.Uint16(b[4:]); v != protocolVersion {
-		return r, fmt.Errorf("umad: %w: the library speaks version %d, this fabric %d; next: restart the fabric with the softib that started the program",
+		return r, fmt.Errorf("umad: %w: the library speaks version %d, this fabric %d; next: restart the fabric "+
+			"with the softib that started the program",
 			errVersion, v, protocolVersion)
 	}
 	if len(b) != requestSize {

@@ -56,6 +56,30 @@ func TestSymbols(t *testing.T) {
 	}
 }
 
+// TestWords holds words for statuses and the arithmetic of rates, which programs print and compare, against those of
+// the system's libraries.
+func TestWords(t *testing.T) {
+	dir, program := libraries(t), compile(t, "words.c")
+	system := filepath.Dir(systemLibrary(t))
+	said := func(dir string) []string {
+		verbs, rdmacm := filepath.Join(dir, dropin.Verbs), filepath.Join(dir, dropin.RDMACM)
+		out, err := exec.Command(program, verbs, rdmacm).Output()
+		if err != nil {
+			t.Fatalf("the libraries of %s: %v", dir, err)
+		}
+		return strings.Split(string(out), "\n")
+	}
+	ours, theirs := said(dir), said(system)
+	if len(theirs) < 1000 || len(ours) != len(theirs) {
+		t.Fatalf("%d lines, the system's libraries say %d", len(ours), len(theirs))
+	}
+	for i := range theirs {
+		if ours[i] != theirs[i] {
+			t.Errorf("%s, want %s", ours[i], theirs[i])
+		}
+	}
+}
+
 // TestCore runs the C tests of the core, each in a process of its own.
 func TestCore(t *testing.T) {
 	path := compile(t, "core.c")

@@ -67,7 +67,8 @@ func detach(ctx context.Context, p place, o upOptions, t *terminal) error {
 			_ = child.Wait() // its exit says no more than its report
 			return &hint{errors.New(rep.Error), rep.Next}
 		case rep.Up:
-			t.say("%s", t.green("up")+fmt.Sprintf(" in the background, process %d: softib status%s, softib perf send_lat%s, softib down%s", rep.PID, p.flag(), p.flag(), p.flag()))
+			t.say("%s", t.green("up")+fmt.Sprintf(" in the background, process %d: softib status%s, softib "+
+				"perf send_lat%s, softib down%s", rep.PID, p.flag(), p.flag(), p.flag()))
 			return child.Process.Release()
 		}
 	}

@@ -166,7 +166,8 @@ func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surve
 		port, err := ibsim.Dial(ctx, ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"),
 			Server: os.Getenv("IBSIM_SERVER_NAME")})
 		if err != nil {
-			return doctor.Surveys{}, opts, next(err, "ibsim -s NETFILE simulates a fabric; IBSIM_SOCKNAME names its socket")
+			return doctor.Surveys{}, opts, next(err,
+				"ibsim -s NETFILE simulates a fabric; IBSIM_SOCKNAME names its socket")
 		}
 		t := smrun.OnIBSim(ibsim.NewSession(port))
 		defer t.Close()
@@ -185,7 +186,8 @@ func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surve
 		}
 		port, err := umad.Open(ctx, ca, n)
 		if err != nil {
-			return doctor.Surveys{}, opts, next(err, "softib doctor --on umad needs a port of InfiniBand hardware here; softib up has one in software")
+			return doctor.Surveys{}, opts, next(err,
+				"softib doctor --on umad needs a port of InfiniBand hardware here; softib up has one in software")
 		}
 		t := smrun.OnDevice(port)
 		defer t.Close()

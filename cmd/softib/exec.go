@@ -104,5 +104,6 @@ func findProgram(name string) (string, error) {
 			}
 		}
 	}
-	return "", next(err, "give its path, or install it: apt-get install infiniband-diags opensm ibverbs-utils rdmacm-utils perftest has the usual ones")
+	return "", next(err, "give its path, or install it: apt-get install infiniband-diags opensm ibverbs-utils "+
+		"rdmacm-utils perftest has the usual ones")
 }

@@ -43,8 +43,8 @@ type faultRequest struct {
 }
 
 // linkArgument is how a command line names a cable.
-const linkArgument = `A and B are the nodes that the cable joins (leaf1 spine1), or its two ports (leaf1[5] spine1[2]). One
-port, or one host with one cable, is enough. Where several cables join two nodes, name a port.`
+const linkArgument = `A and B are the nodes that the cable joins (leaf1 spine1), or its two ports (leaf1[5] spine1[2]).
+One port, or one host with one cable, is enough. Where several cables join two nodes, name a port.`
 
 func newFaultLink() *cobra.Command {
 	var name string
@@ -204,7 +204,8 @@ func (s *server) unknownLink(err error) error {
 	g := s.f.Graph()
 	example := ""
 	for _, c := range g.Cables() {
-		if example = g.PortName(c.A) + " " + g.PortName(c.B); g.Nodes[c.A.Node].IsSwitch() == g.Nodes[c.B.Node].IsSwitch() {
+		example = g.PortName(c.A) + " " + g.PortName(c.B)
+		if g.Nodes[c.A.Node].IsSwitch() == g.Nodes[c.B.Node].IsSwitch() {
 			break
 		}
 	}

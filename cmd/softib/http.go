@@ -39,12 +39,14 @@ const httpDefault = "127.0.0.1:8470"
 const httpOff = "off"
 
 func (o *httpOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.addr, "http", httpDefault, "serve page, metrics and REST at `ADDRESS`; off for none. Any address but a loopback one needs TLS and a credential")
+	f.StringVar(&o.addr, "http", httpDefault, "serve page, metrics and REST at `ADDRESS`; off for none. Any "+
+		"address but a loopback one needs TLS and a credential")
 	f.BoolVar(&o.open, "open", false, "open the page in a browser")
 	f.StringVar(&o.cert, "tls-cert", "", "the certificate of the page's server: `FILE` in PEM")
 	f.StringVar(&o.key, "tls-key", "", "its key: `FILE` in PEM")
 	f.StringVar(&o.clients, "client-ca", "", "let in whoever has a certificate that one in `FILE` has signed")
-	f.StringSliceVar(&o.hosts, "http-host", nil, "`NAME` under which browsers may ask for the page, besides localhost and addresses")
+	f.StringSliceVar(&o.hosts, "http-host", nil,
+		"`NAME` under which browsers may ask for the page, besides localhost and addresses")
 }
 
 // web is the server of a fabric's page.

@@ -167,7 +167,8 @@ func TestTopFits(t *testing.T) {
 	x.print(&terminal{w: &b}, false, screen{})
 	wants(t, b.String(), "größter-knoten[300]", "INITIALIZE  4x NDR", "######")
 	head, row := strings.Split(b.String(), "\n")[3], strings.Split(b.String(), "\n")[4]
-	if at := strings.Index(head, "errors") + len("errors"); utf8.RuneCountInString(head[:at]) != utf8.RuneCountInString(row) {
+	at := strings.Index(head, "errors") + len("errors")
+	if utf8.RuneCountInString(head[:at]) != utf8.RuneCountInString(row) {
 		t.Errorf("the last column is not below its head:\n%s\n%s", head, row)
 	}
 }

@@ -29,7 +29,8 @@ func TestPartitionCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	guid := func(h string) ib.GUID { return g.ByName(h).PortGUID(1) }
-	file := writeFile(t, "tenants.conf", fmt.Sprintf("Default=0x7fff,ipoib : ALL=limited, SELF=full ;\nred=0x1001 : %v=full, %v=full ;\n", guid("h2"), guid("h3")))
+	file := writeFile(t, "tenants.conf", fmt.Sprintf(
+		"Default=0x7fff,ipoib : ALL=limited, SELF=full ;\nred=0x1001 : %v=full, %v=full ;\n", guid("h2"), guid("h3")))
 	s := newShell(t)
 	out := s.run("up", "-d", "star:4", "--partitions", file)
 	wants(t, out, "within 1 partition: 2 of 2 pairs")

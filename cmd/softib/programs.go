@@ -21,10 +21,12 @@ var services = []struct {
 	{place.umad, umad.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric, _ *rdmacm.Server) error {
 		return umad.Serve(ctx, l, umad.OnFabric(f, version))
 	}},
-	{place.verbs, attached.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric, cms *rdmacm.Server) error {
+	{place.verbs, attached.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric,
+		cms *rdmacm.Server) error {
 		return attached.Serve(ctx, l, f, version, cms)
 	}},
-	{place.rdmacm, rdmacm.Listen, func(ctx context.Context, l *net.UnixListener, _ *live.Fabric, cms *rdmacm.Server) error {
+	{place.rdmacm, rdmacm.Listen, func(ctx context.Context, l *net.UnixListener, _ *live.Fabric,
+		cms *rdmacm.Server) error {
 		return cms.Serve(ctx, l)
 	}},
 }

@@ -222,9 +222,10 @@ func newQoSOff() *cobra.Command {
 	var name string
 	var asJSON bool
 	return qosFlags(&cobra.Command{
-		Use:     "off",
-		Short:   "Take the template away",
-		Long:    `Lanes become what an opensm.conf says of them, or without one what ports have that nobody told anything. Tenants keep their service levels.`,
+		Use:   "off",
+		Short: "Take the template away",
+		Long: `Lanes become what an opensm.conf says of them, or without one what ports have that nobody ` +
+			`told anything. Tenants keep their service levels.`,
 		Example: `  softib qos off`,
 		Args:    arguments(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -136,11 +136,13 @@ func (b *addressBook) find(word string) (target, error) {
 			return target{ref, true, b.of[ref]}, nil
 		}
 		if ib.LID(v).IsMulticast() && v <= 0xFFFF {
-			return target{}, next(&usageError{fmt.Errorf("%s is a multicast LID: want a host, a switch, or a unicast LID", word)}, "softib route show SWITCH lists multicast entries")
+			return target{}, next(&usageError{fmt.Errorf("%s is a multicast LID: want a host, a switch, or "+
+				"a unicast LID", word)}, "softib route show SWITCH lists multicast entries")
 		}
 	}
 	hosts := g.Hosts()
-	return target{}, next(&usageError{fmt.Errorf("fabric %s has no %q: want a host, a switch, a port such as %s[1], a LID or a port GUID", b.f.name, word, hosts[0].Name)},
+	return target{}, next(&usageError{fmt.Errorf("fabric %s has no %q: want a host, a switch, a port such as "+
+		"%s[1], a LID or a port GUID", b.f.name, word, hosts[0].Name)},
 		"its hosts are %s to %s", hosts[0].Name, hosts[len(hosts)-1].Name)
 }
 

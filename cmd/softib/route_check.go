@@ -128,10 +128,12 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 		return usage(cmd, fmt.Errorf("--vls %d: want 1 to 15 data lanes, or 0", o.vls))
 	}
 	if o.engine != "" && o.compare != "" || o.lfts != "" && o.engine != "" {
-		return usage(cmd, errors.New("--engine, --compare and --lfts each say what to judge: use one of them, or --lfts with --compare"))
+		return usage(cmd, errors.New("--engine, --compare and --lfts each say what to judge: use one of them, "+
+			"or --lfts with --compare"))
 	}
 	if o.topo == "" && (o.lfts != "" || o.remove != "") {
-		return usage(cmd, errors.New("--lfts and --remove need a TOPOLOGY: a running fabric has its own tables and links"))
+		return usage(cmd,
+			errors.New("--lfts and --remove need a TOPOLOGY: a running fabric has its own tables and links"))
 	}
 	engines, err := o.engines()
 	if err != nil {
@@ -224,7 +226,8 @@ func (c *checking) topology(ctx context.Context) ([]*judged, error) {
 	} else {
 		text, err := os.ReadFile(o.lfts)
 		if err != nil {
-			return nil, next(err, "opensm -D 0x43 leaves opensm-lfts.dump in its dump folder; dump_lfts prints the like")
+			return nil, next(err,
+				"opensm -D 0x43 leaves opensm-lfts.dump in its dump folder; dump_lfts prints the like")
 		}
 		if dump, err = route.ParseLFTDump(o.lfts, text); err != nil {
 			return nil, err
@@ -290,7 +293,8 @@ func (c *checking) removeLinks() error {
 	} else {
 		v, err := strconv.Atoi(text)
 		if err != nil || v < 0 || v > links {
-			return next(&usageError{fmt.Errorf("--remove %s: want a percentage, or a number of the %d cables between switches", text, links)}, "--remove 1%%")
+			return next(&usageError{fmt.Errorf("--remove %s: want a percentage, or a number of the %d cables "+
+				"between switches", text, links)}, "--remove 1%%")
 		}
 		fraction = float64(v) / float64(max(links, 1))
 	}
@@ -432,7 +436,8 @@ func (c *checking) print(t *terminal, list []*judged) error {
 			"softib route check %s --engine updn or dfsssp, which fit everything", c.o.topo)
 	case bad != "" && c.o.topo == "" && bad == "in force":
 		return next(fmt.Errorf("the tables in force on %s are not good", c.title),
-			"softib log says what the manager did; softib route trace follows one way; softib route check%s --compare all finds an engine that does better", place{name: c.o.name}.flag())
+			"softib log says what the manager did; softib route trace follows one way; softib route check%s "+
+				"--compare all finds an engine that does better", place{name: c.o.name}.flag())
 	case bad != "":
 		return next(fmt.Errorf("the tables of %s are not good for %s", bad, c.title),
 			"softib route check %s --compare all finds an engine that does better", c.o.topo)

@@ -58,7 +58,8 @@ stay in force.`,
 	f.StringVar(&o.on, "on", "fabric", "what to manage: `WHERE` is fabric[:HOST], ibsim[:NODE] or umad[:CA[:PORT]]")
 	f.BoolVar(&o.Once, "once", false, "end once the subnet is up")
 	f.StringVar(&o.lids, "lids", "", "`FILE` that remembers addresses, in OpenSM's guid2lid format")
-	f.StringVar(&o.mkeys, "m-keys", "", "`FILE` that remembers the M_Keys of ports, in OpenSM's guid2mkey format, so that --m-key can change")
+	f.StringVar(&o.mkeys, "m-keys", "",
+		"`FILE` that remembers the M_Keys of ports, in OpenSM's guid2mkey format, so that --m-key can change")
 	o.Options.flags(cmd)
 	nameFlag(cmd, &o.name)
 	f.BoolVar(&o.json, "json", false, "print the log as JSON, one object a line")

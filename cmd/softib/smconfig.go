@@ -33,7 +33,8 @@ func (f *smFiles) flags(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.StringVar(&f.Config, "config", "", "`FILE` with options, an opensm.conf as it is; flags go before it")
 	s.StringVar(&f.Partitions, "partitions", "", "`FILE` with partitions, a partitions.conf as it is")
-	s.StringVar(&f.QoSPolicy, "qos-policy", "", "`FILE` with levels and rules of service, a qos-policy.conf as it is; turns QoS on")
+	s.StringVar(&f.QoSPolicy, "qos-policy", "",
+		"`FILE` with levels and rules of service, a qos-policy.conf as it is; turns QoS on")
 	s.StringVar(&f.Roots, "roots", "", "`FILE` with the GUIDs of the top switches, a root_guid_file as it is")
 }
 
@@ -136,7 +137,8 @@ func (o *smOptions) readPartitions() (policy.Partitions, error) {
 	}
 	text, err := os.ReadFile(o.Partitions)
 	if err != nil {
-		return policy.Partitions{}, next(err, "--partitions FILE names a partitions.conf, such as one with the line: tenant=0x1001,ipoib : ALL=limited, SELF=full ;")
+		return policy.Partitions{}, next(err, "--partitions FILE names a partitions.conf, such as one with "+
+			"the line: tenant=0x1001,ipoib : ALL=limited, SELF=full ;")
 	}
 	p, notes, err := policy.ParsePartitions(o.Partitions, text)
 	for _, n := range notes {

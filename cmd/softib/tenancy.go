@@ -42,9 +42,11 @@ func newTenancy(p place, o upOptions) (*tenancy, error) {
 		file := filepath.Join(dir, tenant.FileName)
 		switch {
 		case errors.Is(err, tenant.ErrLocked):
-			return nil, next(err, "another softib has it open: softib status shows which run; --state DIR keeps this fabric's state elsewhere")
+			return nil, next(err, "another softib has it open: softib status shows which run; --state DIR keeps "+
+				"this fabric's state elsewhere")
 		case errors.Is(err, tenant.ErrCorrupt):
-			return nil, next(err, "put a copy of %s back that is whole, or move the file away and create the tenants again; until then no host of theirs is served", file)
+			return nil, next(err, "put a copy of %s back that is whole, or move the file away and create the "+
+				"tenants again; until then no host of theirs is served", file)
 		}
 		return nil, next(err, "softib up --state DIR with another folder, or --state none to keep nothing")
 	}
@@ -56,7 +58,8 @@ func (t *tenancy) config(own sm.Config) (*sm.Config, error) {
 	t.own = own
 	c, err := manager.StartWith(own, t.store.State())
 	if err != nil {
-		return nil, next(err, "give that partition another key in the file, or start without the file and delete the tenant: softib tenant delete NAME")
+		return nil, next(err, "give that partition another key in the file, or start without the file and delete "+
+			"the tenant: softib tenant delete NAME")
 	}
 	return &c, nil
 }
@@ -70,7 +73,8 @@ func (t *tenancy) open(ctx context.Context, f *fabric, out *reporter) error {
 	t.e = manager.NewEnforcer(f.Fabric, k, t.own.Partitions, t.own.QoS)
 	var err error
 	if t.book, err = tenant.Open(ctx, t.store, t.e); err != nil {
-		return next(err, "softib log shows what the subnet manager has to say; --state OTHER starts without these tenants")
+		return next(err,
+			"softib log shows what the subnet manager has to say; --state OTHER starts without these tenants")
 	}
 	t.book.Tell(func(c tenant.Change, err error) {
 		e := manager.Event{Kind: "tenant", Text: c.String()}
@@ -89,7 +93,8 @@ func (t *tenancy) open(ctx context.Context, f *fabric, out *reporter) error {
 	})
 	f.tenancy, t.run = t, f.runner
 	if c, ok := t.book.GivenUp(); ok {
-		out.say("tenants   a change that was under way when the last fabric ended was never acknowledged, and is not in force: %v", c)
+		out.say("tenants   a change that was under way when the last fabric ended was never acknowledged, and "+
+			"is not in force: %v", c)
 	}
 	list := t.book.List()
 	switch {

@@ -159,7 +159,8 @@ members, which talk to all members; limited ones talk to full ones only.`,
 	f.Float64Var(&r.Rate, "rate", 0, "its paths carry at most so many `GB` (Gb/s): 10, 25, 40, 50, 100, 200, 400, …")
 	f.IntVar(&r.MTU, "mtu", 0, "its paths carry at most so many `BYTES` in a packet: 256 to 4096")
 	f.BoolVar(&r.Limited, "limited", false, "its hosts are limited members")
-	f.BoolVar(&r.Index0, "index0", true, "its key is the first in its hosts' tables, which programs use that choose none")
+	f.BoolVar(&r.Index0, "index0", true,
+		"its key is the first in its hosts' tables, which programs use that choose none")
 	f.BoolVar(&r.IPoIB, "ipoib", false, "its partition carries IP over InfiniBand")
 	return tenantCommand(cmd, &r, printTenant)
 }
@@ -210,7 +211,8 @@ func (r *tenantRequest) qos(t *policy.Template) (q tenant.QoS, err error) {
 		var ok bool
 		if q.Rate, ok = mad.RateFromGbps(r.Rate); !ok {
 			return q, &tenant.InvalidError{Field: "rate", Value: fmt.Sprintf("%g Gb/s", r.Rate),
-				Want: "a rate of the standard: 2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800 or 1200"}
+				Want: "a rate of the standard: 2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, " +
+					"120, 168, 200, 300, 400, 600, 800 or 1200"}
 		}
 	}
 	if r.MTU != 0 {
@@ -546,7 +548,8 @@ func (s *server) tenantTrouble(err error) error {
 	case errors.Is(err, tenant.ErrReserved):
 		return next(err, "softib partition show%s lists them; choose another --pkey, or leave it out", name)
 	case errors.Is(err, tenant.ErrUnmanaged):
-		return next(err, "make softib's manager the master (softib up without --no-sm, softib sm --sm-priority 15), or give the other manager the partitions in its own file")
+		return next(err, "make softib's manager the master (softib up without --no-sm, softib sm --sm-priority "+
+			"15), or give the other manager the partitions in its own file")
 	case errors.Is(err, tenant.ErrRefused):
 		return next(err, "softib doctor%s looks at these nodes; then try again", name)
 	case errors.Is(err, tenant.ErrStore):

@@ -131,7 +131,8 @@ func TestTenantsSurvive(t *testing.T) {
 		}
 	}
 	c.check()
-	t.Logf("%d calls, %d refused as they should be; %d kills, %d calls cut off, %d of them made all the same; %d datagrams sent, %d arrived",
+	t.Logf("%d calls, %d refused as they should be; %d kills, %d calls cut off, %d of them made all the same; "+
+		"%d datagrams sent, %d arrived",
 		calls, c.refused, c.kills, c.cutOff, c.done, c.sent, c.arrived)
 	if calls >= crashCalls && (c.kills < 30 || c.cutOff < 5) {
 		t.Errorf("the test did not try enough: %d kills, %d calls cut off", c.kills, c.cutOff)

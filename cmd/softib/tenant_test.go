@@ -41,7 +41,8 @@ func TestTenantCommands(t *testing.T) {
 		one.Members[at].Membership != "limited" || !one.Members[at].Index0 {
 		t.Errorf("%+v", one)
 	}
-	if at := slices.IndexFunc(one.Members, func(m memberShown) bool { return m.GUID == "0x0002c90300000001" }); at < 0 || one.Members[at].Host != "" {
+	at := slices.IndexFunc(one.Members, func(m memberShown) bool { return m.GUID == "0x0002c90300000001" })
+	if at < 0 || one.Members[at].Host != "" {
 		t.Errorf("%+v", one)
 	}
 	wants(t, s.run("tenant", "show", "blue"), "h5", "limited", "index 0", "(not in the fabric)", "h7")

@@ -13,7 +13,8 @@ import (
 // topologyHelp says what a TOPOLOGY may be; part of every help that names one.
 func topologyHelp() string {
 	var b strings.Builder
-	b.WriteString("TOPOLOGY is a generator or a file in ibnetdiscover's format; a dump of a real\ncluster works as it is. Generators, with an example each:\n\n")
+	b.WriteString("TOPOLOGY is a generator or a file in ibnetdiscover's format; a dump of a real\n" +
+		"cluster works as it is. Generators, with an example each:\n\n")
 	for _, g := range topo.Generators() {
 		fmt.Fprintf(&b, "  %-34s %s\n", g.Example, g.Help)
 	}

@@ -66,7 +66,8 @@ command that runs it again.`,
 			}
 			if capture != "" {
 				if o.Kind.IsManagement(o.First) {
-					return usage(cmd, fmt.Errorf("--capture takes a history of data: seed %d is one of management; add --kind data", o.First))
+					return usage(cmd, fmt.Errorf("--capture takes a history of data: seed %d is one of management; "+
+						"add --kind data", o.First))
 				}
 				if o.Seeds != 1 {
 					return usage(cmd, fmt.Errorf("--capture takes one history: name it with --seed"))
@@ -133,7 +134,8 @@ func runTorture(cmd *cobra.Command, o check.Options, asJSON bool) error {
 	t.say("%d of %d seeds in %.1f s: %d requests, %d packet hops, %d faults, %d runs compared with a second one",
 		r.Done, r.Seeds, r.Elapsed.Seconds(), r.Ops, r.Hops, r.Faults(), r.Runs-r.Done)
 	if m := &r.Tally.Mgmt; m.Sweeps > 0 {
-		t.say("management: %d sweeps, %d changes of state, %d table blocks, %d checks for loops and %d for credit loops, %d messages that had to arrive",
+		t.say("management: %d sweeps, %d changes of state, %d table blocks, %d checks for loops and %d for "+
+			"credit loops, %d messages that had to arrive",
 			m.Sweeps, m.Masters, m.TableWrites, m.LoopChecks, m.CreditChecks, m.Messages)
 	}
 	if err := tortureVerdict(&r); err != nil {

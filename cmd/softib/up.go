@@ -73,9 +73,11 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "run in the background; return once the fabric is up")
 	nameFlag(cmd, &o.name)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the fabric's status as JSON once it is up")
-	cmd.Flags().BoolVar(&o.noSM, "no-sm", false, "start no subnet manager: leave the fabric to another, such as softib exec h1 -- opensm")
+	cmd.Flags().BoolVar(&o.noSM, "no-sm", false,
+		"start no subnet manager: leave the fabric to another, such as softib exec h1 -- opensm")
 	o.sm.flags(cmd)
-	cmd.Flags().StringVar(&o.state, "state", "", "keep tenants and history in `DIR`; none keeps nothing (default: a folder of this name in the user's state folder)")
+	cmd.Flags().StringVar(&o.state, "state", "", "keep tenants and history in `DIR`; none keeps nothing (default: "+
+		"a folder of this name in the user's state folder)")
 	o.http.flags(cmd.Flags())
 	cmd.Flags().IntVar(&o.reportFD, "report-fd", 0, "descriptor to report to the starting process on")
 	_ = cmd.Flags().MarkHidden("report-fd")

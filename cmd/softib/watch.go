@@ -61,7 +61,8 @@ as down, until it ends. Every event is a line on standard error.`,
 		"let the page disable and enable ports, and clear counters of 32 bits before they stop")
 	f.Uint64Var(&o.mkey, "m-key", 0, "key that guards the nodes against other managers")
 	f.StringVar(&o.names, "node-name-map", "", "`FILE` with names for GUIDs, as OpenSM's and infiniband-diags'")
-	f.StringVar(&o.state, "state", "", "keep history and users in `DIR`; none keeps nothing (default: a folder in the user's state folder)")
+	f.StringVar(&o.state, "state", "",
+		"keep history and users in `DIR`; none keeps nothing (default: a folder in the user's state folder)")
 	f.BoolVar(&o.json, "json", false, "print what there is and every event as JSON, one object a line")
 	o.http.flags(f)
 	nameFlag(cmd, &o.name)
@@ -163,7 +164,8 @@ func (o *watchCommand) open(cmd *cobra.Command, p place, opts *remote.Options) (
 		}
 		port, err := umad.Open(ctx, ca, n)
 		if err != nil {
-			return nil, next(err, "softib watch --on umad needs a port of InfiniBand hardware here; softib up has one in software")
+			return nil, next(err,
+				"softib watch --on umad needs a port of InfiniBand hardware here; softib up has one in software")
 		}
 		return smrun.OnDevice(port), nil
 	}

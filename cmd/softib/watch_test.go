@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -337,7 +338,8 @@ func TestWatchIBSim(t *testing.T) {
 	if err := os.WriteFile(file, topo.Append(nil, g), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("IBSIM_SOCKNAME", fmt.Sprintf("softib-watch-%d", os.Getpid()))
+	name := fmt.Sprintf("softib-watch-%d", os.Getpid())
+	t.Setenv("IBSIM_SOCKNAME", name)
 	t.Setenv("XDG_RUNTIME_DIR", privateDir(t))
 	sim := exec.Command(path, "-s", file)
 	console, err := sim.StdinPipe() // at the end of its console ibsim would spin
@@ -351,15 +353,22 @@ func TestWatchIBSim(t *testing.T) {
 		_ = sim.Process.Kill()
 		_ = sim.Wait()
 	})
-	// Its socket may not be there yet.
-	for deadline := time.Now().Add(60 * time.Second); ; {
-		_, _, err = softib(t, "sm", "--on", "ibsim", "--once")
-		if err == nil {
+	// It binds this socket last. The kernel's table writes a zero byte as @.
+	last := []byte(" @" + name + ":out9@\n")
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		table, err := os.ReadFile("/proc/net/unix")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(table, last) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal(err)
+			t.Fatal("ibsim has no sockets")
 		}
+	}
+	if _, _, err := softib(t, "sm", "--on", "ibsim", "--once"); err != nil {
+		t.Fatal(err)
 	}
 	w := watch(t, "--on", "ibsim", "--interval", "50ms")
 	// Where ibsim had no turn some of it is seen later.

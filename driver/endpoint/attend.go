@@ -78,8 +78,8 @@ func nanoseconds(d ib.Time) int64 {
 	return int64(d / ib.Nanosecond)
 }
 
-// attendOnce is one turn of the attendant. It says at which post it is from now on, how long it may sleep there, and whether
-// what it took in is part of a stream.
+// attendOnce is one turn of the attendant. It says at which post it is from now on, how long it may sleep there, and
+// whether what it took in is part of a stream.
 func (e *Endpoint) attendOnce() (post Post, sleep ib.Time, streams bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

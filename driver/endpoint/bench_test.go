@@ -91,7 +91,8 @@ func twins(t testing.TB, ledger func() *Ledger) (a, b *twin) {
 			hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess))
 		fail(h.ModifyQP(w.qp, hca.QPAttr{State: hca.StateRTR, PathMTU: ib.MTU4096, DestQPN: o.qp.Num(),
 			AH: hca.AHAttr{Port: 1, DLID: o.lid}, MaxDestRD: 4, MinRNRTimer: 1},
-			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|hca.MaskMinRNRTimer))
+			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|
+				hca.MaskMinRNRTimer))
 		fail(h.ModifyQP(w.qp, hca.QPAttr{State: hca.StateRTS, Timeout: 20, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4},
 			hca.MaskState|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskSQPSN|hca.MaskMaxRDAtomic))
 		w.Leave()

@@ -15,8 +15,9 @@ type Post uint8
 const (
 	// Asleep: nobody looks. The bell says so, and who sends wakes the attendant.
 	Asleep Post = iota
-	// Dozing is Asleep for a moment. Rings are written without fences, so a sender may have found somebody on duty while
-	// we found its packet missing; that is over long before the doze is. The same holds for credit that comes back.
+	// Dozing is Asleep for a moment. Rings are written without fences, so a sender may have found somebody on duty
+	// while we found its packet missing; that is over long before the doze is. The same holds for credit that comes
+	// back.
 	Dozing
 	// Retiring: the attendant has said that it sleeps, and looks once more.
 	Retiring
@@ -56,7 +57,8 @@ var nextPost = [numPosts][numSights]Post{
 // onDuty says of each post whether peers need not wake the attendant. While it searches that is left as it is: the
 // program may just have said that it sleeps.
 var onDuty = [numPosts]struct{ says, value bool }{
-	Asleep: {true, false}, Dozing: {true, false}, Retiring: {true, false}, Working: {true, true}, Watching: {true, true},
+	Asleep: {true, false}, Dozing: {true, false}, Retiring: {true, false}, Working: {true, true},
+	Watching: {true, true},
 }
 
 // The numbers that decide who looks.

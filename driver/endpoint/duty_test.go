@@ -92,8 +92,10 @@ func TestPosts(t *testing.T) {
 	}{
 		{"nobody ever", func(w *watchman) { w.run(ib.Second) }, Asleep, false, 8},
 		{"polls tightly", func(w *watchman) { w.pollFor(1, ib.Microsecond, 20*ib.Millisecond) }, Watching, true, 40},
-		{"polls from four threads", func(w *watchman) { w.pollFor(4, ib.Microsecond, 20*ib.Millisecond) }, Watching, true, 40},
-		{"polls rarely", func(w *watchman) { w.pollFor(1, 500*ib.Microsecond, 20*ib.Millisecond) }, Watching, true, 200},
+		{"polls from four threads", func(w *watchman) { w.pollFor(4, ib.Microsecond, 20*ib.Millisecond) }, Watching,
+			true, 40},
+		{"polls rarely", func(w *watchman) { w.pollFor(1, 500*ib.Microsecond, 20*ib.Millisecond) }, Watching, true,
+			200},
 		{"arms, looks once and sleeps, often", func(w *watchman) {
 			for range 200 {
 				w.arm()

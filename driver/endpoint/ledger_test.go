@@ -188,7 +188,8 @@ func FuzzLedger(f *testing.F) {
 			for len(junk) > 0 {
 				at := r.IntN(len(mem))
 				if r.IntN(2) == 0 { // where it hurts
-					at = []int{r.IntN(statsWords) * 8, int(reflect.ValueOf(l.m).Elem().FieldByName("burst").UnsafeAddr() - reflect.ValueOf(l.m).Pointer())}[r.IntN(2)]
+					burst := reflect.ValueOf(l.m).Elem().FieldByName("burst").UnsafeAddr()
+					at = []int{r.IntN(statsWords) * 8, int(burst - reflect.ValueOf(l.m).Pointer())}[r.IntN(2)]
 				}
 				n := copy(mem[at:], junk[:min(len(junk), 1+r.IntN(16))])
 				if r.IntN(4) == 0 {

@@ -15,6 +15,6 @@ const (
 	LostWake
 )
 
-// Plant switches a bug on or off: a timer counts that was started by an old clock, a payload is pulled after its request
-// was given up, a grant is used after memory was deregistered, a wake-up is lost.
+// Plant switches a bug on or off: a timer counts that was started by an old clock, a payload is pulled after its
+// request was given up, a grant is used after memory was deregistered, a wake-up is lost.
 func Plant(b Bug, on bool) { *[...]*bool{&plantClock, &plantVoid, &plantGrant, &plantWake}[b] = on }

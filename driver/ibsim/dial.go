@@ -170,7 +170,8 @@ func (p *Port) dial(ctx context.Context, server netip.Addr) error {
 	info.put(&c)
 	if err := p.control(ctx, &c); err != nil {
 		if errors.Is(err, ErrRefused) {
-			return fmt.Errorf("%w to attach to %q; is that a node's id or description in its net file, are all of its 10 clients taken, or has the node a manager already?", ErrRefused, p.cfg.Host)
+			return fmt.Errorf("%w to attach to %q; is that a node's id or description in its net file, are "+
+				"all of its 10 clients taken, or has the node a manager already?", ErrRefused, p.cfg.Host)
 		}
 		return err
 	}

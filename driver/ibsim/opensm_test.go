@@ -59,7 +59,8 @@ func TestPartitionsAsOpenSM(t *testing.T) {
 			"=full ;\nc=0x3 : ALL=full ;\nd : " + guid(1) + " ;\n",
 		"default membership": "a=5,defmember=full : " + guid(1) + ", " + guid(2) + "=limi, " + guid(3) +
 			"=f ;",
-		"words for ports":    "a=5 : ALL_CAS=full ;\nb=6 : ALL_SWITCHES=full, SELF ;\nc=7,ipoib : ALL, SELF=full ;\nd=8 : NONE ;\ne=9 : A=full;",
+		"words for ports": "a=5 : ALL_CAS=full ;\nb=6 : ALL_SWITCHES=full, SELF ;\nc=7,ipoib : ALL, SELF=full ;\n" +
+			"d=8 : NONE ;\ne=9 : A=full;",
 		"both without leave": "a=5 : " + guid(1) + "=both ;",
 		"later entries replace": "a=5 : ALL=full, " + guid(1) + "=limited, " + guid(2) +
 			"=limited, ALL_CAS=full, " + guid(3) + "=limited ;",
@@ -130,8 +131,10 @@ func TestQoSAsOpenSM(t *testing.T) {
 	g := parseSpec(t, "star:4")
 	for name, file := range map[string]string{
 		"defaults": "qos TRUE\n",
-		"for all":  "qos TRUE\nqos_vlarb_high 1:7,2:9\nqos_vlarb_low 0:255,3:1\nqos_sl2vl 3,2,1,0,3,2,1,0,3,2,1,0,3,2,15,1\n",
-		"by kind": "qos TRUE\nqos_sl2vl 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1\nqos_ca_sl2vl 2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,15\n" +
+		"for all": "qos TRUE\nqos_vlarb_high 1:7,2:9\nqos_vlarb_low 0:255,3:1\n" +
+			"qos_sl2vl 3,2,1,0,3,2,1,0,3,2,1,0,3,2,15,1\n",
+		"by kind": "qos TRUE\nqos_sl2vl 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1\n" +
+			"qos_ca_sl2vl 2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,15\n" +
 			"qos_swe_vlarb_low 2:64,2:32\nqos_ca_vlarb_high 0:1,1:2,2:3,3:4\n",
 		"a short list": "qos TRUE\nqos_ca_sl2vl 3,2,1,\n",
 	} {

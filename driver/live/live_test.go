@@ -34,7 +34,8 @@ func newEnd(t testing.TB, h *Host, size int) *end {
 	var err error
 	e.pd, err = e.ctx.AllocPD()
 	must(err)
-	e.mr, err = e.pd.RegMR(make([]byte, size), verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
+	e.mr, err = e.pd.RegMR(make([]byte, size), verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|
+		verbs.AccessRemoteAtomic)
 	must(err)
 	e.cq, err = e.ctx.CreateCQ(1024)
 	must(err)

@@ -28,7 +28,8 @@ func TestProbe(t *testing.T) {
 	ref := func(i int) topo.PortRef { return topo.PortRef{Node: g.Hosts()[i].Index, Port: 1} }
 	guid := func(i int) ib.GUID { return g.Hosts()[i].PortGUID(1) }
 	parts, _, err := policy.ParsePartitions("partitions.conf",
-		fmt.Appendf(nil, "Default=0x7fff : ALL=limited, SELF=full ;\nred=0x1001 : %v=full, %v=full, %v=limited, %v=limited ;\n", guid(1), guid(7), guid(3), guid(4)))
+		fmt.Appendf(nil, "Default=0x7fff : ALL=limited, SELF=full ;\nred=0x1001 : %v=full, %v=full, %v=limited, "+
+			"%v=limited ;\n", guid(1), guid(7), guid(3), guid(4)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,11 +68,13 @@ func (m *Machine) newProcess(host int, at *port) (*process, error) {
 		return nil, err
 	}
 	n := m.HostNode(host)
-	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), FirstQPN: block << endpoint.BlockBits, KeySeed: uint8(host)}
+	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), FirstQPN: block << endpoint.BlockBits,
+		KeySeed: uint8(host)}
 	for num := 1; num < len(n.Ports); num++ {
 		cfg.PortGUID = append(cfg.PortGUID, n.PortGUID(ib.PortNum(num)))
 	}
-	p.ep, err = endpoint.New(endpoint.Config{Name: n.Name, Engine: cfg, Block: block, Page: p.page, Router: p, Machine: p})
+	p.ep, err = endpoint.New(endpoint.Config{Name: n.Name, Engine: cfg, Block: block, Page: p.page, Router: p,
+		Machine: p})
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,8 @@ func newPeer(t testing.TB, s *Sim, host int, typ hca.QPType, size int) *peer {
 	p.qp, err = p.h.CreateQP(hca.QPInit{Type: typ, PD: p.pd, SendCQ: p.cq, RecvCQ: p.cq,
 		Caps: hca.Caps{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	check(t, err)
-	p.mr, err = p.h.RegMR(p.pd, p.mem, peerVA, hca.AccessLocalWrite|hca.AccessRemoteWrite|hca.AccessRemoteRead|hca.AccessRemoteAtomic)
+	p.mr, err = p.h.RegMR(p.pd, p.mem, peerVA, hca.AccessLocalWrite|hca.AccessRemoteWrite|hca.AccessRemoteRead|
+		hca.AccessRemoteAtomic)
 	check(t, err)
 	return p
 }
@@ -62,7 +63,8 @@ func connectRC(t testing.TB, a, b *peer, mtu ib.MTU, timeout uint8) {
 		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTR, AH: hca.AHAttr{DLID: p.peer.lid, Port: 1},
 			PathMTU: mtu,
 			DestQPN: p.peer.qp.Num(), RQPSN: 100, MaxDestRD: 8, MinRNRTimer: 12},
-			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|hca.MaskMinRNRTimer))
+			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|
+				hca.MaskMinRNRTimer))
 		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTS, SQPSN: 100, Timeout: timeout, RetryCnt: 7,
 			RNRRetry: 7, MaxRDAtomic: 8},
 			hca.MaskState|hca.MaskSQPSN|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic))

@@ -48,7 +48,8 @@ func connectSL(t testing.TB, a, b *peer, sl ib.SL) {
 		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTR,
 			AH: hca.AHAttr{DLID: p.peer.lid, Port: 1, SL: sl}, PathMTU: storageMTU,
 			DestQPN: p.peer.qp.Num(), RQPSN: 100, MaxDestRD: 8, MinRNRTimer: 12},
-			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|hca.MaskMinRNRTimer))
+			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|
+				hca.MaskMinRNRTimer))
 		check(t, p.me.h.ModifyQP(p.me.qp, hca.QPAttr{State: hca.StateRTS, SQPSN: 100, Timeout: 20, RetryCnt: 7,
 			RNRRetry: 7, MaxRDAtomic: 8},
 			hca.MaskState|hca.MaskSQPSN|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic))

@@ -59,7 +59,9 @@ type refuser struct {
 	closed chan struct{}
 }
 
-func (r *refuser) Now() ib.Time                                         { return ib.Time(time.Since(r.start)) * ib.Nanosecond }
+func (r *refuser) Now() ib.Time {
+	return ib.Time(time.Since(r.start)) * ib.Nanosecond
+}
 func (r *refuser) Register(madrpc.Registration) (madrpc.AgentID, error) { return 1, nil }
 func (r *refuser) Queue(ib.Time, madrpc.AgentID, madrpc.Message) error  { return errors.New("no") }
 func (r *refuser) Poll(func(madrpc.Delivery)) bool                      { return false }

@@ -132,11 +132,13 @@ int main(void) {
 	dump("reg", &r, sizeof r);
 	struct ib_user_mad_reg_req2 q;
 	memset(&q, 0, sizeof q);
-	q.qpn = 1; q.mgmt_class = 0x32; q.mgmt_class_version = 1; q.method_mask[0] = 6; q.method_mask[1] = 1ULL << 63; q.oui = 0x001405; q.rmpp_version = 1;
+	q.qpn = 1; q.mgmt_class = 0x32; q.mgmt_class_version = 1; q.method_mask[0] = 6; q.method_mask[1] = 1ULL << 63;
+	q.oui = 0x001405; q.rmpp_version = 1;
 	dump("reg2", &q, sizeof q);
 	printf("ioctls %x %x %x %x\n", (unsigned)IB_USER_MAD_REGISTER_AGENT, (unsigned)IB_USER_MAD_UNREGISTER_AGENT,
 		(unsigned)IB_USER_MAD_ENABLE_PKEY, (unsigned)IB_USER_MAD_REGISTER_AGENT2);
-	printf("abi %d status %zu length %zu\n", IB_USER_MAD_ABI_VERSION, offsetof(struct ib_user_mad_hdr, status), offsetof(struct ib_user_mad_hdr, length));
+	printf("abi %d status %zu length %zu\n", IB_USER_MAD_ABI_VERSION, offsetof(struct ib_user_mad_hdr, status),
+		offsetof(struct ib_user_mad_hdr, length));
 	return 0;
 }
 `

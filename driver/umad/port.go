@@ -109,7 +109,8 @@ func (p *Port) Register(r madrpc.Registration) (madrpc.AgentID, error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EBUSY):
-		return 0, fmt.Errorf("%s: %w: %w by another program; is a subnet manager or an agent running? end it, or register without methods to send only",
+		return 0, fmt.Errorf("%s: %w: %w by another program; is a subnet manager or an agent running? end it, "+
+			"or register without methods to send only",
 			what, err, madrpc.ErrInUse)
 	case errors.Is(err, unix.ENOMEM):
 		return 0, fmt.Errorf("%s: %w: the kernel allows 32 agents; unregister one or open the port again", what, err)
@@ -219,7 +220,8 @@ func (p *Port) Recv(ctx context.Context) (madrpc.Delivery, error) {
 		// The header came nevertheless, and says how long the message is. It is still there to be read.
 		need := int(native.Uint32(p.in[offLength:]))
 		if need <= len(p.in) || need > messageMax {
-			return madrpc.Delivery{}, fmt.Errorf("umad: %s: message of %d bytes for a buffer of %d, want more and at most %d: %w",
+			return madrpc.Delivery{}, fmt.Errorf("umad: %s: message of %d bytes for a buffer of %d, want more "+
+				"and at most %d: %w",
 				p.info.Device, need, len(p.in), messageMax, err)
 		}
 		p.in = make([]byte, need)

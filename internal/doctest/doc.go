@@ -1,14 +1,16 @@
-// Package doctest runs what the documents under docs/ and examples/ tell people to type, and compares what comes out with
-// what they were told to expect. It has only tests.
+// Package doctest runs what the documents under docs/ and examples/ tell people to type, and compares what comes out
+// with what they were told to expect. It has only tests.
 //
 // A document's ```console blocks are run in their order, in one shell, with a runtime folder, a state folder and a home
 // of their own and the command as make builds it. In a block:
 //
-//   - A line that begins with "$ " is a command; one that begins with "> " goes on with it. What follows, up to the next command, is what it prints, on either stream. A
-//     command after which nothing follows may print what it likes.
-//   - Words are compared, whatever the space between them, and empty lines do not count. A line of "..." stands for any lines, and "..." within a line for any text.
-//   - A figure stands for any figure of its kind: a number with a point, a colon, an exponent, a unit, or of three digits and more, or a date; bars of # are left out. So documents show what was
-//     really printed. Small numbers, a word that is alone in its line, names (leaf1[5]) and hexadecimal numbers are to be the same.
+//   - A line that begins with "$ " is a command; one that begins with "> " goes on with it. What follows, up to the
+//     next command, is what it prints, on either stream. A command after which nothing follows may print what it likes.
+//   - Words are compared, whatever the space between them, and empty lines do not count. A line of "..." stands for any
+//     lines, and "..." within a line for any text.
+//   - A figure stands for any figure of its kind: a number with a point, a colon, an exponent, a unit, or of three
+//     digits and more, or a date; bars of # are left out. So documents show what was really printed. Small numbers,
+//     a word that is alone in its line, names (leaf1[5]) and hexadecimal numbers are to be the same.
 //   - A command is to succeed.
 //
 // An HTML comment above a block, which no reader sees, says what is special about it:

@@ -69,7 +69,8 @@ func parse(text string) (blocks []block, err error) {
 }
 
 // figure is a number that need not be the same: group 2 is its unit.
-var figure = regexp.MustCompile(`^([(~]*[-+]?[0-9][0-9.,:]*(?:e[-+]?[0-9]+)?)(%|/s|x|[kMGT]?i?B(?:/s)?|ns|us|µs|ms|s|m|h)?([).,;:]*)$`)
+var figure = regexp.MustCompile(
+	`^([(~]*[-+]?[0-9][0-9.,:]*(?:e[-+]?[0-9]+)?)(%|/s|x|[kMGT]?i?B(?:/s)?|ns|us|µs|ms|s|m|h)?([).,;:]*)$`)
 
 var times = map[string]bool{"ns": true, "us": true, "µs": true, "ms": true, "s": true, "m": true, "h": true}
 
@@ -262,7 +263,8 @@ func TestSameMixed(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	got, err := parse("text\n<!-- doctest: after a --> b -->\n<!-- doctest: fails -->\n```console\n$ one \\\n> more\nout\n$ two\n```\n```text\n$ not ours\n```\n")
+	got, err := parse("text\n<!-- doctest: after a --> b -->\n<!-- doctest: fails -->\n```console\n$ one \\\n> more\n" +
+		"out\n$ two\n```\n```text\n$ not ours\n```\n")
 	if err != nil || len(got) != 1 || len(got[0].steps) != 2 ||
 		!slices.Equal(got[0].directives, []string{"after a --> b", "fails"}) {
 		t.Fatalf("%+v, %v", got, err)

@@ -142,8 +142,8 @@ func simulated(t testing.TB, file string) string {
 		t.Fatal("no libumad2sim on this machine; next: make test, which installs ibsim-utils")
 	}
 	dir := t.TempDir()
-	env := append(os.Environ(), "IBSIM_SOCKNAME=softib-field-"+filepath.Base(dir)+fmt.Sprint(os.Getpid())+
-		filepath.Base(file))
+	name := fmt.Sprint("softib-field-", filepath.Base(dir), os.Getpid(), filepath.Base(file))
+	env := append(os.Environ(), "IBSIM_SOCKNAME="+name)
 	server := exec.Command(sim, "-s", file)
 	server.Env, server.Dir = env, dir
 	if _, err := server.StdinPipe(); err != nil { // a console that is at its end would keep ibsim busy
@@ -156,15 +156,26 @@ func simulated(t testing.TB, file string) string {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	})
-	for deadline := time.Now().Add(patience); ; {
-		cmd := exec.Command(tool(t, "ibnetdiscover"))
-		cmd.Env, cmd.Dir = append(env, "LD_PRELOAD="+preload[0]), dir
-		out, err := cmd.Output()
-		if err == nil {
-			return string(out)
-		}
+	for deadline := time.Now().Add(patience); !bound(t, name+":out9"); time.Sleep(5 * time.Millisecond) { // its last
 		if time.Now().After(deadline) {
-			t.Fatalf("ibnetdiscover in ibsim: %v\n%s", err, out)
+			t.Fatal("ibsim has no sockets")
 		}
 	}
+	cmd := exec.Command(tool(t, "ibnetdiscover"))
+	cmd.Env, cmd.Dir = append(env, "LD_PRELOAD="+preload[0]), dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("ibnetdiscover in ibsim: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// bound looks for an abstract Unix socket in the kernel's table, which writes a zero byte as @.
+func bound(t testing.TB, name string) bool {
+	t.Helper()
+	table, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(table), " @"+name+"@\n")
 }

@@ -209,7 +209,8 @@ func TestIbdiagpath(t *testing.T) {
 		at = far
 	}
 	got := ""
-	for _, m := range regexp.MustCompile(`(From|To): +lid=0x([0-9a-f]+) guid=\S+ dev=\d (?:Port=|\S+/P)(\d+)`).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`(From|To): +lid=0x([0-9a-f]+) guid=\S+ dev=\d `+
+		`(?:Port=|\S+/P)(\d+)`).FindAllStringSubmatch(text, -1) {
 		lid, _ := strconv.ParseUint(m[2], 16, 16)
 		got += fmt.Sprintf("%s %d %s", m[1], lid, m[3])
 		if m[1] == "To" {

@@ -327,10 +327,11 @@ func TestSaqueryTables(t *testing.T) {
 			si := w.switchInfo(n)
 			r.sheet.expect(t, n.Name, sheet{
 				"LID": dec(w.lid(n, 0)), "LinearFDBCap": fmt.Sprintf("0x%X", si.LinearFDBCap),
-				"RandomFDBCap":    fmt.Sprintf("0x%X", si.RandomFDBCap),
-				"MulticastFDBCap": fmt.Sprintf("0x%X", si.MulticastFDBCap),
-				"LinearFDBTop":    fmt.Sprintf("0x%X", uint16(si.LinearFDBTop)),
-				"DefaultPort":     dec(si.DefaultPort), "DefaultMulticastPrimaryPort": dec(si.DefaultMulticastPrimaryPort),
+				"RandomFDBCap":                   fmt.Sprintf("0x%X", si.RandomFDBCap),
+				"MulticastFDBCap":                fmt.Sprintf("0x%X", si.MulticastFDBCap),
+				"LinearFDBTop":                   fmt.Sprintf("0x%X", uint16(si.LinearFDBTop)),
+				"DefaultPort":                    dec(si.DefaultPort),
+				"DefaultMulticastPrimaryPort":    dec(si.DefaultMulticastPrimaryPort),
 				"DefaultMulticastNotPrimaryPort": dec(si.DefaultMulticastNotPrimaryPort),
 				"LifeTimeValue/PortStateChange/OpSL2VL": fmt.Sprintf("0x%X",
 					si.LifeTimeValue<<3|b2i(si.PortStateChange)<<2|si.OptimizedSLtoVLMappingProgramming),
@@ -338,7 +339,8 @@ func TestSaqueryTables(t *testing.T) {
 				"PartitionEnforcementCap": fmt.Sprintf("0x%X", si.PartitionEnforcementCap),
 				"MulticastFDBTop":         fmt.Sprintf("0x%X", uint16(si.MulticastFDBTop)),
 				"flags": fmt.Sprintf("0x%X",
-					b2i(si.InboundEnforcementCap)<<7|b2i(si.OutboundEnforcementCap)<<6|b2i(si.FilterRawInboundCap)<<5|b2i(si.FilterRawOutboundCap)<<4|b2i(si.EnhancedPortZero)<<3),
+					b2i(si.InboundEnforcementCap)<<7|b2i(si.OutboundEnforcementCap)<<6|b2i(si.FilterRawInboundCap)<<5|
+						b2i(si.FilterRawOutboundCap)<<4|b2i(si.EnhancedPortZero)<<3),
 			})
 		}
 		all := keyed(t, ask("SWIR"), "LID")

@@ -385,7 +385,8 @@ func TestIbstat(t *testing.T) {
 		p := endPort(n, 1)
 		pi := w.portInfo(n, p)
 		count := 1
-		head := fmt.Sprintf("CA 'softib0'\n\tCA type: %s\n\tNumber of ports: %d\n\tFirmware version: %s\n\tHardware version: %s\n"+
+		head := fmt.Sprintf("CA 'softib0'\n\tCA type: %s\n\tNumber of ports: %d\n\tFirmware version: %s\n"+
+			"\tHardware version: %s\n"+
 			"\tNode GUID: %s\n\tSystem image GUID: %s\n", umad.Model, count, firmware, umad.Hardware, hexGUID(n.GUID),
 			hexGUID(n.SystemGUID))
 		port := []string{

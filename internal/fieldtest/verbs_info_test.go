@@ -56,7 +56,8 @@ func TestIbvDevices(t *testing.T) {
 	t.Parallel()
 	w := up(t, "star:3")
 	for _, host := range []string{"h1", "h3"} {
-		want := fmt.Sprintf("    device          \t   node GUID\n    ------          \t----------------\n    softib0         \t%016x\n", uint64(w.node(host).GUID))
+		want := fmt.Sprintf("    device          \t   node GUID\n    ------          \t----------------\n"+
+			"    softib0         \t%016x\n", uint64(w.node(host).GUID))
 		same(t, host, w.run(host, "ibv_devices"), want)
 	}
 	// Without a fabric there is no device.
@@ -69,7 +70,8 @@ func TestIbvDevices(t *testing.T) {
 	}
 	cmd.Env = env
 	out, err := cmd.CombinedOutput()
-	same(t, "without a fabric", string(out), "    device          \t   node GUID\n    ------          \t----------------\n")
+	same(t, "without a fabric", string(out),
+		"    device          \t   node GUID\n    ------          \t----------------\n")
 	w.check(err)
 }
 
@@ -113,7 +115,8 @@ func gidWords(g ib.GID) string {
 func deviceSheet(n *topo.Node) sheet {
 	l := hca.DefaultLimits()
 	maxQP := 8192 // a program's share of the adapter's numbers
-	flags := "0x01121cb6 BAD_PKEY_CNTR BAD_QKEY_CNTR AUTO_PATH_MIG CHANGE_PHY_PORT CURR_QP_STATE_MOD PORT_ACTIVE_EVENT SYS_IMAGE_GUID RC_RNR_NAK_GEN MEM_WINDOW XRC MEM_WINDOW_TYPE_2B"
+	flags := "0x01121cb6 BAD_PKEY_CNTR BAD_QKEY_CNTR AUTO_PATH_MIG CHANGE_PHY_PORT CURR_QP_STATE_MOD " +
+		"PORT_ACTIVE_EVENT SYS_IMAGE_GUID RC_RNR_NAK_GEN MEM_WINDOW XRC MEM_WINDOW_TYPE_2B"
 	none := sheet{}
 	for _, name := range []string{"max_ee_rd_atom", "max_ee_init_rd_atom", "max_ee", "max_rdd", "max_raw_ipv6_qp",
 		"max_raw_ethy_qp", "max_fmr", "max_tso", "max_rwq_indirection_tables", "max_rwq_indirection_table_size",

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"softib/internal/cmturns"
 	"softib/proto/topo"
 )
 
 // perftestRow is a line of results: of latency tests bytes, messages, then times of which the fourth is typical; of
 // bandwidth tests bytes, messages, peak, average, million messages a second.
-var perftestRow = regexp.MustCompile(`(?m)^ (\d+) +(\d+) +([0-9.]+|inf|-?nan) +([0-9.]+|inf|-?nan) *\t* *([0-9.]+|inf|-?nan)`)
+var perftestRow = regexp.MustCompile(`(?m)^ (\d+) +(\d+) +([0-9.]+|inf|-?nan) +([0-9.]+|inf|-?nan) ` +
+	`*\t* *([0-9.]+|inf|-?nan)`)
 
 // perftestIters is how many messages a test sends: that it does counts here, not how fast.
 const perftestIters = 80
@@ -130,28 +132,21 @@ func (w *world) perftest(first, second, name string, args ...string) (server, cl
 	if !slices.Contains(args, "-R") && !slices.Contains(args, "-z") {
 		return w.pair(first, second, name, args...)
 	}
-	// With rdma_cm the server is at an address of the fabric. It says that it waits just before it listens, and it
-	// listens a second time when both have agreed on everything; where it is late, the client gives up, or destroys
-	// what it then goes on to use.
+	// With rdma_cm the server is at an address of the fabric, and listens a second time when both have agreed on
+	// everything; where it is late, the client gives up, or destroys what it then goes on to use. So it waits.
 	h, err := w.Host(first)
 	w.check(err)
-	for {
-		args := append(args[:len(args):len(args)], "-p", dec(freePort(w)))
-		s := w.start(first, "stdbuf", append([]string{"-oL", tool(w, name)}, args...)...)
-		s.await("Waiting for client to connect")
-		c := w.start(second, name, append(args, h.IP().String())...)
-		client = c.ended()
-		if c.err != nil && late.MatchString(client) {
-			s.kill()
-			continue
-		}
-		c.finish()
-		return s.finish(), client
+	args = append(args[:len(args):len(args)], "-p", dec(freePort(w)))
+	env := cmturns.Pair(w)
+	start := func(host string, args ...string) *program {
+		cmd := w.command(host, name, args...)
+		cmd.Env = env(cmd.Env)
+		return w.starts(fmt.Sprintf("%s %s on %s", name, strings.Join(args, " "), host), cmd)
 	}
+	s, c := start(first, args...), start(second, append(args, h.IP().String())...)
+	client = c.finish()
+	return s.finish(), client
 }
-
-// late is what the client says when nobody listens: of connections, and of datagrams.
-var late = regexp.MustCompile("CM event bl blka 8|RDMA_CM_EVENT_REJECTED|RDMA_CM_EVENT_UNREACHABLE; error: 1")
 
 // perftestMessages is how many messages of a size are sent; -a has many sizes, and large ones.
 func perftestMessages(args []string) int {

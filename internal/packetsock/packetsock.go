@@ -114,7 +114,8 @@ var ErrPeer = errors.New("may not use a fabric")
 // Check lets in the user of this process, and root.
 func Check(cred *syscall.Ucred) error {
 	if me := os.Geteuid(); cred.Uid != 0 && int(cred.Uid) != me {
-		return fmt.Errorf("user %d %w of user %d; next: run the program as that user, or start a fabric of your own: softib up", cred.Uid, ErrPeer, me)
+		return fmt.Errorf("user %d %w of user %d; next: run the program as that user, or start a fabric of "+
+			"your own: softib up", cred.Uid, ErrPeer, me)
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ func CheckDoc(m *Module) []Complaint {
 		if !slices.ContainsFunc(p.Files, func(f *File) bool {
 			return (anyFile || path.Base(f.Name) == "doc.go") && strings.HasPrefix(f.Syntax.Doc.Text(), opening)
 		}) {
-			out = append(out, Complaint{p.Dir, 0, fmt.Sprintf("no doc.go with a comment that opens %q: what it is for, what it must not know, how it is driven", opening+"…")})
+			out = append(out, Complaint{p.Dir, 0, fmt.Sprintf("no doc.go with a comment that opens %q: what "+
+				"it is for, what it must not know, how it is driven", opening+"…")})
 		}
 	}
 	return out
@@ -35,7 +36,8 @@ func CheckNames(m *Module) []Complaint {
 	for _, p := range m.Packages {
 		for _, name := range []string{p.Name, path.Base(p.Dir)} {
 			if vagueNames[name] {
-				out = append(out, Complaint{p.Dir, 0, fmt.Sprintf("package name %q says nothing: name it after what it does", name)})
+				out = append(out, Complaint{p.Dir, 0,
+					fmt.Sprintf("package name %q says nothing: name it after what it does", name)})
 				break
 			}
 		}
@@ -122,11 +124,16 @@ func CheckWords(m *Module) []Complaint {
 	for name, text := range m.Texts {
 		check(name, text)
 	}
+	sortComplaints(out)
+	return out
+}
+
+// sortComplaints puts complaints about texts, which are kept in a map, in order.
+func sortComplaints(out []Complaint) {
 	slices.SortFunc(out, func(a, b Complaint) int {
 		if c := strings.Compare(a.File, b.File); c != 0 {
 			return c
 		}
 		return a.Line - b.Line
 	})
-	return out
 }

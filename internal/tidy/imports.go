@@ -16,7 +16,8 @@ func CheckRanks(m *Module) []Complaint {
 		rank, ranked := ranks[p.Dir]
 		if !ranked {
 			if !isFree(p.Dir) {
-				out = append(out, Complaint{p.Dir, 0, "package has no rank: add it to the table ranks in internal/tidy/rules.go"})
+				out = append(out, Complaint{p.Dir, 0,
+					"package has no rank: add it to the table ranks in internal/tidy/rules.go"})
 			}
 			continue
 		}
@@ -56,7 +57,8 @@ func rankComplaint(dir string, rank int, imported string) string {
 		return fmt.Sprintf("imports %s, which has no rank: add it to the table ranks in internal/tidy/rules.go",
 			imported)
 	case other == rank:
-		return fmt.Sprintf("imports its sibling %s (both of rank %d): move the shared part down, or declare an interface in %s", imported, rank, dir)
+		return fmt.Sprintf("imports its sibling %s (both of rank %d): move the shared part down, or declare "+
+			"an interface in %s", imported, rank, dir)
 	case other > rank:
 		return fmt.Sprintf("imports %s of rank %d from rank %d: imports go strictly downward", imported, other, rank)
 	}

@@ -17,7 +17,7 @@ func CheckMapOrder(m *Module) []Complaint {
 	checker := newTypeChecker(m)
 	m.engineFiles(func(p *Package, f *File) {
 		info := checker.info(p)
-		vouched := vouchedLines(m.Fset, f)
+		vouched := linesWith(m.Fset, f, orderFree)
 		complain := func(n ast.Node, text string) {
 			if line := m.lineOf(n); !vouched[line] && !vouched[line-1] {
 				out = append(out, Complaint{f.Name, line, text})
@@ -32,14 +32,16 @@ func CheckMapOrder(m *Module) []Complaint {
 				case t == nil || t == types.Typ[types.Invalid]:
 					complain(n, "the type of this range is unknown: does the package compile?")
 				case rangesOverMap(t):
-					complain(n, fmt.Sprintf("range over a map: keep a slice, sort the keys, or write %q where the order cannot matter", orderFree))
+					complain(n, fmt.Sprintf("range over a map: keep a slice, sort the keys, or write %q where "+
+						"the order cannot matter", orderFree))
 				}
 			case *ast.CallExpr:
 				switch pkg, name := calledFunc(info, n); {
 				case pkg == "slices" && sorters[name] && len(n.Args) > 0:
 					sorted[n.Args[0]] = true
 				case pkg == "maps" && mapIterators[name] && !sorted[n]:
-					complain(n, fmt.Sprintf("maps.%s yields in map order: wrap it in slices.Sorted, or write %q where the order cannot matter", name, orderFree))
+					complain(n, fmt.Sprintf("maps.%s yields in map order: wrap it in slices.Sorted, or write "+
+						"%q where the order cannot matter", name, orderFree))
 				}
 			}
 			return true
@@ -97,12 +99,12 @@ func calledFunc(info *types.Info, call *ast.CallExpr) (pkg, name string) {
 	return "", ""
 }
 
-// vouchedLines are the lines that carry the orderFree comment.
-func vouchedLines(fset *token.FileSet, f *File) map[int]bool {
+// linesWith are the lines that carry a comment that opens with the given words.
+func linesWith(fset *token.FileSet, f *File, opening string) map[int]bool {
 	lines := map[int]bool{}
 	for _, group := range f.Syntax.Comments {
 		for _, c := range group.List {
-			if strings.HasPrefix(c.Text, orderFree) {
+			if strings.HasPrefix(c.Text, opening) {
 				lines[fset.Position(c.Pos()).Line] = true
 			}
 		}

@@ -28,7 +28,7 @@ var ranks = map[string]int{
 	"proof/check": 8, "operate/manager": 8, "operate/doctor": 8,
 
 	"operate/manager/metrics": 9, "operate/manager/ufm": 9, "operate/manager/remote": 9, "operate/webui": 9,
-	"capi": 9, "capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9, "capi/rdmacm": 9, "capi/dropin": 9,
+	"capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9, "capi/rdmacm": 9, "capi/dropin": 9,
 	"capi/hostfiles": 9,
 
 	"cmd/softib": 10,
@@ -37,6 +37,13 @@ var ranks = map[string]int{
 // engineRankMax is the last rank that is free of I/O and time: the engines
 // and the API over them.
 const engineRankMax = 4
+
+// floors are the rooms, the first elements of packages' paths, from the ground
+// up. Two rooms share a floor and import each other: verbs declares what
+// drivers implement, and verbs/attach is itself a driver.
+var floors = [][]string{
+	{"proto"}, {"node"}, {"subnet"}, {"verbs", "driver"}, {"capi"}, {"operate"}, {"proof"}, {"cmd"},
+}
 
 // freeTrees stand outside the ranks: they may import anything, and no engine
 // may import them.
@@ -75,10 +82,28 @@ var (
 // does not depend on the order. It stands on the loop's line or the one above.
 const orderFree = "// tidy: order-free"
 
+// callsOut is the comment that vouches, with a reason, for a function that an
+// engine keeps or an interface that a driver implements: it does not come back
+// into the engine. It stands on the declaration's line or the one above.
+const callsOut = "// tidy: calls out, "
+
+// driverRooms are the rooms of those who hold engines and give them time.
+var driverRooms = map[string]bool{"driver": true, "verbs": true}
+
+// apiPackages are ranked with the engines but nobody drives them: programs
+// call them, and they call the driver.
+var apiPackages = map[string]bool{"verbs": true}
+
 // vagueNames say nothing about what a package is for.
 var vagueNames = map[string]bool{
 	"util": true, "utils": true, "common": true, "types": true, "helper": true, "helpers": true, "misc": true,
 }
+
+// columnsMax is how wide a line of code or prose may be.
+const (
+	columnsMax = 120
+	tabWidth   = 4
+)
 
 // fileLinesMax is how long a file that is not a test may get before it has to
 // be split by role.

@@ -11,11 +11,15 @@ var rules = []struct {
 	check func(*Module) []Complaint
 }{
 	{"ranks", CheckRanks},
+	{"layers", CheckLayers},
+	{"rooms", CheckRooms},
 	{"bans", CheckBans},
 	{"map order", CheckMapOrder},
+	{"callbacks", CheckCallbacks},
 	{"doc", CheckDoc},
 	{"names", CheckNames},
 	{"length", CheckLength},
+	{"width", CheckWidth},
 	{"format", CheckFormat},
 	{"words", CheckWords},
 }

@@ -13,7 +13,7 @@ import (
 // a switch; blocks lie within the capacities that the node itself reports.
 // An error from a Set method is answered with status InvalidField and must leave
 // the node as it was.
-type Node interface {
+type Node interface { // tidy: calls out, it stands for the node's tables and never calls its agent
 	// NodeInfo is the node's identity seen from a port: PortGUID is that of
 	// the port (of port 0 at a switch). LocalPortNum is filled in by the
 	// agent. Its NodeType and NumPorts never change.
@@ -92,7 +92,7 @@ const AllPorts ib.PortNum = 0xFF
 
 // Switch is a Node that forwards. New finds out by itself whether its node is
 // one.
-type Switch interface {
+type Switch interface { // tidy: calls out, as Node
 	Node
 
 	// SpreadSLtoVL is SetSLtoVL for all input ports, all output ports or both: those are AllPorts.

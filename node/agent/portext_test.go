@@ -65,7 +65,8 @@ func TestMlnxExtPortInfo(t *testing.T) {
 	if s.mlnx[7] != (mad.MlnxExtPortInfo{StateChangeEnable: 4, LinkSpeedSupported: 1, LinkSpeedActive: 1}) {
 		t.Errorf("written: %+v", s.mlnx[7])
 	}
-	if st := b.set(mad.AttrMlnxExtPortInfo, 7, &mad.MlnxExtPortInfo{LinkSpeedEnabled: 2}); st != mad.StatusInvalidField {
+	st := b.set(mad.AttrMlnxExtPortInfo, 7, &mad.MlnxExtPortInfo{LinkSpeedEnabled: 2})
+	if st != mad.StatusInvalidField {
 		t.Errorf("a speed that is not supported: %v", st)
 	}
 	s.refuse = errRefused

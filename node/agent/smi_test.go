@@ -372,7 +372,8 @@ func TestPass(t *testing.T) {
 								passed++
 								if v := a.DeliverFrom(0, ib.PortNum(in), ib.LIDPermissive, false,
 									long); v.Do != SendPort || v.Port != out || !bytes.Equal(smp, long) {
-									t.Fatalf("hop %d of %d, returning %d, in by %d: passed to port %d, the rules say %v to port %d", hop, count, returning, in, out, v.Do, v.Port)
+									t.Fatalf("hop %d of %d, returning %d, in by %d: passed to port %d, the "+
+										"rules say %v to port %d", hop, count, returning, in, out, v.Do, v.Port)
 								}
 							}
 						}

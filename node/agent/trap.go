@@ -311,10 +311,10 @@ func (a *Agent) details(n Notice, pi *mad.PortInfo, end ib.PortNum, flags uint16
 	case mad.TrapBadPKeySwitch:
 		p := &n.Packet
 		s := &mad.SwitchKeyDetails{
-			DataValid: mad.SwitchKeyValidLID1 | mad.SwitchKeyValidLID2 | mad.SwitchKeyValidPKey | mad.SwitchKeyValidSL | mad.SwitchKeyValidQP2,
-			LID1:      p.LID1, LID2: p.LID2, PKey: ib.PKey(p.Key), SL: p.SL, QP1: p.QP1, QP2: p.QP2, GID1: p.GID1,
-			GID2:      p.GID2,
-			SwitchLID: pi.LID, Port: n.Port,
+			DataValid: mad.SwitchKeyValidLID1 | mad.SwitchKeyValidLID2 | mad.SwitchKeyValidPKey | mad.SwitchKeyValidSL |
+				mad.SwitchKeyValidQP2,
+			LID1: p.LID1, LID2: p.LID2, PKey: ib.PKey(p.Key), SL: p.SL, QP1: p.QP1, QP2: p.QP2,
+			GID1: p.GID1, GID2: p.GID2, SwitchLID: pi.LID, Port: n.Port,
 		}
 		if p.QP1 != 0 {
 			s.DataValid |= mad.SwitchKeyValidQP1

@@ -23,7 +23,8 @@ func (p *Port) Listen(serviceID, mask uint64) (ListenID, error) {
 	l := &p.listeners
 	serviceID &= mask
 	if l.overlaps(serviceID, mask) {
-		return 0, fmt.Errorf("cm: Listen: service ID 0x%016x, mask 0x%016x: %w: listen to another, or wait until its listener ends", serviceID, mask, ErrInUse)
+		return 0, fmt.Errorf("cm: Listen: service ID 0x%016x, mask 0x%016x: %w: listen to another, or wait "+
+			"until its listener ends", serviceID, mask, ErrInUse)
 	}
 	for l.last++; l.last == 0 || l.byHandle[l.last].handle != 0; l.last++ {
 	}

@@ -232,7 +232,8 @@ func (w *world) drained() {
 		got := fmt.Sprint(len(p.conns), len(p.peers), len(p.qpns), len(p.sidrs), len(p.reqGhosts), len(p.sidrGhosts),
 			p.pendings, len(p.timers.heap), p.outbox.n)
 		if got != "0 0 0 0 0 0 0 0 0" {
-			w.t.Fatalf("%s is left with %s (connections, peers, queue pairs, look-ups, last words of two kinds, pending, timers, datagrams)", side(i), got)
+			w.t.Fatalf("%s is left with %s (connections, peers, queue pairs, look-ups, last words of two kinds, "+
+				"pending, timers, datagrams)", side(i), got)
 		}
 	}
 }

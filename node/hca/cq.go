@@ -94,7 +94,7 @@ func (c *CQ) Len() int { return int(c.tail - c.head) }
 
 // Watch is for a driver that moves completions to where the program finds them, with Poll, as they come: NextNews tells
 // it of the queue from now on. Outside counts those that the program has not taken there: they still are the queue's.
-func (c *CQ) Watch(outside func() int) { c.outside = outside }
+func (c *CQ) Watch(outside func() int) { c.outside = outside } // tidy: calls out, it reads a number
 
 // unread is how many completions the program has not taken.
 func (c *CQ) unread() int {

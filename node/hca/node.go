@@ -96,7 +96,8 @@ func (n *Node) PortInfo(port ib.PortNum) mad.PortInfo {
 	p := &n.hca.ports[port]
 	pi := mad.PortInfo{
 		GidPrefix: p.prefix(), LID: p.LID, LMC: p.LMC, MasterSMLID: p.SMLID, MasterSMSL: p.SMSL,
-		CapabilityMask: mad.CapAutomaticMigration | mad.CapSLMapping | mad.CapSystemImageGUID | mad.CapClientReregistration,
+		CapabilityMask: mad.CapAutomaticMigration | mad.CapSLMapping | mad.CapSystemImageGUID |
+			mad.CapClientReregistration,
 		PKeyViolations: p.PKeyViolations, QKeyViolations: p.QKeyViolations,
 		GUIDCap: guidCap, SubnetTimeOut: n.ports[port].subnetTimeOut,
 	}

@@ -231,7 +231,8 @@ func runRandom(t *testing.T, bundles bool) {
 			break
 		}
 	}
-	t.Logf("%d retransmits, %d sequence NAKs, %d RNR NAKs, %d duplicates, %d timeouts, %d payloads gone, %d bundles, %d neither old nor new",
+	t.Logf("%d retransmits, %d sequence NAKs, %d RNR NAKs, %d duplicates, %d timeouts, %d payloads gone, %d "+
+		"bundles, %d neither old nor new",
 		sum.Retransmits, sum.SeqNAKsRcvd, sum.RNRNAKs, sum.Duplicates, sum.Timeouts, sum.Drops[DropFar], bundled,
 		straddled)
 	if t.Failed() || n < 30 {

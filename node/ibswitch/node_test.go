@@ -144,7 +144,8 @@ func TestNodePortInfo(t *testing.T) {
 		!got.PartitionEnforcementInbound {
 		t.Errorf("answer: %+v", got)
 	}
-	if got := writePort(t, g, 1, func(pi *mad.PortInfo) { pi.PortState = ib.PortActive }); got.PortState != ib.PortActive || got.NeighborMTU != ib.MTU2048 {
+	got = writePort(t, g, 1, func(pi *mad.PortInfo) { pi.PortState = ib.PortActive })
+	if got.PortState != ib.PortActive || got.NeighborMTU != ib.MTU2048 {
 		t.Errorf("answer: %+v", got)
 	}
 	// Down goes to the state that was set for it.
@@ -153,7 +154,8 @@ func TestNodePortInfo(t *testing.T) {
 	}); got.PortState != ib.PortDown || got.PortPhysicalState != ib.PhysSleep {
 		t.Errorf("answer: %+v", got)
 	}
-	if got := writePort(t, g, 1, func(pi *mad.PortInfo) { pi.PortPhysicalState = ib.PhysDisabled }); got.PortPhysicalState != ib.PhysDisabled {
+	got = writePort(t, g, 1, func(pi *mad.PortInfo) { pi.PortPhysicalState = ib.PhysDisabled })
+	if got.PortPhysicalState != ib.PhysDisabled {
 		t.Errorf("answer: %+v", got)
 	}
 	// Port 0 has the switch's address.

@@ -43,7 +43,8 @@ func (e *InUseError) Error() string {
 	if needsOUI(e.Class) {
 		what += fmt.Sprintf(" OUI %02x%02x%02x", e.OUI[0], e.OUI[1], e.OUI[2])
 	}
-	return fmt.Sprintf("madrpc: %s method %s: %v by %s; unregister that one first, or register without this method to send only",
+	return fmt.Sprintf("madrpc: %s method %s: %v by %s; unregister that one first, or register without this "+
+		"method to send only",
 		what, e.Method, ErrInUse, who)
 }
 

@@ -38,7 +38,8 @@ func (j *judgement) badCables(s *Section) {
 	// What was counted before the interval says something about the cable too, if its counters were ever reset.
 	for _, v := range health.Judge(bare, 0, j.t) {
 		if !judged[v.Cable] {
-			j.addCable(s, &v, Warn, "nothing was counted in this interval; clear the counters (ibqueryerrors -k -K, perfquery -R) and run this again under load. ")
+			j.addCable(s, &v, Warn, "nothing was counted in this interval; clear the counters (ibqueryerrors "+
+				"-k -K, perfquery -R) and run this again under load. ")
 		}
 	}
 }
@@ -167,12 +168,14 @@ var (
 		health.Elsewhere:  "another cable on the way has damaged them: see cables",
 	}
 	more = [ib.NumCounter]string{
-		ib.PortXmitDiscards:             "; packets to a port that is down are discarded too: see links",
-		ib.VL15Dropped:                  "; a management program may ask with too wide a window",
-		ib.PortXmitConstraintErrors:     "partition enforcement of this switch port",
-		ib.PortRcvConstraintErrors:      "partition enforcement of this switch port, and the P_Keys that programs behind it use",
-		ib.PortRcvSwitchRelayErrors:     "forwarding tables without an entry for a LID that is in use: see routing",
-		ib.ExcessiveBufferOverrunErrors: "; packets overran a buffer although flow control should not let them: update the firmware of both ends",
+		ib.PortXmitDiscards:         "; packets to a port that is down are discarded too: see links",
+		ib.VL15Dropped:              "; a management program may ask with too wide a window",
+		ib.PortXmitConstraintErrors: "partition enforcement of this switch port",
+		ib.PortRcvConstraintErrors: "partition enforcement of this switch port, and the P_Keys that programs " +
+			"behind it use",
+		ib.PortRcvSwitchRelayErrors: "forwarding tables without an entry for a LID that is in use: see routing",
+		ib.ExcessiveBufferOverrunErrors: "; packets overran a buffer although flow control should not let them: " +
+			"update the firmware of both ends",
 	}
 )
 
@@ -193,7 +196,8 @@ func (j *judgement) saturated(s *Section, r topo.PortRef) {
 			Severity: Warn, Kind: "saturated", Objects: []string{name},
 			Measured: fmt.Sprintf("%v at %s stands at %d, the most that it can show", row.Counter, name,
 				x.Counters[row.Counter]),
-			Threshold: "less than that", Next: "clear it (ibqueryerrors -k -K, perfquery -R) and run this again: it counts no further",
+			Threshold: "less than that",
+			Next:      "clear it (ibqueryerrors -k -K, perfquery -R) and run this again: it counts no further",
 		})
 	}
 }
@@ -252,9 +256,11 @@ func (j *judgement) congestion(s *Section) {
 		}
 		switch {
 		case !n.IsSwitch():
-			f.Kind, f.Next = "hot-spot", fmt.Sprintf("%s receives more slowly than others send to it: spread the load, or see what its program does", n.Name)
+			f.Kind, f.Next = "hot-spot", fmt.Sprintf(
+				"%s receives more slowly than others send to it: spread the load, or see what its program does", n.Name)
 		case next == "":
-			f.Kind, f.Next = "hot-spot", fmt.Sprintf("it begins here: more goes through %s than its next links carry; see softib route check for how evenly ways are spread", n.Name)
+			f.Kind, f.Next = "hot-spot", fmt.Sprintf("it begins here: more goes through %s than its next links "+
+				"carry; see softib route check for how evenly ways are spread", n.Name)
 		default:
 			f.Next = "it only passes on what begins further on, at " + next + ": see there"
 		}

@@ -70,11 +70,13 @@ func (j *judgement) answers(s *Section) {
 				count(len(list), "time", "times"), list[0].Status)
 		case k.class == mad.ClassPerf && j.answeredLater(list):
 			f.Severity, f.Kind = Note, "late-answer"
-			f.Measured = fmt.Sprintf("%s did not answer %s at the first look, and did at the second: what it counted in between is not known", name, mad.AttrName(k.class, k.attr))
+			f.Measured = fmt.Sprintf("%s did not answer %s at the first look, and did at the second: what it "+
+				"counted in between is not known", name, mad.AttrName(k.class, k.attr))
 			f.Next = "if no link was lost just now, run this again and see that it stays away"
 			if why := j.lostAnswers(k.node); why != "" {
 				f.Measured += "; at the first look " + why
-				f.Next = "run this again: after a link is lost a subnet manager gives switches without hosts their last entries when packets on old ways are gone, which takes a second or two"
+				f.Next = "run this again: after a link is lost a subnet manager gives switches without hosts " +
+					"their last entries when packets on old ways are gone, which takes a second or two"
 			}
 		case k.class == mad.ClassPerf:
 			f.Next = "its counters were not read: see that its LID is reached (routing) and that its port is active"
@@ -160,7 +162,8 @@ func (j *judgement) guids(s *Section) {
 				count(int(j.s.Nodes[i].Info.NumPorts), "port", "ports"), j.s.Nodes[i].Desc))
 		}
 		f.Measured = fmt.Sprintf("%d nodes have the node GUID %v: %s", len(list), g, strings.Join(words, "; "))
-		f.Next = "give one of them a GUID of its own (its firmware was copied from the other's), or take it out: managers mistake them for one"
+		f.Next = "give one of them a GUID of its own (its firmware was copied from the other's), or take it " +
+			"out: managers mistake them for one"
 		s.add(f)
 	}
 	for _, g := range portOrder {
@@ -246,7 +249,8 @@ func (j *judgement) lids(s *Section) {
 			words = append(words, j.where(h.ref))
 		}
 		f.Measured = fmt.Sprintf("LID %d belongs to %d ports: %s", l, len(list), strings.Join(words, "; "))
-		f.Next = "see whether two managers give addresses (managers); then let one of them sweep anew, and it gives one port another LID"
+		f.Next = "see whether two managers give addresses (managers); then let one of them sweep anew, and " +
+			"it gives one port another LID"
 		s.add(f)
 	}
 	j.mixedLMC(s, lmcs)

@@ -106,7 +106,8 @@ func TestEntryOfBareSwitch(t *testing.T) {
 	entry(h1, mad.LFTNone)
 	rep = r.lookLosing("spine1", none)
 	f = wantFinding(t, rep, "no-answer", doctor.Warn, "spine1")
-	if want := "packets from spine1 to h1 (LID 1) end at spine1, which has no entry for LID 1"; !strings.Contains(f.Measured, want) {
+	const want = "packets from spine1 to h1 (LID 1) end at spine1, which has no entry for LID 1"
+	if !strings.Contains(f.Measured, want) {
 		t.Errorf("%q: want %q", f.Measured, want)
 	}
 	if find(rep, "unreachable") != nil {

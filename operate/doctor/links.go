@@ -36,7 +36,8 @@ func (j *judgement) links(s *Section) {
 				}
 				if a+b != "" {
 					f.Measured += ", because " + a + b
-					f.Next = "enable more at that port (ibportstate, or the manager's configuration) and let the link train anew"
+					f.Next = "enable more at that port (ibportstate, or the manager's configuration) and let " +
+						"the link train anew"
 				}
 			case health.NotActive:
 				f.Threshold = "Active"
@@ -54,7 +55,8 @@ func (j *judgement) links(s *Section) {
 			Severity: Note, Kind: "configured-rate", Objects: meant,
 			Measured: fmt.Sprintf("%s less than they could because both ends are configured so, such as %s",
 				count(len(meant), "link does", "links do"), example),
-			Threshold: "all that both ends can", Next: "if it is not meant, enable more at both ends (ibportstate, or the manager's configuration) and let the links train anew",
+			Threshold: "all that both ends can", Next: "if it is not meant, enable more at both ends (ibportstate, " +
+				"or the manager's configuration) and let the links train anew",
 		})
 	}
 	for i := range j.cables {
@@ -134,7 +136,8 @@ func (j *judgement) asymmetric(s *Section, c *health.Cable) {
 	s.add(Finding{
 		Severity: Fail, Kind: "asymmetric-link", Objects: objects, Measured: strings.Join(objects, " ") +
 			": the ends differ: " + strings.Join(differ, ", "),
-		Threshold: "the same at both ends", Next: "let the link train anew and the manager sweep; if it stays, update the firmware of the older end",
+		Threshold: "the same at both ends",
+		Next:      "let the link train anew and the manager sweep; if it stays, update the firmware of the older end",
 	})
 }
 
@@ -167,7 +170,8 @@ func (j *judgement) lost(s *Section) {
 					Measured: fmt.Sprintf("%s is down (%v) and had a link: it went down %s and had received %s", name,
 						x.Info.PortPhysicalState,
 						count(int(downs), "time", "times"), count(int(pkts), "packet", "packets")),
-					Next: "see what " + name + " was plugged into: a dead device, a pulled cable, or a port that was disabled; clear its counters (perfquery -R) if it is meant to be free",
+					Next: "see what " + name + " was plugged into: a dead device, a pulled cable, or a port " +
+						"that was disabled; clear its counters (perfquery -R) if it is meant to be free",
 				})
 			}
 		}
@@ -205,6 +209,7 @@ func (j *judgement) lostCable(s *Section, g *topo.Graph, c topo.Cable, index map
 		Severity: Fail, Kind: "link-down", Objects: []string{a, b},
 		Measured:  fmt.Sprintf("%s %s: down: %s", a, b, strings.Join(append(states, missing...), ", ")),
 		Threshold: "up, as planned",
-		Next:      fmt.Sprintf("see that the cable is plugged in at %s and %s, that neither port is disabled, and that both devices run", a, b),
+		Next: fmt.Sprintf("see that the cable is plugged in at %s and %s, that neither port is disabled, "+
+			"and that both devices run", a, b),
 	})
 }

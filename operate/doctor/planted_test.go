@@ -79,7 +79,8 @@ func (r *rig) uplink(name string) string {
 }
 
 // wantFinding wants a finding of a kind about all of some objects.
-func wantFinding(t *testing.T, rep *doctor.Report, kind string, severity doctor.Severity, objects ...string) *doctor.Finding {
+func wantFinding(t *testing.T, rep *doctor.Report, kind string, severity doctor.Severity,
+	objects ...string) *doctor.Finding {
 	t.Helper()
 	for i := range rep.Sections {
 		for k := range rep.Sections[i].Findings {
@@ -177,7 +178,8 @@ func TestSlowLink(t *testing.T) {
 		}
 	}
 	f := wantFinding(t, r.look(doctor.Options{Plan: r.g}), "slow-link", doctor.Fail, r.cable(up)...)
-	if !strings.Contains(f.Measured, "1x NDR") || !strings.Contains(f.Measured, up+" has only width 1x enabled") || f.Threshold != "4x NDR" {
+	if !strings.Contains(f.Measured, "1x NDR") || !strings.Contains(f.Measured, up+" has only width 1x enabled") ||
+		f.Threshold != "4x NDR" {
 		t.Errorf("%s; %s", f.Measured, f.Threshold)
 	}
 }
@@ -212,7 +214,8 @@ func TestManagers(t *testing.T) {
 	}
 	stop()
 
-	pretender(t, r.Fabric, r.port("h30[1]"), mad.SMInfo{GUID: r.g.ByName("h30").PortGUID(1), SMState: mad.SMMaster, Priority: 3})
+	pretender(t, r.Fabric, r.port("h30[1]"), mad.SMInfo{GUID: r.g.ByName("h30").PortGUID(1), SMState: mad.SMMaster,
+		Priority: 3})
 	rep = r.lookAll(doctor.Options{})
 	f := wantFinding(t, rep, "two-masters", doctor.Fail, "h1[1]", "h30[1]")
 	if !strings.Contains(f.Measured, "priority 3") {
@@ -227,7 +230,8 @@ func pretender(t *testing.T, f *live.Fabric, ref topo.PortRef, info mad.SMInfo) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := s.Register(madrpc.Registration{Class: mad.ClassSMDirect, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap)})
+	id, err := s.Register(madrpc.Registration{Class: mad.ClassSMDirect, ClassVersion: 1,
+		Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +266,8 @@ func TestUnreachable(t *testing.T) {
 	r := newRig(t, topo.DefaultSpec, sm.Config{})
 	r.stop()
 	entry := func(sw string, lid ib.LID, port ib.PortNum) {
-		r.set(r.g.ByName(sw).Index, mad.AttrLFT, uint32(lid)/mad.LFTPerBlock, func(data []byte) { data[lid%mad.LFTPerBlock] = byte(port) })
+		r.set(r.g.ByName(sw).Index, mad.AttrLFT, uint32(lid)/mad.LFTPerBlock,
+			func(data []byte) { data[lid%mad.LFTPerBlock] = byte(port) })
 	}
 	h31, h32 := r.lid("h31"), r.lid("h32")
 	entry("leaf1", h32, mad.LFTNone)
@@ -305,11 +310,13 @@ func TestCreditLoop(t *testing.T) {
 			for _, n := range r.g.Switches() {
 				for in := range n.Ports {
 					for out := 1; out < len(n.Ports); out++ {
-						r.set(n.Index, mad.AttrSLtoVL, mad.SLtoVLModifier(ib.PortNum(in), ib.PortNum(out)), func(data []byte) { clear(data[:8]) })
+						r.set(n.Index, mad.AttrSLtoVL, mad.SLtoVLModifier(ib.PortNum(in), ib.PortNum(out)),
+							func(data []byte) { clear(data[:8]) })
 					}
 				}
 			}
-			f := wantFinding(t, r.look(doctor.Options{Plan: r.g}), "credit-loop", doctor.Fail, "sw1", "sw2", "sw3", "sw4", "sw5", "sw6")
+			f := wantFinding(t, r.look(doctor.Options{Plan: r.g}), "credit-loop", doctor.Fail, "sw1", "sw2", "sw3",
+				"sw4", "sw5", "sw6")
 			if !strings.Contains(f.Measured, "on VL 0") {
 				t.Error(f.Measured)
 			}
@@ -319,7 +326,8 @@ func TestCreditLoop(t *testing.T) {
 
 // TestPartitions: tables that two ends of a link disagree about, members that nobody can talk to.
 func TestPartitions(t *testing.T) {
-	parts, _, err := policy.ParsePartitions("test", []byte("Default=0x7fff, ipoib : ALL=limited, SELF=full, ALL_SWITCHES=full ;\n"))
+	parts, _, err := policy.ParsePartitions("test",
+		[]byte("Default=0x7fff, ipoib : ALL=limited, SELF=full, ALL_SWITCHES=full ;\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,8 @@ func (j *judgement) partitions(s *Section) {
 	s.Looked = fmt.Sprintf("%s, %s", count(len(parts), "partition", "partitions"), count(read, "table", "tables"))
 	if len(without) > 0 {
 		f := Finding{Severity: Fail, Kind: "no-default-key", Threshold: "0x7fff or 0xffff in every table",
-			Next: "add them to the default partition, as limited members at least: without it they reach neither the administrator nor its answers"}
+			Next: "add them to the default partition, as limited members at least: without it they reach neither " +
+				"the administrator nor its answers"}
 		f.Objects, f.Measured = j.some(without, "lack the default partition's key")
 		s.add(f)
 	}
@@ -117,7 +118,8 @@ func (j *judgement) enforcement(s *Section) {
 	if len(guarded) > 0 && len(open) > 0 {
 		f := Finding{Severity: Warn, Kind: "not-enforced",
 			Threshold: fmt.Sprintf("enforced, as at %s", count(len(guarded), "other port", "other ports")),
-			Next:      "let the manager sweep anew: behind these ports only the adapters themselves keep partitions apart"}
+			Next: "let the manager sweep anew: behind these ports only the adapters themselves keep partitions " +
+				"apart"}
 		f.Objects, f.Measured = j.some(open, "lead to adapters and enforce no partitions")
 		s.add(f)
 	}
@@ -148,7 +150,8 @@ func (j *judgement) compareKeys(s *Section, sw, end topo.PortRef) {
 		s.add(Finding{
 			Severity: Fail, Kind: "partition-cut", Objects: []string{x, y},
 			Measured:  fmt.Sprintf("%s has %s, and %s in front of it drops them", y, strings.Join(cut, ", "), x),
-			Threshold: "the same keys at both ends", Next: "let the manager write its partitions anew (softib partition reload, or a full sweep)",
+			Threshold: "the same keys at both ends",
+			Next:      "let the manager write its partitions anew (softib partition reload, or a full sweep)",
 		})
 	}
 	if len(extra) > 0 {
@@ -156,7 +159,8 @@ func (j *judgement) compareKeys(s *Section, sw, end topo.PortRef) {
 			Severity: Warn, Kind: "partition-leak", Objects: []string{x, y},
 			Measured: fmt.Sprintf("%s lets %s through, which %s behind it is no member of", x,
 				strings.Join(extra, ", "), y),
-			Threshold: "the same keys at both ends", Next: "let the manager write its partitions anew (softib partition reload, or a full sweep)",
+			Threshold: "the same keys at both ends",
+			Next:      "let the manager write its partitions anew (softib partition reload, or a full sweep)",
 		})
 	}
 }
@@ -252,7 +256,8 @@ func (j *judgement) managers(s *Section) {
 		s.add(Finding{
 			Severity: Note, Kind: "no-standby", Objects: []string{j.s.PortName(master.ref)},
 			Measured: "the master at " + name(master) + " has no standby", Threshold: "one standby",
-			Next: "start a second manager, so that the fabric is managed when the first ends: softib sm --on fabric:HOST",
+			Next: "start a second manager, so that the fabric is managed when the first ends: softib sm --on " +
+				"fabric:HOST",
 		})
 	}
 	for _, m := range standby {
@@ -280,7 +285,8 @@ func (j *judgement) smlids(s *Section, lids map[ib.LID][]topo.PortRef, master ib
 	slices.Sort(wrong)
 	for _, l := range wrong {
 		f := Finding{Severity: Fail, Kind: "wrong-sm-lid", Threshold: fmt.Sprintf("LID %d, %s", master, name),
-			Next: "let the master sweep anew; if it stays so another manager writes these ports: see that it is stopped"}
+			Next: "let the master sweep anew; if it stays so another manager writes these ports: see that it " +
+				"is stopped"}
 		f.Objects, f.Measured = j.some(lids[l], "take LID %d for their manager's", l)
 		s.add(f)
 	}
@@ -311,7 +317,8 @@ func (j *judgement) traffic(s *Section) {
 			Measured: fmt.Sprintf("%s sent %s by IP over InfiniBand and %s native: %.0f %% by IP", h.Host,
 				bytes(h.IPBytes), bytes(h.NativeBytes), 100*share),
 			Threshold: fmt.Sprintf("at most %.0f %% by IP", 100*ipShareMax),
-			Next:      "let its programs use verbs, rdma_cm or a library above them (UCX, libfabric, MPI over verbs, NFS over RDMA): the same cable carries more with less work",
+			Next: "let its programs use verbs, rdma_cm or a library above them (UCX, libfabric, MPI over " +
+				"verbs, NFS over RDMA): the same cable carries more with less work",
 		})
 	}
 }

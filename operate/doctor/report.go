@@ -7,7 +7,8 @@ import (
 )
 
 // ErrNoAnswer is what comes of a fabric whose very first port, the one that is asked from, does not answer.
-var ErrNoAnswer = errors.New("doctor: the port that the questions are asked from does not answer: is there a device behind it?")
+var ErrNoAnswer = errors.New("doctor: the port that the questions are asked from does not answer: is there " +
+	"a device behind it?")
 
 // Severity is how grave a finding, or the state of a section, is.
 type Severity uint8

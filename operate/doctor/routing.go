@@ -49,7 +49,8 @@ func (j *judgement) routing(s *Section) {
 	}
 	if rep.Apart > 0 {
 		s.add(Finding{
-			Severity: Fail, Kind: "parts", Measured: fmt.Sprintf("%d pairs have no active cables between them: the fabric is in parts", rep.Apart), Threshold: "0",
+			Severity: Fail, Kind: "parts", Measured: fmt.Sprintf(
+				"%d pairs have no active cables between them: the fabric is in parts", rep.Apart), Threshold: "0",
 			Next: "see links: a link that is down or not active cuts them off",
 		})
 	}
@@ -63,7 +64,8 @@ func (j *judgement) routing(s *Section) {
 			Severity: Fail, Kind: "forwarding-loop", Objects: j.switchNames(r, rep.Loop), Threshold: "no loop",
 			Measured: fmt.Sprintf("packets to %s go round for ever: %s", j.dest(r, rep.LoopLID),
 				strings.Join(steps, ", ")),
-			Next: "let the subnet manager compute and write its tables anew (a full sweep); softib route check says whether its engine's tables are good",
+			Next: "let the subnet manager compute and write its tables anew (a full sweep); softib route check " +
+				"says whether its engine's tables are good",
 		})
 	}
 	j.creditLoop(s, r, &rep)
@@ -87,13 +89,15 @@ func (j *judgement) unreached(s *Section, r *survey.Routing, rep *route.Report) 
 		default:
 			f.Measured = fmt.Sprintf("packets from %s to %s end at %s, %s", from, to, at, j.entry(r, m.At, m.To))
 		}
-		f.Next = fmt.Sprintf("softib route trace %s %s follows them; let the subnet manager write its tables anew (a full sweep)", from, j.destName(r, m.To))
+		f.Next = fmt.Sprintf("softib route trace %s %s follows them; let the subnet manager write its tables "+
+			"anew (a full sweep)", from, j.destName(r, m.To))
 		s.add(f)
 		shown++
 	}
 	if rest := rep.Unreached - int64(shown); rest > 0 && shown > 0 {
 		s.add(Finding{
-			Severity: Fail, Kind: "unreachable-count", Measured: fmt.Sprintf("%d of %d pairs do not reach each other; those named are the first", rep.Unreached, rep.Pairs), Threshold: "0",
+			Severity: Fail, Kind: "unreachable-count", Measured: fmt.Sprintf("%d of %d pairs do not reach each "+
+				"other; those named are the first", rep.Unreached, rep.Pairs), Threshold: "0",
 			Next: "let the subnet manager write its tables anew (a full sweep)",
 		})
 	}
@@ -185,9 +189,11 @@ func (j *judgement) creditLoop(s *Section, r *survey.Routing, rep *route.Report)
 		f.Measured += "; lanes could not be read, and might keep them apart"
 	case !levels:
 		f.Severity = Warn
-		f.Measured += "; the administrator did not say which service levels packets use, and other levels than 0 might keep them apart"
+		f.Measured += "; the administrator did not say which service levels packets use, and other levels than " +
+			"0 might keep them apart"
 	}
-	f.Next = "use a routing engine that is free of deadlock here: softib route check --compare all says which (updn always is; dfsssp and nue use lanes)"
+	f.Next = "use a routing engine that is free of deadlock here: softib route check --compare all says which " +
+		"(updn always is; dfsssp and nue use lanes)"
 	s.add(f)
 }
 
@@ -295,8 +301,10 @@ func (j *judgement) starved(s *Section, r topo.PortRef, x *survey.Port) {
 		}
 		s.add(Finding{
 			Severity: Fail, Kind: "starved-lane", Objects: []string{name},
-			Measured:  fmt.Sprintf("packets of service level %s leave %s on VL %d, which has no weight in either arbitration table", strings.Join(sls, ","), name, vl),
-			Threshold: "a weight for each lane in use", Next: "give the lane a weight in the manager's QoS configuration (qos_vlarb_low), or map its levels to another lane",
+			Measured: fmt.Sprintf("packets of service level %s leave %s on VL %d, which has no weight in either "+
+				"arbitration table", strings.Join(sls, ","), name, vl),
+			Threshold: "a weight for each lane in use", Next: "give the lane a weight in the manager's QoS " +
+				"configuration (qos_vlarb_low), or map its levels to another lane",
 		})
 	}
 }

@@ -114,7 +114,8 @@ func (a *Asker) Paths(ctx context.Context, managers, lids []ib.LID) ([]*mad.Path
 	if !slices.Contains(managers, a.info.MasterSMLID) {
 		return nil, ErrNoAnswer // the port knows of none, or of one that is gone
 	}
-	comps := mad.PathRecordTable.Component("SLID") | mad.PathRecordTable.Component("DLID") | mad.PathRecordTable.Component("NumbPath")
+	comps := mad.PathRecordTable.Component("SLID") | mad.PathRecordTable.Component("DLID") |
+		mad.PathRecordTable.Component("NumbPath")
 	env := mad.Envelope{LID: a.info.MasterSMLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, SL: a.info.MasterSMSL}
 	list := make([]question, len(lids))
 	for i, lid := range lids {

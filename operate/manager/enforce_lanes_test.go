@@ -95,7 +95,8 @@ func TestLanesLiar(t *testing.T) {
 		want []string
 	}{
 		{"a leaf keeps its mappings", func(v mad.View) bool { return v.AttrID() == mad.AttrSLtoVL && at(v, 1) },
-			[]string{"leaf1[1]: puts packets from port 0 of service levels 0 to 15 on lanes 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0: want 0 1 2 3 0 0 0 0 0 0 0 0 0 0 0 0"}},
+			[]string{"leaf1[1]: puts packets from port 0 of service levels 0 to 15 on lanes 0 0 0 0 0 0 0 0 " +
+				"0 0 0 0 0 0 0 0: want 0 1 2 3 0 0 0 0 0 0 0 0 0 0 0 0"}},
 		{"a spine keeps its mappings", func(v mad.View) bool { return v.AttrID() == mad.AttrSLtoVL && at(v, 1, 3) },
 			[]string{"spine1[1]: puts packets from port 0 of"}},
 		{"a leaf's port keeps its weights", func(v mad.View) bool {

@@ -32,7 +32,8 @@ func newBrowser(t testing.TB, width, height int64, dark bool) *browser {
 		if os.Getenv("SOFTIB_NO_CHROMIUM") != "" {
 			t.Skip("chromium is not installed, and SOFTIB_NO_CHROMIUM says that this is known")
 		}
-		t.Fatalf("chromium is not installed: apt-get install chromium, or set SOFTIB_NO_CHROMIUM=1 to leave the page's tests out (%v)", err)
+		t.Fatalf("chromium is not installed: apt-get install chromium, or set SOFTIB_NO_CHROMIUM=1 to leave "+
+			"the page's tests out (%v)", err)
 	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.UserDataDir(t.TempDir()),
@@ -184,7 +185,8 @@ func (b *browser) shoot(name string) {
 		return
 	}
 	// The map draws in slices: wait until it has nothing left to draw.
-	b.until("!window.softibMap || !document.querySelector('.map-canvas') || (!softibMap.job && !softibMap.want.picture)")
+	b.until("!window.softibMap || !document.querySelector('.map-canvas') || (!softibMap.job && " +
+		"!softibMap.want.picture)")
 	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 	if err != nil {
 		b.t.Fatal(err)
@@ -200,8 +202,11 @@ func (b *browser) shoot(name string) {
 // noSideways wants nothing wider than the window.
 func (b *browser) noSideways() {
 	b.t.Helper()
-	if w := eval[[]float64](b, `[document.documentElement.scrollWidth, document.getElementById("content").scrollWidth, innerWidth]`); w[0] > w[2] || w[1] > w[2] {
-		wide := eval[string](b, `[...document.querySelectorAll("#content *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".table-wrap")).slice(0, 5).map(e => e.tagName + "." + e.className).join(" ")`)
+	if w := eval[[]float64](b, `[document.documentElement.scrollWidth, `+
+		`document.getElementById("content").scrollWidth, innerWidth]`); w[0] > w[2] || w[1] > w[2] {
+		wide := eval[string](b,
+			`[...document.querySelectorAll("#content *")].filter(e => e.getBoundingClientRect().right > innerWidth `+
+				`+ 1 && !e.closest(".table-wrap")).slice(0, 5).map(e => e.tagName + "." + e.className).join(" ")`)
 		b.t.Errorf("%s is %v wide in a window of %v: %s", eval[string](b, "location.hash"), w[:2], w[2], wide)
 	}
 }

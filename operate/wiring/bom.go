@@ -74,7 +74,8 @@ type Bill struct {
 }
 
 // Estimate is what has to be said beside every price.
-const Estimate = "prices and power are rough estimates: prices are orders of magnitude in US dollars, taken from no price list; ask for an offer before you decide"
+const Estimate = "prices and power are rough estimates: prices are orders of magnitude in US dollars, taken " +
+	"from no price list; ask for an offer before you decide"
 
 // HasLengths reports whether somebody measured the cables of a fabric: one at least has a length that is not assumed.
 func HasLengths(g *topo.Graph) bool {

@@ -266,7 +266,8 @@ func (p *layoutParser) names(word string) ([]string, error) {
 	lastStem := strings.TrimRight(last, "0123456789")
 	high, errHigh := strconv.Atoi(last[len(lastStem):])
 	if errLow != nil || errHigh != nil || stem != lastStem || low > high || high-low >= rangeMax {
-		return nil, p.fail(ErrLayoutSyntax, "range is %q: want such as h1..h18, the same name with two numbers, the lower first", word)
+		return nil, p.fail(ErrLayoutSyntax,
+			"range is %q: want such as h1..h18, the same name with two numbers, the lower first", word)
 	}
 	digits := 0 // node01..node18 keeps its zeros
 	if first[len(stem)] == '0' {

@@ -283,8 +283,9 @@ func (m *matching) rateFindings(c compared, other string) []Finding {
 func (m *matching) compareShapes(x *shape) []Finding {
 	whole := topo.PortRef{Node: -1}
 	list := []Finding{{Kind: Renamed, Severity: Note, at: whole,
-		Text: fmt.Sprintf("the plan's nodes are not found by GUID or name (%v): only numbers are compared, and cables with the fabric's own pattern", m.Matched),
-		Do:   "give both files the same GUIDs or names to have each cable compared"}}
+		Text: fmt.Sprintf("the plan's nodes are not found by GUID or name (%v): only numbers are compared, "+
+			"and cables with the fabric's own pattern", m.Matched),
+		Do: "give both files the same GUIDs or names to have each cable compared"}}
 	add := func(what string, plan, is int) {
 		f := Finding{Kind: MissingNode, Severity: Warning, at: whole,
 			Text: fmt.Sprintf("the plan has %d %s, the fabric %d", plan, what, is)}

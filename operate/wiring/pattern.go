@@ -74,7 +74,8 @@ func findPattern(x *shape) *pattern {
 		}
 	}
 	if total > 0 && float64(explained) < explainedMin*float64(total) {
-		x.why = fmt.Sprintf("its switches stand on %d levels, but only %d of the %d cables between them follow a pattern", x.levels, explained, total)
+		x.why = fmt.Sprintf("its switches stand on %d levels, but only %d of the %d cables between them follow "+
+			"a pattern", x.levels, explained, total)
 		p.links = nil
 	}
 	return p

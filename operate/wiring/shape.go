@@ -359,10 +359,12 @@ func (x *shape) judgeLevels() {
 		x.why = fmt.Sprintf("%d of %s between switches or hosts skip a level", x.stray,
 			numbered(x.links, "cable", "cables"))
 	case leaves == len(x.out):
-		x.why = fmt.Sprintf("all %d switches have hosts, and %s between them, such as %s[%d] %s[%d], lead neither up nor down",
+		x.why = fmt.Sprintf("all %d switches have hosts, and %s between them, such as %s[%d] %s[%d], lead neither "+
+			"up nor down",
 			len(x.out), numbered(flat, "cable", "cables"), x.name(from), example.port, x.name(example.to), example.peer)
 	default:
-		x.why = fmt.Sprintf("%d of %s between switches, such as %s[%d] %s[%d], join switches that are equally far from the hosts",
+		x.why = fmt.Sprintf("%d of %s between switches, such as %s[%d] %s[%d], join switches that are equally "+
+			"far from the hosts",
 			flat, numbered(x.links, "cable", "cables"), x.name(from), example.port, x.name(example.to), example.peer)
 	}
 }

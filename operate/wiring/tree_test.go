@@ -3,10 +3,10 @@ package wiring
 import (
 	"fmt"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
 
+	"softib/internal/cputime"
 	"softib/proto/topo"
 )
 
@@ -56,20 +56,11 @@ func TestRightTreesAreClean(t *testing.T) {
 	}
 }
 
-func cpuTime(t *testing.T) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 func TestLargeTreeIsCleanAndQuick(t *testing.T) {
 	g := gen(t, "fat-tree:radix=36,levels=3")
-	began, worked := time.Now(), cpuTime(t)
+	began, worked := time.Now(), cputime.Used(t)
 	r := clean(t, "11,664 hosts", g, Options{Engines: "ftree,updn"})
-	worked = cpuTime(t) - worked
+	worked = cputime.Used(t) - worked
 	t.Logf("%s took %v, %v of them at work", r.Describe, time.Since(began), worked)
 	// Of the processor's time: what else the machine does is not the check's fault.
 	if worked > 3*time.Second {

@@ -8,7 +8,8 @@ import (
 )
 
 func TestMetric(t *testing.T) {
-	const out = "goos: linux\nBenchmarkPermutation/1024-2   \t 2000000\t       486.0 ns/op\t         2.058 Mhops/s\t        92.92 MiB\t       0 B/op\t       0 allocs/op\nPASS\n"
+	const out = "goos: linux\nBenchmarkPermutation/1024-2   \t 2000000\t       486.0 ns/op\t         2.058 " +
+		"Mhops/s\t        92.92 MiB\t       0 B/op\t       0 allocs/op\nPASS\n"
 	for unit, want := range map[string]float64{"Mhops/s": 2.058, "MiB": 92.92, "allocs/op": 0, "ns/op": 486} {
 		if got, err := metric(out, unit); err != nil || got != want {
 			t.Errorf("%s is %v, %v; want %v", unit, got, err, want)

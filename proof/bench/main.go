@@ -28,9 +28,11 @@ func main() {
 	flag.StringVar(&m.huge, "huge", "fat-tree:radix=64,levels=3,pods=44", "the largest `TOPOLOGY` to bring up")
 	flag.StringVar(&m.middle, "middle", "fat-tree:radix=16,levels=3",
 		"the `TOPOLOGY` that routing tables are compared on")
-	flag.BoolVar(&m.long, "long", false, "measure also what takes OpenSM many minutes, instead of printing the figures on record")
-	only := flag.String("only", "", "measure only what has this in its `NAME`; traffic, management, or management/PART ("+
-		strings.Join(partNames(), ", ")+") for that table")
+	flag.BoolVar(&m.long, "long", false,
+		"measure also what takes OpenSM many minutes, instead of printing the figures on record")
+	only := flag.String("only", "",
+		"measure only what has this in its `NAME`; traffic, management, or management/PART ("+
+			strings.Join(partNames(), ", ")+") for that table")
 	child := flag.String("measure", "", "measure one thing in this process, for another bench: `WHAT`")
 	engine := flag.String("engine", "", "routing `ENGINE` for -measure")
 	flag.Parse()

@@ -140,7 +140,8 @@ func TestMeasureHere(t *testing.T) {
 
 // A whole run beside the real OpenSM, on a small fabric.
 func TestBesideOpenSM(t *testing.T) {
-	m := &management{bench: &bench{rounds: 1, patience: time.Minute}, dir: t.TempDir(), graphs: map[string]*topo.Graph{}}
+	m := &management{bench: &bench{rounds: 1, patience: time.Minute}, dir: t.TempDir(),
+		graphs: map[string]*topo.Graph{}}
 	g, err := m.graph("fat-tree:radix=4,levels=3")
 	if err != nil {
 		t.Fatal(err)

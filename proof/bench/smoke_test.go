@@ -39,7 +39,8 @@ func TestSmoke(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{"ib_send_lat 8 bytes", "ib_write_bw 1 MiB", "UCX shared memory",
-		"TCP loopback (qperf)", "memcpy 64 KiB", "ib: attach and first queue pair", "ib: daemon's memory for a process", "sim, 1024 hosts",
+		"TCP loopback (qperf)", "memcpy 64 KiB", "ib: attach and first queue pair", "ib: daemon's memory for a process",
+		"sim, 1024 hosts",
 		"live, 8-byte sends", "softib up, start to SUBNET UP", "softib sm --on ibsim --once", "nue routing alone",
 		"one link lost", "PathRecord answered", "ftree tables, 5 % of links removed", "nue tables"} {
 		if !strings.Contains(string(out), want) {

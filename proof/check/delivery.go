@@ -240,7 +240,8 @@ func (d *delivery) group(o *workload.OpState) {
 			continue
 		}
 		if n := d.count(o.Flow, e)[o.Index]; n != 1 {
-			d.report(deliveryName, []int{o.Flow.ID}, "%s to group %d: received %d times by member %s in a fabric without faults",
+			d.report(deliveryName, []int{o.Flow.ID},
+				"%s to group %d: received %d times by member %s in a fabric without faults",
 				name(o), o.Group-1, n, endName(e))
 		}
 	}

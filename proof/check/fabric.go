@@ -56,7 +56,8 @@ func (c *credit) lanes(do func(from, to topo.PortRef, vl ib.VL, tx, rx link.Cred
 
 func (c *credit) wrong(from, to topo.PortRef, vl ib.VL, what string, tx, rx link.Credit) {
 	g := c.sim.Graph()
-	c.report(creditName, nil, "%s to %s VL%d: %s (sent %d, limit %d; received %d, granted %d, %d of %d blocks occupied)",
+	c.report(creditName, nil,
+		"%s to %s VL%d: %s (sent %d, limit %d; received %d, granted %d, %d of %d blocks occupied)",
 		g.PortName(from), g.PortName(to), vl, what, tx.FCTBS, tx.FCCL, rx.ABR, rx.Advertised, rx.Occupied, rx.Size)
 }
 

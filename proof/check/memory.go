@@ -234,7 +234,8 @@ func (m *memory) settle(s *flowMemory, o *workload.OpState) {
 		}
 		copy(m.copy(o.Remote), m.payload(o))
 		if off, bad := m.strange(openRange{o.Remote, m.payloads(s.pending[i:], o.Remote)}); bad {
-			m.report(memoryName, id, "%s: completed with success, but byte %d of h%d's memory, %d of %d that it wrote, is not what it or a later one wrote",
+			m.report(memoryName, id, "%s: completed with success, but byte %d of h%d's memory, %d of %d that "+
+				"it wrote, is not what it or a later one wrote",
 				name(o), off, o.Remote.Host+1, off-o.Remote.Off, o.Size)
 			m.accept(o.Remote)
 		}
@@ -269,7 +270,8 @@ func (m *memory) settleAtomic(s *flowMemory, o *workload.OpState) {
 				1, m.adds[host])
 		}
 		if m.drawn[host][got] {
-			m.report(memoryName, id, "%s: found %#x in the counter of h%d, as another did before: one of them was not executed", name(o), got, host+1)
+			m.report(memoryName, id, "%s: found %#x in the counter of h%d, as another did before: one of them "+
+				"was not executed", name(o), got, host+1)
 		}
 		m.drawn[host][got] = true
 	default:
@@ -337,7 +339,8 @@ next:
 
 func (m *memory) check(r openRange, flows []int) {
 	if off, bad := m.strange(r); bad {
-		m.report(memoryName, flows, "byte %d of h%d's memory holds %#02x, which no request under way may have written (was %#02x)",
+		m.report(memoryName, flows,
+			"byte %d of h%d's memory holds %#02x, which no request under way may have written (was %#02x)",
 			off, r.at.Host+1, m.run.Mem[r.at.Host][off], m.shadow[r.at.Host][off])
 		m.accept(r.at)
 	}
@@ -428,7 +431,8 @@ func (m *memory) gap(host, from, to int) {
 		}
 	}
 	where, flows := m.owner(host, from+first)
-	m.report(memoryName, flows, "%d bytes of h%d's memory have changed that no request may touch, the first at %d (%s), now %#02x",
+	m.report(memoryName, flows,
+		"%d bytes of h%d's memory have changed that no request may touch, the first at %d (%s), now %#02x",
 		n, host+1, from+first, where, a[first])
 	copy(b, a)
 }
@@ -469,7 +473,8 @@ func (m *memory) Rest() {
 	for host := range m.shadow {
 		n := binary.LittleEndian.Uint64(m.real(m.run.Counter[host])) - m.base[host]
 		if n < uint64(m.sure[host]) || n > uint64(m.adds[host]) {
-			m.report(memoryName, nil, "h%d's counter has grown by %d: want %d at least, that succeeded, and %d at most, that were posted",
+			m.report(memoryName, nil,
+				"h%d's counter has grown by %d: want %d at least, that succeeded, and %d at most, that were posted",
 				host+1, n, m.sure[host], m.adds[host])
 		}
 	}

@@ -90,7 +90,8 @@ func (f *MgmtFault) String() string {
 		}
 		return fmt.Sprintf("at %v manager %d dies %s", f.At, f.Ruler, how)
 	}
-	return fmt.Sprintf("at %v cable %d for %v: management packets: drop %.3g corrupt %.3g duplicate %.3g delay %.3g (%v)",
+	return fmt.Sprintf("at %v cable %d for %v: management packets: drop %.3g corrupt %.3g duplicate %.3g delay "+
+		"%.3g (%v)",
 		f.At, f.Cable, f.For, f.Harm.Drop, f.Harm.Corrupt, f.Harm.Duplicate, f.Harm.Delay, f.Harm.DelayMax)
 }
 

@@ -76,7 +76,8 @@ func newTalk(s *sim.Sim, id int, c *MgmtConn, level [2]ib.SL) (*talk, error) {
 		f.note(me.h.ModifyQP(me.qp, hca.QPAttr{State: hca.StateRTR,
 			AH: hca.AHAttr{DLID: peer.lid, Port: 1, SL: level[e]}, PathMTU: ib.MTU1024, DestQPN: peer.qp.Num(),
 			MinRNRTimer: 12},
-			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|hca.MaskMinRNRTimer))
+			hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|
+				hca.MaskMinRNRTimer))
 		f.note(me.h.ModifyQP(me.qp, hca.QPAttr{State: hca.StateRTS, Timeout: timeout, RetryCnt: 7, RNRRetry: 7},
 			hca.MaskState|hca.MaskSQPSN|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic))
 	}

@@ -73,7 +73,8 @@ func (f Fault) String() string {
 	case Stop:
 		return fmt.Sprintf("at %v h%d stops", f.At, f.Host+1)
 	}
-	return fmt.Sprintf("at %v cable %d for %v: drop %.3g corrupt %.3g duplicate %.3g delay %.3g reorder %.3g flow-control loss %.3g error rate %.3g",
+	return fmt.Sprintf("at %v cable %d for %v: drop %.3g corrupt %.3g duplicate %.3g delay %.3g reorder %.3g "+
+		"flow-control loss %.3g error rate %.3g",
 		f.At, f.Cable, f.For, f.Harm.Drop, f.Harm.Corrupt, f.Harm.Duplicate, f.Harm.Delay, f.Harm.Reorder,
 		f.Harm.FCLoss, f.Harm.BER)
 }
@@ -125,7 +126,8 @@ func Draw(seed uint64, hosts int) Scenario {
 	g := sc.graph()
 	sc.Work = workload.Generate(rng, workload.Shape{
 		Hosts: len(g.Hosts()), Conns: 6 + 2*len(g.Hosts()), Ops: 50, Bytes: 5 << 20, MTU: sc.MTU,
-		Lossy: faulty || sc.HOQ > 0 || sc.Life > 0 || sc.Machine.Stalls > 0 || sc.Machine.Renews > 0, Calm: sc.Calm, Partitions: one(3),
+		Lossy: faulty || sc.HOQ > 0 || sc.Life > 0 || sc.Machine.Stalls > 0 || sc.Machine.Renews > 0, Calm: sc.Calm,
+		Partitions: one(3),
 	})
 	if faulty {
 		sc.drawFaults(rng, g)

@@ -18,7 +18,8 @@ const (
 )
 
 // remoteAll are the rights of a region that peers may use fully.
-const remoteAll = hca.AccessLocalWrite | hca.AccessRemoteWrite | hca.AccessRemoteRead | hca.AccessRemoteAtomic | hca.AccessMWBind
+const remoteAll = hca.AccessLocalWrite | hca.AccessRemoteWrite | hca.AccessRemoteRead | hca.AccessRemoteAtomic |
+	hca.AccessMWBind
 
 // QKey is the Q_Key of every datagram queue pair.
 const QKey ib.QKey = 0x11110000

@@ -32,7 +32,7 @@ type Field struct {
 	Kind Kind
 
 	// Enum gives the word for a value of kind Enum.
-	Enum func(uint64) string
+	Enum func(uint64) string // tidy: calls out, a word for a number
 
 	// Count makes the field an array: so many elements, Stride bits
 	// apart. Zero means a single element.

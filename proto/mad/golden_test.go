@@ -37,8 +37,9 @@ var golden = []struct {
 		"0002c90300a1b2c1 1122334455667788"},
 	{"PortInfo", ClassSMLID, AttrPortInfo, &PortInfo{
 		MKey: 0x0102030405060708, GidPrefix: ib.DefaultGIDPrefix, LID: 0x0017, MasterSMLID: 0x0001,
-		CapabilityMask: CapSLMapping | CapTrap | CapAutomaticMigration | CapExtendedSpeeds | CapCapabilityMask2 | CapClientReregistration,
-		DiagCode:       0x0203, MKeyLeasePeriod: 60, LocalPortNum: 1, LinkWidthEnabled: 3, LinkWidthSupported: 3,
+		CapabilityMask: CapSLMapping | CapTrap | CapAutomaticMigration | CapExtendedSpeeds | CapCapabilityMask2 |
+			CapClientReregistration,
+		DiagCode: 0x0203, MKeyLeasePeriod: 60, LocalPortNum: 1, LinkWidthEnabled: 3, LinkWidthSupported: 3,
 		LinkWidthActive: ib.Width4x, LinkSpeedSupported: 7, PortState: ib.PortActive, PortPhysicalState: ib.PhysLinkUp,
 		LinkDownDefaultState: ib.PhysPolling, MKeyProtectBits: 2, LMC: 3, LinkSpeedActive: 4, LinkSpeedEnabled: 7,
 		NeighborMTU: ib.MTU4096, MasterSMSL: 6, VLCap: 4, InitType: 9, VLHighLimit: 10, VLArbitrationHighCap: 8,
@@ -48,7 +49,8 @@ var golden = []struct {
 		RespTimeValue: 16, LocalPhyErrors: 8, OverrunErrors: 9, MaxCreditHint: 0x1112, LinkSpeedExtActive2: 1,
 		LinkSpeedExtSupported2: 1, LinkSpeedExtEnabled2: 1, LinkRoundTripLatency: 0x131415, CapabilityMask2: 0x0022,
 		LinkSpeedExtActive: 2, LinkSpeedExtSupported: 3, LinkSpeedExtEnabled: 31,
-	}, "0102030405060708 fe80000000000000 0017 0001 0200c068 0203 003c 01 03 03 02 74 52 83 47 56 49 0a 08 40 55 f2 3a" +
+	}, "0102030405060708 fe80000000000000 0017 0001 0200c068 0203 003c 01 03 03 02 74 52 83 47 56 49 0a 08 " +
+		"40 55 f2 3a" +
 		"0a0b 0c0d 0e0f 20 b2 10 89 1112 29 131415 0022 23 1f"},
 	{"P_KeyTable", ClassSMLID, AttrPKeyTable, &PKeyTable{0xFFFF, 0x7FFF, 0x8001}, "ffff 7fff 8001"},
 	{"SLtoVLMappingTable", ClassSMLID, AttrSLtoVL, &SLtoVL{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 15},
@@ -113,7 +115,8 @@ func TestGoldenHeader(t *testing.T) {
 	if got := h.Append(nil); !bytes.Equal(got, want) {
 		t.Errorf("got %x, want %x", got, want)
 	}
-	if s := h.String(); s != "SubnAdmGetTableResp(PathRecord) mod 0xa1a2a3a4 tid 0x1122334455667788 status SANoRecords" {
+	if s := h.String(); s != "SubnAdmGetTableResp(PathRecord) mod 0xa1a2a3a4 tid 0x1122334455667788 status "+
+		"SANoRecords" {
 		t.Errorf("String %q", s)
 	}
 }
@@ -203,8 +206,10 @@ var goldenCounters = []struct {
 	{AttrPortCountersExtended, "00 07 1234 0000abcd" +
 		"000000000000010d 000000000000010e 000000000000010f 0000000000000110" +
 		"0000000000000112 0000000000000113 0000000000000114 0000000000000115" +
-		"0000000000000100 0000000000000002 0000000000000003 0000000000000104 0000000000000105 0000000000000106 0000000000000107" +
-		"0000000000000008 0000000000000009 000000000000000a 000000000000000b 000000000000010c 0000000000000111 0000000000000116"},
+		"0000000000000100 0000000000000002 0000000000000003 0000000000000104 0000000000000105 0000000000000106 " +
+		"0000000000000107" +
+		"0000000000000008 0000000000000009 000000000000000a 000000000000000b 000000000000010c 0000000000000111 " +
+		"0000000000000116"},
 }
 
 // goldenCounter is the value that goldenCounters gives a counter: what fits in its narrowest field.

@@ -88,7 +88,8 @@ var saGolden = []struct {
 		QoSClass: 0xABC, SL: 5,
 		MTUSelector: SelectExactly, MTU: ib.MTU4096, RateSelector: SelectExactly, Rate: 21,
 		PacketLifeTimeSelector: SelectLess, PacketLifeTime: 18, Preference: 3},
-		"1122334455667788 fe800000000000000002c90300a1b2c1 fe800000000000000000000000000005 0102 0304 81 2345 09 08 ff 8001 abc5 85 95 52 03"},
+		"1122334455667788 fe800000000000000002c90300a1b2c1 fe800000000000000000000000000005 0102 0304 81 2345 " +
+			"09 08 ff 8001 abc5 85 95 52 03"},
 	{MultiPathRecordTable, &MultiPathRecord{FlowLabel: 0x12345, HopLimit: 9, TClass: 8, Reversible: true, NumbPath: 2,
 		PKey: 0x8001, QoSClass: 0xABC, SL: 5,
 		MTUSelector: SelectExactly, MTU: ib.MTU4096, RateSelector: SelectExactly, Rate: 21, PacketLifeTime: 18,
@@ -100,7 +101,8 @@ var saGolden = []struct {
 		TClass: 7, PKey: 0xFFFF, RateSelector: SelectExactly, Rate: 3, PacketLifeTimeSelector: SelectExactly,
 		PacketLifeTime: 18, SL: 5, FlowLabel: 0x12345,
 		HopLimit: 9, Scope: 2, JoinState: JoinFull, ProxyJoin: true},
-		"ff120000000000000000000000000001 fe800000000000000002c90300a1b2c1 00000b1b c001 84 07 ffff 83 92 51234509 21 80"},
+		"ff120000000000000000000000000001 fe800000000000000002c90300a1b2c1 00000b1b c001 84 07 ffff 83 92 51234509 " +
+			"21 80"},
 	{TraceRecordTable, &TraceRecord{GidPrefix: ib.DefaultGIDPrefix, IDGeneration: 2, NodeType: ib.NodeSwitch, NodeID: 1,
 		ChassisID: 2, EntryPortID: 3, ExitPortID: 4, EntryPort: 5, ExitPort: 6},
 		"fe80000000000000 0002 00 02 0000000000000001 0000000000000002 0000000000000003 0000000000000004 05 06"},
@@ -110,7 +112,8 @@ var saGolden = []struct {
 	{InformInfoRecordTable, &InformInfoRecord{SubscriberGID: testGID, Enum: 3,
 		InformInfo: InformInfo{LIDRangeBegin: 0xFFFF, IsGeneric: 1, Subscribe: 1, Type: 4, TrapNumberDeviceID: 64,
 			QPN: 1, RespTimeValue: 18, ProducerTypeVendorID: 4}},
-		"fe800000000000000002c90300a1b2c1 0003 000000000000 00000000000000000000000000000000 ffff 0000 0000 01 01 0004 0040 000001 12 00 000004"},
+		"fe800000000000000002c90300a1b2c1 0003 000000000000 00000000000000000000000000000000 ffff 0000 0000 " +
+			"01 01 0004 0040 000001 12 00 000004"},
 }
 
 func TestSAGolden(t *testing.T) {

@@ -79,7 +79,8 @@ func (r *reader) connect(g *Graph, i, num int) error {
 	}
 	m, ok := r.byID[p.peerID]
 	if !ok {
-		return r.refusePort(p, ErrUnknownNode, "%q[%d] is cabled to %q, which the file never defines: want a node line for it", n.id, num, p.peerID)
+		return r.refusePort(p, ErrUnknownNode,
+			"%q[%d] is cabled to %q, which the file never defines: want a node line for it", n.id, num, p.peerID)
 	}
 	far := r.nodes[m]
 	if p.peerPort > far.numPorts {
@@ -92,13 +93,15 @@ func (r *reader) connect(g *Graph, i, num int) error {
 	q := far.ports[p.peerPort]
 	switch {
 	case q == nil:
-		return r.refusePort(p, ErrOneSided, "%q[%d] is cabled to %q[%d], but %q on line %d has no line for that port: want [%d] %q[%d] there",
+		return r.refusePort(p, ErrOneSided,
+			"%q[%d] is cabled to %q[%d], but %q on line %d has no line for that port: want [%d] %q[%d] there",
 			n.id, num, far.id, p.peerPort, far.id, far.line, p.peerPort, n.id, num)
 	case q.isAlias:
 		return r.refusePort(p, ErrOneSided, "%q[%d] on line %d is an alias: want its alias instead of %q", far.id,
 			p.peerPort, q.line, far.id)
 	case q.peerID != n.id || q.peerPort != num:
-		return r.refusePort(p, ErrPortInUse, "%q[%d] is cabled to %q[%d], but line %d cables that port to %q[%d]: want both ends to name each other",
+		return r.refusePort(p, ErrPortInUse,
+			"%q[%d] is cabled to %q[%d], but line %d cables that port to %q[%d]: want both ends to name each other",
 			n.id, num, far.id, p.peerPort, q.line, q.peerID, q.peerPort)
 	case p.guid != 0 && q.peerGUID != 0 && p.guid != q.peerGUID:
 		return r.refusePort(p, ErrGUIDMismatch, "%q[%d] has GUID %v here and %v on line %d: want the same", n.id, num,
@@ -186,7 +189,8 @@ func (r *reader) givePortGUIDs(g *Graph) error {
 					return r.refuse(n, errors.Unwrap(err), "%v", err)
 				}
 			} else if p := n.ports[num]; p != nil {
-				return r.refusePort(p, ErrDuplicateGUID, "%q[%d] would get GUID %v, which is taken: want its own, as in [%d](GUID)", n.id, num, guid, num)
+				return r.refusePort(p, ErrDuplicateGUID,
+					"%q[%d] would get GUID %v, which is taken: want its own, as in [%d](GUID)", n.id, num, guid, num)
 			}
 		}
 	}
@@ -200,7 +204,8 @@ func (r *reader) checkWhole(g *Graph) error {
 			Detail: "the file has no node: want ibnetdiscover's output, which starts a node with Switch or Ca"}
 	}
 	if len(g.switches) == 0 && !isBackToBack(g) {
-		return r.refuse(r.nodes[0], ErrNoSwitch, "%d nodes and no Switch line: want a switch, or two nodes cabled to each other", len(g.Nodes))
+		return r.refuse(r.nodes[0], ErrNoSwitch,
+			"%d nodes and no Switch line: want a switch, or two nodes cabled to each other", len(g.Nodes))
 	}
 	if err := checkLIDs(g.NumLIDs()); err != nil {
 		return r.refuse(r.nodes[0], err, "")

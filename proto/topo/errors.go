@@ -97,7 +97,8 @@ type LIDError struct {
 }
 
 func (e *LIDError) Error() string {
-	return fmt.Sprintf("topo: %v: the fabric needs %d LIDs, one for each switch and cabled host port; a subnet has %d (0x0001 to 0x%04X); use fewer hosts or switches",
+	return fmt.Sprintf("topo: %v: the fabric needs %d LIDs, one for each switch and cabled host port; a subnet "+
+		"has %d (0x0001 to 0x%04X); use fewer hosts or switches",
 		ErrTooManyLIDs, e.Need, int(ib.LIDUnicastMax), uint16(ib.LIDUnicastMax))
 }
 

@@ -191,7 +191,8 @@ func TestDistances(t *testing.T) {
 		}
 	}
 	// Hosts don't forward: a host with two ports does not join two switches.
-	text := "Switch 2 \"a\"\n[1] \"h\"[1]\n[2] \"x\"[1]\nSwitch 2 \"b\"\n[1] \"h\"[2]\nCa 2 \"h\"\n[1] \"a\"[1]\n[2] \"b\"[1]\nCa 1 \"x\"\n[1] \"a\"[2]\n"
+	text := "Switch 2 \"a\"\n[1] \"h\"[1]\n[2] \"x\"[1]\nSwitch 2 \"b\"\n[1] \"h\"[2]\nCa 2 \"h\"\n[1] \"a\"[1]\n" +
+		"[2] \"b\"[1]\nCa 1 \"x\"\n[1] \"a\"[2]\n"
 	g = mustParse(t, text)
 	if d := g.Distances(g.ByName("x").Index); d[g.ByName("h").Index] != 2 || d[g.ByName("b").Index] != Unreachable {
 		t.Errorf("distances %v", d)
@@ -339,8 +340,9 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: found %q, want %q: %v", c.name, got, c.want, Check(c.g))
 		}
 	}
-	if got, want := Check(cut)[0].String(), "broken: islands: sw3, h5, h6 are cut off from the 6 nodes around sw1"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+	const islands = "broken: islands: sw3, h5, h6 are cut off from the 6 nodes around sw1"
+	if got := Check(cut)[0].String(); got != islands {
+		t.Errorf("got %q, want %q", got, islands)
 	}
 }
 
@@ -359,7 +361,8 @@ func TestDescribe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := Describe(g), "fabric, 5 hosts, 3 switches, 1 router, 10 cables, 5 rates from 1x QDR to 4x HDR"; got != want {
+	const want = "fabric, 5 hosts, 3 switches, 1 router, 10 cables, 5 rates from 1x QDR to 4x HDR"
+	if got := Describe(g); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

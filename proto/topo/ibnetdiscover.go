@@ -153,7 +153,8 @@ func (r *reader) readStatement(c *cursor) {
 		// Headings of a grouped dump, and what the tools say on the side.
 		return
 	case "include", "do":
-		c.failAt(start, word, ErrUnsupported, "%q is for ibsim alone: put the included file in its place, or remove the line", word)
+		c.failAt(start, word, ErrUnsupported,
+			"%q is for ibsim alone: put the included file in its place, or remove the line", word)
 		return
 	}
 	// Whatever is left assigns something, and ends the node before it.
@@ -192,7 +193,8 @@ func (r *reader) readStatement(c *cursor) {
 		c.number("a number")
 	default:
 		c.pos = start
-		c.want(`"Switch", "Ca", "Hca" or "Rt", a port such as [1], or one of vendid=, devid=, sysimgguid=, switchguid=, caguid=, rtguid=`)
+		c.want(`"Switch", "Ca", "Hca" or "Rt", a port such as [1], or one of vendid=, devid=, sysimgguid=, ` +
+			`switchguid=, caguid=, rtguid=`)
 	}
 	if !c.done() {
 		c.want("the end of the line")

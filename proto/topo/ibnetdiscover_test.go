@@ -80,7 +80,8 @@ func TestGoldenDefaultFabric(t *testing.T) {
 		}
 	}
 	if want := readFile(t, "default.topo"); string(got) != string(want) {
-		t.Errorf("the default fabric is not that of %s any more; run go test ./proto/topo -update and look at the difference", path)
+		t.Errorf("the default fabric is not that of %s any more; run go test ./proto/topo -update and look "+
+			"at the difference", path)
 	}
 }
 
@@ -413,8 +414,10 @@ func FuzzParse(f *testing.F) {
 	f.Add(Append(nil, mustSpec(f, "star:3,length=1m")))
 	f.Add(Append(nil, mustSpec(f, "ring:3")))
 	f.Add([]byte("Switch 4 \"s1\" # \"x\"y\" base port 0 lid 1 lmc 2 name q\n[1] \"s1\"[2]\n[2] \"s1\"[1] w=3 s=4\n"))
-	f.Add([]byte("module=\"a\"\nSwitch 3 \"s\"\n@[2] \"up\"\n[1] \"@up\"\nswitchguids+3\nSwitch 1 \"S-0000000000000009\"\n"))
-	f.Add([]byte("# softib kind: a b\nCa 3 \"a\"\n[2](5) \"b\"[1] (7)\nRt 1 \"b\"\n[1] \"a\"[2] # lid 3 lmc 1 \"a\" lid 5 ??QDR len 7m\n"))
+	f.Add([]byte("module=\"a\"\nSwitch 3 \"s\"\n@[2] \"up\"\n[1] \"@up\"\nswitchguids+3\n" +
+		"Switch 1 \"S-0000000000000009\"\n"))
+	f.Add([]byte("# softib kind: a b\nCa 3 \"a\"\n[2](5) \"b\"[1] (7)\nRt 1 \"b\"\n[1] \"a\"[2] # lid 3 lmc " +
+		"1 \"a\" lid 5 ??QDR len 7m\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		g, err := Parse("fuzz", text)
 		if err != nil {

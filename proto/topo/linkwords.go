@@ -190,7 +190,8 @@ func (f *commentFacts) word(c *cursor, before, word string, at int, afterLID boo
 		if ok {
 			f.link.Width, f.link.Speed = w, s
 		} else if afterLID && isDigit(word[0]) {
-			c.failAt(at, word, ErrSyntax, "found %q: want a width and a speed such as 4xEDR: 1x, 2x, 4x, 8x or 12x, then SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR or XDR", word)
+			c.failAt(at, word, ErrSyntax, "found %q: want a width and a speed such as 4xEDR: 1x, 2x, 4x, 8x "+
+				"or 12x, then SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR or XDR", word)
 		}
 	}
 }

@@ -108,7 +108,8 @@ func (h *Hash) packet(p *wire.Packet) {
 		return
 	case wire.LNHGlobal:
 		g := &p.GRH
-		h.word(uint64(g.IPVer)<<60 | uint64(g.TClass)<<52 | uint64(g.Flow)<<32 | uint64(g.PayLen)<<16 | uint64(g.NxtHdr)<<8 | uint64(g.HopLimit))
+		h.word(uint64(g.IPVer)<<60 | uint64(g.TClass)<<52 | uint64(g.Flow)<<32 | uint64(g.PayLen)<<16 |
+			uint64(g.NxtHdr)<<8 | uint64(g.HopLimit))
 		h.word(binary.BigEndian.Uint64(g.SGID[:8]))
 		h.word(binary.BigEndian.Uint64(g.SGID[8:]))
 		h.word(binary.BigEndian.Uint64(g.DGID[:8]))

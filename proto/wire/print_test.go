@@ -24,15 +24,19 @@ func TestSprint(t *testing.T) {
 		{"whole", write, line},
 		{"nothing", nil, "[LRH.bytes: truncated: got 0, want 8]"},
 		{"no LRH", write[:5], "bytes 5 [LRH.bytes: truncated: got 5, want 8]"},
-		{"no BTH", write[:15], "17185 > 4660 VL3 SL5 bytes 7 [LRH.PktLen: 62 bytes announced, 15 present] [BTH.bytes: truncated: got 7, want 12]"},
+		{"no BTH", write[:15],
+			"17185 > 4660 VL3 SL5 bytes 7 [LRH.PktLen: 62 bytes announced, 15 present] [BTH.bytes: " +
+				"truncated: got 7, want 12]"},
 		{"no payload", write[:36], strings.TrimSuffix(line, " payload 20") +
 			" [LRH.PktLen: 62 bytes announced, 36 present]"},
 		{"too long", append(write[:len(write):len(write)], 1, 2), line +
 			" [LRH.PktLen: 62 bytes announced, 64 present]"},
-		{"bad payload", edit(write, 40, 0), fmt.Sprintf("%s [transport.ICRC: ICRC mismatch: got 0xc05e5356, want %#x] [link.VCRC: VCRC mismatch: got 0x56f5, want %#x]",
+		{"bad payload", edit(write, 40, 0), fmt.Sprintf("%s [transport.ICRC: ICRC mismatch: got 0xc05e5356, "+
+			"want %#x] [link.VCRC: VCRC mismatch: got 0x56f5, want %#x]",
 			line, slowICRC(edit(write, 40, 0)), slowCRC(16, 0x100B, edit(write, 40, 0)[:60]))},
 		{"bad flow control", []byte{0x20, 1, 2, 3, 4, 5},
-			fmt.Sprintf("flow control reserved VL0 FCTBS 1 FCCL 515 [link packet.LPCRC: LPCRC mismatch: got 0x405, want %#x]",
+			fmt.Sprintf("flow control reserved VL0 FCTBS 1 FCCL 515 [link packet.LPCRC: LPCRC mismatch: got "+
+				"0x405, want %#x]",
 				slowCRC(16, 0x100B, []byte{0x20, 1, 2, 3}))},
 	}
 	for _, c := range cases {

@@ -2,7 +2,7 @@ package wire
 
 // Source has a payload that lies in another process. The bytes cross when they
 // are put where they belong, and not before.
-type Source interface {
+type Source interface { // tidy: calls out, it stands for memory and knows no engine
 	// CopyTo fills dst with the payload from byte off on; the end of dst is to
 	// be written last, since programs poll it. False means that the owner is
 	// gone: dst may hold anything then.

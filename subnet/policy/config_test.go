@@ -120,12 +120,14 @@ func TestPortQoS(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
-		{"sweep_intervall 10", `f:1:1: unknown word: "sweep_intervall": expected an option of opensm.conf; did you mean sweep_interval?`},
+		{"sweep_intervall 10",
+			`f:1:1: unknown word: "sweep_intervall": expected an option of opensm.conf; did you mean sweep_interval?`},
 		{"xyzzy", `f:1:1: unknown word: "xyzzy": expected an option of opensm.conf`},
 		{"lmc 8", `f:1:5: bad value: "8": expected a LID mask control, a number from 0 to 7`},
 		{"lmc", `f:1:4: bad value: end of line: expected a LID mask control, a number from 0 to 7`},
 		{"  qos YES", `f:1:7: bad value: "YES": expected TRUE or FALSE`},
-		{"sm_key 0x11112222333344445", `f:1:8: bad value: "0x11112222333344445": expected a key, a number from 0x0 to 0xffffffffffffffff`},
+		{"sm_key 0x11112222333344445",
+			`f:1:8: bad value: "0x11112222333344445": expected a key, a number from 0x0 to 0xffffffffffffffff`},
 		{"part_enforce inout", `f:1:14: bad value: "inout": expected both, out, in or off`},
 		{"qos_ca_high_limit 256", `f:1:19: bad value: "256": expected a limit, or -1, a number from 0 to 255`},
 		{"qos_vlarb_low 0:1,1", `f:1:19: syntax error: "1": expected lane:weight, such as 0:64`},
@@ -135,8 +137,10 @@ func TestConfigErrors(t *testing.T) {
 			`f:1:11: bad value: "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0": expected 16 lanes, one for each service level`},
 		{"cc_cct 0:1,4:1", `f:1:12: bad value: "4": expected a shift, a number from 0 to 3`},
 		{"cc_ca_cong_setting_ccti_timer 3", `f:1:31: syntax error: "3": expected a service level and then a timer`},
-		{"cc_ca_cong_setting_ccti_min 16 1", `f:1:29: bad value: "16": expected a service level, a number from 0 to 15`},
-		{"cc_sw_cong_setting_victim_mask 12", `f:1:32: bad value: "12": expected 0x and up to 64 hex digits, one bit for each port`},
+		{"cc_ca_cong_setting_ccti_min 16 1",
+			`f:1:29: bad value: "16": expected a service level, a number from 0 to 15`},
+		{"cc_sw_cong_setting_victim_mask 12",
+			`f:1:32: bad value: "12": expected 0x and up to 64 hex digits, one bit for each port`},
 	} {
 		_, _, err := ParseConfig("f", []byte(c.line))
 		if err == nil || err.Error() != c.want {

@@ -79,10 +79,12 @@ func TestGUID2LID(t *testing.T) {
 	if want := (GUID2LID{{hca + 1, 1, 1}, {hca + 2, 4, 7}}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if text, want := got.String(), "0x0002c90300000001 0x0001 0x0001\n\n0x0002c90300000002 0x0004 0x0007\n\n"; text != want {
+	const want = "0x0002c90300000001 0x0001 0x0001\n\n0x0002c90300000002 0x0004 0x0007\n\n"
+	if text := got.String(); text != want {
 		t.Errorf("written: %q", text)
 	}
-	got, err = ParseGUID2LID("g", []byte("0x1 1 1\n0x2 1 1\n0x3 0xc000 0xc000\n0x4 5 6\n0x5 8 10\n0x1 9 9\n0x6 7\n0x7 16 15\n0x8 0x100 0x1ff\n0x9 0xbfff 0xbfff"))
+	got, err = ParseGUID2LID("g", []byte("0x1 1 1\n0x2 1 1\n0x3 0xc000 0xc000\n0x4 5 6\n0x5 8 10\n0x1 9 9\n"+
+		"0x6 7\n0x7 16 15\n0x8 0x100 0x1ff\n0x9 0xbfff 0xbfff"))
 	var at []int
 	if ps, ok := err.(Problems); ok {
 		for _, p := range ps {

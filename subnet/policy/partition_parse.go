@@ -176,7 +176,8 @@ func (p *partitionParser) number(at word) {
 		if !taken {
 			p.own(d.Key, keyOwner{d.Name, true, at.line})
 		} else if !owner.fixed && owner.name != d.Name {
-			p.r.fail(at, ErrConflict, "P_Key %s was given to partition %q in line %d, which has none of its own; give that one a number", d.Key, owner.name, owner.line)
+			p.r.fail(at, ErrConflict, "P_Key %s was given to partition %q in line %d, which has none of its "+
+				"own; give that one a number", d.Key, owner.name, owner.line)
 		}
 		return
 	}
@@ -348,7 +349,8 @@ func (p *partitionParser) group(gid, flags word) {
 		if f := abbreviated(name.text, groupFlags); f >= 0 {
 			p.groupFlag(&g.Params, f, val)
 		} else {
-			p.r.fail(name, ErrUnknown, "expected a flag of the multicast group, %s; ports begin on a line of their own%s", oneOf(groupFlags), hint(name.text, groupFlags))
+			p.r.fail(name, ErrUnknown, "expected a flag of the multicast group, %s; ports begin on a line of "+
+				"their own%s", oneOf(groupFlags), hint(name.text, groupFlags))
 		}
 	}
 	mgid, err := ib.ParseGID(gid.text)
@@ -359,11 +361,13 @@ func (p *partitionParser) group(gid, flags word) {
 	if isIPGroup(mgid) {
 		key := ib.PKey(binary.BigEndian.Uint16(mgid[mgidPKey:]))
 		if key != 0 && key.Base() != p.def.Key && mgid != broadcastMGID {
-			p.r.fail(gid, ErrConflict, "expected P_Key 0 or that of the partition, %s, in the third group of digits of an IP multicast GID", p.def.Key|ib.PKeyFull)
+			p.r.fail(gid, ErrConflict, "expected P_Key 0 or that of the partition, %s, in the third group of "+
+				"digits of an IP multicast GID", p.def.Key|ib.PKeyFull)
 			return
 		}
 		if g.Params.Rate != p.def.Params.Rate || g.Params.MTU != p.def.Params.MTU {
-			p.r.fail(flags, ErrConflict, "expected the rate (%d) and MTU (%d) of the partition: IP groups have those of the broadcast group", p.def.Params.Rate, uint8(p.def.Params.MTU))
+			p.r.fail(flags, ErrConflict, "expected the rate (%d) and MTU (%d) of the partition: IP groups have "+
+				"those of the broadcast group", p.def.Params.Rate, uint8(p.def.Params.MTU))
 			return
 		}
 		binary.BigEndian.PutUint16(mgid[mgidPKey:], uint16(p.def.Key|ib.PKeyFull))

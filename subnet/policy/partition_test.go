@@ -176,7 +176,8 @@ func TestPartitionsErrors(t *testing.T) {
 		}
 	}
 	_, _, err := ParsePartitions("partitions.conf", []byte("\nA=0x10,ipiob : ALL;"))
-	const want = `partitions.conf:2:8: unknown word: "ipiob": expected mtu, rate, scope, Q_Key, TClass, sl, FlowLabel, ipoib, defmember or indx0; did you mean ipoib?`
+	const want = `partitions.conf:2:8: unknown word: "ipiob": expected mtu, rate, scope, Q_Key, TClass, sl, ` +
+		`FlowLabel, ipoib, defmember or indx0; did you mean ipoib?`
 	if err == nil || err.Error() != want {
 		t.Errorf("message:\n got %v\nwant %s", err, want)
 	}
@@ -222,21 +223,34 @@ func TestResolve(t *testing.T) {
 		got = append(got, show(p))
 	}
 	want := []string{
-		"Default 0xffff index0=false sl=0 ipoib=true 51:full 52:full 99:limited 2c90300000001:limited 2c90300000002:limited 2c90300000003:limited 2c90300000004:limited 2c90300000005:limited 2c90300000006:full" +
-			"\n ff12:401b:ffff:0000:0000:0000:ffff:ffff 0xffff qkey=b1b rate=3 mtu=2048 sl=0 tclass=0 flow=0 scope=2 hops=0",
+		"Default 0xffff index0=false sl=0 ipoib=true 51:full 52:full 99:limited 2c90300000001:limited " +
+			"2c90300000002:limited 2c90300000003:limited 2c90300000004:limited 2c90300000005:limited " +
+			"2c90300000006:full" +
+			"\n ff12:401b:ffff:0000:0000:0000:ffff:ffff 0xffff qkey=b1b rate=3 mtu=2048 sl=0 tclass=0 flow=0 " +
+			"scope=2 hops=0",
 		"tenant-a 0x8010 index0=true sl=1 ipoib=true 2c90300000001:full 2c90300000002:full 2c90300000003:limited" +
-			"\n ff12:401b:8010:0000:0000:0000:ffff:ffff 0x8010 qkey=b1b rate=7 mtu=4096 sl=1 tclass=0 flow=0 scope=2 hops=0",
+			"\n ff12:401b:8010:0000:0000:0000:ffff:ffff 0x8010 qkey=b1b rate=7 mtu=4096 sl=1 tclass=0 flow=0 " +
+			"scope=2 hops=0",
 		"tenant-b 0x8011 index0=false sl=0 ipoib=true 2c90300000004:full 2c90300000005:both" +
-			"\n ff12:401b:8011:0000:0000:0000:ffff:ffff 0x8011 qkey=1b0b rate=12 mtu=2048 sl=0 tclass=3 flow=12345 scope=2 hops=0" +
-			"\n ff15:401b:8011:0000:0000:0000:ffff:ffff 0x8011 qkey=1b0b rate=12 mtu=2048 sl=0 tclass=3 flow=12345 scope=5 hops=255",
+			"\n ff12:401b:8011:0000:0000:0000:ffff:ffff 0x8011 qkey=1b0b rate=12 mtu=2048 sl=0 tclass=3 flow=12345 " +
+			"scope=2 hops=0" +
+			"\n ff15:401b:8011:0000:0000:0000:ffff:ffff 0x8011 qkey=1b0b rate=12 mtu=2048 sl=0 tclass=3 flow=12345 " +
+			"scope=5 hops=255",
 		"storage 0x8020 index0=false sl=0 ipoib=false 2c90300000001:both 2c90300000004:both 2c90300000006:full",
-		"mcast 0x8030 index0=false sl=0 ipoib=true 51:full 52:full 99:full 2c90300000001:full 2c90300000002:full 2c90300000003:full 2c90300000004:full 2c90300000005:full 2c90300000006:full" +
-			"\n ff12:401b:8030:0000:0000:0000:ffff:ffff 0x8030 qkey=b1b rate=3 mtu=2048 sl=0 tclass=0 flow=0 scope=2 hops=0" +
-			"\n ff12:401b:8030:0000:0000:0000:0000:0707 0x8030 qkey=b1b rate=3 mtu=2048 sl=1 tclass=0 flow=0 scope=2 hops=0" +
-			"\n ff12:601b:8030:0000:0000:0000:0000:0016 0x8030 qkey=b1b rate=3 mtu=2048 sl=0 tclass=0 flow=0 scope=2 hops=0" +
-			"\n ff12:0000:0000:0000:0000:0000:0000:0001 0x8030 qkey=deadbeef rate=3 mtu=512 sl=1 tclass=0 flow=0 scope=2 hops=0",
-		"auto 0x8001 index0=false sl=0 ipoib=true 2c90300000001:full 2c90300000002:full 2c90300000003:full 2c90300000004:full 2c90300000005:full 2c90300000006:full" +
-			"\n ff12:401b:8001:0000:0000:0000:ffff:ffff 0x8001 qkey=b1b rate=3 mtu=2048 sl=0 tclass=0 flow=0 scope=2 hops=0",
+		"mcast 0x8030 index0=false sl=0 ipoib=true 51:full 52:full 99:full 2c90300000001:full 2c90300000002:full " +
+			"2c90300000003:full 2c90300000004:full 2c90300000005:full 2c90300000006:full" +
+			"\n ff12:401b:8030:0000:0000:0000:ffff:ffff 0x8030 qkey=b1b rate=3 mtu=2048 sl=0 tclass=0 flow=0 " +
+			"scope=2 hops=0" +
+			"\n ff12:401b:8030:0000:0000:0000:0000:0707 0x8030 qkey=b1b rate=3 mtu=2048 sl=1 tclass=0 flow=0 " +
+			"scope=2 hops=0" +
+			"\n ff12:601b:8030:0000:0000:0000:0000:0016 0x8030 qkey=b1b rate=3 mtu=2048 sl=0 tclass=0 flow=0 " +
+			"scope=2 hops=0" +
+			"\n ff12:0000:0000:0000:0000:0000:0000:0001 0x8030 qkey=deadbeef rate=3 mtu=512 sl=1 tclass=0 flow=0 " +
+			"scope=2 hops=0",
+		"auto 0x8001 index0=false sl=0 ipoib=true 2c90300000001:full 2c90300000002:full 2c90300000003:full " +
+			"2c90300000004:full 2c90300000005:full 2c90300000006:full" +
+			"\n ff12:401b:8001:0000:0000:0000:ffff:ffff 0x8001 qkey=b1b rate=3 mtu=2048 sl=0 tclass=0 flow=0 " +
+			"scope=2 hops=0",
 		"0x0041 0x8041 index0=false sl=0 ipoib=false 99:full 2c90300000006:limited",
 	}
 	if !slices.Equal(got, want) {

@@ -197,16 +197,21 @@ func TestQoSPolicyErrors(t *testing.T) {
 		{shortest + "port-groups\nport-group\nnaem: x\nend-port-group\n",
 			[]string{"9:1 unknown word naem", "8:1 missing port-group", "10:15 missing "}},
 		{shortest + "port-groups\nport-group\nname: x\nend-port-groups\n", []string{"10:1 missing end-port-groups"}},
-		{shortest + "port-groups\nport-group\nname: x\nname: y\nport-guid: 0x1-\nport-name: abc\npkey: 0x10000\nnode-type: HOST\nend-port-group\nport-group\nname: X\nend-port-group\nend-port-groups", []string{
+		{shortest + "port-groups\nport-group\nname: x\nname: y\nport-guid: 0x1-\nport-name: abc\npkey: 0x10000\n" +
+			"node-type: HOST\nend-port-group\nport-group\nname: X\nend-port-group\nend-port-groups", []string{
 			"10:1 said twice name", "11:16 bad value ", "12:12 syntax error abc", "13:7 bad value 0x10000",
 			"14:12 unknown word HOST", "16:1 said twice port-group"}},
-		{shortest + "qos-match-rules\nqos-match-rule\nsource: a, b\nqos-class: 0x1000\nqos-level-name: DEFALT\nend-qos-match-rule\nqos-match-rule\nend-qos-match-rule\nend-qos-match-rules", []string{
+		{shortest + "qos-match-rules\nqos-match-rule\nsource: a, b\nqos-class: 0x1000\nqos-level-name: DEFALT\n" +
+			"end-qos-match-rule\nqos-match-rule\nend-qos-match-rule\nend-qos-match-rules", []string{
 			"10:12 bad value 0x1000", "13:1 missing qos-match-rule", "9:9 unknown word a", "9:12 unknown word b",
 			"11:17 unknown word DEFALT"}},
-		{shortest + "qos-setup\nsl2vl-tables\nsl2vl-scope\nsl2vl-table: 0,1\nend-sl2vl-scope\nend-sl2vl-tables\nvlarb-tables\nvlarb-scope\nvlarb-low: 0\nvl-high-limit: 256\nend-vlarb-scope\nend-vlarb-tables\nend-qos-setup", []string{
+		{shortest + "qos-setup\nsl2vl-tables\nsl2vl-scope\nsl2vl-table: 0,1\nend-sl2vl-scope\nend-sl2vl-tables\n" +
+			"vlarb-tables\nvlarb-scope\nvlarb-low: 0\nvl-high-limit: 256\nend-vlarb-scope\nend-vlarb-tables\n" +
+			"end-qos-setup", []string{
 			"10:14 bad value 0,1", "9:1 missing sl2vl-scope", "15:12 syntax error 0", "16:16 bad value 256",
 			"14:1 missing vlarb-scope"}},
-		{"qos-ulps\ndefault: 16\nsdp 3\nspd: 1\nsdp, pkey 3: 1\nsrp: 1\nsdp, port-num 70000: 2\nany, pkey : 3\nend-qos-ulps", []string{
+		{"qos-ulps\ndefault: 16\nsdp 3\nspd: 1\nsdp, pkey 3: 1\nsrp: 1\nsdp, port-num 70000: 2\nany, pkey : 3\n" +
+			"end-qos-ulps", []string{
 			"2:10 bad value 16", "3:1 syntax error sdp 3", "4:1 unknown word spd", "5:6 unknown word pkey",
 			"6:4 unknown word ", "7:15 bad value 70000", "8:10 bad value "}},
 		{shortest + "port-groups\nport-group\nname: \"x\nport-guid:\nend-port-group\nend-port-groups",
@@ -224,7 +229,8 @@ func TestQoSPolicyErrors(t *testing.T) {
 		}
 	}
 	_, _, err := ParseQoSPolicy("qos-policy.conf", []byte("qos-levels\n  qos-levl\n"))
-	const want = `qos-policy.conf:2:3: unknown word: "qos-levl": expected qos-level or end-qos-levels; did you mean qos-level?`
+	const want = `qos-policy.conf:2:3: unknown word: "qos-levl": expected qos-level or end-qos-levels; did ` +
+		`you mean qos-level?`
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("message:\n got %v\nwant %s", err, want)
 	}

@@ -292,5 +292,6 @@ func tooFewLanes(engine string, have, need int) error {
 	if need >= lanesMax {
 		want = fmt.Sprintf("needs more than the %d that InfiniBand has", lanesMax-1)
 	}
-	return unfit(engine, "%d lanes are too few to be free of deadlock here: it %s; allow more lanes or use nue, which makes do with any number", have, want)
+	return unfit(engine, "%d lanes are too few to be free of deadlock here: it %s; allow more lanes or use "+
+		"nue, which makes do with any number", have, want)
 }

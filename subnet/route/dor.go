@@ -66,7 +66,8 @@ func (g *grid) tables(o Options) (*Tables, error) {
 	}
 	switch {
 	case bits > 4:
-		return nil, unfitGrid("%d dimensions are rings of four switches or more: want at most 4, which is as many as service levels tell apart", bits)
+		return nil, unfitGrid("%d dimensions are rings of four switches or more: want at most 4, which is as "+
+			"many as service levels tell apart", bits)
 	case bits > 0 && o.VLs == 1:
 		return nil, unfitGrid("rings of four switches or more need 2 lanes: the links have 1")
 	}
@@ -203,9 +204,11 @@ func (g *grid) checkLines() error {
 			torn := lines[[2]int{k, g.lineOf(int32(s), k)}]
 			switch {
 			case len(torn) > 0 && !g.ring[k]:
-				return unfitGrid("the cable onwards from %v is missing, and its line in dimension %d of a grid of %s is in two parts", aSwitch(torn[0]), k+1, dimsText(g.size))
+				return unfitGrid("the cable onwards from %v is missing, and its line in dimension %d of a grid "+
+					"of %s is in two parts", aSwitch(torn[0]), k+1, dimsText(g.size))
 			case len(torn) > 1:
-				return unfitGrid("the cables onwards from %v and %v are missing, and their ring in dimension %d of a torus of %s is in two parts", aSwitch(torn[0]), aSwitch(torn[1]), k+1, dimsText(g.size))
+				return unfitGrid("the cables onwards from %v and %v are missing, and their ring in dimension "+
+					"%d of a torus of %s is in two parts", aSwitch(torn[0]), aSwitch(torn[1]), k+1, dimsText(g.size))
 			}
 			g.broken[s*dims+k] = len(torn) > 0
 		}

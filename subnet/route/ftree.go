@@ -51,7 +51,8 @@ func treeTables(engine string, n *Network, t *tree, o Options) (*Tables, error) 
 	g := NewCDG(n)
 	g.Add(tab, EndTraffic)
 	if cycle := g.Cycle(); cycle != nil {
-		return nil, unfit(engine, "no way from %v to %v goes up and then down, and the others can wait for each other: %v", aSwitch(first.from), aSwitch(first.to), cycle)
+		return nil, unfit(engine, "no way from %v to %v goes up and then down, and the others can wait for "+
+			"each other: %v", aSwitch(first.from), aSwitch(first.to), cycle)
 	}
 	return tab, nil
 }

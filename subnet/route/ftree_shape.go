@@ -192,7 +192,8 @@ func checkLevels(w *wiring, level []int32) error {
 	for s := range w.out {
 		for _, e := range w.out[s] {
 			if level[e.to] == level[s] && (w.ends[s] > 0 || w.ends[e.to] > 0 || level[s] > 0) {
-				return unfitTree("%v and %v are on one level of %d and cabled to each other (ports %d and %d), which no tree has", aSwitch(s), aSwitch(e.to), level[s], e.port, e.peer)
+				return unfitTree("%v and %v are on one level of %d and cabled to each other (ports %d and %d), "+
+					"which no tree has", aSwitch(s), aSwitch(e.to), level[s], e.port, e.peer)
 			}
 		}
 	}

@@ -22,7 +22,8 @@ type LFTDumpError struct {
 }
 
 func (e *LFTDumpError) Error() string {
-	return fmt.Sprintf("route: %s:%d: %q: want %s; make the file with dump_lfts, or take opensm-lfts.dump, which opensm writes with -D 0x43", e.File, e.Line, e.Word, e.Want)
+	return fmt.Sprintf("route: %s:%d: %q: want %s; make the file with dump_lfts, or take opensm-lfts.dump, "+
+		"which opensm writes with -D 0x43", e.File, e.Line, e.Word, e.Want)
 }
 
 // Unwrap makes errors.Is(err, ErrLFTDump) true.
@@ -97,7 +98,8 @@ func (r *lftReader) read(line string) error {
 	case strings.HasPrefix(rest, "Multicast "):
 		return r.fail("Multicast", "unicast tables: this is a dump of multicast tables")
 	}
-	return r.fail(rest, "\"Unicast lids [...] of switch ... guid 0x...\", an entry such as \"0x0001 003\", or \"lids dumped\"")
+	return r.fail(rest,
+		"\"Unicast lids [...] of switch ... guid 0x...\", an entry such as \"0x0001 003\", or \"lids dumped\"")
 }
 
 // head is "Unicast lids [0-32] of switch Lid 2 guid 0x0250f11b02000100 ('sw16'):"; dump_lfts says a directed route

@@ -81,7 +81,8 @@ func TestTreesBesideOpenSM(t *testing.T) {
 				t.Fatal(err)
 			}
 			ours := Judge(n, tab, o)
-			what := fmt.Sprintf("%s: %s: shift %d (%.2f), random %.2f, bisection %.3f: OpenSM has %d (%.2f), %.2f, %.3f", filepath.Base(file), e.Name(),
+			what := fmt.Sprintf("%s: %s: shift %d (%.2f), random %.2f, bisection %.3f: OpenSM has %d (%.2f), "+
+				"%.2f, %.3f", filepath.Base(file), e.Name(),
 				ours.Shift.Max, ours.Shift.Average, ours.Random.Average, ours.Bisection, theirs.Shift.Max,
 				theirs.Shift.Average, theirs.Random.Average, theirs.Bisection)
 			t.Log(what)

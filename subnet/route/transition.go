@@ -203,7 +203,8 @@ func (t *transition) find(first int) {
 	end := first + BlockLIDs
 	for _, s := range t.rows {
 		a, b := t.row(t.old, s), t.row(t.new, s)
-		if end <= len(a) && end <= len(b) && [BlockLIDs]ib.PortNum(a[first:end]) == [BlockLIDs]ib.PortNum(b[first:end]) {
+		if end <= len(a) && end <= len(b) &&
+			[BlockLIDs]ib.PortNum(a[first:end]) == [BlockLIDs]ib.PortNum(b[first:end]) {
 			continue
 		}
 		for lid := first; lid < end; lid++ {

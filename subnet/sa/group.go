@@ -211,7 +211,8 @@ func (a *Admin) Precreate(want GroupInfo) (GroupInfo, error) {
 	}
 	g, ok := a.create(want)
 	if !ok {
-		return want, &GroupError{want.MGID, "all multicast LIDs that switches have room for are in use: delete groups, or use switches with larger tables"}
+		return want, &GroupError{want.MGID, "all multicast LIDs that switches have room for are in use: delete " +
+			"groups, or use switches with larger tables"}
 	}
 	return g.info, nil
 }

@@ -203,7 +203,8 @@ func (s *sweep) planAddresses() {
 	for _, r := range left {
 		n := s.nodes[r.Node]
 		if _, ok := b.give(n.Ports[r.Port].GUID, s.lmcOf(r)); !ok {
-			s.problem("%s port %d: no address is left: all %d unicast LIDs are taken; lower the LMC or remove old entries from the file of addresses", nodeName(n), r.Port, int(ib.LIDUnicastMax))
+			s.problem("%s port %d: no address is left: all %d unicast LIDs are taken; lower the LMC or remove "+
+				"old entries from the file of addresses", nodeName(n), r.Port, int(ib.LIDUnicastMax))
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Fabric takes datagrams straight to agents, in no time: for fabrics that live in the same process as their manager.
-type Fabric interface {
+type Fabric interface { // tidy: calls out, BringUp drives the manager and is not driven itself
 	// SMP hands a request to the agent of a node, as if it had come in by inPort (0: from the node itself). False means
 	// that there is no answer.
 	SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) bool

@@ -153,7 +153,8 @@ func (s *sweep) beginCongestion() {
 		}
 		s.ccWrites = append(s.ccWrites, ccWrite{r, mad.AttrCACongestion, 0, onCA, false})
 		if len(table) > blocks {
-			s.problem("%s port %d: its congestion control table has room for %d entries, cc_cct has %d: the last are left out", s.name(r.Node), r.Port, blocks*mad.CCTPerBlock, len(o.Table))
+			s.problem("%s port %d: its congestion control table has room for %d entries, cc_cct has %d: the "+
+				"last are left out", s.name(r.Node), r.Port, blocks*mad.CCTPerBlock, len(o.Table))
 		}
 		for k := range min(len(table), blocks) {
 			s.ccWrites = append(s.ccWrites, ccWrite{r, mad.AttrCongestionControlTable, uint32(k),
@@ -249,7 +250,8 @@ func (s *sweep) congestionReply(r *request, v mad.View) {
 	s.ccFailed[guid] = true
 	if !s.ccRetry(guid) {
 		s.m.cc.unable[guid] = true
-		s.m.event(EventPolicy, "%s port %d does not take congestion control settings: is its CC_Key another than cc_key?", s.name(r.node), r.port)
+		s.m.event(EventPolicy, "%s port %d does not take congestion control settings: is its CC_Key another "+
+			"than cc_key?", s.name(r.node), r.port)
 	}
 }
 

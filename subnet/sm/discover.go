@@ -121,13 +121,15 @@ func (s *sweep) probed(r *request, v mad.View) {
 func (s *sweep) unanswered(r *request, v mad.View) {
 	switch {
 	case r.what == askSelf:
-		s.m.event(EventProblem, "the manager's own port does not answer: is the device there, and does it have another M_Key?")
+		s.m.event(EventProblem,
+			"the manager's own port does not answer: is the device there, and does it have another M_Key?")
 		s.m.want(s.m.retryAt(0), "own port did not answer")
 		s.abandon = true
 	case r.what == askNeighbor:
 		s.silent++
 		s.unlink(r.node, r.port)
-		s.problem("%s: port %d has a link, but what is behind it does not answer: it is dead, or guarded by an M_Key that this manager does not know", s.name(r.node), r.port)
+		s.problem("%s: port %d has a link, but what is behind it does not answer: it is dead, or guarded by "+
+			"an M_Key that this manager does not know", s.name(r.node), r.port)
 	case r.what == askManager:
 		// A manager that does not answer is no rival.
 	case !s.full && v == nil:
@@ -174,7 +176,8 @@ func (s *sweep) foundNode(r *request, data []byte) {
 	i, old := s.byGUID[info.NodeGUID]
 	if old && (s.nodes[i].Info.NodeType != info.NodeType || s.nodes[i].Info.NumPorts != info.NumPorts) {
 		s.silent++
-		s.problem("duplicate GUID %v: a %v with %d ports and a %v with %d ports; the second, behind port %d of %s, is left out",
+		s.problem("duplicate GUID %v: a %v with %d ports and a %v with %d ports; the second, behind port %d "+
+			"of %s, is left out",
 			info.NodeGUID, s.nodes[i].Info.NodeType, s.nodes[i].Info.NumPorts, info.NodeType, info.NumPorts, r.port,
 			s.name(r.node))
 		s.unlink(r.node, r.port)
@@ -295,7 +298,8 @@ func (s *sweep) link(r *request, i int32, info *mad.NodeInfo, old bool) {
 				return
 			}
 			s.silent++ // whichever it was, it will be found when the other is gone
-			s.problem("duplicate GUID %v: it answers behind port %d of %s and behind port %d of %s; the second is left out",
+			s.problem("duplicate GUID %v: it answers behind port %d of %s and behind port %d of %s; the second "+
+				"is left out",
 				info.NodeGUID, x.PeerPort, s.name(x.Peer), r.port, s.name(r.node))
 			return
 		}
@@ -385,7 +389,8 @@ func (s *sweep) lostLink(r subnet.Ref) {
 	if s.full {
 		// This sweep has spoken across it.
 		s.silent++
-		s.problem("port %d of %s says that it has no link, but port %d of %s is reached by it: it has just gone down, or a node does not tell the truth", r.Port, s.name(r.Node), far.Port, s.name(far.Node))
+		s.problem("port %d of %s says that it has no link, but port %d of %s is reached by it: it has just "+
+			"gone down, or a node does not tell the truth", r.Port, s.name(r.Node), far.Port, s.name(far.Node))
 	}
 	s.unlink(r.Node, r.Port)
 	if x := &s.nodes[far.Node].Ports[far.Port]; x.Peer == r.Node && x.PeerPort == r.Port {

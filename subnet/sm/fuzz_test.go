@@ -13,7 +13,8 @@ import (
 func FuzzManager(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3})
 	f.Add([]byte{3, 0x81, 1, 0x10, 0, 0, 9, 200, 5, 0x15, 0x20, 0xFF, 1, 2, 3, 4, 5, 6})
-	f.Add([]byte("a longer text that is no datagram but changes many of them, at many places, and comes again and again"))
+	f.Add([]byte("a longer text that is no datagram but changes many of them, at many places, and comes again " +
+		"and again"))
 	for _, attr := range []mad.AttrID{mad.AttrNotice, mad.AttrSMInfo, mad.AttrNodeInfo} {
 		for _, method := range []mad.Method{mad.MethodTrap, mad.MethodSet, mad.MethodGet} {
 			f.Add([]byte{7, byte(method), byte(attr), 1, 7, byte(method), byte(attr), 2, 7, byte(method), byte(attr),

@@ -27,7 +27,8 @@ func (s *sweep) beginKeys() {
 		want, pass := s.keyed.keys[at], s.keyed.front[at]
 		at++
 		if capacity := int(n.Info.PartitionCap); len(want) > capacity {
-			s.problem("%s port %d: member of %d partitions, but its table has room for %d: it is left out of the last ones", s.name(r.Node), r.Port, len(want), capacity)
+			s.problem("%s port %d: member of %d partitions, but its table has room for %d: it is left out of "+
+				"the last ones", s.name(r.Node), r.Port, len(want), capacity)
 			s.refuse(r, "has room for %d partitions: want %d", capacity, len(want))
 			want = want[:capacity]
 		}
@@ -60,7 +61,8 @@ func (s *sweep) unenforced(ref subnet.Ref, want, capacity int) {
 		s.m.unenforced = map[ib.GUID]bool{}
 	}
 	s.m.unenforced[guid] = true
-	s.m.event(EventPolicy, "%s: port %d cannot enforce %d partitions, having room for %d: only the adapter behind it does", s.name(ref.Node), ref.Port, want, capacity)
+	s.m.event(EventPolicy, "%s: port %d cannot enforce %d partitions, having room for %d: only the adapter "+
+		"behind it does", s.name(ref.Node), ref.Port, want, capacity)
 }
 
 // trouble notes a switch port whose table is not as it should be: keep leaves its enforcement as it is, else it is

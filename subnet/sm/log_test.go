@@ -86,7 +86,8 @@ func TestBrief(t *testing.T) {
 	}
 	r := SweepReport{Hosts: 1, Switches: 2, Links: 3, Degraded: 1, Engine: "updn", VLs: 1, Blocks: 4, Problems: 1,
 		MADs: 9, Took: 3 * ib.Millisecond}
-	if got, want := r.String(), "1 host, 2 switches, 3 links (1 degraded); updn routing on 1 lane, 4 table blocks written; 1 problem; 9 datagrams in 3.00ms"; got != want {
+	if got, want := r.String(), "1 host, 2 switches, 3 links (1 degraded); updn routing on 1 lane, 4 table "+
+		"blocks written; 1 problem; 9 datagrams in 3.00ms"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -110,7 +110,8 @@ func New(cfg Config) *Manager {
 			m.event(EventProblem, "and %d remembered addresses more", len(refused)-k)
 			break
 		}
-		m.event(EventProblem, "remembered address %v of port %v is no unicast LID or another port's: the port gets a new one", m.cfg.Memory.LIDs[g], g)
+		m.event(EventProblem, "remembered address %v of port %v is no unicast LID or another port's: the port "+
+			"gets a new one", m.cfg.Memory.LIDs[g], g)
 	}
 	m.groups = slices.Clone(m.cfg.Groups)
 	m.admin = m.newAdmin()

@@ -258,7 +258,8 @@ func (s *sweep) guarded(r *request) bool {
 	if pi.MKeyLeasePeriod > 0 {
 		lease = itoa(int(pi.MKeyLeasePeriod)) + " s long"
 	}
-	s.problem("%s port %d is guarded by an M_Key that this manager does not know (protection level %d, its lease %s): give its key, or end the manager that gave it", s.name(r.node), r.port, pi.MKeyProtectBits, lease)
+	s.problem("%s port %d is guarded by an M_Key that this manager does not know (protection level %d, its "+
+		"lease %s): give its key, or end the manager that gave it", s.name(r.node), r.port, pi.MKeyProtectBits, lease)
 	return true
 }
 

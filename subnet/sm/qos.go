@@ -32,7 +32,8 @@ func QoSOf(c *policy.Config, p *policy.QoSPolicy) QoS {
 func (s *sweep) sayLanes() {
 	if engine := s.tables.Engine; s.lanes.routed && s.m.cfg.QoS.Enabled && s.m.qosSaid != engine {
 		s.m.qosSaid = engine
-		s.m.event(EventPolicy, "%s routing needs service levels of its own against deadlocks: they go before those of the QoS options and policy; arbitration is as configured", engine)
+		s.m.event(EventPolicy, "%s routing needs service levels of its own against deadlocks: they go before "+
+			"those of the QoS options and policy; arbitration is as configured", engine)
 	}
 }
 
@@ -92,7 +93,8 @@ func (s *sweep) arbitration(shape *laneShape) (arb [2][]mad.VLArbEntry) {
 	if s.lanes.routed {
 		for vl := range min(s.tables.VLs, shape.vls) {
 			if !served[vl] {
-				s.problem("QoS options of %v ports give lane %d no weight, but %s routing uses it: lanes take turns of equal weight there", shape.kind, vl, s.tables.Engine)
+				s.problem("QoS options of %v ports give lane %d no weight, but %s routing uses it: lanes take "+
+					"turns of equal weight there", shape.kind, vl, s.tables.Engine)
 				equal()
 				break
 			}
@@ -101,7 +103,8 @@ func (s *sweep) arbitration(shape *laneShape) (arb [2][]mad.VLArbEntry) {
 	}
 	for sl, vl := range s.qosMapping(shape) {
 		if vl != ib.VLMgmt && !served[vl] {
-			s.problem("QoS options of %v ports give lane %d no weight in either table, but service level %d takes it: its packets would wait for ever", shape.kind, vl, sl)
+			s.problem("QoS options of %v ports give lane %d no weight in either table, but service level %d "+
+				"takes it: its packets would wait for ever", shape.kind, vl, sl)
 			break
 		}
 	}
@@ -143,7 +146,8 @@ func (m *Manager) usePolicy(p *policy.QoSPolicy) error {
 	m.cfg.QoS.Policy, m.matcher = p, matcher
 	m.event(EventPolicy, "QoS policy: %d levels, %d rules", len(p.Levels), len(p.Rules)+len(p.ULPs))
 	if len(p.VLArb)+len(p.SL2VL) > 0 {
-		m.event(EventPolicy, "QoS policy: its qos-setup has no effect, as with OpenSM; say the same with qos_* options of opensm.conf")
+		m.event(EventPolicy,
+			"QoS policy: its qos-setup has no effect, as with OpenSM; say the same with qos_* options of opensm.conf")
 	}
 	if !m.cfg.QoS.Enabled {
 		m.event(EventPolicy, "QoS policy: it has no effect without the option qos TRUE in opensm.conf")

@@ -231,7 +231,8 @@ func (r *rig) path(from, to int, with func(q *mad.PathRecord) uint64) (list []ma
 	if s := mad.View(append(slices.Clone(resp), make([]byte, mad.Size)...)).Status(); s != mad.StatusOK {
 		return nil
 	}
-	for data := resp[mad.SADataOff:]; len(data) >= mad.PathRecordTable.Stride(); data = data[mad.PathRecordTable.Stride():] {
+	stride := mad.PathRecordTable.Stride()
+	for data := resp[mad.SADataOff:]; len(data) >= stride; data = data[stride:] {
 		var rec mad.PathRecord
 		if _, err := rec.Parse(data); err != nil {
 			r.t.Fatal(err)
@@ -303,7 +304,8 @@ qos-match-rules
  end-qos-match-rule
 end-qos-match-rules
 `, g(4))
-	text := fmt.Sprintf("Default=0x7fff : ALL=full ; red=0x1001,sl=2 : %v=full, %v=full ; blue=0x1002,sl=3 : ALL=full ;", g(1), g(2))
+	text := fmt.Sprintf("Default=0x7fff : ALL=full ; red=0x1001,sl=2 : %v=full, %v=full ; blue=0x1002,sl=3 "+
+		": ALL=full ;", g(1), g(2))
 	r := newRig(t, w, Config{Partitions: parts(t, text), QoS: qosOf(t, "qos TRUE\n", pol)})
 	r.settle()
 	one := func(from, to int, with func(*mad.PathRecord) uint64) mad.PathRecord {
@@ -329,7 +331,8 @@ end-qos-match-rules
 	if l := r.path(1, 2, func(q *mad.PathRecord) uint64 { q.PKey = 0xffff; return component("P_Key") }); len(l) != 0 {
 		t.Errorf("red in a partition that its level does not allow: %+v", l)
 	}
-	if p := one(0, 3, func(q *mad.PathRecord) uint64 { q.ServiceID = 0x10005; return component("ServiceID") }); p.SL != 6 {
+	if p := one(0,
+		3, func(q *mad.PathRecord) uint64 { q.ServiceID = 0x10005; return component("ServiceID") }); p.SL != 6 {
 		t.Errorf("by service: %+v", p)
 	}
 	if p := one(0, 3, func(q *mad.PathRecord) uint64 { q.QoSClass = 8; return component("QoSClass") }); p.SL != 6 {

@@ -54,7 +54,8 @@ func (s *sweep) agree() {
 			if far.Peer == int32(i) && far.PeerPort == ib.PortNum(p) && linked(x) && linked(far) {
 				if x.Info.PortState == ib.PortActive && far.Info.PortState == ib.PortInit {
 					s.silent++
-					s.problem("port %d of %s says that it is Active, and port %d of %s, at the other end, that it is not: the link has been down between the two questions, or one of them does not tell the truth",
+					s.problem("port %d of %s says that it is Active, and port %d of %s, at the other end, that it is "+
+						"not: the link has been down between the two questions, or one of them does not tell the truth",
 						p, s.name(int32(i)), x.PeerPort, s.name(x.Peer))
 				}
 				continue
@@ -64,7 +65,8 @@ func (s *sweep) agree() {
 				if !linked(far) {
 					says = "which says that it has no link"
 				}
-				s.problem("port %d of %s leads to port %d of %s, %s: duplicate GUID, or a cable that was moved; the link is left out",
+				s.problem("port %d of %s leads to port %d of %s, %s: duplicate GUID, or a cable that was moved; "+
+					"the link is left out",
 					p, s.name(int32(i)), x.PeerPort, s.name(x.Peer), says)
 			}
 			s.silent++
@@ -316,7 +318,8 @@ func (s *sweep) classify() {
 		known := n.LFT != nil && !s.m.doubt[n.Info.NodeGUID]
 		if known && (fresh || n.Ports[0].Info.LID == 0 || n.Switch.LinearFDBTop != lastLID(n.LFT)) && !plantForget {
 			if !fresh {
-				s.m.event(EventProblem, "%s: its forwarding table ends at LID %v instead of %v: it has forgotten its tables", nodeName(n), n.Switch.LinearFDBTop, lastLID(n.LFT))
+				s.m.event(EventProblem, "%s: its forwarding table ends at LID %v instead of %v: it has forgotten "+
+					"its tables", nodeName(n), n.Switch.LinearFDBTop, lastLID(n.LFT))
 			}
 			known = false
 		}

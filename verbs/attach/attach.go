@@ -123,7 +123,8 @@ func Open(o Options) (*Device, error) {
 	d := &Device{
 		conn: proto.NewConn(c), ports: map[ib.PortNum]proto.Port{}, out: map[uint32]*outRing{},
 		in:      map[uint32]*inRing{},
-		answers: map[uint64]chan *proto.Answer{}, joins: map[uint64]chan *proto.Joined{}, goneEarly: map[uint32]bool{}, gone: make(chan struct{}),
+		answers: map[uint64]chan *proto.Answer{}, joins: map[uint64]chan *proto.Joined{}, goneEarly: map[uint32]bool{},
+		gone: make(chan struct{}),
 	}
 	// Peers pull large payloads from our memory, which a kernel with Yama allows to those whom we name.
 	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
@@ -154,9 +155,11 @@ func (d *Device) greet(host string) error {
 	case m.Refusal != nil:
 		return fmt.Errorf("attach: %w: %s", ErrRefused, m.Refusal.Why)
 	case m.Welcome == nil || len(fds) != 3:
-		return fmt.Errorf("attach: the fabric's first words make no sense: %w; next: restart the fabric with the softib that you use now", proto.ErrMessage)
+		return fmt.Errorf("attach: the fabric's first words make no sense: %w; next: restart the fabric with "+
+			"the softib that you use now", proto.ErrMessage)
 	case m.Welcome.Version != proto.Version:
-		return fmt.Errorf("attach: the fabric speaks version %d, this library %d: %w; next: restart the fabric with the softib that you use now", m.Welcome.Version, proto.Version, ErrRefused)
+		return fmt.Errorf("attach: the fabric speaks version %d, this library %d: %w; next: restart the fabric "+
+			"with the softib that you use now", m.Welcome.Version, proto.Version, ErrRefused)
 	}
 	w := m.Welcome
 	d.welcome = *w

@@ -161,7 +161,8 @@ static int resolve(const char *node, const char *service, const struct rdma_addr
 	return error;
 }
 
-EXPORT int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints, struct rdma_addrinfo **res)
+EXPORT int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
+	struct rdma_addrinfo **res)
 {
 	struct rdma_addrinfo *out;
 	const char *socket = secure_getenv("SOFTIB_RDMACM");

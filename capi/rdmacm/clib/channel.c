@@ -218,8 +218,8 @@ EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 }
 
 /* Returns the reply's length, or -1 and errno. */
-static ssize_t exchange(struct channel *c, const struct iovec *request, int parts, struct rdmacm_answer *answer, void *reply,
-			size_t room)
+static ssize_t exchange(struct channel *c, const struct iovec *request, int parts, struct rdmacm_answer *answer,
+	void *reply, size_t room)
 {
 	struct iovec places[] = { { answer, sizeof(*answer) }, { reply, room } };
 	struct msghdr out = { .msg_iov = (struct iovec *)request, .msg_iovlen = parts };

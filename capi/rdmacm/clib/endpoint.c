@@ -7,7 +7,8 @@
 
 enum { RESOLVE_MS = 2000 };
 
-static int make_passive(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+static int make_passive(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_pd *pd,
+	struct ibv_qp_init_attr *attr)
 {
 	struct id *own = id_of(id);
 
@@ -34,7 +35,8 @@ static int set_route(struct rdma_cm_id *id, struct rdma_addrinfo *res)
 	return complete(id);
 }
 
-static int make_active(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+static int make_active(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_pd *pd,
+	struct ibv_qp_init_attr *attr)
 {
 	struct id *own = id_of(id);
 
@@ -55,7 +57,8 @@ static int make_active(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct 
 	return 0;
 }
 
-EXPORT int rdma_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+EXPORT int rdma_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res, struct ibv_pd *pd,
+	struct ibv_qp_init_attr *attr)
 {
 	struct rdma_cm_id *id;
 

@@ -118,8 +118,8 @@ static int on_request(struct event *e, const struct ucma_abi_event_resp *record)
 	}
 	e->pub.listen_id = &listener->pub;
 	e->pub.id = &id->pub;
-	if ((listener->sync && rdma_migrate_id(&id->pub, NULL) < 0) || query_addr(&id->pub) < 0 || query_gid(&id->pub) < 0 ||
-	    query_path(&id->pub) < 0) {
+	if ((listener->sync && rdma_migrate_id(&id->pub, NULL) < 0) || query_addr(&id->pub) < 0 ||
+	    query_gid(&id->pub) < 0 || query_path(&id->pub) < 0) {
 		rdma_destroy_id(&id->pub);
 		return -1;
 	}

@@ -71,7 +71,8 @@ int id_create(struct rdma_event_channel *channel, struct rdma_cm_id **out, void 
 	return 0;
 }
 
-EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context, enum rdma_port_space ps)
+EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+	enum rdma_port_space ps)
 {
 	int datagrams = ps == RDMA_PS_UDP || ps == RDMA_PS_IPOIB;
 

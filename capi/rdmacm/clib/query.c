@@ -162,7 +162,8 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	return query_gid(id);
 }
 
-EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr, struct sockaddr *dst_addr, int timeout_ms)
+EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr, struct sockaddr *dst_addr,
+	int timeout_ms)
 {
 	struct ucma_abi_resolve_addr request = { 0 };
 	int from = address_size(src_addr), to = address_size(dst_addr);

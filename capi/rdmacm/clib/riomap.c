@@ -59,7 +59,8 @@ static off_t map(struct rs *rs, void *buf, size_t len, int prot, off_t offset)
 		return -1;
 	}
 	if (m->remote >= 0) {
-		struct rs_mapping remote = { .offset = m->offset, .address = (uintptr_t)buf, .length = len, .key = m->mr->rkey };
+		struct rs_mapping remote = { .offset = m->offset, .address = (uintptr_t)buf, .length = len,
+			.key = m->mr->rkey };
 
 		if (rs_stream_send_mapping(rs, m->remote, &remote) < 0) {
 			int error = errno;
@@ -150,7 +151,8 @@ EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offset, 
 			errno = EINVAL;
 			break;
 		}
-		n = rs_stream_write_direct(rs, (const char *)buf + done, MIN(count - done, m->offset + m->length - (offset + done)),
+		n = rs_stream_write_direct(rs, (const char *)buf + done,
+					   MIN(count - done, m->offset + m->length - (offset + done)),
 					   m->address + (offset + done - m->offset), m->key, flags);
 		if (n < 0)
 			break;

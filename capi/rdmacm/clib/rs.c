@@ -184,7 +184,8 @@ EXPORT int rsocket(int domain, int type, int protocol)
 	}
 	if (type & SOCK_NONBLOCK)
 		rs->flags |= O_NONBLOCK;
-	if (rdma_create_id(channel, &rs->id, rs, kind == SOCK_STREAM ? RDMA_PS_TCP : RDMA_PS_UDP) < 0 || enter(rs->fd, rs) < 0) {
+	if (rdma_create_id(channel, &rs->id, rs, kind == SOCK_STREAM ? RDMA_PS_TCP : RDMA_PS_UDP) < 0 ||
+	    enter(rs->fd, rs) < 0) {
 		release(rs);
 		return -1;
 	}
@@ -194,9 +195,11 @@ EXPORT int rsocket(int domain, int type, int protocol)
 /* Options that the id must know before it has an address. */
 static int apply_options(struct rs *rs)
 {
-	if (rs->options.reuse && rdma_set_option(rs->id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &rs->options.reuse, sizeof(int)) < 0)
+	if (rs->options.reuse &&
+	    rdma_set_option(rs->id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &rs->options.reuse, sizeof(int)) < 0)
 		return -1;
-	if (rs->options.v6only && rdma_set_option(rs->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &rs->options.v6only, sizeof(int)) < 0)
+	if (rs->options.v6only &&
+	    rdma_set_option(rs->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &rs->options.v6only, sizeof(int)) < 0)
 		return -1;
 	return 0;
 }

@@ -212,7 +212,8 @@ int rs_stream_readable(struct rs *rs);
 int rs_stream_writable(struct rs *rs);
 int rs_stream_end(struct rs *rs, int nonblocking);
 void rs_stream_flush(struct rs *rs);
-ssize_t rs_stream_write_direct(struct rs *rs, const void *buffer, size_t length, uint64_t address, uint32_t key, int flags);
+ssize_t rs_stream_write_direct(struct rs *rs, const void *buffer, size_t length, uint64_t address, uint32_t key,
+	int flags);
 int rs_stream_send_mapping(struct rs *rs, uint32_t place, const struct rs_mapping *mapping);
 
 /* rsdatagram.c */
@@ -221,8 +222,10 @@ int rs_datagram_connect(struct rs *rs, const struct sockaddr *address, socklen_t
 void rs_datagram_release(struct rs *rs);
 void rs_datagram_progress(struct rs *rs);
 void rs_datagram_event(struct rs *rs, struct rdma_cm_event *event);
-ssize_t rs_datagram_send(struct rs *rs, const struct iovec *parts, int count, int flags, const struct sockaddr *to, socklen_t size);
-ssize_t rs_datagram_receive(struct rs *rs, const struct iovec *parts, int count, int flags, struct sockaddr *from, socklen_t *size);
+ssize_t rs_datagram_send(struct rs *rs, const struct iovec *parts, int count, int flags, const struct sockaddr *to,
+	socklen_t size);
+ssize_t rs_datagram_receive(struct rs *rs, const struct iovec *parts, int count, int flags, struct sockaddr *from,
+	socklen_t *size);
 int rs_datagram_readable(struct rs *rs);
 int rs_datagram_writable(struct rs *rs);
 

@@ -377,7 +377,8 @@ static struct rs_peer *ask(struct rs *rs, const struct sockaddr *to)
 
 	if (!p)
 		return NULL;
-	if (rdma_create_id(rs->channel, &p->id, rs, RDMA_PS_UDP) < 0 || rdma_resolve_addr(p->id, NULL, (struct sockaddr *)to, RESOLVE_MS) < 0) {
+	if (rdma_create_id(rs->channel, &p->id, rs, RDMA_PS_UDP) < 0 ||
+	    rdma_resolve_addr(p->id, NULL, (struct sockaddr *)to, RESOLVE_MS) < 0) {
 		int error = errno;
 
 		remove_peer(rs, p);
@@ -460,7 +461,8 @@ static int post_send(struct rs *rs, const struct rs_peer *p, const char *from, u
 	return ibv_post_send(rs->home->qp, &wr, &bad);
 }
 
-ssize_t rs_datagram_send(struct rs *rs, const struct iovec *parts, int count, int flags, const struct sockaddr *to, socklen_t size)
+ssize_t rs_datagram_send(struct rs *rs, const struct iovec *parts, int count, int flags, const struct sockaddr *to,
+	socklen_t size)
 {
 	int nonblocking = (flags & MSG_DONTWAIT) || rs->flags & O_NONBLOCK;
 	struct rs_peer *p;
@@ -520,7 +522,8 @@ static void forget_first(struct rs *rs)
 	rs->full--;
 }
 
-ssize_t rs_datagram_receive(struct rs *rs, const struct iovec *parts, int count, int flags, struct sockaddr *from, socklen_t *size)
+ssize_t rs_datagram_receive(struct rs *rs, const struct iovec *parts, int count, int flags, struct sockaddr *from,
+	socklen_t *size)
 {
 	int nonblocking = (flags & MSG_DONTWAIT) || rs->flags & O_NONBLOCK;
 	struct sockaddr_storage source;

@@ -8,7 +8,8 @@
 
 #include "rs.h"
 
-static ssize_t send_parts(int socket, const struct iovec *parts, int count, int flags, const struct sockaddr *to, socklen_t size)
+static ssize_t send_parts(int socket, const struct iovec *parts, int count, int flags, const struct sockaddr *to,
+	socklen_t size)
 {
 	struct rs *rs = rs_find(socket);
 	ssize_t n;
@@ -26,7 +27,8 @@ static ssize_t send_parts(int socket, const struct iovec *parts, int count, int 
 	return n;
 }
 
-static ssize_t receive_parts(int socket, const struct iovec *parts, int count, int flags, struct sockaddr *from, socklen_t *size)
+static ssize_t receive_parts(int socket, const struct iovec *parts, int count, int flags, struct sockaddr *from,
+	socklen_t *size)
 {
 	struct rs *rs = rs_find(socket);
 	ssize_t n;
@@ -54,7 +56,8 @@ EXPORT ssize_t rsend(int socket, const void *buf, size_t len, int flags)
 	return send_parts(socket, &part, 1, flags, NULL, 0);
 }
 
-EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr, socklen_t addrlen)
+EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
+	socklen_t addrlen)
 {
 	struct iovec part = { (void *)buf, len };
 
@@ -98,7 +101,8 @@ EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 
 	if (msg->msg_control && msg->msg_controllen)
 		return fail(ENOTSUP);
-	n = receive_parts(socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name, msg->msg_name ? &msg->msg_namelen : NULL);
+	n = receive_parts(socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name,
+		msg->msg_name ? &msg->msg_namelen : NULL);
 	if (n >= 0)
 		msg->msg_flags = 0;
 	return n;

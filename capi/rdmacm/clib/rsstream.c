@@ -129,8 +129,8 @@ int rs_stream_meet(struct rs *rs, const void *private_data, size_t size)
 	return 0;
 }
 
-static int post_write(struct rs *rs, uint64_t wr_id, int with_immediate, uint32_t immediate, const void *from, uint32_t length,
-		      uint32_t lkey, uint64_t to, uint32_t rkey)
+static int post_write(struct rs *rs, uint64_t wr_id, int with_immediate, uint32_t immediate, const void *from,
+	uint32_t length, uint32_t lkey, uint64_t to, uint32_t rkey)
 {
 	struct ibv_sge part = { .addr = (uintptr_t)from, .length = length, .lkey = lkey };
 	struct ibv_send_wr wr = {
@@ -165,8 +165,8 @@ static void give_credit(struct rs *rs)
 		return;
 	rs->told = (struct rs_credit){ .bytes = rs->taken, .messages = rs->messages };
 	rs->control->outgoing = rs->told;
-	if (post_write(rs, DONE_CREDIT, 1, say(RS_CREDIT, 0), &rs->control->outgoing, sizeof(rs->told), rs->control_mr->lkey,
-		       rs->peer_control + offsetof(struct rs_control, incoming), rs->peer_control_key) == 0)
+	if (post_write(rs, DONE_CREDIT, 1, say(RS_CREDIT, 0), &rs->control->outgoing, sizeof(rs->told),
+	    rs->control_mr->lkey, rs->peer_control + offsetof(struct rs_control, incoming), rs->peer_control_key) == 0)
 		rs->credit_posted = 1;
 }
 
@@ -361,8 +361,8 @@ ssize_t rs_stream_send(struct rs *rs, const struct iovec *parts, int count, int 
 		}
 		from = is_tiny ? tiny : rs->send_ring + rs->send_put % rs->options.send_bytes;
 		copy(&c, from, n, 1);
-		if (post_write(rs, (is_tiny ? 0 : (uint64_t)n << DONE_BITS) | DONE_DATA, 1, say(RS_DATA, n), from, n, rs->send_mr->lkey,
-			       rs->peer_ring + rs->sent_bytes % rs->peer_ring_size, rs->peer_ring_key) < 0) {
+		if (post_write(rs, (is_tiny ? 0 : (uint64_t)n << DONE_BITS) | DONE_DATA, 1, say(RS_DATA, n), from, n,
+		    rs->send_mr->lkey, rs->peer_ring + rs->sent_bytes % rs->peer_ring_size, rs->peer_ring_key) < 0) {
 			rs_fail(rs, ECONNRESET);
 			return done ? (ssize_t)done : fail(rs_take_error(rs));
 		}
@@ -451,7 +451,8 @@ int rs_stream_end(struct rs *rs, int nonblocking)
 }
 
 /* riowrite: into memory that the peer has mapped, by way of the send ring. */
-ssize_t rs_stream_write_direct(struct rs *rs, const void *buffer, size_t length, uint64_t address, uint32_t key, int flags)
+ssize_t rs_stream_write_direct(struct rs *rs, const void *buffer, size_t length, uint64_t address, uint32_t key,
+	int flags)
 {
 	struct iovec part = { (void *)buffer, length };
 	struct cursor c = { &part, 1, 0 };
@@ -474,7 +475,8 @@ ssize_t rs_stream_write_direct(struct rs *rs, const void *buffer, size_t length,
 		}
 		n = MIN(n, size / 4 + 1);
 		copy(&c, from, n, 1);
-		if (post_write(rs, (uint64_t)n << DONE_BITS | DONE_DATA, 0, 0, from, n, rs->send_mr->lkey, address + done, key) < 0) {
+		if (post_write(rs, (uint64_t)n << DONE_BITS | DONE_DATA, 0, 0, from, n, rs->send_mr->lkey, address + done,
+		    key) < 0) {
 			rs_fail(rs, ECONNRESET);
 			return done ? (ssize_t)done : fail(rs_take_error(rs));
 		}
@@ -497,7 +499,8 @@ int rs_stream_send_mapping(struct rs *rs, uint32_t place, const struct rs_mappin
 	}
 	rs->control->staged = *mapping;
 	if (post_write(rs, DONE_MAPPING, 0, 0, &rs->control->staged, sizeof(*mapping), rs->control_mr->lkey,
-		       rs->peer_control + offsetof(struct rs_control, mappings) + place * sizeof(*mapping), rs->peer_control_key) < 0)
+		       rs->peer_control + offsetof(struct rs_control, mappings) + place * sizeof(*mapping),
+		       rs->peer_control_key) < 0)
 		return -1;
 	rs->staged_posted = 1;
 	return 0;

@@ -127,7 +127,8 @@ static int exchange(int fd, struct softib_request *request, struct softib_reply 
 		return -(int)reply->error;
 	}
 	if (reply->version != SOFTIB_VERSION)
-		return complain(EPROTO, "the fabric's daemon speaks version %d, this library %d; next: restart the fabric with this softib",
+		return complain(EPROTO,
+			"the fabric's daemon speaks version %d, this library %d; next: restart the fabric with this softib",
 				reply->version, SOFTIB_VERSION);
 	if ((size_t)n > *size || reply->count != (size_t)n)
 		return complain(EIO, "the fabric's daemon answered %zd bytes where %u were announced and %zu have room", n,

@@ -48,7 +48,8 @@ static int find_gid(struct ibv_context *context, uint8_t port, const union ibv_g
 }
 
 /* The way back to who sent what a completion tells of. */
-EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh, struct ibv_ah_attr *attr)
+EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
+	struct ibv_ah_attr *attr)
 {
 	uint32_t flow;
 	int index;
@@ -83,7 +84,8 @@ EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc
 }
 
 /* Only on Ethernet does a way need a MAC address. */
-EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t mac[ETHERNET_LL_SIZE], uint16_t *vid)
+EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
+	uint8_t mac[ETHERNET_LL_SIZE], uint16_t *vid)
 {
 	(void)context, (void)attr, (void)mac, (void)vid;
 	errno = EOPNOTSUPP;

@@ -5,7 +5,8 @@
 
 #include "softib.h"
 
-struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel, uint32_t comp_vector, bool tapped)
+struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void *cq_context,
+	struct ibv_comp_channel *channel, uint32_t comp_vector, bool tapped)
 {
 	struct softib_cq_args args = { .context = to_context(context)->handle, .cqe = cqe, .event_fd = -1 };
 	struct softib_cq *c;
@@ -48,7 +49,8 @@ struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void
 	return c;
 }
 
-EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel, int comp_vector)
+EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+	struct ibv_comp_channel *channel, int comp_vector)
 {
 	struct softib_cq *c;
 
@@ -177,7 +179,8 @@ void softib_purge_ready(struct ibv_cq *cq, uint32_t qp_num)
  */
 static bool must_ask(struct softib_cq *c, const struct softib_hint *hint)
 {
-	return __atomic_load_n(&c->ready.more, __ATOMIC_RELAXED) || c->look || __atomic_load_n(&hint->stirs, __ATOMIC_ACQUIRE) != c->stirs || packet_waits(hint);
+	return __atomic_load_n(&c->ready.more, __ATOMIC_RELAXED) || c->look ||
+		__atomic_load_n(&hint->stirs, __ATOMIC_ACQUIRE) != c->stirs || packet_waits(hint);
 }
 
 /* Whether the program does nothing but poll: that many polls one after the other. */

@@ -14,7 +14,8 @@ EXPORT void verbs_register_driver_34(const void *ops)
 	(void)ops;
 }
 
-EXPORT void ibv_register_driver_1_1(const char *name, void *init) __attribute__((symver("ibv_register_driver@IBVERBS_1.1")));
+EXPORT void ibv_register_driver_1_1(const char *name, void *init)
+	__attribute__((symver("ibv_register_driver@IBVERBS_1.1")));
 EXPORT void ibv_register_driver_1_1(const char *name, void *init)
 {
 	(void)init;
@@ -34,7 +35,8 @@ static int refused(const char *function)
 	static int said;
 
 	if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
-		softib_warn("a driver called %s, but there is no hardware under this libibverbs; next: use the device softib0", function);
+		softib_warn("a driver called %s, but there is no hardware under this libibverbs; next: use the device softib0",
+			function);
 	errno = EOPNOTSUPP;
 	return EOPNOTSUPP;
 }

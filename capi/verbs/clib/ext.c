@@ -21,7 +21,8 @@
 		return NULL;                  \
 	}
 
-REFUSES(advise_mr, struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list, uint32_t n)
+REFUSES(advise_mr, struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
+	uint32_t n)
 MAKES_NONE(ibv_mr, alloc_null_mr, struct ibv_pd *pd)
 
 MAKES_NONE(ibv_counters, create_counters, struct ibv_context *context, struct ibv_counters_init_attr *attr)

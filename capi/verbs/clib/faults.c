@@ -85,7 +85,8 @@ static bool mended(int sig, const siginfo_t *info, const ucontext_t *context)
 		return false;
 	/* Of a file that has become shorter the page is mapped; another thread may have mapped one that was not. */
 	flags |= sig == SIGBUS ? MAP_FIXED : MAP_FIXED_NOREPLACE;
-	return mmap((void *)(at & page_mask), ~page_mask + 1, PROT_READ | PROT_WRITE, flags, -1, 0) != MAP_FAILED || errno == EEXIST;
+	return mmap((void *)(at & page_mask), ~page_mask + 1, PROT_READ | PROT_WRITE, flags, -1, 0) != MAP_FAILED ||
+		errno == EEXIST;
 }
 
 static void on_fault(int sig, siginfo_t *info, void *context)

@@ -70,7 +70,8 @@ static int load(void)
 		void *f = dlsym(library, functions[i].name);
 
 		if (!f) {
-			softib_warn("%s has no %s: it belongs to another softib; next: start the program again with softib exec", path, functions[i].name);
+			softib_warn("%s has no %s: it belongs to another softib; next: start the program again with softib exec",
+				path, functions[i].name);
 			return ENOSYS;
 		}
 		memcpy((char *)&softib_go + functions[i].at, &f, sizeof(f));
@@ -89,7 +90,8 @@ int softib_load(void)
 	int error = 0;
 
 	if (softib_forked) {
-		softib_warn("a process that was forked after its parent opened a device cannot open one; next: fork first, or exec");
+		softib_warn("a process that was forked after its parent opened a device cannot open one; "
+			"next: fork first, or exec");
 		return EIO;
 	}
 	pthread_mutex_lock(&load_mutex);

@@ -74,7 +74,8 @@ static int check_range(void *addr, size_t length, unsigned int access)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 	uintptr_t start = (uintptr_t)addr & ~(page - 1), end = (uintptr_t)addr + length;
-	int advice = access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+	int advice = access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+		? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
 
 	if (!length || end < (uintptr_t)addr || end > UINTPTR_MAX - page)
 		return EINVAL;
@@ -90,11 +91,12 @@ static int check_range(void *addr, size_t length, unsigned int access)
 }
 
 enum {
-	ACCESS_KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-		       IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE,
+	ACCESS_KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
+		IBV_ACCESS_OPTIONAL_RANGE,
 	/* The others ask for nothing that an adapter in software could do better. */
-	ACCESS_PASSED = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-			IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED,
+	ACCESS_PASSED = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED,
 };
 
 static int check_access(unsigned int access)
@@ -154,7 +156,8 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 }
 
 /* There is no device whose memory could be exported that way. */
-EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+	int access)
 {
 	(void)pd, (void)offset, (void)length, (void)iova, (void)fd, (void)access;
 	return FAIL(EOPNOTSUPP);
@@ -164,8 +167,8 @@ EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	struct softib_mr *m = container_of(mr, struct softib_mr, mr);
-	struct softib_mr_args args = { .handle = mr->handle, .flags = flags, .addr = addr, .length = length, .iova = (uintptr_t)addr,
-				       .access = access & ACCESS_PASSED };
+	struct softib_mr_args args = { .handle = mr->handle, .flags = flags, .addr = addr, .length = length,
+		.iova = (uintptr_t)addr, .access = access & ACCESS_PASSED };
 	int error = softib_gone(mr->context);
 
 	if (!error && (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || !flags))

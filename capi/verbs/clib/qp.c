@@ -68,7 +68,8 @@ struct softib_srq *softib_make_srq(struct ibv_context *context, struct ibv_srq_i
 
 EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
-	struct ibv_srq_init_attr_ex ex = { .srq_context = attr->srq_context, .attr = attr->attr, .comp_mask = IBV_SRQ_INIT_ATTR_PD, .pd = pd };
+	struct ibv_srq_init_attr_ex ex = { .srq_context = attr->srq_context, .attr = attr->attr,
+		.comp_mask = IBV_SRQ_INIT_ATTR_PD, .pd = pd };
 	struct softib_srq *s = softib_make_srq(pd->context, &ex);
 
 	if (!s)
@@ -113,7 +114,8 @@ ALSO_1_0(ibv_destroy_srq);
 
 struct softib_qp *softib_make_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
-	struct softib_qp_args args = { .context = to_context(context)->handle, .type = attr->qp_type, .sig_all = !!attr->sq_sig_all, .cap = attr->cap };
+	struct softib_qp_args args = { .context = to_context(context)->handle, .type = attr->qp_type,
+		.sig_all = !!attr->sq_sig_all, .cap = attr->cap };
 	struct ibv_pd *pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD ? attr->pd : NULL;
 	struct softib_qp *q;
 	int error = softib_gone(context);
@@ -174,8 +176,9 @@ struct softib_qp *softib_make_qp(struct ibv_context *context, struct ibv_qp_init
 EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	struct ibv_qp_init_attr_ex ex = {
-		.qp_context = attr->qp_context, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq, .srq = attr->srq, .cap = attr->cap,
-		.qp_type = attr->qp_type, .sq_sig_all = attr->sq_sig_all, .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd,
+		.qp_context = attr->qp_context, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq, .srq = attr->srq,
+		.cap = attr->cap, .qp_type = attr->qp_type, .sq_sig_all = attr->sq_sig_all, .comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
 	};
 	struct softib_qp *q;
 

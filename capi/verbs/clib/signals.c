@@ -59,7 +59,8 @@ static sighandler_t set(sighandler_t (*next)(int, sighandler_t), int sig, sighan
 	sighandler_t old = next(sig, handler);
 	struct sigaction act;
 
-	if (softib_loaded() && old != SIG_ERR && !NEXT(sigaction)(sig, NULL, &act) && handled(&act) && !(act.sa_flags & SA_ONSTACK)) {
+	if (softib_loaded() && old != SIG_ERR && !NEXT(sigaction)(sig, NULL, &act) && handled(&act) &&
+	    !(act.sa_flags & SA_ONSTACK)) {
 		act.sa_flags |= SA_ONSTACK;
 		NEXT(sigaction)(sig, &act, NULL);
 	}

@@ -177,7 +177,8 @@ static inline struct softib_qp *to_qp_ex(struct ibv_qp_ex *qp) { return containe
  * The one way to make each of these, for the plain and the extended verb. NULL with errno set.
  * softib_free_qp is for a caller that made one and then failed.
  */
-struct softib_cq *softib_make_cq(struct ibv_context *, uint32_t cqe, void *cq_context, struct ibv_comp_channel *, uint32_t comp_vector, bool tapped);
+struct softib_cq *softib_make_cq(struct ibv_context *, uint32_t cqe, void *cq_context, struct ibv_comp_channel *,
+	uint32_t comp_vector, bool tapped);
 /* comp_mask says which fields count */
 struct softib_srq *softib_make_srq(struct ibv_context *, struct ibv_srq_init_attr_ex *);
 /* likewise; send_ops_flags and create_flags are the caller's to check */

@@ -53,7 +53,8 @@ static void publish(struct softib_stage *s, uint32_t tail, uint64_t *list)
 
 static bool full(struct softib_stage *s, uint32_t tail)
 {
-	return tail - __atomic_load_n(&s->taken, __ATOMIC_ACQUIRE) >= SOFTIB_STAGED || tail == __atomic_load_n(&s->limit, __ATOMIC_RELAXED);
+	return tail - __atomic_load_n(&s->taken, __ATOMIC_ACQUIRE) >= SOFTIB_STAGED ||
+		tail == __atomic_load_n(&s->limit, __ATOMIC_RELAXED);
 }
 
 /* What the adapter would refuse. */

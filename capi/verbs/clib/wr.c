@@ -175,7 +175,8 @@ static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr)
 	wr_rdma(ex, IBV_WR_RDMA_READ, rkey, addr, 0);
 }
 
-static void wr_atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t addr, uint64_t compare_add, uint64_t swap)
+static void wr_atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t addr,
+	uint64_t compare_add, uint64_t swap)
 {
 	struct ibv_send_wr *wr = begin(ex, opcode);
 

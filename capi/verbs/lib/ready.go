@@ -63,12 +63,14 @@ func (o *cqObj) linger() {
 	hint := (*C.struct_softib_hint)(o.ctx.dev.Hint())
 	stirs, moved := atomic.LoadUint32((*uint32)(&hint.stirs)), atomic.LoadUint32(&moves)
 	empty := 0
-	for i := 0; i < endpoint.LingerLooks && o.ready.len() == 0 && atomic.LoadUint32((*uint32)(&hint.stirs)) == stirs; i++ {
+	for i := 0; i < endpoint.LingerLooks && o.ready.len() == 0 &&
+		atomic.LoadUint32((*uint32)(&hint.stirs)) == stirs; i++ {
 		if now := atomic.LoadUint32(&moves); now != moved {
 			// The acknowledgement of what is answered there is often next.
 			moved, i = now, max(i, endpoint.LingerLooks-endpoint.LingerGap)
 		}
-		if packetWaits(hint) || i%endpoint.LingerGap == endpoint.LingerGap-1 && atomic.LoadUint32((*uint32)(&hint.parked)) != 0 {
+		if packetWaits(hint) || i%endpoint.LingerGap == endpoint.LingerGap-1 &&
+			atomic.LoadUint32((*uint32)(&hint.parked)) != 0 {
 			if o.ctx.dev.Advance(o.cq, empty/endpoint.LingerGap) {
 				// That may be what the program waits for, by looking at its memory: this is not the place to wait then.
 				if o.ready.len() == 0 {

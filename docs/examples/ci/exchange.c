@@ -55,7 +55,8 @@ int main(int argc, char **argv)
 	struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP, .ai_flags = client ? 0 : RAI_PASSIVE}, *res;
 	need(!rdma_getaddrinfo(argv[1], PORT, &hints, &res), "rdma_getaddrinfo");
 
-	struct ibv_qp_init_attr qp = {.cap = {.max_send_wr = 2, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1}, .sq_sig_all = 1};
+	struct ibv_qp_init_attr qp = {.cap = {.max_send_wr = 2, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1},
+		.sq_sig_all = 1};
 	struct rdma_cm_id *id, *listener = NULL;
 	if (client) {
 		need(!rdma_create_ep(&id, res, NULL, &qp), "rdma_create_ep");

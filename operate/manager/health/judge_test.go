@@ -97,13 +97,16 @@ func TestOneFault(t *testing.T) {
 		{"other end", func(c *Cable) { c.B.Delta[ib.SymbolErrorCounter] = 41 }, Bad, Damaging, AtoB, 1.2e-9, 1.3e-9,
 			"41 symbol errors in 10 s at B, bit error rate about 1e-09"},
 		{"both", func(c *Cable) { c.A.Delta[ib.SymbolErrorCounter], c.B.Delta[ib.SymbolErrorCounter] = 41, 30 }, Bad,
-			Damaging, BothWays, 1.2e-9, 1.3e-9, "41 symbol errors in 10 s at A, bit error rate about 1e-09; 30 symbol errors in 10 s at B, bit error rate about 9e-10"},
+			Damaging, BothWays, 1.2e-9, 1.3e-9, "41 symbol errors in 10 s at A, bit error rate about 1e-09; " +
+				"30 symbol errors in 10 s at B, bit error rate about 9e-10"},
 		{"mostly one", func(c *Cable) { c.A.Delta[ib.SymbolErrorCounter], c.B.Delta[ib.SymbolErrorCounter] = 410, 3 },
-			Bad, Damaging, BtoA, 1.2e-8, 1.3e-8, "410 symbol errors in 10 s at A, bit error rate about 1e-08; 3 symbol errors in 10 s at B, bit error rate about 9e-11"},
+			Bad, Damaging, BtoA, 1.2e-8, 1.3e-8, "410 symbol errors in 10 s at A, bit error rate about 1e-08; " +
+				"3 symbol errors in 10 s at B, bit error rate about 9e-11"},
 		{"little came the other way", func(c *Cable) {
 			c.A.Delta[ib.SymbolErrorCounter], c.B.Delta[ib.SymbolErrorCounter], c.B.Delta[ib.PortRcvData],
 				c.A.Delta[ib.PortXmitData] = 410, 2, 1000, 1000
-		}, Bad, Damaging, BtoA, 1.2e-8, 1.3e-8, "410 symbol errors in 10 s at A, bit error rate about 1e-08; 2 symbol errors in 10 s at B, bit error rate about 6e-05"},
+		}, Bad, Damaging, BtoA, 1.2e-8, 1.3e-8, "410 symbol errors in 10 s at A, bit error rate about 1e-08; " +
+			"2 symbol errors in 10 s at B, bit error rate about 6e-05"},
 		{"crc only", func(c *Cable) { c.A.Delta[ib.PortRcvErrors] = 5 }, Bad, Damaging, BtoA, 1.5e-10, 1.6e-10,
 			"5 damaged packets in 10 s at A, bit error rate about 2e-10"},
 		{"all lost", func(c *Cable) {

@@ -115,7 +115,8 @@ func (v *Verdict) Suspects(n Namer) string {
 		a, b = b, a
 		fallthrough
 	case BtoA:
-		return fmt.Sprintf("signals from %s arrive damaged at %s: the transmitter of %s, the cable, or the receiver of %s", b, a, b, a)
+		return fmt.Sprintf("signals from %s arrive damaged at %s: the transmitter of %s, the cable, or the "+
+			"receiver of %s", b, a, b, a)
 	case BothWays:
 		return fmt.Sprintf("signals are damaged both ways between %s and %s: the cable or its connectors", a, b)
 	}
@@ -133,7 +134,8 @@ func (v *Verdict) Advice(n Namer) string {
 	case NotActive:
 		return "see that a subnet manager runs and what its log says about " + at
 	case Slow:
-		return fmt.Sprintf("reseat the cable at both ends; if it stays slow see which widths and speeds are enabled at %s and %s, then replace it", at, peer)
+		return fmt.Sprintf("reseat the cable at both ends; if it stays slow see which widths and speeds are "+
+			"enabled at %s and %s, then replace it", at, peer)
 	case Flapping:
 		return fmt.Sprintf("reseat the cable at both ends; if it goes on, replace it, then try another port than %s",
 			at)

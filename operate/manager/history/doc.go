@@ -36,10 +36,12 @@
 // # What happens when things are not as they should be
 //
 //   - A counter that goes back was reset, in part maybe: the port has no counts for that interval, and counts on.
-//   - A clock that goes back, or samples further apart than MaxGap, make a gap of one sample. Times that come twice are averaged.
-//   - A disk that is full: samples stay in memory within limits, Append says so, and they are written once there is room.
-//   - A damaged file: Open returns ErrCorrupt and leaves the file alone; its owner moves it away and begins a new one. Damage that is found later
-//     is an error of that question, never a crash.
+//   - A clock that goes back, or samples further apart than MaxGap, make a gap of one sample. Times that come twice are
+//     averaged.
+//   - A disk that is full: samples stay in memory within limits, Append says so, and they are written once there is
+//     room.
+//   - A damaged file: Open returns ErrCorrupt and leaves the file alone; its owner moves it away and begins a new one.
+//     Damage that is found later is an error of that question, never a crash.
 //
 // The package knows ports by number and GUID only: no fabric, no topology, no datagram.
 package history

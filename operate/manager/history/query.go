@@ -96,7 +96,8 @@ func (s *Store) snapshot(from, to time.Time, maxPoints int) (v *view, tx *bolt.T
 func (s *Store) look(from, to time.Time, maxPoints int) (*view, error) {
 	v := &view{from: from.UnixMilli(), to: to.UnixMilli(), after: noBegin}
 	if v.to <= v.from || maxPoints <= 0 {
-		return nil, fmt.Errorf("history: from %v to %v in %d points: an end after the beginning and a point are wanted: %w", from, to, maxPoints, ErrBadQuery)
+		return nil, fmt.Errorf("history: from %v to %v in %d points: an end after the beginning and a point "+
+			"are wanted: %w", from, to, maxPoints, ErrBadQuery)
 	}
 	maxPoints = min(maxPoints, mostPoints)
 	v.step = max(1, (v.to-v.from+int64(maxPoints)-1)/int64(maxPoints))

@@ -48,8 +48,9 @@ type Exporter struct {
 	blocks map[Part][]block
 	own    own
 
-	turns   chan struct{}
-	waiting chan struct{}
+	turns         chan struct{}
+	waiting       chan struct{}
+	blockPatience time.Duration // the constant, but in tests
 
 	mu     sync.Mutex
 	flight *flight // the snapshot that is being taken
@@ -59,7 +60,7 @@ type Exporter struct {
 // New is the exporter of a fabric.
 func New(m *manager.Manager) *Exporter {
 	e := &Exporter{m: m, fresh: m.Fresh, turns: make(chan struct{}, scrapesMax),
-		waiting: make(chan struct{}, scrapesMax+waitingMax)}
+		waiting: make(chan struct{}, scrapesMax+waitingMax), blockPatience: blockPatience}
 	go e.index() // so that the first scrape does not wait for it
 	return e
 }
@@ -152,7 +153,7 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	// There is nobody to tell: who does not get all of it sees the connection end early.
-	if e.write(ctx, &impatient{w, http.NewResponseController(w)}, parts) != nil {
+	if e.write(ctx, &impatient{w, http.NewResponseController(w), e.blockPatience}, parts) != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -243,9 +244,11 @@ func wanted(names []string) ([]Part, error) {
 type impatient struct {
 	w http.ResponseWriter
 	c *http.ResponseController
+	// patience is how long a block may take.
+	patience time.Duration
 }
 
 func (i *impatient) Write(b []byte) (int, error) {
-	i.c.SetWriteDeadline(time.Now().Add(blockPatience)) // not every ResponseWriter has deadlines
+	i.c.SetWriteDeadline(time.Now().Add(i.patience)) // not every ResponseWriter has deadlines
 	return i.w.Write(b)
 }

@@ -152,11 +152,13 @@ func managerSheet(t *sheet, m *manager.Manager) {
 		took[p.Name] += seconds(p.Took)
 		mads[p.Name] += float64(p.MADs)
 	}
-	t.family("softib_sm_sweep_phase_seconds", "Time that a phase of the last sweep took; the last ones come when the subnet is up already.", gauge)
+	t.family("softib_sm_sweep_phase_seconds",
+		"Time that a phase of the last sweep took; the last ones come when the subnet is up already.", gauge)
 	for _, n := range names {
 		t.add("softib_sm_sweep_phase_seconds", took[n], "phase", n)
 	}
-	t.family("softib_sm_sweep_phase_datagrams", "Datagrams that a phase of the last sweep took; the last ones come when the subnet is up already.", gauge)
+	t.family("softib_sm_sweep_phase_datagrams",
+		"Datagrams that a phase of the last sweep took; the last ones come when the subnet is up already.", gauge)
 	for _, n := range names {
 		t.add("softib_sm_sweep_phase_datagrams", mads[n], "phase", n)
 	}
@@ -175,7 +177,8 @@ func tenantSheet(t *sheet, m *manager.Manager) {
 		t.add("softib_tenant_members", float64(len(list[i].Members)), "tenant", list[i].Name, "pkey",
 			list[i].Key.Base().String())
 	}
-	t.one("softib_tenants_in_force", "Whether the tenants that are written down are kept apart: not where another's subnet manager looks after the fabric.", gauge,
+	t.one("softib_tenants_in_force", "Whether the tenants that are written down are kept apart: not where another's "+
+		"subnet manager looks after the fabric.", gauge,
 		flag(book == nil || book.Aside() == nil))
 }
 

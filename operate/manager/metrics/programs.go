@@ -27,7 +27,8 @@ var hostCounters = [...]struct {
 	of         func(*hca.Stats) uint64
 }{
 	{"softib_host_completions_total", "Completions, good and bad.", func(s *hca.Stats) uint64 { return s.Completions }},
-	{"softib_host_completion_errors_total", "Completions with an error, but for requests that were only flushed after another had failed.", failed},
+	{"softib_host_completion_errors_total",
+		"Completions with an error, but for requests that were only flushed after another had failed.", failed},
 	{"softib_host_retransmitted_packets_total", "Packets that were sent again.",
 		func(s *hca.Stats) uint64 { return s.Retransmits }},
 	{"softib_host_timeouts_total", "Acknowledgements that did not come in time.",
@@ -83,7 +84,8 @@ func programSheet(t *sheet, m *manager.Manager) {
 	}
 	hosts := f.HostStats()
 	hostSheet(t, hosts)
-	t.family("softib_host_queue_pairs", "Queue pairs of programs that are attached; types and states that there are none of are left out.", gauge)
+	t.family("softib_host_queue_pairs",
+		"Queue pairs of programs that are attached; types and states that there are none of are left out.", gauge)
 	for i := range hosts {
 		h := &hosts[i]
 		for ty := range hca.NumQPType {
@@ -123,7 +125,8 @@ func hostSheet(t *sheet, hosts []live.HostStats) {
 			func(s *hca.Stats) (tx, rx, ipTx, ipRx uint64) {
 				return s.TxBytes, s.RxBytes, s.IPoIBTxBytes, s.IPoIBRxBytes
 			}},
-		{"softib_host_packets_total", "Packets that programs have sent and received, natively and as IP over InfiniBand.",
+		{"softib_host_packets_total",
+			"Packets that programs have sent and received, natively and as IP over InfiniBand.",
 			func(s *hca.Stats) (tx, rx, ipTx, ipRx uint64) {
 				return s.TxPackets, s.RxPackets, s.IPoIBTxPackets, s.IPoIBRxPackets
 			}},
@@ -171,7 +174,8 @@ const latencyStep = 8
 // rates can be made of.
 func latencySheet(t *sheet, paths []live.PathLatency) {
 	const name = "softib_path_latency_seconds"
-	t.family(name, "From when a packet was sent until its acknowledgement was taken in, of a sample of them, since the fabric began.", summary)
+	t.family(name, "From when a packet was sent until its acknowledgement was taken in, of a sample of them, "+
+		"since the fabric began.", summary)
 	var all live.Histogram
 	for i := range paths {
 		p := &paths[i]
@@ -207,7 +211,8 @@ const peakSpan = 15 * time.Second
 // peakSheet is what ports carried in their busiest moments.
 func peakSheet(t *sheet, m *manager.Manager, peaks []live.PortPeak) {
 	const name = "softib_port_peak_bytes_per_second"
-	t.family(name, fmt.Sprintf("The most that a port has carried in any %s of the last %s; ports that were idle are left out.", plain(live.BurstWindow), plain(peakSpan)), gauge)
+	t.family(name, fmt.Sprintf("The most that a port has carried in any %s of the last %s; ports that were "+
+		"idle are left out.", plain(live.BurstWindow), plain(peakSpan)), gauge)
 	scale := float64(time.Second / live.BurstWindow)
 	for _, p := range peaks {
 		n := m.Graph().Nodes[p.Port.Node]
@@ -226,7 +231,8 @@ func plain(d time.Duration) string {
 func adminSheet(t *sheet, m *manager.Manager) {
 	l := m.AdminLatency()
 	const name = "softib_sa_latency_seconds"
-	t.family(name, "How long the subnet administrator took to answer a query for a path, asked from a host now and then.", histogram)
+	t.family(name, "How long the subnet administrator took to answer a query for a path, asked from a host "+
+		"now and then.", histogram)
 	var sum uint64
 	for i, b := range manager.AdminBounds {
 		sum += l.Buckets[i]

@@ -17,10 +17,12 @@ import (
 )
 
 // errWatched is what comes of a fault that only a cable in software can have.
-var errWatched = fmt.Errorf("the cables of this fabric are not softib's, and cannot be made worse; next: rehearse on a copy of it, softib up FILE with what ibnetdiscover prints: %w", manager.ErrFault)
+var errWatched = fmt.Errorf("the cables of this fabric are not softib's, and cannot be made worse; next: rehearse "+
+	"on a copy of it, softib up FILE with what ibnetdiscover prints: %w", manager.ErrFault)
 
 // ErrReadOnly is matched where something would have to be changed and nothing may.
-var ErrReadOnly = fmt.Errorf("this fabric is only watched; next: start softib watch with --allow-changes to disable and enable ports: %w", manager.ErrFault)
+var ErrReadOnly = fmt.Errorf("this fabric is only watched; next: start softib watch with --allow-changes to "+
+	"disable and enable ports: %w", manager.ErrFault)
 
 // SetFault cannot be.
 func (f *Fabric) SetFault(topo.PortRef, live.Fault) error { return errWatched }
@@ -96,7 +98,8 @@ func (f *Fabric) endToSet(r topo.PortRef, up bool) (topo.PortRef, error) {
 	best := topo.PortRef{Node: survey.None}
 	for _, e := range ends {
 		if e == v.from {
-			return r, fmt.Errorf("remote: this fabric is watched through the cable at %s, which therefore stays as it is: %w", g.PortName(r), manager.ErrFault)
+			return r, fmt.Errorf("remote: this fabric is watched through the cable at %s, which therefore stays "+
+				"as it is: %w", g.PortName(r), manager.ErrFault)
 		}
 		if g.Nodes[e.Node].IsSwitch() && v.nodes[e.Node].seen &&
 			(best.Node == survey.None || len(v.nodes[e.Node].route) < len(v.nodes[best.Node].route)) {
@@ -199,7 +202,8 @@ func (f *Fabric) clear(refs []topo.PortRef) {
 	if !f.opts.AllowChanges {
 		f.once("full", manager.Event{Kind: "counters", Severity: manager.Warning, Object: f.shape.portName(refs[0]),
 			Text: f.some("counters are about to stop at the most that they hold at ", refs) +
-				"; next: start softib watch with --allow-changes, which clears them in time, or clear them with perfquery -R"})
+				"; next: start softib watch with --allow-changes, which clears them in time, or clear them " +
+				"with perfquery -R"})
 		return
 	}
 	v := f.view.Load()

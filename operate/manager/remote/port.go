@@ -191,7 +191,8 @@ func (s *session) Register(r madrpc.Registration) (madrpc.AgentID, error) {
 // Send takes a request. It leaves when the window has room.
 func (s *session) Send(id madrpc.AgentID, m madrpc.Message) error {
 	if len(m.Data) < mad.HeaderSize || m.Timeout <= 0 {
-		return fmt.Errorf("remote: %d bytes and a timeout of %d: want a request of at least %d bytes that waits for its answer", len(m.Data), m.Timeout, mad.HeaderSize)
+		return fmt.Errorf("remote: %d bytes and a timeout of %d: want a request of at least %d bytes that waits "+
+			"for its answer", len(m.Data), m.Timeout, mad.HeaderSize)
 	}
 	s.mu.Lock()
 	if s.closed || id < 1 || int(id) > len(s.agents) {

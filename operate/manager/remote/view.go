@@ -163,7 +163,8 @@ func (h *shape) changes(was, now *view) (list []manager.Event) {
 	}
 	if now.blind != was.blind {
 		if now.blind {
-			add(manager.Critical, h.portName(now.from), fmt.Sprintf("%s, from where this fabric is watched, has lost its link: nothing else can be seen", h.portName(now.from)))
+			add(manager.Critical, h.portName(now.from), fmt.Sprintf("%s, from where this fabric is watched, "+
+				"has lost its link: nothing else can be seen", h.portName(now.from)))
 			return list
 		}
 		add(manager.Info, h.portName(now.from), h.portName(now.from)+

@@ -82,7 +82,8 @@ func (w *walk) cross(out topo.PortRef, in *topo.PortRef) bool {
 func (w *walk) relay(in *topo.PortRef) bool {
 	n := &w.v.nodes[in.Node]
 	if n.lft == nil {
-		w.err = fmt.Errorf("remote: the forwarding table of %s cannot be read: it does not answer, or wants another M_Key", w.g.Nodes[in.Node].Name)
+		w.err = fmt.Errorf("remote: the forwarding table of %s cannot be read: it does not answer, or wants "+
+			"another M_Key", w.g.Nodes[in.Node].Name)
 		return false
 	}
 	if p := w.v.port(*in); in.Port != 0 && p.info.PartitionEnforcementInbound && !admits(p.keys, w.pkey, true) {

@@ -12,7 +12,8 @@ import (
 
 // A tenant as JSON is the same in the store, on the control socket and in what commands print with --json:
 //
-//	{"name":"red","pkey":"0x1001","members":[{"guid":"0x0002c90300000001","membership":"full","index0":true}],"ipoib":true,"sl":1,"rate_gbps":100,"mtu_bytes":2048}
+//	{"name":"red","pkey":"0x1001","members":[{"guid":"0x0002c90300000001","membership":"full","index0":true}],
+//	 "ipoib":true,"sl":1,"rate_gbps":100,"mtu_bytes":2048}
 
 type tenantJSON struct {
 	Name    string       `json:"name"`

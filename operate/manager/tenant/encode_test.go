@@ -18,7 +18,10 @@ func sampleTenant() Tenant {
 	}
 }
 
-const sampleJSON = `{"name":"red","pkey":"0x1001","members":[{"guid":"0x0000000000000001","membership":"full"},{"guid":"0x0002c90300000001","membership":"limited","index0":true}],"ipoib":true,"sl":3,"rate_gbps":100,"mtu_bytes":2048}`
+const sampleJSON = `{"name":"red","pkey":"0x1001",` +
+	`"members":[{"guid":"0x0000000000000001","membership":"full"},` +
+	`{"guid":"0x0002c90300000001","membership":"limited","index0":true}],` +
+	`"ipoib":true,"sl":3,"rate_gbps":100,"mtu_bytes":2048}`
 
 func TestJSON(t *testing.T) {
 	b, err := json.Marshal(sampleTenant())

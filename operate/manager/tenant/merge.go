@@ -18,7 +18,8 @@ const RestName = "no-tenant"
 func (s State) Merge(p policy.Partitions) (policy.Partitions, error) {
 	for i := range s.Tenants {
 		if name, ok := Reserved(p, s.Tenants[i].Key); ok {
-			return policy.Partitions{}, fmt.Errorf("tenant: pkey %v of tenant %s is partition %s of the operator's file: %w", s.Tenants[i].Key, s.Tenants[i].Name, name, ErrReserved)
+			return policy.Partitions{}, fmt.Errorf("tenant: pkey %v of tenant %s is partition %s of the operator's "+
+				"file: %w", s.Tenants[i].Key, s.Tenants[i].Name, name, ErrReserved)
 		}
 	}
 	if len(s.Tenants) == 0 {

@@ -229,7 +229,8 @@ func CheckName(name string) error {
 // CheckKey says what is wrong with a partition key.
 func CheckKey(key ib.PKey) error {
 	if key == 0 || key >= ib.PKeyBase {
-		return invalid("pkey", key.String(), "0x0001 to 0x7ffe, without the membership bit; 0x7fff is the default partition")
+		return invalid("pkey", key.String(),
+			"0x0001 to 0x7ffe, without the membership bit; 0x7fff is the default partition")
 	}
 	return nil
 }
@@ -265,7 +266,8 @@ func (q *QoS) check() error {
 		return invalid("service level", fmt.Sprint(q.SL), "0 where none is given")
 	case q.Rate != 0 && !q.Rate.IsValid():
 		return invalid("rate", fmt.Sprint(uint8(q.Rate)),
-			"a rate of the standard: 2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800 or 1200 Gb/s")
+			"a rate of the standard: 2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, "+
+				"200, 300, 400, 600, 800 or 1200 Gb/s")
 	case q.MTU != 0 && !q.MTU.IsValid():
 		return invalid("MTU", fmt.Sprint(uint8(q.MTU)), "256, 512, 1024, 2048 or 4096 bytes")
 	}

@@ -76,7 +76,8 @@ func (s *Server) authenticate(r *http.Request, how scheme) (who caller, err *Err
 	case basicAuth:
 		name, secret, ok := r.BasicAuth()
 		if !ok {
-			return who, refuse(http.StatusUnauthorized, "who calls is not known: want a user and a password by HTTP basic authentication, or a client certificate")
+			return who, refuse(http.StatusUnauthorized, "who calls is not known: want a user and a password "+
+				"by HTTP basic authentication, or a client certificate")
 		}
 		return caller{name, byPassword}, s.checkPassword(r, name, secret, now)
 	case sessionAuth:
@@ -85,11 +86,13 @@ func (s *Server) authenticate(r *http.Request, how scheme) (who caller, err *Err
 				return caller{name, byPassword}, nil
 			}
 		}
-		return who, refuse(http.StatusUnauthorized, "there is no session: want POST /dologin with httpd_username and httpd_password first, and its cookie here")
+		return who, refuse(http.StatusUnauthorized,
+			"there is no session: want POST /dologin with httpd_username and httpd_password first, and its cookie here")
 	case tokenAuth:
 		secret := tokenOf(r)
 		if secret == "" {
-			return who, refuse(http.StatusUnauthorized, "there is no token: want \"Authorization: Basic TOKEN\" with one that POST /ufmRest/app/tokens has given out")
+			return who, refuse(http.StatusUnauthorized, "there is no token: want \"Authorization: Basic TOKEN\" "+
+				"with one that POST /ufmRest/app/tokens has given out")
 		}
 		if who, ok := s.cfg.Credentials.tokenUser(secret, now); ok {
 			return who, nil
@@ -142,7 +145,8 @@ func (s *Server) checkPassword(r *http.Request, name, secret string, now time.Ti
 }
 
 func tooFast(d time.Duration) *Error {
-	e := refuse(http.StatusTooManyRequests, "too many wrong credentials came from this address: wait before the next try")
+	e := refuse(http.StatusTooManyRequests,
+		"too many wrong credentials came from this address: wait before the next try")
 	e.after = d
 	return e
 }

@@ -244,7 +244,8 @@ func TestSDK(t *testing.T) {
 	}
 	links := into[struct{ Data []map[string]any }](t,
 		p.want(200, "GET", root+"resources/links?page_number=1&rpp=1000000000", nil, head...)).Data
-	if len(links) != len(p.m.Cables()) || !regexp.MustCompile(`^[0-9a-f]{16}_1:[0-9a-f]{16}_\d+$`).MatchString(links[0]["name"].(string)) {
+	if len(links) != len(p.m.Cables()) ||
+		!regexp.MustCompile(`^[0-9a-f]{16}_1:[0-9a-f]{16}_\d+$`).MatchString(links[0]["name"].(string)) {
 		t.Errorf("%d links, want %d; the first is %v", len(links), len(p.m.Cables()), links[0])
 	}
 	if got := into[[]map[string]any](t, p.want(200, "GET", root+

@@ -43,9 +43,12 @@
 //
 // Decisions that UFM leaves open, or that differ from it:
 //
-//   - A partition that was made here without a name is called api_pkey_0x1, as in UFM, and goes away with its last GUID. One with a name of its own stays.
-//   - 0x7fff is "management": it can be looked at and not be changed. Keys with the membership bit mean the same partition as without.
-//   - A change has been made, and proved, when its answer comes. Where UFM would answer with a job (hosts), the job has ended already.
+//   - A partition that was made here without a name is called api_pkey_0x1, as in UFM, and goes away with its last
+//     GUID. One with a name of its own stays.
+//   - 0x7fff is "management": it can be looked at and not be changed. Keys with the membership bit mean the same
+//     partition as without.
+//   - A change has been made, and proved, when its answer comes. Where UFM would answer with a job (hosts), the job has
+//     ended already.
 //   - Tokens are stored as hashes. A list of tokens shows how each begins, and that is enough to revoke it.
 //   - Every wrong request gets a status of 400 or above with {"error": …, "field": …}, and has changed nothing.
 //

@@ -56,7 +56,9 @@ func (s *Server) openAPI() ([]byte, error) {
 	doc := object{
 		"openapi": "3.0.3",
 		"info": object{"title": "softib: UFM REST", "version": interfaceVersion,
-			"description": "The REST interface of UFM over a fabric in software. Partitions are tenants: a change is in force, and proved, when its answer comes. Every wrong request gets a status of 400 or above with error and field, and has changed nothing."},
+			"description": "The REST interface of UFM over a fabric in software. Partitions are tenants: a " +
+				"change is in force, and proved, when its answer comes. Every wrong request gets a status of " +
+				"400 or above with error and field, and has changed nothing."},
 		"servers": servers, "security": security, "paths": paths,
 		"components": object{"schemas": schemas, "securitySchemes": object{
 			"password":    object{"type": "http", "scheme": "basic"},

@@ -191,7 +191,8 @@ func (s *Server) changeable(k ib.PKey) *Error {
 		return bad("pkey", "0x7fff is the default partition, %q: want 0x1 to 0x7ffe", managementName)
 	}
 	if s.cfg.Tenants == nil {
-		return refuse(http.StatusConflict, "partitions cannot be changed: softib's subnet manager does not manage this fabric")
+		return refuse(http.StatusConflict,
+			"partitions cannot be changed: softib's subnet manager does not manage this fabric")
 	}
 	return nil
 }

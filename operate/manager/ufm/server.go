@@ -266,7 +266,8 @@ func CheckListen(addr string, hasTLS, hasCredential bool) error {
 	if !hasCredential {
 		missing = append(missing, "credential (a user with a password, or a CA for client certificates)")
 	}
-	return fmt.Errorf("%w on %s: others than this machine reach it, and there is no %s; give it that, or listen on 127.0.0.1", ErrListen, addr, strings.Join(missing, " and no "))
+	return fmt.Errorf("%w on %s: others than this machine reach it, and there is no %s; give it that, or listen "+
+		"on 127.0.0.1", ErrListen, addr, strings.Join(missing, " and no "))
 }
 
 // TLSConfig reads a server's certificate and key, and the CA whose certificates clients may show in place of a

@@ -113,7 +113,8 @@ func (c Config) complete() (Config, error) {
 		return c, &ConfigError{"post-list", c.PostList, fmt.Sprintf("at most the %d of tx-depth", c.TxDepth)}
 	}
 	if need := c.maxSize() * 2 * c.QPs; need > memoryMax {
-		return c, &ConfigError{"size", c.maxSize(), fmt.Sprintf("less: %d queue pairs of this size need %d MiB on each side", c.QPs, need>>20)}
+		return c, &ConfigError{"size", c.maxSize(),
+			fmt.Sprintf("less: %d queue pairs of this size need %d MiB on each side", c.QPs, need>>20)}
 	}
 	if c.MTU != 0 && !c.MTU.IsValid() {
 		return c, &ConfigError{"mtu", uint8(c.MTU), "256, 512, 1024, 2048 or 4096"}

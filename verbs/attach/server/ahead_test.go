@@ -113,9 +113,11 @@ func joinGlobal(t testing.TB, a, b *side, qa, qb *verbs.QP) {
 			{verbs.QPAttr{
 				State: verbs.StateRTR, PathMTU: ib.MTU4096, DestQPN: peer.Num(), MaxDestRD: 1, MinRNRTimer: 12,
 				AH: verbs.AHAttr{DLID: to.LID, Port: 1, IsGlobal: true, DGID: to.GIDs[0], HopLimit: 1},
-			}, verbs.MaskState | verbs.MaskPathMTU | verbs.MaskDestQPN | verbs.MaskRQPSN | verbs.MaskMaxDestRD | verbs.MaskMinRNRTimer | verbs.MaskAV},
+			}, verbs.MaskState | verbs.MaskPathMTU | verbs.MaskDestQPN | verbs.MaskRQPSN | verbs.MaskMaxDestRD |
+				verbs.MaskMinRNRTimer | verbs.MaskAV},
 			{verbs.QPAttr{State: verbs.StateRTS, Timeout: patient.Timeout, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
-				verbs.MaskState | verbs.MaskTimeout | verbs.MaskRetryCnt | verbs.MaskRNRRetry | verbs.MaskSQPSN | verbs.MaskMaxRDAtomic},
+				verbs.MaskState | verbs.MaskTimeout | verbs.MaskRetryCnt | verbs.MaskRNRRetry | verbs.MaskSQPSN |
+					verbs.MaskMaxRDAtomic},
 		}
 		for _, s := range steps {
 			if err := q.Modify(s.attr, s.mask); err != nil {

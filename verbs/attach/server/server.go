@@ -71,7 +71,8 @@ func (s *server) serve(c *net.UnixConn) {
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	if m.Hello.Version != proto.Version {
-		refuse("the library speaks version %d, the fabric %d; next: restart the fabric with the softib that you use now", m.Hello.Version, proto.Version)
+		refuse("the library speaks version %d, the fabric %d; next: restart the fabric with the softib that "+
+			"you use now", m.Hello.Version, proto.Version)
 		return
 	}
 	p, err := s.f.Attach(m.Hello.Host, live.Caller{PID: int(cred.Pid), Probe: m.Hello.Probe, Library: m.Hello.Library})

@@ -346,7 +346,9 @@ func (f *flow) outcome() (string, error) {
 func (f *flow) state() string {
 	a, err := f.qp.Query()
 	lost, _ := f.outcome()
-	return fmt.Sprintf("seed %x, mode %d, round %d, %d done, %d came, broken %v, lost %q, err %v, plan %+v, QP %v %v %+v", f.Seed, f.Mode, f.round, f.done, f.theirs, f.broken, lost, err, f.plan(f.Seed, f.done), f.qp.Num(), f.qp.State(), a)
+	return fmt.Sprintf("seed %x, mode %d, round %d, %d done, %d came, broken %v, lost %q, err %v, plan %+v, "+
+		"QP %v %v %+v", f.Seed, f.Mode, f.round, f.done, f.theirs, f.broken, lost, err, f.plan(f.Seed, f.done),
+		f.qp.Num(), f.qp.State(), a)
 }
 
 // plan is a round, the same at both ends.

@@ -161,14 +161,14 @@ function setUpHelp() {
   $("help").addEventListener("click", () => d.showModal());
 }
 
-let prefix = 0;
+let prefix = -Infinity;
 function keys(e) {
   if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName)) return;
   if (e.key === "/") { e.preventDefault(); $("search").focus(); return; }
   if (e.key === "?") { e.preventDefault(); $("help-dialog").showModal(); return; }
-  if (e.key === "g") { prefix = Date.now(); return; }
-  if (Date.now() - prefix < 2000) {
-    prefix = 0;
+  if (e.key === "g") { prefix = e.timeStamp; return; }
+  if (e.timeStamp - prefix < 2000) { // by when the keys were pressed: a page that is busy may come to them later
+    prefix = -Infinity;
     const n = nav.find(([id]) => id[0] === e.key);
     if (n) { e.preventDefault(); e.stopPropagation(); go(`#/${n[0]}`); }
   }
