@@ -100,6 +100,18 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// TestAhead runs the C tests of whose memory a sender writes to.
+func TestAhead(t *testing.T) {
+	path := compile(t, "ahead.c")
+	for _, name := range []string{"stopped", "reused"} {
+		t.Run(name, func(t *testing.T) {
+			if _, why, skip := strings.Cut(newWorld(t, "star:2").run(t, "h1", path, name), "skip: "); skip {
+				t.Skip(why)
+			}
+		})
+	}
+}
+
 // TestExtended runs the C tests of the extended verbs.
 func TestExtended(t *testing.T) {
 	newWorld(t, "star:2").run(t, "h1", compile(t, "extended.c"))

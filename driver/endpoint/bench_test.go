@@ -61,9 +61,9 @@ func twins(t testing.TB, ledger func() *Ledger) (a, b *twin) {
 		o := both[1-i]
 		mem := aligned(RingBytes)
 		var err error
-		w.out, err = NewOut(mem, pages[1-i], self)
+		w.out, err = NewOut(mem, pages[1-i], 0)
 		fail(err)
-		in, err := NewIn(mem, pages[i], self, 1, 0)
+		in, err := NewIn(mem, pages[i], 0, 1)
 		fail(err)
 		w.AddOut(w.out)
 		o.AddIn(in)

@@ -16,8 +16,8 @@
 // What lies in a ring was written by another process. It is looked at as packets from a
 // wire are: whatever it says, nothing outside the ring is touched because of it.
 //
-// Files: ring.go and cell.go are the memory, page.go is how the two ends wake each other,
-// far.go fetches payloads from the sender's memory, endpoint.go and send.go do the work,
-// attend.go does it when nobody else does, wait.go has those who sleep, hint.go what C code may look at, and
-// ledger.go, histogram.go and meter.go what the fabric is told of all this.
+// Files: ring.go and cell.go are the memory, page.go is how the two ends wake each other, peer.go knows the memory of
+// the process at the other end, far.go fetches payloads from it and writeahead.go puts them there, endpoint.go and
+// send.go do the work, attend.go does it when nobody else does, wait.go has those who sleep, hint.go what C code may
+// look at, and ledger.go, histogram.go and meter.go what the fabric is told of all this.
 package endpoint

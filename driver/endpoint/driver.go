@@ -9,8 +9,8 @@ import (
 )
 
 // The ends of rings for a driver that has no engine: one that takes packets from endpoints and hands them on to others.
-// Payloads go through such rings, since nobody lets it read, or write to, a program's memory: its In is made with no
-// probe, and it gives no grants.
+// Payloads go through such rings, since nobody lets it read, or write to, a program's memory: its ends are made with
+// process 0, and it gives no grants.
 
 // Poll is the oldest packet, if there is one. It has to be followed by Done, and its payload lies in the ring until
 // then. It may be a bundle, and then it is one that wire.Packet.Single can take apart.

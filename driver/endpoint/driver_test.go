@@ -16,11 +16,11 @@ func driverPair(t testing.TB) (*Out, *In, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := NewOut(mem, page, self)
+	out, err := NewOut(mem, page, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := NewIn(mem, page, self, 1, 0)
+	in, err := NewIn(mem, page, 0, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ type Endpoint struct {
 	rx         wire.Packet // being received
 	buf        []byte      // for a payload that goes nowhere, or everywhere
 	polls      uint32      // calls of Poll, for the attendant
-	poked      uint32      // how often the program had looked for completions when a payload was last written ahead
+	aheadAt    uint32      // how often the program had looked for completions when a payload was last written ahead
 	duty       duty        // who does all this
 	tired      bool        // a poller should see whether others want its core
 	turns      int         // in a row that found packets
@@ -116,6 +116,7 @@ func New(cfg Config) (*Endpoint, error) {
 	e.meter.init(cfg.Ledger)
 	e.wakeAt.Store(int64(ib.Never))
 	e.setBell(false)
+	e.page.sign()
 	return e, nil
 }
 
@@ -539,6 +540,7 @@ func (e *Endpoint) DropIn(r *In) {
 	defer e.mu.Unlock()
 	for e.drainRing(r, nil) > 0 {
 	}
+	r.drop()
 	for i, o := range e.in {
 		if o == r {
 			e.in = append(e.in[:i:i], e.in[i+1:]...)
@@ -555,6 +557,7 @@ func (e *Endpoint) DropIn(r *In) {
 func (e *Endpoint) DropOut(r *Out) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	r.to.close()
 	if len(r.parked) > 0 {
 		e.unparkRing(r)
 	}
@@ -580,13 +583,20 @@ func (e *Endpoint) DropOut(r *Out) {
 // AddOut gives the endpoint a ring to send into. It is for the Router to call, within Route.
 func (e *Endpoint) AddOut(r *Out) { e.out = append(e.out, r) }
 
-// Close ends the endpoint: waiting calls return. What its memory is shared with is the caller's.
+// Close ends the endpoint: waiting calls return, and peers have no part in the program's memory any more. What its own
+// memory is shared with is the caller's.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	was := e.closed
 	e.closed = true
 	e.endWindow()
 	e.publish()
+	for _, r := range e.in {
+		r.drop()
+	}
+	for _, r := range e.out {
+		r.to.close()
+	}
 	e.mu.Unlock()
 	if was {
 		return nil

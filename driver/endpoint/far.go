@@ -1,12 +1,7 @@
 package endpoint
 
 import (
-	"os"
 	"sync/atomic"
-	"syscall"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"softib/proto/wire"
 )
@@ -15,59 +10,28 @@ import (
 const farMax = 4 << 20
 
 // far is a payload in the sender's memory, copied once, by the receiver, as DMA would.
+//
+// What was copied counts only if, after the copy, three things are seen to have held until then: it came from the
+// sender's address space (peer.read), the sender has not given the request up (the void mark, which it sets before it
+// tells its program), and the fabric has not ended the ring. So whoever has stopped where and for how long, nothing is
+// taken for the payload that is not: what came too late is a lost packet. The copy goes to the receiver's memory under
+// the lock of its endpoint, which whoever deregisters that memory takes first.
 type far struct {
-	pid  int
-	void *uint32
+	peer
+	head *ringHead
 	addr uint64
 	cell uint32 // number of the cell that refers to it, from 1
-
-	local, remote iovec
 }
-
-// iovec is the kernel's, with addresses that are not pointers to us.
-type iovec struct{ base, length uintptr }
 
 var _ wire.Source = (*far)(nil)
 
-// isVoid reports whether the sender has taken its memory back.
-func (f *far) isVoid() bool { return !plantVoid && int32(atomic.LoadUint32(f.void)-f.cell) >= 0 }
+// isVoid reports whether the sender has taken its memory back, or is gone.
+func (f *far) isVoid() bool {
+	return !plantVoid && int32(atomic.LoadUint32(&f.head.void)-f.cell) >= 0 || atomic.LoadUint32(&f.head.revoked) != 0
+}
 
 // CopyTo copies from off on. False means that the packet counts as lost: the sender is gone, or has given the request
 // up.
 func (f *far) CopyTo(dst []byte, off int) bool {
-	if len(dst) == 0 {
-		return true
-	}
-	return f.read(dst, f.addr+uint64(off)) && !f.isVoid()
+	return len(dst) == 0 || f.read(dst, f.addr+uint64(off)) && !f.isVoid()
 }
-
-// probe finds out whether the process lets us read what lies at addr.
-func (f *far) probe(addr uint64) bool {
-	var b [1]byte
-	return addr != 0 && f.read(b[:], addr)
-}
-
-func (f *far) read(dst []byte, addr uint64) bool {
-	if f.pid == self {
-		// In our own process: the engines made sure that it is registered.
-		copy(dst, unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), len(dst)))
-		return true
-	}
-	for len(dst) > 0 {
-		f.local = iovec{uintptr(unsafe.Pointer(unsafe.SliceData(dst))), uintptr(len(dst))}
-		f.remote = iovec{uintptr(addr), uintptr(len(dst))}
-		n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(f.pid),
-			uintptr(unsafe.Pointer(&f.local)), 1, uintptr(unsafe.Pointer(&f.remote)), 1, 0)
-		if e == syscall.EINTR {
-			continue
-		}
-		if e != 0 || n == 0 {
-			return false
-		}
-		dst = dst[n:]
-		addr += uint64(n)
-	}
-	return true
-}
-
-var self = os.Getpid()

@@ -14,7 +14,7 @@ import (
 const PageBytes = 4096
 
 // Page is what the endpoints that send to one endpoint, or take from it, share with it: the
-// word by which it is woken.
+// word by which it is woken, and by what its memory is known.
 type Page struct {
 	h *pageHead
 	// rings is called in place of the kernel, where a machine in virtual time wants to know.
@@ -24,8 +24,9 @@ type Page struct {
 type pageHead struct {
 	// bell is asleep while nobody looks at the endpoint's rings. Its attendant waits on this word, whatever
 	// it says, so that waking it always wakes the attendant.
-	bell uint32
-	_    [60]byte
+	bell  uint32
+	_     [60]byte
+	owner identity // where the endpoint's process is
 }
 
 const (

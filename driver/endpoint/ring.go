@@ -53,8 +53,7 @@ type ringHead struct {
 	_       [60]byte
 	revoked uint32 // fabric: nobody is at the other end any more
 	_       [60]byte
-	poking  uint32 // sender: it may be writing to the receiver's memory
-	_       [60]byte
+	ahead   ahead            // sender: it may be writing to the receiver's memory
 	grants  [numGrants]grant // receiver
 }
 
@@ -96,7 +95,10 @@ func Revoke(mem []byte) {
 type Out struct {
 	memory
 	peer *Page
-	pid  int // of the receiver
+	pid  int  // of the receiver
+	to   peer // the same, once it is needed
+	// ahead is the last number of head.ahead.
+	ahead uint64
 
 	_      [64]byte
 	tail   uint32 // next cell to fill
@@ -115,13 +117,14 @@ type Out struct {
 	_     [64]byte
 }
 
-// NewOut is the sending end of the ring in mem, towards the endpoint that has the page and lives in process pid.
+// NewOut is the sending end of the ring in mem, towards the endpoint that has the page and lives in process pid. Pid 0
+// is for a sender that never writes ahead.
 func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
 	m, err := mapRing(mem)
 	if err != nil {
 		return nil, err
 	}
-	return &Out{memory: m, peer: peer, pid: pid, limit: ringCells, plimit: areaBytes}, nil
+	return &Out{memory: m, peer: peer, pid: pid, to: nobody, limit: ringCells, plimit: areaBytes}, nil
 }
 
 // pending reports whether the receiver has packets to take in that somebody waits for.
@@ -243,8 +246,9 @@ type In struct {
 	src  *Page
 	port ib.PortNum
 	far  far
-	// given are the grants as last written.
-	given [numGrants]grant
+	// given are the grants as last written, and voided the number of the last write that is known to be void.
+	given  [numGrants]grant
+	voided uint64
 
 	_        [64]byte
 	next     uint32 // next cell to empty
@@ -257,16 +261,15 @@ type In struct {
 }
 
 // NewIn is the receiving end of the ring in mem, from the endpoint that has the page and lives in process pid, at
-// port of this adapter.
-func NewIn(mem []byte, src *Page, pid int, port ib.PortNum, probe uint64) (*In, error) {
+// port of this adapter. Pid 0 is for a receiver that does not read the sender's memory.
+func NewIn(mem []byte, src *Page, pid int, port ib.PortNum) (*In, error) {
 	m, err := mapRing(mem)
 	if err != nil {
 		return nil, err
 	}
 	r := &In{memory: m, src: src, port: port, hint: -1}
-	r.far.pid = pid
-	r.far.void = &m.head.void
-	if r.far.probe(probe) {
+	r.far.peer, r.far.head = newPeer(src, pid), m.head
+	if r.far.read(nil, 0) { // it lets us
 		atomic.StoreUint32(&m.head.pull, 1)
 	}
 	return r, nil

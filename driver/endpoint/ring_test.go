@@ -3,6 +3,7 @@ package endpoint
 import (
 	"bytes"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"sync/atomic"
 	"testing"
@@ -20,12 +21,12 @@ func pair(t testing.TB) (*Out, *In, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := NewOut(mem, page, self)
+	page.sign()
+	out, err := NewOut(mem, page, os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var byteToRead byte
-	in, err := NewIn(mem, page, self, 1, uint64(uintptr(unsafe.Pointer(&byteToRead))))
+	in, err := NewIn(mem, page, os.Getpid(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

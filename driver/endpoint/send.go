@@ -82,8 +82,8 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 	// Writing ahead is a system call: worth it for a program that waits for each of its writes, not for a stream of
 	// them.
 	looked := e.looked()
-	if e.poked != looked && s.QP.IsOnly(psn) && again == e.eng.Stats.Retransmits && r.poke(&e.scratch) {
-		e.poked = looked
+	if e.aheadAt != looked && s.QP.IsOnly(psn) && again == e.eng.Stats.Retransmits && r.writeAhead(&e.scratch) {
+		e.aheadAt = looked
 		e.scratch.BTH.AckReq = false
 		r.publish(&e.scratch, true)
 		e.eng.Delivered(now, s.QP, psn)

@@ -2,7 +2,6 @@ package live
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
 
 	"softib/driver/endpoint"
@@ -522,5 +521,3 @@ func (s *plane) packetOf(p *wire.Packet) *link.Frame {
 	}
 	return f
 }
-
-var daemon = os.Getpid()

@@ -43,7 +43,7 @@ var knockDelays = [...]ib.Time{100 * ib.Microsecond, ib.Millisecond, 10 * ib.Mil
 
 // addInlet makes the plane take packets from a new channel.
 func (s *plane) addInlet(c *Channel, port *portState) error {
-	in, err := endpoint.NewIn(c.head, c.from.page, daemon, 0, 0)
+	in, err := endpoint.NewIn(c.head, c.from.page, 0, 0)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (s *plane) outlet(k chanKey) *outlet {
 	}
 	s.f.channels++
 	c := &Channel{ID: s.f.channels, f: s.f, fd: fd, to: k.to, port: k.port, key: k, head: mem}
-	out, err := endpoint.NewOut(mem, k.to.page, k.to.pid)
+	out, err := endpoint.NewOut(mem, k.to.page, 0)
 	if err != nil {
 		c.close()
 		return nil

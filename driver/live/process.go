@@ -33,7 +33,6 @@ type Process struct {
 	host  *Host
 	block uint16
 	pid   int
-	probe uint64
 
 	PageFD, SlotsFD int // what the process shares with the fabric; it and its peers get copies
 	page            *endpoint.Page
@@ -82,10 +81,10 @@ type Channel struct {
 type End struct {
 	// Ring is the channel's memory, Page that of who is at the other end.
 	Ring, Page int
-	// For the receiver: the port that the channel leads to, the sender's process and its probe.
-	Port  ib.PortNum
-	PID   int
-	Probe uint64
+	// Port is, for the receiver, the port that the channel leads to.
+	Port ib.PortNum
+	// PID is the process at the other end, 0 if that has no memory to read or write.
+	PID int
 }
 
 // Sender is the end that sends; false if the channel is no more.
@@ -112,13 +111,13 @@ func (c *Channel) end(other *Process) (End, bool) {
 	if c.left {
 		other = c.to // the sender's page is no more, and nobody there needs to be woken
 	}
-	// Nobody reads or writes the fabric's own memory, so that it has nothing to probe.
-	e, page := End{Port: c.port, PID: daemon}, f.pageFD()
+	// Nobody reads or writes the fabric's own memory, or that of who is gone.
+	e, page := End{Port: c.port}, f.pageFD()
 	if other != nil {
-		e.PID, e.Probe, page = other.pid, other.probe, other.PageFD
-	}
-	if c.left {
-		e.PID, e.Probe = 0, 0
+		page = other.PageFD
+		if !c.left {
+			e.PID = other.pid
+		}
 	}
 	var err error
 	if e.Ring, err = unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
@@ -161,8 +160,6 @@ type Resolved struct {
 // Caller is a process that wants to attach.
 type Caller struct {
 	PID int
-	// Probe is the address of a byte that peers may try to read; 0 if there is none.
-	Probe uint64
 	// Library is the release of its library, as it says.
 	Library string
 }
@@ -173,7 +170,7 @@ func (f *Fabric) Attach(name string, c Caller) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotAHost, err)
 	}
-	p := &Process{f: f, host: h, pid: c.PID, probe: c.Probe, routes: map[endpoint.Key]*procRoute{},
+	p := &Process{f: f, host: h, pid: c.PID, routes: map[endpoint.Key]*procRoute{},
 		out: map[chanKey]*Channel{}, nextSlot: 1, bell: make(chan struct{}, 1)}
 	if p.PageFD, p.pageMem, err = endpoint.NewMemory("page", endpoint.PageBytes); err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (t *port) join(p *process) (err error) {
 	if t.out, err = endpoint.NewOut(t.ring, p.page, outsider); err != nil {
 		return err
 	}
-	in, err := endpoint.NewIn(t.ring, t.page, outsider, 1, 0)
+	in, err := endpoint.NewIn(t.ring, t.page, outsider, 1)
 	if err == nil {
 		p.ep.AddIn(in)
 	}
@@ -72,7 +72,7 @@ func (t *port) join(p *process) (err error) {
 
 // takeFrom makes the port take packets from another ring of the process.
 func (t *port) takeFrom(mem []byte, src *endpoint.Page) error {
-	in, err := endpoint.NewIn(mem, src, outsider, 0, 0)
+	in, err := endpoint.NewIn(mem, src, outsider, 0)
 	if err == nil {
 		t.in = append(t.in, &inlet{in: in})
 	}

@@ -282,7 +282,7 @@ func (p *process) channel(to *process, sl ib.SL) (*channel, error) {
 		}
 	} else {
 		if c.out, err = endpoint.NewOut(c.mem, to.page, self); err == nil {
-			c.in, err = endpoint.NewIn(c.mem, p.page, self, 1, probeAt())
+			c.in, err = endpoint.NewIn(c.mem, p.page, self, 1)
 		}
 		if err == nil {
 			to.ep.AddIn(c.in)

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -103,9 +102,6 @@ type inRing struct {
 // ringMemory is what is mapped of a ring: itself, and the page of who is at the other end.
 type ringMemory struct{ ring, page []byte }
 
-// probe is a byte that peers may try to read.
-var probe [64]byte
-
 // Open attaches this process to a host of a running fabric.
 func Open(o Options) (*Device, error) {
 	if o.Host = cmp.Or(o.Host, os.Getenv("SOFTIB_HOST")); o.Host == "" {
@@ -142,7 +138,7 @@ func Open(o Options) (*Device, error) {
 // greet says hello and makes the endpoint.
 func (d *Device) greet(host string) error {
 	err := d.conn.Send(&proto.Message{Hello: &proto.Hello{Version: proto.Version, Host: host,
-		Probe: uint64(uintptr(unsafe.Pointer(&probe))), Library: release.Version}})
+		Library: release.Version}})
 	if err != nil {
 		return fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
 	}
@@ -281,7 +277,7 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 		if err != nil {
 			return
 		}
-		if r, err := endpoint.NewIn(mem.ring, page, m.Incoming.PID, m.Incoming.Port, m.Incoming.Probe); err == nil {
+		if r, err := endpoint.NewIn(mem.ring, page, m.Incoming.PID, m.Incoming.Port); err == nil {
 			d.mu.Lock()
 			d.in[m.Incoming.ID] = &inRing{r, mem}
 			d.mu.Unlock()

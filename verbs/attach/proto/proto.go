@@ -50,8 +50,6 @@ type Message struct {
 type Hello struct {
 	Version int
 	Host    string
-	// Probe is the address of a byte that peers may try to read.
-	Probe uint64
 	// Library is the release that the process's library is of.
 	Library string
 }
@@ -114,10 +112,9 @@ type Answer struct {
 // Ring hands out one end of a ring.
 type Ring struct {
 	ID  uint32
-	PID int // the process at the other end
-	// Of an incoming one: the port of the adapter that it leads to, and the sender's probe.
-	Port  ib.PortNum
-	Probe uint64
+	PID int // the process at the other end; 0 if its memory is none of the receiver's business
+	// Port is, of an incoming one, the port of the adapter that it leads to.
+	Port ib.PortNum
 }
 
 // Gone says that nobody is at the other end of a ring any more.

@@ -75,7 +75,7 @@ func (s *server) serve(c *net.UnixConn) {
 			"you use now", m.Hello.Version, proto.Version)
 		return
 	}
-	p, err := s.f.Attach(m.Hello.Host, live.Caller{PID: int(cred.Pid), Probe: m.Hello.Probe, Library: m.Hello.Library})
+	p, err := s.f.Attach(m.Hello.Host, live.Caller{PID: int(cred.Pid), Library: m.Hello.Library})
 	if err != nil {
 		refuse("%v", err)
 		return
@@ -191,8 +191,8 @@ func (t *talk) pass(done <-chan struct{}) {
 			switch {
 			case n.Incoming != nil:
 				if e, ok := n.Incoming.Receiver(); ok {
-					err = t.send(&proto.Message{Incoming: &proto.Ring{ID: n.Incoming.ID, Port: e.Port, PID: e.PID,
-						Probe: e.Probe}}, e.Ring, e.Page)
+					err = t.send(&proto.Message{Incoming: &proto.Ring{ID: n.Incoming.ID, Port: e.Port, PID: e.PID}},
+						e.Ring, e.Page)
 					proto.CloseAll([]int{e.Ring, e.Page})
 				}
 			case n.Gone != nil:
