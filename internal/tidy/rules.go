@@ -18,7 +18,7 @@ var ranks = map[string]int{
 
 	"verbs": 4, "subnet/sm": 4,
 
-	"driver/endpoint": 5, "verbs/attach/proto": 5,
+	"driver/endpoint": 5, "verbs/attach/proto": 5, "operate/inspect": 5,
 
 	"driver/sim": 6, "driver/live": 6, "verbs/attach": 6, "driver/ibsim": 6, "driver/umad": 6,
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"softib/driver/smrun"
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -40,7 +39,7 @@ var classes = []madrpc.Registration{
 }
 
 // Run looks at a fabric through a port. The transport stays the caller's to close.
-func Run(ctx context.Context, t smrun.Transport, o RunOptions) (Surveys, error) {
+func Run(ctx context.Context, t madrpc.Transport, o RunOptions) (Surveys, error) {
 	d := driver{t: t, agents: map[mad.Class]madrpc.AgentID{}, progress: o.Progress}
 	for _, c := range classes {
 		id, err := t.Register(c)
@@ -96,7 +95,7 @@ func counted(s *survey.Survey) (at ib.Time) {
 
 // driver runs surveys on a transport.
 type driver struct {
-	t        smrun.Transport
+	t        madrpc.Transport
 	agents   map[mad.Class]madrpc.AgentID
 	progress func(survey.Progress)
 }

@@ -7,49 +7,22 @@ import (
 	"slices"
 	"time"
 
-	"softib/driver/live"
-	"softib/driver/smrun"
 	"softib/node/madrpc"
+	"softib/operate/inspect"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
 )
 
-// Session is a use of a port's management service; *live.Session is one.
-type Session interface {
-	smrun.Transport
-	Send(madrpc.AgentID, madrpc.Message) error
-	// Recv waits for the next delivery. Its data is the caller's.
-	Recv(context.Context) (madrpc.Delivery, error)
-}
-
-// OpenMgmt opens a management service of a fabric: that of an end port or, where a fabric is known from one port only,
-// that one.
-func OpenMgmt(f Fabric, r topo.PortRef) (Session, error) {
-	switch f := f.(type) {
-	case interface {
-		OpenMgmt(topo.PortRef) (*live.Session, error)
-	}:
-		s, err := f.OpenMgmt(r)
-		if err != nil {
-			return nil, err // and no session that is there and nil
-		}
-		return s, nil
-	case interface {
-		OpenMgmt(topo.PortRef) (Session, error)
-	}:
-		return f.OpenMgmt(r)
-	}
-	return nil, errors.New("manager: the fabric has no port to ask from")
-}
-
 // OpenMgmt opens a management service of the fabric.
-func (m *Manager) OpenMgmt(r topo.PortRef) (Session, error) { return OpenMgmt(m.opts.Fabric, r) }
+func (m *Manager) OpenMgmt(r topo.PortRef) (inspect.Session, error) {
+	return m.opts.Fabric.MgmtSession(r)
+}
 
 // Asker asks managers and administrators with datagrams, from an end port of a fabric. So it is told what any
 // program at that port is told, whoever manages the fabric.
 type Asker struct {
-	s    Session
+	s    inspect.Session
 	smp  madrpc.AgentID
 	sa   madrpc.AgentID
 	info mad.PortInfo
@@ -67,7 +40,7 @@ var ErrNoAnswer = errors.New("no answer")
 
 // NewAsker opens the management service of a port.
 func NewAsker(f Fabric, ref topo.PortRef) (*Asker, error) {
-	s, err := OpenMgmt(f, ref)
+	s, err := f.MgmtSession(ref)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func keysOf(g ib.GUID, about []ib.PKey, want *tenant.State) (has, not []ib.PKey)
 
 // reader is who asks nodes what they hold, from the manager's port.
 func (e *Enforcer) reader(self ib.GUID) (*Asker, madrpc.AgentID, error) {
-	s, err := OpenMgmt(e.f, e.port[self])
+	s, err := e.f.MgmtSession(e.port[self])
 	if err != nil {
 		return nil, 0, fmt.Errorf("manager: %w", err)
 	}

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"time"
 
-	"softib/driver/live"
 	"softib/node/madrpc"
+	"softib/operate/inspect"
 	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -23,15 +23,15 @@ var errWatched = fmt.Errorf("the cables of this fabric are not softib's, and can
 var ErrReadOnly = fmt.Errorf("this fabric is only watched; next: start softib watch with --allow-changes to disable and enable ports: %w", manager.ErrFault)
 
 // SetFault cannot be.
-func (f *Fabric) SetFault(topo.PortRef, live.Fault) error { return errWatched }
+func (f *Fabric) SetFault(topo.PortRef, inspect.Fault) error { return errWatched }
 
 // ClearFault finds none.
 func (f *Fabric) ClearFault(r topo.PortRef) error {
-	return fmt.Errorf("remote: the cable at %s has no fault: %w", f.Graph().PortName(r), live.ErrFault)
+	return fmt.Errorf("remote: the cable at %s has no fault: %w", f.Graph().PortName(r), manager.ErrFault)
 }
 
 // Faults are none: links that are down are known by LinksTaken.
-func (f *Fabric) Faults() []live.FaultState { return nil }
+func (f *Fabric) Faults() []inspect.FaultState { return nil }
 
 // LinksTaken are the ports that SetLink has disabled, and since when.
 func (f *Fabric) LinksTaken() map[topo.PortRef]time.Time {

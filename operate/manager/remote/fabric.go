@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"softib/driver/live"
-	"softib/driver/smrun"
+	"softib/node/madrpc"
+	"softib/operate/inspect"
 	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -104,7 +104,7 @@ type Stats struct {
 
 // Open looks at the fabric that a port is part of, and goes on looking until Close. The transport is the fabric's from
 // then on, and closed with it, also when Open fails.
-func Open(ctx context.Context, t smrun.Transport, o Options) (*Fabric, error) {
+func Open(ctx context.Context, t madrpc.Transport, o Options) (*Fabric, error) {
 	o.fill()
 	p, err := openPort(t, o.Window, o.MKey)
 	if err != nil {
@@ -195,9 +195,9 @@ func (f *Fabric) CountersOf(refs []topo.PortRef) []ib.Counters {
 	return list
 }
 
-// OpenMgmt opens the management service of the port that the fabric is looked at from, whatever port is meant: it is
+// MgmtSession opens the management service of the port that the fabric is looked at from, whatever port is meant: it is
 // the only one.
-func (f *Fabric) OpenMgmt(topo.PortRef) (manager.Session, error) {
+func (f *Fabric) MgmtSession(topo.PortRef) (inspect.Session, error) {
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
@@ -221,13 +221,13 @@ func (f *Fabric) Reads(ctx context.Context) <-chan time.Time {
 // What programs tell of themselves is known where they are attached, not here.
 
 // Programs are none.
-func (f *Fabric) Programs() []live.ProgramStats { return nil }
+func (f *Fabric) Programs() []inspect.ProgramStats { return nil }
 
 // HostStats are none.
-func (f *Fabric) HostStats() []live.HostStats { return nil }
+func (f *Fabric) HostStats() []inspect.HostStats { return nil }
 
 // PathLatencies are none.
-func (f *Fabric) PathLatencies() []live.PathLatency { return nil }
+func (f *Fabric) PathLatencies() []inspect.PathLatency { return nil }
 
 // Peaks are none.
-func (f *Fabric) Peaks(time.Duration) []live.PortPeak { return nil }
+func (f *Fabric) Peaks(time.Duration) []inspect.PortPeak { return nil }
