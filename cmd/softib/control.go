@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"softib/operate/manager"
+	"softib/operate/status"
 	"softib/subnet/survey"
 )
 
@@ -132,14 +133,14 @@ type pair struct {
 }
 
 type answer struct {
-	Status *status      `json:"status,omitempty"`
-	Pair   *pair        `json:"pair,omitempty"`
-	Entry  *entry       `json:"entry,omitempty"`
-	Line   string       `json:"line,omitempty"` // of a log
-	Switch *switchShown `json:"switch,omitempty"`
-	Trace  *traced      `json:"trace,omitempty"`
-	Wiring *wiring      `json:"wiring,omitempty"`
-	Table  *tableRow    `json:"table,omitempty"`
+	Status *status.Status `json:"status,omitempty"`
+	Pair   *pair          `json:"pair,omitempty"`
+	Entry  *entry         `json:"entry,omitempty"`
+	Line   string         `json:"line,omitempty"` // of a log
+	Switch *switchShown   `json:"switch,omitempty"`
+	Trace  *traced        `json:"trace,omitempty"`
+	Wiring *wiring        `json:"wiring,omitempty"`
+	Table  *tableRow      `json:"table,omitempty"`
 
 	Progress *survey.Progress `json:"progress,omitempty"`
 	Chunk    []byte           `json:"chunk,omitempty"` // of an examination

@@ -12,6 +12,7 @@ import (
 	"softib/driver/live"
 	"softib/driver/smrun"
 	"softib/operate/manager"
+	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/sm"
@@ -83,19 +84,6 @@ func (f *fabric) devices() (devs []meshDevice, silent int) {
 	}
 	return devs, silent
 }
-
-// links counts the cables by the state of their ports; a cable is as far as
-// the end that is behind.
-func (f *fabric) links() map[string]int {
-	count := map[string]int{}
-	for _, c := range f.Graph().Cables() {
-		count[stateName(min(f.PortState(c.A), f.PortState(c.B)))]++
-	}
-	return count
-}
-
-// stateName is a port's state as InfiniBand's tools shout it.
-func stateName(s ib.PortState) string { return strings.ToUpper(s.String()) }
 
 // describe prints what a fabric is.
 func (f *fabric) describe(out *reporter) {
@@ -203,7 +191,7 @@ func (f *fabric) linkLines() []string {
 	}
 	var lines []string
 	for _, k := range order {
-		lines = append(lines, fmt.Sprintf("%d %s: %v, %g Gb/s of data", count[k], stateName(k.state), k.rate,
+		lines = append(lines, fmt.Sprintf("%d %s: %v, %g Gb/s of data", count[k], status.StateName(k.state), k.rate,
 			float64(k.rate.Mbps())/1000))
 	}
 	return lines

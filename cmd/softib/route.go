@@ -62,10 +62,10 @@ type addressBook struct {
 
 func (f *fabric) addresses() *addressBook {
 	b := &addressBook{f: f, of: map[topo.PortRef]ib.LID{}}
-	f.eachEnd(func(ref topo.PortRef) {
+	for _, ref := range f.Graph().EndPorts() {
 		pi, ok := f.PortInfo(ref)
 		if !ok || !pi.LID.IsUnicast() {
-			return
+			continue
 		}
 		b.of[ref] = pi.LID
 		if pi.CapabilityMask&mad.CapIsSM != 0 {
@@ -80,7 +80,7 @@ func (f *fabric) addresses() *addressBook {
 				b.owner[at] = ref
 			}
 		}
-	})
+	}
 	return b
 }
 

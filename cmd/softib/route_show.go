@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/driver/live"
+	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/route"
@@ -238,10 +239,10 @@ func (f *fabric) leadsTo(n *topo.Node, p ib.PortNum) (to, state string) {
 	}
 	x := &n.Ports[p]
 	if !x.Connected() {
-		return "no cable", stateName(ib.PortDown)
+		return "no cable", status.StateName(ib.PortDown)
 	}
 	far := topo.PortRef{Node: x.Peer, Port: x.PeerPort}
-	return f.Graph().PortName(far), stateName(min(f.PortState(topo.PortRef{Node: n.Index, Port: p}), f.PortState(far)))
+	return f.Graph().PortName(far), status.StateName(min(f.PortState(topo.PortRef{Node: n.Index, Port: p}), f.PortState(far)))
 }
 
 // words is where an entry leads, for people.
@@ -253,7 +254,7 @@ func (e *entryShown) words(t *terminal) (port, to string) {
 		return "0", "itself"
 	case e.State == "":
 		return fmt.Sprint(e.Port), t.red(e.To)
-	case e.State != stateName(ib.PortActive):
+	case e.State != status.StateName(ib.PortActive):
 		return fmt.Sprint(e.Port), e.To + " " + t.red(e.State)
 	}
 	return fmt.Sprint(e.Port), e.To

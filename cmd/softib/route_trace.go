@@ -13,6 +13,7 @@ import (
 	"softib/driver/live"
 	"softib/node/link"
 	"softib/operate/manager"
+	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
@@ -311,7 +312,7 @@ func (f *fabric) whyLost(way *live.Way, b target, w *traced, key ib.PKey) (why, 
 		}
 		far := topo.PortRef{Node: x.Peer, Port: x.PeerPort}
 		state := min(f.PortState(at), f.PortState(far))
-		return fmt.Sprintf("the link from %s to %s is %s", g.PortName(at), g.PortName(far), stateName(state)),
+		return fmt.Sprintf("the link from %s to %s is %s", g.PortName(at), g.PortName(far), status.StateName(state)),
 			adviseLinks
 	case link.BadVLMap:
 		return fmt.Sprintf("%s has no lane for service level %d", node, w.SL), "softib route trace --sl tries another"

@@ -13,6 +13,7 @@ import (
 
 	"softib/internal/packetsock"
 	"softib/operate/manager"
+	"softib/operate/status"
 )
 
 const (
@@ -103,7 +104,7 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 	var err error
 	switch r.Op {
 	case opStatus:
-		st := s.f.status(ctx, s.runners())
+		st := s.status(ctx)
 		err = tell(answer{Status: &st})
 	case opDown:
 		defer s.down()
@@ -151,6 +152,16 @@ func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
 		return
 	}
 	_ = tell(answer{OK: true})
+}
+
+// status looks at the fabric.
+func (s *server) status(ctx context.Context) status.Status {
+	src := status.Source{Fabric: s.f.Fabric, Name: s.f.name, Version: version, Topology: s.f.topology, Page: s.f.page,
+		Started: s.f.started}
+	for _, r := range s.runners() {
+		src.Managers = append(src.Managers, r)
+	}
+	return status.Gather(ctx, src)
 }
 
 // noNode is the error of a node that the fabric does not have.

@@ -384,3 +384,30 @@ func cabledPort(n *topo.Node) ib.PortNum {
 	}
 	return 1
 }
+
+// runners are the managers that run in this process.
+func (s *server) runners() (list []*smrun.Runner) {
+	s.managers.mu.Lock()
+	defer s.managers.mu.Unlock()
+	for _, x := range s.managers.list {
+		list = append(list, x.run)
+	}
+	if s.f.runner != nil && !slices.Contains(list, s.f.runner) {
+		list = append(list, s.f.runner)
+	}
+	return list
+}
+
+// master calls do with the one of them that is the master and has the subnet up, if one has.
+func (s *server) master(do func(*sm.Manager)) bool {
+	found := false
+	for _, r := range s.runners() {
+		_ = r.Do(func(m *sm.Manager) {
+			if !found && m.State() == mad.SMMaster && m.Subnet() != nil {
+				found = true
+				do(m)
+			}
+		})
+	}
+	return found
+}

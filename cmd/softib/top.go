@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"softib/operate/manager"
+	"softib/operate/status"
 	"softib/proto/ib"
 )
 
@@ -199,7 +200,7 @@ func topOf(m *manager.Manager, s *manager.Sample, by string, lines int, nodes ma
 	for _, i := range order[:min(lines, len(order))] {
 		r, p := m.Ports()[i], &s.Ports[i]
 		row := topRow{
-			Port: g.PortName(r), State: stateName(p.State), Xmit: float64(p.XmitBytes), Rcv: float64(p.RcvBytes),
+			Port: g.PortName(r), State: status.StateName(p.State), Xmit: float64(p.XmitBytes), Rcv: float64(p.RcvBytes),
 			Pkts: float64(p.XmitPkts + p.RcvPkts),
 			Busy: p.Utilisation(), Wait: float64(p.Wait), Errors: float64(p.Errors),
 			Total: manager.ErrorTotal(&p.Counters),

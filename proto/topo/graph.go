@@ -346,6 +346,22 @@ func (g *Graph) Switches() []*Node { return g.switches }
 // Routers are the routers, in order. The slice is the graph's own: read it only.
 func (g *Graph) Routers() []*Node { return g.routers }
 
+// EndPorts are the ports that have addresses: those of hosts and routers that have a cable, and the switches' own.
+func (g *Graph) EndPorts() (list []PortRef) {
+	for _, n := range g.Nodes {
+		if n.IsSwitch() {
+			list = append(list, PortRef{Node: n.Index})
+			continue
+		}
+		for p := 1; p < len(n.Ports); p++ {
+			if n.Ports[p].Connected() {
+				list = append(list, PortRef{Node: n.Index, Port: ib.PortNum(p)})
+			}
+		}
+	}
+	return list
+}
+
 // NumCables counts the cables.
 func (g *Graph) NumCables() int { return g.cables }
 
