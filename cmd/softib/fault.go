@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/operate/control"
 	"softib/operate/manager"
 )
 
@@ -129,8 +131,8 @@ func askFaults(cmd *cobra.Command, name string, r faultRequest, asJSON bool) err
 		return err
 	}
 	list := []manager.Fault{}
-	err = p.call(cmd.Context(), request{Op: opFault, Fault: &r}, func(a answer) error {
-		list = append(list, a.Faults...)
+	err = askFabric(cmd.Context(), p, opFault, r, func(faults []manager.Fault) error {
+		list = append(list, faults...)
 		return nil
 	})
 	if err != nil {
@@ -154,14 +156,11 @@ func askFaults(cmd *cobra.Command, name string, r faultRequest, asJSON bool) err
 }
 
 // fault answers a client.
-func (s *server) fault(r *faultRequest, tell func(answer) error) error {
-	if r == nil {
-		return errors.New("the request has no fault: want what to do with them")
-	}
-	if err := s.setFault(r); err != nil {
+func (s *server) fault(_ context.Context, q faultRequest, r *control.Reply[[]manager.Fault]) error {
+	if err := s.setFault(&q); err != nil {
 		return err
 	}
-	return tell(answer{Faults: s.mgr.Faults()})
+	return r.Say(s.mgr.Faults())
 }
 
 func (s *server) setFault(r *faultRequest) error {

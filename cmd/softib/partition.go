@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/driver/smrun"
+	"softib/operate/control"
 	"softib/proto/ib"
 	"softib/subnet"
 	"softib/subnet/sm"
@@ -103,6 +103,12 @@ type partitionShown struct {
 	Members map[string]string `json:"members"` // full or limited, by port GUID
 }
 
+// partitionSaid is a line for people, and what it is about where that is a partition.
+type partitionSaid struct {
+	Line      string          `json:"line"`
+	Partition *partitionShown `json:"partition,omitempty"`
+}
+
 func showPartition(p *subnet.Partition) *partitionShown {
 	x := &partitionShown{Key: p.Key.Base().String(), Name: p.Name, IPoIB: p.IPoIB, Members: map[string]string{}}
 	if p.HasSL {
@@ -123,7 +129,7 @@ func askPartitions(cmd *cobra.Command, name string, r partitionRequest, asJSON b
 		return err
 	}
 	list := []partitionShown{}
-	err = p.call(cmd.Context(), request{Op: opPartition, Partition: &r}, func(a answer) error {
+	err = askFabric(cmd.Context(), p, opPartition, r, func(a partitionSaid) error {
 		switch {
 		case a.Partition != nil:
 			list = append(list, *a.Partition)
@@ -194,10 +200,7 @@ func (m *managers) add(x *managed) (drop func()) {
 }
 
 // partitions answers a client.
-func (s *server) partitions(r *partitionRequest, tell func(answer) error) error {
-	if r == nil {
-		return errors.New("the request has no partition: want what to do with them")
-	}
+func (s *server) partitions(_ context.Context, q partitionRequest, r *control.Reply[partitionSaid]) error {
 	s.managers.mu.Lock()
 	defer s.managers.mu.Unlock()
 	if len(s.managers.list) == 0 {
@@ -205,15 +208,15 @@ func (s *server) partitions(r *partitionRequest, tell func(answer) error) error 
 			"softib sm starts one; another manager, such as opensm, reads its own files")
 	}
 	for _, x := range s.managers.list {
-		if !r.Reload {
+		if !q.Reload {
 			break
 		}
-		notes, err := x.reload(r.File)
+		notes, err := x.reload(q.File)
 		if err != nil {
 			return err
 		}
 		for _, n := range notes {
-			if err := tell(answer{Line: n}); err != nil {
+			if err := r.Say(partitionSaid{Line: n}); err != nil {
 				return err
 			}
 		}
@@ -231,8 +234,7 @@ func (s *server) partitions(r *partitionRequest, tell func(answer) error) error 
 			continue
 		}
 		for i := range list {
-			if err := tell(answer{Line: s.describePartition(&list[i]),
-				Partition: showPartition(&list[i])}); err != nil {
+			if err := r.Say(partitionSaid{s.describePartition(&list[i]), showPartition(&list[i])}); err != nil {
 				return err
 			}
 		}

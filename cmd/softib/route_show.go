@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"softib/driver/live"
+	"softib/operate/control"
 	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -43,10 +45,8 @@ multicast groups. With a HOST or LID alone, every switch's entry for it.`,
 				return err
 			}
 			list := []switchShown{}
-			err = p.call(cmd.Context(), request{Op: opShow, Route: &r}, func(a answer) error {
-				if a.Switch != nil {
-					list = append(list, *a.Switch)
-				}
+			err = askFabric(cmd.Context(), p, opShow, r, func(s switchShown) error {
+				list = append(list, s)
 				return nil
 			})
 			if err != nil {
@@ -113,10 +113,7 @@ type groupShown struct {
 }
 
 // show answers with the tables that were asked for.
-func (s *server) show(r *routeRequest, tell func(answer) error) error {
-	if r == nil {
-		return fmt.Errorf("the request has no route: want what to show")
-	}
+func (s *server) show(_ context.Context, r routeRequest, out *control.Reply[switchShown]) error {
 	f := s.f
 	book := f.addresses()
 	g := f.Graph()
@@ -154,8 +151,7 @@ func (s *server) show(r *routeRequest, tell func(answer) error) error {
 		}
 	}
 	for _, n := range switches {
-		shown := f.showSwitch(book, n, to, r.Brief)
-		if err := tell(answer{Switch: &shown}); err != nil {
+		if err := out.Say(f.showSwitch(book, n, to, r.Brief)); err != nil {
 			return err
 		}
 	}

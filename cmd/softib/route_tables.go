@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"softib/operate/control"
 	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -39,12 +40,18 @@ type tableRow struct {
 	Map  []uint16 `json:"map,omitempty"`
 }
 
+// tablesSaid is the network, or the next switch's tables.
+type tablesSaid struct {
+	Wiring *wiring   `json:"wiring,omitempty"`
+	Table  *tableRow `json:"table,omitempty"`
+}
+
 // levelsAsked is up to how many ways the administrator is asked for their service levels.
 const levelsAsked = 20_000
 
 // tables answers with the whole network and all of its tables, for a client to judge: that takes a while, and the
 // fabric has packets to carry.
-func (s *server) tables(ctx context.Context, r *routeRequest, tell func(answer) error) error {
+func (s *server) tables(ctx context.Context, q routeRequest, r *control.Reply[tablesSaid]) error {
 	f := s.f
 	book := f.addresses()
 	w := book.wiring()
@@ -54,10 +61,10 @@ func (s *server) tables(ctx context.Context, r *routeRequest, tell func(answer) 
 		return err
 	}
 	w.Levels = how
-	if r != nil && r.Topology {
+	if q.Topology {
 		w.Topology = string(topo.Append(nil, f.cabled()))
 	}
-	if err := tell(answer{Wiring: w}); err != nil {
+	if err := r.Say(tablesSaid{Wiring: w}); err != nil {
 		return err
 	}
 	for i, n := range f.Graph().Switches() {
@@ -70,7 +77,7 @@ func (s *server) tables(ctx context.Context, r *routeRequest, tell func(answer) 
 			row.SL = levels[i]
 		}
 		row.lanes(f.Lanes(n.Index))
-		if err := tell(answer{Table: &row}); err != nil {
+		if err := r.Say(tablesSaid{Table: &row}); err != nil {
 			return err
 		}
 	}
@@ -268,7 +275,7 @@ func (p place) heldTables(ctx context.Context) (*heldTables, error) {
 
 func (p place) askTables(ctx context.Context, r routeRequest) (*heldTables, error) {
 	h := &heldTables{}
-	err := p.call(ctx, request{Op: opTables, Route: &r}, func(a answer) error {
+	err := askFabric(ctx, p, opTables, r, func(a tablesSaid) error {
 		switch {
 		case a.Wiring != nil:
 			h.w = a.Wiring

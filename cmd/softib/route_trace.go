@@ -12,6 +12,7 @@ import (
 
 	"softib/driver/live"
 	"softib/node/link"
+	"softib/operate/control"
 	"softib/operate/manager"
 	"softib/operate/status"
 	"softib/proto/ib"
@@ -59,10 +60,8 @@ the subnet administrator names for the way, as programs would ask for them.`,
 				return err
 			}
 			list := []traced{}
-			err = p.call(cmd.Context(), request{Op: opTrace, Route: &r}, func(a answer) error {
-				if a.Trace != nil {
-					list = append(list, *a.Trace)
-				}
+			err = askFabric(cmd.Context(), p, opTrace, r, func(t traced) error {
+				list = append(list, t)
 				return nil
 			})
 			if err != nil {
@@ -128,10 +127,7 @@ type hopShown struct {
 }
 
 // trace answers with the way there and, if it is wanted, the way back.
-func (s *server) trace(ctx context.Context, r *routeRequest, tell func(answer) error) error {
-	if r == nil {
-		return fmt.Errorf("the request has no route: want where to trace")
-	}
+func (s *server) trace(ctx context.Context, r routeRequest, out *control.Reply[traced]) error {
 	book := s.f.addresses()
 	a, err := book.find(r.From)
 	if err != nil {
@@ -154,11 +150,11 @@ func (s *server) trace(ctx context.Context, r *routeRequest, tell func(answer) e
 		ways = append(ways, [2]target{b, a})
 	}
 	for _, w := range ways {
-		t, err := book.trace(ctx, w[0], w[1], r)
+		t, err := book.trace(ctx, w[0], w[1], &r)
 		if err != nil {
 			return err
 		}
-		if err := tell(answer{Trace: t}); err != nil {
+		if err := out.Say(*t); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"softib/driver/live"
 	"softib/driver/smrun"
 	"softib/driver/umad"
+	"softib/operate/control"
 	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -98,9 +98,7 @@ func (o *smCommand) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return p.call(cmd.Context(), request{Op: opSM, SM: &o.smRequest}, func(a answer) error {
-			return line(a.Line)
-		})
+		return askFabric(cmd.Context(), p, opSM, o.smRequest, line)
 	case "ibsim":
 		port, err := ibsim.Dial(cmd.Context(), ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"),
 			Server: os.Getenv("IBSIM_SERVER_NAME")})
@@ -277,10 +275,7 @@ func replaceFile(path string, text []byte) error {
 }
 
 // manage runs a manager for a client, at a host of this fabric, until the client hangs up.
-func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell func(answer) error) error {
-	if r == nil {
-		return errors.New("the request has no manager: want its options")
-	}
+func (s *server) manage(ctx context.Context, r smRequest, out *control.Reply[string]) error {
 	own, err := r.Options.config()
 	if err != nil {
 		return err
@@ -302,7 +297,7 @@ func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell f
 	g := s.f.Graph()
 	cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(g)
 	cfg.Groups = s.f.Groups()
-	toClient := eventLog(lineWriter(func(line string) { _ = tell(answer{Line: line}) }), "sm")
+	toClient := eventLog(lineWriter(func(line string) { _ = out.Say(line) }), "sm")
 	toLog := eventLog(s.f.log, "sm@"+g.Nodes[ref.Node].Name)
 	run, err := smrun.New(cfg, session, smrun.Options{Log: func(e sm.Event) { toClient(e); toLog(e) }})
 	if err != nil {
@@ -311,19 +306,14 @@ func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell f
 			g.Hosts()[len(g.Hosts())-1].Name)
 	}
 	for _, n := range r.Options.notes {
-		_ = tell(answer{Line: time.Now().Format(logTime) + " sm policy: " + n})
+		_ = out.Say(time.Now().Format(logTime) + " sm policy: " + n)
 	}
 	defer s.managers.add(&managed{run: run, opts: r.Options, tenants: s.f.tenancy})()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	if t := s.f.tenancy; t != nil {
 		defer t.join(run, own)()
 	}
-	go func() {
-		var b [1]byte
-		_, _ = conn.Read(b[:]) // nothing more comes but the end
-		cancel()
-	}()
+	ctx, cancel := out.Heard(ctx)
+	defer cancel()
 	return runOnce(ctx, run, r.Once)
 }
 

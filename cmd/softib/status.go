@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/operate/control"
 	"softib/operate/status"
 	"softib/proto/ib"
 )
@@ -81,10 +82,8 @@ func (p place) printStatus(ctx context.Context, w io.Writer) error {
 
 // status asks a fabric how it is.
 func (p place) status(ctx context.Context) (st *status.Status, err error) {
-	err = p.call(ctx, request{Op: opStatus}, func(a answer) error {
-		if a.Status != nil {
-			st = a.Status
-		}
+	err = askFabric(ctx, p, opStatus, control.None{}, func(s status.Status) error {
+		st = &s
 		return nil
 	})
 	if err == nil && st == nil {

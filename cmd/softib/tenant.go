@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/operate/control"
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -104,8 +105,8 @@ func tenantCommand(cmd *cobra.Command, r *tenantRequest, print func(io.Writer, [
 			return err
 		}
 		list := []tenantShown{}
-		err = p.call(cmd.Context(), request{Op: opTenant, Tenant: r}, func(a answer) error {
-			list = append(list, a.Tenants...)
+		err = askFabric(cmd.Context(), p, opTenant, *r, func(some []tenantShown) error {
+			list = append(list, some...)
 			return nil
 		})
 		switch {
@@ -422,10 +423,7 @@ func (s *server) tenancy() (*tenancy, error) {
 }
 
 // tenant answers a client.
-func (s *server) tenant(ctx context.Context, r *tenantRequest, tell func(answer) error) error {
-	if r == nil {
-		return errors.New("the request has no tenant: want what to do")
-	}
+func (s *server) tenant(ctx context.Context, q tenantRequest, r *control.Reply[[]tenantShown]) error {
 	t, err := s.tenancy()
 	if err != nil {
 		return err
@@ -435,24 +433,24 @@ func (s *server) tenant(ctx context.Context, r *tenantRequest, tell func(answer)
 		list = append(list, x)
 		return err
 	}
-	switch r.Do {
+	switch q.Do {
 	case tenantList:
 		list = t.book.List()
 	case tenantShow:
-		x, ok := t.book.Get(r.Name)
+		x, ok := t.book.Get(q.Name)
 		if !ok {
-			err = fmt.Errorf("tenant: %q: %w", r.Name, tenant.ErrNotFound)
+			err = fmt.Errorf("tenant: %q: %w", q.Name, tenant.ErrNotFound)
 		}
 		err = one(x, err)
 	case tenantDelete:
-		err = t.book.Delete(ctx, r.Name)
+		err = t.book.Delete(ctx, q.Name)
 	case tenantCreate, tenantAdd, tenantRemove:
 		var x tenant.Tenant
-		if x, err = t.change(ctx, r); err == nil {
+		if x, err = t.change(ctx, &q); err == nil {
 			list = append(list, x)
 		}
 	default:
-		err = fmt.Errorf("the request asks to %q: want %s, %s, %s, %s, %s or %s", r.Do, tenantCreate, tenantAdd,
+		err = fmt.Errorf("the request asks to %q: want %s, %s, %s, %s, %s or %s", q.Do, tenantCreate, tenantAdd,
 			tenantRemove, tenantDelete, tenantList, tenantShow)
 	}
 	if err != nil {
@@ -460,11 +458,11 @@ func (s *server) tenant(ctx context.Context, r *tenantRequest, tell func(answer)
 	}
 	for len(list) > 0 { // a few at a time: lines have to stay short
 		n := min(len(list), 16)
-		a := answer{}
-		for i := range list[:n] {
-			a.Tenants = append(a.Tenants, t.show(&list[i]))
+		some := make([]tenantShown, n)
+		for i := range some {
+			some[i] = t.show(&list[i])
 		}
-		if err := tell(a); err != nil {
+		if err := r.Say(some); err != nil {
 			return err
 		}
 		list = list[n:]
