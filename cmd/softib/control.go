@@ -9,6 +9,7 @@ import (
 
 	"softib/node/madrpc"
 	"softib/operate/control"
+	"softib/operate/forwarding"
 	"softib/operate/manager"
 	"softib/operate/status"
 	"softib/subnet/survey"
@@ -28,10 +29,10 @@ var (
 	opSM = control.Op[smRequest, string]{Name: "sm"}
 	// With follow until the client hangs up.
 	opLog   = control.Op[logRequest, string]{Name: "log"}
-	opShow  = control.Op[routeRequest, switchShown]{Name: "show"}
+	opShow  = control.Op[routeRequest, forwarding.Switch]{Name: "show"}
 	opTrace = control.Op[routeRequest, traced]{Name: "trace"}
 	// The network first, then a table for each of its switches.
-	opTables = control.Op[routeRequest, tablesSaid]{Name: "tables"}
+	opTables = control.Op[routeRequest, forwarding.Part]{Name: "tables"}
 	// What there is to say of the files, then the partitions that are in force.
 	opPartition = control.Op[partitionRequest, partitionSaid]{Name: "partition"}
 	// Says how far it is. The bytes are an examination, as gob writes it.

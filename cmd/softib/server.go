@@ -87,12 +87,8 @@ func (s *server) mgmt(ctx context.Context, q control.PortRequest, r *control.Rep
 
 // status looks at the fabric.
 func (s *server) status(ctx context.Context) status.Status {
-	src := status.Source{Fabric: s.f.Fabric, Name: s.f.name, Version: version, Topology: s.f.topology, Page: s.f.page,
-		Started: s.f.started}
-	for _, r := range s.runners() {
-		src.Managers = append(src.Managers, r)
-	}
-	return status.Gather(ctx, src)
+	return status.Gather(ctx, status.Source{Fabric: s.f.Fabric, Name: s.f.name, Version: version,
+		Topology: s.f.topology, Page: s.f.page, Started: s.f.started, Managers: s.subnets()})
 }
 
 // noNode is the error of a node that the fabric does not have.

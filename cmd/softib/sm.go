@@ -20,6 +20,7 @@ import (
 	"softib/driver/smrun"
 	"softib/driver/umad"
 	"softib/operate/control"
+	"softib/operate/forwarding"
 	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -353,7 +354,7 @@ func endPort(f *live.Fabric, name string) (topo.PortRef, error) {
 		if n.IsSwitch() {
 			return topo.PortRef{Node: n.Index}, nil
 		}
-		return topo.PortRef{Node: n.Index, Port: cabledPort(n)}, nil
+		return topo.PortRef{Node: n.Index, Port: forwarding.CabledPort(n)}, nil
 	}
 	for _, h := range g.Hosts() {
 		for p := 1; p < len(h.Ports); p++ {
@@ -365,39 +366,17 @@ func endPort(f *live.Fabric, name string) (topo.PortRef, error) {
 	return topo.PortRef{}, errors.New("no host has a cable")
 }
 
-// cabledPort is the first port of a host that has a cable, or 1.
-func cabledPort(n *topo.Node) ib.PortNum {
-	for p := 1; p < len(n.Ports); p++ {
-		if n.Ports[p].Connected() {
-			return ib.PortNum(p)
-		}
-	}
-	return 1
-}
-
-// runners are the managers that run in this process.
-func (s *server) runners() (list []*smrun.Runner) {
+// subnets are the managers that run in this process.
+func (s *server) subnets() (list []manager.Subnet) {
 	s.managers.mu.Lock()
 	defer s.managers.mu.Unlock()
+	own := s.f.runner != nil
 	for _, x := range s.managers.list {
 		list = append(list, x.run)
+		own = own && x.run != s.f.runner
 	}
-	if s.f.runner != nil && !slices.Contains(list, s.f.runner) {
+	if own {
 		list = append(list, s.f.runner)
 	}
 	return list
-}
-
-// master calls do with the one of them that is the master and has the subnet up, if one has.
-func (s *server) master(do func(*sm.Manager)) bool {
-	found := false
-	for _, r := range s.runners() {
-		_ = r.Do(func(m *sm.Manager) {
-			if !found && m.State() == mad.SMMaster && m.Subnet() != nil {
-				found = true
-				do(m)
-			}
-		})
-	}
-	return found
 }

@@ -70,8 +70,8 @@ func (o *topoCheckOptions) run(cmd *cobra.Command, subject string) error {
 		return err
 	}
 	opts := cabling.Options{Engines: sm.DefaultEngines, Seed: 1}
-	if l.held != nil && len(l.held.w.Net.Dests) > 0 {
-		opts.Net, opts.Tables = l.held.w.Net, l.held.tables()
+	if l.held != nil && len(l.held.Network.Net.Dests) > 0 {
+		opts.Net, opts.Tables = l.held.Network.Net, l.held.Tables()
 	}
 	if o.plan != "" {
 		plan, err := loadOrLive(cmd.Context(), out, o.plan, o.name)

@@ -50,3 +50,19 @@ type Probed struct {
 func (p *Probed) IsKey() bool {
 	return !p.Arrived && (p.KeyRefused || p.Reason == link.PKeyIn || p.Reason == link.PKeyOut)
 }
+
+// SwitchTables is what a switch holds.
+type SwitchTables struct {
+	LID ib.LID
+	LMC uint8
+	// LFT has the port for each LID up to LinearFDBTop.
+	LFT []ib.PortNum
+	// Groups are the multicast LIDs that have ports.
+	Groups []GroupPorts
+}
+
+// GroupPorts are the ports that a switch copies packets of a multicast LID to.
+type GroupPorts struct {
+	MLID  ib.LID
+	Ports []ib.PortNum
+}

@@ -439,7 +439,7 @@ func (s *Server) route(r *http.Request) (any, error) {
 
 func (s *Server) showRoute(w *manager.Route) routeShown {
 	g, sample := s.m.Graph(), s.m.Sample()
-	show := routeShown{From: g.PortName(w.From), To: g.PortName(w.To), SL: uint8(w.SL), PKey: w.PKey.String(),
+	show := routeShown{From: g.PortName(w.From), To: g.PortName(w.To.Port), SL: uint8(w.SL), PKey: w.PKey.String(),
 		Arrives: w.Arrives, Why: w.Why, Hops: []hopShown{}}
 	if !w.Arrives {
 		show.Lost = g.PortName(w.Lost)
