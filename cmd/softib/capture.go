@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -362,8 +361,7 @@ func (s *server) portsToCapture(what []string) ([]topo.PortRef, error) {
 		}
 		return refs, nil
 	}
-	ends := append(slices.Clone(what), "")
-	ref, err := s.mgr.Link(ends[0], ends[1])
+	ref, err := s.mgr.LinkOf(what...)
 	if err != nil {
 		return nil, s.unknownLink(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -168,34 +167,29 @@ func (s *server) setFault(r *faultRequest) error {
 	if !r.Clear && len(r.Words) == 0 {
 		return nil
 	}
-	if r.Clear && len(r.Link) == 0 {
-		for _, f := range s.mgr.Faults() {
-			if err := s.mgr.SetFault(f.Port, manager.FaultSpec{}, who); err != nil {
-				return err
-			}
-		}
-		return nil
+	if r.Clear {
+		return s.faultTrouble(s.mgr.LiftFaults(who, r.Link...))
 	}
-	if len(r.Link) < 1 || len(r.Link) > 2 {
-		return fmt.Errorf("the request names %d ends of a link: want one or two", len(r.Link))
-	}
-	ends := append(slices.Clone(r.Link), "")
-	ref, err := s.mgr.Link(ends[0], ends[1])
+	ref, err := s.mgr.LinkOf(r.Link...)
 	if err != nil {
+		return s.faultTrouble(err)
+	}
+	spec, err := manager.ParseFault(r.Words)
+	if err != nil {
+		return &usageError{err}
+	}
+	return s.faultTrouble(s.mgr.SetFault(ref, spec, who))
+}
+
+// faultTrouble adds what to do next to an error.
+func (s *server) faultTrouble(err error) error {
+	switch {
+	case errors.Is(err, manager.ErrUnknown):
 		return s.unknownLink(err)
-	}
-	var spec manager.FaultSpec
-	if !r.Clear {
-		if spec, err = manager.ParseFault(r.Words); err != nil {
-			return &usageError{err}
-		}
-	}
-	if err := s.mgr.SetFault(ref, spec, who); errors.Is(err, manager.ErrFault) {
+	case errors.Is(err, manager.ErrFault):
 		return next(&usageError{err}, "softib fault link --help")
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }
 
 // unknownLink adds how links are named to an error.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/operate/control"
+	"softib/operate/manager"
 	"softib/subnet/policy"
 )
 
@@ -242,19 +243,13 @@ func newQoSOff() *cobra.Command {
 
 // qos answers a client.
 func (s *server) qos(ctx context.Context, q qosRequest, r *control.Reply[string]) error {
-	t, err := s.tenancy()
-	if err != nil {
-		return err
+	if s.mgr.Tenants() == nil {
+		return fmt.Errorf("fabric %s: %w", s.f.name, manager.ErrNoTenants)
 	}
 	if q.Apply != "" || q.Off {
-		if q.Apply != "" {
-			if _, err := templateNamed(q.Apply); err != nil {
-				return err
-			}
-		}
-		if err := t.book.UseTemplate(ctx, q.Apply); err != nil {
+		if err := s.mgr.UseTemplate(ctx, q.Apply); err != nil {
 			return s.tenantTrouble(err)
 		}
 	}
-	return r.Say(t.book.Template())
+	return r.Say(s.mgr.Tenants().Template())
 }

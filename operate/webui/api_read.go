@@ -379,11 +379,7 @@ func (s *Server) linkNamed(field, name string) (topo.PortRef, error) {
 		return topo.PortRef{}, badField(field, "name a port, such as leaf1[5], or both ends",
 			"%s is %q: want a link by one or both of its ports", field, name)
 	}
-	b := ""
-	if len(words) == 2 {
-		b = words[1]
-	}
-	ref, err := s.m.Link(words[0], b)
+	ref, err := s.m.LinkOf(words...)
 	if err != nil {
 		return ref, unknown(field, err)
 	}

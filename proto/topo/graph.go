@@ -84,6 +84,15 @@ type Node struct {
 // NumPorts counts the external ports, 1 to NumPorts.
 func (n *Node) NumPorts() int { return len(n.Ports) - 1 }
 
+// PortGUIDs are those of all ports that take a cable.
+func (n *Node) PortGUIDs() []ib.GUID {
+	list := make([]ib.GUID, n.NumPorts())
+	for i := range list {
+		list[i] = n.PortGUID(ib.PortNum(i + 1))
+	}
+	return list
+}
+
 // IsSwitch reports whether n forwards by LID.
 func (n *Node) IsSwitch() bool { return n.Type == ib.NodeSwitch }
 
