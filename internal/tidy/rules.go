@@ -22,15 +22,14 @@ var ranks = map[string]int{
 
 	"driver/sim": 6, "driver/live": 6, "verbs/attach": 6, "driver/ibsim": 6, "driver/umad": 6,
 
-	"proof/workload": 7, "proof/workload/perf": 7, "driver/smrun": 7, "verbs/attach/server": 7,
+	"proof/workload": 7, "proof/workload/perf": 7, "driver/smrun": 7, "driver/surveyrun": 7, "verbs/attach/server": 7,
 	"operate/control": 7, "operate/manager/tenant": 7, "operate/manager/history": 7, "operate/manager/health": 7,
 
 	"proof/check": 8, "operate/manager": 8, "operate/doctor": 8,
 
 	"operate/manager/metrics": 9, "operate/manager/ufm": 9, "operate/manager/remote": 9, "operate/webui": 9,
-	"operate/status": 9, "operate/forwarding": 9,
-	"capi": 9, "capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9, "capi/rdmacm": 9, "capi/dropin": 9,
-	"capi/hostfiles": 9,
+	"operate/status": 9, "operate/forwarding": 9, "capi": 9, "capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9,
+	"capi/rdmacm": 9, "capi/dropin": 9, "capi/hostfiles": 9,
 
 	"cmd/softib": 10,
 }

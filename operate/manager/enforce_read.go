@@ -115,10 +115,10 @@ func (e *Enforcer) readBack(ctx context.Context, sc scene, c concern, want *tena
 		return nil, err
 	}
 	defer a.Close()
-	var list []question
+	var list []Question
 	get := func(w *wantKeys, attr mad.AttrID, mod uint32) error {
 		b, err := (&mad.SMP{Method: mad.MethodGet, Attr: attr, Modifier: mod, MKey: w.mkey}).Append(nil)
-		list = append(list, question{mad.Envelope{LID: w.lid, QPN: ib.QPNSMI}, b})
+		list = append(list, Question{Env: mad.Envelope{LID: w.lid, QPN: ib.QPNSMI}, Data: b})
 		return err
 	}
 	for i := range tables {

@@ -40,11 +40,8 @@ func (f *Fabric) LinksTaken() map[topo.PortRef]time.Time {
 	return maps.Clone(f.taken)
 }
 
-// Patience with one question of people's.
-const (
-	askTimeout = 500 * ib.Millisecond
-	askRetries = 2
-)
+// askRetries is how often a question of people's is asked again: a real fabric may lose it.
+const askRetries = 2
 
 // SetLink disables or enables the port at one end of a cable: the end that can still be asked when the link is down.
 func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
@@ -168,27 +165,21 @@ func (f *Fabric) askSMP(ctx context.Context, q mad.SMP) ([]byte, error) {
 func (f *Fabric) ask(ctx context.Context, list []query) ([][]byte, error) {
 	s := f.port.open()
 	defer s.Close()
-	answers := make([][]byte, len(list))
+	ask := make([]manager.Question, len(list))
 	for i, q := range list {
 		id, err := s.Register(madrpc.Registration{Class: q.class})
 		if err != nil {
 			return nil, err
 		}
-		if err := s.Send(id, madrpc.Message{Env: q.env, Data: q.data, Timeout: askTimeout, Retries: askRetries,
-			Cookie: uint64(i)}); err != nil {
-			return nil, err
+		ask[i] = manager.Question{Agent: id, Env: q.env, Data: q.data}
+	}
+	answers, err := manager.Ask(ctx, s, askRetries, ask)
+	for i, b := range answers {
+		if len(b) < mad.Size {
+			answers[i] = nil
 		}
 	}
-	for range list {
-		d, err := s.Recv(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if d.Kind == madrpc.Response && len(d.Data) >= mad.Size {
-			answers[d.Cookie] = d.Data
-		}
-	}
-	return answers, nil
+	return answers, err
 }
 
 // clear clears counters that are about to stop, where that is allowed.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"softib/driver/surveyrun"
 	"softib/node/madrpc"
 	"softib/operate/inspect"
 	"softib/operate/manager"
@@ -74,11 +75,12 @@ type Fabric struct {
 	taken  map[topo.PortRef]time.Time // links that were taken down here, by the port that was disabled
 
 	// The reader's own.
-	shape  *shape
-	at     []int // numbers of the last survey's nodes
-	last   *survey.Survey
-	told   map[string]bool // what is said once
-	silent int             // ports that had no reading the last time
+	surveys *surveyrun.Runner
+	shape   *shape
+	at      []int // numbers of the last survey's nodes
+	last    *survey.Survey
+	told    map[string]bool // what is said once
+	silent  int             // ports that had no reading the last time
 
 	grown chan struct{}
 	wake  chan struct{}
@@ -118,7 +120,8 @@ func Open(ctx context.Context, t madrpc.Transport, o Options) (*Fabric, error) {
 	}
 	f.stats.Store(&Stats{})
 	f.done.Go(func() { p.run(life) })
-	if err = f.openReader(); err == nil {
+	if f.surveys, err = surveyrun.New(f.s, "softib watch"); err == nil {
+		f.surveys.Progress = o.Progress
 		err = f.survey(ctx)
 	}
 	if err == nil && f.view.Load() == nil {
@@ -127,7 +130,7 @@ func Open(ctx context.Context, t madrpc.Transport, o Options) (*Fabric, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	f.opts.Progress = nil
+	f.surveys.Progress = nil
 	f.done.Go(func() { f.run(life) })
 	return f, nil
 }
