@@ -46,7 +46,7 @@ func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *s
 	if cfg == nil {
 		return f, nil
 	}
-	if f.runner, err = startManager(ctx, f.Fabric, *cfg, f.log, f.journal); err != nil {
+	if f.runner, err = startSM(ctx, f.Fabric, *cfg, f.log, f.journal); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -64,6 +64,27 @@ func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *s
 	}
 	f.bringUp = time.Since(f.started)
 	return f, nil
+}
+
+// manage starts the management of a fabric that is up: samples, history, tenants.
+func (f *fabric) manage(p place, o upOptions) (*manager.Manager, error) {
+	dir, err := p.state(o.state)
+	if err != nil {
+		return nil, err
+	}
+	opts := manager.Options{Name: f.name, Topology: f.topology, Version: version, Fabric: f.Fabric, Journal: f.journal,
+		Dir: dir}
+	if f.runner != nil {
+		opts.Subnet = f.runner
+	}
+	if f.tenancy != nil {
+		opts.Tenants, opts.Enforcer = f.tenancy.book, f.tenancy.e
+	}
+	m, err := manager.New(opts)
+	if err != nil {
+		return nil, next(err, "softib up --state DIR with another folder, or --state none to keep nothing")
+	}
+	return m, nil
 }
 
 // portOf is a host's first port that is ACTIVE.

@@ -149,14 +149,14 @@ func askPartitions(cmd *cobra.Command, name string, r partitionRequest, asJSON b
 	return err
 }
 
-// managers are the managers that run in this process, each with what it was told.
-type managers struct {
+// smList are the subnet managers that run in this process, each with what it was told.
+type smList struct {
 	mu   sync.Mutex
-	list []*managed
+	list []*runningSM
 }
 
-// managed is a manager and its files.
-type managed struct {
+// runningSM is a subnet manager and its files.
+type runningSM struct {
 	run *smrun.Runner
 	// tenants are nil where the manager has none to look after.
 	tenants *tenancy
@@ -167,7 +167,7 @@ type managed struct {
 
 // reload reads the files again, the partitions from another one if it is named. It returns what there is to say about
 // them. With an error everything stays as it is.
-func (x *managed) reload(partitions string) ([]string, error) {
+func (x *runningSM) reload(partitions string) ([]string, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	o := x.opts
@@ -183,7 +183,7 @@ func (x *managed) reload(partitions string) ([]string, error) {
 }
 
 // add takes a manager in until the returned function is called.
-func (m *managers) add(x *managed) (drop func()) {
+func (m *smList) add(x *runningSM) (drop func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.list = append(m.list, x)
@@ -201,13 +201,13 @@ func (m *managers) add(x *managed) (drop func()) {
 
 // partitions answers a client.
 func (s *server) partitions(_ context.Context, q partitionRequest, r *control.Reply[partitionSaid]) error {
-	s.managers.mu.Lock()
-	defer s.managers.mu.Unlock()
-	if len(s.managers.list) == 0 {
+	s.sms.mu.Lock()
+	defer s.sms.mu.Unlock()
+	if len(s.sms.list) == 0 {
 		return next(fmt.Errorf("no manager of softib's runs on fabric %s", s.f.name),
 			"softib sm starts one; another manager, such as opensm, reads its own files")
 	}
-	for _, x := range s.managers.list {
+	for _, x := range s.sms.list {
 		if !q.Reload {
 			break
 		}
@@ -223,7 +223,7 @@ func (s *server) partitions(_ context.Context, q partitionRequest, r *control.Re
 		swept(x.run)
 	}
 	// The master's are in force.
-	for _, x := range s.managers.list {
+	for _, x := range s.sms.list {
 		var list []subnet.Partition
 		_ = x.run.Do(func(m *sm.Manager) {
 			if m.Subnet() != nil {
@@ -306,7 +306,7 @@ func (s *server) describePartition(p *subnet.Partition) string {
 }
 
 // reloadOnHangup reads a manager's files again whenever the process gets a SIGHUP, as OpenSM does, until ctx ends.
-func (x *managed) reloadOnHangup(ctx context.Context, log io.Writer) {
+func (x *runningSM) reloadOnHangup(ctx context.Context, log io.Writer) {
 	say := func(format string, v ...any) {
 		fmt.Fprintf(log, "%s sm policy: %s\n", time.Now().Format(logTime), fmt.Sprintf(format, v...))
 	}

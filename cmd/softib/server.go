@@ -23,7 +23,7 @@ type server struct {
 	wg    sync.WaitGroup // what is done beside answers
 	loan  chan struct{}  // full while hosts are lent
 
-	managers managers
+	sms smList
 }
 
 // serve listens on the socket of a claimed place until ctx ends; down is what
@@ -47,7 +47,7 @@ func serve(ctx context.Context, p place, f *fabric, mgr *manager.Manager, down c
 	})
 	control.Handle(ops, control.Port, s.mgmt)
 	control.Handle(ops, opEnter, s.enter)
-	control.Handle(ops, opSM, s.manage)
+	control.Handle(ops, opSM, s.runSM)
 	control.Handle(ops, opLog, s.showLog)
 	control.Handle(ops, opShow, s.show)
 	control.Handle(ops, opTrace, s.trace)

@@ -167,7 +167,7 @@ func (o *smCommand) manage(ctx context.Context, t smrun.Transport, cfg sm.Config
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	(&managed{run: r, opts: o.Options}).reloadOnHangup(ctx, log)
+	(&runningSM{run: r, opts: o.Options}).reloadOnHangup(ctx, log)
 	return runOnce(ctx, r, o.Once)
 }
 
@@ -275,8 +275,8 @@ func replaceFile(path string, text []byte) error {
 	return err
 }
 
-// manage runs a manager for a client, at a host of this fabric, until the client hangs up.
-func (s *server) manage(ctx context.Context, r smRequest, out *control.Reply[string]) error {
+// runSM runs a subnet manager for a client, at a host of this fabric, until the client hangs up.
+func (s *server) runSM(ctx context.Context, r smRequest, out *control.Reply[string]) error {
 	own, err := r.Options.config()
 	if err != nil {
 		return err
@@ -287,7 +287,7 @@ func (s *server) manage(ctx context.Context, r smRequest, out *control.Reply[str
 			return next(err, "give that partition another key in the file")
 		}
 	}
-	ref, err := managerPort(s.f.Fabric, r.Host)
+	ref, err := smPort(s.f.Fabric, r.Host)
 	if err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (s *server) manage(ctx context.Context, r smRequest, out *control.Reply[str
 	for _, n := range r.Options.notes {
 		_ = out.Say(time.Now().Format(logTime) + " sm policy: " + n)
 	}
-	defer s.managers.add(&managed{run: run, opts: r.Options, tenants: s.f.tenancy})()
+	defer s.sms.add(&runningSM{run: run, opts: r.Options, tenants: s.f.tenancy})()
 	if t := s.f.tenancy; t != nil {
 		defer t.join(run, own)()
 	}
@@ -326,10 +326,10 @@ func (w lineWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// managerPort is where a manager runs: at a node that was named, or in the first switch, as in switches that are sold
+// smPort is where a manager runs: at a node that was named, or in the first switch, as in switches that are sold
 // with one. The manager's port is a full member of the default partition, whatever the tenants: at a host that would be
 // a way around them.
-func managerPort(f *live.Fabric, name string) (topo.PortRef, error) {
+func smPort(f *live.Fabric, name string) (topo.PortRef, error) {
 	if name == "" {
 		for _, n := range f.Graph().Switches() {
 			for p := 1; p < len(n.Ports); p++ {
@@ -368,10 +368,10 @@ func endPort(f *live.Fabric, name string) (topo.PortRef, error) {
 
 // subnets are the managers that run in this process.
 func (s *server) subnets() (list []manager.Subnet) {
-	s.managers.mu.Lock()
-	defer s.managers.mu.Unlock()
+	s.sms.mu.Lock()
+	defer s.sms.mu.Unlock()
 	own := s.f.runner != nil
-	for _, x := range s.managers.list {
+	for _, x := range s.sms.list {
 		list = append(list, x.run)
 		own = own && x.run != s.f.runner
 	}
