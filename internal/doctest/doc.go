@@ -7,7 +7,7 @@
 //   - A line that begins with "$ " is a command; one that begins with "> " goes on with it. What follows, up to the next command, is what it prints, on either stream. A
 //     command after which nothing follows may print what it likes.
 //   - Words are compared, whatever the space between them, and empty lines do not count. A line of "..." stands for any lines, and "..." within a line for any text.
-//   - A figure stands for any figure of its kind: a number with a point, a colon, an exponent, a unit, or of three digits and more; bars of # are left out. So documents show what was
+//   - A figure stands for any figure of its kind: a date, a number with a point, a colon, an exponent, a unit, or of three digits and more; bars of # are left out. So documents show what was
 //     really printed. Small numbers, a word that is alone in its line, names (leaf1[5]) and hexadecimal numbers are to be the same.
 //   - A command is to succeed.
 //

@@ -76,6 +76,9 @@ var times = map[string]bool{"ns": true, "us": true, "µs": true, "ms": true, "s"
 // prefixes are those of units that stand after a space; which of them it is depends on the figure.
 var prefixes = regexp.MustCompile(`^[kMGT](i?B|i?B/s|b/s)?$`)
 
+// date is a day, which is another one tomorrow.
+var date = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
+
 // bar is a figure that is drawn.
 var bar = regexp.MustCompile(`^#+$`)
 
@@ -86,6 +89,10 @@ func plain(line string) string {
 		return words[0]
 	}
 	for i, w := range words {
+		if date.MatchString(w) {
+			words[i] = "#"
+			continue
+		}
 		m := figure.FindStringSubmatch(w)
 		if m == nil {
 			continue
