@@ -8,6 +8,10 @@ import (
 // None is the index of no node.
 const None int32 = -1
 
+// NodesMax is how many nodes a subnet can have: each needs an address. A node that makes up others cannot keep
+// discovery busy for ever.
+const NodesMax = int(ib.LIDUnicastMax)
+
 // Ref names a port of the subnet.
 type Ref struct {
 	Node int32

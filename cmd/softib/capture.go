@@ -1,21 +1,19 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"softib/operate/control"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/proto/trace"
@@ -125,53 +123,49 @@ type captured struct {
 
 // capture has a fabric's packets written to out until ctx ends or there are enough.
 //
-// The connection carries the capture in pieces, each an answer with the piece's length and then its bytes: what comes
-// after it is an answer again.
+// Who has had enough says so, and takes what is still to come.
 func (p place) capture(ctx context.Context, r captureRequest, out io.Writer, t *terminal) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	// The client has had enough: it says so, and takes what is still to come.
 	stop := context.AfterFunc(ctx, func() {
 		if c, ok := conn.(*net.UnixConn); ok {
 			_ = c.CloseWrite()
 		}
 	})
 	defer stop()
-	if err := json.NewEncoder(conn).Encode(request{Version: protocolVersion, Op: opCapture, Capture: &r}); err != nil {
-		return fmt.Errorf("fabric %s: %w", p.name, err)
-	}
-	in := bufio.NewReaderSize(conn, 256<<10)
+	to := &errWriter{w: out}
 	var sum captured
-	for {
-		line, err := in.ReadBytes('\n')
-		var a answer
-		if err == nil {
-			err = json.Unmarshal(line, &a)
-		}
-		if err != nil {
-			return next(fmt.Errorf("fabric %s ended during the capture: %w", p.name, err),
-				"what came until then is in the file")
-		}
-		switch {
-		case a.Error != "":
-			return a.err()
-		case a.OK:
-			t.say("%s captured%s", numbered(int(sum.Packets), "packet", "packets"), missedText(sum.Missed))
-			return nil
-		case a.Captured != nil:
-			sum = *a.Captured
-		case a.Bytes > 0:
-			if _, err := io.CopyN(out, in, a.Bytes); err != nil {
-				if errors.Is(err, syscall.EPIPE) {
-					return nil // whoever read it has seen enough
-				}
-				return fmt.Errorf("the capture cannot be written: %w", err)
-			}
-		}
+	err = opCapture.CallTo(context.WithoutCancel(ctx), conn, r, to, func(c captured) error {
+		sum = c
+		return nil
+	})
+	switch {
+	case errors.Is(to.err, syscall.EPIPE):
+		return nil // whoever read it has seen enough
+	case to.err != nil:
+		return fmt.Errorf("the capture cannot be written: %w", to.err)
+	case errors.Is(err, control.ErrHungUp):
+		return next(fmt.Errorf("fabric %s ended during the capture: %w", p.name, err),
+			"what came until then is in the file")
+	case err != nil:
+		return p.failed(err)
 	}
+	t.say("%s captured%s", numbered(int(sum.Packets), "packet", "packets"), missedText(sum.Missed))
+	return nil
+}
+
+// errWriter remembers why it could not write.
+type errWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (w *errWriter) Write(b []byte) (n int, err error) {
+	n, w.err = w.w.Write(b)
+	return n, w.err
 }
 
 func missedText(n uint64) string {
@@ -266,25 +260,20 @@ func (x *reel) take(spare []byte) []byte {
 }
 
 // capture answers a client.
-func (s *server) capture(ctx context.Context, conn *net.UnixConn, r *captureRequest, tell func(answer) error) error {
-	if r == nil || len(r.What) < 1 || len(r.What) > 2 || r.Count < 0 {
+func (s *server) capture(ctx context.Context, q captureRequest, r *control.Reply[captured]) error {
+	if len(q.What) < 1 || len(q.What) > 2 || q.Count < 0 {
 		return errors.New("the request has no capture: want a node or the two ends of a link")
 	}
-	refs, err := s.portsToCapture(r.What)
+	refs, err := s.portsToCapture(q.What)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := r.Heard(ctx)
 	defer cancel()
-	x := &reel{limit: r.Count, stop: cancel, room: make(chan struct{}, 1), more: make(chan struct{}, 1)}
-	if err := s.reelWriter(x, r.JSON, refs); err != nil {
+	x := &reel{limit: q.Count, stop: cancel, room: make(chan struct{}, 1), more: make(chan struct{}, 1)}
+	if err := s.reelWriter(x, q.JSON, refs); err != nil {
 		return err
 	}
-	go func() {
-		var b [1]byte
-		_, _ = conn.Read(b[:]) // nothing more comes but the end
-		cancel()
-	}()
 	stop, err := s.f.Capture(refs, x)
 	if err != nil {
 		return err
@@ -300,14 +289,8 @@ func (s *server) capture(ctx context.Context, conn *net.UnixConn, r *captureRequ
 	defer func() { _ = end() }()
 	var spare []byte
 	send := func() error {
-		b := x.take(spare)
-		if spare = b; len(b) == 0 {
-			return nil
-		}
-		if err := tell(answer{Bytes: int64(len(b))}); err != nil {
-			return err
-		}
-		_, err := conn.Write(b)
+		spare = x.take(spare)
+		_, err := r.Write(spare)
 		return err
 	}
 	for {
@@ -339,7 +322,7 @@ func (s *server) capture(ctx context.Context, conn *net.UnixConn, r *captureRequ
 		if err := send(); err != nil {
 			return err
 		}
-		return tell(answer{Captured: &x.captured})
+		return r.Say(x.captured)
 	}
 }
 
@@ -378,8 +361,7 @@ func (s *server) portsToCapture(what []string) ([]topo.PortRef, error) {
 		}
 		return refs, nil
 	}
-	ends := append(slices.Clone(what), "")
-	ref, err := s.mgr.Link(ends[0], ends[1])
+	ref, err := s.mgr.LinkOf(what...)
 	if err != nil {
 		return nil, s.unknownLink(err)
 	}

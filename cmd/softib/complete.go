@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/operate/control"
 	"softib/proto/topo"
 )
 
@@ -28,18 +29,15 @@ type namesRequest struct {
 }
 
 // names answers a client.
-func (s *server) names(r *namesRequest, tell func(answer) error) error {
-	if r == nil {
-		r = &namesRequest{}
-	}
+func (s *server) names(_ context.Context, q namesRequest, r *control.Reply[[]string]) error {
 	var list []string
 	for _, n := range s.f.Graph().Nodes {
-		if strings.HasPrefix(n.Name, r.Prefix) && !(r.Hosts && n.IsSwitch()) {
+		if strings.HasPrefix(n.Name, q.Prefix) && !(q.Hosts && n.IsSwitch()) {
 			list = append(list, n.Name)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
-	return tell(answer{Names: list[:min(len(list), completionMost)]})
+	return r.Say(list[:min(len(list), completionMost)])
 }
 
 // completer is what cobra asks for the words that may come next.
@@ -66,8 +64,8 @@ func nodesLike(cmd *cobra.Command, prefix string, hosts bool) (list []string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
 	defer cancel()
-	_ = p.call(ctx, request{Op: opNames, Names: &namesRequest{Prefix: prefix, Hosts: hosts}}, func(a answer) error {
-		list = append(list, a.Names...)
+	_ = askFabric(ctx, p, opNames, namesRequest{Prefix: prefix, Hosts: hosts}, func(names []string) error {
+		list = names
 		return nil
 	})
 	return list

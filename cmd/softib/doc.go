@@ -5,8 +5,8 @@
 // listed in main.go. What several of them need stands beside them:
 //
 //	rundir.go      where a running fabric leaves its socket, lock and log
-//	control.go     the protocol on that socket, and its client
-//	server.go      the fabric's end of it
+//	control.go     what is asked on that socket (package control), and the asking
+//	server.go      who answers it in the fabric's process
 //	fabric.go      a fabric with its name, from topology to ACTIVE
 //	mesh.go        every host sends to every other
 //	perf_sides.go  a test as two processes of this program, perf_side.go

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -17,6 +17,7 @@ import (
 	"softib/driver/ibsim"
 	"softib/driver/smrun"
 	"softib/driver/umad"
+	"softib/operate/control"
 	"softib/operate/doctor"
 	"softib/operate/manager/health"
 	"softib/proto/ib"
@@ -203,18 +204,18 @@ func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surve
 // judged here, because that takes a while and the fabric has packets to carry.
 func (o *doctorCommand) ask(ctx context.Context, p place, host string, bar *stageBar) (*examination, error) {
 	var text bytes.Buffer
-	r := &surveyRequest{Host: host, IntervalMS: o.interval.Milliseconds(), CountersOnly: o.countersOnly}
-	err := p.call(ctx, request{Op: opSurvey, Survey: r}, func(a answer) error {
-		switch {
-		case a.Progress != nil:
-			bar.show(*a.Progress)
-		case a.Chunk != nil:
-			text.Write(a.Chunk)
-		}
+	conn, err := p.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	r := surveyRequest{Host: host, IntervalMS: o.interval.Milliseconds(), CountersOnly: o.countersOnly}
+	err = opSurvey.CallTo(ctx, conn, r, &text, func(s survey.Progress) error {
+		bar.show(s)
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, p.failed(err)
 	}
 	var x examination
 	if err := gob.NewDecoder(&text).Decode(&x); err != nil || x.Before == nil {
@@ -241,19 +242,13 @@ func (x *examination) surveys(plan *topo.Graph) doctor.Surveys {
 	return s
 }
 
-// surveyChunk is how much of what was seen goes into one answer, in bytes.
-const surveyChunk = 256 << 10
-
 // survey looks at this fabric for a client.
-func (s *server) survey(ctx context.Context, conn net.Conn, r *surveyRequest, tell func(answer) error) error {
-	if r == nil {
-		return errors.New("the request has no survey: want its host and interval")
-	}
-	interval := time.Duration(r.IntervalMS) * time.Millisecond
+func (s *server) survey(ctx context.Context, q surveyRequest, r *control.Reply[survey.Progress]) error {
+	interval := time.Duration(q.IntervalMS) * time.Millisecond
 	if interval < 0 || interval > intervalMax {
 		return &usageError{fmt.Errorf("interval %v: want 0 to %v", interval, intervalMax)}
 	}
-	ref, err := endPort(s.f.Fabric, r.Host)
+	ref, err := endPort(s.f.Fabric, q.Host)
 	if err != nil {
 		return err
 	}
@@ -262,16 +257,11 @@ func (s *server) survey(ctx context.Context, conn net.Conn, r *surveyRequest, te
 		return err
 	}
 	defer session.Close()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := r.Heard(ctx)
 	defer cancel()
-	go func() {
-		var b [1]byte
-		_, _ = conn.Read(b[:]) // nothing more comes but the end
-		cancel()
-	}()
 	found, err := doctor.Run(ctx, session, doctor.RunOptions{
-		Interval: interval, CountersOnly: r.CountersOnly, Window: surveyWindow,
-		Progress: func(p survey.Progress) { _ = tell(answer{Progress: &p}) },
+		Interval: interval, CountersOnly: q.CountersOnly, Window: surveyWindow,
+		Progress: func(p survey.Progress) { _ = r.Say(p) },
 	})
 	if err != nil {
 		return err
@@ -281,11 +271,8 @@ func (s *server) survey(ctx context.Context, conn net.Conn, r *surveyRequest, te
 		x.Later = &laterLook{a.Readings, a.Gaps, a.GapCount, a.Asked, a.Ended}
 	}
 	x.Programs, x.Hosts = s.programFacts()
-	w := &chunkWriter{tell: tell}
-	if err := gob.NewEncoder(w).Encode(&x); err != nil {
-		return err
-	}
-	return w.flush()
+	w := bufio.NewWriterSize(r, 256<<10)
+	return errors.Join(gob.NewEncoder(w).Encode(&x), w.Flush())
 }
 
 // surveyWindow is how many questions this fabric's own nodes are asked at once.
@@ -307,30 +294,6 @@ func (s *server) programFacts() ([]doctor.ProgramFacts, []doctor.HostTraffic) {
 		hosts[i].NativeBytes += p.Stats.TxBytes - min(p.Stats.TxBytes, p.Stats.IPoIBTxBytes)
 	}
 	return facts, hosts
-}
-
-// chunkWriter sends what is written to it as answers.
-type chunkWriter struct {
-	tell func(answer) error
-	buf  []byte
-}
-
-func (w *chunkWriter) Write(b []byte) (int, error) {
-	w.buf = append(w.buf, b...)
-	for len(w.buf) >= surveyChunk {
-		if err := w.tell(answer{Chunk: w.buf[:surveyChunk]}); err != nil {
-			return 0, err
-		}
-		w.buf = append(w.buf[:0], w.buf[surveyChunk:]...)
-	}
-	return len(b), nil
-}
-
-func (w *chunkWriter) flush() error {
-	if len(w.buf) == 0 {
-		return nil
-	}
-	return w.tell(answer{Chunk: w.buf})
 }
 
 // stageBar shows the progress of a survey, stage by stage.

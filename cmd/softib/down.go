@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"softib/operate/control"
 )
 
 // downPatience is how long a fabric may take to end.
@@ -44,7 +46,7 @@ returns once it is gone.`,
 
 // end asks a fabric to end and waits until its name is free.
 func (p place) end(ctx context.Context) error {
-	if err := p.call(ctx, request{Op: opDown}, func(answer) error { return nil }); err != nil {
+	if err := askFabric(ctx, p, opDown, control.None{}, nil); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, downPatience)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"softib/operate/control"
 )
 
 // hint is an error with what to do next.
@@ -15,25 +17,22 @@ type hint struct {
 
 func (h *hint) Error() string { return h.err.Error() }
 func (h *hint) Unwrap() error { return h.err }
+func (h *hint) Next() string  { return h.next }
 
 // next adds what to do next to an error.
 func next(err error, format string, v ...any) error {
 	return &hint{err, fmt.Sprintf(format, v...)}
 }
 
-// usageError is a command line that cannot be understood.
+// usageError is a command line that cannot be understood, whichever process finds that.
 type usageError struct{ err error }
 
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
+func (e *usageError) Error() string        { return e.err.Error() }
+func (e *usageError) Unwrap() error        { return e.err }
+func (e *usageError) Is(target error) bool { return target == control.ErrUsage }
 
 // nextOf is what an error says to do next; empty if it says nothing.
-func nextOf(err error) string {
-	if h, ok := errors.AsType[*hint](err); ok {
-		return h.next
-	}
-	return ""
-}
+func nextOf(err error) string { return control.NextOf(err) }
 
 // printError writes an error for a person.
 func printError(w io.Writer, err error) {
@@ -55,7 +54,7 @@ const (
 )
 
 func exitCode(err error) int {
-	if _, ok := errors.AsType[*usageError](err); ok {
+	if errors.Is(err, control.ErrUsage) {
 		return exitUsage
 	}
 	if errors.Is(err, context.Canceled) {

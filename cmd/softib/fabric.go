@@ -12,6 +12,7 @@ import (
 	"softib/driver/live"
 	"softib/driver/smrun"
 	"softib/operate/manager"
+	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/sm"
@@ -45,7 +46,7 @@ func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *s
 	if cfg == nil {
 		return f, nil
 	}
-	if f.runner, err = startManager(ctx, f.Fabric, *cfg, f.log, f.journal); err != nil {
+	if f.runner, err = startSM(ctx, f.Fabric, *cfg, f.log, f.journal); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -63,6 +64,27 @@ func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *s
 	}
 	f.bringUp = time.Since(f.started)
 	return f, nil
+}
+
+// manage starts the management of a fabric that is up: samples, history, tenants.
+func (f *fabric) manage(p place, o upOptions) (*manager.Manager, error) {
+	dir, err := p.state(o.state)
+	if err != nil {
+		return nil, err
+	}
+	opts := manager.Options{Name: f.name, Topology: f.topology, Version: version, Fabric: f.Fabric, Journal: f.journal,
+		Dir: dir}
+	if f.runner != nil {
+		opts.Subnet = f.runner
+	}
+	if f.tenancy != nil {
+		opts.Tenants, opts.Enforcer = f.tenancy.book, f.tenancy.e
+	}
+	m, err := manager.New(opts)
+	if err != nil {
+		return nil, next(err, "softib up --state DIR with another folder, or --state none to keep nothing")
+	}
+	return m, nil
 }
 
 // portOf is a host's first port that is ACTIVE.
@@ -83,19 +105,6 @@ func (f *fabric) devices() (devs []meshDevice, silent int) {
 	}
 	return devs, silent
 }
-
-// links counts the cables by the state of their ports; a cable is as far as
-// the end that is behind.
-func (f *fabric) links() map[string]int {
-	count := map[string]int{}
-	for _, c := range f.Graph().Cables() {
-		count[stateName(min(f.PortState(c.A), f.PortState(c.B)))]++
-	}
-	return count
-}
-
-// stateName is a port's state as InfiniBand's tools shout it.
-func stateName(s ib.PortState) string { return strings.ToUpper(s.String()) }
 
 // describe prints what a fabric is.
 func (f *fabric) describe(out *reporter) {
@@ -203,7 +212,7 @@ func (f *fabric) linkLines() []string {
 	}
 	var lines []string
 	for _, k := range order {
-		lines = append(lines, fmt.Sprintf("%d %s: %v, %g Gb/s of data", count[k], stateName(k.state), k.rate,
+		lines = append(lines, fmt.Sprintf("%d %s: %v, %g Gb/s of data", count[k], status.StateName(k.state), k.rate,
 			float64(k.rate.Mbps())/1000))
 	}
 	return lines

@@ -1,15 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"softib/operate/control"
 	"softib/operate/manager"
 )
 
@@ -129,8 +130,8 @@ func askFaults(cmd *cobra.Command, name string, r faultRequest, asJSON bool) err
 		return err
 	}
 	list := []manager.Fault{}
-	err = p.call(cmd.Context(), request{Op: opFault, Fault: &r}, func(a answer) error {
-		list = append(list, a.Faults...)
+	err = askFabric(cmd.Context(), p, opFault, r, func(faults []manager.Fault) error {
+		list = append(list, faults...)
 		return nil
 	})
 	if err != nil {
@@ -154,14 +155,11 @@ func askFaults(cmd *cobra.Command, name string, r faultRequest, asJSON bool) err
 }
 
 // fault answers a client.
-func (s *server) fault(r *faultRequest, tell func(answer) error) error {
-	if r == nil {
-		return errors.New("the request has no fault: want what to do with them")
-	}
-	if err := s.setFault(r); err != nil {
+func (s *server) fault(_ context.Context, q faultRequest, r *control.Reply[[]manager.Fault]) error {
+	if err := s.setFault(&q); err != nil {
 		return err
 	}
-	return tell(answer{Faults: s.mgr.Faults()})
+	return r.Say(s.mgr.Faults())
 }
 
 func (s *server) setFault(r *faultRequest) error {
@@ -169,34 +167,29 @@ func (s *server) setFault(r *faultRequest) error {
 	if !r.Clear && len(r.Words) == 0 {
 		return nil
 	}
-	if r.Clear && len(r.Link) == 0 {
-		for _, f := range s.mgr.Faults() {
-			if err := s.mgr.SetFault(f.Port, manager.FaultSpec{}, who); err != nil {
-				return err
-			}
-		}
-		return nil
+	if r.Clear {
+		return s.faultTrouble(s.mgr.LiftFaults(who, r.Link...))
 	}
-	if len(r.Link) < 1 || len(r.Link) > 2 {
-		return fmt.Errorf("the request names %d ends of a link: want one or two", len(r.Link))
-	}
-	ends := append(slices.Clone(r.Link), "")
-	ref, err := s.mgr.Link(ends[0], ends[1])
+	ref, err := s.mgr.LinkOf(r.Link...)
 	if err != nil {
+		return s.faultTrouble(err)
+	}
+	spec, err := manager.ParseFault(r.Words)
+	if err != nil {
+		return &usageError{err}
+	}
+	return s.faultTrouble(s.mgr.SetFault(ref, spec, who))
+}
+
+// faultTrouble adds what to do next to an error.
+func (s *server) faultTrouble(err error) error {
+	switch {
+	case errors.Is(err, manager.ErrUnknown):
 		return s.unknownLink(err)
-	}
-	var spec manager.FaultSpec
-	if !r.Clear {
-		if spec, err = manager.ParseFault(r.Words); err != nil {
-			return &usageError{err}
-		}
-	}
-	if err := s.mgr.SetFault(ref, spec, who); errors.Is(err, manager.ErrFault) {
+	case errors.Is(err, manager.ErrFault):
 		return next(&usageError{err}, "softib fault link --help")
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }
 
 // unknownLink adds how links are named to an error.

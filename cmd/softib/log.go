@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
+
+	"softib/operate/control"
 )
 
 // logKept is how many lines a fabric remembers.
@@ -127,9 +128,9 @@ event, with the time, what it is about, what changed and why.
 			}
 			some := false
 			line := logLines(cmd.OutOrStdout(), asJSON)
-			err = p.call(cmd.Context(), request{Op: opLog, Log: &r}, func(a answer) error {
+			err = askFabric(cmd.Context(), p, opLog, r, func(text string) error {
 				some = true
-				return line(a.Line)
+				return line(text)
 			})
 			if cmd.Context().Err() != nil && r.Follow {
 				return nil // Ctrl-C is how following ends
@@ -148,26 +149,21 @@ event, with the time, what it is about, what changed and why.
 }
 
 // showLog answers a client that reads the log.
-func (s *server) showLog(ctx context.Context, conn net.Conn, r *logRequest, tell func(answer) error) error {
-	if r == nil || r.Lines < 0 {
-		return fmt.Errorf("the request has no log: want how many lines")
+func (s *server) showLog(ctx context.Context, q logRequest, r *control.Reply[string]) error {
+	if q.Lines < 0 {
+		return fmt.Errorf("the request is for %d lines: want 0 or more", q.Lines)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := r.Heard(ctx)
 	defer cancel()
-	go func() {
-		var b [1]byte
-		_, _ = conn.Read(b[:]) // nothing more comes but the end
-		cancel()
-	}()
-	for at := s.f.log.tail(r.Lines); ; {
+	for at := s.f.log.tail(q.Lines); ; {
 		lines, next, more := s.f.log.from(at)
 		at = next
 		for _, l := range lines {
-			if err := tell(answer{Line: l}); err != nil {
+			if err := r.Say(l); err != nil {
 				return err
 			}
 		}
-		if !r.Follow {
+		if !q.Follow {
 			return nil
 		}
 		select {

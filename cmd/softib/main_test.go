@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"softib/operate/status"
 )
 
 // binary is softib as it is built for users, made once for all tests.
@@ -131,7 +133,7 @@ func TestBackgroundFabric(t *testing.T) {
 	wants(t, s.run("up", "-d"), "fat tree, 32 hosts, 12 switches, 64 cables, 4x NDR", "32 of 32 ACTIVE", "64 ACTIVE",
 		"the full mesh: 992 of 992 pairs carried 256 bytes intact", "up in the background, process")
 
-	var st status
+	var st status.Status
 	if err := json.Unmarshal([]byte(s.run("status", "--json")), &st); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +213,7 @@ func waitGone(t *testing.T, pid int) {
 func TestStaleFiles(t *testing.T) {
 	s := newShell(t)
 	s.run("up", "-d", "star:2")
-	var st status
+	var st status.Status
 	if err := json.Unmarshal([]byte(s.run("status", "--json")), &st); err != nil {
 		t.Fatal(err)
 	}

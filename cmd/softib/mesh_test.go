@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/sm"
@@ -64,13 +65,13 @@ func TestMeshFindsHoles(t *testing.T) {
 	if err != nil || res.Pairs != 6 || res.Possible != 6 {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	if links := f.links(); links["ACTIVE"] != 3 || len(links) != 1 {
+	if links := linkStates(f); links["ACTIVE"] != 3 || len(links) != 1 {
 		t.Errorf("links are %v", links)
 	}
 	if err := f.SetLink(topo.PortRef{Node: f.Hosts()[1].Node().Index, Port: 1}, false); err != nil {
 		t.Fatal(err)
 	}
-	if links := f.links(); links["ACTIVE"] != 2 || links[stateName(ib.PortDown)] != 1 {
+	if links := linkStates(f); links["ACTIVE"] != 2 || links[status.StateName(ib.PortDown)] != 1 {
 		t.Errorf("links are %v", links)
 	}
 	if _, silent := f.devices(); silent != 1 {
@@ -134,4 +135,9 @@ func TestBytesOf(t *testing.T) {
 			t.Errorf("bytesOf(%d) = %q, want %q", n, got, want)
 		}
 	}
+}
+
+// linkStates counts a fabric's links by state.
+func linkStates(f *fabric) map[string]int {
+	return status.Gather(context.Background(), status.Source{Fabric: f.Fabric}).LinkStates
 }

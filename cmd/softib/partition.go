@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/driver/smrun"
+	"softib/operate/control"
 	"softib/proto/ib"
 	"softib/subnet"
 	"softib/subnet/sm"
@@ -103,6 +103,12 @@ type partitionShown struct {
 	Members map[string]string `json:"members"` // full or limited, by port GUID
 }
 
+// partitionSaid is a line for people, and what it is about where that is a partition.
+type partitionSaid struct {
+	Line      string          `json:"line"`
+	Partition *partitionShown `json:"partition,omitempty"`
+}
+
 func showPartition(p *subnet.Partition) *partitionShown {
 	x := &partitionShown{Key: p.Key.Base().String(), Name: p.Name, IPoIB: p.IPoIB, Members: map[string]string{}}
 	if p.HasSL {
@@ -123,7 +129,7 @@ func askPartitions(cmd *cobra.Command, name string, r partitionRequest, asJSON b
 		return err
 	}
 	list := []partitionShown{}
-	err = p.call(cmd.Context(), request{Op: opPartition, Partition: &r}, func(a answer) error {
+	err = askFabric(cmd.Context(), p, opPartition, r, func(a partitionSaid) error {
 		switch {
 		case a.Partition != nil:
 			list = append(list, *a.Partition)
@@ -143,14 +149,14 @@ func askPartitions(cmd *cobra.Command, name string, r partitionRequest, asJSON b
 	return err
 }
 
-// managers are the managers that run in this process, each with what it was told.
-type managers struct {
+// smList are the subnet managers that run in this process, each with what it was told.
+type smList struct {
 	mu   sync.Mutex
-	list []*managed
+	list []*runningSM
 }
 
-// managed is a manager and its files.
-type managed struct {
+// runningSM is a subnet manager and its files.
+type runningSM struct {
 	run *smrun.Runner
 	// tenants are nil where the manager has none to look after.
 	tenants *tenancy
@@ -161,7 +167,7 @@ type managed struct {
 
 // reload reads the files again, the partitions from another one if it is named. It returns what there is to say about
 // them. With an error everything stays as it is.
-func (x *managed) reload(partitions string) ([]string, error) {
+func (x *runningSM) reload(partitions string) ([]string, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	o := x.opts
@@ -177,7 +183,7 @@ func (x *managed) reload(partitions string) ([]string, error) {
 }
 
 // add takes a manager in until the returned function is called.
-func (m *managers) add(x *managed) (drop func()) {
+func (m *smList) add(x *runningSM) (drop func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.list = append(m.list, x)
@@ -194,33 +200,30 @@ func (m *managers) add(x *managed) (drop func()) {
 }
 
 // partitions answers a client.
-func (s *server) partitions(r *partitionRequest, tell func(answer) error) error {
-	if r == nil {
-		return errors.New("the request has no partition: want what to do with them")
-	}
-	s.managers.mu.Lock()
-	defer s.managers.mu.Unlock()
-	if len(s.managers.list) == 0 {
+func (s *server) partitions(_ context.Context, q partitionRequest, r *control.Reply[partitionSaid]) error {
+	s.sms.mu.Lock()
+	defer s.sms.mu.Unlock()
+	if len(s.sms.list) == 0 {
 		return next(fmt.Errorf("no manager of softib's runs on fabric %s", s.f.name),
 			"softib sm starts one; another manager, such as opensm, reads its own files")
 	}
-	for _, x := range s.managers.list {
-		if !r.Reload {
+	for _, x := range s.sms.list {
+		if !q.Reload {
 			break
 		}
-		notes, err := x.reload(r.File)
+		notes, err := x.reload(q.File)
 		if err != nil {
 			return err
 		}
 		for _, n := range notes {
-			if err := tell(answer{Line: n}); err != nil {
+			if err := r.Say(partitionSaid{Line: n}); err != nil {
 				return err
 			}
 		}
 		swept(x.run)
 	}
 	// The master's are in force.
-	for _, x := range s.managers.list {
+	for _, x := range s.sms.list {
 		var list []subnet.Partition
 		_ = x.run.Do(func(m *sm.Manager) {
 			if m.Subnet() != nil {
@@ -231,8 +234,7 @@ func (s *server) partitions(r *partitionRequest, tell func(answer) error) error 
 			continue
 		}
 		for i := range list {
-			if err := tell(answer{Line: s.describePartition(&list[i]),
-				Partition: showPartition(&list[i])}); err != nil {
+			if err := r.Say(partitionSaid{s.describePartition(&list[i]), showPartition(&list[i])}); err != nil {
 				return err
 			}
 		}
@@ -304,7 +306,7 @@ func (s *server) describePartition(p *subnet.Partition) string {
 }
 
 // reloadOnHangup reads a manager's files again whenever the process gets a SIGHUP, as OpenSM does, until ctx ends.
-func (x *managed) reloadOnHangup(ctx context.Context, log io.Writer) {
+func (x *runningSM) reloadOnHangup(ctx context.Context, log io.Writer) {
 	say := func(format string, v ...any) {
 		fmt.Fprintf(log, "%s sm policy: %s\n", time.Now().Format(logTime), fmt.Sprintf(format, v...))
 	}

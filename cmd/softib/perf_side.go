@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/operate/control"
 	"softib/proof/workload/perf"
 	"softib/verbs/attach"
 )
@@ -45,7 +46,7 @@ func beSide(ctx context.Context, in io.Reader, out io.Writer) error {
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	dec := json.NewDecoder(io.LimitReader(in, requestMax))
+	dec := json.NewDecoder(io.LimitReader(in, control.RequestMax))
 	var req sideRequest
 	if err := dec.Decode(&req); err != nil {
 		return notBySelf(fmt.Errorf("the request cannot be read: %w", err))

@@ -66,11 +66,8 @@ func (p place) borrow(ctx context.Context, hosts []string, f func(context.Contex
 	line, hangUp := context.WithCancel(ctx)
 	defer hangUp()
 	go func() {
-		err := p.call(line, request{Op: opPair, Hosts: hosts}, func(a answer) error {
-			if a.Pair == nil {
-				return errors.New("the fabric lends no hosts")
-			}
-			lent <- a.Pair
+		err := askFabric(line, p, opPair, pairRequest{Hosts: hosts}, func(x pair) error {
+			lent <- &x
 			return nil
 		})
 		ended <- err

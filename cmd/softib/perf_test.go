@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/operate/status"
 	"softib/proof/workload/perf"
 )
 
@@ -113,7 +114,7 @@ func TestPerfEnds(t *testing.T) {
 	e.ends(exitFailed, "was ended during the test", "\nnext: softib up -d")
 
 	s.run("up", "-d", "star:2")
-	var st status
+	var st status.Status
 	if err := json.Unmarshal([]byte(s.run("status", "--json")), &st); err != nil {
 		t.Fatal(err)
 	}

@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"softib/operate/control"
+	"softib/operate/manager"
 	"softib/subnet/policy"
 )
 
@@ -77,8 +78,8 @@ func askQoS(cmd *cobra.Command, name string, r qosRequest) (inForce string, err 
 	if err != nil {
 		return "", err
 	}
-	err = p.call(cmd.Context(), request{Op: opQoS, QoS: &r}, func(a answer) error {
-		inForce = a.Line
+	err = askFabric(cmd.Context(), p, opQoS, r, func(name string) error {
+		inForce = name
 		return nil
 	})
 	return inForce, err
@@ -242,23 +243,14 @@ func newQoSOff() *cobra.Command {
 }
 
 // qos answers a client.
-func (s *server) qos(ctx context.Context, r *qosRequest, tell func(answer) error) error {
-	if r == nil {
-		return errors.New("the request has no template: want what to do")
+func (s *server) qos(ctx context.Context, q qosRequest, r *control.Reply[string]) error {
+	if s.mgr.Tenants() == nil {
+		return fmt.Errorf("fabric %s: %w", s.f.name, manager.ErrNoTenants)
 	}
-	t, err := s.tenancy()
-	if err != nil {
-		return err
-	}
-	if r.Apply != "" || r.Off {
-		if r.Apply != "" {
-			if _, err := templateNamed(r.Apply); err != nil {
-				return err
-			}
-		}
-		if err := t.book.UseTemplate(ctx, r.Apply); err != nil {
+	if q.Apply != "" || q.Off {
+		if err := s.mgr.UseTemplate(ctx, q.Apply); err != nil {
 			return s.tenantTrouble(err)
 		}
 	}
-	return tell(answer{Line: t.book.Template()})
+	return r.Say(s.mgr.Tenants().Template())
 }

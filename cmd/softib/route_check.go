@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/operate/forwarding"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/route"
@@ -93,13 +94,13 @@ type judged struct {
 	// Mended is what --remove changes in tables that were there before.
 	Mended *mending `json:"mended,omitempty"`
 
-	w *wiring
+	w *forwarding.Network
 }
 
 // checking is one run of the command.
 type checking struct {
 	o     *checkOptions
-	w     *wiring
+	w     *forwarding.Network
 	title string
 	out   *reporter
 	notes []string
@@ -146,25 +147,25 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		var h *heldTables
+		var h *forwarding.Held
 		err = c.out.during("reading the tables", func() (err error) {
-			h, err = p.heldTables(cmd.Context())
+			h, err = p.heldTables(cmd.Context(), routeRequest{})
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		c.w, c.title = h.w, "fabric "+o.name
-		if len(h.w.Net.Dests) == 0 || len(h.w.Net.Switches) == 0 {
-			return p.nothingToJudge(h.w)
+		c.w, c.title = h.Network, "fabric "+o.name
+		if len(h.Network.Net.Dests) == 0 || len(h.Network.Net.Switches) == 0 {
+			return p.nothingToJudge(h.Network)
 		}
 		if o.engine == "" {
-			x, err := c.judge(cmd.Context(), "in force", h.tables(), 0)
+			x, err := c.judge(cmd.Context(), "in force", h.Tables(), 0)
 			if err != nil {
 				return err
 			}
 			if o.compare == "" {
-				x.Notes = append(x.Notes, "service levels: "+h.w.Levels)
+				x.Notes = append(x.Notes, "service levels: "+h.Network.Levels)
 			}
 			list = append(list, x)
 		}
@@ -182,7 +183,7 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 }
 
 // nothingToJudge is the error of a fabric without tables.
-func (p place) nothingToJudge(w *wiring) error {
+func (p place) nothingToJudge(w *forwarding.Network) error {
 	if len(w.Net.Switches) == 0 {
 		return next(fmt.Errorf("fabric %s has no switch: there is nothing to judge", p.name),
 			"softib route trace%s shows the way between two hosts", p.flag())
@@ -222,7 +223,7 @@ func (c *checking) topology(ctx context.Context) ([]*judged, error) {
 	c.title = o.topo
 	var dump *route.LFTDump
 	if o.lfts == "" {
-		c.w = &wiring{Net: route.FromGraph(g)}
+		c.w = forwarding.Named(route.FromGraph(g), g)
 	} else {
 		text, err := os.ReadFile(o.lfts)
 		if err != nil {
@@ -232,9 +233,8 @@ func (c *checking) topology(ctx context.Context) ([]*judged, error) {
 		if dump, err = route.ParseLFTDump(o.lfts, text); err != nil {
 			return nil, err
 		}
-		c.w = &wiring{Net: route.FromGraphLIDs(g, dumpLIDs(g, dump))}
+		c.w = forwarding.Named(route.FromGraphLIDs(g, dumpLIDs(g, dump)), g)
 	}
-	c.w.name(g)
 	if len(c.w.Net.Switches) == 0 {
 		return nil, next(fmt.Errorf("%s has no switch: there is nothing to route", o.topo),
 			"softib route check fat-tree:radix=8,levels=2")
@@ -378,36 +378,12 @@ func (c *checking) judge(ctx context.Context, label string, t *route.Tables, too
 	}
 	x.Report, x.OK = &r, r.OK()
 	for _, s := range x.Report.Loop {
-		x.Loop = append(x.Loop, c.w.step(s.Switch, s.Port))
+		x.Loop = append(x.Loop, c.w.Step(s.Switch, s.Port))
 	}
 	for _, ch := range x.Report.Cycle {
-		x.Deadlock = append(x.Deadlock, fmt.Sprintf("%s on VL %d", c.w.step(ch.Switch, ch.Port), ch.VL))
+		x.Deadlock = append(x.Deadlock, fmt.Sprintf("%s on VL %d", c.w.Step(ch.Switch, ch.Port), ch.VL))
 	}
 	return x, nil
-}
-
-// step is a cable in one direction: leaf1[5] -> spine1[1].
-func (w *wiring) step(s int32, p ib.PortNum) string {
-	if s < 0 || int(s) >= len(w.Switches) {
-		return "no switch"
-	}
-	from := fmt.Sprintf("%s[%d]", w.Switches[s], p)
-	if int(p) < len(w.Net.Switches[s].Ports) {
-		if h := w.Net.Switches[s].Ports[p]; h.To != route.NoSwitch {
-			return fmt.Sprintf("%s -> %s[%d]", from, w.Switches[h.To], h.Port)
-		}
-	}
-	return from
-}
-
-// dest names the end port of a LID.
-func (w *wiring) dest(l ib.LID) string {
-	for i, d := range w.Net.Dests {
-		if d.LID == l {
-			return fmt.Sprintf("%s (LID %d)", w.Dests[i], l)
-		}
-	}
-	return fmt.Sprintf("LID %d", l)
 }
 
 // print shows everything, and is an error if something is broken.

@@ -57,7 +57,7 @@ func (x *judged) print(t *terminal) {
 	if r.Links > 0 {
 		l = t.under("ways/link")
 		l.row("%d to %d, %.1f on average; the most on", r.LinkUse.Min, r.LinkUse.Max, r.LinkUse.Average)
-		l.row("%s", x.w.step(r.LinkUse.Busiest.Switch, r.LinkUse.Busiest.Port))
+		l.row("%s", x.w.Step(r.LinkUse.Busiest.Switch, r.LinkUse.Busiest.Port))
 	}
 	if r.Shift.Permutations > 0 {
 		l = t.under("congestion")
@@ -114,7 +114,7 @@ func (x *judged) reach(t *terminal) {
 			if m.Why == "loop" {
 				at = fmt.Sprintf("runs in a circle through %s", w.Switches[m.At])
 			}
-			l.row("hosts of %s to %s: %s", w.Switches[m.From], w.dest(m.To), at)
+			l.row("hosts of %s to %s: %s", w.Switches[m.From], w.Dest(m.To), at)
 		}
 		if r.Unreached > int64(len(r.Misses)) {
 			l.row("and more")
@@ -133,7 +133,7 @@ func (x *judged) reach(t *terminal) {
 		return
 	}
 	l.row("%s", t.red(fmt.Sprintf("%d entries lead into one", r.Looping))+
-		fmt.Sprintf("; to %s it goes", w.dest(r.LoopLID)))
+		fmt.Sprintf("; to %s it goes", w.Dest(r.LoopLID)))
 	x.circle(l, x.Loop)
 }
 

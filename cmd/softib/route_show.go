@@ -1,14 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"softib/driver/live"
+	"softib/operate/control"
+	"softib/operate/forwarding"
+	"softib/operate/status"
 	"softib/proto/ib"
-	"softib/proto/topo"
 	"softib/subnet/route"
 )
 
@@ -41,11 +43,9 @@ multicast groups. With a HOST or LID alone, every switch's entry for it.`,
 			if err != nil {
 				return err
 			}
-			list := []switchShown{}
-			err = p.call(cmd.Context(), request{Op: opShow, Route: &r}, func(a answer) error {
-				if a.Switch != nil {
-					list = append(list, *a.Switch)
-				}
+			list := []forwarding.Switch{}
+			err = askFabric(cmd.Context(), p, opShow, r, func(s forwarding.Switch) error {
+				list = append(list, s)
 				return nil
 			})
 			if err != nil {
@@ -61,8 +61,8 @@ multicast groups. With a HOST or LID alone, every switch's entry for it.`,
 			case r.Brief:
 				printSwitches(t, list)
 			default:
-				for _, s := range list {
-					s.print(t)
+				for i := range list {
+					printSwitch(&list[i], t)
 				}
 			}
 			return nil
@@ -73,179 +73,13 @@ multicast groups. With a HOST or LID alone, every switch's entry for it.`,
 	return cmd
 }
 
-// switchShown is a switch's tables for people and programs.
-type switchShown struct {
-	Switch string `json:"switch"`
-	GUID   string `json:"guid"`
-	LID    ib.LID `json:"lid"`
-	// To is the one destination that was asked for, where one was.
-	To string `json:"to,omitempty"`
-	// Top is the last LID that the switch forwards, Filled counts its entries that name a port, Missing the addresses
-	// in use that it has none for.
-	Top     ib.LID `json:"top"`
-	Filled  int    `json:"filled"`
-	Missing int    `json:"missing"`
-	// Ports counts the ports with a link that entries lead to; LeastUsed and MostUsed are how many addresses go by one
-	// of them.
-	Ports     int          `json:"ports"`
-	LeastUsed int          `json:"least_used"`
-	MostUsed  int          `json:"most_used"`
-	Entries   []entryShown `json:"entries,omitempty"`
-	Groups    []groupShown `json:"groups,omitempty"`
-	NumGroups int          `json:"num_groups"`
-}
-
-type entryShown struct {
-	LID ib.LID `json:"lid"`
-	// Name is who has the LID; empty if nobody has.
-	Name string     `json:"name,omitempty"`
-	Port ib.PortNum `json:"port"` // 255 drops
-	// To is where the port leads, and State the state of its link.
-	To    string `json:"to,omitempty"`
-	State string `json:"state,omitempty"`
-}
-
-type groupShown struct {
-	MLID  string       `json:"mlid"`
-	Ports []ib.PortNum `json:"ports"`
-	To    []string     `json:"to"`
-}
-
 // show answers with the tables that were asked for.
-func (s *server) show(r *routeRequest, tell func(answer) error) error {
-	if r == nil {
-		return fmt.Errorf("the request has no route: want what to show")
-	}
-	f := s.f
-	book := f.addresses()
-	g := f.Graph()
-	switches := g.Switches()
-	var to *target
-	one := func(word string) error {
-		t, err := book.find(word)
-		if err == nil && t.lid == 0 {
-			err = next(fmt.Errorf("%s has no LID", word),
-				"softib status shows whether a manager has brought the subnet up")
-		}
-		to = &t
-		return err
-	}
-	switch {
-	case r.Switch != "" && r.To == "":
-		// One word is a switch, or a destination at all of them.
-		t, err := book.find(r.Switch)
-		if err != nil {
-			return err
-		}
-		if t.has && g.Nodes[t.ref.Node].IsSwitch() && g.ByName(r.Switch) != nil {
-			switches = []*topo.Node{g.Nodes[t.ref.Node]}
-		} else if err := one(r.Switch); err != nil {
-			return err
-		}
-	case r.Switch != "":
-		n, err := book.findSwitch(r.Switch)
-		if err != nil {
-			return err
-		}
-		switches = []*topo.Node{n}
-		if err := one(r.To); err != nil {
-			return err
-		}
-	}
-	for _, n := range switches {
-		shown := f.showSwitch(book, n, to, r.Brief)
-		if err := tell(answer{Switch: &shown}); err != nil {
-			return err
-		}
-	}
-	return nil
+func (s *server) show(_ context.Context, q routeRequest, r *control.Reply[forwarding.Switch]) error {
+	return asUsage(forwarding.Show(s.f.Fabric, q.Switch, q.To, q.Brief, r.Say))
 }
 
-func (f *fabric) showSwitch(book *addressBook, n *topo.Node, to *target, brief bool) switchShown {
-	t, _ := f.Tables(n.Index)
-	out := switchShown{Switch: n.Name, GUID: n.GUID.String(), LID: t.LID, Top: ib.LID(len(t.LFT) - 1),
-		NumGroups: len(t.Groups)}
-	if to != nil {
-		out.To = fmt.Sprintf("LID %d", to.lid)
-		if to.has {
-			out.To = fmt.Sprintf("%s, LID %d", f.endName(to.ref), to.lid)
-		}
-		out.Entries = []entryShown{f.showEntry(book, n, &t, to.lid)}
-		return out
-	}
-	use := make([]int, len(n.Ports))
-	for l := range ib.LID(len(t.LFT)) {
-		_, wanted := book.who(l)
-		p := t.LFT[l]
-		if int(p) < len(use) {
-			out.Filled++
-			use[p]++
-		} else if wanted {
-			out.Missing++
-		}
-		if !brief && (wanted || int(p) < len(use)) {
-			out.Entries = append(out.Entries, f.showEntry(book, n, &t, l))
-		}
-	}
-	for l := len(t.LFT); l < len(book.owner); l++ {
-		if book.owner[l].Node >= 0 {
-			out.Missing++
-		}
-	}
-	for p := 1; p < len(use); p++ {
-		if use[p] == 0 {
-			continue
-		}
-		if out.Ports == 0 || use[p] < out.LeastUsed {
-			out.LeastUsed = use[p]
-		}
-		out.MostUsed = max(out.MostUsed, use[p])
-		out.Ports++
-	}
-	if brief {
-		return out
-	}
-	for _, g := range t.Groups {
-		x := groupShown{MLID: fmt.Sprintf("0x%04x", int(g.MLID)), Ports: g.Ports}
-		for _, p := range g.Ports {
-			to, _ := f.leadsTo(n, p)
-			x.To = append(x.To, to)
-		}
-		out.Groups = append(out.Groups, x)
-	}
-	return out
-}
-
-// showEntry is one entry of a switch.
-func (f *fabric) showEntry(book *addressBook, n *topo.Node, t *live.SwitchTables, l ib.LID) entryShown {
-	e := entryShown{LID: l, Name: book.name(l), Port: route.NoPort}
-	if int(l) < len(t.LFT) {
-		e.Port = t.LFT[l]
-	}
-	e.To, e.State = f.leadsTo(n, e.Port)
-	return e
-}
-
-// leadsTo is what is at the other end of a switch's port.
-func (f *fabric) leadsTo(n *topo.Node, p ib.PortNum) (to, state string) {
-	switch {
-	case p == 0:
-		return n.Name, ""
-	case p == route.NoPort:
-		return "", ""
-	case int(p) >= len(n.Ports):
-		return "no such port", ""
-	}
-	x := &n.Ports[p]
-	if !x.Connected() {
-		return "no cable", stateName(ib.PortDown)
-	}
-	far := topo.PortRef{Node: x.Peer, Port: x.PeerPort}
-	return f.Graph().PortName(far), stateName(min(f.PortState(topo.PortRef{Node: n.Index, Port: p}), f.PortState(far)))
-}
-
-// words is where an entry leads, for people.
-func (e *entryShown) words(t *terminal) (port, to string) {
+// entryWords is where an entry leads, for people.
+func entryWords(e *forwarding.Entry, t *terminal) (port, to string) {
 	switch {
 	case e.Port == route.NoPort:
 		return "-", t.red("nowhere: dropped")
@@ -253,13 +87,13 @@ func (e *entryShown) words(t *terminal) (port, to string) {
 		return "0", "itself"
 	case e.State == "":
 		return fmt.Sprint(e.Port), t.red(e.To)
-	case e.State != stateName(ib.PortActive):
+	case e.State != status.StateName(ib.PortActive):
 		return fmt.Sprint(e.Port), e.To + " " + t.red(e.State)
 	}
 	return fmt.Sprint(e.Port), e.To
 }
 
-func (s *switchShown) print(t *terminal) {
+func printSwitch(s *forwarding.Switch, t *terminal) {
 	t.say("%s, LID %d: %s, the table ends at LID %d", t.bold(s.Switch), s.LID, numbered(s.Filled, "entry", "entries"),
 		s.Top)
 	if s.Missing > 0 {
@@ -271,7 +105,7 @@ func (s *switchShown) print(t *terminal) {
 	}
 	t.say("%6s  %-*s  %4s  %s", "LID", name, "destination", "port", "leads to")
 	for _, e := range s.Entries {
-		port, to := e.words(t)
+		port, to := entryWords(&e, t)
 		who := e.Name
 		if who == "" {
 			who = "nobody"
@@ -298,7 +132,7 @@ func (s *switchShown) print(t *terminal) {
 }
 
 // printEntries prints the entry of each switch for one destination.
-func printEntries(t *terminal, list []switchShown) {
+func printEntries(t *terminal, list []forwarding.Switch) {
 	t.say("to %s", t.bold(list[0].To))
 	name := len("switch")
 	for _, s := range list {
@@ -306,13 +140,13 @@ func printEntries(t *terminal, list []switchShown) {
 	}
 	t.say("  %-*s  %4s  %s", name, "switch", "port", "leads to")
 	for _, s := range list {
-		port, to := s.Entries[0].words(t)
+		port, to := entryWords(&s.Entries[0], t)
 		t.say("  %-*s  %4s  %s", name, s.Switch, port, to)
 	}
 }
 
 // printSwitches prints a line for each switch.
-func printSwitches(t *terminal, list []switchShown) {
+func printSwitches(t *terminal, list []forwarding.Switch) {
 	if len(list) == 0 {
 		t.say("the fabric has no switch: its hosts are cabled to each other")
 		return

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/operate/forwarding"
 	"softib/proof/workload/perf"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -194,7 +195,7 @@ func (l *lab) plant(sw string, lid ib.LID, port ib.PortNum) {
 func TestRouteShow(t *testing.T) {
 	l := newLab(t, "fat-tree:radix=4,levels=2", nil)
 	g := l.Graph()
-	list := asJSON[[]switchShown](t, shown(t, "route", "show", "--json"))
+	list := asJSON[[]forwarding.Switch](t, shown(t, "route", "show", "--json"))
 	if len(list) != len(g.Switches()) {
 		t.Fatalf("%d switches, want %d", len(list), len(g.Switches()))
 	}
@@ -544,14 +545,14 @@ func TestRouteCheckFiles(t *testing.T) {
 	}
 	net := file("lab.topo", string(topo.Append(nil, g)))
 	var b strings.Builder
-	book := l.addresses()
+	book := forwarding.NewBook(l.Fabric)
 	for _, n := range g.Switches() {
 		held, _ := l.Tables(n.Index)
 		fmt.Fprintf(&b, "Unicast lids [0-%d] of switch Lid %d guid 0x%016x ('%s'):\n", len(held.LFT)-1, held.LID,
 			uint64(n.GUID), n.Name)
 		count := 0
 		for lid, p := range held.LFT {
-			if ref, ok := book.who(ib.LID(lid)); ok {
+			if ref, ok := book.Who(ib.LID(lid)); ok {
 				count++
 				fmt.Fprintf(&b, "0x%04x %03d # Channel Adapter portguid 0x%016x: 'x'\n", lid, p,
 					uint64(g.Nodes[ref.Node].PortGUID(ref.Port)))

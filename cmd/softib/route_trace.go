@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"softib/driver/live"
-	"softib/node/link"
+	"softib/operate/control"
+	"softib/operate/forwarding"
 	"softib/operate/manager"
 	"softib/proto/ib"
-	"softib/proto/mad"
 	"softib/proto/topo"
 )
 
@@ -58,10 +56,8 @@ the subnet administrator names for the way, as programs would ask for them.`,
 				return err
 			}
 			list := []traced{}
-			err = p.call(cmd.Context(), request{Op: opTrace, Route: &r}, func(a answer) error {
-				if a.Trace != nil {
-					list = append(list, *a.Trace)
-				}
+			err = askFabric(cmd.Context(), p, opTrace, r, func(t traced) error {
+				list = append(list, t)
 				return nil
 			})
 			if err != nil {
@@ -127,72 +123,60 @@ type hopShown struct {
 }
 
 // trace answers with the way there and, if it is wanted, the way back.
-func (s *server) trace(ctx context.Context, r *routeRequest, tell func(answer) error) error {
-	if r == nil {
-		return fmt.Errorf("the request has no route: want where to trace")
-	}
-	book := s.f.addresses()
-	a, err := book.find(r.From)
+func (s *server) trace(ctx context.Context, q routeRequest, r *control.Reply[traced]) error {
+	book := forwarding.NewBook(s.f.Fabric)
+	a, err := book.Find(q.From)
 	if err != nil {
-		return err
+		return asUsage(err)
 	}
-	b, err := book.find(r.To)
+	b, err := book.Find(q.To)
 	if err != nil {
-		return err
+		return asUsage(err)
 	}
-	if !a.has {
-		return next(&usageError{fmt.Errorf("nobody has LID %d: a way starts at a port", a.lid)},
+	if !a.Has {
+		return next(&usageError{fmt.Errorf("nobody has LID %d: a way starts at a port", a.LID)},
 			"softib route show lists who has which")
 	}
-	ways := [][2]target{{a, b}}
-	if r.Both {
-		if !b.has {
-			return next(&usageError{fmt.Errorf("nobody has LID %d: there is no way back from it", b.lid)},
+	ways := [][2]manager.Destination{{a, b}}
+	if q.Both {
+		if !b.Has {
+			return next(&usageError{fmt.Errorf("nobody has LID %d: there is no way back from it", b.LID)},
 				"leave --both out")
 		}
-		ways = append(ways, [2]target{b, a})
+		ways = append(ways, [2]manager.Destination{b, a})
 	}
 	for _, w := range ways {
-		t, err := book.trace(ctx, w[0], w[1], r)
+		route, err := manager.Follow(ctx, s.f.Fabric, w[0].Port, w[1], manager.RouteOptions{SL: q.SL, PKey: q.PKey})
 		if err != nil {
 			return err
 		}
-		if err := tell(answer{Trace: t}); err != nil {
+		if err := r.Say(showRoute(s.f.Graph(), w[0].LID, &route)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (book *addressBook) trace(ctx context.Context, a, b target, r *routeRequest) (*traced, error) {
-	f := book.f
-	w := &traced{From: f.endName(a.ref), SLID: a.lid, DLID: b.lid, To: fmt.Sprintf("LID %d", b.lid), Hops: []hopShown{}}
-	if b.has {
-		w.To = f.endName(b.ref)
+// asUsage is the error of a name that fits nothing: the command line is to blame.
+func asUsage(err error) error {
+	if errors.Is(err, manager.ErrUnknown) {
+		return &usageError{err}
 	}
-	if b.lid == 0 {
-		w.Why = fmt.Sprintf("%s has no LID", w.To)
-		w.Next = "softib status shows whether a manager has brought the subnet up"
-		return w, nil
+	return err
+}
+
+// showRoute is a route in words.
+func showRoute(g *topo.Graph, slid ib.LID, x *manager.Route) traced {
+	w := traced{From: manager.EndName(g, x.From), SLID: slid, DLID: x.To.LID, To: fmt.Sprintf("LID %d", x.To.LID),
+		SL: x.SL, Told: x.Told, Hops: []hopShown{}, Arrives: x.Arrives, Why: x.Why, Next: x.Next}
+	if x.To.Has {
+		w.To = manager.EndName(g, x.To.Port)
 	}
-	if b.has && a.ref == b.ref {
-		w.Arrives, w.Told = true, "it is the same port: nothing leaves the adapter"
-		return w, nil
+	if x.PKey != 0 {
+		w.PKey = x.PKey.String()
 	}
-	key := book.choose(ctx, w, a, b, r)
-	w.PKey = fmt.Sprintf("0x%04x", uint16(key))
-	if keys := f.PKeys(a.ref); len(keys) > 0 && !slices.ContainsFunc(keys,
-		func(k ib.PKey) bool { return k.Base() == key.Base() }) {
-		w.Why, w.Next = fmt.Sprintf("%s is not in partition %s itself", w.From, w.PKey), adviseKeys
-		return w, nil
-	}
-	way, err := f.Way(a.ref, b.lid, w.SL, key)
-	if err != nil {
-		return nil, err
-	}
-	g := f.Graph()
 	var least ib.LinkRate
-	for i, h := range way.Hops {
+	for i, h := range x.Hops {
 		w.Hops = append(w.Hops, hopShown{Out: g.PortName(h.Out), In: g.PortName(h.In), VL: h.VL, Rate: h.Rate.String(),
 			MTU: h.MTU.Bytes()})
 		if i == 0 || h.Rate.Mbps() < least.Mbps() {
@@ -202,145 +186,10 @@ func (book *addressBook) trace(ctx context.Context, a, b target, r *routeRequest
 			w.MTU = h.MTU.Bytes()
 		}
 	}
-	if len(way.Hops) > 0 {
+	if len(x.Hops) > 0 {
 		w.Rate, w.Gbps = least.String(), float64(least.Mbps())/1000
 	}
-	if w.Why, w.Next = f.whyLost(&way, b, w, key); w.Why == "" {
-		w.Arrives = true
-	}
-	return w, nil
-}
-
-// choose takes the level and the partition that the request names, or that the administrator does.
-func (book *addressBook) choose(ctx context.Context, w *traced, a, b target, r *routeRequest) ib.PKey {
-	f := book.f
-	key := ib.PKeyDefault
-	mine := f.PKeys(a.ref)
-	if len(mine) > 0 {
-		key = mine[0]
-	}
-	if b.has {
-		theirs := f.PKeys(b.ref)
-		if i := slices.IndexFunc(mine, func(k ib.PKey) bool { return anyMatches(theirs, k) }); i >= 0 {
-			key = mine[i]
-		}
-	}
-	w.Told = "as asked for"
-	if r.SL == nil || r.PKey == nil {
-		rec, err := book.pathRecord(ctx, a.ref, b.lid)
-		switch {
-		case err == nil && rec != nil:
-			w.SL, key, w.Told = rec.SL, rec.PKey, "the administrator's"
-		case err == nil:
-			w.Told = "assumed: the administrator knows no path"
-		case errors.Is(err, manager.ErrNoAnswer):
-			w.Told = "assumed: no administrator answers"
-		default:
-			w.Told = "assumed: " + err.Error()
-		}
-	}
-	if r.SL != nil {
-		w.SL = *r.SL
-	}
-	if r.PKey != nil {
-		key = *r.PKey
-	}
-	// Packets carry the sender's own key, with its own kind of membership.
-	if i := slices.IndexFunc(mine, func(k ib.PKey) bool { return k.Base() == key.Base() }); i >= 0 {
-		key = mine[i]
-	}
-	return key
-}
-
-func (book *addressBook) pathRecord(ctx context.Context, from topo.PortRef, to ib.LID) (*mad.PathRecord, error) {
-	a, err := manager.NewAsker(book.f.Fabric, from)
-	if err != nil {
-		return nil, err
-	}
-	defer a.Close()
-	recs, err := a.Paths(ctx, book.managers, []ib.LID{to})
-	if err != nil {
-		return nil, err
-	}
-	return recs[0], nil
-}
-
-func anyMatches(keys []ib.PKey, k ib.PKey) bool {
-	for _, o := range keys {
-		if o.Matches(k) {
-			return true
-		}
-	}
-	return false
-}
-
-// Advice that several ends of a way share.
-const (
-	adviseTables = "softib route check judges all tables; softib log says what the manager did last"
-	adviseLinks  = "softib status names the links that are down"
-	adviseKeys   = "softib status lists the partitions; --pkey tries another"
-)
-
-// whyLost says in words where a way ends and why; empty if it arrives where it should.
-func (f *fabric) whyLost(way *live.Way, b target, w *traced, key ib.PKey) (why, advice string) {
-	g := f.Graph()
-	lost := g.PortName(way.Lost)
-	node := g.Nodes[way.Lost.Node].Name
-	switch way.Reason {
-	case link.OK:
-		return f.whyRefused(way.End(), b, key)
-	case link.UnknownDLID:
-		if way.Out == 0 {
-			return fmt.Sprintf("%s takes LID %d for its own", node, w.DLID), adviseTables
-		}
-		return fmt.Sprintf("%s has no entry for LID %d", node, w.DLID), adviseTables
-	case link.Looping:
-		if n := len(w.Hops); n > 1 && w.Hops[n-1].In != w.Hops[0].In && way.Out != way.Lost.Port {
-			return fmt.Sprintf("the tables run in a circle: from %s it goes out by %s again", node,
-				g.PortName(topo.PortRef{Node: way.Lost.Node, Port: way.Out})), adviseTables
-		}
-		return fmt.Sprintf("the tables run in a circle: %s sends it back by %s", node, lost), adviseTables
-	case link.Inactive:
-		at := way.Lost
-		if f.PortState(at) == ib.PortActive && g.Nodes[at.Node].IsSwitch() && way.Out != at.Port {
-			at.Port = way.Out
-		}
-		x := g.Port(at)
-		if x == nil || !x.Connected() {
-			return fmt.Sprintf("%s has no cable", g.PortName(at)), adviseTables
-		}
-		far := topo.PortRef{Node: x.Peer, Port: x.PeerPort}
-		state := min(f.PortState(at), f.PortState(far))
-		return fmt.Sprintf("the link from %s to %s is %s", g.PortName(at), g.PortName(far), stateName(state)),
-			adviseLinks
-	case link.BadVLMap:
-		return fmt.Sprintf("%s has no lane for service level %d", node, w.SL), "softib route trace --sl tries another"
-	case link.PKeyIn:
-		return fmt.Sprintf("%s lets nothing of partition 0x%04x in", lost, uint16(key)), adviseKeys
-	case link.PKeyOut:
-		return fmt.Sprintf("%s lets nothing of partition 0x%04x out", lost, uint16(key)), adviseKeys
-	}
-	return fmt.Sprintf("%s at %s", way.Reason, lost), adviseTables
-}
-
-// whyRefused says why the port where a packet ends will not have it.
-func (f *fabric) whyRefused(end topo.PortRef, b target, key ib.PKey) (why, advice string) {
-	at := end
-	if f.Graph().Nodes[end.Node].IsSwitch() {
-		at.Port = 0
-	}
-	pi, _ := f.PortInfo(at)
-	if b.lid < pi.LID || b.lid >= pi.LID+1<<pi.LMC {
-		return fmt.Sprintf("it comes to %s, whose LID is %d, not %d", f.endName(at), pi.LID, b.lid), adviseTables
-	}
-	if keys := f.PKeys(at); len(keys) > 0 && !anyMatches(keys, key) {
-		if slices.ContainsFunc(keys, func(k ib.PKey) bool { return k.Base() == key.Base() }) {
-			return fmt.Sprintf("both are limited members of partition 0x%04x: they may not talk",
-				uint16(key|ib.PKeyFull)), adviseKeys
-		}
-		return fmt.Sprintf("%s is not in partition 0x%04x", f.endName(at), uint16(key)), adviseKeys
-	}
-	return "", ""
+	return w
 }
 
 func (w *traced) print(t *terminal) {

@@ -2,39 +2,28 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
-	"softib/internal/packetsock"
+	"softib/operate/control"
 	"softib/operate/manager"
+	"softib/operate/status"
 )
 
-const (
-	// requestMax bounds what a client may say.
-	requestMax = 64 << 10
-	// requestPatience is how long it may take to say it.
-	requestPatience = 10 * time.Second
-	// loanPatience is how long a test that has just ended may take to be noticed.
-	loanPatience = time.Second
-)
+// loanPatience is how long a test that has just ended may take to be noticed.
+const loanPatience = time.Second
 
 // server answers on a fabric's socket.
 type server struct {
 	f     *fabric
 	mgr   *manager.Manager
 	world *world
-	l     *net.UnixListener
-	down  context.CancelFunc // ends the fabric
-	wg    sync.WaitGroup
-	loan  chan struct{} // full while hosts are lent
+	ops   *control.Server
+	wg    sync.WaitGroup // what is done beside answers
+	loan  chan struct{}  // full while hosts are lent
 
-	managers managers
+	sms smList
 }
 
 // serve listens on the socket of a claimed place until ctx ends; down is what
@@ -44,113 +33,62 @@ func serve(ctx context.Context, p place, f *fabric, mgr *manager.Manager, down c
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: p.socket(), Net: "unix"})
+	ops, err := control.Listen(p.socket())
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(p.socket(), 0o600); err != nil {
-		l.Close()
-		return nil, err
-	}
-	s := &server{f: f, mgr: mgr, world: w, l: l, down: down, loan: make(chan struct{}, 1)}
-	s.wg.Go(func() {
-		for {
-			conn, err := l.AcceptUnix()
-			if err != nil {
-				if ctx.Err() != nil {
-					return
-				}
-				time.Sleep(100 * time.Millisecond) // out of descriptors, say: others may finish
-				continue
-			}
-			s.wg.Go(func() {
-				defer conn.Close()
-				s.answer(ctx, conn)
-			})
-		}
+	s := &server{f: f, mgr: mgr, world: w, ops: ops, loan: make(chan struct{}, 1)}
+	control.Handle(ops, opStatus, func(ctx context.Context, _ control.None, r *control.Reply[status.Status]) error {
+		return r.Say(s.status(ctx))
 	})
+	control.Handle(ops, opDown, func(_ context.Context, _ control.None, r *control.Reply[control.None]) error {
+		r.Finally(down)
+		return nil
+	})
+	control.Handle(ops, control.Port, s.mgmt)
+	control.Handle(ops, opEnter, s.enter)
+	control.Handle(ops, opSM, s.runSM)
+	control.Handle(ops, opLog, s.showLog)
+	control.Handle(ops, opShow, s.show)
+	control.Handle(ops, opTrace, s.trace)
+	control.Handle(ops, opTables, s.tables)
+	control.Handle(ops, opPartition, s.partitions)
+	control.Handle(ops, opFault, s.fault)
+	control.Handle(ops, opCapture, s.capture)
+	control.Handle(ops, opNames, s.names)
+	control.Handle(ops, opTop, s.top)
+	control.Handle(ops, opTenant, s.tenant)
+	control.Handle(ops, opQoS, s.qos)
+	control.Handle(ops, opSurvey, s.survey)
+	control.Handle(ops, opPair, s.lend)
+	ops.Serve(ctx)
 	return s, nil
 }
 
 // close stops listening and waits for answers under way.
 func (s *server) close() {
-	s.l.Close()
+	s.ops.Close()
 	s.wg.Wait()
 	s.world.close()
 }
 
-// answer serves one connection.
-func (s *server) answer(ctx context.Context, conn *net.UnixConn) {
-	out := json.NewEncoder(conn)
-	tell := func(a answer) error { return out.Encode(a) }
-	if _, err := packetsock.CheckPeer(conn); err != nil {
-		_ = tell(refusal(err))
-		return
-	}
-	_ = conn.SetReadDeadline(time.Now().Add(requestPatience))
-	var r request
-	if err := json.NewDecoder(io.LimitReader(conn, requestMax)).Decode(&r); err != nil {
-		_ = tell(refusal(fmt.Errorf("the request cannot be read: %w", err)))
-		return
-	}
-	_ = conn.SetReadDeadline(time.Time{})
-	if r.Version != protocolVersion {
-		_ = tell(refusal(next(fmt.Errorf("the request is of protocol %d: this fabric speaks %d", r.Version,
-			protocolVersion),
-			"restart the fabric with the softib that you use now: softib down, softib up -d")))
-		return
-	}
-	var err error
-	switch r.Op {
-	case opStatus:
-		st := s.f.status(ctx, s.runners())
-		err = tell(answer{Status: &st})
-	case opDown:
-		defer s.down()
-	case opHost:
-		if s.f.Graph().ByName(r.Host) == nil {
-			err = s.noNode(r.Host)
-		}
-	case opEnter:
-		err = s.enter(ctx, conn, r.Host, r.Plain)
-	case opSM:
-		err = s.manage(ctx, conn, r.SM, tell)
-	case opLog:
-		err = s.showLog(ctx, conn, r.Log, tell)
-	case opShow:
-		err = s.show(r.Route, tell)
-	case opTrace:
-		err = s.trace(ctx, r.Route, tell)
-	case opTables:
-		err = s.tables(ctx, r.Route, tell)
-	case opPartition:
-		err = s.partitions(r.Partition, tell)
-	case opFault:
-		err = s.fault(r.Fault, tell)
-	case opCapture:
-		err = s.capture(ctx, conn, r.Capture, tell)
-	case opNames:
-		err = s.names(r.Names, tell)
-	case opTop:
-		err = s.top(ctx, conn, r.Top, tell)
-	case opTenant:
-		err = s.tenant(ctx, r.Tenant, tell)
-	case opQoS:
-		err = s.qos(ctx, r.QoS, tell)
-	case opSurvey:
-		err = s.survey(ctx, conn, r.Survey, tell)
-	case opMgmt:
-		err = s.mgmt(ctx, conn, r.Host, tell)
-	case opPair:
-		err = s.lend(ctx, conn, r.Hosts, tell)
-	default:
-		err = fmt.Errorf("the request's operation is %q: want one of %s", r.Op, strings.Join(operations, ", "))
-	}
+// mgmt lends a port of this fabric to a client until it hangs up.
+func (s *server) mgmt(ctx context.Context, q control.PortRequest, r *control.Reply[control.None]) error {
+	ref, err := endPort(s.f.Fabric, q.Host)
 	if err != nil {
-		_ = tell(refusal(err))
-		return
+		return err
 	}
-	_ = tell(answer{OK: true})
+	session, err := s.f.OpenMgmt(ref)
+	if err != nil {
+		return err
+	}
+	return control.ServePort(ctx, r, session)
+}
+
+// status looks at the fabric.
+func (s *server) status(ctx context.Context) status.Status {
+	return status.Gather(ctx, status.Source{Fabric: s.f.Fabric, Name: s.f.name, Version: version,
+		Topology: s.f.topology, Page: s.f.page, Started: s.f.started, Managers: s.subnets()})
 }
 
 // noNode is the error of a node that the fabric does not have.
@@ -162,8 +100,8 @@ func (s *server) noNode(name string) error {
 
 // lend gives a client two hosts to measure between for as long as it stays on the line: two tests at once
 // would measure each other.
-func (s *server) lend(ctx context.Context, conn net.Conn, hosts []string, tell func(answer) error) error {
-	p, err := s.f.pair(hosts)
+func (s *server) lend(ctx context.Context, q pairRequest, r *control.Reply[pair]) error {
+	p, err := s.f.pair(q.Hosts)
 	if err != nil {
 		return err
 	}
@@ -174,21 +112,16 @@ func (s *server) lend(ctx context.Context, conn net.Conn, hosts []string, tell f
 			"wait for it to end, or measure on a fabric of your own: softib perf TEST star:2")
 	}
 	defer func() { <-s.loan }()
-	if err := tell(answer{Pair: p}); err != nil {
+	if err := r.Say(*p); err != nil {
 		return err
 	}
-	hungUp := make(chan struct{})
-	go func() {
-		var b [1]byte
-		_, _ = conn.Read(b[:]) // nothing more comes but the end
-		close(hungUp)
-	}()
-	select {
-	case <-hungUp:
-		return nil
-	case <-ctx.Done():
+	heard, cancel := r.Heard(ctx)
+	defer cancel()
+	<-heard.Done()
+	if ctx.Err() != nil {
 		return next(fmt.Errorf("fabric %s was ended during the test", s.f.name), "softib up -d, then measure again")
 	}
+	return nil
 }
 
 // pair finds the two hosts of a test and what lies between them.

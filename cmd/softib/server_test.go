@@ -1,20 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"softib/operate/control"
 	"softib/proto/topo"
 	"softib/subnet/sm"
 )
@@ -59,44 +56,17 @@ func serving(t *testing.T) (place, *fabric, context.Context) {
 	return p, f, ctx
 }
 
-// exchange sends raw bytes and returns the lines of the answer.
-func exchange(t *testing.T, p place, text string) []answer {
-	t.Helper()
-	conn, err := net.Dial("unix", p.socket())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
-	// who says too much may be cut short
-	if _, err := conn.Write([]byte(text)); err != nil && !errors.Is(err, syscall.EPIPE) {
-		t.Fatal(err)
-	}
-	var answers []answer
-	for lines := bufio.NewScanner(conn); lines.Scan(); {
-		var a answer
-		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
-			t.Fatalf("%s: %v", lines.Text(), err)
-		}
-		answers = append(answers, a)
-	}
-	return answers
-}
-
+// TestProtocol: what a client gets wrong is told from what a fabric does.
 func TestProtocol(t *testing.T) {
 	p, _, _ := serving(t)
-	a := exchange(t, p, `{"v":1,"op":"status"}`+"\n")
-	if len(a) != 2 || a[0].Status == nil || a[0].Status.Hosts != 3 || !a[1].OK {
-		t.Errorf("status is answered with %+v", a)
+	st, err := p.status(t.Context())
+	if err != nil || st.Hosts != 3 {
+		t.Errorf("status is %+v, %v", st, err)
 	}
-	for _, bad := range []string{
-		"hello\n", "{}\n", `{"v":2,"op":"status"}` + "\n", `{"v":1,"op":"dance"}` + "\n",
-		`{"v":1,"op":"pair","hosts":["h1"]}` + "\n",
-		`{"v":1,"op":"pair","hosts":["h1","h9"]}` + "\n", strings.Repeat("[", 2*requestMax),
-	} {
-		a := exchange(t, p, bad)
-		if len(a) != 1 || a[0].Error == "" || a[0].OK {
-			t.Errorf("%.40q is answered with %+v", bad, a)
+	for _, hosts := range [][]string{{"h1"}, {"h1", "h9"}} {
+		err := askFabric(t.Context(), p, opPair, pairRequest{Hosts: hosts}, nil)
+		if exitCode(err) != exitUsage || nextOf(err) == "" {
+			t.Errorf("a test between %v is answered with %v", hosts, err)
 		}
 	}
 }
@@ -142,7 +112,7 @@ func TestOnePerfAtATime(t *testing.T) {
 
 func TestDown(t *testing.T) {
 	p, _, ctx := serving(t)
-	if err := p.call(t.Context(), request{Op: opDown}, func(answer) error { return nil }); err != nil {
+	if err := askFabric(t.Context(), p, opDown, control.None{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -160,7 +130,7 @@ func TestDownDuringPerf(t *testing.T) {
 	} {
 		p, _, _ := serving(t)
 		err := p.borrow(t.Context(), nil, func(ctx context.Context, _ *pair) error {
-			if err := p.call(t.Context(), request{Op: opDown}, func(answer) error { return nil }); err != nil {
+			if err := askFabric(t.Context(), p, opDown, control.None{}, nil); err != nil {
 				t.Error(err)
 			}
 			return result(ctx)

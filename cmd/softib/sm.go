@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +19,8 @@ import (
 	"softib/driver/live"
 	"softib/driver/smrun"
 	"softib/driver/umad"
+	"softib/operate/control"
+	"softib/operate/forwarding"
 	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -99,9 +100,7 @@ func (o *smCommand) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return p.call(cmd.Context(), request{Op: opSM, SM: &o.smRequest}, func(a answer) error {
-			return line(a.Line)
-		})
+		return askFabric(cmd.Context(), p, opSM, o.smRequest, line)
 	case "ibsim":
 		port, err := ibsim.Dial(cmd.Context(), ibsim.Config{Host: at, Socket: os.Getenv("IBSIM_SOCKNAME"),
 			Server: os.Getenv("IBSIM_SERVER_NAME")})
@@ -169,7 +168,7 @@ func (o *smCommand) manage(ctx context.Context, t smrun.Transport, cfg sm.Config
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	(&managed{run: r, opts: o.Options}).reloadOnHangup(ctx, log)
+	(&runningSM{run: r, opts: o.Options}).reloadOnHangup(ctx, log)
 	return runOnce(ctx, r, o.Once)
 }
 
@@ -277,11 +276,8 @@ func replaceFile(path string, text []byte) error {
 	return err
 }
 
-// manage runs a manager for a client, at a host of this fabric, until the client hangs up.
-func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell func(answer) error) error {
-	if r == nil {
-		return errors.New("the request has no manager: want its options")
-	}
+// runSM runs a subnet manager for a client, at a host of this fabric, until the client hangs up.
+func (s *server) runSM(ctx context.Context, r smRequest, out *control.Reply[string]) error {
 	own, err := r.Options.config()
 	if err != nil {
 		return err
@@ -292,7 +288,7 @@ func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell f
 			return next(err, "give that partition another key in the file")
 		}
 	}
-	ref, err := managerPort(s.f.Fabric, r.Host)
+	ref, err := smPort(s.f.Fabric, r.Host)
 	if err != nil {
 		return err
 	}
@@ -303,7 +299,7 @@ func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell f
 	g := s.f.Graph()
 	cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(g)
 	cfg.Groups = s.f.Groups()
-	toClient := eventLog(lineWriter(func(line string) { _ = tell(answer{Line: line}) }), "sm")
+	toClient := eventLog(lineWriter(func(line string) { _ = out.Say(line) }), "sm")
 	toLog := eventLog(s.f.log, "sm@"+g.Nodes[ref.Node].Name)
 	run, err := smrun.New(cfg, session, smrun.Options{Log: func(e sm.Event) { toClient(e); toLog(e) }})
 	if err != nil {
@@ -312,19 +308,14 @@ func (s *server) manage(ctx context.Context, conn net.Conn, r *smRequest, tell f
 			g.Hosts()[len(g.Hosts())-1].Name)
 	}
 	for _, n := range r.Options.notes {
-		_ = tell(answer{Line: time.Now().Format(logTime) + " sm policy: " + n})
+		_ = out.Say(time.Now().Format(logTime) + " sm policy: " + n)
 	}
-	defer s.managers.add(&managed{run: run, opts: r.Options, tenants: s.f.tenancy})()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	defer s.sms.add(&runningSM{run: run, opts: r.Options, tenants: s.f.tenancy})()
 	if t := s.f.tenancy; t != nil {
 		defer t.join(run, own)()
 	}
-	go func() {
-		var b [1]byte
-		_, _ = conn.Read(b[:]) // nothing more comes but the end
-		cancel()
-	}()
+	ctx, cancel := out.Heard(ctx)
+	defer cancel()
 	return runOnce(ctx, run, r.Once)
 }
 
@@ -336,10 +327,10 @@ func (w lineWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// managerPort is where a manager runs: at a node that was named, or in the first switch, as in switches that are sold
+// smPort is where a manager runs: at a node that was named, or in the first switch, as in switches that are sold
 // with one. The manager's port is a full member of the default partition, whatever the tenants: at a host that would be
 // a way around them.
-func managerPort(f *live.Fabric, name string) (topo.PortRef, error) {
+func smPort(f *live.Fabric, name string) (topo.PortRef, error) {
 	if name == "" {
 		for _, n := range f.Graph().Switches() {
 			for p := 1; p < len(n.Ports); p++ {
@@ -364,7 +355,7 @@ func endPort(f *live.Fabric, name string) (topo.PortRef, error) {
 		if n.IsSwitch() {
 			return topo.PortRef{Node: n.Index}, nil
 		}
-		return topo.PortRef{Node: n.Index, Port: cabledPort(n)}, nil
+		return topo.PortRef{Node: n.Index, Port: forwarding.CabledPort(n)}, nil
 	}
 	for _, h := range g.Hosts() {
 		for p := 1; p < len(h.Ports); p++ {
@@ -376,12 +367,17 @@ func endPort(f *live.Fabric, name string) (topo.PortRef, error) {
 	return topo.PortRef{}, errors.New("no host has a cable")
 }
 
-// cabledPort is the first port of a host that has a cable, or 1.
-func cabledPort(n *topo.Node) ib.PortNum {
-	for p := 1; p < len(n.Ports); p++ {
-		if n.Ports[p].Connected() {
-			return ib.PortNum(p)
-		}
+// subnets are the managers that run in this process.
+func (s *server) subnets() (list []manager.Subnet) {
+	s.sms.mu.Lock()
+	defer s.sms.mu.Unlock()
+	own := s.f.runner != nil
+	for _, x := range s.sms.list {
+		list = append(list, x.run)
+		own = own && x.run != s.f.runner
 	}
-	return 1
+	if own {
+		list = append(list, s.f.runner)
+	}
+	return list
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/operate/control"
+	"softib/operate/status"
 	"softib/proto/ib"
 )
 
@@ -45,7 +47,7 @@ themselves. The rest is what softib's own manager knows, if it is the master.`,
 					err = printJSON(cmd.OutOrStdout(), st)
 				} else {
 					t.page(first)
-					st.print(t)
+					(*statusText)(st).print(t)
 					for _, other := range p.running() {
 						if other != name {
 							t.say("also running: %s (softib status --name %s)", other, other)
@@ -79,11 +81,9 @@ func (p place) printStatus(ctx context.Context, w io.Writer) error {
 }
 
 // status asks a fabric how it is.
-func (p place) status(ctx context.Context) (st *status, err error) {
-	err = p.call(ctx, request{Op: opStatus}, func(a answer) error {
-		if a.Status != nil {
-			st = a.Status
-		}
+func (p place) status(ctx context.Context) (st *status.Status, err error) {
+	err = askFabric(ctx, p, opStatus, control.None{}, func(s status.Status) error {
+		st = &s
 		return nil
 	})
 	if err == nil && st == nil {
@@ -141,7 +141,10 @@ func (l *listing) few(n int, what string, each func(i int)) {
 	}
 }
 
-func (s *status) print(t *terminal) {
+// statusText prints a fabric's status for people.
+type statusText status.Status
+
+func (s *statusText) print(t *terminal) {
 	t.say("fabric    %s, process %d, up %s", t.bold(s.Name), s.PID, uptime(s.UptimeSec))
 	if l := t.under("topology"); 10+len(s.Topology)+2+len(s.Description) <= 80 {
 		l.say("%s: %s", s.Topology, s.Description)
@@ -190,7 +193,7 @@ func (s *status) print(t *terminal) {
 	t.under("carried").say("%s, %s", numbered(int(s.Packets), "packet", "packets"), bytesOf(s.Bytes))
 }
 
-func (s *status) printLinks(t *terminal) {
+func (s *statusText) printLinks(t *terminal) {
 	l := t.under("links")
 	if len(s.LinkKinds) == 0 {
 		l.say("none")
@@ -198,9 +201,9 @@ func (s *status) printLinks(t *terminal) {
 	for _, k := range s.LinkKinds {
 		text := fmt.Sprintf("%d %s", k.Count, k.State)
 		switch k.State {
-		case stateName(ib.PortActive):
+		case status.StateName(ib.PortActive):
 			text = t.green(text)
-		case stateName(ib.PortDown):
+		case status.StateName(ib.PortDown):
 			l.say("%s", t.red(text))
 			continue
 		}
@@ -217,7 +220,7 @@ func (s *status) printLinks(t *terminal) {
 	})
 }
 
-func (s *status) printSubnet(t *terminal) {
+func (s *statusText) printSubnet(t *terminal) {
 	n := &s.Subnet
 	if n.LIDs == 0 {
 		t.under("subnet").say("%s", t.red("no port has an address"))
@@ -249,7 +252,7 @@ func (s *status) printSubnet(t *terminal) {
 	})
 }
 
-func (s *status) printManagers(t *terminal) {
+func (s *statusText) printManagers(t *terminal) {
 	l := t.under("manager")
 	if len(s.Managers) == 0 {
 		l.say("%s", t.red("none runs on this fabric")+": softib sm, or softib exec HOST -- opensm")
@@ -286,7 +289,7 @@ func (s *status) printManagers(t *terminal) {
 	}
 }
 
-func (s *status) printRouting(t *terminal) {
+func (s *statusText) printRouting(t *terminal) {
 	l := t.under("routing")
 	r := s.Routing
 	if r == nil {
@@ -329,7 +332,7 @@ func wrapped(text string, width int) []string {
 	return append(lines, line)
 }
 
-func (s *status) printSweep(t *terminal) {
+func (s *statusText) printSweep(t *terminal) {
 	w := s.Sweep
 	if w == nil {
 		return

@@ -9,6 +9,7 @@ import (
 
 	"softib/driver/live"
 	"softib/node/hca"
+	"softib/operate/status"
 	"softib/subnet/sm"
 )
 
@@ -21,7 +22,7 @@ func TestStatusPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	st := asJSON[status](t, shown(t, "status", "--json"))
+	st := asJSON[status.Status](t, shown(t, "status", "--json"))
 	if len(st.Programs) != 1 {
 		t.Fatalf("programs are %+v: want one", st.Programs)
 	}
@@ -38,13 +39,13 @@ func TestProgramText(t *testing.T) {
 		Stats: hca.Stats{TxBytes: 5 << 20, RxBytes: 100, IPoIBTxBytes: 1 << 20, TxPackets: 3, Timeouts: 9}}
 	s.QPs[hca.RC][hca.StateRTS], s.QPs[hca.UD][hca.StateErr] = 3, 1
 	s.Stats.SendErrors[hca.WCRetryExcErr], s.Stats.RecvErrors[hca.WCWRFlushErr] = 2, 50
-	p := statusOf(&s)
+	p := status.ProgramOf(&s)
 	want := []string{
 		"h1 x, process 7, for 2m0s", "  sent 5.0 MiB, received 100 bytes", "  4 queue pairs: 3 RC in RTS, 1 UD in ERR",
 		"  1.0 MiB of what it carries is IP over InfiniBand",
 		"  2 requests have failed: --json says how",
 	}
-	if got := p.lines(newTerminal(io.Discard), version); !slices.Equal(got, want) {
+	if got := programLines(&p, newTerminal(io.Discard), version); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	if p.Errors["RETRY_EXC_ERR"] != 2 || p.Errors["WR_FLUSH_ERR"] != 50 || len(p.Errors) != 2 || p.Timeouts != 9 ||

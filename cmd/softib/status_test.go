@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"softib/driver/smrun"
+	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/subnet/sm"
@@ -16,20 +17,20 @@ import (
 func TestStatusIsTrue(t *testing.T) {
 	l := newLab(t, "fat-tree:radix=4,levels=2", &sm.Config{Engines: "dor,ftree", SweepInterval: -1, LMC: 1})
 	g := l.Graph()
-	st := asJSON[status](t, shown(t, "status", "--json"))
+	st := asJSON[status.Status](t, shown(t, "status", "--json"))
 	lids := 2*len(g.Hosts()) + len(g.Switches())
 	if st.Subnet.Prefix != "fe80::" || st.Subnet.LIDs != lids || st.Subnet.LMCMax != 1 ||
 		int(st.Subnet.LIDMax) < lids || st.Subnet.LIDMin != l.lidOf("h1") {
 		t.Errorf("the subnet is %+v", st.Subnet)
 	}
-	if p := st.Subnet.Partitions; len(p) != 1 || p[0] != (partitionStatus{Key: "0xffff", Name: "Default", Full: 8}) {
+	if p := st.Subnet.Partitions; len(p) != 1 || p[0] != (status.Partition{Key: "0xffff", Name: "Default", Full: 8}) {
 		t.Errorf("partitions are %+v", p)
 	}
 	if m := st.Managers; len(m) != 1 || m[0].Port != "leaf1[0]" || m[0].State != "Master" || !m[0].Own ||
 		m[0].LID != l.lidOf("leaf1") || !m[0].SMKeySet || m[0].Priority != 0 {
 		t.Errorf("managers are %+v", m)
 	}
-	if len(st.Subnet.MasterLIDs) != 1 || st.Subnet.MasterLIDs[0] != (masterLID{LID: l.lidOf("leaf1"),
+	if len(st.Subnet.MasterLIDs) != 1 || st.Subnet.MasterLIDs[0] != (status.MasterLID{LID: l.lidOf("leaf1"),
 		Ports: len(g.Nodes), Known: true}) {
 		t.Errorf("ports take for master: %+v", st.Subnet.MasterLIDs)
 	}
@@ -63,7 +64,7 @@ func TestStatusIsTrue(t *testing.T) {
 		t.Errorf("the manager counts %+v", c)
 	}
 	if len(st.LinksDown) != 0 || len(st.LinksDegraded) != 0 || len(st.LinkKinds) != 1 ||
-		st.LinkKinds[0] != (linkKind{"ACTIVE", "4x NDR", 400, 16}) {
+		st.LinkKinds[0] != (status.LinkKind{State: "ACTIVE", Rate: "4x NDR", Gbps: 400, Count: 16}) {
 		t.Errorf("links: %+v, down %+v, degraded %+v", st.LinkKinds, st.LinksDown, st.LinksDegraded)
 	}
 	out := shown(t, "status")
@@ -79,14 +80,14 @@ func TestStatusIsTrue(t *testing.T) {
 	}
 	x := g.ByName("leaf1").Ports[3]
 	far := fmt.Sprintf("%s[%d]", g.Nodes[x.Peer].Name, x.PeerPort)
-	st = asJSON[status](t, shown(t, "status", "--json"))
-	if len(st.LinksDown) != 1 || st.LinksDown[0] != (linkStatus{A: "leaf1[3]", B: far}) || st.LinkStates["DOWN"] != 1 {
+	st = asJSON[status.Status](t, shown(t, "status", "--json"))
+	if len(st.LinksDown) != 1 || st.LinksDown[0] != (status.Link{A: "leaf1[3]", B: far}) || st.LinkStates["DOWN"] != 1 {
 		t.Errorf("down: %+v, %v", st.LinksDown, st.LinkStates)
 	}
 	wants(t, shown(t, "status"), "1 DOWN", "DOWN      leaf1[3] - "+far)
 	l.waitLog(at, "sweep: swept (link state change at ", `"leaf1"`)
 	l.waitLog(at, "topology: link lost: ", "port 3 to ")
-	st = asJSON[status](t, shown(t, "status", "--json"))
+	st = asJSON[status.Status](t, shown(t, "status", "--json"))
 	if w := st.Sweep; w.Full || !strings.Contains(w.Why, "link state change") || st.Manager.Traps == 0 ||
 		st.Manager.Sweeps < 2 || len(st.Routing.Refused) != 1 {
 		t.Errorf("after the link went down: %+v, %+v, %+v", w, st.Manager, st.Routing)
@@ -103,8 +104,8 @@ func TestStatusIsTrue(t *testing.T) {
 	}
 	l.waitLog(at, "topology: link found: ")
 	l.waitLog(at, "sweep: swept", "1 degraded")
-	st = asJSON[status](t, shown(t, "status", "--json"))
-	if d := st.LinksDegraded; len(d) != 1 || d[0] != (linkStatus{A: "leaf1[3]", B: far, Rate: "1x NDR", Best: "4x NDR",
+	st = asJSON[status.Status](t, shown(t, "status", "--json"))
+	if d := st.LinksDegraded; len(d) != 1 || d[0] != (status.Link{A: "leaf1[3]", B: far, Rate: "1x NDR", Best: "4x NDR",
 		Why: "as enabled"}) {
 		t.Errorf("degraded: %+v", d)
 	}
@@ -128,7 +129,7 @@ func TestStatusOfOthers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { _ = r.Run(ctx) }()
 	<-r.Up()
-	st := asJSON[status](t, shown(t, "status", "--json"))
+	st := asJSON[status.Status](t, shown(t, "status", "--json"))
 	if m := st.Managers; len(m) != 1 || m[0].Port != "h2[1]" || m[0].Own || m[0].Priority != 9 ||
 		m[0].State != "Master" || st.Manager != nil || st.Routing != nil || st.Sweep != nil {
 		t.Errorf("managers are %+v, %+v", m, st.Manager)

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"softib/operate/control"
+	"softib/operate/manager"
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
-	"softib/proto/mad"
 	"softib/subnet/policy"
 )
 
@@ -104,8 +104,8 @@ func tenantCommand(cmd *cobra.Command, r *tenantRequest, print func(io.Writer, [
 			return err
 		}
 		list := []tenantShown{}
-		err = p.call(cmd.Context(), request{Op: opTenant, Tenant: r}, func(a answer) error {
-			list = append(list, a.Tenants...)
+		err = askFabric(cmd.Context(), p, opTenant, *r, func(some []tenantShown) error {
+			list = append(list, some...)
 			return nil
 		})
 		switch {
@@ -184,45 +184,18 @@ func checkTenant(cmd *cobra.Command, r *tenantRequest) error {
 			return usage(cmd, err)
 		}
 	}
-	if _, err := r.qos(nil); err != nil && r.Class == "" {
-		return usage(cmd, err)
+	if s := r.spec(); r.Class == "" {
+		if _, err := s.QoS(nil); err != nil {
+			return usage(cmd, err)
+		}
 	}
 	return nil
 }
 
-// qos is what the request says of traffic; t is the template in force, nil if there is none.
-func (r *tenantRequest) qos(t *policy.Template) (q tenant.QoS, err error) {
-	if r.SL != nil {
-		q.SL, q.HasSL = ib.SL(*r.SL), true
-	}
-	if r.Class != "" {
-		if t == nil {
-			return q, next(&usageError{fmt.Errorf("--class %s: no QoS template is in force", r.Class)},
-				"softib qos apply classic, or --sl N")
-		}
-		c, ok := t.Class(r.Class)
-		if !ok {
-			return q, next(&usageError{fmt.Errorf("--class %s: template %s has %s", r.Class, t.Name, t.ClassNames())},
-				"softib qos show %s", t.Name)
-		}
-		q.SL, q.HasSL = c.SL, true
-	}
-	if r.Rate != 0 {
-		var ok bool
-		if q.Rate, ok = mad.RateFromGbps(r.Rate); !ok {
-			return q, &tenant.InvalidError{Field: "rate", Value: fmt.Sprintf("%g Gb/s", r.Rate),
-				Want: "a rate of the standard: 2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, " +
-					"120, 168, 200, 300, 400, 600, 800 or 1200"}
-		}
-	}
-	if r.MTU != 0 {
-		var ok bool
-		if q.MTU, ok = ib.MTUFromBytes(r.MTU); !ok {
-			return q, &tenant.InvalidError{Field: "MTU", Value: strconv.Itoa(r.MTU),
-				Want: "256, 512, 1024, 2048 or 4096 bytes"}
-		}
-	}
-	return q, nil
+// spec is the tenant that is asked for.
+func (r *tenantRequest) spec() manager.TenantSpec {
+	return manager.TenantSpec{Name: r.Name, Hosts: r.Hosts, Key: r.PKey, SL: r.SL, Class: r.Class, RateGbps: r.Rate,
+		MTUBytes: r.MTU, Limited: r.Limited, Index0: r.Index0, IPoIB: r.IPoIB}
 }
 
 func newTenantAdd() *cobra.Command {
@@ -415,46 +388,37 @@ func (t *tenantShown) hosts() string {
 	return b.String()
 }
 
-// tenancy is the fabric's tenants.
-func (s *server) tenancy() (*tenancy, error) {
-	if s.f.tenancy == nil {
-		return nil, fmt.Errorf("fabric %s has no tenants", s.f.name)
-	}
-	return s.f.tenancy, nil
-}
-
 // tenant answers a client.
-func (s *server) tenant(ctx context.Context, r *tenantRequest, tell func(answer) error) error {
-	if r == nil {
-		return errors.New("the request has no tenant: want what to do")
-	}
-	t, err := s.tenancy()
-	if err != nil {
-		return err
+func (s *server) tenant(ctx context.Context, q tenantRequest, r *control.Reply[[]tenantShown]) error {
+	b := s.mgr.Tenants()
+	if b == nil {
+		return fmt.Errorf("fabric %s: %w", s.f.name, manager.ErrNoTenants)
 	}
 	var list []tenant.Tenant
+	var err error
 	one := func(x tenant.Tenant, err error) error {
-		list = append(list, x)
+		list = []tenant.Tenant{x}
 		return err
 	}
-	switch r.Do {
+	switch q.Do {
 	case tenantList:
-		list = t.book.List()
+		list = b.List()
 	case tenantShow:
-		x, ok := t.book.Get(r.Name)
+		x, ok := b.Get(q.Name)
 		if !ok {
-			err = fmt.Errorf("tenant: %q: %w", r.Name, tenant.ErrNotFound)
+			err = fmt.Errorf("tenant: %q: %w", q.Name, tenant.ErrNotFound)
 		}
 		err = one(x, err)
 	case tenantDelete:
-		err = t.book.Delete(ctx, r.Name)
-	case tenantCreate, tenantAdd, tenantRemove:
-		var x tenant.Tenant
-		if x, err = t.change(ctx, r); err == nil {
-			list = append(list, x)
-		}
+		err = s.mgr.DeleteTenant(ctx, q.Name)
+	case tenantCreate:
+		err = one(s.mgr.CreateTenant(ctx, q.spec()))
+	case tenantAdd:
+		err = one(s.mgr.EditHosts(ctx, q.Name, manager.HostChange{Add: q.Hosts, Limited: q.Limited, Index0: q.Index0}))
+	case tenantRemove:
+		err = one(s.mgr.EditHosts(ctx, q.Name, manager.HostChange{Remove: q.Hosts}))
 	default:
-		err = fmt.Errorf("the request asks to %q: want %s, %s, %s, %s, %s or %s", r.Do, tenantCreate, tenantAdd,
+		err = fmt.Errorf("the request asks to %q: want %s, %s, %s, %s, %s or %s", q.Do, tenantCreate, tenantAdd,
 			tenantRemove, tenantDelete, tenantList, tenantShow)
 	}
 	if err != nil {
@@ -462,11 +426,11 @@ func (s *server) tenant(ctx context.Context, r *tenantRequest, tell func(answer)
 	}
 	for len(list) > 0 { // a few at a time: lines have to stay short
 		n := min(len(list), 16)
-		a := answer{}
-		for i := range list[:n] {
-			a.Tenants = append(a.Tenants, t.show(&list[i]))
+		some := make([]tenantShown, n)
+		for i := range some {
+			some[i] = showTenant(s.mgr, &list[i])
 		}
-		if err := tell(a); err != nil {
+		if err := r.Say(some); err != nil {
 			return err
 		}
 		list = list[n:]
@@ -474,53 +438,21 @@ func (s *server) tenant(ctx context.Context, r *tenantRequest, tell func(answer)
 	return nil
 }
 
-// change makes, or gives or takes hosts.
-func (t *tenancy) change(ctx context.Context, r *tenantRequest) (tenant.Tenant, error) {
-	guids, err := t.e.Ports(r.Hosts...)
-	if err != nil {
-		return tenant.Tenant{}, err
-	}
-	members := make([]tenant.Member, len(guids))
-	for i, g := range guids {
-		members[i] = tenant.Member{GUID: g, Full: !r.Limited, Index0: r.Index0}
-	}
-	switch r.Do {
-	case tenantAdd:
-		return t.book.Add(ctx, r.Name, members...)
-	case tenantRemove:
-		return t.book.Remove(ctx, r.Name, guids...)
-	}
-	x := tenant.Tenant{Name: r.Name, Members: members, IPoIB: r.IPoIB}
-	var template *policy.Template
-	if p, ok := policy.TemplateByName(t.book.Template()); ok {
-		template = &p
-	}
-	if x.QoS, err = r.qos(template); err != nil {
-		return tenant.Tenant{}, err
-	}
-	if r.PKey != "" {
-		if x.Key, err = tenant.ParseKey(r.PKey); err != nil {
-			return tenant.Tenant{}, err
-		}
-	}
-	return t.book.Create(ctx, x)
-}
-
-// show is a tenant for people and scripts.
-func (t *tenancy) show(x *tenant.Tenant) tenantShown {
+// showTenant is a tenant for people and scripts.
+func showTenant(m *manager.Manager, x *tenant.Tenant) tenantShown {
 	out := tenantShown{Name: x.Name, PKey: x.Key.String(), Members: make([]memberShown, len(x.Members)), IPoIB: x.IPoIB,
 		Rate: x.Rate.Gbps()}
-	for i, m := range x.Members {
-		out.Members[i] = memberShown{GUID: m.GUID.String(), Membership: m.Membership(), Index0: m.Index0}
-		if n, p, ok := t.e.HostOf(m.GUID); ok {
+	for i, y := range x.Members {
+		out.Members[i] = memberShown{GUID: y.GUID.String(), Membership: y.Membership(), Index0: y.Index0}
+		if n, p, ok := m.Enforcer().HostOf(y.GUID); ok {
 			out.Members[i].Host, out.Members[i].Port = n.Name, p
 		}
 	}
 	if x.HasSL {
 		sl := uint8(x.SL)
 		out.SL = &sl
-		if p, ok := policy.TemplateByName(t.book.Template()); ok {
-			for _, c := range p.Classes {
+		if t := m.Template(); t != nil {
+			for _, c := range t.Classes {
 				if c.SL == x.SL {
 					out.Class = c.Name
 				}
@@ -536,9 +468,13 @@ func (t *tenancy) show(x *tenant.Tenant) tenantShown {
 // tenantTrouble adds what to do next to an error.
 func (s *server) tenantTrouble(err error) error {
 	name := place{name: s.f.name}.flag()
+	if e, ok := errors.AsType[*manager.ClassError](err); ok {
+		if e.Template == nil {
+			return next(&usageError{fmt.Errorf("--%w", err)}, "softib qos apply classic, or --sl N")
+		}
+		return next(&usageError{fmt.Errorf("--%w", err)}, "softib qos show %s", e.Template.Name)
+	}
 	switch {
-	case nextOf(err) != "":
-		return err
 	case errors.Is(err, tenant.ErrInvalid):
 		return next(&usageError{err}, "softib tenant create --help%s", name)
 	case errors.Is(err, tenant.ErrExists):

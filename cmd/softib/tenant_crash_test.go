@@ -263,8 +263,8 @@ func (c *crash) batch(n int, killAfter time.Duration) {
 	began := time.Now()
 	for _, x := range calls {
 		wg.Go(func() {
-			x.err = c.place.call(ctx, request{Op: opTenant, Tenant: &x.r}, func(a answer) error {
-				x.shown = append(x.shown, a.Tenants...)
+			x.err = askFabric(ctx, c.place, opTenant, x.r, func(list []tenantShown) error {
+				x.shown = append(x.shown, list...)
 				return nil
 			})
 		})
@@ -338,9 +338,9 @@ func (c *crash) check() {
 	list := map[string]model{}
 	ctx, cancel := context.WithTimeout(c.t.Context(), 60*time.Second)
 	defer cancel()
-	err := c.place.call(ctx, request{Op: opTenant, Tenant: &tenantRequest{Do: tenantList}}, func(a answer) error {
-		for i := range a.Tenants {
-			list[a.Tenants[i].Name] = modelOf(&a.Tenants[i])
+	err := askFabric(ctx, c.place, opTenant, tenantRequest{Do: tenantList}, func(some []tenantShown) error {
+		for i := range some {
+			list[some[i].Name] = modelOf(&some[i])
 		}
 		return nil
 	})

@@ -135,8 +135,7 @@ func TestTenantsOfRunningPrograms(t *testing.T) {
 	p := place{filepath.Join(s.dir, "softib"), defaultName}
 	do := func(r tenantRequest) {
 		t.Helper()
-		if err := p.call(t.Context(), request{Op: opTenant, Tenant: &r},
-			func(answer) error { return nil }); err != nil {
+		if err := askFabric(t.Context(), p, opTenant, r, func([]tenantShown) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

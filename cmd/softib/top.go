@@ -16,7 +16,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"softib/operate/control"
 	"softib/operate/manager"
+	"softib/operate/status"
 	"softib/proto/ib"
 )
 
@@ -113,12 +115,12 @@ const (
 )
 
 // top answers a client with one answer for each sample until it hangs up.
-func (s *server) top(ctx context.Context, conn net.Conn, r *topRequest, tell func(answer) error) error {
-	if r == nil || !slices.Contains(topOrders, r.By) {
+func (s *server) top(ctx context.Context, q topRequest, r *control.Reply[topShown]) error {
+	if !slices.Contains(topOrders, q.By) {
 		return errors.New("the request has no order: want traffic, errors or wait")
 	}
 	nodes := map[int]bool{}
-	for _, name := range r.Nodes {
+	for _, name := range q.Nodes {
 		n, err := s.mgr.Node(name)
 		if err != nil {
 			return s.noNode(name)
@@ -133,7 +135,7 @@ func (s *server) top(ctx context.Context, conn net.Conn, r *topRequest, tell fun
 		defer cancel()
 		var b [1]byte
 		for {
-			if _, err := conn.Read(b[:]); err != nil {
+			if _, err := r.Conn.Read(b[:]); err != nil {
 				return
 			}
 			for _, o := range topOrders {
@@ -148,10 +150,10 @@ func (s *server) top(ctx context.Context, conn net.Conn, r *topRequest, tell fun
 		}
 	}()
 	bell := s.mgr.Samples(ctx)
-	by := r.By
+	by := q.By
 	// The first is counted up to now, for those who look only once.
 	for sample := s.mgr.Fresh(); ; sample = s.mgr.Sample() {
-		if err := tell(answer{Top: topOf(s.mgr, sample, by, r.Lines, nodes)}); err != nil {
+		if err := r.Say(topOf(s.mgr, sample, by, q.Lines, nodes)); err != nil {
 			return err
 		}
 		select {
@@ -164,9 +166,9 @@ func (s *server) top(ctx context.Context, conn net.Conn, r *topRequest, tell fun
 }
 
 // topOf picks the foremost ports of a sample. With nodes it is among theirs.
-func topOf(m *manager.Manager, s *manager.Sample, by string, lines int, nodes map[int]bool) *topShown {
+func topOf(m *manager.Manager, s *manager.Sample, by string, lines int, nodes map[int]bool) topShown {
 	g := m.Graph()
-	x := &topShown{At: s.At, Interval: s.Interval.Seconds(), By: by, Active: s.Active, Down: s.Down,
+	x := topShown{At: s.At, Interval: s.Interval.Seconds(), By: by, Active: s.Active, Down: s.Down,
 		Cables: len(m.Cables()), Hosts: s.XmitBytes}
 	var order []int
 	for i, r := range m.Ports() {
@@ -199,7 +201,7 @@ func topOf(m *manager.Manager, s *manager.Sample, by string, lines int, nodes ma
 	for _, i := range order[:min(lines, len(order))] {
 		r, p := m.Ports()[i], &s.Ports[i]
 		row := topRow{
-			Port: g.PortName(r), State: stateName(p.State), Xmit: float64(p.XmitBytes), Rcv: float64(p.RcvBytes),
+			Port: g.PortName(r), State: status.StateName(p.State), Xmit: float64(p.XmitBytes), Rcv: float64(p.RcvBytes),
 			Pkts: float64(p.XmitPkts + p.RcvPkts),
 			Busy: p.Utilisation(), Wait: float64(p.Wait), Errors: float64(p.Errors),
 			Total: manager.ErrorTotal(&p.Counters),
@@ -249,17 +251,14 @@ func top(ctx context.Context, p place, r topRequest, rounds int, t *terminal, as
 		defer fmt.Fprint(t.w, "\x1b[?25h\n")
 	}
 	shown := 0
-	err = p.callOn(ctx, conn, request{Op: opTop, Top: &r}, func(a answer) error {
-		if a.Top == nil {
-			return nil
-		}
+	err = p.failed(opTop.Call(ctx, conn, r, func(x topShown) error {
 		// The first sample of a young fabric has no rates yet.
-		if rounds > 0 && a.Top.Interval == 0 && shown == 0 && !live {
+		if rounds > 0 && x.Interval == 0 && shown == 0 && !live {
 			return nil
 		}
 		shown++
 		if asJSON {
-			if err := json.NewEncoder(t.w).Encode(a.Top); err != nil {
+			if err := json.NewEncoder(t.w).Encode(x); err != nil {
 				return err
 			}
 		} else {
@@ -267,13 +266,13 @@ func top(ctx context.Context, p place, r topRequest, rounds int, t *terminal, as
 			if t.isTTY {
 				size = screenSize()
 			}
-			a.Top.print(t, live, size)
+			x.print(t, live, size)
 		}
 		if rounds > 0 && shown >= rounds {
 			return errEnough
 		}
 		return nil
-	})
+	}))
 	if errors.Is(err, errEnough) || live && ctx.Err() != nil {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/proto/ib"
+	"softib/operate/forwarding"
 	"softib/proto/topo"
 )
 
@@ -110,7 +110,7 @@ there. --name tells which fabric.
 type loaded struct {
 	*topo.Graph
 	title string
-	held  *heldTables
+	held  *forwarding.Held
 }
 
 // loadOrLive reads a topology, or asks the running fabric for its own.
@@ -125,35 +125,15 @@ func loadOrLive(ctx context.Context, out *reporter, arg, name string) (*loaded, 
 	}
 	l := &loaded{title: "fabric " + name}
 	err = out.during("reading the fabric", func() (err error) {
-		if l.held, err = p.askTables(ctx, routeRequest{Topology: true}); err != nil {
+		if l.held, err = p.heldTables(ctx, routeRequest{Topology: true}); err != nil {
 			return err
 		}
-		if l.held.w.Topology == "" {
+		if l.held.Network.Topology == "" {
 			return next(fmt.Errorf("fabric %s does not say how it is cabled: it is of an older softib", name),
 				"softib down%s, then softib up -d", p.flag())
 		}
-		l.Graph, err = topo.Parse(l.title, []byte(l.held.w.Topology))
+		l.Graph, err = topo.Parse(l.title, []byte(l.held.Network.Topology))
 		return err
 	})
 	return l, err
-}
-
-// cabled is the fabric's graph as its links are: without those that are down, at the rates that they came up with.
-func (f *fabric) cabled() *topo.Graph {
-	g := f.Graph().Clone()
-	for _, c := range f.Graph().Cables() {
-		if min(f.PortState(c.A), f.PortState(c.B)) <= ib.PortDown {
-			if err := g.Disconnect(c.A.Node, c.A.Port); err != nil {
-				panic(err) // the clone has every cable of its original
-			}
-			continue
-		}
-		for _, end := range [2]topo.PortRef{c.A, c.B} {
-			if pi, ok := f.PortInfo(end); ok && pi.Rate().Mbps() > 0 {
-				x := g.Port(end)
-				x.Width, x.Speed = pi.Rate().Width, pi.Rate().Speed
-			}
-		}
-	}
-	return g
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	cabling "softib/operate/wiring"
+	"softib/operate/wiring"
 	"softib/proto/topo"
 )
 
@@ -30,7 +30,7 @@ across rows, and down, and is rounded up to what is sold. Without --layout they 
 the topology's own if it has any; else a layout is made up: leaves at the top of
 racks with their hosts, switches above them in the middle of rows.
 
-` + cabling.LayoutFormat + `
+` + wiring.LayoutFormat + `
 ` + topologyHelp() + liveHelp,
 		Example: `  softib topo bom
   softib topo bom fat-tree:radix=64,levels=2,speed=NDR
@@ -64,28 +64,28 @@ racks with their hosts, switches above them in the middle of rows.
 	return cmd
 }
 
-func makeBill(g *topo.Graph, file string) (*cabling.Bill, error) {
-	var l *cabling.Layout
+func makeBill(g *topo.Graph, file string) (*wiring.Bill, error) {
+	var l *wiring.Layout
 	switch {
 	case file != "":
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, next(err, "name a layout file: softib topo bom --help describes it")
 		}
-		if l, err = cabling.ParseLayout(file, string(text)); err != nil {
+		if l, err = wiring.ParseLayout(file, string(text)); err != nil {
 			return nil, next(err, "mend that line: softib topo bom --help describes the format")
 		}
-	case !cabling.HasLengths(g):
-		l = cabling.DefaultLayout(g)
+	case !wiring.HasLengths(g):
+		l = wiring.DefaultLayout(g)
 	}
-	b, err := cabling.NewBill(g, l)
-	if errors.Is(err, cabling.ErrNotPlaced) {
+	b, err := wiring.NewBill(g, l)
+	if errors.Is(err, wiring.ErrNotPlaced) {
 		return nil, next(fmt.Errorf("%s: %w", file, err), "add place lines to %s, such as: place h1..h18 A1 1", file)
 	}
 	return b, err
 }
 
-func printBill(t *terminal, title string, b *cabling.Bill) {
+func printBill(t *terminal, title string, b *wiring.Bill) {
 	rows(t.under("topology"), fmt.Sprintf("%s: %s", title, b.Describe))
 	where := b.Lengths
 	if b.Racks > 0 {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	cabling "softib/operate/wiring"
+	"softib/operate/wiring"
 	"softib/proto/topo"
 	"softib/subnet/sm"
 )
@@ -60,7 +60,7 @@ type topoCheckOptions struct {
 type checked struct {
 	Subject string `json:"subject"`
 	Plan    string `json:"plan,omitempty"`
-	*cabling.Report
+	*wiring.Report
 }
 
 func (o *topoCheckOptions) run(cmd *cobra.Command, subject string) error {
@@ -69,9 +69,9 @@ func (o *topoCheckOptions) run(cmd *cobra.Command, subject string) error {
 	if err != nil {
 		return err
 	}
-	opts := cabling.Options{Engines: sm.DefaultEngines, Seed: 1}
-	if l.held != nil && len(l.held.w.Net.Dests) > 0 {
-		opts.Net, opts.Tables = l.held.w.Net, l.held.tables()
+	opts := wiring.Options{Engines: sm.DefaultEngines, Seed: 1}
+	if l.held != nil && len(l.held.Network.Net.Dests) > 0 {
+		opts.Net, opts.Tables = l.held.Network.Net, l.held.Tables()
 	}
 	if o.plan != "" {
 		plan, err := loadOrLive(cmd.Context(), out, o.plan, o.name)
@@ -103,21 +103,21 @@ func (o *topoCheckOptions) run(cmd *cobra.Command, subject string) error {
 }
 
 // checkWiring checks while the user may interrupt.
-func checkWiring(ctx context.Context, out *reporter, x *checked, g *topo.Graph, o cabling.Options) error {
+func checkWiring(ctx context.Context, out *reporter, x *checked, g *topo.Graph, o wiring.Options) error {
 	c := &checking{out: out}
-	return c.during(ctx, "checking the wiring", func() { x.Report = cabling.Check(g, o) })
+	return c.during(ctx, "checking the wiring", func() { x.Report = wiring.Check(g, o) })
 }
 
 // counts sums the findings up.
 func (x *checked) counts() string {
 	var parts []string
-	if n := x.Count(cabling.Broken); n > 0 {
+	if n := x.Count(wiring.Broken); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d broken", n))
 	}
-	if n := x.Count(cabling.Warning); n > 0 {
+	if n := x.Count(wiring.Warning); n > 0 {
 		parts = append(parts, numbered(n, "warning", "warnings"))
 	}
-	if n := x.Count(cabling.Note); n > 0 {
+	if n := x.Count(wiring.Note); n > 0 {
 		parts = append(parts, numbered(n, "note", "notes"))
 	}
 	if len(parts) == 0 {
@@ -242,7 +242,7 @@ func (x *checked) printFindings(t *terminal, all bool) {
 			t.say("")
 		}
 		word := fmt.Sprintf("%-8v", f.Severity)
-		if f.Severity != cabling.Note {
+		if f.Severity != wiring.Note {
 			word = t.red(word)
 		}
 		for j, line := range wrapped(fmt.Sprintf("%v: %s", f.Kind, f.Text), 70) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	cabling "softib/operate/wiring"
+	"softib/operate/wiring"
 )
 
 func newTopoDiff() *cobra.Command {
@@ -35,7 +35,7 @@ status is 1 if anything differs.
 			if err != nil {
 				return err
 			}
-			d := cabling.Diff(a.Graph, b.Graph)
+			d := wiring.Diff(a.Graph, b.Graph)
 			t := newTerminal(cmd.OutOrStdout())
 			if o.asJSON {
 				if err := printJSON(t.w, d); err != nil {
@@ -59,7 +59,7 @@ status is 1 if anything differs.
 	return cmd
 }
 
-func printDifference(t *terminal, d *cabling.Difference, a, b string, all bool) {
+func printDifference(t *terminal, d *wiring.Difference, a, b string, all bool) {
 	rows(t.under("A"), fmt.Sprintf("%s: %s", a, d.A))
 	rows(t.under("B"), fmt.Sprintf("%s: %s", b, d.B))
 	rows(t.under("of A in B"), d.Matched.String())

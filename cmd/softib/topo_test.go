@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	cabling "softib/operate/wiring"
+	"softib/operate/wiring"
 	"softib/proto/ib"
 	"softib/proto/topo"
 )
@@ -55,8 +55,8 @@ func TestTopoCheck(t *testing.T) {
 		t.Error("exit status 0")
 	}
 	x := asJSON[checked](t, out)
-	if x.OK || !x.IsTree || x.Plan != spec || len(x.Findings) != 1 || x.Findings[0].Kind != cabling.Missing ||
-		x.Findings[0].Wanted[0] != (cabling.Wire{A: "leaf3[6]", B: "spine2[3]"}) || x.Matched.ByGUID != 44 {
+	if x.OK || !x.IsTree || x.Plan != spec || len(x.Findings) != 1 || x.Findings[0].Kind != wiring.Missing ||
+		x.Findings[0].Wanted[0] != (wiring.Wire{A: "leaf3[6]", B: "spine2[3]"}) || x.Matched.ByGUID != 44 {
 		t.Errorf("%s", out)
 	}
 	// Long lists are cut.
@@ -106,8 +106,8 @@ func TestTopoDiff(t *testing.T) {
 		"only in A: leaf3[6] spine2[3]")
 	wants(t, broken(t, exitFailed, nil, "topo", "diff", file, spec), "only in B: leaf3[6] spine2[3]")
 	out, _, err := softib(t, "topo", "diff", file, spec, "--json")
-	if d := asJSON[cabling.Difference](t, out); err == nil || d.Same || len(d.Changes) != 1 ||
-		d.Changes[0].Kind != cabling.Extra {
+	if d := asJSON[wiring.Difference](t, out); err == nil || d.Same || len(d.Changes) != 1 ||
+		d.Changes[0].Kind != wiring.Extra {
 		t.Errorf("%v %s", err, out)
 	}
 	wants(t, broken(t, exitFailed, nil, "topo", "diff", "star:40", "star:4"), "and 16 more: --all lists them")

@@ -195,8 +195,8 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		return err
 	}
 	if f.runner != nil {
-		x := &managed{run: f.runner, opts: o.sm, tenants: tenants}
-		s.managers.add(x)
+		x := &runningSM{run: f.runner, opts: o.sm, tenants: tenants}
+		s.sms.add(x)
 		if o.reportFD != 0 {
 			x.reloadOnHangup(ctx, os.Stderr)
 		}

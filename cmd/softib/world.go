@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +17,7 @@ import (
 	"softib/capi/hostfiles"
 	"softib/capi/umad"
 	"softib/driver/live"
+	"softib/operate/control"
 	"softib/proto/ib"
 )
 
@@ -130,31 +128,33 @@ func (w *world) open(host string, plain bool) (e entry, user *os.File, release f
 // enterPatience is how long softib-enter may take to tell of the namespace.
 const enterPatience = 10 * time.Second
 
+// enterRequest is for the files of a host, with Plain for none.
+type enterRequest struct {
+	Host  string `json:"host"`
+	Plain bool   `json:"plain,omitempty"`
+}
+
 // enter answers softib exec, and keeps the host's files fresh until the program and all that it started have ended.
-func (s *server) enter(ctx context.Context, conn *net.UnixConn, host string, plain bool) error {
-	e, user, release, err := s.world.open(host, plain)
+func (s *server) enter(ctx context.Context, q enterRequest, r *control.Reply[entry]) error {
+	e, user, release, err := s.world.open(q.Host, q.Plain)
 	if errors.Is(err, hostfiles.ErrNoHost) {
-		return s.noNode(host)
+		return s.noNode(q.Host)
 	}
 	if err != nil {
 		return err
 	}
-	line, err := json.Marshal(answer{Entry: &e})
-	if err != nil {
-		release()
-		return err
-	}
-	var rights []byte
+	var files []*os.File
 	if user != nil {
-		rights = syscall.UnixRights(int(user.Fd()))
+		files = append(files, user)
 	}
-	if _, _, err := conn.WriteMsgUnix(append(line, '\n'), rights, nil); err != nil || e.Tree == "" {
+	if err := r.SayFiles(e, files...); err != nil || e.Tree == "" {
 		release()
 		return err
 	}
+	conn := r.Conn
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	_ = conn.SetReadDeadline(time.Now().Add(enterPatience))
-	_, files, err := readRights(conn, make([]byte, 1))
+	_, files, err = control.ReadFiles(conn, make([]byte, 1))
 	if err != nil || len(files) != 1 {
 		for _, f := range files {
 			f.Close()
@@ -167,30 +167,6 @@ func (s *server) enter(ctx context.Context, conn *net.UnixConn, host string, pla
 	return nil
 }
 
-// readRights reads from a connection, and the descriptors that come along.
-func readRights(conn *net.UnixConn, b []byte) (n int, files []*os.File, err error) {
-	oob := make([]byte, syscall.CmsgSpace(4*4))
-	n, oobn, _, _, err := conn.ReadMsgUnix(b, oob)
-	if err != nil {
-		return n, nil, err
-	}
-	messages, err := syscall.ParseSocketControlMessage(oob[:oobn])
-	if err != nil {
-		return n, nil, err
-	}
-	for i := range messages {
-		fds, err := syscall.ParseUnixRights(&messages[i])
-		if err != nil {
-			continue // credentials, say
-		}
-		for _, fd := range fds {
-			syscall.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "received"))
-		}
-	}
-	return n, files, nil
-}
-
 // enter asks the fabric how a program gets to see a host. The connection stays open for softib-enter.
 func (p place) enter(ctx context.Context, host string, plain bool) (e entry, user *os.File, conn *net.UnixConn,
 	err error) {
@@ -199,47 +175,13 @@ func (p place) enter(ctx context.Context, host string, plain bool) (e entry, use
 		return e, nil, nil, err
 	}
 	conn = c.(*net.UnixConn)
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	failed := func(err error) (entry, *os.File, *net.UnixConn, error) {
+	e, files, err := opEnter.First(ctx, conn, enterRequest{Host: host, Plain: plain})
+	if err != nil {
 		conn.Close()
-		return entry{}, nil, nil, err
-	}
-	if err := json.NewEncoder(conn).Encode(request{Version: protocolVersion, Op: opEnter, Host: host,
-		Plain: plain}); err != nil {
-		return failed(fmt.Errorf("fabric %s: %w", p.name, err))
-	}
-	var line []byte
-	var files []*os.File
-	for !bytes.Contains(line, []byte{'\n'}) {
-		b := make([]byte, 4096)
-		n, fs, err := readRights(conn, b)
-		files = append(files, fs...)
-		if err == nil && n == 0 {
-			err = errors.New("it hung up before it had answered")
-		}
-		if err != nil {
-			if ctx.Err() != nil {
-				err = ctx.Err()
-			}
-			return failed(next(fmt.Errorf("fabric %s: %w", p.name, err), "softib status --name %s, or see %s", p.name,
-				p.log()))
-		}
-		line = append(line, b[:n]...)
-	}
-	line, _, _ = bytes.Cut(line, []byte{'\n'}) // that it is all may have come as well
-	var a answer
-	if err := json.Unmarshal(line, &a); err != nil {
-		return failed(fmt.Errorf("fabric %s: %w", p.name, err))
-	}
-	if err := a.err(); err != nil {
-		return failed(err)
-	}
-	if a.Entry == nil {
-		return failed(fmt.Errorf("fabric %s: the answer says nothing of %s", p.name, host))
+		return entry{}, nil, nil, p.failed(err)
 	}
 	if len(files) > 0 {
 		user = files[0]
 	}
-	return *a.Entry, user, conn, nil
+	return e, user, conn, nil
 }

@@ -52,6 +52,14 @@ func (h *Histogram) Count() (n uint64) {
 	return n
 }
 
+// Below is how many times were shorter than d, where a bucket begins with d; else those of d's bucket are left out.
+func (h *Histogram) Below(d time.Duration) (n uint64) {
+	for _, k := range h[:bucketOf(d)] {
+		n += k
+	}
+	return n
+}
+
 // Sum is about what all times add up to.
 func (h *Histogram) Sum() time.Duration {
 	sum := 0.0

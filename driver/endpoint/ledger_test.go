@@ -65,6 +65,12 @@ func TestHistogram(t *testing.T) {
 			t.Errorf("quantile %v is %v: want %v, within 7%%", q, got, want)
 		}
 	}
+	for d := time.Nanosecond; d < time.Second; d *= 2 {
+		want, _ := slices.BinarySearch(all, d)
+		if got := h.Below(d); got != uint64(want) {
+			t.Errorf("%d are shorter than %v: want %d", got, d, want)
+		}
+	}
 	if h.Count() != uint64(len(all)) {
 		t.Errorf("%d times: want %d", h.Count(), len(all))
 	}

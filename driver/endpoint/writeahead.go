@@ -194,7 +194,8 @@ func (p *peer) write(list *iovec, addr uint64, data []byte) bool {
 	if len(data) >= backwardMin && int8(addr) > 0 && !forward() {
 		return false
 	}
-	n, _, e := syscall.RawSyscall6(unix.SYS_PWRITEV, uintptr(p.fd), uintptr(unsafe.Pointer(list)), 1, uintptr(addr), 0, 0)
+	n, _, e := syscall.RawSyscall6(unix.SYS_PWRITEV, uintptr(p.fd), uintptr(unsafe.Pointer(list)), 1, uintptr(addr), 0,
+		0)
 	return e == 0 && int(n) == len(data)
 }
 

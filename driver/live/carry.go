@@ -250,7 +250,7 @@ func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 		out.countMgmt(true, vl, p.sl, 1)
 	}
 	if p.probe != nil {
-		p.probe.lost(out.ref(), link.LinkDown) // unless it gets further
+		p.probe.At, p.probe.Reason = out.ref(), link.LinkDown // unless it gets further
 	}
 	if in == nil {
 		return place{}, false

@@ -1,40 +1,24 @@
 package live
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
+	"softib/node/inspect"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
 )
 
+// What a cable does beyond carrying packets, in the terms of those who rehearse it.
+type (
+	Fault      = inspect.Fault
+	FaultState = inspect.FaultState
+)
+
 // ErrFault is matched when a fault or a capture cannot be as asked.
-var ErrFault = errors.New("no such fault")
-
-// Fault is what a cable does beyond carrying packets, in both directions. Packets of programs in processes of their own
-// have all of it; management packets, which are carried at once, are lost and corrupted but take no time.
-type Fault struct {
-	// BER is the probability of each bit to be flipped. A packet with a flipped bit fails its CRC and is discarded
-	// where it comes in, and counts as an error there.
-	BER float64
-	// Drop is the probability of each packet to vanish.
-	Drop float64
-	// Rate is how many bits go over the cable in a second, headers and CRCs included; 0 is as many as this machine can.
-	Rate int64
-	// Delay is how long a packet is on its way, besides. As on any long cable, no more can be on the way than the
-	// buffer at its end holds.
-	Delay time.Duration
-}
-
-// FaultState is a fault that is set, and what it has done so far.
-type FaultState struct {
-	Port topo.PortRef // where it was set
-	Fault
-	Dropped, Corrupted uint64
-}
+var ErrFault = inspect.ErrFault
 
 // cable is a cable that has, or had, a fault. Both of its ends have it.
 type cable struct {
@@ -43,8 +27,8 @@ type cable struct {
 	bits float64 // until the next bit error
 }
 
-// check says what is wrong with a fault.
-func (f Fault) check() error {
+// checkFault says what is wrong with a fault.
+func checkFault(f Fault) error {
 	switch {
 	case !(f.BER >= 0 && f.BER < 1):
 		return fmt.Errorf("live: bit error rate %v: want at least 0 and less than 1: %w", f.BER, ErrFault)
@@ -67,7 +51,7 @@ const (
 // SetFault makes the cable at a port a bad one, in place of whatever it was. Ways of programs that cross it lead
 // through the switches, packet by packet, from now on.
 func (f *Fabric) SetFault(r topo.PortRef, fault Fault) error {
-	if err := fault.check(); err != nil {
+	if err := checkFault(fault); err != nil {
 		return err
 	}
 	f.mu.Lock()

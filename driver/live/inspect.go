@@ -3,6 +3,7 @@ package live
 import (
 	"slices"
 
+	"softib/node/inspect"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
@@ -72,21 +73,11 @@ func (f *Fabric) PKeys(ref topo.PortRef) []ib.PKey {
 	return keys
 }
 
-// SwitchTables is what a switch holds.
-type SwitchTables struct {
-	LID ib.LID
-	LMC uint8
-	// LFT has the port for each LID up to LinearFDBTop.
-	LFT []ib.PortNum
-	// Groups are the multicast LIDs that have ports.
-	Groups []GroupPorts
-}
-
-// GroupPorts are the ports that a switch copies packets of a multicast LID to.
-type GroupPorts struct {
-	MLID  ib.LID
-	Ports []ib.PortNum
-}
+// What a switch holds, in the terms of those who ask.
+type (
+	SwitchTables = inspect.SwitchTables
+	GroupPorts   = inspect.GroupPorts
+)
 
 // Tables reads the forwarding tables of a switch as they are, whoever wrote them. It is false for a node that is none.
 func (f *Fabric) Tables(node int) (t SwitchTables, ok bool) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"softib/node/inspect"
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -66,6 +67,15 @@ func (f *Fabric) OpenMgmt(ref topo.PortRef) (*Session, error) {
 	}
 	p.users++
 	return &Session{p: p, bell: make(chan struct{}, 1)}, nil
+}
+
+// MgmtSession is OpenMgmt for those who take a session of any fabric.
+func (f *Fabric) MgmtSession(ref topo.PortRef) (inspect.Session, error) {
+	s, err := f.OpenMgmt(ref)
+	if err != nil {
+		return nil, err // and no session that is there and nil
+	}
+	return s, nil
 }
 
 // Register makes an agent, as umad_register does.

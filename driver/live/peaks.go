@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"softib/driver/endpoint"
+	"softib/node/inspect"
 	"softib/proto/topo"
 )
 
@@ -15,14 +16,14 @@ import (
 // own hosts, in its process, are not in it.
 
 // PortPeak is the most that a port has carried in one BurstWindow.
-type PortPeak struct {
-	Port topo.PortRef
-	// Xmit and Rcv are bytes, headers included.
-	Xmit, Rcv uint64
-}
+type PortPeak = inspect.PortPeak
 
-// BurstWindow is how long the moments are that peaks are of.
-const BurstWindow = endpoint.BurstWindow
+// BurstWindow is how long the moments are that peaks are of, as programs write them down and as operators read them:
+// the second line does not compile where the two differ.
+const (
+	BurstWindow = endpoint.BurstWindow
+	_           = -uint64(inspect.BurstWindow ^ BurstWindow)
+)
 
 // PeaksKept is how far back peaks are remembered.
 const PeaksKept = peakSeconds * time.Second

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"softib/node/inspect"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -11,21 +12,7 @@ import (
 )
 
 // Probed is what became of a probe.
-type Probed struct {
-	// Arrived says that the adapter at its end has taken it, and At is that port. Else At is where it vanished and
-	// Reason why; where an adapter refused it, KeyRefused is set.
-	Arrived    bool
-	At         topo.PortRef
-	Reason     link.Reason
-	KeyRefused bool
-}
-
-// IsKey reports whether a partition is why the probe vanished.
-func (p *Probed) IsKey() bool {
-	return !p.Arrived && (p.KeyRefused || p.Reason == link.PKeyIn || p.Reason == link.PKeyOut)
-}
-
-func (p *Probed) lost(at topo.PortRef, why link.Reason) { p.At, p.Reason = at, why }
+type Probed = inspect.Probed
 
 // Probe sends one packet from a host's port to an address with a partition key, whether the port's adapter has that key
 // or not, and says what becomes of it. It goes from node to node as datagrams of management do, is checked wherever
@@ -65,7 +52,7 @@ func (f *Fabric) probed(at place, p *packet) {
 // drops counts a packet that a port does not let pass; of a probe it notes where that was.
 func (p *portState) drops(m *packet, why link.Reason) {
 	if m.probe != nil {
-		m.probe.lost(p.ref(), why)
+		m.probe.At, m.probe.Reason = p.ref(), why
 		return
 	}
 	p.link.Count(why)

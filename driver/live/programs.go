@@ -12,6 +12,7 @@ import (
 
 	"softib/driver/endpoint"
 	"softib/node/hca"
+	"softib/node/inspect"
 	"softib/proto/ib"
 )
 
@@ -20,40 +21,15 @@ import (
 // counters outlive its programs and never go backwards. A program that is killed takes with it what it has counted in
 // its last millisecond.
 
-// ProgramStats is a program that is attached.
-type ProgramStats struct {
-	Host string
-	PID  int
-	// Name is that of the process, as the kernel has it, and Library the release of softib's library in it.
-	Name, Library string
-	Since         time.Time
-	Stats         hca.Stats
-	QPs           hca.QPCounts
-}
-
-// HostStats is what all programs of a host have counted, those that have ended included.
-type HostStats struct {
-	Host string
-	Node int // in the fabric's graph
-	// Programs is how many are attached, Ended how many were.
-	Programs int
-	Ended    uint64
-	Stats    hca.Stats
-	QPs      hca.QPCounts // of those that are attached
-}
+// In the terms of those who ask.
+type (
+	ProgramStats = inspect.ProgramStats
+	HostStats    = inspect.HostStats
+	PathLatency  = inspect.PathLatency
+)
 
 // Histogram counts times by their size; see endpoint.Histogram.
 type Histogram = endpoint.Histogram
-
-// PathLatency is how long acknowledgements took on the way from one host to another and back: of a sample of the
-// packets of reliable connections that ask for one, from when the packet was sent until the sender has taken in the
-// answer.
-type PathLatency struct {
-	From, To string
-	Times    Histogram
-	// Last is when something was last counted.
-	Last time.Time
-}
 
 // pathsMax bounds how many pairs of hosts have a histogram.
 const pathsMax = 4096
@@ -282,8 +258,8 @@ func (f *Fabric) PathLatencies() []PathLatency {
 	})
 	all := make([]PathLatency, len(keys))
 	for i, k := range keys {
-		t := f.paths[k]
-		all[i] = PathLatency{From: k.from.Name(), To: k.to.Name(), Times: t.times, Last: t.last}
+		t := *f.paths[k]
+		all[i] = PathLatency{From: k.from.Name(), To: k.to.Name(), Times: &t.times, Last: t.last}
 	}
 	return all
 }

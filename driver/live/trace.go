@@ -3,41 +3,18 @@ package live
 import (
 	"fmt"
 
+	"softib/node/inspect"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/proto/wire"
 )
 
-// WayHop is a cable that packets of a way cross.
-type WayHop struct {
-	// Out is the port that they leave by, and In where they come in.
-	Out, In topo.PortRef
-	// VL is the lane that they take.
-	VL ib.VL
-	// Rate and MTU are what the link runs at and lets through.
-	Rate ib.LinkRate
-	MTU  ib.MTU
-}
-
-// Way is the way that packets take, as the nodes' own tables and states have it now.
-type Way struct {
-	Hops []WayHop
-	// Reason is link.OK if they arrive. If not, Lost is the port where they end: the one that they came in by if the
-	// switch behind it drops them, the one that they would have left by if it does not let them go.
-	Reason link.Reason
-	Lost   topo.PortRef
-	// Out is the port that the last switch has for them, where it has one; DropPort if not.
-	Out ib.PortNum
-}
-
-// End is the port where the way ends.
-func (w *Way) End() topo.PortRef {
-	if w.Reason != link.OK {
-		return w.Lost
-	}
-	return w.Hops[len(w.Hops)-1].In
-}
+// The way that packets take, in the terms of those who ask.
+type (
+	Way    = inspect.Way
+	WayHop = inspect.WayHop
+)
 
 // Way follows packets from an end port (port 0 of a switch for the switch's own) to an address, without sending any. It
 // asks the tables in the same way as packets do.

@@ -18,18 +18,19 @@ var ranks = map[string]int{
 
 	"verbs": 4, "subnet/sm": 4,
 
-	"driver/endpoint": 5, "verbs/attach/proto": 5,
+	"driver/endpoint": 5, "verbs/attach/proto": 5, "node/inspect": 5,
 
 	"driver/sim": 6, "driver/live": 6, "verbs/attach": 6, "driver/ibsim": 6, "driver/umad": 6,
 
-	"proof/workload": 7, "proof/workload/perf": 7, "driver/machine": 7, "driver/smrun": 7, "verbs/attach/server": 7,
-	"operate/manager/tenant": 7, "operate/manager/history": 7, "operate/manager/health": 7,
+	"proof/workload": 7, "proof/workload/perf": 7, "driver/machine": 7, "driver/smrun": 7, "driver/surveyrun": 7,
+	"verbs/attach/server": 7,
+	"operate/control":     7, "operate/manager/tenant": 7, "operate/manager/history": 7, "operate/manager/health": 7,
 
 	"proof/check": 8, "operate/manager": 8, "operate/doctor": 8,
 
 	"operate/manager/metrics": 9, "operate/manager/ufm": 9, "operate/manager/remote": 9, "operate/webui": 9,
-	"capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9, "capi/rdmacm": 9, "capi/dropin": 9,
-	"capi/hostfiles": 9,
+	"operate/status": 9, "operate/forwarding": 9, "capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9,
+	"capi/rdmacm": 9, "capi/dropin": 9, "capi/hostfiles": 9,
 
 	"cmd/softib": 10,
 }

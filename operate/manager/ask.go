@@ -7,49 +7,22 @@ import (
 	"slices"
 	"time"
 
-	"softib/driver/live"
-	"softib/driver/smrun"
+	"softib/node/inspect"
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
 )
 
-// Session is a use of a port's management service; *live.Session is one.
-type Session interface {
-	smrun.Transport
-	Send(madrpc.AgentID, madrpc.Message) error
-	// Recv waits for the next delivery. Its data is the caller's.
-	Recv(context.Context) (madrpc.Delivery, error)
-}
-
-// OpenMgmt opens a management service of a fabric: that of an end port or, where a fabric is known from one port only,
-// that one.
-func OpenMgmt(f Fabric, r topo.PortRef) (Session, error) {
-	switch f := f.(type) {
-	case interface {
-		OpenMgmt(topo.PortRef) (*live.Session, error)
-	}:
-		s, err := f.OpenMgmt(r)
-		if err != nil {
-			return nil, err // and no session that is there and nil
-		}
-		return s, nil
-	case interface {
-		OpenMgmt(topo.PortRef) (Session, error)
-	}:
-		return f.OpenMgmt(r)
-	}
-	return nil, errors.New("manager: the fabric has no port to ask from")
-}
-
 // OpenMgmt opens a management service of the fabric.
-func (m *Manager) OpenMgmt(r topo.PortRef) (Session, error) { return OpenMgmt(m.opts.Fabric, r) }
+func (m *Manager) OpenMgmt(r topo.PortRef) (inspect.Session, error) {
+	return m.opts.Fabric.MgmtSession(r)
+}
 
 // Asker asks managers and administrators with datagrams, from an end port of a fabric. So it is told what any
 // program at that port is told, whoever manages the fabric.
 type Asker struct {
-	s    Session
+	s    inspect.Session
 	smp  madrpc.AgentID
 	sa   madrpc.AgentID
 	info mad.PortInfo
@@ -67,7 +40,7 @@ var ErrNoAnswer = errors.New("no answer")
 
 // NewAsker opens the management service of a port.
 func NewAsker(f Fabric, ref topo.PortRef) (*Asker, error) {
-	s, err := OpenMgmt(f, ref)
+	s, err := f.MgmtSession(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +67,7 @@ func (a *Asker) ManagerHere(ctx context.Context) (info mad.SMInfo, err error) {
 	if err != nil {
 		return info, err
 	}
-	answers, err := a.ask(ctx, a.smp, []question{{mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}, b}})
+	answers, err := a.ask(ctx, a.smp, []Question{{Env: mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}, Data: b}})
 	if err != nil {
 		return info, err
 	}
@@ -117,7 +90,7 @@ func (a *Asker) Paths(ctx context.Context, managers, lids []ib.LID) ([]*mad.Path
 	comps := mad.PathRecordTable.Component("SLID") | mad.PathRecordTable.Component("DLID") |
 		mad.PathRecordTable.Component("NumbPath")
 	env := mad.Envelope{LID: a.info.MasterSMLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, SL: a.info.MasterSMSL}
-	list := make([]question, len(lids))
+	list := make([]Question, len(lids))
 	for i, lid := range lids {
 		h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion,
 			Method: mad.MethodGet, AttributeID: mad.AttrPathRecord}
@@ -125,7 +98,7 @@ func (a *Asker) Paths(ctx context.Context, managers, lids []ib.LID) ([]*mad.Path
 		b = (&mad.RMPP{}).Append(b)
 		b = (&mad.SAHeader{ComponentMask: comps}).Append(b)
 		b = (&mad.PathRecord{SLID: a.info.LID, DLID: lid, NumbPath: 1}).Append(b)
-		list[i] = question{env, append(b, make([]byte, mad.Size-len(b))...)}
+		list[i] = Question{Env: env, Data: append(b, make([]byte, mad.Size-len(b))...)}
 	}
 	answers, err := a.ask(ctx, a.sa, list)
 	if err != nil {
@@ -152,31 +125,43 @@ func (a *Asker) Paths(ctx context.Context, managers, lids []ib.LID) ([]*mad.Path
 	return recs, nil
 }
 
-type question struct {
-	env  mad.Envelope
-	data []byte
+// ask asks with one agent.
+func (a *Asker) ask(ctx context.Context, id madrpc.AgentID, list []Question) ([][]byte, error) {
+	for i := range list {
+		list[i].Agent = id
+	}
+	return Ask(ctx, a.s, askRetries, list)
 }
 
-// ask sends all questions, a window of them at once, and waits for the answers; nil where none comes.
-func (a *Asker) ask(ctx context.Context, id madrpc.AgentID, list []question) ([][]byte, error) {
+// Question is a datagram that wants an answer.
+type Question struct {
+	Agent madrpc.AgentID
+	Env   mad.Envelope
+	Data  []byte
+}
+
+// Ask asks all questions, a window of them at once and each again where no answer comes, and waits for the answers; nil
+// where there is none. Nobody else may use the session meanwhile.
+func Ask(ctx context.Context, s inspect.Session, retries int, list []Question) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	answers := make([][]byte, len(list))
 	sent, done := 0, 0
 	for done < len(list) {
 		for ; sent < len(list) && sent < done+askWindow; sent++ {
-			mad.View(list[sent].data).SetTID(uint64(sent) + 1) // the lower half tells the requests apart
-			err := a.s.Send(id, madrpc.Message{Env: list[sent].env, Data: list[sent].data, Timeout: askTimeout,
-				Retries: askRetries, Cookie: uint64(sent)})
+			q := &list[sent]
+			mad.View(q.Data).SetTID(uint64(sent) + 1) // the lower half tells the requests apart
+			err := s.Send(q.Agent, madrpc.Message{Env: q.Env, Data: q.Data, Timeout: askTimeout, Retries: retries,
+				Cookie: uint64(sent)})
 			if err != nil {
 				return nil, err
 			}
 		}
-		d, err := a.s.Recv(ctx)
+		d, err := s.Recv(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if d.Agent != id || d.Kind == madrpc.Unsolicited || d.Cookie >= uint64(len(list)) {
+		if d.Kind == madrpc.Unsolicited || d.Cookie >= uint64(len(list)) || d.Agent != list[d.Cookie].Agent {
 			continue
 		}
 		done++

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync"
 
-	"softib/driver/live"
+	"softib/node/inspect"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
@@ -31,7 +31,7 @@ type Keeper interface {
 // Probes is a fabric that says what becomes of a packet; *live.Fabric is one.
 type Probes interface {
 	Fabric
-	Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (live.Probed, error)
+	Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (inspect.Probed, error)
 	// RenewWays makes what has changed hold for everything that attached programs send from now on.
 	RenewWays()
 }

@@ -20,11 +20,7 @@ func (e *Enforcer) PortGUIDs(host string) ([]ib.GUID, error) {
 	if n.IsSwitch() {
 		return nil, &tenant.InvalidError{Field: "host", Value: host, Want: "a host: this is a switch"}
 	}
-	guids := make([]ib.GUID, 0, n.NumPorts())
-	for p := 1; p < len(n.Ports); p++ {
-		guids = append(guids, n.PortGUID(ib.PortNum(p)))
-	}
-	return guids, nil
+	return n.PortGUIDs(), nil
 }
 
 func (e *Enforcer) span() string {

@@ -47,7 +47,7 @@ func (e *Enforcer) lanesBack(ctx context.Context, sc scene, all bool) (out []ten
 		return nil, err
 	}
 	defer a.Close()
-	list := make([]question, 0, min(len(reads), lanesReadBatch))
+	list := make([]Question, 0, min(len(reads), lanesReadBatch))
 	wrong := subnet.Ref{Node: subnet.None} // a port is named once
 	for batch := range slices.Chunk(reads, lanesReadBatch) {
 		list = list[:0]
@@ -186,7 +186,7 @@ func sameList[T comparable](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-func (r *laneRead) question(sc scene) (question, error) {
+func (r *laneRead) question(sc scene) (Question, error) {
 	n := sc.sub.Nodes[r.ref.Node]
 	end := &n.Ports[n.EndPort(r.ref.Port)]
 	names := ib.PortNum(0) // an adapter's port is the one that is asked
@@ -198,7 +198,7 @@ func (r *laneRead) question(sc scene) (question, error) {
 		mod = mad.VLArbModifier(names, r.block())
 	}
 	b, err := (&mad.SMP{Method: mad.MethodGet, Attr: r.attr, Modifier: mod, MKey: sc.mkey(end.GUID)}).Append(nil)
-	return question{mad.Envelope{LID: end.Info.LID, QPN: ib.QPNSMI}, b}, err
+	return Question{Env: mad.Envelope{LID: end.Info.LID, QPN: ib.QPNSMI}, Data: b}, err
 }
 
 func (r *laneRead) block() mad.VLArbBlock {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"softib/driver/live"
+	"softib/node/inspect"
 	"softib/proto/ib"
 	"softib/proto/topo"
 
@@ -13,7 +13,7 @@ import (
 
 // ProbeResult is what became of a packet that was sent to see.
 type ProbeResult struct {
-	live.Probed
+	inspect.Probed
 	// Key is the key that it had: the sender's own, or a forged one where the sender has none of that partition.
 	Key    ib.PKey
 	Forged bool

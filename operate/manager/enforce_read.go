@@ -92,7 +92,7 @@ func keysOf(g ib.GUID, about []ib.PKey, want *tenant.State) (has, not []ib.PKey)
 
 // reader is who asks nodes what they hold, from the manager's port.
 func (e *Enforcer) reader(self ib.GUID) (*Asker, madrpc.AgentID, error) {
-	s, err := OpenMgmt(e.f, e.port[self])
+	s, err := e.f.MgmtSession(e.port[self])
 	if err != nil {
 		return nil, 0, fmt.Errorf("manager: %w", err)
 	}
@@ -115,10 +115,10 @@ func (e *Enforcer) readBack(ctx context.Context, sc scene, c concern, want *tena
 		return nil, err
 	}
 	defer a.Close()
-	var list []question
+	var list []Question
 	get := func(w *wantKeys, attr mad.AttrID, mod uint32) error {
 		b, err := (&mad.SMP{Method: mad.MethodGet, Attr: attr, Modifier: mod, MKey: w.mkey}).Append(nil)
-		list = append(list, question{mad.Envelope{LID: w.lid, QPN: ib.QPNSMI}, b})
+		list = append(list, Question{Env: mad.Envelope{LID: w.lid, QPN: ib.QPNSMI}, Data: b})
 		return err
 	}
 	for i := range tables {

@@ -10,12 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"softib/driver/live"
+	"softib/node/inspect"
 	"softib/proto/topo"
 )
 
 // ErrFault is matched where a fault cannot be as asked.
-var ErrFault = errors.New("no such fault")
+var ErrFault = inspect.ErrFault
 
 // FaultSpec is what somebody rehearses at a cable.
 type FaultSpec struct {
@@ -146,8 +146,8 @@ func (e *FaultError) Error() string { return fmt.Sprintf("fault %q: want %s", e.
 // Is matches ErrFault.
 func (e *FaultError) Is(target error) bool { return target == ErrFault }
 
-// faultRefused is a fault that the fabric does not have. It matches ErrFault if the fault cannot be, and whatever the
-// fabric said.
+// faultRefused is a fault that the fabric does not have. It matches whatever the fabric said, which is ErrFault if the
+// fault cannot be.
 type faultRefused struct {
 	link string
 	err  error
@@ -155,11 +155,6 @@ type faultRefused struct {
 
 func (e *faultRefused) Error() string { return e.link + ": " + e.err.Error() }
 func (e *faultRefused) Unwrap() error { return e.err }
-
-// Is matches ErrFault.
-func (e *faultRefused) Is(target error) bool {
-	return target == ErrFault && errors.Is(e.err, live.ErrFault)
-}
 
 // ParseRate reads bits a second: "10G", "2.5Gb/s", "100M", "9600".
 func ParseRate(text string) (int64, error) {
@@ -211,11 +206,11 @@ func (m *Manager) SetFault(r topo.PortRef, s FaultSpec, who string) error {
 	m.faults.mu.Lock()
 	defer m.faults.mu.Unlock()
 	f := m.opts.Fabric
-	if rest := (live.Fault{BER: s.BER, Drop: s.Drop, Rate: s.Rate, Delay: s.Delay}); rest != (live.Fault{}) {
+	if rest := (inspect.Fault{BER: s.BER, Drop: s.Drop, Rate: s.Rate, Delay: s.Delay}); rest != (inspect.Fault{}) {
 		if err := f.SetFault(r, rest); err != nil {
 			return &faultRefused{m.LinkName(cable), err}
 		}
-	} else if err := f.ClearFault(r); err != nil && !errors.Is(err, live.ErrFault) { // which says that there was none
+	} else if err := f.ClearFault(r); err != nil && !errors.Is(err, ErrFault) { // which says that there was none
 		return err
 	}
 	if s.Down != m.faults.down[cable] {

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"softib/driver/live"
+	"softib/node/inspect"
 	"softib/operate/manager/health"
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
@@ -19,8 +19,7 @@ import (
 	"softib/subnet/sm"
 )
 
-// Fabric is what is managed. Where it can be asked by datagrams, OpenMgmt says how; where it sets the pace of samples
-// itself, it is Paced.
+// Fabric is what is managed. Where it sets the pace of samples itself, it is Paced.
 type Fabric interface {
 	Graph() *topo.Graph
 	// Epoch moves on whenever a state, a table or a key changes.
@@ -28,16 +27,19 @@ type Fabric interface {
 	PortInfo(topo.PortRef) (mad.PortInfo, bool)
 	PKeys(topo.PortRef) []ib.PKey
 	CountersOf([]topo.PortRef) []ib.Counters
-	Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (live.Way, error)
+	Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (inspect.Way, error)
 	SetLink(r topo.PortRef, up bool) error
-	SetFault(topo.PortRef, live.Fault) error
+	SetFault(topo.PortRef, inspect.Fault) error
 	ClearFault(topo.PortRef) error
-	Faults() []live.FaultState
+	Faults() []inspect.FaultState
+	// MgmtSession opens a management service of the fabric: that of an end port or, where a fabric is known from one
+	// port only, that one.
+	MgmtSession(topo.PortRef) (inspect.Session, error)
 	// What programs that are attached tell of themselves.
-	Programs() []live.ProgramStats
-	HostStats() []live.HostStats
-	PathLatencies() []live.PathLatency
-	Peaks(over time.Duration) []live.PortPeak
+	Programs() []inspect.ProgramStats
+	HostStats() []inspect.HostStats
+	PathLatencies() []inspect.PathLatency
+	Peaks(over time.Duration) []inspect.PortPeak
 }
 
 // Subnet is the subnet manager that stays with the fabric.

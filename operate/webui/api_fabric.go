@@ -187,20 +187,12 @@ func (s *Server) setFault(r *http.Request) (any, error) {
 
 // liftFaults makes one cable, or all, good again.
 func (s *Server) liftFaults(r *http.Request) (any, error) {
-	if name := r.URL.Query().Get("link"); name != "" {
-		ref, err := s.linkNamed("link", name)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.m.SetFault(ref, manager.FaultSpec{}, who(r)); err != nil {
-			return nil, err
-		}
-		return s.shownFaults(), nil
+	name := r.URL.Query().Get("link")
+	if _, err := s.linkNamed("link", name); name != "" && err != nil {
+		return nil, err
 	}
-	for _, f := range s.m.Faults() {
-		if err := s.m.SetFault(f.Port, manager.FaultSpec{}, who(r)); err != nil {
-			return nil, err
-		}
+	if err := s.m.LiftFaults(who(r), strings.Fields(name)...); err != nil {
+		return nil, err
 	}
 	return s.shownFaults(), nil
 }

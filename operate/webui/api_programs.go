@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"softib/driver/live"
 	"softib/node/hca"
+	"softib/node/inspect"
 )
 
 // programShown is a program that is attached, and programs of a host that have ended add to hostTotals.
@@ -90,7 +90,7 @@ func (s *Server) programs(r *http.Request) (any, error) {
 	return show, nil
 }
 
-func showProgram(p *live.ProgramStats) programShown {
+func showProgram(p *inspect.ProgramStats) programShown {
 	st := &p.Stats
 	show := programShown{
 		Host: p.Host, PID: p.PID, Name: p.Name, Library: p.Library, Since: p.Since, QPs: []qpShown{},

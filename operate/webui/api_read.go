@@ -379,11 +379,7 @@ func (s *Server) linkNamed(field, name string) (topo.PortRef, error) {
 		return topo.PortRef{}, badField(field, "name a port, such as leaf1[5], or both ends",
 			"%s is %q: want a link by one or both of its ports", field, name)
 	}
-	b := ""
-	if len(words) == 2 {
-		b = words[1]
-	}
-	ref, err := s.m.Link(words[0], b)
+	ref, err := s.m.LinkOf(words...)
 	if err != nil {
 		return ref, unknown(field, err)
 	}
@@ -439,7 +435,7 @@ func (s *Server) route(r *http.Request) (any, error) {
 
 func (s *Server) showRoute(w *manager.Route) routeShown {
 	g, sample := s.m.Graph(), s.m.Sample()
-	show := routeShown{From: g.PortName(w.From), To: g.PortName(w.To), SL: uint8(w.SL), PKey: w.PKey.String(),
+	show := routeShown{From: g.PortName(w.From), To: g.PortName(w.To.Port), SL: uint8(w.SL), PKey: w.PKey.String(),
 		Arrives: w.Arrives, Why: w.Why, Hops: []hopShown{}}
 	if !w.Arrives {
 		show.Lost = g.PortName(w.Lost)

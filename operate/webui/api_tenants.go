@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"softib/operate/manager"
 	"softib/operate/manager/tenant"
-	"softib/proto/ib"
-	"softib/proto/mad"
 )
 
 // changeLimit is how long a change of tenants may take before it is given up, and undone.
@@ -42,7 +40,7 @@ func (s *Server) tenants(*http.Request) (any, error) {
 	list := tenantList{Tenants: []tenantShown{}}
 	b := s.m.Tenants()
 	if b == nil {
-		list.Problem = "this fabric has no tenants: its subnet manager is not softib's"
+		list.Problem = manager.ErrNoTenants.Error()
 		return list, nil
 	}
 	if err := b.Aside(); err != nil {
@@ -85,31 +83,12 @@ func (s *Server) showTenant(t *tenant.Tenant) tenantShown {
 	return show
 }
 
-// book is where tenants are, if there can be any.
-func (s *Server) book() (*tenant.Book, error) {
-	if b := s.m.Tenants(); b != nil {
-		return b, nil
+// hostWords takes hosts as people list them apart: names, ranges such as h1-h8, or GUIDs.
+func hostWords(list []string) (words []string) {
+	for _, w := range list {
+		words = append(words, strings.Fields(w)...)
 	}
-	return nil, &apiError{Status: http.StatusConflict,
-		Text: "this fabric has no tenants: its subnet manager is not softib's",
-		Next: "start the fabric without --no-sm"}
-}
-
-// hostGUIDs reads hosts as people list them, and as softib tenant does: names, ranges such as h1-h8, or GUIDs; each is
-// all of a host's ports.
-func (s *Server) hostGUIDs(field string, words []string) ([]ib.GUID, error) {
-	var list []string
-	for _, w := range words {
-		list = append(list, strings.Fields(w)...)
-	}
-	guids, err := s.m.Enforcer().Ports(list...)
-	if x, ok := errors.AsType[*tenant.InvalidError](err); ok {
-		return nil, badField(field, "name hosts: h1, h2 or h1-h8", "%s: want %s", x.Value, x.Want)
-	}
-	if err != nil {
-		return nil, badField(field, "name hosts: h1, h2 or h1-h8", "%v", err)
-	}
-	return guids, nil
+	return words
 }
 
 func (s *Server) createTenant(r *http.Request) (any, error) {
@@ -125,43 +104,14 @@ func (s *Server) createTenant(r *http.Request) (any, error) {
 	if err := readBody(r, &body); err != nil {
 		return nil, err
 	}
-	b, err := s.book()
-	if err != nil {
-		return nil, err
-	}
-	t := tenant.Tenant{Name: body.Name, IPoIB: body.IPoIB}
-	if body.SL != nil {
-		if *body.SL >= ib.NumSL {
-			return nil, badField("sl", "0 to 15, or leave it out", "there is no service level %d", *body.SL)
-		}
-		t.SL, t.HasSL = ib.SL(*body.SL), true
-	}
-	if body.Gbps != 0 {
-		var ok bool
-		if t.Rate, ok = mad.RateFromGbps(body.Gbps); !ok {
-			return nil, badField("gbps", "one of the standard's: 10, 25, 50, 100, 200, 400 …, or leave it out",
-				"there is no rate of %g Gb/s", body.Gbps)
-		}
-	}
-	if body.Key != "" {
-		if t.Key, err = tenant.ParseKey(body.Key); err != nil {
-			return nil, badField("key", "such as 0x11, or leave it out", "%v", err)
-		}
-	}
-	guids, err := s.hostGUIDs("hosts", body.Hosts)
-	if err != nil {
-		return nil, err
-	}
-	for _, g := range guids {
-		t.Members = append(t.Members, tenant.Member{GUID: g, Full: !body.Limited, Index0: true})
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), changeLimit)
 	defer cancel()
-	made, err := b.Create(ctx, t)
+	t, err := s.m.CreateTenant(ctx, manager.TenantSpec{Name: body.Name, Hosts: hostWords(body.Hosts), Key: body.Key,
+		SL: body.SL, RateGbps: body.Gbps, Limited: body.Limited, Index0: true, IPoIB: body.IPoIB})
 	if err != nil {
-		return nil, tenantError(err)
+		return nil, tenantError(err, "hosts")
 	}
-	return s.showTenant(&made), nil
+	return s.showTenant(&t), nil
 }
 
 func (s *Server) editTenant(r *http.Request) (any, error) {
@@ -173,77 +123,29 @@ func (s *Server) editTenant(r *http.Request) (any, error) {
 	if err := readBody(r, &body); err != nil {
 		return nil, err
 	}
-	b, err := s.book()
-	if err != nil {
-		return nil, err
-	}
-	add, err := s.hostGUIDs("add", body.Add)
-	if err != nil {
-		return nil, err
-	}
-	remove, err := s.removals(r.PathValue("name"), body.Remove)
-	if err != nil {
-		return nil, err
-	}
-	if len(add)+len(remove) == 0 {
+	c := manager.HostChange{Add: hostWords(body.Add), Remove: hostWords(body.Remove), Limited: body.Limited,
+		Index0: true}
+	if len(c.Add)+len(c.Remove) == 0 {
 		return nil, badField("add", `such as {"add":["h1"]}`, "neither hosts to add nor hosts to remove")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), changeLimit)
 	defer cancel()
-	// One change: whoever moves a host sees it moved or not at all.
-	t, err := b.Edit(ctx, r.PathValue("name"), func(t *tenant.Tenant) error {
-		if strangers := t.Drop(remove...); len(strangers) > 0 {
-			return badField("remove", "the tenant's hosts are listed in the page", "0x%s is no member of %s",
-				guidText(strangers[0]), t.Name)
-		}
-		for _, g := range add {
-			t.Put(tenant.Member{GUID: g, Full: !body.Limited, Index0: true})
-		}
-		return nil
-	})
+	t, err := s.m.EditHosts(ctx, r.PathValue("name"), c)
 	if err != nil {
-		return nil, tenantError(err)
+		field := "add"
+		if len(c.Add) == 0 {
+			field = "remove"
+		}
+		return nil, tenantError(err, field)
 	}
 	return s.showTenant(&t), nil
 }
 
-// removals reads hosts to take out: a GUID may be one that is not in the fabric, and of a host only the ports that are
-// members.
-func (s *Server) removals(name string, words []string) ([]ib.GUID, error) {
-	var list []ib.GUID
-	b, err := s.book()
-	if err != nil {
-		return nil, err
-	}
-	t, _ := b.Get(name)
-	for _, w := range words {
-		if v, err := strconv.ParseUint(strings.TrimPrefix(w, "0x"), 16, 64); err == nil &&
-			len(strings.TrimPrefix(w, "0x")) == 16 {
-			list = append(list, ib.GUID(v))
-			continue
-		}
-		guids, err := s.hostGUIDs("remove", []string{w})
-		if err != nil {
-			return nil, err
-		}
-		members := slices.DeleteFunc(slices.Clone(guids), func(g ib.GUID) bool { _, ok := t.Member(g); return !ok })
-		if len(members) == 0 {
-			members = guids // so that the refusal names one
-		}
-		list = append(list, members...)
-	}
-	return list, nil
-}
-
 func (s *Server) deleteTenant(r *http.Request) (any, error) {
-	b, err := s.book()
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), changeLimit)
 	defer cancel()
-	if err := b.Delete(ctx, r.PathValue("name")); err != nil {
-		return nil, tenantError(err)
+	if err := s.m.DeleteTenant(ctx, r.PathValue("name")); err != nil {
+		return nil, tenantError(err, "name")
 	}
 	return s.tenants(r)
 }
@@ -254,6 +156,7 @@ var tenantErrors = []struct {
 	status      int
 	field, next string
 }{
+	{manager.ErrNoTenants, http.StatusConflict, "", "start the fabric without --no-sm"},
 	{tenant.ErrNotFound, http.StatusNotFound, "name", "GET /api/v1/tenants lists them"},
 	{tenant.ErrExists, http.StatusConflict, "name", "choose another name or key"},
 	{tenant.ErrReserved, http.StatusConflict, "key", "choose another key, or leave it out"},
@@ -263,11 +166,28 @@ var tenantErrors = []struct {
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, "", "nothing has changed; try again"},
 }
 
-func tenantError(err error) error {
-	if _, ok := errors.AsType[*apiError](err); ok {
-		return err
+// tenantFields are what requests call the fields of a *tenant.InvalidError, where they have other names, and what may
+// be in them.
+var tenantFields = map[string]struct{ name, next string }{
+	"SL":   {"sl", "0 to 15, or leave it out"},
+	"rate": {"gbps", "one of the standard's: 10, 25, 50, 100, 200, 400 …, or leave it out"},
+	"pkey": {"key", "such as 0x11, or leave it out"},
+}
+
+// tenantError is an error of a change; hosts is the field that has the hosts.
+func tenantError(err error, hosts string) error {
+	if e, ok := errors.AsType[*tenant.NotMemberError](err); ok {
+		return badField("remove", "the tenant's hosts are listed in the page", "0x%s is no member of %s",
+			guidText(e.GUID), e.Tenant)
 	}
 	if e, ok := errors.AsType[*tenant.InvalidError](err); ok {
+		f, known := tenantFields[e.Field]
+		switch {
+		case known:
+			return badField(f.name, f.next, "%v", err)
+		case e.Field == "host":
+			return badField(hosts, "name hosts: h1, h2 or h1-h8", "%s: want %s", e.Value, e.Want)
+		}
 		return badField(e.Field, "want "+e.Want, "%v", err)
 	}
 	for _, k := range tenantErrors {

@@ -175,7 +175,7 @@ func (b *busyFabric) PathLatencies() []live.PathLatency {
 	for i := range 1000 {
 		h.Add(time.Duration(900+i) * time.Nanosecond)
 	}
-	return []live.PathLatency{{From: "h1", To: "h2", Times: h, Last: time.Now()}}
+	return []live.PathLatency{{From: "h1", To: "h2", Times: &h, Last: time.Now()}}
 }
 
 // TestServe serves the page until it is interrupted, for whoever works on it: SERVE=127.0.0.1:8080,star:4 go test -run

@@ -67,6 +67,21 @@ type NodeInfo struct {
 	VendorID        uint32 // 24 bits
 }
 
+// Nonsense says what about a node cannot be (IBA 14.2.5.3); empty if all of it can.
+func (n *NodeInfo) Nonsense() string {
+	switch {
+	case n.NodeGUID == 0 || n.PortGUID == 0:
+		return "a GUID is 0"
+	case n.NodeType < ib.NodeCA || n.NodeType > ib.NodeRouter:
+		return "its type is none"
+	case n.NumPorts == 0 || n.NumPorts == 255:
+		return "its number of ports is none"
+	case n.LocalPortNum > ib.PortNum(n.NumPorts) || n.LocalPortNum == 0 && n.NodeType != ib.NodeSwitch:
+		return "the port that it answers by is not one of its ports"
+	}
+	return ""
+}
+
 // Parse reads the attribute and returns its length.
 func (n *NodeInfo) Parse(b []byte) (int, error) {
 	if err := NodeInfoLayout.Check(b); err != nil {

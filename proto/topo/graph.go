@@ -84,6 +84,15 @@ type Node struct {
 // NumPorts counts the external ports, 1 to NumPorts.
 func (n *Node) NumPorts() int { return len(n.Ports) - 1 }
 
+// PortGUIDs are those of all ports that take a cable.
+func (n *Node) PortGUIDs() []ib.GUID {
+	list := make([]ib.GUID, n.NumPorts())
+	for i := range list {
+		list[i] = n.PortGUID(ib.PortNum(i + 1))
+	}
+	return list
+}
+
 // IsSwitch reports whether n forwards by LID.
 func (n *Node) IsSwitch() bool { return n.Type == ib.NodeSwitch }
 
@@ -345,6 +354,22 @@ func (g *Graph) Switches() []*Node { return g.switches }
 
 // Routers are the routers, in order. The slice is the graph's own: read it only.
 func (g *Graph) Routers() []*Node { return g.routers }
+
+// EndPorts are the ports that have addresses: those of hosts and routers that have a cable, and the switches' own.
+func (g *Graph) EndPorts() (list []PortRef) {
+	for _, n := range g.Nodes {
+		if n.IsSwitch() {
+			list = append(list, PortRef{Node: n.Index})
+			continue
+		}
+		for p := 1; p < len(n.Ports); p++ {
+			if n.Ports[p].Connected() {
+				list = append(list, PortRef{Node: n.Index, Port: ib.PortNum(p)})
+			}
+		}
+	}
+	return list
+}
 
 // NumCables counts the cables.
 func (g *Graph) NumCables() int { return g.cables }

@@ -113,7 +113,7 @@ func (o waysOf) walk(from int32, d Dest) (hops []Link, ok bool) {
 // Ways between end ports must not be longer than slack more than the shortest.
 func (o waysOf) check(t testing.TB, slack int) (longest int) {
 	t.Helper()
-	w := newWiring(o.n)
+	w := newAdjacency(o.n)
 	dist := make([]int32, len(o.n.Switches))
 	for _, d := range o.n.Dests {
 		search(w.out, []int32{d.Switch}, dist, nil)
@@ -216,4 +216,58 @@ func (o waysOf) permutations(count int, r *rand.Rand) (most int, mean float64) {
 		sum += worst
 	}
 	return most, float64(sum) / float64(count)
+}
+
+// TestForest: the tree of a group joins all members, has no circle, and has no branch that leads to nobody.
+func TestForest(t *testing.T) {
+	for _, spec := range []string{"fat-tree:radix=4,levels=3", "torus:4x4", "dragonfly:a=4,p=2,h=2", "star:3"} {
+		n := netOf(t, spec)
+		f := NewForest(n)
+		r := rand.New(rand.NewPCG(1, 2))
+		for number := range 50 {
+			member := make([]bool, len(n.Switches))
+			members := 0
+			for s := range member {
+				if n.Switches[s].Ends > 0 && r.IntN(3) == 0 {
+					member[s] = true
+					members++
+				}
+			}
+			joined := map[int32][]int32{}
+			ends := f.Tree(member, number)
+			for _, b := range ends {
+				joined[b.Switch] = append(joined[b.Switch], n.Switches[b.Switch].Ports[b.Port].To)
+			}
+			if members < 2 {
+				if len(ends) > 0 {
+					t.Fatalf("%s: a tree of %d ends for %d members", spec, len(ends), members)
+				}
+				continue
+			}
+			seen := map[int32]bool{}
+			var visit func(s int32)
+			visit = func(s int32) {
+				if !seen[s] {
+					seen[s] = true
+					for _, to := range joined[s] {
+						visit(to)
+					}
+				}
+			}
+			for s := range member {
+				if member[s] {
+					visit(int32(s))
+					break
+				}
+			}
+			for s := range member {
+				if member[s] && !seen[int32(s)] || len(joined[int32(s)]) == 1 && !member[s] {
+					t.Errorf("%s, group %d: switch %d, member %v, has %v", spec, number, s, member[s], joined[int32(s)])
+				}
+			}
+			if len(ends) != 2*(len(seen)-1) {
+				t.Errorf("%s, group %d: %d ends of links join %d switches", spec, number, len(ends), len(seen))
+			}
+		}
+	}
 }

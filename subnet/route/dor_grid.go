@@ -22,7 +22,7 @@ const gridDimsMax = 16
 // switches numbered along the first dimension first; port numbers, where all switches use the same port for
 // the same direction; and the squares of four cables that two dimensions span, which any complete grid shows.
 func findGrid(n *Network, o Options) (*grid, error) {
-	w := newWiring(n)
+	w := newAdjacency(n)
 	part := components(w)
 	for s := range part {
 		if part[s] != 0 {
@@ -30,7 +30,7 @@ func findGrid(n *Network, o Options) (*grid, error) {
 		}
 	}
 	var first error
-	for _, hint := range []func(*wiring, Options) (*edgeLabels, []int){bySizes, byPorts, bySquares} {
+	for _, hint := range []func(*adjacency, Options) (*edgeLabels, []int){bySizes, byPorts, bySquares} {
 		labels, size := hint(w, o)
 		var g *grid
 		var err error
@@ -81,7 +81,7 @@ func newGrid(n *Network, dims int) *grid {
 }
 
 // bySizes takes the sizes that an operator named.
-func bySizes(w *wiring, o Options) (*edgeLabels, []int) {
+func bySizes(w *adjacency, o Options) (*edgeLabels, []int) {
 	count := 1
 	for _, n := range o.Dims {
 		if n < 1 || count > len(w.out) {
@@ -122,14 +122,14 @@ func gridBySizes(n *Network, size []int) (*grid, error) {
 	return g, g.lay()
 }
 
-// edgeLabels number the cables of each switch by dimension: of[s][i] belongs to wiring.out[s][i].
+// edgeLabels number the cables of each switch by dimension: of[s][i] belongs to adjacency.out[s][i].
 type edgeLabels struct {
 	of    [][]int32
 	count int
 }
 
 // byPorts takes ports for dimensions: those that are joined by some cable belong together.
-func byPorts(w *wiring, _ Options) (*edgeLabels, []int) {
+func byPorts(w *adjacency, _ Options) (*edgeLabels, []int) {
 	sets := newUnions(w.stride)
 	for s := range w.out {
 		for _, e := range w.out[s] {
@@ -140,7 +140,7 @@ func byPorts(w *wiring, _ Options) (*edgeLabels, []int) {
 }
 
 // labelsOf numbers names of sets from 0, in ascending order.
-func labelsOf(w *wiring, name func(s int32, e edge) int32) *edgeLabels {
+func labelsOf(w *adjacency, name func(s int32, e edge) int32) *edgeLabels {
 	l := &edgeLabels{of: make([][]int32, len(w.out))}
 	var names []int32
 	for s := range w.out {
@@ -166,7 +166,7 @@ func labelsOf(w *wiring, name func(s int32, e edge) int32) *edgeLabels {
 // bySquares puts cables together that are opposite sides of a square, and those of a switch that are in no square
 // together: these follow each other along one dimension. A ring of four is a square itself, and comes out as two
 // dimensions of two, which is just as good.
-func bySquares(w *wiring, _ Options) (*edgeLabels, []int) {
+func bySquares(w *adjacency, _ Options) (*edgeLabels, []int) {
 	// Cables get numbers; parallel ones share that of the first.
 	number := make([][]int32, len(w.out))
 	count := int32(0)
@@ -233,7 +233,7 @@ func bySquares(w *wiring, _ Options) (*edgeLabels, []int) {
 
 // gridByLabels finds places: without the cables of a dimension the grid falls into slices, one for each place along it,
 // and those cables join the slices into a line or a ring.
-func gridByLabels(n *Network, w *wiring, l *edgeLabels) (*grid, error) {
+func gridByLabels(n *Network, w *adjacency, l *edgeLabels) (*grid, error) {
 	g := newGrid(n, l.count)
 	for k := range l.count {
 		if err := g.order(w, l, k); err != nil {
@@ -244,7 +244,7 @@ func gridByLabels(n *Network, w *wiring, l *edgeLabels) (*grid, error) {
 }
 
 // order numbers the slices along one dimension.
-func (g *grid) order(w *wiring, l *edgeLabels, k int) error {
+func (g *grid) order(w *adjacency, l *edgeLabels, k int) error {
 	sets := newUnions(len(w.out))
 	for s := range w.out {
 		for i, e := range w.out[s] {

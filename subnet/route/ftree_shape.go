@@ -35,7 +35,7 @@ func (c *column) width() uint64 { return max(c.inside*c.parents, 1) }
 
 // tree is the shape of a fat tree.
 type tree struct {
-	w     *wiring
+	w     *adjacency
 	dir   *direction
 	order []int32 // switches, so that those of a subtree are neighbours
 
@@ -72,7 +72,7 @@ func (c digitClass) digit(index uint64) uint64 { return index / c.div % c.count 
 
 // newTree finds the shape, or says what about the network is no tree.
 func newTree(n *Network, o Options) (*tree, error) {
-	w := newWiring(n)
+	w := newAdjacency(n)
 	level, err := treeLevels(w, o)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func unfitTree(format string, v ...any) error {
 // treeLevels ranks the switches. Tiers are distances from the leaves: the switches with hosts. Where some hosts
 // hang higher up, those switches don't count as leaves that have fewer hosts than others; and where
 // leaves hang at different heights, tiers are counted from the middle of the tree instead.
-func treeLevels(w *wiring, o Options) ([]int32, error) {
+func treeLevels(w *adjacency, o Options) ([]int32, error) {
 	if len(o.Roots) > 0 {
 		level, err := levelsBelow(w, "ftree", o.Roots)
 		if err != nil {
@@ -172,7 +172,7 @@ func settle(level []int32) {
 }
 
 // levelsBelow ranks switches by their distance from roots, the lowest being 0.
-func levelsBelow(w *wiring, engine string, roots []int32) ([]int32, error) {
+func levelsBelow(w *adjacency, engine string, roots []int32) ([]int32, error) {
 	for _, r := range roots {
 		if r < 0 || int(r) >= len(w.out) {
 			return nil, unfit(engine, "root %d is no switch: want 0 to %d", r, len(w.out)-1)
@@ -188,7 +188,7 @@ func levelsBelow(w *wiring, engine string, roots []int32) ([]int32, error) {
 }
 
 // checkLevels wants what a tree has: every cable goes up or down, and there are not too many levels.
-func checkLevels(w *wiring, level []int32) error {
+func checkLevels(w *adjacency, level []int32) error {
 	for s := range w.out {
 		for _, e := range w.out[s] {
 			if level[e.to] == level[s] && (w.ends[s] > 0 || w.ends[e.to] > 0 || level[s] > 0) {

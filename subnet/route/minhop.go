@@ -18,7 +18,7 @@ func (minHop) Compute(n *Network, o Options) (*Tables, error) {
 		tab.Engine = "minhop"
 		return tab, nil
 	}
-	r := newSpreader(n, newWiring(n), nil)
+	r := newSpreader(n, newAdjacency(n), nil)
 	r.all()
 	return &Tables{Engine: "minhop", LFT: r.lft, VLs: 1, made: n}, nil
 }

@@ -21,7 +21,7 @@ const (
 // together, so that a table entry that nobody uses weighs nothing.
 type spreader struct {
 	n *Network
-	w *wiring
+	w *adjacency
 	// dir limits ways to those that go up and then down; nil: all shortest ways.
 	dir *direction
 	lft [][]ib.PortNum
@@ -40,14 +40,14 @@ type spreader struct {
 	turn int
 }
 
-func newSpreader(n *Network, w *wiring, dir *direction) *spreader {
+func newSpreader(n *Network, w *adjacency, dir *direction) *spreader {
 	r := newSpreaderShape(w, dir)
 	r.n, r.lft, r.load = n, newLFT(n), make([]uint64, len(w.out)*w.stride)
 	return r
 }
 
 // newSpreaderShape makes one that only measures.
-func newSpreaderShape(w *wiring, dir *direction) *spreader {
+func newSpreaderShape(w *adjacency, dir *direction) *spreader {
 	count := len(w.out)
 	return &spreader{w: w, dir: dir, dist: make([]int32, count), kind: make([]wayKind, count),
 		first: make([]int32, count+1)}

@@ -63,12 +63,12 @@ func BenchmarkSpread(b *testing.B) {
 	n := RemoveLinks(full, 0.01, rand.New(rand.NewPCG(1, 1)))
 	b.Run("minhop", func(b *testing.B) {
 		for b.Loop() {
-			newSpreader(n, newWiring(n), nil).all()
+			newSpreader(n, newAdjacency(n), nil).all()
 		}
 	})
 	b.Run("updn", func(b *testing.B) {
 		for b.Loop() {
-			w := newWiring(n)
+			w := newAdjacency(n)
 			dir, err := orient(w, nil)
 			if err != nil {
 				b.Fatal(err)

@@ -12,7 +12,7 @@ func (upDown) Compute(n *Network, o Options) (*Tables, error) {
 			return tab, nil
 		}
 	}
-	w := newWiring(n)
+	w := newAdjacency(n)
 	dir, err := orient(w, o.Roots)
 	if err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (upDown) Compute(n *Network, o Options) (*Tables, error) {
 // orient finds the direction of all cables: below the roots that are named if that gives legal ways between all end
 // ports, else by distance from the end ports, else from one root in the middle of each part of the network, which
 // always does.
-func orient(w *wiring, roots []int32) (*direction, error) {
+func orient(w *adjacency, roots []int32) (*direction, error) {
 	if len(roots) > 0 {
 		level, err := levelsBelow(w, "updn", roots)
 		if err != nil {
@@ -44,14 +44,14 @@ func orient(w *wiring, roots []int32) (*direction, error) {
 	return newDirection(w, rootLevels(w, nil)), nil
 }
 
-func isLegal(w *wiring, dir *direction) bool {
+func isLegal(w *adjacency, dir *direction) bool {
 	legal, _ := newSpreaderShape(w, dir).legal()
 	return legal
 }
 
 // tierLevels ranks switches by their distance from the end ports, as the tiers of
 // a tree are; false if two of one tier are cabled together, which no tree has.
-func tierLevels(w *wiring) ([]int32, bool) {
+func tierLevels(w *adjacency) ([]int32, bool) {
 	var edgeTier []int32
 	for s, n := range w.ends {
 		if n > 0 {
@@ -73,7 +73,7 @@ func tierLevels(w *wiring) ([]int32, bool) {
 
 // rootLevels ranks switches by their distance from one root of each part of the network: the first that is named, else
 // one in the middle. Every other switch then has a cable that goes up, and the root's ways go down to all.
-func rootLevels(w *wiring, named []int32) []int32 {
+func rootLevels(w *adjacency, named []int32) []int32 {
 	n := len(w.out)
 	level, dist, queue := make([]int32, n), make([]int32, n), make([]int32, 0, n)
 	part := components(w)
@@ -105,7 +105,7 @@ func rootLevels(w *wiring, named []int32) []int32 {
 
 // middle finds a switch half-way between two that are far apart: of those, the one from which the farthest is nearest,
 // then that with most cables.
-func middle(w *wiring, s int32, dist, queue []int32) (int32, []int32) {
+func middle(w *adjacency, s int32, dist, queue []int32) (int32, []int32) {
 	queue = search(w.out, []int32{s}, dist, queue)
 	a := queue[len(queue)-1]
 	queue = search(w.out, []int32{a}, dist, queue)

@@ -160,7 +160,7 @@ func (s *sweep) foundNode(r *request, data []byte) {
 	if _, err := info.Parse(data); err != nil {
 		return
 	}
-	if why := nonsense(&info); why != "" {
+	if why := info.Nonsense(); why != "" {
 		s.silent++
 		if r.what == askNeighbor {
 			s.unlink(r.node, r.port)
@@ -183,9 +183,9 @@ func (s *sweep) foundNode(r *request, data []byte) {
 		s.unlink(r.node, r.port)
 		return
 	}
-	if !old && len(s.nodes) >= nodesMax {
+	if !old && len(s.nodes) >= subnet.NodesMax {
 		s.problem("behind port %d of %s: more than the %d nodes that a subnet has addresses for; the rest is left out",
-			r.port, s.name(r.node), nodesMax)
+			r.port, s.name(r.node), subnet.NodesMax)
 		s.unlink(r.node, r.port)
 		return
 	}
@@ -197,25 +197,6 @@ func (s *sweep) foundNode(r *request, data []byte) {
 		return
 	}
 	s.link(r, i, &info, old)
-}
-
-// nodesMax is how many nodes a subnet can have: each needs an address. A node that makes up others cannot keep
-// discovery busy for ever.
-const nodesMax = int(ib.LIDUnicastMax)
-
-// nonsense says what about a NodeInfo cannot be.
-func nonsense(n *mad.NodeInfo) string {
-	switch {
-	case n.NodeGUID == 0 || n.PortGUID == 0:
-		return "a GUID is 0"
-	case n.NodeType < ib.NodeCA || n.NodeType > ib.NodeRouter:
-		return "its type is none"
-	case n.NumPorts == 0 || n.NumPorts == 255:
-		return "its number of ports is none"
-	case n.LocalPortNum > ib.PortNum(n.NumPorts) || n.LocalPortNum == 0 && n.NodeType != ib.NodeSwitch:
-		return "the port that it answers by is not one of its ports"
-	}
-	return ""
 }
 
 // addNode takes a node that was not known into the sweep.

@@ -6,6 +6,7 @@ import (
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/subnet"
+	"softib/subnet/route"
 )
 
 // portSet is a set of ports as multicast tables hold it, 16 to a position.
@@ -86,11 +87,9 @@ func (s *sweep) beginMulticast() {
 		top = max(top, int(l-ib.LIDMulticastMin)+1)
 	}
 	slices.Sort(mlids)
-	var w *wiring
-	var dir *direction
+	var forest *route.Forest
 	if len(mlids) > 0 {
-		w = newWiring(s.net)
-		dir = orient(w)
+		forest = route.NewForest(s.net)
 	}
 	want := make([][]portSet, len(s.switches)) // by switch and group
 	for at := range want {
@@ -117,8 +116,8 @@ func (s *sweep) beginMulticast() {
 				}
 			}
 		}
-		for _, l := range tree(w, dir, joined, index) {
-			want[l.from][index].add(l.port)
+		for _, b := range forest.Tree(joined, index) {
+			want[b.Switch][index].add(b.Port)
 		}
 	}
 	for at, i := range s.switches {

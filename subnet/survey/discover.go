@@ -4,6 +4,7 @@ import (
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
+	"softib/subnet"
 )
 
 // behind is what answers behind a port.
@@ -28,10 +29,6 @@ type half struct {
 	port ib.PortNum
 	try  int8
 }
-
-// nodesMax is how many nodes a subnet can have: each needs an address. A node that makes up others cannot keep
-// discovery busy for ever.
-const nodesMax = int(ib.LIDUnicastMax)
 
 func (d *discovery) begin() {
 	d.byGUID = map[ib.GUID][]int32{}
@@ -102,7 +99,7 @@ func (e *Engine) undiscovered(t task) {
 
 // foundNode takes the NodeInfo of our own node, or of the one behind a port.
 func (e *Engine) foundNode(t task, info *mad.NodeInfo) {
-	if why := nonsense(info); why != "" {
+	if why := info.Nonsense(); why != "" {
 		e.gap(t, mad.StatusOK, why)
 		e.failed(t)
 		return
@@ -136,25 +133,10 @@ func (e *Engine) foundNode(t task, info *mad.NodeInfo) {
 	}
 }
 
-// nonsense says what about a NodeInfo cannot be.
-func nonsense(n *mad.NodeInfo) string {
-	switch {
-	case n.NodeGUID == 0 || n.PortGUID == 0:
-		return "a GUID is 0"
-	case n.NodeType < ib.NodeCA || n.NodeType > ib.NodeRouter:
-		return "its type is none"
-	case n.NumPorts == 0 || n.NumPorts == 255:
-		return "its number of ports is none"
-	case n.LocalPortNum > ib.PortNum(n.NumPorts) || n.LocalPortNum == 0 && n.NodeType != ib.NodeSwitch:
-		return "the port that it answers by is not one of its ports"
-	}
-	return ""
-}
-
 // addBehind makes a node of what answers behind a port, and joins the two.
 func (e *Engine) addBehind(node int32, port ib.PortNum) {
 	info := e.nodes[node].behind[port].info
-	if len(e.s.Nodes) >= nodesMax || info.LocalPortNum == 0 {
+	if len(e.s.Nodes) >= subnet.NodesMax || info.LocalPortNum == 0 {
 		e.gap(task{what: askNode, node: node, port: port}, mad.StatusOK, "no node that could be cabled here")
 		e.edit(node).Ports[port].Silent = true
 		return

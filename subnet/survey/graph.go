@@ -2,11 +2,12 @@ package survey
 
 import (
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/subnet/route"
 )
 
-// duplicateGUID marks the GUIDs that Graph makes up: locally administered, like those of generated nodes, of a kind
+// duplicateGUID marks the GUIDs that AddNode makes up: locally administered, like those of generated nodes, of a kind
 // that these do not use.
 const duplicateGUID ib.GUID = 0x0250_f11b_ff00_0000
 
@@ -14,30 +15,20 @@ const duplicateGUID ib.GUID = 0x0250_f11b_ff00_0000
 // GUID once, the second node of a GUID gets one that is made up.
 func (s *Survey) Graph() (*topo.Graph, error) {
 	g := &topo.Graph{}
-	for i, n := range s.Nodes {
-		guid := n.Info.NodeGUID
-		if g.ByGUID(guid) != nil {
-			guid = duplicateGUID + ib.GUID(i)
+	for _, n := range s.Nodes {
+		guids := make([]ib.GUID, len(n.Ports))
+		for p := range n.Ports {
+			guids[p] = n.Ports[p].GUID
 		}
-		_, err := g.Add(topo.Node{
-			Name: n.Name, Type: n.Info.NodeType, GUID: guid, SystemGUID: n.Info.SystemImageGUID,
-			VendorID: n.Info.VendorID, DeviceID: n.Info.DeviceID, Desc: n.Desc,
-		}, int(n.Info.NumPorts))
+		at, err := AddNode(g, n.Name, n.Desc, &n.Info, guids)
 		if err != nil {
 			return nil, err
 		}
 		for p := range n.Ports {
 			x := &n.Ports[p]
-			if (p == 0) == n.IsSwitch() && x.GUID != 0 {
-				if _, taken := g.ByPortGUID(x.GUID); !taken {
-					if err := g.SetPortGUID(i, ib.PortNum(p), x.GUID); err != nil {
-						return nil, err
-					}
-				}
-			}
-			g.Nodes[i].Ports[p].LID, g.Nodes[i].Ports[p].LMC = 0, 0
+			at.Ports[p].LID, at.Ports[p].LMC = 0, 0
 			if n.EndPort(ib.PortNum(p)) == ib.PortNum(p) && x.Known {
-				g.Nodes[i].Ports[p].LID, g.Nodes[i].Ports[p].LMC = x.Info.LID, x.Info.LMC
+				at.Ports[p].LID, at.Ports[p].LMC = x.Info.LID, x.Info.LMC
 			}
 		}
 	}
@@ -49,6 +40,33 @@ func (s *Survey) Graph() (*topo.Graph, error) {
 		}
 	}
 	return g, nil
+}
+
+// AddNode adds a node to a graph as it says that it is, with the GUIDs of its ports, 0 where one is not known. One
+// whose own GUID is another's already gets one that is made up.
+func AddNode(g *topo.Graph, name, desc string, info *mad.NodeInfo, guids []ib.GUID) (*topo.Node, error) {
+	guid := info.NodeGUID
+	if g.ByGUID(guid) != nil {
+		guid = duplicateGUID + ib.GUID(len(g.Nodes))
+	}
+	n, err := g.Add(topo.Node{
+		Name: name, Type: info.NodeType, GUID: guid, SystemGUID: info.SystemImageGUID,
+		VendorID: info.VendorID, DeviceID: info.DeviceID, Desc: desc,
+	}, int(info.NumPorts))
+	if err != nil {
+		return nil, err
+	}
+	for p, x := range guids {
+		if (p == 0) != n.IsSwitch() || x == 0 {
+			continue
+		}
+		if _, taken := g.ByPortGUID(x); !taken {
+			if err := g.SetPortGUID(n.Index, ib.PortNum(p), x); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return n, nil
 }
 
 // spec is what a port says of its link.

@@ -5,21 +5,10 @@ import (
 	"strings"
 	"time"
 
-	"softib/driver/endpoint"
-	"softib/driver/live"
 	"softib/node/hca"
+	"softib/node/inspect"
 	"softib/operate/manager"
 )
-
-// telemetry is what a fabric knows from the programs that are attached to it. A fabric need not have it.
-type telemetry interface {
-	Programs() []live.ProgramStats
-	HostStats() []live.HostStats
-	PathLatencies() []live.PathLatency
-	Peaks(over time.Duration) []live.PortPeak
-}
-
-var _ telemetry = (*live.Fabric)(nil)
 
 // hostCounters are those of a host's programs that are plain numbers.
 var hostCounters = [...]struct {
@@ -63,10 +52,7 @@ func failed(s *hca.Stats) (n uint64) {
 
 // programSheet is what programs do and how they fare.
 func programSheet(t *sheet, m *manager.Manager) {
-	f, ok := m.Fabric().(telemetry)
-	if !ok {
-		return
-	}
+	f := m.Fabric()
 	const start = "softib_program_start_time_seconds"
 	t.family(start, "When a program was attached, in seconds since 1970, and the release of softib's library in it.",
 		gauge)
@@ -102,7 +88,7 @@ func programSheet(t *sheet, m *manager.Manager) {
 }
 
 // hostSheet is counters by host.
-func hostSheet(t *sheet, hosts []live.HostStats) {
+func hostSheet(t *sheet, hosts []inspect.HostStats) {
 	t.family("softib_host_programs", "Programs that are attached.", gauge)
 	for i := range hosts {
 		t.add("softib_host_programs", float64(hosts[i].Programs), "host", hosts[i].Host)
@@ -167,19 +153,14 @@ func hostSheet(t *sheet, hosts []live.HostStats) {
 	}
 }
 
-// latencyStep is how many of a histogram's buckets are one here: those of a power of two.
-const latencyStep = 8
-
 // latencySheet is how long acknowledgements took: of each path what its tail is, of all together a histogram, which
 // rates can be made of.
-func latencySheet(t *sheet, paths []live.PathLatency) {
+func latencySheet(t *sheet, paths []inspect.PathLatency) {
 	const name = "softib_path_latency_seconds"
 	t.family(name, "From when a packet was sent until its acknowledgement was taken in, of a sample of them, "+
 		"since the fabric began.", summary)
-	var all live.Histogram
 	for i := range paths {
 		p := &paths[i]
-		all.Merge(&p.Times)
 		for _, q := range [...]struct {
 			share float64
 			text  string
@@ -190,30 +171,35 @@ func latencySheet(t *sheet, paths []live.PathLatency) {
 		t.add(name+"_count", float64(p.Times.Count()), "from", p.From, "to", p.To)
 	}
 	t.family("softib_latency_seconds", "The same of all paths together.", histogram)
-	var sum uint64
-	for i := 0; i < len(all); i += latencyStep {
-		for _, n := range all[i:min(i+latencyStep, len(all))] {
-			sum += n
-		}
-		// Below 256 ns and above a second nothing is worth a bucket of its own.
-		if end := endpoint.BucketStart(i + latencyStep); end >= 256*time.Nanosecond && end <= 2*time.Second {
-			t.add("softib_latency_seconds_bucket", float64(sum), "le", number(end.Seconds()))
-		}
+	// Below 256 ns and above a second nothing is worth a bucket of its own.
+	for end := 256 * time.Nanosecond; end <= 2*time.Second; end *= 2 {
+		t.add("softib_latency_seconds_bucket", total(paths, func(p inspect.Times) uint64 { return p.Below(end) }), "le",
+			number(end.Seconds()))
 	}
-	t.add("softib_latency_seconds_bucket", float64(all.Count()), "le", "+Inf")
-	t.add("softib_latency_seconds_sum", all.Sum().Seconds())
-	t.add("softib_latency_seconds_count", float64(all.Count()))
+	count := total(paths, inspect.Times.Count)
+	t.add("softib_latency_seconds_bucket", count, "le", "+Inf")
+	t.add("softib_latency_seconds_sum", total(paths, inspect.Times.Sum)/float64(time.Second))
+	t.add("softib_latency_seconds_count", count)
+}
+
+// total adds up a number of all paths.
+func total[N uint64 | time.Duration](paths []inspect.PathLatency, of func(inspect.Times) N) float64 {
+	var sum N
+	for i := range paths {
+		sum += of(paths[i].Times)
+	}
+	return float64(sum)
 }
 
 // peakSpan is how far back peaks are looked for: a scrape's interval, as most people have it.
 const peakSpan = 15 * time.Second
 
 // peakSheet is what ports carried in their busiest moments.
-func peakSheet(t *sheet, m *manager.Manager, peaks []live.PortPeak) {
+func peakSheet(t *sheet, m *manager.Manager, peaks []inspect.PortPeak) {
 	const name = "softib_port_peak_bytes_per_second"
 	t.family(name, fmt.Sprintf("The most that a port has carried in any %s of the last %s; ports that were "+
-		"idle are left out.", plain(live.BurstWindow), plain(peakSpan)), gauge)
-	scale := float64(time.Second / live.BurstWindow)
+		"idle are left out.", plain(inspect.BurstWindow), plain(peakSpan)), gauge)
+	scale := float64(time.Second / inspect.BurstWindow)
 	for _, p := range peaks {
 		n := m.Graph().Nodes[p.Port.Node]
 		guid, port := guidText(n.GUID), fmt.Sprint(p.Port.Port)

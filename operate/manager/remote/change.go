@@ -7,7 +7,7 @@ import (
 	"maps"
 	"time"
 
-	"softib/driver/live"
+	"softib/node/inspect"
 	"softib/node/madrpc"
 	"softib/operate/manager"
 	"softib/proto/ib"
@@ -25,15 +25,15 @@ var ErrReadOnly = fmt.Errorf("this fabric is only watched; next: start softib wa
 	"disable and enable ports: %w", manager.ErrFault)
 
 // SetFault cannot be.
-func (f *Fabric) SetFault(topo.PortRef, live.Fault) error { return errWatched }
+func (f *Fabric) SetFault(topo.PortRef, inspect.Fault) error { return errWatched }
 
 // ClearFault finds none.
 func (f *Fabric) ClearFault(r topo.PortRef) error {
-	return fmt.Errorf("remote: the cable at %s has no fault: %w", f.Graph().PortName(r), live.ErrFault)
+	return fmt.Errorf("remote: the cable at %s has no fault: %w", f.Graph().PortName(r), manager.ErrFault)
 }
 
 // Faults are none: links that are down are known by LinksTaken.
-func (f *Fabric) Faults() []live.FaultState { return nil }
+func (f *Fabric) Faults() []inspect.FaultState { return nil }
 
 // LinksTaken are the ports that SetLink has disabled, and since when.
 func (f *Fabric) LinksTaken() map[topo.PortRef]time.Time {
@@ -42,11 +42,8 @@ func (f *Fabric) LinksTaken() map[topo.PortRef]time.Time {
 	return maps.Clone(f.taken)
 }
 
-// Patience with one question of people's.
-const (
-	askTimeout = 500 * ib.Millisecond
-	askRetries = 2
-)
+// askRetries is how often a question of people's is asked again: a real fabric may lose it.
+const askRetries = 2
 
 // SetLink disables or enables the port at one end of a cable: the end that can still be asked when the link is down.
 func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
@@ -171,27 +168,21 @@ func (f *Fabric) askSMP(ctx context.Context, q mad.SMP) ([]byte, error) {
 func (f *Fabric) ask(ctx context.Context, list []query) ([][]byte, error) {
 	s := f.port.open()
 	defer s.Close()
-	answers := make([][]byte, len(list))
+	ask := make([]manager.Question, len(list))
 	for i, q := range list {
 		id, err := s.Register(madrpc.Registration{Class: q.class})
 		if err != nil {
 			return nil, err
 		}
-		if err := s.Send(id, madrpc.Message{Env: q.env, Data: q.data, Timeout: askTimeout, Retries: askRetries,
-			Cookie: uint64(i)}); err != nil {
-			return nil, err
+		ask[i] = manager.Question{Agent: id, Env: q.env, Data: q.data}
+	}
+	answers, err := manager.Ask(ctx, s, askRetries, ask)
+	for i, b := range answers {
+		if len(b) < mad.Size {
+			answers[i] = nil
 		}
 	}
-	for range list {
-		d, err := s.Recv(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if d.Kind == madrpc.Response && len(d.Data) >= mad.Size {
-			answers[d.Cookie] = d.Data
-		}
-	}
-	return answers, nil
+	return answers, err
 }
 
 // clear clears counters that are about to stop, where that is allowed.

@@ -8,8 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"softib/driver/live"
-	"softib/driver/smrun"
+	"softib/driver/surveyrun"
+	"softib/node/inspect"
+	"softib/node/madrpc"
 	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -74,11 +75,12 @@ type Fabric struct {
 	taken  map[topo.PortRef]time.Time // links that were taken down here, by the port that was disabled
 
 	// The reader's own.
-	shape  *shape
-	at     []int // numbers of the last survey's nodes
-	last   *survey.Survey
-	told   map[string]bool // what is said once
-	silent int             // ports that had no reading the last time
+	surveys *surveyrun.Runner
+	shape   *shape
+	at      []int // numbers of the last survey's nodes
+	last    *survey.Survey
+	told    map[string]bool // what is said once
+	silent  int             // ports that had no reading the last time
 
 	grown chan struct{}
 	wake  chan struct{}
@@ -104,7 +106,7 @@ type Stats struct {
 
 // Open looks at the fabric that a port is part of, and goes on looking until Close. The transport is the fabric's from
 // then on, and closed with it, also when Open fails.
-func Open(ctx context.Context, t smrun.Transport, o Options) (*Fabric, error) {
+func Open(ctx context.Context, t madrpc.Transport, o Options) (*Fabric, error) {
 	o.fill()
 	p, err := openPort(t, o.Window, o.MKey)
 	if err != nil {
@@ -118,7 +120,8 @@ func Open(ctx context.Context, t smrun.Transport, o Options) (*Fabric, error) {
 	}
 	f.stats.Store(&Stats{})
 	f.done.Go(func() { p.run(life) })
-	if err = f.openReader(); err == nil {
+	if f.surveys, err = surveyrun.New(f.s, "softib watch"); err == nil {
+		f.surveys.Progress = o.Progress
 		err = f.survey(ctx)
 	}
 	if err == nil && f.view.Load() == nil {
@@ -127,7 +130,7 @@ func Open(ctx context.Context, t smrun.Transport, o Options) (*Fabric, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	f.opts.Progress = nil
+	f.surveys.Progress = nil
 	f.done.Go(func() { f.run(life) })
 	return f, nil
 }
@@ -195,9 +198,9 @@ func (f *Fabric) CountersOf(refs []topo.PortRef) []ib.Counters {
 	return list
 }
 
-// OpenMgmt opens the management service of the port that the fabric is looked at from, whatever port is meant: it is
+// MgmtSession opens the management service of the port that the fabric is looked at from, whatever port is meant: it is
 // the only one.
-func (f *Fabric) OpenMgmt(topo.PortRef) (manager.Session, error) {
+func (f *Fabric) MgmtSession(topo.PortRef) (inspect.Session, error) {
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
@@ -221,13 +224,13 @@ func (f *Fabric) Reads(ctx context.Context) <-chan time.Time {
 // What programs tell of themselves is known where they are attached, not here.
 
 // Programs are none.
-func (f *Fabric) Programs() []live.ProgramStats { return nil }
+func (f *Fabric) Programs() []inspect.ProgramStats { return nil }
 
 // HostStats are none.
-func (f *Fabric) HostStats() []live.HostStats { return nil }
+func (f *Fabric) HostStats() []inspect.HostStats { return nil }
 
 // PathLatencies are none.
-func (f *Fabric) PathLatencies() []live.PathLatency { return nil }
+func (f *Fabric) PathLatencies() []inspect.PathLatency { return nil }
 
 // Peaks are none.
-func (f *Fabric) Peaks(time.Duration) []live.PortPeak { return nil }
+func (f *Fabric) Peaks(time.Duration) []inspect.PortPeak { return nil }

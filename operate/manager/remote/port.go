@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"sync"
 
-	"softib/driver/smrun"
+	"softib/node/inspect"
 	"softib/node/madrpc"
-	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/mad"
 )
@@ -19,7 +18,7 @@ var ErrClosed = errors.New("remote: closed")
 // port shares one transport among sessions: one goroutine has the transport, each class is registered once, and no more
 // than window requests are on their way, whoever sent them.
 type port struct {
-	t      smrun.Transport
+	t      madrpc.Transport
 	window int
 	mkey   uint64
 	agents map[mad.Class]madrpc.AgentID
@@ -56,7 +55,7 @@ var classes = []madrpc.Registration{
 }
 
 // openPort registers at a transport.
-func openPort(t smrun.Transport, window int, mkey uint64) (*port, error) {
+func openPort(t madrpc.Transport, window int, mkey uint64) (*port, error) {
 	p := &port{
 		t: t, window: window, mkey: mkey, agents: map[mad.Class]madrpc.AgentID{}, waiting: map[uint64]waiting{},
 		bell: make(chan struct{}, 1), done: make(chan struct{}),
@@ -160,7 +159,7 @@ type session struct {
 	bell   chan struct{}
 }
 
-var _ manager.Session = (*session)(nil)
+var _ inspect.Session = (*session)(nil)
 
 func (p *port) open() *session { return &session{p: p, bell: make(chan struct{}, 1)} }
 

@@ -5,33 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"softib/node/madrpc"
 	"softib/operate/manager"
 	"softib/proto/ib"
-	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/subnet/survey"
 )
-
-// openReader registers the reader's agents. They are those of package survey: by class.
-func (f *Fabric) openReader() error {
-	for _, c := range classes {
-		if _, err := f.s.Register(c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// agentOf is the reader's agent of a class.
-func agentOf(c mad.Class) madrpc.AgentID {
-	for i := range classes {
-		if classes[i].Class == c {
-			return madrpc.AgentID(i + 1)
-		}
-	}
-	return 0
-}
 
 // run reads until ctx ends.
 func (f *Fabric) run(ctx context.Context) {
@@ -71,49 +49,6 @@ func (f *Fabric) run(ctx context.Context) {
 	}
 }
 
-// drive runs a survey to its end.
-func (f *Fabric) drive(ctx context.Context, e *survey.Engine) (*survey.Survey, error) {
-	take := func(d madrpc.Delivery) {
-		if d.Kind == madrpc.Response {
-			e.HandleReply(f.s.Now(), d.Cookie, d.Data)
-		} else {
-			e.HandleReply(f.s.Now(), d.Cookie, nil)
-		}
-	}
-	f.s.Poll(func(madrpc.Delivery) {}) // what one that was broken off has left
-	told := time.Now()
-	var s survey.Send
-	for !e.Done() {
-		moved := false
-		for e.PollSend(f.s.Now(), &s) {
-			moved = true
-			m := madrpc.Message{Env: s.Env, Data: s.Data, Timeout: s.Timeout, Retries: s.Retries, Cookie: s.Cookie}
-			if err := f.s.Send(agentOf(mad.View(s.Data).Class()), m); err != nil {
-				return nil, err
-			}
-		}
-		moved = f.s.Poll(take) || moved
-		if f.opts.Progress != nil && time.Since(told) >= progressEvery {
-			told = time.Now()
-			f.opts.Progress(e.Progress())
-		}
-		if moved || e.Done() {
-			continue
-		}
-		select {
-		case <-f.s.Bell():
-		case <-f.port.done:
-			return nil, f.Err()
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	return e.Survey(), nil
-}
-
-// progressEvery is how often progress is told.
-const progressEvery = 100 * time.Millisecond
-
 func (f *Fabric) config(p survey.Parts) survey.Config {
 	return survey.Config{Parts: p, Window: f.opts.Window, MKey: f.opts.MKey}
 }
@@ -121,7 +56,7 @@ func (f *Fabric) config(p survey.Parts) survey.Config {
 // survey looks at everything.
 func (f *Fabric) survey(ctx context.Context) error {
 	began := time.Now()
-	s, err := f.drive(ctx, survey.New(f.config(survey.Tables|survey.Partitions|survey.Managers|survey.Counters)))
+	s, err := f.surveys.Run(ctx, survey.New(f.config(survey.Tables|survey.Partitions|survey.Managers|survey.Counters)))
 	if err != nil {
 		return err
 	}
@@ -195,7 +130,7 @@ func takeAsIs(s *survey.Survey) {
 func (f *Fabric) count(ctx context.Context) (hint bool, err error) {
 	began := time.Now()
 	asked, gaps := f.last.Asked, f.last.GapCount
-	s, err := f.drive(ctx, survey.Again(f.last, f.config(survey.Counters)))
+	s, err := f.surveys.Run(ctx, survey.Again(f.last, f.config(survey.Counters)))
 	if err != nil {
 		return false, err
 	}

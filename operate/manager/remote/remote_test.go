@@ -389,7 +389,7 @@ func TestEnds(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	awaitEvent(t, f.Journal(), "watched no more", errBroken.Error())
-	if _, err := f.OpenMgmt(topo.PortRef{}); !errors.Is(err, errBroken) {
+	if _, err := f.MgmtSession(topo.PortRef{}); !errors.Is(err, errBroken) {
 		t.Errorf("%v", err)
 	}
 	mute := &deaf{Session: r.session(1)}

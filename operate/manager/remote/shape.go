@@ -143,34 +143,12 @@ func (h *shape) add(k nodeKey, n *survey.Node) int {
 	return len(h.members) - 1
 }
 
-// madeUpGUID marks the GUIDs of nodes whose own is another's already: locally administered, of a kind that nobody else
-// uses.
-const madeUpGUID ib.GUID = 0x0250_f11b_fe00_0000
-
 // graph is the shape as others want it. The links of its cables are what both ends could be.
 func (h *shape) graph() (*topo.Graph, error) {
 	g := &topo.Graph{}
-	for i, m := range h.members {
-		guid := m.key.guid
-		if g.ByGUID(guid) != nil {
-			guid = madeUpGUID + ib.GUID(i)
-		}
-		_, err := g.Add(topo.Node{
-			Name: m.name, Type: m.info.NodeType, GUID: guid, SystemGUID: m.info.SystemImageGUID,
-			VendorID: m.info.VendorID, DeviceID: m.info.DeviceID, Desc: m.desc,
-		}, int(m.info.NumPorts))
-		if err != nil {
+	for _, m := range h.members {
+		if _, err := survey.AddNode(g, m.name, m.desc, &m.info, m.guids); err != nil {
 			return nil, err
-		}
-		for p, x := range m.guids {
-			if (p == 0) != m.isSwitch() || x == 0 {
-				continue
-			}
-			if _, taken := g.ByPortGUID(x); !taken {
-				if err := g.SetPortGUID(i, ib.PortNum(p), x); err != nil {
-					return nil, err
-				}
-			}
 		}
 	}
 	for i, m := range h.members {

@@ -100,7 +100,7 @@ func TestWindow(t *testing.T) {
 	o := quick
 	o.Window = 7
 	f := watch(t, s, o)
-	session, err := f.OpenMgmt(topo.PortRef{})
+	session, err := f.MgmtSession(topo.PortRef{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"softib/driver/live"
+	"softib/node/inspect"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -14,15 +14,15 @@ import (
 
 // Way follows packets from an end port to an address by the tables that were last read. Lanes are asked for: there are
 // too many to keep.
-func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (live.Way, error) {
+func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (inspect.Way, error) {
 	w := walk{g: f.Graph(), v: f.view.Load(), dlid: dlid, sl: sl, pkey: pkey}
 	if !dlid.IsUnicast() {
-		return live.Way{}, fmt.Errorf("remote: LID %v is no unicast address: want 1 to 0x%x", dlid,
+		return inspect.Way{}, fmt.Errorf("remote: LID %v is no unicast address: want 1 to 0x%x", dlid,
 			int(ib.LIDUnicastMax))
 	}
 	p := w.v.port(from)
 	if p == nil || (from.Port == 0) != w.g.Nodes[from.Node].IsSwitch() {
-		return live.Way{}, fmt.Errorf("remote: %s is no end port: want a host's port, or port 0 of a switch",
+		return inspect.Way{}, fmt.Errorf("remote: %s is no end port: want a host's port, or port 0 of a switch",
 			w.g.PortName(from))
 	}
 	w.way.Out = mad.LFTNone
@@ -47,7 +47,7 @@ type walk struct {
 	dlid ib.LID
 	sl   ib.SL
 	pkey ib.PKey
-	way  live.Way
+	way  inspect.Way
 	err  error
 }
 
@@ -72,7 +72,7 @@ func (w *walk) cross(out topo.PortRef, in *topo.PortRef) bool {
 		}
 	}
 	pi := &w.v.port(out).info
-	w.way.Hops = append(w.way.Hops, live.WayHop{Out: out, In: far, Rate: pi.Rate(), MTU: pi.NeighborMTU})
+	w.way.Hops = append(w.way.Hops, inspect.WayHop{Out: out, In: far, Rate: pi.Rate(), MTU: pi.NeighborMTU})
 	*in = far
 	return true
 }

@@ -258,7 +258,7 @@ func (b *Book) Add(ctx context.Context, name string, members ...Member) (Tenant,
 func (b *Book) Remove(ctx context.Context, name string, guids ...ib.GUID) (Tenant, error) {
 	return b.Edit(ctx, name, func(t *Tenant) error {
 		if strangers := t.Drop(guids...); len(strangers) > 0 {
-			return fmt.Errorf("tenant: port %v is no member of %s: %w", strangers[0], name, ErrNotFound)
+			return &NotMemberError{strangers[0], name}
 		}
 		return nil
 	})

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"softib/proto/ib"
 )
 
 // Errors that are matched with errors.Is. Whatever the error, nothing has changed.
@@ -44,6 +46,19 @@ func (e *InvalidError) Error() string {
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
 func invalid(field, value, want string) error { return &InvalidError{field, value, want} }
+
+// NotMemberError is a port that is no member of a tenant. It matches ErrNotFound.
+type NotMemberError struct {
+	GUID   ib.GUID
+	Tenant string
+}
+
+func (e *NotMemberError) Error() string {
+	return fmt.Sprintf("tenant: port %v is no member of %s: %v", e.GUID, e.Tenant, ErrNotFound)
+}
+
+// Is makes it match ErrNotFound.
+func (e *NotMemberError) Is(target error) bool { return target == ErrNotFound }
 
 // Refusal is a node that did not do its part.
 type Refusal struct {

@@ -23,6 +23,9 @@ type Tenant struct {
 	QoS
 }
 
+// Rates are those of the standard that a limit may be, in Gb/s.
+const Rates = "2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800 or 1200"
+
 // QoS is what a tenant's traffic gets. Paths that the subnet administrator gives out say so.
 type QoS struct {
 	// SL is the service level of the tenant's paths, if HasSL.

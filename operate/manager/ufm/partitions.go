@@ -496,9 +496,7 @@ func (s *Server) portsOf(field, text string) (hosts []string, list []ib.GUID, e 
 		}
 		seen[n.Index] = true
 		hosts = append(hosts, n.Name)
-		for p := 1; p <= n.NumPorts(); p++ {
-			list = append(list, n.PortGUID(ib.PortNum(p)))
-		}
+		list = append(list, n.PortGUIDs()...)
 	}
 	return hosts, list, nil
 }

@@ -304,8 +304,7 @@ func (b *body) qos(q *tenant.QoS, all bool) (given bool) {
 			}
 			rate, ok := mad.RateFromGbps(v)
 			if !ok {
-				b.fail(bad("rate_limit", "%v: want a rate of the standard in Gb/s: 2.5, 5, 10, 14, 20, 25, "+
-					"28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800 or 1200", v))
+				b.fail(bad("rate_limit", "%v: want a rate of the standard in Gb/s: %s", v, tenant.Rates))
 			}
 			q.Rate = rate
 		}},

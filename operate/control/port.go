@@ -1,74 +1,70 @@
-package main
+package control
 
 import (
 	"bufio"
 	"context"
 	"encoding/gob"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
 	"time"
 
-	"softib/driver/smrun"
+	"softib/node/inspect"
 	"softib/node/madrpc"
 	"softib/proto/ib"
 )
 
-// A port of a running fabric as a transport in another process. After {"v":1,"op":"mgmt","host":"h1"} and
-// {"line":"ready"} both sides speak gob: the client says mgmtSaid, the fabric mgmtHeard. The request ends with its
-// brace: nothing follows it that could be taken for gob.
+// Port makes a port of a running fabric a transport in another process. When the fabric has said that it is there both
+// sides speak gob: the client says portSaid, the fabric portHeard.
+var Port = Op[PortRequest, None]{Name: "mgmt"}
 
-// mgmtSaid registers an agent or sends a message.
-type mgmtSaid struct {
+// PortRequest names the node that has the port; empty for the first host with a cable.
+type PortRequest struct {
+	Host string `json:"host"`
+}
+
+// portSaid registers an agent or sends a message.
+type portSaid struct {
 	Register *madrpc.Registration
 	Agent    madrpc.AgentID
 	Message  *madrpc.Message
 }
 
-// mgmtHeard answers a registration or brings what has come.
-type mgmtHeard struct {
+// portHeard answers a registration or brings what has come.
+type portHeard struct {
 	Registered madrpc.AgentID
 	Refused    string
 	Delivery   *madrpc.Delivery
 }
 
-// mgmt lends a port of this fabric to a client until it hangs up.
-func (s *server) mgmt(ctx context.Context, conn net.Conn, host string, tell func(answer) error) error {
-	ref, err := endPort(s.f.Fabric, host)
-	if err != nil {
-		return err
-	}
-	session, err := s.f.OpenMgmt(ref)
-	if err != nil {
-		return err
-	}
+// ServePort lends a session at a port to a client until it hangs up, and closes it.
+func ServePort(ctx context.Context, r *Reply[None], session inspect.Session) error {
 	defer session.Close()
-	if err := tell(answer{Line: "ready"}); err != nil {
+	if err := r.Say(None{}); err != nil {
 		return err
 	}
+	conn := r.Conn
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	heard := make(chan mgmtHeard)
+	heard := make(chan portHeard)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() {
 		defer cancel()
 		for dec := gob.NewDecoder(bufio.NewReader(conn)); ; {
-			var x mgmtSaid
+			var x portSaid
 			if dec.Decode(&x) != nil {
 				return // it has hung up
 			}
-			var a mgmtHeard
+			var a portHeard
 			switch {
 			case x.Register != nil:
 				id, err := session.Register(*x.Register)
 				if a.Registered = id; err != nil {
-					a = mgmtHeard{Refused: err.Error()}
+					a = portHeard{Refused: err.Error()}
 				}
 			case x.Message == nil:
 				return
@@ -88,6 +84,7 @@ func (s *server) mgmt(ctx context.Context, conn net.Conn, host string, tell func
 	out := bufio.NewWriterSize(conn, 64<<10)
 	enc := gob.NewEncoder(out)
 	for {
+		var err error
 		select {
 		case <-ctx.Done():
 			return nil
@@ -102,7 +99,7 @@ func (s *server) mgmt(ctx context.Context, conn net.Conn, host string, tell func
 				come = append(come, d)
 			})
 			for i := range come {
-				err = errors.Join(err, enc.Encode(mgmtHeard{Delivery: &come[i]}))
+				err = errors.Join(err, enc.Encode(portHeard{Delivery: &come[i]}))
 			}
 		}
 		if err = errors.Join(err, out.Flush()); err != nil {
@@ -111,8 +108,8 @@ func (s *server) mgmt(ctx context.Context, conn net.Conn, host string, tell func
 	}
 }
 
-// mgmtLink is the client's end.
-type mgmtLink struct {
+// portLink is the client's end.
+type portLink struct {
 	conn  net.Conn
 	start time.Time
 	out   *bufio.Writer
@@ -121,49 +118,32 @@ type mgmtLink struct {
 	done  chan struct{}
 
 	mu         sync.Mutex
-	registered []mgmtHeard
+	registered []portHeard
 	in         []madrpc.Delivery
 	err        error
 }
 
-// openMgmt opens a port of a running fabric.
-func (p place) openMgmt(ctx context.Context, host string) (smrun.Transport, error) {
-	conn, err := p.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
+// OpenPort opens a port of the fabric at the other end of a connection, which is the transport's from then on. The
+// connection is closed if that fails.
+func OpenPort(ctx context.Context, conn net.Conn, host string) (madrpc.Transport, error) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	in := bufio.NewReaderSize(conn, 64<<10)
-	err = func() error {
-		b, err := json.Marshal(request{Version: protocolVersion, Op: opMgmt, Host: host})
-		if err != nil {
-			return err
-		}
-		if _, err := conn.Write(b); err != nil {
-			return err
-		}
-		line, err := in.ReadBytes('\n')
-		if err != nil {
-			return err
-		}
-		var a answer
-		if err := json.Unmarshal(line, &a); err != nil {
-			return err
-		}
-		return a.err()
-	}()
+	err := Port.ask(conn, PortRequest{Host: host})
+	var text []byte
+	if err == nil {
+		text, err = in.ReadBytes('\n')
+	}
+	if err == nil {
+		_, _, err = read(text, &None{})
+	}
 	if !stop() {
 		return nil, errors.Join(ctx.Err(), conn.Close())
 	}
 	if err != nil {
 		conn.Close()
-		if nextOf(err) == "" {
-			err = next(fmt.Errorf("fabric %s: %w", p.name, err),
-				"restart the fabric with the softib that you use now: softib down, softib up -d")
-		}
-		return nil, err
+		return nil, lost(ctx, err)
 	}
-	l := &mgmtLink{conn: conn, start: time.Now(), out: bufio.NewWriterSize(conn, 64<<10), bell: make(chan struct{}, 1),
+	l := &portLink{conn: conn, start: time.Now(), out: bufio.NewWriterSize(conn, 64<<10), bell: make(chan struct{}, 1),
 		done: make(chan struct{})}
 	l.enc = gob.NewEncoder(l.out)
 	go l.receive(in)
@@ -171,10 +151,10 @@ func (p place) openMgmt(ctx context.Context, host string) (smrun.Transport, erro
 }
 
 // receive takes what comes.
-func (l *mgmtLink) receive(in io.Reader) {
+func (l *portLink) receive(in io.Reader) {
 	defer close(l.done)
 	for dec := gob.NewDecoder(in); ; {
-		var x mgmtHeard
+		var x portHeard
 		err := dec.Decode(&x)
 		l.mu.Lock()
 		switch {
@@ -197,11 +177,11 @@ func (l *mgmtLink) receive(in io.Reader) {
 }
 
 // Now is the time since the port was opened.
-func (l *mgmtLink) Now() ib.Time { return ib.Time(time.Since(l.start)) * ib.Nanosecond }
+func (l *portLink) Now() ib.Time { return ib.Time(time.Since(l.start)) * ib.Nanosecond }
 
 // Register makes an agent. It is called before there is anything else to hear.
-func (l *mgmtLink) Register(r madrpc.Registration) (madrpc.AgentID, error) {
-	if err := errors.Join(l.enc.Encode(mgmtSaid{Register: &r}), l.out.Flush()); err != nil {
+func (l *portLink) Register(r madrpc.Registration) (madrpc.AgentID, error) {
+	if err := errors.Join(l.enc.Encode(portSaid{Register: &r}), l.out.Flush()); err != nil {
 		return 0, err
 	}
 	for {
@@ -225,12 +205,12 @@ func (l *mgmtLink) Register(r madrpc.Registration) (madrpc.AgentID, error) {
 }
 
 // Queue takes a message; it leaves with the next Poll.
-func (l *mgmtLink) Queue(_ ib.Time, id madrpc.AgentID, m madrpc.Message) error {
-	return l.enc.Encode(mgmtSaid{Agent: id, Message: &m})
+func (l *portLink) Queue(_ ib.Time, id madrpc.AgentID, m madrpc.Message) error {
+	return l.enc.Encode(portSaid{Agent: id, Message: &m})
 }
 
 // Poll sends what is queued and hands over what has come.
-func (l *mgmtLink) Poll(take func(madrpc.Delivery)) bool {
+func (l *portLink) Poll(take func(madrpc.Delivery)) bool {
 	_ = l.out.Flush() // if it fails the fabric has ended, which receive notices
 	l.mu.Lock()
 	in := l.in
@@ -243,20 +223,20 @@ func (l *mgmtLink) Poll(take func(madrpc.Delivery)) bool {
 }
 
 // Bell is sent to when something has come.
-func (l *mgmtLink) Bell() <-chan struct{} { return l.bell }
+func (l *portLink) Bell() <-chan struct{} { return l.bell }
 
 // SetIsSM does nothing: managers run in the fabric's own process.
-func (l *mgmtLink) SetIsSM(bool) {}
+func (l *portLink) SetIsSM(bool) {}
 
 // Err is why the fabric does not answer any more.
-func (l *mgmtLink) Err() error {
+func (l *portLink) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
 }
 
 // Close gives the port back.
-func (l *mgmtLink) Close() error {
+func (l *portLink) Close() error {
 	err := l.conn.Close()
 	<-l.done
 	return err

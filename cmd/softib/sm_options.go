@@ -101,10 +101,10 @@ func eventLog(w io.Writer, who string) func(sm.Event) {
 	}
 }
 
-// startManager runs a manager on a host of a fabric of this process.
-func startManager(ctx context.Context, f *live.Fabric, cfg sm.Config, log io.Writer,
+// startSM runs a manager on a host of a fabric of this process.
+func startSM(ctx context.Context, f *live.Fabric, cfg sm.Config, log io.Writer,
 	journal *manager.Journal) (*smrun.Runner, error) {
-	ref, err := managerPort(f, "")
+	ref, err := smPort(f, "")
 	if err != nil {
 		return nil, err
 	}
@@ -124,25 +124,4 @@ func startManager(ctx context.Context, f *live.Fabric, cfg sm.Config, log io.Wri
 	}
 	go func() { _ = r.Run(ctx) }()
 	return r, nil
-}
-
-// manage starts the management of a fabric that is up: samples, history, tenants.
-func (f *fabric) manage(p place, o upOptions) (*manager.Manager, error) {
-	dir, err := p.state(o.state)
-	if err != nil {
-		return nil, err
-	}
-	opts := manager.Options{Name: f.name, Topology: f.topology, Version: version, Fabric: f.Fabric, Journal: f.journal,
-		Dir: dir}
-	if f.runner != nil {
-		opts.Subnet = f.runner
-	}
-	if f.tenancy != nil {
-		opts.Tenants, opts.Enforcer = f.tenancy.book, f.tenancy.e
-	}
-	m, err := manager.New(opts)
-	if err != nil {
-		return nil, next(err, "softib up --state DIR with another folder, or --state none to keep nothing")
-	}
-	return m, nil
 }

@@ -14,16 +14,16 @@ type edge struct {
 	peer ib.PortNum // the far end
 }
 
-// wiring is what the engines look at: the cables between switches, and how many end ports hang on each.
-type wiring struct {
+// adjacency is what the engines look at: the cables between switches, and how many end ports hang on each.
+type adjacency struct {
 	out    [][]edge // by switch, in the order of the ports
 	ends   []uint32 // by switch
 	stride int      // the highest port number, plus one
 }
 
-// newWiring lists the cables of a network. A cable from a switch to itself leads nowhere.
-func newWiring(n *Network) *wiring {
-	w := &wiring{out: make([][]edge, len(n.Switches)), ends: make([]uint32, len(n.Switches))}
+// newAdjacency lists the cables of a network. A cable from a switch to itself leads nowhere.
+func newAdjacency(n *Network) *adjacency {
+	w := &adjacency{out: make([][]edge, len(n.Switches)), ends: make([]uint32, len(n.Switches))}
 	count := 0
 	for s := range n.Switches {
 		for _, h := range n.Switches[s].Ports {
@@ -73,7 +73,7 @@ func search(out [][]edge, from []int32, dist []int32, queue []int32) []int32 {
 }
 
 // components numbers the parts of the network that no cable joins by their lowest switch.
-func components(w *wiring) []int32 {
+func components(w *adjacency) []int32 {
 	part := make([]int32, len(w.out))
 	for i := range part {
 		part[i] = -1
@@ -106,7 +106,7 @@ type direction struct {
 	topmost  []int32 // all switches, highest first
 }
 
-func newDirection(w *wiring, level []int32) *direction {
+func newDirection(w *adjacency, level []int32) *direction {
 	n := len(w.out)
 	d := &direction{level: level, up: make([][]edge, n), down: make([][]edge, n), topmost: make([]int32, n)}
 	for s := range n {

@@ -1,4 +1,4 @@
-package main
+package forwarding
 
 import (
 	"context"
@@ -7,14 +7,15 @@ import (
 
 	"softib/operate/manager"
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/subnet"
 	"softib/subnet/route"
 	"softib/subnet/sm"
 )
 
-// wiring is a network with the names of what is in it.
-type wiring struct {
+// Network is a network with the names of what is in it.
+type Network struct {
 	Net *route.Network `json:"net"`
 	// Switches are the names by number, Dests those of the end ports by index into Net.Dests.
 	Switches []string `json:"switches"`
@@ -28,8 +29,8 @@ type wiring struct {
 	Topology string `json:"topology,omitempty"`
 }
 
-// tableRow is what one switch holds.
-type tableRow struct {
+// Row is what one switch holds.
+type Row struct {
 	LFT []byte `json:"lft"`
 	// SL is the level for packets of the switch's end ports, by destination; absent if all are 0.
 	SL []byte `json:"sl,omitempty"`
@@ -39,30 +40,35 @@ type tableRow struct {
 	Map  []uint16 `json:"map,omitempty"`
 }
 
+// Part is a part of all tables: the network, which comes first, or the tables of its next switch.
+type Part struct {
+	Network *Network `json:"network,omitempty"`
+	Row     *Row     `json:"table,omitempty"`
+}
+
 // levelsAsked is up to how many ways the administrator is asked for their service levels.
 const levelsAsked = 20_000
 
-// tables answers with the whole network and all of its tables, for a client to judge: that takes a while, and the
-// fabric has packets to carry.
-func (s *server) tables(ctx context.Context, r *routeRequest, tell func(answer) error) error {
-	f := s.f
-	book := f.addresses()
-	w := book.wiring()
-	s.master(func(m *sm.Manager) { w.Engine = m.Subnet().Routing })
-	levels, how, err := s.levels(ctx, book, w)
+// Read says the whole network and all of its tables, for somebody else to judge: that takes a while, and the fabric has
+// packets to carry. Managers are the subnet managers of this process; with topology the cabling comes too.
+func Read(ctx context.Context, f Fabric, managers []manager.Subnet, topology bool, say func(Part) error) error {
+	r := reader{NewBook(f), managers}
+	w := r.network()
+	r.master(func(m *sm.Manager) { w.Engine = m.Subnet().Routing })
+	levels, how, err := r.levels(ctx, w)
 	if err != nil {
 		return err
 	}
 	w.Levels = how
-	if r != nil && r.Topology {
-		w.Topology = string(topo.Append(nil, f.cabled()))
+	if topology {
+		w.Topology = string(topo.Append(nil, r.cabled()))
 	}
-	if err := tell(answer{Wiring: w}); err != nil {
+	if err := say(Part{Network: w}); err != nil {
 		return err
 	}
 	for i, n := range f.Graph().Switches() {
 		t, _ := f.Tables(n.Index)
-		row := tableRow{LFT: make([]byte, len(t.LFT))}
+		row := Row{LFT: make([]byte, len(t.LFT))}
 		for l, p := range t.LFT {
 			row.LFT[l] = byte(p)
 		}
@@ -70,15 +76,55 @@ func (s *server) tables(ctx context.Context, r *routeRequest, tell func(answer) 
 			row.SL = levels[i]
 		}
 		row.lanes(f.Lanes(n.Index))
-		if err := tell(answer{Table: &row}); err != nil {
+		if err := say(Part{Row: &row}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// reader reads a fabric's tables.
+type reader struct {
+	*Book
+	managers []manager.Subnet
+}
+
+// master calls do with the manager of this process that is the master and has the subnet up, if one has.
+func (r *reader) master(do func(*sm.Manager)) bool {
+	found := false
+	for _, x := range r.managers {
+		_ = x.Do(func(m *sm.Manager) {
+			if !found && m.State() == mad.SMMaster && m.Subnet() != nil {
+				found = true
+				do(m)
+			}
+		})
+	}
+	return found
+}
+
+// cabled is the fabric as it is cabled: links that are down are not in it, and rates are those that links came up with.
+func (r *reader) cabled() *topo.Graph {
+	g := r.g.Clone()
+	for _, c := range r.g.Cables() {
+		if stateOf(r.f, c.A, c.B) <= ib.PortDown {
+			if err := g.Disconnect(c.A.Node, c.A.Port); err != nil {
+				panic(err) // the clone has every cable of its original
+			}
+			continue
+		}
+		for _, end := range [2]topo.PortRef{c.A, c.B} {
+			if pi, ok := r.f.PortInfo(end); ok && pi.Rate().Mbps() > 0 {
+				x := g.Port(end)
+				x.Width, x.Speed = pi.Rate().Width, pi.Rate().Speed
+			}
+		}
+	}
+	return g
+}
+
 // lanes notes the mapping of all pairs of ports.
-func (r *tableRow) lanes(lanes [][][ib.NumSL]ib.VL) {
+func (r *Row) lanes(lanes [][][ib.NumSL]ib.VL) {
 	seen := map[[ib.NumSL]ib.VL]uint16{}
 	var which []uint16
 	for in := range lanes {
@@ -101,30 +147,29 @@ func (r *tableRow) lanes(lanes [][][ib.NumSL]ib.VL) {
 	}
 }
 
-// wiring is the network of the links that are ACTIVE, with the addresses that the ports have.
-func (book *addressBook) wiring() *wiring {
-	f := book.f
-	g := f.Graph()
+// network is that of the links that are ACTIVE, with the addresses that the ports have.
+func (b *Book) network() *Network {
+	f, g := b.f, b.g
 	net := route.FromGraphLIDs(g, func(r topo.PortRef) (ib.LID, uint8) {
 		pi, _ := f.PortInfo(r)
-		return book.of[r], pi.LMC
+		return b.of[r], pi.LMC
 	})
 	number := map[int]int32{}
 	for i, n := range g.Switches() {
 		number[n.Index] = int32(i)
 	}
 	for _, c := range g.Cables() {
-		if min(f.PortState(c.A), f.PortState(c.B)) == ib.PortActive {
+		if stateOf(f, c.A, c.B) == ib.PortActive {
 			continue
 		}
-		a, b := g.Nodes[c.A.Node], g.Nodes[c.B.Node]
+		x, y := g.Nodes[c.A.Node], g.Nodes[c.B.Node]
 		switch {
-		case a.IsSwitch() && b.IsSwitch():
-			net.Cut(route.Link{Switch: number[a.Index], Port: c.A.Port})
-		case a.IsSwitch():
-			net.Switches[number[a.Index]].Ends--
-		case b.IsSwitch():
-			net.Switches[number[b.Index]].Ends--
+		case x.IsSwitch() && y.IsSwitch():
+			net.Cut(route.Link{Switch: number[x.Index], Port: c.A.Port})
+		case x.IsSwitch():
+			net.Switches[number[x.Index]].Ends--
+		case y.IsSwitch():
+			net.Switches[number[y.Index]].Ends--
 		}
 	}
 	// End ports behind a dead link are nobody's destination.
@@ -133,21 +178,20 @@ func (book *addressBook) wiring() *wiring {
 		sw := g.Switches()[d.Switch]
 		if d.IsEnd() {
 			x := &sw.Ports[d.Port]
-			if min(f.PortState(topo.PortRef{Node: sw.Index, Port: d.Port}),
-				f.PortState(topo.PortRef{Node: x.Peer, Port: x.PeerPort})) != ib.PortActive {
+			if stateOf(f, topo.PortRef{Node: sw.Index, Port: d.Port},
+				topo.PortRef{Node: x.Peer, Port: x.PeerPort}) != ib.PortActive {
 				continue
 			}
 		}
 		kept = append(kept, d)
 	}
 	net.Dests = kept
-	w := &wiring{Net: net}
-	w.name(g)
-	return w
+	return Named(net, g)
 }
 
-// name fills in the names of a network that was made of a graph.
-func (w *wiring) name(g *topo.Graph) {
+// Named is a network that was made of a graph, with its names.
+func Named(net *route.Network, g *topo.Graph) *Network {
+	w := &Network{Net: net}
 	for _, n := range g.Switches() {
 		w.Switches = append(w.Switches, n.Name)
 	}
@@ -160,11 +204,12 @@ func (w *wiring) name(g *topo.Graph) {
 		}
 		w.Dests = append(w.Dests, name)
 	}
+	return w
 }
 
 // levels finds out which service level packets take, from each switch's end ports to each destination; nil if all take
 // 0.
-func (s *server) levels(ctx context.Context, book *addressBook, w *wiring) (levels [][]byte, how string, err error) {
+func (r *reader) levels(ctx context.Context, w *Network) (levels [][]byte, how string, err error) {
 	var from []int
 	for i := range w.Net.Switches {
 		if w.Net.Switches[i].Ends > 0 {
@@ -172,14 +217,14 @@ func (s *server) levels(ctx context.Context, book *addressBook, w *wiring) (leve
 		}
 	}
 	if len(from)*len(w.Net.Dests) <= levelsAsked {
-		levels, err = book.askLevels(ctx, w, from)
+		levels, err = r.askLevels(ctx, w, from)
 		if err == nil || !errors.Is(err, manager.ErrNoAnswer) {
 			return someLevel(levels), "asked of the administrator", err
 		}
 		return nil, "assumed to be 0: no administrator answers", nil
 	}
 	levels = make([][]byte, len(w.Net.Switches))
-	if s.master(func(m *sm.Manager) { routedLevels(m.Subnet(), w, levels) }) {
+	if r.master(func(m *sm.Manager) { routedLevels(m.Subnet(), w, levels) }) {
 		return someLevel(levels), "as routing planned them", nil
 	}
 	return nil, "assumed to be 0: too many ways to ask for", nil
@@ -198,9 +243,8 @@ func someLevel(levels [][]byte) [][]byte {
 }
 
 // askLevels asks the administrator from the first end port of each switch.
-func (book *addressBook) askLevels(ctx context.Context, w *wiring, from []int) ([][]byte, error) {
-	f := book.f
-	g := f.Graph()
+func (b *Book) askLevels(ctx context.Context, w *Network, from []int) ([][]byte, error) {
+	g := b.g
 	lids := make([]ib.LID, len(w.Net.Dests))
 	first := map[int32]topo.PortRef{}
 	for i, d := range w.Net.Dests {
@@ -211,16 +255,17 @@ func (book *addressBook) askLevels(ctx context.Context, w *wiring, from []int) (
 		}
 	}
 	levels := make([][]byte, len(w.Net.Switches))
+	managers := manager.ManagerLIDs(b.f)
 	for _, s := range from {
 		ref, has := first[int32(s)]
 		if !has {
 			continue
 		}
-		a, err := manager.NewAsker(f.Fabric, ref)
+		a, err := manager.NewAsker(b.f, ref)
 		if err != nil {
 			return nil, err
 		}
-		recs, err := a.Paths(ctx, book.managers, lids)
+		recs, err := a.Paths(ctx, managers, lids)
 		a.Close()
 		if err != nil {
 			return nil, err
@@ -236,7 +281,7 @@ func (book *addressBook) askLevels(ctx context.Context, w *wiring, from []int) (
 }
 
 // routedLevels takes the levels from the manager's own plan.
-func routedLevels(sub *subnet.Subnet, w *wiring, levels [][]byte) {
+func routedLevels(sub *subnet.Subnet, w *Network, levels [][]byte) {
 	if sub.Levels == nil {
 		return
 	}
@@ -256,40 +301,35 @@ func routedLevels(sub *subnet.Subnet, w *wiring, levels [][]byte) {
 	}
 }
 
-// heldTables puts a running fabric's tables together at the client.
-type heldTables struct {
-	w    *wiring
-	rows []tableRow
+// Held puts a fabric's tables together again.
+type Held struct {
+	Network *Network
+	Rows    []Row
 }
 
-func (p place) heldTables(ctx context.Context) (*heldTables, error) {
-	return p.askTables(ctx, routeRequest{})
-}
-
-func (p place) askTables(ctx context.Context, r routeRequest) (*heldTables, error) {
-	h := &heldTables{}
-	err := p.call(ctx, request{Op: opTables, Route: &r}, func(a answer) error {
-		switch {
-		case a.Wiring != nil:
-			h.w = a.Wiring
-		case a.Table != nil:
-			h.rows = append(h.rows, *a.Table)
-		}
-		return nil
-	})
-	if err == nil && (h.w == nil || h.w.Net == nil || len(h.rows) != len(h.w.Net.Switches) ||
-		len(h.w.Switches) != len(h.rows) || len(h.w.Dests) != len(h.w.Net.Dests)) {
-		err = fmt.Errorf("fabric %s answered without all of its tables", p.name)
+// Add takes the next part.
+func (h *Held) Add(p Part) {
+	switch {
+	case p.Network != nil:
+		h.Network = p.Network
+	case p.Row != nil:
+		h.Rows = append(h.Rows, *p.Row)
 	}
-	return h, err
 }
 
-// tables makes them what routing's judge takes.
-func (h *heldTables) tables() *route.Tables {
-	n := h.w.Net
-	t := &route.Tables{Engine: h.w.Engine, VLs: 1, LFT: make([][]ib.PortNum, len(h.rows))}
+// IsWhole reports whether all parts are there.
+func (h *Held) IsWhole() bool {
+	w := h.Network
+	return w != nil && w.Net != nil && len(h.Rows) == len(w.Net.Switches) && len(w.Switches) == len(h.Rows) &&
+		len(w.Dests) == len(w.Net.Dests)
+}
+
+// Tables makes them what routing's judge takes.
+func (h *Held) Tables() *route.Tables {
+	n := h.Network.Net
+	t := &route.Tables{Engine: h.Network.Engine, VLs: 1, LFT: make([][]ib.PortNum, len(h.Rows))}
 	used := [ib.NumSL]bool{true}
-	for s, r := range h.rows {
+	for s, r := range h.Rows {
 		row := make([]ib.PortNum, int(n.Top)+1)
 		for l := range row {
 			row[l] = route.NoPort
@@ -302,7 +342,7 @@ func (h *heldTables) tables() *route.Tables {
 			continue
 		}
 		if t.SL == nil {
-			t.SL = make([][]ib.SL, len(h.rows))
+			t.SL = make([][]ib.SL, len(h.Rows))
 		}
 		t.SL[s] = make([]ib.SL, len(n.Dests))
 		for i, sl := range r.SL {
@@ -319,8 +359,8 @@ func (h *heldTables) tables() *route.Tables {
 }
 
 // plain reports whether every level in use has the lane of its number everywhere.
-func (h *heldTables) plain(used [ib.NumSL]bool) bool {
-	for _, r := range h.rows {
+func (h *Held) plain(used [ib.NumSL]bool) bool {
+	for _, r := range h.Rows {
 		for _, m := range r.Maps {
 			for sl, vl := range m {
 				if sl < len(used) && used[sl] && int(vl) != sl {
@@ -333,14 +373,14 @@ func (h *heldTables) plain(used [ib.NumSL]bool) bool {
 }
 
 // VL is the lane that a switch's own mapping gives.
-func (h *heldTables) VL(sw int32, in, out ib.PortNum, sl ib.SL) ib.VL {
-	if sw < 0 || int(sw) >= len(h.rows) {
+func (h *Held) VL(sw int32, in, out ib.PortNum, sl ib.SL) ib.VL {
+	if sw < 0 || int(sw) >= len(h.Rows) {
 		return ib.VL(sl)
 	}
-	r := &h.rows[sw]
+	r := &h.Rows[sw]
 	at := 0
 	if r.Map != nil {
-		ports := len(h.w.Net.Switches[sw].Ports)
+		ports := len(h.Network.Net.Switches[sw].Ports)
 		if i := int(in)*ports + int(out); i < len(r.Map) {
 			at = int(r.Map[i])
 		}
@@ -349,4 +389,28 @@ func (h *heldTables) VL(sw int32, in, out ib.PortNum, sl ib.SL) ib.VL {
 		return 0
 	}
 	return ib.VL(r.Maps[at][sl])
+}
+
+// Step is a cable in one direction: leaf1[5] -> spine1[1].
+func (w *Network) Step(s int32, p ib.PortNum) string {
+	if s < 0 || int(s) >= len(w.Switches) {
+		return "no switch"
+	}
+	from := fmt.Sprintf("%s[%d]", w.Switches[s], p)
+	if int(p) < len(w.Net.Switches[s].Ports) {
+		if h := w.Net.Switches[s].Ports[p]; h.To != route.NoSwitch {
+			return fmt.Sprintf("%s -> %s[%d]", from, w.Switches[h.To], h.Port)
+		}
+	}
+	return from
+}
+
+// Dest names the end port of a LID.
+func (w *Network) Dest(l ib.LID) string {
+	for i, d := range w.Net.Dests {
+		if d.LID == l {
+			return fmt.Sprintf("%s (LID %d)", w.Dests[i], l)
+		}
+	}
+	return fmt.Sprintf("LID %d", l)
 }

@@ -1,0 +1,179 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"softib/internal/packetsock"
+)
+
+const (
+	// RequestMax bounds what a client may say.
+	RequestMax = 64 << 10
+	// requestPatience is how long it may take to say it.
+	requestPatience = 10 * time.Second
+)
+
+// Server answers on a fabric's socket.
+type Server struct {
+	l     *net.UnixListener
+	names []string
+	ops   map[string]func(context.Context, *net.UnixConn, json.RawMessage) (end func(), err error)
+	wg    sync.WaitGroup
+}
+
+// Listen makes the socket, for its owner only. Nobody is answered before Serve.
+func Listen(path string) (*Server, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &Server{l: l, ops: map[string]func(context.Context, *net.UnixConn, json.RawMessage) (func(), error){}}, nil
+}
+
+// Handle has do answer an operation. It comes before Serve.
+func Handle[Q, A any](s *Server, o Op[Q, A], do func(context.Context, Q, *Reply[A]) error) {
+	s.names = append(s.names, o.Name)
+	s.ops[o.Name] = func(ctx context.Context, conn *net.UnixConn, ask json.RawMessage) (func(), error) {
+		r := &Reply[A]{Conn: conn}
+		var q Q
+		if ask != nil {
+			if err := json.Unmarshal(ask, &q); err != nil {
+				return nil, unreadable(err)
+			}
+		}
+		err := do(ctx, q, r)
+		return r.end, err
+	}
+}
+
+// Serve answers until ctx ends. It returns at once.
+func (s *Server) Serve(ctx context.Context) {
+	s.wg.Go(func() {
+		for {
+			conn, err := s.l.AcceptUnix()
+			if err != nil {
+				if ctx.Err() != nil {
+					return
+				}
+				time.Sleep(100 * time.Millisecond) // out of descriptors, say: others may finish
+				continue
+			}
+			s.wg.Go(func() {
+				defer conn.Close()
+				end, err := s.answer(ctx, conn)
+				if end != nil {
+					defer end()
+				}
+				last := line{OK: err == nil}
+				if err != nil {
+					last.Refusal = refusalOf(err)
+				}
+				_ = json.NewEncoder(conn).Encode(last) // a client that has hung up wants no answer
+			})
+		}
+	})
+}
+
+// Close stops listening and waits for answers under way, which end with Serve's context.
+func (s *Server) Close() {
+	s.l.Close()
+	s.wg.Wait()
+}
+
+// answer serves one connection, up to the last line.
+func (s *Server) answer(ctx context.Context, conn *net.UnixConn) (end func(), err error) {
+	if _, err := packetsock.CheckPeer(conn); err != nil {
+		return nil, err
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(requestPatience))
+	var r request
+	if err := json.NewDecoder(io.LimitReader(conn, RequestMax)).Decode(&r); err != nil {
+		return nil, unreadable(err)
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	if r.Version != Version {
+		return nil, &refused{fmt.Errorf("the request is of protocol %d: this fabric speaks %d", r.Version, Version),
+			ErrVersion, "restart the fabric with the softib that you use now: softib down, softib up -d"}
+	}
+	do := s.ops[r.Op]
+	if do == nil {
+		return nil, &refused{fmt.Errorf("the request's operation is %q: want one of %s", r.Op,
+			strings.Join(s.names, ", ")), ErrRequest, ""}
+	}
+	return do(ctx, conn, r.Ask)
+}
+
+func unreadable(err error) error {
+	return &refused{fmt.Errorf("the request cannot be read: %w", err), ErrRequest, ""}
+}
+
+// Reply is the answer to one request.
+type Reply[A any] struct {
+	// Conn is for those who hear more than a request. What a handler says goes through Say.
+	Conn *net.UnixConn
+	end  func()
+}
+
+// Say says one thing.
+func (r *Reply[A]) Say(a A) error { return r.SayFiles(a) }
+
+// SayFiles says one thing, and hands descriptors over with it.
+func (r *Reply[A]) SayFiles(a A, files ...*os.File) error {
+	text, err := json.Marshal(a)
+	if err == nil {
+		text, err = json.Marshal(line{Say: text})
+	}
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if len(files) == 0 {
+		_, err = r.Conn.Write(text)
+		return err
+	}
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	_, _, err = r.Conn.WriteMsgUnix(text, syscall.UnixRights(fds...), nil)
+	return err
+}
+
+// Write sends bytes as they are.
+func (r *Reply[A]) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if err := json.NewEncoder(r.Conn).Encode(line{Bytes: int64(len(b))}); err != nil {
+		return 0, err
+	}
+	return r.Conn.Write(b)
+}
+
+// Finally has f called when the last line is out.
+func (r *Reply[A]) Finally(f func()) { r.end = f }
+
+// Heard is a context that ends when the client has said anything more, or has hung up, which is how it says that it has
+// had enough.
+func (r *Reply[A]) Heard(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		var b [1]byte
+		_, _ = r.Conn.Read(b[:])
+		cancel()
+	}()
+	return ctx, cancel
+}

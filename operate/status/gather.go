@@ -1,0 +1,287 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"softib/operate/manager"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/subnet/sm"
+)
+
+// Fabric is what is looked at; *live.Fabric is one.
+type Fabric interface {
+	manager.Fabric
+	// Now is the time of the managers that run in it.
+	Now() ib.Time
+	// HostTraffic is what all hosts have sent into the fabric: packets, and 4-byte words with headers.
+	HostTraffic() (pkts, words uint64)
+}
+
+// Source is a fabric of this process with what it cannot know of itself.
+type Source struct {
+	Fabric
+	// Name is the fabric's, Version softib's, Topology what the fabric was made from as its user named it, Page the
+	// address of its page.
+	Name, Version, Topology, Page string
+	Started                       time.Time
+	// Managers are the subnet managers of this process.
+	Managers []manager.Subnet
+}
+
+// Gather looks at a fabric: the nodes' own truth first, then what managers of this process know.
+func Gather(ctx context.Context, f Source) Status {
+	g := f.Graph()
+	s := Status{
+		Name: f.Name, PID: os.Getpid(), Version: f.Version, Started: f.Started,
+		UptimeSec: time.Since(f.Started).Seconds(),
+		Topology:  f.Topology, Description: topo.Describe(g), Page: f.Page, Hosts: len(g.Hosts()),
+		Switches: len(g.Switches()), Links: g.NumCables(), LinkStates: map[string]int{},
+		LinksDown: []Link{}, LinksDegraded: []Link{}, Managers: []Manager{}, Programs: []Program{},
+	}
+	for _, h := range g.Hosts() {
+		if f.isActive(h) {
+			s.HostsActive++
+		}
+	}
+	f.links(&s)
+	managers := f.subnet(&s)
+	own := map[ib.GUID]bool{}
+	for _, r := range f.Managers {
+		_ = r.Do(func(m *sm.Manager) {
+			own[m.Port()] = true
+			if s.Manager == nil || m.State() == mad.SMMaster {
+				f.manager(&s, m)
+			}
+		})
+	}
+	for _, ref := range managers {
+		s.Managers = append(s.Managers, f.ask(ctx, ref, own))
+	}
+	slices.SortStableFunc(s.Managers, func(a, b Manager) int { // the master first
+		return cmp.Compare(btoi(b.State == mad.SMMaster.String()), btoi(a.State == mad.SMMaster.String()))
+	})
+	for i := range s.Subnet.MasterLIDs {
+		for _, m := range s.Managers {
+			if m.LID == s.Subnet.MasterLIDs[i].LID && m.State == mad.SMMaster.String() {
+				s.Subnet.MasterLIDs[i].Known = true
+			}
+		}
+	}
+	for _, p := range f.Programs() {
+		s.Programs = append(s.Programs, ProgramOf(&p))
+	}
+	pkts, words := f.HostTraffic()
+	s.Packets, s.Bytes = pkts, 4*words
+	return s
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// isActive reports whether a host has a port that it can send from.
+func (f *Source) isActive(h *topo.Node) bool {
+	for p := 1; p < len(h.Ports); p++ {
+		if pi, ok := f.PortInfo(topo.PortRef{Node: h.Index, Port: ib.PortNum(p)}); ok &&
+			pi.PortState == ib.PortActive && pi.LID != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// StateName is a port's state as InfiniBand's tools shout it.
+func StateName(s ib.PortState) string { return strings.ToUpper(s.String()) }
+
+// links looks at both ends of every cable.
+func (f *Source) links(s *Status) {
+	g := f.Graph()
+	type kind struct {
+		state ib.PortState
+		rate  ib.LinkRate
+	}
+	count := map[kind]int{}
+	var order []kind
+	for _, c := range g.Cables() {
+		a, _ := f.PortInfo(c.A)
+		b, _ := f.PortInfo(c.B)
+		state := min(a.PortState, b.PortState) // a cable is as far as the end that is behind
+		s.LinkStates[StateName(state)]++
+		k := kind{state: state}
+		at := Link{A: g.PortName(c.A), B: g.PortName(c.B)}
+		if state == ib.PortDown {
+			s.LinksDown = append(s.LinksDown, at)
+		} else {
+			k.rate = a.Rate()
+			if best, why := bestRate(&a, &b); k.rate.Mbps() < best.Mbps() {
+				at.Rate, at.Best, at.Why = k.rate.String(), best.String(), why
+				s.LinksDegraded = append(s.LinksDegraded, at)
+			}
+		}
+		if count[k] == 0 {
+			order = append(order, k)
+		}
+		count[k]++
+	}
+	slices.SortStableFunc(order, func(a, b kind) int {
+		return cmp.Or(cmp.Compare(b.state, a.state), cmp.Compare(b.rate.Mbps(), a.rate.Mbps()))
+	})
+	for _, k := range order {
+		l := LinkKind{State: StateName(k.state), Count: count[k]}
+		if k.state != ib.PortDown {
+			l.Rate, l.Gbps = k.rate.String(), float64(k.rate.Mbps())/1000
+		}
+		s.LinkKinds = append(s.LinkKinds, l)
+	}
+}
+
+// bestRate is what both ends of a link support, and what an operator has forbidden them of it.
+func bestRate(a, b *mad.PortInfo) (best ib.LinkRate, why string) {
+	best = ib.LinkRate{Width: (a.LinkWidthSupported & b.LinkWidthSupported).Widest(),
+		Speed: min(a.SupportedSpeed(), b.SupportedSpeed())}
+	allowed := ib.LinkRate{
+		Width: (a.LinkWidthSupported & a.LinkWidthEnabled & b.LinkWidthSupported & b.LinkWidthEnabled).Widest(),
+		Speed: min(a.EnabledSpeed(), b.EnabledSpeed()),
+	}
+	if allowed.Mbps() < best.Mbps() {
+		why = "as enabled"
+	}
+	return best, why
+}
+
+// subnet reads addresses and keys from all end ports, and returns the ports where managers run.
+func (f *Source) subnet(s *Status) (managers []topo.PortRef) {
+	n := &s.Subnet
+	n.LIDMin, n.LMCMin = ib.LIDPermissive, 7
+	masters := map[ib.LID]int{}
+	keys := map[ib.PKey]*Partition{}
+	for _, ref := range f.Graph().EndPorts() {
+		pi, ok := f.PortInfo(ref)
+		if !ok {
+			continue
+		}
+		if pi.CapabilityMask&mad.CapIsSM != 0 {
+			managers = append(managers, ref)
+		}
+		if !pi.LID.IsUnicast() {
+			continue
+		}
+		if n.LIDs == 0 {
+			n.Prefix = prefixText(pi.GidPrefix)
+		}
+		n.LIDs += 1 << pi.LMC
+		n.LIDMin, n.LIDMax = min(n.LIDMin, pi.LID), max(n.LIDMax, pi.LID+1<<pi.LMC-1)
+		if !f.Graph().Nodes[ref.Node].IsSwitch() { // a switch has one address where its port 0 is a basic one
+			n.LMCMin, n.LMCMax = min(n.LMCMin, pi.LMC), max(n.LMCMax, pi.LMC)
+		}
+		if pi.MasterSMLID != 0 {
+			masters[pi.MasterSMLID]++
+		}
+		for _, k := range f.PKeys(ref) {
+			if k&^ib.PKeyFull == 0 {
+				continue
+			}
+			p := keys[k|ib.PKeyFull]
+			if p == nil {
+				p = &Partition{Key: fmt.Sprintf("0x%04x", uint16(k|ib.PKeyFull))}
+				keys[k|ib.PKeyFull] = p
+			}
+			if k&ib.PKeyFull != 0 {
+				p.Full++
+			} else {
+				p.Limited++
+			}
+		}
+	}
+	if n.LIDs == 0 {
+		n.LIDMin = 0
+	}
+	n.LMCMin = min(n.LMCMin, n.LMCMax)
+	n.Partitions, n.MasterLIDs = []Partition{}, []MasterLID{}
+	for _, p := range keys {
+		n.Partitions = append(n.Partitions, *p)
+	}
+	slices.SortFunc(n.Partitions, func(a, b Partition) int { return cmp.Compare(b.Key, a.Key) })
+	for lid, ports := range masters {
+		n.MasterLIDs = append(n.MasterLIDs, MasterLID{LID: lid, Ports: ports})
+	}
+	slices.SortFunc(n.MasterLIDs, func(a, b MasterLID) int {
+		return cmp.Or(cmp.Compare(b.Ports, a.Ports), cmp.Compare(a.LID, b.LID))
+	})
+	return managers
+}
+
+// prefixText is a subnet prefix as addresses are written.
+func prefixText(prefix uint64) string {
+	return netip.AddrFrom16(ib.MakeGID(prefix, 0)).String()
+}
+
+// manager takes down what a manager of this process knows.
+func (f *Source) manager(s *Status, m *sm.Manager) {
+	now := f.Now()
+	c, a := m.Counters(), m.Admin().Counters()
+	s.Manager = &ManagerCounts{
+		State: m.State().String(), Sweeps: c.Sweeps, LightSweeps: c.LightSweeps, Sent: c.Sent, Traps: c.Traps,
+		Problems: c.Problems,
+		SA:       SACounts{a.Requests, a.Responses, a.Errors, a.Malformed, a.BadSMKey, a.Strangers, a.Reports},
+	}
+	sub := m.Subnet()
+	if sub == nil || m.State() != mad.SMMaster {
+		return // whatever it knows is another's business now
+	}
+	for _, p := range sub.Partitions {
+		for i := range s.Subnet.Partitions {
+			if s.Subnet.Partitions[i].Key == fmt.Sprintf("0x%04x", uint16(p.Key|ib.PKeyFull)) {
+				s.Subnet.Partitions[i].Name = p.Name
+			}
+		}
+	}
+	last := m.Last()
+	s.Routing = &Routing{Engine: last.Engine, Chain: m.Config().Engines, VLs: last.VLs, Refused: last.Refused}
+	ago := time.Duration((now - last.Began) / ib.Nanosecond)
+	s.Sweep = &Sweep{
+		Why: last.Why, Full: last.Full, Began: time.Now().Add(-ago), AgoSec: ago.Seconds(),
+		TookSec:   toSeconds(last.Took),
+		Datagrams: last.MADs, Blocks: last.Blocks, Problems: last.Problems,
+	}
+	after := false
+	for _, p := range last.Phases {
+		s.Sweep.Phases = append(s.Sweep.Phases, Phase{Name: p.Name, TookSec: toSeconds(p.Took), Datagrams: p.MADs,
+			After: after})
+		after = after || p.Name == sm.PhasePublish
+	}
+}
+
+func toSeconds(t ib.Time) float64 { return float64(t) / float64(ib.Second) }
+
+// ask asks the manager at a port who it is.
+func (f *Source) ask(ctx context.Context, ref topo.PortRef, own map[ib.GUID]bool) Manager {
+	g := f.Graph()
+	m := Manager{Port: g.PortName(ref), GUID: g.Nodes[ref.Node].PortGUID(ref.Port).String()}
+	m.Own = own[g.Nodes[ref.Node].PortGUID(ref.Port)]
+	pi, _ := f.PortInfo(ref)
+	m.LID = pi.LID
+	a, err := manager.NewAsker(f.Fabric, ref)
+	if err != nil {
+		return m
+	}
+	defer a.Close()
+	info, err := a.ManagerHere(ctx)
+	if err != nil {
+		return m
+	}
+	m.State, m.Priority, m.SMKeySet, m.ActCount = info.SMState.String(), info.Priority, info.SMKey != 0, info.ActCount
+	return m
+}

@@ -1,0 +1,156 @@
+package status
+
+import (
+	"time"
+
+	"softib/proto/ib"
+)
+
+// Status is what softib status shows.
+type Status struct {
+	Name        string         `json:"name"`
+	PID         int            `json:"pid"`
+	Version     string         `json:"version"`
+	Started     time.Time      `json:"started"`
+	UptimeSec   float64        `json:"uptime_sec"`
+	Topology    string         `json:"topology"`
+	Description string         `json:"description"`
+	Page        string         `json:"page,omitempty"` // where its page is
+	Hosts       int            `json:"hosts"`
+	HostsActive int            `json:"hosts_active"`
+	Switches    int            `json:"switches"`
+	Links       int            `json:"links"`
+	LinkStates  map[string]int `json:"link_states"`
+	// LinkKinds counts the links by state and rate.
+	LinkKinds     []LinkKind `json:"link_kinds"`
+	LinksDown     []Link     `json:"links_down"`
+	LinksDegraded []Link     `json:"links_degraded"`
+
+	Subnet   Subnet    `json:"subnet"`
+	Managers []Manager `json:"managers"`
+	// Of softib's manager; absent where there is none, the first two also where it is not the master.
+	Routing *Routing       `json:"routing,omitempty"`
+	Sweep   *Sweep         `json:"last_sweep,omitempty"`
+	Manager *ManagerCounts `json:"manager,omitempty"`
+
+	// Programs are those that are attached to hosts.
+	Programs []Program `json:"programs"`
+
+	// What the hosts have sent into the fabric, headers included.
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// LinkKind is how many links are in a state at a rate.
+type LinkKind struct {
+	State string  `json:"state"`
+	Rate  string  `json:"rate,omitempty"`
+	Gbps  float64 `json:"gbps,omitempty"`
+	Count int     `json:"count"`
+}
+
+// Link is a link that an operator should look at.
+type Link struct {
+	A    string `json:"a"`
+	B    string `json:"b"`
+	Rate string `json:"rate,omitempty"`
+	// Best is what both ends support, and Why what keeps the link from it, where that is known.
+	Best string `json:"best,omitempty"`
+	Why  string `json:"why,omitempty"`
+}
+
+// Subnet is the addresses and keys of all end ports.
+type Subnet struct {
+	Prefix string `json:"prefix,omitempty"`
+	LIDs   int    `json:"lids"` // in use, all that LMC gives included
+	LIDMin ib.LID `json:"lid_min"`
+	LIDMax ib.LID `json:"lid_max"`
+	LMCMin uint8  `json:"lmc_min"`
+	LMCMax uint8  `json:"lmc_max"`
+	// Partitions are those that the hosts' ports have keys of.
+	Partitions []Partition `json:"partitions"`
+	// MasterLIDs is whom the end ports take for their master.
+	MasterLIDs []MasterLID `json:"master_lids"`
+}
+
+// Partition is one that hosts have the key of.
+type Partition struct {
+	Key     string `json:"key"`
+	Name    string `json:"name,omitempty"`
+	Full    int    `json:"full"`
+	Limited int    `json:"limited"`
+}
+
+// MasterLID is an address where ports take their master to be.
+type MasterLID struct {
+	LID   ib.LID `json:"lid"`
+	Ports int    `json:"ports"`
+	// Known says that a manager is there and says that it is the master.
+	Known bool `json:"known"`
+}
+
+// Manager is a subnet manager of any make.
+type Manager struct {
+	Port string `json:"port"`
+	LID  ib.LID `json:"lid"`
+	GUID string `json:"guid"`
+	// State is empty if the manager does not answer.
+	State    string `json:"state"`
+	Priority uint8  `json:"priority"`
+	SMKeySet bool   `json:"sm_key_set"`
+	ActCount uint32 `json:"act_count"`
+	// Own says that it is softib's, in the fabric's own process.
+	Own bool `json:"own"`
+}
+
+// Routing is how the master routes.
+type Routing struct {
+	Engine  string   `json:"engine"`
+	Chain   string   `json:"chain"`
+	VLs     int      `json:"vls"`
+	Refused []string `json:"refused,omitempty"`
+}
+
+// Sweep is the master's last.
+type Sweep struct {
+	Why       string    `json:"why"`
+	Full      bool      `json:"full"`
+	Began     time.Time `json:"began"`
+	AgoSec    float64   `json:"ago_sec"`
+	TookSec   float64   `json:"took_sec"` // until the subnet was up
+	Datagrams int       `json:"datagrams"`
+	Blocks    int       `json:"table_blocks"`
+	Problems  int       `json:"problems"`
+	Phases    []Phase   `json:"phases"`
+}
+
+// Phase is a part of a sweep.
+type Phase struct {
+	Name      string  `json:"name"`
+	TookSec   float64 `json:"took_sec"`
+	Datagrams int     `json:"datagrams"`
+	// After says that the subnet was up already.
+	After bool `json:"after,omitempty"`
+}
+
+// ManagerCounts is what the fabric's own manager has counted.
+type ManagerCounts struct {
+	State       string   `json:"state"`
+	Sweeps      uint64   `json:"sweeps"`
+	LightSweeps uint64   `json:"light_sweeps"`
+	Sent        uint64   `json:"datagrams_sent"`
+	Traps       uint64   `json:"traps"`
+	Problems    uint64   `json:"problems"`
+	SA          SACounts `json:"sa"`
+}
+
+// SACounts is what the subnet administrator has counted.
+type SACounts struct {
+	Requests  uint64 `json:"requests"`
+	Responses uint64 `json:"responses"`
+	Errors    uint64 `json:"errors"`
+	Malformed uint64 `json:"malformed"`
+	BadSMKey  uint64 `json:"bad_sm_key"`
+	Strangers uint64 `json:"strangers"`
+	Reports   uint64 `json:"reports"`
+}
