@@ -228,9 +228,9 @@ func (e *Endpoint) attended() bool { return atomic.LoadUint32(&e.page.h.bell) ==
 
 // finish does what has to follow any work on the engine.
 func (e *Endpoint) finish() {
-	if e.eng.TakeAborted() {
+	if gone := e.eng.TakeAborted(); gone != nil {
 		for _, r := range e.out {
-			r.revoke()
+			r.revoke(gone)
 		}
 	}
 	if e.eng.TakeWithdrawn() && !plantGrant {

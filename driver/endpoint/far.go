@@ -27,7 +27,7 @@ var _ wire.Source = (*far)(nil)
 
 // isVoid reports whether the sender has taken its memory back, or is gone.
 func (f *far) isVoid() bool {
-	return !plantVoid && int32(atomic.LoadUint32(&f.head.void)-f.cell) >= 0 || atomic.LoadUint32(&f.head.revoked) != 0
+	return !plantVoid && atomic.LoadUint64(&f.head.void[(f.cell-1)%ringCells]) == voidMark(f.cell) || atomic.LoadUint32(&f.head.revoked) != 0
 }
 
 // CopyTo copies from off on. False means that the packet counts as lost: the sender is gone, or has given the request

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -29,8 +30,6 @@ const (
 	// ownAhead is how far ahead of its position the sender asks for cells: farther
 	// than the receiver's prefetchers, which would take them away again.
 	ownAhead = 48
-	// voidEvery is how often the void mark is brought along.
-	voidEvery = 1 << 24
 
 	headBytes = 4096
 	cellBytes = 64
@@ -47,15 +46,17 @@ type ringHead struct {
 	_       [60]byte
 	wants   uint32 // sender: waits for credit
 	_       [60]byte
-	void    uint32 // sender: by-reference cells before this are void
-	_       [60]byte
 	pull    uint32 // receiver: it can read the sender's memory
 	_       [60]byte
 	revoked uint32 // fabric: nobody is at the other end any more
 	_       [60]byte
 	ahead   ahead            // sender: it may be writing to the receiver's memory
 	grants  [numGrants]grant // receiver
+	// void has, at a cell's place, voidMark of its number if the sender has taken back what it refers to.
+	void [ringCells]uint64
 }
+
+var _ [headBytes - unsafe.Sizeof(ringHead{})]struct{}
 
 // memory is a ring as both ends map it.
 //
@@ -63,8 +64,8 @@ type ringHead struct {
 // program's again once the request has ended. A request that ends well was
 // acknowledged, so its packets were used, or are duplicates whose payload nobody
 // looks at. One that is given up may have packets in the ring: the sender then
-// declares everything before its position void, and only then tells the program. The
-// receiver looks at the mark after it has copied: whatever it copied from a void cell counts as lost.
+// declares their cells void, and only then tells the program. The receiver looks at the mark after it has
+// copied: whatever it copied from a void cell counts as lost.
 type memory struct {
 	head  *ringHead
 	cells *[ringCells]cell
@@ -111,6 +112,9 @@ type Out struct {
 	// delivered ahead.
 	heard uint32
 	ends  [ringCells]uint64 // ptail behind each cell
+	// from is who sends by reference now, owners who has, in each cell.
+	from   *hca.QP
+	owners [ringCells]*hca.QP
 	// Of knocking: where taken was when last looked at, and since when.
 	seen  uint32
 	since ib.Time
@@ -196,11 +200,6 @@ func (r *Out) publish(p *wire.Packet, delivered bool) {
 	if !delivered {
 		r.heard = r.tail
 	}
-	if r.tail%voidEvery == 0 {
-		// Cells are numbered around a circle; a void mark left behind would come
-		// to lie ahead. Everything this far back has been taken.
-		atomic.StoreUint32(&r.head.void, r.tail-ringCells)
-	}
 	cacheline.StoreRelease(&c.seq, r.tail)
 	cacheline.Own(unsafe.Pointer(&r.cells[(r.tail+ownAhead)%ringCells]))
 }
@@ -227,6 +226,7 @@ func (r *Out) putChunk(c *cell, p *wire.Packet) {
 			src != unsafe.Pointer(&r.area[at+chunkHead]) {
 			if n >= byRefMin && c.kind&cellXRC == 0 && atomic.LoadUint32(&r.head.pull) != 0 {
 				c.kind |= cellByRef
+				r.owners[r.tail%ringCells] = r.from
 				d.addr = uint64(uintptr(src))
 				used = 0
 			} else {
@@ -237,8 +237,19 @@ func (r *Out) putChunk(c *cell, p *wire.Packet) {
 	r.ptail = r.buf + uint64(chunk(used))
 }
 
-// revoke makes every payload by reference in the ring void.
-func (r *Out) revoke() { atomic.StoreUint32(&r.head.void, r.tail) }
+// voidMark is a number that no ring has from the beginning.
+func voidMark(cell uint32) uint64 { return 1<<32 | uint64(cell) }
+
+// revoke makes the payloads by reference void that queue pairs have put into the ring. Those of others stay good: to
+// lose a packet is to lose a try, and one queue pair's end is no reason for that.
+func (r *Out) revoke(gone []*hca.QP) {
+	for i, q := range r.owners {
+		if q != nil && slices.Contains(gone, q) {
+			atomic.StoreUint64(&r.head.void[i], voidMark(r.tail-(r.tail-1-uint32(i))%ringCells))
+			r.owners[i] = nil
+		}
+	}
+}
 
 // In is the receiving end of a ring.
 type In struct {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/wire"
 )
@@ -119,7 +120,6 @@ func TestRingIsAQueue(t *testing.T) {
 			start := ^uint32(0) - uint32(r.UintN(600))
 			out.tail, out.limit, in.next, in.lastTold = start, start+ringCells, start, start
 			atomic.StoreUint32(&out.head.taken, start)
-			atomic.StoreUint32(&out.head.void, start-ringCells)
 			for i := start - ringCells; i != start; i++ {
 				out.cells[i%ringCells].seq = i + 1 // as after the last time around
 			}
@@ -188,15 +188,18 @@ func same(t *testing.T, got, want *wire.Packet) {
 	}
 }
 
-// TestVoid: what the sender has taken back is lost, also in the middle of copying.
+// TestVoid: what a queue pair of the sender's has taken back is lost, also in the middle of copying; what others have
+// sent is not.
 func TestVoid(t *testing.T) {
 	out, in, _ := pair(t)
 	p := wire.Packet{LRH: wire.LRH{LNH: wire.LNHLocal},
 		BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.RC, wire.OpSendOnly)}, Payload: make([]byte, byRefMin), Count: 2}
-	for range 3 {
+	mine, others := new(hca.QP), new(hca.QP)
+	for _, q := range []*hca.QP{mine, mine, mine, others} {
 		if !out.room(0) {
 			t.Fatal("no room")
 		}
+		out.from = q
 		out.publish(&p, false)
 	}
 	var got wire.Packet
@@ -207,13 +210,17 @@ func TestVoid(t *testing.T) {
 	if !in.get(in.ready(), &got) {
 		t.Fatal("the second packet cannot be read")
 	}
-	out.revoke()
+	out.revoke([]*hca.QP{mine})
 	if got.Far.CopyTo(make([]byte, byRefMin), 0) {
 		t.Error("a payload was read after it was taken back")
 	}
 	in.release()
 	if in.get(in.ready(), &got) {
 		t.Error("a packet that was taken back is not lost")
+	}
+	in.release()
+	if !in.get(in.ready(), &got) || !got.Far.CopyTo(make([]byte, byRefMin), 0) {
+		t.Error("another queue pair's packet is lost with it")
 	}
 	in.release()
 	if !out.room(0) {

@@ -55,6 +55,7 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 	n := min(s.Copied, copyMax)
 	if s.Refers && !s.Copy {
 		n = 0
+		r.from = s.QP
 	}
 	if !r.room(n) {
 		if !r.gone() {

@@ -164,7 +164,7 @@ func (h *Host) about() ib.Time {
 
 // finish does what has to follow any work on the engine.
 func (h *Host) finish() {
-	if h.eng.TakeAborted() {
+	if h.eng.TakeAborted() != nil {
 		for _, r := range h.outRings {
 			r.revoke()
 		}

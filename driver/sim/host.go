@@ -192,7 +192,7 @@ func (s *Sim) pump(host uint32) {
 // detachAborted copies payloads that refer to memory whose owner is told that it
 // has it back although packets are still on their way.
 func (s *Sim) detachAborted(h *hostNode) {
-	if a, ok := h.eng.(*hca.HCA); ok && a.TakeAborted() {
+	if a, ok := h.eng.(*hca.HCA); ok && a.TakeAborted() != nil {
 		for i := range s.pool.Made() {
 			s.pool.At(uint32(i)).Detach()
 		}

@@ -1,6 +1,8 @@
 package hca
 
 import (
+	"slices"
+
 	"softib/node/agent"
 	"softib/proto/ib"
 	"softib/proto/wire"
@@ -165,9 +167,8 @@ type HCA struct {
 	events eventQueue
 	news   []*CQ   // watched queues with completions that the driver has not been told of
 	now    ib.Time // as last told
-	// aborted: requests that may have packets by reference on their way were
-	// given up.
-	aborted bool
+	// aborted are queue pairs with requests that were given up while packets by reference may be on their way.
+	aborted []*QP
 	// What the last RDMA WRITE was granted, and whether anything was withdrawn; see Grant.
 	withdrawn bool
 	wroteBy   ib.QPN
@@ -324,13 +325,18 @@ func (p *Port) pkeyIndex(k ib.PKey) uint16 {
 	return noPKey
 }
 
-// TakeAborted reports, once, that requests were given up whose packets may
-// still refer to the program's memory. The driver must see to it that nobody
-// follows such a reference before the program learns of the end.
-func (h *HCA) TakeAborted() bool {
+// TakeAborted names, once, the queue pairs that gave requests up whose packets may still refer to the program's memory.
+// The driver must see to it that nobody follows such a reference before the program learns of the end.
+func (h *HCA) TakeAborted() []*QP {
 	a := h.aborted
-	h.aborted = false
+	h.aborted = nil
 	return a
+}
+
+func (h *HCA) abort(q *QP) {
+	if !slices.Contains(h.aborted, q) {
+		h.aborted = append(h.aborted, q)
+	}
 }
 
 // qp finds a queue pair by number.

@@ -406,14 +406,14 @@ func TestAborted(t *testing.T) {
 	w.pump()
 	w.run()
 	a.sent("1 RDMA_WRITE SUCCESS len=200")
-	if a.h.TakeAborted() {
+	if a.h.TakeAborted() != nil {
 		t.Fatal("aborted without a failure")
 	}
 	w.fate = func(f *flying) fate { return fate{drop: true} }
 	a.write(2, b, 200, SendSignaled)
 	w.run()
 	a.sent("2 RDMA_WRITE RETRY_EXC_ERR")
-	if !a.h.TakeAborted() || a.h.TakeAborted() {
+	if a.h.TakeAborted() == nil || a.h.TakeAborted() != nil {
 		t.Fatal("want it told once")
 	}
 	// The packet itself refers to registered memory from the size on, and is a copy below.

@@ -92,8 +92,8 @@ func (t *keyTable) alloc(r *region) {
 func (h *HCA) release(r *region) {
 	t := &h.keys
 	h.withdrawn = true
-	if h.cfg.ByRefMin > 0 && h.referred(r) {
-		h.aborted = true
+	if h.cfg.ByRefMin > 0 {
+		h.abortReferring(r)
 	}
 	i := r.key >> 8
 	t.live--
@@ -101,22 +101,25 @@ func (h *HCA) release(r *region) {
 	t.free = append(t.free, i)
 }
 
-// referred reports whether packets on their way may refer to a region: a program may take memory away from requests
-// that are not complete.
-func (h *HCA) referred(r *region) bool {
+// abortReferring finds the queue pairs whose packets on their way may refer to a region: a program may take memory away
+// from requests that are not complete.
+func (h *HCA) abortReferring(r *region) {
 	for _, q := range h.qps {
-		if q == nil || !q.isRC() {
-			continue
+		if q != nil && q.isRC() && q.refersTo(r) {
+			h.abort(q)
 		}
-		for i := q.sqOldest; i != q.sqNext; i++ {
-			w := &q.sq[i&q.sqMask]
-			if !w.started {
-				break
-			}
-			for k := range w.segs {
-				if w.segs[k].reg == r && int(w.length) >= h.cfg.ByRefMin {
-					return true
-				}
+	}
+}
+
+func (q *QP) refersTo(r *region) bool {
+	for i := q.sqOldest; i != q.sqNext; i++ {
+		w := &q.sq[i&q.sqMask]
+		if !w.started {
+			break
+		}
+		for k := range w.segs {
+			if w.segs[k].reg == r && int(w.length) >= q.h.cfg.ByRefMin {
+				return true
 			}
 		}
 	}

@@ -468,7 +468,7 @@ func (q *QP) flushSend() {
 // giveUp notes that requests under way will not be finished.
 func (q *QP) giveUp() {
 	if q.h.cfg.ByRefMin > 0 && q.isRC() && q.sqOldest != q.sqNext && q.sq[q.sqOldest&q.sqMask].started {
-		q.h.aborted = true
+		q.h.abort(q)
 	}
 }
 
