@@ -82,7 +82,7 @@ func (e *Endpoint) attend() {
 		case polled:
 			// Somebody polls. Leave the work to them, but come back.
 			empty, dozed = 0, false
-			futexWait(bell, awake, int64(min(lookIn, next)/ib.Nanosecond))
+			e.page.sleep(awake, int64(min(lookIn, next)/ib.Nanosecond))
 			continue
 		case n > 0:
 			empty, dozed = 0, false
@@ -123,7 +123,7 @@ func (e *Endpoint) attend() {
 			default:
 			}
 			if ns != 0 {
-				futexWait(bell, asleep, ns)
+				e.page.sleep(asleep, ns)
 			}
 			dozed = !e.attended()
 		}

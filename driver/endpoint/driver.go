@@ -29,7 +29,7 @@ func (r *In) Poll(p *wire.Packet) bool {
 func (r *In) Done() { r.release() }
 
 // Orphan is for a ring whose sender is gone, and its page with it: what it has sent can still be taken.
-func (r *In) Orphan() { r.src = &Page{new(pageHead)} }
+func (r *In) Orphan() { r.src = &Page{h: new(pageHead)} }
 
 // Ready reports whether Poll would show something.
 func (r *In) Ready() bool { return r.ready() != nil }
@@ -109,7 +109,7 @@ func (p *Page) Wait(d ib.Time) {
 		ns = int64(max(d, 0) / ib.Nanosecond)
 	}
 	if ns != 0 {
-		futexWait(&p.h.bell, asleep, ns)
+		p.sleep(asleep, ns)
 	}
 }
 

@@ -104,14 +104,18 @@ func New(cfg Config) (*Endpoint, error) {
 	cfg.Engine.ByRefMin = byRefMin
 	cfg.Engine.MaxBundle = bundleMax
 	cfg.Engine.CatchUp = catchUp
-	mem, err := unix.Mmap(-1, 0, int(unsafe.Sizeof(hint{})), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		return nil, err
+	look := new(hint)
+	if !cfg.Page.isLocal() { // C code may look, for as long as it likes
+		mem, err := unix.Mmap(-1, 0, int(unsafe.Sizeof(hint{})), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			return nil, err
+		}
+		look = (*hint)(unsafe.Pointer(unsafe.SliceData(mem)))
 	}
 	e := &Endpoint{
 		name: cfg.Name, block: cfg.Block, page: cfg.Page, router: cfg.Router, start: time.Now(),
-		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, hint: (*hint)(unsafe.Pointer(unsafe.SliceData(mem))),
+		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, hint: look,
 		eventful: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
 	}
 	e.meter.init(cfg.Ledger)

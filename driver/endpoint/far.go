@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"softib/internal/cacheline"
 	"softib/proto/wire"
 )
 
@@ -18,8 +19,10 @@ const farMax = 4 << 20
 type far struct {
 	pid  int
 	void *uint32
-	addr uint64
-	cell uint32 // number of the cell that refers to it, from 1
+	// pulling is set while the memory of a sender in this process is read, which waits for it; see Out.revoke.
+	pulling *uint32
+	addr    uint64
+	cell    uint32 // number of the cell that refers to it, from 1
 
 	local, remote iovec
 }
@@ -37,6 +40,13 @@ func (f *far) isVoid() bool { return int32(atomic.LoadUint32(f.void)-f.cell) >= 
 func (f *far) CopyTo(dst []byte, off int) bool {
 	if len(dst) == 0 {
 		return true
+	}
+	if f.pulling != nil {
+		cacheline.StoreFence(f.pulling, 1)
+		defer cacheline.StoreRelease(f.pulling, 0)
+		if f.isVoid() {
+			return false
+		}
 	}
 	return f.read(dst, f.addr+uint64(off)) && !f.isVoid()
 }

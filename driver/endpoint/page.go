@@ -16,7 +16,8 @@ const PageBytes = 4096
 // Page is what the endpoints that send to one endpoint, or take from it, share with it: the
 // word by which it is woken.
 type Page struct {
-	h *pageHead
+	h     *pageHead
+	local *localBell // nil: who sleeps there is woken by the word alone
 }
 
 type pageHead struct {
@@ -36,20 +37,39 @@ func NewPage(mem []byte) (*Page, error) {
 	if len(mem) < PageBytes {
 		return nil, fmt.Errorf("endpoint: a page of %d bytes: want %d", len(mem), PageBytes)
 	}
-	return &Page{(*pageHead)(unsafe.Pointer(unsafe.SliceData(mem)))}, nil
+	return &Page{h: (*pageHead)(unsafe.Pointer(unsafe.SliceData(mem)))}, nil
 }
 
 // wake rings if nobody looks.
 func (p *Page) wake() {
 	if atomic.LoadUint32(&p.h.bell) == asleep && atomic.CompareAndSwapUint32(&p.h.bell, asleep, awake) {
-		futexWake(&p.h.bell)
+		p.rouse()
 	}
 }
 
 // Knock makes the attendant look, whoever else claims to.
 func (p *Page) Knock() {
 	atomic.CompareAndSwapUint32(&p.h.bell, asleep, awake)
+	p.rouse()
+}
+
+// rouse ends the sleep of who sleeps.
+func (p *Page) rouse() {
+	if p.local != nil {
+		p.local.ring()
+		return
+	}
 	futexWake(&p.h.bell)
+}
+
+// sleep waits to be woken while the word has the value v, at most ns nanoseconds; negative is for ever.
+func (p *Page) sleep(v uint32, ns int64) {
+	switch {
+	case p.local == nil:
+		futexWait(&p.h.bell, v, ns)
+	case atomic.LoadUint32(&p.h.bell) == v:
+		p.local.wait(ns)
+	}
 }
 
 func futexWake(w *uint32) {

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -53,6 +54,8 @@ type ringHead struct {
 	_       [60]byte
 	poking  uint32 // sender: it may be writing to the receiver's memory
 	_       [60]byte
+	pulling uint32 // receiver, where both are in one process: it reads the sender's memory
+	_       [60]byte
 	grants  [numGrants]grant // receiver
 }
 
@@ -68,6 +71,7 @@ type memory struct {
 	head  *ringHead
 	cells *[ringCells]cell
 	area  *[areaBytes]byte
+	keep  *Local // what they lie in, if it is a Local
 }
 
 func mapRing(mem []byte) (memory, error) {
@@ -81,6 +85,27 @@ func mapRing(mem []byte) (memory, error) {
 		area:  (*[areaBytes]byte)(unsafe.Add(base, headBytes+ringCells*cellBytes)),
 	}, nil
 }
+
+// NewLocalOut is NewOut for a ring to an endpoint of this process.
+func NewLocalOut(l *Local, peer *Page) (*Out, error) {
+	r, err := NewOut(l.Mem, peer, self)
+	if err == nil {
+		r.keep = l
+	}
+	return r, err
+}
+
+// NewLocalIn is NewIn for a ring from an endpoint of this process.
+func NewLocalIn(l *Local, src *Page, port ib.PortNum) (*In, error) {
+	r, err := NewIn(l.Mem, src, self, port, localProbe)
+	if err == nil {
+		r.keep = l
+	}
+	return r, err
+}
+
+// localProbe is what NewIn finds readable.
+var localProbe = uint64(uintptr(unsafe.Pointer(&self)))
 
 // Revoke tells both ends of a ring that there is nobody at the other one. Whoever waits for
 // credit has to be woken besides.
@@ -232,8 +257,14 @@ func (r *Out) putChunk(c *cell, p *wire.Packet) {
 	r.ptail = r.buf + uint64(chunk(used))
 }
 
-// revoke makes every payload by reference in the ring void.
-func (r *Out) revoke() { atomic.StoreUint32(&r.head.void, r.tail) }
+// revoke makes every payload by reference in the ring void. Within one process, where nothing else keeps a receiver from
+// memory that is the program's again, it waits until the receiver has ended what it is in the middle of.
+func (r *Out) revoke() {
+	atomic.StoreUint32(&r.head.void, r.tail)
+	for r.peer.isLocal() && atomic.LoadUint32(&r.head.pulling) != 0 {
+		runtime.Gosched()
+	}
+}
 
 // In is the receiving end of a ring.
 type In struct {
@@ -264,6 +295,9 @@ func NewIn(mem []byte, src *Page, pid int, port ib.PortNum, probe uint64) (*In, 
 	r := &In{memory: m, src: src, port: port, hint: -1}
 	r.far.pid = pid
 	r.far.void = &m.head.void
+	if src.isLocal() {
+		r.far.pulling = &m.head.pulling
+	}
 	if r.far.probe(probe) {
 		atomic.StoreUint32(&m.head.pull, 1)
 	}
