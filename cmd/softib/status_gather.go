@@ -171,7 +171,7 @@ func (f *fabric) status(ctx context.Context, runners []*smrun.Runner) status {
 		Managers: []managerStatus{},
 	}
 	for _, h := range f.Hosts() {
-		if _, ok := portOf(h); ok {
+		if _, _, ok := portOf(h); ok {
 			s.HostsActive++
 		}
 	}

@@ -139,3 +139,10 @@ func (m *Member) work() {
 		f()
 	}
 }
+
+// Settle returns when everything that was handed over before was taken note of. No lock is held.
+func (m *Member) Settle() {
+	done := make(chan struct{})
+	m.Later(func() { close(done) })
+	<-done
+}

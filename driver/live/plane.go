@@ -3,6 +3,7 @@ package live
 import (
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 
 	"softib/driver/endpoint"
@@ -95,6 +96,7 @@ func (f *Fabric) startPlane() error {
 		s.release()
 		return err
 	}
+	runtime.AddCleanup(s.page, endpoint.Unmap, s.pageMem) // programs of this process may knock when it has ended
 	f.staff.Lock()
 	defer f.staff.Unlock()
 	if f.closed.Load() {
@@ -110,7 +112,6 @@ func (f *Fabric) startPlane() error {
 // release gives back the memory that the plane is woken by.
 func (s *plane) release() {
 	s.page = nil
-	endpoint.Unmap(s.pageMem)
 	unix.Close(s.pageFD)
 }
 
@@ -127,6 +128,14 @@ func (f *Fabric) pageFD() int {
 		return -1
 	}
 	return f.plane.pageFD
+}
+
+// planePage is the same for programs of this process, nil if there is no plane.
+func (f *Fabric) planePage() *endpoint.Page {
+	if f.plane == nil {
+		return nil
+	}
+	return f.plane.page
 }
 
 // dozeTime is how long the first sleep is; see endpoint.Page.Wait.
