@@ -58,12 +58,6 @@ type Local struct{ Mem []byte }
 
 // NewLocal makes memory.
 func NewLocal(size int) (*Local, error) {
-	if racing {
-		// The race detector knows nothing of memory that is not Go's, nor of the order that atomics there make.
-		mem := make([]byte, size+PageBytes)
-		off := -int(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) & (PageBytes - 1)
-		return &Local{mem[off : off+size]}, nil
-	}
 	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
@@ -73,4 +67,15 @@ func NewLocal(size int) (*Local, error) {
 	l := &Local{mem}
 	runtime.AddCleanup(l, Unmap, mem)
 	return l, nil
+}
+
+// NewLocalRing makes the memory of a ring.
+func NewLocalRing() (*Local, error) {
+	if !racing {
+		return NewLocal(RingBytes)
+	}
+	// To the race detector, what goes through memory that is not Go's has no order.
+	mem := make([]byte, RingBytes+PageBytes)
+	off := -int(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) & (PageBytes - 1)
+	return &Local{mem[off : off+RingBytes]}, nil
 }

@@ -21,7 +21,7 @@ type end struct {
 	info verbs.Info
 }
 
-func newEnd(t testing.TB, h *Host, size int) *end {
+func newEnd(t testing.TB, h verbs.Device, size int) *end {
 	t.Helper()
 	e := &end{ctx: verbs.Open(h)}
 	must := func(err error) {

@@ -579,7 +579,7 @@ func (f *Fabric) newChannel(from, to *Process, k chanKey) (*Channel, error) {
 	c := &Channel{f: f, from: from, to: to, port: k.port, key: k, fd: -1}
 	var err error
 	if (from == nil || from.isLocal()) && (to == nil || to.isLocal()) {
-		if c.own, err = endpoint.NewLocal(endpoint.RingBytes); err == nil {
+		if c.own, err = endpoint.NewLocalRing(); err == nil {
 			c.head = c.own.Mem
 		}
 	} else {
