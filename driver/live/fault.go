@@ -14,7 +14,7 @@ import (
 // ErrFault is matched when a fault or a capture cannot be as asked.
 var ErrFault = errors.New("no such fault")
 
-// Fault is what a cable does beyond carrying packets, in both directions. Packets of programs in processes of their own
+// Fault is what a cable does beyond carrying packets, in both directions. Packets of programs
 // have all of it; management packets, which are carried at once, are lost and corrupted but take no time.
 type Fault struct {
 	// BER is the probability of each bit to be flipped. A packet with a flipped bit fails its CRC and is discarded
