@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"softib/proto/ib"
 )
 
 // What endpoints of one process need of each other takes no descriptors and no threads: memory is ordinary memory, and
@@ -52,11 +54,39 @@ func (b *localBell) wait(ns int64) {
 	}
 }
 
-// Local is memory that users of this process share. It is filled with zeros, takes no room before it is touched, and
-// is given back when nobody refers to the Local any more.
+// Local is memory that is given back when nobody in this process refers to the Local any more.
 type Local struct{ Mem []byte }
 
-// NewLocal makes memory.
+func newLocal(mem []byte) *Local {
+	l := &Local{mem}
+	runtime.AddCleanup(l, Unmap, mem)
+	return l
+}
+
+// MapLocal maps memory that is shared with another process.
+func MapLocal(fd, size int) (*Local, error) {
+	mem, err := MapMemory(fd, size)
+	if err != nil {
+		return nil, err
+	}
+	return newLocal(mem), nil
+}
+
+// MapPage maps a page that is shared with other processes, until nobody refers to the Page any more.
+func MapPage(fd int) (*Page, error) {
+	mem, err := MapMemory(fd, PageBytes)
+	if err != nil {
+		return nil, err
+	}
+	p, err := NewPage(mem)
+	if err != nil {
+		return nil, err
+	}
+	runtime.AddCleanup(p, Unmap, mem)
+	return p, nil
+}
+
+// NewLocal makes memory for users of this process, filled with zeros. It takes no room before it is touched.
 func NewLocal(size int) (*Local, error) {
 	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
@@ -64,9 +94,7 @@ func NewLocal(size int) (*Local, error) {
 		return nil, fmt.Errorf("endpoint: memory: %w", err)
 	}
 	_ = unix.Madvise(mem, unix.MADV_NOHUGEPAGE) // most of it is never touched
-	l := &Local{mem}
-	runtime.AddCleanup(l, Unmap, mem)
-	return l, nil
+	return newLocal(mem), nil
 }
 
 // NewLocalRing makes the memory of a ring.
@@ -78,4 +106,25 @@ func NewLocalRing() (*Local, error) {
 	mem := make([]byte, RingBytes+PageBytes)
 	off := -int(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) & (PageBytes - 1)
 	return &Local{mem[off : off+RingBytes]}, nil
+}
+
+// NewLocalOut is NewOut for a ring in a Local.
+func NewLocalOut(l *Local, peer *Page, pid int) (*Out, error) {
+	r, err := NewOut(l.Mem, peer, pid)
+	if err == nil {
+		r.keep = l
+	}
+	return r, err
+}
+
+// NewLocalIn is NewIn for a ring in a Local. A sender in this process needs no probe.
+func NewLocalIn(l *Local, src *Page, pid int, port ib.PortNum, probe uint64) (*In, error) {
+	if src.isLocal() {
+		probe = uint64(uintptr(unsafe.Pointer(&self)))
+	}
+	r, err := NewIn(l.Mem, src, pid, port, probe)
+	if err == nil {
+		r.keep = l
+	}
+	return r, err
 }

@@ -82,11 +82,11 @@ func TestLocalRevoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	here, there := NewLocalPage(), NewLocalPage()
-	out, err := NewLocalOut(mem, there)
+	out, err := NewLocalOut(mem, there, self)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := NewLocalIn(mem, here, 1)
+	in, err := NewLocalIn(mem, here, self, 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,27 +86,6 @@ func mapRing(mem []byte) (memory, error) {
 	}, nil
 }
 
-// NewLocalOut is NewOut for a ring to an endpoint of this process.
-func NewLocalOut(l *Local, peer *Page) (*Out, error) {
-	r, err := NewOut(l.Mem, peer, self)
-	if err == nil {
-		r.keep = l
-	}
-	return r, err
-}
-
-// NewLocalIn is NewIn for a ring from an endpoint of this process.
-func NewLocalIn(l *Local, src *Page, port ib.PortNum) (*In, error) {
-	r, err := NewIn(l.Mem, src, self, port, localProbe)
-	if err == nil {
-		r.keep = l
-	}
-	return r, err
-}
-
-// localProbe is what NewIn finds readable.
-var localProbe = uint64(uintptr(unsafe.Pointer(&self)))
-
 // Revoke tells both ends of a ring that there is nobody at the other one. Whoever waits for
 // credit has to be woken besides.
 func Revoke(mem []byte) {

@@ -3,7 +3,6 @@ package live
 import (
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
 
 	"softib/driver/endpoint"
@@ -25,10 +24,9 @@ import (
 //
 // Everything here is guarded by the fabric's lock, but for run's own.
 type plane struct {
-	f       *Fabric
-	pageFD  int
-	page    *endpoint.Page
-	pageMem []byte
+	f      *Fabric
+	pageFD int
+	page   *endpoint.Page
 
 	now     ib.Time
 	events  eventHeap
@@ -89,14 +87,9 @@ func (f *Fabric) startPlane() error {
 	s := &plane{f: f, outlets: map[chanKey]*outlet{}, flights: map[flight]int{},
 		rng: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
 	var err error
-	if s.pageFD, s.pageMem, err = endpoint.NewMemory("page", endpoint.PageBytes); err != nil {
+	if s.pageFD, s.page, err = newSharedPage(); err != nil {
 		return err
 	}
-	if s.page, err = endpoint.NewPage(s.pageMem); err != nil {
-		s.release()
-		return err
-	}
-	runtime.AddCleanup(s.page, endpoint.Unmap, s.pageMem) // programs of this process may knock when it has ended
 	f.staff.Lock()
 	defer f.staff.Unlock()
 	if f.closed.Load() {
@@ -109,7 +102,7 @@ func (f *Fabric) startPlane() error {
 	return nil
 }
 
-// release gives back the memory that the plane is woken by.
+// release gives up what the plane is woken by. Programs of this process may knock there still.
 func (s *plane) release() {
 	s.page = nil
 	unix.Close(s.pageFD)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -51,7 +52,9 @@ type Process struct {
 	in       []*Channel
 	ended    bool
 	device   *Device // of a program in this process
-	recent   bool    // it is among the fabric's recent
+	door     *endpoint.Page
+	leaving  atomic.Bool
+	recent   bool // it is among the fabric's recent
 
 	mu    sync.Mutex // guards what is below; taken after all others
 	notes []Note
@@ -64,109 +67,6 @@ type Note struct {
 	Incoming, Gone *Channel
 	// Port is a port that has changed, Rejoin one whose manager wants clients to register again.
 	Port, Rejoin ib.PortNum
-}
-
-// Channel is a ring from one process to another, or to or from the fabric itself, where the way is switched.
-type Channel struct {
-	ID       uint32
-	f        *Fabric
-	fd       int             // its memory
-	own      *endpoint.Local // or that, if both ends are in this process
-	from, to *Process        // nil is the fabric
-	port     ib.PortNum      // of the receiver; of the sender if the fabric receives
-	inlet    *inlet          // in that case
-	key      chanKey
-	head     []byte
-	told     bool // the sender knows it
-	given    bool // the receiver knows it
-	left     bool // it has ended, and only its memory is kept
-}
-
-// End is one end of a channel, as its process has to know it. The descriptors are copies, the caller's to close.
-type End struct {
-	// Ring is the channel's memory, Page that of who is at the other end.
-	Ring, Page int
-	// For the receiver: the port that the channel leads to, the sender's process and its probe.
-	Port  ib.PortNum
-	PID   int
-	Probe uint64
-}
-
-// Sender is the end that sends; false if the channel is no more.
-func (c *Channel) Sender() (End, bool) { return c.end(c.to) }
-
-// Receiver is the end that receives. It is there once also for a channel whose sender has ended meanwhile: what that
-// has sent is on its way.
-func (c *Channel) Receiver() (End, bool) {
-	e, ok := c.end(c.from)
-	c.f.mu.Lock()
-	defer c.f.mu.Unlock()
-	c.given = true
-	c.bury()
-	return e, ok
-}
-
-func (c *Channel) end(other *Process) (End, bool) {
-	f := c.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c.head == nil && !c.left {
-		return End{}, false
-	}
-	if c.left {
-		other = c.to // the sender's page is no more, and nobody there needs to be woken
-	}
-	// Nobody reads or writes the fabric's own memory, so that it has nothing to probe.
-	e, page := End{Port: c.port, PID: daemon}, f.pageFD()
-	if other != nil {
-		e.PID, e.Probe, page = other.pid, other.probe, other.PageFD
-	}
-	if c.left {
-		e.PID, e.Probe = 0, 0
-	}
-	var err error
-	if e.Ring, err = unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
-		return End{}, false
-	}
-	if e.Page, err = unix.FcntlInt(uintptr(page), unix.F_DUPFD_CLOEXEC, 0); err != nil {
-		unix.Close(e.Ring)
-		return End{}, false
-	}
-	return e, true
-}
-
-// out is the sending end for a program in this process. The fabric's lock is not held.
-func (c *Channel) out() (*endpoint.Out, error) {
-	c.f.mu.Lock()
-	defer c.f.mu.Unlock()
-	page := c.f.planePage()
-	if c.to != nil {
-		page = c.to.page
-	}
-	if c.head == nil || page == nil {
-		return nil, ErrClosed
-	}
-	return endpoint.NewLocalOut(c.own, page)
-}
-
-// in is the receiving end. The fabric's lock is held.
-func (c *Channel) in() (*endpoint.In, error) {
-	page := c.f.planePage()
-	if c.from != nil {
-		page = c.from.page
-	}
-	c.given = true
-	c.bury()
-	if page == nil {
-		return nil, ErrClosed
-	}
-	return endpoint.NewLocalIn(c.own, page, c.port)
-}
-
-type chanKey struct {
-	to   *Process
-	port ib.PortNum
-	vl   ib.VL
 }
 
 // procRoute is a way of a process's packets, and its slot.
@@ -532,7 +432,7 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 	}
 	for _, e := range ends {
 		for _, to := range e.port.host.procs {
-			if to == p || k.Block != to.block && !k.DLID.IsMulticast() || to.isLocal() != p.isLocal() {
+			if to == p || k.Block != to.block && !k.DLID.IsMulticast() {
 				continue
 			}
 			c, err := p.channel(chanKey{to, e.port.num, e.vl})
@@ -549,78 +449,6 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 type wayEnd struct {
 	port *portState
 	vl   ib.VL
-}
-
-// channel is the ring to a process, made when first needed.
-func (p *Process) channel(k chanKey) (*Channel, error) {
-	if c := p.out[k]; c != nil {
-		return c, nil
-	}
-	c, err := p.f.newChannel(p, k.to, k)
-	if err != nil {
-		return nil, err
-	}
-	if k.to == nil {
-		if err := p.f.plane.addInlet(c, p.host.ports[k.port]); err != nil {
-			c.close()
-			return nil, err
-		}
-		p.out[k] = c
-		return c, nil
-	}
-	p.out[k] = c
-	k.to.in = append(k.to.in, c)
-	k.to.tell(Note{Incoming: c})
-	return c, nil
-}
-
-// newChannel makes a ring.
-func (f *Fabric) newChannel(from, to *Process, k chanKey) (*Channel, error) {
-	c := &Channel{f: f, from: from, to: to, port: k.port, key: k, fd: -1}
-	var err error
-	if (from == nil || from.isLocal()) && (to == nil || to.isLocal()) {
-		if c.own, err = endpoint.NewLocalRing(); err == nil {
-			c.head = c.own.Mem
-		}
-	} else {
-		c.fd, c.head, err = endpoint.NewMemory("ring", endpoint.RingBytes)
-	}
-	if err != nil {
-		return nil, err
-	}
-	f.channels++
-	c.ID = f.channels
-	return c, nil
-}
-
-// close gives back what the fabric holds of a channel.
-func (c *Channel) close() {
-	endpoint.Revoke(c.head)
-	for _, p := range [...]*Process{c.from, c.to} {
-		if p != nil {
-			p.page.Knock()
-		} else {
-			c.f.plane.knock()
-		}
-	}
-	if c.own == nil {
-		endpoint.Unmap(c.head)
-	}
-	c.head = nil
-	c.left = true
-	if c.given || c.to == nil || c.to.ended {
-		c.bury()
-	}
-}
-
-// bury closes what was kept of a channel for its receiver, who has not heard of it before its sender ended.
-func (c *Channel) bury() {
-	if c.left {
-		c.left = false
-		if c.own == nil {
-			unix.Close(c.fd)
-		}
-	}
 }
 
 // settle adds what a process has counted to the route's ports. The fabric's lock is held.
@@ -745,6 +573,9 @@ func (p *Process) Close() {
 	}
 	p.foldBursts()
 	p.ended = true
+	if p.leaving.Store(true); p.door != nil {
+		p.door.Knock()
+	}
 	p.end()
 	f.procs = slices.DeleteFunc(f.procs, func(o *Process) bool { return o == p })
 	f.recent = slices.DeleteFunc(f.recent, func(o *Process) bool { return o == p })
