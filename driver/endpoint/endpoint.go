@@ -607,6 +607,9 @@ func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	was := e.closed
 	e.closed = true
+	for _, r := range e.out {
+		r.revoke() // memory that they refer to is the program's again
+	}
 	e.endWindow()
 	e.publish()
 	e.mu.Unlock()

@@ -48,7 +48,12 @@ func (h *Host) open(c Caller) (*Device, error) {
 	for n, ok := p.PollNote(); ok; n, ok = p.PollNote() {
 		d.hear(n)
 	}
+	over := f.closed.Load()
 	f.mu.Unlock()
+	if over {
+		_ = d.Close()
+		return nil, ErrClosed
+	}
 	return d, nil
 }
 

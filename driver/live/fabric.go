@@ -3,7 +3,6 @@ package live
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -292,12 +291,15 @@ func (f *Fabric) Close() error {
 		c.mu.Unlock()
 		c.ring()
 	}
-	procs := slices.Clone(f.procs)
-	f.mu.Unlock()
-	for _, p := range procs {
+	var devs []*Device
+	for _, p := range f.procs {
 		if p.device != nil {
-			_ = p.device.Close()
+			devs = append(devs, p.device)
 		}
+	}
+	f.mu.Unlock()
+	for _, d := range devs {
+		_ = d.Close()
 	}
 	f.wg.Wait()
 	return nil

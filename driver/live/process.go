@@ -51,10 +51,12 @@ type Process struct {
 	out      map[chanKey]*Channel
 	in       []*Channel
 	ended    bool
-	device   *Device // of a program in this process
-	door     *endpoint.Page
-	leaving  atomic.Bool
-	recent   bool // it is among the fabric's recent
+	// Of a program in this process: its device, whether it is among the fabric's recent, and what other processes wake
+	// it by.
+	device  *Device
+	recent  bool
+	door    *endpoint.Page
+	leaving atomic.Bool
 
 	mu    sync.Mutex // guards what is below; taken after all others
 	notes []Note
@@ -113,7 +115,10 @@ func (f *Fabric) Attach(name string, c Caller) (*Process, error) {
 		p.release()
 		return nil, err
 	}
-	return p, p.join()
+	if err := p.join(); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func newProcess(h *Host, c Caller) *Process {
