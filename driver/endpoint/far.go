@@ -41,14 +41,13 @@ func (f *far) CopyTo(dst []byte, off int) bool {
 	if len(dst) == 0 {
 		return true
 	}
-	if f.pulling != nil {
-		cacheline.StoreFence(f.pulling, 1)
-		defer cacheline.StoreRelease(f.pulling, 0)
-		if f.isVoid() {
-			return false
-		}
+	if f.pulling == nil {
+		return f.read(dst, f.addr+uint64(off)) && !f.isVoid()
 	}
-	return f.read(dst, f.addr+uint64(off)) && !f.isVoid()
+	cacheline.StoreFence(f.pulling, 1)
+	ok := !f.isVoid() && f.read(dst, f.addr+uint64(off))
+	cacheline.StoreRelease(f.pulling, 0)
+	return ok
 }
 
 // probe finds out whether the process lets us read what lies at addr.
