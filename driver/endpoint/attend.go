@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -95,7 +96,9 @@ func (e *Endpoint) attend() {
 			continue
 		case empty < emptyTurns && !dozed:
 			empty++
-			if empty&15 == 15 {
+			if e.page.isLocal() {
+				runtime.Gosched() // whoever it waits for is a goroutine, and many attendants may be awake at once
+			} else if empty&15 == 15 {
 				cacheline.YieldCore()
 			}
 			continue

@@ -285,6 +285,9 @@ func (e *Endpoint) Poll(cq *hca.CQ, out []verbs.WC) int {
 // Spun is how many empty looks there have to have been at least for a poller to see whether others want its core.
 const Spun = 16
 
+// localSpun is the same within one process, where one poller may look at thousands of endpoints in turn.
+const localSpun = 8 * Spun
+
 // Advance is Poll for a tapped queue. Empty is for how long, about, the caller has looked itself and found nothing: 0
 // is no time worth speaking of, Spun is long. It reports whether peers have changed the program's memory, for a program
 // that looks there.
@@ -378,6 +381,9 @@ func (e *Endpoint) after(some bool) {
 // that is the peer's. Where others wait for cores it sleeps instead for a moment: many who only yield pass the cores
 // among themselves, and kernels have been seen to leave everybody else waiting for seconds.
 func (e *Endpoint) patience(idle int) {
+	if e.page.isLocal() && idle%localSpun >= Spun {
+		return
+	}
 	if e.crowded.Load() {
 		time.Sleep(time.Microsecond) // some 50 by the kernel's measure
 		e.crowded.Store(false)
