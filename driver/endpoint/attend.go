@@ -16,6 +16,8 @@ const (
 	lookIn = ib.Millisecond
 	// emptyTurns is how many turns without work the attendant waits before it sleeps.
 	emptyTurns = 100
+	// localTurns is the same where to sleep and to be woken is a matter of goroutines, not of threads.
+	localTurns = 8
 	// stream is how many packets at once, or turns in a row, make a stream.
 	stream = 4
 	// doze is how long the first sleep is. cacheline.StoreRelease does not wait until
@@ -58,7 +60,11 @@ func (e *Endpoint) attend() {
 	defer close(e.gone)
 	var polls uint32
 	bell := &e.page.h.bell
-	empty := emptyTurns // nothing has happened yet
+	limit := emptyTurns
+	if e.page.isLocal() {
+		limit = localTurns
+	}
+	empty := limit // nothing has happened yet
 	dozed := false
 	for {
 		select {
@@ -94,7 +100,7 @@ func (e *Endpoint) attend() {
 				cacheline.Pause()
 			}
 			continue
-		case empty < emptyTurns && !dozed:
+		case empty < limit && !dozed:
 			empty++
 			if e.page.isLocal() {
 				runtime.Gosched() // whoever it waits for is a goroutine, and many attendants may be awake at once
