@@ -11,12 +11,12 @@ import (
 
 	"softib/driver/live"
 	"softib/driver/smrun"
+	"softib/node/hca"
 	"softib/operate/manager"
 	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/sm"
-	"softib/verbs"
 )
 
 // fabric is a running fabric with what it was made from.
@@ -88,20 +88,24 @@ func (f *fabric) manage(p place, o upOptions) (*manager.Manager, error) {
 }
 
 // portOf is a host's first port that is ACTIVE.
-func portOf(h *live.Host) (verbs.Port, bool) {
-	_, p, ok := activePort(verbs.Open(h), h.Node().NumPorts())
-	return p, ok
+func portOf(h *live.Host) (ib.PortNum, hca.Port, bool) {
+	for n := 1; n <= h.Node().NumPorts(); n++ {
+		if p := h.Port(ib.PortNum(n)); p.State == ib.PortActive && p.LID != 0 {
+			return ib.PortNum(n), p, true
+		}
+	}
+	return 0, hca.Port{}, false
 }
 
 // devices are the hosts that take part in the mesh, and how many do not
 // because no port of theirs is ACTIVE.
 func (f *fabric) devices() (devs []meshDevice, silent int) {
 	for _, h := range f.Hosts() {
-		if _, ok := portOf(h); !ok {
+		if _, _, ok := portOf(h); !ok {
 			silent++
 			continue
 		}
-		devs = append(devs, meshDevice{dev: h, ports: h.Node().NumPorts()})
+		devs = append(devs, meshDevice{host: h})
 	}
 	return devs, silent
 }
@@ -114,7 +118,7 @@ func (f *fabric) describe(out *reporter) {
 	low, high := ib.LID(0xffff), ib.LID(0)
 	active := 0
 	for _, h := range hosts {
-		if p, ok := portOf(h); ok {
+		if _, p, ok := portOf(h); ok {
 			low, high = min(low, p.LID), max(high, p.LID)
 			active++
 		}

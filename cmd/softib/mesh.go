@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"softib/driver/live"
 	"softib/proto/ib"
 	"softib/verbs"
 )
@@ -16,8 +17,8 @@ const (
 	meshSize = 256
 	grhBytes = 40 // a datagram's buffer begins with room for a GRH (IBA 11.4.1.2)
 	meshQKey = ib.QKey(0x11111111)
-	// meshPairsMax bounds the pairs that are tried: each pair that has talked
-	// keeps a channel with buffers of its own. It is enough for 128 hosts.
+	// meshPairsMax bounds the pairs that are tried: each pair has a channel with
+	// buffers of its own until the mesh ends. It is enough for 128 hosts.
 	meshPairsMax = 1 << 14
 	// meshHostsMax bounds the hosts that take part, for the same reason.
 	meshHostsMax = 1 << 12
@@ -49,7 +50,7 @@ func (e *meshError) Error() string {
 
 // meshHost is a host with a datagram queue pair to send from and to receive at.
 type meshHost struct {
-	dev   verbs.Device
+	name  string
 	pd    *verbs.PD
 	cq    *verbs.CQ
 	qp    *verbs.QP
@@ -65,29 +66,24 @@ type meshHost struct {
 	wrong          string
 }
 
-// activePort is a device's first port that is ACTIVE.
-func activePort(ctx *verbs.Context, ports int) (ib.PortNum, verbs.Port, bool) {
-	for n := 1; n <= ports; n++ {
-		if p, err := ctx.QueryPort(ib.PortNum(n)); err == nil && p.State == ib.PortActive && p.LID != 0 {
-			return ib.PortNum(n), p, true
-		}
-	}
-	return 0, verbs.Port{}, false
-}
-
-func newMeshHost(dev verbs.Device, ports int, key uint16) (h *meshHost, err error) {
-	ctx := verbs.Open(dev)
-	num, port, ok := activePort(ctx, ports)
+func newMeshHost(d meshDevice) (h *meshHost, err error) {
+	num, port, ok := portOf(d.host)
 	if !ok {
-		return nil, fmt.Errorf("%s has no port that is ACTIVE", dev.Name())
+		return nil, fmt.Errorf("%s has no port that is ACTIVE", d.host.Name())
 	}
-	h = &meshHost{dev: dev, port: num, lid: port.LID}
+	h = &meshHost{name: d.host.Name(), port: num, lid: port.LID}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.free())
 		}
 	}()
 	keep := func(f func() error) { h.close = append(h.close, f) }
+	dev, err := d.host.OpenUnlisted()
+	if err != nil {
+		return h, err
+	}
+	keep(dev.Close)
+	ctx := verbs.Open(dev)
 	if h.pd, err = ctx.AllocPD(); err != nil {
 		return h, err
 	}
@@ -110,7 +106,7 @@ func newMeshHost(dev verbs.Device, ports int, key uint16) (h *meshHost, err erro
 		return h, err
 	}
 	keep(h.qp.Close)
-	return h, h.qp.Ready(num, key, meshQKey)
+	return h, h.qp.Ready(num, d.key, meshQKey)
 }
 
 func (h *meshHost) free() error {
@@ -131,11 +127,10 @@ func message(buf []byte, from, to int) {
 	}
 }
 
-// meshDevice is a device, how many ports it has, and the partition to send in.
+// meshDevice is a host and the partition to send in.
 type meshDevice struct {
-	dev   verbs.Device
-	ports int
-	key   uint16 // index of the partition's key
+	host *live.Host
+	key  uint16 // index of the partition's key
 }
 
 // sample takes at most n devices, evenly spread.
@@ -163,7 +158,7 @@ func mesh(ctx context.Context, devs []meshDevice, show func(done, total int)) (r
 		}
 	}()
 	for _, d := range devs {
-		h, err := newMeshHost(d.dev, d.ports, d.key)
+		h, err := newMeshHost(d)
 		if err != nil {
 			return res, err
 		}
@@ -255,7 +250,7 @@ func meshRound(ctx context.Context, hosts []*meshHost, step int) ([]string, erro
 	var bad []string
 	for _, h := range hosts {
 		if !h.received || h.wrong != "" {
-			bad = append(bad, fmt.Sprintf("%s to %s%s", hosts[h.from].dev.Name(), h.dev.Name(), h.wrong))
+			bad = append(bad, fmt.Sprintf("%s to %s%s", hosts[h.from].name, h.name, h.wrong))
 		}
 	}
 	return bad, nil

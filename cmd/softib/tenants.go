@@ -6,10 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"softib/driver/live"
 	"softib/proto/ib"
 	"softib/proto/topo"
-	"softib/verbs"
 )
 
 // tenants are the hosts of each partition that may all talk to each other: its full members. It is nil where all hosts
@@ -17,14 +15,10 @@ import (
 func (f *fabric) tenants(devs []meshDevice) [][]meshDevice {
 	groups := map[ib.PKey][]meshDevice{}
 	for _, d := range devs {
-		h, ok := d.dev.(*live.Host)
-		if !ok {
-			return nil
-		}
-		num, _, _ := activePort(verbs.Open(h), d.ports)
-		for i, k := range f.PKeys(topo.PortRef{Node: h.Node().Index, Port: num}) {
+		num, _, _ := portOf(d.host)
+		for i, k := range f.PKeys(topo.PortRef{Node: d.host.Node().Index, Port: num}) {
 			if k.IsValid() && k.IsFull() {
-				groups[k] = append(groups[k], meshDevice{d.dev, d.ports, uint16(i)})
+				groups[k] = append(groups[k], meshDevice{d.host, uint16(i)})
 			}
 		}
 	}

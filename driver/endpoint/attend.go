@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +39,6 @@ func (e *Endpoint) call() {
 // attend is the attendant: it does its turns, and what its post asks for between them.
 func (e *Endpoint) attend() {
 	defer close(e.gone)
-	bell := &e.page.h.bell
 	for n := 0; ; n++ {
 		select {
 		case <-e.closing: // its knock may have come before we said that we sleep
@@ -48,7 +48,7 @@ func (e *Endpoint) attend() {
 		post, sleep, streams := e.attendOnce()
 		switch post {
 		case Watching:
-			futexWait(bell, awake, nanoseconds(sleep))
+			e.page.sleep(awake, nanoseconds(sleep))
 		case Dozing, Asleep:
 			if sleep > 0 {
 				select {
@@ -56,10 +56,12 @@ func (e *Endpoint) attend() {
 					return
 				default:
 				}
-				futexWait(bell, asleep, nanoseconds(sleep))
+				e.page.sleep(asleep, nanoseconds(sleep))
 			}
 		case Searching:
-			if n&15 == 15 {
+			if e.page.isLocal() {
+				runtime.Gosched() // whoever it waits for is a goroutine, and many attendants may be awake at once
+			} else if n&15 == 15 {
 				cacheline.YieldCore()
 			}
 		case Working:

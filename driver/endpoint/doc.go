@@ -1,5 +1,5 @@
-// Package endpoint drives the engine of one adapter in real time, over rings in
-// memory that two processes share, or two users of one process.
+// Package endpoint drives the engine of a program's queue pairs in real time, over rings in
+// memory that two processes share, or two users of one process. There is no other driver of queue pairs in real time.
 //
 // An Endpoint is a verbs.Device. Whoever uses it does its work: posting sends the
 // packets, polling takes in those that arrived, and no third party stands
@@ -18,6 +18,8 @@
 //
 // Files: ring.go and cell.go are the memory, page.go is how the two ends wake each other, peer.go knows the memory of
 // the process at the other end, far.go fetches payloads from it and writeahead.go puts them there, endpoint.go and
-// send.go do the work, attend.go does it when nobody else does, wait.go has those who sleep, hint.go what C code may
+// send.go do the work, attend.go does it when nobody else does and duty.go
+// decides who that is, member.go hears what the fabric tells, local.go is what is different within one process,
+// machine.go what is different in virtual time, wait.go has those who sleep, hint.go what C code may
 // look at, and ledger.go, histogram.go and meter.go what the fabric is told of all this.
 package endpoint

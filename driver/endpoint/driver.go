@@ -118,7 +118,7 @@ func (p *Page) Wait(d ib.Time) {
 		ns = int64(max(d, 0) / ib.Nanosecond)
 	}
 	if ns != 0 {
-		futexWait(&p.h.bell, asleep, ns)
+		p.sleep(asleep, ns)
 	}
 }
 

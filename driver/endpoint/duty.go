@@ -65,6 +65,8 @@ var onDuty = [numPosts]struct{ says, value bool }{
 const (
 	// searchTurns is how many turns without work the attendant looks before it retires.
 	searchTurns = 100
+	// localTurns is the same where to sleep and to be woken is a matter of goroutines, not of threads.
+	localTurns = 8
 	// restPolls is how often a program may poll after it has armed a queue without being taken for one that goes on
 	// polling.
 	restPolls = 16
@@ -75,6 +77,8 @@ const (
 	keepEvery = 8
 	// Spun is how many empty looks there have to have been at least for a poller to see whether others want its core.
 	Spun = 16
+	// localSpun is the same within one process, where one poller may look at thousands of endpoints in turn.
+	localSpun = 8 * Spun
 	// LingerLooks is how often one looks who waits in Go for a program that does nothing but poll: for a microsecond or
 	// two. LingerGap is how many looks find nothing between packets that do not belong together. LingerNot is how
 	// often not to linger where the program seems to wait for something else: a fifth of a millisecond.
@@ -105,15 +109,16 @@ const (
 // duty is the engine. One caller at a time: whoever has the endpoint's lock.
 type duty struct {
 	post   Post
-	turns  int    // that found nothing
+	search int    // turns that find nothing before it retires
+	turns  int    // that did
 	seen   uint32 // how often the program had looked by the attendant's last turn
 	restAt uint32 // or when it was last about to sleep
 	rests  bool   // it has not polled in earnest since
 	idle   int    // empty polls in a row
 }
 
-// newDuty is that of an endpoint for which nothing has happened yet.
-func newDuty() duty { return duty{post: Searching, turns: searchTurns} }
+// newDuty is that of an endpoint for which nothing has happened yet, whose attendant searches for so many turns.
+func newDuty(search int) duty { return duty{post: Searching, search: search, turns: search} }
 
 // turn is told what the attendant found in a turn, how often the program has looked so far, and whether the attendant
 // was woken since its last turn. It says what the attendant is from now on.
@@ -131,7 +136,7 @@ func (d *duty) turn(found int, looked uint32, woken bool) Post {
 	to := nextPost[d.post][saw]
 	if to != Searching {
 		d.turns = 0
-	} else if d.turns++; d.turns > searchTurns {
+	} else if d.turns++; d.turns > d.search {
 		to, d.turns = Retiring, 0
 	}
 	d.post = to

@@ -21,7 +21,7 @@ type watchman struct {
 
 const turnTakes = 300 * ib.Nanosecond
 
-func newWatchman() *watchman { return &watchman{duty: newDuty()} }
+func newWatchman() *watchman { return &watchman{duty: newDuty(searchTurns)} }
 
 // run lets the attendant do its turns until a time.
 func (w *watchman) run(until ib.Time) {

@@ -103,14 +103,18 @@ func New(cfg Config) (*Endpoint, error) {
 	cfg.Engine.ByRefMin = byRefMin
 	cfg.Engine.MaxBundle = bundleMax
 	cfg.Engine.CatchUp = catchUp
-	h, err := newHint(cfg.Machine == nil)
+	h, err := newHint(cfg.Machine == nil && !cfg.Page.isLocal()) // C code may look, for as long as it likes
 	if err != nil {
 		return nil, err
+	}
+	search := searchTurns
+	if cfg.Page.isLocal() {
+		search = localTurns
 	}
 	e := &Endpoint{
 		name: cfg.Name, block: cfg.Block, page: cfg.Page, router: cfg.Router, start: time.Now(),
 		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, hint: h, machine: cfg.Machine,
-		duty: newDuty(), eventful: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
+		duty: newDuty(search), eventful: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
 	}
 	e.hint.polls = inC
 	e.meter.init(cfg.Ledger)
@@ -376,7 +380,7 @@ func (e *Endpoint) after(some bool) {
 // that is the peer's. Where others wait for cores it sleeps instead for a moment: many who only yield pass the cores
 // among themselves, and kernels have been seen to leave everybody else waiting for seconds.
 func (e *Endpoint) patience(idle int) {
-	if e.machine != nil {
+	if e.machine != nil || e.page.isLocal() && idle%localSpun >= Spun {
 		return
 	}
 	if e.crowded.Load() {
@@ -458,7 +462,8 @@ func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
 	for c != nil && n < drainMax {
 		if r.get(c, &e.rx) {
 			e.eng.HandlePacket(now, r.port, &e.rx)
-			if g, ok := e.eng.TakeGrant(); ok {
+			// Memory of Go's may be somebody else's by the time that a peer writes ahead.
+			if g, ok := e.eng.TakeGrant(); ok && !e.page.isLocal() {
 				r.give(g)
 			}
 		}
@@ -589,6 +594,9 @@ func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	was := e.closed
 	e.closed = true
+	for _, r := range e.out {
+		r.revoke(nil) // memory that they refer to is the program's again
+	}
 	e.endWindow()
 	e.publish()
 	for _, r := range e.in {

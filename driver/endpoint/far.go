@@ -3,6 +3,7 @@ package endpoint
 import (
 	"sync/atomic"
 
+	"softib/internal/cacheline"
 	"softib/proto/wire"
 )
 
@@ -19,19 +20,31 @@ const farMax = 4 << 20
 type far struct {
 	peer
 	head *ringHead
-	addr uint64
-	cell uint32 // number of the cell that refers to it, from 1
+	// pulling is set while the memory of a sender in this process is read, which waits for it; see Out.revoke.
+	pulling *uint32
+	addr    uint64
+	cell    uint32 // number of the cell that refers to it, from 1
 }
 
 var _ wire.Source = (*far)(nil)
 
 // isVoid reports whether the sender has taken its memory back, or is gone.
 func (f *far) isVoid() bool {
-	return !plantVoid && atomic.LoadUint64(&f.head.void[(f.cell-1)%ringCells]) == voidMark(f.cell) || atomic.LoadUint32(&f.head.revoked) != 0
+	taken := atomic.LoadUint64(&f.head.void[(f.cell-1)%ringCells]) == voidMark(f.cell)
+	return taken && !plantVoid || atomic.LoadUint32(&f.head.revoked) != 0
 }
 
 // CopyTo copies from off on. False means that the packet counts as lost: the sender is gone, or has given the request
 // up.
 func (f *far) CopyTo(dst []byte, off int) bool {
-	return len(dst) == 0 || f.read(dst, f.addr+uint64(off)) && !f.isVoid()
+	if len(dst) == 0 {
+		return true
+	}
+	if f.pulling == nil {
+		return f.read(dst, f.addr+uint64(off)) && !f.isVoid()
+	}
+	cacheline.StoreFence(f.pulling, 1)
+	ok := !f.isVoid() && f.read(dst, f.addr+uint64(off))
+	cacheline.StoreRelease(f.pulling, 0)
+	return ok
 }

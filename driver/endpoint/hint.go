@@ -81,7 +81,7 @@ func (e *Endpoint) hintRing(r *In) {
 func (e *Endpoint) hintAll() {
 	atomic.StoreUint32(&e.hint.nrings, 0)
 	for i, r := range e.in {
-		if r.hint = i; i >= hintRings {
+		if r.hint = i; i >= hintRings || e.page.isLocal() {
 			r.hint = -1
 			continue
 		}

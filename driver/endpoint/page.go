@@ -16,9 +16,10 @@ const PageBytes = 4096
 // Page is what the endpoints that send to one endpoint, or take from it, share with it: the
 // word by which it is woken, and by what its memory is known.
 type Page struct {
-	h *pageHead
-	// rings is called in place of the kernel, where a machine in virtual time wants to know.
-	rings func()
+	h     *pageHead
+	local *localBell // nil: who sleeps there is woken by the word alone
+	// onWake is called in place of the kernel, where a machine in virtual time wants to know.
+	onWake func()
 }
 
 type pageHead struct {
@@ -43,27 +44,43 @@ func NewPage(mem []byte) (*Page, error) {
 }
 
 // OnWake has f called whenever the page is woken, instead of the kernel.
-func (p *Page) OnWake(f func()) { p.rings = f }
-
-func (p *Page) ring() {
-	if p.rings != nil {
-		p.rings()
-	} else {
-		futexWake(&p.h.bell)
-	}
+func (p *Page) OnWake(f func()) {
+	p.onWake = f
 }
 
 // wake rings if nobody looks.
 func (p *Page) wake() {
 	if atomic.LoadUint32(&p.h.bell) == asleep && atomic.CompareAndSwapUint32(&p.h.bell, asleep, awake) {
-		p.ring()
+		p.rouse()
 	}
 }
 
 // Knock makes the attendant look, whoever else claims to.
 func (p *Page) Knock() {
 	atomic.CompareAndSwapUint32(&p.h.bell, asleep, awake)
-	p.ring()
+	p.rouse()
+}
+
+// rouse ends the sleep of who sleeps.
+func (p *Page) rouse() {
+	switch {
+	case p.onWake != nil:
+		p.onWake()
+	case p.local != nil:
+		p.local.ring()
+	default:
+		futexWake(&p.h.bell)
+	}
+}
+
+// sleep waits to be woken while the word has the value v, at most ns nanoseconds; negative is for ever.
+func (p *Page) sleep(v uint32, ns int64) {
+	switch {
+	case p.local == nil:
+		futexWait(&p.h.bell, v, ns)
+	case atomic.LoadUint32(&p.h.bell) == v:
+		p.local.wait(ns)
+	}
 }
 
 func futexWake(w *uint32) {

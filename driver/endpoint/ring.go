@@ -3,6 +3,7 @@ package endpoint
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"unsafe"
@@ -50,7 +51,9 @@ type ringHead struct {
 	_       [60]byte
 	revoked uint32 // fabric: nobody is at the other end any more
 	_       [60]byte
-	ahead   ahead            // sender: it may be writing to the receiver's memory
+	ahead   ahead  // sender: it may be writing to the receiver's memory
+	pulling uint32 // receiver, where both are in one process: it reads the sender's memory
+	_       [60]byte
 	grants  [numGrants]grant // receiver
 	// void has, at a cell's place, voidMark of its number if the sender has taken back what it refers to.
 	void [ringCells]uint64
@@ -70,6 +73,7 @@ type memory struct {
 	head  *ringHead
 	cells *[ringCells]cell
 	area  *[areaBytes]byte
+	keep  *Local // what they lie in, if it is a Local
 }
 
 func mapRing(mem []byte) (memory, error) {
@@ -241,13 +245,18 @@ func (r *Out) putChunk(c *cell, p *wire.Packet) {
 func voidMark(cell uint32) uint64 { return 1<<32 | uint64(cell) }
 
 // revoke makes the payloads by reference void that queue pairs have put into the ring. Those of others stay good: to
-// lose a packet is to lose a try, and one queue pair's end is no reason for that.
+// lose a packet is to lose a try, and one queue pair's end is no reason for that. None is all. Within one process,
+// where nothing else keeps a receiver from memory that is the program's again, it waits until the receiver has ended
+// what it is in the middle of.
 func (r *Out) revoke(gone []*hca.QP) {
 	for i, q := range r.owners {
-		if q != nil && slices.Contains(gone, q) {
+		if q != nil && (gone == nil || slices.Contains(gone, q)) {
 			atomic.StoreUint64(&r.head.void[i], voidMark(r.tail-(r.tail-1-uint32(i))%ringCells))
 			r.owners[i] = nil
 		}
+	}
+	for r.peer.isLocal() && atomic.LoadUint32(&r.head.pulling) != 0 {
+		runtime.Gosched()
 	}
 }
 
@@ -280,6 +289,9 @@ func NewIn(mem []byte, src *Page, pid int, port ib.PortNum) (*In, error) {
 	}
 	r := &In{memory: m, src: src, port: port, hint: -1}
 	r.far.peer, r.far.head = newPeer(src, pid), m.head
+	if src.isLocal() {
+		r.far.pulling = &m.head.pulling
+	}
 	if r.far.read(nil, 0) { // it lets us
 		atomic.StoreUint32(&m.head.pull, 1)
 	}

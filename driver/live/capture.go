@@ -49,8 +49,8 @@ type captured struct {
 // Start is when the fabric's time began: what times of captures are counted from.
 func (f *Fabric) Start() time.Time { return f.start }
 
-// Capture shows every packet that crosses one of the ports, in either direction, to a sink: the data of programs in
-// processes of their own, which from now on go through the switches one by one, and packets of management. It is
+// Capture shows every packet that crosses one of the ports, in either direction, to a sink: the data of programs,
+// which from now on go through the switches one by one, and packets of management. It is
 // complete: while the sink does not keep up, packets wait. Stop ends it, hands over what is left, and returns the
 // sink's first error, after which the sink was not called any more.
 //

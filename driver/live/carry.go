@@ -338,57 +338,36 @@ func (p *portState) index() int {
 // went by routes is added to them.
 func (f *Fabric) handle(at place, p *packet) (ok bool) {
 	if mad.View(p.data[:]).Class() == mad.ClassPerf {
-		f.settleAll()
+		f.settleProcesses()
 	}
 	f.with(at, func() { _, ok = f.agents[at.node].HandleFrom(f.Now(), at.port, p.slid, p.data[:], p.data[:]) })
 	return ok
 }
 
-// with calls do with the locks that the agent of a node needs.
+// with calls do, which has to do with the agent of a node.
 func (f *Fabric) with(at place, do func()) {
-	h, _ := f.nodes[at.node].(*Host)
-	if h == nil {
-		do()
-		return
-	}
-	f.mu.Unlock() // a host's lock comes first
-	h.mu.Lock()
-	f.mu.Lock()
 	do()
-	f.mu.Unlock()
-	h.LeaveQuiet()
-	f.mu.Lock()
+	if h, ok := f.nodes[at.node].(*Host); ok {
+		h.passOn()
+	}
 }
 
 // deliver takes a subnet management packet through a node.
 func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 	v := mad.View(p.data[:])
 	a := f.agents[at.node]
-	h, _ := f.nodes[at.node].(*Host)
-	set := v.Method() == mad.MethodSet
-	if h == nil && !set || inTransit(at, v) {
+	if v.Method() != mad.MethodSet || inTransit(at, v) {
 		return a.DeliverFrom(f.now, at.port, p.slid, at.fromHere, p.data[:])
 	}
-	if h == nil {
-		return f.deliverSet(at, p.slid, v)
+	verdict := f.deliverSet(at, p.slid, v)
+	if h, ok := f.nodes[at.node].(*Host); ok {
+		h.passOn()
 	}
-	var verdict agent.Verdict
-	f.mu.Unlock()
-	h.mu.Lock()
-	f.mu.Lock()
-	if set {
-		verdict = f.deliverSet(at, p.slid, v)
-	} else {
-		verdict = a.DeliverFrom(f.now, at.port, p.slid, at.fromHere, p.data[:])
-	}
-	f.mu.Unlock()
-	h.LeaveQuiet()
-	f.mu.Lock()
 	return verdict
 }
 
 // inTransit reports whether a packet is a directed one that only passes here on its way out, or an answer that comes
-// back: nothing of the node but its hop rules is concerned (IBA 14.2.2), so no lock of a host's is needed.
+// back: nothing of the node but its hop rules is concerned (IBA 14.2.2).
 func inTransit(at place, v mad.View) bool {
 	if v.Class() != mad.ClassSMDirect {
 		return false
@@ -431,7 +410,7 @@ func (f *Fabric) deliverSet(at place, from ib.LID, v mad.View) agent.Verdict {
 		p.host.mgmt.Sync(num)
 	}
 	if p.peer.host != nil {
-		f.unsynced = append(f.unsynced, p.peer.host)
+		p.peer.host.syncPorts()
 	}
 	return verdict
 }

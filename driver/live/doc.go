@@ -1,28 +1,20 @@
-// Package live drives the engines in real time, inside one process: every
-// switch, every adapter, and the bytes that programs send.
+// Package live drives a fabric in real time, inside one process: every switch, every port, their tables and agents, and
+// the ways between programs.
 //
-// A Host is a verbs.Device. Whoever uses it does its work: posting sends the
-// packets, polling takes in those that arrived, and no third party stands
-// between two programs. When nobody polls, the host's attendant (a goroutine
-// that otherwise sleeps) takes in packets and keeps the timers; an idle fabric
-// uses no CPU.
+// The engines of queue pairs are in the programs, each driven by an endpoint.Endpoint. A program in a process of its
+// own is a Process here, which its socket's server speaks for (package attach/server). One in this process is a Process
+// too, with a Device in front of it, which asks by calls. A Host is such a Device as well, made with its first use, so
+// that examples and tests need no more than verbs.Open(host).
 //
 // How packets travel. The first packet towards a destination makes the fabric
 // walk the switches' own tables from the source port: link states, LFT or
 // MFT, SL to VL, partition enforcement, MTU. The result is a route: the ring of
 // the destination port that packets of this lane enter, and the list of ports
-// on the way, to which the packets are attributed. The room in a ring is the
-// credit: a sender never sends what the receiver cannot hold, so nothing is
-// dropped for want of room. Whatever changes a table, a state or a key makes
+// on the way, to which the packets are attributed. Whatever changes a table, a state or a key makes
 // the fabric's epoch move on, and every route is walked anew; where the walk
 // ends early the packets vanish, and the port where they did counts them.
 //
-// A ring cell holds a short packet in one cache line, which is all that crosses
-// between two cores. A larger payload of an RC packet is referred to and copied
-// once, by the receiver, as DMA would; see ring.go for why that is safe when the
-// request is given up in between.
-//
-// A way of a program in a process of its own that crosses a cable with a fault, or a port that is
-// captured (SetFault, Capture), is switched instead: the plane takes its packets, one by
-// one, over the cables and through the engines of the switches in real time; see plane.go.
+// A way that crosses a cable with a fault, or a port that is captured (SetFault, Capture), is switched instead: the
+// plane takes its packets, one by one, over the cables and through the engines of the switches in real time; see
+// plane.go.
 package live

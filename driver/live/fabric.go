@@ -37,8 +37,8 @@ type Fabric struct {
 	cfg   Config
 	start time.Time
 
-	// mu guards the switches, the ports' states and the walking of routes. Hosts
-	// take it while they hold their own lock, so it comes second.
+	// mu guards the switches, the hosts, the ports' states and the walking of routes. Programs of this process take it
+	// while they hold their endpoint's lock, so it comes second.
 	mu       sync.Mutex
 	epoch    atomic.Uint64
 	switches []*switchNode
@@ -46,7 +46,6 @@ type Fabric struct {
 	nodes    []any // *Host or *switchNode by graph index
 	agents   []*agent.Agent
 	pool     link.Pool
-	debtors  debtors
 
 	managing sync.Mutex // one manager at a time; taken before all others
 	groups   []sm.Group // that need no joining
@@ -55,13 +54,15 @@ type Fabric struct {
 	services map[topo.PortRef]*MgmtPort
 	agentIDs madrpc.AgentID
 	now      ib.Time // no later than the clock
-	unsynced []*Host // whose links have changed
 	// Nodes whose agents may have something to tell.
 	stirred    []bool
 	restless   []int
 	heraldBell chan struct{}
-	// Programs in processes of their own, and how many channels they were given ever.
+	// Programs, how many channels they were given ever, and their ways to groups. Recent are those of this process that
+	// have found a way since something last changed.
 	procs     []*Process
+	recent    []*Process
+	groupWays map[*procRoute]*Process
 	channels  uint32
 	usherBell chan struct{}
 	probe     link.Frame
@@ -77,7 +78,7 @@ type Fabric struct {
 
 	closing chan struct{}
 	closed  atomic.Bool
-	staff   sync.Mutex // guards the employing of attendants; taken after all others
+	staff   sync.Mutex // guards the starting of goroutines; taken after all others
 	wg      sync.WaitGroup
 }
 
@@ -120,8 +121,8 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 		return nil, fmt.Errorf("live: the topology has no host: add one, or try star:2")
 	}
 	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes)),
-		services: map[topo.PortRef]*MgmtPort{},
-		stirred:  make([]bool, len(g.Nodes)), heraldBell: make(chan struct{}, 1), usherBell: make(chan struct{}, 1)}
+		services: map[topo.PortRef]*MgmtPort{}, groupWays: map[*procRoute]*Process{},
+		stirred: make([]bool, len(g.Nodes)), heraldBell: make(chan struct{}, 1), usherBell: make(chan struct{}, 1)}
 	f.epoch.Store(1)
 	f.agents = make([]*agent.Agent, len(g.Nodes))
 	// Hosts and switches know nothing of each other yet, and at ten thousand of them the second core pays.
@@ -238,6 +239,7 @@ func (f *Fabric) changed() {
 		f.plane.knock()
 	}
 	if len(f.procs) > 0 {
+		f.renewLocal()
 		select {
 		case f.usherBell <- struct{}{}:
 		default:
@@ -262,15 +264,13 @@ func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 	}
 	f.train(p)
 	f.changed()
-	ends := []*portState{p, p.peer}
-	f.stir(p.index())
-	f.stir(p.peer.index())
-	f.mu.Unlock()
-	for _, q := range ends {
+	for _, q := range []*portState{p, p.peer} {
+		f.stir(q.index())
 		if q.host != nil {
 			q.host.syncPorts()
 		}
 	}
+	f.mu.Unlock()
 	f.RenewWays() // who has pulled a cable may rely on it: no program sends over it any more
 	return nil
 }
@@ -292,7 +292,16 @@ func (f *Fabric) Close() error {
 		c.mu.Unlock()
 		c.ring()
 	}
+	var devs []*Device
+	for _, p := range f.procs {
+		if p.device != nil {
+			devs = append(devs, p.device)
+		}
+	}
 	f.mu.Unlock()
+	for _, d := range devs {
+		_ = d.Close()
+	}
 	f.wg.Wait()
 	return nil
 }

@@ -23,7 +23,6 @@ func (f *Fabric) PortState(r topo.PortRef) ib.PortState {
 // 4-byte words with headers. Asking every port in turn would settle the whole
 // fabric's accounts for each of them.
 func (f *Fabric) HostTraffic() (pkts, words uint64) {
-	f.settleHosts()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.settleProcesses()

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"softib/verbs"
 )
@@ -22,7 +21,7 @@ type end struct {
 	info verbs.Info
 }
 
-func newEnd(t testing.TB, h *Host, size int) *end {
+func newEnd(t testing.TB, h verbs.Device, size int) *end {
 	t.Helper()
 	e := &end{ctx: verbs.Open(h)}
 	must := func(err error) {
@@ -254,23 +253,5 @@ func BenchmarkOneCore(b *testing.B) {
 				got = got || w.Opcode&0x80 != 0
 			}
 		}
-	}
-}
-
-var onHeap *ring // where rings are when they are used
-
-// One cache line carries a short packet: that is what latency and message rate
-// rest on.
-func TestCellLayout(t *testing.T) {
-	var c cell
-	if n := unsafe.Sizeof(c); n != 128 {
-		t.Errorf("a cell takes %d bytes, want 128", n)
-	}
-	if n := unsafe.Offsetof(c.payload); n != 64 {
-		t.Errorf("the first line ends at %d, want 64", n)
-	}
-	onHeap = newRing(nil, nil, 1)
-	if uintptr(unsafe.Pointer(&onHeap.cells[0]))%128 != 0 {
-		t.Error("cells are not aligned to pairs of lines")
 	}
 }

@@ -118,11 +118,3 @@ func (f *Fabric) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) boo
 	*resp = p.data
 	return ok
 }
-
-// settleAll attributes all traffic by routes to its ports. The fabric's lock is given up for it.
-func (f *Fabric) settleAll() {
-	f.mu.Unlock()
-	f.settleHosts()
-	f.mu.Lock()
-	f.settleProcesses()
-}

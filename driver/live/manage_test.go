@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -59,13 +60,11 @@ func setPort(t *testing.T, f *Fabric, r topo.PortRef, change func(*mad.PortInfo)
 	ask(t, f, mad.ClassSMLID, mad.MethodSet, r.Node, in, mad.AttrPortInfo, uint32(r.Port), pi.Append(nil))
 }
 
-// wayTo reports whether packets of h's port reach the port that has a LID.
-func wayTo(h *Host, port ib.PortNum, lid ib.LID) *route {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// wayTo is the way of packets from h's port to the port that has a LID, and where it ends.
+func wayTo(h *Host, port ib.PortNum, lid ib.LID) (*route, []wayEnd) {
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()
-	return h.f.resolve(h, routeKey{port: port, dlid: lid, pkey: ib.PKeyDefault})
+	return h.f.resolve(h.ports[port], routeKey{port: port, dlid: lid, pkey: ib.PKeyDefault})
 }
 
 func TestBringUp(t *testing.T) {
@@ -85,7 +84,7 @@ func TestBringUp(t *testing.T) {
 				if h == to {
 					continue
 				}
-				if rt := wayTo(h, 1, lid); len(rt.rings) != 1 || rt.rings[0].dst != to || rt.lost != nil {
+				if rt, ends := wayTo(h, 1, lid); len(ends) != 1 || ends[0].port.host != to || rt.lost != nil {
 					t.Fatalf("%s: %s does not reach %s: %+v", spec, h.Name(), to.Name(), rt)
 				}
 			}
@@ -136,8 +135,7 @@ func TestTwoPorts(t *testing.T) {
 			}
 			seen[lid] = true
 			for q := ib.PortNum(1); q <= 2; q++ {
-				if rt := wayTo(f.hosts[1-h.index], q, lid); len(rt.rings) != 1 || rt.rings[0].dst != h ||
-					rt.rings[0].port != uint8(p) {
+				if _, ends := wayTo(f.hosts[1-h.index], q, lid); len(ends) != 1 || ends[0].port != h.ports[p] {
 					t.Errorf("port %d does not reach %s/%d", q, h.Name(), p)
 				}
 			}
@@ -166,7 +164,7 @@ func TestDisableAndRetrain(t *testing.T) {
 	if ev := drainEvents(h); len(ev) != 1 || ev[0] != hca.EventPortErr {
 		t.Fatalf("events %v, want PORT_ERR", ev)
 	}
-	if rt := wayTo(h, 1, lid); len(rt.rings) != 0 {
+	if _, ends := wayTo(h, 1, lid); len(ends) != 0 {
 		t.Error("packets leave by a port that is down")
 	}
 	r, err := f.BringUp()
@@ -187,7 +185,7 @@ func TestDisableAndRetrain(t *testing.T) {
 	if r, err = f.BringUp(); err != nil || len(r.Down) != 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if rt := wayTo(h, 1, lid); len(rt.rings) != 1 {
+	if rt, ends := wayTo(h, 1, lid); len(ends) != 1 {
 		t.Errorf("no way after the bring-up: %+v", rt)
 	}
 
@@ -209,13 +207,17 @@ func TestDisableAndRetrain(t *testing.T) {
 }
 
 func drainEvents(h *Host) (list []hca.EventType) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, e := range h.events {
+	h.Enter()
+	h.Leave() // it has heard of everything by now
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	for {
+		e, err := h.WaitEvent(over)
+		if err != nil {
+			return list
+		}
 		list = append(list, e.Type)
 	}
-	h.events = nil
-	return list
 }
 
 // The performance agent tells what went by, and forgets it when told to.
@@ -314,11 +316,7 @@ func TestManagementCounts(t *testing.T) {
 
 	// So do the packets of queue pairs.
 	h := f.hosts[0]
-	h.mu.Lock()
-	f.mu.Lock()
-	rt := f.resolve(h, routeKey{1, to.LID, 0, ib.PKeyDefault})
-	f.mu.Unlock()
-	h.mu.Unlock()
+	rt, _ := wayTo(h, 1, to.LID)
 	if rt.lost != f.port(far) || rt.reason != link.Inactive {
 		t.Errorf("packets end at %s for %v", rt.lost.name(), rt.reason)
 	}
@@ -334,13 +332,13 @@ func TestCreateMulticast(t *testing.T) {
 		mlid ib.LID
 		want int
 	}{{0xC005, 3}, {sm.BroadcastMLID, 31}, {0xC006, 0}} {
-		rt := wayTo(h[3], 1, c.mlid)
+		_, ends := wayTo(h[3], 1, c.mlid)
 		seen := map[*Host]bool{}
-		for _, r := range rt.rings {
-			seen[r.dst] = true
+		for _, e := range ends {
+			seen[e.port.host] = true
 		}
-		if len(rt.rings) != c.want || len(seen) != c.want || seen[h[3]] {
-			t.Errorf("0x%x: %d rings to %d hosts, want %d", int(c.mlid), len(rt.rings), len(seen), c.want)
+		if len(ends) != c.want || len(seen) != c.want || seen[h[3]] {
+			t.Errorf("0x%x: %d ends at %d hosts, want %d", int(c.mlid), len(ends), len(seen), c.want)
 		}
 	}
 	if err := f.CreateMulticast(7, h[0]); !errors.Is(err, ErrGroup) {

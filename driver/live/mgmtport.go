@@ -392,15 +392,8 @@ func (f *Fabric) lock(now ib.Time) {
 	f.now = max(f.now, now)
 }
 
-// unlock gives it back, and tells hosts whose links have changed.
-func (f *Fabric) unlock() {
-	hosts := f.unsynced
-	f.unsynced = nil
-	f.mu.Unlock()
-	for _, h := range hosts {
-		h.syncPorts()
-	}
-}
+// unlock gives it back.
+func (f *Fabric) unlock() { f.mu.Unlock() }
 
 // SetIsSM counts the subnet managers that run at a port, one more or one less; the port's capabilities say whether
 // there is any.

@@ -17,7 +17,6 @@ func (f *Fabric) Counters(r topo.PortRef) ib.Counters { return f.CountersOf([]to
 
 // CountersOf is Counters for several ports; the fabric's accounts are settled once for all of them.
 func (f *Fabric) CountersOf(refs []topo.PortRef) []ib.Counters {
-	f.settleHosts()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.settleProcesses()

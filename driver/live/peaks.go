@@ -12,8 +12,7 @@ import (
 
 // Peaks. Programs write down how much they have sent by each way in each millisecond (endpoint.BurstWindow) of the
 // machine's clock; added up over all programs and ways that is what each port on those ways had to carry in that
-// millisecond. It is what was sent into the fabric: a way that is switched over a slow cable takes longer. The fabric's
-// own hosts, in its process, are not in it.
+// millisecond. It is what was sent into the fabric: a way that is switched over a slow cable takes longer.
 
 // PortPeak is the most that a port has carried in one BurstWindow.
 type PortPeak = inspect.PortPeak
@@ -68,6 +67,9 @@ type sentBurst struct {
 // foldBursts takes what a process has written since the last time, for the ways that it has now. The fabric's lock is
 // held.
 func (p *Process) foldBursts() int {
+	if p.unlisted {
+		return 0
+	}
 	b := &p.f.bursts
 	now := endpoint.CurrentWindow()
 	var missed uint64

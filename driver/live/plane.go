@@ -23,10 +23,9 @@ import (
 //
 // Everything here is guarded by the fabric's lock, but for run's own.
 type plane struct {
-	f       *Fabric
-	pageFD  int
-	page    *endpoint.Page
-	pageMem []byte
+	f      *Fabric
+	pageFD int
+	page   *endpoint.Page
 
 	now     ib.Time
 	events  eventHeap
@@ -87,11 +86,7 @@ func (f *Fabric) startPlane() error {
 	s := &plane{f: f, outlets: map[chanKey]*outlet{}, flights: map[flight]int{},
 		rng: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
 	var err error
-	if s.pageFD, s.pageMem, err = endpoint.NewMemory("page", endpoint.PageBytes); err != nil {
-		return err
-	}
-	if s.page, err = endpoint.NewPage(s.pageMem); err != nil {
-		s.release()
+	if s.pageFD, s.page, err = newSharedPage(); err != nil {
 		return err
 	}
 	f.staff.Lock()
@@ -106,10 +101,9 @@ func (f *Fabric) startPlane() error {
 	return nil
 }
 
-// release gives back the memory that the plane is woken by.
+// release gives up what the plane is woken by. Programs of this process may knock there still.
 func (s *plane) release() {
 	s.page = nil
-	endpoint.Unmap(s.pageMem)
 	unix.Close(s.pageFD)
 }
 
@@ -126,6 +120,14 @@ func (f *Fabric) pageFD() int {
 		return -1
 	}
 	return f.plane.pageFD
+}
+
+// planePage is the same for programs of this process, nil if there is no plane.
+func (f *Fabric) planePage() *endpoint.Page {
+	if f.plane == nil {
+		return nil
+	}
+	return f.plane.page
 }
 
 // dozeTime is how long the first sleep is; see endpoint.Page.Wait.

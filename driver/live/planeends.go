@@ -80,13 +80,11 @@ func (s *plane) outlet(k chanKey) *outlet {
 	if o := s.outlets[k]; o != nil {
 		return o
 	}
-	fd, mem, err := endpoint.NewMemory("ring", endpoint.RingBytes)
+	c, err := s.f.newChannel(nil, k.to, k)
 	if err != nil {
 		return nil
 	}
-	s.f.channels++
-	c := &Channel{ID: s.f.channels, f: s.f, fd: fd, to: k.to, port: k.port, key: k, head: mem}
-	out, err := endpoint.NewOut(mem, k.to.page, 0)
+	out, err := endpoint.NewOut(c.head, k.to.page, 0)
 	if err != nil {
 		c.close()
 		return nil

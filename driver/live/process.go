@@ -3,8 +3,10 @@ package live
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +28,7 @@ var (
 	ErrBlocks = errors.New("no queue pair numbers left")
 )
 
-// Process is a program on a host, in a process of its own: the engine of its queue pairs runs there. The fabric
+// Process is a program on a host: the engine of its queue pairs runs in its process, which may be this one. The fabric
 // finds its packets' ways, hands out the rings that they go through, and counts them at every port that they pass.
 type Process struct {
 	f     *Fabric
@@ -34,11 +36,12 @@ type Process struct {
 	block uint16
 	pid   int
 
-	PageFD, SlotsFD int // what the process shares with the fabric; it and its peers get copies
+	PageFD, SlotsFD int // what another process shares with the fabric; it and its peers get copies
 	page            *endpoint.Page
 	slots           *endpoint.Slots
 	pageMem         []byte
 	slotsMem        []byte
+	own             *endpoint.Local // slots and ledger of a program in this process; nil for others
 	program
 
 	// Guarded by the fabric's lock.
@@ -48,6 +51,12 @@ type Process struct {
 	out      map[chanKey]*Channel
 	in       []*Channel
 	ended    bool
+	// Of a program in this process: its device, whether it is among the fabric's recent, and what other processes wake
+	// it by.
+	device  *Device
+	recent  bool
+	door    *endpoint.Page
+	leaving atomic.Bool
 
 	mu    sync.Mutex // guards what is below; taken after all others
 	notes []Note
@@ -62,86 +71,13 @@ type Note struct {
 	Port, Rejoin ib.PortNum
 }
 
-// Channel is a ring from one process to another, or to or from the fabric itself, where the way is switched.
-type Channel struct {
-	ID       uint32
-	f        *Fabric
-	fd       int        // its memory
-	from, to *Process   // nil is the fabric
-	port     ib.PortNum // of the receiver; of the sender if the fabric receives
-	inlet    *inlet     // in that case
-	key      chanKey
-	head     []byte
-	told     bool // the sender knows it
-	given    bool // the receiver knows it
-	left     bool // it has ended, and only its memory is kept
-}
-
-// End is one end of a channel, as its process has to know it. The descriptors are copies, the caller's to close.
-type End struct {
-	// Ring is the channel's memory, Page that of who is at the other end.
-	Ring, Page int
-	// Port is, for the receiver, the port that the channel leads to.
-	Port ib.PortNum
-	// PID is the process at the other end, 0 if that has no memory to read or write.
-	PID int
-}
-
-// Sender is the end that sends; false if the channel is no more.
-func (c *Channel) Sender() (End, bool) { return c.end(c.to) }
-
-// Receiver is the end that receives. It is there once also for a channel whose sender has ended meanwhile: what that
-// has sent is on its way.
-func (c *Channel) Receiver() (End, bool) {
-	e, ok := c.end(c.from)
-	c.f.mu.Lock()
-	defer c.f.mu.Unlock()
-	c.given = true
-	c.bury()
-	return e, ok
-}
-
-func (c *Channel) end(other *Process) (End, bool) {
-	f := c.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c.head == nil && !c.left {
-		return End{}, false
-	}
-	if c.left {
-		other = c.to // the sender's page is no more, and nobody there needs to be woken
-	}
-	// Nobody reads or writes the fabric's own memory, or that of who is gone.
-	e, page := End{Port: c.port}, f.pageFD()
-	if other != nil {
-		page = other.PageFD
-		if !c.left {
-			e.PID = other.pid
-		}
-	}
-	var err error
-	if e.Ring, err = unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
-		return End{}, false
-	}
-	if e.Page, err = unix.FcntlInt(uintptr(page), unix.F_DUPFD_CLOEXEC, 0); err != nil {
-		unix.Close(e.Ring)
-		return End{}, false
-	}
-	return e, true
-}
-
-type chanKey struct {
-	to   *Process
-	port ib.PortNum
-	vl   ib.VL
-}
-
 // procRoute is a way of a process's packets, and its slot.
 type procRoute struct {
 	rt          *route
 	slot        int
 	gen         uint32
 	chans       []*Channel
+	end         *Host  // that has it among its ways
 	pkts, words uint64 // of the slot, that are in the route's counters
 	// Where the process has been sending to, since it last asked: rings of others, or the plane.
 	direct []*Channel
@@ -157,11 +93,16 @@ type Resolved struct {
 	New []*Channel
 }
 
+// daemon is the process that the fabric is in.
+var daemon = os.Getpid()
+
 // Caller is a process that wants to attach.
 type Caller struct {
 	PID int
 	// Library is the release of its library, as it says.
 	Library string
+	// unlisted: statistics do not know of it.
+	unlisted bool
 }
 
 // Attach lets a process take part as a program of a host.
@@ -170,41 +111,81 @@ func (f *Fabric) Attach(name string, c Caller) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotAHost, err)
 	}
-	p := &Process{f: f, host: h, pid: c.PID, routes: map[endpoint.Key]*procRoute{},
-		out: map[chanKey]*Channel{}, nextSlot: 1, bell: make(chan struct{}, 1)}
-	if p.PageFD, p.pageMem, err = endpoint.NewMemory("page", endpoint.PageBytes); err != nil {
+	p := newProcess(h, c)
+	if err := p.allocateShared(); err != nil {
+		p.release()
 		return nil, err
+	}
+	if err := p.join(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func newProcess(h *Host, c Caller) *Process {
+	p := &Process{f: h.f, host: h, pid: c.PID, PageFD: -1, SlotsFD: -1,
+		routes: map[endpoint.Key]*procRoute{}, out: map[chanKey]*Channel{}, nextSlot: 1, bell: make(chan struct{}, 1)}
+	p.program = newProgram(c)
+	return p
+}
+
+// allocateShared makes the memory that the fabric shares with another process.
+func (p *Process) allocateShared() (err error) {
+	if p.PageFD, p.pageMem, err = endpoint.NewMemory("page", endpoint.PageBytes); err != nil {
+		return err
 	}
 	if p.SlotsFD, p.slotsMem, err = endpoint.NewMemory("slots", endpoint.SlotsBytes); err != nil {
-		p.release()
-		return nil, err
+		return err
 	}
-	if p.page, err = endpoint.NewPage(p.pageMem); err == nil {
-		p.slots, err = endpoint.NewSlots(p.slotsMem)
+	if p.LedgerFD, p.ledgerMem, err = endpoint.NewMemory("ledger", endpoint.LedgerBytes); err != nil {
+		return err
 	}
-	if err == nil {
-		err = p.openLedger(c)
+	if p.page, err = endpoint.NewPage(p.pageMem); err != nil {
+		return err
 	}
-	if err != nil {
-		p.release()
-		return nil, err
+	if p.slots, err = endpoint.NewSlots(p.slotsMem); err != nil {
+		return err
 	}
+	p.ledger, err = endpoint.NewLedger(p.ledgerMem)
+	return err
+}
+
+// allocate makes the same for a program in this process. Where nobody is to know of it, it has no ledger.
+func (p *Process) allocate() (err error) {
+	if p.own, err = endpoint.NewLocal(endpoint.SlotsBytes + endpoint.LedgerBytes); err != nil {
+		return err
+	}
+	p.page = endpoint.NewLocalPage()
+	if p.slots, err = endpoint.NewSlots(p.own.Mem); err == nil && !p.unlisted {
+		p.ledger, err = endpoint.NewLedger(p.own.Mem[endpoint.SlotsBytes:])
+	}
+	return err
+}
+
+// isLocal reports whether the program is in this process.
+func (p *Process) isLocal() bool { return p.own != nil }
+
+// join makes the process one of its host's.
+func (p *Process) join() (err error) {
+	f, h := p.f, p.host
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed.Load() {
 		p.release()
-		return nil, ErrClosed
+		return ErrClosed
 	}
 	if p.block, err = h.takeBlock(); err != nil {
 		p.release()
-		return nil, err
+		return err
 	}
 	h.procs = append(h.procs, p)
-	h.totals.attached = true
 	f.procs = append(f.procs, p)
 	f.renewWays(h) // packets for its numbers have somewhere to go now
-	f.watchBursts()
-	return p, nil
+	if !p.unlisted {
+		h.totals.attached = true
+		f.watchBursts()
+	}
+	return nil
 }
 
 // takeBlock finds a block of queue pair numbers. Blocks rest as long as they can before they come back, so that packets
@@ -263,7 +244,12 @@ func (p *Process) PollNote() (Note, bool) {
 	return n, true
 }
 
+// tell has the process told something. The fabric's lock is held.
 func (p *Process) tell(n Note) {
+	if p.device != nil {
+		p.device.hear(n)
+		return
+	}
 	p.mu.Lock()
 	if n.Port == 0 || !slices.Contains(p.notes, n) {
 		p.notes = append(p.notes, n)
@@ -275,37 +261,17 @@ func (p *Process) tell(n Note) {
 	}
 }
 
-// tellProcesses passes news of a port on.
-func (h *Host) tellProcesses(e hca.Event) {
-	h.f.mu.Lock()
-	defer h.f.mu.Unlock()
-	for _, p := range h.procs {
-		if e.Type == hca.EventClientReregister {
-			p.tell(Note{Rejoin: e.Port})
-		} else {
-			p.tell(Note{Port: e.Port})
-		}
-	}
-}
-
 // Port is a port of the process's adapter as it is now.
 func (p *Process) Port(n ib.PortNum) (hca.Port, mad.PortInfo) {
 	info, _ := p.f.PortInfo(topo.PortRef{Node: p.host.node.Index, Port: n})
-	p.host.mu.Lock()
-	defer p.host.mu.Unlock()
-	port := *p.host.eng.Port(n)
-	port.GIDs = slices.Clone(port.GIDs)
-	port.PKeys = slices.Clone(port.PKeys)
-	return port, info
+	return p.host.Port(n), info
 }
 
 // Violated counts a packet with a wrong key that came to the process at the adapter's port, and has its agent tell the
 // manager.
 func (p *Process) Violated(v agent.Notice) {
-	p.host.mu.Lock()
-	p.host.eng.HandleViolation(v)
-	p.host.mu.Unlock()
 	p.f.mu.Lock()
+	p.host.eng.HandleViolation(v)
 	p.f.stir(p.host.node.Index)
 	p.f.mu.Unlock()
 }
@@ -354,8 +320,13 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 	} else {
 		pr.direct, pr.inlet = chans, nil
 	}
-	pr.rt, pr.chans = rt, chans
+	p.lead(pr, k, rt)
+	pr.chans = chans
 	pr.gen = p.slots.Renew(pr.slot)
+	if p.isLocal() && !p.recent {
+		p.recent = true
+		f.recent = append(f.recent, p)
+	}
 	r := Resolved{Slot: pr.slot, Gen: pr.gen, Chans: slices.Clone(chans)}
 	for _, c := range chans {
 		if !c.told {
@@ -364,6 +335,31 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 		}
 	}
 	return r, nil
+}
+
+// lead makes a route that of a way.
+func (p *Process) lead(pr *procRoute, k endpoint.Key, rt *route) {
+	p.unlead(pr)
+	pr.rt = rt
+	switch n := len(rt.hops); {
+	case k.DLID.IsMulticast():
+		p.f.groupWays[pr] = p
+	case n > 0 && rt.hops[n-1].p.host != nil:
+		pr.end = rt.hops[n-1].p.host
+		if pr.end.ways == nil {
+			pr.end.ways = map[*procRoute]*Process{}
+		}
+		pr.end.ways[pr] = p
+	}
+}
+
+// unlead is for a way that is no more.
+func (p *Process) unlead(pr *procRoute) {
+	delete(p.f.groupWays, pr)
+	if pr.end != nil {
+		delete(pr.end.ways, pr)
+		pr.end = nil
+	}
 }
 
 // nowhere is the way of packets that cannot be given one for want of something, such as descriptors. It lasts a moment:
@@ -393,6 +389,7 @@ func (p *Process) takeSlot() (int, error) {
 			if len(pr.chans) == 0 {
 				p.settle(pr)
 				p.slots.Renew(pr.slot)
+				p.unlead(pr)
 				delete(p.routes, k)
 				return pr.slot, nil
 			}
@@ -406,8 +403,8 @@ func (p *Process) takeSlot() (int, error) {
 
 // walk follows the tables for a key and finds or makes the channels at its end. The fabric's lock is held.
 func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
-	rt := &route{key: routeKey{k.Port, k.DLID, k.SL, k.PKey}, epoch: p.f.epoch.Load()}
-	w := walker{f: p.f, key: rt.key, route: rt, dry: true}
+	key := routeKey{k.Port, k.DLID, k.SL, k.PKey}
+	rt := &route{key: key, epoch: p.f.epoch.Load()}
 	from := p.host.ports[k.Port]
 	local := p.host.eng.Port(k.Port)
 	var ends []wayEnd
@@ -422,14 +419,9 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 			ends = []wayEnd{{from, 0}}
 		}
 	default:
-		w.aim()
-		w.depart(nil, from)
-		ends = w.found
+		rt, ends = p.f.resolve(from, key)
 		if k.DLID.IsMulticast() {
 			ends = append(ends, wayEnd{from, 0}) // members on the sender's own host
-		}
-		if len(ends) == 0 && rt.lost == nil {
-			rt.lost, rt.reason = from, link.NoMember
 		}
 	}
 	var chans []*Channel
@@ -465,57 +457,6 @@ type wayEnd struct {
 	vl   ib.VL
 }
 
-// channel is the ring to a process, made when first needed.
-func (p *Process) channel(k chanKey) (*Channel, error) {
-	if c := p.out[k]; c != nil {
-		return c, nil
-	}
-	fd, mem, err := endpoint.NewMemory("ring", endpoint.RingBytes)
-	if err != nil {
-		return nil, err
-	}
-	p.f.channels++
-	c := &Channel{ID: p.f.channels, f: p.f, fd: fd, from: p, to: k.to, port: k.port, key: k, head: mem}
-	if k.to == nil {
-		if err := p.f.plane.addInlet(c, p.host.ports[k.port]); err != nil {
-			c.close()
-			return nil, err
-		}
-		p.out[k] = c
-		return c, nil
-	}
-	p.out[k] = c
-	k.to.in = append(k.to.in, c)
-	k.to.tell(Note{Incoming: c})
-	return c, nil
-}
-
-// close gives back what the fabric holds of a channel.
-func (c *Channel) close() {
-	endpoint.Revoke(c.head)
-	for _, p := range [...]*Process{c.from, c.to} {
-		if p != nil {
-			p.page.Knock()
-		} else {
-			c.f.plane.knock()
-		}
-	}
-	endpoint.Unmap(c.head)
-	c.head = nil
-	c.left = true
-	if c.given || c.to == nil || c.to.ended {
-		c.bury()
-	}
-}
-
-// bury closes what was kept of a channel for its receiver, who has not heard of it before its sender ended.
-func (c *Channel) bury() {
-	if c.left {
-		c.left = false
-		unix.Close(c.fd)
-	}
-}
-
 // settle adds what a process has counted to the route's ports. The fabric's lock is held.
 func (p *Process) settle(pr *procRoute) {
 	pkts, words := p.slots.Sent(pr.slot)
@@ -545,18 +486,34 @@ func (f *Fabric) settleProcesses() {
 
 // renewWays makes every process ask anew for its ways to a host and to groups.
 func (f *Fabric) renewWays(h *Host) {
-	for _, p := range f.procs {
-		for k, pr := range p.routes {
-			to := k.DLID.IsMulticast() || p.host == h
-			if !to && pr.rt != nil && len(pr.rt.hops) > 0 {
-				to = pr.rt.hops[len(pr.rt.hops)-1].p.host == h
-			}
-			if to {
-				p.settle(pr)
-				p.slots.Renew(pr.slot)
-			}
+	renew := func(p *Process, pr *procRoute) {
+		p.settle(pr)
+		p.slots.Renew(pr.slot)
+	}
+	for pr, p := range h.ways {
+		renew(p, pr)
+	}
+	for pr, p := range f.groupWays {
+		renew(p, pr)
+	}
+	for _, p := range h.procs {
+		for _, pr := range p.routes {
+			renew(p, pr)
 		}
 	}
+}
+
+// renewLocal makes programs of this process ask anew for all of their ways: what management does holds for the next
+// packet that they send. The fabric's lock is held.
+func (f *Fabric) renewLocal() {
+	for _, p := range f.recent {
+		p.recent = false
+		for _, pr := range p.routes {
+			p.slots.Renew(pr.slot)
+		}
+	}
+	clear(f.recent)
+	f.recent = f.recent[:0]
 }
 
 // usher walks the processes' ways again after something has changed, and tells those whose way is another now.
@@ -592,8 +549,11 @@ func (p *Process) walkAgain() {
 		p.settle(pr)
 		rt, chans, err := p.walk(k)
 		if err != nil || !slices.Equal(chans, pr.chans) {
-			if err != nil || rt.switched == pr.rt.switched {
-				pr.rt = rt
+			if err != nil {
+				p.unlead(pr)
+				pr.rt = nil
+			} else if rt.switched == pr.rt.switched {
+				p.lead(pr, k, rt)
 			} // else what it sends until it asks goes the old way, and counts there
 			pr.chans = nil
 			p.slots.Renew(pr.slot)
@@ -601,7 +561,7 @@ func (p *Process) walkAgain() {
 			p.page.Knock()
 			continue
 		}
-		pr.rt = rt
+		p.lead(pr, k, rt)
 	}
 }
 
@@ -615,11 +575,16 @@ func (p *Process) Close() {
 	}
 	for _, pr := range p.routes {
 		p.settle(pr)
+		p.unlead(pr)
 	}
 	p.foldBursts()
 	p.ended = true
+	if p.leaving.Store(true); p.door != nil {
+		p.door.Knock()
+	}
 	p.end()
 	f.procs = slices.DeleteFunc(f.procs, func(o *Process) bool { return o == p })
+	f.recent = slices.DeleteFunc(f.recent, func(o *Process) bool { return o == p })
 	p.host.procs = slices.DeleteFunc(p.host.procs, func(o *Process) bool { return o == p })
 	f.renewWays(p.host)
 	for _, c := range p.out {

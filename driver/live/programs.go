@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -49,6 +50,7 @@ type program struct {
 
 	name, library string
 	since         time.Time
+	unlisted      bool // it is in no list, and has no ledger
 
 	// Guarded by the fabric's lock: what was read of the ledger, which is in the host's total by now.
 	counted hca.Stats
@@ -67,15 +69,19 @@ type hostTotals struct {
 	attached bool // there was a program, ever
 }
 
-// openLedger makes the process's ledger.
-func (p *Process) openLedger(c Caller) (err error) {
-	if p.LedgerFD, p.ledgerMem, err = endpoint.NewMemory("ledger", endpoint.LedgerBytes); err != nil {
-		return err
+func newProgram(c Caller) program {
+	p := program{LedgerFD: -1, since: time.Now(), library: printable(c.Library), unlisted: c.unlisted}
+	switch {
+	case c.unlisted:
+	case c.PID == daemon:
+		p.name = ownName()
+	default:
+		p.name = processName(c.PID)
 	}
-	p.since, p.library, p.name = time.Now(), printable(c.Library), processName(c.PID)
-	p.ledger, err = endpoint.NewLedger(p.ledgerMem)
-	return err
+	return p
 }
+
+var ownName = sync.OnceValue(func() string { return processName(daemon) })
 
 // processName is what the kernel calls a process.
 func processName(pid int) string {
@@ -103,6 +109,9 @@ func printable(s string) string {
 
 // fold reads the process's ledger. The fabric's lock is held.
 func (p *Process) fold() {
+	if p.unlisted {
+		return
+	}
 	before := p.counted
 	p.ledger.Counted(&p.counted)
 	endpoint.AddStats(&p.host.totals.stats, &p.counted, &before)
@@ -172,7 +181,9 @@ func (f *Fabric) forgetPaths() {
 // end reads the ledger of a process for the last time. The fabric's lock is held.
 func (p *Process) end() {
 	p.fold()
-	p.host.totals.ended++
+	if !p.unlisted {
+		p.host.totals.ended++
+	}
 }
 
 func (f *Fabric) foldAll() {
@@ -186,7 +197,7 @@ func (f *Fabric) Programs() []ProgramStats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.foldAll()
-	procs := slices.Clone(f.procs)
+	procs := slices.DeleteFunc(slices.Clone(f.procs), func(p *Process) bool { return p.unlisted })
 	slices.SortStableFunc(procs, func(a, b *Process) int { return cmp.Compare(a.host.index, b.host.index) })
 	all := make([]ProgramStats, len(procs))
 	for i, p := range procs {
@@ -234,9 +245,12 @@ func (h *Host) Stats() HostStats {
 }
 
 func (h *Host) stats() HostStats {
-	s := HostStats{Host: h.Name(), Node: h.node.Index, Programs: len(h.procs), Ended: h.totals.ended,
-		Stats: h.totals.stats}
+	s := HostStats{Host: h.Name(), Node: h.node.Index, Ended: h.totals.ended, Stats: h.totals.stats}
 	for _, p := range h.procs {
+		if p.unlisted {
+			continue
+		}
+		s.Programs++
 		qps := p.ledger.QPs()
 		for t := range qps {
 			for st, n := range qps[t] {

@@ -22,12 +22,10 @@ type hop struct {
 }
 
 // route is the way to one destination, or to the members of a group, as the
-// tables had it when its epoch was current. It belongs to its source host.
+// tables had it when its epoch was current. It belongs to its source.
 type route struct {
-	_     [64]byte // two hosts' routes must not share a cache line
 	key   routeKey
 	epoch uint64
-	rings []*ring // one for unicast; none where packets vanish
 	hops  []hop
 	// Where and why packets vanish, for those that do.
 	lost   *portState
@@ -37,7 +35,27 @@ type route struct {
 
 	// Not yet attributed to the hops.
 	pkts, words uint64
-	_           [64]byte
+}
+
+// attribute adds the route's traffic to the ports on its way. The fabric's
+// lock is held.
+func (rt *route) attribute() {
+	for _, hp := range rt.hops {
+		c := hp.p.counters()
+		pkts, data, uni, multi := ib.PortRcvPkts, ib.PortRcvData, ib.PortUnicastRcvPkts, ib.PortMulticastRcvPkts
+		if hp.out {
+			pkts, data, uni, multi = ib.PortXmitPkts, ib.PortXmitData, ib.PortUnicastXmitPkts, ib.PortMulticastXmitPkts
+		}
+		c[pkts] += rt.pkts
+		c[data] += rt.words
+		hp.p.countLane(hp.out, hp.vl, rt.key.sl, rt.pkts, rt.words)
+		if rt.key.dlid.IsMulticast() {
+			c[multi] += rt.pkts
+		} else {
+			c[uni] += rt.pkts
+		}
+	}
+	rt.pkts, rt.words = 0, 0
 }
 
 // walker follows the tables from a source port.
@@ -48,29 +66,26 @@ type walker struct {
 	probe link.Frame
 	pkt   wire.Packet
 	seen  int
-	dry   bool       // only looks: makes no rings
+	dry   bool       // who looks may be after a switch itself
 	found []wayEnd   // where it came to adapters
 	out   ib.PortNum // the last entry that was looked up
 }
 
-// resolve walks the tables for a key. The fabric's lock is held by the caller.
-func (f *Fabric) resolve(src *Host, key routeKey) *route {
+// resolve walks the tables for a key, from an adapter's port, and says where it came to adapters. The fabric's lock is
+// held.
+func (f *Fabric) resolve(from *portState, key routeKey) (*route, []wayEnd) {
 	rt := &route{key: key, epoch: f.epoch.Load()}
 	w := walker{f: f, key: key, route: rt}
 	w.aim()
-	from := src.ports[key.port]
-	if from == nil {
-		return rt
-	}
-	w.depart(src, from)
-	if len(rt.rings) == 0 && rt.lost == nil {
+	w.depart(from)
+	if len(w.found) == 0 && rt.lost == nil {
 		rt.lost, rt.reason = from, link.NoMember
 	}
-	return rt
+	return rt, w.found
 }
 
 // depart leaves an adapter by its port.
-func (w *walker) depart(src *Host, from *portState) {
+func (w *walker) depart(from *portState) {
 	rt := w.route
 	if from.link.State() != ib.PortActive {
 		rt.lost, rt.reason = from, link.Inactive
@@ -82,7 +97,7 @@ func (w *walker) depart(src *Host, from *portState) {
 		return
 	}
 	rt.hops = append(rt.hops, hop{from, true, vl})
-	w.cross(src, from, vl)
+	w.cross(from, vl)
 }
 
 // lose notes where packets of the route end, unless some branch of a multicast
@@ -94,7 +109,7 @@ func (w *walker) lose(p *portState, r link.Reason) {
 }
 
 // cross goes over the cable of a port on lane vl, and on from its far end.
-func (w *walker) cross(src *Host, out *portState, vl ib.VL) {
+func (w *walker) cross(out *portState, vl ib.VL) {
 	in := out.peer
 	if in == nil || in.link.State() != ib.PortActive {
 		w.lose(out, link.Inactive)
@@ -108,9 +123,6 @@ func (w *walker) cross(src *Host, out *portState, vl ib.VL) {
 	if in.host != nil {
 		w.route.hops = append(w.route.hops, hop{in, false, vl})
 		w.found = append(w.found, wayEnd{in, vl})
-		if !w.dry {
-			w.route.rings = append(w.route.rings, w.f.ringTo(src, in, vl))
-		}
 		return
 	}
 	w.route.hops = append(w.route.hops, hop{in, false, vl})
@@ -124,16 +136,16 @@ func (w *walker) cross(src *Host, out *portState, vl ib.VL) {
 		m.Clear(in.num)
 		m.Clear(0)
 		for out, ok := m.Pop(); ok; out, ok = m.Pop() {
-			w.leave(src, in, out)
+			w.leave(in, out)
 		}
 		return
 	}
-	w.relay(src, in)
+	w.relay(in)
 }
 
 // relay goes on by the forwarding entry of the switch that a packet has come to by port in; port 0 is the switch
 // itself.
-func (w *walker) relay(src *Host, in *portState) {
+func (w *walker) relay(in *portState) {
 	sw := in.sw
 	o := sw.engine.Route(w.key.dlid)
 	w.out = o
@@ -147,12 +159,12 @@ func (w *walker) relay(src *Host, in *portState) {
 	case o == in.num:
 		w.lose(in, link.Looping)
 	default:
-		w.leave(src, in, o)
+		w.leave(in, o)
 	}
 }
 
 // leave passes from port in to port out of one switch.
-func (w *walker) leave(src *Host, in *portState, num ib.PortNum) {
+func (w *walker) leave(in *portState, num ib.PortNum) {
 	sw := in.sw
 	out := sw.ports[num]
 	if out == nil {
@@ -173,24 +185,5 @@ func (w *walker) leave(src *Host, in *portState, num ib.PortNum) {
 		return
 	}
 	w.route.hops = append(w.route.hops, hop{out, true, vl})
-	w.cross(src, out, vl)
-}
-
-// ringTo is the ring from a host to a port on a lane, made when first needed.
-func (f *Fabric) ringTo(src *Host, dst *portState, vl ib.VL) *ring {
-	k := ringKey{dst.host.index, dst.num, vl}
-	if r := src.outgoing[k]; r != nil {
-		return r
-	}
-	r := newRing(src, dst.host, uint8(dst.num))
-	src.outgoing[k] = r
-	src.outRings = append(src.outRings, r)
-	dst.host.addIncoming(r)
-	return r
-}
-
-type ringKey struct {
-	host int
-	port ib.PortNum
-	vl   ib.VL
+	w.cross(out, vl)
 }

@@ -33,9 +33,9 @@ func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (Wa
 	w := walker{f: f, key: rt.key, route: rt, dry: true}
 	w.aim()
 	if p.sw != nil {
-		w.relay(nil, p)
+		w.relay(p)
 	} else {
-		w.depart(nil, p)
+		w.depart(p)
 	}
 	return w.way(), nil
 }

@@ -35,9 +35,6 @@ func (l *SpinLock) Lock() {
 // Unlock gives it back.
 func (l *SpinLock) Unlock() { StoreRelease(&l.v, 0) }
 
-// TryLock takes the lock if nobody has it.
-func (l *SpinLock) TryLock() bool { return atomic.CompareAndSwapUint32(&l.v, 0, 1) }
-
 // yielded counts the yields of this process by which somebody else may have run, since it last slept.
 var yielded atomic.Uint32
 

@@ -16,10 +16,5 @@ func StoreRelease(p *uint32, v uint32)
 //go:noescape
 func Own(p unsafe.Pointer)
 
-// Fetch asks for the two lines at p, which will be read soon.
-//
-//go:noescape
-func Fetch(p unsafe.Pointer)
-
 // Pause lets about two microseconds pass.
 func Pause()

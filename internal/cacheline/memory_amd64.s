@@ -25,10 +25,3 @@ again:
 	DECL AX
 	JNZ again
 	RET
-
-// func Fetch(p unsafe.Pointer)
-TEXT ·Fetch(SB), NOSPLIT, $0-8
-	MOVQ p+0(FP), AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
-	RET

@@ -13,8 +13,5 @@ func StoreRelease(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
 // Own would ask for a line that will be written soon.
 func Own(unsafe.Pointer) {}
 
-// Fetch would ask for lines that will be read soon.
-func Fetch(unsafe.Pointer) {}
-
 // Pause would let about two microseconds pass.
 func Pause() {}

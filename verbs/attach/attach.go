@@ -65,39 +65,21 @@ type Device struct {
 	*driver
 	conn    *proto.Conn
 	welcome proto.Welcome
-	slots   *endpoint.Slots
 
 	mu      sync.Mutex // guards what follows
 	ports   map[ib.PortNum]proto.Port
-	out     map[uint32]*outRing
-	in      map[uint32]*inRing
 	answers map[uint64]chan *proto.Answer
 	joins   map[uint64]chan *proto.Joined
 	asked   uint64
 	down    bool
 	rings   endpoint.Rings
-	// goneEarly are rings that ended before they were heard of.
-	goneEarly map[uint32]bool
-	chores    []func() // that need the endpoint's lock, in order
-	busy      bool     // somebody does them
 
 	gone chan struct{} // closed when the conversation has ended
 	once sync.Once
 }
 
 // driver is what the device does for package verbs.
-type driver = endpoint.Endpoint
-
-type outRing struct {
-	*endpoint.Out
-	ringMemory
-	added bool
-}
-
-type inRing struct {
-	*endpoint.In
-	ringMemory
-}
+type driver = endpoint.Member
 
 // ringMemory is what is mapped of a ring: itself, and the page of who is at the other end.
 type ringMemory struct{ ring, page []byte }
@@ -117,10 +99,9 @@ func Open(o Options) (*Device, error) {
 		return nil, fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
 	}
 	d := &Device{
-		conn: proto.NewConn(c), ports: map[ib.PortNum]proto.Port{}, out: map[uint32]*outRing{},
-		in:      map[uint32]*inRing{},
-		answers: map[uint64]chan *proto.Answer{}, joins: map[uint64]chan *proto.Joined{}, goneEarly: map[uint32]bool{},
-		gone: make(chan struct{}),
+		conn: proto.NewConn(c), ports: map[ib.PortNum]proto.Port{}, answers: map[uint64]chan *proto.Answer{},
+		joins: map[uint64]chan *proto.Joined{},
+		gone:  make(chan struct{}),
 	}
 	// Peers pull large payloads from our memory, which a kernel with Yama allows to those whom we name.
 	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
@@ -179,7 +160,8 @@ func (d *Device) greet(host string) error {
 	if err != nil {
 		return err
 	}
-	if d.slots, err = endpoint.NewSlots(slotsMem); err != nil {
+	slots, err := endpoint.NewSlots(slotsMem)
+	if err != nil {
 		return err
 	}
 	cfg := hca.Config{
@@ -187,8 +169,8 @@ func (d *Device) greet(host string) error {
 		FirstQPN: ib.QPN(w.Block) << endpoint.BlockBits, KeySeed: uint8(w.Block),
 	}
 	cfg.Limits.MaxQP = min(cfg.Limits.MaxQP, 1<<endpoint.BlockBits)
-	if d.driver, err = endpoint.New(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block, Page: page,
-		Router: (*router)(d), Ledger: ledger}); err != nil {
+	if d.driver, err = endpoint.NewMember(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block, Page: page,
+		Router: (*router)(d), Ledger: ledger}, slots); err != nil {
 		return err
 	}
 	for _, p := range w.Ports {
@@ -261,16 +243,7 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 			return
 		}
 		if r, err := endpoint.NewOut(mem.ring, page, m.Outgoing.PID); err == nil {
-			d.mu.Lock()
-			early := d.goneEarly[m.Outgoing.ID]
-			delete(d.goneEarly, m.Outgoing.ID)
-			if !early {
-				d.out[m.Outgoing.ID] = &outRing{Out: r, ringMemory: mem}
-			}
-			d.mu.Unlock()
-			if early {
-				d.unmap(mem)
-			}
+			d.Outgoing(m.Outgoing.ID, r, func() { d.unmap(mem) })
 		}
 	case m.Incoming != nil && len(fds) == 2:
 		mem, page, err := d.mapEnd(fds)
@@ -278,55 +251,18 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 			return
 		}
 		if r, err := endpoint.NewIn(mem.ring, page, m.Incoming.PID, m.Incoming.Port); err == nil {
-			d.mu.Lock()
-			d.in[m.Incoming.ID] = &inRing{r, mem}
-			d.mu.Unlock()
-			d.later(func() { d.AddIn(r) })
+			d.Incoming(m.Incoming.ID, r, func() { d.unmap(mem) })
 		}
 	case m.Gone != nil:
-		d.later(func() { d.forget(m.Gone.ID) })
+		d.Gone(m.Gone.ID)
 	case m.Port != nil:
 		d.mu.Lock()
 		d.ports[m.Port.Num] = *m.Port
 		d.mu.Unlock()
-		d.later(func() { d.portChanged(m.Port.Num) })
+		d.PortChanged(m.Port.Num, m.Port.HCA)
 	case m.Rejoin != nil:
-		d.later(func() { d.Reregister(m.Rejoin.Num) })
+		d.Rejoin(m.Rejoin.Num)
 	}
-}
-
-// later has a chore done in its turn, without waiting for it.
-func (d *Device) later(f func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.chores = append(d.chores, f)
-	if !d.busy {
-		d.busy = true
-		go d.work()
-	}
-}
-
-func (d *Device) work() {
-	for {
-		d.mu.Lock()
-		if len(d.chores) == 0 {
-			d.busy = false
-			d.mu.Unlock()
-			return
-		}
-		f := d.chores[0]
-		d.chores = d.chores[1:]
-		d.mu.Unlock()
-		f()
-	}
-}
-
-// portChanged gives the engine the newest state of a port; several changes may have become one.
-func (d *Device) portChanged(n ib.PortNum) {
-	d.mu.Lock()
-	p := d.ports[n]
-	d.mu.Unlock()
-	d.SetPort(n, p.HCA)
 }
 
 // mapEnd maps a ring and the page of who is at its other end.
@@ -346,26 +282,6 @@ func (d *Device) mapEnd(fds []int) (m ringMemory, page *endpoint.Page, err error
 func (d *Device) unmap(m ringMemory) {
 	d.rings.Unmap(m.ring)
 	endpoint.Unmap(m.page)
-}
-
-// forget drops a ring whose other end is gone.
-func (d *Device) forget(id uint32) {
-	d.mu.Lock()
-	out, in := d.out[id], d.in[id]
-	delete(d.out, id)
-	delete(d.in, id)
-	if out == nil && in == nil {
-		d.goneEarly[id] = true // news of the end was faster
-	}
-	d.mu.Unlock()
-	if out != nil {
-		d.DropOut(out.Out)
-		d.unmap(out.ringMemory)
-	}
-	if in != nil {
-		d.DropIn(in.In)
-		d.unmap(in.ringMemory)
-	}
 }
 
 // router is the device as its endpoint needs it.
@@ -389,25 +305,13 @@ func (r *router) Route(k endpoint.Key) (*endpoint.Route, error) {
 	case <-d.gone:
 		return nil, ErrNoFabric
 	}
-	rings := make([]*endpoint.Out, 0, len(a.Rings))
-	d.mu.Lock()
-	for _, id := range a.Rings {
-		if r := d.out[id]; r != nil { // one that is gone by now is not missed
-			if !r.added {
-				r.added = true
-				d.AddOut(r.Out)
-			}
-			rings = append(rings, r.Out)
-		}
-	}
-	d.mu.Unlock()
-	return endpoint.NewRoute(k, d.slots, a.Slot, a.Gen, rings)
+	return d.Way(k, a.Slot, a.Gen, a.Rings)
 }
 
 // Violated tells the daemon of a packet with a wrong key, as soon as that is possible.
 func (r *router) Violated(v agent.Notice) {
 	d := (*Device)(r)
-	d.later(func() { _ = d.conn.Send(&proto.Message{Violation: &v}) })
+	d.Later(func() { _ = d.conn.Send(&proto.Message{Violation: &v}) })
 }
 
 // Close detaches: everything that was made on the device goes, memberships in multicast groups too. Calls that still

@@ -138,7 +138,7 @@ func TestStops(t *testing.T) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		err := Run(ctx, a, b, Config{Test: test, Iters: MaxIters / 100}, func(Row) error { return nil })
+		err := Run(ctx, a, b, Config{Test: test, Iters: MaxIters}, func(Row) error { return nil })
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v: %v, want the deadline", test, err)

@@ -36,8 +36,16 @@ type side struct {
 
 func newSide(t testing.TB, socket, host string) *side {
 	t.Helper()
-	s := &side{t: t, dev: open(t, socket, host)}
-	s.ctx = verbs.Open(s.dev)
+	dev := open(t, socket, host)
+	s := sideOn(t, dev)
+	s.dev = dev
+	return s
+}
+
+// sideOn is a side on any device.
+func sideOn(t testing.TB, dev verbs.Device) *side {
+	t.Helper()
+	s := &side{t: t, ctx: verbs.Open(dev)}
 	var err error
 	if s.pd, err = s.ctx.AllocPD(); err != nil {
 		t.Fatal(err)

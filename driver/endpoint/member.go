@@ -1,0 +1,148 @@
+package endpoint
+
+import (
+	"sync"
+
+	"softib/node/hca"
+	"softib/proto/ib"
+)
+
+// Member is an endpoint as part of a fabric: what the fabric hands to it and tells it comes in here, whether that is in
+// the same process or at the other end of a socket. None of the methods waits for the endpoint, whose lock may be held
+// by somebody who waits for the fabric.
+type Member struct {
+	*Endpoint
+	slots *Slots
+
+	mu  sync.Mutex // guards what follows; taken after all others
+	out map[uint32]*memberOut
+	in  map[uint32]memberIn
+	// goneEarly are rings that ended before they were heard of.
+	goneEarly map[uint32]bool
+	chores    []func() // that need the endpoint's lock, in order
+	busy      bool     // somebody does them
+}
+
+type memberOut struct {
+	*Out
+	free  func()
+	added bool
+}
+
+type memberIn struct {
+	*In
+	free func()
+}
+
+// NewMember makes an endpoint whose ways are counted in slots. The fabric's side of it is cfg's Router.
+func NewMember(cfg Config, slots *Slots) (*Member, error) {
+	e, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Member{Endpoint: e, slots: slots, out: map[uint32]*memberOut{}, in: map[uint32]memberIn{},
+		goneEarly: map[uint32]bool{}}, nil
+}
+
+// Outgoing hands over a ring to send into, by its number. Free is called when it is not used any more.
+func (m *Member) Outgoing(id uint32, r *Out, free func()) {
+	m.mu.Lock()
+	early := m.goneEarly[id]
+	delete(m.goneEarly, id)
+	if !early {
+		m.out[id] = &memberOut{Out: r, free: free}
+	}
+	m.mu.Unlock()
+	if early {
+		free()
+	}
+}
+
+// Incoming hands over a ring to receive from.
+func (m *Member) Incoming(id uint32, r *In, free func()) {
+	m.mu.Lock()
+	m.in[id] = memberIn{r, free}
+	m.mu.Unlock()
+	m.Later(func() { m.AddIn(r) })
+}
+
+// Gone says that nobody is at the other end of a ring any more.
+func (m *Member) Gone(id uint32) { m.Later(func() { m.forget(id) }) }
+
+// PortChanged says what management has made of a port.
+func (m *Member) PortChanged(n ib.PortNum, p hca.Port) { m.Later(func() { m.SetPort(n, p) }) }
+
+// Rejoin says that a port's manager wants programs to join their groups again.
+func (m *Member) Rejoin(n ib.PortNum) { m.Later(func() { m.Reregister(n) }) }
+
+// Way is the way into rings that were handed over, valid as long as the slot's generation is gen. It is for the Router
+// to call, within Route. A ring that is gone by now is not missed.
+func (m *Member) Way(k Key, slot int, gen uint32, ids []uint32) (*Route, error) {
+	rings := make([]*Out, 0, len(ids))
+	m.mu.Lock()
+	for _, id := range ids {
+		if r := m.out[id]; r != nil {
+			if !r.added {
+				r.added = true
+				m.AddOut(r.Out)
+			}
+			rings = append(rings, r.Out)
+		}
+	}
+	m.mu.Unlock()
+	return NewRoute(k, m.slots, slot, gen, rings)
+}
+
+// forget drops a ring whose other end is gone.
+func (m *Member) forget(id uint32) {
+	m.mu.Lock()
+	out, isOut := m.out[id]
+	in, isIn := m.in[id]
+	delete(m.out, id)
+	delete(m.in, id)
+	if !isOut && !isIn {
+		m.goneEarly[id] = true // news of the end was faster
+	}
+	m.mu.Unlock()
+	if isOut {
+		m.DropOut(out.Out)
+		out.free()
+	}
+	if isIn {
+		m.DropIn(in.In)
+		in.free()
+	}
+}
+
+// Later has a chore done in its turn, without waiting for it.
+func (m *Member) Later(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.chores = append(m.chores, f)
+	if !m.busy {
+		m.busy = true
+		go m.work()
+	}
+}
+
+func (m *Member) work() {
+	for {
+		m.mu.Lock()
+		if len(m.chores) == 0 {
+			m.busy = false
+			m.mu.Unlock()
+			return
+		}
+		f := m.chores[0]
+		m.chores = m.chores[1:]
+		m.mu.Unlock()
+		f()
+	}
+}
+
+// Settle returns when everything that was handed over before was taken note of. No lock is held.
+func (m *Member) Settle() {
+	done := make(chan struct{})
+	m.Later(func() { close(done) })
+	<-done
+}

@@ -1,0 +1,247 @@
+package live
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"softib/driver/endpoint"
+	"softib/proto/ib"
+)
+
+// Channel is a ring from one process to another, or to or from the fabric itself, where the way is switched.
+type Channel struct {
+	ID       uint32
+	f        *Fabric
+	fd       int             // its memory
+	own      *endpoint.Local // or that, if both ends are in this process
+	from, to *Process        // nil is the fabric
+	port     ib.PortNum      // of the receiver; of the sender if the fabric receives
+	inlet    *inlet          // in that case
+	key      chanKey
+	head     []byte
+	told     bool // the sender knows it
+	given    bool // the receiver knows it
+	left     bool // it has ended, and only its memory is kept
+}
+
+// End is one end of a channel, as its process has to know it. The descriptors are copies, the caller's to close.
+type End struct {
+	// Ring is the channel's memory, Page that of who is at the other end.
+	Ring, Page int
+	// Port is, for the receiver, the port that the channel leads to.
+	Port ib.PortNum
+	// PID is the process at the other end, 0 if that has no memory to read or write.
+	PID int
+}
+
+// Sender is the end that sends; false if the channel is no more.
+func (c *Channel) Sender() (End, bool) { return c.end(c.to) }
+
+// Receiver is the end that receives. It is there once also for a channel whose sender has ended meanwhile: what that
+// has sent is on its way.
+func (c *Channel) Receiver() (End, bool) {
+	e, ok := c.end(c.from)
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.given = true
+	c.bury()
+	return e, ok
+}
+
+func (c *Channel) end(other *Process) (End, bool) {
+	f := c.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c.head == nil && !c.left {
+		return End{}, false
+	}
+	if c.left {
+		other = c.to // the sender's page is no more, and nobody there needs to be woken
+	}
+	// Nobody reads or writes the fabric's own memory, or that of who is gone.
+	e, page := End{Port: c.port}, f.pageFD()
+	if other != nil {
+		page = other.PageFD
+		if !c.left {
+			e.PID = other.pid
+		}
+	}
+	var err error
+	if e.Ring, err = unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return End{}, false
+	}
+	if e.Page, err = unix.FcntlInt(uintptr(page), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		unix.Close(e.Ring)
+		return End{}, false
+	}
+	return e, true
+}
+
+// out is the sending end for a program in this process. The fabric's lock is not held.
+func (c *Channel) out() (*endpoint.Out, error) {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	if c.head == nil {
+		return nil, ErrClosed
+	}
+	ring, page, pid, err := c.ends(c.to)
+	if err != nil {
+		return nil, err
+	}
+	return endpoint.NewLocalOut(ring, page, pid)
+}
+
+// in is the receiving end. The fabric's lock is held.
+func (c *Channel) in() (*endpoint.In, error) {
+	from := c.from
+	if c.left {
+		from = c.to // nobody there needs to be woken
+	}
+	ring, page, pid, err := c.ends(from)
+	c.given = true
+	c.bury()
+	if err != nil {
+		return nil, err
+	}
+	return endpoint.NewLocalIn(ring, page, pid, c.port)
+}
+
+// ends is the channel's memory for an end in this process, and who is at the other one.
+func (c *Channel) ends(other *Process) (ring *endpoint.Local, page *endpoint.Page, pid int, err error) {
+	ring = c.own
+	if ring == nil {
+		if ring, err = endpoint.MapLocal(c.fd, endpoint.RingBytes); err != nil {
+			return nil, nil, 0, err
+		}
+	}
+	switch {
+	case other == nil:
+		page = c.f.planePage()
+	case other.isLocal():
+		page, pid = other.page, daemon
+	default:
+		page, err = endpoint.MapPage(other.PageFD)
+		pid = other.pid
+	}
+	if page == nil && err == nil {
+		err = ErrClosed
+	}
+	return ring, page, pid, err
+}
+
+type chanKey struct {
+	to   *Process
+	port ib.PortNum
+	vl   ib.VL
+}
+
+// channel is the ring to a process, made when first needed.
+func (p *Process) channel(k chanKey) (*Channel, error) {
+	if c := p.out[k]; c != nil {
+		return c, nil
+	}
+	c, err := p.f.newChannel(p, k.to, k)
+	if err != nil {
+		return nil, err
+	}
+	if k.to == nil {
+		if err := p.f.plane.addInlet(c, p.host.ports[k.port]); err != nil {
+			c.close()
+			return nil, err
+		}
+		p.out[k] = c
+		return c, nil
+	}
+	p.out[k] = c
+	k.to.in = append(k.to.in, c)
+	k.to.tell(Note{Incoming: c})
+	return c, nil
+}
+
+// newChannel makes a ring.
+func (f *Fabric) newChannel(from, to *Process, k chanKey) (*Channel, error) {
+	c := &Channel{f: f, from: from, to: to, port: k.port, key: k, fd: -1}
+	var err error
+	if (from == nil || from.isLocal()) && (to == nil || to.isLocal()) {
+		if c.own, err = endpoint.NewLocalRing(); err == nil {
+			c.head = c.own.Mem
+		}
+	} else if err = errors.Join(from.openDoor(), to.openDoor()); err == nil {
+		c.fd, c.head, err = endpoint.NewMemory("ring", endpoint.RingBytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.channels++
+	c.ID = f.channels
+	return c, nil
+}
+
+// close gives back what the fabric holds of a channel.
+func (c *Channel) close() {
+	endpoint.Revoke(c.head)
+	for _, p := range [...]*Process{c.from, c.to} {
+		if p != nil {
+			p.page.Knock()
+		} else {
+			c.f.plane.knock()
+		}
+	}
+	if c.own == nil {
+		endpoint.Unmap(c.head)
+	}
+	c.head = nil
+	c.left = true
+	if c.given || c.to == nil || c.to.ended {
+		c.bury()
+	}
+}
+
+// bury closes what was kept of a channel for its receiver, who has not heard of it before its sender ended.
+func (c *Channel) bury() {
+	if c.left {
+		c.left = false
+		if c.own == nil {
+			unix.Close(c.fd)
+		}
+	}
+}
+
+// openDoor makes the page by which other processes wake a program of this one. They cannot wake a goroutine, so that a
+// thread waits for them. The fabric's lock is held.
+func (p *Process) openDoor() (err error) {
+	if p == nil || !p.isLocal() || p.door != nil {
+		return nil
+	}
+	if p.PageFD, p.door, err = newSharedPage(); err == nil {
+		go p.attendDoor()
+	}
+	return err
+}
+
+// attendDoor passes on what wakes the page of other processes.
+func (p *Process) attendDoor() {
+	for p.door.Rest(); !p.leaving.Load(); p.door.Rest() {
+		p.page.Knock() // somebody may have come before it was said that nobody looks
+		p.door.Wait(dozeTime)
+		if !p.door.Attended() {
+			p.page.Knock() // or have been seen too late; see endpoint.Page.Wait
+			p.door.Wait(ib.Never)
+		}
+	}
+}
+
+// newSharedPage makes a page that other processes can be handed. It stays as long as somebody here refers to it.
+func newSharedPage() (fd int, p *endpoint.Page, err error) {
+	fd, mem, err := endpoint.NewMemory("page", endpoint.PageBytes)
+	if err != nil {
+		return -1, nil, err
+	}
+	endpoint.Unmap(mem)
+	if p, err = endpoint.MapPage(fd); err != nil {
+		unix.Close(fd)
+		return -1, nil, err
+	}
+	return fd, p, nil
+}

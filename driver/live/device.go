@@ -1,0 +1,222 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"softib/driver/endpoint"
+	"softib/internal/release"
+	"softib/node/agent"
+	"softib/node/hca"
+	"softib/proto/ib"
+)
+
+// Device is the adapter of a host for one program in the fabric's own process. It is what attach.Device is for a
+// process of its own: an endpoint, and what stands between it and its Process, which is nothing but calls here.
+type Device struct {
+	*endpoint.Member
+	p *Process // nil if it could not be attached
+	// news: the fabric has told it something that it may not have taken in.
+	news atomic.Bool
+}
+
+// Open attaches another program of this process to the host.
+func (h *Host) Open() (*Device, error) { return h.open(Caller{PID: daemon, Library: release.Version}) }
+
+// OpenUnlisted is Open for the fabric's own tests: statistics do not know of them.
+func (h *Host) OpenUnlisted() (*Device, error) { return h.open(Caller{PID: daemon, unlisted: true}) }
+
+func (h *Host) open(c Caller) (*Device, error) {
+	p := newProcess(h, c)
+	if err := p.allocate(); err != nil {
+		return nil, err
+	}
+	if err := p.join(); err != nil {
+		return nil, err
+	}
+	d := &Device{p: p}
+	if err := d.start(h, p.page); err != nil {
+		p.Close()
+		return nil, err
+	}
+	f := h.f
+	f.mu.Lock()
+	p.device = d
+	for n, ok := p.PollNote(); ok; n, ok = p.PollNote() {
+		d.hear(n)
+	}
+	over := f.closed.Load()
+	f.mu.Unlock()
+	if over {
+		_ = d.Close()
+		return nil, ErrClosed
+	}
+	return d, nil
+}
+
+// start makes the endpoint.
+func (d *Device) start(h *Host, page *endpoint.Page) (err error) {
+	cfg := endpoint.Config{Name: h.Name(), Engine: h.config(), Page: page, Router: d}
+	var slots *endpoint.Slots
+	if p := d.p; p != nil {
+		cfg.Block, cfg.Ledger, slots = p.block, p.ledger, p.slots
+		cfg.Engine.FirstQPN = ib.QPN(p.block) << endpoint.BlockBits
+		cfg.Engine.KeySeed = uint8(h.index) + uint8(p.block)
+	}
+	if cfg.Engine.Limits == (hca.Limits{}) {
+		cfg.Engine.Limits = hca.DefaultLimits()
+	}
+	cfg.Engine.Limits.MaxQP = min(cfg.Engine.Limits.MaxQP, 1<<endpoint.BlockBits)
+	if d.Member, err = endpoint.NewMember(cfg, slots); err != nil || d.p == nil {
+		return err
+	}
+	for n := 1; n < len(h.ports); n++ {
+		d.SetPort(ib.PortNum(n), h.Port(ib.PortNum(n)))
+	}
+	d.ForgetEvents() // the ports' first states are no news
+	return nil
+}
+
+// hear passes on what the fabric has to tell. The fabric's lock is held.
+func (d *Device) hear(n Note) {
+	switch {
+	case n.Incoming != nil:
+		if r, err := n.Incoming.in(); err == nil {
+			d.Incoming(n.Incoming.ID, r, func() {})
+		}
+	case n.Gone != nil:
+		d.Gone(n.Gone.ID)
+	case n.Port != 0:
+		d.PortChanged(n.Port, d.p.host.port(n.Port))
+	case n.Rejoin != 0:
+		d.Rejoin(n.Rejoin)
+	}
+	d.news.Store(true)
+}
+
+// Route finds a way. The endpoint's lock is held.
+func (d *Device) Route(k endpoint.Key) (*endpoint.Route, error) {
+	if d.p == nil {
+		return nil, ErrClosed
+	}
+	r, err := d.p.Resolve(k)
+	if errors.Is(err, ErrClosed) {
+		return nil, err
+	}
+	// Without a way, packets go nowhere, by the slot that is there for it.
+	for _, c := range r.New {
+		if out, err := c.out(); err == nil {
+			d.Outgoing(c.ID, out, func() {})
+		}
+	}
+	ids := make([]uint32, len(r.Chans))
+	for i, c := range r.Chans {
+		ids[i] = c.ID
+	}
+	return d.Way(k, r.Slot, r.Gen, ids)
+}
+
+// Violated tells the adapter of a packet with a wrong key.
+func (d *Device) Violated(v agent.Notice) { d.p.Violated(v) }
+
+// Enter gives exclusive use of the engine until Leave. What management has done before the call is known to it.
+func (d *Device) Enter() *hca.HCA {
+	if d.news.Load() {
+		d.news.Store(false)
+		d.Settle()
+	}
+	return d.Member.Enter()
+}
+
+// WaitCQ sleeps until cq's completion event comes.
+func (d *Device) WaitCQ(ctx context.Context, cq *hca.CQ) error {
+	return closed(d.Member.WaitCQ(ctx, cq))
+}
+
+// WaitEvent sleeps until the next asynchronous event.
+func (d *Device) WaitEvent(ctx context.Context) (hca.Event, error) {
+	e, err := d.Member.WaitEvent(ctx)
+	return e, closed(err)
+}
+
+// closed is the error of a call that has outlived its device.
+func closed(err error) error {
+	if errors.Is(err, endpoint.ErrClosed) {
+		return ErrClosed
+	}
+	return err
+}
+
+// Close ends the program's part. Calls that wait end with ErrClosed.
+func (d *Device) Close() error {
+	err := d.Member.Close()
+	if d.p != nil {
+		d.p.Close()
+	}
+	return err
+}
+
+// device is the host's own.
+func (h *Host) device() *Device {
+	if d := h.dev.Load(); d != nil {
+		return d
+	}
+	h.opening.Lock()
+	defer h.opening.Unlock()
+	d := h.dev.Load()
+	if d == nil {
+		var err error
+		if d, err = h.Open(); err != nil {
+			d = h.dead()
+		}
+		h.dev.Store(d)
+	}
+	return d
+}
+
+// dead is a device that has failed, for programs that come when the fabric is closed, or when there are too many.
+func (h *Host) dead() *Device {
+	d := &Device{}
+	if err := d.start(h, endpoint.NewLocalPage()); err != nil {
+		panic(err) // it needs nothing that could be missing
+	}
+	d.Fail()
+	_ = d.Close()
+	return d
+}
+
+// The host as a device.
+
+// Enter gives exclusive use of the engine until Leave.
+func (h *Host) Enter() *hca.HCA { return h.device().Enter() }
+
+// Leave sends what was posted and gives the engine back.
+func (h *Host) Leave() { h.dev.Load().Leave() }
+
+// LeaveQuiet gives the engine back; what is due waits for who comes next.
+func (h *Host) LeaveQuiet() { h.dev.Load().LeaveQuiet() }
+
+// Poll takes in what arrived and moves completions of cq to out.
+func (h *Host) Poll(cq *hca.CQ, out []hca.WC) int { return h.dev.Load().Poll(cq, out) }
+
+// WaitCQ sleeps until cq's completion event comes.
+func (h *Host) WaitCQ(ctx context.Context, cq *hca.CQ) error { return h.dev.Load().WaitCQ(ctx, cq) }
+
+// WaitEvent sleeps until the next asynchronous event.
+func (h *Host) WaitEvent(ctx context.Context) (hca.Event, error) { return h.device().WaitEvent(ctx) }
+
+// Address registers memory under its own address.
+func (h *Host) Address(mem []byte) uint64 { return h.device().Address(mem) }
+
+// port is what management has written on a port. The fabric's lock is held.
+func (h *Host) port(n ib.PortNum) hca.Port {
+	p := h.eng.Port(n)
+	if p == nil {
+		return hca.Port{}
+	}
+	cp := *p
+	cp.GIDs, cp.PKeys = slices.Clone(p.GIDs), slices.Clone(p.PKeys)
+	return cp
+}
