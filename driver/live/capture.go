@@ -183,23 +183,19 @@ func (c *capture) add(r captured) {
 }
 
 // tapMgmt shows a management packet that passes a port.
-func (f *Fabric) tapMgmt(p *portState, dir trace.Dir, m *packet) {
+func (f *Fabric) tapMgmt(p *portState, dir trace.Dir, vl ib.VL, m *packet) {
 	pkt := wire.Packet{
-		LRH:  wire.LRH{LNH: wire.LNHLocal, SL: m.sl, DLID: m.dlid, SLID: m.slid},
+		LRH:  wire.LRH{VL: vl, LNH: wire.LNHLocal, SL: m.sl, DLID: m.dlid, SLID: m.slid},
 		BTH:  wire.BTH{Opcode: wire.MakeOpcode(wire.UD, wire.OpSendOnly), PKey: m.pkey, DestQP: m.dstQP},
 		DETH: wire.DETH{QKey: m.qkey, SrcQP: m.srcQP}, Payload: m.data[:mad.Size],
 	}
 	if m.dstQP == ib.QPNSMI {
-		pkt.LRH.VL = ib.VLMgmt
 		pkt.BTH.PKey = ib.PKeyDefault // which nobody looks at (IBA 10.9.4)
-	} else {
-		pkt.LRH.VL = p.link.SL2VL(m.sl)
-		if m.hasGRH {
-			pkt.LRH.LNH = wire.LNHGlobal
-			pkt.GRH = wire.GRH{
-				IPVer: wire.GRHVersion, TClass: m.tclass, Flow: m.flow, NxtHdr: wire.GRHNextIBA, HopLimit: m.hopLimit,
-				SGID: m.sgid, DGID: m.dgid,
-			}
+	} else if m.hasGRH {
+		pkt.LRH.LNH = wire.LNHGlobal
+		pkt.GRH = wire.GRH{
+			IPVer: wire.GRHVersion, TClass: m.tclass, Flow: m.flow, NxtHdr: wire.GRHNextIBA, HopLimit: m.hopLimit,
+			SGID: m.sgid, DGID: m.dgid,
 		}
 	}
 	pkt.Seal()

@@ -2,6 +2,7 @@ package live
 
 import (
 	"softib/node/agent"
+	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -52,20 +53,20 @@ func (f *Fabric) carry(at place, p *packet, back *MgmtPort) bool {
 		var mine bool
 		if p.dlid == ib.LIDPermissive && !at.fromHere {
 			if out, ok := f.agents[at.node].Pass(at.port, p.data[:]); ok {
-				if at, on = f.cross(at.node, out, p); !on {
+				if at, on = f.cross(at.node, out, ib.VLMgmt, p); !on {
 					return false
 				}
 				continue
 			}
 		}
-		if f.isHere(at, p) {
+		if d := f.decide(at, p); d.isHere() {
 			if p.probe != nil {
 				f.probed(at, p)
 				return false
 			}
 			at, on, mine = f.arrive(at, p, back)
 		} else {
-			at, on = f.forward(at, p)
+			at, on = f.follow(at, d, p)
 		}
 		if mine || !on {
 			return mine
@@ -74,24 +75,64 @@ func (f *Fabric) carry(at place, p *packet, back *MgmtPort) bool {
 	return false
 }
 
-// isHere reports whether a packet has come to the node that it is for, or is a directed one, which every node looks at.
-func (f *Fabric) isHere(at place, p *packet) bool {
-	if p.dlid == ib.LIDPermissive {
-		return true
+// decision is what a node does with a packet: what its switch says, or the same of an adapter.
+type decision struct{ ibswitch.Decision }
+
+// isHere reports whether the packet is for the node itself.
+func (d decision) isHere() bool { return d.Reason == link.OK && d.Out == 0 }
+
+// decide says where a packet goes on. Directed ones every node looks at itself, and its hop rules decide.
+func (f *Fabric) decide(at place, p *packet) (d decision) {
+	if p.dlid == ib.LIDPermissive ||
+		at.fromHere && p.dstQP == ib.QPNSMI && mad.View(p.data[:]).Class() == mad.ClassSMDirect {
+		return d
 	}
-	if s, ok := f.nodes[at.node].(*switchNode); ok {
-		lid, lmc := s.engine.LID()
-		return lid != 0 && p.dlid>>lmc == lid>>lmc || p.dstQP == ib.QPNSMI && at.fromHere &&
-			mad.View(p.data[:]).Class() == mad.ClassSMDirect
+	switch n := f.nodes[at.node].(type) {
+	case *switchNode:
+		in := at.port
+		if at.fromHere {
+			in = 0
+		}
+		d.Decision = n.engine.Decide(in, f.frameOf(p))
+	case *Host:
+		port := n.eng.Port(at.port)
+		if !at.fromHere || port.LID != 0 && p.dlid>>port.LMC == port.LID>>port.LMC {
+			return d
+		}
+		d.Out, d.At, d.VL = at.port, at.port, ib.VLMgmt
+		if p.dstQP != ib.QPNSMI {
+			d.VL, d.Reason = n.ports[at.port].link.Depart(p.sl)
+		}
 	}
-	if !at.fromHere {
-		return true
+	return d
+}
+
+// frameOf is a packet as switches are asked about it.
+func (f *Fabric) frameOf(p *packet) *link.Frame {
+	f.probePkt.LRH = wire.LRH{DLID: p.dlid, SLID: p.slid, SL: p.sl, LNH: wire.LNHLocal}
+	if p.dstQP == ib.QPNSMI {
+		f.probePkt.LRH.VL = ib.VLMgmt
 	}
-	if p.dstQP == ib.QPNSMI && mad.View(p.data[:]).Class() == mad.ClassSMDirect {
-		return true // hop rules decide where it leaves
+	f.probePkt.BTH.PKey = p.pkey
+	f.probe.LRH, f.probe.Packet = f.probePkt.LRH, &f.probePkt
+	return &f.probe
+}
+
+// follow does what a node has decided.
+func (f *Fabric) follow(at place, d decision, p *packet) (place, bool) {
+	if d.Reason != link.OK {
+		f.portAt(at.node, d.At).drops(p, d.Reason)
+		return place{}, false
 	}
-	port := f.nodes[at.node].(*Host).eng.Port(at.port)
-	return port.LID != 0 && p.dlid>>port.LMC == port.LID>>port.LMC
+	return f.cross(at.node, d.Out, d.VL, p)
+}
+
+// forward sends a packet of a node's own on by its LID.
+func (f *Fabric) forward(at place, p *packet) (next place, on bool) {
+	if d := f.decide(at, p); !d.isHere() {
+		return f.follow(at, d, p)
+	}
+	return next, false
 }
 
 // arrive hands a packet to the agent or to the programs of a node.
@@ -109,7 +150,7 @@ func (f *Fabric) arrive(at place, p *packet, back *MgmtPort) (next place, on, mi
 	switch do.Do {
 	case agent.SendPort:
 		p.slid, p.dlid = ib.LIDPermissive, ib.LIDPermissive
-		next, on = f.cross(at.node, do.Port, p)
+		next, on = f.cross(at.node, do.Port, ib.VLMgmt, p)
 	case agent.SendLID:
 		p.slid, p.dlid = f.lidOf(at.node, at.port), do.DLID
 		next, on = f.forward(here, p)
@@ -137,10 +178,11 @@ func (f *Fabric) arriveGMP(at place, p *packet, back *MgmtPort) (next place, on,
 	}
 	f.turn(at, p)
 	here := place{at.node, at.port, true}
-	if f.isHere(here, p) {
+	d := f.decide(here, p)
+	if d.isHere() {
 		return next, false, f.rest(at, p, back)
 	}
-	next, on = f.forward(here, p)
+	next, on = f.follow(here, d, p)
 	return next, on, false
 }
 
@@ -195,58 +237,23 @@ func (f *Fabric) lidOf(node int, port ib.PortNum) ib.LID {
 	return 0
 }
 
-// forward sends a packet on by its LID.
-func (f *Fabric) forward(at place, p *packet) (place, bool) {
-	switch n := f.nodes[at.node].(type) {
-	case *Host:
-		if !at.fromHere {
-			return place{}, false
-		}
-		return f.cross(at.node, at.port, p)
-	case *switchNode:
-		out := n.engine.Route(p.dlid)
-		why := link.OK
-		switch {
-		case int(out) > n.engine.NumPorts() || p.dlid > n.engine.Info().LinearFDBTop || out == 0:
-			why = link.UnknownDLID
-		case at.fromHere:
-		case out == at.port:
-			why = link.Looping
-		case p.dstQP != ib.QPNSMI && n.engine.SL2VL(at.port, out)[p.sl&15] >= ib.VLMgmt:
-			why = link.BadVLMap
-		}
-		if why != link.OK {
-			if !at.fromHere {
-				n.ports[at.port].drops(p, why)
-			}
-			return place{}, false
-		}
-		return f.cross(at.node, out, p)
-	}
-	return place{}, false
-}
-
-// cross takes a packet over the cable at a port.
-func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
+// cross takes a packet over the cable at a port, on a lane.
+func (f *Fabric) cross(node int, num ib.PortNum, vl ib.VL, p *packet) (place, bool) {
 	out := f.portAt(node, num)
 	if out == nil {
 		return place{}, false
 	}
-	if why := f.refuses(out, p, false); why != link.OK {
+	if why := out.link.Sends(vl); why != link.OK {
 		out.drops(p, why)
 		return place{}, false
 	}
 	in := out.peer
 	// Of subnet management, which is at level 0 but for oddities, there are hundreds of thousands of packets when a
 	// subnet comes up.
-	short := p.dstQP == ib.QPNSMI && p.sl == 0
-	vl := ib.VLMgmt
+	short := vl == ib.VLMgmt && p.sl == 0
 	if short {
 		out.smpsOut++
 	} else {
-		if p.dstQP != ib.QPNSMI {
-			vl = out.link.SL2VL(p.sl)
-		}
 		out.countMgmt(true, vl, p.sl, 1)
 	}
 	if p.probe != nil {
@@ -257,58 +264,39 @@ func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 	}
 	if out.cable != nil || len(out.taps) > 0 {
 		if len(out.taps) > 0 {
-			f.tapMgmt(out, trace.Out, p)
+			f.tapMgmt(out, trace.Out, vl, p)
 		}
 		if f.harmsMgmt(out, in) {
 			return place{}, false
 		}
 	}
-	refused := f.refuses(in, p, true)
-	if refused == link.NotReady {
+	if why := in.link.Admits(vl); why != link.OK {
+		in.drops(p, why)
 		return place{}, false
 	}
 	if len(in.taps) > 0 {
-		f.tapMgmt(in, trace.In, p)
+		f.tapMgmt(in, trace.In, vl, p)
 	}
 	if short {
 		in.smpsIn++
 	} else {
 		in.countMgmt(false, vl, p.sl, 1)
-	}
-	if refused != link.OK {
-		in.drops(p, refused)
-		return place{}, false
+		if vl != ib.VLMgmt && in.link.State() == ib.PortArmed {
+			f.activated(in)
+		}
 	}
 	return place{node: in.index(), port: in.num}, true
 }
 
-// refuses says why a port lets a management packet not pass: subnet management passes from Initialize on, all
-// else when the link is Active and the partition is right.
-func (f *Fabric) refuses(p *portState, m *packet, inbound bool) link.Reason {
-	closed := link.Inactive
-	if inbound {
-		closed = link.NotReady
-	}
-	if m.dstQP == ib.QPNSMI {
-		if p.link.Phys() == ib.PhysLinkUp && p.link.State() >= ib.PortInit {
-			return link.OK
+// activated is for a port that hears from an active neighbour: it is active itself then (IBA 7.2.7.3).
+func (f *Fabric) activated(p *portState) {
+	if p.link.Command(f.now, ib.PortActive) == nil {
+		f.changed()
+		f.stir(p.index())
+		if p.host != nil {
+			f.unsynced = append(f.unsynced, p.host)
 		}
-		return closed
 	}
-	if p.link.State() != ib.PortActive {
-		return closed
-	}
-	if p.sw == nil {
-		return link.OK
-	}
-	f.probePkt.LRH = wire.LRH{DLID: m.dlid, SL: m.sl, LNH: wire.LNHLocal}
-	f.probe.LRH = f.probePkt.LRH
-	f.probePkt.BTH.PKey = m.pkey
-	f.probe.Packet = &f.probePkt
-	if inbound {
-		return p.link.RefusesIn(&f.probe)
-	}
-	return p.link.RefusesOut(&f.probe)
 }
 
 // portAt is a port of a node.

@@ -313,12 +313,14 @@ func (p *MgmtPort) in(now ib.Time, m *packet) {
 	f.lock(now)
 	if f.handle(at, m) {
 		f.turn(at, m)
-		if f.isHere(place{at.node, at.port, true}, m) {
+		here := place{at.node, at.port, true}
+		d := f.decide(here, m)
+		if d.isHere() {
 			f.unlock()
 			p.svc.Handle(now, env, &m.data)
 			return
 		}
-		if next, on := f.forward(place{at.node, at.port, true}, m); on {
+		if next, on := f.follow(here, d, m); on {
 			f.carry(next, m, nil)
 		}
 	}

@@ -180,7 +180,7 @@ func (s *plane) feed(e *portEnd) (fed bool) {
 			idle++
 			continue
 		}
-		s.depart(e.p, i.take(s), vl)
+		s.depart(e.p, i.take(s))
 		idle, fed = 0, true
 	}
 	return fed
@@ -206,17 +206,12 @@ func (i *inlet) take(s *plane) *link.Frame {
 }
 
 // depart queues a packet at the port where it begins its way.
-func (s *plane) depart(p *portState, f *link.Frame, vl ib.VL) {
-	var r link.Reason
-	switch {
-	case p.link.State() != ib.PortActive:
-		r = p.link.Count(link.Inactive)
-	case vl >= ib.VLMgmt || !p.link.IsOperVL(vl):
-		r = p.link.Count(link.BadVLMap)
-	default:
-		r = p.link.Enqueue(s.now, f, vl)
-	}
-	if r.IsDrop() {
+func (s *plane) depart(p *portState, f *link.Frame) {
+	vl, why := p.link.Depart(f.LRH.SL)
+	if why != link.OK {
+		p.link.Count(why)
+		s.end(f)
+	} else if p.link.Enqueue(s.now, f, vl).IsDrop() {
 		s.end(f)
 	}
 }

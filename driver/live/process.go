@@ -418,7 +418,7 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 	case !slices.Contains(local.PKeys, k.PKey):
 		// An adapter sends with keys that it has (IBA 10.9.3). The process says which, and it may not have heard yet
 		// that a manager has taken this one away, or not want to.
-		rt.lost, rt.reason = from, link.PKeyOut
+		rt.lose(from, link.PKeyOut)
 	case local.LID != 0 && !k.DLID.IsMulticast() && k.DLID>>local.LMC == local.LID>>local.LMC:
 		// Within the adapter; no link sees it.
 		if from.link.State() == ib.PortActive {
@@ -432,7 +432,7 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 			ends = append(ends, wayEnd{from, 0}) // members on the sender's own host
 		}
 		if len(ends) == 0 && rt.lost == nil {
-			rt.lost, rt.reason = from, link.NoMember
+			rt.lose(from, link.NoMember)
 		}
 	}
 	var chans []*Channel
@@ -532,9 +532,7 @@ func (p *Process) settle(pr *procRoute) {
 		return // every port has counted them itself
 	}
 	pr.rt.attribute()
-	if pr.rt.lost != nil {
-		pr.rt.lost.link.CountMany(pr.rt.reason, n)
-	}
+	pr.rt.countLost(n)
 }
 
 // settleProcesses does so for all. The fabric's lock is held.

@@ -92,7 +92,7 @@ func (h *Host) vanish(rt *route) {
 	}
 	if rt.lost != nil {
 		h.f.mu.Lock()
-		rt.lost.link.Count(rt.reason)
+		rt.countLost(1)
 		h.f.mu.Unlock()
 	}
 }
