@@ -1,4 +1,4 @@
-package sim
+package fabric
 
 import (
 	"softib/node/link"
@@ -15,36 +15,44 @@ type Sink interface {
 }
 
 // SetSink turns the capture on, or off with nil.
-func (s *Sim) SetSink(k Sink) { s.cfg.Sink = k }
+func (e *Engine) SetSink(k Sink) { e.sink = k }
+
+// Tap makes the sink see what arrives at a port too, or not any more.
+func (e *Engine) Tap(at uint32, on bool) { setFlag(&e.ports[at].Site.Flags, endTapped, on) }
 
 // SinkErr is the first error that the sink has returned; the capture ended there.
-func (s *Sim) SinkErr() error { return s.sinkErr }
+func (e *Engine) SinkErr() error { return e.sinkErr }
 
-func (s *Sim) emit(e *trace.Event) {
-	if err := s.cfg.Sink.Write(e); err != nil && s.sinkErr == nil {
-		s.sinkErr = err
-		s.cfg.Sink = nil
+func (e *Engine) emit(ev *trace.Event) {
+	if err := e.sink.Write(ev); err != nil && e.sinkErr == nil {
+		e.sinkErr = err
+		e.sink = nil
 	}
 }
 
-func (s *Sim) tracePacket(start ib.Time, p *link.Port, f *link.Frame) {
-	s.emit(&trace.Event{Time: start, Node: p.Site.Node, Port: p.Site.Num, Kind: trace.Packet, Dir: trace.Out,
-		Packet: f.Sync()})
+func (e *Engine) tracePacket(start ib.Time, dir trace.Dir, p *link.Port, f *link.Frame) {
+	if e.sink != nil {
+		e.emit(&trace.Event{Time: start, Node: p.Site.Node, Port: p.Site.Num, Kind: trace.Packet, Dir: dir,
+			Packet: f.Sync()})
+	}
 }
 
-func (s *Sim) traceLink(p *link.Port, fc wire.LinkPacket) {
-	s.emit(&trace.Event{Time: s.now, Node: p.Site.Node, Port: p.Site.Num, Kind: trace.Link, Dir: trace.Out, Link: fc})
+func (e *Engine) traceLink(p *link.Port, fc wire.LinkPacket) {
+	e.emit(&trace.Event{Time: e.now, Node: p.Site.Node, Port: p.Site.Num, Kind: trace.Link, Dir: trace.Out, Link: fc})
 }
 
-func (s *Sim) traceDrop(at uint32, f *link.Frame, r trace.Reason) {
-	site := &s.ports[at].Site
-	s.emit(&trace.Event{Time: s.now, Node: site.Node, Port: site.Num, Kind: trace.Drop, Reason: r, Packet: f.Sync()})
+func (e *Engine) traceDrop(at uint32, f *link.Frame, r trace.Reason) {
+	site := &e.ports[at].Site
+	e.emit(&trace.Event{Time: e.now, Node: site.Node, Port: site.Num, Kind: trace.Drop, Reason: r, Packet: f.Sync()})
 }
 
 // traceBytes shows a packet as a fault has left it.
-func (s *Sim) traceBytes(at uint32, b []byte) {
-	site := &s.ports[s.ports[at].Site.Peer].Site
-	s.emit(&trace.Event{Time: s.now, Node: site.Node, Port: site.Num, Kind: trace.Packet, Dir: trace.In, Bytes: b,
+func (e *Engine) traceBytes(at uint32, b []byte) {
+	if e.ports[at].Site.Peer == NoEnd {
+		return
+	}
+	site := &e.ports[e.ports[at].Site.Peer].Site
+	e.emit(&trace.Event{Time: e.now, Node: site.Node, Port: site.Num, Kind: trace.Packet, Dir: trace.In, Bytes: b,
 		Note: "corrupted on the way"})
 }
 

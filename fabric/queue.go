@@ -1,4 +1,4 @@
-package sim
+package fabric
 
 import (
 	"cmp"
@@ -64,7 +64,8 @@ const (
 	ringBits  = 13
 	ringSize  = 1 << ringBits
 	ringMask  = ringSize - 1
-	firstWide = 7 // buckets of 128 ps
+	firstWide = 7  // buckets of 128 ps
+	realWide  = 20 // and of 1 us, where time is the real one
 	maxWide   = 40
 
 	// A bucket should hold a few events: more cost sorting.
@@ -140,6 +141,32 @@ func (q *queue) peek() (ib.Time, bool) {
 		return 0, false
 	}
 	return q.cur[q.at].t, true
+}
+
+// due reports whether an event, which pop then takes, comes no later than limit. It opens no bucket that lies behind, so
+// that what is pushed meanwhile finds its bucket still closed.
+func (q *queue) due(limit ib.Time) bool {
+	return q.next() <= limit && (q.at < len(q.cur) || q.open())
+}
+
+// next is when the first event comes; Never if there is none. It opens nothing.
+func (q *queue) next() ib.Time {
+	if q.at < len(q.cur) {
+		return q.cur[q.at].t
+	}
+	t := ib.Never
+	if q.n > 0 {
+		w := q.ring[q.nextUsed()&ringMask]
+		for i, n := w>>chunkBits, w&chunkMask; i != 0; i, n = q.chunks[i].prev, chunkLen {
+			for _, e := range q.chunks[i].ev[:n] {
+				t = min(t, e.t)
+			}
+		}
+	}
+	if len(q.far.a) > 0 {
+		t = min(t, q.far.a[0].t)
+	}
+	return t
 }
 
 // pop takes the event that peek has shown.
