@@ -202,8 +202,8 @@ func (e *Engine) portsOf(node int) []*link.Port {
 // Now is the engine's time: that of the last event, or later.
 func (e *Engine) Now() ib.Time { return e.now }
 
-// Advance lets time pass in which nothing happens.
-func (e *Engine) Advance(now ib.Time) { e.now = max(e.now, now) }
+// Advance lets time pass in which nothing happens: until now, or until the next event if that is due before.
+func (e *Engine) Advance(now ib.Time) { e.now = max(e.now, min(now, e.q.next())) }
 
 // Place numbers a port of a node.
 func (e *Engine) Place(node int, port ib.PortNum) uint32 { return e.first[node] + uint32(port) }

@@ -54,7 +54,7 @@ func (e *Engine) Schedule(t ib.Time, k Kind, place, arg uint32) {
 	e.q.push(max(t, e.now), code(kind(k), place, arg))
 }
 
-// Frame is the packet of a note that has Arrived.
+// Frame is the packet of a note whose argument is one.
 func (e *Engine) Frame(n Note) *link.Frame { return e.pool.At(n.Arg) }
 
 // Take gives back the receive buffer of a packet that a host has taken in.

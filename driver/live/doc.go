@@ -23,6 +23,7 @@
 // request is given up in between.
 //
 // A way of a program in a process of its own that crosses a cable with a fault, or a port that is
-// captured (SetFault, Capture), is switched instead: the plane takes its packets, one by
-// one, over the cables and through the engines of the switches in real time; see plane.go.
+// captured (SetFault, Capture), is switched instead: the plane gives its packets, one by
+// one, to package fabric's engine of cables, ports and switches, in real time; see plane.go. Packets of management go
+// the same way from such a cable on.
 package live

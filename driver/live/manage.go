@@ -82,12 +82,10 @@ func (f *Fabric) train(p *portState) bool {
 		rate.Width = far.Width
 	}
 	rate.Speed = min(rate.Speed, far.Speed)
-	now := f.Now()
-	for _, q := range [...]*portState{p, p.peer} {
-		q.link.SetRate(rate)
-		q.link.Train()
-		q.link.LinkUp(now)
-	}
+	p.link.Train()
+	p.peer.link.Train()
+	f.eng.Advance(f.Now())
+	f.eng.LinkUp(p.place(), rate)
 	return true
 }
 
