@@ -54,7 +54,7 @@ func (e *Engine) Due(now ib.Time) bool { return e.q.due(now) }
 
 // Step lets the next event happen. It reports false when there is none.
 func (e *Engine) Step() bool {
-	if _, ok := e.q.peek(); !ok {
+	if e.q.at == len(e.q.cur) && !e.q.open() {
 		return false
 	}
 	if e.q.at == 0 {

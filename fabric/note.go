@@ -42,11 +42,15 @@ func (e *Engine) Poll() (Note, bool) {
 	if e.notesAt == len(e.notes) {
 		return Note{}, false
 	}
+	return e.pollNote(), true
+}
+
+func (e *Engine) pollNote() Note {
 	n := e.notes[e.notesAt]
 	if e.notesAt++; e.notesAt == len(e.notes) {
 		e.notes, e.notesAt = e.notes[:0], 0
 	}
-	return n, true
+	return n
 }
 
 // Schedule makes a note of the driver's own kind at t, in order with all else that happens.

@@ -135,18 +135,13 @@ func (q *queue) pushCur(t ib.Time, d uint64) {
 	q.cur[i] = event{t, d}
 }
 
-// peek is the time of the next event; false when there is none.
-func (q *queue) peek() (ib.Time, bool) {
-	if q.at == len(q.cur) && !q.open() {
-		return 0, false
-	}
-	return q.cur[q.at].t, true
-}
-
 // due reports whether an event, which pop then takes, comes no later than limit. It opens no bucket that lies behind, so
 // that what is pushed meanwhile finds its bucket still closed.
 func (q *queue) due(limit ib.Time) bool {
-	return q.next() <= limit && (q.at < len(q.cur) || q.open())
+	if q.at < len(q.cur) {
+		return q.cur[q.at].t <= limit
+	}
+	return q.next() <= limit && q.open()
 }
 
 // next is when the first event comes; Never if there is none. It opens nothing.
@@ -169,7 +164,7 @@ func (q *queue) next() ib.Time {
 	return t
 }
 
-// pop takes the event that peek has shown.
+// pop takes the next event of the open bucket, which has one.
 func (q *queue) pop() event {
 	e := q.cur[q.at]
 	q.at++

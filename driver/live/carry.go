@@ -2,6 +2,7 @@ package live
 
 import (
 	"softib/node/agent"
+	"softib/node/hca"
 	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proto/ib"
@@ -11,24 +12,20 @@ import (
 	"softib/proto/wire"
 )
 
-// packet is a management packet under way: what its headers say, and its datagram.
+// packet is a management packet under way: its headers, and its datagram.
 type packet struct {
-	slid, dlid   ib.LID
-	sl           ib.SL
-	srcQP, dstQP ib.QPN
-	qkey         ib.QKey
-	pkey         ib.PKey
-	hasGRH       bool
-	hopLimit     uint8
-	tclass       uint8
-	flow         uint32
-	sgid, dgid   ib.GID
-	// Of the port where it has come to rest.
-	pathBits  uint8
-	pkeyIndex uint16
-	probe     *Probed // it is one, and what becomes of it goes there
-	away      bool    // it goes on by the engine, a cable of which it has come to
-	data      [mad.Size]byte
+	wire.Packet
+	env   mad.Envelope // what the port sees of it where it has come to rest
+	probe *Probed      // it is one, and what becomes of it goes there
+	away  bool         // it goes on by the engine, a cable of which it has come to
+	data  [mad.Size]byte
+}
+
+// smpOf is a packet of subnet management with a request.
+func smpOf(slid, dlid ib.LID, sl ib.SL, data [mad.Size]byte) packet {
+	p := packet{data: data}
+	agent.NewSMP(&p.Packet, slid, dlid, sl)
+	return p
 }
 
 // mgmtWords is how long a management packet is in the units of the data counters (IBA 16.1.3.5): LRH, BTH, DETH, the
@@ -52,7 +49,7 @@ func (f *Fabric) carry(at place, p *packet, back *MgmtPort) bool {
 	for range maxHops {
 		var on bool
 		var mine bool
-		if p.dlid == ib.LIDPermissive && !at.fromHere {
+		if p.LRH.DLID == ib.LIDPermissive && !at.fromHere {
 			if out, ok := f.agents[at.node].Pass(at.port, p.data[:]); ok {
 				if at, on = f.cross(at.node, out, ib.VLMgmt, p); !on {
 					return false
@@ -84,8 +81,8 @@ func (d decision) isHere() bool { return d.Reason == link.OK && d.Out == 0 }
 
 // decide says where a packet goes on. Directed ones every node looks at itself, and its hop rules decide.
 func (f *Fabric) decide(at place, p *packet) (d decision) {
-	if p.dlid == ib.LIDPermissive ||
-		at.fromHere && p.dstQP == ib.QPNSMI && mad.View(p.data[:]).Class() == mad.ClassSMDirect {
+	if p.LRH.DLID == ib.LIDPermissive ||
+		at.fromHere && p.BTH.DestQP == ib.QPNSMI && mad.View(p.data[:]).Class() == mad.ClassSMDirect {
 		return d
 	}
 	switch n := f.nodes[at.node].(type) {
@@ -94,29 +91,19 @@ func (f *Fabric) decide(at place, p *packet) (d decision) {
 		if at.fromHere {
 			in = 0
 		}
-		d.Decision = n.engine.Decide(in, f.frameOf(p))
+		f.probe.LRH, f.probe.Packet = p.LRH, &p.Packet
+		d.Decision = n.engine.Decide(in, &f.probe)
 	case *Host:
 		port := n.eng.Port(at.port)
-		if !at.fromHere || port.LID != 0 && p.dlid>>port.LMC == port.LID>>port.LMC {
+		if !at.fromHere || port.LID != 0 && p.LRH.DLID>>port.LMC == port.LID>>port.LMC {
 			return d
 		}
 		d.Out, d.At, d.VL = at.port, at.port, ib.VLMgmt
-		if p.dstQP != ib.QPNSMI {
-			d.VL, d.Reason = n.ports[at.port].link.Depart(p.sl)
+		if p.BTH.DestQP != ib.QPNSMI {
+			d.VL, d.Reason = n.ports[at.port].link.Depart(p.LRH.SL)
 		}
 	}
 	return d
-}
-
-// frameOf is a packet as switches are asked about it.
-func (f *Fabric) frameOf(p *packet) *link.Frame {
-	f.probePkt.LRH = wire.LRH{DLID: p.dlid, SLID: p.slid, SL: p.sl, LNH: wire.LNHLocal}
-	if p.dstQP == ib.QPNSMI {
-		f.probePkt.LRH.VL = ib.VLMgmt
-	}
-	f.probePkt.BTH.PKey = p.pkey
-	f.probe.LRH, f.probe.Packet = f.probePkt.LRH, &f.probePkt
-	return &f.probe
 }
 
 // follow does what a node has decided.
@@ -139,7 +126,7 @@ func (f *Fabric) forward(at place, p *packet) (next place, on bool) {
 // arrive hands a packet to the agent or to the programs of a node.
 func (f *Fabric) arrive(at place, p *packet, back *MgmtPort) (next place, on, mine bool) {
 	v := mad.View(p.data[:])
-	if p.dstQP != ib.QPNSMI {
+	if p.BTH.DestQP != ib.QPNSMI {
 		return f.arriveGMP(at, p, back)
 	}
 	if v.Method() == mad.MethodTrapRepress && v.Class() == mad.ClassSMLID && !at.fromHere && f.mgmtPort(at) != nil {
@@ -148,18 +135,15 @@ func (f *Fabric) arrive(at place, p *packet, back *MgmtPort) (next place, on, mi
 	wasResponse := v.Method().IsResponse()
 	do := f.deliver(at, p)
 	here := place{at.node, at.port, true}
+	answered := !wasResponse && v.Method().IsResponse()
+	do.Readdress(&p.Packet, f.lidOf(at.node, at.port), answered)
 	switch do.Do {
 	case agent.SendPort:
-		p.slid, p.dlid = ib.LIDPermissive, ib.LIDPermissive
 		next, on = f.cross(at.node, do.Port, ib.VLMgmt, p)
 	case agent.SendLID:
-		p.slid, p.dlid = f.lidOf(at.node, at.port), do.DLID
 		next, on = f.forward(here, p)
 	case agent.AsAddressed:
-		if !wasResponse && v.Method().IsResponse() {
-			f.turn(at, p)
-		}
-		if p.dlid == f.lidOf(at.node, at.port) && p.dlid != 0 {
+		if p.LRH.DLID == f.lidOf(at.node, at.port) && p.LRH.DLID != 0 {
 			return next, false, f.rest(at, p, back)
 		}
 		next, on = f.forward(here, p)
@@ -177,7 +161,7 @@ func (f *Fabric) arriveGMP(at place, p *packet, back *MgmtPort) (next place, on,
 	if !f.handle(at, p) {
 		return next, false, false
 	}
-	f.turn(at, p)
+	agent.Turn(&p.Packet, f.lidOf(at.node, at.port))
 	here := place{at.node, at.port, true}
 	d := f.decide(here, p)
 	if d.isHere() {
@@ -211,26 +195,11 @@ func (f *Fabric) rest(at place, p *packet, back *MgmtPort) bool {
 
 // address notes what of its own the port sees in a packet that has come to it.
 func (f *Fabric) address(p *packet, q *MgmtPort) {
+	var port hca.Port
 	if q.host != nil {
-		port := q.host.eng.Port(q.ref.Port)
-		p.pathBits = uint8(p.dlid) & (1<<port.LMC - 1)
-		for i, k := range port.PKeys {
-			if k.Matches(p.pkey) {
-				p.pkeyIndex = uint16(i)
-				break
-			}
-		}
+		port = *q.host.eng.Port(q.ref.Port)
 	}
-}
-
-// turn readdresses a request, which has become the response, to its sender (IBA 13.5.4).
-func (f *Fabric) turn(at place, p *packet) {
-	p.dlid, p.slid = p.slid, f.lidOf(at.node, at.port)
-	p.srcQP, p.dstQP = p.dstQP, p.srcQP
-	p.sgid, p.dgid = p.dgid, p.sgid
-	if p.dstQP == ib.QPNGSI {
-		p.qkey = ib.QKeyGSI
-	}
+	p.env = agent.EnvelopeOf(&p.Packet, port.LMC, port.PKeys)
 }
 
 // lidOf is the address of a port; a switch's is its port 0's.
@@ -261,11 +230,11 @@ func (f *Fabric) cross(node int, num ib.PortNum, vl ib.VL, p *packet) (place, bo
 	}
 	// Of subnet management, which is at level 0 but for oddities, there are hundreds of thousands of packets when a
 	// subnet comes up.
-	short := vl == ib.VLMgmt && p.sl == 0
+	short := vl == ib.VLMgmt && p.LRH.SL == 0
 	if short {
 		out.smpsOut++
 	} else {
-		out.countMgmt(true, vl, p.sl, 1)
+		out.countMgmt(true, vl, p.LRH.SL, 1)
 	}
 	if p.probe != nil {
 		p.probe.lost(out.ref(), link.LinkDown) // unless it gets further
@@ -280,7 +249,7 @@ func (f *Fabric) cross(node int, num ib.PortNum, vl ib.VL, p *packet) (place, bo
 	if short {
 		in.smpsIn++
 	} else {
-		in.countMgmt(false, vl, p.sl, 1)
+		in.countMgmt(false, vl, p.LRH.SL, 1)
 		if vl != ib.VLMgmt && in.link.State() == ib.PortArmed {
 			f.activated(in)
 		}
@@ -292,10 +261,10 @@ func (f *Fabric) cross(node int, num ib.PortNum, vl ib.VL, p *packet) (place, bo
 // until it comes to rest. Only a probe goes on here, as it counts nowhere, where the cable spares it.
 func (f *Fabric) crossSwitched(out *portState, vl ib.VL, p *packet) bool {
 	fr := f.pool.Get()
-	p.pack(fr.Packet, vl)
+	*fr.Packet = p.Packet
+	fr.Packet.LRH.VL = vl
 	fr.Own(p.data[:])
-	fr.Packet.Seal()
-	fr.Measure()
+	fr.Seal()
 	fr.InPort = 0
 	if p.probe == nil {
 		p.away = true
@@ -319,38 +288,13 @@ func (f *Fabric) crossSwitched(out *portState, vl ib.VL, p *packet) bool {
 	return spared
 }
 
-// pack writes a packet's headers as they are on the wire.
-func (p *packet) pack(w *wire.Packet, vl ib.VL) {
-	*w = wire.Packet{
-		LRH:  wire.LRH{VL: vl, LNH: wire.LNHLocal, SL: p.sl, DLID: p.dlid, SLID: p.slid},
-		BTH:  wire.BTH{Opcode: wire.MakeOpcode(wire.UD, wire.OpSendOnly), PKey: p.pkey, DestQP: p.dstQP},
-		DETH: wire.DETH{QKey: p.qkey, SrcQP: p.srcQP},
-	}
-	if p.dstQP == ib.QPNSMI {
-		w.BTH.PKey = ib.PKeyDefault // which nobody looks at (IBA 10.9.4)
-	} else if p.hasGRH {
-		w.LRH.LNH = wire.LNHGlobal
-		w.GRH = wire.GRH{
-			IPVer: wire.GRHVersion, TClass: p.tclass, Flow: p.flow, NxtHdr: wire.GRHNextIBA, HopLimit: p.hopLimit,
-			SGID: p.sgid, DGID: p.dgid,
-		}
-	}
-}
-
 // unpack reads a packet of management from the wire; false if it is none.
 func unpack(w *wire.Packet) (p packet, ok bool) {
-	if w.LRH.LNH < wire.LNHLocal || w.BTH.Opcode != wire.MakeOpcode(wire.UD, wire.OpSendOnly) ||
-		w.BTH.DestQP > ib.QPNGSI || len(w.Payload) != mad.Size {
+	if !agent.IsMAD(w) {
 		return p, false
 	}
-	p = packet{
-		slid: w.LRH.SLID, dlid: w.LRH.DLID, sl: w.LRH.SL, srcQP: w.DETH.SrcQP, dstQP: w.BTH.DestQP, qkey: w.DETH.QKey,
-		pkey: w.BTH.PKey, data: [mad.Size]byte(w.Payload),
-	}
-	if w.LRH.LNH == wire.LNHGlobal {
-		g := &w.GRH
-		p.hasGRH, p.tclass, p.flow, p.hopLimit, p.sgid, p.dgid = true, g.TClass, g.Flow, g.HopLimit, g.SGID, g.DGID
-	}
+	p = packet{Packet: *w, data: [mad.Size]byte(w.Payload)}
+	p.Payload = nil
 	return p, true
 }
 
@@ -394,7 +338,7 @@ func (f *Fabric) handle(at place, p *packet) (ok bool) {
 	if mad.View(p.data[:]).Class() == mad.ClassPerf {
 		f.settleAll()
 	}
-	f.with(at, func() { _, ok = f.agents[at.node].HandleFrom(f.Now(), at.port, p.slid, p.data[:], p.data[:]) })
+	f.with(at, func() { _, ok = f.agents[at.node].HandleFrom(f.Now(), at.port, p.LRH.SLID, p.data[:], p.data[:]) })
 	return ok
 }
 
@@ -421,19 +365,19 @@ func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 	h, _ := f.nodes[at.node].(*Host)
 	set := v.Method() == mad.MethodSet
 	if h == nil && !set || inTransit(at, v) {
-		return a.DeliverFrom(f.now, at.port, p.slid, at.fromHere, p.data[:])
+		return a.DeliverFrom(f.now, at.port, p.LRH.SLID, at.fromHere, p.data[:])
 	}
 	if h == nil {
-		return f.deliverSet(at, p.slid, v)
+		return f.deliverSet(at, p.LRH.SLID, v)
 	}
 	var verdict agent.Verdict
 	f.mu.Unlock()
 	h.mu.Lock()
 	f.mu.Lock()
 	if set {
-		verdict = f.deliverSet(at, p.slid, v)
+		verdict = f.deliverSet(at, p.LRH.SLID, v)
 	} else {
-		verdict = a.DeliverFrom(f.now, at.port, p.slid, at.fromHere, p.data[:])
+		verdict = a.DeliverFrom(f.now, at.port, p.LRH.SLID, at.fromHere, p.data[:])
 	}
 	f.mu.Unlock()
 	h.LeaveQuiet()

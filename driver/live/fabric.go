@@ -16,7 +16,6 @@ import (
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/topo"
-	"softib/proto/wire"
 	"softib/subnet/sm"
 )
 
@@ -66,7 +65,6 @@ type Fabric struct {
 	channels  uint32
 	usherBell chan struct{}
 	probe     link.Frame
-	probePkt  wire.Packet
 	// What they have told of themselves: how long acknowledgements took, and how much was sent at once.
 	paths  map[hostPair]*pathTimes
 	bursts bursts

@@ -265,8 +265,7 @@ func (s *plane) packetOf(p *wire.Packet) *link.Frame {
 	*f.Packet = *p
 	f.Packet.LRH.LVer, f.Packet.LRH.SL = 0, p.LRH.SL&15
 	f.Own(p.Payload)
-	f.Packet.Seal()
-	f.Measure()
+	f.Seal()
 	f.InPort, f.Arrived = 0, s.f.eng.Now()
 	if !f.LRH.DLID.IsMulticast() {
 		s.flights[flightOf(f.LRH.SLID, f.LRH.DLID, f.Packet.BTH.DestQP)]++

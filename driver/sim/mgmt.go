@@ -8,7 +8,6 @@ import (
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/mad"
-	"softib/proto/wire"
 )
 
 // manager is the management side of a node: its agent, and which rates the
@@ -138,8 +137,7 @@ func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out
 	if s.mgmt.on && s.Now() < s.mgmt.mute[node] {
 		return 0, false
 	}
-	if pkt.LRH.LNH < wire.LNHLocal || pkt.BTH.Opcode != wire.MakeOpcode(wire.UD, wire.OpSendOnly) ||
-		len(pkt.Payload) != mad.Size {
+	if !agent.IsMAD(pkt) {
 		f.Flags |= forManager // no management datagram: whoever has the queue pair counts it
 		return 0, false
 	}
@@ -149,7 +147,8 @@ func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out
 			f.Flags |= forManager
 			return 0, false
 		}
-		s.turn(node, in, f)
+		agent.Turn(pkt, s.lidOf(node, in))
+		f.Seal()
 		return 0, true
 	}
 	smp := mad.View(pkt.Payload)
@@ -159,16 +158,8 @@ func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out
 		s.written = append(s.written, written{node, smp.AttrID(), smp.AttrMod()})
 	}
 	switch v.Do {
-	case agent.SendPort:
-		pkt.LRH.SLID, pkt.LRH.DLID = ib.LIDPermissive, ib.LIDPermissive
-		out = v.Port
-	case agent.SendLID:
-		pkt.LRH.SLID, pkt.LRH.DLID = s.lidOf(node, in), v.DLID
-	case agent.AsAddressed:
-		if !wasResponse && smp.Method().IsResponse() {
-			s.turn(node, in, f)
-			return 0, true
-		}
+	case agent.SendPort, agent.SendLID, agent.AsAddressed:
+		v.Readdress(pkt, s.lidOf(node, in), !wasResponse && smp.Method().IsResponse())
 	case agent.ToManager:
 		f.Flags |= forManager
 		return 0, false
@@ -176,25 +167,8 @@ func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out
 		return 0, false
 	}
 	pkt.LRH.VL = ib.VLMgmt
-	f.Measure()
-	return out, true
-}
-
-// turn readdresses a request's packet, which has become the response, to its
-// sender (IBA 13.5.4).
-func (s *Sim) turn(node int, in ib.PortNum, f *link.Frame) {
-	p := f.Packet
-	p.LRH.DLID, p.LRH.SLID = p.LRH.SLID, s.lidOf(node, in)
-	if p.LRH.LNH == wire.LNHGlobal {
-		p.GRH.SGID, p.GRH.DGID = p.GRH.DGID, p.GRH.SGID
-	}
-	src := p.BTH.DestQP
-	p.BTH.DestQP, p.DETH.SrcQP = p.DETH.SrcQP, src
-	if src == ib.QPNGSI {
-		p.DETH.QKey = ib.QKeyGSI
-	}
-	p.Seal()
-	f.Measure()
+	f.Seal()
+	return v.Port, true
 }
 
 // lidOf is the address that management gave a port; a switch's is its port 0's.

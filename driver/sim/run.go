@@ -107,15 +107,16 @@ func (s *Sim) Next(until ib.Time) Wake {
 		if w, ok := s.poll(); ok {
 			return w
 		}
-		switch t := s.Engine.Next(); {
-		case t == ib.Never:
-			return Wake{Kind: WakeIdle}
-		case t > until:
-			s.Advance(until)
-			return Wake{Kind: WakeLimit}
+		if !s.Due(until) {
+			break
 		}
 		s.Engine.Step()
 	}
+	if s.Engine.Next() == ib.Never {
+		return Wake{Kind: WakeIdle}
+	}
+	s.Advance(until)
+	return Wake{Kind: WakeLimit}
 }
 
 // Run runs until the given time, whatever there is to report; reports are kept

@@ -4,12 +4,12 @@ import (
 	"fmt"
 
 	"softib/fabric"
+	"softib/node/agent"
 	"softib/node/hca"
 	"softib/node/link"
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
-	"softib/proto/wire"
 	"softib/subnet/sm"
 )
 
@@ -286,33 +286,13 @@ func (s *Sim) sendMAD(st *station, env *mad.Envelope, data *[mad.Size]byte) {
 	site := &s.PortAt(st.at).Site
 	a := s.manager(int(site.Node)).adapter.Port(site.Num)
 	f := s.pool.Get()
-	*f.Packet = wire.Packet{
-		LRH: wire.LRH{LNH: wire.LNHLocal, SL: env.SL, DLID: env.LID, SLID: a.LID | ib.LID(env.PathBits)},
-		BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.UD, wire.OpSendOnly), PKey: ib.PKeyDefault, DestQP: env.QPN},
-	}
-	p := f.Packet
-	p.DETH = wire.DETH{QKey: env.QKey, SrcQP: ib.QPNGSI}
-	if int(env.PKeyIndex) < len(a.PKeys) {
-		p.BTH.PKey = a.PKeys[env.PKeyIndex]
-	}
 	v := mad.View(data[:])
-	smi := v.Class().IsSubnet()
-	if smi {
-		p.LRH.VL, p.BTH.DestQP, p.DETH = ib.VLMgmt, ib.QPNSMI, wire.DETH{SrcQP: ib.QPNSMI}
-	} else if env.HasGRH {
-		p.LRH.LNH = wire.LNHGlobal
-		p.GRH = wire.GRH{IPVer: wire.GRHVersion, NxtHdr: wire.GRHNextIBA, TClass: env.TClass, Flow: env.FlowLabel,
-			HopLimit: env.HopLimit, DGID: env.GID}
-		if int(env.GIDIndex) < len(a.GIDs) {
-			p.GRH.SGID = a.GIDs[env.GIDIndex]
-		}
-	}
+	agent.NewPacket(f.Packet, env, v.Class(), a.LID, a.PKeys, a.GIDs)
 	f.Own(data[:])
-	p.Seal()
-	f.Measure()
+	f.Seal()
 	f.InPort, f.Arrived = 0, s.Now()
 	s.Mix(uint64(s.Now()) ^ v.TID())
-	if smi && v.Class() == mad.ClassSMDirect {
+	if v.Class() == mad.ClassSMDirect {
 		s.sendSMP(st.host, st.at, f)
 		return
 	}
@@ -344,21 +324,10 @@ func (s *Sim) loopBack(host, at uint32, f *link.Frame) {
 // toManager hands a packet to the manager at the port where it has come to rest.
 func (s *Sim) toManager(st *station, f *link.Frame) {
 	p := f.Sync()
-	if len(p.Payload) == mad.Size && p.BTH.Opcode == wire.MakeOpcode(wire.UD, wire.OpSendOnly) {
-		env := mad.Envelope{LID: p.LRH.SLID, QPN: p.DETH.SrcQP, QKey: p.DETH.QKey, SL: p.LRH.SL}
+	if agent.IsMAD(p) {
 		site := &s.PortAt(st.at).Site
 		a := s.manager(int(site.Node)).adapter.Port(site.Num)
-		env.PathBits = uint8(p.LRH.DLID) & (1<<a.LMC - 1)
-		for i, k := range a.PKeys {
-			if k.Matches(p.BTH.PKey) {
-				env.PKeyIndex = uint16(i)
-				break
-			}
-		}
-		if p.LRH.LNH == wire.LNHGlobal {
-			env.HasGRH, env.GID, env.HopLimit, env.TClass, env.FlowLabel = true, p.GRH.SGID, p.GRH.HopLimit,
-				p.GRH.TClass, p.GRH.Flow
-		}
+		env := agent.EnvelopeOf(p, a.LMC, a.PKeys)
 		st.rpc.Handle(s.Now(), env, (*[mad.Size]byte)(p.Payload))
 	}
 	s.pool.Put(f)

@@ -1,9 +1,9 @@
 package sim
 
 import (
+	"softib/node/agent"
 	"softib/proto/ib"
 	"softib/proto/mad"
-	"softib/proto/wire"
 )
 
 // stir notes that an agent may have something to tell a manager. It is asked when
@@ -35,14 +35,9 @@ func (s *Sim) agentTimeout(node int) {
 	var buf [mad.Size]byte
 	for to, ok := a.PollTrap(s.Now(), buf[:]); ok; to, ok = a.PollTrap(s.Now(), buf[:]) {
 		f := s.pool.Get()
-		*f.Packet = wire.Packet{
-			LRH: wire.LRH{VL: ib.VLMgmt, LNH: wire.LNHLocal, SL: to.SL, DLID: to.DLID, SLID: to.SLID},
-			BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.UD, wire.OpSendOnly), PKey: ib.PKeyDefault, DestQP: ib.QPNSMI},
-		}
-		f.Packet.DETH = wire.DETH{SrcQP: ib.QPNSMI}
+		agent.NewSMP(f.Packet, to.SLID, to.DLID, to.SL)
 		f.Own(buf[:])
-		f.Packet.Seal()
-		f.Measure()
+		f.Seal()
 		f.InPort, f.Arrived = 0, s.Now()
 		if s.Switch(node) != nil {
 			s.SendSwitch(node, 0, f)
