@@ -110,9 +110,8 @@ func (e *Engine) LinkUp(at uint32, rate ib.LinkRate) {
 		e.ports[i].LinkUp(e.now)
 	}
 	for _, i := range ends {
-		p := e.ports[i]
-		p.SetRefresh(e.now, e.cfg.AlwaysRefresh)
-		if p.Site.Flags&endFresh == 0 {
+		if p := e.ports[i]; p.Site.Flags&endFresh == 0 {
+			p.SetRefresh(e.now, e.cfg.AlwaysRefresh)
 			e.armRefresh(i)
 			e.kick(i)
 		}

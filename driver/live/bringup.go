@@ -28,7 +28,7 @@ func (f *Fabric) caller(from topo.PortRef) sm.Call {
 	here := &MgmtPort{f: f, ref: from}
 	var p packet
 	return func(req []byte, resp *[mad.Size]byte) bool {
-		p = smpOf(ib.LIDPermissive, ib.LIDPermissive, 0, [mad.Size]byte(req))
+		p.direct(req)
 		f.lock(f.Now())
 		ok := f.carry(at, &p, here)
 		if p.away {

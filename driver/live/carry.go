@@ -21,11 +21,12 @@ type packet struct {
 	data  [mad.Size]byte
 }
 
-// smpOf is a packet of subnet management with a request.
-func smpOf(slid, dlid ib.LID, sl ib.SL, data [mad.Size]byte) packet {
-	p := packet{data: data}
-	agent.NewSMP(&p.Packet, slid, dlid, sl)
-	return p
+// direct makes the packet one of subnet management that goes by a directed route. It is written in place: bringing a
+// large subnet up takes hundreds of thousands.
+func (p *packet) direct(data []byte) {
+	agent.NewSMP(&p.Packet, ib.LIDPermissive, ib.LIDPermissive, 0)
+	p.away = false
+	copy(p.data[:], data)
 }
 
 // mgmtWords is how long a management packet is in the units of the data counters (IBA 16.1.3.5): LRH, BTH, DETH, the

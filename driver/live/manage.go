@@ -103,7 +103,8 @@ func (f *Fabric) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) boo
 	if node < 0 || node >= len(f.nodes) || f.closed.Load() {
 		return false
 	}
-	p := smpOf(ib.LIDPermissive, ib.LIDPermissive, 0, *req)
+	var p packet
+	p.direct(req[:])
 	at := place{node, inPort, inPort == 0}
 	f.lock(f.Now())
 	var ok bool

@@ -334,7 +334,7 @@ func (p *MgmtPort) out(now ib.Time, env *mad.Envelope, data *[mad.Size]byte) {
 	if p.host != nil {
 		from = *p.host.eng.Port(p.ref.Port)
 	}
-	*m = packet{data: *data}
+	m.data, m.away = *data, false
 	agent.NewPacket(&m.Packet, env, mad.View(data[:]).Class(), f.lidOf(p.ref.Node, p.ref.Port), from.PKeys, from.GIDs)
 	mine := f.carry(place{p.ref.Node, p.ref.Port, true}, m, p)
 	f.unlock()
