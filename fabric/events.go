@@ -57,6 +57,24 @@ func (e *Engine) Step() bool {
 	if e.q.at == len(e.q.cur) && !e.q.open() {
 		return false
 	}
+	e.step()
+	return true
+}
+
+// Run lets events happen that come by limit, until one has left something to the driver. It reports false when there
+// is none.
+func (e *Engine) Run(limit ib.Time) bool {
+	for e.q.due(limit) {
+		e.step()
+		if len(e.notes) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// step lets the next event of the open bucket happen.
+func (e *Engine) step() {
 	if e.q.at == 0 {
 		e.touch(e.q.cur)
 	}
@@ -90,7 +108,6 @@ func (e *Engine) Step() bool {
 	default:
 		e.note(Kind(k), place, arg)
 	}
-	return true
 }
 
 // Mix folds a word into the digest of the history.
@@ -254,7 +271,7 @@ func (e *Engine) sendFC(at uint32, p *link.Port) {
 			continue
 		}
 		if p.Site.Peer == NoEnd {
-			e.outside.out = append(e.outside.out, Crossing{At: at, Start: t, FC: fc})
+			e.cross(at, t, 0, nil, fc)
 			continue
 		}
 		e.q.push(t+p.Site.Delay, code(evFC, p.Site.Peer, packFC(fc)))
@@ -291,7 +308,7 @@ func (e *Engine) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time
 	vl := f.LRH.VL
 	if p.Site.Flags&endFaulty == 0 || !e.harm(at, p, f, &t) {
 		if p.Site.Peer == NoEnd {
-			e.outside.out = append(e.outside.out, Crossing{At: at, Start: t, Took: dur, Frame: f})
+			e.cross(at, t, dur, f, wire.LinkPacket{})
 		} else {
 			e.q.push(t, code(evArrive, p.Site.Peer, f.Index()))
 		}

@@ -99,7 +99,7 @@ func New(cfg Config, seed uint64) *Engine {
 	e := &Engine{cfg: cfg, pool: cfg.Pool, hash: seed, cables: make(map[uint32]*cable)}
 	e.q.init()
 	if cfg.Instant {
-		e.q.shift = realWide
+		e.q.shift, e.q.patient = realWide, true
 	}
 	return e
 }

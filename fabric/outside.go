@@ -42,6 +42,13 @@ func (e *Engine) JoinOutside(at uint32, length ib.Time) {
 	e.outside.gates[at] = gate{length, true}
 }
 
+// cross puts what leaves by a cable that ends outside where PollOutside finds it.
+//
+//go:noinline
+func (e *Engine) cross(at uint32, start, took ib.Time, f *link.Frame, fc wire.LinkPacket) {
+	e.outside.out = append(e.outside.out, Crossing{At: at, Start: start, Took: took, Frame: f, FC: fc})
+}
+
 // PollOutside is the next packet that has left by a cable which ends outside.
 func (e *Engine) PollOutside() (Crossing, bool) {
 	o := &e.outside

@@ -39,7 +39,9 @@ type queue struct {
 	chunks []chunk
 	free   uint32
 	warm   ib.Time // see fetch
-	far    heap
+	// patient: time is the real one.
+	patient bool
+	far     heap
 
 	// What the width of a bucket is adapted by.
 	opened, popped, farPushed int
@@ -135,14 +137,14 @@ func (q *queue) pushCur(t ib.Time, d uint64) {
 	q.cur[i] = event{t, d}
 }
 
-// due reports whether an event, which pop then takes, comes no later than limit. It opens no bucket that lies behind, so
-// that what is pushed meanwhile finds its bucket still closed.
+// due reports whether an event, which pop then takes, comes no later than limit.
 func (q *queue) due(limit ib.Time) bool {
-	if q.at < len(q.cur) {
-		return q.cur[q.at].t <= limit
-	}
-	return q.next() <= limit && q.open()
+	return (q.at < len(q.cur) || q.openBy(limit)) && q.cur[q.at].t <= limit
 }
+
+// openBy opens the next bucket. In real time it opens none that lies behind limit, so that what is pushed meanwhile
+// finds its bucket still closed.
+func (q *queue) openBy(limit ib.Time) bool { return (!q.patient || q.next() <= limit) && q.open() }
 
 // next is when the first event comes; Never if there is none. It opens nothing.
 func (q *queue) next() ib.Time {

@@ -107,10 +107,9 @@ func (s *Sim) Next(until ib.Time) Wake {
 		if w, ok := s.poll(); ok {
 			return w
 		}
-		if !s.Due(until) {
+		if !s.Engine.Run(until) {
 			break
 		}
-		s.Engine.Step()
 	}
 	if s.Engine.Next() == ib.Never {
 		return Wake{Kind: WakeIdle}
@@ -127,8 +126,7 @@ func (s *Sim) Run(until ib.Time) {
 }
 
 func (s *Sim) runTo(t ib.Time) {
-	for s.drain(); s.Due(t); s.drain() {
-		s.Engine.Step()
+	for s.drain(); s.Engine.Run(t); s.drain() {
 	}
 }
 

@@ -23,38 +23,41 @@ func drop(r link.Reason, at ib.PortNum) Decision { return Decision{Reason: r, At
 // Decide says what becomes of a packet that was received at port in, or that the switch has made itself (port 0). It
 // changes nothing. Partitions and SL2VL are not for subnet management, which stays on VL15 (IBA 18.2.4.3.3); its DLID
 // may be permissive.
-func (s *Switch) Decide(in ib.PortNum, f *link.Frame) Decision {
-	lrh := &f.LRH
-	if lrh.VL != ib.VLMgmt {
-		if r := s.ports[in].RefusesIn(f); r != link.OK {
-			return drop(r, in)
-		}
-		if lrh.DLID >= ib.LIDMulticastMin && lrh.DLID != ib.LIDPermissive {
-			return Decision{Fan: true}
-		}
-	} else if lrh.DLID == ib.LIDPermissive {
-		return Decision{}
-	}
-	if int(lrh.DLID) >= len(s.active) {
-		return drop(link.UnknownDLID, in)
-	}
-	out := s.active[lrh.DLID]
-	switch {
-	case int(out) >= len(s.ports):
-		return drop(link.UnknownDLID, in)
-	case out == 0:
-		return Decision{}
-	case out == in:
-		return drop(link.Looping, in) // IBA 18.2.4.3
-	}
-	return s.Leave(in, out, f)
-}
+func (s *Switch) Decide(in ib.PortNum, f *link.Frame) Decision { return s.decide(in, 0, f) }
 
-// Leave says whether a packet from port in may leave by port out, which is not 0, and on which lane. Discards of a port
-// that is not up count where the packet would have left (IBA 16.1.3.5).
-func (s *Switch) Leave(in, out ib.PortNum, f *link.Frame) Decision {
+// Leave says whether a packet from port in may leave by port out, which is not 0, and on which lane.
+func (s *Switch) Leave(in, out ib.PortNum, f *link.Frame) Decision { return s.decide(in, out, f) }
+
+// decide is both: out is 0 where the tables say which it is. It is one function because every packet passes here.
+func (s *Switch) decide(in, out ib.PortNum, f *link.Frame) Decision {
+	lrh := &f.LRH
+	if out == 0 {
+		if lrh.VL != ib.VLMgmt {
+			if r := s.ports[in].RefusesIn(f); r != link.OK {
+				return drop(r, in)
+			}
+			if lrh.DLID >= ib.LIDMulticastMin && lrh.DLID != ib.LIDPermissive {
+				return Decision{Fan: true}
+			}
+		} else if lrh.DLID == ib.LIDPermissive {
+			return Decision{}
+		}
+		if int(lrh.DLID) >= len(s.active) {
+			return drop(link.UnknownDLID, in)
+		}
+		out = s.active[lrh.DLID]
+		switch {
+		case int(out) >= len(s.ports):
+			return drop(link.UnknownDLID, in)
+		case out == 0:
+			return Decision{}
+		case out == in:
+			return drop(link.Looping, in) // IBA 18.2.4.3
+		}
+	}
 	o := &s.ports[out]
-	if f.LRH.VL == ib.VLMgmt {
+	// Discards of a port that is not up count where the packet would have left (IBA 16.1.3.5).
+	if lrh.VL == ib.VLMgmt {
 		return Decision{Reason: o.Sends(ib.VLMgmt), At: out, Out: out, VL: ib.VLMgmt}
 	}
 	if o.State() != ib.PortActive {
@@ -62,9 +65,9 @@ func (s *Switch) Leave(in, out ib.PortNum, f *link.Frame) Decision {
 	}
 	var vl ib.VL
 	if s.sl2vl == nil {
-		vl = s.sl2vlAll[f.LRH.SL&15]
+		vl = s.sl2vlAll[lrh.SL&15]
 	} else {
-		vl = s.sl2vl[s.pair(in, out)][f.LRH.SL&15]
+		vl = s.sl2vl[s.pair(in, out)][lrh.SL&15]
 	}
 	// VL15 in the map means discard (IBA 7.6.6), and so does a lane that is not in use; a map that nobody wrote makes do
 	// with the lanes that there are.
@@ -72,7 +75,7 @@ func (s *Switch) Leave(in, out ib.PortNum, f *link.Frame) Decision {
 		if s.mapIsSet(in, out) {
 			return drop(link.BadVLMap, in)
 		}
-		vl = ib.VL(uint8(f.LRH.SL&15) % o.OperVLs())
+		vl = ib.VL(uint8(lrh.SL&15) % o.OperVLs())
 	}
 	return Decision{Reason: o.RefusesOut(f), At: out, Out: out, VL: vl}
 }

@@ -123,7 +123,18 @@ func (s *Switch) Handle(now ib.Time, in ib.PortNum, f *link.Frame) Result {
 		return Result{Reason: r}
 	}
 	f.InPort = in
-	return s.pass(now, f, s.Decide(in, f))
+	d := s.Decide(in, f)
+	if d.Reason != link.OK || d.Out == 0 {
+		return s.pass(now, f, d)
+	}
+	r := s.ports[d.Out].Enqueue(now, f, d.VL)
+	if r == link.OK {
+		return Result{Out: d.Out}
+	}
+	if r.IsDrop() {
+		return s.discard(f, r)
+	}
+	return Result{}
 }
 
 // pass does with a packet what was decided.
