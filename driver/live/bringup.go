@@ -3,6 +3,7 @@ package live
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -27,15 +28,45 @@ func (f *Fabric) caller(from topo.PortRef) sm.Call {
 	here := &MgmtPort{f: f, ref: from}
 	var p packet
 	return func(req []byte, resp *[mad.Size]byte) bool {
-		p = packet{slid: ib.LIDPermissive, dlid: ib.LIDPermissive, data: [mad.Size]byte(req)}
+		p.direct(req)
 		f.lock(f.Now())
 		ok := f.carry(at, &p, here)
+		if p.away {
+			ok = f.await(from, &p)
+		}
 		f.unlock()
 		if ok {
 			*resp = p.data
 		}
 		return ok
 	}
+}
+
+// call is a request whose answer somebody waits for, where the way leads over a cable that takes its time.
+type call struct {
+	tid    uint64
+	answer chan packet
+}
+
+// callMax is how long.
+const callMax = 200 * time.Millisecond
+
+// await waits for the answer to a request that is under way. The fabric's lock is given up for it.
+func (f *Fabric) await(from topo.PortRef, p *packet) (ok bool) {
+	c := &call{mad.View(p.data[:]).TID(), make(chan packet, 1)}
+	f.calls[from] = c
+	f.unlock()
+	t := time.NewTimer(callMax)
+	defer t.Stop()
+	select {
+	case *p = <-c.answer:
+		ok = true
+	case <-t.C:
+	case <-f.closing:
+	}
+	f.lock(f.Now())
+	delete(f.calls, from)
+	return ok
 }
 
 // CreateMulticast makes a multicast LID reach every cabled port of the given hosts, and

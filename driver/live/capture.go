@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"softib/proto/ib"
-	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/proto/trace"
-	"softib/proto/wire"
 )
 
 // Sink takes captured packets, as they stood on the cable and in the order in which they passed. trace.Pcapng and
@@ -76,7 +74,9 @@ func (f *Fabric) Capture(refs []topo.PortRef, sink Sink) (stop func() error, err
 	}
 	for _, p := range c.ports {
 		p.taps = append(p.taps, c)
+		f.eng.Tap(p.place(), true)
 	}
+	f.eng.SetSink(f.plane)
 	f.captures = append(f.captures, c)
 	f.reroute()
 	go c.write()
@@ -88,8 +88,12 @@ func (c *capture) stop() error {
 	f.mu.Lock()
 	for _, p := range c.ports {
 		p.taps = slices.DeleteFunc(slices.Clone(p.taps), func(o *capture) bool { return o == c })
+		f.eng.Tap(p.place(), len(p.taps) > 0)
 	}
 	f.captures = slices.DeleteFunc(f.captures, func(o *capture) bool { return o == c })
+	if len(f.captures) == 0 {
+		f.eng.SetSink(nil)
+	}
 	f.changed()
 	f.mu.Unlock()
 	c.mu.Lock()
@@ -154,54 +158,24 @@ func (c *capture) isFull() bool {
 	return len(c.bytes) >= captureBytes
 }
 
-// tap shows a packet that passes a port to whoever captures there.
-func (p *portState) tap(at ib.Time, dir trace.Dir, pkt *wire.Packet) {
+// Write shows a packet that passes a port to whoever captures there.
+func (s *plane) Write(e *trace.Event) error {
+	if e.Kind != trace.Packet {
+		return nil
+	}
+	p := s.f.portAt(int(e.Node), e.Port)
 	for _, c := range p.taps {
 		c.mu.Lock()
-		c.bytes = pkt.Append(c.bytes)
-		c.add(captured{at: at, port: p.ref(), dir: dir})
-		c.mu.Unlock()
-	}
-}
-
-// tapBytes does so with one that is no packet any more.
-func (p *portState) tapBytes(at ib.Time, dir trace.Dir, b []byte, note string) {
-	for _, c := range p.taps {
-		c.mu.Lock()
-		c.bytes = append(c.bytes, b...)
-		c.add(captured{at: at, port: p.ref(), dir: dir, note: note})
-		c.mu.Unlock()
-	}
-}
-
-func (c *capture) add(r captured) {
-	r.end = len(c.bytes)
-	c.records = append(c.records, r)
-	if len(c.records) == 1 {
-		c.ring()
-	}
-}
-
-// tapMgmt shows a management packet that passes a port.
-func (f *Fabric) tapMgmt(p *portState, dir trace.Dir, m *packet) {
-	pkt := wire.Packet{
-		LRH:  wire.LRH{LNH: wire.LNHLocal, SL: m.sl, DLID: m.dlid, SLID: m.slid},
-		BTH:  wire.BTH{Opcode: wire.MakeOpcode(wire.UD, wire.OpSendOnly), PKey: m.pkey, DestQP: m.dstQP},
-		DETH: wire.DETH{QKey: m.qkey, SrcQP: m.srcQP}, Payload: m.data[:mad.Size],
-	}
-	if m.dstQP == ib.QPNSMI {
-		pkt.LRH.VL = ib.VLMgmt
-		pkt.BTH.PKey = ib.PKeyDefault // which nobody looks at (IBA 10.9.4)
-	} else {
-		pkt.LRH.VL = p.link.SL2VL(m.sl)
-		if m.hasGRH {
-			pkt.LRH.LNH = wire.LNHGlobal
-			pkt.GRH = wire.GRH{
-				IPVer: wire.GRHVersion, TClass: m.tclass, Flow: m.flow, NxtHdr: wire.GRHNextIBA, HopLimit: m.hopLimit,
-				SGID: m.sgid, DGID: m.dgid,
-			}
+		if e.Packet != nil {
+			c.bytes = e.Packet.Append(c.bytes)
+		} else {
+			c.bytes = append(c.bytes, e.Bytes...)
 		}
+		c.records = append(c.records, captured{at: e.Time, port: p.ref(), dir: e.Dir, note: e.Note, end: len(c.bytes)})
+		if len(c.records) == 1 {
+			c.ring()
+		}
+		c.mu.Unlock()
 	}
-	pkt.Seal()
-	p.tap(f.Now(), dir, &pkt)
+	return nil
 }

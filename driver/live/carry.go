@@ -2,6 +2,8 @@ package live
 
 import (
 	"softib/node/agent"
+	"softib/node/hca"
+	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -10,23 +12,21 @@ import (
 	"softib/proto/wire"
 )
 
-// packet is a management packet under way: what its headers say, and its datagram.
+// packet is a management packet under way: its headers, and its datagram.
 type packet struct {
-	slid, dlid   ib.LID
-	sl           ib.SL
-	srcQP, dstQP ib.QPN
-	qkey         ib.QKey
-	pkey         ib.PKey
-	hasGRH       bool
-	hopLimit     uint8
-	tclass       uint8
-	flow         uint32
-	sgid, dgid   ib.GID
-	// Of the port where it has come to rest.
-	pathBits  uint8
-	pkeyIndex uint16
-	probe     *Probed // it is one, and what becomes of it goes there
-	data      [mad.Size]byte
+	wire.Packet
+	env   mad.Envelope // what the port sees of it where it has come to rest
+	probe *Probed      // it is one, and what becomes of it goes there
+	away  bool         // it goes on by the engine, a cable of which it has come to
+	data  [mad.Size]byte
+}
+
+// direct makes the packet one of subnet management that goes by a directed route. It is written in place: bringing a
+// large subnet up takes hundreds of thousands.
+func (p *packet) direct(data []byte) {
+	agent.NewSMP(&p.Packet, ib.LIDPermissive, ib.LIDPermissive, 0)
+	p.away = false
+	copy(p.data[:], data)
 }
 
 // mgmtWords is how long a management packet is in the units of the data counters (IBA 16.1.3.5): LRH, BTH, DETH, the
@@ -50,22 +50,22 @@ func (f *Fabric) carry(at place, p *packet, back *MgmtPort) bool {
 	for range maxHops {
 		var on bool
 		var mine bool
-		if p.dlid == ib.LIDPermissive && !at.fromHere {
+		if p.LRH.DLID == ib.LIDPermissive && !at.fromHere {
 			if out, ok := f.agents[at.node].Pass(at.port, p.data[:]); ok {
-				if at, on = f.cross(at.node, out, p); !on {
+				if at, on = f.cross(at.node, out, ib.VLMgmt, p); !on {
 					return false
 				}
 				continue
 			}
 		}
-		if f.isHere(at, p) {
+		if d := f.decide(at, p); d.isHere() {
 			if p.probe != nil {
 				f.probed(at, p)
 				return false
 			}
 			at, on, mine = f.arrive(at, p, back)
 		} else {
-			at, on = f.forward(at, p)
+			at, on = f.follow(at, d, p)
 		}
 		if mine || !on {
 			return mine
@@ -74,30 +74,60 @@ func (f *Fabric) carry(at place, p *packet, back *MgmtPort) bool {
 	return false
 }
 
-// isHere reports whether a packet has come to the node that it is for, or is a directed one, which every node looks at.
-func (f *Fabric) isHere(at place, p *packet) bool {
-	if p.dlid == ib.LIDPermissive {
-		return true
+// decision is what a node does with a packet: what its switch says, or the same of an adapter.
+type decision struct{ ibswitch.Decision }
+
+// isHere reports whether the packet is for the node itself.
+func (d decision) isHere() bool { return d.Reason == link.OK && d.Out == 0 }
+
+// decide says where a packet goes on. Directed ones every node looks at itself, and its hop rules decide.
+func (f *Fabric) decide(at place, p *packet) (d decision) {
+	if p.LRH.DLID == ib.LIDPermissive ||
+		at.fromHere && p.BTH.DestQP == ib.QPNSMI && mad.View(p.data[:]).Class() == mad.ClassSMDirect {
+		return d
 	}
-	if s, ok := f.nodes[at.node].(*switchNode); ok {
-		lid, lmc := s.engine.LID()
-		return lid != 0 && p.dlid>>lmc == lid>>lmc || p.dstQP == ib.QPNSMI && at.fromHere &&
-			mad.View(p.data[:]).Class() == mad.ClassSMDirect
+	switch n := f.nodes[at.node].(type) {
+	case *switchNode:
+		in := at.port
+		if at.fromHere {
+			in = 0
+		}
+		f.probe.LRH, f.probe.Packet = p.LRH, &p.Packet
+		d.Decision = n.engine.Decide(in, &f.probe)
+	case *Host:
+		port := n.eng.Port(at.port)
+		if !at.fromHere || port.LID != 0 && p.LRH.DLID>>port.LMC == port.LID>>port.LMC {
+			return d
+		}
+		d.Out, d.At, d.VL = at.port, at.port, ib.VLMgmt
+		if p.BTH.DestQP != ib.QPNSMI {
+			d.VL, d.Reason = n.ports[at.port].link.Depart(p.LRH.SL)
+		}
 	}
-	if !at.fromHere {
-		return true
+	return d
+}
+
+// follow does what a node has decided.
+func (f *Fabric) follow(at place, d decision, p *packet) (place, bool) {
+	if d.Reason != link.OK {
+		f.portAt(at.node, d.At).drops(p, d.Reason)
+		return place{}, false
 	}
-	if p.dstQP == ib.QPNSMI && mad.View(p.data[:]).Class() == mad.ClassSMDirect {
-		return true // hop rules decide where it leaves
+	return f.cross(at.node, d.Out, d.VL, p)
+}
+
+// forward sends a packet of a node's own on by its LID.
+func (f *Fabric) forward(at place, p *packet) (next place, on bool) {
+	if d := f.decide(at, p); !d.isHere() {
+		return f.follow(at, d, p)
 	}
-	port := f.nodes[at.node].(*Host).eng.Port(at.port)
-	return port.LID != 0 && p.dlid>>port.LMC == port.LID>>port.LMC
+	return next, false
 }
 
 // arrive hands a packet to the agent or to the programs of a node.
 func (f *Fabric) arrive(at place, p *packet, back *MgmtPort) (next place, on, mine bool) {
 	v := mad.View(p.data[:])
-	if p.dstQP != ib.QPNSMI {
+	if p.BTH.DestQP != ib.QPNSMI {
 		return f.arriveGMP(at, p, back)
 	}
 	if v.Method() == mad.MethodTrapRepress && v.Class() == mad.ClassSMLID && !at.fromHere && f.mgmtPort(at) != nil {
@@ -106,18 +136,15 @@ func (f *Fabric) arrive(at place, p *packet, back *MgmtPort) (next place, on, mi
 	wasResponse := v.Method().IsResponse()
 	do := f.deliver(at, p)
 	here := place{at.node, at.port, true}
+	answered := !wasResponse && v.Method().IsResponse()
+	do.Readdress(&p.Packet, f.lidOf(at.node, at.port), answered)
 	switch do.Do {
 	case agent.SendPort:
-		p.slid, p.dlid = ib.LIDPermissive, ib.LIDPermissive
-		next, on = f.cross(at.node, do.Port, p)
+		next, on = f.cross(at.node, do.Port, ib.VLMgmt, p)
 	case agent.SendLID:
-		p.slid, p.dlid = f.lidOf(at.node, at.port), do.DLID
 		next, on = f.forward(here, p)
 	case agent.AsAddressed:
-		if !wasResponse && v.Method().IsResponse() {
-			f.turn(at, p)
-		}
-		if p.dlid == f.lidOf(at.node, at.port) && p.dlid != 0 {
+		if p.LRH.DLID == f.lidOf(at.node, at.port) && p.LRH.DLID != 0 {
 			return next, false, f.rest(at, p, back)
 		}
 		next, on = f.forward(here, p)
@@ -135,12 +162,13 @@ func (f *Fabric) arriveGMP(at place, p *packet, back *MgmtPort) (next place, on,
 	if !f.handle(at, p) {
 		return next, false, false
 	}
-	f.turn(at, p)
+	agent.Turn(&p.Packet, f.lidOf(at.node, at.port))
 	here := place{at.node, at.port, true}
-	if f.isHere(here, p) {
+	d := f.decide(here, p)
+	if d.isHere() {
 		return next, false, f.rest(at, p, back)
 	}
-	next, on = f.forward(here, p)
+	next, on = f.follow(here, d, p)
 	return next, on, false
 }
 
@@ -149,6 +177,13 @@ func (f *Fabric) rest(at place, p *packet, back *MgmtPort) bool {
 	if back != nil && back.ref == f.serviceRef(at) {
 		f.address(p, back)
 		return true
+	}
+	if c := f.calls[f.serviceRef(at)]; c != nil && c.tid == mad.View(p.data[:]).TID() {
+		select {
+		case c.answer <- *p:
+		default:
+		}
+		return false
 	}
 	q := f.mgmtPort(at)
 	if q == nil {
@@ -161,26 +196,11 @@ func (f *Fabric) rest(at place, p *packet, back *MgmtPort) bool {
 
 // address notes what of its own the port sees in a packet that has come to it.
 func (f *Fabric) address(p *packet, q *MgmtPort) {
+	var port hca.Port
 	if q.host != nil {
-		port := q.host.eng.Port(q.ref.Port)
-		p.pathBits = uint8(p.dlid) & (1<<port.LMC - 1)
-		for i, k := range port.PKeys {
-			if k.Matches(p.pkey) {
-				p.pkeyIndex = uint16(i)
-				break
-			}
-		}
+		port = *q.host.eng.Port(q.ref.Port)
 	}
-}
-
-// turn readdresses a request, which has become the response, to its sender (IBA 13.5.4).
-func (f *Fabric) turn(at place, p *packet) {
-	p.dlid, p.slid = p.slid, f.lidOf(at.node, at.port)
-	p.srcQP, p.dstQP = p.dstQP, p.srcQP
-	p.sgid, p.dgid = p.dgid, p.sgid
-	if p.dstQP == ib.QPNGSI {
-		p.qkey = ib.QKeyGSI
-	}
+	p.env = agent.EnvelopeOf(&p.Packet, port.LMC, port.PKeys)
 }
 
 // lidOf is the address of a port; a switch's is its port 0's.
@@ -195,59 +215,27 @@ func (f *Fabric) lidOf(node int, port ib.PortNum) ib.LID {
 	return 0
 }
 
-// forward sends a packet on by its LID.
-func (f *Fabric) forward(at place, p *packet) (place, bool) {
-	switch n := f.nodes[at.node].(type) {
-	case *Host:
-		if !at.fromHere {
-			return place{}, false
-		}
-		return f.cross(at.node, at.port, p)
-	case *switchNode:
-		out := n.engine.Route(p.dlid)
-		why := link.OK
-		switch {
-		case int(out) > n.engine.NumPorts() || p.dlid > n.engine.Info().LinearFDBTop || out == 0:
-			why = link.UnknownDLID
-		case at.fromHere:
-		case out == at.port:
-			why = link.Looping
-		case p.dstQP != ib.QPNSMI && n.engine.SL2VL(at.port, out)[p.sl&15] >= ib.VLMgmt:
-			why = link.BadVLMap
-		}
-		if why != link.OK {
-			if !at.fromHere {
-				n.ports[at.port].drops(p, why)
-			}
-			return place{}, false
-		}
-		return f.cross(at.node, out, p)
-	}
-	return place{}, false
-}
-
-// cross takes a packet over the cable at a port.
-func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
+// cross takes a packet over the cable at a port, on a lane.
+func (f *Fabric) cross(node int, num ib.PortNum, vl ib.VL, p *packet) (place, bool) {
 	out := f.portAt(node, num)
 	if out == nil {
 		return place{}, false
 	}
-	if why := f.refuses(out, p, false); why != link.OK {
+	if why := out.link.Sends(vl); why != link.OK {
 		out.drops(p, why)
 		return place{}, false
 	}
 	in := out.peer
+	if in != nil && (out.isSwitched() || len(in.taps) > 0) && !f.crossSwitched(out, vl, p) {
+		return place{}, false
+	}
 	// Of subnet management, which is at level 0 but for oddities, there are hundreds of thousands of packets when a
 	// subnet comes up.
-	short := p.dstQP == ib.QPNSMI && p.sl == 0
-	vl := ib.VLMgmt
+	short := vl == ib.VLMgmt && p.LRH.SL == 0
 	if short {
 		out.smpsOut++
 	} else {
-		if p.dstQP != ib.QPNSMI {
-			vl = out.link.SL2VL(p.sl)
-		}
-		out.countMgmt(true, vl, p.sl, 1)
+		out.countMgmt(true, vl, p.LRH.SL, 1)
 	}
 	if p.probe != nil {
 		p.probe.At, p.probe.Reason = out.ref(), link.LinkDown // unless it gets further
@@ -255,60 +243,71 @@ func (f *Fabric) cross(node int, num ib.PortNum, p *packet) (place, bool) {
 	if in == nil {
 		return place{}, false
 	}
-	if out.cable != nil || len(out.taps) > 0 {
-		if len(out.taps) > 0 {
-			f.tapMgmt(out, trace.Out, p)
-		}
-		if f.harmsMgmt(out, in) {
-			return place{}, false
-		}
-	}
-	refused := f.refuses(in, p, true)
-	if refused == link.NotReady {
+	if why := in.link.Admits(vl); why != link.OK {
+		in.drops(p, why)
 		return place{}, false
-	}
-	if len(in.taps) > 0 {
-		f.tapMgmt(in, trace.In, p)
 	}
 	if short {
 		in.smpsIn++
 	} else {
-		in.countMgmt(false, vl, p.sl, 1)
-	}
-	if refused != link.OK {
-		in.drops(p, refused)
-		return place{}, false
+		in.countMgmt(false, vl, p.LRH.SL, 1)
+		if vl != ib.VLMgmt && in.link.State() == ib.PortArmed {
+			f.activated(in)
+		}
 	}
 	return place{node: in.index(), port: in.num}, true
 }
 
-// refuses says why a port lets a management packet not pass: subnet management passes from Initialize on, all
-// else when the link is Active and the partition is right.
-func (f *Fabric) refuses(p *portState, m *packet, inbound bool) link.Reason {
-	closed := link.Inactive
-	if inbound {
-		closed = link.NotReady
+// crossSwitched hands a packet to the engine, which takes it over a cable with a fault or a capture, and on from there
+// until it comes to rest. Only a probe goes on here, as it counts nowhere, where the cable spares it.
+func (f *Fabric) crossSwitched(out *portState, vl ib.VL, p *packet) bool {
+	fr := f.pool.Get()
+	*fr.Packet = p.Packet
+	fr.Packet.LRH.VL = vl
+	fr.Own(p.data[:])
+	fr.Seal()
+	fr.InPort = 0
+	if p.probe == nil {
+		p.away = true
+		f.eng.Schedule(f.Now(), evDepart, out.place(), fr.Index())
+		f.plane.knock()
+		return false
 	}
-	if m.dstQP == ib.QPNSMI {
-		if p.link.Phys() == ib.PhysLinkUp && p.link.State() >= ib.PortInit {
-			return link.OK
+	for _, q := range [...]*portState{out, out.peer} {
+		dir := trace.In
+		if q == out {
+			dir = trace.Out
 		}
-		return closed
+		f.plane.Write(&trace.Event{Time: f.Now(), Node: uint32(q.index()), Port: q.num, Kind: trace.Packet, Dir: dir,
+			Packet: fr.Packet})
 	}
-	if p.link.State() != ib.PortActive {
-		return closed
+	spared := f.eng.Strike(out.place(), int(fr.Bytes))
+	f.pool.Put(fr)
+	if !spared {
+		p.probe.At, p.probe.Reason = out.ref(), link.LinkDown
 	}
-	if p.sw == nil {
-		return link.OK
+	return spared
+}
+
+// unpack reads a packet of management from the wire; false if it is none.
+func unpack(w *wire.Packet) (p packet, ok bool) {
+	if !agent.IsMAD(w) {
+		return p, false
 	}
-	f.probePkt.LRH = wire.LRH{DLID: m.dlid, SL: m.sl, LNH: wire.LNHLocal}
-	f.probe.LRH = f.probePkt.LRH
-	f.probePkt.BTH.PKey = m.pkey
-	f.probe.Packet = &f.probePkt
-	if inbound {
-		return p.link.RefusesIn(&f.probe)
+	p = packet{Packet: *w, data: [mad.Size]byte(w.Payload)}
+	p.Payload = nil
+	return p, true
+}
+
+// activated is for a port that hears from an active neighbour: it is active itself then (IBA 7.2.7.3).
+func (f *Fabric) activated(p *portState) {
+	if p.link.Command(f.now, ib.PortActive) == nil {
+		f.changed()
+		f.stir(p.index())
+		if p.host != nil {
+			p.host.syncPorts()
+		}
 	}
-	return p.link.RefusesOut(&f.probe)
 }
 
 // portAt is a port of a node.
@@ -340,7 +339,7 @@ func (f *Fabric) handle(at place, p *packet) (ok bool) {
 	if mad.View(p.data[:]).Class() == mad.ClassPerf {
 		f.settleProcesses()
 	}
-	f.with(at, func() { _, ok = f.agents[at.node].HandleFrom(f.Now(), at.port, p.slid, p.data[:], p.data[:]) })
+	f.with(at, func() { _, ok = f.agents[at.node].HandleFrom(f.Now(), at.port, p.LRH.SLID, p.data[:], p.data[:]) })
 	return ok
 }
 
@@ -357,9 +356,9 @@ func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 	v := mad.View(p.data[:])
 	a := f.agents[at.node]
 	if v.Method() != mad.MethodSet || inTransit(at, v) {
-		return a.DeliverFrom(f.now, at.port, p.slid, at.fromHere, p.data[:])
+		return a.DeliverFrom(f.now, at.port, p.LRH.SLID, at.fromHere, p.data[:])
 	}
-	verdict := f.deliverSet(at, p.slid, v)
+	verdict := f.deliverSet(at, p.LRH.SLID, v)
 	if h, ok := f.nodes[at.node].(*Host); ok {
 		h.passOn()
 	}

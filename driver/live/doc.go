@@ -15,6 +15,6 @@
 // ends early the packets vanish, and the port where they did counts them.
 //
 // A way that crosses a cable with a fault, or a port that is captured (SetFault, Capture), is switched instead: the
-// plane takes its packets, one by one, over the cables and through the engines of the switches in real time; see
-// plane.go.
+// plane gives its packets, one by one, to package fabric's engine of cables, ports and switches, in real time; see
+// plane.go. Packets of management go the same way from such a cable on.
 package live

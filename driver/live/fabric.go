@@ -3,10 +3,12 @@ package live
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"softib/fabric"
 	"softib/node/agent"
 	"softib/node/hca"
 	"softib/node/ibswitch"
@@ -14,7 +16,6 @@ import (
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/topo"
-	"softib/proto/wire"
 	"softib/subnet/sm"
 	"softib/verbs"
 )
@@ -66,12 +67,12 @@ type Fabric struct {
 	channels  uint32
 	usherBell chan struct{}
 	probe     link.Frame
-	probePkt  wire.Packet
 	// What they have told of themselves: how long acknowledgements took, and how much was sent at once.
 	paths  map[hostPair]*pathTimes
 	bursts bursts
-	// What is wrong with cables, who looks at ports, and what carries packets where that matters; made with the first
-	// fault or capture.
+	// eng moves packets where cables have faults or ports are captured; plane, made with the first such, gives it time.
+	eng      *fabric.Engine
+	calls    map[topo.PortRef]*call
 	plane    *plane
 	faulty   []*cable
 	captures []*capture
@@ -122,6 +123,7 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	}
 	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes)),
 		services: map[topo.PortRef]*MgmtPort{}, groupWays: map[*procRoute]*Process{},
+		calls:   map[topo.PortRef]*call{},
 		stirred: make([]bool, len(g.Nodes)), heraldBell: make(chan struct{}, 1), usherBell: make(chan struct{}, 1)}
 	f.epoch.Store(1)
 	f.agents = make([]*agent.Agent, len(g.Nodes))
@@ -131,9 +133,11 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	f.addHosts()
 	switches.Wait()
 	f.groups = []sm.Group{broadcast(g)}
+	f.addEngine()
 	for _, c := range g.Cables() {
 		a, b := f.port(c.A), f.port(c.B)
 		a.peer, b.peer = b, a
+		f.eng.Join(a.place(), b.place(), 0)
 		f.train(a)
 	}
 	for _, h := range f.hosts {
@@ -173,6 +177,30 @@ func (f *Fabric) addHosts() {
 		f.manageHost(h)
 	}
 }
+
+// refreshMin is how often credits are told anew while some may have been lost.
+const refreshMin = 200 * ib.Microsecond
+
+// addEngine gives all nodes, in the graph's order, to the engine.
+func (f *Fabric) addEngine() {
+	f.eng = fabric.New(fabric.Config{Pool: &f.pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		Instant: true, RefreshMin: refreshMin, TellDrops: true}, 0)
+	for _, n := range f.nodes {
+		switch n := n.(type) {
+		case *switchNode:
+			f.eng.AddSwitch(n.engine)
+		case *Host:
+			links := make([]*link.Port, len(n.links))
+			for i := range links {
+				links[i] = &n.links[i]
+			}
+			f.eng.AddHost(links)
+		}
+	}
+}
+
+// place numbers the port as the engine does.
+func (p *portState) place() uint32 { return p.link.Site.First + uint32(p.num) }
 
 // newPorts makes the ports of a node, side by side.
 func newPorts(n int, like portState) []*portState {

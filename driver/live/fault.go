@@ -2,11 +2,10 @@ package live
 
 import (
 	"fmt"
-	"math"
 	"time"
 
+	"softib/fabric"
 	"softib/node/inspect"
-	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
 )
@@ -22,9 +21,9 @@ var ErrFault = inspect.ErrFault
 
 // cable is a cable that has, or had, a fault. Both of its ends have it.
 type cable struct {
-	FaultState
-	on   bool
-	bits float64 // until the next bit error
+	port  *portState // where it was set
+	fault Fault
+	on    bool
 }
 
 // checkFault says what is wrong with a fault.
@@ -72,10 +71,17 @@ func (f *Fabric) SetFault(r topo.PortRef, fault Fault) error {
 		c.on = true
 		f.faulty = append(f.faulty, c)
 	}
-	c.FaultState = FaultState{Port: r, Fault: fault, Dropped: c.Dropped, Corrupted: c.Corrupted}
-	c.bits = f.plane.errorDistance(fault.BER)
+	c.port, c.fault = p, fault
+	f.setFaults(p, fabric.Faults{Drop: fault.Drop, BER: fault.BER, Rate: fault.Rate,
+		Lag: ib.Time(fault.Delay) * ib.Nanosecond, SpareFC: true})
 	f.reroute()
 	return nil
+}
+
+// setFaults tells the engine what the cable at a port does.
+func (f *Fabric) setFaults(p *portState, is fabric.Faults) {
+	f.eng.SetFaults(p.place(), is)
+	f.eng.SetFaults(p.peer.place(), is)
 }
 
 // ClearFault makes the cable at a port a good one again.
@@ -90,7 +96,8 @@ func (f *Fabric) ClearFault(r topo.PortRef) error {
 	if c == nil || !c.on {
 		return fmt.Errorf("live: the cable at %s has no fault: %w", f.graph.PortName(r), ErrFault)
 	}
-	*c = cable{bits: math.Inf(1)}
+	c.on = false
+	f.setFaults(p, fabric.Faults{})
 	for i, o := range f.faulty {
 		if o == c {
 			f.faulty = append(f.faulty[:i:i], f.faulty[i+1:]...)
@@ -107,7 +114,9 @@ func (f *Fabric) Faults() []FaultState {
 	defer f.mu.Unlock()
 	var all []FaultState
 	for _, c := range f.faulty {
-		all = append(all, c.FaultState)
+		out, in := f.eng.HarmAt(c.port.place()), f.eng.HarmAt(c.port.peer.place())
+		all = append(all, FaultState{Port: c.port.ref(), Fault: c.fault, Dropped: out.Dropped + in.Dropped,
+			Corrupted: out.Corrupted + in.Corrupted})
 	}
 	return all
 }
@@ -144,68 +153,6 @@ func (rt *route) passesSwitched() bool {
 		if h.p.isSwitched() || h.p.peer != nil && h.p.peer.isSwitched() {
 			return true
 		}
-	}
-	return false
-}
-
-// errorDistance draws how many bits pass before the next error.
-func (s *plane) errorDistance(ber float64) float64 {
-	if ber <= 0 {
-		return math.Inf(1)
-	}
-	return s.rng.ExpFloat64() / ber
-}
-
-// loses draws whether a packet vanishes on a cable.
-func (s *plane) loses(c *cable) bool {
-	if c.Drop <= 0 || s.rng.Float64() >= c.Drop {
-		return false
-	}
-	c.Dropped++
-	return true
-}
-
-// flips draws whether a packet has bits flipped on a cable, which its far end sees as symbol errors.
-func (s *plane) flips(c *cable, bytes int, in *portState) bool {
-	if c.bits -= float64(bytes) * 8; c.bits >= 0 {
-		return false
-	}
-	for c.bits < 0 {
-		c.bits += s.errorDistance(c.BER)
-		in.link.SymbolError()
-	}
-	c.Corrupted++
-	return true
-}
-
-// rateTime is how long so many bytes take on the cable beyond no time at all.
-func (c *cable) rateTime(bytes int) ib.Time {
-	if c == nil || c.Rate == 0 {
-		return 0
-	}
-	return ib.Time(float64(bytes) * 8 / float64(c.Rate) * float64(ib.Second))
-}
-
-// delay is the cable's.
-func (c *cable) delay() ib.Time {
-	if c == nil {
-		return 0
-	}
-	return ib.Time(c.Delay) * ib.Nanosecond
-}
-
-// harmsMgmt does to a management packet what the cable between two ports does, and reports whether it is gone.
-func (f *Fabric) harmsMgmt(out, in *portState) bool {
-	c := out.cable
-	if c == nil || !c.on {
-		return false
-	}
-	if f.plane.loses(c) {
-		return true
-	}
-	if f.plane.flips(c, mgmtWords*4+2, in) {
-		in.link.Count(link.Physical)
-		return true
 	}
 	return false
 }

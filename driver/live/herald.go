@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"softib/node/agent"
 	"softib/proto/ib"
 )
 
@@ -60,7 +61,8 @@ func (f *Fabric) announce() ib.Time {
 			f.with(at, func() {
 				f.agents[n].HandleTimer(f.now)
 				a, more := f.agents[n].PollTrap(f.now, p.data[:])
-				at.port, p.slid, p.dlid, p.sl, ok = a.Port, a.SLID, a.DLID, a.SL, more
+				agent.NewSMP(&p.Packet, a.SLID, a.DLID, a.SL)
+				at.port, ok = a.Port, more
 			})
 			if ok {
 				f.carry(at, &p, nil)

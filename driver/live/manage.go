@@ -82,12 +82,10 @@ func (f *Fabric) train(p *portState) bool {
 		rate.Width = far.Width
 	}
 	rate.Speed = min(rate.Speed, far.Speed)
-	now := f.Now()
-	for _, q := range [...]*portState{p, p.peer} {
-		q.link.SetRate(rate)
-		q.link.Train()
-		q.link.LinkUp(now)
-	}
+	p.link.Train()
+	p.peer.link.Train()
+	f.eng.Advance(f.Now())
+	f.eng.LinkUp(p.place(), rate)
 	return true
 }
 
@@ -105,7 +103,8 @@ func (f *Fabric) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) boo
 	if node < 0 || node >= len(f.nodes) || f.closed.Load() {
 		return false
 	}
-	p := packet{data: *req, slid: ib.LIDPermissive, dlid: ib.LIDPermissive}
+	var p packet
+	p.direct(req[:])
 	at := place{node, inPort, inPort == 0}
 	f.lock(f.Now())
 	var ok bool

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"softib/node/agent"
+	"softib/node/hca"
 	"softib/node/inspect"
 	"softib/node/madrpc"
 	"softib/proto/ib"
@@ -302,19 +304,15 @@ func (p *MgmtPort) drain() bool {
 
 // in hands a packet from the fabric to the service. What no program wants goes to the node's agent.
 func (p *MgmtPort) in(now ib.Time, m *packet) {
-	env := mad.Envelope{
-		LID: m.slid, QPN: m.srcQP, QKey: m.qkey, SL: m.sl, PathBits: m.pathBits, PKeyIndex: m.pkeyIndex,
-		HasGRH: m.hasGRH, GID: m.sgid, HopLimit: m.hopLimit, TClass: m.tclass, FlowLabel: m.flow,
-	}
-	if p.svc.Handle(now, env, &m.data) {
+	if p.svc.Handle(now, m.env, &m.data) {
 		return
 	}
-	if m.dstQP == ib.QPNSMI && mad.View(m.data[:]).Method() == mad.MethodTrapRepress {
+	if m.BTH.DestQP == ib.QPNSMI && mad.View(m.data[:]).Method() == mad.MethodTrapRepress {
 		p.f.lock(now)
 		p.f.deliver(place{p.ref.Node, p.ref.Port, false}, m)
 		p.f.unlock()
 	}
-	if m.dstQP == ib.QPNSMI || mad.View(m.data[:]).Method().IsResponse() {
+	if m.BTH.DestQP == ib.QPNSMI || mad.View(m.data[:]).Method().IsResponse() {
 		return
 	}
 	// Nobody wanted it after all: the agent may.
@@ -322,13 +320,15 @@ func (p *MgmtPort) in(now ib.Time, m *packet) {
 	at := place{p.ref.Node, p.ref.Port, false}
 	f.lock(now)
 	if f.handle(at, m) {
-		f.turn(at, m)
-		if f.isHere(place{at.node, at.port, true}, m) {
+		agent.Turn(&m.Packet, f.lidOf(at.node, at.port))
+		here := place{at.node, at.port, true}
+		d := f.decide(here, m)
+		if d.isHere() {
 			f.unlock()
-			p.svc.Handle(now, env, &m.data)
+			p.svc.Handle(now, m.env, &m.data)
 			return
 		}
-		if next, on := f.forward(place{at.node, at.port, true}, m); on {
+		if next, on := f.follow(here, d, m); on {
 			f.carry(next, m, nil)
 		}
 	}
@@ -339,24 +339,13 @@ func (p *MgmtPort) in(now ib.Time, m *packet) {
 func (p *MgmtPort) out(now ib.Time, env *mad.Envelope, data *[mad.Size]byte) {
 	m := &p.packet
 	f := p.f
-	*m = packet{
-		dlid: env.LID, sl: env.SL, srcQP: ib.QPNGSI, dstQP: env.QPN, qkey: env.QKey,
-		hasGRH: env.HasGRH, dgid: env.GID, hopLimit: env.HopLimit, tclass: env.TClass, flow: env.FlowLabel, data: *data,
-	}
-	if mad.View(m.data[:]).Class().IsSubnet() {
-		m.srcQP, m.dstQP = ib.QPNSMI, ib.QPNSMI
-	}
 	f.lock(now)
-	m.slid = f.lidOf(p.ref.Node, p.ref.Port) | ib.LID(env.PathBits)
-	m.pkey = ib.PKeyDefault
+	var from hca.Port
 	if p.host != nil {
-		if port := p.host.eng.Port(p.ref.Port); int(env.PKeyIndex) < len(port.PKeys) {
-			m.pkey = port.PKeys[env.PKeyIndex]
-		}
-		if gids := p.host.eng.Port(p.ref.Port).GIDs; m.hasGRH && int(env.GIDIndex) < len(gids) {
-			m.sgid = gids[env.GIDIndex]
-		}
+		from = *p.host.eng.Port(p.ref.Port)
 	}
+	m.data, m.away = *data, false
+	agent.NewPacket(&m.Packet, env, mad.View(data[:]).Class(), f.lidOf(p.ref.Node, p.ref.Port), from.PKeys, from.GIDs)
 	mine := f.carry(place{p.ref.Node, p.ref.Port, true}, m, p)
 	f.unlock()
 	if mine {

@@ -49,8 +49,10 @@ func (s *plane) addInlet(c *Channel, port *portState) error {
 	}
 	c.inlet = &inlet{c: c, in: in, from: c.from, port: port}
 	s.inlets = append(s.inlets, c.inlet)
-	e := s.endOf(port)
-	e.inlets = append(e.inlets, c.inlet)
+	if port.end == nil {
+		port.end = &portEnd{p: port}
+	}
+	port.end.inlets = append(port.end.inlets, c.inlet)
 	return nil
 }
 
@@ -121,7 +123,7 @@ func (s *plane) held(i *inlet) bool {
 		return false
 	}
 	i.hold = slices.DeleteFunc(i.hold, func(c *Channel) bool { return c.head == nil || endpoint.Drained(c.head) })
-	if len(i.hold) == 0 || s.now >= i.until {
+	if len(i.hold) == 0 || s.f.eng.Now() >= i.until {
 		i.hold = nil
 		return false
 	}
@@ -141,9 +143,7 @@ func (s *plane) pumpInlets() (n int, look ib.Time) {
 			look = holdLook
 			continue
 		}
-		e := s.endOf(i.port)
-		if s.feed(e) {
-			s.kick(i.port)
+		if s.feed(i.port.end) {
 			n++
 		}
 	}
@@ -178,7 +178,7 @@ func (s *plane) feed(e *portEnd) (fed bool) {
 			idle++
 			continue
 		}
-		s.depart(e.p, i.take(s), vl)
+		s.depart(e.p, i.take(s))
 		idle, fed = 0, true
 	}
 	return fed
@@ -204,31 +204,25 @@ func (i *inlet) take(s *plane) *link.Frame {
 }
 
 // depart queues a packet at the port where it begins its way.
-func (s *plane) depart(p *portState, f *link.Frame, vl ib.VL) {
-	var r link.Reason
-	switch {
-	case p.link.State() != ib.PortActive:
-		r = p.link.Count(link.Inactive)
-	case vl >= ib.VLMgmt || !p.link.IsOperVL(vl):
-		r = p.link.Count(link.BadVLMap)
-	default:
-		r = p.link.Enqueue(s.now, f, vl)
-	}
-	if r.IsDrop() {
-		s.end(f)
-	}
-}
-
-// arriveHost takes a packet in at the port of a host, for the process that it is for, or for all that may have members
-// of a group.
-func (s *plane) arriveHost(p *portState, f *link.Frame) {
-	if r := p.link.Receive(s.now, f); r != link.OK {
-		s.refused(p, f, r)
-		s.end(f)
+func (s *plane) depart(p *portState, f *link.Frame) {
+	vl, why := p.link.Depart(f.LRH.SL)
+	if why != link.OK {
+		s.f.eng.Drop(p.place(), f, p.link.Count(why))
 		return
 	}
+	s.f.eng.Send(p.place(), f, vl)
+}
+
+// arrived takes a packet in at the port of a host, for the process that it is for, or for all that may have members of
+// a group; what is for QP0 and QP1 goes to the agent, or to whoever has opened the port for management.
+func (s *plane) arrived(p *portState, f *link.Frame) {
 	f.Group = 0
 	f.Sync()
+	if m, ok := unpack(f.Packet); ok {
+		s.received(p, f)
+		s.f.carry(place{node: p.index(), port: p.num}, &m, nil)
+		return
+	}
 	multi := f.LRH.DLID.IsMulticast()
 	var last *outlet
 	for _, to := range p.host.procs {
@@ -259,8 +253,8 @@ const borrowed = 1
 
 // received ends a packet at a host, whose buffer has its place back.
 func (s *plane) received(p *portState, f *link.Frame) {
-	if f.Group != borrowed && p.link.Release(f.InVL, f.Blocks) {
-		s.kickFC(p)
+	if f.Group != borrowed {
+		s.f.eng.Take(p.place(), f)
 	}
 	s.end(f)
 }
@@ -283,13 +277,13 @@ func (s *plane) put(o *outlet, f *link.Frame) bool {
 	}
 	if o.out.TryPut(f.Packet) {
 		o.since, o.stuck = 0, false
-		o.knocks, o.lookAt = 0, s.now+knockDelays[0]
+		o.knocks, o.lookAt = 0, s.f.eng.Now()+knockDelays[0]
 		return true
 	}
 	if o.since == 0 {
-		o.since = s.now
+		o.since = s.f.eng.Now()
 	}
-	o.stuck = o.stuck || s.now-o.since > stuckAfter
+	o.stuck = o.stuck || s.f.eng.Now()-o.since > stuckAfter
 	return o.stuck
 }
 
@@ -305,15 +299,15 @@ func (s *plane) pumpOutlets() (n int, look ib.Time) {
 		if !o.q.Empty() {
 			look = min(look, dozeTime)
 		}
-		if s.now >= o.lookAt {
+		if s.f.eng.Now() >= o.lookAt {
 			o.lookAt = ib.Never
 			if o.out.Knock() && o.knocks < len(knockDelays)-1 {
 				o.knocks++
-				o.lookAt = s.now + knockDelays[o.knocks]
+				o.lookAt = s.f.eng.Now() + knockDelays[o.knocks]
 			}
 		}
 		if o.lookAt != ib.Never {
-			look = min(look, o.lookAt-s.now)
+			look = min(look, o.lookAt-s.f.eng.Now())
 		}
 	}
 	return n, look

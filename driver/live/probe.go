@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"softib/node/agent"
 	"softib/node/inspect"
 	"softib/node/link"
 	"softib/proto/ib"
@@ -30,10 +31,9 @@ func (f *Fabric) Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (P
 	out := Probed{At: from, Reason: link.Inactive}
 	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet,
 		AttributeID: mad.AttrClassPortInfo}
-	p := packet{
-		slid: f.lidOf(from.Node, from.Port), dlid: dlid, sl: sl, srcQP: ib.QPNGSI, dstQP: ib.QPNGSI, qkey: ib.QKeyGSI,
-		pkey: key, probe: &out,
-	}
+	p := packet{probe: &out}
+	agent.NewPacket(&p.Packet, &mad.Envelope{LID: dlid, SL: sl, QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, mad.ClassPerf,
+		f.lidOf(from.Node, from.Port), []ib.PKey{key}, nil)
 	h.Append(p.data[:0])
 	f.carry(place{from.Node, from.Port, true}, &p, nil)
 	return out, nil
@@ -42,7 +42,7 @@ func (f *Fabric) Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (P
 // probed ends a probe that has come to its adapter, which takes it if it has a key that matches (IBA 10.9.3).
 func (f *Fabric) probed(at place, p *packet) {
 	p.probe.At, p.probe.Reason = f.serviceRef(at), link.OK
-	if h, ok := f.nodes[at.node].(*Host); ok && !slices.ContainsFunc(h.eng.Port(at.port).PKeys, p.pkey.Matches) {
+	if h, ok := f.nodes[at.node].(*Host); ok && !slices.ContainsFunc(h.eng.Port(at.port).PKeys, p.BTH.PKey.Matches) {
 		p.probe.KeyRefused = true
 		return
 	}

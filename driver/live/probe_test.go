@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"softib/driver/endpoint"
+	"softib/node/agent"
 	"softib/node/link"
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/subnet/policy"
 	"softib/subnet/sm"
@@ -106,8 +108,9 @@ func TestProbe(t *testing.T) {
 	}
 	defer s.Close()
 	f.lock(f.Now())
-	p := packet{slid: rep.LID(ref(5)), dlid: rep.LID(ref(1)), srcQP: ib.QPNGSI, dstQP: ib.QPNGSI, qkey: ib.QKeyGSI,
-		pkey: 0x9001}
+	var p packet
+	agent.NewPacket(&p.Packet, &mad.Envelope{LID: rep.LID(ref(1)), QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, mad.ClassPerf,
+		rep.LID(ref(5)), []ib.PKey{0x9001}, nil)
 	f.carry(place{ref(5).Node, 1, true}, &p, nil)
 	f.unlock()
 	if c := f.Counters(front(5)); c[ib.PortRcvConstraintErrors] != 1 {

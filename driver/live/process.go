@@ -412,7 +412,7 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 	case !slices.Contains(local.PKeys, k.PKey):
 		// An adapter sends with keys that it has (IBA 10.9.3). The process says which, and it may not have heard yet
 		// that a manager has taken this one away, or not want to.
-		rt.lost, rt.reason = from, link.PKeyOut
+		rt.lose(from, link.PKeyOut)
 	case local.LID != 0 && !k.DLID.IsMulticast() && k.DLID>>local.LMC == local.LID>>local.LMC:
 		// Within the adapter; no link sees it.
 		if from.link.State() == ib.PortActive {
@@ -470,9 +470,7 @@ func (p *Process) settle(pr *procRoute) {
 		return // every port has counted them itself
 	}
 	pr.rt.attribute()
-	if pr.rt.lost != nil {
-		pr.rt.lost.link.CountMany(pr.rt.reason, n)
-	}
+	pr.rt.countLost(n)
 }
 
 // settleProcesses does so for all. The fabric's lock is held.

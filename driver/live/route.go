@@ -1,6 +1,7 @@
 package live
 
 import (
+	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/wire"
@@ -27,9 +28,10 @@ type route struct {
 	key   routeKey
 	epoch uint64
 	hops  []hop
-	// Where and why packets vanish, for those that do.
+	// Where and why packets vanish, for those that do; the first of losses, of which a group may have several.
 	lost   *portState
 	reason link.Reason
+	losses []loss
 	// switched: the plane takes its packets through the switches, one by one.
 	switched bool
 
@@ -58,7 +60,27 @@ func (rt *route) attribute() {
 	rt.pkts, rt.words = 0, 0
 }
 
-// walker follows the tables from a source port.
+// loss is a port that counts packets of a route which go no further.
+type loss struct {
+	p      *portState
+	reason link.Reason
+}
+
+// lose notes where packets of the route end.
+func (rt *route) lose(p *portState, r link.Reason) {
+	if rt.losses = append(rt.losses, loss{p, r}); len(rt.losses) == 1 {
+		rt.lost, rt.reason = p, r
+	}
+}
+
+// countLost counts n packets wherever they end.
+func (rt *route) countLost(n uint64) {
+	for _, l := range rt.losses {
+		l.p.link.CountMany(l.reason, n)
+	}
+}
+
+// walker follows the tables from a source port. What a switch does with a packet it asks the switch.
 type walker struct {
 	f     *Fabric
 	key   routeKey
@@ -79,111 +101,78 @@ func (f *Fabric) resolve(from *portState, key routeKey) (*route, []wayEnd) {
 	w.aim()
 	w.depart(from)
 	if len(w.found) == 0 && rt.lost == nil {
-		rt.lost, rt.reason = from, link.NoMember
+		rt.lose(from, link.NoMember)
 	}
 	return rt, w.found
 }
 
 // depart leaves an adapter by its port.
 func (w *walker) depart(from *portState) {
-	rt := w.route
-	if from.link.State() != ib.PortActive {
-		rt.lost, rt.reason = from, link.Inactive
+	vl, why := from.link.Depart(w.key.sl)
+	if why != link.OK {
+		w.route.lose(from, why)
 		return
 	}
-	vl := from.link.SL2VL(w.key.sl)
-	if vl >= ib.VLMgmt || !from.link.IsOperVL(vl) {
-		rt.lost, rt.reason = from, link.BadVLMap
-		return
-	}
-	rt.hops = append(rt.hops, hop{from, true, vl})
+	w.route.hops = append(w.route.hops, hop{from, true, vl})
 	w.cross(from, vl)
-}
-
-// lose notes where packets of the route end, unless some branch of a multicast
-// goes on.
-func (w *walker) lose(p *portState, r link.Reason) {
-	if w.route.lost == nil {
-		w.route.lost, w.route.reason = p, r
-	}
 }
 
 // cross goes over the cable of a port on lane vl, and on from its far end.
 func (w *walker) cross(out *portState, vl ib.VL) {
 	in := out.peer
-	if in == nil || in.link.State() != ib.PortActive {
-		w.lose(out, link.Inactive)
+	if in == nil {
+		w.route.lose(out, link.Inactive)
+		return
+	}
+	if why := in.link.Admits(vl); why != link.OK {
+		w.route.lose(in, why)
 		return
 	}
 	w.seen++
 	if w.seen > 4*len(w.f.switches)+4 {
-		w.lose(in, link.Looping) // the tables run in a circle; a packet would die of age
-		return
-	}
-	if in.host != nil {
-		w.route.hops = append(w.route.hops, hop{in, false, vl})
-		w.found = append(w.found, wayEnd{in, vl})
+		w.route.lose(in, link.Looping) // the tables run in a circle; a packet would die of age
 		return
 	}
 	w.route.hops = append(w.route.hops, hop{in, false, vl})
-	if r := in.link.RefusesIn(&w.probe); r != link.OK {
-		w.lose(in, r)
+	if in.host == nil {
+		w.relay(in)
 		return
 	}
-	sw := in.sw
-	if w.key.dlid.IsMulticast() {
-		m := sw.engine.MulticastPorts(w.key.dlid)
-		m.Clear(in.num)
-		m.Clear(0)
-		for out, ok := m.Pop(); ok; out, ok = m.Pop() {
-			w.leave(in, out)
-		}
-		return
-	}
-	w.relay(in)
+	w.found = append(w.found, wayEnd{in, vl})
 }
 
-// relay goes on by the forwarding entry of the switch that a packet has come to by port in; port 0 is the switch
-// itself.
+// relay goes on from the switch that a packet has come to by port in; port 0 is the switch itself.
 func (w *walker) relay(in *portState) {
-	sw := in.sw
-	o := sw.engine.Route(w.key.dlid)
-	w.out = o
+	sw := in.sw.engine
+	w.out = sw.Route(w.key.dlid)
+	d := sw.Decide(in.num, &w.probe)
 	switch {
-	case int(o) > sw.engine.NumPorts() || w.key.dlid > sw.engine.Info().LinearFDBTop:
-		w.lose(in, link.UnknownDLID)
-	case o == 0 && w.dry && in.num != 0:
+	case d.Fan:
+		ports, why := sw.Fan(in.num, w.key.dlid)
+		if why != link.OK {
+			w.route.lose(in, why)
+		}
+		for out, ok := ports.Pop(); ok; out, ok = ports.Pop() {
+			if out != 0 { // no program is at the switch itself
+				w.leave(in, sw.Leave(in.num, out, &w.probe))
+			}
+		}
+	case d.Reason == link.OK && d.Out == 0 && w.dry && in.num != 0:
 		return // whoever looks may be after the switch itself
-	case o == 0:
-		w.lose(in, link.UnknownDLID) // data for the switch itself: it has no queue pairs but QP0 and QP1
-	case o == in.num:
-		w.lose(in, link.Looping)
+	case d.Reason == link.OK && d.Out == 0:
+		w.route.lose(in, link.UnknownDLID) // data for the switch: it has no queue pairs but QP0 and QP1
 	default:
-		w.leave(in, o)
+		w.leave(in, d)
 	}
 }
 
-// leave passes from port in to port out of one switch.
-func (w *walker) leave(in *portState, num ib.PortNum) {
-	sw := in.sw
-	out := sw.ports[num]
-	if out == nil {
-		w.lose(in, link.UnknownDLID)
+// leave does what the switch behind port in has decided.
+func (w *walker) leave(in *portState, d ibswitch.Decision) {
+	if d.Reason != link.OK {
+		w.route.lose(in.sw.ports[d.At], d.Reason)
 		return
 	}
-	if out.link.State() != ib.PortActive {
-		w.lose(out, link.Inactive) // discards count where the packet would have left (IBA 16.1.3.5)
-		return
-	}
-	vl := sw.engine.SL2VL(in.num, num)[w.key.sl&15]
-	if vl >= ib.VLMgmt || !out.link.IsOperVL(vl) {
-		w.lose(in, link.BadVLMap)
-		return
-	}
-	if r := out.link.RefusesOut(&w.probe); r != link.OK {
-		w.lose(out, r)
-		return
-	}
-	w.route.hops = append(w.route.hops, hop{out, true, vl})
-	w.cross(out, vl)
+	out := in.sw.ports[d.Out]
+	w.route.hops = append(w.route.hops, hop{out, true, d.VL})
+	w.cross(out, d.VL)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"softib/fabric"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
@@ -33,7 +34,7 @@ func (s *Sim) BringUp() (sm.Report, error) {
 const noLife = 20
 
 func (s *Sim) bringUp() (sm.Report, error) {
-	report, err := sm.BringUp(s.graph, (*fabric)(s),
+	report, err := sm.BringUp(s.graph, (*programmed)(s),
 		sm.Config{Groups: s.groups, HOQLife: noLife, LeafHOQLife: noLife, PacketLife: noLife})
 	if err != nil {
 		return report, err
@@ -45,12 +46,14 @@ func (s *Sim) bringUp() (sm.Report, error) {
 
 // LinksUp trains every link at once, to Initialize, where a subnet manager begins.
 func (s *Sim) LinksUp() {
-	for at, p := range s.ports {
-		if p.Site.Peer != noEnd && uint32(at) < p.Site.Peer && p.Train() {
-			s.ports[p.Site.Peer].Train()
-			s.trained(uint32(at))
+	for at := range s.Places() {
+		p := s.PortAt(at)
+		if p.Site.Peer != fabric.NoEnd && at < p.Site.Peer && p.Train() {
+			s.PortAt(p.Site.Peer).Train()
+			s.trained(at)
 		}
 	}
+	s.drain()
 }
 
 // ProgramMulticast makes a multicast LID reach the given ports of hosts, and no other.
@@ -90,13 +93,13 @@ func (s *Sim) LID(ref topo.PortRef) ib.LID {
 	return s.lids[ref.Node][ref.Port]
 }
 
-// fabric is a Sim as package sm sees it.
-type fabric Sim
+// programmed is a Sim as package sm sees it.
+type programmed Sim
 
 // SMP hands a request to the agent of a node.
-func (f *fabric) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) bool {
+func (f *programmed) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) bool {
 	s := (*Sim)(f)
-	_, ok := s.manager(node).HandleMAD(s.now, inPort, req[:], resp[:])
+	_, ok := s.manager(node).HandleMAD(s.Now(), inPort, req[:], resp[:])
 	if v := mad.View(req[:]); v.Method() == mad.MethodSet && v.AttrID() == mad.AttrPortInfo {
 		s.Managed(node)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"softib/fabric"
 	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -143,8 +144,8 @@ func TestTsharkCapture(t *testing.T) {
 
 	// Everything that leaves the first host is lost for a while.
 	lost := len(sink.seen)
-	s.SetFaults(topo.PortRef{Node: s.HostNode(0).Index, Port: 1}, Faults{Drop: 1})
-	s.PlanFaults(s.Now()+ib.Microsecond*50, topo.PortRef{Node: s.HostNode(0).Index, Port: 1}, Faults{})
+	s.SetFaults(topo.PortRef{Node: s.HostNode(0).Index, Port: 1}, fabric.Faults{Drop: 1})
+	s.PlanFaults(s.Now()+ib.Microsecond*50, topo.PortRef{Node: s.HostNode(0).Index, Port: 1}, fabric.Faults{})
 	check(t, rc.h.PostSend(rc.qp, &hca.SendWR{Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled, SGList: rc.sge(0, 64),
 		RemoteAddr: peerVA, RKey: rcPeer.mr.RKey()}))
 	run(1, rc)

@@ -3,8 +3,8 @@
 // rate and faults. One seed gives one history, byte for byte.
 //
 // It holds no protocol: what a packet means is decided by the engines of
-// link, ibswitch and hca. It owns the time, the order of events, what flies
-// on the cables, and randomness.
+// link, ibswitch and hca, and what flies on cables is fabric's. It owns the time,
+// the hosts and randomness.
 //
 // How it is used:
 //
@@ -24,12 +24,4 @@
 //
 // From then on links that train become active by a manager alone, and agents send their traps. Watch tells of every Set
 // that an agent has carried out.
-//
-// Time on a cable: a packet's first 64 bytes reach a switch after the cable's delay
-// and the switch's own, and are forwarded at once (cut-through); a host, or a
-// switch that has faster ports than the one the packet came in by, has it when
-// its last byte came. Flow-control packets travel the same way and never
-// overtake data. A receive buffer is given back as its packet begins to leave
-// when the way out drains it as fast as the way in can fill it, and once the
-// packet has left otherwise.
 package sim

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"softib/fabric"
 	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -93,7 +94,7 @@ func (p *peer) completions(t testing.TB) (n int) {
 // TestRC moves a megabyte by RDMA WRITE across a fabric, with and without loss, and
 // holds every byte.
 func TestRC(t *testing.T) {
-	for name, f := range map[string]Faults{
+	for name, f := range map[string]fabric.Faults{
 		"clean": {},
 		"lossy": {Drop: 0.01, Corrupt: 0.01, Duplicate: 0.01, Delay: 0.01, FCLoss: 0.01},
 	} {

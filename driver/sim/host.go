@@ -57,14 +57,14 @@ const (
 // lot is where flows wait for room in a lane of a host's port. Lots lie by lane,
 // for the same reason as link's lanes do.
 func (s *Sim) lot(at uint32, lane int) *parking {
-	return &s.lots[lane*len(s.ports)+int(at)]
+	return &s.lots[lane*int(s.Places())+int(at)]
 }
 
 // loopDelay is how long a packet to the same adapter takes.
 const loopDelay = 200 * ib.Nanosecond
 
 func (s *Sim) newHost(n *topo.Node) hostNode {
-	h := hostNode{node: n, at: s.firstEnd[n.Index], timerAt: ib.Never}
+	h := hostNode{node: n, at: s.Place(n.Index, 0), timerAt: ib.Never}
 	if s.cfg.NewHost != nil {
 		h.eng = s.cfg.NewHost(n)
 	} else {
@@ -87,36 +87,10 @@ func (s *Sim) Wake(host int) {
 	s.pump(uint32(host))
 }
 
-// arriveHost hands a packet to the adapter.
-func (s *Sim) arriveHost(at uint32, p *link.Port, f *link.Frame) {
-	if r := p.Receive(s.now, f); r != link.OK {
-		s.refused(at, p, f, r)
-		s.drop(at, f, r)
-		return
-	}
-	if f.Flags&link.BadICRC != 0 {
-		if p.Release(f.InVL, f.Blocks) {
-			s.kickFC(at)
-		}
-		s.drop(at, f, p.Count(link.Physical))
-		return
-	}
-	if s.cfg.AgentTime > 0 && f.Packet.BTH.DestQP <= ib.QPNGSI {
-		s.hold(at, f, s.cfg.AgentTime)
-		return
-	}
-	if c := s.cables[p.Site.Peer]; len(s.cables) > 0 && c != nil && s.holdBack(at, c, f) {
-		return
-	}
-	s.accept(at, p, f)
-}
-
 // accept gives a received packet to the adapter and its buffer back to the link.
-func (s *Sim) accept(at uint32, p *link.Port, f *link.Frame) {
-	host := uint32(p.Site.Host)
-	if p.Release(f.InVL, f.Blocks) {
-		s.kickFC(at)
-	}
+func (s *Sim) accept(at uint32, f *link.Frame) {
+	host := uint32(s.PortAt(at).Site.Host)
+	s.Take(at, f)
 	s.deliver(at, host, f)
 	s.pump(host)
 }
@@ -125,7 +99,7 @@ func (s *Sim) accept(at uint32, p *link.Port, f *link.Frame) {
 // hash.
 func (s *Sim) deliver(at, host uint32, f *link.Frame) {
 	b := &f.Packet.BTH
-	s.mix(uint64(b.Opcode)<<56 | uint64(b.DestQP)<<24 | uint64(b.PSN))
+	s.Mix(uint64(b.Opcode)<<56 | uint64(b.DestQP)<<24 | uint64(b.PSN))
 	if s.cfg.HashPayload {
 		s.mixBytes(f.Packet.Payload)
 	}
@@ -138,19 +112,19 @@ func (s *Sim) deliver(at, host uint32, f *link.Frame) {
 			return
 		}
 	}
-	s.hosts[host].eng.HandlePacket(s.now, s.ports[at].Site.Num, f.Sync())
+	s.hosts[host].eng.HandlePacket(s.Now(), s.PortAt(at).Site.Num, f.Sync())
 	s.pool.Put(f)
 }
 
 func (s *Sim) mixBytes(b []byte) {
-	s.mix(uint64(len(b)))
+	s.Mix(uint64(len(b)))
 	for len(b) >= 8 {
-		s.mix(uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+		s.Mix(uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
 			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56)
 		b = b[8:]
 	}
 	for _, x := range b {
-		s.mix(uint64(x))
+		s.Mix(uint64(x))
 	}
 }
 
@@ -180,8 +154,8 @@ func (s *Sim) pump(host uint32) {
 		s.detachAborted(h)
 	}
 	if t := h.eng.NextDeadline(); t < h.timerAt {
-		h.timerAt = max(t, s.now)
-		s.q.push(h.timerAt, code(evHost, host, 0))
+		h.timerAt = max(t, s.Now())
+		s.Schedule(h.timerAt, evHost, host, 0)
 	}
 	if !h.waking && h.eng.HasEvent() {
 		h.waking = true
@@ -205,7 +179,7 @@ func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
 		snd.Port = 1
 	}
 	at := h.at + uint32(snd.Port)
-	p := s.ports[at]
+	p := s.PortAt(at)
 	vl := p.SL2VL(snd.SL)
 	if snd.QP != nil && snd.QP.Num() == ib.QPNSMI {
 		vl = ib.VLMgmt
@@ -222,12 +196,12 @@ func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
 		return
 	}
 	f := s.pool.Get()
-	if !h.eng.Emit(s.now, snd, f.Packet, f.Buf()) {
+	if !h.eng.Emit(s.Now(), snd, f.Packet, f.Buf()) {
 		s.pool.Put(f)
 		return
 	}
 	f.Measure()
-	f.InPort, f.Arrived = 0, s.now
+	f.InPort, f.Arrived = 0, s.Now()
 	if vl == ib.VLMgmt && f.Packet.BTH.DestQP == ib.QPNSMI && !snd.Loopback {
 		s.sendSMP(host, at, f)
 		return
@@ -235,15 +209,10 @@ func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
 	if snd.Loopback {
 		h.loop.Push(f)
 		h.loopN++
-		s.q.push(s.now+loopDelay, code(evLoop, host, uint32(snd.Port)))
+		s.Schedule(s.Now()+loopDelay, evLoop, host, uint32(snd.Port))
 		return
 	}
-	switch r := p.Enqueue(s.now, f, vl); {
-	case r == link.OK:
-		s.kick(at)
-	case r.IsDrop():
-		s.drop(at, f, r)
-	}
+	s.Send(at, f, vl)
 }
 
 // sendSMP takes a packet of the host's own subnet manager through the agent, which
@@ -279,7 +248,7 @@ func (s *Sim) rouse(h *hostNode) {
 			at := h.at + uint32(port)
 			full := h.loopN >= s.cfg.HostQueue
 			if lane != loopLane {
-				full = s.ports[at].Queued(ib.VL(lane)) >= s.cfg.HostQueue
+				full = s.PortAt(at).Queued(ib.VL(lane)) >= s.cfg.HostQueue
 			}
 			if full {
 				continue
@@ -303,7 +272,7 @@ func (s *Sim) arriveLoop(host uint32, port ib.PortNum) {
 	if h.stopped {
 		s.pool.Put(f)
 	} else {
-		s.mixFrame(h.at, f)
+		s.MixFrame(h.at, f)
 		s.deliver(h.at+uint32(port), host, f)
 	}
 	h.room |= 1 << loopLane
@@ -316,15 +285,15 @@ func (s *Sim) arriveLoop(host uint32, port ib.PortNum) {
 // hostTimeout lets an adapter look at its timers.
 func (s *Sim) hostTimeout(host uint32) {
 	h := &s.hosts[host]
-	if h.timerAt > s.now {
+	if h.timerAt > s.Now() {
 		return // an earlier deadline has taken this one's place and gone
 	}
 	h.timerAt = ib.Never
 	if h.stopped {
 		return
 	}
-	if h.eng.NextDeadline() <= s.now {
-		h.eng.HandleTimeout(s.now)
+	if h.eng.NextDeadline() <= s.Now() {
+		h.eng.HandleTimeout(s.Now())
 	}
 	s.pump(host)
 }

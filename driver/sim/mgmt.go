@@ -1,13 +1,13 @@
 package sim
 
 import (
+	"softib/fabric"
 	"softib/node/agent"
 	"softib/node/hca"
 	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/mad"
-	"softib/proto/wire"
 )
 
 // manager is the management side of a node: its agent, and which rates the
@@ -33,7 +33,7 @@ func (s *Sim) manager(node int) *manager {
 	id := agent.Identity{Type: n.Type, GUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID,
 		DeviceID: n.DeviceID, Desc: n.Desc}
 	var m *manager
-	if sw := s.switches[node]; sw != nil {
+	if sw := s.Switch(node); sw != nil {
 		view := ibswitch.NewNode(sw, ibswitch.NodeConfig{Identity: id, PortGUID: n.PortGUID(0)})
 		m = &manager{agent.New(view), nil, view}
 	} else {
@@ -42,7 +42,9 @@ func (s *Sim) manager(node int) *manager {
 			h = newHCA(n, 0) // an engine without management borrows one
 		}
 		links := make([]*link.Port, len(n.Ports))
-		copy(links[1:], s.ports[s.firstEnd[node]+1:])
+		for num := 1; num < len(links); num++ {
+			links[num] = s.PortAt(s.Place(node, ib.PortNum(num)))
+		}
 		view := hca.NewNode(h, links, hca.NodeConfig{Identity: id})
 		m = &manager{agent.New(view), h, view}
 	}
@@ -64,24 +66,12 @@ func adapterOf(e Host) *hca.HCA {
 // Managed lets the links follow what management has written at a node: one that was
 // taken down loses its far end and trains again, if both ends may.
 func (s *Sim) Managed(node int) {
-	first := s.firstEnd[node]
 	for num := range s.graph.Nodes[node].Ports {
-		at := first + uint32(num)
-		p := s.ports[at]
-		s.flush(at, p)
-		if p.Site.Peer == noEnd {
-			continue
+		at := s.Place(node, ib.PortNum(num))
+		s.Settle(at)
+		if s.PortAt(at).Site.Peer != fabric.NoEnd {
+			s.portChanged(at)
 		}
-		q := s.ports[p.Site.Peer]
-		if isUp(p) != isUp(q) {
-			s.linkDown(at)
-		}
-		if p.Phys() == ib.PhysPolling {
-			s.startTraining(at)
-		}
-		s.kick(at)
-		s.armPort(at, p)
-		s.portChanged(at)
 	}
 	s.stir(node)
 	if len(s.written) > 0 {
@@ -104,57 +94,27 @@ func (s *Sim) tell() {
 	s.written = s.written[:0]
 }
 
-// isUp reports whether the link is physically up or about to be.
-func isUp(p *link.Port) bool {
-	return p.Phys() == ib.PhysLinkUp || p.Phys() == ib.PhysErrorRecovery || p.Phys() == ib.PhysTraining
-}
-
 // switchMgmt hands a packet that came for a switch itself, if there is one, to its agent, and sends
 // on what the agent says.
-func (s *Sim) switchMgmt(p *link.Port, sw *ibswitch.Switch) {
-	node := int(p.Site.Node)
-	if f := sw.PollMgmt(); f != nil {
-		in := f.InPort
-		if fc := sw.Left(f); fc != 0 {
-			s.kickFC(p.Site.First + uint32(fc))
-		}
-		out, ok := s.answer(node, in, false, f)
-		s.Managed(node)
-		if !ok {
-			s.pool.Put(f)
-			return
-		}
-		s.sendSwitch(p.Site.First, sw, out, f)
+func (s *Sim) switchMgmt(node int) {
+	f := s.TakeMgmt(node)
+	if f == nil {
+		return
 	}
-}
-
-// sendSwitch sends a packet of a switch's own, by a port or, if that is 0, by its LIDs.
-func (s *Sim) sendSwitch(first uint32, sw *ibswitch.Switch, out ib.PortNum, f *link.Frame) {
-	r := sw.SendMgmt(s.now, out, f)
-	switch {
-	case r.Reason.IsDrop():
-		s.drop(first, f, r.Reason)
-	case r.Out != 0:
-		s.kick(first + uint32(r.Out))
-	case r.Multicast:
-		s.kickOuts(first, sw)
-	case r.Mgmt:
-		s.q.push(s.now+s.cfg.AgentTime, code(evServe, first, 0)) // to itself
+	out, ok := s.answer(node, f.InPort, false, f)
+	s.Managed(node)
+	if !ok {
+		s.pool.Put(f)
+		return
 	}
-}
-
-// kickOuts kicks the ports to which a multicast packet was queued.
-func (s *Sim) kickOuts(first uint32, sw *ibswitch.Switch) {
-	for out, ok := sw.PollOut(); ok; out, ok = sw.PollOut() {
-		s.kick(first + uint32(out))
-	}
+	s.SendSwitch(node, out, f)
 }
 
 // hostMgmt takes a packet to QP0 or QP1 of a host through its agent. It reports
 // whether the packet is dealt with; otherwise it is for the adapter's own
 // special queue pairs.
 func (s *Sim) hostMgmt(at uint32, fromHere bool, f *link.Frame) bool {
-	p := s.ports[at]
+	p := s.PortAt(at)
 	_, ok := s.answer(int(p.Site.Node), p.Site.Num, fromHere, f)
 	if !ok {
 		if f.Flags&forManager != 0 {
@@ -173,13 +133,8 @@ func (s *Sim) hostMgmt(at uint32, fromHere bool, f *link.Frame) bool {
 	if f.LRH.VL != ib.VLMgmt {
 		vl = p.SL2VL(f.LRH.SL)
 	}
-	f.InPort, f.Arrived = 0, s.now
-	switch r := p.Enqueue(s.now, f, vl); {
-	case r == link.OK:
-		s.kick(at)
-	case r.IsDrop():
-		s.drop(at, f, r)
-	}
+	f.InPort, f.Arrived = 0, s.Now()
+	s.Send(at, f, vl)
 	return true
 }
 
@@ -190,40 +145,32 @@ const forManager link.FrameFlags = 0x80
 // the frame is now to be sent, and out of which port: 0 means by its LIDs.
 func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out ib.PortNum, send bool) {
 	m, pkt := s.manager(node), f.Sync()
-	if s.mgmt.on && s.now < s.mgmt.mute[node] {
+	if s.mgmt.on && s.Now() < s.mgmt.mute[node] {
 		return 0, false
 	}
-	if pkt.LRH.LNH < wire.LNHLocal || pkt.BTH.Opcode != wire.MakeOpcode(wire.UD, wire.OpSendOnly) ||
-		len(pkt.Payload) != mad.Size {
+	if !agent.IsMAD(pkt) {
 		f.Flags |= forManager // no management datagram: whoever has the queue pair counts it
 		return 0, false
 	}
 	f.Own(pkt.Payload) // it is worked on in place
 	if pkt.BTH.DestQP != ib.QPNSMI {
-		if _, ok := m.HandleMAD(s.now, in, pkt.Payload, pkt.Payload); !ok {
+		if _, ok := m.HandleMAD(s.Now(), in, pkt.Payload, pkt.Payload); !ok {
 			f.Flags |= forManager
 			return 0, false
 		}
-		s.turn(node, in, f)
+		agent.Turn(pkt, s.lidOf(node, in))
+		f.Seal()
 		return 0, true
 	}
 	smp := mad.View(pkt.Payload)
 	wasResponse, wasSet := smp.Method().IsResponse(), smp.Method() == mad.MethodSet
-	v := m.DeliverFrom(s.now, in, pkt.LRH.SLID, fromHere, pkt.Payload)
+	v := m.DeliverFrom(s.Now(), in, pkt.LRH.SLID, fromHere, pkt.Payload)
 	if wasSet && smp.Method().IsResponse() && s.mgmt.watcher != nil {
 		s.written = append(s.written, written{node, smp.AttrID(), smp.AttrMod()})
 	}
 	switch v.Do {
-	case agent.SendPort:
-		pkt.LRH.SLID, pkt.LRH.DLID = ib.LIDPermissive, ib.LIDPermissive
-		out = v.Port
-	case agent.SendLID:
-		pkt.LRH.SLID, pkt.LRH.DLID = s.lidOf(node, in), v.DLID
-	case agent.AsAddressed:
-		if !wasResponse && smp.Method().IsResponse() {
-			s.turn(node, in, f)
-			return 0, true
-		}
+	case agent.SendPort, agent.SendLID, agent.AsAddressed:
+		v.Readdress(pkt, s.lidOf(node, in), !wasResponse && smp.Method().IsResponse())
 	case agent.ToManager:
 		f.Flags |= forManager
 		return 0, false
@@ -231,30 +178,13 @@ func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out
 		return 0, false
 	}
 	pkt.LRH.VL = ib.VLMgmt
-	f.Measure()
-	return out, true
-}
-
-// turn readdresses a request's packet, which has become the response, to its
-// sender (IBA 13.5.4).
-func (s *Sim) turn(node int, in ib.PortNum, f *link.Frame) {
-	p := f.Packet
-	p.LRH.DLID, p.LRH.SLID = p.LRH.SLID, s.lidOf(node, in)
-	if p.LRH.LNH == wire.LNHGlobal {
-		p.GRH.SGID, p.GRH.DGID = p.GRH.DGID, p.GRH.SGID
-	}
-	src := p.BTH.DestQP
-	p.BTH.DestQP, p.DETH.SrcQP = p.DETH.SrcQP, src
-	if src == ib.QPNGSI {
-		p.DETH.QKey = ib.QKeyGSI
-	}
-	p.Seal()
-	f.Measure()
+	f.Seal()
+	return v.Port, true
 }
 
 // lidOf is the address that management gave a port; a switch's is its port 0's.
 func (s *Sim) lidOf(node int, port ib.PortNum) ib.LID {
-	if sw := s.switches[node]; sw != nil {
+	if sw := s.Switch(node); sw != nil {
 		lid, _ := sw.LID()
 		return lid
 	}

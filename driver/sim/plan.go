@@ -1,15 +1,33 @@
 package sim
 
 import (
-	"softib/node/link"
+	"softib/fabric"
 	"softib/proto/ib"
 	"softib/proto/topo"
-	"softib/proto/trace"
+)
+
+// plan is something that will be done at a time.
+type plan struct {
+	do  planKind
+	ref topo.PortRef
+	f   fabric.Faults
+	d   ib.Time
+}
+
+type planKind uint8
+
+const (
+	planDown planKind = iota
+	planUp
+	planStop
+	planFaults
+	planReboot
+	planMute
 )
 
 func (s *Sim) plan(t ib.Time, p plan) {
-	s.faults.plans = append(s.faults.plans, p)
-	s.q.push(max(t, s.now), code(evFault, 0, uint32(len(s.faults.plans)-1)))
+	s.plans = append(s.plans, p)
+	s.Schedule(t, evFault, 0, uint32(len(s.plans)-1))
 }
 
 // PlanDown takes the cable at a port down at t, both ends.
@@ -31,7 +49,7 @@ func (s *Sim) PlanStop(t ib.Time, node int) {
 }
 
 // PlanFaults changes what a cable does to packets that leave a port, at t.
-func (s *Sim) PlanFaults(t ib.Time, ref topo.PortRef, f Faults) {
+func (s *Sim) PlanFaults(t ib.Time, ref topo.PortRef, f fabric.Faults) {
 	s.plan(t, plan{do: planFaults, ref: ref, f: f})
 }
 
@@ -49,194 +67,77 @@ func (s *Sim) PlanMute(t ib.Time, node int, d ib.Time) {
 
 // planned does what was planned.
 func (s *Sim) planned(i uint32) {
-	p := &s.faults.plans[i]
-	at := s.firstEnd[p.ref.Node] + uint32(p.ref.Port)
+	p := &s.plans[i]
+	at := s.place(p.ref)
 	switch p.do {
-	case planDown:
-		if s.ports[at].Site.Peer != noEnd {
-			s.logFault(FaultLinkDown, at, nil)
-			s.pull(at, true)
-		}
-	case planUp:
-		if s.ports[at].Site.Peer != noEnd {
-			s.logFault(FaultLinkUp, at, nil)
-			s.pull(at, false)
-			s.startTraining(at)
+	case planDown, planUp:
+		if s.PortAt(at).Site.Peer != fabric.NoEnd {
+			down := p.do == planDown
+			k := fabric.FaultLinkUp
+			if down {
+				k = fabric.FaultLinkDown
+			}
+			s.LogFault(k, at, nil)
+			s.Pull(at, down)
 		}
 	case planStop:
-		s.logFault(FaultNodeStop, at, nil)
-		s.stopNode(p.ref.Node)
+		s.LogFault(fabric.FaultNodeStop, at, nil)
+		if h := s.hostOf[p.ref.Node]; h >= 0 {
+			s.hosts[h].stopped = true
+		}
+		s.Stop(p.ref.Node)
 	case planFaults:
 		s.SetFaults(p.ref, p.f)
 	case planReboot:
-		s.reboot(p.ref.Node)
+		if s.Switch(p.ref.Node) != nil {
+			s.LogFault(fabric.FaultReboot, at, nil)
+			s.Reset(p.ref.Node)
+			s.managers[p.ref.Node] = nil
+		}
 	case planMute:
 		if s.mgmt.on {
-			s.logFault(FaultMute, at, nil)
-			s.mgmt.mute[p.ref.Node] = s.now + p.d
+			s.LogFault(fabric.FaultMute, at, nil)
+			s.mgmt.mute[p.ref.Node] = s.Now() + p.d
 		}
 	}
 }
 
-// pull takes a cable out, or plugs it in again.
-func (s *Sim) pull(at uint32, out bool) {
-	if s.faults.down == nil {
-		s.faults.down = make(map[uint32]bool)
-	}
-	peer := s.ports[at].Site.Peer
-	s.faults.down[at], s.faults.down[peer] = out, out
-	if out {
-		s.linkDown(at)
-	}
-}
-
-// linkDown takes both ends of a cable down; what flies on it is lost.
-func (s *Sim) linkDown(at uint32) {
-	for _, i := range [2]uint32{at, s.ports[at].Site.Peer} {
-		p := s.ports[i]
-		if isUp(p) {
-			p.Down(s.now)
-		}
-		s.flush(i, p)
-		s.portChanged(i)
-	}
-	s.loseInFlight(at, s.ports[at].Site.Peer)
-}
-
-// loseInFlight takes what flies towards either end of a cable out of the queue.
-func (s *Sim) loseInFlight(a, b uint32) {
-	for _, ev := range s.q.cancel(func(d uint64) bool {
-		place := uint32(d>>32) & 0xFFFFFF
-		k := kind(d >> 56)
-		return (place == a || place == b) && (k == evArrive || k == evFC)
-	}) {
-		if kind(ev.d>>56) == evArrive {
-			f := s.pool.At(uint32(ev.d))
-			from := s.ports[uint32(ev.d>>32)&0xFFFFFF].Site.Peer
-			s.logFault(FaultLostInFlight, from, f)
-			if s.cfg.Sink != nil {
-				s.traceDrop(from, f, trace.LinkDown)
-			}
-			s.pool.Put(f)
-		}
-	}
-}
-
-// startTraining has both ends train if both can.
-func (s *Sim) startTraining(at uint32) {
-	a := s.ports[at]
-	b := s.ports[a.Site.Peer]
-	if (a.Site.Flags|b.Site.Flags)&endStopped != 0 || s.faults.down[at] ||
-		a.Phys() != ib.PhysPolling || b.Phys() != ib.PhysPolling {
-		return
-	}
-	a.Train()
-	b.Train()
-	s.q.push(s.now+s.cfg.TrainTime, code(evTrain, at, 0))
-}
-
-// trained ends training at both ends.
+// trained brings up the link of a cable that has trained, as fast as it can be and as both ends' managers let it.
 func (s *Sim) trained(at uint32) {
-	ends := [2]uint32{at, s.ports[at].Site.Peer}
-	for _, i := range ends {
-		if s.ports[i].Phys() != ib.PhysTraining {
-			return // it went down meanwhile
-		}
-	}
-	s.settleRate(at)
-	for _, i := range ends {
-		s.ports[i].LinkUp(s.now)
-		s.portChanged(i)
-	}
-	for _, i := range ends {
-		s.ports[i].SetRefresh(s.now, s.cfg.AlwaysRefresh)
-		s.armRefresh(i)
-		s.kick(i)
-		if s.autoActive {
-			s.activate(i)
-		}
-	}
-}
-
-// settleRate makes a cable as fast as it can be and as both ends' managers let it.
-func (s *Sim) settleRate(at uint32) {
-	p := s.ports[at]
+	ends := [2]uint32{at, s.PortAt(at).Site.Peer}
 	rate := s.cableRate(at)
-	for _, i := range [2]uint32{at, p.Site.Peer} {
-		site := &s.ports[i].Site
+	for _, i := range ends {
+		site := &s.PortAt(i).Site
 		if m := s.managers[site.Node]; m != nil {
 			if r := m.rates.TrainRate(site.Num); r.Mbps() > 0 && r.Mbps() < rate.Mbps() {
 				rate = r
 			}
 		}
 	}
-	if rate == p.Rate() {
-		return
+	s.LinkUp(at, rate)
+	for _, i := range ends {
+		s.portChanged(i)
+		if s.autoActive {
+			s.activate(i)
+		}
 	}
-	for _, i := range [2]uint32{at, p.Site.Peer} {
-		s.ports[i].SetRate(rate)
-	}
-	s.timing(int(p.Site.Node))
-	s.timing(int(s.ports[p.Site.Peer].Site.Node))
 }
 
 // activate does what a subnet manager does last.
 func (s *Sim) activate(at uint32) {
-	p := s.ports[at]
+	p := s.PortAt(at)
 	if p.State() == ib.PortInit {
-		p.Command(s.now, ib.PortArmed)
+		p.Command(s.Now(), ib.PortArmed)
 	}
 	if p.State() == ib.PortArmed {
-		p.Command(s.now, ib.PortActive)
+		p.Command(s.Now(), ib.PortActive)
 	}
 	s.portChanged(at)
 }
 
-// stopNode ends a node: nothing goes in or out any more.
-func (s *Sim) stopNode(node int) {
-	n := s.graph.Nodes[node]
-	if h := s.hostOf[node]; h >= 0 {
-		s.hosts[h].stopped = true
-	}
-	for num := range n.Ports {
-		at := s.firstEnd[node] + uint32(num)
-		p := s.ports[at]
-		if p.Site.Peer != noEnd && p.State() > ib.PortDown {
-			s.linkDown(at)
-		}
-		p.Site.Flags |= endStopped
-	}
-}
-
-// reboot starts a switch anew.
-func (s *Sim) reboot(node int) {
-	sw := s.switches[node]
-	if sw == nil {
-		return
-	}
-	first := s.firstEnd[node]
-	s.logFault(FaultReboot, first, nil)
-	for num := 1; num < len(s.graph.Nodes[node].Ports); num++ {
-		if at := first + uint32(num); s.ports[at].Site.Peer != noEnd && isUp(s.ports[at]) {
-			s.linkDown(at)
-		}
-	}
-	for f := sw.PollMgmt(); f != nil; f = sw.PollMgmt() {
-		sw.Left(f)
-		s.drop(first, f, link.NotReady)
-	}
-	sw.Reset()
-	s.managers[node] = nil
-	for num := 1; num < len(s.graph.Nodes[node].Ports); num++ {
-		if at := first + uint32(num); s.ports[at].Site.Peer != noEnd {
-			s.startTraining(at)
-		}
-	}
-}
-
 // portChanged tells the host's engine of its port's state.
 func (s *Sim) portChanged(at uint32) {
-	p := s.ports[at]
+	p := s.PortAt(at)
 	s.stir(int(p.Site.Node))
 	if p.Site.Host < 0 {
 		return

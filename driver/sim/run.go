@@ -1,6 +1,9 @@
 package sim
 
-import "softib/proto/ib"
+import (
+	"softib/fabric"
+	"softib/proto/ib"
+)
 
 // WakeKind says why Next returned.
 type WakeKind uint8
@@ -31,16 +34,54 @@ func (s *Sim) At(t ib.Time, id uint64) {
 		slot = uint32(len(s.timers))
 		s.timers = append(s.timers, id)
 	}
-	s.q.push(max(t, s.now), code(evUser, 0, slot))
+	s.Schedule(t, evUser, 0, slot)
 }
 
 // Step lets the next event happen. It reports false when there is none.
 func (s *Sim) Step() bool {
-	if _, ok := s.q.peek(); !ok {
-		return false
+	s.drain()
+	ok := s.Engine.Step()
+	s.drain()
+	return ok
+}
+
+// drain does what the engine leaves to its driver.
+func (s *Sim) drain() {
+	for n, ok := s.Poll(); ok; n, ok = s.Poll() {
+		s.handle(n)
 	}
-	s.step()
-	return true
+}
+
+func (s *Sim) handle(n fabric.Note) {
+	switch n.Kind {
+	case fabric.Arrived:
+		s.accept(n.Place, s.Frame(n))
+	case fabric.Room:
+		s.hostRoom(s.PortAt(n.Place), ib.VL(n.Arg))
+	case fabric.Served:
+		s.switchMgmt(int(s.PortAt(n.Place).Site.Node))
+	case fabric.Trained:
+		s.trained(n.Place)
+	case fabric.Changed:
+		s.portChanged(n.Place)
+	case fabric.Refused:
+		s.stir(int(s.PortAt(n.Place).Site.Node)) // an error may be worth a trap
+	case evHost:
+		s.hostTimeout(n.Place)
+	case evLoop:
+		s.arriveLoop(n.Place, ib.PortNum(n.Arg))
+	case evUser:
+		s.wakes = append(s.wakes, Wake{Kind: WakeTimer, ID: s.timers[n.Arg]})
+		s.free = append(s.free, n.Arg)
+	case evFault:
+		s.planned(n.Arg)
+	case evManager:
+		s.managerTimeout(int(n.Place), n.Arg)
+	case evJob:
+		s.managerJob(int(n.Place), n.Arg)
+	case evAgent:
+		s.agentTimeout(int(n.Place))
+	}
 }
 
 // poll takes the next report.
@@ -62,39 +103,40 @@ func (s *Sim) poll() (Wake, bool) {
 // nothing is left to happen. After WakeLimit, Now is until.
 func (s *Sim) Next(until ib.Time) Wake {
 	for {
+		s.drain()
 		if w, ok := s.poll(); ok {
 			return w
 		}
-		t, ok := s.q.peek()
-		if !ok {
-			return Wake{Kind: WakeIdle}
+		if !s.Engine.Run(until) {
+			break
 		}
-		if t > until {
-			s.now = max(s.now, until)
-			return Wake{Kind: WakeLimit}
-		}
-		s.step()
 	}
+	if s.Engine.Next() == ib.Never {
+		return Wake{Kind: WakeIdle}
+	}
+	s.Advance(until)
+	return Wake{Kind: WakeLimit}
 }
 
 // Run runs until the given time, whatever there is to report; reports are kept
 // for Next.
 func (s *Sim) Run(until ib.Time) {
-	for t, ok := s.q.peek(); ok && t <= until; t, ok = s.q.peek() {
-		s.step()
+	s.runTo(until)
+	s.Advance(until)
+}
+
+func (s *Sim) runTo(t ib.Time) {
+	for s.drain(); s.Engine.Run(t); s.drain() {
 	}
-	s.now = max(s.now, until)
 }
 
 // RunUntilIdle runs until nothing is left to happen, or limit has come. It
 // reports whether the fabric is at rest.
 func (s *Sim) RunUntilIdle(limit ib.Time) bool {
-	for t, ok := s.q.peek(); ok; t, ok = s.q.peek() {
-		if t > limit {
-			s.now = max(s.now, limit)
-			return false
-		}
-		s.step()
+	s.runTo(limit)
+	idle := s.Engine.Next() == ib.Never
+	if !idle {
+		s.Advance(limit)
 	}
-	return true
+	return idle
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"softib/fabric"
 	"softib/node/hca"
 	"softib/node/ibswitch"
 	"softib/node/link"
@@ -61,7 +62,7 @@ type Config struct {
 	// HashPayload makes TraceHash cover what hosts are sent, not the headers alone.
 	HashPayload bool
 	// Sink sees every packet when it is not nil.
-	Sink Sink
+	Sink fabric.Sink
 	// AlwaysRefresh sends flow-control packets at least as often as IBA 7.9.4.2
 	// asks. Without it a cable is refreshed only after something was lost on it:
 	// where nothing was, a refresh tells nothing new.
@@ -81,41 +82,31 @@ const (
 
 	// psPerMM is the delay of a cable, 5 ns/m.
 	psPerMM = 5
-	// headBytes must have come before a switch knows the way.
-	headBytes = 64
 )
 
-const noEnd = ^uint32(0)
-
-// Flags of a port's Site.
+// Kinds of the driver's own events.
 const (
-	endWake    uint8 = 1 << iota // a wake event is pending
-	endTimer                     // a port timer event is pending
-	endTail                      // what leaves here counts as arrived with its last byte
-	endSlow                      // some other port of the node is faster than this one
-	endRefresh                   // a refresh event is pending
-	endStopped                   // the node does nothing any more
-	endFaulty                    // cables has an entry for what leaves here
+	evHost    = fabric.Own + iota // a host's deadline; the place is the host
+	evLoop                        // a host's packet to itself is there; the place is the host
+	evUser                        // a timer of the workload; the argument is its slot
+	evFault                       // a planned fault; the argument is its number
+	evManager                     // a manager's deadline; the place is its host, the argument its number
+	evJob                         // a manager has computed routes; likewise
+	evAgent                       // an agent may have traps to send; the place is the node
 )
 
-// Sim is one simulation.
+// Sim is one simulation: the cables, ports and switches of a fabric.Engine, the hosts at them, and the time.
 type Sim struct {
-	now   ib.Time
-	warm  uint64 // what touch has read; only so that it is read
-	q     queue
-	ports []*link.Port // every port of every node, port 0 included; its index is its place
+	*fabric.Engine
 	pool  link.Pool
-	hops  uint64
-	hash  uint64
 	cfg   Config
 	hosts []hostNode
 	lots  []parking // see lot
 	graph *topo.Graph
-	// Place of each node: its first end, and its number among the hosts.
-	firstEnd []uint32
+	// Number of each node among the hosts.
 	hostOf   []int32
-	switches []*ibswitch.Switch // by node; nil for a host
-	managers []*manager         // by node; nil until needed
+	managers []*manager // by node; nil until needed
+	plans    []plan
 
 	wakes   []Wake // what Next has to report
 	wakesAt int
@@ -127,15 +118,6 @@ type Sim struct {
 	autoActive bool       // links that train are activated at once
 	mgmt       management
 	written    []written // Sets that the watcher has yet to be told of
-
-	rng     *rand.Rand
-	cables  map[uint32]*cable // faults and errors of what leaves a port
-	faults  faultState
-	scratch []byte
-	drops   [link.NumReason]uint64
-	dropLog []DropRecord
-	logDrop bool
-	sinkErr error
 }
 
 // New builds the engines of every node of g, with all links down.
@@ -156,29 +138,19 @@ func New(g *topo.Graph, cfg Config) (*Sim, error) {
 	if cfg.Port.MTUCap == 0 {
 		cfg.Port.MTUCap = ib.MTU4096
 	}
-	s := &Sim{
-		cfg: cfg, graph: g,
-		firstEnd: make([]uint32, len(g.Nodes)), hostOf: make([]int32, len(g.Nodes)),
-		switches: make([]*ibswitch.Switch, len(g.Nodes)),
-		managers: make([]*manager, len(g.Nodes)),
-		rng:      rand.New(rand.NewPCG(cfg.Seed, 0x50F71B)),
-		hash:     cfg.Seed,
-		cables:   make(map[uint32]*cable),
-	}
-	s.q.init()
+	s := &Sim{cfg: cfg, graph: g, hostOf: make([]int32, len(g.Nodes)), managers: make([]*manager, len(g.Nodes))}
 	s.pool.BufSize = cfg.Port.MTUCap.Bytes() + 64
+	s.Engine = fabric.New(fabric.Config{
+		Pool: &s.pool, Rand: rand.New(rand.NewPCG(cfg.Seed, 0x50F71B)), Logs: true,
+		SwitchLatency: cfg.SwitchLatency, StoreForward: cfg.StoreForward, WireExact: cfg.WireExact,
+		AlwaysRefresh: cfg.AlwaysRefresh, TrainTime: cfg.TrainTime, AgentTime: cfg.AgentTime,
+	}, cfg.Seed)
+	s.SetSink(cfg.Sink)
 	s.build()
 	return s, nil
 }
 
 func (s *Sim) build() {
-	total := 0
-	for i, n := range s.graph.Nodes {
-		s.firstEnd[i] = uint32(total)
-		total += len(n.Ports)
-	}
-	s.ports = make([]*link.Port, total)
-	s.lots = make([]parking, total*numLots)
 	hostPorts := 0
 	for _, n := range s.graph.Nodes {
 		if !n.IsSwitch() {
@@ -188,47 +160,39 @@ func (s *Sim) build() {
 	// The ports of all hosts lie together, as those of a switch do.
 	ports := link.NewPorts(hostPorts, s.cfg.Port)
 	for i, n := range s.graph.Nodes {
-		first := s.firstEnd[i]
 		s.hostOf[i] = -1
 		if n.IsSwitch() {
-			s.switches[i] = ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: s.cfg.Port}, &s.pool)
-		} else {
-			s.hostOf[i] = int32(len(s.hosts))
-			s.hosts = append(s.hosts, s.newHost(n))
+			s.AddSwitch(ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: s.cfg.Port}, &s.pool))
+			continue
 		}
-		for num := range n.Ports {
-			var p *link.Port
-			if sw := s.switches[i]; sw != nil {
-				p = sw.Port(ib.PortNum(num))
-			} else {
-				p, ports = &ports[0], ports[1:]
-			}
-			p.Site = link.Site{First: first, Node: uint32(i), Host: s.hostOf[i], Num: ib.PortNum(num), Peer: noEnd}
-			s.ports[int(first)+num] = p
+		mine := make([]*link.Port, len(n.Ports))
+		for num := range mine {
+			mine[num], ports = &ports[0], ports[1:]
 		}
+		s.AddHost(mine)
+		s.hostOf[i] = int32(len(s.hosts))
+		s.hosts = append(s.hosts, s.newHost(n))
 	}
-	for i, n := range s.graph.Nodes {
-		for num := range n.Ports {
-			if n.Ports[num].Connected() {
-				s.plug(s.firstEnd[i]+uint32(num), &n.Ports[num])
-			}
+	s.lots = make([]parking, int(s.Places())*numLots)
+	for _, c := range s.graph.Cables() {
+		a, b := s.place(c.A), s.place(c.B)
+		s.Join(a, b, ib.Time(s.graph.Port(c.A).LengthMM)*psPerMM)
+		for _, at := range [2]uint32{a, b} {
+			s.PortAt(at).SetRate(s.cableRate(at))
 		}
 	}
 	for i := range s.graph.Nodes {
-		s.timing(i)
+		s.Retime(i)
 	}
 }
 
-// plug sets what a port knows of its cable.
-func (s *Sim) plug(at uint32, end *topo.Port) {
-	s.ports[at].Site.Peer = s.firstEnd[end.Peer] + uint32(end.PeerPort)
-	s.ports[at].SetRate(s.cableRate(at))
-}
+// place numbers a port of the graph as the engine does.
+func (s *Sim) place(ref topo.PortRef) uint32 { return s.Place(ref.Node, ref.Port) }
 
 // cableRate is what the cable of a port can carry. Ends that disagree settle on
 // the slower.
 func (s *Sim) cableRate(at uint32) ib.LinkRate {
-	end := s.graph.Port(s.ref(at))
+	end := s.graph.Port(s.Ref(at))
 	rate, far := end.Rate(), s.graph.Nodes[end.Peer].Ports[end.PeerPort].Rate()
 	if far.Mbps() < rate.Mbps() {
 		return far
@@ -236,57 +200,8 @@ func (s *Sim) cableRate(at uint32) ib.LinkRate {
 	return rate
 }
 
-// timing sets, for each cable of a node, how long packets take to it, whether the
-// node can cut them through, and whether what leaves by it drains a receive buffer
-// slower than some other port could fill it. The rates are those of the links now.
-func (s *Sim) timing(node int) {
-	n := s.graph.Nodes[node]
-	fastest := int64(0)
-	for num := range n.Ports {
-		if n.Ports[num].Connected() {
-			fastest = max(fastest, s.ports[s.firstEnd[node]+uint32(num)].Rate().Mbps())
-		}
-	}
-	for num := range n.Ports {
-		p := s.ports[s.firstEnd[node]+uint32(num)]
-		if p.Site.Peer == noEnd {
-			continue
-		}
-		slow := p.Rate().Mbps() < fastest
-		setFlag(&p.Site.Flags, endSlow, slow)
-		// The sender keeps the time and the flag: it computes the arrival.
-		from := &s.ports[p.Site.Peer].Site
-		tail := !n.IsSwitch() || slow || s.cfg.StoreForward
-		setFlag(&from.Flags, endTail, tail)
-		from.Delay = ib.Time(n.Ports[num].LengthMM) * psPerMM
-		if n.IsSwitch() {
-			from.Delay += s.cfg.SwitchLatency
-		}
-		if !tail {
-			from.Delay += p.Rate().ByteTime(headBytes)
-		}
-	}
-}
-
-func setFlag(flags *uint8, f uint8, on bool) {
-	*flags &^= f
-	if on {
-		*flags |= f
-	}
-}
-
-// Now is the virtual time.
-func (s *Sim) Now() ib.Time { return s.now }
-
 // Graph is what was built. Read it only.
 func (s *Sim) Graph() *topo.Graph { return s.graph }
-
-// Hops counts the packets that nodes have received, one for each link crossed.
-func (s *Sim) Hops() uint64 { return s.hops }
-
-// TraceHash is a digest of the history so far: every packet and credit that
-// arrived, where and when.
-func (s *Sim) TraceHash() uint64 { return s.hash }
 
 // NumHosts counts the hosts.
 func (s *Sim) NumHosts() int { return len(s.hosts) }
@@ -297,25 +212,18 @@ func (s *Sim) Host(i int) Host { return s.hosts[i].eng }
 // HostNode is the graph's node of the i-th host.
 func (s *Sim) HostNode(i int) *topo.Node { return s.hosts[i].node }
 
-// Switch is the engine of a node of the graph; nil for a host.
-func (s *Sim) Switch(node int) *ibswitch.Switch { return s.switches[node] }
-
 // Port is a port's engine.
-func (s *Sim) Port(ref topo.PortRef) *link.Port {
-	return s.ports[s.firstEnd[ref.Node]+uint32(ref.Port)]
-}
+func (s *Sim) Port(ref topo.PortRef) *link.Port { return s.PortAt(s.place(ref)) }
 
 // Counters reads a port's counters.
 func (s *Sim) Counters(ref topo.PortRef) ib.Counters { return s.Port(ref).Counters() }
 
-// FramesInUse counts packets that are somewhere in the fabric; 0 at rest.
-func (s *Sim) FramesInUse() int { return s.pool.InUse() }
+// SetFaults sets what happens to packets that leave a port from now on.
+func (s *Sim) SetFaults(ref topo.PortRef, f fabric.Faults) { s.Engine.SetFaults(s.place(ref), f) }
 
-// Drops counts dropped packets by reason.
-func (s *Sim) Drops() [link.NumReason]uint64 { return s.drops }
-
-// ref names an end as the graph does.
-func (s *Sim) ref(at uint32) topo.PortRef {
-	p := s.ports[at]
-	return topo.PortRef{Node: int(p.Site.Node), Port: p.Site.Num}
+// SetFaultsAll sets the same faults in both directions of every cable.
+func (s *Sim) SetFaultsAll(f fabric.Faults) {
+	for at := range s.Places() {
+		s.Engine.SetFaults(at, f)
+	}
 }

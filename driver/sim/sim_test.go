@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"softib/fabric"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -83,7 +84,7 @@ func TestIncast(t *testing.T) {
 
 // TestDeterminism: one seed gives one history, another gives another.
 func TestDeterminism(t *testing.T) {
-	run := func(cfg Config, f Faults) uint64 {
+	run := func(cfg Config, f fabric.Faults) uint64 {
 		s := build(t, "fat-tree:radix=4,levels=3", cfg)
 		s.SetFaultsAll(f)
 		permutation(s, 3)
@@ -93,8 +94,8 @@ func TestDeterminism(t *testing.T) {
 		s.RunUntilIdle(ib.Second)
 		return s.TraceHash()
 	}
-	faults := Faults{Drop: 0.01, Corrupt: 0.01, Duplicate: 0.01, Delay: 0.01, FCLoss: 0.01, BER: 1e-8}
-	for _, f := range []Faults{{}, faults} {
+	faults := fabric.Faults{Drop: 0.01, Corrupt: 0.01, Duplicate: 0.01, Delay: 0.01, FCLoss: 0.01, BER: 1e-8}
+	for _, f := range []fabric.Faults{{}, faults} {
 		a, b := run(Config{Seed: 7}, f), run(Config{Seed: 7}, f)
 		if a != b {
 			t.Errorf("faults %v: seed 7 gave %x and %x", f, a, b)
@@ -111,7 +112,7 @@ func TestDeterminism(t *testing.T) {
 // TestLossHeals: whatever is lost on a cable, its credits come back, and the
 // fabric comes to rest.
 func TestLossHeals(t *testing.T) {
-	for name, f := range map[string]Faults{
+	for name, f := range map[string]fabric.Faults{
 		"drop":    {Drop: 0.1},
 		"corrupt": {Corrupt: 0.1},
 		"credits": {FCLoss: 0.3},
@@ -136,14 +137,14 @@ func TestLossHeals(t *testing.T) {
 				sum += s.src(i).got
 			}
 			c := s.FaultCounts()
-			want := uint64(300*n) + c[FaultDuplicate] - c[FaultDrop] - s.Drops()[link.Physical]
+			want := uint64(300*n) + c[fabric.FaultDuplicate] - c[fabric.FaultDrop] - s.Drops()[link.Physical]
 			if sum != want {
 				t.Errorf("%d packets delivered, want %d: faults %v drops %v", sum, want, c, s.Drops())
 			}
 			if d := total(s.Drops()); d != s.Drops()[link.Physical] {
 				t.Errorf("drops for other reasons than CRCs: %v", s.Drops())
 			}
-			if c == ([NumFaultKind]uint64{}) {
+			if c == ([fabric.NumFaultKind]uint64{}) {
 				t.Error("no fault was injected")
 			}
 		})
@@ -164,7 +165,7 @@ func TestFlap(t *testing.T) {
 	if n := s.Counters(h0)[ib.LinkDownedCounter]; n != 1 {
 		t.Errorf("LinkDowned %d, want 1", n)
 	}
-	lost := s.FaultCounts()[FaultLostInFlight] + total(s.Drops())
+	lost := s.FaultCounts()[fabric.FaultLostInFlight] + total(s.Drops())
 	if got := s.src(1).got; got != 4000-lost {
 		t.Errorf("delivered %d, want %d of which %d were lost with the link", got, 4000-lost, lost)
 	}
@@ -191,16 +192,16 @@ func TestNodeStop(t *testing.T) {
 		t.Fatal("not idle")
 	}
 	mustRest(t, s)
-	if s.FaultCounts()[FaultNodeStop] != 1 || total(s.Drops()) == 0 {
+	if s.FaultCounts()[fabric.FaultNodeStop] != 1 || total(s.Drops()) == 0 {
 		t.Errorf("stop lost nothing: faults %v drops %v", s.FaultCounts(), s.Drops())
 	}
 	sum := uint64(0)
 	for i := range n {
 		sum += s.src(i).got
 	}
-	if sum == 0 || sum+total(s.Drops())+s.FaultCounts()[FaultLostInFlight] != uint64(500*n) {
+	if sum == 0 || sum+total(s.Drops())+s.FaultCounts()[fabric.FaultLostInFlight] != uint64(500*n) {
 		t.Errorf("delivered %d, dropped %d, lost %d: want %d in all", sum, total(s.Drops()),
-			s.FaultCounts()[FaultLostInFlight], 500*n)
+			s.FaultCounts()[fabric.FaultLostInFlight], 500*n)
 	}
 }
 

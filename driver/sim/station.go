@@ -3,12 +3,13 @@ package sim
 import (
 	"fmt"
 
+	"softib/fabric"
+	"softib/node/agent"
 	"softib/node/hca"
 	"softib/node/link"
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
-	"softib/proto/wire"
 	"softib/subnet/sm"
 )
 
@@ -110,9 +111,9 @@ func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
 		st.agents[c.Class] = id
 	}
 	g.stations[host] = st
-	s.logFault(FaultManagerStart, st.at, nil)
+	s.LogFault(fabric.FaultManagerStart, st.at, nil)
 	s.setIsSM(st, true)
-	st.sm.Start(s.now)
+	st.sm.Start(s.Now())
 	s.manage(st)
 	return nil
 }
@@ -125,7 +126,7 @@ func (s *Sim) StopManager(host int) {
 		return
 	}
 	s.mgmt.stations[host] = nil
-	s.logFault(FaultManagerStop, st.at, nil)
+	s.LogFault(fabric.FaultManagerStop, st.at, nil)
 	s.setIsSM(st, false)
 }
 
@@ -154,7 +155,7 @@ func (s *Sim) stationOf(host int) *station {
 
 // stationAt is the manager at a port.
 func (s *Sim) stationAt(at uint32) *station {
-	if st := s.stationOf(int(s.ports[at].Site.Host)); st != nil && st.at == at {
+	if st := s.stationOf(int(s.PortAt(at).Site.Host)); st != nil && st.at == at {
 		return st
 	}
 	return nil
@@ -162,7 +163,7 @@ func (s *Sim) stationAt(at uint32) *station {
 
 // setIsSM makes a port say that it has a manager, or not.
 func (s *Sim) setIsSM(st *station, on bool) {
-	p := s.ports[st.at]
+	p := s.PortAt(st.at)
 	a := s.manager(int(p.Site.Node))
 	if on {
 		a.SetCapability(p.Site.Num, mad.CapIsSM, 0)
@@ -193,37 +194,37 @@ func (s *Sim) manage(st *station) {
 	}
 	// What is due already and did not happen waits for something else to happen first.
 	if t := ib.Earlier(st.sm.NextDeadline(), st.rpc.NextDeadline()); t < st.timerAt {
-		st.timerAt = max(t, s.now+ib.Microsecond)
-		s.q.push(st.timerAt, code(evManager, st.host, st.gen))
+		st.timerAt = max(t, s.Now()+ib.Microsecond)
+		s.Schedule(st.timerAt, evManager, st.host, st.gen)
 	}
 }
 
 // manageStep moves everything one step and reports whether anything moved.
 func (s *Sim) manageStep(st *station) (moved bool) {
-	if st.sm.NextDeadline() <= s.now {
-		st.sm.HandleTimer(s.now)
+	if st.sm.NextDeadline() <= s.Now() {
+		st.sm.HandleTimer(s.Now())
 	}
-	if st.rpc.NextDeadline() <= s.now {
-		st.rpc.HandleTimer(s.now)
+	if st.rpc.NextDeadline() <= s.Now() {
+		st.rpc.HandleTimer(s.Now())
 	}
 	var send sm.Send
-	for st.sm.PollSend(s.now, &send) {
+	for st.sm.PollSend(s.Now(), &send) {
 		moved = true
-		err := st.rpc.Send(s.now, st.agents[mad.Class(send.Data[1])], madrpc.Message{
+		err := st.rpc.Send(s.Now(), st.agents[mad.Class(send.Data[1])], madrpc.Message{
 			Env: send.Env, Data: send.Data, Timeout: send.Timeout, Retries: send.Retries, Cookie: send.Cookie,
 		})
 		if err != nil && send.Timeout > 0 {
-			st.sm.HandleReply(s.now, send.Cookie, nil)
+			st.sm.HandleReply(s.Now(), send.Cookie, nil)
 		}
 	}
 	if j, ok := st.sm.PollJob(); ok {
 		moved = true
 		if st.jobTime > 0 {
 			st.job = j
-			s.q.push(s.now+st.jobTime, code(evJob, st.host, st.gen))
+			s.Schedule(s.Now()+st.jobTime, evJob, st.host, st.gen)
 		} else {
 			j.Run()
-			st.sm.HandleJob(s.now, j)
+			st.sm.HandleJob(s.Now(), j)
 		}
 	}
 	for s.hasRoom(st) {
@@ -238,11 +239,11 @@ func (s *Sim) manageStep(st *station) (moved bool) {
 		moved = true
 		switch d.Kind {
 		case madrpc.Unsolicited:
-			st.sm.HandleRequest(s.now, d.Env, d.Data)
+			st.sm.HandleRequest(s.Now(), d.Env, d.Data)
 		case madrpc.Response:
-			st.sm.HandleReply(s.now, d.Cookie, d.Data)
+			st.sm.HandleReply(s.Now(), d.Cookie, d.Data)
 		default:
-			st.sm.HandleReply(s.now, d.Cookie, nil)
+			st.sm.HandleReply(s.Now(), d.Cookie, nil)
 		}
 	}
 	return moved
@@ -254,13 +255,13 @@ const loopMax = 16
 // hasRoom reports whether a manager's port takes another packet. A datagram that waits in the
 // service instead does not time out there.
 func (s *Sim) hasRoom(st *station) bool {
-	return s.ports[st.at].Queued(ib.VLMgmt) < s.cfg.HostQueue && s.hosts[st.host].loopN < loopMax
+	return s.PortAt(st.at).Queued(ib.VLMgmt) < s.cfg.HostQueue && s.hosts[st.host].loopN < loopMax
 }
 
 // managerTimeout lets a manager look at its timers.
 func (s *Sim) managerTimeout(host int, gen uint32) {
 	st := s.stationOf(host)
-	if st == nil || st.gen != gen || st.timerAt > s.now {
+	if st == nil || st.gen != gen || st.timerAt > s.Now() {
 		return
 	}
 	st.timerAt = ib.Never
@@ -276,42 +277,22 @@ func (s *Sim) managerJob(host int, gen uint32) {
 	j := st.job
 	st.job = nil
 	j.Run()
-	st.sm.HandleJob(s.now, j)
+	st.sm.HandleJob(s.Now(), j)
 	s.manage(st)
 }
 
 // sendMAD makes a packet of a datagram of a manager and sends it.
 func (s *Sim) sendMAD(st *station, env *mad.Envelope, data *[mad.Size]byte) {
-	site := &s.ports[st.at].Site
+	site := &s.PortAt(st.at).Site
 	a := s.manager(int(site.Node)).adapter.Port(site.Num)
 	f := s.pool.Get()
-	*f.Packet = wire.Packet{
-		LRH: wire.LRH{LNH: wire.LNHLocal, SL: env.SL, DLID: env.LID, SLID: a.LID | ib.LID(env.PathBits)},
-		BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.UD, wire.OpSendOnly), PKey: ib.PKeyDefault, DestQP: env.QPN},
-	}
-	p := f.Packet
-	p.DETH = wire.DETH{QKey: env.QKey, SrcQP: ib.QPNGSI}
-	if int(env.PKeyIndex) < len(a.PKeys) {
-		p.BTH.PKey = a.PKeys[env.PKeyIndex]
-	}
 	v := mad.View(data[:])
-	smi := v.Class().IsSubnet()
-	if smi {
-		p.LRH.VL, p.BTH.DestQP, p.DETH = ib.VLMgmt, ib.QPNSMI, wire.DETH{SrcQP: ib.QPNSMI}
-	} else if env.HasGRH {
-		p.LRH.LNH = wire.LNHGlobal
-		p.GRH = wire.GRH{IPVer: wire.GRHVersion, NxtHdr: wire.GRHNextIBA, TClass: env.TClass, Flow: env.FlowLabel,
-			HopLimit: env.HopLimit, DGID: env.GID}
-		if int(env.GIDIndex) < len(a.GIDs) {
-			p.GRH.SGID = a.GIDs[env.GIDIndex]
-		}
-	}
+	agent.NewPacket(f.Packet, env, v.Class(), a.LID, a.PKeys, a.GIDs)
 	f.Own(data[:])
-	p.Seal()
-	f.Measure()
-	f.InPort, f.Arrived = 0, s.now
-	s.mix(uint64(s.now) ^ v.TID())
-	if smi && v.Class() == mad.ClassSMDirect {
+	f.Seal()
+	f.InPort, f.Arrived = 0, s.Now()
+	s.Mix(uint64(s.Now()) ^ v.TID())
+	if v.Class() == mad.ClassSMDirect {
 		s.sendSMP(st.host, st.at, f)
 		return
 	}
@@ -320,7 +301,7 @@ func (s *Sim) sendMAD(st *station, env *mad.Envelope, data *[mad.Size]byte) {
 
 // sendFrom sends a management packet of a host by its LIDs; one to itself comes back.
 func (s *Sim) sendFrom(at uint32, f *link.Frame) {
-	p := s.ports[at]
+	p := s.PortAt(at)
 	if own := s.lidOf(int(p.Site.Node), p.Site.Num); own != 0 && f.LRH.DLID == own {
 		s.loopBack(uint32(p.Site.Host), at, f)
 		return
@@ -329,12 +310,7 @@ func (s *Sim) sendFrom(at uint32, f *link.Frame) {
 	if f.Packet.BTH.DestQP != ib.QPNSMI {
 		vl = p.SL2VL(f.LRH.SL)
 	}
-	switch r := p.Enqueue(s.now, f, vl); {
-	case r == link.OK:
-		s.kick(at)
-	case r.IsDrop():
-		s.drop(at, f, r)
-	}
+	s.Send(at, f, vl)
 }
 
 // loopBack sends a packet of a host to the host itself.
@@ -342,28 +318,17 @@ func (s *Sim) loopBack(host, at uint32, f *link.Frame) {
 	h := &s.hosts[host]
 	h.loop.Push(f)
 	h.loopN++
-	s.q.push(s.now+loopDelay, code(evLoop, host, uint32(s.ports[at].Site.Num)))
+	s.Schedule(s.Now()+loopDelay, evLoop, host, uint32(s.PortAt(at).Site.Num))
 }
 
 // toManager hands a packet to the manager at the port where it has come to rest.
 func (s *Sim) toManager(st *station, f *link.Frame) {
 	p := f.Sync()
-	if len(p.Payload) == mad.Size && p.BTH.Opcode == wire.MakeOpcode(wire.UD, wire.OpSendOnly) {
-		env := mad.Envelope{LID: p.LRH.SLID, QPN: p.DETH.SrcQP, QKey: p.DETH.QKey, SL: p.LRH.SL}
-		site := &s.ports[st.at].Site
+	if agent.IsMAD(p) {
+		site := &s.PortAt(st.at).Site
 		a := s.manager(int(site.Node)).adapter.Port(site.Num)
-		env.PathBits = uint8(p.LRH.DLID) & (1<<a.LMC - 1)
-		for i, k := range a.PKeys {
-			if k.Matches(p.BTH.PKey) {
-				env.PKeyIndex = uint16(i)
-				break
-			}
-		}
-		if p.LRH.LNH == wire.LNHGlobal {
-			env.HasGRH, env.GID, env.HopLimit, env.TClass, env.FlowLabel = true, p.GRH.SGID, p.GRH.HopLimit,
-				p.GRH.TClass, p.GRH.Flow
-		}
-		st.rpc.Handle(s.now, env, (*[mad.Size]byte)(p.Payload))
+		env := agent.EnvelopeOf(p, a.LMC, a.PKeys)
+		st.rpc.Handle(s.Now(), env, (*[mad.Size]byte)(p.Payload))
 	}
 	s.pool.Put(f)
 	s.manage(st)

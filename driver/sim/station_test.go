@@ -3,6 +3,7 @@ package sim
 import (
 	"testing"
 
+	"softib/fabric"
 	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -147,7 +148,7 @@ func TestMute(t *testing.T) {
 		s.LID(topo.PortRef{Node: s.HostNode(2).Index, Port: 1}) != lid {
 		t.Error("the switch is not back with its hosts' addresses")
 	}
-	if n := s.FaultCounts()[FaultMute]; n != 1 {
+	if n := s.FaultCounts()[fabric.FaultMute]; n != 1 {
 		t.Errorf("%d mute agents were counted, want 1", n)
 	}
 }
@@ -159,7 +160,7 @@ func TestMgmtOnly(t *testing.T) {
 	s.Run(20 * ib.Millisecond)
 	a, b := newPeer(t, s, 1, hca.RC, 1<<16), newPeer(t, s, 2, hca.RC, 1<<16)
 	connectRC(t, a, b, ib.MTU1024, 14)
-	s.SetFaultsAll(Faults{Drop: 1, MgmtOnly: true})
+	s.SetFaultsAll(fabric.Faults{Drop: 1, MgmtOnly: true})
 	check(t, a.h.PostSend(a.qp, &hca.SendWR{WRID: 1, Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled,
 		SGList: a.sge(0, 1<<16), RemoteAddr: peerVA, RKey: b.mr.RKey()}))
 	s.Wake(1)
@@ -167,7 +168,7 @@ func TestMgmtOnly(t *testing.T) {
 	if n := a.completions(t); n != 1 || a.h.Stats.Retransmits != 0 {
 		t.Errorf("%d completions after %d packets sent again, want 1 and 0", n, a.h.Stats.Retransmits)
 	}
-	if s.FaultCounts()[FaultDrop] == 0 {
+	if s.FaultCounts()[fabric.FaultDrop] == 0 {
 		t.Error("no management packet was lost")
 	}
 }

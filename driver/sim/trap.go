@@ -1,57 +1,52 @@
 package sim
 
 import (
+	"softib/node/agent"
 	"softib/proto/ib"
 	"softib/proto/mad"
-	"softib/proto/wire"
 )
 
 // stir notes that an agent may have something to tell a manager. It is asked when
 // everything of this moment has been done.
 func (s *Sim) stir(node int) {
-	if s.mgmt.on && s.mgmt.agentAt[node] > s.now {
-		s.mgmt.agentAt[node] = s.now
-		s.q.push(s.now, code(evAgent, uint32(node), 0))
+	if s.mgmt.on && s.mgmt.agentAt[node] > s.Now() {
+		s.mgmt.agentAt[node] = s.Now()
+		s.Schedule(s.Now(), evAgent, uint32(node), 0)
 	}
 }
 
 // agentTimeout sends the traps of a node that are due.
 func (s *Sim) agentTimeout(node int) {
 	g := &s.mgmt
-	if g.agentAt[node] > s.now {
+	if g.agentAt[node] > s.Now() {
 		return // an earlier one has taken this one's place and gone
 	}
 	g.agentAt[node] = ib.Never
-	if s.ports[s.firstEnd[node]].Site.Flags&endStopped != 0 {
+	if s.IsStopped(node) {
 		return
 	}
-	if s.now < g.mute[node] {
+	if s.Now() < g.mute[node] {
 		g.agentAt[node] = g.mute[node]
-		s.q.push(g.mute[node], code(evAgent, uint32(node), 0))
+		s.Schedule(g.mute[node], evAgent, uint32(node), 0)
 		return
 	}
 	a := s.manager(node)
-	a.HandleTimer(s.now)
+	a.HandleTimer(s.Now())
 	var buf [mad.Size]byte
-	for to, ok := a.PollTrap(s.now, buf[:]); ok; to, ok = a.PollTrap(s.now, buf[:]) {
+	for to, ok := a.PollTrap(s.Now(), buf[:]); ok; to, ok = a.PollTrap(s.Now(), buf[:]) {
 		f := s.pool.Get()
-		*f.Packet = wire.Packet{
-			LRH: wire.LRH{VL: ib.VLMgmt, LNH: wire.LNHLocal, SL: to.SL, DLID: to.DLID, SLID: to.SLID},
-			BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.UD, wire.OpSendOnly), PKey: ib.PKeyDefault, DestQP: ib.QPNSMI},
-		}
-		f.Packet.DETH = wire.DETH{SrcQP: ib.QPNSMI}
+		agent.NewSMP(f.Packet, to.SLID, to.DLID, to.SL)
 		f.Own(buf[:])
-		f.Packet.Seal()
-		f.Measure()
-		f.InPort, f.Arrived = 0, s.now
-		if sw := s.switches[node]; sw != nil {
-			s.sendSwitch(s.firstEnd[node], sw, 0, f)
+		f.Seal()
+		f.InPort, f.Arrived = 0, s.Now()
+		if s.Switch(node) != nil {
+			s.SendSwitch(node, 0, f)
 		} else {
-			s.sendFrom(s.firstEnd[node]+uint32(to.Port), f)
+			s.sendFrom(s.Place(node, to.Port), f)
 		}
 	}
 	if t := a.NextDeadline(); t < g.agentAt[node] {
-		g.agentAt[node] = max(t, s.now+ib.Microsecond)
-		s.q.push(g.agentAt[node], code(evAgent, uint32(node), 0))
+		g.agentAt[node] = max(t, s.Now()+ib.Microsecond)
+		s.Schedule(g.agentAt[node], evAgent, uint32(node), 0)
 	}
 }

@@ -16,7 +16,7 @@ var ranks = map[string]int{
 
 	"node/hca": 3, "node/ibswitch": 3, "subnet/sa": 3, "node/cm": 3, "operate/wiring": 3, "subnet/survey": 3,
 
-	"verbs": 4, "subnet/sm": 4,
+	"verbs": 4, "subnet/sm": 4, "fabric": 4,
 
 	"driver/endpoint": 5, "verbs/attach/proto": 5, "node/inspect": 5,
 
@@ -43,7 +43,7 @@ const engineRankMax = 4
 // up. Two rooms share a floor and import each other: verbs declares what
 // drivers implement, and verbs/attach is itself a driver.
 var floors = [][]string{
-	{"proto"}, {"node"}, {"subnet"}, {"verbs", "driver"}, {"capi"}, {"operate"}, {"proof"}, {"cmd"},
+	{"proto"}, {"node"}, {"subnet"}, {"fabric"}, {"verbs", "driver"}, {"capi"}, {"operate"}, {"proof"}, {"cmd"},
 }
 
 // freeTrees stand outside the ranks: they may import anything, and no engine

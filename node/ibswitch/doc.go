@@ -8,6 +8,9 @@
 // says, or what time it is. Packets for the switch itself (port 0) are handed
 // out through PollMgmt, and answers come back through SendMgmt.
 //
+// What it does with a packet is decided by Decide, Fan and Leave, which change nothing, so that others who move packets
+// may ask as well.
+//
 // Each output port has one queue for each lane, in order of arrival from all inputs.
 // A packet that waits there holds credit of its own input and lane only, so no
 // input blocks another.

@@ -7,35 +7,29 @@ import (
 	"softib/proto/ib"
 )
 
-// multicast queues a copy of f at each port of its group but the one it
-// came in by (IBA 18.2.4.3.3). The last copy is f itself.
-func (s *Switch) multicast(now ib.Time, p *link.Port, f *link.Frame) Result {
-	in := f.InPort
-	mask := s.MulticastPorts(f.LRH.DLID)
-	if mask.Empty() {
-		// No entry: the default multicast ports (IBA 18.2.4.3.4).
-		def := s.info.DefaultMcastPrimary
-		if in == def {
-			def = s.info.DefaultMcastNotPrimary
-		}
-		if int(def) >= len(s.ports) {
-			return s.dropMcast(p, f, p.Count(link.UnknownDLID))
-		}
-		mask.Set(def)
+// multicast queues a copy of f at each of its ways out. The last copy is f itself.
+func (s *Switch) multicast(now ib.Time, f *link.Frame) Result {
+	mask, why := s.Fan(f.InPort, f.LRH.DLID)
+	if why != link.OK {
+		return s.drop(f, drop(why, f.InPort))
 	}
-	mask.Clear(in)
-
 	id, ok := s.newGroup()
 	if !ok {
-		return s.dropMcast(p, f, p.Count(link.Overrun))
+		return s.drop(f, drop(link.Overrun, f.InPort))
 	}
 	g := &s.groups[id]
 	g.copies = 1 // f itself, until it is passed on below
 	reason := link.OK
 	res := Result{}
 	for out, ok := mask.Pop(); ok; out, ok = mask.Pop() {
-		if int(out) >= len(s.ports) {
-			break
+		d := Decision{}
+		if out != 0 {
+			d = s.Leave(f.InPort, out, f)
+		}
+		if d.Reason != link.OK {
+			s.refuse(d.At, f, d.Reason)
+			reason = s.ports[d.At].Count(d.Reason)
+			continue
 		}
 		c := s.pool.Get()
 		c.CopyFrom(f)
@@ -46,7 +40,7 @@ func (s *Switch) multicast(now ib.Time, p *link.Port, f *link.Frame) Result {
 			res.Mgmt = true
 			continue
 		}
-		if r := s.forward(now, p, out, c); r.IsDrop() {
+		if r := s.ports[out].Enqueue(now, c, d.VL); r.IsDrop() {
 			reason = r
 			s.pool.Put(c)
 			continue
@@ -59,21 +53,10 @@ func (s *Switch) multicast(now ib.Time, p *link.Port, f *link.Frame) Result {
 	// copies do.
 	f.Group = id
 	if s.ungroup(f) {
-		return s.dropMcast(p, f, reason)
+		return s.discard(f, reason)
 	}
 	s.pool.Put(f)
 	return res
-}
-
-// dropMcast ends a packet of which no copy went anywhere.
-func (s *Switch) dropMcast(p *link.Port, f *link.Frame, r link.Reason) Result {
-	if r == link.OK {
-		r = p.Count(link.NoMember) // the only port is the one it came in by
-	}
-	if f.InPort == 0 {
-		return Result{Reason: r}
-	}
-	return s.discard(p, f, r)
 }
 
 // newGroup reports false when more packets are being multiplied than a frame

@@ -284,7 +284,7 @@ func TestNodeCounters(t *testing.T) {
 	pkt := &wire.Packet{LRH: wire.LRH{LNH: wire.LNHLocal}}
 	pkt.BTH.PKey = 0x8001
 	for range 3 {
-		if r := s.Port(1).FilterIn(&link.Frame{Packet: pkt, LRH: pkt.LRH}); r != link.PKeyIn {
+		if r := s.Port(1).Count(s.Port(1).RefusesIn(&link.Frame{Packet: pkt, LRH: pkt.LRH})); r != link.PKeyIn {
 			t.Fatalf("%v", r)
 		}
 	}
@@ -296,7 +296,7 @@ func TestNodeCounters(t *testing.T) {
 	if c, v := n.ReadCounter(1, ib.PortRcvConstraintErrors), portInfo(t, g, 1).PKeyViolations; c != 0 || v != 3 {
 		t.Errorf("cleared: %d; P_KeyViolations %d", c, v)
 	}
-	s.Port(1).FilterIn(&link.Frame{Packet: pkt, LRH: pkt.LRH})
+	s.Port(1).Count(s.Port(1).RefusesIn(&link.Frame{Packet: pkt, LRH: pkt.LRH}))
 	if got := writePort(t, g, 1, func(pi *mad.PortInfo) { pi.PKeyViolations = 0 }); got.PKeyViolations != 0 {
 		t.Errorf("P_KeyViolations %d", got.PKeyViolations)
 	}

@@ -123,99 +123,48 @@ func (s *Switch) Handle(now ib.Time, in ib.PortNum, f *link.Frame) Result {
 		return Result{Reason: r}
 	}
 	f.InPort = in
-	lrh := &f.LRH
-	if lrh.VL == ib.VLMgmt {
-		return s.relayMgmt(now, in, f)
+	d := s.Decide(in, f)
+	if d.Reason != link.OK || d.Out == 0 {
+		return s.pass(now, f, d)
 	}
-	if r := p.FilterIn(f); r != link.OK {
-		s.refuse(in, f, r)
-		return s.discard(p, f, r)
-	}
-	if lrh.DLID >= ib.LIDMulticastMin {
-		if lrh.DLID == ib.LIDPermissive {
-			return s.discard(p, f, p.Count(link.UnknownDLID)) // permissive is for VL15 alone
-		}
-		return s.multicast(now, p, f)
-	}
-	if int(lrh.DLID) >= len(s.active) {
-		return s.discard(p, f, p.Count(link.UnknownDLID))
-	}
-	out := s.active[lrh.DLID]
-	if int(out) >= len(s.ports) {
-		return s.discard(p, f, p.Count(link.UnknownDLID))
-	}
-	if out == 0 {
-		return s.toMgmt(f)
-	}
-	if out == in {
-		return s.discard(p, f, p.Count(link.Looping)) // IBA 18.2.4.3
-	}
-	return s.queued(p, f, out, s.forward(now, p, out, f))
-}
-
-// queued is the result of a packet that was to be queued at port out.
-func (s *Switch) queued(p *link.Port, f *link.Frame, out ib.PortNum, r link.Reason) Result {
+	r := s.ports[d.Out].Enqueue(now, f, d.VL)
 	if r == link.OK {
-		return Result{Out: out}
+		return Result{Out: d.Out}
 	}
-	if !r.IsDrop() {
-		return Result{}
+	if r.IsDrop() {
+		return s.discard(f, r)
 	}
-	if f.InPort == 0 {
-		return Result{Reason: r}
-	}
-	return s.discard(p, f, r)
+	return Result{}
 }
 
-// forward queues f at port out, checked and mapped to its lane there.
-func (s *Switch) forward(now ib.Time, p *link.Port, out ib.PortNum, f *link.Frame) link.Reason {
-	o := &s.ports[out]
-	var vl ib.VL
-	if s.sl2vl == nil {
-		vl = s.sl2vlAll[f.LRH.SL&15]
-	} else {
-		vl = s.sl2vl[int(f.InPort)*len(s.ports)+int(out)][f.LRH.SL&15]
-	}
-	// VL15 in the map means discard (IBA 7.6.6), and so does a lane that is not in use.
-	if vl >= ib.VLMgmt || !o.IsOperVL(vl) {
-		if o.State() != ib.PortActive {
-			return o.Count(link.Inactive)
-		}
-		if s.mapIsSet(f.InPort, out) {
-			return p.Count(link.BadVLMap)
-		}
-		vl = ib.VL(uint8(f.LRH.SL&15) % o.OperVLs())
-	}
-	if r := o.FilterOut(f); r != link.OK {
-		s.refuse(out, f, r)
-		return r
-	}
-	return o.Enqueue(now, f, vl)
-}
-
-// discard gives back the receive buffer of a packet that goes no further.
-func (s *Switch) discard(p *link.Port, f *link.Frame, r link.Reason) Result {
-	return Result{Reason: r, FC: p.Release(f.InVL, f.Blocks)}
-}
-
-// relayMgmt forwards a subnet management packet: by the table when it is routed by
-// LID, to the switch itself when its DLID is permissive or ours. Partitions and
-// SL2VL do not apply; VL15 stays VL15 (IBA 18.2.4.3.3).
-func (s *Switch) relayMgmt(now ib.Time, in ib.PortNum, f *link.Frame) Result {
-	p, dlid := &s.ports[in], f.LRH.DLID
-	if dlid == ib.LIDPermissive {
-		return s.toMgmt(f)
-	}
-	out := s.Route(dlid)
+// pass does with a packet what was decided.
+func (s *Switch) pass(now ib.Time, f *link.Frame, d Decision) Result {
 	switch {
-	case out == 0:
+	case d.Reason != link.OK:
+		return s.drop(f, d)
+	case d.Fan:
+		return s.multicast(now, f)
+	case d.Out == 0:
 		return s.toMgmt(f)
-	case int(out) >= len(s.ports) || !dlid.IsUnicast():
-		return s.discard(p, f, p.Count(link.UnknownDLID))
-	case out == in:
-		return s.discard(p, f, p.Count(link.Looping))
 	}
-	return s.queued(p, f, out, s.ports[out].Enqueue(now, f, ib.VLMgmt))
+	switch r := s.ports[d.Out].Enqueue(now, f, d.VL); {
+	case r == link.OK:
+		return Result{Out: d.Out}
+	case r.IsDrop():
+		return s.discard(f, r)
+	}
+	return Result{}
+}
+
+// drop counts a packet that goes no further.
+func (s *Switch) drop(f *link.Frame, d Decision) Result {
+	s.refuse(d.At, f, d.Reason)
+	return s.discard(f, s.ports[d.At].Count(d.Reason))
+}
+
+// discard gives back the receive buffer of a packet that goes no further; the switch's own have none.
+func (s *Switch) discard(f *link.Frame, r link.Reason) Result {
+	return Result{Reason: r, FC: f.InPort != 0 && s.ports[f.InPort].Release(f.InVL, f.Blocks)}
 }
 
 func (s *Switch) toMgmt(f *link.Frame) Result {
@@ -232,23 +181,13 @@ func (s *Switch) PollMgmt() *link.Frame { return s.mgmt.Pop() }
 // A dropped frame is the caller's.
 func (s *Switch) SendMgmt(now ib.Time, out ib.PortNum, f *link.Frame) Result {
 	f.InPort, f.InVL, f.Arrived = 0, ib.VLMgmt, now
-	lrh := &f.LRH
-	if out == 0 {
-		if lrh.DLID.IsMulticast() && lrh.VL != ib.VLMgmt {
-			return s.multicast(now, &s.ports[0], f)
-		}
-		out = s.Route(lrh.DLID)
-		if out == 0 {
-			return s.toMgmt(f)
-		}
+	switch {
+	case out == 0:
+		return s.pass(now, f, s.Decide(0, f))
+	case int(out) >= len(s.ports):
+		return s.drop(f, drop(link.UnknownDLID, 0))
 	}
-	if out == 0 || int(out) >= len(s.ports) {
-		return Result{Reason: s.ports[0].Count(link.UnknownDLID)}
-	}
-	if lrh.VL == ib.VLMgmt {
-		return s.queued(nil, f, out, s.ports[out].Enqueue(now, f, ib.VLMgmt))
-	}
-	return s.queued(nil, f, out, s.forward(now, &s.ports[0], out, f))
+	return s.pass(now, f, s.Leave(0, out, f))
 }
 
 // Claim is the receive buffer that a packet occupies.

@@ -50,6 +50,15 @@ func (m *PortMask) Clear(port ib.PortNum) { m[port>>6] &^= 1 << (port & 63) }
 // Empty reports whether m has no port.
 func (m *PortMask) Empty() bool { return m[0]|m[1]|m[2]|m[3] == 0 }
 
+// cut takes the ports from n on out of m.
+func (m *PortMask) cut(n int) {
+	for i := range m {
+		if bits := max(n-i*64, 0); bits < 64 {
+			m[i] &= 1<<bits - 1
+		}
+	}
+}
+
 // Pop takes the lowest port out of m.
 func (m *PortMask) Pop() (ib.PortNum, bool) {
 	for i := range m {

@@ -73,6 +73,12 @@ func (f *Frame) Measure() {
 	f.LRH = f.Packet.LRH
 }
 
+// Seal completes the packet that was made in f.Packet, and measures it.
+func (f *Frame) Seal() {
+	f.Packet.Seal()
+	f.Measure()
+}
+
 // Sync writes the LRH back, so that Packet is the packet as it is on the wire now.
 func (f *Frame) Sync() *wire.Packet {
 	f.Packet.LRH = f.LRH

@@ -92,7 +92,7 @@ type Site struct {
 	Peer, First, Node uint32
 	Host              int32
 	Num               ib.PortNum
-	Flags             uint8
+	Flags             uint16
 }
 
 // Port is one port. Make it with NewPort or NewPorts; it must not be copied

@@ -64,6 +64,19 @@ func (p *Port) Receive(now ib.Time, f *Frame) Reason {
 	return OK
 }
 
+// Admits is what Receive says of a packet on lane vl for the port's state and lanes alone. It counts nothing.
+func (p *Port) Admits(vl ib.VL) Reason {
+	switch {
+	case p.state < ib.PortInit:
+		return NotReady
+	case vl > ib.VLMgmt || p.oper>>(vl&15)&1 == 0:
+		return Malformed
+	case p.state == ib.PortInit && vl != ib.VLMgmt:
+		return NotReady
+	}
+	return OK
+}
+
 // Release gives back the buffer of a packet that was received. It reports
 // whether the peer should be told now.
 func (p *Port) Release(vl ib.VL, blocks uint8) bool {
@@ -114,29 +127,19 @@ func (p *Port) PKeys() []ib.PKey { return p.cold.pkeys }
 // SetPKeys writes the partition table.
 func (p *Port) SetPKeys(keys []ib.PKey) { p.cold.pkeys = append(p.cold.pkeys[:0], keys...) }
 
-// FilterIn applies the inbound filters to a received packet.
-func (p *Port) FilterIn(f *Frame) Reason {
+// RefusesIn says whether the inbound filters let a received packet pass, and if not, why. It counts nothing.
+func (p *Port) RefusesIn(f *Frame) Reason {
 	if p.flags&portFlags(EnforcePKeyIn|EnforceRawIn) == 0 {
 		return OK
 	}
-	return p.Count(p.RefusesIn(f))
-}
-
-// FilterOut applies the outbound filters to a packet about to be queued.
-func (p *Port) FilterOut(f *Frame) Reason {
-	if p.flags&portFlags(EnforcePKeyOut|EnforceRawOut) == 0 {
-		return OK
-	}
-	return p.Count(p.RefusesOut(f))
-}
-
-// RefusesIn is what FilterIn would say of a packet. It counts nothing.
-func (p *Port) RefusesIn(f *Frame) Reason {
 	return p.refuses(f, EnforcePKeyIn, PKeyIn, EnforceRawIn, RawIn)
 }
 
-// RefusesOut is what FilterOut would say of a packet. It counts nothing.
+// RefusesOut says the same of the outbound filters and a packet about to be queued.
 func (p *Port) RefusesOut(f *Frame) Reason {
+	if p.flags&portFlags(EnforcePKeyOut|EnforceRawOut) == 0 {
+		return OK
+	}
 	return p.refuses(f, EnforcePKeyOut, PKeyOut, EnforceRawOut, RawOut)
 }
 

@@ -87,7 +87,7 @@ func TestExcessiveOverrun(t *testing.T) {
 func TestPartitions(t *testing.T) {
 	p := up(t, Config{})
 	f := packet(10)
-	wantReason(t, "not enforced", p.FilterIn(f), OK)
+	wantReason(t, "not enforced", p.Count(p.RefusesIn(f)), OK)
 	p.SetPKeys([]ib.PKey{0x8001, 0x0002})
 	p.SetEnforcement(EnforcePKeyIn | EnforcePKeyOut | EnforceRawIn)
 	for _, c := range []struct {
@@ -100,12 +100,12 @@ func TestPartitions(t *testing.T) {
 	} {
 		f.Packet.BTH.PKey = c.key
 		in, out := c.in, c.out
-		wantReason(t, c.key.String()+" in", p.FilterIn(f), in)
-		wantReason(t, c.key.String()+" out", p.FilterOut(f), out)
+		wantReason(t, c.key.String()+" in", p.Count(p.RefusesIn(f)), in)
+		wantReason(t, c.key.String()+" out", p.Count(p.RefusesOut(f)), out)
 	}
 	f.LRH.LNH = wire.LNHRaw
-	wantReason(t, "raw in", p.FilterIn(f), RawIn)
-	wantReason(t, "raw out", p.FilterOut(f), OK)
+	wantReason(t, "raw in", p.Count(p.RefusesIn(f)), RawIn)
+	wantReason(t, "raw out", p.Count(p.RefusesOut(f)), OK)
 	c := p.Counters()
 	if c[ib.PortRcvConstraintErrors] != 4 || c[ib.PortXmitConstraintErrors] != 4 {
 		t.Errorf("constraint errors in %d, out %d: want 4 and 4", c[ib.PortRcvConstraintErrors],

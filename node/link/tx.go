@@ -11,14 +11,11 @@ import (
 // there is nothing new to poll for. Anything else is a drop that has been
 // counted; the frame is the caller's again.
 func (p *Port) Enqueue(now ib.Time, f *Frame, vl ib.VL) Reason {
-	if p.state != ib.PortActive && (vl != ib.VLMgmt || p.state < ib.PortInit) {
+	if p.Sends(vl) != OK {
 		return p.Count(Inactive)
 	}
 	if f.LRH.Length > p.txWords {
 		return p.Count(NeighborMTU)
-	}
-	if p.oper>>(vl&15)&1 == 0 {
-		return p.Count(Inactive)
 	}
 	if p.has(flagMortal) && p.cold.stalled>>vl&1 != 0 {
 		if now < p.cold.stallUntil[vl] {
@@ -39,6 +36,27 @@ func (p *Port) Enqueue(now ib.Time, f *Frame, vl ib.VL) Reason {
 	tx.headSince = now
 	p.queued |= 1 << vl
 	return OK
+}
+
+// Sends is what Enqueue says of a packet on lane vl for the port's state and lanes alone. It counts nothing.
+func (p *Port) Sends(vl ib.VL) Reason {
+	if p.state != ib.PortActive && (vl != ib.VLMgmt || p.state < ib.PortInit) || p.oper>>(vl&15)&1 == 0 {
+		return Inactive
+	}
+	return OK
+}
+
+// Depart is the lane of a packet that the port's own node sends, or why it does not leave: the link is not Active, or
+// the level has no lane (IBA 7.6.6). It counts nothing.
+func (p *Port) Depart(sl ib.SL) (ib.VL, Reason) {
+	vl := p.SL2VL(sl)
+	switch {
+	case p.state != ib.PortActive:
+		return vl, Inactive
+	case vl >= ib.VLMgmt || !p.IsOperVL(vl):
+		return vl, BadVLMap
+	}
+	return vl, OK
 }
 
 // Queued counts the packets that wait on a lane.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"softib/driver/sim"
+	"softib/fabric"
 	"softib/node/hca"
 	"softib/node/link"
 	"softib/proof/workload"
@@ -50,7 +50,7 @@ func TestTortureHurts(t *testing.T) {
 	for m := workload.Misuse(1); m < workload.NumMisuse; m++ {
 		want("misuse: "+m.String(), tally.Misuse[m])
 	}
-	for k := range sim.FaultReboot {
+	for k := range fabric.FaultReboot {
 		want("fault: "+k.String(), tally.Faults[k])
 	}
 	for _, d := range []link.Reason{link.Physical, link.UnknownDLID, link.PKeyOut, link.Inactive, link.LinkDown,

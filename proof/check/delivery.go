@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"softib/driver/sim"
+	"softib/fabric"
 	"softib/node/hca"
 	"softib/proof/workload"
 	"softib/proto/ib"
@@ -167,7 +167,7 @@ func (d *delivery) wrong(e *workload.End, r *workload.Recv, wc *hca.WC, o *workl
 
 // order says what is wrong with when a message is received.
 func (d *delivery) order(e *workload.End, wc *hca.WC, o *workload.OpState) string {
-	copies := d.sim.FaultCounts()[sim.FaultDuplicate] > 0
+	copies := d.sim.FaultCounts()[fabric.FaultDuplicate] > 0
 	switch e.Conn.Type {
 	case hca.UD:
 		if o.Group == 0 && o.Flow != e.In {

@@ -3,7 +3,7 @@ package check
 import (
 	"fmt"
 
-	"softib/driver/sim"
+	"softib/fabric"
 	"softib/node/hca"
 	"softib/node/link"
 	"softib/proof/workload"
@@ -18,7 +18,7 @@ func (c *scene) lid(host int) ib.LID {
 }
 
 // isDown reports whether a fault takes a link or a node down.
-func isDown(k sim.FaultKind) bool { return k == sim.FaultLinkDown || k == sim.FaultNodeStop }
+func isDown(k fabric.FaultKind) bool { return k == fabric.FaultLinkDown || k == fabric.FaultNodeStop }
 
 // credit guards that credits are conserved on each lane of each link: a sender never
 // has more than the receiver has room for, and at rest it has all of it again.
@@ -154,11 +154,11 @@ const dropsName = "drops"
 // Rest holds every counter of drops against what can explain it.
 func (d *drops) Rest() {
 	count := d.sim.FaultCounts()
-	down := count[sim.FaultLinkDown]+count[sim.FaultNodeStop] > 0
+	down := count[fabric.FaultLinkDown]+count[fabric.FaultNodeStop] > 0
 	life := d.sc.HOQ > 0 || d.sc.Life > 0
 	crossing := d.crossing && d.sc.Enforce
 	explained := map[link.Reason]bool{
-		link.Physical: count[sim.FaultCorrupt] > 0, link.NotReady: down, link.Inactive: down, link.LinkDown: down,
+		link.Physical: count[fabric.FaultCorrupt] > 0, link.NotReady: down, link.Inactive: down, link.LinkDown: down,
 		link.HOQLife: life, link.SwitchLife: life, link.VLStalled: life,
 		link.PKeyIn: crossing, link.PKeyOut: crossing,
 		link.UnknownDLID: d.misused[workload.WrongLID] > 0 || d.grouped && d.deserted(), link.NoMember: d.grouped,

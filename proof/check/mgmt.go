@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"softib/driver/sim"
+	"softib/fabric"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/sm"
@@ -67,7 +68,7 @@ type MgmtFault struct {
 	Ruler   int // of Managers
 	// Forgets says that the manager comes back without what it had saved; Stays that it does not come back.
 	Forgets, Stays bool
-	Harm           sim.Faults
+	Harm           fabric.Faults
 }
 
 func (f *MgmtFault) String() string {

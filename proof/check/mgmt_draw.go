@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"softib/driver/sim"
+	"softib/fabric"
 	"softib/proto/ib"
 	"softib/proto/topo"
 )
@@ -108,7 +108,7 @@ func (sc *Management) drawFaults(rng *rand.Rand, g *topo.Graph) {
 			switch rng.IntN(12) {
 			case 0, 1:
 				f.Kind = LoseMADs
-				f.Harm = sim.Faults{MgmtOnly: true, DelayMax: ib.Time(1+rng.IntN(300)) * ib.Microsecond}
+				f.Harm = fabric.Faults{MgmtOnly: true, DelayMax: ib.Time(1+rng.IntN(300)) * ib.Microsecond}
 				for _, p := range []*float64{&f.Harm.Drop, &f.Harm.Drop, &f.Harm.Corrupt, &f.Harm.Duplicate,
 					&f.Harm.Delay} {
 					if rng.IntN(2) == 0 {

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"softib/driver/sim"
+	"softib/fabric"
 	"softib/node/hca"
 	"softib/node/link"
 	"softib/proto/ib"
@@ -255,7 +256,7 @@ func (r *reign) mend(i int) {
 	}
 	switch f.Kind {
 	case LoseMADs:
-		r.harm(f, sim.Faults{})
+		r.harm(f, fabric.Faults{})
 	case FlapCable:
 		if !r.pulled[f.Cable] {
 			r.note("cable %d is plugged in again", f.Cable)
@@ -264,7 +265,7 @@ func (r *reign) mend(i int) {
 	}
 }
 
-func (r *reign) harm(f *MgmtFault, h sim.Faults) {
+func (r *reign) harm(f *MgmtFault, h fabric.Faults) {
 	for i, c := range r.cables {
 		if f.Cable == AllCables || f.Cable == i {
 			r.sim.SetFaults(c.A, h)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"softib/driver/sim"
+	"softib/fabric"
 	"softib/proto/ib"
 )
 
@@ -23,9 +23,11 @@ func TestManagement(t *testing.T) {
 	}
 	m := &r.Tally.Mgmt
 	t.Logf("%d seeds in %v: %+v", r.Done, r.Elapsed, *m)
-	for _, k := range []sim.FaultKind{
-		sim.FaultDrop, sim.FaultCorrupt, sim.FaultDuplicate, sim.FaultDelay, sim.FaultLinkDown, sim.FaultLinkUp,
-		sim.FaultLostInFlight, sim.FaultReboot, sim.FaultMute, sim.FaultManagerStart, sim.FaultManagerStop,
+	for _, k := range []fabric.FaultKind{
+		fabric.FaultDrop, fabric.FaultCorrupt, fabric.FaultDuplicate, fabric.FaultDelay, fabric.FaultLinkDown,
+		fabric.FaultLinkUp,
+		fabric.FaultLostInFlight, fabric.FaultReboot, fabric.FaultMute, fabric.FaultManagerStart,
+		fabric.FaultManagerStop,
 	} {
 		if r.Tally.Faults[k] == 0 {
 			t.Errorf("fault %v: never happened in %d seeds", k, r.Done)

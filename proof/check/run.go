@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"softib/driver/sim"
+	"softib/fabric"
 	"softib/proof/workload"
 	"softib/proto/ib"
 )
@@ -79,7 +80,7 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 	part := &partition{scene: c}
 	g := sc.graph()
 	var rec *recorder
-	var sink sim.Sink
+	var sink fabric.Sink
 	if opt.record > 0 || sc.Enforce || opt.capture != nil {
 		rec = &recorder{scene: c, part: part, graph: g, max: opt.record, flows: opt.flows}
 		if opt.capture != nil {

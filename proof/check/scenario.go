@@ -6,6 +6,7 @@ import (
 
 	"softib/driver/machine"
 	"softib/driver/sim"
+	"softib/fabric"
 	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proof/workload"
@@ -60,7 +61,7 @@ type Fault struct {
 	// Cable is an index of the graph's cables, AllCables for all of them; Host is one
 	// of its hosts.
 	Cable, Host int
-	Harm        sim.Faults
+	Harm        fabric.Faults
 }
 
 // AllCables as a Fault's Cable.
@@ -230,7 +231,7 @@ func (sc *Scenario) drawFaults(rng *rand.Rand, g *topo.Graph) {
 			f.Kind = Stop
 		default:
 			f.For = ib.Time(20+rng.IntN(2000)) * ib.Microsecond
-			f.Harm = sim.Faults{
+			f.Harm = fabric.Faults{
 				Drop: sometimes(2), Corrupt: sometimes(4), Duplicate: sometimes(4), Delay: sometimes(4),
 				Reorder: sometimes(4), FCLoss: sometimes(4), DelayMax: ib.Time(1+rng.IntN(40)) * ib.Microsecond,
 			}
@@ -247,7 +248,7 @@ func (sc *Scenario) drawFaults(rng *rand.Rand, g *topo.Graph) {
 
 // build makes the simulation of a scenario, up and routed, with its faults
 // planned.
-func (sc *Scenario) build(g *topo.Graph, sink sim.Sink, wireExact bool) (world, error) {
+func (sc *Scenario) build(g *topo.Graph, sink fabric.Sink, wireExact bool) (world, error) {
 	if sc.Machine == nil {
 		s, err := sc.buildFabric(g, sink, wireExact, nil)
 		return world{Fabric: workload.Bare{Sim: s}, sim: s, next: s.Next, hash: s.TraceHash}, err
@@ -270,7 +271,7 @@ type world struct {
 	hash    func() uint64
 }
 
-func (sc *Scenario) buildFabric(g *topo.Graph, sink sim.Sink, wireExact bool,
+func (sc *Scenario) buildFabric(g *topo.Graph, sink fabric.Sink, wireExact bool,
 	newHost func(*topo.Node) sim.Host) (*sim.Sim, error) {
 	mtuBlocks := (sc.MTU.Bytes() + 124 + 2 + link.BlockSize - 1) / link.BlockSize
 	s, err := sim.New(g, sim.Config{
@@ -342,7 +343,7 @@ func (sc *Scenario) plan(s *sim.Sim, f *Fault, cables []topo.Cable) {
 	for _, c := range cables {
 		for _, ref := range [2]topo.PortRef{c.A, c.B} {
 			s.PlanFaults(f.At, ref, f.Harm)
-			s.PlanFaults(f.At+f.For, ref, sim.Faults{})
+			s.PlanFaults(f.At+f.For, ref, fabric.Faults{})
 		}
 	}
 }

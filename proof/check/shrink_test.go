@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"softib/driver/sim"
+	"softib/fabric"
 	"softib/proto/ib"
 )
 
@@ -16,7 +16,7 @@ func TestShrink(t *testing.T) {
 		sc = Draw(seed, 3)
 	}
 	for i := range sc.graph().NumCables() {
-		sc.Faults = append(sc.Faults, Fault{Cable: i, For: ib.Millisecond, Harm: sim.Faults{Drop: 0.03}})
+		sc.Faults = append(sc.Faults, Fault{Cable: i, For: ib.Millisecond, Harm: fabric.Faults{Drop: 0.03}})
 	}
 	res := Run(&sc)
 	if !res.Failed() {

@@ -1,7 +1,7 @@
 package check
 
 import (
-	"softib/driver/sim"
+	"softib/fabric"
 	"softib/node/hca"
 	"softib/node/link"
 	"softib/proof/workload"
@@ -16,7 +16,7 @@ type Tally struct {
 	Received [hca.NumWCStatus]uint64                  // receive completions
 	Misuse   [workload.NumMisuse]uint64               // posted
 	Events   [hca.NumEventType]uint64                 // asynchronous events
-	Faults   [sim.NumFaultKind]uint64                 // injected
+	Faults   [fabric.NumFaultKind]uint64              // injected
 	Drops    [link.NumReason]uint64                   // by the links and switches
 	HostDrop [hca.NumDrop]uint64                      // by the adapters
 	// What adapters did about it.

@@ -1,4 +1,4 @@
-package sim
+package fabric
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ type CreditError struct {
 }
 
 func (e *CreditError) Error() string {
-	return fmt.Sprintf("sim: %v: credit of VL%d from node %d[%d] to node %d[%d]: %s is %d, want %d",
+	return fmt.Sprintf("fabric: %v: credit of VL%d from node %d[%d] to node %d[%d]: %s is %d, want %d",
 		e.Time, e.VL, e.From.Node, e.From.Port, e.To.Node, e.To.Port, e.What, e.Got, e.Want)
 }
 
@@ -54,14 +54,14 @@ type inventory struct {
 	fcs    [][ib.NumVL]bool // a flow-control packet is on its way
 }
 
-func (s *Sim) takeInventory() inventory {
-	n := len(s.ports)
+func (e *Engine) takeInventory() inventory {
+	n := len(e.ports)
 	v := inventory{make([][ib.NumVL]int, n), make([][ib.NumVL]int, n), make([][ib.NumVL]bool, n)}
-	s.q.each(func(d uint64) {
+	e.q.each(func(d uint64) {
 		place, arg := uint32(d>>32)&0xFFFFFF, uint32(d)
 		switch kind(d >> 56) {
 		case evArrive:
-			f := s.pool.At(arg)
+			f := e.pool.At(arg)
 			if f.Flags&link.BadVCRC == 0 {
 				v.flying[place][f.LRH.VL&15] += int(f.Blocks)
 			}
@@ -71,18 +71,18 @@ func (s *Sim) takeInventory() inventory {
 			c := unpackClaim(arg)
 			v.hold(place, c)
 		case evLate:
-			h := s.faults.held[arg]
+			h := e.faults.held[arg]
 			v.hold(h.at, ibswitch.Claim{VL: h.f.InVL, Blocks: h.f.Blocks})
 		}
 	})
 	var claims []ibswitch.Claim
-	for node, sw := range s.switches {
+	for node, sw := range e.switches {
 		if sw == nil {
 			continue
 		}
 		claims = sw.AppendClaims(claims[:0])
 		for _, c := range claims {
-			v.hold(s.firstEnd[node], c)
+			v.hold(e.first[node], c)
 		}
 	}
 	return v
@@ -98,18 +98,18 @@ func (v *inventory) hold(first uint32, c ibswitch.Claim) {
 }
 
 // Credits is the state of every lane of every cable that is up.
-func (s *Sim) Credits() []LinkCredit {
-	inv := s.takeInventory()
+func (e *Engine) Credits() []LinkCredit {
+	inv := e.takeInventory()
 	var list []LinkCredit
-	for at, p := range s.ports {
-		if p.Site.Peer == noEnd || p.State() < ib.PortInit {
+	for at, p := range e.ports {
+		if p.Site.Peer == NoEnd || p.State() < ib.PortInit {
 			continue
 		}
-		q := s.ports[p.Site.Peer]
+		q := e.ports[p.Site.Peer]
 		for vl := ib.VL(0); vl < ib.VL(p.OperVLs()); vl++ {
 			tx, rx := p.Credit(vl), q.Credit(vl)
 			list = append(list, LinkCredit{
-				From: s.ref(uint32(at)), To: s.ref(p.Site.Peer), VL: vl,
+				From: e.Ref(uint32(at)), To: e.Ref(p.Site.Peer), VL: vl,
 				Available: tx.Available(), InFlight: inv.flying[p.Site.Peer][vl], Occupied: int(rx.Occupied),
 				Untold: int(rx.Limit()-tx.FCCL) & wire.CreditMask, Size: int(rx.Size),
 				Healing: p.Refreshing() || q.Refreshing(),
@@ -124,18 +124,18 @@ func (s *Sim) Credits() []LinkCredit {
 // exists, and the sender's limit is one that the receiver told. Cables on which
 // something was lost lately are left out, since flow control is putting them right.
 // Every violation is a *CreditError in what errors.Join joins.
-func (s *Sim) Audit() error {
-	inv := s.takeInventory()
+func (e *Engine) Audit() error {
+	inv := e.takeInventory()
 	var errs []error
-	for at, p := range s.ports {
-		if p.Site.Peer == noEnd || p.State() < ib.PortInit {
+	for at, p := range e.ports {
+		if p.Site.Peer == NoEnd || p.State() < ib.PortInit {
 			continue
 		}
-		q := s.ports[p.Site.Peer]
+		q := e.ports[p.Site.Peer]
 		for vl := range ib.NumVL {
 			bad := func(what string, got, want int) {
 				if got != want {
-					errs = append(errs, &CreditError{s.now, s.ref(uint32(at)), s.ref(p.Site.Peer), ib.VL(vl), what, got,
+					errs = append(errs, &CreditError{e.now, e.Ref(uint32(at)), e.Ref(p.Site.Peer), ib.VL(vl), what, got,
 						want})
 				}
 			}
@@ -155,17 +155,17 @@ func (s *Sim) Audit() error {
 
 // AtRest checks that nothing is left over in a fabric in which nothing happens
 // any more: no packet in use, no buffer occupied, every credit back.
-func (s *Sim) AtRest() error {
+func (e *Engine) AtRest() error {
 	var errs []error
-	if n := s.pool.InUse(); n != 0 {
-		errs = append(errs, fmt.Errorf("sim: %v: %d packets are left in the fabric: want none", s.now, n))
+	if n := e.pool.InUse(); n != 0 {
+		errs = append(errs, fmt.Errorf("fabric: %v: %d packets are left in the fabric: want none", e.now, n))
 	}
-	for _, c := range s.Credits() {
+	for _, c := range e.Credits() {
 		if c.Occupied != 0 || c.InFlight != 0 || c.Available+c.Untold != c.Size {
-			errs = append(errs, &CreditError{s.now, c.From, c.To, c.VL, "available and untold", c.Available + c.Untold,
+			errs = append(errs, &CreditError{e.now, c.From, c.To, c.VL, "available and untold", c.Available + c.Untold,
 				c.Size})
 		}
 	}
-	errs = append(errs, s.Audit())
+	errs = append(errs, e.Audit())
 	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-package sim
+package fabric
 
 import (
 	"errors"
@@ -24,8 +24,12 @@ type Faults struct {
 	DelayMax  ib.Time // 0 is 10 us
 	// BER is the bit error rate of the cable.
 	BER float64
-	// MgmtOnly spares all packets but those of management: to the queue pairs 0 and 1.
-	MgmtOnly bool
+	// MgmtOnly spares all packets but those of management: to the queue pairs 0 and 1. SpareFC spares flow control.
+	MgmtOnly, SpareFC bool
+	// Lag is how much longer everything takes, flow control too.
+	Lag ib.Time
+	// Rate is how many bits leave in a second where cables are Instant; 0 is any number.
+	Rate int64
 }
 
 // DefaultDelayMax is how late a delayed packet is at most.
@@ -92,36 +96,20 @@ type cable struct {
 	f    Faults
 	bits float64 // until the next bit error
 	last ib.Time // when the last packet arrives: the next comes no earlier
+	done Harm
 }
+
+// Harm is what a cable has done to packets that left one port.
+type Harm struct{ Dropped, Corrupted uint64 }
 
 // faultState is what the driver keeps of faults.
 type faultState struct {
 	log    []FaultRecord
 	counts [NumFaultKind]uint64
-	plans  []plan
 	held   []heldFrame
 	free   []uint32
 	down   map[uint32]bool // ends whose cable is pulled
 }
-
-// plan is something that will be done at a time.
-type plan struct {
-	do  planKind
-	ref topo.PortRef
-	f   Faults
-	d   ib.Time
-}
-
-type planKind uint8
-
-const (
-	planDown planKind = iota
-	planUp
-	planStop
-	planFaults
-	planReboot
-	planMute
-)
 
 // heldFrame is a UD packet that others overtake.
 type heldFrame struct {
@@ -130,96 +118,152 @@ type heldFrame struct {
 }
 
 // FaultLog lists the injected faults in order. It is the simulation's own.
-func (s *Sim) FaultLog() []FaultRecord { return s.faults.log }
+func (e *Engine) FaultLog() []FaultRecord { return e.faults.log }
 
 // FaultCounts counts the injected faults by kind.
-func (s *Sim) FaultCounts() [NumFaultKind]uint64 { return s.faults.counts }
+func (e *Engine) FaultCounts() [NumFaultKind]uint64 { return e.faults.counts }
 
-func (s *Sim) logFault(k FaultKind, at uint32, f *link.Frame) {
-	s.faults.counts[k]++
-	r := FaultRecord{Time: s.now, Kind: k, Port: s.ref(at)}
+// LogFault notes that something was done, by the engine or by its driver.
+func (e *Engine) LogFault(k FaultKind, at uint32, f *link.Frame) {
+	e.faults.counts[k]++
+	e.Mix(uint64(e.now) ^ uint64(k)<<56 ^ uint64(at)<<32)
+	if !e.cfg.Logs {
+		return
+	}
+	r := FaultRecord{Time: e.now, Kind: k, Port: e.Ref(at)}
 	if f != nil {
 		p := f.Sync()
 		r.DLID, r.SLID, r.Opcode, r.DestQP, r.PSN = p.LRH.DLID, p.LRH.SLID, p.BTH.Opcode, p.BTH.DestQP, p.BTH.PSN
 	}
-	s.faults.log = append(s.faults.log, r)
-	s.mix(uint64(s.now) ^ uint64(k)<<56 ^ uint64(at)<<32)
+	e.faults.log = append(e.faults.log, r)
 }
 
 // SetFaults sets what happens to packets that leave a port from now on.
-func (s *Sim) SetFaults(ref topo.PortRef, f Faults) {
-	at := s.firstEnd[ref.Node] + uint32(ref.Port)
-	p := s.ports[at]
-	if p.Site.Peer == noEnd {
+func (e *Engine) SetFaults(at uint32, f Faults) {
+	p := e.ports[at]
+	if p.Site.Peer == NoEnd && p.Site.Flags&endOutside == 0 {
 		return
 	}
 	if f.DelayMax == 0 {
 		f.DelayMax = DefaultDelayMax
 	}
-	c := s.cables[at]
+	c, none := e.cables[at], f == Faults{DelayMax: f.DelayMax}
 	if c == nil {
-		if f == (Faults{DelayMax: f.DelayMax}) {
+		if none {
 			return
 		}
 		c = &cable{}
-		s.cables[at] = c
+		e.cables[at] = c
 		p.Site.Flags |= endFaulty
 	}
+	if none {
+		c.done = Harm{}
+	}
 	c.f = f
-	c.bits = s.errorDistance(f.BER)
+	c.bits = e.errorDistance(f.BER)
 }
 
-// SetFaultsAll sets the same faults in both directions of every cable.
-func (s *Sim) SetFaultsAll(f Faults) {
-	for i := range s.ports {
-		s.SetFaults(s.ref(uint32(i)), f)
+// HarmAt is what the cable has done to packets that left a port, since it has had faults without a break.
+func (e *Engine) HarmAt(at uint32) Harm {
+	if c := e.cables[at]; c != nil {
+		return c.done
 	}
+	return Harm{}
+}
+
+// rateTime is how long so many bytes take to leave a port whose cable is Instant. It keeps out of the way of others.
+//
+//go:noinline
+func (e *Engine) rateTime(at uint32, bytes uint16) ib.Time {
+	if c := e.cables[at]; c != nil && c.f.Rate > 0 {
+		return ib.Time(float64(bytes) * 8 / float64(c.f.Rate) * float64(ib.Second))
+	}
+	return 0
 }
 
 // errorDistance draws how many bits pass before the next error.
-func (s *Sim) errorDistance(ber float64) float64 {
+func (e *Engine) errorDistance(ber float64) float64 {
 	if ber <= 0 {
 		return math.Inf(1)
 	}
-	return -math.Log(1-s.rng.Float64()) / ber
+	return -math.Log(1-e.cfg.Rand.Float64()) / ber
 }
 
 // chance draws whether something of probability p happens.
-func (s *Sim) chance(p float64) bool { return p > 0 && s.rng.Float64() < p }
+func (e *Engine) chance(p float64) bool { return p > 0 && e.cfg.Rand.Float64() < p }
+
+// loses draws whether a packet vanishes on a cable.
+func (e *Engine) loses(c *cable) bool {
+	if !e.chance(c.f.Drop) {
+		return false
+	}
+	c.done.Dropped++
+	return true
+}
+
+// flips draws whether so many bytes have bits flipped on a cable, which its far end sees as symbol errors.
+func (e *Engine) flips(c *cable, p *link.Port, bytes int) bool {
+	if c.bits -= float64(bytes) * 8; c.bits >= 0 {
+		return false
+	}
+	for c.bits < 0 {
+		c.bits += e.errorDistance(c.f.BER)
+		if p.Site.Peer != NoEnd {
+			e.ports[p.Site.Peer].SymbolError()
+		}
+	}
+	return true
+}
+
+// Strike draws what becomes of so many bytes which leave a port and go another way than through the engine, and reports
+// whether the cable spares them. Those with bit errors the far end counts.
+func (e *Engine) Strike(at uint32, bytes int) bool {
+	c, p := e.cables[at], e.ports[at]
+	if c == nil {
+		return true
+	}
+	if e.loses(c) {
+		return false
+	}
+	if e.flips(c, p, bytes) {
+		c.done.Corrupted++
+		e.ports[p.Site.Peer].Count(link.Physical)
+		return false
+	}
+	return true
+}
 
 // harm does to a packet what the cable does. It reports whether the packet is gone.
 // t is when it arrives.
-func (s *Sim) harm(at uint32, p *link.Port, f *link.Frame, t *ib.Time) bool {
-	c := s.cables[at]
+func (e *Engine) harm(at uint32, p *link.Port, f *link.Frame, t *ib.Time) bool {
+	c := e.cables[at]
+	*t += c.f.Lag
 	if c.f.MgmtOnly && f.Packet.BTH.DestQP > ib.QPNGSI {
 		*t = max(*t, c.last)
 		c.last = *t
 		return false
 	}
-	if s.chance(c.f.Drop) {
-		s.logFault(FaultDrop, at, f)
-		s.lossy(at, p)
-		if s.cfg.Sink != nil {
-			s.traceDrop(at, f, trace.Fault)
+	if e.loses(c) {
+		e.LogFault(FaultDrop, at, f)
+		e.lossy(at, p)
+		if e.sink != nil {
+			e.traceDrop(at, f, trace.Fault)
 		}
-		s.pool.Put(f)
+		e.end(f)
 		return true
 	}
-	flipped := s.chance(c.f.Corrupt)
-	if c.bits -= float64(f.Bytes) * 8; c.bits < 0 {
-		c.bits = s.errorDistance(c.f.BER)
-		s.ports[p.Site.Peer].SymbolError()
-		flipped = true
+	inside := e.chance(c.f.Corrupt)
+	flipped := e.flips(c, p, int(f.Bytes))
+	if (inside || flipped) && f.Flags&(link.BadVCRC|link.BadICRC) == 0 {
+		c.done.Corrupted++
+		e.corrupt(at, p, f, inside)
 	}
-	if flipped && f.Flags&(link.BadVCRC|link.BadICRC) == 0 {
-		s.corrupt(at, p, f)
+	if e.chance(c.f.Duplicate) {
+		e.duplicate(at, p, f)
 	}
-	if s.chance(c.f.Duplicate) {
-		s.duplicate(at, p, f)
-	}
-	if s.chance(c.f.Delay) {
-		s.logFault(FaultDelay, at, f)
-		*t += ib.Time(s.rng.Int64N(int64(c.f.DelayMax)))
+	if e.chance(c.f.Delay) {
+		e.LogFault(FaultDelay, at, f)
+		*t += ib.Time(e.cfg.Rand.Int64N(int64(c.f.DelayMax)))
 	}
 	// What was sent later comes later: a cable does not reorder.
 	*t = max(*t, c.last)
@@ -228,38 +272,38 @@ func (s *Sim) harm(at uint32, p *link.Port, f *link.Frame, t *ib.Time) bool {
 }
 
 // harmFC does to a flow-control packet what the cable does.
-func (s *Sim) harmFC(at uint32, p *link.Port, t *ib.Time) bool {
-	c := s.cables[at]
-	bad := false
-	if c.bits -= float64(wire.LinkPacketSize * 8); c.bits < 0 {
-		c.bits = s.errorDistance(c.f.BER)
-		s.ports[p.Site.Peer].SymbolError()
-		s.ports[p.Site.Peer].Count(link.Physical) // its LPCRC fails there
-		bad = true
-	}
-	if bad || s.chance(c.f.FCLoss) {
-		s.logFault(FaultFCLoss, at, nil)
-		s.lossy(at, p)
-		return true
+func (e *Engine) harmFC(at uint32, p *link.Port, t *ib.Time) bool {
+	c := e.cables[at]
+	*t += c.f.Lag
+	if !c.f.SpareFC {
+		bad := e.flips(c, p, wire.LinkPacketSize)
+		if bad && p.Site.Peer != NoEnd {
+			e.ports[p.Site.Peer].Count(link.Physical) // its LPCRC fails there
+		}
+		if bad || e.chance(c.f.FCLoss) {
+			e.LogFault(FaultFCLoss, at, nil)
+			e.lossy(at, p)
+			return true
+		}
 	}
 	*t = max(*t, c.last-p.Site.Delay)
 	return false
 }
 
 // corrupt flips up to three bits of the packet's bytes, and lets the CRCs judge. One
-// time in four the fault is inside a node: the link's CRC is made after it,
+// time in four, where that may be, the fault is inside a node: the link's CRC is made after it,
 // and only the end-to-end one can tell.
-func (s *Sim) corrupt(at uint32, p *link.Port, f *link.Frame) {
-	s.logFault(FaultCorrupt, at, f)
-	b := f.Sync().Append(s.scratch[:0])
-	s.scratch = b
-	inside := s.rng.IntN(4) == 0 && f.LRH.LNH >= wire.LNHLocal
+func (e *Engine) corrupt(at uint32, p *link.Port, f *link.Frame, inside bool) {
+	e.LogFault(FaultCorrupt, at, f)
+	b := f.Sync().Append(e.scratch[:0])
+	e.scratch = b
+	inside = inside && e.cfg.Rand.IntN(4) == 0 && f.LRH.LNH >= wire.LNHLocal
 	lo, hi := 0, len(b)
 	if inside {
 		lo, hi = f.Packet.HeaderSize()-4, len(b)-wire.VCRCSize // not what a switch may change
 	}
-	for range 1 + s.rng.IntN(3) {
-		i := lo*8 + s.rng.IntN((hi-lo)*8)
+	for range 1 + e.cfg.Rand.IntN(3) {
+		i := lo*8 + e.cfg.Rand.IntN((hi-lo)*8)
 		b[i/8] ^= 1 << (i % 8)
 	}
 	if inside {
@@ -267,8 +311,8 @@ func (s *Sim) corrupt(at uint32, p *link.Port, f *link.Frame) {
 		v := wire.VCRC(b)
 		b = append(b, byte(v>>8), byte(v))
 	}
-	if s.cfg.Sink != nil {
-		s.traceBytes(at, b)
+	if e.sink != nil {
+		e.traceBytes(at, b)
 	}
 	was, vcrcOK := *f.Packet, wire.CheckVCRC(b) == nil
 	err := f.Packet.Parse(b)
@@ -283,106 +327,110 @@ func (s *Sim) corrupt(at uint32, p *link.Port, f *link.Frame) {
 		return
 	}
 	f.Flags |= link.BadVCRC
-	s.lossy(at, p)
+	e.lossy(at, p)
 }
 
 // duplicate queues a second copy at the port that the packet has just left,
 // so that it pays for its own credit.
-func (s *Sim) duplicate(at uint32, p *link.Port, f *link.Frame) {
+func (e *Engine) duplicate(at uint32, p *link.Port, f *link.Frame) {
 	if f.Flags&link.Copied != 0 {
 		return
 	}
-	g := s.pool.Get()
+	g := e.pool.Get()
 	g.CopyFrom(f)
-	g.InPort, g.Group, g.Arrived = 0, 0, s.now
-	if p.Enqueue(s.now, g, f.LRH.VL).IsDrop() {
-		s.pool.Put(g)
+	g.InPort, g.Group, g.Arrived = 0, 0, e.now
+	if p.Enqueue(e.now, g, f.LRH.VL).IsDrop() {
+		e.pool.Put(g)
 		return
 	}
-	s.logFault(FaultDuplicate, at, g)
+	e.LogFault(FaultDuplicate, at, g)
 }
 
 // holdBack keeps a UD packet in its receive buffer while others overtake it.
-func (s *Sim) holdBack(at uint32, c *cable, f *link.Frame) bool {
-	if f.Packet.BTH.Opcode.Service() != wire.UD || f.LRH.VL == ib.VLMgmt || !s.chance(c.f.Reorder) {
+func (e *Engine) holdBack(at uint32, c *cable, f *link.Frame) bool {
+	if f.Packet.BTH.Opcode.Service() != wire.UD || f.LRH.VL == ib.VLMgmt || !e.chance(c.f.Reorder) {
 		return false
 	}
-	s.logFault(FaultReorder, at, f)
-	s.hold(at, f, ib.Time(s.rng.Int64N(int64(c.f.DelayMax))))
+	e.LogFault(FaultReorder, at, f)
+	e.hold(at, f, ib.Time(e.cfg.Rand.Int64N(int64(c.f.DelayMax))))
 	return true
 }
 
 // hold keeps a packet in its receive buffer for a while.
-func (s *Sim) hold(at uint32, f *link.Frame, d ib.Time) {
+func (e *Engine) hold(at uint32, f *link.Frame, d ib.Time) {
 	var slot uint32
-	if n := len(s.faults.free); n > 0 {
-		slot = s.faults.free[n-1]
-		s.faults.free = s.faults.free[:n-1]
+	if n := len(e.faults.free); n > 0 {
+		slot = e.faults.free[n-1]
+		e.faults.free = e.faults.free[:n-1]
 	} else {
-		slot = uint32(len(s.faults.held))
-		s.faults.held = append(s.faults.held, heldFrame{})
+		slot = uint32(len(e.faults.held))
+		e.faults.held = append(e.faults.held, heldFrame{})
 	}
-	s.faults.held[slot] = heldFrame{f, at}
-	s.q.push(s.now+d, code(evLate, 0, slot))
+	e.faults.held[slot] = heldFrame{f, at}
+	e.q.push(e.now+d, code(evLate, 0, slot))
 }
 
 // late delivers a packet that was held back.
-func (s *Sim) late(slot uint32) {
-	h := s.faults.held[slot]
-	s.faults.held[slot] = heldFrame{}
-	s.faults.free = append(s.faults.free, slot)
-	s.accept(h.at, s.ports[h.at], h.f)
+func (e *Engine) late(slot uint32) {
+	h := e.faults.held[slot]
+	e.faults.held[slot] = heldFrame{}
+	e.faults.free = append(e.faults.free, slot)
+	e.note(Arrived, h.at, h.f.Index())
 }
 
 // refused notes that a port has not counted a packet which its neighbour has: the one is active, the other not yet, or
 // they have not the same lanes. Only a refresh tells the neighbour.
-func (s *Sim) refused(at uint32, p *link.Port, f *link.Frame, r link.Reason) {
+func (e *Engine) refused(at uint32, p *link.Port, f *link.Frame, r link.Reason) {
 	if (r == link.NotReady || r == link.Malformed) && p.State() >= ib.PortInit && f.LRH.VL != ib.VLMgmt {
-		s.lossy(at, p)
+		e.lossy(at, p)
 	}
+	e.note(Refused, at, 0)
 }
 
 // lossy notes that credits went astray on a cable: both ends refresh until that
 // has healed.
-func (s *Sim) lossy(at uint32, p *link.Port) {
+func (e *Engine) lossy(at uint32, p *link.Port) {
 	for _, i := range [2]uint32{at, p.Site.Peer} {
-		p := s.ports[i]
-		if !p.Refreshing() {
-			p.SetRefresh(s.now, true)
+		if i == NoEnd {
+			continue
 		}
-		s.armRefresh(i)
+		p := e.ports[i]
+		if !p.Refreshing() {
+			p.SetRefresh(e.now, true)
+		}
+		e.armRefresh(i)
 	}
 }
 
-func (s *Sim) armRefresh(at uint32) {
-	p := s.ports[at]
+func (e *Engine) armRefresh(at uint32) {
+	p := e.ports[at]
 	if t := p.NextRefresh(); t != ib.Never && p.Site.Flags&endRefresh == 0 {
 		p.Site.Flags |= endRefresh
-		s.q.push(max(t, s.now), code(evRefresh, at, 0))
+		e.q.push(max(t, e.now+e.cfg.RefreshMin), code(evRefresh, at, 0))
 	}
 }
 
 // refresh tells a port's credits anew. The timer goes off when both ends know all
 // that the other has to tell; a further loss turns it on again.
-func (s *Sim) refresh(at uint32) {
-	p := s.ports[at]
+func (e *Engine) refresh(at uint32) {
+	p := e.ports[at]
 	p.Site.Flags &^= endRefresh
 	if p.Site.Flags&endStopped != 0 || p.State() < ib.PortInit {
 		return
 	}
-	if !s.cfg.AlwaysRefresh && s.agree(p, s.ports[p.Site.Peer]) {
-		p.SetRefresh(s.now, false)
+	if !e.cfg.AlwaysRefresh && p.Site.Peer != NoEnd && agree(p, e.ports[p.Site.Peer]) {
+		p.SetRefresh(e.now, false)
 		return
 	}
-	p.HandleTimeout(s.now)
-	s.flush(at, p)
-	s.kick(at)
-	s.armRefresh(at)
+	p.HandleTimeout(e.now)
+	e.flush(at, p)
+	e.kick(at)
+	e.armRefresh(at)
 }
 
 // agree reports whether two ends of a cable have the same view of all credits,
 // which implies that no data flies between them.
-func (s *Sim) agree(p, q *link.Port) bool {
+func agree(p, q *link.Port) bool {
 	for vl := ib.VL(0); vl < ib.VLMgmt; vl++ {
 		a, b := p.Credit(vl), q.Credit(vl)
 		if a.FCTBS != b.ABR || b.FCTBS != a.ABR || a.FCCL != b.Advertised || b.FCCL != a.Advertised {

@@ -1,4 +1,4 @@
-package sim
+package fabric
 
 import (
 	"softib/node/link"
@@ -7,9 +7,9 @@ import (
 
 // rewrite turns a packet into bytes and back, so that what flies is what the
 // wire format can say.
-func (s *Sim) rewrite(f *link.Frame) {
-	s.scratch = f.Sync().Append(s.scratch[:0])
-	if err := f.Packet.Parse(s.scratch); err != nil {
+func (e *Engine) rewrite(f *link.Frame) {
+	e.scratch = f.Sync().Append(e.scratch[:0])
+	if err := f.Packet.Parse(e.scratch); err != nil {
 		// Engines only send what parses; a packet that does not is one that the
 		// receiver will refuse, by the flag.
 		f.Flags |= link.BadVCRC
@@ -20,9 +20,9 @@ func (s *Sim) rewrite(f *link.Frame) {
 }
 
 // rewriteFC does the same to a flow-control packet.
-func (s *Sim) rewriteFC(fc wire.LinkPacket) wire.LinkPacket {
-	s.scratch = fc.Append(s.scratch[:0])
-	got, _, err := wire.ParseLinkPacket(s.scratch)
+func (e *Engine) rewriteFC(fc wire.LinkPacket) wire.LinkPacket {
+	e.scratch = fc.Append(e.scratch[:0])
+	got, _, err := wire.ParseLinkPacket(e.scratch)
 	if err != nil {
 		panic(err) // a port has made a packet that the wire format cannot say
 	}

@@ -1,11 +1,11 @@
-package sim
+package fabric
 
 import "softib/proto/ib"
 
 // touch reads, for all events of the open bucket, the memory that handling them
 // will need. A fabric of a thousand hosts does not fit the inner caches; fetched
 // one after the other, misses would be most of the time that a hop takes.
-func (s *Sim) touch(events []event) {
+func (e *Engine) touch(events []event) {
 	v := uint64(0)
 	for i := range events {
 		d := events[i].d
@@ -13,9 +13,9 @@ func (s *Sim) touch(events []event) {
 		if k > evWake || k == evNone {
 			continue
 		}
-		v += uint64(s.ports[uint32(d>>32)&0xFFFFFF].Site.Flags)
+		v += uint64(e.ports[uint32(d>>32)&0xFFFFFF].Site.Flags)
 		if k == evArrive {
-			v += uint64(s.pool.At(uint32(d)).Blocks)
+			v += uint64(e.pool.At(uint32(d)).Blocks)
 		}
 	}
 	for i := range events {
@@ -24,18 +24,18 @@ func (s *Sim) touch(events []event) {
 		if k > evWake || k == evNone {
 			continue
 		}
-		p := s.ports[uint32(d>>32)&0xFFFFFF]
+		p := e.ports[uint32(d>>32)&0xFFFFFF]
 		switch {
 		case k == evWake:
 			v += p.TouchHead()
 		case k == evFC:
 			v += p.TouchTx(ib.VL(d >> 24 & 15))
 		case p.Site.Host < 0:
-			v += s.switches[p.Site.Node].Touch(p.Site.Num, s.pool.At(uint32(d)))
+			v += e.switches[p.Site.Node].Touch(p.Site.Num, e.pool.At(uint32(d)))
 		default:
-			f := s.pool.At(uint32(d))
+			f := e.pool.At(uint32(d))
 			v += p.TouchRx(f.LRH.VL) + uint64(f.Packet.BTH.Opcode)
 		}
 	}
-	s.warm = v
+	e.warm = v
 }

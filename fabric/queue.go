@@ -1,4 +1,4 @@
-package sim
+package fabric
 
 import (
 	"cmp"
@@ -39,7 +39,9 @@ type queue struct {
 	chunks []chunk
 	free   uint32
 	warm   ib.Time // see fetch
-	far    heap
+	// patient: time is the real one.
+	patient bool
+	far     heap
 
 	// What the width of a bucket is adapted by.
 	opened, popped, farPushed int
@@ -64,7 +66,8 @@ const (
 	ringBits  = 13
 	ringSize  = 1 << ringBits
 	ringMask  = ringSize - 1
-	firstWide = 7 // buckets of 128 ps
+	firstWide = 7  // buckets of 128 ps
+	realWide  = 20 // and of 1 us, where time is the real one
 	maxWide   = 40
 
 	// A bucket should hold a few events: more cost sorting.
@@ -134,15 +137,36 @@ func (q *queue) pushCur(t ib.Time, d uint64) {
 	q.cur[i] = event{t, d}
 }
 
-// peek is the time of the next event; false when there is none.
-func (q *queue) peek() (ib.Time, bool) {
-	if q.at == len(q.cur) && !q.open() {
-		return 0, false
-	}
-	return q.cur[q.at].t, true
+// due reports whether an event, which pop then takes, comes no later than limit.
+func (q *queue) due(limit ib.Time) bool {
+	return (q.at < len(q.cur) || q.openBy(limit)) && q.cur[q.at].t <= limit
 }
 
-// pop takes the event that peek has shown.
+// openBy opens the next bucket. In real time it opens none that lies behind limit, so that what is pushed meanwhile
+// finds its bucket still closed.
+func (q *queue) openBy(limit ib.Time) bool { return (!q.patient || q.next() <= limit) && q.open() }
+
+// next is when the first event comes; Never if there is none. It opens nothing.
+func (q *queue) next() ib.Time {
+	if q.at < len(q.cur) {
+		return q.cur[q.at].t
+	}
+	t := ib.Never
+	if q.n > 0 {
+		w := q.ring[q.nextUsed()&ringMask]
+		for i, n := w>>chunkBits, w&chunkMask; i != 0; i, n = q.chunks[i].prev, chunkLen {
+			for _, e := range q.chunks[i].ev[:n] {
+				t = min(t, e.t)
+			}
+		}
+	}
+	if len(q.far.a) > 0 {
+		t = min(t, q.far.a[0].t)
+	}
+	return t
+}
+
+// pop takes the next event of the open bucket, which has one.
 func (q *queue) pop() event {
 	e := q.cur[q.at]
 	q.at++

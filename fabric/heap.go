@@ -1,4 +1,4 @@
-package sim
+package fabric
 
 import "softib/proto/ib"
 

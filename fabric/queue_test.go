@@ -1,4 +1,4 @@
-package sim
+package fabric
 
 import (
 	"math/rand/v2"
@@ -45,7 +45,7 @@ func TestQueueOrder(t *testing.T) {
 				q.rebuild(uint(r.IntN(20)))
 			}
 			for range r.IntN(4) {
-				at, ok := q.peek()
+				at, ok := q.next(), q.due(ib.Never)
 				if ok != (len(want) > 0) {
 					t.Fatalf("seed %d: peek %v with %d events left", seed, ok, len(want))
 				}
@@ -81,7 +81,7 @@ func BenchmarkQueue(b *testing.B) {
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		q.peek()
+		q.due(ib.Never)
 		e := q.pop()
 		q.push(e.t+delays[i&4095], e.d)
 		i++

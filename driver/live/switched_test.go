@@ -1,0 +1,207 @@
+package live
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"softib/node/madrpc"
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/proto/topo"
+	"softib/proto/trace"
+	"softib/proto/wire"
+)
+
+// seen is a sink that keeps what it sees.
+type seen struct {
+	mu     sync.Mutex
+	events []trace.Event
+}
+
+func (s *seen) Write(e *trace.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, *e)
+	s.events[len(s.events)-1].Bytes = slices.Clone(e.Bytes)
+	return nil
+}
+
+// questions ask the same host's agent in the three ways that there are: by a directed route, by LID to QP0, and by LID
+// to QP1.
+func questions(t *testing.T, f *Fabric, s *Session, far topo.PortRef) []func(ib.Time) {
+	lid := f.lidOf(far.Node, 1)
+	way, err := f.Way(s.Ref(), lid, 0, ib.PKeyDefault)
+	if err != nil || way.End() != far {
+		t.Fatalf("no way to %v: %+v, %v", far, way, err)
+	}
+	var path []ib.PortNum
+	for _, h := range way.Hops {
+		path = append(path, h.Out.Port)
+	}
+	dr, smp, pm := registerAt(t, s, askDR), registerAt(t, s, askSMP), registerAt(t, s, askPM)
+	send := func(id madrpc.AgentID, m madrpc.Message) {
+		t.Helper()
+		if err := s.Send(id, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []func(ib.Time){
+		func(d ib.Time) {
+			send(dr, madrpc.Message{Env: smi(ib.LIDPermissive), Data: directed(mad.AttrNodeInfo, path...), Timeout: d})
+		},
+		func(d ib.Time) {
+			send(smp, madrpc.Message{Env: smi(lid), Data: request(mad.ClassSMLID, 1, mad.MethodGet, mad.AttrNodeInfo,
+				0),
+				Timeout: d})
+		},
+		func(d ib.Time) {
+			send(pm, madrpc.Message{Env: gsi(lid), Timeout: d,
+				Data: request(mad.ClassPerf, 1, mad.MethodGet, mad.AttrClassPortInfo, 0)})
+		},
+	}
+}
+
+// Datagrams of management take as long as the cables on their way, in both directions, and captures show both ends.
+func TestManagementDelayed(t *testing.T) {
+	const delay = 20 * time.Millisecond
+	f := managed(t, "fat-tree:radix=4,levels=2")
+	near, far := hostPort(f, 0), hostPort(f, 7)
+	s := openAt(t, f, near)
+	for i, ask := range questions(t, f, s, far) {
+		if err := f.SetFault(far, Fault{Delay: delay}); err != nil {
+			t.Fatal(err)
+		}
+		var got seen
+		stop, err := f.Capture([]topo.PortRef{far}, &got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := f.Counters(far)
+		start := time.Now()
+		ask(10 * ib.Second)
+		d := recvAt(t, s)
+		if took := time.Since(start); d.Kind != madrpc.Response || took < 2*delay {
+			t.Errorf("question %d: %v after %v, want an answer after %v", i, d.Kind, took, 2*delay)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		after := f.Counters(far)
+		if rx, tx := after[ib.PortRcvPkts]-before[ib.PortRcvPkts],
+			after[ib.PortXmitPkts]-before[ib.PortXmitPkts]; rx != 1 || tx != 1 {
+			t.Errorf("question %d: the port counts %d packets in and %d out, want 1 and 1", i, rx, tx)
+		}
+		if len(got.events) != 2 || got.events[0].Dir != trace.In || got.events[1].Dir != trace.Out {
+			t.Fatalf("question %d: captured %+v, want one packet in and one out", i, got.events)
+		}
+		var p wire.Packet
+		if err := p.Parse(got.events[1].Bytes); err != nil || len(p.Payload) != mad.Size ||
+			!mad.View(p.Payload).Method().IsResponse() || (p.LRH.VL == ib.VLMgmt) != (i < 2) {
+			t.Errorf("question %d: the answer on the wire is %+v, %v", i, p, err)
+		}
+		if err := f.ClearFault(far); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A slow cable lets datagrams pass one after the other.
+func TestManagementAtARate(t *testing.T) {
+	const rate, n = 1_000_000, 8
+	f := managed(t, "star:3")
+	near, far := hostPort(f, 0), hostPort(f, 2)
+	if err := f.SetFault(far, Fault{Rate: rate}); err != nil {
+		t.Fatal(err)
+	}
+	s := openAt(t, f, near)
+	bytes := mgmtWords*4 + wire.VCRCSize
+	for i, ask := range questions(t, f, s, far) {
+		start := time.Now()
+		for range n {
+			ask(10 * ib.Second)
+		}
+		for range n {
+			if d := recvAt(t, s); d.Kind != madrpc.Response {
+				t.Fatalf("question %d: %v", i, d.Kind)
+			}
+		}
+		// All questions, and the last answer after them.
+		if took, want := time.Since(start), time.Duration(bytes*8*(n+1))*time.Second/rate; took < want {
+			t.Errorf("question %d: %d answers after %v, want %v at least", i, n, took, want)
+		}
+	}
+}
+
+// Cables lose datagrams and flip their bits, and what they did is counted where it should be.
+func TestManagementLost(t *testing.T) {
+	f := managed(t, "star:3")
+	near, far := hostPort(f, 0), hostPort(f, 2)
+	s := openAt(t, f, near)
+	asks := questions(t, f, s, far)
+	for _, c := range []struct {
+		fault              Fault
+		dropped, corrupted uint64
+	}{{Fault{Drop: 1}, 3, 0}, {Fault{BER: 0.1}, 0, 3}} {
+		if err := f.SetFault(far, c.fault); err != nil {
+			t.Fatal(err)
+		}
+		before := f.Counters(far)
+		for i, ask := range asks {
+			ask(30 * ib.Millisecond)
+			if d := recvAt(t, s); d.Kind != madrpc.TimedOut {
+				t.Errorf("%+v: question %d: %v, want a timeout", c.fault, i, d.Kind)
+			}
+		}
+		is := f.Faults()[0]
+		if is.Dropped != c.dropped || is.Corrupted != c.corrupted {
+			t.Errorf("%+v: %d dropped, %d corrupted: want %d and %d", c.fault, is.Dropped, is.Corrupted, c.dropped,
+				c.corrupted)
+		}
+		after := f.Counters(far)
+		if n := after[ib.PortRcvErrors] - before[ib.PortRcvErrors]; n != c.corrupted {
+			t.Errorf("%+v: %d errors at the port, want %d", c.fault, n, c.corrupted)
+		}
+		if (after[ib.SymbolErrorCounter] > before[ib.SymbolErrorCounter]) != (c.corrupted > 0) {
+			t.Errorf("%+v: symbol errors went from %d to %d", c.fault, before[ib.SymbolErrorCounter],
+				after[ib.SymbolErrorCounter])
+		}
+		if err := f.ClearFault(far); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Everything is well again.
+	for i, ask := range asks {
+		ask(10 * ib.Second)
+		if d := recvAt(t, s); d.Kind != madrpc.Response {
+			t.Errorf("question %d after the faults: %v", i, d.Kind)
+		}
+	}
+}
+
+// A subnet comes up over cables that take their time, and a trap comes through.
+func TestBringUpDelayed(t *testing.T) {
+	g, err := topo.ParseSpec("star:3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := New(g, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for k := range 3 {
+		if err := f.SetFault(hostPort(f, k), Fault{Delay: time.Millisecond}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.BringUp(); err != nil {
+		t.Fatal(err)
+	}
+	for k := range 3 {
+		if st := f.port(hostPort(f, k)).link.State(); st != ib.PortActive || f.lidOf(hostPort(f, k).Node, 1) == 0 {
+			t.Errorf("host %d: %v", k, st)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package fabric
+
+import (
+	"softib/node/link"
+	"softib/proto/ib"
+	"softib/proto/trace"
+	"softib/proto/wire"
+)
+
+// Sink takes what happens on the cables: every packet as it begins to leave a port,
+// every flow-control packet, every drop. trace.Pcapng and trace.JSON are sinks.
+// The event and what it refers to are valid during the call only.
+//
+// tidy: calls out, a writer: nothing that it does comes back
+type Sink interface {
+	Write(*trace.Event) error
+}
+
+// SetSink turns the capture on, or off with nil.
+func (e *Engine) SetSink(k Sink) { e.sink = k }
+
+// Tap makes the sink see what arrives at a port too, or not any more.
+func (e *Engine) Tap(at uint32, on bool) { setFlag(&e.ports[at].Site.Flags, endTapped, on) }
+
+// SinkErr is the first error that the sink has returned; the capture ended there.
+func (e *Engine) SinkErr() error { return e.sinkErr }
+
+func (e *Engine) emit(ev *trace.Event) {
+	if err := e.sink.Write(ev); err != nil && e.sinkErr == nil {
+		e.sinkErr = err
+		e.sink = nil
+	}
+}
+
+func (e *Engine) tracePacket(start ib.Time, dir trace.Dir, p *link.Port, f *link.Frame) {
+	if e.sink != nil {
+		e.emit(&trace.Event{Time: start, Node: p.Site.Node, Port: p.Site.Num, Kind: trace.Packet, Dir: dir,
+			Packet: f.Sync()})
+	}
+}
+
+func (e *Engine) traceLink(p *link.Port, fc wire.LinkPacket) {
+	e.emit(&trace.Event{Time: e.now, Node: p.Site.Node, Port: p.Site.Num, Kind: trace.Link, Dir: trace.Out, Link: fc})
+}
+
+func (e *Engine) traceDrop(at uint32, f *link.Frame, r trace.Reason) {
+	site := &e.ports[at].Site
+	e.emit(&trace.Event{Time: e.now, Node: site.Node, Port: site.Num, Kind: trace.Drop, Reason: r, Packet: f.Sync()})
+}
+
+// traceBytes shows a packet as a fault has left it.
+func (e *Engine) traceBytes(at uint32, b []byte) {
+	if e.ports[at].Site.Peer == NoEnd {
+		return
+	}
+	site := &e.ports[e.ports[at].Site.Peer].Site
+	e.emit(&trace.Event{Time: e.now, Node: site.Node, Port: site.Num, Kind: trace.Packet, Dir: trace.In, Bytes: b,
+		Note: "corrupted on the way"})
+}
+
+// traceReasons says a link's reasons in the words of captures.
+var traceReasons = [link.NumReason]trace.Reason{
+	link.Physical: trace.BadVCRC, link.Malformed: trace.Malformed, link.Overrun: trace.NoCredit,
+	link.VL15Full: trace.VL15Full,
+	link.NotReady: trace.NotActive, link.PKeyIn: trace.InPKey, link.RawIn: trace.InPKey,
+	link.UnknownDLID: trace.NoRoute,
+	link.Looping:     trace.Loopback, link.NoMember: trace.NoRoute, link.BadVLMap: trace.BadVL,
+	link.Inactive:    trace.NotActive,
+	link.NeighborMTU: trace.TooLong, link.HOQLife: trace.HOQLife, link.SwitchLife: trace.Lifetime,
+	link.VLStalled: trace.HOQLife,
+	link.PKeyOut:   trace.OutPKey, link.RawOut: trace.OutPKey, link.LinkDown: trace.LinkDown,
+}

@@ -1,0 +1,356 @@
+package fabric
+
+import (
+	"softib/node/ibswitch"
+	"softib/node/link"
+	"softib/proto/ib"
+	"softib/proto/trace"
+	"softib/proto/wire"
+)
+
+// kind sorts events.
+type kind uint8
+
+const (
+	evNone    kind = iota // was cancelled
+	evArrive              // a packet is at a port; the argument is its frame
+	evFC                  // a flow-control packet is there; the argument is it
+	evWake                // the transmitter of a port is free
+	evPort                // a life time has expired at a port
+	evRefresh             // a port's credits are to be told anew
+	evRelease             // a receive buffer is free; the argument is the claim
+	evLate                // a packet that was held back in a host's buffer; the argument is its slot
+	evServe               // the agent of a switch has had its time for a packet; the place is a port
+	evTrain               // both ends of a cable have trained
+)
+
+// code packs an event: kind in 8 bits, place in 24, argument in 32.
+func code(k kind, place, arg uint32) uint64 {
+	return uint64(k)<<56 | uint64(place)<<32 | uint64(arg)
+}
+
+func packFC(fc wire.LinkPacket) uint32 {
+	return uint32(fc.Op)<<28 | uint32(fc.VL)<<24 | uint32(fc.FCTBS)<<12 | uint32(fc.FCCL)
+}
+
+func unpackFC(a uint32) wire.LinkPacket {
+	return wire.LinkPacket{
+		Op: wire.LinkOp(a >> 28), VL: ib.VL(a >> 24 & 15), FCTBS: uint16(a >> 12 & wire.CreditMask),
+		FCCL: uint16(a & wire.CreditMask),
+	}
+}
+
+func packClaim(c ibswitch.Claim) uint32 { return uint32(c.In)<<16 | uint32(c.VL)<<8 | uint32(c.Blocks) }
+
+func unpackClaim(a uint32) ibswitch.Claim {
+	return ibswitch.Claim{In: ib.PortNum(a >> 16), VL: ib.VL(a >> 8), Blocks: uint8(a)}
+}
+
+// Next is when the next event comes, Never if there is none.
+func (e *Engine) Next() ib.Time { return e.q.next() }
+
+// Due reports whether an event is due by now.
+func (e *Engine) Due(now ib.Time) bool { return e.q.due(now) }
+
+// Step lets the next event happen. It reports false when there is none.
+func (e *Engine) Step() bool {
+	if e.q.at == len(e.q.cur) && !e.q.open() {
+		return false
+	}
+	e.step()
+	return true
+}
+
+// Run lets events happen that come by limit, until one has left something to the driver. It reports false when there
+// is none.
+func (e *Engine) Run(limit ib.Time) bool {
+	for e.q.due(limit) {
+		e.step()
+		if len(e.notes) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// step lets the next event of the open bucket happen.
+func (e *Engine) step() {
+	if e.q.at == 0 {
+		e.touch(e.q.cur)
+	}
+	ev := e.q.pop()
+	e.now = max(e.now, ev.t)
+	place, arg := uint32(ev.d>>32)&0xFFFFFF, uint32(ev.d)
+	switch k := kind(ev.d >> 56); k {
+	case evNone:
+	case evArrive:
+		e.arrive(place, arg)
+	case evFC:
+		e.arriveFC(place, arg)
+	case evWake:
+		e.ports[place].Site.Flags &^= endWake
+		e.kick(place)
+	case evPort:
+		e.portTimeout(place)
+	case evRefresh:
+		e.refresh(place)
+	case evRelease:
+		p := e.ports[place]
+		if c := unpackClaim(arg); e.switches[p.Site.Node].Release(c) {
+			e.kickFC(p.Site.First + uint32(c.In))
+		}
+	case evLate:
+		e.late(arg)
+	case evServe:
+		e.note(Served, place, 0)
+	case evTrain:
+		e.trained(place)
+	default:
+		e.note(Kind(k), place, arg)
+	}
+}
+
+// Mix folds a word into the digest of the history.
+func (e *Engine) Mix(v uint64) {
+	h := (e.hash ^ v) * 0x9E3779B97F4A7C15
+	e.hash = h ^ h>>29
+}
+
+// MixFrame folds a packet that has arrived at a port into it.
+func (e *Engine) MixFrame(at uint32, f *link.Frame) {
+	l := &f.LRH
+	e.Mix(uint64(e.now) ^ uint64(at)<<40)
+	e.Mix(uint64(l.DLID)<<48 | uint64(l.SLID)<<32 | uint64(l.Length)<<16 | uint64(l.SL)<<8 | uint64(l.VL))
+}
+
+// arrive handles the packet that has reached a port.
+func (e *Engine) arrive(at, frame uint32) {
+	p := e.ports[at]
+	f := e.pool.At(frame)
+	if p.Site.Flags&endStopped != 0 {
+		e.Drop(at, f, link.NotReady)
+		return
+	}
+	if e.cfg.WireExact && f.Flags&(link.BadVCRC|link.BadICRC) == 0 {
+		e.rewrite(f)
+	}
+	e.hops++
+	e.MixFrame(at, f)
+	if p.Site.Flags&endTapped != 0 && f.Flags&link.BadVCRC == 0 {
+		e.tracePacket(e.now, trace.In, p, f)
+	}
+	if p.Site.Host >= 0 {
+		e.arriveHost(at, p, f)
+		return
+	}
+	sw := e.switches[p.Site.Node]
+	r := sw.Handle(e.now, p.Site.Num, f)
+	if r.Out != 0 {
+		e.kick(p.Site.First + uint32(r.Out))
+		return
+	}
+	if r.Reason.IsDrop() {
+		e.refused(at, p, f, r.Reason)
+		e.Drop(at, f, r.Reason)
+		if r.FC {
+			e.kickFC(at)
+		}
+		return
+	}
+	if r.Multicast {
+		e.kickOuts(p.Site.First, sw)
+	}
+	switch {
+	case r.Mgmt && e.cfg.AgentTime > 0:
+		e.q.push(e.now+e.cfg.AgentTime, code(evServe, at, 0))
+	case r.Mgmt:
+		e.note(Served, at, 0)
+	}
+}
+
+// arriveHost takes a packet in at the port of a host.
+func (e *Engine) arriveHost(at uint32, p *link.Port, f *link.Frame) {
+	if r := p.Receive(e.now, f); r != link.OK {
+		e.refused(at, p, f, r)
+		e.Drop(at, f, r)
+		return
+	}
+	if f.Flags&link.BadICRC != 0 {
+		e.Take(at, f)
+		e.Drop(at, f, p.Count(link.Physical))
+		return
+	}
+	if e.cfg.AgentTime > 0 && f.Packet.BTH.DestQP <= ib.QPNGSI {
+		e.hold(at, f, e.cfg.AgentTime)
+		return
+	}
+	if c := e.cables[p.Site.Peer]; len(e.cables) > 0 && c != nil && e.holdBack(at, c, f) {
+		return
+	}
+	e.note(Arrived, at, f.Index())
+}
+
+// kickOuts kicks the ports to which a multicast packet was queued.
+func (e *Engine) kickOuts(first uint32, sw *ibswitch.Switch) {
+	for out, ok := sw.PollOut(); ok; out, ok = sw.PollOut() {
+		e.kick(first + uint32(out))
+	}
+}
+
+// arriveFC handles a flow-control packet that has reached a port.
+func (e *Engine) arriveFC(at uint32, arg uint32) {
+	p := e.ports[at]
+	if p.Site.Flags&endStopped != 0 {
+		return
+	}
+	e.Mix(uint64(e.now) ^ uint64(at)<<40 ^ uint64(arg)<<8)
+	if p.HandleFC(e.now, unpackFC(arg)) {
+		e.kick(at)
+	}
+}
+
+// kick lets a port's transmitter do what it can, now or when it is free.
+func (e *Engine) kick(at uint32) {
+	p := e.ports[at]
+	if p.Site.Flags&endFresh != 0 {
+		e.freshen(at)
+	}
+	if e.now < p.BusyUntil() {
+		if p.Site.Flags&endWake == 0 && p.Pending() {
+			p.Site.Flags |= endWake
+			e.q.push(p.BusyUntil(), code(evWake, at, 0))
+		}
+		return
+	}
+	e.sendFC(at, p)
+	f, start, dur := p.PollTx(e.now)
+	if f == nil {
+		if p.Blocked() {
+			e.armPort(at, p)
+		}
+		return
+	}
+	e.send(at, p, f, start, dur)
+	if p.Pending() && p.Site.Flags&endWake == 0 {
+		p.Site.Flags |= endWake
+		e.q.push(p.BusyUntil(), code(evWake, at, 0))
+	}
+}
+
+// kickFC is kick for a port that has only gained a flow-control packet to send.
+func (e *Engine) kickFC(at uint32) {
+	p := e.ports[at]
+	if e.now < p.BusyUntil() {
+		if p.Site.Flags&endWake == 0 {
+			p.Site.Flags |= endWake
+			e.q.push(p.BusyUntil(), code(evWake, at, 0))
+		}
+		return
+	}
+	e.sendFC(at, p)
+}
+
+// sendFC puts the flow-control packets that are due on the cable.
+func (e *Engine) sendFC(at uint32, p *link.Port) {
+	for p.WantsFC() {
+		fc, t, ok := p.PollFC(e.now)
+		if !ok {
+			return
+		}
+		if p.Site.Flags&endInstant != 0 {
+			t = e.now
+			p.Occupy(t)
+		}
+		if e.sink != nil {
+			e.traceLink(p, fc)
+		}
+		if e.cfg.WireExact {
+			fc = e.rewriteFC(fc)
+		}
+		if p.Site.Flags&endFaulty != 0 && e.harmFC(at, p, &t) {
+			continue
+		}
+		if p.Site.Peer == NoEnd {
+			e.cross(at, t, 0, nil, fc)
+			continue
+		}
+		e.q.push(t+p.Site.Delay, code(evFC, p.Site.Peer, packFC(fc)))
+	}
+}
+
+// send puts a packet on the cable and gives back the buffer that it leaves.
+func (e *Engine) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time) {
+	slow := p.Site.Flags&endSlow != 0
+	if p.Site.Flags&endInstant != 0 {
+		dur = e.rateTime(at, f.Bytes)
+		slow = dur > 0
+		p.Occupy(start + dur)
+	}
+	if p.Site.Host < 0 {
+		// A way out that is slower than some way in empties the buffer
+		// later than the neighbour could fill it again.
+		sw := e.switches[p.Site.Node]
+		if slow {
+			if c, ok := sw.Detach(f); ok {
+				e.q.push(start+dur, code(evRelease, p.Site.First, packClaim(c)))
+			}
+		} else if in := sw.Left(f); in != 0 {
+			e.kickFC(p.Site.First + uint32(in))
+		}
+	}
+	if e.sink != nil {
+		e.tracePacket(start, trace.Out, p, f)
+	}
+	t := start + p.Site.Delay
+	if p.Site.Flags&endTail != 0 {
+		t += dur
+	}
+	vl := f.LRH.VL
+	if p.Site.Flags&endFaulty == 0 || !e.harm(at, p, f, &t) {
+		if p.Site.Peer == NoEnd {
+			e.cross(at, t, dur, f, wire.LinkPacket{})
+		} else {
+			e.q.push(t, code(evArrive, p.Site.Peer, f.Index()))
+		}
+	}
+	if p.Site.Host >= 0 {
+		e.note(Room, at, uint32(vl))
+	}
+}
+
+// armPort makes sure that an expiring life time will be noticed. Expiries only
+// move away while an event is pending, so that one event is enough.
+func (e *Engine) armPort(at uint32, p *link.Port) {
+	if p.Site.Flags&endTimer != 0 {
+		return
+	}
+	if t := p.NextExpiry(); t != ib.Never {
+		p.Site.Flags |= endTimer
+		e.q.push(max(t, e.now), code(evPort, at, 0))
+	}
+}
+
+// portTimeout lets a port drop what has expired.
+func (e *Engine) portTimeout(at uint32) {
+	p := e.ports[at]
+	p.Site.Flags &^= endTimer
+	if p.Site.Flags&endStopped != 0 {
+		return
+	}
+	p.HandleTimeout(e.now)
+	e.flush(at, p)
+	e.kick(at)
+	e.armPort(at, p)
+}
+
+// flush recycles what a port has given up.
+func (e *Engine) flush(at uint32, p *link.Port) {
+	for d, ok := p.PollDropped(); ok; d, ok = p.PollDropped() {
+		if p.Site.Host < 0 {
+			if in := e.switches[p.Site.Node].Left(d.Frame); in != 0 {
+				e.kickFC(p.Site.First + uint32(in))
+			}
+		}
+		e.Drop(at, d.Frame, d.Reason)
+	}
+}

@@ -1,0 +1,79 @@
+package fabric
+
+import (
+	"softib/node/link"
+	"softib/proto/ib"
+	"softib/proto/wire"
+)
+
+// Crossing is a packet, or a flow-control packet, that has left by a cable which ends outside.
+type Crossing struct {
+	// At is the port that it left by.
+	At uint32
+	// Start is when its first byte left, faults included, and Took how long it was until the last.
+	Start, Took ib.Time
+	// Frame is the packet, the driver's from now on; nil for flow control, which is FC.
+	Frame *link.Frame
+	FC    wire.LinkPacket
+}
+
+// outside is what the engine keeps of cables that end outside.
+type outside struct {
+	gates map[uint32]gate
+	out   []Crossing
+	at    int
+}
+
+// gate is what Retime has found for what comes in by a cable from outside: how long it takes besides, and whether it
+// counts as arrived with its last byte.
+type gate struct {
+	delay ib.Time
+	tail  bool
+}
+
+// JoinOutside puts a cable at a port whose far end is elsewhere, on which light takes so long. Its link is brought up
+// by StartTraining and LinkUp, like any other; the far end's driver does the same there.
+func (e *Engine) JoinOutside(at uint32, length ib.Time) {
+	if e.outside.gates == nil {
+		e.outside.gates = map[uint32]gate{}
+	}
+	e.ports[at].Site.Flags |= endOutside
+	e.plug(at, length)
+	e.outside.gates[at] = gate{length, true}
+}
+
+// cross puts what leaves by a cable that ends outside where PollOutside finds it.
+//
+//go:noinline
+func (e *Engine) cross(at uint32, start, took ib.Time, f *link.Frame, fc wire.LinkPacket) {
+	e.outside.out = append(e.outside.out, Crossing{At: at, Start: start, Took: took, Frame: f, FC: fc})
+}
+
+// PollOutside is the next packet that has left by a cable which ends outside.
+func (e *Engine) PollOutside() (Crossing, bool) {
+	o := &e.outside
+	if o.at == len(o.out) {
+		return Crossing{}, false
+	}
+	c := o.out[o.at]
+	if o.at++; o.at == len(o.out) {
+		clear(o.out)
+		o.out, o.at = o.out[:0], 0
+	}
+	return c, true
+}
+
+// HandleOutside takes in what has come to a port from outside: c is as it left the far end, with a frame of this
+// engine's pool. It arrives when the cable and the node have had their time, which must not be over.
+func (e *Engine) HandleOutside(at uint32, c Crossing) {
+	g := e.outside.gates[at]
+	t := c.Start + g.delay
+	if c.Frame == nil {
+		e.q.push(max(t, e.now), code(evFC, at, packFC(c.FC)))
+		return
+	}
+	if g.tail {
+		t += c.Took
+	}
+	e.q.push(max(t, e.now), code(evArrive, at, c.Frame.Index()))
+}
