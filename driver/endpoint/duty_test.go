@@ -12,7 +12,6 @@ type watchman struct {
 	now     ib.Time
 	nextAt  ib.Time // the attendant's next turn
 	bell    bool    // somebody is on duty, as peers see it
-	woken   bool
 	looked  uint32
 	packets int
 	turns   int

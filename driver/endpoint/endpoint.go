@@ -135,7 +135,7 @@ func (e *Endpoint) Address(mem []byte) uint64 {
 // Enter gives exclusive use of the engine until Leave.
 func (e *Endpoint) Enter() *hca.HCA {
 	e.mu.Lock()
-	e.unstage()
+	e.takeStaged()
 	return e.eng
 }
 
@@ -150,7 +150,7 @@ func (e *Endpoint) EnterToSend() *hca.HCA {
 func (e *Endpoint) Leave() {
 	e.owed = false
 	e.send()
-	e.unstage()
+	e.takeStaged()
 	e.finish()
 	e.mu.Unlock()
 }
@@ -331,7 +331,7 @@ func (e *Endpoint) take(cq *hca.CQ, turns int) {
 		}
 		return
 	}
-	if e.unstage() {
+	if e.takeStaged() {
 		e.finish() // to a queue pair that has failed they complete at once, and others may wait for that
 	}
 	c := e.duty.empty(turns)
@@ -456,7 +456,7 @@ func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
 	if c == nil {
 		return 0
 	}
-	e.unstage()
+	e.takeStaged()
 	now := e.about()
 	n := 0
 	for c != nil && n < drainMax {

@@ -58,8 +58,8 @@ func (e *Endpoint) Stage(post func(h *hca.HCA, staged *uint64)) {
 	e.mu.Unlock()
 }
 
-// unstage posts what was staged, and reports whether there was something.
-func (e *Endpoint) unstage() bool {
+// takeStaged posts what was staged, and reports whether there was something.
+func (e *Endpoint) takeStaged() bool {
 	if atomic.LoadUint64(&e.hint.staged) == 0 || e.postStaged == nil {
 		return false
 	}

@@ -27,7 +27,7 @@ func (e *Endpoint) send() {
 		}
 		if s.Loopback && block == e.block {
 			if e.eng.Emit(now, s, &e.scratch, e.space()) {
-				e.unstage()
+				e.takeStaged()
 				e.eng.HandlePacket(now, s.Port, &e.scratch)
 			}
 			continue

@@ -26,7 +26,7 @@ func (e *Endpoint) WaitCQ(ctx context.Context, cq *hca.CQ) error {
 // yet that came when it, or the attendant, looked at other queues.
 func (e *Endpoint) Arm(cq *hca.CQ, solicitedOnly bool) {
 	e.mu.Lock()
-	e.unstage() // to a queue pair that has failed they complete at once, and there may be no next call
+	e.takeStaged() // to a queue pair that has failed they complete at once, and there may be no next call
 	cq.ReqNotifyMissed(solicitedOnly)
 	e.leaveAlone()
 	e.mu.Unlock()

@@ -56,16 +56,16 @@ type Fabric struct {
 	agentIDs madrpc.AgentID
 	now      ib.Time // no later than the clock
 	// Nodes whose agents may have something to tell.
-	stirred    []bool
-	restless   []int
-	heraldBell chan struct{}
+	stirred  []bool
+	restless []int
+	trapBell chan struct{}
 	// Programs, how many channels they were given ever, and their ways to groups. Recent are those of this process that
 	// have found a way since something last changed.
 	procs     []*Process
 	recent    []*Process
 	groupWays map[*procRoute]*Process
 	channels  uint32
-	usherBell chan struct{}
+	waysBell  chan struct{}
 	probe     link.Frame
 	// What they have told of themselves: how long acknowledgements took, and how much was sent at once.
 	paths  map[hostPair]*pathTimes
@@ -124,7 +124,7 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes)),
 		services: map[topo.PortRef]*MgmtPort{}, groupWays: map[*procRoute]*Process{},
 		calls:   map[topo.PortRef]*call{},
-		stirred: make([]bool, len(g.Nodes)), heraldBell: make(chan struct{}, 1), usherBell: make(chan struct{}, 1)}
+		stirred: make([]bool, len(g.Nodes)), trapBell: make(chan struct{}, 1), waysBell: make(chan struct{}, 1)}
 	f.epoch.Store(1)
 	f.agents = make([]*agent.Agent, len(g.Nodes))
 	// Hosts and switches know nothing of each other yet, and at ten thousand of them the second core pays.
@@ -144,8 +144,8 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 		h.syncPorts()
 	}
 	f.wg.Add(2)
-	go f.herald()
-	go f.usher()
+	go f.sendTraps()
+	go f.renewChanged()
 	return f, nil
 }
 
@@ -269,7 +269,7 @@ func (f *Fabric) changed() {
 	if len(f.procs) > 0 {
 		f.renewLocal()
 		select {
-		case f.usherBell <- struct{}{}:
+		case f.waysBell <- struct{}{}:
 		default:
 		}
 	}

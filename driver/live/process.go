@@ -514,14 +514,14 @@ func (f *Fabric) renewLocal() {
 	f.recent = f.recent[:0]
 }
 
-// usher walks the processes' ways again after something has changed, and tells those whose way is another now.
-func (f *Fabric) usher() {
+// renewChanged walks the processes' ways again after something has changed, and tells those whose way is another now.
+func (f *Fabric) renewChanged() {
 	defer f.wg.Done()
 	for {
 		select {
 		case <-f.closing:
 			return
-		case <-f.usherBell:
+		case <-f.waysBell:
 		}
 		f.mu.Lock()
 		procs := slices.Clone(f.procs)

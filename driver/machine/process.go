@@ -326,14 +326,21 @@ func (p *process) end() {
 		giveRing(p.port.ring)
 	}
 	clear(p.slotsMem)
-	slotsPool.Put(p.slotsMem)
+	slotsPool.Put(&p.slotsMem)
 }
 
 // Rings and slots are large, and machines are made by the thousand.
 var (
-	ringPool  = sync.Pool{New: func() any { return aligned(endpoint.RingBytes) }}
-	slotsPool = sync.Pool{New: func() any { return aligned(endpoint.SlotsBytes) }}
+	ringPool  = pool(endpoint.RingBytes)
+	slotsPool = pool(endpoint.SlotsBytes)
 )
+
+func pool(size int) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		mem := aligned(size)
+		return &mem
+	}}
+}
 
 func aligned(n int) []byte {
 	mem := make([]byte, n+4096)

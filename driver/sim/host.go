@@ -107,7 +107,7 @@ func (s *Sim) deliver(at, host uint32, f *link.Frame) {
 		return
 	}
 	if b.DestQP <= ib.QPNGSI && s.mgmt.on {
-		if st := s.stationAt(at); st != nil {
+		if st := s.managerPortAt(at); st != nil {
 			s.toManager(st, f)
 			return
 		}
@@ -232,7 +232,7 @@ func (s *Sim) hostRoom(p *link.Port, vl ib.VL) {
 	s.hosts[host].room |= 1 << vl
 	s.pump(host)
 	if vl == ib.VLMgmt {
-		if st := s.stationOf(int(host)); st != nil {
+		if st := s.managerPortOf(int(host)); st != nil {
 			s.manage(st)
 		}
 	}
@@ -277,7 +277,7 @@ func (s *Sim) arriveLoop(host uint32, port ib.PortNum) {
 	}
 	h.room |= 1 << loopLane
 	s.pump(host)
-	if st := s.stationOf(int(host)); st != nil {
+	if st := s.managerPortOf(int(host)); st != nil {
 		s.manage(st)
 	}
 }

@@ -23,13 +23,13 @@ func postStaged(h *hca.HCA, list *uint64) {
 		at = uint64(s.next)
 		atomic.StoreUint32((*uint32)(&s.queued), 0)
 		if o := table.qps.get(uint32(s.handle)); o != nil {
-			o.unstage(h, s)
+			o.takeStaged(h, s)
 		}
 	}
 }
 
-// unstage posts the receives of one queue pair.
-func (o *qpObj) unstage(h *hca.HCA, s *C.struct_softib_stage) {
+// takeStaged posts the receives of one queue pair.
+func (o *qpObj) takeStaged(h *hca.HCA, s *C.struct_softib_stage) {
 	tail := atomic.LoadUint32((*uint32)(&s.tail))
 	taken := uint32(s.taken)
 	most := uint32(s.max_sge)

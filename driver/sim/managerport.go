@@ -20,10 +20,10 @@ type ManagerConfig struct {
 	JobTime ib.Time
 }
 
-// station is a subnet manager at a host's port, with the management service
+// managerPort is a subnet manager at a host's port, with the management service
 // between it and the packets. Nothing of it outlives StopManager but what it had
 // saved.
-type station struct {
+type managerPort struct {
 	sm     *sm.Manager
 	rpc    *madrpc.Port
 	agents map[mad.Class]madrpc.AgentID
@@ -40,13 +40,13 @@ type station struct {
 // management is what the driver keeps for managers and for the agents' traps.
 // It is empty until the first manager starts: without one nobody sends traps.
 type management struct {
-	on       bool
-	stations []*station  // by host; nil where none runs
-	saved    []sm.Memory // by host: what its manager wrote down last
-	agentAt  []ib.Time   // by node: when the agent's pending event comes
-	mute     []ib.Time   // by node: its agent does nothing until then
-	gen      uint32
-	watcher  Watcher
+	on           bool
+	managerPorts []*managerPort // by host; nil where none runs
+	saved        []sm.Memory    // by host: what its manager wrote down last
+	agentAt      []ib.Time      // by node: when the agent's pending event comes
+	mute         []ib.Time      // by node: its agent does nothing until then
+	gen          uint32
+	watcher      Watcher
 }
 
 // Watcher is told what management does, at the moment it is done.
@@ -85,7 +85,7 @@ func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
 	g := &s.mgmt
 	if !g.on {
 		*g = management{
-			on: true, stations: make([]*station, len(s.hosts)), saved: make([]sm.Memory, len(s.hosts)),
+			on: true, managerPorts: make([]*managerPort, len(s.hosts)), saved: make([]sm.Memory, len(s.hosts)),
 			agentAt: make([]ib.Time, len(s.graph.Nodes)), mute: make([]ib.Time, len(s.graph.Nodes)), watcher: g.watcher,
 		}
 		for i := range g.agentAt {
@@ -93,11 +93,11 @@ func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
 		}
 		s.autoActive, s.lids = false, nil
 	}
-	if g.stations[host] != nil {
+	if g.managerPorts[host] != nil {
 		return fmt.Errorf("sim: manager at host %d: one runs there already", host)
 	}
 	g.gen++
-	st := &station{
+	st := &managerPort{
 		sm: sm.New(cfg.Config), agents: map[mad.Class]madrpc.AgentID{}, host: uint32(host), at: s.hosts[host].at + 1,
 		// Answers to a former life of the port find nobody.
 		rpc: madrpc.New(madrpc.Config{AgentAfter: madrpc.AgentID(g.gen << 8)}),
@@ -110,7 +110,7 @@ func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
 		}
 		st.agents[c.Class] = id
 	}
-	g.stations[host] = st
+	g.managerPorts[host] = st
 	s.LogFault(fabric.FaultManagerStart, st.at, nil)
 	s.setIsSM(st, true)
 	st.sm.Start(s.Now())
@@ -121,18 +121,18 @@ func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
 // StopManager kills the manager of a host: its state is gone, what it had asked is answered to
 // nobody, and its port says no longer that there is one.
 func (s *Sim) StopManager(host int) {
-	st := s.stationOf(host)
+	st := s.managerPortOf(host)
 	if st == nil {
 		return
 	}
-	s.mgmt.stations[host] = nil
+	s.mgmt.managerPorts[host] = nil
 	s.LogFault(fabric.FaultManagerStop, st.at, nil)
 	s.setIsSM(st, false)
 }
 
 // Manager is the manager that runs at a host; nil if there is none.
 func (s *Sim) Manager(host int) *sm.Manager {
-	if st := s.stationOf(host); st != nil {
+	if st := s.managerPortOf(host); st != nil {
 		return st.sm
 	}
 	return nil
@@ -146,23 +146,23 @@ func (s *Sim) ManagerMemory(host int) sm.Memory {
 	return s.mgmt.saved[host]
 }
 
-func (s *Sim) stationOf(host int) *station {
+func (s *Sim) managerPortOf(host int) *managerPort {
 	if !s.mgmt.on || host < 0 {
 		return nil
 	}
-	return s.mgmt.stations[host]
+	return s.mgmt.managerPorts[host]
 }
 
-// stationAt is the manager at a port.
-func (s *Sim) stationAt(at uint32) *station {
-	if st := s.stationOf(int(s.PortAt(at).Site.Host)); st != nil && st.at == at {
+// managerPortAt is the manager at a port.
+func (s *Sim) managerPortAt(at uint32) *managerPort {
+	if st := s.managerPortOf(int(s.PortAt(at).Site.Host)); st != nil && st.at == at {
 		return st
 	}
 	return nil
 }
 
 // setIsSM makes a port say that it has a manager, or not.
-func (s *Sim) setIsSM(st *station, on bool) {
+func (s *Sim) setIsSM(st *managerPort, on bool) {
 	p := s.PortAt(st.at)
 	a := s.manager(int(p.Site.Node))
 	if on {
@@ -174,7 +174,7 @@ func (s *Sim) setIsSM(st *station, on bool) {
 }
 
 // manage lets a manager do what it can now.
-func (s *Sim) manage(st *station) {
+func (s *Sim) manage(st *managerPort) {
 	if st.running || s.hosts[st.host].stopped {
 		return
 	}
@@ -200,7 +200,7 @@ func (s *Sim) manage(st *station) {
 }
 
 // manageStep moves everything one step and reports whether anything moved.
-func (s *Sim) manageStep(st *station) (moved bool) {
+func (s *Sim) manageStep(st *managerPort) (moved bool) {
 	if st.sm.NextDeadline() <= s.Now() {
 		st.sm.HandleTimer(s.Now())
 	}
@@ -254,13 +254,13 @@ const loopMax = 16
 
 // hasRoom reports whether a manager's port takes another packet. A datagram that waits in the
 // service instead does not time out there.
-func (s *Sim) hasRoom(st *station) bool {
+func (s *Sim) hasRoom(st *managerPort) bool {
 	return s.PortAt(st.at).Queued(ib.VLMgmt) < s.cfg.HostQueue && s.hosts[st.host].loopN < loopMax
 }
 
 // managerTimeout lets a manager look at its timers.
 func (s *Sim) managerTimeout(host int, gen uint32) {
-	st := s.stationOf(host)
+	st := s.managerPortOf(host)
 	if st == nil || st.gen != gen || st.timerAt > s.Now() {
 		return
 	}
@@ -270,7 +270,7 @@ func (s *Sim) managerTimeout(host int, gen uint32) {
 
 // managerJob hands a manager the routes that it has had time to compute.
 func (s *Sim) managerJob(host int, gen uint32) {
-	st := s.stationOf(host)
+	st := s.managerPortOf(host)
 	if st == nil || st.gen != gen || st.job == nil {
 		return
 	}
@@ -282,7 +282,7 @@ func (s *Sim) managerJob(host int, gen uint32) {
 }
 
 // sendMAD makes a packet of a datagram of a manager and sends it.
-func (s *Sim) sendMAD(st *station, env *mad.Envelope, data *[mad.Size]byte) {
+func (s *Sim) sendMAD(st *managerPort, env *mad.Envelope, data *[mad.Size]byte) {
 	site := &s.PortAt(st.at).Site
 	a := s.manager(int(site.Node)).adapter.Port(site.Num)
 	f := s.pool.Get()
@@ -322,7 +322,7 @@ func (s *Sim) loopBack(host, at uint32, f *link.Frame) {
 }
 
 // toManager hands a packet to the manager at the port where it has come to rest.
-func (s *Sim) toManager(st *station, f *link.Frame) {
+func (s *Sim) toManager(st *managerPort, f *link.Frame) {
 	p := f.Sync()
 	if agent.IsMAD(p) {
 		site := &s.PortAt(st.at).Site

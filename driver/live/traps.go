@@ -14,14 +14,14 @@ func (f *Fabric) stir(node int) {
 		f.stirred[node] = true
 		f.restless = append(f.restless, node)
 		select {
-		case f.heraldBell <- struct{}{}:
+		case f.trapBell <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// herald sends the agents' traps, and repeats them until a manager has answered.
-func (f *Fabric) herald() {
+// sendTraps sends the agents' traps, and repeats them until a manager has answered.
+func (f *Fabric) sendTraps() {
 	defer f.wg.Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -35,7 +35,7 @@ func (f *Fabric) herald() {
 		select {
 		case <-f.closing:
 			return
-		case <-f.heraldBell:
+		case <-f.trapBell:
 		case <-timer.C:
 		}
 	}
