@@ -466,6 +466,9 @@ func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
 			if g, ok := e.eng.TakeGrant(); ok && !e.page.isLocal() {
 				r.give(g)
 			}
+			if c.kind&cellDelivered != 0 {
+				e.countAck()
+			}
 		}
 		r.release()
 		n++

@@ -97,6 +97,28 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 	r.rouse()
 }
 
+// countAck counts the acknowledgement of the payload that was just taken in and had been written ahead. Its sender does
+// not wait for one, so none goes through a ring; ports count it all the same, as they do where the way is switched.
+func (e *Endpoint) countAck() {
+	s, ok := e.eng.WayBack(e.rx.BTH.DestQP)
+	if !ok {
+		return
+	}
+	if rt := e.routeFor(s, uint16(s.DQPN>>BlockBits)); rt != nil {
+		words := uint64(ackBytes / 4)
+		if e.rx.LRH.LNH == wire.LNHGlobal {
+			words += wire.GRHSize / 4
+		}
+		rt.slot.count(1, words)
+		if !rt.active {
+			e.use(rt)
+		}
+	}
+}
+
+// ackBytes is how long an acknowledgement is in the eyes of ports' counters.
+const ackBytes = wire.LRHSize + wire.BTHSize + wire.AETHSize + wire.ICRCSize
+
 // sendMany copies a multicast packet to every ring of its route.
 func (e *Endpoint) sendMany(now ib.Time, s hca.Send, rt *Route) {
 	for _, r := range rt.rings {

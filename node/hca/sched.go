@@ -98,14 +98,26 @@ func (h *HCA) NextSend() (s Send, ok bool) {
 				}, true
 			}
 		}
-		pa := &q.path
-		copied, refers := q.ahead()
-		return Send{
-			QP: q, Port: pa.port, SL: pa.sl, DLID: pa.dlid, PKey: pa.pkey, Loopback: pa.loop,
-			DQPN: q.bth.DestQP, Copied: copied, Refers: refers,
-		}, true
+		s = q.way()
+		s.Copied, s.Refers = q.ahead()
+		return s, true
 	}
 	return Send{}, false
+}
+
+// way is where packets of a connected queue pair go.
+func (q *QP) way() Send {
+	pa := &q.path
+	return Send{QP: q, Port: pa.port, SL: pa.sl, DLID: pa.dlid, PKey: pa.pkey, Loopback: pa.loop, DQPN: q.bth.DestQP}
+}
+
+// WayBack is where an answer to a packet for a reliable queue pair would go.
+func (h *HCA) WayBack(n ib.QPN) (Send, bool) {
+	q := h.qp(n)
+	if q == nil || !q.isRC() {
+		return Send{}, false
+	}
+	return q.way(), true
 }
 
 // ahead is what the next packet of a connected queue pair makes of a buffer: how
