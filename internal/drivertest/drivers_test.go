@@ -19,6 +19,7 @@ import (
 	"softib/driver/sim"
 	"softib/node/hca"
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/proto/trace"
 	"softib/proto/wire"
@@ -150,7 +151,7 @@ func TestSameEverywhere(t *testing.T) {
 					same(t, "completions of the receiver", d.name, got.Receiver, first.Receiver)
 					same(t, "packets", d.name, got.Packets, first.Packets)
 					for port, want := range first.Counters {
-						if have := got.Counters[port]; have != want {
+						if have := got.Counters[port]; withoutTraps(have, want) != want {
 							t.Errorf("%s: %s has sent and received %v, want %v", d.name, port, have, want)
 						}
 					}
@@ -158,6 +159,20 @@ func TestSameEverywhere(t *testing.T) {
 			})
 		}
 	}
+}
+
+// trapWords is how long a datagram of management is for counters.
+const trapWords = (wire.LRHSize + wire.BTHSize + wire.DETHSize + mad.Size + wire.ICRCSize) / 4
+
+// withoutTraps takes out of what a port has counted what it has more than it should, if those are datagrams: in real time
+// the switch tells the manager that a cable is out, again and again, and in virtual time nobody manages here.
+func withoutTraps(have, want [4]uint64) [4]uint64 {
+	for i := 0; i < 4; i += 2 {
+		if n := have[i] - want[i]; have[i] > want[i] && have[i+1]-want[i+1] == n*trapWords {
+			have[i], have[i+1] = want[i], want[i+1]
+		}
+	}
+	return have
 }
 
 func same[T comparable](t *testing.T, what, driver string, got, want []T) {
@@ -270,7 +285,7 @@ func inProcess(t *testing.T, steps []step, captured bool) (out seen) {
 	before := counted(g, f.Counters, nil)
 	for i, st := range steps {
 		if st.Down {
-			before = pullOut(t, f, before)
+			must(t, f.SetLink(host(g, 1), false))
 		}
 		must(t, a.post(i, st, b.address()))
 		for n, end := len(out.Sender), time.Now().Add(patience); len(out.Sender) == n; {
@@ -288,26 +303,6 @@ func inProcess(t *testing.T, steps []step, captured bool) (out seen) {
 	stop()
 	out.Counters, out.Packets = counted(g, f.Counters, before), film.lines
 	return out
-}
-
-// pullOut takes the cable of h2 out. The trap by which the switch tells the manager of it, which virtual time has none
-// of here, is left out of what is counted.
-func pullOut(t *testing.T, f *live.Fabric, before map[string][4]uint64) map[string][4]uint64 {
-	t.Helper()
-	nothing := func() {}
-	settleReal(f, nothing)
-	g := f.Graph()
-	was := counted(g, f.Counters, nil)
-	must(t, f.SetLink(host(g, 1), false))
-	settleReal(f, nothing)
-	for port, c := range counted(g, f.Counters, was) {
-		b := before[port]
-		for i := range c {
-			b[i] += c[i]
-		}
-		before[port] = b
-	}
-	return before
 }
 
 // settleReal lets what is under way arrive: counters stand still.
@@ -396,7 +391,7 @@ func inProcesses(t *testing.T, steps []step, captured bool) (out seen) {
 	before := counted(g, f.Counters, nil)
 	for i, st := range steps {
 		if st.Down {
-			before = pullOut(t, f, before)
+			must(t, f.SetLink(host(g, 1), false))
 		}
 		a.tell(order{i, st})
 		var got []done
