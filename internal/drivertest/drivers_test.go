@@ -164,8 +164,8 @@ func TestSameEverywhere(t *testing.T) {
 // trapWords is how long a datagram of management is for counters.
 const trapWords = (wire.LRHSize + wire.BTHSize + wire.DETHSize + mad.Size + wire.ICRCSize) / 4
 
-// withoutTraps takes out of what a port has counted what it has more than it should, if those are datagrams: in real time
-// the switch tells the manager that a cable is out, again and again, and in virtual time nobody manages here.
+// withoutTraps takes out of what a port has counted what it has more than it should, if those are datagrams: in real
+// time the switch tells the manager that a cable is out, again and again, and in virtual time nobody manages here.
 func withoutTraps(have, want [4]uint64) [4]uint64 {
 	for i := 0; i < 4; i += 2 {
 		if n := have[i] - want[i]; have[i] > want[i] && have[i+1]-want[i+1] == n*trapWords {
