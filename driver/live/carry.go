@@ -86,6 +86,11 @@ func (f *Fabric) decide(at place, p *packet) (d decision) {
 		at.fromHere && p.BTH.DestQP == ib.QPNSMI && mad.View(p.data[:]).Class() == mad.ClassSMDirect {
 		return d
 	}
+	return f.decideByLID(at, p)
+}
+
+// decideByLID says where a packet goes on by its address.
+func (f *Fabric) decideByLID(at place, p *packet) (d decision) {
 	switch n := f.nodes[at.node].(type) {
 	case *switchNode:
 		in := at.port
@@ -116,9 +121,10 @@ func (f *Fabric) follow(at place, d decision, p *packet) (place, bool) {
 	return f.cross(at.node, d.Out, d.VL, p)
 }
 
-// forward sends a packet of a node's own on by its LID.
+// forward sends a packet of a node's own on by its LID: so go directed ones too, before and behind the part of their way
+// that is directed (IBA 14.2.2).
 func (f *Fabric) forward(at place, p *packet) (next place, on bool) {
-	if d := f.decide(at, p); !d.isHere() {
+	if d := f.decideByLID(at, p); !d.isHere() {
 		return f.follow(at, d, p)
 	}
 	return next, false
