@@ -85,11 +85,6 @@ func nanoseconds(d ib.Time) int64 {
 func (e *Endpoint) attendOnce() (post Post, sleep ib.Time, streams bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if plantWake && e.duty.post == Retiring {
-		e.setBell(false)
-		e.duty.post = Asleep
-		return Asleep, e.sleepUntil(), false
-	}
 	bytes := e.eng.Stats.RxBytes
 	n := e.work()
 	if n == 0 {
@@ -98,7 +93,7 @@ func (e *Endpoint) attendOnce() (post Post, sleep ib.Time, streams bool) {
 		streams = e.isStream(n, e.eng.Stats.RxBytes-bytes)
 	}
 	post = e.duty.turn(n, e.looked(), e.attended())
-	if b := onDuty[post]; b.says && !(plantWake && post == Retiring) && b.value != e.attended() {
+	if b := onDuty[post]; b.says && b.value != e.attended() {
 		e.setBell(b.value)
 	}
 	if post <= Dozing {

@@ -205,7 +205,7 @@ func (e *Endpoint) Failed() bool { return atomic.LoadUint32(&e.hint.dead) != 0 }
 func (e *Endpoint) refresh() ib.Time {
 	was := e.clock
 	e.clock = e.Now()
-	if past := e.clock - was; e.stale && !plantClock && past > ib.Time(slack)*ib.Nanosecond {
+	if past := e.clock - was; e.stale && past > ib.Time(slack)*ib.Nanosecond {
 		// This thread stood still meanwhile: timers may have been started by a clock that far behind.
 		e.notBefore = max(e.notBefore, e.clock+past)
 	}

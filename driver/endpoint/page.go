@@ -50,7 +50,7 @@ func (p *Page) OnWake(f func()) {
 
 // wake rings if nobody looks.
 func (p *Page) wake() {
-	if atomic.LoadUint32(&p.h.bell) == asleep && atomic.CompareAndSwapUint32(&p.h.bell, asleep, awake) {
+	if atomic.LoadUint32(&p.h.bell) == asleep && atomic.CompareAndSwapUint32(&p.h.bell, asleep, awake) && !plantWake {
 		p.rouse()
 	}
 }

@@ -2,19 +2,18 @@
 
 package endpoint
 
-var plantClock, plantVoid, plantGrant, plantWake bool
+var plantVoid, plantGrant, plantWake bool
 
 // Bug is one that can be switched on in builds with the tag plant.
 type Bug int
 
 // Bugs.
 const (
-	OldClock Bug = iota
-	LatePull
+	LatePull Bug = iota
 	LateGrant
 	LostWake
 )
 
-// Plant switches a bug on or off: a timer counts that was started by an old clock, a payload is pulled after its
-// request was given up, a grant is used after memory was deregistered, a wake-up is lost.
-func Plant(b Bug, on bool) { *[...]*bool{&plantClock, &plantVoid, &plantGrant, &plantWake}[b] = on }
+// Plant switches a bug on or off: a payload is pulled after its request was given up, a grant is used after memory was
+// deregistered, a wake-up is lost.
+func Plant(b Bug, on bool) { *[...]*bool{&plantVoid, &plantGrant, &plantWake}[b] = on }

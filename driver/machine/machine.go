@@ -115,8 +115,8 @@ func New(cfg Config, build func(newHost func(*topo.Node) sim.Host) (*sim.Sim, er
 const (
 	// watchEvery is how often the machine looks for packets that nobody looks at, neglect how long that may last: an
 	// attendant that leaves the work to a poller looks in every millisecond, and its first sleep is as long.
-	watchEvery = ib.Millisecond
-	neglect    = 4 * ib.Millisecond
+	watchEvery = 250 * ib.Microsecond
+	neglect    = 1500 * ib.Microsecond
 )
 
 // watch finds packets that lie in rings whose receivers do not know of them: a wake-up was lost.

@@ -274,7 +274,7 @@ func (p *process) channel(to *process, sl ib.SL) (*channel, error) {
 			return c, nil
 		}
 	}
-	c := &channel{to: to, sl: sl, mem: takeRing()}
+	c := &channel{to: to, sl: sl, mem: takeRing(), since: p.m.Now()}
 	var err error
 	if to == nil {
 		if c.out, err = endpoint.NewOut(c.mem, p.port.page, outsider); err == nil {

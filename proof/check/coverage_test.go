@@ -13,7 +13,7 @@ import (
 // TestTortureHurts makes sure that the seeds go through everything that they are
 // meant to go through.
 func TestTortureHurts(t *testing.T) {
-	r := Torture(context.Background(), Options{First: 1000, Seeds: 200, Again: -1, Kind: DataKind}, nil)
+	r := Torture(context.Background(), Options{First: 1000, Seeds: 300, Again: -1, Kind: DataKind}, nil)
 	for i := range r.Failures {
 		r.Failures[i].Write(t.Output())
 		t.Fail()

@@ -18,27 +18,27 @@ func TestPlantedBugs(t *testing.T) {
 		name  string
 		plant func(on bool)
 		kind  Kind
+		hosts int // 0 leaves it to the seed; few make many histories in little time
 	}{
-		{"retransmission begins one packet late", func(on bool) { hca.Plant(on, false, false) }, DataKind},
-		{"a repeated atomic is executed again", func(on bool) { hca.Plant(false, on, false) }, DataKind},
-		{"credits of long packets do not all return", func(on bool) { link.Plant(on) }, DataKind},
-		{"rights of an R_Key are not checked", func(on bool) { hca.Plant(false, false, on) }, DataKind},
-		{"a completion is handed out twice", hca.PlantTwice, DataKind},
-		{"a timer is started by an old clock", bug(endpoint.OldClock), DataKind},
-		{"a payload is pulled after its request was given up", bug(endpoint.LatePull), DataKind},
-		{"a grant is used after its memory was deregistered", bug(endpoint.LateGrant), DataKind},
-		{"a wake-up is lost", bug(endpoint.LostWake), DataKind},
+		{"retransmission begins one packet late", func(on bool) { hca.Plant(on, false, false) }, DataKind, 0},
+		{"a repeated atomic is executed again", func(on bool) { hca.Plant(false, on, false) }, DataKind, 0},
+		{"credits of long packets do not all return", func(on bool) { link.Plant(on) }, DataKind, 0},
+		{"rights of an R_Key are not checked", func(on bool) { hca.Plant(false, false, on) }, DataKind, 0},
+		{"a completion is handed out twice", hca.PlantTwice, DataKind, 0},
+		{"a payload is pulled after its request was given up", bug(endpoint.LatePull), DataKind, 3},
+		{"a grant is used after its memory was deregistered", bug(endpoint.LateGrant), DataKind, 0},
+		{"a wake-up is lost", bug(endpoint.LostWake), DataKind, 3},
 		{"rounds of tables are written in the wrong order", func(on bool) { sm.Plant(on, false, false) },
-			ManagementKind},
+			ManagementKind, 0},
 		{"a switch that has started anew is taken to hold its tables", func(on bool) { sm.Plant(false, on, false) },
-			ManagementKind},
-		{"who has handed over goes on as a master", func(on bool) { sm.Plant(false, false, on) }, ManagementKind},
+			ManagementKind, 0},
+		{"who has handed over goes on as a master", func(on bool) { sm.Plant(false, false, on) }, ManagementKind, 0},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			p.plant(true)
 			defer p.plant(false)
 			r := Torture(context.Background(), Options{First: 1, Seeds: plantedSeeds, StopAfter: 1, NoShrink: true,
-				Kind: p.kind}, nil)
+				Kind: p.kind, Hosts: p.hosts, Again: -1}, nil)
 			if r.Failed == 0 {
 				t.Fatalf("%d seeds have not found it", r.Done)
 			}

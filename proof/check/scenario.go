@@ -139,7 +139,7 @@ func Draw(seed uint64, hosts int) Scenario {
 // drawMachine draws a computer. It reports whether cables go wrong as well: where all ways are direct no packet crosses
 // one.
 func (sc *Scenario) drawMachine(rng *rand.Rand, hosts int, faulty bool) bool {
-	m := &machine.Config{Seed: sc.Seed, Direct: [...]int{0, 50, 100, 100}[rng.IntN(4)]}
+	m := &machine.Config{Seed: sc.Seed, Direct: [...]int{0, 0, 50, 100, 100}[rng.IntN(5)]}
 	for range hosts {
 		m.Habits = append(m.Habits, machine.Habit(rng.IntN(int(machine.NumHabit))))
 	}

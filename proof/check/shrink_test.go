@@ -12,7 +12,8 @@ import (
 // it has no faults and has, and wants it small and explained.
 func TestShrink(t *testing.T) {
 	sc := Draw(3, 3)
-	for seed := uint64(3); !sc.Calm || len(sc.Work.Conns) < 4; seed++ {
+	// Its ways lead over the cables.
+	for seed := uint64(3); !sc.Calm || len(sc.Work.Conns) < 4 || sc.Machine.Direct > 0; seed++ {
 		sc = Draw(seed, 3)
 	}
 	for i := range sc.graph().NumCables() {
