@@ -155,6 +155,8 @@ func (sc *Scenario) drawMachine(rng *rand.Rand, hosts int, faulty bool) bool {
 	}
 	if m.Direct > 0 {
 		sc.Enforce, sc.HOQ, sc.Life = false, 0, 0 // direct ways go past the switches
+	} else if !sc.Calm && rng.IntN(3) == 0 {
+		sc.Life = uint8(1 + rng.IntN(2)) // processes send with pauses, so that packets seldom grow old
 	}
 	sc.Machine = m
 	return faulty && m.Direct < 100
