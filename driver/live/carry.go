@@ -121,8 +121,8 @@ func (f *Fabric) follow(at place, d decision, p *packet) (place, bool) {
 	return f.cross(at.node, d.Out, d.VL, p)
 }
 
-// forward sends a packet of a node's own on by its LID: so go directed ones too, before and behind the part of their way
-// that is directed (IBA 14.2.2).
+// forward sends a packet of a node's own on by its LID: so go directed ones too, before and behind the part of their
+// way that is directed (IBA 14.2.2).
 func (f *Fabric) forward(at place, p *packet) (next place, on bool) {
 	if d := f.decideByLID(at, p); !d.isHere() {
 		return f.follow(at, d, p)
