@@ -467,6 +467,9 @@ func TestTemplate(t *testing.T) {
 // TestChangeIsCheap: at 648 hosts half of them become a tenant, in every adapter and switch, read back, proved and on
 // disk, with a second of processor time, and so does what follows. How long that takes is BenchmarkChange's.
 func TestChangeIsCheap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a measurement, which the race detector makes many times as long")
+	}
 	store, err := tenant.OpenStore(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
