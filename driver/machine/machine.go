@@ -81,10 +81,7 @@ type Machine struct {
 	hash  uint64
 	// Neglected says which packets nobody has looked at for long, although their process ran.
 	Neglected []string
-	// Lost counts packets for which a process that stood still had no room.
-	Lost   int
-	stalls int
-	rests  bool // programs look no more by themselves
+	rests     bool // programs look no more by themselves
 }
 
 // New makes processes on the hosts of a fabric that build makes: it gets the engines that the fabric shall drive in the
@@ -216,9 +213,6 @@ func (m *Machine) Still(host int) bool {
 	return true
 }
 
-// Stalls counts how often a process stood still.
-func (m *Machine) Stalls() int { return m.stalls }
-
 // Stalled reports whether a host's program stood still at some time since t, or was short of room.
 func (m *Machine) Stalled(host int, since ib.Time) bool { return m.procs[host].lastStill >= since }
 
@@ -254,8 +248,4 @@ func (m *Machine) Kill(host int) {
 		}
 	}
 	m.at(m.Now()+goneTime, doGone, host, 0)
-}
-
-func (m *Machine) String() string {
-	return fmt.Sprintf("%d processes, %d of 100 ways direct", len(m.procs), m.cfg.Direct)
 }

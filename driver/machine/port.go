@@ -90,7 +90,6 @@ func (t *port) HandlePacket(now ib.Time, _ ib.PortNum, p *wire.Packet) {
 	switch {
 	case len(t.waiting) == 0 && t.out.TryPut(p):
 	case len(t.waiting) > 0 && now-t.since > stuckAfter:
-		t.p.m.Lost++
 		t.p.lastStill = max(t.p.lastStill, now)
 	default:
 		if len(t.waiting) == 0 {

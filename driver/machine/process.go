@@ -127,7 +127,6 @@ func (p *process) rests() bool {
 		}
 		p.still = m.Now() + d
 		p.lastStill = p.still
-		m.stalls++
 	}
 	return m.Now() < p.still
 }
