@@ -120,7 +120,7 @@ func (e *Endpoint) sleepUntil() ib.Time {
 	if e.late != 0 {
 		return ib.Millisecond // peers have not looked yet
 	}
-	return max(max(d, e.notBefore)-e.Now(), 0)
+	return max(d-e.Now(), 0)
 }
 
 // work does one turn of everything and returns how much there was.

@@ -23,18 +23,21 @@ func TestStandstill(t *testing.T) {
 	if y.Poll(y.cq, wc[:]) != 1 { // which does not acknowledge yet
 		t.Fatal("not there")
 	}
-	look := func() uint64 {
+	look := func(after time.Duration) uint64 {
 		x.mu.Lock()
 		defer x.mu.Unlock()
+		x.start = x.start.Add(-after)
 		x.refresh()
 		x.timers()
 		return x.eng.Stats.Timeouts
 	}
-	if n := look(); n != 0 {
+	if n := look(0); n != 0 {
 		t.Errorf("%d timeouts right after it was sent", n)
 	}
-	x.start = x.start.Add(-60 * time.Second)
-	if n := look(); n != 1 {
-		t.Errorf("%d timeouts a minute later", n)
+	if n := look(4 * time.Second); n != 0 { // of 4.3
+		t.Errorf("%d timeouts before its time", n)
+	}
+	if n := look(time.Second); n != 1 {
+		t.Errorf("%d timeouts when its time had come", n)
 	}
 }

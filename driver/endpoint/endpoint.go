@@ -78,10 +78,7 @@ type Endpoint struct {
 	// then may run late but never early.
 	clock, soon ib.Time
 	calls       uint32
-	// stale says that a timer may have been started since by soon; notBefore is when timers count again after the clock
-	// has jumped.
-	stale     bool
-	notBefore ib.Time
+	stale       bool // a timer may have been started since by soon
 	meter
 	// late is since when a deadline is put off because peers have not looked.
 	late ib.Time
@@ -203,11 +200,9 @@ func (e *Endpoint) Failed() bool { return atomic.LoadUint32(&e.hint.dead) != 0 }
 
 // refresh reads the clock.
 func (e *Endpoint) refresh() ib.Time {
-	was := e.clock
 	e.clock = e.Now()
-	if past := e.clock - was; e.stale && past > ib.Time(slack)*ib.Nanosecond {
-		// This thread stood still meanwhile: timers may have been started by a clock that far behind.
-		e.notBefore = max(e.notBefore, e.clock+past)
+	if e.stale && e.clock > e.soon && !plantClock {
+		e.eng.Resume(e.soon, e.clock) // this thread stood still meanwhile
 	}
 	e.stale = false
 	e.soon = e.clock + ib.Time(slack)*ib.Nanosecond
@@ -490,7 +485,7 @@ func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
 // timers runs what is due. A deadline that comes while packets of ours lie in rings whose receivers have had no
 // time to look is put off a little: an adapter of silicon always runs, a process on a busy machine does not.
 func (e *Endpoint) timers() {
-	if e.clock < max(e.eng.NextDeadline(), e.notBefore) {
+	if e.clock < e.eng.NextDeadline() {
 		e.late = 0
 		return
 	}

@@ -8,4 +8,5 @@ const (
 	plantVoid  = false // a payload is pulled whose request was given up
 	plantGrant = false // what a peer may write ahead to is not taken back when memory is deregistered
 	plantWake  = false // who sends to one that sleeps does not wake it
+	plantClock = false // timers are started by a clock from before a standstill
 )

@@ -2,7 +2,7 @@
 
 package endpoint
 
-var plantVoid, plantGrant, plantWake bool
+var plantVoid, plantGrant, plantWake, plantClock bool
 
 // Bug is one that can be switched on in builds with the tag plant.
 type Bug int
@@ -12,8 +12,9 @@ const (
 	LatePull Bug = iota
 	LateGrant
 	LostWake
+	OldClock
 )
 
 // Plant switches a bug on or off: a payload is pulled after its request was given up, a grant is used after memory was
-// deregistered, a wake-up is lost.
-func Plant(b Bug, on bool) { *[...]*bool{&plantVoid, &plantGrant, &plantWake}[b] = on }
+// deregistered, a wake-up is lost, a timer is started by a clock from before a standstill.
+func Plant(b Bug, on bool) { *[...]*bool{&plantVoid, &plantGrant, &plantWake, &plantClock}[b] = on }

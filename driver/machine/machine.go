@@ -81,7 +81,9 @@ type Machine struct {
 	hash  uint64
 	// Neglected says which packets nobody has looked at for long, although their process ran.
 	Neglected []string
-	rests     bool // programs look no more by themselves
+	// Early says which packets were taken for lost before their time.
+	Early []string
+	rests bool // programs look no more by themselves
 }
 
 // New makes processes on the hosts of a fabric that build makes: it gets the engines that the fabric shall drive in the
@@ -222,8 +224,10 @@ func (m *Machine) Wake(host int) {
 	if p.dead {
 		return
 	}
-	p.ep.Enter()
-	p.ep.Leave()
+	p.step(func() {
+		p.ep.Enter()
+		p.ep.Leave()
+	})
 	p.lookAgain()
 }
 

@@ -31,11 +31,13 @@ func (m *Machine) Poll(host int, cq *hca.CQ, out []hca.WC) int {
 		return 0
 	}
 	n := 0
-	if p.habit == Taps {
-		n = p.reap(cq, out)
-	} else {
-		n = p.ep.Poll(cq, out)
-	}
+	p.step(func() {
+		if p.habit == Taps {
+			n = p.reap(cq, out)
+		} else {
+			n = p.ep.Poll(cq, out)
+		}
+	})
 	if n > 0 {
 		p.found = true
 	}

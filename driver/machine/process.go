@@ -37,6 +37,12 @@ type process struct {
 
 	events []hca.Event
 	taps   map[*hca.CQ]*tap
+
+	// For watching over timers: when the endpoint last did something, how queue pairs waited then, and what its engine
+	// had counted.
+	stepped                  ib.Time
+	waits                    []ackWatch
+	sent, received, timeouts uint64
 }
 
 // channel is a ring to another process, or to the fabric (to is nil).
@@ -143,7 +149,9 @@ func (p *process) attend() {
 		}
 		return
 	}
-	post, sleep := p.ep.AttendOnce()
+	var post endpoint.Post
+	var sleep ib.Time
+	p.step(func() { post, sleep = p.ep.AttendOnce() })
 	p.m.mix(uint64(p.m.Now())<<8 ^ uint64(p.host)<<4 ^ uint64(post))
 	switch {
 	case sleep == ib.Never:

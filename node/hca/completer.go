@@ -57,7 +57,7 @@ func (q *QP) handleAck(now ib.Time, psn ib.PSN, syn wire.Syndrome) {
 		}
 		q.retry = q.attr.RetryCnt
 		q.ackDue = ib.Never
-		q.rnrUntil = now + ib.RNRDelay(syn.Value())
+		q.rnrUntil, q.h.timed = now+ib.RNRDelay(syn.Value()), now
 		q.rewind(psn)
 		q.armTimer(q.rnrUntil)
 	case wire.SynNAK:
@@ -401,6 +401,7 @@ func (q *QP) ackTimeout(now ib.Time) {
 		return
 	}
 	q.h.Stats.Timeouts++
+	q.expired++
 	q.rewound = false
 	q.tryAgain(now, q.ackPSN)
 }

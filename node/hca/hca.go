@@ -164,6 +164,7 @@ type HCA struct {
 	ready  qpList
 	keys   keyTable
 	timers timerHeap
+	timed  ib.Time // when a timer was last started
 	events eventQueue
 	news   []*CQ   // watched queues with completions that the driver has not been told of
 	now    ib.Time // as last told
@@ -338,6 +339,9 @@ func (h *HCA) abort(q *QP) {
 		h.aborted = append(h.aborted, q)
 	}
 }
+
+// QPs are the queue pairs, by number, with nil where there is none; the special ones are not among them.
+func (h *HCA) QPs() []*QP { return h.qps }
 
 // qp finds a queue pair by number.
 func (h *HCA) qp(n ib.QPN) *QP {

@@ -143,6 +143,7 @@ type QP struct {
 	timerAt  ib.Time
 	// timerLater is a second entry in the timer heap, behind timerAt.
 	timerLater ib.Time
+	expired    uint32 // local ACK timeouts, ever
 	sendCQ     *CQ
 
 	// Responder.

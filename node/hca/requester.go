@@ -317,7 +317,7 @@ func (q *QP) startAckTimer(now ib.Time) {
 		q.ackDue = ib.Never
 		return
 	}
-	q.ackDue = now + d
+	q.ackDue, q.h.timed = now+d, now
 	q.armTimer(q.ackDue)
 }
 

@@ -79,6 +79,38 @@ func (h *HCA) HandleTimeout(now ib.Time) {
 	}
 }
 
+// Resume is for a driver whose clock has stood still: what was started at since, by that clock, or later begins at now.
+// Time that nobody had counts for no timer.
+func (h *HCA) Resume(since, now ib.Time) {
+	if h.timed < since {
+		return
+	}
+	for _, e := range h.timers.e {
+		q := e.qp
+		if q == nil || q.timerAt != e.at {
+			continue
+		}
+		if d := ib.AckTimeout(q.attr.Timeout); q.ackDue != ib.Never && q.ackDue-d >= since {
+			q.ackDue = now + d
+		}
+		if q.rnrUntil > since {
+			q.rnrUntil += now - since
+		}
+	}
+}
+
+// AckWait is how a queue pair waits for acknowledgements.
+type AckWait struct {
+	Waits   bool    // packets are on their way without one
+	Timeout ib.Time // how long it waits; ib.Never is for ever
+	Expired uint32  // how often it has done so in vain
+}
+
+// AckWait says how the queue pair waits, for whoever watches over timers.
+func (q *QP) AckWait() AckWait {
+	return AckWait{q.ackPSN != q.sentPSN, ib.AckTimeout(q.attr.Timeout), q.expired}
+}
+
 // armTimer makes sure that onTimer runs at at or before.
 func (q *QP) armTimer(at ib.Time) {
 	if at < q.timerAt {

@@ -161,7 +161,7 @@ func (h *history) play() {
 	}
 	rested := h.rest()
 	if m := h.world.machine; m != nil {
-		for _, text := range m.Neglected {
+		for _, text := range append(m.Neglected, m.Early...) {
 			h.report(progressName, nil, "%s", text)
 		}
 	}
