@@ -6,10 +6,9 @@ import (
 	"softib/proto/wire"
 )
 
-// cell is one packet in a ring: a cache line, which holds a short packet whole. There are the
-// headers that all have, and in tail the extended ones, packed, with
-// the payload behind them if there is room. An 8-byte SEND, WRITE, READ request or
-// atomic, and every ACK, is thus one line that crosses from core to core.
+// cell is one packet in a ring: a cache line, which holds a short packet whole. There are the headers that all have,
+// and in tail the extended ones, packed, with the payload behind them if there is room. An 8-byte SEND, WRITE, READ
+// request or atomic, and every ACK, is thus one line that crosses from core to core.
 type cell struct {
 	seq  uint32 // index+1 once the packet is complete; see cacheline.StoreRelease
 	kind cellKind

@@ -1,17 +1,14 @@
 // Package endpoint drives the engine of a program's queue pairs in real time, over rings in
 // memory that two processes share, or two users of one process. There is no other driver of queue pairs in real time.
 //
-// An Endpoint is a verbs.Device. Whoever uses it does its work: posting sends the
-// packets, polling takes in those that arrived, and no third party stands
-// between two programs. When nobody polls, the endpoint's attendant (a goroutine
-// that otherwise sleeps) takes in packets and keeps the timers; an idle endpoint
-// uses no CPU.
+// An Endpoint is a verbs.Device. Whoever uses it does its work: posting sends the packets, polling takes in those that
+// arrived, and no third party stands between two programs. When nobody polls, the endpoint's attendant (a goroutine
+// that otherwise sleeps) takes in packets and keeps the timers; an idle endpoint uses no CPU.
 //
-// An Endpoint knows nothing of switches. A Router, which whoever makes the
-// endpoint brings along, tells it for each destination into which rings its packets go, and gives it a
-// Slot, in which the endpoint counts what it sent and through which it learns that
-// the way is no more. The room in a ring is the credit: a sender never sends
-// what the receiver cannot hold, so nothing is dropped for want of room.
+// An Endpoint knows nothing of switches. A Router, which whoever makes the endpoint brings along, tells it for each
+// destination into which rings its packets go, and gives it a Slot, in which the endpoint counts what it sent and
+// through which it learns that the way is no more. The room in a ring is the credit: a sender never sends what the
+// receiver cannot hold, so nothing is dropped for want of room.
 //
 // What lies in a ring was written by another process. It is looked at as packets from a
 // wire are: whatever it says, nothing outside the ring is touched because of it.

@@ -67,9 +67,6 @@ func (r *Out) TryPut(p *wire.Packet) bool {
 	return true
 }
 
-// Gone reports whether nobody receives any more.
-func (r *Out) Gone() bool { return r.gone() }
-
 // Knock wakes the receiver if it has packets to take in, whoever claims to look there, and reports whether it has.
 func (r *Out) Knock() bool {
 	if !r.pending() {

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -72,10 +73,9 @@ type Endpoint struct {
 	closed     bool
 	hint       *hint
 	postStaged func(*hca.HCA, *uint64)
-	// clock is the time as last read. Reading it costs as much as building a
-	// packet; while the endpoint is attended it is read every few calls, and in
-	// between soon stands in for it: a little ahead, so that a timer started
-	// then may run late but never early.
+	// clock is the time as last read. Reading it costs as much as building a packet; while the endpoint is attended it
+	// is read every few calls, and in between soon stands in for it: a little ahead, so that a timer started then may
+	// run late but never early.
 	clock, soon ib.Time
 	calls       uint32
 	stale       bool // a timer may have been started since by soon
@@ -257,9 +257,8 @@ func (e *Endpoint) tellViolations() {
 	}
 }
 
-// Poll takes in what arrived and moves completions of cq to out. Packets that
-// this calls for (acknowledgements, mostly) wait for the next call, because
-// whoever waits for what has come is in more of a hurry.
+// Poll takes in what arrived and moves completions of cq to out. Packets that this calls for (acknowledgements, mostly)
+// wait for the next call, because whoever waits for what has come is in more of a hurry.
 func (e *Endpoint) Poll(cq *hca.CQ, out []hca.WC) int {
 	e.mu.Lock()
 	e.before()
@@ -393,10 +392,9 @@ func (e *Endpoint) patience(idle int) {
 	}
 }
 
-// isStream reports whether n packets that came at once, with so many bytes of
-// payload, are part of a stream of short ones that nobody waits for one by one. To
-// look at each as it is written would take its cache line away from the sender
-// in the middle of writing; a batch costs both less, so it is worth a pause.
+// isStream reports whether n packets that came at once, with so many bytes of payload, are part of a stream of short
+// ones that nobody waits for one by one. To look at each as it is written would take its cache line away from the
+// sender in the middle of writing; a batch costs both less, so it is worth a pause.
 func (e *Endpoint) isStream(n int, bytes uint64) bool {
 	e.turns++
 	return (n >= stream || e.turns >= stream) && bytes <= uint64(n)*shortBytes
@@ -408,8 +406,7 @@ func (e *Endpoint) drain(cq *hca.CQ) int {
 		return 0
 	}
 	if e.hot < len(e.in) {
-		// Whoever polls waits for something: look a few times before the way
-		// back to the caller and here again.
+		// Whoever polls waits for something: look a few times before the way back to the caller and here again.
 		for i := 0; i < 4; i++ {
 			if n := e.drainRing(e.in[e.hot], cq); n > 0 {
 				return n
@@ -419,8 +416,7 @@ func (e *Endpoint) drain(cq *hca.CQ) int {
 			return 0
 		}
 	}
-	// The others in turn: most are empty, and to look at them all
-	// would keep the one that matters waiting.
+	// The others in turn: most are empty, and to look at them all would keep the one that matters waiting.
 	for i := 0; i < len(e.in) && i < 16; i++ {
 		e.turn++
 		if e.turn >= len(e.in) {
@@ -443,9 +439,8 @@ func (e *Endpoint) drainAll() int {
 	return n
 }
 
-// drainRing takes in packets of one ring. It stops once cq, if there is one, has a
-// completion, unless there is a backlog: what follows it is most often an
-// acknowledgement that can wait.
+// drainRing takes in packets of one ring. It stops once cq, if there is one, has a completion, unless there is a
+// backlog: what follows it is most often an acknowledgement that can wait.
 func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
 	c := r.ready()
 	if c == nil {
@@ -544,12 +539,7 @@ func (e *Endpoint) DropIn(r *In) {
 	for e.drainRing(r, nil) > 0 {
 	}
 	r.drop()
-	for i, o := range e.in {
-		if o == r {
-			e.in = append(e.in[:i:i], e.in[i+1:]...)
-			break
-		}
-	}
+	e.in = without(e.in, r)
 	e.hot, e.turn = 0, 0
 	e.hintAll()
 	e.send()
@@ -564,23 +554,20 @@ func (e *Endpoint) DropOut(r *Out) {
 	if len(r.parked) > 0 {
 		e.unparkRing(r)
 	}
-	for i, o := range e.out {
-		if o == r {
-			e.out = append(e.out[:i:i], e.out[i+1:]...)
-			break
-		}
-	}
+	e.out = without(e.out, r)
 	for k, rt := range e.routes {
-		for _, o := range rt.rings {
-			if o == r {
-				delete(e.routes, k)
-				rt.gen-- // no slot has it any more, whoever still holds the route
-				break
-			}
+		if slices.Contains(rt.rings, r) {
+			delete(e.routes, k)
+			rt.gen-- // no slot has it any more, whoever still holds the route
 		}
 	}
 	e.send()
 	e.finish()
+}
+
+// without is a list without one of its elements. Whoever goes through the old list still finds all of them.
+func without[T comparable](list []T, x T) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(o T) bool { return o == x })
 }
 
 // AddOut gives the endpoint a ring to send into. It is for the Router to call, within Route.

@@ -144,6 +144,36 @@ func checkMemory(fd, size int) error {
 	return nil
 }
 
+// Share is what an endpoint and the fabric share, besides rings.
+type Share struct {
+	*Page
+	*Slots
+	*Ledger
+}
+
+// NewShare is a share in three pieces of memory. Without a ledger nobody is told how the program fares.
+func NewShare(page, slots, ledger []byte) (s Share, err error) {
+	if s.Page, err = NewPage(page); err != nil {
+		return s, err
+	}
+	if s.Slots, err = NewSlots(slots); err == nil && ledger != nil {
+		s.Ledger, err = NewLedger(ledger)
+	}
+	return s, err
+}
+
+// MapShare maps a share that the fabric has made: its page, its slots and its ledger.
+func MapShare(fds [3]int) (Share, error) {
+	var mem [3][]byte
+	for i, size := range [...]int{PageBytes, SlotsBytes, LedgerBytes} {
+		var err error
+		if mem[i], err = MapMemory(fds[i], size); err != nil {
+			return Share{}, err
+		}
+	}
+	return NewShare(mem[0], mem[1], mem[2])
+}
+
 // Rings maps rings. The addresses of one that is given back stay readable, and are used for the next one: C code that
 // follows the hint without a lock may look there a moment later.
 type Rings struct {

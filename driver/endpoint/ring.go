@@ -63,12 +63,11 @@ var _ [headBytes - unsafe.Sizeof(ringHead{})]struct{}
 
 // memory is a ring as both ends map it.
 //
-// A payload by reference lies in the sender's registered memory, which is the
-// program's again once the request has ended. A request that ends well was
-// acknowledged, so its packets were used, or are duplicates whose payload nobody
-// looks at. One that is given up may have packets in the ring: the sender then
-// declares their cells void, and only then tells the program. The receiver looks at the mark after it has
-// copied: whatever it copied from a void cell counts as lost.
+// A payload by reference lies in the sender's registered memory, which is the program's again once the request has
+// ended. A request that ends well was acknowledged, so its packets were used, or are duplicates whose payload nobody
+// looks at. One that is given up may have packets in the ring: the sender then declares their cells void, and only then
+// tells the program. The receiver looks at the mark after it has copied: whatever it copied from a void cell counts as
+// lost.
 type memory struct {
 	head  *ringHead
 	cells *[ringCells]cell
@@ -137,7 +136,7 @@ func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
 
 // pending reports whether the receiver has packets to take in that somebody waits for.
 func (r *Out) pending() bool {
-	return int32(r.heard-atomic.LoadUint32(&r.head.taken)) > 0 && !r.gone()
+	return int32(r.heard-atomic.LoadUint32(&r.head.taken)) > 0 && !r.Gone()
 }
 
 // rouse wakes the receiver if nobody looks. Packets that were delivered ahead may lie until there are many.
@@ -147,8 +146,8 @@ func (r *Out) rouse() {
 	}
 }
 
-// gone reports whether nobody receives any more.
-func (r *Out) gone() bool { return atomic.LoadUint32(&r.head.revoked) != 0 }
+// Gone reports whether nobody receives any more.
+func (r *Out) Gone() bool { return atomic.LoadUint32(&r.head.revoked) != 0 }
 
 // room makes sure of a cell, and of n bytes for its payload in one piece.
 func (r *Out) room(n int) bool {
@@ -375,8 +374,7 @@ func (r *In) release() {
 	}
 }
 
-// tell returns credit to the sender, and wakes it if it waits for some and nobody
-// looks.
+// tell returns credit to the sender, and wakes it if it waits for some and nobody looks.
 func (r *In) tell() {
 	if r.lastTold == r.next {
 		return

@@ -58,7 +58,7 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 		r.from = s.QP
 	}
 	if !r.room(n) {
-		if !r.gone() {
+		if !r.Gone() {
 			e.park(r, s)
 			return
 		}
@@ -122,7 +122,7 @@ const ackBytes = wire.LRHSize + wire.BTHSize + wire.AETHSize + wire.ICRCSize
 // sendMany copies a multicast packet to every ring of its route.
 func (e *Endpoint) sendMany(now ib.Time, s hca.Send, rt *Route) {
 	for _, r := range rt.rings {
-		if !r.room(min(s.Copied, copyMax)) && !r.gone() {
+		if !r.room(min(s.Copied, copyMax)) && !r.Gone() {
 			e.park(r, s)
 			return
 		}
@@ -199,7 +199,7 @@ func (e *Endpoint) park(r *Out, s hca.Send) {
 
 func (e *Endpoint) unpark() {
 	for _, r := range e.out {
-		if len(r.parked) > 0 && (r.room(copyMax) || r.gone()) {
+		if len(r.parked) > 0 && (r.room(copyMax) || r.Gone()) {
 			e.unparkRing(r)
 		}
 	}

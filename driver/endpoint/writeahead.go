@@ -162,7 +162,7 @@ func (r *Out) writeAhead(p *wire.Packet) bool {
 		return false
 	}
 	g := &r.head.grants[grantPlace(uint32(p.BTH.DestQP), p.RETH.RKey)]
-	if atomic.LoadUint32(&g.valid) == 0 || r.gone() {
+	if atomic.LoadUint32(&g.valid) == 0 || r.Gone() {
 		return false
 	}
 	if !r.to.tried {

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"softib/node/agent"
 	"softib/node/hca"
 	"softib/proto/ib"
+	"softib/verbs"
 	"softib/verbs/attach/proto"
 )
 
@@ -66,13 +68,12 @@ type Device struct {
 	conn    *proto.Conn
 	welcome proto.Welcome
 
-	mu      sync.Mutex // guards what follows
-	ports   map[ib.PortNum]proto.Port
-	answers map[uint64]chan *proto.Answer
-	joins   map[uint64]chan *proto.Joined
-	asked   uint64
-	down    bool
-	rings   endpoint.Rings
+	mu    sync.Mutex // guards what follows
+	ports map[ib.PortNum]proto.Port
+	calls map[uint64]chan *proto.Message // that wait for an answer, by number
+	asked uint64
+	down  bool
+	rings endpoint.Rings
 
 	gone chan struct{} // closed when the conversation has ended
 	once sync.Once
@@ -80,9 +81,6 @@ type Device struct {
 
 // driver is what the device does for package verbs.
 type driver = endpoint.Member
-
-// ringMemory is what is mapped of a ring: itself, and the page of who is at the other end.
-type ringMemory struct{ ring, page []byte }
 
 // Open attaches this process to a host of a running fabric.
 func Open(o Options) (*Device, error) {
@@ -98,11 +96,8 @@ func Open(o Options) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
 	}
-	d := &Device{
-		conn: proto.NewConn(c), ports: map[ib.PortNum]proto.Port{}, answers: map[uint64]chan *proto.Answer{},
-		joins: map[uint64]chan *proto.Joined{},
-		gone:  make(chan struct{}),
-	}
+	d := &Device{conn: proto.NewConn(c), ports: map[ib.PortNum]proto.Port{}, calls: map[uint64]chan *proto.Message{},
+		gone: make(chan struct{})}
 	// Peers pull large payloads from our memory, which a kernel with Yama allows to those whom we name.
 	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
 	_ = c.SetDeadline(time.Now().Add(attachPatience))
@@ -140,27 +135,7 @@ func (d *Device) greet(host string) error {
 	}
 	w := m.Welcome
 	d.welcome = *w
-	pageMem, err := endpoint.MapMemory(fds[0], endpoint.PageBytes)
-	if err != nil {
-		return err
-	}
-	slotsMem, err := endpoint.MapMemory(fds[1], endpoint.SlotsBytes)
-	if err != nil {
-		return err
-	}
-	ledgerMem, err := endpoint.MapMemory(fds[2], endpoint.LedgerBytes)
-	if err != nil {
-		return err
-	}
-	ledger, err := endpoint.NewLedger(ledgerMem)
-	if err != nil {
-		return err
-	}
-	page, err := endpoint.NewPage(pageMem)
-	if err != nil {
-		return err
-	}
-	slots, err := endpoint.NewSlots(slotsMem)
+	share, err := endpoint.MapShare([3]int(fds))
 	if err != nil {
 		return err
 	}
@@ -169,8 +144,8 @@ func (d *Device) greet(host string) error {
 		FirstQPN: ib.QPN(w.Block) << endpoint.BlockBits, KeySeed: uint8(w.Block),
 	}
 	cfg.Limits.MaxQP = min(cfg.Limits.MaxQP, 1<<endpoint.BlockBits)
-	if d.driver, err = endpoint.NewMember(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block, Page: page,
-		Router: (*router)(d), Ledger: ledger}, slots); err != nil {
+	if d.driver, err = endpoint.NewMember(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block, Page: share.Page,
+		Router: (*router)(d), Ledger: share.Ledger}, share.Slots); err != nil {
 		return err
 	}
 	for _, p := range w.Ports {
@@ -222,37 +197,11 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 	defer proto.CloseAll(fds)
 	switch {
 	case m.Answer != nil:
-		d.mu.Lock()
-		c := d.answers[m.Answer.ID]
-		delete(d.answers, m.Answer.ID)
-		d.mu.Unlock()
-		if c != nil {
-			c <- m.Answer
-		}
+		d.answered(m.Answer.ID, m)
 	case m.Joined != nil:
-		d.mu.Lock()
-		c := d.joins[m.Joined.ID]
-		delete(d.joins, m.Joined.ID)
-		d.mu.Unlock()
-		if c != nil {
-			c <- m.Joined
-		}
-	case m.Outgoing != nil && len(fds) == 2:
-		mem, page, err := d.mapEnd(fds)
-		if err != nil {
-			return
-		}
-		if r, err := endpoint.NewOut(mem.ring, page, m.Outgoing.PID); err == nil {
-			d.Outgoing(m.Outgoing.ID, r, func() { d.unmap(mem) })
-		}
-	case m.Incoming != nil && len(fds) == 2:
-		mem, page, err := d.mapEnd(fds)
-		if err != nil {
-			return
-		}
-		if r, err := endpoint.NewIn(mem.ring, page, m.Incoming.PID, m.Incoming.Port); err == nil {
-			d.Incoming(m.Incoming.ID, r, func() { d.unmap(mem) })
-		}
+		d.answered(m.Joined.ID, m)
+	case (m.Outgoing != nil || m.Incoming != nil) && len(fds) == 2:
+		d.takeRing(m, fds)
 	case m.Gone != nil:
 		d.Gone(m.Gone.ID)
 	case m.Port != nil:
@@ -265,23 +214,58 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 	}
 }
 
-// mapEnd maps a ring and the page of who is at its other end.
-func (d *Device) mapEnd(fds []int) (m ringMemory, page *endpoint.Page, err error) {
-	if m.ring, err = d.rings.Map(fds[0]); err != nil {
-		return m, nil, err
-	}
-	if m.page, err = endpoint.MapMemory(fds[1], endpoint.PageBytes); err == nil {
-		page, err = endpoint.NewPage(m.page)
-	}
+// takeRing takes in one end of a ring, with the page of who is at the other. What cannot be mapped is no way.
+func (d *Device) takeRing(m *proto.Message, fds []int) {
+	ring, err := d.rings.Map(fds[0])
 	if err != nil {
-		d.unmap(m)
+		return
 	}
-	return m, page, err
+	page, err := endpoint.MapPage(fds[1])
+	if err != nil {
+		d.rings.Unmap(ring)
+		return
+	}
+	free := func() { d.rings.Unmap(ring) }
+	if o := m.Outgoing; o != nil {
+		if r, err := endpoint.NewOut(ring, page, o.PID); err == nil {
+			d.Outgoing(o.ID, r, free)
+		}
+	} else if r, err := endpoint.NewIn(ring, page, m.Incoming.PID, m.Incoming.Port); err == nil {
+		d.Incoming(m.Incoming.ID, r, free)
+	}
 }
 
-func (d *Device) unmap(m ringMemory) {
-	d.rings.Unmap(m.ring)
-	endpoint.Unmap(m.page)
+// call sends a question, whose number it makes, and waits for the answer.
+func (d *Device) call(ctx context.Context, number *uint64, question *proto.Message) (a *proto.Message, err error) {
+	c := make(chan *proto.Message, 1)
+	d.mu.Lock()
+	d.asked++
+	*number = d.asked
+	d.calls[*number] = c
+	d.mu.Unlock()
+	if err := d.conn.Send(question); err != nil {
+		return nil, fmt.Errorf("%w: %w", verbs.ErrClosed, err)
+	}
+	select {
+	case a = <-c:
+	case <-ctx.Done():
+		d.answered(*number, nil)
+		err = ctx.Err()
+	case <-d.gone:
+		err = verbs.ErrClosed
+	}
+	return a, err
+}
+
+// answered ends a call.
+func (d *Device) answered(id uint64, m *proto.Message) {
+	d.mu.Lock()
+	c := d.calls[id]
+	delete(d.calls, id)
+	d.mu.Unlock()
+	if c != nil {
+		c <- m
+	}
 }
 
 // router is the device as its endpoint needs it.
@@ -290,22 +274,12 @@ type router Device
 // Route asks the daemon for a way. The endpoint's lock is held.
 func (r *router) Route(k endpoint.Key) (*endpoint.Route, error) {
 	d := (*Device)(r)
-	c := make(chan *proto.Answer, 1)
-	d.mu.Lock()
-	d.asked++
-	id := d.asked
-	d.answers[id] = c
-	d.mu.Unlock()
-	if err := d.conn.Send(&proto.Message{Ask: &proto.Ask{ID: id, Key: proto.Key(k)}}); err != nil {
-		return nil, err
+	ask := &proto.Ask{Key: proto.Key(k)}
+	m, err := d.call(context.Background(), &ask.ID, &proto.Message{Ask: ask})
+	if err != nil || m.Answer == nil {
+		return nil, cmp.Or(err, proto.ErrMessage)
 	}
-	var a *proto.Answer
-	select {
-	case a = <-c:
-	case <-d.gone:
-		return nil, ErrNoFabric
-	}
-	return d.Way(k, a.Slot, a.Gen, a.Rings)
+	return d.Way(k, m.Answer.Slot, m.Answer.Gen, m.Answer.Rings)
 }
 
 // Violated tells the daemon of a packet with a wrong key, as soon as that is possible.

@@ -38,38 +38,27 @@ func (g *Group) AHAttr() verbs.AHAttr { return g.addr }
 // JoinMulticast makes the device's port a full member of a multicast group: the administrator is asked, and the manager
 // writes the switches' tables. It may be a moment until it has, and what is sent before does not arrive. A queue pair
 // gets what comes to the port after verbs.QP.AttachMcast. The membership ends with Leave or Close.
-func (d *Device) JoinMulticast(ctx context.Context, m Membership) (*Group, error) {
-	port := max(m.Port, 1)
-	c := make(chan *proto.Joined, 1)
-	d.mu.Lock()
-	d.asked++
-	id := d.asked
-	d.joins[id] = c
-	d.mu.Unlock()
-	err := d.conn.Send(&proto.Message{Join: &proto.Join{ID: id, Port: port,
-		Want: mad.MCMemberRecord{MGID: m.MGID, PKey: m.PKey, QKey: m.QKey}}})
+func (d *Device) JoinMulticast(ctx context.Context, want Membership) (*Group, error) {
+	port := max(want.Port, 1)
+	join := &proto.Join{Port: port, Want: mad.MCMemberRecord{MGID: want.MGID, PKey: want.PKey, QKey: want.QKey}}
+	m, err := d.call(ctx, &join.ID, &proto.Message{Join: join})
 	if err != nil {
-		return nil, fmt.Errorf("attach: joining %v: %w: %w", m.MGID, verbs.ErrClosed, err)
+		if ctx.Err() != nil {
+			_ = d.conn.Send(&proto.Message{Leave: &proto.Leave{ID: join.ID}})
+		}
+		return nil, fmt.Errorf("attach: joining %v: %w", want.MGID, err)
 	}
-	var a *proto.Joined
-	select {
-	case a = <-c:
-	case <-ctx.Done():
-		d.mu.Lock()
-		delete(d.joins, id)
-		d.mu.Unlock()
-		_ = d.conn.Send(&proto.Message{Leave: &proto.Leave{ID: id}})
-		return nil, ctx.Err()
-	case <-d.gone:
-		return nil, fmt.Errorf("attach: joining %v: %w", m.MGID, verbs.ErrClosed)
-	}
-	if a.Why != "" {
-		return nil, fmt.Errorf("attach: joining %v: %w: %s", m.MGID, ErrRefused, a.Why)
+	a := m.Joined
+	switch {
+	case a == nil:
+		return nil, fmt.Errorf("attach: joining %v: %w", want.MGID, proto.ErrMessage)
+	case a.Why != "":
+		return nil, fmt.Errorf("attach: joining %v: %w: %s", want.MGID, ErrRefused, a.Why)
 	}
 	r := &a.Got
-	return &Group{MGID: r.MGID, MLID: r.MLID, PKey: r.PKey, QKey: r.QKey, MTU: r.MTU, d: d, id: id, addr: verbs.AHAttr{
-		DLID: r.MLID, SL: r.SL, StaticRate: uint8(r.Rate), IsGlobal: true, DGID: r.MGID, FlowLabel: r.FlowLabel,
-		HopLimit: r.HopLimit, TClass: r.TClass, Port: port}}, nil
+	return &Group{MGID: r.MGID, MLID: r.MLID, PKey: r.PKey, QKey: r.QKey, MTU: r.MTU, d: d, id: join.ID,
+		addr: verbs.AHAttr{DLID: r.MLID, SL: r.SL, StaticRate: uint8(r.Rate), IsGlobal: true, DGID: r.MGID,
+			FlowLabel: r.FlowLabel, HopLimit: r.HopLimit, TClass: r.TClass, Port: port}}, nil
 }
 
 // Leave ends the membership. Queue pairs have to be detached by themselves.
