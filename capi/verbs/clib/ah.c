@@ -1,26 +1,18 @@
 /* Address handles. */
-#define _GNU_SOURCE
-#include <endian.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "softib.h"
+
+#include <endian.h>
 
 EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
-	struct ibv_ah *ah;
-	int error = softib_gone(pd->context);
+	struct ibv_ah *ah = softib_new(pd->context, sizeof(*ah));
+	int error;
 
-	if (error)
-		return FAIL(error);
-	ah = calloc(1, sizeof(*ah));
 	if (!ah)
-		return FAIL(ENOMEM);
+		return NULL;
 	error = softib_go.create_ah(pd->handle, attr, &ah->handle);
-	if (error) {
-		free(ah);
-		return FAIL(error);
-	}
+	if (error)
+		return softib_discard(ah, error);
 	ah->context = pd->context;
 	ah->pd = pd;
 	return ah;
@@ -81,13 +73,4 @@ EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc
 	if (ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr))
 		return NULL;
 	return ibv_create_ah(pd, &attr);
-}
-
-/* Only on Ethernet does a way need a MAC address. */
-EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
-	uint8_t mac[ETHERNET_LL_SIZE], uint16_t *vid)
-{
-	(void)context, (void)attr, (void)mac, (void)vid;
-	errno = EOPNOTSUPP;
-	return -EOPNOTSUPP;
 }

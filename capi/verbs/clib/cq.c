@@ -1,38 +1,25 @@
 /* Completion queues. */
-#define _GNU_SOURCE
-#include <sched.h>
-#include <stdlib.h>
-
 #include "softib.h"
 
 struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void *cq_context,
 	struct ibv_comp_channel *channel, uint32_t comp_vector, bool tapped)
 {
 	struct softib_cq_args args = { .context = to_context(context)->handle, .cqe = cqe, .event_fd = -1 };
-	struct softib_cq *c;
-	int error = softib_gone(context);
+	struct softib_cq *c = softib_new(context, sizeof(*c));
+	int error;
 
-	if (!error && (comp_vector >= (uint32_t)context->num_comp_vectors || (channel && channel->context != context)))
-		error = EINVAL;
-	if (error)
-		return FAIL(error);
-	c = calloc(1, sizeof(*c));
 	if (!c)
-		return FAIL(ENOMEM);
+		return NULL;
+	if (comp_vector >= (uint32_t)context->num_comp_vectors || (channel && channel->context != context))
+		return softib_discard(c, EINVAL);
 	args.ready = tapped ? &c->ready : NULL;
 	if (channel)
 		args.event_fd = container_of(channel, struct softib_channel, channel)->write_fd;
 	error = softib_go.create_cq(&args);
-	if (!error) {
-		error = softib_slot_set(SOFTIB_CQ, args.made.handle, args.made.serial, c);
-		if (error)
-			softib_go.destroy_cq(args.made.handle);
-	}
-	if (error) {
-		free(c);
-		return FAIL(error);
-	}
-	c->serial = args.made.serial;
+	if (!error)
+		error = softib_track(SOFTIB_CQ, &args.made, &c->tracked, c, softib_go.destroy_cq);
+	if (error)
+		return softib_discard(c, error);
 	c->tapped = tapped;
 	c->cq.context = context;
 	c->cq.channel = channel;
@@ -64,12 +51,8 @@ ALSO_1_0(ibv_create_cq);
 EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
 	uint32_t size = cqe;
-	int error = softib_gone(cq->context);
+	int error = softib_gone(cq->context) ?: cqe < 1 ? EINVAL : softib_go.resize_cq(cq->handle, &size);
 
-	if (!error && cqe < 1)
-		error = EINVAL;
-	if (!error)
-		error = softib_go.resize_cq(cq->handle, &size);
 	if (!error)
 		cq->cqe = size;
 	return error;
@@ -84,9 +67,8 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 
 	if (error)
 		return error;
-	softib_slot_clear(SOFTIB_CQ, cq->handle, c->serial);
+	softib_untrack(SOFTIB_CQ, &c->tracked, &cq->mutex, &cq->cond, &cq->async_events_completed);
 	softib_wait_acks(&cq->mutex, &cq->cond, &cq->comp_events_completed, &c->comp_events);
-	softib_wait_acks(&cq->mutex, &cq->cond, &cq->async_events_completed, &c->async_events);
 	if (cq->channel) {
 		pthread_mutex_lock(&context->mutex);
 		cq->channel->refcnt--;
@@ -125,18 +107,6 @@ static bool packet_waits(const struct softib_hint *hint)
 	return false;
 }
 
-static void lock_ready(struct softib_ready *r)
-{
-	for (int i = 0; __atomic_exchange_n(&r->lock, 1, __ATOMIC_ACQUIRE); i++)
-		if (i > 100)
-			sched_yield();
-}
-
-static void unlock_ready(struct softib_ready *r)
-{
-	__atomic_store_n(&r->lock, 0, __ATOMIC_RELEASE);
-}
-
 static bool any_ready(struct softib_ready *r)
 {
 	return __atomic_load_n(&r->tail, __ATOMIC_RELAXED) != __atomic_load_n(&r->head, __ATOMIC_RELAXED);
@@ -149,13 +119,13 @@ static int take_ready(struct softib_cq *c, int room, struct ibv_wc *wc)
 	uint32_t head, tail;
 	int n = 0;
 
-	lock_ready(r);
+	softib_lock(&r->lock);
 	head = r->head;
 	tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE);
 	for (; n < room && head != tail; head++)
 		wc[n++] = r->wc[head % SOFTIB_READY];
 	__atomic_store_n(&r->head, head, __ATOMIC_RELEASE);
-	unlock_ready(r);
+	softib_unlock(&r->lock);
 	return n;
 }
 
@@ -164,13 +134,13 @@ void softib_purge_ready(struct ibv_cq *cq, uint32_t qp_num)
 	struct softib_ready *r = &to_cq(cq)->ready;
 	uint32_t i, kept;
 
-	lock_ready(r);
+	softib_lock(&r->lock);
 	/* The others move up to tail, which is Go's: room is what is behind head, and gone ones must not take any. */
 	for (i = kept = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE); i != r->head; i--)
 		if (r->wc[(i - 1) % SOFTIB_READY].qp_num != qp_num)
 			r->wc[--kept % SOFTIB_READY] = r->wc[(i - 1) % SOFTIB_READY];
 	__atomic_store_n(&r->head, kept, __ATOMIC_RELEASE);
-	unlock_ready(r);
+	softib_unlock(&r->lock);
 }
 
 /*

@@ -1,14 +1,8 @@
 /*
- * Extended completion queues. Completions are fetched a batch at a time and read from
- * there: start_poll and next_poll move a cursor, the readers look at what it points to.
- *
- * The man page makes start_poll to end_poll a critical section. Its lock checks for
- * errors, so that a program which starts twice is told instead of hanging.
+ * Extended completion queues. Completions are fetched a batch at a time and read from there: start_poll and next_poll
+ * move a cursor, the readers look at what it points to.
  */
-#include <stdlib.h>
-#include <string.h>
-
-#include "ext.h"
+#include "softib.h"
 
 enum { BATCH = 16 };
 
@@ -16,8 +10,7 @@ enum { BATCH = 16 };
 #define SUPPORTED_WC_FLAGS (IBV_WC_STANDARD_FLAGS | STAMPS)
 
 struct softib_batch {
-	pthread_mutex_t lock; /* the critical section, unless the program promised to be alone */
-	bool single;
+	struct softib_section section; /* start_poll to end_poll, as the man page has it */
 	bool stamped;
 	pthread_mutex_t fields; /* of the rest, against ibv_poll_cq and the end of a queue pair */
 	uint32_t at, len; /* entries [at, len) have not been handed out */
@@ -27,17 +20,6 @@ struct softib_batch {
 	struct ibv_wc wc[BATCH];
 	uint64_t ns[BATCH];
 };
-
-static int lock_out(struct softib_batch *b)
-{
-	return b->single ? 0 : pthread_mutex_lock(&b->lock);
-}
-
-static void let_in(struct softib_batch *b)
-{
-	if (!b->single)
-		pthread_mutex_unlock(&b->lock);
-}
 
 /* Fetches a batch. 0, ENOENT if there is nothing, or another errno. */
 static int fetch(struct softib_cq *cq, struct softib_batch *b)
@@ -86,12 +68,12 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 		return EINVAL;
 	if (softib_forked)
 		return EIO; /* where the fabric is gone there are still completions of what it left */
-	error = lock_out(cq->batch);
+	error = softib_begin(&cq->batch->section);
 	if (error)
 		return error;
 	error = advance(cq);
 	if (error)
-		let_in(cq->batch);
+		softib_end(&cq->batch->section);
 	return error;
 }
 
@@ -102,40 +84,36 @@ static int next_poll(struct ibv_cq_ex *ex)
 
 static void end_poll(struct ibv_cq_ex *ex)
 {
-	let_in(to_cq_ex(ex)->batch);
+	softib_end(&to_cq_ex(ex)->batch->section);
 }
 
-#define READER(type, name, value)                                     \
-	static type name(struct ibv_cq_ex *ex)                        \
-	{                                                             \
-		const struct softib_batch *b = to_cq_ex(ex)->batch;   \
-                                                                      \
-		return value;                                         \
+/* What can be read, and where it is. Queues that would have the last two are not made; they are there for programs that
+ * call them all the same. */
+#define READERS(X)                                                           \
+	X(enum ibv_wc_opcode, opcode, b->current.opcode)                     \
+	X(uint32_t, vendor_err, b->current.vendor_err)                       \
+	X(uint32_t, byte_len, b->current.byte_len)                           \
+	X(__be32, imm_data, b->current.imm_data)                             \
+	X(uint32_t, qp_num, b->current.qp_num)                               \
+	X(uint32_t, src_qp, b->current.src_qp)                               \
+	X(unsigned int, wc_flags, b->current.wc_flags)                       \
+	X(uint32_t, slid, b->current.slid)                                   \
+	X(uint8_t, sl, b->current.sl)                                        \
+	X(uint8_t, dlid_path_bits, b->current.dlid_path_bits)                \
+	X(uint64_t, completion_ts, b->current_ns)                            \
+	X(uint64_t, completion_wallclock_ns, b->current_ns + (uint64_t)b->wall) \
+	X(uint16_t, cvlan, 0)                                                \
+	X(uint32_t, flow_tag, 0)
+
+#define X(type, name, value)                                                                   \
+	static type read_##name(struct ibv_cq_ex *ex)                                          \
+	{                                                                                      \
+		__attribute__((unused)) const struct softib_batch *b = to_cq_ex(ex)->batch;    \
+                                                                                               \
+		return value;                                                                  \
 	}
-
-READER(enum ibv_wc_opcode, read_opcode, b->current.opcode)
-READER(uint32_t, read_vendor_err, b->current.vendor_err)
-READER(uint32_t, read_byte_len, b->current.byte_len)
-READER(__be32, read_imm_data, b->current.imm_data)
-READER(uint32_t, read_qp_num, b->current.qp_num)
-READER(uint32_t, read_src_qp, b->current.src_qp)
-READER(unsigned int, read_wc_flags, b->current.wc_flags)
-READER(uint32_t, read_slid, b->current.slid)
-READER(uint8_t, read_sl, b->current.sl)
-READER(uint8_t, read_dlid_path_bits, b->current.dlid_path_bits)
-READER(uint64_t, read_completion_ts, b->current_ns)
-READER(uint64_t, read_wallclock, b->current_ns + (uint64_t)b->wall)
-
-/* Queues that would have these are not made; the entries are there for programs that call them all the same. */
-static uint16_t read_cvlan(struct ibv_cq_ex *ex __attribute__((unused)))
-{
-	return 0;
-}
-
-static uint32_t read_flow_tag(struct ibv_cq_ex *ex __attribute__((unused)))
-{
-	return 0;
-}
+READERS(X)
+#undef X
 
 static void read_tm_info(struct ibv_cq_ex *ex __attribute__((unused)), struct ibv_wc_tm_info *info)
 {
@@ -175,7 +153,7 @@ void softib_purge_batch(struct ibv_cq *plain, uint32_t qp_num)
 
 static void free_batch(struct softib_batch *b)
 {
-	pthread_mutex_destroy(&b->lock);
+	pthread_mutex_destroy(&b->section.lock);
 	pthread_mutex_destroy(&b->fields);
 	free(b);
 }
@@ -190,22 +168,18 @@ void softib_drop_cq_ex(struct softib_cq *cq)
 static struct softib_batch *make_batch(struct ibv_cq_init_attr_ex *attr)
 {
 	struct softib_batch *b = calloc(1, sizeof(*b));
-	pthread_mutexattr_t checks;
 
 	if (!b)
 		return NULL;
-	pthread_mutexattr_init(&checks);
-	pthread_mutexattr_settype(&checks, PTHREAD_MUTEX_ERRORCHECK);
-	pthread_mutex_init(&b->lock, &checks);
-	pthread_mutexattr_destroy(&checks);
+	softib_make_section(&b->section,
+		(attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS && attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) ||
+		(attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD && softib_single_threaded(attr->parent_domain)));
 	pthread_mutex_init(&b->fields, NULL);
 	b->stamped = attr->wc_flags & STAMPS;
-	b->single = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS && attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) ||
-		    (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD && softib_single_threaded(attr->parent_domain));
 	return b;
 }
 
-static struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+struct ibv_cq_ex *softib_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
 	struct softib_batch *batch;
 	struct softib_cq *cq;
@@ -234,25 +208,14 @@ static struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq
 	cq->ex.start_poll = start_poll;
 	cq->ex.next_poll = next_poll;
 	cq->ex.end_poll = end_poll;
-	cq->ex.read_opcode = read_opcode;
-	cq->ex.read_vendor_err = read_vendor_err;
-	cq->ex.read_byte_len = read_byte_len;
-	cq->ex.read_imm_data = read_imm_data;
-	cq->ex.read_qp_num = read_qp_num;
-	cq->ex.read_src_qp = read_src_qp;
-	cq->ex.read_wc_flags = read_wc_flags;
-	cq->ex.read_slid = read_slid;
-	cq->ex.read_sl = read_sl;
-	cq->ex.read_dlid_path_bits = read_dlid_path_bits;
-	cq->ex.read_completion_ts = read_completion_ts;
-	cq->ex.read_cvlan = read_cvlan;
-	cq->ex.read_flow_tag = read_flow_tag;
 	cq->ex.read_tm_info = read_tm_info;
-	cq->ex.read_completion_wallclock_ns = read_wallclock;
+#define X(type, name, value) cq->ex.read_##name = read_##name;
+	READERS(X)
+#undef X
 	return &cq->ex;
 }
 
-static int modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+int softib_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 {
 	int error = softib_gone(cq->context);
 
@@ -263,10 +226,4 @@ static int modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 	if (!(attr->attr_mask & IBV_CQ_ATTR_MODERATE))
 		return 0;
 	return softib_go.modify_cq(cq->handle, attr->moderate.cq_count, attr->moderate.cq_period);
-}
-
-void softib_cq_ex_ops(struct verbs_context *v)
-{
-	v->create_cq_ex = create_cq_ex;
-	v->modify_cq = modify_cq;
 }

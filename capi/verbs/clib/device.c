@@ -1,14 +1,9 @@
 /* Devices: the list of them, opening and closing, and what they say of themselves. */
-#define _GNU_SOURCE
+#include "softib.h"
+
 #include <endian.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <unistd.h>
-
-#include "softib.h"
 
 static struct softib_device the_device;
 static pthread_mutex_t device_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -65,12 +60,6 @@ EXPORT const char *ibv_get_device_name(struct ibv_device *device)
 }
 ALSO_1_0(ibv_get_device_name);
 
-EXPORT int ibv_get_device_index(struct ibv_device *device)
-{
-	(void)device;
-	return 0;
-}
-
 EXPORT __be64 ibv_get_device_guid(struct ibv_device *device)
 {
 	return container_of(device, struct softib_device, device)->guid;
@@ -90,18 +79,11 @@ int softib_pipe(int *read_fd, int *write_fd)
 	return 0;
 }
 
-static int query_device_compat(struct ibv_context *context, struct ibv_device_attr *attr)
-{
-	return ibv_query_device(context, attr);
-}
-
-static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
+int softib_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
 {
 	struct ibv_port_attr all = { 0 };
-	int error = softib_gone(context);
+	int error = softib_gone(context) ?: softib_go.query_port(to_context(context)->handle, port, &all);
 
-	if (!error)
-		error = softib_go.query_port(to_context(context)->handle, port, &all);
 	if (error)
 		return error;
 	/* Programs built with newer headers have more fields. */
@@ -113,28 +95,24 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 /* Programs of before port_cap_flags2. */
 EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
 {
-	return query_port(context, port, (struct ibv_port_attr *)attr, offsetof(struct ibv_port_attr, port_cap_flags2));
+	return softib_query_port(context, port, (struct ibv_port_attr *)attr,
+		offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 ALSO_1_0(ibv_query_port);
-
-static int query_port_compat(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
-{
-	return ibv_query_port(context, port, attr);
-}
 
 static void set_ops(struct verbs_context *verbs)
 {
 	struct ibv_context_ops *ops = &verbs->context.ops;
 
-	ops->_compat_query_device = query_device_compat;
-	ops->_compat_query_port = query_port_compat;
-	ops->poll_cq = softib_poll_cq;
-	ops->req_notify_cq = softib_req_notify_cq;
-	ops->post_send = softib_post_send;
-	ops->post_recv = softib_post_recv;
-	ops->post_srq_recv = softib_post_srq_recv;
-	verbs->query_port = query_port;
-	softib_set_ext_ops(verbs);
+	ops->_compat_query_device = ibv_query_device;
+	ops->_compat_query_port = ibv_query_port;
+#define X(verb) ops->verb = softib_##verb;
+	SOFTIB_CONTEXT_OPS(X)
+#undef X
+#define X(verb) verbs->verb = softib_##verb;
+	SOFTIB_VERBS_OPS(X)
+#undef X
+	softib_refuse_others(verbs);
 }
 
 EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
@@ -152,10 +130,8 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	if (!c)
 		return FAIL(ENOMEM);
 	error = softib_pipe(&c->verbs.context.async_fd, &c->async_write);
-	if (error) {
-		free(c);
-		return FAIL(error);
-	}
+	if (error)
+		return softib_discard(c, error);
 	/* Peers read the payloads of large messages where they lie. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	args.async_fd = c->async_write;
@@ -164,8 +140,7 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 		softib_warn("%s", args.error);
 		close(c->verbs.context.async_fd);
 		close(c->async_write);
-		free(c);
-		return FAIL(error);
+		return softib_discard(c, error);
 	}
 	c->handle = args.handle;
 	c->hint = args.hint;
@@ -211,30 +186,21 @@ ALSO_1_0(ibv_query_device);
 
 EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
-	int error = softib_gone(context);
+	int error = softib_gone(context) ?: softib_go.query_gid(to_context(context)->handle, port, index, gid->raw);
 
-	if (!error)
-		error = softib_go.query_gid(to_context(context)->handle, port, index, gid->raw);
-	if (!error)
-		return 0;
-	errno = error;
-	return -1;
+	return error ? FAIL_INT(error) : 0;
 }
 ALSO_1_0(ibv_query_gid);
 
 EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {
-	int error = softib_gone(context);
 	uint16_t key;
+	int error = softib_gone(context) ?: softib_go.query_pkey(to_context(context)->handle, port, index, &key);
 
-	if (!error)
-		error = softib_go.query_pkey(to_context(context)->handle, port, index, &key);
-	if (!error) {
-		*pkey = htobe16(key);
-		return 0;
-	}
-	errno = error;
-	return -1;
+	if (error)
+		return FAIL_INT(error);
+	*pkey = htobe16(key);
+	return 0;
 }
 ALSO_1_0(ibv_query_pkey);
 
@@ -250,7 +216,7 @@ EXPORT int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 
 
 static int fork_wanted;
 
-/* Nothing has to be done: the adapter copies, it never has pages of the parent. */
+/* Nothing has to be done (ext.c has the rest of it). */
 EXPORT int ibv_fork_init(void)
 {
 	fork_wanted = 1;
@@ -260,18 +226,4 @@ EXPORT int ibv_fork_init(void)
 EXPORT enum ibv_fork_status ibv_is_fork_initialized(void)
 {
 	return fork_wanted ? IBV_FORK_ENABLED : IBV_FORK_DISABLED;
-}
-
-EXPORT int ibv_dontfork_range(void *base, size_t size)
-{
-	(void)base;
-	(void)size;
-	return 0;
-}
-
-EXPORT int ibv_dofork_range(void *base, size_t size)
-{
-	(void)base;
-	(void)size;
-	return 0;
 }

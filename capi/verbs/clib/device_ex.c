@@ -1,17 +1,11 @@
-/*
- * What a device says of itself beyond ibv_query_device: its clock, its GID table entry by entry,
- * and that its objects stay in their process.
- */
-#include <string.h>
-#include <time.h>
-
-#include "ext.h"
+/* What a device says of itself beyond ibv_query_device: its clock, and its GID table entry by entry. */
+#include "softib.h"
 
 /* The device's clock counts nanoseconds; hca_core_clock is in kHz. */
 enum { CLOCK_KHZ = 1000000 };
 
-static int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
-			   struct ibv_device_attr_ex *attr, size_t size)
+int softib_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+	struct ibv_device_attr_ex *attr, size_t size)
 {
 	/* Fields that are not named are those of things that this adapter does not have: none, 0. */
 	struct ibv_device_attr_ex all = {
@@ -37,7 +31,7 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
 }
 
 /* The clock's count is in tv_nsec whole, as other providers have it. */
-static int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
+int softib_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
 {
 	uint64_t now;
 	int64_t wall;
@@ -68,27 +62,21 @@ static int gid_entry(struct ibv_context *context, uint32_t port, uint32_t index,
 
 	if (port > UINT8_MAX || index > INT32_MAX)
 		return EINVAL;
-	memset(entry, 0, sizeof(*entry));
+	*entry = (struct ibv_gid_entry){ .gid_index = index, .port_num = port, .gid_type = IBV_GID_TYPE_IB };
 	error = softib_go.query_gid(to_context(context)->handle, port, index, entry->gid.raw);
-	if (error)
-		return error;
-	entry->gid_index = index;
-	entry->port_num = port;
-	entry->gid_type = IBV_GID_TYPE_IB;
-	return memcmp(&entry->gid, &nothing, sizeof(nothing)) ? 0 : ENODATA;
+	return error ?: memcmp(&entry->gid, &nothing, sizeof(nothing)) ? 0 : ENODATA;
 }
 
 EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *out,
-			     uint32_t flags, size_t size)
+	uint32_t flags, size_t size)
 {
 	struct ibv_gid_entry entry;
 	int error = softib_gone(context);
 
-	if (error)
-		return error;
-	if (flags || !out || size < sizeof(entry))
-		return EINVAL;
-	error = gid_entry(context, port, index, &entry);
+	if (!error && (flags || !out || size < sizeof(entry)))
+		error = EINVAL;
+	if (!error)
+		error = gid_entry(context, port, index, &entry);
 	if (error)
 		return error;
 	memset(out, 0, size);
@@ -97,7 +85,7 @@ EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_
 }
 
 EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *out, size_t room, uint32_t flags,
-				    size_t size)
+	size_t size)
 {
 	struct ibv_device_attr device;
 	struct ibv_port_attr port;
@@ -135,60 +123,10 @@ EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_
 EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type)
 {
 	struct ibv_gid_entry entry;
-	int error = softib_gone(context);
+	int error = softib_gone(context) ?: gid_entry(context, port, index, &entry);
 
-	if (!error)
-		error = gid_entry(context, port, index, &entry);
-	if (error && error != ENODATA) {
-		errno = error;
-		return -1;
-	}
+	if (error && error != ENODATA)
+		return FAIL_INT(error);
 	*type = 0;
 	return 0;
-}
-
-/* The adapter of a process is inside it: there is nothing that another one could be given a descriptor of. */
-EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
-{
-	(void)cmd_fd;
-	return FAIL(EOPNOTSUPP);
-}
-
-EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
-{
-	(void)context, (void)handle;
-	return FAIL(EOPNOTSUPP);
-}
-
-EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
-{
-	(void)pd;
-}
-
-EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
-{
-	(void)pd, (void)handle;
-	return FAIL(EOPNOTSUPP);
-}
-
-EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
-{
-	(void)mr;
-}
-
-EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
-{
-	(void)context, (void)handle;
-	return FAIL(EOPNOTSUPP);
-}
-
-EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
-{
-	(void)dm;
-}
-
-void softib_device_ex_ops(struct verbs_context *v)
-{
-	v->query_device_ex = query_device_ex;
-	v->query_rt_values = query_rt_values;
 }

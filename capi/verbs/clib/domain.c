@@ -1,14 +1,17 @@
 /* Thread domains and parent domains. */
-#include <stdlib.h>
+#include "softib.h"
 
-#include "ext.h"
+struct softib_td {
+	struct ibv_td td;
+	int users; /* parent domains; atomic */
+};
 
 static struct softib_td *to_td(struct ibv_td *td)
 {
 	return container_of(td, struct softib_td, td);
 }
 
-static struct ibv_td *alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
+struct ibv_td *softib_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
 {
 	struct softib_td *t;
 
@@ -21,7 +24,7 @@ static struct ibv_td *alloc_td(struct ibv_context *context, struct ibv_td_init_a
 	return &t->td;
 }
 
-static int dealloc_td(struct ibv_td *td)
+int softib_dealloc_td(struct ibv_td *td)
 {
 	struct softib_td *t = to_td(td);
 
@@ -32,10 +35,10 @@ static int dealloc_td(struct ibv_td *td)
 }
 
 /*
- * A parent domain is its protection domain under another address: the handle is the same, so
- * every verb takes it. Allocators are not called, since no memory of this library is the adapter's.
+ * A parent domain is its protection domain under another address: the handle is the same, so every verb takes it.
+ * Allocators are not called, since no memory of this library is the adapter's.
  */
-static struct ibv_pd *alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
+struct ibv_pd *softib_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
 {
 	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 	struct softib_pd *p, *inner;
@@ -66,9 +69,13 @@ void softib_drop_pd_ex(struct softib_pd *p)
 		__atomic_sub_fetch(&p->td->users, 1, __ATOMIC_RELEASE);
 }
 
-void softib_domain_ops(struct verbs_context *v)
+void softib_make_section(struct softib_section *s, bool single)
 {
-	v->alloc_td = alloc_td;
-	v->dealloc_td = dealloc_td;
-	v->alloc_parent_domain = alloc_parent_domain;
+	pthread_mutexattr_t checks;
+
+	pthread_mutexattr_init(&checks);
+	pthread_mutexattr_settype(&checks, PTHREAD_MUTEX_ERRORCHECK);
+	pthread_mutex_init(&s->lock, &checks);
+	pthread_mutexattr_destroy(&checks);
+	s->single = single;
 }

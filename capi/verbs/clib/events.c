@@ -1,13 +1,10 @@
 /* Asynchronous and completion events: records in pipes, and who has yet to acknowledge them. */
-#define _GNU_SOURCE
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "softib.h"
 
-/* Objects by handle. A record of an object that was destroyed finds another serial number, or none. */
+/* Objects by kind and handle. A record of an object that was destroyed finds another serial number, or none. */
 struct slot {
 	void *object;
+	struct softib_tracked *tracked;
 	uint32_t serial;
 };
 
@@ -17,18 +14,27 @@ static struct {
 	uint32_t size;
 } slots[SOFTIB_KINDS];
 
-int softib_slot_set(enum softib_kind kind, uint32_t handle, uint32_t serial, void *object)
+/* The slot of a handle, NULL where there was never one or its object has another serial number. Under the lock. */
+static struct slot *find(uint32_t kind, uint32_t handle, uint32_t serial)
+{
+	struct slot *s = kind < SOFTIB_KINDS && handle < slots[kind].size ? &slots[kind].at[handle] : NULL;
+
+	return s && s->serial == serial ? s : NULL;
+}
+
+int softib_track(enum softib_kind kind, const struct softib_made *made, struct softib_tracked *tracked, void *object,
+	int (*destroy)(uint32_t handle))
 {
 	int error = 0;
 
+	tracked->made = *made;
 	pthread_mutex_lock(&slots_mutex);
-	if (handle >= slots[kind].size) {
-		uint32_t size = handle < 32 ? 64 : handle * 2;
+	if (made->handle >= slots[kind].size) {
+		uint32_t size = made->handle < 32 ? 64 : made->handle * 2;
 		struct slot *more = realloc(slots[kind].at, size * sizeof(*more));
 
 		if (more) {
-			for (uint32_t i = slots[kind].size; i < size; i++)
-				more[i] = (struct slot){ 0 };
+			memset(more + slots[kind].size, 0, (size - slots[kind].size) * sizeof(*more));
 			slots[kind].at = more;
 			slots[kind].size = size;
 		} else {
@@ -36,17 +42,24 @@ int softib_slot_set(enum softib_kind kind, uint32_t handle, uint32_t serial, voi
 		}
 	}
 	if (!error)
-		slots[kind].at[handle] = (struct slot){ object, serial };
+		slots[kind].at[made->handle] = (struct slot){ object, tracked, made->serial };
 	pthread_mutex_unlock(&slots_mutex);
+	if (error)
+		destroy(made->handle);
 	return error;
 }
 
-void softib_slot_clear(enum softib_kind kind, uint32_t handle, uint32_t serial)
+void softib_untrack(enum softib_kind kind, struct softib_tracked *tracked, pthread_mutex_t *mutex, pthread_cond_t *cond,
+	const uint32_t *acked)
 {
+	struct slot *s;
+
 	pthread_mutex_lock(&slots_mutex);
-	if (handle < slots[kind].size && slots[kind].at[handle].serial == serial)
-		slots[kind].at[handle].object = NULL;
+	s = find(kind, tracked->made.handle, tracked->made.serial);
+	if (s)
+		s->object = NULL;
 	pthread_mutex_unlock(&slots_mutex);
+	softib_wait_acks(mutex, cond, acked, &tracked->handed);
 }
 
 void softib_wait_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked, const uint32_t *handed)
@@ -61,26 +74,16 @@ void softib_wait_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32
 static void *claim(const struct softib_event *e)
 {
 	void *object = NULL;
+	struct slot *s;
 
 	pthread_mutex_lock(&slots_mutex);
-	if (e->kind < SOFTIB_KINDS && e->handle < slots[e->kind].size && slots[e->kind].at[e->handle].serial == e->serial)
-		object = slots[e->kind].at[e->handle].object;
-	if (object) {
-		switch (e->kind) {
-		case SOFTIB_CQ:
-			if (e->type == SOFTIB_COMPLETION)
-				((struct softib_cq *)object)->comp_events++;
-			else
-				((struct softib_cq *)object)->async_events++;
-			break;
-		case SOFTIB_QP:
-			((struct softib_qp *)object)->async_events++;
-			break;
-		case SOFTIB_SRQ:
-			((struct softib_srq *)object)->async_events++;
-			break;
-		}
-	}
+	s = find(e->kind, e->handle, e->serial);
+	if (s)
+		object = s->object;
+	if (object && e->type == SOFTIB_COMPLETION)
+		((struct softib_cq *)object)->comp_events++;
+	else if (object)
+		s->tracked->handed++;
 	pthread_mutex_unlock(&slots_mutex);
 	return object;
 }
@@ -88,14 +91,12 @@ static void *claim(const struct softib_event *e)
 /* One record, or -1 with errno. Records that did not fit into the pipe follow. */
 static int take(int fd, int write_fd, struct softib_event *e)
 {
-	ssize_t n = read(fd, e, sizeof(*e));
+	ssize_t n = softib_forked ? 0 : read(fd, e, sizeof(*e));
 
 	if (n < 0)
 		return -1;
-	if (n != sizeof(*e)) {
-		errno = EIO;
-		return -1;
-	}
+	if (n != sizeof(*e))
+		return FAIL_INT(EIO);
 	softib_go.flush_events(write_fd);
 	return 0;
 }
@@ -104,11 +105,7 @@ EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_eve
 {
 	struct softib_event e;
 
-	for (;;) {
-		if (softib_forked) {
-			errno = EIO;
-			return -1;
-		}
+	do {
 		if (take(context->async_fd, to_context(context)->async_write, &e))
 			return -1;
 		event->event_type = e.type;
@@ -117,9 +114,8 @@ EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_eve
 			return 0;
 		}
 		event->element.cq = claim(&e); /* all of them are pointers */
-		if (event->element.cq)
-			return 0;
-	}
+	} while (!event->element.cq);
+	return 0;
 }
 ALSO_1_0(ibv_get_async_event);
 
@@ -133,13 +129,14 @@ static void ack(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *acked, u
 
 EXPORT void ibv_ack_async_event(struct ibv_async_event *event)
 {
-	switch (event->event_type) {
-	case IBV_EVENT_CQ_ERR: {
-		struct ibv_cq *cq = event->element.cq;
+	struct ibv_cq *cq = event->element.cq;
+	struct ibv_qp *qp = event->element.qp;
+	struct ibv_srq *srq = event->element.srq;
 
+	switch (event->event_type) {
+	case IBV_EVENT_CQ_ERR:
 		ack(&cq->mutex, &cq->cond, &cq->async_events_completed, 1);
 		break;
-	}
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
@@ -147,19 +144,13 @@ EXPORT void ibv_ack_async_event(struct ibv_async_event *event)
 	case IBV_EVENT_SQ_DRAINED:
 	case IBV_EVENT_PATH_MIG:
 	case IBV_EVENT_PATH_MIG_ERR:
-	case IBV_EVENT_QP_LAST_WQE_REACHED: {
-		struct ibv_qp *qp = event->element.qp;
-
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		ack(&qp->mutex, &qp->cond, &qp->events_completed, 1);
 		break;
-	}
 	case IBV_EVENT_SRQ_ERR:
-	case IBV_EVENT_SRQ_LIMIT_REACHED: {
-		struct ibv_srq *srq = event->element.srq;
-
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
 		ack(&srq->mutex, &srq->cond, &srq->events_completed, 1);
 		break;
-	}
 	default: /* of a port or the device: nobody waits */
 		break;
 	}
@@ -168,19 +159,14 @@ ALSO_1_0(ibv_ack_async_event);
 
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
-	struct softib_channel *c;
-	int error = softib_gone(context);
+	struct softib_channel *c = softib_new(context, sizeof(*c));
+	int error;
 
-	if (error)
-		return FAIL(error);
-	c = calloc(1, sizeof(*c));
 	if (!c)
-		return FAIL(ENOMEM);
+		return NULL;
 	error = softib_pipe(&c->channel.fd, &c->write_fd);
-	if (error) {
-		free(c);
-		return FAIL(error);
-	}
+	if (error)
+		return softib_discard(c, error);
 	c->channel.context = context;
 	return &c->channel;
 }
@@ -209,10 +195,6 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq
 	struct softib_cq *of;
 
 	do {
-		if (softib_forked) {
-			errno = EIO;
-			return -1;
-		}
 		if (take(channel->fd, c->write_fd, &e))
 			return -1;
 		of = claim(&e);

@@ -1,19 +1,15 @@
 /*
- * What libibverbs.so.1 calls in libsoftib.so. One line a function: its name behind
- * softib_, and its arguments. All return 0 or a positive errno, unless said.
- * Objects go by the handles that the function which made them gave; handle 0 is no object.
+ * What libibverbs.so.1 calls in libsoftib.so. One line a function: its name behind softib_, and its arguments. All
+ * return 0 or a positive errno, unless said. Objects go by the handles that the function which made them gave; handle 0
+ * is no object.
  */
 #ifndef SOFTIB_EXPORTS_H
 #define SOFTIB_EXPORTS_H
 
 #include <infiniband/verbs.h>
 
-#include "exports_ext.h"
-
-/*
- * Kept by the driver in memory that both sides see: whether there is anything to ask the adapter
- * for. Package endpoint has the other declaration.
- */
+/* Kept by the driver in memory that both sides see: whether there is anything to ask the adapter for. Package endpoint
+ * has the other declaration. */
 struct softib_hint {
 	uint32_t stirs;  /* changes when something needs a look */
 	uint32_t nrings; /* entries below; SOFTIB_RINGS_MANY: look yourself, always */
@@ -34,8 +30,7 @@ struct softib_hint {
 
 /*
  * Receives are left where the adapter finds them before it takes in packets, because a call into Go costs ten times
- * as much. C fills entries
- * behind tail, Go empties them behind taken.
+ * as much. C fills entries behind tail, Go empties them behind taken.
  */
 #define SOFTIB_STAGED 64
 
@@ -85,8 +80,7 @@ struct softib_mr_args {
 
 /*
  * Where the adapter puts completions as they come, whoever's call brought them: a poll finds them without one. Go
- * fills behind tail, C empties
- * behind head, one thread at a time.
+ * fills behind tail, C empties behind head, one thread at a time.
  */
 #define SOFTIB_READY 64
 
@@ -139,11 +133,8 @@ struct softib_qp_args {
 	uint32_t qp_num;
 };
 
-/*
- * A record in the pipes behind ibv_context.async_fd and ibv_comp_channel.fd. The C side
- * finds the object by kind and handle, and drops the record if the object has another
- * serial number by now.
- */
+/* A record in the pipes behind ibv_context.async_fd and ibv_comp_channel.fd. The C side finds the object by kind and
+ * handle, and drops the record if the object has another serial number by now. */
 struct softib_event {
 	uint32_t type; /* ibv_event_type, or SOFTIB_COMPLETION */
 	uint32_t kind; /* enum softib_kind, or SOFTIB_NO_OBJECT */
@@ -155,7 +146,7 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 
 #define SOFTIB_COMPLETION 0x100
 
-#define SOFTIB_CORE(X)                                                                              \
+#define SOFTIB_CALLS(X)                                                                             \
 	X(open, (struct softib_open_args *))                                                        \
 	X(close, (uint32_t context))                                                                \
 	X(query_device, (uint32_t context, struct ibv_device_attr *))                               \
@@ -194,6 +185,21 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	/* The program ends: what the adapter still owes to others goes out. */                     \
 	X(settle, (void))                                                                           \
 	/* Writes what did not fit into a pipe before. */                                           \
-	X(flush_events, (int32_t fd))
+	X(flush_events, (int32_t fd))                                                               \
+	/* The extended verbs. */                                                                   \
+	/* The device's clock in nanoseconds, and what to add for the time of day. */               \
+	X(clock, (uint32_t context, uint64_t *ns, int64_t *wall))                                   \
+	/* Like poll_cq, with the times at which the completions were made; returns how many. */    \
+	X(poll_stamped, (uint32_t cq, int32_t room, struct ibv_wc *, uint64_t *ns, int64_t *wall))  \
+	X(modify_cq, (uint32_t cq, uint32_t count, uint32_t period_us))                             \
+	/* Like post_send, but the whole list or nothing of it. */                                  \
+	X(post_batch, (uint32_t qp, struct ibv_send_wr *))                                          \
+	X(alloc_mw, (uint32_t pd, uint32_t type, uint32_t *mw, uint32_t *rkey))                     \
+	X(dealloc_mw, (uint32_t mw))                                                                \
+	/* fd -1: a domain of its own. */                                                           \
+	X(open_xrcd, (uint32_t context, int32_t fd, int32_t oflags, uint32_t *xrcd))                \
+	X(close_xrcd, (uint32_t xrcd))                                                              \
+	/* One more handle for an XRC target; destroy_qp gives it back. */                          \
+	X(open_qp, (uint32_t xrcd, uint32_t qp_num, struct softib_made *))
 
 #endif

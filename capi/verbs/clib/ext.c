@@ -1,52 +1,22 @@
 /*
- * Verbs that this adapter does not have: Ethernet's (flows, receive hashing,
- * pacing, segmentation), memory on the device, paging on demand, counters, tag
- * matching. libibverbs gives a provider that lacks them functions which say so;
- * programs call through the table, hence so do we.
+ * Verbs that this adapter does not have: Ethernet's (flows, receive hashing, pacing, segmentation), memory on the
+ * device, paging on demand, counters, tag matching, objects of other processes. libibverbs gives a provider that lacks
+ * them functions which say so; programs call through the table, hence so do we.
  */
-#include "ext.h"
+#include "softib.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-#define REFUSES(name, ...)                    \
-	static int name(__VA_ARGS__)          \
-	{                                     \
-		return EOPNOTSUPP;            \
-	}
+/* Whatever they are given, they do not look at it. */
+static int refuse(void)
+{
+	return EOPNOTSUPP;
+}
 
-#define MAKES_NONE(type, name, ...)           \
-	static struct type *name(__VA_ARGS__) \
-	{                                     \
-		errno = EOPNOTSUPP;           \
-		return NULL;                  \
-	}
-
-REFUSES(advise_mr, struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
-	uint32_t n)
-MAKES_NONE(ibv_mr, alloc_null_mr, struct ibv_pd *pd)
-
-MAKES_NONE(ibv_counters, create_counters, struct ibv_context *context, struct ibv_counters_init_attr *attr)
-REFUSES(destroy_counters, struct ibv_counters *counters)
-REFUSES(attach_counters, struct ibv_counters *counters, struct ibv_counter_attach_attr *attr, struct ibv_flow *flow)
-REFUSES(read_counters, struct ibv_counters *counters, uint64_t *values, uint32_t n, uint32_t flags)
-
-MAKES_NONE(ibv_dm, alloc_dm, struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
-MAKES_NONE(ibv_mr, reg_dm_mr, struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned int access)
-REFUSES(free_dm, struct ibv_dm *dm)
-
-MAKES_NONE(ibv_flow, create_flow, struct ibv_qp *qp, struct ibv_flow_attr *attr)
-REFUSES(destroy_flow, struct ibv_flow *flow)
-MAKES_NONE(ibv_flow_action, create_flow_action, struct ibv_context *context, struct ibv_flow_action_esp_attr *attr)
-REFUSES(modify_flow_action, struct ibv_flow_action *action, struct ibv_flow_action_esp_attr *attr)
-REFUSES(destroy_flow_action, struct ibv_flow_action *action)
-
-MAKES_NONE(ibv_wq, create_wq, struct ibv_context *context, struct ibv_wq_init_attr *attr)
-REFUSES(modify_wq, struct ibv_wq *wq, struct ibv_wq_attr *attr)
-REFUSES(destroy_wq, struct ibv_wq *wq)
-MAKES_NONE(ibv_rwq_ind_table, create_rwq_table, struct ibv_context *context, struct ibv_rwq_ind_table_init_attr *attr)
-REFUSES(destroy_rwq_table, struct ibv_rwq_ind_table *table)
-
-REFUSES(modify_rate_limit, struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
+static void *make_none(void)
+{
+	return FAIL(EOPNOTSUPP);
+}
 
 static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad)
 {
@@ -54,40 +24,67 @@ static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_o
 	return EOPNOTSUPP;
 }
 
-void softib_set_ext_ops(struct verbs_context *v)
+#define REFUSED(X)                                                                                                   \
+	X(advise_mr) X(destroy_counters) X(attach_counters_point_flow) X(read_counters) X(free_dm)                   \
+	X(ibv_destroy_flow) X(modify_flow_action_esp) X(destroy_flow_action) X(modify_wq) X(destroy_wq)              \
+	X(destroy_rwq_ind_table) X(modify_qp_rate_limit)
+#define NOT_MADE(X)                                                                                                  \
+	X(alloc_null_mr) X(create_counters) X(alloc_dm) X(reg_dm_mr) X(ibv_create_flow) X(create_flow_action_esp)    \
+	X(create_wq) X(create_rwq_ind_table)
+
+void softib_refuse_others(struct verbs_context *v)
 {
-	v->advise_mr = advise_mr;
-	v->alloc_null_mr = alloc_null_mr;
-
-	v->create_counters = create_counters;
-	v->destroy_counters = destroy_counters;
-	v->attach_counters_point_flow = attach_counters;
-	v->read_counters = read_counters;
-
-	v->alloc_dm = alloc_dm;
-	v->reg_dm_mr = reg_dm_mr;
-	v->free_dm = free_dm;
-
-	v->ibv_create_flow = create_flow;
-	v->ibv_destroy_flow = destroy_flow;
-	v->create_flow_action_esp = create_flow_action;
-	v->modify_flow_action_esp = modify_flow_action;
-	v->destroy_flow_action = destroy_flow_action;
-
-	v->create_wq = create_wq;
-	v->modify_wq = modify_wq;
-	v->destroy_wq = destroy_wq;
-	v->create_rwq_ind_table = create_rwq_table;
-	v->destroy_rwq_ind_table = destroy_rwq_table;
-
-	v->modify_qp_rate_limit = modify_rate_limit;
+#define X(verb) v->verb = (__typeof__(v->verb))(void (*)(void))refuse;
+	REFUSED(X)
+#undef X
+#define X(verb) v->verb = (__typeof__(v->verb))(void (*)(void))make_none;
+	NOT_MADE(X)
+#undef X
 	v->post_srq_ops = post_srq_ops;
-
-	softib_device_ex_ops(v);
-	softib_cq_ex_ops(v);
-	softib_qp_ex_ops(v);
-	softib_srq_ex_ops(v);
-	softib_xrc_ops(v);
-	softib_domain_ops(v);
-	softib_mw_ops(v);
 }
+
+/* Those that are functions of the library. */
+#define NONE(type, name, ...)                     \
+	EXPORT struct type *name(__VA_ARGS__)     \
+	{                                         \
+		return FAIL(EOPNOTSUPP);          \
+	}
+#define GIVES(value, name, ...)                   \
+	EXPORT int name(__VA_ARGS__)              \
+	{                                         \
+		return value;                     \
+	}
+#define DOES_NOTHING(name, ...)                   \
+	EXPORT void name(__VA_ARGS__)             \
+	{                                         \
+	}
+
+/* The adapter of a process is inside it: there is nothing that another one could be given a descriptor of. */
+NONE(ibv_context, ibv_import_device, int cmd_fd)
+NONE(ibv_pd, ibv_import_pd, struct ibv_context *context, uint32_t handle)
+NONE(ibv_mr, ibv_import_mr, struct ibv_pd *pd, uint32_t handle)
+NONE(ibv_dm, ibv_import_dm, struct ibv_context *context, uint32_t handle)
+DOES_NOTHING(ibv_unimport_pd, struct ibv_pd *pd)
+DOES_NOTHING(ibv_unimport_mr, struct ibv_mr *mr)
+DOES_NOTHING(ibv_unimport_dm, struct ibv_dm *dm)
+
+/* There is no device whose memory could be exported that way. */
+NONE(ibv_mr, ibv_reg_dmabuf_mr, struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+
+/* Enhanced connection establishment lets adapters of one vendor agree on more than InfiniBand has. This one has nothing
+ * to agree on, and says what libibverbs says for such a provider. */
+GIVES((errno = EOPNOTSUPP), ibv_query_ece, struct ibv_qp *qp, struct ibv_ece *ece)
+GIVES((errno = EOPNOTSUPP), ibv_set_ece, struct ibv_qp *qp, struct ibv_ece *ece)
+
+/* Only on Ethernet does a way need a MAC address. */
+GIVES(-(errno = EOPNOTSUPP), ibv_resolve_eth_l2_from_gid, struct ibv_context *context, struct ibv_ah_attr *attr,
+	uint8_t mac[ETHERNET_LL_SIZE], uint16_t *vid)
+
+/* A receiver may see the pieces of a message in any order but for its last bytes. */
+GIVES(0, ibv_query_qp_data_in_order, struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+
+GIVES(0, ibv_get_device_index, struct ibv_device *device)
+
+/* Nothing has to be done for a fork: the adapter copies, it never has pages of the parent. */
+GIVES(0, ibv_dontfork_range, void *base, size_t size)
+GIVES(0, ibv_dofork_range, void *base, size_t size)

@@ -2,17 +2,13 @@
  * Registered memory that the program has unmapped. An adapter of silicon goes on with the pages that were pinned, which
  * nobody else sees any more. Ours would end the process, so it gets new pages there.
  */
-#define _GNU_SOURCE
+#include "softib.h"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
-#include <unistd.h>
-
-#include "softib.h"
 
 /* Registered ranges. A handler walks the list at any moment: nodes are used again and never freed. */
 struct range {

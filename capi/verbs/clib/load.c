@@ -1,14 +1,11 @@
 /* libsoftib.so, and what becomes of it when the process forks. */
-#define _GNU_SOURCE
+#include "softib.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "softib.h"
 
 struct softib_go softib_go;
 int softib_forked;
@@ -38,7 +35,7 @@ static const struct {
 	size_t at;
 } functions[] = {
 #define X(name, args) { "softib_" #name, offsetof(struct softib_go, name) },
-	SOFTIB_CORE(X) SOFTIB_EXT(X)
+	SOFTIB_CALLS(X)
 #undef X
 };
 

@@ -1,11 +1,7 @@
 /* Protection domains and memory regions. */
-#define _GNU_SOURCE
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "softib.h"
+
+#include <sys/mman.h>
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
@@ -14,19 +10,14 @@
 
 EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
-	struct softib_pd *pd;
-	int error = softib_gone(context);
+	struct softib_pd *pd = softib_new(context, sizeof(*pd));
+	int error;
 
-	if (error)
-		return FAIL(error);
-	pd = calloc(1, sizeof(*pd));
 	if (!pd)
-		return FAIL(ENOMEM);
+		return NULL;
 	error = softib_go.alloc_pd(to_context(context)->handle, &pd->pd.handle);
-	if (error) {
-		free(pd);
-		return FAIL(error);
-	}
+	if (error)
+		return softib_discard(pd, error);
 	pd->pd.context = context;
 	return &pd->pd;
 }
@@ -91,12 +82,10 @@ static int check_range(void *addr, size_t length, unsigned int access)
 }
 
 enum {
-	ACCESS_KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
-		IBV_ACCESS_OPTIONAL_RANGE,
-	/* The others ask for nothing that an adapter in software could do better. */
 	ACCESS_PASSED = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED,
+	/* The others ask for nothing that an adapter in software could do better. */
+	ACCESS_KNOWN = ACCESS_PASSED | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE,
 };
 
 static int check_access(unsigned int access)
@@ -109,24 +98,15 @@ static int check_access(unsigned int access)
 static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
 	struct softib_mr_args args = { .addr = addr, .length = length, .iova = iova, .access = access & ACCESS_PASSED };
-	struct softib_mr *m;
-	int error = softib_gone(pd->context);
+	struct softib_mr *m = softib_new(pd->context, sizeof(*m));
+	int error;
 
-	if (!error)
-		error = check_access(access);
-	if (!error)
-		error = check_range(addr, length, access);
-	if (error)
-		return FAIL(error);
-	m = calloc(1, sizeof(*m));
 	if (!m)
-		return FAIL(ENOMEM);
+		return NULL;
 	args.pd = pd->handle;
-	error = softib_go.reg_mr(&args);
-	if (error) {
-		free(m);
-		return FAIL(error);
-	}
+	error = check_access(access) ?: check_range(addr, length, access) ?: softib_go.reg_mr(&args);
+	if (error)
+		return softib_discard(m, error);
 	m->access = access;
 	m->range = softib_watch(addr, length);
 	m->mr.context = pd->context;
@@ -155,12 +135,20 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 	return reg_mr(pd, addr, length, iova, access);
 }
 
-/* There is no device whose memory could be exported that way. */
-EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-	int access)
+/* Why a region cannot be changed in that way, or 0. */
+static int check_rereg(const struct softib_mr *m, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-	(void)pd, (void)offset, (void)length, (void)iova, (void)fd, (void)access;
-	return FAIL(EOPNOTSUPP);
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION, new_access = flags & IBV_REREG_MR_CHANGE_ACCESS;
+	int error;
+
+	if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || (moves && (!addr || !length)) || (access && !new_access) ||
+	    (flags & IBV_REREG_MR_CHANGE_PD && !pd))
+		return EINVAL;
+	error = new_access ? check_access(access) : 0;
+	if (error || !(moves || new_access))
+		return error;
+	return check_range(moves ? addr : m->mr.addr, moves ? length : m->mr.length,
+		new_access ? (unsigned int)access : m->access);
 }
 
 /* Whatever fails, the region stays as it was. */
@@ -169,26 +157,10 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 	struct softib_mr *m = container_of(mr, struct softib_mr, mr);
 	struct softib_mr_args args = { .handle = mr->handle, .flags = flags, .addr = addr, .length = length,
 		.iova = (uintptr_t)addr, .access = access & ACCESS_PASSED };
-	int error = softib_gone(mr->context);
+	int error = softib_gone(mr->context) ?: check_rereg(m, flags, pd, addr, length, access);
 
-	if (!error && (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || !flags))
-		error = EINVAL;
-	if (!error && flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!addr || !length))
-		error = EINVAL;
-	if (!error && access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))
-		error = EINVAL;
-	if (!error && flags & IBV_REREG_MR_CHANGE_PD) {
-		if (!pd)
-			error = EINVAL;
-		else
-			args.pd = pd->handle;
-	}
-	if (!error && flags & IBV_REREG_MR_CHANGE_ACCESS)
-		error = check_access(access);
-	if (!error && flags & (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS))
-		error = check_range(flags & IBV_REREG_MR_CHANGE_TRANSLATION ? addr : mr->addr,
-				    flags & IBV_REREG_MR_CHANGE_TRANSLATION ? length : mr->length,
-				    flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned int)access : m->access);
+	if (!error && flags & IBV_REREG_MR_CHANGE_PD)
+		args.pd = pd->handle;
 	if (!error)
 		error = softib_go.rereg_mr(&args);
 	if (error) {

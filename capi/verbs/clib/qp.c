@@ -1,8 +1,4 @@
-/* Queue pairs, shared receive queues, and what is posted to them. */
-#define _GNU_SOURCE
-#include <stdlib.h>
-#include <string.h>
-
+/* Queue pairs, and what is posted to them. */
 #include "softib.h"
 
 static void purge_cq(struct ibv_cq *cq, uint32_t qp_num)
@@ -21,138 +17,54 @@ static void purge(struct ibv_qp *qp)
 		purge_cq(qp->recv_cq, qp->qp_num);
 }
 
-struct softib_srq *softib_make_srq(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+int softib_begin_qp(struct softib_qp *q, struct ibv_context *context, const struct softib_made *made, uint32_t qp_num,
+	enum ibv_qp_type type)
 {
-	struct softib_srq_args args = { .attr = attr->attr };
-	struct softib_srq *s;
-	int error = softib_gone(context);
-
-	if (error)
-		return FAIL(error);
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
-		return FAIL(EINVAL);
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		return FAIL(ENOMEM);
-	s->type = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type : IBV_SRQT_BASIC;
-	args.pd = attr->pd->handle;
-	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD && attr->xrcd) {
-		s->xrcd = attr->xrcd;
-		args.xrcd = container_of(attr->xrcd, struct softib_xrcd, xrcd)->handle;
-	}
-	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ && attr->cq) {
-		s->cq = attr->cq;
-		args.cq = attr->cq->handle;
-	}
-	error = softib_go.create_srq(&args);
-	if (!error) {
-		error = softib_slot_set(SOFTIB_SRQ, args.made.handle, args.made.serial, s);
-		if (error)
-			softib_go.destroy_srq(args.made.handle);
-	}
-	if (error) {
-		free(s);
-		return FAIL(error);
-	}
-	attr->attr = args.attr;
-	s->serial = args.made.serial;
-	s->srq_num = args.srq_num;
-	s->srq.context = context;
-	s->srq.srq_context = attr->srq_context;
-	s->srq.pd = attr->pd;
-	s->srq.handle = args.made.handle;
-	pthread_mutex_init(&s->srq.mutex, NULL);
-	pthread_cond_init(&s->srq.cond, NULL);
-	return s;
-}
-
-EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
-{
-	struct ibv_srq_init_attr_ex ex = { .srq_context = attr->srq_context, .attr = attr->attr,
-		.comp_mask = IBV_SRQ_INIT_ATTR_PD, .pd = pd };
-	struct softib_srq *s = softib_make_srq(pd->context, &ex);
-
-	if (!s)
-		return NULL;
-	attr->attr = ex.attr;
-	return &s->srq;
-}
-ALSO_1_0(ibv_create_srq);
-
-EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
-{
-	int error = softib_gone(srq->context);
-
-	return error ? error : softib_go.modify_srq(srq->handle, attr, mask);
-}
-ALSO_1_0(ibv_modify_srq);
-
-EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
-{
-	int error = softib_gone(srq->context);
-
-	return error ? error : softib_go.query_srq(srq->handle, attr);
-}
-ALSO_1_0(ibv_query_srq);
-
-EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
-{
-	struct softib_srq *s = to_srq(srq);
-	int error = softib_forked ? EIO : softib_go.destroy_srq(srq->handle);
+	int error = softib_track(SOFTIB_QP, made, &q->tracked, q, softib_go.destroy_qp);
 
 	if (error)
 		return error;
-	softib_slot_clear(SOFTIB_SRQ, srq->handle, s->serial);
-	softib_wait_acks(&srq->mutex, &srq->cond, &srq->events_completed, &s->async_events);
-	softib_drop_srq_ex(s);
-	pthread_cond_destroy(&srq->cond);
-	pthread_mutex_destroy(&srq->mutex);
-	free(s);
+	q->qp.context = context;
+	q->qp.handle = made->handle;
+	q->qp.qp_num = qp_num;
+	q->qp.qp_type = type;
+	pthread_mutex_init(&q->qp.mutex, NULL);
+	pthread_cond_init(&q->qp.cond, NULL);
+	softib_xrcd_use(q->xrcd, 1);
 	return 0;
 }
-ALSO_1_0(ibv_destroy_srq);
 
 struct softib_qp *softib_make_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	struct softib_qp_args args = { .context = to_context(context)->handle, .type = attr->qp_type,
 		.sig_all = !!attr->sq_sig_all, .cap = attr->cap };
 	struct ibv_pd *pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD ? attr->pd : NULL;
-	struct softib_qp *q;
-	int error = softib_gone(context);
+	struct softib_qp *q = softib_new(context, sizeof(*q));
+	int error;
 
-	if (error)
-		return FAIL(error);
+	if (!q)
+		return NULL;
 	if ((pd && pd->context != context) || (attr->send_cq && attr->send_cq->context != context) ||
 	    (attr->recv_cq && attr->recv_cq->context != context) || (attr->srq && attr->srq->context != context))
-		return FAIL(EINVAL);
-	q = calloc(1, sizeof(*q));
-	if (!q)
-		return FAIL(ENOMEM);
+		return softib_discard(q, EINVAL);
 	args.pd = pd ? pd->handle : 0;
 	args.send_cq = attr->send_cq ? attr->send_cq->handle : 0;
 	args.recv_cq = attr->recv_cq ? attr->recv_cq->handle : 0;
 	args.srq = attr->srq ? attr->srq->handle : 0;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD && attr->xrcd) {
 		q->xrcd = attr->xrcd;
-		args.xrcd = container_of(attr->xrcd, struct softib_xrcd, xrcd)->handle;
+		args.xrcd = to_xrcd(attr->xrcd)->handle;
 	}
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS)
 		args.create_flags = attr->create_flags;
 	error = softib_go.create_qp(&args);
-	if (!error) {
-		error = softib_slot_set(SOFTIB_QP, args.made.handle, args.made.serial, q);
-		if (error)
-			softib_go.destroy_qp(args.made.handle);
-	}
-	if (error) {
-		free(q);
-		return FAIL(error);
-	}
+	if (!error)
+		error = softib_begin_qp(q, context, &args.made, args.qp_num, attr->qp_type);
+	if (error)
+		return softib_discard(q, error);
 	attr->cap = args.cap;
-	q->serial = args.made.serial;
 	q->cap = args.cap;
 	q->sq_sig_all = attr->sq_sig_all;
-	q->qp.context = context;
 	q->qp.qp_context = attr->qp_context;
 	q->qp.pd = pd;
 	/* An XRC target has no queues of its own, an initiator only one: what else was passed is not held on to. */
@@ -162,12 +74,7 @@ struct softib_qp *softib_make_qp(struct ibv_context *context, struct ibv_qp_init
 		q->qp.recv_cq = attr->recv_cq;
 		q->qp.srq = attr->srq;
 	}
-	q->qp.handle = args.made.handle;
-	q->qp.qp_num = args.qp_num;
 	q->qp.state = IBV_QPS_RESET;
-	q->qp.qp_type = attr->qp_type;
-	pthread_mutex_init(&q->qp.mutex, NULL);
-	pthread_cond_init(&q->qp.cond, NULL);
 	if (q->qp.recv_cq && !q->qp.srq && q->cap.max_recv_wr)
 		q->stage = softib_new_stage(q->qp.handle, &q->cap); /* without it receives go by call */
 	return q;
@@ -180,9 +87,8 @@ EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
 		.cap = attr->cap, .qp_type = attr->qp_type, .sq_sig_all = attr->sq_sig_all, .comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = pd,
 	};
-	struct softib_qp *q;
+	struct softib_qp *q = softib_make_qp(pd->context, &ex);
 
-	q = softib_make_qp(pd->context, &ex);
 	if (!q)
 		return NULL;
 	attr->cap = ex.cap;
@@ -192,7 +98,7 @@ ALSO_1_0(ibv_create_qp);
 
 EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {
-	return to_qp(qp)->is_ex ? &to_qp(qp)->ex : NULL;
+	return to_qp(qp)->builder ? &to_qp(qp)->ex : NULL;
 }
 
 EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
@@ -241,8 +147,8 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	if (error)
 		return error;
 	purge(qp);
-	softib_slot_clear(SOFTIB_QP, qp->handle, q->serial);
-	softib_wait_acks(&qp->mutex, &qp->cond, &qp->events_completed, &q->async_events);
+	softib_untrack(SOFTIB_QP, &q->tracked, &qp->mutex, &qp->cond, &qp->events_completed);
+	softib_xrcd_use(q->xrcd, -1);
 	softib_drop_qp_ex(q);
 	pthread_cond_destroy(&qp->cond);
 	pthread_mutex_destroy(&qp->mutex);
@@ -276,29 +182,15 @@ int softib_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
 	if (__builtin_expect(!to_qp(qp)->stage || qp->state == IBV_QPS_RESET, 0))
 		return softib_go.post_recv(qp->handle, wr, bad);
 	error = softib_stage_recv(to_qp(qp), wr, bad);
-	/* To a queue pair that has failed they complete at once, and a program that is about to sleep may not call for
-	 * long. */
+	/* To a queue pair that has failed they complete at once, and a program about to sleep may not call for long. */
 	if (to_cq(qp->recv_cq)->armed)
 		softib_go.post_recv(qp->handle, NULL, &none);
 	return error;
 }
 
-int softib_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
-{
-	int error = softib_gone(srq->context);
-
-	if (error) {
-		*bad = wr;
-		return error;
-	}
-	return softib_go.post_srq_recv(srq->handle, wr, bad);
-}
-
 EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-	int error = softib_gone(qp->context);
-
-	return error ? error : softib_go.attach_mcast(qp->handle, gid->raw, lid);
+	return softib_gone(qp->context) ?: softib_go.attach_mcast(qp->handle, gid->raw, lid);
 }
 ALSO_1_0(ibv_attach_mcast);
 

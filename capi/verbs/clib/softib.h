@@ -1,20 +1,24 @@
 /*
- * The drop-in libibverbs.so.1 inside: what its objects are, and what its files offer
- * each other.
+ * The drop-in libibverbs.so.1 inside: what its objects are, and what its files offer each other. It is included first.
  *
- * Each object begins with the struct that programs see and goes on with ours. The struct's
- * handle field is the handle by which libsoftib.so, which has the adapter, knows the object;
- * it is loaded when the first device is opened and not before (load.c). Functions that
- * return an int return an errno as libibverbs does; those that return a pointer set errno.
+ * Each object begins with the struct that programs see and goes on with ours. The struct's handle field is the handle
+ * by which libsoftib.so, which has the adapter, knows the object; it is loaded when the first device is opened and not
+ * before (load.c). Functions that return an int return an errno as libibverbs does; those that return a pointer set
+ * errno.
  */
 #ifndef SOFTIB_H
 #define SOFTIB_H
 
+#define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <infiniband/verbs.h>
 
@@ -32,7 +36,7 @@
 /* libsoftib.so's functions; all set once a device was opened. */
 struct softib_go {
 #define X(name, args) int (*name) args;
-	SOFTIB_CORE(X) SOFTIB_EXT(X)
+	SOFTIB_CALLS(X)
 #undef X
 };
 extern struct softib_go softib_go;
@@ -56,8 +60,6 @@ void softib_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Whether softib exec started the program. */
 bool softib_has_device(void);
-
-#define SOFTIB_DEVICE_FILE "/dev/infiniband/uverbs0"
 
 /* The one device. It is never freed, so that a pointer to it is always good. */
 struct softib_device {
@@ -86,10 +88,85 @@ static inline int softib_gone(struct ibv_context *context)
 	return __builtin_expect(__atomic_load_n(&to_context(context)->hint->dead, __ATOMIC_RELAXED), 0) ? EIO : 0;
 }
 
-/* Fills in the functions of the extended verbs (ext.c). */
-void softib_set_ext_ops(struct verbs_context *verbs);
+/* Sets errno from a function's result and gives NULL, or -1. */
+#define FAIL(e) (errno = (e), NULL)
+#define FAIL_INT(e) (errno = (e), -1)
+
+/* Room for an object of a verb that needs a fabric. NULL with errno set. */
+static inline void *softib_new(struct ibv_context *context, size_t size)
+{
+	int error = softib_gone(context);
+
+	return error ? FAIL(error) : calloc(1, size);
+}
+
+/* Gives it back: the object could not be made. */
+static inline void *softib_discard(void *object, int error)
+{
+	free(object);
+	return FAIL(error);
+}
+
+/* Verbs that programs find in the tables of a context, by their names there: here they have softib_ before it. */
+#define SOFTIB_CONTEXT_OPS(X) \
+	X(poll_cq) X(req_notify_cq) X(post_send) X(post_recv) X(post_srq_recv) X(alloc_mw) X(dealloc_mw) X(bind_mw)
+#define SOFTIB_VERBS_OPS(X)                                                                               \
+	X(query_port) X(query_device_ex) X(query_rt_values) X(create_cq_ex) X(modify_cq) X(create_qp_ex)  \
+	X(create_srq_ex) X(get_srq_num) X(open_xrcd) X(close_xrcd) X(open_qp) X(alloc_td) X(dealloc_td)   \
+	X(alloc_parent_domain)
+
+#define X(verb) extern __typeof__(*((struct ibv_context_ops *)0)->verb) softib_##verb;
+SOFTIB_CONTEXT_OPS(X)
+#undef X
+#define X(verb) extern __typeof__(*((struct verbs_context *)0)->verb) softib_##verb;
+SOFTIB_VERBS_OPS(X)
+#undef X
+
+/* Fills in the functions of the verbs that this adapter does not have (ext.c). */
+void softib_refuse_others(struct verbs_context *verbs);
+
+/* A lock of one word, for moments. */
+static inline void softib_lock(uint32_t *lock)
+{
+	for (int i = 0; __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE); i++)
+		if (i > 100)
+			sched_yield();
+}
+
+static inline void softib_unlock(uint32_t *lock)
+{
+	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+}
+
+/*
+ * A critical section that verbs begin and others end. Its lock checks for errors, so that a program which begins twice
+ * is told instead of hanging; there is none where the program has promised to be alone.
+ */
+struct softib_section {
+	pthread_mutex_t lock;
+	bool single;
+};
+
+void softib_make_section(struct softib_section *, bool single);
+
+static inline int softib_begin(struct softib_section *s)
+{
+	return s->single ? 0 : pthread_mutex_lock(&s->lock);
+}
+
+static inline void softib_end(struct softib_section *s)
+{
+	if (!s->single)
+		pthread_mutex_unlock(&s->lock);
+}
 
 /* Objects. */
+
+/* What events need of an object. */
+struct softib_tracked {
+	struct softib_made made;
+	uint32_t handed; /* by ibv_get_async_event, under the slots' lock */
+};
 
 struct softib_pd {
 	struct ibv_pd pd; /* handle: of the protection domain, also in a parent domain */
@@ -106,14 +183,25 @@ struct softib_mr {
 	struct range *range;
 };
 
-struct softib_mw {
-	struct ibv_mw mw;
-};
-
+/* Objects are counted here and in libsoftib.so: domains that share an inode are one there, and each may go when its
+ * own are gone. */
 struct softib_xrcd {
 	struct ibv_xrcd xrcd;
 	uint32_t handle;
+	int users; /* atomic */
 };
+
+static inline struct softib_xrcd *to_xrcd(struct ibv_xrcd *xrcd)
+{
+	return container_of(xrcd, struct softib_xrcd, xrcd);
+}
+
+/* An object is in the domain, or leaves it. The domain may be NULL. */
+static inline void softib_xrcd_use(struct ibv_xrcd *xrcd, int change)
+{
+	if (xrcd)
+		__atomic_add_fetch(&to_xrcd(xrcd)->users, change, __ATOMIC_RELAXED);
+}
 
 struct softib_channel {
 	struct ibv_comp_channel channel; /* refcnt counts its queues, under context->mutex */
@@ -125,9 +213,8 @@ struct softib_cq {
 		struct ibv_cq cq;
 		struct ibv_cq_ex ex; /* the same fields first */
 	};
-	uint32_t serial;
-	uint32_t comp_events;  /* handed out by ibv_get_cq_event, under the slots' lock */
-	uint32_t async_events; /* handed out by ibv_get_async_event, likewise */
+	struct softib_tracked tracked;
+	uint32_t comp_events; /* handed out by ibv_get_cq_event, under the slots' lock */
 	uint32_t stirs;  /* the hint's when the adapter was last asked */
 	uint32_t idle;   /* polls that found nothing since then */
 	uint32_t reaped; /* those that found something */
@@ -145,12 +232,10 @@ static inline struct softib_cq *to_cq_ex(struct ibv_cq_ex *cq) { return containe
 
 struct softib_srq {
 	struct ibv_srq srq;
-	uint32_t serial;
-	uint32_t async_events;
+	struct softib_tracked tracked;
 	uint32_t srq_num;
 	enum ibv_srq_type type;
 	struct ibv_xrcd *xrcd;
-	struct ibv_cq *cq;
 };
 
 static inline struct softib_srq *to_srq(struct ibv_srq *srq) { return container_of(srq, struct softib_srq, srq); }
@@ -160,9 +245,7 @@ struct softib_qp {
 		struct ibv_qp qp;
 		struct ibv_qp_ex ex;
 	};
-	uint32_t serial;
-	uint32_t async_events;
-	bool is_ex;	/* made with send_ops_flags: ibv_qp_to_qp_ex gives ex */
+	struct softib_tracked tracked;
 	struct ibv_xrcd *xrcd;
 	struct ibv_qp_cap cap;
 	int sq_sig_all;
@@ -173,46 +256,52 @@ struct softib_qp {
 static inline struct softib_qp *to_qp(struct ibv_qp *qp) { return container_of(qp, struct softib_qp, qp); }
 static inline struct softib_qp *to_qp_ex(struct ibv_qp_ex *qp) { return container_of(qp, struct softib_qp, ex); }
 
-/*
- * The one way to make each of these, for the plain and the extended verb. NULL with errno set.
- * softib_free_qp is for a caller that made one and then failed.
- */
+/* The one way to make each of these, for the plain and the extended verb. NULL with errno set. */
 struct softib_cq *softib_make_cq(struct ibv_context *, uint32_t cqe, void *cq_context, struct ibv_comp_channel *,
 	uint32_t comp_vector, bool tapped);
-/* comp_mask says which fields count */
-struct softib_srq *softib_make_srq(struct ibv_context *, struct ibv_srq_init_attr_ex *);
-/* likewise; send_ops_flags and create_flags are the caller's to check */
+/* comp_mask says which fields count; send_ops_flags and create_flags are the caller's to check */
 struct softib_qp *softib_make_qp(struct ibv_context *, struct ibv_qp_init_attr_ex *);
-int softib_poll_cq(struct ibv_cq *, int room, struct ibv_wc *);
-/* the same past an extended queue's batch; not in a forked child */
+/* What else begins a queue pair that the adapter has: one of its own, or one that is opened. */
+int softib_begin_qp(struct softib_qp *, struct ibv_context *, const struct softib_made *, uint32_t qp_num,
+	enum ibv_qp_type);
+
+/* ibv_poll_cq past an extended queue's batch; not in a forked child */
 int softib_fetch_cq(struct ibv_cq *, int room, struct ibv_wc *);
-int softib_req_notify_cq(struct ibv_cq *, int solicited_only);
-int softib_post_send(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **bad);
 struct softib_stage *softib_new_stage(uint32_t handle, const struct ibv_qp_cap *);
 int softib_stage_recv(struct softib_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **bad);
-int softib_post_recv(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **bad);
-int softib_post_srq_recv(struct ibv_srq *, struct ibv_recv_wr *, struct ibv_recv_wr **bad);
+
+/* wr.c: makes qp's builder of work requests. 0 or an errno. */
+int softib_give_builder(struct softib_qp *);
+/* The operations that the builder of such a queue pair has. */
+uint64_t softib_builder_ops(enum ibv_qp_type);
+
+/* Whether one thread at a time uses what is made in this domain: nothing is locked then. */
+static inline bool softib_single_threaded(struct ibv_pd *pd)
+{
+	return pd && to_pd(pd)->td;
+}
 
 /* Free what the extended verbs keep in an object that is destroyed. */
 void softib_drop_cq_ex(struct softib_cq *);
 void softib_drop_qp_ex(struct softib_qp *);
-void softib_drop_srq_ex(struct softib_srq *);
 void softib_drop_pd_ex(struct softib_pd *); /* a parent domain, which has no object in libsoftib.so */
 
 /*
- * An extended queue takes completions in batches. What a program has not looked at yet goes
- * first to ibv_poll_cq (how many went to wc; only if cq->batch is set), and goes away with its
- * queue pair: for destroy_qp, and modify_qp to RESET, on both queues.
+ * An extended queue takes completions in batches. What a program has not looked at yet goes first to ibv_poll_cq (how
+ * many went to wc; only if cq->batch is set), and goes away with its queue pair: for destroy_qp, and modify_qp to
+ * RESET, on both queues.
  */
 int softib_take_batch(struct softib_cq *, int room, struct ibv_wc *wc);
 void softib_purge_batch(struct ibv_cq *, uint32_t qp_num);
 void softib_purge_ready(struct ibv_cq *, uint32_t qp_num); /* the same of what is ready */
 
-/* events.c: objects by kind and handle, for the records in pipes. */
-int softib_slot_set(enum softib_kind, uint32_t handle, uint32_t serial, void *object);
-/* Takes the object out: no event of it is handed out any more. */
-void softib_slot_clear(enum softib_kind, uint32_t handle, uint32_t serial);
-/* Waits until programs have acknowledged what they were handed of an object that is out. */
+/* events.c: an object that the adapter has made is found by its events from now on. If it cannot be, it is destroyed
+ * there. */
+int softib_track(enum softib_kind, const struct softib_made *, struct softib_tracked *, void *object,
+	int (*destroy)(uint32_t handle));
+/* No event of it is handed out any more, and programs have acknowledged what they were handed. */
+void softib_untrack(enum softib_kind, struct softib_tracked *, pthread_mutex_t *, pthread_cond_t *,
+	const uint32_t *acked);
 void softib_wait_acks(pthread_mutex_t *, pthread_cond_t *, const uint32_t *acked, const uint32_t *handed);
 
 int softib_pipe(int *read_fd, int *write_fd);
@@ -222,8 +311,5 @@ int softib_pipe(int *read_fd, int *write_fd);
 	extern __typeof__(name) name##_1_0 __attribute__((alias(#name), visibility("default"))); \
 	__asm__(".symver " #name "_1_0, " #name "@IBVERBS_1.0");                              \
 	__asm__(".symver " #name ", " #name "@@@IBVERBS_1.1")
-
-/* Sets errno from a function's result and gives NULL. */
-#define FAIL(e) (errno = (e), NULL)
 
 #endif

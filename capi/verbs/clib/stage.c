@@ -1,9 +1,4 @@
 /* Receives that wait to be posted until the adapter needs them. */
-#define _GNU_SOURCE
-#include <sched.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "softib.h"
 
 struct softib_stage *softib_new_stage(uint32_t handle, const struct ibv_qp_cap *cap)
@@ -16,18 +11,6 @@ struct softib_stage *softib_new_stage(uint32_t handle, const struct ibv_qp_cap *
 		s->limit = cap->max_recv_wr;
 	}
 	return s;
-}
-
-static void lock(struct softib_stage *s)
-{
-	for (int i = 0; __atomic_exchange_n(&s->lock, 1, __ATOMIC_ACQUIRE); i++)
-		if (i > 100)
-			sched_yield();
-}
-
-static void unlock(struct softib_stage *s)
-{
-	__atomic_store_n(&s->lock, 0, __ATOMIC_RELEASE);
 }
 
 /* Puts the stage into the list that Go takes whole. */
@@ -76,7 +59,7 @@ int softib_stage_recv(struct softib_qp *q, struct ibv_recv_wr *wr, struct ibv_re
 	int error = 0;
 	uint32_t tail;
 
-	lock(s);
+	softib_lock(&s->lock);
 	tail = s->tail;
 	for (; wr; wr = wr->next) {
 		uint32_t at = tail % SOFTIB_STAGED;
@@ -103,6 +86,6 @@ int softib_stage_recv(struct softib_qp *q, struct ibv_recv_wr *wr, struct ibv_re
 	publish(s, tail, list);
 	if (error)
 		*bad = wr;
-	unlock(s);
+	softib_unlock(&s->lock);
 	return error;
 }

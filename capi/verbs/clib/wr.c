@@ -1,22 +1,18 @@
 /*
- * Extended queue pairs: the ibv_wr_* functions build requests here, and wr_complete posts them
- * all with one call, or none. Builders return nothing, so what is wrong with a request is kept
- * until wr_complete, as the man page says.
+ * Extended queue pairs: the ibv_wr_* functions build requests here, and wr_complete posts them all with one call, or
+ * none. Builders return nothing, so what is wrong with a request is kept until wr_complete, as the man page says.
  *
- * Requests are struct ibv_send_wr, whose pointers are set at the end: until then sg_list is an
- * index into sge, and an inline element's address one into bytes, because both may move as they grow.
+ * Requests are struct ibv_send_wr, whose pointers are set at the end: until then sg_list is an index into sge, and an
+ * inline element's address one into bytes, because both may move as they grow.
  */
-#include <stdlib.h>
-#include <string.h>
-
-#include "ext.h"
+#include "softib.h"
 
 struct softib_builder {
-	pthread_mutex_t lock; /* wr_start to wr_complete, unless the program promised to be alone */
-	bool single;
+	struct softib_section section; /* wr_start to wr_complete */
 	bool started;
 	bool has_data; /* the last request got its data */
 	int error; /* the first that was found */
+	struct ibv_send_wr none; /* what is filled in where there is no request, because of an error */
 
 	struct ibv_send_wr *wr;
 	struct ibv_sge *sge;
@@ -44,18 +40,19 @@ static bool grow(void **array, size_t size, uint32_t used, uint32_t n, uint32_t 
 	return true;
 }
 
-static void fail(struct softib_builder *b, int error)
+static struct ibv_send_wr *fail(struct softib_builder *b, int error)
 {
 	if (!b->error)
 		b->error = error;
+	return &b->none;
 }
 
 static void wr_start(struct ibv_qp_ex *ex)
 {
 	struct softib_builder *b = to_qp_ex(ex)->builder;
 
-	/* The lock tells a thread that has it already: the batch it began is spoilt, not hung. */
-	if (!b->single && pthread_mutex_lock(&b->lock)) {
+	/* Of a thread that has begun already the batch is spoilt, not hung. */
+	if (softib_begin(&b->section)) {
 		fail(b, EINVAL);
 		return;
 	}
@@ -68,8 +65,7 @@ static void finish(struct softib_builder *b)
 {
 	b->started = false;
 	b->wrs = 0;
-	if (!b->single)
-		pthread_mutex_unlock(&b->lock);
+	softib_end(&b->section);
 }
 
 static void wr_abort(struct ibv_qp_ex *ex)
@@ -82,19 +78,17 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	struct softib_qp *qp = to_qp_ex(ex);
 	struct softib_builder *b = qp->builder;
 	int error = b->started ? b->error : EINVAL;
-	uint32_t i;
-	int j;
 
 	if (!error)
 		error = softib_gone(qp->qp.context);
 	if (!error && b->wrs) {
-		for (i = 0; i < b->wrs; i++) {
+		for (uint32_t i = 0; i < b->wrs; i++) {
 			struct ibv_send_wr *wr = &b->wr[i];
 
 			wr->next = i + 1 < b->wrs ? wr + 1 : NULL;
 			wr->sg_list = b->sge + (uintptr_t)wr->sg_list;
 			if (wr->send_flags & IBV_SEND_INLINE)
-				for (j = 0; j < wr->num_sge; j++)
+				for (int j = 0; j < wr->num_sge; j++)
 					wr->sg_list[j].addr += (uintptr_t)b->bytes;
 		}
 		error = softib_go.post_batch(qp->qp.handle, b->wr);
@@ -103,7 +97,7 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	return error;
 }
 
-/* Begins a request. NULL if there is no room for it. */
+/* Begins a request. */
 static struct ibv_send_wr *begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
 {
 	struct softib_qp *qp = to_qp_ex(ex);
@@ -111,14 +105,10 @@ static struct ibv_send_wr *begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode
 	struct ibv_send_wr *wr;
 
 	b->has_data = false;
-	if (!b->started) {
-		fail(b, EINVAL);
-		return NULL;
-	}
-	if (b->wrs >= qp->cap.max_send_wr || !grow((void **)&b->wr, sizeof(*b->wr), b->wrs, 1, &b->wr_room)) {
-		fail(b, ENOMEM);
-		return NULL;
-	}
+	if (!b->started)
+		return fail(b, EINVAL);
+	if (b->wrs >= qp->cap.max_send_wr || !grow((void **)&b->wr, sizeof(*b->wr), b->wrs, 1, &b->wr_room))
+		return fail(b, ENOMEM);
 	wr = &b->wr[b->wrs++];
 	memset(wr, 0, sizeof(*wr));
 	wr->wr_id = ex->wr_id;
@@ -135,26 +125,18 @@ static void wr_send(struct ibv_qp_ex *ex)
 
 static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
 {
-	struct ibv_send_wr *wr = begin(ex, IBV_WR_SEND_WITH_IMM);
-
-	if (wr)
-		wr->imm_data = imm;
+	begin(ex, IBV_WR_SEND_WITH_IMM)->imm_data = imm;
 }
 
 static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 {
-	struct ibv_send_wr *wr = begin(ex, IBV_WR_SEND_WITH_INV);
-
-	if (wr)
-		wr->invalidate_rkey = rkey;
+	begin(ex, IBV_WR_SEND_WITH_INV)->invalidate_rkey = rkey;
 }
 
 static void wr_rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t addr, __be32 imm)
 {
 	struct ibv_send_wr *wr = begin(ex, opcode);
 
-	if (!wr)
-		return;
 	wr->wr.rdma.remote_addr = addr;
 	wr->wr.rdma.rkey = rkey;
 	wr->imm_data = imm;
@@ -180,8 +162,6 @@ static void wr_atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t 
 {
 	struct ibv_send_wr *wr = begin(ex, opcode);
 
-	if (!wr)
-		return;
 	wr->wr.atomic.remote_addr = addr;
 	wr->wr.atomic.rkey = rkey;
 	wr->wr.atomic.compare_add = compare_add;
@@ -202,8 +182,6 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, c
 {
 	struct ibv_send_wr *wr = begin(ex, IBV_WR_BIND_MW);
 
-	if (!wr)
-		return;
 	if (!mw || !info || mw->type != IBV_MW_TYPE_2) {
 		fail(to_qp_ex(ex)->builder, EINVAL);
 		return;
@@ -215,10 +193,7 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, c
 
 static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 {
-	struct ibv_send_wr *wr = begin(ex, IBV_WR_LOCAL_INV);
-
-	if (wr)
-		wr->invalidate_rkey = rkey;
+	begin(ex, IBV_WR_LOCAL_INV)->invalidate_rkey = rkey;
 }
 
 /* Queue pairs that would have these two are not made. */
@@ -234,22 +209,18 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr, 
 	fail(to_qp_ex(ex)->builder, EOPNOTSUPP);
 }
 
-/* The request that a setter belongs to, NULL if none was begun. */
+/* The request that a setter belongs to. */
 static struct ibv_send_wr *last(struct softib_builder *b)
 {
-	if (!b->started || !b->wrs) {
-		fail(b, EINVAL);
-		return NULL;
-	}
-	return &b->wr[b->wrs - 1];
+	return b->started && b->wrs ? &b->wr[b->wrs - 1] : fail(b, EINVAL);
 }
 
-/* The last request, if it can take data and has none yet. */
+/* The last request, if it can take data and has none yet; else NULL. */
 static struct ibv_send_wr *for_data(struct softib_builder *b)
 {
 	struct ibv_send_wr *wr = last(b);
 
-	if (!wr)
+	if (wr == &b->none)
 		return NULL;
 	if (b->has_data || wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV) {
 		fail(b, EINVAL);
@@ -330,16 +301,18 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	wr_set_inline_data_list(ex, 1, &buf);
 }
 
+/* The last request, if the queue pair is of that type. */
+static struct ibv_send_wr *last_of(struct ibv_qp_ex *ex, enum ibv_qp_type type)
+{
+	struct softib_builder *b = to_qp_ex(ex)->builder;
+
+	return ex->qp_base.qp_type == type ? last(b) : fail(b, EINVAL);
+}
+
 static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
 {
-	struct ibv_send_wr *wr = last(to_qp_ex(ex)->builder);
+	struct ibv_send_wr *wr = last_of(ex, IBV_QPT_UD);
 
-	if (!wr)
-		return;
-	if (ex->qp_base.qp_type != IBV_QPT_UD) {
-		fail(to_qp_ex(ex)->builder, EINVAL);
-		return;
-	}
 	wr->wr.ud.ah = ah;
 	wr->wr.ud.remote_qpn = remote_qpn;
 	wr->wr.ud.remote_qkey = remote_qkey;
@@ -347,15 +320,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t rem
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 {
-	struct ibv_send_wr *wr = last(to_qp_ex(ex)->builder);
-
-	if (!wr)
-		return;
-	if (ex->qp_base.qp_type != IBV_QPT_XRC_SEND) {
-		fail(to_qp_ex(ex)->builder, EINVAL);
-		return;
-	}
-	wr->qp_type.xrc.remote_srqn = srqn;
+	last_of(ex, IBV_QPT_XRC_SEND)->qp_type.xrc.remote_srqn = srqn;
 }
 
 uint64_t softib_builder_ops(enum ibv_qp_type type)
@@ -379,43 +344,23 @@ uint64_t softib_builder_ops(enum ibv_qp_type type)
 	}
 }
 
+#define BUILDER_FUNCTIONS(X)                                                                               \
+	X(start) X(complete) X(abort) X(send) X(send_imm) X(send_inv) X(send_tso) X(rdma_write)            \
+	X(rdma_write_imm) X(rdma_read) X(atomic_cmp_swp) X(atomic_fetch_add) X(atomic_write) X(bind_mw)    \
+	X(local_inv) X(set_sge) X(set_sge_list) X(set_inline_data) X(set_inline_data_list) X(set_ud_addr)  \
+	X(set_xrc_srqn)
+
 int softib_give_builder(struct softib_qp *qp)
 {
 	struct softib_builder *b = calloc(1, sizeof(*b));
-	struct ibv_qp_ex *ex = &qp->ex;
-	pthread_mutexattr_t checks;
 
 	if (!b)
 		return ENOMEM;
-	pthread_mutexattr_init(&checks);
-	pthread_mutexattr_settype(&checks, PTHREAD_MUTEX_ERRORCHECK);
-	pthread_mutex_init(&b->lock, &checks);
-	pthread_mutexattr_destroy(&checks);
-	b->single = softib_single_threaded(qp->qp.pd);
+	softib_make_section(&b->section, softib_single_threaded(qp->qp.pd));
 	qp->builder = b;
-	qp->is_ex = true;
-
-	ex->wr_start = wr_start;
-	ex->wr_complete = wr_complete;
-	ex->wr_abort = wr_abort;
-	ex->wr_send = wr_send;
-	ex->wr_send_imm = wr_send_imm;
-	ex->wr_send_inv = wr_send_inv;
-	ex->wr_send_tso = wr_send_tso;
-	ex->wr_rdma_write = wr_rdma_write;
-	ex->wr_rdma_write_imm = wr_rdma_write_imm;
-	ex->wr_rdma_read = wr_rdma_read;
-	ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
-	ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
-	ex->wr_atomic_write = wr_atomic_write;
-	ex->wr_bind_mw = wr_bind_mw;
-	ex->wr_local_inv = wr_local_inv;
-	ex->wr_set_sge = wr_set_sge;
-	ex->wr_set_sge_list = wr_set_sge_list;
-	ex->wr_set_inline_data = wr_set_inline_data;
-	ex->wr_set_inline_data_list = wr_set_inline_data_list;
-	ex->wr_set_ud_addr = wr_set_ud_addr;
-	ex->wr_set_xrc_srqn = wr_set_xrc_srqn;
+#define X(name) qp->ex.wr_##name = wr_##name;
+	BUILDER_FUNCTIONS(X)
+#undef X
 	return 0;
 }
 
@@ -423,10 +368,9 @@ void softib_drop_qp_ex(struct softib_qp *qp)
 {
 	struct softib_builder *b = qp->builder;
 
-	softib_xrcd_use(qp->xrcd, -1);
 	if (!b)
 		return;
-	pthread_mutex_destroy(&b->lock);
+	pthread_mutex_destroy(&b->section.lock);
 	free(b->wr);
 	free(b->sge);
 	free(b->bytes);
