@@ -1,10 +1,7 @@
 /*
- * What drivers for real adapters ask of libibverbs. Some are linked into programs (UCX into libmlx5,
- * libfabric into libefa) and must load; but this library has one device, and it is nobody's.
+ * What drivers for real adapters ask of libibverbs. Some are linked into programs (UCX into libmlx5, libfabric into
+ * libefa) and must load; but this library has one device, and it is nobody's.
  */
-#define _GNU_SOURCE
-#include <stdlib.h>
-
 #include "softib.h"
 
 /* A driver that offers itself finds no device of its own, as on a machine without its hardware. */
@@ -63,62 +60,20 @@ NO_INT(ibv_read_ibdev_sysfs_file)
 NO_INT(verbs_init_cq)
 NO_INT(verbs_set_ops)
 NO_INT(verbs_uninit_context)
-NO_INT(ibv_cmd_advise_mr)
-NO_INT(ibv_cmd_alloc_dm)
-NO_INT(ibv_cmd_alloc_mw)
-NO_INT(ibv_cmd_alloc_pd)
-NO_INT(ibv_cmd_attach_mcast)
-NO_INT(ibv_cmd_close_xrcd)
-NO_INT(ibv_cmd_create_ah)
-NO_INT(ibv_cmd_create_counters)
-NO_INT(ibv_cmd_create_cq)
-NO_INT(ibv_cmd_create_cq_ex)
-NO_INT(ibv_cmd_create_flow)
-NO_INT(ibv_cmd_create_flow_action_esp)
-NO_INT(ibv_cmd_create_qp)
-NO_INT(ibv_cmd_create_qp_ex)
-NO_INT(ibv_cmd_create_qp_ex2)
-NO_INT(ibv_cmd_create_rwq_ind_table)
-NO_INT(ibv_cmd_create_srq)
-NO_INT(ibv_cmd_create_srq_ex)
-NO_INT(ibv_cmd_create_wq)
-NO_INT(ibv_cmd_dealloc_mw)
-NO_INT(ibv_cmd_dealloc_pd)
-NO_INT(ibv_cmd_dereg_mr)
-NO_INT(ibv_cmd_destroy_ah)
-NO_INT(ibv_cmd_destroy_counters)
-NO_INT(ibv_cmd_destroy_cq)
-NO_INT(ibv_cmd_destroy_flow)
-NO_INT(ibv_cmd_destroy_flow_action)
-NO_INT(ibv_cmd_destroy_qp)
-NO_INT(ibv_cmd_destroy_rwq_ind_table)
-NO_INT(ibv_cmd_destroy_srq)
-NO_INT(ibv_cmd_destroy_wq)
-NO_INT(ibv_cmd_detach_mcast)
-NO_INT(ibv_cmd_free_dm)
-NO_INT(ibv_cmd_get_context)
-NO_INT(ibv_cmd_modify_cq)
-NO_INT(ibv_cmd_modify_flow_action_esp)
-NO_INT(ibv_cmd_modify_qp)
-NO_INT(ibv_cmd_modify_qp_ex)
-NO_INT(ibv_cmd_modify_srq)
-NO_INT(ibv_cmd_modify_wq)
-NO_INT(ibv_cmd_open_qp)
-NO_INT(ibv_cmd_open_xrcd)
-NO_INT(ibv_cmd_poll_cq)
-NO_INT(ibv_cmd_post_recv)
-NO_INT(ibv_cmd_post_send)
-NO_INT(ibv_cmd_post_srq_recv)
-NO_INT(ibv_cmd_query_context)
-NO_INT(ibv_cmd_query_device_any)
-NO_INT(ibv_cmd_query_mr)
-NO_INT(ibv_cmd_query_port)
-NO_INT(ibv_cmd_query_qp)
-NO_INT(ibv_cmd_query_srq)
-NO_INT(ibv_cmd_read_counters)
-NO_INT(ibv_cmd_reg_dm_mr)
-NO_INT(ibv_cmd_reg_dmabuf_mr)
-NO_INT(ibv_cmd_reg_mr)
-NO_INT(ibv_cmd_req_notify_cq)
-NO_INT(ibv_cmd_rereg_mr)
-NO_INT(ibv_cmd_resize_cq)
+
+/* What drivers have the kernel do. */
+#define COMMANDS(X)                                                                                           \
+	X(advise_mr) X(alloc_dm) X(alloc_mw) X(alloc_pd) X(attach_mcast) X(close_xrcd) X(create_ah)           \
+	X(create_counters) X(create_cq) X(create_cq_ex) X(create_flow) X(create_flow_action_esp)              \
+	X(create_qp) X(create_qp_ex) X(create_qp_ex2) X(create_rwq_ind_table) X(create_srq) X(create_srq_ex)  \
+	X(create_wq) X(dealloc_mw) X(dealloc_pd) X(dereg_mr) X(destroy_ah) X(destroy_counters) X(destroy_cq)  \
+	X(destroy_flow) X(destroy_flow_action) X(destroy_qp) X(destroy_rwq_ind_table) X(destroy_srq)          \
+	X(destroy_wq) X(detach_mcast) X(free_dm) X(get_context) X(modify_cq) X(modify_flow_action_esp)        \
+	X(modify_qp) X(modify_qp_ex) X(modify_srq) X(modify_wq) X(open_qp) X(open_xrcd) X(poll_cq)            \
+	X(post_recv) X(post_send) X(post_srq_recv) X(query_context) X(query_device_any) X(query_mr)           \
+	X(query_port) X(query_qp) X(query_srq) X(read_counters) X(reg_dm_mr) X(reg_dmabuf_mr) X(reg_mr)       \
+	X(req_notify_cq) X(rereg_mr) X(resize_cq)
+
+#define X(command) NO_INT(ibv_cmd_##command)
+COMMANDS(X)
+#undef X

@@ -1,17 +1,13 @@
 /* What programs share with the kernel: files in /sys, and structs in its layout. */
-#define _GNU_SOURCE
+#include "softib.h"
+
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <infiniband/sa.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
-
-#include "softib.h"
 
 /* Public, but in no header. */
 const char *ibv_get_sysfs_path(void);
@@ -65,31 +61,31 @@ EXPORT int ibv_read_sysfs_file(const char *folder, const char *file, char *text,
 	return n;
 }
 
+/* The fields that have the same name and meaning on both sides. */
+#define AH_FIELDS(X)                                                                                        \
+	X(grh.flow_label) X(grh.sgid_index) X(grh.hop_limit) X(grh.traffic_class) X(dlid) X(sl)             \
+	X(src_path_bits) X(static_rate) X(is_global) X(port_num)
+#define QP_FIELDS(X)                                                                                        \
+	X(cur_qp_state) X(path_mtu) X(path_mig_state) X(qkey) X(rq_psn) X(sq_psn) X(dest_qp_num)            \
+	X(qp_access_flags) X(pkey_index) X(alt_pkey_index) X(en_sqd_async_notify) X(sq_draining)            \
+	X(max_rd_atomic) X(max_dest_rd_atomic) X(min_rnr_timer) X(port_num) X(timeout) X(retry_cnt)         \
+	X(rnr_retry) X(alt_port_num) X(alt_timeout)
+#define PATH_FIELDS(X)                                                                                      \
+	X(dlid) X(slid) X(raw_traffic) X(flow_label) X(hop_limit) X(traffic_class) X(reversible)            \
+	X(numb_path) X(pkey) X(sl) X(mtu_selector) X(mtu) X(rate_selector) X(rate)                          \
+	X(packet_life_time_selector) X(packet_life_time) X(preference)
+
+#define COPY(field) to->field = from->field;
+
 EXPORT void ibv_copy_ah_attr_from_kern(struct ibv_ah_attr *to, struct ib_uverbs_ah_attr *from)
 {
 	memcpy(to->grh.dgid.raw, from->grh.dgid, sizeof(to->grh.dgid));
-	to->grh.flow_label = from->grh.flow_label;
-	to->grh.sgid_index = from->grh.sgid_index;
-	to->grh.hop_limit = from->grh.hop_limit;
-	to->grh.traffic_class = from->grh.traffic_class;
-	to->dlid = from->dlid;
-	to->sl = from->sl;
-	to->src_path_bits = from->src_path_bits;
-	to->static_rate = from->static_rate;
-	to->is_global = from->is_global;
-	to->port_num = from->port_num;
+	AH_FIELDS(COPY)
 }
 
 EXPORT void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *to, struct ib_uverbs_qp_attr *from)
 {
-	to->cur_qp_state = from->cur_qp_state;
-	to->path_mtu = from->path_mtu;
-	to->path_mig_state = from->path_mig_state;
-	to->qkey = from->qkey;
-	to->rq_psn = from->rq_psn;
-	to->sq_psn = from->sq_psn;
-	to->dest_qp_num = from->dest_qp_num;
-	to->qp_access_flags = from->qp_access_flags;
+	QP_FIELDS(COPY)
 	to->cap.max_send_wr = from->max_send_wr;
 	to->cap.max_recv_wr = from->max_recv_wr;
 	to->cap.max_send_sge = from->max_send_sge;
@@ -97,42 +93,13 @@ EXPORT void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *to, struct ib_uverbs_
 	to->cap.max_inline_data = from->max_inline_data;
 	ibv_copy_ah_attr_from_kern(&to->ah_attr, &from->ah_attr);
 	ibv_copy_ah_attr_from_kern(&to->alt_ah_attr, &from->alt_ah_attr);
-	to->pkey_index = from->pkey_index;
-	to->alt_pkey_index = from->alt_pkey_index;
-	to->en_sqd_async_notify = from->en_sqd_async_notify;
-	to->sq_draining = from->sq_draining;
-	to->max_rd_atomic = from->max_rd_atomic;
-	to->max_dest_rd_atomic = from->max_dest_rd_atomic;
-	to->min_rnr_timer = from->min_rnr_timer;
-	to->port_num = from->port_num;
-	to->timeout = from->timeout;
-	to->retry_cnt = from->retry_cnt;
-	to->rnr_retry = from->rnr_retry;
-	to->alt_port_num = from->alt_port_num;
-	to->alt_timeout = from->alt_timeout;
 }
 
 EXPORT void ibv_copy_path_rec_from_kern(struct ibv_sa_path_rec *to, struct ib_user_path_rec *from)
 {
 	memcpy(to->dgid.raw, from->dgid, sizeof(to->dgid));
 	memcpy(to->sgid.raw, from->sgid, sizeof(to->sgid));
-	to->dlid = from->dlid;
-	to->slid = from->slid;
-	to->raw_traffic = from->raw_traffic;
-	to->flow_label = from->flow_label;
-	to->hop_limit = from->hop_limit;
-	to->traffic_class = from->traffic_class;
-	to->reversible = from->reversible;
-	to->numb_path = from->numb_path;
-	to->pkey = from->pkey;
-	to->sl = from->sl;
-	to->mtu_selector = from->mtu_selector;
-	to->mtu = from->mtu;
-	to->rate_selector = from->rate_selector;
-	to->rate = from->rate;
-	to->packet_life_time_selector = from->packet_life_time_selector;
-	to->packet_life_time = from->packet_life_time;
-	to->preference = from->preference;
+	PATH_FIELDS(COPY)
 }
 
 EXPORT void ibv_copy_path_rec_to_kern(struct ib_user_path_rec *to, struct ibv_sa_path_rec *from)
@@ -140,21 +107,5 @@ EXPORT void ibv_copy_path_rec_to_kern(struct ib_user_path_rec *to, struct ibv_sa
 	memset(to, 0, sizeof(*to));
 	memcpy(to->dgid, from->dgid.raw, sizeof(to->dgid));
 	memcpy(to->sgid, from->sgid.raw, sizeof(to->sgid));
-	to->dlid = from->dlid;
-	to->slid = from->slid;
-	to->raw_traffic = from->raw_traffic;
-	to->flow_label = from->flow_label;
-	to->hop_limit = from->hop_limit;
-	to->traffic_class = from->traffic_class;
-	to->reversible = from->reversible;
-	to->numb_path = from->numb_path;
-	to->pkey = from->pkey;
-	to->sl = from->sl;
-	to->mtu_selector = from->mtu_selector;
-	to->mtu = from->mtu;
-	to->rate_selector = from->rate_selector;
-	to->rate = from->rate;
-	to->packet_life_time_selector = from->packet_life_time_selector;
-	to->packet_life_time = from->packet_life_time;
-	to->preference = from->preference;
+	PATH_FIELDS(COPY)
 }

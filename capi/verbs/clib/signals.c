@@ -1,22 +1,16 @@
 /*
- * The adapter runs on small stacks of its own, inside the program's threads. A handler that a
- * program sets must not run on them: it gets the thread's signal stack, which every thread
- * that has called the adapter has. Handlers that were there when the adapter was loaded are its own care.
+ * The adapter runs on small stacks of its own, inside the program's threads. A handler that a program sets must not run
+ * on them: it gets the thread's signal stack, which every thread that has called the adapter has. Handlers that were
+ * there when the adapter was loaded are its own care.
  */
-#define _GNU_SOURCE
+#include "softib.h"
+
 #include <dlfcn.h>
 #include <signal.h>
-
-#include "softib.h"
 
 sighandler_t __sysv_signal(int sig, sighandler_t handler);
 sighandler_t bsd_signal(int sig, sighandler_t handler);
 int own_sigaction(int sig, const struct sigaction *act, struct sigaction *old);
-sighandler_t own_signal(int sig, sighandler_t handler);
-sighandler_t own_ssignal(int sig, sighandler_t handler);
-sighandler_t own_sysv_signal(int sig, sighandler_t handler);
-sighandler_t own___sysv_signal(int sig, sighandler_t handler);
-sighandler_t own_bsd_signal(int sig, sighandler_t handler);
 
 #define NEXT(name)                                                                              \
 	({                                                                                      \
@@ -67,32 +61,16 @@ static sighandler_t set(sighandler_t (*next)(int, sighandler_t), int sig, sighan
 	return old;
 }
 
-EXPORT sighandler_t own_signal(int sig, sighandler_t handler)
-{
-	return set(NEXT(signal), sig, handler);
-}
-INSTEAD_OF(signal);
+#define OLDER(name)                                                       \
+	EXPORT sighandler_t own_##name(int sig, sighandler_t handler);    \
+	EXPORT sighandler_t own_##name(int sig, sighandler_t handler)     \
+	{                                                                 \
+		return set(NEXT(name), sig, handler);                     \
+	}                                                                 \
+	INSTEAD_OF(name)
 
-EXPORT sighandler_t own_ssignal(int sig, sighandler_t handler)
-{
-	return set(NEXT(ssignal), sig, handler);
-}
-INSTEAD_OF(ssignal);
-
-EXPORT sighandler_t own_sysv_signal(int sig, sighandler_t handler)
-{
-	return set(NEXT(sysv_signal), sig, handler);
-}
-INSTEAD_OF(sysv_signal);
-
-EXPORT sighandler_t own___sysv_signal(int sig, sighandler_t handler)
-{
-	return set(NEXT(__sysv_signal), sig, handler);
-}
-INSTEAD_OF(__sysv_signal);
-
-EXPORT sighandler_t own_bsd_signal(int sig, sighandler_t handler)
-{
-	return set(NEXT(bsd_signal), sig, handler);
-}
-INSTEAD_OF(bsd_signal);
+OLDER(signal);
+OLDER(ssignal);
+OLDER(sysv_signal);
+OLDER(__sysv_signal);
+OLDER(bsd_signal);
