@@ -38,7 +38,7 @@ func softib_open(a *C.struct_softib_open_args) int32 {
 		d.NotifyEvents(deliver)
 		d.Stage(postStaged)
 	}
-	c := &contextObj{dev: opened.dev, events: newPipe(int(a.async_fd))}
+	c := &contextObj{dev: opened.dev, events: &pipe{fd: int(a.async_fd)}}
 	c.handle = table.contexts.put(c)
 	if c.handle == 0 {
 		c.events.end()
@@ -106,65 +106,37 @@ func (c *contextObj) destroyAll() {
 			softib_destroy_qp(h)
 		}
 	})
-	table.srqs.all(func(h uint32, o *srqObj) {
-		if o.ctx == c {
-			softib_destroy_srq(h)
-		}
-	})
-	table.mws.all(func(h uint32, o *mwObj) {
-		if o.ctx == c {
-			softib_dealloc_mw(h)
-		}
-	})
-	table.mrs.all(func(h uint32, o *mrObj) {
-		if o.ctx == c {
-			softib_dereg_mr(h)
-		}
-	})
-	table.ahs.all(func(h uint32, o *ahObj) {
-		if o.ctx == c {
-			softib_destroy_ah(h)
-		}
-	})
-	table.cqs.all(func(h uint32, o *cqObj) {
-		if o.ctx == c {
-			softib_destroy_cq(h)
-		}
-	})
-	table.xrcds.all(func(h uint32, o *xrcdObj) {
-		if o.ctx == c {
-			softib_close_xrcd(h)
-		}
-	})
-	table.pds.all(func(h uint32, o *pdObj) {
-		if o.ctx == c {
-			softib_dealloc_pd(h)
-		}
-	})
+	destroyOf(c, &table.srqs, softib_destroy_srq)
+	destroyOf(c, &table.mws, softib_dealloc_mw)
+	destroyOf(c, &table.mrs, softib_dereg_mr)
+	destroyOf(c, &table.ahs, softib_destroy_ah)
+	destroyOf(c, &table.cqs, softib_destroy_cq)
+	destroyOf(c, &table.xrcds, softib_close_xrcd)
+	destroyOf(c, &table.pds, softib_dealloc_pd)
 }
 
 // deliver writes an event of the engine to whom it concerns. The device is locked.
 func deliver(e hca.Event) {
-	table.mu.Lock()
-	defer table.mu.Unlock()
+	var of any
 	switch {
 	case e.Type == hca.EventCompletion:
+		return
 	case e.QP != nil:
-		for _, o := range table.byQP[e.QP] {
-			o.ctx.events.put(event{uint32(e.Type), C.SOFTIB_QP, o.handle, o.serial})
-		}
+		of = e.QP
 	case e.SRQ != nil:
-		if o := table.bySRQ[e.SRQ]; o != nil {
-			o.ctx.events.put(event{uint32(e.Type), C.SOFTIB_SRQ, o.handle, o.serial})
-		}
+		of = e.SRQ
 	case e.CQ != nil:
-		if o := table.byCQ[e.CQ]; o != nil {
-			o.ctx.events.put(event{uint32(e.Type), C.SOFTIB_CQ, o.handle, o.serial})
-		}
+		of = e.CQ
 	default:
 		table.contexts.all(func(_ uint32, c *contextObj) {
 			c.events.put(event{uint32(e.Type), C.SOFTIB_NO_OBJECT, uint32(e.Port), 0})
 		})
+		return
+	}
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	for _, o := range table.tracked[of] {
+		o.ctx.events.put(event{uint32(e.Type), o.kind, o.handle, o.serial})
 	}
 }
 
@@ -193,37 +165,21 @@ func softib_query_device(context uint32, a *C.struct_ibv_device_attr) int32 {
 	}
 	ad, l := c.dev.Adapter(), c.dev.Enter().Limits()
 	c.dev.LeaveQuiet()
+	*a = C.struct_ibv_device_attr{
+		node_guid: be64(uint64(ad.NodeGUID)), sys_image_guid: be64(uint64(ad.SystemGUID)),
+		vendor_id: C.uint32_t(ad.VendorID), vendor_part_id: C.uint32_t(ad.DeviceID),
+		max_mr: C.int(l.MaxMR), max_mr_size: C.uint64_t(l.MaxMRSize), page_size_cap: C.uint64_t(pageSizes),
+		max_qp: C.int(l.MaxQP), max_qp_wr: C.int(l.MaxQPWR), max_sge: C.int(l.MaxSGE), max_sge_rd: C.int(l.MaxSGE),
+		max_cq: C.int(l.MaxCQ), max_cqe: C.int(l.MaxCQE), max_pd: C.int(l.MaxPD), max_mw: C.int(l.MaxMW),
+		max_ah: C.int(l.MaxAH), max_srq: C.int(l.MaxSRQ), max_srq_wr: C.int(l.MaxSRQWR), max_srq_sge: C.int(l.MaxSGE),
+		max_qp_rd_atom: C.int(l.MaxRDAtomic), max_qp_init_rd_atom: C.int(l.MaxInitRDAtomic),
+		max_res_rd_atom: C.int(min(uint64(l.MaxRDAtomic)*uint64(l.MaxQP), 1<<31-1)),
+		max_mcast_grp:   C.int(l.MaxMcastGrp), max_mcast_qp_attach: C.int(l.MaxMcastQPAttach),
+		max_total_mcast_qp_attach: C.int(min(uint64(l.MaxMcastGrp)*uint64(l.MaxMcastQPAttach), 1<<31-1)),
+		device_cap_flags:          capFlags, max_pkeys: hca.PartitionCap, local_ca_ack_delay: ackDelay,
+		phys_port_cnt: C.uint8_t(c.dev.NumPorts()), atomic_cap: C.IBV_ATOMIC_HCA,
+	}
 	setText(a.fw_ver[:], ad.Firmware)
-	a.node_guid = be64(uint64(ad.NodeGUID))
-	a.sys_image_guid = be64(uint64(ad.SystemGUID))
-	a.max_mr_size = C.uint64_t(l.MaxMRSize)
-	a.page_size_cap = C.uint64_t(pageSizes)
-	a.vendor_id = C.uint32_t(ad.VendorID)
-	a.vendor_part_id = C.uint32_t(ad.DeviceID)
-	a.max_qp = C.int(l.MaxQP)
-	a.max_qp_wr = C.int(l.MaxQPWR)
-	a.device_cap_flags = capFlags
-	a.max_sge = C.int(l.MaxSGE)
-	a.max_sge_rd = C.int(l.MaxSGE)
-	a.max_cq = C.int(l.MaxCQ)
-	a.max_cqe = C.int(l.MaxCQE)
-	a.max_mr = C.int(l.MaxMR)
-	a.max_pd = C.int(l.MaxPD)
-	a.max_qp_rd_atom = C.int(l.MaxRDAtomic)
-	a.max_qp_init_rd_atom = C.int(l.MaxInitRDAtomic)
-	a.max_res_rd_atom = C.int(min(uint64(l.MaxRDAtomic)*uint64(l.MaxQP), 1<<31-1))
-	a.atomic_cap = C.IBV_ATOMIC_HCA
-	a.max_mw = C.int(l.MaxMW)
-	a.max_mcast_grp = C.int(l.MaxMcastGrp)
-	a.max_mcast_qp_attach = C.int(l.MaxMcastQPAttach)
-	a.max_total_mcast_qp_attach = C.int(min(uint64(l.MaxMcastGrp)*uint64(l.MaxMcastQPAttach), 1<<31-1))
-	a.max_ah = C.int(l.MaxAH)
-	a.max_srq = C.int(l.MaxSRQ)
-	a.max_srq_wr = C.int(l.MaxSRQWR)
-	a.max_srq_sge = C.int(l.MaxSGE)
-	a.max_pkeys = hca.PartitionCap
-	a.local_ca_ack_delay = ackDelay
-	a.phys_port_cnt = C.uint8_t(c.dev.NumPorts())
 	return 0
 }
 
@@ -245,23 +201,17 @@ func softib_query_port(context, port uint32, a *C.struct_ibv_port_attr) int32 {
 		return einval
 	}
 	pi, rate := &info.Info, info.Info.Rate()
-	a.state = C.enum_ibv_port_state(p.State)
-	a.max_mtu = C.enum_ibv_mtu(pi.MTUCap)
-	a.active_mtu = C.enum_ibv_mtu(p.MTU)
-	a.gid_tbl_len = C.int(pi.GUIDCap)
-	a.port_cap_flags = C.uint32_t(pi.CapabilityMask)
-	a.max_msg_sz = C.uint32_t(h.Limits().MaxMsgSize)
-	a.bad_pkey_cntr = C.uint32_t(p.PKeyViolations)
-	a.qkey_viol_cntr = C.uint32_t(p.QKeyViolations)
-	a.pkey_tbl_len = hca.PartitionCap
-	a.lid = C.uint16_t(p.LID)
-	a.sm_lid = C.uint16_t(p.SMLID)
-	a.lmc = C.uint8_t(p.LMC)
-	a.max_vl_num = C.uint8_t(pi.VLCap)
-	a.sm_sl = C.uint8_t(p.SMSL)
-	a.subnet_timeout = C.uint8_t(pi.SubnetTimeOut)
-	a.init_type_reply = C.uint8_t(pi.InitTypeReply)
-	a.active_width = C.uint8_t(rate.Width)
+	*a = C.struct_ibv_port_attr{
+		state: C.enum_ibv_port_state(p.State), phys_state: C.uint8_t(pi.PortPhysicalState),
+		max_mtu: C.enum_ibv_mtu(pi.MTUCap), active_mtu: C.enum_ibv_mtu(p.MTU), active_width: C.uint8_t(rate.Width),
+		max_msg_sz: C.uint32_t(h.Limits().MaxMsgSize), max_vl_num: C.uint8_t(pi.VLCap),
+		gid_tbl_len: C.int(pi.GUIDCap), pkey_tbl_len: hca.PartitionCap,
+		bad_pkey_cntr: C.uint32_t(p.PKeyViolations), qkey_viol_cntr: C.uint32_t(p.QKeyViolations),
+		port_cap_flags: C.uint32_t(pi.CapabilityMask), port_cap_flags2: C.uint16_t(pi.CapabilityMask2),
+		lid: C.uint16_t(p.LID), lmc: C.uint8_t(p.LMC), sm_lid: C.uint16_t(p.SMLID), sm_sl: C.uint8_t(p.SMSL),
+		subnet_timeout: C.uint8_t(pi.SubnetTimeOut), init_type_reply: C.uint8_t(pi.InitTypeReply),
+		link_layer: C.IBV_LINK_LAYER_INFINIBAND,
+	}
 	switch {
 	case rate.Speed >= ib.XDR:
 		// Does not fit into a byte; programs built for it read another field, older ones get the fastest they know.
@@ -269,9 +219,6 @@ func softib_query_port(context, port uint32, a *C.struct_ibv_port_attr) int32 {
 	case rate.Speed.IsValid():
 		a.active_speed = C.uint8_t(speedBits[rate.Speed])
 	}
-	a.phys_state = C.uint8_t(pi.PortPhysicalState)
-	a.link_layer = C.IBV_LINK_LAYER_INFINIBAND
-	a.port_cap_flags2 = C.uint16_t(pi.CapabilityMask2)
 	return 0
 }
 

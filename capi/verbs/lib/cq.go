@@ -6,10 +6,12 @@ import "C"
 import (
 	"math/bits"
 	"runtime"
+	"time"
 	"unsafe"
 
 	"softib/driver/endpoint"
 	"softib/node/hca"
+	"softib/proto/ib"
 )
 
 //export softib_create_cq
@@ -23,24 +25,21 @@ func softib_create_cq(a *C.struct_softib_cq_args) int32 {
 	if err != nil {
 		return errnoOf(err)
 	}
-	o := &cqObj{ctx: c, cq: cq, serial: table.serial.Add(1), ready: (*readyList)(unsafe.Pointer(a.ready))}
-	if o.handle = table.cqs.put(o); o.handle == 0 {
+	o := &cqObj{tracked: tracked{inContext: inContext{c}, kind: C.SOFTIB_CQ}, cq: cq,
+		ready: (*readyList)(unsafe.Pointer(a.ready))}
+	if !track(&table.cqs, o, &o.tracked, cq, &a.made) {
 		c.dev.Enter().DestroyCQ(cq)
 		c.dev.LeaveQuiet()
 		return enomem
 	}
 	if a.event_fd >= 0 {
-		o.events = newPipe(int(a.event_fd))
+		o.events = &pipe{fd: int(a.event_fd)}
 		c.dev.NotifyCQ(cq, func() { o.events.put(event{C.SOFTIB_COMPLETION, C.SOFTIB_CQ, o.handle, o.serial}) })
 	}
 	if o.ready != nil {
-		o.tap()
+		c.dev.Tap(cq, o.move, o.ready.len)
 	}
-	table.mu.Lock()
-	table.byCQ[cq] = o
-	table.mu.Unlock()
 	a.cqe = C.uint32_t(cq.Cap())
-	a.made.handle, a.made.serial = C.uint32_t(o.handle), C.uint32_t(o.serial)
 	return 0
 }
 
@@ -73,12 +72,9 @@ func softib_destroy_cq(handle uint32) int32 {
 		o.events.end()
 	}
 	if o.ready != nil {
-		o.untap()
+		o.ctx.dev.Tap(o.cq, nil, nil) // before C frees the list
 	}
-	table.mu.Lock()
-	delete(table.byCQ, o.cq)
-	table.mu.Unlock()
-	table.cqs.drop(handle)
+	untrack(&table.cqs, &o.tracked, o.cq)
 	return 0
 }
 
@@ -169,4 +165,56 @@ func setWC(to *C.struct_ibv_wc, w *hca.WC) {
 	to.slid = C.uint16_t(w.SLID)
 	to.sl = C.uint8_t(w.SL)
 	to.dlid_path_bits = C.uint8_t(w.PathBits)
+}
+
+// stampNs turns a time of the device into its clock's count. Between readings of the clock the device's time
+// runs a little ahead: nothing was made later than now.
+func stampNs(at, now ib.Time) uint64 { return uint64(min(at, now) / ib.Nanosecond) }
+
+// wallOffset is what to add to the device's clock for the time of day in nanoseconds.
+func wallOffset(now ib.Time) int64 { return time.Now().UnixNano() - int64(now/ib.Nanosecond) }
+
+//export softib_clock
+func softib_clock(context uint32, ns *C.uint64_t, wall *C.int64_t) int32 {
+	c := table.contexts.get(context)
+	if c == nil {
+		return einval
+	}
+	now := c.dev.Now()
+	*ns, *wall = C.uint64_t(stampNs(now, now)), C.int64_t(wallOffset(now))
+	return 0
+}
+
+//export softib_modify_cq
+func softib_modify_cq(cq, count, periodUs uint32) int32 {
+	o := table.cqs.get(cq)
+	if o == nil {
+		return einval
+	}
+	h := o.ctx.dev.Enter()
+	defer o.ctx.dev.Leave()
+	return errnoOf(h.ModifyCQ(o.cq, int(count), ib.Time(periodUs)*ib.Microsecond))
+}
+
+//export softib_poll_stamped
+func softib_poll_stamped(cq uint32, room int32, out *C.struct_ibv_wc, ns *C.uint64_t, wall *C.int64_t) int32 {
+	o := table.cqs.get(cq)
+	if o == nil {
+		return -einval
+	}
+	o.lock()
+	defer o.unlock()
+	wcs := o.polled[:]
+	n := o.ctx.dev.Poll(o.cq, wcs[:min(max(room, 0), pollBatch)])
+	if n == 0 {
+		return 0
+	}
+	now := o.ctx.dev.Now()
+	to, at := unsafe.Slice(out, n), unsafe.Slice(ns, n)
+	for i := range n {
+		setWC(&to[i], &wcs[i])
+		at[i] = C.uint64_t(stampNs(wcs[i].At, now))
+	}
+	*wall = C.int64_t(wallOffset(now))
+	return int32(n)
 }

@@ -19,39 +19,17 @@ func be64(v uint64) C.__be64 {
 }
 
 //export softib_alloc_pd
-func softib_alloc_pd(context uint32, handle *C.uint32_t) int32 {
+func softib_alloc_pd(context uint32, handle *C.uint32_t) (errno int32) {
 	c := table.contexts.get(context)
 	if c == nil {
 		return einval
 	}
-	pd, err := c.dev.Enter().AllocPD()
-	c.dev.LeaveQuiet()
-	if err != nil {
-		return errnoOf(err)
-	}
-	h := table.pds.put(&pdObj{c, pd})
-	if h == 0 {
-		c.dev.Enter().DeallocPD(pd)
-		c.dev.LeaveQuiet()
-		return enomem
-	}
-	*handle = C.uint32_t(h)
-	return 0
+	_, *handle, errno = create(c, &table.pds, (*hca.HCA).AllocPD, (*hca.HCA).DeallocPD)
+	return errno
 }
 
 //export softib_dealloc_pd
-func softib_dealloc_pd(handle uint32) int32 {
-	o := table.pds.get(handle)
-	if o == nil {
-		return einval
-	}
-	err := o.ctx.dev.Enter().DeallocPD(o.pd)
-	o.ctx.dev.LeaveQuiet()
-	if err == nil {
-		table.pds.drop(handle)
-	}
-	return errnoOf(err)
-}
+func softib_dealloc_pd(handle uint32) int32 { return destroy(&table.pds, handle, (*hca.HCA).DeallocPD) }
 
 //export softib_reg_mr
 func softib_reg_mr(a *C.struct_softib_mr_args) int32 {
@@ -59,20 +37,14 @@ func softib_reg_mr(a *C.struct_softib_mr_args) int32 {
 	if p == nil {
 		return einval
 	}
-	mem := unsafe.Slice((*byte)(a.addr), uint64(a.length))
-	mr, err := p.ctx.dev.Enter().RegMR(p.pd, mem, uint64(a.iova), hca.Access(a.access))
-	p.ctx.dev.LeaveQuiet()
-	if err != nil {
-		return errnoOf(err)
+	mr, handle, errno := create(p.ctx, &table.mrs, func(h *hca.HCA) (*hca.MR, error) {
+		mem := unsafe.Slice((*byte)(a.addr), uint64(a.length))
+		return h.RegMR(p.it, mem, uint64(a.iova), hca.Access(a.access))
+	}, (*hca.HCA).DeregMR)
+	if errno == 0 {
+		a.handle, a.lkey, a.rkey = handle, C.uint32_t(mr.LKey()), C.uint32_t(mr.RKey())
 	}
-	h := table.mrs.put(&mrObj{p.ctx, mr})
-	if h == 0 {
-		p.ctx.dev.Enter().DeregMR(mr)
-		p.ctx.dev.LeaveQuiet()
-		return enomem
-	}
-	a.handle, a.lkey, a.rkey = C.uint32_t(h), C.uint32_t(mr.LKey()), C.uint32_t(mr.RKey())
-	return 0
+	return errno
 }
 
 //export softib_rereg_mr
@@ -89,7 +61,7 @@ func softib_rereg_mr(a *C.struct_softib_mr_args) int32 {
 		if p == nil {
 			return einval
 		}
-		pd = p.pd
+		pd = p.it
 	}
 	if a.flags&C.IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
 		mem = unsafe.Slice((*byte)(a.addr), uint64(a.length))
@@ -99,8 +71,8 @@ func softib_rereg_mr(a *C.struct_softib_mr_args) int32 {
 		access = &v
 	}
 	h := o.ctx.dev.Enter()
-	err := h.ReregMR(o.mr, pd, mem, uint64(a.iova), access)
-	a.lkey, a.rkey = C.uint32_t(o.mr.LKey()), C.uint32_t(o.mr.RKey())
+	err := h.ReregMR(o.it, pd, mem, uint64(a.iova), access)
+	a.lkey, a.rkey = C.uint32_t(o.it.LKey()), C.uint32_t(o.it.RKey())
 	o.ctx.dev.Leave()
 	return errnoOf(err)
 }
@@ -111,7 +83,7 @@ func softib_dereg_mr(handle uint32) int32 {
 	if o == nil {
 		return einval
 	}
-	err := o.ctx.dev.Enter().DeregMR(o.mr)
+	err := o.ctx.dev.Enter().DeregMR(o.it)
 	o.ctx.dev.Leave()
 	if err == nil {
 		table.mrs.drop(handle)
@@ -143,36 +115,34 @@ func setAHAttr(a *C.struct_ibv_ah_attr, v *hca.AHAttr) {
 }
 
 //export softib_create_ah
-func softib_create_ah(pd uint32, attr *C.struct_ibv_ah_attr, handle *C.uint32_t) int32 {
+func softib_create_ah(pd uint32, attr *C.struct_ibv_ah_attr, handle *C.uint32_t) (errno int32) {
 	p := table.pds.get(pd)
 	if p == nil || attr.port_num == 0 {
 		return einval
 	}
-	ah, err := p.ctx.dev.Enter().CreateAH(p.pd, ahAttr(attr))
-	p.ctx.dev.LeaveQuiet()
-	if err != nil {
-		return errnoOf(err)
-	}
-	h := table.ahs.put(&ahObj{p.ctx, ah})
-	if h == 0 {
-		p.ctx.dev.Enter().DestroyAH(ah)
-		p.ctx.dev.LeaveQuiet()
-		return enomem
-	}
-	*handle = C.uint32_t(h)
-	return 0
+	_, *handle, errno = create(p.ctx, &table.ahs, func(h *hca.HCA) (*hca.AH, error) {
+		return h.CreateAH(p.it, ahAttr(attr))
+	}, (*hca.HCA).DestroyAH)
+	return errno
 }
 
 //export softib_destroy_ah
-func softib_destroy_ah(handle uint32) int32 {
-	o := table.ahs.get(handle)
-	if o == nil {
+func softib_destroy_ah(handle uint32) int32 { return destroy(&table.ahs, handle, (*hca.HCA).DestroyAH) }
+
+//export softib_alloc_mw
+func softib_alloc_mw(pd, kind uint32, mw, rkey *C.uint32_t) int32 {
+	p := table.pds.get(pd)
+	if p == nil || kind > uint32(hca.MWType2) {
 		return einval
 	}
-	err := o.ctx.dev.Enter().DestroyAH(o.ah)
-	o.ctx.dev.LeaveQuiet()
-	if err == nil {
-		table.ahs.drop(handle)
+	w, handle, errno := create(p.ctx, &table.mws, func(h *hca.HCA) (*hca.MW, error) {
+		return h.AllocMW(p.it, hca.MWType(kind))
+	}, (*hca.HCA).DeallocMW)
+	if errno == 0 {
+		*mw, *rkey = handle, C.uint32_t(w.RKey())
 	}
-	return errnoOf(err)
+	return errno
 }
+
+//export softib_dealloc_mw
+func softib_dealloc_mw(mw uint32) int32 { return destroy(&table.mws, mw, (*hca.HCA).DeallocMW) }

@@ -1,6 +1,10 @@
 package main
 
+// #include "../clib/exports.h"
+import "C"
+
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -46,31 +50,21 @@ type (
 		dev    device
 		events *pipe
 	}
-	pdObj struct {
-		ctx *contextObj
-		pd  *hca.PD
+	inContext struct{ ctx *contextObj }
+	// object is something of the engine that C only names.
+	object[E any] struct {
+		inContext
+		it *E
 	}
-	mrObj struct {
-		ctx *contextObj
-		mr  *hca.MR
-	}
-	mwObj struct {
-		ctx *contextObj
-		mw  *hca.MW
-	}
-	xrcdObj struct {
-		ctx  *contextObj
-		xrcd *hca.XRCD
-	}
-	ahObj struct {
-		ctx *contextObj
-		ah  *hca.AH
+	// tracked is what events can be of.
+	tracked struct {
+		inContext
+		kind, handle, serial uint32
 	}
 	cqObj struct {
-		ctx            *contextObj
-		cq             *hca.CQ
-		handle, serial uint32
-		events         *pipe // completion events, nil without a channel
+		tracked
+		cq     *hca.CQ
+		events *pipe // completion events, nil without a channel
 
 		// One caller polls at a time, so that completions stay in order.
 		polling atomic.Bool
@@ -78,15 +72,13 @@ type (
 		polled  [pollBatch]hca.WC // on their way to C
 	}
 	srqObj struct {
-		ctx            *contextObj
-		srq            *hca.SRQ
-		handle, serial uint32
-		recv           hca.RecvWR // what is being posted, under the device's lock
+		tracked
+		srq  *hca.SRQ
+		recv hca.RecvWR // what is being posted, under the device's lock
 	}
 	qpObj struct {
-		ctx            *contextObj
-		qp             *hca.QP
-		handle, serial uint32
+		tracked
+		qp *hca.QP
 
 		// What is being posted, under the device's lock.
 		send   hca.SendWR
@@ -108,11 +100,11 @@ const pollBatch = 16
 // table is everything that C holds. A process has one device, however often it opens it.
 var table struct {
 	contexts slots[contextObj]
-	pds      slots[pdObj]
-	mrs      slots[mrObj]
-	mws      slots[mwObj]
-	xrcds    slots[xrcdObj]
-	ahs      slots[ahObj]
+	pds      slots[object[hca.PD]]
+	mrs      slots[object[hca.MR]]
+	mws      slots[object[hca.MW]]
+	xrcds    slots[object[hca.XRCD]]
+	ahs      slots[object[hca.AH]]
 	cqs      slots[cqObj]
 	srqs     slots[srqObj]
 	qps      slots[qpObj]
@@ -120,14 +112,78 @@ var table struct {
 	serial atomic.Uint32
 
 	// Objects by what the engine calls them, for its events. A queue pair may have been opened more than once.
-	mu    sync.Mutex
-	byQP  map[*hca.QP][]*qpObj
-	byCQ  map[*hca.CQ]*cqObj
-	bySRQ map[*hca.SRQ]*srqObj
+	mu      sync.Mutex
+	tracked map[any][]*tracked
 }
 
-func init() {
-	table.byQP = map[*hca.QP][]*qpObj{}
-	table.byCQ = map[*hca.CQ]*cqObj{}
-	table.bySRQ = map[*hca.SRQ]*srqObj{}
+func init() { table.tracked = map[any][]*tracked{} }
+
+// create makes an object under the device's lock and gives it a handle. Where there are no more it is ended again.
+func create[E any](c *contextObj, s *slots[object[E]], begin func(*hca.HCA) (*E, error),
+	end func(*hca.HCA, *E) error) (it *E, handle C.uint32_t, errno int32) {
+	h := c.dev.Enter()
+	defer c.dev.LeaveQuiet()
+	it, err := begin(h)
+	if err != nil {
+		return nil, 0, errnoOf(err)
+	}
+	n := s.put(&object[E]{inContext{c}, it})
+	if n == 0 {
+		end(h, it)
+		return nil, 0, enomem
+	}
+	return it, C.uint32_t(n), 0
+}
+
+// destroy ends an object and takes its handle back, unless the engine refuses.
+func destroy[E any](s *slots[object[E]], handle uint32, end func(*hca.HCA, *E) error) int32 {
+	o := s.get(handle)
+	if o == nil {
+		return einval
+	}
+	err := end(o.ctx.dev.Enter(), o.it)
+	o.ctx.dev.LeaveQuiet()
+	if err == nil {
+		s.drop(handle)
+	}
+	return errnoOf(err)
+}
+
+// track gives o, whose part t is, a handle and a serial number for C, and has events of the engine's object find it.
+// It reports whether there was a handle left.
+func track[T any](s *slots[T], o *T, t *tracked, it any, made *C.struct_softib_made) bool {
+	t.serial = table.serial.Add(1)
+	if t.handle = s.put(o); t.handle == 0 {
+		return false
+	}
+	table.mu.Lock()
+	table.tracked[it] = append(table.tracked[it], t)
+	table.mu.Unlock()
+	made.handle, made.serial = C.uint32_t(t.handle), C.uint32_t(t.serial)
+	return true
+}
+
+// untrack ends that.
+func untrack[T any](s *slots[T], t *tracked, it any) {
+	table.mu.Lock()
+	table.tracked[it] = slices.DeleteFunc(table.tracked[it], func(x *tracked) bool { return x == t })
+	if len(table.tracked[it]) == 0 {
+		delete(table.tracked, it)
+	}
+	table.mu.Unlock()
+	s.drop(t.handle)
+}
+
+func (o *inContext) owner() *contextObj { return o.ctx }
+
+// destroyOf ends a context's objects of one kind.
+func destroyOf[T any, P interface {
+	*T
+	owner() *contextObj
+}](c *contextObj, s *slots[T], destroy func(handle uint32) int32) {
+	s.all(func(h uint32, o *T) {
+		if P(o).owner() == c {
+			destroy(h)
+		}
+	})
 }

@@ -23,13 +23,11 @@ type pipe struct {
 }
 
 // pipes are those that records wait for, by descriptor. full counts them, so that programs which read need not look.
-var pipes struct {
+var pipes = struct {
 	mu   sync.Mutex
 	by   map[int]*pipe
 	full atomic.Int32
-}
-
-func newPipe(fd int) *pipe { return &pipe{fd: fd} }
+}{by: map[int]*pipe{}}
 
 // put writes a record and never blocks.
 func (p *pipe) put(e event) {
@@ -40,9 +38,6 @@ func (p *pipe) put(e event) {
 	}
 	if len(p.waiting) == 0 {
 		pipes.mu.Lock()
-		if pipes.by == nil {
-			pipes.by = map[int]*pipe{}
-		}
 		pipes.by[p.fd] = p
 		pipes.full.Add(1)
 		pipes.mu.Unlock()

@@ -54,6 +54,24 @@ func softib_post_send(handle uint32, wr *C.struct_ibv_send_wr, bad **C.struct_ib
 	return 0
 }
 
+//export softib_post_batch
+func softib_post_batch(qp uint32, wr *C.struct_ibv_send_wr) int32 {
+	o := table.qps.get(qp)
+	if o == nil {
+		return einval
+	}
+	h := o.enterToSend()
+	defer o.ctx.dev.Leave()
+	for n := 0; wr != nil; wr = wr.next {
+		if errno := o.post(h, wr); errno != 0 {
+			h.Retract(o.qp, n)
+			return errno
+		}
+		n++
+	}
+	return 0
+}
+
 // enterToSend locks the device for posts to the send queue.
 func (o *qpObj) enterToSend() *hca.HCA {
 	if o.qp.Type() == hca.UD {
@@ -112,7 +130,7 @@ func (o *qpObj) post(h *hca.HCA, wr *C.struct_ibv_send_wr) int32 {
 		w.AH, w.RemoteQPN, w.RemoteQKey = nil, ib.QPN(u.qpn), ib.QKey(u.qkey)
 		if u.ah != nil {
 			if a := table.ahs.get(uint32(u.ah.handle)); a != nil {
-				w.AH = a.ah
+				w.AH = a.it
 			}
 		}
 	case hca.XRCSend:
@@ -166,7 +184,7 @@ func (o *qpObj) takeBind(b *wrBind) bool {
 	}
 	// A window has rights for peers only; programs name the local one all the same, and adapters let them.
 	o.bind = hca.BindInfo{
-		MW: mw.mw, Addr: uint64(b.info.addr), Length: uint64(b.info.length),
+		MW: mw.it, Addr: uint64(b.info.addr), Length: uint64(b.info.length),
 		Access: hca.Access(b.info.mw_access_flags) &^ hca.AccessLocalWrite, RKey: b.rkey,
 	}
 	if b.info.mr != nil {
@@ -174,7 +192,7 @@ func (o *qpObj) takeBind(b *wrBind) bool {
 		if mr == nil {
 			return false
 		}
-		o.bind.MR = mr.mr
+		o.bind.MR = mr.it
 	}
 	o.send.Bind = &o.bind
 	return true

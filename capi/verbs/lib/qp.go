@@ -17,13 +17,13 @@ func softib_create_srq(a *C.struct_softib_srq_args) int32 {
 	if p == nil {
 		return einval
 	}
-	init := hca.SRQInit{PD: p.pd, MaxWR: int(a.attr.max_wr), MaxSGE: int(a.attr.max_sge)}
+	init := hca.SRQInit{PD: p.it, MaxWR: int(a.attr.max_wr), MaxSGE: int(a.attr.max_sge)}
 	if a.xrcd != 0 {
 		x := table.xrcds.get(uint32(a.xrcd))
 		if x == nil {
 			return einval
 		}
-		init.XRCD = x.xrcd
+		init.XRCD = x.it
 	}
 	if a.cq != 0 {
 		q := table.cqs.get(uint32(a.cq))
@@ -37,16 +37,13 @@ func softib_create_srq(a *C.struct_softib_srq_args) int32 {
 	if err != nil {
 		return errnoOf(err)
 	}
-	o := &srqObj{ctx: p.ctx, srq: srq, serial: table.serial.Add(1)}
-	if o.handle = table.srqs.put(o); o.handle == 0 {
+	o := &srqObj{tracked: tracked{inContext: inContext{p.ctx}, kind: C.SOFTIB_SRQ}, srq: srq}
+	if !track(&table.srqs, o, &o.tracked, srq, &a.made) {
 		p.ctx.dev.Enter().DestroySRQ(srq)
 		p.ctx.dev.LeaveQuiet()
 		return enomem
 	}
-	table.mu.Lock()
-	table.bySRQ[srq] = o
-	table.mu.Unlock()
-	a.made.handle, a.made.serial, a.srq_num = C.uint32_t(o.handle), C.uint32_t(o.serial), C.uint32_t(srq.Num())
+	a.srq_num = C.uint32_t(srq.Num())
 	return 0
 }
 
@@ -93,10 +90,7 @@ func softib_destroy_srq(handle uint32) int32 {
 	if err != nil {
 		return errnoOf(err)
 	}
-	table.mu.Lock()
-	delete(table.bySRQ, o.srq)
-	table.mu.Unlock()
-	table.srqs.drop(handle)
+	untrack(&table.srqs, &o.tracked, o.srq)
 	return 0
 }
 
@@ -131,7 +125,7 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 		},
 	}
 	if o := table.pds.get(uint32(a.pd)); o != nil {
-		init.PD = o.pd
+		init.PD = o.it
 	}
 	if o := table.cqs.get(uint32(a.send_cq)); o != nil {
 		init.SendCQ = o.cq
@@ -143,7 +137,7 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 		init.SRQ = o.srq
 	}
 	if o := table.xrcds.get(uint32(a.xrcd)); o != nil {
-		init.XRCD = o.xrcd
+		init.XRCD = o.it
 	}
 	if most := c.dev.Adapter().Limits.MaxQPWR; init.SRQ == nil && init.Caps.MaxRecvWR > 0 &&
 		init.Caps.MaxRecvWR < most {
@@ -155,8 +149,7 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 	if err != nil {
 		return errnoOf(err)
 	}
-	o := addQP(c, qp)
-	if o == nil {
+	if !addQP(c, qp, &a.made) {
 		c.dev.Enter().DestroyQP(qp)
 		c.dev.LeaveQuiet()
 		return enomem
@@ -165,20 +158,14 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 	a.cap.max_send_wr, a.cap.max_recv_wr = C.uint32_t(caps.MaxSendWR), C.uint32_t(caps.MaxRecvWR)
 	a.cap.max_send_sge, a.cap.max_recv_sge = C.uint32_t(caps.MaxSendSGE), C.uint32_t(caps.MaxRecvSGE)
 	a.cap.max_inline_data = C.uint32_t(caps.MaxInline)
-	a.made.handle, a.made.serial, a.qp_num = C.uint32_t(o.handle), C.uint32_t(o.serial), C.uint32_t(qp.Num())
+	a.qp_num = C.uint32_t(qp.Num())
 	return 0
 }
 
-// addQP gives a queue pair a handle, the first or another one; nil if there are no more.
-func addQP(c *contextObj, qp *hca.QP) *qpObj {
-	o := &qpObj{ctx: c, qp: qp, serial: table.serial.Add(1)}
-	if o.handle = table.qps.put(o); o.handle == 0 {
-		return nil
-	}
-	table.mu.Lock()
-	table.byQP[qp] = append(table.byQP[qp], o)
-	table.mu.Unlock()
-	return o
+// addQP gives a queue pair a handle, the first or another one, and reports whether there was one left.
+func addQP(c *contextObj, qp *hca.QP, made *C.struct_softib_made) bool {
+	o := &qpObj{tracked: tracked{inContext: inContext{c}, kind: C.SOFTIB_QP}, qp: qp}
+	return track(&table.qps, o, &o.tracked, qp, made)
 }
 
 //export softib_destroy_qp
@@ -195,15 +182,7 @@ func softib_destroy_qp(handle uint32) int32 {
 			return errnoOf(err)
 		}
 	}
-	table.mu.Lock()
-	left := slices.DeleteFunc(table.byQP[o.qp], func(x *qpObj) bool { return x == o })
-	if len(left) > 0 {
-		table.byQP[o.qp] = left
-	} else {
-		delete(table.byQP, o.qp)
-	}
-	table.mu.Unlock()
-	table.qps.drop(handle)
+	untrack(&table.qps, &o.tracked, o.qp)
 	return 0
 }
 
@@ -211,7 +190,7 @@ func softib_destroy_qp(handle uint32) int32 {
 func (o *qpObj) shared() bool {
 	table.mu.Lock()
 	defer table.mu.Unlock()
-	return len(table.byQP[o.qp]) > 1
+	return len(table.tracked[o.qp]) > 1
 }
 
 // attrBits are the attributes that libibverbs and the engine number alike: all up to the path migration state.
@@ -315,35 +294,34 @@ func flag(b bool) C.uint8_t {
 
 //export softib_attach_mcast
 func softib_attach_mcast(handle uint32, gid *C.uint8_t, lid uint32) int32 {
-	o := table.qps.get(handle)
-	if o == nil {
-		return einval
-	}
-	m := membership{*(*ib.GID)(unsafe.Pointer(gid)), ib.LID(lid)}
-	h := o.ctx.dev.Enter()
-	defer o.ctx.dev.LeaveQuiet()
-	if err := h.AttachMcast(o.qp, m.gid, m.lid); err != nil {
-		return errnoOf(err)
-	}
-	if !slices.Contains(o.groups, m) {
-		o.groups = append(o.groups, m)
-	}
-	return 0
+	return changeGroups(handle, gid, lid, true)
 }
 
 //export softib_detach_mcast
 func softib_detach_mcast(handle uint32, gid *C.uint8_t, lid uint32) int32 {
+	return changeGroups(handle, gid, lid, false)
+}
+
+// changeGroups has a queue pair join or leave a group.
+func changeGroups(handle uint32, gid *C.uint8_t, lid uint32, join bool) int32 {
 	o := table.qps.get(handle)
 	if o == nil {
 		return einval
 	}
 	m := membership{*(*ib.GID)(unsafe.Pointer(gid)), ib.LID(lid)}
+	change := (*hca.HCA).DetachMcast
+	if join {
+		change = (*hca.HCA).AttachMcast
+	}
 	h := o.ctx.dev.Enter()
 	defer o.ctx.dev.LeaveQuiet()
-	if err := h.DetachMcast(o.qp, m.gid, m.lid); err != nil {
+	if err := change(h, o.qp, m.gid, m.lid); err != nil {
 		return errnoOf(err)
 	}
 	o.groups = slices.DeleteFunc(o.groups, func(x membership) bool { return x == m })
+	if join {
+		o.groups = append(o.groups, m)
+	}
 	return 0
 }
 

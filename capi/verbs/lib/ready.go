@@ -51,11 +51,6 @@ func (o *cqObj) move() {
 // moves counts what was moved, to any queue; it is written under the device's lock, of which a process has one.
 var moves uint32
 
-// tap has completions of the queue moved from now on, untap ends that, before C frees the list.
-func (o *cqObj) tap() { o.ctx.dev.Tap(o.cq, o.move, o.ready.len) }
-
-func (o *cqObj) untap() { o.ctx.dev.Tap(o.cq, nil, nil) }
-
 // linger waits a moment for packets, or for room to send, until there is a completion; where another queue has got one,
 // which the program may poll in turn, not for long. It is for a program that does nothing but poll: the way from C to
 // Go is behind it when the packet comes.

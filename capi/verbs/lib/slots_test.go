@@ -87,7 +87,7 @@ func TestPipe(t *testing.T) {
 	}
 	defer syscall.Close(fds[0])
 	defer syscall.Close(fds[1])
-	p := newPipe(fds[1])
+	p := &pipe{fd: fds[1]}
 	const events = 20000
 	var wg sync.WaitGroup
 	wg.Go(func() {

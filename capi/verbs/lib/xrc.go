@@ -53,7 +53,7 @@ func softib_open_xrcd(context uint32, fd, oflags int32, xrcd *C.uint32_t) int32 
 		}
 	}
 	d.opens++
-	h := table.xrcds.put(&xrcdObj{c, d.xrcd})
+	h := table.xrcds.put(&object[hca.XRCD]{inContext{c}, d.xrcd})
 	if h == 0 {
 		closeDomain(c, d)
 		return enomem
@@ -116,7 +116,7 @@ func softib_close_xrcd(xrcd uint32) int32 {
 	}
 	domains.Lock()
 	defer domains.Unlock()
-	err := closeDomain(o.ctx, domains.all[o.xrcd])
+	err := closeDomain(o.ctx, domains.all[o.it])
 	if err == nil {
 		table.xrcds.drop(xrcd)
 	}
@@ -132,13 +132,11 @@ func softib_open_qp(xrcd, num uint32, made *C.struct_softib_made) int32 {
 	h := x.ctx.dev.Enter()
 	defer x.ctx.dev.LeaveQuiet()
 	q := h.QP(ib.QPN(num))
-	if q == nil || q.Type() != hca.XRCRecv || q.XRCD() != x.xrcd {
+	if q == nil || q.Type() != hca.XRCRecv || q.XRCD() != x.it {
 		return einval
 	}
-	o := addQP(x.ctx, q)
-	if o == nil {
+	if !addQP(x.ctx, q, made) {
 		return enomem
 	}
-	made.handle, made.serial = C.uint32_t(o.handle), C.uint32_t(o.serial)
 	return 0
 }
