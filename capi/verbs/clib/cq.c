@@ -74,7 +74,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 		cq->channel->refcnt--;
 		pthread_mutex_unlock(&context->mutex);
 	}
-	softib_drop_cq_ex(c);
+	softib_free_batch(c->batch);
 	pthread_cond_destroy(&cq->cond);
 	pthread_mutex_destroy(&cq->mutex);
 	free(c);

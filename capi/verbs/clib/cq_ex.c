@@ -132,9 +132,9 @@ int softib_take_batch(struct softib_cq *cq, int room, struct ibv_wc *wc)
 	return n;
 }
 
-void softib_purge_batch(struct ibv_cq *plain, uint32_t qp_num)
+void softib_purge_batch(struct ibv_cq *cq, uint32_t qp_num)
 {
-	struct softib_batch *b = plain ? to_cq(plain)->batch : NULL;
+	struct softib_batch *b = to_cq(cq)->batch;
 	uint32_t i, kept;
 
 	if (!b)
@@ -151,18 +151,13 @@ void softib_purge_batch(struct ibv_cq *plain, uint32_t qp_num)
 	pthread_mutex_unlock(&b->fields);
 }
 
-static void free_batch(struct softib_batch *b)
+void softib_free_batch(struct softib_batch *b)
 {
+	if (!b)
+		return;
 	pthread_mutex_destroy(&b->section.lock);
 	pthread_mutex_destroy(&b->fields);
 	free(b);
-}
-
-void softib_drop_cq_ex(struct softib_cq *cq)
-{
-	if (cq->batch)
-		free_batch(cq->batch);
-	cq->batch = NULL;
 }
 
 static struct softib_batch *make_batch(struct ibv_cq_init_attr_ex *attr)
@@ -200,7 +195,7 @@ struct ibv_cq_ex *softib_create_cq_ex(struct ibv_context *context, struct ibv_cq
 	if (!cq) {
 		int error = errno;
 
-		free_batch(batch);
+		softib_free_batch(batch);
 		return FAIL(error);
 	}
 	cq->batch = batch;

@@ -14,7 +14,7 @@ enum { DEV_MAJOR = 231, DEV_UVERBS = 192 };
 
 static bool is_device(const char *path)
 {
-	return path && *path == '/' && !strcmp(path, "/dev/infiniband/uverbs0") && softib_has_device();
+	return path && *path == '/' && !strcmp(path, "/dev/infiniband/uverbs0") && softib_find_device();
 }
 
 #define DESCRIBE(st)                                                  \

@@ -8,8 +8,7 @@
 static struct softib_device the_device;
 static pthread_mutex_t device_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* The device that the environment names: none where softib exec did not start the program. */
-static struct ibv_device *device(void)
+struct ibv_device *softib_find_device(void)
 {
 	const char *guid = getenv("SOFTIB_NODE_GUID"), *host = getenv("SOFTIB_HOST"), *socket = getenv("SOFTIB_VERBS");
 	struct softib_device *d = &the_device;
@@ -30,14 +29,9 @@ static struct ibv_device *device(void)
 	return &d->device;
 }
 
-bool softib_has_device(void)
-{
-	return device() != NULL;
-}
-
 EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
 {
-	struct ibv_device *d = device(), **list = calloc(2, sizeof(*list));
+	struct ibv_device *d = softib_find_device(), **list = calloc(2, sizeof(*list));
 
 	if (num_devices)
 		*num_devices = list && d ? 1 : 0;

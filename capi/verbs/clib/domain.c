@@ -62,7 +62,7 @@ struct ibv_pd *softib_alloc_parent_domain(struct ibv_context *context, struct ib
 	return &p->pd;
 }
 
-void softib_drop_pd_ex(struct softib_pd *p)
+void softib_leave_domains(struct softib_pd *p)
 {
 	__atomic_sub_fetch(&p->inner->parents, 1, __ATOMIC_RELEASE);
 	if (p->td)

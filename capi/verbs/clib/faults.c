@@ -89,12 +89,11 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	const struct sigaction *next = &before[sig == SIGBUS];
 	int saved = errno;
+	bool goes_on = mended(sig, info, context);
 
-	if (mended(sig, info, context)) {
-		errno = saved;
-		return;
-	}
 	errno = saved;
+	if (goes_on)
+		return;
 	if (next->sa_flags & SA_SIGINFO) {
 		next->sa_sigaction(sig, info, context);
 	} else if (next->sa_handler != SIG_DFL && next->sa_handler != SIG_IGN) {

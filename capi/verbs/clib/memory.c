@@ -31,7 +31,7 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	if (softib_forked)
 		return EIO;
 	if (p->inner) { /* a parent domain is nothing but memory */
-		softib_drop_pd_ex(p);
+		softib_leave_domains(p);
 		free(p);
 		return 0;
 	}

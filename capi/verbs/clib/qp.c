@@ -149,7 +149,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	purge(qp);
 	softib_untrack(SOFTIB_QP, &q->tracked, &qp->mutex, &qp->cond, &qp->events_completed);
 	softib_xrcd_use(q->xrcd, -1);
-	softib_drop_qp_ex(q);
+	softib_free_builder(q->builder);
 	pthread_cond_destroy(&qp->cond);
 	pthread_mutex_destroy(&qp->mutex);
 	free(q->stage);

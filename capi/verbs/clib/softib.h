@@ -58,8 +58,8 @@ void softib_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* device.c */
 
-/* Whether softib exec started the program. */
-bool softib_has_device(void);
+/* The device that the environment names: NULL where softib exec did not start the program. */
+struct ibv_device *softib_find_device(void);
 
 /* The one device. It is never freed, so that a pointer to it is always good. */
 struct softib_device {
@@ -281,10 +281,10 @@ static inline bool softib_single_threaded(struct ibv_pd *pd)
 	return pd && to_pd(pd)->td;
 }
 
-/* Free what the extended verbs keep in an object that is destroyed. */
-void softib_drop_cq_ex(struct softib_cq *);
-void softib_drop_qp_ex(struct softib_qp *);
-void softib_drop_pd_ex(struct softib_pd *); /* a parent domain, which has no object in libsoftib.so */
+/* What the extended verbs keep in an object goes with it. */
+void softib_free_batch(struct softib_batch *); /* or NULL */
+void softib_free_builder(struct softib_builder *); /* likewise */
+void softib_leave_domains(struct softib_pd *); /* a parent domain, which has no object in libsoftib.so */
 
 /*
  * An extended queue takes completions in batches. What a program has not looked at yet goes first to ibv_poll_cq (how

@@ -106,28 +106,19 @@ static const struct {
 
 enum { RATES = sizeof(rates) / sizeof(rates[0]) };
 
-EXPORT int ibv_rate_to_mult(enum ibv_rate rate)
-{
-	return (unsigned int)rate < RATES && rates[rate].mult ? rates[rate].mult : -1;
-}
+/* The arithmetic of one of the units: there, and back. */
+#define RATES_IN(unit)                                                                          \
+	EXPORT int ibv_rate_to_##unit(enum ibv_rate rate)                                       \
+	{                                                                                       \
+		return (unsigned int)rate < RATES && rates[rate].unit ? rates[rate].unit : -1;  \
+	}                                                                                       \
+	EXPORT enum ibv_rate unit##_to_ibv_rate(int value)                                      \
+	{                                                                                       \
+		for (int i = 0; i < RATES; i++)                                                 \
+			if (value > 0 && rates[i].unit == value)                                \
+				return i;                                                       \
+		return IBV_RATE_MAX;                                                            \
+	}
 
-EXPORT enum ibv_rate mult_to_ibv_rate(int mult)
-{
-	for (int i = 0; i < RATES; i++)
-		if (mult > 0 && rates[i].mult == mult)
-			return i;
-	return IBV_RATE_MAX;
-}
-
-EXPORT int ibv_rate_to_mbps(enum ibv_rate rate)
-{
-	return (unsigned int)rate < RATES && rates[rate].mbps ? rates[rate].mbps : -1;
-}
-
-EXPORT enum ibv_rate mbps_to_ibv_rate(int mbps)
-{
-	for (int i = 0; i < RATES; i++)
-		if (mbps > 0 && rates[i].mbps == mbps)
-			return i;
-	return IBV_RATE_MAX;
-}
+RATES_IN(mult)
+RATES_IN(mbps)

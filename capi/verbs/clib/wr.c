@@ -364,10 +364,8 @@ int softib_give_builder(struct softib_qp *qp)
 	return 0;
 }
 
-void softib_drop_qp_ex(struct softib_qp *qp)
+void softib_free_builder(struct softib_builder *b)
 {
-	struct softib_builder *b = qp->builder;
-
 	if (!b)
 		return;
 	pthread_mutex_destroy(&b->section.lock);
@@ -375,5 +373,4 @@ void softib_drop_qp_ex(struct softib_qp *qp)
 	free(b->sge);
 	free(b->bytes);
 	free(b);
-	qp->builder = NULL;
 }
