@@ -261,7 +261,7 @@ struct softib_cq *softib_make_cq(struct ibv_context *, uint32_t cqe, void *cq_co
 	uint32_t comp_vector, bool tapped);
 /* comp_mask says which fields count; send_ops_flags and create_flags are the caller's to check */
 struct softib_qp *softib_make_qp(struct ibv_context *, struct ibv_qp_init_attr_ex *);
-/* What else begins a queue pair that the adapter has: one of its own, or one that is opened. */
+/* Begins one that the adapter has made or opened. 0 or an errno. */
 int softib_begin_qp(struct softib_qp *, struct ibv_context *, const struct softib_made *, uint32_t qp_num,
 	enum ibv_qp_type);
 
