@@ -67,7 +67,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 
 	if (error)
 		return error;
-	softib_untrack(SOFTIB_CQ, &c->tracked, &cq->mutex, &cq->cond, &cq->async_events_completed);
+	softib_untrack(SOFTIB_CQ, cq->handle, &c->tracked, &cq->mutex, &cq->cond, &cq->async_events_completed);
 	softib_wait_acks(&cq->mutex, &cq->cond, &cq->comp_events_completed, &c->comp_events);
 	if (cq->channel) {
 		pthread_mutex_lock(&context->mutex);

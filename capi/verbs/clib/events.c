@@ -27,7 +27,7 @@ int softib_track(enum softib_kind kind, const struct softib_made *made, struct s
 {
 	int error = 0;
 
-	tracked->made = *made;
+	tracked->serial = made->serial;
 	pthread_mutex_lock(&slots_mutex);
 	if (made->handle >= slots[kind].size) {
 		uint32_t size = made->handle < 32 ? 64 : made->handle * 2;
@@ -49,13 +49,13 @@ int softib_track(enum softib_kind kind, const struct softib_made *made, struct s
 	return error;
 }
 
-void softib_untrack(enum softib_kind kind, struct softib_tracked *tracked, pthread_mutex_t *mutex, pthread_cond_t *cond,
-	const uint32_t *acked)
+void softib_untrack(enum softib_kind kind, uint32_t handle, struct softib_tracked *tracked, pthread_mutex_t *mutex,
+	pthread_cond_t *cond, const uint32_t *acked)
 {
 	struct slot *s;
 
 	pthread_mutex_lock(&slots_mutex);
-	s = find(kind, tracked->made.handle, tracked->made.serial);
+	s = find(kind, handle, tracked->serial);
 	if (s)
 		s->object = NULL;
 	pthread_mutex_unlock(&slots_mutex);

@@ -147,7 +147,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	if (error)
 		return error;
 	purge(qp);
-	softib_untrack(SOFTIB_QP, &q->tracked, &qp->mutex, &qp->cond, &qp->events_completed);
+	softib_untrack(SOFTIB_QP, qp->handle, &q->tracked, &qp->mutex, &qp->cond, &qp->events_completed);
 	softib_xrcd_use(q->xrcd, -1);
 	softib_free_builder(q->builder);
 	pthread_cond_destroy(&qp->cond);

@@ -164,7 +164,7 @@ static inline void softib_end(struct softib_section *s)
 
 /* What events need of an object. */
 struct softib_tracked {
-	struct softib_made made;
+	uint32_t serial;
 	uint32_t handed; /* by ibv_get_async_event, under the slots' lock */
 };
 
@@ -300,7 +300,7 @@ void softib_purge_ready(struct ibv_cq *, uint32_t qp_num); /* the same of what i
 int softib_track(enum softib_kind, const struct softib_made *, struct softib_tracked *, void *object,
 	int (*destroy)(uint32_t handle));
 /* No event of it is handed out any more, and programs have acknowledged what they were handed. */
-void softib_untrack(enum softib_kind, struct softib_tracked *, pthread_mutex_t *, pthread_cond_t *,
+void softib_untrack(enum softib_kind, uint32_t handle, struct softib_tracked *, pthread_mutex_t *, pthread_cond_t *,
 	const uint32_t *acked);
 void softib_wait_acks(pthread_mutex_t *, pthread_cond_t *, const uint32_t *acked, const uint32_t *handed);
 

@@ -87,7 +87,7 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 
 	if (error)
 		return error;
-	softib_untrack(SOFTIB_SRQ, &s->tracked, &srq->mutex, &srq->cond, &srq->events_completed);
+	softib_untrack(SOFTIB_SRQ, srq->handle, &s->tracked, &srq->mutex, &srq->cond, &srq->events_completed);
 	softib_xrcd_use(s->xrcd, -1);
 	pthread_cond_destroy(&srq->cond);
 	pthread_mutex_destroy(&srq->mutex);

@@ -118,15 +118,16 @@ func (c *contextObj) destroyAll() {
 // deliver writes an event of the engine to whom it concerns. The device is locked.
 func deliver(e hca.Event) {
 	var of any
+	var kind uint32
 	switch {
 	case e.Type == hca.EventCompletion:
 		return
 	case e.QP != nil:
-		of = e.QP
+		of, kind = e.QP, C.SOFTIB_QP
 	case e.SRQ != nil:
-		of = e.SRQ
+		of, kind = e.SRQ, C.SOFTIB_SRQ
 	case e.CQ != nil:
-		of = e.CQ
+		of, kind = e.CQ, C.SOFTIB_CQ
 	default:
 		table.contexts.all(func(_ uint32, c *contextObj) {
 			c.events.put(event{uint32(e.Type), C.SOFTIB_NO_OBJECT, uint32(e.Port), 0})
@@ -136,7 +137,7 @@ func deliver(e hca.Event) {
 	table.mu.Lock()
 	defer table.mu.Unlock()
 	for _, o := range table.tracked[of] {
-		o.ctx.events.put(event{uint32(e.Type), o.kind, o.handle, o.serial})
+		o.ctx.events.put(event{uint32(e.Type), kind, o.handle, o.serial})
 	}
 }
 

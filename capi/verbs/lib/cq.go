@@ -25,7 +25,7 @@ func softib_create_cq(a *C.struct_softib_cq_args) int32 {
 	if err != nil {
 		return errnoOf(err)
 	}
-	o := &cqObj{tracked: tracked{inContext: inContext{c}, kind: C.SOFTIB_CQ}, cq: cq,
+	o := &cqObj{tracked: tracked{inContext: inContext{c}}, cq: cq,
 		ready: (*readyList)(unsafe.Pointer(a.ready))}
 	if !track(&table.cqs, o, &o.tracked, cq, &a.made) {
 		c.dev.Enter().DestroyCQ(cq)

@@ -59,7 +59,7 @@ type (
 	// tracked is what events can be of.
 	tracked struct {
 		inContext
-		kind, handle, serial uint32
+		handle, serial uint32
 	}
 	cqObj struct {
 		tracked

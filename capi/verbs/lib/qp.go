@@ -37,7 +37,7 @@ func softib_create_srq(a *C.struct_softib_srq_args) int32 {
 	if err != nil {
 		return errnoOf(err)
 	}
-	o := &srqObj{tracked: tracked{inContext: inContext{p.ctx}, kind: C.SOFTIB_SRQ}, srq: srq}
+	o := &srqObj{tracked: tracked{inContext: inContext{p.ctx}}, srq: srq}
 	if !track(&table.srqs, o, &o.tracked, srq, &a.made) {
 		p.ctx.dev.Enter().DestroySRQ(srq)
 		p.ctx.dev.LeaveQuiet()
@@ -164,7 +164,7 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 
 // addQP gives a queue pair a handle, the first or another one, and reports whether there was one left.
 func addQP(c *contextObj, qp *hca.QP, made *C.struct_softib_made) bool {
-	o := &qpObj{tracked: tracked{inContext: inContext{c}, kind: C.SOFTIB_QP}, qp: qp}
+	o := &qpObj{tracked: tracked{inContext: inContext{c}}, qp: qp}
 	return track(&table.qps, o, &o.tracked, qp, made)
 }
 
