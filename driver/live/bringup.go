@@ -24,15 +24,18 @@ func (f *Fabric) BringUp() (sm.Report, error) {
 
 // caller sends requests from a port and brings back the answers of agents.
 func (f *Fabric) caller(from topo.PortRef) sm.Call {
-	at := place{from.Node, from.Port, true}
-	here := &MgmtPort{f: f, ref: from}
+	here := &MgmtPort{f: f, at: f.port(from)}
+	at := place{here.at.node, from.Port, true}
 	var p packet
 	return func(req []byte, resp *[mad.Size]byte) bool {
 		p.direct(req)
 		f.lock(f.Now())
 		ok := f.carry(at, &p, here)
 		if p.away {
-			ok = f.await(from, &p)
+			c := &call{mad.View(p.data[:]).TID(), make(chan packet, 1)}
+			here.at.call = c
+			p, ok = await(f, c.answer, callMax)
+			here.at.call = nil
 		}
 		f.unlock()
 		if ok {
@@ -51,26 +54,23 @@ type call struct {
 // callMax is how long.
 const callMax = 200 * time.Millisecond
 
-// await waits for the answer to a request that is under way. The fabric's lock is given up for it.
-func (f *Fabric) await(from topo.PortRef, p *packet) (ok bool) {
-	c := &call{mad.View(p.data[:]).TID(), make(chan packet, 1)}
-	f.calls[from] = c
+// await waits for something, but not longer than a while. The fabric's lock is given up for it.
+func await[T any](f *Fabric, c <-chan T, most time.Duration) (x T, ok bool) {
 	f.unlock()
-	t := time.NewTimer(callMax)
+	defer func() { f.lock(f.Now()) }()
+	t := time.NewTimer(most)
 	defer t.Stop()
 	select {
-	case *p = <-c.answer:
-		ok = true
+	case x = <-c:
+		return x, true
 	case <-t.C:
 	case <-f.closing:
 	}
-	f.lock(f.Now())
-	delete(f.calls, from)
-	return ok
+	return x, false
 }
 
-// CreateMulticast makes a multicast LID reach every cabled port of the given hosts, and
-// no other. Queue pairs attach to the group by themselves.
+// CreateMulticast makes a multicast LID reach every cabled port of the given hosts, and no other. Queue pairs attach to
+// the group by themselves.
 func (f *Fabric) CreateMulticast(mlid ib.LID, hosts ...*Host) error {
 	if f.closed.Load() {
 		return ErrClosed
@@ -81,9 +81,9 @@ func (f *Fabric) CreateMulticast(mlid ib.LID, hosts ...*Host) error {
 	}
 	g := sm.Group{MLID: mlid}
 	for _, h := range hosts {
-		for p := 1; p < len(h.ports); p++ {
-			if h.ports[p].peer != nil {
-				g.Members = append(g.Members, h.node.PortGUID(ib.PortNum(p)))
+		for _, p := range h.ports[1:] {
+			if p.peer != nil {
+				g.Members = append(g.Members, h.topo.PortGUID(p.num))
 			}
 		}
 	}

@@ -6,16 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"softib/fabric"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/proto/trace"
 )
-
-// Sink takes captured packets, as they stood on the cable and in the order in which they passed. trace.Pcapng and
-// trace.JSON are sinks. It is called by one goroutine; the event is valid during the call only.
-type Sink interface {
-	Write(*trace.Event) error
-}
 
 // captureBytes is how much of a capture waits for its sink before packets wait too.
 const captureBytes = 4 << 20
@@ -23,7 +18,7 @@ const captureBytes = 4 << 20
 // capture is a capture that runs.
 type capture struct {
 	f     *Fabric
-	sink  Sink
+	sink  fabric.Sink
 	ports []*portState
 
 	mu      sync.Mutex // guards what is below; taken after all others
@@ -47,13 +42,14 @@ type captured struct {
 // Start is when the fabric's time began: what times of captures are counted from.
 func (f *Fabric) Start() time.Time { return f.start }
 
-// Capture shows every packet that crosses one of the ports, in either direction, to a sink: the data of programs,
-// which from now on go through the switches one by one, and packets of management. It is
-// complete: while the sink does not keep up, packets wait. Stop ends it, hands over what is left, and returns the
-// sink's first error, after which the sink was not called any more.
+// Capture shows every packet that crosses one of the ports, in either direction, to a sink, as they stood on the cable
+// and in the order in which they passed: the data of programs, which from now on go through the switches one by one, and
+// packets of management. It is complete: while the sink does not keep up, packets wait. The sink is called by one
+// goroutine. Stop ends it, hands over what is left, and returns the sink's first error, after which the sink was not
+// called any more.
 //
 // A host is captured by capturing all its ports.
-func (f *Fabric) Capture(refs []topo.PortRef, sink Sink) (stop func() error, err error) {
+func (f *Fabric) Capture(refs []topo.PortRef, sink fabric.Sink) (stop func() error, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := &capture{f: f, sink: sink, bell: make(chan struct{}, 1), done: make(chan struct{})}
@@ -96,10 +92,7 @@ func (c *capture) stop() error {
 	}
 	f.changed()
 	f.mu.Unlock()
-	c.mu.Lock()
-	c.stopped = true
-	c.mu.Unlock()
-	c.ring()
+	c.end()
 	<-c.done
 	f.mu.Lock()
 	f.plane.knock() // packets may have waited for the sink
@@ -107,11 +100,12 @@ func (c *capture) stop() error {
 	return c.err
 }
 
-func (c *capture) ring() {
-	select {
-	case c.bell <- struct{}{}:
-	default:
-	}
+// end makes write return when it has handed over what is left.
+func (c *capture) end() {
+	c.mu.Lock()
+	c.stopped = true
+	c.mu.Unlock()
+	ring(c.bell)
 }
 
 // write hands what was captured to the sink until the capture ends.
@@ -160,10 +154,14 @@ func (c *capture) isFull() bool {
 
 // Write shows a packet that passes a port to whoever captures there.
 func (s *plane) Write(e *trace.Event) error {
-	if e.Kind != trace.Packet {
-		return nil
+	if e.Kind == trace.Packet {
+		s.f.nodes[e.Node].ports[e.Port].show(e)
 	}
-	p := s.f.portAt(int(e.Node), e.Port)
+	return nil
+}
+
+// show is Write for a port.
+func (p *portState) show(e *trace.Event) {
 	for _, c := range p.taps {
 		c.mu.Lock()
 		if e.Packet != nil {
@@ -173,9 +171,8 @@ func (s *plane) Write(e *trace.Event) error {
 		}
 		c.records = append(c.records, captured{at: e.Time, port: p.ref(), dir: e.Dir, note: e.Note, end: len(c.bytes)})
 		if len(c.records) == 1 {
-			c.ring()
+			ring(c.bell)
 		}
 		c.mu.Unlock()
 	}
-	return nil
 }

@@ -2,11 +2,13 @@ package live
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"softib/driver/endpoint"
 	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proto/ib"
@@ -104,7 +106,7 @@ func (d *decisions) scramble() {
 		}
 	})
 	for _, s := range d.f.switches {
-		e, n := s.engine, s.node.NumPorts()
+		e, n := s.sw, s.topo.NumPorts()
 		for lid := ib.LID(1); lid <= topLID; lid++ {
 			e.SetRoute(lid, ib.PortNum(1+rng.IntN(n)))
 			if one(15) {
@@ -172,19 +174,19 @@ func (d *decisions) errors() map[*portState]ib.Counters {
 func (d *decisions) compare(seed uint64, reasons map[link.Reason]int, arrived *int) bool {
 	t, rng := d.t, d.rng
 	from := d.f.hosts[rng.IntN(len(d.f.hosts))].ports[1]
-	key := routeKey{port: 1, dlid: ib.LID(1 + rng.IntN(topLID+1)), sl: ib.SL(rng.IntN(16)), pkey: 0xFFFF}
+	key := endpoint.Key{Port: 1, DLID: ib.LID(1 + rng.IntN(topLID+1)), SL: ib.SL(rng.IntN(16)), PKey: 0xFFFF}
 	if rng.IntN(3) == 0 {
-		key.dlid = ib.LIDMulticastMin + ib.LID(rng.IntN(groups+1))
+		key.DLID = ib.LIDMulticastMin + ib.LID(rng.IntN(groups+1))
 	}
 	if rng.IntN(4) == 0 {
-		key.pkey = 0x8001
+		key.PKey = 0x8001
 	}
 	d.f.mu.Lock()
 	defer d.f.mu.Unlock()
 	before := d.errors()
-	rt := &route{key: key}
-	w := walker{f: d.f, key: key, route: rt, dry: true}
-	w.aim()
+	w := d.f.newWalker(key)
+	w.dry = true
+	rt := w.route
 	w.depart(from)
 	if !maps.Equal(before, d.errors()) {
 		t.Fatalf("seed %d: looking for the way of %+v counted something", seed, key)
@@ -193,11 +195,11 @@ func (d *decisions) compare(seed uint64, reasons map[link.Reason]int, arrived *i
 	if !finite {
 		if len(rt.losses) == 0 || rt.losses[len(rt.losses)-1].reason != link.Looping && !slices.ContainsFunc(rt.losses,
 			func(l loss) bool { return l.reason == link.Looping }) {
-			t.Fatalf("seed %d: %+v goes round for ever, and the walk says %v", seed, key, rt.reason)
+			t.Fatalf("seed %d: %+v goes round for ever, and the walk says %v", seed, key, rt.lost().reason)
 		}
 		return false
 	}
-	if !still && key.dlid.IsMulticast() {
+	if !still && key.DLID.IsMulticast() {
 		return false // one copy has activated a port for the other
 	}
 	byPort := func(a, b wayEnd) int {
@@ -236,25 +238,25 @@ func (d *decisions) compare(seed uint64, reasons map[link.Reason]int, arrived *i
 		}
 	})
 	*arrived += len(ends)
-	if key.dlid.IsUnicast() && still {
-		d.probe(seed, key, from, &w)
+	if key.DLID.IsUnicast() && still {
+		d.probe(seed, key, from, w)
 	}
 	return still
 }
 
 // probe compares with what a datagram of management comes to.
-func (d *decisions) probe(seed uint64, key routeKey, from *portState, w *walker) {
+func (d *decisions) probe(seed uint64, key endpoint.Key, from *portState, w *walker) {
 	d.f.mu.Unlock()
-	got, err := d.f.Probe(from.ref(), key.dlid, key.sl, key.pkey)
+	got, err := d.f.Probe(from.ref(), key.DLID, key.SL, key.PKey)
 	d.f.mu.Lock()
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	switch {
-	case w.route.lost != nil && (got.Arrived || got.At != w.route.lost.ref() || got.Reason != w.route.reason):
+	case w.route.lost().p != nil && (got.Arrived || got.At != w.route.lost().p.ref() || got.Reason != w.route.lost().reason):
 		d.t.Fatalf("seed %d: %+v from %s: the walk ends at %s for %v, the datagram %+v", seed, key, from.name(),
-			w.route.lost.name(), w.route.reason, got)
-	case w.route.lost == nil && got.Reason != link.OK:
+			w.route.lost().p.name(), w.route.lost().reason, got)
+	case w.route.lost().p == nil && got.Reason != link.OK:
 		d.t.Fatalf("seed %d: %+v from %s: the walk arrives, the datagram %+v", seed, key, from.name(), got)
 	case len(w.found) == 1 && got.At != w.found[0].port.ref():
 		d.t.Fatalf("seed %d: %+v from %s: the walk comes to %s, the datagram %+v", seed, key, from.name(),
@@ -264,19 +266,19 @@ func (d *decisions) probe(seed uint64, key routeKey, from *portState, w *walker)
 
 // send lets a real packet go through the engines, in no time, and says where it comes to, whether it ends, and whether
 // it has left all states as they were.
-func (d *decisions) send(from *portState, key routeKey) (ends []wayEnd, finite, still bool) {
+func (d *decisions) send(from *portState, key endpoint.Key) (ends []wayEnd, finite, still bool) {
 	clear(d.went)
 	pool := &d.f.pool
 	f := pool.Get()
 	*f.Packet = wire.Packet{
-		LRH: wire.LRH{LNH: wire.LNHLocal, SL: key.sl, DLID: key.dlid, SLID: 1},
-		BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.UC, wire.OpSendOnly), PKey: key.pkey, DestQP: 7},
+		LRH: wire.LRH{LNH: wire.LNHLocal, SL: key.SL, DLID: key.DLID, SLID: 1},
+		BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.UC, wire.OpSendOnly), PKey: key.PKey, DestQP: 7},
 	}
 	f.Packet.Seal()
 	f.Measure()
 	f.InPort = 0
 	still = true
-	vl, why := from.link.Depart(key.sl)
+	vl, why := from.link.Depart(key.SL)
 	if why == link.OK {
 		why = from.link.Enqueue(0, f, vl)
 	} else {
@@ -315,7 +317,7 @@ func (d *decisions) send(from *portState, key routeKey) (ends []wayEnd, finite, 
 			p.link.Occupy(0)
 			d.went[hop{p, true, f.LRH.VL}]++
 			if p.sw != nil {
-				p.sw.engine.Left(f)
+				p.sw.Left(f)
 			}
 			in := p.peer
 			was := in.link.State()
@@ -328,7 +330,7 @@ func (d *decisions) send(from *portState, key routeKey) (ends []wayEnd, finite, 
 			if in.host != nil {
 				r.Reason = in.link.Receive(0, f)
 			} else {
-				r = in.sw.engine.Handle(0, in.num, f)
+				r = in.sw.Handle(0, in.num, f)
 			}
 			switch r.Reason {
 			case link.NotReady, link.Malformed:
@@ -345,8 +347,8 @@ func (d *decisions) send(from *portState, key routeKey) (ends []wayEnd, finite, 
 				pool.Put(f)
 			}
 			if r.Mgmt {
-				for m := in.sw.engine.PollMgmt(); m != nil; m = in.sw.engine.PollMgmt() {
-					in.sw.engine.Left(m)
+				for m := in.sw.PollMgmt(); m != nil; m = in.sw.PollMgmt() {
+					in.sw.Left(m)
 					pool.Put(m)
 				}
 			}
@@ -354,3 +356,14 @@ func (d *decisions) send(from *portState, key routeKey) (ends []wayEnd, finite, 
 	}
 	return ends, limit >= 0, still
 }
+
+// lost is where packets of a route end, the first of those where there are several.
+func (rt *route) lost() (l loss) {
+	if len(rt.losses) > 0 {
+		l = rt.losses[0]
+	}
+	return l
+}
+
+// name is the port in words.
+func (p *portState) name() string { return fmt.Sprintf("%s/%d", p.topo.Name, p.num) }

@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"softib/driver/endpoint"
@@ -89,7 +88,7 @@ func (d *Device) hear(n Note) {
 	case n.Gone != nil:
 		d.Gone(n.Gone.ID)
 	case n.Port != 0:
-		d.PortChanged(n.Port, d.p.host.port(n.Port))
+		d.PortChanged(n.Port, d.p.host.written(n.Port))
 	case n.Rejoin != 0:
 		d.Rejoin(n.Rejoin)
 	}
@@ -209,14 +208,3 @@ func (h *Host) WaitEvent(ctx context.Context) (hca.Event, error) { return h.devi
 
 // Address registers memory under its own address.
 func (h *Host) Address(mem []byte) uint64 { return h.device().Address(mem) }
-
-// port is what management has written on a port. The fabric's lock is held.
-func (h *Host) port(n ib.PortNum) hca.Port {
-	p := h.eng.Port(n)
-	if p == nil {
-		return hca.Port{}
-	}
-	cp := *p
-	cp.GIDs, cp.PKeys = slices.Clone(p.GIDs), slices.Clone(p.PKeys)
-	return cp
-}

@@ -51,7 +51,7 @@ func (e *end) stats() hca.Stats {
 	return d.Enter().Stats
 }
 
-func portRef(h *Host) topo.PortRef { return topo.PortRef{Node: h.node.Index, Port: 1} }
+func portRef(h *Host) topo.PortRef { return topo.PortRef{Node: h.topo.Index, Port: 1} }
 
 // TestLocalLoss: a cable that loses packets costs the programs of this process retries, and nothing else; what was lost
 // is counted.

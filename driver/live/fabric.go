@@ -42,22 +42,19 @@ type Fabric struct {
 	// while they hold their endpoint's lock, so it comes second.
 	mu       sync.Mutex
 	epoch    atomic.Uint64
-	switches []*switchNode
+	switches []*node
 	hosts    []*Host
-	nodes    []any // *Host or *switchNode by graph index
-	agents   []*agent.Agent
+	nodes    []*node // in the graph's order
 	pool     link.Pool
 
 	managing sync.Mutex // one manager at a time; taken before all others
 	groups   []sm.Group // that need no joining
 
 	// Of the packets of management, under mu.
-	services map[topo.PortRef]*MgmtPort
 	agentIDs madrpc.AgentID
 	now      ib.Time // no later than the clock
 	// Nodes whose agents may have something to tell.
-	stirred  []bool
-	restless []int
+	restless []*node
 	trapBell chan struct{}
 	// Programs, how many channels they were given ever, and their ways to groups. Recent are those of this process that
 	// have found a way since something last changed.
@@ -72,7 +69,6 @@ type Fabric struct {
 	bursts bursts
 	// eng moves packets where cables have faults or ports are captured; plane, made with the first such, gives it time.
 	eng      *fabric.Engine
-	calls    map[topo.PortRef]*call
 	plane    *plane
 	faulty   []*cable
 	captures []*capture
@@ -83,20 +79,32 @@ type Fabric struct {
 	wg      sync.WaitGroup
 }
 
+// node is what hosts and switches have in common.
+type node struct {
+	topo    *topo.Node
+	ports   []*portState // 0 of a host is nil
+	agent   *agent.Agent
+	mgmt    manageable
+	host    *Host            // if it is one
+	sw      *ibswitch.Switch // if it is none
+	stirred bool             // it is among the restless
+}
+
+// manageable is what a node says to others than its agent.
+type manageable interface {
+	agent.Node
+	TrainRate(ib.PortNum) ib.LinkRate
+}
+
 // portState is one port of a node, with what is on it. What each hop of a datagram looks at is in its first cache line.
 type portState struct {
 	link *link.Port
 	peer *portState
-	host *Host
-	sw   *switchNode
+	*node
 	// smpsOut and smpsIn are packets of subnet management that went through and are not yet in the counters; see fold.
 	smpsOut, smpsIn uint64
 	num             ib.PortNum
 
-	// Traffic that went through by routes, and packets of management; the engines count what went
-	// through them. Made with the first.
-	count *ib.Counters
-	lanes *laneCount
 	// unplugged: SetLink took the cable out.
 	unplugged bool
 	// managers counts the subnet managers that run here.
@@ -105,28 +113,21 @@ type portState struct {
 	cable *cable
 	taps  []*capture
 	end   *portEnd
-	peaks *portPeaks // made with the first traffic of programs
+	// service is that of programs, call is who waits for a datagram here.
+	service *MgmtPort
+	call    *call
+	peaks   *portPeaks // made with the first traffic of programs
 }
 
-type switchNode struct {
-	node   *topo.Node
-	engine *ibswitch.Switch
-	ports  []*portState
-	mgmt   *ibswitch.Node
-}
-
-// New starts a fabric: every node powered, every cable trained, every port in
-// Initialize. Somebody has to bring the subnet up.
+// New starts a fabric: every node powered, every cable trained, every port in Initialize. Somebody has to bring the
+// subnet up.
 func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	if len(g.Hosts()) == 0 {
 		return nil, fmt.Errorf("live: the topology has no host: add one, or try star:2")
 	}
-	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]any, len(g.Nodes)),
-		services: map[topo.PortRef]*MgmtPort{}, groupWays: map[*procRoute]*Process{},
-		calls:   map[topo.PortRef]*call{},
-		stirred: make([]bool, len(g.Nodes)), trapBell: make(chan struct{}, 1), waysBell: make(chan struct{}, 1)}
+	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]*node, len(g.Nodes)),
+		groupWays: map[*procRoute]*Process{}, trapBell: make(chan struct{}, 1), waysBell: make(chan struct{}, 1)}
 	f.epoch.Store(1)
-	f.agents = make([]*agent.Agent, len(g.Nodes))
 	// Hosts and switches know nothing of each other yet, and at ten thousand of them the second core pays.
 	var switches sync.WaitGroup
 	switches.Go(f.addSwitches)
@@ -143,39 +144,56 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	for _, h := range f.hosts {
 		h.syncPorts()
 	}
-	f.wg.Add(2)
-	go f.sendTraps()
-	go f.renewChanged()
+	f.wg.Go(f.sendTraps)
+	f.wg.Go(f.renewChanged)
 	return f, nil
 }
 
 func (f *Fabric) addSwitches() {
-	for _, n := range f.graph.Nodes {
-		if !n.IsSwitch() {
-			continue
-		}
-		s := &switchNode{node: n, engine: ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: portConfig()},
-			&f.pool)}
-		s.ports = newPorts(n.NumPorts()+1, portState{sw: s})
-		for p := range s.ports {
-			s.ports[p].link = s.engine.Port(ib.PortNum(p))
-		}
-		f.switches = append(f.switches, s)
-		f.nodes[n.Index] = s
-		f.manageSwitch(s)
+	for _, t := range f.graph.Switches() {
+		sw := ibswitch.New(ibswitch.Config{Ports: t.NumPorts()}, &f.pool)
+		n := &node{topo: t, sw: sw}
+		id, rates := identity(t)
+		n.init(sw.Port, ibswitch.NewNode(sw, ibswitch.NodeConfig{Identity: id, PortGUID: t.PortGUID(0), Supported: rates}))
+		f.switches = append(f.switches, n)
+		f.nodes[t.Index] = n
 	}
 }
 
 func (f *Fabric) addHosts() {
-	for _, n := range f.graph.Nodes {
-		if n.IsSwitch() {
-			continue
+	for _, t := range f.graph.Nodes {
+		if !t.IsSwitch() {
+			h := newHost(f, t, len(f.hosts))
+			f.hosts = append(f.hosts, h)
+			f.nodes[t.Index] = &h.node
 		}
-		h := newHost(f, n, len(f.hosts))
-		f.hosts = append(f.hosts, h)
-		f.nodes[n.Index] = h
-		f.manageHost(h)
 	}
+}
+
+// init makes the ports of a node, side by side, and its agent.
+func (n *node) init(linkOf func(ib.PortNum) *link.Port, mgmt manageable) {
+	states := make([]portState, len(n.topo.Ports))
+	n.ports = make([]*portState, len(states))
+	for i := range states {
+		num := ib.PortNum(i)
+		states[i] = portState{node: n, num: num, link: linkOf(num)}
+		n.ports[i] = &states[i]
+	}
+	if n.host != nil {
+		n.ports[0] = nil
+	}
+	n.mgmt, n.agent = mgmt, agent.New(mgmt)
+}
+
+// identity is what a node says of itself, and what its ports can do.
+func identity(n *topo.Node) (agent.Identity, []ib.LinkRate) {
+	rates := make([]ib.LinkRate, len(n.Ports))
+	for p := range rates {
+		rates[p] = n.Ports[p].Rate()
+	}
+	return agent.Identity{
+		Type: n.Type, GUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID, DeviceID: n.DeviceID, Desc: n.Desc,
+	}, rates
 }
 
 // refreshMin is how often credits are told anew while some may have been lost.
@@ -186,15 +204,10 @@ func (f *Fabric) addEngine() {
 	f.eng = fabric.New(fabric.Config{Pool: &f.pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		Instant: true, RefreshMin: refreshMin, TellDrops: true}, 0)
 	for _, n := range f.nodes {
-		switch n := n.(type) {
-		case *switchNode:
-			f.eng.AddSwitch(n.engine)
-		case *Host:
-			links := make([]*link.Port, len(n.links))
-			for i := range links {
-				links[i] = &n.links[i]
-			}
-			f.eng.AddHost(links)
+		if n.sw != nil {
+			f.eng.AddSwitch(n.sw)
+		} else {
+			f.eng.AddHost(n.host.links)
 		}
 	}
 }
@@ -202,39 +215,40 @@ func (f *Fabric) addEngine() {
 // place numbers the port as the engine does.
 func (p *portState) place() uint32 { return p.link.Site.First + uint32(p.num) }
 
-// newPorts makes the ports of a node, side by side.
-func newPorts(n int, like portState) []*portState {
-	states, ports := make([]portState, n), make([]*portState, n)
-	for i := range states {
-		states[i] = like
-		states[i].num = ib.PortNum(i)
-		ports[i] = &states[i]
-	}
-	return ports
-}
+// ref names the port in the graph.
+func (p *portState) ref() topo.PortRef { return topo.PortRef{Node: p.topo.Index, Port: p.num} }
 
-// name is the port in words.
-func (p *portState) name() string {
-	if p.host != nil {
-		return fmt.Sprintf("%s/%d", p.host.node.Name, p.num)
-	}
-	return fmt.Sprintf("%s/%d", p.sw.node.Name, p.num)
-}
-
-func portConfig() link.Config { return link.Config{MTUCap: ib.MTU4096, VLCap: 8} }
-
-// port finds the state of a port of the graph, nil if there is none.
+// port finds a port of the graph, nil if there is none.
 func (f *Fabric) port(r topo.PortRef) *portState {
-	if f.graph.Port(r) == nil {
-		return nil
-	}
-	switch n := f.nodes[r.Node].(type) {
-	case *switchNode:
-		return n.ports[r.Port]
-	case *Host:
-		return n.ports[r.Port]
+	if n := f.node(r.Node); n != nil {
+		return n.port(r.Port)
 	}
 	return nil
+}
+
+// node finds a node of the graph, nil if there is none.
+func (f *Fabric) node(i int) *node {
+	if i < 0 || i >= len(f.nodes) {
+		return nil
+	}
+	return f.nodes[i]
+}
+
+// port is one of the node's, nil if it has no such.
+func (n *node) port(num ib.PortNum) *portState {
+	if int(num) >= len(n.ports) {
+		return nil
+	}
+	return n.ports[num]
+}
+
+// lid is the address of a port; a switch's is its port 0's.
+func (n *node) lid(port ib.PortNum) ib.LID {
+	if n.sw != nil {
+		lid, _ := n.sw.LID()
+		return lid
+	}
+	return n.host.eng.Port(max(port, 1)).LID
 }
 
 // Now is the fabric's time.
@@ -248,15 +262,23 @@ func (f *Fabric) Hosts() []*Host { return f.hosts }
 
 // Host finds an adapter by its node's name.
 func (f *Fabric) Host(name string) (*Host, error) {
-	if n := f.graph.ByName(name); n != nil {
-		if h, ok := f.nodes[n.Index].(*Host); ok {
-			return h, nil
-		}
-		return nil, fmt.Errorf("live: %s is a switch, not a host: the hosts are %s to %s", name, f.hosts[0].Name(),
-			f.hosts[len(f.hosts)-1].Name())
+	first, last := f.hosts[0].Name(), f.hosts[len(f.hosts)-1].Name()
+	switch n := f.graph.ByName(name); {
+	case n == nil:
+		return nil, fmt.Errorf("live: no host %q: the hosts are %s to %s", name, first, last)
+	case n.IsSwitch():
+		return nil, fmt.Errorf("live: %s is a switch, not a host: the hosts are %s to %s", name, first, last)
+	default:
+		return f.nodes[n.Index].host, nil
 	}
-	return nil, fmt.Errorf("live: no host %q: the hosts are %s to %s", name, f.hosts[0].Name(),
-		f.hosts[len(f.hosts)-1].Name())
+}
+
+// ring makes who waits at a bell look, if not now then when it next waits.
+func ring(bell chan<- struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
 }
 
 // changed makes every route be walked anew. The fabric's lock is held.
@@ -268,15 +290,11 @@ func (f *Fabric) changed() {
 	}
 	if len(f.procs) > 0 {
 		f.renewLocal()
-		select {
-		case f.waysBell <- struct{}{}:
-		default:
-		}
+		ring(f.waysBell)
 	}
 }
 
-// SetLink takes the cable at a port down or up again. Up means trained: the
-// subnet has to be brought up there anew.
+// SetLink takes the cable at a port down or up again. Up means trained: the subnet has to be brought up there anew.
 func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 	f.mu.Lock()
 	p := f.port(r)
@@ -292,15 +310,19 @@ func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 	}
 	f.train(p)
 	f.changed()
-	for _, q := range []*portState{p, p.peer} {
-		f.stir(q.index())
-		if q.host != nil {
-			q.host.syncPorts()
-		}
-	}
+	f.moved(p)
+	f.moved(p.peer)
 	f.mu.Unlock()
 	f.RenewWays() // who has pulled a cable may rely on it: no program sends over it any more
 	return nil
+}
+
+// moved tells of a port whose link has changed its state. The fabric's lock is held.
+func (f *Fabric) moved(p *portState) {
+	f.stir(p.node)
+	if p.host != nil {
+		p.host.syncPorts()
+	}
 }
 
 // Close stops the fabric. Calls that wait end with ErrClosed.
@@ -315,10 +337,7 @@ func (f *Fabric) Close() error {
 	f.mu.Lock()
 	f.plane.knock()
 	for _, c := range f.captures {
-		c.mu.Lock()
-		c.stopped = true
-		c.mu.Unlock()
-		c.ring()
+		c.end()
 	}
 	var devs []*Device
 	for _, p := range f.procs {
@@ -338,9 +357,7 @@ func (f *Fabric) Close() error {
 func broadcast(g *topo.Graph) sm.Group {
 	all := sm.Group{MLID: sm.BroadcastMLID}
 	for _, h := range g.Hosts() {
-		for p := 1; p < len(h.Ports); p++ {
-			all.Members = append(all.Members, h.PortGUID(ib.PortNum(p)))
-		}
+		all.Members = append(all.Members, h.PortGUIDs()...)
 	}
 	return all
 }

@@ -171,12 +171,12 @@ func TestPartitionEnforced(t *testing.T) {
 	}
 	sent := f.Hosts()[0].Enter().Stats.TxPackets
 	f.Hosts()[0].LeaveQuiet()
-	for p := 1; p <= sw.node.NumPorts(); p++ {
+	for p := 1; p <= sw.topo.NumPorts(); p++ {
 		want := uint64(0)
 		if ib.PortNum(p) == in.num {
 			want = sent // each packet once: looking for the way counts nothing
 		}
-		c := f.Counters(topo.PortRef{Node: sw.node.Index, Port: ib.PortNum(p)})
+		c := f.Counters(topo.PortRef{Node: sw.topo.Index, Port: ib.PortNum(p)})
 		if got := c[ib.PortRcvConstraintErrors]; got != want {
 			t.Errorf("switch port %d: PortRcvConstraintErrors %d, want %d", p, got, want)
 		}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,15 +19,14 @@ import (
 // A Host is a verbs.Device as well, that of a program in this process which is attached with the first call. Open gives
 // others.
 type Host struct {
+	node
 	f     *Fabric
-	node  *topo.Node
 	index int
-	ports []*portState // 0 is nil
-	links []link.Port
+	links []*link.Port
 
 	// Guarded by the fabric's lock.
 	eng       *hca.HCA  // what management writes on the ports; it has no queue pairs
-	mgmt      *hca.Node // the same, as management sees it
+	adapter   *hca.Node // the same, as management sees it
 	procs     []*Process
 	ways      map[*procRoute]*Process // that end here
 	lastBlock uint16
@@ -36,55 +36,74 @@ type Host struct {
 	opening sync.Mutex // taken before all others
 }
 
-func newHost(f *Fabric, n *topo.Node, index int) *Host {
-	h := &Host{f: f, node: n, index: index, links: link.NewPorts(n.NumPorts()+1, portConfig())}
-	h.ports = newPorts(n.NumPorts()+1, portState{host: h})
-	h.ports[0] = nil
-	for p := 1; p <= n.NumPorts(); p++ {
-		h.ports[p].link = &h.links[p]
+func newHost(f *Fabric, t *topo.Node, index int) *Host {
+	h := &Host{f: f, index: index, node: node{topo: t}}
+	h.host = h
+	links := link.NewPorts(len(t.Ports), link.Config{})
+	for p := range links {
+		h.links = append(h.links, &links[p])
 	}
 	h.eng = hca.New(h.config())
+	id, rates := identity(t)
+	h.adapter = hca.NewNode(h.eng, h.links, hca.NodeConfig{Identity: id, Supported: rates})
+	h.init(func(p ib.PortNum) *link.Port { return h.links[p] }, h.adapter)
 	return h
 }
 
 // config is that of an engine of the adapter.
 func (h *Host) config() hca.Config {
-	guids := make([]ib.GUID, h.node.NumPorts())
-	for p := range guids {
-		guids[p] = h.node.PortGUID(ib.PortNum(p + 1))
-	}
-	return hca.Config{NodeGUID: h.node.GUID, Ports: len(guids), PortGUID: guids, Limits: h.f.cfg.Limits}
+	return hca.Config{NodeGUID: h.topo.GUID, Ports: h.topo.NumPorts(), PortGUID: h.topo.PortGUIDs(), Limits: h.f.cfg.Limits}
 }
 
 // Name is the host's name, such as h1.
-func (h *Host) Name() string { return h.node.Name }
+func (h *Host) Name() string { return h.topo.Name }
 
 // Fabric is what the host is part of.
 func (h *Host) Fabric() *Fabric { return h.f }
 
 // Node is the host in the fabric's graph.
-func (h *Host) Node() *topo.Node { return h.node }
+func (h *Host) Node() *topo.Node { return h.topo }
 
 // Port is one of the adapter's ports as management has it now; all is zero for one that does not exist.
 func (h *Host) Port(n ib.PortNum) hca.Port {
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()
-	return h.port(n)
+	return h.written(n)
+}
+
+// written is what management has written on a port. The fabric's lock is held.
+func (h *Host) written(n ib.PortNum) hca.Port {
+	p := h.eng.Port(n)
+	if p == nil {
+		return hca.Port{}
+	}
+	cp := *p
+	cp.GIDs, cp.PKeys = slices.Clone(p.GIDs), slices.Clone(p.PKeys)
+	return cp
+}
+
+// written is the same of a host's port of the graph; all is zero for any other.
+func (f *Fabric) written(r topo.PortRef) hca.Port {
+	if n := f.node(r.Node); n != nil && n.host != nil {
+		return n.host.Port(r.Port)
+	}
+	return hca.Port{}
 }
 
 // syncPorts tells the engine the state of its ports' links. The fabric's lock is held.
 func (h *Host) syncPorts() {
 	for n := 1; n < len(h.ports); n++ {
-		p := *h.eng.Port(ib.PortNum(n))
-		p.State = h.ports[n].link.State()
-		p.MTU = h.ports[n].link.NeighborMTU()
-		h.eng.SetPort(ib.PortNum(n), p)
+		h.adapter.Sync(ib.PortNum(n))
 	}
 	h.passOn()
 }
 
-// passOn tells the programs what has become of their ports. The fabric's lock is held.
-func (h *Host) passOn() {
+// passOn tells the programs of a node that is a host what has become of their ports. The fabric's lock is held.
+func (n *node) passOn() {
+	h := n.host
+	if h == nil {
+		return
+	}
 	for e, ok := h.eng.PollEvent(); ok; e, ok = h.eng.PollEvent() {
 		for _, p := range h.procs {
 			switch {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"softib/driver/endpoint"
 	"softib/node/hca"
 	"softib/node/link"
 	"softib/node/madrpc"
@@ -64,7 +65,7 @@ func setPort(t *testing.T, f *Fabric, r topo.PortRef, change func(*mad.PortInfo)
 func wayTo(h *Host, port ib.PortNum, lid ib.LID) (*route, []wayEnd) {
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()
-	return h.f.resolve(h.ports[port], routeKey{port: port, dlid: lid, pkey: ib.PKeyDefault})
+	return h.f.resolve(h.ports[port], endpoint.Key{Port: port, DLID: lid, PKey: ib.PKeyDefault})
 }
 
 func TestBringUp(t *testing.T) {
@@ -84,7 +85,7 @@ func TestBringUp(t *testing.T) {
 				if h == to {
 					continue
 				}
-				if rt, ends := wayTo(h, 1, lid); len(ends) != 1 || ends[0].port.host != to || rt.lost != nil {
+				if rt, ends := wayTo(h, 1, lid); len(ends) != 1 || ends[0].port.host != to || rt.lost().p != nil {
 					t.Fatalf("%s: %s does not reach %s: %+v", spec, h.Name(), to.Name(), rt)
 				}
 			}
@@ -148,7 +149,7 @@ func TestTwoPorts(t *testing.T) {
 func TestDisableAndRetrain(t *testing.T) {
 	f := bringUp(t, topo.DefaultSpec)
 	h := f.hosts[0]
-	x := f.graph.Nodes[h.node.Index].Ports[1]
+	x := f.graph.Nodes[h.topo.Index].Ports[1]
 	at := topo.PortRef{Node: x.Peer, Port: x.PeerPort}
 	lid := f.hosts[9].eng.Port(1).LID
 	drainEvents(h)
@@ -157,7 +158,7 @@ func TestDisableAndRetrain(t *testing.T) {
 	if pi := getPort(t, f, at); pi.PortState != ib.PortDown || pi.PortPhysicalState != ib.PhysDisabled {
 		t.Fatalf("the switch's end is %v, %v", pi.PortState, pi.PortPhysicalState)
 	}
-	mine := topo.PortRef{Node: h.node.Index, Port: 1}
+	mine := topo.PortRef{Node: h.topo.Index, Port: 1}
 	if pi := getPort(t, f, mine); pi.PortState != ib.PortDown || pi.PortPhysicalState != ib.PhysPolling {
 		t.Fatalf("the host's end is %v, %v", pi.PortState, pi.PortPhysicalState)
 	}
@@ -232,7 +233,7 @@ func TestPerfCounters(t *testing.T) {
 		}
 		waitOne(t, a)
 	}
-	x := f.graph.Nodes[f.hosts[0].node.Index].Ports[1]
+	x := f.graph.Nodes[f.hosts[0].topo.Index].Ports[1]
 	attr := mad.CounterAttrByID(mad.AttrPortCountersExtended)
 	read := func(m mad.Method) uint64 {
 		var data [192]byte
@@ -265,9 +266,9 @@ func TestPerfCounters(t *testing.T) {
 // Management packets count as all others do, and those that go nowhere are counted where they end.
 func TestManagementCounts(t *testing.T) {
 	f := bringUp(t, "star:2")
-	host := f.graph.Nodes[f.hosts[0].node.Index]
+	host := f.graph.Nodes[f.hosts[0].topo.Index]
 	in := topo.PortRef{Node: host.Ports[1].Peer, Port: host.Ports[1].PeerPort}
-	out := f.graph.Port(topo.PortRef{Node: f.graph.Nodes[f.hosts[1].node.Index].Index, Port: 1})
+	out := f.graph.Port(topo.PortRef{Node: f.graph.Nodes[f.hosts[1].topo.Index].Index, Port: 1})
 	far := topo.PortRef{Node: out.Peer, Port: out.PeerPort}
 	s, err := f.OpenMgmt(topo.PortRef{Node: host.Index, Port: 1})
 	if err != nil {
@@ -300,7 +301,7 @@ func TestManagementCounts(t *testing.T) {
 			}
 		}
 	}
-	to, _ := f.PortInfo(topo.PortRef{Node: f.hosts[1].node.Index, Port: 1})
+	to, _ := f.PortInfo(topo.PortRef{Node: f.hosts[1].topo.Index, Port: 1})
 	counted(far, func() { send(to.LID) }, map[ib.Counter]uint64{
 		ib.PortXmitPkts: 1, ib.PortXmitData: mgmtWords, ib.PortUnicastXmitPkts: 1, ib.PortRcvPkts: 1,
 		ib.PortRcvData: mgmtWords, ib.PortUnicastRcvPkts: 1,
@@ -317,8 +318,8 @@ func TestManagementCounts(t *testing.T) {
 	// So do the packets of queue pairs.
 	h := f.hosts[0]
 	rt, _ := wayTo(h, 1, to.LID)
-	if rt.lost != f.port(far) || rt.reason != link.Inactive {
-		t.Errorf("packets end at %s for %v", rt.lost.name(), rt.reason)
+	if rt.lost().p != f.port(far) || rt.lost().reason != link.Inactive {
+		t.Errorf("packets end at %s for %v", rt.lost().p.name(), rt.lost().reason)
 	}
 }
 

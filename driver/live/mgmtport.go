@@ -19,9 +19,8 @@ import (
 // MgmtPort is the management service of one end port: what programs on a host send and receive management
 // datagrams through. It is made when the first program opens it, and goes with the last.
 type MgmtPort struct {
-	f    *Fabric
-	ref  topo.PortRef
-	host *Host // nil for a switch's port 0
+	f  *Fabric
+	at *portState
 
 	mu       sync.Mutex // guards what is below; never held together with another port's
 	svc      *madrpc.Port
@@ -51,21 +50,21 @@ func (f *Fabric) OpenMgmt(ref topo.PortRef) (*Session, error) {
 	if f.closed.Load() {
 		return nil, ErrClosed
 	}
-	if f.port(ref) == nil || ref.Port == 0 != f.graph.Nodes[ref.Node].IsSwitch() {
+	at := f.endPort(ref)
+	if at == nil {
 		return nil, fmt.Errorf("live: %s has no management service: want a host's port, or port 0 of a switch",
 			f.graph.PortName(ref))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := f.services[ref]
+	p := at.service
 	if p == nil {
 		f.agentIDs += 1 << 8 // answers to a former life of the port find nobody
-		p = &MgmtPort{f: f, ref: ref, svc: madrpc.New(madrpc.Config{AgentAfter: f.agentIDs}),
+		p = &MgmtPort{f: f, at: at, svc: madrpc.New(madrpc.Config{AgentAfter: f.agentIDs}),
 			sessions: map[madrpc.AgentID]*Session{}}
-		p.host, _ = f.nodes[ref.Node].(*Host)
 		p.timer = time.AfterFunc(time.Hour, p.turn)
 		p.timer.Stop()
-		f.services[ref] = p
+		at.service = p
 	}
 	p.users++
 	return &Session{p: p, bell: make(chan struct{}, 1)}, nil
@@ -187,7 +186,7 @@ func (s *Session) SetIsSM(on bool) {
 	s.issm = on
 	s.mu.Unlock()
 	if was != on {
-		s.p.f.SetIsSM(s.p.ref, on)
+		s.p.f.SetIsSM(s.Ref(), on)
 	}
 }
 
@@ -208,28 +207,21 @@ func (s *Session) Close() error {
 	}
 	p.pump(nil)
 	p.mu.Unlock()
-	s.ring()
+	ring(s.bell)
 	if already {
 		return nil
 	}
 	p.f.mu.Lock()
 	if p.users--; p.users == 0 {
-		delete(p.f.services, p.ref)
+		p.at.service = nil
 		p.timer.Stop()
 	}
 	p.f.mu.Unlock()
 	return nil
 }
 
-func (s *Session) ring() {
-	select {
-	case s.bell <- struct{}{}:
-	default:
-	}
-}
-
 // Ref is the port that the session is at.
-func (s *Session) Ref() topo.PortRef { return s.p.ref }
+func (s *Session) Ref() topo.PortRef { return s.p.at.ref() }
 
 // direct is a session that takes its deliveries at once.
 type direct struct {
@@ -307,50 +299,50 @@ func (p *MgmtPort) in(now ib.Time, m *packet) {
 	if p.svc.Handle(now, m.env, &m.data) {
 		return
 	}
-	if m.BTH.DestQP == ib.QPNSMI && mad.View(m.data[:]).Method() == mad.MethodTrapRepress {
-		p.f.lock(now)
-		p.f.deliver(place{p.ref.Node, p.ref.Port, false}, m)
-		p.f.unlock()
-	}
-	if m.BTH.DestQP == ib.QPNSMI || mad.View(m.data[:]).Method().IsResponse() {
-		return
-	}
-	// Nobody wanted it after all: the agent may.
-	f := p.f
-	at := place{p.ref.Node, p.ref.Port, false}
-	f.lock(now)
-	if f.handle(at, m) {
-		agent.Turn(&m.Packet, f.lidOf(at.node, at.port))
-		here := place{at.node, at.port, true}
-		d := f.decide(here, m)
-		if d.isHere() {
-			f.unlock()
-			p.svc.Handle(now, m.env, &m.data)
-			return
+	method, at := mad.View(m.data[:]).Method(), place{p.at.node, p.at.num, false}
+	var here bool
+	p.f.lock(now)
+	switch {
+	case m.BTH.DestQP != ib.QPNSMI && !method.IsResponse():
+		next, on, mine := p.f.answer(at, m)
+		if here = mine; on {
+			p.f.carry(next, m, nil)
 		}
-		if next, on := f.follow(here, d, m); on {
-			f.carry(next, m, nil)
-		}
+	case m.BTH.DestQP == ib.QPNSMI && method == mad.MethodTrapRepress:
+		p.f.deliver(at, m)
 	}
-	f.unlock()
+	p.f.unlock()
+	if here {
+		p.svc.Handle(now, m.env, &m.data)
+	}
 }
 
 // out puts a datagram of the service onto the fabric.
 func (p *MgmtPort) out(now ib.Time, env *mad.Envelope, data *[mad.Size]byte) {
-	m := &p.packet
-	f := p.f
-	f.lock(now)
-	var from hca.Port
-	if p.host != nil {
-		from = *p.host.eng.Port(p.ref.Port)
-	}
+	m, at := &p.packet, p.at
+	p.f.lock(now)
+	from := at.onAdapter()
 	m.data, m.away = *data, false
-	agent.NewPacket(&m.Packet, env, mad.View(data[:]).Class(), f.lidOf(p.ref.Node, p.ref.Port), from.PKeys, from.GIDs)
-	mine := f.carry(place{p.ref.Node, p.ref.Port, true}, m, p)
-	f.unlock()
+	agent.NewPacket(&m.Packet, env, mad.View(data[:]).Class(), at.lid(at.num), from.PKeys, from.GIDs)
+	mine := p.f.carry(place{at.node, at.num, true}, m, p)
+	p.f.unlock()
 	if mine {
 		p.in(now, m)
 	}
+}
+
+// address notes what of its own the port sees in a packet that has come to it.
+func (p *MgmtPort) address(m *packet) {
+	port := p.at.onAdapter()
+	m.env = agent.EnvelopeOf(&m.Packet, port.LMC, port.PKeys)
+}
+
+// onAdapter is a host's port as management has written it; all is zero for a switch's.
+func (p *portState) onAdapter() (a hca.Port) {
+	if p.host != nil {
+		a = *p.host.eng.Port(p.num)
+	}
+	return a
 }
 
 // queueMax bounds what waits for a program that does not look: management datagrams may be lost, memory may not.
@@ -372,7 +364,7 @@ func (p *MgmtPort) hand(d *direct, x madrpc.Delivery) {
 		s.queue = append(s.queue, x)
 	}
 	s.mu.Unlock()
-	s.ring()
+	ring(s.bell)
 }
 
 // lock takes the fabric's lock for carrying packets.
@@ -398,14 +390,12 @@ func (f *Fabric) SetIsSM(ref topo.PortRef, on bool) {
 	} else {
 		p.managers--
 	}
-	f.with(place{ref.Node, ref.Port, true}, func() {
-		if p.managers > 0 {
-			f.agents[ref.Node].SetCapability(ref.Port, mad.CapIsSM, 0)
-		} else {
-			f.agents[ref.Node].SetCapability(ref.Port, 0, mad.CapIsSM)
-		}
-	})
-	f.stir(ref.Node)
+	if p.managers > 0 {
+		p.agent.SetCapability(ref.Port, mad.CapIsSM, 0)
+	} else {
+		p.agent.SetCapability(ref.Port, 0, mad.CapIsSM)
+	}
+	f.stir(p.node)
 }
 
 // Now is the fabric's time.

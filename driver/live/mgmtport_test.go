@@ -128,7 +128,7 @@ func TestTwoSessions(t *testing.T) {
 			id madrpc.AgentID
 			to topo.PortRef
 		}{{a, ia, to}, {b, ib1, other}} {
-			if err := c.s.Send(c.id, madrpc.Message{Env: smi(f.lidOf(c.to.Node, 1)),
+			if err := c.s.Send(c.id, madrpc.Message{Env: smi(f.nodes[c.to.Node].lid(1)),
 				Data: request(mad.ClassSMLID, 1, mad.MethodGet, mad.AttrNodeInfo, 0), Timeout: ib.Second,
 				Cookie: 7}); err != nil {
 				t.Fatal(err)
@@ -142,7 +142,7 @@ func TestTwoSessions(t *testing.T) {
 		}
 	}
 	for s, id := range map[*Session]madrpc.AgentID{a: ja, b: jb} {
-		if err := s.Send(id, madrpc.Message{Env: gsi(f.lidOf(hostPort(f, 2).Node, 1)),
+		if err := s.Send(id, madrpc.Message{Env: gsi(f.nodes[hostPort(f, 2).Node].lid(1)),
 			Data: request(mad.ClassPerf, 1, mad.MethodGet, mad.AttrClassPortInfo, 0), Timeout: ib.Second}); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestTwoSessions(t *testing.T) {
 	registerAt(t, b, giveSA)
 	a.Close()
 	// The other goes on.
-	if err := b.Send(ib1, madrpc.Message{Env: smi(f.lidOf(ref.Node, 1)),
+	if err := b.Send(ib1, madrpc.Message{Env: smi(f.nodes[ref.Node].lid(1)),
 		Data: request(mad.ClassSMLID, 1, mad.MethodGet, mad.AttrNodeInfo, 0), Timeout: ib.Second}); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestSegmentsAcrossFabric(t *testing.T) {
 	done := make(chan struct{})
 	defer close(done)
 	go serve(t, server, registerAt(t, server, giveSA), size, done)
-	lid := f.lidOf(hostPort(f, 3).Node, 1)
+	lid := f.nodes[hostPort(f, 3).Node].lid(1)
 	var wg sync.WaitGroup
 	for k := range len(f.graph.Hosts()) {
 		s := openAt(t, f, hostPort(f, k)) // one of them is the server's own
@@ -312,7 +312,7 @@ func TestSessionTimeouts(t *testing.T) {
 	f := managed(t, "star:3")
 	s := openAt(t, f, hostPort(f, 0))
 	id := registerAt(t, s, askSA)
-	dead := f.lidOf(hostPort(f, 1).Node, 1) // has no server
+	dead := f.nodes[hostPort(f, 1).Node].lid(1) // has no server
 	for k := range 20 {
 		if err := s.Send(id, madrpc.Message{Env: gsi(dead),
 			Data: request(mad.ClassSA, 2, mad.MethodGet, mad.AttrNodeRecord, 0), Timeout: ib.Millisecond,
@@ -376,7 +376,7 @@ func TestSessionsComeAndGo(t *testing.T) {
 	var wg sync.WaitGroup
 	for k := range 8 {
 		ref := hostPort(f, k%4)
-		to := f.lidOf(hostPort(f, (k+1)%4).Node, 1)
+		to := f.nodes[hostPort(f, (k+1)%4).Node].lid(1)
 		want := f.graph.Nodes[hostPort(f, (k+1)%4).Node].GUID
 		wg.Add(1)
 		go func() {
@@ -414,12 +414,9 @@ func TestSessionsComeAndGo(t *testing.T) {
 	wg.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.services) != 0 {
-		t.Errorf("%d services are left", len(f.services))
-	}
 	for k := range 4 {
-		if p := f.port(hostPort(f, k)); p.managers != 0 {
-			t.Errorf("%s has %d managers", f.graph.PortName(hostPort(f, k)), p.managers)
+		if p := f.port(hostPort(f, k)); p.managers != 0 || p.service != nil {
+			t.Errorf("%s has %d managers, service %p", f.graph.PortName(hostPort(f, k)), p.managers, p.service)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"softib/driver/endpoint"
 	"softib/node/inspect"
-	"softib/proto/topo"
 )
 
 // Peaks. Programs write down how much they have sent by each way in each millisecond (endpoint.BurstWindow) of the
@@ -165,7 +164,7 @@ func (f *Fabric) Peaks(over time.Duration) (all []PortPeak) {
 	now := endpoint.CurrentWindow() / per
 	oldest := now - int64(min(max(over, 0), PeaksKept-time.Second)/time.Second)
 	for _, p := range f.bursts.ports {
-		x := PortPeak{Port: topo.PortRef{Node: p.index(), Port: p.num}}
+		x := PortPeak{Port: p.ref()}
 		for _, s := range p.peaks.seconds {
 			if s.second >= oldest && s.second <= now {
 				x.Xmit, x.Rcv = max(x.Xmit, 4*s.out), max(x.Rcv, 4*s.in)

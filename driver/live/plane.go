@@ -208,8 +208,7 @@ func (s *plane) drain() {
 			s.landed(flightOf(ib.LID(n.Place>>16), ib.LID(n.Place), ib.QPN(n.Arg)))
 			continue
 		}
-		r := eng.Ref(n.Place)
-		p := s.f.portAt(r.Node, r.Port)
+		p := s.f.port(eng.Ref(n.Place))
 		switch n.Kind {
 		case evDepart:
 			fr := eng.Frame(n)
@@ -222,29 +221,28 @@ func (s *plane) drain() {
 				s.feed(p.end)
 			}
 		case fabric.Served:
-			s.served(r.Node)
+			s.served(p.node)
 		case fabric.Refused:
-			s.f.stir(r.Node) // its agent may have to tell
+			s.f.stir(p.node) // its agent may have to tell
 		}
 	}
 }
 
 // served takes in a packet that came for a switch itself. It has no queue pairs but QP0 and QP1.
-func (s *plane) served(node int) {
-	m := s.f.eng.TakeMgmt(node)
+func (s *plane) served(n *node) {
+	m := s.f.eng.TakeMgmt(n.topo.Index)
 	if m == nil {
 		return
 	}
-	at := place{node: node, port: m.InPort}
-	if p, ok := unpack(m.Sync()); ok {
-		s.end(m)
-		s.f.carry(at, &p, nil)
-		return
-	}
-	if !m.LRH.DLID.IsMulticast() {
-		s.f.portAt(node, at.port).link.Count(link.UnknownDLID)
+	at := place{node: n, port: m.InPort}
+	p, ok := unpack(m.Sync())
+	if !ok && !m.LRH.DLID.IsMulticast() {
+		n.ports[at.port].link.Count(link.UnknownDLID)
 	}
 	s.end(m)
+	if ok {
+		s.f.carry(at, &p, nil)
+	}
 }
 
 // end gives back a packet that goes no further.

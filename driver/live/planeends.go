@@ -220,7 +220,7 @@ func (s *plane) arrived(p *portState, f *link.Frame) {
 	f.Sync()
 	if m, ok := unpack(f.Packet); ok {
 		s.received(p, f)
-		s.f.carry(place{node: p.index(), port: p.num}, &m, nil)
+		s.f.carry(place{node: p.node, port: p.num}, &m, nil)
 		return
 	}
 	multi := f.LRH.DLID.IsMulticast()
@@ -363,14 +363,6 @@ func (s *plane) awaitFlight(p *Process, i *inlet, k endpoint.Key) {
 	}
 	s.waiters = append(s.waiters, w)
 	s.knock()
-	s.f.mu.Unlock()
-	t := time.NewTimer(settleMax)
-	defer t.Stop()
-	select {
-	case <-w.done:
-	case <-t.C:
-	case <-s.f.closing:
-	}
-	s.f.mu.Lock()
+	await(s.f, w.done, settleMax)
 	s.waiters = slices.DeleteFunc(s.waiters, func(o *flightWaiter) bool { return o == w })
 }

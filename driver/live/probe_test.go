@@ -7,6 +7,7 @@ import (
 
 	"softib/driver/endpoint"
 	"softib/node/agent"
+	"softib/node/inspect"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -39,7 +40,7 @@ func TestProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	probe := func(from, to int, key ib.PKey) Probed {
+	probe := func(from, to int, key ib.PKey) inspect.Probed {
 		t.Helper()
 		p, err := f.Probe(ref(from), rep.LID(ref(to)), 0, key)
 		if err != nil {
@@ -55,18 +56,18 @@ func TestProbe(t *testing.T) {
 		what     string
 		from, to int
 		key      ib.PKey
-		want     Probed
+		want     inspect.Probed
 		isKey    bool
 	}{
-		{"members", 1, 7, 0x9001, Probed{Arrived: true, At: ref(7)}, false},
-		{"full to limited", 1, 3, 0x9001, Probed{Arrived: true, At: ref(3)}, false},
-		{"limited to full", 3, 1, 0x1001, Probed{Arrived: true, At: ref(1)}, false},
-		{"limited to limited", 3, 4, 0x1001, Probed{At: ref(4), KeyRefused: true}, true},
-		{"forged, stopped where it comes in", 2, 1, 0x9001, Probed{At: front(2), Reason: link.PKeyIn}, true},
+		{"members", 1, 7, 0x9001, inspect.Probed{Arrived: true, At: ref(7)}, false},
+		{"full to limited", 1, 3, 0x9001, inspect.Probed{Arrived: true, At: ref(3)}, false},
+		{"limited to full", 3, 1, 0x1001, inspect.Probed{Arrived: true, At: ref(1)}, false},
+		{"limited to limited", 3, 4, 0x1001, inspect.Probed{At: ref(4), KeyRefused: true}, true},
+		{"forged, stopped where it comes in", 2, 1, 0x9001, inspect.Probed{At: front(2), Reason: link.PKeyIn}, true},
 		{"to somebody who is not in it, stopped where it would leave", 1, 2, 0x9001,
-			Probed{At: front(2), Reason: link.PKeyOut}, true},
-		{"all to the manager", 5, 0, 0x7fff, Probed{Arrived: true, At: ref(0)}, false},
-		{"limited members of the default partition", 5, 6, 0x7fff, Probed{At: ref(6), KeyRefused: true}, true},
+			inspect.Probed{At: front(2), Reason: link.PKeyOut}, true},
+		{"all to the manager", 5, 0, 0x7fff, inspect.Probed{Arrived: true, At: ref(0)}, false},
+		{"limited members of the default partition", 5, 6, 0x7fff, inspect.Probed{At: ref(6), KeyRefused: true}, true},
 	} {
 		if got := probe(tc.from, tc.to, tc.key); got != tc.want || got.IsKey() != tc.isKey {
 			t.Errorf("%s: %+v: want %+v", tc.what, got, tc.want)
@@ -111,7 +112,7 @@ func TestProbe(t *testing.T) {
 	var p packet
 	agent.NewPacket(&p.Packet, &mad.Envelope{LID: rep.LID(ref(1)), QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, mad.ClassPerf,
 		rep.LID(ref(5)), []ib.PKey{0x9001}, nil)
-	f.carry(place{ref(5).Node, 1, true}, &p, nil)
+	f.carry(place{f.nodes[ref(5).Node], 1, true}, &p, nil)
 	f.unlock()
 	if c := f.Counters(front(5)); c[ib.PortRcvConstraintErrors] != 1 {
 		t.Errorf("%d constraint errors: want 1", c[ib.PortRcvConstraintErrors])

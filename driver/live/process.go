@@ -263,7 +263,7 @@ func (p *Process) tell(n Note) {
 
 // Port is a port of the process's adapter as it is now.
 func (p *Process) Port(n ib.PortNum) (hca.Port, mad.PortInfo) {
-	info, _ := p.f.PortInfo(topo.PortRef{Node: p.host.node.Index, Port: n})
+	info, _ := p.f.PortInfo(topo.PortRef{Node: p.host.topo.Index, Port: n})
 	return p.host.Port(n), info
 }
 
@@ -272,7 +272,7 @@ func (p *Process) Port(n ib.PortNum) (hca.Port, mad.PortInfo) {
 func (p *Process) Violated(v agent.Notice) {
 	p.f.mu.Lock()
 	p.host.eng.HandleViolation(v)
-	p.f.stir(p.host.node.Index)
+	p.f.stir(&p.host.node)
 	p.f.mu.Unlock()
 }
 
@@ -341,11 +341,9 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 func (p *Process) lead(pr *procRoute, k endpoint.Key, rt *route) {
 	p.unlead(pr)
 	pr.rt = rt
-	switch n := len(rt.hops); {
-	case k.DLID.IsMulticast():
+	if k.DLID.IsMulticast() {
 		p.f.groupWays[pr] = p
-	case n > 0 && rt.hops[n-1].p.host != nil:
-		pr.end = rt.hops[n-1].p.host
+	} else if pr.end = rt.end(); pr.end != nil {
 		if pr.end.ways == nil {
 			pr.end.ways = map[*procRoute]*Process{}
 		}
@@ -403,8 +401,7 @@ func (p *Process) takeSlot() (int, error) {
 
 // walk follows the tables for a key and finds or makes the channels at its end. The fabric's lock is held.
 func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
-	key := routeKey{k.Port, k.DLID, k.SL, k.PKey}
-	rt := &route{key: key, epoch: p.f.epoch.Load()}
+	rt := &route{key: k, epoch: p.f.epoch.Load()}
 	from := p.host.ports[k.Port]
 	local := p.host.eng.Port(k.Port)
 	var ends []wayEnd
@@ -419,7 +416,7 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 			ends = []wayEnd{{from, 0}}
 		}
 	default:
-		rt, ends = p.f.resolve(from, key)
+		rt, ends = p.f.resolve(from, k)
 		if k.DLID.IsMulticast() {
 			ends = append(ends, wayEnd{from, 0}) // members on the sender's own host
 		}
@@ -464,13 +461,10 @@ func (p *Process) settle(pr *procRoute) {
 	if n == 0 || pr.rt == nil {
 		return
 	}
-	pr.rt.pkts, pr.rt.words = n, words-pr.words
-	pr.pkts, pr.words = pkts, words
-	if pr.rt.switched {
-		return // every port has counted them itself
+	if !pr.rt.switched { // else every port has counted them itself
+		pr.rt.count(n, words-pr.words)
 	}
-	pr.rt.attribute()
-	pr.rt.countLost(n)
+	pr.pkts, pr.words = pkts, words
 }
 
 // settleProcesses does so for all. The fabric's lock is held.
@@ -516,7 +510,6 @@ func (f *Fabric) renewLocal() {
 
 // renewChanged walks the processes' ways again after something has changed, and tells those whose way is another now.
 func (f *Fabric) renewChanged() {
-	defer f.wg.Done()
 	for {
 		select {
 		case <-f.closing:

@@ -142,7 +142,7 @@ func (p *Process) findEnds() {
 		switch {
 		case pr.rt == nil || k.DLID.IsMulticast():
 		case len(pr.rt.hops) > 0:
-			if h := pr.rt.hops[len(pr.rt.hops)-1].p.host; h != nil && pr.rt.lost == nil {
+			if h := pr.rt.end(); h != nil && len(pr.rt.losses) == 0 {
 				p.ends[k.DLID] = h
 			}
 		case len(pr.chans) > 0:
@@ -224,14 +224,10 @@ func (f *Fabric) HostStats() (all []HostStats) {
 
 // StatsAt is what the programs of the host have counted that is a node of the graph; false if that is no host.
 func (f *Fabric) StatsAt(node int) (HostStats, bool) {
-	if node < 0 || node >= len(f.nodes) {
-		return HostStats{}, false
+	if n := f.node(node); n != nil && n.host != nil {
+		return n.host.Stats(), true
 	}
-	h, ok := f.nodes[node].(*Host)
-	if !ok {
-		return HostStats{}, false
-	}
-	return h.Stats(), true
+	return HostStats{}, false
 }
 
 // Stats is what the host's programs have counted.
@@ -245,7 +241,7 @@ func (h *Host) Stats() HostStats {
 }
 
 func (h *Host) stats() HostStats {
-	s := HostStats{Host: h.Name(), Node: h.node.Index, Ended: h.totals.ended, Stats: h.totals.stats}
+	s := HostStats{Host: h.Name(), Node: h.topo.Index, Ended: h.totals.ended, Stats: h.totals.stats}
 	for _, p := range h.procs {
 		if p.unlisted {
 			continue

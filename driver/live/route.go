@@ -1,19 +1,16 @@
 package live
 
 import (
+	"fmt"
+
+	"softib/driver/endpoint"
 	"softib/node/ibswitch"
+	"softib/node/inspect"
 	"softib/node/link"
 	"softib/proto/ib"
+	"softib/proto/topo"
 	"softib/proto/wire"
 )
-
-// routeKey is what the way of a packet depends on.
-type routeKey struct {
-	port ib.PortNum
-	dlid ib.LID
-	sl   ib.SL
-	pkey ib.PKey
-}
 
 // hop is a port that packets of a route pass, and in which direction.
 type hop struct {
@@ -22,42 +19,15 @@ type hop struct {
 	vl  ib.VL
 }
 
-// route is the way to one destination, or to the members of a group, as the
-// tables had it when its epoch was current. It belongs to its source.
+// route is the way to one destination, or to the members of a group, as the tables had it when its epoch was current.
 type route struct {
-	key   routeKey
+	key   endpoint.Key
 	epoch uint64
 	hops  []hop
-	// Where and why packets vanish, for those that do; the first of losses, of which a group may have several.
-	lost   *portState
-	reason link.Reason
+	// Where and why packets vanish, for those that do; of a group there may be several.
 	losses []loss
 	// switched: the plane takes its packets through the switches, one by one.
 	switched bool
-
-	// Not yet attributed to the hops.
-	pkts, words uint64
-}
-
-// attribute adds the route's traffic to the ports on its way. The fabric's
-// lock is held.
-func (rt *route) attribute() {
-	for _, hp := range rt.hops {
-		c := hp.p.counters()
-		pkts, data, uni, multi := ib.PortRcvPkts, ib.PortRcvData, ib.PortUnicastRcvPkts, ib.PortMulticastRcvPkts
-		if hp.out {
-			pkts, data, uni, multi = ib.PortXmitPkts, ib.PortXmitData, ib.PortUnicastXmitPkts, ib.PortMulticastXmitPkts
-		}
-		c[pkts] += rt.pkts
-		c[data] += rt.words
-		hp.p.countLane(hp.out, hp.vl, rt.key.sl, rt.pkts, rt.words)
-		if rt.key.dlid.IsMulticast() {
-			c[multi] += rt.pkts
-		} else {
-			c[uni] += rt.pkts
-		}
-	}
-	rt.pkts, rt.words = 0, 0
 }
 
 // loss is a port that counts packets of a route which go no further.
@@ -66,24 +36,30 @@ type loss struct {
 	reason link.Reason
 }
 
-// lose notes where packets of the route end.
-func (rt *route) lose(p *portState, r link.Reason) {
-	if rt.losses = append(rt.losses, loss{p, r}); len(rt.losses) == 1 {
-		rt.lost, rt.reason = p, r
+// count adds traffic of the route to the ports on its way, and wherever packets end. The fabric's lock is held.
+func (rt *route) count(pkts, words uint64) {
+	for _, h := range rt.hops {
+		h.p.link.AddTraffic(h.out, h.vl, rt.key.SL, rt.key.DLID.IsMulticast(), pkts, words)
+	}
+	for _, l := range rt.losses {
+		l.p.link.CountMany(l.reason, pkts)
 	}
 }
 
-// countLost counts n packets wherever they end.
-func (rt *route) countLost(n uint64) {
-	for _, l := range rt.losses {
-		l.p.link.CountMany(l.reason, n)
+// end is the adapter that the last hop is at, nil if that is a switch or there is none.
+func (rt *route) end() *Host {
+	if n := len(rt.hops); n > 0 {
+		return rt.hops[n-1].p.host
 	}
+	return nil
 }
+
+// lose notes where packets of the route end.
+func (rt *route) lose(p *portState, why link.Reason) { rt.losses = append(rt.losses, loss{p, why}) }
 
 // walker follows the tables from a source port. What a switch does with a packet it asks the switch.
 type walker struct {
 	f     *Fabric
-	key   routeKey
 	route *route
 	probe link.Frame
 	pkt   wire.Packet
@@ -93,32 +69,39 @@ type walker struct {
 	out   ib.PortNum // the last entry that was looked up
 }
 
+// newWalker makes the probe that links and switches are asked about.
+func (f *Fabric) newWalker(key endpoint.Key) *walker {
+	w := &walker{f: f, route: &route{key: key, epoch: f.epoch.Load()}}
+	w.pkt.LRH = wire.LRH{SL: key.SL, DLID: key.DLID, LNH: wire.LNHLocal}
+	w.pkt.BTH.PKey = key.PKey
+	w.probe.Packet, w.probe.LRH = &w.pkt, w.pkt.LRH
+	return w
+}
+
 // resolve walks the tables for a key, from an adapter's port, and says where it came to adapters. The fabric's lock is
 // held.
-func (f *Fabric) resolve(from *portState, key routeKey) (*route, []wayEnd) {
-	rt := &route{key: key, epoch: f.epoch.Load()}
-	w := walker{f: f, key: key, route: rt}
-	w.aim()
+func (f *Fabric) resolve(from *portState, key endpoint.Key) (*route, []wayEnd) {
+	w := f.newWalker(key)
 	w.depart(from)
-	if len(w.found) == 0 && rt.lost == nil {
-		rt.lose(from, link.NoMember)
+	if len(w.found) == 0 && len(w.route.losses) == 0 {
+		w.route.lose(from, link.NoMember)
 	}
-	return rt, w.found
+	return w.route, w.found
 }
 
 // depart leaves an adapter by its port.
 func (w *walker) depart(from *portState) {
-	vl, why := from.link.Depart(w.key.sl)
+	vl, why := from.link.Depart(w.route.key.SL)
 	if why != link.OK {
 		w.route.lose(from, why)
 		return
 	}
-	w.route.hops = append(w.route.hops, hop{from, true, vl})
 	w.cross(from, vl)
 }
 
-// cross goes over the cable of a port on lane vl, and on from its far end.
+// cross leaves by a port on lane vl, and goes on from the far end of its cable.
 func (w *walker) cross(out *portState, vl ib.VL) {
+	w.route.hops = append(w.route.hops, hop{out, true, vl})
 	in := out.peer
 	if in == nil {
 		w.route.lose(out, link.Inactive)
@@ -143,18 +126,17 @@ func (w *walker) cross(out *portState, vl ib.VL) {
 
 // relay goes on from the switch that a packet has come to by port in; port 0 is the switch itself.
 func (w *walker) relay(in *portState) {
-	sw := in.sw.engine
-	w.out = sw.Route(w.key.dlid)
-	d := sw.Decide(in.num, &w.probe)
+	w.out = in.sw.Route(w.pkt.LRH.DLID)
+	d := in.sw.Decide(in.num, &w.probe)
 	switch {
 	case d.Fan:
-		ports, why := sw.Fan(in.num, w.key.dlid)
+		ports, why := in.sw.Fan(in.num, w.pkt.LRH.DLID)
 		if why != link.OK {
 			w.route.lose(in, why)
 		}
 		for out, ok := ports.Pop(); ok; out, ok = ports.Pop() {
 			if out != 0 { // no program is at the switch itself
-				w.leave(in, sw.Leave(in.num, out, &w.probe))
+				w.leave(in, in.sw.Leave(in.num, out, &w.probe))
 			}
 		}
 	case d.Reason == link.OK && d.Out == 0 && w.dry && in.num != 0:
@@ -169,10 +151,68 @@ func (w *walker) relay(in *portState) {
 // leave does what the switch behind port in has decided.
 func (w *walker) leave(in *portState, d ibswitch.Decision) {
 	if d.Reason != link.OK {
-		w.route.lose(in.sw.ports[d.At], d.Reason)
+		w.route.lose(in.ports[d.At], d.Reason)
 		return
 	}
-	out := in.sw.ports[d.Out]
-	w.route.hops = append(w.route.hops, hop{out, true, d.VL})
-	w.cross(out, d.VL)
+	w.cross(in.ports[d.Out], d.VL)
+}
+
+// Way follows packets from an end port (port 0 of a switch for the switch's own) to an address, without sending any. It
+// asks the tables in the same way as packets do.
+func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (way inspect.Way, err error) {
+	if err := checkUnicast(dlid); err != nil {
+		return way, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.endPort(from)
+	if p == nil {
+		return way, fmt.Errorf("live: %s is no end port: want a host's port, or port 0 of a switch", f.graph.PortName(from))
+	}
+	w := f.newWalker(endpoint.Key{Port: from.Port, DLID: dlid, SL: sl, PKey: pkey})
+	w.dry = true
+	if p.sw != nil {
+		w.relay(p)
+	} else {
+		w.depart(p)
+	}
+	return w.way(), nil
+}
+
+// checkUnicast says what is wrong with an address that one port is to have.
+func checkUnicast(dlid ib.LID) error {
+	if !dlid.IsUnicast() {
+		return fmt.Errorf("live: LID %v is no unicast address: want 1 to 0x%x", dlid, int(ib.LIDUnicastMax))
+	}
+	return nil
+}
+
+// endPort finds a host's port, or port 0 of a switch; nil if the graph has no such.
+func (f *Fabric) endPort(r topo.PortRef) *portState {
+	if p := f.port(r); p != nil && (p.num == 0) == (p.sw != nil) {
+		return p
+	}
+	return nil
+}
+
+// way tells where a dry walk went.
+func (w *walker) way() inspect.Way {
+	way := inspect.Way{Out: w.out}
+	if l := w.route.losses; len(l) > 0 {
+		way.Lost, way.Reason = l[0].p.ref(), l[0].reason
+	}
+	seen := map[*portState]bool{}
+	hops := w.route.hops
+	for i := 0; i+1 < len(hops); i += 2 {
+		out, in := hops[i].p, hops[i+1].p
+		if seen[out] {
+			// From here on it goes round.
+			way.Lost, way.Reason, way.Out = hops[i-1].p.ref(), link.Looping, out.num
+			break
+		}
+		seen[out] = true
+		way.Hops = append(way.Hops, inspect.WayHop{Out: out.ref(), In: in.ref(), VL: hops[i].vl, Rate: out.link.Rate(),
+			MTU: out.link.NeighborMTU()})
+	}
+	return way
 }

@@ -31,7 +31,7 @@ func (s *seen) Write(e *trace.Event) error {
 // questions ask the same host's agent in the three ways that there are: by a directed route, by LID to QP0, and by LID
 // to QP1.
 func questions(t *testing.T, f *Fabric, s *Session, far topo.PortRef) []func(ib.Time) {
-	lid := f.lidOf(far.Node, 1)
+	lid := f.nodes[far.Node].lid(1)
 	way, err := f.Way(s.Ref(), lid, 0, ib.PKeyDefault)
 	if err != nil || way.End() != far {
 		t.Fatalf("no way to %v: %+v, %v", far, way, err)
@@ -200,7 +200,7 @@ func TestBringUpDelayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for k := range 3 {
-		if st := f.port(hostPort(f, k)).link.State(); st != ib.PortActive || f.lidOf(hostPort(f, k).Node, 1) == 0 {
+		if st := f.port(hostPort(f, k)).link.State(); st != ib.PortActive || f.nodes[hostPort(f, k).Node].lid(1) == 0 {
 			t.Errorf("host %d: %v", k, st)
 		}
 	}

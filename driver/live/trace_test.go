@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"softib/driver/endpoint"
+	"softib/node/inspect"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -12,17 +14,17 @@ import (
 )
 
 // sameWay wants a way to be the route that packets are given.
-func sameWay(t *testing.T, f *Fabric, src *Host, dlid ib.LID, sl ib.SL, pkey ib.PKey) Way {
+func sameWay(t *testing.T, f *Fabric, src *Host, dlid ib.LID, sl ib.SL, pkey ib.PKey) inspect.Way {
 	t.Helper()
-	way, err := f.Way(topo.PortRef{Node: src.node.Index, Port: 1}, dlid, sl, pkey)
+	way, err := f.Way(topo.PortRef{Node: src.topo.Index, Port: 1}, dlid, sl, pkey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.mu.Lock()
-	rt, _ := f.resolve(src.ports[1], routeKey{port: 1, dlid: dlid, sl: sl, pkey: pkey})
+	rt, _ := f.resolve(src.ports[1], endpoint.Key{Port: 1, DLID: dlid, SL: sl, PKey: pkey})
 	f.mu.Unlock()
-	if (way.Reason == link.OK) != (rt.lost == nil) || rt.lost != nil && rt.reason != way.Reason {
-		t.Fatalf("%s to LID %d: the way ends with %v, the route with %v", src.Name(), dlid, way.Reason, rt.reason)
+	if (way.Reason == link.OK) != (rt.lost().p == nil) || rt.lost().p != nil && rt.lost().reason != way.Reason {
+		t.Fatalf("%s to LID %d: the way ends with %v, the route with %v", src.Name(), dlid, way.Reason, rt.lost().reason)
 	}
 	var hops []hop
 	for _, h := range way.Hops {
@@ -32,8 +34,8 @@ func sameWay(t *testing.T, f *Fabric, src *Host, dlid ib.LID, sl ib.SL, pkey ib.
 	if way.Reason != link.Looping && !slices.Equal(hops, whole) {
 		t.Fatalf("%s to LID %d: the way has %d hops, the route %d", src.Name(), dlid, len(hops), len(whole))
 	}
-	if rt.lost != nil && way.Reason != link.Looping && way.Lost != rt.lost.ref() {
-		t.Fatalf("%s to LID %d: the way ends at %v, the route at %s", src.Name(), dlid, way.Lost, rt.lost.name())
+	if rt.lost().p != nil && way.Reason != link.Looping && way.Lost != rt.lost().p.ref() {
+		t.Fatalf("%s to LID %d: the way ends at %v, the route at %s", src.Name(), dlid, way.Lost, rt.lost().p.name())
 	}
 	return way
 }
@@ -94,15 +96,15 @@ func TestWay(t *testing.T) {
 	if w := sameWay(t, f, a, 3000, 0, ib.PKeyDefault); w.Reason != link.UnknownDLID || w.Out != 0xFF {
 		t.Errorf("to nobody: %+v", w)
 	}
-	sw := f.nodes[second.Node].(*switchNode)
-	old := sw.engine.Route(lid(b))
-	if err := sw.engine.SetRoute(lid(b), way.Hops[0].In.Port); err != nil {
+	sw := f.nodes[second.Node].sw
+	old := sw.Route(lid(b))
+	if err := sw.SetRoute(lid(b), way.Hops[0].In.Port); err != nil {
 		t.Fatal(err)
 	}
 	if w := sameWay(t, f, a, lid(b), 0, ib.PKeyDefault); w.Reason != link.Looping || len(w.Hops) != 1 {
 		t.Errorf("sent back: %+v", w)
 	}
-	if err := sw.engine.SetRoute(lid(b), old); err != nil {
+	if err := sw.SetRoute(lid(b), old); err != nil {
 		t.Fatal(err)
 	}
 
@@ -110,9 +112,9 @@ func TestWay(t *testing.T) {
 		from topo.PortRef
 		to   ib.LID
 	}{
-		{topo.PortRef{Node: -1, Port: 1}, 1}, {topo.PortRef{Node: a.node.Index}, 1},
+		{topo.PortRef{Node: -1, Port: 1}, 1}, {topo.PortRef{Node: a.topo.Index}, 1},
 		{topo.PortRef{Node: second.Node, Port: 1}, 1},
-		{topo.PortRef{Node: a.node.Index, Port: 1}, 0}, {topo.PortRef{Node: a.node.Index, Port: 1}, ib.LIDMulticastMin},
+		{topo.PortRef{Node: a.topo.Index, Port: 1}, 0}, {topo.PortRef{Node: a.topo.Index, Port: 1}, ib.LIDMulticastMin},
 	} {
 		if _, err := f.Way(bad.from, bad.to, 0, ib.PKeyDefault); err == nil {
 			t.Errorf("a way from %v to %v", bad.from, bad.to)
@@ -125,12 +127,12 @@ func TestWayOfSwitches(t *testing.T) {
 	f := bringUp(t, "torus:4")
 	g := f.Graph()
 	ring := g.Switches()
-	to, _ := f.switches[2].engine.LID()
+	to, _ := f.switches[2].sw.LID()
 	way, err := f.Way(topo.PortRef{Node: ring[0].Index}, to, 0, ib.PKeyDefault)
 	if err != nil || way.Reason != link.OK || len(way.Hops) != 2 || way.End().Node != ring[2].Index {
 		t.Errorf("between switches: %+v, %v", way, err)
 	}
-	own, _ := f.switches[0].engine.LID()
+	own, _ := f.switches[0].sw.LID()
 	if way, err := f.Way(topo.PortRef{Node: ring[0].Index}, own, 0, ib.PKeyDefault); err != nil ||
 		way.Reason == link.OK || len(way.Hops) != 0 {
 		t.Errorf("a switch to itself: %+v, %v", way, err)
@@ -142,7 +144,7 @@ func TestWayOfSwitches(t *testing.T) {
 		for p := 1; p < len(at.Ports); p++ {
 			x := at.Ports[p]
 			if x.Connected() && g.Nodes[x.Peer].IsSwitch() && ib.PortNum(p) != came {
-				if err := f.nodes[at.Index].(*switchNode).engine.SetRoute(dest, ib.PortNum(p)); err != nil {
+				if err := f.nodes[at.Index].sw.SetRoute(dest, ib.PortNum(p)); err != nil {
 					t.Fatal(err)
 				}
 				at, came = g.Nodes[x.Peer], x.PeerPort
@@ -150,7 +152,7 @@ func TestWayOfSwitches(t *testing.T) {
 			}
 		}
 	}
-	way, err = f.Way(topo.PortRef{Node: f.hosts[0].node.Index, Port: 1}, dest, 0, ib.PKeyDefault)
+	way, err = f.Way(topo.PortRef{Node: f.hosts[0].topo.Index, Port: 1}, dest, 0, ib.PKeyDefault)
 	if err != nil || way.Reason != link.Looping || len(way.Hops) != 5 || way.Lost.Node != way.Hops[0].In.Node {
 		t.Errorf("a circle of four: %+v, %v", way, err)
 	}

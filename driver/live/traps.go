@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -9,20 +10,16 @@ import (
 )
 
 // stir notes that something happened at a node that its agent may have to tell a manager. The fabric's lock is held.
-func (f *Fabric) stir(node int) {
-	if !f.stirred[node] {
-		f.stirred[node] = true
-		f.restless = append(f.restless, node)
-		select {
-		case f.trapBell <- struct{}{}:
-		default:
-		}
+func (f *Fabric) stir(n *node) {
+	if !n.stirred {
+		n.stirred = true
+		f.restless = append(f.restless, n)
+		ring(f.trapBell)
 	}
 }
 
 // sendTraps sends the agents' traps, and repeats them until a manager has answered.
 func (f *Fabric) sendTraps() {
-	defer f.wg.Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -45,40 +42,39 @@ func (f *Fabric) sendTraps() {
 func (f *Fabric) announce() ib.Time {
 	next := ib.Never
 	f.lock(f.Now())
-	nodes := slices.Sorted(slices.Values(f.restless))
+	nodes := f.restless
 	f.restless = nil
 	for _, n := range nodes {
-		f.stirred[n] = false
+		n.stirred = false
 	}
 	f.unlock()
-	var p packet
+	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.topo.Index, b.topo.Index) })
 	for _, n := range nodes {
-		for {
+		for ok := true; ok; {
+			var due ib.Time
 			f.lock(f.Now())
-			p = packet{}
-			ok := false
-			at := place{node: n, fromHere: true}
-			f.with(at, func() {
-				f.agents[n].HandleTimer(f.now)
-				a, more := f.agents[n].PollTrap(f.now, p.data[:])
-				agent.NewSMP(&p.Packet, a.SLID, a.DLID, a.SL)
-				at.port, ok = a.Port, more
-			})
-			if ok {
-				f.carry(at, &p, nil)
-			}
-			due := f.agents[n].NextDeadline()
-			if !ok && due != ib.Never && !f.stirred[n] {
+			if ok, due = f.trap(n); !ok && due != ib.Never && !n.stirred {
 				// Not rung for: the timer will come.
-				f.stirred[n] = true
+				n.stirred = true
 				f.restless = append(f.restless, n)
 				next = ib.Earlier(next, due)
 			}
 			f.unlock()
-			if !ok {
-				break
-			}
 		}
 	}
 	return next
+}
+
+// trap sends a trap of a node, if there is one that is due, and says when the next is. The fabric's lock is held.
+func (f *Fabric) trap(n *node) (sent bool, due ib.Time) {
+	var p packet
+	n.fold()
+	n.agent.HandleTimer(f.now)
+	a, sent := n.agent.PollTrap(f.now, p.data[:])
+	n.passOn()
+	if sent {
+		agent.NewSMP(&p.Packet, a.SLID, a.DLID, a.SL)
+		f.carry(place{n, a.Port, true}, &p, nil)
+	}
+	return sent, n.agent.NextDeadline()
 }

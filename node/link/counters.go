@@ -140,6 +140,29 @@ func (p *Port) AddCounter(c ib.Counter, n uint64) {
 	}
 }
 
+// AddTraffic counts packets that crossed the port, out of it or into it, other than by its queues: a driver that knows
+// their way spares the engine each of them. Words are those of all of them.
+func (p *Port) AddTraffic(out bool, vl ib.VL, sl ib.SL, multicast bool, pkts, words uint64) {
+	if sl &= 15; sl != 0 {
+		p.countLevels()
+	}
+	t, mcast := &p.cold.totals[vl&15], &p.cold.mcastRx
+	sumPkts, sumWords := &t.rxPkts, &t.rxWords
+	if out {
+		mcast, sumPkts, sumWords = &p.cold.mcastTx, &t.txPkts, &t.txWords
+	}
+	*sumPkts += pkts
+	*sumWords += words
+	if multicast {
+		*mcast += pkts
+	}
+	if v := p.cold.levels; v != nil && out {
+		v.tx[sl] += words
+	} else if v != nil {
+		v.rx[sl] += words
+	}
+}
+
 // VLCounters are what one lane carried.
 type VLCounters struct {
 	XmitPkts, XmitData uint64
@@ -174,17 +197,23 @@ func (p *Port) fold(vl int) {
 // relevel makes a lane count for other service levels from here on. Most lanes carry one
 // level, so that counting by level costs a packet one comparison.
 func (p *Port) relevel(vl int, tx, rx ib.SL) {
-	if p.cold.levels == nil {
-		v := new(levels)
-		for i := range p.cold.totals {
-			v.tx[0] += p.cold.totals[i].txWords
-			v.rx[0] += p.cold.totals[i].rxWords
-		}
-		p.cold.levels = v
-	}
+	p.countLevels()
 	p.fold(vl)
 	l := p.lane(vl)
 	l.rx.txSL, l.rx.sl = tx&15, rx&15
+}
+
+// countLevels makes totals count by service level too from here on.
+func (p *Port) countLevels() {
+	if p.cold.levels != nil {
+		return
+	}
+	v := new(levels)
+	for i := range p.cold.totals {
+		v.tx[0] += p.cold.totals[i].txWords
+		v.rx[0] += p.cold.totals[i].rxWords
+	}
+	p.cold.levels = v
 }
 
 // FCPackets counts the flow-control packets sent.

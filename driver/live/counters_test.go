@@ -20,11 +20,11 @@ func TestLanesAddUp(t *testing.T) {
 		}
 		waitOne(t, a)
 	}
-	x := f.graph.Nodes[f.hosts[0].node.Index].Ports[1]
+	x := f.graph.Nodes[f.hosts[0].topo.Index].Ports[1]
 	for _, at := range []struct {
 		node int
 		port ib.PortNum
-	}{{f.hosts[0].node.Index, 1}, {x.Peer, x.PeerPort}} {
+	}{{f.hosts[0].topo.Index, 1}, {x.Peer, x.PeerPort}} {
 		read := func(id mad.AttrID) ([]byte, *mad.CounterAttr) {
 			attr := mad.CounterAttrByID(id)
 			var data [192]byte
