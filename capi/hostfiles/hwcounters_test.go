@@ -26,7 +26,7 @@ func TestHWCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mem, err := endpoint.MapMemory(p.LedgerFD, endpoint.LedgerBytes)
+	mem, err := endpoint.MapMemory(p.FDs[2], endpoint.LedgerBytes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"softib/fabric"
-	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/proto/trace"
 )
@@ -21,22 +20,13 @@ type capture struct {
 	sink  fabric.Sink
 	ports []*portState
 
-	mu      sync.Mutex // guards what is below; taken after all others
-	records []captured
+	mu      sync.Mutex    // guards what is below; taken after all others
+	records []trace.Event // whose bytes are among bytes
 	bytes   []byte
 	bell    chan struct{}
 	stopped bool
 	err     error
 	done    chan struct{}
-}
-
-// captured is a packet that passed a port. Its bytes end at end.
-type captured struct {
-	at   ib.Time
-	port topo.PortRef
-	dir  trace.Dir
-	note string
-	end  int
 }
 
 // Start is when the fabric's time began: what times of captures are counted from.
@@ -83,10 +73,10 @@ func (c *capture) stop() error {
 	f := c.f
 	f.mu.Lock()
 	for _, p := range c.ports {
-		p.taps = slices.DeleteFunc(slices.Clone(p.taps), func(o *capture) bool { return o == c })
+		p.taps = without(p.taps, c)
 		f.eng.Tap(p.place(), len(p.taps) > 0)
 	}
-	f.captures = slices.DeleteFunc(f.captures, func(o *capture) bool { return o == c })
+	f.captures = without(f.captures, c)
 	if len(f.captures) == 0 {
 		f.eng.SetSink(nil)
 	}
@@ -111,7 +101,7 @@ func (c *capture) end() {
 // write hands what was captured to the sink until the capture ends.
 func (c *capture) write() {
 	defer close(c.done)
-	var records []captured
+	var records []trace.Event
 	var bytes []byte
 	for {
 		c.mu.Lock()
@@ -125,23 +115,18 @@ func (c *capture) write() {
 			c.f.plane.knock()
 			c.f.mu.Unlock()
 		}
-		at := 0
-		for _, r := range records {
+		for i := range records {
 			if c.err == nil {
-				c.err = c.sink.Write(&trace.Event{
-					Time: r.at, Node: uint32(r.port.Node), Port: r.port.Port, Kind: trace.Packet, Dir: r.dir,
-					Bytes: bytes[at:r.end], Note: r.note,
-				})
+				c.err = c.sink.Write(&records[i])
 			}
-			at = r.end
 		}
-		if len(records) > 0 {
-			continue
-		}
-		if stopped {
+		switch {
+		case len(records) > 0:
+		case stopped:
 			return
+		default:
+			<-c.bell
 		}
-		<-c.bell
 	}
 }
 
@@ -164,12 +149,14 @@ func (s *plane) Write(e *trace.Event) error {
 func (p *portState) show(e *trace.Event) {
 	for _, c := range p.taps {
 		c.mu.Lock()
+		start := len(c.bytes)
 		if e.Packet != nil {
 			c.bytes = e.Packet.Append(c.bytes)
 		} else {
 			c.bytes = append(c.bytes, e.Bytes...)
 		}
-		c.records = append(c.records, captured{at: e.Time, port: p.ref(), dir: e.Dir, note: e.Note, end: len(c.bytes)})
+		c.records = append(c.records, trace.Event{Time: e.Time, Node: uint32(p.topo.Index), Port: p.num, Kind: trace.Packet,
+			Dir: e.Dir, Note: e.Note, Bytes: c.bytes[start:]})
 		if len(c.records) == 1 {
 			ring(c.bell)
 		}

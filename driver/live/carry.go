@@ -272,6 +272,27 @@ func (f *Fabric) activated(p *portState) {
 	}
 }
 
+// SMP hands a management datagram to the agent of a node, as if it had come in by inPort (0: from the node itself).
+// False means that there is no answer. Performance management goes the same way.
+func (f *Fabric) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) (ok bool) {
+	n := f.node(node)
+	if n == nil || f.closed.Load() {
+		return false
+	}
+	var p packet
+	p.direct(req[:])
+	at := place{n, inPort, inPort == 0}
+	f.lock(f.Now())
+	if mad.View(req[:]).Class().IsSubnet() {
+		ok = f.deliver(at, &p).Do != agent.Discard && mad.View(p.data[:]).Method().IsResponse()
+	} else {
+		ok = f.handle(at, &p)
+	}
+	f.unlock()
+	*resp = p.data
+	return ok
+}
+
 // handle lets the agent of a node answer a datagram that is not of subnet management. Before it shows counters, what
 // went by routes is added to them.
 func (f *Fabric) handle(at place, p *packet) bool {

@@ -11,18 +11,24 @@ import (
 
 // Channel is a ring from one process to another, or to or from the fabric itself, where the way is switched.
 type Channel struct {
-	ID       uint32
-	f        *Fabric
-	fd       int             // its memory
-	own      *endpoint.Local // or that, if both ends are in this process
-	from, to *Process        // nil is the fabric
-	port     ib.PortNum      // of the receiver; of the sender if the fabric receives
-	inlet    *inlet          // in that case
-	key      chanKey
-	head     []byte
-	told     bool // the sender knows it
-	given    bool // the receiver knows it
-	left     bool // it has ended, and only its memory is kept
+	ID uint32
+	chanKey
+	f     *Fabric
+	from  *Process        // nil is the fabric
+	fd    int             // its memory
+	own   *endpoint.Local // or that, if both ends are in this process
+	inlet *inlet          // if the fabric receives
+	head  []byte
+	told  bool // the sender knows it
+	given bool // the receiver knows it
+	left  bool // it has ended, and only its memory is kept
+}
+
+// chanKey is what tells channels of a sender apart.
+type chanKey struct {
+	to   *Process   // nil is the fabric
+	port ib.PortNum // of the receiver; of the sender if the fabric receives
+	vl   ib.VL
 }
 
 // End is one end of a channel, as its process has to know it. The descriptors are copies, the caller's to close.
@@ -49,23 +55,20 @@ func (c *Channel) Receiver() (End, bool) {
 	return e, ok
 }
 
-func (c *Channel) end(other *Process) (End, bool) {
-	f := c.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c.head == nil && !c.left {
+func (c *Channel) end(other *Process) (e End, ok bool) {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	e.Port = c.port
+	var page int
+	switch {
+	case c.left:
+		page = c.to.FDs[0] // the sender's page is no more, and nobody there needs to be woken
+	case c.head == nil:
 		return End{}, false
-	}
-	if c.left {
-		other = c.to // the sender's page is no more, and nobody there needs to be woken
-	}
-	// Nobody reads or writes the fabric's own memory, or that of who is gone.
-	e, page := End{Port: c.port}, f.pageFD()
-	if other != nil {
-		page = other.PageFD
-		if !c.left {
-			e.PID = other.pid
-		}
+	case other == nil:
+		page = c.f.plane.pageFD // nobody reads or writes the fabric's own memory
+	default:
+		page, e.PID = other.FDs[0], other.pid
 	}
 	var err error
 	if e.Ring, err = unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
@@ -117,11 +120,11 @@ func (c *Channel) ends(other *Process) (ring *endpoint.Local, page *endpoint.Pag
 	}
 	switch {
 	case other == nil:
-		page = c.f.planePage()
+		page = c.f.plane.page
 	case other.isLocal():
 		page, pid = other.page, daemon
 	default:
-		page, err = endpoint.MapPage(other.PageFD)
+		page, err = endpoint.MapPage(other.FDs[0])
 		pid = other.pid
 	}
 	if page == nil && err == nil {
@@ -130,44 +133,40 @@ func (c *Channel) ends(other *Process) (ring *endpoint.Local, page *endpoint.Pag
 	return ring, page, pid, err
 }
 
-type chanKey struct {
-	to   *Process
-	port ib.PortNum
-	vl   ib.VL
-}
-
 // channel is the ring to a process, made when first needed.
 func (p *Process) channel(k chanKey) (*Channel, error) {
 	if c := p.out[k]; c != nil {
 		return c, nil
 	}
-	c, err := p.f.newChannel(p, k.to, k)
+	c, err := p.f.newChannel(p, k)
 	if err != nil {
 		return nil, err
 	}
-	if k.to == nil {
-		if err := p.f.plane.addInlet(c, p.host.ports[k.port]); err != nil {
-			c.close()
-			return nil, err
-		}
-		p.out[k] = c
-		return c, nil
+	if k.to != nil {
+		c.announce()
+	} else if err := p.f.plane.addInlet(c, p.host.ports[k.port]); err != nil {
+		c.close()
+		return nil, err
 	}
 	p.out[k] = c
-	k.to.in = append(k.to.in, c)
-	k.to.tell(Note{Incoming: c})
 	return c, nil
 }
 
+// announce tells the receiver.
+func (c *Channel) announce() {
+	c.to.in = append(c.to.in, c)
+	c.to.tell(Note{Incoming: c})
+}
+
 // newChannel makes a ring.
-func (f *Fabric) newChannel(from, to *Process, k chanKey) (*Channel, error) {
-	c := &Channel{f: f, from: from, to: to, port: k.port, key: k, fd: -1}
+func (f *Fabric) newChannel(from *Process, k chanKey) (*Channel, error) {
+	c := &Channel{f: f, from: from, chanKey: k, fd: -1}
 	var err error
-	if (from == nil || from.isLocal()) && (to == nil || to.isLocal()) {
+	if (from == nil || from.isLocal()) && (k.to == nil || k.to.isLocal()) {
 		if c.own, err = endpoint.NewLocalRing(); err == nil {
 			c.head = c.own.Mem
 		}
-	} else if err = errors.Join(from.openDoor(), to.openDoor()); err == nil {
+	} else if err = errors.Join(from.openDoor(), k.to.openDoor()); err == nil {
 		c.fd, c.head, err = endpoint.NewMemory("ring", endpoint.RingBytes)
 	}
 	if err != nil {
@@ -210,11 +209,13 @@ func (c *Channel) bury() {
 
 // openDoor makes the page by which other processes wake a program of this one. They cannot wake a goroutine, so that a
 // thread waits for them. The fabric's lock is held.
-func (p *Process) openDoor() (err error) {
+func (p *Process) openDoor() error {
 	if p == nil || !p.isLocal() || p.door != nil {
 		return nil
 	}
-	if p.PageFD, p.door, err = newSharedPage(); err == nil {
+	fd, door, err := newSharedPage()
+	if err == nil {
+		p.FDs, p.door = []int{fd}, door
 		go p.attendDoor()
 	}
 	return err

@@ -29,10 +29,11 @@ func (h *Host) OpenUnlisted() (*Device, error) { return h.open(Caller{PID: daemo
 
 func (h *Host) open(c Caller) (*Device, error) {
 	p := newProcess(h, c)
-	if err := p.allocate(); err != nil {
-		return nil, err
+	err := p.allocate()
+	if err == nil {
+		err = p.join()
 	}
-	if err := p.join(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	d := &Device{p: p}

@@ -6,13 +6,11 @@
 // too, with a Device in front of it, which asks by calls. A Host is such a Device as well, made with its first use, so
 // that examples and tests need no more than verbs.Open(host).
 //
-// How packets travel. The first packet towards a destination makes the fabric
-// walk the switches' own tables from the source port: link states, LFT or
-// MFT, SL to VL, partition enforcement, MTU. The result is a route: the ring of
-// the destination port that packets of this lane enter, and the list of ports
-// on the way, to which the packets are attributed. Whatever changes a table, a state or a key makes
-// the fabric's epoch move on, and every route is walked anew; where the walk
-// ends early the packets vanish, and the port where they did counts them.
+// How packets travel. The first packet towards a destination makes the fabric walk the switches' own tables from the
+// source port: link states, LFT or MFT, SL to VL, partition enforcement, MTU. The result is a route: the ring of the
+// destination port that packets of this lane enter, and the list of ports on the way, to which the packets are
+// attributed. Whatever changes a table, a state or a key makes the fabric's epoch move on, and every route is walked
+// anew; where the walk ends early the packets vanish, and the port where they did counts them.
 //
 // A way that crosses a cable with a fault, or a port that is captured (SetFault, Capture), is switched instead: the
 // plane gives its packets, one by one, to package fabric's engine of cables, ports and switches, in real time; see

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"softib/node/agent"
 	"softib/node/hca"
 	"softib/node/ibswitch"
+	"softib/node/inspect"
 	"softib/node/link"
 	"softib/node/madrpc"
 	"softib/proto/ib"
@@ -70,7 +72,7 @@ type Fabric struct {
 	// eng moves packets where cables have faults or ports are captured; plane, made with the first such, gives it time.
 	eng      *fabric.Engine
 	plane    *plane
-	faulty   []*cable
+	faulty   []*inspect.FaultState
 	captures []*capture
 
 	closing chan struct{}
@@ -109,8 +111,8 @@ type portState struct {
 	unplugged bool
 	// managers counts the subnet managers that run here.
 	managers int
-	// cable is what is wrong with its cable, taps are the captures here, and end is the plane's.
-	cable *cable
+	// fault is that of its cable, which both ends have, taps are the captures here, and end is the plane's.
+	fault *inspect.FaultState
 	taps  []*capture
 	end   *portEnd
 	// service is that of programs, call is who waits for a datagram here.
@@ -273,6 +275,11 @@ func (f *Fabric) Host(name string) (*Host, error) {
 	}
 }
 
+// without is a list less one of its elements.
+func without[T comparable](list []T, x T) []T {
+	return slices.DeleteFunc(list, func(o T) bool { return o == x })
+}
+
 // ring makes who waits at a bell look, if not now then when it next waits.
 func ring(bell chan<- struct{}) {
 	select {
@@ -292,6 +299,24 @@ func (f *Fabric) changed() {
 		f.renewLocal()
 		ring(f.waysBell)
 	}
+}
+
+// train brings up the link at p where both ends poll and a cable joins them, at the best rate that both are allowed. The
+// fabric's lock is held.
+func (f *Fabric) train(p *portState) {
+	far := p.peer
+	if far == nil || p.unplugged || p.link.Phys() != ib.PhysPolling || far.link.Phys() != ib.PhysPolling {
+		return
+	}
+	rate, other := p.mgmt.TrainRate(p.num), far.mgmt.TrainRate(far.num)
+	if other.Width.Lanes() < rate.Width.Lanes() {
+		rate.Width = other.Width
+	}
+	rate.Speed = min(rate.Speed, other.Speed)
+	p.link.Train()
+	far.link.Train()
+	f.eng.Advance(f.Now())
+	f.eng.LinkUp(p.place(), rate)
 }
 
 // SetLink takes the cable at a port down or up again. Up means trained: the subnet has to be brought up there anew.

@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"softib/fabric"
@@ -10,21 +11,11 @@ import (
 	"softib/proto/topo"
 )
 
-// What a cable does beyond carrying packets, in the terms of those who rehearse it.
-type (
-	Fault      = inspect.Fault
-	FaultState = inspect.FaultState
-)
+// Fault is what a cable does beyond carrying packets, in the terms of those who rehearse it.
+type Fault = inspect.Fault
 
 // ErrFault is matched when a fault or a capture cannot be as asked.
 var ErrFault = inspect.ErrFault
-
-// cable is a cable that has, or had, a fault. Both of its ends have it.
-type cable struct {
-	port  *portState // where it was set
-	fault Fault
-	on    bool
-}
 
 // checkFault says what is wrong with a fault.
 func checkFault(f Fault) error {
@@ -62,16 +53,12 @@ func (f *Fabric) SetFault(r topo.PortRef, fault Fault) error {
 	if err := f.startPlane(); err != nil {
 		return err
 	}
-	c := p.cable
-	if c == nil {
-		c = &cable{}
-		p.cable, p.peer.cable = c, c
+	if p.fault == nil {
+		p.fault = &inspect.FaultState{}
+		p.peer.fault = p.fault
+		f.faulty = append(f.faulty, p.fault)
 	}
-	if !c.on {
-		c.on = true
-		f.faulty = append(f.faulty, c)
-	}
-	c.port, c.fault = p, fault
+	p.fault.Port, p.fault.Fault = r, fault
 	f.setFaults(p, fabric.Faults{Drop: fault.Drop, BER: fault.BER, Rate: fault.Rate,
 		Lag: ib.Time(fault.Delay) * ib.Nanosecond, SpareFC: true})
 	f.reroute()
@@ -92,31 +79,25 @@ func (f *Fabric) ClearFault(r topo.PortRef) error {
 	if err != nil {
 		return err
 	}
-	c := p.cable
-	if c == nil || !c.on {
+	if p.fault == nil {
 		return fmt.Errorf("live: the cable at %s has no fault: %w", f.graph.PortName(r), ErrFault)
 	}
-	c.on = false
+	f.faulty = without(f.faulty, p.fault)
+	p.fault, p.peer.fault = nil, nil
 	f.setFaults(p, fabric.Faults{})
-	for i, o := range f.faulty {
-		if o == c {
-			f.faulty = append(f.faulty[:i:i], f.faulty[i+1:]...)
-			break
-		}
-	}
 	f.changed()
 	return nil
 }
 
 // Faults are those that are set, in the order in which they were.
-func (f *Fabric) Faults() []FaultState {
+func (f *Fabric) Faults() (all []inspect.FaultState) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []FaultState
-	for _, c := range f.faulty {
-		out, in := f.eng.HarmAt(c.port.place()), f.eng.HarmAt(c.port.peer.place())
-		all = append(all, FaultState{Port: c.port.ref(), Fault: c.fault, Dropped: out.Dropped + in.Dropped,
-			Corrupted: out.Corrupted + in.Corrupted})
+	for _, s := range f.faulty {
+		p := f.port(s.Port)
+		out, in := f.eng.HarmAt(p.place()), f.eng.HarmAt(p.peer.place())
+		s.Dropped, s.Corrupted = out.Dropped+in.Dropped, out.Corrupted+in.Corrupted
+		all = append(all, *s)
 	}
 	return all
 }
@@ -126,10 +107,8 @@ func (f *Fabric) cabled(r topo.PortRef) (*portState, error) {
 	if f.closed.Load() {
 		return nil, ErrClosed
 	}
-	if r.Node >= 0 && r.Node < len(f.nodes) {
-		if p := f.port(r); p != nil && p.peer != nil {
-			return p, nil
-		}
+	if p := f.port(r); p != nil && p.peer != nil {
+		return p, nil
 	}
 	return nil, fmt.Errorf("live: no cable at %s: see the topology for the ports in use: %w", f.graph.PortName(r),
 		ErrFault)
@@ -145,14 +124,11 @@ func (f *Fabric) reroute() {
 }
 
 // isSwitched reports whether packets that pass the port have to pass one by one.
-func (p *portState) isSwitched() bool { return p.cable != nil && p.cable.on || len(p.taps) > 0 }
+func (p *portState) isSwitched() bool { return p.fault != nil || len(p.taps) > 0 }
 
 // passesSwitched reports whether the route leads through the switches packet by packet.
 func (rt *route) passesSwitched() bool {
-	for _, h := range rt.hops {
-		if h.p.isSwitched() || h.p.peer != nil && h.p.peer.isSwitched() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rt.hops, func(h hop) bool {
+		return h.p.isSwitched() || h.p.peer != nil && h.p.peer.isSwitched()
+	})
 }

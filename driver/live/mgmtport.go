@@ -83,7 +83,7 @@ func (f *Fabric) MgmtSession(ref topo.PortRef) (inspect.Session, error) {
 func (s *Session) Register(r madrpc.Registration) (madrpc.AgentID, error) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	if s.isClosed() {
+	if s.closed { // which is written under both locks
 		return 0, ErrClosed
 	}
 	id, err := s.p.svc.Register(r)
@@ -102,27 +102,21 @@ func (s *Session) Unregister(id madrpc.AgentID) error {
 		return fmt.Errorf("live: agent %d is not this session's", id)
 	}
 	err := s.p.svc.Unregister(id)
-	s.p.pump(nil)
+	s.p.pump(nil, nil)
 	delete(s.p.sessions, id)
-	s.agents = slices.DeleteFunc(s.agents, func(a madrpc.AgentID) bool { return a == id })
+	s.agents = without(s.agents, id)
 	return err
-}
-
-func (s *Session) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
 }
 
 // Send sends a message of one of the session's agents.
 func (s *Session) Send(id madrpc.AgentID, m madrpc.Message) error {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	if err := s.p.svc.Send(s.p.f.Now(), id, m); err != nil {
-		return err
+	err := s.p.svc.Send(s.p.f.Now(), id, m)
+	if err == nil {
+		s.p.pump(nil, nil)
 	}
-	s.p.pump(nil)
-	return nil
+	return err
 }
 
 // Queue is Send for one who sends many and then calls Poll: nothing moves before that.
@@ -136,18 +130,16 @@ func (s *Session) Queue(now ib.Time, id madrpc.AgentID, m madrpc.Message) error 
 // Poll lets everything move and hands what has come for this session to take, without waiting. The delivery's data may
 // be kept only until take returns. It reports whether there was anything.
 func (s *Session) Poll(take func(madrpc.Delivery)) bool {
-	any := false
 	s.mu.Lock()
 	queue := s.queue
 	s.queue = nil
 	s.mu.Unlock()
 	for _, d := range queue {
 		take(d)
-		any = true
 	}
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	return s.p.pump(&direct{s, take}) || any
+	return s.p.pump(s, take) || len(queue) > 0
 }
 
 // Bell is sent to when something has come for the session. One value may stand for many.
@@ -205,7 +197,7 @@ func (s *Session) Close() error {
 			delete(p.sessions, id)
 		}
 	}
-	p.pump(nil)
+	p.pump(nil, nil)
 	p.mu.Unlock()
 	ring(s.bell)
 	if already {
@@ -223,12 +215,6 @@ func (s *Session) Close() error {
 // Ref is the port that the session is at.
 func (s *Session) Ref() topo.PortRef { return s.p.at.ref() }
 
-// direct is a session that takes its deliveries at once.
-type direct struct {
-	s    *Session
-	take func(madrpc.Delivery)
-}
-
 // drop leaves a packet at the port and sees to it that it is looked at.
 func (p *MgmtPort) drop(m *packet) {
 	p.inMu.Lock()
@@ -245,13 +231,12 @@ func (p *MgmtPort) turn() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.svc.HandleTimer(p.f.Now())
-	p.pump(nil)
+	p.pump(nil, nil)
 }
 
 // pump moves everything that can move: out of the service, through the fabric, back into the service, and to the
-// sessions.
-func (p *MgmtPort) pump(d *direct) bool {
-	any := false
+// sessions, of which one may take its deliveries at once. It reports whether there were any.
+func (p *MgmtPort) pump(one *Session, take func(madrpc.Delivery)) (any bool) {
 	for {
 		moved := p.drain()
 		now := p.f.Now()
@@ -269,7 +254,11 @@ func (p *MgmtPort) pump(d *direct) bool {
 				break
 			}
 			moved, any = true, true
-			p.hand(d, x)
+			if s := p.sessions[x.Agent]; s != nil && s == one {
+				take(x)
+			} else if s != nil {
+				s.keep(x)
+			}
 		}
 		if !moved {
 			break
@@ -348,17 +337,9 @@ func (p *portState) onAdapter() (a hca.Port) {
 // queueMax bounds what waits for a program that does not look: management datagrams may be lost, memory may not.
 const queueMax = 1 << 16
 
-// hand gives a delivery to its session.
-func (p *MgmtPort) hand(d *direct, x madrpc.Delivery) {
-	s := p.sessions[x.Agent]
-	if s == nil {
-		return
-	}
-	if d != nil && d.s == s {
-		d.take(x)
-		return
-	}
-	x.Data = append([]byte(nil), x.Data...)
+// keep queues a delivery.
+func (s *Session) keep(x madrpc.Delivery) {
+	x.Data = slices.Clone(x.Data)
 	s.mu.Lock()
 	if len(s.queue) < queueMax {
 		s.queue = append(s.queue, x)

@@ -13,15 +13,11 @@ import (
 // machine's clock; added up over all programs and ways that is what each port on those ways had to carry in that
 // millisecond. It is what was sent into the fabric: a way that is switched over a slow cable takes longer.
 
-// PortPeak is the most that a port has carried in one BurstWindow.
+// PortPeak is the most that a port has carried in one inspect.BurstWindow.
 type PortPeak = inspect.PortPeak
 
-// BurstWindow is how long the moments are that peaks are of, as programs write them down and as operators read them:
-// the second line does not compile where the two differ.
-const (
-	BurstWindow = endpoint.BurstWindow
-	_           = -uint64(inspect.BurstWindow ^ BurstWindow)
-)
+// It does not compile where programs write down other moments than operators read.
+const _ = -uint64(inspect.BurstWindow ^ endpoint.BurstWindow)
 
 // PeaksKept is how far back peaks are remembered.
 const PeaksKept = peakSeconds * time.Second
@@ -32,6 +28,8 @@ const (
 	burstDelay = 50
 	// burstAge is how old a window may be that a program comes with.
 	burstAge = 10_000
+	// perSecond is how many windows a second has.
+	perSecond = int64(time.Second / endpoint.BurstWindow)
 	// How often ledgers are looked into while programs send, and while they do not.
 	burstsOften, burstsSeldom = 250 * time.Millisecond, 2 * time.Second
 )
@@ -137,7 +135,7 @@ func (f *Fabric) addBurst(x *sentBurst) {
 
 // endBurst makes the sums of a window count.
 func (f *Fabric) endBurst(window int64) {
-	second := window / int64(time.Second/BurstWindow)
+	second := window / perSecond
 	for i, p := range f.bursts.touched {
 		k := p.peaks
 		s := &k.seconds[second%peakSeconds]
@@ -154,14 +152,13 @@ func (f *Fabric) endBurst(window int64) {
 }
 
 // Peaks are the ports that have carried something in the last while, of up to PeaksKept, and the most that each has in
-// one BurstWindow, in the order of the graph. Reading takes nothing away from other readers. The last tenth of a second
+// one inspect.BurstWindow, in the order of the graph. Reading takes nothing away from other readers. The last tenth of a second
 // may be missing.
 func (f *Fabric) Peaks(over time.Duration) (all []PortPeak) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.addBursts()
-	per := int64(time.Second / BurstWindow)
-	now := endpoint.CurrentWindow() / per
+	now := endpoint.CurrentWindow() / perSecond
 	oldest := now - int64(min(max(over, 0), PeaksKept-time.Second)/time.Second)
 	for _, p := range f.bursts.ports {
 		x := PortPeak{Port: p.ref()}

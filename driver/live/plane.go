@@ -87,8 +87,8 @@ func (f *Fabric) startPlane() error {
 
 // release gives up what the plane is woken by. Programs of this process may knock there still.
 func (s *plane) release() {
-	s.page = nil
 	unix.Close(s.pageFD)
+	s.page, s.pageFD = nil, -1
 }
 
 // knock makes the plane look. The fabric's lock is held.
@@ -96,22 +96,6 @@ func (s *plane) knock() {
 	if s != nil && s.page != nil {
 		s.page.Knock()
 	}
-}
-
-// pageFD is what the plane is woken by.
-func (f *Fabric) pageFD() int {
-	if f.plane == nil || f.plane.page == nil {
-		return -1
-	}
-	return f.plane.pageFD
-}
-
-// planePage is the same for programs of this process, nil if there is no plane.
-func (f *Fabric) planePage() *endpoint.Page {
-	if f.plane == nil {
-		return nil
-	}
-	return f.plane.page
 }
 
 // dozeTime is how long the first sleep is; see endpoint.Page.Wait.

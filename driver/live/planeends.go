@@ -69,10 +69,8 @@ func (s *plane) orphan(c *Channel) {
 
 // dropInlet ends an inlet.
 func (s *plane) dropInlet(i *inlet) {
-	isIt := func(o *inlet) bool { return o == i }
-	s.inlets = slices.DeleteFunc(s.inlets, isIt)
-	e := i.port.end
-	e.inlets = slices.DeleteFunc(e.inlets, isIt)
+	s.inlets = without(s.inlets, i)
+	i.port.end.inlets = without(i.port.end.inlets, i)
 	i.in = nil
 	i.c.close()
 }
@@ -82,7 +80,7 @@ func (s *plane) outlet(k chanKey) *outlet {
 	if o := s.outlets[k]; o != nil {
 		return o
 	}
-	c, err := s.f.newChannel(nil, k.to, k)
+	c, err := s.f.newChannel(nil, k)
 	if err != nil {
 		return nil
 	}
@@ -93,15 +91,14 @@ func (s *plane) outlet(k chanKey) *outlet {
 	}
 	o := &outlet{c: c, out: out, port: k.to.host.ports[k.port], lookAt: ib.Never}
 	s.outlets[k] = o
-	k.to.in = append(k.to.in, c)
-	k.to.tell(Note{Incoming: c})
+	c.announce()
 	return o
 }
 
 // dropOutlet ends a channel whose process is gone.
 func (s *plane) dropOutlet(c *Channel) {
-	o := s.outlets[c.key]
-	delete(s.outlets, c.key)
+	o := s.outlets[c.chanKey]
+	delete(s.outlets, c.chanKey)
 	for f := o.q.Pop(); f != nil; f = o.q.Pop() {
 		s.received(o.port, f)
 	}
@@ -364,5 +361,5 @@ func (s *plane) awaitFlight(p *Process, i *inlet, k endpoint.Key) {
 	s.waiters = append(s.waiters, w)
 	s.knock()
 	await(s.f, w.done, settleMax)
-	s.waiters = slices.DeleteFunc(s.waiters, func(o *flightWaiter) bool { return o == w })
+	s.waiters = without(s.waiters, w)
 }

@@ -36,12 +36,11 @@ type Process struct {
 	block uint16
 	pid   int
 
-	PageFD, SlotsFD int // what another process shares with the fabric; it and its peers get copies
-	page            *endpoint.Page
-	slots           *endpoint.Slots
-	pageMem         []byte
-	slotsMem        []byte
-	own             *endpoint.Local // slots and ledger of a program in this process; nil for others
+	FDs   []int    // page, slots and ledger, which another process shares with the fabric; it and its peers get copies
+	mem   [][]byte // the same
+	page  *endpoint.Page
+	slots *endpoint.Slots
+	own   *endpoint.Local // slots and ledger of a program in this process; nil for others
 	program
 
 	// Guarded by the fabric's lock.
@@ -112,42 +111,38 @@ func (f *Fabric) Attach(name string, c Caller) (*Process, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNotAHost, err)
 	}
 	p := newProcess(h, c)
-	if err := p.allocateShared(); err != nil {
-		p.release()
-		return nil, err
+	if err = p.allocateShared(); err == nil {
+		err = p.join()
 	}
-	if err := p.join(); err != nil {
+	if err != nil {
+		p.release()
 		return nil, err
 	}
 	return p, nil
 }
 
 func newProcess(h *Host, c Caller) *Process {
-	p := &Process{f: h.f, host: h, pid: c.PID, PageFD: -1, SlotsFD: -1,
-		routes: map[endpoint.Key]*procRoute{}, out: map[chanKey]*Channel{}, nextSlot: 1, bell: make(chan struct{}, 1)}
-	p.program = newProgram(c)
-	return p
+	return &Process{f: h.f, host: h, pid: c.PID, routes: map[endpoint.Key]*procRoute{}, out: map[chanKey]*Channel{},
+		nextSlot: 1, bell: make(chan struct{}, 1), program: newProgram(c)}
 }
 
 // allocateShared makes the memory that the fabric shares with another process.
 func (p *Process) allocateShared() (err error) {
-	if p.PageFD, p.pageMem, err = endpoint.NewMemory("page", endpoint.PageBytes); err != nil {
-		return err
+	for _, m := range [...]struct {
+		name string
+		size int
+	}{{"page", endpoint.PageBytes}, {"slots", endpoint.SlotsBytes}, {"ledger", endpoint.LedgerBytes}} {
+		fd, mem, err := endpoint.NewMemory(m.name, m.size)
+		if err != nil {
+			return err
+		}
+		p.FDs, p.mem = append(p.FDs, fd), append(p.mem, mem)
 	}
-	if p.SlotsFD, p.slotsMem, err = endpoint.NewMemory("slots", endpoint.SlotsBytes); err != nil {
-		return err
-	}
-	if p.LedgerFD, p.ledgerMem, err = endpoint.NewMemory("ledger", endpoint.LedgerBytes); err != nil {
-		return err
-	}
-	if p.page, err = endpoint.NewPage(p.pageMem); err != nil {
-		return err
-	}
-	if p.slots, err = endpoint.NewSlots(p.slotsMem); err != nil {
-		return err
-	}
-	p.ledger, err = endpoint.NewLedger(p.ledgerMem)
-	return err
+	var errs [3]error
+	p.page, errs[0] = endpoint.NewPage(p.mem[0])
+	p.slots, errs[1] = endpoint.NewSlots(p.mem[1])
+	p.ledger, errs[2] = endpoint.NewLedger(p.mem[2])
+	return errors.Join(errs[:]...)
 }
 
 // allocate makes the same for a program in this process. Where nobody is to know of it, it has no ledger.
@@ -171,11 +166,9 @@ func (p *Process) join() (err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed.Load() {
-		p.release()
 		return ErrClosed
 	}
 	if p.block, err = h.takeBlock(); err != nil {
-		p.release()
 		return err
 	}
 	h.procs = append(h.procs, p)
@@ -196,21 +189,11 @@ func (h *Host) takeBlock() (uint16, error) {
 		if h.lastBlock >= endpoint.NumBlocks {
 			h.lastBlock = 1
 		}
-		if h.process(h.lastBlock) == nil {
+		if !slices.ContainsFunc(h.procs, func(p *Process) bool { return p.block == h.lastBlock }) {
 			return h.lastBlock, nil
 		}
 	}
 	return 0, fmt.Errorf("live: %s has %d programs: %w", h.Name(), len(h.procs), ErrBlocks)
-}
-
-// process finds the process that owns a block.
-func (h *Host) process(block uint16) *Process {
-	for _, p := range h.procs {
-		if p.block == block {
-			return p
-		}
-	}
-	return nil
 }
 
 // Block is the process's share of the queue pair numbers.
@@ -255,10 +238,7 @@ func (p *Process) tell(n Note) {
 		p.notes = append(p.notes, n)
 	}
 	p.mu.Unlock()
-	select {
-	case p.bell <- struct{}{}:
-	default:
-	}
+	ring(p.bell)
 }
 
 // Port is a port of the process's adapter as it is now.
@@ -574,9 +554,7 @@ func (p *Process) Close() {
 		p.door.Knock()
 	}
 	p.end()
-	f.procs = slices.DeleteFunc(f.procs, func(o *Process) bool { return o == p })
-	f.recent = slices.DeleteFunc(f.recent, func(o *Process) bool { return o == p })
-	p.host.procs = slices.DeleteFunc(p.host.procs, func(o *Process) bool { return o == p })
+	f.procs, f.recent, p.host.procs = without(f.procs, p), without(f.recent, p), without(p.host.procs, p)
 	f.renewWays(p.host)
 	for _, c := range p.out {
 		if c.to == nil {
@@ -584,7 +562,7 @@ func (p *Process) Close() {
 			f.plane.orphan(c)
 			continue
 		}
-		c.to.in = slices.DeleteFunc(c.to.in, func(o *Channel) bool { return o == c })
+		c.to.in = without(c.to.in, c)
 		c.close()
 		c.to.tell(Note{Gone: c})
 	}
@@ -594,9 +572,9 @@ func (p *Process) Close() {
 			c.close()
 			continue
 		}
-		delete(c.from.out, c.key)
+		delete(c.from.out, c.chanKey)
 		for _, pr := range c.from.routes {
-			pr.chans = slices.DeleteFunc(pr.chans, func(o *Channel) bool { return o == c })
+			pr.chans = without(pr.chans, c)
 		}
 		c.close()
 		c.from.tell(Note{Gone: c})
@@ -615,14 +593,11 @@ func (p *Process) Close() {
 
 // release gives the process's memory back.
 func (p *Process) release() {
-	endpoint.Unmap(p.pageMem)
-	endpoint.Unmap(p.slotsMem)
-	endpoint.Unmap(p.ledgerMem)
-	p.pageMem, p.slotsMem, p.ledgerMem = nil, nil, nil
-	for _, fd := range []int{p.PageFD, p.SlotsFD, p.LedgerFD} {
-		if fd > 0 {
-			unix.Close(fd)
-		}
+	for _, mem := range p.mem {
+		endpoint.Unmap(mem)
 	}
-	p.PageFD, p.SlotsFD, p.LedgerFD = -1, -1, -1
+	for _, fd := range p.FDs {
+		unix.Close(fd)
+	}
+	p.FDs, p.mem = nil, nil
 }

@@ -44,10 +44,7 @@ type pathTimes struct {
 
 // program is what the fabric knows of a process's program.
 type program struct {
-	LedgerFD  int
-	ledger    *endpoint.Ledger
-	ledgerMem []byte
-
+	ledger        *endpoint.Ledger
 	name, library string
 	since         time.Time
 	unlisted      bool // it is in no list, and has no ledger
@@ -70,7 +67,7 @@ type hostTotals struct {
 }
 
 func newProgram(c Caller) program {
-	p := program{LedgerFD: -1, since: time.Now(), library: printable(c.Library), unlisted: c.unlisted}
+	p := program{since: time.Now(), library: printable(c.Library), unlisted: c.unlisted}
 	switch {
 	case c.unlisted:
 	case c.PID == daemon:

@@ -81,7 +81,7 @@ func (s *server) serve(c *net.UnixConn) {
 		return
 	}
 	defer p.Close()
-	if err := conn.Send(&proto.Message{Welcome: s.welcome(p)}, p.PageFD, p.SlotsFD, p.LedgerFD); err != nil {
+	if err := conn.Send(&proto.Message{Welcome: s.welcome(p)}, p.FDs...); err != nil {
 		return
 	}
 	t := &talk{conn: conn, p: p, groups: s.groups, leave: map[uint64]func(){}}
