@@ -111,11 +111,7 @@ func (d *Device) Route(k endpoint.Key) (*endpoint.Route, error) {
 			d.Outgoing(c.ID, out, func() {})
 		}
 	}
-	ids := make([]uint32, len(r.Chans))
-	for i, c := range r.Chans {
-		ids[i] = c.ID
-	}
-	return d.Way(k, r.Slot, r.Gen, ids)
+	return d.Way(k, r.Slot, r.Gen, r.Rings)
 }
 
 // Violated tells the adapter of a packet with a wrong key.

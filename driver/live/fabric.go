@@ -62,7 +62,7 @@ type Fabric struct {
 	// have found a way since something last changed.
 	procs     []*Process
 	recent    []*Process
-	groupWays map[*procRoute]*Process
+	groupWays map[*procRoute]bool
 	channels  uint32
 	waysBell  chan struct{}
 	probe     link.Frame
@@ -111,10 +111,12 @@ type portState struct {
 	unplugged bool
 	// managers counts the subnet managers that run here.
 	managers int
-	// fault is that of its cable, which both ends have, taps are the captures here, and end is the plane's.
+	// fault is that of its cable, which both ends have, taps are the captures here.
 	fault *inspect.FaultState
 	taps  []*capture
-	end   *portEnd
+	// inlets are the rings that the plane takes packets of a host's port from, and turn is whose turn it is.
+	inlets []*inlet
+	turn   int
 	// service is that of programs, call is who waits for a datagram here.
 	service *MgmtPort
 	call    *call
@@ -128,7 +130,7 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 		return nil, fmt.Errorf("live: the topology has no host: add one, or try star:2")
 	}
 	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]*node, len(g.Nodes)),
-		groupWays: map[*procRoute]*Process{}, trapBell: make(chan struct{}, 1), waysBell: make(chan struct{}, 1)}
+		groupWays: map[*procRoute]bool{}, trapBell: make(chan struct{}, 1), waysBell: make(chan struct{}, 1)}
 	f.epoch.Store(1)
 	// Hosts and switches know nothing of each other yet, and at ten thousand of them the second core pays.
 	var switches sync.WaitGroup

@@ -118,9 +118,7 @@ func (f *Fabric) cabled(r topo.PortRef) (*portState, error) {
 // hold for all that is sent from now on.
 func (f *Fabric) reroute() {
 	f.changed()
-	for _, p := range f.procs {
-		p.walkAgain()
-	}
+	f.walkAll()
 }
 
 // isSwitched reports whether packets that pass the port have to pass one by one.

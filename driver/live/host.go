@@ -28,7 +28,7 @@ type Host struct {
 	eng       *hca.HCA  // what management writes on the ports; it has no queue pairs
 	adapter   *hca.Node // the same, as management sees it
 	procs     []*Process
-	ways      map[*procRoute]*Process // that end here
+	ways      map[*procRoute]bool // that end here
 	lastBlock uint16
 	totals    hostTotals
 

@@ -1,8 +1,6 @@
 package live
 
 import (
-	"slices"
-
 	"softib/driver/endpoint"
 	"softib/fabric"
 	"softib/node/link"
@@ -40,13 +38,6 @@ type flight struct {
 
 func flightOf(slid, dlid ib.LID, qp ib.QPN) flight {
 	return flight{slid, dlid, uint16(qp >> endpoint.BlockBits)}
-}
-
-// portEnd is what the plane keeps of a host's port: the rings to take packets from, and whose turn it is.
-type portEnd struct {
-	p      *portState
-	inlets []*inlet
-	turn   int
 }
 
 const (
@@ -115,9 +106,9 @@ func (s *plane) run() {
 		f.lock(f.Now())
 		if f.closed.Load() {
 			s.release()
-			for _, i := range slices.Clone(s.inlets) {
+			for _, i := range s.inlets {
 				if i.from == nil {
-					s.dropInlet(i)
+					i.close()
 				}
 			}
 			f.unlock()
@@ -201,9 +192,7 @@ func (s *plane) drain() {
 		case fabric.Arrived:
 			s.arrived(p, eng.Frame(n))
 		case fabric.Room:
-			if p.end != nil {
-				s.feed(p.end)
-			}
+			s.feed(p)
 		case fabric.Served:
 			s.served(p.node)
 		case fabric.Refused:

@@ -49,10 +49,7 @@ func (s *plane) addInlet(c *Channel, port *portState) error {
 	}
 	c.inlet = &inlet{c: c, in: in, from: c.from, port: port}
 	s.inlets = append(s.inlets, c.inlet)
-	if port.end == nil {
-		port.end = &portEnd{p: port}
-	}
-	port.end.inlets = append(port.end.inlets, c.inlet)
+	port.inlets = append(port.inlets, c.inlet)
 	return nil
 }
 
@@ -62,15 +59,14 @@ func (s *plane) orphan(c *Channel) {
 	c.inlet.from = nil
 	c.inlet.in.Orphan()
 	if s.page == nil {
-		s.dropInlet(c.inlet) // nobody takes it any more
+		c.inlet.close() // nobody takes it any more
 	}
 	s.knock()
 }
 
-// dropInlet ends an inlet.
-func (s *plane) dropInlet(i *inlet) {
-	s.inlets = without(s.inlets, i)
-	i.port.end.inlets = without(i.port.end.inlets, i)
+// close ends an inlet.
+func (i *inlet) close() {
+	i.port.inlets = without(i.port.inlets, i)
 	i.in = nil
 	i.c.close()
 }
@@ -130,52 +126,39 @@ func (s *plane) held(i *inlet) bool {
 // pumpInlets takes what processes have sent. It returns how many ports got something, and when to look again.
 func (s *plane) pumpInlets() (n int, look ib.Time) {
 	look = ib.Never
-	ended := false
-	for _, i := range s.inlets {
-		if !i.next() {
-			ended = ended || i.from == nil
-			continue
-		}
-		if s.held(i) {
+	s.inlets = slices.DeleteFunc(s.inlets, func(i *inlet) bool {
+		switch {
+		case !i.next() && i.from == nil:
+			i.close()
+			return true
+		case !i.next():
+		case s.held(i):
 			look = holdLook
-			continue
-		}
-		if s.feed(i.port.end) {
+		case s.feed(i.port):
 			n++
 		}
-	}
-	if ended {
-		for _, i := range slices.Clone(s.inlets) {
-			if i.from == nil && !i.next() {
-				s.dropInlet(i)
-			}
-		}
-	}
+		return false
+	})
 	return n, look
 }
 
 // feed queues packets of processes at a host's port, in turn, as long as few wait there, and reports whether there were
 // any.
-func (s *plane) feed(e *portEnd) (fed bool) {
-	if slices.ContainsFunc(s.f.captures, (*capture).isFull) {
+func (s *plane) feed(p *portState) (fed bool) {
+	if len(p.inlets) == 0 || slices.ContainsFunc(s.f.captures, (*capture).isFull) {
 		return false
 	}
-	for idle := 0; idle < len(e.inlets); {
-		e.turn++
-		if e.turn >= len(e.inlets) {
-			e.turn = 0
+	for idle := 0; idle < len(p.inlets); {
+		p.turn++
+		if p.turn >= len(p.inlets) {
+			p.turn = 0
 		}
-		i := e.inlets[e.turn]
-		if !i.next() || s.held(i) {
+		i := p.inlets[p.turn]
+		if !i.next() || s.held(i) || p.link.Queued(p.link.SL2VL(i.cur.LRH.SL&15)) >= feedMax {
 			idle++
 			continue
 		}
-		vl := e.p.link.SL2VL(i.cur.LRH.SL & 15)
-		if e.p.link.Queued(vl) >= feedMax {
-			idle++
-			continue
-		}
-		s.depart(e.p, i.take(s))
+		s.depart(p, i.take(s))
 		idle, fed = 0, true
 	}
 	return fed

@@ -53,15 +53,3 @@ func (p *portState) drops(m *packet, why link.Reason) {
 	}
 	p.link.Count(why)
 }
-
-// RenewWays walks the ways of all attached programs again and returns when that is done: what has changed before the
-// call holds for every packet that a program sends after it.
-func (f *Fabric) RenewWays() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, p := range f.procs {
-		if !p.ended {
-			p.walkAgain()
-		}
-	}
-}

@@ -160,7 +160,7 @@ func TestOwnKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(r.Chans), r.Gen
+		return len(r.Rings), r.Gen
 	}
 	if n, _ := ways(0x9001); n != 0 {
 		t.Error("a way with a key that is nobody's")

@@ -45,8 +45,7 @@ type Process struct {
 
 	// Guarded by the fabric's lock.
 	routes   map[endpoint.Key]*procRoute
-	free     []int // slots to use again
-	nextSlot int   // 0 is for packets that go nowhere for want of slots
+	nextSlot int // 0 is for packets that go nowhere for want of slots
 	out      map[chanKey]*Channel
 	in       []*Channel
 	ended    bool
@@ -72,9 +71,10 @@ type Note struct {
 
 // procRoute is a way of a process's packets, and its slot.
 type procRoute struct {
+	p           *Process
+	key         endpoint.Key
 	rt          *route
 	slot        int
-	gen         uint32
 	chans       []*Channel
 	end         *Host  // that has it among its ways
 	pkts, words uint64 // of the slot, that are in the route's counters
@@ -85,11 +85,11 @@ type procRoute struct {
 
 // Resolved is what a process is told about a key.
 type Resolved struct {
-	Slot  int
-	Gen   uint32
-	Chans []*Channel
-	// New are those of them that the process has not been told of before.
-	New []*Channel
+	Slot int
+	Gen  uint32
+	// Rings are the channels that its packets go into, New those of them that it has not been told of before.
+	Rings []uint32
+	New   []*Channel
 }
 
 // daemon is the process that the fabric is in.
@@ -199,9 +199,6 @@ func (h *Host) takeBlock() (uint16, error) {
 // Block is the process's share of the queue pair numbers.
 func (p *Process) Block() uint16 { return p.block }
 
-// PID is the process's number.
-func (p *Process) PID() int { return p.pid }
-
 // Host is where the process is.
 func (p *Process) Host() *Host { return p.host }
 
@@ -274,11 +271,11 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 		if err != nil {
 			return p.nowhere(), err
 		}
-		pr = &procRoute{slot: slot}
+		pr = &procRoute{p: p, key: k, slot: slot}
 		pr.pkts, pr.words = p.slots.Sent(slot)
 		p.routes[k] = pr
 	} else {
-		p.settle(pr)
+		pr.settle()
 		p.foldBursts()
 	}
 	rt, chans, err := p.walk(k)
@@ -300,15 +297,15 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 	} else {
 		pr.direct, pr.inlet = chans, nil
 	}
-	p.lead(pr, k, rt)
+	pr.lead(rt)
 	pr.chans = chans
-	pr.gen = p.slots.Renew(pr.slot)
 	if p.isLocal() && !p.recent {
 		p.recent = true
 		f.recent = append(f.recent, p)
 	}
-	r := Resolved{Slot: pr.slot, Gen: pr.gen, Chans: slices.Clone(chans)}
+	r := Resolved{Slot: pr.slot, Gen: p.slots.Renew(pr.slot)}
 	for _, c := range chans {
+		r.Rings = append(r.Rings, c.ID)
 		if !c.told {
 			c.told = true
 			r.New = append(r.New, c)
@@ -318,26 +315,32 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 }
 
 // lead makes a route that of a way.
-func (p *Process) lead(pr *procRoute, k endpoint.Key, rt *route) {
-	p.unlead(pr)
+func (pr *procRoute) lead(rt *route) {
+	pr.unlead()
 	pr.rt = rt
-	if k.DLID.IsMulticast() {
-		p.f.groupWays[pr] = p
+	if pr.key.DLID.IsMulticast() {
+		pr.p.f.groupWays[pr] = true
 	} else if pr.end = rt.end(); pr.end != nil {
 		if pr.end.ways == nil {
-			pr.end.ways = map[*procRoute]*Process{}
+			pr.end.ways = map[*procRoute]bool{}
 		}
-		pr.end.ways[pr] = p
+		pr.end.ways[pr] = true
 	}
 }
 
 // unlead is for a way that is no more.
-func (p *Process) unlead(pr *procRoute) {
-	delete(p.f.groupWays, pr)
+func (pr *procRoute) unlead() {
+	delete(pr.p.f.groupWays, pr)
 	if pr.end != nil {
 		delete(pr.end.ways, pr)
 		pr.end = nil
 	}
+}
+
+// renew makes the process ask anew for a way. What it has sent by it is counted.
+func (pr *procRoute) renew() {
+	pr.settle()
+	pr.p.slots.Renew(pr.slot)
 }
 
 // nowhere is the way of packets that cannot be given one for want of something, such as descriptors. It lasts a moment:
@@ -356,27 +359,20 @@ func (p *Process) nowhere() Resolved {
 const nowhereLasts = 100 * time.Millisecond
 
 func (p *Process) takeSlot() (int, error) {
-	if n := len(p.free); n > 0 {
-		s := p.free[n-1]
-		p.free = p.free[:n-1]
-		return s, nil
+	if p.nextSlot < endpoint.NumSlots {
+		p.nextSlot++
+		return p.nextSlot - 1, nil
 	}
-	if p.nextSlot == endpoint.NumSlots {
-		// Ways that lead nowhere are the first to go.
-		for k, pr := range p.routes {
-			if len(pr.chans) == 0 {
-				p.settle(pr)
-				p.slots.Renew(pr.slot)
-				p.unlead(pr)
-				delete(p.routes, k)
-				return pr.slot, nil
-			}
+	// Ways that lead nowhere are the first to go.
+	for k, pr := range p.routes {
+		if len(pr.chans) == 0 {
+			pr.renew()
+			pr.unlead()
+			delete(p.routes, k)
+			return pr.slot, nil
 		}
-		return 0, fmt.Errorf("live: a process on %s sends to %d destinations: %w", p.host.Name(), endpoint.NumSlots,
-			ErrBlocks)
 	}
-	p.nextSlot++
-	return p.nextSlot - 1, nil
+	return 0, fmt.Errorf("live: a process on %s sends to %d destinations: %w", p.host.Name(), endpoint.NumSlots, ErrBlocks)
 }
 
 // walk follows the tables for a key and finds or makes the channels at its end. The fabric's lock is held.
@@ -435,8 +431,8 @@ type wayEnd struct {
 }
 
 // settle adds what a process has counted to the route's ports. The fabric's lock is held.
-func (p *Process) settle(pr *procRoute) {
-	pkts, words := p.slots.Sent(pr.slot)
+func (pr *procRoute) settle() {
+	pkts, words := pr.p.slots.Sent(pr.slot)
 	n := pkts - pr.pkts
 	if n == 0 || pr.rt == nil {
 		return
@@ -451,26 +447,22 @@ func (p *Process) settle(pr *procRoute) {
 func (f *Fabric) settleProcesses() {
 	for _, p := range f.procs {
 		for _, pr := range p.routes {
-			p.settle(pr)
+			pr.settle()
 		}
 	}
 }
 
 // renewWays makes every process ask anew for its ways to a host and to groups.
 func (f *Fabric) renewWays(h *Host) {
-	renew := func(p *Process, pr *procRoute) {
-		p.settle(pr)
-		p.slots.Renew(pr.slot)
+	for pr := range h.ways {
+		pr.renew()
 	}
-	for pr, p := range h.ways {
-		renew(p, pr)
-	}
-	for pr, p := range f.groupWays {
-		renew(p, pr)
+	for pr := range f.groupWays {
+		pr.renew()
 	}
 	for _, p := range h.procs {
 		for _, pr := range p.routes {
-			renew(p, pr)
+			pr.renew()
 		}
 	}
 }
@@ -509,6 +501,21 @@ func (f *Fabric) renewChanged() {
 	}
 }
 
+// RenewWays walks the ways of all attached programs again and returns when that is done: what has changed before the
+// call holds for every packet that a program sends after it.
+func (f *Fabric) RenewWays() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.walkAll()
+}
+
+// walkAll makes sure of all ways. The fabric's lock is held.
+func (f *Fabric) walkAll() {
+	for _, p := range f.procs {
+		p.walkAgain()
+	}
+}
+
 // walkAgain makes sure of all ways of a process. The fabric's lock is held.
 func (p *Process) walkAgain() {
 	epoch := p.f.epoch.Load()
@@ -517,22 +524,20 @@ func (p *Process) walkAgain() {
 		if pr.rt == nil || pr.rt.epoch == epoch {
 			continue
 		}
-		p.settle(pr)
+		pr.settle()
 		rt, chans, err := p.walk(k)
-		if err != nil || !slices.Equal(chans, pr.chans) {
-			if err != nil {
-				p.unlead(pr)
-				pr.rt = nil
-			} else if rt.switched == pr.rt.switched {
-				p.lead(pr, k, rt)
-			} // else what it sends until it asks goes the old way, and counts there
+		same := err == nil && slices.Equal(chans, pr.chans)
+		if err != nil {
+			pr.unlead()
+			pr.rt = nil
+		} else if same || rt.switched == pr.rt.switched {
+			pr.lead(rt)
+		} // else what it sends until it asks goes the old way, and counts there
+		if !same {
 			pr.chans = nil
 			p.slots.Renew(pr.slot)
-			// Whoever waits for room in a ring may wait in vain.
-			p.page.Knock()
-			continue
+			p.page.Knock() // whoever waits for room in a ring may wait in vain
 		}
-		p.lead(pr, k, rt)
 	}
 }
 
@@ -545,8 +550,8 @@ func (p *Process) Close() {
 		return
 	}
 	for _, pr := range p.routes {
-		p.settle(pr)
-		p.unlead(pr)
+		pr.settle()
+		pr.unlead()
 	}
 	p.foldBursts()
 	p.ended = true

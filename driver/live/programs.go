@@ -52,11 +52,8 @@ type program struct {
 	// Guarded by the fabric's lock: what was read of the ledger, which is in the host's total by now.
 	counted hca.Stats
 	paths   endpoint.PathReader
-	// Where its ways end, as of an epoch; endsFresh: no need to look again in this reading.
-	ends      map[ib.LID]*Host
-	endsEpoch uint64
-	endsFresh bool
-	burst     uint64 // how many of its bursts were read
+	ends    map[ib.LID]*Host // where its ways end
+	burst   uint64           // how many of its bursts were read
 }
 
 // hostTotals is what is kept of a host's programs, under the fabric's lock.
@@ -113,21 +110,16 @@ func (p *Process) fold() {
 	p.ledger.Counted(&p.counted)
 	endpoint.AddStats(&p.host.totals.stats, &p.counted, &before)
 	now := time.Now()
-	p.endsFresh = false
+	looked := false
 	p.ledger.Times(&p.paths, func(lid ib.LID, h *Histogram) {
-		if to := p.hostAt(lid); to != nil {
+		if !looked {
+			looked = true
+			p.findEnds()
+		}
+		if to := p.ends[lid]; to != nil {
 			p.f.addTimes(hostPair{p.host, to}, h, now)
 		}
 	})
-}
-
-// hostAt is the host that a process's packets to a LID come to, or came to when there was a way.
-func (p *Process) hostAt(lid ib.LID) *Host {
-	if epoch := p.f.epoch.Load(); p.endsEpoch != epoch || p.ends[lid] == nil && !p.endsFresh {
-		p.endsEpoch, p.endsFresh = epoch, true
-		p.findEnds()
-	}
-	return p.ends[lid]
 }
 
 // findEnds looks where the process's ways end. What ends nowhere now is remembered as it was.

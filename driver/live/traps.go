@@ -23,12 +23,8 @@ func (f *Fabric) sendTraps() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		next := f.announce()
-		if next == ib.Never {
-			timer.Reset(time.Hour)
-		} else {
-			timer.Reset(max(time.Duration((next-f.Now())/ib.Nanosecond), 0) + 50*time.Microsecond)
-		}
+		next := min(f.announce(), f.Now()+3600*ib.Second)
+		timer.Reset(max(time.Duration((next-f.Now())/ib.Nanosecond), 0) + 50*time.Microsecond)
 		select {
 		case <-f.closing:
 			return

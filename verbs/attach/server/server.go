@@ -159,7 +159,7 @@ func (t *talk) answer() {
 			return
 		}
 		// Without a way, packets go nowhere, by the slot that is there for it.
-		a := &proto.Answer{ID: m.Ask.ID, Slot: r.Slot, Gen: r.Gen}
+		a := &proto.Answer{ID: m.Ask.ID, Slot: r.Slot, Gen: r.Gen, Rings: r.Rings}
 		for _, c := range r.New {
 			if e, ok := c.Sender(); ok {
 				err := t.send(&proto.Message{Outgoing: &proto.Ring{ID: c.ID, PID: e.PID}}, e.Ring, e.Page)
@@ -168,9 +168,6 @@ func (t *talk) answer() {
 					return
 				}
 			}
-		}
-		for _, c := range r.Chans {
-			a.Rings = append(a.Rings, c.ID)
 		}
 		if err := t.send(&proto.Message{Answer: a}); err != nil {
 			return
