@@ -9,6 +9,7 @@ import (
 
 	"softib/driver/live"
 	"softib/node/hca"
+	"softib/node/inspect"
 	"softib/operate/status"
 	"softib/subnet/sm"
 )
@@ -35,7 +36,7 @@ func TestStatusPrograms(t *testing.T) {
 }
 
 func TestProgramText(t *testing.T) {
-	s := live.ProgramStats{Host: "h1", PID: 7, Name: "x", Library: version, Since: time.Now().Add(-2 * time.Minute),
+	s := inspect.ProgramStats{Host: "h1", PID: 7, Name: "x", Library: version, Since: time.Now().Add(-2 * time.Minute),
 		Stats: hca.Stats{TxBytes: 5 << 20, RxBytes: 100, IPoIBTxBytes: 1 << 20, TxPackets: 3, Timeouts: 9}}
 	s.QPs[hca.RC][hca.StateRTS], s.QPs[hca.UD][hca.StateErr] = 3, 1
 	s.Stats.SendErrors[hca.WCRetryExcErr], s.Stats.RecvErrors[hca.WCWRFlushErr] = 2, 50

@@ -41,7 +41,6 @@ type Session struct {
 	queue  []madrpc.Delivery
 	bell   chan struct{}
 	issm   bool
-	agents []madrpc.AgentID
 	closed bool
 }
 
@@ -89,7 +88,6 @@ func (s *Session) Register(r madrpc.Registration) (madrpc.AgentID, error) {
 	id, err := s.p.svc.Register(r)
 	if err == nil {
 		s.p.sessions[id] = s
-		s.agents = append(s.agents, id)
 	}
 	return id, err
 }
@@ -104,7 +102,6 @@ func (s *Session) Unregister(id madrpc.AgentID) error {
 	err := s.p.svc.Unregister(id)
 	s.p.pump(nil, nil)
 	delete(s.p.sessions, id)
-	s.agents = without(s.agents, id)
 	return err
 }
 
@@ -191,8 +188,8 @@ func (s *Session) Close() error {
 	already := s.closed
 	s.closed = true
 	s.mu.Unlock()
-	for _, id := range s.agents {
-		if p.sessions[id] == s {
+	for id, of := range p.sessions {
+		if of == s {
 			p.svc.Unregister(id)
 			delete(p.sessions, id)
 		}
@@ -237,31 +234,20 @@ func (p *MgmtPort) turn() {
 // pump moves everything that can move: out of the service, through the fabric, back into the service, and to the
 // sessions, of which one may take its deliveries at once. It reports whether there were any.
 func (p *MgmtPort) pump(one *Session, take func(madrpc.Delivery)) (any bool) {
-	for {
-		moved := p.drain()
+	for moved := true; moved; {
+		moved = p.drain()
 		now := p.f.Now()
-		for {
-			env, data, ok := p.svc.PollSend()
-			if !ok {
-				break
-			}
+		for env, data, ok := p.svc.PollSend(); ok; env, data, ok = p.svc.PollSend() {
 			moved = true
 			p.out(now, &env, data)
 		}
-		for {
-			x, ok := p.svc.PollRecv()
-			if !ok {
-				break
-			}
+		for x, ok := p.svc.PollRecv(); ok; x, ok = p.svc.PollRecv() {
 			moved, any = true, true
 			if s := p.sessions[x.Agent]; s != nil && s == one {
 				take(x)
 			} else if s != nil {
 				s.keep(x)
 			}
-		}
-		if !moved {
-			break
 		}
 	}
 	if at := p.svc.NextDeadline(); at != ib.Never {

@@ -13,9 +13,6 @@ import (
 // machine's clock; added up over all programs and ways that is what each port on those ways had to carry in that
 // millisecond. It is what was sent into the fabric: a way that is switched over a slow cable takes longer.
 
-// PortPeak is the most that a port has carried in one inspect.BurstWindow.
-type PortPeak = inspect.PortPeak
-
 // It does not compile where programs write down other moments than operators read.
 const _ = -uint64(inspect.BurstWindow ^ endpoint.BurstWindow)
 
@@ -51,7 +48,6 @@ type bursts struct {
 	list    []endpoint.Burst
 	touched []*portState
 	ports   []*portState // that have ever had one
-	missed  uint64
 	looking bool
 }
 
@@ -69,10 +65,7 @@ func (p *Process) foldBursts() int {
 	}
 	b := &p.f.bursts
 	now := endpoint.CurrentWindow()
-	var missed uint64
-	b.list, p.burst, missed = p.ledger.Bursts(b.list[:0], p.burst, now-burstAge, now)
-	b.missed += missed
-	if len(b.list) == 0 {
+	if b.list, p.burst, _ = p.ledger.Bursts(b.list[:0], p.burst, now-burstAge, now); len(b.list) == 0 {
 		return 0
 	}
 	ways := map[int]*route{}
@@ -154,14 +147,14 @@ func (f *Fabric) endBurst(window int64) {
 // Peaks are the ports that have carried something in the last while, of up to PeaksKept, and the most that each has in
 // one inspect.BurstWindow, in the order of the graph. Reading takes nothing away from other readers. The last tenth of a second
 // may be missing.
-func (f *Fabric) Peaks(over time.Duration) (all []PortPeak) {
+func (f *Fabric) Peaks(over time.Duration) (all []inspect.PortPeak) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.addBursts()
 	now := endpoint.CurrentWindow() / perSecond
 	oldest := now - int64(min(max(over, 0), PeaksKept-time.Second)/time.Second)
 	for _, p := range f.bursts.ports {
-		x := PortPeak{Port: p.ref()}
+		x := inspect.PortPeak{Port: p.ref()}
 		for _, s := range p.peaks.seconds {
 			if s.second >= oldest && s.second <= now {
 				x.Xmit, x.Rcv = max(x.Xmit, 4*s.out), max(x.Rcv, 4*s.in)
@@ -171,7 +164,7 @@ func (f *Fabric) Peaks(over time.Duration) (all []PortPeak) {
 			all = append(all, x)
 		}
 	}
-	slices.SortFunc(all, func(a, b PortPeak) int {
+	slices.SortFunc(all, func(a, b inspect.PortPeak) int {
 		return cmp.Or(cmp.Compare(a.Port.Node, b.Port.Node), cmp.Compare(a.Port.Port, b.Port.Port))
 	})
 	return all
@@ -199,18 +192,17 @@ func (f *Fabric) lookAtBursts() {
 			return
 		case <-timer.C:
 		}
-		f.mu.Lock()
-		if len(f.procs) == 0 {
-			f.addBursts()
-			f.bursts.looking = false
-			f.mu.Unlock()
-			return
-		}
 		wait := burstsSeldom
+		f.mu.Lock()
 		if f.addBursts() {
 			wait = burstsOften
 		}
+		more := len(f.procs) > 0
+		f.bursts.looking = more
 		f.mu.Unlock()
+		if !more {
+			return
+		}
 		timer.Reset(wait)
 	}
 }

@@ -22,23 +22,13 @@ import (
 // counters outlive its programs and never go backwards. A program that is killed takes with it what it has counted in
 // its last millisecond.
 
-// In the terms of those who ask.
-type (
-	ProgramStats = inspect.ProgramStats
-	HostStats    = inspect.HostStats
-	PathLatency  = inspect.PathLatency
-)
-
-// Histogram counts times by their size; see endpoint.Histogram.
-type Histogram = endpoint.Histogram
-
 // pathsMax bounds how many pairs of hosts have a histogram.
 const pathsMax = 4096
 
 type hostPair struct{ from, to *Host }
 
 type pathTimes struct {
-	times Histogram
+	times endpoint.Histogram
 	last  time.Time
 }
 
@@ -111,7 +101,7 @@ func (p *Process) fold() {
 	endpoint.AddStats(&p.host.totals.stats, &p.counted, &before)
 	now := time.Now()
 	looked := false
-	p.ledger.Times(&p.paths, func(lid ib.LID, h *Histogram) {
+	p.ledger.Times(&p.paths, func(lid ib.LID, h *endpoint.Histogram) {
 		if !looked {
 			looked = true
 			p.findEnds()
@@ -142,7 +132,7 @@ func (p *Process) findEnds() {
 
 // addTimes counts times of a path. Where there are too many, the one that nothing was counted in for the longest is
 // forgotten.
-func (f *Fabric) addTimes(k hostPair, h *Histogram, now time.Time) {
+func (f *Fabric) addTimes(k hostPair, h *endpoint.Histogram, now time.Time) {
 	t := f.paths[k]
 	if t == nil {
 		if f.paths == nil {
@@ -182,15 +172,15 @@ func (f *Fabric) foldAll() {
 }
 
 // Programs are those that are attached, by host and by when they came.
-func (f *Fabric) Programs() []ProgramStats {
+func (f *Fabric) Programs() []inspect.ProgramStats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.foldAll()
 	procs := slices.DeleteFunc(slices.Clone(f.procs), func(p *Process) bool { return p.unlisted })
 	slices.SortStableFunc(procs, func(a, b *Process) int { return cmp.Compare(a.host.index, b.host.index) })
-	all := make([]ProgramStats, len(procs))
+	all := make([]inspect.ProgramStats, len(procs))
 	for i, p := range procs {
-		all[i] = ProgramStats{
+		all[i] = inspect.ProgramStats{
 			Host: p.host.Name(), PID: p.pid, Name: p.name, Library: p.library, Since: p.since, Stats: p.counted,
 			QPs: p.ledger.QPs(),
 		}
@@ -199,7 +189,7 @@ func (f *Fabric) Programs() []ProgramStats {
 }
 
 // HostStats are the hosts that programs are on, or were, in the graph's order.
-func (f *Fabric) HostStats() (all []HostStats) {
+func (f *Fabric) HostStats() (all []inspect.HostStats) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.foldAll()
@@ -212,15 +202,15 @@ func (f *Fabric) HostStats() (all []HostStats) {
 }
 
 // StatsAt is what the programs of the host have counted that is a node of the graph; false if that is no host.
-func (f *Fabric) StatsAt(node int) (HostStats, bool) {
+func (f *Fabric) StatsAt(node int) (inspect.HostStats, bool) {
 	if n := f.node(node); n != nil && n.host != nil {
 		return n.host.Stats(), true
 	}
-	return HostStats{}, false
+	return inspect.HostStats{}, false
 }
 
 // Stats is what the host's programs have counted.
-func (h *Host) Stats() HostStats {
+func (h *Host) Stats() inspect.HostStats {
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()
 	for _, p := range h.procs {
@@ -229,8 +219,8 @@ func (h *Host) Stats() HostStats {
 	return h.stats()
 }
 
-func (h *Host) stats() HostStats {
-	s := HostStats{Host: h.Name(), Node: h.topo.Index, Ended: h.totals.ended, Stats: h.totals.stats}
+func (h *Host) stats() inspect.HostStats {
+	s := inspect.HostStats{Host: h.Name(), Node: h.topo.Index, Ended: h.totals.ended, Stats: h.totals.stats}
 	for _, p := range h.procs {
 		if p.unlisted {
 			continue
@@ -248,17 +238,17 @@ func (h *Host) stats() HostStats {
 
 // PathLatencies are the pairs of hosts between which times were taken, by name of the first, then the second. There are
 // so many at most; those that were used most recently are kept.
-func (f *Fabric) PathLatencies() []PathLatency {
+func (f *Fabric) PathLatencies() []inspect.PathLatency {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.foldAll()
 	keys := slices.SortedFunc(maps.Keys(f.paths), func(a, b hostPair) int {
 		return cmp.Or(cmp.Compare(a.from.index, b.from.index), cmp.Compare(a.to.index, b.to.index))
 	})
-	all := make([]PathLatency, len(keys))
+	all := make([]inspect.PathLatency, len(keys))
 	for i, k := range keys {
 		t := *f.paths[k]
-		all[i] = PathLatency{From: k.from.Name(), To: k.to.Name(), Times: &t.times, Last: t.last}
+		all[i] = inspect.PathLatency{From: k.from.Name(), To: k.to.Name(), Times: &t.times, Last: t.last}
 	}
 	return all
 }

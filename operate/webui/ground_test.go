@@ -15,6 +15,7 @@ import (
 	"softib/driver/live"
 	"softib/driver/smrun"
 	"softib/node/hca"
+	"softib/node/inspect"
 	"softib/operate/manager"
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
@@ -160,22 +161,22 @@ func (b *busyFabric) CountersOf(refs []topo.PortRef) []ib.Counters {
 }
 
 // Programs shows one program, with what can go wrong.
-func (b *busyFabric) Programs() []live.ProgramStats {
-	p := live.ProgramStats{Host: "h1", PID: 4242, Name: "ib_write_bw", Library: "softib 1.2.3", Since: b.started}
+func (b *busyFabric) Programs() []inspect.ProgramStats {
+	p := inspect.ProgramStats{Host: "h1", PID: 4242, Name: "ib_write_bw", Library: "softib 1.2.3", Since: b.started}
 	p.Stats.TxBytes, p.Stats.RxBytes, p.Stats.Retransmits, p.Stats.RNRNAKs = 48_000_000_000, 1_200_000, 17, 3
 	p.Stats.CompletionErrors = 2
 	p.Stats.SendErrors[hca.WCRetryExcErr] = 2
 	p.QPs[0][3] = 4
-	return []live.ProgramStats{p}
+	return []inspect.ProgramStats{p}
 }
 
 // PathLatencies shows one path.
-func (b *busyFabric) PathLatencies() []live.PathLatency {
+func (b *busyFabric) PathLatencies() []inspect.PathLatency {
 	var h endpoint.Histogram
 	for i := range 1000 {
 		h.Add(time.Duration(900+i) * time.Nanosecond)
 	}
-	return []live.PathLatency{{From: "h1", To: "h2", Times: &h, Last: time.Now()}}
+	return []inspect.PathLatency{{From: "h1", To: "h2", Times: &h, Last: time.Now()}}
 }
 
 // TestServe serves the page until it is interrupted, for whoever works on it: SERVE=127.0.0.1:8080,star:4 go test -run

@@ -15,6 +15,7 @@ import (
 	"softib/driver/live"
 	"softib/internal/release"
 	"softib/node/hca"
+	"softib/node/inspect"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/verbs"
@@ -31,7 +32,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 }
 
 // hostStats is what a host's programs have counted.
-func hostStats(t testing.TB, f *live.Fabric, name string) live.HostStats {
+func hostStats(t testing.TB, f *live.Fabric, name string) inspect.HostStats {
 	t.Helper()
 	h, err := f.Host(name)
 	if err != nil {
@@ -163,7 +164,7 @@ func TestProgramsTell(t *testing.T) {
 		host string
 		want *hca.Stats
 	}{{"h1", &want}, {"h2", &wantB}} {
-		var got live.HostStats
+		var got inspect.HostStats
 		for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(time.Millisecond) {
 			if got = hostStats(t, f, x.host); same(&got.Stats, x.want) {
 				break
@@ -311,9 +312,9 @@ func TestPeaks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var peaks map[topo.PortRef]live.PortPeak
+	var peaks map[topo.PortRef]inspect.PortPeak
 	eventually(t, "the peak is known", func() bool {
-		peaks = map[topo.PortRef]live.PortPeak{}
+		peaks = map[topo.PortRef]inspect.PortPeak{}
 		for _, p := range f.Peaks(live.PeaksKept) {
 			peaks[p.Port] = p
 		}
