@@ -1,12 +1,16 @@
 package live
 
 import (
+	"fmt"
+	"slices"
+
 	"softib/node/agent"
 	"softib/node/ibswitch"
 	"softib/node/inspect"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/mad"
+	"softib/proto/topo"
 	"softib/proto/trace"
 	"softib/proto/wire"
 )
@@ -167,23 +171,25 @@ func (f *Fabric) answer(at place, p *packet) (next place, on, here bool) {
 }
 
 // rest gives a packet to the management port that it has come to.
-func (f *Fabric) rest(at place, p *packet, back *MgmtPort) bool {
+func (f *Fabric) rest(at place, p *packet, back *MgmtPort) (mine bool) {
 	e := at.end()
-	switch {
-	case e == nil:
-	case back != nil && back.at == e:
-		back.address(p)
-		return true
-	case e.call != nil && e.call.tid == mad.View(p.data[:]).TID():
+	if e == nil {
+		return false
+	}
+	mine = back != nil && back.at == e
+	if c := e.call; !mine && c != nil && c.tid == mad.View(p.data[:]).TID() {
 		select {
-		case e.call.answer <- *p:
+		case c.answer <- *p:
 		default:
 		}
-	case e.service != nil:
-		e.service.address(p)
+		return false
+	}
+	port := e.onAdapter()
+	p.env = agent.EnvelopeOf(&p.Packet, port.LMC, port.PKeys)
+	if !mine && e.service != nil {
 		e.service.drop(p)
 	}
-	return false
+	return mine
 }
 
 // cross takes a packet over the cable at a port, on a lane.
@@ -305,58 +311,79 @@ func (f *Fabric) handle(at place, p *packet) bool {
 	return ok
 }
 
-// deliver takes a subnet management packet through a node.
+// deliver takes a subnet management packet through a node. A Set may change it; a link whose physical state that
+// changes takes its far end with it.
 func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 	v := mad.View(p.data[:])
-	if v.Method() != mad.MethodSet || inTransit(at, v) {
-		return at.agent.DeliverFrom(f.now, at.port, p.LRH.SLID, at.fromHere, p.data[:])
-	}
-	verdict := f.deliverSet(at, p.LRH.SLID, v)
-	at.passOn()
-	return verdict
-}
-
-// inTransit reports whether a packet is a directed one that only passes here on its way out, or an answer that comes
-// back: nothing of the node but its hop rules is concerned (IBA 14.2.2).
-func inTransit(at place, v mad.View) bool {
-	if v.Class() != mad.ClassSMDirect {
-		return false
-	}
-	if v.Returning() {
-		return !at.fromHere && v.Method().IsResponse()
-	}
-	return v.HopPointer() < v.HopCount()
-}
-
-// deliverSet is deliver for a request that may change the node. A link whose physical state it changes takes its far
-// end with it.
-func (f *Fabric) deliverSet(at place, from ib.LID, v mad.View) agent.Verdict {
-	var p *portState // that may change
+	isSet := v.Method() == mad.MethodSet
+	var port *portState // that may change
 	phys := ib.PhysNoChange
-	if v.AttrID() == mad.AttrPortInfo {
+	if isSet && v.AttrID() == mad.AttrPortInfo {
 		num := at.port
 		if v.AttrMod()&0xFF != 0 {
 			num = ib.PortNum(v.AttrMod())
 		}
-		if p = at.node.port(num); p != nil {
-			phys = p.link.Phys()
+		if port = at.node.port(num); port != nil {
+			phys = port.link.Phys()
 		}
 	}
-	verdict := at.agent.DeliverFrom(f.now, at.port, from, at.fromHere, v)
-	if verdict.Do == agent.SendPort && !v.Method().IsResponse() {
-		return verdict // it only passes
+	verdict := at.agent.DeliverFrom(f.now, at.port, p.LRH.SLID, at.fromHere, p.data[:])
+	if !isSet || !v.Method().IsResponse() {
+		return verdict // it only passes, or was refused without a word
 	}
 	if v.AttrID() != mad.AttrNotice {
 		f.changed()
 	}
-	if p == nil || p.peer == nil || p.link.Phys() == phys {
-		return verdict
+	if port != nil && port.peer != nil && port.link.Phys() != phys {
+		if port.peer.link.Phys() == ib.PhysLinkUp {
+			port.peer.link.Down(f.now)
+		}
+		f.train(port)
+		f.moved(port)
+		f.moved(port.peer)
 	}
-	if p.peer.link.Phys() == ib.PhysLinkUp {
-		p.peer.link.Down(f.now)
-	}
-	f.train(p)
-	f.moved(p)
-	f.moved(p.peer)
+	at.passOn()
 	return verdict
+}
+
+// Probe sends one packet from a host's port to an address with a partition key, whether the port's adapter has that key
+// or not, and says what becomes of it. It goes from node to node as datagrams of management do, is checked wherever
+// packets are checked, the receiver's table included, and can be lost like any other. Error counters do not count it,
+// so that who proves that partitions hold leaves no trace of an attack.
+func (f *Fabric) Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (out inspect.Probed, err error) {
+	if err := checkUnicast(dlid); err != nil {
+		return out, err
+	}
+	f.lock(f.Now())
+	defer f.unlock()
+	at := f.port(from)
+	if at == nil || at.host == nil {
+		return out, fmt.Errorf("live: %s is no host's port: want one to send from", f.graph.PortName(from))
+	}
+	out.At, out.Reason = from, link.Inactive
+	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet,
+		AttributeID: mad.AttrClassPortInfo}
+	p := packet{probe: &out}
+	agent.NewPacket(&p.Packet, &mad.Envelope{LID: dlid, SL: sl, QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, mad.ClassPerf,
+		at.lid(from.Port), []ib.PKey{key}, nil)
+	h.Append(p.data[:0])
+	f.carry(place{at.node, from.Port, true}, &p, nil)
+	return out, nil
+}
+
+// probed ends a probe that has come to its adapter, which takes it if it has a key that matches (IBA 10.9.3).
+func (f *Fabric) probed(at place, p *packet) {
+	end := at.end()
+	p.probe.At, p.probe.Reason = end.ref(), link.OK
+	p.probe.KeyRefused = end.host != nil && !slices.ContainsFunc(end.onAdapter().PKeys, p.BTH.PKey.Matches)
+	p.probe.Arrived = !p.probe.KeyRefused
+}
+
+// drops counts a packet that a port does not let pass; of a probe it notes where that was.
+func (p *portState) drops(m *packet, why link.Reason) {
+	if m.probe != nil {
+		m.probe.At, m.probe.Reason = p.ref(), why
+		return
+	}
+	p.link.Count(why)
 }

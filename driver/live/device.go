@@ -16,7 +16,7 @@ import (
 // process of its own: an endpoint, and what stands between it and its Process, which is nothing but calls here.
 type Device struct {
 	*endpoint.Member
-	p *Process // nil if it could not be attached
+	p *Process
 	// news: the fabric has told it something that it may not have taken in.
 	news atomic.Bool
 }
@@ -28,19 +28,19 @@ func (h *Host) Open() (*Device, error) { return h.open(Caller{PID: daemon, Libra
 func (h *Host) OpenUnlisted() (*Device, error) { return h.open(Caller{PID: daemon, unlisted: true}) }
 
 func (h *Host) open(c Caller) (*Device, error) {
-	p := newProcess(h, c)
-	err := p.allocate()
-	if err == nil {
-		err = p.join()
-	}
+	p, err := h.attach(c, (*Process).allocate)
 	if err != nil {
 		return nil, err
 	}
 	d := &Device{p: p}
-	if err := d.start(h, p.page); err != nil {
+	if err := d.start(); err != nil {
 		p.Close()
 		return nil, err
 	}
+	for n := 1; n < len(h.ports); n++ {
+		d.SetPort(ib.PortNum(n), h.Port(ib.PortNum(n)))
+	}
+	d.ForgetEvents() // the ports' first states are no news
 	f := h.f
 	f.mu.Lock()
 	p.device = d
@@ -57,26 +57,17 @@ func (h *Host) open(c Caller) (*Device, error) {
 }
 
 // start makes the endpoint.
-func (d *Device) start(h *Host, page *endpoint.Page) (err error) {
-	cfg := endpoint.Config{Name: h.Name(), Engine: h.config(), Page: page, Router: d}
-	var slots *endpoint.Slots
-	if p := d.p; p != nil {
-		cfg.Block, cfg.Ledger, slots = p.block, p.ledger, p.slots
-		cfg.Engine.FirstQPN = ib.QPN(p.block) << endpoint.BlockBits
-		cfg.Engine.KeySeed = uint8(h.index) + uint8(p.block)
-	}
+func (d *Device) start() (err error) {
+	p, h := d.p, d.p.host
+	cfg := endpoint.Config{Name: h.Name(), Engine: h.config(), Page: p.page, Router: d, Block: p.block, Ledger: p.ledger}
+	cfg.Engine.FirstQPN = ib.QPN(p.block) << endpoint.BlockBits
+	cfg.Engine.KeySeed = uint8(h.index) + uint8(p.block)
 	if cfg.Engine.Limits == (hca.Limits{}) {
 		cfg.Engine.Limits = hca.DefaultLimits()
 	}
 	cfg.Engine.Limits.MaxQP = min(cfg.Engine.Limits.MaxQP, 1<<endpoint.BlockBits)
-	if d.Member, err = endpoint.NewMember(cfg, slots); err != nil || d.p == nil {
-		return err
-	}
-	for n := 1; n < len(h.ports); n++ {
-		d.SetPort(ib.PortNum(n), h.Port(ib.PortNum(n)))
-	}
-	d.ForgetEvents() // the ports' first states are no news
-	return nil
+	d.Member, err = endpoint.NewMember(cfg, p.slots)
+	return err
 }
 
 // hear passes on what the fabric has to tell. The fabric's lock is held.
@@ -98,9 +89,6 @@ func (d *Device) hear(n Note) {
 
 // Route finds a way. The endpoint's lock is held.
 func (d *Device) Route(k endpoint.Key) (*endpoint.Route, error) {
-	if d.p == nil {
-		return nil, ErrClosed
-	}
 	r, err := d.p.Resolve(k)
 	if errors.Is(err, ErrClosed) {
 		return nil, err
@@ -147,11 +135,8 @@ func closed(err error) error {
 
 // Close ends the program's part. Calls that wait end with ErrClosed.
 func (d *Device) Close() error {
-	err := d.Member.Close()
-	if d.p != nil {
-		d.p.Close()
-	}
-	return err
+	defer d.p.Close()
+	return d.Member.Close()
 }
 
 // device is the host's own.
@@ -174,8 +159,8 @@ func (h *Host) device() *Device {
 
 // dead is a device that has failed, for programs that come when the fabric is closed, or when there are too many.
 func (h *Host) dead() *Device {
-	d := &Device{}
-	if err := d.start(h, endpoint.NewLocalPage()); err != nil {
+	d := &Device{p: &Process{f: h.f, host: h, page: endpoint.NewLocalPage(), ended: true}}
+	if err := d.start(); err != nil {
 		panic(err) // it needs nothing that could be missing
 	}
 	d.Fail()

@@ -306,12 +306,6 @@ func (p *MgmtPort) out(now ib.Time, env *mad.Envelope, data *[mad.Size]byte) {
 	}
 }
 
-// address notes what of its own the port sees in a packet that has come to it.
-func (p *MgmtPort) address(m *packet) {
-	port := p.at.onAdapter()
-	m.env = agent.EnvelopeOf(&m.Packet, port.LMC, port.PKeys)
-}
-
 // onAdapter is a host's port as management has written it; all is zero for a switch's.
 func (p *portState) onAdapter() (a hca.Port) {
 	if p.host != nil {

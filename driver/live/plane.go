@@ -5,7 +5,6 @@ import (
 	"softib/fabric"
 	"softib/node/link"
 	"softib/proto/ib"
-	"softib/proto/wire"
 
 	"golang.org/x/sys/unix"
 )
@@ -100,23 +99,12 @@ const napMin = 50 * ib.Microsecond
 
 // run carries packets until the fabric closes, and sleeps while there are none.
 func (s *plane) run() {
-	f := s.f
 	empty, dozed := planeTurns, false
 	for {
-		f.lock(f.Now())
-		if f.closed.Load() {
-			s.release()
-			for _, i := range s.inlets {
-				if i.from == nil {
-					i.close()
-				}
-			}
-			f.unlock()
-			return
-		}
-		n, next := s.work()
-		f.unlock()
+		n, next, over := s.turn()
 		switch {
+		case over:
+			return
 		case n > 0:
 			empty, dozed = 0, false
 			if !s.page.Attended() {
@@ -130,11 +118,10 @@ func (s *plane) run() {
 		}
 		// Nothing to do. Say so, then look once more.
 		s.page.Rest()
-		f.lock(f.Now())
-		n, next = s.work()
-		closed := f.closed.Load()
-		f.unlock()
-		if n == 0 && !closed {
+		if n, next, over = s.turn(); over {
+			return
+		}
+		if n == 0 {
 			if !dozed {
 				next = min(next, dozeTime)
 			}
@@ -148,15 +135,27 @@ func (s *plane) run() {
 	}
 }
 
-// work does one turn of everything. It returns how much there was, and for how long there is nothing more.
-func (s *plane) work() (n int, sleep ib.Time) {
+// turn does one turn of everything. It returns how much there was, for how long there is nothing more, and whether it
+// was the last.
+func (s *plane) turn() (n int, sleep ib.Time, over bool) {
+	s.f.lock(s.f.Now())
+	defer s.f.unlock()
+	if s.f.closed.Load() {
+		s.release()
+		for _, i := range s.inlets {
+			if i.from == nil {
+				i.close()
+			}
+		}
+		return 0, 0, true
+	}
 	eng, clock := s.f.eng, s.f.Now()
 	for s.drain(); n < turnEvents && eng.Due(clock); s.drain() {
 		eng.Step()
 		n++
 	}
 	if n == turnEvents {
-		return n, 0
+		return n, 0, false
 	}
 	eng.Advance(clock)
 	if s.stale {
@@ -169,7 +168,7 @@ func (s *plane) work() (n int, sleep ib.Time) {
 	n += moved
 	s.drain()
 	s.answerWaiters()
-	return n, min(look, hold, max(eng.Next()-clock, 0))
+	return n, min(look, hold, max(eng.Next()-clock, 0)), false
 }
 
 // evDepart is the plane's own event: a packet of management, which was carried so far, is at a port.
@@ -229,18 +228,4 @@ func (s *plane) landed(k flight) {
 	if s.flights[k]--; s.flights[k] <= 0 {
 		delete(s.flights, k)
 	}
-}
-
-// packetOf makes a packet of a process one of the fabric.
-func (s *plane) packetOf(p *wire.Packet) *link.Frame {
-	f := s.f.pool.Get()
-	*f.Packet = *p
-	f.Packet.LRH.LVer, f.Packet.LRH.SL = 0, p.LRH.SL&15
-	f.Own(p.Payload)
-	f.Seal()
-	f.InPort, f.Arrived = 0, s.f.eng.Now()
-	if !f.LRH.DLID.IsMulticast() {
-		s.flights[flightOf(f.LRH.SLID, f.LRH.DLID, f.Packet.BTH.DestQP)]++
-	}
-	return f
 }

@@ -172,10 +172,18 @@ func (i *inlet) next() bool {
 	return i.size > 0
 }
 
-// take takes the next packet of the wire.
+// take makes the next packet one of the fabric.
 func (i *inlet) take(s *plane) *link.Frame {
 	p := i.cur.Single(i.at)
-	f := s.packetOf(&p)
+	f := s.f.pool.Get()
+	*f.Packet = p
+	f.Packet.LRH.LVer, f.Packet.LRH.SL = 0, p.LRH.SL&15
+	f.Own(p.Payload)
+	f.Seal()
+	f.InPort, f.Arrived = 0, s.f.eng.Now()
+	if !f.LRH.DLID.IsMulticast() {
+		s.flights[flightOf(f.LRH.SLID, f.LRH.DLID, f.Packet.BTH.DestQP)]++
+	}
 	if i.at++; i.at == i.size {
 		i.size = 0
 		i.in.Done()
@@ -295,11 +303,9 @@ func (s *plane) pumpOutlets() (n int, look ib.Time) {
 
 // flightWaiter is somebody who waits until no packets of a way are in the plane.
 type flightWaiter struct {
-	i          *inlet
-	slid, mask ib.LID
-	dlid       ib.LID
-	block      uint16
-	done       chan struct{}
+	i       *inlet
+	flights []flight
+	done    chan struct{}
 }
 
 // isOver reports whether there are none.
@@ -307,12 +313,7 @@ func (s *plane) isOver(w *flightWaiter) bool {
 	if w.i.in != nil && (w.i.size > 0 || w.i.in.Ready()) {
 		return false
 	}
-	for bits := ib.LID(0); bits <= w.mask; bits++ {
-		if s.flights[flight{w.slid | bits, w.dlid, w.block}] > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(w.flights, func(k flight) bool { return s.flights[k] > 0 })
 }
 
 func (s *plane) answerWaiters() {
@@ -335,9 +336,10 @@ func (s *plane) awaitFlight(p *Process, i *inlet, k endpoint.Key) {
 		return
 	}
 	port := p.host.eng.Port(k.Port)
-	mask := ib.LID(1)<<port.LMC - 1
-	w := &flightWaiter{i: i, slid: port.LID &^ mask, mask: mask, dlid: k.DLID, block: k.Block,
-		done: make(chan struct{})}
+	w := &flightWaiter{i: i, done: make(chan struct{})}
+	for bits := range ib.LID(1) << port.LMC {
+		w.flights = append(w.flights, flight{port.LID>>port.LMC<<port.LMC | bits, k.DLID, k.Block})
+	}
 	if s.isOver(w) {
 		return
 	}

@@ -110,8 +110,14 @@ func (f *Fabric) Attach(name string, c Caller) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotAHost, err)
 	}
-	p := newProcess(h, c)
-	if err = p.allocateShared(); err == nil {
+	return h.attach(c, (*Process).allocateShared)
+}
+
+func (h *Host) attach(c Caller, allocate func(*Process) error) (*Process, error) {
+	p := &Process{f: h.f, host: h, pid: c.PID, routes: map[endpoint.Key]*procRoute{}, out: map[chanKey]*Channel{},
+		nextSlot: 1, bell: make(chan struct{}, 1), program: newProgram(c)}
+	err := allocate(p)
+	if err == nil {
 		err = p.join()
 	}
 	if err != nil {
@@ -119,11 +125,6 @@ func (f *Fabric) Attach(name string, c Caller) (*Process, error) {
 		return nil, err
 	}
 	return p, nil
-}
-
-func newProcess(h *Host, c Caller) *Process {
-	return &Process{f: h.f, host: h, pid: c.PID, routes: map[endpoint.Key]*procRoute{}, out: map[chanKey]*Channel{},
-		nextSlot: 1, bell: make(chan struct{}, 1), program: newProgram(c)}
 }
 
 // allocateShared makes the memory that the fabric shares with another process.
