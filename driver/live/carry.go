@@ -202,6 +202,9 @@ func (f *Fabric) cross(n *node, num ib.PortNum, vl ib.VL, p *packet) (next place
 		out.drops(p, why)
 		return next, false
 	}
+	if p.probe != nil {
+		p.probe.At, p.probe.Reason = out.ref(), link.LinkDown // unless it gets further
+	}
 	in := out.peer
 	if in != nil && (out.isSwitched() || len(in.taps) > 0) && !f.crossSwitched(out, vl, p) {
 		return next, false
@@ -213,9 +216,6 @@ func (f *Fabric) cross(n *node, num ib.PortNum, vl ib.VL, p *packet) (next place
 		out.smpsOut++
 	} else {
 		out.countMgmt(true, vl, p.LRH.SL)
-	}
-	if p.probe != nil {
-		p.probe.At, p.probe.Reason = out.ref(), link.LinkDown // unless it gets further
 	}
 	if in == nil {
 		return next, false
@@ -254,9 +254,6 @@ func (f *Fabric) crossSwitched(out *portState, vl ib.VL, p *packet) bool {
 	out.peer.show(&trace.Event{Time: f.Now(), Dir: trace.In, Packet: fr.Packet})
 	spared := f.eng.Strike(out.place(), int(fr.Bytes))
 	f.pool.Put(fr)
-	if !spared {
-		p.probe.At, p.probe.Reason = out.ref(), link.LinkDown
-	}
 	return spared
 }
 

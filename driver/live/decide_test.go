@@ -202,8 +202,8 @@ func (d *decisions) compare(seed uint64, reasons map[link.Reason]int, arrived *i
 	if !still && key.DLID.IsMulticast() {
 		return false // one copy has activated a port for the other
 	}
-	byPort := func(a, b wayEnd) int {
-		return cmp.Or(cmp.Compare(a.port.name(), b.port.name()), cmp.Compare(a.vl, b.vl))
+	byPort := func(a, b hop) int {
+		return cmp.Or(cmp.Compare(a.p.name(), b.p.name()), cmp.Compare(a.vl, b.vl))
 	}
 	slices.SortFunc(ends, byPort)
 	slices.SortFunc(w.found, byPort)
@@ -258,15 +258,15 @@ func (d *decisions) probe(seed uint64, key endpoint.Key, from *portState, w *wal
 			w.route.lost().p.name(), w.route.lost().reason, got)
 	case w.route.lost().p == nil && got.Reason != link.OK:
 		d.t.Fatalf("seed %d: %+v from %s: the walk arrives, the datagram %+v", seed, key, from.name(), got)
-	case len(w.found) == 1 && got.At != w.found[0].port.ref():
+	case len(w.found) == 1 && got.At != w.found[0].p.ref():
 		d.t.Fatalf("seed %d: %+v from %s: the walk comes to %s, the datagram %+v", seed, key, from.name(),
-			w.found[0].port.name(), got)
+			w.found[0].p.name(), got)
 	}
 }
 
 // send lets a real packet go through the engines, in no time, and says where it comes to, whether it ends, and whether
 // it has left all states as they were.
-func (d *decisions) send(from *portState, key endpoint.Key) (ends []wayEnd, finite, still bool) {
+func (d *decisions) send(from *portState, key endpoint.Key) (ends []hop, finite, still bool) {
 	clear(d.went)
 	pool := &d.f.pool
 	f := pool.Get()
@@ -339,7 +339,7 @@ func (d *decisions) send(from *portState, key endpoint.Key) (ends []wayEnd, fini
 			}
 			still = still && was == in.link.State()
 			if in.host != nil && r.Reason == link.OK {
-				ends = append(ends, wayEnd{in, vl})
+				ends = append(ends, hop{p: in, vl: vl})
 				in.link.Release(f.InVL, f.Blocks)
 				pool.Put(f)
 			}

@@ -130,7 +130,7 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 		return nil, fmt.Errorf("live: the topology has no host: add one, or try star:2")
 	}
 	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]*node, len(g.Nodes)),
-		groupWays: map[*procRoute]bool{}, trapBell: make(chan struct{}, 1), waysBell: make(chan struct{}, 1)}
+		groupWays: map[*procRoute]bool{}, paths: map[hostPair]*pathTimes{}, trapBell: make(chan struct{}, 1), waysBell: make(chan struct{}, 1)}
 	f.epoch.Store(1)
 	// Hosts and switches know nothing of each other yet, and at ten thousand of them the second core pays.
 	var switches sync.WaitGroup
@@ -350,6 +350,17 @@ func (f *Fabric) moved(p *portState) {
 	if p.host != nil {
 		p.host.syncPorts()
 	}
+}
+
+// employ starts a goroutine of the fabric, unless that is closed.
+func (f *Fabric) employ(work func()) bool {
+	f.staff.Lock()
+	defer f.staff.Unlock()
+	if f.closed.Load() {
+		return false
+	}
+	f.wg.Go(work)
+	return true
 }
 
 // Close stops the fabric. Calls that wait end with ErrClosed.

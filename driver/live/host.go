@@ -5,8 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"softib/driver/endpoint"
 	"softib/node/hca"
+	"softib/node/inspect"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -30,14 +30,15 @@ type Host struct {
 	procs     []*Process
 	ways      map[*procRoute]bool // that end here
 	lastBlock uint16
-	totals    hostTotals
+	totals    inspect.HostStats // what is kept of programs, and of those that have ended
+	attached  bool              // there was a program, ever
 
 	dev     atomic.Pointer[Device]
 	opening sync.Mutex // taken before all others
 }
 
 func newHost(f *Fabric, t *topo.Node, index int) *Host {
-	h := &Host{f: f, index: index, node: node{topo: t}}
+	h := &Host{f: f, index: index, node: node{topo: t}, ways: map[*procRoute]bool{}}
 	h.host = h
 	links := link.NewPorts(len(t.Ports), link.Config{})
 	for p := range links {
@@ -118,4 +119,3 @@ func (n *node) passOn() {
 }
 
 var _ verbs.Device = (*Host)(nil)
-var _ endpoint.Router = (*Device)(nil)

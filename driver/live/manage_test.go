@@ -62,7 +62,7 @@ func setPort(t *testing.T, f *Fabric, r topo.PortRef, change func(*mad.PortInfo)
 }
 
 // wayTo is the way of packets from h's port to the port that has a LID, and where it ends.
-func wayTo(h *Host, port ib.PortNum, lid ib.LID) (*route, []wayEnd) {
+func wayTo(h *Host, port ib.PortNum, lid ib.LID) (*route, []hop) {
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()
 	return h.f.resolve(h.ports[port], endpoint.Key{Port: port, DLID: lid, PKey: ib.PKeyDefault})
@@ -85,7 +85,7 @@ func TestBringUp(t *testing.T) {
 				if h == to {
 					continue
 				}
-				if rt, ends := wayTo(h, 1, lid); len(ends) != 1 || ends[0].port.host != to || rt.lost().p != nil {
+				if rt, ends := wayTo(h, 1, lid); len(ends) != 1 || ends[0].p.host != to || rt.lost().p != nil {
 					t.Fatalf("%s: %s does not reach %s: %+v", spec, h.Name(), to.Name(), rt)
 				}
 			}
@@ -136,7 +136,7 @@ func TestTwoPorts(t *testing.T) {
 			}
 			seen[lid] = true
 			for q := ib.PortNum(1); q <= 2; q++ {
-				if _, ends := wayTo(f.hosts[1-h.index], q, lid); len(ends) != 1 || ends[0].port != h.ports[p] {
+				if _, ends := wayTo(f.hosts[1-h.index], q, lid); len(ends) != 1 || ends[0].p != h.ports[p] {
 					t.Errorf("port %d does not reach %s/%d", q, h.Name(), p)
 				}
 			}
@@ -336,7 +336,7 @@ func TestCreateMulticast(t *testing.T) {
 		_, ends := wayTo(h[3], 1, c.mlid)
 		seen := map[*Host]bool{}
 		for _, e := range ends {
-			seen[e.port.host] = true
+			seen[e.p.host] = true
 		}
 		if len(ends) != c.want || len(seen) != c.want || seen[h[3]] {
 			t.Errorf("0x%x: %d ends at %d hosts, want %d", int(c.mlid), len(ends), len(seen), c.want)

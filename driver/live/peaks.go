@@ -170,19 +170,7 @@ func (f *Fabric) Peaks(over time.Duration) (all []inspect.PortPeak) {
 	return all
 }
 
-// watchBursts has ledgers looked into from now on, as long as there are programs: they do not hold more than some
-// seconds. The fabric's lock is held.
-func (f *Fabric) watchBursts() {
-	f.staff.Lock()
-	defer f.staff.Unlock()
-	if f.bursts.looking || f.closed.Load() {
-		return
-	}
-	f.bursts.looking = true
-	f.wg.Go(f.lookAtBursts)
-}
-
-// lookAtBursts ends with the last program.
+// lookAtBursts looks into ledgers, which do not hold more than some seconds. It ends with the last program.
 func (f *Fabric) lookAtBursts() {
 	timer := time.NewTimer(burstsOften)
 	defer timer.Stop()

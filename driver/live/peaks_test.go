@@ -79,7 +79,7 @@ func TestPeaksAddUp(t *testing.T) {
 
 // TestPathsForget: there are only so many paths, and those that are in use stay.
 func TestPathsForget(t *testing.T) {
-	f := &Fabric{}
+	f := &Fabric{paths: map[hostPair]*pathTimes{}}
 	hosts := make([]Host, pathsMax+10)
 	var h endpoint.Histogram
 	h.Add(time.Microsecond)

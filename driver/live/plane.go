@@ -51,6 +51,12 @@ const (
 	holdMax = 5 * ib.Millisecond
 	// holdLook is how often the plane looks whether they still have to.
 	holdLook = 100 * ib.Microsecond
+	// dozeTime is how long the first sleep is; see endpoint.Page.Wait.
+	dozeTime = ib.Millisecond
+	// planeTurns is how many turns without work the plane waits before it sleeps.
+	planeTurns = 16
+	// napMin is the shortest sleep that is worth it: the kernel does not wake a thread sooner.
+	napMin = 50 * ib.Microsecond
 )
 
 // startPlane makes the plane run, if it does not. The fabric's lock is held.
@@ -63,15 +69,12 @@ func (f *Fabric) startPlane() error {
 	if s.pageFD, s.page, err = newSharedPage(); err != nil {
 		return err
 	}
-	f.staff.Lock()
-	defer f.staff.Unlock()
-	if f.closed.Load() {
+	if !f.employ(s.run) { // which waits for the lock
 		s.release()
 		return ErrClosed
 	}
 	f.pool.BufSize = ib.MTU4096.Bytes() // nothing else has taken frames from it
 	f.plane = s
-	f.wg.Go(s.run)
 	return nil
 }
 
@@ -87,15 +90,6 @@ func (s *plane) knock() {
 		s.page.Knock()
 	}
 }
-
-// dozeTime is how long the first sleep is; see endpoint.Page.Wait.
-const dozeTime = ib.Millisecond
-
-// planeTurns is how many turns without work the plane waits before it sleeps.
-const planeTurns = 16
-
-// napMin is the shortest sleep that is worth it: the kernel does not wake a thread sooner.
-const napMin = 50 * ib.Microsecond
 
 // run carries packets until the fabric closes, and sleeps while there are none.
 func (s *plane) run() {

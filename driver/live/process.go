@@ -176,8 +176,8 @@ func (p *Process) join() (err error) {
 	f.procs = append(f.procs, p)
 	f.renewWays(h) // packets for its numbers have somewhere to go now
 	if !p.unlisted {
-		h.totals.attached = true
-		f.watchBursts()
+		h.attached = true
+		f.bursts.looking = f.bursts.looking || f.employ(f.lookAtBursts)
 	}
 	return nil
 }
@@ -322,9 +322,6 @@ func (pr *procRoute) lead(rt *route) {
 	if pr.key.DLID.IsMulticast() {
 		pr.p.f.groupWays[pr] = true
 	} else if pr.end = rt.end(); pr.end != nil {
-		if pr.end.ways == nil {
-			pr.end.ways = map[*procRoute]bool{}
-		}
 		pr.end.ways[pr] = true
 	}
 }
@@ -381,7 +378,7 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 	rt := &route{key: k, epoch: p.f.epoch.Load()}
 	from := p.host.ports[k.Port]
 	local := p.host.eng.Port(k.Port)
-	var ends []wayEnd
+	var ends []hop // where it comes to adapters
 	switch {
 	case !slices.Contains(local.PKeys, k.PKey):
 		// An adapter sends with keys that it has (IBA 10.9.3). The process says which, and it may not have heard yet
@@ -390,12 +387,12 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 	case local.LID != 0 && !k.DLID.IsMulticast() && k.DLID>>local.LMC == local.LID>>local.LMC:
 		// Within the adapter; no link sees it.
 		if from.link.State() == ib.PortActive {
-			ends = []wayEnd{{from, 0}}
+			ends = []hop{{p: from}}
 		}
 	default:
 		rt, ends = p.f.resolve(from, k)
 		if k.DLID.IsMulticast() {
-			ends = append(ends, wayEnd{from, 0}) // members on the sender's own host
+			ends = append(ends, hop{p: from}) // members on the sender's own host
 		}
 	}
 	var chans []*Channel
@@ -403,7 +400,7 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 		// The fabric takes the packets at the first port, whatever becomes of them behind it. Only those that never
 		// leave the host are none of its business.
 		rt.switched = true
-		ends = slices.DeleteFunc(ends, func(e wayEnd) bool { return e.port != from })
+		ends = slices.DeleteFunc(ends, func(e hop) bool { return e.p != from })
 		c, err := p.channel(chanKey{nil, k.Port, rt.hops[0].vl})
 		if err != nil {
 			return nil, nil, err
@@ -411,11 +408,11 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 		chans = append(chans, c)
 	}
 	for _, e := range ends {
-		for _, to := range e.port.host.procs {
+		for _, to := range e.p.host.procs {
 			if to == p || k.Block != to.block && !k.DLID.IsMulticast() {
 				continue
 			}
-			c, err := p.channel(chanKey{to, e.port.num, e.vl})
+			c, err := p.channel(chanKey{to, e.p.num, e.vl})
 			if err != nil {
 				return nil, nil, err
 			}
@@ -423,12 +420,6 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 		}
 	}
 	return rt, chans, nil
-}
-
-// wayEnd is where a walk comes to an adapter.
-type wayEnd struct {
-	port *portState
-	vl   ib.VL
 }
 
 // settle adds what a process has counted to the route's ports. The fabric's lock is held.

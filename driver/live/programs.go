@@ -46,15 +46,8 @@ type program struct {
 	burst   uint64           // how many of its bursts were read
 }
 
-// hostTotals is what is kept of a host's programs, under the fabric's lock.
-type hostTotals struct {
-	stats    hca.Stats
-	ended    uint64
-	attached bool // there was a program, ever
-}
-
 func newProgram(c Caller) program {
-	p := program{since: time.Now(), library: printable(c.Library), unlisted: c.unlisted}
+	p := program{since: time.Now(), ends: map[ib.LID]*Host{}, library: printable(c.Library), unlisted: c.unlisted}
 	switch {
 	case c.unlisted:
 	case c.PID == daemon:
@@ -98,7 +91,7 @@ func (p *Process) fold() {
 	}
 	before := p.counted
 	p.ledger.Counted(&p.counted)
-	endpoint.AddStats(&p.host.totals.stats, &p.counted, &before)
+	endpoint.AddStats(&p.host.totals.Stats, &p.counted, &before)
 	now := time.Now()
 	looked := false
 	p.ledger.Times(&p.paths, func(lid ib.LID, h *endpoint.Histogram) {
@@ -114,9 +107,6 @@ func (p *Process) fold() {
 
 // findEnds looks where the process's ways end. What ends nowhere now is remembered as it was.
 func (p *Process) findEnds() {
-	if p.ends == nil {
-		p.ends = map[ib.LID]*Host{}
-	}
 	for k, pr := range p.routes {
 		switch {
 		case pr.rt == nil || k.DLID.IsMulticast():
@@ -135,9 +125,6 @@ func (p *Process) findEnds() {
 func (f *Fabric) addTimes(k hostPair, h *endpoint.Histogram, now time.Time) {
 	t := f.paths[k]
 	if t == nil {
-		if f.paths == nil {
-			f.paths = map[hostPair]*pathTimes{}
-		}
 		if len(f.paths) >= pathsMax {
 			f.forgetPaths()
 		}
@@ -161,7 +148,7 @@ func (f *Fabric) forgetPaths() {
 func (p *Process) end() {
 	p.fold()
 	if !p.unlisted {
-		p.host.totals.ended++
+		p.host.totals.Ended++
 	}
 }
 
@@ -194,7 +181,7 @@ func (f *Fabric) HostStats() (all []inspect.HostStats) {
 	defer f.mu.Unlock()
 	f.foldAll()
 	for _, h := range f.hosts {
-		if h.totals.attached {
+		if h.attached {
 			all = append(all, h.stats())
 		}
 	}
@@ -220,7 +207,8 @@ func (h *Host) Stats() inspect.HostStats {
 }
 
 func (h *Host) stats() inspect.HostStats {
-	s := inspect.HostStats{Host: h.Name(), Node: h.topo.Index, Ended: h.totals.ended, Stats: h.totals.stats}
+	s := h.totals
+	s.Host, s.Node = h.Name(), h.topo.Index
 	for _, p := range h.procs {
 		if p.unlisted {
 			continue

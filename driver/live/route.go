@@ -65,7 +65,7 @@ type walker struct {
 	pkt   wire.Packet
 	seen  int
 	dry   bool       // who looks may be after a switch itself
-	found []wayEnd   // where it came to adapters
+	found []hop      // where it came to adapters
 	out   ib.PortNum // the last entry that was looked up
 }
 
@@ -80,7 +80,7 @@ func (f *Fabric) newWalker(key endpoint.Key) *walker {
 
 // resolve walks the tables for a key, from an adapter's port, and says where it came to adapters. The fabric's lock is
 // held.
-func (f *Fabric) resolve(from *portState, key endpoint.Key) (*route, []wayEnd) {
+func (f *Fabric) resolve(from *portState, key endpoint.Key) (*route, []hop) {
 	w := f.newWalker(key)
 	w.depart(from)
 	if len(w.found) == 0 && len(w.route.losses) == 0 {
@@ -116,12 +116,13 @@ func (w *walker) cross(out *portState, vl ib.VL) {
 		w.route.lose(in, link.Looping) // the tables run in a circle; a packet would die of age
 		return
 	}
-	w.route.hops = append(w.route.hops, hop{in, false, vl})
-	if in.host == nil {
-		w.relay(in)
+	here := hop{in, false, vl}
+	w.route.hops = append(w.route.hops, here)
+	if in.host != nil {
+		w.found = append(w.found, here)
 		return
 	}
-	w.found = append(w.found, wayEnd{in, vl})
+	w.relay(in)
 }
 
 // relay goes on from the switch that a packet has come to by port in; port 0 is the switch itself.
