@@ -33,8 +33,8 @@ type capture struct {
 func (f *Fabric) Start() time.Time { return f.start }
 
 // Capture shows every packet that crosses one of the ports, in either direction, to a sink, as they stood on the cable
-// and in the order in which they passed: the data of programs, which from now on go through the switches one by one, and
-// packets of management. It is complete: while the sink does not keep up, packets wait. The sink is called by one
+// and in the order in which they passed: the data of programs, which from now on go through the switches one by one,
+// and packets of management. It is complete: while the sink does not keep up, packets wait. The sink is called by one
 // goroutine. Stop ends it, hands over what is left, and returns the sink's first error, after which the sink was not
 // called any more.
 //
@@ -155,8 +155,8 @@ func (p *portState) show(e *trace.Event) {
 		} else {
 			c.bytes = append(c.bytes, e.Bytes...)
 		}
-		c.records = append(c.records, trace.Event{Time: e.Time, Node: uint32(p.topo.Index), Port: p.num, Kind: trace.Packet,
-			Dir: e.Dir, Note: e.Note, Bytes: c.bytes[start:]})
+		c.records = append(c.records, trace.Event{Time: e.Time, Node: uint32(p.topo.Index), Port: p.num,
+			Kind: trace.Packet, Dir: e.Dir, Note: e.Note, Bytes: c.bytes[start:]})
 		if len(c.records) == 1 {
 			ring(c.bell)
 		}

@@ -68,7 +68,7 @@ func (c *Channel) end(other *Process) (e End, ok bool) {
 	case other == nil:
 		page = c.f.plane.pageFD // nobody reads or writes the fabric's own memory
 	default:
-		page, e.PID = other.FDs[0], other.pid
+		page, e.PID = other.FDs[0], other.PID
 	}
 	var err error
 	if e.Ring, err = unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
@@ -118,14 +118,10 @@ func (c *Channel) ends(other *Process) (ring *endpoint.Local, page *endpoint.Pag
 			return nil, nil, 0, err
 		}
 	}
-	switch {
-	case other == nil:
+	if other == nil {
 		page = c.f.plane.page
-	case other.isLocal():
-		page, pid = other.page, daemon
-	default:
+	} else if page, pid = other.page, other.PID; !other.isLocal() {
 		page, err = endpoint.MapPage(other.FDs[0])
-		pid = other.pid
 	}
 	if page == nil && err == nil {
 		err = ErrClosed

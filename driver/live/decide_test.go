@@ -253,7 +253,8 @@ func (d *decisions) probe(seed uint64, key endpoint.Key, from *portState, w *wal
 		d.t.Fatal(err)
 	}
 	switch {
-	case w.route.lost().p != nil && (got.Arrived || got.At != w.route.lost().p.ref() || got.Reason != w.route.lost().reason):
+	case w.route.lost().p != nil &&
+		(got.Arrived || got.At != w.route.lost().p.ref() || got.Reason != w.route.lost().reason):
 		d.t.Fatalf("seed %d: %+v from %s: the walk ends at %s for %v, the datagram %+v", seed, key, from.name(),
 			w.route.lost().p.name(), w.route.lost().reason, got)
 	case w.route.lost().p == nil && got.Reason != link.OK:

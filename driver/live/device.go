@@ -59,7 +59,8 @@ func (h *Host) open(c Caller) (*Device, error) {
 // start makes the endpoint.
 func (d *Device) start() (err error) {
 	p, h := d.p, d.p.host
-	cfg := endpoint.Config{Name: h.Name(), Engine: h.config(), Page: p.page, Router: d, Block: p.block, Ledger: p.ledger}
+	cfg := endpoint.Config{Name: h.Name(), Engine: h.config(), Page: p.page, Router: d, Block: p.block,
+		Ledger: p.ledger}
 	cfg.Engine.FirstQPN = ib.QPN(p.block) << endpoint.BlockBits
 	cfg.Engine.KeySeed = uint8(h.index) + uint8(p.block)
 	if cfg.Engine.Limits == (hca.Limits{}) {

@@ -129,8 +129,9 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	if len(g.Hosts()) == 0 {
 		return nil, fmt.Errorf("live: the topology has no host: add one, or try star:2")
 	}
-	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), closing: make(chan struct{}), nodes: make([]*node, len(g.Nodes)),
-		groupWays: map[*procRoute]bool{}, paths: map[hostPair]*pathTimes{}, trapBell: make(chan struct{}, 1), waysBell: make(chan struct{}, 1)}
+	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), nodes: make([]*node, len(g.Nodes)),
+		groupWays: map[*procRoute]bool{}, paths: map[hostPair]*pathTimes{}, closing: make(chan struct{}),
+		trapBell: make(chan struct{}, 1), waysBell: make(chan struct{}, 1)}
 	f.epoch.Store(1)
 	// Hosts and switches know nothing of each other yet, and at ten thousand of them the second core pays.
 	var switches sync.WaitGroup
@@ -157,8 +158,9 @@ func (f *Fabric) addSwitches() {
 	for _, t := range f.graph.Switches() {
 		sw := ibswitch.New(ibswitch.Config{Ports: t.NumPorts()}, &f.pool)
 		n := &node{topo: t, sw: sw}
-		id, rates := identity(t)
-		n.init(sw.Port, ibswitch.NewNode(sw, ibswitch.NodeConfig{Identity: id, PortGUID: t.PortGUID(0), Supported: rates}))
+		cfg := ibswitch.NodeConfig{PortGUID: t.PortGUID(0)}
+		cfg.Identity, cfg.Supported = identity(t)
+		n.init(sw.Port, ibswitch.NewNode(sw, cfg))
 		f.switches = append(f.switches, n)
 		f.nodes[t.Index] = n
 	}
@@ -303,8 +305,8 @@ func (f *Fabric) changed() {
 	}
 }
 
-// train brings up the link at p where both ends poll and a cable joins them, at the best rate that both are allowed. The
-// fabric's lock is held.
+// train brings up the link at p where both ends poll and a cable joins them, at the best rate that both are allowed.
+// The fabric's lock is held.
 func (f *Fabric) train(p *portState) {
 	far := p.peer
 	if far == nil || p.unplugged || p.link.Phys() != ib.PhysPolling || far.link.Phys() != ib.PhysPolling {
@@ -324,9 +326,9 @@ func (f *Fabric) train(p *portState) {
 // SetLink takes the cable at a port down or up again. Up means trained: the subnet has to be brought up there anew.
 func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	p := f.port(r)
 	if p == nil || p.peer == nil {
-		f.mu.Unlock()
 		return fmt.Errorf("live: no cable at %s: see the topology for the ports in use", f.graph.PortName(r))
 	}
 	for _, q := range []*portState{p, p.peer} {
@@ -336,11 +338,9 @@ func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 		}
 	}
 	f.train(p)
-	f.changed()
 	f.moved(p)
 	f.moved(p.peer)
-	f.mu.Unlock()
-	f.RenewWays() // who has pulled a cable may rely on it: no program sends over it any more
+	f.reroute()
 	return nil
 }
 

@@ -114,8 +114,8 @@ func (f *Fabric) cabled(r topo.PortRef) (*portState, error) {
 		ErrFault)
 }
 
-// reroute makes every way be walked anew, and does so at once: whoever sets a fault or begins a capture wants it to
-// hold for all that is sent from now on.
+// reroute makes every way be walked anew, and does so at once: whoever sets a fault, begins a capture or pulls a cable
+// wants it to hold for all that is sent from now on.
 func (f *Fabric) reroute() {
 	f.changed()
 	f.walkAll()

@@ -53,7 +53,8 @@ func newHost(f *Fabric, t *topo.Node, index int) *Host {
 
 // config is that of an engine of the adapter.
 func (h *Host) config() hca.Config {
-	return hca.Config{NodeGUID: h.topo.GUID, Ports: h.topo.NumPorts(), PortGUID: h.topo.PortGUIDs(), Limits: h.f.cfg.Limits}
+	t := h.topo
+	return hca.Config{NodeGUID: t.GUID, Ports: t.NumPorts(), PortGUID: t.PortGUIDs(), Limits: h.f.cfg.Limits}
 }
 
 // Name is the host's name, such as h1.

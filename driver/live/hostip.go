@@ -27,28 +27,21 @@ func HostIP6(i int) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// hostNumber is the number of the host that has an address, 0 for an address that no host can have.
-func hostNumber(a netip.Addr) int {
-	a = a.WithZone("").Unmap()
-	switch {
-	case hostNet.Contains(a):
-		b, first := a.As4(), hostNet.Addr().As4()
-		return int(binary.BigEndian.Uint32(b[:]) - binary.BigEndian.Uint32(first[:]))
-	case hostNet6.Contains(a):
-		b := a.As16()
-		if i := binary.BigEndian.Uint64(b[8:]); i <= 1<<31-1 {
-			return int(i)
-		}
-	}
-	return 0
-}
-
 // HostByIP finds the host that has an address of either family.
 func (f *Fabric) HostByIP(a netip.Addr) (*Host, bool) {
-	if i := hostNumber(a); i > 0 && i <= len(f.hosts) {
-		return f.hosts[i-1], true
+	var number uint64 // from 1 on
+	switch a = a.WithZone("").Unmap(); {
+	case hostNet.Contains(a):
+		b, first := a.As4(), hostNet.Addr().As4()
+		number = uint64(binary.BigEndian.Uint32(b[:]) - binary.BigEndian.Uint32(first[:]))
+	case hostNet6.Contains(a):
+		b := a.As16()
+		number = binary.BigEndian.Uint64(b[8:])
 	}
-	return nil, false
+	if number == 0 || number > uint64(len(f.hosts)) {
+		return nil, false
+	}
+	return f.hosts[number-1], true
 }
 
 // IP is the host's IPv4 address.

@@ -145,8 +145,8 @@ func (f *Fabric) endBurst(window int64) {
 }
 
 // Peaks are the ports that have carried something in the last while, of up to PeaksKept, and the most that each has in
-// one inspect.BurstWindow, in the order of the graph. Reading takes nothing away from other readers. The last tenth of a second
-// may be missing.
+// one inspect.BurstWindow, in the order of the graph. Reading takes nothing away from other readers. The last tenth of
+// a second may be missing.
 func (f *Fabric) Peaks(over time.Duration) (all []inspect.PortPeak) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -137,7 +137,7 @@ func (s *plane) turn() (n int, sleep ib.Time, over bool) {
 	if s.f.closed.Load() {
 		s.release()
 		for _, i := range s.inlets {
-			if i.from == nil {
+			if i.c.from == nil {
 				i.close()
 			}
 		}

@@ -12,9 +12,8 @@ import (
 
 // inlet is a ring from a process to the plane, at a port of the process's host.
 type inlet struct {
-	c    *Channel
+	c    *Channel // from nobody once its process is gone
 	in   *endpoint.In
-	from *Process // nil once it is gone
 	port *portState
 	// cur is the packet, or bundle, that is being taken, and at how many packets of its count were.
 	cur      wire.Packet
@@ -26,7 +25,6 @@ type inlet struct {
 
 // outlet is a ring from the plane to a process, from a port of the process's host, and what waits for room in it.
 type outlet struct {
-	c     *Channel
 	out   *endpoint.Out
 	port  *portState
 	q     link.Queue
@@ -47,7 +45,7 @@ func (s *plane) addInlet(c *Channel, port *portState) error {
 	if err != nil {
 		return err
 	}
-	c.inlet = &inlet{c: c, in: in, from: c.from, port: port}
+	c.inlet = &inlet{c: c, in: in, port: port}
 	s.inlets = append(s.inlets, c.inlet)
 	port.inlets = append(port.inlets, c.inlet)
 	return nil
@@ -56,7 +54,7 @@ func (s *plane) addInlet(c *Channel, port *portState) error {
 // orphan is for the channel of a process that is gone. What it has sent before it ended is on its way, as it would be
 // had it left the adapter: the inlet stays until that was taken.
 func (s *plane) orphan(c *Channel) {
-	c.inlet.from = nil
+	c.from = nil
 	c.inlet.in.Orphan()
 	if s.page == nil {
 		c.inlet.close() // nobody takes it any more
@@ -85,7 +83,7 @@ func (s *plane) outlet(k chanKey) *outlet {
 		c.close()
 		return nil
 	}
-	o := &outlet{c: c, out: out, port: k.to.host.ports[k.port], lookAt: ib.Never}
+	o := &outlet{out: out, port: k.to.host.ports[k.port], lookAt: ib.Never}
 	s.outlets[k] = o
 	c.announce()
 	return o
@@ -128,7 +126,7 @@ func (s *plane) pumpInlets() (n int, look ib.Time) {
 	look = ib.Never
 	s.inlets = slices.DeleteFunc(s.inlets, func(i *inlet) bool {
 		switch {
-		case !i.next() && i.from == nil:
+		case !i.next() && i.c.from == nil:
 			i.close()
 			return true
 		case !i.next():
@@ -149,10 +147,7 @@ func (s *plane) feed(p *portState) (fed bool) {
 		return false
 	}
 	for idle := 0; idle < len(p.inlets); {
-		p.turn++
-		if p.turn >= len(p.inlets) {
-			p.turn = 0
-		}
+		p.turn = (p.turn + 1) % len(p.inlets)
 		i := p.inlets[p.turn]
 		if !i.next() || s.held(i) || p.link.Queued(p.link.SL2VL(i.cur.LRH.SL&15)) >= feedMax {
 			idle++

@@ -34,7 +34,6 @@ type Process struct {
 	f     *Fabric
 	host  *Host
 	block uint16
-	pid   int
 
 	FDs   []int    // page, slots and ledger, which another process shares with the fabric; it and its peers get copies
 	mem   [][]byte // the same
@@ -114,7 +113,7 @@ func (f *Fabric) Attach(name string, c Caller) (*Process, error) {
 }
 
 func (h *Host) attach(c Caller, allocate func(*Process) error) (*Process, error) {
-	p := &Process{f: h.f, host: h, pid: c.PID, routes: map[endpoint.Key]*procRoute{}, out: map[chanKey]*Channel{},
+	p := &Process{f: h.f, host: h, routes: map[endpoint.Key]*procRoute{}, out: map[chanKey]*Channel{},
 		nextSlot: 1, bell: make(chan struct{}, 1), program: newProgram(c)}
 	err := allocate(p)
 	if err == nil {
@@ -186,10 +185,7 @@ func (p *Process) join() (err error) {
 // of the dead do not meet the living.
 func (h *Host) takeBlock() (uint16, error) {
 	for range endpoint.NumBlocks {
-		h.lastBlock++
-		if h.lastBlock >= endpoint.NumBlocks {
-			h.lastBlock = 1
-		}
+		h.lastBlock = h.lastBlock%(endpoint.NumBlocks-1) + 1 // 0 is the fabric's
 		if !slices.ContainsFunc(h.procs, func(p *Process) bool { return p.block == h.lastBlock }) {
 			return h.lastBlock, nil
 		}
@@ -370,7 +366,8 @@ func (p *Process) takeSlot() (int, error) {
 			return pr.slot, nil
 		}
 	}
-	return 0, fmt.Errorf("live: a process on %s sends to %d destinations: %w", p.host.Name(), endpoint.NumSlots, ErrBlocks)
+	return 0, fmt.Errorf("live: a process on %s sends to %d destinations: %w", p.host.Name(), endpoint.NumSlots,
+		ErrBlocks)
 }
 
 // walk follows the tables for a key and finds or makes the channels at its end. The fabric's lock is held.
@@ -550,12 +547,13 @@ func (p *Process) Close() {
 	if p.leaving.Store(true); p.door != nil {
 		p.door.Knock()
 	}
-	p.end()
+	if p.fold(); !p.unlisted {
+		p.host.totals.Ended++
+	}
 	f.procs, f.recent, p.host.procs = without(f.procs, p), without(f.recent, p), without(p.host.procs, p)
 	f.renewWays(p.host)
 	for _, c := range p.out {
 		if c.to == nil {
-			c.from = nil
 			f.plane.orphan(c)
 			continue
 		}

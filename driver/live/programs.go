@@ -34,10 +34,10 @@ type pathTimes struct {
 
 // program is what the fabric knows of a process's program.
 type program struct {
-	ledger        *endpoint.Ledger
-	name, library string
-	since         time.Time
-	unlisted      bool // it is in no list, and has no ledger
+	Caller
+	ledger *endpoint.Ledger // nil if it is unlisted
+	name   string
+	since  time.Time
 
 	// Guarded by the fabric's lock: what was read of the ledger, which is in the host's total by now.
 	counted hca.Stats
@@ -47,7 +47,8 @@ type program struct {
 }
 
 func newProgram(c Caller) program {
-	p := program{since: time.Now(), ends: map[ib.LID]*Host{}, library: printable(c.Library), unlisted: c.unlisted}
+	p := program{Caller: c, since: time.Now(), ends: map[ib.LID]*Host{}}
+	p.Library = printable(c.Library)
 	switch {
 	case c.unlisted:
 	case c.PID == daemon:
@@ -60,12 +61,9 @@ func newProgram(c Caller) program {
 
 var ownName = sync.OnceValue(func() string { return processName(daemon) })
 
-// processName is what the kernel calls a process.
+// processName is what the kernel calls a process; nothing if there is none.
 func processName(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	if err != nil {
-		return ""
-	}
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return printable(strings.TrimSuffix(string(b), "\n"))
 }
 
@@ -144,14 +142,6 @@ func (f *Fabric) forgetPaths() {
 	}
 }
 
-// end reads the ledger of a process for the last time. The fabric's lock is held.
-func (p *Process) end() {
-	p.fold()
-	if !p.unlisted {
-		p.host.totals.Ended++
-	}
-}
-
 func (f *Fabric) foldAll() {
 	for _, p := range f.procs {
 		p.fold()
@@ -168,7 +158,7 @@ func (f *Fabric) Programs() []inspect.ProgramStats {
 	all := make([]inspect.ProgramStats, len(procs))
 	for i, p := range procs {
 		all[i] = inspect.ProgramStats{
-			Host: p.host.Name(), PID: p.pid, Name: p.name, Library: p.library, Since: p.since, Stats: p.counted,
+			Host: p.host.Name(), PID: p.PID, Name: p.name, Library: p.Library, Since: p.since, Stats: p.counted,
 			QPs: p.ledger.QPs(),
 		}
 	}

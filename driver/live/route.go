@@ -168,7 +168,8 @@ func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (wa
 	defer f.mu.Unlock()
 	p := f.endPort(from)
 	if p == nil {
-		return way, fmt.Errorf("live: %s is no end port: want a host's port, or port 0 of a switch", f.graph.PortName(from))
+		return way, fmt.Errorf("live: %s is no end port: want a host's port, or port 0 of a switch",
+			f.graph.PortName(from))
 	}
 	w := f.newWalker(endpoint.Key{Port: from.Port, DLID: dlid, SL: sl, PKey: pkey})
 	w.dry = true

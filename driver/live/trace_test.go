@@ -24,7 +24,8 @@ func sameWay(t *testing.T, f *Fabric, src *Host, dlid ib.LID, sl ib.SL, pkey ib.
 	rt, _ := f.resolve(src.ports[1], endpoint.Key{Port: 1, DLID: dlid, SL: sl, PKey: pkey})
 	f.mu.Unlock()
 	if (way.Reason == link.OK) != (rt.lost().p == nil) || rt.lost().p != nil && rt.lost().reason != way.Reason {
-		t.Fatalf("%s to LID %d: the way ends with %v, the route with %v", src.Name(), dlid, way.Reason, rt.lost().reason)
+		t.Fatalf("%s to LID %d: the way ends with %v, the route with %v", src.Name(), dlid, way.Reason,
+			rt.lost().reason)
 	}
 	var hops []hop
 	for _, h := range way.Hops {
