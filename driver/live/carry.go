@@ -348,8 +348,8 @@ func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 // packets are checked, the receiver's table included, and can be lost like any other. Error counters do not count it,
 // so that who proves that partitions hold leaves no trace of an attack.
 func (f *Fabric) Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (out inspect.Probed, err error) {
-	if err := checkUnicast(dlid); err != nil {
-		return out, err
+	if !dlid.IsUnicast() {
+		return out, notUnicast(dlid)
 	}
 	f.lock(f.Now())
 	defer f.unlock()

@@ -42,22 +42,25 @@ type End struct {
 }
 
 // Sender is the end that sends; false if the channel is no more.
-func (c *Channel) Sender() (End, bool) { return c.end(c.to) }
+func (c *Channel) Sender() (End, bool) {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	return c.end(c.to)
+}
 
 // Receiver is the end that receives. It is there once also for a channel whose sender has ended meanwhile: what that
 // has sent is on its way.
 func (c *Channel) Receiver() (End, bool) {
-	e, ok := c.end(c.from)
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
+	e, ok := c.end(c.from)
 	c.given = true
 	c.bury()
 	return e, ok
 }
 
+// end is one end of a channel, whose other end is at another process. The fabric's lock is held.
 func (c *Channel) end(other *Process) (e End, ok bool) {
-	c.f.mu.Lock()
-	defer c.f.mu.Unlock()
 	e.Port = c.port
 	var page int
 	switch {
@@ -154,7 +157,6 @@ func (c *Channel) announce() {
 	c.to.tell(Note{Incoming: c})
 }
 
-// newChannel makes a ring.
 func (f *Fabric) newChannel(from *Process, k chanKey) (*Channel, error) {
 	c := &Channel{f: f, from: from, chanKey: k, fd: -1}
 	var err error

@@ -56,7 +56,6 @@ func (h *Host) open(c Caller) (*Device, error) {
 	return d, nil
 }
 
-// start makes the endpoint.
 func (d *Device) start() (err error) {
 	p, h := d.p, d.p.host
 	cfg := endpoint.Config{Name: h.Name(), Engine: h.config(), Page: p.page, Router: d, Block: p.block,

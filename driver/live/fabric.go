@@ -312,15 +312,10 @@ func (f *Fabric) train(p *portState) {
 	if far == nil || p.unplugged || p.link.Phys() != ib.PhysPolling || far.link.Phys() != ib.PhysPolling {
 		return
 	}
-	rate, other := p.mgmt.TrainRate(p.num), far.mgmt.TrainRate(far.num)
-	if other.Width.Lanes() < rate.Width.Lanes() {
-		rate.Width = other.Width
-	}
-	rate.Speed = min(rate.Speed, other.Speed)
 	p.link.Train()
 	far.link.Train()
 	f.eng.Advance(f.Now())
-	f.eng.LinkUp(p.place(), rate)
+	f.eng.LinkUp(p.place(), p.mgmt.TrainRate(p.num).Lesser(far.mgmt.TrainRate(far.num)))
 }
 
 // SetLink takes the cable at a port down or up again. Up means trained: the subnet has to be brought up there anew.

@@ -127,12 +127,10 @@ func (h *Host) attach(c Caller, allocate func(*Process) error) (*Process, error)
 }
 
 // allocateShared makes the memory that the fabric shares with another process.
-func (p *Process) allocateShared() (err error) {
-	for _, m := range [...]struct {
-		name string
-		size int
-	}{{"page", endpoint.PageBytes}, {"slots", endpoint.SlotsBytes}, {"ledger", endpoint.LedgerBytes}} {
-		fd, mem, err := endpoint.NewMemory(m.name, m.size)
+func (p *Process) allocateShared() error {
+	names := [...]string{"page", "slots", "ledger"}
+	for i, size := range [...]int{endpoint.PageBytes, endpoint.SlotsBytes, endpoint.LedgerBytes} {
+		fd, mem, err := endpoint.NewMemory(names[i], size)
 		if err != nil {
 			return err
 		}

@@ -161,8 +161,8 @@ func (w *walker) leave(in *portState, d ibswitch.Decision) {
 // Way follows packets from an end port (port 0 of a switch for the switch's own) to an address, without sending any. It
 // asks the tables in the same way as packets do.
 func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (way inspect.Way, err error) {
-	if err := checkUnicast(dlid); err != nil {
-		return way, err
+	if !dlid.IsUnicast() {
+		return way, notUnicast(dlid)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -181,12 +181,8 @@ func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (wa
 	return w.way(), nil
 }
 
-// checkUnicast says what is wrong with an address that one port is to have.
-func checkUnicast(dlid ib.LID) error {
-	if !dlid.IsUnicast() {
-		return fmt.Errorf("live: LID %v is no unicast address: want 1 to 0x%x", dlid, int(ib.LIDUnicastMax))
-	}
-	return nil
+func notUnicast(dlid ib.LID) error {
+	return fmt.Errorf("live: LID %v is no unicast address: want 1 to 0x%x", dlid, int(ib.LIDUnicastMax))
 }
 
 // endPort finds a host's port, or port 0 of a switch; nil if the graph has no such.
