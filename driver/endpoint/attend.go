@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"softib/internal/cacheline"
@@ -45,7 +44,7 @@ func (e *Endpoint) attend() {
 			return
 		default:
 		}
-		post, sleep, streams := e.attendOnce()
+		post, sleep, streams := e.AttendOnce()
 		switch post {
 		case Watching:
 			e.page.sleep(awake, nanoseconds(sleep))
@@ -80,9 +79,9 @@ func nanoseconds(d ib.Time) int64 {
 	return int64(d / ib.Nanosecond)
 }
 
-// attendOnce is one turn of the attendant. It says at which post it is from now on, how long it may sleep there, and
+// AttendOnce is one turn of the attendant. It says at which post it is from now on, how long it may sleep there, and
 // whether what it took in is part of a stream.
-func (e *Endpoint) attendOnce() (post Post, sleep ib.Time, streams bool) {
+func (e *Endpoint) AttendOnce() (post Post, sleep ib.Time, streams bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	bytes := e.eng.Stats.RxBytes
@@ -92,23 +91,18 @@ func (e *Endpoint) attendOnce() (post Post, sleep ib.Time, streams bool) {
 	} else {
 		streams = e.isStream(n, e.eng.Stats.RxBytes-bytes)
 	}
-	post = e.duty.turn(n, e.looked(), e.attended())
-	if b := onDuty[post]; b.says && b.value != e.attended() {
-		e.setBell(b.value)
+	post = e.duty.turn(n, e.looked(), e.page.Attended())
+	switch b := onDuty[post]; {
+	case !b.says || b.value == e.page.Attended():
+	case b.value:
+		e.page.Attend()
+	default:
+		e.page.Rest()
 	}
 	if post <= Dozing {
 		e.wakeAt.Store(int64(e.eng.NextDeadline()))
 	}
 	return post, e.duty.sleep(e.sleepUntil(), e.waiting > 0), streams
-}
-
-// setBell says whether somebody looks at the rings.
-func (e *Endpoint) setBell(attended bool) {
-	v := uint32(asleep)
-	if attended {
-		v = awake
-	}
-	atomic.StoreUint32(&e.page.h.bell, v)
 }
 
 // sleepUntil is how long nothing is due.

@@ -19,14 +19,11 @@ func (r *In) Poll(p *wire.Packet) bool {
 		if r.get(c, p) && p.Far == nil && whole(p) {
 			return true
 		}
-		r.release()
+		r.Done()
 	}
 	r.tell()
 	return false
 }
-
-// Done gives the place of the packet that Poll has shown back to the sender.
-func (r *In) Done() { r.release() }
 
 // Orphan is for a ring whose sender is gone, and its page with it: what it has sent can still be taken.
 func (r *In) Orphan() { r.src = &Page{h: new(pageHead)} }
@@ -69,15 +66,12 @@ func (r *Out) TryPut(p *wire.Packet) bool {
 
 // Knock wakes the receiver if it has packets to take in, whoever claims to look there, and reports whether it has.
 func (r *Out) Knock() bool {
-	if !r.pending() {
+	if !r.Unseen() {
 		return false
 	}
 	r.peer.Knock()
 	return true
 }
-
-// Unseen reports whether the receiver has packets to take in.
-func (r *Out) Unseen() bool { return r.pending() }
 
 // Taken is how many packets the receiver of the ring in mem has taken, ever, as far as it has told.
 func Taken(mem []byte) uint32 {
@@ -118,6 +112,3 @@ func (p *Page) Wait(d ib.Time) {
 		p.sleep(asleep, ns)
 	}
 }
-
-// YieldCore lets the kernel run another thread on this core, if one waits.
-func YieldCore() { cacheline.YieldCore() }

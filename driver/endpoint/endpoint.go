@@ -116,7 +116,7 @@ func New(cfg Config) (*Endpoint, error) {
 	e.hint.polls = inC
 	e.meter.init(cfg.Ledger)
 	e.wakeAt.Store(int64(ib.Never))
-	e.setBell(false)
+	e.page.Rest()
 	e.page.sign()
 	return e, nil
 }
@@ -215,15 +215,12 @@ func (e *Endpoint) refresh() ib.Time {
 // about is the time, near enough to start a timer by.
 func (e *Endpoint) about() ib.Time {
 	e.calls++
-	if e.calls&15 == 0 || !e.attended() {
+	if e.calls&15 == 0 || !e.page.Attended() {
 		return e.refresh()
 	}
 	e.stale = true
 	return e.soon
 }
-
-// attended reports whether somebody looks at the rings.
-func (e *Endpoint) attended() bool { return atomic.LoadUint32(&e.page.h.bell) == awake }
 
 // finish does what has to follow any work on the engine.
 func (e *Endpoint) finish() {
@@ -344,9 +341,9 @@ func (e *Endpoint) take(cq *hca.CQ, turns int) {
 		e.send()
 		e.finish()
 	}
-	if c.claims && !e.attended() {
+	if c.claims && !e.page.Attended() {
 		// Peers need not wake the attendant. It looks in now and then, and takes over when the polling ends.
-		e.setBell(true)
+		e.page.Attend()
 		e.call()
 	}
 }
@@ -460,7 +457,7 @@ func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
 				e.countAck()
 			}
 		}
-		r.release()
+		r.Done()
 		n++
 		if cq != nil && cq.Len() > 0 && !r.backlog() {
 			break
@@ -501,7 +498,7 @@ func (e *Endpoint) timers() {
 func (e *Endpoint) unseen() bool {
 	any := false
 	for _, r := range e.out {
-		if r.pending() {
+		if r.Unseen() {
 			r.peer.Knock()
 			any = true
 		}
@@ -514,7 +511,7 @@ func (e *Endpoint) knock() {
 	for _, r := range e.out {
 		taken := atomic.LoadUint32(&r.head.taken)
 		switch {
-		case taken != r.seen || !r.pending():
+		case taken != r.seen || !r.Unseen():
 			r.seen, r.since = taken, e.clock
 		case e.clock-r.since > knockAfter:
 			r.peer.Knock()

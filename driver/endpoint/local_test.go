@@ -114,7 +114,7 @@ func TestLocalRevoke(t *testing.T) {
 			if c != nil && in.get(c, &got) && got.Far != nil {
 				got.Far.CopyTo(dst, 0)
 			}
-			in.release()
+			in.Done()
 			in.tell()
 		})
 		out.revoke(nil)

@@ -25,11 +25,5 @@ func (e *Endpoint) Now() ib.Time {
 	return ib.Time(time.Since(e.start)) * ib.Nanosecond
 }
 
-// AttendOnce is one turn of the attendant, for a Machine. It says for how long the attendant may do nothing.
-func (e *Endpoint) AttendOnce() (Post, ib.Time) {
-	post, sleep, _ := e.attendOnce()
-	return post, sleep
-}
-
 // Engine is the adapter itself, for who has the machine to himself: nobody else may be in it.
 func (e *Endpoint) Engine() *hca.HCA { return e.eng }

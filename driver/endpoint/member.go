@@ -34,13 +34,20 @@ type memberIn struct {
 	free func()
 }
 
-// NewMember makes an endpoint whose ways are counted in slots. The fabric's side of it is cfg's Router.
-func NewMember(cfg Config, slots *Slots) (*Member, error) {
+// NewMember makes an endpoint of what it shares with the fabric, whose side of it is cfg's Router. Queue pairs have the
+// numbers of its block.
+func NewMember(cfg Config, s Share) (*Member, error) {
+	cfg.Page, cfg.Ledger = s.Page, s.Ledger
+	cfg.Engine.FirstQPN = ib.QPN(cfg.Block) << BlockBits
+	if cfg.Engine.Limits == (hca.Limits{}) {
+		cfg.Engine.Limits = hca.DefaultLimits()
+	}
+	cfg.Engine.Limits.MaxQP = min(cfg.Engine.Limits.MaxQP, 1<<BlockBits)
 	e, err := New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Member{Endpoint: e, slots: slots, out: map[uint32]*memberOut{}, in: map[uint32]memberIn{},
+	return &Member{Endpoint: e, slots: s.Slots, out: map[uint32]*memberOut{}, in: map[uint32]memberIn{},
 		goneEarly: map[uint32]bool{}}, nil
 }
 

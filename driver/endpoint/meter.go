@@ -94,9 +94,9 @@ func (e *Endpoint) publish() {
 	}
 }
 
-// count adds the packet that is being sent to its way.
-func (e *Endpoint) count(rt *Route) {
-	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
+// count adds packets to their way.
+func (e *Endpoint) count(rt *Route, pkts, words uint64) {
+	rt.slot.count(pkts, words)
 	if !rt.active {
 		e.use(rt)
 	}

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -146,32 +147,48 @@ func checkMemory(fd, size int) error {
 
 // Share is what an endpoint and the fabric share, besides rings.
 type Share struct {
-	*Page
-	*Slots
-	*Ledger
+	Page   *Page
+	Slots  *Slots
+	Ledger *Ledger
 }
 
-// NewShare is a share in three pieces of memory. Without a ledger nobody is told how the program fares.
-func NewShare(page, slots, ledger []byte) (s Share, err error) {
-	if s.Page, err = NewPage(page); err != nil {
-		return s, err
+// Pieces is how many pieces of memory a share is: its page, its slots and its ledger.
+const Pieces = 3
+
+// MakeShare makes a share for another process. The descriptors and the memory are the caller's to give back, also where
+// there is an error.
+func MakeShare() (s Share, fds []int, mem [][]byte, err error) {
+	for i, name := range [Pieces]string{"page", "slots", "ledger"} {
+		fd, m, err := NewMemory(name, pieceBytes[i])
+		if err != nil {
+			return s, fds, mem, err
+		}
+		fds, mem = append(fds, fd), append(mem, m)
 	}
-	if s.Slots, err = NewSlots(slots); err == nil && ledger != nil {
-		s.Ledger, err = NewLedger(ledger)
-	}
-	return s, err
+	s, err = newShare(mem)
+	return s, fds, mem, err
 }
 
-// MapShare maps a share that the fabric has made: its page, its slots and its ledger.
-func MapShare(fds [3]int) (Share, error) {
-	var mem [3][]byte
-	for i, size := range [...]int{PageBytes, SlotsBytes, LedgerBytes} {
+// MapShare maps a share that the fabric has made.
+func MapShare(fds [Pieces]int) (Share, error) {
+	mem := make([][]byte, Pieces)
+	for i, fd := range fds {
 		var err error
-		if mem[i], err = MapMemory(fds[i], size); err != nil {
+		if mem[i], err = MapMemory(fd, pieceBytes[i]); err != nil {
 			return Share{}, err
 		}
 	}
-	return NewShare(mem[0], mem[1], mem[2])
+	return newShare(mem)
+}
+
+var pieceBytes = [Pieces]int{PageBytes, SlotsBytes, LedgerBytes}
+
+func newShare(mem [][]byte) (s Share, err error) {
+	var errs [Pieces]error
+	s.Page, errs[0] = NewPage(mem[0])
+	s.Slots, errs[1] = NewSlots(mem[1])
+	s.Ledger, errs[2] = NewLedger(mem[2])
+	return s, errors.Join(errs[:]...)
 }
 
 // Rings maps rings. The addresses of one that is given back stay readable, and are used for the next one: C code that

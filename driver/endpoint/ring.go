@@ -134,8 +134,8 @@ func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
 	return &Out{memory: m, peer: peer, pid: pid, to: nobody, limit: ringCells, plimit: areaBytes}, nil
 }
 
-// pending reports whether the receiver has packets to take in that somebody waits for.
-func (r *Out) pending() bool {
+// Unseen reports whether the receiver has packets to take in that somebody waits for.
+func (r *Out) Unseen() bool {
 	return int32(r.heard-atomic.LoadUint32(&r.head.taken)) > 0 && !r.Gone()
 }
 
@@ -366,8 +366,8 @@ func (r *In) getChunk(c *cell, p *wire.Packet) bool {
 	return true
 }
 
-// release gives the oldest packet's cell back.
-func (r *In) release() {
+// Done gives the oldest packet's cell back to the sender.
+func (r *In) Done() {
 	r.next++
 	if r.next-r.lastTold >= creditEvery || r.pos-r.posTold >= creditBytes {
 		r.tell()

@@ -158,7 +158,7 @@ func TestRingIsAQueue(t *testing.T) {
 				}
 				same(t, &got, &want[0])
 				want = want[1:]
-				in.release()
+				in.Done()
 			}
 			if in.ready() == nil {
 				in.tell()
@@ -206,7 +206,7 @@ func TestVoid(t *testing.T) {
 	if !in.get(in.ready(), &got) || got.FarLen != byRefMin || !got.Far.CopyTo(make([]byte, byRefMin), 0) {
 		t.Fatal("the first packet cannot be read")
 	}
-	in.release()
+	in.Done()
 	if !in.get(in.ready(), &got) {
 		t.Fatal("the second packet cannot be read")
 	}
@@ -214,15 +214,15 @@ func TestVoid(t *testing.T) {
 	if got.Far.CopyTo(make([]byte, byRefMin), 0) {
 		t.Error("a payload was read after it was taken back")
 	}
-	in.release()
+	in.Done()
 	if in.get(in.ready(), &got) {
 		t.Error("a packet that was taken back is not lost")
 	}
-	in.release()
+	in.Done()
 	if !in.get(in.ready(), &got) || !got.Far.CopyTo(make([]byte, byRefMin), 0) {
 		t.Error("another queue pair's packet is lost with it")
 	}
-	in.release()
+	in.Done()
 	if !out.room(0) {
 		t.Fatal("no room")
 	}
@@ -262,7 +262,7 @@ func FuzzRing(f *testing.F) {
 				if in.get(c, &p) && p.Far == nil && len(p.Payload) > areaBytes {
 					t.Fatalf("a payload of %d bytes", len(p.Payload))
 				}
-				in.release()
+				in.Done()
 			}
 			in.tell()
 		}

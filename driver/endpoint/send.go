@@ -41,7 +41,7 @@ func (e *Endpoint) send() {
 			e.sendOne(now, s, rt, rt.rings[0])
 		case 0:
 			if e.eng.Emit(now, s, &e.scratch, e.space()) {
-				e.count(rt)
+				e.count(rt, packets(&e.scratch), e.scratch.WireWords())
 			}
 		default:
 			e.sendMany(now, s, rt)
@@ -64,7 +64,7 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 		}
 		// The receiver died. What is sent to it vanishes until the way is found to be no more.
 		if e.eng.Emit(now, s, &e.scratch, e.space()) {
-			e.count(rt)
+			e.count(rt, packets(&e.scratch), e.scratch.WireWords())
 		}
 		return
 	}
@@ -72,10 +72,7 @@ func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
 	if !e.eng.Emit(now, s, &e.scratch, r.space(n)) {
 		return
 	}
-	rt.slot.count(packets(&e.scratch), e.scratch.WireWords())
-	if !rt.active {
-		e.use(rt)
-	}
+	e.count(rt, packets(&e.scratch), e.scratch.WireWords())
 	psn := e.scratch.BTH.PSN
 	if e.sampleIn--; e.sampleIn < 0 && e.scratch.BTH.AckReq {
 		e.sample(s.QP, again)
@@ -109,10 +106,7 @@ func (e *Endpoint) countAck() {
 		if e.rx.LRH.LNH == wire.LNHGlobal {
 			words += wire.GRHSize / 4
 		}
-		rt.slot.count(1, words)
-		if !rt.active {
-			e.use(rt)
-		}
+		e.count(rt, 1, words)
 	}
 }
 
@@ -131,7 +125,7 @@ func (e *Endpoint) sendMany(now ib.Time, s hca.Send, rt *Route) {
 	if !e.eng.Emit(now, s, &e.scratch, e.space()) {
 		return
 	}
-	e.count(rt)
+	e.count(rt, packets(&e.scratch), e.scratch.WireWords())
 	for _, r := range rt.rings {
 		if r.room(len(e.scratch.Payload)) {
 			r.publish(&e.scratch, false)
@@ -185,7 +179,7 @@ func (e *Endpoint) park(r *Out, s hca.Send) {
 	if len(r.parked) == 0 {
 		e.waiting++
 		atomic.StoreUint32(&e.hint.parked, 1)
-		if !e.attended() {
+		if !e.page.Attended() {
 			e.call() // room may come and its news be missed; an attendant that knows of it looks again
 		}
 	}

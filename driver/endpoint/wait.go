@@ -36,10 +36,10 @@ func (e *Endpoint) Arm(cq *hca.CQ, solicitedOnly bool) {
 // what came before they know that is taken in here.
 func (e *Endpoint) leaveAlone() {
 	e.duty.rest(e.looked())
-	e.setBell(false)
+	e.page.Rest()
 	if !e.employed.Load() {
 		e.call()
-		e.setBell(false)
+		e.page.Rest()
 	}
 	e.carry()
 }

@@ -30,7 +30,7 @@ func TestArmedIsNotPolled(t *testing.T) {
 		} else {
 			e.Advance(cq, 0)
 		}
-		if e.attended() {
+		if e.page.Attended() {
 			t.Fatalf("polled in earnest, after arming %d times", i+1)
 		}
 		if e.duty.polledSince(e.looked()) {
@@ -41,7 +41,7 @@ func TestArmedIsNotPolled(t *testing.T) {
 	for range restPolls {
 		e.Poll(cq, wcs[:])
 	}
-	if !e.attended() || !e.duty.polledSince(e.looked()) {
+	if !e.page.Attended() || !e.duty.polledSince(e.looked()) {
 		t.Error("not polled in earnest")
 	}
 	if e.duty.polledSince(e.looked()) {

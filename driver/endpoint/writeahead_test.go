@@ -290,7 +290,7 @@ func TestNumberReusedPull(t *testing.T) {
 	if !in.get(in.ready(), &p) || !p.Far.CopyTo(b, 0) || !bytes.Equal(b, bytes.Repeat([]byte{otherByte}, len(b))) {
 		t.Fatal("the payload cannot be read")
 	}
-	in.release()
+	in.Done()
 	o.reuse()
 	if in.get(in.ready(), &p) && p.Far.CopyTo(b, 0) {
 		t.Error("a stranger's memory counts as the payload")

@@ -123,7 +123,7 @@ func (c *Channel) ends(other *Process) (ring *endpoint.Local, page *endpoint.Pag
 	}
 	if other == nil {
 		page = c.f.plane.page
-	} else if page, pid = other.page, other.PID; !other.isLocal() {
+	} else if page, pid = other.share.Page, other.PID; !other.isLocal() {
 		page, err = endpoint.MapPage(other.FDs[0])
 	}
 	if page == nil && err == nil {
@@ -180,7 +180,7 @@ func (c *Channel) close() {
 	endpoint.Revoke(c.head)
 	for _, p := range [...]*Process{c.from, c.to} {
 		if p != nil {
-			p.page.Knock()
+			p.share.Page.Knock()
 		} else {
 			c.f.plane.knock()
 		}
@@ -222,10 +222,10 @@ func (p *Process) openDoor() error {
 // attendDoor passes on what wakes the page of other processes.
 func (p *Process) attendDoor() {
 	for p.door.Rest(); !p.leaving.Load(); p.door.Rest() {
-		p.page.Knock() // somebody may have come before it was said that nobody looks
+		p.share.Page.Knock() // somebody may have come before it was said that nobody looks
 		p.door.Wait(dozeTime)
 		if !p.door.Attended() {
-			p.page.Knock() // or have been seen too late; see endpoint.Page.Wait
+			p.share.Page.Knock() // or have been seen too late; see endpoint.Page.Wait
 			p.door.Wait(ib.Never)
 		}
 	}

@@ -58,15 +58,9 @@ func (h *Host) open(c Caller) (*Device, error) {
 
 func (d *Device) start() (err error) {
 	p, h := d.p, d.p.host
-	cfg := endpoint.Config{Name: h.Name(), Engine: h.config(), Page: p.page, Router: d, Block: p.block,
-		Ledger: p.ledger}
-	cfg.Engine.FirstQPN = ib.QPN(p.block) << endpoint.BlockBits
+	cfg := endpoint.Config{Name: h.Name(), Engine: h.config(), Router: d, Block: p.block}
 	cfg.Engine.KeySeed = uint8(h.index) + uint8(p.block)
-	if cfg.Engine.Limits == (hca.Limits{}) {
-		cfg.Engine.Limits = hca.DefaultLimits()
-	}
-	cfg.Engine.Limits.MaxQP = min(cfg.Engine.Limits.MaxQP, 1<<endpoint.BlockBits)
-	d.Member, err = endpoint.NewMember(cfg, p.slots)
+	d.Member, err = endpoint.NewMember(cfg, p.share)
 	return err
 }
 
@@ -159,7 +153,7 @@ func (h *Host) device() *Device {
 
 // dead is a device that has failed, for programs that come when the fabric is closed, or when there are too many.
 func (h *Host) dead() *Device {
-	d := &Device{p: &Process{f: h.f, host: h, page: endpoint.NewLocalPage(), ended: true}}
+	d := &Device{p: &Process{f: h.f, host: h, share: endpoint.Share{Page: endpoint.NewLocalPage()}, ended: true}}
 	if err := d.start(); err != nil {
 		panic(err) // it needs nothing that could be missing
 	}

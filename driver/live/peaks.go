@@ -65,7 +65,7 @@ func (p *Process) foldBursts() int {
 	}
 	b := &p.f.bursts
 	now := endpoint.CurrentWindow()
-	if b.list, p.burst, _ = p.ledger.Bursts(b.list[:0], p.burst, now-burstAge, now); len(b.list) == 0 {
+	if b.list, p.burst, _ = p.share.Ledger.Bursts(b.list[:0], p.burst, now-burstAge, now); len(b.list) == 0 {
 		return 0
 	}
 	ways := map[int]*route{}

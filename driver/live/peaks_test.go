@@ -42,10 +42,10 @@ func TestPeaksAddUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.ledger.PutBurst(endpoint.Burst{Window: window, Slot: r.Slot, Words: 100})
-		p.ledger.PutBurst(endpoint.Burst{Window: window + 1 + int64(i), Slot: r.Slot, Words: 150}) // each in its own
-		p.ledger.PutBurst(endpoint.Burst{Window: window - burstAge, Slot: r.Slot, Words: 1 << 20}) // too late
-		p.ledger.PutBurst(endpoint.Burst{Window: window, Slot: r.Slot + 1, Words: 1 << 20})        // no way of its
+		p.share.Ledger.PutBurst(endpoint.Burst{Window: window, Slot: r.Slot, Words: 100})
+		p.share.Ledger.PutBurst(endpoint.Burst{Window: window + 1 + int64(i), Slot: r.Slot, Words: 150}) // each its own
+		p.share.Ledger.PutBurst(endpoint.Burst{Window: window - burstAge, Slot: r.Slot, Words: 1 << 20}) // too late
+		p.share.Ledger.PutBurst(endpoint.Burst{Window: window, Slot: r.Slot + 1, Words: 1 << 20})        // no way
 	}
 	port := func(host int) topo.PortRef { return topo.PortRef{Node: f.Hosts()[host].Node().Index, Port: 1} }
 	far := func(host int) topo.PortRef {

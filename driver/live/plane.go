@@ -3,6 +3,7 @@ package live
 import (
 	"softib/driver/endpoint"
 	"softib/fabric"
+	"softib/internal/cacheline"
 	"softib/node/link"
 	"softib/proto/ib"
 
@@ -107,7 +108,7 @@ func (s *plane) run() {
 			continue
 		case empty < planeTurns && !dozed, next < napMin:
 			empty++
-			endpoint.YieldCore()
+			cacheline.YieldCore()
 			continue
 		}
 		// Nothing to do. Say so, then look once more.

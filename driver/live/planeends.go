@@ -41,7 +41,7 @@ var knockDelays = [...]ib.Time{100 * ib.Microsecond, ib.Millisecond, 10 * ib.Mil
 
 // addInlet makes the plane take packets from a new channel.
 func (s *plane) addInlet(c *Channel, port *portState) error {
-	in, err := endpoint.NewIn(c.head, c.from.page, 0, 0)
+	in, err := endpoint.NewIn(c.head, c.from.share.Page, 0, 0)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (s *plane) outlet(k chanKey) *outlet {
 	if err != nil {
 		return nil
 	}
-	out, err := endpoint.NewOut(c.head, k.to.page, 0)
+	out, err := endpoint.NewOut(c.head, k.to.share.Page, 0)
 	if err != nil {
 		c.close()
 		return nil

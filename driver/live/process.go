@@ -37,8 +37,7 @@ type Process struct {
 
 	FDs   []int    // page, slots and ledger, which another process shares with the fabric; it and its peers get copies
 	mem   [][]byte // the same
-	page  *endpoint.Page
-	slots *endpoint.Slots
+	share endpoint.Share
 	own   *endpoint.Local // slots and ledger of a program in this process; nil for others
 	program
 
@@ -127,20 +126,9 @@ func (h *Host) attach(c Caller, allocate func(*Process) error) (*Process, error)
 }
 
 // allocateShared makes the memory that the fabric shares with another process.
-func (p *Process) allocateShared() error {
-	names := [...]string{"page", "slots", "ledger"}
-	for i, size := range [...]int{endpoint.PageBytes, endpoint.SlotsBytes, endpoint.LedgerBytes} {
-		fd, mem, err := endpoint.NewMemory(names[i], size)
-		if err != nil {
-			return err
-		}
-		p.FDs, p.mem = append(p.FDs, fd), append(p.mem, mem)
-	}
-	var errs [3]error
-	p.page, errs[0] = endpoint.NewPage(p.mem[0])
-	p.slots, errs[1] = endpoint.NewSlots(p.mem[1])
-	p.ledger, errs[2] = endpoint.NewLedger(p.mem[2])
-	return errors.Join(errs[:]...)
+func (p *Process) allocateShared() (err error) {
+	p.share, p.FDs, p.mem, err = endpoint.MakeShare()
+	return err
 }
 
 // allocate makes the same for a program in this process. Where nobody is to know of it, it has no ledger.
@@ -148,9 +136,9 @@ func (p *Process) allocate() (err error) {
 	if p.own, err = endpoint.NewLocal(endpoint.SlotsBytes + endpoint.LedgerBytes); err != nil {
 		return err
 	}
-	p.page = endpoint.NewLocalPage()
-	if p.slots, err = endpoint.NewSlots(p.own.Mem); err == nil && !p.unlisted {
-		p.ledger, err = endpoint.NewLedger(p.own.Mem[endpoint.SlotsBytes:])
+	p.share.Page = endpoint.NewLocalPage()
+	if p.share.Slots, err = endpoint.NewSlots(p.own.Mem); err == nil && !p.unlisted {
+		p.share.Ledger, err = endpoint.NewLedger(p.own.Mem[endpoint.SlotsBytes:])
 	}
 	return err
 }
@@ -267,7 +255,7 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 			return p.nowhere(), err
 		}
 		pr = &procRoute{p: p, key: k, slot: slot}
-		pr.pkts, pr.words = p.slots.Sent(slot)
+		pr.pkts, pr.words = p.share.Slots.Sent(slot)
 		p.routes[k] = pr
 	} else {
 		pr.settle()
@@ -298,7 +286,7 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 		p.recent = true
 		f.recent = append(f.recent, p)
 	}
-	r := Resolved{Slot: pr.slot, Gen: p.slots.Renew(pr.slot)}
+	r := Resolved{Slot: pr.slot, Gen: p.share.Slots.Renew(pr.slot)}
 	for _, c := range chans {
 		r.Rings = append(r.Rings, c.ID)
 		if !c.told {
@@ -332,7 +320,7 @@ func (pr *procRoute) unlead() {
 // renew makes the process ask anew for a way. What it has sent by it is counted.
 func (pr *procRoute) renew() {
 	pr.settle()
-	pr.p.slots.Renew(pr.slot)
+	pr.p.share.Slots.Renew(pr.slot)
 }
 
 // nowhere is the way of packets that cannot be given one for want of something, such as descriptors. It lasts a moment:
@@ -342,10 +330,10 @@ func (p *Process) nowhere() Resolved {
 		p.f.mu.Lock()
 		defer p.f.mu.Unlock()
 		if !p.ended {
-			p.slots.Renew(0)
+			p.share.Slots.Renew(0)
 		}
 	})
-	return Resolved{Slot: 0, Gen: p.slots.Gen(0)}
+	return Resolved{Slot: 0, Gen: p.share.Slots.Gen(0)}
 }
 
 const nowhereLasts = 100 * time.Millisecond
@@ -419,7 +407,7 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 
 // settle adds what a process has counted to the route's ports. The fabric's lock is held.
 func (pr *procRoute) settle() {
-	pkts, words := pr.p.slots.Sent(pr.slot)
+	pkts, words := pr.p.share.Slots.Sent(pr.slot)
 	n := pkts - pr.pkts
 	if n == 0 || pr.rt == nil {
 		return
@@ -460,7 +448,7 @@ func (f *Fabric) renewLocal() {
 	for _, p := range f.recent {
 		p.recent = false
 		for _, pr := range p.routes {
-			p.slots.Renew(pr.slot)
+			p.share.Slots.Renew(pr.slot)
 		}
 	}
 	clear(f.recent)
@@ -522,8 +510,8 @@ func (p *Process) walkAgain() {
 		} // else what it sends until it asks goes the old way, and counts there
 		if !same {
 			pr.chans = nil
-			p.slots.Renew(pr.slot)
-			p.page.Knock() // whoever waits for room in a ring may wait in vain
+			p.share.Slots.Renew(pr.slot)
+			p.share.Page.Knock() // whoever waits for room in a ring may wait in vain
 		}
 	}
 }

@@ -35,9 +35,8 @@ type pathTimes struct {
 // program is what the fabric knows of a process's program.
 type program struct {
 	Caller
-	ledger *endpoint.Ledger // nil if it is unlisted
-	name   string
-	since  time.Time
+	name  string
+	since time.Time
 
 	// Guarded by the fabric's lock: what was read of the ledger, which is in the host's total by now.
 	counted hca.Stats
@@ -88,11 +87,11 @@ func (p *Process) fold() {
 		return
 	}
 	before := p.counted
-	p.ledger.Counted(&p.counted)
+	p.share.Ledger.Counted(&p.counted)
 	endpoint.AddStats(&p.host.totals.Stats, &p.counted, &before)
 	now := time.Now()
 	looked := false
-	p.ledger.Times(&p.paths, func(lid ib.LID, h *endpoint.Histogram) {
+	p.share.Ledger.Times(&p.paths, func(lid ib.LID, h *endpoint.Histogram) {
 		if !looked {
 			looked = true
 			p.findEnds()
@@ -159,7 +158,7 @@ func (f *Fabric) Programs() []inspect.ProgramStats {
 	for i, p := range procs {
 		all[i] = inspect.ProgramStats{
 			Host: p.host.Name(), PID: p.PID, Name: p.name, Library: p.Library, Since: p.since, Stats: p.counted,
-			QPs: p.ledger.QPs(),
+			QPs: p.share.Ledger.QPs(),
 		}
 	}
 	return all
@@ -204,7 +203,7 @@ func (h *Host) stats() inspect.HostStats {
 			continue
 		}
 		s.Programs++
-		qps := p.ledger.QPs()
+		qps := p.share.Ledger.QPs()
 		for t := range qps {
 			for st, n := range qps[t] {
 				s.QPs[t][st] += n

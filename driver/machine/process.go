@@ -151,7 +151,7 @@ func (p *process) attend() {
 	}
 	var post endpoint.Post
 	var sleep ib.Time
-	p.step(func() { post, sleep = p.ep.AttendOnce() })
+	p.step(func() { post, sleep, _ = p.ep.AttendOnce() })
 	p.m.mix(uint64(p.m.Now())<<8 ^ uint64(p.host)<<4 ^ uint64(post))
 	switch {
 	case sleep == ib.Never:

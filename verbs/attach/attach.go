@@ -126,7 +126,7 @@ func (d *Device) greet(host string) error {
 	switch {
 	case m.Refusal != nil:
 		return fmt.Errorf("attach: %w: %s", ErrRefused, m.Refusal.Why)
-	case m.Welcome == nil || len(fds) != 3:
+	case m.Welcome == nil || len(fds) != endpoint.Pieces:
 		return fmt.Errorf("attach: the fabric's first words make no sense: %w; next: restart the fabric with "+
 			"the softib that you use now", proto.ErrMessage)
 	case m.Welcome.Version != proto.Version:
@@ -135,17 +135,14 @@ func (d *Device) greet(host string) error {
 	}
 	w := m.Welcome
 	d.welcome = *w
-	share, err := endpoint.MapShare([3]int(fds))
+	share, err := endpoint.MapShare([endpoint.Pieces]int(fds))
 	if err != nil {
 		return err
 	}
-	cfg := hca.Config{
-		NodeGUID: w.Adapter.NodeGUID, Ports: len(w.Ports), PortGUID: w.Adapter.PortGUIDs, Limits: w.Adapter.Limits,
-		FirstQPN: ib.QPN(w.Block) << endpoint.BlockBits, KeySeed: uint8(w.Block),
-	}
-	cfg.Limits.MaxQP = min(cfg.Limits.MaxQP, 1<<endpoint.BlockBits)
-	if d.driver, err = endpoint.NewMember(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block, Page: share.Page,
-		Router: (*router)(d), Ledger: share.Ledger}, share.Slots); err != nil {
+	cfg := hca.Config{NodeGUID: w.Adapter.NodeGUID, Ports: len(w.Ports), PortGUID: w.Adapter.PortGUIDs,
+		Limits: w.Adapter.Limits, KeySeed: uint8(w.Block)}
+	if d.driver, err = endpoint.NewMember(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block,
+		Router: (*router)(d)}, share); err != nil {
 		return err
 	}
 	for _, p := range w.Ports {
