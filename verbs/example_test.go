@@ -81,7 +81,7 @@ func Example() {
 	var qp [2]*verbs.QP
 	var info [2]verbs.Info
 	for i, dev := range devices {
-		ctx := verbs.Open(dev)
+		ctx := verbs.Open(dev.Device())
 		defer ctx.Close() // closes whatever is still open, in the right order
 		pd := get(ctx.AllocPD())
 		mr[i] = get(pd.RegMR(make([]byte, 64), verbs.AccessLocalWrite))
@@ -117,7 +117,7 @@ func Example() {
 func ExampleQP_Connect() {
 	devices, down := hosts(2)
 	defer down()
-	a, b := newEnd(devices[0], verbs.RC), newEnd(devices[1], verbs.RC)
+	a, b := newEnd(devices[0].Device(), verbs.RC), newEnd(devices[1].Device(), verbs.RC)
 
 	type hello struct {
 		verbs.Info
@@ -155,7 +155,7 @@ func ExampleQP_Connect() {
 func ExampleQP_PostSend() {
 	devices, down := hosts(2)
 	defer down()
-	a, b := pair(devices[0], devices[1])
+	a, b := pair(devices[0].Device(), devices[1].Device())
 	copy(b.mr.Bytes()[8:], "there")
 
 	do := func(wr verbs.SendWR, off int) {
@@ -190,7 +190,7 @@ func ExampleQP_PostSend() {
 func ExampleWC_Err() {
 	devices, down := hosts(2)
 	defer down()
-	a, b := pair(devices[0], devices[1])
+	a, b := pair(devices[0].Device(), devices[1].Device())
 	try(a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8),
 		RemoteAddr: b.mr.Addr() + uint64(b.mr.Len()), RKey: b.mr.RKey()})) // behind the end
 	wc := a.next()
@@ -204,7 +204,7 @@ func ExampleWC_Err() {
 func ExampleAttrError() {
 	devices, down := hosts(1)
 	defer down()
-	ctx := verbs.Open(devices[0])
+	ctx := verbs.Open(devices[0].Device())
 	_, err := ctx.CreateCQ(0)
 	if e, ok := errors.AsType[*verbs.AttrError](err); ok {
 		fmt.Println(e.Verb, e.Attr, e.Got, errors.Is(err, verbs.ErrInvalid))
@@ -223,7 +223,7 @@ func ExampleQP_AttachMcast() {
 	const qkey, grh = 0x11111111, 40
 	var ends []*end
 	for _, h := range f.Hosts() {
-		e := newEnd(h, verbs.UD)
+		e := newEnd(h.Device(), verbs.UD)
 		try(e.qp.Ready(1, 0, qkey))
 		try(e.qp.PostRecv(&verbs.RecvWR{SGList: e.mr.SGEs(0, 256)}))
 		ends = append(ends, e)
@@ -259,13 +259,13 @@ func ExampleQP_AttachMcast() {
 func ExamplePD_CreateSRQ() {
 	devices, down := hosts(3)
 	defer down()
-	b := newEnd(devices[2], verbs.RC)
+	b := newEnd(devices[2].Device(), verbs.RC)
 	srq := get(b.pd.CreateSRQ(verbs.SRQInit{MaxWR: 8, MaxSGE: 1, Limit: 2}))
 	for i := range 3 {
 		try(srq.PostRecv(&verbs.RecvWR{WRID: uint64(i), SGList: b.mr.SGEs(64*i, 64)}))
 	}
 	for i, dev := range devices[:2] {
-		a := newEnd(dev, verbs.RC)
+		a := newEnd(dev.Device(), verbs.RC)
 		far := get(b.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq,
 			Caps: verbs.DefaultCaps}))
 		mine, theirs := get(a.qp.Info(1, 0)), get(far.Info(1, 0))
@@ -293,7 +293,7 @@ func ExamplePD_CreateSRQ() {
 func ExampleXRCD() {
 	devices, down := hosts(2)
 	defer down()
-	a, b := newEnd(devices[0], verbs.RC), newEnd(devices[1], verbs.RC)
+	a, b := newEnd(devices[0].Device(), verbs.RC), newEnd(devices[1].Device(), verbs.RC)
 	domain := b.ctx.OpenXRCD()
 	srq := get(b.pd.CreateSRQ(verbs.SRQInit{MaxWR: 4, MaxSGE: 1, XRCD: domain, CQ: b.cq}))
 	try(srq.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, 64)}))
@@ -315,7 +315,7 @@ func ExampleXRCD() {
 func ExampleMW_Bind() {
 	devices, down := hosts(2)
 	defer down()
-	a, b := pair(devices[0], devices[1])
+	a, b := pair(devices[0].Device(), devices[1].Device())
 	w := get(b.pd.AllocMW(verbs.MWType2))
 	key := w.RKey() + 1 // its lowest byte is ours to choose
 	try(b.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRBindMW, Flags: verbs.SendSignaled,
@@ -342,7 +342,7 @@ func ExampleMW_Bind() {
 func ExampleCQ_Wait() {
 	devices, down := hosts(1)
 	defer down()
-	cq := get(verbs.Open(devices[0]).CreateCQ(1))
+	cq := get(verbs.Open(devices[0].Device()).CreateCQ(1))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := cq.Wait(ctx, make([]verbs.WC, 1))
@@ -354,7 +354,7 @@ func ExampleCQ_Wait() {
 func ExampleContext_WaitEvent() {
 	devices, down := hosts(2)
 	defer down()
-	a, b := pair(devices[0], devices[1])
+	a, b := pair(devices[0].Device(), devices[1].Device())
 	try(a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled | verbs.SendInline,
 		InlineData: []byte{1}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey() + 1}))
 	fmt.Println(a.next().Status)
@@ -374,7 +374,7 @@ func ExampleContext_WaitEvent() {
 func ExampleContext_Close() {
 	devices, down := hosts(2)
 	defer down()
-	a, b := pair(devices[0], devices[1])
+	a, b := pair(devices[0].Device(), devices[1].Device())
 	fmt.Println(errors.Is(a.pd.Close(), verbs.ErrBusy))
 	try(errors.Join(a.qp.Close(), a.cq.Close(), a.mr.Close(), a.pd.Close()))
 	try(b.ctx.Close())

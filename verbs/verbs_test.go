@@ -63,7 +63,7 @@ type side struct {
 
 func open(t testing.TB, h *live.Host, size int) *side {
 	t.Helper()
-	s := &side{t: t, ctx: verbs.Open(h)}
+	s := &side{t: t, ctx: verbs.Open(h.Device())}
 	s.pd = must(s.ctx.AllocPD())(t)
 	s.cq = must(s.ctx.CreateCQ(256))(t)
 	s.mr = must(s.pd.RegMR(make([]byte, size), remote))(t)

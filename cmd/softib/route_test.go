@@ -273,7 +273,8 @@ func TestRouteTraceIsTrue(t *testing.T) {
 				t.Fatal(err)
 			}
 			cfg := perf.Config{Test: perf.SendLat, Iters: 50, Sizes: []int{8}}
-			if err := perf.Run(t.Context(), x, y, cfg, func(perf.Row) error { return nil }); err != nil {
+			if err := perf.Run(t.Context(), x.Device(), y.Device(), cfg,
+				func(perf.Row) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 			got := map[string]bool{}

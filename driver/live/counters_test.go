@@ -11,7 +11,7 @@ import (
 // What went by each level and lane of a port adds up to all that went by it.
 func TestLanesAddUp(t *testing.T) {
 	f := bringUp(t, "star:2")
-	a, b := newEnd(t, f.hosts[0], 4096), newEnd(t, f.hosts[1], 4096)
+	a, b := newEnd(t, f.hosts[0].Device(), 4096), newEnd(t, f.hosts[1].Device(), 4096)
 	connect(t, a, b)
 	for range 20 {
 		if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 
@@ -108,47 +107,21 @@ func (d *Device) Enter() *hca.HCA {
 	return d.Member.Enter()
 }
 
-// WaitCQ sleeps until cq's completion event comes.
-func (d *Device) WaitCQ(ctx context.Context, cq *hca.CQ) error {
-	return closed(d.Member.WaitCQ(ctx, cq))
-}
-
-// WaitEvent sleeps until the next asynchronous event.
-func (d *Device) WaitEvent(ctx context.Context) (hca.Event, error) {
-	e, err := d.Member.WaitEvent(ctx)
-	return e, closed(err)
-}
-
-// closed is the error of a call that has outlived its device.
-func closed(err error) error {
-	if errors.Is(err, endpoint.ErrClosed) {
-		return ErrClosed
-	}
-	return err
-}
-
-// Close ends the program's part. Calls that wait end with ErrClosed.
+// Close ends the program's part. Calls that wait end with verbs.ErrClosed.
 func (d *Device) Close() error {
 	defer d.p.Close()
 	return d.Member.Close()
 }
 
-// device is the host's own.
-func (h *Host) device() *Device {
-	if d := h.dev.Load(); d != nil {
-		return d
-	}
-	h.opening.Lock()
-	defer h.opening.Unlock()
-	d := h.dev.Load()
-	if d == nil {
+// Device is the host's own, made with its first use, for programs that need no other.
+func (h *Host) Device() *Device {
+	h.opening.Do(func() {
 		var err error
-		if d, err = h.Open(); err != nil {
-			d = h.dead()
+		if h.dev, err = h.Open(); err != nil {
+			h.dev = h.dead()
 		}
-		h.dev.Store(d)
-	}
-	return d
+	})
+	return h.dev
 }
 
 // dead is a device that has failed, for programs that come when the fabric is closed, or when there are too many.
@@ -161,26 +134,3 @@ func (h *Host) dead() *Device {
 	_ = d.Close()
 	return d
 }
-
-// The host as a device.
-
-// Enter gives exclusive use of the engine until Leave.
-func (h *Host) Enter() *hca.HCA { return h.device().Enter() }
-
-// Leave sends what was posted and gives the engine back.
-func (h *Host) Leave() { h.dev.Load().Leave() }
-
-// LeaveQuiet gives the engine back; what is due waits for who comes next.
-func (h *Host) LeaveQuiet() { h.dev.Load().LeaveQuiet() }
-
-// Poll takes in what arrived and moves completions of cq to out.
-func (h *Host) Poll(cq *hca.CQ, out []hca.WC) int { return h.dev.Load().Poll(cq, out) }
-
-// WaitCQ sleeps until cq's completion event comes.
-func (h *Host) WaitCQ(ctx context.Context, cq *hca.CQ) error { return h.dev.Load().WaitCQ(ctx, cq) }
-
-// WaitEvent sleeps until the next asynchronous event.
-func (h *Host) WaitEvent(ctx context.Context) (hca.Event, error) { return h.device().WaitEvent(ctx) }
-
-// Address registers memory under its own address.
-func (h *Host) Address(mem []byte) uint64 { return h.device().Address(mem) }

@@ -57,7 +57,7 @@ func portRef(h *Host) topo.PortRef { return topo.PortRef{Node: h.topo.Index, Por
 // is counted.
 func TestLocalLoss(t *testing.T) {
 	f := bringUp(t, "star:2")
-	a, b := newEnd(t, f.hosts[0], 1<<16), newEnd(t, f.hosts[1], 1<<16)
+	a, b := newEnd(t, f.hosts[0].Device(), 1<<16), newEnd(t, f.hosts[1].Device(), 1<<16)
 	o := verbs.DefaultConnect
 	o.Timeout = 14 // 67 ms, eight times
 	for _, x := range [][2]*end{{a, b}, {b, a}} {
@@ -100,7 +100,7 @@ func TestLocalLoss(t *testing.T) {
 // TestLocalRate: a slow cable is slow for the programs of this process.
 func TestLocalRate(t *testing.T) {
 	f := bringUp(t, "star:2")
-	a, b := newEnd(t, f.hosts[0], 1<<16), newEnd(t, f.hosts[1], 1<<16)
+	a, b := newEnd(t, f.hosts[0].Device(), 1<<16), newEnd(t, f.hosts[1].Device(), 1<<16)
 	connect(t, a, b)
 	const rate, n, size = 50_000_000, 50, 1 << 14
 	if err := f.SetFault(portRef(f.hosts[0]), Fault{Rate: rate}); err != nil {
@@ -135,7 +135,7 @@ func (s *shown) Write(e *trace.Event) error {
 func TestLocalCapture(t *testing.T) {
 	for _, captured := range []bool{false, true} {
 		f := bringUp(t, "fat-tree:radix=4,levels=2")
-		a, b := newEnd(t, f.hosts[0], 1<<16), newEnd(t, f.hosts[7], 1<<16)
+		a, b := newEnd(t, f.hosts[0].Device(), 1<<16), newEnd(t, f.hosts[7].Device(), 1<<16)
 		connect(t, a, b)
 		write(t, a, b, 1, 8)
 		sink := &shown{sent: map[wire.Opcode]uint64{}}
@@ -258,7 +258,7 @@ func TestLocalStatistics(t *testing.T) {
 // nothing is left of those that have ended.
 func TestLocalPrograms(t *testing.T) {
 	f := bringUp(t, "star:3")
-	keep := newEnd(t, f.hosts[0], 4096) // makes the host's own
+	keep := newEnd(t, f.hosts[0].Device(), 4096) // makes the host's own
 	fds, routines := descriptors(t), runtime.NumGoroutine()
 	for range 20 {
 		var devs []*Device
@@ -301,7 +301,7 @@ func TestLocalPrograms(t *testing.T) {
 // TestAfterClose: a host can be used when the fabric is closed, and says that it has failed.
 func TestAfterClose(t *testing.T) {
 	f := bringUp(t, "star:2")
-	a, b := newEnd(t, f.hosts[0], 64), newEnd(t, f.hosts[1], 64)
+	a, b := newEnd(t, f.hosts[0].Device(), 64), newEnd(t, f.hosts[1].Device(), 64)
 	connect(t, a, b)
 	f.Close()
 	if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8),
@@ -314,7 +314,7 @@ func TestAfterClose(t *testing.T) {
 	}
 	g := bringUp(t, "star:2")
 	g.Close()
-	if p, err := verbs.Open(g.hosts[0]).QueryPort(1); err != nil || p.State != ib.PortDown {
+	if p, err := verbs.Open(g.hosts[0].Device()).QueryPort(1); err != nil || p.State != ib.PortDown {
 		t.Errorf("%+v, %v: want a port that is down", p, err)
 	}
 	if _, err := g.hosts[0].Open(); err != ErrClosed {

@@ -3,8 +3,7 @@
 //
 // The engines of queue pairs are in the programs, each driven by an endpoint.Endpoint. A program in a process of its
 // own is a Process here, which its socket's server speaks for (package attach/server). One in this process is a Process
-// too, with a Device in front of it, which asks by calls. A Host is such a Device as well, made with its first use, so
-// that examples and tests need no more than verbs.Open(host).
+// too, with a Device in front of it, which asks by calls.
 //
 // How packets travel. The first packet towards a destination makes the fabric walk the switches' own tables from the
 // source port: link states, LFT or MFT, SL to VL, partition enforcement, MTU. The result is a route: the ring of the

@@ -39,7 +39,7 @@ func TestManyGoroutines(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range hosts {
 		for k := 1; k <= 3; k++ {
-			a, b := newEnd(t, hosts[i], 1<<16), newEnd(t, hosts[(i+k)%len(hosts)], 1<<16)
+			a, b := newEnd(t, hosts[i].Device(), 1<<16), newEnd(t, hosts[(i+k)%len(hosts)].Device(), 1<<16)
 			connect(t, a, b)
 			wg.Add(1)
 			go func() {
@@ -94,7 +94,7 @@ func TestManyGoroutines(t *testing.T) {
 // the tries it asked for, and the rest is flushed.
 func TestLinkDown(t *testing.T) {
 	f := bringUp(t, "star:2")
-	a, b := newEnd(t, f.Hosts()[0], 4096), newEnd(t, f.Hosts()[1], 4096)
+	a, b := newEnd(t, f.Hosts()[0].Device(), 4096), newEnd(t, f.Hosts()[1].Device(), 4096)
 	o := verbs.DefaultConnect
 	o.Timeout = 16 // 0.27 s, eight times: nobody gives up while the link is there
 	if err := a.qp.Connect(a.info, b.info, o); err != nil {
@@ -146,7 +146,7 @@ func TestLinkDown(t *testing.T) {
 // are counted there, and nowhere else.
 func TestPartitionEnforced(t *testing.T) {
 	f := bringUp(t, "star:2")
-	a, b := newEnd(t, f.Hosts()[0], 4096), newEnd(t, f.Hosts()[1], 4096)
+	a, b := newEnd(t, f.Hosts()[0].Device(), 4096), newEnd(t, f.Hosts()[1].Device(), 4096)
 	o := verbs.DefaultConnect
 	o.Timeout, o.RetryCnt = 6, 1
 	if err := a.qp.Connect(a.info, b.info, o); err != nil {
@@ -169,8 +169,8 @@ func TestPartitionEnforced(t *testing.T) {
 	if wc := waitOne(t, a); wc.Status != verbs.WCRetryExcErr {
 		t.Fatalf("%+v, want RETRY_EXC_ERR", wc)
 	}
-	sent := f.Hosts()[0].Enter().Stats.TxPackets
-	f.Hosts()[0].LeaveQuiet()
+	sent := f.Hosts()[0].Device().Enter().Stats.TxPackets
+	f.Hosts()[0].Device().LeaveQuiet()
 	for p := 1; p <= sw.topo.NumPorts(); p++ {
 		want := uint64(0)
 		if ib.PortNum(p) == in.num {
@@ -187,7 +187,7 @@ func TestPartitionEnforced(t *testing.T) {
 func TestCountersAlongThePath(t *testing.T) {
 	f := bringUp(t, "fat-tree:radix=4,levels=2")
 	hosts := f.Hosts()
-	a, b := newEnd(t, hosts[0], 1<<16), newEnd(t, hosts[7], 1<<16)
+	a, b := newEnd(t, hosts[0].Device(), 1<<16), newEnd(t, hosts[7].Device(), 1<<16)
 	connect(t, a, b)
 	const n, size = 10, 4096
 	before := map[topo.PortRef]ib.Counters{} // the bring-up's packets
@@ -235,7 +235,7 @@ func TestCountersAlongThePath(t *testing.T) {
 func TestGivenUpByReference(t *testing.T) {
 	f := bringUp(t, "star:2")
 	for i := 0; i < 50; i++ {
-		a, b := newEnd(t, f.Hosts()[0], 1<<20), newEnd(t, f.Hosts()[1], 1<<20)
+		a, b := newEnd(t, f.Hosts()[0].Device(), 1<<20), newEnd(t, f.Hosts()[1].Device(), 1<<20)
 		connect(t, a, b)
 		buf, dst := a.mr.Bytes(), b.mr.Bytes()
 		for j := range buf {
@@ -256,14 +256,14 @@ func TestGivenUpByReference(t *testing.T) {
 		if err := b.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.MaskState); err != nil {
 			t.Fatal(err)
 		}
-		f.Hosts()[1].Enter()
+		f.Hosts()[1].Device().Enter()
 		for j, v := range dst {
 			if v == 0x55 {
-				f.Hosts()[1].LeaveQuiet()
+				f.Hosts()[1].Device().LeaveQuiet()
 				t.Fatalf("round %d: byte %d was written after the request had been given up", i, j)
 			}
 		}
-		f.Hosts()[1].LeaveQuiet()
+		f.Hosts()[1].Device().LeaveQuiet()
 		for _, e := range []*end{a, b} {
 			if err := e.qp.Close(); err != nil {
 				t.Fatal(err)
@@ -278,7 +278,7 @@ func TestGivenUpByReference(t *testing.T) {
 // Closing ends every wait.
 func TestCloseEndsWaits(t *testing.T) {
 	f := bringUp(t, "star:2")
-	a := newEnd(t, f.Hosts()[0], 64)
+	a := newEnd(t, f.Hosts()[0].Device(), 64)
 	errs := make(chan error, 2)
 	go func() {
 		_, err := a.cq.Wait(context.Background(), make([]verbs.WC, 1))
@@ -296,8 +296,8 @@ func TestCloseEndsWaits(t *testing.T) {
 	for i := 0; i < 2; i++ {
 		select {
 		case err := <-errs:
-			if !errors.Is(err, ErrClosed) {
-				t.Errorf("%v, want ErrClosed", err)
+			if !errors.Is(err, verbs.ErrClosed) {
+				t.Errorf("%v, want verbs.ErrClosed", err)
 			}
 		case <-time.After(60 * time.Second):
 			t.Fatal("a wait did not end")
@@ -312,7 +312,7 @@ func TestIdle(t *testing.T) {
 	}
 	f := bringUp(t, "fat-tree:radix=8,levels=2")
 	hosts := f.Hosts()
-	a, b := newEnd(t, hosts[0], 4096), newEnd(t, hosts[31], 4096)
+	a, b := newEnd(t, hosts[0].Device(), 4096), newEnd(t, hosts[31].Device(), 4096)
 	connect(t, a, b)
 	if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 8),
 		RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}); err != nil {

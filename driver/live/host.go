@@ -3,7 +3,6 @@ package live
 import (
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"softib/node/hca"
 	"softib/node/inspect"
@@ -33,8 +32,8 @@ type Host struct {
 	totals    inspect.HostStats // what is kept of programs, and of those that have ended
 	attached  bool              // there was a program, ever
 
-	dev     atomic.Pointer[Device]
-	opening sync.Mutex // taken before all others
+	dev     *Device
+	opening sync.Once // makes dev
 }
 
 func newHost(f *Fabric, t *topo.Node, index int) *Host {
@@ -119,4 +118,4 @@ func (n *node) passOn() {
 	}
 }
 
-var _ verbs.Device = (*Host)(nil)
+var _ verbs.Device = (*Device)(nil)

@@ -61,7 +61,7 @@ func connect(t testing.TB, a, b *end) {
 func TestSendAcrossFabric(t *testing.T) {
 	f := bringUp(t, "fat-tree:radix=4,levels=2")
 	hosts := f.Hosts()
-	a, b := newEnd(t, hosts[0], 1<<20), newEnd(t, hosts[len(hosts)-1], 1<<20)
+	a, b := newEnd(t, hosts[0].Device(), 1<<20), newEnd(t, hosts[len(hosts)-1].Device(), 1<<20)
 	connect(t, a, b)
 	for _, size := range []int{0, 1, 8, 56, 57, 512, 513, 4096, 4097, 100000, 1 << 20} {
 		for i := range a.mr.Bytes()[:size] {
@@ -93,7 +93,7 @@ func TestSendAcrossFabric(t *testing.T) {
 
 func BenchmarkSendLat8(b *testing.B) {
 	f := bringUp(b, "star:2")
-	x, y := newEnd(b, f.Hosts()[0], 4096), newEnd(b, f.Hosts()[1], 4096)
+	x, y := newEnd(b, f.Hosts()[0].Device(), 4096), newEnd(b, f.Hosts()[1].Device(), 4096)
 	connect(b, x, y)
 	b.ReportAllocs()
 	took := make([]int32, b.N)
@@ -162,7 +162,7 @@ func BenchmarkWrite(b *testing.B) {
 	for _, size := range []int{8, 4096, 65536} {
 		b.Run(time.Duration(size).String(), func(b *testing.B) {
 			f := bringUp(b, "star:2")
-			x, y := newEnd(b, f.Hosts()[0], 1<<20), newEnd(b, f.Hosts()[1], 1<<20)
+			x, y := newEnd(b, f.Hosts()[0].Device(), 1<<20), newEnd(b, f.Hosts()[1].Device(), 1<<20)
 			connect(b, x, y)
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
@@ -226,7 +226,7 @@ func BenchmarkCacheLine(b *testing.B) {
 // instructions cost without any crossing between cores.
 func BenchmarkOneCore(b *testing.B) {
 	f := bringUp(b, "star:2")
-	x, y := newEnd(b, f.Hosts()[0], 4096), newEnd(b, f.Hosts()[1], 4096)
+	x, y := newEnd(b, f.Hosts()[0].Device(), 4096), newEnd(b, f.Hosts()[1].Device(), 4096)
 	connect(b, x, y)
 	b.ReportAllocs()
 	for _, e := range []*end{x, y} {

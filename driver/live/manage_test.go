@@ -73,12 +73,12 @@ func TestBringUp(t *testing.T) {
 		f := bringUp(t, spec)
 		lids := map[ib.LID]*Host{}
 		for _, h := range f.hosts {
-			p := h.Enter().Port(1)
+			p := h.Device().Enter().Port(1)
 			if p.State != ib.PortActive || p.LID == 0 || lids[p.LID] != nil || p.SMLID == 0 {
 				t.Errorf("%s: %s: %+v", spec, h.Name(), *p)
 			}
 			lids[p.LID] = h
-			h.Leave()
+			h.Device().Leave()
 		}
 		for _, h := range f.hosts {
 			for lid, to := range lids {
@@ -208,12 +208,12 @@ func TestDisableAndRetrain(t *testing.T) {
 }
 
 func drainEvents(h *Host) (list []hca.EventType) {
-	h.Enter()
-	h.Leave() // it has heard of everything by now
+	h.Device().Enter()
+	h.Device().Leave() // it has heard of everything by now
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	for {
-		e, err := h.WaitEvent(over)
+		e, err := h.Device().WaitEvent(over)
 		if err != nil {
 			return list
 		}
@@ -224,7 +224,7 @@ func drainEvents(h *Host) (list []hca.EventType) {
 // The performance agent tells what went by, and forgets it when told to.
 func TestPerfCounters(t *testing.T) {
 	f := bringUp(t, "star:2")
-	a, b := newEnd(t, f.hosts[0], 4096), newEnd(t, f.hosts[1], 4096)
+	a, b := newEnd(t, f.hosts[0].Device(), 4096), newEnd(t, f.hosts[1].Device(), 4096)
 	connect(t, a, b)
 	for range 5 {
 		if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
@@ -357,7 +357,7 @@ func TestCreateMulticast(t *testing.T) {
 // Bringing a fabric up again does not disturb what runs on it.
 func TestBringUpUnderTraffic(t *testing.T) {
 	f := bringUp(t, "fat-tree:radix=4,levels=2")
-	a, b := newEnd(t, f.hosts[0], 4096), newEnd(t, f.hosts[7], 4096)
+	a, b := newEnd(t, f.hosts[0].Device(), 4096), newEnd(t, f.hosts[7].Device(), 4096)
 	connect(t, a, b)
 	var wg sync.WaitGroup
 	wg.Add(1)

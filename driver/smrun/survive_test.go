@@ -106,7 +106,7 @@ func newSide(t *testing.T, f *live.Fabric, host string) *side {
 			t.Fatal(err)
 		}
 	}
-	c := verbs.Open(h)
+	c := verbs.Open(h.Device())
 	pd, err := c.AllocPD()
 	must(err)
 	s := &side{}

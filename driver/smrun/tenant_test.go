@@ -53,7 +53,7 @@ func talk(t *testing.T, a, b *live.Host, ka, kb int, arrives bool) verbs.WCStatu
 		info verbs.Info
 	}
 	open := func(h *live.Host) (x half) {
-		ctx := verbs.Open(h)
+		ctx := verbs.Open(h.Device())
 		pd, err := ctx.AllocPD()
 		must(err)
 		x.mr, err = pd.RegMR(make([]byte, 64), verbs.AccessLocalWrite)

@@ -281,7 +281,7 @@ func inProcess(t *testing.T, steps []step, captured bool) (out seen) {
 	must(t, err)
 	y, err := f.Host(g.Hosts()[1].Name)
 	must(t, err)
-	a, b := pair(t, x, y)
+	a, b := pair(t, x.Device(), y.Device())
 	before := counted(g, f.Counters, nil)
 	for i, st := range steps {
 		if st.Down {

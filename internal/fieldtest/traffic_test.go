@@ -42,7 +42,7 @@ func (w *world) talker(name string) *talker {
 	h, err := w.Host(name)
 	w.check(err)
 	t := &talker{w: w, node: w.node(name)}
-	ctx := verbs.Open(h)
+	ctx := verbs.Open(h.Device())
 	t.pd, err = ctx.AllocPD()
 	w.check(err)
 	t.cq, err = ctx.CreateCQ(512)
@@ -116,7 +116,7 @@ func (w *world) rcEnd(name string) *rcEnd {
 	h, err := w.Host(name)
 	w.check(err)
 	e := &rcEnd{}
-	ctx := verbs.Open(h)
+	ctx := verbs.Open(h.Device())
 	pd, err := ctx.AllocPD()
 	w.check(err)
 	e.mr, err = pd.RegMR(make([]byte, 1<<16), verbs.AccessLocalWrite|verbs.AccessRemoteWrite)

@@ -36,7 +36,8 @@ func TestCrowd(t *testing.T) {
 		t.Helper()
 		var row perf.Row
 		hosts := p.f.Hosts()
-		err := perf.Run(ctx, hosts[6], hosts[7], perf.Config{Test: perf.SendLat, Sizes: []int{64}, Iters: 2000},
+		err := perf.Run(ctx, hosts[6].Device(), hosts[7].Device(), perf.Config{Test: perf.SendLat, Sizes: []int{64},
+			Iters: 2000},
 			func(r perf.Row) error { row = r; return nil })
 		if err != nil {
 			t.Fatalf("two hosts cannot talk: %v", err)

@@ -18,15 +18,16 @@ func BenchmarkTests(b *testing.B) {
 		b.Run(fmt.Sprintf("%v/%d", c.test, c.size), func(b *testing.B) {
 			x, y := fabric(b, "star:2")
 			b.ResetTimer()
-			err := Run(b.Context(), x, y, Config{Test: c.test, Sizes: []int{c.size}, Iters: b.N}, func(r Row) error {
-				if r.Latency != nil {
-					b.ReportMetric(r.Latency.Typical*1e3, "ns-typical")
-				} else {
-					b.ReportMetric(r.Bandwidth.Average/mb, "MB/sec")
-					b.ReportMetric(r.Bandwidth.MsgRate/1e6, "Mmsg/s")
-				}
-				return nil
-			})
+			err := Run(b.Context(), x.Device(), y.Device(), Config{Test: c.test, Sizes: []int{c.size}, Iters: b.N},
+				func(r Row) error {
+					if r.Latency != nil {
+						b.ReportMetric(r.Latency.Typical*1e3, "ns-typical")
+					} else {
+						b.ReportMetric(r.Bandwidth.Average/mb, "MB/sec")
+						b.ReportMetric(r.Bandwidth.MsgRate/1e6, "Mmsg/s")
+					}
+					return nil
+				})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -50,7 +50,7 @@ func TestEveryTest(t *testing.T) {
 			if !test.IsLatency() {
 				cfg.QPs, cfg.TxDepth = 3, 20
 			}
-			if err := Run(t.Context(), a, b, cfg, func(r Row) error {
+			if err := Run(t.Context(), a.Device(), b.Device(), cfg, func(r Row) error {
 				rows = append(rows,
 					r)
 				return nil
@@ -92,7 +92,7 @@ func TestDepthAndMTU(t *testing.T) {
 			cfg := Config{Test: WriteBW, Sizes: []int{3000}, Iters: 77, TxDepth: depth, MTU: mtu}
 			var s Setting
 			rows := 0
-			if err := run(t.Context(), a, b, cfg, func(got Setting) error { s = got; return nil },
+			if err := run(t.Context(), a.Device(), b.Device(), cfg, func(got Setting) error { s = got; return nil },
 				func(Row) error { rows++; return nil }); err != nil || rows != 1 {
 				t.Errorf("depth %d, mtu %d: %d rows, %v", depth, mtu, rows, err)
 			}
@@ -114,7 +114,8 @@ func TestPostList(t *testing.T) {
 		for _, test := range []Test{SendBW, WriteBW, ReadBW} {
 			cfg := Config{Test: test, Sizes: []int{8, 3000}, Iters: 101, QPs: 2, TxDepth: 20, PostList: list}
 			rows := 0
-			if err := Run(t.Context(), a, b, cfg, func(Row) error { rows++; return nil }); err != nil || rows != 2 {
+			if err := Run(t.Context(), a.Device(), b.Device(), cfg,
+				func(Row) error { rows++; return nil }); err != nil || rows != 2 {
 				t.Errorf("%v, lists of %d: %d rows, %v", test, list, rows, err)
 			}
 		}
@@ -124,7 +125,7 @@ func TestPostList(t *testing.T) {
 func TestRunTwiceLeavesNothing(t *testing.T) {
 	a, b := fabric(t, "star:2")
 	for range 3 {
-		if err := Run(t.Context(), a, b, Config{Test: SendBW, Sizes: []int{8}, Iters: 50, QPs: 2},
+		if err := Run(t.Context(), a.Device(), b.Device(), Config{Test: SendBW, Sizes: []int{8}, Iters: 50, QPs: 2},
 			func(Row) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -138,14 +139,15 @@ func TestStops(t *testing.T) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		err := Run(ctx, a, b, Config{Test: test, Iters: MaxIters}, func(Row) error { return nil })
+		err := Run(ctx, a.Device(), b.Device(), Config{Test: test, Iters: MaxIters}, func(Row) error { return nil })
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v: %v, want the deadline", test, err)
 		}
 	}
 	stop := errors.New("enough")
-	if err := Run(t.Context(), a, b, Config{Test: SendLat, Iters: 10}, func(Row) error { return stop }); !errors.Is(err,
+	if err := Run(t.Context(), a.Device(), b.Device(), Config{Test: SendLat, Iters: 10},
+		func(Row) error { return stop }); !errors.Is(err,
 		stop) {
 		t.Errorf("got %v, want the caller's own error", err)
 	}
@@ -164,7 +166,8 @@ func TestCablePulled(t *testing.T) {
 		}
 		f.SetLink(end, false)
 	})
-	err := Run(t.Context(), a, b, Config{Test: SendLat, Iters: MaxIters / 10}, func(Row) error { return nil })
+	err := Run(t.Context(), a.Device(), b.Device(), Config{Test: SendLat, Iters: MaxIters / 10},
+		func(Row) error { return nil })
 	pulled.Wait()
 	var status *StatusError
 	if !errors.As(err, &status) || status.Status == verbs.WCSuccess {

@@ -32,10 +32,10 @@ func TestOverASocket(t *testing.T) {
 		f.Close()
 	}
 	passive := make(chan error, 1)
-	go func() { passive <- Passive(t.Context(), b, conns[1]) }()
+	go func() { passive <- Passive(t.Context(), b.Device(), conns[1]) }()
 	rows := 0
 	cfg := Config{Test: SendBW, Sizes: []int{8, 5000}, Iters: 50, QPs: MaxQPs, TxDepth: 2}
-	err = Active(t.Context(), a, conns[0], cfg, func(Setting) error { return nil },
+	err = Active(t.Context(), a.Device(), conns[0], cfg, func(Setting) error { return nil },
 		func(Row) error { rows++; return nil })
 	if err := errors.Join(err, <-passive); err != nil || rows != 2 {
 		t.Errorf("%d rows, %v", rows, err)
@@ -82,10 +82,10 @@ func TestBadPeers(t *testing.T) {
 			defer cancel()
 			var err error
 			if c.active {
-				err = Active(ctx, a, ours, Config{Test: SendLat, Iters: MaxIters / 10},
+				err = Active(ctx, a.Device(), ours, Config{Test: SendLat, Iters: MaxIters / 10},
 					func(Setting) error { return nil }, func(Row) error { return nil })
 			} else {
-				err = Passive(ctx, b, ours)
+				err = Passive(ctx, b.Device(), ours)
 			}
 			if _, isPeer := errors.AsType[*PeerError](err); isPeer == c.nonsense ||
 				errors.Is(err, ErrTalk) != c.nonsense {

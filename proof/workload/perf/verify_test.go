@@ -46,7 +46,7 @@ func TestVerify(t *testing.T) {
 	const ops = 301
 	a, b := fabric(t, "star:2")
 	for test := range NumTest {
-		for _, dev := range []*side{{active: true, end: &end{dev: a}}, {end: &end{dev: b}}} {
+		for _, dev := range []*side{{active: true, end: &end{dev: a.Device()}}, {end: &end{dev: b.Device()}}} {
 			cfg, err := Config{Test: test, Sizes: []int{8, 100}[:1+min(int(AtomicLat-test), 1)]}.complete()
 			if err == nil && !test.IsLatency() {
 				cfg.QPs = 3

@@ -16,7 +16,7 @@ func TestMixed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, host := range []string{"h1", "h2"} {
-		far, own := newSide(t, socket, host), sideOn(t, inside)
+		far, own := newSide(t, socket, host), sideOn(t, inside.Device())
 		for _, x := range [][2]*side{{far, own}, {own, far}} {
 			a, b := x[0], x[1]
 			qa, qb := a.qp(verbs.RC), b.qp(verbs.RC)
