@@ -32,10 +32,9 @@ func (e *CreditError) Error() string {
 // Unwrap makes errors.Is(err, ErrCredit) true.
 func (e *CreditError) Unwrap() error { return ErrCredit }
 
-// LinkCredit is one lane of one direction of a cable, as Credits reports it.
-// In a lossless fabric the blocks that the sender may still send, those that fly, those
-// in the receiver's buffer and those that the receiver has freed and not yet
-// told make the buffer's size.
+// LinkCredit is one lane of one direction of a cable, as Credits reports it. In a lossless fabric the blocks that the
+// sender may still send, those that fly, those in the receiver's buffer and those that the receiver has freed and not
+// yet told make the buffer's size.
 type LinkCredit struct {
 	From, To  topo.PortRef
 	VL        ib.VL
@@ -119,11 +118,10 @@ func (e *Engine) Credits() []LinkCredit {
 	return list
 }
 
-// Audit checks that credits are conserved on every lane of every cable: what
-// was sent was received or flies, what is received is held by a packet that
-// exists, and the sender's limit is one that the receiver told. Cables on which
-// something was lost lately are left out, since flow control is putting them right.
-// Every violation is a *CreditError in what errors.Join joins.
+// Audit checks that credits are conserved on every lane of every cable: what was sent was received or flies, what is
+// received is held by a packet that exists, and the sender's limit is one that the receiver told. Cables on which
+// something was lost lately are left out, since flow control is putting them right. Every violation is a *CreditError
+// in what errors.Join joins.
 func (e *Engine) Audit() error {
 	inv := e.takeInventory()
 	var errs []error

@@ -7,9 +7,8 @@ import (
 	"softib/proto/wire"
 )
 
-// Sink takes what happens on the cables: every packet as it begins to leave a port,
-// every flow-control packet, every drop. trace.Pcapng and trace.JSON are sinks.
-// The event and what it refers to are valid during the call only.
+// Sink takes what happens on the cables: every packet as it begins to leave a port, every flow-control packet, every
+// drop. trace.Pcapng and trace.JSON are sinks. The event and what it refers to are valid during the call only.
 //
 // tidy: calls out, a writer: nothing that it does comes back
 type Sink interface {

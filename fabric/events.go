@@ -287,8 +287,7 @@ func (e *Engine) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time
 		p.Occupy(start + dur)
 	}
 	if p.Site.Host < 0 {
-		// A way out that is slower than some way in empties the buffer
-		// later than the neighbour could fill it again.
+		// A way out that is slower than some way in empties the buffer later than the neighbour could fill it again.
 		sw := e.switches[p.Site.Node]
 		if slow {
 			if c, ok := sw.Detach(f); ok {

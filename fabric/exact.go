@@ -5,13 +5,11 @@ import (
 	"softib/proto/wire"
 )
 
-// rewrite turns a packet into bytes and back, so that what flies is what the
-// wire format can say.
+// rewrite turns a packet into bytes and back, so that what flies is what the wire format can say.
 func (e *Engine) rewrite(f *link.Frame) {
 	e.scratch = f.Sync().Append(e.scratch[:0])
 	if err := f.Packet.Parse(e.scratch); err != nil {
-		// Engines only send what parses; a packet that does not is one that the
-		// receiver will refuse, by the flag.
+		// Engines only send what parses; a packet that does not is one that the receiver will refuse, by the flag.
 		f.Flags |= link.BadVCRC
 		return
 	}

@@ -70,8 +70,7 @@ func (k FaultKind) String() string {
 	return fmt.Sprintf("FaultKind(%d)", uint8(k))
 }
 
-// FaultRecord is one injected fault. The fields of a packet are zero where there
-// was none.
+// FaultRecord is one injected fault. The fields of a packet are zero where there was none.
 type FaultRecord struct {
 	Time   ib.Time
 	Kind   FaultKind
@@ -233,8 +232,7 @@ func (e *Engine) Strike(at uint32, bytes int) bool {
 	return true
 }
 
-// harm does to a packet what the cable does. It reports whether the packet is gone.
-// t is when it arrives.
+// harm does to a packet what the cable does. It reports whether the packet is gone. t is when it arrives.
 func (e *Engine) harm(at uint32, p *link.Port, f *link.Frame, t *ib.Time) bool {
 	c := e.cables[at]
 	*t += c.f.Lag
@@ -290,9 +288,8 @@ func (e *Engine) harmFC(at uint32, p *link.Port, t *ib.Time) bool {
 	return false
 }
 
-// corrupt flips up to three bits of the packet's bytes, and lets the CRCs judge. One
-// time in four, where that may be, the fault is inside a node: the link's CRC is made after it,
-// and only the end-to-end one can tell.
+// corrupt flips up to three bits of the packet's bytes, and lets the CRCs judge. One time in four, where that may be,
+// the fault is inside a node: the link's CRC is made after it, and only the end-to-end one can tell.
 func (e *Engine) corrupt(at uint32, p *link.Port, f *link.Frame, inside bool) {
 	e.LogFault(FaultCorrupt, at, f)
 	b := f.Sync().Append(e.scratch[:0])
@@ -330,8 +327,7 @@ func (e *Engine) corrupt(at uint32, p *link.Port, f *link.Frame, inside bool) {
 	e.lossy(at, p)
 }
 
-// duplicate queues a second copy at the port that the packet has just left,
-// so that it pays for its own credit.
+// duplicate queues a second copy at the port that the packet has just left, so that it pays for its own credit.
 func (e *Engine) duplicate(at uint32, p *link.Port, f *link.Frame) {
 	if f.Flags&link.Copied != 0 {
 		return
@@ -387,8 +383,7 @@ func (e *Engine) refused(at uint32, p *link.Port, f *link.Frame, r link.Reason) 
 	e.note(Refused, at, 0)
 }
 
-// lossy notes that credits went astray on a cable: both ends refresh until that
-// has healed.
+// lossy notes that credits went astray on a cable: both ends refresh until that has healed.
 func (e *Engine) lossy(at uint32, p *link.Port) {
 	for _, i := range [2]uint32{at, p.Site.Peer} {
 		if i == NoEnd {

@@ -17,12 +17,10 @@ type event struct {
 
 // queue is the events in order of time and, at one time, of insertion.
 //
-// It is a calendar: a ring of buckets, each a short span of time, that covers the
-// near future, and a heap for what is farther away. A bucket is sorted
-// only when its time has come, so an event costs a link in a list and a share
-// of a tiny sort, whatever the number of events. Insertion order breaks ties with no
-// sequence number: lists keep it, the sort is stable, and an event from
-// the heap enters its bucket before any later one can.
+// It is a calendar: a ring of buckets, each a short span of time, that covers the near future, and a heap for what is
+// farther away. A bucket is sorted only when its time has come, so an event costs a link in a list and a share of a
+// tiny sort, whatever the number of events. Insertion order breaks ties with no sequence number: lists keep it, the
+// sort is stable, and an event from the heap enters its bucket before any later one can.
 type queue struct {
 	cur   []event // the open bucket, sorted
 	at    int     // the next event of cur
@@ -30,10 +28,9 @@ type queue struct {
 	shift uint
 	n     int // events in the ring, cur not counted
 
-	// Buckets are lists of chunks, last first, from one slab whose free ones are
-	// reused last in first out: what is in use stays in the cache. A bucket's
-	// word says which chunk is its last and how many events are in that one, so
-	// that a push only stores.
+	// Buckets are lists of chunks, last first, from one slab whose free ones are reused last in first out: what is in
+	// use stays in the cache. A bucket's word says which chunk is its last and how many events are in that one, so that
+	// a push only stores.
 	ring   []uint32 // chunk<<chunkBits | events; 0 for none
 	used   []uint64 // one bit a bucket: not empty
 	chunks []chunk
@@ -73,8 +70,7 @@ const (
 	// A bucket should hold a few events: more cost sorting.
 	bucketMany = 16
 	adaptEvery = 1 << 16
-	// floorRounds is for how many adaptations a width that was too narrow is
-	// not tried again.
+	// floorRounds is for how many adaptations a width that was too narrow is not tried again.
 	floorRounds = 64
 )
 
@@ -209,8 +205,7 @@ func (q *queue) unlink(list []event, b int64) []event {
 	q.used[slot>>6] &^= 1 << (slot & 63)
 	w := q.ring[slot]
 	q.ring[slot] = 0
-	// Chunks come last first; the lists are short, so that all but the last
-	// are put right by moving.
+	// Chunks come last first; the lists are short, so that all but the last are put right by moving.
 	for i, n := w>>chunkBits, w&chunkMask; i != 0; n = chunkLen {
 		c := &q.chunks[i]
 		list = append(list, c.ev[:n]...)
@@ -225,8 +220,7 @@ func (q *queue) unlink(list []event, b int64) []event {
 	return list
 }
 
-// fetch reads the next bucket's last chunk, so that it is in the cache when its
-// time comes.
+// fetch reads the next bucket's last chunk, so that it is in the cache when its time comes.
 func (q *queue) fetch() {
 	if q.n > 0 {
 		q.warm = q.chunks[q.ring[q.nextUsed()&ringMask]>>chunkBits].ev[0].t

@@ -2,9 +2,8 @@ package fabric
 
 import "softib/proto/ib"
 
-// touch reads, for all events of the open bucket, the memory that handling them
-// will need. A fabric of a thousand hosts does not fit the inner caches; fetched
-// one after the other, misses would be most of the time that a hop takes.
+// touch reads, for all events of the open bucket, the memory that handling them will need. A fabric of a thousand hosts
+// does not fit the inner caches; fetched one after the other, misses would be most of the time that a hop takes.
 func (e *Engine) touch(events []event) {
 	v := uint64(0)
 	for i := range events {

@@ -11,10 +11,9 @@ import (
 	"softib/subnet/sm"
 )
 
-// BringUp makes the fabric carry traffic: all links train, and every node is
-// programmed through its agent, in no virtual time, as a subnet manager would do it by
-// packets. A link that goes down and comes back afterwards is Active again
-// at once.
+// BringUp makes the fabric carry traffic: all links train, and every node is programmed through its agent, in no
+// virtual time, as a subnet manager would do it by packets. A link that goes down and comes back afterwards is Active
+// again at once.
 func (s *Sim) BringUp() (sm.Report, error) {
 	s.LinksUp()
 	if s.groups == nil {

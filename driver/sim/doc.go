@@ -1,10 +1,8 @@
-// Package sim drives the engines in virtual time: every switch, port and
-// adapter of a topo.Graph, joined by cables that have a length, a rate, an error
-// rate and faults. One seed gives one history, byte for byte.
+// Package sim drives the engines in virtual time: every switch, port and adapter of a topo.Graph, joined by cables that
+// have a length, a rate, an error rate and faults. One seed gives one history, byte for byte.
 //
-// It holds no protocol: what a packet means is decided by the engines of
-// link, ibswitch and hca, and what flies on cables is fabric's. It owns the time,
-// the hosts and randomness.
+// It holds no protocol: what a packet means is decided by the engines of link, ibswitch and hca, and what flies on
+// cables is fabric's. It owns the time, the hosts and randomness.
 //
 // How it is used:
 //

@@ -47,8 +47,7 @@ func (p *parking) pop() (*hca.QP, bool) {
 	return q, true
 }
 
-// loopLane is the parking lot of flows to the same adapter; the others are those of
-// the virtual lanes.
+// loopLane is the parking lot of flows to the same adapter; the others are those of the virtual lanes.
 const (
 	loopLane = ib.NumVL
 	numLots  = ib.NumVL + 1
@@ -81,8 +80,7 @@ func newHCA(n *topo.Node, byRefMin int) *hca.HCA {
 	return hca.New(cfg)
 }
 
-// Wake tells the driver that work was posted to a host, or that its engine was
-// otherwise touched from outside.
+// Wake tells the driver that work was posted to a host, or that its engine was otherwise touched from outside.
 func (s *Sim) Wake(host int) {
 	s.pump(uint32(host))
 }
@@ -95,8 +93,7 @@ func (s *Sim) accept(at uint32, f *link.Frame) {
 	s.pump(host)
 }
 
-// deliver gives a packet to the agent or the engine, and folds what it says into the
-// hash.
+// deliver gives a packet to the agent or the engine, and folds what it says into the hash.
 func (s *Sim) deliver(at, host uint32, f *link.Frame) {
 	b := &f.Packet.BTH
 	s.Mix(uint64(b.Opcode)<<56 | uint64(b.DestQP)<<24 | uint64(b.PSN))
@@ -128,8 +125,7 @@ func (s *Sim) mixBytes(b []byte) {
 	}
 }
 
-// pump moves what the adapter has ready into the port's queues, until there is no
-// more or no room.
+// pump moves what the adapter has ready into the port's queues, until there is no more or no room.
 func (s *Sim) pump(host uint32) {
 	h := &s.hosts[host]
 	if h.stopped || h.pumping {

@@ -20,9 +20,8 @@ type ManagerConfig struct {
 	JobTime ib.Time
 }
 
-// managerPort is a subnet manager at a host's port, with the management service
-// between it and the packets. Nothing of it outlives StopManager but what it had
-// saved.
+// managerPort is a subnet manager at a host's port, with the management service between it and the packets. Nothing of
+// it outlives StopManager but what it had saved.
 type managerPort struct {
 	sm     *sm.Manager
 	rpc    *madrpc.Port
@@ -72,9 +71,8 @@ var classes = [...]madrpc.Registration{
 	{Class: mad.ClassCC, ClassVersion: 2, Name: "congestion control manager"},
 }
 
-// StartManager starts a subnet manager at the first port of a host: all that it
-// asks and tells travels as packets from there, and agents send their traps. From the first
-// one on, links that train become active by a manager alone.
+// StartManager starts a subnet manager at the first port of a host: all that it asks and tells travels as packets from
+// there, and agents send their traps. From the first one on, links that train become active by a manager alone.
 func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
 	if host < 0 || host >= len(s.hosts) {
 		return fmt.Errorf("sim: manager at host %d: want 0 to %d", host, len(s.hosts)-1)

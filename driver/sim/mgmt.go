@@ -20,9 +20,8 @@ type manager struct {
 	}
 }
 
-// Agent is the management agent of a node, for bringing a fabric up by the same calls
-// that a subnet manager's datagrams make. After a call that changes the node, call
-// Managed.
+// Agent is the management agent of a node, for bringing a fabric up by the same calls that a subnet manager's datagrams
+// make. After a call that changes the node, call Managed.
 func (s *Sim) Agent(node int) *agent.Agent { return s.manager(node).Agent }
 
 func (s *Sim) manager(node int) *manager {
@@ -110,9 +109,8 @@ func (s *Sim) switchMgmt(node int) {
 	s.SendSwitch(node, out, f)
 }
 
-// hostMgmt takes a packet to QP0 or QP1 of a host through its agent. It reports
-// whether the packet is dealt with; otherwise it is for the adapter's own
-// special queue pairs.
+// hostMgmt takes a packet to QP0 or QP1 of a host through its agent. It reports whether the packet is dealt with;
+// otherwise it is for the adapter's own special queue pairs.
 func (s *Sim) hostMgmt(at uint32, fromHere bool, f *link.Frame) bool {
 	p := s.PortAt(at)
 	_, ok := s.answer(int(p.Site.Node), p.Site.Num, fromHere, f)

@@ -42,8 +42,7 @@ func (s *Sim) PlanFlap(t ib.Time, ref topo.PortRef, d ib.Time) {
 	s.PlanUp(t+d, ref)
 }
 
-// PlanStop stops a node at t for good: its links go down and it answers
-// nothing.
+// PlanStop stops a node at t for good: its links go down and it answers nothing.
 func (s *Sim) PlanStop(t ib.Time, node int) {
 	s.plan(t, plan{do: planStop, ref: topo.PortRef{Node: node}})
 }

@@ -118,8 +118,7 @@ func (s *Sim) Next(until ib.Time) Wake {
 	return Wake{Kind: WakeLimit}
 }
 
-// Run runs until the given time, whatever there is to report; reports are kept
-// for Next.
+// Run runs until the given time, whatever there is to report; reports are kept for Next.
 func (s *Sim) Run(until ib.Time) {
 	s.runTo(until)
 	s.Advance(until)
@@ -130,8 +129,7 @@ func (s *Sim) runTo(t ib.Time) {
 	}
 }
 
-// RunUntilIdle runs until nothing is left to happen, or limit has come. It
-// reports whether the fabric is at rest.
+// RunUntilIdle runs until nothing is left to happen, or limit has come. It reports whether the fabric is at rest.
 func (s *Sim) RunUntilIdle(limit ib.Time) bool {
 	s.runTo(limit)
 	idle := s.Engine.Next() == ib.Never

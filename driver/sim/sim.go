@@ -16,8 +16,7 @@ import (
 
 // Host is an adapter as the driver sees it; *hca.HCA is one.
 type Host interface {
-	// HandlePacket takes a packet off the link. The payload is copied out
-	// before it returns.
+	// HandlePacket takes a packet off the link. The payload is copied out before it returns.
 	HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet)
 	// NextSend is the flow whose turn it is.
 	NextSend() (hca.Send, bool)
@@ -33,8 +32,7 @@ type Host interface {
 	HasEvent() bool
 }
 
-// Config is what a simulation is made of besides its graph. Zero fields take
-// defaults.
+// Config is what a simulation is made of besides its graph. Zero fields take defaults.
 type Config struct {
 	// Seed of everything that is random.
 	Seed uint64
@@ -43,29 +41,25 @@ type Config struct {
 
 	// Port is the make of every port; the rate is the cable's.
 	Port link.Config
-	// SwitchLatency is from a packet's head reaching a switch to its
-	// forwarding; 0 is 100 ns, negative none.
+	// SwitchLatency is from a packet's head reaching a switch to its forwarding; 0 is 100 ns, negative none.
 	SwitchLatency ib.Time
-	// HostQueue is how many packets a host's port holds for each lane before
-	// flows are parked; 0 is 2.
+	// HostQueue is how many packets a host's port holds for each lane before flows are parked; 0 is 2.
 	HostQueue int
 	// StoreForward makes switches wait for the last byte of each packet.
 	StoreForward bool
 	// WireExact writes each packet as bytes and reads it back, both CRCs
 	// checked, at each hop. The history stays the same.
 	WireExact bool
-	// ByRefMin is the payload size from which packets of the adapters that New makes
-	// refer to the sender's memory instead of carrying a copy; 0 copies always. It saves
-	// half of the memory traffic of large messages. A program that changes
-	// memory while a request is outstanding may then be seen to have done so.
+	// ByRefMin is the payload size from which packets of the adapters that New makes refer to the sender's memory
+	// instead of carrying a copy; 0 copies always. It saves half of the memory traffic of large messages. A program
+	// that changes memory while a request is outstanding may then be seen to have done so.
 	ByRefMin int
 	// HashPayload makes TraceHash cover what hosts are sent, not the headers alone.
 	HashPayload bool
 	// Sink sees every packet when it is not nil.
 	Sink fabric.Sink
-	// AlwaysRefresh sends flow-control packets at least as often as IBA 7.9.4.2
-	// asks. Without it a cable is refreshed only after something was lost on it:
-	// where nothing was, a refresh tells nothing new.
+	// AlwaysRefresh sends flow-control packets at least as often as IBA 7.9.4.2 asks. Without it a cable is refreshed
+	// only after something was lost on it: where nothing was, a refresh tells nothing new.
 	AlwaysRefresh bool
 	// TrainTime is from both ends polling to LinkUp; 0 is 10 us.
 	TrainTime ib.Time
@@ -189,8 +183,7 @@ func (s *Sim) build() {
 // place numbers a port of the graph as the engine does.
 func (s *Sim) place(ref topo.PortRef) uint32 { return s.Place(ref.Node, ref.Port) }
 
-// cableRate is what the cable of a port can carry. Ends that disagree settle on
-// the slower.
+// cableRate is what the cable of a port can carry. Ends that disagree settle on the slower.
 func (s *Sim) cableRate(at uint32) ib.LinkRate {
 	end := s.graph.Port(s.Ref(at))
 	rate, far := end.Rate(), s.graph.Nodes[end.Peer].Ports[end.PeerPort].Rate()
