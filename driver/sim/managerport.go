@@ -25,7 +25,7 @@ type ManagerConfig struct {
 type managerPort struct {
 	sm     *sm.Manager
 	rpc    *madrpc.Port
-	agents map[mad.Class]madrpc.AgentID
+	agents sm.Agents
 	host   uint32
 	at     uint32 // its port
 	gen    uint32 // of all that ever ran
@@ -59,18 +59,6 @@ type Watcher interface {
 // Watch tells w from now on.
 func (s *Sim) Watch(w Watcher) { s.mgmt.watcher = w }
 
-// classes are what a manager registers for.
-var classes = [...]madrpc.Registration{
-	{Class: mad.ClassSMDirect, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap),
-		Name: "subnet manager"},
-	{Class: mad.ClassSMLID, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap),
-		Name: "subnet manager"},
-	{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Name: "subnet administrator", Methods: madrpc.MethodSet(
-		mad.MethodGet, mad.MethodSet, mad.MethodDelete, mad.MethodGetTable, mad.MethodGetMulti,
-		mad.MethodGetTraceTable)},
-	{Class: mad.ClassCC, ClassVersion: 2, Name: "congestion control manager"},
-}
-
 // StartManager starts a subnet manager at the first port of a host: all that it asks and tells travels as packets from
 // there, and agents send their traps. From the first one on, links that train become active by a manager alone.
 func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
@@ -96,17 +84,14 @@ func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
 	}
 	g.gen++
 	st := &managerPort{
-		sm: sm.New(cfg.Config), agents: map[mad.Class]madrpc.AgentID{}, host: uint32(host), at: s.hosts[host].at + 1,
+		sm: sm.New(cfg.Config), host: uint32(host), at: s.hosts[host].at + 1,
 		// Answers to a former life of the port find nobody.
 		rpc: madrpc.New(madrpc.Config{AgentAfter: madrpc.AgentID(g.gen << 8)}),
 		gen: g.gen, timerAt: ib.Never, jobTime: cfg.JobTime,
 	}
-	for _, c := range classes {
-		id, err := st.rpc.Register(c)
-		if err != nil {
-			return fmt.Errorf("sim: manager at host %d: %w", host, err)
-		}
-		st.agents[c.Class] = id
+	var err error
+	if st.agents, err = sm.Register(st.rpc.Register); err != nil {
+		return fmt.Errorf("sim: manager at host %d: %w", host, err)
 	}
 	g.managerPorts[host] = st
 	s.LogFault(fabric.FaultManagerStart, st.at, nil)
@@ -208,10 +193,7 @@ func (s *Sim) manageStep(st *managerPort) (moved bool) {
 	var send sm.Send
 	for st.sm.PollSend(s.Now(), &send) {
 		moved = true
-		err := st.rpc.Send(s.Now(), st.agents[mad.Class(send.Data[1])], madrpc.Message{
-			Env: send.Env, Data: send.Data, Timeout: send.Timeout, Retries: send.Retries, Cookie: send.Cookie,
-		})
-		if err != nil && send.Timeout > 0 {
+		if err := st.rpc.Send(s.Now(), st.agents.Of(&send), send); err != nil && send.Timeout > 0 {
 			st.sm.HandleReply(s.Now(), send.Cookie, nil)
 		}
 	}
@@ -235,14 +217,7 @@ func (s *Sim) manageStep(st *managerPort) (moved bool) {
 	}
 	for d, ok := st.rpc.PollRecv(); ok; d, ok = st.rpc.PollRecv() {
 		moved = true
-		switch d.Kind {
-		case madrpc.Unsolicited:
-			st.sm.HandleRequest(s.Now(), d.Env, d.Data)
-		case madrpc.Response:
-			st.sm.HandleReply(s.Now(), d.Cookie, d.Data)
-		default:
-			st.sm.HandleReply(s.Now(), d.Cookie, nil)
-		}
+		st.sm.HandleDelivery(s.Now(), d)
 	}
 	return moved
 }

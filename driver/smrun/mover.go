@@ -14,25 +14,19 @@ import (
 
 // parcel is a datagram on its way between the manager and the mover.
 type parcel struct {
-	kind    madrpc.Kind // why the mover brings it
-	class   mad.Class   // whose agent sends it
-	retries int
-	env     mad.Envelope
-	timeout ib.Time
-	cookie  uint64
-	data    []byte // in buf, unless it is longer
-	buf     [mad.Size]byte
+	madrpc.Message             // its Data in buf, unless they are longer
+	kind           madrpc.Kind // why the mover brings it
+	buf            [mad.Size]byte
 }
 
-// pack copies data, which is its owner's, into the parcel.
-func (p *parcel) pack(data []byte) {
+// pack copies the data, which are their owner's, into the parcel.
+func (p *parcel) pack() {
 	switch {
-	case data == nil:
-		p.data = nil
-	case len(data) <= len(p.buf):
-		p.data = p.buf[:copy(p.buf[:], data)]
+	case p.Data == nil:
+	case len(p.Data) <= len(p.buf):
+		p.Data = p.buf[:copy(p.buf[:], p.Data)]
 	default:
-		p.data = slices.Clone(data)
+		p.Data = slices.Clone(p.Data)
 	}
 }
 
@@ -121,18 +115,16 @@ func (r *Runner) move(stop <-chan struct{}) {
 	in := r.in.blank()
 	receive := func(d madrpc.Delivery) {
 		p := in.next()
-		p.kind, p.env, p.cookie = d.Kind, d.Env, d.Cookie
-		p.pack(d.Data)
+		p.kind, p.Message = d.Kind, madrpc.Message{Env: d.Env, Data: d.Data, Cookie: d.Cookie}
+		p.pack()
 		if in.n == batchMax {
 			r.in.put(in)
 			in = r.in.blank()
 		}
 	}
 	send := func(p *parcel) {
-		err := r.t.Queue(now, r.agents[p.class], madrpc.Message{Env: p.env, Data: p.data, Timeout: p.timeout,
-			Retries: p.retries, Cookie: p.cookie})
-		if err != nil && p.timeout > 0 {
-			receive(madrpc.Delivery{Kind: madrpc.Canceled, Cookie: p.cookie})
+		if err := r.t.Queue(now, r.agents.Of(&p.Message), p.Message); err != nil && p.Timeout > 0 {
+			receive(madrpc.Delivery{Kind: madrpc.Canceled, Cookie: p.Cookie})
 		}
 	}
 	failing, _ := r.t.(interface{ Err() error })

@@ -21,8 +21,8 @@ func TestCrossing(t *testing.T) {
 		b := c.blank()
 		for i := range count {
 			p := b.next()
-			p.cookie = uint64(i)
-			p.pack(bytes.Repeat([]byte{byte(i)}, i%(2*mad.Size)))
+			p.Cookie, p.Data = uint64(i), bytes.Repeat([]byte{byte(i)}, i%(2*mad.Size))
+			p.pack()
 			if b.n == batchMax || i%13 == 0 {
 				c.put(b)
 				b = c.blank()
@@ -33,8 +33,8 @@ func TestCrossing(t *testing.T) {
 	late := time.After(60 * time.Second)
 	for next := 0; next < count; {
 		moved := c.take(func(p *parcel) {
-			if p.cookie != uint64(next) || !bytes.Equal(p.data, bytes.Repeat([]byte{byte(next)}, next%(2*mad.Size))) {
-				t.Fatalf("parcel %d is %d with %d bytes", next, p.cookie, len(p.data))
+			if p.Cookie != uint64(next) || !bytes.Equal(p.Data, bytes.Repeat([]byte{byte(next)}, next%(2*mad.Size))) {
+				t.Fatalf("parcel %d is %d with %d bytes", next, p.Cookie, len(p.Data))
 			}
 			next++
 		})
@@ -48,7 +48,7 @@ func TestCrossing(t *testing.T) {
 		}
 	}
 	var p parcel
-	if p.pack(nil); p.data != nil {
+	if p.pack(); p.Data != nil {
 		t.Error("nothing has become something")
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"softib/node/madrpc"
 	"softib/proto/ib"
-	"softib/proto/mad"
 	"softib/subnet/sm"
 )
 
@@ -31,9 +30,9 @@ type Runner struct {
 	t    Transport
 	opts Options
 
-	agents [256]madrpc.AgentID // by class
-	out    *crossing           // from the manager to the mover
-	in     *crossing           // back
+	agents sm.Agents
+	out    *crossing // from the manager to the mover
+	in     *crossing // back
 	work   chan func(*sm.Manager)
 	jobs   chan *sm.Job
 	up     chan struct{}
@@ -55,18 +54,6 @@ type waiter struct {
 // ErrStopped is returned by calls to a runner that has ended.
 var ErrStopped = errors.New("smrun: the manager has stopped")
 
-// classes are what a manager registers for.
-var classes = []madrpc.Registration{
-	{Class: mad.ClassSMDirect, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap),
-		Name: "subnet manager"},
-	{Class: mad.ClassSMLID, ClassVersion: 1, Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodTrap),
-		Name: "subnet manager"},
-	{Class: mad.ClassSA, ClassVersion: 2, RMPP: true, Name: "subnet administrator", Methods: madrpc.MethodSet(
-		mad.MethodGet, mad.MethodSet, mad.MethodDelete, mad.MethodGetTable, mad.MethodGetMulti,
-		mad.MethodGetTraceTable)},
-	{Class: mad.ClassCC, ClassVersion: 2, Name: "congestion control manager"},
-}
-
 // New joins a manager to a transport. The port says from now on that a manager runs there.
 func New(cfg sm.Config, t Transport, o Options) (*Runner, error) {
 	r := &Runner{
@@ -74,12 +61,9 @@ func New(cfg sm.Config, t Transport, o Options) (*Runner, error) {
 		work: make(chan func(*sm.Manager)), jobs: make(chan *sm.Job, 1), up: make(chan struct{}),
 		done: make(chan struct{}), dead: make(chan error, 1),
 	}
-	for _, c := range classes {
-		id, err := t.Register(c)
-		if err != nil {
-			return nil, fmt.Errorf("smrun: %s: %w", c.Name, err)
-		}
-		r.agents[c.Class] = id
+	var err error
+	if r.agents, err = sm.Register(t.Register); err != nil {
+		return nil, fmt.Errorf("smrun: %w", err)
 	}
 	t.SetIsSM(true)
 	if w, ok := t.(interface{ Warning() error }); ok && o.Log != nil {
@@ -239,9 +223,8 @@ func (r *Runner) send(now ib.Time) bool {
 	for r.m.PollSend(now, &send) {
 		moved = true
 		p := b.next()
-		p.class, p.env, p.timeout, p.retries, p.cookie = mad.Class(send.Data[1]), send.Env, send.Timeout, send.Retries,
-			send.Cookie
-		p.pack(send.Data)
+		p.Message = send
+		p.pack()
 		if b.n == batchMax {
 			r.out.put(b)
 			b = r.out.blank()
@@ -253,14 +236,7 @@ func (r *Runner) send(now ib.Time) bool {
 
 // take hands what has come to the manager.
 func (r *Runner) take(p *parcel) {
-	switch p.kind {
-	case madrpc.Unsolicited:
-		r.m.HandleRequest(r.now, p.env, p.data)
-	case madrpc.Response:
-		r.m.HandleReply(r.now, p.cookie, p.data)
-	default:
-		r.m.HandleReply(r.now, p.cookie, nil)
-	}
+	r.m.HandleDelivery(r.now, madrpc.Delivery{Kind: p.kind, Cookie: p.Cookie, Env: p.Env, Data: p.Data})
 }
 
 // report passes on what the manager has to say.

@@ -20,8 +20,7 @@
 //		}
 //		for { e, ok := m.PollEvent() … }       // the operator's log
 //		// sleep until something comes or m.NextDeadline() is there
-//		m.HandleReply(now, cookie, answer)     // nil: none came
-//		m.HandleRequest(now, env, datagram)    // traps, other managers, clients of administration
+//		m.HandleDelivery(now, delivery)        // answers, traps, other managers, clients of administration
 //		m.HandleTimer(now)
 //	}
 //

@@ -41,19 +41,6 @@ const (
 	askHeirloom
 )
 
-// Send is a datagram that the manager wants to be sent.
-type Send struct {
-	Env mad.Envelope
-	// Data is the datagram, or a longer message that is to be sent in segments. It is valid until the next call
-	// to the manager.
-	Data []byte
-	// Timeout is how long to wait for the answer; 0 if none is expected. Retries is how often to repeat.
-	Timeout ib.Time
-	Retries int
-	// Cookie comes back with the answer.
-	Cookie uint64
-}
-
 // slots of requests under way.
 type slots struct {
 	list []request
