@@ -70,8 +70,8 @@ func (e *Engine) takeInventory() inventory {
 			c := unpackClaim(arg)
 			v.hold(place, c)
 		case evLate:
-			h := e.faults.held[arg]
-			v.hold(h.at, ibswitch.Claim{VL: h.f.InVL, Blocks: h.f.Blocks})
+			f := e.pool.At(arg)
+			v.hold(place, ibswitch.Claim{VL: f.InVL, Blocks: f.Blocks})
 		}
 	})
 	var claims []ibswitch.Claim

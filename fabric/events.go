@@ -19,7 +19,7 @@ const (
 	evPort                // a life time has expired at a port
 	evRefresh             // a port's credits are to be told anew
 	evRelease             // a receive buffer is free; the argument is the claim
-	evLate                // a packet that was held back in a host's buffer; the argument is its slot
+	evLate                // a packet was held back in a host's buffer; the argument is its frame
 	evServe               // the agent of a switch has had its time for a packet; the place is a port
 	evTrain               // both ends of a cable have trained
 )
@@ -66,7 +66,7 @@ func (e *Engine) Step() bool {
 func (e *Engine) Run(limit ib.Time) bool {
 	for e.q.due(limit) {
 		e.step()
-		if len(e.notes) > 0 {
+		if e.notes.Len() > 0 {
 			return true
 		}
 	}
@@ -100,7 +100,7 @@ func (e *Engine) step() {
 			e.kickFC(p.Site.First + uint32(c.In))
 		}
 	case evLate:
-		e.late(arg)
+		e.note(Arrived, place, arg)
 	case evServe:
 		e.note(Served, place, 0)
 	case evTrain:

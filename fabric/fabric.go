@@ -74,8 +74,7 @@ type Engine struct {
 	hash  uint64
 	cfg   Config
 
-	notes   []Note // what Poll has to tell
-	notesAt int
+	notes ib.Queue[Note] // what Poll has to tell
 
 	switches []*ibswitch.Switch // by node; nil for a host
 	first    []uint32           // by node: the place of its port 0

@@ -105,15 +105,7 @@ type Harm struct{ Dropped, Corrupted uint64 }
 type faultState struct {
 	log    []FaultRecord
 	counts [NumFaultKind]uint64
-	held   []heldFrame
-	free   []uint32
 	down   map[uint32]bool // ends whose cable is pulled
-}
-
-// heldFrame is a UD packet that others overtake.
-type heldFrame struct {
-	f  *link.Frame
-	at uint32
 }
 
 // FaultLog lists the injected faults in order. It is the simulation's own.
@@ -354,24 +346,7 @@ func (e *Engine) holdBack(at uint32, c *cable, f *link.Frame) bool {
 
 // hold keeps a packet in its receive buffer for a while.
 func (e *Engine) hold(at uint32, f *link.Frame, d ib.Time) {
-	var slot uint32
-	if n := len(e.faults.free); n > 0 {
-		slot = e.faults.free[n-1]
-		e.faults.free = e.faults.free[:n-1]
-	} else {
-		slot = uint32(len(e.faults.held))
-		e.faults.held = append(e.faults.held, heldFrame{})
-	}
-	e.faults.held[slot] = heldFrame{f, at}
-	e.q.push(e.now+d, code(evLate, 0, slot))
-}
-
-// late delivers a packet that was held back.
-func (e *Engine) late(slot uint32) {
-	h := e.faults.held[slot]
-	e.faults.held[slot] = heldFrame{}
-	e.faults.free = append(e.faults.free, slot)
-	e.note(Arrived, h.at, h.f.Index())
+	e.q.push(e.now+d, code(evLate, at, f.Index()))
 }
 
 // refused notes that a port has not counted a packet which its neighbour has: the one is active, the other not yet, or

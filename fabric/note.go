@@ -35,23 +35,10 @@ type Note struct {
 	Arg   uint32
 }
 
-func (e *Engine) note(k Kind, place, arg uint32) { e.notes = append(e.notes, Note{k, place, arg}) }
+func (e *Engine) note(k Kind, place, arg uint32) { e.notes.Push(Note{k, place, arg}) }
 
 // Poll is the next note.
-func (e *Engine) Poll() (Note, bool) {
-	if e.notesAt == len(e.notes) {
-		return Note{}, false
-	}
-	return e.pollNote(), true
-}
-
-func (e *Engine) pollNote() Note {
-	n := e.notes[e.notesAt]
-	if e.notesAt++; e.notesAt == len(e.notes) {
-		e.notes, e.notesAt = e.notes[:0], 0
-	}
-	return n
-}
+func (e *Engine) Poll() (Note, bool) { return e.notes.Pop() }
 
 // Schedule makes a note of the driver's own kind at t, in order with all else that happens.
 func (e *Engine) Schedule(t ib.Time, k Kind, place, arg uint32) {

@@ -20,8 +20,7 @@ type Crossing struct {
 // outside is what the engine keeps of cables that end outside.
 type outside struct {
 	gates map[uint32]gate
-	out   []Crossing
-	at    int
+	out   ib.Queue[Crossing]
 }
 
 // gate is what Retime has found for what comes in by a cable from outside: how long it takes besides, and whether it
@@ -46,22 +45,11 @@ func (e *Engine) JoinOutside(at uint32, length ib.Time) {
 //
 //go:noinline
 func (e *Engine) cross(at uint32, start, took ib.Time, f *link.Frame, fc wire.LinkPacket) {
-	e.outside.out = append(e.outside.out, Crossing{At: at, Start: start, Took: took, Frame: f, FC: fc})
+	e.outside.out.Push(Crossing{At: at, Start: start, Took: took, Frame: f, FC: fc})
 }
 
 // PollOutside is the next packet that has left by a cable which ends outside.
-func (e *Engine) PollOutside() (Crossing, bool) {
-	o := &e.outside
-	if o.at == len(o.out) {
-		return Crossing{}, false
-	}
-	c := o.out[o.at]
-	if o.at++; o.at == len(o.out) {
-		clear(o.out)
-		o.out, o.at = o.out[:0], 0
-	}
-	return c, true
-}
+func (e *Engine) PollOutside() (Crossing, bool) { return e.outside.out.Pop() }
 
 // HandleOutside takes in what has come to a port from outside: c is as it left the far end, with a frame of this
 // engine's pool. It arrives when the cable and the node have had their time, which must not be over.

@@ -168,7 +168,7 @@ type cold struct {
 	stalled    uint16 // lanes that are stalled
 	stallUntil [ib.NumVL]ib.Time
 	pkeys      []ib.PKey
-	dropped    dropQueue
+	dropped    ib.Queue[Drop] // empty nearly always
 	count      ib.Counters
 	base       ib.Counters // subtracted on reading: counters that were reset
 	mcastTx    uint64

@@ -181,7 +181,7 @@ func (p *Port) Blocked() bool { return p.has(flagWaiting) }
 // drop counts a queued packet that will not be sent and hands it to PollDropped.
 func (p *Port) drop(f *Frame, r Reason) {
 	p.Count(r)
-	p.cold.dropped.push(f, r)
+	p.cold.dropped.Push(Drop{f, r})
 }
 
 // Drop is a packet that a port has given up.
@@ -190,28 +190,9 @@ type Drop struct {
 	Reason Reason
 }
 
-// dropQueue holds drops until the driver looks; it is empty nearly always.
-type dropQueue struct {
-	list []Drop
-	at   int
-}
-
-func (q *dropQueue) push(f *Frame, r Reason) { q.list = append(q.list, Drop{f, r}) }
-
 // PollDropped hands out the packets that expired or were flushed, one by
 // one. The caller releases the receive buffers that they occupy.
-func (p *Port) PollDropped() (Drop, bool) {
-	q := &p.cold.dropped
-	if q.at == len(q.list) {
-		return Drop{}, false
-	}
-	d := q.list[q.at]
-	q.list[q.at] = Drop{}
-	if q.at++; q.at == len(q.list) {
-		q.list, q.at = q.list[:0], 0
-	}
-	return d, true
-}
+func (p *Port) PollDropped() (Drop, bool) { return p.cold.dropped.Pop() }
 
 // NextDeadline is when HandleTimeout wants to be called: a life time that expires
 // or the flow-control refresh.

@@ -138,13 +138,13 @@ type Port struct {
 	slab   slab
 	table  table
 	timers timers
-	outbox ring[entry]
-	inbox  ring[ref]
+	outbox ib.Queue[entry]
+	inbox  ib.Queue[ref]
 	held   ref // delivered by the latest PollRecv
 
 	calls    int // requests that await a response
 	casts    int // messages that go out in segments and await none
-	linger   ring[entry]
+	linger   ib.Queue[entry]
 	lingers  int // receptions that are done and remembered
 	incoming int // bytes of messages that are coming in
 	spare    [][]byte
@@ -211,7 +211,7 @@ func (p *Port) advance(now ib.Time) {
 // PollSend is the next datagram for the wire.
 func (p *Port) PollSend() (mad.Envelope, *[mad.Size]byte, bool) {
 	for {
-		e, ok := p.outbox.pop()
+		e, ok := p.outbox.Pop()
 		if !ok {
 			return mad.Envelope{}, nil, false
 		}
@@ -251,7 +251,7 @@ func (p *Port) PollRecv() (Delivery, bool) {
 		p.slab.put(p.held)
 		p.held = none
 	}
-	r, ok := p.inbox.pop()
+	r, ok := p.inbox.Pop()
 	if !ok {
 		return Delivery{}, false
 	}
@@ -268,7 +268,7 @@ func (p *Port) PollRecv() (Delivery, bool) {
 func (p *Port) enqueue(r ref) {
 	if o := p.slab.at(r); !o.queued {
 		o.queued = true
-		p.outbox.push(entry{r, o.gen})
+		p.outbox.Push(entry{r, o.gen})
 	}
 }
 
@@ -276,7 +276,7 @@ func (p *Port) enqueue(r ref) {
 func (p *Port) deliver(r ref, why Kind) {
 	o := p.slab.at(r)
 	o.kind, o.result, o.queued = opDelivery, why, false
-	p.inbox.push(r)
+	p.inbox.Push(r)
 }
 
 // spareMax is how many buffers of long messages are kept for the next ones, and spareBytes how long they may be.

@@ -192,7 +192,7 @@ func TestMessageLengths(t *testing.T) {
 				}
 			}
 			send(t, w.ports[0], 0, a, Message{Env: mad.Envelope{LID: 2}, Data: m})
-			for w.ports[1].inbox.n == 0 && w.step() {
+			for w.ports[1].inbox.Len() == 0 && w.step() {
 			}
 			if d := received(t, w.ports[1]); len(d.Data) != hdr+n || !bytes.Equal(d.Data[hdr:], m[hdr:]) {
 				t.Errorf("class 0x%02x: %d bytes of payload arrived as %d", uint8(class), n, len(d.Data)-hdr)
@@ -595,8 +595,8 @@ func TestRememberedTransfersAreBounded(t *testing.T) {
 			t.Fatal(d.Kind)
 		}
 		p.toServer()
-		if p.client.lingers > 10 || p.client.linger.n > 40 {
-			t.Fatalf("%d remembered, %d queued", p.client.lingers, p.client.linger.n)
+		if p.client.lingers > 10 || p.client.linger.Len() > 40 {
+			t.Fatalf("%d remembered, %d queued", p.client.lingers, p.client.linger.Len())
 		}
 	}
 	p.client.HandleTimer(20 * ib.Second)

@@ -267,17 +267,17 @@ func (p *Port) completeRecv(r ref, o *op) {
 	o.done, o.got, o.next = true, o.last, 1
 	p.enqueue(r) // the last acknowledgement
 	p.timers.start(&p.slab, r, p.now, p.cfg.TimeWait)
-	p.linger.push(entry{r, o.gen})
+	p.linger.Push(entry{r, o.gen})
 	p.lingers++
 	for p.lingers > p.cfg.TimeWaitMax {
-		if e, _ := p.linger.pop(); p.slab.at(e.r).gen == e.gen {
+		if e, _ := p.linger.Pop(); p.slab.at(e.r).gen == e.gen {
 			p.forget(e.r)
 		}
 	}
-	if p.linger.n > 2*p.lingers+16 { // mostly entries whose time is over
-		for range p.linger.n {
-			if e, _ := p.linger.pop(); p.slab.at(e.r).gen == e.gen {
-				p.linger.push(e)
+	if p.linger.Len() > 2*p.lingers+16 { // mostly entries whose time is over
+		for range p.linger.Len() {
+			if e, _ := p.linger.Pop(); p.slab.at(e.r).gen == e.gen {
+				p.linger.Push(e)
 			}
 		}
 	}

@@ -82,19 +82,3 @@ func TestTimerThatNeverComes(t *testing.T) {
 		t.Errorf("deadline %v", o.deadline)
 	}
 }
-
-func TestRingKeepsOrder(t *testing.T) {
-	var q ring[int]
-	next, want := 0, 0
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 10000 {
-		if rng.IntN(2) == 0 {
-			q.push(next)
-			next++
-		} else if v, ok := q.pop(); ok != (want < next) || ok && v != want {
-			t.Fatalf("popped %d, %v; want %d", v, ok, want)
-		} else if ok {
-			want++
-		}
-	}
-}
