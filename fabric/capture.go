@@ -4,7 +4,6 @@ import (
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/trace"
-	"softib/proto/wire"
 )
 
 // Sink takes what happens on the cables: every packet as it begins to leave a port, every flow-control packet, every
@@ -24,37 +23,24 @@ func (e *Engine) Tap(at uint32, on bool) { setFlag(&e.ports[at].Site.Flags, endT
 // SinkErr is the first error that the sink has returned; the capture ended there.
 func (e *Engine) SinkErr() error { return e.sinkErr }
 
-func (e *Engine) emit(ev *trace.Event) {
-	if err := e.sink.Write(ev); err != nil && e.sinkErr == nil {
-		e.sinkErr = err
-		e.sink = nil
+// emit shows the sink, which there is, what happens at a port.
+func (e *Engine) emit(p *link.Port, ev trace.Event) {
+	ev.Node, ev.Port = p.Site.Node, p.Site.Num
+	if err := e.sink.Write(&ev); err != nil && e.sinkErr == nil {
+		e.sink, e.sinkErr = nil, err
 	}
 }
 
 func (e *Engine) tracePacket(start ib.Time, dir trace.Dir, p *link.Port, f *link.Frame) {
 	if e.sink != nil {
-		e.emit(&trace.Event{Time: start, Node: p.Site.Node, Port: p.Site.Num, Kind: trace.Packet, Dir: dir,
-			Packet: f.Sync()})
+		e.emit(p, trace.Event{Time: start, Kind: trace.Packet, Dir: dir, Packet: f.Sync()})
 	}
-}
-
-func (e *Engine) traceLink(p *link.Port, fc wire.LinkPacket) {
-	e.emit(&trace.Event{Time: e.now, Node: p.Site.Node, Port: p.Site.Num, Kind: trace.Link, Dir: trace.Out, Link: fc})
 }
 
 func (e *Engine) traceDrop(at uint32, f *link.Frame, r trace.Reason) {
-	site := &e.ports[at].Site
-	e.emit(&trace.Event{Time: e.now, Node: site.Node, Port: site.Num, Kind: trace.Drop, Reason: r, Packet: f.Sync()})
-}
-
-// traceBytes shows a packet as a fault has left it.
-func (e *Engine) traceBytes(at uint32, b []byte) {
-	if e.ports[at].Site.Peer == NoEnd {
-		return
+	if e.sink != nil {
+		e.emit(e.ports[at], trace.Event{Time: e.now, Kind: trace.Drop, Reason: r, Packet: f.Sync()})
 	}
-	site := &e.ports[e.ports[at].Site.Peer].Site
-	e.emit(&trace.Event{Time: e.now, Node: site.Node, Port: site.Num, Kind: trace.Packet, Dir: trace.In, Bytes: b,
-		Note: "corrupted on the way"})
 }
 
 // traceReasons says a link's reasons in the words of captures.

@@ -3,6 +3,7 @@ package fabric
 import (
 	"softib/node/link"
 	"softib/proto/ib"
+	"softib/proto/trace"
 )
 
 // DropRecord is one dropped packet.
@@ -32,9 +33,14 @@ func (e *Engine) Drop(at uint32, f *link.Frame, r link.Reason) {
 		e.dropLog = append(e.dropLog, DropRecord{e.now, int(p.Site.Node), p.Site.Num, r, f.LRH.DLID, f.LRH.SLID,
 			f.Packet.BTH.DestQP, f.Packet.BTH.PSN})
 	}
-	if e.sink != nil {
-		e.traceDrop(at, f, traceReasons[r])
-	}
+	e.traceDrop(at, f, traceReasons[r])
+	e.end(f)
+}
+
+// lose ends a packet that a cable has lost.
+func (e *Engine) lose(k FaultKind, at uint32, f *link.Frame, r trace.Reason) {
+	e.LogFault(k, at, f)
+	e.traceDrop(at, f, r)
 	e.end(f)
 }
 

@@ -29,6 +29,11 @@ func code(k kind, place, arg uint32) uint64 {
 	return uint64(k)<<56 | uint64(place)<<32 | uint64(arg)
 }
 
+// split is the reverse.
+func split(d uint64) (k kind, place, arg uint32) {
+	return kind(d >> 56), uint32(d>>32) & 0xFFFFFF, uint32(d)
+}
+
 func packFC(fc wire.LinkPacket) uint32 {
 	return uint32(fc.Op)<<28 | uint32(fc.VL)<<24 | uint32(fc.FCTBS)<<12 | uint32(fc.FCCL)
 }
@@ -54,11 +59,11 @@ func (e *Engine) Due(now ib.Time) bool { return e.q.due(now) }
 
 // Step lets the next event happen. It reports false when there is none.
 func (e *Engine) Step() bool {
-	if e.q.at == len(e.q.cur) && !e.q.open() {
-		return false
+	ok := e.q.due(ib.Never)
+	if ok {
+		e.step()
 	}
-	e.step()
-	return true
+	return ok
 }
 
 // Run lets events happen that come by limit, until one has left something to the driver. It reports false when there
@@ -80,8 +85,7 @@ func (e *Engine) step() {
 	}
 	ev := e.q.pop()
 	e.now = max(e.now, ev.t)
-	place, arg := uint32(ev.d>>32)&0xFFFFFF, uint32(ev.d)
-	switch k := kind(ev.d >> 56); k {
+	switch k, place, arg := split(ev.d); k {
 	case evNone:
 	case evArrive:
 		e.arrive(place, arg)
@@ -150,8 +154,7 @@ func (e *Engine) arrive(at, frame uint32) {
 		return
 	}
 	if r.Reason.IsDrop() {
-		e.refused(at, p, f, r.Reason)
-		e.Drop(at, f, r.Reason)
+		e.refuse(at, p, f, r.Reason)
 		if r.FC {
 			e.kickFC(at)
 		}
@@ -171,8 +174,7 @@ func (e *Engine) arrive(at, frame uint32) {
 // arriveHost takes a packet in at the port of a host.
 func (e *Engine) arriveHost(at uint32, p *link.Port, f *link.Frame) {
 	if r := p.Receive(e.now, f); r != link.OK {
-		e.refused(at, p, f, r)
-		e.Drop(at, f, r)
+		e.refuse(at, p, f, r)
 		return
 	}
 	if f.Flags&link.BadICRC != 0 {
@@ -216,9 +218,8 @@ func (e *Engine) kick(at uint32) {
 		e.freshen(at)
 	}
 	if e.now < p.BusyUntil() {
-		if p.Site.Flags&endWake == 0 && p.Pending() {
-			p.Site.Flags |= endWake
-			e.q.push(p.BusyUntil(), code(evWake, at, 0))
+		if p.Pending() {
+			e.wakeLater(at, p)
 		}
 		return
 	}
@@ -231,9 +232,8 @@ func (e *Engine) kick(at uint32) {
 		return
 	}
 	e.send(at, p, f, start, dur)
-	if p.Pending() && p.Site.Flags&endWake == 0 {
-		p.Site.Flags |= endWake
-		e.q.push(p.BusyUntil(), code(evWake, at, 0))
+	if p.Pending() {
+		e.wakeLater(at, p)
 	}
 }
 
@@ -241,13 +241,18 @@ func (e *Engine) kick(at uint32) {
 func (e *Engine) kickFC(at uint32) {
 	p := e.ports[at]
 	if e.now < p.BusyUntil() {
-		if p.Site.Flags&endWake == 0 {
-			p.Site.Flags |= endWake
-			e.q.push(p.BusyUntil(), code(evWake, at, 0))
-		}
+		e.wakeLater(at, p)
 		return
 	}
 	e.sendFC(at, p)
+}
+
+// wakeLater makes sure that a port which is busy is kicked when it no longer is.
+func (e *Engine) wakeLater(at uint32, p *link.Port) {
+	if p.Site.Flags&endWake == 0 {
+		p.Site.Flags |= endWake
+		e.q.push(p.BusyUntil(), code(evWake, at, 0))
+	}
 }
 
 // sendFC puts the flow-control packets that are due on the cable.
@@ -262,7 +267,7 @@ func (e *Engine) sendFC(at uint32, p *link.Port) {
 			p.Occupy(t)
 		}
 		if e.sink != nil {
-			e.traceLink(p, fc)
+			e.emit(p, trace.Event{Time: e.now, Kind: trace.Link, Dir: trace.Out, Link: fc})
 		}
 		if e.cfg.WireExact {
 			fc = e.rewriteFC(fc)

@@ -228,32 +228,25 @@ func (e *Engine) Strike(at uint32, bytes int) bool {
 func (e *Engine) harm(at uint32, p *link.Port, f *link.Frame, t *ib.Time) bool {
 	c := e.cables[at]
 	*t += c.f.Lag
-	if c.f.MgmtOnly && f.Packet.BTH.DestQP > ib.QPNGSI {
-		*t = max(*t, c.last)
-		c.last = *t
-		return false
-	}
-	if e.loses(c) {
-		e.LogFault(FaultDrop, at, f)
-		e.lossy(at, p)
-		if e.sink != nil {
-			e.traceDrop(at, f, trace.Fault)
+	if !c.f.MgmtOnly || f.Packet.BTH.DestQP <= ib.QPNGSI {
+		if e.loses(c) {
+			e.lose(FaultDrop, at, f, trace.Fault)
+			e.lossy(at, p)
+			return true
 		}
-		e.end(f)
-		return true
-	}
-	inside := e.chance(c.f.Corrupt)
-	flipped := e.flips(c, p, int(f.Bytes))
-	if (inside || flipped) && f.Flags&(link.BadVCRC|link.BadICRC) == 0 {
-		c.done.Corrupted++
-		e.corrupt(at, p, f, inside)
-	}
-	if e.chance(c.f.Duplicate) {
-		e.duplicate(at, p, f)
-	}
-	if e.chance(c.f.Delay) {
-		e.LogFault(FaultDelay, at, f)
-		*t += ib.Time(e.cfg.Rand.Int64N(int64(c.f.DelayMax)))
+		inside := e.chance(c.f.Corrupt)
+		flipped := e.flips(c, p, int(f.Bytes))
+		if (inside || flipped) && f.Flags&(link.BadVCRC|link.BadICRC) == 0 {
+			c.done.Corrupted++
+			e.corrupt(at, p, f, inside)
+		}
+		if e.chance(c.f.Duplicate) {
+			e.duplicate(at, p, f)
+		}
+		if e.chance(c.f.Delay) {
+			e.LogFault(FaultDelay, at, f)
+			*t += ib.Time(e.cfg.Rand.Int64N(int64(c.f.DelayMax)))
+		}
 	}
 	// What was sent later comes later: a cable does not reorder.
 	*t = max(*t, c.last)
@@ -300,8 +293,9 @@ func (e *Engine) corrupt(at uint32, p *link.Port, f *link.Frame, inside bool) {
 		v := wire.VCRC(b)
 		b = append(b, byte(v>>8), byte(v))
 	}
-	if e.sink != nil {
-		e.traceBytes(at, b)
+	if e.sink != nil && p.Site.Peer != NoEnd {
+		e.emit(e.ports[p.Site.Peer], trace.Event{Time: e.now, Kind: trace.Packet, Dir: trace.In, Bytes: b,
+			Note: "corrupted on the way"})
 	}
 	was, vcrcOK := *f.Packet, wire.CheckVCRC(b) == nil
 	err := f.Packet.Parse(b)
@@ -349,13 +343,14 @@ func (e *Engine) hold(at uint32, f *link.Frame, d ib.Time) {
 	e.q.push(e.now+d, code(evLate, at, f.Index()))
 }
 
-// refused notes that a port has not counted a packet which its neighbour has: the one is active, the other not yet, or
-// they have not the same lanes. Only a refresh tells the neighbour.
-func (e *Engine) refused(at uint32, p *link.Port, f *link.Frame, r link.Reason) {
+// refuse drops a packet where it came in. The port may not have counted it while its neighbour has: the one is active,
+// the other not yet, or they have not the same lanes. Only a refresh tells the neighbour.
+func (e *Engine) refuse(at uint32, p *link.Port, f *link.Frame, r link.Reason) {
 	if (r == link.NotReady || r == link.Malformed) && p.State() >= ib.PortInit && f.LRH.VL != ib.VLMgmt {
 		e.lossy(at, p)
 	}
 	e.note(Refused, at, 0)
+	e.Drop(at, f, r)
 }
 
 // lossy notes that credits went astray on a cable: both ends refresh until that has healed.

@@ -9,9 +9,8 @@ type heap struct {
 }
 
 type farEvent struct {
-	t   ib.Time
+	event
 	seq uint64
-	d   uint64
 }
 
 func (e *farEvent) before(o *farEvent) bool {
@@ -20,7 +19,7 @@ func (e *farEvent) before(o *farEvent) bool {
 
 func (h *heap) push(t ib.Time, d uint64) {
 	h.seq++
-	e := farEvent{t, h.seq, d}
+	e := farEvent{event{t, d}, h.seq}
 	h.a = append(h.a, e)
 	i := len(h.a) - 1
 	for i > 0 {

@@ -125,12 +125,17 @@ func (q *queue) addChunk(prev uint32) uint32 {
 // pushCur puts an event into the open bucket, behind those of its time.
 func (q *queue) pushCur(t ib.Time, d uint64) {
 	q.cur = append(q.cur, event{t, d})
-	i := len(q.cur) - 1
-	for i > q.at && q.cur[i-1].t > t {
-		q.cur[i] = q.cur[i-1]
-		i--
+	settle(q.cur, q.at)
+}
+
+// settle moves the last event of a list before those that come later, up to from.
+func settle(a []event, from int) {
+	i := len(a) - 1
+	e := a[i]
+	for ; i > from && a[i-1].t > e.t; i-- {
+		a[i] = a[i-1]
 	}
-	q.cur[i] = event{t, d}
+	a[i] = e
 }
 
 // due reports whether an event, which pop then takes, comes no later than limit.
@@ -150,11 +155,7 @@ func (q *queue) next() ib.Time {
 	t := ib.Never
 	if q.n > 0 {
 		w := q.ring[q.nextUsed()&ringMask]
-		for i, n := w>>chunkBits, w&chunkMask; i != 0; i, n = q.chunks[i].prev, chunkLen {
-			for _, e := range q.chunks[i].ev[:n] {
-				t = min(t, e.t)
-			}
-		}
+		q.eachOf(w>>chunkBits, w&chunkMask, func(e *event) { t = min(t, e.t) })
 	}
 	if len(q.far.a) > 0 {
 		t = min(t, q.far.a[0].t)
@@ -179,21 +180,17 @@ func (q *queue) open() bool {
 		}
 	}
 	q.cur, q.at = q.cur[:0], 0
-	if q.n == 0 {
-		if len(q.far.a) == 0 {
-			return false
-		}
-		q.base = int64(q.far.a[0].t) >> q.shift
-		q.drawFar()
-		// The first far event went straight into the open bucket.
-		return true
+	switch {
+	case q.n > 0:
+		q.base = q.nextUsed()
+		q.cur = q.unlink(q.cur, q.base)
+		q.opened++
+	case len(q.far.a) > 0:
+		q.base = int64(q.far.a[0].t) >> q.shift // it goes straight into the open bucket
+	default:
+		return false
 	}
-	q.base = q.nextUsed()
-	q.cur = q.unlink(q.cur, q.base)
-	q.opened++
-	if len(q.far.a) > 0 {
-		q.drawFar()
-	}
+	q.drawFar()
 	q.fetch()
 	return true
 }
@@ -244,56 +241,45 @@ func (q *queue) nextUsed() int64 {
 func (q *queue) drawFar() {
 	for len(q.far.a) > 0 && int64(q.far.a[0].t)>>q.shift < q.base+ringSize {
 		e := q.far.pop()
-		if b := int64(e.t) >> q.shift; b <= q.base {
-			q.pushCur(e.t, e.d)
-		} else {
-			q.pushRing(b, e.t, e.d)
-		}
+		q.push(e.t, e.d)
 	}
 }
 
-// each shows every event's code, in no particular order.
-func (q *queue) each(see func(d uint64)) {
-	for _, e := range q.cur[q.at:] {
-		see(e.d)
+// each shows every event. Those of one time are seen in their order, but for the far ones.
+func (q *queue) each(see func(*event)) {
+	for i := q.at; i < len(q.cur); i++ {
+		see(&q.cur[i])
 	}
 	for _, w := range q.ring {
-		for i, n := w>>chunkBits, w&chunkMask; i != 0; i, n = q.chunks[i].prev, chunkLen {
-			for _, e := range q.chunks[i].ev[:n] {
-				see(e.d)
-			}
-		}
+		q.eachOf(w>>chunkBits, w&chunkMask, see)
 	}
 	for i := range q.far.a {
-		see(q.far.a[i].d)
+		see(&q.far.a[i].event)
 	}
 }
 
-// cancel turns the events that match into ones that do nothing, and returns
-// them in order of time. It looks at every event.
+// eachOf shows the events of a bucket, of which n are in its last chunk i.
+func (q *queue) eachOf(i, n uint32, see func(*event)) {
+	if i == 0 {
+		return
+	}
+	c := &q.chunks[i]
+	q.eachOf(c.prev, chunkLen, see)
+	for j := range c.ev[:n] {
+		see(&c.ev[j])
+	}
+}
+
+// cancel turns the events that match into ones that do nothing, and returns them in order of time. It looks at every
+// event.
 func (q *queue) cancel(match func(d uint64) bool) []event {
 	var out []event
-	take := func(t ib.Time, d *uint64) {
-		if match(*d) {
-			out = append(out, event{t, *d})
-			*d = code(evNone, 0, 0)
+	q.each(func(e *event) {
+		if match(e.d) {
+			out = append(out, *e)
+			e.d = code(evNone, 0, 0)
 		}
-	}
-	for i := q.at; i < len(q.cur); i++ {
-		take(q.cur[i].t, &q.cur[i].d)
-	}
-	for b := range q.ring {
-		from := len(out)
-		for i, n := q.ring[b]>>chunkBits, q.ring[b]&chunkMask; i != 0; i, n = q.chunks[i].prev, chunkLen {
-			for j := int(n) - 1; j >= 0; j-- {
-				take(q.chunks[i].ev[j].t, &q.chunks[i].ev[j].d)
-			}
-		}
-		slices.Reverse(out[from:]) // it was walked last first
-	}
-	for i := range q.far.a {
-		take(q.far.a[i].t, &q.far.a[i].d)
-	}
+	})
 	slices.SortStableFunc(out, byTime)
 	return out
 }
@@ -348,13 +334,7 @@ func sortEvents(a []event) {
 		slices.SortStableFunc(a, byTime)
 		return
 	}
-	for i := 1; i < len(a); i++ {
-		e := a[i]
-		j := i
-		for j > 0 && a[j-1].t > e.t {
-			a[j] = a[j-1]
-			j--
-		}
-		a[j] = e
+	for i := range a {
+		settle(a[:i+1], 0)
 	}
 }

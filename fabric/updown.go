@@ -49,23 +49,20 @@ func (e *Engine) LinkDown(at uint32) {
 
 // loseInFlight takes what flies towards either end of a cable out of the queue.
 func (e *Engine) loseInFlight(a, b uint32) {
-	for _, ev := range e.q.cancel(func(d uint64) bool {
-		place := uint32(d>>32) & 0xFFFFFF
-		k := kind(d >> 56)
+	flying := e.q.cancel(func(d uint64) bool {
+		k, place, _ := split(d)
 		return (place == a || place == b) && (k == evArrive || k == evFC)
-	}) {
-		if kind(ev.d>>56) == evArrive {
-			f := e.pool.At(uint32(ev.d))
-			from := e.ports[uint32(ev.d>>32)&0xFFFFFF].Site.Peer
-			if from == NoEnd {
-				from = a // it came from outside
-			}
-			e.LogFault(FaultLostInFlight, from, f)
-			if e.sink != nil {
-				e.traceDrop(from, f, trace.LinkDown)
-			}
-			e.end(f)
+	})
+	for _, ev := range flying {
+		k, place, frame := split(ev.d)
+		if k != evArrive {
+			continue
 		}
+		from := e.ports[place].Site.Peer
+		if from == NoEnd {
+			from = a // it came from outside
+		}
+		e.lose(FaultLostInFlight, from, e.pool.At(frame), trace.LinkDown)
 	}
 }
 
@@ -101,8 +98,6 @@ func (e *Engine) LinkUp(at uint32, rate ib.LinkRate) {
 	if rate != e.ports[at].Rate() {
 		for _, i := range ends {
 			e.ports[i].SetRate(rate)
-		}
-		for _, i := range ends {
 			e.Retime(int(e.ports[i].Site.Node))
 		}
 	}
