@@ -57,6 +57,7 @@ func (e *Engine) Take(at uint32, f *link.Frame) {
 
 // Send queues a packet of a host at its port. A packet that cannot leave is dropped and counted.
 func (e *Engine) Send(at uint32, f *link.Frame, vl ib.VL) {
+	f.InPort, f.Arrived = 0, e.now
 	switch r := e.ports[at].Enqueue(e.now, f, vl); {
 	case r == link.OK:
 		e.kick(at)

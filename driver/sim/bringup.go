@@ -35,12 +35,8 @@ const noLife = 20
 func (s *Sim) bringUp() (sm.Report, error) {
 	report, err := sm.BringUp(s.graph, (*programmed)(s),
 		sm.Config{Groups: s.groups, HOQLife: noLife, LeafHOQLife: noLife, PacketLife: noLife})
-	if err != nil {
-		return report, err
-	}
-	s.autoActive = true
-	s.lids = report.LIDs
-	return report, nil
+	s.autoActive = s.autoActive || err == nil
+	return report, err
 }
 
 // LinksUp trains every link at once, to Initialize, where a subnet manager begins.
@@ -83,13 +79,10 @@ func (s *Sim) setGroup(mlid ib.LID, members []topo.PortRef) {
 
 // LID is the address that BringUp gave a port, or a manager has given it by now; a switch's is its port 0's.
 func (s *Sim) LID(ref topo.PortRef) ib.LID {
-	if s.mgmt.on && (s.graph.Nodes[ref.Node].IsSwitch() == (ref.Port == 0)) {
-		return s.lidOf(ref.Node, ref.Port)
-	}
-	if s.lids == nil {
+	if s.graph.Nodes[ref.Node].IsSwitch() != (ref.Port == 0) {
 		return ib.LIDReserved
 	}
-	return s.lids[ref.Node][ref.Port]
+	return s.lidOf(ref.Node, ref.Port)
 }
 
 // programmed is a Sim as package sm sees it.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"math/bits"
 
 	"softib/node/hca"
@@ -18,33 +19,9 @@ type hostNode struct {
 	waking  bool    // Next will report the host
 	pumping bool
 	stopped bool
-	loop    link.Queue // packets to itself
-	loopN   int
-	room    uint32 // lanes that a packet has left since flows were last roused
-}
-
-// parking is a FIFO of flows that wait for room in one lane.
-type parking struct {
-	flows []*hca.QP
-	at    int
-}
-
-func (p *parking) push(q *hca.QP) { p.flows = append(p.flows, q) }
-
-func (p *parking) pop() (*hca.QP, bool) {
-	if p.at == len(p.flows) {
-		return nil, false
-	}
-	q := p.flows[p.at]
-	p.flows[p.at] = nil
-	if p.at++; p.at == len(p.flows) {
-		p.flows, p.at = p.flows[:0], 0
-	} else if p.at >= 64 && p.at*2 >= len(p.flows) {
-		n := copy(p.flows, p.flows[p.at:])
-		clear(p.flows[n:])
-		p.flows, p.at = p.flows[:n], 0
-	}
-	return q, true
+	loop    ib.Queue[*link.Frame] // packets to itself
+	room    uint32                // lanes that a packet has left since flows were last roused
+	manager *managerPort          // nil where none runs
 }
 
 // loopLane is the parking lot of flows to the same adapter; the others are those of the virtual lanes.
@@ -55,22 +32,12 @@ const (
 
 // lot is where flows wait for room in a lane of a host's port. Lots lie by lane,
 // for the same reason as link's lanes do.
-func (s *Sim) lot(at uint32, lane int) *parking {
+func (s *Sim) lot(at uint32, lane int) *ib.Queue[*hca.QP] {
 	return &s.lots[lane*int(s.Places())+int(at)]
 }
 
 // loopDelay is how long a packet to the same adapter takes.
 const loopDelay = 200 * ib.Nanosecond
-
-func (s *Sim) newHost(n *topo.Node) hostNode {
-	h := hostNode{node: n, at: s.Place(n.Index, 0), timerAt: ib.Never}
-	if s.cfg.NewHost != nil {
-		h.eng = s.cfg.NewHost(n)
-	} else {
-		h.eng = newHCA(n, s.cfg.ByRefMin)
-	}
-	return h
-}
 
 func newHCA(n *topo.Node, byRefMin int) *hca.HCA {
 	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), ByRefMin: byRefMin}
@@ -100,11 +67,11 @@ func (s *Sim) deliver(at, host uint32, f *link.Frame) {
 	if s.cfg.HashPayload {
 		s.mixBytes(f.Packet.Payload)
 	}
-	if b.DestQP <= ib.QPNGSI && f.Flags&forManager == 0 && s.hostMgmt(at, false, f) {
-		return
-	}
-	if b.DestQP <= ib.QPNGSI && s.mgmt.on {
-		if st := s.managerPortAt(at); st != nil {
+	if b.DestQP <= ib.QPNGSI {
+		if f.Flags&forManager == 0 && s.hostMgmt(at, false, f) {
+			return
+		}
+		if st := s.hosts[host].manager; st != nil && st.at == at {
 			s.toManager(st, f)
 			return
 		}
@@ -115,10 +82,8 @@ func (s *Sim) deliver(at, host uint32, f *link.Frame) {
 
 func (s *Sim) mixBytes(b []byte) {
 	s.Mix(uint64(len(b)))
-	for len(b) >= 8 {
-		s.Mix(uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
-			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56)
-		b = b[8:]
+	for ; len(b) >= 8; b = b[8:] {
+		s.Mix(binary.LittleEndian.Uint64(b))
 	}
 	for _, x := range b {
 		s.Mix(uint64(x))
@@ -149,13 +114,10 @@ func (s *Sim) pump(host uint32) {
 	if s.cfg.ByRefMin > 0 {
 		s.detachAborted(h)
 	}
-	if t := h.eng.NextDeadline(); t < h.timerAt {
-		h.timerAt = max(t, s.Now())
-		s.Schedule(h.timerAt, evHost, host, 0)
-	}
+	s.arm(&h.timerAt, h.eng.NextDeadline(), s.Now(), evHost, host, 0)
 	if !h.waking && h.eng.HasEvent() {
 		h.waking = true
-		s.wakes = append(s.wakes, Wake{Kind: WakeHost, Host: int(host)})
+		s.wakes.Push(Wake{Kind: WakeHost, Host: int(host)})
 	}
 }
 
@@ -175,20 +137,16 @@ func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
 		snd.Port = 1
 	}
 	at := h.at + uint32(snd.Port)
-	p := s.PortAt(at)
-	vl := p.SL2VL(snd.SL)
-	if snd.QP != nil && snd.QP.Num() == ib.QPNSMI {
-		vl = ib.VLMgmt
+	lane := int(s.PortAt(at).SL2VL(snd.SL))
+	switch {
+	case snd.Loopback:
+		lane = loopLane
+	case snd.QP != nil && snd.QP.Num() == ib.QPNSMI:
+		lane = int(ib.VLMgmt)
 	}
-	lot := s.lot(at, int(vl))
-	full := p.Queued(vl) >= s.cfg.HostQueue
-	if snd.Loopback {
-		lot = s.lot(at, loopLane)
-		full = h.loopN >= s.cfg.HostQueue
-	}
-	if full {
+	if s.full(h, at, lane) {
 		h.eng.Park(snd)
-		lot.push(snd.QP)
+		s.lot(at, lane).Push(snd.QP)
 		return
 	}
 	f := s.pool.Get()
@@ -197,18 +155,23 @@ func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
 		return
 	}
 	f.Measure()
-	f.InPort, f.Arrived = 0, s.Now()
-	if vl == ib.VLMgmt && f.Packet.BTH.DestQP == ib.QPNSMI && !snd.Loopback {
+	switch {
+	case snd.Loopback:
+		s.loopBack(host, at, f)
+	case lane == int(ib.VLMgmt) && f.Packet.BTH.DestQP == ib.QPNSMI:
 		s.sendSMP(host, at, f)
-		return
+	default:
+		s.Send(at, f, ib.VL(lane))
 	}
-	if snd.Loopback {
-		h.loop.Push(f)
-		h.loopN++
-		s.Schedule(s.Now()+loopDelay, evLoop, host, uint32(snd.Port))
-		return
+}
+
+// full reports whether a lane of a host's port, or its way to itself, takes no packet more.
+func (s *Sim) full(h *hostNode, at uint32, lane int) bool {
+	n := h.loop.Len()
+	if lane != loopLane {
+		n = s.PortAt(at).Queued(ib.VL(lane))
 	}
-	s.Send(at, f, vl)
+	return n >= s.cfg.HostQueue
 }
 
 // sendSMP takes a packet of the host's own subnet manager through the agent, which
@@ -228,9 +191,7 @@ func (s *Sim) hostRoom(p *link.Port, vl ib.VL) {
 	s.hosts[host].room |= 1 << vl
 	s.pump(host)
 	if vl == ib.VLMgmt {
-		if st := s.managerPortOf(int(host)); st != nil {
-			s.manage(st)
-		}
+		s.manage(s.hosts[host].manager)
 	}
 }
 
@@ -242,14 +203,10 @@ func (s *Sim) rouse(h *hostNode) {
 		roused := false
 		for port := 1; port < len(h.node.Ports); port++ {
 			at := h.at + uint32(port)
-			full := h.loopN >= s.cfg.HostQueue
-			if lane != loopLane {
-				full = s.PortAt(at).Queued(ib.VL(lane)) >= s.cfg.HostQueue
-			}
-			if full {
+			if s.full(h, at, lane) {
 				continue
 			}
-			if q, ok := s.lot(at, lane).pop(); ok {
+			if q, ok := s.lot(at, lane).Pop(); ok {
 				h.eng.Unpark(q)
 				roused = true
 			}
@@ -263,8 +220,7 @@ func (s *Sim) rouse(h *hostNode) {
 // arriveLoop hands the adapter a packet that it sent to itself.
 func (s *Sim) arriveLoop(host uint32, port ib.PortNum) {
 	h := &s.hosts[host]
-	f := h.loop.Pop()
-	h.loopN--
+	f, _ := h.loop.Pop()
 	if h.stopped {
 		s.pool.Put(f)
 	} else {
@@ -273,19 +229,13 @@ func (s *Sim) arriveLoop(host uint32, port ib.PortNum) {
 	}
 	h.room |= 1 << loopLane
 	s.pump(host)
-	if st := s.managerPortOf(int(host)); st != nil {
-		s.manage(st)
-	}
+	s.manage(h.manager)
 }
 
 // hostTimeout lets an adapter look at its timers.
 func (s *Sim) hostTimeout(host uint32) {
 	h := &s.hosts[host]
-	if h.timerAt > s.Now() {
-		return // an earlier deadline has taken this one's place and gone
-	}
-	h.timerAt = ib.Never
-	if h.stopped {
+	if !s.rings(&h.timerAt) || h.stopped {
 		return
 	}
 	if h.eng.NextDeadline() <= s.Now() {

@@ -32,20 +32,7 @@ type managerPort struct {
 
 	timerAt ib.Time
 	jobTime ib.Time
-	job     *sm.Job
 	running bool
-}
-
-// management is what the driver keeps for managers and for the agents' traps.
-// It is empty until the first manager starts: without one nobody sends traps.
-type management struct {
-	on           bool
-	managerPorts []*managerPort // by host; nil where none runs
-	saved        []sm.Memory    // by host: what its manager wrote down last
-	agentAt      []ib.Time      // by node: when the agent's pending event comes
-	mute         []ib.Time      // by node: its agent does nothing until then
-	gen          uint32
-	watcher      Watcher
 }
 
 // Watcher is told what management does, at the moment it is done.
@@ -57,7 +44,7 @@ type Watcher interface {
 }
 
 // Watch tells w from now on.
-func (s *Sim) Watch(w Watcher) { s.mgmt.watcher = w }
+func (s *Sim) Watch(w Watcher) { s.watcher = w }
 
 // StartManager starts a subnet manager at the first port of a host: all that it asks and tells travels as packets from
 // there, and agents send their traps. From the first one on, links that train become active by a manager alone.
@@ -65,35 +52,27 @@ func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
 	if host < 0 || host >= len(s.hosts) {
 		return fmt.Errorf("sim: manager at host %d: want 0 to %d", host, len(s.hosts)-1)
 	}
-	if _, ok := s.hosts[host].eng.(*hca.HCA); !ok {
+	h := &s.hosts[host]
+	if _, ok := h.eng.(*hca.HCA); !ok {
 		return fmt.Errorf("sim: manager at host %d: its engine is no adapter", host)
 	}
-	g := &s.mgmt
-	if !g.on {
-		*g = management{
-			on: true, managerPorts: make([]*managerPort, len(s.hosts)), saved: make([]sm.Memory, len(s.hosts)),
-			agentAt: make([]ib.Time, len(s.graph.Nodes)), mute: make([]ib.Time, len(s.graph.Nodes)), watcher: g.watcher,
-		}
-		for i := range g.agentAt {
-			g.agentAt[i] = ib.Never
-		}
-		s.autoActive, s.lids = false, nil
-	}
-	if g.managerPorts[host] != nil {
+	if h.manager != nil {
 		return fmt.Errorf("sim: manager at host %d: one runs there already", host)
 	}
-	g.gen++
+	if !s.managed {
+		s.managed, s.autoActive = true, false
+	}
+	s.gen++
 	st := &managerPort{
-		sm: sm.New(cfg.Config), host: uint32(host), at: s.hosts[host].at + 1,
+		sm: sm.New(cfg.Config), host: uint32(host), at: h.at + 1, gen: s.gen, timerAt: ib.Never, jobTime: cfg.JobTime,
 		// Answers to a former life of the port find nobody.
-		rpc: madrpc.New(madrpc.Config{AgentAfter: madrpc.AgentID(g.gen << 8)}),
-		gen: g.gen, timerAt: ib.Never, jobTime: cfg.JobTime,
+		rpc: madrpc.New(madrpc.Config{AgentAfter: madrpc.AgentID(s.gen << 8)}),
 	}
 	var err error
 	if st.agents, err = sm.Register(st.rpc.Register); err != nil {
 		return fmt.Errorf("sim: manager at host %d: %w", host, err)
 	}
-	g.managerPorts[host] = st
+	h.manager = st
 	s.LogFault(fabric.FaultManagerStart, st.at, nil)
 	s.setIsSM(st, true)
 	st.sm.Start(s.Now())
@@ -104,51 +83,30 @@ func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
 // StopManager kills the manager of a host: its state is gone, what it had asked is answered to
 // nobody, and its port says no longer that there is one.
 func (s *Sim) StopManager(host int) {
-	st := s.managerPortOf(host)
-	if st == nil {
+	if host < 0 || s.hosts[host].manager == nil {
 		return
 	}
-	s.mgmt.managerPorts[host] = nil
+	st := s.hosts[host].manager
+	s.hosts[host].manager = nil
 	s.LogFault(fabric.FaultManagerStop, st.at, nil)
 	s.setIsSM(st, false)
 }
 
 // Manager is the manager that runs at a host; nil if there is none.
 func (s *Sim) Manager(host int) *sm.Manager {
-	if st := s.managerPortOf(host); st != nil {
-		return st.sm
+	if host < 0 || s.hosts[host].manager == nil {
+		return nil
 	}
-	return nil
+	return s.hosts[host].manager.sm
 }
 
 // ManagerMemory is what the managers of a host have saved, for the next one there.
-func (s *Sim) ManagerMemory(host int) sm.Memory {
-	if !s.mgmt.on {
-		return sm.Memory{}
-	}
-	return s.mgmt.saved[host]
-}
-
-func (s *Sim) managerPortOf(host int) *managerPort {
-	if !s.mgmt.on || host < 0 {
-		return nil
-	}
-	return s.mgmt.managerPorts[host]
-}
-
-// managerPortAt is the manager at a port.
-func (s *Sim) managerPortAt(at uint32) *managerPort {
-	if st := s.managerPortOf(int(s.PortAt(at).Site.Host)); st != nil && st.at == at {
-		return st
-	}
-	return nil
-}
+func (s *Sim) ManagerMemory(host int) sm.Memory { return s.saved[host] }
 
 // setIsSM makes a port say that it has a manager, or not.
 func (s *Sim) setIsSM(st *managerPort, on bool) {
 	p := s.PortAt(st.at)
-	a := s.manager(int(p.Site.Node))
-	if on {
+	if a := s.manager(int(p.Site.Node)); on {
 		a.SetCapability(p.Site.Num, mad.CapIsSM, 0)
 	} else {
 		a.SetCapability(p.Site.Num, 0, mad.CapIsSM)
@@ -156,9 +114,9 @@ func (s *Sim) setIsSM(st *managerPort, on bool) {
 	s.stir(int(p.Site.Node))
 }
 
-// manage lets a manager do what it can now.
+// manage lets a manager, if there is one, do what it can now.
 func (s *Sim) manage(st *managerPort) {
-	if st.running || s.hosts[st.host].stopped {
+	if st == nil || st.running || s.hosts[st.host].stopped {
 		return
 	}
 	st.running = true
@@ -166,20 +124,18 @@ func (s *Sim) manage(st *managerPort) {
 	}
 	st.running = false
 	for e, ok := st.sm.PollEvent(); ok; e, ok = st.sm.PollEvent() {
-		if s.mgmt.watcher != nil {
-			s.mgmt.watcher.Logged(int(st.host), e)
+		if s.watcher != nil {
+			s.watcher.Logged(int(st.host), e)
 		}
 	}
 	if st.sm.Subnet() != nil {
 		if m, ok := st.sm.TakeMemory(); ok {
-			s.mgmt.saved[st.host] = m
+			s.saved[int(st.host)] = m
 		}
 	}
 	// What is due already and did not happen waits for something else to happen first.
-	if t := ib.Earlier(st.sm.NextDeadline(), st.rpc.NextDeadline()); t < st.timerAt {
-		st.timerAt = max(t, s.Now()+ib.Microsecond)
-		s.Schedule(st.timerAt, evManager, st.host, st.gen)
-	}
+	t := ib.Earlier(st.sm.NextDeadline(), st.rpc.NextDeadline())
+	s.arm(&st.timerAt, t, s.Now()+ib.Microsecond, evManager, st.host, st.gen)
 }
 
 // manageStep moves everything one step and reports whether anything moved.
@@ -199,12 +155,19 @@ func (s *Sim) manageStep(st *managerPort) (moved bool) {
 	}
 	if j, ok := st.sm.PollJob(); ok {
 		moved = true
-		if st.jobTime > 0 {
-			st.job = j
-			s.Schedule(s.Now()+st.jobTime, evJob, st.host, st.gen)
-		} else {
+		done := func() {
 			j.Run()
 			st.sm.HandleJob(s.Now(), j)
+		}
+		if st.jobTime == 0 {
+			done()
+		} else {
+			s.plan(s.Now()+st.jobTime, func() {
+				if s.hosts[st.host].manager == st {
+					done()
+					s.manage(st)
+				}
+			})
 		}
 	}
 	for s.hasRoom(st) {
@@ -228,30 +191,15 @@ const loopMax = 16
 // hasRoom reports whether a manager's port takes another packet. A datagram that waits in the
 // service instead does not time out there.
 func (s *Sim) hasRoom(st *managerPort) bool {
-	return s.PortAt(st.at).Queued(ib.VLMgmt) < s.cfg.HostQueue && s.hosts[st.host].loopN < loopMax
+	h := &s.hosts[st.host]
+	return !s.full(h, st.at, int(ib.VLMgmt)) && h.loop.Len() < loopMax
 }
 
-// managerTimeout lets a manager look at its timers.
-func (s *Sim) managerTimeout(host int, gen uint32) {
-	st := s.managerPortOf(host)
-	if st == nil || st.gen != gen || st.timerAt > s.Now() {
-		return
+// managerTimeout lets a manager look at its timers, if it is still the one that set them.
+func (s *Sim) managerTimeout(host, gen uint32) {
+	if st := s.hosts[host].manager; st != nil && st.gen == gen && s.rings(&st.timerAt) {
+		s.manage(st)
 	}
-	st.timerAt = ib.Never
-	s.manage(st)
-}
-
-// managerJob hands a manager the routes that it has had time to compute.
-func (s *Sim) managerJob(host int, gen uint32) {
-	st := s.managerPortOf(host)
-	if st == nil || st.gen != gen || st.job == nil {
-		return
-	}
-	j := st.job
-	st.job = nil
-	j.Run()
-	st.sm.HandleJob(s.Now(), j)
-	s.manage(st)
 }
 
 // sendMAD makes a packet of a datagram of a manager and sends it.
@@ -263,7 +211,6 @@ func (s *Sim) sendMAD(st *managerPort, env *mad.Envelope, data *[mad.Size]byte) 
 	agent.NewPacket(f.Packet, env, v.Class(), a.LID, a.PKeys, a.GIDs)
 	f.Own(data[:])
 	f.Seal()
-	f.InPort, f.Arrived = 0, s.Now()
 	s.Mix(uint64(s.Now()) ^ v.TID())
 	if v.Class() == mad.ClassSMDirect {
 		s.sendSMP(st.host, st.at, f)
@@ -288,9 +235,7 @@ func (s *Sim) sendFrom(at uint32, f *link.Frame) {
 
 // loopBack sends a packet of a host to the host itself.
 func (s *Sim) loopBack(host, at uint32, f *link.Frame) {
-	h := &s.hosts[host]
-	h.loop.Push(f)
-	h.loopN++
+	s.hosts[host].loop.Push(f)
 	s.Schedule(s.Now()+loopDelay, evLoop, host, uint32(s.PortAt(at).Site.Num))
 }
 

@@ -25,18 +25,17 @@ type manager struct {
 func (s *Sim) Agent(node int) *agent.Agent { return s.manager(node).Agent }
 
 func (s *Sim) manager(node int) *manager {
-	if m := s.managers[node]; m != nil {
+	if m := s.nodes[node].manager; m != nil {
 		return m
 	}
 	n := s.graph.Nodes[node]
-	id := agent.Identity{Type: n.Type, GUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID,
-		DeviceID: n.DeviceID, Desc: n.Desc}
+	id := agent.IdentityOf(n)
 	var m *manager
 	if sw := s.Switch(node); sw != nil {
 		view := ibswitch.NewNode(sw, ibswitch.NodeConfig{Identity: id, PortGUID: n.PortGUID(0)})
 		m = &manager{agent.New(view), nil, view}
 	} else {
-		h := adapterOf(s.hosts[s.hostOf[node]].eng)
+		h := adapterOf(s.hosts[s.nodes[node].host].eng)
 		if h == nil {
 			h = newHCA(n, 0) // an engine without management borrows one
 		}
@@ -47,7 +46,7 @@ func (s *Sim) manager(node int) *manager {
 		view := hca.NewNode(h, links, hca.NodeConfig{Identity: id})
 		m = &manager{agent.New(view), h, view}
 	}
-	s.managers[node] = m
+	s.nodes[node].manager = m
 	return m
 }
 
@@ -88,7 +87,7 @@ type written struct {
 // tell passes on what agents have written, once the links have followed.
 func (s *Sim) tell() {
 	for _, w := range s.written {
-		s.mgmt.watcher.Written(w.node, w.attr, w.mod)
+		s.watcher.Written(w.node, w.attr, w.mod)
 	}
 	s.written = s.written[:0]
 }
@@ -114,24 +113,22 @@ func (s *Sim) switchMgmt(node int) {
 func (s *Sim) hostMgmt(at uint32, fromHere bool, f *link.Frame) bool {
 	p := s.PortAt(at)
 	_, ok := s.answer(int(p.Site.Node), p.Site.Num, fromHere, f)
-	if !ok {
-		if f.Flags&forManager != 0 {
-			f.Flags &^= forManager
-			if fromHere {
-				s.Managed(int(p.Site.Node)) // the node has answered itself
-			}
-			return false
-		}
+	mine := f.Flags&forManager != 0
+	f.Flags &^= forManager
+	if !mine || fromHere { // from here: the node may have answered itself
 		s.Managed(int(p.Site.Node))
+	}
+	if mine {
+		return false
+	}
+	if !ok {
 		s.pool.Put(f)
 		return true
 	}
-	s.Managed(int(p.Site.Node))
 	vl := ib.VLMgmt
 	if f.LRH.VL != ib.VLMgmt {
 		vl = p.SL2VL(f.LRH.SL)
 	}
-	f.InPort, f.Arrived = 0, s.Now()
 	s.Send(at, f, vl)
 	return true
 }
@@ -143,7 +140,7 @@ const forManager link.FrameFlags = 0x80
 // the frame is now to be sent, and out of which port: 0 means by its LIDs.
 func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out ib.PortNum, send bool) {
 	m, pkt := s.manager(node), f.Sync()
-	if s.mgmt.on && s.Now() < s.mgmt.mute[node] {
+	if s.Now() < s.nodes[node].mute {
 		return 0, false
 	}
 	if !agent.IsMAD(pkt) {
@@ -163,7 +160,7 @@ func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out
 	smp := mad.View(pkt.Payload)
 	wasResponse, wasSet := smp.Method().IsResponse(), smp.Method() == mad.MethodSet
 	v := m.DeliverFrom(s.Now(), in, pkt.LRH.SLID, fromHere, pkt.Payload)
-	if wasSet && smp.Method().IsResponse() && s.mgmt.watcher != nil {
+	if wasSet && smp.Method().IsResponse() && s.watcher != nil {
 		s.written = append(s.written, written{node, smp.AttrID(), smp.AttrMod()})
 	}
 	switch v.Do {

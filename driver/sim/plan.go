@@ -6,35 +6,18 @@ import (
 	"softib/proto/topo"
 )
 
-// plan is something that will be done at a time.
-type plan struct {
-	do  planKind
-	ref topo.PortRef
-	f   fabric.Faults
-	d   ib.Time
-}
-
-type planKind uint8
-
-const (
-	planDown planKind = iota
-	planUp
-	planStop
-	planFaults
-	planReboot
-	planMute
-)
-
-func (s *Sim) plan(t ib.Time, p plan) {
-	s.plans = append(s.plans, p)
-	s.Schedule(t, evFault, 0, uint32(len(s.plans)-1))
-}
+// plan has something done at a time.
+func (s *Sim) plan(t ib.Time, do func()) { s.later(t, later{do: do}) }
 
 // PlanDown takes the cable at a port down at t, both ends.
-func (s *Sim) PlanDown(t ib.Time, ref topo.PortRef) { s.plan(t, plan{do: planDown, ref: ref}) }
+func (s *Sim) PlanDown(t ib.Time, ref topo.PortRef) {
+	s.plan(t, func() { s.pull(ref, true, fabric.FaultLinkDown) })
+}
 
 // PlanUp lets the cable at a port train again from t on.
-func (s *Sim) PlanUp(t ib.Time, ref topo.PortRef) { s.plan(t, plan{do: planUp, ref: ref}) }
+func (s *Sim) PlanUp(t ib.Time, ref topo.PortRef) {
+	s.plan(t, func() { s.pull(ref, false, fabric.FaultLinkUp) })
+}
 
 // PlanFlap takes a cable down at t and up again after d.
 func (s *Sim) PlanFlap(t ib.Time, ref topo.PortRef, d ib.Time) {
@@ -42,63 +25,50 @@ func (s *Sim) PlanFlap(t ib.Time, ref topo.PortRef, d ib.Time) {
 	s.PlanUp(t+d, ref)
 }
 
+func (s *Sim) pull(ref topo.PortRef, out bool, k fabric.FaultKind) {
+	if at := s.place(ref); s.PortAt(at).Site.Peer != fabric.NoEnd {
+		s.LogFault(k, at, nil)
+		s.Pull(at, out)
+	}
+}
+
 // PlanStop stops a node at t for good: its links go down and it answers nothing.
 func (s *Sim) PlanStop(t ib.Time, node int) {
-	s.plan(t, plan{do: planStop, ref: topo.PortRef{Node: node}})
+	s.plan(t, func() {
+		s.LogFault(fabric.FaultNodeStop, s.Place(node, 0), nil)
+		if h := s.nodes[node].host; h >= 0 {
+			s.hosts[h].stopped = true
+		}
+		s.Stop(node)
+	})
 }
 
 // PlanFaults changes what a cable does to packets that leave a port, at t.
 func (s *Sim) PlanFaults(t ib.Time, ref topo.PortRef, f fabric.Faults) {
-	s.plan(t, plan{do: planFaults, ref: ref, f: f})
+	s.plan(t, func() { s.SetFaults(ref, f) })
 }
 
-// PlanReboot makes a switch start anew at t: its links go down and train again, and it has
-// forgotten all that managers wrote.
+// PlanReboot makes a switch start anew at t: its links go down and train again, and it has forgotten all that managers
+// wrote.
 func (s *Sim) PlanReboot(t ib.Time, node int) {
-	s.plan(t, plan{do: planReboot, ref: topo.PortRef{Node: node}})
+	s.plan(t, func() {
+		if s.Switch(node) != nil {
+			s.LogFault(fabric.FaultReboot, s.Place(node, 0), nil)
+			s.Reset(node)
+			s.nodes[node].manager = nil
+		}
+	})
 }
 
-// PlanMute makes the agent of a node do nothing for a while from t on: it answers nothing, passes
-// no directed route on, and sends no trap. Forwarding goes on.
+// PlanMute makes the agent of a node do nothing for a while from t on: it answers nothing, passes no directed route on,
+// and sends no trap. Forwarding goes on.
 func (s *Sim) PlanMute(t ib.Time, node int, d ib.Time) {
-	s.plan(t, plan{do: planMute, ref: topo.PortRef{Node: node}, d: d})
-}
-
-// planned does what was planned.
-func (s *Sim) planned(i uint32) {
-	p := &s.plans[i]
-	at := s.place(p.ref)
-	switch p.do {
-	case planDown, planUp:
-		if s.PortAt(at).Site.Peer != fabric.NoEnd {
-			down := p.do == planDown
-			k := fabric.FaultLinkUp
-			if down {
-				k = fabric.FaultLinkDown
-			}
-			s.LogFault(k, at, nil)
-			s.Pull(at, down)
+	s.plan(t, func() {
+		if s.managed {
+			s.LogFault(fabric.FaultMute, s.Place(node, 0), nil)
+			s.nodes[node].mute = s.Now() + d
 		}
-	case planStop:
-		s.LogFault(fabric.FaultNodeStop, at, nil)
-		if h := s.hostOf[p.ref.Node]; h >= 0 {
-			s.hosts[h].stopped = true
-		}
-		s.Stop(p.ref.Node)
-	case planFaults:
-		s.SetFaults(p.ref, p.f)
-	case planReboot:
-		if s.Switch(p.ref.Node) != nil {
-			s.LogFault(fabric.FaultReboot, at, nil)
-			s.Reset(p.ref.Node)
-			s.managers[p.ref.Node] = nil
-		}
-	case planMute:
-		if s.mgmt.on {
-			s.LogFault(fabric.FaultMute, at, nil)
-			s.mgmt.mute[p.ref.Node] = s.Now() + p.d
-		}
-	}
+	})
 }
 
 // trained brings up the link of a cable that has trained, as fast as it can be and as both ends' managers let it.
@@ -107,7 +77,7 @@ func (s *Sim) trained(at uint32) {
 	rate := s.cableRate(at)
 	for _, i := range ends {
 		site := &s.PortAt(i).Site
-		if m := s.managers[site.Node]; m != nil {
+		if m := s.nodes[site.Node].manager; m != nil {
 			if r := m.rates.TrainRate(site.Num); r.Mbps() > 0 && r.Mbps() < rate.Mbps() {
 				rate = r
 			}
@@ -153,7 +123,7 @@ func (s *Sim) portChanged(at uint32) {
 		// Nothing leaves, so nobody may wait for room.
 		for vl := range ib.NumVL {
 			lot := s.lot(at, vl)
-			for q, ok := lot.pop(); ok; q, ok = lot.pop() {
+			for q, ok := lot.Pop(); ok; q, ok = lot.Pop() {
 				h.eng.Unpark(q)
 			}
 		}

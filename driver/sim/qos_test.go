@@ -79,7 +79,7 @@ func newMix(t *testing.T, template string, storage bool) *mix {
 		mpi, disks = c.SL, d.SL
 		ticket, err := s.Manager(0).SetQoS(s.Now(), sm.QoS{Enabled: true, Ports: sm.QoSPortsOf(tpl.PortQoS())})
 		check(t, err)
-		s.manage(s.mgmt.managerPorts[0])
+		s.manage(s.hosts[0].manager)
 		s.Run(s.Now() + 20*ib.Millisecond)
 		if f := s.Manager(0).Force(); f.Ticket != ticket || len(f.Refusals) != 0 {
 			t.Fatalf("the template is not in force: %+v", f)

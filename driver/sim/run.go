@@ -23,18 +23,53 @@ type Wake struct {
 	ID   uint64
 }
 
+// later is what is to be done at a time: a call, or a report of id to the workload.
+type later struct {
+	do func()
+	id uint64
+}
+
 // At sets a timer: Next reports id when t has come.
-func (s *Sim) At(t ib.Time, id uint64) {
-	var slot uint32
+func (s *Sim) At(t ib.Time, id uint64) { s.later(t, later{id: id}) }
+
+func (s *Sim) later(t ib.Time, l later) {
+	slot := uint32(len(s.timers))
 	if n := len(s.free); n > 0 {
 		slot = s.free[n-1]
 		s.free = s.free[:n-1]
-		s.timers[slot] = id
+		s.timers[slot] = l
 	} else {
-		slot = uint32(len(s.timers))
-		s.timers = append(s.timers, id)
+		s.timers = append(s.timers, l)
 	}
-	s.Schedule(t, evUser, 0, slot)
+	s.Schedule(t, evLater, 0, slot)
+}
+
+func (s *Sim) doLater(slot uint32) {
+	l := s.timers[slot]
+	s.timers[slot] = later{}
+	s.free = append(s.free, slot)
+	if l.do != nil {
+		l.do()
+	} else {
+		s.wakes.Push(Wake{Kind: WakeTimer, ID: l.id})
+	}
+}
+
+// arm has an event come at t, or at least then, unless the pending one, which comes at *at, is as early.
+func (s *Sim) arm(at *ib.Time, t, least ib.Time, k fabric.Kind, place, arg uint32) {
+	if t < *at {
+		*at = max(t, least)
+		s.Schedule(*at, k, place, arg)
+	}
+}
+
+// rings reports whether the event that has come is the pending one: an earlier may have taken its place and gone.
+func (s *Sim) rings(at *ib.Time) bool {
+	if *at > s.Now() {
+		return false
+	}
+	*at = ib.Never
+	return true
 }
 
 // Step lets the next event happen. It reports false when there is none.
@@ -70,33 +105,13 @@ func (s *Sim) handle(n fabric.Note) {
 		s.hostTimeout(n.Place)
 	case evLoop:
 		s.arriveLoop(n.Place, ib.PortNum(n.Arg))
-	case evUser:
-		s.wakes = append(s.wakes, Wake{Kind: WakeTimer, ID: s.timers[n.Arg]})
-		s.free = append(s.free, n.Arg)
-	case evFault:
-		s.planned(n.Arg)
+	case evLater:
+		s.doLater(n.Arg)
 	case evManager:
-		s.managerTimeout(int(n.Place), n.Arg)
-	case evJob:
-		s.managerJob(int(n.Place), n.Arg)
+		s.managerTimeout(n.Place, n.Arg)
 	case evAgent:
 		s.agentTimeout(int(n.Place))
 	}
-}
-
-// poll takes the next report.
-func (s *Sim) poll() (Wake, bool) {
-	if s.wakesAt == len(s.wakes) {
-		return Wake{}, false
-	}
-	w := s.wakes[s.wakesAt]
-	if s.wakesAt++; s.wakesAt == len(s.wakes) {
-		s.wakes, s.wakesAt = s.wakes[:0], 0
-	}
-	if w.Kind == WakeHost {
-		s.hosts[w.Host].waking = false
-	}
-	return w, true
 }
 
 // Next runs until there is something for the workload, until has come, or
@@ -104,7 +119,10 @@ func (s *Sim) poll() (Wake, bool) {
 func (s *Sim) Next(until ib.Time) Wake {
 	for {
 		s.drain()
-		if w, ok := s.poll(); ok {
+		if w, ok := s.wakes.Pop(); ok {
+			if w.Kind == WakeHost {
+				s.hosts[w.Host].waking = false
+			}
 			return w
 		}
 		if !s.Engine.Run(until) {

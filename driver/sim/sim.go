@@ -82,10 +82,8 @@ const (
 const (
 	evHost    = fabric.Own + iota // a host's deadline; the place is the host
 	evLoop                        // a host's packet to itself is there; the place is the host
-	evUser                        // a timer of the workload; the argument is its slot
-	evFault                       // a planned fault; the argument is its number
+	evLater                       // see later; the argument is its slot
 	evManager                     // a manager's deadline; the place is its host, the argument its number
-	evJob                         // a manager has computed routes; likewise
 	evAgent                       // an agent may have traps to send; the place is the node
 )
 
@@ -95,23 +93,29 @@ type Sim struct {
 	pool  link.Pool
 	cfg   Config
 	hosts []hostNode
-	lots  []parking // see lot
+	lots  []ib.Queue[*hca.QP] // see lot
 	graph *topo.Graph
-	// Number of each node among the hosts.
-	hostOf   []int32
-	managers []*manager // by node; nil until needed
-	plans    []plan
+	nodes []nodeState
 
-	wakes   []Wake // what Next has to report
-	wakesAt int
-	timers  []uint64 // arguments of user timers
-	free    []uint32
+	wakes  ib.Queue[Wake] // what Next has to report
+	timers []later
+	free   []uint32 // of timers
 
-	lids       [][]ib.LID // by node and port; nil before BringUp
-	groups     []sm.Group // that the bring-up programs
-	autoActive bool       // links that train are activated at once
-	mgmt       management
+	groups     []sm.Group        // that the bring-up programs
+	autoActive bool              // links that train are activated at once
+	managed    bool              // a manager has run: before the first, nobody sends traps
+	gen        uint32            // managers that ever ran
+	saved      map[int]sm.Memory // by host: what its manager wrote down last
+	watcher    Watcher
 	written    []written // Sets that the watcher has yet to be told of
+}
+
+// nodeState is what the driver keeps for a node of the graph.
+type nodeState struct {
+	host    int32    // its number among the hosts; -1 for a switch
+	manager *manager // nil until needed
+	trapAt  ib.Time  // when the agent's pending event comes; Never for none
+	mute    ib.Time  // its agent does nothing until then
 }
 
 // New builds the engines of every node of g, with all links down.
@@ -132,7 +136,10 @@ func New(g *topo.Graph, cfg Config) (*Sim, error) {
 	if cfg.Port.MTUCap == 0 {
 		cfg.Port.MTUCap = ib.MTU4096
 	}
-	s := &Sim{cfg: cfg, graph: g, hostOf: make([]int32, len(g.Nodes)), managers: make([]*manager, len(g.Nodes))}
+	if cfg.NewHost == nil {
+		cfg.NewHost = func(n *topo.Node) Host { return newHCA(n, cfg.ByRefMin) }
+	}
+	s := &Sim{cfg: cfg, graph: g, nodes: make([]nodeState, len(g.Nodes)), saved: map[int]sm.Memory{}}
 	s.pool.BufSize = cfg.Port.MTUCap.Bytes() + 64
 	s.Engine = fabric.New(fabric.Config{
 		Pool: &s.pool, Rand: rand.New(rand.NewPCG(cfg.Seed, 0x50F71B)), Logs: true,
@@ -154,7 +161,7 @@ func (s *Sim) build() {
 	// The ports of all hosts lie together, as those of a switch do.
 	ports := link.NewPorts(hostPorts, s.cfg.Port)
 	for i, n := range s.graph.Nodes {
-		s.hostOf[i] = -1
+		s.nodes[i] = nodeState{host: -1, trapAt: ib.Never}
 		if n.IsSwitch() {
 			s.AddSwitch(ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: s.cfg.Port}, &s.pool))
 			continue
@@ -164,10 +171,10 @@ func (s *Sim) build() {
 			mine[num], ports = &ports[0], ports[1:]
 		}
 		s.AddHost(mine)
-		s.hostOf[i] = int32(len(s.hosts))
-		s.hosts = append(s.hosts, s.newHost(n))
+		s.nodes[i].host = int32(len(s.hosts))
+		s.hosts = append(s.hosts, hostNode{eng: s.cfg.NewHost(n), node: n, at: s.Place(i, 0), timerAt: ib.Never})
 	}
-	s.lots = make([]parking, int(s.Places())*numLots)
+	s.lots = make([]ib.Queue[*hca.QP], int(s.Places())*numLots)
 	for _, c := range s.graph.Cables() {
 		a, b := s.place(c.A), s.place(c.B)
 		s.Join(a, b, ib.Time(s.graph.Port(c.A).LengthMM)*psPerMM)

@@ -6,6 +6,7 @@ import (
 
 	"softib/proto/ib"
 	"softib/proto/mad"
+	"softib/proto/topo"
 )
 
 // ErrLink is matched by every PortInfo that a link refused.
@@ -21,6 +22,12 @@ type Identity struct {
 	DeviceID   uint16
 	Revision   uint32
 	Desc       string
+}
+
+// IdentityOf is the identity of a node of a graph.
+func IdentityOf(n *topo.Node) Identity {
+	return Identity{Type: n.Type, GUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID, DeviceID: n.DeviceID,
+		Desc: n.Desc}
 }
 
 // NodeInfo is the identity of a node of so many ports, seen from a port that
