@@ -46,12 +46,9 @@ func (e *Engine) traceDrop(at uint32, f *link.Frame, r trace.Reason) {
 // traceReasons says a link's reasons in the words of captures.
 var traceReasons = [link.NumReason]trace.Reason{
 	link.Physical: trace.BadVCRC, link.Malformed: trace.Malformed, link.Overrun: trace.NoCredit,
-	link.VL15Full: trace.VL15Full,
-	link.NotReady: trace.NotActive, link.PKeyIn: trace.InPKey, link.RawIn: trace.InPKey,
-	link.UnknownDLID: trace.NoRoute,
-	link.Looping:     trace.Loopback, link.NoMember: trace.NoRoute, link.BadVLMap: trace.BadVL,
-	link.Inactive:    trace.NotActive,
-	link.NeighborMTU: trace.TooLong, link.HOQLife: trace.HOQLife, link.SwitchLife: trace.Lifetime,
-	link.VLStalled: trace.HOQLife,
-	link.PKeyOut:   trace.OutPKey, link.RawOut: trace.OutPKey, link.LinkDown: trace.LinkDown,
+	link.VL15Full: trace.VL15Full, link.NotReady: trace.NotActive, link.PKeyIn: trace.InPKey, link.RawIn: trace.InPKey,
+	link.UnknownDLID: trace.NoRoute, link.Looping: trace.Loopback, link.NoMember: trace.NoRoute,
+	link.BadVLMap: trace.BadVL, link.Inactive: trace.NotActive, link.NeighborMTU: trace.TooLong,
+	link.HOQLife: trace.HOQLife, link.SwitchLife: trace.Lifetime, link.VLStalled: trace.HOQLife,
+	link.PKeyOut: trace.OutPKey, link.RawOut: trace.OutPKey, link.LinkDown: trace.LinkDown,
 }

@@ -83,19 +83,21 @@ type Engine struct {
 	used     []uint32  // ports of cables that were fresh
 	outside  outside
 
-	cables  map[uint32]*cable // faults and errors of what leaves a port
-	faults  faultState
-	scratch []byte
-	drops   [link.NumReason]uint64
-	dropLog []DropRecord
-	logDrop bool
-	sink    Sink
-	sinkErr error
+	cables   map[uint32]*cable // faults and errors of what leaves a port
+	pulled   map[uint32]bool   // ends whose cable is pulled
+	faults   [NumFaultKind]uint64
+	faultLog []Record
+	drops    [link.NumReason]uint64
+	dropLog  []Record
+	logDrop  bool
+	scratch  []byte
+	sink     Sink
+	sinkErr  error
 }
 
 // New makes an engine without nodes. seed begins its digest.
 func New(cfg Config, seed uint64) *Engine {
-	e := &Engine{cfg: cfg, pool: cfg.Pool, hash: seed, cables: make(map[uint32]*cable)}
+	e := &Engine{cfg: cfg, pool: cfg.Pool, hash: seed, cables: map[uint32]*cable{}, pulled: map[uint32]bool{}}
 	e.q.init()
 	if cfg.Instant {
 		e.q.shift, e.q.patient = realWide, true

@@ -59,8 +59,7 @@ const (
 
 var faultNames = [NumFaultKind]string{
 	"drop", "corrupt", "duplicate", "delay", "reorder", "flow-control loss", "link down", "link up", "node stop",
-	"lost in flight",
-	"reboot", "mute", "manager start", "manager stop",
+	"lost in flight", "reboot", "mute", "manager start", "manager stop",
 }
 
 func (k FaultKind) String() string {
@@ -70,11 +69,13 @@ func (k FaultKind) String() string {
 	return fmt.Sprintf("FaultKind(%d)", uint8(k))
 }
 
-// FaultRecord is one injected fault. The fields of a packet are zero where there was none.
-type FaultRecord struct {
+// Record is what was done to a packet or a link: an injected fault or, with a Reason, a drop. The fields of a packet are
+// zero where there was none.
+type Record struct {
 	Time   ib.Time
-	Kind   FaultKind
 	Port   topo.PortRef
+	Kind   FaultKind
+	Reason link.Reason
 	DLID   ib.LID
 	SLID   ib.LID
 	Opcode wire.Opcode
@@ -82,12 +83,25 @@ type FaultRecord struct {
 	PSN    ib.PSN
 }
 
-func (r FaultRecord) String() string {
-	if r.DLID == 0 {
-		return fmt.Sprintf("%v node %d[%d] %v", r.Time, r.Port.Node, r.Port.Port, r.Kind)
+func (r Record) String() string {
+	what := r.Kind.String()
+	if r.Reason != link.OK {
+		what = r.Reason.String()
 	}
-	return fmt.Sprintf("%v node %d[%d] %v: %v %v->%v QP %v PSN %d", r.Time, r.Port.Node, r.Port.Port, r.Kind, r.Opcode,
+	if r.DLID == 0 {
+		return fmt.Sprintf("%v node %d[%d] %s", r.Time, r.Port.Node, r.Port.Port, what)
+	}
+	return fmt.Sprintf("%v node %d[%d] %s: %v %v->%v QP %v PSN %d", r.Time, r.Port.Node, r.Port.Port, what, r.Opcode,
 		r.SLID, r.DLID, r.DestQP, r.PSN)
+}
+
+func (e *Engine) record(at uint32, f *link.Frame) Record {
+	r := Record{Time: e.now, Port: e.Ref(at)}
+	if f != nil {
+		p := f.Sync()
+		r.DLID, r.SLID, r.Opcode, r.DestQP, r.PSN = p.LRH.DLID, p.LRH.SLID, p.BTH.Opcode, p.BTH.DestQP, p.BTH.PSN
+	}
+	return r
 }
 
 // cable is what one direction of a cable does beyond carrying packets.
@@ -101,32 +115,21 @@ type cable struct {
 // Harm is what a cable has done to packets that left one port.
 type Harm struct{ Dropped, Corrupted uint64 }
 
-// faultState is what the driver keeps of faults.
-type faultState struct {
-	log    []FaultRecord
-	counts [NumFaultKind]uint64
-	down   map[uint32]bool // ends whose cable is pulled
-}
-
 // FaultLog lists the injected faults in order. It is the simulation's own.
-func (e *Engine) FaultLog() []FaultRecord { return e.faults.log }
+func (e *Engine) FaultLog() []Record { return e.faultLog }
 
 // FaultCounts counts the injected faults by kind.
-func (e *Engine) FaultCounts() [NumFaultKind]uint64 { return e.faults.counts }
+func (e *Engine) FaultCounts() [NumFaultKind]uint64 { return e.faults }
 
 // LogFault notes that something was done, by the engine or by its driver.
 func (e *Engine) LogFault(k FaultKind, at uint32, f *link.Frame) {
-	e.faults.counts[k]++
+	e.faults[k]++
 	e.Mix(uint64(e.now) ^ uint64(k)<<56 ^ uint64(at)<<32)
-	if !e.cfg.Logs {
-		return
+	if e.cfg.Logs {
+		r := e.record(at, f)
+		r.Kind = k
+		e.faultLog = append(e.faultLog, r)
 	}
-	r := FaultRecord{Time: e.now, Kind: k, Port: e.Ref(at)}
-	if f != nil {
-		p := f.Sync()
-		r.DLID, r.SLID, r.Opcode, r.DestQP, r.PSN = p.LRH.DLID, p.LRH.SLID, p.BTH.Opcode, p.BTH.DestQP, p.BTH.PSN
-	}
-	e.faults.log = append(e.faults.log, r)
 }
 
 // SetFaults sets what happens to packets that leave a port from now on.
@@ -231,7 +234,7 @@ func (e *Engine) harm(at uint32, p *link.Port, f *link.Frame, t *ib.Time) bool {
 	if !c.f.MgmtOnly || f.Packet.BTH.DestQP <= ib.QPNGSI {
 		if e.loses(c) {
 			e.lose(FaultDrop, at, f, trace.Fault)
-			e.lossy(at, p)
+			e.lossy(at)
 			return true
 		}
 		inside := e.chance(c.f.Corrupt)
@@ -265,7 +268,7 @@ func (e *Engine) harmFC(at uint32, p *link.Port, t *ib.Time) bool {
 		}
 		if bad || e.chance(c.f.FCLoss) {
 			e.LogFault(FaultFCLoss, at, nil)
-			e.lossy(at, p)
+			e.lossy(at)
 			return true
 		}
 	}
@@ -310,7 +313,7 @@ func (e *Engine) corrupt(at uint32, p *link.Port, f *link.Frame, inside bool) {
 		return
 	}
 	f.Flags |= link.BadVCRC
-	e.lossy(at, p)
+	e.lossy(at)
 }
 
 // duplicate queues a second copy at the port that the packet has just left, so that it pays for its own credit.
@@ -347,20 +350,16 @@ func (e *Engine) hold(at uint32, f *link.Frame, d ib.Time) {
 // the other not yet, or they have not the same lanes. Only a refresh tells the neighbour.
 func (e *Engine) refuse(at uint32, p *link.Port, f *link.Frame, r link.Reason) {
 	if (r == link.NotReady || r == link.Malformed) && p.State() >= ib.PortInit && f.LRH.VL != ib.VLMgmt {
-		e.lossy(at, p)
+		e.lossy(at)
 	}
 	e.note(Refused, at, 0)
 	e.Drop(at, f, r)
 }
 
 // lossy notes that credits went astray on a cable: both ends refresh until that has healed.
-func (e *Engine) lossy(at uint32, p *link.Port) {
-	for _, i := range [2]uint32{at, p.Site.Peer} {
-		if i == NoEnd {
-			continue
-		}
-		p := e.ports[i]
-		if !p.Refreshing() {
+func (e *Engine) lossy(at uint32) {
+	for _, i := range e.ends(at) {
+		if p := e.ports[i]; !p.Refreshing() {
 			p.SetRefresh(e.now, true)
 		}
 		e.armRefresh(i)

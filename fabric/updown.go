@@ -21,11 +21,8 @@ func IsUp(p *link.Port) bool {
 
 // Pull takes a cable out, or plugs it in again, to be trained.
 func (e *Engine) Pull(at uint32, out bool) {
-	if e.faults.down == nil {
-		e.faults.down = make(map[uint32]bool)
-	}
 	for _, i := range e.ends(at) {
-		e.faults.down[i] = out
+		e.pulled[i] = out
 	}
 	if out {
 		e.LinkDown(at)
@@ -71,7 +68,7 @@ func (e *Engine) StartTraining(at uint32) {
 	ends := e.ends(at)
 	for _, i := range ends {
 		p := e.ports[i]
-		if p.Site.Flags&endStopped != 0 || e.faults.down[i] || p.Phys() != ib.PhysPolling {
+		if p.Site.Flags&endStopped != 0 || e.pulled[i] || p.Phys() != ib.PhysPolling {
 			return
 		}
 	}
@@ -172,7 +169,7 @@ func (e *Engine) Restate() {
 		p := e.ports[at]
 		e.flush(at, p)
 		if p.State() >= ib.PortInit && p.Site.Peer != NoEnd && !agree(p, e.ports[p.Site.Peer]) {
-			e.lossy(at, p)
+			e.lossy(at)
 		}
 		e.kick(at)
 	}
@@ -188,5 +185,5 @@ func (e *Engine) freshen(at uint32) {
 	for _, i := range ends {
 		e.kickFC(i)
 	}
-	e.lossy(at, e.ports[at])
+	e.lossy(at)
 }

@@ -25,10 +25,7 @@ type hostNode struct {
 }
 
 // loopLane is the parking lot of flows to the same adapter; the others are those of the virtual lanes.
-const (
-	loopLane = ib.NumVL
-	numLots  = ib.NumVL + 1
-)
+const loopLane = ib.NumVL
 
 // lot is where flows wait for room in a lane of a host's port. Lots lie by lane,
 // for the same reason as link's lanes do.
@@ -48,9 +45,7 @@ func newHCA(n *topo.Node, byRefMin int) *hca.HCA {
 }
 
 // Wake tells the driver that work was posted to a host, or that its engine was otherwise touched from outside.
-func (s *Sim) Wake(host int) {
-	s.pump(uint32(host))
-}
+func (s *Sim) Wake(host int) { s.pump(uint32(host)) }
 
 // accept gives a received packet to the adapter and its buffer back to the link.
 func (s *Sim) accept(at uint32, f *link.Frame) {

@@ -214,9 +214,9 @@ func (s *Sim) sendMAD(st *managerPort, env *mad.Envelope, data *[mad.Size]byte) 
 	s.Mix(uint64(s.Now()) ^ v.TID())
 	if v.Class() == mad.ClassSMDirect {
 		s.sendSMP(st.host, st.at, f)
-		return
+	} else {
+		s.sendFrom(st.at, f)
 	}
-	s.sendFrom(st.at, f)
 }
 
 // sendFrom sends a management packet of a host by its LIDs; one to itself comes back.
@@ -226,11 +226,7 @@ func (s *Sim) sendFrom(at uint32, f *link.Frame) {
 		s.loopBack(uint32(p.Site.Host), at, f)
 		return
 	}
-	vl := ib.VLMgmt
-	if f.Packet.BTH.DestQP != ib.QPNSMI {
-		vl = p.SL2VL(f.LRH.SL)
-	}
-	s.Send(at, f, vl)
+	s.sendMgmt(at, f)
 }
 
 // loopBack sends a packet of a host to the host itself.

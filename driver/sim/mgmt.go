@@ -72,8 +72,8 @@ func (s *Sim) Managed(node int) {
 		}
 	}
 	s.stir(node)
-	if len(s.written) > 0 {
-		s.tell()
+	for w, ok := s.written.Pop(); ok; w, ok = s.written.Pop() {
+		s.watcher.Written(w.node, w.attr, w.mod)
 	}
 }
 
@@ -82,14 +82,6 @@ type written struct {
 	node int
 	attr mad.AttrID
 	mod  uint32
-}
-
-// tell passes on what agents have written, once the links have followed.
-func (s *Sim) tell() {
-	for _, w := range s.written {
-		s.watcher.Written(w.node, w.attr, w.mod)
-	}
-	s.written = s.written[:0]
 }
 
 // switchMgmt hands a packet that came for a switch itself, if there is one, to its agent, and sends
@@ -101,11 +93,11 @@ func (s *Sim) switchMgmt(node int) {
 	}
 	out, ok := s.answer(node, f.InPort, false, f)
 	s.Managed(node)
-	if !ok {
+	if ok {
+		s.SendSwitch(node, out, f)
+	} else {
 		s.pool.Put(f)
-		return
 	}
-	s.SendSwitch(node, out, f)
 }
 
 // hostMgmt takes a packet to QP0 or QP1 of a host through its agent. It reports whether the packet is dealt with;
@@ -121,16 +113,21 @@ func (s *Sim) hostMgmt(at uint32, fromHere bool, f *link.Frame) bool {
 	if mine {
 		return false
 	}
-	if !ok {
+	if ok {
+		s.sendMgmt(at, f)
+	} else {
 		s.pool.Put(f)
-		return true
 	}
-	vl := ib.VLMgmt
-	if f.LRH.VL != ib.VLMgmt {
-		vl = p.SL2VL(f.LRH.SL)
+	return true
+}
+
+// sendMgmt sends a management packet of a host by the lane that it is for.
+func (s *Sim) sendMgmt(at uint32, f *link.Frame) {
+	vl := f.LRH.VL
+	if vl != ib.VLMgmt {
+		vl = s.PortAt(at).SL2VL(f.LRH.SL)
 	}
 	s.Send(at, f, vl)
-	return true
 }
 
 // forManager marks a packet that the agent leaves to the manager of its node.
@@ -161,7 +158,7 @@ func (s *Sim) answer(node int, in ib.PortNum, fromHere bool, f *link.Frame) (out
 	wasResponse, wasSet := smp.Method().IsResponse(), smp.Method() == mad.MethodSet
 	v := m.DeliverFrom(s.Now(), in, pkt.LRH.SLID, fromHere, pkt.Payload)
 	if wasSet && smp.Method().IsResponse() && s.watcher != nil {
-		s.written = append(s.written, written{node, smp.AttrID(), smp.AttrMod()})
+		s.written.Push(written{node, smp.AttrID(), smp.AttrMod()})
 	}
 	switch v.Do {
 	case agent.SendPort, agent.SendLID, agent.AsAddressed:

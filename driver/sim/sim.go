@@ -107,7 +107,7 @@ type Sim struct {
 	gen        uint32            // managers that ever ran
 	saved      map[int]sm.Memory // by host: what its manager wrote down last
 	watcher    Watcher
-	written    []written // Sets that the watcher has yet to be told of
+	written    ib.Queue[written] // that the watcher is told of once the links have followed
 }
 
 // nodeState is what the driver keeps for a node of the graph.
@@ -174,7 +174,7 @@ func (s *Sim) build() {
 		s.nodes[i].host = int32(len(s.hosts))
 		s.hosts = append(s.hosts, hostNode{eng: s.cfg.NewHost(n), node: n, at: s.Place(i, 0), timerAt: ib.Never})
 	}
-	s.lots = make([]ib.Queue[*hca.QP], int(s.Places())*numLots)
+	s.lots = make([]ib.Queue[*hca.QP], int(s.Places())*(loopLane+1))
 	for _, c := range s.graph.Cables() {
 		a, b := s.place(c.A), s.place(c.B)
 		s.Join(a, b, ib.Time(s.graph.Port(c.A).LengthMM)*psPerMM)
