@@ -52,7 +52,7 @@ func (e *Engine) takeInventory() inventory {
 			v[place][unpackFC(arg).VL].fc = true
 		case evRelease:
 			v.hold(place, unpackClaim(arg))
-		case evLate:
+		case Arrived: // when its time has come
 			f := e.pool.At(arg)
 			v.hold(place, ibswitch.Claim{VL: f.InVL, Blocks: f.Blocks})
 		}

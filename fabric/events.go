@@ -8,30 +8,26 @@ import (
 	"softib/proto/wire"
 )
 
-// kind sorts events.
-type kind uint8
-
+// Kinds of events beside those of notes, which become one when their time has come.
 const (
-	evNone    kind = iota // was cancelled
-	evArrive              // a packet is at a port; the argument is its frame
-	evFC                  // a flow-control packet is there; the argument is it
-	evWake                // the transmitter of a port is free
-	evPort                // a life time has expired at a port
-	evRefresh             // a port's credits are to be told anew
-	evRelease             // a receive buffer is free; the argument is the claim
-	evLate                // a packet was held back in a host's buffer; the argument is its frame
-	evServe               // the agent of a switch has had its time for a packet; the place is a port
-	evTrain               // both ends of a cable have trained
+	evNone    Kind = iota + 32 // was cancelled
+	evArrive                   // a packet is at a port; the argument is its frame
+	evFC                       // a flow-control packet is there; the argument is it
+	evWake                     // the transmitter of a port is free
+	evPort                     // a life time has expired at a port
+	evRefresh                  // a port's credits are to be told anew
+	evRelease                  // a receive buffer is free; the argument is the claim
+	evTrain                    // both ends of a cable have trained
 )
 
 // code packs an event: kind in 8 bits, place in 24, argument in 32.
-func code(k kind, place, arg uint32) uint64 {
+func code(k Kind, place, arg uint32) uint64 {
 	return uint64(k)<<56 | uint64(place)<<32 | uint64(arg)
 }
 
 // split is the reverse.
-func split(d uint64) (k kind, place, arg uint32) {
-	return kind(d >> 56), uint32(d>>32) & 0xFFFFFF, uint32(d)
+func split(d uint64) (k Kind, place, arg uint32) {
+	return Kind(d >> 56), uint32(d>>32) & 0xFFFFFF, uint32(d)
 }
 
 func packFC(fc wire.LinkPacket) uint32 {
@@ -103,14 +99,10 @@ func (e *Engine) step() {
 		if c := unpackClaim(arg); e.switches[p.Site.Node].Release(c) {
 			e.kickFC(p.Site.First + uint32(c.In))
 		}
-	case evLate:
-		e.note(Arrived, place, arg)
-	case evServe:
-		e.note(Served, place, 0)
 	case evTrain:
 		e.trained(place)
 	default:
-		e.note(Kind(k), place, arg)
+		e.note(k, place, arg)
 	}
 }
 
@@ -165,7 +157,7 @@ func (e *Engine) arrive(at, frame uint32) {
 	}
 	switch {
 	case r.Mgmt && e.cfg.AgentTime > 0:
-		e.q.push(e.now+e.cfg.AgentTime, code(evServe, at, 0))
+		e.q.push(e.now+e.cfg.AgentTime, code(Served, at, 0))
 	case r.Mgmt:
 		e.note(Served, at, 0)
 	}

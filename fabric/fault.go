@@ -343,7 +343,7 @@ func (e *Engine) holdBack(at uint32, c *cable, f *link.Frame) bool {
 
 // hold keeps a packet in its receive buffer for a while.
 func (e *Engine) hold(at uint32, f *link.Frame, d ib.Time) {
-	e.q.push(e.now+d, code(evLate, at, f.Index()))
+	e.q.push(e.now+d, code(Arrived, at, f.Index()))
 }
 
 // refuse drops a packet where it came in. The port may not have counted it while its neighbour has: the one is active,

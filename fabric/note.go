@@ -42,7 +42,7 @@ func (e *Engine) Poll() (Note, bool) { return e.notes.Pop() }
 
 // Schedule makes a note of the driver's own kind at t, in order with all else that happens.
 func (e *Engine) Schedule(t ib.Time, k Kind, place, arg uint32) {
-	e.q.push(max(t, e.now), code(kind(k), place, arg))
+	e.q.push(max(t, e.now), code(k, place, arg))
 }
 
 // Frame is the packet of a note whose argument is one.
@@ -90,6 +90,6 @@ func (e *Engine) SendSwitch(node int, out ib.PortNum, f *link.Frame) {
 	case r.Multicast:
 		e.kickOuts(first, sw)
 	case r.Mgmt:
-		e.q.push(e.now+e.cfg.AgentTime, code(evServe, first, 0)) // to itself
+		e.q.push(e.now+e.cfg.AgentTime, code(Served, first, 0)) // to itself
 	}
 }

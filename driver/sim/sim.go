@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 
@@ -41,15 +42,8 @@ type Config struct {
 
 	// Port is the make of every port; the rate is the cable's.
 	Port link.Config
-	// SwitchLatency is from a packet's head reaching a switch to its forwarding; 0 is 100 ns, negative none.
-	SwitchLatency ib.Time
 	// HostQueue is how many packets a host's port holds for each lane before flows are parked; 0 is 2.
 	HostQueue int
-	// StoreForward makes switches wait for the last byte of each packet.
-	StoreForward bool
-	// WireExact writes each packet as bytes and reads it back, both CRCs
-	// checked, at each hop. The history stays the same.
-	WireExact bool
 	// ByRefMin is the payload size from which packets of the adapters that New makes refer to the sender's memory
 	// instead of carrying a copy; 0 copies always. It saves half of the memory traffic of large messages. A program
 	// that changes memory while a request is outstanding may then be seen to have done so.
@@ -58,14 +52,10 @@ type Config struct {
 	HashPayload bool
 	// Sink sees every packet when it is not nil.
 	Sink fabric.Sink
-	// AlwaysRefresh sends flow-control packets at least as often as IBA 7.9.4.2 asks. Without it a cable is refreshed
-	// only after something was lost on it: where nothing was, a refresh tells nothing new.
-	AlwaysRefresh bool
-	// TrainTime is from both ends polling to LinkUp; 0 is 10 us.
-	TrainTime ib.Time
-	// AgentTime is how long an agent takes for a packet, during which the packet occupies its
-	// receive buffer; 0 is no time.
-	AgentTime ib.Time
+	// What the engine of the fabric is made of: see fabric.Config. A SwitchLatency of 0 is 100 ns, a negative one none;
+	// a TrainTime of 0 is 10 us.
+	SwitchLatency, TrainTime, AgentTime    ib.Time
+	StoreForward, WireExact, AlwaysRefresh bool
 }
 
 // Defaults of Config's fields.
@@ -123,19 +113,10 @@ func New(g *topo.Graph, cfg Config) (*Sim, error) {
 	if len(g.Nodes) == 0 {
 		return nil, fmt.Errorf("sim: graph has no nodes: want at least two")
 	}
-	if cfg.SwitchLatency == 0 {
-		cfg.SwitchLatency = DefaultSwitchLatency
-	}
-	cfg.SwitchLatency = max(cfg.SwitchLatency, 0)
-	if cfg.HostQueue == 0 {
-		cfg.HostQueue = DefaultHostQueue
-	}
-	if cfg.TrainTime == 0 {
-		cfg.TrainTime = DefaultTrainTime
-	}
-	if cfg.Port.MTUCap == 0 {
-		cfg.Port.MTUCap = ib.MTU4096
-	}
+	cfg.SwitchLatency = max(cmp.Or(cfg.SwitchLatency, DefaultSwitchLatency), 0)
+	cfg.HostQueue = cmp.Or(cfg.HostQueue, DefaultHostQueue)
+	cfg.TrainTime = cmp.Or(cfg.TrainTime, DefaultTrainTime)
+	cfg.Port.MTUCap = cmp.Or(cfg.Port.MTUCap, ib.MTU4096)
 	if cfg.NewHost == nil {
 		cfg.NewHost = func(n *topo.Node) Host { return newHCA(n, cfg.ByRefMin) }
 	}
