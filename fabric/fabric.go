@@ -155,13 +155,13 @@ func (e *Engine) Retime(node int) {
 	ports := e.portsOf(node)
 	fastest := int64(0)
 	for _, p := range ports {
-		if p.Site.Peer != NoEnd || p.Site.Flags&endOutside != 0 {
+		if cabled(p) {
 			fastest = max(fastest, p.Rate().Mbps())
 		}
 	}
 	sw := e.switches[node]
 	for num, p := range ports {
-		if p.Site.Peer == NoEnd && p.Site.Flags&endOutside == 0 {
+		if !cabled(p) {
 			continue
 		}
 		slow := p.Rate().Mbps() < fastest

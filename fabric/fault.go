@@ -135,7 +135,7 @@ func (e *Engine) LogFault(k FaultKind, at uint32, f *link.Frame) {
 // SetFaults sets what happens to packets that leave a port from now on.
 func (e *Engine) SetFaults(at uint32, f Faults) {
 	p := e.ports[at]
-	if p.Site.Peer == NoEnd && p.Site.Flags&endOutside == 0 {
+	if !cabled(p) {
 		return
 	}
 	if f.DelayMax == 0 {

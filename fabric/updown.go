@@ -14,19 +14,27 @@ func (e *Engine) ends(at uint32) []uint32 {
 	return []uint32{at}
 }
 
+// cabled reports whether a port has a cable.
+func cabled(p *link.Port) bool { return p.Site.Peer != NoEnd || p.Site.Flags&endOutside != 0 }
+
 // IsUp reports whether a link is physically up or about to be.
 func IsUp(p *link.Port) bool {
 	return p.Phys() == ib.PhysLinkUp || p.Phys() == ib.PhysErrorRecovery || p.Phys() == ib.PhysTraining
 }
 
-// Pull takes a cable out, or plugs it in again, to be trained.
+// Pull takes the cable at a port, if there is one, out, or plugs it in again, to be trained.
 func (e *Engine) Pull(at uint32, out bool) {
+	if !cabled(e.ports[at]) {
+		return
+	}
 	for _, i := range e.ends(at) {
 		e.pulled[i] = out
 	}
 	if out {
+		e.LogFault(FaultLinkDown, at, nil)
 		e.LinkDown(at)
 	} else {
+		e.LogFault(FaultLinkUp, at, nil)
 		e.StartTraining(at)
 	}
 }

@@ -33,7 +33,7 @@ func (s *Sim) BringUp() (sm.Report, error) {
 const noLife = 20
 
 func (s *Sim) bringUp() (sm.Report, error) {
-	report, err := sm.BringUp(s.graph, (*programmed)(s),
+	report, err := sm.BringUp(s.graph, s,
 		sm.Config{Groups: s.groups, HOQLife: noLife, LeafHOQLife: noLife, PacketLife: noLife})
 	s.autoActive = s.autoActive || err == nil
 	return report, err
@@ -85,12 +85,8 @@ func (s *Sim) LID(ref topo.PortRef) ib.LID {
 	return s.lidOf(ref.Node, ref.Port)
 }
 
-// programmed is a Sim as package sm sees it.
-type programmed Sim
-
-// SMP hands a request to the agent of a node.
-func (f *programmed) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) bool {
-	s := (*Sim)(f)
+// SMP hands a request to the agent of a node, in no virtual time.
+func (s *Sim) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) bool {
 	_, ok := s.manager(node).HandleMAD(s.Now(), inPort, req[:], resp[:])
 	if v := mad.View(req[:]); v.Method() == mad.MethodSet && v.AttrID() == mad.AttrPortInfo {
 		s.Managed(node)

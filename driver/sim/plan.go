@@ -11,25 +11,18 @@ func (s *Sim) plan(t ib.Time, do func()) { s.later(t, later{do: do}) }
 
 // PlanDown takes the cable at a port down at t, both ends.
 func (s *Sim) PlanDown(t ib.Time, ref topo.PortRef) {
-	s.plan(t, func() { s.pull(ref, true, fabric.FaultLinkDown) })
+	s.plan(t, func() { s.Pull(s.place(ref), true) })
 }
 
 // PlanUp lets the cable at a port train again from t on.
 func (s *Sim) PlanUp(t ib.Time, ref topo.PortRef) {
-	s.plan(t, func() { s.pull(ref, false, fabric.FaultLinkUp) })
+	s.plan(t, func() { s.Pull(s.place(ref), false) })
 }
 
 // PlanFlap takes a cable down at t and up again after d.
 func (s *Sim) PlanFlap(t ib.Time, ref topo.PortRef, d ib.Time) {
 	s.PlanDown(t, ref)
 	s.PlanUp(t+d, ref)
-}
-
-func (s *Sim) pull(ref topo.PortRef, out bool, k fabric.FaultKind) {
-	if at := s.place(ref); s.PortAt(at).Site.Peer != fabric.NoEnd {
-		s.LogFault(k, at, nil)
-		s.Pull(at, out)
-	}
 }
 
 // PlanStop stops a node at t for good: its links go down and it answers nothing.
