@@ -7,30 +7,11 @@ import (
 	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proto/ib"
-	"softib/proto/topo"
 	"softib/proto/wire"
 )
 
 // ErrCredit is matched by every violation of credit conservation.
 var ErrCredit = errors.New("credit")
-
-// CreditError is a lane of a link on which credits are not conserved.
-type CreditError struct {
-	Time     ib.Time
-	From, To topo.PortRef
-	VL       ib.VL
-	What     string
-	Got      int
-	Want     int
-}
-
-func (e *CreditError) Error() string {
-	return fmt.Sprintf("fabric: %v: credit of VL%d from node %d[%d] to node %d[%d]: %s is %d, want %d",
-		e.Time, e.VL, e.From.Node, e.From.Port, e.To.Node, e.To.Port, e.What, e.Got, e.Want)
-}
-
-// Unwrap makes errors.Is(err, ErrCredit) true.
-func (e *CreditError) Unwrap() error { return ErrCredit }
 
 // inventory is what a walk over the whole fabric has counted, by place and lane.
 type inventory [][ib.NumVL]struct {
@@ -81,8 +62,8 @@ func (v inventory) hold(first uint32, c ibswitch.Claim) {
 
 // Audit checks that credits are conserved on every lane of every cable: what was sent was received or flies, what is
 // received is held by a packet that exists, and the sender's limit is one that the receiver told. Cables on which
-// something was lost lately are left out, since flow control is putting them right. Every violation is a *CreditError
-// in what errors.Join joins.
+// something was lost lately are left out, since flow control is putting them right. Every violation is an
+// ErrCredit in what errors.Join joins.
 func (e *Engine) Audit() error { return e.audit(false) }
 
 // AtRest checks that nothing is left over in a fabric in which nothing happens any more: no packet in use, no buffer
@@ -108,7 +89,9 @@ func (e *Engine) audit(rest bool) error {
 		for vl := range ib.VL(ib.NumVL) {
 			bad := func(what string, got, want int) {
 				if got != want {
-					errs = append(errs, &CreditError{e.now, e.Ref(uint32(at)), e.Ref(peer), vl, what, got, want})
+					const text = "fabric: %v: %w of VL%d from node %d[%d] to node %d[%d]: %s is %d, want %d"
+					errs = append(errs, fmt.Errorf(text, e.now, ErrCredit, vl, p.Site.Node, p.Site.Num, q.Site.Node,
+						q.Site.Num, what, got, want))
 				}
 			}
 			tx, rx, there := p.Credit(vl), q.Credit(vl), inv[peer][vl]

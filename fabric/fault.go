@@ -69,8 +69,8 @@ func (k FaultKind) String() string {
 	return fmt.Sprintf("FaultKind(%d)", uint8(k))
 }
 
-// Record is what was done to a packet or a link: an injected fault or, with a Reason, a drop. The fields of a packet are
-// zero where there was none.
+// Record is what was done to a packet or a link: an injected fault or, with a Reason, a drop. The fields of a packet
+// are zero where there was none.
 type Record struct {
 	Time   ib.Time
 	Port   topo.PortRef

@@ -55,7 +55,7 @@ func (s *Sim) doLater(slot uint32) {
 	}
 }
 
-// arm has an event come at t, or at least then, unless the pending one, which comes at *at, is as early.
+// arm has an event come at t, but not before least, unless the pending one, which comes at *at, is early enough.
 func (s *Sim) arm(at *ib.Time, t, least ib.Time, k fabric.Kind, place, arg uint32) {
 	if t < *at {
 		*at = max(t, least)
