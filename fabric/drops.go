@@ -5,20 +5,15 @@ import (
 	"softib/proto/trace"
 )
 
-// LogDrops makes DropLog keep a record of each dropped packet.
+// LogDrops makes Log keep a record of each dropped packet.
 func (e *Engine) LogDrops(on bool) { e.logDrop = on }
-
-// DropLog is what was dropped since LogDrops was turned on.
-func (e *Engine) DropLog() []Record { return e.dropLog }
 
 // Drop ends a packet that goes no further, and counts why.
 func (e *Engine) Drop(at uint32, f *link.Frame, r link.Reason) {
 	e.drops[r]++
 	e.Mix(uint64(r) ^ uint64(at)<<8 ^ uint64(e.now)<<32)
 	if e.logDrop {
-		rec := e.record(at, f)
-		rec.Reason = r
-		e.dropLog = append(e.dropLog, rec)
+		e.record(at, f, FaultDrop, r)
 	}
 	e.traceDrop(at, f, traceReasons[r])
 	e.end(f)

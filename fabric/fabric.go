@@ -83,16 +83,15 @@ type Engine struct {
 	used     []uint32  // ports of cables that were fresh
 	outside  outside
 
-	cables   map[uint32]*cable // faults and errors of what leaves a port
-	pulled   map[uint32]bool   // ends whose cable is pulled
-	faults   [NumFaultKind]uint64
-	faultLog []Record
-	drops    [link.NumReason]uint64
-	dropLog  []Record
-	logDrop  bool
-	scratch  []byte
-	sink     Sink
-	sinkErr  error
+	cables  map[uint32]*cable // faults and errors of what leaves a port
+	pulled  map[uint32]bool   // ends whose cable is pulled
+	faults  [NumFaultKind]uint64
+	drops   [link.NumReason]uint64
+	log     []Record
+	logDrop bool
+	scratch []byte
+	sink    Sink
+	sinkErr error
 }
 
 // New makes an engine without nodes. seed begins its digest.

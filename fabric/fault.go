@@ -95,13 +95,14 @@ func (r Record) String() string {
 		r.SLID, r.DLID, r.DestQP, r.PSN)
 }
 
-func (e *Engine) record(at uint32, f *link.Frame) Record {
-	r := Record{Time: e.now, Port: e.Ref(at)}
+// record logs what was done to a packet, if there is one, at a port.
+func (e *Engine) record(at uint32, f *link.Frame, k FaultKind, reason link.Reason) {
+	r := Record{Time: e.now, Port: e.Ref(at), Kind: k, Reason: reason}
 	if f != nil {
 		p := f.Sync()
 		r.DLID, r.SLID, r.Opcode, r.DestQP, r.PSN = p.LRH.DLID, p.LRH.SLID, p.BTH.Opcode, p.BTH.DestQP, p.BTH.PSN
 	}
-	return r
+	e.log = append(e.log, r)
 }
 
 // cable is what one direction of a cable does beyond carrying packets.
@@ -115,8 +116,8 @@ type cable struct {
 // Harm is what a cable has done to packets that left one port.
 type Harm struct{ Dropped, Corrupted uint64 }
 
-// FaultLog lists the injected faults in order. It is the simulation's own.
-func (e *Engine) FaultLog() []Record { return e.faultLog }
+// Log lists the injected faults, and the drops since LogDrops was turned on, in order. It is the engine's own.
+func (e *Engine) Log() []Record { return e.log }
 
 // FaultCounts counts the injected faults by kind.
 func (e *Engine) FaultCounts() [NumFaultKind]uint64 { return e.faults }
@@ -126,9 +127,7 @@ func (e *Engine) LogFault(k FaultKind, at uint32, f *link.Frame) {
 	e.faults[k]++
 	e.Mix(uint64(e.now) ^ uint64(k)<<56 ^ uint64(at)<<32)
 	if e.cfg.Logs {
-		r := e.record(at, f)
-		r.Kind = k
-		e.faultLog = append(e.faultLog, r)
+		e.record(at, f, k, link.OK)
 	}
 }
 

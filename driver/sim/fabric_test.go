@@ -160,8 +160,8 @@ func TestPartition(t *testing.T) {
 		t.Errorf("constraint errors %d in, %d out: want 10 and 10", c[ib.PortRcvConstraintErrors],
 			c[ib.PortXmitConstraintErrors])
 	}
-	if d := s.Drops(); d[link.PKeyIn] != 10 || d[link.PKeyOut] != 10 || len(s.DropLog()) != 20 {
-		t.Errorf("drops %v, %d logged", d, len(s.DropLog()))
+	if d := s.Drops(); d[link.PKeyIn] != 10 || d[link.PKeyOut] != 10 || len(s.Log()) != 20 {
+		t.Errorf("drops %v, %d logged", d, len(s.Log()))
 	}
 	mustRest(t, s)
 }

@@ -258,7 +258,7 @@ func (s *status) harmed(since ib.Time, f *workload.FlowState) int {
 	a, b := s.lid(f.From.Host), s.lid(f.To.Host)
 	between := func(x, y ib.LID) bool { return x == a && y == b || x == b && y == a }
 	n := 0
-	for _, r := range s.sim.FaultLog() {
+	for _, r := range s.sim.Log() {
 		if r.Time < since {
 			continue
 		}
@@ -266,11 +266,6 @@ func (s *status) harmed(since ib.Time, f *workload.FlowState) int {
 			return 1 << 20
 		}
 		if between(r.SLID, r.DLID) {
-			n++
-		}
-	}
-	for _, r := range s.sim.DropLog() {
-		if r.Time >= since && between(r.SLID, r.DLID) {
 			n++
 		}
 	}
