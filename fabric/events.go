@@ -210,7 +210,7 @@ func (e *Engine) kick(at uint32) {
 		e.freshen(at)
 	}
 	if e.now < p.BusyUntil() {
-		if p.Pending() {
+		if p.Site.Flags&endWake == 0 && p.Pending() {
 			e.wakeLater(at, p)
 		}
 		return
@@ -224,7 +224,7 @@ func (e *Engine) kick(at uint32) {
 		return
 	}
 	e.send(at, p, f, start, dur)
-	if p.Pending() {
+	if p.Site.Flags&endWake == 0 && p.Pending() {
 		e.wakeLater(at, p)
 	}
 }
@@ -233,18 +233,18 @@ func (e *Engine) kick(at uint32) {
 func (e *Engine) kickFC(at uint32) {
 	p := e.ports[at]
 	if e.now < p.BusyUntil() {
-		e.wakeLater(at, p)
+		if p.Site.Flags&endWake == 0 {
+			e.wakeLater(at, p)
+		}
 		return
 	}
 	e.sendFC(at, p)
 }
 
-// wakeLater makes sure that a port which is busy is kicked when it no longer is.
+// wakeLater has a port which is busy kicked when it no longer is.
 func (e *Engine) wakeLater(at uint32, p *link.Port) {
-	if p.Site.Flags&endWake == 0 {
-		p.Site.Flags |= endWake
-		e.q.push(p.BusyUntil(), code(evWake, at, 0))
-	}
+	p.Site.Flags |= endWake
+	e.q.push(p.BusyUntil(), code(evWake, at, 0))
 }
 
 // sendFC puts the flow-control packets that are due on the cable.

@@ -15,13 +15,13 @@ type hostNode struct {
 	eng     Host
 	node    *topo.Node
 	at      uint32  // its first end
+	room    uint32  // lanes that a packet has left since flows were last roused
 	timerAt ib.Time // when the pending timer event comes; Never for none
 	waking  bool    // Next will report the host
 	pumping bool
 	stopped bool
-	loop    ib.Queue[*link.Frame] // packets to itself
-	room    uint32                // lanes that a packet has left since flows were last roused
 	manager *managerPort          // nil where none runs
+	loop    ib.Queue[*link.Frame] // packets to itself
 }
 
 // loopLane is the parking lot of flows to the same adapter; the others are those of the virtual lanes.
@@ -162,11 +162,10 @@ func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
 
 // full reports whether a lane of a host's port, or its way to itself, takes no packet more.
 func (s *Sim) full(h *hostNode, at uint32, lane int) bool {
-	n := h.loop.Len()
-	if lane != loopLane {
-		n = s.PortAt(at).Queued(ib.VL(lane))
+	if lane == loopLane {
+		return h.loop.Len() >= s.cfg.HostQueue
 	}
-	return n >= s.cfg.HostQueue
+	return s.PortAt(at).Queued(ib.VL(lane)) >= s.cfg.HostQueue
 }
 
 // sendSMP takes a packet of the host's own subnet manager through the agent, which
