@@ -204,9 +204,7 @@ func (h *host) step() bool {
 		var send Send
 		for h.m.PollSend(n.now, &send) {
 			moved = true
-			msg := madrpc.Message{Env: send.Env, Data: send.Data, Timeout: send.Timeout, Retries: send.Retries,
-				Cookie: send.Cookie}
-			if err := h.rpc.Send(n.now, h.ids[mad.Class(send.Data[1])], msg); err != nil && send.Timeout > 0 {
+			if err := h.rpc.Send(n.now, h.ids[mad.Class(send.Data[1])], send); err != nil && send.Timeout > 0 {
 				h.m.HandleReply(n.now, send.Cookie, nil)
 			}
 		}
@@ -237,18 +235,11 @@ func (h *host) step() bool {
 	}
 	for d, ok := h.rpc.PollRecv(); ok; d, ok = h.rpc.PollRecv() {
 		moved = true
-		data := append([]byte(nil), d.Data...)
-		switch {
-		case h.m == nil:
-			if d.Kind == madrpc.Response || d.Kind == madrpc.Unsolicited {
-				h.inbox = append(h.inbox, data)
-			}
-		case d.Kind == madrpc.Unsolicited:
-			h.m.HandleRequest(n.now, d.Env, data)
-		case d.Kind == madrpc.Response:
-			h.m.HandleReply(n.now, d.Cookie, data)
-		default:
-			h.m.HandleReply(n.now, d.Cookie, nil)
+		d.Data = append([]byte(nil), d.Data...)
+		if h.m != nil {
+			h.m.HandleDelivery(n.now, d)
+		} else if d.Kind == madrpc.Response || d.Kind == madrpc.Unsolicited {
+			h.inbox = append(h.inbox, d.Data)
 		}
 	}
 	return moved
