@@ -220,7 +220,9 @@ func (e *Engine) Strike(at uint32, bytes int) bool {
 	}
 	if e.flips(c, p, bytes) {
 		c.done.Corrupted++
-		e.ports[p.Site.Peer].Count(link.Physical)
+		if far := p.Site.Peer; far != NoEnd {
+			e.ports[far].Count(link.Physical)
+		}
 		return false
 	}
 	return true

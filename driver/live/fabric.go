@@ -197,9 +197,7 @@ func identity(n *topo.Node) (agent.Identity, []ib.LinkRate) {
 	for p := range rates {
 		rates[p] = n.Ports[p].Rate()
 	}
-	return agent.Identity{
-		Type: n.Type, GUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID, DeviceID: n.DeviceID, Desc: n.Desc,
-	}, rates
+	return agent.IdentityOf(n), rates
 }
 
 // refreshMin is how often credits are told anew while some may have been lost.
