@@ -4,6 +4,7 @@ import (
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/trace"
+	"softib/proto/wire"
 )
 
 // Sink takes what happens on the cables: every packet as it begins to leave a port, every flow-control packet, every
@@ -51,4 +52,26 @@ var traceReasons = [link.NumReason]trace.Reason{
 	link.BadVLMap: trace.BadVL, link.Inactive: trace.NotActive, link.NeighborMTU: trace.TooLong,
 	link.HOQLife: trace.HOQLife, link.SwitchLife: trace.Lifetime, link.VLStalled: trace.HOQLife,
 	link.PKeyOut: trace.OutPKey, link.RawOut: trace.OutPKey, link.LinkDown: trace.LinkDown,
+}
+
+// rewrite turns a packet into bytes and back, so that what flies is what the wire format can say.
+func (e *Engine) rewrite(f *link.Frame) {
+	e.scratch = f.Sync().Append(e.scratch[:0])
+	if err := f.Packet.Parse(e.scratch); err != nil {
+		// Engines only send what parses; a packet that does not is one that the receiver will refuse, by the flag.
+		f.Flags |= link.BadVCRC
+		return
+	}
+	f.Own(f.Packet.Payload)
+	f.LRH = f.Packet.LRH
+}
+
+// rewriteFC does the same to a flow-control packet.
+func (e *Engine) rewriteFC(fc wire.LinkPacket) wire.LinkPacket {
+	e.scratch = fc.Append(e.scratch[:0])
+	got, _, err := wire.ParseLinkPacket(e.scratch)
+	if err != nil {
+		panic(err) // a port has made a packet that the wire format cannot say
+	}
+	return got
 }

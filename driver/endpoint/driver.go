@@ -73,14 +73,8 @@ func (r *Out) Knock() bool {
 	return true
 }
 
-// Taken is how many packets the receiver of the ring in mem has taken, ever, as far as it has told.
-func Taken(mem []byte) uint32 {
-	r, err := mapRing(mem)
-	if err != nil {
-		return 0
-	}
-	return atomic.LoadUint32(&r.head.taken)
-}
+// Taken is how many packets the receiver has taken, ever, as far as it has told.
+func (r *Out) Taken() uint32 { return atomic.LoadUint32(&r.head.taken) }
 
 // Drained reports whether the receiver of the ring in mem has taken all that was sent. It is for who only looks on.
 func Drained(mem []byte) bool {
@@ -104,11 +98,7 @@ func (p *Page) Attended() bool { return atomic.LoadUint32(&p.h.bell) == awake }
 // Wait sleeps until the page is woken, for at most d, after Rest; ib.Never is for ever. A wake-up may be missed if it
 // comes in the moment of Rest, because rings are written without fences: the first sleep should be a short one.
 func (p *Page) Wait(d ib.Time) {
-	ns := int64(-1)
-	if d != ib.Never {
-		ns = int64(max(d, 0) / ib.Nanosecond)
-	}
-	if ns != 0 {
+	if ns := nanoseconds(max(d, 0)); ns != 0 {
 		p.sleep(asleep, ns)
 	}
 }

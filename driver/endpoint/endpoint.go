@@ -509,7 +509,7 @@ func (e *Endpoint) unseen() bool {
 // knock wakes attendants of peers that claim to look and do not.
 func (e *Endpoint) knock() {
 	for _, r := range e.out {
-		taken := atomic.LoadUint32(&r.head.taken)
+		taken := r.Taken()
 		switch {
 		case taken != r.seen || !r.Unseen():
 			r.seen, r.since = taken, e.clock

@@ -136,12 +136,12 @@ func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
 
 // Unseen reports whether the receiver has packets to take in that somebody waits for.
 func (r *Out) Unseen() bool {
-	return int32(r.heard-atomic.LoadUint32(&r.head.taken)) > 0 && !r.Gone()
+	return int32(r.heard-r.Taken()) > 0 && !r.Gone()
 }
 
 // rouse wakes the receiver if nobody looks. Packets that were delivered ahead may lie until there are many.
 func (r *Out) rouse() {
-	if r.heard == r.tail || r.tail-atomic.LoadUint32(&r.head.taken) >= ringCells/2 {
+	if r.heard == r.tail || r.tail-r.Taken() >= ringCells/2 {
 		r.peer.wake()
 	}
 }
@@ -155,7 +155,7 @@ func (r *Out) room(n int) bool {
 	if r.fits(need) {
 		return true
 	}
-	taken := atomic.LoadUint32(&r.head.taken)
+	taken := r.Taken()
 	if r.tail-taken > ringCells {
 		return false // nonsense
 	}

@@ -55,8 +55,8 @@ func (at place) end() *portState {
 }
 
 // carry takes a packet from node to node until it comes to rest: at an agent, whose answer goes on in its place, at a
-// program, or nowhere. The fabric's lock is held; it is given up for a moment where an adapter's agent has work. What
-// comes to rest at back is not queued there but left in the packet, and carry reports it.
+// program, or nowhere. The fabric's lock is held. What comes to rest at back is not queued there but left in the
+// packet, and carry reports it.
 func (f *Fabric) carry(at place, p *packet, back *MgmtPort) (mine bool) {
 	on := true
 	for hops := 0; on && hops < maxHops; hops++ {

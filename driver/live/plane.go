@@ -169,7 +169,7 @@ func (s *plane) turn() (n int, sleep ib.Time, over bool) {
 // evDepart is the plane's own event: a packet of management, which was carried so far, is at a port.
 const evDepart = fabric.Own
 
-// drain does what the engine leaves to its driver. The fabric's lock may be given up for a moment.
+// drain does what the engine leaves to its driver.
 func (s *plane) drain() {
 	eng := s.f.eng
 	for n, ok := eng.Poll(); ok; n, ok = eng.Poll() {

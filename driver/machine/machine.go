@@ -122,7 +122,7 @@ const (
 func (m *Machine) watch() {
 	for _, p := range m.procs {
 		for _, c := range p.out {
-			taken := endpoint.Taken(c.mem)
+			taken := c.out.Taken()
 			if c.to == nil || p.dead || c.to.dead || !c.out.Unseen() || taken != c.taken || m.Now() < c.to.still {
 				c.taken, c.since = taken, m.Now()
 				continue

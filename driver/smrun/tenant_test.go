@@ -25,7 +25,7 @@ func tenants(t *testing.T, format string, args ...any) policy.Partitions {
 }
 
 func hostKeys(h *live.Host) []ib.PKey {
-	return h.Fabric().PKeys(topo.PortRef{Node: h.Node().Index, Port: 1})
+	return h.Port(1).PKeys
 }
 
 // keyIndex is where a host has a partition's key.

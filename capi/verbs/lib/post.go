@@ -205,22 +205,7 @@ func softib_post_recv(handle uint32, wr *C.struct_ibv_recv_wr, bad **C.struct_ib
 		setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
 		return einval
 	}
-	h := o.ctx.dev.Enter()
-	for ; wr != nil; wr = wr.next {
-		errno := einval
-		if listOK(wr.num_sge, o.qp.Caps().MaxRecvSGE, wr.sg_list) {
-			o.recv.WRID = uint64(wr.wr_id)
-			o.recv.SGList = unsafe.Slice((*hca.SGE)(unsafe.Pointer(wr.sg_list)), wr.num_sge)
-			errno = errnoOf(h.PostRecv(o.qp, &o.recv))
-		}
-		if errno != 0 {
-			setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
-			o.ctx.dev.LeaveQuiet()
-			return errno
-		}
-	}
-	o.ctx.dev.LeaveQuiet()
-	return 0
+	return postRecvs(o.ctx.dev, o.qp, nil, o.qp.Caps().MaxRecvSGE, &o.recv, wr, bad)
 }
 
 //export softib_post_srq_recv
@@ -230,21 +215,30 @@ func softib_post_srq_recv(handle uint32, wr *C.struct_ibv_recv_wr, bad **C.struc
 		setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
 		return einval
 	}
-	h := o.ctx.dev.Enter()
+	return postRecvs(o.ctx.dev, nil, o.srq, maxSGE, &o.recv, wr, bad)
+}
+
+// postRecvs posts receives to a queue pair or, where that is nil, to a shared queue; w is room for one.
+func postRecvs(dev device, q *hca.QP, s *hca.SRQ, most int, w *hca.RecvWR, wr *C.struct_ibv_recv_wr,
+	bad **C.struct_ibv_recv_wr) int32 {
+	h := dev.Enter()
+	defer dev.LeaveQuiet()
 	for ; wr != nil; wr = wr.next {
 		errno := einval
-		if listOK(wr.num_sge, maxSGE, wr.sg_list) {
-			o.recv.WRID = uint64(wr.wr_id)
-			o.recv.SGList = unsafe.Slice((*hca.SGE)(unsafe.Pointer(wr.sg_list)), wr.num_sge)
-			errno = errnoOf(h.PostSRQRecv(o.srq, &o.recv))
+		if listOK(wr.num_sge, most, wr.sg_list) {
+			w.WRID = uint64(wr.wr_id)
+			w.SGList = unsafe.Slice((*hca.SGE)(unsafe.Pointer(wr.sg_list)), wr.num_sge)
+			if q != nil {
+				errno = errnoOf(h.PostRecv(q, w))
+			} else {
+				errno = errnoOf(h.PostSRQRecv(s, w))
+			}
 		}
 		if errno != 0 {
 			setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
-			o.ctx.dev.LeaveQuiet()
 			return errno
 		}
 	}
-	o.ctx.dev.LeaveQuiet()
 	return 0
 }
 

@@ -19,6 +19,12 @@ import (
 // fabric is a running fabric of two hosts and a switch.
 func fabric(t testing.TB, spec string) (*live.Host, *live.Host) {
 	t.Helper()
+	hosts := bringUp(t, spec).Hosts()
+	return hosts[0], hosts[len(hosts)-1]
+}
+
+func bringUp(t testing.TB, spec string) *live.Fabric {
+	t.Helper()
 	g, err := topo.ParseSpec(spec)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +37,7 @@ func fabric(t testing.TB, spec string) (*live.Host, *live.Host) {
 	if _, err := f.BringUp(); err != nil {
 		t.Fatal(err)
 	}
-	return f.Hosts()[0], f.Hosts()[len(f.Hosts())-1]
+	return f
 }
 
 func TestEveryTest(t *testing.T) {
@@ -155,8 +161,8 @@ func TestStops(t *testing.T) {
 
 // A cable that is pulled ends the test with the status that says so.
 func TestCablePulled(t *testing.T) {
-	a, b := fabric(t, "star:2")
-	f := a.Fabric()
+	f := bringUp(t, "star:2")
+	a, b := f.Hosts()[0], f.Hosts()[1]
 	end := topo.PortRef{Node: b.Node().Index, Port: 1}
 	before := f.Counters(end)[ib.PortRcvPkts]
 	var pulled sync.WaitGroup
