@@ -161,9 +161,12 @@ func (e *Endpoint) LeaveQuiet() {
 	e.mu.Unlock()
 }
 
-// SetPort tells the engine what management wrote on a port.
+// SetPort tells the engine what management wrote on a port. It holds for what comes from now on: packets that are in
+// the rings are judged by the port as it was when they came.
 func (e *Endpoint) SetPort(n ib.PortNum, p hca.Port) {
 	e.mu.Lock()
+	for i := 0; i < ringCells/drainMax && e.drainAll() > 0; i++ {
+	}
 	if old := e.eng.Port(n); old != nil {
 		p.PKeyViolations, p.QKeyViolations = old.PKeyViolations, old.QKeyViolations
 		e.eng.SetPort(n, p)

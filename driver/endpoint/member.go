@@ -76,8 +76,13 @@ func (m *Member) Incoming(id uint32, r *In, free func()) {
 // Gone says that nobody is at the other end of a ring any more.
 func (m *Member) Gone(id uint32) { m.Later(func() { m.forget(id) }) }
 
-// PortChanged says what management has made of a port.
-func (m *Member) PortChanged(n ib.PortNum, p hca.Port) { m.Later(func() { m.SetPort(n, p) }) }
+// PortChanged says what management has made of a port. Heard is called when that holds for all that comes.
+func (m *Member) PortChanged(n ib.PortNum, p hca.Port, heard func()) {
+	m.Later(func() {
+		m.SetPort(n, p)
+		heard()
+	})
+}
 
 // Rejoin says that a port's manager wants programs to join their groups again.
 func (m *Member) Rejoin(n ib.PortNum) { m.Later(func() { m.Reregister(n) }) }

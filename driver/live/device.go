@@ -73,7 +73,8 @@ func (d *Device) hear(n Note) {
 	case n.Gone != nil:
 		d.Gone(n.Gone.ID)
 	case n.Port != 0:
-		d.PortChanged(n.Port, d.p.host.written(n.Port))
+		change := d.p.news[n.Port].told
+		d.PortChanged(n.Port, d.p.host.written(n.Port), func() { d.p.Heard(n.Port, change) })
 	case n.Rejoin != 0:
 		d.Rejoin(n.Rejoin)
 	}

@@ -108,6 +108,7 @@ func (n *node) passOn() {
 			case e.Type == hca.EventClientReregister:
 				p.tell(Note{Rejoin: e.Port})
 			default:
+				p.news[e.Port].told++
 				p.tell(Note{Port: e.Port})
 			}
 		}

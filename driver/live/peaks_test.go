@@ -35,7 +35,7 @@ func TestPeaksAddUp(t *testing.T) {
 		defer p.Close()
 		procs = append(procs, p)
 	}
-	to, _ := procs[2].Port(1)
+	to, _, _ := procs[2].Port(1)
 	window := endpoint.CurrentWindow() - 1000
 	for i, p := range procs[:2] {
 		r, err := p.Resolve(endpoint.Key{Port: 1, DLID: to.LID, PKey: ib.PKeyDefault, Block: procs[2].Block()})

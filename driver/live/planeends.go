@@ -209,7 +209,8 @@ func (s *plane) arrived(p *portState, f *link.Frame) {
 	multi := f.LRH.DLID.IsMulticast()
 	var last *outlet
 	for _, to := range p.host.procs {
-		if !multi && uint16(f.Packet.BTH.DestQP>>endpoint.BlockBits) != to.block {
+		if !multi && uint16(f.Packet.BTH.DestQP>>endpoint.BlockBits) != to.block ||
+			to.refuses(p.num, f.Packet.BTH.PKey) {
 			continue
 		}
 		o := s.outlet(chanKey{to, p.num, f.LRH.VL})

@@ -153,7 +153,7 @@ func TestOwnKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	port, _ := b.Port(1)
+	port, _, _ := b.Port(1)
 	ways := func(key ib.PKey) (chans int, gen uint32) {
 		t.Helper()
 		r, err := a.Resolve(endpoint.Key{Port: 1, DLID: port.LID, PKey: key, Block: b.Block()})

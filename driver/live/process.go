@@ -47,6 +47,7 @@ type Process struct {
 	out      map[chanKey]*Channel
 	in       []*Channel
 	ended    bool
+	news     []portNews // by port
 	// Of a program in this process: its device, whether it is among the fabric's recent, and what other processes wake
 	// it by.
 	device  *Device
@@ -57,6 +58,40 @@ type Process struct {
 	mu    sync.Mutex // guards what is below; taken after all others
 	notes []Note
 	bell  chan struct{}
+}
+
+// portNews is how often a port has changed that the process is to be told of, and what it has said that it knows. In
+// between the process judges packets by a table of keys that is not the port's any more. What the port refuses is kept
+// from it for so long, and refused says that something was: else a datagram of a former partner could come in long
+// after a manager has acknowledged that it will not.
+type portNews struct {
+	told, heard uint32
+	refused     bool
+}
+
+// refuses reports whether a port does not take packets with a key, where the process may not know that.
+func (p *Process) refuses(n ib.PortNum, key ib.PKey) bool {
+	s := &p.news[n]
+	if s.told == s.heard || slices.ContainsFunc(p.host.eng.Port(n).PKeys, key.Matches) {
+		return false
+	}
+	s.refused = true
+	return true
+}
+
+// Heard is for what the process says that it knows of a port. What was kept from it goes there again, for it to refuse
+// and to count.
+func (p *Process) Heard(n ib.PortNum, change uint32) {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	if int(n) >= len(p.news) || p.ended {
+		return
+	}
+	s := &p.news[n]
+	if s.heard = change; s.heard == s.told && s.refused {
+		s.refused = false
+		p.f.renewWays(p.host)
+	}
 }
 
 // Note is something that a process has to be told.
@@ -113,7 +148,7 @@ func (f *Fabric) Attach(name string, c Caller) (*Process, error) {
 
 func (h *Host) attach(c Caller, allocate func(*Process) error) (*Process, error) {
 	p := &Process{f: h.f, host: h, routes: map[endpoint.Key]*procRoute{}, out: map[chanKey]*Channel{},
-		nextSlot: 1, bell: make(chan struct{}, 1), program: newProgram(c)}
+		nextSlot: 1, bell: make(chan struct{}, 1), program: newProgram(c), news: make([]portNews, len(h.ports))}
 	err := allocate(p)
 	if err == nil {
 		err = p.join()
@@ -221,10 +256,12 @@ func (p *Process) tell(n Note) {
 	ring(p.bell)
 }
 
-// Port is a port of the process's adapter as it is now.
-func (p *Process) Port(n ib.PortNum) (hca.Port, mad.PortInfo) {
-	info, _ := p.f.PortInfo(topo.PortRef{Node: p.host.topo.Index, Port: n})
-	return p.host.Port(n), info
+// Port is a port of the process's adapter as it is now, and after how many changes.
+func (p *Process) Port(n ib.PortNum) (is hca.Port, info mad.PortInfo, change uint32) {
+	info, _ = p.f.PortInfo(topo.PortRef{Node: p.host.topo.Index, Port: n})
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	return p.host.written(n), info, p.news[n].told
 }
 
 // Violated counts a packet with a wrong key that came to the process at the adapter's port, and has its agent tell the
@@ -393,6 +430,10 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 	for _, e := range ends {
 		for _, to := range e.p.host.procs {
 			if to == p || k.Block != to.block && !k.DLID.IsMulticast() {
+				continue
+			}
+			if to.refuses(e.p.num, k.PKey) {
+				rt.lose(e.p, link.PKeyIn)
 				continue
 			}
 			c, err := p.channel(chanKey{to, e.p.num, e.vl})

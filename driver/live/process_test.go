@@ -36,7 +36,7 @@ func TestSenderEndsFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		port, _ := b.Port(1)
+		port, _, _ := b.Port(1)
 		r, err := a.Resolve(endpoint.Key{Port: 1, DLID: port.LID, PKey: ib.PKeyDefault, Block: b.Block()})
 		if err != nil || len(r.New) != 1 {
 			t.Fatalf("%d new channels, %v: want one", len(r.New), err)

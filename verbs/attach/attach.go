@@ -206,7 +206,8 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 		d.mu.Lock()
 		d.ports[m.Port.Num] = *m.Port
 		d.mu.Unlock()
-		d.PortChanged(m.Port.Num, m.Port.HCA)
+		heard := &proto.Heard{Num: m.Port.Num, Change: m.Port.Change}
+		d.PortChanged(m.Port.Num, m.Port.HCA, func() { _ = d.conn.Send(&proto.Message{Heard: heard}) })
 	case m.Rejoin != nil:
 		d.Rejoin(m.Rejoin.Num)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // Version is that of the messages and of everything in shared memory. Both ends must have the same.
-const Version = 3
+const Version = 4
 
 // messageMax bounds a message.
 const messageMax = 64 << 10
@@ -41,6 +41,7 @@ type Message struct {
 	Rejoin   *PortOnly `json:",omitempty"` // the manager wants clients to register again
 	// Violation is a packet with a wrong key, for the adapter's counters and its manager.
 	Violation *agent.Notice `json:",omitempty"`
+	Heard     *Heard        `json:",omitempty"`
 	Join      *Join         `json:",omitempty"`
 	Joined    *Joined       `json:",omitempty"`
 	Leave     *Leave        `json:",omitempty"`
@@ -81,6 +82,14 @@ type Port struct {
 	Num  ib.PortNum
 	HCA  hca.Port
 	Info mad.PortInfo
+	// Change is how often it has changed.
+	Change uint32
+}
+
+// Heard says that the process knows of a port's change.
+type Heard struct {
+	Num    ib.PortNum
+	Change uint32
 }
 
 // PortOnly names a port.

@@ -114,8 +114,8 @@ func (s *server) welcome(p *live.Process) *proto.Welcome {
 }
 
 func port(p *live.Process, n ib.PortNum) proto.Port {
-	hp, info := p.Port(n)
-	return proto.Port{Num: n, HCA: hp, Info: info}
+	hp, info, change := p.Port(n)
+	return proto.Port{Num: n, HCA: hp, Info: info, Change: change}
 }
 
 // talk is the conversation with one process.
@@ -145,6 +145,9 @@ func (t *talk) answer() {
 		}
 		if m.Violation != nil {
 			t.p.Violated(*m.Violation)
+		}
+		if m.Heard != nil {
+			t.p.Heard(m.Heard.Num, m.Heard.Change)
 		}
 		if m.Join != nil {
 			t.join(m.Join)
