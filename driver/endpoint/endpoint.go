@@ -488,7 +488,7 @@ func (e *Endpoint) timers() {
 		if e.late == 0 {
 			e.late = e.clock
 		}
-		if e.clock-e.late < patienceMax {
+		if e.clock-e.late < PatienceMax {
 			return
 		}
 	}

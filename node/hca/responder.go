@@ -143,6 +143,14 @@ func (q *QP) emitResponse(now ib.Time, p *wire.Packet, buf []byte) bool {
 		} else if n > 0 {
 			// The key is checked for each packet: it may have been taken back.
 			_, src = q.remote(it.pd, it.rkey, it.va, n, AccessRemoteRead)
+			if src == nil && it.again {
+				// The key has gone since the READ was answered first. A copy that was late on its way is no reason to
+				// end the connection; who asks again because it must is not answered.
+				q.h.drop(DropDuplicate)
+				q.respHead++
+				q.rdQueued--
+				return false
+			}
 			if src == nil {
 				q.readRefused(now, it.psn)
 				return false
