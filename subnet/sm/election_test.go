@@ -283,6 +283,61 @@ func TestHandoverLosses(t *testing.T) {
 	}
 }
 
+// TestWritesAreRepeated loses every write once: the manager sends it again, and nothing is missing.
+func TestWritesAreRepeated(t *testing.T) {
+	n := newNetwork(t, small)
+	lost := map[[mad.Size]byte]bool{}
+	n.lose = func(_ topo.PortRef, v mad.View) bool {
+		if v.Method() != mad.MethodSet || !v.Class().IsSubnet() {
+			return false
+		}
+		b := [mad.Size]byte(v)
+		clear(b[8:16]) // each has a transaction of its own
+		first := !lost[b]
+		lost[b] = true
+		return first
+	}
+	h := n.manage(0, Config{})
+	n.up(h)
+	if n.works(); h.said("problem") || len(lost) == 0 {
+		t.Errorf("%d writes were lost\n%s", len(lost), n.logs())
+	}
+}
+
+// TestHandoverDuringWrites hands over to a master whose writes were lost. It does not repeat what it had planned before
+// the other was at work, and reads tables only when none of it can be under way any more.
+func TestHandoverDuringWrites(t *testing.T) {
+	n := newNetwork(t, small)
+	h := n.manage(0, Config{})
+	n.up(h)
+	n.pass(5 * ib.Second)
+	var last ib.Time // when the last write was lost
+	n.lose = func(_ topo.PortRef, v mad.View) bool {
+		if v.Method() != mad.MethodSet || v.AttrID() != mad.AttrLFT {
+			return false
+		}
+		last = n.now
+		return true
+	}
+	n.cut(n.switchLinks()[0])
+	n.must(30*ib.Second, "a write", func() bool { return last > 0 })
+	var first mad.Method // what is done with tables after the handover
+	var at ib.Time
+	n.lose = func(_ topo.PortRef, v mad.View) bool {
+		if v.AttrID() == mad.AttrLFT && !v.Method().IsResponse() && at == 0 {
+			first, at = v.Method(), n.now
+		}
+		return false
+	}
+	if st := n.command(&host{ref: n.hostRef(1)}, h, cmdHandover, DefaultSMKey); st != mad.StatusOK {
+		t.Fatal(st)
+	}
+	n.whole(60*ib.Second, h)
+	if first != mad.MethodGet || at < last+DefaultTimeout {
+		t.Errorf("%s after a write was lost: %v of a table\n%s", brief(at-last), first, n.logs())
+	}
+}
+
 // TestHeirDies: a manager that was handed over to dies before it has done anything. The former master takes the subnet
 // back.
 func TestHeirDies(t *testing.T) {

@@ -198,7 +198,7 @@ func (m *Manager) pollRequest(send *Send) bool {
 	*r = request{}
 	switch {
 	case m.sweep != nil:
-		if !m.sweep.next(r) {
+		if !m.sweep.nextRepeat(r) && !m.sweep.next(r) {
 			return false
 		}
 		r.phase = m.phases
@@ -215,6 +215,10 @@ func (m *Manager) pollRequest(send *Send) bool {
 	}
 	if r.to.QPN == ib.QPNGSI {
 		send.Env = r.to
+	}
+	if r.set && m.sweep != nil {
+		send.Retries = 0 // the sweep sees to that
+		m.slots.bytes[uint32(send.Cookie)] = m.buf
 	}
 	// The lower half of the transaction is ours; whoever carries the datagram owns the upper one.
 	binary.BigEndian.PutUint64(m.buf[8:], uint64(uint32(send.Cookie>>32)))
@@ -262,6 +266,12 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 		return
 	}
 	if m.sweep != nil && r.phase == m.phases {
+		if r.set {
+			m.sweep.writing--
+		}
+		if data == nil && m.sweep.sendAgain(r, &m.slots.bytes[uint32(cookie)]) {
+			return
+		}
 		m.sweep.reply(r, v)
 	}
 }

@@ -2,6 +2,7 @@ package sm
 
 import (
 	"encoding/binary"
+	"math"
 
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -13,6 +14,7 @@ import (
 type request struct {
 	what  what
 	set   bool
+	tries uint8 // how often a write was repeated
 	port  ib.PortNum
 	attr  mad.AttrID
 	node  int32
@@ -43,9 +45,10 @@ const (
 
 // slots of requests under way.
 type slots struct {
-	list []request
-	free []uint32
-	gen  uint32
+	list  []request
+	bytes [][mad.Size]byte // of a sweep's writes
+	free  []uint32
+	gen   uint32
 }
 
 func (t *slots) put(r request) uint64 {
@@ -58,6 +61,7 @@ func (t *slots) put(r request) uint64 {
 		return uint64(t.gen)<<32 | uint64(at)
 	}
 	t.list = append(t.list, r)
+	t.bytes = append(t.bytes, [mad.Size]byte{})
 	return uint64(t.gen)<<32 | uint64(len(t.list)-1)
 }
 
@@ -70,6 +74,36 @@ func (t *slots) take(cookie uint64) (request, bool) {
 	t.list[at].gen = 0
 	t.free = append(t.free, at)
 	return r, true
+}
+
+// repeat is a write of a sweep that was not answered in time, to be sent again.
+type repeat struct {
+	req  request
+	data [mad.Size]byte
+}
+
+// sendAgain has a write repeated that was not answered; false if that was done often enough. It is the manager itself
+// that repeats writes, not who carries them: once another manager has been at work, a copy of what was planned before
+// would spoil tables that have been read since.
+func (s *sweep) sendAgain(r *request, data *[mad.Size]byte) bool {
+	if !r.set || s.abandon || int(r.tries) >= min(s.m.cfg.Retries, math.MaxUint8) {
+		return false
+	}
+	s.repeats = append(s.repeats, repeat{*r, *data})
+	s.repeats[len(s.repeats)-1].req.tries++
+	return true
+}
+
+// nextRepeat is the next write to be sent again.
+func (s *sweep) nextRepeat(r *request) bool {
+	if s.abandon || len(s.repeats) == 0 {
+		return false
+	}
+	*r = s.repeats[0].req
+	s.m.buf = s.repeats[0].data
+	s.repeats = s.repeats[1:]
+	s.writing++
+	return true
 }
 
 // smpHeader is the part of a directed SMP's header that never changes.

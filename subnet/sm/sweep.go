@@ -27,8 +27,11 @@ type sweep struct {
 	prev    *subnet.Subnet
 
 	phase   int
-	waiting int  // answers under way
+	waiting int  // answers under way, or yet to be asked for again
+	writing int  // writes under way
 	started bool // the present phase
+
+	repeats []repeat // writes that were not answered
 
 	work   []probe        // discovery's queue
 	at     int            // its head
@@ -229,7 +232,10 @@ func (s *sweep) next(r *request) bool {
 			}
 		}
 		if s.abandon {
-			s.end()
+			// What it has written last may still be under way: the next sweep reads tables only after that.
+			if s.writing == 0 {
+				s.end()
+			}
 			return false
 		}
 		if ph.wait != nil && ph.wait(s) {
@@ -237,6 +243,9 @@ func (s *sweep) next(r *request) bool {
 		}
 		if ph.next != nil && ph.next(s, r) {
 			s.waiting++
+			if r.set {
+				s.writing++
+			}
 			s.report.MADs++
 			return true
 		}
@@ -270,6 +279,9 @@ func (s *sweep) end() {
 // reply hands an answer to the present phase.
 func (s *sweep) reply(r *request, v mad.View) {
 	s.waiting--
+	if s.abandon {
+		return
+	}
 	if v == nil {
 		s.failed[r.node]++
 	}
