@@ -10,11 +10,16 @@ import (
 // light is the light sweep: between full sweeps every switch is asked whether a port has changed and who its manager
 // is, and one block of its forwarding table, another one each time, is compared with what it should be. The other
 // managers are asked whether they still stand by, and the manager's own port whether its link is still as it was.
+//
+// Nothing else finds a switch that holds other tables than it was given. So sweeps may hold a light sweep up, but none
+// puts it off or cuts it short: a trap that is repeated because its answer is lost in that very switch would make sweeps
+// without end.
 type light struct {
 	next   ib.Time
 	at     int // the next question
 	active bool
 	round  int
+	pass   int // of the subnet that the questions are about, see resumeLight
 	open   int // answers under way
 }
 
@@ -24,21 +29,33 @@ func (m *Manager) restLight() {
 	if m.cfg.SweepInterval <= 0 || m.state != mad.SMMaster {
 		m.light.next = ib.Never
 	} else if m.light.next <= m.now || m.light.next == ib.Never {
-		// One that is due sooner is not put off: sweeps that follow each other closely do not see all that it does.
 		m.light.next = m.now + m.cfg.SweepInterval
 	}
 }
 
-// startLight begins a light sweep, unless a real one is about to come.
+// resumeLight lets a light sweep go on in the subnet that a sweep has left, where nodes may have other numbers: answers
+// that are under way do not count.
+func (m *Manager) resumeLight() {
+	m.light.pass++
+	m.light.open = 0
+	if !m.light.active {
+		m.restLight()
+	}
+}
+
+// startLight begins a light sweep. It asks its first question when no sweep is in its way.
 func (m *Manager) startLight() {
 	m.light.next = ib.Never
-	if m.state != mad.SMMaster || m.sub == nil || m.sweep != nil || m.due() {
+	if m.state != mad.SMMaster || m.sub == nil {
 		m.restLight()
 		return
 	}
-	m.light = light{next: ib.Never, active: true, round: m.light.round + 1}
+	m.light = light{next: ib.Never, active: true, round: m.light.round + 1, pass: m.light.pass + 1}
 	m.counters.LightSweeps++
 }
+
+// lightMay reports whether no sweep is in the way of a light one.
+func (m *Manager) lightMay() bool { return m.sweep == nil || phases[m.sweep.phase].spare && !m.due() }
 
 // lightAsks is how many questions a switch is asked.
 const lightAsks = 3
@@ -73,7 +90,7 @@ func (m *Manager) nextLight(r *request) bool {
 		}
 		return false
 	}
-	r.extra = int32(l.round)
+	r.extra = int32(l.pass)
 	l.open++
 	return true
 }
@@ -105,8 +122,8 @@ func (m *Manager) lightPathsNow() [][]ib.PortNum {
 
 // lightReply takes an answer. Whatever is not as it should be gets a closer look.
 func (m *Manager) lightReply(r *request, v mad.View) {
-	if !m.light.active || r.extra != int32(m.light.round) || m.sub == nil || m.state != mad.SMMaster {
-		return // a question of another round: the node may have another number now
+	if !m.light.active || r.extra != int32(m.light.pass) || m.sub == nil || m.state != mad.SMMaster {
+		return // a question about another subnet: the node may have another number now
 	}
 	m.light.open--
 	n := m.sub.Nodes[r.node]

@@ -271,3 +271,60 @@ func TestChangeDuringFirstSweep(t *testing.T) {
 		}
 	}
 }
+
+// TestLightSweepsAmongTraps: sweeps for a trap that is repeated again and again do not keep light sweeps from looking
+// at everything else, whatever the interval of one has to do with that of the other.
+func TestLightSweepsAmongTraps(t *testing.T) {
+	for ms := ib.Time(8); ms <= 22; ms++ {
+		n := newNetwork(t, "fat-tree:radix=4,levels=2")
+		n.latency = 50 * ib.Microsecond
+		n.lose = func(_ topo.PortRef, v mad.View) bool { return v.Method() == mad.MethodTrapRepress }
+		h := n.manage(0, Config{Window: 1, SubnetTimeout: 1, SweepInterval: ms * ib.Millisecond})
+		n.must(ib.Second, "the subnet is published", func() bool { return h.m.Subnet() != nil })
+		n.flap(n.switchLinks()[0])
+		n.pass(100 * ib.Millisecond)
+		before, sweeps := h.m.Counters().Traps, h.m.Sweeps()
+		n.pass(100 * ib.Millisecond)
+		if h.m.Counters().Traps < before+5 || h.m.Sweeps() < sweeps+5 {
+			t.Fatalf("%d traps and %d sweeps in 100 ms: not much of a test", h.m.Counters().Traps-before,
+				h.m.Sweeps()-sweeps)
+		}
+		if err := n.switches[n.leafOf(n.hostRef(5))].SetRoute(n.lid(n.hostRef(0)), mad.LFTNone); err != nil {
+			t.Fatal(err)
+		}
+		n.must(200*ib.Millisecond, fmt.Sprintf("it is noticed, light sweeps come every %d ms", ms), func() bool {
+			return n.broken() == ""
+		})
+	}
+}
+
+// TestSwitchStartsAnewInSweep: a switch that forgets its tables while a sweep goes on is given them, although the sweep
+// itself gives it the address, the end of its table and the active link of one that has not forgotten. Neither traps nor
+// light sweeps are there to help.
+func TestSwitchStartsAnewInSweep(t *testing.T) {
+	n := newNetwork(t, "fat-tree:radix=4,levels=2")
+	n.traps = false
+	old := n.manage(0, Config{SweepInterval: -1})
+	n.up(old)
+	memory, _ := old.m.TakeMemory()
+	old.die()
+	cable := n.switchLinks()[1]
+	n.flap(cable)
+	spine := n.g.Port(cable).Peer
+	if n.leafOf(n.hostRef(0)) == spine {
+		t.Fatal("that is a leaf")
+	}
+	n.see = func(node int, req, _ mad.View) {
+		if node != spine && req.Method() == mad.MethodSet && req.AttrID() == mad.AttrPortInfo {
+			n.see = nil // addresses are given now
+			n.reboot(spine)
+		}
+	}
+	h := n.manage(1, Config{Memory: memory, SweepInterval: -1})
+	n.must(ib.Second, "the switch starts anew", func() bool { return n.see == nil })
+	n.pass(3 * ib.Second)
+	n.works()
+	if !h.said("has changed meanwhile") {
+		t.Errorf("nobody has noticed: not much of a test\n%s", n.logs())
+	}
+}

@@ -197,13 +197,13 @@ func (m *Manager) pollRequest(send *Send) bool {
 	r := &m.asked
 	*r = request{}
 	switch {
+	case m.lightMay() && m.nextLight(r):
+		r.phase = lightPhase
 	case m.sweep != nil:
 		if !m.sweep.nextRepeat(r) && !m.sweep.next(r) {
 			return false
 		}
 		r.phase = m.phases
-	case m.nextLight(r):
-		r.phase = lightPhase
 	case m.nextRenewal(r):
 		r.phase = renewPhase
 	default:

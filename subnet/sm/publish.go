@@ -75,7 +75,7 @@ func (s *sweep) publish() {
 	}
 	m.published()
 	m.grieve(s.full, s.silent+len(s.failed))
-	m.restLight()
+	m.resumeLight()
 }
 
 // grieve sees to it that what did not answer is asked again. What is new is tried again soon: it may have been a link

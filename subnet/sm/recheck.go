@@ -54,7 +54,14 @@ func (s *sweep) rechecked(r *request, v mad.View) {
 	n := s.nodes[r.node]
 	was := &n.Ports[r.port]
 	is := subnet.Port{Info: now}
-	if linked(&is) != linked(was) || linked(was) && now.PortState < was.Info.PortState {
+	fell := linked(was) && now.PortState < was.Info.PortState
+	if fell {
+		// The switch may have started anew. What one would know that by (no address, a table that ends elsewhere, no
+		// active link) this sweep may have written since: only its table can tell.
+		s.missed(r.node)
+		s.m.doubt[n.Info.NodeGUID] = true
+	}
+	if fell || linked(&is) != linked(was) {
 		s.m.wantLook(s.m.now, n.Info.NodeGUID, "a port of "+nodeName(n)+" has changed meanwhile")
 	}
 }

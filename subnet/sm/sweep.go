@@ -163,6 +163,8 @@ type phase struct {
 	reply func(*sweep, *request, mad.View)
 	again func(*sweep) bool
 	wait  func(*sweep) bool // for something that is not a request of the sweep
+	// spare says that light sweeps go first: all tables are as they were published, and what is left can take long.
+	spare bool
 }
 
 // phases of every sweep, in order. One that has nothing to do costs nothing.
@@ -188,10 +190,11 @@ var phases = [...]phase{
 	{name: "late tables", start: (*sweep).beginLate, next: (*sweep).nextLateWrite, reply: (*sweep).tableReply,
 		again: (*sweep).nextLate, wait: (*sweep).drains},
 	{name: "congestion info", start: (*sweep).beginCongestionInfo, next: (*sweep).nextCongestionInfo,
-		reply: (*sweep).congestionInfoReply},
+		reply: (*sweep).congestionInfoReply, spare: true},
 	{name: "congestion control", start: (*sweep).beginCongestion, next: (*sweep).nextCongestion,
-		reply: (*sweep).congestionReply},
-	{name: "inventory", start: (*sweep).beginInventory, next: (*sweep).nextInventory, reply: (*sweep).inventoryReply},
+		reply: (*sweep).congestionReply, spare: true},
+	{name: "inventory", start: (*sweep).beginInventory, next: (*sweep).nextInventory, reply: (*sweep).inventoryReply,
+		spare: true},
 	{name: "inventory done", start: (*sweep).endInventory},
 }
 
