@@ -220,13 +220,6 @@ func (p *Process) Block() uint16 { return p.block }
 // Host is where the process is.
 func (p *Process) Host() *Host { return p.host }
 
-// Processes are the programs that are attached.
-func (f *Fabric) Processes() []*Process {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.procs)
-}
-
 // Bell rings when there is a Note.
 func (p *Process) Bell() <-chan struct{} { return p.bell }
 

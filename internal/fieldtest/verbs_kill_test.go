@@ -111,7 +111,7 @@ func TestKill(t *testing.T) {
 		n++
 	}
 	gone := func() {
-		w.eventually("the programs' end", func() bool { return len(w.Processes()) == 0 })
+		w.eventually("the programs' end", func() bool { return len(w.Programs()) == 0 })
 	}
 	// Some at a time, since a test keeps what its programs have printed until it ends.
 	kills := func(until int) {

@@ -26,7 +26,7 @@ func TestForks(t *testing.T) {
 	for _, how := range []string{"before", "after"} {
 		wants(t, w.run("h2", path, how), "good")
 	}
-	w.eventually("the programs' end", func() bool { return len(w.Processes()) == 0 })
+	w.eventually("the programs' end", func() bool { return len(w.Programs()) == 0 })
 }
 
 // Programs that may not or cannot attach are told why in a line.
@@ -90,7 +90,7 @@ func TestRefusedVerbs(t *testing.T) {
 		t.Errorf("another user gets in:\n%s", out)
 	}
 	wants(t, string(out), "may not use a fabric of user 0", "next:")
-	same(t, "programs", len(w.Processes()), 0)
+	same(t, "programs", len(w.Programs()), 0)
 }
 
 // idler is a program that has attached, has talked and does nothing now.

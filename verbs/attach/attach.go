@@ -125,8 +125,8 @@ func (d *Device) greet(host string) error {
 	}
 	defer proto.CloseAll(fds)
 	switch {
-	case m.Refusal != nil:
-		return fmt.Errorf("attach: %w: %s", ErrRefused, m.Refusal.Why)
+	case m.Refusal != "":
+		return fmt.Errorf("attach: %w: %s", ErrRefused, m.Refusal)
 	case m.Welcome == nil || len(fds) != endpoint.Pieces:
 		return fmt.Errorf("attach: the fabric's first words make no sense: %w; next: restart the fabric with "+
 			"the softib that you use now", proto.ErrMessage)
@@ -200,16 +200,16 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 		d.answered(m.Joined.ID, m)
 	case (m.Outgoing != nil || m.Incoming != nil) && len(fds) == 2:
 		d.takeRing(m, fds)
-	case m.Gone != nil:
-		d.Gone(m.Gone.ID)
+	case m.Gone != 0:
+		d.Gone(m.Gone)
 	case m.Port != nil:
 		d.mu.Lock()
 		d.ports[m.Port.Num] = *m.Port
 		d.mu.Unlock()
 		heard := &proto.Heard{Num: m.Port.Num, Change: m.Port.Change}
 		d.PortChanged(m.Port.Num, m.Port.HCA, func() { _ = d.conn.Send(&proto.Message{Heard: heard}) })
-	case m.Rejoin != nil:
-		d.Rejoin(m.Rejoin.Num)
+	case m.Rejoin != 0:
+		d.Rejoin(m.Rejoin)
 	}
 }
 
@@ -343,7 +343,7 @@ func (d *Device) JoinMulticast(ctx context.Context, want Membership) (*Group, er
 	m, err := d.call(ctx, &join.ID, &proto.Message{Join: join})
 	if err != nil {
 		if ctx.Err() != nil {
-			_ = d.conn.Send(&proto.Message{Leave: &proto.Leave{ID: join.ID}})
+			_ = d.conn.Send(&proto.Message{Leave: join.ID})
 		}
 		return nil, fmt.Errorf("attach: joining %v: %w", want.MGID, err)
 	}
@@ -362,7 +362,7 @@ func (d *Device) JoinMulticast(ctx context.Context, want Membership) (*Group, er
 
 // Leave ends the membership. Queue pairs have to be detached by themselves.
 func (g *Group) Leave() error {
-	if err := g.d.conn.Send(&proto.Message{Leave: &proto.Leave{ID: g.id}}); err != nil {
+	if err := g.d.conn.Send(&proto.Message{Leave: g.id}); err != nil {
 		return fmt.Errorf("attach: leaving %v: %w: %w", g.MGID, verbs.ErrClosed, err)
 	}
 	return nil

@@ -29,22 +29,22 @@ var ErrMessage = errors.New("bad message")
 
 // Message is one record; the field that is set says what it is.
 type Message struct {
-	Hello    *Hello    `json:",omitempty"`
-	Ask      *Ask      `json:",omitempty"`
-	Welcome  *Welcome  `json:",omitempty"`
-	Answer   *Answer   `json:",omitempty"`
-	Outgoing *Ring     `json:",omitempty"` // descriptors: the ring, the receiver's page
-	Incoming *Ring     `json:",omitempty"` // descriptors: the ring, the sender's page
-	Gone     *Gone     `json:",omitempty"`
-	Port     *Port     `json:",omitempty"`
-	Refusal  *Refusal  `json:",omitempty"`
-	Rejoin   *PortOnly `json:",omitempty"` // the manager wants clients to register again
+	Hello    *Hello     `json:",omitempty"`
+	Ask      *Ask       `json:",omitempty"`
+	Welcome  *Welcome   `json:",omitempty"`
+	Answer   *Answer    `json:",omitempty"`
+	Outgoing *Ring      `json:",omitempty"` // descriptors: the ring, the receiver's page
+	Incoming *Ring      `json:",omitempty"` // descriptors: the ring, the sender's page
+	Gone     uint32     `json:",omitempty"` // a ring whose other end is no more
+	Port     *Port      `json:",omitempty"`
+	Refusal  string     `json:",omitempty"` // why the conversation ends
+	Rejoin   ib.PortNum `json:",omitempty"` // the port whose manager wants clients to register again
 	// Violation is a packet with a wrong key, for the adapter's counters and its manager.
 	Violation *agent.Notice `json:",omitempty"`
 	Heard     *Heard        `json:",omitempty"`
 	Join      *Join         `json:",omitempty"`
 	Joined    *Joined       `json:",omitempty"`
-	Leave     *Leave        `json:",omitempty"`
+	Leave     uint64        `json:",omitempty"` // ends what that Join began
 }
 
 // Hello is how a process begins.
@@ -63,9 +63,6 @@ type Welcome struct {
 	Ports   []Port
 	Block   uint16
 }
-
-// Refusal ends a conversation.
-type Refusal struct{ Why string }
 
 // Adapter is what does not change.
 type Adapter struct {
@@ -91,9 +88,6 @@ type Heard struct {
 	Num    ib.PortNum
 	Change uint32
 }
-
-// PortOnly names a port.
-type PortOnly struct{ Num ib.PortNum }
 
 // Key is what a way depends on, as package endpoint has it.
 type Key struct {
@@ -126,9 +120,6 @@ type Ring struct {
 	Port ib.PortNum
 }
 
-// Gone says that nobody is at the other end of a ring any more.
-type Gone struct{ ID uint32 }
-
 // Join asks for the port's membership in a multicast group, which lasts until Leave or the end of the conversation. Of
 // the record the MGID, the partition and the Q_Key count.
 type Join struct {
@@ -143,9 +134,6 @@ type Joined struct {
 	Got mad.MCMemberRecord
 	Why string `json:",omitempty"`
 }
-
-// Leave ends what Join began.
-type Leave struct{ ID uint64 }
 
 // Conn is one end of a conversation. Sending and receiving may go on at once, each by one caller.
 type Conn struct {

@@ -235,7 +235,7 @@ func TestPeerCloses(t *testing.T) {
 	o.Timeout, o.RetryCnt = 10, 2 // 4 ms, three times
 	join(t, qa, qb, o)
 	b.dev.Close()
-	eventually(t, "one process is attached", func() bool { return len(f.Processes()) == 1 })
+	eventually(t, "one process is attached", func() bool { return len(f.Programs()) == 1 })
 	start := time.Now()
 	a.readsClock()
 	if err := qa.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, 100), RemoteAddr: b.mr.Addr(),

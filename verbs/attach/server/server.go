@@ -54,7 +54,7 @@ func Serve(ctx context.Context, l *net.UnixListener, f *live.Fabric, firmware st
 func (s *server) serve(c *net.UnixConn) {
 	conn := proto.NewConn(c)
 	refuse := func(format string, args ...any) {
-		_ = conn.Send(&proto.Message{Refusal: &proto.Refusal{Why: fmt.Sprintf(format, args...)}})
+		_ = conn.Send(&proto.Message{Refusal: fmt.Sprintf(format, args...)})
 	}
 	cred, peerErr := packetsock.CheckPeer(c)
 	// What it says is read even if it is not let in: to close with something unread would take the refusal away from
@@ -152,8 +152,8 @@ func (t *talk) answer() {
 		if m.Join != nil {
 			t.join(m.Join)
 		}
-		if m.Leave != nil {
-			t.leaveGroup(m.Leave.ID)
+		if m.Leave != 0 {
+			t.leaveGroup(m.Leave)
 		}
 		if m.Ask == nil {
 			continue
@@ -197,12 +197,12 @@ func (t *talk) pass(done <-chan struct{}) {
 					proto.CloseAll([]int{e.Ring, e.Page})
 				}
 			case n.Gone != nil:
-				err = t.send(&proto.Message{Gone: &proto.Gone{ID: n.Gone.ID}})
+				err = t.send(&proto.Message{Gone: n.Gone.ID})
 			case n.Port != 0:
 				pt := port(t.p, n.Port)
 				err = t.send(&proto.Message{Port: &pt})
 			case n.Rejoin != 0:
-				err = t.send(&proto.Message{Rejoin: &proto.PortOnly{Num: n.Rejoin}})
+				err = t.send(&proto.Message{Rejoin: n.Rejoin})
 			}
 			if errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) {
 				return

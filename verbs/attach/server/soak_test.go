@@ -480,10 +480,10 @@ func runSoak(t *testing.T, start func(socket, host string) (*troupe, error), pai
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), soakPatience)
 	defer cancel()
-	for len(f.Processes()) > 0 && ctx.Err() == nil {
+	for len(f.Programs()) > 0 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
-	if n := len(f.Processes()); n > 0 {
+	if n := len(f.Programs()); n > 0 {
 		s.fail("%d processes are still attached", n)
 	}
 	s.conserved("at the end", true)
