@@ -12,8 +12,8 @@ import (
 // managers are asked whether they still stand by, and the manager's own port whether its link is still as it was.
 //
 // Nothing else finds a switch that holds other tables than it was given. So sweeps may hold a light sweep up, but none
-// puts it off or cuts it short: a trap that is repeated because its answer is lost in that very switch would make sweeps
-// without end.
+// puts it off or cuts it short: a trap that is repeated because its answer is lost in that very switch would make
+// sweeps without end.
 type light struct {
 	next   ib.Time
 	at     int // the next question

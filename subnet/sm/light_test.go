@@ -299,8 +299,8 @@ func TestLightSweepsAmongTraps(t *testing.T) {
 }
 
 // TestSwitchStartsAnewInSweep: a switch that forgets its tables while a sweep goes on is given them, although the sweep
-// itself gives it the address, the end of its table and the active link of one that has not forgotten. Neither traps nor
-// light sweeps are there to help.
+// itself gives it the address, the end of its table and the active link of one that has not forgotten. Neither traps
+// nor light sweeps are there to help.
 func TestSwitchStartsAnewInSweep(t *testing.T) {
 	n := newNetwork(t, "fat-tree:radix=4,levels=2")
 	n.traps = false
