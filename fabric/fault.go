@@ -244,6 +244,9 @@ func (e *Engine) harm(at uint32, p *link.Port, f *link.Frame, t *ib.Time) bool {
 			c.done.Corrupted++
 			e.corrupt(at, p, f, inside)
 		}
+		if f.Flags&link.BadVCRC != 0 {
+			e.lossy(at) // it may also be a copy of one that was corrupted before
+		}
 		if e.chance(c.f.Duplicate) {
 			e.duplicate(at, p, f)
 		}
@@ -314,7 +317,6 @@ func (e *Engine) corrupt(at uint32, p *link.Port, f *link.Frame, inside bool) {
 		return
 	}
 	f.Flags |= link.BadVCRC
-	e.lossy(at)
 }
 
 // duplicate queues a second copy at the port that the packet has just left, so that it pays for its own credit.
