@@ -18,8 +18,8 @@ const (
 	knockAgain = 200 * ib.Microsecond
 	// crowdedAfter is how long somebody else runs, when a poller yields, for the machine to be short of cores.
 	crowdedAfter = 100 * time.Microsecond
-	// PatienceMax is how long a deadline waits for peers that have not looked.
-	PatienceMax = 500 * ib.Millisecond
+	// patienceMax is how long a deadline waits for peers that have not looked.
+	patienceMax = 500 * ib.Millisecond
 )
 
 // call makes sure that the attendant looks, making one if there is none.

@@ -80,8 +80,8 @@ type Endpoint struct {
 	calls       uint32
 	stale       bool // a timer may have been started since by soon
 	meter
-	// late is since when a deadline is put off because peers have not looked.
-	late ib.Time
+	// late is since when a deadline is put off because peers have not looked, putOff how long deadlines were before.
+	late, putOff ib.Time
 
 	crowded  atomic.Bool // the last time that a poller yielded, others ran for a while
 	wakeAt   atomic.Int64
@@ -480,21 +480,23 @@ func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
 // timers runs what is due. A deadline that comes while packets of ours lie in rings whose receivers have had no
 // time to look is put off a little: an adapter of silicon always runs, a process on a busy machine does not.
 func (e *Endpoint) timers() {
-	if e.clock < e.eng.NextDeadline() {
-		e.late = 0
-		return
-	}
-	if e.unseen() {
+	due := e.clock >= e.eng.NextDeadline()
+	if due && e.unseen() {
 		if e.late == 0 {
 			e.late = e.clock
 		}
-		if e.clock-e.late < PatienceMax {
+		if e.clock-e.late < patienceMax {
 			return
 		}
 	}
-	e.eng.HandleTimeout(e.clock)
-	e.wakeAt.Store(int64(e.eng.NextDeadline()))
-	e.late = 0
+	if e.late != 0 {
+		e.putOff += e.clock - e.late
+		e.late = 0
+	}
+	if due {
+		e.eng.HandleTimeout(e.clock)
+		e.wakeAt.Store(int64(e.eng.NextDeadline()))
+	}
 }
 
 // unseen knocks at peers that have not taken what they were sent, and reports whether there are any.

@@ -27,3 +27,6 @@ func (e *Endpoint) Now() ib.Time {
 
 // Engine is the adapter itself, for who has the machine to himself: nobody else may be in it.
 func (e *Endpoint) Engine() *hca.HCA { return e.eng }
+
+// PutOff is how long deadlines were put off so far because peers had not looked.
+func (e *Endpoint) PutOff() ib.Time { return e.putOff }

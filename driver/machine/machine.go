@@ -3,7 +3,6 @@ package machine
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 
 	"softib/driver/endpoint"
 	"softib/driver/sim"
@@ -218,11 +217,6 @@ func (m *Machine) Still(host int) bool {
 
 // Stalled reports whether a host's program stood still at some time since t, or was short of room.
 func (m *Machine) Stalled(host int, since ib.Time) bool { return m.procs[host].lastStill >= since }
-
-// AnyStalled is Stalled for all hosts.
-func (m *Machine) AnyStalled(since ib.Time) bool {
-	return slices.ContainsFunc(m.procs, func(p *process) bool { return p.lastStill >= since })
-}
 
 // Wake tells the machine that the load has posted work to a host.
 func (m *Machine) Wake(host int) {

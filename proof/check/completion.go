@@ -3,7 +3,6 @@ package check
 import (
 	"fmt"
 
-	"softib/driver/endpoint"
 	"softib/node/hca"
 	"softib/proof/workload"
 	"softib/proto/ib"
@@ -238,9 +237,7 @@ func (s *status) retries(now ib.Time, conn *workload.Conn, f *workload.FlowState
 	since := now - 2*ib.Time(tries+1)*ib.AckTimeout(conn.Timeout) - 5*ib.Millisecond
 	if m := s.world.machine; m != nil {
 		// An endpoint puts its timers off as long as any peer has packets of it to look at.
-		if put := ib.Time(tries) * endpoint.PatienceMax; m.AnyStalled(since - put) {
-			since -= put
-		}
+		since -= m.Endpoint(f.From.Host).PutOff()
 	}
 	if m := s.world.machine; m != nil && (m.Stalled(f.From.Host, since) || m.Stalled(f.To.Host, since)) {
 		return "" // nobody did its work
