@@ -55,8 +55,7 @@ step "gofmt" check_format
 step "go vet" go vet ./...
 step "staticcheck" staticcheck
 if [[ "${1:-}" != lint ]]; then
-	# The timeout ends what hangs; how long a package takes is the machine's business.
-	step "go test" go test -timeout 12m ./...
+	step "go test" go test -timeout 8m ./...
 	step "every benchmark, once" once
 	step "go test -race" race
 fi

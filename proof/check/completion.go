@@ -238,12 +238,12 @@ func (s *status) retries(now ib.Time, conn *workload.Conn, f *workload.FlowState
 	if m := s.world.machine; m != nil {
 		// An endpoint puts its timers off as long as any peer has packets of it to look at.
 		since -= m.Endpoint(f.From.Host).PutOff()
-	}
-	if m := s.world.machine; m != nil && (m.Stalled(f.From.Host, since) || m.Stalled(f.To.Host, since)) {
-		return "" // nobody did its work
-	}
-	if s.world.machine != nil && posted(f, workload.DeregLocal) {
-		return "" // a payload by reference that was taken back is a lost packet
+		if m.Stalled(f.From.Host, since) || m.Stalled(f.To.Host, since) {
+			return "" // nobody did its work
+		}
+		if posted(f, workload.DeregLocal) {
+			return "" // a payload by reference that was taken back is a lost packet
+		}
 	}
 	if n := s.harmed(since, f); n < tries {
 		return fmt.Sprintf("%d tries failed, but only %d faults have hit the two hosts since %v", tries, n,
