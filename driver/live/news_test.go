@@ -1,7 +1,6 @@
 package live
 
 import (
-	"os"
 	"testing"
 
 	"softib/driver/endpoint"
@@ -12,15 +11,7 @@ import (
 // new keys, and go there again, for the program to refuse them itself, once it has.
 func TestUnheardKeys(t *testing.T) {
 	f := bringUp(t, "star:2")
-	var procs []*Process
-	for _, h := range f.Hosts() {
-		p, err := f.Attach(h.Name(), Caller{PID: os.Getpid()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.Close()
-		procs = append(procs, p)
-	}
+	procs := attachAll(t, f)
 	from, to := procs[0], procs[1]
 	is, _, change := to.Port(1)
 	rings := func(when string, want int) {
@@ -46,4 +37,18 @@ func TestUnheardKeys(t *testing.T) {
 		t.Error("the sender is not told to ask again")
 	}
 	rings("with the change heard of", 1)
+}
+
+// attachAll attaches a process to each host.
+func attachAll(t *testing.T, f *Fabric) (procs []*Process) {
+	t.Helper()
+	for _, h := range f.Hosts() {
+		p, err := f.Attach(h.Name(), Caller{PID: daemon})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		procs = append(procs, p)
+	}
+	return procs
 }

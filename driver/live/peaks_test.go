@@ -1,7 +1,6 @@
 package live
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -26,15 +25,7 @@ func TestPeaksAddUp(t *testing.T) {
 	if _, err := f.BringUp(); err != nil {
 		t.Fatal(err)
 	}
-	var procs []*Process
-	for _, h := range f.Hosts() {
-		p, err := f.Attach(h.Name(), Caller{PID: os.Getpid()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.Close()
-		procs = append(procs, p)
-	}
+	procs := attachAll(t, f)
 	to, _, _ := procs[2].Port(1)
 	window := endpoint.CurrentWindow() - 1000
 	for i, p := range procs[:2] {
