@@ -41,7 +41,7 @@ func up() (socket string, down func()) {
 	}
 }
 
-// A program on two hosts at once writes from one to the other. With softib up running, attach.Options{Host: "h1"} is
+// A program on two hosts at once sends from one to the other. With softib up running, attach.Options{Host: "h1"} is
 // enough.
 func Example() {
 	socket, down := up()
@@ -63,13 +63,15 @@ func Example() {
 	try(qp[0].Connect(info[0], info[1], verbs.DefaultConnect))
 	try(qp[1].Connect(info[1], info[0], verbs.DefaultConnect))
 
+	try(qp[1].PostRecv(&verbs.RecvWR{SGList: mr[1].SGEs(0, 64)}))
 	n := copy(mr[0].Bytes(), "across the fabric")
-	try(qp[0].PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: mr[0].SGEs(0, n),
-		RemoteAddr: mr[1].Addr(), RKey: mr[1].RKey()}))
-	var wc [1]verbs.WC
-	get(cq[0].Wait(context.Background(), wc[:]))
-	fmt.Printf("%v from LID %d to LID %d: %s\n", wc[0].Status, info[0].LID, info[1].LID, mr[1].Bytes()[:n])
-	// Output: SUCCESS from LID 1 to LID 2: across the fabric
+	try(qp[0].PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: mr[0].SGEs(0, n)}))
+	var wc [2]verbs.WC
+	get(cq[0].Wait(context.Background(), wc[:1]))
+	get(cq[1].Wait(context.Background(), wc[1:]))
+	fmt.Printf("%v, and %v from LID %d to LID %d: %s\n", wc[0].Status, wc[1].Status, info[0].LID, info[1].LID,
+		mr[1].Bytes()[:wc[1].ByteLen])
+	// Output: SUCCESS, and SUCCESS from LID 1 to LID 2: across the fabric
 }
 
 // An error says what to do next.
