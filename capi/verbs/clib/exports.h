@@ -178,7 +178,8 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(destroy_ah, (uint32_t ah))                                                                \
 	X(attach_mcast, (uint32_t qp, const uint8_t *gid, uint32_t lid))                            \
 	X(detach_mcast, (uint32_t qp, const uint8_t *gid, uint32_t lid))                            \
-	/* The data path: whole lists; *bad is the request that was refused. */                     \
+	/* The data path: whole lists; *bad is the request that was refused. With no bad post_send  \
+	   sends the whole list or nothing of it. */                                                \
 	X(post_send, (uint32_t qp, struct ibv_send_wr *, struct ibv_send_wr **bad))                 \
 	X(post_recv, (uint32_t qp, struct ibv_recv_wr *, struct ibv_recv_wr **bad))                 \
 	X(post_srq_recv, (uint32_t srq, struct ibv_recv_wr *, struct ibv_recv_wr **bad))            \
@@ -192,8 +193,6 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	/* Like poll_cq, with the times at which the completions were made; returns how many. */    \
 	X(poll_stamped, (uint32_t cq, int32_t room, struct ibv_wc *, uint64_t *ns, int64_t *wall))  \
 	X(modify_cq, (uint32_t cq, uint32_t count, uint32_t period_us))                             \
-	/* Like post_send, but the whole list or nothing of it. */                                  \
-	X(post_batch, (uint32_t qp, struct ibv_send_wr *))                                          \
 	X(alloc_mw, (uint32_t pd, uint32_t type, uint32_t *mw, uint32_t *rkey))                     \
 	X(dealloc_mw, (uint32_t mw))                                                                \
 	/* fd -1: a domain of its own. */                                                           \

@@ -20,26 +20,20 @@ func softib_create_cq(a *C.struct_softib_cq_args) int32 {
 	if c == nil || a.cqe > 1<<31-1 {
 		return einval
 	}
-	cq, err := c.dev.Enter().CreateCQ(int(a.cqe))
-	c.dev.LeaveQuiet()
-	if err != nil {
-		return errnoOf(err)
-	}
-	o := &cqObj{tracked: tracked{inContext: inContext{c}}, cq: cq,
-		ready: (*readyList)(unsafe.Pointer(a.ready))}
-	if !track(&table.cqs, o, &o.tracked, cq, &a.made) {
-		c.dev.Enter().DestroyCQ(cq)
-		c.dev.LeaveQuiet()
-		return enomem
+	o := &cqObj{ready: (*readyList)(unsafe.Pointer(a.ready))}
+	if errno := create(c, &table.cqs, o, &a.made, func(h *hca.HCA) (*hca.CQ, error) {
+		return h.CreateCQ(int(a.cqe))
+	}, (*hca.HCA).DestroyCQ); errno != 0 {
+		return errno
 	}
 	if a.event_fd >= 0 {
 		o.events = &pipe{fd: int(a.event_fd)}
-		c.dev.NotifyCQ(cq, func() { o.events.put(event{C.SOFTIB_COMPLETION, C.SOFTIB_CQ, o.handle, o.serial}) })
+		c.dev.NotifyCQ(o.it, func() { o.events.put(event{C.SOFTIB_COMPLETION, C.SOFTIB_CQ, o.handle, o.serial}) })
 	}
 	if o.ready != nil {
-		c.dev.Tap(cq, o.move, o.ready.len)
+		c.dev.Tap(o.it, o.move, o.ready.len)
 	}
-	a.cqe = C.uint32_t(cq.Cap())
+	a.cqe = C.uint32_t(o.it.Cap())
 	return 0
 }
 
@@ -50,8 +44,8 @@ func softib_resize_cq(handle uint32, cqe *C.uint32_t) int32 {
 		return einval
 	}
 	h := o.ctx.dev.Enter()
-	err := h.ResizeCQ(o.cq, int(*cqe))
-	*cqe = C.uint32_t(o.cq.Cap())
+	err := h.ResizeCQ(o.it, int(*cqe))
+	*cqe = C.uint32_t(o.it.Cap())
 	o.ctx.dev.LeaveQuiet()
 	return errnoOf(err)
 }
@@ -59,22 +53,16 @@ func softib_resize_cq(handle uint32, cqe *C.uint32_t) int32 {
 //export softib_destroy_cq
 func softib_destroy_cq(handle uint32) int32 {
 	o := table.cqs.get(handle)
-	if o == nil {
-		return einval
-	}
-	err := o.ctx.dev.Enter().DestroyCQ(o.cq)
-	o.ctx.dev.LeaveQuiet()
-	if err != nil {
-		return errnoOf(err)
+	if errno := destroy(&table.cqs, handle, (*hca.HCA).DestroyCQ); errno != 0 {
+		return errno
 	}
 	if o.events != nil {
-		o.ctx.dev.NotifyCQ(o.cq, nil)
+		o.ctx.dev.NotifyCQ(o.it, nil)
 		o.events.end()
 	}
 	if o.ready != nil {
-		o.ctx.dev.Tap(o.cq, nil, nil) // before C frees the list
+		o.ctx.dev.Tap(o.it, nil, nil) // before C frees the list
 	}
-	untrack(&table.cqs, &o.tracked, o.cq)
 	return 0
 }
 
@@ -84,7 +72,7 @@ func softib_req_notify(handle uint32, solicitedOnly int32) int32 {
 	if o == nil {
 		return einval
 	}
-	o.ctx.dev.Arm(o.cq, solicitedOnly != 0)
+	o.ctx.dev.Arm(o.it, solicitedOnly != 0)
 	return 0
 }
 
@@ -98,9 +86,9 @@ func softib_advance_cq(handle uint32, how int32) int32 {
 	case C.SOFTIB_LINGER:
 		o.linger()
 	case C.SOFTIB_SPUN:
-		o.ctx.dev.Advance(o.cq, endpoint.Spun)
+		o.ctx.dev.Advance(o.it, endpoint.Spun)
 	default:
-		o.ctx.dev.Advance(o.cq, int(how))
+		o.ctx.dev.Advance(o.it, int(how))
 	}
 	return 0
 }
@@ -130,7 +118,7 @@ func (o *cqObj) poll(out []C.struct_ibv_wc) int {
 	done := 0
 	for done < len(out) {
 		want := min(len(out)-done, pollBatch)
-		n := o.ctx.dev.Poll(o.cq, o.polled[:want])
+		n := o.ctx.dev.Poll(o.it, o.polled[:want])
 		for i := range o.polled[:n] {
 			setWC(&out[done+i], &o.polled[i])
 		}
@@ -193,7 +181,7 @@ func softib_modify_cq(cq, count, periodUs uint32) int32 {
 	}
 	h := o.ctx.dev.Enter()
 	defer o.ctx.dev.Leave()
-	return errnoOf(h.ModifyCQ(o.cq, int(count), ib.Time(periodUs)*ib.Microsecond))
+	return errnoOf(h.ModifyCQ(o.it, int(count), ib.Time(periodUs)*ib.Microsecond))
 }
 
 //export softib_poll_stamped
@@ -205,7 +193,7 @@ func softib_poll_stamped(cq uint32, room int32, out *C.struct_ibv_wc, ns *C.uint
 	o.lock()
 	defer o.unlock()
 	wcs := o.polled[:]
-	n := o.ctx.dev.Poll(o.cq, wcs[:min(max(room, 0), pollBatch)])
+	n := o.ctx.dev.Poll(o.it, wcs[:min(max(room, 0), pollBatch)])
 	if n == 0 {
 		return 0
 	}

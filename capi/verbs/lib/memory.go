@@ -19,12 +19,14 @@ func be64(v uint64) C.__be64 {
 }
 
 //export softib_alloc_pd
-func softib_alloc_pd(context uint32, handle *C.uint32_t) (errno int32) {
+func softib_alloc_pd(context uint32, handle *C.uint32_t) int32 {
 	c := table.contexts.get(context)
 	if c == nil {
 		return einval
 	}
-	_, *handle, errno = create(c, &table.pds, (*hca.HCA).AllocPD, (*hca.HCA).DeallocPD)
+	var o object[hca.PD]
+	errno := create(c, &table.pds, &o, nil, (*hca.HCA).AllocPD, (*hca.HCA).DeallocPD)
+	*handle = C.uint32_t(o.handle)
 	return errno
 }
 
@@ -37,12 +39,13 @@ func softib_reg_mr(a *C.struct_softib_mr_args) int32 {
 	if p == nil {
 		return einval
 	}
-	mr, handle, errno := create(p.ctx, &table.mrs, func(h *hca.HCA) (*hca.MR, error) {
+	var o object[hca.MR]
+	errno := create(p.ctx, &table.mrs, &o, nil, func(h *hca.HCA) (*hca.MR, error) {
 		mem := unsafe.Slice((*byte)(a.addr), uint64(a.length))
 		return h.RegMR(p.it, mem, uint64(a.iova), hca.Access(a.access))
 	}, (*hca.HCA).DeregMR)
 	if errno == 0 {
-		a.handle, a.lkey, a.rkey = handle, C.uint32_t(mr.LKey()), C.uint32_t(mr.RKey())
+		a.handle, a.lkey, a.rkey = C.uint32_t(o.handle), C.uint32_t(o.it.LKey()), C.uint32_t(o.it.RKey())
 	}
 	return errno
 }
@@ -78,18 +81,7 @@ func softib_rereg_mr(a *C.struct_softib_mr_args) int32 {
 }
 
 //export softib_dereg_mr
-func softib_dereg_mr(handle uint32) int32 {
-	o := table.mrs.get(handle)
-	if o == nil {
-		return einval
-	}
-	err := o.ctx.dev.Enter().DeregMR(o.it)
-	o.ctx.dev.Leave()
-	if err == nil {
-		table.mrs.drop(handle)
-	}
-	return errnoOf(err)
-}
+func softib_dereg_mr(handle uint32) int32 { return destroy(&table.mrs, handle, (*hca.HCA).DeregMR) }
 
 // ahAttr is libibverbs' address in the engine's words.
 func ahAttr(a *C.struct_ibv_ah_attr) hca.AHAttr {
@@ -115,14 +107,16 @@ func setAHAttr(a *C.struct_ibv_ah_attr, v *hca.AHAttr) {
 }
 
 //export softib_create_ah
-func softib_create_ah(pd uint32, attr *C.struct_ibv_ah_attr, handle *C.uint32_t) (errno int32) {
+func softib_create_ah(pd uint32, attr *C.struct_ibv_ah_attr, handle *C.uint32_t) int32 {
 	p := table.pds.get(pd)
 	if p == nil || attr.port_num == 0 {
 		return einval
 	}
-	_, *handle, errno = create(p.ctx, &table.ahs, func(h *hca.HCA) (*hca.AH, error) {
+	var o object[hca.AH]
+	errno := create(p.ctx, &table.ahs, &o, nil, func(h *hca.HCA) (*hca.AH, error) {
 		return h.CreateAH(p.it, ahAttr(attr))
 	}, (*hca.HCA).DestroyAH)
+	*handle = C.uint32_t(o.handle)
 	return errno
 }
 
@@ -135,11 +129,12 @@ func softib_alloc_mw(pd, kind uint32, mw, rkey *C.uint32_t) int32 {
 	if p == nil || kind > uint32(hca.MWType2) {
 		return einval
 	}
-	w, handle, errno := create(p.ctx, &table.mws, func(h *hca.HCA) (*hca.MW, error) {
+	var o object[hca.MW]
+	errno := create(p.ctx, &table.mws, &o, nil, func(h *hca.HCA) (*hca.MW, error) {
 		return h.AllocMW(p.it, hca.MWType(kind))
 	}, (*hca.HCA).DeallocMW)
 	if errno == 0 {
-		*mw, *rkey = handle, C.uint32_t(w.RKey())
+		*mw, *rkey = C.uint32_t(o.handle), C.uint32_t(o.it.RKey())
 	}
 	return errno
 }

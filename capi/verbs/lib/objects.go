@@ -50,20 +50,18 @@ type (
 		dev    device
 		events *pipe
 	}
-	inContext struct{ ctx *contextObj }
-	// object is something of the engine that C only names.
-	object[E any] struct {
-		inContext
-		it *E
-	}
-	// tracked is what events can be of.
+	// tracked is what an event needs to know of its object.
 	tracked struct {
-		inContext
+		ctx            *contextObj
 		handle, serial uint32
 	}
-	cqObj struct {
+	// object is something of the engine.
+	object[E any] struct {
 		tracked
-		cq     *hca.CQ
+		it *E
+	}
+	cqObj struct {
+		object[hca.CQ]
 		events *pipe // completion events, nil without a channel
 
 		// One caller polls at a time, so that completions stay in order.
@@ -72,13 +70,11 @@ type (
 		polled  [pollBatch]hca.WC // on their way to C
 	}
 	srqObj struct {
-		tracked
-		srq  *hca.SRQ
+		object[hca.SRQ]
 		recv hca.RecvWR // what is being posted, under the device's lock
 	}
 	qpObj struct {
-		tracked
-		qp *hca.QP
+		object[hca.QP]
 
 		// What is being posted, under the device's lock.
 		send   hca.SendWR
@@ -100,14 +96,14 @@ const pollBatch = 16
 // table is everything that C holds. A process has one device, however often it opens it.
 var table struct {
 	contexts slots[contextObj]
-	pds      slots[object[hca.PD]]
-	mrs      slots[object[hca.MR]]
-	mws      slots[object[hca.MW]]
-	xrcds    slots[object[hca.XRCD]]
-	ahs      slots[object[hca.AH]]
-	cqs      slots[cqObj]
-	srqs     slots[srqObj]
-	qps      slots[qpObj]
+	pds      objects[object[hca.PD], hca.PD]
+	mrs      objects[object[hca.MR], hca.MR]
+	mws      objects[object[hca.MW], hca.MW]
+	xrcds    objects[object[hca.XRCD], hca.XRCD]
+	ahs      objects[object[hca.AH], hca.AH]
+	cqs      objects[cqObj, hca.CQ]
+	srqs     objects[srqObj, hca.SRQ]
+	qps      objects[qpObj, hca.QP]
 
 	serial atomic.Uint32
 
@@ -118,71 +114,79 @@ var table struct {
 
 func init() { table.tracked = map[any][]*tracked{} }
 
-// create makes an object under the device's lock and gives it a handle. Where there are no more it is ended again.
-func create[E any](c *contextObj, s *slots[object[E]], begin func(*hca.HCA) (*E, error),
-	end func(*hca.HCA, *E) error) (it *E, handle C.uint32_t, errno int32) {
+// objects are those of one kind: T for C, E for the engine.
+type objects[T, E any] struct{ slots[T] }
+
+// held is any of them.
+type held[T, E any] interface {
+	*T
+	base() *object[E]
+}
+
+func (o *object[E]) base() *object[E] { return o }
+
+// of is the engine's object that C calls by a handle; nil if there is none.
+func of[T, E any, P held[T, E]](s *objects[T, E], handle C.uint32_t) *E {
+	if o := s.get(uint32(handle)); o != nil {
+		return P(o).base().it
+	}
+	return nil
+}
+
+// create makes an object under the device's lock and gives it a handle. Where there are no more it is ended again. With
+// made, which C gets, there may be events of it.
+func create[T, E any, P held[T, E]](c *contextObj, s *objects[T, E], o P, made *C.struct_softib_made,
+	begin func(*hca.HCA) (*E, error), end func(*hca.HCA, *E) error) (errno int32) {
 	h := c.dev.Enter()
 	defer c.dev.LeaveQuiet()
 	it, err := begin(h)
 	if err != nil {
-		return nil, 0, errnoOf(err)
+		return errnoOf(err)
 	}
-	n := s.put(&object[E]{inContext{c}, it})
-	if n == 0 {
+	b := o.base()
+	b.ctx, b.it = c, it
+	if b.handle = s.put((*T)(o)); b.handle == 0 {
 		end(h, it)
-		return nil, 0, enomem
+		return enomem
 	}
-	return it, C.uint32_t(n), 0
+	if made != nil {
+		b.serial = table.serial.Add(1)
+		table.mu.Lock()
+		table.tracked[it] = append(table.tracked[it], &b.tracked)
+		table.mu.Unlock()
+		made.handle, made.serial = C.uint32_t(b.handle), C.uint32_t(b.serial)
+	}
+	return 0
 }
 
 // destroy ends an object and takes its handle back, unless the engine refuses.
-func destroy[E any](s *slots[object[E]], handle uint32, end func(*hca.HCA, *E) error) int32 {
+func destroy[T, E any, P held[T, E]](s *objects[T, E], handle uint32, end func(*hca.HCA, *E) error) int32 {
 	o := s.get(handle)
 	if o == nil {
 		return einval
 	}
-	err := end(o.ctx.dev.Enter(), o.it)
-	o.ctx.dev.LeaveQuiet()
-	if err == nil {
-		s.drop(handle)
+	b := P(o).base()
+	err := end(b.ctx.dev.Enter(), b.it)
+	b.ctx.dev.Leave()
+	if err != nil {
+		return errnoOf(err)
 	}
-	return errnoOf(err)
-}
-
-// track gives o, whose part t is, a handle and a serial number for C, and has events of the engine's object find it.
-// It reports whether there was a handle left.
-func track[T any](s *slots[T], o *T, t *tracked, it any, made *C.struct_softib_made) bool {
-	t.serial = table.serial.Add(1)
-	if t.handle = s.put(o); t.handle == 0 {
-		return false
+	if b.serial != 0 {
+		table.mu.Lock()
+		table.tracked[b.it] = slices.DeleteFunc(table.tracked[b.it], func(t *tracked) bool { return t == &b.tracked })
+		if len(table.tracked[b.it]) == 0 {
+			delete(table.tracked, b.it)
+		}
+		table.mu.Unlock()
 	}
-	table.mu.Lock()
-	table.tracked[it] = append(table.tracked[it], t)
-	table.mu.Unlock()
-	made.handle, made.serial = C.uint32_t(t.handle), C.uint32_t(t.serial)
-	return true
+	s.drop(handle)
+	return 0
 }
-
-// untrack ends that.
-func untrack[T any](s *slots[T], t *tracked, it any) {
-	table.mu.Lock()
-	table.tracked[it] = slices.DeleteFunc(table.tracked[it], func(x *tracked) bool { return x == t })
-	if len(table.tracked[it]) == 0 {
-		delete(table.tracked, it)
-	}
-	table.mu.Unlock()
-	s.drop(t.handle)
-}
-
-func (o *inContext) owner() *contextObj { return o.ctx }
 
 // destroyOf ends a context's objects of one kind.
-func destroyOf[T any, P interface {
-	*T
-	owner() *contextObj
-}](c *contextObj, s *slots[T], destroy func(handle uint32) int32) {
+func destroyOf[T, E any, P held[T, E]](c *contextObj, s *objects[T, E], destroy func(handle uint32) int32) {
 	s.all(func(h uint32, o *T) {
-		if P(o).owner() == c {
+		if P(o).base().ctx == c {
 			destroy(h)
 		}
 	})

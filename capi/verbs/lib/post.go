@@ -32,49 +32,39 @@ type (
 	}
 )
 
-// setBad tells the caller which request was refused. What C had there before is no business of the garbage collector's.
-func setBad(bad, wr unsafe.Pointer) { *(*uintptr)(bad) = uintptr(wr) }
+// setBad tells a caller who asks which request was refused. What C had there before is no business of the garbage
+// collector's.
+func setBad(bad, wr unsafe.Pointer) {
+	if bad != nil {
+		*(*uintptr)(bad) = uintptr(wr)
+	}
+}
 
 //export softib_post_send
-func softib_post_send(handle uint32, wr *C.struct_ibv_send_wr, bad **C.struct_ibv_send_wr) int32 {
+func softib_post_send(handle uint32, wr *C.struct_ibv_send_wr, bad **C.struct_ibv_send_wr) (errno int32) {
 	o := table.qps.get(handle)
 	if o == nil {
 		setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
 		return einval
 	}
 	h := o.enterToSend()
-	for ; wr != nil; wr = wr.next {
-		if errno := o.post(h, wr); errno != 0 {
-			setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
-			o.ctx.dev.Leave()
-			return errno
-		}
-	}
-	o.ctx.dev.Leave()
-	return 0
-}
-
-//export softib_post_batch
-func softib_post_batch(qp uint32, wr *C.struct_ibv_send_wr) int32 {
-	o := table.qps.get(qp)
-	if o == nil {
-		return einval
-	}
-	h := o.enterToSend()
-	defer o.ctx.dev.Leave()
 	for n := 0; wr != nil; wr = wr.next {
-		if errno := o.post(h, wr); errno != 0 {
-			h.Retract(o.qp, n)
-			return errno
+		if errno = o.post(h, wr); errno != 0 {
+			if bad == nil {
+				h.Retract(o.it, n)
+			}
+			setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
+			break
 		}
 		n++
 	}
-	return 0
+	o.ctx.dev.Leave()
+	return errno
 }
 
 // enterToSend locks the device for posts to the send queue.
 func (o *qpObj) enterToSend() *hca.HCA {
-	if o.qp.Type() == hca.UD {
+	if o.it.Type() == hca.UD {
 		return o.ctx.dev.Enter() // a datagram to a group of its own comes back at once, to a receive that may be staged
 	}
 	return o.ctx.dev.EnterToSend()
@@ -89,7 +79,7 @@ func listOK(n C.int, most int, list *C.struct_ibv_sge) bool {
 func (o *qpObj) post(h *hca.HCA, wr *C.struct_ibv_send_wr) int32 {
 	w := &o.send
 	if wr.opcode >= uint32(hca.NumWROpcode) || wr.send_flags > 0xFF ||
-		!listOK(wr.num_sge, o.qp.Caps().MaxSendSGE, wr.sg_list) {
+		!listOK(wr.num_sge, o.it.Caps().MaxSendSGE, wr.sg_list) {
 		return einval
 	}
 	w.WRID = uint64(wr.wr_id)
@@ -121,7 +111,7 @@ func (o *qpObj) post(h *hca.HCA, wr *C.struct_ibv_send_wr) int32 {
 			return einval
 		}
 	}
-	switch o.qp.Type() {
+	switch o.it.Type() {
 	case hca.UD:
 		if w.Opcode != hca.WRSend && w.Opcode != hca.WRSendImm {
 			return einval // and the union has something else in it
@@ -129,19 +119,17 @@ func (o *qpObj) post(h *hca.HCA, wr *C.struct_ibv_send_wr) int32 {
 		u := (*wrUD)(unsafe.Pointer(&wr.wr))
 		w.AH, w.RemoteQPN, w.RemoteQKey = nil, ib.QPN(u.qpn), ib.QKey(u.qkey)
 		if u.ah != nil {
-			if a := table.ahs.get(uint32(u.ah.handle)); a != nil {
-				w.AH = a.it
-			}
+			w.AH = of(&table.ahs, u.ah.handle)
 		}
 	case hca.XRCSend:
 		w.RemoteSRQN = *(*uint32)(unsafe.Pointer(&wr.qp_type))
 	}
-	return errnoOf(h.PostSend(o.qp, w))
+	return errnoOf(h.PostSend(o.it, w))
 }
 
 // takeInline replaces the list by the data at the caller's addresses; keys do not matter (ibv_post_send(3)).
 func (o *qpObj) takeInline() bool {
-	w, room := &o.send, uint64(o.qp.Caps().MaxInline)
+	w, room := &o.send, uint64(o.it.Caps().MaxInline)
 	var n uint64
 	for i := range w.SGList {
 		n += uint64(w.SGList[i].Length)
@@ -178,21 +166,19 @@ func (o *qpObj) takeBind(b *wrBind) bool {
 	if b.mw == nil {
 		return false
 	}
-	mw := table.mws.get(uint32(b.mw.handle))
+	mw := of(&table.mws, b.mw.handle)
 	if mw == nil {
 		return false
 	}
 	// A window has rights for peers only; programs name the local one all the same, and adapters let them.
 	o.bind = hca.BindInfo{
-		MW: mw.it, Addr: uint64(b.info.addr), Length: uint64(b.info.length),
+		MW: mw, Addr: uint64(b.info.addr), Length: uint64(b.info.length),
 		Access: hca.Access(b.info.mw_access_flags) &^ hca.AccessLocalWrite, RKey: b.rkey,
 	}
 	if b.info.mr != nil {
-		mr := table.mrs.get(uint32(b.info.mr.handle))
-		if mr == nil {
+		if o.bind.MR = of(&table.mrs, b.info.mr.handle); o.bind.MR == nil {
 			return false
 		}
-		o.bind.MR = mr.it
 	}
 	o.send.Bind = &o.bind
 	return true
@@ -205,7 +191,7 @@ func softib_post_recv(handle uint32, wr *C.struct_ibv_recv_wr, bad **C.struct_ib
 		setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
 		return einval
 	}
-	return postRecvs(o.ctx.dev, o.qp, nil, o.qp.Caps().MaxRecvSGE, &o.recv, wr, bad)
+	return postRecvs(o.ctx.dev, o.it, nil, o.it.Caps().MaxRecvSGE, &o.recv, wr, bad)
 }
 
 //export softib_post_srq_recv
@@ -215,7 +201,7 @@ func softib_post_srq_recv(handle uint32, wr *C.struct_ibv_recv_wr, bad **C.struc
 		setBad(unsafe.Pointer(bad), unsafe.Pointer(wr))
 		return einval
 	}
-	return postRecvs(o.ctx.dev, nil, o.srq, maxSGE, &o.recv, wr, bad)
+	return postRecvs(o.ctx.dev, nil, o.it, maxSGE, &o.recv, wr, bad)
 }
 
 // postRecvs posts receives to a queue pair or, where that is nil, to a shared queue; w is room for one.

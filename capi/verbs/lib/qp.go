@@ -17,34 +17,19 @@ func softib_create_srq(a *C.struct_softib_srq_args) int32 {
 	if p == nil {
 		return einval
 	}
-	init := hca.SRQInit{PD: p.it, MaxWR: int(a.attr.max_wr), MaxSGE: int(a.attr.max_sge)}
-	if a.xrcd != 0 {
-		x := table.xrcds.get(uint32(a.xrcd))
-		if x == nil {
-			return einval
-		}
-		init.XRCD = x.it
+	init := hca.SRQInit{PD: p.it, MaxWR: int(a.attr.max_wr), MaxSGE: int(a.attr.max_sge),
+		XRCD: of(&table.xrcds, a.xrcd), CQ: of(&table.cqs, a.cq)}
+	if init.XRCD == nil && a.xrcd != 0 || init.CQ == nil && a.cq != 0 {
+		return einval
 	}
-	if a.cq != 0 {
-		q := table.cqs.get(uint32(a.cq))
-		if q == nil {
-			return einval
-		}
-		init.CQ = q.cq
+	var o srqObj
+	errno := create(p.ctx, &table.srqs, &o, &a.made, func(h *hca.HCA) (*hca.SRQ, error) {
+		return h.CreateSRQ(init)
+	}, (*hca.HCA).DestroySRQ)
+	if errno == 0 {
+		a.srq_num = C.uint32_t(o.it.Num())
 	}
-	srq, err := p.ctx.dev.Enter().CreateSRQ(init)
-	p.ctx.dev.LeaveQuiet()
-	if err != nil {
-		return errnoOf(err)
-	}
-	o := &srqObj{tracked: tracked{inContext: inContext{p.ctx}}, srq: srq}
-	if !track(&table.srqs, o, &o.tracked, srq, &a.made) {
-		p.ctx.dev.Enter().DestroySRQ(srq)
-		p.ctx.dev.LeaveQuiet()
-		return enomem
-	}
-	a.srq_num = C.uint32_t(srq.Num())
-	return 0
+	return errno
 }
 
 //export softib_modify_srq
@@ -59,7 +44,7 @@ func softib_modify_srq(handle uint32, a *C.struct_ibv_srq_attr, mask int32) int3
 	if mask == 0 {
 		return 0
 	}
-	err := o.ctx.dev.Enter().ModifySRQ(o.srq, int(a.srq_limit))
+	err := o.ctx.dev.Enter().ModifySRQ(o.it, int(a.srq_limit))
 	o.ctx.dev.LeaveQuiet()
 	return errnoOf(err)
 }
@@ -70,7 +55,7 @@ func softib_query_srq(handle uint32, a *C.struct_ibv_srq_attr) int32 {
 	if o == nil {
 		return einval
 	}
-	wr, sge, limit, err := o.ctx.dev.Enter().QuerySRQ(o.srq)
+	wr, sge, limit, err := o.ctx.dev.Enter().QuerySRQ(o.it)
 	o.ctx.dev.LeaveQuiet()
 	if err != nil {
 		return errnoOf(err)
@@ -81,17 +66,7 @@ func softib_query_srq(handle uint32, a *C.struct_ibv_srq_attr) int32 {
 
 //export softib_destroy_srq
 func softib_destroy_srq(handle uint32) int32 {
-	o := table.srqs.get(handle)
-	if o == nil {
-		return einval
-	}
-	err := o.ctx.dev.Enter().DestroySRQ(o.srq)
-	o.ctx.dev.LeaveQuiet()
-	if err != nil {
-		return errnoOf(err)
-	}
-	untrack(&table.srqs, &o.tracked, o.srq)
-	return 0
+	return destroy(&table.srqs, handle, (*hca.HCA).DestroySRQ)
 }
 
 // qpTypes are the engine's queue pairs by libibverbs' numbers.
@@ -119,53 +94,29 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 	}
 	init := hca.QPInit{
 		Type: typ, SigAll: a.sig_all != 0, BlockSelfMC: a.create_flags&C.IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0,
+		PD: of(&table.pds, a.pd), SendCQ: of(&table.cqs, a.send_cq), RecvCQ: of(&table.cqs, a.recv_cq),
+		SRQ: of(&table.srqs, a.srq), XRCD: of(&table.xrcds, a.xrcd),
 		Caps: hca.Caps{
 			MaxSendWR: int(a.cap.max_send_wr), MaxRecvWR: int(a.cap.max_recv_wr), MaxSendSGE: int(a.cap.max_send_sge),
 			MaxRecvSGE: int(a.cap.max_recv_sge), MaxInline: max(int(a.cap.max_inline_data), inlineLeast),
 		},
 	}
-	if o := table.pds.get(uint32(a.pd)); o != nil {
-		init.PD = o.it
-	}
-	if o := table.cqs.get(uint32(a.send_cq)); o != nil {
-		init.SendCQ = o.cq
-	}
-	if o := table.cqs.get(uint32(a.recv_cq)); o != nil {
-		init.RecvCQ = o.cq
-	}
-	if o := table.srqs.get(uint32(a.srq)); o != nil {
-		init.SRQ = o.srq
-	}
-	if o := table.xrcds.get(uint32(a.xrcd)); o != nil {
-		init.XRCD = o.it
-	}
 	if most := c.dev.Adapter().Limits.MaxQPWR; init.SRQ == nil && init.Caps.MaxRecvWR > 0 &&
 		init.Caps.MaxRecvWR < most {
 		init.Caps.MaxRecvWR = min(init.Caps.MaxRecvWR+stagedMax, most)
 	}
-	h := c.dev.Enter()
-	qp, err := h.CreateQP(init)
-	c.dev.LeaveQuiet()
-	if err != nil {
-		return errnoOf(err)
+	var o qpObj
+	if errno := create(c, &table.qps, &o, &a.made, func(h *hca.HCA) (*hca.QP, error) {
+		return h.CreateQP(init)
+	}, (*hca.HCA).DestroyQP); errno != 0 {
+		return errno
 	}
-	if !addQP(c, qp, &a.made) {
-		c.dev.Enter().DestroyQP(qp)
-		c.dev.LeaveQuiet()
-		return enomem
-	}
-	caps := qp.Caps()
+	caps := o.it.Caps()
 	a.cap.max_send_wr, a.cap.max_recv_wr = C.uint32_t(caps.MaxSendWR), C.uint32_t(caps.MaxRecvWR)
 	a.cap.max_send_sge, a.cap.max_recv_sge = C.uint32_t(caps.MaxSendSGE), C.uint32_t(caps.MaxRecvSGE)
 	a.cap.max_inline_data = C.uint32_t(caps.MaxInline)
-	a.qp_num = C.uint32_t(qp.Num())
+	a.qp_num = C.uint32_t(o.it.Num())
 	return 0
-}
-
-// addQP gives a queue pair a handle, the first or another one, and reports whether there was one left.
-func addQP(c *contextObj, qp *hca.QP, made *C.struct_softib_made) bool {
-	o := &qpObj{tracked: tracked{inContext: inContext{c}}, qp: qp}
-	return track(&table.qps, o, &o.tracked, qp, made)
 }
 
 //export softib_destroy_qp
@@ -174,23 +125,20 @@ func softib_destroy_qp(handle uint32) int32 {
 	if o == nil {
 		return einval
 	}
-	if !o.shared() {
-		settle(o.ctx.dev)
-		err := o.ctx.dev.Enter().DestroyQP(o.qp)
-		o.ctx.dev.Leave()
-		if err != nil {
-			return errnoOf(err)
+	settle(o.ctx.dev)
+	return destroy(&table.qps, handle, func(h *hca.HCA, q *hca.QP) error {
+		if o.shared() {
+			return nil
 		}
-	}
-	untrack(&table.qps, &o.tracked, o.qp)
-	return 0
+		return h.DestroyQP(q)
+	})
 }
 
 // shared reports whether the queue pair has another handle.
 func (o *qpObj) shared() bool {
 	table.mu.Lock()
 	defer table.mu.Unlock()
-	return len(table.tracked[o.qp]) > 1
+	return len(table.tracked[o.it]) > 1
 }
 
 // attrBits are the attributes that libibverbs and the engine number alike: all up to the path migration state.
@@ -213,7 +161,7 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 		return eopnotsupp // neither can be changed on this device
 	}
 	// Programs set up both halves of XRC as if they were RC, and Linux lets them.
-	switch o.qp.Type() {
+	switch o.it.Type() {
 	case hca.XRCSend:
 		m &^= hca.MaskMaxDestRD | hca.MaskMinRNRTimer
 	case hca.XRCRecv:
@@ -251,7 +199,7 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 	if m&hca.MaskState != 0 {
 		settle(o.ctx.dev)
 	}
-	err := o.ctx.dev.Enter().ModifyQP(o.qp, v, m)
+	err := o.ctx.dev.Enter().ModifyQP(o.it, v, m)
 	o.ctx.dev.Leave()
 	return errnoOf(err)
 }
@@ -262,8 +210,8 @@ func softib_query_qp(handle uint32, a *C.struct_ibv_qp_attr) int32 {
 	if o == nil {
 		return einval
 	}
-	v, err := o.ctx.dev.Enter().QueryQP(o.qp)
-	draining := v.State == hca.StateSQD && o.qp.Outstanding() > 0
+	v, err := o.ctx.dev.Enter().QueryQP(o.it)
+	draining := v.State == hca.StateSQD && o.it.Outstanding() > 0
 	o.ctx.dev.LeaveQuiet()
 	if err != nil {
 		return errnoOf(err)
@@ -315,7 +263,7 @@ func changeGroups(handle uint32, gid *C.uint8_t, lid uint32, join bool) int32 {
 	}
 	h := o.ctx.dev.Enter()
 	defer o.ctx.dev.LeaveQuiet()
-	if err := change(h, o.qp, m.gid, m.lid); err != nil {
+	if err := change(h, o.it, m.gid, m.lid); err != nil {
 		return errnoOf(err)
 	}
 	o.groups = slices.DeleteFunc(o.groups, func(x membership) bool { return x == m })
@@ -330,7 +278,7 @@ func (o *qpObj) leaveGroups() {
 	h := o.ctx.dev.Enter()
 	defer o.ctx.dev.LeaveQuiet()
 	for _, m := range o.groups {
-		h.DetachMcast(o.qp, m.gid, m.lid)
+		h.DetachMcast(o.it, m.gid, m.lid)
 	}
 	o.groups = nil
 }

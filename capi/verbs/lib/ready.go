@@ -27,7 +27,7 @@ func (o *cqObj) move() {
 	r := o.ready
 	tail := uint32(r.tail)
 	for room := readyMax - r.len(); room > 0; {
-		n := o.cq.Poll(o.polled[:min(room, pollBatch)])
+		n := o.it.Poll(o.polled[:min(room, pollBatch)])
 		for i := range o.polled[:n] {
 			setWC(&r.wc[tail%readyMax], &o.polled[i])
 			tail++
@@ -41,7 +41,7 @@ func (o *cqObj) move() {
 		cacheline.StoreRelease(&moves, moves+1)
 	}
 	more := uint32(0)
-	if o.cq.Len() > 0 {
+	if o.it.Len() > 0 {
 		more = 1
 	}
 	atomic.StoreUint32((*uint32)(&r.more), more)
@@ -66,7 +66,7 @@ func (o *cqObj) linger() {
 		}
 		if packetWaits(hint) || i%endpoint.LingerGap == endpoint.LingerGap-1 &&
 			atomic.LoadUint32((*uint32)(&hint.parked)) != 0 {
-			if o.ctx.dev.Advance(o.cq, empty/endpoint.LingerGap) {
+			if o.ctx.dev.Advance(o.it, empty/endpoint.LingerGap) {
 				// That may be what the program waits for, by looking at its memory: this is not the place to wait then.
 				if o.ready.len() == 0 {
 					atomic.StoreUint32((*uint32)(&o.ready.away), endpoint.LingerNot)

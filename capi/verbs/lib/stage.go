@@ -41,9 +41,9 @@ func (o *qpObj) takeStaged(h *hca.HCA, s *C.struct_softib_stage) {
 		o.recv.SGList = sges[i*most : i*most+n]
 		// C has checked what can be wrong, and the limit keeps it from staging more than fits; in RESET a receive is
 		// forgotten, as are those before it.
-		_ = h.PostRecv(o.qp, &o.recv)
+		_ = h.PostRecv(o.it, &o.recv)
 		taken++
 	}
 	atomic.StoreUint32((*uint32)(&s.taken), taken)
-	atomic.StoreUint32((*uint32)(&s.limit), taken+uint32(o.qp.Caps().MaxRecvWR-o.qp.RecvPosted()))
+	atomic.StoreUint32((*uint32)(&s.limit), taken+uint32(o.it.Caps().MaxRecvWR-o.it.RecvPosted()))
 }

@@ -53,7 +53,7 @@ func softib_open_xrcd(context uint32, fd, oflags int32, xrcd *C.uint32_t) int32 
 		}
 	}
 	d.opens++
-	h := table.xrcds.put(&object[hca.XRCD]{inContext{c}, d.xrcd})
+	h := table.xrcds.put(&object[hca.XRCD]{tracked{ctx: c}, d.xrcd})
 	if h == 0 {
 		closeDomain(c, d)
 		return enomem
@@ -129,14 +129,11 @@ func softib_open_qp(xrcd, num uint32, made *C.struct_softib_made) int32 {
 	if x == nil || num > uint32(ib.QPNMask) {
 		return einval
 	}
-	h := x.ctx.dev.Enter()
-	defer x.ctx.dev.LeaveQuiet()
-	q := h.QP(ib.QPN(num))
-	if q == nil || q.Type() != hca.XRCRecv || q.XRCD() != x.it {
-		return einval
-	}
-	if !addQP(x.ctx, q, made) {
-		return enomem
-	}
-	return 0
+	return create(x.ctx, &table.qps, &qpObj{}, made, func(h *hca.HCA) (*hca.QP, error) {
+		q := h.QP(ib.QPN(num))
+		if q == nil || q.Type() != hca.XRCRecv || q.XRCD() != x.it {
+			return nil, hca.ErrInvalid
+		}
+		return q, nil
+	}, func(*hca.HCA, *hca.QP) error { return nil })
 }
