@@ -279,6 +279,41 @@ func (x tracer) step(request uintptr) {
 	x.stopped()
 }
 
+// at is the instruction that it stands before.
+func (x tracer) at() uint64 {
+	x.o.t.Helper()
+	var r unix.PtraceRegs
+	if err := unix.PtraceGetRegs(x.o.tid, &r); err != nil {
+		x.o.t.Fatal(err)
+	}
+	return r.PC()
+}
+
+// Of the kernel's struct user: the address of the first breakpoint, and which of them count.
+const debugAddr, debugWhich = 848, 848 + 7*8
+
+// reaches lets it run until it stands before an instruction for the nth time, without a stop in between: beside busy
+// loops every stop takes as long as the scheduler lets those run.
+func (x tracer) reaches(at uint64, n int) {
+	x.o.t.Helper()
+	poke := func(where, what uintptr) {
+		if _, _, e := syscall.RawSyscall6(syscall.SYS_PTRACE, unix.PTRACE_POKEUSR, uintptr(x.o.tid), where, what, 0,
+			0); e != 0 {
+			x.o.t.Skipf("this machine has no breakpoints as amd64 does: %v", e)
+		}
+	}
+	poke(debugAddr, uintptr(at))
+	poke(debugWhich, 1)
+	for x.step(unix.PTRACE_CONT); n > 1; n-- {
+		x.step(unix.PTRACE_SINGLESTEP)
+		x.step(unix.PTRACE_CONT)
+	}
+	poke(debugWhich, 0)
+	if got := x.at(); got != at {
+		x.o.t.Fatalf("the sender stands at %#x: want %#x", got, at)
+	}
+}
+
 // syscallInfo is the beginning of the kernel's ptrace_syscall_info.
 type syscallInfo struct {
 	op     uint8

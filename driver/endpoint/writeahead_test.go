@@ -109,25 +109,33 @@ func TestStoppedAnywhere(t *testing.T) {
 	x.give()
 	x.do(x.write(), "true")
 	tr := tracer{x.other}
-	begins := func() {
-		x.give()
-		tr.begins(x.write())
-		for !x.writing() {
-			tr.step(unix.PTRACE_SINGLESTEP)
-		}
-	}
+	// What it runs through, from where it is known to be; the last of these are those of the stretch.
+	var way []uint64
 	all := 0
-	for begins(); x.writing(); all++ {
-		tr.step(unix.PTRACE_SINGLESTEP)
+	x.give()
+	tr.begins(x.write())
+	for ; all == 0 || x.writing(); tr.step(unix.PTRACE_SINGLESTEP) {
+		way = append(way, tr.at())
+		if x.writing() {
+			all++
+		}
 	}
 	tr.goesOn()
 	x.hear()
 	results := map[string]int{}
 	// Instrumented by the race detector it has thousands.
 	for steps := 0; steps < all; steps += all/200 + 1 {
-		begins()
-		for range steps {
-			tr.step(unix.PTRACE_SINGLESTEP)
+		x.give()
+		tr.begins(x.write())
+		here, times := len(way)-all+steps, 0
+		for _, at := range way[:here+1] {
+			if at == way[here] {
+				times++
+			}
+		}
+		tr.reaches(way[here], times)
+		if !x.writing() {
+			t.Fatalf("after %d instructions it says that it does not write", steps)
 		}
 		x.takeBack()
 		tr.goesOn()
