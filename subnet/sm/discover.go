@@ -328,11 +328,15 @@ func (s *sweep) foundPort(r *request, data []byte) {
 	i, port := r.node, r.port
 	n := s.edit(i)
 	p := &n.Ports[port]
-	was := p.Info.PortState
+	was := p.Info
 	if _, err := p.Info.Parse(data); err != nil {
 		return
 	}
 	p.Info.ClientReregister = false
+	if !s.full && n.EndPort(port) == port && s.m.regiven(p, &was) {
+		s.m.usurped(n)
+		return
+	}
 	if n.EndPort(port) == port && s.sawKey(r, p.GUID, &p.Info) {
 		return
 	}
@@ -355,7 +359,7 @@ func (s *sweep) foundPort(r *request, data []byte) {
 		return
 	}
 	// A link that was there and has not been down needs no second look.
-	if s.full || !p.Up() || was != p.Info.PortState || p.Info.PortState != ib.PortActive {
+	if s.full || !p.Up() || was.PortState != p.Info.PortState || p.Info.PortState != ib.PortActive {
 		s.push(probe{askNeighbor, i, port, 0})
 	}
 }

@@ -217,6 +217,25 @@ func (m *Manager) doubtAll() {
 	}
 }
 
+// regiven reports whether an end port that was known has been given another address or another manager by somebody
+// else. One that has none has only forgotten them.
+func (m *Manager) regiven(p *subnet.Port, was *mad.PortInfo) bool {
+	news := func(is, was, ours ib.LID) bool { return is != 0 && is != was && is != ours }
+	return was.LID != 0 && (news(p.Info.LID, was.LID, m.lids.of[p.GUID]) ||
+		news(p.Info.MasterSMLID, was.MasterSMLID, m.lids.of[m.guid]))
+}
+
+// usurped has a full sweep find out who rules: a node has been given another address or another manager. A look that
+// is under way is given up. Even if it has read all tables, the other plans from its own, and would not know what it
+// wrote.
+func (m *Manager) usurped(n *subnet.Node) {
+	m.doubtAll()
+	if m.sweep != nil && !m.sweep.full {
+		m.sweep.abandon = true
+	}
+	m.want(m.now, nodeName(n)+" has been given another address or another manager")
+}
+
 // stillDoubted doubts again, after a sweep, what it was told to doubt while it was under way.
 func (m *Manager) stillDoubted() {
 	if m.peers.meddled {

@@ -338,6 +338,33 @@ func TestHandoverDuringWrites(t *testing.T) {
 	}
 }
 
+// TestLookFindsAnotherManager: a master that looks at a switch after a trap, and finds that somebody else has been at
+// it, writes nothing before it has seen who rules.
+func TestLookFindsAnotherManager(t *testing.T) {
+	n := newNetwork(t, small)
+	h := n.manage(0, Config{SweepInterval: -1})
+	n.up(h)
+	n.pass(ib.Second)
+	cable := n.switchLinks()[2]
+	for _, node := range []int{cable.Node, n.g.Port(cable).Peer} {
+		h.since()
+		full := false
+		n.see = func(_ int, req, _ mad.View) {
+			if req.Method() == mad.MethodSet {
+				n.see, full = nil, h.m.sweep.full
+			}
+		}
+		n.switches[node].SetLID(77, 0)
+		n.mum = map[int]bool{node: true}
+		n.flap(cable) // the other end tells
+		n.whole(5*ib.Second, h)
+		if lid, _ := n.switches[node].LID(); n.see != nil || !full || lid == 77 || !h.said("another address") {
+			t.Errorf("%s has LID %v; the first write was that of a full sweep: %v\n%s", n.g.Nodes[node].Name, lid, full,
+				n.logs())
+		}
+	}
+}
+
 // TestHeirDies: a manager that was handed over to dies before it has done anything. The former master takes the subnet
 // back.
 func TestHeirDies(t *testing.T) {

@@ -145,8 +145,7 @@ func (m *Manager) lightReply(r *request, v mad.View) {
 		was := &n.Ports[r.port].Info
 		switch {
 		case pi.LID != was.LID || pi.MasterSMLID != was.MasterSMLID:
-			m.doubtAll()
-			m.want(m.now, nodeName(n)+" has been given another address or another manager")
+			m.usurped(n)
 		case r.port != 0 && pi.PortState != was.PortState:
 			m.want(m.now, "the manager's own link has changed")
 		}

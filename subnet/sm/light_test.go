@@ -328,3 +328,29 @@ func TestSwitchStartsAnewInSweep(t *testing.T) {
 		t.Errorf("nobody has noticed: not much of a test\n%s", n.logs())
 	}
 }
+
+// TestSilentWhileRead: a switch whose table seems to be as long as can be falls silent while it is read. The sweep does
+// not wait for all of its blocks, one after the other, and the next one reads it again.
+func TestSilentWhileRead(t *testing.T) {
+	n := newNetwork(t, "fat-tree:radix=4,levels=2")
+	h := n.manage(0, Config{})
+	n.up(h)
+	leaf := n.leafOf(n.hostRef(5))
+	if err := n.switches[leaf].SetLinearFDBTop(ib.LIDUnicastMax); err != nil {
+		t.Fatal(err)
+	}
+	silent := 0
+	n.answers[leaf] = func(req, _ mad.View) fate {
+		if req.AttrID() == mad.AttrNodeInfo && silent > 0 {
+			delete(n.answers, leaf) // another sweep has begun
+		}
+		if req.AttrID() != mad.AttrLFT || h.m.sweep == nil {
+			return fate{}
+		}
+		silent++
+		return fate{drop: true}
+	}
+	n.must(15*ib.Second, "its table is read", func() bool { return silent > 0 })
+	n.must(2*ib.Second, "it is read", func() bool { return h.said("swept (a table could not be read)") && h.rests() })
+	n.works()
+}

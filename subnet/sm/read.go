@@ -63,7 +63,8 @@ func (s *sweep) nextRead(r *request) bool {
 			c.at, c.block = c.at+1, 0
 			continue
 		}
-		*r = request{what: askTable, node: x.ref.Node, port: x.ref.Port, attr: x.attr, mod: uint32(c.block)}
+		*r = request{what: askTable, node: x.ref.Node, port: x.ref.Port, attr: x.attr, mod: uint32(c.block),
+			extra: int32(c.at)}
 		s.smp(r)
 		c.block++
 		return true
@@ -87,6 +88,11 @@ func (s *sweep) readReply(r *request, v mad.View) {
 	if !s.answered(r, v) {
 		if r.attr == mad.AttrLFT {
 			s.m.doubt[s.nodes[r.node].Info.NodeGUID] = true
+			if v == nil {
+				// The switch may be gone: its other blocks, hundreds perhaps, are not waited for as well.
+				s.reads[r.extra].blocks = 0
+				s.unreadable()
+			}
 		}
 		return
 	}
