@@ -139,9 +139,9 @@ func (b *browser) until(expression string) {
 		look();
 	})`, expression))
 	if !ok {
-		b.t.Fatalf("never true: %s; at %s: %.1500s", expression, eval[string](b, "location.hash + (document.hasFocus() ? "+
-			"', the focus on ' : ', without the focus, which was on ') + document.activeElement?.outerHTML.slice(0, 80)"),
-			eval[string](b, "document.body.innerText"))
+		b.t.Fatalf("never true: %s; at %s: %.1500s", expression,
+			eval[string](b, "location.hash + (document.hasFocus() ? ', the focus on ' : ', no focus, which was on ') + "+
+				"document.activeElement?.outerHTML.slice(0, 80)"), eval[string](b, "document.body.innerText"))
 	}
 }
 

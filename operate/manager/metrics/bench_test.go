@@ -12,6 +12,7 @@ import (
 
 	"softib/internal/benchsize"
 	"softib/internal/cputime"
+	"softib/internal/race"
 	"softib/operate/manager"
 	"softib/proto/ib"
 )
@@ -60,7 +61,7 @@ func busy(e *Exporter) {
 // TestLarge: 11,664 hosts are scraped with two seconds of processor time at most, which is a second on two processors,
 // and several at once in bounded memory. How long a scrape takes is BenchmarkScrape's.
 func TestLarge(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		t.Skip("a measurement")
 	}
 	_, _, e := running(t, large)

@@ -11,6 +11,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"softib/internal/race"
 	"softib/node/hca"
 	"softib/operate/manager"
 	"softib/operate/manager/tenant"
@@ -21,7 +22,7 @@ import (
 
 // TestPrograms: what two programs did is what is exported, to the byte.
 func TestPrograms(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("programs that read each other's memory race by design")
 	}
 	w := newWorld(t, "star:3")

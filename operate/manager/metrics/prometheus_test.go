@@ -14,6 +14,7 @@ import (
 	"softib/driver/smrun"
 	"softib/internal/benchsize"
 	"softib/internal/promtest"
+	"softib/internal/race"
 	"softib/operate/doctor"
 	"softib/operate/manager"
 	"softib/proof/workload/perf"
@@ -152,7 +153,7 @@ func (w *world) plantBadCable(from, to string, spec manager.FaultSpec) [2]string
 // TestAlerts: Debian's Prometheus scrapes a fabric with traffic, by our rules. While all is well no alert is there; a
 // cable that is made bad is named.
 func TestAlerts(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("programs that read each other's memory race by design")
 	}
 	w := newWorld(t, "fat-tree:radix=4,levels=2")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"softib/driver/live"
+	"softib/internal/race"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/verbs"
@@ -43,7 +44,7 @@ func bringUp(t testing.TB, spec string) *live.Fabric {
 func TestEveryTest(t *testing.T) {
 	a, b := fabric(t, "star:2")
 	for test := range NumTest {
-		if test == WriteLat && raceEnabled {
+		if test == WriteLat && race.Enabled {
 			continue // it watches memory that somebody else writes: that is its purpose
 		}
 		sizes := []int{1, 2, 64, 65, 513, 4096, 4097, 100_000}
@@ -141,7 +142,7 @@ func TestRunTwiceLeavesNothing(t *testing.T) {
 func TestStops(t *testing.T) {
 	a, b := fabric(t, "star:2")
 	for test := range NumTest {
-		if test == WriteLat && raceEnabled {
+		if test == WriteLat && race.Enabled {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

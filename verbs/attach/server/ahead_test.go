@@ -3,6 +3,7 @@ package server_test
 import (
 	"testing"
 
+	"softib/internal/race"
 	"softib/proto/ib"
 	"softib/verbs"
 )
@@ -14,7 +15,7 @@ import (
 // then.
 func writeAhead(t testing.TB, a, b *side, qa *verbs.QP) {
 	t.Helper()
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("programs that write to each other's memory race by design")
 	}
 	for i := range 2 {

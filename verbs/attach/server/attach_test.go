@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"softib/driver/live"
+	"softib/internal/race"
 	"softib/proof/workload/perf"
 	"softib/proto/topo"
 	"softib/verbs/attach"
@@ -69,7 +70,7 @@ func open(t testing.TB, socket, host string) *attach.Device {
 }
 
 func TestPerf(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("programs that poll memory race by design")
 	}
 	_, socket := fabric(t, "fat-tree:radix=4,levels=2")

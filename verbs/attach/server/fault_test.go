@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"softib/driver/live"
+	"softib/internal/race"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/proto/trace"
@@ -62,7 +63,7 @@ func stream(t testing.TB, a, b *side, qa, qb *verbs.QP, n, size int, each func(i
 			if wc.Status != verbs.WCSuccess || wc.WRID != uint64(got) || int(wc.ByteLen) != size {
 				t.Fatalf("receive %d: %+v", got, wc)
 			}
-			if !raceEnabled && !bytes.Equal(b.mr.Bytes()[at:at+size], want) {
+			if !race.Enabled && !bytes.Equal(b.mr.Bytes()[at:at+size], want) {
 				t.Fatalf("message %d is not what was sent: %x..., want %x...", got, b.mr.Bytes()[at:at+8], want[:8])
 			}
 			got++
@@ -200,7 +201,7 @@ func TestRate(t *testing.T) {
 	before := f.Counters(way.Hops[0].Out)
 	best := 0.0
 	// Another program may have had the core that was needed here.
-	for try, deadline := 0, time.Now().Add(time.Minute); try < 5 || best < 0.8*rate && !raceEnabled &&
+	for try, deadline := 0, time.Now().Add(time.Minute); try < 5 || best < 0.8*rate && !race.Enabled &&
 		time.Now().Before(deadline); try++ {
 		words := f.Counters(slow.Out)[ib.PortXmitData]
 		start := time.Now()
@@ -211,7 +212,7 @@ func TestRate(t *testing.T) {
 		}
 	}
 	t.Logf("%.0f Mb/s over a cable of %.0f Mb/s", best/1e6, rate/1e6)
-	if best > 1.05*rate || best < 0.8*rate && !raceEnabled {
+	if best > 1.05*rate || best < 0.8*rate && !race.Enabled {
 		t.Errorf("%.0f Mb/s over a cable of %.0f Mb/s", best/1e6, rate/1e6)
 	}
 	if waited := f.Counters(way.Hops[0].Out)[ib.PortXmitWait] - before[ib.PortXmitWait]; waited == 0 {
@@ -320,7 +321,7 @@ func TestLastWords(t *testing.T) {
 			t.Errorf("%d bytes arrived: want %d", wc.ByteLen, size)
 		}
 	}
-	if !raceEnabled && !bytes.Equal(b.mr.Bytes()[:size], a.mr.Bytes()[:size]) {
+	if !race.Enabled && !bytes.Equal(b.mr.Bytes()[:size], a.mr.Bytes()[:size]) {
 		t.Error("what arrived is not what was sent")
 	}
 }
@@ -367,7 +368,7 @@ func TestMulticastSwitched(t *testing.T) {
 	}
 	for i, s := range sides {
 		for range n {
-			if wc := s.want(verbs.WCSuccess); wc.ByteLen != 1040 || !raceEnabled &&
+			if wc := s.want(verbs.WCSuccess); wc.ByteLen != 1040 || !race.Enabled &&
 				!bytes.Equal(s.mr.Bytes()[40:1040], sides[0].mr.Bytes()[4000:5000]) {
 				t.Errorf("member %d got %d bytes, or others than were sent", i, wc.ByteLen)
 			}

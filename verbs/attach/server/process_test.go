@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"softib/driver/live"
+	"softib/internal/race"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/verbs"
@@ -125,7 +126,7 @@ func pattern(b []byte, seed byte) {
 // exchange writes n bytes from a to b and reads them back elsewhere.
 func exchange(t testing.TB, a, b *side, qa *verbs.QP, n int) {
 	t.Helper()
-	if raceEnabled {
+	if race.Enabled {
 		return // the detector does not see what goes through shared memory
 	}
 	pattern(a.mr.Bytes()[:n], byte(n))

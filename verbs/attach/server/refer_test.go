@@ -3,13 +3,14 @@ package server_test
 import (
 	"testing"
 
+	"softib/internal/race"
 	"softib/verbs"
 )
 
 // TestDeregisteredUnderWay: memory that is taken away from a request under way is not looked at any more, though
 // packets that refer to it lie in a ring.
 func TestDeregisteredUnderWay(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the detector does not see what goes through shared memory")
 	}
 	takeAway := map[string]func(a *side, qa *verbs.QP) error{

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"softib/driver/live"
+	"softib/internal/race"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/verbs"
@@ -432,7 +433,7 @@ func holdings(t *testing.T) (fds, maps int) {
 }
 
 func runSoak(t *testing.T, start func(socket, host string) (*troupe, error), pairs int, children bool) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the detector does not see what goes through shared memory")
 	}
 	seed := *soakSeed

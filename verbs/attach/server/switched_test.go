@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"softib/driver/live"
+	"softib/internal/race"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/proto/trace"
@@ -80,7 +81,7 @@ func everything(t testing.TB, a, b *side) {
 	}
 	same := func(what string, from, n int) {
 		t.Helper()
-		if !raceEnabled && !bytes.Equal(b.mr.Bytes()[from:from+n], a.mr.Bytes()[:n]) {
+		if !race.Enabled && !bytes.Equal(b.mr.Bytes()[from:from+n], a.mr.Bytes()[:n]) {
 			t.Errorf("%s: what arrived is not what was sent", what)
 		}
 	}
@@ -91,7 +92,7 @@ func everything(t testing.TB, a, b *side) {
 		t.Errorf("RC SEND of 20000 bytes: %d arrived", wc.ByteLen)
 	}
 	same("RC SEND", 0, 20000)
-	if !raceEnabled {
+	if !race.Enabled {
 		binary.LittleEndian.PutUint64(b.mr.Bytes(), 40)
 		post(rc, &verbs.SendWR{Opcode: verbs.WRAtomicFetchAdd, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(),
 			RKey: b.mr.RKey(), CompareAdd: 2})
@@ -159,7 +160,7 @@ func TestSwitched(t *testing.T) {
 			out, in)
 	}
 	// 304294 bytes written and read, SENDs of 20000 bytes, atomics, UC and UD.
-	if !raceEnabled && services[wire.RC] < 2*75 || services[wire.UC] != 5 || services[wire.UD] != 1 {
+	if !race.Enabled && services[wire.RC] < 2*75 || services[wire.UC] != 5 || services[wire.UD] != 1 {
 		t.Errorf("captured by service: %v", services)
 	}
 }

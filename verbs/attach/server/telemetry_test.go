@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"softib/driver/live"
+	"softib/internal/race"
 	"softib/internal/release"
 	"softib/node/hca"
 	"softib/node/inspect"
@@ -44,7 +45,7 @@ func hostStats(t testing.TB, f *live.Fabric, name string) inspect.HostStats {
 // TestProgramsTell: what was planted is counted, exactly: errors by status at both ends, retries, requests, datagrams
 // of IPoIB, and states.
 func TestProgramsTell(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the detector does not see what goes through shared memory")
 	}
 	f, socket := fabric(t, "star:2")

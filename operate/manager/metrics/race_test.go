@@ -1,6 +1,0 @@
-//go:build race
-
-package metrics
-
-// raceEnabled says that the race detector runs.
-const raceEnabled = true
