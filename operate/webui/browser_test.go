@@ -140,7 +140,7 @@ func (b *browser) until(expression string) {
 	})`, expression))
 	if !ok {
 		b.t.Fatalf("never true: %s; at %s: %.1500s", expression,
-			eval[string](b, "location.hash + (document.hasFocus() ? ', the focus on ' : ', no focus, which was on ') + "+
+			eval[string](b, "location.hash + (document.hasFocus() ? ', the focus on ' : ', no focus; it was on ') + "+
 				"document.activeElement?.outerHTML.slice(0, 80)"), eval[string](b, "document.body.innerText"))
 	}
 }
