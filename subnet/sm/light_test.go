@@ -354,3 +354,19 @@ func TestSilentWhileRead(t *testing.T) {
 	n.must(2*ib.Second, "it is read", func() bool { return h.said("swept (a table could not be read)") && h.rests() })
 	n.works()
 }
+
+// TestSilentNeighbour: a switch whose table is read has a neighbour that does not answer. That is no reason to read it
+// again.
+func TestSilentNeighbour(t *testing.T) {
+	n := newNetwork(t, "fat-tree:radix=4,levels=2")
+	h := n.manage(0, Config{SweepInterval: -1})
+	n.up(h)
+	cable := n.switchLinks()[1]
+	n.answers[n.g.Port(cable).Peer] = func(mad.View, mad.View) fate { return fate{drop: true} }
+	h.m.doubtAll()
+	h.m.Sweep(n.now, "test")
+	n.must(10*ib.Second, "it is swept", func() bool { return h.said("swept (test)") })
+	if h.said("could not be read") || !h.said("what is behind it does not answer") {
+		t.Errorf("a sweep was given up, or nobody was silent\n%s", n.logs())
+	}
+}

@@ -59,6 +59,7 @@ type sweep struct {
 	lanes      lanePlan
 
 	reads      []reading
+	readFailed bool // a block of a forwarding table could not be read
 	keyWrites  []keyWrite
 	mftWrites  []mftWrite
 	guidWrites []guidWrite

@@ -98,12 +98,15 @@ const drainMax = 2 * ib.Second
 // one goes on without them.
 const setbacksMax = 3
 
-// setback gives the sweep up, to be started over, unless that was done too often.
+// setback gives the sweep up, to be started over, unless that was done too often. A look always is: the full sweep that
+// follows finds out whether the switch is still there.
 func (s *sweep) setback(why string) bool {
-	if s.m.setbacks >= setbacksMax {
-		return false
+	if s.full {
+		if s.m.setbacks >= setbacksMax {
+			return false
+		}
+		s.m.setbacks++
 	}
-	s.m.setbacks++
 	s.m.want(s.m.now+s.m.cfg.Timeout, why)
 	s.abandon = true
 	return true
