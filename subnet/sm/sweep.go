@@ -53,6 +53,7 @@ type sweep struct {
 	late     map[int32]bool
 	// lateFailed says that a switch did not take a block that had waited.
 	lateFailed bool
+	stopped    bool          // no more of them are written
 	was        *route.Tables // what the switches held
 	levels     *levels
 	managers   []subnet.Manager

@@ -155,6 +155,7 @@ func (s *sweep) nextLate() bool {
 
 // leaveLate notes what the switches hold that wait for late rounds, now that the rounds before s.round are done.
 func (s *sweep) leaveLate() {
+	s.stopped = false
 	switch {
 	case !s.lateFailed:
 		s.m.lateFails = 0
@@ -234,7 +235,7 @@ func (s *sweep) drains() bool { return s.m.now < s.hold && !s.m.due() }
 
 // nextLateWrite is nextWrite, but for what has to make room.
 func (s *sweep) nextLateWrite(r *request) bool {
-	return s.m.now >= s.hold && s.nextWrite(r)
+	return s.m.now >= s.hold && !s.stopped && s.nextWrite(r)
 }
 
 // lateSwitches are those that have blocks to come after a pause.
@@ -277,6 +278,9 @@ func (s *sweep) tableReply(r *request, v mad.View) {
 		}
 		s.stuck[r.node] = true
 		s.lateFailed = s.late != nil // after the subnet was published
+		if v == nil {
+			s.stopRound()
+		}
 		return
 	}
 	if r.attr == mad.AttrSwitchInfo {
@@ -286,6 +290,25 @@ func (s *sweep) tableReply(r *request, v mad.View) {
 		}
 		si.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen])
 		si.PortStateChange = false
+	}
+}
+
+// stopRound writes no more after a switch was silent, unless that was done too often: the manager may be cut off, and
+// what it goes on to write, one silent switch after the other, would come to switches that another manager has read
+// meanwhile.
+func (s *sweep) stopRound() {
+	switch {
+	case s.late == nil:
+		if len(s.plan.Rounds) > 0 {
+			s.setback("a switch has not taken its table")
+		}
+	case s.m.lateFails < setbacksMax:
+		for i := range s.late { // tidy: order-free
+			s.missed(i) // what it holds is not known
+		}
+		s.stopped = true
+		s.waiting -= len(s.repeats)
+		s.repeats = nil
 	}
 }
 
