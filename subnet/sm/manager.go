@@ -22,6 +22,8 @@ type Manager struct {
 	sub *subnet.Subnet // the last published one
 	// doubt has the switches that may hold other tables than the last subnet says.
 	doubt map[ib.GUID]bool
+	// unsure has the hosts that a sweep has given other tables than the last subnet says, before it was given up.
+	unsure map[ib.GUID]bool
 	// actual is what switches hold whose last writes were put off.
 	actual map[ib.GUID][]ib.PortNum
 	// lame counts the sweeps in a row in which a link or a switch did not do what it was told.
@@ -99,8 +101,8 @@ type outgoing struct {
 // New makes a manager. Nothing happens before Start.
 func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{},
-		actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{}, trapSeen: map[trapKey]trapSeen{},
-		wants: noWants()}
+		unsure: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{},
+		trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
 	m.keys = newKeyring(m.cfg.Memory.MKeys)
 	m.width = m.cfg.Window
 	var refused []ib.GUID

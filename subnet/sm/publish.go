@@ -51,6 +51,7 @@ func (s *sweep) publish() {
 	if len(s.incomplete) > 0 {
 		m.tables = nil // nothing to mend: some switches hold something else
 	}
+	clear(m.unsure)
 	m.force = Force{s.ticket, s.refusals}
 	m.setbacks = 0
 	m.stillDoubted()

@@ -2,6 +2,7 @@ package sm
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"softib/proto/ib"
@@ -276,8 +277,35 @@ func (s *sweep) next(r *request) bool {
 // end leaves the sweep. What it did after the subnet was up is in its report too.
 func (s *sweep) end() {
 	s.m.sweep = nil
+	if s.abandon {
+		s.leaveTables()
+	}
 	if s.phase == len(phases) {
 		s.m.amend(s.report.Phases)
+	}
+}
+
+// leaveTables notes, of a sweep that is given up, which nodes may hold other tables than the last subnet says.
+// Forwarding tables are in doubt since the sweep began to write them.
+func (s *sweep) leaveTables() {
+	if s.prev == nil {
+		return
+	}
+	for _, n := range s.nodes {
+		guid := n.Info.NodeGUID
+		i, ok := s.prev.ByGUID(guid)
+		if !ok {
+			continue
+		}
+		old := s.prev.Nodes[i]
+		same := func(a, b subnet.Port) bool { return a.Tables == b.Tables }
+		switch {
+		case sameRow(old.MFT, n.MFT) && slices.EqualFunc(old.Ports, n.Ports, same):
+		case n.IsSwitch():
+			s.m.doubt[guid] = true
+		default:
+			s.m.unsure[guid] = true
+		}
 	}
 }
 
@@ -354,6 +382,12 @@ func (s *sweep) adopt(look map[ib.GUID]bool) {
 	s.byGUID = make(map[ib.GUID]int32, len(s.nodes))
 	for i, n := range s.nodes {
 		s.byGUID[n.Info.NodeGUID] = int32(i)
+		if s.m.unsure[n.Info.NodeGUID] {
+			n = s.edit(int32(i))
+			for p := range n.Ports {
+				n.Ports[p].Tables = nil
+			}
+		}
 	}
 	s.repath()
 	for i, n := range s.nodes { // in the order of the nodes, so that the map's does not matter

@@ -27,7 +27,7 @@ func (s *sweep) beginTables() {
 	}
 }
 
-func sameRow(a, b []ib.PortNum) bool {
+func sameRow[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
