@@ -370,3 +370,31 @@ func TestSilentNeighbour(t *testing.T) {
 		t.Errorf("a sweep was given up, or nobody was silent\n%s", n.logs())
 	}
 }
+
+// TestFallsSilentInSweep: a sweep is started over when a node falls silent that it has found, but not each time for one
+// that never answers some question.
+func TestFallsSilentInSweep(t *testing.T) {
+	n := newNetwork(t, "fat-tree:radix=4,levels=2")
+	h := n.manage(0, Config{SweepInterval: -1})
+	n.up(h)
+	host := n.hostRef(5)
+	silent := func(req, _ mad.View) fate { return fate{drop: req.AttrID() == mad.AttrPKeyTable} }
+	sweep := func(want string) {
+		t.Helper()
+		h.since()
+		h.m.unsure[n.g.Nodes[host.Node].GUID] = true // its table is to be read
+		h.m.Sweep(n.now, "test")
+		n.must(5*ib.Second, "it is swept", func() bool { return h.said("swept (") })
+		if !h.said("swept (", want) {
+			t.Errorf("want that it is swept because %s\n%s", want, n.logs())
+		}
+	}
+	for range 2 {
+		n.answers[host.Node] = silent
+		sweep("has fallen silent")
+		sweep("test")
+		delete(n.answers, host.Node)
+		sweep("test")
+	}
+	n.works()
+}

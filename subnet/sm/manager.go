@@ -28,6 +28,8 @@ type Manager struct {
 	actual map[ib.GUID][]ib.PortNum
 	// lame counts the sweeps in a row in which a link or a switch did not do what it was told.
 	lame map[lamePort]int
+	// deaf has nodes that were found and then fell silent, with the beginning of the last sweep in which they did.
+	deaf map[ib.GUID]ib.Time
 	// net and tables are what the last subnet was routed by.
 	net    *route.Network
 	tables *route.Tables
@@ -70,6 +72,7 @@ type Manager struct {
 	forced     bool   // a handover makes this manager go on, whoever else is there
 	tookOver   bool   // clients have to register anew
 	setbacks   int    // sweeps in a row that were given up because a switch did not take its table
+	restarts   int    // sweeps in a row that were given up because a node fell silent
 	grief      grief
 	lateFails  int // sweeps in a row whose late rounds were not taken
 	trapSeen   map[trapKey]trapSeen
@@ -102,7 +105,7 @@ type outgoing struct {
 func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{},
 		unsure: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{},
-		trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
+		deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
 	m.keys = newKeyring(m.cfg.Memory.MKeys)
 	m.width = m.cfg.Window
 	var refused []ib.GUID

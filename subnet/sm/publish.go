@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"maps"
 	"slices"
 
 	"softib/proto/ib"
@@ -53,7 +54,10 @@ func (s *sweep) publish() {
 	}
 	clear(m.unsure)
 	m.force = Force{s.ticket, s.refusals}
-	m.setbacks = 0
+	m.setbacks, m.restarts = 0, 0
+	if s.full {
+		maps.DeleteFunc(m.deaf, func(_ ib.GUID, last ib.Time) bool { return last != s.began })
+	}
 	m.stillDoubted()
 	m.sweeps++
 	m.tookOver = false

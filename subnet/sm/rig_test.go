@@ -59,11 +59,13 @@ func (r *rig) run() {
 				r.t.Fatal("PollSend reports that there is nothing to send, and there is: its driver would sleep")
 			}
 			j, ok := r.m.PollJob()
-			if !ok {
+			if !ok && r.m.NextDeadline() > r.now {
 				break
 			}
-			j.Run()
-			r.m.HandleJob(r.now, j)
+			if ok {
+				j.Run()
+				r.m.HandleJob(r.now, j)
+			}
 			continue
 		}
 		if send.Timeout == 0 {

@@ -316,9 +316,32 @@ func (s *sweep) reply(r *request, v mad.View) {
 		return
 	}
 	if v == nil {
-		s.failed[r.node]++
+		if s.failed[r.node]++; s.fellSilent(r) {
+			return
+		}
 	}
 	phases[s.phase].reply(s, r, v)
+}
+
+// fellSilent gives the sweep up, to be started over, if a node has fallen silent that it has found: it may be cut off,
+// and others with it, which would all be waited for, request by request. A node for which a sweep was given up is
+// waited for from then on, until it has answered everything. Forwarding tables are left to setback, which counts for
+// itself: their order must not suffer from a host.
+func (s *sweep) fellSilent(r *request) bool {
+	m := s.m
+	if s.phase == 0 || s.late != nil || r.attr == mad.AttrLFT || m.brief {
+		return false
+	}
+	guid := s.nodes[r.node].Info.NodeGUID
+	_, known := m.deaf[guid]
+	m.deaf[guid] = s.began
+	if known || m.restarts >= setbacksMax {
+		return false
+	}
+	m.restarts++
+	m.want(m.now, s.name(r.node)+" has fallen silent")
+	s.abandon = true
+	return true
 }
 
 // answered reports whether a request was answered well; if not it says so in the log.
