@@ -206,7 +206,8 @@ func (m *Manager) pollRequest(send *Send) bool {
 		r.phase = lightPhase
 	case m.sweep != nil:
 		if !m.sweep.nextRepeat(r) && !m.sweep.next(r) {
-			return false
+			// If that was its end, what has waited for it goes on: a light sweep has no other deadline.
+			return m.sweep == nil && m.pollRequest(send)
 		}
 		r.phase = m.phases
 	case m.nextRenewal(r):

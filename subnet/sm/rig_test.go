@@ -59,13 +59,11 @@ func (r *rig) run() {
 				r.t.Fatal("PollSend reports that there is nothing to send, and there is: its driver would sleep")
 			}
 			j, ok := r.m.PollJob()
-			if !ok && r.m.NextDeadline() > r.now {
+			if !ok {
 				break
 			}
-			if ok {
-				j.Run()
-				r.m.HandleJob(r.now, j)
-			}
+			j.Run()
+			r.m.HandleJob(r.now, j)
 			continue
 		}
 		if send.Timeout == 0 {
