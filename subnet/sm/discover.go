@@ -237,6 +237,9 @@ func (s *sweep) inherit(n *subnet.Node) {
 		return
 	}
 	n.LFT, n.MFT = old.LFT, old.MFT
+	if s.m.unsure[n.Info.NodeGUID] {
+		return
+	}
 	for p := range n.Ports {
 		n.Ports[p].Tables = old.Ports[p].Tables
 	}

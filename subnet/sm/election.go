@@ -200,6 +200,7 @@ func (m *Manager) forget() {
 	clear(m.doubt)
 	clear(m.actual)
 	clear(m.lame)
+	clear(m.deaf)
 	m.grief = grief{}
 	m.wants = noWants()
 	m.light.active, m.light.next = false, ib.Never

@@ -354,3 +354,47 @@ func TestSilentWhileRead(t *testing.T) {
 	n.must(2*ib.Second, "it is read", func() bool { return h.said("swept (a table could not be read)") && h.rests() })
 	n.works()
 }
+
+// TestSilentNeighbour: a switch whose table is read has a neighbour that does not answer. That is no reason to read it
+// again.
+func TestSilentNeighbour(t *testing.T) {
+	n := newNetwork(t, "fat-tree:radix=4,levels=2")
+	h := n.manage(0, Config{SweepInterval: -1})
+	n.up(h)
+	cable := n.switchLinks()[1]
+	n.answers[n.g.Port(cable).Peer] = func(mad.View, mad.View) fate { return fate{drop: true} }
+	h.m.doubtAll()
+	h.m.Sweep(n.now, "test")
+	n.must(10*ib.Second, "it is swept", func() bool { return h.said("swept (test)") })
+	if h.said("could not be read") || !h.said("what is behind it does not answer") {
+		t.Errorf("a sweep was given up, or nobody was silent\n%s", n.logs())
+	}
+}
+
+// TestFallsSilentInSweep: a sweep is started over when a node falls silent that it has found, but not each time for one
+// that never answers some question.
+func TestFallsSilentInSweep(t *testing.T) {
+	n := newNetwork(t, "fat-tree:radix=4,levels=2")
+	h := n.manage(0, Config{SweepInterval: -1})
+	n.up(h)
+	host := n.hostRef(5)
+	silent := func(req, _ mad.View) fate { return fate{drop: req.AttrID() == mad.AttrPKeyTable} }
+	sweep := func(want string) {
+		t.Helper()
+		h.since()
+		h.m.unsure[n.g.Nodes[host.Node].GUID] = true // its table is to be read
+		h.m.Sweep(n.now, "test")
+		n.must(5*ib.Second, "it is swept", func() bool { return h.said("swept (") })
+		if !h.said("swept (", want) {
+			t.Errorf("want that it is swept because %s\n%s", want, n.logs())
+		}
+	}
+	for range 2 {
+		n.answers[host.Node] = silent
+		sweep("has fallen silent")
+		sweep("test")
+		delete(n.answers, host.Node)
+		sweep("test")
+	}
+	n.works()
+}

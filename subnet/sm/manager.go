@@ -22,10 +22,14 @@ type Manager struct {
 	sub *subnet.Subnet // the last published one
 	// doubt has the switches that may hold other tables than the last subnet says.
 	doubt map[ib.GUID]bool
+	// unsure has the hosts that a sweep has given other tables than the last subnet says, before it was given up.
+	unsure map[ib.GUID]bool
 	// actual is what switches hold whose last writes were put off.
 	actual map[ib.GUID][]ib.PortNum
 	// lame counts the sweeps in a row in which a link or a switch did not do what it was told.
 	lame map[lamePort]int
+	// deaf has nodes that were found and then fell silent, with the beginning of the last sweep in which they did.
+	deaf map[ib.GUID]ib.Time
 	// net and tables are what the last subnet was routed by.
 	net    *route.Network
 	tables *route.Tables
@@ -68,6 +72,7 @@ type Manager struct {
 	forced     bool   // a handover makes this manager go on, whoever else is there
 	tookOver   bool   // clients have to register anew
 	setbacks   int    // sweeps in a row that were given up because a switch did not take its table
+	restarts   int    // sweeps in a row that were given up because a node fell silent
 	grief      grief
 	lateFails  int // sweeps in a row whose late rounds were not taken
 	trapSeen   map[trapKey]trapSeen
@@ -99,8 +104,8 @@ type outgoing struct {
 // New makes a manager. Nothing happens before Start.
 func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{},
-		actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{}, trapSeen: map[trapKey]trapSeen{},
-		wants: noWants()}
+		unsure: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{},
+		deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
 	m.keys = newKeyring(m.cfg.Memory.MKeys)
 	m.width = m.cfg.Window
 	var refused []ib.GUID
@@ -201,7 +206,8 @@ func (m *Manager) pollRequest(send *Send) bool {
 		r.phase = lightPhase
 	case m.sweep != nil:
 		if !m.sweep.nextRepeat(r) && !m.sweep.next(r) {
-			return false
+			// If that was its end, what has waited for it goes on: a light sweep has no other deadline.
+			return m.sweep == nil && m.pollRequest(send)
 		}
 		r.phase = m.phases
 	case m.nextRenewal(r):

@@ -361,3 +361,24 @@ func BenchmarkPartitions(b *testing.B) {
 		}
 	})
 }
+
+// TestGivenUpWhileKeysAreWritten: a sweep is given up after some hosts have got their keys, and by then they are to
+// have others: those that they had before.
+func TestGivenUpWhileKeysAreWritten(t *testing.T) {
+	r := newRig(t, build(t, spec(t, "star:4")), Config{})
+	r.settle()
+	r.lose = func(node int, v mad.View) (bool, bool) {
+		if node != 2 || v.AttrID() != mad.AttrPKeyTable || v.Method() != mad.MethodSet {
+			return false, false
+		}
+		r.m.SetPartitions(r.now, policy.Partitions{})
+		return true, false
+	}
+	was := r.keys(1)
+	r.m.SetPartitions(r.now, parts(t, fmt.Sprintf("Default=0x7fff : ALL=full ;\nred=0x1001 : %v=full, %v=full ;\n",
+		r.guid(1), r.guid(2))))
+	r.settle()
+	if is := r.keys(1); !slices.Equal(is, was) {
+		t.Errorf("a host has %v: want %v\n%s", is, was, strings.Join(r.log, "\n"))
+	}
+}

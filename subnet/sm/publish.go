@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"maps"
 	"slices"
 
 	"softib/proto/ib"
@@ -51,8 +52,12 @@ func (s *sweep) publish() {
 	if len(s.incomplete) > 0 {
 		m.tables = nil // nothing to mend: some switches hold something else
 	}
+	clear(m.unsure)
 	m.force = Force{s.ticket, s.refusals}
-	m.setbacks = 0
+	m.setbacks, m.restarts = 0, 0
+	if s.full {
+		maps.DeleteFunc(m.deaf, func(_ ib.GUID, last ib.Time) bool { return last != s.began })
+	}
 	m.stillDoubted()
 	m.sweeps++
 	m.tookOver = false

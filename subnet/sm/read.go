@@ -75,18 +75,14 @@ func (s *sweep) nextRead(r *request) bool {
 // unreadable starts the sweep over if the table of a switch in use could not be read: what is not known cannot be
 // changed safely.
 func (s *sweep) unreadable() bool {
-	for _, i := range s.switches {
-		if s.unread[i] && s.m.doubt[s.nodes[i].Info.NodeGUID] && s.failed[i] > 0 {
-			return s.setback("a table could not be read")
-		}
-	}
-	return false
+	return s.readFailed && s.setback("a table could not be read")
 }
 
 // readReply takes a block.
 func (s *sweep) readReply(r *request, v mad.View) {
 	if !s.answered(r, v) {
 		if r.attr == mad.AttrLFT {
+			s.readFailed = true
 			s.m.doubt[s.nodes[r.node].Info.NodeGUID] = true
 			if v == nil {
 				// The switch may be gone: its other blocks, hundreds perhaps, are not waited for as well.

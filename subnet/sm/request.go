@@ -86,7 +86,7 @@ type repeat struct {
 // that repeats writes, not who carries them: once another manager has been at work, a copy of what was planned before
 // would spoil tables that have been read since.
 func (s *sweep) sendAgain(r *request, data *[mad.Size]byte) bool {
-	if !r.set || s.abandon || int(r.tries) >= min(s.m.cfg.Retries, math.MaxUint8) {
+	if !r.set || s.abandon || s.stopped || int(r.tries) >= min(s.m.cfg.Retries, math.MaxUint8) {
 		return false
 	}
 	s.repeats = append(s.repeats, repeat{*r, *data})

@@ -308,9 +308,11 @@ func (s *sweep) classify() {
 	s.cold, s.unread = make([]bool, len(s.nodes)), make([]bool, len(s.nodes))
 	for _, i := range s.switches {
 		n := s.nodes[i]
-		fresh := true // nothing can pass through it yet
+		// Nothing can pass through it yet. A link that is Armed is none of these: another manager is about to make it
+		// Active, or the first packet does.
+		fresh := true
 		for p := 1; p < len(n.Ports); p++ {
-			if n.Ports[p].Up() && n.Ports[p].Info.PortState == ib.PortActive {
+			if n.Ports[p].Up() && n.Ports[p].Info.PortState >= ib.PortArmed {
 				fresh = false
 				break
 			}

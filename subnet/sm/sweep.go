@@ -2,6 +2,7 @@ package sm
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"softib/proto/ib"
@@ -53,12 +54,14 @@ type sweep struct {
 	late     map[int32]bool
 	// lateFailed says that a switch did not take a block that had waited.
 	lateFailed bool
+	stopped    bool          // no more of them are written
 	was        *route.Tables // what the switches held
 	levels     *levels
 	managers   []subnet.Manager
 	lanes      lanePlan
 
 	reads      []reading
+	readFailed bool // a block of a forwarding table could not be read
 	keyWrites  []keyWrite
 	mftWrites  []mftWrite
 	guidWrites []guidWrite
@@ -274,8 +277,35 @@ func (s *sweep) next(r *request) bool {
 // end leaves the sweep. What it did after the subnet was up is in its report too.
 func (s *sweep) end() {
 	s.m.sweep = nil
+	if s.abandon {
+		s.leaveTables()
+	}
 	if s.phase == len(phases) {
 		s.m.amend(s.report.Phases)
+	}
+}
+
+// leaveTables notes, of a sweep that is given up, which nodes may hold other tables than the last subnet says.
+// Forwarding tables are in doubt since the sweep began to write them.
+func (s *sweep) leaveTables() {
+	if s.prev == nil {
+		return
+	}
+	for _, n := range s.nodes {
+		guid := n.Info.NodeGUID
+		i, ok := s.prev.ByGUID(guid)
+		if !ok {
+			continue
+		}
+		old := s.prev.Nodes[i]
+		same := func(a, b subnet.Port) bool { return a.Tables == b.Tables }
+		switch {
+		case sameRow(old.MFT, n.MFT) && slices.EqualFunc(old.Ports, n.Ports, same):
+		case n.IsSwitch():
+			s.m.doubt[guid] = true
+		default:
+			s.m.unsure[guid] = true
+		}
 	}
 }
 
@@ -286,9 +316,32 @@ func (s *sweep) reply(r *request, v mad.View) {
 		return
 	}
 	if v == nil {
-		s.failed[r.node]++
+		if s.failed[r.node]++; s.fellSilent(r) {
+			return
+		}
 	}
 	phases[s.phase].reply(s, r, v)
+}
+
+// fellSilent gives the sweep up, to be started over, if a node has fallen silent that it has found: it may be cut off,
+// and others with it, which would all be waited for, request by request. A node for which a sweep was given up is
+// waited for from then on, until it has answered everything. Forwarding tables are left to setback, which counts for
+// itself: their order must not suffer from a host.
+func (s *sweep) fellSilent(r *request) bool {
+	m := s.m
+	if s.phase == 0 || s.late != nil || r.attr == mad.AttrLFT || m.brief {
+		return false
+	}
+	guid := s.nodes[r.node].Info.NodeGUID
+	_, known := m.deaf[guid]
+	m.deaf[guid] = s.began
+	if known || m.restarts >= setbacksMax {
+		return false
+	}
+	m.restarts++
+	m.want(m.now, s.name(r.node)+" has fallen silent")
+	s.abandon = true
+	return true
 }
 
 // answered reports whether a request was answered well; if not it says so in the log.
@@ -352,6 +405,12 @@ func (s *sweep) adopt(look map[ib.GUID]bool) {
 	s.byGUID = make(map[ib.GUID]int32, len(s.nodes))
 	for i, n := range s.nodes {
 		s.byGUID[n.Info.NodeGUID] = int32(i)
+		if s.m.unsure[n.Info.NodeGUID] {
+			n = s.edit(int32(i))
+			for p := range n.Ports {
+				n.Ports[p].Tables = nil
+			}
+		}
 	}
 	s.repath()
 	for i, n := range s.nodes { // in the order of the nodes, so that the map's does not matter

@@ -27,7 +27,7 @@ func (s *sweep) beginTables() {
 	}
 }
 
-func sameRow(a, b []ib.PortNum) bool {
+func sameRow[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
@@ -98,12 +98,15 @@ const drainMax = 2 * ib.Second
 // one goes on without them.
 const setbacksMax = 3
 
-// setback gives the sweep up, to be started over, unless that was done too often.
+// setback gives the sweep up, to be started over, unless that was done too often. A look always is: the full sweep that
+// follows finds out whether the switch is still there.
 func (s *sweep) setback(why string) bool {
-	if s.m.setbacks >= setbacksMax {
-		return false
+	if s.full {
+		if s.m.setbacks >= setbacksMax {
+			return false
+		}
+		s.m.setbacks++
 	}
-	s.m.setbacks++
 	s.m.want(s.m.now+s.m.cfg.Timeout, why)
 	s.abandon = true
 	return true
@@ -152,6 +155,7 @@ func (s *sweep) nextLate() bool {
 
 // leaveLate notes what the switches hold that wait for late rounds, now that the rounds before s.round are done.
 func (s *sweep) leaveLate() {
+	s.stopped = false
 	switch {
 	case !s.lateFailed:
 		s.m.lateFails = 0
@@ -231,7 +235,7 @@ func (s *sweep) drains() bool { return s.m.now < s.hold && !s.m.due() }
 
 // nextLateWrite is nextWrite, but for what has to make room.
 func (s *sweep) nextLateWrite(r *request) bool {
-	return s.m.now >= s.hold && s.nextWrite(r)
+	return s.m.now >= s.hold && !s.stopped && s.nextWrite(r)
 }
 
 // lateSwitches are those that have blocks to come after a pause.
@@ -274,6 +278,9 @@ func (s *sweep) tableReply(r *request, v mad.View) {
 		}
 		s.stuck[r.node] = true
 		s.lateFailed = s.late != nil // after the subnet was published
+		if v == nil {
+			s.stopRound()
+		}
 		return
 	}
 	if r.attr == mad.AttrSwitchInfo {
@@ -283,6 +290,25 @@ func (s *sweep) tableReply(r *request, v mad.View) {
 		}
 		si.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen])
 		si.PortStateChange = false
+	}
+}
+
+// stopRound writes no more after a switch was silent, unless that was done too often: the manager may be cut off, and
+// what it goes on to write, one silent switch after the other, would come to switches that another manager has read
+// meanwhile.
+func (s *sweep) stopRound() {
+	switch {
+	case s.late == nil:
+		if len(s.plan.Rounds) > 0 {
+			s.setback("a switch has not taken its table")
+		}
+	case s.m.lateFails < setbacksMax:
+		for i := range s.late { // tidy: order-free
+			s.missed(i) // what it holds is not known
+		}
+		s.stopped = true
+		s.waiting -= len(s.repeats)
+		s.repeats = nil
 	}
 }
 
