@@ -210,7 +210,9 @@ func (m *Manager) startSweep() {
 	s := &sweep{m: m, why: w.full.why, full: true, began: m.now, prev: m.sub, failed: map[int32]int{}}
 	if m.now < w.full.at {
 		s.why = w.look.why
-		if m.sub != nil && m.state == mad.SMMaster {
+		// What a sweep has found that was given up is not known any more: a look would ask along links that it found
+		// lost.
+		if m.sub != nil && m.state == mad.SMMaster && m.setbacks == 0 {
 			s.full = false
 			m.wants.full = w.full // in its own time
 		}
