@@ -52,7 +52,7 @@ func (s *sweep) publish() {
 		m.tables = nil // nothing to mend: some switches hold something else
 	}
 	m.force = Force{s.ticket, s.refusals}
-	m.setbacks = 0
+	m.setbacks, m.overtaken = 0, 0
 	m.stillDoubted()
 	m.sweeps++
 	m.tookOver = false
