@@ -202,7 +202,8 @@ func (m *Manager) pollRequest(send *Send) bool {
 		r.phase = lightPhase
 	case m.sweep != nil:
 		if !m.sweep.nextRepeat(r) && !m.sweep.next(r) {
-			return false
+			// With its end a light sweep may go on that waited for it, and nothing else may ever happen.
+			return m.sweep == nil && m.pollRequest(send)
 		}
 		r.phase = m.phases
 	case m.nextRenewal(r):
