@@ -136,14 +136,14 @@ func (r *reign) play() {
 	}
 	until := r.began + r.sc.Quiet() + ib.Microsecond
 	for s.Now() < until && !r.failed() {
-		r.handle(s.Next(until))
+		r.step(until)
 	}
 	if r.failed() || !r.converge("the fabric", until) {
 		return
 	}
 	// It stays as it is.
 	for end := s.Now() + 3*r.sc.SweepInterval; s.Now() < end && !r.failed(); {
-		r.handle(s.Next(end))
+		r.step(end)
 	}
 	if r.failed() || !r.converge("the fabric, although it had before,", s.Now()) {
 		return
@@ -156,6 +156,16 @@ func (r *reign) play() {
 
 // failed reports whether something was found: the first finding ends the run.
 func (r *reign) failed() bool { return len(r.found) > 0 || r.sim.Hops() > hopsMax }
+
+// step lets things happen until there is something to handle, or until has come. There always is something to happen:
+// a master looks after its switches, and a standby after its master.
+func (r *reign) step(until ib.Time) {
+	w := r.sim.Next(until)
+	if w.Kind == sim.WakeIdle {
+		r.report(convergeName, nil, "nothing is left to happen: all managers sleep for ever")
+	}
+	r.handle(w)
+}
 
 func (r *reign) handle(w sim.Wake) {
 	switch {
@@ -456,7 +466,7 @@ func (r *reign) converge(what string, since ib.Time) bool {
 			return false
 		}
 		for until := s.Now() + ib.Millisecond/2; s.Now() < until && !r.failed(); {
-			r.handle(s.Next(until))
+			r.step(until)
 		}
 	}
 	return false
@@ -468,7 +478,7 @@ func (r *reign) finish() {
 	budget := 10 * (ib.Time(4096*ib.Nanosecond) << patientTimeout)
 	limit := r.sim.Now() + budget
 	for !r.failed() && r.sim.Now() < limit && r.talking() {
-		r.handle(r.sim.Next(min(limit, r.sim.Now()+slice)))
+		r.step(min(limit, r.sim.Now()+slice))
 	}
 	for _, t := range r.talks {
 		switch {

@@ -60,7 +60,8 @@ func (p *Plan) Writes() int {
 // all such ways are put together, and destinations that would close a cycle are drained: their entries become NoPort
 // where they change and where end ports' packets enter, and the new ones come last, when everything else is in place.
 // Entries that only packets of switches need in the new tables, but where old packets of programs may still arrive,
-// come last too, after a wait.
+// come last too, after a wait. What leads to switches closes no cycle of programs' packets: where destinations were
+// drained for one it comes last as well, so that they do not stay closed for it.
 //
 // Service levels are chosen by end ports, which learn them from PathRecords and may keep them for long. The
 // destinations of Plan.Levels have changed levels for some sources. A manager answers with the new levels from the
@@ -77,6 +78,7 @@ func Transition(n *Network, old, new *Tables) Plan {
 	t.findLevels()
 	if !t.sameRanks {
 		t.drainCycles()
+		t.shuts = slices.Contains(t.drained, true)
 	}
 	for first := 0; first < len(t.destOf); first += BlockLIDs {
 		t.find(first)
@@ -128,6 +130,7 @@ type transition struct {
 	sameRanks bool
 	destOf    []int32 // by LID, -1 for none
 	drained   []bool  // by LID
+	shuts     bool    // some destinations are drained before LIDs are looked at one by one
 	levels    []int32 // destinations whose levels change
 	rows      []int32 // switches whose entries differ
 

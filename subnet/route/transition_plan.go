@@ -50,7 +50,7 @@ func (t *transition) emit(first int) {
 			if port != NoPort {
 				writes = append(writes, entryWrite{roundLast, 0, c.sw, c.lid, port})
 			}
-		case c.late:
+		case c.late, t.shuts && !t.forEnds(c.lid):
 			writes = append(writes, entryWrite{roundLast, c.round, c.sw, c.lid, port})
 		default:
 			writes = append(writes, entryWrite{roundStep, c.round, c.sw, c.lid, port})
@@ -79,6 +79,12 @@ func (t *transition) emit(first int) {
 		r := t.roundOf(w)
 		r.Writes = append(r.Writes, now)
 	}
+}
+
+// forEnds reports whether packets of programs go to a LID.
+func (t *transition) forEnds(lid ib.LID) bool {
+	d := t.destOf[lid]
+	return d >= 0 && t.n.Dests[d].IsEnd()
 }
 
 // shutOut keeps packets to a LID out while it is drained: entries become NoPort that don't change themselves, but where

@@ -282,6 +282,40 @@ func TestTransitionReversedRing(t *testing.T) {
 	}
 }
 
+// TestTransitionOpensSoon wants that what is drained is open again one round after the wait: in a ring that has lost a
+// cable the ways to switches take a round for every other hop.
+func TestTransitionOpensSoon(t *testing.T) {
+	ring := netOf(t, "ring:12")
+	line := ring.Clone()
+	line.Cut(ring.Links()[0])
+	var tabs [2]*Tables
+	for i, n := range []*Network{ring, line} {
+		var err error
+		if tabs[i], err = (minHop{}).Compute(n, Options{VLs: 8}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := Transition(line, tabs[0], tabs[1])
+	if len(p.Drained) == 0 || len(p.Rounds) < 3 || !p.Rounds[0].Drain {
+		t.Fatalf("%d rounds, drained %v: want some of both", len(p.Rounds), p.Drained)
+	}
+	now := cloneLFT(tabs[0].LFT)
+	for _, r := range p.Rounds[:2] {
+		for _, w := range r.Writes {
+			copy(now[w.Switch][w.Block*BlockLIDs:], w.Entries[:])
+		}
+	}
+	for _, d := range p.Drained {
+		lid := line.Dests[d].LID
+		for s := range now {
+			if now[s][lid] != tabs[1].LFT[s][lid] {
+				t.Fatalf("switch %d: LID %d is still closed, or has its old way", s, lid)
+			}
+		}
+	}
+	(&moments{n: line, old: tabs[0], new: tabs[1]}).play(t, p, rand.New(rand.NewPCG(1, 4)))
+}
+
 func BenchmarkTransition(b *testing.B) {
 	n := netOf(b, bigNet())
 	old := ftreeOf(b, n)

@@ -198,6 +198,7 @@ func (s *sweep) watch(to *subnet.Manager) {
 func (m *Manager) forget() {
 	m.sub, m.net, m.tables = nil, nil, nil
 	clear(m.doubt)
+	clear(m.unsure)
 	clear(m.actual)
 	clear(m.lame)
 	clear(m.deaf)

@@ -73,6 +73,7 @@ type Manager struct {
 	tookOver   bool   // clients have to register anew
 	setbacks   int    // sweeps in a row that were given up because a switch did not take its table
 	restarts   int    // sweeps in a row that were given up because a node fell silent
+	overtaken  int    // sweeps in a row that were given up because something changed meanwhile
 	grief      grief
 	lateFails  int // sweeps in a row whose late rounds were not taken
 	trapSeen   map[trapKey]trapSeen
@@ -275,7 +276,7 @@ func (m *Manager) HandleReply(now ib.Time, cookie uint64, data []byte) {
 		if r.set {
 			m.sweep.writing--
 		}
-		if data == nil && m.sweep.sendAgain(r, &m.slots.bytes[uint32(cookie)]) {
+		if data == nil && (m.sweep.overtaken() || m.sweep.sendAgain(r, &m.slots.bytes[uint32(cookie)])) {
 			return
 		}
 		m.sweep.reply(r, v)

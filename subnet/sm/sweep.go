@@ -166,25 +166,27 @@ type phase struct {
 	reply func(*sweep, *request, mad.View)
 	again func(*sweep) bool
 	wait  func(*sweep) bool // for something that is not a request of the sweep
+	// anew says that the sweep starts over if it gets no answer while there is news, see overtaken.
+	anew bool
 	// spare says that light sweeps go first: all tables are as they were published, and what is left can take long.
 	spare bool
 }
 
 // phases of every sweep, in order. One that has nothing to do costs nothing.
 var phases = [...]phase{
-	{name: "discover", start: (*sweep).beginDiscovery, next: (*sweep).nextProbe, reply: (*sweep).probed},
+	{name: "discover", start: (*sweep).beginDiscovery, next: (*sweep).nextProbe, reply: (*sweep).probed, anew: true},
 	{name: "settle", start: (*sweep).settle},
 	{name: "ask heritage", start: (*sweep).beginHeritage, wait: (*sweep).awaitsHeritage},
 	{name: "heritage", start: (*sweep).claimHeritage},
 	{name: "read tables", start: (*sweep).beginRead, next: (*sweep).nextRead, reply: (*sweep).readReply,
-		again: (*sweep).unreadable},
+		again: (*sweep).unreadable, anew: true},
 	{name: "addresses", start: (*sweep).beginAddresses, next: (*sweep).nextAddress, reply: (*sweep).portReply},
 	{name: "partitions", start: (*sweep).beginKeys, next: (*sweep).nextKeys, reply: (*sweep).keysReply},
 	{name: "guids", start: (*sweep).beginGUIDs, next: (*sweep).nextGUIDs, reply: (*sweep).guidsReply},
 	{name: "compute", start: (*sweep).beginCompute, wait: (*sweep).awaitsJob},
 	{name: "lanes", start: (*sweep).beginLanes, next: (*sweep).nextLanes, reply: (*sweep).lanesReply},
 	{name: "tables", start: (*sweep).beginTables, next: (*sweep).nextTable, reply: (*sweep).tableReply,
-		again: (*sweep).nextRound},
+		again: (*sweep).nextRound, anew: true},
 	{name: "multicast", start: (*sweep).beginMulticast, next: (*sweep).nextMulticast, reply: (*sweep).multicastReply},
 	{name: "arm", start: (*sweep).beginLinks, next: (*sweep).nextArm, reply: (*sweep).portReply},
 	{name: "activate", start: (*sweep).beginLinks, next: (*sweep).nextActivate, reply: (*sweep).portReply},
@@ -213,7 +215,9 @@ func (m *Manager) startSweep() {
 	s := &sweep{m: m, why: w.full.why, full: true, began: m.now, prev: m.sub, failed: map[int32]int{}}
 	if m.now < w.full.at {
 		s.why = w.look.why
-		if m.sub != nil && m.state == mad.SMMaster {
+		// What a sweep has found that was given up is not known any more: a look would ask along links that it found
+		// lost.
+		if m.sub != nil && m.state == mad.SMMaster && m.setbacks == 0 {
 			s.full = false
 			m.wants.full = w.full // in its own time
 		}
@@ -288,7 +292,7 @@ func (s *sweep) end() {
 // leaveTables notes, of a sweep that is given up, which nodes may hold other tables than the last subnet says.
 // Forwarding tables are in doubt since the sweep began to write them.
 func (s *sweep) leaveTables() {
-	if s.prev == nil {
+	if s.prev == nil || s.m.sub == nil { // or forgotten, by a manager that yields
 		return
 	}
 	for _, n := range s.nodes {
@@ -307,6 +311,20 @@ func (s *sweep) leaveTables() {
 			s.m.unsure[guid] = true
 		}
 	}
+}
+
+// overtaken gives up a sweep that gets no answer while there is news, a trap most often: the way along which it asked
+// may have gone since. It would wait for each node behind the change, leave out what can be reached by another way, and
+// keep closed what it has closed. It is done a few times in a row only: there may always be news, and a node may be
+// silent for other reasons.
+func (s *sweep) overtaken() bool {
+	if s.abandon || !phases[s.phase].anew || !s.m.due() || s.m.overtaken >= setbacksMax {
+		return false
+	}
+	s.m.overtaken++
+	s.m.want(s.m.now, "something changed during a sweep")
+	s.abandon = true
+	return true
 }
 
 // reply hands an answer to the present phase.
