@@ -14,11 +14,12 @@
 struct range {
 	uintptr_t start, end;
 	struct range *next;
+	struct range *unused; /* the next of those */
 };
 
-static struct range *ranges;
+static struct range *ranges, *unused;
 static pthread_mutex_t ranges_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct sigaction before[2]; /* of SIGSEGV and SIGBUS */
+static struct sigaction programs[2], librarys[2]; /* whose handlers those are, of SIGSEGV and SIGBUS */
 static uintptr_t code_start, code_end; /* the adapter's instructions */
 static uintptr_t page_mask;
 
@@ -27,9 +28,10 @@ struct range *softib_watch(void *addr, size_t length)
 	struct range *r;
 
 	pthread_mutex_lock(&ranges_mutex);
-	for (r = ranges; r && r->end; r = r->next)
-		;
-	if (!r) {
+	r = unused;
+	if (r) {
+		unused = r->unused;
+	} else {
 		r = calloc(1, sizeof(*r));
 		if (r) {
 			r->next = ranges;
@@ -50,6 +52,8 @@ void softib_unwatch(struct range *r)
 		return;
 	pthread_mutex_lock(&ranges_mutex);
 	__atomic_store_n(&r->end, 0, __ATOMIC_RELEASE);
+	r->unused = unused;
+	unused = r;
 	pthread_mutex_unlock(&ranges_mutex);
 }
 
@@ -61,11 +65,10 @@ static bool registered(uintptr_t at)
 	return false;
 }
 
-/* Whether the adapter was stopped at registered memory that is not there, and can go on now. */
-static bool mended(int sig, const siginfo_t *info, const ucontext_t *context)
+/* Whether it was the adapter that was stopped. */
+static bool in_adapter(const ucontext_t *context)
 {
-	uintptr_t at = (uintptr_t)info->si_addr, pc;
-	int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	uintptr_t pc;
 
 #if defined(__x86_64__)
 	pc = context->uc_mcontext.gregs[REG_RIP];
@@ -73,11 +76,18 @@ static bool mended(int sig, const siginfo_t *info, const ucontext_t *context)
 	pc = context->uc_mcontext.pc;
 #else
 	(void)context;
-	return false;
+	return true; /* Go's handler passes on what is not Go's */
 #endif
-	if (pc < code_start || pc >= code_end || !registered(at))
-		return false;
-	if (sig == SIGSEGV && info->si_code != SEGV_MAPERR)
+	return pc >= code_start && pc < code_end;
+}
+
+/* Whether it was stopped at registered memory that is not there, and can go on now. */
+static bool mended(int sig, const siginfo_t *info)
+{
+	uintptr_t at = (uintptr_t)info->si_addr;
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+
+	if (!registered(at) || (sig == SIGSEGV && info->si_code != SEGV_MAPERR))
 		return false;
 	/* Of a file that has become shorter the page is mapped; another thread may have mapped one that was not. */
 	flags |= sig == SIGBUS ? MAP_FIXED : MAP_FIXED_NOREPLACE;
@@ -85,22 +95,32 @@ static bool mended(int sig, const siginfo_t *info, const ucontext_t *context)
 		errno == EEXIST;
 }
 
+/* Faults of the adapter go on, or end with what Go says of them; those of the program go to its handler. */
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
-	const struct sigaction *next = &before[sig == SIGBUS];
+	struct sigaction next = programs[sig == SIGBUS];
 	int saved = errno;
-	bool goes_on = mended(sig, info, context);
 
-	errno = saved;
-	if (goes_on)
+	if (in_adapter(context)) {
+		if (!mended(sig, info))
+			librarys[sig == SIGBUS].sa_sigaction(sig, info, context);
+		errno = saved;
 		return;
-	if (next->sa_flags & SA_SIGINFO) {
-		next->sa_sigaction(sig, info, context);
-	} else if (next->sa_handler != SIG_DFL && next->sa_handler != SIG_IGN) {
-		next->sa_handler(sig);
-	} else {
-		sigaction(sig, next, NULL); /* and the instruction faults again */
 	}
+	if (next.sa_handler == SIG_DFL || next.sa_handler == SIG_IGN) {
+		sigaction(sig, &next, NULL); /* and the instruction faults again */
+		return;
+	}
+	/* The handler runs as the kernel would have run it. */
+	if (next.sa_flags & SA_RESETHAND)
+		programs[sig == SIGBUS] = (struct sigaction){ .sa_handler = SIG_DFL };
+	if (!(next.sa_flags & SA_NODEFER))
+		sigaddset(&next.sa_mask, sig);
+	pthread_sigmask(SIG_BLOCK, &next.sa_mask, NULL); /* until we return */
+	if (next.sa_flags & SA_SIGINFO)
+		next.sa_sigaction(sig, info, context);
+	else
+		next.sa_handler(sig);
 }
 
 static int find_code(struct dl_phdr_info *info, size_t size, void *start)
@@ -116,7 +136,14 @@ static int find_code(struct dl_phdr_info *info, size_t size, void *start)
 	return 1;
 }
 
-/* Called once, after libsoftib.so has set handlers of its own. */
+/* Called once, before libsoftib.so sets handlers of its own. */
+void softib_keep_handlers(void)
+{
+	sigaction(SIGSEGV, NULL, &programs[0]);
+	sigaction(SIGBUS, NULL, &programs[1]);
+}
+
+/* Called once, after it has. */
 void softib_watch_faults(void *function)
 {
 	struct sigaction act = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER };
@@ -127,8 +154,6 @@ void softib_watch_faults(void *function)
 		return;
 	dl_iterate_phdr(find_code, info.dli_fbase);
 	sigemptyset(&act.sa_mask);
-	if (!sigaction(SIGSEGV, NULL, &before[0]) && !sigaction(SIGBUS, NULL, &before[1])) {
-		sigaction(SIGSEGV, &act, NULL);
-		sigaction(SIGBUS, &act, NULL);
-	}
+	sigaction(SIGSEGV, &act, &librarys[0]);
+	sigaction(SIGBUS, &act, &librarys[1]);
 }

@@ -57,6 +57,7 @@ static int load(void)
 	sigfillset(&all);
 	sigdelset(&all, SIGURG);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
+	softib_keep_handlers();
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!library) {

@@ -1,6 +1,8 @@
 /* Protection domains and memory regions. */
 #include "softib.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/mman.h>
 
 #ifndef MADV_POPULATE_READ
@@ -44,41 +46,50 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 }
 ALSO_1_0(ibv_dealloc_pd);
 
-/* Whether all of the range is mapped, for kernels that cannot populate it. */
-static int mapped(char *start, size_t length, size_t page)
+/*
+ * Whether all of [start, end) is mapped with these rights, by the kernel's list of what is. That costs as much as there
+ * are mappings, whatever the size of the range, and touches none of its pages.
+ */
+static int check_maps(uintptr_t start, uintptr_t end, bool write)
 {
-	unsigned char seen[4096];
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uintptr_t from, to;
+	char rights[5];
 
-	while (length) {
-		size_t part = length < sizeof(seen) * page ? length : sizeof(seen) * page;
-
-		if (mincore(start, part, seen))
-			return EFAULT;
-		start += part;
-		length -= part;
+	if (!maps) /* then only whether there is something */
+		return msync((void *)start, end - start, MS_ASYNC) ? EFAULT : 0;
+	while (start < end && fscanf(maps, "%" SCNxPTR "-%" SCNxPTR " %4s%*[^\n]", &from, &to, rights) == 3) {
+		if (to <= start)
+			continue;
+		if (from > start || rights[0] != 'r' || (write && rights[1] != 'w'))
+			break;
+		start = to;
 	}
-	return 0;
+	fclose(maps);
+	return start < end ? EFAULT : 0;
 }
 
-/* As pinning does: all pages are there afterwards, and may be used as access says, or it is EFAULT. */
+/*
+ * As pinning does: what is not mapped, or not as access wants it, is EFAULT. The pages of a small region are made
+ * present, which is the fastest way to know; those of a large one may be more than the machine has.
+ */
 static int check_range(void *addr, size_t length, unsigned int access)
 {
+	const size_t small = 128 << 10;
 	size_t page = sysconf(_SC_PAGESIZE);
 	uintptr_t start = (uintptr_t)addr & ~(page - 1), end = (uintptr_t)addr + length;
-	int advice = access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
-		? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+	bool write = access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
 
 	if (!length || end < (uintptr_t)addr || end > UINTPTR_MAX - page)
 		return EINVAL;
 	end = (end + page - 1) & ~(page - 1);
-	for (;;) {
-		if (!madvise((void *)start, end - start, advice))
+	if (length <= small) {
+		if (!madvise((void *)start, end - start, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
 			return 0;
-		if (errno == EINVAL && madvise(NULL, 0, advice))
-			return mapped((char *)start, end - start, page);
-		if (errno != EINTR && errno != EAGAIN)
+		if (errno == EFAULT || errno == ENOMEM)
 			return EFAULT;
 	}
+	return check_maps(start, end, write); /* also where the kernel does not know how, or was interrupted */
 }
 
 enum {

@@ -52,6 +52,7 @@ extern int softib_forked;
 struct range;
 struct range *softib_watch(void *addr, size_t length);
 void softib_unwatch(struct range *);
+void softib_keep_handlers(void);
 void softib_watch_faults(void *function_of_libsoftib);
 
 void softib_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -100,6 +100,34 @@ static void test_device(void)
 	unrig();
 }
 
+/* Regions of more memory than is there to be had: none of it is touched, and what is in its midst is seen. */
+static void large_regions(void)
+{
+	const size_t size = (size_t)1 << 40, hole = size / 2;
+	long page = sysconf(_SC_PAGESIZE);
+	unsigned char seen[1024];
+	struct ibv_mr *m;
+	char *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	MUST(map != MAP_FAILED);
+	m = ibv_reg_mr(pd, map, size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	MUST(m);
+	MUST(mincore(map, sizeof(seen) * page, seen) == 0);
+	for (size_t i = 0; i < sizeof(seen); i++)
+		MUST(!(seen[i] & 1));
+	MUST(ibv_dereg_mr(m) == 0);
+	MUST(mprotect(map + hole, page, PROT_READ) == 0);
+	NONE(ibv_reg_mr(pd, map, size, IBV_ACCESS_LOCAL_WRITE), EFAULT);
+	m = ibv_reg_mr(pd, map, size, IBV_ACCESS_REMOTE_READ);
+	MUST(m && ibv_dereg_mr(m) == 0);
+	MUST(munmap(map + hole, page) == 0);
+	NONE(ibv_reg_mr(pd, map, size, IBV_ACCESS_REMOTE_READ), EFAULT);
+	NONE(ibv_reg_mr(pd, map + hole / 2, size, IBV_ACCESS_REMOTE_READ), EFAULT);
+	m = ibv_reg_mr(pd, map, hole, IBV_ACCESS_LOCAL_WRITE);
+	MUST(m && ibv_dereg_mr(m) == 0);
+	MUST(munmap(map, size) == 0);
+}
+
 static void test_memory(void)
 {
 	long page = sysconf(_SC_PAGESIZE);
@@ -131,6 +159,8 @@ static void test_memory(void)
 	m = ibv_reg_mr_iova(pd, map, page, 0x1000, IBV_ACCESS_LOCAL_WRITE);
 	MUST(m);
 	MUST(ibv_dereg_mr(m) == 0);
+
+	large_regions();
 
 	/* Registering again. */
 	m = ibv_reg_mr(pd, map, page, IBV_ACCESS_LOCAL_WRITE);
@@ -480,26 +510,46 @@ static void test_unmapped(void)
 	close(fd);
 }
 
-/* A program's own faults stay its own. */
+static int reports[2]; /* a pipe */
+
+static void report(int sig)
+{
+	MUST(write(reports[1], &sig, sizeof(sig)) == sizeof(sig));
+}
+
+/* A program's own faults stay its own: it dies of them, after its handler has run, as often as it was asked to. */
 static void test_ownfault(void)
 {
-	int status;
-	pid_t child = fork();
+	for (int handled = 0; handled < 2; handled++) {
+		int status, sig, got;
+		pid_t child;
 
-	MUST(child >= 0);
-	if (!child) {
-		long page = sysconf(_SC_PAGESIZE);
-		char *map = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		MUST(pipe(reports) == 0);
+		child = fork();
+		MUST(child >= 0);
+		if (!child) {
+			struct sigaction act = { .sa_handler = report, .sa_flags = SA_RESETHAND };
+			long page = sysconf(_SC_PAGESIZE);
+			char *map = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-		fclose(stderr);
-		close(2);
-		rig();
-		MUST(ibv_reg_mr(pd, map, page, IBV_ACCESS_LOCAL_WRITE));
-		MUST(munmap(map, page) == 0);
-		*(volatile char *)map = 1;
-		exit(0);
+			fclose(stderr);
+			close(2);
+			if (handled)
+				MUST(sigaction(SIGSEGV, &act, NULL) == 0);
+			rig();
+			MUST(ibv_reg_mr(pd, map, page, IBV_ACCESS_LOCAL_WRITE));
+			MUST(munmap(map, page) == 0);
+			*(volatile char *)map = 1;
+			exit(0);
+		}
+		close(reports[1]);
+		for (got = 0; read(reports[0], &sig, sizeof(sig)) == sizeof(sig); got++)
+			MUST(sig == SIGSEGV);
+		MUST(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+		if (handled)
+			MUST(got == 1 && WTERMSIG(status) == SIGSEGV);
+		close(reports[0]);
 	}
-	MUST(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
 }
 
 static int readable(int fd, int ms)
