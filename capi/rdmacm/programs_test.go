@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"softib/internal/cmturns"
+	"softib/internal/perftest"
 )
 
 // The programs of Debian's rdmacm-utils, and others that use librdmacm, between two hosts of a fabric with two levels.
@@ -90,7 +90,7 @@ func TestPrograms(t *testing.T) {
 }
 
 // TestPerftest runs perftest over rdma_cm. Its client connects twice, and does not survive that the server listens a
-// second time only after it was asked; cmturns sees to that.
+// second time only after it was asked; package perftest sees to that.
 func TestPerftest(t *testing.T) {
 	w := newLand(t, twoLevels)
 	for _, args := range [][]string{
@@ -100,7 +100,7 @@ func TestPerftest(t *testing.T) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			path := utility(t, args[0])
 			w := *w
-			w.env = cmturns.Pair(t)
+			w.env = perftest.Pair(t)
 			s := w.serve(t, near, path, args[1:]...)
 			c := w.start(t, far, path, append(args[1:len(args):len(args)], nearAddress)...)
 			if out := c.finish(); !strings.Contains(out, "rdma_cm QPs\t : ON") {

@@ -103,6 +103,8 @@ type world struct {
 	lib string
 	// The servers' sockets.
 	umad, verbs, rdmacm string
+	// env, if there, changes the environment of programs.
+	env func([]string) []string
 	// tb names the test whose programs run; a subtest gets a world of its own with "in".
 	testing.TB
 }
@@ -314,6 +316,9 @@ func (w *world) command(host, name string, args ...string) *exec.Cmd {
 	// Scripts find the other programs by PATH.
 	env := append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"), "LC_ALL=C")
 	cmd.Env = dropin.Set{Dir: filepath.Dir(w.lib)}.Environment(env, w.host(host))
+	if w.env != nil {
+		cmd.Env = w.env(cmd.Env)
+	}
 	return cmd
 }
 

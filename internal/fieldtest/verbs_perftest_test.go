@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"softib/internal/cmturns"
+	"softib/internal/perftest"
 	"softib/proto/topo"
 )
 
@@ -129,21 +129,17 @@ func (w *world) perftest(first, second, name string, args ...string) (server, cl
 		args = append(args[:len(args):len(args)], "-n", strconv.Itoa(perftestMessages(args)))
 	}
 	args = append([]string{"-F"}, args...)
+	x := *w
+	x.env = perftest.Pair(w)
 	if !slices.Contains(args, "-R") && !slices.Contains(args, "-z") {
-		return w.pair(first, second, name, args...)
+		return x.pair(first, second, name, args...)
 	}
 	// With rdma_cm the server is at an address of the fabric, and listens a second time when both have agreed on
 	// everything; where it is late, the client gives up, or destroys what it then goes on to use. So it waits.
 	h, err := w.Host(first)
 	w.check(err)
 	args = append(args[:len(args):len(args)], "-p", dec(freePort(w)))
-	env := cmturns.Pair(w)
-	start := func(host string, args ...string) *program {
-		cmd := w.command(host, name, args...)
-		cmd.Env = env(cmd.Env)
-		return w.starts(fmt.Sprintf("%s %s on %s", name, strings.Join(args, " "), host), cmd)
-	}
-	s, c := start(first, args...), start(second, append(args, h.IP().String())...)
+	s, c := x.start(first, name, args...), x.start(second, name, append(args, h.IP().String())...)
 	client = c.finish()
 	return s.finish(), client
 }

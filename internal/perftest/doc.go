@@ -1,0 +1,67 @@
+// Package perftest is for tests that run perftest's programs, unchanged, where what they say of speed does not matter.
+// It loads something before their libraries: see testdata/preload.c.
+//
+//	env := perftest.Pair(t)
+//	server.Env, client.Env = env(server.Env), env(client.Env)
+package perftest
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+//go:embed testdata/preload.c
+var source string
+
+// compiled is the library.
+var compiled = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "softib-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	library := filepath.Join(dir, "preload.so")
+	gcc := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", library,
+		"-xc", "-")
+	gcc.Stdin = strings.NewReader(source)
+	if text, err := gcc.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("gcc preload.c: %w\n%s", err, text)
+	}
+	return os.ReadFile(library)
+})
+
+// Pair makes what a server and its client share. The function that it returns adds that to the environment of each:
+// their clock is found soon, and over rdma_cm the client connects only where the server listens.
+func Pair(t testing.TB) func(env []string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	library, pipe := filepath.Join(dir, "preload.so"), filepath.Join(dir, "turns")
+	code, err := compiled()
+	if err == nil {
+		err = os.WriteFile(library, code, 0o700)
+	}
+	if err == nil {
+		err = syscall.Mkfifo(pipe, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(env []string) []string {
+		preload, out := library, []string{"SOFTIB_TURNS=" + pipe}
+		for _, kv := range env {
+			if rest, ok := strings.CutPrefix(kv, "LD_PRELOAD="); ok {
+				preload = library + ":" + rest
+			} else {
+				out = append(out, kv)
+			}
+		}
+		return append(out, "LD_PRELOAD="+preload)
+	}
+}
