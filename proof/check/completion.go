@@ -231,6 +231,8 @@ func (s *status) retries(now ib.Time, conn *workload.Conn, f *workload.FlowState
 		return ""
 	case conn.Timeout < patient && !s.sc.Calm:
 		return "" // its timer is shorter than a busy fabric's round trip
+	case posted(f, workload.DeregRemote):
+		return "" // a READ that asks again after the memory has gone is not answered: it may be a late copy
 	}
 	// A failed try needs a packet that was harmed, its own or the answer's.
 	tries := int(conn.Retry) + 1
