@@ -124,9 +124,10 @@ func (s *sweep) elect() {
 		m.peers.waits++
 		s.abandon = true
 		m.want(m.now+min(m.cfg.PollInterval, ib.Second), "another manager was discovering too")
-	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby && len(m.actual) > 0:
-		// Ways are closed until the last rounds are written: who takes over would find them so, and have to look around
-		// first.
+	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby &&
+		(len(m.actual) > 0 || m.setbacks+m.restarts+m.overtaken > 0):
+		// Ways are closed until the last rounds are written, and where a sweep was given up until this one has written
+		// them: who takes over would find them so, and have to look around first.
 		m.want(m.now+2*min(ib.HOQLife(m.cfg.PacketLife), drainMax)+m.cfg.Timeout,
 			"a manager that goes before this one stands by")
 	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby:
