@@ -100,7 +100,7 @@ func TestPerftest(t *testing.T) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			path := utility(t, args[0])
 			w := *w
-			w.env = perftest.Pair(t)
+			w.env = perftest.Pair(t, perftest.Quick)
 			s := w.serve(t, near, path, args[1:]...)
 			c := w.start(t, far, path, append(args[1:len(args):len(args)], nearAddress)...)
 			if out := c.finish(); !strings.Contains(out, "rdma_cm QPs\t : ON") {

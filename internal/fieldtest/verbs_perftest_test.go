@@ -125,12 +125,14 @@ func (w *world) perftestRun(first, second, name string, args []string, known boo
 // perftest runs a program on two hosts and returns what they printed.
 func (w *world) perftest(first, second, name string, args ...string) (server, client string) {
 	w.Helper()
-	if !slices.Contains(args, "-D") {
+	x := *w
+	if slices.Contains(args, "-D") { // who has it run for a time may want to know how fast it is
+		x.env = perftest.Pair(w)
+	} else {
+		x.env = perftest.Pair(w, perftest.Quick)
 		args = append(args[:len(args):len(args)], "-n", strconv.Itoa(perftestMessages(args)))
 	}
 	args = append([]string{"-F"}, args...)
-	x := *w
-	x.env = perftest.Pair(w)
 	if !slices.Contains(args, "-R") && !slices.Contains(args, "-z") {
 		return x.pair(first, second, name, args...)
 	}

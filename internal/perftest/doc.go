@@ -1,7 +1,7 @@
-// Package perftest is for tests that run perftest's programs, unchanged, where what they say of speed does not matter.
-// It loads something before their libraries: see testdata/preload.c.
+// Package perftest is for tests that run perftest's programs, unchanged. It loads something before their libraries: see
+// testdata/preload.c.
 //
-//	env := perftest.Pair(t)
+//	env := perftest.Pair(t, perftest.Quick)
 //	server.Env, client.Env = env(server.Env), env(client.Env)
 package perftest
 
@@ -37,9 +37,12 @@ var compiled = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(library)
 })
 
+// Quick programs find their clock soon, and are wrong about speed. It is for Pair.
+const Quick = "SOFTIB_QUICK=1"
+
 // Pair makes what a server and its client share. The function that it returns adds that to the environment of each:
-// their clock is found soon, and over rdma_cm the client connects only where the server listens.
-func Pair(t testing.TB) func(env []string) []string {
+// over rdma_cm the client connects only where the server listens.
+func Pair(t testing.TB, more ...string) func(env []string) []string {
 	t.Helper()
 	dir := t.TempDir()
 	library, pipe := filepath.Join(dir, "preload.so"), filepath.Join(dir, "turns")
@@ -54,7 +57,7 @@ func Pair(t testing.TB) func(env []string) []string {
 		t.Fatal(err)
 	}
 	return func(env []string) []string {
-		preload, out := library, []string{"SOFTIB_TURNS=" + pipe}
+		preload, out := library, append([]string{"SOFTIB_TURNS=" + pipe}, more...)
 		for _, kv := range env {
 			if rest, ok := strings.CutPrefix(kv, "LD_PRELOAD="); ok {
 				preload = library + ":" + rest
