@@ -451,14 +451,18 @@ func TestEnterIsCheap(t *testing.T) {
 		t.Logf("no namespaces here: %v", err)
 		return
 	}
-	cmd := x.command(nil, "true")
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
+	var worked []time.Duration // the median: the kernel counts what a cold cache or its own work cost as well
+	for range 9 {
+		cmd := x.command(nil, "true")
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		worked = append(worked, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 	}
-	worked := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	slices.Sort(worked)
 	t.Logf("%v of processor time", worked)
-	if worked > 10*time.Millisecond {
-		t.Errorf("%v of processor time, want 10 ms at most", worked)
+	if half := worked[len(worked)/2]; half > 10*time.Millisecond {
+		t.Errorf("%v of processor time, want 10 ms at most", half)
 	}
 }
 
