@@ -111,19 +111,6 @@ func (q *QP) way() Send {
 	return Send{QP: q, Port: pa.port, SL: pa.sl, DLID: pa.dlid, PKey: pa.pkey, Loopback: pa.loop, DQPN: q.bth.DestQP}
 }
 
-// PollConnected is where the packets of a queue pair go that was connected since the last call, or got another path.
-func (h *HCA) PollConnected() (s Send, ok bool) {
-	for n := len(h.connected); n > 0 && !ok; n = len(h.connected) {
-		q := h.connected[n-1]
-		h.connected = h.connected[:n-1]
-		s, ok = q.way(), !q.dead && q.state != StateReset && q.state != StateErr
-	}
-	return s, ok
-}
-
-// HasConnected reports whether PollConnected has something.
-func (h *HCA) HasConnected() bool { return len(h.connected) > 0 }
-
 // WayBack is where an answer to a packet for a reliable queue pair would go.
 func (h *HCA) WayBack(n ib.QPN) (Send, bool) {
 	q := h.qp(n)
