@@ -46,16 +46,14 @@ func (e *Endpoint) attend() {
 		}
 		post, sleep, streams := e.AttendOnce()
 		switch post {
-		case Watching:
-			e.page.sleep(awake, nanoseconds(sleep))
-		case Dozing, Asleep:
+		case Watching, Dozing, Asleep:
 			if sleep > 0 {
 				select {
 				case <-e.closing:
 					return
 				default:
 				}
-				e.page.sleep(asleep, nanoseconds(sleep))
+				e.page.sleep(e.bell, nanoseconds(sleep))
 			}
 		case Searching:
 			if e.page.isLocal() {
@@ -91,13 +89,17 @@ func (e *Endpoint) AttendOnce() (post Post, sleep ib.Time, streams bool) {
 	} else {
 		streams = e.isStream(n, e.eng.Stats.RxBytes-bytes)
 	}
-	post = e.duty.turn(n, e.looked(), e.page.Attended())
-	switch b := onDuty[post]; {
-	case !b.says || b.value == e.page.Attended():
-	case b.value:
-		e.page.Attend()
-	default:
-		e.page.Rest()
+	e.meanwhile()
+	bell := e.page.bell() // looked at once: who wakes us from here on finds another one when we sleep
+	post = e.duty.turn(n, e.looked(), bell&asleep == 0, bell != e.bell)
+	e.bell = bell
+	e.meanwhile()
+	if b := onDuty[post]; b.says && b.value != (bell&asleep == 0) {
+		if e.bell++; b.value {
+			e.page.Attend()
+		} else {
+			e.page.Rest()
+		}
 	}
 	if post <= Dozing {
 		e.wakeAt.Store(int64(e.eng.NextDeadline()))

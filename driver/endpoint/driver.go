@@ -87,18 +87,28 @@ func Drained(mem []byte) bool {
 }
 
 // Rest says that nobody looks at the rings from now on: who sends wakes the page.
-func (p *Page) Rest() { cacheline.StoreFence(&p.h.bell, asleep) }
+// It is for one caller at a time; a bell that says so already is left to those who wake it.
+func (p *Page) Rest() {
+	if b := p.bell(); b&asleep == 0 {
+		cacheline.StoreFence(&p.h.bell, b+1)
+	}
+}
 
-// Attend says that somebody does.
-func (p *Page) Attend() { atomic.StoreUint32(&p.h.bell, awake) }
+// Attend says that somebody does, and reports whether that was news.
+func (p *Page) Attend() bool {
+	b := p.bell()
+	return b&asleep != 0 && atomic.CompareAndSwapUint32(&p.h.bell, b, b+1)
+}
 
 // Attended reports whether somebody does.
-func (p *Page) Attended() bool { return atomic.LoadUint32(&p.h.bell) == awake }
+func (p *Page) Attended() bool { return p.bell()&asleep == 0 }
+
+func (p *Page) bell() uint32 { return atomic.LoadUint32(&p.h.bell) }
 
 // Wait sleeps until the page is woken, for at most d, after Rest; ib.Never is for ever. A wake-up may be missed if it
 // comes in the moment of Rest, because rings are written without fences: the first sleep should be a short one.
 func (p *Page) Wait(d ib.Time) {
-	if ns := nanoseconds(max(d, 0)); ns != 0 {
-		p.sleep(asleep, ns)
+	if ns, b := nanoseconds(max(d, 0)), p.bell(); ns != 0 && b&asleep != 0 {
+		p.sleep(b, ns)
 	}
 }

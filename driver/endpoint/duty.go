@@ -120,11 +120,16 @@ type duty struct {
 // newDuty is that of an endpoint for which nothing has happened yet, whose attendant searches for so many turns.
 func newDuty(search int) duty { return duty{post: Searching, search: search, turns: search} }
 
-// turn is told what the attendant found in a turn, how often the program has looked so far, and whether the attendant
-// was woken since its last turn. It says what the attendant is from now on.
-func (d *duty) turn(found int, looked uint32, woken bool) Post {
-	if woken && d.post <= Dozing {
+// turn is told what the attendant found in a turn, how often the program has looked so far, whether peers take somebody
+// to be on duty, and whether that has changed since the last turn, be it back and forth. It says what the attendant is
+// from now on.
+func (d *duty) turn(found int, looked uint32, attended, changed bool) Post {
+	switch {
+	case d.post > Retiring:
+	case attended: // it was woken
 		d.post, d.turns = Searching, 0
+	case changed: // and somebody has said since that nobody looks: that is as new as if the attendant had said it
+		d.post = Retiring
 	}
 	saw := sawNothing
 	switch {

@@ -12,6 +12,7 @@ type watchman struct {
 	now     ib.Time
 	nextAt  ib.Time // the attendant's next turn
 	bell    bool    // somebody is on duty, as peers see it
+	changed bool    // that was otherwise since the last turn
 	looked  uint32
 	packets int
 	turns   int
@@ -28,7 +29,8 @@ func (w *watchman) run(until ib.Time) {
 		w.now = w.nextAt
 		found := w.packets
 		w.packets = 0
-		post := w.turn(found, w.looked, w.bell)
+		post := w.turn(found, w.looked, w.bell, w.changed)
+		w.changed = false
 		w.turns++
 		if n := len(w.log); n == 0 || w.log[n-1] != post {
 			w.log = append(w.log, post)
@@ -51,7 +53,7 @@ func (w *watchman) run(until ib.Time) {
 func (w *watchman) arrive() {
 	w.packets++
 	if !w.bell {
-		w.bell = true
+		w.bell, w.changed = true, true
 		w.nextAt = min(w.nextAt, w.now)
 	}
 }
@@ -60,13 +62,14 @@ func (w *watchman) arrive() {
 func (w *watchman) poll() {
 	w.looked++
 	if w.empty(1).claims && !w.bell {
-		w.bell = true
+		w.bell, w.changed = true, true
 		w.nextAt = min(w.nextAt, w.now)
 	}
 }
 
 func (w *watchman) arm() {
 	w.rest(w.looked)
+	w.changed = w.changed || w.bell
 	w.bell = false
 }
 
@@ -144,6 +147,22 @@ func TestPosts(t *testing.T) {
 				t.Errorf("%d turns of the attendant, want %d at most", w.turns, c.turns)
 			}
 		})
+	}
+}
+
+// TestWokenAndLeftAlone: who was woken, and finds that somebody has said since that nobody looks, sleeps for a moment
+// only. A peer may have seen the bell just before.
+func TestWokenAndLeftAlone(t *testing.T) {
+	w := newWatchman()
+	w.run(ib.Second)
+	w.arrive()
+	w.packets = 0 // the program takes it in
+	w.arm()
+	if w.run(w.now); w.post != Dozing {
+		t.Errorf("%v, want %v", w.post, Dozing)
+	}
+	if w.run(w.now + ib.Second); w.post != Asleep {
+		t.Errorf("%v a second later, want %v", w.post, Asleep)
 	}
 }
 

@@ -62,6 +62,7 @@ type Endpoint struct {
 	polls      uint32      // calls of Poll, for the attendant
 	aheadAt    uint32      // how often the program had looked for completions when a payload was last written ahead
 	duty       duty        // who does all this
+	bell       uint32      // as the attendant's last turn left it
 	tired      bool        // a poller should see whether others want its core
 	turns      int         // in a row that found packets
 	streams    bool        // the last of them was part of a stream: its ACKs can wait for a few more

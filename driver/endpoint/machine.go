@@ -13,8 +13,19 @@ type Machine interface {
 	// Now is the time.
 	Now() ib.Time
 	// Employ is asked once for an attendant: from now on AttendOnce wants to be called, whenever the page was woken and
-	// when the sleep that it returned is over.
+	// when the sleep that it returned is over. Who is Woken before it sleeps does not.
 	Employ()
+	// Meanwhile is called where another process may do something in the midst of a step of this one.
+	Meanwhile()
+}
+
+// Woken reports whether somebody has woken the attendant since it decided to sleep.
+func (e *Endpoint) Woken() bool { return e.page.bell() != e.bell }
+
+func (e *Endpoint) meanwhile() {
+	if e.machine != nil {
+		e.machine.Meanwhile()
+	}
 }
 
 // Now is the endpoint's time.

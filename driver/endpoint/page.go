@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -24,17 +23,15 @@ type Page struct {
 }
 
 type pageHead struct {
-	// bell is asleep while nobody looks at the endpoint's rings. Its attendant waits on this word, whatever
-	// it says, so that waking it always wakes the attendant.
+	// bell is odd while nobody looks at the endpoint's rings, and goes up by one with each change. So who is about to
+	// sleep at it sees that it was woken, although somebody has said since that nobody looks.
 	bell  uint32
 	_     [60]byte
 	owner identity // where the endpoint's process is
 }
 
-const (
-	awake  = 0
-	asleep = 1
-)
+// asleep is the bit of a bell that says that nobody looks.
+const asleep = 1
 
 // NewPage is a page in memory of PageBytes.
 func NewPage(mem []byte) (*Page, error) {
@@ -51,14 +48,14 @@ func (p *Page) OnWake(f func()) {
 
 // wake rings if nobody looks.
 func (p *Page) wake() {
-	if atomic.LoadUint32(&p.h.bell) == asleep && atomic.CompareAndSwapUint32(&p.h.bell, asleep, awake) && !plantWake {
+	if p.Attend() && !plantWake {
 		p.rouse()
 	}
 }
 
 // Knock makes the attendant look, whoever else claims to.
 func (p *Page) Knock() {
-	atomic.CompareAndSwapUint32(&p.h.bell, asleep, awake)
+	p.Attend()
 	p.rouse()
 }
 
@@ -74,12 +71,12 @@ func (p *Page) rouse() {
 	}
 }
 
-// sleep waits to be woken while the word has the value v, at most ns nanoseconds; negative is for ever.
-func (p *Page) sleep(v uint32, ns int64) {
+// sleep waits to be woken while the bell is as it was, at most ns nanoseconds; negative is for ever.
+func (p *Page) sleep(bell uint32, ns int64) {
 	switch {
 	case p.local == nil:
-		futexWait(&p.h.bell, v, ns)
-	case atomic.LoadUint32(&p.h.bell) == v:
+		futexWait(&p.h.bell, bell, ns)
+	case p.bell() == bell:
 		p.local.wait(ns)
 	}
 }

@@ -39,7 +39,6 @@ func (e *Endpoint) leaveAlone() {
 	e.page.Rest()
 	if !e.employed.Load() {
 		e.call()
-		e.page.Rest()
 	}
 	e.carry()
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"softib/node/hca"
+	"softib/proto/ib"
 )
 
 // TestArmedIsNotPolled: a program that arms a queue, looks once more and sleeps, again and again, is not taken for one
@@ -46,6 +47,54 @@ func TestArmedIsNotPolled(t *testing.T) {
 	}
 	if e.duty.polledSince(e.looked()) {
 		t.Error("polled without a poll")
+	}
+}
+
+// interrupted is a machine on which something happens in the midst of the attendant's turn.
+type interrupted struct {
+	place int // where we are in a turn
+	at    int // where it happens
+	do    func()
+}
+
+func (m *interrupted) Now() ib.Time { return 0 }
+func (m *interrupted) Employ()      {}
+func (m *interrupted) Meanwhile() {
+	if m.place++; m.place == m.at {
+		m.do()
+	}
+}
+
+// TestWokenInATurn: a peer that wakes the attendant in the midst of the turn after which it sleeps is not overruled. In
+// whichever post it is, and wherever in the turn that happens, the bell is not the one that it would sleep at.
+func TestWokenInATurn(t *testing.T) {
+	for at := 1; at <= 2; at++ {
+		for _, from := range []Post{Retiring, Dozing, Asleep} {
+			page, err := NewPage(make([]byte, PageBytes))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := &interrupted{do: page.wake}
+			e, err := New(Config{Name: "h1", Engine: hca.Config{Ports: 1, FirstQPN: 1 << BlockBits}, Block: 1,
+				Page: page, Machine: m})
+			if err != nil {
+				t.Fatal(err)
+			}
+			post, _, _ := e.AttendOnce()
+			for i := 0; post != from && i < 200; i++ {
+				post, _, _ = e.AttendOnce()
+			}
+			if post != from {
+				t.Fatalf("%v, want %v", post, from)
+			}
+			m.place, m.at = 0, at
+			if post, _, _ = e.AttendOnce(); m.place < at {
+				t.Fatalf("nothing can happen at place %d of a turn", at)
+			}
+			if post <= Dozing && e.page.bell() == e.bell {
+				t.Errorf("woken at place %d of a turn that was %v: it sleeps", at, from)
+			}
+		}
 	}
 }
 

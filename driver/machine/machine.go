@@ -70,6 +70,7 @@ const (
 	doFeed
 	doPort
 	doWatch
+	doJoin
 )
 
 // Machine is a fabric with its programs.
@@ -84,6 +85,7 @@ type Machine struct {
 	// Early says which packets were taken for lost before their time.
 	Early []string
 	rests bool // programs look no more by themselves
+	midst bool // a process runs in the midst of a step of another
 }
 
 // New makes processes on the hosts of a fabric that build makes: it gets the engines that the fabric shall drive in the
@@ -186,6 +188,8 @@ func (m *Machine) Next(until ib.Time) sim.Wake {
 			p.port.feed()
 		case doPort:
 			p.port.tell()
+		case doJoin:
+			p.join()
 		case doWatch:
 			m.watch()
 		case doRenew:

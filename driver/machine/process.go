@@ -23,6 +23,7 @@ type process struct {
 	keys     []endpoint.Key
 	direct   map[endpoint.Key]bool // how they go
 	out      []*channel
+	joins    []*endpoint.In // rings that it does not know of yet
 
 	habit     Habit
 	attendAt  ib.Time // when the attendant's next turn is; Never if it sleeps
@@ -31,7 +32,8 @@ type process struct {
 	lastStill ib.Time
 	dead      bool
 	employed  bool
-	empties   int // looks in a row that found nothing
+	awake     bool // the attendant has its turn: who wakes it now finds nobody asleep
+	empties   int  // looks in a row that found nothing
 	found     bool
 	armed     bool // it sleeps until an event comes
 
@@ -105,9 +107,23 @@ func (p *process) Employ() {
 	p.attendLater(p.m.around(wakeTime))
 }
 
+// Meanwhile lets the attendant of another process have a turn now and then, which would have come soon.
+func (p *process) Meanwhile() {
+	m := p.m
+	if m.midst || !m.troubled() || m.rng.IntN(8) != 0 {
+		return
+	}
+	if q := m.procs[m.rng.IntN(len(m.procs))]; q != p && q.attendAt != ib.Never {
+		m.midst = true
+		q.attendAt = m.Now()
+		q.attend()
+		m.midst = false
+	}
+}
+
 // woken is the kernel's wake-up of the attendant.
 func (p *process) woken() {
-	if p.employed {
+	if p.employed && !p.awake {
 		p.attendLater(p.m.around(wakeTime))
 	}
 }
@@ -151,14 +167,15 @@ func (p *process) attend() {
 	}
 	var post endpoint.Post
 	var sleep ib.Time
+	p.awake = true
 	p.step(func() { post, sleep, _ = p.ep.AttendOnce() })
+	p.awake = false
 	p.m.mix(uint64(p.m.Now())<<8 ^ uint64(p.host)<<4 ^ uint64(post))
 	switch {
-	case sleep == ib.Never:
-	case sleep > 0:
-		p.attendLater(sleep)
-	default:
+	case sleep <= 0 || p.ep.Woken():
 		p.attendLater(turnTime)
+	case sleep < ib.Never:
+		p.attendLater(sleep)
 	}
 }
 
@@ -292,7 +309,12 @@ func (p *process) channel(to *process, sl ib.SL) (*channel, error) {
 			c.in, err = endpoint.NewIn(c.mem, p.page, self, 1)
 		}
 		if err == nil {
-			to.ep.AddIn(c.in)
+			to.joins = append(to.joins, c.in)
+			if p.m.midst {
+				p.m.at(p.m.Now(), doJoin, to.host, 0) // it may be in the midst of a step, and has its lock
+			} else {
+				to.join()
+			}
 		}
 	}
 	if err != nil {
@@ -301,6 +323,14 @@ func (p *process) channel(to *process, sl ib.SL) (*channel, error) {
 	p.out = append(p.out, c)
 	p.ep.AddOut(c.out)
 	return c, nil
+}
+
+// join gives the process the rings that were made for it.
+func (p *process) join() {
+	for _, in := range p.joins {
+		p.ep.AddIn(in)
+	}
+	p.joins = nil
 }
 
 // mournAll has all others drop their rings to and from a process that is no more.
