@@ -291,7 +291,7 @@ func (f *Fabric) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) (ok
 	} else {
 		ok = f.handle(at, &p)
 	}
-	f.unlock()
+	f.mu.Unlock()
 	*resp = p.data
 	return ok
 }
@@ -352,7 +352,7 @@ func (f *Fabric) Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (o
 		return out, notUnicast(dlid)
 	}
 	f.lock(f.Now())
-	defer f.unlock()
+	defer f.mu.Unlock()
 	at := f.port(from)
 	if at == nil || at.host == nil {
 		return out, fmt.Errorf("live: %s is no host's port: want one to send from", f.graph.PortName(from))

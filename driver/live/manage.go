@@ -39,7 +39,7 @@ func (f *Fabric) caller(from topo.PortRef) sm.Call {
 			p, ok = await(f, c.answer, callMax)
 			here.at.call = nil
 		}
-		f.unlock()
+		f.mu.Unlock()
 		if ok {
 			*resp = p.data
 		}
@@ -58,7 +58,7 @@ const callMax = 200 * time.Millisecond
 
 // await waits for something, but not longer than a while. The fabric's lock is given up for it.
 func await[T any](f *Fabric, c <-chan T, most time.Duration) (x T, ok bool) {
-	f.unlock()
+	f.mu.Unlock()
 	defer func() { f.lock(f.Now()) }()
 	t := time.NewTimer(most)
 	defer t.Stop()
@@ -138,7 +138,7 @@ func (f *Fabric) announce() ib.Time {
 	for _, n := range nodes {
 		n.stirred = false
 	}
-	f.unlock()
+	f.mu.Unlock()
 	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.topo.Index, b.topo.Index) })
 	for _, n := range nodes {
 		for ok := true; ok; {
@@ -150,7 +150,7 @@ func (f *Fabric) announce() ib.Time {
 				f.restless = append(f.restless, n)
 				next = ib.Earlier(next, due)
 			}
-			f.unlock()
+			f.mu.Unlock()
 		}
 	}
 	return next

@@ -286,7 +286,7 @@ func (p *MgmtPort) in(now ib.Time, m *packet) {
 	case m.BTH.DestQP == ib.QPNSMI && method == mad.MethodTrapRepress:
 		p.f.deliver(at, m)
 	}
-	p.f.unlock()
+	p.f.mu.Unlock()
 	if here {
 		p.svc.Handle(now, m.env, &m.data)
 	}
@@ -300,7 +300,7 @@ func (p *MgmtPort) out(now ib.Time, env *mad.Envelope, data *[mad.Size]byte) {
 	m.data, m.away = *data, false
 	agent.NewPacket(&m.Packet, env, mad.View(data[:]).Class(), at.lid(at.num), from.PKeys, from.GIDs)
 	mine := p.f.carry(place{at.node, at.num, true}, m, p)
-	p.f.unlock()
+	p.f.mu.Unlock()
 	if mine {
 		p.in(now, m)
 	}
@@ -334,14 +334,11 @@ func (f *Fabric) lock(now ib.Time) {
 	f.now = max(f.now, now)
 }
 
-// unlock gives it back.
-func (f *Fabric) unlock() { f.mu.Unlock() }
-
 // SetIsSM counts the subnet managers that run at a port, one more or one less; the port's capabilities say whether
 // there is any.
 func (f *Fabric) SetIsSM(ref topo.PortRef, on bool) {
 	f.lock(f.Now())
-	defer f.unlock()
+	defer f.mu.Unlock()
 	p := f.port(ref)
 	if p == nil {
 		return
@@ -351,11 +348,7 @@ func (f *Fabric) SetIsSM(ref topo.PortRef, on bool) {
 	} else {
 		p.managers--
 	}
-	if p.managers > 0 {
-		p.agent.SetCapability(ref.Port, mad.CapIsSM, 0)
-	} else {
-		p.agent.SetCapability(ref.Port, 0, mad.CapIsSM)
-	}
+	p.agent.SetCapability(ref.Port, mad.CapIsSM, p.managers > 0)
 	f.stir(p.node)
 }
 

@@ -113,7 +113,7 @@ func TestProbe(t *testing.T) {
 	agent.NewPacket(&p.Packet, &mad.Envelope{LID: rep.LID(ref(1)), QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, mad.ClassPerf,
 		rep.LID(ref(5)), []ib.PKey{0x9001}, nil)
 	f.carry(place{f.nodes[ref(5).Node], 1, true}, &p, nil)
-	f.unlock()
+	f.mu.Unlock()
 	if c := f.Counters(front(5)); c[ib.PortRcvConstraintErrors] != 1 {
 		t.Errorf("%d constraint errors: want 1", c[ib.PortRcvConstraintErrors])
 	}

@@ -105,13 +105,9 @@ func (s *Sim) ManagerMemory(host int) sm.Memory { return s.saved[host] }
 
 // setIsSM makes a port say that it has a manager, or not.
 func (s *Sim) setIsSM(st *managerPort, on bool) {
-	p := s.PortAt(st.at)
-	if a := s.manager(int(p.Site.Node)); on {
-		a.SetCapability(p.Site.Num, mad.CapIsSM, 0)
-	} else {
-		a.SetCapability(p.Site.Num, 0, mad.CapIsSM)
-	}
-	s.stir(int(p.Site.Node))
+	at := &s.PortAt(st.at).Site
+	s.manager(int(at.Node)).SetCapability(at.Num, mad.CapIsSM, on)
+	s.stir(int(at.Node))
 }
 
 // manage lets a manager, if there is one, do what it can now.

@@ -146,9 +146,9 @@ func (a *Agent) description() string {
 	return a.node.NodeDescription()
 }
 
-// SetCapability sets or clears bits in an end port's CapabilityMask, which the node's own says no more about,
+// SetCapability switches bits in an end port's CapabilityMask on or off, which the node's own says no more about,
 // and tells the port's manager. It is how a driver says that a subnet manager runs here: mad.CapIsSM.
-func (a *Agent) SetCapability(port ib.PortNum, set, clear mad.PortCap) {
+func (a *Agent) SetCapability(port ib.PortNum, bits mad.PortCap, on bool) {
 	if !a.isEndPort(port) {
 		return
 	}
@@ -158,7 +158,9 @@ func (a *Agent) SetCapability(port ib.PortNum, set, clear mad.PortCap) {
 		a.caps = append(a.caps, capOverlay{})
 	}
 	c := &a.caps[port]
-	c.set, c.clear = c.set&^clear|set, c.clear&^set|clear
+	if c.set, c.clear = c.set&^bits, c.clear|bits; on {
+		c.set, c.clear = c.set|bits, c.clear&^bits
+	}
 	if a.capability(port, own) != before {
 		a.raise(Notice{Trap: mad.TrapCapabilityChange, Port: port})
 	}

@@ -203,14 +203,14 @@ func TestChangesAreTold(t *testing.T) {
 	if desc.String() != "other" {
 		t.Errorf("description %q", desc)
 	}
-	a.SetCapability(1, mad.CapIsSM, 0)
+	a.SetCapability(1, mad.CapIsSM, true)
 	d, port, _ := details(ib.Second)
 	if port != 1 || d.OtherLocalChanges || d.ChangeFlags != 0 || d.CapabilityMask&mad.CapIsSM == 0 {
 		t.Errorf("port %d: %+v", port, d)
 	}
 	// Two changes that are not answered become one trap that tells both.
 	a.SetDescription("third")
-	a.SetCapability(1, 0, mad.CapIsSM)
+	a.SetCapability(1, mad.CapIsSM, false)
 	for range 2 {
 		if d, port, _ = details(2 * ib.Second); port == 1 {
 			break
@@ -219,8 +219,8 @@ func TestChangesAreTold(t *testing.T) {
 	if d.CapabilityMask&mad.CapIsSM != 0 || d.ChangeFlags != mad.ChangeNodeDescription {
 		t.Errorf("%+v", d)
 	}
-	a.SetCapability(1, mad.CapIsSM, 0)
-	a.SetCapability(7, mad.CapIsSM, 0) // no such port
+	a.SetCapability(1, mad.CapIsSM, true)
+	a.SetCapability(7, mad.CapIsSM, true) // no such port
 	var pi mad.PortInfo
 	b.get(mad.AttrPortInfo, 1, &pi)
 	if pi.CapabilityMask&(mad.CapIsSM|agentCaps) != mad.CapIsSM|agentCaps || pi.CapabilityMask2&agentCaps2 == 0 {

@@ -147,7 +147,7 @@ func (h *host) run(cfg Config) {
 		Methods: madrpc.MethodSet(mad.MethodGet, mad.MethodSet, mad.MethodDelete, mad.MethodGetTable)})
 	h.register(madrpc.Registration{Class: mad.ClassCC, ClassVersion: 2})
 	h.m = New(cfg)
-	h.n.agents[h.ref.Node].SetCapability(h.ref.Port, mad.CapIsSM, 0)
+	h.n.agents[h.ref.Node].SetCapability(h.ref.Port, mad.CapIsSM, true)
 	h.m.Start(h.n.now)
 }
 
@@ -155,7 +155,7 @@ func (h *host) run(cfg Config) {
 func (h *host) die() {
 	h.dead = true
 	if h.m != nil {
-		h.n.agents[h.ref.Node].SetCapability(h.ref.Port, 0, mad.CapIsSM)
+		h.n.agents[h.ref.Node].SetCapability(h.ref.Port, mad.CapIsSM, false)
 	}
 }
 

@@ -136,7 +136,7 @@ func TestCapabilityTraps(t *testing.T) {
 	})
 	sweeps := h.m.Sweeps()
 	n.pass(2 * ib.Second)
-	n.agents[ref.Node].SetCapability(ref.Port, mad.CapIsSM, 0)
+	n.agents[ref.Node].SetCapability(ref.Port, mad.CapIsSM, true)
 	n.must(ib.Second, "a full sweep", func() bool { return h.m.Sweeps() > sweeps && h.m.Last().Full })
 }
 

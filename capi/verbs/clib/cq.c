@@ -213,7 +213,7 @@ int softib_fetch_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	int n, error;
 
 	if (__builtin_expect(!c->tapped, 0))
-		return softib_go.poll_cq(cq->handle, room, wc);
+		return softib_go.poll_cq(cq->handle, room, wc, NULL, NULL);
 	if (any_ready(&c->ready)) {
 		n = take_ready(c, room, wc);
 		hint->reaped++; /* advice, like all of the hint */

@@ -27,7 +27,7 @@ static int fetch(struct softib_cq *cq, struct softib_batch *b)
 	int n;
 
 	if (b->stamped)
-		n = softib_go.poll_stamped(cq->cq.handle, BATCH, b->wc, b->ns, &b->wall);
+		n = softib_go.poll_cq(cq->cq.handle, BATCH, b->wc, b->ns, &b->wall);
 	else
 		n = softib_fetch_cq(&cq->cq, BATCH, b->wc);
 	if (n <= 0)

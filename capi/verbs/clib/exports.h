@@ -164,8 +164,9 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(req_notify, (uint32_t cq, int32_t solicited_only))                                        \
 	/* Does what there is to do, so that completions come. */                                   \
 	X(advance_cq, (uint32_t cq, int32_t how))                                                   \
-	/* Returns how many. It is for a queue without a list of those that are ready. */           \
-	X(poll_cq, (uint32_t cq, int32_t room, struct ibv_wc *))                                    \
+	/* Returns how many, with the times at which they were made unless ns is NULL. It is for a  \
+	   queue without a list of those that are ready. */                                         \
+	X(poll_cq, (uint32_t cq, int32_t room, struct ibv_wc *, uint64_t *ns, int64_t *wall))       \
 	X(create_srq, (struct softib_srq_args *))                                                   \
 	X(modify_srq, (uint32_t srq, struct ibv_srq_attr *, int32_t mask))                          \
 	X(query_srq, (uint32_t srq, struct ibv_srq_attr *))                                         \
@@ -190,8 +191,6 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	/* The extended verbs. */                                                                   \
 	/* The device's clock in nanoseconds, and what to add for the time of day. */               \
 	X(clock, (uint32_t context, uint64_t *ns, int64_t *wall))                                   \
-	/* Like poll_cq, with the times at which the completions were made; returns how many. */    \
-	X(poll_stamped, (uint32_t cq, int32_t room, struct ibv_wc *, uint64_t *ns, int64_t *wall))  \
 	X(modify_cq, (uint32_t cq, uint32_t count, uint32_t period_us))                             \
 	X(alloc_mw, (uint32_t pd, uint32_t type, uint32_t *mw, uint32_t *rkey))                     \
 	X(dealloc_mw, (uint32_t mw))                                                                \

@@ -39,15 +39,11 @@ func softib_create_cq(a *C.struct_softib_cq_args) int32 {
 
 //export softib_resize_cq
 func softib_resize_cq(handle uint32, cqe *C.uint32_t) int32 {
-	o := table.cqs.get(handle)
-	if o == nil {
-		return einval
-	}
-	h := o.ctx.dev.Enter()
-	err := h.ResizeCQ(o.it, int(*cqe))
-	*cqe = C.uint32_t(o.it.Cap())
-	o.ctx.dev.LeaveQuiet()
-	return errnoOf(err)
+	return use(&table.cqs, handle, func(h *hca.HCA, o *cqObj) error {
+		err := h.ResizeCQ(o.it, int(*cqe))
+		*cqe = C.uint32_t(o.it.Cap())
+		return err
+	})
 }
 
 //export softib_destroy_cq
@@ -94,37 +90,26 @@ func softib_advance_cq(handle uint32, how int32) int32 {
 }
 
 //export softib_poll_cq
-func softib_poll_cq(handle uint32, room int32, out *C.struct_ibv_wc) int32 {
+func softib_poll_cq(handle uint32, room int32, out *C.struct_ibv_wc, ns *C.uint64_t, wall *C.int64_t) (done int32) {
 	o := table.cqs.get(handle)
 	if o == nil {
 		return -einval
 	}
-	o.lock()
-	defer o.unlock()
-	return int32(o.poll(unsafe.Slice(out, max(room, 0))))
-}
-
-// lock keeps other callers from polling.
-func (o *cqObj) lock() {
 	for !o.polling.CompareAndSwap(false, true) {
 		runtime.Gosched()
 	}
-}
-
-func (o *cqObj) unlock() { o.polling.Store(false) }
-
-// poll moves completions to C.
-func (o *cqObj) poll(out []C.struct_ibv_wc) int {
-	done := 0
-	for done < len(out) {
-		want := min(len(out)-done, pollBatch)
-		n := o.ctx.dev.Poll(o.it, o.polled[:want])
+	defer o.polling.Store(false)
+	to := unsafe.Slice(out, max(room, 0))
+	for n := pollBatch; n == pollBatch && done < room; {
+		n = o.ctx.dev.Poll(o.it, o.polled[:min(room-done, pollBatch)])
+		now := o.ctx.dev.Now()
 		for i := range o.polled[:n] {
-			setWC(&out[done+i], &o.polled[i])
-		}
-		done += n
-		if n < want {
-			break
+			setWC(&to[done], &o.polled[i])
+			if ns != nil {
+				unsafe.Slice(ns, room)[done] = C.uint64_t(stampNs(o.polled[i].At, now))
+				*wall = C.int64_t(wallOffset(now))
+			}
+			done++
 		}
 	}
 	return done
@@ -175,34 +160,7 @@ func softib_clock(context uint32, ns *C.uint64_t, wall *C.int64_t) int32 {
 
 //export softib_modify_cq
 func softib_modify_cq(cq, count, periodUs uint32) int32 {
-	o := table.cqs.get(cq)
-	if o == nil {
-		return einval
-	}
-	h := o.ctx.dev.Enter()
-	defer o.ctx.dev.Leave()
-	return errnoOf(h.ModifyCQ(o.it, int(count), ib.Time(periodUs)*ib.Microsecond))
-}
-
-//export softib_poll_stamped
-func softib_poll_stamped(cq uint32, room int32, out *C.struct_ibv_wc, ns *C.uint64_t, wall *C.int64_t) int32 {
-	o := table.cqs.get(cq)
-	if o == nil {
-		return -einval
-	}
-	o.lock()
-	defer o.unlock()
-	wcs := o.polled[:]
-	n := o.ctx.dev.Poll(o.it, wcs[:min(max(room, 0), pollBatch)])
-	if n == 0 {
-		return 0
-	}
-	now := o.ctx.dev.Now()
-	to, at := unsafe.Slice(out, n), unsafe.Slice(ns, n)
-	for i := range n {
-		setWC(&to[i], &wcs[i])
-		at[i] = C.uint64_t(stampNs(wcs[i].At, now))
-	}
-	*wall = C.int64_t(wallOffset(now))
-	return int32(n)
+	return use(&table.cqs, cq, func(h *hca.HCA, o *cqObj) error {
+		return h.ModifyCQ(o.it, int(count), ib.Time(periodUs)*ib.Microsecond)
+	})
 }

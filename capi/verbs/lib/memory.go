@@ -52,19 +52,13 @@ func softib_reg_mr(a *C.struct_softib_mr_args) int32 {
 
 //export softib_rereg_mr
 func softib_rereg_mr(a *C.struct_softib_mr_args) int32 {
-	o := table.mrs.get(uint32(a.handle))
-	if o == nil {
-		return einval
-	}
 	var pd *hca.PD
 	var mem []byte
 	var access *hca.Access
 	if a.flags&C.IBV_REREG_MR_CHANGE_PD != 0 {
-		p := table.pds.get(uint32(a.pd))
-		if p == nil {
+		if pd = of(&table.pds, a.pd); pd == nil {
 			return einval
 		}
-		pd = p.it
 	}
 	if a.flags&C.IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
 		mem = unsafe.Slice((*byte)(a.addr), uint64(a.length))
@@ -73,11 +67,11 @@ func softib_rereg_mr(a *C.struct_softib_mr_args) int32 {
 		v := hca.Access(a.access)
 		access = &v
 	}
-	h := o.ctx.dev.Enter()
-	err := h.ReregMR(o.it, pd, mem, uint64(a.iova), access)
-	a.lkey, a.rkey = C.uint32_t(o.it.LKey()), C.uint32_t(o.it.RKey())
-	o.ctx.dev.Leave()
-	return errnoOf(err)
+	return use(&table.mrs, uint32(a.handle), func(h *hca.HCA, o *object[hca.MR]) error {
+		err := h.ReregMR(o.it, pd, mem, uint64(a.iova), access)
+		a.lkey, a.rkey = C.uint32_t(o.it.LKey()), C.uint32_t(o.it.RKey())
+		return err
+	})
 }
 
 //export softib_dereg_mr

@@ -159,17 +159,26 @@ func create[T, E any, P held[T, E]](c *contextObj, s *objects[T, E], o P, made *
 	return 0
 }
 
-// destroy ends an object and takes its handle back, unless the engine refuses.
-func destroy[T, E any, P held[T, E]](s *objects[T, E], handle uint32, end func(*hca.HCA, *E) error) int32 {
-	o := s.get(handle)
+// use has f do something to an object under the device's lock.
+func use[T, E any, P held[T, E]](s *objects[T, E], handle uint32, f func(h *hca.HCA, o P) error) int32 {
+	o := P(s.get(handle))
 	if o == nil {
 		return einval
 	}
-	b := P(o).base()
-	err := end(b.ctx.dev.Enter(), b.it)
-	b.ctx.dev.Leave()
-	if err != nil {
-		return errnoOf(err)
+	dev := o.base().ctx.dev
+	err := f(dev.Enter(), o)
+	dev.Leave()
+	return errnoOf(err)
+}
+
+// destroy ends an object and takes its handle back, unless the engine refuses.
+func destroy[T, E any, P held[T, E]](s *objects[T, E], handle uint32, end func(*hca.HCA, *E) error) int32 {
+	var b *object[E]
+	if errno := use(s, handle, func(h *hca.HCA, o P) error {
+		b = o.base()
+		return end(h, b.it)
+	}); errno != 0 {
+		return errno
 	}
 	if b.serial != 0 {
 		table.mu.Lock()

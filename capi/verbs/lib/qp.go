@@ -34,34 +34,26 @@ func softib_create_srq(a *C.struct_softib_srq_args) int32 {
 
 //export softib_modify_srq
 func softib_modify_srq(handle uint32, a *C.struct_ibv_srq_attr, mask int32) int32 {
-	o := table.srqs.get(handle)
-	if o == nil || mask&^(C.IBV_SRQ_LIMIT|C.IBV_SRQ_MAX_WR) != 0 {
-		return einval
-	}
-	if mask&C.IBV_SRQ_MAX_WR != 0 {
-		return eopnotsupp // IBV_DEVICE_SRQ_RESIZE is not among the capabilities
-	}
-	if mask == 0 {
-		return 0
-	}
-	err := o.ctx.dev.Enter().ModifySRQ(o.it, int(a.srq_limit))
-	o.ctx.dev.LeaveQuiet()
-	return errnoOf(err)
+	return use(&table.srqs, handle, func(h *hca.HCA, o *srqObj) error {
+		switch mask {
+		case 0:
+			return nil
+		case C.IBV_SRQ_LIMIT:
+			return h.ModifySRQ(o.it, int(a.srq_limit))
+		case C.IBV_SRQ_MAX_WR, C.IBV_SRQ_MAX_WR | C.IBV_SRQ_LIMIT:
+			return hca.ErrNotSupported // IBV_DEVICE_SRQ_RESIZE is not among the capabilities
+		}
+		return hca.ErrInvalid
+	})
 }
 
 //export softib_query_srq
 func softib_query_srq(handle uint32, a *C.struct_ibv_srq_attr) int32 {
-	o := table.srqs.get(handle)
-	if o == nil {
-		return einval
-	}
-	wr, sge, limit, err := o.ctx.dev.Enter().QuerySRQ(o.it)
-	o.ctx.dev.LeaveQuiet()
-	if err != nil {
-		return errnoOf(err)
-	}
-	a.max_wr, a.max_sge, a.srq_limit = C.uint32_t(wr), C.uint32_t(sge), C.uint32_t(limit)
-	return 0
+	return use(&table.srqs, handle, func(h *hca.HCA, o *srqObj) error {
+		wr, sge, limit, err := h.QuerySRQ(o.it)
+		a.max_wr, a.max_sge, a.srq_limit = C.uint32_t(wr), C.uint32_t(sge), C.uint32_t(limit)
+		return err
+	})
 }
 
 //export softib_destroy_srq
@@ -252,25 +244,21 @@ func softib_detach_mcast(handle uint32, gid *C.uint8_t, lid uint32) int32 {
 
 // changeGroups has a queue pair join or leave a group.
 func changeGroups(handle uint32, gid *C.uint8_t, lid uint32, join bool) int32 {
-	o := table.qps.get(handle)
-	if o == nil {
-		return einval
-	}
 	m := membership{*(*ib.GID)(unsafe.Pointer(gid)), ib.LID(lid)}
 	change := (*hca.HCA).DetachMcast
 	if join {
 		change = (*hca.HCA).AttachMcast
 	}
-	h := o.ctx.dev.Enter()
-	defer o.ctx.dev.LeaveQuiet()
-	if err := change(h, o.it, m.gid, m.lid); err != nil {
-		return errnoOf(err)
-	}
-	o.groups = slices.DeleteFunc(o.groups, func(x membership) bool { return x == m })
-	if join {
-		o.groups = append(o.groups, m)
-	}
-	return 0
+	return use(&table.qps, handle, func(h *hca.HCA, o *qpObj) error {
+		err := change(h, o.it, m.gid, m.lid)
+		if err == nil {
+			o.groups = slices.DeleteFunc(o.groups, func(x membership) bool { return x == m })
+			if join {
+				o.groups = append(o.groups, m)
+			}
+		}
+		return err
+	})
 }
 
 // leaveGroups detaches what is about to be destroyed.
