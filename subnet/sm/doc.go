@@ -46,8 +46,8 @@
 //	publish.go               the new subnet
 //	guids.go, cc.go, inventory.go   aliases, congestion control, what only administration shows
 //
-// Around it: light.go (between sweeps), traps.go, election.go (other managers), mkey.go, lame.go (what does not do as
-// it is told), admin.go (package sa).
+// Around it: light.go (between sweeps), traps.go, election.go (other managers), cutoff.go (the manager's own link),
+// mkey.go, lame.go (what does not do as it is told), admin.go (package sa).
 //
 // A switch is *cold* while nothing can pass through it: its tables are written whole. One *in doubt* may hold other
 // tables than the last subnet says: they are read before anything is written, because what is written must fit what is

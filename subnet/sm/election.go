@@ -98,9 +98,9 @@ func (s *sweep) elect() {
 			if outranks(&o.Info, &own) && (better == nil || outranks(&o.Info, &better.Info)) {
 				better = o
 			}
-			// One in our own subnet finds its master, and stands by.
+			// One in our own subnet finds its master, and stands by, unless that was cut off meanwhile.
 			searching = searching || o.Info.SMState == mad.SMDiscovering &&
-				(m.state != mad.SMMaster || s.joined(o.Port))
+				(m.state != mad.SMMaster || s.joined(o.Port) || s.wasCut())
 		}
 	}
 	if !searching {
@@ -125,7 +125,7 @@ func (s *sweep) elect() {
 		s.abandon = true
 		m.want(m.now+min(m.cfg.PollInterval, ib.Second), "another manager was discovering too")
 	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby &&
-		(len(m.actual) > 0 || m.setbacks+m.restarts+m.overtaken > 0):
+		(len(m.actual) > 0 || m.setbacks+m.restarts+m.overtaken+m.cutOffs > 0):
 		// Ways are closed until the last rounds are written, and where a sweep was given up until this one has written
 		// them: who takes over would find them so, and have to look around first.
 		m.want(m.now+2*min(ib.HOQLife(m.cfg.PacketLife), drainMax)+m.cfg.Timeout,

@@ -74,6 +74,7 @@ type Manager struct {
 	setbacks   int    // sweeps in a row that were given up because a switch did not take its table
 	restarts   int    // sweeps in a row that were given up because a node fell silent
 	overtaken  int    // sweeps in a row that were given up because something changed meanwhile
+	cutOffs    int    // sweeps in a row that were given up because the manager's own link had been down
 	grief      grief
 	lateFails  int // sweeps in a row whose late rounds were not taken
 	trapSeen   map[trapKey]trapSeen

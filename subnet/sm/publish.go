@@ -54,7 +54,7 @@ func (s *sweep) publish() {
 	}
 	clear(m.unsure)
 	m.force = Force{s.ticket, s.refusals}
-	m.setbacks, m.restarts, m.overtaken = 0, 0, 0
+	m.setbacks, m.restarts, m.overtaken, m.cutOffs = 0, 0, 0, 0
 	if s.full {
 		maps.DeleteFunc(m.deaf, func(_ ib.GUID, last ib.Time) bool { return last != s.began })
 	}

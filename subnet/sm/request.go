@@ -89,6 +89,7 @@ func (s *sweep) sendAgain(r *request, data *[mad.Size]byte) bool {
 	if !r.set || s.abandon || s.stopped || int(r.tries) >= min(s.m.cfg.Retries, math.MaxUint8) {
 		return false
 	}
+	s.blind = s.blind || r.attr == mad.AttrLFT
 	s.repeats = append(s.repeats, repeat{*r, *data})
 	s.repeats[len(s.repeats)-1].req.tries++
 	return true
@@ -96,7 +97,7 @@ func (s *sweep) sendAgain(r *request, data *[mad.Size]byte) bool {
 
 // nextRepeat is the next write to be sent again.
 func (s *sweep) nextRepeat(r *request) bool {
-	if s.abandon || len(s.repeats) == 0 {
+	if s.abandon || s.blind || len(s.repeats) == 0 {
 		return false
 	}
 	*r = s.repeats[0].req

@@ -34,6 +34,9 @@ type sweep struct {
 
 	repeats []repeat // writes that were not answered
 
+	blind  bool // the manager's own port has to be asked before the next block is written
+	asking bool
+
 	work   []probe        // discovery's queue
 	at     int            // its head
 	looked map[int32]bool // nodes that a sweep that is not full reads anew

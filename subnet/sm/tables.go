@@ -23,6 +23,7 @@ func (s *sweep) beginTables() {
 	for at, i := range s.switches {
 		if s.cold[i] || !sameRow(s.held(s.nodes[i]), s.tables.LFT[at]) {
 			s.m.doubt[s.nodes[i].Info.NodeGUID] = true
+			s.blind = true
 		}
 	}
 }
@@ -36,6 +37,8 @@ func sameRow[T any](a, b []T) bool {
 func (s *sweep) nextTable(r *request) bool {
 	c := &s.cursor
 	switch {
+	case s.blind:
+		return s.nextOwn(r)
 	case s.round < 0:
 		for ; c.node < len(s.switches); c.node, c.block = c.node+1, 0 {
 			i := s.switches[c.node]
@@ -133,6 +136,7 @@ func (s *sweep) beginLate() {
 
 // pause holds the next round back if packets have to be gone before it.
 func (s *sweep) pause() {
+	s.blind = s.round < len(s.plan.Rounds)
 	if s.round > 0 && s.round < len(s.plan.Rounds) && s.plan.Rounds[s.round-1].Drain && !s.m.brief {
 		s.hold = s.m.now + min(ib.HOQLife(s.m.cfg.PacketLife), drainMax)
 	}
@@ -155,7 +159,7 @@ func (s *sweep) nextLate() bool {
 
 // leaveLate notes what the switches hold that wait for late rounds, now that the rounds before s.round are done.
 func (s *sweep) leaveLate() {
-	s.stopped = false
+	s.stopped, s.blind = false, false
 	switch {
 	case !s.lateFailed:
 		s.m.lateFails = 0
@@ -235,7 +239,10 @@ func (s *sweep) drains() bool { return s.m.now < s.hold && !s.m.due() }
 
 // nextLateWrite is nextWrite, but for what has to make room.
 func (s *sweep) nextLateWrite(r *request) bool {
-	return s.m.now >= s.hold && !s.stopped && s.nextWrite(r)
+	if s.m.now < s.hold || s.stopped {
+		return false
+	}
+	return s.blind && s.nextOwn(r) || !s.blind && s.nextWrite(r)
 }
 
 // lateSwitches are those that have blocks to come after a pause.
@@ -271,6 +278,10 @@ func (s *sweep) nextSwitch(r *request) bool {
 
 // tableReply takes an answer to a block or to the switch's information.
 func (s *sweep) tableReply(r *request, v mad.View) {
+	if r.what == askPort {
+		s.sawOwn(v)
+		return
+	}
 	if !s.answered(r, v) {
 		s.missed(r.node)
 		if s.stuck == nil {
