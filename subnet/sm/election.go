@@ -128,8 +128,7 @@ func (s *sweep) elect() {
 		(len(m.actual) > 0 || m.setbacks+m.restarts+m.overtaken+m.cutOffs > 0):
 		// Ways are closed until the last rounds are written, and where a sweep was given up until this one has written
 		// them: who takes over would find them so, and have to look around first.
-		m.want(m.now+2*min(ib.HOQLife(m.cfg.PacketLife), drainMax)+m.cfg.Timeout,
-			"a manager that goes before this one stands by")
+		m.want(m.now+2*m.drainTime()+m.cfg.Timeout, "a manager that goes before this one stands by")
 	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby:
 		s.offer(better)
 	case better != nil:

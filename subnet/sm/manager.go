@@ -76,7 +76,8 @@ type Manager struct {
 	overtaken  int    // sweeps in a row that were given up because something changed meanwhile
 	cutOffs    int    // sweeps in a row that were given up because the manager's own link had been down
 	grief      grief
-	lateFails  int // sweeps in a row whose late rounds were not taken
+	lateFails  int     // sweeps in a row whose late rounds were not taken
+	fullTook   ib.Time // the last full sweep, until its subnet was published
 	trapSeen   map[trapKey]trapSeen
 	pathsOf    *subnet.Subnet
 	lightPaths [][]ib.PortNum
@@ -307,7 +308,10 @@ func (m *Manager) NextDeadline() ib.Time {
 	case m.sweep == nil:
 		d = ib.Earlier(d, m.wants.at())
 	case m.sweep.hold > m.now:
-		d = ib.Earlier(d, ib.Earlier(m.sweep.hold, m.wants.at()))
+		d = ib.Earlier(d, m.sweep.hold)
+		if at := m.wants.at(); at > m.now || m.sweep.pressed() {
+			d = ib.Earlier(d, at)
+		}
 	}
 	return ib.Earlier(d, m.peers.next)
 }

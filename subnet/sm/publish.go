@@ -63,6 +63,9 @@ func (s *sweep) publish() {
 	m.tookOver = false
 	r := &s.report
 	r.Took = m.now - s.began
+	if s.full {
+		m.fullTook = r.Took
+	}
 	r.Problems = s.problems
 	done := *r
 	done.Phases = slices.Clone(r.Phases[:len(r.Phases)-1]) // the present one is not over

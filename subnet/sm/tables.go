@@ -138,17 +138,20 @@ func (s *sweep) beginLate() {
 func (s *sweep) pause() {
 	s.blind = s.round < len(s.plan.Rounds)
 	if s.round > 0 && s.round < len(s.plan.Rounds) && s.plan.Rounds[s.round-1].Drain && !s.m.brief {
-		s.hold = s.m.now + min(ib.HOQLife(s.m.cfg.PacketLife), drainMax)
+		s.hold = s.m.now + s.m.drainTime()
 	}
 }
 
-// nextLate goes on with the late rounds, unless something more urgent has to be done: then the next sweep goes on from
-// what the switches hold.
+// drainTime is how long packets under way on old routes are waited for.
+func (m *Manager) drainTime() ib.Time { return min(ib.HOQLife(m.cfg.PacketLife), drainMax) }
+
+// nextLate goes on with the late rounds, unless something more urgent has to be done, see pressed: then the next sweep
+// goes on from what the switches hold.
 func (s *sweep) nextLate() bool {
 	if s.round < len(s.plan.Rounds) && s.m.now >= s.hold {
 		s.round++
 	}
-	if s.round >= len(s.plan.Rounds) || s.m.due() || len(s.incomplete) > 0 {
+	if s.round >= len(s.plan.Rounds) || s.pressed() || len(s.incomplete) > 0 {
 		s.leaveLate()
 		return false
 	}
@@ -235,7 +238,27 @@ func (s *sweep) held(n *subnet.Node) []ib.PortNum {
 }
 
 // drains holds the writes until packets that are under way on old routes have gone.
-func (s *sweep) drains() bool { return s.m.now < s.hold && !s.m.due() }
+func (s *sweep) drains() bool { return s.m.now < s.hold && !s.pressed() }
+
+// pressed reports whether late rounds make way for the sweep that is due. They do for a look, which does not take long,
+// and where another manager has been at work, since they do not fit what it wrote. But ways that are closed for them
+// stay closed while a full sweep finds everything anew: it waits for what is left of them if that takes less time.
+func (s *sweep) pressed() bool {
+	m := s.m
+	return m.due() && (m.now < m.wants.full.at || m.peers.meddled || s.lateTime() >= m.fullTook)
+}
+
+// lateTime is about how long the late rounds take that are left.
+func (s *sweep) lateTime() ib.Time {
+	left, writes := max(s.hold-s.m.now, 0), 0
+	for k := s.round; k < len(s.plan.Rounds); k++ {
+		writes += len(s.plan.Rounds[k].Writes)
+		if s.plan.Rounds[k].Drain {
+			left += s.m.drainTime()
+		}
+	}
+	return left + s.m.last.Took/ib.Time(max(s.m.last.MADs, 1))*ib.Time(writes)
+}
 
 // nextLateWrite is nextWrite, but for what has to make room.
 func (s *sweep) nextLateWrite(r *request) bool {
