@@ -155,3 +155,36 @@ func TestStaticRateEnds(t *testing.T) {
 		t.Errorf("%+v, posted at %v", got, from)
 	}
 }
+
+// TestStaticRateFirst: a queue pair that has not sent owes nothing, however little of its time the driver's clock has
+// shown, and may make up for as much as any other; what it owes counts from its first packet.
+func TestStaticRateFirst(t *testing.T) {
+	const n = 10
+	ten, _ := mad.RateFromGbps(10)
+	for _, at := range []ib.Time{-ib.Second, 0, ib.Nanosecond, ib.Second} {
+		for _, catchUp := range []ib.Time{0, ten.ByteTime(1024 * n * 2)} {
+			w := newWorld(t, 2, 1)
+			u, v := w.udEnd(0, conf{sendWR: n}), w.udEnd(1, conf{recvWR: n})
+			slow(t, w, 0)
+			w.now, u.h.cfg.CatchUp = at, catchUp
+			ah := u.ah(AHAttr{DLID: lidOf(1, 1), StaticRate: uint8(ten)})
+			for i := range n {
+				v.recv(uint64(i), v.sge(0, 2048))
+				u.datagram(uint64(i), ah, v.qp.num, 0x1234, 1024)
+			}
+			w.pump()
+			if u.qp.paced != (catchUp == 0) {
+				t.Errorf("at %v, with %v to make up for: waits: %v", at, catchUp, u.qp.paced)
+			}
+			w.run()
+			got := poll(v.rcq)
+			if len(got) != n {
+				t.Fatalf("%d of %d arrived", len(got), n)
+			}
+			want := ten.ByteTime(1024 * n)
+			if took := got[n-1].At - at - w.delay; catchUp == 0 && (took < want*80/100 || took > want*120/100) {
+				t.Errorf("at %v: %v, want about %v", at, took, want)
+			}
+		}
+	}
+}

@@ -396,8 +396,8 @@ func (q *QP) reset() {
 	q.path, q.oldPath = path{}, path{}
 	q.setMTU(0)
 	q.lrh, q.bth = wire.LRH{}, wire.BTH{}
-	q.commEst, q.parked, q.paced, q.burst, q.freeAt, q.timerAt, q.timerLater = false, false, false, 0, 0, ib.Never,
-		ib.Never
+	q.commEst, q.parked, q.paced, q.burst, q.timerAt, q.timerLater = false, false, false, 0, ib.Never, ib.Never
+	q.freeAt = -ib.Never // nothing was sent: no time is too early
 	q.sqOldest, q.sqCursor, q.sqNext, q.sqPkt, q.seg, q.segOff = 0, 0, 0, 0, 0, 0
 	q.nextPSN, q.sentPSN, q.ackPSN = 0, 0, 0
 	q.rdOut, q.sinceAck, q.rnrUntil, q.ackDue = 0, 0, 0, ib.Never
