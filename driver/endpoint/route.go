@@ -11,7 +11,7 @@ import (
 
 // BlockBits is how many queue pair numbers a process has on an adapter: 1<<BlockBits. The block of number n is
 // n>>BlockBits; block 0 belongs to the fabric.
-const BlockBits = 13
+const BlockBits = 14
 
 // NumBlocks is how many blocks an adapter has.
 const NumBlocks = 1 << (24 - BlockBits)

@@ -325,9 +325,7 @@ func TestHugeMessage(t *testing.T) {
 	m := must(a.h.RegMR(a.pd, make([]byte, 1<<16), 0, AccessLocalWrite))(t)
 	m.reg.mem = m.reg.mem[:0]
 	list := []SGE{{Addr: 0, Length: 1 << 31, LKey: m.LKey()}}
-	w0 := &a.qp.sq[0]
-	w0.length = 1 << 31
-	if s := a.qp.start(w0); s != WCLocLenErr {
+	if s := a.qp.start(&sendWQE{length: 1 << 31}); s != WCLocLenErr {
 		t.Fatalf("start: %v", s)
 	}
 	// And one whose memory is not there never gets that far.

@@ -118,8 +118,9 @@ type QP struct {
 	// Requester. Requests [sqOldest, sqCursor) are sent at least once and
 	// not yet completed, [sqCursor, sqNext) wait; sqPkt packets of the one at
 	// the cursor have gone.
-	sq       []sendWQE
+	sq       []sendWQE // a ring, which grows
 	sqMask   uint32
+	sqRoom   uint32 // how many there may be before it has to
 	sqOldest uint32
 	sqCursor uint32
 	sqNext   uint32
@@ -147,7 +148,7 @@ type QP struct {
 	sendCQ     *CQ
 
 	// Responder.
-	resp     []respItem // ring
+	resp     []respItem // a ring, which grows
 	respHead uint32
 	respTail uint32
 	ePSN     ib.PSN
@@ -168,7 +169,7 @@ type QP struct {
 	srq      *SRQ
 	xrcd     *XRCD
 	rq       recvQueue
-	res      []rdRes // replay resources, ring
+	res      []rdRes // replay resources, a ring; nil until the first
 	resNext  int
 	held     recvWQE // cur, when it came from a shared queue
 	heldSGE  []SGE
@@ -276,17 +277,7 @@ func (h *HCA) CreateQP(init QPInit) (*QP, error) {
 	if err := h.numberQP(q); err != nil {
 		return nil, err
 	}
-	n := pow2(max(c.MaxSendWR, 1))
-	q.sq, q.sqMask = make([]sendWQE, n), uint32(n-1)
-	segs := make([]segment, n*c.MaxSendSGE)
-	inline := make([]byte, n*c.MaxInline)
-	for i := range q.sq {
-		w, a, b := &q.sq[i], i*c.MaxSendSGE, (i+1)*c.MaxSendSGE
-		w.segs = segs[a:a:b]
-		w.inline = inline[i*c.MaxInline : i*c.MaxInline : (i+1)*c.MaxInline]
-	}
-	q.rq = newRecvQueue(c.MaxRecvWR, c.MaxRecvSGE)
-	q.heldSGE = make([]SGE, l.MaxSGE)
+	q.rq = recvQueue{cap: c.MaxRecvWR, maxSGE: c.MaxRecvSGE}
 	if q.pd != nil {
 		q.pd.users++
 	}

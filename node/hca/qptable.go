@@ -448,7 +448,6 @@ func (q *QP) enter(to State, mask AttrMask) {
 	case StateRTR:
 		if from == StateInit {
 			q.ePSN = q.attr.RQPSN
-			q.sizeResponder(int(q.attr.MaxDestRD))
 			q.refreshPath()
 		}
 	case StateRTS:
@@ -462,8 +461,8 @@ func (q *QP) enter(to State, mask AttrMask) {
 			q.markReady()
 		}
 	case StateSQD:
-		if mask&MaskMaxDestRD != 0 {
-			q.sizeResponder(int(q.attr.MaxDestRD))
+		if mask&MaskMaxDestRD != 0 && q.res != nil {
+			q.sizeResponder()
 		}
 		if from == StateRTS {
 			q.draining, q.drained = mask&MaskEnSQDNotify != 0 && q.attr.EnSQDNotify, false

@@ -341,8 +341,8 @@ func (q *QP) xrcSRQ(p *wire.Packet) *SRQ {
 func (q *QP) checkResources(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdict {
 	switch {
 	case info.Kind == wire.KindReadRequest || info.Kind == wire.KindAtomic:
-		if q.rdQueued >= len(q.res) {
-			if q.firstAnswers() >= len(q.res) {
+		if most := int(q.attr.MaxDestRD); q.rdQueued >= most {
+			if q.firstAnswers() >= most {
 				return q.fail(p, DropAccess, wire.NAKInvReq)
 			}
 			// Answers to duplicates fill the queue: the peer kept to its

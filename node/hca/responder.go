@@ -58,20 +58,15 @@ type rdRes struct {
 	orig   uint64
 }
 
-// sizeResponder makes room to remember n READs and atomics, keeping the newest
-// that there are and every response that waits.
-func (q *QP) sizeResponder(n int) {
+// sizeResponder makes room to remember as many READs and atomics as the peer may have under way, keeping the newest
+// that there are.
+func (q *QP) sizeResponder() {
+	n := int(q.attr.MaxDestRD)
 	res := make([]rdRes, n)
 	for i := 0; i < min(n, len(q.res)); i++ {
 		res[n-1-i] = *q.newestRes(i)
 	}
 	q.res, q.resNext = res, 0
-	waiting := int(q.respTail - q.respHead)
-	resp := make([]respItem, pow2(2*max(n, waiting)+4))
-	for i := range waiting {
-		resp[i] = q.resp[(q.respHead+uint32(i))&uint32(len(q.resp)-1)]
-	}
-	q.resp, q.respHead, q.respTail = resp, 0, uint32(waiting)
 }
 
 // newestRes is the i-th newest READ or atomic remembered. Searching from the
@@ -83,11 +78,10 @@ func (q *QP) newestRes(i int) *rdRes {
 // pushResp queues a response and is nil when there is no room, which only a
 // peer that breaks its own READ limit can bring about.
 func (q *QP) pushResp(kind respKind, psn ib.PSN) *respItem {
-	n := uint32(len(q.resp))
-	if q.respTail-q.respHead == n {
+	if q.respTail-q.respHead == uint32(len(q.resp)) && !q.growResp() {
 		return nil
 	}
-	it := &q.resp[q.respTail&(n-1)]
+	it := &q.resp[q.respTail&uint32(len(q.resp)-1)]
 	*it = respItem{kind: kind, psn: psn, msn: q.msn}
 	q.respTail++
 	q.markReady()
@@ -201,9 +195,9 @@ func (q *QP) refuse(now ib.Time, syn wire.Syndrome) {
 	// queue, so that it is put back.
 	head, tail, queued := q.respHead, q.respTail, q.rdQueued
 	q.toError()
-	if n := uint32(len(q.resp)); n > 0 && q.isRC() {
+	if q.isRC() {
 		q.h.countNAK(syn)
-		if tail-head == n {
+		if tail-head >= q.mostResp() {
 			tail--
 		}
 		q.respHead, q.respTail, q.rdQueued = head, tail, queued
@@ -363,6 +357,9 @@ func (q *QP) queueRead(psn ib.PSN, pd *PD, r wire.RETH, again bool) bool {
 }
 
 func (q *QP) remember(r rdRes) {
+	if q.res == nil {
+		q.sizeResponder()
+	}
 	q.res[q.resNext] = r
 	q.resNext = (q.resNext + 1) % len(q.res)
 }
@@ -412,9 +409,8 @@ func (q *QP) takeRecv(srq *SRQ) bool {
 	if w == nil {
 		return false
 	}
-	q.held = recvWQE{wrID: w.wrID, size: w.size, sges: q.heldSGE}
-	q.held.nsge = copy(q.heldSGE, w.sges[:w.nsge])
-	q.cur, q.curCQ = &q.held, q.recvCQ
+	q.heldSGE = append(q.heldSGE[:0], srq.rq.list(w)...)
+	q.held, q.cur, q.curCQ = *w, &q.held, q.recvCQ
 	if srq.cq != nil {
 		q.curCQ = srq.cq
 	}
@@ -443,13 +439,16 @@ const (
 // fillRecv appends n bytes to the current receive. That they fit was checked.
 func (q *QP) fillRecv(n int, data []byte, far wire.Source) filling {
 	off := q.curDone
-	pd := q.pd
+	var pd *PD
+	var list []SGE
 	if q.cur == &q.held {
-		pd = q.curPD
+		pd, list = q.curPD, q.heldSGE
+	} else {
+		pd, list = q.pd, q.rq.list(q.cur)
 	}
 	done := 0
-	for i := 0; i < q.cur.nsge && done < n; i++ {
-		s := &q.cur.sges[i]
+	for i := 0; i < len(list) && done < n; i++ {
+		s := &list[i]
 		if off >= s.Length {
 			off -= s.Length
 			continue

@@ -1,42 +1,32 @@
 package hca
 
-// recvQueue is a ring of receive work requests, of a queue pair or shared.
+// recvQueue is a ring of receive work requests, of a queue pair or shared. It grows.
 type recvQueue struct {
 	wqes   []recvWQE // power of two long
 	sges   []SGE     // maxSGE a request
-	maxSGE int
-	cap    int
+	room   uint32    // how many there may be before it has to grow
 	head   uint32
 	tail   uint32
+	maxSGE int
+	cap    int
 }
 
 type recvWQE struct {
 	wrID uint64
-	nsge int
 	size uint32 // sum of the elements
-	sges []SGE
-}
-
-func newRecvQueue(wrs, sges int) recvQueue {
-	n := pow2(max(wrs, 1))
-	q := recvQueue{wqes: make([]recvWQE, n), sges: make([]SGE, n*sges), maxSGE: sges, cap: wrs}
-	for i := range q.wqes {
-		q.wqes[i].sges = q.sges[i*sges : (i+1)*sges : (i+1)*sges]
-	}
-	return q
+	nsge uint32
 }
 
 func (q *recvQueue) len() int { return int(q.tail - q.head) }
 
 func (q *recvQueue) post(wr *RecvWR) error {
 	const verb = "post_recv"
-	if q.len() >= q.cap {
+	if q.tail-q.head >= q.room && !q.grow() {
 		return errRecvFull
 	}
 	if len(wr.SGList) > q.maxSGE {
 		return badAttr(verb, "num_sge", len(wr.SGList), "at most max_recv_sge")
 	}
-	w := &q.wqes[q.tail&uint32(len(q.wqes)-1)]
 	var size uint64
 	for i := range wr.SGList {
 		size += uint64(wr.SGList[i].Length)
@@ -44,8 +34,9 @@ func (q *recvQueue) post(wr *RecvWR) error {
 	if size > 1<<31 {
 		return badAttr(verb, "sg_list", size, "at most 2^31 bytes in all")
 	}
-	w.wrID, w.size = wr.WRID, uint32(size)
-	w.nsge = copy(w.sges, wr.SGList)
+	at := q.tail & uint32(len(q.wqes)-1)
+	n := copy(q.sges[int(at)*q.maxSGE:], wr.SGList)
+	q.wqes[at] = recvWQE{wrID: wr.WRID, size: uint32(size), nsge: uint32(n)}
 	q.tail++
 	return nil
 }
@@ -56,6 +47,12 @@ func (q *recvQueue) peek() *recvWQE {
 		return nil
 	}
 	return &q.wqes[q.head&uint32(len(q.wqes)-1)]
+}
+
+// list is the scatter list of w, which is the oldest request.
+func (q *recvQueue) list(w *recvWQE) []SGE {
+	at := int(q.head&uint32(len(q.wqes)-1)) * q.maxSGE
+	return q.sges[at : at+int(w.nsge)]
 }
 
 // SRQ is a shared receive queue.
@@ -133,8 +130,8 @@ func (h *HCA) CreateSRQ(init SRQInit) (*SRQ, error) {
 	if init.XRCD != nil && (init.XRCD.dead || init.CQ.dead || init.XRCD.h != h || init.CQ.h != h) {
 		return nil, badAttr(verb, "xrcd, cq", "destroyed or foreign", "live ones of this device")
 	}
-	s := &SRQ{h: h, pd: init.PD, rq: newRecvQueue(init.MaxWR, init.MaxSGE), limit: init.Limit, xrcd: init.XRCD,
-		cq: init.CQ}
+	s := &SRQ{h: h, pd: init.PD, rq: recvQueue{cap: init.MaxWR, maxSGE: init.MaxSGE}, limit: init.Limit,
+		xrcd: init.XRCD, cq: init.CQ}
 	for i, old := range h.srqs {
 		if i > 0 && old == nil {
 			s.num = uint32(i)

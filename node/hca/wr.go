@@ -102,7 +102,7 @@ func (h *HCA) PostSend(q *QP, wr *SendWR) error {
 	if wr.Opcode >= NumWROpcode || wrTable[wr.Opcode].services&q.services == 0 {
 		return badAttr(verb, "opcode", wr.Opcode, "an operation that a "+q.typ.String()+" queue pair has")
 	}
-	if q.sqNext-q.sqOldest >= uint32(q.caps.MaxSendWR) {
+	if q.sqNext-q.sqOldest >= q.sqRoom && !q.growSend() {
 		return errSendFull
 	}
 	if wr.Flags > sendFlagsAll {
