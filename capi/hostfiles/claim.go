@@ -9,32 +9,57 @@ import (
 	"syscall"
 )
 
-// claim makes a folder that was not there, which may be another user's, and locks it for as long as the file that it
-// returns is open: what a fabric that was killed has left is thus known.
+// claim makes a folder and locks it for as long as the file that it returns is open: what a fabric that was killed has
+// left is thus known, and goes first. A folder goes only under its own lock. Who removed one without would leave
+// somebody who sweeps, and has just seen whose it was, with a name that is already the next one's.
 func claim(dir string) (*os.File, error) {
 	for {
-		if err := os.RemoveAll(dir); err != nil {
-			return nil, err
+		made := os.Mkdir(dir, 0o700)
+		if made != nil && !errors.Is(made, fs.ErrExist) {
+			return nil, made
 		}
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return nil, err
-		}
-		lock, err := os.Open(dir)
+		lock, err := lockAt(dir, syscall.LOCK_EX)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // somebody who sweeps was faster
 		}
 		if err != nil {
-			return nil, err
-		}
-		if err := flock(lock, syscall.LOCK_EX); err != nil {
-			lock.Close()
 			return nil, fmt.Errorf("%s: %w", dir, err)
 		}
-		if is, err := isAt(lock, dir); is || err != nil {
-			return lock, err
+		if made == nil {
+			return lock, nil
 		}
-		lock.Close()
+		if err := errors.Join(os.RemoveAll(dir), lock.Close()); err != nil {
+			return nil, err
+		}
 	}
+}
+
+// lockAt locks the folder of that name, which has to be this user's. It is fs.ErrNotExist if that has gone meanwhile,
+// or is another one.
+func lockAt(dir string, how int) (*os.File, error) {
+	f, err := os.OpenFile(dir, syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil {
+		if s, ok := st.Sys().(*syscall.Stat_t); !ok || int(s.Uid) != os.Getuid() {
+			err = fs.ErrPermission
+		}
+	}
+	if err == nil {
+		err = flock(f, how)
+	}
+	if err == nil {
+		var is bool
+		if is, err = isAt(f, dir); err == nil && !is {
+			err = fs.ErrNotExist
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // isAt reports whether an open folder is still the one of that name.
@@ -75,25 +100,9 @@ func Sweep(pattern string) error {
 }
 
 func sweep(dir string) error {
-	st, err := os.Lstat(dir)
-	if err != nil || !st.IsDir() {
-		return nil //nolint:nilerr // it went by itself, or is none of ours
-	}
-	if s, ok := st.Sys().(*syscall.Stat_t); !ok || int(s.Uid) != os.Getuid() {
-		return nil
-	}
-	f, err := os.Open(dir)
+	f, err := lockAt(dir, syscall.LOCK_EX|syscall.LOCK_NB)
 	if err != nil {
-		return nil //nolint:nilerr // likewise
+		return nil //nolint:nilerr // it is in use, went by itself, or is none of ours
 	}
-	defer f.Close()
-	if flock(f, syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		return nil // it is in use
-	}
-	// The lock is that of the folder that was opened. Its owner may have gone with it meanwhile, and the next one have
-	// claimed the name.
-	if is, err := isAt(f, dir); !is {
-		return err
-	}
-	return os.RemoveAll(dir)
+	return errors.Join(os.RemoveAll(dir), f.Close())
 }

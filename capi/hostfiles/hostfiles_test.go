@@ -2,11 +2,14 @@ package hostfiles
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -317,6 +320,84 @@ func TestSweep(t *testing.T) {
 	}
 	close(stop)
 	<-done
+}
+
+// Who sweeps has seen, under its lock, that a folder is a dead fabric's. Whatever happens until it is removed, that is
+// not the next fabric's.
+func TestSweepLate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "files")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := lockAt(dir, syscall.LOCK_EX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := dead.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var next *os.File
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		next, err = claim(dir)
+	}()
+	// The next fabric has its folder, or waits for the lock.
+	waiter := regexp.MustCompile(fmt.Sprintf(`-> FLOCK .*:%d `, st.Sys().(*syscall.Stat_t).Ino))
+	deadline := time.Now().Add(10 * time.Second)
+	for isDone := false; !isDone && !waiter.MatchString(read(t, "/proc/locks")); {
+		if time.Now().After(deadline) {
+			t.Fatal("claim has not come to the lock")
+		}
+		select {
+		case <-done:
+			isDone = true
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if err := errors.Join(os.RemoveAll(dir), dead.Close()); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if is, err := isAt(next, dir); !is || err != nil {
+		t.Errorf("the next fabric's folder was swept away (%v)", err)
+	}
+}
+
+// A fabric that is closed once more, late, leaves the next one's folder alone; a link is no folder of anybody's.
+func TestClaimOthers(t *testing.T) {
+	f := fabric(t, "star:2")
+	dir := filepath.Join(t.TempDir(), "files")
+	var all []*Trees
+	for range 2 {
+		x, err := New(f, dir, testConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, x)
+		if err := all[0].Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if is, err := isAt(all[1].lock, dir); !is || err != nil {
+		t.Errorf("the next fabric's folder has gone (%v)", err)
+	}
+	link := dir + "-link"
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if x, err := New(f, link, testConfig); err == nil {
+		x.Close()
+		t.Error("a link was taken for a folder")
+	}
+	if err := all[1].Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Tables grow and shrink; files are mended when a disk that was full is not any more.

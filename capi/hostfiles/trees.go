@@ -218,11 +218,14 @@ func (t *Trees) Close() error {
 	}
 	t.mu.Unlock()
 	t.wait.Wait()
-	err := os.RemoveAll(t.dir)
-	if cerr := t.lock.Close(); !errors.Is(cerr, os.ErrClosed) {
-		err = errors.Join(err, cerr)
+	is, err := isAt(t.lock, t.dir)
+	if errors.Is(err, os.ErrClosed) {
+		return nil // the name may be another's
 	}
-	if err != nil {
+	if is {
+		err = os.RemoveAll(t.dir)
+	}
+	if err = errors.Join(err, t.lock.Close()); err != nil {
 		return fmt.Errorf("hostfiles: %w", err)
 	}
 	return nil
