@@ -178,10 +178,7 @@ func (f *Fabric) rest(at place, p *packet, back *MgmtPort) (mine bool) {
 	}
 	mine = back != nil && back.at == e
 	if c := e.call; !mine && c != nil && c.tid == mad.View(p.data[:]).TID() {
-		select {
-		case c.answer <- *p:
-		default:
-		}
+		c.answer, c.answered = *p, true
 		return false
 	}
 	port := e.onAdapter()
@@ -246,7 +243,7 @@ func (f *Fabric) crossSwitched(out *portState, vl ib.VL, p *packet) bool {
 	fr.InPort = 0
 	if p.probe == nil {
 		p.away = true
-		f.eng.Schedule(f.Now(), evDepart, out.place(), fr.Index())
+		f.eng.Schedule(f.eng.Now(), evDepart, out.place(), fr.Index()) // an answer as its request came, maybe late
 		f.plane.knock()
 		return false
 	}

@@ -34,10 +34,10 @@ func (f *Fabric) caller(from topo.PortRef) sm.Call {
 		f.lock(f.Now())
 		ok := f.carry(at, &p, here)
 		if p.away {
-			c := &call{mad.View(p.data[:]).TID(), make(chan packet, 1)}
+			c := &call{tid: mad.View(p.data[:]).TID()}
 			here.at.call = c
-			p, ok = await(f, c.answer, callMax)
-			here.at.call = nil
+			f.plane.await(callMax, func() bool { return c.answered })
+			p, ok, here.at.call = c.answer, c.answered, nil
 		}
 		f.mu.Unlock()
 		if ok {
@@ -49,27 +49,13 @@ func (f *Fabric) caller(from topo.PortRef) sm.Call {
 
 // call is a request whose answer somebody waits for, where the way leads over a cable that takes its time.
 type call struct {
-	tid    uint64
-	answer chan packet
+	tid      uint64
+	answer   packet
+	answered bool
 }
 
 // callMax is how long.
-const callMax = 200 * time.Millisecond
-
-// await waits for something, but not longer than a while. The fabric's lock is given up for it.
-func await[T any](f *Fabric, c <-chan T, most time.Duration) (x T, ok bool) {
-	f.mu.Unlock()
-	defer func() { f.lock(f.Now()) }()
-	t := time.NewTimer(most)
-	defer t.Stop()
-	select {
-	case x = <-c:
-		return x, true
-	case <-t.C:
-	case <-f.closing:
-	}
-	return x, false
-}
+const callMax = 200 * ib.Millisecond
 
 // CreateMulticast makes a multicast LID reach every cabled port of the given hosts, and no other. Queue pairs attach to
 // the group by themselves.

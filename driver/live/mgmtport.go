@@ -332,6 +332,7 @@ func (s *Session) keep(x madrpc.Delivery) {
 func (f *Fabric) lock(now ib.Time) {
 	f.mu.Lock()
 	f.now = max(f.now, now)
+	f.eng.Advance(f.now)
 }
 
 // SetIsSM counts the subnet managers that run at a port, one more or one less; the port's capabilities say whether

@@ -27,7 +27,7 @@ type plane struct {
 	stale bool
 	// flights counts the unicast packets under way, by where from and to.
 	flights map[flight]int
-	waiters []*flightWaiter
+	waiters []*waiter
 }
 
 // flight is what is known of a packet's ends wherever it is.
@@ -150,6 +150,7 @@ func (s *plane) turn() (n int, sleep ib.Time, over bool) {
 		n++
 	}
 	if n == turnEvents {
+		s.answerWaiters()
 		return n, 0, false
 	}
 	eng.Advance(clock)
@@ -166,8 +167,11 @@ func (s *plane) turn() (n int, sleep ib.Time, over bool) {
 	return n, min(look, hold, max(eng.Next()-clock, 0)), false
 }
 
-// evDepart is the plane's own event: a packet of management, which was carried so far, is at a port.
-const evDepart = fabric.Own
+// The plane's own events.
+const (
+	evDepart = fabric.Own + iota // a packet of management, which was carried so far, is at a port
+	evGiveUp                     // somebody has waited for long enough: the turn looks who
+)
 
 // drain does what the engine leaves to its driver.
 func (s *plane) drain() {

@@ -2,7 +2,6 @@ package live
 
 import (
 	"slices"
-	"time"
 
 	"softib/driver/endpoint"
 	"softib/node/link"
@@ -297,24 +296,31 @@ func (s *plane) pumpOutlets() (n int, look ib.Time) {
 	return n, look
 }
 
-// flightWaiter is somebody who waits until no packets of a way are in the plane.
-type flightWaiter struct {
-	i       *inlet
-	flights []flight
-	done    chan struct{}
+// waiter is somebody who waits until something is over that the plane does.
+type waiter struct {
+	until  ib.Time
+	isOver func() bool
+	done   chan struct{}
 }
 
-// isOver reports whether there are none.
-func (s *plane) isOver(w *flightWaiter) bool {
-	if w.i.in != nil && (w.i.size > 0 || w.i.in.Ready()) {
-		return false
+// await waits until something is over, but not longer than a while. That ends as an event of the engine, so that what
+// comes before it has happened however late this process is. The fabric's lock is given up for it.
+func (s *plane) await(most ib.Time, isOver func() bool) {
+	w := &waiter{s.f.Now() + most, isOver, make(chan struct{})}
+	s.waiters = append(s.waiters, w)
+	s.f.eng.Schedule(w.until, evGiveUp, 0, 0)
+	s.knock()
+	s.f.mu.Unlock()
+	defer func() { s.f.lock(s.f.Now()) }()
+	select {
+	case <-w.done:
+	case <-s.f.closing:
 	}
-	return !slices.ContainsFunc(w.flights, func(k flight) bool { return s.flights[k] > 0 })
 }
 
 func (s *plane) answerWaiters() {
-	s.waiters = slices.DeleteFunc(s.waiters, func(w *flightWaiter) bool {
-		if !s.isOver(w) {
+	s.waiters = slices.DeleteFunc(s.waiters, func(w *waiter) bool {
+		if !w.isOver() && s.f.eng.Now() < w.until {
 			return false
 		}
 		close(w.done)
@@ -323,7 +329,7 @@ func (s *plane) answerWaiters() {
 }
 
 // settleMax is how long a process waits for its last packets to leave the plane before it sends by a direct way.
-const settleMax = 100 * time.Millisecond
+const settleMax = 100 * ib.Millisecond
 
 // awaitFlight waits until the plane has no packets of a way of p left, or they have had enough time. The fabric's lock
 // is given up for it.
@@ -332,15 +338,15 @@ func (s *plane) awaitFlight(p *Process, i *inlet, k endpoint.Key) {
 		return
 	}
 	port := p.host.eng.Port(k.Port)
-	w := &flightWaiter{i: i, done: make(chan struct{})}
+	var flights []flight
 	for bits := range ib.LID(1) << port.LMC {
-		w.flights = append(w.flights, flight{port.LID>>port.LMC<<port.LMC | bits, k.DLID, k.Block})
+		flights = append(flights, flight{port.LID>>port.LMC<<port.LMC | bits, k.DLID, k.Block})
 	}
-	if s.isOver(w) {
-		return
+	isOver := func() bool {
+		return (i.in == nil || i.size == 0 && !i.in.Ready()) &&
+			!slices.ContainsFunc(flights, func(k flight) bool { return s.flights[k] > 0 })
 	}
-	s.waiters = append(s.waiters, w)
-	s.knock()
-	await(s.f, w.done, settleMax)
-	s.waiters = without(s.waiters, w)
+	if !isOver() {
+		s.await(settleMax, isOver)
+	}
 }

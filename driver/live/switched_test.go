@@ -205,3 +205,36 @@ func TestBringUpDelayed(t *testing.T) {
 		}
 	}
 }
+
+// An answer that was in time by the engine's clock is not given up because the process that drives it comes late; one
+// that there is not is.
+func TestCallLate(t *testing.T) {
+	f := bringUp(t, "star:2")
+	from := hostPort(f, 0)
+	at, call := f.port(from), f.caller(from)
+	for _, c := range []struct {
+		fault Fault
+		want  bool
+	}{{Fault{Delay: 50 * time.Millisecond}, true}, {Fault{Drop: 1}, false}} {
+		if err := f.SetFault(from, c.fault); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan bool, 1)
+		go func() {
+			var resp [mad.Size]byte
+			done <- call(directed(mad.AttrNodeInfo, from.Port), &resp)
+		}()
+		for isLate := false; !isLate && len(done) == 0; time.Sleep(time.Millisecond) {
+			f.mu.Lock()
+			if isLate = at.call != nil; isLate { // nothing moves until the time is up
+				for until := f.Now() + callMax + 20*ib.Millisecond; f.Now() < until; {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			f.mu.Unlock()
+		}
+		if got := <-done; got != c.want {
+			t.Errorf("%+v: answered %v, want %v", c.fault, got, c.want)
+		}
+	}
+}
