@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -43,7 +44,8 @@ type other struct {
 	ring     []byte
 	its, our *Page
 	files    []*os.File
-	tid      int // its thread that does the work
+	tid      int    // its thread that does the work
+	wrote    uint64 // where that comes when it has written
 }
 
 // startOther starts the process; given another one, with the same memory.
@@ -94,7 +96,7 @@ func startOther(t *testing.T, like *other) *other {
 		close(lines)
 	}()
 	t.Cleanup(o.end)
-	if _, err := fmt.Sscan(o.hear(), &o.tid); err != nil {
+	if _, err := fmt.Sscan(o.hear(), &o.tid, &o.wrote); err != nil {
 		t.Fatal(err)
 	}
 	return o
@@ -174,6 +176,11 @@ func writeTo(r *Out, addr uint64, n int) bool {
 	return r.writeAhead(&p)
 }
 
+// wrote is where who traces us sees that the write is over, whatever way it took.
+//
+//go:noinline
+func wrote(ok bool) bool { return ok }
+
 // memoryAt makes memory at an address, and fills it.
 func memoryAt(addr uint64, n int) []byte {
 	p, err := unix.MmapPtr(-1, 0, *(*unsafe.Pointer)(unsafe.Pointer(&addr)), uintptr(n), unix.PROT_READ|unix.PROT_WRITE,
@@ -209,7 +216,7 @@ func TestOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Println(unix.Gettid())
+	fmt.Println(unix.Gettid(), reflect.ValueOf(wrote).Pointer())
 	for s := bufio.NewScanner(os.Stdin); s.Scan(); {
 		word, rest, _ := strings.Cut(s.Text(), " ")
 		var addr uint64
@@ -222,7 +229,7 @@ func TestOther(t *testing.T) {
 			its.sign()
 			fmt.Println("done")
 		case "write":
-			fmt.Println(writeTo(out, addr, n))
+			fmt.Println(wrote(writeTo(out, addr, n)))
 		case "spin": // and count
 			fmt.Println("done")
 			for count := (*uint32)(unsafe.Pointer(&mem[1][1024])); ; atomic.AddUint32(count, 1) {
@@ -256,9 +263,10 @@ func (x tracer) ptrace(request, data uintptr) {
 	}
 }
 
-// stopped waits until the thread stands still.
-func (x tracer) stopped() {
+// stopped waits until the thread stands still, and says why it does.
+func (x tracer) stopped(what string) unix.WaitStatus {
 	x.o.t.Helper()
+	defer time.AfterFunc(testPatience, func() { _ = x.o.cmd.Process.Kill() }).Stop()
 	for {
 		var ws unix.WaitStatus
 		_, err := unix.Wait4(x.o.tid, &ws, unix.WALL, nil)
@@ -266,17 +274,22 @@ func (x tracer) stopped() {
 			continue
 		}
 		if err != nil || !ws.Stopped() {
-			x.o.t.Fatalf("the sender does not stop: %v, %v", ws, err)
+			x.o.t.Fatalf("waited for %s; the sender has not stopped, within %v: %#x, %v", what, testPatience, ws, err)
 		}
-		return
+		return ws
 	}
 }
 
-// step lets it go on to the next stop.
-func (x tracer) step(request uintptr) {
+// step lets it go on to the next stop. A signal is none, nor that the thread was interrupted before.
+func (x tracer) step(request uintptr, what string) {
 	x.o.t.Helper()
-	x.ptrace(request, 0)
-	x.stopped()
+	for {
+		x.ptrace(request, 0)
+		ws := x.stopped(what)
+		if s := ws.StopSignal(); s&^0x80 == unix.SIGTRAP && ws>>16 == 0 {
+			return
+		}
+	}
 }
 
 // at is the instruction that it stands before.
@@ -293,8 +306,8 @@ func (x tracer) at() uint64 {
 const debugAddr, debugWhich = 848, 848 + 7*8
 
 // reaches lets it run until it stands before an instruction for the nth time, without a stop in between: beside busy
-// loops every stop takes as long as the scheduler lets those run.
-func (x tracer) reaches(at uint64, n int) {
+// loops every stop takes as long as the scheduler lets those run. It reports false if the write is over before.
+func (x tracer) reaches(at uint64, n int) bool {
 	x.o.t.Helper()
 	poke := func(where, what uintptr) {
 		if _, _, e := syscall.RawSyscall6(syscall.SYS_PTRACE, unix.PTRACE_POKEUSR, uintptr(x.o.tid), where, what, 0,
@@ -303,14 +316,20 @@ func (x tracer) reaches(at uint64, n int) {
 		}
 	}
 	poke(debugAddr, uintptr(at))
-	poke(debugWhich, 1)
-	for x.step(unix.PTRACE_CONT); n > 1; n-- {
-		x.step(unix.PTRACE_SINGLESTEP)
-		x.step(unix.PTRACE_CONT)
-	}
-	poke(debugWhich, 0)
-	if got := x.at(); got != at {
-		x.o.t.Fatalf("the sender stands at %#x: want %#x", got, at)
+	poke(debugAddr+8, uintptr(x.o.wrote))
+	poke(debugWhich, 1|4)
+	defer poke(debugWhich, 0)
+	for what := fmt.Sprintf("a breakpoint at %#x or where the write is over", at); ; n-- {
+		x.step(unix.PTRACE_CONT, what)
+		switch got := x.at(); {
+		case got == x.o.wrote:
+			return false
+		case got != at:
+			x.o.t.Fatalf("the sender stands at %#x: want %#x or %#x", got, at, x.o.wrote)
+		case n == 1:
+			return true
+		}
+		x.step(unix.PTRACE_SINGLESTEP, "the instruction behind a breakpoint")
 	}
 }
 
@@ -333,17 +352,17 @@ func (x tracer) begins(command string) {
 	x.o.t.Helper()
 	x.ptrace(unix.PTRACE_SEIZE, unix.PTRACE_O_TRACESYSGOOD)
 	x.ptrace(unix.PTRACE_INTERRUPT, 0)
-	x.stopped()
+	x.stopped("a thread that was interrupted")
 	x.o.tell(command)
 	x.runsTo(syscall.SYS_GETPPID)
-	x.step(unix.PTRACE_SYSCALL)
+	x.step(unix.PTRACE_SYSCALL, "the end of getppid")
 }
 
 // runsTo lets it run to the door of one of these system calls.
 func (x tracer) runsTo(calls ...uint64) {
 	x.o.t.Helper()
 	for {
-		x.step(unix.PTRACE_SYSCALL)
+		x.step(unix.PTRACE_SYSCALL, fmt.Sprintf("a system call of %v", calls))
 		var s syscallInfo
 		if _, _, e := syscall.RawSyscall6(syscall.SYS_PTRACE, ptraceGetSyscallInfo, uintptr(x.o.tid), unsafe.Sizeof(s),
 			uintptr(unsafe.Pointer(&s)), 0, 0); e != 0 {
