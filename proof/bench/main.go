@@ -170,6 +170,14 @@ func (b *bench) run(ctx context.Context, only string) error {
 	attach := &figure{name: "ib: attach and first queue pair", unit: "ms", measure: progs.attach}
 	idle := &figure{name: "ib: CPU of an idle program", unit: "%", measure: progs.idle}
 	memory := &figure{name: "ib: daemon's memory for a process", unit: "MB", measure: progs.memory}
+	qpMemory := &figure{name: "ib: memory of a queue pair", unit: "KiB",
+		measure: progs.many("qps", 10000, "bytes", 1<<10)}
+	qps := &figure{name: "ib: 10,000 queue pairs connected", unit: "ms",
+		measure: progs.many("qps", 10000, "connected", 1e3)}
+	regions := &figure{name: "ib: 100,000 regions of 4 KiB", unit: "ms",
+		measure: progs.many("regions", 100000, "registered", 1e3)}
+	region := &figure{name: "ib: one region of 16 GiB", unit: "ms",
+		measure: progs.many("region", 16<<30, "registered", 1e3)}
 	tcpBW := &figure{name: "TCP loopback (qperf)", unit: "GB/s", measure: b.qperfBandwidth}
 	ucx64K := &figure{name: "UCX shared memory", unit: "GB/s", measure: b.ucxBandwidth(65536, 50000)}
 	ucx1M := &figure{name: "UCX shared memory", unit: "GB/s", measure: b.ucxBandwidth(1<<20, 4000)}
@@ -188,6 +196,10 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{ours: attach, atMost: 20},
 		{ours: idle, atMost: 0.1},
 		{ours: memory, atMost: 1},
+		{ours: qpMemory, atMost: 4},
+		{ours: qps, atMost: 1000},
+		{ours: regions, atMost: 2000},
+		{ours: region, atMost: 10},
 		{ours: sendLat, peer: tcp, atMost: 0.1},
 		{ours: sendLat, peer: qperf, atMost: 0.1},
 		{ours: sendLat, peer: ucxLat, atMost: 4},

@@ -3,7 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -120,45 +120,58 @@ func (p *programs) bandwidth(test string, size, iters int, rate bool) func(conte
 	}
 }
 
-//go:embed testdata/attach.c
-var attachSource []byte
+//go:embed testdata/*.c
+var testdata embed.FS
 
-// attachProgram builds the program that attaches and idles.
-func (p *programs) attachProgram(ctx context.Context) (string, error) {
+// build builds a program of testdata, once.
+func (p *programs) build(ctx context.Context, name string) (string, error) {
 	if err := p.start(ctx); err != nil {
 		return "", err
 	}
-	path := filepath.Join(p.dir, "attach")
+	path := filepath.Join(p.dir, name)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	source := path + ".c"
-	if err := os.WriteFile(source, attachSource, 0o600); err != nil {
+	text, err := testdata.ReadFile("testdata/" + name + ".c")
+	if err != nil {
 		return "", err
 	}
-	_, err := p.output(ctx, nil, "gcc", "-O2", "-o", path, source, "-libverbs")
+	source := path + ".c"
+	if err := os.WriteFile(source, text, 0o600); err != nil {
+		return "", err
+	}
+	_, err = p.output(ctx, nil, "gcc", "-O2", "-o", path, source, "-libverbs")
 	return path, err
 }
 
 // attach is how long a program takes to open the device and make its first queue pair, in milliseconds.
 func (p *programs) attach(ctx context.Context) (float64, error) {
-	v, err := p.attached(ctx, "attached", "1")
+	v, err := p.says(ctx, "attached", "attach", "1")
 	return v / 1e3, err
 }
 
 // idle is how much CPU an attached program takes that does nothing, in percent.
 func (p *programs) idle(ctx context.Context) (float64, error) {
 	ms := p.times(2000)
-	v, err := p.attached(ctx, "idle", strconv.Itoa(ms))
+	v, err := p.says(ctx, "idle", "attach", strconv.Itoa(ms))
 	return v / float64(ms*1000) * 100, err
 }
 
-func (p *programs) attached(ctx context.Context, what, ms string) (float64, error) {
-	program, err := p.attachProgram(ctx)
+// many is what making so many of a kind costs, by the word that the program has for it and in the given unit.
+func (p *programs) many(kind string, count int, what string, unit float64) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		v, err := p.says(ctx, what, "many", kind, strconv.Itoa(p.times(count)))
+		return v / unit, err
+	}
+}
+
+// says is a number that a program of testdata prints behind a word.
+func (p *programs) says(ctx context.Context, what, name string, args ...string) (float64, error) {
+	program, err := p.build(ctx, name)
 	if err != nil {
 		return 0, err
 	}
-	out, err := p.command(ctx, "exec", "h1", "--", program, ms)
+	out, err := p.command(ctx, append([]string{"exec", "h1", "--", program}, args...)...)
 	if err != nil {
 		return 0, err
 	}
@@ -167,12 +180,12 @@ func (p *programs) attached(ctx context.Context, what, ms string) (float64, erro
 			return strconv.ParseFloat(strings.TrimSpace(text), 64)
 		}
 	}
-	return 0, fmt.Errorf("the attached program did not say %q: %s", what, out)
+	return 0, fmt.Errorf("%s did not say %q: %s", name, what, out)
 }
 
 // memory is what one attached process costs the daemon, in MB, when there are many.
 func (p *programs) memory(ctx context.Context) (float64, error) {
-	program, err := p.attachProgram(ctx)
+	program, err := p.build(ctx, "attach")
 	if err != nil {
 		return 0, err
 	}
