@@ -3,6 +3,7 @@ package webui
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,11 +39,21 @@ func TestLarge(t *testing.T) {
 	})
 	t.Run("panning", func(t *testing.T) {
 		b.t = t
-		for _, m := range b.moves(x) {
-			longest, _ := b.tasks(m.do)
-			t.Logf("%s: the page's longest task took %v of processor time", m.name, longest.Round(100*time.Microsecond))
-			if longest > frameMax {
-				t.Errorf("%s: a task of the page took %v of processor time: want %v at most", m.name, longest, frameMax)
+		// Beside others a task takes more of the processor's time, as they take its caches, and never less. So the least
+		// of three counts; of rounds, as a move that follows itself finds the map where it wants it. Where all are
+		// within the bound already, another round would change nothing.
+		moves := b.moves(x)
+		least := slices.Repeat([]time.Duration{time.Hour}, len(moves))
+		for round := 0; round < 3 && slices.Max(least) > frameMax; round++ {
+			for i, m := range moves {
+				longest, _ := b.tasks(m.do)
+				least[i] = min(least[i], longest)
+			}
+		}
+		for i, m := range moves {
+			t.Logf("%s: the page's longest task took %v of processor time", m.name, least[i].Round(100*time.Microsecond))
+			if least[i] > frameMax {
+				t.Errorf("%s: a task of the page took %v of processor time: want %v at most", m.name, least[i], frameMax)
 			}
 		}
 	})
@@ -136,6 +147,7 @@ func (b *browser) moves(x *ground) []move {
 	b.t.Helper()
 	b.open("#/map", "hosts")
 	b.until("!softibMap.job && !softibMap.want.picture && !softibMap.want.base")
+	load := 0.4
 	return []move{
 		{"far away", func() {
 			eval[bool](b, "softibMap.setCamera(softibMap.fitCamera()), true")
@@ -170,7 +182,8 @@ func (b *browser) moves(x *ground) []move {
 		}},
 		{"all of it changes", func() {
 			eval[bool](b, "softibMap.setCamera(softibMap.fitCamera()), true")
-			x.f.setLoad(0.7)
+			load = 1.1 - load
+			x.f.setLoad(load)
 			eval[bool](b, "softibMap.setMode('wait'), true")
 			b.drag(700, 420, 500, 300, 60)
 			eval[bool](b, "softibMap.setMode('util'), true")
