@@ -115,14 +115,20 @@ func TestWindow(t *testing.T) {
 	if rep := doctor.Judge(found.Before, found.After, doctor.Options{Plan: r.g}); !rep.Healthy() {
 		t.Errorf("%+v", rep)
 	}
+	// The doctor may have been quicker than the next look at everything is due.
+	for st := f.Stats(); st.Surveys < 2 || st.Counts < 1; st = f.Stats() {
+		if ctx.Err() != nil {
+			t.Fatalf("not everything is looked at again: %+v", st)
+		}
+		awaitRead(t, f, 1)
+	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if s.most > 7 || s.most < 5 {
 		t.Errorf("%d requests were under way at once, want up to 7", s.most)
 	}
-	if st := f.Stats(); st.Surveys < 2 || st.Counts < 1 || st.SurveyAsked == 0 || st.CountAsked == 0 || st.SurveyUnread+
-		st.CountUnread != 0 {
+	if st := f.Stats(); st.SurveyAsked == 0 || st.CountAsked == 0 || st.SurveyUnread+st.CountUnread != 0 {
 		t.Errorf("%+v", st)
 	}
 	if _, err := session.Register(madrpc.Registration{Class: mad.ClassSA,
