@@ -362,7 +362,7 @@ func TestPartitions(t *testing.T) {
 func TestBadCable(t *testing.T) {
 	r := newRig(t, topo.DefaultSpec, sm.Config{})
 	up := r.uplink("leaf1")
-	const ber = 3e-6
+	const ber = 1e-5
 	if err := r.SetFault(r.port(up), live.Fault{BER: ber}); err != nil {
 		t.Fatal(err)
 	}
