@@ -108,8 +108,12 @@ func TestDoctorBadCable(t *testing.T) {
 		t.Errorf("bit error rate %.1e, want about %.1e: %s", b, ber, list[0].Measured)
 	}
 	for _, s := range rep.Sections {
-		if s.Severity >= doctor.Warn && s.Check != doctor.Cables && s.Check != doctor.Congestion {
-			t.Errorf("besides, %v:\n%s", s.Check, words(rep))
+		for _, f := range s.Findings {
+			// A switch discards what a receiver does not take in time, beside others that keep it from the processor.
+			late := slices.Contains(f.Objects, "h9[1]") && strings.Contains(f.Measured, ib.PortXmitDiscards.String())
+			if f.Severity >= doctor.Warn && s.Check != doctor.Cables && s.Check != doctor.Congestion && !late {
+				t.Errorf("besides, %v:\n%s", s.Check, words(rep))
+			}
 		}
 	}
 	if len(theirs) == 0 || slices.ContainsFunc(theirs, func(n string) bool { return !slices.Contains(ends, n) }) {
