@@ -39,7 +39,7 @@ func TestLarge(t *testing.T) {
 	})
 	t.Run("panning", func(t *testing.T) {
 		b.t = t
-		// Beside others a task takes more of the processor's time, as they take its caches, and never less. So the least
+		// Beside others a task takes more processor time, as they take its caches, and never less. So the least
 		// of three counts; of rounds, as a move that follows itself finds the map where it wants it. Where all are
 		// within the bound already, another round would change nothing.
 		moves := b.moves(x)
@@ -51,9 +51,10 @@ func TestLarge(t *testing.T) {
 			}
 		}
 		for i, m := range moves {
-			t.Logf("%s: the page's longest task took %v of processor time", m.name, least[i].Round(100*time.Microsecond))
-			if least[i] > frameMax {
-				t.Errorf("%s: a task of the page took %v of processor time: want %v at most", m.name, least[i], frameMax)
+			took := least[i]
+			t.Logf("%s: the page's longest task took %v of processor time", m.name, took.Round(100*time.Microsecond))
+			if took > frameMax {
+				t.Errorf("%s: a task of the page took %v of processor time: want %v at most", m.name, took, frameMax)
 			}
 		}
 	})
