@@ -114,7 +114,7 @@ func gidWords(g ib.GID) string {
 // deviceSheet is what ibv_devinfo -v should say of a host's adapter. The name of the board comes from sysfs.
 func deviceSheet(n *topo.Node) sheet {
 	l := hca.DefaultLimits()
-	maxQP := 8192 // a program's share of the adapter's numbers
+	maxQP := 16384 // a program's share of the adapter's numbers
 	flags := "0x01121cb6 BAD_PKEY_CNTR BAD_QKEY_CNTR AUTO_PATH_MIG CHANGE_PHY_PORT CURR_QP_STATE_MOD " +
 		"PORT_ACTIVE_EVENT SYS_IMAGE_GUID RC_RNR_NAK_GEN MEM_WINDOW XRC MEM_WINDOW_TYPE_2B"
 	none := sheet{}

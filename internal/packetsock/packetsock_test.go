@@ -38,6 +38,7 @@ func TestServe(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	kept := make(chan *net.UnixConn, 1)
+	seen := make(chan struct{}, 3)
 	done := make(chan error, 1)
 	go func() {
 		done <- Serve(ctx, l, func(c *net.UnixConn) bool {
@@ -45,6 +46,7 @@ func TestServe(t *testing.T) {
 			if err != nil || int(cred.Pid) != os.Getpid() {
 				t.Errorf("the peer is %+v, %v: want ourselves", cred, err)
 			}
+			seen <- struct{}{}
 			var b [16]byte
 			n, _ := c.Read(b[:])
 			if string(b[:n]) == "keep" {
@@ -69,6 +71,9 @@ func TestServe(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	k := <-kept
+	for range 3 { // the second listener has looked too whether somebody is there
+		<-seen
+	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
