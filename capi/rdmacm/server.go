@@ -85,17 +85,17 @@ func (s *Server) end() {
 
 // greet answers a connection's hello. A connection of commands is served here until it ends; one of events is kept by
 // its channel.
-func (s *Server) greet(c *net.UnixConn) (kept bool) {
+func (s *Server) greet(c *net.UnixConn, keep func()) {
 	refuse := func(err error) {
 		_, _ = c.Write(appendWelcome(nil, -int32(errnoOf(err)), 0, err.Error()))
 	}
 	if err := c.SetReadDeadline(time.Now().Add(helloPatience)); err != nil {
-		return false
+		return
 	}
 	buf, oob := make([]byte, helloSize+1), make([]byte, syscall.CmsgSpace(4))
 	n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
 	if err != nil {
-		return false
+		return
 	}
 	farEnd, err := descriptorOf(oob[:oobn])
 	keepFarEnd := false
@@ -105,22 +105,22 @@ func (s *Server) greet(c *net.UnixConn) (kept bool) {
 		}
 	}()
 	if err != nil {
-		return false
+		return
 	}
 	hi, err := parseHello(buf[:n])
 	switch {
 	case errors.Is(err, errVersion):
 		refuse(err)
-		return false
+		return
 	case err != nil:
-		return false
+		return
 	}
 	if err := checkPeer(c); err != nil {
 		refuse(err)
-		return false
+		return
 	}
 	if c.SetReadDeadline(time.Time{}) != nil {
-		return false
+		return
 	}
 	if hi.role == roleEvents {
 		ch, err := s.find(hi.channel)
@@ -129,34 +129,34 @@ func (s *Server) greet(c *net.UnixConn) (kept bool) {
 		}
 		if err != nil {
 			refuse(err)
-			return false
+			return
 		}
 		ch.host.mu.Lock()
 		defer ch.host.mu.Unlock()
 		if ch.events != nil || ch.ended {
 			refuse(fmt.Errorf("rdmacm: channel 0x%016x: %w", ch.number, errBusy))
-			return false
+			return
 		}
 		// Before any event; a new connection has room for it.
 		if _, err := c.Write(appendWelcome(nil, 0, ch.number, "")); err != nil {
-			return false
+			return
 		}
 		if ch.attach(c, farEnd) != nil {
-			return false
+			return
 		}
 		keepFarEnd = true
-		return true
+		keep()
+		return
 	}
 	ch, err := s.open(hi.host, c)
 	if err != nil {
 		refuse(err)
-		return false
+		return
 	}
 	defer s.close(ch)
 	if _, err := c.Write(appendWelcome(nil, 0, ch.number, "")); err == nil {
 		ch.serve()
 	}
-	return false
 }
 
 // serve answers a channel's commands until the program hangs up.

@@ -47,10 +47,7 @@ func Serve(ctx context.Context, l *net.UnixListener, ports Ports) error {
 		_ = ports.SetIsSM(host, port, on)
 	})
 	defer s.issm.close()
-	err := packetsock.Serve(ctx, l, func(c *net.UnixConn) bool {
-		s.serve(c)
-		return false
-	})
+	err := packetsock.Serve(ctx, l, func(c *net.UnixConn, _ func()) { s.serve(c) })
 	if err != nil {
 		return fmt.Errorf("umad: %w", err)
 	}

@@ -37,9 +37,9 @@ func Listen(path string) (*net.UnixListener, error) {
 }
 
 // Serve calls each with every connection, in a goroutine of its own, until ctx ends; then it closes the listener and
-// what connections there are, and waits. Each reports whether it has given the connection to somebody else, who closes
-// it.
-func Serve(ctx context.Context, l *net.UnixListener, each func(*net.UnixConn) (kept bool)) error {
+// what connections there are, and waits. A connection for which each has called keep is somebody else's from then on,
+// who closes it.
+func Serve(ctx context.Context, l *net.UnixListener, each func(c *net.UnixConn, keep func())) error {
 	s := &server{each: each, conns: map[*net.UnixConn]struct{}{}}
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
@@ -64,7 +64,7 @@ func Serve(ctx context.Context, l *net.UnixListener, each func(*net.UnixConn) (k
 }
 
 type server struct {
-	each func(*net.UnixConn) bool
+	each func(*net.UnixConn, func())
 
 	mu    sync.Mutex
 	conns map[*net.UnixConn]struct{}
@@ -76,14 +76,20 @@ func (s *server) admit(c *net.UnixConn) {
 	defer s.mu.Unlock()
 	s.conns[c] = struct{}{}
 	s.wait.Go(func() {
-		kept := s.each(c)
-		s.mu.Lock()
-		delete(s.conns, c)
-		s.mu.Unlock()
-		if !kept {
+		s.each(c, func() { s.forget(c) })
+		if s.forget(c) {
 			c.Close()
 		}
 	})
+}
+
+// forget takes a connection out, and reports whether it was among those that end with the server.
+func (s *server) forget(c *net.UnixConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, had := s.conns[c]
+	delete(s.conns, c)
+	return had
 }
 
 // end closes every connection and waits for what they had to be gone.

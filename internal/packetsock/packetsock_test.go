@@ -41,7 +41,7 @@ func TestServe(t *testing.T) {
 	seen := make(chan struct{}, 3)
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, l, func(c *net.UnixConn) bool {
+		done <- Serve(ctx, l, func(c *net.UnixConn, keep func()) {
 			cred, err := CheckPeer(c)
 			if err != nil || int(cred.Pid) != os.Getpid() {
 				t.Errorf("the peer is %+v, %v: want ourselves", cred, err)
@@ -50,11 +50,11 @@ func TestServe(t *testing.T) {
 			var b [16]byte
 			n, _ := c.Read(b[:])
 			if string(b[:n]) == "keep" {
+				keep()
 				kept <- c
-				return true
+				return
 			}
 			_, _ = c.Read(b[:]) // until the server ends
-			return false
 		})
 	}()
 	dial := func(word string) *net.UnixConn {

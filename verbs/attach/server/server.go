@@ -40,10 +40,7 @@ type server struct {
 // join one.
 func Serve(ctx context.Context, l *net.UnixListener, f *live.Fabric, firmware string, groups Groups) error {
 	s := &server{f: f, firmware: firmware, groups: groups}
-	err := packetsock.Serve(ctx, l, func(c *net.UnixConn) bool {
-		s.serve(c)
-		return false
-	})
+	err := packetsock.Serve(ctx, l, func(c *net.UnixConn, _ func()) { s.serve(c) })
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
