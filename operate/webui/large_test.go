@@ -14,6 +14,9 @@ import (
 const (
 	firstViewMax = 2 * time.Second
 	frameMax     = 100 * time.Millisecond
+	// Beside others the same work takes more processor time, as they take its caches, and never less. So the least of
+	// so many rounds counts. Once that is within its bound, another round would change nothing.
+	rounds = 3
 )
 
 // TestLarge walks each view on 11,664 hosts, and bounds what the page has to do for what people wait for: the first
@@ -26,7 +29,11 @@ func TestLarge(t *testing.T) {
 
 	t.Run("first view", func(t *testing.T) {
 		b.t = t
-		_, all := b.tasks(func() { b.firstView(x) })
+		all := time.Hour
+		for round := 0; round < rounds && all >= firstViewMax; round++ {
+			_, took := b.tasks(func() { b.firstView(x) })
+			all = min(all, took)
+		}
 		t.Logf("first view of %d hosts: %v of processor time", len(x.m.Graph().Hosts()), all)
 		if all >= firstViewMax {
 			t.Errorf("the first view takes %v of processor time: want less than %v", all, firstViewMax)
@@ -39,12 +46,9 @@ func TestLarge(t *testing.T) {
 	})
 	t.Run("panning", func(t *testing.T) {
 		b.t = t
-		// Beside others a task takes more processor time, as they take its caches, and never less. So the least
-		// of three counts; of rounds, as a move that follows itself finds the map where it wants it. Where all are
-		// within the bound already, another round would change nothing.
-		moves := b.moves(x)
+		moves := b.moves(x) // all of them in a round, as one that follows itself finds the map where it wants it
 		least := slices.Repeat([]time.Duration{time.Hour}, len(moves))
-		for round := 0; round < 3 && slices.Max(least) > frameMax; round++ {
+		for round := 0; round < rounds && slices.Max(least) > frameMax; round++ {
 			for i, m := range moves {
 				longest, _ := b.tasks(m.do)
 				least[i] = min(least[i], longest)
