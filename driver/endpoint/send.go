@@ -50,7 +50,7 @@ func (e *Endpoint) send() {
 }
 
 // sendOne sends the next packet into a ring.
-func (e *Endpoint) sendOne(now ib.Time, s hca.Send, rt *Route, r *Out) {
+func (e *Endpoint) sendOne(now ib.Time, s *hca.Send, rt *Route, r *Out) {
 	s.Copy = atomic.LoadUint32(&r.head.pull) == 0
 	n := min(s.Copied, copyMax)
 	if s.Refers && !s.Copy {
@@ -101,7 +101,7 @@ func (e *Endpoint) countAck() {
 	if !ok {
 		return
 	}
-	if rt := e.routeFor(s, uint16(s.DQPN>>BlockBits)); rt != nil {
+	if rt := e.routeFor(&s, uint16(s.DQPN>>BlockBits)); rt != nil {
 		words := uint64(ackBytes / 4)
 		if e.rx.LRH.LNH == wire.LNHGlobal {
 			words += wire.GRHSize / 4
@@ -114,7 +114,7 @@ func (e *Endpoint) countAck() {
 const ackBytes = wire.LRHSize + wire.BTHSize + wire.AETHSize + wire.ICRCSize
 
 // sendMany copies a multicast packet to every ring of its route.
-func (e *Endpoint) sendMany(now ib.Time, s hca.Send, rt *Route) {
+func (e *Endpoint) sendMany(now ib.Time, s *hca.Send, rt *Route) {
 	for _, r := range rt.rings {
 		if !r.room(min(s.Copied, copyMax)) && !r.Gone() {
 			e.park(r, s)
@@ -146,7 +146,7 @@ func (e *Endpoint) space() []byte {
 }
 
 // routeFor is the way of the next packet of a queue pair; nil if there is no fabric any more.
-func (e *Endpoint) routeFor(s hca.Send, block uint16) *Route {
+func (e *Endpoint) routeFor(s *hca.Send, block uint16) *Route {
 	rt, ok := s.QP.Owner.(*Route)
 	if ok && rt.current() && rt.key.DLID == s.DLID && rt.key.SL == s.SL && rt.key.PKey == s.PKey &&
 		rt.key.Port == s.Port && rt.key.Block == block {
@@ -174,7 +174,7 @@ func (e *Endpoint) routeFor(s hca.Send, block uint16) *Route {
 }
 
 // park keeps a queue pair until a ring has room again.
-func (e *Endpoint) park(r *Out, s hca.Send) {
+func (e *Endpoint) park(r *Out, s *hca.Send) {
 	e.eng.Park(s)
 	if len(r.parked) == 0 {
 		e.waiting++

@@ -21,6 +21,7 @@ type port struct {
 	out     *endpoint.Out
 	in      []*inlet
 	turn    int
+	send    hca.Send // see NextSend
 	// waiting are packets for which there was no room in the ring, since when.
 	waiting []wire.Packet
 	since   ib.Time
@@ -119,21 +120,22 @@ func (i *inlet) next() bool {
 }
 
 // NextSend is the ring whose turn it is.
-func (t *port) NextSend() (hca.Send, bool) {
+func (t *port) NextSend() (*hca.Send, bool) {
 	for range t.in {
 		t.turn++
 		if t.turn >= len(t.in) {
 			t.turn = 0
 		}
 		if i := t.in[t.turn]; !i.parked && i.next() {
-			return hca.Send{Port: 1, SL: i.cur.LRH.SL}, true
+			t.send = hca.Send{Port: 1, SL: i.cur.LRH.SL}
+			return &t.send, true
 		}
 	}
-	return hca.Send{}, false
+	return nil, false
 }
 
 // Emit takes the packet that NextSend has shown.
-func (t *port) Emit(_ ib.Time, _ hca.Send, p *wire.Packet, buf []byte) bool {
+func (t *port) Emit(_ ib.Time, _ *hca.Send, p *wire.Packet, buf []byte) bool {
 	i := t.in[t.turn]
 	*p = i.cur.Single(i.at)
 	p.Payload = buf[:copy(buf, p.Payload)]
@@ -145,7 +147,7 @@ func (t *port) Emit(_ ib.Time, _ hca.Send, p *wire.Packet, buf []byte) bool {
 }
 
 // Park keeps the ring whose turn it is until there is room in the port.
-func (t *port) Park(hca.Send) { t.in[t.turn].parked = true }
+func (t *port) Park(*hca.Send) { t.in[t.turn].parked = true }
 
 // Unpark is told that there may be.
 func (t *port) Unpark(*hca.QP) {

@@ -28,6 +28,7 @@ type source struct {
 	disorder int
 	gotPSN   []ib.PSN
 	keepPSN  bool
+	send     hca.Send
 }
 
 func (h *source) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
@@ -44,14 +45,15 @@ func (h *source) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	}
 }
 
-func (h *source) NextSend() (hca.Send, bool) {
+func (h *source) NextSend() (*hca.Send, bool) {
 	if h.left == 0 || h.parked {
-		return hca.Send{}, false
+		return nil, false
 	}
-	return hca.Send{Port: 1, SL: h.sl, DLID: h.dlid}, true
+	h.send = hca.Send{Port: 1, SL: h.sl, DLID: h.dlid}
+	return &h.send, true
 }
 
-func (h *source) Emit(now ib.Time, s hca.Send, p *wire.Packet, buf []byte) bool {
+func (h *source) Emit(now ib.Time, s *hca.Send, p *wire.Packet, buf []byte) bool {
 	p.LRH = wire.LRH{SL: h.sl, LNH: wire.LNHLocal, DLID: h.dlid, SLID: h.slid}
 	p.BTH = wire.BTH{Opcode: h.op, PKey: h.pkey, DestQP: 7, PSN: h.psn}
 	p.Payload = h.payload[:h.size]
@@ -61,7 +63,7 @@ func (h *source) Emit(now ib.Time, s hca.Send, p *wire.Packet, buf []byte) bool 
 	return true
 }
 
-func (h *source) Park(hca.Send)             { h.parked = true }
+func (h *source) Park(*hca.Send)            { h.parked = true }
 func (h *source) Unpark(*hca.QP)            { h.parked = false }
 func (h *source) NextDeadline() ib.Time     { return ib.Never }
 func (h *source) HandleTimeout(now ib.Time) {}

@@ -127,7 +127,7 @@ func (s *Sim) detachAborted(h *hostNode) {
 }
 
 // take lets one flow make its next packet, or parks it.
-func (s *Sim) take(host uint32, h *hostNode, snd hca.Send) {
+func (s *Sim) take(host uint32, h *hostNode, snd *hca.Send) {
 	if int(snd.Port) >= len(h.node.Ports) {
 		snd.Port = 1
 	}

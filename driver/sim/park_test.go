@@ -44,17 +44,17 @@ func (h *turns) add(t *testing.T, packets int) *hca.QP {
 
 func (h *turns) HandlePacket(ib.Time, ib.PortNum, *wire.Packet) { h.got++ }
 
-func (h *turns) NextSend() (hca.Send, bool) {
+func (h *turns) NextSend() (*hca.Send, bool) {
 	for len(h.ready) > 0 && h.left[h.ready[0]] == 0 {
 		h.ready = h.ready[1:]
 	}
 	if len(h.ready) == 0 {
-		return hca.Send{}, false
+		return nil, false
 	}
-	return hca.Send{QP: h.ready[0], Port: 1, DLID: h.dlid}, true
+	return &hca.Send{QP: h.ready[0], Port: 1, DLID: h.dlid}, true
 }
 
-func (h *turns) Emit(now ib.Time, s hca.Send, p *wire.Packet, buf []byte) bool {
+func (h *turns) Emit(now ib.Time, s *hca.Send, p *wire.Packet, buf []byte) bool {
 	p.LRH = wire.LRH{LNH: wire.LNHLocal, DLID: h.dlid, SLID: h.slid}
 	p.BTH = wire.BTH{Opcode: wire.MakeOpcode(wire.UC, wire.OpSendOnly), PKey: ib.PKeyDefault, DestQP: 7}
 	p.Payload = shared[:1024]
@@ -64,7 +64,7 @@ func (h *turns) Emit(now ib.Time, s hca.Send, p *wire.Packet, buf []byte) bool {
 	return true
 }
 
-func (h *turns) Park(s hca.Send) {
+func (h *turns) Park(s *hca.Send) {
 	h.ready = h.ready[1:]
 	h.parked[s.QP] = true
 }

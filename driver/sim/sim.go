@@ -20,11 +20,11 @@ type Host interface {
 	// HandlePacket takes a packet off the link. The payload is copied out before it returns.
 	HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet)
 	// NextSend is the flow whose turn it is.
-	NextSend() (hca.Send, bool)
+	NextSend() (*hca.Send, bool)
 	// Emit makes the flow's next packet, sealed; buf is memory for its payload.
-	Emit(now ib.Time, s hca.Send, p *wire.Packet, buf []byte) bool
+	Emit(now ib.Time, s *hca.Send, p *wire.Packet, buf []byte) bool
 	// Park takes a flow out of the turn until Unpark.
-	Park(hca.Send)
+	Park(*hca.Send)
 	Unpark(*hca.QP)
 	// NextDeadline is when HandleTimeout wants to be called.
 	NextDeadline() ib.Time

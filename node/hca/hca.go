@@ -162,6 +162,7 @@ type HCA struct {
 	ports  []Port // index 0 unused
 	qps    []*QP  // by number - FirstQPN
 	ready  qpList
+	send   Send // see NextSend
 	keys   keyTable
 	timers timerHeap
 	timed  ib.Time // when a timer was last started

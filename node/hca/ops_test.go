@@ -364,7 +364,7 @@ func TestPark(t *testing.T) {
 	a.post(SendWR{WRID: 2, Opcode: WRRDMAWrite, Flags: SendSignaled, SGList: []SGE{a.sge(0, 8)}, RemoteAddr: memVA,
 		RKey: b.mr.RKey()})
 	w.pump()
-	a.h.Park(Send{QP: a.qp})
+	a.h.Park(&Send{QP: a.qp})
 	w.runFor(100 * ib.Millisecond)
 	a.sent()
 	w.fate = nil
@@ -372,7 +372,7 @@ func TestPark(t *testing.T) {
 	w.run()
 	a.sent("2 RDMA_WRITE SUCCESS len=8")
 	// Destroyed while parked.
-	a.h.Park(Send{QP: a.qp})
+	a.h.Park(&Send{QP: a.qp})
 	w.close()
 	a.h.Unpark(a.qp)
 	if _, has := a.h.NextSend(); has {

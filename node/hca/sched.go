@@ -80,8 +80,12 @@ func (q *QP) markReady() {
 }
 
 // NextSend is the queue pair whose turn it is; ok is false when none has
-// anything to send. The caller answers with Emit or Park.
-func (h *HCA) NextSend() (s Send, ok bool) {
+// anything to send. The caller answers with Emit or Park. What it points to is
+// the engine's and holds until the next call: it is asked for once a packet,
+// and a record that is built piece by piece and then copied as a whole makes a
+// processor wait until all that it wrote before is written, rings included.
+func (h *HCA) NextSend() (s *Send, ok bool) {
+	s = &h.send
 	for q := h.ready.head; q != nil; q = h.ready.head {
 		if q.respHead == q.respTail {
 			if q.sqCursor == q.sqNext || !q.isUD() && !q.canRequest() {
@@ -92,32 +96,34 @@ func (h *HCA) NextSend() (s Send, ok bool) {
 				w := &q.sq[q.sqCursor&q.sqMask]
 				a := &w.ah.attr
 				port := &h.ports[a.Port]
-				return Send{
-					QP: q, Port: a.Port, SL: a.SL, DLID: a.DLID, PKey: q.path.pkey, Loopback: port.ownsLID(a.DLID),
-					DQPN: w.destQP(), Copied: int(w.length),
-				}, true
+				s.QP, s.Port, s.SL, s.DLID, s.PKey = q, a.Port, a.SL, a.DLID, q.path.pkey
+				s.Loopback, s.DQPN = port.ownsLID(a.DLID), w.destQP()
+				s.Copied, s.Refers, s.Copy = int(w.length), false, false
+				return s, true
 			}
 		}
-		s = q.way()
+		q.way(s)
 		s.Copied, s.Refers = q.ahead()
 		return s, true
 	}
-	return Send{}, false
+	return s, false
 }
 
-// way is where packets of a connected queue pair go.
-func (q *QP) way() Send {
+// way fills in where packets of a connected queue pair go.
+func (q *QP) way(s *Send) {
 	pa := &q.path
-	return Send{QP: q, Port: pa.port, SL: pa.sl, DLID: pa.dlid, PKey: pa.pkey, Loopback: pa.loop, DQPN: q.bth.DestQP}
+	s.QP, s.Port, s.SL, s.DLID, s.PKey, s.Loopback = q, pa.port, pa.sl, pa.dlid, pa.pkey, pa.loop
+	s.DQPN, s.Copy = q.bth.DestQP, false
 }
 
 // WayBack is where an answer to a packet for a reliable queue pair would go.
-func (h *HCA) WayBack(n ib.QPN) (Send, bool) {
+func (h *HCA) WayBack(n ib.QPN) (s Send, ok bool) {
 	q := h.qp(n)
 	if q == nil || !q.isRC() {
-		return Send{}, false
+		return s, false
 	}
-	return q.way(), true
+	q.way(&s)
+	return s, true
 }
 
 // ahead is what the next packet of a connected queue pair makes of a buffer: how
@@ -143,7 +149,7 @@ func (q *QP) ahead() (copied int, refers bool) {
 
 // Park takes a queue pair out of the turn until Unpark: there is no room for
 // its packets.
-func (h *HCA) Park(s Send) {
+func (h *HCA) Park(s *Send) {
 	h.ready.remove(s.QP)
 	s.QP.parked = true
 }
@@ -163,7 +169,7 @@ func (h *HCA) Unpark(q *QP) {
 // s.Copied if that is less, and live as long as the packet. Where there is
 // room for more, the packet may be a bundle; see Config.MaxBundle. False means
 // that there was nothing to send after all; NextSend tells what comes next.
-func (h *HCA) Emit(now ib.Time, s Send, p *wire.Packet, buf []byte) bool {
+func (h *HCA) Emit(now ib.Time, s *Send, p *wire.Packet, buf []byte) bool {
 	h.now = now
 	if p.Count != 0 || p.FarLen != 0 {
 		p.Count, p.FarLen = 0, 0

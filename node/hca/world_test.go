@@ -105,7 +105,7 @@ func (w *world) pump() {
 }
 
 // emit takes one packet, and checks that it is what was announced.
-func (w *world) emit(h *host, s Send, p *wire.Packet) bool {
+func (w *world) emit(h *host, s *Send, p *wire.Packet) bool {
 	w.t.Helper()
 	buf := w.buf
 	if w.room != nil {
