@@ -83,7 +83,7 @@ func Drained(mem []byte) bool {
 		return true
 	}
 	t := atomic.LoadUint32(&r.head.taken)
-	return atomic.LoadUint32(&r.cells[t%ringCells].seq) != t+1
+	return atomic.LoadUint32(&r.cell(t).seq) != t+1
 }
 
 // Rest says that nobody looks at the rings from now on: who sends wakes the page.

@@ -74,7 +74,7 @@ func (e *Endpoint) hintRing(r *In) {
 	}
 	h := &e.hint.ring[r.hint]
 	h.want = r.next + 1
-	h.seq = unsafe.Pointer(&r.cells[r.next%ringCells].seq)
+	h.seq = unsafe.Pointer(&r.cell(r.next).seq)
 }
 
 // hintAll numbers the rings anew.

@@ -28,9 +28,12 @@ const (
 	creditEvery = 32
 	// creditBytes is how much of the area may be emptied before it says so.
 	creditBytes = areaBytes / 4
-	// ownAhead is how far ahead of its position the sender asks for cells: farther
-	// than the receiver's prefetchers, which would take them away again.
-	ownAhead = 48
+	// ownAhead is how far ahead of its position the sender asks for cells.
+	ownAhead = 16
+
+	// cellStride is how far apart cells that follow each other lie, in cells: more than the 2 KiB that prefetchers
+	// follow, and odd, so that all have their turn.
+	cellStride = 37
 
 	headBytes = 4096
 	cellBytes = 64
@@ -86,6 +89,11 @@ func mapRing(mem []byte) (memory, error) {
 		area:  (*[areaBytes]byte)(unsafe.Add(base, headBytes+ringCells*cellBytes)),
 	}, nil
 }
+
+// cell is where the cell of a number lies. Neighbours in time are none in memory: a receiver that keeps up reads each
+// cell soon after it was written, and its core's prefetchers would take the next ones away from the sender, which is
+// about to write them.
+func (m *memory) cell(n uint32) *cell { return &m.cells[n*cellStride%ringCells] }
 
 // Revoke tells both ends of a ring that there is nobody at the other one. Whoever waits for
 // credit has to be woken besides.
@@ -188,7 +196,7 @@ func (r *Out) space(n int) []byte {
 // publish hands a packet to the receiver. Room was made for it; a payload in the space is there already, and one
 // that is neither there nor short is referred to. Delivered says that the payload is where it belongs by now.
 func (r *Out) publish(p *wire.Packet, delivered bool) {
-	c := &r.cells[r.tail%ringCells]
+	c := r.cell(r.tail)
 	if delivered {
 		n := len(p.Payload)
 		p.Payload = nil
@@ -204,7 +212,7 @@ func (r *Out) publish(p *wire.Packet, delivered bool) {
 		r.heard = r.tail
 	}
 	cacheline.StoreRelease(&c.seq, r.tail)
-	cacheline.Own(unsafe.Pointer(&r.cells[(r.tail+ownAhead)%ringCells]))
+	cacheline.Own(unsafe.Pointer(r.cell(r.tail + ownAhead)))
 }
 
 // putChunk fills the part of the area that belongs to a long packet.
@@ -299,7 +307,7 @@ func NewIn(mem []byte, src *Page, pid int, port ib.PortNum) (*In, error) {
 
 // ready is the oldest packet's cell, nil if there is none.
 func (r *In) ready() *cell {
-	c := &r.cells[r.next%ringCells]
+	c := r.cell(r.next)
 	if atomic.LoadUint32(&c.seq) != r.next+1 || r.broken {
 		return nil
 	}
@@ -311,7 +319,7 @@ func (r *In) backlog() bool {
 	if r.ready() == nil {
 		return false
 	}
-	c := &r.cells[(r.next+1)%ringCells]
+	c := r.cell(r.next + 1)
 	return atomic.LoadUint32(&c.seq) == r.next+2
 }
 

@@ -125,7 +125,7 @@ func TestRingIsAQueue(t *testing.T) {
 			out.tail, out.limit, in.next, in.lastTold = start, start+ringCells, start, start
 			atomic.StoreUint32(&out.head.taken, start)
 			for i := start - ringCells; i != start; i++ {
-				out.cells[i%ringCells].seq = i + 1 // as after the last time around
+				out.cell(i).seq = i + 1 // as after the last time around
 			}
 		}
 		var want []wire.Packet
