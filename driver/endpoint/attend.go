@@ -136,6 +136,9 @@ func (e *Endpoint) carry() int {
 	if e.waiting > 0 {
 		e.unpark()
 	}
+	if !plantSends {
+		e.takeSends()
+	}
 	e.owed = false
 	if _, ok := e.eng.NextSend(); ok {
 		e.send()

@@ -74,6 +74,7 @@ type Endpoint struct {
 	closed     bool
 	hint       *hint
 	postStaged func(*hca.HCA, *uint64)
+	postSends  func(*hca.HCA, *uint64)
 	// clock is the time as last read. Reading it costs as much as building a packet; while the endpoint is attended it
 	// is read every few calls, and in between soon stands in for it: a little ahead, so that a timer started then may
 	// run late but never early.
@@ -133,6 +134,7 @@ func (e *Endpoint) Address(mem []byte) uint64 {
 // Enter gives exclusive use of the engine until Leave.
 func (e *Endpoint) Enter() *hca.HCA {
 	e.mu.Lock()
+	e.takeSends()
 	e.takeStaged()
 	return e.eng
 }
@@ -141,6 +143,7 @@ func (e *Endpoint) Enter() *hca.HCA {
 // staged are posted once the packets are on their way.
 func (e *Endpoint) EnterToSend() *hca.HCA {
 	e.mu.Lock()
+	e.takeSends()
 	return e.eng
 }
 
@@ -303,6 +306,7 @@ func (e *Endpoint) before() {
 		e.owed = false
 		e.send()
 	}
+	e.takeSends()
 	e.streams, e.tired = false, false
 }
 
@@ -361,6 +365,7 @@ func (e *Endpoint) after(some bool) {
 		}
 		e.finish() // before the program has its memory back
 	}
+	e.takeSends()
 	idle, streams, tired := e.duty.idle, e.streams, e.tired
 	e.mu.Unlock()
 	if streams {

@@ -25,8 +25,9 @@ type hint struct {
 		want uint32
 		_    uint32
 	}
-	// staged is not 0 while C has receives that nobody has posted yet; see Stage.
+	// staged and sends are not 0 while C has receives and send requests that nobody has posted yet; see Stage.
 	staged uint64
+	sends  uint64
 	parked uint32 // queue pairs wait for room at a peer
 	polls  cPolls
 	_      uint32
@@ -50,21 +51,37 @@ func newHint(outside bool) (*hint, error) {
 // Hint is the endpoint's hint.
 func (e *Endpoint) Hint() unsafe.Pointer { return unsafe.Pointer(e.hint) }
 
-// Stage lets C code post receives without a call into Go: it leaves them somewhere and sets the hint's staged word.
-// Before the engine is used, and before it is given a packet, post is called to post them, with the endpoint locked.
-func (e *Endpoint) Stage(post func(h *hca.HCA, staged *uint64)) {
+// Stage lets C code post without a call into Go: it leaves receives and send requests somewhere and sets the hint's
+// words for them. Recvs is called to post the former before the engine is used, and before it is given a packet; sends
+// is to post the latter before the engine is used and whenever it was. Both are called with the endpoint locked.
+func (e *Endpoint) Stage(recvs, sends func(h *hca.HCA, list *uint64)) {
 	e.mu.Lock()
-	e.postStaged = post
+	e.postStaged, e.postSends = recvs, sends
 	e.mu.Unlock()
 }
 
-// takeStaged posts what was staged, and reports whether there was something.
+// takeStaged posts the receives that were staged, and reports whether there were some.
 func (e *Endpoint) takeStaged() bool {
 	if atomic.LoadUint64(&e.hint.staged) == 0 || e.postStaged == nil {
 		return false
 	}
 	e.postStaged(e.eng, &e.hint.staged)
 	return true
+}
+
+// Staged is told that there are send requests to post, as the hint tells it where C code has staged them.
+func (e *Endpoint) Staged() { atomic.StoreUint64(&e.hint.sends, 1) }
+
+// takeSends posts the send requests that were staged, and sends them. C stages where the queue has others under way, so
+// whoever takes in what ends those calls this afterwards: the program relies on it, and may not call again.
+func (e *Endpoint) takeSends() {
+	if atomic.LoadUint64(&e.hint.sends) == 0 || e.postSends == nil {
+		return
+	}
+	e.postSends(e.eng, &e.hint.sends)
+	e.owed = false
+	e.send()
+	e.finish()
 }
 
 // hintRing tells where the next packet of a ring will be.

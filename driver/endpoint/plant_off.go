@@ -9,4 +9,5 @@ const (
 	plantGrant = false // what a peer may write ahead to is not taken back when memory is deregistered
 	plantWake  = false // who sends to one that sleeps does not wake it
 	plantClock = false // timers are started by a clock from before a standstill
+	plantSends = false // the attendant does not look at what was staged
 )

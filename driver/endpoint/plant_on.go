@@ -2,7 +2,7 @@
 
 package endpoint
 
-var plantVoid, plantGrant, plantWake, plantClock bool
+var plantVoid, plantGrant, plantWake, plantClock, plantSends bool
 
 // Bug is one that can be switched on in builds with the tag plant.
 type Bug int
@@ -13,8 +13,12 @@ const (
 	LateGrant
 	LostWake
 	OldClock
+	LostSends
 )
 
 // Plant switches a bug on or off: a payload is pulled after its request was given up, a grant is used after memory was
-// deregistered, a wake-up is lost, a timer is started by a clock from before a standstill.
-func Plant(b Bug, on bool) { *[...]*bool{&plantVoid, &plantGrant, &plantWake, &plantClock}[b] = on }
+// deregistered, a wake-up is lost, a timer is started by a clock from before a standstill, requests that were staged are
+// left to a program that does not call.
+func Plant(b Bug, on bool) {
+	*[...]*bool{&plantVoid, &plantGrant, &plantWake, &plantClock, &plantSends}[b] = on
+}

@@ -116,7 +116,7 @@ func TestArmPostsStaged(t *testing.T) {
 		if err := h.PostRecv(x.qp, &hca.RecvWR{WRID: 7}); err != nil {
 			t.Error(err)
 		}
-	})
+	}, nil)
 	told := 0
 	x.NotifyCQ(x.cq, func() { told++ })
 	x.hint.staged = 1

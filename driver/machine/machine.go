@@ -123,6 +123,12 @@ const (
 // watch finds packets that lie in rings whose receivers do not know of them: a wake-up was lost.
 func (m *Machine) watch() {
 	for _, p := range m.procs {
+		if len(p.staged) > 0 && !p.dead && m.Now() >= p.still+neglect && m.Now()-p.staged[0].at > neglect &&
+			p.staged[0].qp.Outstanding() == 0 {
+			m.Neglected = append(m.Neglected, fmt.Sprintf("h%d: nobody takes a request that was staged at %v", p.host+1,
+				p.staged[0].at))
+			p.postStaged(p.ep.Engine(), nil) // once is enough
+		}
 		for _, c := range p.out {
 			taken := c.out.Taken()
 			if c.to == nil || p.dead || c.to.dead || !c.out.Unseen() || taken != c.taken || m.Now() < c.to.still {
@@ -228,10 +234,12 @@ func (m *Machine) Wake(host int) {
 	if p.dead {
 		return
 	}
-	p.step(func() {
-		p.ep.Enter()
-		p.ep.Leave()
-	})
+	if p.rings() {
+		p.step(func() {
+			p.ep.Enter()
+			p.ep.Leave()
+		})
+	}
 	p.lookAgain()
 }
 

@@ -55,7 +55,7 @@ func (p *process) reap(cq *hca.CQ, out []hca.WC) int {
 		p.taps[cq] = t
 		p.ep.Tap(cq, t.move, t.outside)
 	}
-	if len(t.list) == 0 {
+	if len(t.list) == 0 || len(p.staged) > 0 {
 		p.ep.Advance(cq, min(p.empties, endpoint.Spun))
 	}
 	n := copy(out, t.list)

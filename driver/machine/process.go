@@ -39,6 +39,8 @@ type process struct {
 
 	events []hca.Event
 	taps   map[*hca.CQ]*tap
+	staged []staged
+	calls  bool // the program has called a verb since it was last seen to
 
 	// For watching over timers: when the endpoint last did something, how queue pairs waited then, and what its engine
 	// had counted.
@@ -90,6 +92,7 @@ func (m *Machine) newProcess(host int, at *port) (*process, error) {
 		// What management has written there; the fabric's own adapter stands for the host in its eyes.
 		p.ep.SetPort(ib.PortNum(num), *at.adapter.Port(ib.PortNum(num)))
 	}
+	p.ep.Stage(nil, p.postStaged)
 	p.ep.ForgetEvents()
 	p.ep.NotifyEvents(func(e hca.Event) {
 		p.events = append(p.events, e)

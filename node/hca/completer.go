@@ -299,6 +299,11 @@ func (q *QP) progress(now ib.Time) {
 
 // retire completes requests from the oldest on, as far as they are done.
 func (q *QP) retire(now ib.Time) {
+	q.retireDone(now)
+	q.show()
+}
+
+func (q *QP) retireDone(now ib.Time) {
 	for q.sqOldest != q.sqNext {
 		w := &q.sq[q.sqOldest&q.sqMask]
 		if w.fault != WCSuccess {
@@ -356,6 +361,7 @@ func (q *QP) failOldest(now ib.Time, s WCStatus) {
 	q.giveUp()
 	q.completeSend(w, s)
 	q.sqOldest++
+	q.show()
 	if q.state == StateErr {
 		return
 	}

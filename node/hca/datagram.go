@@ -114,6 +114,7 @@ func (q *QP) emitDatagram(now ib.Time, w *sendWQE, p *wire.Packet, buf []byte) b
 	q.completeSend(w, WCSuccess)
 	if q.state != StateErr {
 		q.sqOldest++
+		q.show()
 		q.checkDrained()
 	}
 	if a.DLID.IsMulticast() {

@@ -146,6 +146,7 @@ type QP struct {
 	timerLater ib.Time
 	expired    uint32 // local ACK timeouts, ever
 	sendCQ     *CQ
+	shown      *uint32 // see Show
 
 	// Responder.
 	resp     []respItem // a ring, which grows
@@ -212,6 +213,18 @@ func (q *QP) Caps() Caps { return q.caps }
 
 // Outstanding is how many send requests have not completed.
 func (q *QP) Outstanding() int { return int(q.sqNext - q.sqOldest) }
+
+// Show keeps Outstanding in a word for somebody who looks at it without asking; nil ends it.
+func (q *QP) Show(at *uint32) {
+	q.shown = at
+	q.show()
+}
+
+func (q *QP) show() {
+	if q.shown != nil {
+		*q.shown = q.sqNext - q.sqOldest
+	}
+}
 
 // RecvPosted is how many receives wait in the queue pair's own queue.
 func (q *QP) RecvPosted() int { return q.rq.len() }
@@ -343,7 +356,7 @@ func (h *HCA) DestroyQP(q *QP) error {
 	q.reset()
 	h.qpCounts[q.typ][q.state]--
 	q.state = StateReset
-	q.dead = true
+	q.dead, q.shown = true, nil
 	h.ready.remove(q)
 	if q.num < 2 {
 		h.special[q.num] = nil
@@ -398,6 +411,7 @@ func (q *QP) reset() {
 	q.cur, q.fresh, q.curPD, q.curCQ, q.curDone = nil, nil, nil, nil, 0
 	q.respHead, q.respTail, q.resNext, q.rdQueued = 0, 0, 0, 0
 	q.resp, q.res = nil, nil
+	q.show()
 }
 
 // transition moves the state machine. Which moves a user may ask for is
@@ -455,6 +469,7 @@ func (q *QP) flushSend() {
 	}
 	q.sqCursor, q.sqPkt, q.rdOut = q.sqNext, 0, 0
 	q.ackPSN = q.sentPSN
+	q.show()
 }
 
 // giveUp notes that requests under way will not be finished.

@@ -292,6 +292,7 @@ func (q *QP) afterSend(now ib.Time, w *sendWQE, p *wire.Packet) {
 		if q.sqPkt == 0 { // that was the last packet of the message
 			q.completeSend(w, WCSuccess)
 			q.sqOldest++
+			q.show()
 			q.checkDrained()
 		}
 		p.BTH.AckReq = false

@@ -14,5 +14,6 @@ func (h *HCA) Retract(q *QP, n int) int {
 	}
 	n = min(n, waiting)
 	q.sqNext -= uint32(n)
+	q.show()
 	return n
 }

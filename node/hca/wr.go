@@ -179,6 +179,7 @@ func (h *HCA) PostSend(q *QP, wr *SendWR) error {
 		w.srqn = wr.RemoteSRQN
 	}
 	q.sqNext++
+	q.show()
 	if q.state == StateErr || q.state == StateSQE {
 		q.flushSend()
 		return nil

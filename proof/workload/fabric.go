@@ -18,8 +18,12 @@ type Fabric interface {
 	LID(topo.PortRef) ib.LID
 	Switch(node int) *ibswitch.Switch
 
-	// Engine is a host's adapter; nil if it is something else. After it was used, Wake is called.
+	// Engine is a host's adapter; nil if it is something else. Use is the same for a program's call of a verb, and
+	// PostSend is one: Outstanding counts what was posted and has not completed. After these Wake is called.
 	Engine(host int) *hca.HCA
+	Use(host int) *hca.HCA
+	PostSend(host int, q *hca.QP, wr *hca.SendWR) error
+	Outstanding(host int, q *hca.QP) int
 	Wake(host int)
 	// Still reports whether a host's program does nothing at this moment. When it does again it is reported.
 	Still(host int) bool
@@ -39,6 +43,17 @@ func (b Bare) Engine(host int) *hca.HCA {
 	h, _ := b.Host(host).(*hca.HCA)
 	return h
 }
+
+// Use is the adapter as it is.
+func (b Bare) Use(host int) *hca.HCA { return b.Engine(host) }
+
+// PostSend posts a request.
+func (b Bare) PostSend(host int, q *hca.QP, wr *hca.SendWR) error {
+	return b.Engine(host).PostSend(q, wr)
+}
+
+// Outstanding is what the adapter says.
+func (b Bare) Outstanding(_ int, q *hca.QP) int { return q.Outstanding() }
 
 // Still is never so.
 func (b Bare) Still(int) bool { return false }

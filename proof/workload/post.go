@@ -33,15 +33,15 @@ func (r *Runner) post(i int, f *FlowState) {
 			return
 		}
 		if e.QP.State() == hca.StateSQE {
-			if e.QP.Outstanding() > 0 || e.unpolled > 0 {
+			if r.Sim.Outstanding(e.Host, e.QP) > 0 || e.unpolled > 0 {
 				return // the rest of the flushed ones first
 			}
-			if err := r.hosts[e.Host].h.ModifyQP(e.QP, hca.QPAttr{State: hca.StateRTS}, hca.MaskState); err != nil {
+			if err := r.Sim.Use(e.Host).ModifyQP(e.QP, hca.QPAttr{State: hca.StateRTS}, hca.MaskState); err != nil {
 				r.obs.Refused(r.Sim.Now(), e.Host, "modify_qp", err)
 				return
 			}
 		}
-		if e.QP.Outstanding() >= f.Spec.SendDepth || e.unpolled >= f.Spec.SendDepth {
+		if r.Sim.Outstanding(e.Host, e.QP) >= f.Spec.SendDepth || e.unpolled >= f.Spec.SendDepth {
 			return
 		}
 		if o.Drain && !f.draining && e.QP.State() == hca.StateRTS {
@@ -64,7 +64,7 @@ func (r *Runner) post(i int, f *FlowState) {
 func (r *Runner) drain(f *FlowState) {
 	e := f.From
 	f.draining = true
-	if err := r.hosts[e.Host].h.ModifyQP(e.QP, hca.QPAttr{State: hca.StateSQD, EnSQDNotify: true},
+	if err := r.Sim.Use(e.Host).ModifyQP(e.QP, hca.QPAttr{State: hca.StateSQD, EnSQDNotify: true},
 		hca.MaskState|hca.MaskEnSQDNotify); err != nil {
 		r.obs.Refused(r.Sim.Now(), e.Host, "modify_qp", err)
 		f.draining = false
@@ -80,7 +80,7 @@ func (r *Runner) drained(e *End) {
 	if e.QP.State() != hca.StateSQD {
 		return // it failed meanwhile
 	}
-	if err := r.hosts[e.Host].h.ModifyQP(e.QP, hca.QPAttr{State: hca.StateRTS}, hca.MaskState); err != nil {
+	if err := r.Sim.Use(e.Host).ModifyQP(e.QP, hca.QPAttr{State: hca.StateRTS}, hca.MaskState); err != nil {
 		r.obs.Refused(r.Sim.Now(), e.Host, "modify_qp", err)
 	}
 }
@@ -127,7 +127,6 @@ func (r *Runner) gate(f *FlowState, n int) (open, never bool) {
 // postOp posts one request.
 func (r *Runner) postOp(o *OpState) {
 	f, e, now := o.Flow, o.Flow.From, r.Sim.Now()
-	h := r.hosts[e.Host].h
 	wr := hca.SendWR{WRID: o.ID(), Opcode: o.Code, Flags: o.Flags &^ hca.SendSignaled}
 	if o.Signaled {
 		wr.Flags |= hca.SendSignaled
@@ -166,7 +165,7 @@ func (r *Runner) postOp(o *OpState) {
 		e.unpolled++
 	}
 	r.obs.OpPosted(now, o)
-	if err := h.PostSend(e.QP, &wr); err != nil {
+	if err := r.Sim.PostSend(e.Host, e.QP, &wr); err != nil {
 		o.Posted, o.Skipped = false, true
 		if o.Signaled {
 			e.unpolled--
@@ -360,7 +359,7 @@ func (r *Runner) misuse(o *OpState) {
 	}
 	switch o.Misuse {
 	case DeregLocal:
-		h := r.hosts[f.From.Host].h
+		h := r.Sim.Use(f.From.Host)
 		if o.doomed == nil || r.stopped[f.From.Host] {
 			return
 		}
@@ -370,7 +369,7 @@ func (r *Runner) misuse(o *OpState) {
 		r.Sim.Wake(f.From.Host) // the program has its memory back when the call returns
 		r.obs.Freed(now, o.Area)
 	case DeregRemote:
-		h := r.hosts[f.To.Host].h
+		h := r.Sim.Use(f.To.Host)
 		if f.To.Target == nil || r.stopped[f.To.Host] {
 			return
 		}

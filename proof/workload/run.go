@@ -120,7 +120,7 @@ func (r *Runner) fail(e *End) {
 		return
 	}
 	r.obs.Failed(r.Sim.Now(), e)
-	if err := r.hosts[e.Host].h.ModifyQP(e.QP, hca.QPAttr{State: hca.StateErr}, hca.MaskState); err != nil {
+	if err := r.Sim.Use(e.Host).ModifyQP(e.QP, hca.QPAttr{State: hca.StateErr}, hca.MaskState); err != nil {
 		r.obs.Refused(r.Sim.Now(), e.Host, "modify_qp", err)
 	}
 	r.touch(e.Host)

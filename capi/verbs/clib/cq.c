@@ -107,6 +107,12 @@ static bool packet_waits(const struct softib_hint *hint)
 	return false;
 }
 
+/* Whether the adapter has to be told of requests. */
+static bool any_sends(const struct softib_hint *hint)
+{
+	return __atomic_load_n(&hint->sends, __ATOMIC_RELAXED) != 0;
+}
+
 static bool any_ready(struct softib_ready *r)
 {
 	return __atomic_load_n(&r->tail, __ATOMIC_RELAXED) != __atomic_load_n(&r->head, __ATOMIC_RELAXED);
@@ -149,7 +155,7 @@ void softib_purge_ready(struct ibv_cq *cq, uint32_t qp_num)
  */
 static bool must_ask(struct softib_cq *c, const struct softib_hint *hint)
 {
-	return __atomic_load_n(&c->ready.more, __ATOMIC_RELAXED) || c->look ||
+	return __atomic_load_n(&c->ready.more, __ATOMIC_RELAXED) || c->look || any_sends(hint) ||
 		__atomic_load_n(&hint->stirs, __ATOMIC_ACQUIRE) != c->stirs || packet_waits(hint);
 }
 
@@ -217,7 +223,7 @@ int softib_fetch_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	if (any_ready(&c->ready)) {
 		n = take_ready(c, room, wc);
 		hint->reaped++; /* advice, like all of the hint */
-		if (__builtin_expect(++c->reaped >= hint->polls.reap && packet_waits(hint), 0))
+		if (__builtin_expect((++c->reaped >= hint->polls.reap && packet_waits(hint)) || any_sends(hint), 0))
 			ask(c, hint, SOFTIB_AGAIN);
 		/* Fewer than there is room for would mean that there are no more. */
 		while (n < room && __atomic_load_n(&c->ready.more, __ATOMIC_RELAXED) && !ask(c, hint, SOFTIB_AGAIN)) {

@@ -21,6 +21,7 @@ struct softib_hint {
 		uint32_t pad;
 	} ring[64];
 	uint64_t staged; /* the first struct softib_stage with receives that the adapter has not taken */
+	uint64_t sends;  /* likewise of struct softib_sends */
 	uint32_t parked; /* queue pairs wait for room at a peer */
 	struct softib_polls {
 		uint32_t idle, gap, reap, tight, ticks, linger;
@@ -29,24 +30,49 @@ struct softib_hint {
 };
 
 /*
- * Receives are left where the adapter finds them before it takes in packets, because a call into Go costs ten times
- * as much. C fills entries behind tail, Go empties them behind taken.
+ * What is posted is left where the adapter finds it, because a call into Go costs ten times as much. C fills entries
+ * behind tail, Go empties them behind taken.
  */
+struct softib_staged {
+	uint32_t tail;   /* C */
+	uint32_t taken;  /* Go */
+	uint32_t queued; /* it is in the hint's list */
+	uint32_t handle; /* of the queue pair */
+	uint64_t next;   /* in that list */
+	uint32_t lock;
+	uint32_t pad;
+};
+
+/* Receives: the adapter takes them before it takes in packets. */
 #define SOFTIB_STAGED 64
 
 struct softib_stage {
-	uint32_t tail;   /* C */
-	uint32_t limit;  /* Go: how far tail may go for the queue to have room */
-	uint32_t taken;  /* Go */
-	uint32_t queued; /* it is in the hint's list */
-	uint64_t next;   /* in that list */
-	uint32_t handle; /* of the queue pair */
+	struct softib_staged is;
+	uint32_t limit; /* Go: how far tail may go for the queue to have room */
 	uint32_t max_sge;
-	uint32_t lock;
-	uint32_t pad;
 	uint64_t wr_id[SOFTIB_STAGED];
 	uint32_t num_sge[SOFTIB_STAGED];
 	struct ibv_sge sge[]; /* max_sge each */
+};
+
+/*
+ * Requests to a reliable queue pair that has others under way: whoever takes in what ends those looks here, so these
+ * need no call of their own.
+ */
+#define SOFTIB_SENDS 32
+#define SOFTIB_SEND_DATA 48
+
+struct softib_send {
+	struct ibv_send_wr wr; /* alone, with sge as its list */
+	struct ibv_sge sge;
+	uint8_t data[SOFTIB_SEND_DATA]; /* where sge points if the request is inline */
+};
+
+struct softib_sends {
+	struct softib_staged is;
+	uint32_t under; /* Go: how many the adapter has that have not completed */
+	uint32_t pad;
+	struct softib_send *at; /* SOFTIB_SENDS of them, once there was one */
 };
 
 #define SOFTIB_RINGS_MANY 0xffffffffu
@@ -129,6 +155,7 @@ struct softib_qp_args {
 	uint32_t sig_all;
 	uint32_t create_flags;
 	struct ibv_qp_cap cap; /* in and out */
+	struct softib_sends *sends; /* or NULL */
 	struct softib_made made;
 	uint32_t qp_num;
 };
@@ -180,7 +207,7 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(attach_mcast, (uint32_t qp, const uint8_t *gid, uint32_t lid))                            \
 	X(detach_mcast, (uint32_t qp, const uint8_t *gid, uint32_t lid))                            \
 	/* The data path: whole lists; *bad is the request that was refused. With no bad post_send  \
-	   sends the whole list or nothing of it. */                                                \
+	   sends the whole list or nothing of it. No list: what is staged is taken. */              \
 	X(post_send, (uint32_t qp, struct ibv_send_wr *, struct ibv_send_wr **bad))                 \
 	X(post_recv, (uint32_t qp, struct ibv_recv_wr *, struct ibv_recv_wr **bad))                 \
 	X(post_srq_recv, (uint32_t srq, struct ibv_recv_wr *, struct ibv_recv_wr **bad))            \

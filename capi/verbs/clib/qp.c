@@ -44,6 +44,7 @@ struct softib_qp *softib_make_qp(struct ibv_context *context, struct ibv_qp_init
 
 	if (!q)
 		return NULL;
+	args.sends = &q->sends;
 	if ((pd && pd->context != context) || (attr->send_cq && attr->send_cq->context != context) ||
 	    (attr->recv_cq && attr->recv_cq->context != context) || (attr->srq && attr->srq->context != context))
 		return softib_discard(q, EINVAL);
@@ -64,6 +65,7 @@ struct softib_qp *softib_make_qp(struct ibv_context *context, struct ibv_qp_init
 		return softib_discard(q, error);
 	attr->cap = args.cap;
 	q->cap = args.cap;
+	q->sends.is.handle = args.made.handle;
 	q->sq_sig_all = attr->sq_sig_all;
 	q->qp.qp_context = attr->qp_context;
 	q->qp.pd = pd;
@@ -153,6 +155,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	pthread_cond_destroy(&qp->cond);
 	pthread_mutex_destroy(&qp->mutex);
 	free(q->stage);
+	free(q->sends.at);
 	free(q);
 	return 0;
 }
@@ -166,6 +169,8 @@ int softib_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 		*bad = wr;
 		return error;
 	}
+	if (softib_stage_sends(to_qp(qp), wr))
+		return 0;
 	return softib_go.post_send(qp->handle, wr, bad);
 }
 

@@ -252,6 +252,7 @@ struct softib_qp {
 	int sq_sig_all;
 	struct softib_builder *builder; /* of an extended queue pair (wr.c) */
 	struct softib_stage *stage;	/* of one with a receive queue of its own (stage.c) */
+	struct softib_sends sends;
 };
 
 static inline struct softib_qp *to_qp(struct ibv_qp *qp) { return container_of(qp, struct softib_qp, qp); }
@@ -270,6 +271,8 @@ int softib_begin_qp(struct softib_qp *, struct ibv_context *, const struct softi
 int softib_fetch_cq(struct ibv_cq *, int room, struct ibv_wc *);
 struct softib_stage *softib_new_stage(uint32_t handle, const struct ibv_qp_cap *);
 int softib_stage_recv(struct softib_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **bad);
+/* Stages a list of requests, or nothing of it: false says that they have to be posted by call. */
+bool softib_stage_sends(struct softib_qp *, const struct ibv_send_wr *);
 
 /* wr.c: makes qp's builder of work requests. 0 or an errno. */
 int softib_give_builder(struct softib_qp *);

@@ -91,7 +91,8 @@ static int wr_complete(struct ibv_qp_ex *ex)
 				for (int j = 0; j < wr->num_sge; j++)
 					wr->sg_list[j].addr += (uintptr_t)b->bytes;
 		}
-		error = softib_go.post_send(qp->qp.handle, b->wr, NULL);
+		if (!softib_stage_sends(qp, b->wr))
+			error = softib_go.post_send(qp->qp.handle, b->wr, NULL);
 	}
 	finish(b);
 	return error;

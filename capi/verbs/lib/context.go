@@ -36,7 +36,7 @@ func softib_open(a *C.struct_softib_open_args) int32 {
 		}
 		opened.dev = d
 		d.NotifyEvents(deliver)
-		d.Stage(postStaged)
+		d.Stage(postStaged, postSends)
 	}
 	c := &contextObj{dev: opened.dev, events: &pipe{fd: int(a.async_fd)}}
 	c.handle = table.contexts.put(c)

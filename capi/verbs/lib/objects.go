@@ -22,8 +22,8 @@ type device interface {
 	NotifyCQ(cq *hca.CQ, f func())
 	// NotifyEvents has f called for each asynchronous event, likewise.
 	NotifyEvents(f func(hca.Event))
-	// Stage has f called to post what C has staged.
-	Stage(f func(h *hca.HCA, staged *uint64))
+	// Stage has recvs and sends called to post what C has staged.
+	Stage(recvs, sends func(h *hca.HCA, list *uint64))
 	// Arm is for a program that is about to sleep until cq's next event.
 	Arm(cq *hca.CQ, solicitedOnly bool)
 	// EnterToSend is Enter for what is posted to send queues of connected queue pairs.

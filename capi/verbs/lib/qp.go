@@ -99,7 +99,11 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 	}
 	var o qpObj
 	if errno := create(c, &table.qps, &o, &a.made, func(h *hca.HCA) (*hca.QP, error) {
-		return h.CreateQP(init)
+		q, err := h.CreateQP(init)
+		if err == nil && typ == hca.RC && a.sends != nil {
+			q.Show((*uint32)(&a.sends.under))
+		}
+		return q, err
 	}, (*hca.HCA).DestroyQP); errno != 0 {
 		return errno
 	}

@@ -15,23 +15,46 @@ import (
 // 11.2.4.1).
 const stagedMax = C.SOFTIB_STAGED
 
-// postStaged posts what C has staged: list is the first of the stages that have something.
+// postStaged posts the receives that C has staged: list is the first of the stages that have something.
 func postStaged(h *hca.HCA, list *uint64) {
+	eachStage(list, func(o *qpObj, s unsafe.Pointer) { o.takeStaged(h, (*C.struct_softib_stage)(s)) })
+}
+
+// postSends posts the send requests that C has staged, likewise.
+func postSends(h *hca.HCA, list *uint64) {
+	eachStage(list, func(o *qpObj, s unsafe.Pointer) { o.takeSends(h, (*C.struct_softib_sends)(s)) })
+}
+
+// eachStage empties a list of stages and has take called for each and its queue pair.
+func eachStage(list *uint64, take func(o *qpObj, s unsafe.Pointer)) {
 	at := atomic.SwapUint64(list, 0)
 	for at != 0 {
-		s := *(**C.struct_softib_stage)(unsafe.Pointer(&at))
+		s := *(**C.struct_softib_staged)(unsafe.Pointer(&at))
 		at = uint64(s.next)
 		atomic.StoreUint32((*uint32)(&s.queued), 0)
 		if o := table.qps.get(uint32(s.handle)); o != nil {
-			o.takeStaged(h, s)
+			take(o, unsafe.Pointer(s))
 		}
 	}
 }
 
+// takeSends posts the requests of one queue pair. C has checked what can be wrong, and that there is room.
+func (o *qpObj) takeSends(h *hca.HCA, s *C.struct_softib_sends) {
+	tail := atomic.LoadUint32((*uint32)(&s.is.tail))
+	taken := uint32(s.is.taken)
+	at := unsafe.Slice(s.at, sendsMax)
+	for ; taken != tail; taken++ {
+		o.post(h, &at[taken%sendsMax].wr)
+	}
+	atomic.StoreUint32((*uint32)(&s.is.taken), taken)
+}
+
+const sendsMax = C.SOFTIB_SENDS
+
 // takeStaged posts the receives of one queue pair.
 func (o *qpObj) takeStaged(h *hca.HCA, s *C.struct_softib_stage) {
-	tail := atomic.LoadUint32((*uint32)(&s.tail))
-	taken := uint32(s.taken)
+	tail := atomic.LoadUint32((*uint32)(&s.is.tail))
+	taken := uint32(s.is.taken)
 	most := uint32(s.max_sge)
 	sges := unsafe.Slice((*hca.SGE)(unsafe.Add(unsafe.Pointer(s), unsafe.Sizeof(*s))), stagedMax*most)
 	for taken != tail {
@@ -44,6 +67,6 @@ func (o *qpObj) takeStaged(h *hca.HCA, s *C.struct_softib_stage) {
 		_ = h.PostRecv(o.it, &o.recv)
 		taken++
 	}
-	atomic.StoreUint32((*uint32)(&s.taken), taken)
+	atomic.StoreUint32((*uint32)(&s.is.taken), taken)
 	atomic.StoreUint32((*uint32)(&s.limit), taken+uint32(o.it.Caps().MaxRecvWR-o.it.RecvPosted()))
 }

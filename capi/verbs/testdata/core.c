@@ -402,6 +402,94 @@ static void test_posting(void)
 	unrig_pair();
 }
 
+/* Fills a's send queue behind a request for which b has no receive: those behind it wait where C code keeps them, too. */
+static void fill_queue(void)
+{
+	struct ibv_sge s = part(0, 8);
+	struct ibv_send_wr wr = { .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+	char text[16];
+	int i;
+
+	for (i = 0; i < DEPTH; i++) {
+		snprintf(text, sizeof(text), "send %d", i);
+		if (i % 3 == 0) {
+			memcpy(mem + 64 * i, text, sizeof(text));
+			s = part(64 * i, 16);
+		} else {
+			s = (struct ibv_sge){ .addr = (uintptr_t)text, .length = 16, .lkey = 0xbad };
+		}
+		wr.wr_id = i;
+		wr.send_flags = (i % 3 ? IBV_SEND_INLINE : 0) | IBV_SEND_SIGNALED;
+		MUST(ibv_post_send(a, &wr, &bad) == 0);
+		memset(text, 'x', sizeof(text));
+		if (i % 8)
+			continue;
+		/* What is wrong is said at once, whatever waits. */
+		wr.opcode = 99;
+		MUST(ibv_post_send(a, &wr, &bad) == EINVAL && bad == &wr);
+		wr.opcode = IBV_WR_SEND;
+		wr.num_sge = 5;
+		MUST(ibv_post_send(a, &wr, &bad) == EINVAL && bad == &wr);
+		wr.num_sge = 1;
+	}
+	bad = NULL;
+	wr.num_sge = 0;
+	MUST(ibv_post_send(a, &wr, &bad) == ENOMEM && bad == &wr);
+}
+
+static void test_behind(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	volatile uint8_t *to;
+	char text[16];
+	double end;
+	struct ibv_wc wc;
+
+	/* A program that looks at its memory alone gets all of them, in order, with what they held when they were posted. */
+	rig_pair(IBV_QPT_RC);
+	fill_queue();
+	memset(mem + HALF, 0, HALF);
+	for (int i = 0; i < DEPTH; i++)
+		post_recv(b, 100 + i, HALF + 64 * i, 64);
+	end = now() + 20;
+	for (int i = DEPTH - 1; i >= 0; i--) {
+		to = mem + HALF + 64 * i;
+		snprintf(text, sizeof(text), "send %d", i);
+		while (memcmp((void *)to, text, strlen(text) + 1))
+			MUST(now() < end);
+	}
+	for (int i = 0, sent = 0, received = 0; i < 2 * DEPTH; i++) {
+		wc = wait_wc(cq);
+		MUST(wc.status == IBV_WC_SUCCESS);
+		MUST(wc.wr_id == (wc.opcode == IBV_WC_RECV ? 100u + received++ : 0u + sent++));
+	}
+	unrig_pair();
+
+	/* What a queue pair has when it fails is flushed, in order. */
+	rig_pair(IBV_QPT_RC);
+	fill_queue();
+	MUST(ibv_modify_qp(a, &attr, IBV_QP_STATE) == 0);
+	for (int i = 0; i < DEPTH; i++)
+		wait_done(cq, i, IBV_WC_WR_FLUSH_ERR, 0);
+	MUST(post_send(a, 7, &(struct ibv_sge){ 0 }, 0) == 0);
+	wait_done(cq, 7, IBV_WC_WR_FLUSH_ERR, 0);
+
+	/* In RESET it has nothing, and nothing is posted to it; then it begins anew. */
+	attr.qp_state = IBV_QPS_RESET;
+	MUST(ibv_modify_qp(a, &attr, IBV_QP_STATE) == 0 && ibv_modify_qp(b, &attr, IBV_QP_STATE) == 0);
+	connect_qp(a, b->qp_num);
+	connect_qp(b, a->qp_num);
+	fill_queue();
+	MUST(ibv_modify_qp(a, &attr, IBV_QP_STATE) == 0);
+	MUST(post_send(a, 8, &(struct ibv_sge){ 0 }, 0) == EINVAL);
+	MUST(ibv_poll_cq(cq, 1, &wc) == 0);
+	MUST(ibv_modify_qp(b, &attr, IBV_QP_STATE) == 0);
+	connect_qp(a, b->qp_num);
+	connect_qp(b, a->qp_num);
+	fill_queue();
+	unrig_pair();
+}
+
 static void test_completions(void)
 {
 	struct ibv_wc wc[8];
@@ -1031,7 +1119,7 @@ static const struct {
 	void (*run)(void);
 } tests[] = {
 	{ "strings", test_strings }, { "device", test_device }, { "memory", test_memory }, { "queues", test_queues },
-	{ "states", test_states }, { "posting", test_posting }, { "completions", test_completions }, { "channels", test_channels },
+	{ "states", test_states }, { "posting", test_posting }, { "behind", test_behind }, { "completions", test_completions }, { "channels", test_channels },
 	{ "async", test_async }, { "datagrams", test_datagrams }, { "multicast", test_multicast }, { "overflow", test_overflow },
 	{ "threads", test_threads }, { "leak", test_leak }, { "signals", test_signals }, { "fork", test_fork }, { "forkfirst", test_forkfirst },
 	{ "reopen", test_reopen }, { "unmapped", test_unmapped }, { "ownfault", test_ownfault }, { "nodevice", test_nodevice }, { "nodaemon", test_nodaemon }, { "fatal", test_fatal },
