@@ -17,8 +17,8 @@ const (
 )
 
 // Plant switches a bug on or off: a payload is pulled after its request was given up, a grant is used after memory was
-// deregistered, a wake-up is lost, a timer is started by a clock from before a standstill, requests that were staged are
-// left to a program that does not call.
+// deregistered, a wake-up is lost, a timer is started by a clock from before a standstill, requests that were staged
+// are left to a program that does not call.
 func Plant(b Bug, on bool) {
 	*[...]*bool{&plantVoid, &plantGrant, &plantWake, &plantClock, &plantSends}[b] = on
 }
