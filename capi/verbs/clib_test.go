@@ -85,8 +85,8 @@ func TestCore(t *testing.T) {
 	path := compile(t, "core.c")
 	w := newWorld(t, "star:2")
 	for _, name := range []string{"strings", "device", "memory", "queues", "states", "posting", "behind",
-		"completions", "channels", "async", "datagrams", "multicast", "overflow", "threads", "leak", "signals", "fork",
-		"forkfirst", "reopen", "unmapped", "ownfault"} {
+		"completions", "channels", "sleepers", "async", "datagrams", "multicast", "overflow", "threads", "leak",
+		"signals", "fork", "forkfirst", "reopen", "unmapped", "ownfault"} {
 		t.Run(name, func(t *testing.T) { w.run(t, "h1", path, name) })
 	}
 }

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"softib/internal/cacheline"
@@ -53,7 +54,11 @@ func (e *Endpoint) attend() {
 					return
 				default:
 				}
-				e.page.sleep(e.bell, nanoseconds(sleep))
+				bell := e.bell
+				if post == Watching {
+					bell = e.page.bell() // it changes with each event that a program waits for, and there is no hurry
+				}
+				e.page.sleep(bell, nanoseconds(sleep))
 			}
 		case Searching:
 			if e.page.isLocal() {
@@ -94,12 +99,15 @@ func (e *Endpoint) AttendOnce() (post Post, sleep ib.Time, streams bool) {
 	post = e.duty.turn(n, e.looked(), bell&asleep == 0, bell != e.bell)
 	e.bell = bell
 	e.meanwhile()
-	if b := onDuty[post]; b.says && b.value != (bell&asleep == 0) {
-		if e.bell++; b.value {
-			e.page.Attend()
-		} else {
-			e.page.Rest()
-		}
+	switch b := onDuty[post]; {
+	case !b.says || b.value == (bell&asleep == 0):
+	case !b.value:
+		e.bell++
+		e.page.Rest()
+	case atomic.LoadUint32(&e.hint.sleepers) == 0: // else a thread of the program is to be woken
+		e.bell++
+		e.page.Attend()
+		e.rousePrograms() // one that went to sleep just now would not be
 	}
 	if post <= Dozing {
 		e.wakeAt.Store(int64(e.eng.NextDeadline()))
@@ -135,9 +143,6 @@ func (e *Endpoint) carry() int {
 	n := e.drainAll()
 	if e.waiting > 0 {
 		e.unpark()
-	}
-	if !plantSends {
-		e.takeSends()
 	}
 	e.owed = false
 	if _, ok := e.eng.NextSend(); ok {

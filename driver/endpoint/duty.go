@@ -114,6 +114,7 @@ type duty struct {
 	seen   uint32 // how often the program had looked by the attendant's last turn
 	restAt uint32 // or when it was last about to sleep
 	rests  bool   // it has not polled in earnest since
+	waits  bool   // it has waited in Await since the attendant's last turn
 	idle   int    // empty polls in a row
 }
 
@@ -150,9 +151,9 @@ func (d *duty) turn(found int, looked uint32, attended, changed bool) Post {
 
 // polledSince reports whether the program has polled since the last turn and can be trusted to go on.
 func (d *duty) polledSince(looked uint32) bool {
-	polled := looked != d.seen
-	d.seen = looked
-	return polled && !(d.rests && looked-d.restAt < restPolls)
+	polled, waits := looked != d.seen, d.waits
+	d.seen, d.waits = looked, false
+	return polled && (waits || !(d.rests && looked-d.restAt < restPolls))
 }
 
 // rest is told that the program, which has looked so often, is about to sleep.

@@ -66,6 +66,8 @@ type Endpoint struct {
 	aheadAt    uint32      // how often the program had looked for completions when a payload was last written ahead
 	duty       duty        // who does all this
 	bell       uint32      // as the attendant's last turn left it
+	told       uint32      // events that threads may wait for in C, ever
+	slept      bool        // one has done so since the program last armed a queue
 	tired      bool        // a poller should see whether others want its core
 	turns      int         // in a row that found packets
 	streams    bool        // the last of them was part of a stream: its ACKs can wait for a few more
@@ -119,7 +121,7 @@ func New(cfg Config) (*Endpoint, error) {
 		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, asked: map[Key]*asked{}, hint: h, machine: cfg.Machine,
 		duty: newDuty(search), eventful: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
 	}
-	e.hint.polls = inC
+	e.hint.polls, e.hint.bell = inC, unsafe.Pointer(&cfg.Page.h.bell)
 	e.meter.init(cfg.Ledger)
 	e.wakeAt.Store(int64(ib.Never))
 	e.page.Rest()
@@ -138,7 +140,7 @@ func (e *Endpoint) Address(mem []byte) uint64 {
 // Enter gives exclusive use of the engine until Leave.
 func (e *Endpoint) Enter() *hca.HCA {
 	e.mu.Lock()
-	e.takeSends()
+	e.settleSends()
 	e.takeStaged()
 	return e.eng
 }
@@ -147,7 +149,7 @@ func (e *Endpoint) Enter() *hca.HCA {
 // staged are posted once the packets are on their way.
 func (e *Endpoint) EnterToSend() *hca.HCA {
 	e.mu.Lock()
-	e.takeSends()
+	e.settleSends()
 	return e.eng
 }
 
@@ -241,8 +243,18 @@ func (e *Endpoint) about() ib.Time {
 	return e.soon
 }
 
+// settleSends takes what was staged where nothing else happens that finish would follow.
+func (e *Endpoint) settleSends() {
+	if e.takeSends() {
+		e.finish()
+	}
+}
+
 // finish does what has to follow any work on the engine.
 func (e *Endpoint) finish() {
+	if !plantSends {
+		e.takeSends()
+	}
 	if gone := e.eng.TakeAborted(); gone != nil {
 		for _, r := range e.out {
 			r.revoke(gone)
@@ -321,7 +333,7 @@ func (e *Endpoint) before() {
 		e.owed = false
 		e.send()
 	}
-	e.takeSends()
+	e.settleSends()
 	e.streams, e.tired = false, false
 }
 
@@ -380,7 +392,7 @@ func (e *Endpoint) after(some bool) {
 		}
 		e.finish() // before the program has its memory back
 	}
-	e.takeSends()
+	e.settleSends()
 	idle, streams, tired := e.duty.idle, e.streams, e.tired
 	e.mu.Unlock()
 	if streams {

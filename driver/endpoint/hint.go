@@ -30,7 +30,9 @@ type hint struct {
 	sends  uint64
 	parked uint32 // queue pairs wait for room at a peer
 	polls  cPolls
-	_      uint32
+	// sleepers is how many threads sleep in C, which are woken by the bell.
+	sleepers uint32
+	bell     unsafe.Pointer
 }
 
 const hintMany = 0xFFFFFFFF
@@ -72,16 +74,17 @@ func (e *Endpoint) takeStaged() bool {
 // Staged is told that there are send requests to post, as the hint tells it where C code has staged them.
 func (e *Endpoint) Staged() { atomic.StoreUint64(&e.hint.sends, 1) }
 
-// takeSends posts the send requests that were staged, and sends them. C stages where the queue has others under way, so
-// whoever takes in what ends those calls this afterwards: the program relies on it, and may not call again.
-func (e *Endpoint) takeSends() {
+// takeSends posts the send requests that were staged, sends them, and reports whether there were some. C stages where
+// the queue has others under way, so whoever does something that may end those calls this afterwards: the program
+// relies on it, and may not call again.
+func (e *Endpoint) takeSends() bool {
 	if atomic.LoadUint64(&e.hint.sends) == 0 || e.postSends == nil {
-		return
+		return false
 	}
 	e.postSends(e.eng, &e.hint.sends)
 	e.owed = false
 	e.send()
-	e.finish()
+	return true
 }
 
 // hintRing tells where the next packet of a ring will be.

@@ -19,7 +19,7 @@ type Page struct {
 	h     *pageHead
 	local *localBell // nil: who sleeps there is woken by the word alone
 	// onWake is called in place of the kernel, where a machine in virtual time wants to know.
-	onWake func()
+	onWake func(program, attendant bool) bool
 }
 
 type pageHead struct {
@@ -33,6 +33,9 @@ type pageHead struct {
 // asleep is the bit of a bell that says that nobody looks.
 const asleep = 1
 
+// MaySleep reports whether a bell, as Await returned it, is one at which a thread may sleep.
+func MaySleep(bell uint32) bool { return bell&asleep != 0 }
+
 // NewPage is a page in memory of PageBytes.
 func NewPage(mem []byte) (*Page, error) {
 	if len(mem) < PageBytes {
@@ -41,34 +44,41 @@ func NewPage(mem []byte) (*Page, error) {
 	return &Page{h: (*pageHead)(unsafe.Pointer(unsafe.SliceData(mem)))}, nil
 }
 
-// OnWake has f called whenever the page is woken, instead of the kernel.
-func (p *Page) OnWake(f func()) {
+// OnWake has f called whenever the page is woken, instead of the kernel, with whom it is for: a thread of the program
+// that sleeps in C code, the attendant, or both. F says whether that was one.
+func (p *Page) OnWake(f func(program, attendant bool) bool) {
 	p.onWake = f
 }
 
-// wake rings if nobody looks.
+// wake rings if nobody looks. A thread of the program that sleeps there is woken rather than the attendant: what came
+// is for it, and it does the same.
 func (p *Page) wake() {
-	if p.Attend() && !plantWake {
-		p.rouse()
+	if p.Attend() && !plantWake && !p.rouse(1, forProgram) {
+		p.rouse(all, forAttendant)
 	}
 }
 
 // Knock makes the attendant look, whoever else claims to.
 func (p *Page) Knock() {
 	p.Attend()
-	p.rouse()
+	p.rouse(all, forAttendant|forProgram)
 }
 
-// rouse ends the sleep of who sleeps.
-func (p *Page) rouse() {
+// all is more than ever sleep at a bell.
+const all = 1 << 30
+
+// rouse ends the sleep of some of those who sleep, and reports whether there was one.
+func (p *Page) rouse(most int, who uint32) bool {
 	switch {
 	case p.onWake != nil:
-		p.onWake()
-	case p.local != nil:
+		return p.onWake(who&forProgram != 0, who&forAttendant != 0)
+	case p.local == nil:
+		return futexWake(&p.h.bell, most, who)
+	case who&forAttendant != 0:
 		p.local.ring()
-	default:
-		futexWake(&p.h.bell)
+		return true
 	}
+	return false
 }
 
 // sleep waits to be woken while the bell is as it was, at most ns nanoseconds; negative is for ever.
@@ -81,19 +91,35 @@ func (p *Page) sleep(bell uint32, ns int64) {
 	}
 }
 
-func futexWake(w *uint32) {
-	_, _, _ = syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), 1 /* FUTEX_WAKE */, 1<<30, 0, 0, 0)
+// Who sleeps at a bell, as the kernel's futexes know them; C code has the second.
+const (
+	forAttendant = 1 << iota
+	forProgram
+)
+
+const (
+	futexWaitBits = 9
+	futexWakeBits = 10
+)
+
+// futexWake wakes so many of those who sleep at a word, and reports whether there was one.
+func futexWake(w *uint32, most int, who uint32) bool {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWakeBits, uintptr(most), 0, 0,
+		uintptr(who))
+	return errno == 0 && n > 0
 }
 
-// futexWait sleeps while the word has the value v, at most ns nanoseconds; negative is for ever.
+// futexWait is the attendant's sleep while the word has the value v, at most ns nanoseconds; negative is for ever.
 func futexWait(w *uint32, v uint32, ns int64) {
 	var ts *unix.Timespec
 	if ns >= 0 {
-		t := unix.NsecToTimespec(ns)
+		var now unix.Timespec
+		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+		t := unix.NsecToTimespec(now.Nano() + ns)
 		ts = &t
 	}
-	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), 0 /* FUTEX_WAIT */, uintptr(v),
-		uintptr(unsafe.Pointer(ts)), 0, 0)
+	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWaitBits, uintptr(v),
+		uintptr(unsafe.Pointer(ts)), 0, forAttendant)
 }
 
 // NewMemory makes memory that can be handed to other processes, filled with zeros, and maps it. The

@@ -202,7 +202,6 @@ func (e *Endpoint) await(these func(Key, *asked) bool) {
 	var late <-chan time.Time
 	for {
 		e.mu.Lock()
-		e.takeSends()
 		e.takeStaged()
 		e.send()
 		e.finish()

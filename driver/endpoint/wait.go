@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"context"
+	"sync/atomic"
 
 	"softib/node/hca"
 )
@@ -28,7 +29,12 @@ func (e *Endpoint) Arm(cq *hca.CQ, solicitedOnly bool) {
 	e.mu.Lock()
 	e.takeStaged() // to a queue pair that has failed they complete at once, and there may be no next call
 	cq.ReqNotifyMissed(solicitedOnly)
-	e.leaveAlone()
+	if e.slept && e.duty.post == Watching {
+		e.carry() // it will sleep in Await, as it did the last time
+	} else {
+		e.leaveAlone()
+	}
+	e.slept = false
 	e.mu.Unlock()
 }
 
@@ -41,6 +47,44 @@ func (e *Endpoint) leaveAlone() {
 		e.call()
 	}
 	e.carry()
+}
+
+// Await is a turn of a thread of the program that sleeps in C code until an event comes: what the attendant would do,
+// once. It says at which bell the thread may sleep then, if that is odd. While the attendant watches, the thread that
+// is given an event is on duty like a poller, because it soon comes back: who sends meanwhile wakes nobody.
+func (e *Endpoint) Await() (bell uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.polls++
+	e.slept, e.duty.waits = true, true
+	told := e.told
+	e.work()
+	if e.told != told && e.duty.post == Watching {
+		e.page.Attend()
+		return e.page.bell()
+	}
+	e.page.Rest()
+	e.work() // what came before peers knew
+	return e.page.bell()
+}
+
+// Told is called when there is an event for threads that may sleep like that, with the endpoint locked.
+func (e *Endpoint) Told() {
+	e.told++
+	if !plantSleeper {
+		e.page.Attend() // who is about to sleep finds another bell
+		e.rousePrograms()
+	}
+}
+
+// Sleepers is how many threads sleep after Await, which they count themselves.
+func (e *Endpoint) Sleepers() *uint32 { return &e.hint.sleepers }
+
+// rousePrograms wakes threads that sleep in C.
+func (e *Endpoint) rousePrograms() {
+	if atomic.LoadUint32(&e.hint.sleepers) != 0 {
+		e.page.rouse(all, forProgram)
+	}
 }
 
 // waiter is where a completion queue's event goes, and its completions if it is tapped.

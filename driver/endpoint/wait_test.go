@@ -134,6 +134,48 @@ func TestArmPostsStaged(t *testing.T) {
 	}
 }
 
+// TestSendsTaken: send requests that C code has staged are taken by whatever happens to the endpoint, because the
+// program may not call again.
+func TestSendsTaken(t *testing.T) {
+	x, _ := twins(t, func() *Ledger { return nil })
+	taken := 0
+	x.Stage(nil, func(_ *hca.HCA, list *uint64) {
+		*list = 0
+		taken++
+	})
+	var wcs [4]hca.WC
+	port := *x.Engine().Port(1)
+	for _, by := range []struct {
+		name string
+		do   func()
+	}{
+		{"a poll", func() { x.Poll(x.cq, wcs[:]) }},
+		{"an advance", func() { x.Advance(x.cq, Spun) }},
+		{"the attendant", func() { x.AttendOnce() }},
+		{"who arms a queue", func() { x.Arm(x.cq, false) }},
+		{"who waits for an event", func() { x.Await() }},
+		{"a verb", func() { x.Enter(); x.Leave() }},
+		{"a receive", func() { x.Enter(); x.LeaveQuiet() }},
+		{"a send", func() { x.EnterToSend(); x.Leave() }},
+		{"a change of the port", func() { x.SetPort(1, port) }},
+		{"a way that was asked for", func() {
+			k := Key{Port: 1, DLID: 99}
+			x.Endpoint.asked[k] = &asked{}
+			x.Answer(k, func() (*Route, error) { return nil, nil })
+			delete(x.routes, k)
+		}},
+		{"the end of a peer", func() { x.DropOut(x.out) }},
+		{"the end of the fabric", func() { x.Fail() }},
+	} {
+		before := taken
+		x.Staged()
+		by.do()
+		if taken != before+1 {
+			t.Errorf("%s takes them %d times", by.name, taken-before)
+		}
+	}
+}
+
 // TestSpunKeepsTimers: one who looks rarely, because C looks in between, keeps the timers whatever it has counted
 // before.
 func TestSpunKeepsTimers(t *testing.T) {

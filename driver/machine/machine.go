@@ -74,6 +74,7 @@ const (
 	doPort
 	doWatch
 	doJoin
+	doAwait
 )
 
 // Machine is a fabric with its programs.
@@ -126,12 +127,6 @@ const (
 // watch finds packets that lie in rings whose receivers do not know of them: a wake-up was lost.
 func (m *Machine) watch() {
 	for _, p := range m.procs {
-		if len(p.staged) > 0 && !p.dead && m.Now() >= p.still+neglect && m.Now()-p.staged[0].at > neglect &&
-			p.staged[0].qp.Outstanding() == 0 {
-			m.Neglected = append(m.Neglected, fmt.Sprintf("h%d: nobody takes a request that was staged at %v", p.host+1,
-				p.staged[0].at))
-			p.postStaged(p.ep.Engine(), nil) // once is enough
-		}
 		for _, c := range p.out {
 			taken := c.out.Taken()
 			if c.to == nil || p.dead || c.to.dead || !c.out.Unseen() || taken != c.taken || m.Now() < c.to.still {
@@ -199,6 +194,8 @@ func (m *Machine) Next(until ib.Time) sim.Wake {
 			p.port.tell()
 		case doJoin:
 			p.join()
+		case doAwait:
+			p.await()
 		case doWatch:
 			m.watch()
 		case doRenew:

@@ -70,11 +70,18 @@ func (m *Machine) Arm(host int, cq *hca.CQ) {
 		return
 	}
 	p.ep.NotifyCQ(cq, func() {
-		p.armed = false
-		p.lookLater(m.around(wakeTime))
+		p.armed, p.event = false, true
+		if !p.inLibrary() {
+			p.lookLater(m.around(wakeTime))
+		}
+		p.ep.Told()
 	})
 	p.armed = true
 	p.ep.Arm(cq, false)
+	if p.inLibrary() {
+		p.dozed = false
+		p.awaitLater(turnTime)
+	}
 }
 
 // PollEvent is the oldest asynchronous event of a host's program.

@@ -56,9 +56,10 @@ func (t *port) join(p *process) (err error) {
 	}
 	// The port always looks, in no time: who sends may be in the middle of a call, so it does so by an event.
 	t.page.Rest()
-	t.page.OnWake(func() {
+	t.page.OnWake(func(_, _ bool) bool {
 		t.page.Rest()
 		p.m.at(p.m.Now(), doFeed, p.host, 0)
+		return true
 	})
 	t.ring = takeRing()
 	if t.out, err = endpoint.NewOut(t.ring, p.page, outsider); err != nil {

@@ -76,6 +76,19 @@ func (p *process) postStaged(h *hca.HCA, list *uint64) {
 	p.staged = p.staged[:0]
 }
 
+// watchStaged finds requests that a step has left, although nothing is under way any more that would make somebody
+// look.
+func (p *process) watchStaged() {
+	for _, s := range p.staged {
+		if s.qp.Outstanding() == 0 {
+			p.m.Neglected = append(p.m.Neglected, fmt.Sprintf("h%d: nobody takes a request that was staged at %v",
+				p.host+1, s.at))
+			p.postStaged(p.ep.Engine(), nil) // once is enough
+			return
+		}
+	}
+}
+
 // rings reports whether the program, which has posted, calls: it does unless everything that it posted was staged
 // behind something that is still under way.
 func (p *process) rings() bool {

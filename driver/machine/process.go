@@ -36,7 +36,11 @@ type process struct {
 	awake     bool // the attendant has its turn: who wakes it now finds nobody asleep
 	empties   int  // looks in a row that found nothing
 	found     bool
-	armed     bool // it sleeps until an event comes
+	armed     bool    // it sleeps until an event comes
+	event     bool    // and one has come since the program last looked
+	awaitAt   ib.Time // when the thread that waits for it in the library has its next turn; Never if it sleeps
+	asleep    bool    // that sleeps
+	dozed     bool    // and not for the first time
 
 	events []hca.Event
 	taps   map[*hca.CQ]*tap
@@ -67,13 +71,14 @@ type channel struct {
 const block = 1
 
 func (m *Machine) newProcess(host int, at *port) (*process, error) {
-	p := &process{m: m, host: host, port: at, attendAt: ib.Never, lookAt: ib.Never, lastStill: -ib.Second,
-		habit: m.cfg.Habits[host%len(m.cfg.Habits)], taps: map[*hca.CQ]*tap{}, direct: map[endpoint.Key]bool{}}
+	p := &process{m: m, host: host, port: at, attendAt: ib.Never, lookAt: ib.Never, awaitAt: ib.Never,
+		lastStill: -ib.Second,
+		habit:     m.cfg.Habits[host%len(m.cfg.Habits)], taps: map[*hca.CQ]*tap{}, direct: map[endpoint.Key]bool{}}
 	var err error
 	if p.page, err = endpoint.NewPage(aligned(endpoint.PageBytes)); err != nil {
 		return nil, err
 	}
-	p.page.OnWake(p.woken)
+	p.page.OnWake(p.wakes)
 	p.slotsMem = takeSlots()
 	if p.slots, err = endpoint.NewSlots(p.slotsMem); err != nil {
 		return nil, err
@@ -176,7 +181,7 @@ func (p *process) attend() {
 	p.awake = false
 	p.m.mix(uint64(p.m.Now())<<8 ^ uint64(p.host)<<4 ^ uint64(post))
 	switch {
-	case sleep <= 0 || p.ep.Woken():
+	case sleep <= 0 || post != endpoint.Watching && p.ep.Woken():
 		p.attendLater(turnTime)
 	case sleep < ib.Never:
 		p.attendLater(sleep)
@@ -195,7 +200,7 @@ func (p *process) look() bool {
 		}
 		return false
 	}
-	p.armed = false
+	p.armed, p.event = false, false
 	if p.found {
 		p.empties = 0
 	} else {

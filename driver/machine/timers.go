@@ -17,6 +17,7 @@ type ackWatch struct {
 func (p *process) step(do func()) {
 	p.watchTimers(p.stepped) // what has happened since the last step did so at some time after it
 	do()
+	p.watchStaged()
 	p.stepped = p.m.Now()
 	p.watchTimers(p.stepped)
 }

@@ -30,6 +30,7 @@ func TestPlantedBugs(t *testing.T) {
 		{"a wake-up is lost", bug(endpoint.LostWake), DataKind, 3},
 		{"a timer is started by an old clock", bug(endpoint.OldClock), DataKind, 0},
 		{"requests that were staged are left to the program", bug(endpoint.LostSends), DataKind, 3},
+		{"a thread that sleeps in the library is not woken", bug(endpoint.LostSleeper), DataKind, 3},
 		{"rounds of tables are written in the wrong order", func(on bool) { sm.Plant(on, false, false) },
 			ManagementKind, 0},
 		{"a switch that has started anew is taken to hold its tables", func(on bool) { sm.Plant(false, on, false) },

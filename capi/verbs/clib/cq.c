@@ -13,8 +13,10 @@ struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void
 	if (comp_vector >= (uint32_t)context->num_comp_vectors || (channel && channel->context != context))
 		return softib_discard(c, EINVAL);
 	args.ready = tapped ? &c->ready : NULL;
-	if (channel)
+	if (channel) {
 		args.event_fd = container_of(channel, struct softib_channel, channel)->write_fd;
+		args.told = &container_of(channel, struct softib_channel, channel)->told;
+	}
 	error = softib_go.create_cq(&args);
 	if (!error)
 		error = softib_track(SOFTIB_CQ, &args.made, &c->tracked, c, softib_go.destroy_cq);

@@ -1,6 +1,11 @@
 /* Asynchronous and completion events: records in pipes, and who has yet to acknowledge them. */
 #include "softib.h"
 
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+
 /* Objects by kind and handle. A record of an object that was destroyed finds another serial number, or none. */
 struct slot {
 	void *object;
@@ -188,15 +193,81 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	return 0;
 }
 
+static bool any_event(struct softib_channel *c)
+{
+	return __atomic_load_n(&c->told, __ATOMIC_SEQ_CST) != __atomic_load_n(&c->taken, __ATOMIC_RELAXED);
+}
+
+static void up_again(void *hint)
+{
+	__atomic_sub_fetch(&((struct softib_hint *)hint)->sleepers, 1, __ATOMIC_RELAXED);
+}
+
+/* Sleeps at the bell. 0, or an errno. */
+static int sleep_at(struct softib_channel *c, struct softib_hint *hint, uint32_t bell, const struct timespec *until)
+{
+	volatile int error = 0; /* it lives beside what cleaning up may jump to */
+	int type;
+
+	pthread_cleanup_push(up_again, hint);
+	__atomic_add_fetch(&hint->sleepers, 1, __ATOMIC_SEQ_CST);
+	if (!any_event(c)) {
+		pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type); /* as within read */
+		if (syscall(SYS_futex, hint->bell, FUTEX_WAIT_BITSET, bell, until, NULL, SOFTIB_FOR_PROGRAM))
+			error = errno;
+		pthread_setcanceltype(type, NULL);
+	}
+	pthread_cleanup_pop(1);
+	return error;
+}
+
+/*
+ * Waits for an event of the channel, where reading would: who sends wakes this thread, which does then what the
+ * attendant would, and needs not to be woken again by that. 0, or an errno.
+ */
+static int await_event(struct softib_channel *c)
+{
+	struct ibv_context *context = c->channel.context;
+	struct softib_hint *hint = to_context(context)->hint;
+	struct timespec soon;
+	uint32_t bell;
+	int error;
+
+	if (any_event(c) || fcntl(c->channel.fd, F_GETFL) & O_NONBLOCK)
+		return 0;
+	clock_gettime(CLOCK_MONOTONIC, &soon);
+	soon.tv_nsec += 1000000;
+	if (soon.tv_nsec >= 1000000000) {
+		soon.tv_sec++;
+		soon.tv_nsec -= 1000000000;
+	}
+	for (bool first = true;;) {
+		if (softib_gone(context) || softib_go.await(to_context(context)->handle, &bell) || any_event(c))
+			return 0;
+		if (!(bell & 1))
+			continue; /* a peer has woken us already */
+		/* The first sleep is short: a peer may just have found that somebody looks. */
+		error = sleep_at(c, hint, bell, first ? &soon : NULL);
+		if (error == EINTR && !first)
+			return error;
+		first = first && error != ETIMEDOUT;
+	}
+}
+
 EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
 	struct softib_channel *c = container_of(channel, struct softib_channel, channel);
 	struct softib_event e;
 	struct softib_cq *of;
+	int error;
 
 	do {
+		error = await_event(c);
+		if (error)
+			return FAIL_INT(error);
 		if (take(channel->fd, c->write_fd, &e))
 			return -1;
+		__atomic_add_fetch(&c->taken, 1, __ATOMIC_RELAXED);
 		of = claim(&e);
 	} while (!of);
 	of->armed = false;

@@ -26,8 +26,12 @@ struct softib_hint {
 	struct softib_polls {
 		uint32_t idle, gap, reap, tight, ticks, linger;
 	} polls; /* who polls how: driver/endpoint/duty.go has the table */
-	uint32_t pad;
+	uint32_t sleepers; /* C: threads that sleep at the bell */
+	uint32_t *bell;    /* odd while nobody looks; a futex, at which others sleep too */
 };
+
+/* How threads of the program sleep at the bell, in the kernel's terms. */
+#define SOFTIB_FOR_PROGRAM 2
 
 /*
  * What is posted is left where the adapter finds it, because a call into Go costs ten times as much. C fills entries
@@ -131,6 +135,7 @@ struct softib_cq_args {
 	uint32_t context;
 	uint32_t cqe; /* in and out */
 	int32_t event_fd; /* where completion events are written, or -1 */
+	uint32_t *told;   /* how many were, ever */
 	struct softib_ready *ready; /* or NULL: poll_cq is called for each */
 	struct softib_made made;
 };
@@ -189,6 +194,8 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(resize_cq, (uint32_t cq, uint32_t *cqe))                                                  \
 	X(destroy_cq, (uint32_t cq))                                                                \
 	X(req_notify, (uint32_t cq, int32_t solicited_only))                                        \
+	/* Does what there is to do, for a thread that may sleep then while the bell is this. */    \
+	X(await, (uint32_t context, uint32_t *bell))                                                \
 	/* Does what there is to do, so that completions come. */                                   \
 	X(advance_cq, (uint32_t cq, int32_t how))                                                   \
 	/* Returns how many, with the times at which they were made unless ns is NULL. It is for a  \

@@ -207,6 +207,8 @@ static inline void softib_xrcd_use(struct ibv_xrcd *xrcd, int change)
 struct softib_channel {
 	struct ibv_comp_channel channel; /* refcnt counts its queues, under context->mutex */
 	int write_fd;
+	uint32_t told;  /* events that were written there, and */
+	uint32_t taken; /* those that were read */
 };
 
 struct softib_cq {

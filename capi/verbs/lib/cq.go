@@ -27,8 +27,11 @@ func softib_create_cq(a *C.struct_softib_cq_args) int32 {
 		return errno
 	}
 	if a.event_fd >= 0 {
-		o.events = &pipe{fd: int(a.event_fd)}
-		c.dev.NotifyCQ(o.it, func() { o.events.put(event{C.SOFTIB_COMPLETION, C.SOFTIB_CQ, o.handle, o.serial}) })
+		o.events = &pipe{fd: int(a.event_fd), told: (*uint32)(a.told)}
+		c.dev.NotifyCQ(o.it, func() {
+			o.events.put(event{C.SOFTIB_COMPLETION, C.SOFTIB_CQ, o.handle, o.serial})
+			c.dev.Told()
+		})
 	}
 	if o.ready != nil {
 		c.dev.Tap(o.it, o.move, o.ready.len)
@@ -69,6 +72,16 @@ func softib_req_notify(handle uint32, solicitedOnly int32) int32 {
 		return einval
 	}
 	o.ctx.dev.Arm(o.it, solicitedOnly != 0)
+	return 0
+}
+
+//export softib_await
+func softib_await(context uint32, bell *C.uint32_t) int32 {
+	c := table.contexts.get(context)
+	if c == nil {
+		return einval
+	}
+	*bell = C.uint32_t(c.dev.Await())
 	return 0
 }
 

@@ -26,6 +26,10 @@ type device interface {
 	Stage(recvs, sends func(h *hca.HCA, list *uint64))
 	// Arm is for a program that is about to sleep until cq's next event.
 	Arm(cq *hca.CQ, solicitedOnly bool)
+	// Await is what a thread does before it sleeps in C until there is an event, and says at which bell; Told says that
+	// there is one.
+	Await() (bell uint32)
+	Told()
 	// EnterToSend is Enter for what is posted to send queues of connected queue pairs.
 	EnterToSend() *hca.HCA
 	// Tap has move called when there are completions of cq to move to where C finds them; outside counts those. Advance

@@ -15,7 +15,8 @@ const eventSize = int(unsafe.Sizeof(event{}))
 // pipe is the writing end of a descriptor that programs poll. Records that do not fit wait here until the
 // program has read some: it asks again then (flush_events).
 type pipe struct {
-	fd int
+	fd   int
+	told *uint32 // where C counts what was written, or nil
 
 	mu      sync.Mutex
 	ended   bool
@@ -100,6 +101,9 @@ func (p *pipe) write(e *event) bool {
 		case syscall.EAGAIN:
 			return false
 		default:
+			if errno == 0 && p.told != nil {
+				atomic.AddUint32(p.told, 1)
+			}
 			return true
 		}
 	}

@@ -709,6 +709,97 @@ static void test_channels(void)
 	unrig();
 }
 
+static struct {
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	int got, interrupted;
+} sleepers[2];
+
+/* Takes events of a channel until it is cancelled. */
+static void *sleeper(void *arg)
+{
+	int i = (intptr_t)arg;
+	struct ibv_cq *of;
+	void *cookie;
+
+	for (;;) {
+		if (ibv_get_cq_event(sleepers[i].channel, &of, &cookie)) {
+			MUST(errno == EINTR);
+			__atomic_add_fetch(&sleepers[i].interrupted, 1, __ATOMIC_SEQ_CST);
+			continue;
+		}
+		MUST(of == sleepers[i].cq);
+		ibv_ack_cq_events(of, 1);
+		MUST(ibv_req_notify_cq(of, 0) == 0);
+		__atomic_add_fetch(&sleepers[i].got, 1, __ATOMIC_SEQ_CST);
+	}
+	return NULL;
+}
+
+static void nothing(int sig) { (void)sig; }
+
+static void until(int *count, int want)
+{
+	double end = now() + 20;
+
+	while (__atomic_load_n(count, __ATOMIC_SEQ_CST) < want)
+		MUST(now() < end && usleep(100) == 0);
+	MUST(*count == want);
+}
+
+/* Threads that sleep in ibv_get_cq_event, each at its own channel: each gets its events, signals, and its end. */
+static void test_sleepers(void)
+{
+	struct sigaction act = { .sa_handler = nothing };
+	pthread_t thread[2];
+	struct ibv_sge s;
+	struct ibv_wc wc;
+
+	rig();
+	MUST(sigaction(SIGUSR1, &act, NULL) == 0);
+	for (int i = 0; i < 2; i++) {
+		sleepers[i].channel = ibv_create_comp_channel(ctx);
+		MUST(sleepers[i].channel);
+		sleepers[i].cq = ibv_create_cq(ctx, 256, NULL, sleepers[i].channel, 0);
+		MUST(sleepers[i].cq && ibv_req_notify_cq(sleepers[i].cq, 0) == 0);
+	}
+	a = new_qp(IBV_QPT_RC, sleepers[0].cq, sleepers[0].cq, 0);
+	b = new_qp(IBV_QPT_RC, sleepers[1].cq, sleepers[1].cq, 0);
+	connect_qp(a, b->qp_num);
+	connect_qp(b, a->qp_num);
+	for (int i = 0; i < 2; i++)
+		MUST(pthread_create(&thread[i], NULL, sleeper, (void *)(intptr_t)i) == 0);
+	s = part(0, 8);
+	for (int i = 0; i < 20; i++) {
+		if (i % 4 == 0)
+			usleep(3000); /* past the first, short sleep */
+		post_recv(b, i, HALF, 8);
+		MUST(post_send(a, i, &s, IBV_SEND_SIGNALED) == 0);
+		until(&sleepers[0].got, i + 1);
+		until(&sleepers[1].got, i + 1);
+		wait_done(sleepers[0].cq, i, IBV_WC_SUCCESS, IBV_WC_SEND);
+		wait_done(sleepers[1].cq, i, IBV_WC_SUCCESS, IBV_WC_RECV);
+	}
+	for (int i = 0; i < 2; i++) {
+		usleep(3000);
+		MUST(pthread_kill(thread[i], SIGUSR1) == 0);
+		until(&sleepers[i].interrupted, 1);
+	}
+	for (int i = 0; i < 2; i++) {
+		MUST(pthread_cancel(thread[i]) == 0);
+		MUST(pthread_join(thread[i], NULL) == 0);
+	}
+	/* Nobody sleeps there any more: events wait in the descriptors. */
+	post_recv(b, 100, HALF, 8);
+	MUST(post_send(a, 100, &s, 0) == 0);
+	MUST(readable(sleepers[1].channel->fd, 20000) == 1);
+	MUST(ibv_poll_cq(sleepers[0].cq, 1, &wc) == 0);
+	MUST(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0);
+	for (int i = 0; i < 2; i++)
+		MUST(ibv_destroy_cq(sleepers[i].cq) == 0 && ibv_destroy_comp_channel(sleepers[i].channel) == 0);
+	unrig();
+}
+
 static void *ack_later(void *event)
 {
 	usleep(20000);
@@ -1119,7 +1210,7 @@ static const struct {
 	void (*run)(void);
 } tests[] = {
 	{ "strings", test_strings }, { "device", test_device }, { "memory", test_memory }, { "queues", test_queues },
-	{ "states", test_states }, { "posting", test_posting }, { "behind", test_behind }, { "completions", test_completions }, { "channels", test_channels },
+	{ "states", test_states }, { "posting", test_posting }, { "behind", test_behind }, { "completions", test_completions }, { "channels", test_channels }, { "sleepers", test_sleepers },
 	{ "async", test_async }, { "datagrams", test_datagrams }, { "multicast", test_multicast }, { "overflow", test_overflow },
 	{ "threads", test_threads }, { "leak", test_leak }, { "signals", test_signals }, { "fork", test_fork }, { "forkfirst", test_forkfirst },
 	{ "reopen", test_reopen }, { "unmapped", test_unmapped }, { "ownfault", test_ownfault }, { "nodevice", test_nodevice }, { "nodaemon", test_nodaemon }, { "fatal", test_fatal },
