@@ -167,6 +167,14 @@ func (b *bench) run(ctx context.Context, only string) error {
 		measure: progs.bandwidth("ib_write_bw", 65536, 50000, false)}
 	ibWrite1M := &figure{name: "ib_write_bw 1 MiB", unit: "GB/s",
 		measure: progs.bandwidth("ib_write_bw", 1<<20, 4000, false)}
+	ibSend8 := &figure{name: "ib_send_bw 8 bytes", unit: "Mmsg/s",
+		measure: progs.bandwidth("ib_send_bw", 8, 1000000, true)}
+	ibRead64K := &figure{name: "ib_read_bw 64 KiB", unit: "GB/s",
+		measure: progs.bandwidth("ib_read_bw", 65536, 50000, false)}
+	ibRead1M := &figure{name: "ib_read_bw 1 MiB", unit: "GB/s",
+		measure: progs.bandwidth("ib_read_bw", 1<<20, 4000, false)}
+	pingpong := &figure{name: "ibv_rc_pingpong -e 8 bytes", unit: "µs", measure: progs.pingpong}
+	rcLat := &figure{name: "qperf rc_lat 8 bytes", unit: "µs", measure: progs.rcLatency}
 	attach := &figure{name: "ib: attach and first queue pair", unit: "ms", measure: progs.attach}
 	idle := &figure{name: "ib: CPU of an idle program", unit: "%", measure: progs.idle}
 	memory := &figure{name: "ib: daemon's memory for a process", unit: "MB", measure: progs.memory}
@@ -184,22 +192,29 @@ func (b *bench) run(ctx context.Context, only string) error {
 
 	table := []comparison{
 		{ours: ibSendLat, peer: qperf, atMost: 0.1},
-		{ours: ibSendLat, peer: ucxLat, atMost: 4},
+		{ours: ibSendLat, peer: ucxLat, atMost: 2},
 		{ours: ibWriteLat, peer: qperf, atMost: 0.1},
-		{ours: ibWriteLat, peer: ucxLat, atMost: 4},
-		{ours: ibWrite8, atLeast: 2},
+		{ours: ibWriteLat, peer: ucxLat, atMost: 2},
+		{ours: ibWrite8, atLeast: 4},
+		{ours: ibWrite8, peer: ucxRate, atLeast: 0.6},
+		{ours: ibSend8, atLeast: 4},
+		{ours: ibSend8, peer: ucxRate, atLeast: 0.6},
+		{ours: pingpong, peer: qperf, atMost: 2},
+		{ours: rcLat, peer: qperf, atMost: 2},
 		{ours: ibWrite64K, peer: tcpBW, atLeast: 2},
 		{ours: ibWrite64K, peer: ucx64K, atLeast: 1},
 		{ours: ibWrite64K, peer: memcpy},
 		{ours: ibWrite1M, peer: tcpBW, atLeast: 2},
 		{ours: ibWrite1M, peer: ucx1M, atLeast: 1},
+		{ours: ibRead64K, peer: ucx64K, atLeast: 1},
+		{ours: ibRead1M, peer: ucx1M, atLeast: 1},
 		{ours: attach, atMost: 20},
 		{ours: idle, atMost: 0.1},
 		{ours: memory, atMost: 1},
 		{ours: qpMemory, atMost: 4},
-		{ours: qps, atMost: 1000},
-		{ours: regions, atMost: 2000},
-		{ours: region, atMost: 10},
+		{ours: qps, atMost: 2000},
+		{ours: regions, atMost: 1000},
+		{ours: region, atMost: 1},
 		{ours: sendLat, peer: tcp, atMost: 0.1},
 		{ours: sendLat, peer: qperf, atMost: 0.1},
 		{ours: sendLat, peer: ucxLat, atMost: 4},

@@ -145,16 +145,20 @@ func exactly(f func(int, []byte) (int, error), fd int, buf []byte) error {
 
 // qperfLatency is qperf's tcp_lat for 8 bytes, one way, in microseconds.
 func (b *bench) qperfLatency(ctx context.Context) (float64, error) {
-	return b.qperf(ctx, "tcp_lat", "8", "latency", map[string]float64{"ns": 1e-3, "us": 1, "ms": 1e3})
+	return b.qperf(ctx, nil, "tcp_lat", "8", "latency", latencyUnits)
 }
+
+var latencyUnits = map[string]float64{"ns": 1e-3, "us": 1, "ms": 1e3}
 
 // qperfBandwidth is qperf's tcp_bw with its own message size, 64 KiB, in GB/s.
 func (b *bench) qperfBandwidth(ctx context.Context) (float64, error) {
-	return b.qperf(ctx, "tcp_bw", "65536", "bw", map[string]float64{"KB/sec": 1e-6, "MB/sec": 1e-3, "GB/sec": 1})
+	return b.qperf(ctx, nil, "tcp_bw", "65536", "bw", map[string]float64{"KB/sec": 1e-6, "MB/sec": 1e-3, "GB/sec": 1})
 }
 
-// qperf runs a test of qperf and returns the figure of that name, in the unit that has the factor 1.
-func (b *bench) qperf(ctx context.Context, test, size, name string, units map[string]float64) (float64, error) {
+// qperf runs a test of qperf, on hosts of the fabric of progs unless that is nil, and returns the figure of that name,
+// in the unit that has the factor 1.
+func (b *bench) qperf(ctx context.Context, progs *programs, test, size, name string,
+	units map[string]float64) (float64, error) {
 	if _, err := program("qperf"); err != nil {
 		return 0, err
 	}
@@ -163,8 +167,13 @@ func (b *bench) qperf(ctx context.Context, test, size, name string, units map[st
 		return 0, err
 	}
 	lp := strconv.Itoa(port)
-	out, err := b.withServer(ctx, nil, "qperf", port, []string{"-lp", lp},
-		[]string{"-lp", lp, "-ws", "5", "-m", size, "-t", "1", "localhost", test})
+	server, client := []string{"-lp", lp}, []string{"-lp", lp, "-ws", "5", "-m", size, "-t", "1", "localhost", test}
+	var out string
+	if progs == nil {
+		out, err = b.withServer(ctx, nil, "qperf", port, server, client)
+	} else {
+		out, err = progs.both(ctx, port, append([]string{"qperf"}, server...), append([]string{"qperf"}, client...))
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -53,18 +54,12 @@ func (p *programs) pair(ctx context.Context, args ...string) ([]float64, error) 
 	if _, err := program(args[0]); err != nil {
 		return nil, err
 	}
-	if err := p.start(ctx); err != nil {
-		return nil, err
-	}
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	on := func(host string, more ...string) []string {
-		line := append([]string{"exec", host, "--"}, args...)
-		return append(append(line, "-F", "-p", strconv.Itoa(port)), more...)
-	}
-	out, err := p.withServer(ctx, p.env(), p.softib, port, on("h1"), on("h2", "localhost"))
+	server := append(slices.Clone(args), "-F", "-p", strconv.Itoa(port))
+	out, err := p.both(ctx, port, server, append(slices.Clone(server), "localhost"))
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +73,44 @@ func (p *programs) pair(ctx context.Context, args ...string) ([]float64, error) 
 		return nil, fmt.Errorf("%s printed no row of numbers: %s", args[0], out)
 	}
 	return row, nil
+}
+
+// both runs a server on one host and a client on the other, and returns what the client printed.
+func (p *programs) both(ctx context.Context, port int, server, client []string) (string, error) {
+	if err := p.start(ctx); err != nil {
+		return "", err
+	}
+	on := func(host string, line []string) []string { return append([]string{"exec", host, "--"}, line...) }
+	return p.withServer(ctx, p.env(), p.softib, port, on("h1", server), on("h2", client))
+}
+
+// pingpong is how long a message of ibv_rc_pingpong takes whose programs sleep in between, in microseconds.
+func (p *programs) pingpong(ctx context.Context) (float64, error) {
+	if _, err := program("ibv_rc_pingpong"); err != nil {
+		return 0, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return 0, err
+	}
+	server := []string{"ibv_rc_pingpong", "-e", "-g", "0", "-s", "8", "-n", strconv.Itoa(p.times(20000)), "-p",
+		strconv.Itoa(port)}
+	out, err := p.both(ctx, port, server, append(slices.Clone(server), "localhost"))
+	if err != nil {
+		return 0, err
+	}
+	words := strings.Fields(out)
+	at := slices.Index(words, "usec/iter")
+	if at < 1 {
+		return 0, fmt.Errorf("ibv_rc_pingpong printed no time: %s", out)
+	}
+	v, err := strconv.ParseFloat(words[at-1], 64)
+	return v / 2, err
+}
+
+// rcLatency is qperf's rc_lat, whose programs sleep as well.
+func (p *programs) rcLatency(ctx context.Context) (float64, error) {
+	return p.qperf(ctx, p, "rc_lat", "8", "latency", latencyUnits)
 }
 
 // numbers are the fields of a line, if all are numbers.
