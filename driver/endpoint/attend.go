@@ -40,19 +40,15 @@ func (e *Endpoint) call() {
 func (e *Endpoint) attend() {
 	defer close(e.gone)
 	for n := 0; ; n++ {
-		select {
-		case <-e.closing: // its knock may have come before we said that we sleep
+		if e.isClosing() { // its knock may have come before we said that we sleep
 			return
-		default:
 		}
 		post, sleep, streams := e.AttendOnce()
 		switch post {
 		case Watching, Dozing, Asleep:
 			if sleep > 0 {
-				select {
-				case <-e.closing:
+				if e.isClosing() {
 					return
-				default:
 				}
 				bell := e.bell
 				if post == Watching {

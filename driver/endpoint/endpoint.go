@@ -90,7 +90,9 @@ type Endpoint struct {
 	// late is since when a deadline is put off because peers have not looked, putOff how long deadlines were before.
 	late, putOff ib.Time
 
-	crowded  atomic.Bool // the last time that a poller yielded, others ran for a while
+	sleeps   atomic.Bool  // a goroutine sleeps at the bell
+	waiters  atomic.Int32 // goroutines that sleep elsewhere
+	crowded  atomic.Bool  // the last time that a poller yielded, others ran for a while
 	wakeAt   atomic.Int64
 	employed atomic.Bool   // there is an attendant
 	gone     chan struct{} // closed when the attendant has ended

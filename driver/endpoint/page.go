@@ -85,7 +85,7 @@ func (p *Page) rouse(most int, who uint32) bool {
 func (p *Page) sleep(bell uint32, ns int64) {
 	switch {
 	case p.local == nil:
-		futexWait(&p.h.bell, bell, ns)
+		futexWait(&p.h.bell, bell, ns, forAttendant)
 	case p.bell() == bell:
 		p.local.wait(ns)
 	}
@@ -109,8 +109,8 @@ func futexWake(w *uint32, most int, who uint32) bool {
 	return errno == 0 && n > 0
 }
 
-// futexWait is the attendant's sleep while the word has the value v, at most ns nanoseconds; negative is for ever.
-func futexWait(w *uint32, v uint32, ns int64) {
+// futexWait sleeps while the word has the value v, at most ns nanoseconds; negative is for ever.
+func futexWait(w *uint32, v uint32, ns int64, who uint32) {
 	var ts *unix.Timespec
 	if ns >= 0 {
 		var now unix.Timespec
@@ -119,7 +119,7 @@ func futexWait(w *uint32, v uint32, ns int64) {
 		ts = &t
 	}
 	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWaitBits, uintptr(v),
-		uintptr(unsafe.Pointer(ts)), 0, forAttendant)
+		uintptr(unsafe.Pointer(ts)), 0, uintptr(who))
 }
 
 // NewMemory makes memory that can be handed to other processes, filled with zeros, and maps it. The

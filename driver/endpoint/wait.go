@@ -7,12 +7,19 @@ import (
 	"softib/node/hca"
 )
 
-// WaitCQ sleeps until cq's completion event comes.
+// WaitCQ sleeps until cq's completion event comes. One goroutine at a time sleeps at the bell, where the sender wakes
+// it; what others wait for it tells them, or the attendant does.
 func (e *Endpoint) WaitCQ(ctx context.Context, cq *hca.CQ) error {
 	e.mu.Lock()
 	w := waiterOf(cq)
-	e.leaveAlone()
+	e.aboutToSleep()
 	e.mu.Unlock()
+	if e.machine == nil && !e.page.isLocal() && e.sleeps.CompareAndSwap(false, true) {
+		defer e.sleeps.Store(false)
+		return e.sleepFor(ctx, w)
+	}
+	e.waiters.Add(1)
+	defer e.waiters.Add(-1)
 	select {
 	case <-w.c:
 		return nil
@@ -23,19 +30,72 @@ func (e *Endpoint) WaitCQ(ctx context.Context, cq *hca.CQ) error {
 	}
 }
 
+// sleepFor is what C code does in ibv_get_cq_event.
+func (e *Endpoint) sleepFor(ctx context.Context, w *waiter) error {
+	defer context.AfterFunc(ctx, func() {
+		e.page.Attend() // who is about to sleep finds another bell
+		e.rousePrograms()
+	})()
+	until := e.Now() + doze // the first sleep is short: a peer may just have found that somebody looks
+	for {
+		select {
+		case <-w.c:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.closing:
+			return ErrClosed
+		default:
+		}
+		bell := e.Await()
+		if !MaySleep(bell) {
+			continue
+		}
+		ns := int64(-1)
+		if left := until - e.Now(); left > 0 {
+			ns = nanoseconds(left)
+		}
+		atomic.AddUint32(&e.hint.sleepers, 1)
+		if len(w.c) == 0 && ctx.Err() == nil && !e.isClosing() {
+			futexWait(&e.page.h.bell, bell, ns, forProgram)
+		}
+		atomic.AddUint32(&e.hint.sleepers, ^uint32(0))
+	}
+}
+
+func (e *Endpoint) isClosing() bool {
+	select {
+	case <-e.closing:
+		return true
+	default:
+		return false
+	}
+}
+
 // Arm asks for an event of a queue, as a program does that is about to sleep. The program may not know of completions
 // yet that came when it, or the attendant, looked at other queues.
 func (e *Endpoint) Arm(cq *hca.CQ, solicitedOnly bool) {
 	e.mu.Lock()
 	e.takeStaged() // to a queue pair that has failed they complete at once, and there may be no next call
 	cq.ReqNotifyMissed(solicitedOnly)
-	if e.slept && e.duty.post == Watching {
-		e.carry() // it will sleep in Await, as it did the last time
+	e.aboutToSleep()
+	e.mu.Unlock()
+}
+
+// aboutToSleep is for a program that will sleep from now on. If it slept in Await the last time it will do so again.
+func (e *Endpoint) aboutToSleep() {
+	if e.slept && e.alone() {
+		e.carry()
 	} else {
 		e.leaveAlone()
 	}
 	e.slept = false
-	e.mu.Unlock()
+}
+
+// alone reports whether somebody who comes back soon may be on duty although it does not poll: the attendant watches,
+// and nobody else sleeps who has to be woken.
+func (e *Endpoint) alone() bool {
+	return e.duty.post == Watching && atomic.LoadUint32(&e.hint.sleepers) == 0 && e.waiters.Load() == 0
 }
 
 // leaveAlone is called by whoever polled until now and sleeps from now on: peers must wake the attendant again, and
@@ -59,7 +119,7 @@ func (e *Endpoint) Await() (bell uint32) {
 	e.slept, e.duty.waits = true, true
 	told := e.told
 	e.work()
-	if e.told != told && e.duty.post == Watching {
+	if e.told != told && e.alone() {
 		e.page.Attend()
 		return e.page.bell()
 	}
@@ -145,6 +205,7 @@ func (e *Endpoint) deliverEvents() {
 			}
 			select {
 			case w.c <- struct{}{}:
+				e.Told()
 			default:
 			}
 		case e.onEvent != nil:
