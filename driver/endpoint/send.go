@@ -80,7 +80,11 @@ func (e *Endpoint) sendOne(now ib.Time, s *hca.Send, rt *Route, r *Out) {
 	if !e.eng.Emit(now, s, &e.scratch, r.space(n)) {
 		return
 	}
-	e.count(rt, packets(&e.scratch), e.scratch.WireWords())
+	if e.scratch.Count <= 1 {
+		e.count(rt, 1, uint64(e.scratch.LRH.Length)) // Emit has sealed it
+	} else {
+		e.count(rt, uint64(e.scratch.Count), e.scratch.WireWords())
+	}
 	psn := e.scratch.BTH.PSN
 	if e.sampleIn--; e.sampleIn < 0 && e.scratch.BTH.AckReq {
 		e.sample(s.QP, again)
