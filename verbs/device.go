@@ -25,8 +25,6 @@ type engine interface {
 	Enter() *hca.HCA
 	// Leave gives the engine back; what was posted gets under way.
 	Leave()
-	// Flush returns when what was posted to a queue pair is on its way; nil is for all of them.
-	Flush(*hca.QP)
 	// LeaveQuiet gives the engine back after a call that put nothing under way,
 	// such as posting a receive.
 	LeaveQuiet()

@@ -166,10 +166,7 @@ func (q *QP) detachAll() error {
 
 // Close destroys the queue pair, which must not be in a multicast group any more. What was posted goes without a
 // completion; to see completions of everything, modify to StateErr before and poll.
-func (q *QP) Close() error {
-	q.ctx.dev.Flush(q.qp)
-	return free(q.ctx, q.qp, (*hca.HCA).DestroyQP)
-}
+func (q *QP) Close() error { return free(q.ctx, q.qp, (*hca.HCA).DestroyQP) }
 
 // Info is what a peer needs to know to connect. It is plain data, and goes through encoding/json or a format of the
 // program's own.

@@ -53,9 +53,6 @@ type Endpoint struct {
 	mu         cacheline.SpinLock
 	eng        *hca.HCA
 	routes     map[Key]*Route
-	asked      map[Key]*asked // ways that the router has not told yet
-	answered   chan struct{}  // closed with the next answer, for those in Flush
-	toGroup    bool           // one of them, asked for just now, is that to a group
 	out        []*Out
 	in         []*In
 	waiting    int         // rings with parked queue pairs
@@ -109,7 +106,6 @@ func New(cfg Config) (*Endpoint, error) {
 	cfg.Engine.ByRefMin = byRefMin
 	cfg.Engine.MaxBundle = bundleMax
 	cfg.Engine.CatchUp = catchUp
-	cfg.Engine.TellPaths = true
 	h, err := newHint(cfg.Machine == nil && !cfg.Page.isLocal()) // C code may look, for as long as it likes
 	if err != nil {
 		return nil, err
@@ -120,7 +116,7 @@ func New(cfg Config) (*Endpoint, error) {
 	}
 	e := &Endpoint{
 		name: cfg.Name, block: cfg.Block, page: cfg.Page, router: cfg.Router, start: time.Now(),
-		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, asked: map[Key]*asked{}, hint: h, machine: cfg.Machine,
+		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, hint: h, machine: cfg.Machine,
 		duty: newDuty(search), eventful: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
 	}
 	e.hint.polls, e.hint.bell = inC, unsafe.Pointer(&cfg.Page.h.bell)
@@ -155,19 +151,13 @@ func (e *Endpoint) EnterToSend() *hca.HCA {
 	return e.eng
 }
 
-// Leave sends what was posted and gives the engine back. It waits for the way to a group: programs leave groups as soon
-// as they have posted to them, and nobody tells them when it has gone.
+// Leave sends what was posted and gives the engine back.
 func (e *Endpoint) Leave() {
 	e.owed = false
 	e.send()
 	e.takeStaged()
 	e.finish()
-	wait := e.toGroup
-	e.toGroup = false
 	e.mu.Unlock()
-	if wait {
-		e.await(func(k Key, _ *asked) bool { return k.DLID.IsMulticast() })
-	}
 }
 
 // LeaveQuiet gives the engine back; what is due waits for who comes next.
@@ -213,8 +203,6 @@ func (e *Endpoint) fail() {
 		e.failed = true
 		atomic.StoreUint32(&e.hint.dead, 1)
 		e.eng.Fail()
-		clear(e.asked)
-		e.wakeFlush()
 	}
 }
 
@@ -269,9 +257,6 @@ func (e *Endpoint) finish() {
 		e.publish() // states of queue pairs may be others now
 	}
 	e.hand()
-	if e.eng.HasConnected() {
-		e.askAhead()
-	}
 	if e.eng.HasViolation() {
 		e.tellViolations()
 	}
@@ -613,7 +598,6 @@ func (e *Endpoint) AddOut(r *Out) { e.out = append(e.out, r) }
 // Close ends the endpoint: waiting calls return, and peers have no part in the program's memory any more. What its own
 // memory is shared with is the caller's.
 func (e *Endpoint) Close() error {
-	e.Flush(nil)
 	e.mu.Lock()
 	was := e.closed
 	e.closed = true

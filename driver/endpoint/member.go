@@ -87,13 +87,6 @@ func (m *Member) PortChanged(n ib.PortNum, p hca.Port, heard func()) {
 // Rejoin says that a port's manager wants programs to join their groups again.
 func (m *Member) Rejoin(n ib.PortNum) { m.Later(func() { m.Reregister(n) }) }
 
-// Answer says what the way is that the Router was asked for and did not know.
-func (m *Member) Answer(k Key, slot int, gen uint32, ids []uint32) {
-	m.Later(func() {
-		m.Endpoint.Answer(k, func() (*Route, error) { return m.Way(k, slot, gen, ids) })
-	})
-}
-
 // Way is the way into rings that were handed over, valid as long as the slot's generation is gen. It is for the Router
 // to call, within Route. A ring that is gone by now is not missed.
 func (m *Member) Way(k Key, slot int, gen uint32, ids []uint32) (*Route, error) {

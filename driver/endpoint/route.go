@@ -28,8 +28,7 @@ type Key struct {
 
 // Router finds ways through the fabric.
 type Router interface {
-	// Route is the way for a key; nil if that has to be found out first, and is told by Endpoint.Answer then. Its error
-	// ends the endpoint. The endpoint is locked: who cannot know at once must not wait.
+	// Route is the way for a key. It may take a while. Its error ends the endpoint.
 	Route(Key) (*Route, error)
 	// Violated tells of a packet with a wrong key. It must not wait.
 	Violated(agent.Notice)

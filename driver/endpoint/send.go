@@ -1,9 +1,7 @@
 package endpoint
 
 import (
-	"slices"
 	"sync/atomic"
-	"time"
 
 	"softib/internal/cacheline"
 	"softib/node/hca"
@@ -36,13 +34,7 @@ func (e *Endpoint) send() {
 		}
 		rt := e.routeFor(s, block)
 		if rt == nil {
-			if e.failed {
-				return // the fabric is gone
-			}
-			e.eng.Park(s)
-			a := e.asked[keyOf(s, block)]
-			a.parked = append(a.parked, s.QP)
-			continue
+			return // the fabric is gone
 		}
 		switch len(rt.rings) {
 		case 1:
@@ -113,16 +105,12 @@ func (e *Endpoint) countAck() {
 	if !ok {
 		return
 	}
-	words := uint64(ackBytes / 4)
-	if e.rx.LRH.LNH == wire.LNHGlobal {
-		words += wire.GRHSize / 4
-	}
-	block := uint16(s.DQPN >> BlockBits)
-	if rt := e.routeFor(&s, block); rt != nil {
+	if rt := e.routeFor(&s, uint16(s.DQPN>>BlockBits)); rt != nil {
+		words := uint64(ackBytes / 4)
+		if e.rx.LRH.LNH == wire.LNHGlobal {
+			words += wire.GRHSize / 4
+		}
 		e.count(rt, 1, words)
-	} else if a := e.asked[keyOf(&s, block)]; a != nil {
-		a.pkts++
-		a.words += words
 	}
 }
 
@@ -161,129 +149,26 @@ func (e *Endpoint) space() []byte {
 	return e.buf
 }
 
-// asked is a way that the router was asked for: who waits for it, and what has gone there according to the counters.
-type asked struct {
-	parked      []*hca.QP
-	pkts, words uint64
-}
-
-// Answer is for the router that did not know a way when it was asked. Find is called with the endpoint locked.
-func (e *Endpoint) Answer(k Key, find func() (*Route, error)) {
-	e.mu.Lock()
-	defer e.Leave()
-	a := e.asked[k]
-	if a == nil || e.failed {
-		return
-	}
-	delete(e.asked, k)
-	rt, err := find()
-	if err != nil {
-		e.fail()
-		return
-	}
-	e.endWindow() // a slot that was another way's counts for this one from now on
-	e.routes[k] = rt
-	if a.pkts > 0 {
-		e.count(rt, a.pkts, a.words)
-	}
-	for _, q := range a.parked {
-		e.eng.Unpark(q)
-	}
-	e.wakeFlush()
-}
-
-// flushMax is how long anybody waits for ways at most.
-const flushMax = 10 * time.Second
-
-// Flush sends what was posted to a queue pair, to all if it is nil, and returns when the ways are known that it goes:
-// whoever destroys a queue pair, or ends, may have posted just before, and an adapter would have sent it.
-func (e *Endpoint) Flush(q *hca.QP) {
-	e.await(func(_ Key, a *asked) bool { return q == nil || slices.Contains(a.parked, q) })
-}
-
-// await is Flush for what waits for certain ways. No lock is held.
-func (e *Endpoint) await(these func(Key, *asked) bool) {
-	var late <-chan time.Time
-	for {
-		e.mu.Lock()
-		e.takeStaged()
-		e.send()
-		e.finish()
-		var c chan struct{}
-		for k, a := range e.asked { // tidy: order-free
-			if len(a.parked) > 0 && these(k, a) && e.machine == nil {
-				if e.answered == nil {
-					e.answered = make(chan struct{})
-				}
-				c = e.answered
-			}
-		}
-		e.mu.Unlock()
-		if c == nil {
-			return
-		}
-		if late == nil {
-			late = time.After(flushMax)
-		}
-		select {
-		case <-c:
-		case <-e.closing:
-			return
-		case <-late:
-			return
-		}
-	}
-}
-
-// wakeFlush has those in Flush look again.
-func (e *Endpoint) wakeFlush() {
-	if e.answered != nil {
-		close(e.answered)
-		e.answered = nil
-	}
-}
-
-// askAhead asks for the ways of queue pairs that have been connected: where cores are short the answer may take longer
-// than the program needs to post.
-func (e *Endpoint) askAhead() {
-	for s, ok := e.eng.PollConnected(); ok; s, ok = e.eng.PollConnected() {
-		if block := uint16(s.DQPN >> BlockBits); !s.Loopback || block != e.block {
-			e.routeFor(&s, block)
-		}
-	}
-}
-
-// keyOf is what the way of a packet depends on.
-func keyOf(s *hca.Send, block uint16) Key {
-	if s.DLID.IsMulticast() {
-		block = 0
-	}
-	return Key{s.Port, s.DLID, s.SL, s.PKey, block}
-}
-
-// routeFor is the way of the next packet of a queue pair; nil if it was asked for and is not known yet, or if there is
-// no fabric any more.
+// routeFor is the way of the next packet of a queue pair; nil if there is no fabric any more.
 func (e *Endpoint) routeFor(s *hca.Send, block uint16) *Route {
 	rt, ok := s.QP.Owner.(*Route)
 	if ok && rt.current() && rt.key.DLID == s.DLID && rt.key.SL == s.SL && rt.key.PKey == s.PKey &&
 		rt.key.Port == s.Port && rt.key.Block == block {
 		return rt
 	}
-	key := keyOf(s, block)
+	key := Key{s.Port, s.DLID, s.SL, s.PKey, block}
+	if key.DLID.IsMulticast() {
+		key.Block = 0
+	}
 	rt = e.routes[key]
 	if rt == nil || !rt.current() {
-		if e.failed || e.asked[key] != nil {
+		if e.failed {
 			return nil
 		}
-		e.endWindow() // as in Answer
+		e.endWindow() // a slot that was another way's counts for this one from now on
 		var err error
 		if rt, err = e.router.Route(key); err != nil {
 			e.fail()
-			return nil
-		}
-		if rt == nil {
-			e.asked[key] = &asked{}
-			e.toGroup = e.toGroup || key.DLID.IsMulticast()
 			return nil
 		}
 		e.routes[key] = rt

@@ -158,12 +158,6 @@ func TestSendsTaken(t *testing.T) {
 		{"a receive", func() { x.Enter(); x.LeaveQuiet() }},
 		{"a send", func() { x.EnterToSend(); x.Leave() }},
 		{"a change of the port", func() { x.SetPort(1, port) }},
-		{"a way that was asked for", func() {
-			k := Key{Port: 1, DLID: 99}
-			x.Endpoint.asked[k] = &asked{}
-			x.Answer(k, func() (*Route, error) { return nil, nil })
-			delete(x.routes, k)
-		}},
 		{"the end of a peer", func() { x.DropOut(x.out) }},
 		{"the end of the fabric", func() { x.Fail() }},
 	} {

@@ -378,7 +378,6 @@ func (f *Fabric) Close() error {
 	}
 	f.mu.Unlock()
 	for _, d := range devs {
-		d.Fail() // those who use it further are told
 		_ = d.Close()
 	}
 	f.wg.Wait()

@@ -24,8 +24,6 @@ type Config struct {
 	StallMax ib.Time
 	// Renews is how long a way lasts, on average, before the fabric gives it another generation; 0: for ever.
 	Renews ib.Time
-	// Asks is how long the fabric takes, on average, to tell a way; 0: it does so at once.
-	Asks ib.Time
 	// Until is when all of this ends, so that the load can.
 	Until ib.Time
 }
@@ -69,7 +67,6 @@ const (
 	doLook
 	doGone
 	doRenew
-	doAnswer
 	doFeed
 	doPort
 	doWatch
@@ -200,8 +197,6 @@ func (m *Machine) Next(until ib.Time) sim.Wake {
 			m.watch()
 		case doRenew:
 			p.renew(int(w.ID >> 16 & 0xFFFFFFFF))
-		case doAnswer:
-			p.answer(int(w.ID >> 16 & 0xFFFFFFFF))
 		}
 	}
 }
@@ -227,7 +222,7 @@ func (m *Machine) Still(host int) bool {
 	return true
 }
 
-// Stalled reports whether a host's program stood still at some time since t, was short of room, or waited for a way.
+// Stalled reports whether a host's program stood still at some time since t, or was short of room.
 func (m *Machine) Stalled(host int, since ib.Time) bool { return m.procs[host].lastStill >= since }
 
 // Wake tells the machine that the load has posted work to a host.

@@ -21,7 +21,6 @@ type process struct {
 	slotsMem []byte
 	port     *port // where it meets the simulated fabric
 	keys     []endpoint.Key
-	asked    []endpoint.Key        // ways that the fabric did not tell at once
 	direct   map[endpoint.Key]bool // how they go
 	out      []*channel
 	joins    []*endpoint.In // rings that it does not know of yet
@@ -236,30 +235,8 @@ func (p *process) sleepy() bool {
 	return p.habit == Sleeps || p.habit == Spins && p.empties >= spinning
 }
 
-// Route finds a way for the endpoint's packets, now or later.
+// Route finds a way for the endpoint's packets.
 func (p *process) Route(k endpoint.Key) (*endpoint.Route, error) {
-	if p.m.cfg.Asks == 0 || !p.m.troubled() {
-		return p.way(k)
-	}
-	p.m.at(p.m.Now()+p.m.around(p.m.cfg.Asks), doAnswer, p.host, len(p.asked))
-	p.asked = append(p.asked, k)
-	return nil, nil
-}
-
-// answer tells a way that was asked for.
-func (p *process) answer(i int) {
-	if p.rests() {
-		if !p.dead {
-			p.m.at(p.still, doAnswer, p.host, i)
-		}
-		return
-	}
-	k := p.asked[i]
-	p.lastStill = p.m.Now() // what goes there has stood still
-	p.step(func() { p.ep.Answer(k, func() (*endpoint.Route, error) { return p.way(k) }) })
-}
-
-func (p *process) way(k endpoint.Key) (*endpoint.Route, error) {
 	slot := slices.Index(p.keys, k)
 	if slot < 0 {
 		slot = len(p.keys)

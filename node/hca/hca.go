@@ -30,8 +30,6 @@ type Config struct {
 	// CatchUp is how much of the time that a queue pair had to wait for its static rate may be made up
 	// for by sending faster, because the driver was late.
 	CatchUp ib.Time
-	// TellPaths has PollConnected tell the paths of queue pairs.
-	TellPaths bool
 	// KeySeed varies the low byte of memory keys.
 	KeySeed uint8
 }
@@ -173,8 +171,6 @@ type HCA struct {
 	now    ib.Time // as last told
 	// aborted are queue pairs with requests that were given up while packets by reference may be on their way.
 	aborted []*QP
-	// connected are queue pairs with a path that the driver has not been told of.
-	connected []*QP
 	// What the last RDMA WRITE was granted, and whether anything was withdrawn; see Grant.
 	withdrawn bool
 	wroteBy   ib.QPN

@@ -497,9 +497,6 @@ func (q *QP) refreshPath() {
 		q.grh = makeGRH(port, a)
 	}
 	q.refreshHeader()
-	if q.h.cfg.TellPaths && a.DLID != 0 {
-		q.h.connected = append(q.h.connected, q)
-	}
 }
 
 func (q *QP) setMTU(m ib.MTU) {

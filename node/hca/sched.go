@@ -116,20 +116,6 @@ func (q *QP) way(s *Send) {
 	s.DQPN, s.Copy = q.bth.DestQP, false
 }
 
-// PollConnected is where the packets of a queue pair go that was connected since the last call, or got another path.
-func (h *HCA) PollConnected() (s Send, ok bool) {
-	for n := len(h.connected); n > 0 && !ok; n = len(h.connected) {
-		q := h.connected[n-1]
-		h.connected = h.connected[:n-1]
-		q.way(&s)
-		ok = !q.dead && q.state != StateReset && q.state != StateErr
-	}
-	return s, ok
-}
-
-// HasConnected reports whether PollConnected has something.
-func (h *HCA) HasConnected() bool { return len(h.connected) > 0 }
-
 // WayBack is where an answer to a packet for a reliable queue pair would go.
 func (h *HCA) WayBack(n ib.QPN) (s Send, ok bool) {
 	q := h.qp(n)

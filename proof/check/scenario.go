@@ -127,8 +127,7 @@ func Draw(seed uint64, hosts int) Scenario {
 	g := sc.graph()
 	sc.Work = workload.Generate(rng, workload.Shape{
 		Hosts: len(g.Hosts()), Conns: 6 + 2*len(g.Hosts()), Ops: 50, Bytes: 5 << 20, MTU: sc.MTU,
-		Lossy: faulty || sc.HOQ > 0 || sc.Life > 0 || sc.Machine.Stalls > 0 || sc.Machine.Renews > 0 ||
-			sc.Machine.Asks > 0, Calm: sc.Calm,
+		Lossy: faulty || sc.HOQ > 0 || sc.Life > 0 || sc.Machine.Stalls > 0 || sc.Machine.Renews > 0, Calm: sc.Calm,
 		Partitions: one(3),
 	})
 	if faulty {
@@ -152,10 +151,6 @@ func (sc *Scenario) drawMachine(rng *rand.Rand, hosts int, faulty bool) bool {
 	}
 	if !sc.Calm && rng.IntN(3) == 0 {
 		m.Renews = [...]ib.Time{5 * ib.Microsecond, 50 * ib.Microsecond}[rng.IntN(2)]
-		m.Until = 2 * busy
-	}
-	if !sc.Calm && sc.Seed%3 == 0 {
-		m.Asks = [...]ib.Time{20 * ib.Microsecond, 3 * ib.Millisecond}[sc.Seed/3%2]
 		m.Until = 2 * busy
 	}
 	if m.Direct > 0 {

@@ -72,7 +72,6 @@ type Device struct {
 	mu    sync.Mutex // guards what follows
 	ports map[ib.PortNum]proto.Port
 	calls map[uint64]chan *proto.Message // that wait for an answer, by number
-	ways  map[uint64]endpoint.Key        // that were asked for
 	asked uint64
 	down  bool
 	rings endpoint.Rings
@@ -99,7 +98,7 @@ func Open(o Options) (*Device, error) {
 		return nil, fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
 	}
 	d := &Device{conn: proto.NewConn(c), ports: map[ib.PortNum]proto.Port{}, calls: map[uint64]chan *proto.Message{},
-		ways: map[uint64]endpoint.Key{}, gone: make(chan struct{})}
+		gone: make(chan struct{})}
 	// Peers pull large payloads from our memory, which a kernel with Yama allows to those whom we name.
 	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
 	_ = c.SetDeadline(time.Now().Add(attachPatience))
@@ -196,14 +195,7 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 	defer proto.CloseAll(fds)
 	switch {
 	case m.Answer != nil:
-		a := m.Answer
-		d.mu.Lock()
-		k, ok := d.ways[a.ID]
-		delete(d.ways, a.ID)
-		d.mu.Unlock()
-		if ok {
-			d.Answer(k, a.Slot, a.Gen, a.Rings)
-		}
+		d.answered(m.Answer.ID, m)
 	case m.Joined != nil:
 		d.answered(m.Joined.ID, m)
 	case (m.Outgoing != nil || m.Incoming != nil) && len(fds) == 2:
@@ -278,16 +270,15 @@ func (d *Device) answered(id uint64, m *proto.Message) {
 // router is the device as its endpoint needs it.
 type router Device
 
-// Route asks the daemon for a way, and does not wait: the daemon may be long in getting a turn.
+// Route asks the daemon for a way. The endpoint's lock is held.
 func (r *router) Route(k endpoint.Key) (*endpoint.Route, error) {
 	d := (*Device)(r)
-	d.mu.Lock()
-	d.asked++
-	ask := &proto.Ask{ID: d.asked, Key: proto.Key(k)}
-	d.ways[ask.ID] = k
-	d.mu.Unlock()
-	d.Later(func() { _ = d.conn.Send(&proto.Message{Ask: ask}) }) // if it fails, the device does
-	return nil, nil
+	ask := &proto.Ask{Key: proto.Key(k)}
+	m, err := d.call(context.Background(), &ask.ID, &proto.Message{Ask: ask})
+	if err != nil || m.Answer == nil {
+		return nil, cmp.Or(err, proto.ErrMessage)
+	}
+	return d.Way(k, m.Answer.Slot, m.Answer.Gen, m.Answer.Rings)
 }
 
 // Violated tells the daemon of a packet with a wrong key, as soon as that is possible.

@@ -121,7 +121,7 @@ func softib_destroy_qp(handle uint32) int32 {
 	if o == nil {
 		return einval
 	}
-	o.ctx.dev.Flush(o.it)
+	settle(o.ctx.dev)
 	return destroy(&table.qps, handle, func(h *hca.HCA, q *hca.QP) error {
 		if o.shared() {
 			return nil
@@ -192,8 +192,8 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 		AltPort: ib.PortNum(a.alt_port_num), AltTimeout: uint8(a.alt_timeout),
 		AH: ahAttr(&a.ah_attr), AltAH: ahAttr(&a.alt_ah_attr),
 	}
-	if m&hca.MaskState != 0 && (v.State == hca.StateReset || v.State == hca.StateErr) {
-		o.ctx.dev.Flush(o.it)
+	if m&hca.MaskState != 0 {
+		settle(o.ctx.dev)
 	}
 	err := o.ctx.dev.Enter().ModifyQP(o.it, v, m)
 	o.ctx.dev.Leave()
