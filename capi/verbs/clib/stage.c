@@ -88,7 +88,10 @@ int softib_stage_recv(struct softib_qp *q, struct ibv_recv_wr *wr, struct ibv_re
 	return error;
 }
 
-/* A few at a time are worth a call. */
+/*
+ * A few at a time are worth a call. Only behind as many is a stream: a request behind one or two may be the last word
+ * of a program whose peer is about to close, and which then sleeps.
+ */
 #define BATCH 16
 
 /* Whether a request is one whose faults, if it has any, the adapter finds only when its turn comes. */
@@ -144,8 +147,8 @@ bool softib_stage_sends(struct softib_qp *q, const struct ibv_send_wr *wr)
 	struct ibv_send_wr *none;
 	uint32_t tail, end, staged, under = __atomic_load_n(&s->under, __ATOMIC_RELAXED);
 
-	/* To an idle queue requests go at once. */
-	if (!under)
+	/* To a queue with little to do requests go at once. */
+	if (under < BATCH)
 		return false;
 	softib_lock(&s->is.lock);
 	/* In this order: what was taken meanwhile counts twice, and not not at all. */
