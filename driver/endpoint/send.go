@@ -13,12 +13,15 @@ import (
 // of others where cores are short, and the clock is read every few calls.
 const catchUp = 4 * ib.Millisecond
 
-// send puts packets on their way as long as there is room for them.
+// send puts packets on their way as long as there is room for them. Completions go first to where the program finds
+// them: a peer that has an acknowledgement may tell the program by another way, and this thread may lose its core
+// before the next instruction.
 func (e *Endpoint) send() {
 	s, ok := e.eng.NextSend()
 	if !ok {
 		return
 	}
+	e.hand()
 	now := e.about()
 	for ; ok; s, ok = e.eng.NextSend() {
 		block := uint16(s.DQPN >> BlockBits)

@@ -170,6 +170,31 @@ func TestSendsTaken(t *testing.T) {
 	}
 }
 
+// TestCompletionBeforeAck: when an acknowledgement leaves, the program can find what it is about. Its peer may tell it
+// by another way that it has arrived.
+func TestCompletionBeforeAck(t *testing.T) {
+	x, y := twins(t, func() *Ledger { return nil })
+	before, moved, sent := y.out.tail, 0, uint32(0)
+	y.Tap(y.cq, func() {
+		var wcs [4]hca.WC
+		moved += y.cq.Poll(wcs[:])
+		sent = y.out.tail
+	}, func() int { return moved })
+	if err := y.Enter().PostRecv(y.qp, &hca.RecvWR{WRID: 1}); err != nil {
+		t.Fatal(err)
+	}
+	y.Leave()
+	if err := x.Enter().PostSend(x.qp, &hca.SendWR{Opcode: hca.WRSend, Flags: hca.SendSignaled}); err != nil {
+		t.Fatal(err)
+	}
+	x.Leave()
+	y.AttendOnce()
+	if moved != 1 || sent != before || y.out.tail != before+1 {
+		t.Errorf("%d completions, moved with %d packets sent and %d in the end: want 1, 0 and 1", moved, sent-before,
+			y.out.tail-before)
+	}
+}
+
 // TestSpunKeepsTimers: one who looks rarely, because C looks in between, keeps the timers whatever it has counted
 // before.
 func TestSpunKeepsTimers(t *testing.T) {
