@@ -212,7 +212,7 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{ours: idle, atMost: 0.1},
 		{ours: memory, atMost: 1},
 		{ours: qpMemory, atMost: 4},
-		{ours: qps, atMost: 2000},
+		{ours: qps, atMost: 1000},
 		{ours: regions, atMost: 1000},
 		{ours: region, atMost: 1},
 		{ours: sendLat, peer: tcp, atMost: 0.1},

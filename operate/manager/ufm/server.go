@@ -103,8 +103,8 @@ func (s *Server) Roots() []string {
 	return list
 }
 
-// Times that a client has: to send a request's head, or its body, and to read an answer. One that does neither is cut
-// off, and nothing waits for it meanwhile.
+// Times that a client has: to send a body, and to read an answer. One that does neither is cut off, and nothing waits
+// for it meanwhile.
 const (
 	readMax  = 30 * time.Second
 	writeMax = 60 * time.Second
@@ -131,7 +131,7 @@ func Harden(h *http.Server) {
 }
 
 func harden(h *http.Server, connections int) {
-	h.ReadHeaderTimeout = readMax
+	h.ReadHeaderTimeout = 10 * time.Second
 	h.WriteTimeout = changeWait + writeMax
 	h.IdleTimeout = 2 * time.Minute
 	h.MaxHeaderBytes = 64 << 10
