@@ -95,15 +95,17 @@ type cPolls struct {
 	tight  uint32 // so many polls, a power of two,
 	ticks  uint32 // within so many ticks of the processor's clock are a program that does nothing else
 	linger uint32 // how many polls the adapter's lingering stands for
+	doze   uint32 // nanoseconds that the first sleep of who waits for an event lasts
 }
 
-var inC = cPolls{idle: 2048, gap: 64, reap: 32, tight: 8, ticks: 800, linger: 15 * 8}
+var inC = cPolls{idle: 2048, gap: 64, reap: 32, tight: 8, ticks: 800, linger: 15 * 8,
+	doze: uint32(Doze / ib.Nanosecond)}
 
 const (
 	// lookIn is how often the attendant looks whether a poller still polls. Peers knock if it matters sooner.
 	lookIn = ib.Millisecond
-	// doze is how long the first sleep is.
-	doze = ib.Millisecond
+	// Doze is how long the first sleep is, also of who sleeps in Await.
+	Doze = ib.Millisecond
 )
 
 // duty is the engine. One caller at a time: whoever has the endpoint's lock.
@@ -188,10 +190,10 @@ func (d *duty) sleep(next ib.Time, parked bool) ib.Time {
 	case Watching:
 		return min(lookIn, next)
 	case Dozing:
-		return min(doze, next)
+		return min(Doze, next)
 	case Asleep:
 		if parked {
-			return min(doze, next)
+			return min(Doze, next)
 		}
 		return next
 	}

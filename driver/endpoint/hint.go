@@ -32,6 +32,7 @@ type hint struct {
 	polls  cPolls
 	// sleepers is how many threads sleep in C, which are woken by the bell.
 	sleepers uint32
+	_        uint32
 	bell     unsafe.Pointer
 }
 

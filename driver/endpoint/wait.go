@@ -15,8 +15,8 @@ func (e *Endpoint) WaitCQ(ctx context.Context, cq *hca.CQ) error {
 	e.aboutToSleep()
 	e.mu.Unlock()
 	if e.machine == nil && !e.page.isLocal() && e.sleeps.CompareAndSwap(false, true) {
-		defer e.sleeps.Store(false)
-		return e.sleepFor(ctx, w)
+		e.sleepFor(ctx, w)
+		e.sleeps.Store(false)
 	}
 	e.waiters.Add(1)
 	defer e.waiters.Add(-1)
@@ -30,23 +30,12 @@ func (e *Endpoint) WaitCQ(ctx context.Context, cq *hca.CQ) error {
 	}
 }
 
-// sleepFor is what C code does in ibv_get_cq_event.
-func (e *Endpoint) sleepFor(ctx context.Context, w *waiter) error {
-	defer context.AfterFunc(ctx, func() {
-		e.page.Attend() // who is about to sleep finds another bell
-		e.rousePrograms()
-	})()
-	until := e.Now() + doze // the first sleep is short: a peer may just have found that somebody looks
-	for {
-		select {
-		case <-w.c:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-e.closing:
-			return ErrClosed
-		default:
-		}
+// sleepFor is what C code does in ibv_get_cq_event: it returns when WaitCQ has something to say.
+func (e *Endpoint) sleepFor(ctx context.Context, w *waiter) {
+	defer context.AfterFunc(ctx, e.rousePrograms)()
+	until := e.Now() + Doze
+	awaited := func() bool { return len(w.c) > 0 || ctx.Err() != nil || e.isClosing() }
+	for !awaited() {
 		bell := e.Await()
 		if !MaySleep(bell) {
 			continue
@@ -56,7 +45,7 @@ func (e *Endpoint) sleepFor(ctx context.Context, w *waiter) error {
 			ns = nanoseconds(left)
 		}
 		atomic.AddUint32(&e.hint.sleepers, 1)
-		if len(w.c) == 0 && ctx.Err() == nil && !e.isClosing() {
+		if !awaited() {
 			futexWait(&e.page.h.bell, bell, ns, forProgram)
 		}
 		atomic.AddUint32(&e.hint.sleepers, ^uint32(0))
@@ -132,7 +121,6 @@ func (e *Endpoint) Await() (bell uint32) {
 func (e *Endpoint) Told() {
 	e.told++
 	if !plantSleeper {
-		e.page.Attend() // who is about to sleep finds another bell
 		e.rousePrograms()
 	}
 }
@@ -140,9 +128,11 @@ func (e *Endpoint) Told() {
 // Sleepers is how many threads sleep after Await, which they count themselves.
 func (e *Endpoint) Sleepers() *uint32 { return &e.hint.sleepers }
 
-// rousePrograms wakes threads that sleep in C.
+// rousePrograms wakes threads that sleep in C, or are about to: those find another bell. Where there are none the bell
+// stays as it is, because nobody would look.
 func (e *Endpoint) rousePrograms() {
 	if atomic.LoadUint32(&e.hint.sleepers) != 0 {
+		e.page.Attend()
 		e.page.rouse(all, forProgram)
 	}
 }

@@ -195,6 +195,20 @@ func TestCompletionBeforeAck(t *testing.T) {
 	}
 }
 
+// TestToldNobody: an event that nobody sleeps for in C leaves the bell alone, or nobody would look and peers think
+// otherwise.
+func TestToldNobody(t *testing.T) {
+	x, _ := twins(t, func() *Ledger { return nil })
+	x.Arm(x.cq, false)
+	if x.Told(); x.page.Attended() {
+		t.Error("peers take somebody to look")
+	}
+	*x.Sleepers() = 1
+	if x.Told(); !x.page.Attended() {
+		t.Error("who is about to sleep does not see that it was told")
+	}
+}
+
 // TestSpunKeepsTimers: one who looks rarely, because C looks in between, keeps the timers whatever it has counted
 // before.
 func TestSpunKeepsTimers(t *testing.T) {

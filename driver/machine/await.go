@@ -11,9 +11,6 @@ import (
 // inLibrary reports whether this one does the latter.
 func (p *process) inLibrary() bool { return p.host%2 == 0 }
 
-// firstSleep is how long such a thread sleeps at first: a peer may just have found that somebody looks.
-const firstSleep = ib.Millisecond
-
 // wakes is the kernel's wake-up of the program's thread or the attendant.
 func (p *process) wakes(program, attendant bool) (any bool) {
 	if program && p.asleep {
@@ -28,12 +25,7 @@ func (p *process) wakes(program, attendant bool) (any bool) {
 	return any
 }
 
-func (p *process) awaitLater(d ib.Time) {
-	if t := p.m.Now() + d; t < p.awaitAt && !p.dead {
-		p.awaitAt = t
-		p.m.at(t, doAwait, p.host, 0)
-	}
-}
+func (p *process) awaitLater(d ib.Time) { p.later(&p.awaitAt, doAwait, d) }
 
 // rise ends the thread's sleep.
 func (p *process) rise() {
@@ -68,7 +60,7 @@ func (p *process) await() {
 		*p.ep.Sleepers() = 1
 		if !p.dozed {
 			p.dozed = true
-			p.awaitLater(firstSleep)
+			p.awaitLater(endpoint.Doze)
 		}
 	}
 }

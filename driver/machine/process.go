@@ -136,10 +136,13 @@ func (p *process) woken() {
 	}
 }
 
-func (p *process) attendLater(d ib.Time) {
-	if t := p.m.Now() + d; t < p.attendAt && !p.dead {
-		p.attendAt = t
-		p.m.at(t, doAttend, p.host, 0)
+func (p *process) attendLater(d ib.Time) { p.later(&p.attendAt, doAttend, d) }
+
+// later plans a step of the process, unless an earlier one of its kind is planned.
+func (p *process) later(at *ib.Time, what uint64, d ib.Time) {
+	if t := p.m.Now() + d; t < *at && !p.dead {
+		*at = t
+		p.m.at(t, what, p.host, 0)
 	}
 }
 
@@ -209,12 +212,7 @@ func (p *process) look() bool {
 	return true
 }
 
-func (p *process) lookLater(d ib.Time) {
-	if t := p.m.Now() + d; t < p.lookAt && !p.dead {
-		p.lookAt = t
-		p.m.at(t, doLook, p.host, 0)
-	}
-}
+func (p *process) lookLater(d ib.Time) { p.later(&p.lookAt, doLook, d) }
 
 // lookAgain plans the program's next look.
 func (p *process) lookAgain() {

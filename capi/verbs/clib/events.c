@@ -236,7 +236,7 @@ static int await_event(struct softib_channel *c)
 	if (any_event(c) || fcntl(c->channel.fd, F_GETFL) & O_NONBLOCK)
 		return 0;
 	clock_gettime(CLOCK_MONOTONIC, &soon);
-	soon.tv_nsec += 1000000;
+	soon.tv_nsec += hint->polls.doze;
 	if (soon.tv_nsec >= 1000000000) {
 		soon.tv_sec++;
 		soon.tv_nsec -= 1000000000;

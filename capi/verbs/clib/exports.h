@@ -24,9 +24,10 @@ struct softib_hint {
 	uint64_t sends;  /* likewise of struct softib_sends */
 	uint32_t parked; /* queue pairs wait for room at a peer */
 	struct softib_polls {
-		uint32_t idle, gap, reap, tight, ticks, linger;
+		uint32_t idle, gap, reap, tight, ticks, linger, doze;
 	} polls; /* who polls how: driver/endpoint/duty.go has the table */
 	uint32_t sleepers; /* C: threads that sleep at the bell */
+	uint32_t pad;
 	uint32_t *bell;    /* odd while nobody looks; a futex, at which others sleep too */
 };
 
@@ -60,8 +61,8 @@ struct softib_stage {
 };
 
 /*
- * Requests to a reliable queue pair that has others under way: whoever takes in what ends those looks here, so these
- * need no call of their own.
+ * Requests to a reliable queue pair that has a stream of others under way: whoever takes in what ends those looks here,
+ * so these need no call of their own.
  */
 #define SOFTIB_SENDS 32
 #define SOFTIB_SEND_DATA 48
