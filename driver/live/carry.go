@@ -243,7 +243,11 @@ func (f *Fabric) crossSwitched(out *portState, vl ib.VL, p *packet) bool {
 	fr.InPort = 0
 	if p.probe == nil {
 		p.away = true
-		f.eng.Schedule(f.eng.Now(), evDepart, out.place(), fr.Index()) // an answer as its request came, maybe late
+		at := f.now // the engine's time may be that of an event that waits to be handled
+		if f.plane.turning {
+			at = f.eng.Now() // an answer as its request came, maybe late
+		}
+		f.eng.Schedule(at, evDepart, out.place(), fr.Index())
 		f.plane.knock()
 		return false
 	}

@@ -25,6 +25,8 @@ type plane struct {
 	outlets map[chanKey]*outlet
 	// stale: states or tables have changed, and ports may have given up packets.
 	stale bool
+	// turning: it handles events, whose time may be past.
+	turning bool
 	// flights counts the unicast packets under way, by where from and to.
 	flights map[flight]int
 	waiters []*waiter
@@ -144,6 +146,8 @@ func (s *plane) turn() (n int, sleep ib.Time, over bool) {
 		}
 		return 0, 0, true
 	}
+	s.turning = true
+	defer func() { s.turning = false }()
 	eng, clock := s.f.eng, s.f.Now()
 	for s.drain(); n < turnEvents && eng.Due(clock); s.drain() {
 		eng.Step()
@@ -153,7 +157,7 @@ func (s *plane) turn() (n int, sleep ib.Time, over bool) {
 		s.answerWaiters()
 		return n, 0, false
 	}
-	eng.Advance(clock)
+	eng.Advance(s.f.Now()) // what is in the inlets may have come just now
 	if s.stale {
 		s.stale = false
 		eng.Restate()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/node/agent"
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -26,6 +27,12 @@ func (s *seen) Write(e *trace.Event) error {
 	s.events = append(s.events, *e)
 	s.events[len(s.events)-1].Bytes = slices.Clone(e.Bytes)
 	return nil
+}
+
+func (s *seen) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.events)
 }
 
 // questions ask the same host's agent in the three ways that there are: by a directed route, by LID to QP0, and by LID
@@ -104,6 +111,43 @@ func TestManagementDelayed(t *testing.T) {
 		if err := f.ClearFault(far); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A datagram that is sent while the plane is late is not sent in the past.
+func TestManagementDelayedLate(t *testing.T) {
+	const delay = 5 * time.Millisecond
+	f := managed(t, "star:2")
+	near, far := hostPort(f, 0), hostPort(f, 1)
+	if err := f.SetFault(far, Fault{Delay: delay}); err != nil {
+		t.Fatal(err)
+	}
+	var got seen
+	stop, err := f.Capture([]topo.PortRef{far}, &got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.lock(f.Now())
+	f.eng.Schedule(f.eng.Now(), evGiveUp, 0, 0) // is due, and nobody can handle it
+	time.Sleep(delay)
+	f.now = f.Now()
+	sent := f.now
+	f.eng.Advance(sent)
+	var p packet
+	agent.NewPacket(&p.Packet, &mad.Envelope{LID: f.nodes[far.Node].lid(1), QPN: ib.QPNGSI, QKey: ib.QKeyGSI},
+		mad.ClassPerf, f.nodes[near.Node].lid(1), []ib.PKey{ib.PKeyDefault}, nil)
+	f.carry(place{f.nodes[near.Node], 1, true}, &p, nil)
+	f.mu.Unlock()
+	for end := time.Now().Add(10 * time.Second); got.count() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not come")
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if took := got.events[0].Time - sent; took < ib.Time(delay)*ib.Nanosecond {
+		t.Errorf("it took %v: want at least %v", took, delay)
 	}
 }
 
