@@ -157,7 +157,7 @@ func (s *plane) turn() (n int, sleep ib.Time, over bool) {
 		s.answerWaiters()
 		return n, 0, false
 	}
-	eng.Advance(s.f.Now()) // what is in the inlets may have come just now
+	eng.Advance(clock)
 	if s.stale {
 		s.stale = false
 		eng.Restate()

@@ -17,6 +17,8 @@ type inlet struct {
 	// cur is the packet, or bundle, that is being taken, and at how many packets of its count were.
 	cur      wire.Packet
 	at, size int
+	// seen is when it was found that the next packet has come: it departs then or later, whatever the engine's time is.
+	seen ib.Time
 	// hold are rings whose packets went before, until when they are waited for at most.
 	hold  []*Channel
 	until ib.Time
@@ -125,14 +127,17 @@ func (s *plane) pumpInlets() (n int, look ib.Time) {
 	look = ib.Never
 	s.inlets = slices.DeleteFunc(s.inlets, func(i *inlet) bool {
 		switch {
-		case !i.next() && i.c.from == nil:
+		case !s.next(i) && i.c.from == nil:
 			i.close()
 			return true
-		case !i.next():
+		case !s.next(i):
 		case s.held(i):
 			look = holdLook
-		case s.feed(i.port):
-			n++
+		default:
+			s.f.eng.Advance(i.seen)
+			if s.feed(i.port) {
+				n++
+			}
 		}
 		return false
 	})
@@ -148,7 +153,8 @@ func (s *plane) feed(p *portState) (fed bool) {
 	for idle := 0; idle < len(p.inlets); {
 		p.turn = (p.turn + 1) % len(p.inlets)
 		i := p.inlets[p.turn]
-		if !i.next() || s.held(i) || p.link.Queued(p.link.SL2VL(i.cur.LRH.SL&15)) >= feedMax {
+		if !s.next(i) || i.seen > s.f.eng.Now() || s.held(i) ||
+			p.link.Queued(p.link.SL2VL(i.cur.LRH.SL&15)) >= feedMax {
 			idle++
 			continue
 		}
@@ -159,9 +165,9 @@ func (s *plane) feed(p *portState) (fed bool) {
 }
 
 // next makes sure that cur is the inlet's next packet, if there is one.
-func (i *inlet) next() bool {
+func (s *plane) next(i *inlet) bool {
 	if i.size == 0 && i.in.Poll(&i.cur) {
-		i.at, i.size = 0, i.cur.Packets()
+		i.at, i.size, i.seen = 0, i.cur.Packets(), s.f.Now()
 	}
 	return i.size > 0
 }

@@ -13,6 +13,7 @@ import (
 	"softib/proto/topo"
 	"softib/proto/trace"
 	"softib/proto/wire"
+	"softib/verbs"
 )
 
 // seen is a sink that keeps what it sees.
@@ -29,10 +30,31 @@ func (s *seen) Write(e *trace.Event) error {
 	return nil
 }
 
-func (s *seen) count() int {
+func (s *seen) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.events)
+	s.events = nil
+}
+
+// first waits for an event, which must not be earlier than at.
+func (s *seen) first(t *testing.T, stop func() error, at ib.Time) {
+	t.Helper()
+	any := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.events) > 0
+	}
+	for end := time.Now().Add(10 * time.Second); !any(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("nothing comes")
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if is := s.events[0].Time; is < at {
+		t.Errorf("it came at %v: want %v or later", is, at)
+	}
 }
 
 // questions ask the same host's agent in the three ways that there are: by a directed route, by LID to QP0, and by LID
@@ -138,17 +160,38 @@ func TestManagementDelayedLate(t *testing.T) {
 		mad.ClassPerf, f.nodes[near.Node].lid(1), []ib.PKey{ib.PKeyDefault}, nil)
 	f.carry(place{f.nodes[near.Node], 1, true}, &p, nil)
 	f.mu.Unlock()
-	for end := time.Now().Add(10 * time.Second); got.count() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it does not come")
-		}
-	}
-	if err := stop(); err != nil {
+	got.first(t, stop, sent+ib.Time(delay)*ib.Nanosecond)
+}
+
+// A packet that a program has sent while the plane was in the middle of a turn has not been sent when that began.
+func TestSentDuringTurn(t *testing.T) {
+	const delay = 5 * time.Millisecond
+	f := bringUp(t, "star:2")
+	hosts := f.Hosts()
+	a, b := newEnd(t, hosts[0].Device(), 64), newEnd(t, hosts[1].Device(), 64)
+	connect(t, a, b)
+	far := portRef(hosts[1])
+	if err := f.SetFault(far, Fault{Delay: delay}); err != nil {
 		t.Fatal(err)
 	}
-	if took := got.events[0].Time - sent; took < ib.Time(delay)*ib.Nanosecond {
-		t.Errorf("it took %v: want at least %v", took, delay)
+	var got seen
+	stop, err := f.Capture([]topo.PortRef{far}, &got)
+	if err != nil {
+		t.Fatal(err)
 	}
+	f.RenewWays()
+	write(t, a, b, 1, 8) // the way is known, and its answer has been captured
+	f.lock(f.Now())
+	time.Sleep(delay)
+	got.forget()
+	sent := f.Now()
+	if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(),
+		RKey: b.mr.RKey()}); err != nil {
+		t.Fatal(err)
+	}
+	f.plane.pumpInlets()
+	f.mu.Unlock()
+	got.first(t, stop, sent+ib.Time(delay)*ib.Nanosecond)
 }
 
 // A slow cable lets datagrams pass one after the other.
