@@ -301,7 +301,7 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 		rt, chans, err = p.walk(k)
 	}
 	if err != nil {
-		return Resolved{}, err
+		return p.nowhere(), err
 	}
 	if rt.switched {
 		pr.inlet = chans[0].inlet

@@ -3,6 +3,7 @@ package live
 import (
 	"os"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -67,6 +68,37 @@ func TestSenderEndsFirst(t *testing.T) {
 	}
 	if after := descriptors(t); after != before {
 		t.Errorf("%d descriptors were open, %d are", before, after)
+	}
+}
+
+// TestWayFailsForAMoment: a process that could not be given a way for want of descriptors asks again.
+func TestWayFailsForAMoment(t *testing.T) {
+	f := bringUp(t, "star:2")
+	procs := attachAll(t, f)
+	to, _, _ := procs[1].Port(1)
+	key := endpoint.Key{Port: 1, DLID: to.LID, PKey: ib.PKeyDefault, Block: procs[1].Block()}
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := procs[0].Resolve(key)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	slots := procs[0].share.Slots
+	if err == nil || len(r.Rings) != 0 {
+		t.Fatalf("it is given %+v, %v: want an error", r, err)
+	}
+	for end := time.Now().Add(10 * time.Second); slots.Gen(r.Slot) == r.Gen; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it is not told to ask again")
+		}
+	}
+	if r, err := procs[0].Resolve(key); err != nil || len(r.Rings) != 1 {
+		t.Errorf("then it is given %+v, %v: want a ring", r, err)
 	}
 }
 
