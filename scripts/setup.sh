@@ -126,7 +126,7 @@ test)
 	;;
 bench)
 	# UCX and TCP are the peers of the benchmarks of traffic, which run perftest too; OpenSM on ibsim is the manager's.
-	ensure_packages ucx_perftest=ucx-utils qperf=qperf ib_write_bw=perftest \
+	ensure_packages ucx_perftest=ucx-utils qperf=qperf ib_write_bw=perftest mpirun=openmpi-bin mpicc=libopenmpi-dev \
 		/usr/include/infiniband/verbs.h=libibverbs-dev /usr/sbin/opensm=opensm /usr/bin/ibsim=ibsim-utils
 	;;
 *) fail "unknown purpose '${1:-}'" "scripts/setup.sh run, test or bench" ;;

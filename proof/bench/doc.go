@@ -15,6 +15,10 @@
 // connected queue pair of depth 16 with all of its receives posted, the time to make and connect 10,000 of them in one
 // process, to register 100,000 regions of a page, and one region of 16 GiB.
 //
+// Where there are more processes than cores, Open MPI is measured over its own shared memory and TCP too
+// (testdata/collective.c), and its starts beside three programs that only compute: the longest counts, and none may
+// fail.
+//
 // -smoke runs all of it once with tiny sizes, to see that it still runs. A test does so, with every make test.
 //
 // OpenSM takes more than a minute for the fabric that managers are compared on, so it runs

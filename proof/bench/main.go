@@ -79,6 +79,7 @@ type figure struct {
 	name    string
 	unit    string
 	measure func(context.Context) (float64, error)
+	worst   bool // the greatest counts, not the median
 
 	values []float64
 	err    error
@@ -86,6 +87,9 @@ type figure struct {
 
 func (f *figure) median() float64 {
 	slices.Sort(f.values)
+	if f.worst {
+		return f.values[len(f.values)-1]
+	}
 	return f.values[len(f.values)/2]
 }
 
@@ -159,8 +163,8 @@ func (b *bench) run(ctx context.Context, only string) error {
 
 	progs := &programs{bench: b}
 	defer progs.stop()
-	ibSendLat := &figure{name: "ib_send_lat 8 bytes", unit: "µs", measure: progs.latency("ib_send_lat")}
-	ibWriteLat := &figure{name: "ib_write_lat 8 bytes", unit: "µs", measure: progs.latency("ib_write_lat")}
+	ibSendLat := &figure{name: "ib_send_lat 8 bytes", unit: "µs", measure: progs.latency("ib_send_lat", 100000)}
+	ibWriteLat := &figure{name: "ib_write_lat 8 bytes", unit: "µs", measure: progs.latency("ib_write_lat", 100000)}
 	ibWrite8 := &figure{name: "ib_write_bw 8 bytes", unit: "Mmsg/s",
 		measure: progs.bandwidth("ib_write_bw", 8, 1000000, true)}
 	ibWrite64K := &figure{name: "ib_write_bw 64 KiB", unit: "GB/s",
@@ -175,6 +179,29 @@ func (b *bench) run(ctx context.Context, only string) error {
 		measure: progs.bandwidth("ib_read_bw", 1<<20, 4000, false)}
 	pingpong := &figure{name: "ibv_rc_pingpong -e 8 bytes", unit: "µs", measure: progs.pingpong}
 	rcLat := &figure{name: "qperf rc_lat 8 bytes", unit: "µs", measure: progs.rcLatency}
+	sendLat4 := &figure{name: "ib_send_lat 8 bytes, 4 at once", unit: "µs",
+		measure: atOnce(4, progs.latency("ib_send_lat", 20000))}
+	tcp4 := &figure{name: "TCP loopback, 4 at once", unit: "µs", measure: atOnce(4, tcpLatency)}
+	mpi := func(way []string, name, what string, size, times int) *figure {
+		return &figure{name: name, unit: "µs", measure: progs.collective(way, what, size, times)}
+	}
+	reduce := mpi(mpiOurs, "Open MPI: all-reduce 8 bytes, 8 ranks", "allreduce", 8, 2000)
+	reduceMemory := mpi(mpiMemory, "its shared memory", "allreduce", 8, 2000)
+	reduceTCP := mpi(mpiTCP, "its TCP", "allreduce", 8, 2000)
+	toAll := mpi(mpiOurs, "Open MPI: all-to-all 4 KiB, 8 ranks", "alltoall", 4096, 500)
+	toAllMemory := mpi(mpiMemory, "its shared memory", "alltoall", 4096, 500)
+	toAllTCP := mpi(mpiTCP, "its TCP", "alltoall", 4096, 500)
+	start := func(world int) *figure {
+		return &figure{name: fmt.Sprintf("Open MPI: longest start, %d ranks beside 3 loads", world), unit: "s",
+			measure: progs.busily(progs.starts(world)), worst: true}
+	}
+	start8, start16, start24 := start(8), start(16), start(24)
+	throughSwitches := &figure{name: "switched: ib_send_lat 8 bytes", unit: "µs",
+		measure: progs.switched(progs.latency("ib_send_lat", 20000))}
+	besideLoads := &figure{name: "switched: ib_send_lat 8 bytes beside 3 loads", unit: "µs",
+		measure: progs.busily(progs.switched(progs.latency("ib_send_lat", 5000)))}
+	packets := &figure{name: "switched: ib_write_bw 4 KiB", unit: "Mpkt/s",
+		measure: progs.switched(progs.bandwidth("ib_write_bw", 4096, 200000, true))}
 	attach := &figure{name: "ib: attach and first queue pair", unit: "ms", measure: progs.attach}
 	idle := &figure{name: "ib: CPU of an idle program", unit: "%", measure: progs.idle}
 	memory := &figure{name: "ib: daemon's memory for a process", unit: "MB", measure: progs.memory}
@@ -208,6 +235,17 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{ours: ibWrite1M, peer: ucx1M, atLeast: 1},
 		{ours: ibRead64K, peer: ucx64K, atLeast: 1},
 		{ours: ibRead1M, peer: ucx1M, atLeast: 1},
+		{ours: sendLat4, peer: tcp4, atMost: 1},
+		{ours: start8, atMost: 5},
+		{ours: start16, atMost: 5},
+		{ours: start24, atMost: 5},
+		{ours: reduce, peer: reduceMemory, atMost: 3},
+		{ours: reduce, peer: reduceTCP, atMost: 1},
+		{ours: toAll, peer: toAllMemory, atMost: 3},
+		{ours: toAll, peer: toAllTCP, atMost: 1},
+		{ours: throughSwitches, atMost: 8},
+		{ours: besideLoads, atMost: 100},
+		{ours: packets, atLeast: 0.6},
 		{ours: attach, atMost: 20},
 		{ours: idle, atMost: 0.1},
 		{ours: memory, atMost: 1},

@@ -11,23 +11,27 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
-// programs measures unmodified programs on a fabric of two hosts, each in a process of its own.
+// programs measures unmodified programs on hosts of a fabric, each in a process of its own.
 type programs struct {
 	*bench
+	mu  sync.Mutex
 	dir string // the fabric's run directory, and what was built
 }
 
 // start brings the fabric up, once; stop ends it.
 func (p *programs) start(ctx context.Context) (err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.dir != "" {
 		return nil
 	}
 	if p.dir, err = os.MkdirTemp("", "softib-bench-"); err != nil {
 		return err
 	}
-	_, err = p.output(ctx, p.env(), p.softib, "up", "-d", "star:2")
+	_, err = p.output(ctx, p.env(), p.softib, "up", "-d", fmt.Sprintf("star:%d", ranks))
 	return err
 }
 
@@ -126,9 +130,9 @@ func numbers(line string) (v []float64) {
 }
 
 // latency is the typical latency of a test of perftest, in microseconds.
-func (p *programs) latency(test string) func(context.Context) (float64, error) {
+func (p *programs) latency(test string, iters int) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
-		v, err := p.pair(ctx, test, "-s", "8", "-n", strconv.Itoa(p.times(100000)))
+		v, err := p.pair(ctx, test, "-s", "8", "-n", strconv.Itoa(p.times(iters)))
 		if err != nil {
 			return 0, err
 		}
@@ -157,7 +161,7 @@ func (p *programs) bandwidth(test string, size, iters int, rate bool) func(conte
 var testdata embed.FS
 
 // build builds a program of testdata, once.
-func (p *programs) build(ctx context.Context, name string) (string, error) {
+func (p *programs) build(ctx context.Context, name, compiler string, libraries ...string) (string, error) {
 	if err := p.start(ctx); err != nil {
 		return "", err
 	}
@@ -173,7 +177,7 @@ func (p *programs) build(ctx context.Context, name string) (string, error) {
 	if err := os.WriteFile(source, text, 0o600); err != nil {
 		return "", err
 	}
-	_, err = p.output(ctx, nil, "gcc", "-O2", "-o", path, source, "-libverbs")
+	_, err = p.output(ctx, nil, compiler, append([]string{"-O2", "-o", path, source}, libraries...)...)
 	return path, err
 }
 
@@ -200,7 +204,7 @@ func (p *programs) many(kind string, count int, what string, unit float64) func(
 
 // says is a number that a program of testdata prints behind a word.
 func (p *programs) says(ctx context.Context, what, name string, args ...string) (float64, error) {
-	program, err := p.build(ctx, name)
+	program, err := p.build(ctx, name, "gcc", "-libverbs")
 	if err != nil {
 		return 0, err
 	}
@@ -218,7 +222,7 @@ func (p *programs) says(ctx context.Context, what, name string, args ...string) 
 
 // memory is what one attached process costs the daemon, in MB, when there are many.
 func (p *programs) memory(ctx context.Context) (float64, error) {
-	program, err := p.build(ctx, "attach")
+	program, err := p.build(ctx, "attach", "gcc", "-libverbs")
 	if err != nil {
 		return 0, err
 	}

@@ -41,7 +41,8 @@ func TestSmoke(t *testing.T) {
 	for _, want := range []string{"ib_send_lat 8 bytes", "ib_write_bw 1 MiB", "UCX shared memory",
 		"TCP loopback (qperf)", "memcpy 64 KiB", "ib: attach and first queue pair", "ib: daemon's memory for a process",
 		"ib: memory of a queue pair", "ib: 10,000 queue pairs connected", "ib: 100,000 regions of 4 KiB",
-		"ib: one region of 16 GiB", "sim, 1024 hosts",
+		"ib: one region of 16 GiB", "ib_send_lat 8 bytes, 4 at once", "Open MPI: longest start, 24 ranks",
+		"Open MPI: all-to-all 4 KiB", "its shared memory", "switched: ib_write_bw 4 KiB", "sim, 1024 hosts",
 		"live, 8-byte sends", "softib up, start to SUBNET UP", "softib sm --on ibsim --once", "nue routing alone",
 		"one link lost", "PathRecord answered", "ftree tables, 5 % of links removed", "nue tables"} {
 		if !strings.Contains(string(out), want) {
