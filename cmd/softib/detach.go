@@ -42,7 +42,10 @@ func detach(ctx context.Context, p place, o upOptions, t *terminal) error {
 		o.topology)...)
 	child.Stdout, child.Stderr = log, log
 	child.ExtraFiles = []*os.File{w}
-	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// Not in a session of its own: Linux shares a machine between sessions first (sched_autogroup), and 6.18 has been
+	// seen to leave one waiting for half a minute while programs of another outnumber the cores and yield. In a process
+	// group of its own it outlives the terminal and does not hear its keys.
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = child.Start()
 	w.Close()
 	if err != nil {

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"softib/operate/status"
 )
 
@@ -207,6 +209,35 @@ func waitGone(t *testing.T, pid int) {
 		}
 	}
 	t.Errorf("process %d is still there", pid)
+}
+
+// A fabric in the background belongs to the session of who started it, with whose programs it shares the cores, but a
+// terminal's keys are not for it, nor is its end.
+func TestBackground(t *testing.T) {
+	s := newShell(t)
+	s.run("up", "-d", "star:2")
+	defer s.run("down")
+	pid := func() int {
+		var st status.Status
+		if err := json.Unmarshal([]byte(s.run("status", "--json")), &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.PID
+	}
+	is := pid()
+	ours, err1 := unix.Getsid(0)
+	session, err2 := unix.Getsid(is)
+	group, err3 := unix.Getpgid(is)
+	if err := errors.Join(err1, err2, err3); err != nil || session != ours || group != is {
+		t.Errorf("process %d is in session %d and group %d, %v: want session %d and a group of its own", is, session,
+			group, err, ours)
+	}
+	if err := syscall.Kill(is, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if now := pid(); now != is {
+		t.Errorf("after a hangup process %d has the fabric: want %d", now, is)
+	}
 }
 
 // A fabric that was killed leaves files that trouble nobody.

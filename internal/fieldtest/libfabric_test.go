@@ -19,7 +19,7 @@ func TestLibfabric(t *testing.T) {
 	tool(t, "fi_pingpong")
 	tool(t, "perfquery")
 	p := newPerson(t, os.Getuid())
-	p.upBeside("fat-tree:radix=4,levels=2")
+	p.up("fat-tree:radix=4,levels=2")
 
 	out := p.must("exec", "h1", "--", "fi_info", "-p", "verbs")
 	for _, kind := range []struct{ domain, endpoint, protocol string }{

@@ -1,7 +1,6 @@
 package fieldtest
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -28,40 +27,6 @@ func (p *person) sub(name string, test func(*person)) {
 		x.TB = t
 		test(&x)
 	})
-}
-
-// upBeside starts a fabric that belongs to the test's own session. Linux shares a machine between sessions first
-// (sched_autogroup), and one whose ranks outnumber the processors and yield can keep a daemon in a session of its own
-// waiting for many seconds: 6.18 does.
-func (p *person) upBeside(args ...string) {
-	p.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := p.command(ctx, append([]string{"up"}, args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		p.Fatal(err)
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		p.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() && !strings.HasPrefix(lines.Text(), "up: ") {
-	}
-	drained := make(chan struct{})
-	go func() {
-		for lines.Scan() {
-		}
-		close(drained)
-	}()
-	p.Cleanup(func() {
-		cancel()
-		<-drained
-		_ = cmd.Wait()
-	})
-	p.must("status")
 }
 
 // portData is how many bytes a host's port has sent and received, as performance management counts them.
@@ -187,7 +152,7 @@ func exchangeProgram(p *person) string {
 // byte, and the hosts' ports have carried it. The ranks busy-poll, so the test does not run beside others.
 func TestMPI(t *testing.T) {
 	people(t, func(p *person) {
-		p.upBeside("fat-tree:radix=4,levels=2")
+		p.up("fat-tree:radix=4,levels=2")
 		program := exchangeProgram(p)
 		worlds := []int{2, 4, 8}
 		if p.uid != os.Getuid() {

@@ -85,7 +85,7 @@ func TestUCX(t *testing.T) {
 	tool(t, "ucx_perftest")
 	tool(t, "perfquery")
 	p := newPerson(t, os.Getuid())
-	p.upBeside("fat-tree:radix=4,levels=2")
+	p.up("fat-tree:radix=4,levels=2")
 
 	for _, how := range [][]string{{"exec", "h3", "--"}, {"exec", "--plain", "h3", "--"}} {
 		out := p.must(append(how, "ucx_info", "-d")...)
