@@ -139,7 +139,7 @@ func (e *Engine) Settle(at uint32) {
 // Stop ends a node: nothing goes in or out any more.
 func (e *Engine) Stop(node int) {
 	for num, p := range e.portsOf(node) {
-		if p.Site.Peer != NoEnd && p.State() > ib.PortDown {
+		if p.Site.Peer != NoEnd && IsUp(p) {
 			e.LinkDown(e.first[node] + uint32(num))
 		}
 		p.Site.Flags |= endStopped
