@@ -30,30 +30,37 @@ func (s *seen) Write(e *trace.Event) error {
 	return nil
 }
 
-func (s *seen) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.events = nil
-}
-
-// first waits for an event, which must not be earlier than at.
-func (s *seen) first(t *testing.T, stop func() error, at ib.Time) {
+// watch captures what passes a port, until stop is called.
+func watch(t *testing.T, f *Fabric, ref topo.PortRef) (s *seen, stop func()) {
 	t.Helper()
-	any := func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.events) > 0
-	}
-	for end := time.Now().Add(10 * time.Second); !any(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("nothing comes")
-		}
-	}
-	if err := stop(); err != nil {
+	s = &seen{}
+	end, err := f.Capture([]topo.PortRef{ref}, s)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if is := s.events[0].Time; is < at {
-		t.Errorf("it came at %v: want %v or later", is, at)
+	return s, func() {
+		t.Helper()
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// take waits for n events, which are written a little after they happen, and forgets them.
+func (s *seen) take(t *testing.T, n int) (list []trace.Event) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		if len(s.events) >= n {
+			list, s.events = s.events, nil
+		}
+		s.mu.Unlock()
+		if list != nil {
+			return list
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d packets do not come", n)
+		}
 	}
 }
 
@@ -102,11 +109,7 @@ func TestManagementDelayed(t *testing.T) {
 		if err := f.SetFault(far, Fault{Delay: delay}); err != nil {
 			t.Fatal(err)
 		}
-		var got seen
-		stop, err := f.Capture([]topo.PortRef{far}, &got)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got, stop := watch(t, f, far)
 		before := f.Counters(far)
 		start := time.Now()
 		ask(10 * ib.Second)
@@ -114,9 +117,7 @@ func TestManagementDelayed(t *testing.T) {
 		if took := time.Since(start); d.Kind != madrpc.Response || took < 2*delay {
 			t.Errorf("question %d: %v after %v, want an answer after %v", i, d.Kind, took, 2*delay)
 		}
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		stop()
 		after := f.Counters(far)
 		if rx, tx := after[ib.PortRcvPkts]-before[ib.PortRcvPkts],
 			after[ib.PortXmitPkts]-before[ib.PortXmitPkts]; rx != 1 || tx != 1 {
@@ -144,11 +145,8 @@ func TestManagementDelayedLate(t *testing.T) {
 	if err := f.SetFault(far, Fault{Delay: delay}); err != nil {
 		t.Fatal(err)
 	}
-	var got seen
-	stop, err := f.Capture([]topo.PortRef{far}, &got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got, stop := watch(t, f, far)
+	defer stop()
 	f.lock(f.Now())
 	f.eng.Schedule(f.eng.Now(), evGiveUp, 0, 0) // is due, and nobody can handle it
 	time.Sleep(delay)
@@ -160,7 +158,9 @@ func TestManagementDelayedLate(t *testing.T) {
 		mad.ClassPerf, f.nodes[near.Node].lid(1), []ib.PKey{ib.PKeyDefault}, nil)
 	f.carry(place{f.nodes[near.Node], 1, true}, &p, nil)
 	f.mu.Unlock()
-	got.first(t, stop, sent+ib.Time(delay)*ib.Nanosecond)
+	if came := got.take(t, 1)[0].Time; came < sent+ib.Time(delay)*ib.Nanosecond {
+		t.Errorf("it was sent at %v and came at %v: want %v later or more", sent, came, delay)
+	}
 }
 
 // A packet that a program has sent while the plane was in the middle of a turn has not been sent when that began.
@@ -174,16 +174,13 @@ func TestSentDuringTurn(t *testing.T) {
 	if err := f.SetFault(far, Fault{Delay: delay}); err != nil {
 		t.Fatal(err)
 	}
-	var got seen
-	stop, err := f.Capture([]topo.PortRef{far}, &got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got, stop := watch(t, f, far)
+	defer stop()
 	f.RenewWays()
-	write(t, a, b, 1, 8) // the way is known, and its answer has been captured
+	write(t, a, b, 1, 8) // the way is known
+	got.take(t, 2)
 	f.lock(f.Now())
 	time.Sleep(delay)
-	got.forget()
 	sent := f.Now()
 	if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, 8), RemoteAddr: b.mr.Addr(),
 		RKey: b.mr.RKey()}); err != nil {
@@ -191,7 +188,9 @@ func TestSentDuringTurn(t *testing.T) {
 	}
 	f.plane.pumpInlets()
 	f.mu.Unlock()
-	got.first(t, stop, sent+ib.Time(delay)*ib.Nanosecond)
+	if came := got.take(t, 1)[0].Time; came < sent+ib.Time(delay)*ib.Nanosecond {
+		t.Errorf("it was sent at %v and came at %v: want %v later or more", sent, came, delay)
+	}
 }
 
 // A slow cable lets datagrams pass one after the other.
