@@ -34,8 +34,11 @@ func TestPeersWithin(t *testing.T) {
 
 func TestMedian(t *testing.T) {
 	f := &figure{values: []float64{9, 1, 5}, unit: "µs"}
-	if f.median() != 5 || f.text() != "5 µs" {
-		t.Errorf("median %v, text %q", f.median(), f.text())
+	if f.value() != 5 || f.text() != "5 µs" {
+		t.Errorf("median %v, text %q", f.value(), f.text())
+	}
+	if f.worst = true; f.value() != 9 {
+		t.Errorf("the worst is %v", f.value())
 	}
 	if g := (&figure{err: errAbsent}); g.text() != "not installed" {
 		t.Errorf("an absent peer is %q", g.text())

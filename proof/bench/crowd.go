@@ -38,7 +38,7 @@ func atOnce(n int, measure func(context.Context) (float64, error)) func(context.
 }
 
 // busily measures something beside three programs that do nothing but compute.
-func (p *programs) busily(measure func(context.Context) (float64, error)) func(context.Context) (float64, error) {
+func busily(measure func(context.Context) (float64, error)) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
 		loops, stop := context.WithCancel(ctx)
 		var ended []func() error

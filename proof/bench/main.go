@@ -79,13 +79,14 @@ type figure struct {
 	name    string
 	unit    string
 	measure func(context.Context) (float64, error)
-	worst   bool // the greatest counts, not the median
+	worst   bool // its greatest value counts, not the median
 
 	values []float64
 	err    error
 }
 
-func (f *figure) median() float64 {
+// value is the one that counts.
+func (f *figure) value() float64 {
 	slices.Sort(f.values)
 	if f.worst {
 		return f.values[len(f.values)-1]
@@ -103,7 +104,7 @@ func (f *figure) text() string {
 	case f.err != nil:
 		return "failed, see below"
 	}
-	return fmt.Sprintf("%.4g %s", f.median(), f.unit)
+	return fmt.Sprintf("%.4g %s", f.value(), f.unit)
 }
 
 // comparison is a line of the table.
@@ -193,13 +194,13 @@ func (b *bench) run(ctx context.Context, only string) error {
 	toAllTCP := mpi(mpiTCP, "its TCP", "alltoall", 4096, 500)
 	start := func(world int) *figure {
 		return &figure{name: fmt.Sprintf("Open MPI: longest start, %d ranks beside 3 loads", world), unit: "s",
-			measure: progs.busily(progs.starts(world)), worst: true}
+			measure: busily(progs.starts(world)), worst: true}
 	}
 	start8, start16, start24 := start(8), start(16), start(24)
 	throughSwitches := &figure{name: "switched: ib_send_lat 8 bytes", unit: "µs",
 		measure: progs.switched(progs.latency("ib_send_lat", 20000))}
 	besideLoads := &figure{name: "switched: ib_send_lat 8 bytes beside 3 loads", unit: "µs",
-		measure: progs.busily(progs.switched(progs.latency("ib_send_lat", 5000)))}
+		measure: busily(progs.switched(progs.latency("ib_send_lat", 5000)))}
 	packets := &figure{name: "switched: ib_write_bw 4 KiB", unit: "Mpkt/s",
 		measure: progs.switched(progs.bandwidth("ib_write_bw", 4096, 200000, true))}
 	attach := &figure{name: "ib: attach and first queue pair", unit: "ms", measure: progs.attach}
@@ -308,12 +309,12 @@ func (b *bench) print(table []comparison) error {
 		peer, ratio := "", ""
 		value, known := 0.0, c.ours.err == nil
 		if known {
-			value = c.ours.median()
+			value = c.ours.value()
 		}
 		if c.peer != nil {
 			peer = c.peer.name
 			if known = known && c.peer.err == nil; known {
-				value /= c.peer.median()
+				value /= c.peer.value()
 				ratio = fmt.Sprintf("%.3g", value)
 			}
 		}
