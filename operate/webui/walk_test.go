@@ -247,6 +247,12 @@ func walkKeyboard(t *testing.T, b *browser) {
 	scale := eval[float64](b, "softibMap.cam.k")
 	b.key("+")
 	b.until(fmt.Sprintf("softibMap.cam.k > %v", scale))
+	now := eval[float64](b, "softibMap.cam.k")
+	zoomed := eval[float64](b, "softibMap.flyTo(softibMap.fitCamera()), softibMap.zoom(1.5), "+
+		"new Promise(is => setTimeout(() => requestAnimationFrame(() => is(softibMap.cam.k)), 600))")
+	if zoomed <= now {
+		t.Errorf("who zooms in while the map flies elsewhere sees it at %v, as before at %v", zoomed, now)
+	}
 	b.key("0")
 	b.until("Math.abs(softibMap.cam.k - softibMap.fitCamera().k) < 1e-6")
 	b.key("c")

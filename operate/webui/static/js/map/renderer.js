@@ -73,7 +73,9 @@ export class Renderer extends EventTarget {
 
   fit() { this.setCamera(this.fitCamera()); }
 
+  // setCamera ends a flight: who moves the map while it flies means to be there, not where the flight leads.
   setCamera(c) {
+    this.stopFlight();
     const low = this.fitScale * 0.6, high = 9;
     const k = Math.max(low, Math.min(high, c.k));
     const mx = this.w / k / 2, my = this.h / k / 2;
@@ -103,7 +105,7 @@ export class Renderer extends EventTarget {
 
   // flyTo moves there, smoothly unless people do not want that.
   flyTo(target, done) {
-    cancelAnimationFrame(this.flight);
+    this.stopFlight();
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) { this.setCamera(target); done?.(); return; }
     const from = { ...this.cam }, t0 = performance.now(), ms = 420;
     const go = t => {

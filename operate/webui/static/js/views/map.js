@@ -205,7 +205,6 @@ export function mapView(root, { model, params, signal, go, title }) {
   canvas.onwheel = e => {
     e.preventDefault();
     const box = canvas.getBoundingClientRect(), unit = e.deltaMode === 1 ? 16 : e.deltaMode === 2 ? 400 : 1;
-    r.stopFlight();
     r.zoom(Math.exp(-Math.max(-240, Math.min(240, e.deltaY * unit)) * (e.ctrlKey ? 0.01 : 0.0022)), e.clientX - box.left, e.clientY - box.top);
   };
   let hoverPending = false;
