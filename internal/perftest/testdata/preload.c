@@ -11,6 +11,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/time.h>
@@ -19,18 +20,44 @@
 
 #include <rdma/rdma_cma.h>
 
-enum { FASTER = 16 };
+enum { FASTER = 64, NAP = 8 * 1000 * 1000, NAP_EVERY = 1500 * 1000 };
 
-int gettimeofday(struct timeval *restrict at, void *restrict zone)
+static bool quick;
+
+__attribute__((constructor)) static void look(void)
+{
+	quick = getenv("SOFTIB_QUICK");
+}
+
+static int64_t now_ns(void)
 {
 	struct timespec now;
-	int64_t us;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/*
+ * The programs read the processor's clock before a first look and after a last one, and give up where 200 such pairs
+ * are not on a line: that is, where they lost their core once between a look and its reading. A few pairs that are a
+ * hundred times as far apart keep the line straight. So the looks that are repeated, which have the same argument as
+ * the one before, sleep at times.
+ */
+int gettimeofday(struct timeval *restrict at, void *restrict zone)
+{
+	static struct timeval *last;
+	static int64_t slept;
+	int64_t ns = now_ns();
 
 	(void)zone;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	us = (now.tv_sec * INT64_C(1000000000) + now.tv_nsec) * (getenv("SOFTIB_QUICK") ? FASTER : 1) / 1000;
-	at->tv_sec = us / 1000000;
-	at->tv_usec = us % 1000000;
+	if (quick && at == last && ns - slept > NAP_EVERY) {
+		nanosleep(&(struct timespec){ .tv_nsec = NAP }, NULL);
+		slept = ns = now_ns();
+	}
+	last = at;
+	ns *= quick ? FASTER : 1;
+	at->tv_sec = ns / 1000000000;
+	at->tv_usec = ns % 1000000000 / 1000;
 	return 0;
 }
 
