@@ -20,7 +20,7 @@
 
 #include <rdma/rdma_cma.h>
 
-enum { FASTER = 64, NAP = 8 * 1000 * 1000, NAP_EVERY = 1500 * 1000 };
+enum { FASTER = 16, NAP = 8 * 1000 * 1000, NAP_EVERY = 6 * 1000 * 1000 };
 
 static bool quick;
 
