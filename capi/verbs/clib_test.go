@@ -95,7 +95,7 @@ func TestCore(t *testing.T) {
 func TestReady(t *testing.T) {
 	path := compile(t, "ready.c")
 	w := newWorld(t, "star:2")
-	for _, name := range []string{"room", "many", "churn", "fork", "drain"} {
+	for _, name := range []string{"room", "many", "churn", "fork", "drain", "naps"} {
 		t.Run(name, func(t *testing.T) { w.run(t, "h1", path, name) })
 	}
 }

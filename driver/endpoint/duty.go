@@ -95,11 +95,15 @@ type cPolls struct {
 	tight  uint32 // so many polls, a power of two,
 	ticks  uint32 // within so many ticks of the processor's clock are a program that does nothing else
 	linger uint32 // how many polls the adapter's lingering stands for
-	doze   uint32 // nanoseconds that the first sleep of who waits for an event lasts
+	doze   uint32 // nanoseconds that the first sleep of who waits for an event lasts, and each of who polls
+	shared uint32 // ticks after which a yield returns if another thread had the core
+	crowd  uint32 // how many polls yield at once after that
+	kept   uint32 // ticks after which two yields in a row return beside threads that keep the core for a slice
+	nap    uint32 // ticks for which pollers sleep after that, instead of yielding
 }
 
 var inC = cPolls{idle: 2048, gap: 64, reap: 32, tight: 8, ticks: 800, linger: 15 * 8,
-	doze: uint32(Doze / ib.Nanosecond)}
+	doze: uint32(Doze / ib.Nanosecond), shared: 2400, crowd: 16, kept: 400_000, nap: 1 << 26}
 
 const (
 	// lookIn is how often the attendant looks whether a poller still polls. Peers knock if it matters sooner.

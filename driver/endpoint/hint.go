@@ -30,8 +30,11 @@ type hint struct {
 	sends  uint64
 	parked uint32 // queue pairs wait for room at a peer
 	polls  cPolls
-	// sleepers is how many threads sleep in C, which are woken by the bell.
+	// sleepers is how many threads sleep in C, which are woken by the bell; naps those of them that poll.
 	sleepers uint32
+	naps     uint32
+	// switched is not 0 if the packet that was sent last goes through the fabric, which needs a core then.
+	switched uint32
 	_        uint32
 	bell     unsafe.Pointer
 }
@@ -134,6 +137,9 @@ func (e *Endpoint) hand() {
 	for cq := e.eng.NextNews(); cq != nil; cq = e.eng.NextNews() {
 		if move := waiterOf(cq).move; move != nil {
 			move()
+			if atomic.LoadUint32(&e.hint.naps) != 0 {
+				e.rousePrograms()
+			}
 		}
 	}
 }

@@ -109,6 +109,8 @@ type Out struct {
 	peer *Page
 	pid  int  // of the receiver
 	to   peer // the same, once it is needed
+	// switched is 1 if that is the fabric.
+	switched uint32
 	// ahead is the last number of head.ahead.
 	ahead uint64
 
@@ -133,13 +135,17 @@ type Out struct {
 }
 
 // NewOut is the sending end of the ring in mem, towards the endpoint that has the page and lives in process pid. Pid 0
-// is for a sender that never writes ahead.
+// is the fabric, which has no memory to write ahead to.
 func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
 	m, err := mapRing(mem)
 	if err != nil {
 		return nil, err
 	}
-	return &Out{memory: m, peer: peer, pid: pid, to: nobody, limit: ringCells, plimit: areaBytes}, nil
+	r := &Out{memory: m, peer: peer, pid: pid, to: nobody, limit: ringCells, plimit: areaBytes}
+	if pid == 0 {
+		r.switched = 1
+	}
+	return r, nil
 }
 
 // Unseen reports whether the receiver has packets to take in that somebody waits for.

@@ -98,6 +98,9 @@ func (e *Endpoint) sendOne(now ib.Time, s *hca.Send, rt *Route, r *Out) {
 	} else {
 		r.publish(&e.scratch, false)
 	}
+	if r.switched != e.hint.switched {
+		atomic.StoreUint32(&e.hint.switched, r.switched)
+	}
 	r.rouse()
 }
 

@@ -117,6 +117,27 @@ func (e *Endpoint) Await() (bell uint32) {
 	return e.page.bell()
 }
 
+// Nap is Await for a thread that polls and has found nothing for long, while others want its core. It may sleep until
+// something comes.
+func (e *Endpoint) Nap() (bell uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.polls++
+	e.duty.waits = true
+	if e.takeStaged() {
+		e.finish() // to a queue pair that has failed they complete at once, and the program waits for that
+	}
+	if e.work() > 0 {
+		return 0
+	}
+	e.page.Rest()
+	if e.work() > 0 { // it came before peers knew
+		e.page.Attend()
+		return 0
+	}
+	return e.page.bell()
+}
+
 // Told is called when there is an event for threads that may sleep like that, with the endpoint locked.
 func (e *Endpoint) Told() {
 	e.told++
@@ -125,8 +146,8 @@ func (e *Endpoint) Told() {
 	}
 }
 
-// Sleepers is how many threads sleep after Await, which they count themselves.
-func (e *Endpoint) Sleepers() *uint32 { return &e.hint.sleepers }
+// Sleepers is how many threads sleep after Await or Nap, which they count themselves; naps those after Nap.
+func (e *Endpoint) Sleepers() (all, naps *uint32) { return &e.hint.sleepers, &e.hint.naps }
 
 // rousePrograms wakes threads that sleep in C, or are about to: those find another bell. Where there are none the bell
 // stays as it is, because nobody would look.

@@ -203,7 +203,8 @@ func TestToldNobody(t *testing.T) {
 	if x.Told(); x.page.Attended() {
 		t.Error("peers take somebody to look")
 	}
-	*x.Sleepers() = 1
+	sleepers, _ := x.Sleepers()
+	*sleepers = 1
 	if x.Told(); !x.page.Attended() {
 		t.Error("who is about to sleep does not see that it was told")
 	}

@@ -6,7 +6,8 @@ import (
 )
 
 // Programs that sleep do so at a descriptor, and the attendant tells them of events, or in the library, where whoever
-// sends wakes their thread (endpoint.Await).
+// sends wakes their thread (endpoint.Await). Those that poll where C code looks sleep there too, where cores are short
+// (endpoint.Nap).
 
 // inLibrary reports whether this one does the latter.
 func (p *process) inLibrary() bool { return p.host%2 == 0 }
@@ -14,8 +15,12 @@ func (p *process) inLibrary() bool { return p.host%2 == 0 }
 // wakes is the kernel's wake-up of the program's thread or the attendant.
 func (p *process) wakes(program, attendant bool) (any bool) {
 	if program && p.asleep {
+		if p.habit == Taps {
+			p.lookLater(p.m.around(wakeTime))
+		} else {
+			p.awaitLater(p.m.around(wakeTime))
+		}
 		p.rise()
-		p.awaitLater(p.m.around(wakeTime))
 		any = true
 	}
 	if attendant {
@@ -27,10 +32,39 @@ func (p *process) wakes(program, attendant bool) (any bool) {
 
 func (p *process) awaitLater(d ib.Time) { p.later(&p.awaitAt, doAwait, d) }
 
-// rise ends the thread's sleep.
+// lie begins the thread's sleep, and rise ends it.
+func (p *process) lie() {
+	p.asleep = true
+	all, naps := p.ep.Sleepers()
+	if *all = 1; p.habit == Taps {
+		*naps = 1
+	}
+}
+
 func (p *process) rise() {
 	p.asleep = false
-	*p.ep.Sleepers() = 0
+	all, naps := p.ep.Sleepers()
+	*all, *naps = 0, 0
+}
+
+// naps lets a program that polls in vain sleep at times, and reports whether it does.
+func (p *process) naps() bool {
+	if p.habit != Taps || p.empties%napEvery != napEvery-1 || !p.m.troubled() {
+		return false
+	}
+	bell := uint32(0)
+	p.step(func() { bell = p.ep.Nap() })
+	for _, t := range p.taps {
+		if len(t.list) > 0 {
+			return false
+		}
+	}
+	if !endpoint.MaySleep(bell) {
+		return false
+	}
+	p.lie()
+	p.lookLater(endpoint.Doze)
+	return true
 }
 
 // await is a turn of the thread that waits in the library. With the event the program goes on.
@@ -56,8 +90,7 @@ func (p *process) await() {
 	case !endpoint.MaySleep(bell):
 		p.awaitLater(turnTime)
 	default:
-		p.asleep = true
-		*p.ep.Sleepers() = 1
+		p.lie()
 		if !p.dozed {
 			p.dozed = true
 			p.awaitLater(endpoint.Doze)

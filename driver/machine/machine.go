@@ -53,6 +53,7 @@ const (
 	rareTime = 60 * ib.Microsecond // between the looks of one who looks rarely
 	slowest  = 2 * ib.Millisecond  // the longest time between two looks
 	spinning = 60                  // looks before one who spins sleeps
+	napEvery = 16                  // looks in vain before one who taps sleeps
 )
 
 // Timers of the machine among the simulation's: the kind, the host, and for a way its slot.

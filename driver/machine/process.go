@@ -203,6 +203,9 @@ func (p *process) look() bool {
 		return false
 	}
 	p.armed, p.event = false, false
+	if p.habit == Taps {
+		p.rise()
+	}
 	if p.found {
 		p.empties = 0
 	} else {
@@ -220,7 +223,7 @@ func (p *process) lookAgain() {
 		p.empties = 0
 	}
 	switch {
-	case p.armed || p.m.rests:
+	case p.armed || p.m.rests || p.naps():
 	case p.habit == Rarely:
 		p.lookLater(min(p.m.around(rareTime)<<min(p.empties/8, 5), slowest))
 	default:

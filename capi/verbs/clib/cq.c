@@ -1,6 +1,10 @@
 /* Completion queues. */
 #include "softib.h"
 
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+
 struct softib_cq *softib_make_cq(struct ibv_context *context, uint32_t cqe, void *cq_context,
 	struct ibv_comp_channel *channel, uint32_t comp_vector, bool tapped)
 {
@@ -161,26 +165,6 @@ static bool must_ask(struct softib_cq *c, const struct softib_hint *hint)
 		__atomic_load_n(&hint->stirs, __ATOMIC_ACQUIRE) != c->stirs || packet_waits(hint);
 }
 
-/* Whether the program does nothing but poll: that many polls one after the other. */
-static bool only_polls(struct softib_cq *c, const struct softib_polls *polls)
-{
-#ifdef __x86_64__
-	uint64_t now;
-
-	if (c->idle & (polls->tight - 1))
-		return false;
-	now = __builtin_ia32_rdtsc();
-	if (c->ready.away)
-		c->ready.away--;
-	else if (now - c->tight < polls->ticks)
-		return true;
-	c->tight = now;
-#else
-	(void)c, (void)polls;
-#endif
-	return false;
-}
-
 static int ask(struct softib_cq *c, struct softib_hint *hint, enum softib_how how)
 {
 	c->reaped = 0;
@@ -189,11 +173,93 @@ static int ask(struct softib_cq *c, struct softib_hint *hint, enum softib_how ho
 	return softib_go.advance_cq(c->cq.handle, how);
 }
 
+#ifdef __x86_64__
+static uint64_t ticks(void) { return __builtin_ia32_rdtsc(); }
+
+/* Whether the program does nothing but poll: that many polls one after the other. */
+static bool only_polls(struct softib_cq *c, const struct softib_polls *polls)
+{
+	uint64_t now, last = c->tight;
+
+	if (!c->crowd && c->idle & (polls->tight - 1))
+		return false;
+	now = ticks();
+	c->tight = now;
+	if (!c->ready.away)
+		return now - last < polls->ticks;
+	c->ready.away--;
+	return false;
+}
+
+/* Sleeps until a peer sends, or something completes, for a moment at most. */
+static void nap(struct softib_cq *c, struct softib_hint *hint)
+{
+	struct timespec until;
+	uint32_t bell;
+
+	if (softib_go.await(to_context(c->cq.context)->handle, true, &bell) || !(bell & 1))
+		return;
+	until = softib_from_now(hint->polls.doze);
+	__atomic_add_fetch(&hint->naps, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&hint->sleepers, 1, __ATOMIC_SEQ_CST);
+	if (!any_ready(&c->ready))
+		syscall(SYS_futex, hint->bell, FUTEX_WAIT_BITSET, bell, &until, NULL, SOFTIB_FOR_PROGRAM);
+	__atomic_sub_fetch(&hint->sleepers, 1, __ATOMIC_RELAXED);
+	__atomic_sub_fetch(&hint->naps, 1, __ATOMIC_RELAXED);
+}
+
+/*
+ * Lets others have this core, because the fabric, which has to carry a packet, may wait for one. Where only such as
+ * this want it, it comes back within microseconds, and the next polls yield at once. Threads that compute keep it for
+ * a slice, which is milliseconds: beside them this one sleeps, because the kernel soon lets those run who have slept
+ * and are woken. Peers that are reached without the fabric are not worth this: they poll, and two that poll at the same
+ * time get more done than four that take turns.
+ */
+static void give_way(struct softib_cq *c, struct softib_hint *hint)
+{
+	const struct softib_polls *polls = &hint->polls;
+	uint64_t began = ticks(), took;
+
+	if (began < c->naps) {
+		c->idle = 0; /* the adapter was asked */
+		nap(c, hint);
+		return;
+	}
+	sched_yield();
+	took = ticks() - began;
+	if (took > polls->shared)
+		c->crowd = polls->crowd;
+	else if (c->crowd)
+		c->crowd--;
+	if (took > polls->kept && c->kept)
+		c->naps = began + took + polls->nap;
+	c->kept = took > polls->kept;
+}
+
+/* For a program that does nothing but poll. An errno, or 0. */
+static int wait_for_more(struct softib_cq *c, struct softib_hint *hint)
+{
+	int error = 0;
+
+	c->idle += hint->polls.linger;
+	if (!hint->switched)
+		c->crowd = 0;
+	if (!c->crowd)
+		error = ask(c, hint, SOFTIB_LINGER);
+	if (hint->switched && !any_ready(&c->ready))
+		give_way(c, hint);
+	c->tight = ticks();
+	return error;
+}
+#else
+static bool only_polls(struct softib_cq *c, const struct softib_polls *polls) { return (void)c, (void)polls, false; }
+static int wait_for_more(struct softib_cq *c, struct softib_hint *hint) { return (void)c, (void)hint, 0; }
+#endif
+
 /* Asks the adapter if there is a reason to. An errno, or 0. */
 static int advance(struct softib_cq *c, struct softib_hint *hint)
 {
 	enum softib_how how;
-	int error;
 
 	if (must_ask(c, hint)) {
 		how = c->idle >= hint->polls.gap ? SOFTIB_SOON : SOFTIB_AGAIN;
@@ -204,14 +270,7 @@ static int advance(struct softib_cq *c, struct softib_hint *hint)
 		c->idle = 0;
 		return ask(c, hint, SOFTIB_SPUN);
 	}
-	if (!only_polls(c, &hint->polls))
-		return 0;
-	c->idle += hint->polls.linger;
-	error = ask(c, hint, SOFTIB_LINGER);
-#ifdef __x86_64__
-	c->tight = __builtin_ia32_rdtsc();
-#endif
-	return error;
+	return only_polls(c, &hint->polls) ? wait_for_more(c, hint) : 0;
 }
 
 int softib_fetch_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)

@@ -235,14 +235,9 @@ static int await_event(struct softib_channel *c)
 
 	if (any_event(c) || fcntl(c->channel.fd, F_GETFL) & O_NONBLOCK)
 		return 0;
-	clock_gettime(CLOCK_MONOTONIC, &soon);
-	soon.tv_nsec += hint->polls.doze;
-	if (soon.tv_nsec >= 1000000000) {
-		soon.tv_sec++;
-		soon.tv_nsec -= 1000000000;
-	}
+	soon = softib_from_now(hint->polls.doze);
 	for (bool first = true;;) {
-		if (softib_gone(context) || softib_go.await(to_context(context)->handle, &bell) || any_event(c))
+		if (softib_gone(context) || softib_go.await(to_context(context)->handle, false, &bell) || any_event(c))
 			return 0;
 		if (!(bell & 1))
 			continue; /* a peer has woken us already */

@@ -24,9 +24,11 @@ struct softib_hint {
 	uint64_t sends;  /* likewise of struct softib_sends */
 	uint32_t parked; /* queue pairs wait for room at a peer */
 	struct softib_polls {
-		uint32_t idle, gap, reap, tight, ticks, linger, doze;
+		uint32_t idle, gap, reap, tight, ticks, linger, doze, shared, crowd, kept, nap;
 	} polls; /* who polls how: driver/endpoint/duty.go has the table */
-	uint32_t sleepers; /* C: threads that sleep at the bell */
+	uint32_t sleepers; /* C: threads that sleep at the bell, */
+	uint32_t naps;     /* and those of them that poll */
+	uint32_t switched; /* what was sent last goes through the fabric */
 	uint32_t pad;
 	uint32_t *bell;    /* odd while nobody looks; a futex, at which others sleep too */
 };
@@ -195,8 +197,9 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(resize_cq, (uint32_t cq, uint32_t *cqe))                                                  \
 	X(destroy_cq, (uint32_t cq))                                                                \
 	X(req_notify, (uint32_t cq, int32_t solicited_only))                                        \
-	/* Does what there is to do, for a thread that may sleep then while the bell is this. */    \
-	X(await, (uint32_t context, uint32_t *bell))                                                \
+	/* Does what there is to do, for a thread that may sleep then while the bell is this. It    \
+	   waits for an event, or it polls. */                                                      \
+	X(await, (uint32_t context, int32_t polls, uint32_t *bell))                                 \
 	/* Does what there is to do, so that completions come. */                                   \
 	X(advance_cq, (uint32_t cq, int32_t how))                                                   \
 	/* Returns how many, with the times at which they were made unless ns is NULL. It is for a  \

@@ -222,6 +222,9 @@ struct softib_cq {
 	uint32_t idle;   /* polls that found nothing since then */
 	uint32_t reaped; /* those that found something */
 	uint64_t tight;  /* when it was last looked how quickly they follow each other */
+	uint64_t naps;   /* until when the thread sleeps instead of yielding */
+	uint32_t crowd;  /* polls that yield at once */
+	bool kept;       /* the last yield lasted long */
 	bool look;	 /* the adapter has to be asked: the queue was armed since it was */
 	bool armed;	 /* and its event was not handed out since */
 
@@ -229,6 +232,20 @@ struct softib_cq {
 	bool tapped; /* completions come to ready */
 	struct softib_ready ready;
 };
+
+/* A time from now, at most a second, as futexes have it. */
+static inline struct timespec softib_from_now(uint32_t ns)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_nsec += ns;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000;
+	}
+	return t;
+}
 
 static inline struct softib_cq *to_cq(struct ibv_cq *cq) { return container_of(cq, struct softib_cq, cq); }
 static inline struct softib_cq *to_cq_ex(struct ibv_cq_ex *cq) { return container_of(cq, struct softib_cq, ex); }

@@ -76,12 +76,16 @@ func softib_req_notify(handle uint32, solicitedOnly int32) int32 {
 }
 
 //export softib_await
-func softib_await(context uint32, bell *C.uint32_t) int32 {
+func softib_await(context uint32, polls int32, bell *C.uint32_t) int32 {
 	c := table.contexts.get(context)
 	if c == nil {
 		return einval
 	}
-	*bell = C.uint32_t(c.dev.Await())
+	await := c.dev.Await
+	if polls != 0 {
+		await = c.dev.Nap
+	}
+	*bell = C.uint32_t(await())
 	return 0
 }
 

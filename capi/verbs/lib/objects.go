@@ -29,6 +29,8 @@ type device interface {
 	// Await is what a thread does before it sleeps in C until there is an event, and says at which bell; Told says that
 	// there is one.
 	Await() (bell uint32)
+	// Nap is Await for a thread that polls.
+	Nap() (bell uint32)
 	Told()
 	// EnterToSend is Enter for what is posted to send queues of connected queue pairs.
 	EnterToSend() *hca.HCA

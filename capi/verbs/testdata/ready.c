@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "rig.h"
+#include "../clib/softib.h" /* for one of them */
 
 static int readable(int fd, int ms)
 {
@@ -281,10 +282,56 @@ static void test_churn(void)
 	churn(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
 }
 
+static double seconds(clockid_t clock)
+{
+	struct timespec t;
+
+	MUST(clock_gettime(clock, &t) == 0);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void *poll_tightly(void *cq)
+{
+	double began = seconds(CLOCK_MONOTONIC), used = seconds(CLOCK_THREAD_CPUTIME_ID);
+	struct ibv_wc wc;
+	int n;
+
+	while ((n = ibv_poll_cq(cq, 1, &wc)) == 0)
+		;
+	MUST(n == 1 && wc.wr_id == 5);
+	MUST(seconds(CLOCK_THREAD_CPUTIME_ID) - used < (seconds(CLOCK_MONOTONIC) - began) / 3);
+	return NULL;
+}
+
+/* Who polls sleeps where others keep its core for long while the fabric has a packet of its, and misses nothing. */
+static void test_naps(void)
+{
+	struct softib_hint *hint;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	pthread_t t;
+
+	rig();
+	cq = ibv_create_cq(ctx, 8, NULL, NULL, 0);
+	MUST(cq);
+	qp = failed_qp(cq);
+	hint = to_context(ctx)->hint;
+	hint->switched = 1;
+	hint->polls.kept = 0; /* every yield seems long */
+	MUST(pthread_create(&t, NULL, poll_tightly, cq) == 0);
+	usleep(300000);
+	post_recv(qp, 5, HALF, 8);
+	MUST(pthread_join(t, NULL) == 0);
+	MUST(hint->sleepers == 0 && hint->naps == 0);
+	MUST(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0);
+	unrig();
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
-} tests[] = { { "room", test_room }, { "drain", test_drain }, { "fork", test_fork }, { "many", test_many }, { "churn", test_churn } };
+} tests[] = { { "room", test_room }, { "drain", test_drain }, { "fork", test_fork }, { "many", test_many },
+	{ "churn", test_churn }, { "naps", test_naps } };
 
 int main(int argc, char **argv)
 {
