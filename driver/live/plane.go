@@ -32,15 +32,15 @@ type plane struct {
 	waiters []*waiter
 }
 
-// flight is what is known of a packet's ends wherever it is.
-type flight struct {
-	slid, dlid ib.LID
-	block      uint16
+// flight is what is known of a packet's ends wherever it is: LIDs, and the block that its queue pair is of. It is a
+// number because each packet is looked up by it twice.
+type flight uint64
+
+func flightOf(slid, dlid ib.LID, block uint16) flight {
+	return flight(slid)<<32 | flight(dlid)<<16 | flight(block)
 }
 
-func flightOf(slid, dlid ib.LID, qp ib.QPN) flight {
-	return flight{slid, dlid, uint16(qp >> endpoint.BlockBits)}
-}
+func blockOf(qp ib.QPN) uint16 { return uint16(qp >> endpoint.BlockBits) }
 
 const (
 	// feedMax is how many packets of a lane wait in a host's port. The others wait in their ring.
@@ -182,7 +182,7 @@ func (s *plane) drain() {
 	eng := s.f.eng
 	for n, ok := eng.Poll(); ok; n, ok = eng.Poll() {
 		if n.Kind == fabric.Ended {
-			s.landed(flightOf(ib.LID(n.Place>>16), ib.LID(n.Place), ib.QPN(n.Arg)))
+			s.landed(flightOf(ib.LID(n.Place>>16), ib.LID(n.Place), blockOf(ib.QPN(n.Arg))))
 			continue
 		}
 		p := s.f.port(eng.Ref(n.Place))
@@ -222,13 +222,15 @@ func (s *plane) served(n *node) {
 
 // end gives back a packet that goes no further.
 func (s *plane) end(f *link.Frame) {
-	s.landed(flightOf(f.LRH.SLID, f.LRH.DLID, f.Packet.BTH.DestQP))
+	s.landed(flightOf(f.LRH.SLID, f.LRH.DLID, blockOf(f.Packet.BTH.DestQP)))
 	s.f.pool.Put(f)
 }
 
 // landed notes that a packet is not under way any more.
 func (s *plane) landed(k flight) {
-	if s.flights[k]--; s.flights[k] <= 0 {
+	if n := s.flights[k]; n > 1 {
+		s.flights[k] = n - 1
+	} else {
 		delete(s.flights, k)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"softib/driver/endpoint"
+	"softib/node/agent"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/wire"
@@ -182,7 +183,7 @@ func (i *inlet) take(s *plane) *link.Frame {
 	f.Seal()
 	f.InPort, f.Arrived = 0, s.f.eng.Now()
 	if !f.LRH.DLID.IsMulticast() {
-		s.flights[flightOf(f.LRH.SLID, f.LRH.DLID, f.Packet.BTH.DestQP)]++
+		s.flights[flightOf(f.LRH.SLID, f.LRH.DLID, blockOf(f.Packet.BTH.DestQP))]++
 	}
 	if i.at++; i.at == i.size {
 		i.size = 0
@@ -206,15 +207,14 @@ func (s *plane) depart(p *portState, f *link.Frame) {
 func (s *plane) arrived(p *portState, f *link.Frame) {
 	f.Group = 0
 	f.Sync()
-	if m, ok := unpack(f.Packet); ok {
-		s.received(p, f)
-		s.f.carry(place{node: p.node, port: p.num}, &m, nil)
+	if agent.IsMAD(f.Packet) {
+		s.manage(p, f)
 		return
 	}
-	multi := f.LRH.DLID.IsMulticast()
+	block, multi := blockOf(f.Packet.BTH.DestQP), f.LRH.DLID.IsMulticast()
 	var last *outlet
 	for _, to := range p.host.procs {
-		if !multi && uint16(f.Packet.BTH.DestQP>>endpoint.BlockBits) != to.block ||
+		if !multi && block != to.block ||
 			to.refuses(p.num, f.Packet.BTH.PKey) {
 			continue
 		}
@@ -235,6 +235,13 @@ func (s *plane) arrived(p *portState, f *link.Frame) {
 		return
 	}
 	s.deliver(last, f)
+}
+
+// manage takes a packet of management in, for the agent of a port's node.
+func (s *plane) manage(p *portState, f *link.Frame) {
+	m, _ := unpack(f.Packet)
+	s.received(p, f)
+	s.f.carry(place{node: p.node, port: p.num}, &m, nil)
 }
 
 // borrowed as a frame's group at a host says that the place in the port's buffer belongs to another copy.
@@ -346,7 +353,7 @@ func (s *plane) awaitFlight(p *Process, i *inlet, k endpoint.Key) {
 	port := p.host.eng.Port(k.Port)
 	var flights []flight
 	for bits := range ib.LID(1) << port.LMC {
-		flights = append(flights, flight{port.LID>>port.LMC<<port.LMC | bits, k.DLID, k.Block})
+		flights = append(flights, flightOf(port.LID>>port.LMC<<port.LMC|bits, k.DLID, k.Block))
 	}
 	isOver := func() bool {
 		return (i.in == nil || i.size == 0 && !i.in.Ready()) &&
