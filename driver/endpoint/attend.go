@@ -39,6 +39,7 @@ func (e *Endpoint) call() {
 // attend is the attendant: it does its turns, and what its post asks for between them.
 func (e *Endpoint) attend() {
 	defer close(e.gone)
+	yields := 0
 	for n := 0; ; n++ {
 		if e.isClosing() { // its knock may have come before we said that we sleep
 			return
@@ -59,8 +60,13 @@ func (e *Endpoint) attend() {
 		case Searching:
 			if e.page.isLocal() {
 				runtime.Gosched() // whoever it waits for is a goroutine, and many attendants may be awake at once
-			} else if n&15 == 15 {
-				cacheline.YieldCore()
+			} else if n&15 == 15 && cacheline.Yield() {
+				if yields++; yields == cacheline.YieldsMax {
+					yields = 0
+					e.mu.Lock()
+					e.duty.hurry()
+					e.mu.Unlock()
+				}
 			}
 		case Working:
 			if streams {

@@ -155,6 +155,9 @@ func (d *duty) turn(found int, looked uint32, attended, changed bool) Post {
 	return to
 }
 
+// hurry is told that others want the attendant's core: it has searched for long enough.
+func (d *duty) hurry() { d.turns = d.search }
+
 // polledSince reports whether the program has polled since the last turn and can be trusted to go on.
 func (d *duty) polledSince(looked uint32) bool {
 	polled, waits := looked != d.seen, d.waits

@@ -166,6 +166,23 @@ func TestWokenAndLeftAlone(t *testing.T) {
 	}
 }
 
+// TestHurry: where others want its core the attendant retires at once, and not without its last look.
+func TestHurry(t *testing.T) {
+	d := newDuty(searchTurns)
+	d.turn(1, 0, true, false)
+	if post := d.turn(0, 0, true, false); post != Searching {
+		t.Fatalf("%v after a turn without packets, want %v", post, Searching)
+	}
+	d.hurry()
+	if post := d.turn(0, 0, true, false); post != Retiring {
+		t.Errorf("%v after others wanted the core, want %v", post, Retiring)
+	}
+	d.turn(1, 0, true, false)
+	if post := d.turn(0, 0, true, false); post != Searching {
+		t.Errorf("%v after more packets, want %v", post, Searching)
+	}
+}
+
 // TestPostsReachEachOther: the table leads from every post to the others, and whoever sleeps has said so before he
 // looked for the last time.
 func TestPostsReachEachOther(t *testing.T) {

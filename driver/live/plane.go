@@ -96,7 +96,7 @@ func (s *plane) knock() {
 
 // run carries packets until the fabric closes, and sleeps while there are none.
 func (s *plane) run() {
-	empty, dozed := planeTurns, false
+	empty, yields, dozed := planeTurns, 0, false
 	for {
 		n, next, over := s.turn()
 		switch {
@@ -108,11 +108,14 @@ func (s *plane) run() {
 				s.page.Attend()
 			}
 			continue
-		case empty < planeTurns && !dozed, next < napMin:
+		case yields < cacheline.YieldsMax && (empty < planeTurns && !dozed || next < napMin):
 			empty++
-			cacheline.YieldCore()
+			if cacheline.Yield() {
+				yields++
+			}
 			continue
 		}
+		yields = 0
 		// Nothing to do. Say so, then look once more.
 		s.page.Rest()
 		if n, next, over = s.turn(); over {

@@ -35,29 +35,32 @@ func (l *SpinLock) Lock() {
 // Unlock gives it back.
 func (l *SpinLock) Unlock() { StoreRelease(&l.v, 0) }
 
-// yielded counts the yields of this process by which somebody else may have run, since it last slept.
-var yielded atomic.Uint32
+// Yield lets the kernel run another thread on this core, if one waits, and reports whether one did. Since Linux 6.18
+// that costs a whole slice of a thread's share: one that yields to others in a loop owes seconds before long, for which
+// it then waits. Sleeping forgives that debt, and is to follow after YieldsMax.
+func Yield() bool {
+	began := time.Now()
+	syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0)
+	return time.Since(began) > yieldAlone
+}
 
 const (
-	// yieldsMax is how many of them there may be in a row.
-	yieldsMax = 8
+	// YieldsMax is how many yields in a row may be to others.
+	YieldsMax = 8
 	// yieldAlone is how long a yield takes where nobody else waits for the core.
 	yieldAlone = 700 * time.Nanosecond
 )
 
-// YieldCore lets the kernel run another thread on this core, if one waits. Where one does, every few calls sleep for a
-// moment instead: since Linux 6.18 a yield costs a whole slice of a thread's share, whether or not anybody takes it,
-// and a thread that yields in a loop owes seconds before long, for which it then waits. Sleeping forgives that debt.
+// yielded counts the yields of this process to others since it last slept.
+var yielded atomic.Uint32
+
+// YieldCore is Yield for who has no better place to sleep than here, for a moment.
 func YieldCore() {
-	if yielded.Load() >= yieldsMax {
+	if yielded.Load() >= YieldsMax {
 		yielded.Store(0)
 		ts := syscall.Timespec{Nsec: 1000}
 		syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
-		return
-	}
-	began := time.Now()
-	syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0)
-	if time.Since(began) > yieldAlone {
+	} else if Yield() {
 		yielded.Add(1)
 	}
 }
