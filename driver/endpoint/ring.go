@@ -109,8 +109,6 @@ type Out struct {
 	peer *Page
 	pid  int  // of the receiver
 	to   peer // the same, once it is needed
-	// switched is 1 if that is the fabric.
-	switched uint32
 	// ahead is the last number of head.ahead.
 	ahead uint64
 
@@ -141,11 +139,7 @@ func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Out{memory: m, peer: peer, pid: pid, to: nobody, limit: ringCells, plimit: areaBytes}
-	if pid == 0 {
-		r.switched = 1
-	}
-	return r, nil
+	return &Out{memory: m, peer: peer, pid: pid, to: nobody, limit: ringCells, plimit: areaBytes}, nil
 }
 
 // Unseen reports whether the receiver has packets to take in that somebody waits for.

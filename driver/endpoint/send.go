@@ -98,8 +98,8 @@ func (e *Endpoint) sendOne(now ib.Time, s *hca.Send, rt *Route, r *Out) {
 	} else {
 		r.publish(&e.scratch, false)
 	}
-	if r.switched != e.hint.switched {
-		atomic.StoreUint32(&e.hint.switched, r.switched)
+	if fabric := r.pid == 0; fabric != (e.hint.switched != 0) {
+		atomic.StoreUint32(&e.hint.switched, e.hint.switched^1)
 	}
 	r.rouse()
 }

@@ -214,8 +214,7 @@ func (s *plane) arrived(p *portState, f *link.Frame) {
 	block, multi := blockOf(f.Packet.BTH.DestQP), f.LRH.DLID.IsMulticast()
 	var last *outlet
 	for _, to := range p.host.procs {
-		if !multi && block != to.block ||
-			to.refuses(p.num, f.Packet.BTH.PKey) {
+		if !multi && block != to.block || to.refuses(p.num, f.Packet.BTH.PKey) {
 			continue
 		}
 		o := s.outlet(chanKey{to, p.num, f.LRH.VL})
