@@ -48,6 +48,7 @@ func (e *Engine) traceDrop(at uint32, f *link.Frame, r trace.Reason) {
 var traceReasons = [link.NumReason]trace.Reason{
 	link.Physical: trace.BadVCRC, link.Malformed: trace.Malformed, link.Overrun: trace.NoCredit,
 	link.VL15Full: trace.VL15Full, link.NotReady: trace.NotActive, link.PKeyIn: trace.InPKey, link.RawIn: trace.InPKey,
+	link.Guarded:     trace.Guarded,
 	link.UnknownDLID: trace.NoRoute, link.Looping: trace.Loopback, link.NoMember: trace.NoRoute,
 	link.BadVLMap: trace.BadVL, link.Inactive: trace.NotActive, link.NeighborMTU: trace.TooLong,
 	link.HOQLife: trace.HOQLife, link.SwitchLife: trace.Lifetime, link.VLStalled: trace.HOQLife,

@@ -221,6 +221,12 @@ func (f *Fabric) cross(n *node, num ib.PortNum, vl ib.VL, p *packet) (next place
 		in.drops(p, why)
 		return next, false
 	}
+	if vl == ib.VLMgmt {
+		if why := in.link.RefusesSMP(p.data[:]); why != link.OK {
+			in.drops(p, why)
+			return next, false
+		}
+	}
 	if short {
 		in.smpsIn++
 	} else {

@@ -155,3 +155,17 @@ func (f *Fabric) trap(n *node) (sent bool, due ib.Time) {
 	}
 	return sent, n.agent.NextDeadline()
 }
+
+// GuardManagement has switches take no requests of subnet management from hosts, but at the ports where managers run;
+// off, they take them from all.
+func (f *Fabric) GuardManagement(on bool, managers []topo.PortRef) {
+	f.lock(f.Now())
+	defer f.mu.Unlock()
+	for _, h := range f.hosts {
+		for _, p := range h.ports[1:] {
+			if p.peer != nil && p.peer.sw != nil {
+				p.peer.link.SetGuard(on && !slices.Contains(managers, p.ref()))
+			}
+		}
+	}
+}

@@ -185,6 +185,7 @@ type cold struct {
 	phyRun       uint8 // local physical errors, less the good packets since
 	phyAt        uint64
 	alarms       Alarm
+	guarded      bool
 }
 
 // NewPort makes a port that is down.

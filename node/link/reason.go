@@ -21,6 +21,7 @@ const (
 	NotReady  // the port's state does not admit this packet
 	PKeyIn    // inbound partition enforcement
 	RawIn     // inbound raw packet filter
+	Guarded   // subnet management from where no manager is trusted
 	// In the switch.
 	UnknownDLID // no forwarding entry, or the entry says drop
 	Looping     // the way out is the way in
@@ -53,6 +54,7 @@ var reasonTable = [NumReason]struct {
 	NotReady:    {"port state admits no such packet", ib.NumCounter, ib.NumCounter},
 	PKeyIn:      {"P_Key refused inbound", ib.PortRcvConstraintErrors, ib.NumCounter},
 	RawIn:       {"raw packet refused inbound", ib.PortRcvConstraintErrors, ib.NumCounter},
+	Guarded:     {"no manager is trusted here", ib.PortRcvConstraintErrors, ib.NumCounter},
 	UnknownDLID: {"no route to DLID", ib.PortRcvSwitchRelayErrors, ib.PortDLIDMappingErrors},
 	Looping:     {"route leads back", ib.PortRcvSwitchRelayErrors, ib.PortLoopingErrors},
 	NoMember:    {"no other member of the group", ib.NumCounter, ib.NumCounter},

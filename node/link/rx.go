@@ -2,6 +2,7 @@ package link
 
 import (
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/proto/wire"
 )
 
@@ -29,6 +30,9 @@ func (p *Port) Receive(now ib.Time, f *Frame) Reason {
 		// Subnet management packets have no GRH and go to QP0 (IBA 13.5.1).
 		if lrh.LNH != wire.LNHLocal || f.Packet.BTH.DestQP != ib.QPNSMI {
 			return p.Count(Malformed)
+		}
+		if r := p.RefusesSMP(f.Packet.Payload); r != OK {
+			return p.Count(r)
 		}
 		if rx.occ >= rx.size {
 			return p.Count(VL15Full)
@@ -120,6 +124,24 @@ func (p *Port) Enforcement() Enforce { return Enforce(p.flags & filterMask) }
 
 // SetEnforcement sets them.
 func (p *Port) SetEnforcement(e Enforce) { p.flags = p.flags&^filterMask | portFlags(e)&filterMask }
+
+// SetGuard says whether the port takes no requests of subnet management off its cable. It is for a switch's port with
+// a host behind it where no manager is trusted, is set by who owns the switch, and outlives what managers write.
+func (p *Port) SetGuard(on bool) { p.cold.guarded = on }
+
+// RefusesSMP says whether the guard lets a packet of subnet management pass that has come off the cable. A host answers
+// managers and tells them of events, so responses and traps pass, to whom keys are of no use; nothing else does,
+// however it is routed. It counts nothing.
+func (p *Port) RefusesSMP(smp []byte) Reason {
+	if !p.cold.guarded {
+		return OK
+	}
+	if v, err := mad.AsView(smp); err == nil && v.Class().IsSubnet() &&
+		(v.Method().IsResponse() || v.Method() == mad.MethodTrap) {
+		return OK
+	}
+	return Guarded
+}
 
 // PKeys is the port's partition table. It is the port's own: read it only.
 func (p *Port) PKeys() []ib.PKey { return p.cold.pkeys }

@@ -70,6 +70,7 @@ const (
 	Lifetime            // waited too long in a switch
 	InPKey              // partition enforcement, inbound
 	OutPKey             // partition enforcement, outbound
+	Guarded             // subnet management from where no manager is trusted
 	WrongLID            // reached a port that does not have DLID
 	WrongGID            // GRH names another port
 	HopLimit            // GRH's hop limit ran out
@@ -89,9 +90,9 @@ const (
 // in a capture: frame.comment contains "no-route".
 var reasonNames = [NumReason]string{
 	"", "fault", "link-down", "bad-vcrc", "bad-icrc", "malformed", "not-active", "too-long", "bad-vl", "vl15-full",
-	"no-credit", "no-route", "loopback", "hoq-life", "lifetime", "in-pkey", "out-pkey", "wrong-lid", "wrong-gid",
-	"hop-limit", "no-qp", "qp-state", "pkey-mismatch", "qkey-mismatch", "wrong-source", "no-receive", "length-error",
-	"unexpected", "duplicate",
+	"no-credit", "no-route", "loopback", "hoq-life", "lifetime", "in-pkey", "out-pkey", "guarded", "wrong-lid",
+	"wrong-gid", "hop-limit", "no-qp", "qp-state", "pkey-mismatch", "qkey-mismatch", "wrong-source", "no-receive",
+	"length-error", "unexpected", "duplicate",
 }
 
 func (r Reason) String() string {

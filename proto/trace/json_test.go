@@ -58,7 +58,7 @@ func TestNames(t *testing.T) {
 		}
 		seen[s] = true
 	}
-	if NumReason.String() != "Reason(29)" || NumKind.String() != "Kind(4)" || NumDir.String() != "Dir(3)" {
+	if NumReason.String() != "Reason(30)" || NumKind.String() != "Kind(4)" || NumDir.String() != "Dir(3)" {
 		t.Errorf("%v %v %v", NumReason, NumKind, NumDir)
 	}
 	if In.String() != "in" || Out.String() != "out" || Drop.String() != "drop" || Link.String() != "link" {
