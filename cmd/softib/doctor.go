@@ -248,9 +248,16 @@ func (s *server) survey(ctx context.Context, q surveyRequest, r *control.Reply[s
 	if interval < 0 || interval > intervalMax {
 		return &usageError{fmt.Errorf("interval %v: want 0 to %v", interval, intervalMax)}
 	}
-	ref, err := endPort(s.f.Fabric, q.Host)
-	if err != nil {
-		return err
+	ref, keys, guarded := s.mgr.ReadFrom()
+	var err error
+	switch {
+	case guarded && q.Host != "":
+		return next(fmt.Errorf("the nodes are guarded: they answer their manager, not %s", q.Host),
+			"without naming a host the fabric is read from the manager's port")
+	case !guarded:
+		if ref, err = endPort(s.f.Fabric, q.Host); err != nil {
+			return err
+		}
 	}
 	session, err := s.f.OpenMgmt(ref)
 	if err != nil {
@@ -260,7 +267,7 @@ func (s *server) survey(ctx context.Context, q surveyRequest, r *control.Reply[s
 	ctx, cancel := r.Heard(ctx)
 	defer cancel()
 	found, err := doctor.Run(ctx, session, doctor.RunOptions{
-		Interval: interval, CountersOnly: q.CountersOnly, Window: surveyWindow,
+		Interval: interval, CountersOnly: q.CountersOnly, Window: surveyWindow, Keys: keys,
 		Progress: func(p survey.Progress) { _ = r.Say(p) },
 	})
 	if err != nil {

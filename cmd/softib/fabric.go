@@ -34,8 +34,8 @@ type fabric struct {
 }
 
 // newFabric builds a fabric. With a configuration, a manager brings its subnet up and stays with it until ctx ends.
-func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *sm.Config, log io.Writer,
-	out *reporter) (*fabric, error) {
+func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *sm.Config, t *tenancy,
+	log io.Writer, out *reporter) (*fabric, error) {
 	f := &fabric{name: name, topology: topology, started: time.Now(), log: newLogbook(log),
 		journal: manager.NewJournal()}
 	defer holdGC()()
@@ -45,6 +45,9 @@ func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *s
 	}
 	if cfg == nil {
 		return f, nil
+	}
+	if t != nil {
+		t.guard.Watch(f.Fabric, t.store.State())
 	}
 	if f.runner, err = startSM(ctx, f.Fabric, *cfg, f.log, f.journal); err != nil {
 		f.Close()

@@ -52,7 +52,8 @@ func TestMeshFindsHoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFabric(t.Context(), "t", "star:3", g, &sm.Config{}, io.Discard, toTerminal(newTerminal(io.Discard)))
+	f, err := newFabric(t.Context(), "t", "star:3", g, &sm.Config{}, nil, io.Discard,
+		toTerminal(newTerminal(io.Discard)))
 	if err != nil {
 		t.Fatal(err)
 	}

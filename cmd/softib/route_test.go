@@ -62,7 +62,7 @@ func newBareLab(t *testing.T, spec string, cfg *sm.Config) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFabric(t.Context(), defaultName, spec, g, cfg, io.Discard, toTerminal(newTerminal(io.Discard)))
+	f, err := newFabric(t.Context(), defaultName, spec, g, cfg, nil, io.Discard, toTerminal(newTerminal(io.Discard)))
 	if err != nil {
 		t.Fatal(err)
 	}

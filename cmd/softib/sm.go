@@ -284,7 +284,7 @@ func (s *server) runSM(ctx context.Context, r smRequest, out *control.Reply[stri
 	}
 	cfg := own
 	if t := s.f.tenancy; t != nil {
-		if cfg, err = manager.StartWith(own, t.book.State()); err != nil {
+		if cfg, err = manager.StartWith(own, t.book.State(), t.guard); err != nil {
 			return next(err, "give that partition another key in the file")
 		}
 	}
@@ -292,12 +292,16 @@ func (s *server) runSM(ctx context.Context, r smRequest, out *control.Reply[stri
 	if err != nil {
 		return err
 	}
+	if t := s.f.tenancy; t != nil {
+		defer t.guard.Trust(ref)()
+	}
 	session, err := s.f.OpenMgmt(ref)
 	if err != nil {
 		return err
 	}
 	g := s.f.Graph()
 	cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(g)
+	cfg.Memory.Self, cfg.Memory.Behind = g.Nodes[ref.Node].PortGUID(ref.Port), sm.Cabling(g)
 	cfg.Groups = s.f.Groups()
 	toClient := eventLog(lineWriter(func(line string) { _ = out.Say(line) }), "sm")
 	toLog := eventLog(s.f.log, "sm@"+g.Nodes[ref.Node].Name)

@@ -43,7 +43,7 @@ func (o *smOptions) flags(cmd *cobra.Command) {
 	f.Uint8Var(&o.LMC, "lmc", 0, "give every end port 2^`LMC` addresses, 0 to 7")
 	f.DurationVar(&o.Sweep, "sweep", 10*time.Second, "time between two light sweeps; 0 for none")
 	f.Uint64Var(&o.SMKey, "sm-key", 0, "key by which managers and trusted clients know each other")
-	f.Uint64Var(&o.MKey, "m-key", 0, "key that guards the nodes against other managers")
+	f.Uint64Var(&o.MKey, "m-key", 0, "`KEY` that guards the nodes against other managers")
 	f.IntVar(&o.MaxVLs, "max-vls", 0, "use at most so many data lanes; 0 for all")
 	o.smFiles.flags(cmd)
 	o.cmd = cmd
@@ -76,7 +76,12 @@ func (o *smOptions) config() (sm.Config, error) {
 	}{
 		{"engine", func() { c.Engines = o.Engines }}, {"sm-priority", func() { c.Priority = o.Priority }},
 		{"lmc", func() { c.LMC = o.LMC }},
-		{"sm-key", func() { c.SMKey = o.SMKey }}, {"m-key", func() { c.MKey = o.MKey }},
+		{"sm-key", func() { c.SMKey = o.SMKey }},
+		{"m-key", func() {
+			if c.MKey = o.MKey; c.MKey != 0 && c.MKeyProtect == 0 {
+				c.MKeyProtect = 2 // below it anybody can read the key
+			}
+		}},
 		{"max-vls", func() { c.MaxVLs = o.MaxVLs }},
 		{"sweep", func() {
 			if c.SweepInterval = ib.Time(o.Sweep) * ib.Nanosecond; o.Sweep == 0 {
@@ -113,6 +118,7 @@ func startSM(ctx context.Context, f *live.Fabric, cfg sm.Config, log io.Writer,
 		return nil, err
 	}
 	cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(f.Graph())
+	cfg.Memory.Self, cfg.Memory.Behind = f.Graph().Nodes[ref.Node].PortGUID(ref.Port), sm.Cabling(f.Graph())
 	cfg.Groups = f.Groups()
 	write := eventLog(log, "sm")
 	r, err := smrun.New(cfg, s, smrun.Options{Log: func(e sm.Event) {

@@ -12,6 +12,7 @@ import (
 	"softib/driver/smrun"
 	"softib/operate/manager"
 	"softib/operate/manager/tenant"
+	"softib/proto/topo"
 	"softib/subnet/policy"
 	"softib/subnet/sm"
 )
@@ -24,6 +25,7 @@ type tenancy struct {
 	own   sm.Config // what the operator's files say
 	book  *tenant.Book
 	e     *manager.Enforcer
+	guard *manager.Guard
 	run   *smrun.Runner // that keeps them apart; nil if another's does
 
 	// others are managers beside it, with what their own files say: if one becomes master tenants stay apart.
@@ -53,10 +55,10 @@ func newTenancy(p place, o upOptions) (*tenancy, error) {
 	return t, nil
 }
 
-// config is the manager's configuration with the tenants in it.
-func (t *tenancy) config(own sm.Config) (*sm.Config, error) {
-	t.own = own
-	c, err := manager.StartWith(own, t.store.State())
+// config is the manager's configuration with the tenants in it. Trusted are ports at which other managers may run.
+func (t *tenancy) config(own sm.Config, trusted []topo.PortRef) (*sm.Config, error) {
+	t.own, t.guard = own, manager.NewGuard(own, trusted)
+	c, err := manager.StartWith(own, t.store.State(), t.guard)
 	if err != nil {
 		return nil, next(err, "give that partition another key in the file, or start without the file and delete "+
 			"the tenant: softib tenant delete NAME")
@@ -70,7 +72,7 @@ func (t *tenancy) open(ctx context.Context, f *fabric, out *reporter) error {
 	if f.runner != nil {
 		k = f.runner
 	}
-	t.e = manager.NewEnforcer(f.Fabric, k, t.own.Partitions, t.own.QoS)
+	t.e = manager.NewEnforcer(f.Fabric, k, t.own, t.guard)
 	var err error
 	if t.book, err = tenant.Open(ctx, t.store, t.e); err != nil {
 		return next(err,
@@ -168,12 +170,14 @@ func (t *tenancy) reload(ctx context.Context, run *smrun.Runner, parts policy.Pa
 // tell gives a manager what its own files say with the tenants and the template in it; it puts that in force when it is
 // master.
 func (t *tenancy) tell(run *smrun.Runner, own sm.Config) error {
-	c, err := manager.StartWith(own, t.book.State())
+	state := t.book.State()
+	c, err := manager.StartWith(own, state, t.guard)
 	if err != nil {
 		return err
 	}
 	var refused error
 	err = run.Do(func(m *sm.Manager) {
+		t.guard.Tell(m, &state)
 		now := m.Config()
 		if !reflect.DeepEqual(now.QoS, c.QoS) {
 			_, refused = m.SetQoS(0, c.QoS)

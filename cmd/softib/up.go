@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"softib/proto/ib"
 	"softib/proto/topo"
 )
 
@@ -76,6 +77,8 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 	cmd.Flags().BoolVar(&o.noSM, "no-sm", false,
 		"start no subnet manager: leave the fabric to another, such as softib exec h1 -- opensm")
 	o.sm.flags(cmd)
+	cmd.Flags().StringSliceVar(&o.trust, "trust-manager", nil, "`HOST` or GUID of a port at which another subnet "+
+		"manager may run that knows --m-key and --sm-key; from the first tenant on, and with --m-key, no other may")
 	cmd.Flags().StringVar(&o.state, "state", "", "keep tenants and history in `DIR`; none keeps nothing (default: "+
 		"a folder of this name in the user's state folder)")
 	o.http.flags(cmd.Flags())
@@ -90,6 +93,7 @@ type upOptions struct {
 	detach   bool
 	reportFD int
 	noSM     bool
+	trust    []string
 	state    string
 	http     httpOptions
 	fixed    bool     // the page's address was asked for
@@ -146,7 +150,13 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		return err
 	}
 	defer tenants.close()
-	subnet, err := tenants.config(cfg)
+	trusted, err := trustedPorts(g, o.trust)
+	if err != nil {
+		return err
+	}
+	// Who is not ours knows one key for all; ours give each port its own.
+	cfg.MKeyPerPort = cfg.MKey != 0 && o.sm.given("m-key") && len(trusted) == 0
+	subnet, err := tenants.config(cfg, trusted)
 	if err != nil {
 		return err
 	}
@@ -159,7 +169,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	}
 	// In a terminal the log goes on below what the fabric is; a file has it from the start.
 	log := &heldLog{to: os.Stderr, open: o.reportFD != 0}
-	f, err := newFabric(ctx, o.name, o.topology, g, subnet, log, out)
+	f, err := newFabric(ctx, o.name, o.topology, g, subnet, tenants, log, out)
 	if err != nil {
 		log.release(true)
 		return err
@@ -213,4 +223,24 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 func (p place) alreadyRunning() error {
 	return next(fmt.Errorf("a fabric named %q is running", p.name),
 		"softib status%s shows it, softib down%s ends it; --name OTHER starts another beside it", p.flag(), p.flag())
+}
+
+// trustedPorts are the ports that --trust-manager names: of hosts by their names, or any by its GUID.
+func trustedPorts(g *topo.Graph, names []string) (list []topo.PortRef, err error) {
+	for _, name := range names {
+		if n := g.ByName(name); n != nil {
+			for p := range n.Ports {
+				list = append(list, topo.PortRef{Node: n.Index, Port: ib.PortNum(p)})
+			}
+			continue
+		}
+		guid, err := ib.ParseGUID(name)
+		ref, ok := g.ByPortGUID(guid)
+		if err != nil || !ok {
+			return nil, next(&usageError{fmt.Errorf("--trust-manager %s: no host and no port's GUID", name)},
+				"softib topo show lists names and GUIDs")
+		}
+		list = append(list, ref)
+	}
+	return list, nil
 }

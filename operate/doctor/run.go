@@ -7,6 +7,7 @@ import (
 	"softib/driver/surveyrun"
 	"softib/node/madrpc"
 	"softib/proto/ib"
+	"softib/subnet"
 	"softib/subnet/survey"
 )
 
@@ -17,9 +18,10 @@ type RunOptions struct {
 	Interval time.Duration
 	// CountersOnly leaves tables, partitions and managers alone.
 	CountersOnly bool
-	// Window, MKey and Timeout are the survey's.
+	// Window, MKey, Keys and Timeout are the survey's.
 	Window  int
 	MKey    uint64
+	Keys    *subnet.Keys
 	Timeout ib.Time
 	// Progress is told how far it is, now and then.
 	Progress func(survey.Progress)
@@ -37,7 +39,8 @@ func Run(ctx context.Context, t madrpc.Transport, o RunOptions) (Surveys, error)
 		return Surveys{}, err
 	}
 	d.Progress = o.Progress
-	cfg := survey.Config{Parts: survey.Counters, Window: o.Window, MKey: o.MKey, Timeout: o.Timeout}
+	cfg := survey.Config{Parts: survey.Counters, Window: o.Window, MKey: o.MKey, Keys: o.Keys,
+		Timeout: o.Timeout}
 	if !o.CountersOnly {
 		cfg.Parts |= survey.Tables | survey.Partitions | survey.Managers
 	}

@@ -31,6 +31,7 @@ type Keeper interface {
 // Probes is a fabric that says what becomes of a packet; *live.Fabric is one.
 type Probes interface {
 	Fabric
+	Guarded
 	Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (inspect.Probed, error)
 	// RenewWays makes what has changed hold for everything that attached programs send from now on.
 	RenewWays()
@@ -43,16 +44,20 @@ type Enforcer struct {
 	k    Keeper
 	g    *topo.Graph
 	port map[ib.GUID]topo.PortRef // end ports
+	// guard keeps hosts from undoing it.
+	guard *Guard
+	own   sync.Once // the manager's own port is trusted
 
 	mu    sync.Mutex
 	parts policy.Partitions // the operator's own
 	qos   sm.QoS
 }
 
-// NewEnforcer makes one for a fabric and its manager, which is nil where somebody else's looks after it. Parts and qos
-// are what the operator's files say, without tenants.
-func NewEnforcer(f Probes, k Keeper, parts policy.Partitions, qos sm.QoS) *Enforcer {
-	e := &Enforcer{f: f, k: k, g: f.Graph(), port: map[ib.GUID]topo.PortRef{}, parts: parts, qos: qos}
+// NewEnforcer makes one for a fabric and its manager, which is nil where somebody else's looks after it. Own is what
+// the operator says, without tenants.
+func NewEnforcer(f Probes, k Keeper, own sm.Config, guard *Guard) *Enforcer {
+	e := &Enforcer{f: f, k: k, g: f.Graph(), port: map[ib.GUID]topo.PortRef{}, guard: guard, parts: own.Partitions,
+		qos: own.QoS}
 	for i, n := range e.g.Nodes {
 		if n.IsSwitch() {
 			e.port[n.PortGUID(0)] = topo.PortRef{Node: i}
@@ -67,8 +72,9 @@ func NewEnforcer(f Probes, k Keeper, parts policy.Partitions, qos sm.QoS) *Enfor
 
 // StartWith is a manager's configuration for a fabric whose tenants are known before it comes up: with it they are
 // apart from the first moment.
-func StartWith(c sm.Config, s tenant.State) (sm.Config, error) {
+func StartWith(c sm.Config, s tenant.State, guard *Guard) (sm.Config, error) {
 	var err error
+	guard.configure(&c, &s)
 	if c.Partitions, err = s.Merge(c.Partitions); err != nil {
 		return c, err
 	}
@@ -118,7 +124,7 @@ type scene struct {
 	self     ib.GUID
 	side     sm.Enforcement
 	refusals []sm.Refusal
-	mkey     func(ib.GUID) uint64
+	keys     *subnet.Keys
 }
 
 // Enforce makes the fabric be as want says and proves it. See tenant.Fabric.
@@ -137,9 +143,19 @@ func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
 	if err != nil {
 		return err
 	}
-	sc, err := e.order(ctx, parts, qos)
+	e.own.Do(func() {
+		_ = e.k.Do(func(m *sm.Manager) { e.guard.Trust(e.port[m.Port()]) }) // what is wrong order says
+	})
+	// Switches stand guard before anybody is told to be apart, and until everybody has been told not to be any more.
+	if e.guard.wants(&want) {
+		e.guard.Watch(e.f, want)
+	}
+	sc, err := e.order(ctx, parts, qos, &want)
 	if err != nil {
 		return err
+	}
+	if !e.guard.wants(&want) {
+		e.guard.Watch(e.f, want)
 	}
 	c := concernOf(&was, &want)
 	if list := e.refusals(sc, c); len(list) > 0 {
@@ -166,7 +182,8 @@ func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
 }
 
 // order tells the manager and waits until it has told everybody.
-func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.QoS) (sc scene, err error) {
+func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.QoS,
+	want *tenant.State) (sc scene, err error) {
 	var ticket uint64
 	var before *subnet.Subnet
 	look := func(m *sm.Manager) {
@@ -181,7 +198,7 @@ func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.Qo
 			return
 		}
 		before = sc.sub
-		ticket = m.Force().Ticket
+		ticket = max(m.Force().Ticket, e.guard.Tell(m, want))
 		now := m.Config()
 		if !reflect.DeepEqual(now.QoS, qos) {
 			if ticket, refused = m.SetQoS(0, qos); refused != nil {
@@ -214,11 +231,7 @@ func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.Qo
 	err = e.k.Do(func(m *sm.Manager) {
 		look(m)
 		sc.refusals = m.Force().Refusals
-		keys := map[ib.GUID]uint64{}
-		if c := m.Config(); c.MKey != 0 {
-			sc.sub.EachEnd(func(_ subnet.Ref, p *subnet.Port) { keys[p.GUID] = m.MKey(p.GUID) })
-		}
-		sc.mkey = func(g ib.GUID) uint64 { return keys[g] }
+		sc.keys = m.Keys()
 	})
 	if err == nil && sc.state != mad.SMMaster {
 		err = fmt.Errorf("another subnet manager has become master: %w", tenant.ErrUnmanaged)

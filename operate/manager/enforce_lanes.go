@@ -197,7 +197,7 @@ func (r *laneRead) question(sc scene) (Question, error) {
 	if r.attr == mad.AttrVLArb {
 		mod = mad.VLArbModifier(names, r.block())
 	}
-	b, err := (&mad.SMP{Method: mad.MethodGet, Attr: r.attr, Modifier: mod, MKey: sc.mkey(end.GUID)}).Append(nil)
+	b, err := (&mad.SMP{Method: mad.MethodGet, Attr: r.attr, Modifier: mod, MKey: sc.keys.Of(end.GUID)}).Append(nil)
 	return Question{Env: mad.Envelope{LID: end.Info.LID, QPN: ib.QPNSMI}, Data: b}, err
 }
 

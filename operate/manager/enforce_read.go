@@ -46,7 +46,7 @@ func (e *Enforcer) tablesWanted(sc scene, c concern, want *tenant.State) (list [
 		}
 		n := sc.sub.Nodes[at.Node]
 		p := &n.Ports[at.Port]
-		w := wantKeys{ref: ref, lid: p.Info.LID, blocks: blocksFor(int(n.Info.PartitionCap)), mkey: sc.mkey(g)}
+		w := wantKeys{ref: ref, lid: p.Info.LID, blocks: blocksFor(int(n.Info.PartitionCap)), mkey: sc.keys.Of(g)}
 		w.has, w.not = keysOf(g, c.ports[g], want)
 		if member := slices.ContainsFunc(want.Tenants,
 			func(t tenant.Tenant) bool { _, in := t.Member(g); return in }); member && g != sc.self {
@@ -65,7 +65,7 @@ func (e *Enforcer) tablesWanted(sc scene, c concern, want *tenant.State) (list [
 		}
 		front.ref, front.lid, front.blocks = topo.PortRef{Node: e.port[sw.Ports[0].GUID].Node, Port: p.PeerPort},
 			sw.Ports[0].Info.LID, blocksFor(int(sw.Switch.PartitionEnforcementCap))
-		front.base, front.mkey = true, sc.mkey(sw.Ports[0].GUID)
+		front.base, front.mkey = true, sc.keys.Of(sw.Ports[0].GUID)
 		list = append(list, front)
 	}
 	return list

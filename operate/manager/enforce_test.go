@@ -22,7 +22,6 @@ import (
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
-	"softib/subnet/policy"
 	"softib/subnet/sm"
 )
 
@@ -50,8 +49,8 @@ func newGround(t testing.TB, spec string, cfg sm.Config, store tenant.Store) *gr
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := cfg
-	if cfg, err = manager.StartWith(cfg, store.State()); err != nil {
+	own, guard := cfg, manager.NewGuard(cfg, nil)
+	if cfg, err = manager.StartWith(cfg, store.State(), guard); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Groups = x.f.Groups()
@@ -70,7 +69,7 @@ func newGround(t testing.TB, spec string, cfg sm.Config, store tenant.Store) *gr
 	case <-time.After(60 * time.Second):
 		t.Fatal("the subnet does not come up")
 	}
-	x.e = manager.NewEnforcer(x.f, x.run, own.Partitions, own.QoS)
+	x.e = manager.NewEnforcer(x.f, x.run, own, guard)
 	if x.book, err = tenant.Open(t.Context(), store, x.e); err != nil {
 		t.Fatal(err)
 	}
@@ -335,14 +334,16 @@ func TestUnmanaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	book, err := tenant.Open(t.Context(), memory(t), manager.NewEnforcer(f, nil, policy.Partitions{}, sm.QoS{}))
+	book, err := tenant.Open(t.Context(), memory(t), manager.NewEnforcer(f, nil, sm.Config{},
+		manager.NewGuard(sm.Config{}, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := book.Create(t.Context(), tenant.Tenant{Name: "a"}); !errors.Is(err, tenant.ErrUnmanaged) {
 		t.Errorf("%v", err)
 	}
-	x := newGround(t, "star:3", sm.Config{SweepInterval: 100 * ib.Millisecond}, memory(t))
+	x := newGround(t, "star:3", sm.Config{SweepInterval: 100 * ib.Millisecond, PollInterval: 100 * ib.Millisecond},
+		memory(t))
 	s, err := x.f.OpenMgmt(x.ref(1))
 	if err != nil {
 		t.Fatal(err)

@@ -85,6 +85,8 @@ func (j *Journal) AddSM(e sm.Event) {
 	switch e.Kind {
 	case sm.EventProblem:
 		s = Warning
+	case sm.EventTamper:
+		s = Critical
 	case sm.EventTopology:
 		if strings.Contains(e.Text, "gone") || strings.Contains(e.Text, "lost") || strings.Contains(e.Text, "down") {
 			s = Warning

@@ -20,7 +20,6 @@ import (
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
 	"softib/proto/topo"
-	"softib/subnet/policy"
 	"softib/subnet/sm"
 )
 
@@ -67,7 +66,7 @@ func newGround(t testing.TB, spec string, interval time.Duration) *ground {
 	if err != nil {
 		t.Fatal(err)
 	}
-	enforcer := manager.NewEnforcer(f, run, policy.Partitions{}, sm.QoS{})
+	enforcer := manager.NewEnforcer(f, run, sm.Config{}, manager.NewGuard(sm.Config{}, nil))
 	if x.book, err = tenant.Open(ctx, store, enforcer); err != nil {
 		t.Fatal(err)
 	}

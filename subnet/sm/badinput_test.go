@@ -324,16 +324,23 @@ func TestDuplicatePortGUIDs(t *testing.T) {
 	n.works(b.Index)
 }
 
-// TestMovedCable moves a host from one switch to another. The two switches tell it in any order.
+// TestMovedCable moves a host from one switch to another. The two switches tell it in any order. Where ports have keys
+// of their own it keeps its key.
 func TestMovedCable(t *testing.T) {
+	for name, cfg := range map[string]Config{"": {}, ", guarded": {MKey: 1, MKeyPerPort: true, MKeyProtect: 2}} {
+		testMovedCable(t, name, cfg)
+	}
+}
+
+func testMovedCable(t *testing.T, name string, cfg Config) {
 	for _, order := range []string{"old", "new", "both"} {
-		t.Run(order+" first", func(t *testing.T) {
+		t.Run(order+" first"+name, func(t *testing.T) {
 			g := spec(t, "fat-tree:radix=4,levels=2")
 			hosts := g.Hosts()
 			host, spare := hosts[2], hosts[7]
 			n := networkOf(t, g)
 			n.cut(topo.PortRef{Node: spare.Index, Port: 1})
-			h := n.manage(0, Config{})
+			h := n.manage(0, cfg)
 			n.up(h)
 			n.works(spare.Index)
 			lid := n.lid(topo.PortRef{Node: host.Index, Port: 1})

@@ -2,6 +2,7 @@ package sm
 
 import (
 	"softib/proto/ib"
+	"softib/proto/topo"
 	"softib/subnet/policy"
 	"softib/subnet/sa"
 )
@@ -19,6 +20,9 @@ type Config struct {
 	MKey        uint64
 	MKeyProtect uint8
 	MKeyLease   uint16
+	// MKeyPerPort gives every port a key of its own, made from MKey, which no datagram carries then: who finds out the
+	// key of one port has no other.
+	MKeyPerPort bool
 	// LMC gives every end port 2^LMC addresses.
 	LMC uint8
 	// LMCs are the exceptions, by port GUID.
@@ -74,6 +78,34 @@ type Memory struct {
 	MKeys map[ib.GUID]uint64
 	// Admin is what hosts have registered.
 	Admin sa.Database
+	// Self is the manager's own port, and Behind who is at the other ends of cables, by the GUIDs of end ports: a node
+	// whose M_Key guards what can be read says neither to a manager that begins.
+	Self   ib.GUID
+	Behind map[Place]ib.GUID
+}
+
+// Place is a port of a node.
+type Place struct {
+	Node ib.GUID
+	Port ib.PortNum
+}
+
+// Cabling is who is behind which port of a graph.
+func Cabling(g *topo.Graph) map[Place]ib.GUID {
+	behind := map[Place]ib.GUID{}
+	for _, n := range g.Nodes {
+		for p := range n.Ports {
+			if x := &n.Ports[p]; x.Connected() {
+				far := g.Nodes[x.Peer]
+				num := x.PeerPort
+				if far.IsSwitch() {
+					num = 0
+				}
+				behind[Place{n.GUID, ib.PortNum(p)}] = far.PortGUID(num)
+			}
+		}
+	}
+	return behind
 }
 
 // Defaults of the configuration; OpenSM's where operators know them.

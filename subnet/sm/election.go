@@ -85,7 +85,7 @@ func (s *sweep) elect() {
 		}
 		switch o.Info.SMState {
 		case mad.SMMaster:
-			if m.state == mad.SMMaster && s.stranger(o) {
+			if (m.state == mad.SMMaster || m.cfg.MKeyPerPort) && s.stranger(o) {
 				continue
 			}
 			if master == nil || outranks(&o.Info, &master.Info) {
@@ -138,9 +138,10 @@ func (s *sweep) elect() {
 	}
 }
 
-// stranger reports whether a manager has another SM_Key than this one. One that hides its key may have the same.
+// stranger reports whether a manager has another SM_Key than this one. One that hides its key may have the same, but
+// not where nodes are guarded: those of ours show it to each other there.
 func (s *sweep) stranger(o *subnet.Manager) bool {
-	if o.Info.SMKey == 0 || o.Info.SMKey == s.m.cfg.SMKey {
+	if o.Info.SMKey == s.m.cfg.SMKey || o.Info.SMKey == 0 && !s.m.cfg.MKeyPerPort {
 		return false
 	}
 	s.m.event(EventProblem, "the manager at %s has another SM_Key than this one: nothing can be handed over to it",
@@ -413,7 +414,10 @@ func (m *Manager) handleSMInfo(env mad.Envelope, v mad.View) {
 		own = m.info()
 	}
 	// The key is shown to whoever asks: OpenSM takes a manager that does not show the right one for a stranger's, and
-	// only privileged programs can send to QP0 at all.
+	// only privileged programs can send to QP0 at all. Where every port has a key of its own, who asks has to know it.
+	if m.cfg.MKeyPerPort && v.MKey() != m.mkey(m.guid) {
+		own.SMKey = 0
+	}
 	clear(resp[mad.SMPDataOff:][:mad.SMPDataLen])
 	own.Append(resp[mad.SMPDataOff:mad.SMPDataOff])
 	m.out = append(m.out, outgoing{env: env.Reply(), data: resp})

@@ -19,10 +19,12 @@ const (
 	EventProblem                   // something does not work as it should
 	EventSA                        // subnet administration
 	EventPolicy                    // partitions, quality of service, keys: what an operator has decided
+	EventTamper                    // a node holds what somebody else has written
 	NumEventKind
 )
 
-var eventKindNames = [NumEventKind]string{"state", "sweep", "topology", "routing", "trap", "problem", "sa", "policy"}
+var eventKindNames = [NumEventKind]string{"state", "sweep", "topology", "routing", "trap", "problem", "sa", "policy",
+	"tamper"}
 
 func (k EventKind) String() string {
 	if k < NumEventKind {
@@ -50,6 +52,8 @@ type Counters struct {
 	Traps uint64
 	// Problems went wrong, whether the log names them or only counts them; EventsLost were not polled in time.
 	Problems, EventsLost uint64
+	// Tampered counts ports that were found with partitions that somebody else had written.
+	Tampered uint64
 }
 
 // Counters are the counters as they are now.

@@ -79,6 +79,7 @@ type Manager struct {
 	lateFails  int     // sweeps in a row whose late rounds were not taken
 	fullTook   ib.Time // the last full sweep, until its subnet was published
 	trapSeen   map[trapKey]trapSeen
+	calm       ib.Time // no refused key leads to a look before
 	pathsOf    *subnet.Subnet
 	lightPaths [][]ib.PortNum
 
@@ -109,7 +110,7 @@ func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{},
 		unsure: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{},
 		deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
-	m.keys = newKeyring(m.cfg.Memory.MKeys)
+	m.keys, m.guid = newKeyring(m.cfg.Memory.MKeys), m.cfg.Memory.Self
 	m.width = m.cfg.Window
 	var refused []ib.GUID
 	m.lids, refused = newLIDBook(m.cfg.Memory.LIDs)

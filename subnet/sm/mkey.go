@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 
 	"softib/proto/ib"
@@ -13,15 +15,38 @@ import (
 type keyring struct {
 	of    map[ib.GUID]uint64 // by port GUID, a switch's by its port 0
 	dirty bool
-	// wanted is what an operator has changed the key to, from the next sweep on.
-	wanted  *mkeyConfig
+	// wanted is what an operator has changed the guard to, from the next sweep on.
+	wanted  *Guard
+	ticket  uint64 // of that change
 	renewal renewal
 }
 
-type mkeyConfig struct {
-	key     uint64
-	protect uint8
-	lease   uint16
+// Guard is how nodes are kept from other managers: what Config has as MKey, MKeyPerPort, MKeyProtect and MKeyLease.
+type Guard struct {
+	Key     uint64
+	PerPort bool
+	Protect uint8
+	Lease   uint16
+}
+
+// keyOf is the key that a port is to have.
+func (c *Config) keyOf(g ib.GUID) uint64 {
+	if !c.MKeyPerPort || c.MKey == 0 {
+		return c.MKey
+	}
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], c.MKey)
+	binary.BigEndian.PutUint64(b[8:], uint64(g))
+	sum := sha256.Sum256(b[:])
+	return max(binary.BigEndian.Uint64(sum[:]), 1) // 0 would be none
+}
+
+// commonKey is the key to speak with to a port of which nothing is known; 0 where there is none for all.
+func (c *Config) commonKey() uint64 {
+	if c.MKeyPerPort {
+		return 0
+	}
+	return c.MKey
 }
 
 // keysTried bounds how many keys are tried at a port that does not answer.
@@ -65,7 +90,7 @@ func (m *Manager) mkey(g ib.GUID) uint64 {
 			return k
 		}
 	}
-	return m.cfg.MKey
+	return m.cfg.keyOf(g)
 }
 
 // MKey is the key that a port is spoken to with, by the GUID of the end port.
@@ -78,16 +103,42 @@ func (m *Manager) mkeyAt(l ib.LID) uint64 {
 			return m.mkey(m.sub.Port(r).GUID)
 		}
 	}
-	return m.cfg.MKey
+	return m.cfg.commonKey()
 }
 
-// SetMKey replaces the key that guards the nodes, its level of protection and its lease in seconds. Nodes get it one by
-// one with the sweep that it asks for, each by a request with the key that it has.
-func (m *Manager) SetMKey(now ib.Time, key uint64, protect uint8, lease uint16) {
+// Keys are the keys of all ports, for those who read the nodes beside this manager; nil while there are none.
+func (m *Manager) Keys() *subnet.Keys {
+	if m.sub == nil || m.cfg.MKey == 0 && len(m.keys.of) == 0 {
+		return nil
+	}
+	k := &subnet.Keys{ByGUID: map[ib.GUID]uint64{}, Subnet: m.sub}
+	m.sub.EachEnd(func(_ subnet.Ref, p *subnet.Port) { k.ByGUID[p.GUID] = m.mkey(p.GUID) })
+	return k
+}
+
+// SetGuard replaces what keeps other managers from the nodes. Nodes get their keys one by one with the sweep that it
+// asks for, each by a request with the key that it has. Force tells when ticket has taken force.
+func (m *Manager) SetGuard(now ib.Time, g Guard) (ticket uint64) {
 	m.now = max(m.now, now)
-	m.keys.wanted = &mkeyConfig{key, protect, lease}
-	m.event(EventPolicy, "the M_Key of all ports is to change; protection level %d, lease %d s", protect, lease)
-	m.want(m.now, "M_Key changed")
+	m.keys.wanted, m.keys.ticket = &g, m.ticket()
+	m.event(EventPolicy, "the M_Keys of all ports are to change; protection level %d, lease %d s", g.Protect, g.Lease)
+	m.want(m.now, "M_Keys changed")
+	return m.keys.ticket
+}
+
+// SetSMKey replaces the key by which managers and trusted clients know each other.
+func (m *Manager) SetSMKey(key uint64) {
+	m.cfg.SMKey = key
+	m.admin.SetSMKey(key)
+}
+
+// Guard is what is wanted to keep other managers from the nodes.
+func (m *Manager) Guard() Guard {
+	if w := m.keys.wanted; w != nil {
+		return *w
+	}
+	c := &m.cfg
+	return Guard{c.MKey, c.MKeyPerPort, c.MKeyProtect, c.MKeyLease}
 }
 
 // takeMKey makes a changed key the one to write. A sweep writes one key from its beginning to its end.
@@ -101,12 +152,13 @@ func (m *Manager) takeMKey() {
 		for p := range n.Ports {
 			if x := &n.Ports[p]; n.EndPort(ib.PortNum(p)) == ib.PortNum(p) && x.GUID != 0 {
 				if _, known := m.keys.of[x.GUID]; !known {
-					m.keys.set(x.GUID, m.cfg.MKey) // what it holds until it is told otherwise
+					m.keys.set(x.GUID, m.cfg.keyOf(x.GUID)) // what it holds until it is told otherwise
 				}
 			}
 		}
 	}
-	m.cfg.MKey, m.cfg.MKeyProtect, m.cfg.MKeyLease = w.key, w.protect, w.lease
+	c := &m.cfg
+	c.MKey, c.MKeyPerPort, c.MKeyProtect, c.MKeyLease = w.Key, w.PerPort, w.Protect, w.Lease
 	m.cfg.guardless()
 	m.keys.renewal = renewal{next: ib.Never}
 }
@@ -156,10 +208,13 @@ func (s *sweep) neighborsOwn(node int32, port ib.PortNum) uint64 {
 			}
 		}
 	}
-	return s.m.cfg.MKey
+	if g, ok := s.m.cfg.Memory.Behind[Place{s.nodes[node].Info.NodeGUID, port}]; ok {
+		return s.m.mkey(g)
+	}
+	return s.m.cfg.commonKey()
 }
 
-// tryKey is the n-th key to try: the one that a port should have, then all that are in use anywhere, the configured one
+// tryKey is the n-th key to try: the one that a port should have, then others that are in use, the configured one
 // first. False means that there are no more. What a port should have may change while it is tried; the others do not
 // within a sweep.
 func (s *sweep) tryKey(first uint64, try int) (uint64, bool) {
@@ -168,15 +223,15 @@ func (s *sweep) tryKey(first uint64, try int) (uint64, bool) {
 	}
 	if s.keysKnown == nil {
 		s.keysKnown = []uint64{}
-		for _, k := range s.m.keys.of { // tidy: order-free
-			if k != s.m.cfg.MKey && !slices.Contains(s.keysKnown, k) {
+		for g, k := range s.m.keys.of { // tidy: order-free
+			if k != s.m.cfg.commonKey() && !slices.Contains(s.keysKnown, k) && s.mayBe(g) {
 				s.keysKnown = append(s.keysKnown, k)
 			}
 		}
 		slices.Sort(s.keysKnown)
 		s.keysKnown = s.keysKnown[:min(len(s.keysKnown), keysTried)]
-		if s.m.cfg.MKey != 0 {
-			s.keysKnown = slices.Insert(s.keysKnown, 0, s.m.cfg.MKey)
+		if k := s.m.cfg.commonKey(); k != 0 {
+			s.keysKnown = slices.Insert(s.keysKnown, 0, k)
 		}
 	}
 	if try > len(s.keysKnown) || len(s.keysKnown) == 1 && s.keysKnown[0] == first {
@@ -193,6 +248,10 @@ func (s *sweep) tryAnother(r *request) bool {
 		first = s.m.mkey(s.m.guid)
 	case askNeighbor:
 		first = s.neighborsOwn(r.node, r.port)
+		if s.m.cfg.MKeyPerPort && s.keysKnown == nil {
+			s.locked = append(s.locked, subnet.Ref{Node: r.node, Port: r.port})
+			return true
+		}
 	case askDesc, askSwitch, askPort:
 		first = s.m.mkey(s.guidOf(r.node, r.port))
 	default:
@@ -213,6 +272,39 @@ func (s *sweep) withoutKey(r *request) bool {
 	}
 	if s.failed[r.node]--; s.failed[r.node] <= 0 {
 		delete(s.failed, r.node)
+	}
+	return true
+}
+
+// mayBe reports whether a port whose key is known may be the one that does not answer: where each has a key of its own,
+// it is one that has not been found.
+func (s *sweep) mayBe(g ib.GUID) bool { return !s.m.cfg.MKeyPerPort || !s.present[g] }
+
+// unlock comes when discovery has seen what it can: where every port has a key of its own and a neighbour did not
+// answer to that of who was there before, the keys of ports are tried that are missing. Whoever moved a cable has then
+// moved one of those.
+func (s *sweep) unlock() bool {
+	if len(s.locked) == 0 {
+		return false
+	}
+	s.present = map[ib.GUID]bool{}
+	for _, n := range s.nodes {
+		for p := range n.Ports {
+			if n.EndPort(ib.PortNum(p)) == ib.PortNum(p) && (p == 0 || n.Ports[p].Up()) {
+				s.present[n.Ports[p].GUID] = true
+			}
+		}
+	}
+	list := s.locked
+	s.locked = nil
+	for _, ref := range list {
+		r := request{what: askNeighbor, node: ref.Node, port: ref.Port}
+		if _, more := s.tryKey(s.neighborsOwn(ref.Node, ref.Port), 1); more {
+			s.push(probe{askNeighbor, ref.Node, ref.Port, 1})
+			continue
+		}
+		s.failed[ref.Node]++
+		s.unanswered(&r, nil)
 	}
 	return true
 }
@@ -267,7 +359,8 @@ func (s *sweep) guarded(r *request) bool {
 func (s *sweep) guard(ref subnet.Ref, pi *mad.PortInfo) {
 	if s.nodes[ref.Node].EndPort(ref.Port) == ref.Port {
 		c := &s.m.cfg
-		pi.MKey, pi.MKeyProtectBits, pi.MKeyLeasePeriod = c.MKey, c.MKeyProtect, c.MKeyLease
+		pi.MKey = c.keyOf(s.nodes[ref.Node].Ports[ref.Port].GUID)
+		pi.MKeyProtectBits, pi.MKeyLeasePeriod = c.MKeyProtect, c.MKeyLease
 	}
 }
 
@@ -277,9 +370,9 @@ func (s *sweep) gaveKey(ref subnet.Ref, pi *mad.PortInfo) {
 	if n.EndPort(ref.Port) != ref.Port {
 		return
 	}
-	pi.MKey = s.m.cfg.MKey
 	guid := n.Ports[ref.Port].GUID
-	s.m.keys.set(guid, s.m.cfg.MKey)
+	pi.MKey = s.m.cfg.keyOf(guid)
+	s.m.keys.set(guid, pi.MKey)
 	delete(s.foreign, guid)
 }
 
@@ -351,8 +444,8 @@ func (m *Manager) renewed(r *request, v mad.View) {
 		return
 	}
 	var pi mad.PortInfo
-	if _, err := pi.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil && pi.MKey != m.cfg.MKey &&
-		pi.MKeyProtectBits != 0 {
+	if _, err := pi.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil &&
+		pi.MKey != m.cfg.keyOf(m.sub.Nodes[r.node].Ports[r.port].GUID) && pi.MKeyProtectBits != 0 {
 		n := m.sub.Nodes[r.node]
 		m.wantLook(m.now, n.Info.NodeGUID, nodeName(n)+" has another M_Key than it was given")
 	}

@@ -35,11 +35,16 @@ func (r *rig) wantKey(key uint64, protect uint8, lease uint16) {
 // intrude asks a port for its partitions with a wrong key, or tries to write them; it reports whether there was an
 // answer.
 func (r *rig) intrude(node int, in ib.PortNum, method mad.Method) bool {
+	return r.opens(node, in, method, 0xBAD)
+}
+
+// opens does the same with any key.
+func (r *rig) opens(node int, in ib.PortNum, method mad.Method, key uint64) bool {
 	var req, resp [mad.Size]byte
 	h := mad.Header{BaseVersion: 1, MgmtClass: mad.ClassSMLID, ClassVersion: 1, Method: method,
 		AttributeID: mad.AttrPKeyTable}
 	h.Append(req[:0])
-	mad.View(req[:]).SetMKey(0xBAD)
+	mad.View(req[:]).SetMKey(key)
 	_, ok := r.w.agents[node].HandleMAD(r.now, in, req[:], resp[:])
 	return ok
 }
@@ -72,7 +77,7 @@ func TestMKeyRollover(t *testing.T) {
 				}
 				return false, false
 			}
-			r.m.SetMKey(r.now, 0x2222, protect, 60)
+			r.m.SetGuard(r.now, Guard{Key: 0x2222, Protect: protect, Lease: 60})
 			r.run()
 			r.pass(120 * ib.Second)
 			if lost != 2 {

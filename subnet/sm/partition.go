@@ -82,6 +82,9 @@ func (s *sweep) resolvePartitions() {
 		}
 	}
 	s.ticket = m.tickets
+	if m.keys.wanted != nil {
+		s.ticket = min(s.ticket, m.keys.ticket-1) // it is for the next sweep to bring
+	}
 	s.keyed = m.members
 	s.partitions = m.members.parts
 	s.enforce = !m.members.plain && m.cfg.Enforce != EnforceOff

@@ -13,10 +13,12 @@ type reading struct {
 	ref    subnet.Ref
 	attr   mad.AttrID
 	blocks int
+	again  bool // it is known, and read to see whether it still is so
 }
 
 // beginRead lists the tables that are not known: forwarding tables of switches that are in use, since what is written
-// must not disturb what they do, and partition tables of ports that were never seen.
+// must not disturb what they do, and partition tables of ports that were never seen. Those that are known are read
+// again where that matters, see tamper.go.
 func (s *sweep) beginRead() {
 	s.cursor = cursor{}
 	s.reads = s.reads[:0]
@@ -35,7 +37,8 @@ func (s *sweep) beginRead() {
 			for k := range e.LFT {
 				e.LFT[k] = mad.LFTNone
 			}
-			s.reads = append(s.reads, reading{subnet.Ref{Node: i}, mad.AttrLFT, int(top)/mad.LFTPerBlock + 1})
+			s.reads = append(s.reads, reading{ref: subnet.Ref{Node: i}, attr: mad.AttrLFT,
+				blocks: int(top)/mad.LFTPerBlock + 1})
 		}
 	}
 	s.eachEnd(func(r subnet.Ref) {
@@ -45,11 +48,7 @@ func (s *sweep) beginRead() {
 			n = s.edit(r.Node)
 			n.Ports[r.Port].Tables = nil
 		}
-		if t := n.Ports[r.Port].Tables; t == nil || t.PKeys == nil {
-			if blocks := (int(n.Info.PartitionCap) + mad.PKeysPerBlock - 1) / mad.PKeysPerBlock; blocks > 0 {
-				s.reads = append(s.reads, reading{r, mad.AttrPKeyTable, blocks})
-			}
-		}
+		s.readKeys(r)
 	})
 	s.computeEarly()
 }
@@ -65,6 +64,9 @@ func (s *sweep) nextRead(r *request) bool {
 		}
 		*r = request{what: askTable, node: x.ref.Node, port: x.ref.Port, attr: x.attr, mod: uint32(c.block),
 			extra: int32(c.at)}
+		if x.attr == mad.AttrPKeyTable && s.nodes[x.ref.Node].IsSwitch() {
+			r.mod = mad.PKeyModifier(x.ref.Port, c.block)
+		}
 		s.smp(r)
 		c.block++
 		return true
@@ -105,7 +107,11 @@ func (s *sweep) readReply(r *request, v mad.View) {
 	case mad.AttrPKeyTable:
 		var keys mad.PKeyTable
 		if _, err := keys.Parse(data); err == nil {
-			s.tookKeys(subnet.Ref{Node: r.node, Port: r.port}, block, &keys)
+			ref := subnet.Ref{Node: r.node, Port: r.port}
+			if s.reads[r.extra].again {
+				s.checkKeys(ref, block, &keys)
+			}
+			s.tookKeys(ref, block, &keys)
 		}
 	}
 }

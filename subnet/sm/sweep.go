@@ -76,6 +76,8 @@ type sweep struct {
 	refusals   []Refusal
 	keyTrouble map[subnet.Ref]bool // switch ports that do not hold the keys they should
 	keysKnown  []uint64            // M_Keys in use
+	locked     []subnet.Ref        // ports behind which somebody has another M_Key than was thought
+	present    map[ib.GUID]bool    // end ports that have been found, where keys are looked for
 	foreign    map[ib.GUID]bool    // ports whose M_Key is not known
 	ccWrites   []ccWrite
 	ccUnable   int // ports that turned out not to do congestion control
@@ -177,7 +179,8 @@ type phase struct {
 
 // phases of every sweep, in order. One that has nothing to do costs nothing.
 var phases = [...]phase{
-	{name: "discover", start: (*sweep).beginDiscovery, next: (*sweep).nextProbe, reply: (*sweep).probed, anew: true},
+	{name: "discover", start: (*sweep).beginDiscovery, next: (*sweep).nextProbe, reply: (*sweep).probed,
+		again: (*sweep).unlock, anew: true},
 	{name: "settle", start: (*sweep).settle},
 	{name: "ask heritage", start: (*sweep).beginHeritage, wait: (*sweep).awaitsHeritage},
 	{name: "heritage", start: (*sweep).claimHeritage},

@@ -133,8 +133,18 @@ func (m *Manager) act(n *mad.Notice, from ib.LID) {
 			return
 		}
 		m.look(lid, from, "capabilities or description changed")
+	case mad.TrapBadPKey, mad.TrapBadQKey, mad.TrapBadPKeySwitch, mad.TrapBadMKey:
+		// Somebody tries what he may not. What he has done that he could is found by a look; one in a while, as he may
+		// try again and again.
+		if m.now >= m.calm {
+			m.calm = m.now + alertPause
+			m.look(from, from, "a key was refused")
+		}
 	}
 }
+
+// alertPause is how often a refused key leads to a look.
+const alertPause = 10 * ib.Second
 
 // look asks for a look at the node of a LID, or for a full sweep if nobody is known by it.
 func (m *Manager) look(lid, from ib.LID, why string) {

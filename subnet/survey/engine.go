@@ -6,6 +6,7 @@ import (
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
+	"softib/subnet"
 )
 
 // Config says what to read and how patiently. Zero values mean the defaults.
@@ -17,8 +18,9 @@ type Config struct {
 	// default, none if negative.
 	Timeout ib.Time
 	Retries int
-	// MKey is the management key that goes with each question.
+	// MKey is the management key that goes with each question, unless Keys has those of single ports.
 	MKey uint64
+	Keys *subnet.Keys
 	// LanesMax is up to how many questions lanes may take, 200,000 by default, and LevelsMax up to how many ways the
 	// administrator is asked for, 200,000 by default. What would take more is not read at all.
 	LanesMax, LevelsMax int
@@ -270,7 +272,7 @@ func (e *Engine) write(t task, out *Send) bool {
 			return false
 		}
 		out.Env = mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}
-		b, err := (&mad.SMP{Method: mad.MethodGet, Attr: a.id, Modifier: t.mod, TID: uint64(e.tid), MKey: e.cfg.MKey,
+		b, err := (&mad.SMP{Method: mad.MethodGet, Attr: a.id, Modifier: t.mod, TID: uint64(e.tid), MKey: e.key(t),
 			Directed: true, Path: route}).Append(e.buf[:0])
 		if err != nil {
 			return false
@@ -284,6 +286,25 @@ func (e *Engine) write(t task, out *Send) bool {
 	}
 	out.Cookie = e.remember(t)
 	return true
+}
+
+// key is the M_Key for a question.
+func (e *Engine) key(t task) uint64 {
+	switch {
+	case e.cfg.Keys == nil:
+		return e.cfg.MKey
+	case t.what == askSelf:
+		s := e.cfg.Keys.Subnet
+		return e.cfg.Keys.Of(s.Port(s.Self).GUID)
+	case t.what == askNode:
+		return e.cfg.Keys.Behind(e.s.Nodes[t.node].Info.NodeGUID, t.port)
+	}
+	n := e.s.Nodes[t.node]
+	port := t.port
+	if !n.IsSwitch() && port == 0 {
+		port = n.Info.LocalPortNum // it is asked by the port that it was found at
+	}
+	return e.cfg.Keys.Port(n.Info.NodeGUID, port)
 }
 
 func (e *Engine) remember(t task) uint64 {

@@ -61,6 +61,10 @@ func (s *Server) smConf() map[string]any {
 	out["m_key"], out["m_key_protection_level"], out["m_key_lease_period"] = hex(cfg.MKey), cfg.MKeyProtect,
 		cfg.MKeyLease
 	out["sm_key"], out["sa_key"] = hex(cfg.SMKey), hex(cfg.SMKey)
+	if cfg.MKeyPerPort {
+		// Nobody needs what all keys are made from, nor the key that makes a manager of whoever has it.
+		out["m_key"], out["m_key_per_port"], out["sm_key"], out["sa_key"] = hex(0), true, hex(0), hex(0)
+	}
 	out["sm_priority"], out["lmc"] = cfg.Priority, cfg.LMC
 	out["routing_engine"], out["max_wire_smps"], out["polling_retry_number"] = cfg.Engines, cfg.Window, cfg.PollRetries
 	out["transaction_timeout"], out["transaction_retries"] = int64(cfg.Timeout/ib.Millisecond), cfg.Retries

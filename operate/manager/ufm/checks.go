@@ -12,6 +12,7 @@ import (
 	"softib/operate/wiring"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet"
 	"softib/subnet/survey"
 )
 
@@ -71,7 +72,7 @@ func (k *check) run(ctx context.Context, s *Server, progress func(percent int)) 
 	if k.looks == nil {
 		return found, ctx.Err()
 	}
-	from, err := s.askFrom()
+	from, keys, err := s.askFrom()
 	if err != nil {
 		return found, err
 	}
@@ -80,11 +81,8 @@ func (k *check) run(ctx context.Context, s *Server, progress func(percent int)) 
 		return found, err
 	}
 	defer session.Close()
-	o := doctor.RunOptions{CountersOnly: k.counters, Window: surveyWindow,
+	o := doctor.RunOptions{CountersOnly: k.counters, Window: surveyWindow, Keys: keys,
 		Progress: func(p survey.Progress) { progress(percent(p)) }}
-	if cfg, ok := s.cfg.Manager.SubnetConfig(); ok {
-		o.MKey = cfg.MKey
-	}
 	seen, err := doctor.Run(ctx, session, o)
 	if err != nil {
 		return found, err
@@ -122,18 +120,21 @@ func percent(p survey.Progress) int {
 // errNoPort is the answer of tests in a fabric that nobody can be asked from.
 var errNoPort = errors.New("no host has a link that is up: there is no port to ask the fabric from")
 
-// askFrom is a port to ask the fabric from.
-func (s *Server) askFrom() (topo.PortRef, error) {
+// askFrom is a port to ask the fabric from, and the keys to show.
+func (s *Server) askFrom() (topo.PortRef, *subnet.Keys, error) {
 	m := s.cfg.Manager
+	if from, keys, ok := m.ReadFrom(); ok {
+		return from, keys, nil
+	}
 	for _, h := range m.Graph().Hosts() {
 		for p := 1; p <= h.NumPorts(); p++ {
 			r := topo.PortRef{Node: h.Index, Port: ib.PortNum(p)}
 			if pi, ok := m.Fabric().PortInfo(r); ok && pi.PortState > ib.PortDown {
-				return r, nil
+				return r, nil, nil
 			}
 		}
 	}
-	return topo.PortRef{}, errNoPort
+	return topo.PortRef{}, nil, errNoPort
 }
 
 // sameNames finds systems that call themselves the same.
