@@ -159,10 +159,21 @@ func (s *plane) feed(p *portState) (fed bool) {
 			idle++
 			continue
 		}
-		s.depart(p, i.take(s))
+		if f := i.take(s); p.sends(f.Packet) {
+			s.depart(p, f)
+		} else {
+			s.end(f)
+		}
 		idle, fed = 0, true
 	}
 	return fed
+}
+
+// sends reports whether a packet can be one of this port's adapter, which puts the port's address and a key of its
+// table into every one. The process that has made it may have written anything.
+func (p *portState) sends(w *wire.Packet) bool {
+	a := p.host.eng.Port(p.num)
+	return w.LRH.SLID>>a.LMC == a.LID>>a.LMC && (w.LRH.LNH < wire.LNHLocal || slices.Contains(a.PKeys, w.BTH.PKey))
 }
 
 // next makes sure that cur is the inlet's next packet, if there is one.

@@ -12,6 +12,7 @@ import (
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
+	"softib/proto/wire"
 	"softib/subnet/policy"
 	"softib/subnet/sm"
 )
@@ -178,5 +179,65 @@ func TestOwnKeys(t *testing.T) {
 	n, after := ways(ib.PKeyDefault)
 	if n != 0 || after == before {
 		t.Errorf("%d ways with a key that was taken away, generation %d after %d", n, after, before)
+	}
+}
+
+// TestForgedSource: what a process says it sends goes on as its port's only if the port's adapter could have sent it.
+func TestForgedSource(t *testing.T) {
+	g, err := topo.ParseSpec("star:3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := New(g, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rep, err := f.BringUp()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := func(h int) topo.PortRef { return topo.PortRef{Node: g.Hosts()[h].Index, Port: 1} }
+	for _, x := range []struct {
+		name string
+		slid ib.LID
+		key  ib.PKey
+		lnh  wire.LNH
+		want bool
+	}{
+		{"its own", rep.LID(ref(1)), ib.PKeyDefault, wire.LNHLocal, true},
+		{"another host's address", rep.LID(ref(2)), ib.PKeyDefault, wire.LNHLocal, false},
+		{"no address", 0, ib.PKeyDefault, wire.LNHLocal, false},
+		{"a key that it has not", rep.LID(ref(1)), 0x9001, wire.LNHGlobal, false},
+		{"the other membership of its key", rep.LID(ref(1)), ib.PKeyBase, wire.LNHLocal, false},
+		{"raw, without a key", rep.LID(ref(1)), 0, wire.LNHRaw, true},
+	} {
+		w := wire.Packet{LRH: wire.LRH{SLID: x.slid, LNH: x.lnh}, BTH: wire.BTH{PKey: x.key}}
+		if got := f.port(ref(1)).sends(&w); got != x.want {
+			t.Errorf("%s: %t, want %t", x.name, got, x.want)
+		}
+	}
+}
+
+// TestManagementByAnotherLane: a datagram for QP0 that comes by a data lane is no management: such a lane is not
+// guarded.
+func TestManagementByAnotherLane(t *testing.T) {
+	var p wire.Packet
+	agent.NewSMP(&p, 1, 2, 0)
+	p.Payload = make([]byte, mad.Size)
+	if !agent.IsMAD(&p) {
+		t.Error("subnet management is not known as such")
+	}
+	p.LRH.VL = 0
+	if agent.IsMAD(&p) {
+		t.Error("QP0 takes a datagram from lane 0")
+	}
+	p.BTH.DestQP = ib.QPNGSI
+	if !agent.IsMAD(&p) {
+		t.Error("QP1 does not take a datagram from lane 0")
+	}
+	p.LRH.VL = ib.VLMgmt
+	if agent.IsMAD(&p) {
+		t.Error("QP1 takes a datagram from VL15")
 	}
 }

@@ -50,14 +50,20 @@ func newUser(t testing.TB) *user {
 	return &user{t, bin, dir}
 }
 
+// command is a command of softib.
+func (u *user) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, u.bin, args...)
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+u.dir, "PATH=/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"),
+		"OSM_TMP_DIR="+u.dir, "OSM_CACHE_DIR="+u.dir)
+	return cmd
+}
+
 // softib runs a command of softib to its end and returns what it printed and its status.
 func (u *user) softib(args ...string) (stdout, stderr string, status int) {
 	u.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, u.bin, args...)
-	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+u.dir, "PATH=/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"),
-		"OSM_TMP_DIR="+u.dir, "OSM_CACHE_DIR="+u.dir)
+	cmd := u.command(ctx, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); cmd.ProcessState == nil {

@@ -9,10 +9,11 @@ import (
 // udSend is the opcode of every packet of management (IBA 13.4.2).
 var udSend = wire.MakeOpcode(wire.UD, wire.OpSendOnly)
 
-// IsMAD reports whether a packet is one of management, with a datagram as its payload.
+// IsMAD reports whether a packet is one of management, with a datagram as its payload. What comes to QP0 by another
+// lane than VL15 is none (IBA 13.5.1): it has evaded what guards that lane.
 func IsMAD(p *wire.Packet) bool {
 	return p.LRH.LNH >= wire.LNHLocal && p.BTH.Opcode == udSend && p.BTH.DestQP <= ib.QPNGSI &&
-		len(p.Payload) == mad.Size
+		(p.LRH.VL == ib.VLMgmt) == (p.BTH.DestQP == ib.QPNSMI) && len(p.Payload) == mad.Size
 }
 
 // NewSMP writes the headers of a packet of subnet management. Nobody looks at its P_Key (IBA 10.9.4).

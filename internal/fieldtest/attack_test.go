@@ -1,0 +1,86 @@
+package fieldtest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestHostileTenants lets programs that people know attack a fabric with two tenants, from a host of one of them and
+// from one that is in none: another manager, tools that disable ports and read tables and keys, questions with the
+// SM_Key that everybody knows. (What no such program does, manager.TestHostileHosts does.)
+func TestHostileTenants(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"opensm", "smpquery", "ibportstate", "saquery", "ibnetdiscover"} {
+		tool(t, name)
+	}
+	u := newUser(t)
+	u.up("a", "fat-tree:radix=4,levels=2", "--state", "none", "--http", "off")
+	exec := func(host string, args ...string) (string, bool) {
+		t.Helper()
+		out, errs, status := u.softib(append([]string{"exec", "--name", "a", host, "--"}, args...)...)
+		return out + errs, status == 0
+	}
+	// Before there is a tenant everybody may ask everything.
+	if out, ok := exec("h3", "smpquery", "-D", "nodeinfo", "0,1"); !ok {
+		t.Fatalf("without tenants: %s", out)
+	}
+	u.must("tenant", "create", "red", "--hosts", "h1-h2", "--name", "a")
+	u.must("tenant", "create", "blue", "--hosts", "h3-h4", "--name", "a")
+	before := u.must("partition", "show", "--json", "--name", "a")
+	for _, host := range []string{"h3", "h6"} {
+		for _, args := range [][]string{
+			{"smpquery", "-t", "100", "-D", "nodeinfo", "0,1"},
+			{"smpquery", "-t", "100", "-D", "--show_keys", "portinfo", "0,1"},
+			{"smpquery", "-t", "100", "pkeys", "1", "1"}, {"smpquery", "-t", "100", "-D", "portinfo", "0"},
+			{"ibportstate", "-t", "100", "9", "1", "disable"},
+			{"ibportstate", "-t", "100", "-D", "0,1", "1", "disable"},
+			{"ibnetdiscover", "-t", "100"}, {"sminfo", "-t", "100"},
+			{"saquery", "--smkey", "1", "-t", "300", "SMIR"}, {"saquery", "--smkey", "0x666", "-t", "300", "SMIR"},
+		} {
+			if out, ok := exec(host, args...); ok {
+				t.Errorf("%s at %s is served:\n%s", strings.Join(args, " "), host, out)
+			}
+		}
+		u.conquer("a", host)
+	}
+	same(t, "partitions after the attack", u.must("partition", "show", "--json", "--name", "a"), before)
+	wants(t, u.must("status", "--name", "a"), "Master on", "softib's")
+	wants(t, u.must("doctor", "--name", "a", "--interval", "0s"), "ok      partitions")
+	// Members go on to reach each other, and nobody else.
+	u.must("route", "trace", "h1", "h2", "--name", "a")
+	for _, to := range []string{"h1", "h6"} {
+		out, _, status := u.softib("route", "trace", "h3", to, "--name", "a")
+		same(t, "a packet from h3 to "+to+" arrives", status == 0, false)
+		wants(t, out, "lets nothing of partition")
+	}
+	u.must("tenant", "delete", "red", "--name", "a")
+	u.must("tenant", "delete", "blue", "--name", "a")
+	// And after the last tenant everybody may ask again.
+	if out, ok := exec("h3", "smpquery", "-D", "nodeinfo", "0,1"); !ok {
+		t.Errorf("after the last tenant: %s", out)
+	}
+}
+
+// conquer runs OpenSM at a host for a while, with the highest priority and all that it may know. It goes on trying.
+func (u *user) conquer(name, host string) {
+	u.Helper()
+	log := filepath.Join(u.dir, host+".log")
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	cmd := u.command(ctx, "exec", "--name", name, host, "--", "opensm", "-p", "15", "-f", log)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	_ = cmd.Run() // it ends with the time
+	text, err := os.ReadFile(log)
+	if err != nil {
+		u.Fatal(err)
+	}
+	wants(u, string(text), "OpenSM", "Timeout while getting attribute")
+	if strings.Contains(string(text), "SUBNET UP") {
+		u.Errorf("OpenSM at %s rules:\n%s", host, text)
+	}
+}
