@@ -36,6 +36,8 @@ and come back at any moment, hand over to each other, while management packets a
 links flap, switches forget their tables and agents fall silent. Tables never lead packets
 in a circle, nor make them wait for each other in one; when the faults are over one
 manager rules, everything is reachable under the address that it had, and connections have survived.
+In one of three, hosts have tenants, and root of some is hostile: it writes to tables of others,
+commands managers, forges keys and answers, runs managers of its own. Nothing crosses tenants.
 
 A seed that fails is made small and printed with its last packets and the
 command that runs it again.`,

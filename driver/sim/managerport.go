@@ -172,7 +172,7 @@ func (s *Sim) manageStep(st *managerPort) (moved bool) {
 			break
 		}
 		moved = true
-		s.sendMAD(st, &env, data)
+		s.sendMAD(st.host, st.at, &env, data)
 	}
 	for d, ok := st.rpc.PollRecv(); ok; d, ok = st.rpc.PollRecv() {
 		moved = true
@@ -198,9 +198,19 @@ func (s *Sim) managerTimeout(host, gen uint32) {
 	}
 }
 
-// sendMAD makes a packet of a datagram of a manager and sends it.
-func (s *Sim) sendMAD(st *managerPort, env *mad.Envelope, data *[mad.Size]byte) {
-	site := &s.PortAt(st.at).Site
+// Inject sends a datagram from the first port of a host, as root of that host can.
+func (s *Sim) Inject(host int, env mad.Envelope, data []byte) error {
+	if host < 0 || host >= len(s.hosts) || len(data) != mad.Size {
+		return fmt.Errorf("sim: %d bytes from host %d: want %d, from 0 to %d", len(data), host, mad.Size,
+			len(s.hosts)-1)
+	}
+	s.sendMAD(uint32(host), s.hosts[host].at+1, &env, (*[mad.Size]byte)(data))
+	return nil
+}
+
+// sendMAD makes a packet of a datagram and sends it from a port of a host.
+func (s *Sim) sendMAD(host, at uint32, env *mad.Envelope, data *[mad.Size]byte) {
+	site := &s.PortAt(at).Site
 	a := s.manager(int(site.Node)).adapter.Port(site.Num)
 	f := s.pool.Get()
 	v := mad.View(data[:])
@@ -209,9 +219,9 @@ func (s *Sim) sendMAD(st *managerPort, env *mad.Envelope, data *[mad.Size]byte) 
 	f.Seal()
 	s.Mix(uint64(s.Now()) ^ v.TID())
 	if v.Class() == mad.ClassSMDirect {
-		s.sendSMP(st.host, st.at, f)
+		s.sendSMP(host, at, f)
 	} else {
-		s.sendFrom(st.at, f)
+		s.sendFrom(at, f)
 	}
 }
 

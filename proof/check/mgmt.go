@@ -32,6 +32,10 @@ type Management struct {
 	MKey          uint64
 	MKeyProtect   uint8
 
+	// Tenants is how many there are, 0 for none: the hosts take turns. Attacks are what hostile hosts do.
+	Tenants int      `json:",omitempty"`
+	Attacks []Attack `json:",omitempty"`
+
 	Managers []Ruler
 	Faults   []MgmtFault
 	Conns    []MgmtConn
@@ -118,6 +122,9 @@ func (sc *Management) Quiet() ib.Time {
 	for i := range sc.Managers {
 		t = max(t, sc.Managers[i].At)
 	}
+	for i := range sc.Attacks {
+		t = max(t, sc.Attacks[i].At+sc.Attacks[i].For)
+	}
 	return t
 }
 
@@ -139,12 +146,14 @@ func (sc *Management) longSweep() ib.Time { return 30 * sc.Timeout * ib.Time(sc.
 
 // config is what the manager k starts with.
 func (sc *Management) config(k int, memory sm.Memory) sim.ManagerConfig {
-	return sim.ManagerConfig{JobTime: sc.JobTime, Config: sm.Config{
+	c := sim.ManagerConfig{JobTime: sc.JobTime, Config: sm.Config{
 		Priority: sc.Managers[k].Priority, MKey: sc.MKey, MKeyProtect: sc.MKeyProtect, LMC: sc.LMC, Engines: sc.Engines,
 		Window: sc.Window, Timeout: sc.Timeout, Retries: sc.Retries, SweepInterval: sc.SweepInterval,
 		PollInterval: sc.PollInterval, PollRetries: sc.PollRetries, SubnetTimeout: trapTimeout,
 		PacketLife: packetLife, HOQLife: packetLife, LeafHOQLife: packetLife, Memory: memory,
 	}}
+	sc.guardKeys(sc.Managers[k].Host, &c)
+	return c
 }
 
 const (

@@ -60,6 +60,9 @@ func DrawManagement(seed uint64, hosts int) Management {
 			sc.Conns = append(sc.Conns, c)
 		}
 	}
+	if one(3) {
+		sc.drawTenants(rng, n)
+	}
 	return sc
 }
 

@@ -51,6 +51,8 @@ type reign struct {
 // MgmtTally counts what happened to managers.
 type MgmtTally struct {
 	Sweeps, Masters, Handovers, TableWrites, LoopChecks, CreditChecks, Messages, Problems uint64
+	// Attacks of hostile hosts, and looks whether tenants are apart.
+	Attacks, ApartChecks uint64
 	// Slowest is the longest time that a fabric took to converge.
 	Slowest ib.Time
 }
@@ -64,6 +66,8 @@ func (t *MgmtTally) add(o *MgmtTally) {
 	t.CreditChecks += o.CreditChecks
 	t.Messages += o.Messages
 	t.Problems += o.Problems
+	t.Attacks += o.Attacks
+	t.ApartChecks += o.ApartChecks
 	t.Slowest = max(t.Slowest, o.Slowest)
 }
 
@@ -74,6 +78,8 @@ const (
 	timerRevive
 	timerStart
 	timerTalk
+	timerAttack
+	timerCease
 	timerKinds = ^uint64(1<<32 - 1)
 )
 
@@ -98,9 +104,10 @@ func runManagement(sc *Management, opt runOptions) (res Result) {
 		r.report("scenario", nil, "%v", err)
 		return res
 	}
-	r.sim, r.t, r.cables = s, newTables(s, sc.MKey), g.Cables()
+	r.sim, r.t, r.cables = s, newTables(s, sc.config(0, sm.Memory{}).Config), g.Cables()
 	s.Watch(r)
 	s.LinksUp()
+	r.guard()
 	r.play()
 	r.tally.Messages = 0
 	for _, t := range r.talks {
@@ -128,6 +135,9 @@ func (r *reign) play() {
 	r.connect()
 	for i := range r.sc.Faults {
 		s.At(r.began+r.sc.Faults[i].At, timerFault|uint64(i))
+	}
+	for i := range r.sc.Attacks {
+		s.At(r.began+r.sc.Attacks[i].At, timerAttack|uint64(i))
 	}
 	for k := range r.sc.Managers {
 		if at := r.sc.Managers[k].At; at > 0 {
@@ -189,6 +199,10 @@ func (r *reign) handle(w sim.Wake) {
 			r.start(i, sm.Memory{})
 		case timerTalk:
 			r.turn(r.talks[i])
+		case timerAttack:
+			r.attack(i)
+		case timerCease:
+			r.cease(i)
 		}
 	}
 }
@@ -300,6 +314,10 @@ func (r *reign) excuse(node int, port ib.PortNum) {
 
 // Written checks the tables after each write that may have changed where packets go.
 func (r *reign) Written(node int, attr mad.AttrID, mod uint32) {
+	if attr == mad.AttrPKeyTable || attr == mad.AttrPortInfo {
+		r.checkApart(fmt.Sprintf("Set(%s) %#x at %s", mad.AttrName(mad.ClassSMLID, attr), mod,
+			r.sim.Graph().Nodes[node].Name))
+	}
 	if r.failed() || r.t.number[node] < 0 {
 		return
 	}
@@ -395,6 +413,9 @@ func (r *reign) checkCredits(m *sm.Manager, when string) {
 // Logged keeps what managers say, and looks at the tables when a sweep is done.
 func (r *reign) Logged(host int, e sm.Event) {
 	r.note("h%d %v", host+1, e)
+	if !r.rules(host) {
+		return // an attacker's own
+	}
 	switch e.Kind {
 	case sm.EventProblem:
 		r.tally.Problems++

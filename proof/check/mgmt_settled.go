@@ -57,7 +57,7 @@ func (r *reign) unsettled() string {
 			}
 		}
 	}
-	return ""
+	return r.strayed()
 }
 
 // master is the host of the one master.

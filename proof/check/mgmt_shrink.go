@@ -33,6 +33,7 @@ func (s *mgmtShrinker) all() {
 		progress = s.faults()
 		progress = s.managers() || progress
 		progress = s.conns() || progress
+		progress = s.attacks() || progress
 		progress = s.knobs() || progress
 	}
 }
@@ -73,10 +74,20 @@ func (s *mgmtShrinker) managers() bool {
 }
 
 func (s *mgmtShrinker) conns() bool {
+	return dropEach(s, func(sc *Management) *[]MgmtConn { return &sc.Conns })
+}
+
+func (s *mgmtShrinker) attacks() bool {
+	return dropEach(s, func(sc *Management) *[]Attack { return &sc.Attacks })
+}
+
+// dropEach drops elements of a list one by one.
+func dropEach[T any](s *mgmtShrinker, of func(*Management) *[]T) bool {
 	any := false
-	for at := 0; at < len(s.small.Conns); {
+	for at := 0; at < len(*of(&s.small)); {
 		sc := s.small
-		sc.Conns = slices.Delete(slices.Clone(sc.Conns), at, at+1)
+		list := of(&sc)
+		*list = slices.Delete(slices.Clone(*list), at, at+1)
 		if s.try(sc) {
 			any = true
 		} else {
@@ -97,7 +108,11 @@ func (s *mgmtShrinker) knobs() bool {
 			return was != ib.Microsecond
 		},
 		func(m *Management) bool { was := m.LMC; m.LMC = 0; return was != 0 },
-		func(m *Management) bool { was := m.MKey; m.MKey, m.MKeyProtect = 0, 0; return was != 0 },
+		func(m *Management) bool {
+			was := m.MKey
+			m.MKey, m.MKeyProtect, m.Tenants, m.Attacks = 0, 0, 0, nil
+			return was != 0
+		},
 		func(m *Management) bool { was := m.Window; m.Window = 16; return was != 16 },
 	} {
 		if sc := s.small; turn(&sc) {

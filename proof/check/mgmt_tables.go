@@ -10,12 +10,13 @@ import (
 	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/subnet/route"
+	"softib/subnet/sm"
 )
 
 // tables looks at what the switches really hold.
 type tables struct {
 	sim      *sim.Sim
-	key      uint64 // the M_Key
+	cfg      sm.Config // that knows the M_Keys
 	g        *topo.Graph
 	switches []int   // nodes
 	number   []int32 // of a switch by node, -1 for a host
@@ -23,8 +24,8 @@ type tables struct {
 	walk     int32
 }
 
-func newTables(s *sim.Sim, key uint64) *tables {
-	t := &tables{sim: s, key: key, g: s.Graph(), number: make([]int32, len(s.Graph().Nodes))}
+func newTables(s *sim.Sim, cfg sm.Config) *tables {
+	t := &tables{sim: s, cfg: cfg, g: s.Graph(), number: make([]int32, len(s.Graph().Nodes))}
 	for i, n := range t.g.Nodes {
 		t.number[i] = -1
 		if n.IsSwitch() {
@@ -183,11 +184,20 @@ func (t *tables) adapter(node int) *hca.HCA {
 	panic("check: no host")
 }
 
+// key is the M_Key of a port.
+func (t *tables) key(ref topo.PortRef) uint64 {
+	n := t.g.Nodes[ref.Node]
+	if n.IsSwitch() {
+		ref.Port = 0
+	}
+	return t.cfg.KeyOf(n.PortGUID(ref.Port))
+}
+
 // portInfo asks the agent of a node.
 func (t *tables) portInfo(ref topo.PortRef) (pi mad.PortInfo) {
 	var buf [mad.Size]byte
 	v := mad.View(buf[:])
-	smp := mad.SMP{Method: mad.MethodGet, Attr: mad.AttrPortInfo, Modifier: uint32(ref.Port), MKey: t.key}
+	smp := mad.SMP{Method: mad.MethodGet, Attr: mad.AttrPortInfo, Modifier: uint32(ref.Port), MKey: t.key(ref)}
 	if _, err := smp.Append(buf[:0]); err != nil {
 		panic(err)
 	}

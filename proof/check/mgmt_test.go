@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"softib/fabric"
+	"softib/node/link"
 	"softib/proto/ib"
 )
 
@@ -37,6 +38,8 @@ func TestManagement(t *testing.T) {
 		"sweeps": m.Sweeps, "masters": m.Masters, "handovers": m.Handovers, "table blocks": m.TableWrites,
 		"checks for loops":        m.LoopChecks,
 		"checks for credit loops": m.CreditChecks, "messages": m.Messages, "problems": m.Problems,
+		"attacks": m.Attacks, "looks whether tenants are apart": m.ApartChecks,
+		"datagrams that a guarded port refused": r.Tally.Drops[link.Guarded],
 	} {
 		if n == 0 {
 			t.Errorf("%s: none in %d seeds", what, r.Done)

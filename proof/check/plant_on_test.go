@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"softib/driver/endpoint"
+	"softib/node/agent"
 	"softib/node/hca"
 	"softib/node/link"
 	"softib/subnet/sm"
@@ -36,6 +37,7 @@ func TestPlantedBugs(t *testing.T) {
 		{"a switch that has started anew is taken to hold its tables", func(on bool) { sm.Plant(false, on, false) },
 			ManagementKind, 0},
 		{"who has handed over goes on as a master", func(on bool) { sm.Plant(false, false, on) }, ManagementKind, 0},
+		{"a port is open to who shows no M_Key", agent.Plant, ManagementKind, 0},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			p.plant(true)

@@ -275,6 +275,9 @@ func (f *Failure) writeMgmt(p *printer) {
 	for i := range sc.Faults {
 		p.line("  fault: %v", &sc.Faults[i])
 	}
+	for i := range sc.Attacks {
+		p.line("  attack: %v", &sc.Attacks[i])
+	}
 	for i := range sc.Conns {
 		p.line("  connection %d: h%d to h%d, %d bytes every %v, patient %v", i, sc.Conns[i].From+1, sc.Conns[i].To+1,
 			sc.Conns[i].Size, sc.Conns[i].Every, sc.Conns[i].Patient)

@@ -29,8 +29,8 @@ type Guard struct {
 	Lease   uint16
 }
 
-// keyOf is the key that a port is to have.
-func (c *Config) keyOf(g ib.GUID) uint64 {
+// KeyOf is the key that a port is to have.
+func (c *Config) KeyOf(g ib.GUID) uint64 {
 	if !c.MKeyPerPort || c.MKey == 0 {
 		return c.MKey
 	}
@@ -90,7 +90,7 @@ func (m *Manager) mkey(g ib.GUID) uint64 {
 			return k
 		}
 	}
-	return m.cfg.keyOf(g)
+	return m.cfg.KeyOf(g)
 }
 
 // MKey is the key that a port is spoken to with, by the GUID of the end port.
@@ -152,7 +152,7 @@ func (m *Manager) takeMKey() {
 		for p := range n.Ports {
 			if x := &n.Ports[p]; n.EndPort(ib.PortNum(p)) == ib.PortNum(p) && x.GUID != 0 {
 				if _, known := m.keys.of[x.GUID]; !known {
-					m.keys.set(x.GUID, m.cfg.keyOf(x.GUID)) // what it holds until it is told otherwise
+					m.keys.set(x.GUID, m.cfg.KeyOf(x.GUID)) // what it holds until it is told otherwise
 				}
 			}
 		}
@@ -359,7 +359,7 @@ func (s *sweep) guarded(r *request) bool {
 func (s *sweep) guard(ref subnet.Ref, pi *mad.PortInfo) {
 	if s.nodes[ref.Node].EndPort(ref.Port) == ref.Port {
 		c := &s.m.cfg
-		pi.MKey = c.keyOf(s.nodes[ref.Node].Ports[ref.Port].GUID)
+		pi.MKey = c.KeyOf(s.nodes[ref.Node].Ports[ref.Port].GUID)
 		pi.MKeyProtectBits, pi.MKeyLeasePeriod = c.MKeyProtect, c.MKeyLease
 	}
 }
@@ -371,7 +371,7 @@ func (s *sweep) gaveKey(ref subnet.Ref, pi *mad.PortInfo) {
 		return
 	}
 	guid := n.Ports[ref.Port].GUID
-	pi.MKey = s.m.cfg.keyOf(guid)
+	pi.MKey = s.m.cfg.KeyOf(guid)
 	s.m.keys.set(guid, pi.MKey)
 	delete(s.foreign, guid)
 }
@@ -445,7 +445,7 @@ func (m *Manager) renewed(r *request, v mad.View) {
 	}
 	var pi mad.PortInfo
 	if _, err := pi.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil &&
-		pi.MKey != m.cfg.keyOf(m.sub.Nodes[r.node].Ports[r.port].GUID) && pi.MKeyProtectBits != 0 {
+		pi.MKey != m.cfg.KeyOf(m.sub.Nodes[r.node].Ports[r.port].GUID) && pi.MKeyProtectBits != 0 {
 		n := m.sub.Nodes[r.node]
 		m.wantLook(m.now, n.Info.NodeGUID, nodeName(n)+" has another M_Key than it was given")
 	}
