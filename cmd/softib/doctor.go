@@ -20,6 +20,7 @@ import (
 	"softib/operate/control"
 	"softib/operate/doctor"
 	"softib/operate/manager/health"
+	"softib/operate/manager/tenant"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/survey"
@@ -98,6 +99,7 @@ type examination struct {
 	Version  string
 	Programs []doctor.ProgramFacts
 	Hosts    []doctor.HostTraffic
+	Tenants  []tenant.Tenant
 }
 
 type laterLook struct {
@@ -157,7 +159,7 @@ func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surve
 		if err != nil {
 			return doctor.Surveys{}, opts, err
 		}
-		opts.Version, opts.Programs = x.Version, x.Programs
+		opts.Version, opts.Programs, opts.Tenants = x.Version, x.Programs, x.Tenants
 		opts.Hosts = append([]doctor.HostTraffic{}, x.Hosts...) // none is not the same as not known
 		if opts.Plan, err = topo.Parse("the fabric's topology", x.Plan); err != nil {
 			return doctor.Surveys{}, opts, err
@@ -278,6 +280,7 @@ func (s *server) survey(ctx context.Context, q surveyRequest, r *control.Reply[s
 		x.Later = &laterLook{a.Readings, a.Gaps, a.GapCount, a.Asked, a.Ended}
 	}
 	x.Programs, x.Hosts = s.programFacts()
+	x.Tenants = s.mgr.Acknowledged()
 	w := bufio.NewWriterSize(r, 256<<10)
 	return errors.Join(gob.NewEncoder(w).Encode(&x), w.Flush())
 }

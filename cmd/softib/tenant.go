@@ -77,6 +77,8 @@ type tenantShown struct {
 	Class   string        `json:"class,omitempty"`
 	Rate    float64       `json:"rate_gbps,omitempty"`
 	MTU     int           `json:"mtu_bytes,omitempty"`
+	// NotInForce is what nodes hold that is not what was acknowledged.
+	NotInForce []string `json:"not_in_force,omitempty"`
 }
 
 type memberShown struct {
@@ -289,8 +291,29 @@ func newTenantShow() *cobra.Command {
 				fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", host, m.GUID, m.Membership, first)
 			}
 		}
-		return t.Flush()
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		return printAstray(w, list)
 	})
+}
+
+// printAstray says which tenants are not as they were acknowledged to be.
+func printAstray(w io.Writer, list []tenantShown) error {
+	found := false
+	for _, t := range list {
+		for _, line := range t.NotInForce {
+			found = true
+			if _, err := fmt.Fprintf(w, "NOT IN FORCE: tenant %s: %s\n", t.Name, line); err != nil {
+				return err
+			}
+		}
+	}
+	if found {
+		return next(errors.New("what nodes hold is not what was acknowledged"),
+			"softib log says who may have written there; softib partition reload has the manager write it anew")
+	}
+	return nil
 }
 
 // printTenant says what a tenant is, in a line.
@@ -359,7 +382,10 @@ func printTenants(w io.Writer, list []tenantShown) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", x.Name, x.PKey, x.ports(), extras, x.hosts())
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printAstray(w, list)
 }
 
 // hosts names the first members.
@@ -429,6 +455,9 @@ func (s *server) tenant(ctx context.Context, q tenantRequest, r *control.Reply[[
 		some := make([]tenantShown, n)
 		for i := range some {
 			some[i] = showTenant(s.mgr, &list[i])
+			if q.Do == tenantList || q.Do == tenantShow {
+				some[i].NotInForce = s.astray(ctx, &list[i])
+			}
 		}
 		if err := r.Say(some); err != nil {
 			return err
@@ -436,6 +465,21 @@ func (s *server) tenant(ctx context.Context, q tenantRequest, r *control.Reply[[
 		list = list[n:]
 	}
 	return nil
+}
+
+// astray says what of a tenant is not in force, in a few lines.
+func (s *server) astray(ctx context.Context, x *tenant.Tenant) (lines []string) {
+	found, err := s.mgr.Enforcer().Astray(ctx, s.mgr.Tenants().State(), x)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for i, r := range found {
+		if i == namedMost {
+			return append(lines, fmt.Sprintf("and %d ports more", len(found)-i))
+		}
+		lines = append(lines, r.Node+" "+r.Why)
+	}
+	return lines
 }
 
 // showTenant is a tenant for people and scripts.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"softib/operate/manager/health"
+	"softib/operate/manager/tenant"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/survey"
@@ -23,6 +24,8 @@ type Options struct {
 	Version  string
 	Programs []ProgramFacts
 	Hosts    []HostTraffic
+	// Tenants are those that the fabric's keeper has acknowledged.
+	Tenants []tenant.Tenant
 }
 
 // ProgramFacts is a program that uses the fabric.

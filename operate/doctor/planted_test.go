@@ -12,6 +12,7 @@ import (
 	"softib/driver/smrun"
 	"softib/node/madrpc"
 	"softib/operate/doctor"
+	"softib/operate/manager/tenant"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
@@ -356,6 +357,33 @@ func TestPartitions(t *testing.T) {
 	wantFinding(t, rep, "no-default-key", doctor.Fail, "h4[1]")
 	wantFinding(t, rep, "limited-only", doctor.Warn, "h4[1]", "h5[1]")
 	wantFinding(t, rep, "partition-leak", doctor.Warn, r.cable("h6[1]")...)
+}
+
+// TestTenantsNotInForce: tables that contradict the tenants that were acknowledged, though they agree with each other.
+func TestTenantsNotInForce(t *testing.T) {
+	r := newRig(t, topo.DefaultSpec, sm.Config{})
+	guid := func(host string) ib.GUID { return r.g.ByName(host).PortGUID(1) }
+	red := tenant.Tenant{Name: "red", Key: 0x1001, Members: []tenant.Member{{GUID: guid("h1"), Full: true},
+		{GUID: guid("h2")}, {GUID: guid("h3"), Full: true}}}
+	r.stop()
+	for host, table := range map[string]mad.PKeyTable{"h1": {0x9001, 0x7fff}, "h2": {0x1001, 0x7fff},
+		"h3": {0x9001, 0x7fff}} {
+		r.set(r.port(host+"[1]").Node, mad.AttrPKeyTable, 0, func(data []byte) { table.Append(data[:0]) })
+	}
+	opts := doctor.Options{Plan: r.g, Tenants: []tenant.Tenant{red}}
+	if rep := r.look(opts); slices.ContainsFunc(rep.Section(doctor.Partitions).Findings, func(f doctor.Finding) bool {
+		return f.Kind == "tenant-not-in-force"
+	}) {
+		t.Fatalf("before:\n%s", all(rep))
+	}
+	for host, table := range map[string]mad.PKeyTable{"h1": {0xffff}, "h2": {0x9001, 0x7fff}, "h3": {0x9001, 0xffff},
+		"h4": {0xffff, 0x9001}} {
+		r.set(r.port(host+"[1]").Node, mad.AttrPKeyTable, 0, func(data []byte) { table.Append(data[:0]) })
+	}
+	rep := r.look(opts)
+	for _, host := range []string{"h1[1]", "h2[1]", "h3[1]", "h4[1]"} {
+		wantFinding(t, rep, "tenant-not-in-force", doctor.Fail, host)
+	}
 }
 
 // TestBadCable: errors on one cable, made with nothing but the doctor's own datagrams, name that cable.

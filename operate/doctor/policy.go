@@ -79,6 +79,53 @@ func (j *judgement) partitions(s *Section) {
 		}
 	}
 	j.enforcement(s)
+	j.tenants(s)
+}
+
+// tenants holds what ports have against the tenants that were acknowledged.
+func (j *judgement) tenants(s *Section) {
+	if len(j.o.Tenants) == 0 {
+		return
+	}
+	of := map[ib.GUID]bool{} // members of any
+	for i := range j.o.Tenants {
+		for _, m := range j.o.Tenants[i].Members {
+			of[m.GUID] = true
+		}
+	}
+	j.s.EndPorts(func(r topo.PortRef, p *survey.Port) {
+		if !p.HasPKeys || p.Info.PortState < ib.PortArmed && r.Port != 0 {
+			return
+		}
+		var wrong []string
+		for i := range j.o.Tenants {
+			t := &j.o.Tenants[i]
+			m, in := t.Member(p.GUID)
+			key := t.Key
+			if m.Full {
+				key |= ib.PKeyFull
+			}
+			switch have := slices.ContainsFunc(p.PKeys, func(k ib.PKey) bool { return k.Base() == t.Key }); {
+			case in && !slices.Contains(p.PKeys, key):
+				wrong = append(wrong, fmt.Sprintf("has not %v of tenant %s", key, t.Name))
+			case !in && have:
+				wrong = append(wrong, fmt.Sprintf("has %v of tenant %s, which it is not in", t.Key, t.Name))
+			}
+		}
+		// A manager reaches everybody.
+		if of[p.GUID] && p.Info.CapabilityMask&mad.CapIsSM == 0 && slices.Contains(p.PKeys, ib.PKeyDefault) {
+			wrong = append(wrong, fmt.Sprintf("has %v, with which it reaches all tenants", ib.PKeyDefault))
+		}
+		if len(wrong) > 0 {
+			s.add(Finding{
+				Severity: Fail, Kind: "tenant-not-in-force", Objects: []string{j.s.PortName(r)},
+				Measured:  j.s.PortName(r) + " " + strings.Join(wrong, ", and "),
+				Threshold: "the tenants that were acknowledged",
+				Next: "see who may have written there (softib log), and let the manager write its partitions anew " +
+					"(softib partition reload)",
+			})
+		}
+	})
 }
 
 // enforcement compares what switch ports let through with what the adapters behind them have.

@@ -319,3 +319,52 @@ func TestHostileHosts(t *testing.T) {
 		t.Errorf("the tenant itself is granted %q, want %q", granted, want)
 	}
 }
+
+// TestAstray writes to nodes with their own keys, as only a manager can: what is not in force any more is said until a
+// sweep has put it right.
+func TestAstray(t *testing.T) {
+	x := newGround(t, "fat-tree:radix=4,levels=2", sm.Config{SweepInterval: -1}, memory(t))
+	ctx := t.Context()
+	red, err := x.book.Create(ctx, tenant.Tenant{Name: "red", Members: x.full(1, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.book.Create(ctx, tenant.Tenant{Name: "blue", Members: x.full(3, 4)}); err != nil {
+		t.Fatal(err)
+	}
+	astray := func() []tenant.Refusal {
+		t.Helper()
+		list, err := x.e.Astray(ctx, x.book.State(), &red)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	if list := astray(); len(list) > 0 {
+		t.Fatalf("before: %v", list)
+	}
+	var key uint64
+	if err := x.run.Do(func(m *sm.Manager) { key = m.MKey(x.guid(2)) }); err != nil {
+		t.Fatal(err)
+	}
+	pi, _ := x.f.PortInfo(x.ref(2))
+	table := mad.PKeyTable{0xffff}
+	a := newAttacker(t, x, 0) // the manager's own host
+	a.send("", mad.Envelope{LID: pi.LID, QPN: ib.QPNSMI}, a.datagram(&mad.SMP{Method: mad.MethodSet,
+		Attr: mad.AttrPKeyTable, MKey: key, Data: table.Append(nil)}))
+	a.answers(func(string, mad.View) {})
+	if list := astray(); len(list) != 1 || !strings.Contains(list[0].Why, "does not hold 0x9001") {
+		t.Errorf("after h3 lost its key: %v", list)
+	}
+	if err := x.run.Do(func(m *sm.Manager) { m.Sweep(0, "test") }); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.run.Await(ctx, func(m *sm.Manager) bool {
+		return !m.Sweeping() && m.Counters().Tampered > 0
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if list := astray(); len(list) > 0 {
+		t.Errorf("after a sweep: %v", list)
+	}
+}

@@ -201,6 +201,14 @@ func (m *Manager) CableOf(r topo.PortRef) (int, bool) {
 // Tenants are the fabric's tenants; nil where there can be none.
 func (m *Manager) Tenants() *tenant.Book { return m.opts.Tenants }
 
+// Acknowledged are the tenants that are to be in force; none where another manages the fabric.
+func (m *Manager) Acknowledged() []tenant.Tenant {
+	if b := m.Tenants(); b != nil && b.Aside() == nil {
+		return b.List()
+	}
+	return nil
+}
+
 // Enforcer keeps tenants apart, and knows hosts by what people call them; nil where there are no tenants.
 func (m *Manager) Enforcer() *Enforcer { return m.opts.Enforcer }
 

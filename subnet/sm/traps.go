@@ -56,8 +56,16 @@ func (m *Manager) handleTrap(env mad.Envelope, v mad.View) {
 	}
 	// One node may say the same thing many times a second; a line a second is enough for people and for sweeps.
 	key := trapKey{n.TrapNumberDeviceID, env.LID}
+	due := m.now
 	if last, ok := m.trapSeen[key]; ok && m.now < last.at+ib.Second {
 		last.more++
+		if !m.isSwitch(env.LID) {
+			due = last.acted // it will see that this has changed too
+			if due < m.now {
+				due = max(m.now, last.acted+m.trapPause())
+			}
+		}
+		last.acted = due
 		m.trapSeen[key] = last
 		if n.TrapNumberDeviceID != mad.TrapLinkStateChange && n.TrapNumberDeviceID != mad.TrapCapabilityChange {
 			return
@@ -66,12 +74,30 @@ func (m *Manager) handleTrap(env mad.Envelope, v mad.View) {
 		if len(m.trapSeen) >= maxTrapKeys {
 			clear(m.trapSeen)
 		}
-		m.trapSeen[key] = trapSeen{at: m.now}
+		m.trapSeen[key] = trapSeen{at: m.now, acted: m.now}
 		m.event(EventTrap, "%s (%d) from LID %v%s%s", mad.TrapName(n.TrapNumberDeviceID), n.TrapNumberDeviceID, env.LID,
 			m.whose(env.LID), more(last.more))
 	}
-	m.act(&n, env.LID)
+	m.act(due, &n, env.LID)
 	m.forwardNotice(&n)
+}
+
+// trapPause is how often what a host tells leads to a sweep: it has one port, and who has it tell the same thing again
+// and again wants the manager to be busy.
+func (m *Manager) trapPause() ib.Time {
+	if m.cfg.SweepInterval > 0 {
+		return min(ib.Second, m.cfg.SweepInterval/10)
+	}
+	return ib.Second
+}
+
+// isSwitch reports whether an address is a switch's.
+func (m *Manager) isSwitch(l ib.LID) bool {
+	if m.sub == nil {
+		return false
+	}
+	r, ok := m.sub.ByLID(l)
+	return ok && m.sub.Nodes[r.Node].IsSwitch()
 }
 
 type trapKey struct {
@@ -80,8 +106,9 @@ type trapKey struct {
 }
 
 type trapSeen struct {
-	at   ib.Time
-	more int
+	at    ib.Time
+	acted ib.Time // when it leads, or led, to something
+	more  int
 }
 
 // maxTrapKeys bounds the memory of traps seen.
@@ -117,28 +144,33 @@ func (m *Manager) whose(l ib.LID) string {
 	return ""
 }
 
-// act does what a trap calls for.
-func (m *Manager) act(n *mad.Notice, from ib.LID) {
+// act does what a trap calls for, when it is due.
+func (m *Manager) act(due ib.Time, n *mad.Notice, from ib.LID) {
 	lid := ib.LID(binary.BigEndian.Uint16(n.DataDetails[:]))
 	switch n.TrapNumberDeviceID {
 	case mad.TrapLinkStateChange:
+		if m.sub != nil && !m.isSwitch(from) {
+			if _, known := m.sub.ByLID(from); known {
+				return // only switches have such news (IBA 14.2.5.1, table of traps)
+			}
+		}
 		// The details name the switch; a look at its ports is enough.
-		m.look(lid, from, "link state change")
+		m.look(due, lid, from, "link state change")
 	case mad.TrapCapabilityChange, mad.TrapSystemImageGUID:
 		lid = ib.LID(binary.BigEndian.Uint16(n.DataDetails[2:]))
 		if n.TrapNumberDeviceID == mad.TrapCapabilityChange &&
 			binary.BigEndian.Uint32(n.DataDetails[6:])&uint32(mad.CapIsSM) != 0 {
 			// A manager came or went: all of them have to be seen.
-			m.want(m.now, "a manager has appeared")
+			m.want(due, "a manager has appeared")
 			return
 		}
-		m.look(lid, from, "capabilities or description changed")
+		m.look(due, lid, from, "capabilities or description changed")
 	case mad.TrapBadPKey, mad.TrapBadQKey, mad.TrapBadPKeySwitch, mad.TrapBadMKey:
 		// Somebody tries what he may not. What he has done that he could is found by a look; one in a while, as he may
 		// try again and again.
 		if m.now >= m.calm {
 			m.calm = m.now + alertPause
-			m.look(from, from, "a key was refused")
+			m.look(due, from, from, "a key was refused")
 		}
 	}
 }
@@ -147,17 +179,17 @@ func (m *Manager) act(n *mad.Notice, from ib.LID) {
 const alertPause = 10 * ib.Second
 
 // look asks for a look at the node of a LID, or for a full sweep if nobody is known by it.
-func (m *Manager) look(lid, from ib.LID, why string) {
+func (m *Manager) look(at ib.Time, lid, from ib.LID, why string) {
 	if m.sub == nil {
-		m.want(m.now, why)
+		m.want(at, why)
 		return
 	}
 	for _, l := range [...]ib.LID{lid, from} {
 		if r, ok := m.sub.ByLID(l); ok {
 			n := m.sub.Nodes[r.Node]
-			m.wantLook(m.now, n.Info.NodeGUID, why+" at "+nodeName(n))
+			m.wantLook(at, n.Info.NodeGUID, why+" at "+nodeName(n))
 			return
 		}
 	}
-	m.want(m.now, why)
+	m.want(at, why)
 }

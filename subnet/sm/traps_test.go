@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -110,6 +111,39 @@ func TestTrapStorm(t *testing.T) {
 	}
 	n.cut(n.switchLinks()[2])
 	n.whole(5*ib.Second, h)
+}
+
+// TestHostileTraps: a host that tells again and again of a manager, or of links that only switches have, does not keep
+// the manager sweeping; what it tells last is followed.
+func TestHostileTraps(t *testing.T) {
+	n := newNetwork(t, small)
+	h := n.manage(0, Config{})
+	n.up(h)
+	n.pass(3 * ib.Second)
+	from := n.lid(n.hostRef(3))
+	tell := func(number uint16) {
+		notice := mad.Notice{IsGeneric: true, TrapNumberDeviceID: number, IssuerLID: from}
+		notice.DataDetails[9] = 2 // IsSM, of a change of capabilities
+		binary.BigEndian.PutUint16(notice.DataDetails[2:], uint16(from))
+		var b [mad.Size]byte
+		hdr := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSMLID, ClassVersion: 1,
+			Method: mad.MethodTrap, AttributeID: mad.AttrNotice}
+		hdr.Append(b[:0])
+		notice.Append(b[mad.SMPDataOff:mad.SMPDataOff])
+		h.m.HandleRequest(n.now, mad.Envelope{LID: from, QPN: ib.QPNSMI}, b[:])
+	}
+	for number, most := range map[uint16]int{mad.TrapCapabilityChange: 5, mad.TrapLinkStateChange: 0} {
+		sweeps := h.m.Sweeps()
+		for range 300 {
+			tell(number)
+			n.pass(10 * ib.Millisecond)
+		}
+		got := h.m.Sweeps() - sweeps
+		if got > most || got == 0 && most > 0 {
+			t.Errorf("trap %d: %d sweeps in 3 s, want at most %d", number, got, most)
+		}
+		n.pass(3 * ib.Second)
+	}
 }
 
 // TestCapabilityTraps: a description that changes is read; a manager that appears makes a full sweep.

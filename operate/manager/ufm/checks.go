@@ -88,7 +88,8 @@ func (k *check) run(ctx context.Context, s *Server, progress func(percent int)) 
 		return found, err
 	}
 	report := doctor.Judge(seen.Before, seen.After,
-		doctor.Options{Plan: s.cfg.Manager.Graph(), CountersOnly: k.counters, Version: s.cfg.Manager.Version()})
+		doctor.Options{Plan: s.cfg.Manager.Graph(), CountersOnly: k.counters, Version: s.cfg.Manager.Version(),
+			Tenants: s.cfg.Manager.Acknowledged()})
 	for _, c := range k.looks {
 		section := report.Section(c)
 		if section == nil {

@@ -1,0 +1,38 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+
+	"softib/proto/ib"
+	"softib/proto/mad"
+	"softib/subnet/sm"
+
+	"softib/operate/manager/tenant"
+)
+
+// Astray asks the nodes of a tenant what they hold, and says what of it is not what was acknowledged: keys that are
+// missing, keys of other tenants, switches that do not check. An error says that nothing is in force at all.
+func (e *Enforcer) Astray(ctx context.Context, state tenant.State, t *tenant.Tenant) ([]tenant.Refusal, error) {
+	if e.k == nil {
+		return nil, fmt.Errorf("manager: no subnet manager of softib's runs here: %w", tenant.ErrUnmanaged)
+	}
+	var sc scene
+	if err := e.k.Do(func(m *sm.Manager) {
+		sc = scene{state: m.State(), sub: m.Subnet(), self: m.Port(), side: m.Config().Enforce, keys: m.Keys()}
+	}); err != nil {
+		return nil, fmt.Errorf("manager: %w", err)
+	}
+	if sc.state != mad.SMMaster || sc.sub == nil {
+		return nil, fmt.Errorf("manager: softib's subnet manager is %v: %w", sc.state, tenant.ErrUnmanaged)
+	}
+	var keys []ib.PKey
+	for i := range state.Tenants {
+		keys = append(keys, state.Tenants[i].Key)
+	}
+	c := concern{ports: map[ib.GUID][]ib.PKey{}}
+	for _, m := range t.Members {
+		c.ports[m.GUID] = keys
+	}
+	return e.readBack(ctx, sc, c, &state)
+}
