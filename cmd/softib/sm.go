@@ -293,7 +293,7 @@ func (s *server) runSM(ctx context.Context, r smRequest, out *control.Reply[stri
 		return err
 	}
 	if t := s.f.tenancy; t != nil {
-		defer t.guard.Trust(ref)()
+		defer t.trust(ref)()
 	}
 	session, err := s.f.OpenMgmt(ref)
 	if err != nil {

@@ -56,8 +56,8 @@ func newTenancy(p place, o upOptions) (*tenancy, error) {
 }
 
 // config is the manager's configuration with the tenants in it. Trusted are ports at which other managers may run.
-func (t *tenancy) config(own sm.Config, trusted []topo.PortRef) (*sm.Config, error) {
-	t.own, t.guard = own, manager.NewGuard(own, trusted)
+func (t *tenancy) config(g *topo.Graph, own sm.Config, trusted []topo.PortRef) (*sm.Config, error) {
+	t.own, t.guard = own, manager.NewGuard(g, own, trusted)
 	c, err := manager.StartWith(own, t.store.State(), t.guard)
 	if err != nil {
 		return nil, next(err, "give that partition another key in the file, or start without the file and delete "+
@@ -203,6 +203,23 @@ func (t *tenancy) join(run *smrun.Runner, own sm.Config) (leave func()) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.others, run)
+	}
+}
+
+// trust lets a manager run at a port until it is left, and tells all managers.
+func (t *tenancy) trust(ref topo.PortRef) (leave func()) {
+	tell := func() {
+		state := t.book.State()
+		if t.run != nil {
+			_ = t.run.Do(func(m *sm.Manager) { t.guard.Tell(m, &state) })
+		}
+		t.spread()
+	}
+	undo := t.guard.Trust(ref)
+	tell()
+	return func() {
+		undo()
+		tell()
 	}
 }
 

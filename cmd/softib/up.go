@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -77,8 +78,8 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 	cmd.Flags().BoolVar(&o.noSM, "no-sm", false,
 		"start no subnet manager: leave the fabric to another, such as softib exec h1 -- opensm")
 	o.sm.flags(cmd)
-	cmd.Flags().StringSliceVar(&o.trust, "trust-manager", nil, "`HOST` or GUID of a port at which another subnet "+
-		"manager may run that knows --m-key and --sm-key; from the first tenant on, and with --m-key, no other may")
+	cmd.Flags().StringVar(&o.trust, "trust-manager", "", "hosts, or GUIDs of ports, `H3,H4` at which other subnet "+
+		"managers may run that know --m-key and --sm-key; from the first tenant on, and with --m-key, nowhere else")
 	cmd.Flags().StringVar(&o.state, "state", "", "keep tenants and history in `DIR`; none keeps nothing (default: "+
 		"a folder of this name in the user's state folder)")
 	o.http.flags(cmd.Flags())
@@ -93,7 +94,7 @@ type upOptions struct {
 	detach   bool
 	reportFD int
 	noSM     bool
-	trust    []string
+	trust    string
 	state    string
 	http     httpOptions
 	fixed    bool     // the page's address was asked for
@@ -156,7 +157,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	}
 	// Who is not ours knows one key for all; ours give each port its own.
 	cfg.MKeyPerPort = cfg.MKey != 0 && o.sm.given("m-key") && len(trusted) == 0
-	subnet, err := tenants.config(cfg, trusted)
+	subnet, err := tenants.config(g, cfg, trusted)
 	if err != nil {
 		return err
 	}
@@ -226,8 +227,11 @@ func (p place) alreadyRunning() error {
 }
 
 // trustedPorts are the ports that --trust-manager names: of hosts by their names, or any by its GUID.
-func trustedPorts(g *topo.Graph, names []string) (list []topo.PortRef, err error) {
-	for _, name := range names {
+func trustedPorts(g *topo.Graph, names string) (list []topo.PortRef, err error) {
+	for name := range strings.SplitSeq(names, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
 		if n := g.ByName(name); n != nil {
 			for p := range n.Ports {
 				list = append(list, topo.PortRef{Node: n.Index, Port: ib.PortNum(p)})

@@ -61,9 +61,9 @@ func NewAsker(f Fabric, ref topo.PortRef) (*Asker, error) {
 // Close ends it.
 func (a *Asker) Close() { a.s.Close() }
 
-// ManagerHere asks the manager at this port who it is.
-func (a *Asker) ManagerHere(ctx context.Context) (info mad.SMInfo, err error) {
-	b, err := (&mad.SMP{Method: mad.MethodGet, Attr: mad.AttrSMInfo, Directed: true}).Append(nil)
+// ManagerHere asks the manager at this port who it is. Without the port's M_Key it may not say all.
+func (a *Asker) ManagerHere(ctx context.Context, mkey uint64) (info mad.SMInfo, err error) {
+	b, err := (&mad.SMP{Method: mad.MethodGet, Attr: mad.AttrSMInfo, MKey: mkey, Directed: true}).Append(nil)
 	if err != nil {
 		return info, err
 	}

@@ -49,7 +49,7 @@ func newGround(t testing.TB, spec string, cfg sm.Config, store tenant.Store) *gr
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, guard := cfg, manager.NewGuard(cfg, nil)
+	own, guard := cfg, manager.NewGuard(g, cfg, nil)
 	if cfg, err = manager.StartWith(cfg, store.State(), guard); err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestUnmanaged(t *testing.T) {
 	}
 	defer f.Close()
 	book, err := tenant.Open(t.Context(), memory(t), manager.NewEnforcer(f, nil, sm.Config{},
-		manager.NewGuard(sm.Config{}, nil)))
+		manager.NewGuard(g, sm.Config{}, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/sm"
 
@@ -28,16 +29,19 @@ type Guard struct {
 	smKey  uint64   // as the operator wants it, or everybody's
 	secret uint64   // with tenants
 
+	g       *topo.Graph
 	mu      sync.Mutex
 	f       Guarded // nil until there is one
 	on      bool
 	trusted []topo.PortRef
 }
 
-// NewGuard makes the guard of a fabric whose manager is configured like this. Trusted are ports of hosts at which
-// managers may run that are not ours. Those know one M_Key, which the operator has given them, so all ports have that.
-func NewGuard(c sm.Config, trusted []topo.PortRef) *Guard {
-	g := &Guard{own: sm.Guard{Key: c.MKey, PerPort: c.MKeyPerPort, Protect: c.MKeyProtect, Lease: c.MKeyLease},
+// NewGuard makes the guard of a fabric with this graph whose manager is configured like this. Trusted are ports of
+// hosts at which managers may run that are not ours. Those know one M_Key, which the operator has given them, so all
+// ports have that.
+func NewGuard(graph *topo.Graph, c sm.Config, trusted []topo.PortRef) *Guard {
+	g := &Guard{g: graph,
+		own:    sm.Guard{Key: c.MKey, PerPort: c.MKeyPerPort, Protect: c.MKeyProtect, Lease: c.MKeyLease},
 		always: c.MKeyPerPort || len(trusted) > 0, smKey: c.SMKey, secret: c.SMKey, trusted: slices.Clone(trusted)}
 	g.keys = g.own
 	if g.keys.Protect = max(g.keys.Protect, 2); len(trusted) == 0 {
@@ -76,16 +80,28 @@ func (g *Guard) configure(c *sm.Config, s *tenant.State) {
 		return
 	}
 	c.MKey, c.MKeyPerPort, c.MKeyProtect, c.MKeyLease = g.keys.Key, g.keys.PerPort, g.keys.Protect, g.keys.Lease
-	c.SMKey = g.secret
+	c.SMKey, c.Trusted = g.secret, g.ports()
+}
+
+// ports are the GUIDs of where managers may run.
+func (g *Guard) ports() []ib.GUID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	list := []ib.GUID{}
+	for _, r := range g.trusted {
+		list = append(list, g.g.Nodes[r.Node].PortGUID(r.Port))
+	}
+	return list
 }
 
 // Tell makes a manager that runs one that guards, or that does not any more. The ticket is 0 if it knows already.
 func (g *Guard) Tell(m *sm.Manager, s *tenant.State) (ticket uint64) {
-	keys, smKey := g.own, g.smKey
+	keys, smKey, ports := g.own, g.smKey, []ib.GUID(nil)
 	if g.wants(s) {
-		keys, smKey = g.keys, g.secret
+		keys, smKey, ports = g.keys, g.secret, g.ports()
 	}
 	m.SetSMKey(smKey)
+	m.SetTrusted(ports)
 	if m.Guard() == keys {
 		return 0
 	}

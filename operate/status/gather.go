@@ -54,10 +54,10 @@ func Gather(ctx context.Context, f Source) Status {
 	}
 	f.links(&s)
 	managers := f.subnet(&s)
-	own := map[ib.GUID]bool{}
+	own := map[ib.GUID]uint64{} // M_Keys of ports that have a manager of this process
 	for _, r := range f.Managers {
 		_ = r.Do(func(m *sm.Manager) {
-			own[m.Port()] = true
+			own[m.Port()] = m.MKey(m.Port())
 			if s.Manager == nil || m.State() == mad.SMMaster {
 				f.manager(&s, m)
 			}
@@ -267,10 +267,11 @@ func (f *Source) manager(s *Status, m *sm.Manager) {
 func toSeconds(t ib.Time) float64 { return float64(t) / float64(ib.Second) }
 
 // ask asks the manager at a port who it is.
-func (f *Source) ask(ctx context.Context, ref topo.PortRef, own map[ib.GUID]bool) Manager {
+func (f *Source) ask(ctx context.Context, ref topo.PortRef, own map[ib.GUID]uint64) Manager {
 	g := f.Graph()
 	m := Manager{Port: g.PortName(ref), GUID: g.Nodes[ref.Node].PortGUID(ref.Port).String()}
-	m.Own = own[g.Nodes[ref.Node].PortGUID(ref.Port)]
+	key, mine := own[g.Nodes[ref.Node].PortGUID(ref.Port)]
+	m.Own = mine
 	pi, _ := f.PortInfo(ref)
 	m.LID = pi.LID
 	a, err := manager.NewAsker(f.Fabric, ref)
@@ -278,7 +279,7 @@ func (f *Source) ask(ctx context.Context, ref topo.PortRef, own map[ib.GUID]bool
 		return m
 	}
 	defer a.Close()
-	info, err := a.ManagerHere(ctx)
+	info, err := a.ManagerHere(ctx, key)
 	if err != nil {
 		return m
 	}

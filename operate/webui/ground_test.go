@@ -66,7 +66,7 @@ func newGround(t testing.TB, spec string, interval time.Duration) *ground {
 	if err != nil {
 		t.Fatal(err)
 	}
-	enforcer := manager.NewEnforcer(f, run, sm.Config{}, manager.NewGuard(sm.Config{}, nil))
+	enforcer := manager.NewEnforcer(f, run, sm.Config{}, manager.NewGuard(f.Graph(), sm.Config{}, nil))
 	if x.book, err = tenant.Open(ctx, store, enforcer); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,8 @@ type Config struct {
 	// MKeyPerPort gives every port a key of its own, made from MKey, which no datagram carries then: who finds out the
 	// key of one port has no other.
 	MKeyPerPort bool
+	// Trusted are the ports at which other managers may run; nil is all.
+	Trusted []ib.GUID
 	// LMC gives every end port 2^LMC addresses.
 	LMC uint8
 	// LMCs are the exceptions, by port GUID.

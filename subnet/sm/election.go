@@ -2,6 +2,7 @@ package sm
 
 import (
 	"fmt"
+	"slices"
 
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -33,8 +34,9 @@ type election struct {
 	// handing is the manager that a handover was offered to and that has not acknowledged yet.
 	handing    ib.GUID
 	handingLID ib.LID
-	// owing says that a handover is to be acknowledged, once the subnet is programmed.
-	owing bool
+	// owing says that a handover is to be acknowledged, once the subnet is programmed, to the creditor.
+	owing    bool
+	creditor ib.GUID
 }
 
 func (e *election) init() { e.next = ib.Never }
@@ -85,7 +87,7 @@ func (s *sweep) elect() {
 		}
 		switch o.Info.SMState {
 		case mad.SMMaster:
-			if (m.state == mad.SMMaster || m.cfg.MKeyPerPort) && s.stranger(o) {
+			if (m.state == mad.SMMaster || m.cfg.MKeyPerPort || m.cfg.Trusted != nil) && s.stranger(o) {
 				continue
 			}
 			if master == nil || outranks(&o.Info, &master.Info) {
@@ -139,8 +141,12 @@ func (s *sweep) elect() {
 }
 
 // stranger reports whether a manager has another SM_Key than this one. One that hides its key may have the same, but
-// not where nodes are guarded: those of ours show it to each other there.
+// not where nodes are guarded: those of ours show it to each other there. So is one at a port where none is trusted.
 func (s *sweep) stranger(o *subnet.Manager) bool {
+	if t := s.m.cfg.Trusted; t != nil && !slices.Contains(t, o.Port) {
+		s.m.event(EventProblem, "a manager runs at %s, where none is trusted: it is left out", s.peer(o.Port))
+		return true
+	}
 	if o.Info.SMKey == s.m.cfg.SMKey || o.Info.SMKey == 0 && !s.m.cfg.MKeyPerPort {
 		return false
 	}
@@ -260,21 +266,22 @@ func (s *sweep) offer(to *subnet.Manager) {
 	m.event(EventState, "handing over to %s, priority %d (ours is %d)", s.peer(to.Port), to.Info.Priority,
 		m.cfg.Priority)
 	own := m.info()
-	m.tellPeer(m.peers.path, cmdHandover, &own)
+	m.tellPeer(to.Port, m.peers.path, cmdHandover, &own)
 	m.peers.next = m.now + m.cfg.PollInterval
 }
 
-// tellPeer sends a Set(SMInfo) along a directed route, or to the peer's LID where no route is known.
-func (m *Manager) tellPeer(path []ib.PortNum, cmd uint32, info *mad.SMInfo) {
+// tellPeer sends a Set(SMInfo) to the manager at a port along a directed route, or to its LID where no route is known.
+// OpenSM wants to see the port's M_Key.
+func (m *Manager) tellPeer(port ib.GUID, path []ib.PortNum, cmd uint32, info *mad.SMInfo) {
 	r := request{what: tell, set: true, attr: mad.AttrSMInfo, mod: cmd, node: subnet.None}
-	info.Append(m.directed(&r, path, 0))
+	info.Append(m.directed(&r, path, m.mkey(port)))
 	m.queue(r)
 }
 
 // askPeer sends a Get(SMInfo) in the same way.
-func (m *Manager) askPeer(path []ib.PortNum) {
+func (m *Manager) askPeer(port ib.GUID, path []ib.PortNum) {
 	r := request{what: askManager, attr: mad.AttrSMInfo, node: subnet.None}
-	m.directed(&r, path, 0)
+	m.directed(&r, path, m.mkey(port))
 	m.queue(r)
 }
 
@@ -300,7 +307,7 @@ func (m *Manager) pollPeers() {
 	e.next = ib.Never
 	switch {
 	case m.state == mad.SMStandby:
-		m.askPeer(e.path)
+		m.askPeer(e.master, e.path)
 		m.askHeritage(e.lid)
 		e.next = m.now + m.cfg.PollInterval
 	case m.state == mad.SMMaster && e.handing != 0:
@@ -444,7 +451,7 @@ func (m *Manager) command(env mad.Envelope, v mad.View, theirs *mad.SMInfo) bool
 		}
 		m.forced = true
 		m.peers.next = ib.Never
-		m.peers.owing = true
+		m.peers.owing, m.peers.creditor = true, theirs.GUID
 		m.peers.handing = 0
 		m.peers.path = backPath(v)
 		if len(m.peers.path) == 0 {
@@ -507,7 +514,7 @@ func (m *Manager) acknowledge() {
 	m.peers.owing = false
 	m.forced = false
 	own := m.info()
-	m.tellPeer(m.peers.path, cmdAcknowledge, &own)
+	m.tellPeer(m.peers.creditor, m.peers.path, cmdAcknowledge, &own)
 }
 
 // takingOver reports whether clients have to register with this manager anew.

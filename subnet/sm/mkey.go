@@ -126,6 +126,9 @@ func (m *Manager) SetGuard(now ib.Time, g Guard) (ticket uint64) {
 	return m.keys.ticket
 }
 
+// SetTrusted replaces the ports at which other managers may run; nil is all.
+func (m *Manager) SetTrusted(ports []ib.GUID) { m.cfg.Trusted = ports }
+
 // SetSMKey replaces the key by which managers and trusted clients know each other.
 func (m *Manager) SetSMKey(key uint64) {
 	m.cfg.SMKey = key
