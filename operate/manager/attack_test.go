@@ -367,4 +367,14 @@ func TestAstray(t *testing.T) {
 	if list := astray(); len(list) > 0 {
 		t.Errorf("after a sweep: %v", list)
 	}
+	// Whoever reloads partitions puts it right too.
+	a.send("", mad.Envelope{LID: pi.LID, QPN: ib.QPNSMI}, a.datagram(&mad.SMP{Method: mad.MethodSet,
+		Attr: mad.AttrPKeyTable, MKey: key, Data: table.Append(nil)}))
+	a.answers(func(string, mad.View) {})
+	if err := x.book.Refresh(ctx, nil); err != nil {
+		t.Errorf("partitions cannot be put right: %v", err)
+	}
+	if list := astray(); len(list) > 0 {
+		t.Errorf("after partitions were reloaded: %v", list)
+	}
 }

@@ -164,6 +164,12 @@ func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
 	// Nothing that is sent from now on goes a way that was open before.
 	e.f.RenewWays()
 	list, err := e.readBack(ctx, sc, c, &want)
+	if err == nil && len(list) > 0 {
+		// Somebody else may have written there since the manager did, which it believes in until it reads anew.
+		if err = e.resweep(ctx); err == nil {
+			list, err = e.readBack(ctx, sc, c, &want)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -242,6 +248,23 @@ func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.Qo
 	return sc, nil
 }
 
+// resweep has the manager look at everything, and waits until it has put right what it found.
+func (e *Enforcer) resweep(ctx context.Context) error {
+	swept := 0
+	if err := e.k.Do(func(m *sm.Manager) {
+		swept = m.Sweeps()
+		m.Sweep(0, "what nodes hold is not what they were told")
+	}); err != nil {
+		return fmt.Errorf("manager: %w", err)
+	}
+	if err := e.k.Await(ctx, func(m *sm.Manager) bool {
+		return m.Sweeps() > swept || m.State() != mad.SMMaster
+	}); err != nil {
+		return fmt.Errorf("manager: %w", err)
+	}
+	return nil
+}
+
 // concern is whom a change is about.
 type concern struct {
 	// ports are those that come, go or become something else, with the tenants that it is about.
@@ -277,7 +300,24 @@ func concernOf(was, want *tenant.State) concern {
 	}
 	both(was, want)
 	both(want, was)
+	if len(c.ports) == 0 && !c.all {
+		// Nothing changes: it is about whether all is still so.
+		for i := range want.Tenants {
+			c.addMembers(want, &want.Tenants[i])
+		}
+	}
 	return c
+}
+
+// addMembers makes it about all members of a tenant, and every key that they may have or not.
+func (c *concern) addMembers(s *tenant.State, t *tenant.Tenant) {
+	keys := make([]ib.PKey, len(s.Tenants))
+	for i := range keys {
+		keys[i] = s.Tenants[i].Key
+	}
+	for _, m := range t.Members {
+		c.ports[m.GUID] = keys
+	}
 }
 
 // sorted are the ports in the order of GUIDs.

@@ -26,13 +26,7 @@ func (e *Enforcer) Astray(ctx context.Context, state tenant.State, t *tenant.Ten
 	if sc.state != mad.SMMaster || sc.sub == nil {
 		return nil, fmt.Errorf("manager: softib's subnet manager is %v: %w", sc.state, tenant.ErrUnmanaged)
 	}
-	var keys []ib.PKey
-	for i := range state.Tenants {
-		keys = append(keys, state.Tenants[i].Key)
-	}
 	c := concern{ports: map[ib.GUID][]ib.PKey{}}
-	for _, m := range t.Members {
-		c.ports[m.GUID] = keys
-	}
+	c.addMembers(&state, t)
 	return e.readBack(ctx, sc, c, &state)
 }
