@@ -41,14 +41,14 @@ func newTenancy(p place, o upOptions) (*tenancy, error) {
 	}
 	t := &tenancy{dir: dir}
 	if t.store, err = tenant.OpenStore(dir); err != nil {
-		file := filepath.Join(dir, tenant.FileName)
 		switch {
 		case errors.Is(err, tenant.ErrLocked):
 			return nil, next(err, "another softib has it open: softib status shows which run; --state DIR keeps "+
 				"this fabric's state elsewhere")
 		case errors.Is(err, tenant.ErrCorrupt):
-			return nil, next(err, "put a copy of %s back that is whole, or move the file away and create the "+
-				"tenants again; until then no host of theirs is served", file)
+			return nil, next(err, "put a copy of %s back that is whole and remove %s, or move both away and create "+
+				"the tenants again; until then no host of theirs is served", filepath.Join(dir, tenant.FileName),
+				tenant.LastName)
 		}
 		return nil, next(err, "softib up --state DIR with another folder, or --state none to keep nothing")
 	}

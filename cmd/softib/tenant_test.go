@@ -118,7 +118,7 @@ func TestTenantCommands(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(state, tenant.FileName), []byte("no database"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.fails(exitFailed, []string{"damaged", "move the file away"}, "up", "-d", "star:12", "--state", state)
+	s.fails(exitFailed, []string{"damaged", "move both away"}, "up", "-d", "star:12", "--state", state)
 	s.run("up", "-d", "star:4", "--state", "none")
 	s.run("tenant", "create", "x")
 	s.run("down")

@@ -13,11 +13,20 @@
 //
 // # Killed at any moment
 //
-// A store is one file, and a change is two transactions in it. The first has the intent alone; the second has the
+// A store is a file, and a change is two transactions in it. The first has the intent alone; the second has the
 // tenant as it is now, and takes the intent away. So a process that is killed leaves either the state before the change
 // with an intent, or the state after it. An intent that is found is given up: the call was never acknowledged, the
 // subnet comes up with the state before, and the store forgets the intent. A caller that has no answer has one question
 // to ask, which is what the tenant is now; it is never something in between.
+//
+// # Damaged, or older than it was
+//
+// Who starts with other members than those that were acknowledged serves somebody who should not be, which is worse
+// than not to start. So every page is looked at before the file is used, every tenant has a sum, and a second file
+// (LastName) says which transaction was acknowledged last and what it left. A store that is older, because a first page
+// of bbolt's is damaged, a page was never written or somebody put an old copy there, is refused as a damaged one is
+// (ErrCorrupt). Without the second file, which older versions did not write and a copy need not have, a store is taken
+// if it is whole.
 //
 // # The default partition
 //

@@ -14,6 +14,9 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	bolterr "go.etcd.io/bbolt/errors"
+
+	"softib/internal/boltfile"
+	"softib/internal/files"
 )
 
 // Store keeps a state through the end of its process, however that comes. One caller at a time.
@@ -30,8 +33,11 @@ type Store interface {
 	Close() error
 }
 
-// FileName is the store's file in its folder.
-const FileName = "tenants.db"
+// FileName is the store's file in its folder, and LastName the one that says how new that has to be.
+const (
+	FileName = "tenants.db"
+	LastName = "tenants.last"
+)
 
 // OpenStore opens the store in a folder, and makes it if there is none. Without a folder it is in memory.
 func OpenStore(dir string) (Store, error) {
@@ -67,6 +73,10 @@ func (m *memory) Commit(c Change) error {
 //
 // Each value begins with its own sum (CRC-64, ECMA), because bbolt keeps sums of its first pages only, and a tenant
 // that has lost a member to a bad disk must not be believed.
+//
+// Beside it lies a file that says which transaction was the last that somebody was told of, and the sum of all that was
+// then kept (last). bbolt alone would go on with what was before that transaction, if the page is damaged that tells of
+// it: a tenant that was deleted is there again then.
 type file struct {
 	db     *bolt.DB
 	path   string
@@ -108,19 +118,34 @@ func unseal(key, sealed []byte) ([]byte, error) {
 }
 
 func openFile(path string) (_ *file, err error) {
+	f := &file{path: path}
+	last, err := readLast(f.last())
+	if err != nil {
+		return nil, f.damaged(err)
+	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		if last != nil {
+			return nil, f.damaged(fmt.Errorf("it is gone, and %s tells of transaction %d in it", LastName, last.tx))
+		}
 		if err := create(path); err != nil {
 			return nil, fmt.Errorf("tenant: %s: %w: %w", path, ErrStore, err)
 		}
 	}
-	f := &file{path: path}
+	found, err := boltfile.Check(path, lockPatience, true)
+	switch {
+	case errors.Is(err, boltfile.ErrLocked):
+		return nil, fmt.Errorf("tenant: %s: %w", path, ErrLocked)
+	case errors.Is(err, boltfile.ErrDamaged), errors.Is(err, boltfile.ErrVersion):
+		return nil, f.damaged(err)
+	case err != nil:
+		return nil, fmt.Errorf("tenant: store: %w", err)
+	}
 	defer func() {
 		if err != nil && f.db != nil {
 			_ = f.db.Close()
 		}
 	}()
-	// bbolt believes its pages: a file that was cut off makes it touch memory that is not there, and others make it
-	// panic.
+	// bbolt believes its pages. What was just looked at is as it should be, but may be another's by now.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -128,9 +153,6 @@ func openFile(path string) (_ *file, err error) {
 			f.db, err = nil, f.damaged(fmt.Errorf("%v", p))
 		}
 	}()
-	if info, err := os.Stat(path); err == nil && info.Size() == 0 {
-		return nil, f.damaged(errors.New("it is empty")) // bbolt would take it for a new one
-	}
 	f.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockPatience})
 	var sys *fs.PathError
 	switch {
@@ -141,11 +163,31 @@ func openFile(path string) (_ *file, err error) {
 	case err != nil:
 		return nil, f.damaged(err)
 	}
-	if err := f.db.View(f.read); err != nil {
+	// again, since whoever had the file till now may have written
+	if last, err = readLast(f.last()); err != nil {
 		return nil, f.damaged(err)
+	}
+	var is acknowledged
+	err = f.db.View(func(tx *bolt.Tx) error {
+		if err := f.read(tx); err != nil {
+			return err
+		}
+		is = acknowledgedBy(tx)
+		return is.fits(last, found.Both)
+	})
+	if err != nil {
+		return nil, f.damaged(err)
+	}
+	// What is served from now on must be found again too, whether its caller was told or not.
+	if last == nil || *last != is {
+		if err := is.write(f.last()); err != nil {
+			return nil, fmt.Errorf("tenant: %s: %w: %w", f.last(), ErrStore, err)
+		}
 	}
 	return f, nil
 }
+
+func (f *file) last() string { return filepath.Join(filepath.Dir(f.path), LastName) }
 
 func (f *file) damaged(err error) error {
 	return fmt.Errorf("tenant: %s: %w: %w", f.path, ErrCorrupt, err)
@@ -187,12 +229,7 @@ func create(path string) error {
 	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return files.SyncDir(dir)
 }
 
 // read takes everything from the file and believes nothing.
@@ -303,7 +340,8 @@ func (f *file) Abort(c Change) error { return f.settle(c.inverse()) }
 
 // settle writes what a change leaves and takes the intent away.
 func (f *file) settle(c Change) error {
-	return f.update(func(tx *bolt.Tx) error {
+	var is acknowledged
+	err := f.update(func(tx *bolt.Tx) error {
 		tenants, book := tx.Bucket(bucketTenants), tx.Bucket(bucketBook)
 		if c.Was != nil {
 			if err := tenants.Delete([]byte(c.Was.Name)); err != nil {
@@ -328,8 +366,21 @@ func (f *file) settle(c Change) error {
 		if err := book.Delete(keyIntent); err != nil {
 			return err
 		}
-		return putSum(tx)
+		if err := putSum(tx); err != nil {
+			return err
+		}
+		is = acknowledgedBy(tx)
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	// After the transaction, and before anybody is told: who is killed in between leaves a file that is newer than it
+	// has to be, which is a change that was made and not acknowledged.
+	if err := is.write(f.last()); err != nil {
+		return fmt.Errorf("tenant: %s: %w: %w", f.last(), ErrStore, err)
+	}
+	return nil
 }
 
 func (f *file) Close() error { return f.db.Close() }

@@ -1,11 +1,13 @@
 package tenant
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"reflect"
+	"strings"
 	"testing"
 
 	"softib/proto/ib"
@@ -104,64 +106,200 @@ func TestStoreLocked(t *testing.T) {
 	}
 }
 
-// TestStoreDamaged: a file that was cut off, or in which a byte is wrong, is refused, or says what it said; it is never
-// believed to say anything else.
-func TestStoreDamaged(t *testing.T) {
-	dir := t.TempDir()
+// wear makes a store in which much has happened, and a deletion last. It returns what the store's two files were after
+// each of its last changes, and the state that was acknowledged last.
+func wear(t testing.TB) (dir string, files [][]byte, last []byte, want State) {
+	t.Helper()
+	dir = t.TempDir()
 	s := openT(t, dir)
-	var want State
-	for i := range 40 {
+	read := func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		does(t, err)
+		return b
+	}
+	change := func(c Change) {
+		does(t, s.Begin(c), s.Commit(c))
+		want = want.with(c)
+		files = append(files, read(FileName))
+	}
+	for i := range 16 {
 		x := Tenant{Name: fmt.Sprintf("tenant%02d", i), Key: ib.PKey(i + 1)}
 		for g := range 30 {
 			x.Put(Member{GUID: ib.GUID(1000*i + g + 1), Full: g%2 == 0})
 		}
-		does(t, s.Begin(Change{Is: &x}), s.Commit(Change{Is: &x}))
-		want = want.with(Change{Is: &x})
+		change(Change{Is: &x})
 	}
+	change(Change{Template: &TemplateChange{Is: "classic"}})
+	for _, i := range []int{3, 8, 13} {
+		was := want.Tenants[i].Clone()
+		is := was.Clone()
+		is.Drop(is.Members[3].GUID)
+		change(Change{Was: &was, Is: &is})
+	}
+	gone := want.Tenants[8].Clone()
+	change(Change{Was: &gone})
 	closeT(t, s)
-	whole, err := os.ReadFile(filepath.Join(dir, FileName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused, harmless := 0, 0
-	try := func(what string, b []byte) {
-		t.Helper()
-		path := filepath.Join(t.TempDir(), FileName)
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s, err := OpenStore(filepath.Dir(path))
-		if err != nil {
-			refused++
-			if !errors.Is(err, ErrCorrupt) {
-				t.Errorf("%s: %v: want ErrCorrupt", what, err)
-			}
-			if now, _ := os.ReadFile(path); !reflect.DeepEqual(now, b) {
-				t.Errorf("%s: the file was changed", what)
-			}
-			return
-		}
-		harmless++
-		got := s.State()
-		closeT(t, s)
-		// bbolt keeps two first pages: with one of them damaged, it is as it was a transaction ago.
-		last := State{Tenants: want.Tenants[:len(want.Tenants)-1]}
-		if !sameState(got, want) && !sameState(got, last) {
-			t.Errorf("%s: it has %d tenants: want %d", what, len(got.Tenants), len(want.Tenants))
-		}
-	}
+	return dir, files[max(0, len(files)-4):], read(LastName), want
+}
+
+// damage is a file that is not as it was.
+type damage struct {
+	what string
+	file []byte
+}
+
+// damages are a file with every page zeroed, filled, full of noise, or as it was before some of the last changes; cut
+// off at every length that a disk knows; and with single bytes and stretches of them wrong.
+func damages(files [][]byte) (list []damage) {
+	whole := files[len(files)-1]
+	rng := rand.New(rand.NewPCG(7, 7))
 	page := os.Getpagesize()
-	for n := 0; n < len(whole); n += page / 2 {
-		try(fmt.Sprintf("cut off after %d bytes", n), whole[:n])
+	with := func(at int, b []byte) []byte {
+		file := bytes.Clone(whole)
+		copy(file[at:], b)
+		return file
+	}
+	noise := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		return b
+	}
+	for at := 0; at < len(whole); at += page {
+		list = append(list, damage{fmt.Sprintf("page %d zeroed", at/page), with(at, make([]byte, page))},
+			damage{fmt.Sprintf("page %d filled", at/page), with(at, bytes.Repeat([]byte{0xff}, page))},
+			damage{fmt.Sprintf("page %d of noise", at/page), with(at, noise(page))})
+		for i, old := range files[:len(files)-1] {
+			if at+page <= len(old) {
+				list = append(list, damage{fmt.Sprintf("page %d as it was %d changes ago", at/page, len(files)-1-i),
+					with(at, old[at:at+page])})
+			}
+		}
+	}
+	for n := 0; n < len(whole); n += 512 {
+		list = append(list, damage{fmt.Sprintf("cut off after %d bytes", n), whole[:n]})
 	}
 	for at := 0; at < len(whole); at += 523 {
-		b := append([]byte(nil), whole...)
-		b[at] ^= 0x41
-		try(fmt.Sprintf("byte %d", at), b)
+		list = append(list, damage{fmt.Sprintf("byte %d", at), with(at, []byte{whole[at] ^ 0x41})})
 	}
-	t.Logf("%d refused, %d harmless", refused, harmless)
-	if refused == 0 {
-		t.Error("no damage was seen")
+	// where pages say what they are
+	for at := 0; at < len(whole); at += page {
+		for i := 0; i < 96; i += 2 {
+			list = append(list, damage{fmt.Sprintf("byte %d of page %d", i, at/page),
+				with(at+i, []byte{whole[at+i] ^ byte(1+rng.IntN(255))})})
+		}
+	}
+	for range 100 {
+		b := noise(1 + rng.IntN(3000))
+		at := rng.IntN(len(whole) - len(b))
+		list = append(list, damage{fmt.Sprintf("%d bytes at %d", len(b), at), with(at, b)})
+	}
+	return list
+}
+
+// TestStoreDamaged: a file that was cut off, or in which something is wrong, is refused, or says what it said when
+// somebody was last told, and can be written. It is never believed to say anything else; what was before is anything
+// else.
+func TestStoreDamaged(t *testing.T) {
+	_, files, last, want := wear(t)
+	dir := t.TempDir()
+	for _, noted := range []bool{true, false} {
+		refused, harmless := 0, 0
+		for _, d := range damages(files) {
+			if !noted && (strings.Contains(d.what, "ago") || strings.HasPrefix(d.what, "byte ")) {
+				continue // without a note of what was last, nothing tells of a page that was not written
+			}
+			does(t, os.WriteFile(filepath.Join(dir, FileName), d.file, 0o600))
+			_ = os.Remove(filepath.Join(dir, LastName))
+			if noted {
+				does(t, os.WriteFile(filepath.Join(dir, LastName), last, 0o600))
+			}
+			s, err := OpenStore(dir)
+			if err != nil {
+				refused++
+				if !errors.Is(err, ErrCorrupt) {
+					t.Errorf("%s: %v: want ErrCorrupt", d.what, err)
+				}
+				if now, _ := os.ReadFile(filepath.Join(dir, FileName)); !bytes.Equal(now, d.file) {
+					t.Errorf("%s: the file was changed", d.what)
+				}
+				continue
+			}
+			harmless++
+			if !sameState(s.State(), want) {
+				t.Errorf("%s (noted %v): it has %d tenants, template %q, intent %v: want %d", d.what, noted,
+					len(s.State().Tenants), s.State().Template, s.Intent(), len(want.Tenants))
+			}
+			if harmless%32 == 0 || strings.HasSuffix(d.what, "zeroed") {
+				x := Tenant{Name: "new", Key: 0x777}
+				does(t, s.Begin(Change{Is: &x}), s.Commit(Change{Is: &x}))
+				closeT(t, s)
+				s = openT(t, dir)
+				if !sameState(s.State(), want.with(Change{Is: &x})) {
+					t.Errorf("%s: what was written after it is not there", d.what)
+				}
+			}
+			closeT(t, s)
+		}
+		t.Logf("noted %v: %d refused, %d harmless", noted, refused, harmless)
+		if refused == 0 || harmless == 0 {
+			t.Errorf("%d refused, %d harmless", refused, harmless)
+		}
+	}
+}
+
+// TestStoreOlder: a store that is older than what was acknowledged is refused, however it came to be; one that is newer
+// is what a killed process leaves; and one alone is taken, as a copy and as what older versions have left.
+func TestStoreOlder(t *testing.T) {
+	dir, files, last, want := wear(t)
+	path := filepath.Join(dir, FileName)
+	note := filepath.Join(dir, LastName)
+	refuses := func(what, says string) {
+		t.Helper()
+		_, err := OpenStore(dir)
+		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v: want ErrCorrupt that says %q", what, err, says)
+		}
+	}
+	newest := files[len(files)-1]
+	does(t, os.WriteFile(path, files[0], 0o600))
+	refuses("an older copy", LastName)
+	does(t, os.Remove(path))
+	refuses("none", "it is gone")
+	if _, err := os.Stat(path); err == nil {
+		t.Error("a new one was made")
+	}
+	does(t, os.WriteFile(path, newest, 0o600))
+	for i := range last {
+		b := bytes.Clone(last)
+		b[i] ^= 1
+		does(t, os.WriteFile(note, b, 0o600))
+		refuses(fmt.Sprintf("byte %d of %s", i, LastName), LastName)
+		does(t, os.WriteFile(note, last[:i], 0o600))
+		refuses(fmt.Sprintf("%s cut off after %d bytes", LastName, i), LastName)
+	}
+
+	// Killed between the two files: the note is that of the change before.
+	old := acknowledged{tx: 3, sum: 1}
+	does(t, old.write(note))
+	s := openT(t, dir)
+	if !sameState(s.State(), want) {
+		t.Error("a store that is newer than its note is not as it is")
+	}
+	closeT(t, s)
+	if now, _ := os.ReadFile(note); !bytes.Equal(now, last) {
+		t.Errorf("what is served is not noted: %q", now)
+	}
+
+	does(t, os.Remove(note))
+	s = openT(t, dir)
+	if !sameState(s.State(), want) {
+		t.Error("a store without a note is not as it is")
+	}
+	closeT(t, s)
+	if now, _ := os.ReadFile(note); !bytes.Equal(now, last) {
+		t.Errorf("what is served is not noted: %q", now)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"softib/internal/files"
 )
 
 const (
@@ -152,7 +154,7 @@ func (c *Credentials) saveTokens(list []token) error {
 	path := filepath.Join(c.dir, tokensFile)
 	text, err := json.MarshalIndent(list, "", "\t")
 	if err == nil {
-		err = writeFile(path, text)
+		err = files.Replace(path, text)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: the tokens cannot be written: %w", ErrCredentials, err)

@@ -20,6 +20,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"softib/internal/files"
 )
 
 // Files of the credentials, in the folder of a manager's state.
@@ -184,7 +186,7 @@ func (c *Credentials) change(f func()) error {
 		return nil
 	}
 	path := filepath.Join(c.dir, usersFile)
-	if err := writeFile(path, formatUsers(c.users)); err != nil {
+	if err := files.Replace(path, formatUsers(c.users)); err != nil {
 		c.users = was
 		return fmt.Errorf("%w: the users cannot be written: %w", ErrCredentials, err)
 	}
@@ -354,31 +356,4 @@ func (c *Credentials) verify(name, secret string, now time.Time) bool {
 	}
 	c.proven[c.fingerprint(name, secret)] = proven{name: name, until: now.Add(provenFor)}
 	return true
-}
-
-// writeFile replaces a file as a whole: after a crash it is the old one or the new one.
-func writeFile(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // which finds nothing once it is renamed
-	if _, err = f.Write(text); err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -1,0 +1,2 @@
+// Package files has what several packages do with small files as a whole.
+package files
