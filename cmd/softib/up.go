@@ -186,6 +186,9 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		return err
 	}
 	defer mgr.Close()
+	if aside := mgr.HistoryAside(); aside != "" {
+		out.say("history   cannot be read and was put aside as %s; a new one begins", aside)
+	}
 	if !o.noSM {
 		if err := f.ping(ctx, out); err != nil {
 			if ctx.Err() != nil {

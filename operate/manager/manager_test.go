@@ -330,3 +330,65 @@ func TestHistory(t *testing.T) {
 		t.Errorf("a new history has %g", got)
 	}
 }
+
+// TestHistoryDamaged: whatever has happened to the history's file, a fabric comes up. A file that cannot be read, or
+// that cannot take the ports of a larger fabric, is put aside, which is said.
+func TestHistoryDamaged(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, historyFile)
+	_, m := running(t, "star:4", Options{Dir: dir})
+	for i := range 10 {
+		m.take(time.Now().Add(time.Duration(i) * time.Minute))
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	larger, _ := running(t, "star:24", Options{})
+	aside, taken := 0, 0
+	try := func(what string, file []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(Options{Fabric: larger, Dir: dir, Interval: time.Hour})
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			return
+		}
+		defer m.Close()
+		name := m.HistoryAside()
+		if name == "" {
+			taken++
+			return
+		}
+		aside++
+		if now, err := os.ReadFile(name); err != nil || len(now) != len(file) {
+			t.Errorf("%s: %d bytes are put aside, %v: want %d", what, len(now), err, len(file))
+		}
+		if e := m.Journal().After(0, 1); len(e) != 1 || e[0].Kind != "history" || e[0].Object != name {
+			t.Errorf("%s: the journal has %+v", what, e)
+		}
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := os.Getpagesize()
+	for n := 0; n < len(whole); n += page / 2 {
+		try(fmt.Sprintf("cut off after %d bytes", n), whole[:n])
+	}
+	for at := 0; at < len(whole); at += page {
+		for _, b := range []byte{0, 0xff, 'x'} {
+			file := bytes.Clone(whole)
+			copy(file[at:], bytes.Repeat([]byte{b}, page))
+			try(fmt.Sprintf("page %d full of %#x", at/page, b), file)
+		}
+	}
+	t.Logf("%d put aside, %d taken", aside, taken)
+	if aside == 0 || taken == 0 {
+		t.Errorf("%d put aside, %d taken", aside, taken)
+	}
+}

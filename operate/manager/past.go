@@ -29,12 +29,13 @@ type past struct {
 	values []history.Values
 	swept  ib.Time // when the last sweep that was noted began
 	failed bool    // the last sample could not be kept, which was said
+	aside  string  // where a file is that could not be read
 }
 
 // openHistory opens the history. A file that cannot be read is put aside: a fabric without a past is better than none.
 func (m *Manager) openHistory() error {
 	path := m.path(historyFile)
-	store, err := history.Open(path, history.Options{})
+	err := m.beginHistory(path)
 	if (errors.Is(err, history.ErrCorrupt) || errors.Is(err, history.ErrNewer)) && path != "" {
 		aside := fmt.Sprintf("%s.aside-%s", path, time.Now().UTC().Format("20060102T150405"))
 		if e := os.Rename(path, aside); e != nil {
@@ -42,8 +43,16 @@ func (m *Manager) openHistory() error {
 		}
 		m.journal.Add(Event{Kind: "history", Severity: Warning, Object: aside,
 			Text: fmt.Sprintf("the history cannot be read and was put aside as %s; a new one begins: %v", aside, err)})
-		store, err = history.Open(path, history.Options{})
+		err = m.beginHistory(path)
+		m.past.aside = aside
 	}
+	return err
+}
+
+// beginHistory opens a file and gives all ports their numbers in it, which is the first that is written to it: what is
+// damaged in it may show only then.
+func (m *Manager) beginHistory(path string) error {
+	store, err := history.Open(path, history.Options{})
 	if err != nil {
 		return err
 	}
@@ -58,6 +67,10 @@ func (m *Manager) openHistory() error {
 	m.past = past{store: store, ids: ids, values: make([]history.Values, len(ids)), swept: -1}
 	return nil
 }
+
+// HistoryAside is where the history that was found at the start was put, because it could not be read; empty if it
+// could.
+func (m *Manager) HistoryAside() string { return m.past.aside }
 
 // keep adds a sample to the history.
 func (m *Manager) keep(s *Sample) {

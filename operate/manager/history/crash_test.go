@@ -268,6 +268,72 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
+// TestEveryDamage cuts a file off at every length that a disk knows, and damages every page of it. Whatever that does,
+// the file is refused as damaged, or it is used and at worst a question or a write says that it is; nothing hangs, and
+// a file that is refused is as it was, for whoever wants to save what is in it.
+func TestEveryDamage(t *testing.T) {
+	path, _ := filled(t)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(9, 9))
+	page := os.Getpagesize()
+	p := filepath.Join(t.TempDir(), "damaged.db")
+	refused, used := 0, 0
+	try := func(what string, file []byte) {
+		t.Helper()
+		if err := os.WriteFile(p, file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(p, Options{})
+		if err != nil {
+			if refused++; !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewer) {
+				t.Errorf("%s: %v: want ErrCorrupt", what, err)
+			}
+			if now, _ := os.ReadFile(p); !bytes.Equal(now, file) {
+				t.Errorf("%s: the file was changed", what)
+			}
+			return
+		}
+		used++
+		// What a fabric does next: it gives ports that are new a number, and goes on.
+		ids, err := s.PortIDs(portKeys(230))
+		if err == nil {
+			err = s.Append(start.Add(3*time.Hour), ids, make([]Values, len(ids)))
+		}
+		_, e := s.Query(77, XmitBytes, start, start.Add(2*time.Hour), 120)
+		if err = errors.Join(err, e, s.Close()); err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v: want ErrCorrupt", what, err)
+		}
+	}
+	for n := 0; n < len(whole); n += 512 {
+		if n > 16*page {
+			n += page - 512 // nothing new within later pages
+		}
+		try(fmt.Sprintf("cut off after %d bytes", n), whole[:n])
+	}
+	for _, n := range []int{1, 79, 80, 100, 4095, 4097, 8191, 8193, len(whole) - 1} {
+		try(fmt.Sprintf("cut off after %d bytes", n), whole[:n])
+	}
+	for at := 0; at < len(whole); at += page {
+		noise := make([]byte, page)
+		for i := range noise {
+			noise[i] = byte(rng.Uint32())
+		}
+		for what, b := range map[string][]byte{"zeroed": make([]byte, page),
+			"filled": bytes.Repeat([]byte{0xff}, page), "of noise": noise, "begun by noise": noise[:64]} {
+			file := bytes.Clone(whole)
+			copy(file[at:], b)
+			try(fmt.Sprintf("page %d %s", at/page, what), file)
+		}
+	}
+	t.Logf("%d refused, %d used", refused, used)
+	if refused == 0 || used == 0 {
+		t.Errorf("%d refused, %d used", refused, used)
+	}
+}
+
 func TestOthersFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "other.db")
 	db, err := bolt.Open(path, 0o600, nil)

@@ -13,6 +13,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
 
+	"softib/internal/boltfile"
 	"softib/proto/ib"
 )
 
@@ -66,7 +67,7 @@ func (s *Store) openFile() error {
 			}
 			return os.NewFile(uintptr(fd), "softib-history"), nil
 		}
-	} else if err := s.checkLength(); err != nil {
+	} else if err := s.check(); err != nil {
 		return err
 	}
 	err := s.guard(func() (err error) {
@@ -74,8 +75,15 @@ func (s *Store) openFile() error {
 			return fileTrouble(err)
 		}
 		s.pageSize = int64(s.db.Info().PageSize) // now, because to ask is not safe while somebody writes
-		if err = s.db.Update(s.begin); err != nil {
+		// A file that has all of it is not written to before it is known that it can be read.
+		begun := false
+		if err = s.db.View(func(tx *bolt.Tx) error { begun = hasAll(tx); return nil }); err != nil {
 			return err
+		}
+		if !begun {
+			if err = s.db.Update(s.begin); err != nil {
+				return err
+			}
 		}
 		return s.db.View(s.learn)
 	})
@@ -100,8 +108,10 @@ func fileTrouble(err error) error {
 	return err
 }
 
-// checkLength refuses a file that was cut short, before bbolt takes it and writes to it.
-func (s *Store) checkLength() error {
+// check refuses a file that is damaged where bbolt would believe it, before bbolt takes it and writes to it: one that
+// was cut short, or whose list of free pages is wrong. Pages with history are looked at when they are asked for, as
+// there may be gigabytes of them.
+func (s *Store) check() error {
 	info, err := os.Stat(s.path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
 		return nil
@@ -109,19 +119,36 @@ func (s *Store) checkLength() error {
 	if err != nil {
 		return err
 	}
-	return s.guard(func() error {
-		db, err := bolt.Open(s.path, 0o600, &bolt.Options{Timeout: lockWait, ReadOnly: true})
-		if err != nil {
-			return fileTrouble(err)
+	_, err = boltfile.Check(s.path, lockWait, false)
+	switch {
+	case errors.Is(err, boltfile.ErrLocked):
+		return ErrInUse
+	case errors.Is(err, boltfile.ErrDamaged):
+		return fmt.Errorf("%w (%v)", ErrCorrupt, err)
+	case errors.Is(err, boltfile.ErrVersion):
+		return fmt.Errorf("%w (%v)", ErrNewer, err)
+	}
+	return err
+}
+
+// hasAll says whether a file has what every file has.
+func hasAll(tx *bolt.Tx) bool {
+	for t := range tiers {
+		if tx.Bucket([]byte(tiers[t].name)) == nil {
+			return false
 		}
-		defer db.Close()
-		return db.View(func(tx *bolt.Tx) error {
-			if tx.Size() > info.Size() {
-				return fmt.Errorf("%w (%d bytes of %d are there)", ErrCorrupt, info.Size(), tx.Size())
-			}
-			return nil
-		})
-	})
+	}
+	return tx.Bucket(bucketAbout) != nil && tx.Bucket(bucketPorts) != nil && tx.Bucket(bucketPending) != nil
+}
+
+// checkVersion refuses a file that this version cannot read.
+func checkVersion(about *bolt.Bucket) error {
+	if v := about.Get(keyVersion); len(v) != 1 || v[0] == 0 {
+		return fmt.Errorf("%w (it has no version)", ErrCorrupt)
+	} else if v[0] > fileVersion {
+		return fmt.Errorf("%w (%d, and this is %d)", ErrNewer, v[0], fileVersion)
+	}
+	return nil
 }
 
 // begin makes what every file has.
@@ -140,10 +167,8 @@ func (s *Store) begin(tx *bolt.Tx) error {
 			return err
 		}
 	}
-	if v := about.Get(keyVersion); len(v) != 1 || v[0] == 0 {
-		return fmt.Errorf("%w (it has no version)", ErrCorrupt)
-	} else if v[0] > fileVersion {
-		return fmt.Errorf("%w (%d, and this is %d)", ErrNewer, v[0], fileVersion)
+	if err := checkVersion(about); err != nil {
+		return err
 	}
 	for _, name := range [][]byte{bucketPorts, bucketPending} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
@@ -160,6 +185,9 @@ func (s *Store) begin(tx *bolt.Tx) error {
 
 // learn reads which ports and chunks there are.
 func (s *Store) learn(tx *bolt.Tx) error {
+	if err := checkVersion(tx.Bucket(bucketAbout)); err != nil {
+		return err
+	}
 	ports := tx.Bucket(bucketPorts)
 	n := 0
 	if err := ports.ForEach(func(k, v []byte) error { n++; return nil }); err != nil {

@@ -41,7 +41,8 @@
 //   - A disk that is full: samples stay in memory within limits, Append says so, and they are written once there is
 //     room.
 //   - A damaged file: Open returns ErrCorrupt and leaves the file alone; its owner moves it away and begins a new one.
-//     Damage that is found later is an error of that question, never a crash.
+//     What bbolt would believe is looked at before it does (internal/boltfile). Damage that is found later is an error
+//     of that question, never a crash.
 //
 // The package knows ports by number and GUID only: no fabric, no topology, no datagram.
 package history
