@@ -81,6 +81,16 @@ func (p place) failed(err error) error {
 	if errors.Is(err, control.ErrHungUp) {
 		return next(fmt.Errorf("fabric %s: %w", p.name, err), "softib status --name %s, or see %s", p.name, p.log())
 	}
+	if s, ok := errors.AsType[*control.SilentError](err); ok {
+		err = fmt.Errorf("fabric %s: %w", p.name, err)
+		switch {
+		case s.Stopped:
+			return next(err, "kill -CONT %d lets it go on, kill -KILL %d ends it", s.PID, s.PID)
+		case s.PID > 0:
+			return next(err, "try again when the machine has less to do; kill -KILL %d ends it; see %s", s.PID, p.log())
+		}
+		return next(err, "try again when the machine has less to do; see %s", p.log())
+	}
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return fmt.Errorf("fabric %s: %w", p.name, err)
 	}
@@ -94,7 +104,7 @@ func (p place) openMgmt(ctx context.Context, host string) (madrpc.Transport, err
 		return nil, err
 	}
 	t, err := control.OpenPort(ctx, conn, host)
-	if err != nil && ctx.Err() == nil && nextOf(err) == "" {
+	if err = p.failed(err); err != nil && ctx.Err() == nil && nextOf(err) == "" {
 		err = next(fmt.Errorf("fabric %s: %w", p.name, err),
 			"restart the fabric with the softib that you use now: softib down, softib up -d")
 	}

@@ -9,11 +9,13 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"softib/operate/control"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newRoot().ExecuteContext(ctx)
+	err := newRoot().ExecuteContext(control.WithWaiting(ctx, showWaiting(newTerminal(os.Stderr))))
 	stop()
 	if err != nil {
 		printError(os.Stderr, err)

@@ -446,3 +446,33 @@ func TestBackgroundDies(t *testing.T) {
 	wants(t, err.Error(), "panic: something", "exit status 2")
 	wants(t, nextOf(err), p.log())
 }
+
+// TestStopped: commands do not wait for ever for a fabric that somebody has stopped, show that they wait, and say what
+// to do; it is there again when it goes on.
+func TestStopped(t *testing.T) {
+	s := newShell(t)
+	s.run("up", "-d", "star:2")
+	var st status.Status
+	if err := json.Unmarshal([]byte(s.run("status", "--json")), &st); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(st.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	goOn := func() error { return syscall.Kill(st.PID, syscall.SIGCONT) }
+	defer goOn()
+	var wg sync.WaitGroup
+	for _, args := range [][]string{{"status"}, {"exec", "h1", "--", "true"}, {"tenant", "list"}, {"top", "-n", "1"},
+		{"perf", "send_lat"}, {"log"}, {"route", "check"}, {"fault", "list"}} {
+		wg.Go(func() {
+			s.fails(exitFailed, []string{"fabric default: its process ", " is stopped", "has not answered for 10s",
+				"kill -CONT " + fmt.Sprint(st.PID), "the fabric does not answer: "}, args...)
+		})
+	}
+	wg.Wait()
+	if err := goOn(); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, s.run("status"), "2 of 2 ACTIVE")
+	wants(t, s.run("down"), "is down")
+}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -98,5 +99,27 @@ func (p *progress) end() {
 	if p.drawn {
 		fmt.Fprint(p.t.w, "\r\x1b[K")
 		p.drawn = false
+	}
+}
+
+// waitingAfter is how long a fabric may say nothing before that is worth a word.
+const waitingAfter = 3 * time.Second
+
+// showWaiting shows that a fabric says nothing, for as long as it does.
+func showWaiting(t *terminal) func(silent time.Duration) {
+	var mu sync.Mutex
+	var p *progress
+	return func(silent time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case silent == 0 && p != nil:
+			p.end()
+			p = nil
+		case p != nil:
+			p.at(int(silent.Seconds()), 0)
+		case silent >= waitingAfter:
+			p = t.progress("the fabric does not answer")
+		}
 	}
 }

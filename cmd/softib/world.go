@@ -147,6 +147,7 @@ func (s *server) enter(ctx context.Context, q enterRequest, r *control.Reply[ent
 	if user != nil {
 		files = append(files, user)
 	}
+	r.Hush() // what the client becomes reads no lines
 	if err := r.SayFiles(e, files...); err != nil || e.Tree == "" {
 		release()
 		return err

@@ -23,7 +23,7 @@ func (o Op[Q, A]) Call(ctx context.Context, conn net.Conn, q Q, each func(A) err
 func (o Op[Q, A]) CallTo(ctx context.Context, conn net.Conn, q Q, w io.Writer, each func(A) error) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	err := o.ask(conn, q)
-	in := bufio.NewReaderSize(conn, 64<<10)
+	in := bufio.NewReaderSize(newEar(ctx, conn), 64<<10)
 	for err == nil {
 		var text []byte
 		if text, err = in.ReadBytes('\n'); err != nil {
@@ -37,7 +37,7 @@ func (o Op[Q, A]) CallTo(ctx context.Context, conn net.Conn, q Q, w io.Writer, e
 		}
 		if l.Bytes > 0 {
 			if _, err = io.CopyN(w, in, l.Bytes); err != nil {
-				return err
+				return err // the writer's, say
 			}
 		}
 		if said {
@@ -53,7 +53,7 @@ func (o Op[Q, A]) CallTo(ctx context.Context, conn net.Conn, q Q, w io.Writer, e
 func (o Op[Q, A]) ask(conn net.Conn, q Q) error {
 	text, err := json.Marshal(q)
 	if err == nil {
-		text, err = json.Marshal(request{Version: Version, Op: o.Name, Ask: text})
+		text, err = json.Marshal(request{Version: Version, Op: o.Name, Ask: text, Beat: true})
 	}
 	if err == nil {
 		_, err = conn.Write(text)
@@ -94,26 +94,34 @@ func lost(ctx context.Context, err error) error {
 func (o Op[Q, A]) First(ctx context.Context, conn *net.UnixConn, q Q) (a A, files []*os.File, err error) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	err = o.ask(conn, q)
+	ear := newEar(ctx, conn)
 	var text []byte
-	for err == nil && !bytes.Contains(text, []byte{'\n'}) {
+	for err == nil {
+		first, rest, whole := bytes.Cut(text, []byte{'\n'}) // the end of the answer may have come as well
+		if whole {
+			l, said, err := read(first, &a)
+			if err == nil && !said && l.OK {
+				err = errors.New("the answer says nothing")
+			}
+			if said || err != nil {
+				return a, files, err
+			}
+			text = rest
+			continue
+		}
 		b := make([]byte, 4096)
 		var n int
 		var more []*os.File
-		n, more, err = ReadFiles(conn, b)
+		err = ear.listen(func() (err error) {
+			n, more, err = ReadFiles(conn, b)
+			return err
+		})
 		text, files = append(text, b[:n]...), append(files, more...)
 		if err == nil && n == 0 {
 			err = ErrHungUp
 		}
 	}
-	if err != nil {
-		return a, files, lost(ctx, err)
-	}
-	text, _, _ = bytes.Cut(text, []byte{'\n'}) // the end of the answer may have come as well
-	_, said, err := read(text, &a)
-	if err == nil && !said {
-		err = errors.New("the answer says nothing")
-	}
-	return a, files, err
+	return a, files, lost(ctx, err)
 }
 
 // ReadFiles reads from a connection, and the descriptors that come along.
@@ -121,7 +129,7 @@ func ReadFiles(conn *net.UnixConn, b []byte) (n int, files []*os.File, err error
 	oob := make([]byte, syscall.CmsgSpace(4*4))
 	n, oobn, _, _, err := conn.ReadMsgUnix(b, oob)
 	if err != nil {
-		return n, nil, err
+		return 0, nil, err // and n may be -1
 	}
 	messages, err := syscall.ParseSocketControlMessage(oob[:oobn])
 	if err != nil {

@@ -16,6 +16,8 @@ type request struct {
 	Version int             `json:"v"`
 	Op      string          `json:"op"`
 	Ask     json.RawMessage `json:"ask,omitempty"`
+	// Beat asks for an empty line a second for as long as there is nothing else to say.
+	Beat bool `json:"beat,omitempty"`
 }
 
 // line is one of a fabric's.

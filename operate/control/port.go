@@ -41,6 +41,7 @@ type portHeard struct {
 // ServePort lends a session at a port to a client until it hangs up, and closes it.
 func ServePort(ctx context.Context, r *Reply[None], session inspect.Session) error {
 	defer session.Close()
+	r.Hush() // from here on it is gob
 	if err := r.Say(None{}); err != nil {
 		return err
 	}
@@ -127,15 +128,16 @@ type portLink struct {
 // connection is closed if that fails.
 func OpenPort(ctx context.Context, conn net.Conn, host string) (madrpc.Transport, error) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	in := bufio.NewReaderSize(conn, 64<<10)
+	ear := newEar(ctx, conn)
+	in := bufio.NewReaderSize(ear, 64<<10)
 	err := Port.ask(conn, PortRequest{Host: host})
-	var text []byte
-	if err == nil {
-		text, err = in.ReadBytes('\n')
+	for said := false; err == nil && !said; {
+		var text []byte
+		if text, err = in.ReadBytes('\n'); err == nil {
+			_, said, err = read(text, &None{})
+		}
 	}
-	if err == nil {
-		_, _, err = read(text, &None{})
-	}
+	ear.forever = true // nothing comes of a port at which nothing happens
 	if !stop() {
 		return nil, errors.Join(ctx.Err(), conn.Close())
 	}

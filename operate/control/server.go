@@ -26,7 +26,7 @@ const (
 type Server struct {
 	l     *net.UnixListener
 	names []string
-	ops   map[string]func(context.Context, *net.UnixConn, json.RawMessage) (end func(), err error)
+	ops   map[string]func(context.Context, *voice, json.RawMessage) (end func(), err error)
 	wg    sync.WaitGroup
 }
 
@@ -40,14 +40,14 @@ func Listen(path string) (*Server, error) {
 		l.Close()
 		return nil, err
 	}
-	return &Server{l: l, ops: map[string]func(context.Context, *net.UnixConn, json.RawMessage) (func(), error){}}, nil
+	return &Server{l: l, ops: map[string]func(context.Context, *voice, json.RawMessage) (func(), error){}}, nil
 }
 
 // Handle has do answer an operation. It comes before Serve.
 func Handle[Q, A any](s *Server, o Op[Q, A], do func(context.Context, Q, *Reply[A]) error) {
 	s.names = append(s.names, o.Name)
-	s.ops[o.Name] = func(ctx context.Context, conn *net.UnixConn, ask json.RawMessage) (func(), error) {
-		r := &Reply[A]{Conn: conn}
+	s.ops[o.Name] = func(ctx context.Context, v *voice, ask json.RawMessage) (func(), error) {
+		r := &Reply[A]{Conn: v.conn, voice: v}
 		var q Q
 		if ask != nil {
 			if err := json.Unmarshal(ask, &q); err != nil {
@@ -73,7 +73,8 @@ func (s *Server) Serve(ctx context.Context) {
 			}
 			s.wg.Go(func() {
 				defer conn.Close()
-				end, err := s.answer(ctx, conn)
+				v := &voice{conn: conn}
+				end, err := s.answer(ctx, v)
 				if end != nil {
 					defer end()
 				}
@@ -81,7 +82,9 @@ func (s *Server) Serve(ctx context.Context) {
 				if err != nil {
 					last.Refusal = refusalOf(err)
 				}
-				_ = json.NewEncoder(conn).Encode(last) // a client that has hung up wants no answer
+				if text, err := json.Marshal(last); err == nil {
+					_ = v.say(append(text, '\n')) // a client that has hung up wants no answer
+				}
 			})
 		}
 	})
@@ -94,7 +97,8 @@ func (s *Server) Close() {
 }
 
 // answer serves one connection, up to the last line.
-func (s *Server) answer(ctx context.Context, conn *net.UnixConn) (end func(), err error) {
+func (s *Server) answer(ctx context.Context, v *voice) (end func(), err error) {
+	conn := v.conn
 	if _, err := packetsock.CheckPeer(conn); err != nil {
 		return nil, err
 	}
@@ -113,7 +117,12 @@ func (s *Server) answer(ctx context.Context, conn *net.UnixConn) (end func(), er
 		return nil, &refused{fmt.Errorf("the request's operation is %q: want one of %s", r.Op,
 			strings.Join(s.names, ", ")), ErrRequest, ""}
 	}
-	return do(ctx, conn, r.Ask)
+	if r.Beat {
+		done := make(chan struct{})
+		defer close(done)
+		s.wg.Go(func() { v.beats(done) })
+	}
+	return do(ctx, v, r.Ask)
 }
 
 func unreadable(err error) error {
@@ -123,8 +132,9 @@ func unreadable(err error) error {
 // Reply is the answer to one request.
 type Reply[A any] struct {
 	// Conn is for those who hear more than a request. What a handler says goes through Say.
-	Conn *net.UnixConn
-	end  func()
+	Conn  *net.UnixConn
+	voice *voice
+	end   func()
 }
 
 // Say says one thing.
@@ -141,13 +151,14 @@ func (r *Reply[A]) SayFiles(a A, files ...*os.File) error {
 	}
 	text = append(text, '\n')
 	if len(files) == 0 {
-		_, err = r.Conn.Write(text)
-		return err
+		return r.voice.say(text)
 	}
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd())
 	}
+	r.voice.mu.Lock()
+	defer r.voice.mu.Unlock()
 	_, _, err = r.Conn.WriteMsgUnix(text, syscall.UnixRights(fds...), nil)
 	return err
 }
@@ -157,10 +168,21 @@ func (r *Reply[A]) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	if err := json.NewEncoder(r.Conn).Encode(line{Bytes: int64(len(b))}); err != nil {
+	text, err := json.Marshal(line{Bytes: int64(len(b))})
+	if err == nil {
+		err = r.voice.say(append(text, '\n'), b)
+	}
+	if err != nil {
 		return 0, err
 	}
-	return r.Conn.Write(b)
+	return len(b), nil
+}
+
+// Hush has nothing said any more but by the handler: for one whose client hears something else than lines next.
+func (r *Reply[A]) Hush() {
+	r.voice.mu.Lock()
+	defer r.voice.mu.Unlock()
+	r.voice.hush = true
 }
 
 // Finally has f called when the last line is out.

@@ -1,0 +1,174 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"softib/internal/packetsock"
+)
+
+// A fabric that takes long over an answer says an empty line each beat. So a client knows one that is busy, which it
+// waits for as long as it takes, from one that is stopped, which it does not.
+const (
+	beat = time.Second
+	// stoppedBeats is how many beats may be missing from a process that is stopped, and silentBeats from one that is
+	// not: on a machine that has much to do it may get no turn for a while.
+	stoppedBeats = 10
+	silentBeats  = 30
+)
+
+// SilentError is a fabric that has said nothing for a while.
+type SilentError struct {
+	// For is how long.
+	For time.Duration
+	// PID is its process, if the kernel knows; Stopped says that somebody has stopped that (SIGSTOP).
+	PID     int
+	Stopped bool
+}
+
+func (e *SilentError) Error() string {
+	who := "it"
+	if e.Stopped {
+		who = fmt.Sprintf("its process %d is stopped, and", e.PID)
+	}
+	return fmt.Sprintf("%s has not answered for %v", who, e.For)
+}
+
+type waitingKey struct{}
+
+// WithWaiting has f told how long a fabric has been silent while a call with this context waits for it, about once a
+// second, and 0 when that is over. Calls of several goroutines tell it at the same time.
+func WithWaiting(ctx context.Context, f func(silent time.Duration)) context.Context {
+	return context.WithValue(ctx, waitingKey{}, f)
+}
+
+// ear is a client's side of a connection, on which it hears a fabric.
+type ear struct {
+	conn   net.Conn
+	tell   func(time.Duration)
+	silent int // beats that were missed in a row
+	// forever waits for what has no beats.
+	forever bool
+}
+
+func newEar(ctx context.Context, conn net.Conn) *ear {
+	tell, ok := ctx.Value(waitingKey{}).(func(time.Duration))
+	if !ok {
+		tell = func(time.Duration) {}
+	}
+	return &ear{conn: conn, tell: tell}
+}
+
+// listen reads, beat by beat. Time in which this process had no turn, or was stopped, counts for one beat at most.
+func (e *ear) listen(read func() error) error {
+	defer func() { _ = e.conn.SetReadDeadline(time.Time{}) }()
+	for {
+		if err := e.conn.SetReadDeadline(time.Now().Add(beat)); err != nil {
+			return err
+		}
+		err := read()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			if e.silent > 0 {
+				e.silent = 0
+				e.tell(0)
+			}
+			return err
+		}
+		e.silent++
+		e.tell(time.Duration(e.silent) * beat)
+		if e.silent < stoppedBeats {
+			continue
+		}
+		s := &SilentError{For: time.Duration(e.silent) * beat}
+		if s.PID, s.Stopped = processAt(e.conn); s.Stopped || e.silent >= silentBeats {
+			e.tell(0)
+			return s
+		}
+	}
+}
+
+// Read is for bufio.
+func (e *ear) Read(b []byte) (n int, err error) {
+	if e.forever {
+		return e.conn.Read(b)
+	}
+	err = e.listen(func() (err error) {
+		n, err = e.conn.Read(b)
+		return err
+	})
+	return n, err
+}
+
+// processAt is the process at the other end of a connection, and whether it is stopped.
+func processAt(conn net.Conn) (pid int, stopped bool) {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return 0, false
+	}
+	cred, err := packetsock.Peer(c)
+	if err != nil || cred.Pid <= 0 {
+		return 0, false
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cred.Pid))
+	if err != nil {
+		return int(cred.Pid), false
+	}
+	// its state comes after its name, which may have anything in it: T, or t under a debugger
+	_, state, _ := bytes.Cut(text[bytes.LastIndexByte(text, ')')+1:], []byte(" "))
+	return int(cred.Pid), len(state) > 0 && (state[0] == 'T' || state[0] == 't')
+}
+
+// voice is a fabric's side of a connection. What several goroutines say does not get mixed up.
+type voice struct {
+	conn *net.UnixConn
+
+	mu   sync.Mutex
+	hush bool // nothing is said but by who answers
+}
+
+// say writes some pieces one after the other.
+func (v *voice) say(pieces ...[]byte) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, b := range pieces {
+		if _, err := v.conn.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beats says an empty line each beat, until done is closed or the client has hung up. One that does not read misses
+// some: nobody waits for it here.
+func (v *voice) beats(done <-chan struct{}) {
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		if err := v.beat(); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+	}
+}
+
+func (v *voice) beat() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.hush {
+		return nil
+	}
+	_ = v.conn.SetWriteDeadline(time.Now().Add(beat / 10))
+	defer func() { _ = v.conn.SetWriteDeadline(time.Time{}) }()
+	_, err := v.conn.Write([]byte("{}\n"))
+	return err
+}
