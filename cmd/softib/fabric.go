@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"softib/operate/manager"
 	"softib/operate/status"
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/proto/topo"
 	"softib/subnet/sm"
 )
@@ -238,11 +240,36 @@ func short(d time.Duration) string {
 	return d.Round(10 * time.Millisecond).String()
 }
 
-// ping sends over the full mesh and says what came of it.
+// notAll is the error of a fabric whose manager did not bring all hosts up. Topologies that cannot work at all were
+// refused before, so that is what does not show in them: directed routes, by which a manager reaches nodes, have an
+// end.
+func (f *fabric) notAll(silent int) error {
+	err := fmt.Errorf("the fabric is not up as a whole: %d of %d hosts have no ACTIVE port", silent, len(f.Hosts()))
+	ref, e := smPort(f.Fabric, "")
+	if e != nil {
+		return errors.Join(err, e)
+	}
+	far, at := 0, f.Graph().Distances(ref.Node)
+	for _, h := range f.Hosts() {
+		if at[h.Node().Index] > mad.MaxHops {
+			far++
+		}
+	}
+	if far == 0 {
+		return next(err, "what the subnet manager wrote says why: above, or with -d in %s.log of the runtime folder",
+			f.name)
+	}
+	return next(fmt.Errorf("%w: %d further from the subnet manager, which is at %s, than the %d hops that a "+
+		"directed route has", err, far, f.Graph().Nodes[ref.Node].Name, mad.MaxHops),
+		"use a topology in which no host is more than %d cables from %s", mad.MaxHops, f.Graph().Nodes[ref.Node].Name)
+}
+
+// ping sends over the full mesh and says what came of it. A fabric in which hosts are silent is an error: it is not the
+// one that was asked for.
 func (f *fabric) ping(ctx context.Context, out *reporter) error {
 	devs, silent := f.devices()
 	if silent > 0 {
-		out.say("silent    %s without an ACTIVE port", numbered(silent, "host", "hosts"))
+		return f.notAll(silent)
 	}
 	if len(devs) < 2 {
 		out.say("mesh      one host has nobody to send to")

@@ -476,3 +476,23 @@ func TestStopped(t *testing.T) {
 	wants(t, s.run("status"), "2 of 2 ACTIVE")
 	wants(t, s.run("down"), "is down")
 }
+
+// TestTooFar: a fabric whose manager does not reach all hosts is not there, and nobody is told that it is up.
+func TestTooFar(t *testing.T) {
+	s := newShell(t)
+	for spec, words := range map[string][]string{
+		"line:200":    {"137 of 200 hosts", "63 hops", "sw1"},
+		"ring:130":    {"5 of 130 hosts", "63 hops"},
+		"mesh:70x2":   {"15 of 140 hosts", "63 hops"},
+		"torus:3x140": {"hosts have no ACTIVE port", "63 hops"},
+	} {
+		s.fails(exitFailed, words, "up", "-d", spec, "--state", "none")
+		s.fails(exitFailed, words, "up", spec, "--state", "none", "--http", "off")
+		if out, _, code := s.try("status"); code == 0 {
+			t.Errorf("%s is there:\n%s", spec, out)
+		}
+	}
+	// 63 cables are not too many.
+	wants(t, s.run("up", "-d", "line:63", "--state", "none"), "63 of 63 ACTIVE")
+	s.run("down")
+}

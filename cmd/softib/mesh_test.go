@@ -78,6 +78,10 @@ func TestMeshFindsHoles(t *testing.T) {
 	if _, silent := f.devices(); silent != 1 {
 		t.Errorf("%d hosts are silent, want 1", silent)
 	}
+	if err := f.ping(t.Context(), toTerminal(newTerminal(io.Discard))); err == nil || nextOf(err) == "" ||
+		!strings.Contains(err.Error(), "not up as a whole: 1 of 3 hosts") {
+		t.Errorf("a fabric with a silent host: %v", err)
+	}
 	if _, err := mesh(t.Context(), devs, func(int, int) {}); err == nil ||
 		!strings.Contains(err.Error(), "h2 has no port that is ACTIVE") {
 		t.Errorf("a host without a link: %v", err)

@@ -24,6 +24,10 @@ func newUp() *cobra.Command {
 every host to every other, and stays until Ctrl-C or softib down. With -d it
 stays in the background, and the command returns once the fabric is up.
 
+A fabric of which a part does not come up is not the one that was asked for: it is
+ended, and the exit status is 1. So a host may be at most 63 cables from the subnet
+manager, which is in the first switch: directed routes go no further.
+
 Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 
 ` + topologyHelp(),
