@@ -84,7 +84,7 @@ func newWeb(o httpOptions, fixed bool, dir string) (*web, error) {
 				"--tls-cert FILE --tls-key FILE")
 		}
 		if x.srv.TLSConfig, err = ufm.TLSConfig(o.cert, o.key, o.clients); err != nil {
-			return nil, err
+			return nil, next(err, "--tls-cert, --tls-key and --client-ca name files in PEM")
 		}
 		scheme = "https://"
 	}

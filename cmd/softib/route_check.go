@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,12 +12,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/internal/files"
 	"softib/operate/forwarding"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/route"
 	"softib/subnet/sm"
 )
+
+// lftsMax is more than the dump of a fat tree of 11,664 hosts has, which is some 1.7 GB.
+const lftsMax = 4 << 30
 
 func newRouteCheck() *cobra.Command {
 	var o checkOptions
@@ -225,7 +228,7 @@ func (c *checking) topology(ctx context.Context) ([]*judged, error) {
 	if o.lfts == "" {
 		c.w = forwarding.Named(route.FromGraph(g), g)
 	} else {
-		text, err := os.ReadFile(o.lfts)
+		text, err := files.ReadText(o.lfts, lftsMax)
 		if err != nil {
 			return nil, next(err,
 				"opensm -D 0x43 leaves opensm-lfts.dump in its dump folder; dump_lfts prints the like")

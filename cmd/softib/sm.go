@@ -19,6 +19,7 @@ import (
 	"softib/driver/live"
 	"softib/driver/smrun"
 	"softib/driver/umad"
+	"softib/internal/files"
 	"softib/operate/control"
 	"softib/operate/forwarding"
 	"softib/operate/manager"
@@ -202,12 +203,12 @@ func runOnce(ctx context.Context, r *smrun.Runner, once bool) error {
 
 // readLIDs reads a file of addresses; none is as good as an empty one.
 func readLIDs(path string) (map[ib.GUID]ib.LID, error) {
-	text, err := os.ReadFile(path)
+	text, err := files.ReadText(path, files.TextMax)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, next(err, "--lids FILE names a file with addresses, in OpenSM's guid2lid format")
 	}
 	table, err := policy.ParseGUID2LID(path, text)
 	if err != nil {
@@ -232,12 +233,12 @@ func writeLIDs(path string, lids map[ib.GUID]ib.LID, lmc uint8) error {
 
 // readMKeys reads a file of keys; none is as good as an empty one.
 func readMKeys(path string) (map[ib.GUID]uint64, error) {
-	text, err := os.ReadFile(path)
+	text, err := files.ReadText(path, files.TextMax)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, next(err, "--m-keys FILE names a file with M_Keys, in OpenSM's guid2mkey format")
 	}
 	table, err := policy.ParseGUID2MKey(path, text)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"softib/driver/smrun"
+	"softib/internal/files"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/subnet/policy"
@@ -70,7 +71,7 @@ func (o *smOptions) resolve() error {
 func (o *smOptions) readFiles(c *sm.Config) error {
 	conf := policy.DefaultConfig()
 	if o.Config != "" {
-		text, err := os.ReadFile(o.Config)
+		text, err := files.ReadText(o.Config, files.TextMax)
 		if err != nil {
 			return next(err, "--config FILE names an opensm.conf; opensm -c FILE writes one with every option")
 		}
@@ -107,7 +108,7 @@ func (o *smOptions) readFiles(c *sm.Config) error {
 	if o.Roots == "" {
 		return nil
 	}
-	text, err := os.ReadFile(o.Roots)
+	text, err := files.ReadText(o.Roots, files.TextMax)
 	if err != nil {
 		return next(err, "--roots FILE has the GUID of a top switch on each line")
 	}
@@ -135,7 +136,7 @@ func (o *smOptions) readPartitions() (policy.Partitions, error) {
 	if o.Partitions == "" {
 		return policy.Partitions{}, nil
 	}
-	text, err := os.ReadFile(o.Partitions)
+	text, err := files.ReadText(o.Partitions, files.TextMax)
 	if err != nil {
 		return policy.Partitions{}, next(err, "--partitions FILE names a partitions.conf, such as one with "+
 			"the line: tenant=0x1001,ipoib : ALL=limited, SELF=full ;")
@@ -155,7 +156,7 @@ func (o *smOptions) readQoSPolicy() (*policy.QoSPolicy, error) {
 	if o.QoSPolicy == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(o.QoSPolicy)
+	text, err := files.ReadText(o.QoSPolicy, files.TextMax)
 	if err != nil {
 		return nil, next(err, "--qos-policy FILE names a qos-policy.conf")
 	}

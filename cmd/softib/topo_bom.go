@@ -3,11 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"softib/internal/files"
 	"softib/operate/wiring"
 	"softib/proto/topo"
 )
@@ -68,7 +68,7 @@ func makeBill(g *topo.Graph, file string) (*wiring.Bill, error) {
 	var l *wiring.Layout
 	switch {
 	case file != "":
-		text, err := os.ReadFile(file)
+		text, err := files.ReadText(file, files.TextMax)
 		if err != nil {
 			return nil, next(err, "name a layout file: softib topo bom --help describes it")
 		}

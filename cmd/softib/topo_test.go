@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"softib/internal/files"
 	"softib/operate/wiring"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -154,4 +156,34 @@ func TestTopoBOM(t *testing.T) {
 	write("rack A\n")
 	broken(t, exitFailed, []string{"racks.txt:1", "rack NAME row N position N"}, "topo", "bom", "--layout", layout)
 	broken(t, exitFailed, []string{"no-such"}, "topo", "bom", "--layout", "no-such")
+}
+
+// TestEndlessFiles: whatever a user names as a file, no more of it is read than can be of use.
+func TestEndlessFiles(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	long := filepath.Join(t.TempDir(), "long")
+	if err := os.WriteFile(long, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(long, files.TextMax+1); err != nil { // takes no room on the disk
+		t.Fatal(err)
+	}
+	for _, args := range []string{
+		"topo check FILE", "topo check star:2 --plan FILE", "topo diff FILE star:2", "topo diff star:2 FILE",
+		"topo bom FILE", "topo bom star:2 --layout FILE", "up FILE", "up --config FILE", "up --partitions FILE",
+		"up --qos-policy FILE", "up --roots FILE", "up --tls-cert FILE --tls-key FILE", "route check FILE",
+		"perf send_lat FILE", "sm --on ibsim --config FILE", "watch --on ibsim --node-name-map FILE",
+	} {
+		for file, word := range map[string]string{long: "too long", "/dev/zero": "no text"} {
+			broken(t, exitFailed, []string{file, word}, strings.Fields(strings.ReplaceAll(args, "FILE", file))...)
+		}
+	}
+	_, e1 := readLIDs(long)
+	_, e2 := readMKeys(long)
+	for _, err := range []error{e1, e2} {
+		if !errors.Is(err, files.ErrTooLong) || nextOf(err) == "" {
+			t.Errorf("%v, next %q", err, nextOf(err))
+		}
+	}
+	broken(t, exitFailed, []string{"/dev/zero", "no text"}, "route", "check", "star:2", "--lfts", "/dev/zero")
 }

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
+	"softib/internal/files"
 	"softib/proto/topo"
 )
 
@@ -34,7 +34,7 @@ func loadTopology(arg string) (*topo.Graph, error) {
 	if topo.IsSpec(arg) {
 		return parseSpec(arg)
 	}
-	text, err := os.ReadFile(arg)
+	text, err := files.ReadText(arg, files.TextMax)
 	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(arg, "/.") {
 		// It looks like a spec: the generators' own answer lists what there is.
 		return parseSpec(arg)

@@ -147,6 +147,9 @@ func showUsers(cmd *cobra.Command, c *ufm.Credentials, asJSON bool) error {
 	return nil
 }
 
+// passwordRead is how much is read of a password: more than any may have, so that one that is longer is refused.
+const passwordRead = 4096
+
 // readPassword asks for a password, twice and without showing it, or reads one line.
 func readPassword(cmd *cobra.Command, stdin bool) (string, error) {
 	fd := int(os.Stdin.Fd())
@@ -156,7 +159,7 @@ func readPassword(cmd *cobra.Command, stdin bool) (string, error) {
 			return "", next(&usageError{errors.New("the standard input is no terminal to ask for a password on")},
 				"softib user add NAME --password-stdin")
 		}
-		line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+		line, err := bufio.NewReader(io.LimitReader(cmd.InOrStdin(), passwordRead)).ReadString('\n')
 		if err != nil && !(errors.Is(err, io.EOF) && line != "") {
 			return "", fmt.Errorf("no password came: %w", err)
 		}

@@ -17,6 +17,7 @@ import (
 	"softib/driver/ibsim"
 	"softib/driver/smrun"
 	"softib/driver/umad"
+	"softib/internal/files"
 	"softib/operate/manager"
 	"softib/operate/manager/health"
 	"softib/operate/manager/remote"
@@ -184,9 +185,9 @@ func plain(s string) string {
 
 // readNames reads a file of names.
 func readNames(path string) (func(ib.GUID) string, error) {
-	text, err := os.ReadFile(path)
+	text, err := files.ReadText(path, files.TextMax)
 	if err != nil {
-		return nil, err
+		return nil, next(err, "--node-name-map FILE names a file with a GUID and a name on each line")
 	}
 	list, err := policy.ParseNodeNameMap(path, text)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"softib/internal/files"
 	"softib/operate/manager"
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
@@ -273,13 +273,13 @@ func CheckListen(addr string, hasTLS, hasCredential bool) error {
 // TLSConfig reads a server's certificate and key, and the CA whose certificates clients may show in place of a
 // password; caFile is empty where there is none.
 func TLSConfig(certFile, keyFile, caFile string) (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	pair, err := keyPair(certFile, keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("ufm: the server's certificate: %w", err)
 	}
 	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if caFile != "" {
-		text, err := os.ReadFile(caFile)
+		text, err := files.ReadText(caFile, files.TextMax)
 		if err != nil {
 			return nil, fmt.Errorf("ufm: the CA of client certificates: %w", err)
 		}
@@ -289,4 +289,17 @@ func TLSConfig(certFile, keyFile, caFile string) (*tls.Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// keyPair reads a certificate and its key.
+func keyPair(certFile, keyFile string) (pair tls.Certificate, err error) {
+	cert, err := files.ReadText(certFile, files.TextMax)
+	if err != nil {
+		return pair, err
+	}
+	key, err := files.ReadText(keyFile, files.TextMax)
+	if err != nil {
+		return pair, err
+	}
+	return tls.X509KeyPair(cert, key)
 }
