@@ -303,6 +303,30 @@ func TestStoreOlder(t *testing.T) {
 	}
 }
 
+// TestStoreUnnoted: a change whose note cannot be written is not acknowledged, and can be taken back.
+func TestStoreUnnoted(t *testing.T) {
+	dir := t.TempDir()
+	s := openT(t, dir)
+	red, blue := sampleTenant(), Tenant{Name: "blue", Key: 2}
+	does(t, s.Begin(Change{Is: &red}), s.Commit(Change{Is: &red}))
+	note := filepath.Join(dir, LastName)
+	does(t, os.Remove(note), os.MkdirAll(filepath.Join(note, "in the way"), 0o700))
+	does(t, s.Begin(Change{Is: &blue}))
+	if err := s.Commit(Change{Is: &blue}); !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), LastName) {
+		t.Errorf("%v: want ErrStore", err)
+	}
+	if err := s.Abort(Change{Is: &blue}); !errors.Is(err, ErrStore) {
+		t.Errorf("%v: want ErrStore", err)
+	}
+	does(t, os.RemoveAll(note), s.Abort(Change{Is: &blue}))
+	closeT(t, s)
+	s = openT(t, dir)
+	if got := s.State(); !sameState(got, State{Tenants: []Tenant{red}}) || s.Intent() != nil {
+		t.Errorf("got %+v, intent %v", got, s.Intent())
+	}
+	closeT(t, s)
+}
+
 func TestStoreUnwritable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
