@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
+	bolterr "go.etcd.io/bbolt/errors"
 
 	"softib/internal/boltfile"
 )
@@ -29,11 +30,11 @@ func TestWhole(t *testing.T) {
 		for range rng.IntN(60) {
 			k := []byte(fmt.Sprintf("%0*d", 1+rng.IntN(40), rng.IntN(500)))
 			if rng.IntN(3) == 0 {
-				if err := b.Delete(k); err != nil && !errors.Is(err, bolt.ErrIncompatibleValue) {
+				if err := b.Delete(k); err != nil && !errors.Is(err, bolterr.ErrIncompatibleValue) {
 					return err
 				}
 			} else if err := b.Put(k, make([]byte, rng.IntN(most))); err != nil &&
-				!errors.Is(err, bolt.ErrIncompatibleValue) {
+				!errors.Is(err, bolterr.ErrIncompatibleValue) {
 				return err
 			}
 		}
