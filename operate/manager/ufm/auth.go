@@ -97,11 +97,9 @@ func (s *Server) authenticate(r *http.Request, how scheme) (who caller, err *Err
 		if who, ok := s.cfg.Credentials.tokenUser(secret, now); ok {
 			return who, nil
 		}
-		from := sourceOf(r)
-		if d := s.throttle.wait(from, now); d > 0 {
-			return who, tooFast(d)
+		if d := s.queue.token(sourceOf(r)); d > 0 {
+			return who, tooFast(d, "too many wrong tokens came from this address")
 		}
-		s.throttle.failed(from, now)
 		return who, refuse(http.StatusUnauthorized, "the token is not known: it was revoked, or is another server's")
 	}
 	return who, refuse(http.StatusUnauthorized, "who calls is not known")
@@ -116,37 +114,33 @@ func tokenOf(r *http.Request) string {
 	return strings.TrimSpace(secret)
 }
 
-// checkPassword says whether a password is right. Only one that was right a moment ago is known without work; for
-// others there is a queue, and who failed has to wait.
+// checkPassword says whether a password is right. One that was right a moment ago from the same source is known without
+// work; others wait for their turn.
 func (s *Server) checkPassword(r *http.Request, name, secret string, now time.Time) *Error {
-	c := s.cfg.Credentials
-	if c.known(name, secret, now) {
+	c, from := s.cfg.Credentials, sourceOf(r)
+	if s.queue.glance(r.Context(), from, func() bool { return c.known(from, name, secret, now) }) {
 		return nil
 	}
-	from := sourceOf(r)
-	if d := s.throttle.wait(from, now); d > 0 {
-		return tooFast(d)
-	}
+	t := s.queue.join(from, name)
 	select {
-	case c.working <- struct{}{}:
+	case ours := <-t.ours:
+		if !ours {
+			return tooFast(failureWaitMax, "too many passwords from this address wait to be looked at")
+		}
 	case <-r.Context().Done():
-		return tooFast(time.Second)
+		s.queue.quit(t)
+		return tooFast(time.Second, "the client left before its password was looked at")
 	}
-	defer func() { <-c.working }()
-	// Of a thousand guesses that came at once, those that waited here are as late as others: no work is done for them.
-	if d := s.throttle.wait(from, s.now()); d > 0 && !c.known(name, secret, now) {
-		return tooFast(d)
-	}
-	if c.verify(name, secret, now) {
+	right := false
+	defer func() { s.queue.done(t, right) }()
+	if right = c.verify(from, name, secret, s.now()); right {
 		return nil
 	}
-	s.throttle.failed(from, s.now())
 	return refuse(http.StatusUnauthorized, "the user or the password is wrong")
 }
 
-func tooFast(d time.Duration) *Error {
-	e := refuse(http.StatusTooManyRequests,
-		"too many wrong credentials came from this address: wait before the next try")
+func tooFast(d time.Duration, why string) *Error {
+	e := refuse(http.StatusTooManyRequests, "%s: wait before the next try", why)
 	e.after = d
 	return e
 }

@@ -51,7 +51,7 @@ type Server struct {
 	now         func() time.Time
 	routes      []route
 	sessions    sessions
-	throttle    throttle
+	queue       *queue
 	crossOrigin http.CrossOriginProtection
 	cache       cache
 	dismissed   dismissed
@@ -79,6 +79,7 @@ func New(cfg Config) (*Server, error) {
 	if s.now == nil {
 		s.now = time.Now
 	}
+	s.queue = newQueue(s.now)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.routes = s.table()
 	var err error

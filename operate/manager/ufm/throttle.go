@@ -4,96 +4,110 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
+	"slices"
 	"time"
 )
 
-// throttle slows down those who guess: after a few failures a source has to wait before the next try, for longer each
-// time. Whoever shows a credential that is known to be right is never asked to wait, so that one who guesses does not
-// lock out others behind the same address.
-type throttle struct {
-	mu   sync.Mutex
-	list map[netip.Addr]*failures
+// subject is what failures are counted of: a source, an account, or one source's tries at one account.
+type subject struct {
+	from netip.Addr
+	name string
 }
 
+// failures are those of a subject.
 type failures struct {
 	count int
 	last  time.Time
-	until time.Time
 }
 
 const (
-	failuresFree   = 5
-	failureWait    = 250 * time.Millisecond
-	failureWaitMax = 30 * time.Second
-	// failureMemory is how long a source must be quiet to be like any other again.
+	// failuresFree are what somebody may mistype at no cost.
+	failuresFree = 5
+	// failureWait is how far apart tries are after that, twice as far after each failure.
+	failureWait = 250 * time.Millisecond
+	// failureWaitMax is also how long those wait at most who try from few connections.
+	failureWaitMax = 8 * time.Second
+	// failureMemory is how long a subject must be quiet to be like any other again.
 	failureMemory = 2 * time.Minute
-	sourcesMax    = 8192
+	subjectsMax   = 16384
 )
 
-// wait is how long a source has to wait before it may try; 0 is not at all.
-func (t *throttle) wait(from netip.Addr, now time.Time) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f := t.list[from]
-	if f == nil || !now.Before(f.until) {
-		return 0
+// throttle counts who failed, so that those who guess are slowed down. Who uses it has a lock.
+type throttle struct {
+	list map[subject]*failures
+}
+
+// of are the failures of a subject; none after a while without any.
+func (t *throttle) of(s subject, now time.Time) failures {
+	f := t.list[s]
+	if f == nil || now.Sub(f.last) > failureMemory {
+		return failures{}
 	}
-	return f.until.Sub(now)
+	return *f
 }
 
 // failed counts a failure.
-func (t *throttle) failed(from netip.Addr, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (t *throttle) failed(s subject, now time.Time) {
 	if t.list == nil {
-		t.list = map[netip.Addr]*failures{}
+		t.list = map[subject]*failures{}
 	}
-	f := t.list[from]
+	f := t.list[s]
 	if f == nil {
-		if len(t.list) >= sourcesMax {
-			t.forget(now)
+		if len(t.list) >= subjectsMax {
+			t.forget()
 		}
 		f = &failures{}
-		t.list[from] = f
+		t.list[s] = f
 	}
 	if now.Sub(f.last) > failureMemory {
 		f.count = 0
 	}
 	f.count++
 	f.last = now
-	if n := f.count - failuresFree; n > 0 {
-		f.until = now.Add(min(failureWait<<min(n-1, 10), failureWaitMax))
+}
+
+// forget makes room: an eighth of all goes, those that were quiet for longest.
+func (t *throttle) forget() {
+	last := make([]time.Time, 0, len(t.list))
+	for _, f := range t.list {
+		last = append(last, f.last)
+	}
+	slices.SortFunc(last, time.Time.Compare)
+	quiet := last[len(last)/8]
+	for s, f := range t.list {
+		if !f.last.After(quiet) {
+			delete(t.list, s)
+		}
 	}
 }
 
-// forget makes room: those that were quiet for long enough go, and if there are none, whoever was quiet for longest.
-func (t *throttle) forget(now time.Time) {
-	var oldest netip.Addr
-	for a, f := range t.list {
-		if now.Sub(f.last) > failureMemory {
-			delete(t.list, a)
-		} else if o := t.list[oldest]; o == nil || f.last.Before(o.last) {
-			oldest = a
-		}
+// pause is how long after the last failure the next try may be.
+func (f failures) pause() time.Duration {
+	n := f.count - failuresFree
+	if n <= 0 {
+		return 0
 	}
-	if len(t.list) >= sourcesMax {
-		delete(t.list, oldest)
-	}
+	return min(failureWait<<min(n-1, 10), failureWaitMax)
 }
 
 // sourceOf is who a request comes from: an address, or for IPv6 the network of a subscriber, who has as many addresses
-// as anybody could want.
-func sourceOf(r *http.Request) netip.Addr {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+// as anybody could want. So does whoever is on this machine: its own addresses are one source.
+func sourceOf(r *http.Request) netip.Addr { return sourceAt(r.RemoteAddr) }
+
+// sourceAt is the source at an address with a port.
+func sourceAt(addr string) netip.Addr {
+	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		host = r.RemoteAddr
+		host = addr
 	}
 	a, err := netip.ParseAddr(host)
 	if err != nil {
 		return netip.Addr{}
 	}
 	a = a.Unmap().WithZone("")
+	if a.IsLoopback() {
+		return netip.IPv6Loopback()
+	}
 	if a.Is6() {
 		if p, err := a.Prefix(64); err == nil {
 			return p.Addr()

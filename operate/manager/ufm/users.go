@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,7 +59,6 @@ type Credentials struct {
 	tokenStamp fileStamp
 	secret     [32]byte            // of this process, for proven
 	proven     map[[32]byte]proven // passwords that were right a moment ago
-	working    chan struct{}       // one guess at a time: there are better uses for processors
 }
 
 type password struct {
@@ -87,8 +87,7 @@ const (
 
 // OpenCredentials reads the credentials in a folder; those of no folder are kept in memory.
 func OpenCredentials(dir string) (*Credentials, error) {
-	c := &Credentials{dir: dir, users: map[string]password{}, proven: map[[32]byte]proven{},
-		working: make(chan struct{}, 1)}
+	c := &Credentials{dir: dir, users: map[string]password{}, proven: map[[32]byte]proven{}}
 	rand.Read(c.secret[:])
 	if dir == "" {
 		return c, nil
@@ -313,26 +312,26 @@ func parseUsers(text []byte) (map[string]password, error) {
 	return users, nil
 }
 
-// known reports whether a user and password were right a moment ago, which costs nothing to find out.
-func (c *Credentials) known(name, secret string, now time.Time) bool {
-	k := c.fingerprint(name, secret)
+// known reports whether a user and password were right a moment ago, which costs nothing to find out. As that is
+// before anybody waits for a turn, it knows only those that came from the same source: others could guess there.
+func (c *Credentials) known(from netip.Addr, name, secret string, now time.Time) bool {
+	k := c.fingerprint(from, name, secret)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, ok := c.proven[k]
 	return ok && p.name == name && now.Before(p.until)
 }
 
-func (c *Credentials) fingerprint(name, secret string) (k [32]byte) {
+func (c *Credentials) fingerprint(from netip.Addr, name, secret string) (k [32]byte) {
 	h := hmac.New(sha256.New, c.secret[:])
-	fmt.Fprintf(h, "%d:%s%s", len(name), name, secret)
+	fmt.Fprintf(h, "%v %d:%s%s", from, len(name), name, secret)
 	h.Sum(k[:0])
 	return k
 }
 
-// verify works out whether a password is a user's. That takes as long for users that are not there. Who calls it holds
-// c.working.
-func (c *Credentials) verify(name, secret string, now time.Time) bool {
-	if c.known(name, secret, now) { // whoever waited for the same answer
+// verify works out whether a password is a user's. That takes as long for users that are not there.
+func (c *Credentials) verify(from netip.Addr, name, secret string, now time.Time) bool {
+	if c.known(from, name, secret, now) { // whoever waited for the same answer
 		return true
 	}
 	c.mu.Lock()
@@ -354,6 +353,6 @@ func (c *Credentials) verify(name, secret string, now time.Time) bool {
 	if len(c.proven) >= provenMax {
 		clear(c.proven)
 	}
-	c.proven[c.fingerprint(name, secret)] = proven{name: name, until: now.Add(provenFor)}
+	c.proven[c.fingerprint(from, name, secret)] = proven{name: name, until: now.Add(provenFor)}
 	return true
 }
