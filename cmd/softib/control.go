@@ -48,6 +48,8 @@ var (
 	opTenant = control.Op[tenantRequest, []tenantShown]{Name: "tenant"}
 	// The template that is then in force; empty if there is none.
 	opQoS = control.Op[qosRequest, string]{Name: "qos"}
+	// The users that there are then.
+	opUser = control.Op[userRequest, userList]{Name: "user"}
 )
 
 // pairRequest names two hosts to measure between; the first two of the fabric if it names none.

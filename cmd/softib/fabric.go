@@ -14,6 +14,7 @@ import (
 	"softib/driver/smrun"
 	"softib/node/hca"
 	"softib/operate/manager"
+	"softib/operate/manager/ufm"
 	"softib/operate/status"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -33,6 +34,7 @@ type fabric struct {
 	tenancy  *tenancy // nil before it is open
 	journal  *manager.Journal
 	page     string // its address; empty if there is none
+	users    *ufm.Credentials
 }
 
 // newFabric builds a fabric. With a configuration, a manager brings its subnet up and stays with it until ctx ends.

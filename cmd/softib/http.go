@@ -62,17 +62,13 @@ type web struct {
 
 // newWeb claims the page's address and sees to it that it may be served there: nil if there is to be none. Nothing is
 // served before there is a fabric.
-func newWeb(o httpOptions, fixed bool, dir string) (*web, error) {
+func newWeb(o httpOptions, fixed bool, users *ufm.Credentials) (*web, error) {
 	if o.addr == httpOff {
 		if o.open {
 			return nil, next(&usageError{errors.New("--open wants a page, and --http off serves none")},
 				"softib up --open")
 		}
 		return nil, nil
-	}
-	users, err := ufm.OpenCredentials(dir)
-	if err != nil {
-		return nil, err
 	}
 	x := &web{users: users, opts: o, srv: &http.Server{ErrorLog: log.New(io.Discard, "", 0)}}
 	x.srv.Handler = x
@@ -83,11 +79,13 @@ func newWeb(o httpOptions, fixed bool, dir string) (*web, error) {
 			return nil, next(&usageError{errors.New("TLS wants a certificate and its key")},
 				"--tls-cert FILE --tls-key FILE")
 		}
+		var err error
 		if x.srv.TLSConfig, err = ufm.TLSConfig(o.cert, o.key, o.clients); err != nil {
 			return nil, next(err, "--tls-cert, --tls-key and --client-ca name files in PEM")
 		}
 		scheme = "https://"
 	}
+	var err error
 	x.l, err = net.Listen("tcp", o.addr)
 	if errors.Is(err, syscall.EADDRINUSE) && !fixed {
 		x.l, err = net.Listen("tcp", "127.0.0.1:0")

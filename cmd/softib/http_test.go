@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"softib/operate/manager/ufm"
+	"softib/operate/status"
 	"softib/subnet/sm"
 )
 
@@ -77,6 +78,16 @@ func get(t *testing.T, c *http.Client, url, user, secret string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
+// credentials are those in a folder, as another process sees them.
+func credentials(t *testing.T, dir string) *ufm.Credentials {
+	t.Helper()
+	c, err := ufm.OpenCredentials(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // What is served, to whom, and where not.
 func TestPage(t *testing.T) {
 	l := newLab(t, "star:3", &sm.Config{SweepInterval: -1})
@@ -87,7 +98,7 @@ func TestPage(t *testing.T) {
 	}
 	defer mgr.Close()
 	serve := func(o httpOptions) string {
-		x, err := newWeb(o, true, dir)
+		x, err := newWeb(o, true, credentials(t, dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,13 +128,10 @@ func TestPage(t *testing.T) {
 	}
 
 	// The first user closes the door, also of a server that runs.
-	users, err := ufm.OpenCredentials(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	users := credentials(t, dir)
 	cert, key, pool := certificate(t)
 	for _, o := range []httpOptions{{addr: "0.0.0.0:0"}, {addr: "0.0.0.0:0", cert: cert, key: key}, {addr: "[::]:0"}} {
-		if x, err := newWeb(o, true, dir); !errors.Is(err, ufm.ErrListen) {
+		if x, err := newWeb(o, true, credentials(t, dir)); !errors.Is(err, ufm.ErrListen) {
 			t.Errorf("%+v: %v", o, err)
 			if err == nil {
 				x.l.Close()
@@ -133,7 +141,7 @@ func TestPage(t *testing.T) {
 	if err := users.SetUser("operator", "correct horse"); err != nil {
 		t.Fatal(err)
 	}
-	if x, err := newWeb(httpOptions{addr: "0.0.0.0:0"}, true, dir); !errors.Is(err, ufm.ErrListen) {
+	if x, err := newWeb(httpOptions{addr: "0.0.0.0:0"}, true, credentials(t, dir)); !errors.Is(err, ufm.ErrListen) {
 		t.Errorf("without TLS: %v", err)
 		if err == nil {
 			x.l.Close()
@@ -164,10 +172,7 @@ func TestUsers(t *testing.T) {
 	dir := t.TempDir()
 	wants(t, shown(t, "user", "list", "--state", dir), "no users")
 	broken(t, exitFailed, []string{"no user"}, "user", "remove", "nobody", "--state", dir)
-	users, err := ufm.OpenCredentials(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	users := credentials(t, dir)
 	if err := users.SetUser("ci", "correct horse"); err != nil {
 		t.Fatal(err)
 	}
@@ -179,6 +184,64 @@ func TestUsers(t *testing.T) {
 }
 
 // privateDir is a folder that only its owner may use.
+// TestUsersOfRunning: a user of a fabric that runs is in force when the command has returned, wherever the fabric keeps
+// its state and if it keeps none.
+func TestUsersOfRunning(t *testing.T) {
+	s := newShell(t)
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name string
+		args []string
+	}{{"none", []string{"--state", stateNone}}, {"there", []string{"--state", dir}}, {"here", nil}} {
+		t.Run(c.name, func(t *testing.T) {
+			s.run(append([]string{"up", "-d", "star:2", "--http", "127.0.0.1:0", "--name", c.name}, c.args...)...)
+			defer s.run("down", "--name", c.name)
+			page := asJSON[status.Status](t, s.run("status", "--json", "--name", c.name)).Page
+			if code, _ := get(t, http.DefaultClient, page, "", ""); code != 200 {
+				t.Fatalf("without users: %d", code)
+			}
+			add := s.command("user", "add", "operator", "--password-stdin", "--name", c.name)
+			add.Stdin = strings.NewReader("correct horse\n")
+			out, err := add.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "operator") ||
+				strings.Contains(string(out), "until the fabric ends") != (c.name == "none") {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if code, _ := get(t, http.DefaultClient, page, "", ""); code != http.StatusUnauthorized {
+				t.Errorf("with a user, without a password: %d", code)
+			}
+			if code, _ := get(t, http.DefaultClient, page, "operator", "correct horse"); code != 200 {
+				t.Errorf("with the password: %d", code)
+			}
+			if list := asJSON[[]string](t, s.run("user", "list", "--json", "--name", c.name)); len(list) != 1 ||
+				list[0] != "operator" {
+				t.Errorf("users: %q", list)
+			}
+			s.run(append([]string{"user", "list", "--name", c.name}, c.args...)...)
+			s.fails(exitUsage, []string{"elsewhere"}, "user", "list", "--name", c.name, "--state", "/somewhere")
+			s.fails(exitFailed, []string{"no user"}, "user", "remove", "nobody", "--name", c.name)
+			wants(t, s.run("user", "remove", "operator", "--name", c.name), "no users")
+			if code, _ := get(t, http.DefaultClient, page, "", ""); code != 200 {
+				t.Errorf("without users again: %d", code)
+			}
+		})
+	}
+	// One that does not run finds what was written for it.
+	add := s.command("user", "add", "early", "--password-stdin", "--name", "there", "--state", dir)
+	add.Stdin = strings.NewReader("correct horse\n")
+	if out, err := add.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got := credentials(t, dir).Users(); len(got) != 1 || got[0] != "early" {
+		t.Errorf("users: %q", got)
+	}
+	add = s.command("user", "add", "short", "--password-stdin", "--name", "there", "--state", dir)
+	add.Stdin = strings.NewReader("horse\n")
+	if out, err := add.CombinedOutput(); err == nil || !strings.Contains(string(out), "next: ") {
+		t.Errorf("a password of five characters: %v\n%s", err, out)
+	}
+}
+
 func privateDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

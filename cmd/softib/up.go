@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"softib/operate/manager/ufm"
 	"softib/proto/ib"
 	"softib/proto/topo"
 )
@@ -168,7 +169,11 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if o.noSM {
 		subnet = nil
 	}
-	page, err := newWeb(o.http, o.fixed, tenants.dir)
+	users, err := ufm.OpenCredentials(tenants.dir)
+	if err != nil {
+		return next(err, "softib up --state DIR with another folder, or --state none to keep nothing")
+	}
+	page, err := newWeb(o.http, o.fixed, users)
 	if err != nil {
 		return err
 	}
@@ -180,6 +185,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		return err
 	}
 	defer f.Close()
+	f.users = users
 	f.describe(out)
 	log.release(f.lastSweep().Problems > 0)
 	if err := tenants.open(ctx, f, out); err != nil {

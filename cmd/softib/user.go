@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"softib/operate/control"
 	"softib/operate/manager/ufm"
 )
 
@@ -22,7 +24,8 @@ func newUser() *cobra.Command {
 is on a loopback address, everybody on this machine may use it; the first user
 changes that at once, also for a fabric that runs. Any other address needs one.
 
-Passwords are kept as PBKDF2 hashes in the fabric's state folder.`,
+Passwords are kept as PBKDF2 hashes in the fabric's state folder; those of a fabric
+that runs without one (softib up --state none) end with it.`,
 		Example: `  softib user add operator              # asks for the password
   echo "$SECRET" | softib user add ci --password-stdin
   softib user list
@@ -34,115 +37,165 @@ Passwords are kept as PBKDF2 hashes in the fabric's state folder.`,
 	return cmd
 }
 
-// userPlace is where a fabric keeps its users.
-type userPlace struct{ name, state string }
-
-func (u *userPlace) flags(cmd *cobra.Command) {
-	nameFlag(cmd, &u.name)
-	cmd.Flags().StringVar(&u.state, "state", "", "the fabric's state is in `DIR`, as softib up --state has it")
+// userRequest asks for the users, after one was added or taken away if it says so.
+type userRequest struct {
+	Add    string `json:"add,omitempty"`
+	Secret string `json:"secret,omitempty"`
+	Remove string `json:"remove,omitempty"`
+	// State is the folder that the command line names; empty if it names none.
+	State string `json:"state,omitempty"`
 }
 
-func (u *userPlace) open() (*ufm.Credentials, error) {
+// userList are the users that there are then.
+type userList struct {
+	Names []string `json:"names"`
+	// Fleeting ones end with the fabric, which keeps nothing.
+	Fleeting bool `json:"fleeting,omitempty"`
+}
+
+// userCommand is what all of them have.
+type userCommand struct {
+	name, state string
+	asJSON      bool
+}
+
+func (u *userCommand) flags(cmd *cobra.Command) *cobra.Command {
+	nameFlag(cmd, &u.name)
+	cmd.Flags().StringVar(&u.state, "state", "", "the fabric's state is in `DIR`, as softib up --state has it; needed "+
+		"for one that does not run")
+	jsonFlag(cmd, &u.asJSON)
+	return cmd
+}
+
+// run asks the fabric if it runs, so that what is asked for is in force when it has answered, wherever it keeps its
+// state; else it changes what the fabric will find.
+func (u *userCommand) run(cmd *cobra.Command, q userRequest) error {
 	p, err := newPlace(u.name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	dir, err := p.state(u.state)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if dir == "" {
-		return nil, next(&usageError{errors.New("--state none keeps nothing, users neither")},
-			"softib user --state DIR")
+	var list userList
+	if p.isRunning() {
+		if q.State = u.state; u.state != "" && u.state != stateNone {
+			q.State = dir
+		}
+		err = askFabric(cmd.Context(), p, opUser, q, func(l userList) error { list = l; return nil })
+	} else {
+		if dir == "" {
+			return next(&usageError{errors.New("--state none keeps nothing, users neither")},
+				"softib user --state DIR, or softib up -d%s --state none first", p.flag())
+		}
+		var c *ufm.Credentials
+		if c, err = ufm.OpenCredentials(dir); err == nil {
+			list, err = changeUsers(c, q)
+		}
 	}
-	return ufm.OpenCredentials(dir)
+	if err != nil {
+		return err
+	}
+	return showUsers(cmd, list, u.asJSON)
+}
+
+// changeUsers does what is asked for.
+func changeUsers(c *ufm.Credentials, q userRequest) (list userList, err error) {
+	switch {
+	case q.Add != "":
+		if err := c.SetUser(q.Add, q.Secret); err != nil {
+			return list, next(err, "softib user add NAME asks again")
+		}
+	case q.Remove != "":
+		if err := c.RemoveUser(q.Remove); err != nil {
+			return list, next(err, "softib user list shows who there is")
+		}
+	}
+	return userList{Names: c.Users()}, nil
+}
+
+// user changes or lists the users of this fabric.
+func (s *server) user(_ context.Context, q userRequest, r *control.Reply[userList]) error {
+	has := s.f.users.Dir()
+	if has == "" {
+		has = stateNone
+	}
+	if q.State != "" && q.State != has {
+		return next(&usageError{fmt.Errorf("fabric %s keeps its state elsewhere: %s", s.f.name, has)},
+			"leave --state out for this fabric; --name OTHER --state DIR is for one that does not run")
+	}
+	list, err := changeUsers(s.f.users, q)
+	if err != nil {
+		return err
+	}
+	list.Fleeting = has == stateNone
+	return r.Say(list)
 }
 
 func newUserAdd() *cobra.Command {
-	var u userPlace
-	var stdin, asJSON bool
-	cmd := &cobra.Command{
+	var u userCommand
+	var stdin bool
+	cmd := u.flags(&cobra.Command{
 		Use:     "add NAME",
 		Short:   "Make a user, or give one another password",
 		Example: `  softib user add operator`,
 		Args:    arguments(1, 1, "a name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := u.open()
-			if err != nil {
-				return err
-			}
 			secret, err := readPassword(cmd, stdin)
 			if err != nil {
 				return err
 			}
-			if err := c.SetUser(args[0], secret); err != nil {
-				return err
+			if args[0] == "" {
+				return next(&usageError{errors.New("a user has no name")}, "softib user add NAME")
 			}
-			return showUsers(cmd, c, asJSON)
+			return u.run(cmd, userRequest{Add: args[0], Secret: secret})
 		},
-	}
-	u.flags(cmd)
-	jsonFlag(cmd, &asJSON)
+	})
 	cmd.Flags().BoolVar(&stdin, "password-stdin", false, "read the password from the standard input")
 	return cmd
 }
 
 func newUserRemove() *cobra.Command {
-	var u userPlace
-	var asJSON bool
-	cmd := &cobra.Command{
+	var u userCommand
+	return u.flags(&cobra.Command{
 		Use:     "remove NAME",
 		Short:   "Take a user away, with all tokens",
 		Example: `  softib user remove ci`,
 		Args:    arguments(1, 1, "a name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := u.open()
-			if err != nil {
-				return err
+			if args[0] == "" {
+				return next(&usageError{errors.New("no user has an empty name")}, "softib user list shows who there is")
 			}
-			if err := c.RemoveUser(args[0]); err != nil {
-				return next(err, "softib user list shows who there is")
-			}
-			return showUsers(cmd, c, asJSON)
+			return u.run(cmd, userRequest{Remove: args[0]})
 		},
-	}
-	u.flags(cmd)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newUserList() *cobra.Command {
-	var u userPlace
-	var asJSON bool
-	cmd := &cobra.Command{
+	var u userCommand
+	return u.flags(&cobra.Command{
 		Use:     "list",
 		Short:   "List the users",
 		Example: `  softib user list --json`,
 		Args:    arguments(0, 0, "no argument"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := u.open()
-			if err != nil {
-				return err
-			}
-			return showUsers(cmd, c, asJSON)
-		},
-	}
-	u.flags(cmd)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+		RunE:    func(cmd *cobra.Command, _ []string) error { return u.run(cmd, userRequest{}) },
+	})
 }
 
-func showUsers(cmd *cobra.Command, c *ufm.Credentials, asJSON bool) error {
-	list := c.Users()
+func showUsers(cmd *cobra.Command, list userList, asJSON bool) error {
 	if asJSON {
-		return printJSON(cmd.OutOrStdout(), list)
+		return printJSON(cmd.OutOrStdout(), list.Names)
 	}
 	t := newTerminal(cmd.OutOrStdout())
-	if len(list) == 0 {
+	if len(list.Names) == 0 {
 		t.say("no users: on a loopback address, everybody on this machine may use it")
 	}
-	for _, name := range list {
+	for _, name := range list.Names {
 		t.say("%s", name)
+	}
+	if list.Fleeting && len(list.Names) > 0 {
+		t.say("until the fabric ends, which keeps no state")
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"softib/operate/manager"
 	"softib/operate/manager/health"
 	"softib/operate/manager/remote"
+	"softib/operate/manager/ufm"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/policy"
@@ -115,7 +116,11 @@ func (o *watchCommand) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	page, err := newWeb(o.http, o.fixed, dir)
+	users, err := ufm.OpenCredentials(dir)
+	if err != nil {
+		return next(err, "softib watch --state DIR with another folder, or --state none to keep nothing")
+	}
+	page, err := newWeb(o.http, o.fixed, users)
 	if err != nil {
 		return err
 	}

@@ -101,6 +101,9 @@ func OpenCredentials(dir string) (*Credentials, error) {
 	return c, c.loadTokens()
 }
 
+// Dir is the folder that they are kept in; empty if they are in memory.
+func (c *Credentials) Dir() string { return c.dir }
+
 // Any reports whether there is a user. Tokens alone are none: somebody has to be able to revoke them.
 func (c *Credentials) Any() bool {
 	c.reload() // what was read before stays if the file is damaged now
@@ -111,6 +114,7 @@ func (c *Credentials) Any() bool {
 
 // Users are the names of all users, in order.
 func (c *Credentials) Users() []string {
+	_ = c.reload() // what was read before stays if the file is damaged now
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make([]string, 0, len(c.users))
@@ -141,6 +145,7 @@ func (c *Credentials) SetUser(name, secret string) error {
 
 // RemoveUser takes a user away, with all tokens of that user.
 func (c *Credentials) RemoveUser(name string) error {
+	c.refresh()
 	c.mu.Lock()
 	_, ok := c.users[name]
 	c.mu.Unlock()
