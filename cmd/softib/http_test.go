@@ -218,7 +218,7 @@ func TestUsersOfRunning(t *testing.T) {
 				t.Errorf("users: %q", list)
 			}
 			s.run(append([]string{"user", "list", "--name", c.name}, c.args...)...)
-			s.fails(exitUsage, []string{"elsewhere"}, "user", "list", "--name", c.name, "--state", "/somewhere")
+			s.fails(exitUsage, []string{"elsewhere"}, "user", "list", "--name", c.name, "--state", t.TempDir())
 			s.fails(exitFailed, []string{"no user"}, "user", "remove", "nobody", "--name", c.name)
 			wants(t, s.run("user", "remove", "operator", "--name", c.name), "no users")
 			if code, _ := get(t, http.DefaultClient, page, "", ""); code != 200 {

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"mime/multipart"
 	"net/http"
@@ -311,6 +312,62 @@ func TestFirstUser(t *testing.T) {
 	ann(t, dir)
 	p.want(401, "GET", "/ufmRestV3/app/ufm_version", nil, "Authorization", "Basic "+tok)
 	p.want(401, "GET", "/ufmRestV2/app/ufm_version", nil, "Cookie", cookie)
+}
+
+// TestTokenPlaces: what was given out while everybody could have it takes no places once there is a user, and nobody
+// takes those of others.
+func TestTokenPlaces(t *testing.T) {
+	for _, dir := range []string{"", t.TempDir()} {
+		creds, err := OpenCredentials(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPlace(t, "star:3", policy.Partitions{}, func(c *Config) { c.Credentials = creds })
+		most := tokensMax
+		if dir != "" {
+			most = 2 * tokensUnproven // each is written
+		}
+		for i := range most {
+			if _, err := creds.issue(caller{fmt.Sprint("user", i), unproven}, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.want(200, "POST", "/ufmRest/app/tokens", nil, basic("ann", "whatever")...)
+		if n := len(creds.tokens); n != tokensUnproven || creds.tokens[n-1].User != "ann" {
+			t.Errorf("%d tokens of an open server are kept, and not the newest", n)
+		}
+		user := func(name string) []string {
+			t.Helper()
+			x := password{rounds: 1000, salt: []byte("another salt....")}
+			if x.hash, err = x.of("a long password"); err == nil {
+				err = creds.change(func() { creds.users[name] = x })
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return basic(name, "a long password")
+		}
+		ann, bob := user("ann"), user("bob")
+		if n := len(creds.tokens); n != 0 {
+			t.Errorf("%d tokens outlast the first user", n)
+		}
+		if again, err := OpenCredentials(dir); err != nil || len(again.tokens) != 0 {
+			t.Errorf("%d tokens outlast the first user in the file, %v", len(again.tokens), err)
+		}
+		if _, err := creds.issue(caller{"eve", unproven}, time.Now()); err == nil {
+			t.Error("one who came while it was open has a token of the closed server")
+		}
+		for range tokensOfUser {
+			p.want(200, "POST", "/ufmRest/app/tokens", nil, ann...)
+		}
+		wants := p.want(409, "POST", "/ufmRest/app/tokens", nil, ann...).body
+		if !strings.Contains(wants, "revoke") {
+			t.Errorf("what to do next is not said: %s", wants)
+		}
+		p.want(200, "POST", "/ufmRest/app/tokens", nil, bob...)
+		p.want(200, "DELETE", "/ufmRest/app/tokens/"+creds.tokens[0].ID, nil, ann...)
+		p.want(200, "POST", "/ufmRest/app/tokens", nil, ann...)
+	}
 }
 
 func TestCredentials(t *testing.T) {

@@ -27,6 +27,11 @@ const (
 	// tokenLife is UFM's: ten years.
 	tokenLife = 315_360_000 * time.Second
 	tokensMax = 4096
+	// tokensOfUser is how many one may have, so that nobody takes those of others.
+	tokensOfUser = 128
+	// tokensUnproven is how many are remembered that were given out while the server was open. They open nothing that
+	// is not open, so the oldest makes room for the next.
+	tokensUnproven = 128
 )
 
 // token is an access token that was given out. The token itself is nowhere.
@@ -74,15 +79,50 @@ func (c *Credentials) issue(who caller, now time.Time) (tokenShape, error) {
 	c.refresh()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.tokens) >= tokensMax {
-		return tokenShape{}, refuse(409, "%d tokens were given out: revoke those that nobody uses", len(c.tokens))
+	list := slices.Clone(c.tokens)
+	if who.proof == unproven {
+		if len(c.users) > 0 {
+			return tokenShape{}, refuse(401, "there is a user now: show a user's password")
+		}
+		if like := func(t token) bool { return t.Proof == unproven }; count(list, like) >= tokensUnproven {
+			i := slices.IndexFunc(list, like)
+			list = slices.Delete(list, i, i+1)
+		}
+	} else if n := count(list, func(t token) bool { return t.User == who.name }); n >= tokensOfUser {
+		return tokenShape{}, refuse(409, "%s has %d tokens: revoke those that nobody uses", who.name, n)
 	}
-	list := append(slices.Clone(c.tokens), t)
+	if len(list) >= tokensMax {
+		return tokenShape{}, refuse(409, "%d tokens were given out: revoke those that nobody uses", len(list))
+	}
+	list = append(list, t)
 	if err := c.saveTokens(list); err != nil {
 		return tokenShape{}, err
 	}
 	c.tokens = list
 	return t.shape(secret), nil
+}
+
+func count(list []token, is func(token) bool) (n int) {
+	for _, t := range list {
+		if is(t) {
+			n++
+		}
+	}
+	return n
+}
+
+// close drops the tokens that were given out while the server was open: with the first user they are worth nothing, and
+// would only take places. Who calls it holds the lock. If the file is another one than before, or cannot be written,
+// they go when it is read again.
+func (c *Credentials) close() {
+	if len(c.users) == 0 || c.dir != "" && stampOf(filepath.Join(c.dir, tokensFile)) != c.tokenStamp {
+		return
+	}
+	proven := slices.DeleteFunc(slices.Clone(c.tokens), func(t token) bool { return t.Proof == unproven })
+	if len(proven) == len(c.tokens) || c.saveTokens(proven) != nil {
+		return
+	}
+	c.tokens = proven
 }
 
 // tokenUser is whose token it is. Every token is compared, and each in the same time. One that was given out while
@@ -188,6 +228,7 @@ func (c *Credentials) loadTokens() error {
 			path)
 	}
 	c.tokens, c.tokenStamp = list, stamp
+	c.close()
 	return nil
 }
 

@@ -187,6 +187,7 @@ func (c *Credentials) change(f func()) error {
 	f()
 	clear(c.proven)
 	if c.dir == "" {
+		c.close()
 		return nil
 	}
 	path := filepath.Join(c.dir, usersFile)
@@ -195,6 +196,7 @@ func (c *Credentials) change(f func()) error {
 		return fmt.Errorf("%w: the users cannot be written: %w", ErrCredentials, err)
 	}
 	c.stamp = stampOf(path)
+	c.close()
 	return nil
 }
 
@@ -227,6 +229,7 @@ func (c *Credentials) reload() error {
 	defer c.mu.Unlock()
 	c.users, c.stamp = users, stamp
 	clear(c.proven)
+	c.close()
 	return nil
 }
 
