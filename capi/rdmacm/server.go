@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"softib/internal/descriptors"
 	"softib/internal/packetsock"
 	"softib/node/cm"
 )
@@ -66,7 +67,7 @@ func newServer(ports Ports, cfg config) *Server {
 // Serve is the function of this name for a server that was made before.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	defer s.end()
-	if err := packetsock.Serve(ctx, l, s.greet); err != nil {
+	if err := packetsock.Serve(ctx, l, channelHolds, s.greet); err != nil {
 		return fmt.Errorf("rdmacm: %w", err)
 	}
 	return nil
@@ -83,9 +84,12 @@ func (s *Server) end() {
 	}
 }
 
+// channelHolds are the descriptors of a channel: its two connections, and the far end of one of them.
+const channelHolds = 3
+
 // greet answers a connection's hello. A connection of commands is served here until it ends; one of events is kept by
-// its channel.
-func (s *Server) greet(c *net.UnixConn, keep func()) {
+// its channel, which has counted it.
+func (s *Server) greet(c packetsock.Guest) {
 	refuse := func(err error) {
 		_, _ = c.Write(appendWelcome(nil, -int32(errnoOf(err)), 0, err.Error()))
 	}
@@ -115,8 +119,8 @@ func (s *Server) greet(c *net.UnixConn, keep func()) {
 	case err != nil:
 		return
 	}
-	if err := checkPeer(c); err != nil {
-		refuse(err)
+	if c.Refused != nil {
+		refuse(fmt.Errorf("rdmacm: %w", c.Refused))
 		return
 	}
 	if c.SetReadDeadline(time.Time{}) != nil {
@@ -141,14 +145,14 @@ func (s *Server) greet(c *net.UnixConn, keep func()) {
 		if _, err := c.Write(appendWelcome(nil, 0, ch.number, "")); err != nil {
 			return
 		}
-		if ch.attach(c, farEnd) != nil {
+		if ch.attach(c.UnixConn, farEnd) != nil {
 			return
 		}
 		keepFarEnd = true
-		keep()
+		c.Keep()
 		return
 	}
-	ch, err := s.open(hi.host, c)
+	ch, err := s.open(hi.host, c.UnixConn)
 	if err != nil {
 		refuse(err)
 		return
@@ -273,14 +277,6 @@ func descriptorOf(oob []byte) (int, error) {
 	return fd, nil
 }
 
-// checkPeer lets in who runs the server, and root.
-func checkPeer(c *net.UnixConn) error {
-	if _, err := packetsock.CheckPeer(c); err != nil {
-		return fmt.Errorf("rdmacm: %w", err)
-	}
-	return nil
-}
-
 // Reasons of the server itself.
 var (
 	errNoChannel = errors.New("no such channel")
@@ -293,6 +289,7 @@ var errnos = []struct {
 	errno syscall.Errno
 }{
 	{packetsock.ErrPeer, syscall.EPERM},
+	{descriptors.ErrMany, syscall.EMFILE},
 	{errVersion, syscall.EPROTO},
 	{errNotHello, syscall.EINVAL},
 	{errNotCommand, syscall.EINVAL},

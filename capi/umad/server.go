@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"softib/internal/descriptors"
 	"softib/internal/packetsock"
 	"softib/node/madrpc"
 	"softib/proto/ib"
@@ -47,7 +48,7 @@ func Serve(ctx context.Context, l *net.UnixListener, ports Ports) error {
 		_ = ports.SetIsSM(host, port, on)
 	})
 	defer s.issm.close()
-	err := packetsock.Serve(ctx, l, func(c *net.UnixConn, _ func()) { s.serve(c) })
+	err := packetsock.Serve(ctx, l, 1, s.serve)
 	if err != nil {
 		return fmt.Errorf("umad: %w", err)
 	}
@@ -55,7 +56,7 @@ func Serve(ctx context.Context, l *net.UnixListener, ports Ports) error {
 }
 
 // serve is the life of one connection.
-func (s *server) serve(c *net.UnixConn) {
+func (s *server) serve(c packetsock.Guest) {
 	answer := func(r reply) error {
 		_, err := c.Write(appendReply(nil, &r))
 		return err
@@ -81,12 +82,12 @@ func (s *server) serve(c *net.UnixConn) {
 	case err != nil:
 		return
 	}
-	if err := checkPeer(c); err != nil {
-		refuse(req.op, syscall.EPERM, err)
+	if c.Refused != nil {
+		refuse(req.op, errnoOf(c.Refused), fmt.Errorf("umad: %w", c.Refused))
 		return
 	}
 	if req.op == opOpen {
-		p, err := s.openPort(c, &req)
+		p, err := s.openPort(c.UnixConn, &req)
 		if err != nil {
 			refuse(req.op, errnoOf(err), err)
 			return
@@ -196,14 +197,6 @@ func (s *server) find(token uint64) (*openPort, error) {
 	return nil, fmt.Errorf("umad: token 0x%016x: %w", token, errNotOpen)
 }
 
-// checkPeer lets in who runs the server, and root.
-func checkPeer(c *net.UnixConn) error {
-	if _, err := packetsock.CheckPeer(c); err != nil {
-		return fmt.Errorf("umad: %w", err)
-	}
-	return nil
-}
-
 // Reasons of the server itself.
 var (
 	errNotOpen = errors.New("no such open port")
@@ -216,6 +209,8 @@ var errnos = []struct {
 	err   error
 	errno syscall.Errno
 }{
+	{packetsock.ErrPeer, syscall.EPERM},
+	{descriptors.ErrMany, syscall.EMFILE},
 	{ErrNoHost, syscall.ENODEV},
 	{ErrNoPort, syscall.EINVAL},
 	{ErrClosed, syscall.EIO},

@@ -2,10 +2,12 @@ package live
 
 import (
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 
 	"softib/driver/endpoint"
+	"softib/internal/descriptors"
 	"softib/proto/ib"
 )
 
@@ -16,6 +18,7 @@ type Channel struct {
 	f     *Fabric
 	from  *Process        // nil is the fabric
 	fd    int             // its memory
+	payer *Process        // on whose account that is
 	own   *endpoint.Local // or that, if both ends are in this process
 	inlet *inlet          // if the fabric receives
 	head  []byte
@@ -165,7 +168,7 @@ func (f *Fabric) newChannel(from *Process, k chanKey) (*Channel, error) {
 			c.head = c.own.Mem
 		}
 	} else if err = errors.Join(from.openDoor(), k.to.openDoor()); err == nil {
-		c.fd, c.head, err = endpoint.NewMemory("ring", endpoint.RingBytes)
+		err = c.allocate()
 	}
 	if err != nil {
 		return nil, err
@@ -174,6 +177,32 @@ func (f *Fabric) newChannel(from *Process, k chanKey) (*Channel, error) {
 	c.ID = f.channels
 	return c, nil
 }
+
+// allocate makes memory for two processes, on the account of who sends, or of who receives from this process.
+func (c *Channel) allocate() (err error) {
+	if c.payer = c.from; c.payer == nil || c.payer.isLocal() {
+		c.payer = c.to
+	}
+	if c.payer != nil && !c.payer.isLocal() {
+		if err := descriptors.Programs.Take(c.payer.holder(), 1); err != nil {
+			return fmt.Errorf("live: %w", err)
+		}
+	}
+	if c.fd, c.head, err = endpoint.NewMemory("ring", endpoint.RingBytes); err != nil {
+		c.repay()
+	}
+	return err
+}
+
+// repay is for a descriptor that is closed.
+func (c *Channel) repay() {
+	if c.payer != nil && !c.payer.isLocal() {
+		descriptors.Programs.Give(c.payer.holder(), 1)
+	}
+}
+
+// holder is whose descriptors those of a process are.
+func (p *Process) holder() descriptors.Holder { return descriptors.Holder{PID: p.PID, UID: p.UID} }
 
 // close gives back what the fabric holds of a channel.
 func (c *Channel) close() {
@@ -201,6 +230,7 @@ func (c *Channel) bury() {
 		c.left = false
 		if c.own == nil {
 			unix.Close(c.fd)
+			c.repay()
 		}
 	}
 }

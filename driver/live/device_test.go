@@ -259,7 +259,7 @@ func TestLocalStatistics(t *testing.T) {
 func TestLocalPrograms(t *testing.T) {
 	f := bringUp(t, "star:3")
 	keep := newEnd(t, f.hosts[0].Device(), 4096) // makes the host's own
-	fds, routines := descriptors(t), runtime.NumGoroutine()
+	fds, routines := openDescriptors(t), runtime.NumGoroutine()
 	for range 20 {
 		var devs []*Device
 		for _, h := range []*Host{f.hosts[0], f.hosts[0], f.hosts[1], f.hosts[2]} {
@@ -284,7 +284,7 @@ func TestLocalPrograms(t *testing.T) {
 			}
 		}
 	}
-	if n := descriptors(t); n != fds {
+	if n := openDescriptors(t); n != fds {
 		t.Errorf("%d descriptors, %d before", n, fds)
 	}
 	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > routines+2; time.Sleep(time.Millisecond) {

@@ -131,6 +131,7 @@ var daemon = os.Getpid()
 // Caller is a process that wants to attach.
 type Caller struct {
 	PID int
+	UID uint32
 	// Library is the release of its library, as it says.
 	Library string
 	// unlisted: statistics do not know of it.

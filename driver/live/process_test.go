@@ -27,7 +27,7 @@ func TestSenderEndsFirst(t *testing.T) {
 	if _, err := f.BringUp(); err != nil {
 		t.Fatal(err)
 	}
-	before := descriptors(t)
+	before := openDescriptors(t)
 	for _, receiverToo := range []bool{false, true} {
 		a, err := f.Attach("h1", Caller{PID: os.Getpid()})
 		if err != nil {
@@ -66,7 +66,7 @@ func TestSenderEndsFirst(t *testing.T) {
 		}
 		b.Close()
 	}
-	if after := descriptors(t); after != before {
+	if after := openDescriptors(t); after != before {
 		t.Errorf("%d descriptors were open, %d are", before, after)
 	}
 }
@@ -102,7 +102,7 @@ func TestWayFailsForAMoment(t *testing.T) {
 	}
 }
 
-func descriptors(t *testing.T) int {
+func openDescriptors(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

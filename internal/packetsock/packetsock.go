@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"softib/internal/descriptors"
 )
 
 // network is the kind of socket.
@@ -36,11 +38,22 @@ func Listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
+// Guest is a connection and who is at its other end.
+type Guest struct {
+	*net.UnixConn
+	Cred *syscall.Ucred
+	// Refused is why it is not let in. It is to be told, and no more.
+	Refused error
+	// Keep makes the connection somebody else's, who closes it.
+	Keep func()
+}
+
 // Serve calls each with every connection, in a goroutine of its own, until ctx ends; then it closes the listener and
-// what connections there are, and waits. A connection for which each has called keep is somebody else's from then on,
-// who closes it.
-func Serve(ctx context.Context, l *net.UnixListener, each func(c *net.UnixConn, keep func())) error {
-	s := &server{each: each, conns: map[*net.UnixConn]struct{}{}}
+// what connections there are, and waits. Each comes to hold so many descriptors of this process, itself among them, for
+// as long as each runs.
+func Serve(ctx context.Context, l *net.UnixListener, holds int, each func(Guest)) error {
+	s := &server{each: each, conns: map[*net.UnixConn]struct{}{}, door: Door{Book: descriptors.Programs,
+		Holds: holds}}
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	defer s.end()
@@ -63,8 +76,45 @@ func Serve(ctx context.Context, l *net.UnixListener, each func(c *net.UnixConn, 
 	}
 }
 
+// Door is where connections are let in: those of the user of this process and of root, as long as they hold no more
+// descriptors than they may.
+type Door struct {
+	Book  *descriptors.Book
+	Holds int // by each connection
+
+	mu      sync.Mutex
+	refused int // that are being told
+}
+
+// refusedMax bounds how many connections are there only to be told that they are not let in.
+const refusedMax = 8
+
+// Enter says who is there and why it is not let in, if it is not. Leave is called when the connection is done with. It
+// is not ok if the connection is to be closed without a word.
+func (d *Door) Enter(c *net.UnixConn) (cred *syscall.Ucred, refused error, leave func(), ok bool) {
+	cred, refused = CheckPeer(c)
+	if refused == nil {
+		who := descriptors.Holder{PID: int(cred.Pid), UID: cred.Uid}
+		if refused = d.Book.Take(who, d.Holds); refused == nil {
+			return cred, nil, func() { d.Book.Give(who, d.Holds) }, true
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.refused >= refusedMax {
+		return cred, refused, nil, false
+	}
+	d.refused++
+	return cred, refused, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.refused--
+	}, true
+}
+
 type server struct {
-	each func(*net.UnixConn, func())
+	each func(Guest)
+	door Door
 
 	mu    sync.Mutex
 	conns map[*net.UnixConn]struct{}
@@ -72,14 +122,20 @@ type server struct {
 }
 
 func (s *server) admit(c *net.UnixConn) {
+	cred, refused, leave, ok := s.door.Enter(c)
+	if !ok {
+		c.Close()
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns[c] = struct{}{}
 	s.wait.Go(func() {
-		s.each(c, func() { s.forget(c) })
+		s.each(Guest{c, cred, refused, func() { s.forget(c) }})
 		if s.forget(c) {
 			c.Close()
 		}
+		leave()
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"softib/internal/descriptors"
 )
 
 func TestCheck(t *testing.T) {
@@ -41,17 +43,16 @@ func TestServe(t *testing.T) {
 	seen := make(chan struct{}, 3)
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, l, func(c *net.UnixConn, keep func()) {
-			cred, err := CheckPeer(c)
-			if err != nil || int(cred.Pid) != os.Getpid() {
-				t.Errorf("the peer is %+v, %v: want ourselves", cred, err)
+		done <- Serve(ctx, l, 1, func(c Guest) {
+			if c.Refused != nil || int(c.Cred.Pid) != os.Getpid() {
+				t.Errorf("the peer is %+v, %v: want ourselves", c.Cred, c.Refused)
 			}
 			seen <- struct{}{}
 			var b [16]byte
 			n, _ := c.Read(b[:])
 			if string(b[:n]) == "keep" {
-				keep()
-				kept <- c
+				c.Keep()
+				kept <- c.UnixConn
 				return
 			}
 			_, _ = c.Read(b[:]) // until the server ends
@@ -98,4 +99,55 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
+}
+
+// TestDoor: who holds too many is told so, a few at a time, and let in again when it has given some back.
+func TestDoor(t *testing.T) {
+	d := Door{Book: descriptors.New(64), Holds: 4}
+	l, err := Listen(filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	enter := func() (refused error, leave func(), ok bool) {
+		t.Helper()
+		c, err := net.DialUnix(network, nil, l.Addr().(*net.UnixAddr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := l.AcceptUnix()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close(); s.Close() })
+		_, refused, leave, ok = d.Enter(s)
+		return refused, leave, ok
+	}
+	var in []func()
+	for range 4 {
+		refused, leave, ok := enter()
+		if refused != nil || !ok {
+			t.Fatalf("connection %d: %v", len(in), refused)
+		}
+		in = append(in, leave)
+	}
+	var told []func()
+	for range refusedMax {
+		refused, leave, ok := enter()
+		if !errors.Is(refused, descriptors.ErrMany) || !ok {
+			t.Fatalf("one too many: %v, %t", refused, ok)
+		}
+		told = append(told, leave)
+	}
+	if _, _, ok := enter(); ok {
+		t.Error("more wait to be told than may")
+	}
+	told[0]()
+	if refused, _, ok := enter(); refused == nil || !ok {
+		t.Errorf("one too many, and a place to be told at: %v, %t", refused, ok)
+	}
+	in[0]()
+	if refused, _, ok := enter(); refused != nil || !ok {
+		t.Errorf("a place that was given back: %v", refused)
+	}
 }

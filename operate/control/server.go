@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"softib/internal/descriptors"
 	"softib/internal/packetsock"
 )
 
@@ -28,6 +29,7 @@ type Server struct {
 	names []string
 	ops   map[string]func(context.Context, *voice, json.RawMessage) (end func(), err error)
 	wg    sync.WaitGroup
+	door  packetsock.Door
 }
 
 // Listen makes the socket, for its owner only. Nobody is answered before Serve.
@@ -40,7 +42,8 @@ func Listen(path string) (*Server, error) {
 		l.Close()
 		return nil, err
 	}
-	return &Server{l: l, ops: map[string]func(context.Context, *voice, json.RawMessage) (func(), error){}}, nil
+	return &Server{l: l, ops: map[string]func(context.Context, *voice, json.RawMessage) (func(), error){},
+		door: packetsock.Door{Book: descriptors.Control, Holds: 1}}, nil
 }
 
 // Handle has do answer an operation. It comes before Serve.
@@ -71,10 +74,16 @@ func (s *Server) Serve(ctx context.Context) {
 				time.Sleep(100 * time.Millisecond) // out of descriptors, say: others may finish
 				continue
 			}
+			_, refused, leave, ok := s.door.Enter(conn)
+			if !ok {
+				conn.Close()
+				continue
+			}
 			s.wg.Go(func() {
+				defer leave()
 				defer conn.Close()
 				v := &voice{conn: conn}
-				end, err := s.answer(ctx, v)
+				end, err := s.answer(ctx, v, refused)
 				if end != nil {
 					defer end()
 				}
@@ -96,16 +105,16 @@ func (s *Server) Close() {
 	s.wg.Wait()
 }
 
-// answer serves one connection, up to the last line.
-func (s *Server) answer(ctx context.Context, v *voice) (end func(), err error) {
+// answer serves one connection, up to the last line. Why is the reason for which it is not let in.
+func (s *Server) answer(ctx context.Context, v *voice, why error) (end func(), err error) {
 	conn := v.conn
-	if _, err := packetsock.CheckPeer(conn); err != nil {
-		return nil, err
-	}
 	_ = conn.SetReadDeadline(time.Now().Add(requestPatience))
 	var r request
 	if err := json.NewDecoder(io.LimitReader(conn, RequestMax)).Decode(&r); err != nil {
 		return nil, unreadable(err)
+	}
+	if why != nil { // when its words are read: else it would not hear ours
+		return nil, why
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	if r.Version != Version {

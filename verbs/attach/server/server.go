@@ -40,7 +40,7 @@ type server struct {
 // join one.
 func Serve(ctx context.Context, l *net.UnixListener, f *live.Fabric, firmware string, groups Groups) error {
 	s := &server{f: f, firmware: firmware, groups: groups}
-	err := packetsock.Serve(ctx, l, func(c *net.UnixConn, _ func()) { s.serve(c) })
+	err := packetsock.Serve(ctx, l, 1+endpoint.Pieces, s.serve)
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
@@ -48,19 +48,18 @@ func Serve(ctx context.Context, l *net.UnixListener, f *live.Fabric, firmware st
 }
 
 // serve talks to one process.
-func (s *server) serve(c *net.UnixConn) {
-	conn := proto.NewConn(c)
+func (s *server) serve(c packetsock.Guest) {
+	conn := proto.NewConn(c.UnixConn)
 	refuse := func(format string, args ...any) {
 		_ = conn.Send(&proto.Message{Refusal: fmt.Sprintf(format, args...)})
 	}
-	cred, peerErr := packetsock.CheckPeer(c)
 	// What it says is read even if it is not let in: to close with something unread would take the refusal away from
 	// it.
 	_ = c.SetReadDeadline(time.Now().Add(helloPatience))
 	m, fds, err := conn.Receive()
 	proto.CloseAll(fds)
-	if peerErr != nil {
-		refuse("%v", peerErr)
+	if c.Refused != nil {
+		refuse("%v", c.Refused)
 		return
 	}
 	if err != nil || m.Hello == nil {
@@ -73,7 +72,8 @@ func (s *server) serve(c *net.UnixConn) {
 			"you use now", m.Hello.Version, proto.Version)
 		return
 	}
-	p, err := s.f.Attach(m.Hello.Host, live.Caller{PID: int(cred.Pid), Library: m.Hello.Library})
+	p, err := s.f.Attach(m.Hello.Host, live.Caller{PID: int(c.Cred.Pid), UID: c.Cred.Uid,
+		Library: m.Hello.Library})
 	if err != nil {
 		refuse("%v", err)
 		return
