@@ -135,21 +135,23 @@ func TestCrowd(t *testing.T) {
 		quiet.Latency.Typical, quiet.Latency.P99, loud.Latency.Typical, loud.Latency.P99)
 }
 
-// TestPlaces: when all places are taken, whoever comes is sent away, and those who are there are not; a place that is
-// free again is given to the next.
+// TestPlaces: connections that do nothing, or do not come to the end of a header, keep nobody out, however many there
+// are; those with a request under way are left alone, and who comes when there are only such is sent away.
 func TestPlaces(t *testing.T) {
 	const places = 8
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
-		_ *http.Request) {
+	wait := make(chan struct{})
+	var busy sync.WaitGroup
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			busy.Done()
+			<-wait
+		}
 		io.WriteString(w, "here")
 	}))
-	harden(s.Config, places)
+	harden(s.Config, places, places)
 	s.Start()
 	defer s.Close()
-	ask := func(c net.Conn) string {
-		t.Helper()
-		c.SetDeadline(time.Now().Add(60 * time.Second))
-		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	answer := func(c net.Conn) string {
 		r, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
 			return ""
@@ -157,33 +159,106 @@ func TestPlaces(t *testing.T) {
 		b, _ := io.ReadAll(r.Body)
 		return string(b)
 	}
-	dial := func() net.Conn {
+	dial := func(say string) net.Conn {
 		t.Helper()
 		c, err := net.Dial("tcp", s.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(60 * time.Second))
+		fmt.Fprint(c, say)
 		return c
+	}
+	const ask = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	for i := range 5 * places {
+		dial("")
+		dial("GET / HTTP/1.1\r\nHo")
+		if got := answer(dial(ask)); got != "here" {
+			t.Fatalf("among %d connections that do nothing: %q", 2*(i+1), got)
+		}
 	}
 	var there []net.Conn
 	for range places {
-		there = append(there, dial())
-		if got := ask(there[len(there)-1]); got != "here" {
-			t.Fatalf("client %d: %q", len(there), got)
-		}
+		busy.Add(1)
+		there = append(there, dial("GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+		busy.Wait()
 	}
-	if got := ask(dial()); got != "" {
+	if got := answer(dial(ask)); got != "" {
 		t.Errorf("one more than there are places: %q", got)
 	}
-	if got := ask(there[3]); got != "here" {
-		t.Errorf("one who was there before: %q", got)
-	}
-	there[0].Close()
-	for deadline := time.Now().Add(60 * time.Second); ask(dial()) != "here"; { // the server learns of it when it reads
-		if time.Now().After(deadline) {
-			t.Fatal("a place that is free is given to nobody")
+	close(wait)
+	for i, c := range there {
+		if got := answer(c); got != "here" {
+			t.Errorf("client %d, who was there before: %q", i, got)
 		}
+	}
+	if got := answer(dial(ask)); got != "here" {
+		t.Errorf("when they have their answers: %q", got)
+	}
+}
+
+// visiting is a connection from an address that notes when it is closed.
+type visiting struct {
+	net.Conn
+	from   string
+	closed chan struct{}
+}
+
+func (v *visiting) RemoteAddr() net.Addr {
+	a, _ := net.ResolveTCPAddr("tcp", v.from)
+	return a
+}
+
+func (v *visiting) Close() error { close(v.closed); return nil }
+
+// TestCrowdOfSource: a source has its places and no more, and gives its own up for its next; where there are none at
+// all, it is one of the source that has most that makes room.
+func TestCrowdOfSource(t *testing.T) {
+	c := newCrowd(8, 4)
+	come := func(from string) *visiting {
+		v := &visiting{from: from, closed: make(chan struct{})}
+		c.state(v, http.StateNew)
+		return v
+	}
+	gone := func(v *visiting) {
+		t.Helper()
+		select {
+		case <-v.closed:
+		case <-time.After(60 * time.Second):
+			t.Fatalf("%s keeps its place", v.from)
+		}
+	}
+	var a []*visiting
+	for i := range 5 {
+		a = append(a, come(fmt.Sprintf("127.0.0.%d:1", i+1)))
+	}
+	gone(a[0])
+	if n := len(c.there); n != 4 {
+		t.Errorf("a source has %d places", n)
+	}
+	c.ask(a[1], 1)
+	come("127.0.0.9:1")
+	gone(a[2]) // a[1] is busy
+	b := []*visiting{come("10.0.0.1:1"), come("10.0.0.1:2"), come("10.0.0.2:1"), come("10.0.0.3:1")}
+	come("10.0.0.4:1")
+	gone(a[3])
+	for _, v := range b {
+		if c.there[v] == nil {
+			t.Errorf("%s made room for another, and its source had less than others", v.from)
+		}
+	}
+	c.ask(a[1], -1)
+	for v := range c.there {
+		c.ask(v, 1)
+	}
+	gone(come("10.0.0.5:1"))
+	for v := range c.there {
+		c.state(v, http.StateClosed)
+		c.ask(v, -1)
+	}
+	if len(c.there) != 0 || len(c.sources) != 0 {
+		t.Errorf("all have left: %d connections of %d sources", len(c.there), len(c.sources))
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"softib/internal/descriptors"
 	"softib/internal/files"
 	"softib/operate/manager"
 	"softib/operate/manager/tenant"
@@ -113,46 +113,23 @@ const (
 	changeWait = 40 * time.Second
 )
 
-// connectionsMax bounds how many connections a server has at once, and descriptorsKept is how many descriptors of the
-// process it leaves to others: the fabric needs some for each program that is attached.
-const (
-	connectionsMax  = 8192
-	descriptorsKept = 1024
-)
+// connectionsMax bounds how many connections a server has at once, however many descriptors there are.
+const connectionsMax = 8192
 
-// Harden gives a server the limits against clients that are slow or worse, and against too many of them. Handlers that
-// stream for long set a write deadline of their own before each piece.
+// Harden gives a server that has its handler the limits against clients that are slow or worse, and against too many of
+// them: a source gets half of the places. Handlers that stream for long set a write deadline of their own before each
+// piece.
 func Harden(h *http.Server) {
-	most := connectionsMax
-	var files syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil && files.Cur < connectionsMax+descriptorsKept {
-		most = max(int(files.Cur)-descriptorsKept, int(files.Cur)/2)
-	}
-	harden(h, most)
+	most := min(connectionsMax, descriptors.Page)
+	harden(h, most, most/2)
 }
 
-func harden(h *http.Server, connections int) {
+func harden(h *http.Server, most, ofSource int) {
 	h.ReadHeaderTimeout = 10 * time.Second
 	h.WriteTimeout = changeWait + writeMax
 	h.IdleTimeout = 2 * time.Minute
 	h.MaxHeaderBytes = 64 << 10
-	// Whoever comes when all places are taken is sent away at once: a connection that waits would be a descriptor too.
-	var mu sync.Mutex
-	open := map[net.Conn]bool{}
-	h.ConnState = func(c net.Conn, s http.ConnState) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch s {
-		case http.StateNew:
-			if len(open) >= connections {
-				c.Close()
-				return
-			}
-			open[c] = true
-		case http.StateClosed, http.StateHijacked:
-			delete(open, c)
-		}
-	}
+	newCrowd(most, ofSource).watch(h)
 }
 
 // call is one request on its way.
