@@ -3,6 +3,7 @@ package live
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -180,13 +181,12 @@ func (f *Fabric) newChannel(from *Process, k chanKey) (*Channel, error) {
 
 // allocate makes memory for two processes, on the account of who sends, or of who receives from this process.
 func (c *Channel) allocate() (err error) {
-	if c.payer = c.from; c.payer == nil || c.payer.isLocal() {
-		c.payer = c.to
+	payer := c.from
+	if payer == nil || payer.isLocal() {
+		payer = c.to
 	}
-	if c.payer != nil && !c.payer.isLocal() {
-		if err := descriptors.Programs.Take(c.payer.holder(), 1); err != nil {
-			return fmt.Errorf("live: %w", err)
-		}
+	if err := c.charge(payer); err != nil {
+		return fmt.Errorf("live: %w", err)
 	}
 	if c.fd, c.head, err = endpoint.NewMemory("ring", endpoint.RingBytes); err != nil {
 		c.repay()
@@ -194,10 +194,24 @@ func (c *Channel) allocate() (err error) {
 	return err
 }
 
+// charge puts the channel's descriptor on a process's account. What is in this process has none.
+func (c *Channel) charge(p *Process) error {
+	c.repay()
+	if p == nil || p.isLocal() {
+		return nil
+	}
+	if err := descriptors.Programs.Take(p.holder(), 1); err != nil {
+		return err
+	}
+	c.payer = p
+	return nil
+}
+
 // repay is for a descriptor that is closed.
 func (c *Channel) repay() {
-	if c.payer != nil && !c.payer.isLocal() {
+	if c.payer != nil {
 		descriptors.Programs.Give(c.payer.holder(), 1)
+		c.payer = nil
 	}
 }
 
@@ -221,13 +235,46 @@ func (c *Channel) close() {
 	c.left = true
 	if c.given || c.to == nil || c.to.ended {
 		c.bury()
+	} else {
+		c.to.keep(c)
 	}
+}
+
+// keptMax bounds the channels that are kept for a process that has not heard of them before their senders ended. One
+// that is stopped hears of none, and senders come and go.
+const keptMax = 64
+
+// keep keeps what is left of a channel for its receiver, on whose account it is from now on. The oldest goes if there
+// are too many, and this one if the receiver may have no more: what they bring is lost, as in an adapter whose program
+// does not look. The fabric's lock is held.
+func (p *Process) keep(c *Channel) {
+	if p.isLocal() {
+		return // it is about to hear
+	}
+	p.kept = append(p.kept, c)
+	if c.charge(p) != nil {
+		p.giveUp(c)
+	}
+	if len(p.kept) > keptMax {
+		p.giveUp(p.kept[0])
+	}
+}
+
+// giveUp keeps a channel no more, and tells the process nothing of it.
+func (p *Process) giveUp(c *Channel) {
+	c.bury()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.notes = slices.DeleteFunc(p.notes, func(n Note) bool { return n.Incoming == c || n.Gone == c })
 }
 
 // bury closes what was kept of a channel for its receiver, who has not heard of it before its sender ended.
 func (c *Channel) bury() {
 	if c.left {
 		c.left = false
+		if c.to != nil {
+			c.to.kept = without(c.to.kept, c)
+		}
 		if c.own == nil {
 			unix.Close(c.fd)
 			c.repay()

@@ -46,6 +46,7 @@ type Process struct {
 	nextSlot int // 0 is for packets that go nowhere for want of slots
 	out      map[chanKey]*Channel
 	in       []*Channel
+	kept     []*Channel // that have ended before it heard of them
 	ended    bool
 	news     []portNews // by port
 	// Of a program in this process: its device, whether it is among the fabric's recent, and what other processes wake
@@ -579,8 +580,9 @@ func (p *Process) Close() {
 			continue
 		}
 		c.to.in = without(c.to.in, c)
-		c.close()
-		c.to.tell(Note{Gone: c})
+		if c.close(); c.given || c.left {
+			c.to.tell(Note{Gone: c})
+		}
 	}
 	for _, c := range p.in {
 		if c.from == nil {

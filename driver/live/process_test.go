@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"softib/driver/endpoint"
+	"softib/internal/descriptors"
 	"softib/proto/ib"
 	"softib/proto/topo"
 )
@@ -68,6 +69,69 @@ func TestSenderEndsFirst(t *testing.T) {
 	}
 	if after := openDescriptors(t); after != before {
 		t.Errorf("%d descriptors were open, %d are", before, after)
+	}
+}
+
+// TestStoppedReceiver: of senders that come and go, a program that does not look keeps the rings of the last few.
+func TestStoppedReceiver(t *testing.T) {
+	f := bringUp(t, "star:3")
+	before := openDescriptors(t)
+	stopped, err := f.Attach("h2", Caller{PID: os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, _, _ := stopped.Port(1)
+	const senders = 5 * keptMax
+	for range senders {
+		a, err := f.Attach("h1", Caller{PID: 1<<30 + 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := a.Resolve(endpoint.Key{Port: 1, DLID: port.LID, PKey: ib.PKeyDefault, Block: stopped.Block()})
+		if err != nil || len(r.New) != 1 {
+			t.Fatalf("%d new channels, %v: want one", len(r.New), err)
+		}
+		a.Close()
+	}
+	if n := openDescriptors(t) - before - endpoint.Pieces; n != keptMax {
+		t.Errorf("%d senders have left, and %d descriptors with them: want %d", senders, n, keptMax)
+	}
+	var heard, gone int
+	for n, ok := stopped.PollNote(); ok; n, ok = stopped.PollNote() {
+		if n.Incoming != nil {
+			heard++
+			e, ok := n.Incoming.Receiver()
+			if !ok {
+				t.Fatal("it is told of a ring that is not kept")
+			}
+			unix.Close(e.Ring)
+			unix.Close(e.Page)
+		} else if n.Gone != nil {
+			gone++
+		}
+	}
+	if heard != keptMax || gone != keptMax || len(stopped.kept) != 0 {
+		t.Errorf("it hears of %d rings and that %d of them have ended: want %d", heard, gone, keptMax)
+	}
+	stopped.Close()
+	if after := openDescriptors(t); after != before {
+		t.Errorf("%d descriptors were open, %d are", before, after)
+	}
+	// All is given back: one program gets its whole share, and not one more.
+	who := (&Process{program: program{Caller: Caller{PID: 1<<30 + 1}}}).holder()
+	var n int
+	for descriptors.Programs.Take(who, 1) == nil {
+		n++
+	}
+	descriptors.Programs.Give(who, n)
+	other := (&Process{program: program{Caller: Caller{PID: 1<<30 + 2}}}).holder()
+	var m int
+	for descriptors.Programs.Take(other, 1) == nil {
+		m++
+	}
+	descriptors.Programs.Give(other, m)
+	if n != m || n == 0 {
+		t.Errorf("a program whose rings are gone may have %d, another %d", n, m)
 	}
 }
 
