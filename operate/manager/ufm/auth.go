@@ -183,7 +183,9 @@ func (s *Server) login(c *call) error {
 		if name == "" {
 			return bad("httpd_username", "missing: want a user's name")
 		}
-		if err := s.checkPassword(c.r, name, secret, s.now()); err != nil {
+		err := s.checkPassword(c.r, name, secret, s.now())
+		timed(c.w, c.r)
+		if err != nil {
 			return err
 		}
 	} else if name == "" {

@@ -3,7 +3,6 @@ package ufm
 import (
 	"net/http"
 	"strings"
-	"time"
 )
 
 // Guard lets those through to another handler of the same server, such as a page, who may use this interface: everybody
@@ -13,12 +12,9 @@ func (s *Server) Guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := s.fromBrowser(r)
 		if err == nil {
-			_, err = s.authenticate(r, schemeOf(r))
+			_, err = s.admit(w, r, schemeOf(r))
 		}
 		if err == nil {
-			if r.ContentLength != 0 { // one without a body may be listening for days
-				http.NewResponseController(w).SetReadDeadline(time.Now().Add(readMax))
-			}
 			h.ServeHTTP(w, r)
 			return
 		}

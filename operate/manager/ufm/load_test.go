@@ -279,10 +279,12 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// deadlined notes the deadline that it is given.
+// deadlined notes the deadlines that it is given.
 type deadlined struct {
 	*httptest.ResponseRecorder
-	read time.Time
+	read, write time.Time
 }
 
 func (d *deadlined) SetReadDeadline(t time.Time) error { d.read = t; return nil }
+
+func (d *deadlined) SetWriteDeadline(t time.Time) error { d.write = t; return nil }

@@ -41,11 +41,11 @@ type turn struct {
 
 const (
 	// turnsOfSource and turnsMax bound who waits, and so for how long: of one source, and in all.
-	turnsOfSource = 128
-	turnsMax      = 256
+	turnsOfSource = 320
+	turnsMax      = 512
 	// headStart is what those who have not failed have before those who have, for each failure up to headStarts: in all
 	// longer than any who guess wait. As it is bounded, nobody waits for ever.
-	headStart  = 4 * time.Second
+	headStart  = 8 * time.Second
 	headStarts = 8
 	// glancePause is how far apart passwords of a source that failed are compared with those that are known.
 	glancePause = 5 * time.Millisecond

@@ -156,10 +156,6 @@ func (c *call) change() (context.Context, context.CancelFunc) {
 
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctl := http.NewResponseController(w)
-	now := time.Now()
-	ctl.SetReadDeadline(now.Add(readMax)) // where there is no connection there is no deadline
-	ctl.SetWriteDeadline(now.Add(changeWait + writeMax))
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -169,6 +165,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.Set("WWW-Authenticate", `Basic realm="softib", charset="UTF-8"`)
 		}
 		writeError(w, e)
+	}
+}
+
+// admit says who calls, and gives the client its time from then on: who had to wait for a turn has lost none of it.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, how scheme) (caller, *Error) {
+	who, err := s.authenticate(r, how)
+	timed(w, r)
+	return who, err
+}
+
+// timed gives the client its time, from now on. Where there is no connection there is no deadline.
+func timed(w http.ResponseWriter, r *http.Request) {
+	ctl := http.NewResponseController(w)
+	now := time.Now()
+	ctl.SetWriteDeadline(now.Add(changeWait + writeMax))
+	if r.ContentLength != 0 { // one without a body may be listening for days
+		ctl.SetReadDeadline(now.Add(readMax))
 	}
 }
 
@@ -184,7 +197,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 			break
 		}
 	}
-	who, e := s.authenticate(r, how)
+	who, e := s.admit(w, r, how)
 	if e != nil {
 		return e
 	}
@@ -206,6 +219,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 		if c.body = readBody(w, r); c.body.err != nil {
 			return c.body.err
 		}
+		http.NewResponseController(w).SetReadDeadline(time.Time{}) // a password in it may have to wait for its turn
 	}
 	failed := rt.serve(c)
 	if rt.method != http.MethodGet {
