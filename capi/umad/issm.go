@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"softib/internal/descriptors"
 	"softib/proto/ib"
 )
 
@@ -17,8 +18,9 @@ import (
 // by inotify, which may merge or lose events; who reads is asked from epoll,
 // which reports a write end that nobody reads from.
 type isSMFiles struct {
-	dir string
-	set func(host string, port ib.PortNum, on bool)
+	dir  string
+	set  func(host string, port ib.PortNum, on bool)
+	book *descriptors.Book
 
 	mu     sync.Mutex
 	events *os.File // inotify; nil until the first file
@@ -36,7 +38,7 @@ type isSMFile struct {
 }
 
 func newIsSMFiles(dir string, set func(string, ib.PortNum, bool)) *isSMFiles {
-	return &isSMFiles{dir: dir, set: set, epoll: -1, done: make(chan struct{})}
+	return &isSMFiles{dir: dir, set: set, book: descriptors.Programs, epoll: -1, done: make(chan struct{})}
 }
 
 // path is the file of a port, made when it is first asked for.
@@ -52,11 +54,19 @@ func (s *isSMFiles) path(host string, port ib.PortNum) (string, error) {
 		return "", fmt.Errorf("umad: IsSM of %s port %d: %w", host, port, err)
 	}
 	f := &isSMFile{host: host, port: port, path: filepath.Join(s.dir, fmt.Sprintf("issm%d", len(s.files)))}
+	// Whoever asks, the file stays: it is on the account of programs, and of none of them.
+	if err := s.book.Take(owner, 1); err != nil {
+		return "", fmt.Errorf("umad: IsSM of %s port %d: %w", host, port, err)
+	}
 	if err := s.add(f); err != nil {
+		s.book.Give(owner, 1)
 		return "", fmt.Errorf("umad: IsSM of %s port %d: %s: %w", host, port, f.path, err)
 	}
 	return f.path, nil
 }
+
+// owner is whose the fabric is.
+var owner = descriptors.Holder{UID: uint32(os.Geteuid())}
 
 // start sets the watch up.
 func (s *isSMFiles) start() error {
@@ -187,6 +197,7 @@ func (s *isSMFiles) close() {
 			s.set(f.host, f.port, false)
 		}
 		f.end.Close()
+		s.book.Give(owner, 1)
 	}
 	s.files = nil
 	syscall.Close(s.epoll)

@@ -1,6 +1,7 @@
 package umad
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"softib/capi/dropin"
+	"softib/internal/descriptors"
+	"softib/proto/ib"
 )
 
 // dial connects as the library does.
@@ -231,5 +234,27 @@ func TestWithoutFabric(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 		wants(t, string(out), tc.want)
+	}
+}
+
+// TestIsSMFilesBounded: one who asks for the files of all ports takes no descriptors that others need, and those that
+// were made before are there as they were.
+func TestIsSMFilesBounded(t *testing.T) {
+	s := newIsSMFiles(filepath.Join(t.TempDir(), "issm"), func(string, ib.PortNum, bool) {})
+	s.book = descriptors.New(16)
+	var err error
+	n := 0
+	for ; n < 100 && err == nil; n++ {
+		_, err = s.path(fmt.Sprint("h", n), 1)
+	}
+	if errnoOf(err) != syscall.EMFILE || n != 15 { // all but an eighth, and one too many
+		t.Errorf("file %d: %v", n, err)
+	}
+	if _, err := s.path("h0", 1); err != nil {
+		t.Errorf("a file that is there: %v", err)
+	}
+	s.close()
+	if err := s.book.Take(owner, 14); err != nil {
+		t.Errorf("what they had is not given back: %v", err)
 	}
 }
