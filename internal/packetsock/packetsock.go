@@ -91,25 +91,25 @@ const refusedMax = 8
 
 // Enter says who is there and why it is not let in, if it is not. Leave is called when the connection is done with. It
 // is not ok if the connection is to be closed without a word.
-func (d *Door) Enter(c *net.UnixConn) (cred *syscall.Ucred, refused error, leave func(), ok bool) {
+func (d *Door) Enter(c *net.UnixConn) (cred *syscall.Ucred, leave func(), ok bool, refused error) {
 	cred, refused = CheckPeer(c)
 	if refused == nil {
 		who := descriptors.Holder{PID: int(cred.Pid), UID: cred.Uid}
 		if refused = d.Book.Take(who, d.Holds); refused == nil {
-			return cred, nil, func() { d.Book.Give(who, d.Holds) }, true
+			return cred, func() { d.Book.Give(who, d.Holds) }, true, nil
 		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.refused >= refusedMax {
-		return cred, refused, nil, false
+		return cred, nil, false, refused
 	}
 	d.refused++
-	return cred, refused, func() {
+	return cred, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.refused--
-	}, true
+	}, true, refused
 }
 
 type server struct {
@@ -122,7 +122,7 @@ type server struct {
 }
 
 func (s *server) admit(c *net.UnixConn) {
-	cred, refused, leave, ok := s.door.Enter(c)
+	cred, leave, ok, refused := s.door.Enter(c)
 	if !ok {
 		c.Close()
 		return

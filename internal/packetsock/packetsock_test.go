@@ -109,7 +109,7 @@ func TestDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	enter := func() (refused error, leave func(), ok bool) {
+	enter := func() (leave func(), ok bool, refused error) {
 		t.Helper()
 		c, err := net.DialUnix(network, nil, l.Addr().(*net.UnixAddr))
 		if err != nil {
@@ -120,12 +120,12 @@ func TestDoor(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close(); s.Close() })
-		_, refused, leave, ok = d.Enter(s)
-		return refused, leave, ok
+		_, leave, ok, refused = d.Enter(s)
+		return leave, ok, refused
 	}
 	var in []func()
 	for range 4 {
-		refused, leave, ok := enter()
+		leave, ok, refused := enter()
 		if refused != nil || !ok {
 			t.Fatalf("connection %d: %v", len(in), refused)
 		}
@@ -133,21 +133,21 @@ func TestDoor(t *testing.T) {
 	}
 	var told []func()
 	for range refusedMax {
-		refused, leave, ok := enter()
+		leave, ok, refused := enter()
 		if !errors.Is(refused, descriptors.ErrMany) || !ok {
 			t.Fatalf("one too many: %v, %t", refused, ok)
 		}
 		told = append(told, leave)
 	}
-	if _, _, ok := enter(); ok {
+	if _, ok, _ := enter(); ok {
 		t.Error("more wait to be told than may")
 	}
 	told[0]()
-	if refused, _, ok := enter(); refused == nil || !ok {
+	if _, ok, refused := enter(); refused == nil || !ok {
 		t.Errorf("one too many, and a place to be told at: %v, %t", refused, ok)
 	}
 	in[0]()
-	if refused, _, ok := enter(); refused != nil || !ok {
+	if _, ok, refused := enter(); refused != nil || !ok {
 		t.Errorf("a place that was given back: %v", refused)
 	}
 }

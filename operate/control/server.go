@@ -74,7 +74,7 @@ func (s *Server) Serve(ctx context.Context) {
 				time.Sleep(100 * time.Millisecond) // out of descriptors, say: others may finish
 				continue
 			}
-			_, refused, leave, ok := s.door.Enter(conn)
+			_, leave, ok, refused := s.door.Enter(conn)
 			if !ok {
 				conn.Close()
 				continue
