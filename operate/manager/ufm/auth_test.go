@@ -314,6 +314,35 @@ func TestFirstUser(t *testing.T) {
 	p.want(401, "GET", "/ufmRestV2/app/ufm_version", nil, "Cookie", cookie)
 }
 
+// TestSessionPlaces: who logs in again and again ends sessions of its own, those that are idle for longest, and none of
+// others.
+func TestSessionPlaces(t *testing.T) {
+	var s sessions
+	now := time.Now()
+	mark := func(string) string { return "m" }
+	bob := s.open("bob", "m", now)
+	var ann []string
+	for range sessionsMax {
+		now = now.Add(time.Millisecond)
+		ann = append(ann, s.open("ann", "m", now))
+	}
+	if _, ok := s.user(bob, now, mark); !ok {
+		t.Error("ann has ended bob's session")
+	}
+	for i, want := range map[int]bool{0: false, len(ann) - sessionsOfUser - 1: false, len(ann) - sessionsOfUser: true,
+		len(ann) - 1: true} {
+		if _, ok := s.user(ann[i], now, mark); ok != want {
+			t.Errorf("session %d of %d is there: %t", i, len(ann), ok)
+		}
+	}
+	for i := range 2 * sessionsMax {
+		s.open(fmt.Sprint("user", i), "m", now)
+	}
+	if n := len(s.list); n > sessionsMax {
+		t.Errorf("%d sessions", n)
+	}
+}
+
 // TestTokenPlaces: what was given out while everybody could have it takes no places once there is a user, and nobody
 // takes those of others.
 func TestTokenPlaces(t *testing.T) {

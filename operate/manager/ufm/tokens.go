@@ -268,6 +268,8 @@ const (
 	sessionIdle = 30 * time.Minute
 	sessionLife = 24 * time.Hour
 	sessionsMax = 4096
+	// sessionsOfUser is how many a user may have, so that nobody ends those of others.
+	sessionsOfUser = 64
 )
 
 // open begins a session and returns its cookie's value.
@@ -278,24 +280,28 @@ func (s *sessions) open(user, mark string, now time.Time) string {
 	if s.list == nil {
 		s.list = map[string]*session{}
 	}
-	if len(s.list) >= sessionsMax {
-		s.sweep(now)
-	}
+	s.sweep(now, sessionsOfUser, func(x *session) bool { return x.user == user })
+	s.sweep(now, sessionsMax, func(*session) bool { return true })
 	s.list[hashOf(secret)] = &session{user: user, mark: mark, born: now, used: now}
 	return secret
 }
 
-// sweep forgets sessions that have ended, and the one that was idle for longest if none has.
-func (s *sessions) sweep(now time.Time) {
+// sweep makes room for one more where there may be so many: those that have ended go, and the one that was idle for
+// longest if that is not enough.
+func (s *sessions) sweep(now time.Time, most int, among func(*session) bool) {
 	var oldest string
+	n := 0
 	for k, x := range s.list {
 		if x.over(now) {
 			delete(s.list, k)
-		} else if oldest == "" || x.used.Before(s.list[oldest].used) {
-			oldest = k
+		} else if among(x) {
+			n++
+			if oldest == "" || x.used.Before(s.list[oldest].used) {
+				oldest = k
+			}
 		}
 	}
-	if len(s.list) >= sessionsMax {
+	if n >= most {
 		delete(s.list, oldest)
 	}
 }
