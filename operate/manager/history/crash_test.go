@@ -272,6 +272,9 @@ func TestDamagedFiles(t *testing.T) {
 // the file is refused as damaged, or it is used and at worst a question or a write says that it is; nothing hangs, and
 // a file that is refused is as it was, for whoever wants to save what is in it.
 func TestEveryDamage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("opens a thousand files, one after the other")
+	}
 	path, _ := filled(t)
 	whole, err := os.ReadFile(path)
 	if err != nil {

@@ -202,6 +202,9 @@ func damages(files [][]byte) (list []damage) {
 // somebody was last told, and can be written. It is never believed to say anything else; what was before is anything
 // else.
 func TestStoreDamaged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("opens thousands of stores, one after the other")
+	}
 	_, files, last, want := wear(t)
 	dir := t.TempDir()
 	for _, noted := range []bool{true, false} {
