@@ -122,7 +122,9 @@ func (m *Manager) SetGuard(now ib.Time, g Guard) (ticket uint64) {
 	m.now = max(m.now, now)
 	m.keys.wanted, m.keys.ticket = &g, m.ticket()
 	m.event(EventPolicy, "the M_Keys of all ports are to change; protection level %d, lease %d s", g.Protect, g.Lease)
-	m.want(m.now, "M_Keys changed")
+	if m.regroup("M_Keys changed"); m.sub == nil {
+		m.want(m.now, "M_Keys changed")
+	}
 	return m.keys.ticket
 }
 
