@@ -187,6 +187,9 @@ func TestUsers(t *testing.T) {
 // TestUsersOfRunning: a user of a fabric that runs is in force when the command has returned, wherever the fabric keeps
 // its state and if it keeps none.
 func TestUsersOfRunning(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the command, which is built without the detector")
+	}
 	s := newShell(t)
 	dir := t.TempDir()
 	for _, c := range []struct {

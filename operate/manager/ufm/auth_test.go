@@ -317,6 +317,9 @@ func TestFirstUser(t *testing.T) {
 // TestSessionPlaces: who logs in again and again ends sessions of its own, those that are idle for longest, and none of
 // others.
 func TestSessionPlaces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hashes many passwords, one after the other")
+	}
 	var s sessions
 	now := time.Now()
 	mark := func(string) string { return "m" }

@@ -130,6 +130,9 @@ func (l *line) operator(from, name string) (took time.Duration, away bool) {
 // TestQueue: however people guess, they get a few answers a second at most, and who has the right password gets in
 // after a bounded time.
 func TestQueue(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hours of virtual time, in one goroutine")
+	}
 	fixed := func(from, name string) func(int) func() (netip.Addr, string) {
 		return func(int) func() (netip.Addr, string) {
 			return func() (netip.Addr, string) { return sourceAt(from), name }
