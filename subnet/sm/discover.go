@@ -38,7 +38,7 @@ func (s *sweep) nextProbe(r *request) bool {
 		switch p.what {
 		case askSelf:
 			r.attr = mad.AttrNodeInfo
-			key, _ := s.tryKey(s.m.mkey(s.m.guid), int(p.try))
+			key, _ := s.knownKey(s.m.guid, int(p.try))
 			s.m.directed(r, nil, key)
 			return true
 		case askNeighbor:

@@ -190,12 +190,25 @@ func (s *sweep) guidOf(node int32, port ib.PortNum) ib.GUID {
 
 // mkeyFor is the key for a request to a known port. Probes say how many keys were tried before.
 func (s *sweep) mkeyFor(r *request) uint64 {
-	first := s.m.mkey(s.guidOf(r.node, r.port))
 	if r.what > askPort || r.extra == 0 {
-		return first
+		return s.m.mkey(s.guidOf(r.node, r.port))
 	}
-	k, _ := s.tryKey(first, int(r.extra))
+	k, _ := s.knownKey(s.guidOf(r.node, r.port), int(r.extra))
 	return k
+}
+
+// knownKey is the n-th key to try at a port that is known. Where each has a key of its own it is that, or the one that
+// the port had before: those of others would only take time.
+func (s *sweep) knownKey(g ib.GUID, try int) (uint64, bool) {
+	first := s.m.mkey(g)
+	if !s.m.cfg.MKeyPerPort {
+		return s.tryKey(first, try)
+	}
+	if try == 0 {
+		return first, true
+	}
+	k := s.m.cfg.KeyOf(g)
+	return k, try == 1 && k != first
 }
 
 // neighborKey is the key for what is behind a port, at the n-th try. What was there before may be there still.
@@ -247,22 +260,20 @@ func (s *sweep) tryKey(first uint64, try int) (uint64, bool) {
 
 // tryAnother asks again with another key, if there is one left.
 func (s *sweep) tryAnother(r *request) bool {
-	var first uint64
+	more, next := false, int(r.extra)+1
 	switch r.what {
 	case askSelf:
-		first = s.m.mkey(s.m.guid)
+		_, more = s.knownKey(s.m.guid, next)
 	case askNeighbor:
-		first = s.neighborsOwn(r.node, r.port)
 		if s.m.cfg.MKeyPerPort && s.keysKnown == nil {
 			s.locked = append(s.locked, subnet.Ref{Node: r.node, Port: r.port})
 			return true
 		}
+		_, more = s.tryKey(s.neighborsOwn(r.node, r.port), next)
 	case askDesc, askSwitch, askPort:
-		first = s.m.mkey(s.guidOf(r.node, r.port))
-	default:
-		return false
+		_, more = s.knownKey(s.guidOf(r.node, r.port), next)
 	}
-	if _, more := s.tryKey(first, int(r.extra)+1); !more {
+	if !more {
 		return false
 	}
 	s.push(probe{r.what, r.node, r.port, r.extra + 1})
@@ -316,7 +327,11 @@ func (s *sweep) unlock() bool {
 
 // opened notes the key that made a port answer that had not answered with others.
 func (s *sweep) opened(r *request, guid ib.GUID) {
-	if r.extra > 0 && int(r.extra) <= len(s.keysKnown) {
+	switch {
+	case r.extra == 0:
+	case r.what != askNeighbor && s.m.cfg.MKeyPerPort:
+		s.m.keys.set(guid, s.m.cfg.KeyOf(guid))
+	case int(r.extra) <= len(s.keysKnown):
 		s.m.keys.set(guid, s.keysKnown[r.extra-1])
 	}
 }
