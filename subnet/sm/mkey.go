@@ -329,7 +329,8 @@ func (s *sweep) unlock() bool {
 func (s *sweep) opened(r *request, guid ib.GUID) {
 	switch {
 	case r.extra == 0:
-	case r.what != askNeighbor && s.m.cfg.MKeyPerPort:
+	case s.m.cfg.MKeyPerPort:
+		// One that has started anew opens to any key, so the one that did says nothing: it has its own, or none.
 		s.m.keys.set(guid, s.m.cfg.KeyOf(guid))
 	case int(r.extra) <= len(s.keysKnown):
 		s.m.keys.set(guid, s.keysKnown[r.extra-1])
