@@ -184,20 +184,9 @@ func TestOwnKeys(t *testing.T) {
 
 // TestForgedSource: what a process says it sends goes on as its port's only if the port's adapter could have sent it.
 func TestForgedSource(t *testing.T) {
-	g, err := topo.ParseSpec("star:3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := New(g, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rep, err := f.BringUp()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref := func(h int) topo.PortRef { return topo.PortRef{Node: g.Hosts()[h].Index, Port: 1} }
+	f := bringUp(t, "star:3")
+	ref := func(h int) topo.PortRef { return topo.PortRef{Node: f.graph.Hosts()[h].Index, Port: 1} }
+	lid := func(h int) ib.LID { return f.port(ref(h)).lid(1) }
 	for _, x := range []struct {
 		name string
 		slid ib.LID
@@ -205,12 +194,12 @@ func TestForgedSource(t *testing.T) {
 		lnh  wire.LNH
 		want bool
 	}{
-		{"its own", rep.LID(ref(1)), ib.PKeyDefault, wire.LNHLocal, true},
-		{"another host's address", rep.LID(ref(2)), ib.PKeyDefault, wire.LNHLocal, false},
+		{"its own", lid(1), ib.PKeyDefault, wire.LNHLocal, true},
+		{"another host's address", lid(2), ib.PKeyDefault, wire.LNHLocal, false},
 		{"no address", 0, ib.PKeyDefault, wire.LNHLocal, false},
-		{"a key that it has not", rep.LID(ref(1)), 0x9001, wire.LNHGlobal, false},
-		{"the other membership of its key", rep.LID(ref(1)), ib.PKeyBase, wire.LNHLocal, false},
-		{"raw, without a key", rep.LID(ref(1)), 0, wire.LNHRaw, true},
+		{"a key that it has not", lid(1), 0x9001, wire.LNHGlobal, false},
+		{"the other membership of its key", lid(1), ib.PKeyBase, wire.LNHLocal, false},
+		{"raw, without a key", lid(1), 0, wire.LNHRaw, true},
 	} {
 		w := wire.Packet{LRH: wire.LRH{SLID: x.slid, LNH: x.lnh}, BTH: wire.BTH{PKey: x.key}}
 		if got := f.port(ref(1)).sends(&w); got != x.want {
