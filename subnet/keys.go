@@ -20,7 +20,7 @@ func (k *Keys) Of(g ib.GUID) uint64 {
 
 // Port is the key of the end port that answers for a port of a node; 0 where it is not known.
 func (k *Keys) Port(node ib.GUID, port ib.PortNum) uint64 {
-	if n := k.node(node, port); n != nil {
+	if n := k.Subnet.at(node, port); n != nil {
 		return k.ByGUID[n.Ports[n.EndPort(port)].GUID]
 	}
 	return 0
@@ -28,21 +28,6 @@ func (k *Keys) Port(node ib.GUID, port ib.PortNum) uint64 {
 
 // Behind is the key of what is at the other end of a port's cable; 0 where that is not known.
 func (k *Keys) Behind(node ib.GUID, port ib.PortNum) uint64 {
-	n := k.node(node, port)
-	if n == nil || !n.Ports[port].Up() {
-		return 0
-	}
-	far := k.Subnet.Nodes[n.Ports[port].Peer]
-	return k.ByGUID[far.Ports[far.EndPort(n.Ports[port].PeerPort)].GUID]
-}
-
-func (k *Keys) node(guid ib.GUID, port ib.PortNum) *Node {
-	if k == nil || k.Subnet == nil {
-		return nil
-	}
-	i, ok := k.Subnet.ByGUID(guid)
-	if !ok || int(port) >= len(k.Subnet.Nodes[i].Ports) {
-		return nil
-	}
-	return k.Subnet.Nodes[i]
+	g, _ := k.Subnet.Behind(node, port)
+	return k.ByGUID[g]
 }

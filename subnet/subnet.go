@@ -210,6 +210,24 @@ func (s *Subnet) ByGUID(g ib.GUID) (int32, bool) {
 	return i, ok
 }
 
+// Behind is the end port at the other end of a port's cable; for a switch's that is its port 0.
+func (s *Subnet) Behind(node ib.GUID, port ib.PortNum) (ib.GUID, bool) {
+	n := s.at(node, port)
+	if n == nil || !n.Ports[port].Up() {
+		return 0, false
+	}
+	far := s.Nodes[n.Ports[port].Peer]
+	return far.Ports[far.EndPort(n.Ports[port].PeerPort)].GUID, true
+}
+
+// at is the node of a GUID, if it has such a port.
+func (s *Subnet) at(node ib.GUID, port ib.PortNum) *Node {
+	if i, ok := s.ByGUID(node); ok && int(port) < len(s.Nodes[i].Ports) {
+		return s.Nodes[i]
+	}
+	return nil
+}
+
 // ByPortGUID finds an end port.
 func (s *Subnet) ByPortGUID(g ib.GUID) (Ref, bool) {
 	r, ok := s.byPort[g]

@@ -302,7 +302,7 @@ func (s *server) runSM(ctx context.Context, r smRequest, out *control.Reply[stri
 	}
 	g := s.f.Graph()
 	cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(g)
-	cfg.Memory.Self, cfg.Memory.Behind = g.Nodes[ref.Node].PortGUID(ref.Port), sm.Cabling(g)
+	cfg.Self, cfg.Plan = g.Nodes[ref.Node].PortGUID(ref.Port), g
 	cfg.Groups = s.f.Groups()
 	toClient := eventLog(lineWriter(func(line string) { _ = out.Say(line) }), "sm")
 	toLog := eventLog(s.f.log, "sm@"+g.Nodes[ref.Node].Name)

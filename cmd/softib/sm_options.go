@@ -118,7 +118,7 @@ func startSM(ctx context.Context, f *live.Fabric, cfg sm.Config, log io.Writer,
 		return nil, err
 	}
 	cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(f.Graph())
-	cfg.Memory.Self, cfg.Memory.Behind = f.Graph().Nodes[ref.Node].PortGUID(ref.Port), sm.Cabling(f.Graph())
+	cfg.Self, cfg.Plan = f.Graph().Nodes[ref.Node].PortGUID(ref.Port), f.Graph()
 	cfg.Groups = f.Groups()
 	write := eventLog(log, "sm")
 	r, err := smrun.New(cfg, s, smrun.Options{Log: func(e sm.Event) {

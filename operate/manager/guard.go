@@ -23,11 +23,11 @@ type Guarded interface {
 // tenant is apart from a host that can write the tables of others. Every port gets an M_Key of its own, managers an
 // SM_Key that nobody knows, and switches refuse what is no manager's to send.
 type Guard struct {
-	always bool     // by the operator's wish
-	own    sm.Guard // what the operator wants without tenants
-	keys   sm.Guard // what holds with them
-	smKey  uint64   // as the operator wants it, or everybody's
-	secret uint64   // with tenants
+	always bool          // by the operator's wish
+	own    sm.MKeyPolicy // what the operator wants without tenants
+	keys   sm.MKeyPolicy // what holds with them
+	smKey  uint64        // as the operator wants it, or everybody's
+	secret uint64        // with tenants
 
 	g       *topo.Graph
 	mu      sync.Mutex
@@ -41,7 +41,7 @@ type Guard struct {
 // ports have that.
 func NewGuard(graph *topo.Graph, c sm.Config, trusted []topo.PortRef) *Guard {
 	g := &Guard{g: graph,
-		own:    sm.Guard{Key: c.MKey, PerPort: c.MKeyPerPort, Protect: c.MKeyProtect, Lease: c.MKeyLease},
+		own:    sm.MKeyPolicy{Key: c.MKey, PerPort: c.MKeyPerPort, Protect: c.MKeyProtect, Lease: c.MKeyLease},
 		always: c.MKeyPerPort || len(trusted) > 0, smKey: c.SMKey, secret: c.SMKey, trusted: slices.Clone(trusted)}
 	g.keys = g.own
 	if g.keys.Protect = max(g.keys.Protect, 2); len(trusted) == 0 {
@@ -102,10 +102,10 @@ func (g *Guard) Tell(m *sm.Manager, s *tenant.State) (ticket uint64) {
 	}
 	m.SetSMKey(smKey)
 	m.SetTrusted(ports)
-	if m.Guard() == keys {
+	if m.MKeyPolicy() == keys {
 		return 0
 	}
-	return m.SetGuard(0, keys)
+	return m.SetMKeys(0, keys)
 }
 
 // Watch has the fabric's switches stand guard from now on, if that is wanted with these tenants.

@@ -268,6 +268,6 @@ func (sc *Management) guardKeys(host int, c *sim.ManagerConfig) {
 	if sc.Tenants > 0 {
 		g := sc.graph()
 		c.MKeyPerPort, c.Partitions, c.SMKey = true, sc.partitions(), sc.MKey
-		c.Memory.Self, c.Memory.Behind = g.Hosts()[host].PortGUID(1), sm.Cabling(g)
+		c.Self, c.Plan = g.Hosts()[host].PortGUID(1), g
 	}
 }

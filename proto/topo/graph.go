@@ -396,6 +396,19 @@ func (g *Graph) ByPortGUID(guid ib.GUID) (PortRef, bool) {
 	return ref, ok
 }
 
+// Behind is the end port at the other end of a port's cable, by its GUID; a switch's is its port 0.
+func (g *Graph) Behind(node ib.GUID, port ib.PortNum) (ib.GUID, bool) {
+	n := g.ByGUID(node)
+	if n == nil || int(port) >= len(n.Ports) || !n.Ports[port].Connected() {
+		return 0, false
+	}
+	far, num := g.Nodes[n.Ports[port].Peer], n.Ports[port].PeerPort
+	if far.IsSwitch() {
+		num = 0
+	}
+	return far.PortGUID(num), true
+}
+
 // Cable is one cable, seen from its end at the lower (node, port).
 type Cable struct {
 	A, B     PortRef

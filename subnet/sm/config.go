@@ -68,6 +68,11 @@ type Config struct {
 	QoS        QoS
 	Congestion policy.CongestionOptions
 
+	// Self is the manager's own port, and Plan who is where, if that is known beforehand: nodes whose M_Keys guard what
+	// can be read say neither to a manager that begins.
+	Self ib.GUID
+	Plan *topo.Graph
+
 	// Memory is what an earlier run left.
 	Memory Memory
 }
@@ -80,34 +85,6 @@ type Memory struct {
 	MKeys map[ib.GUID]uint64
 	// Admin is what hosts have registered.
 	Admin sa.Database
-	// Self is the manager's own port, and Behind who is at the other ends of cables, by the GUIDs of end ports: a node
-	// whose M_Key guards what can be read says neither to a manager that begins.
-	Self   ib.GUID
-	Behind map[Place]ib.GUID
-}
-
-// Place is a port of a node.
-type Place struct {
-	Node ib.GUID
-	Port ib.PortNum
-}
-
-// Cabling is who is behind which port of a graph.
-func Cabling(g *topo.Graph) map[Place]ib.GUID {
-	behind := map[Place]ib.GUID{}
-	for _, n := range g.Nodes {
-		for p := range n.Ports {
-			if x := &n.Ports[p]; x.Connected() {
-				far := g.Nodes[x.Peer]
-				num := x.PeerPort
-				if far.IsSwitch() {
-					num = 0
-				}
-				behind[Place{n.GUID, ib.PortNum(p)}] = far.PortGUID(num)
-			}
-		}
-	}
-	return behind
 }
 
 // Defaults of the configuration; OpenSM's where operators know them.

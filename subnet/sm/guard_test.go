@@ -50,10 +50,10 @@ func TestKeysPerPort(t *testing.T) {
 		t.Errorf("a second sweep has %d problems and %d Sets: %q", r.m.Last().Problems, r.sets-sets, r.log)
 	}
 	// From a key for all to one for each, and back to none.
-	r.m.SetGuard(r.now, Guard{Key: 0x2222, Protect: 1})
+	r.m.SetMKeys(r.now, MKeyPolicy{Key: 0x2222, Protect: 1})
 	r.settle()
 	r.wantKey(0x2222, 1, 0)
-	ticket := r.m.SetGuard(r.now, Guard{Key: 0x3333, PerPort: true, Protect: 2})
+	ticket := r.m.SetMKeys(r.now, MKeyPolicy{Key: 0x3333, PerPort: true, Protect: 2})
 	r.settle()
 	if r.m.Force().Ticket != ticket || len(r.m.Force().Refusals) > 0 {
 		t.Errorf("in force: %+v, want ticket %d", r.m.Force(), ticket)
@@ -63,7 +63,7 @@ func TestKeysPerPort(t *testing.T) {
 			t.Errorf("node %d does not have its new key", node)
 		}
 	})
-	r.m.SetGuard(r.now, Guard{})
+	r.m.SetMKeys(r.now, MKeyPolicy{})
 	r.settle()
 	r.wantKey(0, 0, 0)
 }

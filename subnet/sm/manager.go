@@ -110,7 +110,7 @@ func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{},
 		unsure: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{},
 		deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
-	m.keys, m.guid = newKeyring(m.cfg.Memory.MKeys), m.cfg.Memory.Self
+	m.keys, m.guid = newKeyring(m.cfg.Memory.MKeys), m.cfg.Self
 	m.width = m.cfg.Window
 	var refused []ib.GUID
 	m.lids, refused = newLIDBook(m.cfg.Memory.LIDs)

@@ -16,13 +16,14 @@ type keyring struct {
 	of    map[ib.GUID]uint64 // by port GUID, a switch's by its port 0
 	dirty bool
 	// wanted is what an operator has changed the guard to, from the next sweep on.
-	wanted  *Guard
+	wanted  *MKeyPolicy
 	ticket  uint64 // of that change
 	renewal renewal
 }
 
-// Guard is how nodes are kept from other managers: what Config has as MKey, MKeyPerPort, MKeyProtect and MKeyLease.
-type Guard struct {
+// MKeyPolicy is how nodes are kept from other managers: what Config has as MKey, MKeyPerPort, MKeyProtect and
+// MKeyLease.
+type MKeyPolicy struct {
 	Key     uint64
 	PerPort bool
 	Protect uint8
@@ -116,12 +117,12 @@ func (m *Manager) Keys() *subnet.Keys {
 	return k
 }
 
-// SetGuard replaces what keeps other managers from the nodes. Nodes get their keys one by one with the sweep that it
+// SetMKeys replaces what keeps other managers from the nodes. Nodes get their keys one by one with the sweep that it
 // asks for, each by a request with the key that it has. Force tells when ticket has taken force.
-func (m *Manager) SetGuard(now ib.Time, g Guard) (ticket uint64) {
+func (m *Manager) SetMKeys(now ib.Time, p MKeyPolicy) (ticket uint64) {
 	m.now = max(m.now, now)
-	m.keys.wanted, m.keys.ticket = &g, m.ticket()
-	m.event(EventPolicy, "the M_Keys of all ports are to change; protection level %d, lease %d s", g.Protect, g.Lease)
+	m.keys.wanted, m.keys.ticket = &p, m.ticket()
+	m.event(EventPolicy, "the M_Keys of all ports are to change; protection level %d, lease %d s", p.Protect, p.Lease)
 	if m.regroup("M_Keys changed"); m.sub == nil {
 		m.want(m.now, "M_Keys changed")
 	}
@@ -137,13 +138,13 @@ func (m *Manager) SetSMKey(key uint64) {
 	m.admin.SetSMKey(key)
 }
 
-// Guard is what is wanted to keep other managers from the nodes.
-func (m *Manager) Guard() Guard {
+// MKeyPolicy is what is wanted to keep other managers from the nodes.
+func (m *Manager) MKeyPolicy() MKeyPolicy {
 	if w := m.keys.wanted; w != nil {
 		return *w
 	}
 	c := &m.cfg
-	return Guard{c.MKey, c.MKeyPerPort, c.MKeyProtect, c.MKeyLease}
+	return MKeyPolicy{c.MKey, c.MKeyPerPort, c.MKeyProtect, c.MKeyLease}
 }
 
 // takeMKey makes a changed key the one to write. A sweep writes one key from its beginning to its end.
@@ -218,16 +219,16 @@ func (s *sweep) neighborKey(node int32, port ib.PortNum, try int) uint64 {
 }
 
 func (s *sweep) neighborsOwn(node int32, port ib.PortNum) uint64 {
+	guid := s.nodes[node].Info.NodeGUID
 	if s.prev != nil && len(s.m.keys.of) > 0 {
-		if i, ok := s.prev.ByGUID(s.nodes[node].Info.NodeGUID); ok && int(port) < len(s.prev.Nodes[i].Ports) {
-			if p := &s.prev.Nodes[i].Ports[port]; p.Up() {
-				far := s.prev.Nodes[p.Peer]
-				return s.m.mkey(far.Ports[far.EndPort(p.PeerPort)].GUID)
-			}
+		if g, ok := s.prev.Behind(guid, port); ok {
+			return s.m.mkey(g)
 		}
 	}
-	if g, ok := s.m.cfg.Memory.Behind[Place{s.nodes[node].Info.NodeGUID, port}]; ok {
-		return s.m.mkey(g)
+	if s.m.cfg.Plan != nil && s.m.cfg.MKeyPerPort {
+		if g, ok := s.m.cfg.Plan.Behind(guid, port); ok {
+			return s.m.mkey(g)
+		}
 	}
 	return s.m.cfg.commonKey()
 }

@@ -77,7 +77,7 @@ func TestMKeyRollover(t *testing.T) {
 				}
 				return false, false
 			}
-			r.m.SetGuard(r.now, Guard{Key: 0x2222, Protect: protect, Lease: 60})
+			r.m.SetMKeys(r.now, MKeyPolicy{Key: 0x2222, Protect: protect, Lease: 60})
 			r.run()
 			r.pass(120 * ib.Second)
 			if lost != 2 {
