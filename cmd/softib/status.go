@@ -250,6 +250,14 @@ func (s *statusText) printSubnet(t *terminal) {
 		}
 		l.say("%s: %s", text, members)
 	})
+	if n.MKeyProtect >= 2 {
+		whose := "one for all ports"
+		if n.MKeyPerPort {
+			whose = "one for each port"
+		}
+		t.under("guard").say("M_Keys of level %d, %s: nodes answer who manages them, and no host's smpquery or opensm",
+			n.MKeyProtect, whose)
+	}
 }
 
 func (s *statusText) printManagers(t *terminal) {

@@ -77,6 +77,8 @@ type tenantShown struct {
 	Class   string        `json:"class,omitempty"`
 	Rate    float64       `json:"rate_gbps,omitempty"`
 	MTU     int           `json:"mtu_bytes,omitempty"`
+	// First: there was no other when it was made.
+	First bool `json:"first,omitempty"`
 	// NotInForce is what nodes hold that is not what was acknowledged.
 	NotInForce []string `json:"not_in_force,omitempty"`
 }
@@ -323,6 +325,12 @@ func printTenant(w io.Writer, list []tenantShown) error {
 			t.extras(", ")); err != nil {
 			return err
 		}
+		if t.First {
+			if _, err := fmt.Fprintln(w, "with it nodes answer who manages them, and no host's smpquery or opensm: "+
+				"softib status shows the guard"); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -458,6 +466,7 @@ func (s *server) tenant(ctx context.Context, q tenantRequest, r *control.Reply[[
 			if q.Do == tenantList || q.Do == tenantShow {
 				some[i].NotInForce = s.astray(ctx, &list[i])
 			}
+			some[i].First = q.Do == tenantCreate && len(b.List()) == 1
 		}
 		if err := r.Say(some); err != nil {
 			return err

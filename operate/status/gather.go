@@ -248,6 +248,8 @@ func (f *Source) manager(s *Status, m *sm.Manager) {
 			}
 		}
 	}
+	keys := m.MKeyPolicy()
+	s.Subnet.MKeyProtect, s.Subnet.MKeyPerPort = keys.Protect, keys.PerPort
 	last := m.Last()
 	s.Routing = &Routing{Engine: last.Engine, Chain: m.Config().Engines, VLs: last.VLs, Refused: last.Refused}
 	ago := time.Duration((now - last.Began) / ib.Nanosecond)

@@ -69,6 +69,10 @@ type Subnet struct {
 	LMCMax uint8  `json:"lmc_max"`
 	// Partitions are those that the hosts' ports have keys of.
 	Partitions []Partition `json:"partitions"`
+	// MKeyProtect is the level at which M_Keys of a manager of this process protect nodes, and MKeyPerPort says that
+	// each port has its own.
+	MKeyProtect uint8 `json:"m_key_protection_level"`
+	MKeyPerPort bool  `json:"m_key_per_port"`
 	// MasterLIDs is whom the end ports take for their master.
 	MasterLIDs []MasterLID `json:"master_lids"`
 }
