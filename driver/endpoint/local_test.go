@@ -46,6 +46,7 @@ func TestRingNumbersWrap(t *testing.T) {
 		}
 	}
 	y.in[0].far.peer = newPeer(x.page, os.Getpid()) // it can read what is referred to
+	x.out.pid = os.Getpid()
 	for _, refers := range []uint32{0, 1} {
 		atomic.StoreUint32(&x.out.head.pull, refers)
 		write(0)
@@ -99,7 +100,7 @@ func TestLocalRevoke(t *testing.T) {
 	taken := bytes.Repeat([]byte{0x55}, len(payload))
 	for range 200 {
 		clear(payload)
-		if !out.room(0) {
+		if !out.canRefer() || !out.room(0) {
 			t.Fatal("no room")
 		}
 		p.Payload, out.from = payload, new(hca.QP)

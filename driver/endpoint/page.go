@@ -125,18 +125,25 @@ func futexWait(w *uint32, v uint32, ns int64, who uint32) {
 // NewMemory makes memory that can be handed to other processes, filled with zeros, and maps it. The
 // descriptor is the caller's.
 func NewMemory(name string, size int) (fd int, mem []byte, err error) {
+	return newMemory(name, size, 0)
+}
+
+// newMemory does so, and seals it besides when it is mapped.
+func newMemory(name string, size int, seals int) (fd int, mem []byte, err error) {
 	fd, err = unix.MemfdCreate("softib-"+name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return -1, nil, fmt.Errorf("endpoint: shared memory: %w", err)
 	}
 	if err = unix.Ftruncate(fd, int64(size)); err == nil {
-		// A peer that shrinks it would make the other end fault.
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+		mem, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
 	if err == nil {
-		mem, err = MapMemory(fd, size)
+		// A peer that shrinks it would make the other end fault.
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
+			unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL|seals)
 	}
 	if err != nil {
+		Unmap(mem)
 		unix.Close(fd)
 		return -1, nil, fmt.Errorf("endpoint: shared memory: %w", err)
 	}

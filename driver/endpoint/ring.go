@@ -109,6 +109,8 @@ type Out struct {
 	peer *Page
 	pid  int  // of the receiver
 	to   peer // the same, once it is needed
+	// refers: the payload that is sent now may be by reference.
+	refers bool
 	// ahead is the last number of head.ahead.
 	ahead uint64
 
@@ -132,6 +134,9 @@ type Out struct {
 	_     [64]byte
 }
 
+// OtherUser stands for the number of a process whose memory is none of our business, nor ours of its.
+const OtherUser = -1
+
 // NewOut is the sending end of the ring in mem, towards the endpoint that has the page and lives in process pid. Pid 0
 // is the fabric, which has no memory to write ahead to.
 func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
@@ -140,6 +145,13 @@ func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
 		return nil, err
 	}
 	return &Out{memory: m, peer: peer, pid: pid, to: nobody, limit: ringCells, plimit: areaBytes}, nil
+}
+
+// canRefer looks whether the receiver can read our memory. Its answer may change at any time, since it lies in memory
+// that the receiver writes: what is made of it has to hold for the whole packet.
+func (r *Out) canRefer() bool {
+	r.refers = r.pid > 0 && atomic.LoadUint32(&r.head.pull) != 0
+	return r.refers
 }
 
 // Unseen reports whether the receiver has packets to take in that somebody waits for.
@@ -235,7 +247,7 @@ func (r *Out) putChunk(c *cell, p *wire.Packet) {
 		// A reference needs no room behind the head, which may be the area's last bytes.
 		if src := unsafe.Pointer(unsafe.SliceData(p.Payload)); at+chunkHead >= areaBytes ||
 			src != unsafe.Pointer(&r.area[at+chunkHead]) {
-			if n >= byRefMin && c.kind&cellXRC == 0 && atomic.LoadUint32(&r.head.pull) != 0 {
+			if n >= byRefMin && c.kind&cellXRC == 0 && r.refers {
 				c.kind |= cellByRef
 				r.owners[r.tail%ringCells] = r.from
 				d.addr = uint64(uintptr(src))
@@ -273,6 +285,8 @@ type In struct {
 	src  *Page
 	port ib.PortNum
 	far  far
+	// origin is what the sender may be; nil where it is not checked.
+	origin *OriginReader
 	// given are the grants as last written, and voided the number of the last write that is known to be void.
 	given  [numGrants]grant
 	voided uint64
@@ -305,6 +319,9 @@ func NewIn(mem []byte, src *Page, pid int, port ib.PortNum) (*In, error) {
 	return r, nil
 }
 
+// Check has every packet compared with what its sender may be. It comes before the first one.
+func (r *In) Check(o *OriginReader) { r.origin = o }
+
 // ready is the oldest packet's cell, nil if there is none.
 func (r *In) ready() *cell {
 	c := r.cell(r.next)
@@ -325,6 +342,14 @@ func (r *In) backlog() bool {
 
 // get is the cell's packet. It is valid until release. False means that it counts as lost.
 func (r *In) get(c *cell, p *wire.Packet) bool {
+	if r.origin != nil {
+		// What lies elsewhere than in the ring nobody can have put there.
+		return r.take(c, p) && p.Far == nil && r.origin.Sends(p)
+	}
+	return r.take(c, p)
+}
+
+func (r *In) take(c *cell, p *wire.Packet) bool {
 	p.Far, p.Count = nil, 0
 	if c.kind&cellDelivered != 0 {
 		c.get(p)

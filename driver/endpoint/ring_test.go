@@ -133,7 +133,7 @@ func TestRingIsAQueue(t *testing.T) {
 		sent, full := 0, 0
 		for sent < 5000 || len(want) > 0 {
 			if sent < 5000 && r.UintN(3) > 0 {
-				if !out.room(copyMax) {
+				if out.canRefer(); !out.room(copyMax) {
 					full++
 				} else {
 					p := randomPacket(r, out.space(copyMax))
@@ -200,7 +200,7 @@ func TestVoid(t *testing.T) {
 		BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.RC, wire.OpSendOnly)}, Payload: make([]byte, byRefMin), Count: 2}
 	mine, others := new(hca.QP), new(hca.QP)
 	for _, q := range []*hca.QP{mine, mine, mine, others} {
-		if !out.room(0) {
+		if !out.canRefer() || !out.room(0) {
 			t.Fatal("no room")
 		}
 		out.from = q
@@ -227,7 +227,7 @@ func TestVoid(t *testing.T) {
 		t.Error("another queue pair's packet is lost with it")
 	}
 	in.Done()
-	if !out.room(0) {
+	if !out.canRefer() || !out.room(0) {
 		t.Fatal("no room")
 	}
 	out.publish(&p, false)
@@ -244,7 +244,7 @@ func FuzzRing(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		out, in, mem := pair(t)
 		for range 60 {
-			if out.room(copyMax) {
+			if out.canRefer(); out.room(copyMax) {
 				p := randomPacket(r, out.space(copyMax))
 				p.Payload = p.Payload[:min(len(p.Payload), 600)]
 				out.publish(&p, false)
@@ -269,6 +269,44 @@ func FuzzRing(f *testing.F) {
 				in.Done()
 			}
 			in.tell()
+		}
+	})
+}
+
+// FuzzRingReceiver lets a receiver write anything into a ring: the sender stays within it.
+func FuzzRingReceiver(f *testing.F) {
+	f.Add(uint64(1), []byte{1, 2, 3}, true)
+	f.Add(uint64(9), bytes.Repeat([]byte{0xFF}, 300), false)
+	f.Fuzz(func(t *testing.T, seed uint64, junk []byte, known bool) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		out, _, mem := pair(t)
+		if !known {
+			out.pid = OtherUser
+		}
+		for range 60 {
+			s := hca.Send{Copied: r.IntN(copyMax)}
+			n := s.Copied
+			if out.canRefer() {
+				n = 0
+			}
+			for i, b := range junk {
+				mem[(i*7+int(seed%977))%headBytes] ^= b
+			}
+			if !out.room(n) {
+				continue
+			}
+			p := randomPacket(r, out.space(n))
+			if long := len(p.Payload) >= byRefMin; n == 0 && !long {
+				p.Payload = p.Payload[:0]
+			}
+			ahead := out.writeAhead(&p)
+			if ahead && !known {
+				t.Fatal("it has written to another user's memory")
+			}
+			out.publish(&p, ahead)
+			if !known && out.cell(out.tail-1).kind&cellByRef != 0 {
+				t.Fatal("it refers another user to its memory")
+			}
 		}
 	})
 }

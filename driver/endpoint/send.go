@@ -54,7 +54,7 @@ func (e *Endpoint) send() {
 
 // sendOne sends the next packet into a ring.
 func (e *Endpoint) sendOne(now ib.Time, s *hca.Send, rt *Route, r *Out) {
-	s.Copy = atomic.LoadUint32(&r.head.pull) == 0
+	s.Copy = !r.canRefer()
 	n := min(s.Copied, copyMax)
 	if s.Refers && !s.Copy {
 		n = 0

@@ -14,7 +14,7 @@ import (
 // Sizes of the tables that management sees, of each port.
 const (
 	PartitionCap = 128
-	guidCap      = 128
+	GUIDCap      = 128
 )
 
 // ErrNode is matched by every management write that an adapter refused.
@@ -99,7 +99,7 @@ func (n *Node) PortInfo(port ib.PortNum) mad.PortInfo {
 		CapabilityMask: mad.CapAutomaticMigration | mad.CapSLMapping | mad.CapSystemImageGUID |
 			mad.CapClientReregistration,
 		PKeyViolations: p.PKeyViolations, QKeyViolations: p.QKeyViolations,
-		GUIDCap: guidCap, SubnetTimeOut: n.ports[port].subnetTimeOut,
+		GUIDCap: GUIDCap, SubnetTimeOut: n.ports[port].subnetTimeOut,
 	}
 	n.ports[port].Read(n.links[port], &pi)
 	_, _, pi.VLHighLimit = n.links[port].ArbTables()

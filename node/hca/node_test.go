@@ -82,7 +82,7 @@ func TestNodePortInfo(t *testing.T) {
 	raised(h)
 	got := writePort(t, g, 1, func(pi *mad.PortInfo) {
 		if pi.PortState = 0; pi.GidPrefix != ib.DefaultGIDPrefix || pi.MTUCap != ib.MTU4096 ||
-			pi.Rate().Speed != ib.NDR || pi.GUIDCap != guidCap {
+			pi.Rate().Speed != ib.NDR || pi.GUIDCap != GUIDCap {
 			t.Errorf("before: %+v", pi)
 		}
 		pi.LID, pi.LMC, pi.MasterSMLID, pi.MasterSMSL = 8, 2, 1, 3
