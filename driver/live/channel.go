@@ -41,8 +41,36 @@ type End struct {
 	Ring, Page int
 	// Port is, for the receiver, the port that the channel leads to.
 	Port ib.PortNum
-	// PID is the process at the other end, 0 if that has no memory to read or write.
+	// PID is the process at the other end, 0 if that is the fabric, and endpoint.OtherUser if it is another user's.
 	PID int
+	// Origin says, for the receiver, what a sender of another user may be; -1 where the sender is not checked.
+	Origin int
+}
+
+// Close closes the descriptors.
+func (e *End) Close() {
+	for _, fd := range e.FDs() {
+		unix.Close(fd)
+	}
+}
+
+// FDs are the descriptors: the ring, the page, and the origin if there is one.
+func (e *End) FDs() []int {
+	if e.Origin < 0 {
+		return []int{e.Ring, e.Page}
+	}
+	return []int{e.Ring, e.Page, e.Origin}
+}
+
+// isWalled reports whether the ends are different users'.
+func (c *Channel) isWalled() bool { return c.from != nil && c.to != nil && c.from.UID != c.to.UID }
+
+// pid is by which number one end knows the process at the other.
+func (c *Channel) pid(other *Process) int {
+	if c.isWalled() {
+		return endpoint.OtherUser
+	}
+	return other.PID
 }
 
 // Sender is the end that sends; false if the channel is no more.
@@ -58,14 +86,23 @@ func (c *Channel) Receiver() (End, bool) {
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
 	e, ok := c.end(c.from)
+	if ok && c.isWalled() {
+		var err error
+		if e.Origin, err = c.from.dupOrigin(); err != nil {
+			e.Close()
+			e, ok = End{}, false
+		}
+	}
 	c.given = true
 	c.bury()
 	return e, ok
 }
 
+func dup(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }
+
 // end is one end of a channel, whose other end is at another process. The fabric's lock is held.
 func (c *Channel) end(other *Process) (e End, ok bool) {
-	e.Port = c.port
+	e = End{Port: c.port, Ring: -1, Page: -1, Origin: -1}
 	var page int
 	switch {
 	case c.left:
@@ -75,13 +112,13 @@ func (c *Channel) end(other *Process) (e End, ok bool) {
 	case other == nil:
 		page = c.f.plane.pageFD // nobody reads or writes the fabric's own memory
 	default:
-		page, e.PID = other.FDs[0], other.PID
+		page, e.PID = other.FDs[0], c.pid(other)
 	}
 	var err error
-	if e.Ring, err = unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+	if e.Ring, err = dup(c.fd); err != nil {
 		return End{}, false
 	}
-	if e.Page, err = unix.FcntlInt(uintptr(page), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+	if e.Page, err = dup(page); err != nil {
 		unix.Close(e.Ring)
 		return End{}, false
 	}
@@ -114,7 +151,11 @@ func (c *Channel) in() (*endpoint.In, error) {
 	if err != nil {
 		return nil, err
 	}
-	return endpoint.NewLocalIn(ring, page, pid, c.port)
+	in, err := endpoint.NewLocalIn(ring, page, pid, c.port)
+	if err == nil && c.isWalled() {
+		err = c.from.check(in)
+	}
+	return in, err
 }
 
 // ends is the channel's memory for an end in this process, and who is at the other one.
@@ -127,7 +168,7 @@ func (c *Channel) ends(other *Process) (ring *endpoint.Local, page *endpoint.Pag
 	}
 	if other == nil {
 		page = c.f.plane.page
-	} else if page, pid = other.share.Page, other.PID; !other.isLocal() {
+	} else if page, pid = other.share.Page, c.pid(other); !other.isLocal() {
 		page, err = endpoint.MapPage(other.FDs[0])
 	}
 	if page == nil && err == nil {
@@ -169,7 +210,12 @@ func (f *Fabric) newChannel(from *Process, k chanKey) (*Channel, error) {
 			c.head = c.own.Mem
 		}
 	} else if err = errors.Join(from.openDoor(), k.to.openDoor()); err == nil {
-		err = c.allocate()
+		if c.isWalled() {
+			err = from.shareOrigin()
+		}
+		if err == nil {
+			err = c.allocate()
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -21,10 +21,14 @@ type Device struct {
 }
 
 // Open attaches another program of this process to the host.
-func (h *Host) Open() (*Device, error) { return h.open(Caller{PID: daemon, Library: release.Version}) }
+func (h *Host) Open() (*Device, error) {
+	return h.open(Caller{PID: daemon, UID: owner, Library: release.Version})
+}
 
 // OpenUnlisted is Open for the fabric's own tests: statistics do not know of them.
-func (h *Host) OpenUnlisted() (*Device, error) { return h.open(Caller{PID: daemon, unlisted: true}) }
+func (h *Host) OpenUnlisted() (*Device, error) {
+	return h.open(Caller{PID: daemon, UID: owner, unlisted: true})
+}
 
 func (h *Host) open(c Caller) (*Device, error) {
 	p, err := h.attach(c, (*Process).allocate)

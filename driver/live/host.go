@@ -109,6 +109,7 @@ func (n *node) passOn() {
 				p.tell(Note{Rejoin: e.Port})
 			default:
 				p.news[e.Port].told++
+				p.tellOrigin()
 				p.tell(Note{Port: e.Port})
 			}
 		}

@@ -12,9 +12,10 @@ import (
 
 // inlet is a ring from a process to the plane, at a port of the process's host.
 type inlet struct {
-	c    *Channel // from nobody once its process is gone
-	in   *endpoint.In
-	port *portState
+	c     *Channel // from nobody once its process is gone
+	in    *endpoint.In
+	port  *portState
+	block uint16 // the process's
 	// cur is the packet, or bundle, that is being taken, and at how many packets of its count were.
 	cur      wire.Packet
 	at, size int
@@ -47,7 +48,7 @@ func (s *plane) addInlet(c *Channel, port *portState) error {
 	if err != nil {
 		return err
 	}
-	c.inlet = &inlet{c: c, in: in, port: port}
+	c.inlet = &inlet{c: c, in: in, port: port, block: c.from.block}
 	s.inlets = append(s.inlets, c.inlet)
 	port.inlets = append(port.inlets, c.inlet)
 	return nil
@@ -159,7 +160,7 @@ func (s *plane) feed(p *portState) (fed bool) {
 			idle++
 			continue
 		}
-		if f := i.take(s); p.sends(f.Packet) {
+		if f := i.take(s); p.sends(i.block, f.Packet) {
 			s.depart(p, f)
 		} else {
 			s.end(f)
@@ -169,11 +170,17 @@ func (s *plane) feed(p *portState) (fed bool) {
 	return fed
 }
 
-// sends reports whether a packet can be one of this port's adapter, which puts the port's address and a key of its
-// table into every one. The process that has made it may have written anything.
-func (p *portState) sends(w *wire.Packet) bool {
+// sends reports whether a packet can be one of this port's adapter for the process that has a block of queue pair
+// numbers. The process has written it, and may have written anything.
+func (p *portState) sends(block uint16, w *wire.Packet) bool {
+	o := p.origin()
+	return o.Sends(block, w)
+}
+
+// origin is what processes can send from a host's port.
+func (p *portState) origin() endpoint.OriginPort {
 	a := p.host.eng.Port(p.num)
-	return w.LRH.SLID>>a.LMC == a.LID>>a.LMC && (w.LRH.LNH < wire.LNHLocal || slices.Contains(a.PKeys, w.BTH.PKey))
+	return endpoint.OriginPort{LID: a.LID, LMC: a.LMC, Keys: a.PKeys, GIDs: a.GIDs}
 }
 
 // next makes sure that cur is the inlet's next packet, if there is one.

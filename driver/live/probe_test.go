@@ -202,7 +202,7 @@ func TestForgedSource(t *testing.T) {
 		{"raw, without a key", lid(1), 0, wire.LNHRaw, true},
 	} {
 		w := wire.Packet{LRH: wire.LRH{SLID: x.slid, LNH: x.lnh}, BTH: wire.BTH{PKey: x.key}}
-		if got := f.port(ref(1)).sends(&w); got != x.want {
+		if got := f.port(ref(1)).sends(1, &w); got != x.want {
 			t.Errorf("%s: %t, want %t", x.name, got, x.want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"softib/driver/endpoint"
+	"softib/internal/descriptors"
 	"softib/node/agent"
 	"softib/node/hca"
 	"softib/node/link"
@@ -39,6 +40,8 @@ type Process struct {
 	mem   [][]byte // the same
 	share endpoint.Share
 	own   *endpoint.Local // slots and ledger of a program in this process; nil for others
+	// origin is what it may send, for receivers of other users; nil before there is one.
+	origin *endpoint.SharedOrigin
 	program
 
 	// Guarded by the fabric's lock.
@@ -126,8 +129,11 @@ type Resolved struct {
 	New   []*Channel
 }
 
-// daemon is the process that the fabric is in.
-var daemon = os.Getpid()
+// daemon is the process that the fabric is in, and owner its user.
+var (
+	daemon = os.Getpid()
+	owner  = uint32(os.Geteuid())
+)
 
 // Caller is a process that wants to attach.
 type Caller struct {
@@ -411,9 +417,12 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 		}
 	}
 	var chans []*Channel
-	if rt.passesSwitched() {
+	if rt.passesSwitched() || p.meetsStrangers(k, ends, from) {
 		// The fabric takes the packets at the first port, whatever becomes of them behind it. Only those that never
 		// leave the host are none of its business.
+		if err := p.f.startPlane(); err != nil {
+			return nil, nil, err
+		}
 		rt.switched = true
 		ends = slices.DeleteFunc(ends, func(e hop) bool { return e.p != from })
 		c, err := p.channel(chanKey{nil, k.Port, rt.hops[0].vl})
@@ -427,7 +436,7 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 			if to == p || k.Block != to.block && !k.DLID.IsMulticast() {
 				continue
 			}
-			if to.refuses(e.p.num, k.PKey) {
+			if to.refuses(e.p.num, k.PKey) || p.isStranger(to, e.p, k.PKey) {
 				rt.lose(e.p, link.PKeyIn)
 				continue
 			}
@@ -439,6 +448,76 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 		}
 	}
 	return rt, chans, nil
+}
+
+// isStranger reports whether a process behind a port is another user's and does not take packets with a key.
+func (p *Process) isStranger(to *Process, at *portState, key ib.PKey) bool {
+	return p.UID != to.UID && !slices.ContainsFunc(at.host.eng.Port(at.num).PKeys, key.Matches)
+}
+
+// meetsStrangers reports whether packets would come to another user's process that does not take them. The two share no
+// memory: the fabric carries the packets to their end, where they are refused and counted like all others.
+func (p *Process) meetsStrangers(k endpoint.Key, ends []hop, from *portState) bool {
+	return slices.ContainsFunc(ends, func(e hop) bool {
+		return e.p != from && slices.ContainsFunc(e.p.host.procs, func(to *Process) bool {
+			return (k.Block == to.block || k.DLID.IsMulticast()) && p.isStranger(to, e.p, k.PKey)
+		})
+	})
+}
+
+// shareOrigin makes what receivers of other users check the process's packets by. The fabric's lock is held.
+func (p *Process) shareOrigin() error {
+	if p.origin != nil {
+		return nil
+	}
+	if !p.isLocal() {
+		if err := descriptors.Programs.Take(p.holder(), 1); err != nil {
+			return fmt.Errorf("live: %w", err)
+		}
+	}
+	o, err := endpoint.ShareOrigin(len(p.host.ports) - 1)
+	if err != nil {
+		if !p.isLocal() {
+			descriptors.Programs.Give(p.holder(), 1)
+		}
+		return err
+	}
+	p.origin = o
+	p.tellOrigin()
+	return nil
+}
+
+// dupOrigin is a copy of its descriptor. A process that has ended has none: what it sent to another user, who had not
+// heard of it, is lost. The fabric's lock is held.
+func (p *Process) dupOrigin() (int, error) {
+	if p.origin == nil {
+		return -1, ErrClosed
+	}
+	return dup(p.origin.FD)
+}
+
+// check has a ring's packets compared with what the process may send. The fabric's lock is held.
+func (p *Process) check(in *endpoint.In) error {
+	if p.origin == nil {
+		return ErrClosed
+	}
+	r, err := endpoint.ReadOrigin(p.origin.FD)
+	if err == nil {
+		in.Check(r)
+	}
+	return err
+}
+
+// tellOrigin is for ports that have changed. The fabric's lock is held.
+func (p *Process) tellOrigin() {
+	if p.origin == nil {
+		return
+	}
+	o := endpoint.Origin{Block: p.block}
+	for n := 1; n < len(p.host.ports); n++ {
+		o.Ports = append(o.Ports, p.host.ports[n].origin())
+	}
+	p.origin.Set(o)
 }
 
 // settle adds what a process has counted to the route's ports. The fabric's lock is held.
@@ -618,4 +697,11 @@ func (p *Process) release() {
 		unix.Close(fd)
 	}
 	p.FDs, p.mem = nil, nil
+	if p.origin != nil {
+		// Receivers that have not taken in yet what it sent last compare that with what held last.
+		if p.origin.Close(); !p.isLocal() {
+			descriptors.Programs.Give(p.holder(), 1)
+		}
+		p.origin = nil
+	}
 }

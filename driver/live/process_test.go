@@ -56,8 +56,7 @@ func TestSenderEndsFirst(t *testing.T) {
 			if _, err := endpoint.MapMemory(e.Ring, endpoint.RingBytes); err != nil {
 				t.Error(err)
 			}
-			unix.Close(e.Ring)
-			unix.Close(e.Page)
+			e.Close()
 			if _, ok := n.Incoming.Receiver(); ok {
 				t.Error("it is handed out twice")
 			}
@@ -104,8 +103,7 @@ func TestStoppedReceiver(t *testing.T) {
 			if !ok {
 				t.Fatal("it is told of a ring that is not kept")
 			}
-			unix.Close(e.Ring)
-			unix.Close(e.Page)
+			e.Close()
 		} else if n.Gone != nil {
 			gone++
 		}

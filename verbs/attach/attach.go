@@ -198,7 +198,7 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 		d.answered(m.Answer.ID, m)
 	case m.Joined != nil:
 		d.answered(m.Joined.ID, m)
-	case (m.Outgoing != nil || m.Incoming != nil) && len(fds) == 2:
+	case m.Outgoing != nil && len(fds) == 2 || m.Incoming != nil && (len(fds) == 2 || len(fds) == 3):
 		d.takeRing(m, fds)
 	case m.Gone != 0:
 		d.Gone(m.Gone)
@@ -230,6 +230,14 @@ func (d *Device) takeRing(m *proto.Message, fds []int) {
 			d.Outgoing(o.ID, r, free)
 		}
 	} else if r, err := endpoint.NewIn(ring, page, m.Incoming.PID, m.Incoming.Port); err == nil {
+		if len(fds) == 3 { // another user's
+			origin, err := endpoint.ReadOrigin(fds[2])
+			if err != nil {
+				free()
+				return
+			}
+			r.Check(origin)
+		}
 		d.Incoming(m.Incoming.ID, r, free)
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Version is that of the messages and of everything in shared memory. Both ends must have the same.
-const Version = 6
+const Version = 7
 
 // messageMax bounds a message.
 const messageMax = 64 << 10
@@ -34,7 +34,7 @@ type Message struct {
 	Welcome  *Welcome   `json:",omitempty"`
 	Answer   *Answer    `json:",omitempty"`
 	Outgoing *Ring      `json:",omitempty"` // descriptors: the ring, the receiver's page
-	Incoming *Ring      `json:",omitempty"` // descriptors: the ring, the sender's page
+	Incoming *Ring      `json:",omitempty"` // descriptors: the ring, the sender's page, and its origin if it is checked
 	Gone     uint32     `json:",omitempty"` // a ring whose other end is no more
 	Port     *Port      `json:",omitempty"`
 	Refusal  string     `json:",omitempty"` // why the conversation ends
@@ -115,7 +115,7 @@ type Answer struct {
 // Ring hands out one end of a ring.
 type Ring struct {
 	ID  uint32
-	PID int // the process at the other end; 0 if its memory is none of the receiver's business
+	PID int // the process at the other end; 0 for the fabric, endpoint.OtherUser for another user's
 	// Port is, of an incoming one, the port of the adapter that it leads to.
 	Port ib.PortNum
 }

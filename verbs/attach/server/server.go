@@ -163,8 +163,8 @@ func (t *talk) answer() {
 		a := &proto.Answer{ID: m.Ask.ID, Slot: r.Slot, Gen: r.Gen, Rings: r.Rings}
 		for _, c := range r.New {
 			if e, ok := c.Sender(); ok {
-				err := t.send(&proto.Message{Outgoing: &proto.Ring{ID: c.ID, PID: e.PID}}, e.Ring, e.Page)
-				proto.CloseAll([]int{e.Ring, e.Page})
+				err := t.send(&proto.Message{Outgoing: &proto.Ring{ID: c.ID, PID: e.PID}}, e.FDs()...)
+				e.Close()
 				if err != nil {
 					return
 				}
@@ -190,8 +190,8 @@ func (t *talk) pass(done <-chan struct{}) {
 			case n.Incoming != nil:
 				if e, ok := n.Incoming.Receiver(); ok {
 					err = t.send(&proto.Message{Incoming: &proto.Ring{ID: n.Incoming.ID, Port: e.Port, PID: e.PID}},
-						e.Ring, e.Page)
-					proto.CloseAll([]int{e.Ring, e.Page})
+						e.FDs()...)
+					e.Close()
 				}
 			case n.Gone != nil:
 				err = t.send(&proto.Message{Gone: n.Gone.ID})
