@@ -22,7 +22,7 @@ import (
 const helloPatience = 10 * time.Second
 
 // Listen makes the socket that Serve takes, for its owner only. A socket that nobody listens to any more is replaced.
-func Listen(path string) (*net.UnixListener, error) {
+func Listen(path string) (*packetsock.Listener, error) {
 	l, err := packetsock.Listen(path)
 	if err != nil {
 		return nil, fmt.Errorf("rdmacm: %w", err)
@@ -56,7 +56,7 @@ var defaults = config{responseTimeout: 20, retries: 15}
 func New(ports Ports) *Server { return newServer(ports, defaults) }
 
 // Serve answers the library until ctx ends, and then closes the listener and everything that programs have open.
-func Serve(ctx context.Context, l *net.UnixListener, ports Ports) error {
+func Serve(ctx context.Context, l *packetsock.Listener, ports Ports) error {
 	return New(ports).Serve(ctx, l)
 }
 
@@ -64,10 +64,16 @@ func newServer(ports Ports, cfg config) *Server {
 	return &Server{ports: ports, cfg: cfg, hosts: map[string]*host{}, channels: map[uint64]*channel{}}
 }
 
-// Serve is the function of this name for a server that was made before.
-func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
+// Serve is the function of this name for a server that was made before. It may have several listeners.
+func (s *Server) Serve(ctx context.Context, listeners ...*packetsock.Listener) error {
 	defer s.end()
-	if err := packetsock.Serve(ctx, l, channelHolds, s.greet); err != nil {
+	var wg sync.WaitGroup
+	errs := make([]error, len(listeners))
+	for i, l := range listeners {
+		wg.Go(func() { errs[i] = packetsock.Serve(ctx, l, channelHolds, s.greet) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("rdmacm: %w", err)
 	}
 	return nil
@@ -150,6 +156,10 @@ func (s *Server) greet(c packetsock.Guest) {
 		}
 		keepFarEnd = true
 		c.Keep()
+		return
+	}
+	if err := c.Use(hi.host); err != nil {
+		refuse(fmt.Errorf("rdmacm: %w", err))
 		return
 	}
 	ch, err := s.open(hi.host, c.UnixConn)

@@ -23,7 +23,7 @@ import (
 const requestPatience = 10 * time.Second
 
 // Listen makes the socket that Serve takes, for its owner only. A socket that nobody listens to any more is replaced.
-func Listen(path string) (*net.UnixListener, error) {
+func Listen(path string) (*packetsock.Listener, error) {
 	l, err := packetsock.Listen(path)
 	if err != nil {
 		return nil, fmt.Errorf("umad: %w", err)
@@ -41,7 +41,7 @@ type server struct {
 
 // Serve answers the library until ctx ends, and then closes the listener and every session. Files
 // for IsSM lie in a folder beside the listener's socket.
-func Serve(ctx context.Context, l *net.UnixListener, ports Ports) error {
+func Serve(ctx context.Context, l *packetsock.Listener, ports Ports) error {
 	s := &server{ports: ports, open: make(map[uint64]*openPort)}
 	s.issm = newIsSMFiles(l.Addr().String()+".issm", func(host string, port ib.PortNum, on bool) {
 		// The port may have gone with its host; then nobody is left to tell.
@@ -85,6 +85,12 @@ func (s *server) serve(c packetsock.Guest) {
 	if c.Refused != nil {
 		refuse(req.op, errnoOf(c.Refused), fmt.Errorf("umad: %w", c.Refused))
 		return
+	}
+	if req.op != opRegister && req.op != opUnregister && req.op != opClosed { // which know the port by its token
+		if err := c.Use(req.host); err != nil {
+			refuse(req.op, errnoOf(err), fmt.Errorf("umad: %w", err))
+			return
+		}
 	}
 	if req.op == opOpen {
 		p, err := s.openPort(c.UnixConn, &req)

@@ -17,8 +17,17 @@ import (
 // network is the kind of socket.
 const network = "unixpacket"
 
+// Listener is a socket, and who may connect to it.
+type Listener struct {
+	*net.UnixListener
+	rights *Rights
+}
+
 // Listen makes a socket that only its owner may connect to. One that nobody listens to any more is replaced.
-func Listen(path string) (*net.UnixListener, error) {
+func Listen(path string) (*Listener, error) { return ListenFor(path, nil) }
+
+// ListenFor does so for others too, if there are rights.
+func ListenFor(path string, r *Rights) (*Listener, error) {
 	addr := &net.UnixAddr{Name: path, Net: network}
 	if c, err := net.DialUnix(addr.Net, nil, addr); err == nil {
 		c.Close()
@@ -31,11 +40,11 @@ func Listen(path string) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := r.Open(path); err != nil {
 		l.Close()
 		return nil, err
 	}
-	return l, nil
+	return &Listener{l, r}, nil
 }
 
 // Guest is a connection and who is at its other end.
@@ -46,14 +55,16 @@ type Guest struct {
 	Refused error
 	// Keep makes the connection somebody else's, who closes it.
 	Keep func()
+
+	rights *Rights
 }
 
 // Serve calls each with every connection, in a goroutine of its own, until ctx ends; then it closes the listener and
 // what connections there are, and waits. Each comes to hold so many descriptors of this process, itself among them, for
 // as long as each runs.
-func Serve(ctx context.Context, l *net.UnixListener, holds int, each func(Guest)) error {
+func Serve(ctx context.Context, l *Listener, holds int, each func(Guest)) error {
 	s := &server{each: each, conns: map[*net.UnixConn]struct{}{}, door: Door{Book: descriptors.Programs,
-		Holds: holds}}
+		Holds: holds, Rights: l.rights}}
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	defer s.end()
@@ -76,11 +87,12 @@ func Serve(ctx context.Context, l *net.UnixListener, holds int, each func(Guest)
 	}
 }
 
-// Door is where connections are let in: those of the user of this process and of root, as long as they hold no more
-// descriptors than they may.
+// Door is where connections are let in: those of the user of this process, of root and of who has rights, as long as
+// they hold no more descriptors than they may.
 type Door struct {
-	Book  *descriptors.Book
-	Holds int // by each connection
+	Book   *descriptors.Book
+	Holds  int // by each connection
+	Rights *Rights
 
 	mu      sync.Mutex
 	refused int // that are being told
@@ -92,7 +104,13 @@ const refusedMax = 8
 // Enter says who is there and why it is not let in, if it is not. Leave is called when the connection is done with. It
 // is not ok if the connection is to be closed without a word.
 func (d *Door) Enter(c *net.UnixConn) (cred *syscall.Ucred, leave func(), ok bool, refused error) {
-	cred, refused = CheckPeer(c)
+	if cred, refused = Peer(c); refused != nil {
+		refused = fmt.Errorf("who asks: %w", refused)
+	} else if d.Rights == nil {
+		refused = Check(cred)
+	} else {
+		refused = d.Rights.check(cred, "")
+	}
 	if refused == nil {
 		who := descriptors.Holder{PID: int(cred.Pid), UID: cred.Uid}
 		if refused = d.Book.Take(who, d.Holds); refused == nil {
@@ -131,7 +149,8 @@ func (s *server) admit(c *net.UnixConn) {
 	defer s.mu.Unlock()
 	s.conns[c] = struct{}{}
 	s.wait.Go(func() {
-		s.each(Guest{c, cred, refused, func() { s.forget(c) }})
+		s.each(Guest{c, cred, refused, func() { s.forget(c) }, s.door.Rights})
+		s.door.Rights.leave(c)
 		if s.forget(c) {
 			c.Close()
 		}
@@ -180,13 +199,4 @@ func Check(cred *syscall.Ucred) error {
 			"your own: softib up", cred.Uid, ErrPeer, me)
 	}
 	return nil
-}
-
-// CheckPeer does so with who is at the other end, and says who that is.
-func CheckPeer(c *net.UnixConn) (*syscall.Ucred, error) {
-	cred, err := Peer(c)
-	if err != nil {
-		return nil, fmt.Errorf("who asks: %w", err)
-	}
-	return cred, Check(cred)
 }

@@ -38,7 +38,7 @@ func (advised) Next() string    { return "do better" }
 func listening(t *testing.T) (dial func() *net.UnixConn, ended chan struct{}) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
-	s, err := control.Listen(path)
+	s, err := control.Listen(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

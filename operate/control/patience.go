@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"softib/internal/packetsock"
@@ -127,6 +128,7 @@ func processAt(conn net.Conn) (pid int, stopped bool) {
 // voice is a fabric's side of a connection. What several goroutines say does not get mixed up.
 type voice struct {
 	conn *net.UnixConn
+	cred *syscall.Ucred
 
 	mu   sync.Mutex
 	hush bool // nothing is said but by who answers

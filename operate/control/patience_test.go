@@ -69,7 +69,7 @@ func TestPatience(t *testing.T) {
 // TestBeats: an answer that takes its time comes with beats for who has asked for them, and without for others.
 func TestBeats(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	s, err := control.Listen(path)
+	s, err := control.Listen(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

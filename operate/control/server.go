@@ -25,6 +25,9 @@ const (
 
 // Server answers on a fabric's socket.
 type Server struct {
+	// Others is the error of operations that it does not have.
+	Others error
+
 	l     *net.UnixListener
 	names []string
 	ops   map[string]func(context.Context, *voice, json.RawMessage) (end func(), err error)
@@ -32,25 +35,25 @@ type Server struct {
 	door  packetsock.Door
 }
 
-// Listen makes the socket, for its owner only. Nobody is answered before Serve.
-func Listen(path string) (*Server, error) {
+// Listen makes the socket, for its owner and for who has rights. Nobody is answered before Serve.
+func Listen(path string, rights *packetsock.Rights) (*Server, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := rights.Open(path); err != nil {
 		l.Close()
 		return nil, err
 	}
 	return &Server{l: l, ops: map[string]func(context.Context, *voice, json.RawMessage) (func(), error){},
-		door: packetsock.Door{Book: descriptors.Control, Holds: 1}}, nil
+		door: packetsock.Door{Book: descriptors.Control, Holds: 1, Rights: rights}}, nil
 }
 
 // Handle has do answer an operation. It comes before Serve.
 func Handle[Q, A any](s *Server, o Op[Q, A], do func(context.Context, Q, *Reply[A]) error) {
 	s.names = append(s.names, o.Name)
 	s.ops[o.Name] = func(ctx context.Context, v *voice, ask json.RawMessage) (func(), error) {
-		r := &Reply[A]{Conn: v.conn, voice: v}
+		r := &Reply[A]{Conn: v.conn, Cred: v.cred, voice: v}
 		var q Q
 		if ask != nil {
 			if err := json.Unmarshal(ask, &q); err != nil {
@@ -74,7 +77,7 @@ func (s *Server) Serve(ctx context.Context) {
 				time.Sleep(100 * time.Millisecond) // out of descriptors, say: others may finish
 				continue
 			}
-			_, leave, ok, refused := s.door.Enter(conn)
+			cred, leave, ok, refused := s.door.Enter(conn)
 			if !ok {
 				conn.Close()
 				continue
@@ -82,7 +85,7 @@ func (s *Server) Serve(ctx context.Context) {
 			s.wg.Go(func() {
 				defer leave()
 				defer conn.Close()
-				v := &voice{conn: conn}
+				v := &voice{conn: conn, cred: cred}
 				end, err := s.answer(ctx, v, refused)
 				if end != nil {
 					defer end()
@@ -122,6 +125,9 @@ func (s *Server) answer(ctx context.Context, v *voice, why error) (end func(), e
 			ErrVersion, "restart the fabric with the softib that you use now: softib down, softib up -d"}
 	}
 	do := s.ops[r.Op]
+	if do == nil && s.Others != nil {
+		return nil, s.Others
+	}
 	if do == nil {
 		return nil, &refused{fmt.Errorf("the request's operation is %q: want one of %s", r.Op,
 			strings.Join(s.names, ", ")), ErrRequest, ""}
@@ -141,7 +147,9 @@ func unreadable(err error) error {
 // Reply is the answer to one request.
 type Reply[A any] struct {
 	// Conn is for those who hear more than a request. What a handler says goes through Say.
-	Conn  *net.UnixConn
+	Conn *net.UnixConn
+	// Cred is who asks.
+	Cred  *syscall.Ucred
 	voice *voice
 	end   func()
 }

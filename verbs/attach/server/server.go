@@ -22,7 +22,7 @@ import (
 const helloPatience = 10 * time.Second
 
 // Listen makes the socket that Serve takes, for its owner only. A socket that nobody listens to any more is replaced.
-func Listen(path string) (*net.UnixListener, error) {
+func Listen(path string) (*packetsock.Listener, error) {
 	l, err := packetsock.Listen(path)
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
@@ -38,7 +38,7 @@ type server struct {
 
 // Serve lets processes attach until ctx ends. Firmware is the version that adapters show; without groups no process can
 // join one.
-func Serve(ctx context.Context, l *net.UnixListener, f *live.Fabric, firmware string, groups Groups) error {
+func Serve(ctx context.Context, l *packetsock.Listener, f *live.Fabric, firmware string, groups Groups) error {
 	s := &server{f: f, firmware: firmware, groups: groups}
 	err := packetsock.Serve(ctx, l, 1+endpoint.Pieces, s.serve)
 	if err != nil {
@@ -70,6 +70,10 @@ func (s *server) serve(c packetsock.Guest) {
 	if m.Hello.Version != proto.Version {
 		refuse("the library speaks version %d, the fabric %d; next: restart the fabric with the softib that "+
 			"you use now", m.Hello.Version, proto.Version)
+		return
+	}
+	if err := c.Use(m.Hello.Host); err != nil {
+		refuse("%v", err)
 		return
 	}
 	p, err := s.f.Attach(m.Hello.Host, live.Caller{PID: int(c.Cred.Pid), UID: c.Cred.Uid,
