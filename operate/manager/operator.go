@@ -34,6 +34,8 @@ type TenantSpec struct {
 	// RateGbps and MTUBytes are the most that its paths carry; 0 is no limit.
 	RateGbps float64
 	MTUBytes int
+	// Users are those of the machine who may run programs on its hosts, where the fabric is shared.
+	Users []uint32
 	// Limited makes its hosts limited members, Index0 puts the key first in their tables.
 	Limited, Index0, IPoIB bool
 }
@@ -126,7 +128,7 @@ func (m *Manager) CreateTenant(ctx context.Context, s TenantSpec) (t tenant.Tena
 	if err != nil {
 		return t, err
 	}
-	t.Name, t.IPoIB = s.Name, s.IPoIB
+	t.Name, t.IPoIB, t.Users = s.Name, s.IPoIB, s.Users
 	if t.QoS, err = s.QoS(m.Template()); err != nil {
 		return t, err
 	}
@@ -182,6 +184,18 @@ func (m *Manager) EditHosts(ctx context.Context, name string, c HostChange) (ten
 		for _, g := range add {
 			t.Put(tenant.Member{GUID: g, Full: !c.Limited, Index0: c.Index0})
 		}
+		return nil
+	})
+}
+
+// SetUsers says who may run programs on a tenant's hosts where the fabric is shared.
+func (m *Manager) SetUsers(ctx context.Context, name string, users []uint32) (tenant.Tenant, error) {
+	b, err := m.book()
+	if err != nil {
+		return tenant.Tenant{}, err
+	}
+	return b.Edit(ctx, name, func(t *tenant.Tenant) error {
+		t.Users = slices.Clone(users)
 		return nil
 	})
 }

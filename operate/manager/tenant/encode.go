@@ -13,13 +13,14 @@ import (
 // A tenant as JSON is the same in the store, on the control socket and in what commands print with --json:
 //
 //	{"name":"red","pkey":"0x1001","members":[{"guid":"0x0002c90300000001","membership":"full","index0":true}],
-//	 "ipoib":true,"sl":1,"rate_gbps":100,"mtu_bytes":2048}
+//	 "ipoib":true,"users":[1000],"sl":1,"rate_gbps":100,"mtu_bytes":2048}
 
 type tenantJSON struct {
 	Name    string       `json:"name"`
 	PKey    string       `json:"pkey"`
 	Members []memberJSON `json:"members"`
 	IPoIB   bool         `json:"ipoib,omitempty"`
+	Users   []uint32     `json:"users,omitempty"`
 	SL      *uint8       `json:"sl,omitempty"`
 	Rate    float64      `json:"rate_gbps,omitempty"`
 	MTU     int          `json:"mtu_bytes,omitempty"`
@@ -69,7 +70,7 @@ func ParseKey(s string) (ib.PKey, error) {
 // MarshalJSON writes a tenant.
 func (t Tenant) MarshalJSON() ([]byte, error) {
 	out := tenantJSON{Name: t.Name, PKey: t.Key.String(), Members: make([]memberJSON, len(t.Members)), IPoIB: t.IPoIB,
-		Rate: t.Rate.Gbps()}
+		Users: t.Users, Rate: t.Rate.Gbps()}
 	for i, m := range t.Members {
 		out.Members[i] = memberJSON{m.GUID.String(), m.Membership(), m.Index0}
 	}
@@ -88,7 +89,7 @@ func (t *Tenant) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &in); err != nil {
 		return fmt.Errorf("tenant: %w", err)
 	}
-	out := Tenant{Name: in.Name, IPoIB: in.IPoIB}
+	out := Tenant{Name: in.Name, IPoIB: in.IPoIB, Users: in.Users}
 	var err error
 	if out.Key, err = ParseKey(in.PKey); err != nil {
 		return err

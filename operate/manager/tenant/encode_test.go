@@ -13,7 +13,8 @@ import (
 func sampleTenant() Tenant {
 	rate, _ := mad.RateFromGbps(100)
 	return Tenant{
-		Name: "red", Key: 0x1001, IPoIB: true, QoS: QoS{SL: 3, HasSL: true, Rate: rate, MTU: ib.MTU2048},
+		Name: "red", Key: 0x1001, IPoIB: true, Users: []uint32{1000, 1002},
+		QoS:     QoS{SL: 3, HasSL: true, Rate: rate, MTU: ib.MTU2048},
 		Members: []Member{{GUID: 1, Full: true}, {GUID: 0x0002c90300000001, Index0: true}},
 	}
 }
@@ -21,7 +22,7 @@ func sampleTenant() Tenant {
 const sampleJSON = `{"name":"red","pkey":"0x1001",` +
 	`"members":[{"guid":"0x0000000000000001","membership":"full"},` +
 	`{"guid":"0x0002c90300000001","membership":"limited","index0":true}],` +
-	`"ipoib":true,"sl":3,"rate_gbps":100,"mtu_bytes":2048}`
+	`"ipoib":true,"users":[1000,1002],"sl":3,"rate_gbps":100,"mtu_bytes":2048}`
 
 func TestJSON(t *testing.T) {
 	b, err := json.Marshal(sampleTenant())

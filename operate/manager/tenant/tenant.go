@@ -20,6 +20,8 @@ type Tenant struct {
 	Members []Member
 	// IPoIB gives the partition the broadcast group of IP over InfiniBand (RFC 4391).
 	IPoIB bool
+	// Users are those of the machine who may run programs on its hosts where a fabric is shared, in order.
+	Users []uint32
 	QoS
 }
 
@@ -46,6 +48,12 @@ type Member struct {
 	Index0 bool
 }
 
+// Has reports whether a user is one of the tenant's.
+func (t *Tenant) Has(user uint32) bool {
+	_, ok := slices.BinarySearch(t.Users, user)
+	return ok
+}
+
 // State is all that a book has.
 type State struct {
 	// Tenants are in the order of names.
@@ -56,14 +64,14 @@ type State struct {
 
 // Clone is a tenant that shares nothing with t.
 func (t Tenant) Clone() Tenant {
-	t.Members = slices.Clone(t.Members)
+	t.Members, t.Users = slices.Clone(t.Members), slices.Clone(t.Users)
 	return t
 }
 
 // Equal reports whether two tenants are the same in everything.
 func (t Tenant) Equal(o Tenant) bool {
 	return t.Name == o.Name && t.Key == o.Key && t.IPoIB == o.IPoIB && t.QoS == o.QoS &&
-		slices.Equal(t.Members, o.Members)
+		slices.Equal(t.Members, o.Members) && slices.Equal(t.Users, o.Users)
 }
 
 // Member finds a member.
@@ -195,6 +203,10 @@ func (c Change) String() string {
 	case c.Is == nil:
 		return fmt.Sprintf("delete tenant %s (%v)", c.Was.Name, c.Was.Key)
 	}
+	if !slices.Equal(c.Was.Users, c.Is.Users) {
+		return fmt.Sprintf("change tenant %s (%v) from %d to %d users", c.Is.Name, c.Is.Key, len(c.Was.Users),
+			len(c.Is.Users))
+	}
 	return fmt.Sprintf("change tenant %s (%v) from %d to %d members", c.Is.Name, c.Is.Key, len(c.Was.Members),
 		len(c.Is.Members))
 }
@@ -204,6 +216,8 @@ const (
 	NameMax = 64
 	// MembersMax is how many members a tenant may have: a subnet has no more addresses.
 	MembersMax = int(ib.LIDUnicastMax)
+	// UsersMax is how many users.
+	UsersMax = 1024
 	// firstKey is where the choice of keys begins that nobody has named: below it is where people like to number by
 	// hand.
 	firstKey ib.PKey = 0x1001
@@ -249,6 +263,11 @@ func (t *Tenant) check() error {
 	if len(t.Members) > MembersMax {
 		return invalid("members", fmt.Sprint(len(t.Members)), fmt.Sprintf("at most %d", MembersMax))
 	}
+	if len(t.Users) > UsersMax {
+		return invalid("users", fmt.Sprint(len(t.Users)), fmt.Sprintf("at most %d", UsersMax))
+	}
+	slices.Sort(t.Users)
+	t.Users = slices.Compact(t.Users)
 	slices.SortStableFunc(t.Members, func(a, b Member) int { return cmp.Compare(a.GUID, b.GUID) })
 	for i, m := range t.Members {
 		if m.GUID == 0 || m.GUID == ^ib.GUID(0) {
