@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"time"
 
@@ -126,6 +127,10 @@ func (p place) dial(ctx context.Context) (net.Conn, error) {
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, next(fmt.Errorf("fabric %s is not shared with you: %w", p.name, err),
+				"ask %s in which group you have to be", p.owner)
 		}
 		if time.Now().After(deadline) {
 			return nil, next(fmt.Errorf("fabric %s is starting and does not answer yet: %w", p.name, err),

@@ -196,15 +196,16 @@ func kinds(nodes []*topo.Node) string {
 
 // span is the first and the last of some nodes, by name; numbers count as such.
 func span(nodes []*topo.Node) string {
-	less := func(a, b *topo.Node) int {
-		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), strings.Compare(a.Name, b.Name))
-	}
+	less := func(a, b *topo.Node) int { return byNumber(a.Name, b.Name) }
 	low, high := slices.MinFunc(nodes, less), slices.MaxFunc(nodes, less)
 	if low == high {
 		return low.Name
 	}
 	return low.Name + " to " + high.Name
 }
+
+// byNumber orders names as people count: h2 comes before h10.
+func byNumber(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }
 
 // linkLines says how many links of each rate there are in each state.
 func (f *fabric) linkLines() []string {

@@ -30,6 +30,7 @@ type httpOptions struct {
 	cert, key string
 	clients   string
 	hosts     []string
+	closed    bool // also on a loopback address nobody is let in who is no user
 }
 
 // httpDefault is where the page is. If somebody is there already, it is at a free port.
@@ -140,8 +141,8 @@ func hostNames(a net.Addr) []string {
 
 // handle serves all that a manager offers over HTTP: the page, the metrics and the REST interface.
 func (x *web) handle(m *manager.Manager) (end func(), err error) {
-	rest, err := ufm.New(ufm.Config{Manager: m, Credentials: x.users, Loopback: ufm.IsLoopback(x.addr),
-		ClientCerts: x.opts.clients != ""})
+	rest, err := ufm.New(ufm.Config{Manager: m, Credentials: x.users,
+		Loopback: !x.opts.closed && ufm.IsLoopback(x.addr), ClientCerts: x.opts.clients != ""})
 	if err != nil {
 		return nil, err
 	}
@@ -200,6 +201,9 @@ func (f *fabric) servePage(ctx context.Context, x *web, m *manager.Manager, o up
 	}
 	f.page = x.url
 	out.say("page      %s", x.url)
+	if x.opts.closed && !x.users.Any() {
+		out.say("note      nobody may use the page of a shared fabric who is no user of it: softib user add NAME")
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {

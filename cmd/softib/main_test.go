@@ -66,7 +66,7 @@ func newShell(t *testing.T) *shell {
 		locks, _ := filepath.Glob(filepath.Join(dir, "softib", "*.lock"))
 		for _, l := range locks {
 			name := strings.TrimSuffix(filepath.Base(l), ".lock")
-			if (place{filepath.Join(dir, "softib"), name}).isRunning() {
+			if (place{dir: filepath.Join(dir, "softib"), name: name}).isRunning() {
 				_, _, _ = s.try("down", "--name", name)
 			}
 		}
@@ -254,7 +254,7 @@ func TestStaleFiles(t *testing.T) {
 	waitGone(t, st.PID)
 	// A killed process may count as gone before its last thread has let go of
 	// its files.
-	p := place{filepath.Join(s.dir, "softib"), defaultName}
+	p := place{dir: filepath.Join(s.dir, "softib"), name: defaultName}
 	for deadline := time.Now().Add(60 * time.Second); p.isRunning(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the lock outlives its process")
@@ -438,7 +438,7 @@ func TestBackgroundDies(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p := place{dir, "x"}
+	p := place{dir: dir, name: "x"}
 	if err := os.WriteFile(p.log(), []byte("panic: something\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

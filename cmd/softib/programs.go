@@ -2,58 +2,76 @@ package main
 
 import (
 	"context"
-	"net"
 	"os"
 	"sync"
 
 	"softib/capi/rdmacm"
 	"softib/capi/umad"
 	"softib/driver/live"
+	"softib/internal/packetsock"
 	attached "softib/verbs/attach/server"
 )
 
-// services are what programs in processes of their own use a fabric through: a socket each.
+// services are what programs in processes of their own use a fabric through: a socket each, and another one for each
+// door that the fabric has.
 var services = []struct {
-	path   func(place) string
-	listen func(path string) (*net.UnixListener, error)
-	serve  func(context.Context, *net.UnixListener, *live.Fabric, *rdmacm.Server) error
+	path  func(place) string
+	serve func(context.Context, []*packetsock.Listener, *live.Fabric, *rdmacm.Server)
 }{
-	{place.umad, umad.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric, _ *rdmacm.Server) error {
-		return umad.Serve(ctx, l, umad.OnFabric(f, version))
+	{place.umad, func(ctx context.Context, doors []*packetsock.Listener, f *live.Fabric, _ *rdmacm.Server) {
+		atAll(doors, func(l *packetsock.Listener) { _ = umad.Serve(ctx, l, umad.OnFabric(f, version)) })
 	}},
-	{place.verbs, attached.Listen, func(ctx context.Context, l *net.UnixListener, f *live.Fabric,
-		cms *rdmacm.Server) error {
-		return attached.Serve(ctx, l, f, version, cms)
+	{place.verbs, func(ctx context.Context, doors []*packetsock.Listener, f *live.Fabric, cms *rdmacm.Server) {
+		atAll(doors, func(l *packetsock.Listener) { _ = attached.Serve(ctx, l, f, version, cms) })
 	}},
-	{place.rdmacm, rdmacm.Listen, func(ctx context.Context, l *net.UnixListener, _ *live.Fabric,
-		cms *rdmacm.Server) error {
-		return cms.Serve(ctx, l)
+	{place.rdmacm, func(ctx context.Context, doors []*packetsock.Listener, _ *live.Fabric, cms *rdmacm.Server) {
+		_ = cms.Serve(ctx, doors...)
 	}},
 }
 
-// servePrograms lets programs use the fabric until ctx ends. The function that it returns waits for the end and
-// removes the sockets.
-func servePrograms(ctx context.Context, p place, f *live.Fabric) (wait func(), err error) {
+// atAll serves at all doors until the last has ended.
+func atAll(doors []*packetsock.Listener, serve func(*packetsock.Listener)) {
 	var wg sync.WaitGroup
-	var listeners []*net.UnixListener
-	for _, s := range services {
-		l, err := s.listen(s.path(p))
+	for _, l := range doors {
+		wg.Go(func() { serve(l) })
+	}
+	wg.Wait()
+}
+
+// servePrograms lets programs use the fabric until ctx ends, those of others too if there are some. The function that
+// it returns waits for the end and removes the sockets.
+func servePrograms(ctx context.Context, p place, f *live.Fabric, others *guests) (wait func(), err error) {
+	var wg sync.WaitGroup
+	doors := make([][]*packetsock.Listener, len(services))
+	paths := []string{}
+	listen := func(i int, path string, r *packetsock.Rights) error {
+		l, err := packetsock.ListenFor(path, r)
+		if err == nil {
+			doors[i], paths = append(doors[i], l), append(paths, path)
+		}
+		return err
+	}
+	for i, s := range services {
+		if err = listen(i, s.path(p), nil); err == nil && others != nil {
+			err = listen(i, s.path(others.place), others.rights)
+		}
 		if err != nil {
-			for _, l := range listeners {
-				l.Close()
+			for _, list := range doors {
+				for _, l := range list {
+					l.Close()
+				}
 			}
 			return nil, err
 		}
-		listeners = append(listeners, l)
 	}
 	cms := rdmacm.New(rdmacm.OnFabric(f))
 	for i, s := range services {
-		wg.Go(func() { _ = s.serve(ctx, listeners[i], f, cms) })
+		wg.Go(func() { s.serve(ctx, doors[i], f, cms) })
 	}
 	return func() {
 		wg.Wait()
-		for _, s := range services {
-			_ = os.Remove(s.path(p))
+		for _, path := range paths {
+			_ = os.Remove(path)
 		}
 	}, nil
 }

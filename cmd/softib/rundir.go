@@ -29,17 +29,21 @@ const socketPathMax = 107
 type place struct {
 	dir  string
 	name string
+	// owner is who shares the fabric with us; empty if it is our own.
+	owner string
 }
 
 // newPlace makes the folder if there is none, and refuses one that others
 // could write to.
 func newPlace(name string) (place, error) {
-	if !nameShape.MatchString(name) {
+	theirs, base, shared, trouble := rundir.Shared(name)
+	if !nameShape.MatchString(base) {
 		return place{}, next(&usageError{fmt.Errorf("%q cannot be the name of a fabric", name)},
-			"use 1 to 32 letters, digits, dots, dashes or underscores, such as --name lab1")
+			"use 1 to 32 letters, digits, dots, dashes or underscores, such as --name lab1; --name USER/lab1 is one "+
+				"that another user shares")
 	}
 	dir := rundir.Dir()
-	p := place{dir, name}
+	p := place{dir: dir, name: base}
 	if longest := p.rdmacm(); len(longest) > socketPathMax {
 		return place{}, next(fmt.Errorf("%s is %d bytes long: a socket's path has at most %d", longest, len(longest),
 			socketPathMax),
@@ -51,6 +55,23 @@ func newPlace(name string) (place, error) {
 	if err := rundir.Check(dir); err != nil {
 		return place{}, next(err, "remove it, or set XDG_RUNTIME_DIR to a folder of your own")
 	}
+	if shared {
+		p.dir, p.owner = theirs, strings.TrimSuffix(name, "/"+base)
+		if trouble != nil {
+			return place{}, next(fmt.Errorf("%s shares no fabric: %w", p.owner, trouble),
+				"its owner starts it with softib up --shared GROUP")
+		}
+	}
+	return p, nil
+}
+
+// forOthers is where others find a fabric that this user shares.
+func (p place) forOthers() (place, error) {
+	dir, err := rundir.MakeShared()
+	if err != nil {
+		return place{}, next(err, "remove it, or set SOFTIB_SHARED_DIR to the same folder for all who share it")
+	}
+	p.dir, p.owner = dir, rundir.UserName(uint32(os.Geteuid()))
 	return p, nil
 }
 
@@ -87,8 +108,14 @@ func (p place) state(asked string) (string, error) {
 	return filepath.Join(home, ".local", "state", "softib", p.name), nil
 }
 
-// libraries is the folder of the drop-in libraries, the same for all fabrics.
-func (p place) libraries() string { return filepath.Join(p.dir, "lib") }
+// libraries is the folder of the drop-in libraries, the same for all fabrics. Programs load what is there: it is this
+// user's own, also for a fabric of somebody else's.
+func (p place) libraries() string {
+	if p.owner != "" {
+		return filepath.Join(rundir.Dir(), "lib")
+	}
+	return filepath.Join(p.dir, "lib")
+}
 
 func (p place) log() string { return filepath.Join(p.dir, p.name+".log") }
 
@@ -126,6 +153,10 @@ func (p place) claim() (*os.File, error) {
 // isRunning reports whether a fabric holds the name. It takes no lock itself,
 // so it disturbs none that is about to start.
 func (p place) isRunning() bool {
+	if p.owner != "" { // the lock is none of ours
+		_, err := os.Stat(p.socket())
+		return err == nil
+	}
 	f, err := os.OpenFile(p.lock(), os.O_RDWR, 0)
 	if err != nil {
 		return false
@@ -144,7 +175,7 @@ func (p place) running() []string {
 	var names []string
 	for _, e := range entries {
 		if name, ok := strings.CutSuffix(e.Name(), ".lock"); ok && nameShape.MatchString(name) &&
-			(place{p.dir, name}).isRunning() {
+			(place{dir: p.dir, name: name}).isRunning() {
 			names = append(names, name)
 		}
 	}
@@ -154,6 +185,10 @@ func (p place) running() []string {
 
 // notRunning is the error of a command that needs a fabric.
 func (p place) notRunning() error {
+	if p.owner != "" {
+		return next(fmt.Errorf("%s shares no fabric named %q that is running", p.owner, p.name),
+			"its owner starts it with softib up -d --name %s --shared GROUP", p.name)
+	}
 	err := fmt.Errorf("no fabric named %q is running", p.name)
 	suffix := ""
 	if p.name != defaultName {

@@ -33,7 +33,7 @@ func serve(ctx context.Context, p place, f *fabric, mgr *manager.Manager, down c
 	if err != nil {
 		return nil, err
 	}
-	ops, err := control.Listen(p.socket())
+	ops, err := control.Listen(p.socket(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func serving(t *testing.T) (place, *fabric, context.Context) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := place{dir, "t"}
+	p := place{dir: dir, name: "t"}
 	lock, err := p.claim()
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestInterrupted(t *testing.T) {
 }
 
 func TestClaim(t *testing.T) {
-	p := place{t.TempDir(), "n"}
+	p := place{dir: t.TempDir(), name: "n"}
 	if p.isRunning() || p.running() != nil {
 		t.Error("running before it was claimed")
 	}

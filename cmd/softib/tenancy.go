@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"softib/driver/smrun"
+	"softib/internal/packetsock"
 	"softib/operate/manager"
 	"softib/operate/manager/tenant"
 	"softib/proto/topo"
@@ -20,13 +21,14 @@ import (
 // tenancy is the tenants of a running fabric. The store is opened before the fabric comes up, so that they are apart
 // from its first moment.
 type tenancy struct {
-	dir   string
-	store tenant.Store
-	own   sm.Config // what the operator's files say
-	book  *tenant.Book
-	e     *manager.Enforcer
-	guard *manager.Guard
-	run   *smrun.Runner // that keeps them apart; nil if another's does
+	dir    string
+	store  tenant.Store
+	own    sm.Config // what the operator's files say
+	book   *tenant.Book
+	e      *manager.Enforcer
+	guard  *manager.Guard
+	rights *packetsock.Rights // of others, if the fabric is shared
+	run    *smrun.Runner      // that keeps them apart; nil if another's does
 
 	// others are managers beside it, with what their own files say: if one becomes master tenants stay apart.
 	mu     sync.Mutex
@@ -92,6 +94,7 @@ func (t *tenancy) open(ctx context.Context, f *fabric, out *reporter) error {
 		if err == nil {
 			t.spread()
 		}
+		t.rights.Review()
 	})
 	f.tenancy, t.run = t, f.runner
 	if c, ok := t.book.GivenUp(); ok {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/internal/rundir"
 	"softib/operate/control"
 	"softib/operate/manager"
 	"softib/operate/manager/tenant"
@@ -33,11 +34,11 @@ unless partitions.conf says otherwise.`,
   softib tenant create blue --hosts h9,h10 --class storage --rate 100
   softib tenant add red h11 h12
   softib tenant list`,
-		Args: arguments(0, 0, "create, add, remove, delete, list or show"),
+		Args: arguments(0, 0, "create, add, remove, users, delete, list or show"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTenantCreate(), newTenantAdd(), newTenantRemove(), newTenantDelete(), newTenantList(),
-		newTenantShow())
+	cmd.AddCommand(newTenantCreate(), newTenantAdd(), newTenantRemove(), newTenantUsers(), newTenantDelete(),
+		newTenantList(), newTenantShow())
 	return cmd
 }
 
@@ -46,6 +47,7 @@ const (
 	tenantCreate = "create"
 	tenantAdd    = "add"
 	tenantRemove = "remove"
+	tenantUsers  = "users"
 	tenantDelete = "delete"
 	tenantList   = "list"
 	tenantShow   = "show"
@@ -65,6 +67,7 @@ type tenantRequest struct {
 	Limited bool     `json:"limited,omitempty"`
 	Index0  bool     `json:"index0,omitempty"`
 	IPoIB   bool     `json:"ipoib,omitempty"`
+	Users   []uint32 `json:"users,omitempty"`
 }
 
 // tenantShown is a tenant as commands print it.
@@ -73,6 +76,7 @@ type tenantShown struct {
 	PKey    string        `json:"pkey"`
 	Members []memberShown `json:"members"`
 	IPoIB   bool          `json:"ipoib"`
+	Users   []string      `json:"users,omitempty"`
 	SL      *uint8        `json:"sl,omitempty"`
 	Class   string        `json:"class,omitempty"`
 	Rate    float64       `json:"rate_gbps,omitempty"`
@@ -130,6 +134,7 @@ func tenantCommand(cmd *cobra.Command, r *tenantRequest, print func(io.Writer, [
 func newTenantCreate() *cobra.Command {
 	r := tenantRequest{Do: tenantCreate}
 	var sl int
+	var users []string
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make a tenant",
@@ -151,6 +156,10 @@ members, which talk to all members; limited ones talk to full ones only.`,
 			if r.SL != nil && r.Class != "" {
 				return usage(cmd, errors.New("--sl and --class say the same thing: want one of them"))
 			}
+			var err error
+			if r.Users, err = userIDs(users); err != nil {
+				return usage(cmd, fmt.Errorf("--users: %w", err))
+			}
 			return checkTenant(cmd, &r)
 		},
 	}
@@ -166,6 +175,8 @@ members, which talk to all members; limited ones talk to full ones only.`,
 	f.BoolVar(&r.Index0, "index0", true,
 		"its key is the first in its hosts' tables, which programs use that choose none")
 	f.BoolVar(&r.IPoIB, "ipoib", false, "its partition carries IP over InfiniBand")
+	f.StringSliceVar(&users, "users", nil, "`USERS` of this machine who may run programs on its hosts, if the fabric "+
+		"is shared (softib up --shared)")
 	return tenantCommand(cmd, &r, printTenant)
 }
 
@@ -199,7 +210,7 @@ func checkTenant(cmd *cobra.Command, r *tenantRequest) error {
 // spec is the tenant that is asked for.
 func (r *tenantRequest) spec() manager.TenantSpec {
 	return manager.TenantSpec{Name: r.Name, Hosts: r.Hosts, Key: r.PKey, SL: r.SL, Class: r.Class, RateGbps: r.Rate,
-		MTUBytes: r.MTU, Limited: r.Limited, Index0: r.Index0, IPoIB: r.IPoIB}
+		MTUBytes: r.MTU, Limited: r.Limited, Index0: r.Index0, IPoIB: r.IPoIB, Users: r.Users}
 }
 
 func newTenantAdd() *cobra.Command {
@@ -234,6 +245,41 @@ func newTenantRemove() *cobra.Command {
 			return nil
 		},
 	}, &r, printTenant)
+}
+
+func newTenantUsers() *cobra.Command {
+	r := tenantRequest{Do: tenantUsers}
+	return tenantCommand(&cobra.Command{
+		Use:   "users NAME [USER…]",
+		Short: "Say who may run programs on a tenant's hosts",
+		Long: `Says which users of this machine may run programs on a tenant's hosts, where the fabric is
+shared (softib up --shared GROUP). Who was one and is not named any more loses what its
+programs have there at once; without a USER nobody is left but the fabric's owner.
+
+A host that is in several tenants is for users of all of them.`,
+		Example: `  softib tenant users red alice bob
+  softib tenant users red               # nobody any more`,
+		Args: arguments(1, 1<<10, "a NAME, and users"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			r.Name = args[0]
+			if r.Users, err = userIDs(args[1:]); err != nil {
+				return usage(cmd, err)
+			}
+			return nil
+		},
+	}, &r, printTenant)
+}
+
+// userIDs finds users of this machine.
+func userIDs(names []string) (ids []uint32, err error) {
+	for _, name := range names {
+		id, err := rundir.UserID(name)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
 }
 
 func newTenantDelete() *cobra.Command {
@@ -368,6 +414,9 @@ func (t *tenantShown) extras(before string) string {
 	if t.IPoIB {
 		list = append(list, "IPoIB")
 	}
+	if len(t.Users) > 0 {
+		list = append(list, "for "+strings.Join(t.Users, ", "))
+	}
 	if len(list) == 0 {
 		return ""
 	}
@@ -451,9 +500,11 @@ func (s *server) tenant(ctx context.Context, q tenantRequest, r *control.Reply[[
 		err = one(s.mgr.EditHosts(ctx, q.Name, manager.HostChange{Add: q.Hosts, Limited: q.Limited, Index0: q.Index0}))
 	case tenantRemove:
 		err = one(s.mgr.EditHosts(ctx, q.Name, manager.HostChange{Remove: q.Hosts}))
+	case tenantUsers:
+		err = one(s.mgr.SetUsers(ctx, q.Name, q.Users))
 	default:
-		err = fmt.Errorf("the request asks to %q: want %s, %s, %s, %s, %s or %s", q.Do, tenantCreate, tenantAdd,
-			tenantRemove, tenantDelete, tenantList, tenantShow)
+		err = fmt.Errorf("the request asks to %q: want %s, %s, %s, %s, %s, %s or %s", q.Do, tenantCreate, tenantAdd,
+			tenantRemove, tenantUsers, tenantDelete, tenantList, tenantShow)
 	}
 	if err != nil {
 		return s.tenantTrouble(err)
@@ -500,6 +551,9 @@ func showTenant(m *manager.Manager, x *tenant.Tenant) tenantShown {
 		if n, p, ok := m.Enforcer().HostOf(y.GUID); ok {
 			out.Members[i].Host, out.Members[i].Port = n.Name, p
 		}
+	}
+	for _, u := range x.Users {
+		out.Users = append(out.Users, rundir.UserName(u))
 	}
 	if x.HasSL {
 		sl := uint8(x.SL)

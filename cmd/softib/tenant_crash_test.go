@@ -98,7 +98,7 @@ func TestTenantsSurvive(t *testing.T) {
 	s := newShell(t)
 	c := &crash{t: t, rng: rand.New(rand.NewPCG(seed, 5)), dir: s.dir, bin: s.bin, state: t.TempDir(),
 		known: map[string]model{}, usual: time.Millisecond}
-	c.place = place{filepath.Join(s.dir, "softib"), defaultName}
+	c.place = place{dir: filepath.Join(s.dir, "softib"), name: defaultName}
 	g, err := topo.ParseSpec(crashSpec)
 	if err != nil {
 		t.Fatal(err)

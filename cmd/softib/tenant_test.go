@@ -132,7 +132,7 @@ func TestTenantCommands(t *testing.T) {
 func TestTenantsOfRunningPrograms(t *testing.T) {
 	s := newShell(t)
 	s.run("up", "-d", "star:4")
-	p := place{filepath.Join(s.dir, "softib"), defaultName}
+	p := place{dir: filepath.Join(s.dir, "softib"), name: defaultName}
 	do := func(r tenantRequest) {
 		t.Helper()
 		if err := askFabric(t.Context(), p, opTenant, r, func([]tenantShown) error { return nil }); err != nil {
@@ -231,7 +231,7 @@ func TestTenantsUnderAnotherManager(t *testing.T) {
 	s := newShell(t)
 	s.run("up", "-d", "star:5", "--config", writeFile(t, "opensm.conf", "sminfo_polling_timeout 5000\n"))
 	s.run("tenant", "create", "red", "--hosts", "h2,h3")
-	p := place{filepath.Join(s.dir, "softib"), defaultName}
+	p := place{dir: filepath.Join(s.dir, "softib"), name: defaultName}
 	keys := func(host string) []ib.PKey {
 		t.Helper()
 		dev, err := attach.Open(attach.Options{Socket: p.verbs(), Host: host})

@@ -37,7 +37,8 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
   softib up cluster.topo                 # the fabric that ibnetdiscover saw
   softib up fat-tree:radix=16,levels=2,speed=HDR
   softib up -d --partitions tenants.conf # then: softib partition show
-  softib up --config /etc/opensm/opensm.conf`,
+  softib up --config /etc/opensm/opensm.conf
+  softib up -d --shared students         # they run: softib exec --name OWNER/default h1 -- CMD`,
 		Args: arguments(0, 1, "at most one TOPOLOGY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.fixed = cmd.Flags().Changed("http")
@@ -85,6 +86,8 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 	o.sm.flags(cmd)
 	cmd.Flags().StringVar(&o.trust, "trust-manager", "", "hosts, or GUIDs of ports, `H3,H4` at which other subnet "+
 		"managers may run that know --m-key and --sm-key; from the first tenant on, and with --m-key, nowhere else")
+	cmd.Flags().StringVar(&o.shared, "shared", "", "let users of `GROUP` run programs on hosts of tenants that they "+
+		"are users of (softib tenant create --users), and do nothing else")
 	cmd.Flags().StringVar(&o.state, "state", "", "keep tenants and history in `DIR`; none keeps nothing (default: "+
 		"a folder of this name in the user's state folder)")
 	o.http.flags(cmd.Flags())
@@ -100,6 +103,7 @@ type upOptions struct {
 	reportFD int
 	noSM     bool
 	trust    string
+	shared   string
 	state    string
 	http     httpOptions
 	fixed    bool     // the page's address was asked for
@@ -114,7 +118,10 @@ func nameFlag(cmd *cobra.Command, name *string) {
 
 // flag is how a command line names the fabric; nothing for the default one.
 func (p place) flag() string {
-	if p.name == defaultName {
+	switch {
+	case p.owner != "":
+		return " --name " + p.owner + "/" + p.name
+	case p.name == defaultName:
 		return ""
 	}
 	return " --name " + p.name
@@ -124,6 +131,14 @@ func (p place) flag() string {
 // fabric carries traffic and answers on its socket.
 func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) error {
 	cfg, err := o.sm.config()
+	if err != nil {
+		return err
+	}
+	if p.owner != "" {
+		return next(&usageError{fmt.Errorf("--name %s/%s is a fabric that somebody shares", p.owner, p.name)},
+			"softib up --name %s starts one of your own", p.name)
+	}
+	others, err := newGuests(p, &o)
 	if err != nil {
 		return err
 	}
@@ -210,13 +225,20 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if page != nil {
 		defer f.servePage(ctx, page, mgr, o, out)()
 	}
-	programs, err := servePrograms(ctx, p, f.Fabric)
+	others.admit(f, mgr, tenants)
+	programs, err := servePrograms(ctx, p, f.Fabric, others)
 	if err != nil {
 		return err
 	}
 	s, err := serve(ctx, p, f, mgr, cancel)
 	if err != nil {
 		return err
+	}
+	if err := others.serve(ctx, s); err != nil {
+		return err
+	}
+	if others != nil {
+		out.say("shared    with group %s: softib exec%s HOST -- CMD", o.shared, others.place.flag())
 	}
 	if f.runner != nil {
 		x := &runningSM{run: f.runner, opts: o.sm, tenants: tenants}
@@ -228,6 +250,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	ready()
 	s.wg.Go(s.world.warm)
 	<-ctx.Done()
+	others.close()
 	s.close()
 	programs()
 	_ = os.Remove(p.socket())

@@ -112,7 +112,7 @@ func (o *watchCommand) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	dir, err := place{p.dir, "watch-" + plain(o.on)}.state(o.state)
+	dir, err := place{dir: p.dir, name: "watch-" + plain(o.on)}.state(o.state)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"softib/proto/topo"
@@ -34,6 +35,8 @@ func (e *buildError) Error() string { return "go build: " + e.err.Error() + "\n"
 type user struct {
 	testing.TB
 	bin, dir string
+	env      []string
+	cred     *syscall.Credential // nil is who runs the tests
 }
 
 func newUser(t testing.TB) *user {
@@ -47,7 +50,7 @@ func newUser(t testing.TB) *user {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &user{t, bin, dir}
+	return &user{TB: t, bin: bin, dir: dir}
 }
 
 // command is a command of softib.
@@ -55,6 +58,10 @@ func (u *user) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, u.bin, args...)
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+u.dir, "PATH=/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"),
 		"OSM_TMP_DIR="+u.dir, "OSM_CACHE_DIR="+u.dir)
+	cmd.Env = append(cmd.Env, u.env...)
+	if u.cred != nil {
+		cmd.Dir, cmd.SysProcAttr = u.dir, &syscall.SysProcAttr{Credential: u.cred}
+	}
 	return cmd
 }
 

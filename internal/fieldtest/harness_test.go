@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"softib/capi/umad"
 	"softib/driver/live"
 	"softib/driver/smrun"
+	"softib/internal/packetsock"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/sm"
@@ -149,17 +149,17 @@ func newWorld(t testing.TB, g *topo.Graph) *world {
 	for _, s := range []struct {
 		name   string
 		path   *string
-		listen func(string) (*net.UnixListener, error)
-		serve  func(*net.UnixListener) error
+		listen func(string) (*packetsock.Listener, error)
+		serve  func(*packetsock.Listener) error
 	}{
-		{"umad", &w.umad, umad.Listen, func(l *net.UnixListener) error {
+		{"umad", &w.umad, umad.Listen, func(l *packetsock.Listener) error {
 			return umad.Serve(ctx, l,
 				umad.OnFabric(f, firmware))
 		}},
-		{"verbs", &w.verbs, server.Listen, func(l *net.UnixListener) error {
+		{"verbs", &w.verbs, server.Listen, func(l *packetsock.Listener) error {
 			return server.Serve(ctx, l, f, firmware, cms)
 		}},
-		{"rdmacm", &w.rdmacm, rdmacm.Listen, func(l *net.UnixListener) error {
+		{"rdmacm", &w.rdmacm, rdmacm.Listen, func(l *packetsock.Listener) error {
 			return cms.Serve(ctx, l)
 		}},
 	} {

@@ -30,8 +30,8 @@ import (
 type Options struct {
 	// Host is the host of the fabric whose adapter it is, such as h1; empty: the one that softib exec runs on.
 	Host string
-	// Name is the fabric's, as softib up --name had it; empty: the one that softib exec runs on, or else the default
-	// one.
+	// Name is the fabric's, as softib up --name had it, or OWNER/NAME for one that another user shares; empty: the one
+	// that softib exec runs on, or else the default one.
 	Name string
 	// Socket is where the fabric's daemon listens, for one that is somewhere else; Name does not count then.
 	Socket string
@@ -45,11 +45,15 @@ func (o Options) socket() (string, error) {
 	if s := os.Getenv("SOFTIB_VERBS"); s != "" && o.Name == "" {
 		return s, nil
 	}
-	dir := rundir.Dir()
-	if err := rundir.Check(dir); err != nil {
+	dir, name, shared, err := rundir.Shared(cmp.Or(o.Name, rundir.DefaultName))
+	if !shared {
+		dir = rundir.Dir()
+		err = rundir.Check(dir)
+	}
+	if err != nil {
 		return "", fmt.Errorf("attach: %w: %w; next: softib up -d", ErrNoFabric, err)
 	}
-	return rundir.Verbs(dir, cmp.Or(o.Name, rundir.DefaultName)), nil
+	return rundir.Verbs(dir, name), nil
 }
 
 // Errors of Open.
