@@ -6,6 +6,7 @@ import (
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/subnet"
+	"softib/subnet/route"
 )
 
 // beginTables prepares the writing of forwarding tables. Switches through which nothing can pass yet get theirs whole,
@@ -20,12 +21,66 @@ func (s *sweep) beginTables() {
 			break
 		}
 	}
+	s.coverRise()
 	for at, i := range s.switches {
 		if s.cold[i] || !sameRow(s.held(s.nodes[i]), s.tables.LFT[at]) {
 			s.m.doubt[s.nodes[i].Info.NodeGUID] = true
 			s.blind = true
 		}
 	}
+}
+
+// coverRise sees to it that entries are written which come into force because a switch's table gets a later end. What
+// stands there is not known: tables are read up to their end, and a manager that moved the end down has left in place
+// what was above it. So the blocks that no round writes before the end moves join the first round, as the transition
+// takes them to be: nothing is above the end.
+func (s *sweep) coverRise() {
+	end := int(s.net.Top) / mad.LFTPerBlock
+	from := make([]int, len(s.switches)) // by number of routing: the first block that comes into force
+	rises := false
+	for at, i := range s.switches {
+		from[at] = end + 1
+		if top := s.nodes[i].Switch.LinearFDBTop; top < s.net.Top && !s.cold[i] {
+			from[at] = (int(top) + 1) / mad.LFTPerBlock
+			rises = true
+		}
+	}
+	if !rises {
+		return
+	}
+	type block struct {
+		sw int32
+		at int
+	}
+	covered := map[block]bool{}
+	for k := range s.prompt {
+		for j := range s.plan.Rounds[k].Writes {
+			if w := &s.plan.Rounds[k].Writes[j]; w.Block >= from[w.Switch] {
+				covered[block{w.Switch, w.Block}] = true
+			}
+		}
+	}
+	var writes []route.Write
+	for at := range s.switches {
+		for b := from[at]; b <= end; b++ {
+			if covered[block{int32(at), b}] {
+				continue
+			}
+			w := route.Write{Switch: int32(at), Block: b}
+			row := s.was.LFT[at]
+			for k := copy(w.Entries[:], row[min(b*mad.LFTPerBlock, len(row)):]); k < len(w.Entries); k++ {
+				w.Entries[k] = mad.LFTNone
+			}
+			writes = append(writes, w)
+		}
+	}
+	if len(writes) == 0 {
+		return
+	}
+	if s.prompt == 0 {
+		s.plan.Rounds, s.prompt = []route.Round{{}}, 1
+	}
+	s.plan.Rounds[0].Writes = append(s.plan.Rounds[0].Writes, writes...)
 }
 
 func sameRow[T any](a, b []T) bool {
@@ -286,7 +341,9 @@ func (s *sweep) nextSwitch(r *request) bool {
 		s.cursor.node++
 		n := s.nodes[i]
 		si := n.Switch
-		si.LinearFDBTop = s.net.Top
+		if !s.stuck[i] || s.net.Top < si.LinearFDBTop { // else entries come into force that it has not taken
+			si.LinearFDBTop = s.net.Top
+		}
 		si.LifeTimeValue = s.m.cfg.PacketLife
 		if si == n.Switch && !si.PortStateChange {
 			continue
