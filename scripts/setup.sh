@@ -115,14 +115,14 @@ test)
 	# infiniband-diags, ibutils, opensm and programs compiled against libibumad run on our fabrics,
 	# which are held against ibsim's. So do the programs on libibverbs and librdmacm, down to Open MPI.
 	# Chromium walks the page, Prometheus scrapes the metrics, the documents ask the page with curl. qperf is a peer of
-	# the benchmarks, every one of which is run once.
+	# the benchmarks, every one of which is run once. strace holds programs up where it hurts.
 	ensure_packages git=git "${build[@]}" tshark=tshark ibsim=ibsim-utils \
 		/usr/sbin/ibstat=infiniband-diags ibdiagnet=ibutils /usr/sbin/opensm=opensm \
 		/usr/include/infiniband/umad.h=libibumad-dev \
 		ibv_rc_pingpong=ibverbs-utils ib_write_bw=perftest rping=rdmacm-utils \
 		/usr/lib/python3/dist-packages/pyverbs/__init__.py=python3-pyverbs \
 		ucx_perftest=ucx-utils mpirun=openmpi-bin mpicc=libopenmpi-dev fi_pingpong=libfabric-bin \
-		chromium=chromium prometheus=prometheus curl=curl qperf=qperf
+		chromium=chromium prometheus=prometheus curl=curl qperf=qperf strace=strace
 	;;
 bench)
 	# UCX and TCP are the peers of the benchmarks of traffic, which run perftest too; OpenSM on ibsim is the manager's.

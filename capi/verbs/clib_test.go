@@ -103,8 +103,11 @@ func TestReady(t *testing.T) {
 // TestAhead runs the C tests of whose memory a sender writes to.
 func TestAhead(t *testing.T) {
 	path := compile(t, "ahead.c")
-	for _, name := range []string{"stopped", "reused"} {
+	for _, name := range []string{"stopped", "delayed", "reused"} {
 		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath("strace"); name == "delayed" && err != nil {
+				t.Fatal("no strace on this machine; next: make test, which installs it")
+			}
 			if _, why, skip := strings.Cut(newWorld(t, "star:2").run(t, "h1", path, name), "skip: "); skip {
 				t.Skip(why)
 			}

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -10,7 +11,9 @@
 
 #include "rig.h"
 
-enum { ROUNDS = 20, BYTES = 1024, SIZE = 4096, WARM = 20, SENT = 0xAA, OTHER = 0x55 };
+enum { BYTES = 1024, SIZE = 4096, WARM = 20, SENT = 0xAA, OTHER = 0x55 };
+
+static int rounds = 20;
 
 #define FIXED ((void *)0x700000000000)
 
@@ -57,7 +60,7 @@ static int sender(void)
 
 	rig();
 	cq = new_cq();
-	for (int round = 1; round <= ROUNDS; round++) {
+	for (int round = 1; round <= rounds; round++) {
 		struct ibv_qp *qp = new_qp(IBV_QPT_RC, cq, cq, 0);
 		enum ibv_wc_status status;
 
@@ -101,21 +104,43 @@ static void stop_at_door(pid_t pid)
 		 (info.entry.nr != SYS_pwritev && info.entry.nr != SYS_process_vm_writev));
 }
 
-/* A receiver takes memory back while the sender is about to write to it: it stops the sender at the door of the kernel,
- * deregisters, uses the memory for something else, and lets the sender go. */
-static void test_stopped(void)
+/* Has strace hold the sender up at the door of the kernel, 300 ms each time. */
+static pid_t hold_up(pid_t pid)
 {
+	char number[16];
+	pid_t tracer = fork();
+
+	if (tracer == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		snprintf(number, sizeof number, "%d", pid);
+		unsetenv("LD_PRELOAD"); /* strace is no program of a host */
+		execlp("strace", "strace", "-f", "-o", "/dev/null", "-e", "trace=pwritev,process_vm_writev", "-e",
+		       "inject=pwritev,process_vm_writev:delay_enter=300000", "-p", number, NULL);
+		_exit(9);
+	}
+	return tracer;
+}
+
+/* A receiver takes memory back while the sender is about to write to it: it stops the sender at the door of the kernel,
+ * deregisters, uses the memory for something else, and lets the sender go. Or strace delays the sender there, and the
+ * receiver deregisters at any moment. */
+static void test_stopped(int delayed)
+{
+	unsigned seed = getpid();
 	struct ibv_cq *cq;
 	int status;
-	pid_t pid = fork(); /* before a device is open */
+	pid_t pid;
 
+	if (delayed)
+		rounds = 5;
+	pid = fork(); /* before a device is open */
 	if (pid == 0) {
 		alarm(50);
 		exit(sender());
 	}
 	rig();
 	cq = new_cq();
-	for (int round = 1; round <= ROUNDS; round++) {
+	for (int round = 1; round <= rounds; round++) {
 		struct ibv_qp *qp = new_qp(IBV_QPT_RC, cq, cq, 0);
 		uint8_t *buf = aligned_alloc(4096, SIZE);
 		struct ibv_mr *target;
@@ -130,11 +155,28 @@ static void test_stopped(void)
 		sh->rkey = target->rkey;
 		sh->asked = round;
 		AWAIT(sh->written > written + WARM);
-		stop_at_door(pid);
-		MUST(ibv_dereg_mr(target) == 0);
-		memset(buf, OTHER, SIZE);
-		MUST(ptrace(PTRACE_DETACH, pid, NULL, NULL) == 0);
-		AWAIT(sh->refused == round);
+		if (delayed) {
+			pid_t tracer = hold_up(pid);
+			double last = now();
+
+			/* until a write takes as long as it shall */
+			for (int n = sh->written; now() < last + 0.1; usleep(50))
+				if (sh->written != n) {
+					n = sh->written;
+					last = now();
+				}
+			usleep(rand_r(&seed) % 300000);
+			MUST(ibv_dereg_mr(target) == 0);
+			memset(buf, OTHER, SIZE);
+			AWAIT(sh->refused == round);
+			MUST(kill(tracer, SIGTERM) == 0 && waitpid(tracer, &status, 0) == tracer);
+		} else {
+			stop_at_door(pid);
+			MUST(ibv_dereg_mr(target) == 0);
+			memset(buf, OTHER, SIZE);
+			MUST(ptrace(PTRACE_DETACH, pid, NULL, NULL) == 0);
+			AWAIT(sh->refused == round);
+		}
 		MUST(untouched(buf));
 		MUST(ibv_destroy_qp(qp) == 0);
 		free(buf);
@@ -241,8 +283,8 @@ int main(int argc, char **argv)
 	alarm(50);
 	sh = mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	MUST(sh != MAP_FAILED && argc == 2);
-	if (strcmp(argv[1], "stopped") == 0)
-		test_stopped();
+	if (strcmp(argv[1], "reused") != 0)
+		test_stopped(strcmp(argv[1], "delayed") == 0);
 	else
 		test_reused();
 	puts("ok");
