@@ -3,7 +3,6 @@ package rdmacm
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"softib/capi/dropin"
+	"softib/internal/built"
 	attached "softib/verbs/attach/server"
 )
 
@@ -33,12 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // build makes the drop-in libraries as make does.
-var build = sync.OnceValue(func() error {
-	if out, err := exec.Command("../../scripts/dropin.sh", filepath.Join(scratch, "lib")).CombinedOutput(); err != nil {
-		return errors.New(string(out))
-	}
-	return nil
-})
+var build = sync.OnceValue(func() error { return built.Libraries(filepath.Join(scratch, "lib")) })
 
 // libraries is the set of drop-in libraries.
 func libraries(t testing.TB) dropin.Set {

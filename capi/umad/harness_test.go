@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"softib/capi/dropin"
+	"softib/internal/built"
 )
 
 var (
@@ -38,11 +39,7 @@ func library(t testing.TB) string {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Fatal("no gcc on this machine; next: make test, which installs it")
 	}
-	buildOnce.Do(func() {
-		if out, err := exec.Command("../../scripts/dropin.sh", buildDir).CombinedOutput(); err != nil {
-			buildErr = errors.New(string(out))
-		}
-	})
+	buildOnce.Do(func() { buildErr = built.Libraries(buildDir) })
 	if buildErr != nil {
 		t.Fatal(buildErr)
 	}

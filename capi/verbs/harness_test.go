@@ -3,7 +3,6 @@ package verbs
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -18,6 +17,7 @@ import (
 
 	"softib/capi/dropin"
 	"softib/driver/live"
+	"softib/internal/built"
 	"softib/internal/listening"
 	"softib/proto/topo"
 	"softib/verbs/attach/server"
@@ -56,11 +56,7 @@ func libraries(t testing.TB) string {
 		t.Fatal("no libibverbs-dev on this machine; next: make test, which installs it")
 	}
 	dir := filepath.Join(scratch, "lib")
-	buildOnce.Do(func() {
-		if out, err := exec.Command("../../scripts/dropin.sh", dir).CombinedOutput(); err != nil {
-			buildErr = errors.New(string(out))
-		}
-	})
+	buildOnce.Do(func() { buildErr = built.Libraries(dir) })
 	if buildErr != nil {
 		t.Fatal(buildErr)
 	}

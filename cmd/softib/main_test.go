@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"softib/internal/built"
 	"softib/operate/status"
 )
 
@@ -27,10 +28,7 @@ var binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(dir, "softib")
-	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return bin, nil
+	return bin, built.Command(bin)
 })
 
 func TestMain(m *testing.M) {

@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"softib/internal/built"
 	"softib/internal/listening"
-	"softib/internal/sources"
 )
 
 // patience is how long one command may take.
@@ -42,17 +42,15 @@ func TestMain(m *testing.M) {
 // build makes the command with its drop-in libraries beside it, in the folder that it returns.
 var build = sync.OnceValues(func() (string, error) {
 	bin := filepath.Join(scratch, "bin")
-	if err := sources.LookAt("../.."); err != nil {
+	if err := built.Libraries(filepath.Join(bin, "lib")); err != nil {
 		return "", err
 	}
-	for _, c := range [][]string{
-		{"../../scripts/dropin.sh", filepath.Join(bin, "lib")},
-		{"go", "build", "-o", filepath.Join(bin, "softib"), "../../cmd/softib"},
-		{"go", "build", "../../examples/..."}, // go run finds them compiled
-	} {
-		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%s: %w\n%s", c[0], err, out)
-		}
+	if err := built.Command(filepath.Join(bin, "softib")); err != nil {
+		return "", err
+	}
+	// go run finds them compiled.
+	if out, err := exec.Command("go", "build", "../../examples/...").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return bin, nil
 })

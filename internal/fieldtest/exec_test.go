@@ -11,25 +11,15 @@ import (
 	"syscall"
 	"testing"
 
+	"softib/internal/built"
 	"softib/proto/topo"
 )
 
 // softib builds the command, beside the drop-in, as users have it.
 var softib = sync.OnceValues(func() (string, error) {
 	bin := filepath.Join(scratch, "softib")
-	out, err := exec.Command("go", "build", "-o", bin, "../../cmd/softib").CombinedOutput()
-	if err != nil {
-		err = &buildError{string(out), err}
-	}
-	return bin, err
+	return bin, built.Command(bin)
 })
-
-type buildError struct {
-	text string
-	err  error
-}
-
-func (e *buildError) Error() string { return "go build: " + e.err.Error() + "\n" + e.text }
 
 // user is somebody at a shell, with a runtime folder of their own.
 type user struct {

@@ -18,6 +18,7 @@ import (
 	"softib/capi/umad"
 	"softib/driver/live"
 	"softib/driver/smrun"
+	"softib/internal/built"
 	"softib/internal/packetsock"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -53,11 +54,7 @@ func library(t testing.TB) string {
 		t.Fatal("no gcc on this machine; next: make test, which installs it")
 	}
 	dir := filepath.Join(scratch, "lib")
-	buildOnce.Do(func() {
-		if out, err := exec.Command("../../scripts/dropin.sh", dir).CombinedOutput(); err != nil {
-			buildErr = fmt.Errorf("scripts/dropin.sh: %w\n%s", err, out)
-		}
-	})
+	buildOnce.Do(func() { buildErr = built.Libraries(dir) })
 	if buildErr != nil {
 		t.Fatal(buildErr)
 	}

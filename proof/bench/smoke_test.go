@@ -10,26 +10,22 @@ import (
 	"testing"
 	"time"
 
-	"softib/internal/sources"
+	"softib/internal/built"
 )
 
 // TestSmoke runs all that make bench measures, tiny and once, as make bench does: the command that make builds, and the
 // peers, all of which set-up has installed for make test. What it would print is not judged, but all of it is there.
 func TestSmoke(t *testing.T) {
-	if err := sources.LookAt("../.."); err != nil {
+	dir := t.TempDir()
+	if err := built.Libraries(filepath.Join(dir, "lib")); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	build := func(name string, args ...string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.Dir = "../.."
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-		}
+	if err := built.Command(filepath.Join(dir, "softib")); err != nil {
+		t.Fatal(err)
 	}
-	build("scripts/dropin.sh", filepath.Join(dir, "lib"))
-	build("go", "build", "-o", dir, "./cmd/softib", "./proof/bench")
+	if out, err := exec.Command("go", "build", "-o", dir, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // what hangs is given up, and named, before
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "bench"), "-smoke", "-softib", filepath.Join(dir, "softib"))
