@@ -21,16 +21,16 @@ func TestPlantedBugs(t *testing.T) {
 		kind  Kind
 		hosts int // 0 leaves it to the seed; few make many histories in little time
 	}{
-		{"retransmission begins one packet late", func(on bool) { hca.Plant(on, false, false) }, DataKind, 0},
+		{"retransmission begins one packet late", func(on bool) { hca.Plant(on, false, false) }, DataKind, 6},
 		{"a repeated atomic is executed again", func(on bool) { hca.Plant(false, on, false) }, DataKind, 0},
 		{"credits of long packets do not all return", func(on bool) { link.Plant(on) }, DataKind, 0},
 		{"rights of an R_Key are not checked", func(on bool) { hca.Plant(false, false, on) }, DataKind, 0},
 		{"a completion is handed out twice", hca.PlantTwice, DataKind, 0},
-		{"a payload is pulled after its request was given up", bug(endpoint.LatePull), DataKind, 3},
-		{"a grant is used after its memory was deregistered", bug(endpoint.LateGrant), DataKind, 0},
+		{"a payload is pulled after its request was given up", bug(endpoint.LatePull), DataKind, 4},
+		{"a grant is used after its memory was deregistered", bug(endpoint.LateGrant), DataKind, 6},
 		{"a wake-up is lost", bug(endpoint.LostWake), DataKind, 3},
-		{"a timer is started by an old clock", bug(endpoint.OldClock), DataKind, 0},
-		{"requests that were staged are left to the program", bug(endpoint.LostSends), DataKind, 3},
+		{"a timer is started by an old clock", bug(endpoint.OldClock), DataKind, 4},
+		{"requests that were staged are left to the program", bug(endpoint.LostSends), DataKind, 6},
 		{"a thread that sleeps in the library is not woken", bug(endpoint.LostSleeper), DataKind, 3},
 		{"rounds of tables are written in the wrong order", func(on bool) { sm.Plant(on, false, false) },
 			ManagementKind, 0},
