@@ -29,7 +29,7 @@ mapfile -t folders < <(
 )
 [[ ${#folders[@]} -gt 0 ]] || { echo "no Benchmark in this tree" >&2; exit 1; }
 if [[ $1 == once ]]; then
-	exec "$go" test -timeout 3m -short -run='^$' -bench=. -benchtime=1x "${folders[@]}"
+	exec "$go" test -vet=off -timeout 3m -short -run='^$' -bench=. -benchtime=1x "${folders[@]}"
 fi
 # One package at a time: two at once would measure each other.
 "$go" test -p 1 -run='^$' -bench="$1" -benchmem "${folders[@]}"
