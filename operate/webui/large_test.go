@@ -9,6 +9,8 @@ import (
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+
+	"softib/internal/benchsize"
 )
 
 const (
@@ -93,10 +95,11 @@ func TestLarge(t *testing.T) {
 	phone.quiet()
 }
 
-// largeGround is a fabric of 11,664 hosts under load, and a window for it.
+// largeGround is a fabric of 11,664 hosts under load, and a window for it. With -short there are 4,394 hosts, which is
+// still more than a window shows.
 func largeGround(t testing.TB) (*ground, *browser) {
 	t.Helper()
-	x := newGround(t, "fat-tree:radix=36,levels=3", 0)
+	x := newGround(t, benchsize.Of("fat-tree:radix=36,levels=3", "fat-tree:radix=26,levels=3"), 0)
 	x.f.setLoad(0.4)
 	x.m.Fresh()
 	return x, newBrowser(t, 1400, 850, true)
@@ -152,25 +155,25 @@ func (b *browser) moves(x *ground) []move {
 	b.t.Helper()
 	b.open("#/map", "hosts")
 	b.until("!softibMap.job && !softibMap.want.picture && !softibMap.want.base")
-	load := 0.4
+	load, steps := 0.4, benchsize.Of(60, 12)
 	return []move{
 		{"far away", func() {
 			eval[bool](b, "softibMap.setCamera(softibMap.fitCamera()), true")
-			b.drag(700, 420, 500, 300, 60)
+			b.drag(700, 420, 500, 300, steps)
 		}},
 		{"pods", func() {
 			eval[bool](b, "softibMap.setCamera({ ...softibMap.fitCamera(), k: softibMap.fitScale * 3 }), true")
-			b.drag(700, 420, 900, 500, 60)
+			b.drag(700, 420, 900, 500, steps)
 		}},
 		{"switches", func() {
 			eval[bool](b, "softibMap.flyToNode(softibMap.m.index.get('leaf300'), 0.4), true")
 			b.until("Math.abs(softibMap.cam.k - 0.4) < 1e-3")
-			b.drag(700, 420, 900, 300, 60)
+			b.drag(700, 420, 900, 300, steps)
 		}},
 		{"ports", func() {
 			eval[bool](b, "softibMap.setCamera({ x: softibMap.m.x[softibMap.m.index.get('leaf300')], "+
 				"y: softibMap.m.y[softibMap.m.index.get('leaf300')], k: 3 }), true")
-			b.drag(700, 420, 600, 300, 60)
+			b.drag(700, 420, 600, 300, steps)
 		}},
 		// Beyond what is drawn around the window: pictures are made anew while the pointer moves on.
 		{"across the pods", func() { b.across(0.2) }},
@@ -190,7 +193,7 @@ func (b *browser) moves(x *ground) []move {
 			load = 1.1 - load
 			x.f.setLoad(load)
 			eval[bool](b, "softibMap.setMode('wait'), true")
-			b.drag(700, 420, 500, 300, 60)
+			b.drag(700, 420, 500, 300, steps)
 			eval[bool](b, "softibMap.setMode('util'), true")
 		}},
 	}
