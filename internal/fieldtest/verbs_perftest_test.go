@@ -33,7 +33,7 @@ var perftests = []struct {
 }{
 	{
 		"ib_send_lat",
-		[]string{"", "-a", "-e", "-c UC -e", "-c UD", "-c UD -e", "-c XRC", "--use-srq -e", "-m 256 -s 65536", "-D 3",
+		[]string{"", "-a", "-e", "-c UC -e", "-c UD", "-c UD -e", "-c XRC", "--use-srq -e", "-m 256 -s 65536", "-D 1",
 			"-R -e", "-c UD -R", "-z", "-x 0", "-c UD -g"},
 		[]string{"", "-c UC", "-c UD -I 64 -s 64", "-c XRC", "-I 64 -s 64", "-e -I 0",
 			"--use_old_post_send -I 64 -s 32"},
@@ -58,7 +58,7 @@ var perftests = []struct {
 		[]string{"", "-c XRC"},
 	}, {
 		"ib_read_bw",
-		[]string{"", "-a", "-b", "-e", "-c XRC -b", "-q 16 -b", "-o 1", "-D 3", "-R -q 16", "-m 256"},
+		[]string{"", "-a", "-b", "-e", "-c XRC -b", "-q 16 -b", "-o 1", "-D 1", "-R -q 16", "-m 256"},
 		[]string{"-q 16 -b", "-c XRC"},
 	}, {
 		"ib_atomic_lat",
@@ -66,7 +66,7 @@ var perftests = []struct {
 		[]string{"", "-A CMP_AND_SWAP"},
 	}, {
 		"ib_atomic_bw",
-		[]string{"", "-b -e", "-A CMP_AND_SWAP -b -q 16", "-c XRC", "-D 3", "-R"},
+		[]string{"", "-b -e", "-A CMP_AND_SWAP -b -q 16", "-c XRC", "-D 1", "-R"},
 		[]string{"", "-A CMP_AND_SWAP -c XRC"},
 	},
 }
