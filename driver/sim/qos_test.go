@@ -190,6 +190,9 @@ func (m *mix) run() []ib.Time {
 // may cost a message the time of one packet of storage; two of them are the bound for all links of its way. Without the
 // template the same load moves the p99 fifty times as far.
 func TestClassicTemplate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a load of many packets, in one goroutine")
+	}
 	at := func(times []ib.Time, q float64) ib.Time { return times[int(q*float64(len(times)-1))] }
 	quiet := newMix(t, "classic", false).run()
 	loaded := newMix(t, "classic", true)

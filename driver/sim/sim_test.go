@@ -84,6 +84,9 @@ func TestIncast(t *testing.T) {
 
 // TestDeterminism: one seed gives one history, another gives another.
 func TestDeterminism(t *testing.T) {
+	if testing.Short() {
+		t.Skip("eight runs of the same, in one goroutine")
+	}
 	run := func(cfg Config, f fabric.Faults) uint64 {
 		s := build(t, "fat-tree:radix=4,levels=3", cfg)
 		s.SetFaultsAll(f)
