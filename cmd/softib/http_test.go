@@ -3,12 +3,16 @@ package main
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/pbkdf2"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -19,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"softib/internal/race"
 	"softib/operate/manager/ufm"
 	"softib/operate/status"
 	"softib/subnet/sm"
@@ -88,6 +93,27 @@ func credentials(t *testing.T, dir string) *ufm.Credentials {
 	return c
 }
 
+// setUser makes the first user of a folder. Under the race detector, which makes the hash ten times the work, it is of
+// fewer rounds.
+func setUser(t *testing.T, dir, name, secret string) {
+	t.Helper()
+	if !race.Enabled {
+		if err := credentials(t, dir).SetUser(name, secret); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	salt, rounds, text := []byte("salt of a test.."), 1000, base64.RawStdEncoding.EncodeToString
+	hash, err := pbkdf2.Key(sha256.New, secret, salt, rounds, sha256.Size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := fmt.Sprintf("%s:pbkdf2-sha256:%d:%s:%s\n", name, rounds, text(salt), text(hash))
+	if err := os.WriteFile(filepath.Join(dir, "rest-users"), []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What is served, to whom, and where not.
 func TestPage(t *testing.T) {
 	l := newLab(t, "star:3", &sm.Config{SweepInterval: -1})
@@ -128,7 +154,6 @@ func TestPage(t *testing.T) {
 	}
 
 	// The first user closes the door, also of a server that runs.
-	users := credentials(t, dir)
 	cert, key, pool := certificate(t)
 	for _, o := range []httpOptions{{addr: "0.0.0.0:0"}, {addr: "0.0.0.0:0", cert: cert, key: key}, {addr: "[::]:0"}} {
 		if x, err := newWeb(o, true, credentials(t, dir)); !errors.Is(err, ufm.ErrListen) {
@@ -138,9 +163,7 @@ func TestPage(t *testing.T) {
 			}
 		}
 	}
-	if err := users.SetUser("operator", "correct horse"); err != nil {
-		t.Fatal(err)
-	}
+	setUser(t, dir, "operator", "correct horse")
 	if x, err := newWeb(httpOptions{addr: "0.0.0.0:0"}, true, credentials(t, dir)); !errors.Is(err, ufm.ErrListen) {
 		t.Errorf("without TLS: %v", err)
 		if err == nil {
@@ -172,10 +195,7 @@ func TestUsers(t *testing.T) {
 	dir := t.TempDir()
 	wants(t, shown(t, "user", "list", "--state", dir), "no users")
 	broken(t, exitFailed, []string{"no user"}, "user", "remove", "nobody", "--state", dir)
-	users := credentials(t, dir)
-	if err := users.SetUser("ci", "correct horse"); err != nil {
-		t.Fatal(err)
-	}
+	setUser(t, dir, "ci", "correct horse")
 	if got := asJSON[[]string](t, shown(t, "user", "list", "--state", dir, "--json")); len(got) != 1 || got[0] != "ci" {
 		t.Errorf("users: %q", got)
 	}
@@ -187,9 +207,6 @@ func TestUsers(t *testing.T) {
 // TestUsersOfRunning: a user of a fabric that runs is in force when the command has returned, wherever the fabric keeps
 // its state and if it keeps none.
 func TestUsersOfRunning(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the command, which is built without the detector")
-	}
 	s := newShell(t)
 	dir := t.TempDir()
 	for _, c := range []struct {

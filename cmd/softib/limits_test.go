@@ -13,9 +13,6 @@ import (
 // TestGreedyProgram: a program that attaches again and again is stopped before others lack descriptors, is told why,
 // and may go on when it has given some back; so is one that takes connections of the operator's socket.
 func TestGreedyProgram(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the command, which is built without the detector")
-	}
 	s := newShell(t)
 	up := exec.Command("sh", "-c", `ulimit -n 512; exec "$0" up -d star:3 --http off --state none`, s.bin)
 	up.Env = s.command().Env

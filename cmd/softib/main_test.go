@@ -27,15 +27,19 @@ var binary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	binaryDir = dir
 	bin := filepath.Join(dir, "softib")
 	return bin, built.Command(bin)
 })
 
+// binaryDir is where that is, if it was made.
+var binaryDir string
+
 func TestMain(m *testing.M) {
 	os.Unsetenv("XDG_STATE_HOME") // fabrics of tests keep their state in their own runtime folders
 	code := m.Run()
-	if bin, err := binary(); err == nil {
-		os.RemoveAll(filepath.Dir(bin))
+	if binaryDir != "" {
+		os.RemoveAll(binaryDir)
 	}
 	os.Exit(code)
 }
@@ -47,7 +51,18 @@ type shell struct {
 	dir string
 }
 
+// newShell is for tests of what the command does. The race step leaves them out: the command is built without the
+// detector, and the test only waits for it.
 func newShell(t *testing.T) *shell {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the command, which is built without the detector")
+	}
+	return newShellBeside(t)
+}
+
+// newShellBeside is for a test that itself attaches to the fabric of the command.
+func newShellBeside(t *testing.T) *shell {
 	t.Helper()
 	bin, err := binary()
 	if err != nil {
@@ -374,11 +389,9 @@ func TestPerfOnItsOwn(t *testing.T) {
 			t.Errorf("%v: %+v", r.Test, r)
 		}
 	}
-	if !testing.Short() {
-		out := s.run("perf", "write_bw", "-a", "-n", "20", "star:2")
-		if n := strings.Count(out, "\n"); !strings.Contains(out, "\n 8388608    20") || n < 23 {
-			t.Errorf("-a prints:\n%s", out)
-		}
+	out := s.run("perf", "write_bw", "-a", "-n", "20", "star:2")
+	if n := strings.Count(out, "\n"); !strings.Contains(out, "\n 8388608    20") || n < 23 {
+		t.Errorf("-a prints:\n%s", out)
 	}
 	wants(t, s.run("perf", "send_bw", "-n", "100", "-q", "2", "--tx-depth", "8", "-m", "1024", "star:2"), "1024[B]",
 		"Number of qps   : 2", " 65536      200 ")
@@ -448,9 +461,6 @@ func TestBackgroundDies(t *testing.T) {
 // TestStopped: commands do not wait for ever for a fabric that somebody has stopped, show that they wait, and say what
 // to do; it is there again when it goes on.
 func TestStopped(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the command, which is built without the detector")
-	}
 	s := newShell(t)
 	s.run("up", "-d", "star:2")
 	var st status.Status

@@ -95,7 +95,7 @@ func TestTenantsSurvive(t *testing.T) {
 	calls = int(fromEnv(t, "SOFTIB_TENANT_CALLS", uint64(calls)))
 	seed := fromEnv(t, "SOFTIB_TENANT_SEED", 1)
 	t.Logf("SOFTIB_TENANT_SEED=%d SOFTIB_TENANT_CALLS=%d", seed, calls)
-	s := newShell(t)
+	s := newShellBeside(t)
 	c := &crash{t: t, rng: rand.New(rand.NewPCG(seed, 5)), dir: s.dir, bin: s.bin, state: t.TempDir(),
 		known: map[string]model{}, usual: time.Millisecond}
 	c.place = place{dir: filepath.Join(s.dir, "softib"), name: defaultName}

@@ -130,7 +130,7 @@ func TestTenantCommands(t *testing.T) {
 // TestTenantsOfRunningPrograms: two programs that talk do not any more from the moment in which their hosts become
 // different tenants', and do again when that ends.
 func TestTenantsOfRunningPrograms(t *testing.T) {
-	s := newShell(t)
+	s := newShellBeside(t)
 	s.run("up", "-d", "star:4")
 	p := place{dir: filepath.Join(s.dir, "softib"), name: defaultName}
 	do := func(r tenantRequest) {
@@ -228,7 +228,7 @@ func TestTenantsOfRunningPrograms(t *testing.T) {
 // TestTenantsUnderAnotherManager: a manager that is started beside the fabric's own and becomes master keeps the
 // tenants apart; they are changed again when it has gone.
 func TestTenantsUnderAnotherManager(t *testing.T) {
-	s := newShell(t)
+	s := newShellBeside(t)
 	s.run("up", "-d", "star:5", "--config", writeFile(t, "opensm.conf", "sminfo_polling_timeout 5000\n"))
 	s.run("tenant", "create", "red", "--hosts", "h2,h3")
 	p := place{dir: filepath.Join(s.dir, "softib"), name: defaultName}

@@ -23,8 +23,16 @@ import (
 	"testing"
 	"time"
 
+	"softib/internal/race"
 	"softib/subnet/policy"
 )
+
+func TestMain(m *testing.M) {
+	if race.Enabled { // which makes the hash ten times the work, and has nothing to find in it
+		passwordRounds = 10_000
+	}
+	os.Exit(m.Run())
+}
 
 // clock is a time that tests set.
 type clock struct {
