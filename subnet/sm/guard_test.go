@@ -142,6 +142,23 @@ func TestTampering(t *testing.T) {
 	if n := r.m.Counters().Tampered; n != 3 {
 		t.Errorf("%d ports after everything was put right", n)
 	}
+	// Nobody asks for a sweep: a light one finds it, in a block that is not in use too.
+	sweeps := r.m.Counters().Sweeps
+	for i, x := range []struct {
+		node int
+		mod  uint32
+	}{{victim.Index, 0}, {victim.Index, 3}, {front.Node, mod}} {
+		is := r.get(mad.ClassSMLID, x.node, 1, mad.AttrPKeyTable, x.mod, 0)
+		forge(x.node, mad.AttrPKeyTable, x.mod, func(v mad.View) { v.Data()[40], v.Data()[41] = 0x90, 0x03 })
+		r.pass(2 * DefaultSweepInterval)
+		if n := r.m.Counters().Tampered; n != uint64(4+i) {
+			t.Errorf("%d ports are said to be tampered with after light sweeps: want %d: %q", n, 4+i, r.log)
+		}
+		same("a table after light sweeps", is, r.get(mad.ClassSMLID, x.node, 1, mad.AttrPKeyTable, x.mod, 0))
+	}
+	if n := r.m.Counters().Sweeps - sweeps; n != 3 {
+		t.Errorf("%d sweeps for 3 tables", n)
+	}
 }
 
 // TestRefusedKeyIsFollowed has a switch tell that it refused a key: the tables of that switch are looked at.
@@ -179,4 +196,30 @@ func (r *rig) endGUID(node int) ib.GUID {
 		return n.PortGUID(1)
 	}
 	return r.w.g.Nodes[node].PortGUID(0)
+}
+
+// TestLightKeysTakeTurns: light sweeps of a subnet with many tables read all of them in turn.
+func TestLightKeysTakeTurns(t *testing.T) {
+	w := build(t, spec(t, "fat-tree:radix=16,levels=2"))
+	r := newRig(t, w, Config{Partitions: parts(t, "Default=0x7fff : ALL=limited, SELF=full ;\n")})
+	r.settle()
+	seen := map[keyBlock]int{}
+	for round := range lightKeysTurns {
+		some := r.m.someKeys(round)
+		if len(some) != lightKeysLeast {
+			t.Fatalf("a light sweep reads %d blocks: want %d", len(some), lightKeysLeast)
+		}
+		for _, k := range some {
+			seen[k]++
+		}
+	}
+	blocks := len(w.g.Hosts()) * 4 // of the hosts alone
+	if len(seen) < blocks {
+		t.Errorf("%d of at least %d blocks were read", len(seen), blocks)
+	}
+	for k, n := range seen {
+		if most := lightKeysTurns*lightKeysLeast/len(seen) + 1; n > most {
+			t.Errorf("%v was read %d times: want at most %d", k, n, most)
+		}
+	}
 }

@@ -9,7 +9,8 @@ import (
 
 // light is the light sweep: between full sweeps every switch is asked whether a port has changed and who its manager
 // is, and one block of its forwarding table, another one each time, is compared with what it should be. The other
-// managers are asked whether they still stand by, and the manager's own port whether its link is still as it was.
+// managers are asked whether they still stand by, and the manager's own port whether its link is still as it was. Where
+// partitions keep anybody apart, so are the partition tables of some hosts and of the ports in front of them.
 //
 // Nothing else finds a switch that holds other tables than it was given. So sweeps may hold a light sweep up, but none
 // puts it off or cuts it short: a trap that is repeated because its answer is lost in that very switch would make
@@ -21,6 +22,7 @@ type light struct {
 	round  int
 	pass   int // of the subnet that the questions are about, see resumeLight
 	open   int // answers under way
+	keys   []keyBlock
 }
 
 // restLight sets the time of the next light sweep.
@@ -38,6 +40,7 @@ func (m *Manager) restLight() {
 func (m *Manager) resumeLight() {
 	m.light.pass++
 	m.light.open = 0
+	m.light.keys = nil // which may be of nodes with other numbers
 	if !m.light.active {
 		m.restLight()
 	}
@@ -51,6 +54,7 @@ func (m *Manager) startLight() {
 		return
 	}
 	m.light = light{next: ib.Never, active: true, round: m.light.round + 1, pass: m.light.pass + 1}
+	m.light.keys = m.someKeys(m.light.round)
 	m.counters.LightSweeps++
 }
 
@@ -68,7 +72,12 @@ func (m *Manager) nextLight(r *request) bool {
 	}
 	at := l.at - lightAsks*len(m.sub.Switches)
 	l.at++
-	switch others := m.sub.Managers[1:]; {
+	others := m.sub.Managers[1:]
+	own := 0
+	if m.sub.Self.Port != 0 {
+		own = 1
+	}
+	switch {
 	case at < 0:
 		m.lightSwitch(r, m.sub.Switches[(l.at-1)/lightAsks], (l.at-1)%lightAsks)
 	case at < len(others):
@@ -79,10 +88,12 @@ func (m *Manager) nextLight(r *request) bool {
 		*r = request{what: askManager, node: ref.Node, port: ref.Port, attr: mad.AttrSMInfo}
 		s := sweep{m: m, nodes: m.sub.Nodes, self: m.sub.Self, paths: m.lightPathsNow()}
 		m.directed(r, s.pathTo(ref.Node, ref.Port), m.mkey(others[at].Port))
-	case at == len(others) && m.sub.Self.Port != 0:
+	case at < len(others)+own:
 		self := m.sub.Self
 		*r = request{what: askPort, node: self.Node, port: self.Port, attr: mad.AttrPortInfo, mod: uint32(self.Port)}
 		m.directed(r, nil, m.mkey(m.guid))
+	case at < len(others)+own+len(l.keys):
+		m.lightKeys(r, l.keys[at-len(others)-own])
 	default:
 		l.at--
 		if l.open == 0 {
@@ -128,10 +139,12 @@ func (m *Manager) lightReply(r *request, v mad.View) {
 	m.light.open--
 	n := m.sub.Nodes[r.node]
 	switch {
-	case v == nil && r.attr == mad.AttrSMInfo: // its node will be missed if it is gone
+	case v == nil && (r.attr == mad.AttrSMInfo || r.attr == mad.AttrPKeyTable): // it is missed otherwise if it is gone
 	case v == nil:
 		m.want(m.now, nodeName(n)+" does not answer")
 	case v.Status() != mad.StatusOK:
+	case r.attr == mad.AttrPKeyTable:
+		m.lightKeysReply(r, v)
 	case r.attr == mad.AttrSMInfo:
 		var info mad.SMInfo
 		if _, err := info.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil && info.SMState == mad.SMMaster {

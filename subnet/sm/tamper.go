@@ -11,7 +11,79 @@ import (
 
 // Who knows a port's M_Key, or finds one that has none, can write what the manager has written. So where partitions
 // keep anybody apart, every full sweep, and every look at a node, reads back who is in which: what is not as it was
-// left is put right by the same sweep, and said.
+// left is put right by the same sweep, and said. The standard has no trap for a table that was written, so between full
+// sweeps light ones ask for some tables each.
+
+const (
+	// lightKeysLeast is how many blocks of partition tables a light sweep reads, and lightKeysTurns in how many of them
+	// all are read where there are more.
+	lightKeysLeast = 512
+	lightKeysTurns = 30
+)
+
+// keyBlock is a block of a port's partition table.
+type keyBlock struct {
+	subnet.Ref
+	block int
+}
+
+// someKeys are the blocks of partition tables that a light sweep reads: those of hosts, and of the ports in front of
+// them, from where the last one left off.
+func (m *Manager) someKeys(round int) []keyBlock {
+	if x := m.members; x == nil || x.plain {
+		return nil
+	}
+	var all []keyBlock
+	add := func(r subnet.Ref, capacity int) {
+		if t := m.sub.Port(r).Tables; t == nil || t.PKeys == nil {
+			return
+		}
+		for b := range (capacity + mad.PKeysPerBlock - 1) / mad.PKeysPerBlock {
+			all = append(all, keyBlock{r, b})
+		}
+	}
+	m.sub.EachEnd(func(r subnet.Ref, p *subnet.Port) {
+		n := m.sub.Nodes[r.Node]
+		if n.IsSwitch() {
+			return
+		}
+		add(r, int(n.Info.PartitionCap))
+		if p.Up() && m.sub.Nodes[p.Peer].IsSwitch() {
+			add(subnet.Ref{Node: p.Peer, Port: p.PeerPort}, int(m.sub.Nodes[p.Peer].Switch.PartitionEnforcementCap))
+		}
+	})
+	some := max(lightKeysLeast, (len(all)+lightKeysTurns-1)/lightKeysTurns)
+	if some >= len(all) {
+		return all
+	}
+	from := round * some % len(all)
+	return append(all[from:], all[:from]...)[:some]
+}
+
+// lightKeys asks for a block.
+func (m *Manager) lightKeys(r *request, k keyBlock) {
+	n := m.sub.Nodes[k.Node]
+	*r = request{what: askTable, node: k.Node, port: k.Port, attr: mad.AttrPKeyTable, mod: uint32(k.block)}
+	if n.IsSwitch() {
+		r.mod = mad.PKeyModifier(k.Port, k.block)
+	}
+	s := sweep{m: m, nodes: m.sub.Nodes, self: m.sub.Self, paths: m.lightPathsNow()}
+	m.directed(r, s.pathTo(k.Node, k.Port), m.mkey(n.Ports[n.EndPort(k.Port)].GUID))
+}
+
+// lightKeysReply has a node looked at whose table is another one than was written.
+func (m *Manager) lightKeysReply(r *request, v mad.View) {
+	var was, is mad.PKeyTable
+	t := m.sub.Nodes[r.node].Ports[r.port].Tables
+	if _, err := is.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil || t == nil || t.PKeys == nil {
+		return
+	}
+	copy(was[:], tail(t.PKeys, int(r.mod&0xFFFF)*mad.PKeysPerBlock))
+	if was != is {
+		n := m.sub.Nodes[r.node]
+		m.wantLook(m.now, n.Info.NodeGUID, nodeName(n)+" holds other partition keys than it was given")
+	}
+}
 
 // rereads reports whether partition tables of a node are read that are known.
 func (s *sweep) rereads(node int32) bool {
