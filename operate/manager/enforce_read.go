@@ -77,8 +77,7 @@ func blocksFor(capacity int) int { return (capacity + mad.PKeysPerBlock - 1) / m
 // that it is not in.
 func keysOf(g ib.GUID, about []ib.PKey, want *tenant.State) (has, not []ib.PKey) {
 	for _, key := range about {
-		t, _ := want.ByKey(key)
-		if m, in := t.Member(g); in {
+		if m, in := want.MemberOf(key, g); in {
 			if m.Full {
 				key |= ib.PKeyFull
 			}

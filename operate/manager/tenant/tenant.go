@@ -134,6 +134,16 @@ func (s *State) ByKey(key ib.PKey) (Tenant, bool) {
 	return Tenant{}, false
 }
 
+// MemberOf is what a port is in a partition.
+func (s *State) MemberOf(key ib.PKey, g ib.GUID) (Member, bool) {
+	for i := range s.Tenants {
+		if s.Tenants[i].Key == key.Base() {
+			return s.Tenants[i].Member(g)
+		}
+	}
+	return Member{}, false
+}
+
 // with is the state after a change. It shares the tenants that the change does not touch.
 func (s *State) with(c Change) State {
 	out := State{Tenants: slices.Clone(s.Tenants), Template: s.Template}
