@@ -35,6 +35,7 @@ type fabric struct {
 	journal  *manager.Journal
 	page     string // its address; empty if there is none
 	users    *ufm.Credentials
+	others   *guests // whom it is shared with; nil if it is not
 }
 
 // newFabric builds a fabric. With a configuration, a manager brings its subnet up and stays with it until ctx ends.

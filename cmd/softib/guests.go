@@ -78,6 +78,7 @@ func groupID(name string) (int, error) {
 func (x *guests) admit(f *fabric, m *manager.Manager, t *tenancy) {
 	if x != nil {
 		x.f, x.book, x.hosts = f, m.Tenants(), m.Enforcer()
+		f.others = x
 		t.rights = x.rights
 	}
 }

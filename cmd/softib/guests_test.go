@@ -47,6 +47,7 @@ func TestShared(t *testing.T) {
 	wants(t, s.run("up", "-d", "star:6", "--shared", gid, "--state", "none", "--http", "127.0.0.1:0"),
 		"shared    with group "+gid, "softib user add NAME")
 	s.fails(exitUsage, []string{"that somebody shares"}, "up", "--name", strconv.Itoa(os.Geteuid())+"/x", "star:2")
+	wants(t, s.run("status"), "shared    with group "+gid+": softib exec --name ")
 	var st status.Status
 	if err := json.Unmarshal([]byte(s.run("status", "--json")), &st); err != nil {
 		t.Fatal(err)

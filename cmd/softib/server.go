@@ -88,8 +88,12 @@ func (s *server) mgmt(ctx context.Context, q control.PortRequest, r *control.Rep
 
 // status looks at the fabric.
 func (s *server) status(ctx context.Context) status.Status {
-	return status.Gather(ctx, status.Source{Fabric: s.f.Fabric, Name: s.f.name, Version: version,
-		Topology: s.f.topology, Page: s.f.page, Started: s.f.started, Managers: s.subnets()})
+	src := status.Source{Fabric: s.f.Fabric, Name: s.f.name, Version: version,
+		Topology: s.f.topology, Page: s.f.page, Started: s.f.started, Managers: s.subnets()}
+	if x := s.f.others; x != nil {
+		src.Shared, src.As = x.group, x.place.owner+"/"+x.place.name
+	}
+	return status.Gather(ctx, src)
 }
 
 // noNode is the error of a node that the fabric does not have.

@@ -155,6 +155,9 @@ func (s *statusText) print(t *terminal) {
 	if s.Page != "" {
 		t.under("page").say("%s", s.Page)
 	}
+	if s.Shared != "" {
+		t.under("shared").say("with group %s: softib exec --name %s HOST -- CMD", s.Shared, s.As)
+	}
 	hosts := fmt.Sprintf("%d of %d ACTIVE", s.HostsActive, s.Hosts)
 	if s.HostsActive == s.Hosts {
 		hosts = t.green(hosts)

@@ -32,7 +32,9 @@ type Source struct {
 	// Name is the fabric's, Version softib's, Topology what the fabric was made from as its user named it, Page the
 	// address of its page.
 	Name, Version, Topology, Page string
-	Started                       time.Time
+	// Shared is the group of users who may run programs too, and As how they name the fabric.
+	Shared, As string
+	Started    time.Time
 	// Managers are the subnet managers of this process.
 	Managers []manager.Subnet
 }
@@ -43,7 +45,8 @@ func Gather(ctx context.Context, f Source) Status {
 	s := Status{
 		Name: f.Name, PID: os.Getpid(), Version: f.Version, Started: f.Started,
 		UptimeSec: time.Since(f.Started).Seconds(),
-		Topology:  f.Topology, Description: topo.Describe(g), Page: f.Page, Hosts: len(g.Hosts()),
+		Topology:  f.Topology, Description: topo.Describe(g), Page: f.Page, Shared: f.Shared, As: f.As,
+		Hosts:    len(g.Hosts()),
 		Switches: len(g.Switches()), Links: g.NumCables(), LinkStates: map[string]int{},
 		LinksDown: []Link{}, LinksDegraded: []Link{}, Managers: []Manager{}, Programs: []Program{},
 	}

@@ -8,14 +8,17 @@ import (
 
 // Status is what softib status shows.
 type Status struct {
-	Name        string         `json:"name"`
-	PID         int            `json:"pid"`
-	Version     string         `json:"version"`
-	Started     time.Time      `json:"started"`
-	UptimeSec   float64        `json:"uptime_sec"`
-	Topology    string         `json:"topology"`
-	Description string         `json:"description"`
-	Page        string         `json:"page,omitempty"` // where its page is
+	Name        string    `json:"name"`
+	PID         int       `json:"pid"`
+	Version     string    `json:"version"`
+	Started     time.Time `json:"started"`
+	UptimeSec   float64   `json:"uptime_sec"`
+	Topology    string    `json:"topology"`
+	Description string    `json:"description"`
+	Page        string    `json:"page,omitempty"` // where its page is
+	// Shared is the group of users who may run programs too, and As how they name the fabric.
+	Shared      string         `json:"shared,omitempty"`
+	As          string         `json:"shared_as,omitempty"`
 	Hosts       int            `json:"hosts"`
 	HostsActive int            `json:"hosts_active"`
 	Switches    int            `json:"switches"`
