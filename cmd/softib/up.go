@@ -46,6 +46,10 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 			if len(args) == 1 {
 				o.topology = args[0]
 			}
+			if _, base, ok := strings.Cut(o.name, "/"); ok {
+				return next(&usageError{fmt.Errorf("--name %s is a fabric that somebody shares", o.name)},
+					"softib up --name %s starts one of your own", base)
+			}
 			p, err := newPlace(o.name)
 			if err != nil {
 				return err
@@ -133,10 +137,6 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	cfg, err := o.sm.config()
 	if err != nil {
 		return err
-	}
-	if p.owner != "" {
-		return next(&usageError{fmt.Errorf("--name %s/%s is a fabric that somebody shares", p.owner, p.name)},
-			"softib up --name %s starts one of your own", p.name)
 	}
 	others, err := newGuests(p, &o)
 	if err != nil {
