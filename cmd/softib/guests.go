@@ -48,6 +48,11 @@ func newGuests(p place, o *upOptions) (*guests, error) {
 	if err != nil {
 		return nil, next(&usageError{fmt.Errorf("--shared: %w", err)}, "getent group lists the machine's groups")
 	}
+	mine, err := os.Getgroups()
+	if err == nil && os.Geteuid() != 0 && gid != os.Getegid() && !slices.Contains(mine, gid) {
+		return nil, next(&usageError{fmt.Errorf("--shared %s: you are not in that group, and cannot give it a socket",
+			o.shared)}, "id lists your groups")
+	}
 	x := &guests{group: o.shared}
 	if x.place, err = p.forOthers(); err != nil {
 		return nil, err
@@ -92,7 +97,7 @@ func (x *guests) serve(ctx context.Context, s *server) (err error) {
 		return err
 	}
 	if x.ops, err = control.Listen(x.place.socket(), x.rights); err != nil {
-		return next(err, "see that you are in group %s: the socket is to be that group's", x.group)
+		return err
 	}
 	x.ops.Others = next(fmt.Errorf("fabric %s is shared with you to run programs on it: this is for its owner, %s",
 		x.f.name, x.place.owner), "softib exec%s HOST -- CMD", x.place.flag())
