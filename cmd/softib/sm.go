@@ -62,6 +62,8 @@ stay in force.`,
 	f.StringVar(&o.lids, "lids", "", "`FILE` that remembers addresses, in OpenSM's guid2lid format")
 	f.StringVar(&o.mkeys, "m-keys", "",
 		"`FILE` that remembers the M_Keys of ports, in OpenSM's guid2mkey format, so that --m-key can change")
+	f.StringVar(&o.neighbors, "neighbors", "", "`FILE` that remembers what is behind which port, in OpenSM's "+
+		"neighbors format: with it each port gets an M_Key of its own, made from --m-key")
 	o.Options.flags(cmd)
 	nameFlag(cmd, &o.name)
 	f.BoolVar(&o.json, "json", false, "print the log as JSON, one object a line")
@@ -70,8 +72,8 @@ stay in force.`,
 
 // smCommand is softib sm's command line.
 type smCommand struct {
-	name, on, lids, mkeys string
-	json                  bool
+	name, on, lids, mkeys, neighbors string
+	json                             bool
 	smRequest
 }
 
@@ -88,6 +90,14 @@ func (o *smCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	kind, at, _ := strings.Cut(o.on, ":")
+	switch {
+	case o.neighbors == "":
+	case kind != "umad":
+		return usage(cmd, errors.New("--neighbors is for --on umad: softib's fabrics know who is where, and ibsim's "+
+			"nodes check no keys"))
+	case cfg.MKey == 0:
+		return usage(cmd, errors.New("--neighbors gives each port an M_Key of its own, made from one: want --m-key"))
+	}
 	log := cmd.ErrOrStderr()
 	line := logLines(log, false)
 	if o.json {
@@ -122,7 +132,7 @@ func (o *smCommand) run(cmd *cobra.Command) error {
 		if err != nil {
 			return next(err, "softib sm needs a port of InfiniBand hardware here; softib up has one in software")
 		}
-		cfg.Window = umadWindow
+		cfg.Window, cfg.Self = umadWindow, port.GUID()
 		return o.manage(cmd.Context(), smrun.OnDevice(port), cfg, log)
 	}
 	return usage(cmd, fmt.Errorf("--on %s: want fabric, ibsim or umad", o.on))
@@ -146,8 +156,20 @@ func (o *smCommand) manage(ctx context.Context, t smrun.Transport, cfg sm.Config
 			return err
 		}
 	}
-	if o.lids != "" || o.mkeys != "" {
+	if o.neighbors != "" {
+		var err error
+		if cfg.Memory.Neighbors, err = readNeighbors(o.neighbors); err != nil {
+			return err
+		}
+		cfg.MKeyPerPort = true
+	}
+	if o.lids != "" || o.mkeys != "" || o.neighbors != "" {
 		opts.Save = func(m sm.Memory) {
+			if o.neighbors != "" && len(m.Neighbors) > 0 {
+				if err := replaceFile(o.neighbors, m.Neighbors.Append(nil)); err != nil {
+					fmt.Fprintf(log, "%s sm problem: who is where is not saved: %v\n", time.Now().Format(logTime), err)
+				}
+			}
 			if o.lids != "" {
 				if err := writeLIDs(o.lids, m.LIDs, cfg.LMC); err != nil {
 					fmt.Fprintf(log, "%s sm problem: addresses are not saved: %v\n", time.Now().Format(logTime), err)
@@ -249,6 +271,22 @@ func readMKeys(path string) (map[ib.GUID]uint64, error) {
 		keys[e.GUID] = e.MKey
 	}
 	return keys, nil
+}
+
+// readNeighbors reads a file of who is where; none is as good as an empty one.
+func readNeighbors(path string) (policy.Neighbors, error) {
+	text, err := files.ReadText(path, files.TextMax)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, next(err, "--neighbors FILE names a file of cables, in OpenSM's neighbors format")
+	}
+	n, err := policy.ParseNeighbors(path, text)
+	if err != nil {
+		return nil, next(err, "mend the file: a guarded node behind a port that is not in it cannot be managed")
+	}
+	return n, nil
 }
 
 // writeMKeys replaces a file of keys.

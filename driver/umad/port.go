@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"softib/node/madrpc"
+	"softib/proto/ib"
 	"softib/proto/mad"
 )
 
@@ -48,6 +49,9 @@ type Port struct {
 func Open(ctx context.Context, ca string, port int) (*Port, error) {
 	return System{}.Open(ctx, ca, port)
 }
+
+// GUID is the port's.
+func (p *Port) GUID() ib.GUID { return p.info.PortGUID }
 
 // Open opens a port.
 func (s System) Open(ctx context.Context, ca string, port int) (*Port, error) {

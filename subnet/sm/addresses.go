@@ -2,6 +2,7 @@ package sm
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"softib/proto/ib"
@@ -125,7 +126,8 @@ func (m *Manager) memory() Memory {
 	for g, l := range m.lids.of { // tidy: order-free
 		lids[g] = l
 	}
-	return Memory{LIDs: lids, MKeys: m.keys.memory(), Admin: m.admin.Export(m.now)}
+	return Memory{LIDs: lids, MKeys: m.keys.memory(), Neighbors: maps.Clone(m.keys.neighbors),
+		Admin: m.admin.Export(m.now)}
 }
 
 // lmcOf is the LMC of an end port: a switch's own port has one only if it is an enhanced one.

@@ -83,6 +83,9 @@ type Memory struct {
 	LIDs map[ib.GUID]ib.LID
 	// MKeys are the keys that ports hold, by port GUID.
 	MKeys map[ib.GUID]uint64
+	// Neighbors is who was where, if each port has an M_Key of its own: a node says neither who it is nor who is behind
+	// its ports to a manager that does not know its key.
+	Neighbors policy.Neighbors
 	// Admin is what hosts have registered.
 	Admin sa.Database
 }

@@ -223,3 +223,36 @@ func TestLightKeysTakeTurns(t *testing.T) {
 		}
 	}
 }
+
+// TestNeighborsRemembered: where each port has a key of its own, a manager that starts anew finds its way by who was
+// where, and none without.
+func TestNeighborsRemembered(t *testing.T) {
+	w := build(t, spec(t, "fat-tree:radix=4,levels=2"))
+	cfg := Config{MKey: 0x1111, MKeyProtect: 2, MKeyPerPort: true, Self: w.g.Hosts()[0].PortGUID(1)}
+	r := newRig(t, w, cfg)
+	r.settle()
+	m, ok := r.m.TakeMemory()
+	if !ok || len(m.Neighbors) != 2*w.g.NumCables() {
+		t.Fatalf("%d ends of cables are remembered: want %d", len(m.Neighbors), 2*w.g.NumCables())
+	}
+	r.m.Sweep(r.now, "test")
+	r.settle()
+	if _, ok := r.m.TakeMemory(); ok {
+		t.Error("a sweep that finds nothing new is worth remembering")
+	}
+	nodes := len(r.m.Subnet().Nodes)
+	for _, knows := range []bool{true, false} {
+		next := cfg
+		if knows {
+			next.Memory.Neighbors = m.Neighbors
+		}
+		r.m = New(next)
+		r.m.Start(r.now)
+		r.run()
+		if sub := r.m.Subnet(); knows && (sub == nil || len(sub.Nodes) != nodes || r.m.Last().Problems > 0) {
+			t.Fatalf("with its memory it does not find all:\n%q", r.log)
+		} else if !knows && sub != nil && len(sub.Nodes) == nodes {
+			t.Error("without its memory it finds all: the test shows nothing")
+		}
+	}
+}

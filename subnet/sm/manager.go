@@ -2,6 +2,7 @@ package sm
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"softib/proto/ib"
@@ -111,6 +112,7 @@ func New(cfg Config) *Manager {
 		unsure: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{},
 		deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
 	m.keys, m.guid = newKeyring(m.cfg.Memory.MKeys), m.cfg.Self
+	m.keys.neighbors = maps.Clone(m.cfg.Memory.Neighbors)
 	m.width = m.cfg.Window
 	var refused []ib.GUID
 	m.lids, refused = newLIDBook(m.cfg.Memory.LIDs)

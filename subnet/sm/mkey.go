@@ -8,6 +8,7 @@ import (
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/subnet"
+	"softib/subnet/policy"
 )
 
 // keyring knows the M_Keys of ports (IBA 14.2.4). A port whose key is another than the configured one, because the key
@@ -16,9 +17,11 @@ type keyring struct {
 	of    map[ib.GUID]uint64 // by port GUID, a switch's by its port 0
 	dirty bool
 	// wanted is what an operator has changed the guard to, from the next sweep on.
-	wanted  *MKeyPolicy
-	ticket  uint64 // of that change
-	renewal renewal
+	wanted *MKeyPolicy
+	ticket uint64 // of that change
+	// neighbors is who is where, and who was.
+	neighbors policy.Neighbors
+	renewal   renewal
 }
 
 // MKeyPolicy is how nodes are kept from other managers: what Config has as MKey, MKeyPerPort, MKeyProtect and
@@ -230,7 +233,38 @@ func (s *sweep) neighborsOwn(node int32, port ib.PortNum) uint64 {
 			return s.m.mkey(g)
 		}
 	}
+	if s.m.cfg.MKeyPerPort {
+		if far, ok := s.m.keys.neighbors[policy.CableEnd{GUID: s.guidOf(node, port), Port: port}]; ok {
+			return s.m.mkey(far.GUID)
+		}
+	}
 	return s.m.cfg.commonKey()
+}
+
+// noteNeighbors remembers who is where, if a manager that starts anew has to be told. What was behind a port that has
+// no link now may come back.
+func (m *Manager) noteNeighbors() {
+	if !m.cfg.MKeyPerPort || m.cfg.Plan != nil {
+		return
+	}
+	k := &m.keys
+	if k.neighbors == nil {
+		k.neighbors = policy.Neighbors{}
+	}
+	for _, n := range m.sub.Nodes {
+		for p := 1; p < len(n.Ports); p++ {
+			x := &n.Ports[p]
+			if !x.Up() {
+				continue
+			}
+			far := m.sub.Nodes[x.Peer]
+			near := policy.CableEnd{GUID: n.Ports[n.EndPort(ib.PortNum(p))].GUID, Port: ib.PortNum(p)}
+			end := policy.CableEnd{GUID: far.Ports[far.EndPort(x.PeerPort)].GUID, Port: x.PeerPort}
+			if k.neighbors[near] != end {
+				k.neighbors[near], k.dirty = end, true
+			}
+		}
+	}
 }
 
 // tryKey is the n-th key to try: the one that a port should have, then others that are in use, the configured one

@@ -49,6 +49,7 @@ func (s *sweep) publish() {
 	sub.Index()
 	first := m.sub == nil
 	m.sub, m.net, m.tables = sub, s.net, s.tables
+	m.noteNeighbors()
 	if len(s.incomplete) > 0 {
 		m.tables = nil // nothing to mend: some switches hold something else
 	}
