@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Rights let others use a fabric than the user of this process and root: a group of users who may connect, each for
@@ -22,6 +23,7 @@ type Rights struct {
 type use struct {
 	cred *syscall.Ucred
 	host string
+	left chan struct{} // closed when it is over
 }
 
 // Open gives a socket's file the rights.
@@ -55,7 +57,11 @@ func (g *Guest) Use(host string) error {
 	if r.in == nil {
 		r.in = map[*net.UnixConn]use{}
 	}
-	r.in[g.UnixConn] = use{g.Cred, host}
+	left := make(chan struct{})
+	if was, in := r.in[g.UnixConn]; in {
+		left = was.left
+	}
+	r.in[g.UnixConn] = use{g.Cred, host, left}
 	r.mu.Unlock()
 	err := r.check(g.Cred, host)
 	if err != nil {
@@ -70,22 +76,38 @@ func (r *Rights) leave(c *net.UnixConn) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.in, c)
+	if u, in := r.in[c]; in {
+		delete(r.in, c)
+		close(u.left)
+	}
 }
 
-// Review ends the connections of guests who may not use their hosts any more.
+// reviewPatience is how long Review waits for guests to be gone. It takes what a busy machine takes.
+const reviewPatience = 10 * time.Second
+
+// Review ends the connections of guests who may not use their hosts any more, and returns when all that they had is
+// gone.
 func (r *Rights) Review() {
 	if r == nil {
 		return
 	}
+	var going []chan struct{}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	for c, u := range r.in {
 		if r.check(u.cred, u.host) != nil {
 			// Who has a copy of the descriptor is not asked: the conversation ends for both sides.
 			_ = c.CloseRead()
 			_ = c.CloseWrite()
-			delete(r.in, c)
+			going = append(going, u.left)
+		}
+	}
+	r.mu.Unlock()
+	late := time.After(reviewPatience)
+	for _, left := range going {
+		select {
+		case <-left:
+		case <-late:
+			return
 		}
 	}
 }
