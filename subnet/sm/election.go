@@ -210,6 +210,7 @@ func (m *Manager) forget() {
 	clear(m.lame)
 	clear(m.deaf)
 	m.grief = grief{}
+	m.setbacks, m.restarts, m.overtaken, m.cutOffs = 0, 0, 0, 0
 	m.wants = noWants()
 	m.light.active, m.light.next = false, ib.Never
 }

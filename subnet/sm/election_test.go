@@ -122,6 +122,39 @@ func TestMasterDies(t *testing.T) {
 	n.keptLIDs(was)
 }
 
+// TestMasterHeardAndLeftOut: a manager has the master's answer, but none to the question that goes over its own link
+// and back, which is the far end's word for that link. It looks again, and does not rule over nobody but itself. If the
+// link stays in doubt it does in the end.
+func TestMasterHeardAndLeftOut(t *testing.T) {
+	for _, sweeps := range []int{1, setbacksMax, setbacksMax + 1} {
+		t.Run(fmt.Sprint(sweeps), func(t *testing.T) {
+			n := newNetwork(t, small)
+			a := n.manage(0, Config{Priority: 5})
+			n.up(a)
+			n.pass(ib.Second)
+			cfg := Config{Priority: 5}.withDefaults()
+			ref := n.hostRef(5)
+			back, lost := n.g.Port(ref).PeerPort, 0
+			n.lose = func(at topo.PortRef, v mad.View) bool {
+				if at != ref || v.Class() != mad.ClassSMDirect || v.AttrID() != mad.AttrNodeInfo || v.HopCount() != 2 ||
+					v.InitialPath(2) != back || lost == sweeps*(cfg.Retries+1) {
+					return false
+				}
+				lost++
+				return true
+			}
+			b := n.manage(5, Config{Priority: 5})
+			n.rules(100*ib.Second, a)
+			if lost != sweeps*(cfg.Retries+1) {
+				t.Errorf("%d questions were lost: want those of %d sweeps", lost, sweeps)
+			}
+			if ruled := b.said("-> Master"); ruled != (sweeps > setbacksMax) {
+				t.Errorf("ruled: %v\n%s", ruled, n.logs())
+			}
+		})
+	}
+}
+
 // TestMerge joins two subnets with a master each: one of them goes on, and no address is there twice.
 func TestMerge(t *testing.T) {
 	for _, prio := range [][2]uint8{{5, 5}, {5, 7}, {7, 5}} {

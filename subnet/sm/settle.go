@@ -18,6 +18,9 @@ func (s *sweep) settle() {
 	s.agree()
 	s.distinct()
 	if reached := s.repath(); !allTrue(reached) {
+		if s.losesMaster(reached) && s.setback("a master has answered, and a link on the way to it is in doubt") {
+			return
+		}
 		s.compact(reached)
 		s.repath()
 	}
@@ -29,6 +32,23 @@ func (s *sweep) settle() {
 	}
 	s.changes()
 	s.classify()
+}
+
+// losesMaster reports whether one of those that are left out has answered as a master, and this manager has yet to find
+// out who rules. It would not see the other, and begin to rule beside it: if it is its own link that is left out,
+// because an answer across it was lost, over nobody but itself.
+func (s *sweep) losesMaster(reached []bool) bool {
+	if s.m.state != mad.SMDiscovering || s.m.forced {
+		return false
+	}
+	for k := range s.managers {
+		if o := &s.managers[k]; o.Info.SMState == mad.SMMaster {
+			if ref, ok := s.refOf(o.Port); ok && !reached[ref.Node] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func allTrue(b []bool) bool {
