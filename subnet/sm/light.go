@@ -5,12 +5,15 @@ import (
 
 	"softib/proto/ib"
 	"softib/proto/mad"
+	"softib/subnet"
 )
 
 // light is the light sweep: between full sweeps every switch is asked whether a port has changed and who its manager
 // is, and one block of its forwarding table, another one each time, is compared with what it should be. The other
-// managers are asked whether they still stand by, and the manager's own port whether its link is still as it was. Where
-// partitions keep anybody apart, so are the partition tables of some hosts and of the ports in front of them.
+// managers are asked whether they still stand by, and the manager's own port whether its link is still as it was. Of
+// the hosts some are asked for their address and their manager's, others each time, and those where managers run
+// always: what another manager has written there no switch can tell, and a host with the wrong manager sends its traps
+// to that one. Where partitions keep anybody apart, some of their tables are read too.
 //
 // Nothing else finds a switch that holds other tables than it was given. So sweeps may hold a light sweep up, but none
 // puts it off or cuts it short: a trap that is repeated because its answer is lost in that very switch would make
@@ -22,8 +25,14 @@ type light struct {
 	round  int
 	pass   int // of the subnet that the questions are about, see resumeLight
 	open   int // answers under way
-	keys   []keyBlock
+	// node and port are the next host to ask, once all other questions are asked.
+	node int
+	port int
+	keys []keyBlock // to ask for after those
 }
+
+// lightShare is how many light sweeps it takes to ask all hosts.
+const lightShare = 16
 
 // restLight sets the time of the next light sweep.
 func (m *Manager) restLight() {
@@ -53,8 +62,8 @@ func (m *Manager) startLight() {
 		m.restLight()
 		return
 	}
-	m.light = light{next: ib.Never, active: true, round: m.light.round + 1, pass: m.light.pass + 1}
-	m.light.keys = m.someKeys(m.light.round)
+	m.light = light{next: ib.Never, active: true, round: m.light.round + 1, pass: m.light.pass + 1, port: 1}
+	m.light.node, m.light.keys = m.light.round%lightShare, m.someKeys(m.light.round)
 	m.counters.LightSweeps++
 }
 
@@ -72,30 +81,32 @@ func (m *Manager) nextLight(r *request) bool {
 	}
 	at := l.at - lightAsks*len(m.sub.Switches)
 	l.at++
-	others := m.sub.Managers[1:]
-	own := 0
-	if m.sub.Self.Port != 0 {
-		own = 1
-	}
-	switch {
+	switch others := m.sub.Managers[1:]; {
 	case at < 0:
 		m.lightSwitch(r, m.sub.Switches[(l.at-1)/lightAsks], (l.at-1)%lightAsks)
-	case at < len(others):
-		ref, ok := m.sub.ByPortGUID(others[at].Port)
+	case at < 2*len(others):
+		ref, ok := m.sub.ByPortGUID(others[at/2].Port)
 		if !ok {
 			return m.nextLight(r)
 		}
-		*r = request{what: askManager, node: ref.Node, port: ref.Port, attr: mad.AttrSMInfo}
-		s := sweep{m: m, nodes: m.sub.Nodes, self: m.sub.Self, paths: m.lightPathsNow()}
-		m.directed(r, s.pathTo(ref.Node, ref.Port), m.mkey(others[at].Port))
-	case at < len(others)+own:
-		self := m.sub.Self
-		*r = request{what: askPort, node: self.Node, port: self.Port, attr: mad.AttrPortInfo, mod: uint32(self.Port)}
-		m.directed(r, nil, m.mkey(m.guid))
-	case at < len(others)+own+len(l.keys):
-		m.lightKeys(r, l.keys[at-len(others)-own])
+		if at%2 == 0 {
+			m.lightEnd(r, ref, request{what: askManager, attr: mad.AttrSMInfo})
+		} else {
+			m.lightPort(r, ref)
+		}
+	case at == 2*len(others) && m.sub.Self.Port != 0:
+		m.lightPort(r, m.sub.Self)
 	default:
 		l.at--
+		if ref, ok := m.nextLightHost(); ok {
+			m.lightPort(r, ref)
+			break
+		}
+		if len(l.keys) > 0 {
+			m.lightKeys(r, l.keys[0])
+			l.keys = l.keys[1:]
+			break
+		}
 		if l.open == 0 {
 			m.restLight()
 		}
@@ -104,6 +115,35 @@ func (m *Manager) nextLight(r *request) bool {
 	r.extra = int32(l.pass)
 	l.open++
 	return true
+}
+
+// lightPort asks an end port for its address and its manager's.
+func (m *Manager) lightPort(r *request, ref subnet.Ref) {
+	m.lightEnd(r, ref, request{what: askPort, attr: mad.AttrPortInfo, mod: uint32(ref.Port)})
+}
+
+// lightEnd asks an end port a question.
+func (m *Manager) lightEnd(r *request, ref subnet.Ref, question request) {
+	*r = question
+	r.node, r.port = ref.Node, ref.Port
+	s := sweep{m: m, nodes: m.sub.Nodes, self: m.sub.Self, paths: m.lightPathsNow()}
+	m.directed(r, s.pathTo(ref.Node, ref.Port), m.mkey(m.sub.Nodes[ref.Node].Ports[ref.Port].GUID))
+}
+
+// nextLightHost is the next port of the hosts that it is the turn of.
+func (m *Manager) nextLightHost() (subnet.Ref, bool) {
+	l := &m.light
+	for ; l.node < len(m.sub.Nodes); l.node, l.port = l.node+lightShare, 1 {
+		n := m.sub.Nodes[l.node]
+		for !n.IsSwitch() && l.port < len(n.Ports) {
+			ref := subnet.Ref{Node: int32(l.node), Port: ib.PortNum(l.port)}
+			l.port++
+			if n.Ports[ref.Port].Up() && ref != m.sub.Self {
+				return ref, true
+			}
+		}
+	}
+	return subnet.Ref{}, false
 }
 
 // lightSwitch asks a switch one of its questions.
@@ -138,8 +178,10 @@ func (m *Manager) lightReply(r *request, v mad.View) {
 	}
 	m.light.open--
 	n := m.sub.Nodes[r.node]
+	self := m.sub.Self == subnet.Ref{Node: r.node, Port: r.port}
 	switch {
-	case v == nil && (r.attr == mad.AttrSMInfo || r.attr == mad.AttrPKeyTable): // it is missed otherwise if it is gone
+	case v == nil && !n.IsSwitch() && !self: // it will be missed at its switch if it is gone
+	case v == nil && (r.attr == mad.AttrSMInfo || r.attr == mad.AttrPKeyTable):
 	case v == nil:
 		m.want(m.now, nodeName(n)+" does not answer")
 	case v.Status() != mad.StatusOK:
@@ -156,10 +198,12 @@ func (m *Manager) lightReply(r *request, v mad.View) {
 			return
 		}
 		was := &n.Ports[r.port].Info
-		switch {
-		case pi.LID != was.LID || pi.MasterSMLID != was.MasterSMLID:
+		switch same := pi.LID == was.LID && pi.MasterSMLID == was.MasterSMLID; {
+		case !same && (n.IsSwitch() || self || m.regiven(&subnet.Port{Info: pi, GUID: n.Ports[r.port].GUID}, was)):
 			m.usurped(n)
-		case r.port != 0 && pi.PortState != was.PortState:
+		case !same:
+			m.wantLook(m.now, n.Info.NodeGUID, nodeName(n)+" has forgotten its address or its manager")
+		case self && r.port != 0 && pi.PortState != was.PortState:
 			m.want(m.now, "the manager's own link has changed")
 		}
 	case r.attr == mad.AttrSwitchInfo:

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
@@ -326,6 +327,63 @@ func TestSwitchStartsAnewInSweep(t *testing.T) {
 	n.works()
 	if !h.said("has changed meanwhile") {
 		t.Errorf("nobody has noticed: not much of a test\n%s", n.logs())
+	}
+}
+
+// TestHostsOfLightSweeps: a host that has got another manager's address, or another one itself, or has lost both, is
+// put right without any trap: within some light sweeps, and with the next where a manager runs. A host that does not
+// answer makes no sweep.
+func TestHostsOfLightSweeps(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(p *hca.Port)
+		full bool
+	}{
+		{"another manager", func(p *hca.Port) { p.SMLID = 99 }, true},
+		{"another address", func(p *hca.Port) { p.LID = 98 }, true},
+		{"both", func(p *hca.Port) { p.LID, p.SMLID = 98, 98 }, true},
+		{"none", func(p *hca.Port) { p.LID, p.SMLID = 0, 0 }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNetwork(t, "fat-tree:radix=8,levels=2")
+			n.traps = false
+			h := n.manage(0, Config{Priority: 5})
+			n.up(h)
+			standby := n.manage(7, Config{})
+			n.pass(5 * ib.Second)
+			h.m.Sweep(n.now, "test")
+			n.pass(5 * ib.Second)
+			if standby.m.State() != mad.SMStandby || n.smlid(h) != "" || len(h.m.Subnet().Managers) != 2 {
+				t.Fatalf("no standby, or %s\n%s", n.smlid(h), n.logs())
+			}
+			was := n.lids()
+			for k, ref := range hostPorts(n.g) {
+				if k == 0 {
+					continue // the manager's own port
+				}
+				sweeps := h.m.Sweeps()
+				p := *n.hcas[ref.Node].Port(ref.Port)
+				c.do(&p)
+				n.hcas[ref.Node].SetPort(ref.Port, p)
+				limit := lightShare * 10 * ib.Second
+				if ref == standby.ref {
+					limit = 10 * ib.Second
+				}
+				n.must(limit+ib.Second, n.g.PortName(ref)+" is put right", func() bool {
+					return n.smlid(h) == "" && n.lid(ref) == was[ref] && h.rests()
+				})
+				if h.m.Sweeps() != sweeps+1 || h.m.Last().Full != c.full {
+					t.Errorf("%d sweeps, the last one full: %v\n%s", h.m.Sweeps()-sweeps, h.m.Last().Full, n.logs())
+				}
+			}
+			n.works()
+			n.deaf[n.hostRef(5).Node] = true
+			sweeps := h.m.Sweeps()
+			n.pass(lightShare * 11 * ib.Second)
+			if h.m.Sweeps() != sweeps {
+				t.Errorf("%d sweeps for a host that does not answer\n%s", h.m.Sweeps()-sweeps, n.logs())
+			}
+		})
 	}
 }
 
