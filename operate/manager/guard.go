@@ -112,8 +112,10 @@ func (g *Guard) Tell(m *sm.Manager, s *tenant.State) (ticket uint64) {
 func (g *Guard) Watch(f Guarded, s tenant.State) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.f, g.on = f, g.wants(&s)
-	f.GuardManagement(g.on, g.trusted)
+	if on := g.wants(&s); g.f != f || g.on != on {
+		g.f, g.on = f, on
+		g.apply()
+	}
 }
 
 // Trust takes management from one more port, at which a manager of ours runs, until it is left.

@@ -19,6 +19,9 @@ type keyring struct {
 	// wanted is what an operator has changed the guard to, from the next sweep on.
 	wanted *MKeyPolicy
 	ticket uint64 // of that change
+	// made are the ports' own keys, of those that were asked for, made from the key from.
+	made map[ib.GUID]uint64
+	from uint64
 	// neighbors is who is where, and who was.
 	neighbors policy.Neighbors
 	renewal   renewal
@@ -43,6 +46,23 @@ func (c *Config) KeyOf(g ib.GUID) uint64 {
 	binary.BigEndian.PutUint64(b[8:], uint64(g))
 	sum := sha256.Sum256(b[:])
 	return max(binary.BigEndian.Uint64(sum[:]), 1) // 0 would be none
+}
+
+// keyOf is the same, worked out once for each port: every sweep asks for all of them.
+func (m *Manager) keyOf(g ib.GUID) uint64 {
+	if !m.cfg.MKeyPerPort {
+		return m.cfg.MKey
+	}
+	k := &m.keys
+	if k.made == nil || k.from != m.cfg.MKey {
+		k.made, k.from = map[ib.GUID]uint64{}, m.cfg.MKey
+	}
+	key, ok := k.made[g]
+	if !ok {
+		key = m.cfg.KeyOf(g)
+		k.made[g] = key
+	}
+	return key
 }
 
 // commonKey is the key to speak with to a port of which nothing is known; 0 where there is none for all.
@@ -94,7 +114,7 @@ func (m *Manager) mkey(g ib.GUID) uint64 {
 			return k
 		}
 	}
-	return m.cfg.KeyOf(g)
+	return m.keyOf(g)
 }
 
 // MKey is the key that a port is spoken to with, by the GUID of the end port.
@@ -161,7 +181,7 @@ func (m *Manager) takeMKey() {
 		for p := range n.Ports {
 			if x := &n.Ports[p]; n.EndPort(ib.PortNum(p)) == ib.PortNum(p) && x.GUID != 0 {
 				if _, known := m.keys.of[x.GUID]; !known {
-					m.keys.set(x.GUID, m.cfg.KeyOf(x.GUID)) // what it holds until it is told otherwise
+					m.keys.set(x.GUID, m.keyOf(x.GUID)) // what it holds until it is told otherwise
 				}
 			}
 		}
@@ -211,7 +231,7 @@ func (s *sweep) knownKey(g ib.GUID, try int) (uint64, bool) {
 	if try == 0 {
 		return first, true
 	}
-	k := s.m.cfg.KeyOf(g)
+	k := s.m.keyOf(g)
 	return k, try == 1 && k != first
 }
 
@@ -366,7 +386,7 @@ func (s *sweep) opened(r *request, guid ib.GUID) {
 	case r.extra == 0:
 	case s.m.cfg.MKeyPerPort:
 		// One that has started anew opens to any key, so the one that did says nothing: it has its own, or none.
-		s.m.keys.set(guid, s.m.cfg.KeyOf(guid))
+		s.m.keys.set(guid, s.m.keyOf(guid))
 	case int(r.extra) <= len(s.keysKnown):
 		s.m.keys.set(guid, s.keysKnown[r.extra-1])
 	}
@@ -415,7 +435,7 @@ func (s *sweep) guarded(r *request) bool {
 func (s *sweep) guard(ref subnet.Ref, pi *mad.PortInfo) {
 	if s.nodes[ref.Node].EndPort(ref.Port) == ref.Port {
 		c := &s.m.cfg
-		pi.MKey = c.KeyOf(s.nodes[ref.Node].Ports[ref.Port].GUID)
+		pi.MKey = s.m.keyOf(s.nodes[ref.Node].Ports[ref.Port].GUID)
 		pi.MKeyProtectBits, pi.MKeyLeasePeriod = c.MKeyProtect, c.MKeyLease
 	}
 }
@@ -427,7 +447,7 @@ func (s *sweep) gaveKey(ref subnet.Ref, pi *mad.PortInfo) {
 		return
 	}
 	guid := n.Ports[ref.Port].GUID
-	pi.MKey = s.m.cfg.KeyOf(guid)
+	pi.MKey = s.m.keyOf(guid)
 	s.m.keys.set(guid, pi.MKey)
 	delete(s.foreign, guid)
 }
@@ -501,7 +521,7 @@ func (m *Manager) renewed(r *request, v mad.View) {
 	}
 	var pi mad.PortInfo
 	if _, err := pi.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err == nil &&
-		pi.MKey != m.cfg.KeyOf(m.sub.Nodes[r.node].Ports[r.port].GUID) && pi.MKeyProtectBits != 0 {
+		pi.MKey != m.keyOf(m.sub.Nodes[r.node].Ports[r.port].GUID) && pi.MKeyProtectBits != 0 {
 		n := m.sub.Nodes[r.node]
 		m.wantLook(m.now, n.Info.NodeGUID, nodeName(n)+" has another M_Key than it was given")
 	}

@@ -49,7 +49,9 @@ func (s *sweep) publish() {
 	sub.Index()
 	first := m.sub == nil
 	m.sub, m.net, m.tables = sub, s.net, s.tables
-	m.noteNeighbors()
+	if first || s.full || len(s.looked) > 0 {
+		m.noteNeighbors()
+	}
 	if len(s.incomplete) > 0 {
 		m.tables = nil // nothing to mend: some switches hold something else
 	}
