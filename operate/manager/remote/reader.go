@@ -31,18 +31,21 @@ func (f *Fabric) run(ctx context.Context) {
 		}
 		began := time.Now()
 		all = all || f.view.Load().blind || began.Sub(last) >= f.opts.Survey-f.opts.Interval/2
+		var err error
 		if !all {
-			hint, err := f.count(ctx)
-			if err != nil {
-				continue // the port has ended, or ctx has
-			}
-			all = hint
+			all, err = f.count(ctx)
 		}
-		if all {
-			if err := f.survey(ctx); err != nil {
-				continue
+		if err == nil && all {
+			if err = f.survey(ctx); err == nil {
+				last = began
 			}
-			last = began
+		}
+		if err == nil {
+			delete(f.told, "unread")
+		} else if ctx.Err() == nil && f.Err() == nil {
+			// What was found may make no sense while somebody moves cables. The next look is another one.
+			f.once("unread", manager.Event{Kind: "watch", Severity: manager.Warning,
+				Text: fmt.Sprintf("the fabric could not be looked at: %v", err)})
 		}
 		took := time.Since(began)
 		timer.Reset(max(f.opts.Interval-took, took))
