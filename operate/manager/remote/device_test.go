@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"softib/driver/smrun"
 	"softib/driver/umad"
@@ -52,6 +53,20 @@ func (r *rig) kernelPort(host int) *umad.Port {
 				resp := [mad.Size]byte(d.Data)
 				mad.View(resp[:]).SetTID(d.Cookie)
 				k.Inject(d.Env, &resp)
+			}
+		}
+	}()
+	// The double has no clock. Without one, what is lost on a link that goes down would be waited for for ever.
+	go func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for last := time.Now(); ; {
+			select {
+			case <-r.t.Context().Done():
+				return
+			case now := <-tick.C:
+				k.Advance(ib.Time(now.Sub(last)) * ib.Nanosecond)
+				last = now
 			}
 		}
 	}()
