@@ -33,6 +33,9 @@ func dialAs(t *testing.T, uid int, path string) *net.UnixConn {
 		done <- result{c, err}
 	}()
 	r := <-done
+	if errors.Is(r.err, syscall.EINVAL) || errors.Is(r.err, syscall.EPERM) {
+		t.Skipf("this root can be nobody else, as in a user namespace of one user: %v", r.err)
+	}
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
