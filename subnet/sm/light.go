@@ -90,7 +90,7 @@ func (m *Manager) nextLight(r *request) bool {
 			return m.nextLight(r)
 		}
 		if at%2 == 0 {
-			m.lightEnd(r, ref, request{what: askManager, attr: mad.AttrSMInfo})
+			m.lightAsk(r, ref, request{what: askManager, attr: mad.AttrSMInfo})
 		} else {
 			m.lightPort(r, ref)
 		}
@@ -119,15 +119,15 @@ func (m *Manager) nextLight(r *request) bool {
 
 // lightPort asks an end port for its address and its manager's.
 func (m *Manager) lightPort(r *request, ref subnet.Ref) {
-	m.lightEnd(r, ref, request{what: askPort, attr: mad.AttrPortInfo, mod: uint32(ref.Port)})
+	m.lightAsk(r, ref, request{what: askPort, attr: mad.AttrPortInfo, mod: uint32(ref.Port)})
 }
 
-// lightEnd asks an end port a question.
-func (m *Manager) lightEnd(r *request, ref subnet.Ref, question request) {
+// lightAsk asks about a port.
+func (m *Manager) lightAsk(r *request, ref subnet.Ref, question request) {
 	*r = question
 	r.node, r.port = ref.Node, ref.Port
 	s := sweep{m: m, nodes: m.sub.Nodes, self: m.sub.Self, paths: m.lightPathsNow()}
-	m.directed(r, s.pathTo(ref.Node, ref.Port), m.mkey(m.sub.Nodes[ref.Node].Ports[ref.Port].GUID))
+	m.directed(r, s.pathTo(ref.Node, ref.Port), m.mkey(s.guidOf(ref.Node, ref.Port)))
 }
 
 // nextLightHost is the next port of the hosts that it is the turn of.

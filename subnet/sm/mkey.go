@@ -248,17 +248,18 @@ func (s *sweep) neighborsOwn(node int32, port ib.PortNum) uint64 {
 			return s.m.mkey(g)
 		}
 	}
-	if s.m.cfg.Plan != nil && s.m.cfg.MKeyPerPort {
+	if !s.m.cfg.MKeyPerPort {
+		return s.m.cfg.commonKey()
+	}
+	if s.m.cfg.Plan != nil {
 		if g, ok := s.m.cfg.Plan.Behind(guid, port); ok {
 			return s.m.mkey(g)
 		}
 	}
-	if s.m.cfg.MKeyPerPort {
-		if far, ok := s.m.keys.neighbors[policy.CableEnd{GUID: s.guidOf(node, port), Port: port}]; ok {
-			return s.m.mkey(far.GUID)
-		}
+	if far, ok := s.m.keys.neighbors[policy.CableEnd{GUID: s.guidOf(node, port), Port: port}]; ok {
+		return s.m.mkey(far.GUID)
 	}
-	return s.m.cfg.commonKey()
+	return 0
 }
 
 // noteNeighbors remembers who is where, if a manager that starts anew has to be told. What was behind a port that has

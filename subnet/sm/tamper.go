@@ -62,13 +62,11 @@ func (m *Manager) someKeys(round int) []keyBlock {
 
 // lightKeys asks for a block.
 func (m *Manager) lightKeys(r *request, k keyBlock) {
-	n := m.sub.Nodes[k.Node]
-	*r = request{what: askTable, node: k.Node, port: k.Port, attr: mad.AttrPKeyTable, mod: uint32(k.block)}
-	if n.IsSwitch() {
-		r.mod = mad.PKeyModifier(k.Port, k.block)
+	mod := uint32(k.block)
+	if m.sub.Nodes[k.Node].IsSwitch() {
+		mod = mad.PKeyModifier(k.Port, k.block)
 	}
-	s := sweep{m: m, nodes: m.sub.Nodes, self: m.sub.Self, paths: m.lightPathsNow()}
-	m.directed(r, s.pathTo(k.Node, k.Port), m.mkey(n.Ports[n.EndPort(k.Port)].GUID))
+	m.lightAsk(r, k.Ref, request{what: askTable, attr: mad.AttrPKeyTable, mod: mod})
 }
 
 // lightKeysReply has a node looked at whose table is another one than was written.
