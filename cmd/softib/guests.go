@@ -80,11 +80,10 @@ func groupID(name string) (int, error) {
 }
 
 // admit lets them use a fabric that is up, as its tenants are now and will be.
-func (x *guests) admit(f *fabric, m *manager.Manager, t *tenancy) {
+func (x *guests) admit(f *fabric, m *manager.Manager) {
 	if x != nil {
 		x.f, x.book, x.hosts = f, m.Tenants(), m.Enforcer()
 		f.others = x
-		t.rights = x.rights
 	}
 }
 
@@ -102,7 +101,7 @@ func (x *guests) serve(ctx context.Context, s *server) (err error) {
 	x.ops.Others = next(fmt.Errorf("fabric %s is shared with you to run programs on it: this is for its owner, %s",
 		x.f.name, x.place.owner), "softib exec%s HOST -- CMD", x.place.flag())
 	control.Handle(x.ops, opEnter, func(_ context.Context, q enterRequest, r *control.Reply[entry]) error {
-		if err := x.mayEnter(r.Cred.Uid, q.Host); err != nil {
+		if err := x.rights.Check(r.Cred, q.Host); err != nil {
 			return err
 		}
 		e, _, _, err := s.world.open(q.Host, true)
@@ -125,14 +124,6 @@ func (x *guests) close() {
 		x.ops.Close()
 		_ = os.Remove(x.place.socket())
 	}
-}
-
-// mayEnter says why who asks may not run programs on a host.
-func (x *guests) mayEnter(uid uint32, host string) error {
-	if uid == 0 || int(uid) == os.Geteuid() {
-		return nil
-	}
-	return x.may(uid, host)
 }
 
 // may says why a user may not use a host, or with no name any.

@@ -171,6 +171,9 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		return err
 	}
 	defer tenants.close()
+	if others != nil {
+		tenants.rights = others.rights
+	}
 	trusted, err := trustedPorts(g, o.trust)
 	if err != nil {
 		return err
@@ -225,7 +228,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if page != nil {
 		defer f.servePage(ctx, page, mgr, o, out)()
 	}
-	others.admit(f, mgr, tenants)
+	others.admit(f, mgr)
 	programs, err := servePrograms(ctx, p, f.Fabric, others)
 	if err != nil {
 		return err

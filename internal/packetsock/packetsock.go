@@ -109,7 +109,7 @@ func (d *Door) Enter(c *net.UnixConn) (cred *syscall.Ucred, leave func(), ok boo
 	} else if d.Rights == nil {
 		refused = Check(cred)
 	} else {
-		refused = d.Rights.check(cred, "")
+		refused = d.Rights.Check(cred, "")
 	}
 	if refused == nil {
 		who := descriptors.Holder{PID: int(cred.Pid), UID: cred.Uid}

@@ -38,7 +38,8 @@ func (r *Rights) Open(path string) error {
 	return os.Chmod(path, 0o660)
 }
 
-func (r *Rights) check(cred *syscall.Ucred, host string) error {
+// Check says why somebody may not use a host; without a host, why it may use none.
+func (r *Rights) Check(cred *syscall.Ucred, host string) error {
 	if Check(cred) == nil {
 		return nil
 	}
@@ -63,7 +64,7 @@ func (g *Guest) Use(host string) error {
 	}
 	r.in[g.UnixConn] = use{g.Cred, host, left}
 	r.mu.Unlock()
-	err := r.check(g.Cred, host)
+	err := r.Check(g.Cred, host)
 	if err != nil {
 		r.leave(g.UnixConn)
 	}
@@ -94,7 +95,7 @@ func (r *Rights) Review() {
 	var going []chan struct{}
 	r.mu.Lock()
 	for c, u := range r.in {
-		if r.check(u.cred, u.host) != nil {
+		if r.Check(u.cred, u.host) != nil {
 			// Who has a copy of the descriptor is not asked: the conversation ends for both sides.
 			_ = c.CloseRead()
 			_ = c.CloseWrite()
