@@ -202,7 +202,8 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 		d.answered(m.Answer.ID, m)
 	case m.Joined != nil:
 		d.answered(m.Joined.ID, m)
-	case m.Outgoing != nil && len(fds) == 2 || m.Incoming != nil && (len(fds) == 2 || len(fds) == 3):
+	case m.Outgoing != nil && len(fds) == 2, m.Incoming != nil && len(fds) == 2 && m.Incoming.PID != endpoint.OtherUser,
+		m.Incoming != nil && len(fds) == 3:
 		d.takeRing(m, fds)
 	case m.Gone != 0:
 		d.Gone(m.Gone)
