@@ -223,20 +223,31 @@ func runOnce(ctx context.Context, r *smrun.Runner, once bool) error {
 	return err
 }
 
-// readLIDs reads a file of addresses; none is as good as an empty one.
-func readLIDs(path string) (map[ib.GUID]ib.LID, error) {
+// remembered reads a file that a manager has left; none is as good as an empty one. Flag says what it is, mend what to
+// do with one that is damaged.
+func remembered[T any](path string, parse func(string, []byte) (T, error), flag, mend string) (t T, err error) {
 	text, err := files.ReadText(path, files.TextMax)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return t, nil
 	}
 	if err != nil {
-		return nil, next(err, "--lids FILE names a file with addresses, in OpenSM's guid2lid format")
+		return t, next(err, "%s", flag)
 	}
-	table, err := policy.ParseGUID2LID(path, text)
-	if err != nil {
-		return nil, next(err, "mend the file, or move it away: ports then keep the addresses that they have")
+	if t, err = parse(path, text); err != nil {
+		return t, next(err, "%s", mend)
 	}
-	lids := map[ib.GUID]ib.LID{}
+	return t, nil
+}
+
+// readLIDs reads a file of addresses.
+func readLIDs(path string) (lids map[ib.GUID]ib.LID, err error) {
+	table, err := remembered(path, policy.ParseGUID2LID,
+		"--lids FILE names a file with addresses, in OpenSM's guid2lid format",
+		"mend the file, or move it away: ports then keep the addresses that they have")
+	if err != nil || table == nil {
+		return nil, err
+	}
+	lids = map[ib.GUID]ib.LID{}
 	for _, e := range table {
 		lids[e.GUID] = e.Min
 	}
@@ -253,40 +264,26 @@ func writeLIDs(path string, lids map[ib.GUID]ib.LID, lmc uint8) error {
 	return replaceFile(path, table.Append(nil))
 }
 
-// readMKeys reads a file of keys; none is as good as an empty one.
-func readMKeys(path string) (map[ib.GUID]uint64, error) {
-	text, err := files.ReadText(path, files.TextMax)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+// readMKeys reads a file of keys.
+func readMKeys(path string) (keys map[ib.GUID]uint64, err error) {
+	table, err := remembered(path, policy.ParseGUID2MKey,
+		"--m-keys FILE names a file with M_Keys, in OpenSM's guid2mkey format",
+		"mend the file: a port whose key is not known cannot be managed")
+	if err != nil || table == nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, next(err, "--m-keys FILE names a file with M_Keys, in OpenSM's guid2mkey format")
-	}
-	table, err := policy.ParseGUID2MKey(path, text)
-	if err != nil {
-		return nil, next(err, "mend the file: a port whose key is not known cannot be managed")
-	}
-	keys := map[ib.GUID]uint64{}
+	keys = map[ib.GUID]uint64{}
 	for _, e := range table {
 		keys[e.GUID] = e.MKey
 	}
 	return keys, nil
 }
 
-// readNeighbors reads a file of who is where; none is as good as an empty one.
+// readNeighbors reads a file of who is where.
 func readNeighbors(path string) (policy.Neighbors, error) {
-	text, err := files.ReadText(path, files.TextMax)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, next(err, "--neighbors FILE names a file of cables, in OpenSM's neighbors format")
-	}
-	n, err := policy.ParseNeighbors(path, text)
-	if err != nil {
-		return nil, next(err, "mend the file: a guarded node behind a port that is not in it cannot be managed")
-	}
-	return n, nil
+	return remembered(path, policy.ParseNeighbors,
+		"--neighbors FILE names a file of cables, in OpenSM's neighbors format",
+		"mend the file: a guarded node behind a port that is not in it cannot be managed")
 }
 
 // writeMKeys replaces a file of keys.
