@@ -239,6 +239,11 @@ func walkKeyboard(t *testing.T, b *browser) {
 	b.goes("c", "location.hash === '#/cables'")
 	b.goes("m", "location.hash.startsWith('#/map')")
 	b.until("!!document.querySelector('.map-canvas')")
+	if made := eval[int](b, `new Promise(is => { let n = 0; new MutationObserver(() => n++).observe(`+
+		`document.getElementById("content"), { childList: true }); location.hash = "#/cables"; `+
+		`location.hash = "#/map"; setTimeout(() => requestAnimationFrame(() => is(n)), 300); })`); made != 1 {
+		t.Errorf("who goes to the cables and at once to the map has %d views made, want the map's alone", made)
+	}
 	eval[bool](b, "document.getElementById('map').focus(), true")
 	b.key(kb.Escape)
 	before := eval[float64](b, "softibMap.cam.x")

@@ -204,7 +204,8 @@ async function start() {
   live.on("links", drawLive);
   drawLive();
   document.addEventListener("keydown", keys, true);
-  window.addEventListener("hashchange", show);
+  // Who goes to two addresses at once is told of both after the second: the view of that one is made once, or the focus that it got is lost.
+  window.addEventListener("hashchange", e => { if (e.newURL === location.href) show(); });
   await show();
 }
 
