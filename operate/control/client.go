@@ -49,7 +49,7 @@ func (o Op[Q, A]) CallTo(ctx context.Context, conn net.Conn, q Q, w io.Writer, e
 	return lost(ctx, err)
 }
 
-// ask sends the request. Nothing comes after its brace.
+// ask sends the request. Nothing comes after its brace. Who does not listen any more may have said why before.
 func (o Op[Q, A]) ask(conn net.Conn, q Q) error {
 	text, err := json.Marshal(q)
 	if err == nil {
@@ -57,6 +57,9 @@ func (o Op[Q, A]) ask(conn net.Conn, q Q) error {
 	}
 	if err == nil {
 		_, err = conn.Write(text)
+	}
+	if hungUp(err) {
+		return nil
 	}
 	return err
 }
@@ -83,10 +86,20 @@ func lost(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+	case hungUp(err):
 		return ErrHungUp
 	}
 	return err
+}
+
+// hungUp reports whether an error is what one sees whose other side has closed, in the middle of whatever.
+func hungUp(err error) bool {
+	for _, e := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // First asks, and returns the first thing that is said with the descriptors that come with it. The connection stays

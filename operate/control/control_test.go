@@ -184,9 +184,48 @@ func TestWrong(t *testing.T) {
 			t.Errorf("%.40q is answered with %+v, %v: want an error of kind %s", text, got, err, kind)
 		}
 	}
+}
+
+// TestHungUp: a fabric may end before it was asked, after, or when it has said why.
+func TestHungUp(t *testing.T) {
+	for _, c := range []struct {
+		name, says string
+		listens    bool
+		want       string
+	}{
+		{"at once", "", false, control.ErrHungUp.Error()},
+		{"when it was asked", "", true, control.ErrHungUp.Error()},
+		{"with a reason", `{"error":"not you","kind":"rights"}` + "\n", false, "not you"},
+		{"in the middle of it", `{"error":"not`, true, control.ErrHungUp.Error()},
+	} {
+		fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fds[0]), "")
+		conn, err := net.FileConn(f)
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.listens {
+			go func() {
+				_, _ = syscall.Read(fds[1], make([]byte, 1000))
+				_, _ = syscall.Write(fds[1], []byte(c.says))
+				_ = syscall.Close(fds[1])
+			}()
+		} else {
+			_, _ = syscall.Write(fds[1], []byte(c.says))
+			_ = syscall.Close(fds[1])
+		}
+		if err := opEcho.Call(t.Context(), conn, "x", nil); err == nil || err.Error() != c.want {
+			t.Errorf("a fabric that hangs up %s: %v, want %s", c.name, err, c.want)
+		}
+		conn.Close()
+	}
 	a, b := net.Pipe()
-	go func() { _, _ = b.Read(make([]byte, 1000)); b.Close() }()
+	b.Close()
 	if err := opEcho.Call(t.Context(), a, "x", nil); !errors.Is(err, control.ErrHungUp) {
-		t.Errorf("a fabric that hangs up: %v", err)
+		t.Errorf("a pipe whose other end is closed: %v", err)
 	}
 }
