@@ -187,65 +187,64 @@ func (e *Enforcer) Enforce(ctx context.Context, was, want tenant.State) error {
 	return nil
 }
 
-// order tells the manager and waits until it has told everybody.
-func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.QoS,
-	want *tenant.State) (sc scene, err error) {
+// order tells the manager and waits until it has told everybody. It tells and begins to wait in one turn, and sees who
+// refused in the turn in which the sweep ends: another sweep may begin at once, put that right, and know nothing of it.
+func (e *Enforcer) order(ctx context.Context, parts policy.Partitions, qos sm.QoS, want *tenant.State) (scene, error) {
+	var sc scene
 	var ticket uint64
 	var before *subnet.Subnet
-	look := func(m *sm.Manager) {
+	var refused error
+	told := false
+	err := e.k.Await(ctx, func(m *sm.Manager) bool {
 		sc = scene{state: m.State(), sub: m.Subnet(), before: before, self: m.Port(), side: m.Config().Enforce}
 		if sc.sub == nil && sc.state == mad.SMMaster {
 			sc.state = mad.SMDiscovering
 		}
-	}
-	var refused error
-	err = e.k.Do(func(m *sm.Manager) {
-		if look(m); sc.state != mad.SMMaster {
-			return
-		}
-		before = sc.sub
-		ticket = max(m.Force().Ticket, e.guard.Tell(m, want))
-		now := m.Config()
-		if !reflect.DeepEqual(now.QoS, qos) {
-			if ticket, refused = m.SetQoS(0, qos); refused != nil {
-				return
+		switch {
+		case sc.state != mad.SMMaster:
+			return true
+		case !told:
+			told, before, sc.before = true, sc.sub, sc.sub
+			if ticket, refused = e.tell(m, parts, qos, want); refused != nil {
+				return true
 			}
 		}
-		if !reflect.DeepEqual(now.Partitions, parts) {
-			ticket = m.SetPartitions(0, parts)
+		if m.Force().Ticket < ticket {
+			return false
 		}
+		sc.refusals, sc.keys = m.Force().Refusals, m.Keys()
+		return true
 	})
 	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return scene{}, &tenant.RefusedError{Refusals: []tenant.Refusal{{Node: "the subnet manager",
+			Why: "its sweep has not ended in time"}}}
 	case err != nil:
-		return sc, fmt.Errorf("manager: %w", err)
+		return scene{}, fmt.Errorf("manager: %w", err)
 	case refused != nil:
-		return sc, fmt.Errorf("manager: %w", refused)
+		return scene{}, fmt.Errorf("manager: %w", refused)
+	case sc.state != mad.SMMaster && told:
+		return scene{}, fmt.Errorf("manager: another subnet manager has become master: %w", tenant.ErrUnmanaged)
 	case sc.state != mad.SMMaster:
-		return sc, fmt.Errorf("manager: softib's subnet manager is %v: %w", sc.state, tenant.ErrUnmanaged)
-	}
-	err = e.k.Await(ctx, func(m *sm.Manager) bool {
-		look(m)
-		return sc.state != mad.SMMaster || m.Force().Ticket >= ticket
-	})
-	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return sc, &tenant.RefusedError{Refusals: []tenant.Refusal{{Node: "the subnet manager",
-				Why: "its sweep has not ended in time"}}}
-		}
-		return sc, fmt.Errorf("manager: %w", err)
-	}
-	err = e.k.Do(func(m *sm.Manager) {
-		look(m)
-		sc.refusals = m.Force().Refusals
-		sc.keys = m.Keys()
-	})
-	if err == nil && sc.state != mad.SMMaster {
-		err = fmt.Errorf("another subnet manager has become master: %w", tenant.ErrUnmanaged)
-	}
-	if err != nil {
-		return sc, fmt.Errorf("manager: %w", err)
+		return scene{}, fmt.Errorf("manager: softib's subnet manager is %v: %w", sc.state, tenant.ErrUnmanaged)
 	}
 	return sc, nil
+}
+
+// tell gives the manager what differs from what it has, and returns the ticket of the last of it.
+func (e *Enforcer) tell(m *sm.Manager, parts policy.Partitions, qos sm.QoS,
+	want *tenant.State) (ticket uint64, err error) {
+	ticket = max(m.Force().Ticket, e.guard.Tell(m, want))
+	now := m.Config()
+	if !reflect.DeepEqual(now.QoS, qos) {
+		if ticket, err = m.SetQoS(0, qos); err != nil {
+			return 0, err
+		}
+	}
+	if !reflect.DeepEqual(now.Partitions, parts) {
+		ticket = m.SetPartitions(0, parts)
+	}
+	return ticket, nil
 }
 
 // resweep has the manager look at everything, and waits until it has put right what it found.
