@@ -40,6 +40,8 @@ type Config struct {
 	// NewHost makes the engine of a host; nil makes an hca.HCA.
 	NewHost func(n *topo.Node) Host
 
+	// Engines is the chain of routing engines for BringUp; empty is sm's own.
+	Engines string
 	// Port is the make of every port; the rate is the cable's.
 	Port link.Config
 	// HostQueue is how many packets a host's port holds for each lane before flows are parked; 0 is 2.
@@ -64,8 +66,8 @@ const (
 	DefaultHostQueue     = 2
 	DefaultTrainTime     = 10 * ib.Microsecond
 
-	// psPerMM is the delay of a cable, 5 ns/m.
-	psPerMM = 5
+	// CableDelay is how long a millimetre of cable takes: 5 ns/m.
+	CableDelay = 5 * ib.Picosecond
 )
 
 // Kinds of the driver's own events.
@@ -158,7 +160,7 @@ func (s *Sim) build() {
 	s.lots = make([]ib.Queue[*hca.QP], int(s.Places())*(loopLane+1))
 	for _, c := range s.graph.Cables() {
 		a, b := s.place(c.A), s.place(c.B)
-		s.Join(a, b, ib.Time(s.graph.Port(c.A).LengthMM)*psPerMM)
+		s.Join(a, b, ib.Time(s.graph.Port(c.A).LengthMM)*CableDelay)
 		for _, at := range [2]uint32{a, b} {
 			s.PortAt(at).SetRate(s.cableRate(at))
 		}

@@ -12,9 +12,10 @@ var ranks = map[string]int{
 	"proto/wire": 1, "proto/mad": 1, "proto/topo": 1,
 
 	"node/link": 2, "node/agent": 2, "node/madrpc": 2, "subnet/route": 2, "proto/trace": 2, "subnet": 2,
-	"subnet/policy": 2,
+	"subnet/policy": 2, "job": 2,
 
 	"node/hca": 3, "node/ibswitch": 3, "subnet/sa": 3, "node/cm": 3, "operate/wiring": 3, "subnet/survey": 3,
+	"job/goal": 3, "job/load": 3, "job/play": 3, "fabric/flow": 3,
 
 	"verbs": 4, "subnet/sm": 4, "fabric": 4,
 
@@ -23,8 +24,8 @@ var ranks = map[string]int{
 	"driver/sim": 6, "driver/live": 6, "verbs/attach": 6, "driver/ibsim": 6, "driver/umad": 6,
 
 	"proof/workload": 7, "proof/workload/perf": 7, "driver/machine": 7, "driver/smrun": 7, "driver/surveyrun": 7,
-	"verbs/attach/server": 7,
-	"operate/control":     7, "operate/manager/tenant": 7, "operate/manager/history": 7, "operate/manager/health": 7,
+	"verbs/attach/server": 7, "driver/jobs": 7,
+	"operate/control": 7, "operate/manager/tenant": 7, "operate/manager/history": 7, "operate/manager/health": 7,
 
 	"proof/check": 8, "operate/manager": 8, "operate/doctor": 8,
 
@@ -43,7 +44,8 @@ const engineRankMax = 4
 // up. Two rooms share a floor and import each other: verbs declares what
 // drivers implement, and verbs/attach is itself a driver.
 var floors = [][]string{
-	{"proto"}, {"node"}, {"subnet"}, {"fabric"}, {"verbs", "driver"}, {"capi"}, {"operate"}, {"proof"}, {"cmd"},
+	{"proto"}, {"node"}, {"subnet"}, {"fabric"}, {"job"}, {"verbs", "driver"}, {"capi"}, {"operate"}, {"proof"},
+	{"cmd"},
 }
 
 // freeTrees stand outside the ranks: they may import anything, and no engine

@@ -7,6 +7,7 @@ import (
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
+	"softib/subnet"
 )
 
 // Fabric takes datagrams straight to agents, in no time: for fabrics that live in the same process as their manager.
@@ -25,6 +26,18 @@ type Report struct {
 	LIDs [][]ib.LID
 	// Down are cabled ports that have no link.
 	Down []topo.PortRef
+
+	parts []*subnet.Subnet
+}
+
+// Level is the service level that packets from one port to another have to have, 0 if any will do.
+func (r *Report) Level(from, to ib.LID) ib.SL {
+	for _, s := range r.parts {
+		if src, ok := s.ByLID(from); ok && s.Levels != nil {
+			return s.Levels.Level(src, to)
+		}
+	}
+	return 0
 }
 
 // LID is the address of a port; a switch's is its port 0's.
@@ -82,6 +95,7 @@ func BringUpParts(g *topo.Graph, cfg Config, call func(from topo.PortRef) Call) 
 			}
 		}
 		cfg.Memory = m.memory()
+		rep.parts = append(rep.parts, m.sub)
 		rep.Down = append(rep.Down, downPorts(g, m)...)
 		if rep.SMLID == 0 {
 			rep.SweepReport, rep.SMLID = m.last, m.lids.of[m.guid]

@@ -1,0 +1,53 @@
+package jobs
+
+import (
+	"context"
+	"testing"
+
+	"softib/internal/benchsize"
+	"softib/job/load"
+	"softib/job/play"
+	"softib/proto/topo"
+)
+
+// BenchmarkFlows is how many messages a second the level of flows gets through.
+func BenchmarkFlows(b *testing.B) {
+	for _, c := range []struct{ name, spec, load string }{
+		{"all-to-all-1024", "fat-tree:radix=16,levels=3", "all-to-all:size=64K"},
+		{"permutation-1024", "fat-tree:radix=16,levels=3", "permutation:size=1M"},
+		{"uniform-1024", "fat-tree:radix=16,levels=3", "uniform:size=64K,count=20,window=2"},
+		{"shift-45056", "fat-tree:radix=64,levels=3,pods=44", "shift:by=1000,size=1M"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			g, err := topo.ParseSpec(benchsize.Tree(c.spec))
+			if err != nil {
+				b.Fatal(err)
+			}
+			f, err := NewFabric(g, Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			l, err := load.Parse(c.load)
+			if err != nil {
+				b.Fatal(err)
+			}
+			s, err := l.Schedule(f.Ranks(), 1)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ResetTimer()
+			messages := 0
+			for range b.N {
+				n := f.Flows()
+				r, err := Run(context.Background(), s, play.Model{}, n, Watch{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				messages += len(r.Messages)
+				b.ReportMetric(float64(n.Stats().Touched)/float64(len(r.Messages)), "touched/flow")
+				b.ReportMetric(float64(r.End)/1e6, "us-virtual")
+			}
+			b.ReportMetric(float64(messages)/b.Elapsed().Seconds(), "flows/s")
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package jobs
+
+import (
+	"fmt"
+
+	"softib/driver/sim"
+	"softib/fabric/flow"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/route"
+)
+
+// Options are what a fabric is made of besides its graph. Zero fields take defaults.
+type Options struct {
+	// Routing is the chain of engines; empty is sm's own.
+	Routing string
+	// MTU of the paths; 0 is 4096.
+	MTU ib.MTU
+	// SwitchLatency is how long a switch takes to let a packet go on; 0 is sim.DefaultSwitchLatency.
+	SwitchLatency ib.Time
+	// Buffer is the receive buffer of a port's lane, in bytes; 0 is the port's own, eight packets of the largest MTU.
+	Buffer int
+	// Seed of what is random in a run by packets.
+	Seed uint64
+	// Place is the end port of each rank, or of each rank and NIC one after the other; nil places ranks on the hosts in
+	// the order of the graph, a rank's NICs on a host's ports.
+	Place []topo.PortRef
+}
+
+// Fabric is a graph with its tables.
+type Fabric struct {
+	Graph  *topo.Graph
+	Net    *route.Network
+	Tables *route.Tables
+	// Engine is the one of the chain that made the tables.
+	Engine string
+	opt    Options
+}
+
+// DefaultRouting is the subnet manager's own chain.
+const DefaultRouting = "ftree,updn,minhop"
+
+// NewFabric computes the tables.
+func NewFabric(g *topo.Graph, opt Options) (*Fabric, error) {
+	if opt.Routing == "" {
+		opt.Routing = DefaultRouting
+	}
+	if opt.MTU == 0 {
+		opt.MTU = ib.MTU4096
+	}
+	if opt.SwitchLatency == 0 {
+		opt.SwitchLatency = sim.DefaultSwitchLatency
+	}
+	if opt.Place == nil {
+		for _, h := range g.Hosts() {
+			opt.Place = append(opt.Place, topo.PortRef{Node: h.Index, Port: 1})
+		}
+	}
+	n := route.FromGraph(g)
+	res, err := route.Compute(n, opt.Routing, route.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("routing %s: %w", opt.Routing, err)
+	}
+	return &Fabric{Graph: g, Net: n, Tables: res.Tables, Engine: res.Tables.Engine, opt: opt}, nil
+}
+
+// Ranks is how many ranks have a place.
+func (f *Fabric) Ranks() int { return len(f.opt.Place) }
+
+// place is the port of a rank's NIC.
+func (f *Fabric) place(rank uint32, nic uint8) topo.PortRef {
+	ref := f.opt.Place[rank]
+	ref.Port += ib.PortNum(nic)
+	return ref
+}
+
+// Ways finds the links between ports, numbered as Network.Carried wants them.
+func (f *Fabric) Ways() *flow.Ways {
+	return flow.NewWays(f.Graph, f.Net, f.Tables, flow.Timing{Switch: f.opt.SwitchLatency, PerMM: sim.CableDelay})
+}

@@ -1,0 +1,140 @@
+package jobs
+
+import (
+	"fmt"
+
+	"softib/fabric/flow"
+	"softib/job/play"
+	"softib/proto/ib"
+	"softib/proto/topo"
+)
+
+// Flows is a Network whose messages share links. Messages between the same two ports go one after the other, as through
+// a queue pair; the next begins when the last has left.
+type Flows struct {
+	*flow.Net
+	f    *Fabric
+	ways *flow.Ways
+	path []int32
+	mtu  int
+
+	pairs map[pair]uint32
+	lines []line
+	of    []uint32 // by message: its line
+	out   int      // messages that their senders have not heard of
+	ready ib.Queue[done]
+}
+
+// line is what waits between two ports.
+type line struct {
+	from, to topo.PortRef
+	busy     bool
+	wait     ib.Queue[play.Message]
+}
+
+// LocalLatency is how long a message within a host takes before its bytes, as sim has it.
+const LocalLatency = 200 * ib.Nanosecond
+
+// Flows makes a network of flows, with nothing on it.
+func (f *Fabric) Flows() *Flows {
+	w := f.Ways()
+	return &Flows{Net: flow.New(w.Rates()), f: f, ways: w, mtu: f.opt.MTU.Bytes(), pairs: map[pair]uint32{}}
+}
+
+// Send starts a message, or leaves it in its line.
+func (n *Flows) Send(now ib.Time, m play.Message) error {
+	from, to, err := n.f.ends(m)
+	if err != nil {
+		return err
+	}
+	l, ok := n.pairs[pair{from, to}]
+	if !ok {
+		l = uint32(len(n.lines))
+		n.lines = append(n.lines, line{from: from, to: to})
+		n.pairs[pair{from, to}] = l
+	}
+	for uint32(len(n.of)) <= m.ID {
+		n.of = append(n.of, 0)
+	}
+	n.of[m.ID] = l
+	n.out++
+	if n.lines[l].busy {
+		n.lines[l].wait.Push(m)
+		return nil
+	}
+	return n.start(now, &n.lines[l], m)
+}
+
+func (n *Flows) start(now ib.Time, l *line, m play.Message) (err error) {
+	l.busy = true
+	if l.from.Node == l.to.Node {
+		// By its adapter and back, as packets do: at its port's rate, but not on its cable.
+		rate := n.ways.Rates()[n.ways.Link(l.from)]
+		n.Start(now, m.ID, nil, 0, LocalLatency+ib.Time(flow.OnWire(m.Size, n.mtu)/rate))
+		return nil
+	}
+	var latency ib.Time
+	if n.path, latency, err = n.ways.Path(n.path[:0], l.from, l.to); err != nil {
+		return err
+	}
+	n.Start(now, m.ID, n.path, flow.OnWire(m.Size, n.mtu), latency)
+	return nil
+}
+
+// ends are the ports that a message goes from and to.
+func (f *Fabric) ends(m play.Message) (from, to topo.PortRef, err error) {
+	if int64(max(m.From, m.To)) >= int64(len(f.opt.Place)) {
+		return from, to, fmt.Errorf("rank %d has no host: there are %d places", max(m.From, m.To), len(f.opt.Place))
+	}
+	from, to = f.place(m.From, m.NIC), f.place(m.To, m.NIC)
+	if f.Graph.Port(from) == nil || f.Graph.Port(to) == nil {
+		return from, to, fmt.Errorf("rank %d or %d has no port %d", m.From, m.To, m.NIC+1)
+	}
+	return from, to, nil
+}
+
+// Advance goes to the next arrival.
+func (n *Flows) Advance(until ib.Time) (ib.Time, error) {
+	for {
+		at := min(n.NextDeadline(), until)
+		if at == ib.Never {
+			return at, nil
+		}
+		n.HandleTimeout(at)
+		for {
+			a, ok := n.Net.Poll()
+			if !ok {
+				break
+			}
+			if a.Step != flow.Left {
+				n.ready.Push(done{id: a.ID, sent: a.Step == flow.Sent})
+				continue
+			}
+			l := &n.lines[n.of[a.ID]]
+			l.busy = false
+			if m, ok := l.wait.Pop(); ok {
+				if err := n.start(at, l, m); err != nil {
+					return at, err
+				}
+			}
+		}
+		if n.ready.Len() > 0 || at == until {
+			return at, nil
+		}
+	}
+}
+
+// Poll is the next message that has arrived.
+func (n *Flows) Poll() (id uint32, sent, ok bool) {
+	d, ok := n.ready.Pop()
+	if d.sent {
+		n.out--
+	}
+	return d.id, d.sent, ok
+}
+
+// Idle reports whether no message is on its way.
+func (n *Flows) Idle() bool { return n.out == 0 }
+
+// Carried is how many bytes a link has carried.
+func (n *Flows) Carried(link int32) float64 { return n.Net.Carried(int(link)) }

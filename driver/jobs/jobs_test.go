@@ -1,0 +1,133 @@
+package jobs
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"softib/job"
+	"softib/job/load"
+	"softib/job/play"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/sm"
+)
+
+func ends(t *testing.T, spec, text string, opt Options) (packets, flows ib.Time) {
+	t.Helper()
+	g, err := topo.ParseSpec(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := NewFabric(g, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := load.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Schedule(f.Ranks(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.Packets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, net := range []Network{p, f.Flows()} {
+		r, err := Run(t.Context(), s, play.Model{}, net, Watch{})
+		if err != nil {
+			t.Fatalf("%s on %s, level %d: %v", text, spec, i, err)
+		}
+		if !r.Whole {
+			t.Fatalf("%s on %s: not whole", text, spec)
+		}
+		if i == 0 {
+			packets = r.End
+		} else {
+			flows = r.End
+		}
+	}
+	return packets, flows
+}
+
+// TestLevels runs the same schedules by packets and by flows, and says how far apart they are. Where messages to one
+// receiver stand before those to others packets are slower: the others wait behind them for buffers, of which flows
+// know nothing.
+func TestLevels(t *testing.T) {
+	for _, c := range []struct {
+		spec, load  string
+		least, most float64 // of what flows take, by what packets take
+	}{
+		{"star:2", "shift:size=1M", 0.995, 1.005},
+		{"star:8", "incast:size=1M", 0.995, 1.005},
+		{"star:8", "outcast:size=1M", 0.995, 1.005},
+		{"star:8", "incast:size=1K,count=50,window=4", 0.98, 1.02},
+		{"fat-tree:radix=8,levels=2", "shift:by=4,size=1M", 0.995, 1.005},
+		{"fat-tree:radix=8,levels=2", "permutation:size=1M", 0.995, 1.005},
+		{"fat-tree:radix=8,levels=2", "neighbours:size=256K,steps=3", 0.995, 1.005},
+		{"fat-tree:radix=8,levels=2", "all-to-all:size=64K", 0.97, 1.01},
+		{"fat-tree:radix=8,levels=2", "uniform:size=256K,count=8,window=2", 0.75, 1},
+	} {
+		p, f := ends(t, c.spec, c.load, Options{})
+		ratio := float64(f) / float64(p)
+		t.Logf("%-26s %-36s packets %v, flows %v: %+.2f %%", c.spec, c.load, p, f, 100*(ratio-1))
+		if ratio < c.least || ratio > c.most {
+			t.Errorf("%s on %s: by flows it takes %.4f of what it takes by packets, want %v to %v", c.load, c.spec,
+				ratio, c.least, c.most)
+		}
+	}
+}
+
+// TestDeadlock: ways that wait for each other are found and told, and so is a schedule that does.
+func TestDeadlock(t *testing.T) {
+	g, err := topo.ParseSpec("torus:6x6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := NewFabric(g, Options{Routing: "minhop", Buffer: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := load.Parse("uniform:size=1M,count=8,window=8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Schedule(f.Ranks(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := f.Packets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), s, play.Model{}, n, Watch{}); err != nil {
+		t.Fatalf("on the lanes that the engine wants: %v", err)
+	}
+	f.Tables.SL = nil // and without them
+	if n, err = f.Packets(); err != nil {
+		t.Fatal(err)
+	}
+	n.rep = sm.Report{}
+	_, err = Run(t.Context(), s, play.Model{}, n, Watch{})
+	var stuck *StuckError
+	if !errors.As(err, &stuck) || !strings.Contains(err.Error(), "no packet can move") ||
+		!strings.Contains(err.Error(), "in a circle, sw") || !strings.Contains(err.Error(), "next:") {
+		t.Errorf("minhop on a torus: %v", err)
+	}
+
+	b := job.NewBuilder(2)
+	for rank := range 2 {
+		recv := b.Recv(rank, 1-rank, 8, 0)
+		b.After(rank, b.Send(rank, 1-rank, 8, 0), recv)
+	}
+	if s, err = b.Schedule(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), s, play.Model{}, f.Flows(), Watch{})
+	if !errors.As(err, &stuck) || !strings.Contains(err.Error(), "rank 0 waits in a receive of 8 bytes from rank 1") ||
+		!strings.Contains(err.Error(), "rank 1 waits in a receive of 8 bytes from rank 0") || r.Whole {
+		t.Errorf("two that wait for each other: %v", err)
+	}
+}

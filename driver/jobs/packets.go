@@ -1,0 +1,321 @@
+package jobs
+
+import (
+	"fmt"
+
+	"softib/driver/sim"
+	"softib/fabric/flow"
+	"softib/job/play"
+	"softib/node/hca"
+	"softib/node/link"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/route"
+	"softib/subnet/sm"
+)
+
+// Packets is a Network of the engines themselves.
+type Packets struct {
+	*sim.Sim
+	f     *Fabric
+	ways  *flow.Ways
+	hosts []adapter
+	index []int32 // by node: its number among the hosts
+	pairs map[pair]*conn
+	conns []*conn
+	mem   []byte // what all messages are written from and to: their content is nobody's
+	ready ib.Queue[done]
+	out   int // messages on their way, and those that their senders wait to hear of
+	rep   sm.Report
+
+	// For working without allocating.
+	wr   hca.SendWR
+	sges [1]hca.SGE
+	wc   [32]hca.WC
+}
+
+// pair is a rank's port that talks to another.
+type pair struct{ from, to topo.PortRef }
+
+type done struct {
+	id   uint32
+	sent bool
+}
+
+// adapter is what a host has for all its ranks.
+type adapter struct {
+	*hca.HCA
+	pd *hca.PD
+	cq *hca.CQ
+	mr *hca.MR
+}
+
+// conn is a queue pair at the sender with its peer, and the messages that wait for their turn in it.
+type conn struct {
+	from, to int // hosts
+	qp, far  *hca.QP
+	wait     ib.Queue[play.Message]
+	now      play.Message // the message that is being posted,
+	left     uint64       // what of it was not,
+	has      bool         // if there is one
+	busy     int          // requests that have not completed
+	number   uint64
+}
+
+// What a request and a queue have at most. Receives are posted for as many messages as may be under way.
+const (
+	chunk   = 256 << 10
+	depth   = 16
+	anyAddr = 1 << 20
+)
+
+// Packets makes a network of packets, with all links up and all tables written.
+func (f *Fabric) Packets() (*Packets, error) {
+	s, err := sim.New(f.Graph, sim.Config{Seed: f.opt.Seed, ByRefMin: 1024, SwitchLatency: f.opt.SwitchLatency,
+		Engines: f.opt.Routing, Port: link.Config{BufferBlocks: (f.opt.Buffer + link.BlockSize - 1) / link.BlockSize}})
+	if err != nil {
+		return nil, err
+	}
+	rep, err := s.BringUp()
+	if err != nil {
+		return nil, err
+	}
+	n := &Packets{Sim: s, f: f, rep: rep, ways: f.Ways(), hosts: make([]adapter, s.NumHosts()),
+		index: make([]int32, len(f.Graph.Nodes)), pairs: map[pair]*conn{}, mem: make([]byte, chunk)}
+	for i := range n.hosts {
+		n.index[s.HostNode(i).Index] = int32(i)
+		a := &n.hosts[i]
+		a.HCA = s.Host(i).(*hca.HCA)
+		if a.pd, err = a.AllocPD(); err == nil {
+			a.cq, err = a.CreateCQ(cqEntries)
+		}
+		if err == nil {
+			a.mr, err = a.RegMR(a.pd, n.mem, anyAddr, hca.AccessLocalWrite|hca.AccessRemoteWrite)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the adapter of %s: %w", s.HostNode(i).Name, err)
+		}
+		a.cq.ReqNotify(false)
+	}
+	return n, n.writeTables()
+}
+
+const cqEntries = 1 << 14
+
+// writeTables gives the switches the fabric's own tables, which flows use too: the manager has numbered the switches
+// in another order, and chosen otherwise where ways are as good as each other. Tables with service levels stay the
+// manager's, since their lanes are.
+func (n *Packets) writeTables() error {
+	if n.f.Tables.SL != nil {
+		return nil
+	}
+	switches := n.f.Graph.Switches()
+	for i := range n.f.Net.Dests {
+		d := &n.f.Net.Dests[i]
+		ref := topo.PortRef{Node: switches[d.Switch].Index}
+		if d.IsEnd() {
+			port := n.f.Graph.Port(topo.PortRef{Node: ref.Node, Port: d.Port})
+			ref = topo.PortRef{Node: port.Peer, Port: port.PeerPort}
+		}
+		for s, node := range switches {
+			if err := n.Switch(node.Index).SetRoute(n.LID(ref), n.f.Tables.LFT[s][d.LID]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Send puts a message into the queue of its two ports.
+func (n *Packets) Send(_ ib.Time, m play.Message) error {
+	from, to, err := n.f.ends(m)
+	if err != nil {
+		return err
+	}
+	c := n.pairs[pair{from, to}]
+	if c == nil {
+		if c, err = n.connect(from, to); err != nil {
+			return fmt.Errorf("from %s to %s: %w", n.f.Graph.PortName(from), n.f.Graph.PortName(to), err)
+		}
+		n.pairs[pair{from, to}] = c
+	}
+	n.out++
+	c.wait.Push(m)
+	return n.post(c)
+}
+
+// connect makes the two queue pairs of a pair of ports.
+func (n *Packets) connect(from, to topo.PortRef) (*conn, error) {
+	c := &conn{from: int(n.index[from.Node]), to: int(n.index[to.Node]), number: uint64(len(n.conns))}
+	a, b := &n.hosts[c.from], &n.hosts[c.to]
+	var err error
+	if c.qp, err = a.CreateQP(hca.QPInit{Type: hca.RC, PD: a.pd, SendCQ: a.cq, RecvCQ: a.cq,
+		Caps: hca.Caps{MaxSendWR: depth, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}); err != nil {
+		return nil, err
+	}
+	if c.far, err = b.CreateQP(hca.QPInit{Type: hca.RC, PD: b.pd, SendCQ: b.cq, RecvCQ: b.cq,
+		Caps: hca.Caps{MaxSendWR: 1, MaxRecvWR: 2 * depth, MaxSendSGE: 1, MaxRecvSGE: 1}}); err != nil {
+		return nil, err
+	}
+	if err := n.toRTS(a, c.qp, c.far, from, to); err != nil {
+		return nil, err
+	}
+	if err := n.toRTS(b, c.far, c.qp, to, from); err != nil {
+		return nil, err
+	}
+	for range 2 * depth {
+		if err := b.PostRecv(c.far, &hca.RecvWR{WRID: c.number}); err != nil {
+			return nil, err
+		}
+	}
+	n.conns = append(n.conns, c)
+	return c, nil
+}
+
+// toRTS connects a queue pair to its peer. There is no ACK timer: nothing gets lost here, and who waits for ever is
+// found by the fabric being at rest.
+func (n *Packets) toRTS(a *adapter, q, peer *hca.QP, from, to topo.PortRef) error {
+	if err := a.ModifyQP(q, hca.QPAttr{State: hca.StateInit, Port: from.Port, Access: hca.AccessRemoteWrite},
+		hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess); err != nil {
+		return err
+	}
+	ah := hca.AHAttr{DLID: n.LID(to), Port: from.Port, SL: n.rep.Level(n.LID(from), n.LID(to))}
+	if err := a.ModifyQP(q, hca.QPAttr{State: hca.StateRTR, PathMTU: n.f.opt.MTU, DestQPN: peer.Num(), MinRNRTimer: 1,
+		AH: ah}, hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|
+		hca.MaskMinRNRTimer); err != nil {
+		return err
+	}
+	return a.ModifyQP(q, hca.QPAttr{State: hca.StateRTS, RetryCnt: 7, RNRRetry: 7}, hca.MaskState|hca.MaskSQPSN|
+		hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic)
+}
+
+// post fills the send queue with what waits: pieces of a message, the last with an immediate that names it.
+func (n *Packets) post(c *conn) error {
+	a := &n.hosts[c.from]
+	posted := false
+	for c.busy < depth {
+		if !c.has {
+			if c.now, c.has = c.wait.Pop(); !c.has {
+				break
+			}
+			c.left = c.now.Size
+		}
+		size := min(c.left, chunk)
+		n.wr = hca.SendWR{WRID: c.number<<33 | uint64(c.now.ID)<<1, Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled,
+			SGList: n.sges[:0], RemoteAddr: anyAddr, RKey: n.hosts[c.to].mr.RKey()}
+		if size > 0 {
+			n.sges[0] = hca.SGE{Addr: anyAddr, Length: uint32(size), LKey: a.mr.LKey()}
+			n.wr.SGList = n.sges[:1]
+		}
+		if c.left -= size; c.left == 0 {
+			n.wr.WRID |= 1
+			n.wr.Opcode, n.wr.Imm = hca.WRRDMAWriteImm, c.now.ID
+			c.has = false
+		}
+		if err := a.PostSend(c.qp, &n.wr); err != nil {
+			return err
+		}
+		c.busy++
+		posted = true
+	}
+	if posted {
+		n.Wake(c.from)
+	}
+	return nil
+}
+
+// Advance goes on until something has arrived.
+func (n *Packets) Advance(until ib.Time) (ib.Time, error) {
+	for n.ready.Len() == 0 {
+		w := n.Next(until)
+		switch w.Kind {
+		case sim.WakeLimit:
+			return until, nil
+		case sim.WakeIdle:
+			if n.out > 0 && until == ib.Never {
+				return n.Now(), &StuckError{At: n.Now(), What: n.jam()}
+			}
+			if until != ib.Never {
+				n.Run(until)
+			}
+			return n.Now(), nil
+		case sim.WakeHost:
+			if err := n.completions(w.Host); err != nil {
+				return n.Now(), err
+			}
+		}
+	}
+	return n.Now(), nil
+}
+
+// completions takes what a host's adapter has completed.
+func (n *Packets) completions(host int) error {
+	a := &n.hosts[host]
+	for _, ok := a.PollEvent(); ok; _, ok = a.PollEvent() {
+	}
+	a.cq.ReqNotify(false)
+	for k := a.cq.Poll(n.wc[:]); k > 0; k = a.cq.Poll(n.wc[:]) {
+		for i := range k {
+			if err := n.completion(a, &n.wc[i]); err != nil {
+				return err
+			}
+		}
+	}
+	n.Wake(host)
+	return nil
+}
+
+func (n *Packets) completion(a *adapter, wc *hca.WC) error {
+	if wc.Status != hca.WCSuccess {
+		return fmt.Errorf("at %v a message ended with %v", n.Now(), wc.Status)
+	}
+	if wc.Opcode == hca.WCRecvRDMAWithImm {
+		c := n.conns[wc.WRID]
+		n.ready.Push(done{id: wc.ImmData})
+		return a.PostRecv(c.far, &hca.RecvWR{WRID: wc.WRID})
+	}
+	c := n.conns[wc.WRID>>33]
+	c.busy--
+	if wc.WRID&1 != 0 {
+		n.ready.Push(done{id: uint32(wc.WRID >> 1), sent: true})
+		n.out--
+	}
+	return n.post(c)
+}
+
+// Poll is the next message that has arrived.
+func (n *Packets) Poll() (id uint32, sent, ok bool) {
+	d, ok := n.ready.Pop()
+	return d.id, d.sent, ok
+}
+
+// Idle reports whether no message is on its way.
+func (n *Packets) Idle() bool { return n.out == 0 && n.ready.Len() == 0 }
+
+// Carried is how many bytes a link has carried.
+func (n *Packets) Carried(link int32) float64 {
+	c := n.Counters(n.ways.Port(link))
+	return 4 * float64(c[ib.PortXmitData])
+}
+
+// jam says why packets do not move though there are some: their ways wait for each other in a circle.
+func (n *Packets) jam() string {
+	says := fmt.Sprintf("%d messages are on their way and no packet can move", n.out)
+	judged := route.Judge(n.f.Net, n.f.Tables, route.JudgeOptions{Shifts: 1, Randoms: 1})
+	for i, c := range judged.Cycle {
+		if i == 0 {
+			says += fmt.Sprintf(": with the tables of %s links wait for each other's buffers in a circle, ", n.f.Engine)
+		} else {
+			says += " → "
+		}
+		if i == jamNames {
+			says += fmt.Sprintf("and %d more", len(judged.Cycle)-i)
+			break
+		}
+		says += n.f.Graph.PortName(topo.PortRef{Node: n.f.Graph.Switches()[c.Switch].Index, Port: c.Port})
+	}
+	return says + "; next: choose a routing that is free of deadlock here, such as dor or nue"
+}
+
+// jamNames is how many ports of a circle are named.
+const jamNames = 16

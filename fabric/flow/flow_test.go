@@ -1,0 +1,142 @@
+package flow
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"softib/proto/ib"
+)
+
+// fair computes max-min fair rates from scratch, one link at a time.
+func fair(caps []float64, paths [][]int32) []float64 {
+	rates := make([]float64, len(paths))
+	done := make([]bool, len(paths))
+	for left := len(paths); left > 0; {
+		best, share := -1, math.Inf(1)
+		for l, c := range caps {
+			room, open := c, 0
+			for f, p := range paths {
+				if slices.Contains(p, int32(l)) {
+					if done[f] {
+						room -= rates[f]
+					} else {
+						open++
+					}
+				}
+			}
+			if open > 0 && room/float64(open) < share {
+				best, share = l, room/float64(open)
+			}
+		}
+		for f, p := range paths {
+			if !done[f] && slices.Contains(p, int32(best)) {
+				rates[f], done[f] = share, true
+				left--
+			}
+		}
+	}
+	return rates
+}
+
+// TestFair holds rates that were computed step by step against those from scratch, while messages come and go.
+func TestFair(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		caps := make([]float64, 3+r.IntN(12))
+		for i := range caps {
+			caps[i] = float64(1+r.IntN(4)) / 100
+		}
+		n := New(caps)
+		alive := map[uint32][]int32{}
+		now, next := ib.Time(0), uint32(0)
+		for step := range 120 {
+			for range r.IntN(4) {
+				path := []int32{}
+				for l := range caps {
+					if r.IntN(3) == 0 {
+						path = append(path, int32(l))
+					}
+				}
+				r.Shuffle(len(path), func(a, b int) { path[a], path[b] = path[b], path[a] })
+				if len(path) == 0 {
+					continue
+				}
+				n.Start(now, next, path, float64(1+r.IntN(5000)), ib.Time(r.IntN(500)))
+				alive[next] = path
+				next++
+			}
+			at := n.NextDeadline()
+			if at == ib.Never {
+				continue
+			}
+			check(t, n, caps, alive, seed, step)
+			now = at
+			n.HandleTimeout(now)
+			for _, ok := n.Poll(); ok; _, ok = n.Poll() {
+			}
+			on := map[uint32]bool{}
+			for _, f := range n.ends {
+				on[n.flows[f].id] = true
+			}
+			for id := range alive {
+				if !on[id] {
+					delete(alive, id)
+				}
+			}
+		}
+	}
+}
+
+func check(t *testing.T, n *Net, caps []float64, alive map[uint32][]int32, seed uint64, step int) {
+	t.Helper()
+	var ids []uint32
+	var paths [][]int32
+	for id, p := range alive {
+		ids, paths = append(ids, id), append(paths, p)
+	}
+	want := fair(caps, paths)
+	got := map[uint32]float64{}
+	for _, f := range n.ends {
+		got[n.flows[f].id] = n.flows[f].rate
+	}
+	if len(got) != len(ids) {
+		t.Fatalf("seed %d, step %d: %d messages on links, want %d", seed, step, len(got), len(ids))
+	}
+	for i, id := range ids {
+		if math.Abs(got[id]-want[i]) > 1e-9*want[i] {
+			t.Fatalf("seed %d, step %d: message %d has %v, fair is %v", seed, step, id, got[id], want[i])
+		}
+	}
+}
+
+// TestArrivals wants times that can be computed by hand.
+func TestArrivals(t *testing.T) {
+	n := New([]float64{0.1, 0.05}) // 100 and 50 GB/s
+	n.Start(0, 1, []int32{0}, 1000, 7)
+	n.Start(0, 2, []int32{0, 1}, 1000, 9)
+	// Each gets half of the first link until both are through at 20,000 ps.
+	got := map[uint32]ib.Time{}
+	for at := n.NextDeadline(); at != ib.Never; at = n.NextDeadline() {
+		n.HandleTimeout(at)
+		for a, ok := n.Poll(); ok; a, ok = n.Poll() {
+			if a.Step == Arrived {
+				got[a.ID] = at
+			}
+		}
+	}
+	if got[1] != 20007 || got[2] != 20009 || n.Carried(0) != 2000 || n.Carried(1) != 1000 {
+		t.Errorf("they arrive at %v, links carried %v and %v", got, n.Carried(0), n.Carried(1))
+	}
+	if !n.Idle() {
+		t.Error("something is on its way")
+	}
+	n.Start(30000, 3, nil, 0, 100)
+	if a, ok := n.Poll(); !ok || a != (Arrival{3, Left}) {
+		t.Errorf("a message without links: %+v", a)
+	}
+	if at := n.NextDeadline(); at != 30100 {
+		t.Errorf("a message without links is there at %v", at)
+	}
+}

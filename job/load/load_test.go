@@ -1,0 +1,143 @@
+package load
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"softib/job"
+)
+
+func made(t *testing.T, text string, ranks int) *job.Schedule {
+	t.Helper()
+	l, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Schedule(ranks, 7)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return s
+}
+
+// TestPatterns: who sends how much to whom.
+func TestPatterns(t *testing.T) {
+	for _, c := range []struct {
+		text     string
+		ranks    int
+		messages int
+		bytes    uint64
+		fits     func(from, to int) bool
+	}{
+		{"permutation:size=10", 9, 9, 90, func(from, to int) bool { return from != to }},
+		{"shift:by=2,size=1K,count=3", 8, 24, 24 << 10, func(from, to int) bool { return to == (from+2)%8 }},
+		{"uniform:size=1,count=10", 5, 50, 50, func(from, to int) bool { return from != to }},
+		{"incast:to=3,size=2M", 6, 5, 10 << 20, func(_, to int) bool { return to == 3 }},
+		{"incast:to=3,senders=2,size=1", 6, 2, 2, func(from, to int) bool { return to == 3 && from > 3 }},
+		{"outcast:from=1,size=5,count=2", 4, 6, 30, func(from, _ int) bool { return from == 1 }},
+		{"all-to-all:size=3", 6, 30, 90, func(from, to int) bool { return from != to }},
+		{"neighbours:dims=2,size=8,steps=2", 16, 128, 1024, func(from, to int) bool { return from != to }},
+		{"neighbours:dims=3,size=8,every=0", 27, 0, 0, nil},
+		{"neighbours:dims=3,size=8", 27, 162, 1296, func(from, to int) bool { return from != to }},
+		{"permutation:size=10,count=4,every=500", 4, 16, 160, func(from, to int) bool { return from != to }},
+	} {
+		if c.fits == nil {
+			if _, err := Parse(c.text); !errors.Is(err, ErrLoad) {
+				t.Errorf("%s: %v", c.text, err)
+			}
+			continue
+		}
+		s := made(t, c.text, c.ranks)
+		if _, messages, bytes := s.Count(); messages != c.messages || bytes != c.bytes {
+			t.Errorf("%s: %d messages of %d bytes, want %d of %d", c.text, messages, bytes, c.messages, c.bytes)
+		}
+		for from := range s.Ranks {
+			for _, o := range s.Ranks[from].Ops {
+				if o.Kind == job.Send && !c.fits(from, int(o.Peer)) {
+					t.Errorf("%s: rank %d sends to %d", c.text, from, o.Peer)
+				}
+			}
+		}
+	}
+}
+
+// TestSizes: sizes follow what was published.
+func TestSizes(t *testing.T) {
+	for name, want := range map[string]struct{ mean, least, most float64 }{
+		// Means of the tables, computed from their trapezoids.
+		"web": {1.6e6, 1, 30e6}, "hadoop": {12.6e6, 1, 1e9}, "storage": {171e3, 512, 4194304},
+	} {
+		s := made(t, "uniform:count=20000,size="+name, 4)
+		_, messages, bytes := s.Count()
+		if mean := float64(bytes) / float64(messages); math.Abs(mean/want.mean-1) > 0.1 {
+			t.Errorf("%s: messages have %.0f bytes, want %.0f", name, mean, want.mean)
+		}
+		for _, o := range s.Ranks[0].Ops {
+			if o.Kind == job.Send && (float64(o.Size) < want.least || float64(o.Size) > want.most) {
+				t.Errorf("%s: a message of %d bytes", name, o.Size)
+			}
+		}
+	}
+}
+
+// TestRefused: what is wrong with a text is said, and what would be right.
+func TestRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"dance":                             "want one of permutation, shift",
+		"shift:far=1":                       "want by=, size=",
+		"shift:by":                          "want by=, size=",
+		"shift:by=0":                        "want a number from 1 to 3",
+		"shift:by=x":                        "want a number from 1 to 3",
+		"shift:size=5T":                     "size=5T",
+		"shift:size=big":                    "size=big",
+		"uniform:count=16000000":            "more than fit into memory",
+		"neighbours:dims=4":                 "want a number from 2 to 3",
+		"permutation:every=999999999999999": "every=",
+	} {
+		l, err := Parse(text)
+		if err == nil {
+			_, err = l.Schedule(4, 1)
+		}
+		if !errors.Is(err, ErrLoad) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	l, _ := Parse("shift")
+	if _, err := l.Schedule(1, 1); !errors.Is(err, ErrLoad) {
+		t.Errorf("one rank: %v", err)
+	}
+}
+
+// TestGrid: grids are as even as the number lets them be.
+func TestGrid(t *testing.T) {
+	for n, want := range map[int][]int{16: {4, 4}, 12: {3, 4}, 7: {1, 7}, 1024: {32, 32}} {
+		if got := Grid(n, 2); got[0]*got[1] != n || got[0] != want[0] {
+			t.Errorf("%d places are %v, want %v", n, got, want)
+		}
+	}
+	if got := Grid(64, 3); got[0] != 4 || got[1] != 4 || got[2] != 4 {
+		t.Errorf("64 places are %v", got)
+	}
+}
+
+// FuzzParse: any text is a load or an error, and a load makes a schedule or an error.
+func FuzzParse(f *testing.F) {
+	f.Add("incast:to=3,size=1M")
+	f.Add("uniform:size=web,count=3,window=2,every=100")
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for name, most := range map[string]uint64{"count": 50, "steps": 50} {
+			if v, err := Bytes(l.set[name]); err == nil && v > most {
+				return // it is the user's memory, but the fuzzer's time
+			}
+		}
+		if _, err := l.Schedule(5, 1); err != nil && !errors.Is(err, ErrLoad) {
+			t.Fatal(err)
+		}
+	})
+}
