@@ -19,7 +19,7 @@ static int rounds = 20;
 
 /* What the two tell each other. */
 static volatile struct {
-	int ready, asked, written, refused, heir;
+	int ready, asked, written, refused, heir, over;
 	uint32_t sender_qp, receiver_qp, rkey;
 	uint64_t addr;
 } *sh;
@@ -75,6 +75,7 @@ static int sender(void)
 		MUST(ibv_destroy_qp(qp) == 0);
 		sh->refused = round;
 	}
+	AWAIT(sh->over); /* strace that lets go of a process whose threads end waits for its first one for ever */
 	return 0;
 }
 
@@ -181,6 +182,7 @@ static void test_stopped(int delayed)
 		MUST(ibv_destroy_qp(qp) == 0);
 		free(buf);
 	}
+	sh->over = 1;
 	MUST(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
