@@ -60,7 +60,7 @@ root and no hardware.`,
 			newWatch()}},
 		{"operate", "Operate it:", []*cobra.Command{newFault(), newTenant(), newQoS(), newPartition(), newSM(),
 			newUser()}},
-		{"prove", "Prove it:", []*cobra.Command{newTorture()}},
+		{"prove", "Prove it:", []*cobra.Command{newSim(), newTorture()}},
 		{"rest", "Else:", []*cobra.Command{newVersion(), newMan()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

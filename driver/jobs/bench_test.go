@@ -13,7 +13,7 @@ import (
 // BenchmarkFlows is how many messages a second the level of flows gets through.
 func BenchmarkFlows(b *testing.B) {
 	for _, c := range []struct{ name, spec, load string }{
-		{"all-to-all-1024", "fat-tree:radix=16,levels=3", "all-to-all:size=64K"},
+		{"all-to-all-1024", "fat-tree:radix=16,levels=3", "all-to-all:size=64K,algorithm=pairwise"},
 		{"permutation-1024", "fat-tree:radix=16,levels=3", "permutation:size=1M"},
 		{"uniform-1024", "fat-tree:radix=16,levels=3", "uniform:size=64K,count=20,window=2"},
 		{"shift-45056", "fat-tree:radix=64,levels=3,pods=44", "shift:by=1000,size=1M"},

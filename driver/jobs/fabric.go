@@ -67,6 +67,9 @@ func NewFabric(g *topo.Graph, opt Options) (*Fabric, error) {
 // Ranks is how many ranks have a place.
 func (f *Fabric) Ranks() int { return len(f.opt.Place) }
 
+// Place is the first port of a rank.
+func (f *Fabric) Place(rank uint32) topo.PortRef { return f.opt.Place[rank] }
+
 // place is the port of a rank's NIC.
 func (f *Fabric) place(rank uint32, nic uint8) topo.PortRef {
 	ref := f.opt.Place[rank]

@@ -67,7 +67,7 @@ func TestLevels(t *testing.T) {
 		{"fat-tree:radix=8,levels=2", "shift:by=4,size=1M", 0.995, 1.005},
 		{"fat-tree:radix=8,levels=2", "permutation:size=1M", 0.995, 1.005},
 		{"fat-tree:radix=8,levels=2", "neighbours:size=256K,steps=3", 0.995, 1.005},
-		{"fat-tree:radix=8,levels=2", "all-to-all:size=64K", 0.97, 1.01},
+		{"fat-tree:radix=8,levels=2", "all-to-all:size=64K,algorithm=pairwise", 0.97, 1.01},
 		{"fat-tree:radix=8,levels=2", "uniform:size=256K,count=8,window=2", 0.75, 1},
 	} {
 		p, f := ends(t, c.spec, c.load, Options{})

@@ -15,9 +15,9 @@ var ranks = map[string]int{
 	"subnet/policy": 2, "job": 2,
 
 	"node/hca": 3, "node/ibswitch": 3, "subnet/sa": 3, "node/cm": 3, "operate/wiring": 3, "subnet/survey": 3,
-	"job/goal": 3, "job/load": 3, "job/play": 3, "fabric/flow": 3,
+	"job/goal": 3, "job/collective": 3, "job/play": 3, "fabric/flow": 3,
 
-	"verbs": 4, "subnet/sm": 4, "fabric": 4,
+	"verbs": 4, "subnet/sm": 4, "fabric": 4, "job/load": 4,
 
 	"driver/endpoint": 5, "verbs/attach/proto": 5, "node/inspect": 5,
 
@@ -27,7 +27,7 @@ var ranks = map[string]int{
 	"verbs/attach/server": 7, "driver/jobs": 7,
 	"operate/control": 7, "operate/manager/tenant": 7, "operate/manager/history": 7, "operate/manager/health": 7,
 
-	"proof/check": 8, "operate/manager": 8, "operate/doctor": 8,
+	"proof/check": 8, "operate/manager": 8, "operate/doctor": 8, "operate/experiment": 8,
 
 	"operate/manager/metrics": 9, "operate/manager/ufm": 9, "operate/manager/remote": 9, "operate/webui": 9,
 	"operate/status": 9, "operate/forwarding": 9, "capi/umad": 9, "capi/verbs": 9, "capi/verbs/lib": 9,

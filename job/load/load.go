@@ -59,12 +59,11 @@ func init() {
 			{"senders", "0", "how many send, those behind it; 0 is all"}, size, count, window, every}, incast},
 		{"outcast", "one sends to many", []Option{{"from", "0", "the rank that sends"},
 			{"receivers", "0", "how many receive; 0 is all"}, size, count, window, every}, outcast},
-		{"all-to-all", "every rank sends to every other, one after the other: in step k to rank i + k",
-			[]Option{size, {"window", "1", "steps that may be under way at a time"}}, allToAll},
 		{"neighbours", "ranks in a grid exchange messages with those beside them, step by step",
 			[]Option{{"dims", "2", "2 or 3 dimensions"}, size, {"steps", "1", "how often"},
 				{"compute", "0", "nanoseconds of work before each step"}}, neighbours},
 	}
+	kinds = append(kinds, collectives()...)
 }
 
 // Parse reads a pattern, such as "incast:to=3,size=1M".
@@ -259,28 +258,6 @@ func (m *maker) others(rank int, option string) []int {
 		list[i] = (rank + 1 + i) % m.n
 	}
 	return list
-}
-
-func allToAll(m *maker) error {
-	window, sizes := int(m.number("window", 1, uint64(m.n))), m.sizes()
-	if m.err != nil {
-		return m.err
-	}
-	if float64(m.n)*float64(m.n)*2 > maxOps {
-		return fmt.Errorf("%w: all-to-all of %d ranks has more messages than fit into memory", ErrLoad, m.n)
-	}
-	ops := make([][2]uint32, m.n)
-	for rank := range m.n {
-		for k := 1; k < m.n; k++ {
-			to, from := (rank+k)%m.n, (rank-k+m.n)%m.n
-			bytes := sizes()
-			ops[k] = [2]uint32{m.b.Send(rank, to, bytes, uint32(k)), m.b.Recv(rank, from, bytes, uint32(k))}
-			if k > window {
-				m.b.After(rank, ops[k][0], ops[k-window][0], ops[k-window][1])
-			}
-		}
-	}
-	return nil
 }
 
 func neighbours(m *maker) error {

@@ -1,0 +1,533 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"softib/driver/jobs"
+	"softib/internal/files"
+	"softib/job"
+	"softib/job/goal"
+	"softib/job/load"
+	"softib/operate/experiment"
+	"softib/proto/ib"
+	"softib/proto/topo"
+)
+
+// simOptions are what softib sim was asked for.
+type simOptions struct {
+	load, routing, level, place, out, sweep string
+	set                                     []string
+	ranks                                   int
+	seed                                    uint64
+	asJSON                                  bool
+}
+
+func newSim() *cobra.Command {
+	var o simOptions
+	cmd := &cobra.Command{
+		Use:   "sim TOPOLOGY --load LOAD",
+		Short: "Design a fabric and run a job on it, in virtual time",
+		Long: `Builds a fabric, runs a load on it in virtual time, and says how long that takes, which
+links are busy and who waits. With -o DIR there is a page with plots (report.html), and
+the same as JSON and CSV. The same command gives the same hash.
+
+By packets, complete adapters, switches, credits and lanes run, as in a real fabric of
+softib's. By flows, messages share links max-min fair over the same ways: for tens of
+thousands of hosts. --level auto says which it takes, and why.
+
+LOAD is a pattern with its options, or a file with a schedule in GOAL, the language of
+LogGOPSim and ATLAHS, as text or as txt2bin writes it:
+
+` + loadHelp() + `
+--set takes what else can be set:
+
+` + settingsHelp() + `
+--sweep KEY=A,B,C runs once for each value of a setting, or of load, routing, level, place,
+ranks or seed, and lays the runs side by side. softib sim compare does that with any runs.
+
+` + topologyHelp(),
+		Example: `  softib sim fat-tree:radix=16,levels=3 --load permutation:size=1M
+  softib sim fat-tree:radix=8,levels=2 --load all-reduce:size=64M,algorithm=ring -o run
+  softib sim cluster.topo --load trace.goal --routing ftree,updn -o run
+  softib sim fat-tree:radix=8,levels=2 --load incast:size=1M --sweep load=incast:senders=4,incast:senders=8 -o runs
+  softib sim compare run another -o both.html`,
+		Args: arguments(1, 1, "one TOPOLOGY"),
+		RunE: func(cmd *cobra.Command, args []string) error { return runSim(cmd, args[0], o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.load, "load", "", "what to run: a `LOAD`, see above")
+	f.StringVar(&o.routing, "routing", jobs.DefaultRouting, "the chain of routing engines")
+	f.StringVar(&o.level, "level", experiment.Auto, "packets, flows or auto")
+	f.StringVar(&o.place, "place", "linear", "ranks on hosts: "+strings.Join(experiment.Places, ", "))
+	f.IntVar(&o.ranks, "ranks", 0, "how many ranks (one for each host, or as many as the file has)")
+	f.Uint64Var(&o.seed, "seed", 1, "of everything that is random")
+	f.StringArrayVar(&o.set, "set", nil, "`KEY=VALUE`, may be said again")
+	f.StringVar(&o.sweep, "sweep", "", "`KEY=A,B,C`: one run for each value")
+	f.StringVarP(&o.out, "out", "o", "", "write report.html, report.json and tables to this `DIR`")
+	jsonFlag(cmd, &o.asJSON)
+	cmd.AddCommand(newSimCompare())
+	return cmd
+}
+
+// loadHelp lists the patterns.
+func loadHelp() string {
+	var b strings.Builder
+	for _, k := range load.Kinds() {
+		fmt.Fprintf(&b, "  %-16s %s\n", k.Name, k.Help)
+		for _, opt := range k.Options {
+			fmt.Fprintf(&b, "      %-14s %s", opt.Name+"=", opt.Help)
+			if opt.Default != "" {
+				fmt.Fprintf(&b, " (%s)", opt.Default)
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// setting is something that --set can set.
+type setting struct {
+	key, help string
+	set       func(*experiment.Spec, uint64) error
+}
+
+// settings are all of them. Times are in nanoseconds.
+var settings = []setting{
+	{"mtu", "bytes of a packet: 256, 512, 1024, 2048 or 4096 (4096)", func(s *experiment.Spec, v uint64) error {
+		for m := ib.MTU256; m <= ib.MTU4096; m++ {
+			if uint64(m.Bytes()) == v {
+				s.Options.MTU = m
+				return nil
+			}
+		}
+		return errors.New("want 256, 512, 1024, 2048 or 4096")
+	}},
+	{"buffer", "bytes of a port's receive buffer, for each lane (8 packets)", func(s *experiment.Spec, v uint64) error {
+		s.Options.Buffer = int(min(v, 1<<30))
+		return nil
+	}},
+	{"switch-latency", "ns that a switch takes (100)", nanoseconds(func(s *experiment.Spec) *ib.Time {
+		return &s.Options.SwitchLatency
+	})},
+	{"o", "ns that a processor is busy with a message, at each end (0)", nanoseconds(func(s *experiment.Spec) *ib.Time {
+		return &s.Model.Overhead
+	})},
+	{"g", "ns between two messages of a port, at least (0)", nanoseconds(func(s *experiment.Spec) *ib.Time {
+		return &s.Model.Gap
+	})},
+	{"eager", "bytes up to which a message is over for its sender at once", func(s *experiment.Spec, v uint64) error {
+		s.Model.Eager = v
+		return nil
+	}},
+	{"handshake", "1: longer messages ask their receiver first (0)", func(s *experiment.Spec, v uint64) error {
+		s.Model.Handshake = v != 0
+		return nil
+	}},
+}
+
+func nanoseconds(field func(*experiment.Spec) *ib.Time) func(*experiment.Spec, uint64) error {
+	return func(s *experiment.Spec, v uint64) error {
+		if v > 1e9 {
+			return errors.New("want at most a second")
+		}
+		*field(s) = ib.Time(v) * ib.Nanosecond
+		return nil
+	}
+}
+
+func settingsHelp() string {
+	var b strings.Builder
+	for _, s := range settings {
+		fmt.Fprintf(&b, "  %-16s %s\n", s.key+"=", s.help)
+	}
+	return b.String()
+}
+
+// apply sets one KEY=VALUE of --set or --sweep.
+func (o *simOptions) apply(s *experiment.Spec, word string) error {
+	key, value, ok := strings.Cut(word, "=")
+	if !ok {
+		return fmt.Errorf("%q: want KEY=VALUE", word)
+	}
+	i := slices.IndexFunc(settings, func(x setting) bool { return x.key == key })
+	if i < 0 {
+		var keys []string
+		for _, x := range settings {
+			keys = append(keys, x.key)
+		}
+		return fmt.Errorf("%q: want one of %s", key, strings.Join(keys, ", "))
+	}
+	v, err := load.Bytes(value)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	if err := settings[i].set(s, v); err != nil {
+		return fmt.Errorf("%s=%s: %w", key, value, err)
+	}
+	return nil
+}
+
+// spec is an experiment of these options.
+func (o *simOptions) spec(arg string, g *topo.Graph) (experiment.Spec, error) {
+	s := experiment.Spec{Topology: arg, Graph: g, Load: o.load, Ranks: o.ranks, Place: o.place, Level: o.level,
+		Seed: o.seed, Options: jobs.Options{Routing: o.routing}}
+	if !slices.Contains([]string{experiment.Auto, experiment.Packets, experiment.Flows}, o.level) {
+		return s, fmt.Errorf("--level is %q: want auto, packets or flows", o.level)
+	}
+	for _, word := range o.set {
+		if err := o.apply(&s, word); err != nil {
+			return s, fmt.Errorf("--set %w", err)
+		}
+	}
+	s.Command = o.command(arg)
+	if text, err := files.ReadText(o.load, goalMax); err == nil {
+		sched, err := goal.Parse(o.load, text)
+		if err != nil {
+			if strings.Contains(err.Error(), "; next: ") {
+				return s, simError(err)
+			}
+			return s, next(err, "mend the file, or name a pattern: softib sim --help")
+		}
+		if o.ranks == 0 {
+			s.Ranks = len(sched.Ranks)
+		}
+		s.Schedule = func(int, uint64) (*job.Schedule, error) { return sched, nil }
+		return s, nil
+	}
+	l, err := load.Parse(o.load)
+	if err != nil {
+		return s, next(err, "name a pattern or a file with a schedule: softib sim --help")
+	}
+	s.Schedule = l.Schedule
+	return s, nil
+}
+
+// goalMax is how long a file with a schedule may be.
+const goalMax = 1 << 30
+
+// command is what repeats a run.
+func (o *simOptions) command(arg string) string {
+	words := []string{"softib sim", arg, "--load", o.load, "--seed", strconv.FormatUint(o.seed, 10)}
+	for _, w := range []struct{ flag, value, usual string }{{"--routing", o.routing, jobs.DefaultRouting},
+		{"--level", o.level, experiment.Auto}, {"--place", o.place, "linear"}} {
+		if w.value != w.usual {
+			words = append(words, w.flag, w.value)
+		}
+	}
+	if o.ranks != 0 {
+		words = append(words, "--ranks", strconv.Itoa(o.ranks))
+	}
+	for _, s := range o.set {
+		words = append(words, "--set", s)
+	}
+	return strings.Join(words, " ")
+}
+
+func runSim(cmd *cobra.Command, arg string, o simOptions) error {
+	if o.load == "" {
+		return usage(cmd, errors.New("there is no --load: name what to run, such as --load permutation:size=1M"))
+	}
+	g, err := loadTopology(arg)
+	if err != nil {
+		return err
+	}
+	if _, err := checkTopology(arg, g); err != nil {
+		return err
+	}
+	runs, err := o.runs()
+	if err != nil {
+		return usage(cmd, err)
+	}
+	out := newTerminal(cmd.OutOrStdout())
+	shown := out
+	if o.asJSON {
+		shown = newTerminal(cmd.ErrOrStderr())
+	}
+	var reports []*experiment.Report
+	for _, run := range runs {
+		s, err := run.spec(arg, g)
+		switch {
+		case errors.Is(err, load.ErrLoad), errors.Is(err, job.ErrSchedule):
+			return err
+		case err != nil:
+			return usage(cmd, err)
+		}
+		r, err := simulate(cmd.Context(), shown, s)
+		if err != nil {
+			return simError(err)
+		}
+		reports = append(reports, r)
+		if !o.asJSON {
+			printRun(out, r)
+		}
+		if run.out != "" {
+			if err := writeRun(run.out, r); err != nil {
+				return err
+			}
+			shown.say("%s", filepath.Join(run.out, "report.html"))
+		}
+		if !r.Whole {
+			break
+		}
+	}
+	if len(reports) > 1 && o.out != "" {
+		name := filepath.Join(o.out, "compare.html")
+		if err := writeTo(name, func(w io.Writer) error { return experiment.WriteComparison(w, reports) }); err != nil {
+			return err
+		}
+		shown.say("%s", name)
+	}
+	if !o.asJSON {
+		return nil
+	}
+	if len(runs) == 1 {
+		return printJSON(out.w, reports[0])
+	}
+	return printJSON(out.w, reports)
+}
+
+// runs are the options of each run of a sweep; without one, there is one.
+func (o *simOptions) runs() ([]simOptions, error) {
+	if o.sweep == "" {
+		return []simOptions{*o}, nil
+	}
+	key, list, ok := strings.Cut(o.sweep, "=")
+	if !ok || list == "" {
+		return nil, fmt.Errorf("--sweep %q: want KEY=A,B,C", o.sweep)
+	}
+	values := strings.Split(list, ",")
+	if key == "load" {
+		values = splitLoads(list)
+	}
+	var all []simOptions
+	for _, v := range values {
+		run := *o
+		switch key {
+		case "load":
+			run.load = v
+		case "routing":
+			run.routing = v
+		case "level":
+			run.level = v
+		case "place":
+			run.place = v
+		case "ranks", "seed":
+			n, err := strconv.ParseUint(v, 10, 31)
+			if err != nil {
+				return nil, fmt.Errorf("--sweep %s: %q: want a number", key, v)
+			}
+			if key == "ranks" {
+				run.ranks = int(n)
+			} else {
+				run.seed = n
+			}
+		default:
+			run.set = append(slices.Clone(o.set), key+"="+v)
+		}
+		if o.out != "" {
+			run.out = filepath.Join(o.out, strings.NewReplacer("/", "_", ":", "_").Replace(key+"="+v))
+		}
+		all = append(all, run)
+	}
+	return all, nil
+}
+
+// splitLoads cuts a list of loads, which have commas themselves: a new one begins where a word has no equals sign
+// before its colon or end.
+func splitLoads(list string) (loads []string) {
+	for word := range strings.SplitSeq(list, ",") {
+		head, _, _ := strings.Cut(word, ":")
+		if len(loads) > 0 && strings.Contains(head, "=") {
+			loads[len(loads)-1] += "," + word
+		} else {
+			loads = append(loads, word)
+		}
+	}
+	return loads
+}
+
+// simulate runs one experiment and shows how far it is.
+func simulate(ctx context.Context, t *terminal, s experiment.Spec) (*experiment.Report, error) {
+	bar := t.progress(s.Load)
+	defer bar.end()
+	began := time.Now()
+	return experiment.Run(ctx, s, func(p experiment.Progress) {
+		spent := time.Since(began).Seconds()
+		bar.what = fmt.Sprintf("%s by %s, at %v, %d messages", s.Load, p.Level, p.Now, p.Messages)
+		if p.Hops > 0 {
+			bar.what += fmt.Sprintf(", %.1f M hops/s", float64(p.Hops)/spent/1e6)
+		}
+		if done := float64(p.Ended) / float64(max(p.All, 1)); done > 0.01 {
+			bar.what += fmt.Sprintf(", about %.0f s left", spent/done-spent)
+		}
+		bar.at(p.Ended, p.All)
+	})
+}
+
+// simError adds what to do next. Packages that know it say it at the end of their text.
+func simError(err error) error {
+	var stuck *jobs.StuckError
+	text, advice, ok := strings.Cut(err.Error(), "; next: ")
+	switch {
+	case ok:
+		return next(&simProblem{text, err}, "%s", advice)
+	case errors.As(err, &stuck):
+		return next(err, "mend the schedule: what a rank receives has to be sent before its sender waits for it")
+	case errors.Is(err, load.ErrLoad), errors.Is(err, job.ErrSchedule), errors.Is(err, experiment.ErrSpec):
+		return next(err, "softib sim --help lists patterns and options")
+	}
+	return next(err, "choose another routing with --routing: softib route --help lists the engines")
+}
+
+// simProblem is an error without its advice.
+type simProblem struct {
+	text string
+	err  error
+}
+
+func (e *simProblem) Error() string { return e.text }
+func (e *simProblem) Unwrap() error { return e.err }
+
+// printRun says what came of a run.
+func printRun(t *terminal, r *experiment.Report) {
+	t.say("%s, %s on %s of %d hosts, routed by %s", t.bold(r.Load.Name), plural(r.Load.Messages, "message"),
+		r.Fabric.Topology, r.Fabric.Hosts, r.Fabric.Routing)
+	t.say("  level      %s: %s", r.Level, r.Why)
+	if !r.Whole {
+		t.say("  %s", t.red("not whole: "+r.Stopped))
+	}
+	t.say("  took       %v; %.3g bytes, %.4g GB/s in all", duration(r.End), float64(r.Load.Bytes),
+		float64(r.Load.Bytes)/max(r.End, 1e-12)/1e9)
+	for _, c := range r.Messages {
+		t.say("  messages   %-16s median %v, 99 %% within %v, the last %v", c.Name, duration(c.Took.P50),
+			duration(c.Took.P99), duration(c.Took.Max))
+	}
+	t.say("  speed      %.1f %% of a host's link on average, the slowest %.1f %%; fairness %.3f", 100*r.Speed.Mean,
+		100*r.Speed.Min, r.Fairness)
+	for _, tier := range r.Tiers {
+		t.say("  links      %-22s %5d, used %.1f %% on average, the busiest %.1f %%", tier.Name, tier.Links,
+			100*tier.Use.Mean, 100*tier.Use.Max)
+	}
+	t.say("  run        %.1f s, seed %d, hash %s", r.Wall, r.Seed, r.Hash)
+}
+
+// duration is seconds as people read them.
+func duration(s float64) ib.Time { return ib.Time(s * float64(ib.Second)) }
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// writeRun writes what there is of a run to a folder.
+func writeRun(dir string, r *experiment.Report) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return next(err, "name a folder that can be made with -o")
+	}
+	for name, write := range map[string]func(io.Writer) error{
+		"report.html": func(w io.Writer) error { return experiment.WritePage(w, r) },
+		"report.json": func(w io.Writer) error { return printJSON(w, r) },
+		"series.csv":  func(w io.Writer) error { return experiment.WriteSeriesCSV(w, r) },
+		"links.csv":   func(w io.Writer) error { return experiment.WriteLinksCSV(w, r) },
+	} {
+		if err := writeTo(filepath.Join(dir, name), write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeTo(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return next(err, "name a folder that can be written to with -o")
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+func newSimCompare() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "compare RUN RUN…",
+		Short: "Lay runs of softib sim side by side",
+		Long: `RUN is a folder that softib sim -o has written, or its report.json. Differences are to
+the first. With -o FILE there is a page with their curves in one plot.`,
+		Example: `  softib sim compare run another
+  softib sim compare runs/*/ -o all.html`,
+		Args: arguments(2, 64, "two RUNs or more"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var rs []*experiment.Report
+			for _, a := range args {
+				r, err := readRun(a)
+				if err != nil {
+					return err
+				}
+				rs = append(rs, r)
+			}
+			t := newTerminal(cmd.OutOrStdout())
+			compareRuns(t, args, rs)
+			if out == "" {
+				return nil
+			}
+			if err := writeTo(out, func(w io.Writer) error { return experiment.WriteComparison(w, rs) }); err != nil {
+				return err
+			}
+			t.say("%s", out)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "out", "o", "", "write a page to this `FILE`")
+	return cmd
+}
+
+// readRun reads a report.
+func readRun(name string) (*experiment.Report, error) {
+	if at, err := os.Stat(name); err == nil && at.IsDir() {
+		name = filepath.Join(name, "report.json")
+	}
+	text, err := files.ReadText(name, goalMax)
+	if err != nil {
+		return nil, next(err, "name a folder that softib sim -o has written")
+	}
+	r := &experiment.Report{}
+	if err := json.Unmarshal(text, r); err != nil || r.Hash == "" {
+		return nil, next(fmt.Errorf("%s is no report of softib sim: %v", name, err),
+			"name a folder that softib sim -o has written")
+	}
+	return r, nil
+}
+
+// compareRuns prints a line for each.
+func compareRuns(t *terminal, names []string, rs []*experiment.Report) {
+	wide := 3
+	for _, n := range names {
+		wide = max(wide, len(n))
+	}
+	t.say("%-*s  %12s  %8s  %12s  %12s  %9s  %s", wide, "run", "took", "", "median", "99 %", "fairness", "level")
+	for i, r := range rs {
+		change := ""
+		if i > 0 && rs[0].End > 0 {
+			change = fmt.Sprintf("%+.1f %%", 100*(r.End/rs[0].End-1))
+		}
+		var all experiment.Spread
+		if len(r.Messages) > 0 {
+			all = r.Messages[0].Took
+		}
+		t.say("%-*s  %12v  %8s  %12v  %12v  %9.3f  %s", wide, names[i], duration(r.End), change, duration(all.P50),
+			duration(all.P99), r.Fairness, r.Level)
+	}
+}

@@ -1,0 +1,70 @@
+package load
+
+import (
+	"fmt"
+
+	"softib/job/collective"
+)
+
+// whole are the operations whose size is that of the vector that every rank has; that of the others is one rank's part
+// of it, as MPI counts.
+var whole = map[string]bool{"all-reduce": true, "broadcast": true, "reduce": true, "barrier": true}
+
+// collectives are the operations of package collective as kinds.
+func collectives() (list []Kind) {
+	for _, op := range collective.Operations() {
+		k := Kind{Name: op.Name, Help: op.Help}
+		names := ""
+		for _, a := range op.Algorithms() {
+			names += a + ", "
+		}
+		k.Options = []Option{{"algorithm", "", names + "or nothing for what suits size and number"},
+			{"size", "64K", "bytes of each rank's part"}, {"count", "1", "how often, one after the other"},
+			{"compute", "0", "nanoseconds of work before each"}, {"add", "0", "picoseconds that adding a byte takes"}}
+		if whole[op.Name] {
+			k.Options[1].Help = "bytes of the vector"
+		}
+		if op.Name == "all-reduce" {
+			k.Options = append(k.Options, Option{"per-host", "1", "ranks that share a host, and reduce there first"})
+		}
+		k.make = func(m *maker) error { return m.collective(&op) }
+		list = append(list, k)
+	}
+	return list
+}
+
+func (m *maker) collective(op *collective.Operation) error {
+	bytes, count := m.number("size", 0, 1<<40), m.number("count", 1, 1<<20)
+	work, add := m.number("compute", 0, 1<<40), m.number("add", 0, 1<<30)
+	if m.err != nil {
+		return m.err
+	}
+	if !whole[op.Name] {
+		bytes *= uint64(m.n)
+	}
+	ranks := make([]int, m.n)
+	for i := range ranks {
+		ranks[i] = i
+	}
+	g := collective.NewGroup(m.b, ranks)
+	g.AddTime = add
+	for range count {
+		if work > 0 {
+			g.Compute(work)
+		}
+		var err error
+		if per := m.set["per-host"]; per != "" && per != "1" {
+			err = g.Hierarchical(bytes, int(m.number("per-host", 1, uint64(m.n))), m.set["algorithm"])
+		} else {
+			err = op.Do(g, bytes, m.set["algorithm"])
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrLoad, err)
+		}
+		if float64(g.NextTag())*2 > maxOps {
+			return fmt.Errorf("%w: %s of %d ranks has more messages than fit into memory: take a smaller count or "+
+				"another algorithm", ErrLoad, op.Name, m.n)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package experiment
+
+// Report is what came of a run. Times are in seconds of virtual time, sizes in bytes, uses of links in parts of what
+// they could carry.
+type Report struct {
+	// Command repeats the run, and Hash is of everything that happened in it: the same command gives the same hash.
+	Command string `json:"command"`
+	Seed    uint64 `json:"seed"`
+	Hash    string `json:"hash"`
+
+	Fabric Fabric `json:"fabric"`
+	Load   Load   `json:"load"`
+	// Level is packets or flows, and Why says why.
+	Level string `json:"level"`
+	Why   string `json:"why"`
+	// Whole is false if the run was ended before its end, by what Stopped says.
+	Whole   bool   `json:"whole"`
+	Stopped string `json:"stopped,omitempty"`
+
+	// End is when the last rank was done, Wall how many seconds the run took, Hops how many times a packet crossed a
+	// link (0 for flows).
+	End  float64 `json:"end_s"`
+	Wall float64 `json:"wall_s"`
+	Hops uint64  `json:"packet_hops"`
+
+	// Ranks is when ranks were done, Messages how long messages took from their start, by classes of size, the first
+	// being all of them; Speed what each message had of the rate of its sender's link.
+	Ranks    Spread  `json:"ranks"`
+	Messages []Class `json:"messages"`
+	Speed    Spread  `json:"speed"`
+	// Fairness is Jain's index over the messages' speeds: 1 if all are equal.
+	Fairness float64 `json:"fairness"`
+
+	// Times are the ends of the intervals that what follows is over; the first begins at 0.
+	Times []float64 `json:"times_s"`
+	// Sent is what all hosts sent, in bytes a second, and Tiers the use of links by where they are.
+	Sent  []float64 `json:"sent_Bps"`
+	Tiers []Tier    `json:"tiers"`
+	// Links are the busiest, and Heat the use of many over time: where there are more links than rows, a row is the
+	// busiest of several.
+	Links []Link `json:"links"`
+	Heat  []Row  `json:"heat"`
+}
+
+// Fabric is what was built.
+type Fabric struct {
+	Topology string `json:"topology"`
+	Text     string `json:"text"` // in a line
+	Hosts    int    `json:"hosts"`
+	Switches int    `json:"switches"`
+	Cables   int    `json:"cables"`
+	Rate     string `json:"rate"` // of the hosts' links
+	Routing  string `json:"routing"`
+}
+
+// Load is what was run.
+type Load struct {
+	Name       string `json:"name"`
+	Ranks      int    `json:"ranks"`
+	Operations int    `json:"operations"`
+	Messages   int    `json:"messages"`
+	Bytes      uint64 `json:"bytes"`
+}
+
+// Spread is how values are distributed.
+type Spread struct {
+	Count int     `json:"count"`
+	Mean  float64 `json:"mean"`
+	Min   float64 `json:"min"`
+	P1    float64 `json:"p1"`
+	P10   float64 `json:"p10"`
+	P50   float64 `json:"p50"`
+	P90   float64 `json:"p90"`
+	P99   float64 `json:"p99"`
+	P999  float64 `json:"p999"`
+	Max   float64 `json:"max"`
+	// Curve is the distribution function: pairs of a value and the part of all that are no larger, ascending, at most
+	// 256 of them.
+	Curve [][2]float64 `json:"curve,omitempty"`
+}
+
+// Class is messages of about one size.
+type Class struct {
+	Name  string `json:"name"`
+	Bytes uint64 `json:"bytes"` // of all of them
+	Took  Spread `json:"took_s"`
+}
+
+// Tier is links of one kind, such as those from leafs to spines.
+type Tier struct {
+	Name  string    `json:"name"`
+	Links int       `json:"links"`
+	Mean  []float64 `json:"mean"` // use, by interval
+	Max   []float64 `json:"max"`
+	// Use is over the whole run, link by link.
+	Use Spread `json:"use"`
+}
+
+// Link is one direction of a cable.
+type Link struct {
+	Name  string  `json:"name"` // the port that sends, and the one that receives
+	Tier  string  `json:"tier"`
+	Use   float64 `json:"use"`
+	Peak  float64 `json:"peak"` // of an interval
+	Bytes float64 `json:"bytes"`
+}
+
+// Row is a row of the heat map.
+type Row struct {
+	Name string    `json:"name"`
+	Tier string    `json:"tier"`
+	Use  []float64 `json:"use"`
+}
