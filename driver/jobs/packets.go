@@ -294,8 +294,7 @@ func (n *Packets) Idle() bool { return n.out == 0 && n.ready.Len() == 0 }
 
 // Carried is how many bytes a link has carried.
 func (n *Packets) Carried(link int32) float64 {
-	c := n.Counters(n.ways.Port(link))
-	return 4 * float64(c[ib.PortXmitData])
+	return 4 * float64(n.Port(n.ways.Port(link)).Counter(ib.PortXmitData))
 }
 
 // jam says why packets do not move though there are some: their ways wait for each other in a circle.

@@ -137,27 +137,24 @@ func linearGather(g *Group, bytes uint64) {
 func (g *Group) item(from, to int) int32 { return int32(from*g.Size() + to) }
 
 // pairwise sends to the member k ahead in step k, for all k: each step is a permutation.
-func pairwise(g *Group, bytes uint64) {
-	n := g.Size()
-	for k := 1; k < n; k++ {
-		for m := range n {
-			to := (m + k) % n
-			g.message(m, to, share(bytes, to, n), false, func() []int32 { return []int32{g.item(m, to)} })
-		}
-		g.next()
-	}
-}
+func pairwise(g *Group, bytes uint64) { g.each(bytes, g.next) }
 
 // direct sends everything at once.
 func direct(g *Group, bytes uint64) {
+	g.each(bytes, func() {})
+	g.next()
+}
+
+// each sends to the member k ahead, for all k, and does something after each k.
+func (g *Group) each(bytes uint64, after func()) {
 	n := g.Size()
 	for k := 1; k < n; k++ {
 		for m := range n {
 			to := (m + k) % n
 			g.message(m, to, share(bytes, to, n), false, func() []int32 { return []int32{g.item(m, to)} })
 		}
+		after()
 	}
-	g.next()
 }
 
 // bruckAllToAll sends, in step d, everything whose way still has bit d in it: log n steps of half of the bytes.

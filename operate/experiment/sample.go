@@ -48,7 +48,7 @@ type watched struct {
 
 func newSampler(f *jobs.Fabric, net jobs.Network) *sampler {
 	s := &sampler{net: net, ways: f.Ways(), graph: f.Graph, interval: firstInterval}
-	level := levels(f.Graph)
+	level := levelNames(f.Graph)
 	index := map[string]int32{}
 	var names []string
 	for i, n := range f.Graph.Nodes {
@@ -56,7 +56,7 @@ func newSampler(f *jobs.Fabric, net jobs.Network) *sampler {
 			if !n.Ports[p].Connected() {
 				continue
 			}
-			name := levelName(level, i) + " → " + levelName(level, n.Ports[p].Peer)
+			name := level[i] + " → " + level[n.Ports[p].Peer]
 			if _, ok := index[name]; !ok {
 				index[name] = -1
 				names = append(names, name)
@@ -73,7 +73,7 @@ func newSampler(f *jobs.Fabric, net jobs.Network) *sampler {
 	for i, n := range f.Graph.Nodes {
 		for p := 1; p < len(n.Ports); p++ {
 			if n.Ports[p].Connected() {
-				s.links[k].tier = index[levelName(level, i)+" → "+levelName(level, n.Ports[p].Peer)]
+				s.links[k].tier = index[level[i]+" → "+level[n.Ports[p].Peer]]
 				k++
 			}
 		}
@@ -209,22 +209,24 @@ func levels(g *topo.Graph) []int {
 // depth is how many levels of switches there are.
 func depth(g *topo.Graph) int { return slices.Max(levels(g)) }
 
-func levelName(level []int, node int) string {
+// levelNames are what nodes of their levels are called.
+func levelNames(g *topo.Graph) []string {
+	level := levels(g)
 	top := slices.Max(level)
-	switch l := level[node]; {
-	case l == 0:
-		return "hosts"
-	case top == 1:
-		return "switches"
-	case l == 1:
-		return "leafs"
-	case l == 2:
-		return "spines"
-	case l == 3:
-		return "cores"
-	case l < 0:
-		return "unreached"
-	default:
-		return fmt.Sprintf("level %d", l)
+	names := make([]string, len(level))
+	for i, l := range level {
+		switch {
+		case l == 0:
+			names[i] = "hosts"
+		case l < 0:
+			names[i] = "unreached"
+		case top == 1:
+			names[i] = "switches"
+		case l <= 3:
+			names[i] = [...]string{"leafs", "spines", "cores"}[l-1]
+		default:
+			names[i] = fmt.Sprintf("level %d", l)
+		}
 	}
+	return names
 }
