@@ -42,9 +42,12 @@ func followed(t *testing.T, op, algorithm string, n int, do func(*Group) error) 
 	}
 	g := NewGroup(b, ranks)
 	g.AddTime = 10
-	g.Trace = func(p Part) { x.parts[fmt.Sprint(ranks[p.From], ranks[p.To], p.Tag)] = p }
+	g.Note = true
 	if err := do(g); err != nil {
 		t.Fatal(err)
+	}
+	for _, p := range g.Parts {
+		x.parts[fmt.Sprint(ranks[p.From], ranks[p.To], p.Tag)] = p
 	}
 	s, err := b.Schedule()
 	if err != nil {

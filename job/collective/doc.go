@@ -9,6 +9,6 @@
 //	g.Compute(1500)
 //	err = g.AllReduce(1<<20, "")      // an algorithm by size and number, see Choose
 //
-// Every message is noted with what it carries (Group.Trace), so that a test can follow the contents and want the right
+// Every message is noted with what it carries (Group.Note), so that a test can follow the contents and want the right
 // sums at the right ranks, whatever the algorithm.
 package collective

@@ -76,16 +76,10 @@ func chainBroadcast(g *Group, bytes uint64) {
 // pipeSpan is pipe for piece c of several, told as those of n that fall into it.
 func (g *Group) pipeSpan(from, to int, bytes uint64, c, chunks int, after []uint32, last *chain,
 	ready []uint32) (sent, got uint32) {
-	trace := g.Trace
-	if trace != nil {
-		n := g.Size()
-		g.Trace = func(p Part) {
-			p.Pieces = pieces(c*n/chunks, (c+1)*n/chunks)()
-			trace(p)
-		}
-	}
 	sent, got = g.pipe(from, to, bytes, c, false, after, last, ready)
-	g.Trace = trace
+	if n := g.Size(); g.Note {
+		g.Parts[len(g.Parts)-1].Pieces = pieces(c*n/chunks, (c+1)*n/chunks)()
+	}
 	return sent, got
 }
 

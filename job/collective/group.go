@@ -22,8 +22,9 @@ type Part struct {
 
 // Group is ranks that do things together. Members are numbered from 0.
 type Group struct {
-	// Trace, if there is one, is told what each message carries.
-	Trace func(Part)
+	// Note has the group write down in Parts what each message carries.
+	Note  bool
+	Parts []Part
 	// AddTime is how many picoseconds a byte takes that is added to another; 0 for no time.
 	AddTime uint64
 	// CPU and NIC are what the members' operations use.
@@ -69,8 +70,8 @@ func (g *Group) Compute(ns uint64) {
 
 // message is one of the step: it begins when its sender has done the last step, and the receiver's next waits for it.
 func (g *Group) message(from, to int, bytes uint64, add bool, pieces func() []int32) {
-	if g.Trace != nil {
-		g.Trace(Part{From: from, To: to, Tag: g.tag, Pieces: pieces(), Add: add})
+	if g.Note {
+		g.Parts = append(g.Parts, Part{From: from, To: to, Tag: g.tag, Pieces: pieces(), Add: add})
 	}
 	s := g.b.Add(g.ranks[from], job.Op{Kind: job.Send, Peer: uint32(g.ranks[to]), Size: bytes, Tag: g.tag, CPU: g.CPU,
 		NIC: g.NIC})

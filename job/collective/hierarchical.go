@@ -46,17 +46,7 @@ func (g *Group) part(members []int, whole func(int32) []int32, do func(*Group)) 
 		ranks[i] = g.ranks[m]
 	}
 	s := NewGroup(g.b, ranks)
-	s.AddTime, s.CPU, s.NIC, s.tag = g.AddTime, g.CPU, g.NIC, g.tag
-	if g.Trace != nil {
-		s.Trace = func(p Part) {
-			var list []int32
-			for _, piece := range p.Pieces {
-				list = append(list, whole(piece)...)
-			}
-			p.From, p.To, p.Pieces = members[p.From], members[p.To], list
-			g.Trace(p)
-		}
-	}
+	s.Note, s.AddTime, s.CPU, s.NIC, s.tag = g.Note, g.AddTime, g.CPU, g.NIC, g.tag
 	for i, m := range members {
 		s.front[i] = g.front[m]
 	}
@@ -67,4 +57,12 @@ func (g *Group) part(members []int, whole func(int32) []int32, do func(*Group)) 
 		g.front[m] = s.front[i]
 	}
 	g.tag = s.tag
+	for _, p := range s.Parts {
+		var list []int32
+		for _, piece := range p.Pieces {
+			list = append(list, whole(piece)...)
+		}
+		p.From, p.To, p.Pieces = members[p.From], members[p.To], list
+		g.Parts = append(g.Parts, p)
+	}
 }
