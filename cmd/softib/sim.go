@@ -45,7 +45,8 @@ the same as JSON and CSV. The same command gives the same hash.
 
 By packets, complete adapters, switches, credits and lanes run, as in a real fabric of
 softib's. By flows, messages share links max-min fair over the same ways: for tens of
-thousands of hosts. --level auto says which it takes, and why.
+thousands of hosts. --level auto says which it takes, and why. --level ideal has no
+network, but LogGOPSim's L, o, g, G and S (--set eager=S), and its end times.
 
 LOAD is a pattern with its options, or a file with a schedule in GOAL, the language of
 LogGOPSim and ATLAHS, as text or as txt2bin writes it:
@@ -69,7 +70,7 @@ ranks or seed, and lays the runs side by side. softib sim compare does that with
 	f := cmd.Flags()
 	f.StringVar(&o.load, "load", "", "what to run: a `LOAD`, see above")
 	f.StringVar(&o.routing, "routing", jobs.DefaultRouting, "the chain of routing engines")
-	f.StringVar(&o.level, "level", experiment.Auto, "packets, flows or auto")
+	f.StringVar(&o.level, "level", experiment.Auto, "packets, flows, ideal or auto")
 	f.StringVar(&o.place, "place", "linear", "ranks on hosts: "+strings.Join(experiment.Places, ", "))
 	f.IntVar(&o.ranks, "ranks", 0, "how many ranks (one for each host, or as many as the file has)")
 	f.Uint64Var(&o.seed, "seed", 1, "of everything that is random")
@@ -127,6 +128,13 @@ var settings = []setting{
 	{"g", "ns between two messages of a port, at least (0)", nanoseconds(func(s *experiment.Spec) *ib.Time {
 		return &s.Model.Gap
 	})},
+	{"L", "ns that a message takes, at --level ideal (0)", nanoseconds(func(s *experiment.Spec) *ib.Time {
+		return &s.Model.Latency
+	})},
+	{"G", "ps that a byte takes, at --level ideal (0)", func(s *experiment.Spec, v uint64) error {
+		s.Model.GapPerByte = ib.Time(min(v, 1e9))
+		return nil
+	}},
 	{"eager", "bytes up to which a message is over for its sender at once", func(s *experiment.Spec, v uint64) error {
 		s.Model.Eager = v
 		return nil
@@ -183,8 +191,9 @@ func (o *simOptions) apply(s *experiment.Spec, word string) error {
 func (o *simOptions) spec(arg string, g *topo.Graph) (experiment.Spec, error) {
 	s := experiment.Spec{Topology: arg, Graph: g, Load: o.load, Ranks: o.ranks, Place: o.place, Level: o.level,
 		Seed: o.seed, Options: jobs.Options{Routing: o.routing}}
-	if !slices.Contains([]string{experiment.Auto, experiment.Packets, experiment.Flows}, o.level) {
-		return s, fmt.Errorf("--level is %q: want auto, packets or flows", o.level)
+	levels := []string{experiment.Auto, experiment.Packets, experiment.Flows, experiment.IdealNet}
+	if !slices.Contains(levels, o.level) {
+		return s, fmt.Errorf("--level is %q: want one of %s", o.level, strings.Join(levels, ", "))
 	}
 	for _, word := range o.set {
 		if err := o.apply(&s, word); err != nil {

@@ -63,6 +63,9 @@ func TestSimGOAL(t *testing.T) {
 	ok := file("num_ranks 2\nrank 0 {\na: calc 5000\nb: send 4096b to 1\nb requires a\n}\n" +
 		"rank 1 {\nrecv 4096b from 0\n}\n")
 	wants(t, s.run("sim", "star:4", "--load", ok, "--set", "o=1000"), "1 message on star:4", "took       7.")
+	// 5000 ns of work, o, L, o and G for all bytes but one: as LogGOPSim has it.
+	wants(t, s.run("sim", "star:4", "--load", ok, "--level", "ideal", "--set", "L=2500", "--set", "o=1500", "--set",
+		"g=1000", "--set", "G=6000", "--set", "eager=65535"), "took       35.070us")
 	for text, want := range map[string]string{
 		"num_ranks 2\nrank 0 {\n\nrecv 5b from 1\n}\n":        "line 4",
 		"num_ranks 9\nrank 0 {\n}\n":                          "9 ranks on 4 hosts",
@@ -84,7 +87,7 @@ func TestSimRefuses(t *testing.T) {
 	}{
 		{exitUsage, "there is no --load", []string{"sim", "star:4"}},
 		{exitFailed, "want one of permutation", []string{"sim", "star:4", "--load", "dance"}},
-		{exitUsage, "want auto, packets or flows", []string{"sim", "star:4", "--load", "shift", "--level", "deep"}},
+		{exitUsage, "want one of auto, packets", []string{"sim", "star:4", "--load", "shift", "--level", "deep"}},
 		{exitUsage, "want one of mtu", []string{"sim", "star:4", "--load", "shift", "--set", "speed=3"}},
 		{exitUsage, "want 256, 512", []string{"sim", "star:4", "--load", "shift", "--set", "mtu=1500"}},
 		{exitUsage, "want KEY=A,B,C", []string{"sim", "star:4", "--load", "shift", "--sweep", "mtu"}},

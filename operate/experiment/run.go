@@ -22,6 +22,8 @@ const (
 	Auto    = "auto"
 	Packets = "packets"
 	Flows   = "flows"
+	// IdealNet is no network: every message takes Model.Latency, as in LogGOPSim.
+	IdealNet = "ideal"
 )
 
 // Spec is what to build and what to run.
@@ -34,7 +36,7 @@ type Spec struct {
 	// Ranks is how many; 0 is one for each host. Place says on which hosts: see Places.
 	Ranks int
 	Place string
-	// Level is Auto, Packets or Flows.
+	// Level is Auto, Packets, Flows or IdealNet.
 	Level   string
 	Seed    uint64
 	Options jobs.Options
@@ -84,14 +86,18 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 	}
 	var net jobs.Network
 	hops := func() uint64 { return 0 }
-	if r.Level == Packets {
+	switch r.Level {
+	case Packets:
 		p, err := f.Packets()
 		if err != nil {
 			return nil, err
 		}
 		start := p.Hops()
 		net, hops = p, func() uint64 { return p.Hops() - start }
-	} else {
+	case IdealNet:
+		s.Model.Ideal = true
+		net = jobs.Ideal{}
+	default:
 		net = f.Flows()
 	}
 	look := newSampler(f, net)

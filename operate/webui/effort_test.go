@@ -14,27 +14,27 @@ import (
 // tasks is the processor time of the longest task of the page's main thread while f runs, which is what a frame would
 // take if nobody else wanted the processor, and of all of them.
 func (b *browser) tasks(f func()) (longest, all time.Duration) {
-	b.t.Helper()
-	completed := chromedp.BrowserEvents(b.ctx, tracing.TracingComplete)
-	_, err := chromedp.CallBrowser(b.ctx, tracing.Start,
+	b.T.Helper()
+	completed := chromedp.BrowserEvents(b.Ctx, tracing.TracingComplete)
+	_, err := chromedp.CallBrowser(b.Ctx, tracing.Start,
 		tracing.StartParams{TransferMode: "ReturnAsStream",
 			TraceConfig: &tracing.TraceConfig{IncludedCategories: []string{"toplevel"}}})
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	f()
-	if _, err := chromedp.CallBrowser(b.ctx, tracing.End, cdp.Empty{}); err != nil {
-		b.t.Fatal(err)
+	if _, err := chromedp.CallBrowser(b.Ctx, tracing.End, cdp.Empty{}); err != nil {
+		b.T.Fatal(err)
 	}
 	var data []byte
 	for done, err := range completed {
 		if err != nil {
-			b.t.Fatal(err)
+			b.T.Fatal(err)
 		}
 		for end := false; !end; {
-			part, err := chromedp.CallBrowser(b.ctx, cdpio.Read, cdpio.ReadParams{Handle: done.Stream})
+			part, err := chromedp.CallBrowser(b.Ctx, cdpio.Read, cdpio.ReadParams{Handle: done.Stream})
 			if err != nil {
-				b.t.Fatal(err)
+				b.T.Fatal(err)
 			}
 			data, end = append(data, part.Data...), part.EOF
 		}
@@ -49,7 +49,7 @@ func (b *browser) tasks(f func()) (longest, all time.Duration) {
 		}
 	}
 	if err := json.Unmarshal(data, &trace); err != nil {
-		b.t.Fatalf("the trace: %v", err)
+		b.T.Fatalf("the trace: %v", err)
 	}
 	main := map[string]bool{}
 	for _, e := range trace.TraceEvents {
@@ -66,7 +66,7 @@ func (b *browser) tasks(f func()) (longest, all time.Duration) {
 		}
 	}
 	if tasks < 20 || longest == 0 {
-		b.t.Fatalf("the trace has %d tasks of the page, the longest of %v: nothing was measured", tasks, longest)
+		b.T.Fatalf("the trace has %d tasks of the page, the longest of %v: nothing was measured", tasks, longest)
 	}
 	return longest, all
 }

@@ -30,7 +30,7 @@ func TestLarge(t *testing.T) {
 	x, b := largeGround(t)
 
 	t.Run("first view", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		all := time.Hour
 		for round := 0; round < rounds && all >= firstViewMax; round++ {
 			_, took := b.tasks(func() { b.firstView(x) })
@@ -47,7 +47,7 @@ func TestLarge(t *testing.T) {
 		b.shoot("11664-dark-map")
 	})
 	t.Run("panning", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		moves := b.moves(x) // all of them in a round, as one that follows itself finds the map where it wants it
 		least := slices.Repeat([]time.Duration{time.Hour}, len(moves))
 		for round := 0; round < rounds && slices.Max(least) > frameMax; round++ {
@@ -65,23 +65,23 @@ func TestLarge(t *testing.T) {
 		}
 	})
 	t.Run("views", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		for _, v := range views("h11664") {
 			b.open(v.hash, v.words...)
 			b.noSideways()
 			b.shoot("11664-dark-" + v.name)
 		}
 		b.open("#/map?sel=core17", "core17", "Open page")
-		b.until("!softibMap.job && !softibMap.want.picture")
+		b.Until("!softibMap.job && !softibMap.want.picture")
 		b.shoot("11664-dark-map-core")
 		b.open("#/map?sel=h5000", "h5000", "Route from here")
 		b.shoot("11664-dark-map-host")
 	})
-	b.t = t
+	b.T = t
 	b.quiet()
 	light := newBrowser(t, 1400, 850, false)
 	light.open1(x.http.URL + "/#/map")
-	light.until("softibMap.ready > 0")
+	light.Until("softibMap.ready > 0")
 	light.sees("11,664 hosts")
 	light.shoot("11664-light-map")
 	light.open("#/map?color=errors", "errors a minute")
@@ -89,7 +89,7 @@ func TestLarge(t *testing.T) {
 	light.quiet()
 	phone := newBrowser(t, 360, 740, true)
 	phone.open1(x.http.URL + "/#/map")
-	phone.until("softibMap.ready > 0")
+	phone.Until("softibMap.ready > 0")
 	phone.noSideways()
 	phone.shoot("11664-phone-map")
 	phone.quiet()
@@ -107,10 +107,10 @@ func largeGround(t testing.TB) (*ground, *browser) {
 
 // firstView opens the page and returns what it says of how long that took.
 func (b *browser) firstView(x *ground) time.Duration {
-	b.t.Helper()
+	b.T.Helper()
 	b.navigate("about:blank")
 	b.navigate(x.http.URL + "/")
-	b.until("softibMap.ready > 0")
+	b.Until("softibMap.ready > 0")
 	return time.Duration(eval[float64](b, "softibMap.ready") * float64(time.Millisecond))
 }
 
@@ -130,7 +130,7 @@ func BenchmarkFrames(t *testing.B) {
 	b.open1(x.http.URL + "/#/map")
 	for _, m := range b.moves(x) {
 		t.Run(m.name, func(t *testing.B) {
-			b.t = t
+			b.T = t
 			var worst frames
 			for t.Loop() {
 				eval[bool](b, watchFrames)
@@ -152,9 +152,9 @@ type move struct {
 
 // moves drag, zoom and fly while numbers come in.
 func (b *browser) moves(x *ground) []move {
-	b.t.Helper()
+	b.T.Helper()
 	b.open("#/map", "hosts")
-	b.until("!softibMap.job && !softibMap.want.picture && !softibMap.want.base")
+	b.Until("!softibMap.job && !softibMap.want.picture && !softibMap.want.base")
 	load, steps := 0.4, benchsize.Of(60, 12)
 	return []move{
 		{"far away", func() {
@@ -167,7 +167,7 @@ func (b *browser) moves(x *ground) []move {
 		}},
 		{"switches", func() {
 			eval[bool](b, "softibMap.flyToNode(softibMap.m.index.get('leaf300'), 0.4), true")
-			b.until("Math.abs(softibMap.cam.k - 0.4) < 1e-3")
+			b.Until("Math.abs(softibMap.cam.k - 0.4) < 1e-3")
 			b.drag(700, 420, 900, 300, steps)
 		}},
 		{"ports", func() {
@@ -219,7 +219,7 @@ const watchFrames = `(() => {
 
 // drag moves the map by the pointer, to and fro, as fast as events can be sent.
 func (b *browser) drag(x0, y0, x1, y1 float64, steps int) {
-	b.t.Helper()
+	b.T.Helper()
 	b.mouse(input.DispatchMouseEventTypeMousePressed, x0, y0, 1)
 	for i := range steps {
 		p := 0.5 - 0.5*math.Cos(float64(i)/float64(steps)*4*math.Pi)
@@ -230,10 +230,10 @@ func (b *browser) drag(x0, y0, x1, y1 float64, steps int) {
 
 // across drags the map several windows far in one direction, at a scale, and wants it to be drawn on the way.
 func (b *browser) across(scale float64) {
-	b.t.Helper()
+	b.T.Helper()
 	eval[bool](b, fmt.Sprintf("softibMap.setCamera({ x: 2000, y: softibMap.m.y[softibMap.m.index.get('leaf300')], "+
 		"k: %v }), true", scale))
-	b.until("!softibMap.job && !softibMap.want.picture")
+	b.Until("!softibMap.job && !softibMap.want.picture")
 	from, drawn := eval[float64](b, "softibMap.cam.x"), eval[int](b, "softibMap.pictures")
 	for n := range 5 {
 		b.mouse(input.DispatchMouseEventTypeMousePressed, 1000, 420, 1)
@@ -242,21 +242,21 @@ func (b *browser) across(scale float64) {
 		}
 		b.mouse(input.DispatchMouseEventTypeMouseReleased, 280, 420, 0)
 		if n%2 == 0 { // more than a window since the last time
-			b.until(fmt.Sprintf("softibMap.pictures > %d", drawn))
+			b.Until(fmt.Sprintf("softibMap.pictures > %d", drawn))
 			drawn = eval[int](b, "softibMap.pictures")
 		}
 	}
 	if far := (eval[float64](b, "softibMap.cam.x") - from) * scale; far < 1400 {
-		b.t.Errorf("the map moved by %.0f pixels: want more than a window", far)
+		b.T.Errorf("the map moved by %.0f pixels: want more than a window", far)
 	}
 }
 
 // wheel turns the wheel. Chromium wants both directions to be named, and none is sent that is 0.
 func (b *browser) wheel(x, y, delta float64) {
-	b.t.Helper()
-	if _, err := chromedp.Call(b.ctx, input.DispatchMouseEvent,
+	b.T.Helper()
+	if _, err := chromedp.Call(b.Ctx, input.DispatchMouseEvent,
 		input.DispatchMouseEventParams{Type: input.DispatchMouseEventTypeMouseWheel, X: x, Y: y, DeltaX: 1e-9,
 			DeltaY: delta}); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 }

@@ -57,7 +57,7 @@ func TestAnotherFabric(t *testing.T) {
 	b := newBrowser(t, 1000, 700, true)
 	b.open1(s.URL + "/#/host/h3")
 	b.sees("h3", "Links active")
-	b.until("document.getElementById('live').textContent.startsWith('live')")
+	b.Until("document.getElementById('live').textContent.startsWith('live')")
 	now.Store(y.ui)
 	x.ui.Close()
 	for late := time.After(60 * time.Second); ; {
@@ -71,7 +71,7 @@ func TestAnotherFabric(t *testing.T) {
 		}
 		break
 	}
-	b.until("document.readyState === 'complete'")
+	b.Until("document.readyState === 'complete'")
 	b.open("#/host/h4", "h4", "Links active")
 }
 
@@ -82,18 +82,18 @@ func TestWalk(t *testing.T) {
 	x.f.setLoad(0.4)
 	b := newBrowser(t, 1400, 850, true)
 	b.open1(x.http.URL + "/")
-	b.until("softibMap.ready > 0")
+	b.Until("softibMap.ready > 0")
 	for _, v := range views("h32") {
 		b.open(v.hash, v.words...)
 		b.noSideways()
 		b.shoot("32-dark-" + v.name)
 	}
-	t.Run("changes", func(t *testing.T) { b.t = t; walkChanges(t, x, b) })
-	t.Run("keyboard", func(t *testing.T) { b.t = t; walkKeyboard(t, b) })
-	t.Run("live", func(t *testing.T) { b.t = t; walkLive(t, x, b) })
-	t.Run("given up", func(t *testing.T) { b.t = t; walkGivenUp(t, b) })
-	t.Run("hidden", func(t *testing.T) { b.t = t; walkHidden(b) })
-	b.t = t
+	t.Run("changes", func(t *testing.T) { b.T = t; walkChanges(t, x, b) })
+	t.Run("keyboard", func(t *testing.T) { b.T = t; walkKeyboard(t, b) })
+	t.Run("live", func(t *testing.T) { b.T = t; walkLive(t, x, b) })
+	t.Run("given up", func(t *testing.T) { b.T = t; walkGivenUp(t, b) })
+	t.Run("hidden", func(t *testing.T) { b.T = t; walkHidden(b) })
+	b.T = t
 	b.quiet()
 
 	light := newBrowser(t, 1400, 850, false)
@@ -127,9 +127,9 @@ func TestWalk(t *testing.T) {
 
 // open1 loads the page anew.
 func (b *browser) open1(url string) {
-	b.t.Helper()
+	b.T.Helper()
 	b.navigate(url)
-	b.until("!!document.querySelector('#content > *')")
+	b.Until("!!document.querySelector('#content > *')")
 }
 
 // walkChanges sets and lifts faults and makes and deletes tenants, as a person would.
@@ -154,9 +154,9 @@ func walkChanges(t *testing.T, x *ground, b *browser) {
 	b.open("#/map", "A rehearsal fault is set")
 	b.shoot("32-dark-map-fault")
 	b.open("#/link/leaf1[5]", "Lift the fault")
-	b.until("!!document.querySelector('form[aria-label=Fault] button:not(.primary):not([hidden])')")
+	b.Until("!!document.querySelector('form[aria-label=Fault] button:not(.primary):not([hidden])')")
 	b.click("form[aria-label=Fault] button:not(.primary)")
-	b.until("document.getElementById('banner').hidden")
+	b.Until("document.getElementById('banner').hidden")
 	if f := x.m.Faults(); len(f) != 0 {
 		t.Fatalf("after it was lifted: %+v", f)
 	}
@@ -183,7 +183,7 @@ func walkChanges(t *testing.T, x *ground, b *browser) {
 	b.shoot("32-dark-tenant-refused")
 	b.fill("[aria-label='Create a tenant'] [name=hosts]", "h1-h4")
 	b.click("[aria-label='Create a tenant'] button")
-	b.until("!!document.querySelector(\"[aria-label='Tenant red']\")")
+	b.Until("!!document.querySelector(\"[aria-label='Tenant red']\")")
 	b.fill("[aria-label='Hosts of red'] [name=hosts]", "h9, h10")
 	b.click("[aria-label='Hosts of red'] button")
 	b.sees("6 hosts")
@@ -212,33 +212,33 @@ func walkKeyboard(t *testing.T, b *browser) {
 	b.open("#/map", "hosts")
 	eval[bool](b, "document.activeElement.blur(), true")
 	b.key("?")
-	b.until("document.getElementById('help-dialog').open")
+	b.Until("document.getElementById('help-dialog').open")
 	b.shoot("32-dark-help")
 	b.key(kb.Escape)
-	b.until("!document.getElementById('help-dialog').open")
+	b.Until("!document.getElementById('help-dialog').open")
 	b.key("/")
-	b.until("document.activeElement.id === 'search'")
+	b.Until("document.activeElement.id === 'search'")
 	b.key("leaf7")
-	b.until("document.querySelectorAll('#search-list [role=option]').length > 0")
+	b.Until("document.querySelectorAll('#search-list [role=option]').length > 0")
 	b.shoot("32-dark-search")
 	b.key(kb.Enter)
-	b.until("softibMap.selected?.i === softibMap.m.index.get('leaf7')")
-	b.until("document.activeElement.id === 'map'")
+	b.Until("softibMap.selected?.i === softibMap.m.index.get('leaf7')")
+	b.Until("document.activeElement.id === 'map'")
 	b.sees("leaf7", "Open page")
 	b.shoot("32-dark-map-selected")
 	b.key(kb.ArrowUp)
-	b.until("softibMap.m.names[softibMap.selected.i].startsWith('spine')")
+	b.Until("softibMap.m.names[softibMap.selected.i].startsWith('spine')")
 	b.key(kb.ArrowDown)
-	b.until("softibMap.m.names[softibMap.selected.i].startsWith('leaf')")
+	b.Until("softibMap.m.names[softibMap.selected.i].startsWith('leaf')")
 	b.key(kb.ArrowDown)
-	b.until("softibMap.m.names[softibMap.selected.i].startsWith('h')")
+	b.Until("softibMap.m.names[softibMap.selected.i].startsWith('h')")
 	b.key(kb.Enter)
-	b.until("location.hash.startsWith('#/host/h')")
+	b.Until("location.hash.startsWith('#/host/h')")
 	b.sees("Links active")
 	eval[bool](b, "document.activeElement.blur(), true")
 	b.goes("c", "location.hash === '#/cables'")
 	b.goes("m", "location.hash.startsWith('#/map')")
-	b.until("!!document.querySelector('.map-canvas')")
+	b.Until("!!document.querySelector('.map-canvas')")
 	if made := eval[int](b, `new Promise(is => { let n = 0; new MutationObserver(() => n++).observe(`+
 		`document.getElementById("content"), { childList: true }); location.hash = "#/cables"; `+
 		`location.hash = "#/map"; setTimeout(() => requestAnimationFrame(() => is(n)), 300); })`); made != 1 {
@@ -248,10 +248,10 @@ func walkKeyboard(t *testing.T, b *browser) {
 	b.key(kb.Escape)
 	before := eval[float64](b, "softibMap.cam.x")
 	b.key(kb.ArrowRight)
-	b.until(fmt.Sprintf("softibMap.cam.x > %v", before))
+	b.Until(fmt.Sprintf("softibMap.cam.x > %v", before))
 	scale := eval[float64](b, "softibMap.cam.k")
 	b.key("+")
-	b.until(fmt.Sprintf("softibMap.cam.k > %v", scale))
+	b.Until(fmt.Sprintf("softibMap.cam.k > %v", scale))
 	now := eval[float64](b, "softibMap.cam.k")
 	zoomed := eval[float64](b, "softibMap.flyTo(softibMap.fitCamera()), softibMap.zoom(1.5), "+
 		"new Promise(is => setTimeout(() => requestAnimationFrame(() => is(softibMap.cam.k)), 600))")
@@ -259,9 +259,9 @@ func walkKeyboard(t *testing.T, b *browser) {
 		t.Errorf("who zooms in while the map flies elsewhere sees it at %v, as before at %v", zoomed, now)
 	}
 	b.key("0")
-	b.until("Math.abs(softibMap.cam.k - softibMap.fitCamera().k) < 1e-6")
+	b.Until("Math.abs(softibMap.cam.k - softibMap.fitCamera().k) < 1e-6")
 	b.key("c")
-	b.until("softibMap.mode === 'errors'")
+	b.Until("softibMap.mode === 'errors'")
 	b.shoot("32-dark-map-errors")
 	eval[bool](b, "softibMap.setMode('util'), true")
 
@@ -302,10 +302,10 @@ func walkKeyboard(t *testing.T, b *browser) {
 // goes presses g and a letter, which has to follow within two seconds: both at the same moment, whenever the browser
 // comes to them.
 func (b *browser) goes(letter, where string) {
-	b.t.Helper()
+	b.T.Helper()
 	now := input.TimeSinceEpoch(float64(time.Now().UnixMilli()) / 1000)
-	b.do(chromedp.KeyEvent("g"+letter, func(k *input.DispatchKeyEventParams) { k.Timestamp = now }))
-	b.until(where)
+	b.Do(chromedp.KeyEvent("g"+letter, func(k *input.DispatchKeyEventParams) { k.Timestamp = now }))
+	b.Until(where)
 }
 
 // walkLive wants what happens to be shown without a reload.
@@ -322,10 +322,10 @@ func walkLive(t *testing.T, x *ground, b *browser) {
 	b.open("#/map", "hosts")
 	cable, _ := x.m.CableOf(r)
 	eval[bool](b, "softibMap.setMode('errors'), true")
-	b.until(fmt.Sprintf("softibMap.linkBin[%d] > 3", cable))
+	b.Until(fmt.Sprintf("softibMap.linkBin[%d] > 3", cable))
 	b.shoot("32-dark-map-sick")
 	b.open("#/link/leaf3[7]", "Why it is judged so")
-	b.until("document.querySelectorAll('.plot canvas').length === 4")
+	b.Until("document.querySelectorAll('.plot canvas').length === 4")
 	b.shoot("32-dark-link-sick")
 	x.f.setSick(r, 0)
 	if !eval[bool](b, "window.stayed") {
@@ -337,7 +337,7 @@ func walkLive(t *testing.T, x *ground, b *browser) {
 // walkGivenUp wants a picture that was begun and given up to leave nothing behind in the next.
 func walkGivenUp(t *testing.T, b *browser) {
 	b.open("#/map", "hosts")
-	b.until("!softibMap.job && !softibMap.want.picture && !softibMap.want.base")
+	b.Until("!softibMap.job && !softibMap.want.picture && !softibMap.want.base")
 	same := eval[bool](b, `(async () => {
 		const r = softibMap, change = r.dataChanged;
 		r.dataChanged = () => {}; // numbers that come in meanwhile are another matter
@@ -367,7 +367,7 @@ func walkHidden(b *browser) {
 			`=> %v }), document.dispatchEvent(new Event("visibilitychange")), true)`, hidden))
 	}
 	hide(true)
-	b.until("document.getElementById('live').textContent !== 'live'")
+	b.Until("document.getElementById('live').textContent !== 'live'")
 	hide(false)
-	b.until("document.getElementById('live').textContent === 'live'")
+	b.Until("document.getElementById('live').textContent === 'live'")
 }
