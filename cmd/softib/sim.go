@@ -470,6 +470,7 @@ func writeTo(name string, write func(io.Writer) error) error {
 
 func newSimCompare() *cobra.Command {
 	var out string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "compare RUN RUN…",
 		Short: "Lay runs of softib sim side by side",
@@ -487,19 +488,25 @@ the first. With -o FILE there is a page with their curves in one plot.`,
 				}
 				rs = append(rs, r)
 			}
-			t := newTerminal(cmd.OutOrStdout())
-			compareRuns(t, args, rs)
-			if out == "" {
-				return nil
+			if out != "" {
+				page := func(w io.Writer) error { return experiment.WriteComparison(w, rs) }
+				if err := writeTo(out, page); err != nil {
+					return err
+				}
 			}
-			if err := writeTo(out, func(w io.Writer) error { return experiment.WriteComparison(w, rs) }); err != nil {
-				return err
+			t, list := newTerminal(cmd.OutOrStdout()), compareRuns(args, rs)
+			if asJSON {
+				return printJSON(t.w, list)
 			}
-			t.say("%s", out)
+			printCompared(t, list)
+			if out != "" {
+				t.say("%s", out)
+			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "write a page to this `FILE`")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -520,23 +527,46 @@ func readRun(name string) (*experiment.Report, error) {
 	return r, nil
 }
 
-// compareRuns prints a line for each.
-func compareRuns(t *terminal, names []string, rs []*experiment.Report) {
+// compared is a run beside others.
+type compared struct {
+	Run      string  `json:"run"`
+	Level    string  `json:"level"`
+	Hash     string  `json:"hash"`
+	End      float64 `json:"end_s"`
+	Change   float64 `json:"change"` // of end_s, in parts of the first run's
+	P50      float64 `json:"p50_s"`
+	P99      float64 `json:"p99_s"`
+	Fairness float64 `json:"fairness"`
+}
+
+// compareRuns takes what is compared.
+func compareRuns(names []string, rs []*experiment.Report) (list []compared) {
+	for i, r := range rs {
+		c := compared{Run: names[i], Level: r.Level, Hash: r.Hash, End: r.End, Fairness: r.Fairness}
+		if rs[0].End > 0 {
+			c.Change = r.End/rs[0].End - 1
+		}
+		if len(r.Messages) > 0 {
+			c.P50, c.P99 = r.Messages[0].Took.P50, r.Messages[0].Took.P99
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// printCompared prints a line for each.
+func printCompared(t *terminal, list []compared) {
 	wide := 3
-	for _, n := range names {
-		wide = max(wide, len(n))
+	for _, c := range list {
+		wide = max(wide, len(c.Run))
 	}
 	t.say("%-*s  %12s  %8s  %12s  %12s  %9s  %s", wide, "run", "took", "", "median", "99 %", "fairness", "level")
-	for i, r := range rs {
+	for i, c := range list {
 		change := ""
-		if i > 0 && rs[0].End > 0 {
-			change = fmt.Sprintf("%+.1f %%", 100*(r.End/rs[0].End-1))
+		if i > 0 {
+			change = fmt.Sprintf("%+.1f %%", 100*c.Change)
 		}
-		var all experiment.Spread
-		if len(r.Messages) > 0 {
-			all = r.Messages[0].Took
-		}
-		t.say("%-*s  %12v  %8s  %12v  %12v  %9.3f  %s", wide, names[i], duration(r.End), change, duration(all.P50),
-			duration(all.P99), r.Fairness, r.Level)
+		t.say("%-*s  %12v  %8s  %12v  %12v  %9.3f  %s", wide, c.Run, duration(c.End), change, duration(c.P50),
+			duration(c.P99), c.Fairness, c.Level)
 	}
 }

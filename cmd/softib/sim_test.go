@@ -46,6 +46,8 @@ func TestSim(t *testing.T) {
 	out = s.run("sim", "compare", filepath.Join(sweep, "level=packets"), filepath.Join(sweep, "level=flows"), "-o",
 		filepath.Join(dir, "both.html"))
 	wants(t, out, "took", "level=flows", "both.html")
+	out = s.run("sim", "compare", filepath.Join(sweep, "level=packets"), filepath.Join(sweep, "level=flows"), "--json")
+	wants(t, out, `"level": "flows"`, `"change": 0,`)
 	out = s.run("sim", "star:4", "--load", "shift", "--sweep", "load=incast:to=1,size=1K,shift:by=2,size=2K")
 	wants(t, out, "incast:to=1,size=1K, 3 messages", "shift:by=2,size=2K, 4 messages")
 }
