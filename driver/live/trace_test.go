@@ -97,17 +97,22 @@ func TestWay(t *testing.T) {
 	if w := sameWay(t, f, a, 3000, 0, ib.PKeyDefault); w.Reason != link.UnknownDLID || w.Out != 0xFF {
 		t.Errorf("to nobody: %+v", w)
 	}
+	// The fabric's own traps may be under way.
 	sw := f.nodes[second.Node].sw
-	old := sw.Route(lid(b))
-	if err := sw.SetRoute(lid(b), way.Hops[0].In.Port); err != nil {
-		t.Fatal(err)
+	reroute := func(port ib.PortNum) (old ib.PortNum) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		old = sw.Route(lid(b))
+		if err := sw.SetRoute(lid(b), port); err != nil {
+			t.Fatal(err)
+		}
+		return old
 	}
+	old := reroute(way.Hops[0].In.Port)
 	if w := sameWay(t, f, a, lid(b), 0, ib.PKeyDefault); w.Reason != link.Looping || len(w.Hops) != 1 {
 		t.Errorf("sent back: %+v", w)
 	}
-	if err := sw.SetRoute(lid(b), old); err != nil {
-		t.Fatal(err)
-	}
+	reroute(old)
 
 	for _, bad := range []struct {
 		from topo.PortRef
@@ -141,6 +146,7 @@ func TestWayOfSwitches(t *testing.T) {
 	dest := f.hosts[2].eng.Port(1).LID
 	// Round and round, by the ports that lead onwards.
 	at, came := ring[0], ib.PortNum(0)
+	f.mu.Lock()
 	for range ring {
 		for p := 1; p < len(at.Ports); p++ {
 			x := at.Ports[p]
@@ -153,6 +159,7 @@ func TestWayOfSwitches(t *testing.T) {
 			}
 		}
 	}
+	f.mu.Unlock()
 	way, err = f.Way(topo.PortRef{Node: f.hosts[0].topo.Index, Port: 1}, dest, 0, ib.PKeyDefault)
 	if err != nil || way.Reason != link.Looping || len(way.Hops) != 5 || way.Lost.Node != way.Hops[0].In.Node {
 		t.Errorf("a circle of four: %+v, %v", way, err)
