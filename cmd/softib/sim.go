@@ -417,10 +417,10 @@ func printRun(t *terminal, r *experiment.Report) {
 	if !r.Whole {
 		t.say("  %s", t.red("not whole: "+r.Stopped))
 	}
-	t.say("  took       %v; %.3g bytes, %.4g GB/s in all", duration(r.End), float64(r.Load.Bytes),
-		float64(r.Load.Bytes)/max(r.End, 1e-12)/1e9)
+	t.say("  took       %s; %s, %sB/s in all", duration(r.End), bytesText(r.Load.Bytes),
+		scaled(float64(r.Load.Bytes)/max(r.End, 1e-12), 1000, []string{"", "k", "M", "G", "T"}))
 	for _, c := range r.Messages {
-		t.say("  messages   %-16s median %v, 99 %% within %v, the last %v", c.Name, duration(c.Took.P50),
+		t.say("  messages   %-16s median %s, 99 %% within %s, the last %s", c.Name, duration(c.Took.P50),
 			duration(c.Took.P99), duration(c.Took.Max))
 	}
 	t.say("  speed      %.1f %% of a host's link on average, the slowest %.1f %%; fairness %.3f", 100*r.Speed.Mean,
@@ -433,7 +433,21 @@ func printRun(t *terminal, r *experiment.Report) {
 }
 
 // duration is seconds as people read them.
-func duration(s float64) ib.Time { return ib.Time(s * float64(ib.Second)) }
+func duration(s float64) string { return scaled(s*1e9, 1000, []string{"ns", "us", "ms", "s"}) }
+
+// bytesText is a number of bytes as people read it.
+func bytesText(n uint64) string {
+	return scaled(float64(n), 1024, []string{"bytes", "KiB", "MiB", "GiB", "TiB"})
+}
+
+// scaled is a number with four digits in the largest of some units, each so many times the one before.
+func scaled(v, step float64, units []string) string {
+	i := 0
+	for ; v >= step && i < len(units)-1; i++ {
+		v /= step
+	}
+	return fmt.Sprintf("%.4g %s", v, units[i])
+}
 
 func plural(n int, what string) string {
 	if n == 1 {
@@ -566,7 +580,7 @@ func printCompared(t *terminal, list []compared) {
 		if i > 0 {
 			change = fmt.Sprintf("%+.1f %%", 100*c.Change)
 		}
-		t.say("%-*s  %12v  %8s  %12v  %12v  %9.3f  %s", wide, c.Run, duration(c.End), change, duration(c.P50),
+		t.say("%-*s  %12s  %8s  %12s  %12s  %9.3f  %s", wide, c.Run, duration(c.End), change, duration(c.P50),
 			duration(c.P99), c.Fairness, c.Level)
 	}
 }

@@ -67,7 +67,7 @@ func TestSimGOAL(t *testing.T) {
 	wants(t, s.run("sim", "star:4", "--load", ok, "--set", "o=1000"), "1 message on star:4", "took       7.")
 	// 5000 ns of work, o, L, o and G for all bytes but one: as LogGOPSim has it.
 	wants(t, s.run("sim", "star:4", "--load", ok, "--level", "ideal", "--set", "L=2500", "--set", "o=1500", "--set",
-		"g=1000", "--set", "G=6000", "--set", "eager=65535"), "took       35.070us")
+		"g=1000", "--set", "G=6000", "--set", "eager=65535"), "took       35.07 us")
 	for text, want := range map[string]string{
 		"num_ranks 2\nrank 0 {\n\nrecv 5b from 1\n}\n":        "line 4",
 		"num_ranks 9\nrank 0 {\n}\n":                          "9 ranks on 4 hosts",

@@ -34,7 +34,9 @@ type Fabric struct {
 	Tables *route.Tables
 	// Engine is the one of the chain that made the tables.
 	Engine string
-	opt    Options
+	// Ways finds the links between ports, numbered as Network.Carried wants them.
+	Ways *flow.Ways
+	opt  Options
 }
 
 // DefaultRouting is the subnet manager's own chain.
@@ -61,7 +63,8 @@ func NewFabric(g *topo.Graph, opt Options) (*Fabric, error) {
 	if err != nil {
 		return nil, fmt.Errorf("routing %s: %w", opt.Routing, err)
 	}
-	return &Fabric{Graph: g, Net: n, Tables: res.Tables, Engine: res.Tables.Engine, opt: opt}, nil
+	return &Fabric{Graph: g, Net: n, Tables: res.Tables, Engine: res.Tables.Engine, opt: opt,
+		Ways: flow.NewWays(g, n, res.Tables, flow.Timing{Switch: opt.SwitchLatency, PerMM: sim.CableDelay})}, nil
 }
 
 // Ranks is how many ranks have a place.
@@ -75,9 +78,4 @@ func (f *Fabric) place(rank uint32, nic uint8) topo.PortRef {
 	ref := f.opt.Place[rank]
 	ref.Port += ib.PortNum(nic)
 	return ref
-}
-
-// Ways finds the links between ports, numbered as Network.Carried wants them.
-func (f *Fabric) Ways() *flow.Ways {
-	return flow.NewWays(f.Graph, f.Net, f.Tables, flow.Timing{Switch: f.opt.SwitchLatency, PerMM: sim.CableDelay})
 }

@@ -14,7 +14,6 @@ import (
 type Flows struct {
 	*flow.Net
 	f    *Fabric
-	ways *flow.Ways
 	path []int32
 	mtu  int
 
@@ -37,8 +36,7 @@ const LocalLatency = 200 * ib.Nanosecond
 
 // Flows makes a network of flows, with nothing on it.
 func (f *Fabric) Flows() *Flows {
-	w := f.Ways()
-	return &Flows{Net: flow.New(w.Rates()), f: f, ways: w, mtu: f.opt.MTU.Bytes(), pairs: map[pair]uint32{}}
+	return &Flows{Net: flow.New(f.Ways.Rates()), f: f, mtu: f.opt.MTU.Bytes(), pairs: map[pair]uint32{}}
 }
 
 // Send starts a message, or leaves it in its line.
@@ -69,12 +67,12 @@ func (n *Flows) start(now ib.Time, l *line, m play.Message) (err error) {
 	l.busy = true
 	if l.from.Node == l.to.Node {
 		// By its adapter and back, as packets do: at its port's rate, but not on its cable.
-		rate := n.ways.Rates()[n.ways.Link(l.from)]
+		rate := n.f.Ways.Rates()[n.f.Ways.Link(l.from)]
 		n.Start(now, m.ID, nil, 0, LocalLatency+ib.Time(flow.OnWire(m.Size, n.mtu)/rate))
 		return nil
 	}
 	var latency ib.Time
-	if n.path, latency, err = n.ways.Path(n.path[:0], l.from, l.to); err != nil {
+	if n.path, latency, err = n.f.Ways.Path(n.path[:0], l.from, l.to); err != nil {
 		return err
 	}
 	n.Start(now, m.ID, n.path, flow.OnWire(m.Size, n.mtu), latency)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"softib/driver/sim"
-	"softib/fabric/flow"
 	"softib/job/play"
 	"softib/node/hca"
 	"softib/node/link"
@@ -18,7 +17,6 @@ import (
 type Packets struct {
 	*sim.Sim
 	f     *Fabric
-	ways  *flow.Ways
 	hosts []adapter
 	index []int32 // by node: its number among the hosts
 	pairs map[pair]*conn
@@ -80,7 +78,7 @@ func (f *Fabric) Packets() (*Packets, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Packets{Sim: s, f: f, rep: rep, ways: f.Ways(), hosts: make([]adapter, s.NumHosts()),
+	n := &Packets{Sim: s, f: f, rep: rep, hosts: make([]adapter, s.NumHosts()),
 		index: make([]int32, len(f.Graph.Nodes)), pairs: map[pair]*conn{}, mem: make([]byte, chunk)}
 	for i := range n.hosts {
 		n.index[s.HostNode(i).Index] = int32(i)
@@ -294,7 +292,7 @@ func (n *Packets) Idle() bool { return n.out == 0 && n.ready.Len() == 0 }
 
 // Carried is how many bytes a link has carried.
 func (n *Packets) Carried(link int32) float64 {
-	return 4 * float64(n.Port(n.ways.Port(link)).Counter(ib.PortXmitData))
+	return 4 * float64(n.Port(n.f.Ways.Port(link)).Counter(ib.PortXmitData))
 }
 
 // jam says why packets do not move though there are some: their ways wait for each other in a circle.

@@ -47,7 +47,6 @@ type Result struct {
 	Ranks []ib.Time // each one's
 	// Messages are in the order in which they were sent.
 	Messages []play.Record
-	Steps    uint64
 	// Whole is false if somebody ended the run before its end.
 	Whole bool
 }
@@ -121,7 +120,7 @@ func progress(p *play.Player, now ib.Time) Progress {
 }
 
 func result(s *job.Schedule, p *play.Player) *Result {
-	r := &Result{Ranks: make([]ib.Time, len(s.Ranks)), Messages: make([]play.Record, p.Messages()), Steps: p.Steps(),
+	r := &Result{Ranks: make([]ib.Time, len(s.Ranks)), Messages: make([]play.Record, p.Messages()),
 		Whole: p.Done()}
 	for i := range r.Ranks {
 		r.Ranks[i] = p.End(i)

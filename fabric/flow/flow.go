@@ -165,9 +165,6 @@ func (n *Net) HandleTimeout(now ib.Time) {
 // Poll is the next message that has come a step further.
 func (n *Net) Poll() (Arrival, bool) { return n.ready.Pop() }
 
-// Active counts the messages on links.
-func (n *Net) Active() int { return len(n.ends) }
-
 // Idle reports whether nothing is on its way, answers included.
 func (n *Net) Idle() bool {
 	return len(n.ends) == 0 && len(n.later) == 0 && len(n.changed) == 0 && n.ready.Len() == 0
@@ -178,9 +175,6 @@ func (n *Net) Carried(l int) float64 {
 	ln := &n.links[l]
 	return n.carried[l] + ln.rate*float64(n.now-ln.since)
 }
-
-// Rate is what a link carries now, in bytes a picosecond.
-func (n *Net) Rate(l int) float64 { return n.links[l].rate }
 
 // Stats are how much work it was.
 func (n *Net) Stats() Stats { return n.stats }

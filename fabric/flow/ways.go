@@ -68,10 +68,7 @@ func NewWays(g *topo.Graph, n *route.Network, t *route.Tables, timing Timing) *W
 	return w
 }
 
-// Links counts link numbers, those of ports without a cable included; their rate is 0.
-func (w *Ways) Links() int { return len(w.rates) }
-
-// Rates are what the links carry, in bytes a picosecond. Read them only.
+// Rates are what the links carry, in bytes a picosecond, 0 for those of ports without a cable. Read them only.
 func (w *Ways) Rates() []float64 { return w.rates }
 
 // Link is the number of a port's link.

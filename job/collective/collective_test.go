@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
@@ -308,6 +309,35 @@ func TestBytes(t *testing.T) {
 		if most < c.most*0.999-1e-9 && c.algorithm != "double-tree" || most > c.most*1.001 {
 			t.Errorf("%s: a rank sends %.4f of the bytes, want %.4f", x.name, most, c.most)
 		}
+	}
+}
+
+// TestCounter: a counter counts what a group sends, and refuses what is beyond its limit.
+func TestCounter(t *testing.T) {
+	for i := range operations {
+		op := &operations[i]
+		for _, algorithm := range op.Algorithms() {
+			for _, n := range []int{2, 7, 16} {
+				x := newTrial(t, op, algorithm, n, 5<<20)
+				_, sent, _ := x.s.Count()
+				c := NewCounter(n, uint32(sent))
+				if err := op.Do(c, 5<<20, algorithm); err != nil || c.Messages() != sent {
+					t.Errorf("%s: %d messages, counted %d: %v", x.name, sent, c.Messages(), err)
+				}
+				if err := op.Do(NewCounter(n, uint32(sent-1)), 5<<20, algorithm); !errors.Is(err, ErrCollective) {
+					t.Errorf("%s: one message too many: %v", x.name, err)
+				}
+			}
+		}
+	}
+	if c := NewCounter(8, 64); c.Hierarchical(800, 2, "ring") != nil || c.Messages() != 64 {
+		t.Errorf("a ring of hosts with two ranks: %d messages", c.Messages())
+	}
+	if err := NewCounter(8, 63).Hierarchical(800, 2, "ring"); !errors.Is(err, ErrCollective) {
+		t.Errorf("one message too many: %v", err)
+	}
+	if err := NewCounter(100_000, 1000).AllReduce(8, "ring"); !errors.Is(err, ErrCollective) {
+		t.Errorf("a ring of a hundred thousand: %v", err)
 	}
 }
 

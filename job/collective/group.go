@@ -10,7 +10,7 @@ import (
 )
 
 // ErrCollective is what every refusal is.
-var ErrCollective = errors.New("not a collective operation")
+var ErrCollective = errors.New("a collective operation that cannot be done")
 
 // Part is what a message carries: pieces of the data by number, and whether the receiver adds them to its own.
 type Part struct {
@@ -36,6 +36,7 @@ type Group struct {
 	step  [][]uint32 // and what it does now
 	added []uint64   // bytes that it has to add to its own after that
 	tag   uint32
+	most  uint32 // see NewCounter
 }
 
 // NewGroup makes a group that has done nothing.
@@ -44,20 +45,19 @@ func NewGroup(b *job.Builder, ranks []int) *Group {
 		added: make([]uint64, len(ranks))}
 }
 
+// NewCounter makes a group that sends nothing and counts what it would send, up to a limit, beyond which there is an
+// error: a ring of ten thousand ranks has more messages than fit into memory, which is to be said before it is full.
+func NewCounter(members int, most uint32) *Group {
+	g := NewGroup(nil, make([]int, members))
+	g.most = most
+	return g
+}
+
+// Messages counts what the group has sent.
+func (g *Group) Messages() int { return int(g.tag) }
+
 // Size counts the members.
 func (g *Group) Size() int { return len(g.ranks) }
-
-// Tag moves the group's tags on to a number, so that groups that share ranks use different ones.
-func (g *Group) Tag(t uint32) { g.tag = t }
-
-// NextTag is the first tag that the group has not used.
-func (g *Group) NextTag() uint32 { return g.tag }
-
-// Front is what the next operation of a member waits for; After adds to it.
-func (g *Group) Front(member int) []uint32 { return g.front[member] }
-
-// After makes the next operation of a member wait for others of its rank.
-func (g *Group) After(member int, ops ...uint32) { g.front[member] = append(g.front[member], ops...) }
 
 // Compute lets every member work for so many nanoseconds.
 func (g *Group) Compute(ns uint64) {
@@ -68,8 +68,33 @@ func (g *Group) Compute(ns uint64) {
 	}
 }
 
+// tooMany ends an algorithm that goes beyond a counter's limit; limited makes an error of it.
+type tooMany struct{}
+
+// limited does something, up to the group's limit.
+func (g *Group) limited(do func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case tooMany:
+			err = fmt.Errorf("%w: %d ranks would send more than %d messages; next: take a smaller count, or another "+
+				"algorithm", ErrCollective, g.Size(), g.most)
+		default:
+			panic(r)
+		}
+	}()
+	do()
+	return nil
+}
+
 // message is one of the step: it begins when its sender has done the last step, and the receiver's next waits for it.
 func (g *Group) message(from, to int, bytes uint64, add bool, pieces func() []int32) {
+	if g.b == nil {
+		if g.tag++; g.tag > g.most {
+			panic(tooMany{})
+		}
+		return
+	}
 	if g.Note {
 		g.Parts = append(g.Parts, Part{From: from, To: to, Tag: g.tag, Pieces: pieces(), Add: add})
 	}
@@ -195,10 +220,10 @@ func (o *Operation) Do(g *Group, bytes uint64, name string) error {
 	if err != nil {
 		return err
 	}
-	if g.Size() > 1 {
-		do(g, bytes)
+	if g.Size() < 2 {
+		return nil
 	}
-	return nil
+	return g.limited(func() { do(g, bytes) })
 }
 
 // AllReduce gives every member the sum of all members' bytes.

@@ -1,6 +1,9 @@
 package collective
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Hierarchical is an all-reduce in three steps, as for hosts with several ranks or rails: members of the same host,
 // those that follow each other, reduce-scatter; those with the same place in their hosts all-reduce their shares, by an
@@ -10,7 +13,14 @@ func (g *Group) Hierarchical(bytes uint64, perHost int, algorithm string) error 
 	if perHost < 1 || n%perHost != 0 {
 		return fmt.Errorf("%w: %d ranks do not make hosts of %d", ErrCollective, n, perHost)
 	}
-	hosts := n / perHost
+	var err error
+	limit := g.limited(func() { err = g.inHosts(bytes, perHost, algorithm) })
+	return errors.Join(limit, err)
+}
+
+// inHosts does the three steps.
+func (g *Group) inHosts(bytes uint64, perHost int, algorithm string) error {
+	hosts := g.Size() / perHost
 	inner := func(do func(*Group, uint64)) {
 		for h := range hosts {
 			members := make([]int, perHost)
@@ -46,7 +56,7 @@ func (g *Group) part(members []int, whole func(int32) []int32, do func(*Group)) 
 		ranks[i] = g.ranks[m]
 	}
 	s := NewGroup(g.b, ranks)
-	s.Note, s.AddTime, s.CPU, s.NIC, s.tag = g.Note, g.AddTime, g.CPU, g.NIC, g.tag
+	s.Note, s.AddTime, s.CPU, s.NIC, s.most, s.tag = g.Note, g.AddTime, g.CPU, g.NIC, g.most, g.tag
 	for i, m := range members {
 		s.front[i] = g.front[m]
 	}

@@ -218,6 +218,9 @@ func (g *Group) pipe(from, to int, bytes uint64, piece int, add bool, after []ui
 		g.front[to] = append(append([]uint32(nil), ready...), last.got)
 	}
 	g.message(from, to, bytes, add, pieces(piece, piece+1))
+	if g.b == nil {
+		return 0, 0
+	}
 	sent = g.step[from][len(g.step[from])-1]
 	got = g.sum(to, []uint32{g.step[to][len(g.step[to])-1]})[0]
 	g.step[from], g.step[to] = nil, nil

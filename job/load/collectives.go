@@ -46,24 +46,28 @@ func (m *maker) collective(op *collective.Operation) error {
 	for i := range ranks {
 		ranks[i] = i
 	}
-	g := collective.NewGroup(m.b, ranks)
-	g.AddTime = add
-	for range count {
-		if work > 0 {
-			g.Compute(work)
-		}
-		var err error
+	do := func(g *collective.Group) (err error) {
 		if per := m.set["per-host"]; per != "" && per != "1" {
 			err = g.Hierarchical(bytes, int(m.number("per-host", 1, uint64(m.n))), m.set["algorithm"])
 		} else {
 			err = op.Do(g, bytes, m.set["algorithm"])
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrLoad, err)
+			err = fmt.Errorf("%w: %s: %w", ErrLoad, op.Name, err)
 		}
-		if float64(g.NextTag())*2 > maxOps {
-			return fmt.Errorf("%w: %s of %d ranks has more messages than fit into memory: take a smaller count or "+
-				"another algorithm", ErrLoad, op.Name, m.n)
+		return err
+	}
+	if err := do(collective.NewCounter(m.n, uint32(maxOps/2/count))); err != nil {
+		return err
+	}
+	g := collective.NewGroup(m.b, ranks)
+	g.AddTime = add
+	for range count {
+		if work > 0 {
+			g.Compute(work)
+		}
+		if err := do(g); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -111,7 +111,11 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	l, _ := Parse("shift")
+	l, _ := Parse("all-reduce:algorithm=ring,count=1000000")
+	if _, err := l.Schedule(8, 1); !errors.Is(err, ErrLoad) || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("a million rings of eight: %v", err)
+	}
+	l, _ = Parse("shift")
 	if _, err := l.Schedule(1, 1); !errors.Is(err, ErrLoad) {
 		t.Errorf("one rank: %v", err)
 	}

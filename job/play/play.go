@@ -96,7 +96,6 @@ type Player struct {
 
 	posted, early pending // receives without a message, messages without a receive
 	undone        int
-	steps         uint64
 }
 
 // New starts a schedule at time 0.
@@ -142,7 +141,6 @@ func (p *Player) HandleTimeout(now ib.Time) {
 	for len(p.queue) > 0 && p.queue[0].at <= now {
 		e := p.queue.Pop()
 		p.now = e.at
-		p.steps++
 		p.step(e)
 		p.settle()
 	}
@@ -182,14 +180,11 @@ func (p *Player) Progress() (ended, all int) {
 // End is when a rank's last operation ended, as far as it has come.
 func (p *Player) End(rank int) ib.Time { return p.hosts[rank].end }
 
-// Messages are the records of all messages so far, in the order in which they left their ranks' processors.
+// Messages counts the messages so far; they are numbered in the order in which ranks began with them.
 func (p *Player) Messages() int { return len(p.msgs) }
 
 // Record is what became of a message.
 func (p *Player) Record(id int) Record { return p.msgs[id].Record }
-
-// Steps counts events, for who measures.
-func (p *Player) Steps() uint64 { return p.steps }
 
 // touched notes that a rank has operations that can begin.
 func (p *Player) touched(rank uint32) {

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"softib/driver/jobs"
-	"softib/fabric/flow"
 	"softib/job"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -27,11 +26,14 @@ func (r *Report) describe(s *Spec, f *jobs.Fabric, sched *job.Schedule) {
 	r.Load = Load{Name: s.Load, Ranks: len(sched.Ranks), Operations: ops, Messages: messages, Bytes: bytes}
 }
 
-// classes of messages by size: up to so many bytes.
-var classes = []struct {
+// class is messages of up to so many bytes.
+type class struct {
 	name string
 	most uint64
-}{{"up to 4 KiB", 4 << 10}, {"4 to 64 KiB", 64 << 10}, {"64 KiB to 1 MiB", 1 << 20}, {"over 1 MiB", ^uint64(0)}}
+}
+
+var classes = []class{{"up to 4 KiB", 4 << 10}, {"4 to 64 KiB", 64 << 10}, {"64 KiB to 1 MiB", 1 << 20},
+	{"over 1 MiB", ^uint64(0)}}
 
 // figures works out what people ask.
 func (r *Report) figures(f *jobs.Fabric, res *jobs.Result, look *sampler) {
@@ -42,30 +44,24 @@ func (r *Report) figures(f *jobs.Fabric, res *jobs.Result, look *sampler) {
 	}
 	r.Ranks = spread(ranks)
 
-	rates := f.Ways().Rates()
+	rates := f.Ways.Rates()
 	took := make([][]float64, len(classes)+1)
 	bytes := make([]uint64, len(classes)+1)
 	var speeds []float64
 	sum, squares := 0.0, 0.0
-	ways := f.Ways()
 	for i := range res.Messages {
 		m := &res.Messages[i]
 		if m.Arrived == ib.Never {
 			continue
 		}
 		t := seconds(m.Arrived - m.Start)
-		k := 1 + slices.IndexFunc(classes, func(c struct {
-			name string
-			most uint64
-		}) bool {
-			return m.Size <= c.most
-		})
+		k := 1 + slices.IndexFunc(classes, func(c class) bool { return m.Size <= c.most })
 		for _, c := range []int{0, k} {
 			took[c] = append(took[c], t)
 			bytes[c] += m.Size
 		}
 		if t > 0 && m.Size > 0 {
-			rate := rates[ways.Link(f.Place(m.From))] * float64(ib.Second)
+			rate := rates[f.Ways.Link(f.Place(m.From))] * float64(ib.Second)
 			speed := float64(m.Size) / t / rate
 			speeds = append(speeds, speed)
 			sum += speed
@@ -85,14 +81,14 @@ func (r *Report) figures(f *jobs.Fabric, res *jobs.Result, look *sampler) {
 	if squares > 0 {
 		r.Fairness = sum * sum / (float64(len(speeds)) * squares)
 	}
-	r.overTime(f, look, ways)
+	r.overTime(f, look)
 }
 
 // busiest is how many links are named.
 const busiest = 100
 
 // overTime takes what the sampler has.
-func (r *Report) overTime(f *jobs.Fabric, look *sampler, ways *flow.Ways) {
+func (r *Report) overTime(f *jobs.Fabric, look *sampler) {
 	for i, t := range look.times {
 		r.Times = append(r.Times, seconds(t))
 		r.Sent = append(r.Sent, look.sent[i]*float64(ib.Second))
@@ -103,7 +99,7 @@ func (r *Report) overTime(f *jobs.Fabric, look *sampler, ways *flow.Ways) {
 		l := &look.links[i]
 		use := l.carried / end / l.rate
 		uses[l.tier] = append(uses[l.tier], use)
-		ref := ways.Port(l.link)
+		ref := f.Ways.Port(l.link)
 		port := f.Graph.Port(ref)
 		if use > 0 {
 			r.Links = append(r.Links, Link{Name: f.Graph.PortName(ref) + " → " +

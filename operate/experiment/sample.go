@@ -47,7 +47,7 @@ type watched struct {
 }
 
 func newSampler(f *jobs.Fabric, net jobs.Network) *sampler {
-	s := &sampler{net: net, ways: f.Ways(), graph: f.Graph, interval: firstInterval}
+	s := &sampler{net: net, ways: f.Ways, graph: f.Graph, interval: firstInterval}
 	level := levelNames(f.Graph)
 	index := map[string]int32{}
 	var names []string
