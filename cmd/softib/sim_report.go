@@ -1,0 +1,191 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"softib/internal/files"
+	"softib/operate/experiment"
+)
+
+// printRun says what came of a run.
+func printRun(t *terminal, r *experiment.Report) {
+	t.say("%s, %s on %s of %d hosts, routed by %s", t.bold(r.Load.Name), plural(r.Load.Messages, "message"),
+		r.Fabric.Topology, r.Fabric.Hosts, r.Fabric.Routing)
+	t.say("  level      %s: %s", r.Level, r.Why)
+	if !r.Whole {
+		t.say("  %s", t.red("not whole: "+r.Stopped))
+	}
+	t.say("  took       %s; %s, %sB/s in all", duration(r.End), bytesText(r.Load.Bytes),
+		scaled(float64(r.Load.Bytes)/max(r.End, 1e-12), 1000, []string{"", "k", "M", "G", "T"}))
+	for _, c := range r.Messages {
+		t.say("  messages   %-16s median %s, 99 %% within %s, the last %s", c.Name, duration(c.Took.P50),
+			duration(c.Took.P99), duration(c.Took.Max))
+	}
+	t.say("  speed      %.1f %% of a host's link on average, the slowest %.1f %%; fairness %.3f", 100*r.Speed.Mean,
+		100*r.Speed.Min, r.Fairness)
+	for _, tier := range r.Tiers {
+		t.say("  links      %-22s %5d, used %.1f %% on average, the busiest %.1f %%", tier.Name, tier.Links,
+			100*tier.Use.Mean, 100*tier.Use.Max)
+	}
+	t.say("  run        %.1f s, seed %d, hash %s", r.Wall, r.Seed, r.Hash)
+}
+
+// duration is seconds as people read them.
+func duration(s float64) string { return scaled(s*1e9, 1000, []string{"ns", "us", "ms", "s"}) }
+
+// bytesText is a number of bytes as people read it.
+func bytesText(n uint64) string {
+	return scaled(float64(n), 1024, []string{"bytes", "KiB", "MiB", "GiB", "TiB"})
+}
+
+// scaled is a number with four digits in the largest of some units, each so many times the one before.
+func scaled(v, step float64, units []string) string {
+	i := 0
+	for ; v >= step && i < len(units)-1; i++ {
+		v /= step
+	}
+	return fmt.Sprintf("%.4g %s", v, units[i])
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// writeRun writes what there is of a run to a folder.
+func writeRun(dir string, r *experiment.Report) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return next(err, "name a folder that can be made with -o")
+	}
+	for name, write := range map[string]func(io.Writer) error{
+		"report.html": func(w io.Writer) error { return experiment.WritePage(w, r) },
+		"report.json": func(w io.Writer) error { return printJSON(w, r) },
+		"series.csv":  func(w io.Writer) error { return experiment.WriteSeriesCSV(w, r) },
+		"links.csv":   func(w io.Writer) error { return experiment.WriteLinksCSV(w, r) },
+	} {
+		if err := writeTo(filepath.Join(dir, name), write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeTo(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return next(err, "name a folder that can be written to with -o")
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+func newSimCompare() *cobra.Command {
+	var out string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "compare RUN RUN…",
+		Short: "Lay runs of softib sim side by side",
+		Long: `RUN is a folder that softib sim -o has written, or its report.json. Differences are to
+the first. With -o FILE there is a page with their curves in one plot.`,
+		Example: `  softib sim compare run another
+  softib sim compare runs/*/ -o all.html`,
+		Args: arguments(2, 64, "two RUNs or more"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var rs []*experiment.Report
+			for _, a := range args {
+				r, err := readRun(a)
+				if err != nil {
+					return err
+				}
+				rs = append(rs, r)
+			}
+			if out != "" {
+				page := func(w io.Writer) error { return experiment.WriteComparison(w, rs) }
+				if err := writeTo(out, page); err != nil {
+					return err
+				}
+			}
+			t, list := newTerminal(cmd.OutOrStdout()), compareRuns(args, rs)
+			if asJSON {
+				return printJSON(t.w, list)
+			}
+			printCompared(t, list)
+			if out != "" {
+				t.say("%s", out)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "out", "o", "", "write a page to this `FILE`")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// readRun reads a report.
+func readRun(name string) (*experiment.Report, error) {
+	if at, err := os.Stat(name); err == nil && at.IsDir() {
+		name = filepath.Join(name, "report.json")
+	}
+	text, err := files.ReadText(name, goalMax)
+	if err != nil {
+		return nil, next(err, "name a folder that softib sim -o has written")
+	}
+	r := &experiment.Report{}
+	if err := json.Unmarshal(text, r); err != nil || r.Hash == "" {
+		return nil, next(fmt.Errorf("%s is no report of softib sim: %v", name, err),
+			"name a folder that softib sim -o has written")
+	}
+	return r, nil
+}
+
+// compared is a run beside others.
+type compared struct {
+	Run      string  `json:"run"`
+	Level    string  `json:"level"`
+	Hash     string  `json:"hash"`
+	End      float64 `json:"end_s"`
+	Change   float64 `json:"change"` // of end_s, in parts of the first run's
+	P50      float64 `json:"p50_s"`
+	P99      float64 `json:"p99_s"`
+	Fairness float64 `json:"fairness"`
+}
+
+// compareRuns takes what is compared.
+func compareRuns(names []string, rs []*experiment.Report) (list []compared) {
+	for i, r := range rs {
+		c := compared{Run: names[i], Level: r.Level, Hash: r.Hash, End: r.End, Fairness: r.Fairness}
+		if rs[0].End > 0 {
+			c.Change = r.End/rs[0].End - 1
+		}
+		if len(r.Messages) > 0 {
+			c.P50, c.P99 = r.Messages[0].Took.P50, r.Messages[0].Took.P99
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// printCompared prints a line for each.
+func printCompared(t *terminal, list []compared) {
+	wide := 3
+	for _, c := range list {
+		wide = max(wide, len(c.Run))
+	}
+	t.say("%-*s  %12s  %8s  %12s  %12s  %9s  %s", wide, "run", "took", "", "median", "99 %", "fairness", "level")
+	for i, c := range list {
+		change := ""
+		if i > 0 {
+			change = fmt.Sprintf("%+.1f %%", 100*c.Change)
+		}
+		t.say("%-*s  %12s  %8s  %12s  %12s  %9.3f  %s", wide, c.Run, duration(c.End), change, duration(c.P50),
+			duration(c.P99), c.Fairness, c.Level)
+	}
+}
