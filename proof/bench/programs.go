@@ -117,9 +117,12 @@ func (p *programs) rcLatency(ctx context.Context) (float64, error) {
 	return p.qperf(ctx, p, "rc_lat", "8", "latency", latencyUnits)
 }
 
-// numbers are the fields of a line, if all are numbers.
+// numbers are the fields of a line, if all are numbers. perftest prints -nan for a deviation that it could not compute.
 func numbers(line string) (v []float64) {
 	for _, f := range strings.Fields(line) {
+		if f == "-nan" {
+			f = "nan"
+		}
 		n, err := strconv.ParseFloat(f, 64)
 		if err != nil {
 			return nil
