@@ -120,7 +120,7 @@ func (d *decisions) scramble() {
 			if one(2) {
 				continue
 			}
-			var m ibswitch.PortMask
+			var m ib.PortMask
 			for range 1 + rng.IntN(2) {
 				m.Set(ib.PortNum(rng.IntN(n + 2)))
 			}

@@ -115,3 +115,20 @@ type Switch interface { // tidy: calls out, as Node
 	MFT(block, position int) mad.MFT
 	SetMFT(now ib.Time, block, position int, t mad.MFT) error
 }
+
+// AdaptiveSwitch is a Switch whose LIDs may have groups of ports to choose from.
+type AdaptiveSwitch interface { // tidy: calls out, as Node
+	Switch
+
+	// ARInfo is how it chooses. SetARInfo takes it with the writable fields replaced.
+	ARInfo() mad.ARInfo
+	SetARInfo(now ib.Time, i mad.ARInfo) error
+
+	// ARGroups are the ports of two groups from 2*block on.
+	ARGroups(block int) mad.ARGroupTable
+	SetARGroups(now ib.Time, block int, t mad.ARGroupTable) error
+
+	// ARLFT is where packets to 16 LIDs from 16*block on go, the entries of the linear forwarding table included.
+	ARLFT(block int) mad.ARLFT
+	SetARLFT(now ib.Time, block int, t mad.ARLFT) error
+}

@@ -39,6 +39,9 @@ var smaTable = [...]smaRow{
 	{attr: mad.AttrLFT, canSet: true, switchOnly: true, serve: (*Agent).lft},
 	{attr: mad.AttrMFT, canSet: true, switchOnly: true, serve: (*Agent).mft},
 	{attr: mad.AttrPortInfoExtended, canSet: true, serve: (*Agent).portInfoExt},
+	{attr: mad.AttrARInfo, canSet: true, switchOnly: true, serve: (*Agent).arInfo},
+	{attr: mad.AttrARGroupTable, canSet: true, switchOnly: true, serve: (*Agent).arGroups},
+	{attr: mad.AttrARLFT, canSet: true, switchOnly: true, serve: (*Agent).arLFT},
 	{attr: mad.AttrMlnxExtPortInfo, canSet: true, serve: (*Agent).mlnxExtPortInfo},
 }
 

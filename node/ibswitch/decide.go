@@ -14,6 +14,8 @@ type Decision struct {
 	// Out is the way out and VL the lane there. Port 0 is the switch itself.
 	Out ib.PortNum
 	VL  ib.VL
+	// Chosen: it is one of a group of ports.
+	Chosen bool
 	// Fan: it is multicast, Fan lists its ways out, and Leave decides about each.
 	Fan bool
 }
@@ -31,6 +33,7 @@ func (s *Switch) Leave(in, out ib.PortNum, f *link.Frame) Decision { return s.de
 // decide is both: out is 0 where the tables say which it is. It is one function because every packet passes here.
 func (s *Switch) decide(in, out ib.PortNum, f *link.Frame) Decision {
 	lrh := &f.LRH
+	chosen := false
 	if out == 0 {
 		if lrh.VL != ib.VLMgmt {
 			if r := s.ports[in].RefusesIn(f); r != link.OK {
@@ -46,6 +49,9 @@ func (s *Switch) decide(in, out ib.PortNum, f *link.Frame) Decision {
 			return drop(link.UnknownDLID, in)
 		}
 		out = s.active[lrh.DLID]
+		if out == DropPort {
+			out, chosen = s.choose(in, f), true
+		}
 		switch {
 		case int(out) >= len(s.ports):
 			return drop(link.UnknownDLID, in)
@@ -77,12 +83,12 @@ func (s *Switch) decide(in, out ib.PortNum, f *link.Frame) Decision {
 		}
 		vl = ib.VL(uint8(lrh.SL&15) % o.OperVLs())
 	}
-	return Decision{Reason: o.RefusesOut(f), At: out, Out: out, VL: vl}
+	return Decision{Reason: o.RefusesOut(f), At: out, Out: out, VL: vl, Chosen: chosen}
 }
 
 // Fan lists the ways out of a multicast packet that came in by port in: those of its group, or the default ports where
 // no entry names any (IBA 18.2.4.3.3, 18.2.4.3.4), but never the way that it came by.
-func (s *Switch) Fan(in ib.PortNum, mlid ib.LID) (PortMask, link.Reason) {
+func (s *Switch) Fan(in ib.PortNum, mlid ib.LID) (ib.PortMask, link.Reason) {
 	mask := s.MulticastPorts(mlid)
 	if mask.Empty() {
 		def := s.info.DefaultMcastPrimary
@@ -95,7 +101,7 @@ func (s *Switch) Fan(in ib.PortNum, mlid ib.LID) (PortMask, link.Reason) {
 		mask.Set(def)
 	}
 	mask.Clear(in)
-	mask.cut(len(s.ports))
+	mask.Cut(len(s.ports))
 	if mask.Empty() {
 		return mask, link.NoMember
 	}

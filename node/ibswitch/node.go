@@ -39,8 +39,8 @@ type Node struct {
 	// PortStateChange.
 	seen     []ib.PortState
 	changed  bool
-	told     bool     // PollNotice has told of the last change
-	overruns PortMask // ports of whose overruns it has yet to tell
+	told     bool        // PollNotice has told of the last change
+	overruns ib.PortMask // ports of whose overruns it has yet to tell
 	// violations counts what partition enforcement refused up to a port's base.
 	violations []violations
 }
@@ -49,7 +49,7 @@ type Node struct {
 // cleared by PortInfo.
 type violations struct{ held, base uint64 }
 
-var _ agent.Switch = (*Node)(nil)
+var _ agent.AdaptiveSwitch = (*Node)(nil)
 
 // NewNode makes the view that agent.New takes. The ports' rates should have been
 // set before.
@@ -323,8 +323,14 @@ func (n *Node) LFT(block int) mad.LFT {
 	return t
 }
 
-// SetLFT writes it.
-func (n *Node) SetLFT(_ ib.Time, block int, t mad.LFT) error { return n.sw.SetLFT(block, t) }
+// SetLFT writes it. A manager that writes one may not know of groups, so the switch stops choosing.
+func (n *Node) SetLFT(_ ib.Time, block int, t mad.LFT) error {
+	if a := n.sw.Adaptive(); a.On && !plantStays {
+		a.On = false
+		n.sw.SetAdaptive(a)
+	}
+	return n.sw.SetLFT(block, t)
+}
 
 // MFT is a block of the multicast forwarding table.
 func (n *Node) MFT(block, position int) mad.MFT {
@@ -338,4 +344,84 @@ func (n *Node) MFT(block, position int) mad.MFT {
 // SetMFT writes it.
 func (n *Node) SetMFT(_ ib.Time, block, position int, t mad.MFT) error {
 	return n.sw.SetMFT(block, position, t)
+}
+
+// ARInfo is how the switch chooses among ports.
+func (n *Node) ARInfo() mad.ARInfo {
+	a := n.sw.Adaptive()
+	i := mad.ARInfo{Enabled: a.On, NoTransports: uint8(a.Fixed), TransportCap: true, BySL: a.Levels != 0xFFFF,
+		BySLCap: true, SLMask: a.Levels, GroupCap: NumGroups, GroupTop: NumGroups - 1, GroupTableCap: 1, VersionCap: 1,
+		AgeingTime: mad.ARNeverAges}
+	if a.Ageing != ib.Never {
+		i.AgeingTime = uint32(a.Ageing / ib.Microsecond)
+	}
+	return i
+}
+
+// SetARInfo applies what a manager wrote.
+func (n *Node) SetARInfo(_ ib.Time, i mad.ARInfo) error {
+	a := Adaptive{On: i.Enabled, Levels: 0xFFFF, Fixed: Transports(i.NoTransports), Ageing: ib.Never}
+	if i.BySL {
+		a.Levels = i.SLMask
+	}
+	if i.AgeingTime != mad.ARNeverAges {
+		a.Ageing = ib.Time(i.AgeingTime) * ib.Microsecond
+	}
+	n.sw.SetAdaptive(a)
+	return nil
+}
+
+// ARGroups is a block of the groups of ports.
+func (n *Node) ARGroups(block int) (t mad.ARGroupTable) {
+	for i := range t {
+		t[i] = n.sw.Group(block*len(t) + i)
+	}
+	return t
+}
+
+// SetARGroups writes it.
+func (n *Node) SetARGroups(_ ib.Time, block int, t mad.ARGroupTable) error {
+	for i := range t {
+		if err := n.sw.SetGroup(block*len(t)+i, t[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ARLFT is a block of the forwarding table with groups.
+func (n *Node) ARLFT(block int) (t mad.ARLFT) {
+	for i := range t {
+		lid := ib.LID(block*len(t) + i)
+		e := mad.AREntry{State: mad.ARStatic, Port: n.sw.Route(lid)}
+		switch m := n.sw.GroupOf(lid); {
+		case m.Group < 0:
+			e.Group = uint16(e.Port)
+		case m.Bounded:
+			e.State, e.Group = mad.ARBounded, uint16(m.Group)
+		default:
+			e.State, e.Group = mad.ARFree, uint16(m.Group)
+		}
+		t[i] = e
+	}
+	return t
+}
+
+// SetARLFT writes it, the ports of packets that do not choose as well.
+func (n *Node) SetARLFT(_ ib.Time, block int, t mad.ARLFT) error {
+	for i, e := range t {
+		lid := ib.LID(block*len(t) + i)
+		m := Membership{Group: int(e.Group), Bounded: e.State == mad.ARBounded}
+		port := e.Port
+		if e.State == mad.ARStatic {
+			m, port = Membership{Group: -1}, ib.PortNum(e.Group)
+		}
+		if err := n.sw.SetRoute(lid, port); err != nil {
+			return err
+		}
+		if err := n.sw.SetGroupOf(lid, m); err != nil {
+			return err
+		}
+	}
+	return nil
 }

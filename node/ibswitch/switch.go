@@ -17,7 +17,7 @@ type Config struct {
 type Switch struct {
 	// What every packet reads fills one cache line.
 	ports    []link.Port  // 0 is the switch itself
-	active   []ib.PortNum // lft up to LinearFDBTop
+	active   []ib.PortNum // lft up to LinearFDBTop; see activate
 	sl2vlAll [ib.NumSL]ib.VL
 
 	sl2vl [][ib.NumSL]ib.VL // by in*len(ports)+out; nil while all are alike
@@ -26,19 +26,20 @@ type Switch struct {
 	slSetAll bool
 	slSet    []bool
 	lft      []ib.PortNum
+	adaptive *adaptive // nil while no manager has written of it
 	lid      ib.LID
 	lmc      uint8
 	info     Info
 
-	mft    []PortMask
+	mft    []ib.PortMask
 	pool   *link.Pool
-	mgmt   link.Queue // packets for port 0
-	outs   PortMask   // ports to which a multicast packet has been queued
-	groups []group    // multicast packets whose copies have not all left
+	mgmt   link.Queue  // packets for port 0
+	outs   ib.PortMask // ports to which a multicast packet has been queued
+	groups []group     // multicast packets whose copies have not all left
 	free   []uint16
 
-	alarmed PortMask  // ports that have an alarm to tell of
-	refused []refusal // packets that partition enforcement stopped, the first few
+	alarmed ib.PortMask // ports that have an alarm to tell of
+	refused []refusal   // packets that partition enforcement stopped, the first few
 }
 
 // group is a multicast packet in the switch: it occupies its receive buffer
@@ -67,11 +68,11 @@ func (s *Switch) Reset() {
 		p.SetSwitchLife(ib.Never)
 	}
 	s.ports[0].SetPKeys([]ib.PKey{ib.PKeyDefault})
-	s.lft, s.active, s.mft = nil, nil, nil
+	s.lft, s.active, s.mft, s.adaptive = nil, nil, nil, nil
 	s.sl2vl, s.slSet, s.slSetAll = nil, nil, false
 	s.sl2vlAll = s.ports[0].SL2VLMap()
 	s.lid, s.lmc = 0, 0
-	s.alarmed, s.refused = PortMask{}, nil
+	s.alarmed, s.refused = ib.PortMask{}, nil
 	s.info = Info{
 		LinearFDBCap: uint16(ib.LIDUnicastMax) + 1, MulticastFDBCap: 1024,
 		LinearFDBTop: ib.LIDUnicastMax, DefaultPort: DropPort,
@@ -126,6 +127,9 @@ func (s *Switch) Handle(now ib.Time, in ib.PortNum, f *link.Frame) Result {
 	d := s.Decide(in, f)
 	if d.Reason != link.OK || d.Out == 0 {
 		return s.pass(now, f, d)
+	}
+	if d.Chosen {
+		s.adaptive.chosen(f, d.Out)
 	}
 	r := s.ports[d.Out].Enqueue(now, f, d.VL)
 	if r == link.OK {

@@ -228,7 +228,7 @@ func TestSL2VLByPortPair(t *testing.T) {
 func TestMulticast(t *testing.T) {
 	b := newBench(t, 6)
 	const group = 0xC123
-	var m PortMask
+	var m ib.PortMask
 	for _, p := range []ib.PortNum{1, 2, 4, 6} {
 		m.Set(p)
 	}
@@ -272,7 +272,7 @@ func TestMulticast(t *testing.T) {
 	}
 
 	// A member that is alone here hears nothing; it is no error.
-	m = PortMask{}
+	m = ib.PortMask{}
 	m.Set(2)
 	if err := b.SetMulticastPorts(group, m); err != nil {
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func TestMulticast(t *testing.T) {
 	if n, inUse := b.Port(2).Credit(0).Occupied, b.pool.InUse(); n != 0 || inUse != 0 {
 		t.Errorf("%d blocks occupied, %d frames in use, want 0 and 0", n, inUse)
 	}
-	b.outs = PortMask{}
+	b.outs = ib.PortMask{}
 
 	// No entry: the default ports.
 	b.SetDefaultMcast(1, 4)
@@ -399,7 +399,7 @@ func TestTables(t *testing.T) {
 	for _, err := range []error{
 		b.SetRoute(0xC000, 1), b.SetLFT(768, e), b.SetLFT(-1, e), b.SetMFT(512, 0, m), b.SetMFT(0, 16, m),
 		b.SetMFT(-1, 0, m),
-		b.SetMulticastPorts(5, PortMask{}), b.SetMulticastPorts(ib.LIDPermissive, PortMask{}),
+		b.SetMulticastPorts(5, ib.PortMask{}), b.SetMulticastPorts(ib.LIDPermissive, ib.PortMask{}),
 		b.SetLinearFDBTop(0xC000),
 	} {
 		if !errors.Is(err, ErrTable) {
@@ -448,7 +448,7 @@ func FuzzHandle(f *testing.F) {
 		for lid := range ib.LID(16) {
 			b.route(lid+1, ib.PortNum(lid%6))
 		}
-		var m PortMask
+		var m ib.PortMask
 		m.Set(0)
 		m.Set(2)
 		m.Set(3)

@@ -3,7 +3,6 @@ package ibswitch
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 
 	"softib/node/link"
 	"softib/proto/ib"
@@ -35,42 +34,6 @@ func (e *TableError) Error() string {
 // Unwrap makes errors.Is(err, ErrTable) true.
 func (e *TableError) Unwrap() error { return ErrTable }
 
-// PortMask is a set of ports 0 to 255.
-type PortMask [4]uint64
-
-// Has reports whether port is in m.
-func (m *PortMask) Has(port ib.PortNum) bool { return m[port>>6]>>(port&63)&1 != 0 }
-
-// Set puts port in m.
-func (m *PortMask) Set(port ib.PortNum) { m[port>>6] |= 1 << (port & 63) }
-
-// Clear takes port out of m.
-func (m *PortMask) Clear(port ib.PortNum) { m[port>>6] &^= 1 << (port & 63) }
-
-// Empty reports whether m has no port.
-func (m *PortMask) Empty() bool { return m[0]|m[1]|m[2]|m[3] == 0 }
-
-// cut takes the ports from n on out of m.
-func (m *PortMask) cut(n int) {
-	for i := range m {
-		if bits := max(n-i*64, 0); bits < 64 {
-			m[i] &= 1<<bits - 1
-		}
-	}
-}
-
-// Pop takes the lowest port out of m.
-func (m *PortMask) Pop() (ib.PortNum, bool) {
-	for i := range m {
-		if m[i] != 0 {
-			b := bits.TrailingZeros64(m[i])
-			m[i] &= m[i] - 1
-			return ib.PortNum(i*64 + b), true
-		}
-	}
-	return 0, false
-}
-
 // Route reads one entry of the linear forwarding table.
 func (s *Switch) Route(lid ib.LID) ib.PortNum {
 	if int(lid) >= len(s.lft) {
@@ -86,6 +49,7 @@ func (s *Switch) SetRoute(lid ib.LID, port ib.PortNum) error {
 	}
 	s.growLFT(int(lid)/LFTBlock + 1)
 	s.lft[lid] = port
+	s.activateLID(lid)
 	return nil
 }
 
@@ -111,11 +75,15 @@ func (s *Switch) SetLFT(block int, e [LFTBlock]ib.PortNum) error {
 	}
 	s.growLFT(block + 1)
 	copy(s.lft[block*LFTBlock:], e[:])
+	for i := range e {
+		s.activateLID(ib.LID(block*LFTBlock + i))
+	}
 	return nil
 }
 
 func (s *Switch) growLFT(blocks int) {
-	if old, want := len(s.lft), blocks*LFTBlock; old < want {
+	old, want := len(s.lft), blocks*LFTBlock
+	if old < want {
 		if want > cap(s.lft) {
 			// Managers write from the first block up.
 			s.lft = append(make([]ib.PortNum, 0, max(want, 2*cap(s.lft))), s.lft...)
@@ -124,21 +92,21 @@ func (s *Switch) growLFT(blocks int) {
 		for i := old; i < want; i++ {
 			s.lft[i] = DropPort
 		}
+		s.activate()
 	}
-	s.active = s.lft[:min(len(s.lft), int(s.info.LinearFDBTop)+1)]
 }
 
 // MulticastPorts reads the ports of a group.
-func (s *Switch) MulticastPorts(mlid ib.LID) PortMask {
+func (s *Switch) MulticastPorts(mlid ib.LID) ib.PortMask {
 	i := int(mlid) - int(ib.LIDMulticastMin)
 	if i < 0 || i >= len(s.mft) {
-		return PortMask{}
+		return ib.PortMask{}
 	}
 	return s.mft[i]
 }
 
 // SetMulticastPorts writes the ports of a group.
-func (s *Switch) SetMulticastPorts(mlid ib.LID, m PortMask) error {
+func (s *Switch) SetMulticastPorts(mlid ib.LID, m ib.PortMask) error {
 	if !mlid.IsMulticast() {
 		return &TableError{"MulticastForwardingTable", "LID", int(mlid), int(ib.LIDMulticastMax)}
 	}
@@ -149,7 +117,7 @@ func (s *Switch) SetMulticastPorts(mlid ib.LID, m PortMask) error {
 
 func (s *Switch) growMFT(n int) {
 	for len(s.mft) < n {
-		s.mft = append(s.mft, PortMask{})
+		s.mft = append(s.mft, ib.PortMask{})
 	}
 }
 
@@ -277,7 +245,7 @@ func (s *Switch) SetLinearFDBTop(lid ib.LID) error {
 		return &TableError{"SwitchInfo", "LinearFDBTop", int(lid), int(ib.LIDUnicastMax)}
 	}
 	s.info.LinearFDBTop = lid
-	s.growLFT(0)
+	s.activate()
 	return nil
 }
 

@@ -62,6 +62,16 @@ func (p *Port) Depart(sl ib.SL) (ib.VL, Reason) {
 // Queued counts the packets that wait on a lane.
 func (p *Port) Queued(vl ib.VL) int { return int(p.tx(int(vl & 15)).n) }
 
+// Backlog is what a packet for lane vl would wait for: twice the packets of that lane that wait, and one for a packet
+// that is being sent.
+func (p *Port) Backlog(now ib.Time, vl ib.VL) int {
+	n := 2 * p.Queued(vl)
+	if p.busyUntil > now {
+		n++
+	}
+	return n
+}
+
 // Pending reports whether there is anything that the transmitter could do
 // once it is free, credits permitting.
 func (p *Port) Pending() bool { return p.queued|p.fcNeed != 0 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"softib/node/hca"
-	"softib/node/ibswitch"
 	"softib/proto/ib"
 	"softib/proto/topo"
 )
@@ -392,7 +391,7 @@ func (r *Runner) join() error {
 // a sender need not be a member.
 func (r *Runner) routeGroup(mlid ib.LID, hosts map[int]bool) error {
 	g := r.Sim.Graph()
-	masks := make([]ibswitch.PortMask, len(g.Nodes))
+	masks := make([]ib.PortMask, len(g.Nodes))
 	seen := make([]bool, len(g.Nodes))
 	var queue []int
 	if len(g.Switches()) > 0 {

@@ -199,6 +199,9 @@ const (
 	AttrVendorDiag          AttrID = 0x0030
 	AttrLedInfo             AttrID = 0x0031
 	AttrPortInfoExtended    AttrID = 0x0033
+	AttrARInfo              AttrID = 0xFF20
+	AttrARGroupTable        AttrID = 0xFF21
+	AttrARLFT               AttrID = 0xFF23
 	AttrMlnxExtPortInfo     AttrID = 0xFF90
 
 	AttrPortSamplesControl     AttrID = 0x0010
@@ -273,6 +276,9 @@ var attrs = []AttrInfo{
 	{ClassSMLID, AttrVendorDiag, "VendorDiag", nil},
 	{ClassSMLID, AttrLedInfo, "LedInfo", nil},
 	{ClassSMLID, AttrPortInfoExtended, "PortInfoExtended", &PortInfoExtLayout},
+	{ClassSMLID, AttrARInfo, "AdaptiveRoutingInfo", &ARInfoLayout},
+	{ClassSMLID, AttrARGroupTable, "AdaptiveRoutingGroupTable", &ARGroupTableLayout},
+	{ClassSMLID, AttrARLFT, "AdaptiveRoutingLinearForwardingTable", &ARLFTLayout},
 	{ClassSMLID, AttrMlnxExtPortInfo, "MlnxExtPortInfo", &MlnxExtPortInfoLayout},
 	{ClassPerf, AttrClassPortInfo, "ClassPortInfo", &ClassPortInfoLayout},
 	{ClassPerf, AttrPortSamplesControl, "PortSamplesControl", &PortSamplesControlLayout},

@@ -1,0 +1,88 @@
+package agent
+
+import "softib/proto/mad"
+
+// adaptive is the node as a switch that chooses; nil if it is none.
+func (a *Agent) adaptive() AdaptiveSwitch {
+	s, _ := a.sw.(AdaptiveSwitch)
+	return s
+}
+
+// arInfo serves AdaptiveRoutingInfo.
+func (a *Agent) arInfo(r *request) mad.Status {
+	s := a.adaptive()
+	switch {
+	case s == nil:
+		return mad.StatusUnsupMethodAttr
+	case r.mod != 0:
+		return mad.StatusInvalidField
+	}
+	if r.set {
+		var want mad.ARInfo
+		if _, err := want.Parse(r.data); err != nil {
+			return failed(err)
+		}
+		next := s.ARInfo()
+		next.Enabled, next.BySL, next.SLMask, next.AgeingTime = want.Enabled, want.BySL, want.SLMask, want.AgeingTime
+		next.NoTransports = want.NoTransports
+		if err := s.SetARInfo(r.now, next); err != nil {
+			return failed(err)
+		}
+	}
+	i := s.ARInfo()
+	i.Append(r.answer())
+	return mad.StatusOK
+}
+
+// arGroups serves AdaptiveRoutingGroupTable. There is one table, and one set of ports in a group.
+func (a *Agent) arGroups(r *request) mad.Status {
+	s := a.adaptive()
+	if s == nil {
+		return mad.StatusUnsupMethodAttr
+	}
+	block := int(r.mod)
+	if r.mod > 0xFFFF || block >= blocks(int(s.ARInfo().GroupCap), mad.ARGroupsPerBlock) {
+		return mad.StatusInvalidField
+	}
+	if r.set {
+		var t mad.ARGroupTable
+		if _, err := t.Parse(r.data); err != nil {
+			return failed(err)
+		}
+		if err := s.SetARGroups(r.now, block, t); err != nil {
+			return failed(err)
+		}
+	}
+	t := s.ARGroups(block)
+	t.Append(r.answer())
+	return mad.StatusOK
+}
+
+// arLFT serves AdaptiveRoutingLinearForwardingTable.
+func (a *Agent) arLFT(r *request) mad.Status {
+	s := a.adaptive()
+	if s == nil {
+		return mad.StatusUnsupMethodAttr
+	}
+	block := int(r.mod)
+	if r.mod > 0xFFFF || block >= blocks(int(a.linearCap), mad.ARLFTPerBlock) {
+		return mad.StatusInvalidField
+	}
+	if r.set {
+		var t mad.ARLFT
+		if _, err := t.Parse(r.data); err != nil {
+			return failed(err)
+		}
+		for _, e := range t {
+			if e.State > mad.ARStatic || e.State != mad.ARStatic && (e.Group >= s.ARInfo().GroupCap || e.Table != 0) {
+				return mad.StatusInvalidField
+			}
+		}
+		if err := s.SetARLFT(r.now, block, t); err != nil {
+			return failed(err)
+		}
+	}
+	t := s.ARLFT(block)
+	t.Append(r.answer())
+	return mad.StatusOK
+}
