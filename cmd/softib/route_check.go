@@ -38,6 +38,9 @@ Without TOPOLOGY these are the tables that the switches of a running fabric hold
 With one, they are what a routing engine gives for it (--engine), or the file that
 OpenSM or dump_lfts left (--lfts). No fabric is needed then.
 
+--adaptive also finds the groups of ports from which switches may choose, as with
+softib sim --adaptive, and follows every choice that they have.
+
 --compare judges several engines side by side, beside the tables in force if the
 fabric runs.
 
@@ -45,6 +48,7 @@ fabric runs.
 		Example: `  softib route check
   softib route check --compare ftree,updn,dfsssp
   softib route check fat-tree:radix=36,levels=3 --engine ftree --remove 1%
+  softib route check fat-tree:radix=16,levels=3 --adaptive --remove 1%
   softib route check torus:4x4x4 --compare all
   softib route check cluster.topo --lfts opensm-lfts.dump`,
 		Args: arguments(0, 1, "at most one TOPOLOGY"),
@@ -67,6 +71,7 @@ fabric runs.
 	f.StringVar(&o.remove, "remove", "", "take so many cables between switches away first, by chance: `1%` or a number")
 	f.Uint64Var(&o.seed, "seed", 1, "what chance starts from")
 	f.IntVar(&o.vls, "vls", 0, "data lanes that engines may use; 0 for 8")
+	f.BoolVar(&o.adaptive, "adaptive", false, "what switches may choose from, too, beside the engine's tables")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	nameFlag(cmd, &o.name)
 	return cmd
@@ -76,7 +81,7 @@ type checkOptions struct {
 	name, topo, engine, compare, lfts, remove string
 	seed                                      uint64
 	vls                                       int
-	asJSON                                    bool
+	adaptive, asJSON                          bool
 }
 
 // judged is one table set and what it is worth.
@@ -96,6 +101,8 @@ type judged struct {
 	Notes    []string `json:"notes,omitempty"`
 	// Mended is what --remove changes in tables that were there before.
 	Mended *mending `json:"mended,omitempty"`
+	// Choices are what switches may choose from, with --adaptive.
+	Choices *route.Choices `json:"choices,omitempty"`
 
 	w *forwarding.Network
 }
@@ -138,6 +145,9 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	if o.topo == "" && (o.lfts != "" || o.remove != "") {
 		return usage(cmd,
 			errors.New("--lfts and --remove need a TOPOLOGY: a running fabric has its own tables and links"))
+	}
+	if o.adaptive && (o.lfts != "" || o.topo == "") {
+		return usage(cmd, errors.New("--adaptive goes with the tables of an engine: name a TOPOLOGY"))
 	}
 	engines, err := o.engines()
 	if err != nil {
@@ -312,7 +322,7 @@ func (c *checking) removeLinks() error {
 func (c *checking) engine(ctx context.Context, chain string) (*judged, error) {
 	var res route.Result
 	var err error
-	opts := route.Options{VLs: c.o.vls}
+	opts := route.Options{VLs: c.o.vls, Adaptive: c.o.adaptive}
 	began := time.Now()
 	if stopped := c.during(ctx, "routing by "+chain,
 		func() { res, err = route.Compute(c.w.Net, chain, opts) }); stopped != nil {
@@ -338,6 +348,20 @@ func (c *checking) engine(ctx context.Context, chain string) (*judged, error) {
 		return nil, err
 	}
 	x.Refused = refused
+	if c.o.adaptive {
+		if err := c.during(ctx, "following every choice", func() {
+			var g *route.Groups
+			if g, err = route.Adaptive(c.w.Net, res.Tables); err == nil {
+				choices := route.JudgeGroups(c.w.Net, res.Tables, g)
+				x.Choices, x.OK = &choices, x.OK && choices.OK()
+			}
+		}); err != nil {
+			return nil, err
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	if c.whole != nil {
 		err = c.during(ctx, "mending", func() { x.Mended = c.mend(res.Tables.Engine, opts) })
 	}

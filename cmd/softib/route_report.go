@@ -68,6 +68,19 @@ func (x *judged) print(t *terminal) {
 		l.row("%.1f %% effective bisection under random permutations,", 100*r.Bisection)
 		l.row("%.1f %% under shifts", 100*r.Shift.Bandwidth)
 	}
+	if a := x.Choices; a != nil {
+		l = t.under("adaptive")
+		l.row("%.1f %% of the ways have a choice, of %.1f ports on average", 100*float64(a.Pairs)/
+			float64(max(a.All, 1)), a.Ports)
+		switch {
+		case a.Unreached > 0:
+			l.row("%s", t.red(fmt.Sprintf("%d ways do NOT arrive if switches choose badly", a.Unreached)))
+		case a.Cycle != nil:
+			l.row("%s", t.red(fmt.Sprintf("%d links can wait for each other", len(a.Cycle))))
+		default:
+			l.row("whatever is chosen arrives, and nothing waits in a circle")
+		}
+	}
 	if m := x.Mended; m != nil {
 		l = t.under("mending")
 		how := "computed in " + seconds(m.TookSec)

@@ -607,6 +607,15 @@ func TestRouteCheckEngines(t *testing.T) {
 	}
 	out = shown(t, "route", "check", "fat-tree:radix=8,levels=3", "--engine", "ftree", "--remove", "1")
 	wants(t, out, "tables of the whole network change in ", "blocks to write; computed in")
+	out = shown(t, "route", "check", "fat-tree:radix=8,levels=3", "--adaptive", "--remove", "5%")
+	wants(t, out, "of the ways have a choice", "whatever is chosen arrives, and nothing waits in a circle")
+	out = shown(t, "route", "check", "fat-tree:radix=8,levels=3", "--adaptive", "--json")
+	for _, x := range asJSON[[]judged](t, out) {
+		if c := x.Choices; c == nil || c.Pairs != c.All || c.All == 0 {
+			t.Errorf("choices: %+v", c)
+		}
+	}
+	broken(t, exitUsage, []string{"--adaptive goes with"}, "route", "check", "--adaptive")
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	root := newRoot()

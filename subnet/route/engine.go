@@ -15,6 +15,8 @@ type Options struct {
 	Roots []int32
 	// Dims are the sizes of a torus or mesh, where an operator names them; empty: find them.
 	Dims []int
+	// Adaptive: switches are to choose among ports, so the ways have to go up and then down (see Adaptive).
+	Adaptive bool
 }
 
 // Engine computes tables. It is a pure function of its arguments.
@@ -87,6 +89,9 @@ func Compute(n *Network, chain string, o Options) (Result, error) {
 	var res Result
 	for _, e := range engines {
 		t, err := e.Compute(n, o)
+		if err == nil && o.Adaptive && t.Rank == nil {
+			err = notUpDown(t)
+		}
 		if err == nil {
 			res.Tables = t
 			return res, nil

@@ -8,7 +8,7 @@ func (upDown) Name() string { return "updn" }
 
 func (upDown) Compute(n *Network, o Options) (*Tables, error) {
 	if t, err := newTree(n, o); err == nil {
-		if tab, err := treeTables("updn", n, t, o); err == nil {
+		if tab, err := treeTables("updn", n, t, o); err == nil && (tab.Rank != nil || !o.Adaptive) {
 			return tab, nil
 		}
 	}
