@@ -30,6 +30,11 @@ type Config struct {
 	// CatchUp is how much of the time that a queue pair had to wait for its static rate may be made up
 	// for by sending faster, because the driver was late.
 	CatchUp ib.Time
+	// Reorder is how many packets of a queue pair the adapter keeps that came before their turn, because switches
+	// choose the ways of packets; 0 keeps none, as the standard has it. ReorderTime is how long it waits for the others
+	// before they count as lost.
+	Reorder     int
+	ReorderTime ib.Time
 	// KeySeed varies the low byte of memory keys.
 	KeySeed uint8
 }
@@ -133,6 +138,7 @@ type Stats struct {
 	// Requests that were executed, writes by message.
 	WritesRcvd, ReadsRcvd, AtomicsRcvd uint64
 	OutOfSequence                      uint64 // requests behind a gap
+	Reordered                          uint64 // packets that were kept until it was their turn
 	ImpliedNAKs                        uint64 // gaps that requesters found in responses (IBA 9.7.5.2.4)
 	// Sent by responders, each the end of a connection.
 	InvReqNAKsSent, AccessNAKsSent, OpNAKsSent uint64
@@ -191,6 +197,8 @@ type HCA struct {
 	pdSeq   uint32
 	xrcds   int
 	mcast   []mcastGroup
+
+	earlyFree []*earlyPacket
 
 	violations []agent.Notice // packets with wrong keys, the first few
 
@@ -402,6 +410,12 @@ func (h *HCA) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	case info.Is(wire.FlagRequest):
 		q.respond(now, p, info)
 	default:
+		if h.cfg.Reorder > 0 && q.isEarly(p) && q.hold(now, &q.earlyMade().responses, q.ackPSN, p) {
+			return
+		}
 		q.complete(now, p, info)
+	}
+	if q.early != nil {
+		q.takeEarly(now)
 	}
 }

@@ -10,4 +10,6 @@ const (
 	plantReplay = false // a repeated atomic is executed again
 	plantRKey   = false // a region's rights are not looked at
 	plantTwice  = false // a completion is handed out twice
+	plantAlias  = false // a packet that came before its turn is kept without its payload
+	plantEager  = false // a packet that came before its turn is taken in at once
 )

@@ -4,6 +4,12 @@ package hca
 
 var plantRewind, plantReplay, plantRKey, plantTwice bool
 
+var plantAlias, plantEager bool
+
+// PlantEarly spoils packets that come before their turn: they are kept without their payload, which is somebody else's
+// meanwhile, or are taken in at once.
+func PlantEarly(alias, eager bool) { plantAlias, plantEager = alias, eager }
+
 // PlantTwice makes the last completion of a full batch come again with the next.
 func PlantTwice(on bool) { plantTwice = on }
 

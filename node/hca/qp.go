@@ -156,6 +156,7 @@ type QP struct {
 	msn      uint32
 	rdQueued int // READ and atomic responses not yet sent
 	nakSent  bool
+	early    *early // nil if nothing came before its turn
 	msgOp    respMsg
 	curDone  uint32
 	curPD    *PD
@@ -411,6 +412,7 @@ func (q *QP) reset() {
 	q.cur, q.fresh, q.curPD, q.curCQ, q.curDone = nil, nil, nil, nil, 0
 	q.respHead, q.respTail, q.resNext, q.rdQueued = 0, 0, 0, 0
 	q.resp, q.res = nil, nil
+	q.forgetEarly()
 	q.show()
 }
 
@@ -452,6 +454,7 @@ func (q *QP) toError() {
 	q.ackDue, q.rnrUntil, q.paced = ib.Never, 0, false
 	q.respHead, q.respTail, q.rdQueued = 0, 0, 0
 	q.abandonHeld()
+	q.forgetEarly()
 	q.flushSend()
 	q.flushRecv()
 	if q.srq != nil {

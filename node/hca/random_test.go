@@ -200,13 +200,27 @@ func (d *direction) done() bool {
 // TestRandom posts random requests both ways under loss, doubling and delay,
 // and compares every completion and all memory with what a perfect wire
 // would have brought about.
-func TestRandom(t *testing.T) { runRandom(t, false) }
+func TestRandom(t *testing.T) { runRandom(t, onePacket) }
 
 // TestRandomBundles does the same where packets travel in bundles, with buffers
 // of all sizes, so that bundles that come again begin and end elsewhere.
-func TestRandomBundles(t *testing.T) { runRandom(t, true) }
+func TestRandomBundles(t *testing.T) { runRandom(t, inBundles) }
 
-func runRandom(t *testing.T, bundles bool) {
+// TestRandomOrder does the same where every packet takes a way of its own, and adapters keep what comes before its
+// turn. Where nothing is lost nothing may be sent twice.
+func TestRandomOrder(t *testing.T) { runRandom(t, anyOrder) }
+
+// travel is how packets travel.
+type travel int
+
+const (
+	onePacket travel = iota
+	inBundles
+	anyOrder
+)
+
+func runRandom(t *testing.T, how travel) {
+	bundles := how == inBundles
 	n := *seeds
 	if testing.Short() {
 		n = 30
@@ -215,8 +229,9 @@ func runRandom(t *testing.T, bundles bool) {
 	var bundled, straddled int
 	for seed := range n {
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := random(t, uint64(seed), bundles)
+			w := random(t, uint64(seed), how)
 			for _, h := range w.hosts {
+				sum.Reordered += h.Stats.Reordered
 				sum.Retransmits += h.Stats.Retransmits
 				sum.SeqNAKsRcvd += h.Stats.SeqNAKsRcvd
 				sum.Duplicates += h.Stats.Duplicates
@@ -238,11 +253,16 @@ func runRandom(t *testing.T, bundles bool) {
 	if t.Failed() || n < 30 {
 		return
 	}
-	for what, n := range map[string]uint64{
+	want := map[string]uint64{
 		"retransmits": sum.Retransmits, "sequence NAKs": sum.SeqNAKsRcvd, "RNR NAKs": sum.RNRNAKs,
 		"duplicates": sum.Duplicates,
 		"timeouts":   sum.Timeouts, "payloads gone": sum.Drops[DropFar],
-	} {
+	}
+	if how == anyOrder {
+		delete(want, "payloads gone")
+		want["packets before their turn"] = sum.Reordered
+	}
+	for what, n := range want {
 		if n == 0 {
 			t.Errorf("no %s: the faults did not do what they are for", what)
 		}
@@ -252,7 +272,8 @@ func runRandom(t *testing.T, bundles bool) {
 	}
 }
 
-func random(t *testing.T, seed uint64, bundles bool) *world {
+func random(t *testing.T, seed uint64, how travel) *world {
+	bundles := how == inBundles
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(t, 2, 1)
 	long := 0
@@ -285,6 +306,12 @@ func random(t *testing.T, seed uint64, bundles bool) *world {
 	if mode == 4 { // packets overtake each other, which no fabric does to RC
 		late = 0.03
 	}
+	if how == anyOrder {
+		late = 1
+		for _, h := range w.hosts {
+			h.cfg.Reorder, h.cfg.ReorderTime = 64, 10*ib.Microsecond
+		}
+	}
 	w.fate = func(f *flying) fate {
 		x := fate{drop: r.Float64() < loss}
 		if r.Float64() < dup {
@@ -298,7 +325,7 @@ func random(t *testing.T, seed uint64, bundles bool) *world {
 		}
 		return x
 	}
-	if seed%6 == 2 { // payloads stay with their senders, some of whom are gone
+	if seed%6 == 2 && how != anyOrder { // payloads stay with their senders, some of whom are gone
 		loss /= 2
 		w.far = func() bool { return mode == 0 || r.Float64() >= 0.03 }
 	}
@@ -357,6 +384,14 @@ func random(t *testing.T, seed uint64, bundles bool) *world {
 		}
 	}
 	w.run()
+	if how == anyOrder && mode == 0 {
+		for _, h := range w.hosts {
+			if s := &h.Stats; s.SeqNAKsRcvd+s.ImpliedNAKs+s.Timeouts > 0 {
+				t.Fatalf("nothing was lost: %d sequence NAKs, %d implied ones, %d timeouts", s.SeqNAKsRcvd,
+					s.ImpliedNAKs, s.Timeouts)
+			}
+		}
+	}
 	for i, e := range []*end{a, b} {
 		if !bytes.Equal(e.mem, models[i]) {
 			for j := range e.mem {

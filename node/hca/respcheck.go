@@ -71,7 +71,13 @@ func (q *QP) checkPSN(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdic
 	switch {
 	case d == 0:
 		return goOn
+	case d > 0 && plantEager && q.h.cfg.Reorder > 0:
+		q.ePSN = p.BTH.PSN
+		return goOn
 	case d > 0:
+		if q.h.cfg.Reorder > 0 && q.hold(now, &q.earlyMade().requests, q.ePSN, p) {
+			return done
+		}
 		q.h.Stats.OutOfSequence++
 		if !q.nakSent {
 			q.h.Stats.SeqNAKsSent++
