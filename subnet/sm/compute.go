@@ -23,21 +23,28 @@ type Job struct {
 	cold    bool
 
 	tables  *route.Tables
+	groups  *route.Groups
 	plan    route.Plan
 	refused []error
 	mended  bool
+	static  error // why switches do not choose though they should
 	err     error
 }
 
 // Run computes. It reads nothing that anybody changes.
 func (j *Job) Run() {
 	if j.mend != nil {
-		if r, err := route.Repair(j.net, j.mend, j.opts); err == nil {
+		if r, err := route.Repair(j.net, j.mend, j.opts); err == nil && (r.Tables.Rank != nil || !j.opts.Adaptive) {
 			j.tables, j.mended = r.Tables, !r.Full
 		}
 	}
 	if j.tables == nil {
 		res, err := route.Compute(j.net, j.engines, j.opts)
+		if err != nil && j.opts.Adaptive {
+			// Better no choice than no way.
+			j.opts.Adaptive, j.static = false, err
+			res, err = route.Compute(j.net, j.engines, j.opts)
+		}
 		if err != nil {
 			j.err = err
 			return
@@ -46,6 +53,9 @@ func (j *Job) Run() {
 	}
 	if !j.cold {
 		j.plan = route.Transition(j.wires, j.old, j.tables)
+	}
+	if j.opts.Adaptive {
+		j.groups, j.err = route.Adaptive(j.net, j.tables)
 	}
 }
 
@@ -73,7 +83,7 @@ func (m *Manager) HandleJob(now ib.Time, j *Job) {
 		m.want(m.retryAt(0), "routing failed")
 		return
 	}
-	s.plan, s.tables, s.was = j.plan, j.tables, j.old
+	s.plan, s.tables, s.groups, s.was = j.plan, j.tables, j.groups, j.old
 	s.report.Engine, s.report.VLs = j.tables.Engine, j.tables.VLs
 	if j.mended {
 		s.report.Refused = m.last.Refused // they still do
@@ -82,6 +92,9 @@ func (m *Manager) HandleJob(now ib.Time, j *Job) {
 		why := s.refusal(err)
 		s.report.Refused = append(s.report.Refused, why)
 		m.event(EventRouting, "refused by %s", why)
+	}
+	if j.static != nil {
+		m.event(EventRouting, "switches do not choose among ports: %v", j.static)
 	}
 	s.levels = newLevels(s, j.tables)
 }
@@ -127,7 +140,7 @@ func (s *sweep) compute() {
 	n := s.network()
 	s.net = n
 	j := &Job{net: n, wires: s.wires(n), engines: s.m.cfg.Engines, cold: true}
-	j.opts = route.Options{VLs: s.dataLanes(), Roots: s.roots()}
+	j.opts = route.Options{VLs: s.dataLanes(), Roots: s.roots(), Adaptive: s.m.cfg.Adaptive != route.NoChoice}
 	old := &route.Tables{Engine: "as found", LFT: make([][]ib.PortNum, len(s.switches)), VLs: 1}
 	for at, i := range s.switches {
 		if s.cold[i] {
@@ -165,6 +178,7 @@ func (s *sweep) compute() {
 	}
 	if j.mend != nil && len(s.m.actual) == 0 && sameLinks(s.m.net, n) {
 		s.tables, s.was, s.plan = j.mend, j.old, route.Plan{} // nothing that routing looks at has changed
+		s.groups = s.m.arGroups
 		s.report.Engine, s.report.VLs, s.report.Refused = s.tables.Engine, s.tables.VLs, s.m.last.Refused
 		s.levels = newLevels(s, s.tables)
 		return

@@ -4,6 +4,7 @@ import (
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/policy"
+	"softib/subnet/route"
 	"softib/subnet/sa"
 )
 
@@ -54,6 +55,9 @@ type Config struct {
 	PacketLife    uint8
 	HOQLife       uint8
 	LeafHOQLife   uint8
+
+	// Adaptive says how switches choose among ports that are as good as each other.
+	Adaptive route.Choice
 
 	// Groups are multicast groups that need no joining.
 	Groups []Group

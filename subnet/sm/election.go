@@ -203,7 +203,8 @@ func (s *sweep) watch(to *subnet.Manager) {
 
 // forget drops what a manager that does not manage cannot know.
 func (m *Manager) forget() {
-	m.sub, m.net, m.tables = nil, nil, nil
+	m.sub, m.net, m.tables, m.arGroups = nil, nil, nil, nil
+	clear(m.choosing)
 	clear(m.doubt)
 	clear(m.unsure)
 	clear(m.actual)

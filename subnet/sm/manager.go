@@ -60,6 +60,8 @@ type Manager struct {
 	force      Force
 	plainLanes bool // quality of service was on once and is to leave nothing behind
 	cc         congestion
+	choosing   map[ib.GUID]*choosing // by switch
+	arGroups   *route.Groups         // that go with tables
 	keys       keyring
 	matcher    *policy.QoSMatcher
 	qosSaid    string // of which engine it was said that its levels go before
@@ -109,8 +111,8 @@ type outgoing struct {
 // New makes a manager. Nothing happens before Start.
 func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{},
-		unsure: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{}, lame: map[lamePort]int{},
-		deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
+		choosing: map[ib.GUID]*choosing{}, unsure: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{},
+		lame: map[lamePort]int{}, deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
 	m.keys, m.guid = newKeyring(m.cfg.Memory.MKeys), m.cfg.Self
 	m.keys.neighbors = maps.Clone(m.cfg.Memory.Neighbors)
 	m.width = m.cfg.Window

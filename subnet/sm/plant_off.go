@@ -8,4 +8,6 @@ const (
 	plantOrder  = false // the rounds of a transition are written in the wrong order
 	plantForget = false // a switch that has started anew is taken to hold its tables
 	plantKeep   = false // who has handed over goes on as a master
+
+	plantChoosing = false // switches choose while their tables change
 )

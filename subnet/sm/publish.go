@@ -48,7 +48,7 @@ func (s *sweep) publish() {
 	}
 	sub.Index()
 	first := m.sub == nil
-	m.sub, m.net, m.tables = sub, s.net, s.tables
+	m.sub, m.net, m.tables, m.arGroups = sub, s.net, s.tables, s.groups
 	if first || s.full || len(s.looked) > 0 {
 		m.noteNeighbors()
 	}

@@ -83,6 +83,11 @@ type sweep struct {
 	ccUnable   int // ports that turned out not to do congestion control
 	ccFailed   map[ib.GUID]bool
 	tables     *route.Tables
+	groups     *route.Groups // what switches may choose from; nil if they do not
+	arAsk      []int32       // switches to be asked whether they choose,
+	arSet      []arStep      // and those to be told
+	arOn       bool          // they are told to begin
+	arMembers  map[int32][]uint16
 	// incomplete are switches that did not take all of their tables.
 	incomplete map[int32]bool
 	stuck      map[int32]bool // those of them that did not take their forwarding table
@@ -191,6 +196,8 @@ var phases = [...]phase{
 	{name: "guids", start: (*sweep).beginGUIDs, next: (*sweep).nextGUIDs, reply: (*sweep).guidsReply},
 	{name: "compute", start: (*sweep).beginCompute, wait: (*sweep).awaitsJob},
 	{name: "lanes", start: (*sweep).beginLanes, next: (*sweep).nextLanes, reply: (*sweep).lanesReply},
+	{name: "stop choosing", start: (*sweep).beginStop, next: (*sweep).nextStop, reply: (*sweep).stopReply,
+		again: (*sweep).moreStops, anew: true},
 	{name: "tables", start: (*sweep).beginTables, next: (*sweep).nextTable, reply: (*sweep).tableReply,
 		again: (*sweep).nextRound, anew: true},
 	{name: "multicast", start: (*sweep).beginMulticast, next: (*sweep).nextMulticast, reply: (*sweep).multicastReply},
@@ -200,6 +207,8 @@ var phases = [...]phase{
 	{name: "recheck", start: (*sweep).beginRecheck, next: (*sweep).nextRecheck, reply: (*sweep).rechecked},
 	{name: "late tables", start: (*sweep).beginLate, next: (*sweep).nextLateWrite, reply: (*sweep).tableReply,
 		again: (*sweep).nextLate, wait: (*sweep).drains},
+	{name: "choose", start: (*sweep).beginChoosing, next: (*sweep).nextChoosing, reply: (*sweep).choosingReply,
+		again: (*sweep).beginAll},
 	{name: "congestion info", start: (*sweep).beginCongestionInfo, next: (*sweep).nextCongestionInfo,
 		reply: (*sweep).congestionInfoReply, spare: true},
 	{name: "congestion control", start: (*sweep).beginCongestion, next: (*sweep).nextCongestion,
