@@ -24,6 +24,8 @@ type Config struct {
 	StallMax ib.Time
 	// Renews is how long a way lasts, on average, before the fabric gives it another generation; 0: for ever.
 	Renews ib.Time
+	// Reorder is how many packets of a queue pair adapters keep that came before their turn; see hca.Config.
+	Reorder int
 	// Until is when all of this ends, so that the load can.
 	Until ib.Time
 }

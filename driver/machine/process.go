@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"softib/driver/endpoint"
+	"softib/driver/sim"
 	"softib/node/agent"
 	"softib/node/hca"
 	"softib/proto/ib"
@@ -84,7 +85,7 @@ func (m *Machine) newProcess(host int, at *port) (*process, error) {
 	}
 	n := m.HostNode(host)
 	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), FirstQPN: block << endpoint.BlockBits,
-		KeySeed: uint8(host)}
+		KeySeed: uint8(host), Reorder: m.cfg.Reorder, ReorderTime: sim.ReorderTime}
 	for num := 1; num < len(n.Ports); num++ {
 		cfg.PortGUID = append(cfg.PortGUID, n.PortGUID(ib.PortNum(num)))
 	}

@@ -34,7 +34,8 @@ const noLife = 20
 
 func (s *Sim) bringUp() (sm.Report, error) {
 	report, err := sm.BringUp(s.graph, s,
-		sm.Config{Engines: s.cfg.Engines, Groups: s.groups, HOQLife: noLife, LeafHOQLife: noLife, PacketLife: noLife})
+		sm.Config{Engines: s.cfg.Engines, Adaptive: s.cfg.Adaptive, Groups: s.groups, HOQLife: noLife,
+			LeafHOQLife: noLife, PacketLife: noLife})
 	s.autoActive = s.autoActive || err == nil
 	return report, err
 }

@@ -36,8 +36,12 @@ func (s *Sim) lot(at uint32, lane int) *ib.Queue[*hca.QP] {
 // loopDelay is how long a packet to the same adapter takes.
 const loopDelay = 200 * ib.Nanosecond
 
-func newHCA(n *topo.Node, byRefMin int) *hca.HCA {
-	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), ByRefMin: byRefMin}
+// ReorderTime is how long an adapter waits for packets that others have overtaken.
+const ReorderTime = ib.Millisecond
+
+func newHCA(n *topo.Node, sim *Config) *hca.HCA {
+	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), ByRefMin: sim.ByRefMin, Reorder: sim.Reorder,
+		ReorderTime: ReorderTime}
 	for p := 1; p < len(n.Ports); p++ {
 		cfg.PortGUID = append(cfg.PortGUID, n.PortGUID(ib.PortNum(p)))
 	}

@@ -37,7 +37,7 @@ func (s *Sim) manager(node int) *manager {
 	} else {
 		h := adapterOf(s.hosts[s.nodes[node].host].eng)
 		if h == nil {
-			h = newHCA(n, 0) // an engine without management borrows one
+			h = newHCA(n, &Config{}) // an engine without management borrows one
 		}
 		links := make([]*link.Port, len(n.Ports))
 		for num := 1; num < len(links); num++ {

@@ -12,6 +12,7 @@ import (
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/proto/wire"
+	"softib/subnet/route"
 	"softib/subnet/sm"
 )
 
@@ -42,6 +43,8 @@ type Config struct {
 
 	// Engines is the chain of routing engines for BringUp; empty is sm's own.
 	Engines string
+	// Adaptive says how switches choose among ports; see Reorder.
+	Adaptive route.Choice
 	// Port is the make of every port; the rate is the cable's.
 	Port link.Config
 	// HostQueue is how many packets a host's port holds for each lane before flows are parked; 0 is 2.
@@ -50,6 +53,9 @@ type Config struct {
 	// instead of carrying a copy; 0 copies always. It saves half of the memory traffic of large messages. A program
 	// that changes memory while a request is outstanding may then be seen to have done so.
 	ByRefMin int
+	// Reorder is how many packets of a queue pair the adapters that New makes keep if they come before their turn, as
+	// they do where switches choose the ways of packets; 0 is none. See hca.Config.
+	Reorder int
 	// HashPayload makes TraceHash cover what hosts are sent, not the headers alone.
 	HashPayload bool
 	// Sink sees every packet when it is not nil.
@@ -120,7 +126,7 @@ func New(g *topo.Graph, cfg Config) (*Sim, error) {
 	cfg.TrainTime = cmp.Or(cfg.TrainTime, DefaultTrainTime)
 	cfg.Port.MTUCap = cmp.Or(cfg.Port.MTUCap, ib.MTU4096)
 	if cfg.NewHost == nil {
-		cfg.NewHost = func(n *topo.Node) Host { return newHCA(n, cfg.ByRefMin) }
+		cfg.NewHost = func(n *topo.Node) Host { return newHCA(n, &cfg) }
 	}
 	s := &Sim{cfg: cfg, graph: g, nodes: make([]nodeState, len(g.Nodes)), saved: map[int]sm.Memory{}}
 	s.pool.BufSize = cfg.Port.MTUCap.Bytes() + 64

@@ -72,4 +72,5 @@ func TestTortureHurts(t *testing.T) {
 	want("sequence NAKs", tally.SeqNAKs)
 	want("RNR NAKs", tally.RNRNAKs)
 	want("duplicates answered", tally.Duplicates)
+	want("packets kept until it was their turn", tally.Reordered)
 }

@@ -10,6 +10,7 @@ import (
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/proto/wire"
+	"softib/subnet/route"
 )
 
 // lid is a host's address.
@@ -193,6 +194,8 @@ func (d *drops) hosts(disturbed bool) {
 	}
 	// Crossing conns and dead peers are tried again in vain.
 	again := disturbed || sum.Timeouts > 0 || sum.Drops[hca.DropNoRecv] > 0 || d.failed
+	// Where switches choose, adapters keep few packets that come before their turn.
+	gaps := again || d.sc.Adaptive != route.NoChoice && !d.sc.Calm
 	// Without a switch whatever is sent reaches the one other host.
 	pair := len(d.sim.Graph().Switches()) == 0
 	strayed := pair && d.misused[workload.WrongLID] > 0
@@ -202,7 +205,7 @@ func (d *drops) hosts(disturbed bool) {
 		hca.DropPKey: d.crossing, hca.DropQKey: d.misused[workload.WrongQKey] > 0,
 		hca.DropNoMcast: pair && d.grouped, hca.DropDLID: strayed,
 		hca.DropNoRecv:    !d.sc.Calm,
-		hca.DropDuplicate: again, hca.DropOutOfOrder: again, hca.DropStaleAck: again,
+		hca.DropDuplicate: gaps, hca.DropOutOfOrder: gaps, hca.DropStaleAck: gaps,
 		hca.DropUCBroken: again || d.ucMisuse(), hca.DropAccess: d.failed || d.ucMisuse(),
 	}
 	for k, n := range sum.Drops {

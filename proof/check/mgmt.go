@@ -7,6 +7,7 @@ import (
 	"softib/fabric"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/route"
 	"softib/subnet/sm"
 )
 
@@ -20,6 +21,8 @@ type Management struct {
 	LMC  uint8
 	// Engines is the chain of routing engines that all managers use.
 	Engines string
+	// Adaptive says how the managers have switches choose among ports.
+	Adaptive route.Choice
 	// AgentTime is how long an agent takes for a packet, JobTime how long a manager computes routes.
 	AgentTime, JobTime ib.Time
 	// What all managers are told.
@@ -148,7 +151,8 @@ func (sc *Management) longSweep() ib.Time { return 30 * sc.Timeout * ib.Time(sc.
 func (sc *Management) config(k int, memory sm.Memory) sim.ManagerConfig {
 	c := sim.ManagerConfig{JobTime: sc.JobTime, Config: sm.Config{
 		Priority: sc.Managers[k].Priority, MKey: sc.MKey, MKeyProtect: sc.MKeyProtect, LMC: sc.LMC, Engines: sc.Engines,
-		Window: sc.Window, Timeout: sc.Timeout, Retries: sc.Retries, SweepInterval: sc.SweepInterval,
+		Adaptive: sc.Adaptive,
+		Window:   sc.Window, Timeout: sc.Timeout, Retries: sc.Retries, SweepInterval: sc.SweepInterval,
 		PollInterval: sc.PollInterval, PollRetries: sc.PollRetries, SubnetTimeout: trapTimeout,
 		PacketLife: packetLife, HOQLife: packetLife, LeafHOQLife: packetLife, Memory: memory,
 	}}

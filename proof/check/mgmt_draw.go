@@ -7,6 +7,7 @@ import (
 	"softib/fabric"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/route"
 )
 
 // DrawManagement makes the management scenario of a seed. hosts is how many to have, about; 0 lets the seed choose.
@@ -62,6 +63,10 @@ func DrawManagement(seed uint64, hosts int) Management {
 	}
 	if one(3) {
 		sc.drawTenants(rng, n)
+	}
+	// By randomness of its own, as Scenario.drawAdaptive.
+	if own := rand.New(rand.NewPCG(seed, 0xADA7)); own.IntN(3) == 0 {
+		sc.Adaptive = route.ByPacket + route.Choice(own.IntN(3))
 	}
 	return sc
 }

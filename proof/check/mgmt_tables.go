@@ -60,7 +60,16 @@ func (t *tables) out(node int, lid ib.LID) (topo.PortRef, bool) {
 // started anew needs no exception: it holds nothing, and its links come back inactive, so that packets pass it only
 // when a manager has written its table and activated the links.
 func (t *tables) loop(from, to ib.LID) []topo.PortRef {
+	choose := false
+	for _, node := range t.switches {
+		choose = choose || t.sim.Switch(node).Adaptive().On
+	}
 	for lid := from; lid <= to; lid++ {
+		if choose {
+			if list := t.chosenLoop(lid); list != nil {
+				return list
+			}
+		}
 		clear(t.mark)
 		for k := range t.switches {
 			t.walk = int32(k + 1)
@@ -81,6 +90,57 @@ func (t *tables) loop(from, to ib.LID) []topo.PortRef {
 			}
 		}
 	}
+	return nil
+}
+
+// chosenLoop finds a way on which packets to a LID come back to a switch, whatever the switches choose.
+func (t *tables) chosenLoop(lid ib.LID) []topo.PortRef {
+	for _, mayChoose := range [...]bool{true, false} {
+		clear(t.mark)
+		for k := range t.switches {
+			if list := t.follow(int32(k), lid, mayChoose, nil); list != nil {
+				return list
+			}
+		}
+	}
+	return nil
+}
+
+// follow walks all ways on from a switch, of packets that may choose or of those that do so only where their link is
+// lost. It returns the way that ends where it has been.
+func (t *tables) follow(at int32, lid ib.LID, mayChoose bool, way []topo.PortRef) []topo.PortRef {
+	const underWay, done = 1, 2
+	switch t.mark[at] {
+	case underWay:
+		return way
+	case done:
+		return nil
+	}
+	t.mark[at] = underWay
+	node := t.switches[at]
+	sw := t.sim.Switch(node)
+	var ports ib.PortMask
+	if in := sw.GroupOf(lid); sw.Adaptive().On && in.Group >= 0 && lid <= sw.Info().LinearFDBTop {
+		ports = sw.Group(in.Group)
+	}
+	if ref, ok := t.out(node, lid); ok && (!mayChoose || ports.Empty()) {
+		ports = ib.PortMask{}
+		ports.Set(ref.Port)
+	}
+	for p, ok := ports.Pop(); ok; p, ok = ports.Pop() {
+		ref := topo.PortRef{Node: node, Port: p}
+		if !t.active(ref) {
+			continue
+		}
+		next := t.number[t.g.Port(ref).Peer]
+		if next < 0 {
+			continue
+		}
+		if list := t.follow(next, lid, mayChoose, append(way, ref)); list != nil {
+			return list
+		}
+	}
+	t.mark[at] = done
 	return nil
 }
 
@@ -277,6 +337,30 @@ func (l lanes) VL(sw int32, in, out ib.PortNum, sl ib.SL) ib.VL {
 	return l.t.sim.Switch(l.t.switches[sw]).SL2VL(in, out)[sl&15]
 }
 
+// groups are what the switches choose from, nil if none does.
+func (t *tables) groups(n *route.Network) *route.Groups {
+	g := &route.Groups{Sets: make([][]ib.PortMask, len(t.switches)), Of: make([][]uint16, len(t.switches))}
+	choose := false
+	for k, node := range t.switches {
+		sw := t.sim.Switch(node)
+		g.Of[k] = make([]uint16, len(n.Dests))
+		if !sw.Adaptive().On {
+			continue
+		}
+		choose = true
+		for i := range route.MaxGroups {
+			g.Sets[k] = append(g.Sets[k], sw.Group(i))
+		}
+		for d := range n.Dests {
+			g.Of[k][d] = uint16(sw.GroupOf(n.Dests[d].LID).Group + 1)
+		}
+	}
+	if !choose {
+		return nil
+	}
+	return g
+}
+
 // creditLoop finds a cycle of channels that wait for each other under the tables in force. level, where it is not nil,
 // gives the service level from a switch's hosts to a LID.
 func (t *tables) creditLoop(level func(node int, lid ib.LID) ib.SL) string {
@@ -296,8 +380,12 @@ func (t *tables) creditLoop(level func(node int, lid ib.LID) ib.SL) string {
 	}
 	g := route.NewCDG(n)
 	g.Add(tab, route.EndTraffic)
+	cycle := g.Cycle()
+	if groups := t.groups(n); groups != nil && cycle == nil && level == nil {
+		cycle = route.JudgeGroups(n, tab, groups).Cycle
+	}
 	var words []string
-	for _, c := range g.Cycle() {
+	for _, c := range cycle {
 		words = append(words, fmt.Sprintf("%s VL%d", t.g.PortName(topo.PortRef{Node: t.switches[c.Switch],
 			Port: c.Port}), c.VL))
 	}

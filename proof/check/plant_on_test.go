@@ -9,6 +9,7 @@ import (
 	"softib/driver/endpoint"
 	"softib/node/agent"
 	"softib/node/hca"
+	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/subnet/sm"
 )
@@ -32,6 +33,13 @@ func TestPlantedBugs(t *testing.T) {
 		{"a timer is started by an old clock", bug(endpoint.OldClock), DataKind, 4},
 		{"requests that were staged are left to the program", bug(endpoint.LostSends), DataKind, 6},
 		{"a thread that sleeps in the library is not woken", bug(endpoint.LostSleeper), DataKind, 3},
+		{"a packet before its turn is kept without its payload", func(on bool) { hca.PlantEarly(on, false) }, DataKind,
+			0},
+		{"a packet before its turn is taken in at once", func(on bool) { hca.PlantEarly(false, on) }, DataKind, 0},
+		{"switches go on choosing while their tables change", func(on bool) {
+			sm.PlantChoosing(on)
+			ibswitch.Plant(on)
+		}, ManagementKind, 0},
 		{"rounds of tables are written in the wrong order", func(on bool) { sm.Plant(on, false, false) },
 			ManagementKind, 0},
 		{"a switch that has started anew is taken to hold its tables", func(on bool) { sm.Plant(false, on, false) },

@@ -12,6 +12,7 @@ import (
 	"softib/proof/workload"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/route"
 )
 
 // Scenario is one history as data, but for the randomness of the faults, which
@@ -23,6 +24,8 @@ type Scenario struct {
 	// Tree routes along a spanning tree, so that no topology can deadlock. Without
 	// it paths are shortest.
 	Tree bool
+	// Adaptive says how switches choose among ports.
+	Adaptive route.Choice
 	// HOQ and Life are 1 + the codes of the switches' two life times, at the head of a
 	// queue and in all; 0 for ever.
 	HOQ, Life uint8
@@ -133,7 +136,21 @@ func Draw(seed uint64, hosts int) Scenario {
 	if faulty {
 		sc.drawFaults(rng, g)
 	}
+	sc.drawAdaptive()
 	return sc
+}
+
+// drawAdaptive draws whether switches choose, by randomness of its own: the histories of seeds from before they could
+// stay what they were otherwise.
+func (sc *Scenario) drawAdaptive() {
+	rng := rand.New(rand.NewPCG(sc.Seed, 0xADA7))
+	if sc.Tree || rng.IntN(3) > 0 {
+		return
+	}
+	sc.Adaptive = route.ByPacket + route.Choice(rng.IntN(3))
+	if sc.Machine.Reorder = [...]int{8, 64, 256}[rng.IntN(3)]; sc.Calm {
+		sc.Machine.Reorder = 256 // nothing that has to be tried again
+	}
 }
 
 // drawMachine draws a computer. It reports whether cables go wrong as well: where all ways are direct no packet crosses
@@ -278,7 +295,7 @@ func (sc *Scenario) buildFabric(g *topo.Graph, sink fabric.Sink, wireExact bool,
 	mtuBlocks := (sc.MTU.Bytes() + 124 + 2 + link.BlockSize - 1) / link.BlockSize
 	s, err := sim.New(g, sim.Config{
 		Seed: sc.Seed, NewHost: newHost, WireExact: wireExact, HashPayload: true, Sink: sink,
-		StoreForward: sc.StoreForward, AlwaysRefresh: sc.AlwaysRefresh,
+		StoreForward: sc.StoreForward, AlwaysRefresh: sc.AlwaysRefresh, Adaptive: sc.Adaptive,
 		Port: link.Config{MTUCap: sc.MTU, VLCap: sc.VLs, BufferBlocks: sc.Buffer * mtuBlocks},
 	})
 	if err != nil {

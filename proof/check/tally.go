@@ -20,8 +20,8 @@ type Tally struct {
 	Drops    [link.NumReason]uint64                   // by the links and switches
 	HostDrop [hca.NumDrop]uint64                      // by the adapters
 	// What adapters did about it.
-	Retransmits, Timeouts, SeqNAKs, RNRNAKs, Duplicates uint64
-	Mgmt                                                MgmtTally
+	Retransmits, Timeouts, SeqNAKs, RNRNAKs, Duplicates, Reordered uint64
+	Mgmt                                                           MgmtTally
 }
 
 // Add adds another's counts.
@@ -46,6 +46,7 @@ func (t *Tally) Add(o *Tally) {
 	t.SeqNAKs += o.SeqNAKs
 	t.RNRNAKs += o.RNRNAKs
 	t.Duplicates += o.Duplicates
+	t.Reordered += o.Reordered
 	t.Mgmt.add(&o.Mgmt)
 }
 
@@ -83,6 +84,7 @@ func (c *counter) finish() Tally {
 		t.Retransmits += s.Retransmits
 		t.Timeouts += s.Timeouts
 		t.SeqNAKs += s.SeqNAKsSent
+		t.Reordered += s.Reordered
 		t.RNRNAKs += s.RNRNAKs
 		t.Duplicates += s.Duplicates
 	}
