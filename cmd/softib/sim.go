@@ -21,15 +21,17 @@ import (
 	"softib/operate/experiment"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/route"
 )
 
 // simOptions are what softib sim was asked for.
 type simOptions struct {
-	load, routing, level, place, out, sweep string
-	set                                     []string
-	ranks                                   int
-	seed                                    uint64
-	asJSON                                  bool
+	load, routing, adaptive, level, place string
+	out, sweep                            string
+	set                                   []string
+	ranks                                 int
+	seed                                  uint64
+	asJSON                                bool
 }
 
 func newSim() *cobra.Command {
@@ -53,7 +55,7 @@ LogGOPSim and ATLAHS, as text or as txt2bin writes it:
 --set takes what else can be set:
 
 ` + settingsHelp() + `
---sweep KEY=A,B,C runs once for each value of a setting, or of load, routing, level, place,
+--sweep KEY=A,B,C runs once for each value of a setting, or of load, routing, adaptive, level, place,
 ranks or seed, and lays the runs side by side. softib sim compare does that with any runs.
 
 ` + topologyHelp(),
@@ -68,6 +70,8 @@ ranks or seed, and lays the runs side by side. softib sim compare does that with
 	f := cmd.Flags()
 	f.StringVar(&o.load, "load", "", "what to run: a `LOAD`, see above")
 	f.StringVar(&o.routing, "routing", jobs.DefaultRouting, "the chain of routing engines")
+	f.StringVar(&o.adaptive, "adaptive", route.NoChoice.String(),
+		"switches choose the least busy way: "+strings.Join(route.ChoiceNames, ", "))
 	f.StringVar(&o.level, "level", experiment.Auto, "packets, flows, ideal or auto")
 	f.StringVar(&o.place, "place", "linear", "ranks on hosts: "+strings.Join(experiment.Places, ", "))
 	f.IntVar(&o.ranks, "ranks", 0, "how many ranks (one for each host, or as many as the file has)")
@@ -120,6 +124,8 @@ var settings = []setting{
 	{"switch-latency", "ns that a switch takes (100)", nanoseconds(func(s *experiment.Spec) *ib.Time {
 		return &s.Options.SwitchLatency
 	})},
+	{"flowlet-gap", "ns of silence after which --adaptive flowlet chooses anew (5000)",
+		nanoseconds(func(s *experiment.Spec) *ib.Time { return &s.Options.FlowletGap })},
 	{"o", "ns that a processor is busy with a message, at each end (0)", nanoseconds(func(s *experiment.Spec) *ib.Time {
 		return &s.Model.Overhead
 	})},
@@ -193,6 +199,10 @@ func (o *simOptions) spec(arg string, g *topo.Graph) (experiment.Spec, error) {
 	if !slices.Contains(levels, o.level) {
 		return s, fmt.Errorf("--level is %q: want one of %s", o.level, strings.Join(levels, ", "))
 	}
+	var err error
+	if s.Options.Adaptive, err = route.ParseChoice(o.adaptive); err != nil {
+		return s, fmt.Errorf("--adaptive: %w", err)
+	}
 	for _, word := range o.set {
 		if err := o.apply(&s, word); err != nil {
 			return s, fmt.Errorf("--set %w", err)
@@ -228,7 +238,8 @@ const goalMax = 1 << 30
 func (o *simOptions) command(arg string) string {
 	words := []string{"softib sim", arg, "--load", o.load, "--seed", strconv.FormatUint(o.seed, 10)}
 	for _, w := range []struct{ flag, value, usual string }{{"--routing", o.routing, jobs.DefaultRouting},
-		{"--level", o.level, experiment.Auto}, {"--place", o.place, "linear"}} {
+		{"--adaptive", o.adaptive, route.NoChoice.String()}, {"--level", o.level, experiment.Auto},
+		{"--place", o.place, "linear"}} {
 		if w.value != w.usual {
 			words = append(words, w.flag, w.value)
 		}
@@ -326,6 +337,8 @@ func (o *simOptions) runs() ([]simOptions, error) {
 			run.load = v
 		case "routing":
 			run.routing = v
+		case "adaptive":
+			run.adaptive = v
 		case "level":
 			run.level = v
 		case "place":

@@ -48,6 +48,10 @@ func TestSim(t *testing.T) {
 	wants(t, out, "took", "level=flows", "both.html")
 	out = s.run("sim", "compare", filepath.Join(sweep, "level=packets"), filepath.Join(sweep, "level=flows"), "--json")
 	wants(t, out, `"level": "flows"`, `"change": 0,`)
+	out = s.run("sim", "fat-tree:radix=4,levels=2", "--load", "permutation:size=64K", "--sweep",
+		"adaptive=off,packet,flowlet,message")
+	wants(t, out, "routed by ftree\n", "routed by ftree, adaptive by packet\n", "adaptive by flowlet",
+		"adaptive by message", "switches choose by their queues")
 	out = s.run("sim", "star:4", "--load", "shift", "--sweep", "load=incast:to=1,size=1K,shift:by=2,size=2K")
 	wants(t, out, "incast:to=1,size=1K, 3 messages", "shift:by=2,size=2K, 4 messages")
 }
@@ -90,6 +94,11 @@ func TestSimRefuses(t *testing.T) {
 		{exitUsage, "there is no --load", []string{"sim", "star:4"}},
 		{exitFailed, "want one of permutation", []string{"sim", "star:4", "--load", "dance"}},
 		{exitUsage, "want one of auto, packets", []string{"sim", "star:4", "--load", "shift", "--level", "deep"}},
+		{exitUsage, "want one of off, packet", []string{"sim", "star:4", "--load", "shift", "--adaptive", "often"}},
+		{exitFailed, "next: --level packets", []string{"sim", "star:4", "--load", "shift", "--adaptive", "packet",
+			"--level", "flows"}},
+		{exitFailed, "ways that go up and then down", []string{"sim", "torus:4x4", "--load", "shift", "--adaptive",
+			"packet", "--routing", "minhop"}},
 		{exitUsage, "want one of mtu", []string{"sim", "star:4", "--load", "shift", "--set", "speed=3"}},
 		{exitUsage, "want 256, 512", []string{"sim", "star:4", "--load", "shift", "--set", "mtu=1500"}},
 		{exitUsage, "want KEY=A,B,C", []string{"sim", "star:4", "--load", "shift", "--sweep", "mtu"}},

@@ -22,6 +22,10 @@ type Options struct {
 	Buffer int
 	// Seed of what is random in a run by packets.
 	Seed uint64
+	// Adaptive says how switches choose among ports, and FlowletGap how long a flow is silent before they choose anew;
+	// 0 is route.FlowletGap.
+	Adaptive   route.Choice
+	FlowletGap ib.Time
 	// Place is the end port of each rank, or of each rank and NIC one after the other; nil places ranks on the hosts in
 	// the order of the graph, a rank's NICs on a host's ports.
 	Place []topo.PortRef
@@ -34,6 +38,8 @@ type Fabric struct {
 	Tables *route.Tables
 	// Engine is the one of the chain that made the tables.
 	Engine string
+	// Groups are what switches choose from; nil if they do not.
+	Groups *route.Groups
 	// Ways finds the links between ports, numbered as Network.Carried wants them.
 	Ways *flow.Ways
 	opt  Options
@@ -53,17 +59,26 @@ func NewFabric(g *topo.Graph, opt Options) (*Fabric, error) {
 	if opt.SwitchLatency == 0 {
 		opt.SwitchLatency = sim.DefaultSwitchLatency
 	}
+	if opt.FlowletGap == 0 {
+		opt.FlowletGap = route.FlowletGap
+	}
 	if opt.Place == nil {
 		for _, h := range g.Hosts() {
 			opt.Place = append(opt.Place, topo.PortRef{Node: h.Index, Port: 1})
 		}
 	}
 	n := route.FromGraph(g)
-	res, err := route.Compute(n, opt.Routing, route.Options{})
+	res, err := route.Compute(n, opt.Routing, route.Options{Adaptive: opt.Adaptive != route.NoChoice})
 	if err != nil {
 		return nil, fmt.Errorf("routing %s: %w", opt.Routing, err)
 	}
-	return &Fabric{Graph: g, Net: n, Tables: res.Tables, Engine: res.Tables.Engine, opt: opt,
+	var groups *route.Groups
+	if opt.Adaptive != route.NoChoice {
+		if groups, err = route.Adaptive(n, res.Tables); err != nil {
+			return nil, err
+		}
+	}
+	return &Fabric{Graph: g, Net: n, Tables: res.Tables, Engine: res.Tables.Engine, Groups: groups, opt: opt,
 		Ways: flow.NewWays(g, n, res.Tables, flow.Timing{Switch: opt.SwitchLatency, PerMM: sim.CableDelay})}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"softib/driver/sim"
 	"softib/job/play"
 	"softib/node/hca"
+	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -69,8 +70,12 @@ const (
 
 // Packets makes a network of packets, with all links up and all tables written.
 func (f *Fabric) Packets() (*Packets, error) {
-	s, err := sim.New(f.Graph, sim.Config{Seed: f.opt.Seed, ByRefMin: 1024, SwitchLatency: f.opt.SwitchLatency,
-		Engines: f.opt.Routing, Port: link.Config{BufferBlocks: (f.opt.Buffer + link.BlockSize - 1) / link.BlockSize}})
+	cfg := sim.Config{Seed: f.opt.Seed, ByRefMin: 1024, SwitchLatency: f.opt.SwitchLatency, Engines: f.opt.Routing,
+		Port: link.Config{BufferBlocks: (f.opt.Buffer + link.BlockSize - 1) / link.BlockSize}}
+	if f.Groups != nil {
+		cfg.Reorder = reorder
+	}
+	s, err := sim.New(f.Graph, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +103,12 @@ func (f *Fabric) Packets() (*Packets, error) {
 	return n, n.writeTables()
 }
 
-const cqEntries = 1 << 14
+const (
+	cqEntries = 1 << 14
+	// reorder is how many packets an adapter keeps that came before their turn: more than the buffers of the longest
+	// way hold.
+	reorder = 512
+)
 
 // writeTables gives the switches the fabric's own tables, which flows use too: the manager has numbered the switches
 // in another order, and chosen otherwise where ways are as good as each other. Tables with service levels stay the
@@ -116,10 +126,39 @@ func (n *Packets) writeTables() error {
 			ref = topo.PortRef{Node: port.Peer, Port: port.PeerPort}
 		}
 		for s, node := range switches {
-			if err := n.Switch(node.Index).SetRoute(n.LID(ref), n.f.Tables.LFT[s][d.LID]); err != nil {
+			sw := n.Switch(node.Index)
+			if err := sw.SetRoute(n.LID(ref), n.f.Tables.LFT[s][d.LID]); err != nil {
+				return err
+			}
+			if g := n.f.Groups; g != nil {
+				m := ibswitch.Membership{Group: int(g.Of[s][i]) - 1, Bounded: n.f.opt.Adaptive != route.ByPacket}
+				if err := sw.SetGroupOf(n.LID(ref), m); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return n.writeGroups(switches)
+}
+
+// writeGroups lets the switches choose, if they are to.
+func (n *Packets) writeGroups(switches []*topo.Node) error {
+	if n.f.Groups == nil {
+		return nil
+	}
+	for s, node := range switches {
+		sw := n.Switch(node.Index)
+		for i, m := range n.f.Groups.Sets[s] {
+			if err := sw.SetGroup(i, m); err != nil {
 				return err
 			}
 		}
+		a := sw.Adaptive()
+		a.On, a.Ageing = true, n.f.opt.FlowletGap
+		if n.f.opt.Adaptive == route.ByMessage {
+			a.Ageing = ib.Never
+		}
+		sw.SetAdaptive(a)
 	}
 	return nil
 }

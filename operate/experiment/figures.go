@@ -9,6 +9,7 @@ import (
 	"softib/job"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/route"
 )
 
 // seconds of virtual time.
@@ -19,6 +20,9 @@ func (r *Report) describe(s *Spec, f *jobs.Fabric, sched *job.Schedule) {
 	g := s.Graph
 	r.Fabric = Fabric{Topology: s.Topology, Text: topo.Describe(g), Hosts: len(g.Hosts()), Switches: len(g.Switches()),
 		Cables: g.NumCables(), Routing: f.Engine}
+	if s.Options.Adaptive != route.NoChoice {
+		r.Fabric.Routing += ", adaptive by " + s.Options.Adaptive.String()
+	}
 	if len(s.Options.Place) > 0 {
 		r.Fabric.Rate = fmt.Sprintf("%d Gb/s", g.LinkRate(s.Options.Place[0]).Mbps()/1000)
 	}

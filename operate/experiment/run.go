@@ -15,6 +15,7 @@ import (
 	"softib/job/play"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/route"
 )
 
 // Levels at which a run can be done.
@@ -83,6 +84,13 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 	r.describe(&s, f, sched)
 	if s.Level == Auto || s.Level == "" {
 		r.Level, r.Why = choose(s.Graph, sched)
+		if s.Options.Adaptive != route.NoChoice {
+			r.Level, r.Why = Packets, "switches choose by their queues, which flows do not have"
+		}
+	}
+	if s.Options.Adaptive != route.NoChoice && r.Level == Flows {
+		return nil, fmt.Errorf("%w: switches choose by their queues, which flows do not have; next: --level packets",
+			ErrSpec)
 	}
 	var net jobs.Network
 	hops := func() uint64 { return 0 }

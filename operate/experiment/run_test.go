@@ -148,6 +148,35 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
+// TestAdaptive: what Geoffray and Hoefler measured of a Clos network of 512 hosts (docs/VALIDATION.md).
+func TestAdaptive(t *testing.T) {
+	topology, want, bound := "fat-tree:radix=16,levels=3,hosts=512", 0.77, 0.05
+	s := spec(t, topology, "permutation:size=1M")
+	s.Level, s.Seed = Packets, 1
+	static, err := Run(t.Context(), s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Options.Adaptive = route.ByPacket
+	adaptive, err := Run(t.Context(), s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %.1f %% static, %.1f %% adaptive", topology, 100*static.Speed.Mean, 100*adaptive.Speed.Mean)
+	if got := adaptive.Speed.Mean; math.Abs(got-want) > bound || got < static.Speed.Mean {
+		t.Errorf("messages have %.1f %% of their links, want %.0f %% give or take %.0f points", 100*got, 100*want,
+			100*bound)
+	}
+	again, err := Run(t.Context(), s, nil)
+	if err != nil || again.Hash != adaptive.Hash {
+		t.Errorf("once more: hash %s, want %s (%v)", again.Hash, adaptive.Hash, err)
+	}
+	s.Level = Flows
+	if _, err := Run(t.Context(), s, nil); !errors.Is(err, ErrSpec) {
+		t.Errorf("flows that choose: %v, want %v", err, ErrSpec)
+	}
+}
+
 // TestBisection: random permutations get what route check computes of the tables, by packets and by flows
 // (docs/VALIDATION.md).
 func TestBisection(t *testing.T) {
