@@ -50,7 +50,7 @@ func TestMedian(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	for line, want := range map[string]int{
-		" 8       500          26.54          73901.60      54.62    	       301.77      	-nan   		3699.27 		73901.60\n": 9,
+		" 8       500     26.54     73901.60    54.62   \t   301.77   \t-nan \t\t3699.27 \t\t73901.60\n": 9,
 		"2 1000 0.79 1.5":                                          4,
 		" #bytes #iterations    t_min[usec]":                       0,
 		" local address: LID 0x02 QPN 0x8000 PSN 0x19d7ab":         0,
