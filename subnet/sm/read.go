@@ -24,6 +24,7 @@ func (s *sweep) beginRead() {
 	s.reads = s.reads[:0]
 	for _, i := range s.switches {
 		if n := s.nodes[i]; s.unread[i] {
+			delete(s.m.choosing, n.Info.NodeGUID) // another manager may have written that as well
 			top := n.Switch.LinearFDBTop
 			if n.Switch.LinearFDBCap == 0 && s.setback("a switch has not said what it holds") {
 				return
