@@ -11,8 +11,8 @@ const cctBlocks = 2
 // ccTick is the unit of congestion control's time stamps (IBA A10.4.3.9).
 const ccTick = 1024 * ib.Nanosecond
 
-// ccState is how congestion control is set up at a node: kept, shown and guarded, while no engine
-// marks packets or slows down by it.
+// ccState is how congestion control is set up at a node: kept, shown and guarded here, and acted on by the node's
+// engine where it can (MarkingSwitch, SlowingAdapter).
 type ccState struct {
 	ports []ccPort // by end port
 
@@ -191,6 +191,7 @@ func (a *Agent) ccSwitch(_ *ccPort, r *request) mad.Status {
 			return failed(err)
 		}
 		a.cc.setting = want
+		a.applyMarking()
 	}
 	a.cc.setting.Append(r.answer())
 	return mad.StatusOK
@@ -210,6 +211,7 @@ func (a *Agent) ccSwitchPort(_ *ccPort, r *request) mad.Status {
 			return failed(err)
 		}
 		copy(part, block[:])
+		a.applyMarking()
 	}
 	block = mad.SwitchPortCongestion{}
 	copy(block[:], part)
@@ -226,6 +228,7 @@ func (a *Agent) ccCA(p *ccPort, r *request) mad.Status {
 				f.Put(p.setting[:], e, f.Get(r.data, e))
 			}
 		}
+		a.applySlowing(r.inPort, p)
 	}
 	copy(r.answer()[:len(p.setting)], p.setting[:])
 	return mad.StatusOK
@@ -246,6 +249,7 @@ func (a *Agent) ccTable(p *ccPort, r *request) mad.Status {
 		for i := range part {
 			part[i] = uint16(shift.Get(r.data, i)<<mult.Bits | mult.Get(r.data, i))
 		}
+		a.applySlowing(r.inPort, p)
 	}
 	clear(r.data)
 	limit.Put(r.data, 0, uint64(p.limit))
@@ -254,4 +258,28 @@ func (a *Agent) ccTable(p *ccPort, r *request) mad.Status {
 		mult.Put(r.data, i, uint64(e))
 	}
 	return mad.StatusOK
+}
+
+// applyMarking tells a switch how its ports mark packets.
+func (a *Agent) applyMarking() {
+	if s, ok := a.sw.(MarkingSwitch); ok {
+		s.SetCongestion(a.cc.setting, a.cc.byPort)
+	}
+}
+
+// applySlowing tells an adapter how a port slows down.
+func (a *Agent) applySlowing(port ib.PortNum, p *ccPort) {
+	n, ok := a.node.(SlowingAdapter)
+	if !ok {
+		return
+	}
+	l := &mad.CACongestionLayout
+	get := func(name string, i int) uint64 { return l.Field(name).Get(p.setting[:], i) }
+	c := CongestionSetting{PortControl: uint16(get("PortControl", 0)), ControlMap: uint16(get("ControlMap", 0)),
+		Table: append([]uint16(nil), p.table[:]...), Limit: p.limit}
+	for i := range c.Entries {
+		c.Entries[i] = CongestionEntry{Timer: uint16(get("CCTITimer", i)), Increase: uint8(get("CCTIIncrease", i)),
+			Min: uint8(get("CCTIMin", i)), Log: uint8(get("TriggerThreshold", i))}
+	}
+	n.SetCongestion(port, c)
 }

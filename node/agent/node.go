@@ -116,6 +116,35 @@ type Switch interface { // tidy: calls out, as Node
 	SetMFT(now ib.Time, block, position int, t mad.MFT) error
 }
 
+// MarkingSwitch is a Switch that marks packets in congestion.
+type MarkingSwitch interface { // tidy: calls out, as Node
+	Switch
+	// SetCongestion takes the setting of all ports, and those of single ports.
+	SetCongestion(all mad.SwitchCongestion, byPort []mad.SwitchPortEntry)
+}
+
+// SlowingAdapter is a Node that sends less when it is told of congestion.
+type SlowingAdapter interface { // tidy: calls out, as Node
+	Node
+	// SetCongestion takes how a port does so.
+	SetCongestion(port ib.PortNum, c CongestionSetting)
+}
+
+// CongestionSetting is CACongestionSetting and the congestion control table of a port.
+type CongestionSetting struct {
+	PortControl, ControlMap uint16
+	Entries                 [ib.NumSL]CongestionEntry
+	// Table has a shift in the high two bits of an entry and a multiplier in the others, up to Limit.
+	Table []uint16
+	Limit uint16
+}
+
+// CongestionEntry is what a port does at a service level.
+type CongestionEntry struct {
+	Timer              uint16
+	Increase, Min, Log uint8
+}
+
 // AdaptiveSwitch is a Switch whose LIDs may have groups of ports to choose from.
 type AdaptiveSwitch interface { // tidy: calls out, as Node
 	Switch

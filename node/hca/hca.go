@@ -138,6 +138,7 @@ type Stats struct {
 	// Requests that were executed, writes by message.
 	WritesRcvd, ReadsRcvd, AtomicsRcvd uint64
 	OutOfSequence                      uint64 // requests behind a gap
+	FECNs, BECNs                       uint64 // packets that said so
 	Reordered                          uint64 // packets that were kept until it was their turn
 	ImpliedNAKs                        uint64 // gaps that requesters found in responses (IBA 9.7.5.2.4)
 	// Sent by responders, each the end of a connection.
@@ -199,6 +200,8 @@ type HCA struct {
 	mcast   []mcastGroup
 
 	earlyFree []*earlyPacket
+	cc        []*congestion // by port; nil if none slows down
+	told      []told        // by port; nil until somebody is
 
 	violations []agent.Notice // packets with wrong keys, the first few
 
@@ -403,6 +406,12 @@ func (h *HCA) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	if d := q.checkHeader(port, p); d != DropNone {
 		h.drop(d)
 		return
+	}
+	if p.BTH.FECN || p.BTH.BECN {
+		q.noteCongestion(now, port, p)
+		if plantDeaf && p.BTH.BECN {
+			return
+		}
 	}
 	switch {
 	case q.isUD():

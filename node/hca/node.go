@@ -240,7 +240,24 @@ func (n *Node) ReadCounter(port ib.PortNum, c ib.Counter) uint64 { return n.link
 
 // ReadLaneCounter is a counter of a lane or a level of a port's link.
 func (n *Node) ReadLaneCounter(port ib.PortNum, c ib.LaneCounter, i int) uint64 {
+	if int(port) < len(n.hca.told) {
+		switch t := &n.hca.told[port]; c {
+		case ib.SLRcvFECN:
+			return t.fecn[i&15]
+		case ib.SLRcvBECN:
+			return t.becn[i&15]
+		}
+	}
 	return n.links[port].LaneCounter(c, i)
+}
+
+// SetCongestion applies what a manager wrote of how a port slows down.
+func (n *Node) SetCongestion(port ib.PortNum, c agent.CongestionSetting) {
+	own := Congestion{Levels: c.ControlMap, ByLevel: c.PortControl&1 != 0, Table: c.Table, Limit: c.Limit}
+	for i, e := range c.Entries {
+		own.Entries[i] = CongestionEntry{Timer: e.Timer, Increase: e.Increase, Min: e.Min}
+	}
+	n.hca.SetCongestion(port, own)
 }
 
 // MlnxExtPortInfo is a port's FDR10.

@@ -31,10 +31,13 @@ func (q *QP) sendRate() mad.Rate {
 	return q.h.ports[a.Port].slowRate(a.StaticRate)
 }
 
-// pace makes the queue pair wait for as long as p takes at a rate. A driver that was late may make up for
-// Config.CatchUp of it.
-func (q *QP) pace(now ib.Time, p *wire.Packet, r mad.Rate) {
-	q.freeAt = max(q.freeAt, now-q.h.cfg.CatchUp) + r.ByteTime(int(p.WireWords())*4)
+// pace makes the queue pair wait for as long as p takes at a rate, the port's if it is 0, and for some time more. A
+// driver that was late may make up for Config.CatchUp of it.
+func (q *QP) pace(now ib.Time, p *wire.Packet, r mad.Rate, more ib.Time) {
+	if r == 0 {
+		r = mad.RateOf(q.h.ports[q.path.port].Rate)
+	}
+	q.freeAt = max(q.freeAt, now-q.h.cfg.CatchUp) + r.ByteTime(int(p.WireWords())*4) + more
 	if q.freeAt > now {
 		q.h.ready.remove(q)
 		q.paced = true

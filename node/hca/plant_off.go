@@ -11,5 +11,7 @@ const (
 	plantRKey   = false // a region's rights are not looked at
 	plantTwice  = false // a completion is handed out twice
 	plantAlias  = false // a packet that came before its turn is kept without its payload
+	plantDeaf   = false // a packet that tells of congestion is not looked at further
+	plantFarAck = false // a packet that met congestion acknowledges the next as well
 	plantEager  = false // a packet that came before its turn is taken in at once
 )

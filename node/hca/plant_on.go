@@ -10,6 +10,12 @@ var plantAlias, plantEager bool
 // meanwhile, or are taken in at once.
 func PlantEarly(alias, eager bool) { plantAlias, plantEager = alias, eager }
 
+var plantDeaf, plantFarAck bool
+
+// PlantCongestion spoils congestion control: a packet that tells of it is not looked at further, or one that met it
+// acknowledges the next as well.
+func PlantCongestion(deaf, farAck bool) { plantDeaf, plantFarAck = deaf, farAck }
+
 // PlantTwice makes the last completion of a full batch come again with the next.
 func PlantTwice(on bool) { plantTwice = on }
 

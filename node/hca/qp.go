@@ -140,6 +140,7 @@ type QP struct {
 	burst    int
 	rnrUntil ib.Time
 	freeAt   ib.Time
+	slow     slowing // see Congestion
 	ackDue   ib.Time
 	timerAt  ib.Time
 	// timerLater is a second entry in the timer heap, behind timerAt.
@@ -157,6 +158,7 @@ type QP struct {
 	rdQueued int // READ and atomic responses not yet sent
 	nakSent  bool
 	early    *early // nil if nothing came before its turn
+	tellBECN bool   // the peer is to hear that its packets met congestion
 	msgOp    respMsg
 	curDone  uint32
 	curPD    *PD
@@ -413,6 +415,7 @@ func (q *QP) reset() {
 	q.respHead, q.respTail, q.resNext, q.rdQueued = 0, 0, 0, 0
 	q.resp, q.res = nil, nil
 	q.forgetEarly()
+	q.slow, q.tellBECN = slowing{}, false
 	q.show()
 }
 

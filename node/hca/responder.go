@@ -291,8 +291,13 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 			return
 		}
 	}
-	if p.BTH.AckReq && q.typ != UC {
-		q.ack(q.ePSN.Add(-1))
+	// One that met congestion is acknowledged at once: its sender has to hear of it.
+	if (p.BTH.AckReq || p.BTH.FECN) && q.typ != UC {
+		upTo := q.ePSN.Add(-1)
+		if plantFarAck && p.BTH.FECN {
+			upTo = q.ePSN
+		}
+		q.ack(upTo)
 	}
 }
 

@@ -205,8 +205,12 @@ func (h *HCA) Emit(now ib.Time, s *Send, p *wire.Packet, buf []byte) bool {
 		h.Stats.TxPackets += uint64(p.Count) - 1
 		q.burst += int(p.Count) - 1
 	}
-	if rate != 0 {
-		q.pace(now, p, rate)
+	wait := ib.Time(0)
+	if h.cc != nil && !q.isUD() {
+		wait = q.waits(now, p)
+	}
+	if rate != 0 || wait != 0 {
+		q.pace(now, p, rate, wait)
 		return true
 	}
 	if q.burst >= burstMax && h.ready.head == q && q.next != nil {
@@ -233,6 +237,9 @@ func (q *QP) header(p *wire.Packet, op wire.Opcode, psn ib.PSN) {
 	p.BTH = q.bth
 	p.BTH.Opcode |= op
 	p.BTH.PSN = psn
+	if q.tellBECN {
+		p.BTH.BECN, q.tellBECN = true, false
+	}
 	if q.path.global {
 		p.GRH = q.grh
 	}

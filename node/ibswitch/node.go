@@ -346,6 +346,19 @@ func (n *Node) SetMFT(_ ib.Time, block, position int, t mad.MFT) error {
 	return n.sw.SetMFT(block, position, t)
 }
 
+// SetCongestion applies what a manager wrote of how ports mark packets: one setting for all, and those of single ports.
+func (n *Node) SetCongestion(all mad.SwitchCongestion, byPort []mad.SwitchPortEntry) {
+	for p := 1; p < len(n.sw.ports); p++ {
+		m := link.Marking{Threshold: all.Threshold, PacketSize: all.PacketSize, Rate: all.MarkingRate,
+			Victim: all.VictimMask[len(all.VictimMask)-1-p/8]>>(p%8)&1 != 0}
+		if p < len(byPort) && byPort[p].Valid && !byPort[p].ControlType {
+			e := &byPort[p]
+			m.Threshold, m.PacketSize, m.Rate = e.Threshold, e.PacketSize, e.MarkingRate
+		}
+		n.sw.ports[p].SetMarking(m)
+	}
+}
+
 // ARInfo is how the switch chooses among ports.
 func (n *Node) ARInfo() mad.ARInfo {
 	a := n.sw.Adaptive()

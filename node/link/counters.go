@@ -102,6 +102,8 @@ func (p *Port) LaneCounter(c ib.LaneCounter, i int) uint64 {
 		return p.level(i, true)
 	case ib.SLRcvData:
 		return p.level(i, false)
+	case ib.VLMarked:
+		return p.Marked(ib.VL(i))
 	}
 	return 0
 }

@@ -134,7 +134,7 @@ type portFlags uint8
 const (
 	filterMask             = portFlags(EnforcePKeyIn | EnforcePKeyOut | EnforceRawIn | EnforceRawOut)
 	flagWaiting  portFlags = 1 << 4 // waitSince is set
-	flagMortal   portFlags = 1 << 5 // some life time is finite
+	flagWatched  portFlags = 1 << 5 // some life time is finite, or packets are marked
 	flagRefresh  portFlags = 1 << 6 // the refresh timer is on
 	flagsLacking portFlags = 1 << 7 // some lane lacks credit
 )
@@ -186,6 +186,8 @@ type cold struct {
 	phyAt        uint64
 	alarms       Alarm
 	guarded      bool
+
+	marks marks
 }
 
 // NewPort makes a port that is down.
@@ -301,13 +303,18 @@ func (p *Port) HOQLife() (code uint8, t ib.Time) { return p.cold.hoqCode, p.cold
 // PortInfo encodes it (IBA 18.2.5.4).
 func (p *Port) SetHOQLife(code uint8) {
 	p.cold.hoqCode, p.cold.hoqLife = code, ib.HOQLife(code)
-	p.set(flagMortal, p.cold.hoqLife != ib.Never || p.cold.switchLife != ib.Never)
+	p.watch()
 }
 
 // SetSwitchLife sets how long a packet may stay in the switch.
 func (p *Port) SetSwitchLife(t ib.Time) {
 	p.cold.switchLife = t
-	p.set(flagMortal, p.cold.hoqLife != ib.Never || p.cold.switchLife != ib.Never)
+	p.watch()
+}
+
+// watch notes whether there is anything to look after beyond sending.
+func (p *Port) watch() {
+	p.set(flagWatched, p.cold.hoqLife != ib.Never || p.cold.switchLife != ib.Never || p.cold.marks.at != 0)
 }
 
 // VLStallCount is how many expiries in a row stall a lane.

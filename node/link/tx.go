@@ -17,11 +17,14 @@ func (p *Port) Enqueue(now ib.Time, f *Frame, vl ib.VL) Reason {
 	if f.LRH.Length > p.txWords {
 		return p.Count(NeighborMTU)
 	}
-	if p.has(flagMortal) && p.cold.stalled>>vl&1 != 0 {
-		if now < p.cold.stallUntil[vl] {
-			return p.Count(VLStalled)
+	if p.has(flagWatched) {
+		if p.cold.stalled>>vl&1 != 0 {
+			if now < p.cold.stallUntil[vl] {
+				return p.Count(VLStalled)
+			}
+			p.unstall(int(vl))
 		}
-		p.unstall(int(vl))
+		p.mark(f, vl)
 	}
 	f.LRH.VL = vl
 	tx := p.tx(int(vl))
@@ -154,7 +157,7 @@ func (p *Port) PollTx(now ib.Time) (f *Frame, start, dur ib.Time) {
 	if f.LRH.DLID >= ib.LIDMulticastMin && f.LRH.DLID.IsMulticast() {
 		p.cold.mcastTx++
 	}
-	if p.has(flagMortal) {
+	if p.has(flagWatched) {
 		p.cold.expired[vl] = 0
 	}
 	start = max(now, p.busyUntil)
@@ -219,7 +222,7 @@ func (p *Port) NextRefresh() ib.Time {
 // NextExpiry is when the first queued packet has lived too long.
 func (p *Port) NextExpiry() ib.Time {
 	t := ib.Never
-	if !p.has(flagMortal) {
+	if !p.has(flagWatched) {
 		return t
 	}
 	for m := p.queued &^ (1 << ib.VLMgmt); m != 0; m &= m - 1 {
@@ -249,7 +252,7 @@ func (p *Port) HandleTimeout(now ib.Time) {
 	if p.has(flagRefresh) && p.state >= ib.PortInit && now >= p.cold.refreshAt {
 		p.refreshNow(now)
 	}
-	if !p.has(flagMortal) {
+	if !p.has(flagWatched) {
 		return
 	}
 	for m := p.queued &^ (1 << ib.VLMgmt); m != 0; m &= m - 1 {

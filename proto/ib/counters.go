@@ -114,10 +114,14 @@ const (
 	VLXmitWait                    // in ticks, as PortXmitWait
 	SLXmitData                    // 4-byte words sent at a level
 	SLRcvData                     // 4-byte words received at a level
+	SLRcvFECN                     // packets of a level that had met congestion
+	SLRcvBECN                     // packets of a level that told of it
+	VLMarked                      // packets of a lane that a switch has marked because of congestion
 	NumLaneCounter
 )
 
-var laneCounterNames = [NumLaneCounter]string{"VLRcvPkts", "VLRcvData", "VLXmitWait", "SLXmitData", "SLRcvData"}
+var laneCounterNames = [NumLaneCounter]string{"VLRcvPkts", "VLRcvData", "VLXmitWait", "SLXmitData", "SLRcvData",
+	"SLRcvFECN", "SLRcvBECN", "VLMarked"}
 
 func (c LaneCounter) String() string {
 	if c < NumLaneCounter {

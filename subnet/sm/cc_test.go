@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"softib/node/hca"
+	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/subnet/policy"
@@ -75,6 +77,21 @@ func TestCongestionControl(t *testing.T) {
 		s.PacketSize != 12 || s.CSThreshold != 3 ||
 		s.CSReturnDelay != 2<<14|77 || s.MarkingRate != 400 {
 		t.Errorf("switch: %+v", s)
+	}
+	// What nodes were told their engines do.
+	for p := ib.PortNum(1); p <= 4; p++ {
+		if got, want := w.switches[sw].Port(p).Marking(), (link.Marking{Threshold: 9, PacketSize: 12, Rate: 400,
+			Victim: true}); got != want {
+			t.Errorf("port %d marks %+v, want %+v", p, got, want)
+		}
+	}
+	for h := range 4 {
+		got := w.hcas[h].Congestion(1)
+		if !got.ByLevel || got.Levels != 0x8001 || got.Limit != 99 || got.Table[99] != 3<<14|297 ||
+			got.Entries[0] != (hca.CongestionEntry{Timer: 150, Increase: 2}) ||
+			got.Entries[15] != (hca.CongestionEntry{Min: 4}) {
+			t.Errorf("h%d slows down by %+v", h+1, got)
+		}
 	}
 	for h := range 4 {
 		ca := r.get(mad.ClassCC, h, 1, mad.AttrCACongestion, 0, 0)[mad.CCDataOff:]
