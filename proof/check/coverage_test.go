@@ -73,4 +73,5 @@ func TestTortureHurts(t *testing.T) {
 	want("RNR NAKs", tally.RNRNAKs)
 	want("duplicates answered", tally.Duplicates)
 	want("packets kept until it was their turn", tally.Reordered)
+	want("packets that told of congestion", tally.BECNs)
 }

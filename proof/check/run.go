@@ -116,6 +116,11 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 		return res
 	}
 	c.run = r
+	if sc.Slowing != nil {
+		for i := range sc.Work.Hosts {
+			r.Adapter(i).SetCongestion(1, *sc.Slowing)
+		}
+	}
 	mem.begin()
 	h := &history{scene: c, all: all}
 	h.play()

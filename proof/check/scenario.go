@@ -7,6 +7,7 @@ import (
 	"softib/driver/machine"
 	"softib/driver/sim"
 	"softib/fabric"
+	"softib/node/hca"
 	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proof/workload"
@@ -26,6 +27,9 @@ type Scenario struct {
 	Tree bool
 	// Adaptive says how switches choose among ports.
 	Adaptive route.Choice
+	// Marking is how switches mark packets in congestion, and Slowing how adapters slow down that are told.
+	Marking link.Marking
+	Slowing *hca.Congestion
 	// HOQ and Life are 1 + the codes of the switches' two life times, at the head of a
 	// queue and in all; 0 for ever.
 	HOQ, Life uint8
@@ -137,7 +141,26 @@ func Draw(seed uint64, hosts int) Scenario {
 		sc.drawFaults(rng, g)
 	}
 	sc.drawAdaptive()
+	sc.drawCongestion()
 	return sc
+}
+
+// drawCongestion draws congestion control, by randomness of its own, as drawAdaptive.
+func (sc *Scenario) drawCongestion() {
+	rng := rand.New(rand.NewPCG(sc.Seed, 0xCC10))
+	if rng.IntN(3) > 0 {
+		return
+	}
+	sc.Marking = link.Marking{Threshold: uint8(1 + rng.IntN(15)), Rate: uint16(rng.IntN(4)), Victim: rng.IntN(4) == 0,
+		PacketSize: uint8(rng.IntN(3) * 8)}
+	c := &hca.Congestion{Levels: uint16(rng.Uint32()) | 1, ByLevel: rng.IntN(3) == 0, Limit: uint16(rng.IntN(20))}
+	for i := range c.Entries {
+		c.Entries[i] = hca.CongestionEntry{Timer: uint16(1 + rng.IntN(20)), Increase: uint8(1 + rng.IntN(3))}
+	}
+	for i := range 20 {
+		c.Table = append(c.Table, uint16(rng.IntN(4))<<14|uint16(i))
+	}
+	sc.Slowing = c
 }
 
 // drawAdaptive draws whether switches choose, by randomness of its own: the histories of seeds from before they could
@@ -311,6 +334,9 @@ func (sc *Scenario) buildFabric(g *topo.Graph, sink fabric.Sink, wireExact bool,
 		}
 	}
 	for _, n := range g.Switches() {
+		for num := 1; num < len(n.Ports); num++ {
+			s.Switch(n.Index).Port(ib.PortNum(num)).SetMarking(sc.Marking)
+		}
 		if sc.Life > 0 {
 			s.Switch(n.Index).SetLifeTime(sc.Life - 1)
 		}

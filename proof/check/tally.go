@@ -20,8 +20,8 @@ type Tally struct {
 	Drops    [link.NumReason]uint64                   // by the links and switches
 	HostDrop [hca.NumDrop]uint64                      // by the adapters
 	// What adapters did about it.
-	Retransmits, Timeouts, SeqNAKs, RNRNAKs, Duplicates, Reordered uint64
-	Mgmt                                                           MgmtTally
+	Retransmits, Timeouts, SeqNAKs, RNRNAKs, Duplicates, Reordered, BECNs uint64
+	Mgmt                                                                  MgmtTally
 }
 
 // Add adds another's counts.
@@ -47,6 +47,7 @@ func (t *Tally) Add(o *Tally) {
 	t.RNRNAKs += o.RNRNAKs
 	t.Duplicates += o.Duplicates
 	t.Reordered += o.Reordered
+	t.BECNs += o.BECNs
 	t.Mgmt.add(&o.Mgmt)
 }
 
@@ -85,6 +86,7 @@ func (c *counter) finish() Tally {
 		t.Timeouts += s.Timeouts
 		t.SeqNAKs += s.SeqNAKsSent
 		t.Reordered += s.Reordered
+		t.BECNs += s.BECNs
 		t.RNRNAKs += s.RNRNAKs
 		t.Duplicates += s.Duplicates
 	}
