@@ -126,6 +126,18 @@ var settings = []setting{
 	})},
 	{"flowlet-gap", "ns of silence after which --adaptive flowlet chooses anew (5000)",
 		nanoseconds(func(s *experiment.Spec) *ib.Time { return &s.Options.FlowletGap })},
+	{"cc", "1: switches mark packets in congestion, adapters slow down (0)", func(s *experiment.Spec, v uint64) error {
+		s.Options.Congestion.On = v != 0
+		return nil
+	}},
+	{"cc-threshold", "1 to 15: how short a queue is in which packets are marked (12)", upTo(15,
+		func(s *experiment.Spec, v uint64) { s.Options.Congestion.Threshold = uint8(v) })},
+	{"cc-rate", "one of so many packets there is marked (4)", upTo(1<<16-1,
+		func(s *experiment.Spec, v uint64) { s.Options.Congestion.Rate = uint16(v) })},
+	{"cc-timer", "after so many times 1.024 us an adapter goes a step faster (4)", upTo(1<<16-1,
+		func(s *experiment.Spec, v uint64) { s.Options.Congestion.Timer = uint16(v) })},
+	{"cc-increase", "so many steps slower it goes when it is told (1)", upTo(1<<8-1,
+		func(s *experiment.Spec, v uint64) { s.Options.Congestion.Increase = uint8(v) })},
 	{"o", "ns that a processor is busy with a message, at each end (0)", nanoseconds(func(s *experiment.Spec) *ib.Time {
 		return &s.Model.Overhead
 	})},
@@ -147,6 +159,17 @@ var settings = []setting{
 		s.Model.Handshake = v != 0
 		return nil
 	}},
+}
+
+// upTo is a number from 1 on.
+func upTo(most uint64, set func(*experiment.Spec, uint64)) func(*experiment.Spec, uint64) error {
+	return func(s *experiment.Spec, v uint64) error {
+		if v < 1 || v > most {
+			return fmt.Errorf("want 1 to %d", most)
+		}
+		set(s, v)
+		return nil
+	}
 }
 
 func nanoseconds(field func(*experiment.Spec) *ib.Time) func(*experiment.Spec, uint64) error {

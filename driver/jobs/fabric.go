@@ -26,10 +26,36 @@ type Options struct {
 	// 0 is route.FlowletGap.
 	Adaptive   route.Choice
 	FlowletGap ib.Time
+	// Congestion is what is done against congestion.
+	Congestion Congestion
 	// Place is the end port of each rank, or of each rank and NIC one after the other; nil places ranks on the hosts in
 	// the order of the graph, a rank's NICs on a host's ports.
 	Place []topo.PortRef
 }
+
+// Congestion is the standard's congestion control (IBA A10). Zero fields take defaults.
+type Congestion struct {
+	On bool
+	// Threshold, 1 to 15, says how long a queue is before packets are marked: 15 is the shortest. Rate is every how
+	// many packets of such a queue one is.
+	Threshold uint8
+	Rate      uint16
+	// Timer is after how long a sender that was told goes a step faster, in units of 1.024 us, and Increase by how many
+	// steps it goes slower when it is.
+	Timer    uint16
+	Increase uint8
+}
+
+// Defaults of Congestion: what leaves the victims of a hot spot most of their links and the hot spot its own, at
+// 400 Gb/s (TestCongestionControl). At step n a sender waits for a quarter of n packets after each.
+const (
+	ccThreshold = 12
+	ccRate      = 4
+	ccTimer     = 4
+	ccIncrease  = 1
+	ccSteps     = 128
+	ccQuarter   = 2 << 14 // of the time of a packet, as hca.Congestion.Table has it
+)
 
 // Fabric is a graph with its tables.
 type Fabric struct {

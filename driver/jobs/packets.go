@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"fmt"
 
 	"softib/driver/sim"
@@ -100,7 +101,33 @@ func (f *Fabric) Packets() (*Packets, error) {
 		}
 		a.cq.ReqNotify(false)
 	}
+	n.control(f.opt.Congestion)
 	return n, n.writeTables()
+}
+
+// control sets congestion control up.
+func (n *Packets) control(c Congestion) {
+	if !c.On {
+		return
+	}
+	mark := link.Marking{Threshold: cmp.Or(c.Threshold, ccThreshold), Rate: cmp.Or(c.Rate, ccRate) - 1}
+	for _, node := range n.f.Graph.Switches() {
+		for p := 1; p < len(node.Ports); p++ {
+			n.Switch(node.Index).Port(ib.PortNum(p)).SetMarking(mark)
+		}
+	}
+	slow := hca.Congestion{Levels: 0xFFFF, Limit: ccSteps - 1}
+	for i := range slow.Entries {
+		slow.Entries[i] = hca.CongestionEntry{Timer: cmp.Or(c.Timer, ccTimer), Increase: cmp.Or(c.Increase, ccIncrease)}
+	}
+	for i := range uint16(ccSteps) {
+		slow.Table = append(slow.Table, ccQuarter|i)
+	}
+	for i := range n.hosts {
+		for p := 1; p <= n.hosts[i].NumPorts(); p++ {
+			n.hosts[i].SetCongestion(ib.PortNum(p), slow)
+		}
+	}
 }
 
 const (

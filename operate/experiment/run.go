@@ -84,13 +84,12 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 	r.describe(&s, f, sched)
 	if s.Level == Auto || s.Level == "" {
 		r.Level, r.Why = choose(s.Graph, sched)
-		if s.Options.Adaptive != route.NoChoice {
-			r.Level, r.Why = Packets, "switches choose by their queues, which flows do not have"
+		if why := s.queues(); why != "" {
+			r.Level, r.Why = Packets, why
 		}
 	}
-	if s.Options.Adaptive != route.NoChoice && r.Level == Flows {
-		return nil, fmt.Errorf("%w: switches choose by their queues, which flows do not have; next: --level packets",
-			ErrSpec)
+	if why := s.queues(); why != "" && r.Level == Flows {
+		return nil, fmt.Errorf("%w: %s; next: --level packets", ErrSpec, why)
 	}
 	var net jobs.Network
 	hops := func() uint64 { return 0 }
@@ -126,6 +125,17 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 	r.figures(f, res, look)
 	r.Wall = time.Since(began).Seconds()
 	return r, nil
+}
+
+// queues says what needs the queues of packets, if anything does.
+func (s *Spec) queues() string {
+	switch {
+	case s.Options.Adaptive != route.NoChoice:
+		return "switches choose by their queues, which flows do not have"
+	case s.Options.Congestion.On:
+		return "switches mark packets in long queues, which flows do not have"
+	}
+	return ""
 }
 
 // place puts ranks on hosts, and returns how many there are.
