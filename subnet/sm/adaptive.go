@@ -15,6 +15,8 @@ import (
 // choosing is what a manager knows of a switch that may choose.
 type choosing struct {
 	on, unable bool
+	// asked counts how often it was asked in vain whether it chooses, while that is not known.
+	asked uint8
 	// What it holds, if that is known.
 	known  bool
 	by     route.Choice
@@ -42,7 +44,7 @@ func (s *sweep) beginStop() {
 		switch held := s.m.choosing[guid]; {
 		case s.cold[i]:
 			s.m.choosing[guid] = new(choosing) // its first block of a forwarding table stops it
-		case held == nil:
+		case held == nil || held.asked > 0:
 			s.arAsk = append(s.arAsk, i)
 		case held.on && changes && !plantChoosing:
 			s.arSet = append(s.arSet, arStep{i, held})
@@ -87,7 +89,7 @@ func (s *sweep) stopReply(r *request, v mad.View) {
 		var i mad.ARInfo
 		switch {
 		case v == nil:
-			s.answered(r, v)
+			s.noWord(guid, r)
 		case v.Status() != mad.StatusOK:
 			s.m.choosing[guid] = &choosing{unable: true}
 		default:
@@ -108,6 +110,23 @@ func (s *sweep) stopReply(r *request, v mad.View) {
 	}
 }
 
+// noWord notes that a switch has not said whether it chooses. One that never does is left alone: it may be mute about
+// what it does not know.
+func (s *sweep) noWord(guid ib.GUID, r *request) {
+	s.answered(r, nil)
+	held := s.m.choosing[guid]
+	if held == nil {
+		held = new(choosing)
+		s.m.choosing[guid] = held
+	}
+	if held.asked++; held.asked >= arPatience {
+		held.asked, held.unable = 0, true
+	}
+}
+
+// arPatience is how many sweeps ask a switch whether it chooses.
+const arPatience = 3
+
 // moreStops reports whether an answer has brought another switch that has to stop.
 func (s *sweep) moreStops() bool { return s.cursor.at < len(s.arSet) }
 
@@ -120,7 +139,7 @@ func (s *sweep) beginChoosing() {
 	}
 	for _, i := range s.switches {
 		guid := s.nodes[i].Info.NodeGUID
-		if held := s.m.choosing[guid]; held != nil && !held.on && !held.unable {
+		if held := s.m.choosing[guid]; held != nil && !held.on && !held.unable && held.asked == 0 {
 			s.arSet = append(s.arSet, arStep{i, held})
 		}
 	}

@@ -185,6 +185,40 @@ func TestAdaptiveUnable(t *testing.T) {
 	}
 }
 
+// TestAdaptiveMute: a switch in use that does not answer is asked a few times, and is then left alone.
+func TestAdaptiveMute(t *testing.T) {
+	n := newNetwork(t, "fat-tree:radix=4,levels=2")
+	h := n.manage(0, Config{})
+	n.up(h)
+	h.die()
+	leaf := n.leafOf(n.hostRef(1))
+	asked := 0
+	n.answers[leaf] = func(req, _ mad.View) fate {
+		if req.AttrID() == mad.AttrARInfo {
+			asked++
+			return fate{drop: true}
+		}
+		return fate{}
+	}
+	other := n.manage(3, Config{Adaptive: route.ByPacket})
+	n.must(60*ib.Second, "the others choose", func() bool {
+		return n.choosers() == len(n.g.Switches())-1 && other.rests()
+	})
+	n.must(300*ib.Second, "it is left alone", func() bool {
+		other.m.Sweep(n.now, "test")
+		n.pass(10 * ib.Second)
+		return other.m.choosing[n.g.Nodes[leaf].GUID].unable
+	})
+	before := asked
+	other.m.Sweep(n.now, "test")
+	n.pass(10 * ib.Second)
+	if asked != before {
+		t.Errorf("it was asked %d times more", asked-before)
+	}
+	n.mustChoose(other, true)
+	n.works()
+}
+
 // TestAdaptiveTakeover: a manager that does not want switches to choose stops those that another has set up, before it
 // changes a table.
 func TestAdaptiveTakeover(t *testing.T) {
