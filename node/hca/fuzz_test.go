@@ -3,6 +3,7 @@ package hca
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"softib/proto/ib"
@@ -92,6 +93,15 @@ func (g *target) check() {
 		if q.sqCursor-q.sqOldest > q.sqNext-q.sqOldest || int(q.sqNext-q.sqOldest) > q.caps.MaxSendWR {
 			t.Fatalf("%v: send queue %d, %d, %d", q.typ, q.sqOldest, q.sqCursor, q.sqNext)
 		}
+		if early := q.early; early != nil {
+			for _, list := range [][]*earlyPacket{early.requests, early.responses} {
+				if len(list) > g.h.cfg.Reorder || !slices.IsSortedFunc(list, func(a, b *earlyPacket) int {
+					return a.BTH.PSN.Sub(b.BTH.PSN)
+				}) {
+					t.Fatalf("%v: %d packets before their turn, or in the wrong order", q.typ, len(list))
+				}
+			}
+		}
 		if int(q.respTail-q.respHead) > len(q.resp) || q.rdQueued < 0 || q.rdOut < 0 {
 			t.Fatalf("%v: responses %d to %d, %d READs queued, %d out", q.typ, q.respHead, q.respTail, q.rdQueued,
 				q.rdOut)
@@ -147,6 +157,7 @@ func (g *target) packet(d *dec, p *wire.Packet) {
 			ib.QPN(d.u32()), ib.LID(d.u32()), ib.LID(d.u32())
 		p.LRH.LNH = wire.LNH(d.u8() & 3)
 	}
+	p.BTH.FECN, p.BTH.BECN = f&0x28 == 0x28, f&0x48 == 0x48
 	keys := []uint32{e.mr.RKey(), g.secret.mr.RKey(), g.ends[0].mr.RKey(), 0, d.u32()}
 	k := d.u8()
 	key := keys[int(k&7)%len(keys)]
@@ -213,6 +224,12 @@ func FuzzPackets(f *testing.F) {
 			return
 		}
 		g := newTarget(t)
+		if len(b)&1 != 0 { // as where switches choose the ways of packets, and mark them
+			g.h.cfg.Reorder, g.h.cfg.ReorderTime = 4, ib.Microsecond
+			c := Congestion{Levels: 0xFFFF, Table: []uint16{0, 1, 0xFFFF, 7}, Limit: uint16(b[0] & 7)}
+			c.Entries[0] = CongestionEntry{Timer: uint16(b[0] >> 6), Increase: b[0] >> 4}
+			g.h.SetCongestion(1, c)
+		}
 		d := &dec{b}
 		for len(d.b) > 0 {
 			var p wire.Packet
