@@ -34,12 +34,12 @@ func TestPlantedBugs(t *testing.T) {
 		{"requests that were staged are left to the program", bug(endpoint.LostSends), DataKind, 6},
 		{"a thread that sleeps in the library is not woken", bug(endpoint.LostSleeper), DataKind, 3},
 		{"a packet before its turn is kept without its payload", func(on bool) { hca.PlantEarly(on, false) }, DataKind,
-			0},
+			4},
 		{"a packet before its turn is taken in at once", func(on bool) { hca.PlantEarly(false, on) }, DataKind, 0},
 		{"a packet that tells of congestion is not looked at", func(on bool) { hca.PlantCongestion(on, false) },
-			DataKind, 0},
+			DataKind, 6},
 		{"a packet that met congestion acknowledges the next", func(on bool) { hca.PlantCongestion(false, on) },
-			DataKind, 0},
+			DataKind, 6},
 		{"switches go on choosing while their tables change", func(on bool) {
 			sm.PlantChoosing(on)
 			ibswitch.Plant(on)
