@@ -135,6 +135,8 @@ func TestAdaptive(t *testing.T) {
 		// Nothing has changed: nothing is written.
 		n.resetCounts()
 		n.pass(15 * ib.Second)
+		h.m.Sweep(n.now, "test")
+		n.pass(15 * ib.Second)
 		if c := n.sets[mad.AttrARInfo] + n.sets[mad.AttrARLFT] + n.sets[mad.AttrARGroupTable]; c != 0 {
 			t.Errorf("%d writes while nothing changed", c)
 		}
