@@ -46,8 +46,8 @@ type Congestion struct {
 	Increase uint8
 }
 
-// Defaults of Congestion: what leaves the victims of a hot spot most of their links and the hot spot its own, at
-// 400 Gb/s (TestCongestionControl). At step n a sender waits for a quarter of n packets after each.
+// Defaults of Congestion: what did best for the victim and the hot spot of TestCongestionControl, at 400 Gb/s. Other
+// loads may lose by them (docs/VALIDATION.md). At step n a sender waits for a quarter of n packets after each.
 const (
 	ccThreshold = 12
 	ccRate      = 4
