@@ -74,7 +74,11 @@ func (a *Agent) arLFT(r *request) mad.Status {
 			return failed(err)
 		}
 		for _, e := range t {
-			if e.State > mad.ARStatic || e.State != mad.ARStatic && (e.Group >= s.ARInfo().GroupCap || e.Table != 0) {
+			most := s.ARInfo().GroupCap - 1
+			if e.State == mad.ARStatic {
+				most = uint16(mad.LFTNone) // it is a port
+			}
+			if e.State > mad.ARStatic || e.Group > most || e.State != mad.ARStatic && e.Table != 0 {
 				return mad.StatusInvalidField
 			}
 		}

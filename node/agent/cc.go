@@ -279,7 +279,7 @@ func (a *Agent) applySlowing(port ib.PortNum, p *ccPort) {
 		Table: append([]uint16(nil), p.table[:]...), Limit: p.limit}
 	for i := range c.Entries {
 		c.Entries[i] = CongestionEntry{Timer: uint16(get("CCTITimer", i)), Increase: uint8(get("CCTIIncrease", i)),
-			Min: uint8(get("CCTIMin", i)), Log: uint8(get("TriggerThreshold", i))}
+			Min: uint8(get("CCTIMin", i))}
 	}
 	n.SetCongestion(port, c)
 }

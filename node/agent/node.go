@@ -141,8 +141,8 @@ type CongestionSetting struct {
 
 // CongestionEntry is what a port does at a service level.
 type CongestionEntry struct {
-	Timer              uint16
-	Increase, Min, Log uint8
+	Timer         uint16
+	Increase, Min uint8
 }
 
 // AdaptiveSwitch is a Switch whose LIDs may have groups of ports to choose from.

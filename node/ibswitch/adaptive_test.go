@@ -3,6 +3,7 @@ package ibswitch
 import (
 	"testing"
 
+	"softib/node/agent"
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/mad"
@@ -201,8 +202,26 @@ func TestAdaptiveTables(t *testing.T) {
 	if r := b.Handle(b.now, 1, f); r.Reason != link.UnknownDLID {
 		t.Errorf("above the end of the table: %v", r.Reason)
 	}
+	b.Port(1).SetMarking(link.Marking{Threshold: 3})
+	ask := func(e mad.AREntry) mad.Status {
+		var buf [mad.Size]byte
+		v := mad.View(buf[:])
+		if _, err := (&mad.SMP{Method: mad.MethodSet, Attr: mad.AttrARLFT}).Append(buf[:0]); err != nil {
+			t.Fatal(err)
+		}
+		block := mad.ARLFT{e}
+		block.Append(v.Data()[:0])
+		agent.New(n).HandleMAD(0, 0, v, v)
+		return v.Status()
+	}
+	for _, e := range []mad.AREntry{{State: 3}, {State: mad.ARFree, Group: NumGroups}, {State: mad.ARFree, Table: 1},
+		{State: mad.ARStatic, Group: 0x103}} {
+		if st := ask(e); st != mad.StatusInvalidField {
+			t.Errorf("%+v is answered with %v", e, st)
+		}
+	}
 	b.Reset()
-	if b.Adaptive().On || b.GroupOf(8).Group != -1 {
+	if b.Adaptive().On || b.GroupOf(8).Group != -1 || b.Port(1).Marking() != (link.Marking{}) {
 		t.Error("a switch that was off remembers")
 	}
 }

@@ -66,6 +66,7 @@ func (s *Switch) Reset() {
 		p.SetEnforcement(0)
 		p.SetHOQLife(lifeForever)
 		p.SetSwitchLife(ib.Never)
+		p.SetMarking(link.Marking{})
 	}
 	s.ports[0].SetPKeys([]ib.PKey{ib.PKeyDefault})
 	s.lft, s.active, s.mft, s.adaptive = nil, nil, nil, nil
