@@ -16,13 +16,13 @@ import (
 
 // printRun says what came of a run.
 func printRun(t *terminal, r *experiment.Report) {
-	t.say("%s, %s on %s of %d hosts, routed by %s", t.bold(r.Load.Name), plural(r.Load.Messages, "message"),
-		r.Fabric.Topology, r.Fabric.Hosts, r.Fabric.Routing)
+	t.say("%s, %s on %s of %d hosts, routed by %s", t.bold(r.Load.Name),
+		numbered(r.Load.Messages, "message", "messages"), r.Fabric.Topology, r.Fabric.Hosts, r.Fabric.Routing)
 	t.say("  level      %s: %s", r.Level, r.Why)
 	if !r.Whole {
 		t.say("  %s", t.red("not whole: "+r.Stopped))
 	}
-	t.say("  took       %s; %s, %sB/s in all", duration(r.End), bytesText(r.Load.Bytes),
+	t.say("  took       %s; %s, %sB/s in all", duration(r.End), bytesOf(r.Load.Bytes),
 		scaled(float64(r.Load.Bytes)/max(r.End, 1e-12), 1000, []string{"", "k", "M", "G", "T"}))
 	for _, c := range r.Messages {
 		t.say("  messages   %-16s median %s, 99 %% within %s, the last %s", c.Name, duration(c.Took.P50),
@@ -40,11 +40,6 @@ func printRun(t *terminal, r *experiment.Report) {
 // duration is seconds as people read them.
 func duration(s float64) string { return scaled(s*1e9, 1000, []string{"ns", "us", "ms", "s"}) }
 
-// bytesText is a number of bytes as people read it.
-func bytesText(n uint64) string {
-	return scaled(float64(n), 1024, []string{"bytes", "KiB", "MiB", "GiB", "TiB"})
-}
-
 // scaled is a number with four digits in the largest of some units, each so many times the one before.
 func scaled(v, step float64, units []string) string {
 	i := 0
@@ -52,13 +47,6 @@ func scaled(v, step float64, units []string) string {
 		v /= step
 	}
 	return fmt.Sprintf("%.4g %s", v, units[i])
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // writeRun writes what there is of a run to a folder.
