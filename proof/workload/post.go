@@ -378,9 +378,18 @@ func (r *Runner) misuse(o *OpState) {
 		}
 		r.Sim.Wake(f.To.Host)
 		r.obs.Freed(now, f.To.TargetAt)
+		r.reuse(now, f.To.TargetAt)
 	case KillQP:
 		r.fail(f.From)
 	}
+}
+
+// reuse is what a program does with memory that it has back: a peer that still reads it brings nonsense.
+func (r *Runner) reuse(now ib.Time, at Range) {
+	for i := range at.Len {
+		r.Mem[at.Host][at.Off+i] ^= 0x5A
+	}
+	r.obs.Scribbled(now, at)
 }
 
 // Close destroys everything in the order in which a careful program does. An
