@@ -126,13 +126,8 @@ func (s *sweep) elect() {
 		m.peers.waits++
 		s.abandon = true
 		m.want(m.now+min(m.cfg.PollInterval, ib.Second), "another manager was discovering too")
-	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby &&
-		(len(m.actual) > 0 || m.setbacks+m.restarts+m.overtaken+m.cutOffs > 0):
-		// Ways are closed until the last rounds are written, and where a sweep was given up until this one has written
-		// them: who takes over would find them so, and have to look around first.
-		m.want(m.now+2*m.drainTime()+m.cfg.Timeout, "a manager that goes before this one stands by")
 	case better != nil && m.state == mad.SMMaster && better.Info.SMState == mad.SMStandby:
-		s.offer(better)
+		s.heir = better
 	case better != nil:
 		// It has yet to find this master, or this one was handed the subnet while a better one came; once that stands
 		// by the subnet is its.
@@ -252,6 +247,19 @@ func (m *Manager) stillDoubted() {
 	if m.peers.meddled {
 		m.doubtAll()
 		m.peers.meddled = false
+	}
+}
+
+// handOver offers the subnet to the heir that was found. It is the last that a sweep does to the subnet: ways are
+// closed while tables change, and who takes over would find them so, and have to look around first.
+func (s *sweep) handOver() {
+	m := s.m
+	switch {
+	case s.heir == nil || m.state != mad.SMMaster:
+	case len(m.actual) > 0:
+		m.want(m.now+2*m.drainTime()+m.cfg.Timeout, "a manager that goes before this one stands by")
+	default:
+		s.offer(s.heir)
 	}
 }
 

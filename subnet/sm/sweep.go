@@ -61,6 +61,7 @@ type sweep struct {
 	was        *route.Tables // what the switches held
 	levels     *levels
 	managers   []subnet.Manager
+	heir       *subnet.Manager // who goes before this manager and stands by
 	lanes      lanePlan
 
 	reads      []reading
@@ -209,6 +210,7 @@ var phases = [...]phase{
 		again: (*sweep).nextLate, wait: (*sweep).drains},
 	{name: "choose", start: (*sweep).beginChoosing, next: (*sweep).nextChoosing, reply: (*sweep).choosingReply,
 		again: (*sweep).beginAll},
+	{name: "hand over", start: (*sweep).handOver},
 	{name: "congestion info", start: (*sweep).beginCongestionInfo, next: (*sweep).nextCongestionInfo,
 		reply: (*sweep).congestionInfoReply, spare: true},
 	{name: "congestion control", start: (*sweep).beginCongestion, next: (*sweep).nextCongestion,
