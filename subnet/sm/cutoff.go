@@ -32,7 +32,7 @@ func (s *sweep) sawOwn(v mad.View) {
 		return
 	}
 	if _, err := is.Parse(v[mad.SMPDataOff:][:mad.SMPDataLen]); err != nil ||
-		is.PortState >= was.PortState && is.LID == was.LID && is.MasterSMLID == was.MasterSMLID {
+		is.PortState >= s.ownState && is.LID == was.LID && is.MasterSMLID == was.MasterSMLID {
 		return
 	}
 	m.cutOffs++

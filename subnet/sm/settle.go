@@ -26,6 +26,7 @@ func (s *sweep) settle() {
 	}
 	s.number()
 	s.count()
+	s.ownState = s.nodes[s.self.Node].Ports[s.self.Port].Info.PortState
 	s.elect()
 	if s.abandon {
 		return

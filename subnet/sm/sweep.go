@@ -34,6 +34,10 @@ type sweep struct {
 
 	repeats []repeat // writes that were not answered
 
+	// ownState is the state of the manager's own port when the sweep found it. Answers to what was written there since
+	// may have brought another, and hide that the link was down.
+	ownState ib.PortState
+
 	blind  bool // the manager's own port has to be asked before the next block is written
 	asking bool
 
