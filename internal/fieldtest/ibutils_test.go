@@ -50,6 +50,9 @@ func stages(t testing.TB, text string) map[string][2]int {
 	return all
 }
 
+// complaints are the lines in which ibdiagnet says what is wrong.
+var complaints = regexp.MustCompile(`(?m)^-[EW]- .*(\n +.*)*`)
+
 // file is the text of a file that a program left.
 func (w *world) file(dir, name string) string {
 	w.Helper()
@@ -89,7 +92,7 @@ func TestIbdiagnet(t *testing.T) {
 			want[1] = 1 // the broadcast group is slower than it need be, as partitions.conf's default is
 		}
 		if !ok || got != want {
-			t.Errorf("%s: %v, want %v", s, got, want)
+			t.Errorf("%s: %v, want %v: %q", s, got, want, complaints.FindAllString(text, -1))
 		}
 		delete(found, s)
 	}
