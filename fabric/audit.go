@@ -95,6 +95,14 @@ func (e *Engine) audit(rest bool) error {
 				}
 			}
 			tx, rx, there := p.Credit(vl), q.Credit(vl), inv[peer][vl]
+			if p.Flow() != link.Credits {
+				bad("occupied", int(rx.Occupied), there.held)
+				if rest {
+					bad("occupied at rest", int(rx.Occupied), 0)
+					bad("in flight at rest", there.flying, 0)
+				}
+				continue
+			}
 			if rest && uint8(vl) < p.OperVLs() {
 				// All of the buffer is what the sender may send, or was freed and is not yet told.
 				untold := int(rx.Limit()-tx.FCCL) & wire.CreditMask

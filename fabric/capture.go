@@ -53,6 +53,7 @@ var traceReasons = [link.NumReason]trace.Reason{
 	link.BadVLMap: trace.BadVL, link.Inactive: trace.NotActive, link.NeighborMTU: trace.TooLong,
 	link.HOQLife: trace.HOQLife, link.SwitchLife: trace.Lifetime, link.VLStalled: trace.HOQLife,
 	link.PKeyOut: trace.OutPKey, link.RawOut: trace.OutPKey, link.LinkDown: trace.LinkDown,
+	link.BufferFull: trace.NoCredit, link.PauseStorm: trace.HOQLife,
 }
 
 // rewrite turns a packet into bytes and back, so that what flies is what the wire format can say.

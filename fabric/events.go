@@ -10,14 +10,16 @@ import (
 
 // Kinds of events beside those of notes, which become one when their time has come.
 const (
-	evNone    Kind = iota + 32 // was cancelled
-	evArrive                   // a packet is at a port; the argument is its frame
-	evFC                       // a flow-control packet is there; the argument is it
-	evWake                     // the transmitter of a port is free
-	evPort                     // a life time has expired at a port
-	evRefresh                  // a port's credits are to be told anew
-	evRelease                  // a receive buffer is free; the argument is the claim
-	evTrain                    // both ends of a cable have trained
+	evNone       Kind = iota + 32 // was cancelled
+	evArrive                      // a packet is at a port; the argument is its frame
+	evFC                          // a flow-control packet is there; the argument is it
+	evWake                        // the transmitter of a port is free
+	evPort                        // a life time has expired at a port
+	evRefresh                     // a port's credits are to be told anew
+	evRelease                     // a receive buffer is free; the argument is the claim
+	evTrain                       // both ends of a cable have trained
+	evPause                       // a pause frame is at a port; the argument is it
+	evPauseTimer                  // a pause ends, is told again, or lasts too long
 )
 
 // code packs an event: kind in 8 bits, place in 24, argument in 32.
@@ -101,6 +103,10 @@ func (e *Engine) step() {
 		}
 	case evTrain:
 		e.trained(place)
+	case evPause:
+		e.arrivePause(place, arg)
+	case evPauseTimer:
+		e.pauseTimeout(place)
 	default:
 		e.note(k, place, arg)
 	}
@@ -141,6 +147,9 @@ func (e *Engine) arrive(at, frame uint32) {
 	}
 	sw := e.switches[p.Site.Node]
 	r := sw.Handle(e.now, p.Site.Num, f)
+	if p.Flow() == link.Pause && p.WantsFC() {
+		e.kickFC(at)
+	}
 	if r.Out != 0 {
 		e.kick(p.Site.First + uint32(r.Out))
 		return
@@ -249,6 +258,10 @@ func (e *Engine) wakeLater(at uint32, p *link.Port) {
 
 // sendFC puts the flow-control packets that are due on the cable.
 func (e *Engine) sendFC(at uint32, p *link.Port) {
+	if p.Flow() != link.Credits {
+		e.sendPauses(at, p)
+		return
+	}
 	for p.WantsFC() {
 		fc, t, ok := p.PollFC(e.now)
 		if !ok {

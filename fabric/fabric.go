@@ -182,6 +182,7 @@ func (e *Engine) Retime(node int) {
 		setFlag(&from.Flags, endTail, tail)
 		from.Delay = delay
 	}
+	e.makeHeadroom(ports)
 }
 
 func setFlag(flags *uint16, f uint16, on bool) {

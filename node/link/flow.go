@@ -22,7 +22,7 @@ func (p *Port) RefreshInterval() ib.Time {
 // nothing was lost on the cable may leave it off: a refresh would tell
 // the peer what it knows.
 func (p *Port) SetRefresh(now ib.Time, on bool) {
-	p.set(flagRefresh, on)
+	p.set(flagRefresh, on && p.flow == Credits)
 	p.cold.refreshAt = now + p.RefreshInterval()
 }
 
@@ -64,7 +64,7 @@ func (p *Port) PollFC(now ib.Time) (fc wire.LinkPacket, at ib.Time, ok bool) {
 // The peer's count of what it sent replaces what was counted here, so that
 // the credits of packets lost on the way return (IBA 7.9.4.4).
 func (p *Port) HandleFC(now ib.Time, fc wire.LinkPacket) bool {
-	if p.state < ib.PortInit {
+	if p.state < ib.PortInit || p.flow != Credits {
 		return false
 	}
 	if fc.Op > wire.LinkInit || fc.VL >= ib.VLMgmt || p.oper>>fc.VL&1 == 0 {

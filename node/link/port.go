@@ -18,6 +18,10 @@ type Config struct {
 	BufferBlocks int
 	// VL15Packets is the receive buffer of VL15, in packets.
 	VL15Packets int
+	// Flow is what keeps the peer from sending more than the buffers hold. All but Credits are Ethernet, to which
+	// Ethernet belongs.
+	Flow     Flow
+	Ethernet Ethernet
 }
 
 // Defaults of Config's fields where they are zero.
@@ -124,7 +128,7 @@ type Port struct {
 	fcDur       uint32 // in picoseconds
 	fcSent      uint32
 	lacking     uint16 // lanes whose head lacked credit when last looked at
-	phys        ib.PhysState
+	flow        Flow
 	overrunsRun uint8
 }
 
@@ -134,7 +138,7 @@ type portFlags uint8
 const (
 	filterMask             = portFlags(EnforcePKeyIn | EnforcePKeyOut | EnforceRawIn | EnforceRawOut)
 	flagWaiting  portFlags = 1 << 4 // waitSince is set
-	flagWatched  portFlags = 1 << 5 // some life time is finite, or packets are marked
+	flagWatched  portFlags = 1 << 5 // some life time is finite, packets are marked, or it is Ethernet
 	flagRefresh  portFlags = 1 << 6 // the refresh timer is on
 	flagsLacking portFlags = 1 << 7 // some lane lacks credit
 )
@@ -186,8 +190,10 @@ type cold struct {
 	phyAt        uint64
 	alarms       Alarm
 	guarded      bool
+	phys         ib.PhysState
 
 	marks marks
+	eth   *ethernet // nil where there are credits
 }
 
 // NewPort makes a port that is down.
@@ -208,14 +214,20 @@ func NewPorts(n int, cfg Config) []Port {
 		cfg.VL15Packets = DefaultVL15Packets
 	}
 	cfg.VLCap = min(cfg.VLCap, uint8(ib.VLMgmt))
-	cfg.BufferBlocks = min(max(cfg.BufferBlocks, mtuBlocks(cfg.MTUCap)), fcHalf)
+	most := fcHalf
+	if cfg.Flow != Credits {
+		most = maxBuffer
+	}
+	cfg.BufferBlocks = min(max(cfg.BufferBlocks, mtuBlocks(cfg.MTUCap)), most)
 	ports := make([]Port, n)
 	lanes := make([]lane, n*ib.NumVL)
 	colds := make([]cold, n)
 	for i := range ports {
-		ports[i] = Port{lanes: lanes[i:], stride: uint16(n), cold: &colds[i], state: ib.PortDown, phys: ib.PhysPolling,
-			burstAt: -1}
+		ports[i] = Port{lanes: lanes[i:], stride: uint16(n), cold: &colds[i], state: ib.PortDown, burstAt: -1,
+			flow: cfg.Flow}
+		colds[i].phys = ib.PhysPolling
 		ports[i].init(cfg)
+		cfg.Ethernet.Seed += 0xD1B54A32D192ED03 // each port draws otherwise
 	}
 	return ports
 }
@@ -223,6 +235,9 @@ func NewPorts(n int, cfg Config) []Port {
 func (p *Port) init(cfg Config) {
 	c := p.cold
 	c.cfg = cfg
+	if cfg.Flow != Credits {
+		c.eth = newEthernet(cfg.Ethernet)
+	}
 	c.hoqLife, c.switchLife, c.hoqCode = ib.Never, ib.Never, hoqForever
 	c.stallCount = 7
 	c.phyLimit, c.overrunLimit = errorThreshold, errorThreshold
@@ -232,6 +247,7 @@ func (p *Port) init(cfg Config) {
 	p.setNeighborMTU(cfg.MTUCap)
 	p.setOperVLs(cfg.VLCap)
 	c.arb.setDefault(c.operVLs)
+	p.watch()
 }
 
 // hoqForever is the first code of an infinite head-of-queue life time.
@@ -243,6 +259,9 @@ func (p *Port) SetRate(r ib.LinkRate) {
 	p.lastBytes, p.lastDur = 0, 0
 	p.mbps = uint32(r.Mbps())
 	p.fcDur = uint32(p.byteTime(FCBytes))
+	if p.flow != Credits {
+		p.fcDur = uint32(r.ByteTime(PauseBytes))
+	}
 }
 
 // Rate is the link's width and speed.
@@ -258,7 +277,7 @@ func (p *Port) VLCap() uint8 { return p.cold.cfg.VLCap }
 func (p *Port) State() ib.PortState { return p.state }
 
 // Phys is the physical state.
-func (p *Port) Phys() ib.PhysState { return p.phys }
+func (p *Port) Phys() ib.PhysState { return p.cold.phys }
 
 // NeighborMTU is the largest payload that may be sent.
 func (p *Port) NeighborMTU() ib.MTU { return p.cold.mtu }
@@ -314,7 +333,8 @@ func (p *Port) SetSwitchLife(t ib.Time) {
 
 // watch notes whether there is anything to look after beyond sending.
 func (p *Port) watch() {
-	p.set(flagWatched, p.cold.hoqLife != ib.Never || p.cold.switchLife != ib.Never || p.cold.marks.at != 0)
+	p.set(flagWatched, p.cold.hoqLife != ib.Never || p.cold.switchLife != ib.Never || p.cold.marks.at != 0 ||
+		p.flow != Credits)
 }
 
 // VLStallCount is how many expiries in a row stall a lane.
@@ -352,7 +372,11 @@ func (p *Port) byteTime(n uint16) ib.Time {
 		p.lastBytes = n
 		p.lastDur = ib.Never
 		if p.mbps != 0 {
-			p.lastDur = (ib.Time(n)*8_000_000 + ib.Time(p.mbps) - 1) / ib.Time(p.mbps)
+			bytes := ib.Time(n)
+			if p.flow != Credits {
+				bytes += EthernetExtra
+			}
+			p.lastDur = (bytes*8_000_000 + ib.Time(p.mbps) - 1) / ib.Time(p.mbps)
 		}
 	}
 	return p.lastDur

@@ -36,6 +36,9 @@ const (
 	PKeyOut     // outbound partition enforcement
 	RawOut      // outbound raw packet filter
 	LinkDown    // the link went down while the packet was queued
+	// On Ethernet.
+	BufferFull // no room in the receive buffer, and nothing keeps the sender from sending
+	PauseStorm // the watchdog gives up what waits for a peer that pauses for ever
 	NumReason
 )
 
@@ -67,6 +70,8 @@ var reasonTable = [NumReason]struct {
 	PKeyOut:     {"P_Key refused outbound", ib.PortXmitConstraintErrors, ib.NumCounter},
 	RawOut:      {"raw packet refused outbound", ib.PortXmitConstraintErrors, ib.NumCounter},
 	LinkDown:    {"link went down", ib.PortXmitDiscards, ib.PortInactiveDiscards},
+	BufferFull:  {"buffer full", ib.PortRcvErrors, ib.PortBufferOverrunErrors},
+	PauseStorm:  {"pause storm", ib.PortXmitDiscards, ib.NumCounter},
 }
 
 // IsDrop reports whether the packet goes no further.

@@ -43,14 +43,20 @@ func (p *Port) Receive(now ib.Time, f *Frame) Reason {
 			return NotReady // only management passes before Armed (IBA 7.2.7.2)
 		}
 		if rx.occ+uint16(f.Blocks) > rx.size {
+			if p.flow != Credits {
+				return p.Count(BufferFull)
+			}
 			p.overrun()
 			return p.Count(Overrun)
 		}
 		rx.occ += uint16(f.Blocks)
 		rx.abr = (rx.abr + uint16(f.Blocks)) & fcMask
+		if p.flow == Pause && rx.occ > p.cold.eth.xoff {
+			p.stopPeer(vl)
+		}
 		if p.state == ib.PortArmed {
 			// Traffic from an active neighbour activates (IBA 7.2.7.3).
-			p.transition(p.phys, ib.PortActive)
+			p.transition(p.cold.phys, ib.PortActive)
 		}
 	}
 	if rx.sl != lrh.SL {
@@ -93,6 +99,9 @@ func (p *Port) Release(vl ib.VL, blocks uint8) bool {
 		blocks--
 	}
 	rx.occ -= uint16(blocks)
+	if p.flow != Credits {
+		return p.letPeer(vl, rx)
+	}
 	return p.wantFC(vl, rx)
 }
 

@@ -46,8 +46,8 @@ var (
 // transition is the one place where the states change. A move that the standard
 // does not have is a bug of the caller within this package.
 func (p *Port) transition(phys ib.PhysState, state ib.PortState) {
-	if phys != p.phys && physMoves[p.phys]>>phys&1 == 0 {
-		panic(fmt.Sprintf("link: physical state %v after %v", phys, p.phys))
+	if phys != p.cold.phys && physMoves[p.cold.phys]>>phys&1 == 0 {
+		panic(fmt.Sprintf("link: physical state %v after %v", phys, p.cold.phys))
 	}
 	if state != p.state && stateMoves[p.state]>>state&1 == 0 {
 		panic(fmt.Sprintf("link: port state %v after %v", state, p.state))
@@ -56,13 +56,13 @@ func (p *Port) transition(phys ib.PhysState, state ib.PortState) {
 	if state > ib.PortDown && phys != ib.PhysLinkUp && phys != ib.PhysErrorRecovery {
 		panic(fmt.Sprintf("link: port state %v while %v", state, phys))
 	}
-	p.phys, p.state = phys, state
+	p.cold.phys, p.state = phys, state
 }
 
 // Train moves a polling port, whose cable has a live far end, into training. It
 // reports false from any other state.
 func (p *Port) Train() bool {
-	if p.phys != ib.PhysPolling {
+	if p.cold.phys != ib.PhysPolling {
 		return false
 	}
 	p.transition(ib.PhysTraining, ib.PortDown)
@@ -72,7 +72,7 @@ func (p *Port) Train() bool {
 // LinkUp ends training: the port is in Initialize, flow control starts from zero
 // and a credit limit is due on each lane.
 func (p *Port) LinkUp(now ib.Time) {
-	if p.phys != ib.PhysTraining {
+	if p.cold.phys != ib.PhysTraining {
 		return
 	}
 	p.transition(ib.PhysLinkUp, ib.PortInit)
@@ -86,6 +86,9 @@ func (p *Port) resetFlow(now ib.Time) {
 		rx.abr, rx.adv = 0, 0
 	}
 	p.fcNeed = p.oper &^ (1 << ib.VLMgmt)
+	if p.flow != Credits {
+		p.fcNeed = p.cold.eth.restart()
+	}
 	p.busyUntil, p.burstAt = now, -1
 	p.cold.refreshAt = now + p.RefreshInterval()
 }
@@ -97,10 +100,10 @@ func (p *Port) resetFlow(now ib.Time) {
 func (p *Port) Down(now ib.Time) { p.downTo(now, ib.PhysPolling) }
 
 func (p *Port) downTo(now ib.Time, phys ib.PhysState) {
-	if p.phys == ib.PhysLinkUp || p.phys == ib.PhysErrorRecovery {
+	if p.cold.phys == ib.PhysLinkUp || p.cold.phys == ib.PhysErrorRecovery {
 		p.cold.count[ib.LinkDownedCounter]++
 	}
-	if p.phys != phys {
+	if p.cold.phys != phys {
 		p.transition(phys, ib.PortDown)
 	}
 	p.fcNeed = 0
@@ -127,7 +130,7 @@ func (p *Port) Command(now ib.Time, to ib.PortState) error {
 		return nil
 	case to == ib.PortArmed && (p.state == ib.PortInit || p.state == ib.PortArmed),
 		to == ib.PortActive && (p.state == ib.PortArmed || p.state == ib.PortActive):
-		p.transition(p.phys, to)
+		p.transition(p.cold.phys, to)
 		return nil
 	}
 	return &StateError{"PortState", to, p.state}
@@ -143,7 +146,7 @@ func (p *Port) CommandPhys(now ib.Time, to ib.PhysState) error {
 		p.downTo(now, to)
 		return nil
 	}
-	return &StateError{"PortPhysicalState", to, p.phys}
+	return &StateError{"PortPhysicalState", to, p.cold.phys}
 }
 
 // SetNeighborMTU is a management write of what may be sent.
@@ -164,7 +167,7 @@ func (p *Port) SetOperVLs(now ib.Time, n uint8) error {
 	}
 	was := p.oper
 	p.setOperVLs(n)
-	if p.state > ib.PortDown {
+	if p.state > ib.PortDown && p.flow == Credits {
 		p.fcNeed |= p.oper &^ was &^ (1 << ib.VLMgmt)
 		p.fcNeed &= p.oper
 	}

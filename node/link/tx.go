@@ -24,6 +24,11 @@ func (p *Port) Enqueue(now ib.Time, f *Frame, vl ib.VL) Reason {
 			}
 			p.unstall(int(vl))
 		}
+		if p.flow != Credits {
+			if r := p.join(f, vl); r != OK {
+				return p.Count(r)
+			}
+		}
 		p.mark(f, vl)
 	}
 	f.LRH.VL = vl
@@ -95,6 +100,9 @@ func (p *Port) popHead(now ib.Time, vl int) *Frame {
 	}
 	tx.q.head = f.next
 	tx.n--
+	if p.flow != Credits {
+		p.cold.eth.lanes[vl].queued -= uint32(f.Blocks)
+	}
 	tx.headSince = now
 	if tx.q.head == nil {
 		p.queued &^= 1 << vl
@@ -115,12 +123,15 @@ func (p *Port) PollTx(now ib.Time) (f *Frame, start, dur ib.Time) {
 		vl = int(ib.VLMgmt) // before all others and without credit (IBA 7.6.9)
 	} else {
 		can := p.queued
-		for m := can; m != 0; m &= m - 1 {
+		for m := can; m != 0 && p.flow == Credits; m &= m - 1 {
 			i := bits.TrailingZeros16(m)
 			tx := p.tx(i)
 			if !maySend(tx.fccl, tx.fctbs, tx.q.head.Blocks) {
 				can &^= 1 << i
 			}
+		}
+		if p.flow == Pause {
+			can &^= p.cold.eth.paused
 		}
 		if can != p.queued || p.has(flagsLacking) {
 			p.noteLacking(now, can)
