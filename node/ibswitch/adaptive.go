@@ -44,6 +44,9 @@ type Adaptive struct {
 	Fixed Transports
 	// Ageing is how long a bounded flow that is silent stays with its port; ib.Never: as long as a message lasts.
 	Ageing ib.Time
+	// Hash: neither queues nor time decide, but a hash of the packet's flow, and of Salt, which is the switch's own.
+	Hash bool
+	Salt uint64
 }
 
 // Transports is a set of transports.
@@ -187,10 +190,13 @@ func (s *Switch) choose(in ib.PortNum, f *link.Frame) ib.PortNum {
 	home, mayChoose := s.lft[lid], f.LRH.VL != ib.VLMgmt && a.Levels>>(f.LRH.SL&15)&1 != 0 &&
 		a.Fixed&transport(f.Packet.BTH.Opcode) == 0
 	g := int(a.of[lid]&^bounded) - 1
-	if home == 0 || g >= len(a.groups) || !mayChoose && s.leads(in, home) {
+	if home == 0 || g >= len(a.groups) || !mayChoose && !a.Hash && s.leads(in, home) {
 		return home
 	}
 	group := a.groups[g]
+	if a.Hash {
+		return s.byHash(in, home, group, f)
+	}
 	if c := a.flow(f); c != nil && a.stays(c, f) && group.Has(c.out) && s.leads(in, c.out) {
 		return c.out
 	}
