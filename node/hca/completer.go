@@ -23,13 +23,21 @@ func (q *QP) complete(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 		h.drop(DropStaleAck)
 		return
 	}
+	s := q.selects()
 	switch info.Kind {
 	case wire.KindAck:
+		if s != nil && p.AETH.Syndrome == wire.NAKSeq {
+			q.handleSelective(now, s, psn, ib.PSN(p.AETH.MSN))
+			return
+		}
 		q.handleAck(now, psn, p.AETH.Syndrome)
 	case wire.KindReadResponse, wire.KindAtomicAck:
 		q.handleResponse(now, p, info)
 	default:
 		h.drop(DropOpcode)
+	}
+	if s != nil {
+		q.aim(s)
 	}
 }
 
@@ -377,7 +385,7 @@ func (q *QP) failOldest(now ib.Time, s WCStatus) {
 
 // tryAgain sends from psn on again, if tries are left.
 func (q *QP) tryAgain(now ib.Time, psn ib.PSN) {
-	if q.retry == 0 {
+	if q.retry == 0 && !q.h.cfg.RoCE.Endless {
 		if q.attr.PathMigState == Armed {
 			q.migrate()
 			q.rewind(psn)
@@ -387,7 +395,9 @@ func (q *QP) tryAgain(now ib.Time, psn ib.PSN) {
 		q.failAt(now, psn, WCRetryExcErr)
 		return
 	}
-	q.retry--
+	if q.retry > 0 {
+		q.retry--
+	}
 	if plantRewind {
 		psn = psn.Add(1)
 	}
@@ -404,6 +414,9 @@ func (q *QP) ackTimeout(now ib.Time) {
 	if q.parked || q.paced || q.onReady && q.sqCursor == q.sqOldest && q.sqPkt == 0 {
 		// What timed out has not even left: there is no room on the link.
 		q.startAckTimer(now)
+		return
+	}
+	if q.isEarlyTimeout(now) {
 		return
 	}
 	q.h.Stats.Timeouts++

@@ -107,13 +107,21 @@ func (q *QP) noteCongestion(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	if p.BTH.FECN {
 		h.Stats.FECNs++
 		h.told[port].fecn[p.LRH.SL&15]++
-		q.tellBECN = true
+		if h.cfg.RoCE.DCQCN.On {
+			q.tellCNP(now)
+		} else {
+			q.tellBECN = true
+		}
 	}
 	if !p.BTH.BECN {
 		return
 	}
 	h.Stats.BECNs++
 	h.told[port].becn[p.LRH.SL&15]++
+	if h.cfg.RoCE.DCQCN.On {
+		q.slowDown(now)
+		return
+	}
 	c, s := h.slowed(q, port, q.path.sl)
 	if c == nil {
 		return

@@ -14,7 +14,7 @@ func (q *QP) checkHeader(port ib.PortNum, p *wire.Packet) Drop {
 	default:
 		return DropState
 	}
-	if p.BTH.Opcode.Service() != qpTypes[q.typ].wire {
+	if p.BTH.Opcode.Service() != qpTypes[q.typ].wire && !q.takesCNP(p) {
 		return DropService
 	}
 	hp := q.h.Port(port)

@@ -64,7 +64,13 @@ func (q *recvQueue) grow() bool {
 }
 
 // mostResp is how many responses may wait: more only a peer wants that breaks its own READ limit.
-func (q *QP) mostResp() uint32 { return uint32(max(len(q.resp), pow2(2*int(q.attr.MaxDestRD)+4))) }
+func (q *QP) mostResp() uint32 {
+	n := 2*int(q.attr.MaxDestRD) + 4
+	if q.selects() != nil {
+		n += q.h.cfg.RoCE.Selective.Window // each packet that comes before its turn is answered
+	}
+	return uint32(max(len(q.resp), pow2(n)))
+}
 
 // growResp makes room for more responses that wait; false if there are as many as there may be.
 func (q *QP) growResp() bool {

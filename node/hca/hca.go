@@ -39,6 +39,8 @@ type Config struct {
 	// before they count as lost.
 	Reorder     int
 	ReorderTime ib.Time
+	// RoCE makes it an adapter of Ethernet.
+	RoCE RoCE
 	// KeySeed varies the low byte of memory keys.
 	KeySeed uint8
 }
@@ -143,6 +145,7 @@ type Stats struct {
 	WritesRcvd, ReadsRcvd, AtomicsRcvd uint64
 	OutOfSequence                      uint64 // requests behind a gap
 	FECNs, BECNs                       uint64 // packets that said so
+	CNPsSent                           uint64
 	Reordered                          uint64 // packets that were kept until it was their turn
 	ImpliedNAKs                        uint64 // gaps that requesters found in responses (IBA 9.7.5.2.4)
 	// Sent by responders, each the end of a connection.
@@ -229,6 +232,14 @@ func New(cfg Config) *HCA {
 	// The last number of all stands for multicast (IBA 9.2.4).
 	cfg.Limits.MaxQP = min(cfg.Limits.MaxQP, max(0, int(ib.QPNMulticast)-int(cfg.FirstQPN)))
 	cfg.MaxBundle = min(cfg.MaxBundle, 0xFFFF) // what wire.Packet.Count holds
+	if cfg.RoCE.On {
+		cfg.MaxBundle = 0 // packets are lost one by one
+		cfg.RoCE.DCQCN.setDefaults()
+		if s := &cfg.RoCE.Selective; s.On {
+			s.setDefaults()
+			cfg.Reorder, cfg.ReorderTime = s.Window, ib.Never
+		}
+	}
 	h := &HCA{cfg: cfg, ports: make([]Port, cfg.Ports+1)}
 	h.keys.seed = cfg.KeySeed
 	for i := 1; i <= cfg.Ports; i++ {
@@ -424,7 +435,7 @@ func (h *HCA) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	}
 	if p.BTH.FECN || p.BTH.BECN {
 		q.noteCongestion(now, port, p)
-		if plantDeaf && p.BTH.BECN {
+		if plantDeaf && p.BTH.BECN || info.Kind == wire.KindCNP {
 			return
 		}
 	}
@@ -434,7 +445,8 @@ func (h *HCA) HandlePacket(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	case info.Is(wire.FlagRequest):
 		q.respond(now, p, info)
 	default:
-		if h.cfg.Reorder > 0 && q.isEarly(p) && q.hold(now, &q.earlyMade().responses, q.ackPSN, p) {
+		if h.cfg.Reorder > 0 && !h.cfg.RoCE.Selective.On && q.isEarly(p) &&
+			q.hold(now, &q.earlyMade().responses, q.ackPSN, p) {
 			return
 		}
 		q.complete(now, p, info)

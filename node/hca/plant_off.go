@@ -14,4 +14,5 @@ const (
 	plantDeaf   = false // a packet that tells of congestion is not looked at further
 	plantFarAck = false // a packet that met congestion acknowledges the next as well
 	plantEager  = false // a packet that came before its turn is taken in at once
+	plantSack   = false // a packet that came before its turn acknowledges what is before it
 )

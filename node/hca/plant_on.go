@@ -16,6 +16,11 @@ var plantDeaf, plantFarAck bool
 // acknowledges the next as well.
 func PlantCongestion(deaf, farAck bool) { plantDeaf, plantFarAck = deaf, farAck }
 
+var plantSack bool
+
+// PlantSack makes a packet that came before its turn acknowledge all that is before it.
+func PlantSack(on bool) { plantSack = on }
+
 // PlantTwice makes the last completion of a full batch come again with the next.
 func PlantTwice(on bool) { plantTwice = on }
 

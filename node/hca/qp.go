@@ -141,6 +141,7 @@ type QP struct {
 	rnrUntil ib.Time
 	freeAt   ib.Time
 	slow     slowing // see Congestion
+	roce     *roceQP // nil on InfiniBand
 	ackDue   ib.Time
 	timerAt  ib.Time
 	// timerLater is a second entry in the timer heap, behind timerAt.
@@ -416,6 +417,9 @@ func (q *QP) reset() {
 	q.resp, q.res = nil, nil
 	q.forgetEarly()
 	q.slow, q.tellBECN = slowing{}, false
+	if q.roce = nil; q.h.cfg.RoCE.On {
+		q.roce = new(roceQP)
+	}
 	q.show()
 }
 
@@ -455,6 +459,9 @@ func (q *QP) toError() {
 	}
 	q.transition(StateErr)
 	q.ackDue, q.rnrUntil, q.paced = ib.Never, 0, false
+	if q.roce != nil {
+		q.roce.cnpDue = false
+	}
 	q.respHead, q.respTail, q.rdQueued = 0, 0, 0
 	q.abandonHeld()
 	q.forgetEarly()

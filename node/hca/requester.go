@@ -14,6 +14,9 @@ func (q *QP) canRequest() bool {
 	if q.sqCursor == q.sqNext || q.rnrUntil != 0 {
 		return false
 	}
+	if s := q.selects(); s != nil && !q.mayGo(s) {
+		return false
+	}
 	w := &q.sq[q.sqCursor&q.sqMask]
 	switch q.state {
 	case StateRTS:
@@ -151,6 +154,13 @@ func (q *QP) emitRequest(now ib.Time, p *wire.Packet, buf []byte, noRef bool) bo
 		q.emitAtomic(w, p)
 	}
 	q.afterSend(now, w, p)
+	if s := q.selects(); s != nil {
+		end := pastPSN(p)
+		if w.kind == kindRead {
+			end = w.first.Add(int(w.npkts))
+		}
+		q.repeated(s, end)
+	}
 	return true
 }
 
@@ -299,7 +309,7 @@ func (q *QP) afterSend(now ib.Time, w *sendWQE, p *wire.Packet) {
 		return
 	}
 	q.sinceAck += k
-	if q.sinceAck >= ackEvery {
+	if q.sinceAck >= ackEvery || q.roce != nil && q.h.cfg.RoCE.Selective.On {
 		p.BTH.AckReq = true
 	}
 	if p.BTH.AckReq {
@@ -314,6 +324,9 @@ func (q *QP) afterSend(now ib.Time, w *sendWQE, p *wire.Packet) {
 // four times the interval; this is the interval itself.
 func (q *QP) startAckTimer(now ib.Time) {
 	d := ib.AckTimeout(q.attr.Timeout)
+	if s := q.selects(); s != nil {
+		d, s.since = q.selectiveWait(), now
+	}
 	if d == ib.Never {
 		q.ackDue = ib.Never
 		return
@@ -368,6 +381,10 @@ func (q *QP) askAck() {
 // rewind moves the cursor back to the request that holds psn: everything from
 // there on is sent again.
 func (q *QP) rewind(psn ib.PSN) {
+	if s := q.selects(); s != nil {
+		q.recover(s, psn)
+		return
+	}
 	for i := q.sqOldest; i != q.sqNext; i++ {
 		w := &q.sq[i&q.sqMask]
 		if !w.started {

@@ -74,6 +74,14 @@ func (q *QP) checkPSN(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdic
 	case d > 0 && plantEager && q.h.cfg.Reorder > 0:
 		q.ePSN = p.BTH.PSN
 		return goOn
+	case d > 0 && q.selects() != nil:
+		kept := q.hold(now, &q.earlyMade().requests, q.ePSN, p)
+		q.h.Stats.OutOfSequence++
+		q.nakSelective(p, kept)
+		if kept {
+			return done
+		}
+		return dropped(DropOutOfOrder)
 	case d > 0:
 		if q.h.cfg.Reorder > 0 && q.hold(now, &q.earlyMade().requests, q.ePSN, p) {
 			return done

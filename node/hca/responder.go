@@ -302,7 +302,7 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 		}
 	}
 	// One that met congestion is acknowledged at once: its sender has to hear of it.
-	if (p.BTH.AckReq || p.BTH.FECN) && q.typ != UC {
+	if (p.BTH.AckReq || p.BTH.FECN && q.roce == nil) && q.typ != UC {
 		upTo := q.ePSN.Add(-1)
 		if plantFarAck && p.BTH.FECN {
 			upTo = q.ePSN

@@ -87,6 +87,11 @@ func (q *QP) markReady() {
 func (h *HCA) NextSend() (s *Send, ok bool) {
 	s = &h.send
 	for q := h.ready.head; q != nil; q = h.ready.head {
+		if q.roce != nil && q.roce.cnpDue {
+			q.way(s)
+			s.Copied, s.Refers = cnpPayload, false
+			return s, true
+		}
 		if q.respHead == q.respTail {
 			if q.sqCursor == q.sqNext || !q.isUD() && !q.canRequest() {
 				h.ready.pop()
@@ -179,6 +184,9 @@ func (h *HCA) Emit(now ib.Time, s *Send, p *wire.Packet, buf []byte) bool {
 	rate := q.sendRate()
 	sent := false
 	switch {
+	case q.roce != nil && q.roce.cnpDue:
+		q.emitCNP(p, buf)
+		sent = true
 	case q.respHead == q.respTail:
 		sent = q.emitRequest(now, p, buf, s.Copy)
 	case q.requestFirst():
@@ -213,6 +221,12 @@ func (h *HCA) Emit(now ib.Time, s *Send, p *wire.Packet, buf []byte) bool {
 	if rate != 0 || wait != 0 {
 		q.pace(now, p, rate, wait)
 		return true
+	}
+	if q.roce != nil {
+		if q.limitRate(now, p); q.paced {
+			h.ready.remove(q) // it may have sent a notification only
+			return true
+		}
 	}
 	if q.burst >= burstMax && h.ready.head == q && q.next != nil {
 		h.ready.pop()

@@ -90,7 +90,11 @@ func (h *HCA) Resume(since, now ib.Time) {
 		if q == nil || q.timerAt != e.at {
 			continue
 		}
-		if d := ib.AckTimeout(q.attr.Timeout); q.ackDue != ib.Never && q.ackDue-d >= since {
+		if s := q.selects(); s != nil {
+			if q.ackDue != ib.Never && s.since >= since {
+				s.since, q.ackDue = now, now+q.selectiveWait()
+			}
+		} else if d := ib.AckTimeout(q.attr.Timeout); q.ackDue != ib.Never && q.ackDue-d >= since {
 			q.ackDue = now + d
 		}
 		if q.rnrUntil > since {
@@ -108,7 +112,11 @@ type AckWait struct {
 
 // AckWait says how the queue pair waits, for whoever watches over timers.
 func (q *QP) AckWait() AckWait {
-	return AckWait{q.ackPSN != q.sentPSN, ib.AckTimeout(q.attr.Timeout), q.expired}
+	timeout := ib.AckTimeout(q.attr.Timeout)
+	if q.selects() != nil {
+		timeout = q.h.cfg.RoCE.Selective.RTOLow
+	}
+	return AckWait{q.ackPSN != q.sentPSN, timeout, q.expired}
 }
 
 // armTimer makes sure that onTimer runs at at or before.
