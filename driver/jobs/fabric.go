@@ -28,6 +28,8 @@ type Options struct {
 	FlowletGap ib.Time
 	// Congestion is what is done against congestion.
 	Congestion Congestion
+	// Ethernet makes the fabric one of RoCEv2.
+	Ethernet Ethernet
 	// Place is the end port of each rank, or of each rank and NIC one after the other; nil places ranks on the hosts in
 	// the order of the graph, a rank's NICs on a host's ports.
 	Place []topo.PortRef
@@ -93,13 +95,17 @@ func NewFabric(g *topo.Graph, opt Options) (*Fabric, error) {
 			opt.Place = append(opt.Place, topo.PortRef{Node: h.Index, Port: 1})
 		}
 	}
+	if err := opt.checkEthernet(); err != nil {
+		return nil, err
+	}
+	chooses := opt.Adaptive != route.NoChoice || opt.hashes()
 	n := route.FromGraph(g)
-	res, err := route.Compute(n, opt.Routing, route.Options{Adaptive: opt.Adaptive != route.NoChoice})
+	res, err := route.Compute(n, opt.Routing, route.Options{Adaptive: chooses})
 	if err != nil {
 		return nil, fmt.Errorf("routing %s: %w", opt.Routing, err)
 	}
 	var groups *route.Groups
-	if opt.Adaptive != route.NoChoice {
+	if chooses {
 		if groups, err = route.Adaptive(n, res.Tables); err != nil {
 			return nil, err
 		}

@@ -28,6 +28,10 @@ type Packets struct {
 	out   int // messages on their way, and those that their senders wait to hear of
 	rep   sm.Report
 
+	// Since when no packet has crossed a link, and how many had before: see jammed.
+	hops   uint64
+	hopsAt ib.Time
+
 	// For working without allocating.
 	wr   hca.SendWR
 	sges [1]hca.SGE
@@ -73,9 +77,10 @@ const (
 func (f *Fabric) Packets() (*Packets, error) {
 	cfg := sim.Config{Seed: f.opt.Seed, ByRefMin: 1024, SwitchLatency: f.opt.SwitchLatency, Engines: f.opt.Routing,
 		Port: link.Config{BufferBlocks: (f.opt.Buffer + link.BlockSize - 1) / link.BlockSize}}
-	if f.Groups != nil {
+	if f.Groups != nil && !f.opt.hashes() {
 		cfg.Reorder = reorder
 	}
+	f.setEthernet(&cfg)
 	s, err := sim.New(f.Graph, cfg)
 	if err != nil {
 		return nil, err
@@ -102,6 +107,9 @@ func (f *Fabric) Packets() (*Packets, error) {
 		a.cq.ReqNotify(false)
 	}
 	n.control(f.opt.Congestion)
+	if err := n.breakHost(); err != nil {
+		return nil, err
+	}
 	return n, n.writeTables()
 }
 
@@ -158,7 +166,8 @@ func (n *Packets) writeTables() error {
 				return err
 			}
 			if g := n.f.Groups; g != nil {
-				m := ibswitch.Membership{Group: int(g.Of[s][i]) - 1, Bounded: n.f.opt.Adaptive != route.ByPacket}
+				m := ibswitch.Membership{Group: int(g.Of[s][i]) - 1, Bounded: n.f.opt.Adaptive != route.ByPacket &&
+					!n.f.opt.hashes()}
 				if err := sw.SetGroupOf(n.LID(ref), m); err != nil {
 					return err
 				}
@@ -184,6 +193,9 @@ func (n *Packets) writeGroups(switches []*topo.Node) error {
 		a.On, a.Ageing = true, n.f.opt.FlowletGap
 		if n.f.opt.Adaptive == route.ByMessage {
 			a.Ageing = ib.Never
+		}
+		if a.Hash = n.f.opt.hashes(); a.Hash {
+			a.Salt = (n.f.opt.Seed<<20 + uint64(s) + 1) * 0x9E3779B97F4A7C15
 		}
 		sw.SetAdaptive(a)
 	}
@@ -236,7 +248,7 @@ func (n *Packets) connect(from, to topo.PortRef) (*conn, error) {
 	return c, nil
 }
 
-// toRTS connects a queue pair to its peer. There is no ACK timer: nothing gets lost here, and who waits for ever is
+// toRTS connects a queue pair to its peer. Where nothing gets lost there is no ACK timer, and who waits for ever is
 // found by the fabric being at rest.
 func (n *Packets) toRTS(a *adapter, q, peer *hca.QP, from, to topo.PortRef) error {
 	if err := a.ModifyQP(q, hca.QPAttr{State: hca.StateInit, Port: from.Port, Access: hca.AccessRemoteWrite},
@@ -249,8 +261,9 @@ func (n *Packets) toRTS(a *adapter, q, peer *hca.QP, from, to topo.PortRef) erro
 		hca.MaskMinRNRTimer); err != nil {
 		return err
 	}
-	return a.ModifyQP(q, hca.QPAttr{State: hca.StateRTS, RetryCnt: 7, RNRRetry: 7}, hca.MaskState|hca.MaskSQPSN|
-		hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic)
+	return a.ModifyQP(q, hca.QPAttr{State: hca.StateRTS, RetryCnt: 7, RNRRetry: 7,
+		Timeout: n.f.opt.Ethernet.timeout()},
+		hca.MaskState|hca.MaskSQPSN|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic)
 }
 
 // post fills the send queue with what waits: pieces of a message, the last with an immediate that names it.
@@ -291,7 +304,17 @@ func (n *Packets) post(c *conn) error {
 // Advance goes on until something has arrived.
 func (n *Packets) Advance(until ib.Time) (ib.Time, error) {
 	for n.ready.Len() == 0 {
-		w := n.Next(until)
+		if err := n.jammed(); err != nil {
+			return n.Now(), err
+		}
+		stop := until
+		if n.f.opt.Ethernet.isOn() {
+			stop = min(until, n.Now()+stillTime/4)
+		}
+		w := n.Next(stop)
+		if w.Kind == sim.WakeLimit && stop < until {
+			continue
+		}
 		switch w.Kind {
 		case sim.WakeLimit:
 			return until, nil

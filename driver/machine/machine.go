@@ -26,6 +26,8 @@ type Config struct {
 	Renews ib.Time
 	// Reorder is how many packets of a queue pair adapters keep that came before their turn; see hca.Config.
 	Reorder int
+	// RoCE makes them adapters of Ethernet.
+	RoCE hca.RoCE
 	// Until is when all of this ends, so that the load can.
 	Until ib.Time
 }

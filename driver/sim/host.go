@@ -41,7 +41,7 @@ const ReorderTime = ib.Millisecond
 
 func newHCA(n *topo.Node, sim *Config) *hca.HCA {
 	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), ByRefMin: sim.ByRefMin, Reorder: sim.Reorder,
-		ReorderTime: ReorderTime}
+		ReorderTime: ReorderTime, RoCE: sim.RoCE}
 	for p := 1; p < len(n.Ports); p++ {
 		cfg.PortGUID = append(cfg.PortGUID, n.PortGUID(ib.PortNum(p)))
 	}

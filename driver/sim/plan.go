@@ -41,6 +41,11 @@ func (s *Sim) PlanFaults(t ib.Time, ref topo.PortRef, f fabric.Faults) {
 	s.plan(t, func() { s.SetFaults(ref, f) })
 }
 
+// PlanBreak makes a port tell its peer to stop for ever, from t on: an adapter that has gone wrong on Ethernet.
+func (s *Sim) PlanBreak(t ib.Time, ref topo.PortRef, vl ib.VL) {
+	s.plan(t, func() { s.Break(s.place(ref), vl) })
+}
+
 // PlanReboot makes a switch start anew at t: its links go down and train again, and it has forgotten all that managers
 // wrote.
 func (s *Sim) PlanReboot(t ib.Time, node int) {

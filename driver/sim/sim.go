@@ -56,6 +56,8 @@ type Config struct {
 	// Reorder is how many packets of a queue pair the adapters that New makes keep if they come before their turn, as
 	// they do where switches choose the ways of packets; 0 is none. See hca.Config.
 	Reorder int
+	// RoCE makes the adapters that New makes ones of Ethernet; Port.Flow makes the ports so.
+	RoCE hca.RoCE
 	// HashPayload makes TraceHash cover what hosts are sent, not the headers alone.
 	HashPayload bool
 	// Sink sees every packet when it is not nil.
@@ -148,11 +150,11 @@ func (s *Sim) build() {
 		}
 	}
 	// The ports of all hosts lie together, as those of a switch do.
-	ports := link.NewPorts(hostPorts, s.cfg.Port)
+	ports := link.NewPorts(hostPorts, s.hostPort())
 	for i, n := range s.graph.Nodes {
 		s.nodes[i] = nodeState{host: -1, trapAt: ib.Never}
 		if n.IsSwitch() {
-			s.AddSwitch(ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: s.cfg.Port}, &s.pool))
+			s.AddSwitch(ibswitch.New(ibswitch.Config{Ports: n.NumPorts(), Port: s.switchPort(i)}, &s.pool))
 			continue
 		}
 		mine := make([]*link.Port, len(n.Ports))
