@@ -27,6 +27,7 @@ import (
 // simOptions are what softib sim was asked for.
 type simOptions struct {
 	load, routing, adaptive, level, place string
+	network                               string
 	out, sweep                            string
 	set                                   []string
 	ranks                                 int
@@ -55,14 +56,15 @@ LogGOPSim and ATLAHS, as text or as txt2bin writes it:
 --set takes what else can be set:
 
 ` + settingsHelp() + `
---sweep KEY=A,B,C runs once for each value of a setting, or of load, routing, adaptive, level, place,
-ranks or seed, and lays the runs side by side. softib sim compare does that with any runs.
+--sweep KEY=A,B,C runs once for each value of a setting, or of load, routing, adaptive, network,
+level, place, ranks or seed, and lays the runs side by side. softib sim compare does that with any runs.
 
 ` + topologyHelp(),
 		Example: `  softib sim fat-tree:radix=16,levels=3 --load permutation:size=1M
   softib sim fat-tree:radix=8,levels=2 --load all-reduce:size=64M,algorithm=ring -o run
   softib sim cluster.topo --load trace.goal --routing ftree,updn -o run
   softib sim fat-tree:radix=8,levels=2 --load incast:size=1M --sweep load=incast:senders=4,incast:senders=8 -o runs
+  softib sim fat-tree:radix=8,levels=2 --load incast:size=1M --sweep network=ib,roce,roce-lossy,roce-irn -o both
   softib sim compare run another -o both.html`,
 		Args: arguments(1, 1, "one TOPOLOGY"),
 		RunE: func(cmd *cobra.Command, args []string) error { return runSim(cmd, args[0], o) },
@@ -72,6 +74,8 @@ ranks or seed, and lays the runs side by side. softib sim compare does that with
 	f.StringVar(&o.routing, "routing", jobs.DefaultRouting, "the chain of routing engines")
 	f.StringVar(&o.adaptive, "adaptive", route.NoChoice.String(),
 		"switches choose the least busy way: "+strings.Join(route.ChoiceNames, ", "))
+	f.StringVar(&o.network, "network", jobs.InfiniBand, "InfiniBand, or RoCE on Ethernet: "+
+		strings.Join(jobs.Kinds, ", "))
 	f.StringVar(&o.level, "level", experiment.Auto, "packets, flows, ideal or auto")
 	f.StringVar(&o.place, "place", "linear", "ranks on hosts: "+strings.Join(experiment.Places, ", "))
 	f.IntVar(&o.ranks, "ranks", 0, "how many ranks (one for each host, or as many as the file has)")
@@ -217,7 +221,7 @@ func (o *simOptions) apply(s *experiment.Spec, word string) error {
 // spec is an experiment of these options.
 func (o *simOptions) spec(arg string, g *topo.Graph) (experiment.Spec, error) {
 	s := experiment.Spec{Topology: arg, Graph: g, Load: o.load, Ranks: o.ranks, Place: o.place, Level: o.level,
-		Seed: o.seed, Options: jobs.Options{Routing: o.routing}}
+		Seed: o.seed, Options: jobs.Options{Routing: o.routing, Ethernet: jobs.Ethernet{Kind: o.network}}}
 	levels := []string{experiment.Auto, experiment.Packets, experiment.Flows, experiment.IdealNet}
 	if !slices.Contains(levels, o.level) {
 		return s, fmt.Errorf("--level is %q: want one of %s", o.level, strings.Join(levels, ", "))
@@ -262,6 +266,7 @@ func (o *simOptions) command(arg string) string {
 	words := []string{"softib sim", arg, "--load", o.load, "--seed", strconv.FormatUint(o.seed, 10)}
 	for _, w := range []struct{ flag, value, usual string }{{"--routing", o.routing, jobs.DefaultRouting},
 		{"--adaptive", o.adaptive, route.NoChoice.String()}, {"--level", o.level, experiment.Auto},
+		{"--network", o.network, jobs.InfiniBand},
 		{"--place", o.place, "linear"}} {
 		if w.value != w.usual {
 			words = append(words, w.flag, w.value)
@@ -364,6 +369,8 @@ func (o *simOptions) runs() ([]simOptions, error) {
 			run.adaptive = v
 		case "level":
 			run.level = v
+		case "network":
+			run.network = v
 		case "place":
 			run.place = v
 		case "ranks", "seed":

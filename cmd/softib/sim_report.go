@@ -34,6 +34,7 @@ func printRun(t *terminal, r *experiment.Report) {
 		t.say("  links      %-22s %5d, used %.1f %% on average, the busiest %.1f %%", tier.Name, tier.Links,
 			100*tier.Use.Mean, 100*tier.Use.Max)
 	}
+	printEthernet(t, r.Ethernet)
 	t.say("  run        %.1f s, seed %d, hash %s", r.Wall, r.Seed, r.Hash)
 }
 

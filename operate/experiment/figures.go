@@ -23,6 +23,9 @@ func (r *Report) describe(s *Spec, f *jobs.Fabric, sched *job.Schedule) {
 	if s.Options.Adaptive != route.NoChoice {
 		r.Fabric.Routing += ", adaptive by " + s.Options.Adaptive.String()
 	}
+	if s.isEthernet() {
+		r.Fabric.Routing += ", " + s.Options.Ethernet.Kind
+	}
 	if len(s.Options.Place) > 0 {
 		r.Fabric.Rate = fmt.Sprintf("%d Gb/s", g.LinkRate(s.Options.Place[0]).Mbps()/1000)
 	}

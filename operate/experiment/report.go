@@ -31,6 +31,9 @@ type Report struct {
 	// Fairness is Jain's index over the messages' speeds: 1 if all are equal.
 	Fairness float64 `json:"fairness"`
 
+	// Ethernet is what pauses, marks and losses there were; nil on InfiniBand.
+	Ethernet *Ethernet `json:"ethernet,omitempty"`
+
 	// Times are the ends of the intervals that what follows is over; the first begins at 0.
 	Times []float64 `json:"times_s"`
 	// Sent is what all hosts sent, in bytes a second, and Tiers the use of links by where they are.

@@ -91,6 +91,9 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 	if why := s.queues(); why != "" && r.Level == Flows {
 		return nil, fmt.Errorf("%w: %s; next: --level packets", ErrSpec, why)
 	}
+	if s.isEthernet() && r.Level == IdealNet {
+		return nil, fmt.Errorf("%w: --level ideal has no network, of Ethernet neither; next: --level packets", ErrSpec)
+	}
 	var net jobs.Network
 	hops := func() uint64 { return 0 }
 	switch r.Level {
@@ -122,6 +125,7 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 		return nil, err
 	}
 	r.Whole, r.Hops, r.Hash = res.Whole, hops(), hash(r.Level, res)
+	r.ethernet(&s, net)
 	r.figures(f, res, look)
 	r.Wall = time.Since(began).Seconds()
 	return r, nil
@@ -134,6 +138,8 @@ func (s *Spec) queues() string {
 		return "switches choose by their queues, which flows do not have"
 	case s.Options.Congestion.On:
 		return "switches mark packets in long queues, which flows do not have"
+	case s.isEthernet():
+		return "pauses and losses come from queues, which flows do not have"
 	}
 	return ""
 }
