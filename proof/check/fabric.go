@@ -48,6 +48,9 @@ func (c *credit) lanes(do func(from, to topo.PortRef, vl ib.VL, tx, rx link.Cred
 			if a.State() != ib.PortActive || b.State() != ib.PortActive {
 				continue
 			}
+			if a.Flow() != link.Credits {
+				continue // the simulation's own audit is all that there is to check
+			}
 			for vl := ib.VL(0); vl < ib.VL(min(a.OperVLs(), b.OperVLs())); vl++ {
 				do(from, to, vl, a.Credit(vl), b.Credit(vl))
 			}
@@ -158,9 +161,10 @@ func (d *drops) Rest() {
 	down := count[fabric.FaultLinkDown]+count[fabric.FaultNodeStop] > 0
 	life := d.sc.HOQ > 0 || d.sc.Life > 0
 	crossing := d.crossing && d.sc.Enforce
+	late := down || count[fabric.FaultDelay] > 0 || count[fabric.FaultFCLoss] > 0
 	explained := map[link.Reason]bool{
 		link.Physical: count[fabric.FaultCorrupt] > 0, link.NotReady: down, link.Inactive: down, link.LinkDown: down,
-		link.HOQLife: life, link.SwitchLife: life, link.VLStalled: life,
+		link.BufferFull: d.sc.loses(late), link.HOQLife: life, link.SwitchLife: life, link.VLStalled: life,
 		link.PKeyIn: crossing, link.PKeyOut: crossing,
 		link.UnknownDLID: d.misused[workload.WrongLID] > 0 || d.grouped && d.deserted(), link.NoMember: d.grouped,
 	}

@@ -41,6 +41,8 @@ func TestPlantedBugs(t *testing.T) {
 			DataKind, 6},
 		{"a packet that met congestion acknowledges the next", func(on bool) { hca.PlantCongestion(false, on) },
 			DataKind, 6},
+		{"a pause leaves no headroom", link.PlantHeadroom, DataKind, 0},
+		{"a packet before its turn acknowledges what is missing", hca.PlantSack, DataKind, 0},
 		{"switches go on choosing while their tables change", func(on bool) {
 			sm.PlantChoosing(on)
 			ibswitch.Plant(on)

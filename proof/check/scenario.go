@@ -30,6 +30,8 @@ type Scenario struct {
 	// Marking is how switches mark packets in congestion, and Slowing how adapters slow down that are told.
 	Marking link.Marking
 	Slowing *hca.Congestion
+	// Ethernet makes it one of RoCEv2; nil is InfiniBand.
+	Ethernet *Ethernet
 	// HOQ and Life are 1 + the codes of the switches' two life times, at the head of a
 	// queue and in all; 0 for ever.
 	HOQ, Life uint8
@@ -142,6 +144,7 @@ func Draw(seed uint64, hosts int) Scenario {
 	}
 	sc.drawAdaptive()
 	sc.drawCongestion()
+	sc.drawEthernet()
 	return sc
 }
 
@@ -316,11 +319,13 @@ type world struct {
 func (sc *Scenario) buildFabric(g *topo.Graph, sink fabric.Sink, wireExact bool,
 	newHost func(*topo.Node) sim.Host) (*sim.Sim, error) {
 	mtuBlocks := (sc.MTU.Bytes() + 124 + 2 + link.BlockSize - 1) / link.BlockSize
-	s, err := sim.New(g, sim.Config{
+	cfg := sim.Config{
 		Seed: sc.Seed, NewHost: newHost, WireExact: wireExact, HashPayload: true, Sink: sink,
 		StoreForward: sc.StoreForward, AlwaysRefresh: sc.AlwaysRefresh, Adaptive: sc.Adaptive,
 		Port: link.Config{MTUCap: sc.MTU, VLCap: sc.VLs, BufferBlocks: sc.Buffer * mtuBlocks},
-	})
+	}
+	sc.setEthernet(&cfg)
+	s, err := sim.New(g, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -355,6 +360,7 @@ func (sc *Scenario) buildFabric(g *topo.Graph, sink fabric.Sink, wireExact bool,
 			}
 		}
 	}
+	sc.setHash(s, g)
 	cables := g.Cables()
 	for i := range sc.Faults {
 		sc.plan(s, &sc.Faults[i], cables)
