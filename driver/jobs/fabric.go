@@ -5,6 +5,7 @@ import (
 
 	"softib/driver/sim"
 	"softib/fabric/flow"
+	"softib/node/nic"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/route"
@@ -28,6 +29,9 @@ type Options struct {
 	FlowletGap ib.Time
 	// Congestion is what is done against congestion.
 	Congestion Congestion
+	// Adapter is what adapters cost in a run by packets, and QueuePairs what they talk by; see Connections.
+	Adapter nic.Config
+	Connections
 	// Place is the end port of each rank, or of each rank and NIC one after the other; nil places ranks on the hosts in
 	// the order of the graph, a rank's NICs on a host's ports.
 	Place []topo.PortRef

@@ -22,6 +22,7 @@ type Packets struct {
 	hosts []adapter
 	index []int32 // by node: its number among the hosts
 	pairs map[pair]*conn
+	turns map[pair]int // messages of two ports that have several queue pairs
 	conns []*conn
 	mem   []byte // what all messages are written from and to: their content is nobody's
 	ready ib.Queue[done]
@@ -35,7 +36,10 @@ type Packets struct {
 }
 
 // pair is a rank's port that talks to another.
-type pair struct{ from, to topo.PortRef }
+type pair struct {
+	from, to topo.PortRef
+	number   int // among those of the two, where there are several
+}
 
 type done struct {
 	id   uint32
@@ -71,7 +75,7 @@ const (
 
 // Packets makes a network of packets, with all links up and all tables written.
 func (f *Fabric) Packets() (*Packets, error) {
-	cfg := sim.Config{Seed: f.opt.Seed, ByRefMin: 1024, SwitchLatency: f.opt.SwitchLatency, Engines: f.opt.Routing,
+	cfg := sim.Config{Seed: f.opt.Seed, ByRefMin: 1024, Adapter: f.opt.Adapter, SwitchLatency: f.opt.SwitchLatency, Engines: f.opt.Routing,
 		Port: link.Config{BufferBlocks: (f.opt.Buffer + link.BlockSize - 1) / link.BlockSize}}
 	if f.Groups != nil {
 		cfg.Reorder = reorder
@@ -85,7 +89,8 @@ func (f *Fabric) Packets() (*Packets, error) {
 		return nil, err
 	}
 	n := &Packets{Sim: s, f: f, rep: rep, hosts: make([]adapter, s.NumHosts()),
-		index: make([]int32, len(f.Graph.Nodes)), pairs: map[pair]*conn{}, mem: make([]byte, chunk)}
+		index: make([]int32, len(f.Graph.Nodes)), pairs: map[pair]*conn{}, turns: map[pair]int{},
+		mem: make([]byte, chunk)}
 	for i := range n.hosts {
 		n.index[s.HostNode(i).Index] = int32(i)
 		a := &n.hosts[i]
@@ -94,7 +99,7 @@ func (f *Fabric) Packets() (*Packets, error) {
 			a.cq, err = a.CreateCQ(cqEntries)
 		}
 		if err == nil {
-			a.mr, err = a.RegMR(a.pd, n.mem, anyAddr, hca.AccessLocalWrite|hca.AccessRemoteWrite)
+			a.mr, err = a.RegMR(a.pd, n.mem, anyAddr, hca.AccessLocalWrite|remote)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the adapter of %s: %w", s.HostNode(i).Name, err)
@@ -196,12 +201,16 @@ func (n *Packets) Send(_ ib.Time, m play.Message) error {
 	if err != nil {
 		return err
 	}
-	c := n.pairs[pair{from, to}]
+	if n.f.opt.Read {
+		from, to = to, from // the receiver asks
+	}
+	key := n.turn(pair{from: from, to: to})
+	c := n.pairs[key]
 	if c == nil {
 		if c, err = n.connect(from, to); err != nil {
 			return fmt.Errorf("from %s to %s: %w", n.f.Graph.PortName(from), n.f.Graph.PortName(to), err)
 		}
-		n.pairs[pair{from, to}] = c
+		n.pairs[key] = c
 	}
 	n.out++
 	c.wait.Push(m)
@@ -239,17 +248,17 @@ func (n *Packets) connect(from, to topo.PortRef) (*conn, error) {
 // toRTS connects a queue pair to its peer. There is no ACK timer: nothing gets lost here, and who waits for ever is
 // found by the fabric being at rest.
 func (n *Packets) toRTS(a *adapter, q, peer *hca.QP, from, to topo.PortRef) error {
-	if err := a.ModifyQP(q, hca.QPAttr{State: hca.StateInit, Port: from.Port, Access: hca.AccessRemoteWrite},
+	if err := a.ModifyQP(q, hca.QPAttr{State: hca.StateInit, Port: from.Port, Access: remote},
 		hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess); err != nil {
 		return err
 	}
 	ah := hca.AHAttr{DLID: n.LID(to), Port: from.Port, SL: n.rep.Level(n.LID(from), n.LID(to))}
 	if err := a.ModifyQP(q, hca.QPAttr{State: hca.StateRTR, PathMTU: n.f.opt.MTU, DestQPN: peer.Num(), MinRNRTimer: 1,
-		AH: ah}, hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|
+		MaxDestRD: depth, AH: ah}, hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|
 		hca.MaskMinRNRTimer); err != nil {
 		return err
 	}
-	return a.ModifyQP(q, hca.QPAttr{State: hca.StateRTS, RetryCnt: 7, RNRRetry: 7}, hca.MaskState|hca.MaskSQPSN|
+	return a.ModifyQP(q, hca.QPAttr{State: hca.StateRTS, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: depth}, hca.MaskState|hca.MaskSQPSN|
 		hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic)
 }
 
@@ -275,6 +284,9 @@ func (n *Packets) post(c *conn) error {
 			n.wr.WRID |= 1
 			n.wr.Opcode, n.wr.Imm = hca.WRRDMAWriteImm, c.now.ID
 			c.has = false
+		}
+		if n.f.opt.Read {
+			n.wr.Opcode = hca.WRRDMARead
 		}
 		if err := a.PostSend(c.qp, &n.wr); err != nil {
 			return err
@@ -341,6 +353,9 @@ func (n *Packets) completion(a *adapter, wc *hca.WC) error {
 	c := n.conns[wc.WRID>>33]
 	c.busy--
 	if wc.WRID&1 != 0 {
+		if n.f.opt.Read {
+			n.ready.Push(done{id: uint32(wc.WRID >> 1)})
+		}
 		n.ready.Push(done{id: uint32(wc.WRID >> 1), sent: true})
 		n.out--
 	}

@@ -35,6 +35,9 @@ type Config struct {
 	// before they count as lost.
 	Reorder     int
 	ReorderTime ib.Time
+	// ReadTurns makes a READ or atomic, and the answer to one, end a queue pair's turn if others have something to
+	// send.
+	ReadTurns bool
 	// KeySeed varies the low byte of memory keys.
 	KeySeed uint8
 }

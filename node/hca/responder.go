@@ -128,6 +128,7 @@ func (q *QP) emitResponse(now ib.Time, p *wire.Packet, buf []byte) bool {
 		p.AtomicAck = it.orig
 		q.respHead++
 		q.rdQueued--
+		q.readTurn()
 	case respRead:
 		n := q.cutRead(it, len(buf))
 		var src []byte
@@ -174,6 +175,7 @@ func (q *QP) emitResponse(now ib.Time, p *wire.Packet, buf []byte) bool {
 			it.snap = nil
 			q.respHead++
 			q.rdQueued--
+			q.readTurn()
 		}
 	}
 	return true
