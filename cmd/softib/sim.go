@@ -187,6 +187,7 @@ func settingsHelp() string {
 	for _, s := range settings {
 		fmt.Fprintf(&b, "  %-16s %s\n", s.key+"=", s.help)
 	}
+	fmt.Fprintf(&b, "  %-16s %s\n", adapterKey+"=", adapterHelp())
 	return b.String()
 }
 
@@ -196,9 +197,12 @@ func (o *simOptions) apply(s *experiment.Spec, word string) error {
 	if !ok {
 		return fmt.Errorf("%q: want KEY=VALUE", word)
 	}
+	if key == adapterKey {
+		return setAdapter(s, value)
+	}
 	i := slices.IndexFunc(settings, func(x setting) bool { return x.key == key })
 	if i < 0 {
-		var keys []string
+		keys := []string{adapterKey}
 		for _, x := range settings {
 			keys = append(keys, x.key)
 		}

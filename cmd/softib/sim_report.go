@@ -34,6 +34,11 @@ func printRun(t *terminal, r *experiment.Report) {
 		t.say("  links      %-22s %5d, used %.1f %% on average, the busiest %.1f %%", tier.Name, tier.Links,
 			100*tier.Use.Mean, 100*tier.Use.Max)
 	}
+	if a := r.Adapters; a != nil {
+		t.say("  adapters   up to %s; fetched: %s of the contexts, %s of the READs, %s of the pages",
+			numbered(a.QueuePairs, "queue pair", "queue pairs"), fetched(a.Contexts), fetched(a.Requests),
+			fetched(a.Translations))
+	}
 	t.say("  run        %.1f s, seed %d, hash %s", r.Wall, r.Seed, r.Hash)
 }
 

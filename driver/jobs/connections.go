@@ -24,3 +24,12 @@ func (n *Packets) turn(p pair) pair {
 	}
 	return p
 }
+
+// QueuePairs is how many the adapter with the most has.
+func (n *Packets) QueuePairs() (most int) {
+	for i := range n.hosts {
+		counts := n.hosts[i].QPCounts()
+		most = max(most, counts.Total())
+	}
+	return most
+}

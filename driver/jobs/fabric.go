@@ -29,7 +29,7 @@ type Options struct {
 	FlowletGap ib.Time
 	// Congestion is what is done against congestion.
 	Congestion Congestion
-	// Adapter is what adapters cost in a run by packets, and QueuePairs what they talk by; see Connections.
+	// Adapter is what adapters cost in a run by packets, and Connections what they talk by.
 	Adapter nic.Config
 	Connections
 	// Place is the end port of each rank, or of each rank and NIC one after the other; nil places ranks on the hosts in

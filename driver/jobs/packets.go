@@ -75,8 +75,8 @@ const (
 
 // Packets makes a network of packets, with all links up and all tables written.
 func (f *Fabric) Packets() (*Packets, error) {
-	cfg := sim.Config{Seed: f.opt.Seed, ByRefMin: 1024, Adapter: f.opt.Adapter, SwitchLatency: f.opt.SwitchLatency, Engines: f.opt.Routing,
-		Port: link.Config{BufferBlocks: (f.opt.Buffer + link.BlockSize - 1) / link.BlockSize}}
+	cfg := sim.Config{Seed: f.opt.Seed, ByRefMin: 1024, SwitchLatency: f.opt.SwitchLatency, Engines: f.opt.Routing,
+		Adapter: f.opt.Adapter, Port: link.Config{BufferBlocks: (f.opt.Buffer + link.BlockSize - 1) / link.BlockSize}}
 	if f.Groups != nil {
 		cfg.Reorder = reorder
 	}
@@ -254,12 +254,12 @@ func (n *Packets) toRTS(a *adapter, q, peer *hca.QP, from, to topo.PortRef) erro
 	}
 	ah := hca.AHAttr{DLID: n.LID(to), Port: from.Port, SL: n.rep.Level(n.LID(from), n.LID(to))}
 	if err := a.ModifyQP(q, hca.QPAttr{State: hca.StateRTR, PathMTU: n.f.opt.MTU, DestQPN: peer.Num(), MinRNRTimer: 1,
-		MaxDestRD: depth, AH: ah}, hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|
-		hca.MaskMinRNRTimer); err != nil {
+		MaxDestRD: depth, AH: ah}, hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|
+		hca.MaskMaxDestRD|hca.MaskMinRNRTimer); err != nil {
 		return err
 	}
-	return a.ModifyQP(q, hca.QPAttr{State: hca.StateRTS, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: depth}, hca.MaskState|hca.MaskSQPSN|
-		hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic)
+	return a.ModifyQP(q, hca.QPAttr{State: hca.StateRTS, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: depth},
+		hca.MaskState|hca.MaskSQPSN|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic)
 }
 
 // post fills the send queue with what waits: pieces of a message, the last with an immediate that names it.

@@ -40,6 +40,9 @@ type Report struct {
 	// busiest of several.
 	Links []Link `json:"links"`
 	Heat  []Row  `json:"heat"`
+
+	// Adapters is what adapters did; nil if they cost nothing.
+	Adapters *Adapters `json:"adapters,omitempty"`
 }
 
 // Fabric is what was built.

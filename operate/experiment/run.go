@@ -122,6 +122,9 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 		return nil, err
 	}
 	r.Whole, r.Hops, r.Hash = res.Whole, hops(), hash(r.Level, res)
+	if p, ok := net.(*jobs.Packets); ok {
+		r.adapters(p)
+	}
 	r.figures(f, res, look)
 	r.Wall = time.Since(began).Seconds()
 	return r, nil
@@ -134,6 +137,10 @@ func (s *Spec) queues() string {
 		return "switches choose by their queues, which flows do not have"
 	case s.Options.Congestion.On:
 		return "switches mark packets in long queues, which flows do not have"
+	case s.Options.Adapter.On():
+		return "adapters pay for packets, which flows do not have"
+	case s.Options.QPs > 1, s.Options.Read:
+		return "queue pairs carry packets, which flows do not have"
 	}
 	return ""
 }
