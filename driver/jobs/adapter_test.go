@@ -73,8 +73,8 @@ func TestAdapterRates(t *testing.T) {
 	}
 }
 
-// TestSharedContexts reads on more queue pairs than an adapter has contexts for, on its own and with the few contexts of
-// dynamic connections.
+// TestSharedContexts reads on more queue pairs than an adapter has contexts for, and with the few contexts of dynamic
+// connections.
 func TestSharedContexts(t *testing.T) {
 	m, _ := nic.Find("cx6")
 	own, _ := rate(t, m.Config, 2048, true)

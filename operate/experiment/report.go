@@ -41,6 +41,10 @@ type Report struct {
 	Links []Link `json:"links"`
 	Heat  []Row  `json:"heat"`
 
+	// Cost is what the fabric costs, Energy what the run has used.
+	Cost   *Cost   `json:"cost,omitempty"`
+	Energy *Energy `json:"energy,omitempty"`
+
 	// Adapters is what adapters did; nil if they cost nothing.
 	Adapters *Adapters `json:"adapters,omitempty"`
 }

@@ -13,6 +13,7 @@ import (
 	"softib/driver/jobs"
 	"softib/job"
 	"softib/job/play"
+	"softib/operate/wiring"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/route"
@@ -42,6 +43,8 @@ type Spec struct {
 	Seed    uint64
 	Options jobs.Options
 	Model   play.Model
+	// Prices is what the fabric costs, in dollars and in watts; nil are the default ones.
+	Prices *wiring.Prices
 }
 
 // Places are the ways to place ranks on hosts: one after the other in the order of the graph, by chance, or each on
@@ -126,6 +129,9 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 		r.adapters(p)
 	}
 	r.figures(f, res, look)
+	if err := r.costs(&s, f, look); err != nil {
+		return nil, err
+	}
 	r.Wall = time.Since(began).Seconds()
 	return r, nil
 }
