@@ -25,6 +25,10 @@ func TestSimAdapters(t *testing.T) {
 	} {
 		broken(t, exitUsage, []string{c.want}, with("--set", c.set)...)
 	}
+	broken(t, exitFailed, []string{"no two switches are joined"}, with("--set", "lose-links=1")...)
+	out, _, _ = softib(t, "sim", "fat-tree:radix=4,levels=2", "--load", "permutation:size=256K", "--set",
+		"lose-links=1", "--set", "sweep-after=10000", "--set", "ack-timeout=4")
+	wants(t, out, "lost       1 link;")
 	broken(t, exitUsage, []string{"want 1 to 6"}, with("--set", "adapter=cx6", "--set", "pcie-gen=9")...)
 	broken(t, exitFailed, []string{"adapters pay for packets"}, with("--set", "adapter=cx6", "--level", "flows")...)
 }

@@ -34,6 +34,10 @@ func printRun(t *terminal, r *experiment.Report) {
 		t.say("  links      %-22s %5d, used %.1f %% on average, the busiest %.1f %%", tier.Name, tier.Links,
 			100*tier.Use.Mean, 100*tier.Use.Max)
 	}
+	if l := r.Lost; l != nil {
+		t.say("  lost       %s; %s, %s sent again", numbered(l.Links, "link", "links"),
+			numbered(int(l.Timeouts), "timeout", "timeouts"), numbered(int(l.Again), "packet", "packets"))
+	}
 	if c, e := r.Cost, r.Energy; c != nil && e != nil {
 		t.say("  energy     %s, %s of it without traffic; %s/B", joules(e.Total), joules(e.Idle), joules(e.PerByte))
 		t.say("  cost       US$ %s, %s to %s W (estimates: softib topo bom)", priceSpan(c.LowUSD, c.HighUSD),

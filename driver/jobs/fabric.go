@@ -32,6 +32,8 @@ type Options struct {
 	// Adapter is what adapters cost in a run by packets, and Connections what they talk by.
 	Adapter nic.Config
 	Connections
+	// Loss is what goes down in a run by packets.
+	Loss Loss
 	// Place is the end port of each rank, or of each rank and NIC one after the other; nil places ranks on the hosts in
 	// the order of the graph, a rank's NICs on a host's ports.
 	Place []topo.PortRef

@@ -28,6 +28,9 @@ type Packets struct {
 	ready ib.Queue[done]
 	out   int // messages on their way, and those that their senders wait to hear of
 	rep   sm.Report
+	// What goes down, and the fabric that is left, once its tables are to be written; see Loss.
+	lost   int
+	healed *Fabric
 
 	// For working without allocating.
 	wr   hca.SendWR
@@ -107,6 +110,9 @@ func (f *Fabric) Packets() (*Packets, error) {
 		a.cq.ReqNotify(false)
 	}
 	n.control(f.opt.Congestion)
+	if err := n.lose(f.opt.Loss); err != nil {
+		return nil, err
+	}
 	return n, n.writeTables()
 }
 
@@ -245,8 +251,8 @@ func (n *Packets) connect(from, to topo.PortRef) (*conn, error) {
 	return c, nil
 }
 
-// toRTS connects a queue pair to its peer. There is no ACK timer: nothing gets lost here, and who waits for ever is
-// found by the fabric being at rest.
+// toRTS connects a queue pair to its peer. There is no ACK timer unless links get lost: else nothing does, and who
+// waits for ever is found by the fabric being at rest.
 func (n *Packets) toRTS(a *adapter, q, peer *hca.QP, from, to topo.PortRef) error {
 	if err := a.ModifyQP(q, hca.QPAttr{State: hca.StateInit, Port: from.Port, Access: remote},
 		hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess); err != nil {
@@ -258,7 +264,8 @@ func (n *Packets) toRTS(a *adapter, q, peer *hca.QP, from, to topo.PortRef) erro
 		hca.MaskMaxDestRD|hca.MaskMinRNRTimer); err != nil {
 		return err
 	}
-	return a.ModifyQP(q, hca.QPAttr{State: hca.StateRTS, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: depth},
+	return a.ModifyQP(q, hca.QPAttr{State: hca.StateRTS, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: depth,
+		Timeout: n.f.opt.Loss.timeout()},
 		hca.MaskState|hca.MaskSQPSN|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic)
 }
 
@@ -315,6 +322,10 @@ func (n *Packets) Advance(until ib.Time) (ib.Time, error) {
 				n.Run(until)
 			}
 			return n.Now(), nil
+		case sim.WakeTimer:
+			if err := n.heal(); err != nil {
+				return n.Now(), err
+			}
 		case sim.WakeHost:
 			if err := n.completions(w.Host); err != nil {
 				return n.Now(), err
@@ -342,6 +353,10 @@ func (n *Packets) completions(host int) error {
 }
 
 func (n *Packets) completion(a *adapter, wc *hca.WC) error {
+	if wc.Status != hca.WCSuccess && n.lost > 0 {
+		return fmt.Errorf("at %v a message ended with %v, after %d links were lost; next: let a sweep mend the tables "+
+			"sooner, or wait longer for acknowledgements", n.Now(), wc.Status, n.lost)
+	}
 	if wc.Status != hca.WCSuccess {
 		return fmt.Errorf("at %v a message ended with %v", n.Now(), wc.Status)
 	}

@@ -23,8 +23,19 @@ type Cache struct {
 	Misses uint64 `json:"misses"`
 }
 
+// Lost is links that went down, and what that has cost.
+type Lost struct {
+	Links int `json:"links"`
+	// Timeouts counts acknowledgements that did not come in time, Again packets that were sent once more.
+	Timeouts uint64 `json:"timeouts"`
+	Again    uint64 `json:"retransmits"`
+}
+
 // adapters takes what a run by packets has of them.
 func (r *Report) adapters(p *jobs.Packets) {
+	if links, timeouts, again := p.Lost(); links > 0 {
+		r.Lost = &Lost{links, timeouts, again}
+	}
 	s, on := p.AdapterStats()
 	if !on {
 		return

@@ -45,6 +45,9 @@ type Report struct {
 	Cost   *Cost   `json:"cost,omitempty"`
 	Energy *Energy `json:"energy,omitempty"`
 
+	// Lost is what went down; nil if nothing did.
+	Lost *Lost `json:"lost,omitempty"`
+
 	// Adapters is what adapters did; nil if they cost nothing.
 	Adapters *Adapters `json:"adapters,omitempty"`
 }

@@ -145,6 +145,8 @@ func (s *Spec) queues() string {
 		return "switches mark packets in long queues, which flows do not have"
 	case s.Options.Adapter.On():
 		return "adapters pay for packets, which flows do not have"
+	case s.Options.Loss.Part > 0:
+		return "packets get lost with links, and flows have none"
 	case s.Options.QPs > 1, s.Options.Read:
 		return "queue pairs carry packets, which flows do not have"
 	}
