@@ -28,7 +28,7 @@ import (
 type simOptions struct {
 	load, routing, adaptive, level, place string
 	network                               string
-	out, sweep                            string
+	out, sweep, prices                    string
 	set                                   []string
 	ranks                                 int
 	seed                                  uint64
@@ -83,6 +83,7 @@ level, place, ranks or seed, and lays the runs side by side. softib sim compare 
 	f.StringArrayVar(&o.set, "set", nil, "`KEY=VALUE`, may be said again")
 	f.StringVar(&o.sweep, "sweep", "", "`KEY=A,B,C`: one run for each value")
 	f.StringVarP(&o.out, "out", "o", "", "write report.html, report.json and tables to this `DIR`")
+	pricesFlag(cmd, &o.prices)
 	jsonFlag(cmd, &o.asJSON)
 	cmd.AddCommand(newSimCompare())
 	return cmd
@@ -191,6 +192,7 @@ func settingsHelp() string {
 	for _, s := range settings {
 		fmt.Fprintf(&b, "  %-16s %s\n", s.key+"=", s.help)
 	}
+	fmt.Fprintf(&b, "  %-16s %s\n", adapterKey+"=", adapterHelp())
 	return b.String()
 }
 
@@ -200,13 +202,16 @@ func (o *simOptions) apply(s *experiment.Spec, word string) error {
 	if !ok {
 		return fmt.Errorf("%q: want KEY=VALUE", word)
 	}
+	if key == adapterKey {
+		return setAdapter(s, value)
+	}
 	i := slices.IndexFunc(settings, func(x setting) bool { return x.key == key })
 	if i < 0 {
 		var keys []string
 		for _, x := range settings {
 			keys = append(keys, x.key)
 		}
-		return fmt.Errorf("%q: want one of %s", key, strings.Join(keys, ", "))
+		return fmt.Errorf("%q: want one of %s", key, strings.Join(append(keys, adapterKey), ", "))
 	}
 	v, err := load.Bytes(value)
 	if err != nil {
@@ -229,6 +234,9 @@ func (o *simOptions) spec(arg string, g *topo.Graph) (experiment.Spec, error) {
 	var err error
 	if s.Options.Adaptive, err = route.ParseChoice(o.adaptive); err != nil {
 		return s, fmt.Errorf("--adaptive: %w", err)
+	}
+	if s.Prices, err = loadPrices(o.prices); err != nil {
+		return s, err
 	}
 	for _, word := range o.set {
 		if err := o.apply(&s, word); err != nil {
@@ -266,8 +274,7 @@ func (o *simOptions) command(arg string) string {
 	words := []string{"softib sim", arg, "--load", o.load, "--seed", strconv.FormatUint(o.seed, 10)}
 	for _, w := range []struct{ flag, value, usual string }{{"--routing", o.routing, jobs.DefaultRouting},
 		{"--adaptive", o.adaptive, route.NoChoice.String()}, {"--level", o.level, experiment.Auto},
-		{"--network", o.network, jobs.InfiniBand},
-		{"--place", o.place, "linear"}} {
+		{"--network", o.network, jobs.InfiniBand}, {"--place", o.place, "linear"}, {"--prices", o.prices, ""}} {
 		if w.value != w.usual {
 			words = append(words, w.flag, w.value)
 		}
@@ -305,7 +312,7 @@ func runSim(cmd *cobra.Command, arg string, o simOptions) error {
 	for _, run := range runs {
 		s, err := run.spec(arg, g)
 		switch {
-		case errors.Is(err, load.ErrLoad), errors.Is(err, job.ErrSchedule):
+		case errors.Is(err, load.ErrLoad), errors.Is(err, job.ErrSchedule), run.prices != "" && s.Prices == nil:
 			return err
 		case err != nil:
 			return usage(cmd, err)

@@ -35,11 +35,30 @@ func printRun(t *terminal, r *experiment.Report) {
 			100*tier.Use.Mean, 100*tier.Use.Max)
 	}
 	printEthernet(t, r.Ethernet)
+	if l := r.Lost; l != nil {
+		t.say("  lost       %s; %s, %s sent again", numbered(l.Links, "link", "links"),
+			numbered(int(l.Timeouts), "timeout", "timeouts"), numbered(int(l.Again), "packet", "packets"))
+	}
+	if c, e := r.Cost, r.Energy; c != nil && e != nil {
+		t.say("  energy     %s, %s of it without traffic; %s/B", joules(e.Total), joules(e.Idle), joules(e.PerByte))
+		t.say("  cost       US$ %s, %s to %s W (estimates: softib topo bom)", priceSpan(c.LowUSD, c.HighUSD),
+			watts(c.IdleWatts), watts(c.Watts))
+	}
+	if a := r.Adapters; a != nil {
+		t.say("  adapters   up to %s; fetched: %s of the contexts, %s of the READs, %s of the pages",
+			numbered(a.QueuePairs, "queue pair", "queue pairs"), fetched(a.Contexts), fetched(a.Requests),
+			fetched(a.Translations))
+	}
 	t.say("  run        %.1f s, seed %d, hash %s", r.Wall, r.Seed, r.Hash)
 }
 
 // duration is seconds as people read them.
 func duration(s float64) string { return scaled(s*1e9, 1000, []string{"ns", "us", "ms", "s"}) }
+
+// joules is an energy as people read it.
+func joules(j float64) string {
+	return scaled(j*1e12, 1000, []string{"pJ", "nJ", "uJ", "mJ", "J", "kJ", "MJ"})
+}
 
 // scaled is a number with four digits in the largest of some units, each so many times the one before.
 func scaled(v, step float64, units []string) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,16 +15,17 @@ import (
 
 func newTopoBOM() *cobra.Command {
 	var o struct {
-		layout, name string
-		asJSON       bool
+		layout, name, prices string
+		asJSON, show         bool
 	}
 	cmd := &cobra.Command{
 		Use:   "bom [TOPOLOGY|live]",
 		Short: "Say what a topology is made of: switches and cables by kind and length",
 		Long: `Prints a bill of materials: switches by ports, cables by kind and length, what they
-may cost and what power they take. Copper is chosen as far as it reaches at the
+may cost and what power they take, adapters too. Copper is chosen as far as it reaches at the
 speed, active copper and optics beyond. Prices are orders of magnitude, taken from
-no price list, and power is an estimate too.
+no price list, and power is an estimate too: --prices FILE has others, and
+--show-prices prints those that hold, as such a file.
 
 Lengths come from a rack layout: the cable goes up into the tray, along the row and
 across rows, and down, and is rounded up to what is sold. Without --layout they are
@@ -31,12 +33,21 @@ the topology's own if it has any; else a layout is made up: leaves at the top of
 racks with their hosts, switches above them in the middle of rows.
 
 ` + wiring.LayoutFormat + `
+` + wiring.PricesFormat + `
 ` + topologyHelp() + liveHelp,
 		Example: `  softib topo bom
   softib topo bom fat-tree:radix=64,levels=2,speed=NDR
   softib topo bom cluster.topo --layout racks.txt --json`,
 		Args: arguments(0, 1, "at most one TOPOLOGY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			prices, err := loadPrices(o.prices)
+			if err != nil {
+				return err
+			}
+			if o.show {
+				_, err := io.WriteString(cmd.OutOrStdout(), prices.String())
+				return err
+			}
 			arg := topo.DefaultSpec
 			if len(args) == 1 {
 				arg = args[0]
@@ -45,7 +56,7 @@ racks with their hosts, switches above them in the middle of rows.
 			if err != nil {
 				return err
 			}
-			b, err := makeBill(g.Graph, o.layout)
+			b, err := makeBill(g.Graph, o.layout, prices)
 			if err != nil {
 				return err
 			}
@@ -59,26 +70,47 @@ racks with their hosts, switches above them in the middle of rows.
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.layout, "layout", "", "where things stand, from `FILE`")
+	pricesFlag(cmd, &o.prices)
+	f.BoolVar(&o.show, "show-prices", false, "print prices and power as a file for --prices")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	nameFlag(cmd, &o.name)
 	return cmd
 }
 
-func makeBill(g *topo.Graph, file string) (*wiring.Bill, error) {
-	var l *wiring.Layout
-	switch {
-	case file != "":
-		text, err := files.ReadText(file, files.TextMax)
-		if err != nil {
-			return nil, next(err, "name a layout file: softib topo bom --help describes it")
-		}
-		if l, err = wiring.ParseLayout(file, string(text)); err != nil {
-			return nil, next(err, "mend that line: softib topo bom --help describes the format")
-		}
-	case !wiring.HasLengths(g):
-		l = wiring.DefaultLayout(g)
+// pricesFlag is --prices.
+func pricesFlag(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "prices", "", "what things cost and what power they take, from `FILE`")
+}
+
+// loadPrices reads a file of prices; without one they are the default ones.
+func loadPrices(file string) (*wiring.Prices, error) {
+	if file == "" {
+		return wiring.DefaultPrices(), nil
 	}
-	b, err := wiring.NewBill(g, l)
+	text, err := files.ReadText(file, files.TextMax)
+	if err != nil {
+		return nil, next(err, "name a file of prices: softib topo bom --show-prices prints one")
+	}
+	p, err := wiring.ParsePrices(file, string(text))
+	if err != nil {
+		return nil, next(err, "mend that line: softib topo bom --help describes the format")
+	}
+	return p, nil
+}
+
+func makeBill(g *topo.Graph, file string, prices *wiring.Prices) (*wiring.Bill, error) {
+	if file == "" {
+		return wiring.EstimateBill(g, prices)
+	}
+	text, err := files.ReadText(file, files.TextMax)
+	if err != nil {
+		return nil, next(err, "name a layout file: softib topo bom --help describes it")
+	}
+	l, err := wiring.ParseLayout(file, string(text))
+	if err != nil {
+		return nil, next(err, "mend that line: softib topo bom --help describes the format")
+	}
+	b, err := wiring.NewBillAt(g, l, prices)
 	if errors.Is(err, wiring.ErrNotPlaced) {
 		return nil, next(fmt.Errorf("%s: %w", file, err), "add place lines to %s, such as: place h1..h18 A1 1", file)
 	}
@@ -101,6 +133,11 @@ func printBill(t *terminal, title string, b *wiring.Bill) {
 			priceSpan(s.LowUSD, s.HighUSD), watts(s.Watts))
 	}
 	t.say("")
+	head("adapters")
+	for _, a := range b.AdapterLines {
+		t.say(line, fmt.Sprint(a.Count), "ports "+a.Rate, priceSpan(a.LowUSD, a.HighUSD), watts(a.Watts))
+	}
+	t.say("")
 	head("cables")
 	for _, c := range b.Cables {
 		t.say(line, fmt.Sprint(c.Count), fmt.Sprintf("%6s %s, %v", c.Length(), c.Rate, c.Medium),
@@ -112,6 +149,7 @@ func printBill(t *terminal, title string, b *wiring.Bill) {
 	t.say("")
 	rows(t.under("ports"), fmt.Sprintf("%d of %d switch ports used; %s", b.PortsUsed, b.PortsUsed+b.PortsFree,
 		numbered(b.Adapters, "adapter port", "adapter ports")))
+	rows(t.under("idle"), fmt.Sprintf("%s W of it without traffic", watts(b.IdleWatts)))
 	rows(t.under("length"), fmt.Sprintf("%.0f m of cable", float64(b.TotalMM)/1000))
 	if b.Internal > 0 {
 		rows(t.under("within"), fmt.Sprintf("%s inside chassis, not counted", numbered(b.Internal, "link", "links")))

@@ -170,7 +170,8 @@ func TestEndlessFiles(t *testing.T) {
 	}
 	for _, args := range []string{
 		"topo check FILE", "topo check star:2 --plan FILE", "topo diff FILE star:2", "topo diff star:2 FILE",
-		"topo bom FILE", "topo bom star:2 --layout FILE", "up FILE", "up --config FILE", "up --partitions FILE",
+		"topo bom FILE", "topo bom star:2 --layout FILE", "topo bom --prices FILE", "up FILE", "up --config FILE",
+		"up --partitions FILE",
 		"up --qos-policy FILE", "up --roots FILE", "up --tls-cert FILE --tls-key FILE", "route check FILE",
 		"perf send_lat FILE", "sm --on ibsim --config FILE", "watch --on ibsim --node-name-map FILE",
 	} {

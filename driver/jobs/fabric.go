@@ -5,6 +5,7 @@ import (
 
 	"softib/driver/sim"
 	"softib/fabric/flow"
+	"softib/node/nic"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/route"
@@ -30,6 +31,11 @@ type Options struct {
 	Congestion Congestion
 	// Ethernet makes the fabric one of RoCEv2.
 	Ethernet Ethernet
+	// Adapter is what adapters cost in a run by packets, and Connections what they talk by.
+	Adapter nic.Config
+	Connections
+	// Loss is what goes down in a run by packets.
+	Loss Loss
 	// Place is the end port of each rank, or of each rank and NIC one after the other; nil places ranks on the hosts in
 	// the order of the graph, a rank's NICs on a host's ports.
 	Place []topo.PortRef

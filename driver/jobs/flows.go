@@ -45,11 +45,11 @@ func (n *Flows) Send(now ib.Time, m play.Message) error {
 	if err != nil {
 		return err
 	}
-	l, ok := n.pairs[pair{from, to}]
+	l, ok := n.pairs[pair{from: from, to: to}]
 	if !ok {
 		l = uint32(len(n.lines))
 		n.lines = append(n.lines, line{from: from, to: to})
-		n.pairs[pair{from, to}] = l
+		n.pairs[pair{from: from, to: to}] = l
 	}
 	for uint32(len(n.of)) <= m.ID {
 		n.of = append(n.of, 0)

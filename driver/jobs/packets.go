@@ -22,11 +22,15 @@ type Packets struct {
 	hosts []adapter
 	index []int32 // by node: its number among the hosts
 	pairs map[pair]*conn
+	turns map[pair]int // messages of two ports that have several queue pairs
 	conns []*conn
 	mem   []byte // what all messages are written from and to: their content is nobody's
 	ready ib.Queue[done]
 	out   int // messages on their way, and those that their senders wait to hear of
 	rep   sm.Report
+	// What goes down, and the fabric that is left, once its tables are to be written; see Loss.
+	lost   int
+	healed *Fabric
 
 	// Since when no packet has crossed a link, and how many had before: see jammed.
 	hops   uint64
@@ -39,7 +43,10 @@ type Packets struct {
 }
 
 // pair is a rank's port that talks to another.
-type pair struct{ from, to topo.PortRef }
+type pair struct {
+	from, to topo.PortRef
+	number   int // among those of the two, where there are several
+}
 
 type done struct {
 	id   uint32
@@ -76,7 +83,7 @@ const (
 // Packets makes a network of packets, with all links up and all tables written.
 func (f *Fabric) Packets() (*Packets, error) {
 	cfg := sim.Config{Seed: f.opt.Seed, ByRefMin: 1024, SwitchLatency: f.opt.SwitchLatency, Engines: f.opt.Routing,
-		Port: link.Config{BufferBlocks: (f.opt.Buffer + link.BlockSize - 1) / link.BlockSize}}
+		Adapter: f.opt.Adapter, Port: link.Config{BufferBlocks: (f.opt.Buffer + link.BlockSize - 1) / link.BlockSize}}
 	if f.Groups != nil && !f.opt.hashes() {
 		cfg.Reorder = reorder
 	}
@@ -90,7 +97,8 @@ func (f *Fabric) Packets() (*Packets, error) {
 		return nil, err
 	}
 	n := &Packets{Sim: s, f: f, rep: rep, hosts: make([]adapter, s.NumHosts()),
-		index: make([]int32, len(f.Graph.Nodes)), pairs: map[pair]*conn{}, mem: make([]byte, chunk)}
+		index: make([]int32, len(f.Graph.Nodes)), pairs: map[pair]*conn{}, turns: map[pair]int{},
+		mem: make([]byte, chunk)}
 	for i := range n.hosts {
 		n.index[s.HostNode(i).Index] = int32(i)
 		a := &n.hosts[i]
@@ -99,7 +107,7 @@ func (f *Fabric) Packets() (*Packets, error) {
 			a.cq, err = a.CreateCQ(cqEntries)
 		}
 		if err == nil {
-			a.mr, err = a.RegMR(a.pd, n.mem, anyAddr, hca.AccessLocalWrite|hca.AccessRemoteWrite)
+			a.mr, err = a.RegMR(a.pd, n.mem, anyAddr, hca.AccessLocalWrite|remote)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the adapter of %s: %w", s.HostNode(i).Name, err)
@@ -108,6 +116,9 @@ func (f *Fabric) Packets() (*Packets, error) {
 	}
 	n.control(f.opt.Congestion)
 	if err := n.breakHost(); err != nil {
+		return nil, err
+	}
+	if err := n.lose(f.opt.Loss); err != nil {
 		return nil, err
 	}
 	return n, n.writeTables()
@@ -208,12 +219,16 @@ func (n *Packets) Send(_ ib.Time, m play.Message) error {
 	if err != nil {
 		return err
 	}
-	c := n.pairs[pair{from, to}]
+	if n.f.opt.Read {
+		from, to = to, from // the receiver asks
+	}
+	key := n.turn(pair{from: from, to: to})
+	c := n.pairs[key]
 	if c == nil {
 		if c, err = n.connect(from, to); err != nil {
 			return fmt.Errorf("from %s to %s: %w", n.f.Graph.PortName(from), n.f.Graph.PortName(to), err)
 		}
-		n.pairs[pair{from, to}] = c
+		n.pairs[key] = c
 	}
 	n.out++
 	c.wait.Push(m)
@@ -251,18 +266,18 @@ func (n *Packets) connect(from, to topo.PortRef) (*conn, error) {
 // toRTS connects a queue pair to its peer. Where nothing gets lost there is no ACK timer, and who waits for ever is
 // found by the fabric being at rest.
 func (n *Packets) toRTS(a *adapter, q, peer *hca.QP, from, to topo.PortRef) error {
-	if err := a.ModifyQP(q, hca.QPAttr{State: hca.StateInit, Port: from.Port, Access: hca.AccessRemoteWrite},
+	if err := a.ModifyQP(q, hca.QPAttr{State: hca.StateInit, Port: from.Port, Access: remote},
 		hca.MaskState|hca.MaskPKeyIndex|hca.MaskPort|hca.MaskAccess); err != nil {
 		return err
 	}
 	ah := hca.AHAttr{DLID: n.LID(to), Port: from.Port, SL: n.rep.Level(n.LID(from), n.LID(to))}
 	if err := a.ModifyQP(q, hca.QPAttr{State: hca.StateRTR, PathMTU: n.f.opt.MTU, DestQPN: peer.Num(), MinRNRTimer: 1,
-		AH: ah}, hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|hca.MaskMaxDestRD|
-		hca.MaskMinRNRTimer); err != nil {
+		MaxDestRD: depth, AH: ah}, hca.MaskState|hca.MaskAV|hca.MaskPathMTU|hca.MaskDestQPN|hca.MaskRQPSN|
+		hca.MaskMaxDestRD|hca.MaskMinRNRTimer); err != nil {
 		return err
 	}
-	return a.ModifyQP(q, hca.QPAttr{State: hca.StateRTS, RetryCnt: 7, RNRRetry: 7,
-		Timeout: n.f.opt.Ethernet.timeout()},
+	return a.ModifyQP(q, hca.QPAttr{State: hca.StateRTS, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: depth,
+		Timeout: cmp.Or(n.f.opt.Loss.timeout(), n.f.opt.Ethernet.timeout())},
 		hca.MaskState|hca.MaskSQPSN|hca.MaskTimeout|hca.MaskRetryCnt|hca.MaskRNRRetry|hca.MaskMaxRDAtomic)
 }
 
@@ -288,6 +303,9 @@ func (n *Packets) post(c *conn) error {
 			n.wr.WRID |= 1
 			n.wr.Opcode, n.wr.Imm = hca.WRRDMAWriteImm, c.now.ID
 			c.has = false
+		}
+		if n.f.opt.Read {
+			n.wr.Opcode = hca.WRRDMARead
 		}
 		if err := a.PostSend(c.qp, &n.wr); err != nil {
 			return err
@@ -326,6 +344,10 @@ func (n *Packets) Advance(until ib.Time) (ib.Time, error) {
 				n.Run(until)
 			}
 			return n.Now(), nil
+		case sim.WakeTimer:
+			if err := n.heal(); err != nil {
+				return n.Now(), err
+			}
 		case sim.WakeHost:
 			if err := n.completions(w.Host); err != nil {
 				return n.Now(), err
@@ -353,6 +375,10 @@ func (n *Packets) completions(host int) error {
 }
 
 func (n *Packets) completion(a *adapter, wc *hca.WC) error {
+	if wc.Status != hca.WCSuccess && n.lost > 0 {
+		return fmt.Errorf("at %v a message ended with %v, after %d links were lost; next: let a sweep mend the tables "+
+			"sooner, or wait longer for acknowledgements", n.Now(), wc.Status, n.lost)
+	}
 	if wc.Status != hca.WCSuccess {
 		return fmt.Errorf("at %v a message ended with %v", n.Now(), wc.Status)
 	}
@@ -364,6 +390,9 @@ func (n *Packets) completion(a *adapter, wc *hca.WC) error {
 	c := n.conns[wc.WRID>>33]
 	c.busy--
 	if wc.WRID&1 != 0 {
+		if n.f.opt.Read {
+			n.ready.Push(done{id: uint32(wc.WRID >> 1)})
+		}
 		n.ready.Push(done{id: uint32(wc.WRID >> 1), sent: true})
 		n.out--
 	}

@@ -21,6 +21,7 @@ type hostNode struct {
 	pumping bool
 	stopped bool
 	manager *managerPort          // nil where none runs
+	nic     *nicNode              // nil where an adapter costs nothing
 	loop    ib.Queue[*link.Frame] // packets to itself
 }
 
@@ -41,7 +42,7 @@ const ReorderTime = ib.Millisecond
 
 func newHCA(n *topo.Node, sim *Config) *hca.HCA {
 	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), ByRefMin: sim.ByRefMin, Reorder: sim.Reorder,
-		ReorderTime: ReorderTime, RoCE: sim.RoCE}
+		ReorderTime: ReorderTime, RoCE: sim.RoCE, ReadTurns: sim.Adapter.On()}
 	for p := 1; p < len(n.Ports); p++ {
 		cfg.PortGUID = append(cfg.PortGUID, n.PortGUID(ib.PortNum(p)))
 	}
@@ -54,6 +55,10 @@ func (s *Sim) Wake(host int) { s.pump(uint32(host)) }
 // accept gives a received packet to the adapter and its buffer back to the link.
 func (s *Sim) accept(at uint32, f *link.Frame) {
 	host := uint32(s.PortAt(at).Site.Host)
+	if h := &s.hosts[host]; h.nic != nil && f.Packet.BTH.DestQP > ib.QPNGSI {
+		s.nicReceive(host, h.nic, arrival{at, f})
+		return
+	}
 	s.Take(at, f)
 	s.deliver(at, host, f)
 	s.pump(host)
@@ -100,12 +105,16 @@ func (s *Sim) pump(host uint32) {
 		if h.room != 0 {
 			s.rouse(h)
 		}
+		busy := false
 		for snd, ok := h.eng.NextSend(); ok; snd, ok = h.eng.NextSend() {
+			if busy = h.nic != nil && s.nicBusy(host, h.nic); busy {
+				break
+			}
 			s.take(host, h, snd)
 		}
 		// A flow that was roused and has nothing to send leaves the room to the next:
 		// no packet of its own will leave to rouse it.
-		if h.room == 0 {
+		if h.room == 0 || busy {
 			break
 		}
 	}
@@ -149,12 +158,15 @@ func (s *Sim) take(host uint32, h *hostNode, snd *hca.Send) {
 		return
 	}
 	f := s.pool.Get()
+	first := h.nic != nil && snd.QP.Outstanding() <= 1
 	if !h.eng.Emit(s.Now(), snd, f.Packet, f.Buf()) {
 		s.pool.Put(f)
 		return
 	}
 	f.Measure()
 	switch {
+	case h.nic != nil && lane < int(ib.VLMgmt) && snd.QP.Num() > ib.QPNGSI:
+		s.nicSend(at, h.nic, f, snd.QP.Num(), ib.VL(lane), first)
 	case snd.Loopback:
 		s.loopBack(host, at, f)
 	case lane == int(ib.VLMgmt) && f.Packet.BTH.DestQP == ib.QPNSMI:
@@ -169,7 +181,15 @@ func (s *Sim) full(h *hostNode, at uint32, lane int) bool {
 	if lane == loopLane {
 		return h.loop.Len() >= s.cfg.HostQueue
 	}
-	return s.PortAt(at).Queued(ib.VL(lane)) >= s.cfg.HostQueue
+	return s.PortAt(at).Queued(ib.VL(lane)) >= s.laneQueue(h)
+}
+
+// laneQueue is how many packets a lane of a host's port takes.
+func (s *Sim) laneQueue(h *hostNode) int {
+	if h.nic != nil {
+		return max(s.cfg.HostQueue, h.nic.portQueue())
+	}
+	return s.cfg.HostQueue
 }
 
 // sendSMP takes a packet of the host's own subnet manager through the agent, which
@@ -204,7 +224,15 @@ func (s *Sim) rouse(h *hostNode) {
 			if s.full(h, at, lane) {
 				continue
 			}
-			if q, ok := s.lot(at, lane).Pop(); ok {
+			turns := 1
+			if h.nic != nil && lane != loopLane {
+				turns = s.laneQueue(h) - s.PortAt(at).Queued(ib.VL(lane)) // so that each sends one
+			}
+			for range turns {
+				q, ok := s.lot(at, lane).Pop()
+				if !ok {
+					break
+				}
 				h.eng.Unpark(q)
 				roused = true
 			}

@@ -105,6 +105,14 @@ func (s *Sim) handle(n fabric.Note) {
 		s.hostTimeout(n.Place)
 	case evLoop:
 		s.arriveLoop(n.Place, ib.PortNum(n.Arg))
+	case evSending:
+		s.nicSending(n.Place)
+	case evLeave:
+		s.nicLeave(n.Place, s.Frame(n))
+	case evReceiving:
+		s.nicReceiving(n.Place)
+	case evReady:
+		s.nicReady(n.Place, s.Frame(n))
 	case evLater:
 		s.doLater(n.Arg)
 	case evManager:

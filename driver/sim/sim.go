@@ -9,6 +9,7 @@ import (
 	"softib/node/hca"
 	"softib/node/ibswitch"
 	"softib/node/link"
+	"softib/node/nic"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/proto/wire"
@@ -58,6 +59,8 @@ type Config struct {
 	Reorder int
 	// RoCE makes the adapters that New makes ones of Ethernet; Port.Flow makes the ports so.
 	RoCE hca.RoCE
+	// Adapter is what the adapters that New makes cost; the zero value is nothing.
+	Adapter nic.Config
 	// HashPayload makes TraceHash cover what hosts are sent, not the headers alone.
 	HashPayload bool
 	// Sink sees every packet when it is not nil.
@@ -80,11 +83,15 @@ const (
 
 // Kinds of the driver's own events.
 const (
-	evHost    = fabric.Own + iota // a host's deadline; the place is the host
-	evLoop                        // a host's packet to itself is there; the place is the host
-	evLater                       // see later; the argument is its slot
-	evManager                     // a manager's deadline; the place is its host, the argument its number
-	evAgent                       // an agent may have traps to send; the place is the node
+	evHost      = fabric.Own + iota // a host's deadline; the place is the host
+	evLoop                          // a host's packet to itself is there; the place is the host
+	evLater                         // see later; the argument is its slot
+	evManager                       // a manager's deadline; the place is its host, the argument its number
+	evAgent                         // an agent may have traps to send; the place is the node
+	evSending                       // a host's adapter can make a packet again; the place is the host
+	evLeave                         // a packet is at its adapter's port; the argument is its frame
+	evReceiving                     // a host's adapter can take a packet in again; the place is the host
+	evReady                         // a packet has been taken in; the argument is its frame
 )
 
 // Sim is one simulation: the cables, ports and switches of a fabric.Engine, the hosts at them, and the time.
@@ -164,6 +171,9 @@ func (s *Sim) build() {
 		s.AddHost(mine)
 		s.nodes[i].host = int32(len(s.hosts))
 		s.hosts = append(s.hosts, hostNode{eng: s.cfg.NewHost(n), node: n, at: s.Place(i, 0), timerAt: ib.Never})
+		if s.cfg.Adapter.On() {
+			s.hosts[len(s.hosts)-1].nic = newNIC(s.cfg.Adapter)
+		}
 	}
 	s.lots = make([]ib.Queue[*hca.QP], int(s.Places())*(loopLane+1))
 	for _, c := range s.graph.Cables() {

@@ -41,6 +41,9 @@ type Config struct {
 	ReorderTime ib.Time
 	// RoCE makes it an adapter of Ethernet.
 	RoCE RoCE
+	// ReadTurns makes a READ or atomic, and the answer to one, end a queue pair's turn if others have something to
+	// send.
+	ReadTurns bool
 	// KeySeed varies the low byte of memory keys.
 	KeySeed uint8
 }

@@ -266,6 +266,14 @@ func (q *QP) emitRead(w *sendWQE, p *wire.Packet) {
 	p.BTH.AckReq = true
 	q.sqCursor++
 	q.sqPkt = 0
+	q.readTurn()
+}
+
+// readTurn ends the turn of a queue pair that has sent a READ or an atomic, or the answer to one, where that is wanted.
+func (q *QP) readTurn() {
+	if q.h.cfg.ReadTurns {
+		q.burst = burstMax
+	}
 }
 
 func (q *QP) emitAtomic(w *sendWQE, p *wire.Packet) {
@@ -280,6 +288,7 @@ func (q *QP) emitAtomic(w *sendWQE, p *wire.Packet) {
 	p.BTH.AckReq = true
 	q.sqCursor++
 	q.sqPkt = 0
+	q.readTurn()
 }
 
 // afterSend keeps the window, and the timer of a reliable queue pair.

@@ -129,6 +129,7 @@ func (q *QP) emitResponse(now ib.Time, p *wire.Packet, buf []byte, noRef bool) b
 		p.AtomicAck = it.orig
 		q.respHead++
 		q.rdQueued--
+		q.readTurn()
 	case respRead:
 		n := q.cutRead(it, math.MaxInt)
 		refers := !noRef && q.readRefers(it, n)
@@ -184,6 +185,7 @@ func (q *QP) emitResponse(now ib.Time, p *wire.Packet, buf []byte, noRef bool) b
 			it.snap = nil
 			q.respHead++
 			q.rdQueued--
+			q.readTurn()
 		}
 	}
 	return true

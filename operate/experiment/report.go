@@ -43,6 +43,16 @@ type Report struct {
 	// busiest of several.
 	Links []Link `json:"links"`
 	Heat  []Row  `json:"heat"`
+
+	// Cost is what the fabric costs, Energy what the run has used.
+	Cost   *Cost   `json:"cost,omitempty"`
+	Energy *Energy `json:"energy,omitempty"`
+
+	// Lost is what went down; nil if nothing did.
+	Lost *Lost `json:"lost,omitempty"`
+
+	// Adapters is what adapters did; nil if they cost nothing.
+	Adapters *Adapters `json:"adapters,omitempty"`
 }
 
 // Fabric is what was built.

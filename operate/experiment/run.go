@@ -13,6 +13,7 @@ import (
 	"softib/driver/jobs"
 	"softib/job"
 	"softib/job/play"
+	"softib/operate/wiring"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/route"
@@ -42,6 +43,8 @@ type Spec struct {
 	Seed    uint64
 	Options jobs.Options
 	Model   play.Model
+	// Prices is what the fabric costs, in dollars and in watts; nil are the default ones.
+	Prices *wiring.Prices
 }
 
 // Places are the ways to place ranks on hosts: one after the other in the order of the graph, by chance, or each on
@@ -126,7 +129,13 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 	}
 	r.Whole, r.Hops, r.Hash = res.Whole, hops(), hash(r.Level, res)
 	r.ethernet(&s, net)
+	if p, ok := net.(*jobs.Packets); ok {
+		r.adapters(p)
+	}
 	r.figures(f, res, look)
+	if err := r.costs(&s, f, look); err != nil {
+		return nil, err
+	}
 	r.Wall = time.Since(began).Seconds()
 	return r, nil
 }
@@ -140,6 +149,12 @@ func (s *Spec) queues() string {
 		return "switches mark packets in long queues, which flows do not have"
 	case s.isEthernet():
 		return "pauses and losses come from queues, which flows do not have"
+	case s.Options.Adapter.On():
+		return "adapters pay for packets, which flows do not have"
+	case s.Options.Loss.Part > 0:
+		return "packets get lost with links, and flows have none"
+	case s.Options.QPs > 1, s.Options.Read:
+		return "queue pairs carry packets, which flows do not have"
 	}
 	return ""
 }

@@ -38,7 +38,10 @@ func sample(slow float64) *Report {
 		Load:  Load{"all-to-all:size=storage", 128, 48768, 16256, 9_387_245_568},
 		Level: "packets", Why: "under 200 million packet hops are expected",
 		Whole: true, End: 2.4137e-3 * slow, Wall: 41.7, Hops: 18_493_221, Fairness: 0.937 / slow,
+		Cost: &Cost{1.2e6, 2.5e6, 31_000, 27_000, "rough estimates"}, Energy: &Energy{PerByte: 7e-9},
+		Adapters: &Adapters{QueuePairs: 254, Contexts: Cache{900, 100}},
 	}
+	r.Energy.Idle, r.Energy.Total = 60, 66
 	var all, ranks, speed []float64
 	classes := []struct {
 		name  string

@@ -44,6 +44,16 @@ type CableLine struct {
 	width ib.Width
 }
 
+// AdapterLine is ports of adapters of one kind.
+type AdapterLine struct {
+	Speed   ib.Speed `json:"-"`
+	Rate    string   `json:"speed"`
+	Count   int      `json:"count"`
+	LowUSD  float64  `json:"low_usd"`
+	HighUSD float64  `json:"high_usd"`
+	Watts   float64  `json:"watts"`
+}
+
 // Bill is a bill of materials.
 type Bill struct {
 	Describe string `json:"describe"`
@@ -56,6 +66,8 @@ type Bill struct {
 	Rows     int          `json:"rows,omitempty"`
 	Switches []SwitchLine `json:"switches"`
 	Cables   []CableLine  `json:"cables"`
+	// AdapterLines are the adapters' ports by kind.
+	AdapterLines []AdapterLine `json:"adapters"`
 	// Internal counts cables within a chassis, which nobody buys.
 	Internal int `json:"internal,omitempty"`
 	// TooLong are cables that no medium reaches.
@@ -69,23 +81,24 @@ type Bill struct {
 	LowUSD      float64 `json:"low_usd"`
 	HighUSD     float64 `json:"high_usd"`
 	Watts       float64 `json:"watts"`
+	// IdleWatts is what of it is there without traffic.
+	IdleWatts float64 `json:"idle_watts"`
 	// Estimate says what the prices are worth.
 	Estimate string `json:"estimate"`
 }
-
-// Estimate is what has to be said beside every price.
-const Estimate = "prices and power are rough estimates: prices are orders of magnitude in US dollars, taken " +
-	"from no price list; ask for an offer before you decide"
 
 // HasLengths reports whether somebody measured the cables of a fabric: one at least has a length that is not assumed.
 func HasLengths(g *topo.Graph) bool {
 	return slices.ContainsFunc(g.Cables(), func(c topo.Cable) bool { return c.LengthMM != topo.DefaultLengthMM })
 }
 
-// NewBill counts what a fabric is made of. Lengths come from the layout; without one, from the cables themselves.
-func NewBill(g *topo.Graph, l *Layout) (*Bill, error) {
-	b := &Bill{Describe: topo.Describe(g), Lengths: "the topology's own", Hosts: len(g.Hosts()), Estimate: Estimate,
-		Switches: []SwitchLine{}, Cables: []CableLine{}}
+// NewBill is a bill at the default prices.
+func NewBill(g *topo.Graph, l *Layout) (*Bill, error) { return NewBillAt(g, l, DefaultPrices()) }
+
+// NewBillAt counts what a fabric is made of. Lengths come from the layout; without one, from the cables themselves.
+func NewBillAt(g *topo.Graph, l *Layout, prices *Prices) (*Bill, error) {
+	b := &Bill{Describe: topo.Describe(g), Lengths: "the topology's own", Hosts: len(g.Hosts()),
+		Switches: []SwitchLine{}, Cables: []CableLine{}, AdapterLines: []AdapterLine{}, Estimate: prices.Origin}
 	if l != nil {
 		if list := l.unplaced(g); len(list) > 0 {
 			return nil, &LayoutError{"layout", 0, ErrNotPlaced,
@@ -104,31 +117,40 @@ func NewBill(g *topo.Graph, l *Layout) (*Bill, error) {
 		}
 		b.Rows = len(rows)
 	}
-	b.addSwitches(g)
-	b.addCables(g, l)
+	b.addSwitches(g, prices)
+	b.addCables(g, l, prices)
 	for i := range b.Switches {
 		s := &b.Switches[i]
+		b.IdleWatts += s.Watts * prices.switchIdle[s.Speed] / 100
 		s.LowUSD, s.HighUSD, s.Watts = tenths(s.LowUSD), tenths(s.HighUSD), tenths(s.Watts)
 		b.SwitchCount += s.Count
 		b.PortsUsed += s.Used
 		b.PortsFree += s.Free
 		b.LowUSD, b.HighUSD, b.Watts = b.LowUSD+s.LowUSD, b.HighUSD+s.HighUSD, b.Watts+s.Watts
 	}
+	for i := range b.AdapterLines {
+		a := &b.AdapterLines[i]
+		b.IdleWatts += a.Watts * prices.adapterIdle[a.Speed] / 100
+		a.LowUSD, a.HighUSD, a.Watts = tenths(a.LowUSD), tenths(a.HighUSD), tenths(a.Watts)
+		b.LowUSD, b.HighUSD, b.Watts = b.LowUSD+a.LowUSD, b.HighUSD+a.HighUSD, b.Watts+a.Watts
+	}
 	for i := range b.Cables {
 		c := &b.Cables[i]
+		b.IdleWatts += c.Watts
 		c.LowUSD, c.HighUSD, c.Watts = tenths(c.LowUSD), tenths(c.HighUSD), tenths(c.Watts)
 		b.CableCount += c.Count
 		b.TotalMM += int64(c.LengthMM) * int64(c.Count)
 		b.LowUSD, b.HighUSD, b.Watts = b.LowUSD+c.LowUSD, b.HighUSD+c.HighUSD, b.Watts+c.Watts
 	}
 	b.LowUSD, b.HighUSD, b.Watts = tenths(b.LowUSD), tenths(b.HighUSD), tenths(b.Watts)
+	b.IdleWatts = tenths(b.IdleWatts)
 	return b, nil
 }
 
 // tenths rounds away what sums of fractions leave.
 func tenths(v float64) float64 { return math.Round(10*v) / 10 }
 
-func (b *Bill) addSwitches(g *topo.Graph) {
+func (b *Bill) addSwitches(g *topo.Graph, prices *Prices) {
 	for _, n := range g.Switches() {
 		used, ports := 0, n.NumPorts()
 		speed := ib.Speed(0)
@@ -152,7 +174,7 @@ func (b *Bill) addSwitches(g *topo.Graph) {
 			b.Switches = append(b.Switches, SwitchLine{Ports: ports, Speed: speed, Rate: speed.String()})
 		}
 		s := &b.Switches[i]
-		f := switches[speed]
+		f := prices.switches[speed]
 		share := float64(s.Ports) / float64(f.ports)
 		s.Count++
 		s.Used += used
@@ -164,7 +186,20 @@ func (b *Bill) addSwitches(g *topo.Graph) {
 	})
 }
 
-func (b *Bill) addCables(g *topo.Graph, l *Layout) {
+// addAdapter counts a port of an adapter.
+func (b *Bill) addAdapter(speed ib.Speed, prices *Prices) {
+	b.Adapters++
+	i := slices.IndexFunc(b.AdapterLines, func(a AdapterLine) bool { return a.Speed == speed })
+	if i < 0 {
+		i = len(b.AdapterLines)
+		b.AdapterLines = append(b.AdapterLines, AdapterLine{Speed: speed, Rate: speed.String()})
+	}
+	a, f := &b.AdapterLines[i], prices.adapters[speed]
+	a.Count++
+	a.LowUSD, a.HighUSD, a.Watts = a.LowUSD+f.lowUSD, a.HighUSD+f.highUSD, a.Watts+f.watts
+}
+
+func (b *Bill) addCables(g *topo.Graph, l *Layout, prices *Prices) {
 	for _, c := range g.Cables() {
 		x, y := g.Nodes[c.A.Node], g.Nodes[c.B.Node]
 		// What has one system image is one box: its cables are traces.
@@ -175,9 +210,14 @@ func (b *Bill) addCables(g *topo.Graph, l *Layout) {
 			}
 			continue
 		}
+		rate := g.LinkRate(c.A)
+		speed := rate.Speed
+		if !speed.IsValid() {
+			speed = topo.DefaultLink.Speed
+		}
 		for _, n := range [2]*topo.Node{x, y} {
 			if !n.IsSwitch() {
-				b.Adapters++
+				b.addAdapter(speed, prices)
 			}
 		}
 		need := c.LengthMM
@@ -186,12 +226,7 @@ func (b *Bill) addCables(g *topo.Graph, l *Layout) {
 			q, _ := l.Of(y.Name)
 			need = l.CableMM(p, q)
 		}
-		rate := g.LinkRate(c.A)
-		speed := rate.Speed
-		if !speed.IsValid() {
-			speed = topo.DefaultLink.Speed
-		}
-		f, buy, ok := choose(speed, need)
+		f, buy, ok := choose(prices.media[speed], need)
 		if !ok {
 			b.TooLong = append(b.TooLong, fmt.Sprintf("%s %s: %s at %v", g.PortName(c.A), g.PortName(c.B), metres(need),
 				rate))

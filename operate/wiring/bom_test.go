@@ -23,12 +23,12 @@ func TestChoose(t *testing.T) {
 		{ib.NDR, 50_001, SingleMode, 70_000}, {ib.XDR, 500, ACC, 500}, {ib.XDR, 2600, SingleMode, 3000},
 		{ib.SDR, 15_000, DAC, 15_000},
 	} {
-		f, buy, ok := choose(c.speed, c.needMM)
+		f, buy, ok := choose(media[c.speed], c.needMM)
 		if !ok || f.medium != c.medium || buy != c.buyMM {
 			t.Errorf("%v, %d mm: %v of %d, want %v of %d", c.speed, c.needMM, f.medium, buy, c.medium, c.buyMM)
 		}
 	}
-	if _, _, ok := choose(ib.EDR, 200_000); ok {
+	if _, _, ok := choose(media[ib.EDR], 200_000); ok {
 		t.Error("EDR reaches 200 m")
 	}
 }
@@ -73,6 +73,10 @@ func TestBillAddsUp(t *testing.T) {
 			if s.Used+s.Free != s.Ports*s.Count {
 				t.Errorf("%s: %+v", spec, s)
 			}
+		}
+		for _, a := range b.AdapterLines {
+			low += a.LowUSD
+			watts += a.Watts
 		}
 		if cables != g.NumCables() || b.CableCount != cables || atHosts != len(g.Hosts()) ||
 			b.Adapters != len(g.Hosts()) || b.SwitchCount != len(g.Switches()) ||

@@ -86,9 +86,9 @@ var soldMM = []int32{500, 1000, 1500, 2000, 2500, 3000, 4000, 5000, 7000, 10_000
 // opticalLeastMM is the shortest optical cable that is sold.
 const opticalLeastMM = 3000
 
-// choose finds the first medium that reaches, and the length to buy; ok is false beyond the reach of all.
-func choose(s ib.Speed, needMM int32) (f mediumFact, buyMM int32, ok bool) {
-	for _, f := range media[s] {
+// choose finds the first medium of a list that reaches, and the length to buy; ok is false beyond the reach of all.
+func choose(list []mediumFact, needMM int32) (f mediumFact, buyMM int32, ok bool) {
+	for _, f := range list {
 		for _, sold := range soldMM {
 			if sold >= needMM && sold <= f.reachMM && (!f.medium.IsOptical() || sold >= opticalLeastMM) {
 				return f, sold, true

@@ -26,10 +26,30 @@ function tiles(r) {
     ["Bytes", bytes(r.load.bytes), `${count(r.load.bytes)} B`],
     ["Level", r.level || "–", r.why],
     ["Wall time", time(r.wall_s), r.packet_hops ? `${plural(r.packet_hops, "packet hop")}` : "to calculate it"],
+    ...costTiles(r),
     ["Seed", r.seed, r.hash ? `hash ${r.hash.slice(0, 12)}${r.hash.length > 12 ? "…" : ""}` : "no hash"],
   ];
   return h("dl", { class: "tiles" }, list.map(([name, value, below, kind]) => h("div", { class: `tile ${kind ?? ""}` }, h("dt", null, name),
     h("dd", { class: value.length > 12 && "long" }, value), below && h("dd", { class: "below" }, below))));
+}
+
+// costTiles are what the run has used and what the fabric costs, where the report says so, and what adapters had to fetch.
+function costTiles({ energy, cost, adapters }) {
+  const list = [];
+  const missed = c => c && c.hits + c.misses > 0 ? part(c.misses / (c.hits + c.misses)) : "none";
+  if (energy) {
+    list.push(["Energy", write("energy", energy.total_J),
+      `${write("energy", energy.per_byte_J)} a byte; ${write("energy", energy.idle_J)} without traffic`]);
+  }
+  if (cost) {
+    list.push(["Fabric's cost", `${dollars(cost.low_usd)} to ${dollars(cost.high_usd)}`,
+      `${count(cost.idle_watts)} to ${count(cost.watts)} W; ${cost.note}`]);
+  }
+  if (adapters) {
+    list.push(["Contexts fetched", missed(adapters.contexts),
+      `up to ${plural(adapters.queue_pairs, "queue pair")}; READs ${missed(adapters.requests)}, pages ${missed(adapters.translations)}`]);
+  }
+  return list;
 }
 
 function messagesBox(r) {

@@ -6,6 +6,7 @@ const sizes = {
   byteRate: [["B/s", 1], ["kB/s", 1e3], ["MB/s", 1e6], ["GB/s", 1e9], ["TB/s", 1e12], ["PB/s", 1e15]],
   bytes: [["B", 1], ["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30], ["TiB", 2 ** 40], ["PiB", 2 ** 50], ["EiB", 2 ** 60]],
   part: [["%", 0.01]],
+  energy: [["pJ", 1e-12], ["nJ", 1e-9], ["µJ", 1e-6], ["mJ", 1e-3], ["J", 1], ["kJ", 1e3], ["MJ", 1e6], ["GJ", 1e9]],
 };
 
 // unitOf is the unit that a value is best told in.
@@ -34,6 +35,7 @@ const time = (v, digits) => v < 120 ? write("time", v, digits)
   : v < 7200 ? `${Math.floor(v / 60)} min ${Math.round(v % 60)} s` : `${Math.floor(v / 3600)} h ${Math.round(v % 3600 / 60)} min`;
 const bytes = v => write("bytes", v);
 const bitRate = v => write("rate", v);
+const dollars = v => v >= 999500 ? `$${figure(v / 1e6)}M` : v >= 9995 ? `$${figure(v / 1e3)}k` : `$${count(v)}`;
 const bothRates = v => `${bitRate(v)} (${write("byteRate", v)})`;
 
 // part is a share of a whole; what is not all of it never reads as 100 %.

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"softib/operate/experiment"
+	"softib/proto/ib"
+)
+
+func init() {
+	settings = append(settings,
+		setting{"lose-links", "per cent of the links between switches, one at least, that get lost (0)", upTo(100,
+			func(s *experiment.Spec, v uint64) { s.Options.Loss.Part = float64(v) / 100 })},
+		setting{"lose-at", "ns after which they are (0)", nanoseconds(func(s *experiment.Spec) *ib.Time {
+			return &s.Options.Loss.At
+		})},
+		setting{"sweep-after", "ns from then until a manager has mended the tables; 0 is never (0)",
+			nanoseconds(func(s *experiment.Spec) *ib.Time { return &s.Options.Loss.Sweep })},
+		setting{"ack-timeout", "1 to 31: ACKs are waited for 4.096 us times 2^N where links get lost (14)", upTo(31,
+			func(s *experiment.Spec, v uint64) { s.Options.Loss.Timeout = uint8(v) })})
+}

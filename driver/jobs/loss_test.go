@@ -1,0 +1,87 @@
+package jobs
+
+import (
+	"strings"
+	"testing"
+
+	"softib/job/load"
+	"softib/job/play"
+	"softib/proto/ib"
+	"softib/proto/topo"
+	"softib/subnet/route"
+)
+
+func losing(t *testing.T, spec, text string, c route.Choice, l Loss, seed uint64) (*Result, *Packets, error) {
+	t.Helper()
+	g, err := topo.ParseSpec(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := NewFabric(g, Options{Adaptive: c, Loss: l, Seed: seed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := load.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := w.Schedule(f.Ranks(), seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := f.Packets()
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := Run(t.Context(), s, play.Model{}, n, Watch{})
+	return r, n, err
+}
+
+// TestLoss takes a link between switches down in the middle of a run. With static tables whoever sends over it waits
+// for a sweep, or gives up. Switches that choose leave the link alone where they send up, but the switch above a
+// destination has one way down to it.
+func TestLoss(t *testing.T) {
+	const us, spec, text = ib.Microsecond, "fat-tree:radix=8,levels=2", "permutation:size=1M,count=4"
+	const timeout = 8 // 1.05 ms
+	whole, _, err := losing(t, spec, text, route.NoChoice, Loss{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name        string
+		choice      route.Choice
+		sweep       ib.Time
+		fails       bool
+		least, most ib.Time
+	}{
+		{"static, no sweep", route.NoChoice, 0, true, 0, 0},
+		// New packets show the receiver the gap, and it says so: nobody waits for a timeout.
+		{"static, swept at once", route.NoChoice, 10 * us, false, whole.End, whole.End + 100*us},
+		{"static, swept late", route.NoChoice, 3000 * us, false, 3000 * us, 5000 * us},
+		{"adaptive, swept late", route.ByFlowlet, 3000 * us, false, whole.End, 5000 * us},
+	} {
+		l := Loss{Part: 0.01, At: 50 * us, Sweep: c.sweep, Timeout: timeout}
+		r, n, err := losing(t, spec, text, c.choice, l, 1)
+		links, timeouts, again := n.Lost()
+		t.Logf("%s: %v, %d timeouts, %d packets again, %v", c.name, r.End, timeouts, again, err)
+		if links != 1 || again == 0 {
+			t.Errorf("%s: %d links are lost, want one, and %d packets", c.name, links, again)
+		}
+		if c.fails {
+			if err == nil || !strings.Contains(err.Error(), "after 1 links were lost; next: ") || timeouts < 8 {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		if err != nil || !r.Whole || r.End < c.least || r.End > c.most {
+			t.Errorf("%s: %v at %v, want %v to %v", c.name, err, r.End, c.least, c.most)
+		}
+		if again, _, _ := losing(t, spec, text, c.choice, l, 1); again.End != r.End {
+			t.Errorf("%s: the same again takes %v instead of %v", c.name, again.End, r.End)
+		}
+	}
+	if _, _, err := losing(t, "star:4", text, route.NoChoice, Loss{Part: 0.01}, 1); err == nil ||
+		!strings.Contains(err.Error(), "next: take a larger topology") {
+		t.Errorf("a star has lost a link between switches: %v", err)
+	}
+}
