@@ -302,6 +302,7 @@ func (e *Engine) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time
 		t += dur
 	}
 	vl := f.LRH.VL
+	tell := p.Site.Host >= 0 || p.Site.Flags&endPort0 != 0 && f.InPort == 0
 	if p.Site.Flags&endFaulty == 0 || !e.harm(at, p, f, &t) {
 		if p.Site.Peer == NoEnd {
 			e.cross(at, t, dur, f, wire.LinkPacket{})
@@ -309,7 +310,7 @@ func (e *Engine) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time
 			e.q.push(t, code(evArrive, p.Site.Peer, f.Index()))
 		}
 	}
-	if p.Site.Host >= 0 {
+	if tell {
 		e.note(Room, at, uint32(vl))
 	}
 }

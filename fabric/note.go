@@ -14,7 +14,7 @@ const (
 	Arrived Kind = iota + 1
 	// Served: TakeMgmt has a packet for the switch of the port.
 	Served
-	// Room: a packet of lane Arg has left a host's port.
+	// Room: a packet of lane Arg has left a host's port, or one of a switch's own has left it; see TellRoom.
 	Room
 	// Trained: both ends of a cable have trained, and wait for LinkUp.
 	Trained
