@@ -344,6 +344,9 @@ func (e *Engine) portTimeout(at uint32) {
 func (e *Engine) flush(at uint32, p *link.Port) {
 	for d, ok := p.PollDropped(); ok; d, ok = p.PollDropped() {
 		if p.Site.Host < 0 {
+			if p.Site.Flags&endPort0 != 0 && d.Frame.InPort == 0 {
+				e.note(Room, at, uint32(d.Frame.LRH.VL))
+			}
 			if in := e.switches[p.Site.Node].Left(d.Frame); in != 0 {
 				e.kickFC(p.Site.First + uint32(in))
 			}

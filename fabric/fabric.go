@@ -221,6 +221,12 @@ func (e *Engine) Ref(at uint32) topo.PortRef {
 	return topo.PortRef{Node: int(p.Site.Node), Port: p.Site.Num}
 }
 
+// CutsThrough reports whether a packet counts as arrived at a port when its head has come, and how much that is.
+func (e *Engine) CutsThrough(at uint32) (head int, ok bool) {
+	peer := e.ports[at].Site.Peer
+	return headBytes, peer != NoEnd && e.ports[peer].Site.Flags&endTail == 0
+}
+
 // TellRoom has notes made when packets of a switch's own leave by its ports.
 func (e *Engine) TellRoom(node int) {
 	for _, p := range e.portsOf(node) {

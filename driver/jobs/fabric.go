@@ -26,6 +26,8 @@ type Options struct {
 	// 0 is route.FlowletGap.
 	Adaptive   route.Choice
 	FlowletGap ib.Time
+	// Reduction is how switches do reductions.
+	Reduction Reduction
 	// Congestion is what is done against congestion.
 	Congestion Congestion
 	// Place is the end port of each rank, or of each rank and NIC one after the other; nil places ranks on the hosts in
