@@ -29,7 +29,7 @@ type Reduction struct {
 // outstanding are what libsharp asks for by default; a stream's window is more than what is on its way at 400 Gb/s.
 // What switches have places for is not published, and generous here.
 const (
-	reduceLatency    = 400 * ib.Nanosecond
+	reduceLatency    = 650 * ib.Nanosecond
 	reduceOSTs       = 8
 	reduceStreamOSTs = 64
 )

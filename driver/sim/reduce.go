@@ -333,3 +333,15 @@ func (r *Reductions) portDown(at uint32) {
 	}
 	r.settle(node)
 }
+
+// Used is what of all aggregation nodes' places is taken.
+func (r *Reductions) Used() (sum aggregate.Limits) {
+	for _, n := range r.nodes {
+		if n != nil {
+			u := n.Used()
+			sum.Trees, sum.Streams = sum.Trees+u.Trees, sum.Streams+u.Streams
+			sum.OSTs, sum.Buffer = sum.OSTs+u.OSTs, sum.Buffer+u.Buffer
+		}
+	}
+	return sum
+}
