@@ -188,6 +188,7 @@ func (r *Reductions) Release(j *Reduction) error {
 func (r *Reductions) begin(j *Reduction) error {
 	j.Trees++
 	if err := r.setUp(j); err != nil {
+		r.tearDown(j)
 		return err
 	}
 	t, from := j.Tree, j.seats[0].Done()

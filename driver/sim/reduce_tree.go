@@ -202,8 +202,16 @@ func (r *Reductions) toRTS(e, far *redEnd) error {
 		hca.MaskRNRRetry|hca.MaskMaxRDAtomic)
 }
 
-// tearDown ends the connections of a job's tree.
+// tearDown takes a job's tree, or what there is of it, away from the switches, and ends its connections.
 func (r *Reductions) tearDown(j *Reduction) {
+	if t := j.Tree; t != nil {
+		for i := range t.Nodes {
+			if n := r.nodes[r.switches[t.Nodes[i].Switch].Index]; n != nil {
+				n.Remove(t.ID)
+				delete(n.ends, t.ID)
+			}
+		}
+	}
 	for _, e := range j.ends {
 		r.ends[e.number] = nil
 		e.dead = true
@@ -211,9 +219,6 @@ func (r *Reductions) tearDown(j *Reduction) {
 			e.seat.end = nil
 		} else if n := r.nodes[e.node]; n == nil || n.side != e.redSide {
 			continue // its switch has started anew
-		} else {
-			n.Remove(e.tree)
-			delete(n.ends, e.tree)
 		}
 		if e.qp != nil {
 			e.DestroyQP(e.qp)
@@ -331,7 +336,7 @@ func (r *Reductions) settle(node int) {
 	n := r.nodes[node]
 	said := false
 	for o, ok := n.Poll(r.s.Now()); ok; o, ok = n.Poll(r.s.Now()) {
-		if e := n.ends[o.Tree][1+o.To]; !e.dead {
+		if e := n.ends[o.Tree][1+o.To]; e != nil && !e.dead {
 			r.send(e, o.Data)
 			said = true
 		}

@@ -9,6 +9,7 @@ import (
 	"softib/driver/sim"
 	"softib/node/aggregate"
 	"softib/node/hca"
+	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/am"
 )
@@ -77,8 +78,10 @@ func runReductions(sc *Reductions, opt runOptions) (res Result) {
 	r.red = s.Reductions(sim.ReductionConfig{
 		Node: aggregate.Config{Latency: sc.Latency, Limits: aggregate.Limits{Trees: 8, Streams: sc.Streams, OSTs: 256,
 			Buffer: 1 << 24}},
-		MTU: sc.MTU, Timeout: sc.Timeout, RetryCnt: sc.Retry, Patience: sc.Patience, Mend: sc.Mend, Tries: redTries,
-		Fill: r.fill, Got: r.got, Failed: r.failed, Ended: r.ended,
+		MTU: sc.MTU, Timeout: sc.Timeout, RetryCnt: sc.Retry, Patience: sc.Patience, Mend: sc.Mend,
+		// Longer than any fault lasts.
+		Tries: int((sc.quiet()+5*ib.Millisecond)/sc.Mend) + 1,
+		Fill:  r.fill, Got: r.got, Failed: r.failed, Ended: r.ended,
 	})
 	if err := r.begin(); err != nil {
 		r.report("scenario", nil, "%v", err)
@@ -93,8 +96,8 @@ func runReductions(sc *Reductions, opt runOptions) (res Result) {
 	return res
 }
 
-// redTries is how often the manager looks for a tree: longer than any fault lasts.
-const redTries = 5000
+// redBound is how long jobs may take to end once the faults are over.
+const redBound = 100 * ib.Millisecond
 
 // begin makes the jobs and lets members begin.
 func (r *redRun) begin() error {
@@ -147,7 +150,7 @@ func (j *redJob) over() bool {
 
 // play goes on until all jobs are over, and the fabric is at rest.
 func (r *redRun) play() {
-	limit := r.sc.quiet() + boundAfterQuiet
+	limit := r.sc.quiet() + redBound
 	for {
 		left := 0
 		for _, j := range r.jobs {
@@ -388,8 +391,8 @@ func (f *Failure) writeReductions(p *printer) {
 	}
 	for i := range sc.Jobs {
 		j := &sc.Jobs[i]
-		p.line("  job %d: hosts %v, %d operations, %d outstanding of %d bytes, stream %v", i, j.Hosts, len(j.Ops), j.OSTs,
-			j.Payload, j.Stream)
+		p.line("  job %d: hosts %v, %d operations, %d outstanding of %d bytes, stream %v", i, j.Hosts, len(j.Ops),
+			j.OSTs, j.Payload, j.Stream)
 	}
 	for _, v := range f.Result.Violations[:min(len(f.Result.Violations), 4)] {
 		p.line("  %v", v)

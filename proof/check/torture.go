@@ -29,8 +29,8 @@ type Options struct {
 	StopAfter int
 	// NoShrink leaves failing scenarios as they are.
 	NoShrink bool
-	// Kind is what the histories are about; the zero value is both: every fourth is of management. Of the others, one in
-	// four has a history of reductions beside it.
+	// Kind is what the histories are about; the zero value is both: every fourth is of management. Of the others, one
+	// in four has a history of reductions beside it.
 	Kind Kind
 }
 
