@@ -53,9 +53,11 @@ type Reductions struct {
 	ends     []*redEnd
 	jobs     []*Reduction
 
-	wc  [16]hca.WC
-	wr  hca.SendWR
-	sge [1]hca.SGE
+	// For working without allocating.
+	wc   [16]hca.WC
+	wr   hca.SendWR
+	recv hca.RecvWR
+	sge  [1]hca.SGE
 }
 
 // Reduction is a job.

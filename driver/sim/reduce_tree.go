@@ -236,7 +236,8 @@ func (r *Reductions) forget(node int) { r.nodes[node] = nil }
 // receive posts a slot for what comes.
 func (r *Reductions) receive(e *redEnd, k int) error {
 	r.sge[0] = hca.SGE{Addr: redAddr + uint64(k*e.slot), Length: uint32(e.slot), LKey: e.mr.LKey()}
-	return e.PostRecv(e.qp, &hca.RecvWR{WRID: uint64(e.number)<<16 | uint64(k), SGList: r.sge[:]})
+	r.recv = hca.RecvWR{WRID: uint64(e.number)<<16 | uint64(k), SGList: r.sge[:]}
+	return e.PostRecv(e.qp, &r.recv)
 }
 
 // post sends what is in a slot.
