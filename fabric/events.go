@@ -315,6 +315,7 @@ func (e *Engine) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time
 		t += dur
 	}
 	vl := f.LRH.VL
+	tell := p.Site.Host >= 0 || p.Site.Flags&endPort0 != 0 && f.InPort == 0
 	if p.Site.Flags&endFaulty == 0 || !e.harm(at, p, f, &t) {
 		if p.Site.Peer == NoEnd {
 			e.cross(at, t, dur, f, wire.LinkPacket{})
@@ -322,7 +323,7 @@ func (e *Engine) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time
 			e.q.push(t, code(evArrive, p.Site.Peer, f.Index()))
 		}
 	}
-	if p.Site.Host >= 0 {
+	if tell {
 		e.note(Room, at, uint32(vl))
 	}
 }
@@ -356,6 +357,9 @@ func (e *Engine) portTimeout(at uint32) {
 func (e *Engine) flush(at uint32, p *link.Port) {
 	for d, ok := p.PollDropped(); ok; d, ok = p.PollDropped() {
 		if p.Site.Host < 0 {
+			if p.Site.Flags&endPort0 != 0 && d.Frame.InPort == 0 {
+				e.note(Room, at, uint32(d.Frame.LRH.VL))
+			}
 			if in := e.switches[p.Site.Node].Left(d.Frame); in != 0 {
 				e.kickFC(p.Site.First + uint32(in))
 			}

@@ -61,6 +61,7 @@ const (
 	endFresh                      // nothing has gone over the cable yet, credits neither
 	endTapped                     // the sink wants to see what arrives here
 	endOutside                    // the cable ends outside
+	endPort0                      // the driver wants to know when packets of the switch's own leave
 )
 
 // Engine is cables, ports and switches. Make it with New, AddSwitch, AddHost and Join.
@@ -219,6 +220,19 @@ func (e *Engine) PortAt(at uint32) *link.Port { return e.ports[at] }
 func (e *Engine) Ref(at uint32) topo.PortRef {
 	p := e.ports[at]
 	return topo.PortRef{Node: int(p.Site.Node), Port: p.Site.Num}
+}
+
+// CutsThrough reports whether a packet counts as arrived at a port when its head has come, and how much that is.
+func (e *Engine) CutsThrough(at uint32) (head int, ok bool) {
+	peer := e.ports[at].Site.Peer
+	return headBytes, peer != NoEnd && e.ports[peer].Site.Flags&endTail == 0
+}
+
+// TellRoom has notes made when packets of a switch's own leave by its ports.
+func (e *Engine) TellRoom(node int) {
+	for _, p := range e.portsOf(node) {
+		p.Site.Flags |= endPort0
+	}
 }
 
 // Switch is a node's; nil for a host.

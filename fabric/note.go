@@ -14,7 +14,7 @@ const (
 	Arrived Kind = iota + 1
 	// Served: TakeMgmt has a packet for the switch of the port.
 	Served
-	// Room: a packet of lane Arg has left a host's port.
+	// Room: a packet of lane Arg has left a host's port, or one of a switch's own is no more there; see TellRoom.
 	Room
 	// Trained: both ends of a cable have trained, and wait for LinkUp.
 	Trained
@@ -78,8 +78,9 @@ func (e *Engine) TakeMgmt(node int) *link.Frame {
 	return f
 }
 
-// SendSwitch sends a packet of a switch's own, by a port or, if that is 0, by its LIDs.
-func (e *Engine) SendSwitch(node int, out ib.PortNum, f *link.Frame) {
+// SendSwitch sends a packet of a switch's own, by a port or, if that is 0, by its LIDs. It reports whether the packet
+// was not dropped at once.
+func (e *Engine) SendSwitch(node int, out ib.PortNum, f *link.Frame) bool {
 	first, sw := e.first[node], e.switches[node]
 	r := sw.SendMgmt(e.now, out, f)
 	switch {
@@ -92,4 +93,5 @@ func (e *Engine) SendSwitch(node int, out ib.PortNum, f *link.Frame) {
 	case r.Mgmt:
 		e.q.push(e.now+e.cfg.AgentTime, code(Served, first, 0)) // to itself
 	}
+	return !r.Reason.IsDrop()
 }

@@ -50,6 +50,10 @@ func (s *Schedule) check() error {
 			s.CPUs, s.NICs = max(s.CPUs, int(o.CPU)+1), max(s.NICs, int(o.NIC)+1)
 			switch {
 			case o.Kind == Calc || o.Kind == Recv && o.Peer == Any:
+			case o.Kind == Aggregate:
+				if err := s.grouped(i, uint32(n)); err != nil {
+					return err
+				}
 			case o.Kind != Send && o.Kind != Recv:
 				return s.refuse(i, uint32(n), "%v: want a send, a recv or a calc", o.Kind)
 			case int64(o.Peer) >= int64(len(s.Ranks)):
@@ -63,7 +67,60 @@ func (s *Schedule) check() error {
 			return err
 		}
 	}
+	if err := s.together(); err != nil {
+		return err
+	}
 	return s.matched()
+}
+
+// grouped refuses a part in an operation of a group that the rank is not in.
+func (s *Schedule) grouped(rank int, op uint32) error {
+	o := &s.Ranks[rank].Ops[op]
+	if int64(o.Tag) >= int64(len(s.Groups)) {
+		return s.refuse(rank, op, "%v: there are %d groups", *o, len(s.Groups))
+	}
+	g := &s.Groups[o.Tag]
+	switch {
+	case g.Payload < 8:
+		return s.refuse(rank, op, "%v: its group takes %d bytes at a time: want 8 at least", *o, g.Payload)
+	case !slices.Contains(g.Ranks, uint32(rank)):
+		return s.refuse(rank, op, "%v: the rank is not in that group", *o)
+	case o.Way > Broadcast || o.Way != AllReduce && !slices.Contains(g.Ranks, o.Peer):
+		return s.refuse(rank, op, "%v: way %d about rank %d: want one of the group's", *o, o.Way, o.Peer)
+	}
+	return nil
+}
+
+// together refuses groups whose members do not do the same.
+func (s *Schedule) together() error {
+	for k := range s.Groups {
+		var first []Op
+		for m, rank := range s.Groups[k].Ranks {
+			if int64(rank) >= int64(len(s.Ranks)) {
+				return fmt.Errorf("%w: group %d has rank %d: there are ranks 0 to %d", ErrSchedule, k, rank,
+					len(s.Ranks)-1)
+			}
+			n := 0
+			for at, o := range s.Ranks[rank].Ops {
+				if o.Kind != Aggregate || o.Tag != uint32(k) {
+					continue
+				}
+				if m == 0 {
+					first = append(first, o)
+				} else if n >= len(first) || first[n].Way != o.Way || first[n].Size != o.Size ||
+					o.Way != AllReduce && first[n].Peer != o.Peer {
+					return s.refuse(int(rank), uint32(at), "%v: it is number %d of the group, and rank %d does "+
+						"something else then", o, n, s.Groups[k].Ranks[0])
+				}
+				n++
+			}
+			if m > 0 && n != len(first) {
+				return fmt.Errorf("%w: rank %d has %d operations of group %d, and rank %d has %d", ErrSchedule, rank, n,
+					k, s.Groups[k].Ranks[0], len(first))
+			}
+		}
+	}
+	return nil
 }
 
 // circle refuses operations of a rank that wait for each other.

@@ -78,3 +78,27 @@ func TestSchedule(t *testing.T) {
 		t.Errorf("%v wait for the beginning of the first calculation, the second for %d", e, r0.Waits(c2))
 	}
 }
+
+// TestGroups: operations of the network that cannot be done are refused.
+func TestGroups(t *testing.T) {
+	for what, spoil := range map[string]func(b *Builder, g uint32){
+		"there are 1 groups":         func(b *Builder, g uint32) { b.Aggregate(0, g+1, AllReduce, 0, 8) },
+		"not in that group":          func(b *Builder, g uint32) { b.Aggregate(2, g, AllReduce, 0, 8) },
+		"want one of the group's":    func(b *Builder, g uint32) { b.Aggregate(0, g, Reduce, 2, 8) },
+		"does something else then":   func(b *Builder, g uint32) { b.Aggregate(1, g, AllReduce, 0, 8) },
+		"rank 1 has 1 operations of": func(b *Builder, g uint32) { b.Aggregate(0, g, AllReduce, 0, 8) },
+		"it is number 1 of the group": func(b *Builder, g uint32) {
+			b.Aggregate(0, g, Reduce, 0, 8)
+			b.Aggregate(1, g, Reduce, 1, 8)
+		},
+	} {
+		b := NewBuilder(3)
+		g := b.Group(Group{Ranks: []uint32{0, 1}, Payload: 256})
+		b.Aggregate(0, g, AllReduce, 0, 64)
+		b.Aggregate(1, g, AllReduce, 0, 64)
+		spoil(b, g)
+		if _, err := b.Schedule(); !errors.Is(err, ErrSchedule) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%q: %v", what, err)
+		}
+	}
+}

@@ -1,5 +1,5 @@
 // Package job is what runs on a fabric, as data: for each rank operations (a message to another rank, one from another
-// rank, a calculation) and what each of them waits for.
+// rank, a calculation, a part in an operation that the network does for a group) and what each of them waits for.
 //
 // It is the one form that everything takes which is to be run: collectives and patterns are made as schedules
 // (package collective, package load), traces are read as schedules (package goal), and package play runs them, whatever

@@ -10,6 +10,8 @@ const (
 	Send Kind = iota + 1
 	Recv
 	Calc
+	// Aggregate is a rank's part in an operation of a group that the network does.
+	Aggregate
 )
 
 func (k Kind) String() string {
@@ -20,6 +22,8 @@ func (k Kind) String() string {
 		return "recv"
 	case Calc:
 		return "calc"
+	case Aggregate:
+		return "aggregate"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -31,11 +35,33 @@ const Any = ^uint32(0)
 type Op struct {
 	// Size is in bytes; a calculation's is in nanoseconds.
 	Size uint64
-	// Peer is the rank at the other end, and Tag tells messages between the same two apart.
+	// Peer is the rank at the other end, and Tag tells messages between the same two apart. Of an Aggregate, Tag is the
+	// group, and Peer the rank that Way is about.
 	Peer, Tag uint32
 	// CPU is which of the rank's processors does it, NIC by which of its ports a message goes.
 	CPU, NIC uint8
 	Kind     Kind
+	// Way is what an Aggregate does.
+	Way Way
+}
+
+// Way is who gives and who gets in an operation of the network.
+type Way uint8
+
+// Ways.
+const (
+	AllReduce Way = iota // everybody gives and gets; with no bytes, a barrier
+	Reduce               // everybody gives, and Op.Peer gets
+	Broadcast            // Op.Peer gives, and everybody gets
+)
+
+// Group is ranks that have operations done by the network. All of them do the same ones, in the same order.
+type Group struct {
+	Ranks []uint32
+	// Payload is how many bytes of an operation the network takes at a time. Stream asks for a way of doing it that
+	// keeps links full, of which there are few.
+	Payload int
+	Stream  bool
 }
 
 func (o Op) String() string {
@@ -50,6 +76,8 @@ func (o Op) String() string {
 		return fmt.Sprintf("send of %d bytes to rank %d with tag %s", o.Size, o.Peer, word(o.Tag))
 	case Recv:
 		return fmt.Sprintf("receive of %d bytes from rank %s with tag %s", o.Size, word(o.Peer), word(o.Tag))
+	case Aggregate:
+		return fmt.Sprintf("operation of group %d on %d bytes", o.Tag, o.Size)
 	}
 	return fmt.Sprintf("calculation of %d ns", o.Size)
 }
@@ -80,14 +108,16 @@ type Schedule struct {
 	Ranks []Rank
 	// CPUs and NICs are how many of them a rank needs.
 	CPUs, NICs int
+	// Groups are those of Aggregates.
+	Groups []Group
 }
 
-// Count adds up what there is: operations, messages and their bytes.
+// Count adds up what there is: operations, messages and their bytes. A part in an operation of the network is one.
 func (s *Schedule) Count() (ops, messages int, bytes uint64) {
 	for i := range s.Ranks {
 		ops += len(s.Ranks[i].Ops)
 		for _, o := range s.Ranks[i].Ops {
-			if o.Kind == Send {
+			if o.Kind == Send || o.Kind == Aggregate {
 				messages++
 				bytes += o.Size
 			}
@@ -104,9 +134,10 @@ type edge struct {
 
 // Builder makes a Schedule.
 type Builder struct {
-	ranks []Rank
-	edges [][]edge
-	line  uint32
+	ranks  []Rank
+	edges  [][]edge
+	groups []Group
+	line   uint32
 }
 
 // NewBuilder makes one for so many ranks.
@@ -140,6 +171,17 @@ func (b *Builder) Recv(rank, from int, bytes uint64, tag uint32) uint32 {
 // Calc adds a calculation.
 func (b *Builder) Calc(rank int, ns uint64) uint32 { return b.Add(rank, Op{Kind: Calc, Size: ns}) }
 
+// Group adds a group, and returns its number.
+func (b *Builder) Group(g Group) uint32 {
+	b.groups = append(b.groups, g)
+	return uint32(len(b.groups) - 1)
+}
+
+// Aggregate adds a rank's part in an operation of a group. Peer is whom the way is about.
+func (b *Builder) Aggregate(rank int, group uint32, way Way, peer int, bytes uint64) uint32 {
+	return b.Add(rank, Op{Kind: Aggregate, Way: way, Peer: uint32(peer), Size: bytes, Tag: group})
+}
+
 // After makes an operation wait for the end of others of its rank.
 func (b *Builder) After(rank int, op uint32, on ...uint32) {
 	for _, o := range on {
@@ -156,7 +198,7 @@ func (b *Builder) AfterBegun(rank int, op uint32, on ...uint32) {
 
 // Schedule is what was built, checked. The Builder is not used again.
 func (b *Builder) Schedule() (*Schedule, error) {
-	s := &Schedule{Ranks: b.ranks, CPUs: 1, NICs: 1}
+	s := &Schedule{Ranks: b.ranks, CPUs: 1, NICs: 1, Groups: b.groups}
 	for i := range s.Ranks {
 		s.Ranks[i].link(b.edges[i])
 		b.edges[i] = nil

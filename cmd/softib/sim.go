@@ -143,6 +143,12 @@ var settings = []setting{
 		func(s *experiment.Spec, v uint64) { s.Options.Congestion.Timer = uint16(v) })},
 	{"cc-increase", "so many steps slower it goes when it is told (1)", upTo(1<<8-1,
 		func(s *experiment.Spec, v uint64) { s.Options.Congestion.Increase = uint8(v) })},
+	{"sharp-latency", "ns that an aggregation node takes for a message, up or down (650)",
+		nanoseconds(func(s *experiment.Spec) *ib.Time { return &s.Options.Reduction.Latency })},
+	{"sharp-osts", "operations on short vectors that a group may have outstanding (8)", upTo(1<<10,
+		func(s *experiment.Spec, v uint64) { s.Options.Reduction.OSTs = int(v) })},
+	{"sharp-window", "packets of a stream that may be outstanding (64)", upTo(1<<8-2,
+		func(s *experiment.Spec, v uint64) { s.Options.Reduction.StreamOSTs = int(v) })},
 	{"o", "ns that a processor is busy with a message, at each end (0)", nanoseconds(func(s *experiment.Spec) *ib.Time {
 		return &s.Model.Overhead
 	})},

@@ -39,6 +39,10 @@ manager rules, everything is reachable under the address that it had, and connec
 In one of three, hosts have tenants, and root of some is hostile: it writes to tables of others,
 commands managers, forges keys and answers, runs managers of its own. Nothing crosses tenants.
 
+Beside one in four of the others a history of reductions happens: switches add what jobs'
+hosts give, while packets get lost, links go down and switches start anew. Every sum is
+right to the bit, and when a tree is lost all hosts of its job hear of it and repeat.
+
 A seed that fails is made small and printed with its last packets and the
 command that runs it again.`,
 		Example: `  softib torture --seeds 2000
@@ -56,7 +60,7 @@ command that runs it again.`,
 			o.NoShrink = noShrink
 			var err error
 			if o.Kind, err = check.ParseKind(kind); err != nil {
-				return usage(cmd, fmt.Errorf("--kind is %q: want both, data or management", kind))
+				return usage(cmd, fmt.Errorf("--kind is %q: want both, data, management or reductions", kind))
 			}
 			switch {
 			case o.Seeds < 1:
@@ -67,9 +71,9 @@ command that runs it again.`,
 				return usage(cmd, fmt.Errorf("--parallel is %d: want 1 or more", o.Parallel))
 			}
 			if capture != "" {
-				if o.Kind.IsManagement(o.First) {
-					return usage(cmd, fmt.Errorf("--capture takes a history of data: seed %d is one of management; "+
-						"add --kind data", o.First))
+				if o.Kind.IsManagement(o.First) || o.Kind == check.ReductionKind {
+					return usage(cmd, fmt.Errorf("--capture takes a history of data: seed %d is one of management or "+
+						"reductions; add --kind data", o.First))
 				}
 				if o.Seeds != 1 {
 					return usage(cmd, fmt.Errorf("--capture takes one history: name it with --seed"))
@@ -87,7 +91,7 @@ command that runs it again.`,
 	f.IntVar(&o.Hosts, "hosts", 0, "hosts in each fabric, about (2 to 16, as the seed will)")
 	f.IntVar(&o.Parallel, "parallel", 0, "histories at once (one for each core)")
 	f.BoolVar(&noShrink, "no-shrink", false, "do not make failing histories small")
-	f.StringVar(&kind, "kind", "both", "what histories are about: data, management or both")
+	f.StringVar(&kind, "kind", "both", "what histories are about: data, management, reductions or both")
 	jsonFlag(cmd, &asJSON)
 	f.StringVar(&capture, "capture", "", "write the packets of the one history to this pcapng file")
 	return cmd

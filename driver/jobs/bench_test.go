@@ -51,3 +51,37 @@ func BenchmarkFlows(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkReduction is switches that add a vector of 1 MiB of 16 hosts, by packets; what a hop costs.
+func BenchmarkReduction(b *testing.B) {
+	g, err := topo.ParseSpec("fat-tree:radix=8,levels=2,hosts=16")
+	if err != nil {
+		b.Fatal(err)
+	}
+	f, err := NewFabric(g, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := load.Parse("all-reduce:size=1M,algorithm=sharp,count=4")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := l.Schedule(16, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	hops := uint64(0)
+	for b.Loop() {
+		n, err := f.Packets()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := Run(b.Context(), s, play.Model{}, n, Watch{}); err != nil {
+			b.Fatal(err)
+		}
+		hops += n.Hops()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(hops), "ns/hop")
+	b.ReportMetric(float64(hops)/float64(b.N), "hops/op")
+}

@@ -27,6 +27,8 @@ type Options struct {
 	// 0 is route.FlowletGap.
 	Adaptive   route.Choice
 	FlowletGap ib.Time
+	// Reduction is how switches do reductions.
+	Reduction Reduction
 	// Congestion is what is done against congestion.
 	Congestion Congestion
 	// Ethernet makes the fabric one of RoCEv2.

@@ -22,6 +22,8 @@ type Flows struct {
 	of    []uint32 // by message: its line
 	out   int      // messages that their senders have not heard of
 	ready ib.Queue[done]
+
+	trees *trees // that switches work for; nil until there are any
 }
 
 // line is what waits between two ports.
@@ -41,6 +43,9 @@ func (f *Fabric) Flows() *Flows {
 
 // Send starts a message, or leaves it in its line.
 func (n *Flows) Send(now ib.Time, m play.Message) error {
+	if m.Group > 0 {
+		return n.join(now, m)
+	}
 	from, to, err := n.f.ends(m)
 	if err != nil {
 		return err
@@ -103,6 +108,10 @@ func (n *Flows) Advance(until ib.Time) (ib.Time, error) {
 			a, ok := n.Net.Poll()
 			if !ok {
 				break
+			}
+			if a.ID >= treeFlow {
+				n.trees.step(n, at, a)
+				continue
 			}
 			if a.Step != flow.Left {
 				n.ready.Push(done{id: a.ID, sent: a.Step == flow.Sent})

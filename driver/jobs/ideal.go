@@ -1,6 +1,9 @@
 package jobs
 
 import (
+	"fmt"
+
+	"softib/job"
 	"softib/job/play"
 	"softib/proto/ib"
 )
@@ -10,6 +13,12 @@ type Ideal struct{}
 
 // Send is never called.
 func (Ideal) Send(ib.Time, play.Message) error { return nil }
+
+// SetGroups refuses: who would do the work?
+func (Ideal) SetGroups([]job.Group) error {
+	return fmt.Errorf("%w: an ideal network has no switches that could add; next: take packets or flows, or another "+
+		"algorithm than sharp", ErrReduction)
+}
 
 // Advance lets time pass.
 func (Ideal) Advance(until ib.Time) (ib.Time, error) { return until, nil }

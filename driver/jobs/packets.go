@@ -18,16 +18,17 @@ import (
 // Packets is a Network of the engines themselves.
 type Packets struct {
 	*sim.Sim
-	f     *Fabric
-	hosts []adapter
-	index []int32 // by node: its number among the hosts
-	pairs map[pair]*conn
-	turns map[pair]int // messages of two ports that have several queue pairs
-	conns []*conn
-	mem   []byte // what all messages are written from and to: their content is nobody's
-	ready ib.Queue[done]
-	out   int // messages on their way, and those that their senders wait to hear of
-	rep   sm.Report
+	f       *Fabric
+	hosts   []adapter
+	index   []int32 // by node: its number among the hosts
+	pairs   map[pair]*conn
+	turns   map[pair]int // messages of two ports that have several queue pairs
+	conns   []*conn
+	mem     []byte // what all messages are written from and to: their content is nobody's
+	ready   ib.Queue[done]
+	out     int // messages on their way, and those that their senders wait to hear of
+	rep     sm.Report
+	*groups // that switches work for
 	// What goes down, and the fabric that is left, once its tables are to be written; see Loss.
 	lost   int
 	healed *Fabric
@@ -99,6 +100,7 @@ func (f *Fabric) Packets() (*Packets, error) {
 	n := &Packets{Sim: s, f: f, rep: rep, hosts: make([]adapter, s.NumHosts()),
 		index: make([]int32, len(f.Graph.Nodes)), pairs: map[pair]*conn{}, turns: map[pair]int{},
 		mem: make([]byte, chunk)}
+	n.groups = &groups{net: n}
 	for i := range n.hosts {
 		n.index[s.HostNode(i).Index] = int32(i)
 		a := &n.hosts[i]
@@ -215,6 +217,9 @@ func (n *Packets) writeGroups(switches []*topo.Node) error {
 
 // Send puts a message into the queue of its two ports.
 func (n *Packets) Send(_ ib.Time, m play.Message) error {
+	if m.Group > 0 {
+		return n.groups.start(m)
+	}
 	from, to, err := n.f.ends(m)
 	if err != nil {
 		return err
@@ -350,6 +355,9 @@ func (n *Packets) Advance(until ib.Time) (ib.Time, error) {
 			}
 		case sim.WakeHost:
 			if err := n.completions(w.Host); err != nil {
+				return n.Now(), err
+			}
+			if err := n.groups.serve(w.Host); err != nil {
 				return n.Now(), err
 			}
 		}

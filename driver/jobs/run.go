@@ -13,6 +13,8 @@ import (
 type Network interface {
 	// Send puts a message on its way.
 	Send(now ib.Time, m play.Message) error
+	// SetGroups says which groups of ranks have operations done by the network.
+	SetGroups(list []job.Group) error
 	// Advance lets time pass until something arrives, or until then, and returns the moment. If nothing is left to
 	// happen it returns at once, with the moment of the last event.
 	Advance(until ib.Time) (ib.Time, error)
@@ -62,6 +64,11 @@ func (e *StuckError) Error() string { return fmt.Sprintf("deadlock at %v: %s", e
 // Run runs a schedule. If ctx or the watch ends it, what there is by then is returned with the error.
 func Run(ctx context.Context, s *job.Schedule, m play.Model, net Network, w Watch) (*Result, error) {
 	p := play.New(s, m)
+	if len(s.Groups) > 0 {
+		if err := net.SetGroups(s.Groups); err != nil {
+			return result(s, p), err
+		}
+	}
 	every := w.Every
 	if every == 0 {
 		every = 4096

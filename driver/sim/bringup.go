@@ -28,6 +28,9 @@ func (s *Sim) BringUp() (sm.Report, error) {
 	return s.bringUp()
 }
 
+// Program does what BringUp does on the links that are up by now: for switches that have started anew.
+func (s *Sim) Program() (sm.Report, error) { return s.bringUp() }
+
 // noLife is the code of a life time that does not end (IBA 14.2.5.6): packets get old in a simulation only where a
 // scenario says so.
 const noLife = 20

@@ -88,7 +88,7 @@ type written struct {
 // on what the agent says.
 func (s *Sim) switchMgmt(node int) {
 	f := s.TakeMgmt(node)
-	if f == nil {
+	if f == nil || f.Packet.BTH.DestQP > ib.QPNGSI && s.toPort0(node, f) {
 		return
 	}
 	out, ok := s.answer(node, f.InPort, false, f)

@@ -54,6 +54,7 @@ func (s *Sim) PlanReboot(t ib.Time, node int) {
 			s.LogFault(fabric.FaultReboot, s.Place(node, 0), nil)
 			s.Reset(node)
 			s.nodes[node].manager = nil
+			s.resetPort0(node)
 		}
 	})
 }
@@ -106,6 +107,9 @@ func (s *Sim) activate(at uint32) {
 func (s *Sim) portChanged(at uint32) {
 	p := s.PortAt(at)
 	s.stir(int(p.Site.Node))
+	if s.reductions != nil && p.State() != ib.PortActive {
+		s.reductions.portDown(at)
+	}
 	if p.Site.Host < 0 {
 		return
 	}

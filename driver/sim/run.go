@@ -92,7 +92,11 @@ func (s *Sim) handle(n fabric.Note) {
 	case fabric.Arrived:
 		s.accept(n.Place, s.Frame(n))
 	case fabric.Room:
-		s.hostRoom(s.PortAt(n.Place), ib.VL(n.Arg))
+		if p := s.PortAt(n.Place); p.Site.Host >= 0 {
+			s.hostRoom(p, ib.VL(n.Arg))
+		} else {
+			s.port0Room(p)
+		}
 	case fabric.Served:
 		s.switchMgmt(int(s.PortAt(n.Place).Site.Node))
 	case fabric.Trained:
@@ -119,6 +123,12 @@ func (s *Sim) handle(n fabric.Note) {
 		s.managerTimeout(n.Place, n.Arg)
 	case evAgent:
 		s.agentTimeout(int(n.Place))
+	case evPort0:
+		s.arrivePort0(n.Place, s.Frame(n))
+	case evPort0Timer:
+		s.port0Timeout(int(n.Place))
+	case evAggregate:
+		s.reductions.timeout(int(n.Place))
 	}
 }
 

@@ -83,15 +83,18 @@ const (
 
 // Kinds of the driver's own events.
 const (
-	evHost      = fabric.Own + iota // a host's deadline; the place is the host
-	evLoop                          // a host's packet to itself is there; the place is the host
-	evLater                         // see later; the argument is its slot
-	evManager                       // a manager's deadline; the place is its host, the argument its number
-	evAgent                         // an agent may have traps to send; the place is the node
-	evSending                       // a host's adapter can make a packet again; the place is the host
-	evLeave                         // a packet is at its adapter's port; the argument is its frame
-	evReceiving                     // a host's adapter can take a packet in again; the place is the host
-	evReady                         // a packet has been taken in; the argument is its frame
+	evHost       = fabric.Own + iota // a host's deadline; the place is the host
+	evLoop                           // a host's packet to itself is there; the place is the host
+	evLater                          // see later; the argument is its slot
+	evManager                        // a manager's deadline; the place is its host, the argument its number
+	evAgent                          // an agent may have traps to send; the place is the node
+	evSending                        // a host's adapter can make a packet again; the place is the host
+	evLeave                          // a packet is at its adapter's port; the argument is its frame
+	evReceiving                      // a host's adapter can take a packet in again; the place is the host
+	evReady                          // a packet has been taken in; the argument is its frame
+	evPort0                          // a packet is at a switch's adapter; the place is its way in, the argument it
+	evPort0Timer                     // that adapter's deadline; the place is the node
+	evAggregate                      // a deadline of the node's reductions; the place is the node
 )
 
 // Sim is one simulation: the cables, ports and switches of a fabric.Engine, the hosts at them, and the time.
@@ -113,6 +116,7 @@ type Sim struct {
 	managed    bool              // a manager has run: before the first, nobody sends traps
 	gen        uint32            // managers that ever ran
 	saved      map[int]sm.Memory // by host: what its manager wrote down last
+	reductions *Reductions       // nil if there are none
 	watcher    Watcher
 	written    ib.Queue[written] // that the watcher is told of once the links have followed
 }
@@ -121,6 +125,7 @@ type Sim struct {
 type nodeState struct {
 	host    int32    // its number among the hosts; -1 for a switch
 	manager *manager // nil until needed
+	port0   *port0   // a switch's adapter; nil if it has none
 	trapAt  ib.Time  // when the agent's pending event comes; Never for none
 	mute    ib.Time  // its agent does nothing until then
 }

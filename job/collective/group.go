@@ -29,6 +29,9 @@ type Group struct {
 	AddTime uint64
 	// CPU and NIC are what the members' operations use.
 	CPU, NIC uint8
+	// Payload is how many bytes of a short vector the network takes at a time, in algorithms that it does; 0 is
+	// SharpPayload.
+	Payload int
 
 	b     *job.Builder
 	ranks []int
@@ -36,7 +39,8 @@ type Group struct {
 	step  [][]uint32 // and what it does now
 	added []uint64   // bytes that it has to add to its own after that
 	tag   uint32
-	most  uint32 // see NewCounter
+	most  uint32     // see NewCounter
+	nets  [2]*uint32 // the job's groups that the network works for, short and streaming
 }
 
 // NewGroup makes a group that has done nothing.
@@ -245,24 +249,24 @@ func init() {
 	operations = []Operation{
 		{"all-reduce", "every rank gets the sum of all", []algorithm{{"ring", ringAllReduce},
 			{"recursive-doubling", doublingAllReduce}, {"halving-doubling", halvingDoubling},
-			{"double-tree", doubleTree}}, chooseAllReduce},
+			{"double-tree", doubleTree}, {Sharp, sharpAllReduce}}, chooseAllReduce},
 		{"reduce-scatter", "every rank gets its share of the sum", []algorithm{{"ring", ringReduceScatter},
 			{"halving", halvingReduceScatter}}, small(512<<10, "halving", "ring")},
 		{"all-gather", "every rank gets what all have", []algorithm{{"ring", ringAllGather},
 			{"doubling", doublingAllGather}, {"bruck", bruckAllGather}}, small(80<<10, "bruck", "ring")},
 		{"broadcast", "every rank gets what rank 0 has", []algorithm{{"binomial", binomialBroadcast},
-			{"scatter-all-gather", scatterAllGather}, {"chain", chainBroadcast}}, small(512<<10, "binomial",
-			"scatter-all-gather")},
-		{"reduce", "rank 0 gets the sum of all", []algorithm{{"binomial", binomialReduce}}, small(0, "binomial",
-			"binomial")},
+			{"scatter-all-gather", scatterAllGather}, {"chain", chainBroadcast}, {Sharp, sharpBroadcast}},
+			small(512<<10, "binomial", "scatter-all-gather")},
+		{"reduce", "rank 0 gets the sum of all", []algorithm{{"binomial", binomialReduce}, {Sharp, sharpReduce}},
+			small(0, "binomial", "binomial")},
 		{"scatter", "every rank gets its share of what rank 0 has", []algorithm{{"binomial", binomialScatter},
 			{"linear", linearScatter}}, small(0, "binomial", "binomial")},
 		{"gather", "rank 0 gets what all have", []algorithm{{"binomial", binomialGather}, {"linear", linearGather}},
 			small(0, "binomial", "binomial")},
 		{"all-to-all", "every rank sends another part to each other", []algorithm{{"pairwise", pairwise},
 			{"direct", direct}, {"bruck", bruckAllToAll}}, small(256*8, "bruck", "pairwise")},
-		{"barrier", "nobody goes on before all are there", []algorithm{{"dissemination", dissemination}},
-			small(0, "dissemination", "dissemination")},
+		{"barrier", "nobody goes on before all are there", []algorithm{{"dissemination", dissemination},
+			{Sharp, sharpBarrier}}, small(0, "dissemination", "dissemination")},
 	}
 }
 

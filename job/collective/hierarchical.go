@@ -57,6 +57,7 @@ func (g *Group) part(members []int, whole func(int32) []int32, do func(*Group)) 
 	}
 	s := NewGroup(g.b, ranks)
 	s.Note, s.AddTime, s.CPU, s.NIC, s.most, s.tag = g.Note, g.AddTime, g.CPU, g.NIC, g.most, g.tag
+	s.Payload = g.Payload
 	for i, m := range members {
 		s.front[i] = g.front[m]
 	}

@@ -2,6 +2,8 @@ package load
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 
 	"softib/job/collective"
 )
@@ -24,6 +26,10 @@ func collectives() (list []Kind) {
 		if whole[op.Name] {
 			k.Options[1].Help = "bytes of the vector"
 		}
+		if slices.Contains(op.Algorithms(), collective.Sharp) {
+			k.Options = append(k.Options, Option{"payload", strconv.Itoa(collective.SharpPayload),
+				"bytes that switches take at a time, algorithm=sharp of up to 4K"})
+		}
 		if op.Name == "all-reduce" {
 			k.Options = append(k.Options, Option{"per-host", "1", "ranks that share a host, and reduce there first"})
 		}
@@ -36,6 +42,10 @@ func collectives() (list []Kind) {
 func (m *maker) collective(op *collective.Operation) error {
 	bytes, count := m.number("size", 0, 1<<40), m.number("count", 1, 1<<20)
 	work, add := m.number("compute", 0, 1<<40), m.number("add", 0, 1<<30)
+	payload := uint64(0)
+	if m.set["payload"] != "" {
+		payload = m.number("payload", 8, 4<<10)
+	}
 	if m.err != nil {
 		return m.err
 	}
@@ -57,11 +67,13 @@ func (m *maker) collective(op *collective.Operation) error {
 		}
 		return err
 	}
-	if err := do(collective.NewCounter(m.n, uint32(maxOps/2/count))); err != nil {
+	c := collective.NewCounter(m.n, uint32(maxOps/2/count))
+	c.Payload = int(payload)
+	if err := do(c); err != nil {
 		return err
 	}
 	g := collective.NewGroup(m.b, ranks)
-	g.AddTime = add
+	g.AddTime, g.Payload = add, int(payload)
 	for range count {
 		if work > 0 {
 			g.Compute(work)

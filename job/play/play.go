@@ -30,6 +30,11 @@ type Message struct {
 	From, To uint32
 	Size     uint64
 	NIC      uint8
+	// Group is, for a rank's part in an operation of the network, 1 + the number of the group; From and To are the rank
+	// then, and it arrives when the rank has the result. Way and Peer are the operation's.
+	Group uint32
+	Peer  uint32
+	Way   job.Way
 	// Control marks the two short messages of a rendezvous. They have no size, and nobody has to be told that they were
 	// sent.
 	Control bool
@@ -48,8 +53,9 @@ const (
 	opSend  = uint8(job.Send)
 	opRecv  = uint8(job.Recv)
 	opCalc  = uint8(job.Calc)
-	arrival = 4 // a message is at its receiver and wants its processor
-	leave   = 5 // a message's processor has done its part, and it goes into the network
+	opGroup = uint8(job.Aggregate)
+	arrival = 16 // a message is at its receiver and wants its processor
+	leave   = 17 // a message's processor has done its part, and it goes into the network
 )
 
 // parts of a rendezvous that a message may be.
@@ -68,6 +74,7 @@ type message struct {
 	cpu  uint8
 	nic  uint8
 	part uint8
+	all  bool // it is a part in an operation of the network
 }
 
 // host is what a rank's processors and ports are busy with.
@@ -159,7 +166,7 @@ func (p *Player) HandleArrival(now ib.Time, id uint32) {
 // HandleSent says that the sender has nothing more to do for a message.
 func (p *Player) HandleSent(now ib.Time, id uint32) {
 	m := &p.msgs[id]
-	if m.Size > p.m.Eager && (m.part == whole || m.part == data) {
+	if m.Size > p.m.Eager && (m.part == whole || m.part == data) && !m.all {
 		p.now = max(p.now, now)
 		p.ended(m.From, m.op, now)
 		p.settle()
@@ -207,7 +214,7 @@ func (p *Player) settle() {
 		for _, n := range h.freed {
 			o := &ops[n]
 			at := max(h.cpu[o.CPU], h.ready[n])
-			if o.Kind == job.Send {
+			if o.Kind == job.Send || o.Kind == job.Aggregate {
 				at = max(at, h.out[o.NIC])
 			}
 			p.push(event{at: at, kind: uint8(o.Kind), rank: rank, what: n})

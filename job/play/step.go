@@ -19,7 +19,7 @@ func (p *Player) step(e event) {
 		h.cpu[o.CPU] = end
 		p.begun(e.rank, e.what, e.at)
 		p.ended(e.rank, e.what, end)
-	case opSend:
+	case opSend, opGroup:
 		p.send(e, h)
 	case opRecv:
 		p.receive(e)
@@ -46,6 +46,11 @@ func (p *Player) send(e event, h *host) {
 	id := uint32(len(p.msgs))
 	p.msgs = append(p.msgs, message{Record: Record{From: e.rank, To: o.Peer, Size: o.Size, Start: e.at,
 		Arrived: ib.Never}, tag: o.Tag, op: e.what, cpu: o.CPU, nic: o.NIC})
+	if o.Kind == job.Aggregate {
+		p.msgs[id].To, p.msgs[id].all = e.rank, true
+		p.push(event{at: e.at + p.m.Overhead, kind: leave, rank: e.rank, what: id})
+		return
+	}
 	if p.m.Ideal {
 		p.push(event{at: e.at + p.m.Overhead + p.m.Latency, kind: arrival, rank: o.Peer, what: id})
 	} else {
@@ -66,6 +71,10 @@ func (p *Player) leaves(id uint32, part uint8) {
 		m.part = part
 	}
 	out := Message{ID: id, From: m.From, To: m.To, Size: m.Size, NIC: m.nic}
+	if m.all {
+		o := &p.s.Ranks[m.From].Ops[m.op]
+		out.Group, out.Peer, out.Way = m.tag+1, o.Peer, o.Way
+	}
 	switch m.part {
 	case request:
 		out.Size, out.Control = 0, true
@@ -109,6 +118,11 @@ func (p *Player) arrive(e event, h *host) {
 		h.cpu[m.cpu] = e.at + p.m.Overhead + max(beyond(m.Size, p.m.PerByte), beyond(m.Size, p.m.GapPerByte))
 		h.in[m.nic] = e.at + p.m.Gap + beyond(m.Size, p.m.GapPerByte)
 		end = h.cpu[m.cpu]
+	}
+	if m.all {
+		m.Arrived = end
+		p.ended(m.To, m.op, end)
+		return
 	}
 	if m.part == data {
 		p.meet(e.what, m.recv, e.at, end)

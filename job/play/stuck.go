@@ -75,6 +75,12 @@ func (p *Player) waitsIn(rank, op uint32) (int32, bool) {
 			return -1, true
 		}
 		return int32(o.Peer), true
+	case o.Kind == job.Aggregate:
+		for i := range p.msgs {
+			if m := &p.msgs[i]; m.From == rank && m.op == op && m.Arrived > p.now {
+				return -1, true
+			}
+		}
 	case o.Kind == job.Send && o.Size > p.m.Eager:
 		for i := range p.msgs {
 			if m := &p.msgs[i]; m.From == rank && m.op == op && m.Arrived > p.now {

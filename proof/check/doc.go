@@ -28,6 +28,10 @@
 //	             and knows the master's, and whatever is sent by the switches' own tables arrives
 //	traffic      connections whose way no fault hits go on; patient ones survive everything
 //
+// A Reductions is a history in which switches add what jobs' hosts give, while packets get lost, links go down and
+// switches start anew. Every result that a host gets is right to the bit, in order and once; when a tree is lost all
+// hosts of its job hear of it and repeat; a job is given up only when a host of it has stopped; no place is left taken.
+//
 // Torture does this for many seeds on all cores. A seed that fails is cut down to
 // a small scenario that still fails, and printed with its last packets and the
 // command that runs it again.

@@ -8,6 +8,7 @@ import (
 
 	"softib/driver/endpoint"
 	"softib/node/agent"
+	"softib/node/aggregate"
 	"softib/node/hca"
 	"softib/node/ibswitch"
 	"softib/node/link"
@@ -53,6 +54,10 @@ func TestPlantedBugs(t *testing.T) {
 			ManagementKind, 0},
 		{"who has handed over goes on as a master", func(on bool) { sm.Plant(false, false, on) }, ManagementKind, 0},
 		{"a port is open to who shows no M_Key", agent.Plant, ManagementKind, 0},
+		{"a switch adds vectors in the order in which they come", func(on bool) { aggregate.Plant(on, false) },
+			ReductionKind, 6},
+		{"a host goes on in a new tree with what it has not done itself", func(on bool) { aggregate.Plant(false, on) },
+			ReductionKind, 6},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			p.plant(true)

@@ -13,6 +13,12 @@ const keptPackets = 40
 // shrink cuts the failing scenario down: fewer faults, fewer conns, fewer ops, as
 // long as the same checker complains.
 func (f *Failure) shrink() {
+	if f.Red != nil {
+		if f.Found[0].Checker != "determinism" {
+			*f.Red, f.Result = redShrink(*f.Red, f.Found[0].Checker)
+		}
+		return
+	}
 	if f.Mgmt != nil {
 		s := &mgmtShrinker{small: *f.Mgmt, checker: f.Found[0].Checker, left: shrinkRuns, last: f.Result}
 		if s.checker != "determinism" {

@@ -22,6 +22,8 @@ type Tally struct {
 	// What adapters did about it.
 	Retransmits, Timeouts, SeqNAKs, RNRNAKs, Duplicates, Reordered, BECNs uint64
 	Mgmt                                                                  MgmtTally
+	// TreesLost counts trees of reductions that had to be replaced.
+	TreesLost uint64
 }
 
 // Add adds another's counts.
@@ -49,6 +51,7 @@ func (t *Tally) Add(o *Tally) {
 	t.Reordered += o.Reordered
 	t.BECNs += o.BECNs
 	t.Mgmt.add(&o.Mgmt)
+	t.TreesLost += o.TreesLost
 }
 
 // counter is a checker that only counts.

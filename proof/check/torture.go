@@ -29,7 +29,8 @@ type Options struct {
 	StopAfter int
 	// NoShrink leaves failing scenarios as they are.
 	NoShrink bool
-	// Kind is what the histories are about; the zero value is both: every fourth is of management.
+	// Kind is what the histories are about; the zero value is both: every fourth is of management. Of the others, one
+	// in four has a history of reductions beside it.
 	Kind Kind
 }
 
@@ -41,10 +42,11 @@ const (
 	Both           Kind = iota
 	DataKind            // programs, their packets and the cables: a Scenario
 	ManagementKind      // managers, their tables and what becomes of traffic: a Management
+	ReductionKind       // jobs for which switches add: a Reductions
 	NumKind
 )
 
-var kindNames = [NumKind]string{"both", "data", "management"}
+var kindNames = [NumKind]string{"both", "data", "management", "reductions"}
 
 func (k Kind) String() string {
 	if k < NumKind {
@@ -95,10 +97,12 @@ type Failure struct {
 	Seed  uint64
 	Hosts int
 	Kind  Kind
-	// Found is what the seed violated, Result what its smallest scenario does: Small, or Mgmt where it is not nil.
+	// Found is what the seed violated, Result what its smallest scenario does: Small, or Mgmt or Red where one is not
+	// nil.
 	Found  []Violation
 	Small  Scenario
 	Mgmt   *Management
+	Red    *Reductions
 	Result Result
 }
 
@@ -174,16 +178,20 @@ func (t *torture) one(seed uint64) {
 		if t.opt.Kind == Both {
 			again = seed / 4 // of these seeds none is a multiple of four
 		}
+	} else if t.opt.Kind == ReductionKind {
+		play = fail.reductions()
 	} else {
 		fail.Small = Draw(seed, t.opt.Hosts)
 	}
-	res := play(runOptions{})
-	runs := 1
-	if !res.Failed() && t.opt.Again > 0 && again%uint64(t.opt.Again) == 0 {
-		runs++
-		if v, differs := rerun(play, &res); differs {
-			res.Violations = append(res.Violations, v)
-		}
+	res, runs := t.played(play, again)
+	if !res.Failed() && t.opt.Kind == Both && fail.Mgmt == nil && drawsReductions(seed) {
+		// A history of its own, after which the seed is done.
+		more, n := t.played(fail.reductions(), again)
+		runs += n - 1
+		more.Hops += res.Hops
+		more.Ops += res.Ops
+		more.Tally.Add(&res.Tally)
+		res = more
 	}
 	if res.Failed() {
 		fail.Found, fail.Result = res.Violations, res
@@ -209,6 +217,25 @@ func (t *torture) one(seed uint64) {
 	if t.progress != nil {
 		t.progress(r.Progress)
 	}
+}
+
+// reductions draws a seed's history of reductions.
+func (f *Failure) reductions() func(runOptions) Result {
+	sc := DrawReductions(f.Seed, f.Hosts)
+	f.Red = &sc
+	return func(opt runOptions) Result { return runReductions(&sc, opt) }
+}
+
+// played runs a history, and some of them twice.
+func (t *torture) played(play func(runOptions) Result, again uint64) (res Result, runs int) {
+	res, runs = play(runOptions{}), 1
+	if !res.Failed() && t.opt.Again > 0 && again%uint64(t.opt.Again) == 0 {
+		runs++
+		if v, differs := rerun(play, &res); differs {
+			res.Violations = append(res.Violations, v)
+		}
+	}
+	return res, runs
 }
 
 // rerun runs a scenario once more, with each packet as bytes at each hop: the
@@ -238,6 +265,10 @@ func (f *Failure) Write(w io.Writer) error {
 	}
 	if f.Mgmt != nil {
 		f.writeMgmt(p)
+		return p.err
+	}
+	if f.Red != nil {
+		f.writeReductions(p)
 		return p.err
 	}
 	sc := &f.Small

@@ -30,6 +30,9 @@ func (q *Queue[T]) Pop() (v T, ok bool) {
 	return v, true
 }
 
+// Peek is the first, which stays; there must be one.
+func (q *Queue[T]) Peek() T { return q.buf[q.head] }
+
 func (q *Queue[T]) grow() {
 	b := make([]T, max(16, 2*len(q.buf)))
 	for i := range q.n {
