@@ -138,6 +138,17 @@ var settings = []setting{
 		func(s *experiment.Spec, v uint64) { s.Options.Congestion.Timer = uint16(v) })},
 	{"cc-increase", "so many steps slower it goes when it is told (1)", upTo(1<<8-1,
 		func(s *experiment.Spec, v uint64) { s.Options.Congestion.Increase = uint8(v) })},
+	{"nvlink", "GB/s that a GPU sends, and receives, to others of its server; 0 is by the fabric (450)",
+		func(s *experiment.Spec, v uint64) error {
+			if v > 1e6 {
+				return errors.New("want at most 1000000")
+			}
+			s.Options.NVLink.Rate = float64(v) * 1e9 / float64(ib.Second)
+			return nil
+		}},
+	{"nvlink-latency", "ns that such a message takes besides (600)", nanoseconds(func(s *experiment.Spec) *ib.Time {
+		return &s.Options.NVLink.Latency
+	})},
 	{"o", "ns that a processor is busy with a message, at each end (0)", nanoseconds(func(s *experiment.Spec) *ib.Time {
 		return &s.Model.Overhead
 	})},
@@ -217,7 +228,7 @@ func (o *simOptions) apply(s *experiment.Spec, word string) error {
 // spec is an experiment of these options.
 func (o *simOptions) spec(arg string, g *topo.Graph) (experiment.Spec, error) {
 	s := experiment.Spec{Topology: arg, Graph: g, Load: o.load, Ranks: o.ranks, Place: o.place, Level: o.level,
-		Seed: o.seed, Options: jobs.Options{Routing: o.routing}}
+		Seed: o.seed, Options: jobs.Options{Routing: o.routing, NVLink: jobs.DefaultNVLink}}
 	levels := []string{experiment.Auto, experiment.Packets, experiment.Flows, experiment.IdealNet}
 	if !slices.Contains(levels, o.level) {
 		return s, fmt.Errorf("--level is %q: want one of %s", o.level, strings.Join(levels, ", "))

@@ -24,6 +24,14 @@ func printRun(t *terminal, r *experiment.Report) {
 	}
 	t.say("  took       %s; %s, %sB/s in all", duration(r.End), bytesOf(r.Load.Bytes),
 		scaled(float64(r.Load.Bytes)/max(r.End, 1e-12), 1000, []string{"", "k", "M", "G", "T"}))
+	if r.Fabric.Servers > 0 {
+		how := "by the fabric too: NVLink is off"
+		if r.Fabric.NVLink > 0 {
+			how = fmt.Sprintf("%s of it within them by NVLink, %sB/s a GPU", bytesOf(r.Load.InServers),
+				scaled(r.Fabric.NVLink, 1000, []string{"", "k", "M", "G", "T"}))
+		}
+		t.say("  servers    %d, %s", r.Fabric.Servers, how)
+	}
 	for _, c := range r.Messages {
 		t.say("  messages   %-16s median %s, 99 %% within %s, the last %s", c.Name, duration(c.Took.P50),
 			duration(c.Took.P99), duration(c.Took.Max))

@@ -28,6 +28,8 @@ type Options struct {
 	FlowletGap ib.Time
 	// Congestion is what is done against congestion.
 	Congestion Congestion
+	// NVLink joins the GPUs of a server.
+	NVLink NVLink
 	// Place is the end port of each rank, or of each rank and NIC one after the other; nil places ranks on the hosts in
 	// the order of the graph, a rank's NICs on a host's ports.
 	Place []topo.PortRef
@@ -67,8 +69,9 @@ type Fabric struct {
 	// Groups are what switches choose from; nil if they do not.
 	Groups *route.Groups
 	// Ways finds the links between ports, numbered as Network.Carried wants them.
-	Ways *flow.Ways
-	opt  Options
+	Ways    *flow.Ways
+	opt     Options
+	servers []int32 // by node: the server whose GPUs NVLink joins, or -1; nil if it joins none
 }
 
 // DefaultRouting is the subnet manager's own chain.
@@ -105,7 +108,8 @@ func NewFabric(g *topo.Graph, opt Options) (*Fabric, error) {
 		}
 	}
 	return &Fabric{Graph: g, Net: n, Tables: res.Tables, Engine: res.Tables.Engine, Groups: groups, opt: opt,
-		Ways: flow.NewWays(g, n, res.Tables, flow.Timing{Switch: opt.SwitchLatency, PerMM: sim.CableDelay})}, nil
+		servers: servers(g, &opt),
+		Ways:    flow.NewWays(g, n, res.Tables, flow.Timing{Switch: opt.SwitchLatency, PerMM: sim.CableDelay})}, nil
 }
 
 // Ranks is how many ranks have a place.

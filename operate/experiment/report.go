@@ -51,6 +51,10 @@ type Fabric struct {
 	Cables   int    `json:"cables"`
 	Rate     string `json:"rate"` // of the hosts' links
 	Routing  string `json:"routing"`
+	// Servers counts those that have several adapters, and NVLink is what joins their GPUs, in bytes a second of each;
+	// 0 is nothing.
+	Servers int     `json:"servers,omitempty"`
+	NVLink  float64 `json:"nvlink_Bps,omitempty"`
 }
 
 // Load is what was run.
@@ -60,6 +64,8 @@ type Load struct {
 	Operations int    `json:"operations"`
 	Messages   int    `json:"messages"`
 	Bytes      uint64 `json:"bytes"`
+	// InServers are the bytes that went from GPU to GPU of a server, beside the fabric.
+	InServers uint64 `json:"bytes_in_servers,omitempty"`
 }
 
 // Spread is how values are distributed.

@@ -83,7 +83,7 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 	r := &Report{Command: s.Command, Seed: s.Seed, Level: s.Level, Why: "asked for"}
 	r.describe(&s, f, sched)
 	if s.Level == Auto || s.Level == "" {
-		r.Level, r.Why = choose(s.Graph, sched)
+		r.Level, r.Why = choose(f, sched)
 		if why := s.queues(); why != "" {
 			r.Level, r.Why = Packets, why
 		}
@@ -106,6 +106,9 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 		net = jobs.Ideal{}
 	default:
 		net = f.Flows()
+	}
+	if r.Level != IdealNet {
+		net = f.Joined(net)
 	}
 	look := newSampler(f, net)
 	res, err := jobs.Run(ctx, sched, s.Model, net, jobs.Watch{Sample: look.sample, Interval: look.every,
@@ -204,18 +207,22 @@ const (
 )
 
 // choose says at which level to run, and why.
-func choose(g *topo.Graph, s *job.Schedule) (level, why string) {
-	_, messages, bytes := s.Count()
+func choose(f *jobs.Fabric, s *job.Schedule) (level, why string) {
 	const mtu, acks = 4096, 1.25
-	hops := acks * (float64(bytes)/mtu + float64(messages)) * 2 * float64(depth(g)+1)
+	packets := 0.0
 	pairs := map[uint64]struct{}{}
 	for i := range s.Ranks {
 		for _, o := range s.Ranks[i].Ops {
-			if o.Kind == job.Send && len(pairs) <= maxPairs {
+			if o.Kind != job.Send || f.InServer(uint32(i), o.Peer) {
+				continue
+			}
+			packets += float64(o.Size)/mtu + 1
+			if len(pairs) <= maxPairs {
 				pairs[uint64(i)<<32|uint64(o.Peer)] = struct{}{}
 			}
 		}
 	}
+	hops := acks * packets * 2 * float64(depth(f.Graph)+1)
 	switch {
 	case hops > maxHops:
 		return Flows, fmt.Sprintf("packets would cross links some %.0f million times; --level packets does it all "+

@@ -123,7 +123,10 @@ func TestPlaces(t *testing.T) {
 
 // TestChoice: what is quickly done is done by packets, what is not by flows, and the report says so.
 func TestChoice(t *testing.T) {
-	s := spec(t, "fat-tree:radix=4,levels=2", "shift:size=1M")
+	f, err := jobs.NewFabric(spec(t, "fat-tree:radix=4,levels=2", "shift:size=1M").Graph, jobs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for size, want := range map[string]string{"shift:size=1M": Packets, "shift:size=100G": Flows} {
 		l, err := load.Parse(size)
 		if err != nil {
@@ -133,7 +136,7 @@ func TestChoice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if level, why := choose(s.Graph, sched); level != want || why == "" {
+		if level, why := choose(f, sched); level != want || why == "" {
 			t.Errorf("%s: %s, because %s", size, level, why)
 		}
 	}
