@@ -24,8 +24,8 @@ var railGenerator = Generator{
 }
 
 // railTree is the arithmetic of a tree for servers with several adapters, built as NVIDIA's reference architectures
-// are: every switch has all its ports in use, so that two switches share several cables where there are fewer of the upper
-// ones than a lower one has uplinks.
+// are: every switch has all its ports in use, so that two switches share several cables where there are fewer of the
+// upper ones than a lower one has uplinks.
 //
 // With rail wiring, group servers share one leaf for each rail, and leafs of one rail stand beside each other. In a
 // tree of three levels leafs are cut into pods, of which none has leafs of two rails: traffic of a rail stays below the
