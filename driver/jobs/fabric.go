@@ -33,6 +33,9 @@ type Options struct {
 	// Place is the end port of each rank, or of each rank and NIC one after the other; nil places ranks on the hosts in
 	// the order of the graph, a rank's NICs on a host's ports.
 	Place []topo.PortRef
+	// Jobs is which of several jobs each rank is of; nil if there is one. Messages of one do not wait for another's
+	// between the same two ports.
+	Jobs []uint8
 }
 
 // Congestion is the standard's congestion control (IBA A10). Zero fields take defaults.
@@ -117,6 +120,15 @@ func (f *Fabric) Ranks() int { return len(f.opt.Place) }
 
 // Place is the first port of a rank.
 func (f *Fabric) Place(rank uint32) topo.PortRef { return f.opt.Place[rank] }
+
+// pair is what a message goes through, from port to port.
+func (f *Fabric) pair(from, to topo.PortRef, rank uint32) pair {
+	p := pair{from: from, to: to}
+	if f.opt.Jobs != nil {
+		p.job = f.opt.Jobs[rank]
+	}
+	return p
+}
 
 // place is the port of a rank's NIC.
 func (f *Fabric) place(rank uint32, nic uint8) topo.PortRef {

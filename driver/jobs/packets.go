@@ -34,8 +34,11 @@ type Packets struct {
 	wc   [32]hca.WC
 }
 
-// pair is a rank's port that talks to another.
-type pair struct{ from, to topo.PortRef }
+// pair is a rank's port that talks to another, of one job.
+type pair struct {
+	from, to topo.PortRef
+	job      uint8
+}
 
 type done struct {
 	id   uint32
@@ -196,12 +199,13 @@ func (n *Packets) Send(_ ib.Time, m play.Message) error {
 	if err != nil {
 		return err
 	}
-	c := n.pairs[pair{from, to}]
+	key := n.f.pair(from, to, m.From)
+	c := n.pairs[key]
 	if c == nil {
 		if c, err = n.connect(from, to); err != nil {
 			return fmt.Errorf("from %s to %s: %w", n.f.Graph.PortName(from), n.f.Graph.PortName(to), err)
 		}
-		n.pairs[pair{from, to}] = c
+		n.pairs[key] = c
 	}
 	n.out++
 	c.wait.Push(m)

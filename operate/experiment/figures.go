@@ -20,6 +20,7 @@ func (r *Report) describe(s *Spec, f *jobs.Fabric, sched *job.Schedule) {
 	g := s.Graph
 	r.Fabric = Fabric{Topology: s.Topology, Text: topo.Describe(g), Hosts: len(g.Hosts()), Switches: len(g.Switches()),
 		Cables: g.NumCables(), Routing: f.Engine}
+	r.Fabric.Lost, r.Fabric.Congestion = s.Lost, s.Options.Congestion.On
 	if _, servers := g.Servers(); servers > 0 {
 		r.Fabric.Servers = servers
 		r.Fabric.NVLink = s.Options.NVLink.Rate * float64(ib.Second)

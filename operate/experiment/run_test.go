@@ -99,7 +99,7 @@ func TestPlaces(t *testing.T) {
 	for place, want := range map[string][]string{"linear": {"h1", "h2", "h3"}, "by-leaf": {"h1", "h3", "h5"},
 		"random": nil} {
 		s.Place, s.Ranks = place, 3
-		if _, err := s.place(); err != nil {
+		if _, err := s.build(); err != nil {
 			t.Fatal(err)
 		}
 		seen := map[int]bool{}
@@ -115,7 +115,7 @@ func TestPlaces(t *testing.T) {
 	}
 	for _, bad := range []Spec{{Graph: s.Graph, Ranks: 9}, {Graph: s.Graph, Ranks: -1},
 		{Graph: s.Graph, Place: "sky"}} {
-		if _, err := bad.place(); !errors.Is(err, ErrSpec) {
+		if _, err := bad.build(); !errors.Is(err, ErrSpec) {
 			t.Errorf("%d ranks, place %q: %v", bad.Ranks, bad.Place, err)
 		}
 	}
