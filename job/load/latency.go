@@ -49,15 +49,17 @@ func (m *maker) pingPong(a, b, count int, sizes func() uint64) {
 	}
 }
 
-// pause lets a sender be silent after each burst: its next message waits for the end of the last burst's, and then for
-// a time on a processor that does nothing else.
-func (m *maker) pause(rank, n, burst int, idle uint64, ops []uint32) {
-	if burst == 0 || n == 0 || n%burst != 0 {
+// pause lets a sender be silent after each burst: messages of the next wait for the end of the last burst's, and then
+// for a time on a processor that does nothing else, which is the operation that silence is.
+func (m *maker) pause(rank, n, burst int, idle uint64, ops []uint32, silence *uint32) {
+	if burst == 0 || n < burst {
 		return
 	}
-	wait := m.b.Add(rank, job.Op{Kind: job.Calc, Size: idle, CPU: 2})
-	m.b.After(rank, wait, ops[n-burst:n]...)
-	m.b.After(rank, ops[n], wait)
+	if n%burst == 0 {
+		*silence = m.b.Add(rank, job.Op{Kind: job.Calc, Size: idle, CPU: 2})
+		m.b.After(rank, *silence, ops[n-burst:n]...)
+	}
+	m.b.After(rank, ops[n], *silence)
 }
 
 // way is how a collective is done: by which algorithm, and among how many ranks of a server first.

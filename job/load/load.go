@@ -212,7 +212,7 @@ func (m *maker) from(senders []int, to func(rank, n int) int) error {
 	}
 	for _, rank := range senders {
 		ops := make([]uint32, count)
-		clock := uint32(0)
+		clock, silence := uint32(0), uint32(0)
 		for n := range count {
 			peer, bytes := to(rank, n), sizes()
 			if peer == rank {
@@ -233,7 +233,7 @@ func (m *maker) from(senders []int, to func(rank, n int) int) error {
 				m.b.After(rank, ops[n], next)
 				clock = next
 			}
-			m.pause(rank, n, burst, idle, ops)
+			m.pause(rank, n, burst, idle, ops, &silence)
 		}
 	}
 	return nil
