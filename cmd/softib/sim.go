@@ -15,6 +15,7 @@ import (
 
 	"softib/driver/jobs"
 	"softib/job"
+	"softib/job/chakra"
 	"softib/job/load"
 	"softib/job/train"
 	"softib/operate/experiment"
@@ -321,7 +322,8 @@ func runSim(cmd *cobra.Command, arg string, o simOptions) error {
 		}
 		s, err := run.spec(at, on)
 		switch {
-		case errors.Is(err, load.ErrLoad), errors.Is(err, job.ErrSchedule), errors.Is(err, train.ErrTrain):
+		case errors.Is(err, load.ErrLoad), errors.Is(err, job.ErrSchedule), errors.Is(err, train.ErrTrain),
+			errors.Is(err, chakra.ErrTrace):
 			return err
 		case err != nil:
 			return usage(cmd, err)

@@ -41,3 +41,23 @@ func TestSimCluster(t *testing.T) {
 	}
 	s.fails(exitFailed, []string{"bad.train:2: forward = fast: want a time"}, "sim", rail, "--load", bad)
 }
+
+// TestSimChakra runs a trace of two ranks that compute for 5 us, and refuses one that lacks a rank.
+func TestSimChakra(t *testing.T) {
+	s := newShell(t)
+	name := filepath.Join(t.TempDir(), "trace")
+	write := func(rank, text string) {
+		if err := os.WriteFile(name+"."+rank+".et", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node := "\x00\x06\x08\x01\x18\x04\x38\x05" // no metadata; a node: id 1, COMP_NODE, duration_micros 5
+	write("0", node)
+	write("1", node)
+	wants(t, s.run("sim", "star:4", "--load", name), "took       5 us", "processors are busy 100.0 %")
+	s.fails(exitFailed, []string{"say gpu= or algorithm="}, "sim", "star:4", "--load", name+":speed=3")
+	write("3", node)
+	s.fails(exitFailed, []string{"trace.2.et", "file for each rank, 0 to 3"}, "sim", "star:4", "--load", name)
+	write("2", node[:5])
+	s.fails(exitFailed, []string{"trace.2.et: byte 1", "take a whole file"}, "sim", "star:4", "--load", name)
+}

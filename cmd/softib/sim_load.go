@@ -2,11 +2,15 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"softib/internal/files"
 	"softib/job"
+	"softib/job/chakra"
 	"softib/job/goal"
 	"softib/job/load"
 	"softib/job/train"
@@ -16,6 +20,8 @@ import (
 // trainHelp lists what a file with a training step may say.
 func trainHelp() string {
 	var b strings.Builder
+	b.WriteString("\nor the name of a Chakra trace, the part before .0.et, .1.et and so on; " +
+		"NAME:gpu=400T,algorithm=ring\nsays how fast GPUs are and how they all-reduce;\n")
 	b.WriteString("\nor a file with a training step, lines of key = value. FILE:key=value,… sets some otherwise:\n\n")
 	for _, k := range train.Keys() {
 		fmt.Fprintf(&b, "  %-18s %s", k.Name, k.Help)
@@ -54,6 +60,9 @@ func part(word string) (experiment.Part, error) {
 			text, err = files.ReadText(name, goalMax)
 		}
 	}
+	if len(traces(name)) > 0 {
+		return chakraPart(p, name, sets)
+	}
 	switch {
 	case err == nil && train.Is(text):
 		return trainPart(p, name, sets, text)
@@ -83,6 +92,59 @@ func goalPart(p experiment.Part, name string, text []byte) (experiment.Part, err
 			return p, simError(err)
 		}
 		return p, next(err, "mend the file, or name a pattern: softib sim --help")
+	}
+	p.Ranks = len(sched.Ranks)
+	p.Schedule = func(int, uint64) (*job.Schedule, error) { return sched, nil }
+	return p, nil
+}
+
+// traces are the files of a Chakra trace by rank, NAME.0.et and so on; nil if there are none.
+func traces(name string) (list []chakra.File) {
+	found, err := filepath.Glob(regexp.MustCompile(`[\[*?\\]`).ReplaceAllString(name, "\\$0") + ".*.et")
+	if err != nil {
+		return nil
+	}
+	ranks := 0
+	for _, f := range found {
+		if n, err := strconv.Atoi(strings.TrimSuffix(f[len(name)+1:], ".et")); err == nil && n < 1<<17 {
+			ranks = max(ranks, n+1)
+		}
+	}
+	for i := range ranks {
+		list = append(list, chakra.File{Name: fmt.Sprintf("%s.%d.et", name, i)})
+	}
+	return list
+}
+
+func chakraPart(p experiment.Part, name, sets string) (experiment.Part, error) {
+	list := traces(name)
+	for i := range list {
+		text, err := os.ReadFile(list[i].Name)
+		if err != nil {
+			return p, next(fmt.Errorf("%w: %w", chakra.ErrTrace, err), "there has to be a file for each rank, 0 to %d",
+				len(list)-1)
+		}
+		list[i].Data = text
+	}
+	var opt chakra.Options
+	for set := range strings.SplitSeq(sets, ",") {
+		key, value, _ := strings.Cut(set, "=")
+		switch {
+		case key == "gpu":
+			v, err := train.Amount(value)
+			if err != nil {
+				return p, next(fmt.Errorf("%w: gpu=%s: %w", chakra.ErrTrace, value, err), "say gpu=400T")
+			}
+			opt.GPU = v
+		case key == "algorithm":
+			opt.Algorithm = value
+		case set != "":
+			return p, next(fmt.Errorf("%w: %s: %q", chakra.ErrTrace, name, set), "say gpu= or algorithm=")
+		}
+	}
+	sched, err := chakra.Schedule(list, opt)
+	if err != nil {
+		return p, simError(err)
 	}
 	p.Ranks = len(sched.Ranks)
 	p.Schedule = func(int, uint64) (*job.Schedule, error) { return sched, nil }

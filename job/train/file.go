@@ -177,13 +177,22 @@ func scaled(text string, most float64, units []string, factors []float64) (float
 
 func amount(most float64, field func(*Model) *float64) func(*Model, string) error {
 	return func(m *Model, text string) error {
-		v, ok := scaled(text, most, []string{"K", "M", "G", "T", "P"}, []float64{1e3, 1e6, 1e9, 1e12, 1e15})
-		if !ok {
+		v, err := Amount(text)
+		if err != nil || v > most {
 			return fmt.Errorf("want a number up to %g, with K, M, G, T or P behind it for powers of 1,000", most)
 		}
 		*field(m) = v
 		return nil
 	}
+}
+
+// Amount reads a number such as 6.7G, which is 6.7e9.
+func Amount(text string) (float64, error) {
+	v, ok := scaled(text, 1e18, []string{"K", "M", "G", "T", "P"}, []float64{1e3, 1e6, 1e9, 1e12, 1e15})
+	if !ok {
+		return 0, errors.New("want a number, with K, M, G, T or P behind it for powers of 1,000")
+	}
+	return v, nil
 }
 
 func bytes(field func(*Model) *uint64) func(*Model, string) error {
