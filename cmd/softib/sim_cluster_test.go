@@ -61,3 +61,11 @@ func TestSimChakra(t *testing.T) {
 	write("2", node[:5])
 	s.fails(exitFailed, []string{"trace.2.et: byte 1", "take a whole file"}, "sim", "star:4", "--load", name)
 }
+
+// TestClusterExample: the example of docs/DESIGN-A-CLUSTER.md is one of 4,096 GPUs.
+func TestClusterExample(t *testing.T) {
+	p, err := part("../../docs/examples/gpt-13b.train")
+	if err != nil || p.Ranks != 4096 {
+		t.Errorf("%d ranks, %v", p.Ranks, err)
+	}
+}
