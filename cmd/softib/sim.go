@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/driver/jobs"
-	"softib/internal/files"
 	"softib/job"
-	"softib/job/goal"
+	"softib/job/chakra"
 	"softib/job/load"
+	"softib/job/train"
 	"softib/operate/experiment"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -26,13 +26,15 @@ import (
 
 // simOptions are what softib sim was asked for.
 type simOptions struct {
-	load, routing, adaptive, level, place string
-	network                               string
-	out, sweep, prices                    string
-	set                                   []string
-	ranks                                 int
-	seed                                  uint64
-	asJSON                                bool
+	loads                           []string
+	routing, adaptive, level, place string
+	network, prices                 string
+	out, sweep, topology            string
+	set                             []string
+	share, alone                    bool
+	ranks                           int
+	seed                            uint64
+	asJSON                          bool
 }
 
 func newSim() *cobra.Command {
@@ -52,11 +54,13 @@ network, but LogGOPSim's L, o, g, G and S (--set eager=S), and its end times.
 LOAD is a pattern with its options, or a file with a schedule in GOAL, the language of
 LogGOPSim and ATLAHS, as text or as txt2bin writes it:
 
-` + loadHelp() + `
+` + loadHelp() + trainHelp() + `
+Several --load run at once, each on as many hosts as the others or, with @N behind it, on N.
+
 --set takes what else can be set:
 
 ` + settingsHelp() + `
---sweep KEY=A,B,C runs once for each value of a setting, or of load, routing, adaptive, network,
+--sweep KEY=A,B,C runs once for each value of a setting, or of topology, load, routing, adaptive, network,
 level, place, ranks or seed, and lays the runs side by side. softib sim compare does that with any runs.
 
 ` + topologyHelp(),
@@ -65,12 +69,16 @@ level, place, ranks or seed, and lays the runs side by side. softib sim compare 
   softib sim cluster.topo --load trace.goal --routing ftree,updn -o run
   softib sim fat-tree:radix=8,levels=2 --load incast:size=1M --sweep load=incast:senders=4,incast:senders=8 -o runs
   softib sim fat-tree:radix=8,levels=2 --load incast:size=1M --sweep network=ib,roce,roce-lossy,roce-irn -o both
+  softib sim rail:gpus=8,servers=16,radix=32 --load step.train --sweep lost=0,1
+  softib sim rail:gpus=8,servers=16,radix=32 --load ping-pong@64 --load permutation:size=1M,count=8 --alone
   softib sim compare run another -o both.html`,
 		Args: arguments(1, 1, "one TOPOLOGY"),
 		RunE: func(cmd *cobra.Command, args []string) error { return runSim(cmd, args[0], o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.load, "load", "", "what to run: a `LOAD`, see above")
+	f.StringArrayVar(&o.loads, "load", nil, "what to run: a `LOAD`, see above; said again, jobs run at once")
+	f.BoolVar(&o.share, "share", false, "several loads run on the same hosts, not on hosts of their own")
+	f.BoolVar(&o.alone, "alone", false, "each of several loads is run by itself too, for comparison")
 	f.StringVar(&o.routing, "routing", jobs.DefaultRouting, "the chain of routing engines")
 	f.StringVar(&o.adaptive, "adaptive", route.NoChoice.String(),
 		"switches choose the least busy way: "+strings.Join(route.ChoiceNames, ", "))
@@ -149,6 +157,21 @@ var settings = []setting{
 		func(s *experiment.Spec, v uint64) { s.Options.Reduction.OSTs = int(v) })},
 	{"sharp-window", "packets of a stream that may be outstanding (64)", upTo(1<<8-2,
 		func(s *experiment.Spec, v uint64) { s.Options.Reduction.StreamOSTs = int(v) })},
+	{"lost", "switches of the top level that are missing (0)", func(s *experiment.Spec, v uint64) error {
+		s.Lost = int(min(v, 1<<16))
+		return nil
+	}},
+	{"nvlink", "GB/s that a GPU sends, and receives, to others of its server; 0 is by the fabric (450)",
+		func(s *experiment.Spec, v uint64) error {
+			if v > 1e6 {
+				return errors.New("want at most 1000000")
+			}
+			s.Options.NVLink.Rate = float64(v) * 1e9 / float64(ib.Second)
+			return nil
+		}},
+	{"nvlink-latency", "ns that such a message takes besides (600)", nanoseconds(func(s *experiment.Spec) *ib.Time {
+		return &s.Options.NVLink.Latency
+	})},
 	{"o", "ns that a processor is busy with a message, at each end (0)", nanoseconds(func(s *experiment.Spec) *ib.Time {
 		return &s.Model.Overhead
 	})},
@@ -231,8 +254,9 @@ func (o *simOptions) apply(s *experiment.Spec, word string) error {
 
 // spec is an experiment of these options.
 func (o *simOptions) spec(arg string, g *topo.Graph) (experiment.Spec, error) {
-	s := experiment.Spec{Topology: arg, Graph: g, Load: o.load, Ranks: o.ranks, Place: o.place, Level: o.level,
-		Seed: o.seed, Options: jobs.Options{Routing: o.routing, Ethernet: jobs.Ethernet{Kind: o.network}}}
+	s := experiment.Spec{Topology: arg, Graph: g, Load: strings.Join(o.loads, " + "), Ranks: o.ranks, Place: o.place,
+		Level: o.level, Seed: o.seed, Options: jobs.Options{Routing: o.routing, NVLink: jobs.DefaultNVLink,
+			Ethernet: jobs.Ethernet{Kind: o.network}}}
 	levels := []string{experiment.Auto, experiment.Packets, experiment.Flows, experiment.IdealNet}
 	if !slices.Contains(levels, o.level) {
 		return s, fmt.Errorf("--level is %q: want one of %s", o.level, strings.Join(levels, ", "))
@@ -250,26 +274,7 @@ func (o *simOptions) spec(arg string, g *topo.Graph) (experiment.Spec, error) {
 		}
 	}
 	s.Command = o.command(arg)
-	if text, err := files.ReadText(o.load, goalMax); err == nil {
-		sched, err := goal.Parse(o.load, text)
-		if err != nil {
-			if strings.Contains(err.Error(), "; next: ") {
-				return s, simError(err)
-			}
-			return s, next(err, "mend the file, or name a pattern: softib sim --help")
-		}
-		if o.ranks == 0 {
-			s.Ranks = len(sched.Ranks)
-		}
-		s.Schedule = func(int, uint64) (*job.Schedule, error) { return sched, nil }
-		return s, nil
-	}
-	l, err := load.Parse(o.load)
-	if err != nil {
-		return s, next(err, "name a pattern or a file with a schedule: softib sim --help")
-	}
-	s.Schedule = l.Schedule
-	return s, nil
+	return s, o.jobs(&s)
 }
 
 // goalMax is how long a file with a schedule may be.
@@ -277,7 +282,17 @@ const goalMax = 1 << 30
 
 // command is what repeats a run.
 func (o *simOptions) command(arg string) string {
-	words := []string{"softib sim", arg, "--load", o.load, "--seed", strconv.FormatUint(o.seed, 10)}
+	words := []string{"softib sim", arg}
+	for _, l := range o.loads {
+		words = append(words, "--load", l)
+	}
+	words = append(words, "--seed", strconv.FormatUint(o.seed, 10))
+	if o.share {
+		words = append(words, "--share")
+	}
+	if o.alone {
+		words = append(words, "--alone")
+	}
 	for _, w := range []struct{ flag, value, usual string }{{"--routing", o.routing, jobs.DefaultRouting},
 		{"--adaptive", o.adaptive, route.NoChoice.String()}, {"--level", o.level, experiment.Auto},
 		{"--network", o.network, jobs.InfiniBand}, {"--place", o.place, "linear"}, {"--prices", o.prices, ""}} {
@@ -295,7 +310,7 @@ func (o *simOptions) command(arg string) string {
 }
 
 func runSim(cmd *cobra.Command, arg string, o simOptions) error {
-	if o.load == "" {
+	if len(o.loads) == 0 {
 		return usage(cmd, errors.New("there is no --load: name what to run, such as --load permutation:size=1M"))
 	}
 	g, err := loadTopology(arg)
@@ -316,9 +331,18 @@ func runSim(cmd *cobra.Command, arg string, o simOptions) error {
 	}
 	var reports []*experiment.Report
 	for _, run := range runs {
-		s, err := run.spec(arg, g)
+		at, on := arg, g
+		if run.topology != "" {
+			if at = run.topology; at != arg {
+				if on, err = loadTopology(at); err != nil {
+					return err
+				}
+			}
+		}
+		s, err := run.spec(at, on)
 		switch {
-		case errors.Is(err, load.ErrLoad), errors.Is(err, job.ErrSchedule), run.prices != "" && s.Prices == nil:
+		case errors.Is(err, load.ErrLoad), errors.Is(err, job.ErrSchedule), errors.Is(err, train.ErrTrain),
+			errors.Is(err, chakra.ErrTrace), run.prices != "" && s.Prices == nil:
 			return err
 		case err != nil:
 			return usage(cmd, err)
@@ -367,7 +391,7 @@ func (o *simOptions) runs() ([]simOptions, error) {
 		return nil, fmt.Errorf("--sweep %q: want KEY=A,B,C", o.sweep)
 	}
 	values := strings.Split(list, ",")
-	if key == "load" {
+	if key == "load" || key == "topology" {
 		values = splitLoads(list)
 	}
 	var all []simOptions
@@ -375,7 +399,9 @@ func (o *simOptions) runs() ([]simOptions, error) {
 		run := *o
 		switch key {
 		case "load":
-			run.load = v
+			run.loads = []string{v}
+		case "topology":
+			run.topology = v
 		case "routing":
 			run.routing = v
 		case "adaptive":

@@ -19,11 +19,42 @@ func printRun(t *terminal, r *experiment.Report) {
 	t.say("%s, %s on %s of %d hosts, routed by %s", t.bold(r.Load.Name),
 		numbered(r.Load.Messages, "message", "messages"), r.Fabric.Topology, r.Fabric.Hosts, r.Fabric.Routing)
 	t.say("  level      %s: %s", r.Level, r.Why)
+	if r.Fabric.Congestion {
+		t.say("  control    congestion control is on")
+	}
 	if !r.Whole {
 		t.say("  %s", t.red("not whole: "+r.Stopped))
 	}
 	t.say("  took       %s; %s, %sB/s in all", duration(r.End), bytesOf(r.Load.Bytes),
 		scaled(float64(r.Load.Bytes)/max(r.End, 1e-12), 1000, []string{"", "k", "M", "G", "T"}))
+	for _, line := range r.Load.Says {
+		t.say("  made of    %s", line)
+	}
+	if r.Step != nil {
+		t.say("  step       %s without communication, which adds %s (%.1f %%); processors are busy %.1f %% of the time",
+			duration(r.Step.Alone), duration(r.Step.Exposed), 100*r.Step.Exposed/max(r.End, 1e-12),
+			100*r.Step.Utilisation)
+	}
+	for _, j := range r.Jobs {
+		t.say("  job        %s on %s took %s; messages median %s, 99 %% within %s, the last %s", j.Name,
+			numbered(j.Ranks, "host", "hosts"), duration(j.End), duration(j.Took.P50), duration(j.Took.P99),
+			duration(j.Took.Max))
+		if a := j.Alone; a != nil {
+			t.say("             alone %s; messages median %s, 99 %% within %s, the last %s", duration(a.End),
+				duration(a.Took.P50), duration(a.Took.P99), duration(a.Took.Max))
+		}
+	}
+	if r.Fabric.Lost > 0 {
+		t.say("  lost       %s of the top level", numbered(r.Fabric.Lost, "switch", "switches"))
+	}
+	if r.Fabric.Servers > 0 {
+		how := "by the fabric too: NVLink is off"
+		if r.Fabric.NVLink > 0 {
+			how = fmt.Sprintf("%s of it within them by NVLink, %sB/s a GPU", bytesOf(r.Load.InServers),
+				scaled(r.Fabric.NVLink, 1000, []string{"", "k", "M", "G", "T"}))
+		}
+		t.say("  servers    %d, %s", r.Fabric.Servers, how)
+	}
 	for _, c := range r.Messages {
 		t.say("  messages   %-16s median %s, 99 %% within %s, the last %s", c.Name, duration(c.Took.P50),
 			duration(c.Took.P99), duration(c.Took.Max))

@@ -85,3 +85,45 @@ func BenchmarkReduction(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(hops), "ns/hop")
 	b.ReportMetric(float64(hops)/float64(b.N), "hops/op")
 }
+
+// BenchmarkRail is an all-reduce of all GPUs of a rail-optimised tree, 16,384 of them: within servers by NVLink, then
+// among servers by trees that send piece by piece, or by halving and doubling.
+func BenchmarkRail(b *testing.B) {
+	for _, c := range []struct{ name, load string }{
+		{"double-tree", "all-reduce:size=256M,per-host=8,algorithm=double-tree"},
+		{"halving-doubling", "all-reduce:size=256M,per-host=8,algorithm=halving-doubling"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			spec := "rail:gpus=8,servers=2048,radix=64"
+			if testing.Short() {
+				spec = "rail:gpus=8,servers=16,radix=16"
+			}
+			for range b.N {
+				g, err := topo.ParseSpec(spec)
+				if err != nil {
+					b.Fatal(err)
+				}
+				f, err := NewFabric(g, Options{NVLink: DefaultNVLink})
+				if err != nil {
+					b.Fatal(err)
+				}
+				l, err := load.Parse(c.load)
+				if err != nil {
+					b.Fatal(err)
+				}
+				s, err := l.Schedule(f.Ranks(), 1)
+				if err != nil {
+					b.Fatal(err)
+				}
+				n := f.Flows()
+				r, err := Run(context.Background(), s, play.Model{}, f.Joined(n), Watch{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(len(r.Messages)), "messages")
+				b.ReportMetric(float64(n.Stats().Touched)/float64(n.Stats().Started), "touched/flow")
+				b.ReportMetric(float64(r.End)/1e6, "us-virtual")
+			}
+		})
+	}
+}

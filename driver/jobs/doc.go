@@ -5,6 +5,8 @@
 //     ranks that talk, credits, lanes, switches. Messages are RDMA WRITEs whose last one carries an immediate.
 //   - Flows shares the links max-min fair (package flow), over the ways that the same tables give.
 //
+// GPUs of a server talk beside it, by NVLink (Fabric.Joined).
+//
 // Both are made from one Fabric, so that a run can be repeated on the other level; TestLevels says how far apart they
 // are.
 //

@@ -38,9 +38,14 @@ type Options struct {
 	Connections
 	// Loss is what goes down in a run by packets.
 	Loss Loss
+	// NVLink joins the GPUs of a server.
+	NVLink NVLink
 	// Place is the end port of each rank, or of each rank and NIC one after the other; nil places ranks on the hosts in
 	// the order of the graph, a rank's NICs on a host's ports.
 	Place []topo.PortRef
+	// Jobs is which of several jobs each rank is of; nil if there is one. Messages of one do not wait for another's
+	// between the same two ports.
+	Jobs []uint8
 }
 
 // Congestion is the standard's congestion control (IBA A10). Zero fields take defaults.
@@ -77,8 +82,9 @@ type Fabric struct {
 	// Groups are what switches choose from; nil if they do not.
 	Groups *route.Groups
 	// Ways finds the links between ports, numbered as Network.Carried wants them.
-	Ways *flow.Ways
-	opt  Options
+	Ways    *flow.Ways
+	opt     Options
+	servers []int32 // by node: the server whose GPUs NVLink joins, or -1; nil if it joins none
 }
 
 // DefaultRouting is the subnet manager's own chain.
@@ -119,7 +125,8 @@ func NewFabric(g *topo.Graph, opt Options) (*Fabric, error) {
 		}
 	}
 	return &Fabric{Graph: g, Net: n, Tables: res.Tables, Engine: res.Tables.Engine, Groups: groups, opt: opt,
-		Ways: flow.NewWays(g, n, res.Tables, flow.Timing{Switch: opt.SwitchLatency, PerMM: sim.CableDelay})}, nil
+		servers: servers(g, &opt),
+		Ways:    flow.NewWays(g, n, res.Tables, flow.Timing{Switch: opt.SwitchLatency, PerMM: sim.CableDelay})}, nil
 }
 
 // Ranks is how many ranks have a place.
@@ -127,6 +134,15 @@ func (f *Fabric) Ranks() int { return len(f.opt.Place) }
 
 // Place is the first port of a rank.
 func (f *Fabric) Place(rank uint32) topo.PortRef { return f.opt.Place[rank] }
+
+// pair is what a message goes through, from port to port.
+func (f *Fabric) pair(from, to topo.PortRef, rank uint32) pair {
+	p := pair{from: from, to: to}
+	if f.opt.Jobs != nil {
+		p.job = f.opt.Jobs[rank]
+	}
+	return p
+}
 
 // place is the port of a rank's NIC.
 func (f *Fabric) place(rank uint32, nic uint8) topo.PortRef {

@@ -50,11 +50,12 @@ func (n *Flows) Send(now ib.Time, m play.Message) error {
 	if err != nil {
 		return err
 	}
-	l, ok := n.pairs[pair{from: from, to: to}]
+	key := n.f.pair(from, to, m.From)
+	l, ok := n.pairs[key]
 	if !ok {
 		l = uint32(len(n.lines))
 		n.lines = append(n.lines, line{from: from, to: to})
-		n.pairs[pair{from: from, to: to}] = l
+		n.pairs[key] = l
 	}
 	for uint32(len(n.of)) <= m.ID {
 		n.of = append(n.of, 0)

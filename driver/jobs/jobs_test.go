@@ -35,7 +35,7 @@ func ends(t *testing.T, spec, text string, opt Options) (packets, flows ib.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, net := range []Network{p, f.Flows()} {
+	for i, net := range []Network{f.Joined(p), f.Joined(f.Flows())} {
 		r, err := Run(t.Context(), s, play.Model{}, net, Watch{})
 		if err != nil {
 			t.Fatalf("%s on %s, level %d: %v", text, spec, i, err)

@@ -43,9 +43,10 @@ type Packets struct {
 	wc   [32]hca.WC
 }
 
-// pair is a rank's port that talks to another.
+// pair is a rank's port that talks to another, of one job.
 type pair struct {
 	from, to topo.PortRef
+	job      uint8
 	number   int // among those of the two, where there are several
 }
 
@@ -227,7 +228,7 @@ func (n *Packets) Send(_ ib.Time, m play.Message) error {
 	if n.f.opt.Read {
 		from, to = to, from // the receiver asks
 	}
-	key := n.turn(pair{from: from, to: to})
+	key := n.turn(n.f.pair(from, to, m.From))
 	c := n.pairs[key]
 	if c == nil {
 		if c, err = n.connect(from, to); err != nil {

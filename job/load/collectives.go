@@ -20,7 +20,7 @@ func collectives() (list []Kind) {
 		for _, a := range op.Algorithms() {
 			names += a + ", "
 		}
-		k.Options = []Option{{"algorithm", "", names + "or nothing for what suits size and number"},
+		k.Options = []Option{{"algorithm", "", names + "or auto for what suits size and fabric"},
 			{"size", "64K", "bytes of each rank's part"}, {"count", "1", "how often, one after the other"},
 			{"compute", "0", "nanoseconds of work before each"}, {"add", "0", "picoseconds that adding a byte takes"}}
 		if whole[op.Name] {
@@ -31,7 +31,8 @@ func collectives() (list []Kind) {
 				"bytes that switches take at a time, algorithm=sharp of up to 4K"})
 		}
 		if op.Name == "all-reduce" {
-			k.Options = append(k.Options, Option{"per-host", "1", "ranks that share a host, and reduce there first"})
+			k.Options = append(k.Options, Option{"per-host", "",
+				"ranks that share a host, and reduce there first (those of a server, by auto)"})
 		}
 		k.make = func(m *maker) error { return m.collective(&op) }
 		list = append(list, k)
@@ -56,11 +57,15 @@ func (m *maker) collective(op *collective.Operation) error {
 	for i := range ranks {
 		ranks[i] = i
 	}
+	algorithm, perHost := m.way(op, bytes)
+	if m.err != nil {
+		return m.err
+	}
 	do := func(g *collective.Group) (err error) {
-		if per := m.set["per-host"]; per != "" && per != "1" {
-			err = g.Hierarchical(bytes, int(m.number("per-host", 1, uint64(m.n))), m.set["algorithm"])
+		if perHost > 1 {
+			err = g.Hierarchical(bytes, perHost, algorithm)
 		} else {
-			err = op.Do(g, bytes, m.set["algorithm"])
+			err = op.Do(g, bytes, algorithm)
 		}
 		if err != nil {
 			err = fmt.Errorf("%w: %s: %w", ErrLoad, op.Name, err)

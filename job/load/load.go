@@ -30,6 +30,9 @@ type Load struct {
 	Kind *Kind
 	text string
 	set  map[string]string
+
+	perServer int
+	says      []string
 }
 
 func (l *Load) String() string { return l.text }
@@ -40,6 +43,8 @@ var (
 	count  = Option{"count", "1", "messages of each sender, one after the other"}
 	window = Option{"window", "1", "messages of a sender that may be under way at a time"}
 	every  = Option{"every", "0", "nanoseconds from the start of one message to the next"}
+	burst  = Option{"burst", "0", "messages after which a sender is silent for a while; 0 is never"}
+	idle   = Option{"idle", "0", "nanoseconds for which it is"}
 )
 
 // Kinds are all patterns.
@@ -48,17 +53,21 @@ func Kinds() []Kind { return kinds }
 var kinds []Kind
 
 func init() {
+	stream := []Option{size, count, window, every, burst, idle}
 	kinds = []Kind{
 		{"permutation", "every rank sends to another one, chosen by chance, and receives from one",
-			[]Option{size, count, window, every}, func(m *maker) error { return m.fixed(m.permutation()) }},
+			stream, func(m *maker) error { return m.fixed(m.permutation()) }},
 		{"shift", "rank i sends to rank i + by",
-			[]Option{{"by", "1", "how far"}, size, count, window, every}, shift},
+			append([]Option{{"by", "1", "how far"}}, stream...), shift},
 		{"uniform", "every message goes to a rank chosen by chance",
-			[]Option{size, count, window, every}, func(m *maker) error { return m.messages(m.uniform) }},
-		{"incast", "many send to one", []Option{{"to", "0", "the rank that receives"},
-			{"senders", "0", "how many send, those behind it; 0 is all"}, size, count, window, every}, incast},
-		{"outcast", "one sends to many", []Option{{"from", "0", "the rank that sends"},
-			{"receivers", "0", "how many receive; 0 is all"}, size, count, window, every}, outcast},
+			stream, func(m *maker) error { return m.messages(m.uniform) }},
+		{"incast", "many send to one", append([]Option{{"to", "0", "the rank that receives"},
+			{"senders", "0", "how many send, those behind it; 0 is all"}}, stream...), incast},
+		{"outcast", "one sends to many", append([]Option{{"from", "0", "the rank that sends"},
+			{"receivers", "0", "how many receive; 0 is all"}}, stream...), outcast},
+		{"ping-pong", "pairs of ranks answer each other: latency", []Option{
+			{"by", "0", "how far apart; 0 is half of all"}, {"size", "8", "bytes of a message"},
+			{"count", "100", "messages each way"}}, pingPong},
 		{"neighbours", "ranks in a grid exchange messages with those beside them, step by step",
 			[]Option{{"dims", "2", "2 or 3 dimensions"}, size, {"steps", "1", "how often"},
 				{"compute", "0", "nanoseconds of work before each step"}}, neighbours},
@@ -193,6 +202,7 @@ func (m *maker) messages(to func(rank, n int) int) error {
 func (m *maker) from(senders []int, to func(rank, n int) int) error {
 	count, window := int(m.number("count", 1, 1<<24)), int(m.number("window", 1, 1<<16))
 	gap, sizes := m.number("every", 0, 1<<40), m.sizes()
+	burst, idle := int(m.number("burst", 0, 1<<24)), m.number("idle", 0, 1<<40)
 	if m.err != nil {
 		return m.err
 	}
@@ -202,7 +212,7 @@ func (m *maker) from(senders []int, to func(rank, n int) int) error {
 	}
 	for _, rank := range senders {
 		ops := make([]uint32, count)
-		clock := uint32(0)
+		clock, silence := uint32(0), uint32(0)
 		for n := range count {
 			peer, bytes := to(rank, n), sizes()
 			if peer == rank {
@@ -223,6 +233,7 @@ func (m *maker) from(senders []int, to func(rank, n int) int) error {
 				m.b.After(rank, ops[n], next)
 				clock = next
 			}
+			m.pause(rank, n, burst, idle, ops, &silence)
 		}
 	}
 	return nil

@@ -3,10 +3,13 @@ package load
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"softib/job"
+	"softib/job/play"
+	"softib/proto/ib"
 )
 
 func made(t *testing.T, text string, ranks int) *job.Schedule {
@@ -151,4 +154,71 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestPingPong: pairs answer each other, so that each message waits for the one before it, both ways.
+func TestPingPong(t *testing.T) {
+	l, err := Parse("ping-pong:count=3,size=16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Schedule(4, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := play.New(s, play.Model{Ideal: true, Latency: ib.Microsecond})
+	for !p.Done() {
+		p.HandleTimeout(p.NextDeadline())
+	}
+	if _, messages, _ := s.Count(); messages != 2*6 || p.End(0) != 6*ib.Microsecond {
+		t.Errorf("%d messages, end at %v", messages, p.End(0))
+	}
+}
+
+// TestBursts: after two messages a sender is silent for a while.
+func TestBursts(t *testing.T) {
+	l, err := Parse("shift:count=6,window=6,burst=2,idle=5000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Schedule(2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := play.New(s, play.Model{Ideal: true, Latency: ib.Microsecond})
+	for !p.Done() {
+		p.HandleTimeout(p.NextDeadline())
+	}
+	var starts []ib.Time
+	for i := range p.Messages() {
+		if m := p.Record(i); m.From == 0 {
+			starts = append(starts, m.Start/ib.Microsecond)
+		}
+	}
+	if want := []ib.Time{0, 0, 6, 6, 12, 12}; !slices.Equal(starts, want) { // a burst takes 1 us, the silence 5
+		t.Errorf("messages begin at %v us, want %v", starts, want)
+	}
+}
+
+// TestFit: a collective is done in servers first where ranks are in some, unless somebody says how.
+func TestFit(t *testing.T) {
+	for text, want := range map[string]string{
+		"all-reduce:size=64M":               "all-reduce by ring among the same GPUs of all servers, after",
+		"all-reduce:size=1K,algorithm=auto": "by recursive-doubling among the same",
+		"all-reduce:size=1K,algorithm=ring": "all-reduce by ring among all",
+		"all-reduce:size=1K,per-host=2":     "among the 2 of each",
+		"all-to-all:size=64K":               "all-to-all by pairwise among all",
+	} {
+		l, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Fit(4)
+		if _, err := l.Schedule(16, 1); err != nil {
+			t.Fatal(err)
+		}
+		if len(l.Says()) != 1 || !strings.Contains(l.Says()[0], want) {
+			t.Errorf("%s: %v, want %q", text, l.Says(), want)
+		}
+	}
 }

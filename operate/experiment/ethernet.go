@@ -27,9 +27,8 @@ func (s *Spec) isEthernet() bool {
 }
 
 // ethernet adds what ports have counted.
-func (r *Report) ethernet(s *Spec, net jobs.Network) {
-	p, ok := net.(*jobs.Packets)
-	if !ok || !s.isEthernet() {
+func (r *Report) ethernet(s *Spec, p *jobs.Packets) {
+	if !s.isEthernet() {
 		return
 	}
 	t := p.PauseTotals()

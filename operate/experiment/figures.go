@@ -20,6 +20,11 @@ func (r *Report) describe(s *Spec, f *jobs.Fabric, sched *job.Schedule) {
 	g := s.Graph
 	r.Fabric = Fabric{Topology: s.Topology, Text: topo.Describe(g), Hosts: len(g.Hosts()), Switches: len(g.Switches()),
 		Cables: g.NumCables(), Routing: f.Engine}
+	r.Fabric.Lost, r.Fabric.Congestion = s.Lost, s.Options.Congestion.On
+	if _, servers := g.Servers(); servers > 0 {
+		r.Fabric.Servers = servers
+		r.Fabric.NVLink = s.Options.NVLink.Rate * float64(ib.Second)
+	}
 	if s.Options.Adaptive != route.NoChoice {
 		r.Fabric.Routing += ", adaptive by " + s.Options.Adaptive.String()
 	}
@@ -67,7 +72,9 @@ func (r *Report) figures(f *jobs.Fabric, res *jobs.Result, look *sampler) {
 			took[c] = append(took[c], t)
 			bytes[c] += m.Size
 		}
-		if t > 0 && m.Size > 0 {
+		if f.InServer(m.From, m.To) {
+			r.Load.InServers += m.Size
+		} else if t > 0 && m.Size > 0 {
 			rate := rates[f.Ways.Link(f.Place(m.From))] * float64(ib.Second)
 			speed := float64(m.Size) / t / rate
 			speeds = append(speeds, speed)

@@ -28,6 +28,9 @@ type Report struct {
 	Ranks    Spread  `json:"ranks"`
 	Messages []Class `json:"messages"`
 	Speed    Spread  `json:"speed"`
+	// Step is for jobs that calculate, and Jobs for several at once.
+	Step *Step `json:"step,omitempty"`
+	Jobs []Job `json:"jobs,omitempty"`
 	// Fairness is Jain's index over the messages' speeds: 1 if all are equal.
 	Fairness float64 `json:"fairness"`
 
@@ -64,6 +67,13 @@ type Fabric struct {
 	Cables   int    `json:"cables"`
 	Rate     string `json:"rate"` // of the hosts' links
 	Routing  string `json:"routing"`
+	Lost     int    `json:"lost_switches,omitempty"`
+	// Congestion says whether congestion control was on.
+	Congestion bool `json:"congestion_control,omitempty"`
+	// Servers counts those that have several adapters, and NVLink is what joins their GPUs, in bytes a second of each;
+	// 0 is nothing.
+	Servers int     `json:"servers,omitempty"`
+	NVLink  float64 `json:"nvlink_Bps,omitempty"`
 }
 
 // Load is what was run.
@@ -73,6 +83,36 @@ type Load struct {
 	Operations int    `json:"operations"`
 	Messages   int    `json:"messages"`
 	Bytes      uint64 `json:"bytes"`
+	// InServers are the bytes that went from GPU to GPU of a server, beside the fabric.
+	InServers uint64 `json:"bytes_in_servers,omitempty"`
+	// Says is what the schedule is made of, in words: which collectives, by which algorithms.
+	Says []string `json:"says,omitempty"`
+}
+
+// Step is what calculations leave of the time of a job that has some, such as a training step.
+type Step struct {
+	// Compute is how long a rank calculates, on average; Alone how long the job takes where messages take no time, a
+	// pipeline's bubble included; and Exposed what communication adds to that.
+	Compute float64 `json:"compute_s"`
+	Alone   float64 `json:"without_communication_s"`
+	Exposed float64 `json:"exposed_communication_s"`
+	// Utilisation is Compute by the whole time.
+	Utilisation float64 `json:"utilisation"`
+}
+
+// Job is one of several that ran at once.
+type Job struct {
+	Name  string  `json:"name"`
+	Ranks int     `json:"ranks"`
+	End   float64 `json:"end_s"`
+	Took  Spread  `json:"took_s"` // of its messages
+	Alone *Alone  `json:"alone,omitempty"`
+}
+
+// Alone is what the job had without the others, on the same hosts.
+type Alone struct {
+	End  float64 `json:"end_s"`
+	Took Spread  `json:"took_s"`
 }
 
 // Spread is how values are distributed.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"softib/driver/jobs"
@@ -38,6 +37,12 @@ type Spec struct {
 	// Ranks is how many; 0 is one for each host. Place says on which hosts: see Places.
 	Ranks int
 	Place string
+	// Jobs are several that run at once, instead of Schedule; each on hosts of its own, or with Share all on the same.
+	// Alone runs each of them by itself too.
+	Jobs         []Part
+	Share, Alone bool
+	// Lost is how many switches of the top level are missing.
+	Lost int
 	// Level is Auto, Packets, Flows or IdealNet.
 	Level   string
 	Seed    uint64
@@ -47,9 +52,9 @@ type Spec struct {
 	Prices *wiring.Prices
 }
 
-// Places are the ways to place ranks on hosts: one after the other in the order of the graph, by chance, or each on
-// another leaf than the one before.
-var Places = []string{"linear", "random", "by-leaf"}
+// Places are the ways to place ranks on hosts: one after the other in the order of the graph, by chance, each on
+// another leaf than the one before, or the first adapter of every server, then the second and so on.
+var Places = []string{"linear", "random", "by-leaf", "by-rail"}
 
 // Progress is how far a run has come.
 type Progress struct {
@@ -66,17 +71,19 @@ var ErrSpec = errors.New("not an experiment that can be run")
 // Run does it. If ctx or the watch ends the run, the report is of what there was by then.
 func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 	began := time.Now()
-	ranks, err := s.place()
+	var err error
+	if s.Lost > 0 {
+		if s.Graph, err = lose(s.Graph, s.Lost); err != nil {
+			return nil, err
+		}
+	}
+	b, err := s.build()
 	if err != nil {
 		return nil, err
 	}
-	sched, err := s.Schedule(ranks, s.Seed)
+	sched, err := b.whole(everyJob)
 	if err != nil {
 		return nil, err
-	}
-	if len(sched.Ranks) > len(s.Options.Place) {
-		return nil, fmt.Errorf("%w: the schedule has %d ranks and the fabric %d hosts; next: take a larger "+
-			"topology", ErrSpec, len(sched.Ranks), len(s.Options.Place))
 	}
 	s.Options.Seed = s.Seed
 	f, err := jobs.NewFabric(s.Graph, s.Options)
@@ -85,8 +92,13 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 	}
 	r := &Report{Command: s.Command, Seed: s.Seed, Level: s.Level, Why: "asked for"}
 	r.describe(&s, f, sched)
+	for _, p := range b.parts {
+		if p.Says != nil {
+			r.Load.Says = append(r.Load.Says, p.Says()...)
+		}
+	}
 	if s.Level == Auto || s.Level == "" {
-		r.Level, r.Why = choose(s.Graph, sched)
+		r.Level, r.Why = choose(f, sched)
 		if why := s.queues(); why != "" {
 			r.Level, r.Why = Packets, why
 		}
@@ -97,21 +109,14 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 	if s.isEthernet() && r.Level == IdealNet {
 		return nil, fmt.Errorf("%w: --level ideal has no network, of Ethernet neither; next: --level packets", ErrSpec)
 	}
-	var net jobs.Network
+	net, packets, err := s.network(f, r.Level)
+	if err != nil {
+		return nil, err
+	}
 	hops := func() uint64 { return 0 }
-	switch r.Level {
-	case Packets:
-		p, err := f.Packets()
-		if err != nil {
-			return nil, err
-		}
-		start := p.Hops()
-		net, hops = p, func() uint64 { return p.Hops() - start }
-	case IdealNet:
-		s.Model.Ideal = true
-		net = jobs.Ideal{}
-	default:
-		net = f.Flows()
+	if packets != nil {
+		start := packets.Hops()
+		hops = func() uint64 { return packets.Hops() - start }
 	}
 	look := newSampler(f, net)
 	res, err := jobs.Run(ctx, sched, s.Model, net, jobs.Watch{Sample: look.sample, Interval: look.every,
@@ -128,16 +133,69 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 		return nil, err
 	}
 	r.Whole, r.Hops, r.Hash = res.Whole, hops(), hash(r.Level, res)
-	r.ethernet(&s, net)
-	if p, ok := net.(*jobs.Packets); ok {
-		r.adapters(p)
+	if packets != nil {
+		r.ethernet(&s, packets)
+		r.adapters(packets)
 	}
 	r.figures(f, res, look)
 	if err := r.costs(&s, f, look); err != nil {
 		return nil, err
 	}
+	if err := r.step(ctx, sched, res); err != nil {
+		return nil, err
+	}
+	if len(b.parts) > 1 {
+		r.perJob(b, res)
+		if err := r.alone(ctx, &s, b, f); err != nil {
+			return nil, err
+		}
+	}
 	r.Wall = time.Since(began).Seconds()
 	return r, nil
+}
+
+// everyJob is no job in particular.
+const everyJob = -1
+
+// network is one of the level, with the packets in it, if there are any.
+func (s *Spec) network(f *jobs.Fabric, level string) (net jobs.Network, packets *jobs.Packets, err error) {
+	switch level {
+	case Packets:
+		if packets, err = f.Packets(); err != nil {
+			return nil, nil, err
+		}
+		net = packets
+	case IdealNet:
+		s.Model.Ideal = true
+		return jobs.Ideal{}, nil, nil
+	default:
+		net = f.Flows()
+	}
+	return f.Joined(net), packets, nil
+}
+
+// alone runs each job by itself, on the hosts that it has.
+func (r *Report) alone(ctx context.Context, s *Spec, b *built, f *jobs.Fabric) error {
+	for k := range b.parts {
+		if !s.Alone {
+			return nil
+		}
+		sched, err := b.whole(k)
+		if err != nil {
+			return err
+		}
+		net, _, err := s.network(f, r.Level)
+		if err != nil {
+			return err
+		}
+		res, err := jobs.Run(ctx, sched, s.Model, net, jobs.Watch{})
+		if err != nil {
+			return err
+		}
+		end, took := b.times(k, res)
+		r.Jobs[k].Alone = &Alone{End: end, Took: took}
+	}
+	return nil
 }
 
 // queues says what needs the queues of packets, if anything does.
@@ -157,43 +215,6 @@ func (s *Spec) queues() string {
 		return "queue pairs carry packets, which flows do not have"
 	}
 	return ""
-}
-
-// place puts ranks on hosts, and returns how many there are.
-func (s *Spec) place() (int, error) {
-	hosts := s.Graph.Hosts()
-	ranks := s.Ranks
-	if ranks == 0 {
-		ranks = len(hosts)
-	}
-	if ranks > len(hosts) || ranks < 1 {
-		return 0, fmt.Errorf("%w: %d ranks on %d hosts; next: take a larger topology or fewer ranks", ErrSpec, ranks,
-			len(hosts))
-	}
-	order := make([]int, len(hosts))
-	for i := range order {
-		order[i] = i
-	}
-	switch s.Place {
-	case "", "linear":
-	case "random":
-		rand.New(rand.NewPCG(s.Seed, 0x97ACE)).Shuffle(len(order), func(a, b int) {
-			order[a], order[b] = order[b], order[a]
-		})
-	case "by-leaf":
-		order = byLeaf(hosts)
-	default:
-		return 0, fmt.Errorf("%w: place %q: want one of %v", ErrSpec, s.Place, Places)
-	}
-	s.Options.Place = nil
-	for _, i := range order[:ranks] {
-		port := ib.PortNum(1)
-		for int(port) < len(hosts[i].Ports)-1 && !hosts[i].Ports[port].Connected() {
-			port++
-		}
-		s.Options.Place = append(s.Options.Place, topo.PortRef{Node: hosts[i].Index, Port: port})
-	}
-	return ranks, nil
 }
 
 // byLeaf orders hosts so that one after the other is on another switch.
@@ -225,18 +246,22 @@ const (
 )
 
 // choose says at which level to run, and why.
-func choose(g *topo.Graph, s *job.Schedule) (level, why string) {
-	_, messages, bytes := s.Count()
+func choose(f *jobs.Fabric, s *job.Schedule) (level, why string) {
 	const mtu, acks = 4096, 1.25
-	hops := acks * (float64(bytes)/mtu + float64(messages)) * 2 * float64(depth(g)+1)
+	packets := 0.0
 	pairs := map[uint64]struct{}{}
 	for i := range s.Ranks {
 		for _, o := range s.Ranks[i].Ops {
-			if o.Kind == job.Send && len(pairs) <= maxPairs {
+			if o.Kind != job.Send || f.InServer(uint32(i), o.Peer) {
+				continue
+			}
+			packets += float64(o.Size)/mtu + 1
+			if len(pairs) <= maxPairs {
 				pairs[uint64(i)<<32|uint64(o.Peer)] = struct{}{}
 			}
 		}
 	}
+	hops := acks * packets * 2 * float64(depth(f.Graph)+1)
 	switch {
 	case hops > maxHops:
 		return Flows, fmt.Sprintf("packets would cross links some %.0f million times; --level packets does it all "+

@@ -99,7 +99,7 @@ func TestPlaces(t *testing.T) {
 	for place, want := range map[string][]string{"linear": {"h1", "h2", "h3"}, "by-leaf": {"h1", "h3", "h5"},
 		"random": nil} {
 		s.Place, s.Ranks = place, 3
-		if _, err := s.place(); err != nil {
+		if _, err := s.build(); err != nil {
 			t.Fatal(err)
 		}
 		seen := map[int]bool{}
@@ -115,7 +115,7 @@ func TestPlaces(t *testing.T) {
 	}
 	for _, bad := range []Spec{{Graph: s.Graph, Ranks: 9}, {Graph: s.Graph, Ranks: -1},
 		{Graph: s.Graph, Place: "sky"}} {
-		if _, err := bad.place(); !errors.Is(err, ErrSpec) {
+		if _, err := bad.build(); !errors.Is(err, ErrSpec) {
 			t.Errorf("%d ranks, place %q: %v", bad.Ranks, bad.Place, err)
 		}
 	}
@@ -123,7 +123,10 @@ func TestPlaces(t *testing.T) {
 
 // TestChoice: what is quickly done is done by packets, what is not by flows, and the report says so.
 func TestChoice(t *testing.T) {
-	s := spec(t, "fat-tree:radix=4,levels=2", "shift:size=1M")
+	f, err := jobs.NewFabric(spec(t, "fat-tree:radix=4,levels=2", "shift:size=1M").Graph, jobs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for size, want := range map[string]string{"shift:size=1M": Packets, "shift:size=100G": Flows} {
 		l, err := load.Parse(size)
 		if err != nil {
@@ -133,7 +136,7 @@ func TestChoice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if level, why := choose(s.Graph, sched); level != want || why == "" {
+		if level, why := choose(f, sched); level != want || why == "" {
 			t.Errorf("%s: %s, because %s", size, level, why)
 		}
 	}

@@ -33,9 +33,10 @@ func sample(slow float64) *Report {
 	r := &Report{
 		Command: "softib sim fat-tree:radix=16,levels=2 --load all-to-all:size=storage --routing ftree --seed 1234567",
 		Seed:    math.MaxUint64 - 1, Hash: "9f2c71d0a4b8e35566f01c7be29d8412c05be7aa",
-		Fabric: Fabric{"fat-tree:radix=16,levels=2", "fat tree, 128 hosts, 24 switches, 256 cables, 4x NDR",
-			128, 24, 256, "4x NDR (400 Gb/s)", "ftree"},
-		Load:  Load{"all-to-all:size=storage", 128, 48768, 16256, 9_387_245_568},
+		Fabric: Fabric{Topology: "fat-tree:radix=16,levels=2", Text: "fat tree, 128 hosts, 24 switches, 256 cables, " +
+			"4x NDR", Hosts: 128, Switches: 24, Cables: 256, Rate: "4x NDR (400 Gb/s)", Routing: "ftree"},
+		Load: Load{Name: "all-to-all:size=storage", Ranks: 128, Operations: 48768, Messages: 16256,
+			Bytes: 9_387_245_568},
 		Level: "packets", Why: "under 200 million packet hops are expected",
 		Whole: true, End: 2.4137e-3 * slow, Wall: 41.7, Hops: 18_493_221, Fairness: 0.937 / slow,
 		Cost: &Cost{1.2e6, 2.5e6, 31_000, 27_000, "rough estimates"}, Energy: &Energy{PerByte: 7e-9},
@@ -126,7 +127,8 @@ func hostileSample() *Report {
 	r := sample(1)
 	r.Command, r.Hash, r.Why, r.Level, r.Stopped = hostile, hostile, hostile, hostile, hostile
 	r.Whole = false
-	r.Fabric = Fabric{hostile, hostile, 1, 1, 1, hostile, hostile}
+	r.Fabric = Fabric{Topology: hostile, Text: hostile, Hosts: 1, Switches: 1, Cables: 1, Rate: hostile,
+		Routing: hostile}
 	r.Load.Name = hostile
 	for i := range r.Messages {
 		r.Messages[i].Name = hostile
@@ -148,7 +150,8 @@ func degenerate() map[string]*Report {
 	stopped := sample(1)
 	stopped.Whole, stopped.Stopped = false, "the limit of 60 s of wall time was reached"
 	one := &Report{Command: "softib sim star:2", Fabric: Fabric{Topology: "star:2", Hosts: 2, Switches: 1, Cables: 2},
-		Load: Load{"shift", 2, 2, 1, 64}, Level: "flows", Whole: true, End: 3e-7, Fairness: 1,
+		Load:  Load{Name: "shift", Ranks: 2, Operations: 2, Messages: 1, Bytes: 64},
+		Level: "flows", Whole: true, End: 3e-7, Fairness: 1,
 		Ranks: spreadOf([]float64{3e-7}), Messages: []Class{{"all", 64, spreadOf([]float64{3e-7})}},
 		Speed: spreadOf([]float64{1}), Times: []float64{3e-7}, Sent: []float64{2e8},
 		Tiers: []Tier{{"host to switch", 2, []float64{0.004}, []float64{0.004}, spreadOf([]float64{0.004})}},

@@ -23,7 +23,7 @@
 //	0x0250f11b TT NNNNN P
 //	           |  |     port: 0 is the node, 1 is port 1
 //	           |  ordinal from 1, as in h1 or leaf1
-//	           01 a host, 02 a switch (numbered through all levels)
+//	           01 a host, 02 a switch (numbered through all levels), 03 a server: the system image GUID of its adapters
 //
 // So h1 is 0x0250f11b01000010 and its port 0x0250f11b01000011.
 package topo

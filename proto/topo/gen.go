@@ -40,7 +40,7 @@ var CommonOptions = []Option{
 // Generators lists the families that ParseSpec knows, in the order of the help.
 func Generators() []Generator {
 	return []Generator{
-		starGenerator, fatTreeGenerator, torusGenerator, meshGenerator, lineGenerator,
+		starGenerator, fatTreeGenerator, railGenerator, torusGenerator, meshGenerator, lineGenerator,
 		ringGenerator, dragonflyGenerator, pairGenerator, randomGenerator,
 	}
 }
@@ -285,6 +285,7 @@ const (
 	guidBase     = 0x0250f11b_00000000
 	guidHost     = guidBase | 1<<24
 	guidSwitch   = guidBase | 2<<24
+	guidServer   = guidBase | 3<<24
 	genVendorID  = 0x0250f1
 	genDeviceHCA = 1
 	genDeviceSw  = 2
@@ -302,6 +303,17 @@ type builder struct {
 // hosts: they come first in every generated graph, so that h1 is node 0. It
 // answers nil when the spec asks for too much.
 func newBuilder(a *args, kind string, hosts, switches int) *builder {
+	b := newEmptyBuilder(a, kind, hosts, switches)
+	if b != nil {
+		for range hosts {
+			b.host()
+		}
+	}
+	return b
+}
+
+// newEmptyBuilder is newBuilder for who adds the hosts itself.
+func newEmptyBuilder(a *args, kind string, hosts, switches int) *builder {
 	if a.err != nil {
 		return nil
 	}
@@ -312,9 +324,6 @@ func newBuilder(a *args, kind string, hosts, switches int) *builder {
 	}
 	b := &builder{g: &Graph{Kind: kind}, link: a.link}
 	b.g.grow(hosts + switches)
-	for range hosts {
-		b.host()
-	}
 	return b
 }
 
@@ -327,12 +336,13 @@ func (b *builder) add(n Node, ports int) *Node {
 }
 
 // host adds the next host, h1 first, with one port.
-func (b *builder) host() {
-	ordinal := len(b.g.hosts) + 1
-	name := "h" + strconv.Itoa(ordinal)
-	guid := ib.GUID(guidHost | ordinal<<4)
-	n := b.add(Node{Name: name, Type: ib.NodeCA, GUID: guid, VendorID: genVendorID, DeviceID: genDeviceHCA, Desc: name +
-		" HCA-1"}, 1)
+func (b *builder) host() { b.adapter("h"+strconv.Itoa(len(b.g.hosts)+1), 0) }
+
+// adapter adds a channel adapter with one port; those of one server share a GUID, 0 for one that is alone.
+func (b *builder) adapter(name string, server ib.GUID) {
+	guid := ib.GUID(guidHost | (len(b.g.hosts)+1)<<4)
+	n := b.add(Node{Name: name, Type: ib.NodeCA, GUID: guid, SystemGUID: server, VendorID: genVendorID,
+		DeviceID: genDeviceHCA, Desc: name + " HCA-1"}, 1)
 	if err := b.g.SetPortGUID(n.Index, 1, guid+1); err != nil {
 		panic(err)
 	}

@@ -2,8 +2,8 @@ package topo
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
+
+	"softib/proto/ib"
 )
 
 var fatTreeGenerator = Generator{
@@ -15,6 +15,8 @@ var fatTreeGenerator = Generator{
 		{"pods", "build only the first pods of the tree (all)"},
 		{"hosts", "stop after this many hosts, leaving out the pods that stay empty (all)"},
 		{"oversub", "hosts per uplink of a leaf, 3 or 3:1 (1)"},
+		{"taper", "the same, and leaf ports that do not divide stay free"},
+		{"gpus", "so many hosts, one after the other, are adapters of one server with a GPU each (1)"},
 	},
 	build: buildFatTree,
 }
@@ -88,9 +90,15 @@ func buildFatTree(a *args) *Graph {
 	if a.err != nil {
 		return nil
 	}
+	gpus := a.int("gpus", 1, 1, MaxPorts)
 	b := newBuilder(a, "fat tree", hosts, t.switches())
 	if b == nil {
 		return nil
+	}
+	for i := range hosts - hosts%gpus {
+		if gpus > 1 {
+			b.g.hosts[i].SystemGUID = ib.GUID(guidServer | (i/gpus+1)<<4)
+		}
 	}
 	// level[l] holds the switches of level l+1, pod by pod.
 	level := make([][]*Node, t.levels)
@@ -154,6 +162,13 @@ func readFatTree(a *args) (fatTree, int) {
 	t.leafDown, t.leafUp = t.half, t.half
 	if v, ok := a.values["oversub"]; ok {
 		t.readOversub(a, v)
+	} else if v, ok := a.values["taper"]; ok {
+		down, up := readRatio(a, "taper", v)
+		if t.levels == 1 || t.radix < down+up {
+			a.fail("taper", "is %s: leafs have no ports for uplinks: want levels=2 or more and a radix of %d", v,
+				down+up)
+		}
+		t.leafDown, t.leafUp = t.radix/(down+up)*down, t.radix/(down+up)*up
 	}
 	t.pods = t.radix
 	if t.levels == 1 {
@@ -182,15 +197,9 @@ func readFatTree(a *args) (fatTree, int) {
 
 // readOversub splits a leaf's ports by a ratio such as 3 or 3:2.
 func (t *fatTree) readOversub(a *args, v string) {
-	d, u, isRatio := strings.Cut(v, ":")
-	if !isRatio {
-		u = "1"
-	}
-	down, errDown := strconv.Atoi(d)
-	up, errUp := strconv.Atoi(u)
+	down, up := readRatio(a, "oversub", v)
 	switch {
-	case errDown != nil || errUp != nil || up < 1 || down < up || down > MaxPorts:
-		a.fail("oversub", "is %q: want hosts per uplink, such as 3 or 3:2, not below 1", v)
+	case a.err != nil:
 	case t.levels == 1:
 		a.fail("oversub", "a tree of one level has no uplinks: want levels=2 or more with oversub=")
 	case t.radix%(down+up) != 0:

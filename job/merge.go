@@ -1,0 +1,26 @@
+package job
+
+// Merge is several schedules at once, each with ranks of its own: those of the second follow those of the first. No
+// rank hears of another schedule's, so that nothing in them can be mistaken.
+func Merge(list ...*Schedule) *Schedule {
+	all := &Schedule{CPUs: 1, NICs: 1}
+	for _, s := range list {
+		first := uint32(len(all.Ranks))
+		all.CPUs, all.NICs = max(all.CPUs, s.CPUs), max(all.NICs, s.NICs)
+		for i := range s.Ranks {
+			r := s.Ranks[i]
+			if first > 0 {
+				ops := make([]Op, len(r.Ops))
+				for n, o := range r.Ops {
+					if o.Kind != Calc && o.Peer != Any {
+						o.Peer += first
+					}
+					ops[n] = o
+				}
+				r.Ops = ops
+			}
+			all.Ranks = append(all.Ranks, r)
+		}
+	}
+	return all
+}
