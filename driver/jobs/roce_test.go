@@ -73,7 +73,7 @@ func TestPauseLosesNothing(t *testing.T) {
 		opt := Options{Seed: seed, Routing: "updn", MTU: ib.MTU256 + ib.MTU(r.IntN(5)), Buffer: 1 << r.IntN(19),
 			SwitchLatency: ib.Time(1+r.IntN(1000)) * ib.Nanosecond,
 			Ethernet: Ethernet{Kind: RoCE, NoDCQCN: r.IntN(3) > 0, NoECMP: r.IntN(3) == 0,
-				Quanta: uint16(1 + r.IntN(0xFFFF))}}
+				Quanta: uint16(1 + r.IntN(1<<(1+r.IntN(16))))}}
 		n := packetsOn(t, graphOf(t, spec), opt)
 		text := []string{"incast:size=100K", "uniform:size=30K,count=4,window=4", "all-to-all:size=8K",
 			"incast:size=700,count=60,window=60"}[r.IntN(4)]

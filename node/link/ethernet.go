@@ -31,7 +31,9 @@ const maxBuffer = 0xF000
 
 // Ethernet is what a port of Ethernet has that others have not. Zero fields take defaults.
 type Ethernet struct {
-	// Quanta is how long a pause lasts that is not renewed, in units of 512 bit times; 0 is the longest.
+	// Quanta is how long a pause lasts that is not renewed, in units of 512 bit times; 0 is the longest. It is raised
+	// where a renewal could come late: it is due when half of the pause is over, and may have to wait for the longest
+	// packet and the pause frames of all lanes.
 	Quanta uint16
 	// Watchdog is for how long a lane may be paused without a break before the port takes its peer for broken; 0 never
 	// does. It then drops what is for the peer and ignores its pauses, until none has come for the time of Restore,
@@ -90,10 +92,12 @@ type PauseCounters struct {
 	Most uint16
 }
 
-func newEthernet(cfg Ethernet) *ethernet {
+func newEthernet(cfg Ethernet, mtu ib.MTU) *ethernet {
 	if cfg.Quanta == 0 {
 		cfg.Quanta = defaultQuanta
 	}
+	late := int(maxWords(mtu))*4 + 2 + EthernetExtra + ib.NumVL*PauseBytes
+	cfg.Quanta = max(cfg.Quanta, uint16(2*late*8/512+1))
 	if cfg.Restore == 0 {
 		cfg.Restore = cfg.Watchdog
 	}

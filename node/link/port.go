@@ -236,7 +236,7 @@ func (p *Port) init(cfg Config) {
 	c := p.cold
 	c.cfg = cfg
 	if cfg.Flow != Credits {
-		c.eth = newEthernet(cfg.Ethernet)
+		c.eth = newEthernet(cfg.Ethernet, cfg.MTUCap)
 	}
 	c.hoqLife, c.switchLife, c.hoqCode = ib.Never, ib.Never, hoqForever
 	c.stallCount = 7
