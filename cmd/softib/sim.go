@@ -261,6 +261,9 @@ func (o *simOptions) spec(arg string, g *topo.Graph) (experiment.Spec, error) {
 	if !slices.Contains(levels, o.level) {
 		return s, fmt.Errorf("--level is %q: want one of %s", o.level, strings.Join(levels, ", "))
 	}
+	if !slices.Contains(jobs.Kinds, o.network) {
+		return s, fmt.Errorf("--network is %q: want one of %s", o.network, strings.Join(jobs.Kinds, ", "))
+	}
 	var err error
 	if s.Options.Adaptive, err = route.ParseChoice(o.adaptive); err != nil {
 		return s, fmt.Errorf("--adaptive: %w", err)

@@ -73,8 +73,9 @@ func printEthernet(t *terminal, e *experiment.Ethernet) {
 	if e == nil {
 		return
 	}
-	t.say("  ethernet   %s: %s, ports paused for %s in all; %s, %s; %s, %s", e.Network,
-		numbered(int(e.PausesSent), "pause frame", "pause frames"), duration(e.Paused),
+	t.say("  ethernet   %s: %s, ports paused for %s in all", e.Network,
+		numbered(int(e.PausesSent), "pause frame", "pause frames"), duration(e.Paused))
+	t.say("             %s, %s, %s, %s",
 		numbered(int(e.Marked), "packet marked", "packets marked"),
 		numbered(int(e.Notified), "notification", "notifications"),
 		numbered(int(e.Dropped), "packet dropped", "packets dropped"),

@@ -52,6 +52,8 @@ func TestSim(t *testing.T) {
 		"adaptive=off,packet,flowlet,message")
 	wants(t, out, "routed by ftree\n", "routed by ftree, adaptive by packet\n", "adaptive by flowlet",
 		"adaptive by message", "switches choose by their queues")
+	out = s.run("sim", "star:4", "--load", "incast:size=1M", "--sweep", "network=ib,roce,roce-lossy,roce-irn")
+	wants(t, out, "routed by ftree, roce\n", "ethernet   roce-irn: 0 pause frames", "notifications")
 	out = s.run("sim", "star:4", "--load", "shift", "--sweep", "load=incast:to=1,size=1K,shift:by=2,size=2K")
 	wants(t, out, "incast:to=1,size=1K, 3 messages", "shift:by=2,size=2K, 4 messages")
 }
@@ -97,6 +99,11 @@ func TestSimRefuses(t *testing.T) {
 		{exitUsage, "want 1 to 15", []string{"sim", "star:4", "--load", "shift", "--set", "cc-threshold=16"}},
 		{exitFailed, "next: --level packets", []string{"sim", "star:4", "--load", "shift", "--set", "cc=1", "--level",
 			"flows"}},
+		{exitUsage, "want one of ib, roce", []string{"sim", "star:4", "--load", "shift", "--network", "token-ring"}},
+		{exitFailed, "--set ecmp=0", []string{"sim", "torus:4x4", "--load", "shift", "--network", "roce", "--routing",
+			"minhop"}},
+		{exitFailed, "pauses for ever", []string{"sim", "star:4", "--load", "incast:size=1M", "--network", "roce",
+			"--set", "storm=1"}},
 		{exitUsage, "want one of off, packet", []string{"sim", "star:4", "--load", "shift", "--adaptive", "often"}},
 		{exitFailed, "next: --level packets", []string{"sim", "star:4", "--load", "shift", "--adaptive", "packet",
 			"--level", "flows"}},

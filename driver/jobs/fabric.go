@@ -116,12 +116,12 @@ func NewFabric(g *topo.Graph, opt Options) (*Fabric, error) {
 	n := route.FromGraph(g)
 	res, err := route.Compute(n, opt.Routing, route.Options{Adaptive: chooses})
 	if err != nil {
-		return nil, fmt.Errorf("routing %s: %w", opt.Routing, err)
+		return nil, opt.noECMP(fmt.Errorf("routing %s: %w", opt.Routing, err))
 	}
 	var groups *route.Groups
 	if chooses {
 		if groups, err = route.Adaptive(n, res.Tables); err != nil {
-			return nil, err
+			return nil, opt.noECMP(err)
 		}
 	}
 	return &Fabric{Graph: g, Net: n, Tables: res.Tables, Engine: res.Tables.Engine, Groups: groups, opt: opt,

@@ -99,6 +99,14 @@ func (o *Options) hashes() bool {
 	return o.Ethernet.isOn() && !o.Ethernet.NoECMP && o.Adaptive == route.NoChoice
 }
 
+// noECMP adds to an error of routing what to do where switches were to choose by hash.
+func (o *Options) noECMP(err error) error {
+	if o.hashes() {
+		return fmt.Errorf("ECMP: %w; next: --routing updn, or one way to each host with --set ecmp=0", err)
+	}
+	return err
+}
+
 // setEthernet makes a simulation one of Ethernet.
 func (f *Fabric) setEthernet(cfg *sim.Config) {
 	e := &f.opt.Ethernet
