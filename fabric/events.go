@@ -20,6 +20,7 @@ const (
 	evTrain                       // both ends of a cable have trained
 	evPause                       // a pause frame is at a port; the argument is it
 	evPauseTimer                  // a pause ends, is told again, or lasts too long
+	evNotice                      // a neighbour has no way to a LID, which is the argument
 )
 
 // code packs an event: kind in 8 bits, place in 24, argument in 32.
@@ -107,6 +108,8 @@ func (e *Engine) step() {
 		e.arrivePause(place, arg)
 	case evPauseTimer:
 		e.pauseTimeout(place)
+	case evNotice:
+		e.arriveNotice(place, ib.LID(arg))
 	default:
 		e.note(k, place, arg)
 	}
@@ -155,6 +158,7 @@ func (e *Engine) arrive(at, frame uint32) {
 		return
 	}
 	if r.Reason.IsDrop() {
+		e.sendNotices(p.Site.First, sw)
 		e.refuse(at, p, f, r.Reason)
 		if r.FC {
 			e.kickFC(at)

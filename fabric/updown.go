@@ -56,7 +56,7 @@ func (e *Engine) LinkDown(at uint32) {
 func (e *Engine) loseInFlight(a, b uint32) {
 	flying := e.q.cancel(func(d uint64) bool {
 		k, place, _ := split(d)
-		return (place == a || place == b) && (k == evArrive || k == evFC || k == evPause)
+		return (place == a || place == b) && (k == evArrive || k == evFC || k == evPause || k == evNotice)
 	})
 	for _, ev := range flying {
 		k, place, frame := split(ev.d)

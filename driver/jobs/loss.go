@@ -19,6 +19,8 @@ type Loss struct {
 	// Timeout is the Local ACK Timeout of all queue pairs: 4.096 us times 2 to the power of it (IBA 9.7.6.1.3); 0 is
 	// 14, or 67 ms. A message is given up after seven retries.
 	Timeout uint8
+	// Mute: switches that choose do not tell each other where there is no way.
+	Mute bool
 }
 
 const defaultTimeout = 14

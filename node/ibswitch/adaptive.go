@@ -23,6 +23,9 @@ type adaptive struct {
 	groups []ib.PortMask
 	of     []uint16 // by LID: its group's number plus 1, and bounded; 0 has none
 	flows  []flowChoice
+	// Of notifications: what neighbours have told, and what is to be told to them.
+	avoid   map[ib.LID]avoidance
+	notices ib.Queue[Notice]
 }
 
 // bounded marks, in adaptive.of, LIDs whose flows stay with their port for a while.
@@ -47,6 +50,8 @@ type Adaptive struct {
 	// Hash: neither queues nor time decide, but a hash of the packet's flow, and of Salt, which is the switch's own.
 	Hash bool
 	Salt uint64
+	// Notify: neighbours tell each other where there is no way to a LID; see Notice.
+	Notify bool
 }
 
 // Transports is a set of transports.
@@ -83,7 +88,8 @@ func (s *Switch) Adaptive() Adaptive {
 
 // SetAdaptive writes it.
 func (s *Switch) SetAdaptive(v Adaptive) {
-	s.adaptiveMade().Adaptive = v
+	a := s.adaptiveMade()
+	a.Adaptive, a.avoid = v, nil
 	s.activate()
 }
 
@@ -174,6 +180,7 @@ func (s *Switch) activateLID(lid ib.LID) {
 	if a == nil || !a.On || int(lid) >= len(s.active) {
 		return
 	}
+	delete(a.avoid, lid)
 	s.active[lid] = s.lft[lid]
 	if int(lid) < len(a.of) && a.of[lid] != 0 {
 		s.active[lid] = DropPort
@@ -184,25 +191,37 @@ func (s *Switch) activateLID(lid ib.LID) {
 func (s *Switch) choose(in ib.PortNum, f *link.Frame) ib.PortNum {
 	a := s.adaptive
 	lid := f.LRH.DLID
-	if a == nil || !a.On || int(lid) >= len(a.of) || a.of[lid] == 0 {
+	if a == nil || !a.On {
 		return DropPort
+	}
+	if int(lid) >= len(a.of) || a.of[lid] == 0 {
+		return a.only(s.lft[lid], f)
 	}
 	home, mayChoose := s.lft[lid], f.LRH.VL != ib.VLMgmt && a.Levels>>(f.LRH.SL&15)&1 != 0 &&
 		a.Fixed&transport(f.Packet.BTH.Opcode) == 0
 	g := int(a.of[lid]&^bounded) - 1
-	if home == 0 || g >= len(a.groups) || !mayChoose && !a.Hash && s.leads(in, home) {
+	if home == 0 || g >= len(a.groups) {
 		return home
 	}
-	group := a.groups[g]
+	group, last := a.groups[g], home
+	if len(a.avoid) > 0 {
+		avoid := a.avoids(f)
+		if group.Remove(&avoid); avoid.Has(home) {
+			last = DropPort // it would be discarded there
+		}
+	}
+	if !mayChoose && !a.Hash && last == home && s.leads(in, home) {
+		return home
+	}
 	if a.Hash {
-		return s.byHash(in, home, group, f)
+		return s.byHash(in, last, group, f)
 	}
 	if c := a.flow(f); c != nil && a.stays(c, f) && group.Has(c.out) && s.leads(in, c.out) {
 		return c.out
 	}
 	// The ports after home come before those in front of it, so that ties of different LIDs end differently. If none
 	// leads on, home counts the packet.
-	best, least := home, int(^uint(0)>>1)
+	best, least := last, int(^uint(0)>>1)
 	if group.Has(home) && s.leads(in, home) {
 		least = s.backlog(in, home, f)
 	}

@@ -164,6 +164,7 @@ func (s *Switch) pass(now ib.Time, f *link.Frame, d Decision) Result {
 // drop counts a packet that goes no further.
 func (s *Switch) drop(f *link.Frame, d Decision) Result {
 	s.refuse(d.At, f, d.Reason)
+	s.notify(f, d.Reason)
 	return s.discard(f, s.ports[d.At].Count(d.Reason))
 }
 

@@ -57,14 +57,17 @@ func (sc *Scenario) setEthernet(cfg *sim.Config) {
 	}
 }
 
-// setHash lets switches that choose do it by hash.
-func (sc *Scenario) setHash(s *sim.Sim, g *topo.Graph) {
-	if sc.Ethernet == nil || !sc.Ethernet.Hash || sc.Adaptive == route.NoChoice {
+// setChoosing lets switches that choose do it by hash, or tell each other where there is no way.
+func (sc *Scenario) setChoosing(s *sim.Sim, g *topo.Graph) {
+	hash := sc.Ethernet != nil && sc.Ethernet.Hash
+	if sc.Adaptive == route.NoChoice || !hash && !sc.Notify {
 		return
 	}
 	for _, n := range g.Switches() {
 		a := s.Switch(n.Index).Adaptive()
-		a.Hash, a.Salt = true, sc.Seed+uint64(n.Index)
+		if a.Notify = sc.Notify; hash {
+			a.Hash, a.Salt = true, sc.Seed+uint64(n.Index)
+		}
 		s.Switch(n.Index).SetAdaptive(a)
 	}
 }

@@ -27,6 +27,8 @@ type Scenario struct {
 	Tree bool
 	// Adaptive says how switches choose among ports.
 	Adaptive route.Choice
+	// Notify: those that do tell each other where there is no way.
+	Notify bool
 	// Marking is how switches mark packets in congestion, and Slowing how adapters slow down that are told.
 	Marking link.Marking
 	Slowing *hca.Congestion
@@ -174,6 +176,7 @@ func (sc *Scenario) drawAdaptive() {
 		return
 	}
 	sc.Adaptive = route.ByPacket + route.Choice(rng.IntN(3))
+	sc.Notify = rand.New(rand.NewPCG(sc.Seed, 0x5E1F)).IntN(2) == 0
 	if sc.Machine.Reorder = [...]int{8, 64, 256}[rng.IntN(3)]; sc.Calm {
 		sc.Machine.Reorder = 256 // nothing that has to be tried again
 	}
@@ -360,7 +363,7 @@ func (sc *Scenario) buildFabric(g *topo.Graph, sink fabric.Sink, wireExact bool,
 			}
 		}
 	}
-	sc.setHash(s, g)
+	sc.setChoosing(s, g)
 	cables := g.Cables()
 	for i := range sc.Faults {
 		sc.plan(s, &sc.Faults[i], cables)

@@ -14,6 +14,13 @@ func (m *PortMask) Set(port PortNum) { m[port>>6] |= 1 << (port & 63) }
 // Clear takes port out of m.
 func (m *PortMask) Clear(port PortNum) { m[port>>6] &^= 1 << (port & 63) }
 
+// Remove takes the ports of another mask out.
+func (m *PortMask) Remove(o *PortMask) {
+	for i := range m {
+		m[i] &^= o[i]
+	}
+}
+
 // Empty reports whether m has no port.
 func (m *PortMask) Empty() bool { return m[0]|m[1]|m[2]|m[3] == 0 }
 
