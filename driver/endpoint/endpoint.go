@@ -103,7 +103,7 @@ var _ verbs.Device = (*Endpoint)(nil)
 
 // New makes an endpoint. Its ports are down until SetPort says otherwise.
 func New(cfg Config) (*Endpoint, error) {
-	cfg.Engine.ByRefMin, cfg.Engine.ReadsByRef = byRefMin, true
+	cfg.Engine.ByRefMin = byRefMin
 	cfg.Engine.MaxBundle = bundleMax
 	cfg.Engine.CatchUp = catchUp
 	h, err := newHint(cfg.Machine == nil && !cfg.Page.isLocal()) // C code may look, for as long as it likes
@@ -248,11 +248,6 @@ func (e *Endpoint) finish() {
 	if gone := e.eng.TakeAborted(); gone != nil {
 		for _, r := range e.out {
 			r.revoke(gone)
-		}
-	}
-	if gone := e.eng.TakeReleased(); gone != nil && !plantReads {
-		for _, r := range e.out {
-			r.release(gone)
 		}
 	}
 	if e.eng.TakeWithdrawn() && !plantGrant {

@@ -105,7 +105,7 @@ func TestLocalRevoke(t *testing.T) {
 		}
 		p.Payload, out.from = payload, new(hca.QP)
 		out.publish(&p, false)
-		if out.refs[(out.tail-1)%ringCells].qp == nil {
+		if out.owners[(out.tail-1)%ringCells] == nil {
 			t.Fatal("the payload does not go by reference")
 		}
 		var wg sync.WaitGroup

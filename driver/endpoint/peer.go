@@ -214,7 +214,7 @@ const farMax = 4 << 20
 type far struct {
 	peer
 	head *ringHead
-	// pulling is set while the memory of a sender in this process is read, which waits for it; see Out.void.
+	// pulling is set while the memory of a sender in this process is read, which waits for it; see Out.revoke.
 	pulling *uint32
 	addr    uint64
 	cell    uint32 // number of the cell that refers to it, from 1

@@ -9,7 +9,6 @@ const (
 	plantGrant = false // what a peer may write ahead to is not taken back when memory is deregistered
 	plantWake  = false // who sends to one that sleeps does not wake it
 	plantClock = false // timers are started by a clock from before a standstill
-	plantReads = false // a response is taken in whose memory was deregistered
 	plantSends = false // nobody but who posts and polls looks at what was staged
 
 	plantSleeper = false // a thread that sleeps in the library is not told of events

@@ -69,9 +69,8 @@ var _ [headBytes - unsafe.Sizeof(ringHead{})]struct{}
 // A payload by reference lies in the sender's registered memory, which is the program's again once the request has
 // ended. A request that ends well was acknowledged, so its packets were used, or are duplicates whose payload nobody
 // looks at. One that is given up may have packets in the ring: the sender then declares their cells void, and only then
-// tells the program. A response to a READ refers to memory that its key opens; when the key goes, its cell is declared
-// void before the program hears of it. The receiver looks at the mark after it has copied: whatever it copied from a
-// void cell counts as lost.
+// tells the program. The receiver looks at the mark after it has copied: whatever it copied from a void cell counts as
+// lost.
 type memory struct {
 	head  *ringHead
 	cells *[ringCells]cell
@@ -126,21 +125,13 @@ type Out struct {
 	// delivered ahead.
 	heard uint32
 	ends  [ringCells]uint64 // ptail behind each cell
-	// from is who sends by reference now, and refs are what the last cell at each place refers to. Responses to READs
-	// are among them up to readTail.
-	from     *hca.QP
-	refs     [ringCells]reference
-	readTail uint32
+	// from is who sends by reference now, owners who has, in each cell.
+	from   *hca.QP
+	owners [ringCells]*hca.QP
 	// Of knocking: where taken was when last looked at, and since when.
 	seen  uint32
 	since ib.Time
 	_     [64]byte
-}
-
-// reference is a payload that lies elsewhere: of a request, or of a response to a READ.
-type reference struct {
-	qp   *hca.QP
-	read []byte
 }
 
 // OtherUser stands for the number of a process whose memory is none of our business, nor ours of its.
@@ -258,7 +249,7 @@ func (r *Out) putChunk(c *cell, p *wire.Packet) {
 			src != unsafe.Pointer(&r.area[at+chunkHead]) {
 			if n >= byRefMin && c.kind&cellXRC == 0 && r.refers {
 				c.kind |= cellByRef
-				r.refer(p)
+				r.owners[r.tail%ringCells] = r.from
 				d.addr = uint64(uintptr(src))
 				used = 0
 			} else {
@@ -272,51 +263,20 @@ func (r *Out) putChunk(c *cell, p *wire.Packet) {
 // voidMark is a number that no ring has from the beginning.
 func voidMark(cell uint32) uint64 { return 1<<32 | uint64(cell) }
 
-// refer notes whose the payload is that the next cell refers to.
-func (r *Out) refer(p *wire.Packet) {
-	x := &r.refs[r.tail%ringCells]
-	*x = reference{qp: r.from}
-	if p.BTH.Opcode.Info().Kind == wire.KindReadResponse {
-		*x = reference{read: p.Payload}
-		r.readTail = r.tail + 1
-	}
-}
-
 // revoke makes the payloads by reference void that queue pairs have put into the ring. Those of others stay good: to
-// lose a packet is to lose a try, and one queue pair's end is no reason for that. None is all. Nor is it a reason for a
-// response to a READ, which is as good as on the wire as long as the memory's key is.
+// lose a packet is to lose a try, and one queue pair's end is no reason for that. None is all. Within one process,
+// where nothing else keeps a receiver from memory that is the program's again, it waits until the receiver has ended
+// what it is in the middle of.
 func (r *Out) revoke(gone []*hca.QP) {
-	r.void(func(x *reference) bool { return gone == nil || x.qp != nil && slices.Contains(gone, x.qp) })
-}
-
-// release makes responses to READs void that refer to memory whose key is gone.
-func (r *Out) release(gone [][]byte) {
-	if int32(r.readTail-r.Taken()) <= 0 {
-		return // all of them were taken in
-	}
-	r.void(func(x *reference) bool {
-		return x.read != nil && slices.ContainsFunc(gone, func(m []byte) bool { return overlap(x.read, m) })
-	})
-}
-
-// void makes some of the payloads by reference void. Within one process, where nothing else keeps a receiver from
-// memory that is the program's again, it waits until the receiver has ended what it is in the middle of.
-func (r *Out) void(which func(*reference) bool) {
-	for i := range r.refs {
-		if x := &r.refs[i]; (x.qp != nil || x.read != nil) && which(x) {
+	for i, q := range r.owners {
+		if q != nil && (gone == nil || slices.Contains(gone, q)) {
 			atomic.StoreUint64(&r.head.void[i], voidMark(r.tail-(r.tail-1-uint32(i))%ringCells))
-			*x = reference{}
+			r.owners[i] = nil
 		}
 	}
 	for r.peer.isLocal() && atomic.LoadUint32(&r.head.pulling) != 0 {
 		runtime.Gosched()
 	}
-}
-
-// overlap reports whether two pieces of memory have a byte in common.
-func overlap(a, b []byte) bool {
-	x, y := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	return x < y+uintptr(len(b)) && y < x+uintptr(len(a))
 }
 
 // In is the receiving end of a ring.

@@ -192,43 +192,6 @@ func same(t *testing.T, got, want *wire.Packet) {
 	}
 }
 
-// TestRelease: a response to a READ is lost once the key of its memory is gone, also in the middle of copying, and
-// stays good when a queue pair ends or other memory goes.
-func TestRelease(t *testing.T) {
-	out, in, _ := pair(t)
-	mem := make([]byte, 4*byRefMin)
-	p := wire.Packet{LRH: wire.LRH{LNH: wire.LNHLocal},
-		BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.RC, wire.OpReadResponseOnly)}, Count: 2}
-	send := func(i int) {
-		if !out.canRefer() || !out.room(0) {
-			t.Fatal("no room")
-		}
-		p.Payload = mem[i*byRefMin:][:byRefMin]
-		out.publish(&p, false)
-	}
-	buf := make([]byte, byRefMin)
-	var got wire.Packet
-	for i := range 3 {
-		send(i)
-	}
-	out.revoke([]*hca.QP{new(hca.QP)})
-	out.release([][]byte{mem[3*byRefMin:], mem[byRefMin : byRefMin+1]})
-	for i := range 3 {
-		if ok := in.get(in.ready(), &got) && got.Far.CopyTo(buf, 0); ok != (i != 1) {
-			t.Errorf("response %d can be read: %v", i, ok)
-		}
-		in.Done()
-	}
-	send(0)
-	if !in.get(in.ready(), &got) {
-		t.Fatal("the last response cannot be read")
-	}
-	out.release([][]byte{mem})
-	if got.Far.CopyTo(buf, 0) {
-		t.Error("memory was read after its key was gone")
-	}
-}
-
 // TestVoid: what a queue pair of the sender's has taken back is lost, also in the middle of copying; what others have
 // sent is not.
 func TestVoid(t *testing.T) {

@@ -100,11 +100,6 @@ func (q *QP) cutRead(it *respItem, room int) int {
 	return min(left, ((pkts-1)%most+1)<<q.mtuShift)
 }
 
-// readRefers reports whether so many bytes of a READ response are referred to where they lie.
-func (q *QP) readRefers(it *respItem, n int) bool {
-	return q.h.cfg.ReadsByRef && n >= q.h.cfg.ByRefMin && it.snap == nil && q.typ == RC
-}
-
 // goodBundle reports whether the packets that p stands for are as many as its
 // payload makes, and all as long as the path MTU but for the message's last.
 func (q *QP) goodBundle(p *wire.Packet, info *wire.OpcodeInfo) bool {

@@ -23,10 +23,6 @@ type Config struct {
 	// A driver that sets it delivers such a packet before the request can
 	// complete, or never.
 	ByRefMin int
-	// ReadsByRef: responses to READs do so too. The data are then read when the requester takes the response in, or
-	// never (TakeReleased). A WRITE that follows the READ may be there first, as the standard allows unless it is
-	// fenced (IBA table 79).
-	ReadsByRef bool
 	// MaxBundle is how many packets of one message Emit may put into one
 	// wire.Packet, which then stands for all of them; 0 and 1 make every packet
 	// stand for itself, as it must for a wire.
@@ -188,9 +184,6 @@ type HCA struct {
 	now    ib.Time // as last told
 	// aborted are queue pairs with requests that were given up while packets by reference may be on their way.
 	aborted []*QP
-	// released is memory whose key is gone, once responses have referred to any.
-	released   [][]byte
-	readsRefer bool
 	// What the last RDMA WRITE was granted, and whether anything was withdrawn; see Grant.
 	withdrawn bool
 	wroteBy   ib.QPN
@@ -365,14 +358,6 @@ func (h *HCA) TakeAborted() []*QP {
 	a := h.aborted
 	h.aborted = nil
 	return a
-}
-
-// TakeReleased names, once, memory that a key has opened and opens no more, to which responses on their way may refer.
-// The driver must see to it that nobody follows such a reference before the program learns that the key is gone.
-func (h *HCA) TakeReleased() [][]byte {
-	r := h.released
-	h.released = nil
-	return r
 }
 
 func (h *HCA) abort(q *QP) {

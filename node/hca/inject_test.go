@@ -1,7 +1,6 @@
 package hca
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -427,55 +426,6 @@ func TestAborted(t *testing.T) {
 		if ref := &p.Payload[0] == &a.mem[0]; ref != (n >= 64) || cap(p.Payload) < n || ref && cap(p.Payload) != n {
 			t.Fatalf("%d bytes: by reference %v, cap %d", n, ref, cap(p.Payload))
 		}
-	}
-}
-
-// TestReleased: a long response to a READ refers to memory, and from then on the driver is told, once each, of memory
-// whose key is gone.
-func TestReleased(t *testing.T) {
-	w := newWorld(t, 2, 1)
-	w.bundles(16)
-	a, b := w.pair(conf{mtu: ib.MTU256})
-	b.h.cfg.ByRefMin, b.h.cfg.ReadsByRef = 1024, true
-	spare := func() *MR {
-		mr, err := b.h.RegMR(b.mr.reg.pd, make([]byte, 4096), memVA, AccessLocalWrite|AccessRemoteRead)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return mr
-	}
-	if err := b.h.DeregMR(spare()); err != nil || b.h.TakeReleased() != nil {
-		t.Fatalf("%v, or told of memory that nothing refers to", err)
-	}
-	for _, n := range []int{1000, 1024, 3000} {
-		a.post(SendWR{WRID: 1, Opcode: WRRDMARead, Flags: SendSignaled, SGList: []SGE{a.sge(0, n)}, RemoteAddr: memVA,
-			RKey: b.mr.RKey()})
-		var p wire.Packet
-		for _, h := range []*host{a.h, b.h} {
-			s, _ := h.NextSend()
-			if s.Refers != (h == b.h && n >= 1024) || !h.Emit(0, s, &p, w.buf) {
-				t.Fatalf("%d bytes: %+v", n, s)
-			}
-			if h == a.h {
-				b.h.HandlePacket(0, 1, &p)
-			}
-		}
-		if ref := &p.Payload[0] == &b.mem[0]; len(p.Payload) != n || ref != (n >= 1024) {
-			t.Fatalf("%d bytes of %d, by reference %v", len(p.Payload), n, ref)
-		}
-		clear(a.mem)
-		a.h.HandlePacket(0, 1, &p)
-		a.sent(fmt.Sprintf("1 RDMA_READ SUCCESS len=%d", n))
-		if !bytes.Equal(a.mem[:n], b.mem[:n]) {
-			t.Fatalf("%d bytes differ", n)
-		}
-	}
-	mr := spare()
-	if err := b.h.DeregMR(mr); err != nil {
-		t.Fatal(err)
-	}
-	if gone := b.h.TakeReleased(); len(gone) != 1 || len(gone[0]) != 4096 || b.h.TakeReleased() != nil {
-		t.Fatalf("told of %d pieces: want the one, once", len(gone))
 	}
 }
 

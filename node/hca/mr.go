@@ -91,7 +91,7 @@ func (t *keyTable) alloc(r *region) {
 
 func (h *HCA) release(r *region) {
 	t := &h.keys
-	h.shut(r)
+	h.withdrawn = true
 	if h.cfg.ByRefMin > 0 {
 		h.abortReferring(r)
 	}
@@ -99,14 +99,6 @@ func (h *HCA) release(r *region) {
 	t.live--
 	t.regions[i] = &region{key: r.key}
 	t.free = append(t.free, i)
-}
-
-// shut notes that a key is about to open its memory no more, or not as it did.
-func (h *HCA) shut(r *region) {
-	h.withdrawn = true
-	if h.readsRefer && len(r.mem) > 0 {
-		h.released = append(h.released, r.mem)
-	}
 }
 
 // abortReferring finds the queue pairs whose packets on their way may refer to a region: a program may take memory away
@@ -238,7 +230,7 @@ func (h *HCA) ReregMR(m *MR, pd *PD, mem []byte, va uint64, access *Access) erro
 	if mem != nil && va+uint64(len(mem)) < va {
 		return badAttr(verb, "addr", va, "a range that does not wrap around")
 	}
-	h.shut(&m.reg)
+	h.withdrawn = true
 	if pd != nil && pd != m.reg.pd {
 		m.reg.pd.users--
 		pd.users++
@@ -326,7 +318,7 @@ func (h *HCA) DeallocMW(w *MW) error {
 }
 
 func (w *MW) unbind() {
-	w.h.shut(&w.reg)
+	w.h.withdrawn = true
 	if w.reg.mr != nil {
 		w.reg.mr.windows--
 	}

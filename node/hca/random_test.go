@@ -472,8 +472,7 @@ func runFailures(t *testing.T, bundle int) {
 		w.bundles(bundle)
 		if bundle > 1 {
 			w.room = func() int { return 256 * (1 + r.IntN(8)) }
-			h := w.hosts[r.IntN(2)]
-			h.cfg.ByRefMin, h.cfg.ReadsByRef = 300, seed%4 < 2
+			w.hosts[r.IntN(2)].cfg.ByRefMin = 300
 			if seed%2 == 0 {
 				w.far = func() bool { return r.IntN(50) > 0 }
 			}

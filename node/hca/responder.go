@@ -2,7 +2,6 @@ package hca
 
 import (
 	"encoding/binary"
-	"math"
 	"unsafe"
 
 	"softib/proto/ib"
@@ -115,7 +114,7 @@ func (q *QP) nak(syn wire.Syndrome) {
 }
 
 // emitResponse builds the oldest response packet.
-func (q *QP) emitResponse(now ib.Time, p *wire.Packet, buf []byte, noRef bool) bool {
+func (q *QP) emitResponse(now ib.Time, p *wire.Packet, buf []byte) bool {
 	it := &q.resp[q.respHead&uint32(len(q.resp)-1)]
 	switch it.kind {
 	case respAck:
@@ -131,11 +130,7 @@ func (q *QP) emitResponse(now ib.Time, p *wire.Packet, buf []byte, noRef bool) b
 		q.rdQueued--
 		q.readTurn()
 	case respRead:
-		n := q.cutRead(it, math.MaxInt)
-		refers := !noRef && q.readRefers(it, n)
-		if !refers {
-			n = q.cutRead(it, len(buf))
-		}
+		n := q.cutRead(it, len(buf))
 		var src []byte
 		if it.snap != nil {
 			src = it.snap[:n]
@@ -168,12 +163,7 @@ func (q *QP) emitResponse(now ib.Time, p *wire.Packet, buf []byte, noRef bool) b
 		}
 		q.header(p, op, it.psn)
 		p.AETH = wire.AETH{Syndrome: wire.SynAckNoCred, MSN: it.msn}
-		if refers {
-			p.Payload = src
-			q.h.readsRefer = true
-		} else {
-			p.Payload = buf[:copy(buf, src)]
-		}
+		p.Payload = buf[:copy(buf, src)]
 		if n > q.mtu {
 			p.Count = uint16((n + q.mtu - 1) >> q.mtuShift)
 		}
@@ -325,9 +315,8 @@ func (q *QP) lost(info *wire.OpcodeInfo) {
 	}
 }
 
-// guardReads saves what a queued READ has yet to send before dst is written: a READ returns what was there when its
-// turn came, where its response carries the data. The standard asks for that only if the WRITE is fenced (IBA table
-// 79).
+// guardReads saves what a queued READ has yet to send before dst is written:
+// a READ returns what was there when its turn came (IBA 9.5, table 79).
 func (q *QP) guardReads(dst []byte) {
 	if q.rdQueued == 0 || len(dst) == 0 {
 		return

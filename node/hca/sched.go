@@ -137,9 +137,8 @@ func (q *QP) ahead() (copied int, refers bool) {
 	if q.respHead != q.respTail && !q.requestFirst() {
 		if it := &q.resp[q.respHead&uint32(len(q.resp)-1)]; it.kind == respRead {
 			copied = q.cutRead(it, math.MaxInt)
-			refers = q.readRefers(it, copied)
 		}
-		return copied, refers
+		return copied, false
 	}
 	if w := &q.sq[q.sqCursor&q.sqMask]; w.kind == kindSend || w.kind == kindWrite {
 		left := int(w.length) - int(q.sqPkt)*q.mtu
@@ -196,7 +195,7 @@ func (h *HCA) Emit(now ib.Time, s *Send, p *wire.Packet, buf []byte) bool {
 		q.ackWaits = sent
 	default:
 		q.ackWaits = false
-		sent = q.emitResponse(now, p, buf, s.Copy)
+		sent = q.emitResponse(now, p, buf)
 	}
 	if !sent {
 		// A READ response may have turned into an error, and a local request may be

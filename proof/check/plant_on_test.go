@@ -30,7 +30,6 @@ func TestPlantedBugs(t *testing.T) {
 		{"a completion is handed out twice", hca.PlantTwice, DataKind, 0},
 		{"a payload is pulled after its request was given up", bug(endpoint.LatePull), DataKind, 4},
 		{"a grant is used after its memory was deregistered", bug(endpoint.LateGrant), DataKind, 6},
-		{"a READ brings memory that was deregistered", bug(endpoint.LateRead), DataKind, 3},
 		{"a wake-up is lost", bug(endpoint.LostWake), DataKind, 3},
 		{"a timer is started by an old clock", bug(endpoint.OldClock), DataKind, 4},
 		{"requests that were staged are left to the program", bug(endpoint.LostSends), DataKind, 6},
