@@ -43,6 +43,12 @@ func sample(slow float64) *Report {
 		Adapters: &Adapters{QueuePairs: 254, Contexts: Cache{900, 100}},
 	}
 	r.Energy.Idle, r.Energy.Total = 60, 66
+	r.Load.Says = []string{"compute: 1.2 ms a step without communication"}
+	r.Step = &Step{Alone: 1.2e-3, Exposed: 1.2e-3 * slow, Utilisation: 0.5 / slow}
+	r.Ethernet = &Ethernet{Network: "roce", PausesSent: 5484, Paused: 0.0157, Marked: 18180, Storms: 1}
+	took := spreadOf([]float64{1e-6, 2e-6, 3e-6 * slow})
+	r.Jobs = []Job{{Name: "ping-pong", Ranks: 64, End: 1e-3 * slow, Took: took, Alone: &Alone{End: 1e-3, Took: took}},
+		{Name: "permutation", Ranks: 64, End: 2e-3 * slow, Took: took}}
 	var all, ranks, speed []float64
 	classes := []struct {
 		name  string

@@ -1,8 +1,8 @@
 // The page of one report.
 
 function reportPage(r) {
-  return [masthead(`${r.load.name || "A load"} on ${r.fabric.topology || "a fabric"}`, sentence(r)), stopped(r), tiles(r), repeat(r), messagesBox(r),
-    h("div", { class: "two" }, ranksBox(r), speedBox(r)), sentBox(r), tiersBox(r), heatBox(r), linksBox(r), footer()];
+  return [masthead(`${r.load.name || "A load"} on ${r.fabric.topology || "a fabric"}`, sentence(r)), stopped(r), tiles(r), repeat(r), jobsBox(r),
+    messagesBox(r), h("div", { class: "two" }, ranksBox(r), speedBox(r)), sentBox(r), tiersBox(r), heatBox(r), linksBox(r), footer()];
 }
 
 // sentence is what was run.
@@ -25,6 +25,7 @@ function tiles(r) {
     ["Messages", count(r.load.messages), plural(r.load.operations, "operation")],
     ["Bytes", bytes(r.load.bytes), `${count(r.load.bytes)} B`],
     ["Level", r.level || "–", r.why],
+    ...stepTiles(r),
     ["Wall time", time(r.wall_s), r.packet_hops ? `${plural(r.packet_hops, "packet hop")}` : "to calculate it"],
     ...costTiles(r),
     ["Seed", r.seed, r.hash ? `hash ${r.hash.slice(0, 12)}${r.hash.length > 12 ? "…" : ""}` : "no hash"],
@@ -43,13 +44,40 @@ function costTiles({ energy, cost, adapters }) {
   }
   if (cost) {
     list.push(["Fabric's cost", `${dollars(cost.low_usd)} to ${dollars(cost.high_usd)}`,
-      `${count(cost.idle_watts)} to ${count(cost.watts)} W; ${cost.note}`]);
+      `${count(cost.idle_watts)} to ${count(cost.watts)} W; rough estimates`]);
   }
   if (adapters) {
     list.push(["Contexts fetched", missed(adapters.contexts),
       `up to ${plural(adapters.queue_pairs, "queue pair")}; READs ${missed(adapters.requests)}, pages ${missed(adapters.translations)}`]);
   }
   return list;
+}
+
+// stepTiles are what calculations leave of the time, and what Ethernet did, where the report says so.
+function stepTiles({ step, ethernet }) {
+  const list = [];
+  if (step) {
+    list.push(["Exposed communication", time(step.exposed_communication_s), `${time(step.without_communication_s)} without it`],
+      ["Processors busy", part(step.utilisation), "of the time"]);
+  }
+  if (ethernet) {
+    list.push([`Pauses (${ethernet.network})`, count(ethernet.pauses_sent), `ports stood still for ${time(ethernet.paused_s)} in all`],
+      ["Packets dropped", count(ethernet.dropped), `${count(ethernet.resent)} sent again, ${count(ethernet.marked)} marked`,
+        ethernet.storms ? "warn" : ""]);
+  }
+  return list;
+}
+
+// jobsBox is what a load is made of, and how several jobs fared beside each other and alone.
+function jobsBox({ load, jobs }) {
+  const says = load.says ?? [], list = jobs ?? [];
+  if (!says.length && !list.length) return null;
+  const rows = list.flatMap(j => [{ name: j.name, end: j.end_s, spread: j.took_s },
+    ...(j.alone ? [{ name: `${j.name}, alone`, end: j.alone.end_s, spread: j.alone.took_s }] : [])]);
+  const columns = spreadColumns("job", "messages", v => time(v));
+  columns.splice(1, 0, { title: "took", num: true, text: j => time(j.end, 4) });
+  return box("What was run", null, says.length > 0 && h("ul", null, says.map(s => h("li", null, s))),
+    rows.length > 0 && table("Jobs, and how long their messages took", columns, rows));
 }
 
 function messagesBox(r) {
