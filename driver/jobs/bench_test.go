@@ -54,22 +54,7 @@ func BenchmarkFlows(b *testing.B) {
 
 // BenchmarkReduction is switches that add a vector of 1 MiB of 16 hosts, by packets; what a hop costs.
 func BenchmarkReduction(b *testing.B) {
-	g, err := topo.ParseSpec("fat-tree:radix=8,levels=2,hosts=16")
-	if err != nil {
-		b.Fatal(err)
-	}
-	f, err := NewFabric(g, Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	l, err := load.Parse("all-reduce:size=1M,algorithm=sharp,count=4")
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := l.Schedule(16, 1)
-	if err != nil {
-		b.Fatal(err)
-	}
+	f, s := fabricFor(b, "fat-tree:radix=8,levels=2,hosts=16", "all-reduce:size=1M,algorithm=sharp,count=4", Options{})
 	b.ReportAllocs()
 	hops := uint64(0)
 	for b.Loop() {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
@@ -13,7 +14,8 @@ import (
 	"softib/subnet/sm"
 )
 
-func ends(t *testing.T, spec, text string, opt Options) (packets, flows ib.Time) {
+// fabricFor is a fabric of a topology, and the schedule of a load on it. The load's seed is the fabric's, or 1.
+func fabricFor(t testing.TB, spec, text string, opt Options) (*Fabric, *job.Schedule) {
 	t.Helper()
 	g, err := topo.ParseSpec(spec)
 	if err != nil {
@@ -27,10 +29,16 @@ func ends(t *testing.T, spec, text string, opt Options) (packets, flows ib.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := l.Schedule(f.Ranks(), 1)
+	s, err := l.Schedule(f.Ranks(), cmp.Or(opt.Seed, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f, s
+}
+
+func ends(t *testing.T, spec, text string, opt Options) (packets, flows ib.Time) {
+	t.Helper()
+	f, s := fabricFor(t, spec, text, opt)
 	p, err := f.Packets()
 	if err != nil {
 		t.Fatal(err)
@@ -70,13 +78,19 @@ func TestLevels(t *testing.T) {
 		{"fat-tree:radix=8,levels=2", "all-to-all:size=64K,algorithm=pairwise", 0.97, 1.01},
 		{"fat-tree:radix=8,levels=2", "uniform:size=256K,count=8,window=2", 0.75, 1},
 	} {
-		p, f := ends(t, c.spec, c.load, Options{})
-		ratio := float64(f) / float64(p)
-		t.Logf("%-26s %-36s packets %v, flows %v: %+.2f %%", c.spec, c.load, p, f, 100*(ratio-1))
-		if ratio < c.least || ratio > c.most {
-			t.Errorf("%s on %s: by flows it takes %.4f of what it takes by packets, want %v to %v", c.load, c.spec,
-				ratio, c.least, c.most)
-		}
+		near(t, c.spec, c.load, c.least, c.most)
+	}
+}
+
+// near wants what a load takes by flows to be between two parts of what it takes by packets.
+func near(t *testing.T, spec, text string, least, most float64) {
+	t.Helper()
+	p, f := ends(t, spec, text, Options{})
+	ratio := float64(f) / float64(p)
+	t.Logf("%-26s %-42s packets %v, flows %v: %+.2f %%", spec, text, p, f, 100*(ratio-1))
+	if ratio < least || ratio > most {
+		t.Errorf("%s on %s: by flows it takes %.4f of what it takes by packets, want %v to %v", text, spec, ratio,
+			least, most)
 	}
 }
 

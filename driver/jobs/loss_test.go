@@ -4,31 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"softib/job/load"
 	"softib/job/play"
 	"softib/proto/ib"
-	"softib/proto/topo"
 	"softib/subnet/route"
 )
 
 func losing(t *testing.T, spec, text string, c route.Choice, l Loss, seed uint64) (*Result, *Packets, error) {
 	t.Helper()
-	g, err := topo.ParseSpec(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := NewFabric(g, Options{Adaptive: c, Loss: l, Seed: seed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := load.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := w.Schedule(f.Ranks(), seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, s := fabricFor(t, spec, text, Options{Adaptive: c, Loss: l, Seed: seed})
 	n, err := f.Packets()
 	if err != nil {
 		return nil, nil, err

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"softib/job"
-	"softib/job/load"
 	"softib/job/play"
 	"softib/node/aggregate"
 	"softib/proto/ib"
@@ -17,22 +16,7 @@ import (
 // took runs a load by packets, in microseconds.
 func took(t *testing.T, spec, text string, opt Options, m play.Model) float64 {
 	t.Helper()
-	g, err := topo.ParseSpec(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := NewFabric(g, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := load.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := l.Schedule(f.Ranks(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, s := fabricFor(t, spec, text, opt)
 	n, err := f.Packets()
 	if err != nil {
 		t.Fatal(err)
