@@ -64,10 +64,11 @@ func (w *world) file(dir, name string) string {
 }
 
 // ibdiagnet finds nothing wrong with a fabric of ours and its manager, in any of its checks, and sees the fabric as it
-// is. It runs beside no other test, as ibdiagpath does: it gives each datagram 100 ms of real time, the turns of its
-// own threads included, and cannot be told otherwise. Three that take longer are a bad link to it.
+// is. It runs beside no other test and promptly, as ibdiagpath does: it gives each datagram 100 ms of real time, the
+// turns of its own threads included, and cannot be told otherwise. Three that take longer are a bad link to it.
 func TestIbdiagnet(t *testing.T) {
 	w := up(t, defaultSpec)
+	promptly(t)
 	hosts, switches, cables := len(w.g.Hosts()), len(w.g.Switches()), 0
 	for _, n := range w.g.Nodes {
 		for p := 1; p <= n.NumPorts(); p++ {
@@ -197,6 +198,7 @@ func (w *world) compareTables(unicast, multicast string) {
 // subnet, but by then it has looked at all ports of the way, their counters and partitions.
 func TestIbdiagpath(t *testing.T) {
 	w := up(t, defaultSpec)
+	promptly(t)
 	from, to := w.node("h2"), w.node("h21")
 	ports := strings.Split(strings.TrimPrefix(w.route(from, to), "0,"), ",")
 	text, _ := w.ibutils(from.Name, "ibdiagpath", "-d", strings.Join(ports, ","))
