@@ -55,6 +55,7 @@ func rate(t *testing.T, cfg nic.Config, qps int, read bool) (float64, nic.Stats)
 
 // TestAdapterRates holds an adapter against what somebody has measured of two of the kind: see docs/VALIDATION.md.
 func TestAdapterRates(t *testing.T) {
+	long(t)
 	m, _ := nic.Find("cx6")
 	for _, c := range []struct {
 		qps         int
@@ -76,6 +77,7 @@ func TestAdapterRates(t *testing.T) {
 // TestSharedContexts reads on more queue pairs than an adapter has contexts for, and with the few contexts of dynamic
 // connections.
 func TestSharedContexts(t *testing.T) {
+	long(t)
 	m, _ := nic.Find("cx6")
 	own, _ := rate(t, m.Config, 2048, true)
 	m.Config.Shared = 64

@@ -89,6 +89,7 @@ func playTimed(t *testing.T, n *Packets, list []timed, ideal func(play.Message) 
 // 54 hosts, 40 Gbit/s, 2 us a link, buffers of 240 KB, a load of 70 %, and no congestion control.
 // IRN without pauses does better than RoCE with them, and RoCE without them does worst.
 func TestIRN(t *testing.T) {
+	long(t)
 	const hosts = 54
 	list := irnLoad(hosts, 0.7, 1200*ib.Microsecond, 1)
 	g := graphOf(t, "fat-tree:radix=6,levels=3,speed=FDR10,length=400m")

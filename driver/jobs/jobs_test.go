@@ -14,6 +14,15 @@ import (
 	"softib/subnet/sm"
 )
 
+// long leaves a test out of short runs, which are the race detector's: it makes these take minutes, and they have one
+// goroutine.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long, and of one goroutine")
+	}
+}
+
 // fabricFor is a fabric of a topology, and the schedule of a load on it. The load's seed is the fabric's, or 1.
 func fabricFor(t testing.TB, spec, text string, opt Options) (*Fabric, *job.Schedule) {
 	t.Helper()

@@ -304,6 +304,7 @@ func median(v []float64) float64 {
 // under T4. With pauses alone the one that is near gets more, since a port of T4 is its own while the others share one
 // or two; with DCQCN all get the same.
 func TestDCQCNUnfairness(t *testing.T) {
+	long(t)
 	const seeds = 4
 	far, near := [2][]float64{}, [2][]float64{}
 	for seed := range uint64(seeds) {
@@ -345,6 +346,7 @@ func TestDCQCNUnfairness(t *testing.T) {
 // TestDCQCNVictim is figures 4 and 9 of the DCQCN paper: four hosts under T1, and up to two under T3, send to one under
 // T4, while another under T1 sends to one under T2, whose way is free but for the leaves.
 func TestDCQCNVictim(t *testing.T) {
+	long(t)
 	const seeds = 3
 	var got [2][3]float64
 	for i, off := range []bool{true, false} {
@@ -387,6 +389,7 @@ func TestDCQCNVictim(t *testing.T) {
 
 // TestDCQCNFairness: many senders to one receiver get the same, and its link is busy.
 func TestDCQCNFairness(t *testing.T) {
+	long(t)
 	for _, senders := range []int{2, 4, 8, 16} {
 		n := packetsOn(t, graphOf(t, fmt.Sprintf("star:%d,speed=FDR10", senders+1)), Options{Seed: 1, MTU: ib.MTU1024,
 			Ethernet: Ethernet{Kind: RoCE}})
@@ -412,6 +415,7 @@ func TestDCQCNFairness(t *testing.T) {
 // TestPauseStorm: one adapter that pauses its switch for ever stops all who have a packet on its way, and soon all. The
 // watchdog of its switch drops what is for it, and the others go on.
 func TestPauseStorm(t *testing.T) {
+	long(t)
 	const bad = 5
 	rate := func(storm bool, watchdog ib.Time) (float64, *Packets) {
 		opt := Options{Seed: 1, MTU: ib.MTU1024, Ethernet: Ethernet{Kind: RoCE, Watchdog: watchdog}}

@@ -32,6 +32,7 @@ func took(t *testing.T, spec, text string, opt Options, m play.Model) float64 {
 // message are fitted to the first line, the aggregation node's 650 ns to the second; the others are what follows, and
 // neither is what was measured: see docs/VALIDATION.md. There bounds only keep our figure.
 func TestSharp128(t *testing.T) {
+	long(t)
 	model := play.Model{Overhead: 270 * ib.Nanosecond, Eager: 16 << 10}
 	for _, c := range []struct {
 		load              string
@@ -55,6 +56,7 @@ func TestSharp128(t *testing.T) {
 // 95 % of what messages get. As NCCL counts, bus bandwidth is 2(n-1)/n of that, nearly twice what links have in one
 // direction, which no algorithm of hosts reaches: a ring has the link's rate at most.
 func TestStreaming(t *testing.T) {
+	long(t)
 	const spec, hosts, link = "fat-tree:radix=8,levels=2,hosts=16,speed=HDR", 16, 25e9
 	const bytes = 4 << 20
 	speed := func(algorithm string) float64 {
