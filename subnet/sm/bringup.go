@@ -159,23 +159,31 @@ func HintedLIDs(g *topo.Graph) (lids map[ib.GUID]ib.LID, lmcs map[ib.GUID]uint8)
 // patience is how many steps a bring-up may take for each node before something must be wrong.
 const patience = 1 << 16
 
-// Settle runs a new manager until its subnet is up, whoever else is there. Everything that a node does not do as asked
-// is an error.
+// Settle runs a new manager until its subnet is up, whoever else is there, and until ways are open again that it had to
+// close to change tables. Everything that a node does not do as asked is an error.
 func (m *Manager) Settle(call Call) error {
 	m.cfg.Window = 1
 	m.forced, m.brief = true, true
 	m.Start(0)
 	var send Send
 	var resp [mad.Size]byte
-	for step := 0; m.sub == nil; step++ {
+	now := ib.Time(0)
+	for step := 0; m.sub == nil || m.sweep != nil && m.sweep.round < len(m.sweep.plan.Rounds); step++ {
 		if j, ok := m.PollJob(); ok {
 			j.Run()
-			m.HandleJob(0, j)
+			m.HandleJob(now, j)
 			continue
 		}
-		if !m.PollSend(0, &send) {
-			if m.sub != nil || m.sweep != nil && m.sweep.job != nil {
+		if !m.PollSend(now, &send) {
+			if m.sweep != nil && m.sweep.hold > now {
+				now = m.sweep.hold // packets by the old ways are gone
 				continue
+			}
+			if m.sub == nil && m.sweep != nil && m.sweep.job != nil {
+				continue
+			}
+			if m.sub != nil {
+				break
 			}
 			return fmt.Errorf("%w%s", ErrBringUp, m.complaints())
 		}
@@ -185,9 +193,9 @@ func (m *Manager) Settle(call Call) error {
 		switch {
 		case send.Timeout == 0:
 		case call(send.Data, &resp):
-			m.HandleReply(0, send.Cookie, resp[:])
+			m.HandleReply(now, send.Cookie, resp[:])
 		default:
-			m.HandleReply(0, send.Cookie, nil)
+			m.HandleReply(now, send.Cookie, nil)
 		}
 	}
 	if m.last.Problems > 0 {
