@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -52,12 +51,12 @@ func (o *simOptions) jobs(s *experiment.Spec) error {
 // part is one job: a file, or a pattern, which may end in the number of its hosts.
 func part(word string) (experiment.Part, error) {
 	p := experiment.Part{Name: word}
-	text, err := files.ReadText(word, goalMax)
+	text, err := files.Read(word, goalMax)
 	name, sets := word, ""
 	if err != nil {
 		// FILE:key=value,…
 		if name, sets, _ = strings.Cut(word, ":"); sets != "" {
-			text, err = files.ReadText(name, goalMax)
+			text, err = files.Read(name, goalMax)
 		}
 	}
 	if len(traces(name)) > 0 {
@@ -119,7 +118,7 @@ func traces(name string) (list []chakra.File) {
 func chakraPart(p experiment.Part, name, sets string) (experiment.Part, error) {
 	list := traces(name)
 	for i := range list {
-		text, err := os.ReadFile(list[i].Name)
+		text, err := files.Read(list[i].Name, goalMax)
 		if err != nil {
 			return p, next(fmt.Errorf("%w: %w", chakra.ErrTrace, err), "there has to be a file for each rank, 0 to %d",
 				len(list)-1)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"softib/operate/experiment"
+
+	"softib/job/goal"
 )
 
 func TestSim(t *testing.T) {
@@ -83,6 +85,31 @@ func TestSimGOAL(t *testing.T) {
 			"b: send 1b to 0\nb requires a\n}\n": "rank 0 waits in a receive of 1 bytes from rank 1 with tag 0",
 	} {
 		s.fails(exitFailed, []string{want}, "sim", "star:4", "--load", file(text))
+	}
+}
+
+// TestSimBinary: a schedule in GOAL's binary form, which has zeros in it, runs as its text does.
+func TestSimBinary(t *testing.T) {
+	s := newShell(t)
+	const text = "num_ranks 2\nrank 0 {\nl1: send 64b to 1 tag 3\n}\nrank 1 {\nl1: recv 64b from 0 tag 3\n}\n"
+	sched, err := goal.Parse("two.goal", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hashes []string
+	for _, b := range [][]byte{[]byte(text), goal.AppendBinary(nil, sched)} {
+		name := filepath.Join(t.TempDir(), "two")
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, hash, ok := strings.Cut(s.run("sim", "star:2", "--load", name), "hash ")
+		if !ok {
+			t.Fatal("no hash")
+		}
+		hashes = append(hashes, hash)
+	}
+	if hashes[0] != hashes[1] {
+		t.Errorf("the text gives hash %s, the binary form %s", hashes[0], hashes[1])
 	}
 }
 

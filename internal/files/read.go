@@ -21,7 +21,13 @@ var (
 
 // ReadText reads a file that somebody has named, which may be anything: a device that never ends, a pipe, another
 // program's data. It gives up when there are more than max bytes, and at the first one that is zero.
-func ReadText(path string, max int64) ([]byte, error) {
+func ReadText(path string, max int64) ([]byte, error) { return read(path, max, true) }
+
+// Read is ReadText for formats that have zeros too, in ordinary files: what is none, such as a device of zeros, has to
+// be text.
+func Read(path string, max int64) ([]byte, error) { return read(path, max, false) }
+
+func read(path string, max int64, isText bool) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -34,6 +40,8 @@ func ReadText(path string, max int64) ([]byte, error) {
 			return nil, fail(fmt.Errorf("%w: %d bytes, at most %d are read", ErrTooLong, info.Size(), max))
 		}
 		room = info.Size() + 1 // and one to see its end
+	} else {
+		isText = true
 	}
 	text := make([]byte, 0, room)
 	for {
@@ -41,7 +49,7 @@ func ReadText(path string, max int64) ([]byte, error) {
 			text = append(text, 0)[:len(text)]
 		}
 		n, err := f.Read(text[len(text):min(int64(cap(text)), max+1)])
-		if i := bytes.IndexByte(text[len(text):len(text)+n], 0); i >= 0 {
+		if i := bytes.IndexByte(text[len(text):len(text)+n], 0); i >= 0 && isText {
 			return nil, fail(fmt.Errorf("%w: byte %d is zero", ErrNotText, len(text)+i+1))
 		}
 		text = text[:len(text)+n]
