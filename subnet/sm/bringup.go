@@ -168,7 +168,8 @@ func (m *Manager) Settle(call Call) error {
 	var send Send
 	var resp [mad.Size]byte
 	now := ib.Time(0)
-	for step := 0; m.sub == nil || m.sweep != nil && m.sweep.round < len(m.sweep.plan.Rounds); step++ {
+	late := func() bool { return m.sweep != nil && m.sweep.round < len(m.sweep.plan.Rounds) }
+	for step := 0; m.sub == nil || late(); step++ {
 		if j, ok := m.PollJob(); ok {
 			j.Run()
 			m.HandleJob(now, j)
@@ -179,11 +180,8 @@ func (m *Manager) Settle(call Call) error {
 				now = m.sweep.hold // packets by the old ways are gone
 				continue
 			}
-			if m.sub == nil && m.sweep != nil && m.sweep.job != nil {
+			if m.sweep != nil && m.sweep.job != nil || m.sub != nil && !late() {
 				continue
-			}
-			if m.sub != nil {
-				break
 			}
 			return fmt.Errorf("%w%s", ErrBringUp, m.complaints())
 		}
