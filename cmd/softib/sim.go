@@ -120,7 +120,10 @@ type setting struct {
 }
 
 // settings are all of them. Times are in nanoseconds.
-var settings = []setting{
+var settings = slices.Concat(fabricSettings, adapterSettings, lossSettings, ethernetSettings)
+
+// fabricSettings are those of fabrics, switches and hosts.
+var fabricSettings = []setting{
 	{"mtu", "bytes of a packet: 256, 512, 1024, 2048 or 4096 (4096)", func(s *experiment.Spec, v uint64) error {
 		for m := ib.MTU256; m <= ib.MTU4096; m++ {
 			if uint64(m.Bytes()) == v {

@@ -17,8 +17,6 @@ func adapterHelp() string {
 	return "what adapters cost, by packets: " + adapterNames() + "; none is nothing (none)"
 }
 
-func init() { settings = append(settings, adapterSettings...) }
-
 // adapterSettings are what --set can set of adapters and of how they talk. A figure changes the adapter that was named
 // before.
 var adapterSettings = []setting{

@@ -55,8 +55,6 @@ var ethernetSettings = []setting{
 	})},
 }
 
-func init() { settings = append(settings, ethernetSettings...) }
-
 // onOff is 1 or 0, where the field says that it is off.
 func onOff(off func(*experiment.Spec) *bool) func(*experiment.Spec, uint64) error {
 	return func(s *experiment.Spec, v uint64) error {

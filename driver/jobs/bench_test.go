@@ -5,9 +5,7 @@ import (
 	"testing"
 
 	"softib/internal/benchsize"
-	"softib/job/load"
 	"softib/job/play"
-	"softib/proto/topo"
 )
 
 // BenchmarkFlows is how many messages a second the level of flows gets through.
@@ -19,22 +17,7 @@ func BenchmarkFlows(b *testing.B) {
 		{"shift-45056", "fat-tree:radix=64,levels=3,pods=44", "shift:by=17,size=1M"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			g, err := topo.ParseSpec(benchsize.Tree(c.spec))
-			if err != nil {
-				b.Fatal(err)
-			}
-			f, err := NewFabric(g, Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			l, err := load.Parse(c.load)
-			if err != nil {
-				b.Fatal(err)
-			}
-			s, err := l.Schedule(f.Ranks(), 1)
-			if err != nil {
-				b.Fatal(err)
-			}
+			f, s := fabricFor(b, benchsize.Tree(c.spec), c.load, Options{})
 			b.ResetTimer()
 			messages := 0
 			for range b.N {
@@ -84,22 +67,7 @@ func BenchmarkRail(b *testing.B) {
 				spec = "rail:gpus=8,servers=16,radix=16"
 			}
 			for range b.N {
-				g, err := topo.ParseSpec(spec)
-				if err != nil {
-					b.Fatal(err)
-				}
-				f, err := NewFabric(g, Options{NVLink: DefaultNVLink})
-				if err != nil {
-					b.Fatal(err)
-				}
-				l, err := load.Parse(c.load)
-				if err != nil {
-					b.Fatal(err)
-				}
-				s, err := l.Schedule(f.Ranks(), 1)
-				if err != nil {
-					b.Fatal(err)
-				}
+				f, s := fabricFor(b, spec, c.load, Options{NVLink: DefaultNVLink})
 				n := f.Flows()
 				r, err := Run(context.Background(), s, play.Model{}, f.Joined(n), Watch{})
 				if err != nil {
