@@ -20,6 +20,7 @@ struct range {
 static struct range *ranges, *unused;
 static pthread_mutex_t ranges_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct sigaction programs[2], librarys[2]; /* whose handlers those are, of SIGSEGV and SIGBUS */
+static struct sigaction urgent; /* the program's, of SIGURG */
 static uintptr_t code_start, code_end; /* the adapter's instructions */
 static uintptr_t page_mask;
 
@@ -141,6 +142,7 @@ void softib_keep_handlers(void)
 {
 	sigaction(SIGSEGV, NULL, &programs[0]);
 	sigaction(SIGBUS, NULL, &programs[1]);
+	sigaction(SIGURG, NULL, &urgent);
 }
 
 /* Called once, after it has. */
@@ -149,6 +151,11 @@ void softib_watch_faults(void *function)
 	struct sigaction act = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER };
 	Dl_info info;
 
+	/*
+	 * Go interrupts threads by SIGURG, also the program's when they have called it, and the signal may come when they
+	 * are back and asleep: their poll would end with EINTR. Go does without where the signal is ignored, or another's.
+	 */
+	sigaction(SIGURG, &urgent, NULL);
 	page_mask = ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
 	if (!dladdr(function, &info))
 		return;

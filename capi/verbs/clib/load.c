@@ -52,10 +52,9 @@ static int load(void)
 		return ENAMETOOLONG;
 	/*
 	 * It has threads, so it is never unloaded. They inherit what is blocked here: the program's signals are for the
-	 * program's threads, whose stacks are large enough for its handlers. SIGURG is how Go interrupts its own.
+	 * program's threads, whose stacks are large enough for its handlers.
 	 */
 	sigfillset(&all);
-	sigdelset(&all, SIGURG);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	softib_keep_handlers();
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
