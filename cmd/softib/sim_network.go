@@ -13,9 +13,11 @@ var ethernetSettings = []setting{
 	{"dcqcn", "0: senders on Ethernet do not slow down (1)", onOff(func(s *experiment.Spec) *bool {
 		return &s.Options.Ethernet.NoDCQCN
 	})},
-	{"ecmp", "0: ways on Ethernet are those of the tables, not by hash (1)", onOff(func(s *experiment.Spec) *bool {
-		return &s.Options.Ethernet.NoECMP
-	})},
+	{"ecmp", "1: a connection's way is by hash, 0: by the tables (1 on Ethernet, 0 on InfiniBand)",
+		func(s *experiment.Spec, v uint64) error {
+			s.Options.Hash = v == 1
+			return onOff(func(s *experiment.Spec) *bool { return &s.Options.Ethernet.NoECMP })(s, v)
+		}},
 	{"kmin", "bytes of a queue from which on Ethernet packets are marked (5000)", upTo(1<<30,
 		func(s *experiment.Spec, v uint64) { s.Options.Ethernet.RED.Kmin = int(v) })},
 	{"kmax", "bytes of a queue beyond which all are (200000)", upTo(1<<30,

@@ -27,6 +27,8 @@ type Options struct {
 	// 0 is route.FlowletGap.
 	Adaptive   route.Choice
 	FlowletGap ib.Time
+	// Hash: each connection has one way, by a hash of who talks to whom; on Ethernet it has that anyway.
+	Hash bool
 	// Reduction is how switches do reductions.
 	Reduction Reduction
 	// Congestion is what is done against congestion.

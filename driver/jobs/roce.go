@@ -96,7 +96,7 @@ func (e *Ethernet) timeout() uint8 {
 
 // hashes reports whether switches choose by hash.
 func (o *Options) hashes() bool {
-	return o.Ethernet.isOn() && !o.Ethernet.NoECMP && o.Adaptive == route.NoChoice
+	return o.Adaptive == route.NoChoice && (o.Hash || o.Ethernet.isOn() && !o.Ethernet.NoECMP)
 }
 
 // noECMP adds to an error of routing what to do where switches were to choose by hash.

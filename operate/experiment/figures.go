@@ -28,6 +28,9 @@ func (r *Report) describe(s *Spec, f *jobs.Fabric, sched *job.Schedule) {
 	if s.Options.Adaptive != route.NoChoice {
 		r.Fabric.Routing += ", adaptive by " + s.Options.Adaptive.String()
 	}
+	if s.Options.Hash {
+		r.Fabric.Routing += ", ways by hash"
+	}
 	if s.isEthernet() {
 		r.Fabric.Routing += ", " + s.Options.Ethernet.Kind
 	}

@@ -203,6 +203,8 @@ func (s *Spec) queues() string {
 	switch {
 	case s.Options.Adaptive != route.NoChoice:
 		return "switches choose by their queues, which flows do not have"
+	case s.Options.Hash:
+		return "flows take the ways of the tables"
 	case s.Options.Congestion.On:
 		return "switches mark packets in long queues, which flows do not have"
 	case s.isEthernet():
