@@ -80,6 +80,7 @@ type figure struct {
 	unit    string
 	measure func(context.Context) (float64, error)
 	worst   bool // its greatest value counts, not the median
+	once    bool // it takes long: the first round is enough
 
 	values []float64
 	err    error
@@ -160,6 +161,11 @@ func (b *bench) run(ctx context.Context, only string) error {
 	sim := &figure{name: "sim, 1024 hosts", unit: "Mhops/s", measure: b.simRate}
 	simAllocs := &figure{name: "sim, 1024 hosts", unit: "allocs/hop", measure: b.simAllocs}
 	simMemory := &figure{name: "sim, 1024 hosts", unit: "MiB", measure: b.simMemory}
+	flows := &figure{name: "sim by flows, all-to-all of 1024 hosts", unit: "kmsg/s", measure: b.flowRate}
+	flows48K := &figure{name: "sim by flows, a shift of 48128 hosts", unit: "s", measure: b.seconds(flowsShift),
+		once: true}
+	flowsGPUs := &figure{name: "sim by flows, all-reduce of 16384 GPUs", unit: "s", measure: b.seconds(flowsReduce),
+		once: true}
 	liveAllocs := &figure{name: "live, 8-byte sends", unit: "allocs/msg", measure: b.liveAllocs}
 
 	progs := &programs{bench: b}
@@ -205,6 +211,7 @@ func (b *bench) run(ctx context.Context, only string) error {
 		measure: progs.switched(progs.bandwidth("ib_write_bw", 4096, 200000, true))}
 	attach := &figure{name: "ib: attach and first queue pair", unit: "ms", measure: progs.attach}
 	idle := &figure{name: "ib: CPU of an idle program", unit: "%", measure: progs.idle}
+	simGrid := &figure{name: "SimGrid, 64 of 1023 steps", unit: "kmsg/s", measure: progs.simGrid}
 	memory := &figure{name: "ib: daemon's memory for a process", unit: "MB", measure: progs.memory}
 	qpMemory := &figure{name: "ib: memory of a queue pair", unit: "KiB",
 		measure: progs.many("qps", 10000, "bytes", 1<<10)}
@@ -264,6 +271,10 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{ours: sim, atLeast: 2},
 		{ours: simMemory, atMost: 1024},
 		{ours: simAllocs, atMost: 0.001},
+		{ours: flows, atLeast: 100},
+		{ours: flows, peer: simGrid},
+		{ours: flows48K, atMost: 20},
+		{ours: flowsGPUs, atMost: 60},
 		{ours: liveAllocs, atMost: 0.001},
 	}
 	table = slices.DeleteFunc(table, func(c comparison) bool {
@@ -279,7 +290,7 @@ func (b *bench) run(ctx context.Context, only string) error {
 	}
 	for round := range b.rounds {
 		for _, f := range figures {
-			if f.err != nil {
+			if f.err != nil || f.once && round > 0 {
 				continue
 			}
 			progress("round %d of %d: %s", round+1, b.rounds, f.name)

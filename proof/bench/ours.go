@@ -31,19 +31,6 @@ func (b *bench) perf(ctx context.Context, test string, size int) (row, error) {
 	return result.Rows[0], nil
 }
 
-// simRate runs the simulator's benchmark; its other figures come from the
-// same run.
-func (b *bench) simRate(ctx context.Context) (float64, error) {
-	var err error
-	if b.simOutput, err = b.goBench(ctx, "./driver/sim", "Permutation/1024$", 2000000); err != nil {
-		return 0, err
-	}
-	return metric(b.simOutput, "Mhops/s")
-}
-
-func (b *bench) simAllocs(context.Context) (float64, error) { return metric(b.simOutput, "allocs/op") }
-func (b *bench) simMemory(context.Context) (float64, error) { return metric(b.simOutput, "MiB") }
-
 func (b *bench) liveAllocs(ctx context.Context) (float64, error) {
 	out, err := b.goBench(ctx, "./driver/live", "SendLat8", 100000)
 	if err != nil {
