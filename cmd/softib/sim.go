@@ -44,7 +44,8 @@ func newSim() *cobra.Command {
 		Short: "Design a fabric and run a job on it, in virtual time",
 		Long: `Builds a fabric, runs a load on it in virtual time, and says how long that takes, which
 links are busy and who waits. With -o DIR there is a page with plots (report.html), and
-the same as JSON and CSV. The same command gives the same hash.
+the same as JSON and CSV; map.json is for the page of softib up, whose view Report draws
+it. The same command gives the same hash.
 
 By packets, complete adapters, switches, credits and lanes run, as in a real fabric of
 softib's. By flows, messages share links max-min fair over the same ways: for tens of
@@ -362,7 +363,7 @@ func runSim(cmd *cobra.Command, arg string, o simOptions) error {
 			printRun(out, r)
 		}
 		if run.out != "" {
-			if err := writeRun(run.out, r); err != nil {
+			if err := writeRun(run.out, &s, r); err != nil {
 				return err
 			}
 			shown.say("%s", filepath.Join(run.out, "report.html"))

@@ -12,6 +12,7 @@ import (
 
 	"softib/internal/files"
 	"softib/operate/experiment"
+	"softib/operate/webui"
 )
 
 // printRun says what came of a run.
@@ -101,7 +102,7 @@ func scaled(v, step float64, units []string) string {
 }
 
 // writeRun writes what there is of a run to a folder.
-func writeRun(dir string, r *experiment.Report) error {
+func writeRun(dir string, s *experiment.Spec, r *experiment.Report) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return next(err, "name a folder that can be made with -o")
 	}
@@ -110,6 +111,10 @@ func writeRun(dir string, r *experiment.Report) error {
 		"report.json": func(w io.Writer) error { return printJSON(w, r) },
 		"series.csv":  func(w io.Writer) error { return experiment.WriteSeriesCSV(w, r) },
 		"links.csv":   func(w io.Writer) error { return experiment.WriteLinksCSV(w, r) },
+		"map.json": func(w io.Writer) error {
+			return webui.WriteMap(w, r.Fabric.Topology, s.Graph,
+				webui.Report{Command: r.Command, Load: r.Load.Name, End: r.End, Use: r.Use})
+		},
 	} {
 		if err := writeTo(filepath.Join(dir, name), write); err != nil {
 			return err

@@ -19,7 +19,7 @@ func TestSim(t *testing.T) {
 	out := s.run("sim", "fat-tree:radix=4,levels=2", "--load", "all-reduce:size=1M,algorithm=ring", "-o", run)
 	wants(t, out, "112 messages", "8 hosts", "routed by ftree", "packets: some", "hosts → leafs", "hash ",
 		"report.html")
-	for _, name := range []string{"report.html", "report.json", "series.csv", "links.csv"} {
+	for _, name := range []string{"report.html", "report.json", "series.csv", "links.csv", "map.json"} {
 		if at, err := os.Stat(filepath.Join(run, name)); err != nil || at.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}

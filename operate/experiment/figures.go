@@ -110,18 +110,20 @@ func (r *Report) overTime(f *jobs.Fabric, look *sampler) {
 		r.Times = append(r.Times, seconds(t))
 		r.Sent = append(r.Sent, look.sent[i]*float64(ib.Second))
 	}
+	r.uses = map[topo.PortRef]use{}
 	uses := make([][]float64, len(look.tiers))
 	end := max(float64(look.last), 1)
 	for i := range look.links {
 		l := &look.links[i]
-		use := l.carried / end / l.rate
-		uses[l.tier] = append(uses[l.tier], use)
+		busy := l.carried / end / l.rate
+		uses[l.tier] = append(uses[l.tier], busy)
 		ref := f.Ways.Port(l.link)
 		port := f.Graph.Port(ref)
-		if use > 0 {
+		if busy > 0 {
+			r.uses[ref] = use{busy, l.peak}
 			r.Links = append(r.Links, Link{Name: f.Graph.PortName(ref) + " → " +
 				f.Graph.PortName(topo.PortRef{Node: port.Peer, Port: port.PeerPort}), Tier: look.tiers[l.tier],
-				Use: use, Peak: l.peak, Bytes: l.carried})
+				Use: busy, Peak: l.peak, Bytes: l.carried})
 		}
 	}
 	slices.SortStableFunc(r.Links, func(a, b Link) int { return cmp.Compare(b.Use, a.Use) })

@@ -1,5 +1,7 @@
 package experiment
 
+import "softib/proto/topo"
+
 // Report is what came of a run. Times are in seconds of virtual time, sizes in bytes, uses of links in parts of what
 // they could carry.
 type Report struct {
@@ -56,6 +58,18 @@ type Report struct {
 
 	// Adapters is what adapters did; nil if they cost nothing.
 	Adapters *Adapters `json:"adapters,omitempty"`
+
+	uses map[topo.PortRef]use
+}
+
+// use is what part of the time a link was busy, over the whole run and in its busiest interval.
+type use struct{ mean, peak float64 }
+
+// Use is how busy the link was that leaves a port, over the whole run and in its busiest interval. A report that was
+// read from a file does not know.
+func (r *Report) Use(at topo.PortRef) (mean, peak float64) {
+	u := r.uses[at]
+	return u.mean, u.peak
 }
 
 // Fabric is what was built.

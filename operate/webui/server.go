@@ -53,7 +53,7 @@ func New(m *manager.Manager, o Options) *Server {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{m: m, opts: o, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(), files: staticFiles(),
 		stop: stop}
-	s.map_ = newFile("topology.json", appendTopology(nil, m))
+	s.map_ = newFile("topology.json", appendTopology(nil, shapeOf(m)))
 	s.hub = newHub(m)
 	s.routes()
 	s.done.Go(func() { s.hub.run(ctx) })

@@ -9,24 +9,35 @@ import (
 	"softib/proto/topo"
 )
 
+// shape is a fabric to be drawn.
+type shape struct {
+	name, version, topology string
+	graph                   *topo.Graph
+	cables                  []topo.Cable
+}
+
+func shapeOf(m *manager.Manager) shape {
+	return shape{m.Name(), m.Version(), m.Topology(), m.Graph(), m.Cables()}
+}
+
 // appendTopology writes what the page needs to draw the map, column by column: 11,664 hosts are some hundred kilobytes,
 // compressed, and the page reads them into typed arrays. GUIDs and LIDs, which nothing is drawn from, are found by
 // /api/v1/search.
-func appendTopology(dst []byte, m *manager.Manager) []byte {
-	g := m.Graph()
+func appendTopology(dst []byte, s shape) []byte {
+	g, cables := s.graph, s.cables
 	l := arrange(g)
 	text := func(s string) {
 		b, _ := json.Marshal(s) // a string always marshals
 		dst = append(dst, b...)
 	}
 	dst = append(dst, `{"name":`...)
-	text(m.Name())
+	text(s.name)
 	dst = append(dst, `,"kind":`...)
 	text(topo.Describe(g))
 	dst = append(dst, `,"version":`...)
-	text(m.Version())
+	text(s.version)
 	dst = append(dst, `,"topology":`...)
-	text(m.Topology())
+	text(s.topology)
 	dst = append(dst, `,"tree":`...)
 	dst = strconv.AppendBool(dst, l.Tree)
 	for _, v := range []struct {
@@ -59,7 +70,6 @@ func appendTopology(dst []byte, m *manager.Manager) []byte {
 	node("w", func(i int, _ *topo.Node) int { return int(l.W[i]) })
 	node("h", func(i int, _ *topo.Node) int { return int(l.H[i]) })
 
-	cables := m.Cables()
 	rates, rateOf := cableRates(g, cables)
 	dst = append(dst, `},"cables":{"count":`...)
 	dst = strconv.AppendInt(dst, int64(len(cables)), 10)

@@ -34,6 +34,7 @@ func views(last string) []view {
 		{"cables", "#/cables", []string{"Cables, worst first"}},
 		{"programs", "#/programs", []string{"ib_write_bw", "4 RC", "RETRY_EXC_ERR", "p99.9"}},
 		{"faults", "#/faults", []string{"Rehearsal faults", "No fault is set"}},
+		{"report", "#/report", []string{"choose DIR/map.json"}},
 		{"table", "#/table", []string{"The map as a table", "leaf1"}},
 	}
 }
@@ -93,6 +94,7 @@ func TestWalk(t *testing.T) {
 	t.Run("live", func(t *testing.T) { b.T = t; walkLive(t, x, b) })
 	t.Run("given up", func(t *testing.T) { b.T = t; walkGivenUp(t, b) })
 	t.Run("hidden", func(t *testing.T) { b.T = t; walkHidden(b) })
+	t.Run("report", func(t *testing.T) { b.T = t; walkReport(t, b) })
 	b.T = t
 	b.quiet()
 

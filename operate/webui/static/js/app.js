@@ -10,7 +10,7 @@ import { isDark } from "./map/scales.js";
 import { mapView } from "./views/map.js";
 
 const nav = [
-  ["map", "Map"], ["cables", "Cables"], ["sm", "Subnet"], ["events", "Events"], ["tenants", "Tenants"], ["programs", "Programs"], ["faults", "Faults"],
+  ["map", "Map"], ["cables", "Cables"], ["sm", "Subnet"], ["events", "Events"], ["tenants", "Tenants"], ["programs", "Programs"], ["faults", "Faults"], ["report", "Report"],
 ];
 
 // Views other than the map are loaded when they are first wanted.
@@ -27,6 +27,7 @@ const views = {
   tenants: async () => (await import("./views/tenants.js")).tenantsView,
   programs: async () => (await import("./views/programs.js")).programsView,
   faults: async () => (await import("./views/faults.js")).faultsView,
+  report: async () => (await import("./views/report.js")).reportView,
 };
 
 const $ = id => document.getElementById(id);
@@ -151,7 +152,7 @@ function setUpTheme() {
 function setUpHelp() {
   const d = $("help-dialog");
   const keys = [
-    ["/", "search hosts, switches, ports, GUIDs, LIDs; Enter flies there, Shift+Enter opens the page"], ["?", "this help"], ["g then m c s e t p f", "map, cables, subnet, events, tenants, programs, faults"],
+    ["/", "search hosts, switches, ports, GUIDs, LIDs; Enter flies there, Shift+Enter opens the page"], ["?", "this help"], ["g then m c s e t p f r", "map, cables, subnet, events, tenants, programs, faults, report of a simulation"],
     ["Tab", "next control"], ["arrows", "on the map: move, or go to the neighbour of what is selected; with Shift always move"], ["+  −  0", "zoom in, out, whole fabric"],
     ["Enter", "on the map: select what is in the middle, then open its page"], ["l", "the selected node's first link"], ["c", "next colouring"], ["Esc", "deselect, close"],
   ];

@@ -2,7 +2,7 @@
 // moves and scales the last finished one, so that it takes the same short time whatever the size of the fabric. Below it lies the whole map, small,
 // for what the bitmap does not cover yet.
 
-import { live, STATE } from "../live.js";
+import { STATE } from "../live.js";
 import { BINS, DOWN, INACTIVE, badness, linkBins, palette, tenantColor } from "./scales.js";
 
 const SLICE_MS = 7;       // of drawing in one frame
@@ -12,8 +12,10 @@ const RANK = Uint8Array.from({ length: BINS + 3 }, (_, bin) => badness(bin));
 const SEGMENTS = 100;     // in one path: long paths are slow to fill
 
 export class Renderer extends EventTarget {
-  constructor(canvas, model) {
+  // data is what is known of the model's cables: live, or a report.
+  constructor(canvas, model, data) {
     super();
+    this.data = data;
     this.canvas = canvas;
     this.m = model;
     this.ctx = canvas.getContext("2d", { alpha: false });
@@ -146,7 +148,7 @@ export class Renderer extends EventTarget {
   recolour() {
     const { m } = this, old = this.linkBin;
     const bins = new Uint8Array(m.cables);
-    linkBins(this.mode, live, bins);
+    linkBins(this.mode, this.data, bins);
     let changed = this.lastMode !== this.mode || this.lastTenants !== this.tenantOf;
     for (let k = 0; k < bins.length && !changed; k++) changed = bins[k] !== old[k];
     const faults = this.faultCount();
@@ -173,7 +175,8 @@ export class Renderer extends EventTarget {
 
   faultCount() {
     let sum = 0;
-    for (let k = 0; k < live.state.length; k++) if (live.state[k] & STATE.fault) sum = (sum * 31 + k + 1) | 0;
+    const { state } = this.data;
+    for (let k = 0; k < state.length; k++) if (state[k] & STATE.fault) sum = (sum * 31 + k + 1) | 0;
     return sum;
   }
 
@@ -622,7 +625,7 @@ export class Renderer extends EventTarget {
     const { m, pal } = this;
     let shown = 0;
     for (let c = 0; c < m.cables && shown < 400; c++) {
-      const s = live.state[c];
+      const s = this.data.state[c];
       if (!(s & (STATE.fault | STATE.down))) continue;
       const x = this.screenX((m.x1[c] + m.x2[c]) / 2), y = this.screenY(m.hostLine[c] === 2 ? m.y2[c] : (m.y1[c] + m.y2[c]) / 2);
       if (x < -20 || y < -20 || x > this.w + 20 || y > this.h + 20) continue;

@@ -66,10 +66,10 @@ function step(steps, v) {
 }
 
 // linkBins writes the bin of every cable; down and inactive links keep theirs in every mode.
-export function linkBins(mode, live, bins) {
+export function linkBins(mode, data, bins) {
   const m = modes.find(x => x.id === mode) ?? modes[0];
-  const values = m.id === "errors" ? live.errors : m.id === "wait" ? live.wait : live.util;
-  const { state } = live;
+  const values = m.id === "errors" ? data.errors : m.id === "wait" ? data.wait : data.util;
+  const { state } = data;
   for (let k = 0; k < bins.length; k++) {
     const s = state[k];
     if (s & STATE.down) bins[k] = DOWN;

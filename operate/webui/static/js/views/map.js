@@ -12,13 +12,16 @@ import { routeList } from "./route.js";
 
 let kept = null; // the renderer outlives the view, so that coming back is instant
 
-export function mapView(root, { model, params, signal, go, title }) {
-  title("Map");
+// mapView shows the fabric as it is now, or a report of one that was simulated: then there is nobody to ask about it.
+export function mapView(root, { model, params, signal, go, title, report }) {
+  title(report ? "Report" : "Map");
+  const data = report ?? live, home = report ? "#/report" : "#/map";
+  if (kept?.model !== model) kept = null;
   const canvas = kept?.canvas ?? h("canvas", { class: "map-canvas", tabIndex: 0, role: "application", id: "map" });
   canvas.setAttribute("aria-label", `Map of ${model.kind}. Arrow keys move, plus and minus zoom, Enter selects what is in the middle, Tab goes on to the controls.`);
   canvas.setAttribute("aria-describedby", "map-said");
-  const r = kept?.r ?? new Renderer(canvas, model);
-  kept = { canvas, r };
+  const r = kept?.r ?? new Renderer(canvas, model, data);
+  kept = { canvas, r, model };
   window.softibMap = r; // for tests and for the curious
 
   const legend = h("div", { class: "legend", "aria-label": "Legend" });
@@ -26,7 +29,8 @@ export function mapView(root, { model, params, signal, go, title }) {
   const tip = h("div", { class: "tip", hidden: true });
   const said = h("div", { class: "sr", id: "map-said", "aria-live": "polite" });
   const facts = h("div", { class: "facts" });
-  const modeBar = h("div", { class: "segmented", role: "radiogroup", "aria-label": "Colour by" }, modes.map(m =>
+  const colours = report ? modes.filter(m => m.id === "util") : modes;
+  const modeBar = h("div", { class: "segmented", role: "radiogroup", "aria-label": "Colour by" }, colours.map(m =>
     h("button", { type: "button", role: "radio", dataset: { mode: m.id }, onclick: () => setMode(m.id) }, m.title)));
   const zoomBar = h("div", { class: "zoom" },
     h("button", { type: "button", "aria-label": "Zoom in", title: "Zoom in (+)", onclick: () => r.zoom(1.6) }, "+"),
@@ -38,7 +42,7 @@ export function mapView(root, { model, params, signal, go, title }) {
     h("input", { name: "to", placeholder: "to h2", "aria-label": "Route to host", required: true, size: 8, autocomplete: "off", spellcheck: false }),
     h("button", { type: "submit" }, "Route"));
   fill(root, h("div", { class: "map-view" }, canvas,
-    h("div", { class: "map-top" }, modeBar, routeBar, h("a", { class: "button", href: "#/table" }, "Table"), facts),
+    h("div", { class: "map-top" }, report ? report.controls(() => { r.dataChanged(); drawPanel(); }) : [modeBar, routeBar, h("a", { class: "button", href: "#/table" }, "Table")], facts),
     h("div", { class: "map-bottom" }, legend), zoomBar, panel, tip, said));
 
   function setMode(mode) {
@@ -51,10 +55,10 @@ export function mapView(root, { model, params, signal, go, title }) {
     drawLegend();
   }
   modeBar.addEventListener("keydown", e => {
-    const i = modes.findIndex(m => m.id === r.mode), step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
+    const i = colours.findIndex(m => m.id === r.mode), step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
     if (!step) return;
     e.preventDefault();
-    setMode(modes[(i + step + modes.length) % modes.length].id);
+    setMode(colours[(i + step + colours.length) % colours.length].id);
     modeBar.querySelector("[aria-checked=true]").focus();
   });
 
@@ -72,7 +76,8 @@ export function mapView(root, { model, params, signal, go, title }) {
   }
 
   function drawFacts() {
-    const s = live.status;
+    const s = data.status;
+    if (report) { fill(facts, report.facts()); return; }
     if (!s) return;
     const item = (n, what, cls) => h("span", { class: cls ?? "" }, h("b", null, n), " ", what);
     fill(facts, item(count(s.hosts), "hosts"), item(count(s.switches), "switches"), item(`${count(s.active)} / ${count(s.cables)}`, "links up", s.active < s.cables ? "warn" : ""),
@@ -87,7 +92,7 @@ export function mapView(root, { model, params, signal, go, title }) {
     drawPanel();
     if (fly && what) show(what);
     said.textContent = what ? describe(what) : "Nothing selected.";
-    const hash = what && what.kind !== "group" ? `#/map?sel=${q(nameOf(what))}` : "#/map";
+    const hash = what && what.kind !== "group" ? `${home}?sel=${q(nameOf(what))}` : home;
     if (location.hash !== hash && !r.routes.length) history.replaceState(null, "", hash);
   }
   const nameOf = w => w.kind === "node" ? model.names[w.i] : w.kind === "link" ? model.portName(model.a[w.i], model.ap[w.i]) : model.groups[w.i].name;
@@ -102,16 +107,16 @@ export function mapView(root, { model, params, signal, go, title }) {
     if (w.kind === "node") {
       const cables = model.cablesOf(w.i);
       let up = 0, busiest = 0;
-      for (const k of cables) { if (!(live.state[k] & STATE.notActive)) up++; busiest = Math.max(busiest, live.util[2 * k], live.util[2 * k + 1]); }
+      for (const k of cables) { if (!(data.state[k] & STATE.notActive)) up++; busiest = Math.max(busiest, data.util[2 * k], data.util[2 * k + 1]); }
       return `${model.isSwitch(w.i) ? "Switch" : "Host"} ${model.names[w.i]}, ${up} of ${plural(cables.length, "link")} active, busiest ${percent(busiest / 1000)}`;
     }
-    if (w.kind === "link") return `Link ${model.linkName(w.i)}, ${linkState(w.i)}, ${percent(Math.max(live.util[2 * w.i], live.util[2 * w.i + 1]) / 1000)} in use`;
+    if (w.kind === "link") return `Link ${model.linkName(w.i)}, ${linkState(w.i)}, ${percent(Math.max(data.util[2 * w.i], data.util[2 * w.i + 1]) / 1000)} in use`;
     const g = model.groups[w.i];
     return `${g.name}, ${plural(g.hosts, "host")}, ${plural(g.switches, "switch", "switches")}`;
   }
 
   function linkState(k) {
-    const s = live.state[k];
+    const s = data.state[k];
     return (s & STATE.down ? "down" : s & STATE.notActive ? "not active" : s & STATE.slow ? "active, slower than it could be" : "active") + (s & STATE.fault ? ", a fault is set" : "");
   }
 
@@ -134,14 +139,14 @@ export function mapView(root, { model, params, signal, go, title }) {
       const name = model.names[w.i];
       fill(panel, close, h("h2", null, name), h("p", { class: "dim" }, model.isSwitch(w.i) ? `${model.tree ? `level ${model.level[w.i]} ` : ""}switch, ${model.ports[w.i]} ports` : "host",
         model.group[w.i] >= 0 && ` in ${model.groups[model.group[w.i]].name}`),
-      h("p", { class: "actions" }, h("a", { class: "button", href: model.page(w.i) }, "Open page"), !model.isSwitch(w.i) && h("button", { type: "button", onclick: () => { routeBar.elements.from.value = name; routeBar.elements.to.focus(); } }, "Route from here")),
+      !report && h("p", { class: "actions" }, h("a", { class: "button", href: model.page(w.i) }, "Open page"), !model.isSwitch(w.i) && h("button", { type: "button", onclick: () => { routeBar.elements.from.value = name; routeBar.elements.to.focus(); } }, "Route from here")),
       h("h3", null, cables.length > worst.length ? "Links, loudest first" : "Links"),
       h("ul", { class: "links" }, worst.map(linkRow)));
     } else if (w.kind === "link") {
-      const k = w.i, dir = (from, to, d) => [h("h3", null, `${from} → ${to}`), h("dl", null, row("in use", percent(live.util[2 * k + d] / 1000)), row("waiting", percent(live.wait[2 * k + d] / 1000)), row("errors", `${(live.errors[2 * k + d] / 10).toFixed(1)} a minute at ${d ? model.portName(model.b[k], model.bp[k]) : model.portName(model.a[k], model.ap[k])}`))];
+      const k = w.i, dir = (from, to, d) => [h("h3", null, `${from} → ${to}`), h("dl", null, row("in use", percent(data.util[2 * k + d] / 1000)), !report && [row("waiting", percent(data.wait[2 * k + d] / 1000)), row("errors", `${(data.errors[2 * k + d] / 10).toFixed(1)} a minute at ${d ? model.portName(model.b[k], model.bp[k]) : model.portName(model.a[k], model.ap[k])}`)])];
       fill(panel, close, h("h2", null, model.portName(model.a[k], model.ap[k]), h("br"), model.portName(model.b[k], model.bp[k])),
         h("p", { class: "dim" }, model.rates[model.rate[k]].text, ", ", linkState(k)),
-        h("p", { class: "actions" }, h("a", { class: "button", href: model.linkPage(k) }, "Open page")),
+        !report && h("p", { class: "actions" }, h("a", { class: "button", href: model.linkPage(k) }, "Open page")),
         dir(model.names[model.a[k]], model.names[model.b[k]], 0), dir(model.names[model.b[k]], model.names[model.a[k]], 1));
     } else {
       const g = model.groups[w.i];
@@ -153,18 +158,18 @@ export function mapView(root, { model, params, signal, go, title }) {
         const inside = model.group[model.a[k]] === w.i || model.group[model.b[k]] === w.i;
         if (!inside) continue;
         all++;
-        if (!(live.state[k] & STATE.notActive)) up++;
+        if (!(data.state[k] & STATE.notActive)) up++;
         if (model.bundleOf[k] >= 0) bundles.add(k);
       }
       fill(panel, close, h("h2", null, g.name), h("dl", null, row("hosts", count(g.hosts)), row("switches", count(g.switches)), row("links active", `${count(up)} / ${count(all)}`), row("to other groups", count(bundles.size))),
         h("p", { class: "actions" }, h("button", { type: "button", onclick: () => show(w) }, "Zoom here")),
-        h("h3", null, "Switches"), h("ul", { class: "chips" }, members.filter(i => model.isSwitch(i)).slice(0, 60).map(i => h("li", null, h("a", { href: model.page(i) }, model.names[i])))));
+        h("h3", null, "Switches"), h("ul", { class: "chips" }, members.filter(i => model.isSwitch(i)).slice(0, 60).map(i => h("li", null, h("a", { href: report ? `${home}?sel=${q(model.names[i])}` : model.page(i) }, model.names[i])))));
     }
   }
 
   function linkRow(k) {
-    const u = Math.max(live.util[2 * k], live.util[2 * k + 1]);
-    return h("li", null, h("i", { class: "dot", style: { background: r.pal.ramp(r.mode)[r.linkBin[k]] } }), h("a", { href: model.linkPage(k), dataset: { k: `l${k}` } }, model.linkName(k)), h("span", { class: "num" }, live.state[k] & STATE.notActive ? linkState(k) : percent(u / 1000)));
+    const u = Math.max(data.util[2 * k], data.util[2 * k + 1]);
+    return h("li", null, h("i", { class: "dot", style: { background: r.pal.ramp(r.mode)[r.linkBin[k]] } }), h("a", { href: report ? `${home}?sel=${q(model.portName(model.a[k], model.ap[k]))}` : model.linkPage(k), dataset: { k: `l${k}` } }, model.linkName(k)), h("span", { class: "num" }, data.state[k] & STATE.notActive ? linkState(k) : percent(u / 1000)));
   }
 
   // ---- pointer
@@ -264,10 +269,10 @@ export function mapView(root, { model, params, signal, go, title }) {
       Escape: () => { clearRoute(); select(null); },
       Enter: () => {
         const s = r.selected;
-        if (s?.kind === "group") { show(s); pickMiddle(s); } else if (s) go(s.kind === "node" ? model.page(s.i) : model.linkPage(s.i)); else pickMiddle();
+        if (s?.kind === "group") { show(s); pickMiddle(s); } else if (s && !report) go(s.kind === "node" ? model.page(s.i) : model.linkPage(s.i)); else pickMiddle();
       },
       l: () => { if (r.selected?.kind === "node" && model.cablesOf(r.selected.i).length) select({ kind: "link", i: model.cablesOf(r.selected.i)[0] }); },
-      c: () => { setMode(modes[(modes.findIndex(m => m.id === r.mode) + 1) % modes.length].id); },
+      c: () => { setMode(colours[(colours.findIndex(m => m.id === r.mode) + 1) % colours.length].id); },
     }[e.key];
     if (act) { e.preventDefault(); act(); }
   };
@@ -305,7 +310,7 @@ export function mapView(root, { model, params, signal, go, title }) {
     r.routes = [];
     showPanel(false);
     goBack();
-    history.replaceState(null, "", "#/map");
+    history.replaceState(null, "", home);
     r.overlay();
   }
   // A route is flown to; when it goes, the map is again where it was before.
@@ -344,8 +349,8 @@ export function mapView(root, { model, params, signal, go, title }) {
   const watch = new ResizeObserver(() => r.resize());
   watch.observe(canvas);
   signal.addEventListener("abort", () => { watch.disconnect(); r.routes = []; r.insetRight = 0; goBack(); canvas.onkeydown = null; });
-  live.on("links", () => { r.dataChanged(); if (r.selected && !panel.contains(document.activeElement)) drawPanel(); }, signal);
-  live.on("status", drawFacts, signal);
+  data.on("links", () => { r.dataChanged(); if (r.selected && !panel.contains(document.activeElement)) drawPanel(); }, signal);
+  data.on("status", drawFacts, signal);
   tenants.addEventListener("change", () => { r.setTenants(tenants.byNode(model)); if (r.mode === "tenant") drawLegend(); }, { signal });
   window.addEventListener("themechange", () => { r.setTheme(); drawLegend(); }, { signal });
   r.pal = palette();
