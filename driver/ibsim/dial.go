@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -39,17 +38,6 @@ type Config struct {
 
 // DefaultPort is where an ibsim with -r listens.
 const DefaultPort = 7070
-
-// ConfigFromEnv is what the environment says, as for ibsim's own clients.
-func ConfigFromEnv() Config {
-	c := Config{Socket: os.Getenv("IBSIM_SOCKNAME"), Server: os.Getenv("IBSIM_SERVER_NAME"),
-		Host: os.Getenv("SIM_HOST")}
-	if p, err := strconv.ParseUint(os.Getenv("IBSIM_SERVER_PORT"), 10, 16); err == nil {
-		c.Port = uint16(p)
-	}
-	c.IsSM = os.Getenv("SIM_SET_ISSM") != ""
-	return c
-}
 
 func (c *Config) fill() {
 	if c.Socket == "" {

@@ -1,14 +1,11 @@
 // Package trace turns what happens in a fabric into captures: pcapng files that
-// Wireshark opens, JSON lines for programs, and a running hash by which two
-// runs are compared.
+// Wireshark opens, and JSON lines for programs.
 //
 // An Event is a plain value that refers to a packet for the length of a call.
 // A driver makes one where a packet passes a port, is dropped, or something
-// changes state, and hands it to whichever of Pcapng, JSON and Hash it
-// holds:
+// changes state, and hands it to whichever of Pcapng and JSON it holds:
 //
 //	e := trace.Event{Time: now, Kind: trace.Packet, Node: n, Port: p, Dir: trace.Out, Packet: pkt}
-//	hash.Add(&e)
 //	if capture != nil {
 //		err = capture.Write(&e)
 //	}

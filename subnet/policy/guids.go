@@ -55,49 +55,6 @@ func (l GUIDList) Append(dst []byte) []byte {
 
 func (l GUIDList) String() string { return string(l.Append(nil)) }
 
-// GUIDID is a node and the number that up/down routing ranks it by.
-type GUIDID struct {
-	GUID ib.GUID
-	ID   uint64
-}
-
-// GUIDIDList is an ids_guid_file.
-type GUIDIDList []GUIDID
-
-// ParseGUIDIDs reads a GUID and a number on each line.
-func ParseGUIDIDs(file string, data []byte) (GUIDIDList, error) {
-	r := reporter{file: file}
-	var out GUIDIDList
-	seen := map[ib.GUID]int{}
-	for _, line := range lines(data) {
-		line = line.uncomment(false)
-		f := line.fields()
-		if len(f) == 0 {
-			continue
-		}
-		g, ok := r.guid(f[0], "a GUID")
-		if len(f) != 2 {
-			r.fail(line.trim(), ErrSyntax, "expected a GUID and a number on each line")
-			continue
-		}
-		id, okID := r.number(f[1], "a node's number", 0, 1<<32-1)
-		if ok && okID && r.first(seen, g, f[0]) {
-			out = append(out, GUIDID{g, id})
-		}
-	}
-	return out, r.errs.err()
-}
-
-// Append writes the file.
-func (l GUIDIDList) Append(dst []byte) []byte {
-	for _, e := range l {
-		dst = fmt.Appendf(dst, "%s %d\n", e.GUID, e.ID)
-	}
-	return dst
-}
-
-func (l GUIDIDList) String() string { return string(l.Append(nil)) }
-
 // NodeName is a name that an operator gave a node.
 type NodeName struct {
 	GUID ib.GUID

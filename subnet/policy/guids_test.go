@@ -28,20 +28,6 @@ roots:5:1: bad value: "0002c902400a3b10": expected a GUID: up to 16 hex digits a
 	}
 }
 
-func TestGUIDIDs(t *testing.T) {
-	got, err := ParseGUIDIDs("ids", []byte("0x10 3\n0x11 0x4 # four\n"))
-	if want := (GUIDIDList{{0x10, 3}, {0x11, 4}}); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, %v", got, err)
-	}
-	if again, err := ParseGUIDIDs("ids", got.Append(nil)); err != nil || !reflect.DeepEqual(again, got) {
-		t.Errorf("%v, %v", again, err)
-	}
-	_, err = ParseGUIDIDs("ids", []byte("0x10\n0x11 x\n0x12 1\n0x12 2\n"))
-	if ps, ok := err.(Problems); !ok || len(ps) != 3 || ps[0].Line != 1 || ps[1].Col != 6 || ps[2].Line != 4 {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestNodeNameMap(t *testing.T) {
 	const file = `# names
 0x0002c902400a3b10 "IB1 (Rack 11 slot 1) # left" # the first
@@ -124,11 +110,6 @@ func FuzzLists(f *testing.F) {
 		if l, err := ParseGUIDs("f", data); err == nil {
 			if again, err := ParseGUIDs("f", l.Append(nil)); err != nil || !reflect.DeepEqual(again, l) {
 				t.Errorf("GUIDs: %v %v, were %v", again, err, l)
-			}
-		}
-		if l, err := ParseGUIDIDs("f", data); err == nil {
-			if again, err := ParseGUIDIDs("f", l.Append(nil)); err != nil || !reflect.DeepEqual(again, l) {
-				t.Errorf("IDs: %v %v, were %v", again, err, l)
 			}
 		}
 		if l, err := ParseNodeNameMap("f", data); err == nil {
