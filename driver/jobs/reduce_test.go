@@ -1,7 +1,11 @@
 package jobs
 
 import (
+	"math"
 	"testing"
+
+	"softib/job/play"
+	"softib/proto/ib"
 )
 
 // TestReductions: what switches do by packets and by flows takes about the same time, and the sums are right: Packets
@@ -16,7 +20,11 @@ func TestReductions(t *testing.T) {
 		{"star:8", "all-reduce:algorithm=sharp,size=1M", 0.98, 1.02},
 		{"star:8", "barrier:algorithm=sharp", 0.98, 1.02},
 		{"fat-tree:radix=8,levels=2", "all-reduce:algorithm=sharp,size=8", 0.98, 1.02},
-		{"fat-tree:radix=8,levels=2", "all-reduce:algorithm=sharp,size=4K", 0.9, 1.1},
+		{"fat-tree:radix=8,levels=2", "all-reduce:algorithm=sharp,size=4K", 0.98, 1.02},
+		{"fat-tree:radix=8,levels=2", "all-reduce:algorithm=sharp,size=4K,count=4", 0.98, 1.02},
+		{"fat-tree:radix=8,levels=2", "reduce:algorithm=sharp,size=4K", 0.98, 1.02},
+		{"fat-tree:radix=8,levels=2", "broadcast:algorithm=sharp,size=2K", 0.98, 1.02},
+		{"fat-tree:radix=4,levels=3", "barrier:algorithm=sharp,count=3", 0.98, 1.02},
 		{"fat-tree:radix=8,levels=2", "all-reduce:algorithm=sharp,size=1M,count=2", 0.98, 1.02},
 		{"fat-tree:radix=8,levels=2", "reduce:algorithm=sharp,size=100001", 0.95, 1.05},
 		{"fat-tree:radix=8,levels=2", "broadcast:algorithm=sharp,size=64K", 0.95, 1.05},
@@ -24,5 +32,37 @@ func TestReductions(t *testing.T) {
 		{"torus:4x4,hosts=1", "all-reduce:algorithm=sharp,size=8", 0.97, 1.03},
 	} {
 		near(t, c.spec, c.load, c.least, c.most)
+	}
+}
+
+// TestCopying: what processors take for a message and for each byte is the same by packets and by flows, for hosts that
+// add and for switches that do.
+func TestCopying(t *testing.T) {
+	m := play.Model{Overhead: 270 * ib.Nanosecond, PerByte: 200, Eager: 16 << 10}
+	for _, c := range []struct {
+		load  string
+		least float64 // picoseconds
+	}{
+		{"all-reduce:algorithm=recursive-doubling,size=4K,add=100", 5 * (2*200 + 100) * 4095}, // in five exchanges
+		{"all-reduce:algorithm=sharp,size=4K", 2 * 16 * 200 * 255},                            // in 16 operations
+	} {
+		f, s := fabricFor(t, "fat-tree:radix=8,levels=2", c.load, Options{})
+		p, err := f.Packets()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ends [2]float64
+		for i, net := range []Network{p, f.Flows()} {
+			r, err := Run(t.Context(), s, m, net, Watch{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends[i] = float64(r.End)
+		}
+		t.Logf("%-55s packets %.2f us, flows %.2f us", c.load, ends[0]/1e6, ends[1]/1e6)
+		if math.Abs(ends[1]/ends[0]-1) > 0.02 || ends[0] < c.least {
+			t.Errorf("%s: %v by packets and %v by flows: want them within 2 %%, and %v at least", c.load,
+				ib.Time(ends[0]), ib.Time(ends[1]), ib.Time(c.least))
+		}
 	}
 }

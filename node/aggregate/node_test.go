@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"softib/proto/ib"
@@ -434,4 +435,49 @@ func FuzzParse(f *testing.F) {
 		for _, ok := n.Poll(ib.Never - 1); ok; _, ok = n.Poll(ib.Never - 1) {
 		}
 	})
+}
+
+// TestTakeIn: a node takes in what comes one after the other, whatever tree it is of; a stream does not wait for that.
+func TestTakeIn(t *testing.T) {
+	n := New(Config{Limits: Limits{3, 1, 12, 1 << 20}, Latency: 100, PerMessage: 10, PerByte: 1})
+	for id := range uint32(3) {
+		if err := n.Add(Tree{ID: id, Children: make([]Child, 2), OSTs: 4, Payload: 64, Stream: id == 2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	give := func(now ib.Time, tree uint32, child int) {
+		h := Header{Kind: Contribution, Type: Uint32, Tree: tree, Target: Everybody, Count: 2}
+		n.HandleMessage(now, tree, child, append(h.Append(nil), make([]byte, 8)...))
+	}
+	// Each takes 10 + 28: the first tree has both at 38 and 114, the second at 76 and 152.
+	give(0, 0, 0)
+	give(0, 1, 0)
+	give(1, 0, 1)
+	give(1, 1, 1)
+	give(2, 2, 0)
+	give(3, 2, 1)
+	type said struct {
+		at   ib.Time
+		tree uint32
+		to   int
+	}
+	drain := func() (list []said) {
+		for at := n.NextDeadline(); at != ib.Never; at = n.NextDeadline() {
+			for o, ok := n.Poll(at); ok; o, ok = n.Poll(at) {
+				list = append(list, said{at, o.Tree, o.To})
+			}
+		}
+		return list
+	}
+	if got, want := drain(), []said{{103, 2, 0}, {103, 2, 1}, {214, 0, 0}, {214, 0, 1}, {252, 1, 0},
+		{252, 1, 1}}; !slices.Equal(got, want) {
+		t.Errorf("it says %v, want %v", got, want)
+	}
+	give(1000, 1, 0) // nobody is before it any more, but its operation is over
+	if n.Stats.Failures != 1 {
+		t.Errorf("an operation that was there already is taken")
+	}
+	if got, want := drain(), []said{{1138, 1, 0}, {1138, 1, 1}}; !slices.Equal(got, want) {
+		t.Errorf("it says %v, want %v", got, want)
+	}
 }

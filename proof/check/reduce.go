@@ -76,8 +76,8 @@ func runReductions(sc *Reductions, opt runOptions) (res Result) {
 		return res
 	}
 	r.red = s.Reductions(sim.ReductionConfig{
-		Node: aggregate.Config{Latency: sc.Latency, Limits: aggregate.Limits{Trees: 8, Streams: sc.Streams, OSTs: 256,
-			Buffer: 1 << 24}},
+		Node: aggregate.Config{Latency: sc.Latency, PerMessage: sc.PerMessage, PerByte: sc.PerByte,
+			Limits: aggregate.Limits{Trees: 8, Streams: sc.Streams, OSTs: 256, Buffer: 1 << 24}},
 		MTU: sc.MTU, Timeout: sc.Timeout, RetryCnt: sc.Retry, Patience: sc.Patience, Mend: sc.Mend,
 		// Longer than any fault lasts.
 		Tries: int((sc.quiet()+5*ib.Millisecond)/sc.Mend) + 1,
