@@ -160,6 +160,11 @@ var fabricSettings = []setting{
 		nanoseconds(func(s *experiment.Spec) *ib.Time { return &s.Options.Reduction.PerMessage })},
 	{"sharp-byte", "ps that each byte of one takes besides (as on the fastest link)", upTo(1e6,
 		func(s *experiment.Spec, v uint64) { s.Options.Reduction.PerByte = ib.Time(v) })},
+	{"sharp-multicast", "1: results on short vectors go to all hosts at once, too (0)",
+		func(s *experiment.Spec, v uint64) error {
+			s.Options.Reduction.Multicast = v != 0
+			return nil
+		}},
 	{"sharp-osts", "operations on short vectors that a group may have outstanding (8)", upTo(1<<10,
 		func(s *experiment.Spec, v uint64) { s.Options.Reduction.OSTs = int(v) })},
 	{"sharp-window", "packets of a stream that may be outstanding (64)", upTo(1<<8-2,

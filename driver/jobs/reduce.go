@@ -24,6 +24,8 @@ type Reduction struct {
 	// PerMessage and PerByte are how long it takes each message of short vectors in, one after the other, and each byte
 	// of it; a PerByte of 0 is what a byte takes on the fabric's fastest link, as if all came by one port.
 	PerMessage, PerByte ib.Time
+	// Multicast has results go to all ranks of a group of short vectors at once, besides down the tree.
+	Multicast bool
 	// OSTs is how many operations a group may have outstanding, StreamOSTs how many packets of a stream.
 	OSTs, StreamOSTs int
 	// Limits are what the aggregation node of a switch has places for.
@@ -62,7 +64,7 @@ func (r *Reduction) node() aggregate.Config {
 
 // request is what a group asks the aggregation manager for.
 func (r Reduction) request(g *job.Group) am.Request {
-	q := am.Request{OSTs: r.OSTs, Payload: g.Payload, Stream: g.Stream}
+	q := am.Request{OSTs: r.OSTs, Payload: g.Payload, Stream: g.Stream, Multicast: r.Multicast}
 	if g.Stream {
 		q.OSTs = r.StreamOSTs
 	}

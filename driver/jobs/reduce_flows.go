@@ -144,14 +144,20 @@ func (t *tree) lay(f *Fabric, made *am.Tree, node ib.Time) {
 			ways = append(ways, list)
 		}
 	}
-	payload := uint64(t.Payload)
+	payload, cast := uint64(t.Payload), t.work != nil && t.work.cast // by which a result passes no node but the root
 	t.latency = func(bytes uint64) ib.Time {
 		one := flow.OnWire(aggregate.HeaderLen+min(bytes, payload), f.opt.MTU.Bytes())
 		most := ib.Time(0)
 		for _, w := range ways {
-			sum := ib.Time(len(w)-1) * node
-			for _, l := range w {
-				sum += l.fixed + ib.Time(one/l.rate)
+			passes := len(w) - 1
+			if cast {
+				passes = len(w) / 2
+			}
+			sum := ib.Time(passes) * node
+			for i, l := range w { // up, down, up, down, …
+				if sum += l.fixed; !cast || i%2 == 0 || i == len(w)-1 {
+					sum += ib.Time(one / l.rate)
+				}
 			}
 			sum -= ib.Time(one / w[len(w)-2].rate) // the bytes themselves leave the host
 			most = max(most, sum)
@@ -219,7 +225,9 @@ func (s *trees) step(n *Flows, now ib.Time, a flow.Arrival) {
 			w.flown.Push(op.ids)
 			s.settle(n, now, op.tree)
 		} else {
-			s.ended(n, now, op.tree, op.ids)
+			n.tell(op.ids)
+			op.tree.busy--
+			s.start(n, now, op.tree)
 		}
 	case flow.Sent:
 		*op = treeOp{}
@@ -227,12 +235,10 @@ func (s *trees) step(n *Flows, now ib.Time, a flow.Arrival) {
 	}
 }
 
-// ended tells the ranks of an operation that they have the result.
-func (s *trees) ended(n *Flows, now ib.Time, t *tree, ids []uint32) {
+// tell has the messages of an operation arrive.
+func (n *Flows) tell(ids []uint32) {
 	for _, id := range ids {
 		n.ready.Push(done{id: id})
 		n.out--
 	}
-	t.busy--
-	s.start(n, now, t)
 }

@@ -36,6 +36,7 @@ type nodeEvent struct {
 const (
 	goesUp = uint8(iota)
 	goesDown
+	isHeard // the multicast of its result is there
 	isOver
 )
 
@@ -51,6 +52,9 @@ type work struct {
 	left     []ib.Time // by member: when its last message has left
 	ops      []workOp  // those that are not over, from first on
 	first    uint64
+	told     int                // of ops: those whose ranks have the result
+	cast     bool               // results come by multicast, too
+	drop     []ib.Time          // by node: how long these take from the root, besides their bytes
 	flown    ib.Queue[[]uint32] // who waits for those whose flows are over
 }
 
@@ -63,17 +67,24 @@ type workOp struct {
 	has   []uint64 // and bytes that have
 	below int      // members that have not got the result
 	end   ib.Time  // when the last of the others has
-	over  bool
-	wait  []int // members that have come before there was a place
+	heard bool     // the result is there, by the tree or sooner by multicast
+	over  bool     // it is by the tree: its place is free
+	wait  []int    // members that have come before there was a place
 }
 
 func newWork(made *am.Tree, mtu int) *work {
-	return &work{made: made, mtu: mtu, up: make([]leg, len(made.Nodes)), down: make([]leg, len(made.Nodes))}
+	return &work{made: made, mtu: mtu, up: make([]leg, len(made.Nodes)), down: make([]leg, len(made.Nodes)),
+		cast: made.Multicast && aggregate.HeaderLen+made.Payload <= mtu, drop: make([]ib.Time, len(made.Nodes))}
 }
+
+// castBytes is what a datagram to a group has more than a message of a connection: the global header, and the one of
+// datagrams (IBA 8.3, 9.3.1).
+const castBytes = 40 + 8
 
 func (w *work) nodeLegs(node int, up, down leg) {
 	if w != nil {
 		w.up[node], w.down[node] = up, down
+		w.drop[node] = w.drop[w.made.Nodes[node].Parent] + down.fixed
 	}
 }
 
@@ -139,8 +150,8 @@ func (s *trees) handle(n *Flows, now ib.Time) {
 		e := s.queue.Pop()
 		w := e.tree.work
 		o := &w.ops[e.op-w.first]
-		if e.kind == isOver {
-			o.over = true
+		if e.kind >= isHeard {
+			o.heard, o.over = true, o.over || e.kind == isOver
 			s.settle(n, now, e.tree)
 			continue
 		}
@@ -160,8 +171,21 @@ func (s *trees) handle(n *Flows, now ib.Time) {
 				continue
 			}
 		}
+		if e.kind == goesUp && w.cast && o.way != job.Reduce {
+			s.cast(at, e)
+		}
 		s.fall(at, e, o)
 	}
+}
+
+// cast sends a result from the root to all members at once.
+func (s *works) cast(at ib.Time, e nodeEvent) {
+	w, last := e.tree.work, at
+	for m, leaf := range w.made.Leaf {
+		l := &w.fall[m]
+		last = max(last, at+w.drop[leaf]+l.takes(flow.OnWire(aggregate.HeaderLen+e.bytes+castBytes, w.mtu)))
+	}
+	s.push(nodeEvent{at: last, tree: e.tree, op: e.op, kind: isHeard})
 }
 
 // fall sends a result to all children of a node.
@@ -184,21 +208,26 @@ func (s *works) fall(at ib.Time, e nodeEvent, o *workOp) {
 	}
 }
 
-// settle ends operations of a tree whose flows and messages are there, and gives their places to others.
+// settle tells the ranks of operations whose flows and results are there, and gives the places of those that are over
+// to others.
 func (s *trees) settle(n *Flows, now ib.Time, t *tree) {
-	for w := t.work; len(w.ops) > 0 && w.ops[0].over; {
-		ids, ok := w.flown.Pop()
-		if !ok {
-			return
-		}
+	w := t.work
+	for w.told < len(w.ops) && w.ops[w.told].heard && w.flown.Len() > 0 {
+		ids, _ := w.flown.Pop()
+		n.tell(ids)
+		w.told++
+	}
+	for w.told > 0 && w.ops[0].over {
 		w.ops = w.ops[1:]
 		w.first++
+		w.told--
 		if k := t.window - 1; k < len(w.ops) {
 			for _, me := range w.ops[k].wait {
 				s.give(now, t, w.first+uint64(k), me)
 			}
 			w.ops[k].wait = nil
 		}
-		s.ended(n, now, t, ids)
+		t.busy--
+		s.start(n, now, t)
 	}
 }

@@ -35,6 +35,33 @@ func TestReductions(t *testing.T) {
 	}
 }
 
+// TestResultsByMulticast: what they save is the same by packets and by flows.
+func TestResultsByMulticast(t *testing.T) {
+	both := func(spec, load string, opt Options) (saved float64) {
+		p, f := ends(t, spec, load, opt)
+		opt.Reduction.Multicast = true
+		pm, fm := ends(t, spec, load, opt)
+		t.Logf("%-62s %-45s %v, by multicast packets %v, flows %v", spec, load, p, pm, fm)
+		if a, b := float64(f)/float64(p), float64(fm)/float64(pm); math.Abs(a-1) > 0.02 || math.Abs(b-1) > 0.02 {
+			t.Errorf("%s on %s: flows take %.3f of what packets take, by multicast %.3f: want both within 2 %%", load,
+				spec, a, b)
+		}
+		return 1 - float64(pm)/float64(p)
+	}
+	for _, load := range []string{"all-reduce:algorithm=sharp,size=8", "all-reduce:algorithm=sharp,size=4K,count=3",
+		"broadcast:algorithm=sharp,size=1K", "barrier:algorithm=sharp,count=3"} {
+		for _, spec := range []string{"fat-tree:radix=8,levels=2", "fat-tree:radix=4,levels=3"} {
+			if saved := both(spec, load, Options{}); saved <= 0 {
+				t.Errorf("%s on %s: it saves %.1f %%", load, spec, 100*saved)
+			}
+		}
+	}
+	// Who is not to have the result does not get it by multicast either, which Packets would see.
+	if saved := both("fat-tree:radix=8,levels=2", "reduce:algorithm=sharp,size=2K", Options{}); saved != 0 {
+		t.Errorf("it saves %.1f %% of a result for one", 100*saved)
+	}
+}
+
 // TestCopying: what processors take for a message and for each byte is the same by packets and by flows, for hosts that
 // add and for switches that do.
 func TestCopying(t *testing.T) {

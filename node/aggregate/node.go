@@ -8,8 +8,12 @@ import (
 	"softib/proto/ib"
 )
 
-// Up is the connection to the parent, where a child is meant by its number.
-const Up = -1
+// Up is the connection to the parent, where a child is meant by its number, and All is no connection but all members at
+// once, by a multicast that may get lost.
+const (
+	Up  = -1
+	All = -3
+)
 
 // Limits are what an aggregation node has places for.
 type Limits struct {
@@ -54,6 +58,8 @@ type Tree struct {
 	// OSTs is how many operations may be outstanding, and Payload how many bytes of vector each has at most.
 	OSTs, Payload int
 	Stream        bool
+	// Multicast has the root send results that are for everybody to All, too, ahead of those that go down the tree.
+	Multicast bool
 }
 
 // Buffer is how many bytes the tree takes of a node's: any child but the first in its turn may come before it.
@@ -304,6 +310,9 @@ func (n *Node) result(now ib.Time, t *tree, h *Header, vector []byte) {
 func (n *Node) down(now ib.Time, t *tree, s *slot, data []byte) {
 	var over []byte // the message for those who do not want it
 	at := now + n.cfg.Latency
+	if t.Multicast && !t.HasUp && s.head.Target == Everybody {
+		n.push(output{at: at, tree: t, to: All, data: data})
+	}
 	for i := range t.Children {
 		o := output{at: at, tree: t, to: i, data: data}
 		if s.head.Target != Everybody {

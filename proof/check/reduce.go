@@ -109,7 +109,8 @@ func (r *redRun) begin() error {
 			places = append(places, topo.PortRef{Node: r.sim.HostNode(h).Index, Port: 1})
 			j.stops = j.stops || r.sc.stops(h)
 		}
-		job, err := r.red.Create(places, am.Request{OSTs: j.OSTs, Payload: j.Payload, Stream: j.Stream, Wait: true})
+		job, err := r.red.Create(places, am.Request{OSTs: j.OSTs, Payload: j.Payload, Stream: j.Stream,
+			Multicast: r.sc.Multicast, Wait: true})
 		if err != nil {
 			return err
 		}

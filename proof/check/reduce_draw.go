@@ -20,6 +20,8 @@ type Reductions struct {
 	Streams int
 	// Latency, PerMessage and PerByte are the nodes'.
 	Latency, PerMessage, PerByte ib.Time
+	// Multicast: results come by multicast, too.
+	Multicast bool
 	// Timeout and Retry are the queue pairs', Patience the members', and Mend is the manager's pace.
 	Timeout, Retry uint8
 	Patience, Mend ib.Time
@@ -92,6 +94,7 @@ func DrawReductions(seed uint64, hosts int) Reductions {
 	if own := rand.New(rand.NewPCG(seed, 0x5A4B)); own.IntN(3) == 0 {
 		sc.PerMessage, sc.PerByte = ib.Time(own.IntN(100))*ib.Nanosecond, ib.Time(1+own.IntN(200))
 	}
+	sc.Multicast = rand.New(rand.NewPCG(seed, 0x5A4C)).IntN(3) == 0
 	return sc
 }
 
