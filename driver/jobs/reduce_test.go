@@ -2,8 +2,10 @@ package jobs
 
 import (
 	"math"
+	"slices"
 	"testing"
 
+	"softib/job"
 	"softib/job/play"
 	"softib/proto/ib"
 )
@@ -91,5 +93,33 @@ func TestCopying(t *testing.T) {
 			t.Errorf("%s: %v by packets and %v by flows: want them within 2 %%, and %v at least", c.load,
 				ib.Time(ends[0]), ib.Time(ends[1]), ib.Time(c.least))
 		}
+	}
+}
+
+// TestSharedNodes: two jobs whose trees are over the same switches wait for each other there, by packets as by flows.
+func TestSharedNodes(t *testing.T) {
+	const spec, load = "fat-tree:radix=8,levels=2", "all-reduce:algorithm=sharp,size=4K,count=2"
+	opt := Options{Reduction: Reduction{PerMessage: 100 * ib.Nanosecond}} // so that nodes are what they wait for
+	alone, _ := ends(t, spec, load, opt)
+	f, s := fabricFor(t, spec, load, opt)
+	opt.Place = slices.Concat(f.opt.Place, f.opt.Place)
+	f, _ = fabricFor(t, spec, load, opt)
+	p, err := f.Packets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var took [2]float64
+	for i, net := range []Network{p, f.Flows()} {
+		r, err := Run(t.Context(), job.Merge(s, s), play.Model{}, net, Watch{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		took[i] = float64(r.End)
+	}
+	// A root takes in 8 messages for an operation, a leaf 5 for one of each job; the roots are not the same switch.
+	t.Logf("alone %v, both %v, by flows %v", alone, ib.Time(took[0]), ib.Time(took[1]))
+	if math.Abs(took[1]/took[0]-1) > 0.02 || took[0] < 1.15*float64(alone) {
+		t.Errorf("both take %v and by flows %v: want them within 2 %%, and 1.15 times what one takes alone (%v)",
+			ib.Time(took[0]), ib.Time(took[1]), alone)
 	}
 }
