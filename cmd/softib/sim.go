@@ -155,8 +155,17 @@ var fabricSettings = []setting{
 		func(s *experiment.Spec, v uint64) { s.Options.Congestion.Timer = uint16(v) })},
 	{"cc-increase", "so many steps slower it goes when it is told (1)", upTo(1<<8-1,
 		func(s *experiment.Spec, v uint64) { s.Options.Congestion.Increase = uint8(v) })},
-	{"sharp-latency", "ns that an aggregation node takes for a message, up or down (650)",
+	{"sharp-latency", "ns from a message being taken in by an aggregation node to the next, up or down (490)",
 		nanoseconds(func(s *experiment.Spec) *ib.Time { return &s.Options.Reduction.Latency })},
+	{"sharp-message", "ns that it takes to take in a message of short vectors, one after the other (16)",
+		nanoseconds(func(s *experiment.Spec) *ib.Time { return &s.Options.Reduction.PerMessage })},
+	{"sharp-byte", "ps that each byte of one takes besides (as on the fastest link)", upTo(1e6,
+		func(s *experiment.Spec, v uint64) { s.Options.Reduction.PerByte = ib.Time(v) })},
+	{"sharp-multicast", "1: results on short vectors go to all hosts at once, too (0)",
+		func(s *experiment.Spec, v uint64) error {
+			s.Options.Reduction.Multicast = v != 0
+			return nil
+		}},
 	{"sharp-osts", "operations on short vectors that a group may have outstanding (8)", upTo(1<<10,
 		func(s *experiment.Spec, v uint64) { s.Options.Reduction.OSTs = int(v) })},
 	{"sharp-window", "packets of a stream that may be outstanding (64)", upTo(1<<8-2,
@@ -179,6 +188,10 @@ var fabricSettings = []setting{
 	{"o", "ns that a processor is busy with a message, at each end (0)", nanoseconds(func(s *experiment.Spec) *ib.Time {
 		return &s.Model.Overhead
 	})},
+	{"O", "ps that it is busy with each byte of it besides, copying (0)", func(s *experiment.Spec, v uint64) error {
+		s.Model.PerByte = ib.Time(min(v, 1e9))
+		return nil
+	}},
 	{"g", "ns between two messages of a port, at least (0)", nanoseconds(func(s *experiment.Spec) *ib.Time {
 		return &s.Model.Gap
 	})},

@@ -100,11 +100,12 @@ func (f *Fabric) ends(m play.Message) (from, to topo.PortRef, err error) {
 // Advance goes to the next arrival.
 func (n *Flows) Advance(until ib.Time) (ib.Time, error) {
 	for {
-		at := min(n.NextDeadline(), until)
+		at := min(n.NextDeadline(), n.trees.nextDeadline(), until)
 		if at == ib.Never {
 			return at, nil
 		}
 		n.HandleTimeout(at)
+		n.trees.handle(n, at)
 		for {
 			a, ok := n.Net.Poll()
 			if !ok {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"softib/driver/sim"
 	"softib/job"
@@ -17,36 +19,52 @@ import (
 
 // Reduction is how switches do reductions (SHARP). Zero fields take defaults.
 type Reduction struct {
-	// Latency is how long an aggregation node takes for a message, up or down.
+	// Latency is how long an aggregation node takes for a message that it has taken in, up or down.
 	Latency ib.Time
+	// PerMessage and PerByte are how long it takes each message of short vectors in, one after the other, and each byte
+	// of it; a PerByte of 0 is what a byte takes on the fabric's fastest link, as if all came by one port.
+	PerMessage, PerByte ib.Time
+	// Multicast has results go to all ranks of a group of short vectors at once, besides down the tree.
+	Multicast bool
 	// OSTs is how many operations a group may have outstanding, StreamOSTs how many packets of a stream.
 	OSTs, StreamOSTs int
 	// Limits are what the aggregation node of a switch has places for.
 	Limits aggregate.Limits
 }
 
-// Defaults of Reduction. The latency is what a published figure needs, docs/VALIDATION.md says which. Scripts for
+// Defaults of Reduction. The times are what published figures need, docs/VALIDATION.md says which. Scripts for
 // Mellanox's own tests ask for 32 operations for 4 groups, eight each. A stream's window is more than what is on its
 // way at 400 Gb/s. What switches have places for was not found anywhere, and is generous.
 const (
-	reduceLatency    = 650 * ib.Nanosecond
+	reduceLatency    = 490 * ib.Nanosecond
+	reducePerMessage = 16 * ib.Nanosecond
 	reduceOSTs       = 8
 	reduceStreamOSTs = 64
 )
 
 var reduceLimits = aggregate.Limits{Trees: 64, Streams: 4, OSTs: 1024, Buffer: 64 << 20}
 
-func (r Reduction) filled() Reduction {
+func (f *Fabric) reduction() Reduction {
+	r := f.opt.Reduction
 	r.Latency = cmp.Or(r.Latency, reduceLatency)
+	r.PerMessage = cmp.Or(r.PerMessage, reducePerMessage)
+	if r.PerByte == 0 {
+		r.PerByte = ib.Time(math.Round(1 / slices.Max(f.Ways.Rates())))
+	}
 	r.OSTs = cmp.Or(r.OSTs, reduceOSTs)
 	r.StreamOSTs = cmp.Or(r.StreamOSTs, reduceStreamOSTs)
 	r.Limits = cmp.Or(r.Limits, reduceLimits)
 	return r
 }
 
+// node is what an aggregation node is.
+func (r *Reduction) node() aggregate.Config {
+	return aggregate.Config{Limits: r.Limits, Latency: r.Latency, PerMessage: r.PerMessage, PerByte: r.PerByte}
+}
+
 // request is what a group asks the aggregation manager for.
 func (r Reduction) request(g *job.Group) am.Request {
-	q := am.Request{OSTs: r.OSTs, Payload: g.Payload, Stream: g.Stream}
+	q := am.Request{OSTs: r.OSTs, Payload: g.Payload, Stream: g.Stream, Multicast: r.Multicast}
 	if g.Stream {
 		q.OSTs = r.StreamOSTs
 	}
@@ -87,11 +105,11 @@ type groupOp struct {
 
 // SetGroups makes the groups' trees.
 func (n *Packets) SetGroups(list []job.Group) error {
-	c := n.f.opt.Reduction.filled()
+	c := n.f.reduction()
 	g := n.groups
 	g.of = map[*sim.Reduction]*group{}
-	g.red = n.Reductions(sim.ReductionConfig{Node: aggregate.Config{Limits: c.Limits, Latency: c.Latency},
-		MTU: n.f.opt.MTU, RetryCnt: 7, Level: n.rep.Level, Fill: g.fill, Got: g.got,
+	g.red = n.Reductions(sim.ReductionConfig{Node: c.node(), MTU: n.f.opt.MTU, RetryCnt: 7, Level: n.rep.Level,
+		Fill: g.fill, Got: g.got,
 		Failed: func(_ *sim.Reduction, member int, why aggregate.Reason) {
 			g.fail("member %d: %v", member, why)
 		}})

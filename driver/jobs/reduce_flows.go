@@ -15,11 +15,13 @@ import (
 
 // trees are the groups of ranks that switches work for, by flows: an operation is one flow over all links of its tree,
 // up and down at once, which begins when the last rank is there. It has on all of them the rate that it has on the
-// slowest; so links are shared with messages as they are among these.
+// slowest; so links are shared with messages as they are among these. One on a short vector is over when its messages
+// have also passed all aggregation nodes; see works.
 type trees struct {
 	list   []tree
 	active []treeOp
 	free   []uint32
+	works
 }
 
 type tree struct {
@@ -33,7 +35,16 @@ type tree struct {
 	// Of a group of short vectors no more than window operations are on their way at a time; the others wait.
 	window, busy int
 	wait         ib.Queue[treeOp]
+	work         *work // nil for a stream
 }
+
+// leg is a link of a tree in one direction, and the switch behind it.
+type leg struct {
+	rate  float64
+	fixed ib.Time
+}
+
+func (l *leg) takes(bytes float64) ib.Time { return l.fixed + ib.Time(bytes/l.rate) }
 
 // treeOp is an operation that all have come to: the messages that end with it.
 type treeOp struct {
@@ -47,7 +58,7 @@ const treeFlow = 1 << 31
 
 // SetGroups makes the groups' trees.
 func (n *Flows) SetGroups(list []job.Group) error {
-	c := n.f.opt.Reduction.filled()
+	c := n.f.reduction()
 	lid := make([]ib.LID, len(n.f.Net.Switches))
 	number := map[int]int32{}
 	for i, sw := range n.f.Graph.Switches() {
@@ -60,7 +71,7 @@ func (n *Flows) SetGroups(list []job.Group) error {
 	}
 	m := am.New(am.NewFabric(n.f.Net, func(from, to int32) ib.PortNum { return n.f.Tables.LFT[from][lid[to]] }),
 		c.Limits)
-	n.trees = &trees{list: make([]tree, len(list))}
+	n.trees = &trees{list: make([]tree, len(list)), works: works{cfg: c.node(), busy: make([]ib.Time, len(lid))}}
 	for i := range list {
 		t := &n.trees.list[i]
 		*t = tree{Group: list[i], member: map[uint32]int{}, next: make([]uint64, len(list[i].Ranks))}
@@ -93,10 +104,6 @@ func (n *Flows) SetGroups(list []job.Group) error {
 func (t *tree) lay(f *Fabric, made *am.Tree, node ib.Time) {
 	switches := f.Graph.Switches()
 	rates := f.Ways.Rates()
-	type leg struct {
-		rate  float64
-		fixed ib.Time
-	}
 	legOf := func(from topo.PortRef, toSwitch bool) (l leg) {
 		t.links = append(t.links, f.Ways.Link(from))
 		l.rate = rates[f.Ways.Link(from)]
@@ -110,6 +117,9 @@ func (t *tree) lay(f *Fabric, made *am.Tree, node ib.Time) {
 		p := f.Graph.Port(ref)
 		return topo.PortRef{Node: p.Peer, Port: p.PeerPort}
 	}
+	if !t.Stream {
+		t.work = newWork(made, f.opt.MTU.Bytes())
+	}
 	var legs [][]leg // by node: up and down, to the root
 	for i := range made.Nodes {
 		v := &made.Nodes[i]
@@ -117,7 +127,9 @@ func (t *tree) lay(f *Fabric, made *am.Tree, node ib.Time) {
 		if v.Parent >= 0 {
 			up := topo.PortRef{Node: switches[v.Switch].Index, Port: v.Port}
 			down := topo.PortRef{Node: switches[made.Nodes[v.Parent].Switch].Index, Port: v.Far}
-			list = append(append(list, legs[v.Parent]...), legOf(up, true), legOf(down, true))
+			a, b := legOf(up, true), legOf(down, true)
+			list = append(append(list, legs[v.Parent]...), a, b)
+			t.work.nodeLegs(i, a, b)
 		}
 		legs = append(legs, list)
 	}
@@ -125,20 +137,27 @@ func (t *tree) lay(f *Fabric, made *am.Tree, node ib.Time) {
 	for m, leaf := range made.Leaf {
 		up := f.Place(t.Ranks[m])
 		a, b := legOf(up, true), legOf(back(up), false)
+		t.work.memberLegs(a, b)
 		if list := append(append([]leg(nil), legs[leaf]...), a, b); len(ways) == 0 || len(list) > len(ways[0]) {
 			ways = [][]leg{list}
 		} else if len(list) == len(ways[0]) && len(ways) < 64 {
 			ways = append(ways, list)
 		}
 	}
-	payload := uint64(t.Payload)
+	payload, cast := uint64(t.Payload), t.work != nil && t.work.cast // by which a result passes no node but the root
 	t.latency = func(bytes uint64) ib.Time {
 		one := flow.OnWire(aggregate.HeaderLen+min(bytes, payload), f.opt.MTU.Bytes())
 		most := ib.Time(0)
 		for _, w := range ways {
-			sum := ib.Time(len(w)-1) * node
-			for _, l := range w {
-				sum += l.fixed + ib.Time(one/l.rate)
+			passes := len(w) - 1
+			if cast {
+				passes = len(w) / 2
+			}
+			sum := ib.Time(passes) * node
+			for i, l := range w { // up, down, up, down, …
+				if sum += l.fixed; !cast || i%2 == 0 || i == len(w)-1 {
+					sum += ib.Time(one / l.rate)
+				}
 			}
 			sum -= ib.Time(one / w[len(w)-2].rate) // the bytes themselves leave the host
 			most = max(most, sum)
@@ -152,6 +171,9 @@ func (n *Flows) join(now ib.Time, m play.Message) error {
 	t := &n.trees.list[m.Group-1]
 	me := t.member[m.From]
 	k := t.next[me] - t.first
+	if t.work != nil {
+		n.trees.comes(now, t, t.next[me], me, m)
+	}
 	t.next[me]++
 	if k == uint64(len(t.ops)) {
 		t.ops = append(t.ops, nil)
@@ -199,14 +221,24 @@ func (s *trees) start(n *Flows, now ib.Time, t *tree) {
 func (s *trees) step(n *Flows, now ib.Time, a flow.Arrival) {
 	switch op := &s.active[a.ID-treeFlow]; a.Step {
 	case flow.Arrived:
-		for _, id := range op.ids {
-			n.ready.Push(done{id: id})
-			n.out--
+		if w := op.tree.work; w != nil {
+			w.flown.Push(op.ids)
+			s.settle(n, now, op.tree)
+		} else {
+			n.tell(op.ids)
+			op.tree.busy--
+			s.start(n, now, op.tree)
 		}
-		op.tree.busy--
-		s.start(n, now, op.tree)
 	case flow.Sent:
 		*op = treeOp{}
 		s.free = append(s.free, a.ID-treeFlow)
+	}
+}
+
+// tell has the messages of an operation arrive.
+func (n *Flows) tell(ids []uint32) {
+	for _, id := range ids {
+		n.ready.Push(done{id: id})
+		n.out--
 	}
 }

@@ -102,8 +102,8 @@ func (s *Sim) pumpPort0(node int) {
 				continue
 			}
 			f.Measure()
-			// The switch may choose another port, by which it leaves then.
-			if out = sw.Decide(0, f).Out; s.SendSwitch(node, 0, f) && int(out) < len(p.own) {
+			// The switch may choose another port, by which it leaves then. Copies of a multicast are not counted.
+			if out = sw.Decide(0, f).Out; s.SendSwitch(node, 0, f) && out != 0 && int(out) < len(p.own) {
 				p.own[out]++
 			}
 		}

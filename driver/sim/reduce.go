@@ -52,6 +52,7 @@ type Reductions struct {
 	sides    []*redSide   // of hosts
 	ends     []*redEnd
 	jobs     []*Reduction
+	casts    ib.LID // the last address that was given to a group of multicasts
 
 	// For working without allocating.
 	wc   [16]hca.WC
@@ -66,6 +67,7 @@ type Reduction struct {
 	places  []topo.PortRef
 	seats   []*seat
 	ends    []*redEnd
+	cast    ib.LID // its group of multicasts, if there is one
 	mending bool
 	tries   int
 	over    bool
@@ -91,6 +93,7 @@ type reducer struct {
 	side  *redSide
 	dueAt ib.Time
 	ends  map[uint32][]*redEnd // by tree: 1 + the neighbour's number, the parent's first
+	casts map[uint32]*redEnd   // by tree of which it is the root: what sends to all members
 }
 
 // Reductions sets up the aggregation nodes. It is called once, when the fabric is up.

@@ -33,6 +33,8 @@ type redEnd struct {
 	free   []int32 // slots to send from
 	wait   ib.Queue[[]byte]
 	dead   bool
+	head   int     // bytes before what it receives
+	ah     *hca.AH // of a root, to all members
 }
 
 // What a connection has at most of receives, and beside a tree's operations of sends: what comes is taken at once, and
@@ -92,6 +94,9 @@ func (r *Reductions) setUp(j *Reduction) error {
 			}
 		}
 	}
+	if t.Multicast {
+		return r.gather(j)
+	}
 	return nil
 }
 
@@ -104,7 +109,7 @@ func (r *Reductions) node(sw int) (*reducer, error) {
 			return nil, err
 		}
 		r.nodes[sw] = &reducer{Node: aggregate.New(r.cfg.Node), side: side, dueAt: ib.Never,
-			ends: map[uint32][]*redEnd{}}
+			ends: map[uint32][]*redEnd{}, casts: map[uint32]*redEnd{}}
 	}
 	return r.nodes[sw], nil
 }
@@ -134,38 +139,42 @@ func newSide(h *hca.HCA) (*redSide, error) {
 	return d, nil
 }
 
+// open makes the queue pair of an end.
+func (r *Reductions) open(j *Reduction, e *redEnd, kind hca.QPType) error {
+	e.number, e.job, e.tree = len(r.ends), j, j.Tree.ID
+	r.ends = append(r.ends, e)
+	j.ends = append(j.ends, e)
+	sends := min(j.Tree.OSTs+2, sendsMax)
+	e.slot = e.head + aggregate.HeaderLen + j.Tree.Payload
+	e.mem = make([]byte, (redRecvs+sends)*e.slot)
+	for i := sends - 1; i >= 0; i-- {
+		e.free = append(e.free, int32(i))
+	}
+	var err error
+	if e.mr, err = e.RegMR(e.pd, e.mem, redAddr, hca.AccessLocalWrite); err != nil {
+		return err
+	}
+	e.qp, err = e.CreateQP(hca.QPInit{Type: kind, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq,
+		Caps: hca.Caps{MaxSendWR: sends, MaxRecvWR: redRecvs, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	return err
+}
+
 // connect makes the queue pairs of two ends.
 func (r *Reductions) connect(j *Reduction, ends ...*redEnd) error {
 	for _, e := range ends {
-		e.number, e.job, e.tree = len(r.ends), j, j.Tree.ID
+		if err := r.open(j, e, hca.RC); err != nil {
+			return err
+		}
 		if e.seat == nil {
 			r.nodes[e.node].ends[e.tree][1+e.peer] = e
-		}
-		r.ends = append(r.ends, e)
-		j.ends = append(j.ends, e)
-		sends := min(j.Tree.OSTs+2, sendsMax)
-		e.slot = aggregate.HeaderLen + j.Tree.Payload
-		e.mem = make([]byte, (redRecvs+sends)*e.slot)
-		for i := sends - 1; i >= 0; i-- {
-			e.free = append(e.free, int32(i))
-		}
-		var err error
-		if e.mr, err = e.RegMR(e.pd, e.mem, redAddr, hca.AccessLocalWrite); err != nil {
-			return err
-		}
-		if e.qp, err = e.CreateQP(hca.QPInit{Type: hca.RC, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq,
-			Caps: hca.Caps{MaxSendWR: sends, MaxRecvWR: redRecvs, MaxSendSGE: 1, MaxRecvSGE: 1}}); err != nil {
-			return err
 		}
 	}
 	for i, e := range ends {
 		if err := r.toRTS(e, ends[1-i]); err != nil {
 			return err
 		}
-		for k := range redRecvs {
-			if err := r.receive(e, k); err != nil {
-				return err
-			}
+		if err := r.receives(e); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -209,8 +218,10 @@ func (r *Reductions) tearDown(j *Reduction) {
 			if n := r.nodes[r.switches[t.Nodes[i].Switch].Index]; n != nil {
 				n.Remove(t.ID)
 				delete(n.ends, t.ID)
+				delete(n.casts, t.ID)
 			}
 		}
+		r.scatter(j)
 	}
 	for _, e := range j.ends {
 		r.ends[e.number] = nil
@@ -219,6 +230,9 @@ func (r *Reductions) tearDown(j *Reduction) {
 			e.seat.end = nil
 		} else if n := r.nodes[e.node]; n == nil || n.side != e.redSide {
 			continue // its switch has started anew
+		}
+		if e.ah != nil {
+			e.DestroyAH(e.ah)
 		}
 		if e.qp != nil {
 			e.DestroyQP(e.qp)
@@ -233,6 +247,16 @@ func (r *Reductions) tearDown(j *Reduction) {
 // forget ends the aggregation node of a switch that starts anew.
 func (r *Reductions) forget(node int) { r.nodes[node] = nil }
 
+// receives posts all slots for what comes.
+func (r *Reductions) receives(e *redEnd) error {
+	for k := range redRecvs {
+		if err := r.receive(e, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // receive posts a slot for what comes.
 func (r *Reductions) receive(e *redEnd, k int) error {
 	r.sge[0] = hca.SGE{Addr: redAddr + uint64(k*e.slot), Length: uint32(e.slot), LKey: e.mr.LKey()}
@@ -245,6 +269,9 @@ func (r *Reductions) post(e *redEnd, slot int32, size int) {
 	r.sge[0] = hca.SGE{Addr: redAddr + uint64((redRecvs+int(slot))*e.slot), Length: uint32(size), LKey: e.mr.LKey()}
 	r.wr = hca.SendWR{WRID: uint64(e.number)<<16 | 1<<15 | uint64(slot), Opcode: hca.WRSend, Flags: hca.SendSignaled,
 		SGList: r.sge[:]}
+	if e.ah != nil {
+		r.wr.AH, r.wr.RemoteQPN, r.wr.RemoteQKey = e.ah, ib.QPNMulticast, castQKey
+	}
 	if e.PostSend(e.qp, &r.wr) != nil {
 		r.lost(e) // it is in no state to send any more
 	}
@@ -266,6 +293,9 @@ func (r *Reductions) lost(e *redEnd) {
 		return
 	}
 	e.dead = true
+	if e.head > 0 {
+		return // the tree brings what it would have
+	}
 	if e.seat != nil {
 		e.seat.HandleLost(aggregate.Lost)
 	} else if n := r.nodes[e.node]; n != nil && n.side == e.redSide {
@@ -320,7 +350,11 @@ func (r *Reductions) completion(e *redEnd, wc *hca.WC) {
 	default:
 		b := e.mem[slot*e.slot:][:wc.ByteLen]
 		if e.seat != nil {
-			if n, ok := e.seat.HandleMessage(r.s.Now(), b); ok {
+			handle := e.seat.HandleMessage
+			if e.head > 0 {
+				handle = e.seat.HandleMulticast
+			}
+			if n, ok := handle(r.s.Now(), b[e.head:]); ok {
 				r.cfg.Got(e.job, e.seat.index, n)
 			}
 		} else {
@@ -337,7 +371,11 @@ func (r *Reductions) settle(node int) {
 	n := r.nodes[node]
 	said := false
 	for o, ok := n.Poll(r.s.Now()); ok; o, ok = n.Poll(r.s.Now()) {
-		if e := n.ends[o.Tree][1+o.To]; e != nil && !e.dead {
+		e := n.casts[o.Tree]
+		if o.To != aggregate.All {
+			e = n.ends[o.Tree][1+o.To]
+		}
+		if e != nil && !e.dead {
 			r.send(e, o.Data)
 			said = true
 		}

@@ -10,7 +10,7 @@ import (
 // Model is what messages cost at their ends, and on an ideal network.
 type Model struct {
 	// Overhead is o: how long a processor is busy with a message, at the sender and at the receiver; PerByte is O,
-	// which each byte but the first adds.
+	// which each byte but the first adds: it copies. On a network that is not ideal a message leaves when it is copied.
 	Overhead, PerByte ib.Time
 	// Gap is g: the least time between two messages of a port; GapPerByte is G, which each byte but the first adds.
 	Gap, GapPerByte ib.Time

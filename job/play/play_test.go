@@ -71,6 +71,8 @@ func TestNetwork(t *testing.T) {
 		{"eager", Model{Overhead: o, Eager: 64}, o, late, 1, true},
 		// Request, its receive at 1000, answer, data.
 		{"handshake", Model{Overhead: o, Handshake: true}, late + 3*wire, late + 2*wire + o, 3, false},
+		// It leaves when it is copied, and is there when it is copied again.
+		{"copies", Model{Overhead: o, Eager: 64, PerByte: 20}, o + 63*20, 2*(o+63*20) + wire, 1, false},
 	} {
 		b := job.NewBuilder(2)
 		send := b.Send(0, 1, 64, 5)

@@ -48,16 +48,17 @@ func (p *Player) send(e event, h *host) {
 		Arrived: ib.Never}, tag: o.Tag, op: e.what, cpu: o.CPU, nic: o.NIC})
 	if o.Kind == job.Aggregate {
 		p.msgs[id].To, p.msgs[id].all = e.rank, true
-		p.push(event{at: e.at + p.m.Overhead, kind: leave, rank: e.rank, what: id})
+		p.push(event{at: h.cpu[o.CPU], kind: leave, rank: e.rank, what: id})
 		return
 	}
-	if p.m.Ideal {
+	switch {
+	case p.m.Ideal:
 		p.push(event{at: e.at + p.m.Overhead + p.m.Latency, kind: arrival, rank: o.Peer, what: id})
-	} else {
-		if o.Size > p.m.Eager && p.m.Handshake {
-			p.msgs[id].part = request
-		}
+	case o.Size > p.m.Eager && p.m.Handshake:
+		p.msgs[id].part = request
 		p.push(event{at: e.at + p.m.Overhead, kind: leave, rank: e.rank, what: id})
+	default:
+		p.push(event{at: h.cpu[o.CPU], kind: leave, rank: e.rank, what: id})
 	}
 	if o.Size <= p.m.Eager {
 		p.ended(e.rank, e.what, h.cpu[o.CPU])

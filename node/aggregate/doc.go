@@ -16,6 +16,10 @@
 // outstanding: with a window of as many bytes as a tree's round trip takes, links are full. A node lets few trees
 // stream at a time (Limits.Streams), as the hardware does.
 //
+// Results may go to all members at once besides, by a multicast of the root (Tree.Multicast): a member has each from
+// whichever is first, and what a multicast loses the tree brings. Places are free when the tree has brought it, so that
+// nodes know nothing of this.
+//
 // A tree that has lost a connection, or whose messages do not fit together, has failed: its node says so to all
 // neighbours, forgets the operations, and takes nothing more from it. Whoever waits hears of it; nobody gets a sum that
 // is not whole. A tree never heals: the manager makes another, with another number.

@@ -59,7 +59,8 @@ type Member struct {
 	got    uint64  // bytes of the result that have come of the operation that ends next
 	ends   int     // which one that is
 	seq    uint32  // of the next message
-	over   uint32  // messages whose results have come
+	over   uint32  // messages whose results have come, by the tree or by multicast
+	passed uint32  // and by the tree: their places are free
 	moved  ib.Time // when the last thing happened that brings the member further
 	failed Reason
 }
@@ -97,7 +98,7 @@ func (m *Member) step(o *memberOp) uint64 {
 // Poll is the next message that may leave now.
 func (m *Member) Poll() (s Send, ok bool) {
 	i := m.cursor - m.first
-	if m.failed != NoReason || i >= len(m.ops) || m.seq-m.over >= uint32(m.at.OSTs) {
+	if m.failed != NoReason || i >= len(m.ops) || m.seq-m.passed >= uint32(m.at.OSTs) {
 		return s, false
 	}
 	o := &m.ops[i]
@@ -116,25 +117,46 @@ func (m *Member) Poll() (s Send, ok bool) {
 	return s, true
 }
 
-// HandleMessage takes what came from the tree. It reports false for what is no result; then Failed says why.
+// HandleMessage takes what came from the tree. It reports false for a result that came by multicast before, and for
+// what is none; then Failed says why.
 func (m *Member) HandleMessage(now ib.Time, message []byte) (n News, ok bool) {
 	if m.failed != NoReason {
 		return n, false
 	}
 	h, vector, err := Parse(message)
-	i := m.ends - m.first
 	switch {
 	case err != nil || h.Tree != m.at.Tree:
 		m.failed = Malformed
 	case h.Kind == Abort:
 		m.failed = max(h.Why, Lost)
-	case h.Kind != Result || h.Seq != m.over || h.Seq == m.seq || i >= len(m.ops):
+	case h.Kind != Result || h.Seq != m.passed || h.Seq == m.seq:
 		m.failed = Sequence
 	}
 	if m.failed != NoReason {
 		return n, false
 	}
-	o := &m.ops[i]
+	m.passed++
+	m.moved = now
+	if h.Seq != m.over {
+		return n, false
+	}
+	return m.take(now, vector)
+}
+
+// HandleMulticast takes what came to all members at once, which is the same as what will come from the tree, but sooner
+// if it does. It reports false for what is not the next result: that is left to the tree.
+func (m *Member) HandleMulticast(now ib.Time, message []byte) (n News, ok bool) {
+	h, vector, err := Parse(message)
+	if m.failed != NoReason || err != nil || h.Kind != Result || h.Tree != m.at.Tree || m.over == m.seq ||
+		h.Seq != m.over && !plantAhead {
+		return n, false
+	}
+	return m.take(now, vector)
+}
+
+// take hands out the next result.
+func (m *Member) take(now ib.Time, vector []byte) (n News, ok bool) {
+	o := &m.ops[m.ends-m.first]
 	size := min(m.step(o), o.Bytes-m.got)
 	wants := o.Target == Everybody || o.Target == m.at.Me
 	if wants && uint64(len(vector)) != size {
@@ -179,7 +201,7 @@ func (m *Member) HandleLost(why Reason) {
 
 // NextDeadline is when the member will have waited for too long.
 func (m *Member) NextDeadline() ib.Time {
-	if m.Timeout == 0 || m.failed != NoReason || m.seq == m.over {
+	if m.Timeout == 0 || m.failed != NoReason || m.seq == m.passed {
 		return ib.Never
 	}
 	return m.moved + m.Timeout
@@ -203,5 +225,5 @@ func (m *Member) Restart(now ib.Time, at Place, from int) {
 	}
 	m.at, m.failed, m.moved = at, NoReason, now
 	m.cursor, m.ends = from, from
-	m.offset, m.got, m.seq, m.over = 0, 0, 0, 0
+	m.offset, m.got, m.seq, m.over, m.passed = 0, 0, 0, 0, 0
 }

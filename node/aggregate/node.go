@@ -8,8 +8,12 @@ import (
 	"softib/proto/ib"
 )
 
-// Up is the connection to the parent, where a child is meant by its number.
-const Up = -1
+// Up is the connection to the parent, where a child is meant by its number, and All is no connection but all members at
+// once, by a multicast that may get lost.
+const (
+	Up  = -1
+	All = -3
+)
 
 // Limits are what an aggregation node has places for.
 type Limits struct {
@@ -24,9 +28,20 @@ type Limits struct {
 // Config is what a node is.
 type Config struct {
 	Limits Limits
-	// Latency is from a message's last byte being there to the one that follows from it being ready to leave, up or
-	// down.
+	// Latency is from a message having been taken in to the one that follows from it being ready to leave, up or down.
 	Latency ib.Time
+	// PerMessage and PerByte are how long the node takes a message in, and each of its bytes, our header's included.
+	// It does so one after the other, in the order in which they come, whatever port and tree they are of. Streams have
+	// a way of their own, on which they are there with their last byte.
+	PerMessage, PerByte ib.Time
+}
+
+// TakeIn is how long the node is busy with some messages of a tree that streams or not, of so many bytes in all.
+func (c *Config) TakeIn(stream bool, messages, bytes uint64) ib.Time {
+	if stream {
+		return 0
+	}
+	return ib.Time(messages)*(c.PerMessage+HeaderLen*c.PerByte) + ib.Time(bytes)*c.PerByte
 }
 
 // Child is a neighbour further down: a host, or a switch with hosts below it.
@@ -43,6 +58,8 @@ type Tree struct {
 	// OSTs is how many operations may be outstanding, and Payload how many bytes of vector each has at most.
 	OSTs, Payload int
 	Stream        bool
+	// Multicast has the root send results that are for everybody to All, too, ahead of those that go down the tree.
+	Multicast bool
 }
 
 // Buffer is how many bytes the tree takes of a node's: any child but the first in its turn may come before it.
@@ -98,9 +115,10 @@ type Node struct {
 	cfg   Config
 	used  Limits
 	trees []*tree
-	out   ib.Queue[output]
-	next  ib.Time // when the first of out leaves, if it is known
-	spent []byte  // what Poll handed out last, if nobody else needs it
+	busy  ib.Time // until when it takes in what has come
+	out   ib.Heap[output, *output]
+	turn  uint64
+	spent []byte // what Poll handed out last, if nobody else needs it
 	free  map[int][][]byte
 }
 
@@ -126,12 +144,16 @@ type slot struct {
 
 type output struct {
 	at   ib.Time
+	turn uint64 // among those of the same time
 	tree *tree
 	to   int
 	data []byte
 	last bool // nobody else needs the bytes
 	end  bool // it tells that the tree has failed
 }
+
+// Before orders what leaves: a stream does not wait for what is taken in one after the other.
+func (o *output) Before(p *output) bool { return o.at < p.at || o.at == p.at && o.turn < p.turn }
 
 // New makes a node without trees.
 func New(cfg Config) *Node { return &Node{cfg: cfg, free: map[int][][]byte{}} }
@@ -184,6 +206,10 @@ func (n *Node) HandleMessage(now ib.Time, id uint32, from int, message []byte) {
 		return
 	}
 	h, vector, err := Parse(message)
+	if cost := n.cfg.TakeIn(t.Stream, 1, uint64(len(vector))); cost > 0 {
+		n.busy = max(n.busy, now) + cost
+		now = n.busy // what it says next, it says from then on
+	}
 	switch {
 	case err != nil || h.Tree != id || len(vector) > t.Payload:
 		n.fail(now, t, nobody, Malformed)
@@ -284,6 +310,9 @@ func (n *Node) result(now ib.Time, t *tree, h *Header, vector []byte) {
 func (n *Node) down(now ib.Time, t *tree, s *slot, data []byte) {
 	var over []byte // the message for those who do not want it
 	at := now + n.cfg.Latency
+	if t.Multicast && !t.HasUp && s.head.Target == Everybody {
+		n.push(output{at: at, tree: t, to: All, data: data})
+	}
 	for i := range t.Children {
 		o := output{at: at, tree: t, to: i, data: data}
 		if s.head.Target != Everybody {
@@ -349,15 +378,18 @@ func (n *Node) silence(t *tree) {
 	}
 }
 
-func (n *Node) push(o output) { n.out.Push(o) }
+func (n *Node) push(o output) {
+	o.turn = n.turn
+	n.turn++
+	n.out.Push(o)
+}
 
 // Poll is the next message that leaves by now.
 func (n *Node) Poll(now ib.Time) (Output, bool) {
 	n.giveBack(n.spent)
 	n.spent = nil
 	for n.NextDeadline() <= now {
-		o, _ := n.out.Pop()
-		n.next = 0
+		o := n.out.Pop()
 		if o.last {
 			n.spent = o.data
 		}
@@ -372,13 +404,10 @@ func (n *Node) Poll(now ib.Time) (Output, bool) {
 
 // NextDeadline is when Poll has something.
 func (n *Node) NextDeadline() ib.Time {
-	if n.out.Len() == 0 {
+	if len(n.out) == 0 {
 		return ib.Never
 	}
-	if n.next == 0 {
-		n.next = n.out.Peek().at
-	}
-	return n.next
+	return n.out[0].at
 }
 
 // buffer is memory for so many bytes, empty.

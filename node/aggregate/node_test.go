@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"softib/proto/ib"
@@ -26,7 +27,7 @@ type world struct {
 	leaf    []int // by member
 	slot    []int // and which child of its leaf
 	below   [][]uint32
-	wires   map[[3]int]*[][]byte // from, to, member or not
+	wires   map[[3]int]*[][]byte // from, to, whether it is the root's multicast
 	keys    [][3]int
 	cut     map[[3]int]bool
 	now     ib.Time
@@ -34,11 +35,16 @@ type world struct {
 	again   int
 	osts    int
 	payload int
+	casts   *rand.Rand // which multicasts get lost; nil if there are none
+	cast    int        // results that have come by multicast
 }
 
 func newWorld(t *testing.T, seed uint64, members int) *world {
 	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 7)), tree: 1}
 	w.osts, w.payload = 1+w.r.IntN(6), 8*(1+w.r.IntN(8))
+	if seed%2 == 1 {
+		w.casts = rand.New(rand.NewPCG(seed, 8))
+	}
 	for i := range members {
 		w.members = append(w.members, NewMember(Place{Tree: 1, Me: uint32(i), OSTs: w.osts, Payload: w.payload}))
 		w.got = append(w.got, map[uint64][]byte{})
@@ -79,7 +85,7 @@ func (w *world) grow() {
 	}
 	for i := range n {
 		node := New(Config{Limits: Limits{1, 1, w.osts, 1 << 20}, Latency: 5})
-		tree := Tree{ID: w.tree, HasUp: w.parent[i] >= 0, OSTs: w.osts, Payload: w.payload}
+		tree := Tree{ID: w.tree, HasUp: w.parent[i] >= 0, OSTs: w.osts, Payload: w.payload, Multicast: w.casts != nil}
 		for _, k := range w.kids[i] {
 			tree.Children = append(tree.Children, Child{Members: w.under(k)})
 		}
@@ -107,8 +113,9 @@ func (w *world) under(k int) (list []uint32) {
 }
 
 // put sends a message from one to another: nodes are numbers from 0, members -1-m.
-func (w *world) put(from, to int, b []byte) {
-	k := [3]int{from, to}
+func (w *world) put(from, to int, b []byte) { w.putTo([3]int{from, to}, b) }
+
+func (w *world) putTo(k [3]int, b []byte) {
 	if w.wires[k] == nil {
 		w.wires[k] = &[][]byte{}
 		w.keys = append(w.keys, k)
@@ -161,9 +168,16 @@ func (w *world) step() bool {
 	next := ib.Never
 	for i, n := range w.nodes {
 		for o, ok := n.Poll(w.now); ok; o, ok = n.Poll(w.now) {
-			if o.To == Up {
+			switch o.To {
+			case Up:
 				w.put(i, w.parent[i], o.Data)
-			} else {
+			case All:
+				for m := range w.members {
+					if w.casts.IntN(4) > 0 {
+						w.putTo([3]int{i, -1 - m, 1}, o.Data)
+					}
+				}
+			default:
 				w.put(i, w.kids[i][o.To], o.Data)
 			}
 		}
@@ -189,7 +203,12 @@ func (w *world) step() bool {
 	from, to := k[0], k[1]
 	switch {
 	case to < 0:
-		if n, ok := w.members[-1-to].HandleMessage(w.now, b); ok {
+		handle := w.members[-1-to].HandleMessage
+		if k[2] == 1 {
+			handle = w.members[-1-to].HandleMulticast
+		}
+		if n, ok := handle(w.now, b); ok {
+			w.cast += k[2]
 			if n.Again {
 				w.again++
 			} else {
@@ -208,6 +227,7 @@ func (w *world) step() bool {
 
 // TestSums: whatever the tree and the order in which messages come, every member gets the sum in the order of the tree.
 func TestSums(t *testing.T) {
+	cast := 0
 	for seed := range uint64(40) {
 		w := newWorld(t, seed, 5+int(seed%6))
 		sizes := []uint64{4, 0, 100, 4 * uint64(1+w.r.IntN(100)), 4}
@@ -245,6 +265,10 @@ func TestSums(t *testing.T) {
 				}
 			}
 		}
+		cast += w.cast
+	}
+	if cast == 0 {
+		t.Error("no result came by multicast before it came by the tree")
 	}
 }
 
@@ -312,6 +336,10 @@ func TestFailure(t *testing.T) {
 // lose cuts a connection by chance, and tells both of its ends.
 func (w *world) lose() {
 	k := w.keys[w.r.IntN(len(w.keys))]
+	if k[2] == 1 {
+		*w.wires[k] = nil // nobody hears of that
+		return
+	}
 	for _, k := range [][3]int{k, {k[1], k[0]}} {
 		w.cut[k] = true
 		if w.wires[k] != nil {
@@ -434,4 +462,49 @@ func FuzzParse(f *testing.F) {
 		for _, ok := n.Poll(ib.Never - 1); ok; _, ok = n.Poll(ib.Never - 1) {
 		}
 	})
+}
+
+// TestTakeIn: a node takes in what comes one after the other, whatever tree it is of; a stream does not wait for that.
+func TestTakeIn(t *testing.T) {
+	n := New(Config{Limits: Limits{3, 1, 12, 1 << 20}, Latency: 100, PerMessage: 10, PerByte: 1})
+	for id := range uint32(3) {
+		if err := n.Add(Tree{ID: id, Children: make([]Child, 2), OSTs: 4, Payload: 64, Stream: id == 2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	give := func(now ib.Time, tree uint32, child int) {
+		h := Header{Kind: Contribution, Type: Uint32, Tree: tree, Target: Everybody, Count: 2}
+		n.HandleMessage(now, tree, child, append(h.Append(nil), make([]byte, 8)...))
+	}
+	// Each takes 10 + 28: the first tree has both at 38 and 114, the second at 76 and 152.
+	give(0, 0, 0)
+	give(0, 1, 0)
+	give(1, 0, 1)
+	give(1, 1, 1)
+	give(2, 2, 0)
+	give(3, 2, 1)
+	type said struct {
+		at   ib.Time
+		tree uint32
+		to   int
+	}
+	drain := func() (list []said) {
+		for at := n.NextDeadline(); at != ib.Never; at = n.NextDeadline() {
+			for o, ok := n.Poll(at); ok; o, ok = n.Poll(at) {
+				list = append(list, said{at, o.Tree, o.To})
+			}
+		}
+		return list
+	}
+	if got, want := drain(), []said{{103, 2, 0}, {103, 2, 1}, {214, 0, 0}, {214, 0, 1}, {252, 1, 0},
+		{252, 1, 1}}; !slices.Equal(got, want) {
+		t.Errorf("it says %v, want %v", got, want)
+	}
+	give(1000, 1, 0) // nobody is before it any more, but its operation is over
+	if n.Stats.Failures != 1 {
+		t.Errorf("an operation that was there already is taken")
+	}
+	if got, want := drain(), []said{{1138, 1, 0}, {1138, 1, 1}}; !slices.Equal(got, want) {
+		t.Errorf("it says %v, want %v", got, want)
+	}
 }

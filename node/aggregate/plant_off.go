@@ -7,4 +7,5 @@ package aggregate
 const (
 	plantArrival = false // vectors are added in the order in which they come
 	plantOwn     = false // a member that goes on in a new tree begins with what it has not done itself
+	plantAhead   = false // a member takes any result that comes by multicast for its next
 )

@@ -207,7 +207,7 @@ type Claim struct {
 // it has left by an output port or was dropped from a queue. It names the port
 // that now has a flow-control packet to send; 0 for none.
 func (s *Switch) Left(f *link.Frame) ib.PortNum {
-	if f.InPort == 0 || f.Group != 0 && !s.ungroup(f) || !s.ports[f.InPort].Release(f.InVL, f.Blocks) {
+	if f.Group != 0 && !s.ungroup(f) || f.InPort == 0 || !s.ports[f.InPort].Release(f.InVL, f.Blocks) {
 		return 0
 	}
 	return f.InPort
@@ -217,7 +217,7 @@ func (s *Switch) Left(f *link.Frame) ib.PortNum {
 // free: the claim is to be released later. There is none while other
 // copies of a multicast packet hold it.
 func (s *Switch) Detach(f *link.Frame) (Claim, bool) {
-	if f.InPort == 0 || f.Group != 0 && !s.ungroup(f) {
+	if f.Group != 0 && !s.ungroup(f) || f.InPort == 0 {
 		return Claim{}, false
 	}
 	return Claim{f.InPort, f.InVL, f.Blocks}, true

@@ -295,6 +295,19 @@ func TestMulticast(t *testing.T) {
 	}
 	b.outs = ib.PortMask{}
 
+	// The switch's own leave nothing behind either.
+	for range 3 {
+		if r := b.SendMgmt(b.now, 0, b.packet(group, 0)); !r.Multicast {
+			t.Fatalf("result %+v", r)
+		}
+		b.pool.Put(b.out(2))
+		b.pool.Put(b.out(5))
+	}
+	if n, inUse := len(b.groups)-len(b.free), b.pool.InUse(); n != 1 || inUse != 0 {
+		t.Errorf("%d groups and %d frames in use, want none but the first group, which is no group", n, inUse)
+	}
+	b.outs = ib.PortMask{}
+
 	// No entry: the default ports.
 	b.SetDefaultMcast(1, 4)
 	for in, out := range map[ib.PortNum]ib.PortNum{2: 1, 1: 4} {

@@ -53,10 +53,14 @@ func TestPlantedBugs(t *testing.T) {
 			ManagementKind, 0},
 		{"who has handed over goes on as a master", func(on bool) { sm.Plant(false, false, on) }, ManagementKind, 0},
 		{"a port is open to who shows no M_Key", agent.Plant, ManagementKind, 0},
-		{"a switch adds vectors in the order in which they come", func(on bool) { aggregate.Plant(on, false) },
+		{"a switch adds vectors in the order in which they come", func(on bool) { aggregate.Plant(on, false, false) },
 			ReductionKind, 6},
-		{"a host goes on in a new tree with what it has not done itself", func(on bool) { aggregate.Plant(false, on) },
-			ReductionKind, 6},
+		{"a host goes on in a new tree with what it has not done itself", func(on bool) {
+			aggregate.Plant(false, on, false)
+		}, ReductionKind, 6},
+		{"a host takes any result that comes by multicast for its next", func(on bool) {
+			aggregate.Plant(false, false, on)
+		}, ReductionKind, 6},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			p.plant(true)

@@ -76,8 +76,8 @@ func runReductions(sc *Reductions, opt runOptions) (res Result) {
 		return res
 	}
 	r.red = s.Reductions(sim.ReductionConfig{
-		Node: aggregate.Config{Latency: sc.Latency, Limits: aggregate.Limits{Trees: 8, Streams: sc.Streams, OSTs: 256,
-			Buffer: 1 << 24}},
+		Node: aggregate.Config{Latency: sc.Latency, PerMessage: sc.PerMessage, PerByte: sc.PerByte,
+			Limits: aggregate.Limits{Trees: 8, Streams: sc.Streams, OSTs: 256, Buffer: 1 << 24}},
 		MTU: sc.MTU, Timeout: sc.Timeout, RetryCnt: sc.Retry, Patience: sc.Patience, Mend: sc.Mend,
 		// Longer than any fault lasts.
 		Tries: int((sc.quiet()+5*ib.Millisecond)/sc.Mend) + 1,
@@ -109,7 +109,8 @@ func (r *redRun) begin() error {
 			places = append(places, topo.PortRef{Node: r.sim.HostNode(h).Index, Port: 1})
 			j.stops = j.stops || r.sc.stops(h)
 		}
-		job, err := r.red.Create(places, am.Request{OSTs: j.OSTs, Payload: j.Payload, Stream: j.Stream, Wait: true})
+		job, err := r.red.Create(places, am.Request{OSTs: j.OSTs, Payload: j.Payload, Stream: j.Stream,
+			Multicast: r.sc.Multicast, Wait: true})
 		if err != nil {
 			return err
 		}

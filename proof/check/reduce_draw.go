@@ -18,7 +18,10 @@ type Reductions struct {
 	StoreForward bool
 	// Streams is how many trees may stream at a switch: a job beyond it waits for its turn.
 	Streams int
-	Latency ib.Time
+	// Latency, PerMessage and PerByte are the nodes'.
+	Latency, PerMessage, PerByte ib.Time
+	// Multicast: results come by multicast, too.
+	Multicast bool
 	// Timeout and Retry are the queue pairs', Patience the members', and Mend is the manager's pace.
 	Timeout, Retry uint8
 	Patience, Mend ib.Time
@@ -87,6 +90,11 @@ func DrawReductions(seed uint64, hosts int) Reductions {
 	if !one(5) {
 		sc.drawFaults(rng, g)
 	}
+	// Nodes that take messages in one after the other have randomness of their own, as they came later.
+	if own := rand.New(rand.NewPCG(seed, 0x5A4B)); own.IntN(3) == 0 {
+		sc.PerMessage, sc.PerByte = ib.Time(own.IntN(100))*ib.Nanosecond, ib.Time(1+own.IntN(200))
+	}
+	sc.Multicast = rand.New(rand.NewPCG(seed, 0x5A4C)).IntN(3) == 0
 	return sc
 }
 

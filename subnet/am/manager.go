@@ -15,6 +15,8 @@ type Request struct {
 	// which long vectors go at the rate of the links; a switch has few of those.
 	OSTs, Payload int
 	Stream        bool
+	// Multicast asks for results by multicast besides; not for streams.
+	Multicast bool
 	// Wait has the job wait in line where places are taken, instead of being refused.
 	Wait bool
 }

@@ -13,9 +13,9 @@ type Tree struct {
 	Nodes []Node
 	// Leaf is, by member, the node that its host is at, and Slot which child of it the host is.
 	Leaf, Slot []int32
-	// OSTs, Payload and Stream are the request's.
-	OSTs, Payload int
-	Stream        bool
+	// OSTs, Payload, Stream and Multicast are the request's.
+	OSTs, Payload     int
+	Stream, Multicast bool
 }
 
 // Node is a switch in a tree.
@@ -49,7 +49,8 @@ func (t *Tree) Depth() int {
 // Config is what the aggregation node of a switch of the tree is told.
 func (t *Tree) Config(node int) aggregate.Tree {
 	n := &t.Nodes[node]
-	c := aggregate.Tree{ID: t.ID, HasUp: n.Parent >= 0, OSTs: t.OSTs, Payload: t.Payload, Stream: t.Stream}
+	c := aggregate.Tree{ID: t.ID, HasUp: n.Parent >= 0, OSTs: t.OSTs, Payload: t.Payload, Stream: t.Stream,
+		Multicast: t.Multicast}
 	for i := range n.Children {
 		c.Children = append(c.Children, aggregate.Child{Members: n.Children[i].Members})
 	}
@@ -58,7 +59,7 @@ func (t *Tree) Config(node int) aggregate.Tree {
 
 // grow lays the tree over the switches: from the root along the ways to it that were found, those of the members alone.
 func (m *Manager) grow(r *Request, root int32, up []link) *Tree {
-	t := &Tree{OSTs: r.OSTs, Payload: r.Payload, Stream: r.Stream}
+	t := &Tree{OSTs: r.OSTs, Payload: r.Payload, Stream: r.Stream, Multicast: r.Multicast && !r.Stream}
 	at := map[int32]int32{}
 	var add func(sw int32) int32
 	add = func(sw int32) int32 {
