@@ -68,7 +68,6 @@ const (
 	ccRate      = 4
 	ccTimer     = 4
 	ccIncrease  = 1
-	ccSteps     = 128
 	ccQuarter   = 2 << 14 // of the time of a packet, as hca.Congestion.Table has it
 )
 

@@ -138,12 +138,12 @@ func (n *Packets) control(c Congestion) {
 			n.Switch(node.Index).Port(ib.PortNum(p)).SetMarking(mark)
 		}
 	}
-	slow := hca.Congestion{Levels: 0xFFFF, Limit: ccSteps - 1}
+	slow := hca.Congestion{Levels: 0xFFFF, Limit: hca.CongestionSteps - 1}
 	for i := range slow.Entries {
 		slow.Entries[i] = hca.CongestionEntry{Timer: cmp.Or(c.Timer, ccTimer), Increase: cmp.Or(c.Increase, ccIncrease)}
 	}
-	for i := range uint16(ccSteps) {
-		slow.Table = append(slow.Table, ccQuarter|i)
+	for i := range slow.Table {
+		slow.Table[i] = ccQuarter | uint16(i)
 	}
 	for i := range n.hosts {
 		for p := 1; p <= n.hosts[i].NumPorts(); p++ {
