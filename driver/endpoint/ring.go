@@ -119,7 +119,8 @@ type Out struct {
 	limit  uint32 // tail may not reach it: taken+ringCells as last read
 	ptail  uint64 // next byte of the area, counted from the beginning of time
 	plimit uint64
-	window uint64 // of the area that may be in use; see narrow
+	window uint64 // of the area that may be in use, and the most that one packet, or bundle, has of it; see narrow
+	most   int
 	buf    uint64 // where the reserved payload is
 	parked []*hca.QP
 	// heard is where tail was behind the last packet that the receiver has to act upon soon; what follows it was
@@ -146,17 +147,19 @@ func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
 		return nil, err
 	}
 	return &Out{memory: m, peer: peer, pid: pid, to: nobody, limit: ringCells, plimit: areaBytes,
-		window: areaBytes}, nil
+		window: areaBytes, most: copyMax}, nil
 }
 
-// narrowBytes is room for the longest packet, wherever in the area it comes to lie.
-const narrowBytes = 2 * (chunkHead + copyMax)
+// narrowPackets is how many of the longest packets a narrow ring has room for: two at least, since one that does not
+// fit behind the last begins the area anew.
+const narrowPackets = 4
 
-// narrow makes a ring into the fabric hold few packets, or many again. Who is told of congestion slows down with what
-// it has not sent yet: an adapter has no more than a few packets on their way to its port.
+// narrow makes a ring into the fabric hold few packets and no bundles, or many again. Who is told of congestion slows
+// down with what it has not sent yet: an adapter has no more than a few packets on their way to its port.
 func (r *Out) narrow(on bool) {
-	if r.window = areaBytes; on && r.pid == 0 {
-		r.window = narrowBytes
+	if r.window, r.most = areaBytes, copyMax; on && r.pid == 0 {
+		r.most = ib.MTU4096.Bytes()
+		r.window = uint64(narrowPackets * chunk(r.most))
 	}
 	r.plimit = min(r.plimit, r.ptail+r.window)
 }

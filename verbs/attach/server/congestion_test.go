@@ -1,12 +1,15 @@
 package server_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"softib/driver/live"
+	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
+	"softib/subnet/policy"
 	"softib/verbs"
 )
 
@@ -34,26 +37,43 @@ func counter(t testing.TB, f *live.Fabric, at topo.PortRef, id mad.AttrID, field
 		mad.PMDataOff, []byte{0, byte(at.Port)}), 0)
 }
 
-// control sets congestion control up as a manager does. A queue that is two packets long has all that join it marked.
-// Who is told waits after each packet for as long as delay of them take, for ever.
-func control(t testing.TB, f *live.Fabric, delay uint64) {
+// control sets congestion control up as a manager does.
+func control(t testing.TB, f *live.Fabric, o policy.CongestionOptions) {
 	t.Helper()
-	set := func(at topo.PortRef, id mad.AttrID, data []byte) {
-		ask(t, f, at, mad.Header{MgmtClass: mad.ClassCC, Method: mad.MethodSet, AttributeID: id}, mad.CCDataOff, data)
+	set := func(at topo.PortRef, id mad.AttrID, mod int, data []byte) {
+		ask(t, f, at, mad.Header{MgmtClass: mad.ClassCC, Method: mad.MethodSet, AttributeID: id,
+			AttributeModifier: uint32(mod)}, mad.CCDataOff, data)
 	}
-	marks := mad.SwitchCongestion{Threshold: 13}
+	marks := mad.SwitchCongestion{Threshold: o.Threshold, MarkingRate: o.MarkingRate}
 	for _, n := range f.Graph().Switches() {
-		set(topo.PortRef{Node: n.Index}, mad.AttrSwitchCongestion, marks.Append(nil))
+		set(topo.PortRef{Node: n.Index}, mad.AttrSwitchCongestion, 0, marks.Append(nil))
 	}
-	slows, table := make([]byte, mad.CACongestionLayout.Size), make([]byte, mad.CongestionTableLayout.Size)
-	mad.CACongestionLayout.Field("ControlMap").Put(slows, 0, 0xFFFF)
-	mad.CACongestionLayout.Field("CCTIIncrease").Put(slows, 0, 1)
-	mad.CongestionTableLayout.Field("CCTILimit").Put(table, 0, 1)
-	mad.CongestionTableLayout.Field("Multiplier").Put(table, 1, delay)
+	slows := make([]byte, mad.CACongestionLayout.Size)
+	mad.CACongestionLayout.Field("ControlMap").Put(slows, 0, uint64(o.CAControlMap))
+	for sl, e := range o.CA {
+		mad.CACongestionLayout.Field("CCTITimer").Put(slows, sl, uint64(e.Timer))
+		mad.CACongestionLayout.Field("CCTIIncrease").Put(slows, sl, uint64(e.Increase))
+	}
 	for i := range f.Hosts() {
-		set(portOf(f, i), mad.AttrCACongestion, slows)
-		set(portOf(f, i), mad.AttrCongestionControlTable, table)
+		set(portOf(f, i), mad.AttrCACongestion, 0, slows)
+		for b := 0; b < len(o.Table); b += mad.CCTPerBlock {
+			table := make([]byte, mad.CongestionTableLayout.Size)
+			mad.CongestionTableLayout.Field("CCTILimit").Put(table, 0, uint64(len(o.Table)-1))
+			for k, e := range o.Table[b:min(b+mad.CCTPerBlock, len(o.Table))] {
+				mad.CongestionTableLayout.Field("Shift").Put(table, k, uint64(e.Shift))
+				mad.CongestionTableLayout.Field("Multiplier").Put(table, k, uint64(e.Multiplier))
+			}
+			set(portOf(f, i), mad.AttrCongestionControlTable, b/mad.CCTPerBlock, table)
+		}
 	}
+}
+
+// slowForEver: a queue that is two packets long has all that join it marked, and who is told waits after each packet
+// for as long as delay of them take, for ever.
+func slowForEver(delay uint16) policy.CongestionOptions {
+	o := policy.CongestionOptions{Threshold: 13, CAControlMap: 1, Table: []policy.CCTEntry{{}, {Multiplier: delay}}}
+	o.CA[0].Increase = 1
+	return o
 }
 
 // TestCongestionControl: two programs send to one behind a slow cable. The switch marks what waits there, the receiver
@@ -73,7 +93,7 @@ func TestCongestionControl(t *testing.T) {
 				setFault(t, f, portOf(f, i), live.Fault{Rate: rate})
 			}
 			if !c.late {
-				control(t, f, delay)
+				control(t, f, slowForEver(delay))
 			}
 			var s [3]*side
 			for i, h := range f.Hosts() {
@@ -84,7 +104,7 @@ func TestCongestionControl(t *testing.T) {
 				}
 			}
 			if c.late {
-				control(t, f, delay)
+				control(t, f, slowForEver(delay))
 			}
 			to := s[2]
 			var qs [2]*verbs.QP
@@ -138,6 +158,74 @@ func TestCongestionControl(t *testing.T) {
 			least := time.Duration((packets-4)*(delay+1)*4096*8/rate*float64(time.Second)) - 4*time.Millisecond
 			if took := time.Since(start); took < least {
 				t.Errorf("%d packets took %v: want at least %v", packets, took, least)
+			}
+		})
+	}
+}
+
+// BenchmarkVictim is jobs.TestCongestionControl in real time, on cables of 25 Mb/s: seven hosts send to one, and
+// another shares the way up with three of them. It reports what part of a cable the victim has, and the hot spot.
+func BenchmarkVictim(b *testing.B) {
+	const rate = 25e6
+	for _, on := range []bool{false, true} {
+		b.Run(map[bool]string{false: "without", true: "with"}[on], func(b *testing.B) {
+			f, _ := fabric(b, "fat-tree:radix=8,levels=2,oversub=3")
+			for _, n := range f.Graph().Switches() {
+				for p := range n.Ports {
+					if ref := (topo.PortRef{Node: n.Index, Port: ib.PortNum(p)}); n.Ports[p].Connected() {
+						setFault(b, f, ref, live.Fault{Rate: rate})
+					}
+				}
+			}
+			if on {
+				control(b, f, policy.CongestionFor(rate))
+			}
+			stop := make(chan struct{})
+			var senders sync.WaitGroup
+			defer senders.Wait()
+			defer close(stop)
+			send := func(from, to int) {
+				a, z := sideOn(b, f.Hosts()[from].Device()), sideOn(b, f.Hosts()[to].Device())
+				qp := a.qp(verbs.RC)
+				join(b, qp, z.qp(verbs.RC), patient)
+				wr := &verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.mr.SGEs(0, 64<<10),
+					RemoteAddr: z.mr.Addr(), RKey: z.mr.RKey()}
+				for range 4 {
+					if err := qp.PostSend(wr); err != nil {
+						b.Fatal(err)
+					}
+				}
+				senders.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+							a.want(verbs.WCSuccess)
+							_ = qp.PostSend(wr)
+						}
+					}
+				})
+			}
+			const hot, victimFrom, victimTo = 0, 6, 14
+			for _, from := range []int{7, 8, 9, 12, 13, 18, 19} {
+				send(from, hot)
+			}
+			send(victimFrom, victimTo)
+			window := 9 * time.Second
+			if testing.Short() {
+				window = 20 * time.Millisecond
+			}
+			time.Sleep(window / 3)
+			ends := []topo.PortRef{portOf(f, victimTo), portOf(f, hot)}
+			for b.Loop() {
+				before, start := f.CountersOf(ends), time.Now()
+				time.Sleep(window)
+				after, took := f.CountersOf(ends), time.Since(start)
+				for i, name := range []string{"%victim", "%hot"} {
+					words := after[i][ib.PortRcvData] - before[i][ib.PortRcvData]
+					b.ReportMetric(100*float64(words)*32/took.Seconds()/rate, name)
+				}
 			}
 		})
 	}
