@@ -123,6 +123,13 @@ cn_guid_file /cn
 		c.Timeout != 300*ib.Millisecond || len(c.Roots) != 2 || c.Roots[1] != 0x12 || c.Window != 1024 {
 		t.Errorf("%+v", c)
 	}
+	if c, _, err := configOf(t, "--config", conf, "--cc", "100M"); err != nil || c.Congestion.CA[15].Timer != 16000 ||
+		len(c.Congestion.Table) != 128 || c.Priority != 9 {
+		t.Errorf("%+v, %v", c.Congestion, err)
+	}
+	if _, _, err := configOf(t, "--cc", "fast"); err == nil || !strings.Contains(err.Error(), "want bits a second") {
+		t.Errorf("--cc fast: %v", err)
+	}
 	notes := strings.Join(o.notes, "\n")
 	wants(t, notes, "perfmgr", "lash is left out", "cn_guid_file")
 	if strings.Contains(notes, "sm_priority") {

@@ -13,6 +13,7 @@ import (
 	"softib/driver/smrun"
 	"softib/operate/manager"
 	"softib/proto/ib"
+	"softib/subnet/policy"
 	"softib/subnet/route"
 	"softib/subnet/sm"
 )
@@ -26,6 +27,7 @@ type smOptions struct {
 	SMKey    uint64        `json:"sm_key"`
 	MKey     uint64        `json:"m_key"`
 	MaxVLs   int           `json:"max_vls"`
+	CC       string        `json:"cc,omitempty"`
 	smFiles
 	// Given are the flags that were on the command line: they go before what files say.
 	Given []string `json:"given,omitempty"`
@@ -45,6 +47,8 @@ func (o *smOptions) flags(cmd *cobra.Command) {
 	f.Uint64Var(&o.SMKey, "sm-key", 0, "key by which managers and trusted clients know each other")
 	f.Uint64Var(&o.MKey, "m-key", 0, "`KEY` that guards the nodes against other managers")
 	f.IntVar(&o.MaxVLs, "max-vls", 0, "use at most so many data lanes; 0 for all")
+	f.StringVar(&o.CC, "cc", "", "congestion control, with settings for links of `RATE`, such as 400G; "+
+		"--config has it with others (congestion_control TRUE, cc_…)")
 	o.smFiles.flags(cmd)
 	o.cmd = cmd
 }
@@ -61,6 +65,14 @@ func (o *smOptions) config() (sm.Config, error) {
 	if o.LMC > 7 {
 		return sm.Config{}, next(&usageError{fmt.Errorf("--lmc %d: want 0 to 7", o.LMC)},
 			"--lmc 2 gives every port four addresses")
+	}
+	var ccRate int64
+	if o.CC != "" {
+		var err error
+		if ccRate, err = manager.ParseRate(o.CC); err != nil {
+			return sm.Config{}, next(&usageError{fmt.Errorf("--cc %s: want bits a second", o.CC)},
+				"--cc 400G is for links of 4x NDR")
+		}
 	}
 	if err := o.resolve(); err != nil {
 		return sm.Config{}, err
@@ -83,6 +95,13 @@ func (o *smOptions) config() (sm.Config, error) {
 			}
 		}},
 		{"max-vls", func() { c.MaxVLs = o.MaxVLs }},
+		{"cc", func() {
+			if ccRate != 0 {
+				key := c.Congestion.Key
+				c.Congestion = policy.CongestionFor(ccRate)
+				c.Congestion.Key = key
+			}
+		}},
 		{"sweep", func() {
 			if c.SweepInterval = ib.Time(o.Sweep) * ib.Nanosecond; o.Sweep == 0 {
 				c.SweepInterval = -1

@@ -74,6 +74,7 @@ type Endpoint struct {
 	owed       bool // packets wait to be sent: Poll hurried back
 	failed     bool
 	closed     bool
+	slows      bool // a port has congestion control
 	hint       *hint
 	postStaged func(*hca.HCA, *uint64)
 	postSends  func(*hca.HCA, *uint64)
@@ -178,6 +179,13 @@ func (e *Endpoint) SetPort(n ib.PortNum, p hca.Port) {
 	if old := e.eng.Port(n); old != nil {
 		p.PKeyViolations, p.QKeyViolations = old.PKeyViolations, old.QKeyViolations
 		e.eng.SetPort(n, p)
+	}
+	e.slows = false
+	for i := range e.eng.NumPorts() {
+		e.slows = e.slows || e.eng.Port(ib.PortNum(i+1)).Congestion != nil
+	}
+	for _, r := range e.out {
+		r.narrow(e.slows)
 	}
 	e.Leave()
 }
@@ -593,7 +601,10 @@ func without[T comparable](list []T, x T) []T {
 }
 
 // AddOut gives the endpoint a ring to send into. It is for the Router to call, within Route.
-func (e *Endpoint) AddOut(r *Out) { e.out = append(e.out, r) }
+func (e *Endpoint) AddOut(r *Out) {
+	r.narrow(e.slows)
+	e.out = append(e.out, r)
+}
 
 // Close ends the endpoint: waiting calls return, and peers have no part in the program's memory any more. What its own
 // memory is shared with is the caller's.

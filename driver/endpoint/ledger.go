@@ -18,6 +18,9 @@ type Ledger struct{ m *ledgerMemory }
 
 const (
 	statsWords = int(unsafe.Sizeof(hca.Stats{}) / 8)
+	toldWords  = int(unsafe.Sizeof(hca.Told{}) / 8)
+	// ledgerPorts is how many ports have their notices of congestion counted: no adapter has more.
+	ledgerPorts = 8
 	// ledgerPaths is how many destinations have a histogram at a time, in sets of pathSet.
 	ledgerPaths = 256
 	pathSet     = 4
@@ -33,6 +36,7 @@ type ledgerMemory struct {
 	stats  [statsWords]uint64
 	qps    [hca.NumQPType][hca.NumState]uint32
 	_      [60]byte
+	told   [ledgerPorts][toldWords]uint64 // of port n+1
 	paths  [ledgerPaths]pathTimes
 	burst  uint64 // how many were ever written
 	_      [56]byte
@@ -66,13 +70,21 @@ func NewLedger(mem []byte) (*Ledger, error) {
 func words(s *hca.Stats) *[statsWords]uint64 { return (*[statsWords]uint64)(unsafe.Pointer(s)) }
 
 // put publishes what an engine has counted.
-func (l *Ledger) put(s *hca.Stats, qps hca.QPCounts) {
-	for i, v := range words(s) {
-		if l.m.stats[i] != v {
-			atomic.StoreUint64(&l.m.stats[i], v)
+func (l *Ledger) put(e *hca.HCA) {
+	store := func(at, now []uint64) {
+		for i, v := range now {
+			if at[i] != v {
+				atomic.StoreUint64(&at[i], v)
+			}
 		}
 	}
-	l.m.qps = qps
+	store(l.m.stats[:], words(&e.Stats)[:])
+	l.m.qps = e.QPCounts()
+	if told := e.Told(); told != nil {
+		for i := range told[1:min(len(told), ledgerPorts+1)] {
+			store(l.m.told[i][:], toldIn(&told[i+1])[:])
+		}
+	}
 }
 
 // PutBurst remembers what went by a way in a window.
@@ -122,6 +134,30 @@ func (l *Ledger) Counted(s *hca.Stats) {
 		}
 	}
 }
+
+// Told calls visit with what each port of the process was told of congestion since seen, which it brings up to date.
+func (l *Ledger) Told(seen *Seen, visit func(ib.PortNum, *hca.Told)) {
+	for port := range seen {
+		var since hca.Told
+		some := false
+		for i, was := range seen[port] {
+			if v := atomic.LoadUint64(&l.m.told[port][i]); v > was && v < countMax {
+				seen[port][i] = v
+				toldIn(&since)[i] = v - was
+				some = true
+			}
+		}
+		if some {
+			visit(ib.PortNum(port+1), &since)
+		}
+	}
+}
+
+// Seen is what a reader has seen of what ports were told.
+type Seen [ledgerPorts][toldWords]uint64
+
+// toldIn is a Told as words.
+func toldIn(t *hca.Told) *[toldWords]uint64 { return (*[toldWords]uint64)(unsafe.Pointer(t)) }
 
 // QPs is how many queue pairs the process says to have, no more than it can have.
 func (l *Ledger) QPs() (c hca.QPCounts) {

@@ -83,32 +83,62 @@ func TestHistogram(t *testing.T) {
 func TestLedger(t *testing.T) {
 	l := newLedger()
 	r := rand.New(rand.NewPCG(3, 4))
-	var engine, read, sum hca.Stats
+	eng := hca.New(hca.Config{Ports: 2})
+	engine := &eng.Stats
+	pd, err := eng.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq, err := eng.CreateCQ(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read, sum hca.Stats
+	var seen Seen
+	var told, heard hca.Told
 	for range 100 {
-		for i := range words(&engine) {
-			words(&engine)[i] += r.Uint64N(1000)
+		for i := range words(engine) {
+			words(engine)[i] += r.Uint64N(1000)
 		}
-		var qps hca.QPCounts
-		qps[hca.RC][hca.StateRTS] = r.Uint32N(100)
-		l.put(&engine, qps)
+		if _, err := eng.CreateQP(hca.QPInit{Type: hca.UD, PD: pd, SendCQ: cq, RecvCQ: cq}); err != nil {
+			t.Fatal(err)
+		}
+		more := hca.Told{}
+		more.FECN[r.IntN(16)], more.BECN[r.IntN(16)] = r.Uint64N(3), r.Uint64N(3)
+		eng.AddTold(2, &more)
+		addTold(&told, &more)
+		l.put(eng)
 		before := read
 		l.Counted(&read)
 		AddStats(&sum, &read, &before)
-		if got := l.QPs(); got != qps {
-			t.Fatalf("queue pairs are %v: want %v", got, qps)
+		l.Told(&seen, func(port ib.PortNum, t *hca.Told) {
+			if port == 2 {
+				addTold(&heard, t)
+			}
+		})
+		if got := l.QPs(); got != eng.QPCounts() {
+			t.Fatalf("queue pairs are %v: want %v", got, eng.QPCounts())
 		}
 	}
-	if read != engine || sum != engine {
-		t.Errorf("read %+v\nsum  %+v\nwant %+v", read, sum, engine)
+	if read != *engine || sum != *engine || heard != told {
+		t.Errorf("read %+v\nsum  %+v\nwant %+v\nheard %v, want %v", read, sum, *engine, heard, told)
 	}
 	// A process that takes back what it has counted, or counts what nobody can, is not believed.
-	var less hca.Stats
-	less.TxPackets, less.RxPackets = 1, 1<<63
-	l.put(&less, hca.QPCounts{})
+	less := hca.New(hca.Config{Ports: 2})
+	less.Stats.TxPackets, less.Stats.RxPackets = 1, 1<<63
+	less.AddTold(1, &hca.Told{FECN: [ib.NumSL]uint64{1 << 63}})
+	l.put(less)
 	before := read
 	l.Counted(&read)
+	l.Told(&seen, func(port ib.PortNum, told *hca.Told) { t.Errorf("it was believed: port %d %v", port, told) })
 	if read != before {
 		t.Errorf("it was believed: %+v", read)
+	}
+}
+
+func addTold(sum, more *hca.Told) {
+	for i, v := range toldIn(more) {
+		toldIn(sum)[i] += v
 	}
 }
 

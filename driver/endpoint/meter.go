@@ -90,7 +90,7 @@ func (e *Endpoint) endWindow() {
 //go:noinline
 func (e *Endpoint) publish() {
 	if e.ledger != nil {
-		e.ledger.put(&e.eng.Stats, e.eng.QPCounts())
+		e.ledger.put(e.eng)
 	}
 }
 

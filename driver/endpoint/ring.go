@@ -119,6 +119,8 @@ type Out struct {
 	limit  uint32 // tail may not reach it: taken+ringCells as last read
 	ptail  uint64 // next byte of the area, counted from the beginning of time
 	plimit uint64
+	window uint64 // of the area that may be in use, and the most that one packet, or bundle, has of it; see narrow
+	most   int
 	buf    uint64 // where the reserved payload is
 	parked []*hca.QP
 	// heard is where tail was behind the last packet that the receiver has to act upon soon; what follows it was
@@ -144,7 +146,22 @@ func NewOut(mem []byte, peer *Page, pid int) (*Out, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Out{memory: m, peer: peer, pid: pid, to: nobody, limit: ringCells, plimit: areaBytes}, nil
+	return &Out{memory: m, peer: peer, pid: pid, to: nobody, limit: ringCells, plimit: areaBytes,
+		window: areaBytes, most: copyMax}, nil
+}
+
+// narrowPackets is how many of the longest packets a narrow ring has room for: two at least, since one that does not
+// fit behind the last begins the area anew.
+const narrowPackets = 4
+
+// narrow makes a ring into the fabric hold few packets and no bundles, or many again. Who is told of congestion slows
+// down with what it has not sent yet: an adapter has no more than a few packets on their way to its port.
+func (r *Out) narrow(on bool) {
+	if r.window, r.most = areaBytes, copyMax; on && r.pid == 0 {
+		r.most = ib.MTU4096.Bytes()
+		r.window = uint64(narrowPackets * chunk(r.most))
+	}
+	r.plimit = min(r.plimit, r.ptail+r.window)
 }
 
 // canRefer looks whether the receiver can read our memory. Its answer may change at any time, since it lies in memory
@@ -181,9 +198,9 @@ func (r *Out) room(n int) bool {
 	}
 	r.limit = taken + ringCells
 	if taken == r.tail {
-		r.plimit = r.ptail + areaBytes
+		r.plimit = r.ptail + r.window
 	} else if taken != 0 {
-		r.plimit = r.ends[(taken-1)%ringCells] + areaBytes
+		r.plimit = r.ends[(taken-1)%ringCells] + r.window
 	}
 	return r.fits(need)
 }

@@ -55,7 +55,7 @@ func (e *Endpoint) send() {
 // sendOne sends the next packet into a ring.
 func (e *Endpoint) sendOne(now ib.Time, s *hca.Send, rt *Route, r *Out) {
 	s.Copy = !r.canRefer()
-	n := min(s.Copied, copyMax)
+	n := min(s.Copied, r.most)
 	if s.Refers && !s.Copy {
 		n = 0
 		r.from = s.QP
@@ -196,14 +196,14 @@ func (e *Endpoint) park(r *Out, s *hca.Send) {
 	r.parked = append(r.parked, s.QP)
 	cacheline.StoreFence(&r.head.wants, 1)
 	r.peer.wake()
-	if r.room(copyMax) { // it came while we were asking
+	if r.room(r.most) { // it came while we were asking
 		e.unparkRing(r)
 	}
 }
 
 func (e *Endpoint) unpark() {
 	for _, r := range e.out {
-		if len(r.parked) > 0 && (r.room(copyMax) || r.Gone()) {
+		if len(r.parked) > 0 && (r.room(r.most) || r.Gone()) {
 			e.unparkRing(r)
 		}
 	}

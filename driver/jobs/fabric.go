@@ -50,7 +50,7 @@ type Options struct {
 	Jobs []uint8
 }
 
-// Congestion is the standard's congestion control (IBA A10). Zero fields take defaults.
+// Congestion is the standard's congestion control (IBA A10). Zero fields take those of policy.CongestionFor, at ccRate.
 type Congestion struct {
 	On bool
 	// Threshold, 1 to 15, says how long a queue is before packets are marked: 15 is the shortest. Rate is every how
@@ -63,16 +63,8 @@ type Congestion struct {
 	Increase uint8
 }
 
-// Defaults of Congestion: what did best for the victim and the hot spot of TestCongestionControl, at 400 Gb/s. Other
-// loads may lose by them (docs/VALIDATION.md). At step n a sender waits for a quarter of n packets after each.
-const (
-	ccThreshold = 12
-	ccRate      = 4
-	ccTimer     = 4
-	ccIncrease  = 1
-	ccSteps     = 128
-	ccQuarter   = 2 << 14 // of the time of a packet, as hca.Congestion.Table has it
-)
+// ccRate is the rate of links that Congestion's defaults are for, in bits a second.
+const ccRate = 400e9
 
 // Fabric is a graph with its tables.
 type Fabric struct {

@@ -11,6 +11,7 @@ import (
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/policy"
 	"softib/subnet/route"
 	"softib/subnet/sm"
 )
@@ -132,18 +133,19 @@ func (n *Packets) control(c Congestion) {
 	if !c.On {
 		return
 	}
-	mark := link.Marking{Threshold: cmp.Or(c.Threshold, ccThreshold), Rate: cmp.Or(c.Rate, ccRate) - 1}
+	def := policy.CongestionFor(ccRate)
+	mark := link.Marking{Threshold: cmp.Or(c.Threshold, def.Threshold), Rate: cmp.Or(c.Rate, def.MarkingRate+1) - 1}
 	for _, node := range n.f.Graph.Switches() {
 		for p := 1; p < len(node.Ports); p++ {
 			n.Switch(node.Index).Port(ib.PortNum(p)).SetMarking(mark)
 		}
 	}
-	slow := hca.Congestion{Levels: 0xFFFF, Limit: ccSteps - 1}
-	for i := range slow.Entries {
-		slow.Entries[i] = hca.CongestionEntry{Timer: cmp.Or(c.Timer, ccTimer), Increase: cmp.Or(c.Increase, ccIncrease)}
+	slow := hca.Congestion{Levels: def.CAControlMap, Limit: uint16(len(def.Table) - 1)}
+	for i, e := range def.CA {
+		slow.Entries[i] = hca.CongestionEntry{Timer: cmp.Or(c.Timer, e.Timer), Increase: cmp.Or(c.Increase, e.Increase)}
 	}
-	for i := range uint16(ccSteps) {
-		slow.Table = append(slow.Table, ccQuarter|i)
+	for i, e := range def.Table {
+		slow.Table[i] = uint16(e.Shift)<<14 | e.Multiplier
 	}
 	for i := range n.hosts {
 		for p := 1; p <= n.hosts[i].NumPorts(); p++ {

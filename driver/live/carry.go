@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"softib/node/agent"
+	"softib/node/hca"
 	"softib/node/ibswitch"
 	"softib/node/inspect"
 	"softib/node/link"
@@ -306,13 +307,30 @@ func (f *Fabric) SMP(node int, inPort ib.PortNum, req, resp *[mad.Size]byte) (ok
 // handle lets the agent of a node answer a datagram that is not of subnet management. Before it shows counters, what
 // went by routes is added to them.
 func (f *Fabric) handle(at place, p *packet) bool {
-	if mad.View(p.data[:]).Class() == mad.ClassPerf {
+	v := mad.View(p.data[:])
+	if v.Class() == mad.ClassPerf {
 		f.settleProcesses()
 		at.fold()
+		if at.host != nil {
+			at.host.foldPrograms()
+		}
 	}
+	end := at.end()
+	slowed := end.congestion()
 	_, ok := at.agent.HandleFrom(f.Now(), at.port, p.LRH.SLID, p.data[:], p.data[:])
+	if end.congestion() != slowed {
+		end.host.tellPort(end.num) // programs have no event for it
+	}
 	at.passOn()
 	return ok
+}
+
+// congestion is how an adapter's port slows down in congestion; nil for any other.
+func (p *portState) congestion() *hca.Congestion {
+	if p == nil || p.host == nil {
+		return nil
+	}
+	return p.host.eng.Port(p.num).Congestion
 }
 
 // deliver takes a subnet management packet through a node. A Set may change it; a link whose physical state that

@@ -59,10 +59,20 @@ func (f *Fabric) SetFault(r topo.PortRef, fault Fault) error {
 		f.faulty = append(f.faulty, p.fault)
 	}
 	p.fault.Port, p.fault.Fault = r, fault
+	f.tellRate(p)
 	f.setFaults(p, fabric.Faults{Drop: fault.Drop, BER: fault.BER, Rate: fault.Rate,
 		Lag: ib.Time(fault.Delay) * ib.Nanosecond, SpareFC: true})
 	f.reroute()
 	return nil
+}
+
+// tellRate tells programs at both ends of a cable how fast it is now. The fabric's lock is held.
+func (f *Fabric) tellRate(p *portState) {
+	for _, end := range []*portState{p, p.peer} {
+		if end.host != nil {
+			end.host.tellPort(end.num)
+		}
+	}
 }
 
 // setFaults tells the engine what the cable at a port does.
@@ -84,6 +94,7 @@ func (f *Fabric) ClearFault(r topo.PortRef) error {
 	}
 	f.faulty = without(f.faulty, p.fault)
 	p.fault, p.peer.fault = nil, nil
+	f.tellRate(p)
 	f.setFaults(p, fabric.Faults{})
 	f.changed()
 	return nil

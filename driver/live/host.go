@@ -76,6 +76,9 @@ func (h *Host) written(n ib.PortNum) hca.Port {
 	}
 	cp := *p
 	cp.GIDs, cp.PKeys = slices.Clone(p.GIDs), slices.Clone(p.PKeys)
+	if f := h.ports[n].fault; f != nil {
+		cp.CableRate = f.Rate
+	}
 	return cp
 }
 
@@ -102,17 +105,24 @@ func (n *node) passOn() {
 		return
 	}
 	for e, ok := h.eng.PollEvent(); ok; e, ok = h.eng.PollEvent() {
-		for _, p := range h.procs {
-			switch {
-			case e.Port == 0:
-			case e.Type == hca.EventClientReregister:
+		switch {
+		case e.Port == 0:
+		case e.Type == hca.EventClientReregister:
+			for _, p := range h.procs {
 				p.tell(Note{Rejoin: e.Port})
-			default:
-				p.news[e.Port].told++
-				p.tellOrigin()
-				p.tell(Note{Port: e.Port})
 			}
+		default:
+			h.tellPort(e.Port)
 		}
+	}
+}
+
+// tellPort tells the host's programs that a port is not what it was. The fabric's lock is held.
+func (h *Host) tellPort(n ib.PortNum) {
+	for _, p := range h.procs {
+		p.news[n].told++
+		p.tellOrigin()
+		p.tell(Note{Port: n})
 	}
 }
 

@@ -40,6 +40,7 @@ type program struct {
 
 	// Guarded by the fabric's lock: what was read of the ledger, which is in the host's total by now.
 	counted hca.Stats
+	told    endpoint.Seen
 	paths   endpoint.PathReader
 	ends    map[ib.LID]*Host // where its ways end
 	burst   uint64           // how many of its bursts were read
@@ -89,6 +90,7 @@ func (p *Process) fold() {
 	before := p.counted
 	p.share.Ledger.Counted(&p.counted)
 	endpoint.AddStats(&p.host.totals.Stats, &p.counted, &before)
+	p.share.Ledger.Told(&p.told, p.host.eng.AddTold)
 	now := time.Now()
 	looked := false
 	p.share.Ledger.Times(&p.paths, func(lid ib.LID, h *endpoint.Histogram) {
@@ -189,10 +191,15 @@ func (f *Fabric) StatsAt(node int) (inspect.HostStats, bool) {
 func (h *Host) Stats() inspect.HostStats {
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()
+	h.foldPrograms()
+	return h.stats()
+}
+
+// foldPrograms reads the ledgers of the host's programs. The fabric's lock is held.
+func (h *Host) foldPrograms() {
 	for _, p := range h.procs {
 		p.fold()
 	}
-	return h.stats()
 }
 
 func (h *Host) stats() inspect.HostStats {

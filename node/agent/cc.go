@@ -228,7 +228,7 @@ func (a *Agent) ccCA(p *ccPort, r *request) mad.Status {
 				f.Put(p.setting[:], e, f.Get(r.data, e))
 			}
 		}
-		a.applySlowing(r.inPort, p)
+		a.applySlowing(a.keyPort(r.inPort), p)
 	}
 	copy(r.answer()[:len(p.setting)], p.setting[:])
 	return mad.StatusOK
@@ -249,7 +249,7 @@ func (a *Agent) ccTable(p *ccPort, r *request) mad.Status {
 		for i := range part {
 			part[i] = uint16(shift.Get(r.data, i)<<mult.Bits | mult.Get(r.data, i))
 		}
-		a.applySlowing(r.inPort, p)
+		a.applySlowing(a.keyPort(r.inPort), p)
 	}
 	clear(r.data)
 	limit.Put(r.data, 0, uint64(p.limit))

@@ -20,10 +20,13 @@ type Congestion struct {
 	Entries [ib.NumSL]CongestionEntry
 	// Table says how long to wait after a packet, by index: a multiple of the time that the packet takes, in the low 14
 	// bits, of which the high two say how often it is halved.
-	Table []uint16
+	Table [CongestionSteps]uint16
 	// Limit is the last index that is used.
 	Limit uint16
 }
+
+// CongestionSteps is how many entries a port's table has.
+const CongestionSteps = 128
 
 // CongestionEntry is what packets of a level do.
 type CongestionEntry struct {
@@ -36,8 +39,8 @@ type CongestionEntry struct {
 // ccTick is the unit of CongestionEntry.Timer.
 const ccTick = 1024 * ib.Nanosecond
 
-// told counts the packets of each level that were marked, and that told of it.
-type told struct{ fecn, becn [ib.NumSL]uint64 }
+// Told counts the packets of each level that a port has received which were marked, and which told of it.
+type Told struct{ FECN, BECN [ib.NumSL]uint64 }
 
 // slowing is how far into the table somebody is.
 type slowing struct {
@@ -47,27 +50,26 @@ type slowing struct {
 
 // congestion is what a port has for it.
 type congestion struct {
-	Congestion
+	*Congestion
 	levels [ib.NumSL]slowing
 }
 
-// Congestion is how a port slows down; the zero value does not.
-func (h *HCA) Congestion(n ib.PortNum) Congestion {
-	if int(n) < len(h.cc) && h.cc[n] != nil {
-		return h.cc[n].Congestion
-	}
-	return Congestion{}
+// SetCongestion sets how a port slows down.
+func (h *HCA) SetCongestion(n ib.PortNum, c Congestion) {
+	h.ports[n].Congestion = &c
+	h.newCongestion(n)
 }
 
-// SetCongestion sets it. Who is slow begins anew.
-func (h *HCA) SetCongestion(n ib.PortNum, c Congestion) {
+// newCongestion does what a port has been told of it. Who is slow stays so, as far as the new settings go.
+func (h *HCA) newCongestion(n ib.PortNum) {
 	for len(h.cc) < len(h.ports) {
 		h.cc = append(h.cc, nil)
 	}
-	h.cc[n] = &congestion{Congestion: c}
-	for _, q := range h.qps {
-		if q != nil && q.attr.Port == n {
-			q.slow = slowing{}
+	old := h.cc[n]
+	if h.cc[n] = nil; h.ports[n].Congestion != nil {
+		h.cc[n] = &congestion{Congestion: h.ports[n].Congestion}
+		if old != nil {
+			h.cc[n].levels = old.levels
 		}
 	}
 }
@@ -101,12 +103,10 @@ func (c *congestion) recover(now ib.Time, s *slowing, sl ib.SL) {
 // noteCongestion looks at what a packet that has arrived says of congestion.
 func (q *QP) noteCongestion(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	h := q.h
-	if h.told == nil {
-		h.told = make([]told, len(h.ports))
-	}
+	told := h.toldAt(port)
 	if p.BTH.FECN {
 		h.Stats.FECNs++
-		h.told[port].fecn[p.LRH.SL&15]++
+		told.FECN[p.LRH.SL&15]++
 		if h.cfg.RoCE.DCQCN.On {
 			q.tellCNP(now)
 		} else {
@@ -117,7 +117,7 @@ func (q *QP) noteCongestion(now ib.Time, port ib.PortNum, p *wire.Packet) {
 		return
 	}
 	h.Stats.BECNs++
-	h.told[port].becn[p.LRH.SL&15]++
+	told.BECN[p.LRH.SL&15]++
 	if h.cfg.RoCE.DCQCN.On {
 		q.slowDown(now)
 		return
@@ -137,11 +137,42 @@ func (q *QP) waits(now ib.Time, p *wire.Packet) ib.Time {
 		return 0
 	}
 	c.recover(now, s, q.path.sl)
-	at := max(s.index, uint16(c.Entries[q.path.sl&15].Min))
-	if int(at) >= len(c.Table) {
+	at := min(max(s.index, uint16(c.Entries[q.path.sl&15].Min)), c.Limit)
+	if int(at) >= len(c.Table) || c.Table[at] == 0 {
 		return 0
 	}
 	e := c.Table[at]
-	t := mad.RateOf(q.h.ports[q.path.port].Rate).ByteTime(int(p.WireWords()) * 4)
+	t := q.h.ports[q.path.port].byteTime(int(p.WireWords()) * 4)
 	return t >> (e >> 14) * ib.Time(e&(1<<14-1))
+}
+
+// byteTime is how long so many bytes take at a port.
+func (p *Port) byteTime(n int) ib.Time {
+	if p.CableRate != 0 {
+		return ib.Time(n) * 8 * ib.Second / ib.Time(p.CableRate)
+	}
+	return mad.RateOf(p.Rate).ByteTime(n)
+}
+
+// toldAt is where what comes to a port is counted.
+func (h *HCA) toldAt(port ib.PortNum) *Told {
+	if h.told == nil {
+		h.told = make([]Told, len(h.ports))
+	}
+	return &h.told[port]
+}
+
+// Told is what the ports have counted, by number; nil if nobody was told anything.
+func (h *HCA) Told() []Told { return h.told }
+
+// AddTold adds to what a port has counted: the queue pairs of the adapter may be in other engines.
+func (h *HCA) AddTold(port ib.PortNum, t *Told) {
+	if h.Port(port) == nil || *t == (Told{}) {
+		return
+	}
+	sum := h.toldAt(port)
+	for i := range t.FECN {
+		sum.FECN[i] += t.FECN[i]
+		sum.BECN[i] += t.BECN[i]
+	}
 }

@@ -15,7 +15,7 @@ func TestCongestion(t *testing.T) {
 		port := *w.hosts[0].Port(1)
 		port.Rate = ib.LinkRate{Width: ib.Width4x, Speed: ib.NDR}
 		w.hosts[0].SetPort(1, port)
-		c := Congestion{Levels: 1, ByLevel: byLevel, Limit: 3, Table: []uint16{0, 1, 1<<14 | 8, 16}}
+		c := Congestion{Levels: 1, ByLevel: byLevel, Limit: 3, Table: [CongestionSteps]uint16{0, 1, 1<<14 | 8, 16}}
 		c.Entries[0] = CongestionEntry{Timer: 0xFFFF, Increase: 1}
 		w.hosts[0].SetCongestion(1, c)
 		marks := true

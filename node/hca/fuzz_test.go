@@ -226,7 +226,7 @@ func FuzzPackets(f *testing.F) {
 		g := newTarget(t)
 		if len(b)&1 != 0 { // as where switches choose the ways of packets, and mark them
 			g.h.cfg.Reorder, g.h.cfg.ReorderTime = 4, ib.Microsecond
-			c := Congestion{Levels: 0xFFFF, Table: []uint16{0, 1, 0xFFFF, 7}, Limit: uint16(b[0] & 7)}
+			c := Congestion{Levels: 0xFFFF, Table: [CongestionSteps]uint16{0, 1, 0xFFFF, 7}, Limit: uint16(b[0] & 7)}
 			c.Entries[0] = CongestionEntry{Timer: uint16(b[0] >> 6), Increase: b[0] >> 4}
 			g.h.SetCongestion(1, c)
 		}

@@ -79,6 +79,10 @@ type Port struct {
 	PKeys []ib.PKey
 	// PKeyViolations and QKeyViolations are PortInfo's counters.
 	PKeyViolations, QKeyViolations uint16
+	// Congestion is how the port slows down when it is told to; nil does not. What it points to does not change.
+	Congestion *Congestion `json:",omitempty"`
+	// CableRate is how many bits the cable takes in a second where that is not the link's own rate; 0 where it is.
+	CableRate int64 `json:",omitempty"`
 }
 
 // Drop says why a packet that reached the adapter was not used.
@@ -207,7 +211,7 @@ type HCA struct {
 
 	earlyFree []*earlyPacket
 	cc        []*congestion // by port; nil if none slows down
-	told      []told        // by port; nil until somebody is
+	told      []Told        // by port; nil until somebody is
 
 	violations []agent.Notice // packets with wrong keys, the first few
 
@@ -293,6 +297,9 @@ func (h *HCA) SetPort(n ib.PortNum, p Port) {
 	}
 	if !equal(old.GIDs, p.GIDs) {
 		ev(EventGIDChange)
+	}
+	if a, b := old.Congestion, p.Congestion; a != b && (a == nil || b == nil || *a != *b) {
+		h.newCongestion(n)
 	}
 	for _, list := range [][]*QP{h.special[:], h.qps} {
 		for _, q := range list {

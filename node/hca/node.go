@@ -243,9 +243,9 @@ func (n *Node) ReadLaneCounter(port ib.PortNum, c ib.LaneCounter, i int) uint64 
 	if int(port) < len(n.hca.told) {
 		switch t := &n.hca.told[port]; c {
 		case ib.SLRcvFECN:
-			return t.fecn[i&15]
+			return t.FECN[i&15]
 		case ib.SLRcvBECN:
-			return t.becn[i&15]
+			return t.BECN[i&15]
 		}
 	}
 	return n.links[port].LaneCounter(c, i)
@@ -253,7 +253,8 @@ func (n *Node) ReadLaneCounter(port ib.PortNum, c ib.LaneCounter, i int) uint64 
 
 // SetCongestion applies what a manager wrote of how a port slows down.
 func (n *Node) SetCongestion(port ib.PortNum, c agent.CongestionSetting) {
-	own := Congestion{Levels: c.ControlMap, ByLevel: c.PortControl&1 != 0, Table: c.Table, Limit: c.Limit}
+	own := Congestion{Levels: c.ControlMap, ByLevel: c.PortControl&1 != 0, Limit: c.Limit}
+	copy(own.Table[:], c.Table)
 	for i, e := range c.Entries {
 		own.Entries[i] = CongestionEntry{Timer: e.Timer, Increase: e.Increase, Min: e.Min}
 	}

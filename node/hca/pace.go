@@ -34,10 +34,12 @@ func (q *QP) sendRate() mad.Rate {
 // pace makes the queue pair wait for as long as p takes at a rate, the port's if it is 0, and for some time more. A
 // driver that was late may make up for Config.CatchUp of it.
 func (q *QP) pace(now ib.Time, p *wire.Packet, r mad.Rate, more ib.Time) {
-	if r == 0 {
-		r = mad.RateOf(q.h.ports[q.path.port].Rate)
+	n := int(p.WireWords()) * 4
+	takes := q.h.ports[q.path.port].byteTime(n)
+	if r != 0 {
+		takes = r.ByteTime(n)
 	}
-	q.freeAt = max(q.freeAt, now-q.h.cfg.CatchUp) + r.ByteTime(int(p.WireWords())*4) + more
+	q.freeAt = max(q.freeAt, now-q.h.cfg.CatchUp) + takes + more
 	if q.freeAt > now {
 		q.h.ready.remove(q)
 		q.paced = true

@@ -163,7 +163,7 @@ func (sc *Scenario) drawCongestion() {
 		c.Entries[i] = hca.CongestionEntry{Timer: uint16(1 + rng.IntN(20)), Increase: uint8(1 + rng.IntN(3))}
 	}
 	for i := range 20 {
-		c.Table = append(c.Table, uint16(rng.IntN(4))<<14|uint16(i))
+		c.Table[i] = uint16(rng.IntN(4))<<14 | uint16(i)
 	}
 	sc.Slowing = c
 }

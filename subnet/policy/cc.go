@@ -36,6 +36,25 @@ type CACongestionEntry struct {
 	Min              uint8
 }
 
+// CongestionFor are settings for links of so many bits a second. They did best for the victim and the hot spot of
+// jobs.TestCongestionControl, at 400 Gb/s; other loads may lose by them (docs/VALIDATION.md). A switch marks every
+// fourth packet that joins a queue which fills a quarter of a receive buffer. At step n an adapter waits for a quarter
+// of n packets after each; it goes a step further when it is told, and one back when it was not for as long as some
+// fifty packets take.
+func CongestionFor(bitRate int64) CongestionOptions {
+	const tunedRate, tunedTimer, steps = 400e9, 4, 128
+	o := CongestionOptions{Enabled: true, Threshold: 12, MarkingRate: 3, CAControlMap: 0xFFFF, MaxOutstandingMADs: 500,
+		SwitchControlMap: 1<<2 | 1<<4} // the threshold and the rate
+	timer := tunedTimer * tunedRate / float64(max(bitRate, 1))
+	for i := range o.CA {
+		o.CA[i] = CACongestionEntry{Timer: uint16(min(max(timer, 1), 0xFFFF)), Increase: 1}
+	}
+	for i := range uint16(steps) {
+		o.Table = append(o.Table, CCTEntry{Shift: 2, Multiplier: i})
+	}
+	return o
+}
+
 // CCTEntry is an inter-packet delay: Multiplier shifted right by Shift, in units of a packet's own time.
 type CCTEntry struct {
 	Shift      uint8  // 2 bits

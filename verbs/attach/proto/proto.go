@@ -16,7 +16,7 @@ import (
 )
 
 // Version is that of the messages and of everything in shared memory. Both ends must have the same.
-const Version = 7
+const Version = 8
 
 // messageMax bounds a message.
 const messageMax = 64 << 10
