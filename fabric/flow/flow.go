@@ -1,8 +1,6 @@
 package flow
 
 import (
-	"math"
-
 	"softib/proto/ib"
 )
 
@@ -38,7 +36,6 @@ type Net struct {
 	now   ib.Time
 
 	changed []int32 // links whose flows came or went since rates were computed
-	floor   float64 // no rate below this one can change by it
 
 	solver
 	carried []float64 // by link: wire bytes so far, up to since
@@ -59,9 +56,16 @@ type link struct {
 	// rate is the sum of its flows', and since when.
 	rate  float64
 	since ib.Time
+
+	// While rates are computed:
+	free  float64 // what flows that keep their rates leave of cap
+	room  float64 // and what is left of it
+	gave  float64 // the rate of flows that it holds; -1 if there are none
+	most  float64 // the largest rate of those computed anew
+	anew  int32   // how many of its flows are
+	open  int32   // and of these, how many have no rate yet
 	mark  uint32
-	room  float64 // while rates are computed: what is left of cap
-	open  int32   // and for how many
+	stale bool // free and anew are to be found out
 }
 
 // ref is a flow on a link, and at which hop of its path.
@@ -86,12 +90,13 @@ type flow struct {
 	latency ib.Time
 	id      uint32
 	mark    uint32
+	held    int32 // the link that lets it have no more
 	heap    int32 // where in ends
 }
 
 // New makes links of the given rates, in bytes a picosecond.
 func New(rates []float64) *Net {
-	n := &Net{links: make([]link, len(rates)), carried: make([]float64, len(rates)), floor: math.Inf(1)}
+	n := &Net{links: make([]link, len(rates)), carried: make([]float64, len(rates))}
 	for i, r := range rates {
 		n.links[i].cap = r
 	}
@@ -114,7 +119,6 @@ func (n *Net) Start(now ib.Time, id uint32, path []int32, bytes float64, latency
 		fl.path[i] = hop{link: l, at: int32(len(ln.flows))}
 		ln.flows = append(ln.flows, ref{f, int32(i)})
 		n.changed = append(n.changed, l)
-		n.floor = min(n.floor, ln.cap/float64(len(ln.flows)))
 	}
 }
 
@@ -199,7 +203,6 @@ func (n *Net) finish(f uint32) {
 		ln.flows = ln.flows[:last]
 		n.changed = append(n.changed, h.link)
 	}
-	n.floor = min(n.floor, fl.rate)
 	n.arrives(fl.end, fl.id, fl.latency)
 	n.paths[len(fl.path)] = append(n.paths[len(fl.path)], fl.path)
 	fl.path = nil

@@ -40,22 +40,28 @@ func fair(caps []float64, paths [][]int32) []float64 {
 	return rates
 }
 
-// TestFair holds rates that were computed step by step against those from scratch, while messages come and go.
+// TestFair holds rates that were computed step by step against those from scratch, while messages come and go: on links
+// in no order, or on stretches of a long row, where a change here may go on link by link.
 func TestFair(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		caps := make([]float64, 3+r.IntN(12))
+		row := seed%2 == 1
+		if row {
+			caps = make([]float64, 20)
+		}
 		for i := range caps {
 			caps[i] = float64(1+r.IntN(4)) / 100
 		}
 		n := New(caps)
 		alive := map[uint32][]int32{}
 		now, next := ib.Time(0), uint32(0)
-		for step := range 120 {
+		for step := range 80 {
 			for range r.IntN(4) {
 				path := []int32{}
+				first := r.IntN(len(caps))
 				for l := range caps {
-					if r.IntN(3) == 0 {
+					if row && l >= first && l < first+1+r.IntN(4) || !row && r.IntN(3) == 0 {
 						path = append(path, int32(l))
 					}
 				}
@@ -86,6 +92,26 @@ func TestFair(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestLocal: who comes and goes is no matter of those whose rates stay what they are, though links join all of them.
+func TestLocal(t *testing.T) {
+	const links = 1000
+	caps := make([]float64, links)
+	for i := range caps {
+		caps[i] = float64(1 + i%2)
+	}
+	n := New(caps)
+	for i := range uint32(links - 1) {
+		n.Start(0, i, []int32{int32(i), int32(i + 1)}, 1e6, 0)
+	}
+	n.NextDeadline()
+	before := n.Stats().Touched
+	n.Start(5, links, []int32{500}, 1e3, 0)
+	n.NextDeadline()
+	if got := n.Stats().Touched - before; got == 0 || got > 20 {
+		t.Errorf("one more message and %d rates were computed", got)
 	}
 }
 
