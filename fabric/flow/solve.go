@@ -77,12 +77,14 @@ func (n *Net) join(x uint32) {
 
 // survey finds out what a link has for the flows that are computed anew, and how many they are.
 func (n *Net) survey(ln *link) {
-	ln.stale, ln.free, ln.anew = false, ln.cap, 0
+	ln.stale, ln.free, ln.anew, ln.parts, ln.all = false, ln.cap, 0, 0, 0
 	for _, r := range ln.flows {
+		ln.all += r.part
 		if f := &n.flows[r.flow]; f.mark == n.mark {
 			ln.anew++
+			ln.parts += r.part
 		} else {
-			ln.free -= f.rate
+			ln.free -= f.rate * r.part
 		}
 	}
 }
@@ -98,9 +100,9 @@ func (n *Net) fill() {
 		if ln.stale {
 			n.survey(ln)
 		}
-		ln.room, ln.open, ln.gave, ln.most = ln.free, ln.anew, -1, 0
+		ln.room, ln.open, ln.grow, ln.gave, ln.most = ln.free, ln.anew, ln.parts, -1, 0
 		if ln.open > 0 {
-			n.full = append(n.full, share{ln.room / float64(ln.open), l})
+			n.full = append(n.full, share{ln.room / ln.grow, l})
 		}
 	}
 	n.full.init()
@@ -111,7 +113,7 @@ func (n *Net) fill() {
 			n.full.pop()
 			continue
 		}
-		if now := ln.room / float64(ln.open); now > least.rate {
+		if now := ln.room / ln.grow; now > least.rate {
 			// Others have stopped before it was full: its share has grown, and another link may come first.
 			n.full[0].rate = now
 			n.full.down(0)
@@ -128,7 +130,8 @@ func (n *Net) fill() {
 			f.next, f.held = rate, least.link
 			for _, h := range f.path {
 				o := &n.links[h.link]
-				o.room -= rate
+				o.room -= rate * h.part
+				o.grow -= h.part
 				o.open--
 				o.most = rate
 			}
@@ -149,7 +152,7 @@ func (n *Net) release() bool {
 		limit := math.Inf(1)
 		if ln.gave >= 0 {
 			// Where it gave less than an even share others have more than one, and these have to give first.
-			limit = max(ln.gave*(1+near), ln.cap/float64(len(ln.flows)))
+			limit = max(ln.gave*(1+near), ln.cap/ln.all)
 		}
 		for _, r := range ln.flows {
 			g := &n.flows[r.flow]
@@ -172,7 +175,7 @@ func (n *Net) apply() {
 		f.since = n.now
 		for _, h := range f.path {
 			n.account(h.link)
-			n.links[h.link].rate += f.next - f.rate
+			n.links[h.link].rate += (f.next - f.rate) * h.part
 		}
 		f.rate = f.next
 		f.end = ib.Never
