@@ -54,6 +54,9 @@ func TestSim(t *testing.T) {
 		"adaptive=off,packet,flowlet,message")
 	wants(t, out, "routed by ftree\n", "routed by ftree, adaptive by packet\n", "adaptive by flowlet",
 		"adaptive by message", "switches choose by their queues")
+	out = s.run("sim", "fat-tree:radix=4,levels=2", "--load", "permutation:size=64K", "--level", "flows", "--sweep",
+		"adaptive=packet,flowlet")
+	wants(t, out, "spread evenly over their ways", "take the ports with the fewest others")
 	out = s.run("sim", "star:4", "--load", "incast:size=1M", "--sweep", "network=ib,roce,roce-lossy,roce-irn")
 	wants(t, out, "routed by ftree, roce\n", "ethernet   roce-irn: 0 pause frames", "notifications")
 	out = s.run("sim", "star:4", "--load", "shift", "--sweep", "load=incast:to=1,size=1K,shift:by=2,size=2K")
@@ -132,8 +135,6 @@ func TestSimRefuses(t *testing.T) {
 		{exitFailed, "pauses for ever", []string{"sim", "star:4", "--load", "incast:size=1M", "--network", "roce",
 			"--set", "storm=1"}},
 		{exitUsage, "want one of off, packet", []string{"sim", "star:4", "--load", "shift", "--adaptive", "often"}},
-		{exitFailed, "next: --level packets", []string{"sim", "star:4", "--load", "shift", "--adaptive", "packet",
-			"--level", "flows"}},
 		{exitFailed, "ways that go up and then down", []string{"sim", "torus:4x4", "--load", "shift", "--adaptive",
 			"packet", "--routing", "minhop"}},
 		{exitUsage, "want one of mtu", []string{"sim", "star:4", "--load", "shift", "--set", "speed=3"}},

@@ -120,7 +120,8 @@ func NewFabric(g *topo.Graph, opt Options) (*Fabric, error) {
 	}
 	return &Fabric{Graph: g, Net: n, Tables: res.Tables, Engine: res.Tables.Engine, Groups: groups, opt: opt,
 		servers: servers(g, &opt),
-		Ways:    flow.NewWays(g, n, res.Tables, flow.Timing{Switch: opt.SwitchLatency, PerMM: sim.CableDelay})}, nil
+		Ways: flow.NewWays(g, n, res.Tables, groups, flow.Timing{Switch: opt.SwitchLatency,
+			PerMM: sim.CableDelay})}, nil
 }
 
 // Ranks is how many ranks have a place.

@@ -7,15 +7,19 @@ import (
 	"softib/job/play"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/route"
 )
 
 // Flows is a Network whose messages share links. Messages between the same two ports go one after the other, as through
 // a queue pair; the next begins when the last has left.
 type Flows struct {
 	*flow.Net
-	f    *Fabric
-	path []int32
-	mtu  int
+	f   *Fabric
+	mtu int
+	// Of the message that begins: its links, which part of it goes by each, nil for all, and room for such parts.
+	path   []int32
+	parts  []float64
+	spread []float64
 
 	pairs map[pair]uint32
 	lines []line
@@ -31,6 +35,8 @@ type line struct {
 	from, to topo.PortRef
 	busy     bool
 	wait     ib.Queue[play.Message]
+	rest     play.Message // of one that goes piece by piece, what has not left yet
+	way      chosen
 }
 
 // LocalLatency is how long a message within a host takes before its bytes, as sim has it.
@@ -69,19 +75,29 @@ func (n *Flows) Send(now ib.Time, m play.Message) error {
 	return n.start(now, &n.lines[l], m)
 }
 
+// piece is the bit of a flow's number that says that it is not the last of its message.
+const piece = 1 << 30
+
 func (n *Flows) start(now ib.Time, l *line, m play.Message) (err error) {
-	l.busy = true
+	l.busy, l.rest.Size = true, 0
 	if l.from.Node == l.to.Node {
 		// By its adapter and back, as packets do: at its port's rate, but not on its cable.
 		rate := n.f.Ways.Rates()[n.f.Ways.Link(l.from)]
-		n.Start(now, m.ID, nil, 0, LocalLatency+ib.Time(flow.OnWire(m.Size, n.mtu)/rate))
+		n.Start(now, m.ID, nil, nil, 0, LocalLatency+ib.Time(flow.OnWire(m.Size, n.mtu)/rate))
 		return nil
 	}
-	var latency ib.Time
-	if n.path, latency, err = n.f.Ways.Path(n.path[:0], l.from, l.to); err != nil {
+	id := m.ID
+	if n.f.opt.Adaptive == route.ByMessage && m.Size > chunk {
+		// Packets go as WRITEs of so many bytes, and what is a message to a switch is one of these.
+		l.rest = m
+		l.rest.Size -= chunk
+		m.Size, id = chunk, id|piece
+	}
+	latency, err := n.way(now, l)
+	if err != nil {
 		return err
 	}
-	n.Start(now, m.ID, n.path, flow.OnWire(m.Size, n.mtu), latency)
+	n.Start(now, id, n.path, n.parts, flow.OnWire(m.Size, n.mtu), latency)
 	return nil
 }
 
@@ -116,12 +132,18 @@ func (n *Flows) Advance(until ib.Time) (ib.Time, error) {
 				continue
 			}
 			if a.Step != flow.Left {
-				n.ready.Push(done{id: a.ID, sent: a.Step == flow.Sent})
+				if a.ID&piece == 0 {
+					n.ready.Push(done{id: a.ID, sent: a.Step == flow.Sent})
+				}
 				continue
 			}
-			l := &n.lines[n.of[a.ID]]
-			l.busy = false
-			if m, ok := l.wait.Pop(); ok {
+			l := &n.lines[n.of[a.ID&^piece]]
+			l.busy, l.way.left = false, at
+			m, ok := l.rest, l.rest.Size > 0
+			if !ok {
+				m, ok = l.wait.Pop()
+			}
+			if ok {
 				if err := n.start(at, l, m); err != nil {
 					return at, err
 				}

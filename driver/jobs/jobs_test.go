@@ -11,6 +11,7 @@ import (
 	"softib/job/play"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/route"
 	"softib/subnet/sm"
 )
 
@@ -91,10 +92,39 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// TestChoosingLevels does so where switches choose. By packet, flows are spread evenly, which is what no switch that
+// sees its own queues alone comes to; by flowlet and message they take the ports with the fewest others.
+func TestChoosingLevels(t *testing.T) {
+	tree, high := "fat-tree:radix=8,levels=2", "fat-tree:radix=8,levels=3"
+	for _, c := range []struct {
+		choice      route.Choice
+		spec, load  string
+		least, most float64
+	}{
+		{route.ByPacket, tree, "shift:by=4,size=1M", 0.995, 1.005},
+		{route.ByPacket, tree, "permutation:size=1M", 0.75, 1},
+		{route.ByPacket, tree + ",taper=2", "permutation:size=1M", 0.8, 1},
+		{route.ByPacket, high, "permutation:size=1M", 0.65, 1},
+		{route.ByPacket, tree, "all-to-all:size=64K,algorithm=pairwise", 0.85, 1},
+		{route.ByFlowlet, tree, "permutation:size=1M", 0.995, 1.005},
+		{route.ByFlowlet, high, "permutation:size=1M", 0.9, 1},
+		{route.ByMessage, high, "permutation:size=1M", 0.8, 1.05},
+		{route.ByMessage, tree, "all-to-all:size=64K,algorithm=pairwise", 0.75, 1},
+	} {
+		t.Log("adaptive by", c.choice)
+		nearWith(t, Options{Adaptive: c.choice}, c.spec, c.load, c.least, c.most)
+	}
+}
+
 // near wants what a load takes by flows to be between two parts of what it takes by packets.
 func near(t *testing.T, spec, text string, least, most float64) {
 	t.Helper()
-	p, f := ends(t, spec, text, Options{})
+	nearWith(t, Options{}, spec, text, least, most)
+}
+
+func nearWith(t *testing.T, opt Options, spec, text string, least, most float64) {
+	t.Helper()
+	p, f := ends(t, spec, text, opt)
 	ratio := float64(f) / float64(p)
 	t.Logf("%-26s %-42s packets %v, flows %v: %+.2f %%", spec, text, p, f, 100*(ratio-1))
 	if ratio < least || ratio > most {

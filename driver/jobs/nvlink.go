@@ -67,7 +67,7 @@ func (n *joined) Send(now ib.Time, m play.Message) error {
 	}
 	n.out++
 	path := [2]int32{int32(2 * from.Node), int32(2*to.Node + 1)}
-	n.links.Start(now, m.ID, path[:], float64(m.Size), n.f.opt.NVLink.Latency)
+	n.links.Start(now, m.ID, path[:], nil, float64(m.Size), n.f.opt.NVLink.Latency)
 	return nil
 }
 

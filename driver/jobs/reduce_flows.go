@@ -212,7 +212,7 @@ func (s *trees) start(n *Flows, now ib.Time, t *tree) {
 		} else {
 			s.active = append(s.active, o)
 		}
-		n.Start(now, treeFlow+id, t.links, flow.OnWire(o.bytes+messages*aggregate.HeaderLen, n.mtu),
+		n.Start(now, treeFlow+id, t.links, nil, flow.OnWire(o.bytes+messages*aggregate.HeaderLen, n.mtu),
 			t.latency(o.bytes))
 	}
 }

@@ -5,7 +5,7 @@
 // Net is an engine: messages go in by Start, those that have arrived come out of Poll, and NextDeadline says when to
 // come back. Ways finds the links between two end ports by the forwarding tables that packets would follow.
 //
-// Rates are max-min fair at every moment, not approximately: when messages come and go, all others whose rate can be
-// another one now are computed anew, and no others (solve.go says why that is enough). Messages that end within
-// Net.Quantum of each other end together.
+// Rates are max-min fair at every moment, not approximately: when messages come and go, others are computed anew as far
+// as the change reaches, and no others (solve.go says why that is enough). Messages that end within Net.Quantum of each
+// other end together.
 package flow

@@ -1,8 +1,6 @@
 package flow
 
 import (
-	"math"
-
 	"softib/proto/ib"
 )
 
@@ -38,7 +36,6 @@ type Net struct {
 	now   ib.Time
 
 	changed []int32 // links whose flows came or went since rates were computed
-	floor   float64 // no rate below this one can change by it
 
 	solver
 	carried []float64 // by link: wire bytes so far, up to since
@@ -59,21 +56,33 @@ type link struct {
 	// rate is the sum of its flows', and since when.
 	rate  float64
 	since ib.Time
+
+	// While rates are computed:
+	free  float64 // what flows that keep their rates leave of cap
+	room  float64 // and what is left of it
+	gave  float64 // the rate of flows that it holds; -1 if there are none
+	most  float64 // the largest rate of those computed anew
+	all   float64 // its flows, each counted as the part that it sends here
+	parts float64 // of these, those computed anew
+	grow  float64 // and those that have no rate yet
+	anew  int32   // how many flows are computed anew
+	open  int32   // and how many have no rate yet
 	mark  uint32
-	room  float64 // while rates are computed: what is left of cap
-	open  int32   // and for how many
+	stale bool // free, all, parts and anew are to be found out
 }
 
-// ref is a flow on a link, and at which hop of its path.
+// ref is a flow on a link, at which hop of its path, and which part of it.
 type ref struct {
 	flow uint32
 	hop  int32
+	part float64
 }
 
-// hop is a link of a path, and where in the link's list the flow is.
+// hop is a link of a path, where in the link's list the flow is, and which part of the flow goes there.
 type hop struct {
 	link int32
 	at   int32
+	part float64
 }
 
 type flow struct {
@@ -86,20 +95,22 @@ type flow struct {
 	latency ib.Time
 	id      uint32
 	mark    uint32
+	held    int32 // the link that lets it have no more
 	heap    int32 // where in ends
 }
 
 // New makes links of the given rates, in bytes a picosecond.
 func New(rates []float64) *Net {
-	n := &Net{links: make([]link, len(rates)), carried: make([]float64, len(rates)), floor: math.Inf(1)}
+	n := &Net{links: make([]link, len(rates)), carried: make([]float64, len(rates))}
 	for i, r := range rates {
 		n.links[i].cap = r
 	}
 	return n
 }
 
-// Start puts a message on its way: so many bytes over these links, and the latency that they add up to.
-func (n *Net) Start(now ib.Time, id uint32, path []int32, bytes float64, latency ib.Time) {
+// Start puts a message on its way: so many bytes over these links, and the latency that they add up to. Parts says
+// which part of the bytes goes over each link; nil is all of them.
+func (n *Net) Start(now ib.Time, id uint32, path []int32, parts []float64, bytes float64, latency ib.Time) {
 	n.now = max(n.now, now)
 	n.stats.Started++
 	if len(path) == 0 || bytes <= 0 {
@@ -111,10 +122,13 @@ func (n *Net) Start(now ib.Time, id uint32, path []int32, bytes float64, latency
 	*fl = flow{path: n.pathOf(len(path)), left: bytes, since: now, latency: latency, id: id, end: ib.Never, heap: -1}
 	for i, l := range path {
 		ln := &n.links[l]
-		fl.path[i] = hop{link: l, at: int32(len(ln.flows))}
-		ln.flows = append(ln.flows, ref{f, int32(i)})
+		part := 1.0
+		if parts != nil {
+			part = parts[i]
+		}
+		fl.path[i] = hop{link: l, at: int32(len(ln.flows)), part: part}
+		ln.flows = append(ln.flows, ref{f, int32(i), part})
 		n.changed = append(n.changed, l)
-		n.floor = min(n.floor, ln.cap/float64(len(ln.flows)))
 	}
 }
 
@@ -176,6 +190,9 @@ func (n *Net) Carried(l int) float64 {
 	return n.carried[l] + ln.rate*float64(n.now-ln.since)
 }
 
+// On counts the messages on a link.
+func (n *Net) On(l int32) int { return len(n.links[l].flows) }
+
 // Stats are how much work it was.
 func (n *Net) Stats() Stats { return n.stats }
 
@@ -190,7 +207,7 @@ func (n *Net) finish(f uint32) {
 	for _, h := range fl.path {
 		ln := &n.links[h.link]
 		n.account(h.link)
-		ln.rate = max(ln.rate-fl.rate, 0)
+		ln.rate = max(ln.rate-fl.rate*h.part, 0)
 		last := len(ln.flows) - 1
 		if moved := ln.flows[last]; int(h.at) != last {
 			ln.flows[h.at] = moved
@@ -199,7 +216,6 @@ func (n *Net) finish(f uint32) {
 		ln.flows = ln.flows[:last]
 		n.changed = append(n.changed, h.link)
 	}
-	n.floor = min(n.floor, fl.rate)
 	n.arrives(fl.end, fl.id, fl.latency)
 	n.paths[len(fl.path)] = append(n.paths[len(fl.path)], fl.path)
 	fl.path = nil

@@ -6,69 +6,103 @@ import (
 	"softib/proto/ib"
 )
 
-// Max-min fair rates are what this gives: let all flows' rates grow together; when a link is full the flows on it keep
-// what they have, and the others grow on. A flow that ends with rate r was growing until then, so up to r the others
-// grew as they would have without it: whoever stopped below r has the same rate after it is gone. The same holds for
-// one that comes and will have rate r. So what has to be computed anew are flows with rates of at least r that share a
-// link, or a link with one that shares a link and so on, with those that came or went. The r of one that comes is not
-// known beforehand, but it is no less than its narrowest share: a link's rate by the number of its flows.
+// Rates are max-min fair if, and only if, each flow has a link that holds it: one that is full, and on which no flow
+// has more than it (Bertsekas and Gallager, Data Networks, 6.5.2). So each flow remembers which link that is. When
+// flows come and go, those that came and those that a changed link held are computed anew while all others keep what
+// they have. That may let go of others, or give less to a flow than another has on the link that holds it; these are
+// computed anew too, together with the first, until everybody is held. Most changes end a few links away from where
+// they began.
+//
+// Rates for some flows, with what the others leave, come from letting them grow together: when a link is full the flows
+// on it keep what they have, and the others grow on.
 
 // solver is what computing rates needs and nobody else.
 type solver struct {
 	mark   uint32
 	among  []uint32 // flows whose rates are computed
-	around []int32  // links that they are on
+	around []int32  // links that they are on, and those that changed
 	full   shares
 }
+
+// near is how far apart two rates may be and still be the same, as a part of them: more than roundings, less than
+// anybody could see.
+const near = 1e-9
 
 // solve computes rates anew where they may have changed.
 func (n *Net) solve() {
 	n.mark++
-	n.among, n.around, n.full = n.among[:0], n.around[:0], n.full[:0]
-	// A rounding must not make a flow look as if it had less than it had.
-	floor := n.floor * (1 - 1e-9)
+	n.among, n.around = n.among[:0], n.around[:0]
 	for _, l := range n.changed {
 		n.visit(l)
 	}
-	n.changed, n.floor = n.changed[:0], math.Inf(1)
-	for i := 0; i < len(n.around); i++ {
-		ln := &n.links[n.around[i]]
-		ln.room, ln.open = ln.cap, 0
-		for _, r := range ln.flows {
-			f := &n.flows[r.flow]
-			if f.heap >= 0 && f.rate < floor {
-				ln.room -= f.rate
-				continue
-			}
-			ln.open++
-			if f.mark != n.mark {
-				f.mark, f.next = n.mark, -1
-				n.among = append(n.among, r.flow)
-				for _, h := range f.path {
-					n.visit(h.link)
-				}
+	n.changed = n.changed[:0]
+	for _, l := range n.around[:len(n.around):len(n.around)] {
+		for _, r := range n.links[l].flows {
+			if f := &n.flows[r.flow]; f.heap < 0 || f.held == l {
+				n.join(r.flow)
 			}
 		}
 	}
 	n.stats.Solved++
-	n.stats.Touched += uint64(len(n.among))
-	n.fill()
+	for more := len(n.among) > 0; more; {
+		n.stats.Touched += uint64(len(n.among))
+		n.fill()
+		more = n.release()
+	}
 	n.apply()
 }
 
 // visit puts a link among those to look at, once.
 func (n *Net) visit(l int32) {
-	if ln := &n.links[l]; ln.mark != n.mark {
+	ln := &n.links[l]
+	if ln.mark != n.mark {
 		ln.mark = n.mark
 		n.around = append(n.around, l)
+	}
+	ln.stale = true
+}
+
+// join puts a flow among those to compute anew, once.
+func (n *Net) join(x uint32) {
+	f := &n.flows[x]
+	if f.mark == n.mark {
+		return
+	}
+	f.mark = n.mark
+	n.among = append(n.among, x)
+	for _, h := range f.path {
+		n.visit(h.link)
+	}
+}
+
+// survey finds out what a link has for the flows that are computed anew, and how many they are.
+func (n *Net) survey(ln *link) {
+	ln.stale, ln.free, ln.anew, ln.parts, ln.all = false, ln.cap, 0, 0, 0
+	for _, r := range ln.flows {
+		ln.all += r.part
+		if f := &n.flows[r.flow]; f.mark == n.mark {
+			ln.anew++
+			ln.parts += r.part
+		} else {
+			ln.free -= f.rate * r.part
+		}
 	}
 }
 
 // fill lets the rates grow: the link that is full first gives its flows their share, and so on.
 func (n *Net) fill() {
+	n.full = n.full[:0]
+	for _, x := range n.among {
+		n.flows[x].next = -1
+	}
 	for _, l := range n.around {
-		if ln := &n.links[l]; ln.open > 0 {
-			n.full = append(n.full, share{ln.room / float64(ln.open), l})
+		ln := &n.links[l]
+		if ln.stale {
+			n.survey(ln)
+		}
+		ln.room, ln.open, ln.grow, ln.gave, ln.most = ln.free, ln.anew, ln.parts, -1, 0
+		if ln.open > 0 {
+			n.full = append(n.full, share{ln.room / ln.grow, l})
 		}
 	}
 	n.full.init()
@@ -79,7 +113,7 @@ func (n *Net) fill() {
 			n.full.pop()
 			continue
 		}
-		if now := ln.room / float64(ln.open); now > least.rate {
+		if now := ln.room / ln.grow; now > least.rate {
 			// Others have stopped before it was full: its share has grown, and another link may come first.
 			n.full[0].rate = now
 			n.full.down(0)
@@ -87,19 +121,47 @@ func (n *Net) fill() {
 		}
 		n.full.pop()
 		rate := max(least.rate, 0)
+		ln.gave = rate
 		for _, r := range ln.flows {
 			f := &n.flows[r.flow]
 			if f.mark != n.mark || f.next >= 0 {
 				continue
 			}
-			f.next = rate
+			f.next, f.held = rate, least.link
 			for _, h := range f.path {
 				o := &n.links[h.link]
-				o.room -= rate
+				o.room -= rate * h.part
+				o.grow -= h.part
 				o.open--
+				o.most = rate
 			}
 		}
 	}
+}
+
+// release joins the flows that no link holds any more with those that are computed anew, and reports whether there are
+// any.
+func (n *Net) release() bool {
+	before := len(n.among)
+	for _, l := range n.around[:len(n.around):len(n.around)] {
+		ln := &n.links[l]
+		if int(ln.anew) == len(ln.flows) {
+			continue
+		}
+		full := ln.room <= ln.cap*near
+		limit := math.Inf(1)
+		if ln.gave >= 0 {
+			// Where it gave less than an even share others have more than one, and these have to give first.
+			limit = max(ln.gave*(1+near), ln.cap/ln.all)
+		}
+		for _, r := range ln.flows {
+			g := &n.flows[r.flow]
+			if g.mark != n.mark && (g.rate > limit || g.held == l && (!full || ln.most > g.rate*(1+near))) {
+				n.join(r.flow)
+			}
+		}
+	}
+	return len(n.among) > before
 }
 
 // apply gives flows their new rates, and the moments when they end.
@@ -113,7 +175,7 @@ func (n *Net) apply() {
 		f.since = n.now
 		for _, h := range f.path {
 			n.account(h.link)
-			n.links[h.link].rate += f.next - f.rate
+			n.links[h.link].rate += (f.next - f.rate) * h.part
 		}
 		f.rate = f.next
 		f.end = ib.Never

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -99,12 +100,17 @@ func Run(ctx context.Context, s Spec, watch func(Progress)) (*Report, error) {
 	}
 	if s.Level == Auto || s.Level == "" {
 		r.Level, r.Why = choose(f, sched)
-		if why := s.queues(); why != "" {
+		if why := cmp.Or(s.queues(), s.choices()); why != "" {
 			r.Level, r.Why = Packets, why
 		}
 	}
-	if why := s.queues(); why != "" && r.Level == Flows {
-		return nil, fmt.Errorf("%w: %s; next: --level packets", ErrSpec, why)
+	if r.Level == Flows {
+		if why := s.queues(); why != "" {
+			return nil, fmt.Errorf("%w: %s; next: --level packets", ErrSpec, why)
+		}
+		if why := s.choices(); why != "" {
+			r.Why += "; " + why + s.instead()
+		}
 	}
 	if s.isEthernet() && r.Level == IdealNet {
 		return nil, fmt.Errorf("%w: --level ideal has no network, of Ethernet neither; next: --level packets", ErrSpec)
@@ -201,8 +207,6 @@ func (r *Report) alone(ctx context.Context, s *Spec, b *built, f *jobs.Fabric) e
 // queues says what needs the queues of packets, if anything does.
 func (s *Spec) queues() string {
 	switch {
-	case s.Options.Adaptive != route.NoChoice:
-		return "switches choose by their queues, which flows do not have"
 	case s.Options.Hash:
 		return "flows take the ways of the tables"
 	case s.Options.Congestion.On:
@@ -217,6 +221,22 @@ func (s *Spec) queues() string {
 		return "queue pairs carry packets, which flows do not have"
 	}
 	return ""
+}
+
+// choices says what packets do that flows do after a fashion, if anything.
+func (s *Spec) choices() string {
+	if s.Options.Adaptive != route.NoChoice {
+		return "switches choose by their queues, which flows do not have"
+	}
+	return ""
+}
+
+// instead is what flows do of that.
+func (s *Spec) instead() string {
+	if s.Options.Adaptive == route.ByPacket {
+		return ": messages are spread evenly over their ways; read it as the best case"
+	}
+	return ": messages take the ports with the fewest others"
 }
 
 // byLeaf orders hosts so that one after the other is on another switch.

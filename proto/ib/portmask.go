@@ -24,6 +24,11 @@ func (m *PortMask) Remove(o *PortMask) {
 // Empty reports whether m has no port.
 func (m *PortMask) Empty() bool { return m[0]|m[1]|m[2]|m[3] == 0 }
 
+// Count is how many ports m has.
+func (m *PortMask) Count() int {
+	return bits.OnesCount64(m[0]) + bits.OnesCount64(m[1]) + bits.OnesCount64(m[2]) + bits.OnesCount64(m[3])
+}
+
 // Cut takes the ports from n on out of m.
 func (m *PortMask) Cut(n int) {
 	for i := range m {
