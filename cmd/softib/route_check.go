@@ -49,6 +49,7 @@ fabric runs.
   softib route check --compare ftree,updn,dfsssp
   softib route check fat-tree:radix=36,levels=3 --engine ftree --remove 1%
   softib route check fat-tree:radix=16,levels=3 --adaptive --remove 1%
+  softib route check dragonfly:a=8,h=4,p=4 --engine dragonfly --adaptive
   softib route check torus:4x4x4 --compare all
   softib route check cluster.topo --lfts opensm-lfts.dump`,
 		Args: arguments(0, 1, "at most one TOPOLOGY"),

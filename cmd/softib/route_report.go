@@ -72,6 +72,9 @@ func (x *judged) print(t *terminal) {
 		l = t.under("adaptive")
 		l.row("%.1f %% of the ways have a choice, of %.1f ports on average", 100*float64(a.Pairs)/
 			float64(max(a.All, 1)), a.Ports)
+		if a.Detours > 0 {
+			l.row("%.1f %% have detours, by way of a third group", 100*float64(a.Detours)/float64(max(a.All, 1)))
+		}
 		switch {
 		case a.Unreached > 0:
 			l.row("%s", t.red(fmt.Sprintf("%d ways do NOT arrive if switches choose badly", a.Unreached)))

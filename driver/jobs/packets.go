@@ -206,7 +206,7 @@ func (n *Packets) writeGroups(switches []*topo.Node) error {
 			}
 		}
 		a := sw.Adaptive()
-		a.On, a.Ageing = true, n.f.opt.FlowletGap
+		a.On, a.Ageing, a.Detours = true, n.f.opt.FlowletGap, n.f.Groups.Detours
 		if n.f.opt.Adaptive == route.ByMessage {
 			a.Ageing = ib.Never
 		}

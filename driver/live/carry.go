@@ -232,8 +232,11 @@ func (f *Fabric) cross(n *node, num ib.PortNum, vl ib.VL, p *packet) (next place
 		in.smpsIn++
 	} else {
 		in.countMgmt(false, vl, p.LRH.SL)
-		if vl != ib.VLMgmt && in.link.State() == ib.PortArmed {
-			f.activated(in)
+		if vl != ib.VLMgmt {
+			p.LRH.VL = vl
+			if in.link.State() == ib.PortArmed {
+				f.activated(in)
+			}
 		}
 	}
 	return place{node: in.node, port: in.num}, true

@@ -122,11 +122,12 @@ func (w *walker) cross(out *portState, vl ib.VL) {
 		w.found = append(w.found, here)
 		return
 	}
-	w.relay(in)
+	w.relay(in, vl)
 }
 
-// relay goes on from the switch that a packet has come to by port in; port 0 is the switch itself.
-func (w *walker) relay(in *portState) {
+// relay goes on from the switch that a packet has come to by port in on lane vl; port 0 is the switch itself.
+func (w *walker) relay(in *portState, vl ib.VL) {
+	w.probe.LRH.VL = vl
 	w.out = in.sw.Route(w.pkt.LRH.DLID)
 	d := in.sw.Decide(in.num, &w.probe)
 	switch {
@@ -137,6 +138,7 @@ func (w *walker) relay(in *portState) {
 		}
 		for out, ok := ports.Pop(); ok; out, ok = ports.Pop() {
 			if out != 0 { // no program is at the switch itself
+				w.probe.LRH.VL = vl
 				w.leave(in, in.sw.Leave(in.num, out, &w.probe))
 			}
 		}
@@ -174,7 +176,7 @@ func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (wa
 	w := f.newWalker(endpoint.Key{Port: from.Port, DLID: dlid, SL: sl, PKey: pkey})
 	w.dry = true
 	if p.sw != nil {
-		w.relay(p)
+		w.relay(p, 0)
 	} else {
 		w.depart(p)
 	}

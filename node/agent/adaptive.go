@@ -24,7 +24,11 @@ func (a *Agent) arInfo(r *request) mad.Status {
 		}
 		next := s.ARInfo()
 		next.Enabled, next.BySL, next.SLMask, next.AgeingTime = want.Enabled, want.BySL, want.SLMask, want.AgeingTime
-		next.NoTransports = want.NoTransports
+		next.NoTransports, next.DetourLanes = want.NoTransports, want.DetourLanes
+		if next.SubGroupsActive = want.SubGroupsActive; want.SubGroupsActive > 1 ||
+			(want.SubGroupsActive == 1) != (want.DetourLanes != 0) {
+			return mad.StatusInvalidField
+		}
 		if err := s.SetARInfo(r.now, next); err != nil {
 			return failed(err)
 		}
@@ -34,7 +38,32 @@ func (a *Agent) arInfo(r *request) mad.Status {
 	return mad.StatusOK
 }
 
-// arGroups serves AdaptiveRoutingGroupTable. There is one table, and one set of ports in a group.
+// extSwitchInfo serves ExtendedSwitchInfo.
+func (a *Agent) extSwitchInfo(r *request) mad.Status {
+	s := a.adaptive()
+	switch {
+	case s == nil:
+		return mad.StatusUnsupMethodAttr
+	case r.mod != 0:
+		return mad.StatusInvalidField
+	}
+	if r.set {
+		var want mad.ExtSwitchInfo
+		if _, err := want.Parse(r.data); err != nil {
+			return failed(err)
+		}
+		next := s.ExtSwitchInfo()
+		next.ByLane = want.ByLane
+		if err := s.SetExtSwitchInfo(r.now, next); err != nil {
+			return failed(err)
+		}
+	}
+	x := s.ExtSwitchInfo()
+	x.Append(r.answer())
+	return mad.StatusOK
+}
+
+// arGroups serves AdaptiveRoutingGroupTable. There is one table, with the sets of all groups.
 func (a *Agent) arGroups(r *request) mad.Status {
 	s := a.adaptive()
 	if s == nil {

@@ -153,7 +153,11 @@ type AdaptiveSwitch interface { // tidy: calls out, as Node
 	ARInfo() mad.ARInfo
 	SetARInfo(now ib.Time, i mad.ARInfo) error
 
-	// ARGroups are the ports of two groups from 2*block on.
+	// ExtSwitchInfo is what lanes go by. SetExtSwitchInfo takes it with the writable field replaced.
+	ExtSwitchInfo() mad.ExtSwitchInfo
+	SetExtSwitchInfo(now ib.Time, x mad.ExtSwitchInfo) error
+
+	// ARGroups are the ports of two sets of the groups from 2*block on.
 	ARGroups(block int) mad.ARGroupTable
 	SetARGroups(now ib.Time, block int, t mad.ARGroupTable) error
 

@@ -43,6 +43,7 @@ var smaTable = [...]smaRow{
 	{attr: mad.AttrARGroupTable, canSet: true, switchOnly: true, serve: (*Agent).arGroups},
 	{attr: mad.AttrARLFT, canSet: true, switchOnly: true, serve: (*Agent).arLFT},
 	{attr: mad.AttrMlnxExtPortInfo, canSet: true, serve: (*Agent).mlnxExtPortInfo},
+	{attr: mad.AttrExtSwitchInfo, canSet: true, switchOnly: true, serve: (*Agent).extSwitchInfo},
 }
 
 // smaLow is how many attributes have numbers so low that they are found by number.

@@ -10,6 +10,11 @@ import (
 // takes the port where the packet would wait for the fewest others, and the one of the linear forwarding table where
 // several are alike. A port whose link is not up is no choice, so that a lost link is avoided by the next packet,
 // before any manager hears of it.
+//
+// A group may have a second set of ports, of detours. They are for packets that come on certain lanes, which says how
+// far those have come, and are taken only where there is much less to wait for: less than half, and detourBias besides
+// (UGAL-L in Kim et al., ISCA 2008), since a detour takes twice as many links. Where lanes go by the lane that a
+// packet came on, they only rise, and a port to a lower one is no choice.
 
 // NumGroups is how many groups a switch has.
 const NumGroups = 1024
@@ -50,6 +55,9 @@ type Adaptive struct {
 	// Hash: neither queues nor time decide, but a hash of the packet's flow, and of Salt, which is the switch's own.
 	Hash bool
 	Salt uint64
+	// Detours, where it is not 0, makes groups of pairs of sets: group n is sets 2n and 2n+1, which has its detours.
+	// Packets that come on these lanes may take them: bit n stands for lane n.
+	Detours uint16
 	// Notify: neighbours tell each other where there is no way to a LID; see Notice.
 	Notify bool
 }
@@ -200,12 +208,22 @@ func (s *Switch) choose(in ib.PortNum, f *link.Frame) ib.PortNum {
 	home, mayChoose := s.lft[lid], f.LRH.VL != ib.VLMgmt && a.Levels>>(f.LRH.SL&15)&1 != 0 &&
 		a.Fixed&transport(f.Packet.BTH.Opcode) == 0
 	g := int(a.of[lid]&^bounded) - 1
+	if a.Detours != 0 {
+		g *= 2
+	}
 	if home == 0 || g >= len(a.groups) {
 		return home
 	}
-	group, last := a.groups[g], home
+	group, detours, last := a.groups[g], ib.PortMask{}, home
+	if a.Detours>>(f.LRH.VL&15)&1 != 0 && g+1 < len(a.groups) {
+		detours = a.groups[g+1]
+	}
+	if s.falls(in, home, f) {
+		last = DropPort
+	}
 	if len(a.avoid) > 0 {
 		avoid := a.avoids(f)
+		detours.Remove(&avoid)
 		if group.Remove(&avoid); avoid.Has(home) {
 			last = DropPort // it would be discarded there
 		}
@@ -216,19 +234,37 @@ func (s *Switch) choose(in ib.PortNum, f *link.Frame) ib.PortNum {
 	if a.Hash {
 		return s.byHash(in, last, group, f)
 	}
-	if c := a.flow(f); c != nil && a.stays(c, f) && group.Has(c.out) && s.leads(in, c.out) {
+	if c := a.flow(f); c != nil && a.stays(c, f) && (group.Has(c.out) || detours.Has(c.out)) &&
+		s.leads(in, c.out) && !s.falls(in, c.out, f) {
 		return c.out
 	}
-	// The ports after home come before those in front of it, so that ties of different LIDs end differently. If none
-	// leads on, home counts the packet.
-	best, least := last, int(^uint(0)>>1)
-	if group.Has(home) && s.leads(in, home) {
-		least = s.backlog(in, home, f)
+	best, least := s.emptiest(in, home, group, f)
+	if best == DropPort {
+		best = last // if none leads on, home counts the packet
+	}
+	if least > detourBias && !detours.Empty() {
+		if by, wait := s.emptiest(in, home, detours, f); by != DropPort && least-detourBias > 2*wait {
+			best = by
+		}
+	}
+	return best
+}
+
+// detourBias is how much more a packet has to wait for where ways are shortest before it takes another, as
+// link.Port.Backlog counts: two for a packet.
+const detourBias = 8
+
+// emptiest is the port of a set where a packet waits for the least, and how much that is; DropPort if none leads on.
+// The ports after home come before those in front of it, so that ties of different LIDs end differently.
+func (s *Switch) emptiest(in, home ib.PortNum, set ib.PortMask, f *link.Frame) (best ib.PortNum, least int) {
+	best, least = DropPort, int(^uint(0)>>1)
+	if set.Has(home) && s.leads(in, home) && !s.falls(in, home, f) {
+		best, least = home, s.backlog(in, home, f)
 	}
 	for _, after := range [...]bool{true, false} {
-		rest := group
+		rest := set
 		for p, ok := rest.Pop(); ok && least > 0; p, ok = rest.Pop() {
-			if p == home || (p > home) != after || !s.leads(in, p) {
+			if p == home || (p > home) != after || !s.leads(in, p) || s.falls(in, p, f) {
 				continue
 			}
 			if n := s.backlog(in, p, f); n < least {
@@ -236,7 +272,7 @@ func (s *Switch) choose(in ib.PortNum, f *link.Frame) ib.PortNum {
 			}
 		}
 	}
-	return best
+	return best, least
 }
 
 // leads reports whether a packet from port in could leave by port out now.
@@ -244,15 +280,16 @@ func (s *Switch) leads(in, out ib.PortNum) bool {
 	return out != in && int(out) < len(s.ports) && s.ports[out].State() == ib.PortActive
 }
 
+// falls reports whether a packet would come to a lower lane, where those go by the lane that it came on.
+func (s *Switch) falls(in, out ib.PortNum, f *link.Frame) bool {
+	return s.byLane && int(out) < len(s.ports) && f.LRH.VL != ib.VLMgmt && s.lane(in, out, &f.LRH) < f.LRH.VL
+}
+
 // backlog is how much a packet would wait for at port out.
 func (s *Switch) backlog(in, out ib.PortNum, f *link.Frame) int {
 	vl := f.LRH.VL
 	if vl != ib.VLMgmt {
-		if s.sl2vl == nil {
-			vl = s.sl2vlAll[f.LRH.SL&15]
-		} else {
-			vl = s.sl2vl[s.pair(in, out)][f.LRH.SL&15]
-		}
+		vl = s.lane(in, out, &f.LRH)
 	}
 	return s.ports[out].Backlog(f.Arrived, vl)
 }

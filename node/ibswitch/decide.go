@@ -3,6 +3,7 @@ package ibswitch
 import (
 	"softib/node/link"
 	"softib/proto/ib"
+	"softib/proto/wire"
 )
 
 // Decision is what a switch does with a packet. All who move packets ask for it here: the switch itself, who walks the
@@ -69,12 +70,7 @@ func (s *Switch) decide(in, out ib.PortNum, f *link.Frame) Decision {
 	if o.State() != ib.PortActive {
 		return drop(link.Inactive, out)
 	}
-	var vl ib.VL
-	if s.sl2vl == nil {
-		vl = s.sl2vlAll[lrh.SL&15]
-	} else {
-		vl = s.sl2vl[s.pair(in, out)][lrh.SL&15]
-	}
+	vl := s.lane(in, out, lrh)
 	// VL15 in the map means discard (IBA 7.6.6), and so does a lane that is not in use; a map that nobody wrote makes
 	// do with the lanes that there are.
 	if vl >= ib.VLMgmt || !o.IsOperVL(vl) {
@@ -84,6 +80,18 @@ func (s *Switch) decide(in, out ib.PortNum, f *link.Frame) Decision {
 		vl = ib.VL(uint8(lrh.SL&15) % o.OperVLs())
 	}
 	return Decision{Reason: o.RefusesOut(f), At: out, Out: out, VL: vl, Chosen: chosen}
+}
+
+// lane is what the maps say of a data packet.
+func (s *Switch) lane(in, out ib.PortNum, lrh *wire.LRH) ib.VL {
+	by := uint8(lrh.SL)
+	if s.byLane && !plantLevel {
+		by = uint8(lrh.VL)
+	}
+	if s.sl2vl == nil {
+		return s.sl2vlAll[by&15]
+	}
+	return s.sl2vl[s.pair(in, out)][by&15]
 }
 
 // Fan lists the ways out of a multicast packet that came in by port in: those of its group, or the default ports where

@@ -364,7 +364,10 @@ func (n *Node) ARInfo() mad.ARInfo {
 	a := n.sw.Adaptive()
 	i := mad.ARInfo{Enabled: a.On, NoTransports: uint8(a.Fixed), TransportCap: true, BySL: a.Levels != 0xFFFF,
 		BySLCap: true, SLMask: a.Levels, GroupCap: NumGroups, GroupTop: NumGroups - 1, GroupTableCap: 1, VersionCap: 1,
-		AgeingTime: mad.ARNeverAges}
+		AgeingTime: mad.ARNeverAges, DetourLanes: a.Detours}
+	if a.Detours != 0 {
+		i.SubGroupsActive = 1
+	}
 	if a.Ageing != ib.Never {
 		i.AgeingTime = uint32(a.Ageing / ib.Microsecond)
 	}
@@ -373,7 +376,8 @@ func (n *Node) ARInfo() mad.ARInfo {
 
 // SetARInfo applies what a manager wrote.
 func (n *Node) SetARInfo(_ ib.Time, i mad.ARInfo) error {
-	a := Adaptive{On: i.Enabled, Levels: 0xFFFF, Fixed: Transports(i.NoTransports), Ageing: ib.Never}
+	a := Adaptive{On: i.Enabled, Levels: 0xFFFF, Fixed: Transports(i.NoTransports), Ageing: ib.Never,
+		Detours: i.DetourLanes}
 	if i.BySL {
 		a.Levels = i.SLMask
 	}
@@ -381,6 +385,17 @@ func (n *Node) SetARInfo(_ ib.Time, i mad.ARInfo) error {
 		a.Ageing = ib.Time(i.AgeingTime) * ib.Microsecond
 	}
 	n.sw.SetAdaptive(a)
+	return nil
+}
+
+// ExtSwitchInfo is what lanes go by.
+func (n *Node) ExtSwitchInfo() mad.ExtSwitchInfo {
+	return mad.ExtSwitchInfo{ByLaneCap: true, ByLane: n.sw.ByLane()}
+}
+
+// SetExtSwitchInfo applies what a manager wrote.
+func (n *Node) SetExtSwitchInfo(_ ib.Time, x mad.ExtSwitchInfo) error {
+	n.sw.SetByLane(x.ByLane)
 	return nil
 }
 

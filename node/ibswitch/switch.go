@@ -24,6 +24,7 @@ type Switch struct {
 	// slSet says which maps a manager wrote, the one of all pairs and that of each: others make do with
 	// the lanes that the way out has.
 	slSetAll bool
+	byLane   bool // the maps go by the lane that a packet came on, not by its level
 	slSet    []bool
 	lft      []ib.PortNum
 	adaptive *adaptive // nil while no manager has written of it
@@ -70,7 +71,7 @@ func (s *Switch) Reset() {
 	}
 	s.ports[0].SetPKeys([]ib.PKey{ib.PKeyDefault})
 	s.lft, s.active, s.mft, s.adaptive = nil, nil, nil, nil
-	s.sl2vl, s.slSet, s.slSetAll = nil, nil, false
+	s.sl2vl, s.slSet, s.slSetAll, s.byLane = nil, nil, false, false
 	s.sl2vlAll = s.ports[0].SL2VLMap()
 	s.lid, s.lmc = 0, 0
 	s.alarmed, s.refused = ib.PortMask{}, nil

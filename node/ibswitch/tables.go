@@ -225,6 +225,12 @@ func (s *Switch) SetSL2VLAll(m [ib.NumSL]ib.VL) {
 	s.slSet, s.slSetAll = nil, true
 }
 
+// ByLane reports whether the maps go by the lane that a packet came on instead of its service level.
+func (s *Switch) ByLane() bool { return s.byLane }
+
+// SetByLane writes it.
+func (s *Switch) SetByLane(on bool) { s.byLane = on }
+
 // Info is what SwitchInfo says of the switch (IBA 14.2.5.4).
 type Info struct {
 	LinearFDBCap, MulticastFDBCap uint16

@@ -21,6 +21,13 @@ func (m *PortMask) Remove(o *PortMask) {
 	}
 }
 
+// Add takes the ports of o in.
+func (m *PortMask) Add(o *PortMask) {
+	for i := range m {
+		m[i] |= o[i]
+	}
+}
+
 // Empty reports whether m has no port.
 func (m *PortMask) Empty() bool { return m[0]|m[1]|m[2]|m[3] == 0 }
 

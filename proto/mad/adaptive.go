@@ -20,6 +20,7 @@ var ARInfoLayout = Layout{"AdaptiveRoutingInfo", SMPDataLen, []Field{
 	{Name: "ByTransportCap", Off: 2, Bits: 1},
 	{Name: "BySLEnabled", Off: 3, Bits: 1},
 	{Name: "BySLCap", Off: 4, Bits: 1},
+	{Name: "SubGroupsActive", Off: 20, Bits: 4},
 	{Name: "Enabled", Off: 31, Bits: 1},
 	{Name: "GroupTableCap", Off: 36, Bits: 4},
 	{Name: "GroupTop", Off: 40, Bits: 12},
@@ -29,6 +30,7 @@ var ARInfoLayout = Layout{"AdaptiveRoutingInfo", SMPDataLen, []Field{
 	{Name: "VersionCap", Off: 92, Bits: 4},
 	{Name: "ByTransportDisable", Off: 120, Bits: 8, Kind: Hex},
 	{Name: "AgeingTime", Off: 128, Bits: 32},
+	{Name: "DetourLanes", Off: 160, Bits: 16, Kind: Hex},
 }}
 
 // ARInfo says how a switch chooses among ports.
@@ -43,8 +45,12 @@ type ARInfo struct {
 	// GroupCap is how many groups there are in each of GroupTableCap tables, GroupTop the last in use.
 	GroupCap, GroupTop uint16
 	GroupTableCap      uint8
-	// SubGroups is how many sets of ports a group has; 0 stands for one.
-	SubGroups, VersionCap uint8
+	// SubGroups is how many sets of ports a group may have, and SubGroupsActive how many it has beyond the first: set k
+	// of group n is entry n*(SubGroupsActive+1)+k of the table.
+	SubGroups, SubGroupsActive, VersionCap uint8
+	// DetourLanes are the lanes on which packets come that may take the second set: bit n stands for lane n. It is
+	// softib's own: Mellanox' switches have forwarding tables for that, chosen by port and lane.
+	DetourLanes uint16
 	// AgeingTime, in microseconds, is how long a bounded flow that is silent stays with its port; ARNeverAges: as long
 	// as a message lasts.
 	AgeingTime uint32
@@ -63,8 +69,9 @@ func (a *ARInfo) Parse(b []byte) (int, error) {
 		Enabled: w0&1 != 0, BySLCap: w0>>27&1 != 0, BySL: w0>>28&1 != 0, TransportCap: w0>>29&1 != 0,
 		GroupCap: uint16(w1 & 0xFFF), GroupTop: uint16(w1 >> 12 & 0xFFF), GroupTableCap: uint8(w1 >> 24 & 15),
 		VersionCap: uint8(w2 & 15), SubGroups: uint8(w2 >> 8), SLMask: uint16(w2 >> 16),
-		NoTransports: b[15],
-		AgeingTime:   binary.BigEndian.Uint32(b[16:]),
+		NoTransports: b[15], SubGroupsActive: uint8(w0 >> 8 & 15),
+		AgeingTime:  binary.BigEndian.Uint32(b[16:]),
+		DetourLanes: binary.BigEndian.Uint16(b[20:]),
 	}
 	return SMPDataLen, nil
 }
@@ -78,13 +85,47 @@ func (a *ARInfo) Append(b []byte) []byte {
 		return 0
 	}
 	b = binary.BigEndian.AppendUint32(b, bit(a.Enabled, 0)|bit(a.BySLCap, 27)|bit(a.BySL, 28)|
-		bit(a.TransportCap, 29))
+		bit(a.TransportCap, 29)|uint32(a.SubGroupsActive&15)<<8)
 	b = binary.BigEndian.AppendUint32(b, uint32(a.GroupCap&0xFFF)|uint32(a.GroupTop&0xFFF)<<12|
 		uint32(a.GroupTableCap&15)<<24)
 	b = binary.BigEndian.AppendUint32(b, uint32(a.VersionCap&15)|uint32(a.SubGroups)<<8|uint32(a.SLMask)<<16)
 	b = binary.BigEndian.AppendUint32(b, uint32(a.NoTransports))
 	b = binary.BigEndian.AppendUint32(b, a.AgeingTime)
-	return append(b, make([]byte, SMPDataLen-20)...)
+	b = binary.BigEndian.AppendUint16(b, a.DetourLanes)
+	return append(b, make([]byte, SMPDataLen-22)...)
+}
+
+// ExtSwitchInfoLayout is ExtendedSwitchInfo, which says what lanes go by.
+var ExtSwitchInfoLayout = Layout{"ExtendedSwitchInfo", SMPDataLen, []Field{
+	{Name: "SL2VLAct", Off: 22, Bits: 2},
+	{Name: "SL2VLCap", Off: 30, Bits: 2},
+}}
+
+// ExtSwitchInfo says whether SLtoVL is looked up by the lane that a packet came on instead of its service level.
+type ExtSwitchInfo struct {
+	ByLaneCap, ByLane bool
+}
+
+// Parse reads the attribute and returns its length.
+func (x *ExtSwitchInfo) Parse(b []byte) (int, error) {
+	if err := ExtSwitchInfoLayout.Check(b); err != nil {
+		return 0, err
+	}
+	*x = ExtSwitchInfo{ByLaneCap: b[3]&3 != 0, ByLane: b[2]&3 != 0}
+	return SMPDataLen, nil
+}
+
+// Append writes the attribute after b.
+func (x *ExtSwitchInfo) Append(b []byte) []byte {
+	at := len(b)
+	b = append(b, make([]byte, SMPDataLen)...)
+	if x.ByLane {
+		b[at+2] = 1
+	}
+	if x.ByLaneCap {
+		b[at+3] = 1
+	}
+	return b
 }
 
 // ARGroupTableLayout is a block of AdaptiveRoutingGroupTable.

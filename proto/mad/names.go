@@ -203,6 +203,7 @@ const (
 	AttrARGroupTable        AttrID = 0xFF21
 	AttrARLFT               AttrID = 0xFF23
 	AttrMlnxExtPortInfo     AttrID = 0xFF90
+	AttrExtSwitchInfo       AttrID = 0xFF91
 
 	AttrPortSamplesControl     AttrID = 0x0010
 	AttrPortSamplesResult      AttrID = 0x0011
@@ -280,6 +281,7 @@ var attrs = []AttrInfo{
 	{ClassSMLID, AttrARGroupTable, "AdaptiveRoutingGroupTable", &ARGroupTableLayout},
 	{ClassSMLID, AttrARLFT, "AdaptiveRoutingLinearForwardingTable", &ARLFTLayout},
 	{ClassSMLID, AttrMlnxExtPortInfo, "MlnxExtPortInfo", &MlnxExtPortInfoLayout},
+	{ClassSMLID, AttrExtSwitchInfo, "ExtendedSwitchInfo", &ExtSwitchInfoLayout},
 	{ClassPerf, AttrClassPortInfo, "ClassPortInfo", &ClassPortInfoLayout},
 	{ClassPerf, AttrPortSamplesControl, "PortSamplesControl", &PortSamplesControlLayout},
 	{ClassPerf, AttrPortSamplesResult, "PortSamplesResult", &PortSamplesResultLayout},

@@ -39,30 +39,60 @@ const FlowletGap = 5 * ib.Microsecond
 type Groups struct {
 	// Sets are the groups of each switch.
 	Sets [][]ib.PortMask
-	// Of is the group for a destination, its place in Sets plus 1, by [switch][index into Network.Dests]; 0 is none:
+	// Detours, where it is not 0, says that groups are pairs of sets: ports on the shortest ways, and ports of detours,
+	// for packets that come on certain lanes (bit n stands for lane n) and would wait much longer otherwise.
+	Detours uint16
+	// Of is the group for a destination, its number plus 1, by [switch][index into Network.Dests]; 0 is none:
 	// the forwarding table alone decides.
 	Of [][]uint16
 }
 
-// MaxGroups is how many groups a switch gets; destinations for which there is none left keep their one port.
+// MaxGroups is how many sets a switch gets; destinations for which there is none left keep their one port.
 const MaxGroups = 1024
 
-// Adaptive finds the groups that go with tables of ways that go up and then down. Whatever the switches choose, a
-// packet goes up by the shortest ways until it is above its destination and then down by the shortest, so that, as with
-// the tables themselves, nothing waits in a circle; packets that choose and packets that do not may share a lane.
+// newGroups makes groups that are empty.
+func newGroups(n *Network) *Groups {
+	g := &Groups{Sets: make([][]ib.PortMask, len(n.Switches)), Of: make([][]uint16, len(n.Switches))}
+	for s := range g.Of {
+		g.Of[s] = make([]uint16, len(n.Dests))
+	}
+	return g
+}
+
+// ways is what a switch may choose from for a destination: the ports of the shortest ways and of detours. Without a
+// group it is the one of the forwarding table, and chosen is false.
+func (g *Groups) ways(t *Tables, n *Network, s, dest int) (near, detours ib.PortMask, chosen bool) {
+	at := int(g.Of[s][dest])
+	switch {
+	case at == 0:
+		if p := t.LFT[s][n.Dests[dest].LID]; p != NoPort {
+			near.Set(p)
+		}
+	case g.Detours == 0:
+		return g.Sets[s][at-1], detours, true
+	default:
+		return g.Sets[s][2*at-2], g.Sets[s][2*at-1], true
+	}
+	return near, detours, false
+}
+
+// Adaptive finds the groups that go with tables of ways that go up and then down, or with a dragonfly's. Whatever the
+// switches choose, a packet on the former goes up by the shortest ways until it is above its destination and then down
+// by the shortest, so that, as with the tables themselves, nothing waits in a circle; packets that choose and packets
+// that do not may share a lane.
 //
 // A switch does not know where a packet came from. So whoever is above a destination sends down, although it may have a
 // shorter way by going up first: a packet that came from above may not.
 func Adaptive(n *Network, t *Tables) (*Groups, error) {
-	if t.Rank == nil {
+	switch {
+	case t.dragon != nil:
+		return t.dragon.groups(n), nil
+	case t.Rank == nil:
 		return nil, notUpDown(t)
 	}
 	w := newAdjacency(n)
 	f := &chooser{dir: newDirection(w, t.Rank), down: make([]int32, len(w.out)), any: make([]int32, len(w.out))}
-	g := &Groups{Sets: make([][]ib.PortMask, len(w.out)), Of: make([][]uint16, len(w.out))}
-	for s := range g.Of {
-		g.Of[s] = make([]uint16, len(n.Dests))
-	}
+	g := newGroups(n)
 	for first := 0; first < len(n.Dests); {
 		last := first + 1
 		for last < len(n.Dests) && n.Dests[last].Switch == n.Dests[first].Switch {
@@ -92,7 +122,8 @@ func Adaptive(n *Network, t *Tables) (*Groups, error) {
 
 // notUpDown says why tables have no groups.
 func notUpDown(t *Tables) error {
-	return unfit(t.Engine, "adaptive routing needs ways that go up and then down, and these do not: want updn")
+	return unfit(t.Engine, "adaptive routing needs ways that go up and then down, and these do not: want updn, or "+
+		"dragonfly where it fits")
 }
 
 // several reports whether there is anything to choose.
@@ -102,18 +133,18 @@ func several(m *ib.PortMask) bool {
 	return !rest.Empty()
 }
 
-// place finds or makes a group of a switch.
-func (g *Groups) place(s int, m ib.PortMask) uint16 {
-	for i := range g.Sets[s] {
-		if g.Sets[s][i] == m {
-			return uint16(i + 1)
+// place finds or makes a group of a switch: one set, or two with detours.
+func (g *Groups) place(s int, sets ...ib.PortMask) uint16 {
+	for i := 0; i < len(g.Sets[s]); i += len(sets) {
+		if slices.Equal(g.Sets[s][i:i+len(sets)], sets) {
+			return uint16(i/len(sets) + 1)
 		}
 	}
-	if len(g.Sets[s]) == MaxGroups {
+	if len(g.Sets[s])+len(sets) > MaxGroups {
 		return 0
 	}
-	g.Sets[s] = append(g.Sets[s], m)
-	return uint16(len(g.Sets[s]))
+	g.Sets[s] = append(g.Sets[s], sets...)
+	return uint16(len(g.Sets[s]) / len(sets))
 }
 
 // chooser knows how far all switches are from one.

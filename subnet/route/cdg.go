@@ -155,14 +155,23 @@ func (g *CDG) addMapped(w *walker, dest int, of Traffic) {
 				continue
 			}
 			out := w.port[next]
-			b := w.t.Lane(v, in, ib.PortNum(out), ib.SL(sl)) & (lanesMax - 1)
-			g.lanes[v][sl] |= 1 << b
 			for ; m != 0; m &= m - 1 {
-				p := g.plane(ib.VL(bits.TrailingZeros16(m)), b)
+				a := ib.VL(bits.TrailingZeros16(m))
+				b := w.t.turn(v, in, ib.PortNum(out), ib.SL(sl), a)
+				g.lanes[v][sl] |= 1 << b
+				p := g.plane(a, b)
 				p[int(ch)*g.words+int(out>>6)] |= 1 << (out & 63)
 			}
 		}
 	}
+}
+
+// turn is the lane of a packet of a level that came to a switch on a lane.
+func (t *Tables) turn(sw int32, in, out ib.PortNum, sl ib.SL, came ib.VL) ib.VL {
+	if t.ByLane {
+		sl = ib.SL(came)
+	}
+	return t.Lane(sw, in, out, sl) & (lanesMax - 1)
 }
 
 // entry is the set of lanes on which packets of a switch's end ports, or its own, leave it.

@@ -15,7 +15,7 @@ type Options struct {
 	Roots []int32
 	// Dims are the sizes of a torus or mesh, where an operator names them; empty: find them.
 	Dims []int
-	// Adaptive: switches are to choose among ports, so the ways have to go up and then down (see Adaptive).
+	// Adaptive: switches are to choose among ports, so the ways have to be such that they can (see Adaptive).
 	Adaptive bool
 }
 
@@ -89,7 +89,7 @@ func Compute(n *Network, chain string, o Options) (Result, error) {
 	var res Result
 	for _, e := range engines {
 		t, err := e.Compute(n, o)
-		if err == nil && o.Adaptive && t.Rank == nil {
+		if err == nil && o.Adaptive && !t.MayChoose() {
 			err = notUpDown(t)
 		}
 		if err == nil {

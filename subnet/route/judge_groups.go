@@ -7,8 +7,10 @@ type Choices struct {
 	// Pairs counts switches with end ports times end ports elsewhere that have several ways, of All.
 	Pairs int64 `json:"pairs"`
 	All   int64 `json:"all"`
-	// Ports is the mean number of ports of a group where there is one.
+	// Ports is the mean number of ports of a group where there is one, those of detours included.
 	Ports float64 `json:"ports"`
+	// Detours counts those Pairs that have ways which are not the shortest.
+	Detours int64 `json:"detours,omitempty"`
 	// Unreached counts the switches times destinations where some choice ends at a switch without an entry or in a
 	// round, and Misses are a few of them.
 	Unreached int64  `json:"unreached"`
@@ -20,11 +22,16 @@ type Choices struct {
 // OK reports whether switches may choose like that.
 func (c *Choices) OK() bool { return c.Unreached == 0 && c.Cycle == nil }
 
-// JudgeGroups follows every choice that the switches have. Packets that choose are to stay on one lane.
+// JudgeGroups follows every choice that the switches have. Packets that choose are to stay on one lane, or on those of
+// tables that are ByLane.
 func JudgeGroups(n *Network, t *Tables, g *Groups) Choices {
 	c := newChart(n)
 	j := &groupJudge{chart: c, t: t, g: g, cdg: newCDG(c), state: make([]uint8, c.switches()),
-		ports: make([]ib.PortMask, c.switches())}
+		ports: make([]ib.PortMask, c.switches()), detours: make([]ib.PortMask, c.switches()),
+		chosen: make([]bool, c.switches())}
+	if t.ByLane {
+		j.state = make([]uint8, c.channels()*lanesMax)
+	}
 	j.cdg.Add(t, EndTraffic)
 	ports, groups := 0, 0
 	before, last := int32(NoSwitch), Choices{}
@@ -35,15 +42,19 @@ func JudgeGroups(n *Network, t *Tables, g *Groups) Choices {
 		// The end ports of one switch have the same ways but for the last step, as a rule.
 		if j.aim(d) && n.Dests[d].Switch == before {
 			j.Pairs, j.All, j.Unreached = j.Pairs+last.Pairs, j.All+last.All, j.Unreached+last.Unreached
+			j.Detours += last.Detours
 			continue
 		}
 		before, last = n.Dests[d].Switch, j.Choices
 		j.judge()
-		last = Choices{Pairs: j.Pairs - last.Pairs, All: j.All - last.All, Unreached: j.Unreached - last.Unreached}
+		last = Choices{Pairs: j.Pairs - last.Pairs, All: j.All - last.All, Unreached: j.Unreached - last.Unreached,
+			Detours: j.Detours - last.Detours}
 	}
 	for _, sets := range g.Sets {
-		for _, m := range sets {
-			groups++
+		for i, m := range sets {
+			if g.Detours == 0 || i%2 == 0 {
+				groups++
+			}
 			for _, ok := m.Pop(); ok; _, ok = m.Pop() {
 				ports++
 			}
@@ -59,14 +70,17 @@ func JudgeGroups(n *Network, t *Tables, g *Groups) Choices {
 type groupJudge struct {
 	Choices
 	*chart
-	t     *Tables
-	g     *Groups
-	cdg   *CDG
-	dest  int
-	state []uint8       // by switch, of what becomes of packets to dest
-	ports []ib.PortMask // by switch: the choices for dest
-	why   string
-	at    int32
+	t    *Tables
+	g    *Groups
+	cdg  *CDG
+	dest int
+	// state is what becomes of packets to dest, by switch, or by the channel and the lane that they came on.
+	state []uint8
+	// By switch: the choices for dest, and whether they come from a group.
+	ports, detours []ib.PortMask
+	chosen         []bool
+	why            string
+	at             int32
 }
 
 // What becomes of packets at a switch.
@@ -82,15 +96,10 @@ const (
 func (j *groupJudge) aim(dest int) (same bool) {
 	j.dest, same = dest, true
 	for s := range j.ports {
-		var m ib.PortMask
-		if at := j.g.Of[s][dest]; at != 0 {
-			m = j.g.Sets[s][at-1]
-		} else if p := j.t.LFT[s][j.n.Dests[dest].LID]; p != NoPort {
-			m.Set(p)
-		}
-		if m != j.ports[s] {
+		m, far, chosen := j.g.ways(j.t, j.n, s, dest)
+		if m != j.ports[s] || far != j.detours[s] || chosen != j.chosen[s] {
 			same = same && int32(s) == j.n.Dests[dest].Switch
-			j.ports[s] = m
+			j.ports[s], j.detours[s], j.chosen[s] = m, far, chosen
 		}
 	}
 	return same
@@ -105,16 +114,83 @@ func (j *groupJudge) judge() {
 			continue
 		}
 		j.All++
-		if several(&j.ports[s]) {
+		all := j.ports[s]
+		if all.Add(&j.detours[s]); several(&all) {
 			j.Pairs++
 		}
-		if j.follow(int32(s), -1) != arrives {
+		if !j.detours[s].Empty() {
+			j.Detours++
+		}
+		if j.enter(int32(s)) != arrives {
 			j.Unreached++
 			if len(j.Misses) < missesKept {
 				j.Misses = append(j.Misses, Miss{From: int32(s), To: d.LID, Why: j.why, At: j.at})
 			}
 		}
 	}
+}
+
+// enter follows what the end ports of a switch send.
+func (j *groupJudge) enter(s int32) uint8 {
+	if !j.t.ByLane {
+		return j.follow(s, -1)
+	}
+	end := arrives
+	for _, in := range j.cdg.ends[s] {
+		if j.turn(s, in, -1, 0) != arrives {
+			end = fails
+		}
+	}
+	return end
+}
+
+// followLane is follow for tables that are ByLane: what becomes of packets depends on the lane that they come on.
+func (j *groupJudge) followLane(ch int32, lane ib.VL) uint8 {
+	s := j.to[ch]
+	if s == j.n.Dests[j.dest].Switch {
+		return arrives
+	}
+	state := &j.state[int(ch)*lanesMax+int(lane)]
+	switch *state {
+	case underWay:
+		j.why, j.at = "loop", s
+		return fails
+	case unknown:
+		*state = underWay
+		*state = j.turn(s, ib.PortNum(j.port[j.back[ch]]), ch, lane)
+	}
+	return *state
+}
+
+// turn follows what a switch may do with packets that came by a port on a lane. As switches do, it passes over choices
+// that lead to a lower lane.
+func (j *groupJudge) turn(s int32, in ib.PortNum, came int32, lane ib.VL) uint8 {
+	m := j.ports[s]
+	if j.g.Detours>>lane&1 != 0 {
+		m.Add(&j.detours[s])
+	}
+	end := unknown
+	for p, ok := m.Pop(); ok; p, ok = m.Pop() {
+		next := j.t.turn(s, in, p, 0, lane)
+		if p == in || j.chosen[s] && next < lane {
+			continue
+		}
+		ch := j.hop(s, uint8(p))
+		if ch < 0 {
+			end = unknown
+			break
+		}
+		if came >= 0 {
+			j.cdg.plane(lane, next)[int(came)*j.words+int(p>>6)] |= 1 << (p & 63)
+		}
+		if got := j.followLane(ch, next); got == fails || end == unknown {
+			end = max(end, got)
+		}
+	}
+	if end == unknown {
+		j.why, j.at, end = "no way", s, fails
+	}
+	return end
 }
 
 // follow says what becomes of packets at switch s, and notes what they wait for who came by a channel. A switch that

@@ -68,6 +68,8 @@ type Tables struct {
 	// SLtoVL is the lane for packets of a level that enter a switch by one port and leave by another; nil if lane =
 	// level.
 	SLtoVL LaneMap
+	// ByLane: SLtoVL goes by the lane that a packet came on instead of its level. Adapters send on lane 0 then.
+	ByLane bool
 	// Rank, where it is not nil, is a height of every switch, no two alike, in which all ways between end ports go up
 	// and then down. It proves that they cannot wait for each other in a circle, and that the ways of two table sets
 	// with the same ranks cannot.
@@ -78,7 +80,11 @@ type Tables struct {
 	// there.
 	made       *Network
 	index, own []uint64
+	dragon     *dragon
 }
+
+// MayChoose reports whether there are groups of ports that go with the tables (see Adaptive).
+func (t *Tables) MayChoose() bool { return t.Rank != nil || t.dragon != nil }
 
 // LaneMap says which lane a switch gives to a service level.
 type LaneMap interface {
@@ -95,7 +101,7 @@ func (t *Tables) Level(src int32, dest int) ib.SL {
 	return t.SL[src][dest]
 }
 
-// Lane is the lane that a packet takes on leaving a switch.
+// Lane is the lane that a packet takes on leaving a switch; sl is the lane that it came on for tables that are ByLane.
 func (t *Tables) Lane(sw int32, in, out ib.PortNum, sl ib.SL) ib.VL {
 	if t.SLtoVL != nil {
 		return t.SLtoVL.VL(sw, in, out, sl)

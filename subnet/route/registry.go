@@ -8,4 +8,5 @@ var engines = []Engine{
 	dimOrder{},
 	dfsssp{},
 	nue{},
+	dragonfly{},
 }

@@ -87,12 +87,12 @@ func sameLanes(a, b LaneMap) bool {
 	return ok && same.SameLanes(b)
 }
 
-// lane is the lane of a packet during the transition.
-func (t *transition) lane(x int32, in, out ib.PortNum, sl ib.SL) ib.VL {
+// lane is the lane of a packet during the transition, which came on another.
+func (t *transition) lane(x int32, in, out ib.PortNum, sl ib.SL, came ib.VL) ib.VL {
 	if t.old.SLtoVL == nil {
 		return ib.VL(sl) & (lanesMax - 1)
 	}
-	return t.old.SLtoVL.VL(x, in, out, sl) & (lanesMax - 1)
+	return t.old.turn(x, in, out, sl, came)
 }
 
 // admit adds destinations to a graph that has no cycle, as many as leave it without one, and drains the others.
@@ -192,14 +192,15 @@ func (t *transition) addHop(g *CDG, x int32, p ib.PortNum, sl ib.SL, ch int32, i
 	ib.PortNum, uint16) {
 	var next uint16
 	if ch >= 0 {
-		b := t.lane(x, in, p, sl)
-		next = 1 << b
 		for ; lanes != 0; lanes &= lanes - 1 {
-			g.plane(ib.VL(bits.TrailingZeros16(lanes)), b)[int(ch)*g.words+int(p>>6)] |= 1 << (p & 63)
+			a := ib.VL(bits.TrailingZeros16(lanes))
+			b := t.lane(x, in, p, sl, a)
+			next |= 1 << b
+			g.plane(a, b)[int(ch)*g.words+int(p>>6)] |= 1 << (p & 63)
 		}
 	} else {
 		for _, end := range g.ends[x] {
-			next |= 1 << t.lane(x, end, p, sl)
+			next |= 1 << t.lane(x, end, p, sl, 0)
 		}
 	}
 	return g.base[x] + int32(p), t.n.Switches[x].Ports[p].Port, next

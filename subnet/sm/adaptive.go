@@ -76,6 +76,9 @@ const arOrdered = 1<<0 | 1<<2
 func (s *sweep) tellAR(r *request, node int32, on bool) {
 	*r = request{what: tell, set: true, node: node, attr: mad.AttrARInfo}
 	i := mad.ARInfo{Enabled: on, NoTransports: arOrdered, AgeingTime: mad.ARNeverAges}
+	if s.groups != nil && s.groups.Detours != 0 {
+		i.SubGroupsActive, i.DetourLanes = 1, s.groups.Detours
+	}
 	if s.m.cfg.Adaptive == route.ByFlowlet {
 		i.AgeingTime = uint32(route.FlowletGap / ib.Microsecond)
 	}
@@ -164,7 +167,7 @@ func (s *sweep) nextChoosing(r *request) bool {
 	return false
 }
 
-// nextGroups writes the next two groups that a switch has otherwise.
+// nextGroups writes the next two sets that a switch has otherwise.
 func (s *sweep) nextGroups(r *request, w *arStep) bool {
 	sets := s.groups.Sets[s.nodes[w.node].RouteIndex]
 	for ; s.cursor.block*mad.ARGroupsPerBlock < len(sets); s.cursor.block++ {

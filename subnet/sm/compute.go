@@ -34,7 +34,7 @@ type Job struct {
 // Run computes. It reads nothing that anybody changes.
 func (j *Job) Run() {
 	if j.mend != nil {
-		if r, err := route.Repair(j.net, j.mend, j.opts); err == nil && (r.Tables.Rank != nil || !j.opts.Adaptive) {
+		if r, err := route.Repair(j.net, j.mend, j.opts); err == nil && (r.Tables.MayChoose() || !j.opts.Adaptive) {
 			j.tables, j.mended = r.Tables, !r.Full
 		}
 	}
@@ -172,7 +172,7 @@ func (s *sweep) compute() {
 			default:
 				// Some switches wait for late rounds and hold entries of tables before these: only what hosts were told
 				// holds.
-				old.SL, old.SLtoVL, old.VLs = j.mend.SL, j.mend.SLtoVL, j.mend.VLs
+				old.SL, old.SLtoVL, old.ByLane, old.VLs = j.mend.SL, j.mend.SLtoVL, j.mend.ByLane, j.mend.VLs
 			}
 		}
 	}

@@ -13,6 +13,8 @@ import (
 type lanePlan struct {
 	slvl []slvlWrite
 	arb  []arbWrite
+	// byLane are the switches whose mappings are to go by the lane that a packet came on, or no more.
+	byLane []int32
 
 	routed bool // routing has lanes of its own
 	// made are tables that many ports share.
@@ -57,6 +59,15 @@ const arbWeight = 64
 func (s *sweep) beginLanes() {
 	s.cursor = cursor{}
 	s.lanes = lanePlan{routed: s.tables.SL != nil || s.tables.SLtoVL != nil}
+	for _, i := range s.switches {
+		guid := s.nodes[i].Info.NodeGUID
+		if s.cold[i] {
+			delete(s.m.byLane, guid)
+		}
+		if s.m.byLane[guid] != s.tables.ByLane {
+			s.lanes.byLane = append(s.lanes.byLane, i)
+		}
+	}
 	if !s.lanes.routed && !s.m.writesLanes() {
 		return
 	}
@@ -323,13 +334,25 @@ func (s *sweep) nextLanes(r *request) bool {
 		w.table.Append(s.smp(r))
 		return true
 	}
+	if at -= len(s.lanes.arb); at < len(s.lanes.byLane) {
+		*r = request{what: tell, set: true, node: s.lanes.byLane[at], attr: mad.AttrExtSwitchInfo}
+		x := mad.ExtSwitchInfo{ByLane: s.tables.ByLane}
+		x.Append(s.smp(r))
+		return true
+	}
 	s.cursor.at--
 	return false
 }
 
 // lanesReply drops what was noted of a port that did not take its tables, or of all ports where one write was for all.
 func (s *sweep) lanesReply(r *request, v mad.View) {
-	if s.answered(r, v) {
+	took := s.answered(r, v)
+	if r.attr == mad.AttrExtSwitchInfo {
+		if delete(s.m.byLane, s.nodes[r.node].Info.NodeGUID); took && s.tables.ByLane {
+			s.m.byLane[s.nodes[r.node].Info.NodeGUID] = true
+		}
+	}
+	if took {
 		return
 	}
 	s.refuse(subnet.Ref{Node: r.node, Port: r.port}, "%s", refusal(r, v))

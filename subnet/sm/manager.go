@@ -61,6 +61,7 @@ type Manager struct {
 	plainLanes bool // quality of service was on once and is to leave nothing behind
 	cc         congestion
 	choosing   map[ib.GUID]*choosing // by switch
+	byLane     map[ib.GUID]bool      // switches whose mappings go by the lane that a packet came on
 	arGroups   *route.Groups         // that go with tables
 	keys       keyring
 	matcher    *policy.QoSMatcher
@@ -111,8 +112,9 @@ type outgoing struct {
 // New makes a manager. Nothing happens before Start.
 func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{},
-		choosing: map[ib.GUID]*choosing{}, unsure: map[ib.GUID]bool{}, actual: map[ib.GUID][]ib.PortNum{},
-		lame: map[lamePort]int{}, deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
+		choosing: map[ib.GUID]*choosing{}, byLane: map[ib.GUID]bool{}, unsure: map[ib.GUID]bool{},
+		actual: map[ib.GUID][]ib.PortNum{},
+		lame:   map[lamePort]int{}, deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
 	m.keys, m.guid = newKeyring(m.cfg.Memory.MKeys), m.cfg.Self
 	m.keys.neighbors = maps.Clone(m.cfg.Memory.Neighbors)
 	m.width = m.cfg.Window
