@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -182,5 +183,31 @@ func TestDeadlock(t *testing.T) {
 	if !errors.As(err, &stuck) || !strings.Contains(err.Error(), "rank 0 waits in a receive of 8 bytes from rank 1") ||
 		!strings.Contains(err.Error(), "rank 1 waits in a receive of 8 bytes from rank 0") || r.Whole {
 		t.Errorf("two that wait for each other: %v", err)
+	}
+}
+
+// TestRendezvous: long messages ask first and go when they may, by packets as by flows.
+func TestRendezvous(t *testing.T) {
+	f, s := fabricFor(t, "fat-tree:radix=8,levels=2", "permutation:size=256K", Options{})
+	run := func(m play.Model) (took [2]float64) {
+		p, err := f.Packets()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, net := range []Network{p, f.Flows()} {
+			r, err := Run(t.Context(), s, m, net, Watch{})
+			if err != nil || !r.Whole {
+				t.Fatalf("level %d, %+v: %v", i, m, err)
+			}
+			took[i] = float64(r.End)
+		}
+		return took
+	}
+	at, asked := run(play.Model{}), run(play.Model{Handshake: true})
+	t.Logf("packets %v, flows %v; asked first %v, %v", ib.Time(at[0]), ib.Time(at[1]), ib.Time(asked[0]),
+		ib.Time(asked[1]))
+	if asked[0] <= at[0] || asked[1] <= at[1] || math.Abs(asked[1]/asked[0]-1) > 0.02 {
+		t.Errorf("%v by packets and %v by flows: want them within 2 %%, and more than if nobody asks (%v, %v)",
+			ib.Time(asked[0]), ib.Time(asked[1]), ib.Time(at[0]), ib.Time(at[1]))
 	}
 }

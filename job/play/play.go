@@ -35,9 +35,6 @@ type Message struct {
 	Group uint32
 	Peer  uint32
 	Way   job.Way
-	// Control marks the two short messages of a rendezvous. They have no size, and nobody has to be told that they were
-	// sent.
-	Control bool
 }
 
 // Record is what became of a message, for those who ask how long messages take.
@@ -74,7 +71,8 @@ type message struct {
 	cpu  uint8
 	nic  uint8
 	part uint8
-	all  bool // it is a part in an operation of the network
+	asks uint8 // the short messages of its rendezvous whose senders have not heard that they have come
+	all  bool  // it is a part in an operation of the network
 }
 
 // host is what a rank's processors and ports are busy with.
@@ -163,10 +161,15 @@ func (p *Player) HandleArrival(now ib.Time, id uint32) {
 	p.push(event{at: now, kind: arrival, rank: to, what: id})
 }
 
-// HandleSent says that the sender has nothing more to do for a message.
+// HandleSent says that the sender has nothing more to do for a message. The driver tells so of each that it was given,
+// those of one number in their order: the two short ones of a rendezvous come before the data.
 func (p *Player) HandleSent(now ib.Time, id uint32) {
 	m := &p.msgs[id]
-	if m.Size > p.m.Eager && (m.part == whole || m.part == data) && !m.all {
+	if m.asks > 0 {
+		m.asks--
+		return
+	}
+	if m.Size > p.m.Eager && !m.all {
 		p.now = max(p.now, now)
 		p.ended(m.From, m.op, now)
 		p.settle()

@@ -26,10 +26,7 @@ func (n *pipe) drive(p *Player) ib.Time {
 	for range 10000 {
 		for m, ok := p.Poll(); ok; m, ok = p.Poll() {
 			n.log = append(n.log, m)
-			n.flying = append(n.flying, flight{now + n.takes, m.ID, false})
-			if !m.Control {
-				n.flying = append(n.flying, flight{now + 2*n.takes, m.ID, true})
-			}
+			n.flying = append(n.flying, flight{now + n.takes, m.ID, false}, flight{now + 2*n.takes, m.ID, true})
 		}
 		next := p.NextDeadline()
 		for _, f := range n.flying {

@@ -78,9 +78,11 @@ func (p *Player) leaves(id uint32, part uint8) {
 	}
 	switch m.part {
 	case request:
-		out.Size, out.Control = 0, true
+		out.Size = 0
+		m.asks++
 	case answer:
-		out.From, out.To, out.Size, out.Control = m.To, m.From, 0, true
+		out.From, out.To, out.Size = m.To, m.From, 0
+		m.asks++
 	}
 	p.out.Push(out)
 }
