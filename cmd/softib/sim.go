@@ -50,7 +50,8 @@ it. The same command gives the same hash.
 By packets, complete adapters, switches, credits and lanes run, as in a real fabric of
 softib's. By flows, messages share links max-min fair over the same ways: for tens of
 thousands of hosts; with --adaptive they are spread over all ways, or take the ports
-with the fewest others. --level auto says which it takes, and why. --level ideal has no
+with the fewest others; with --network roce they take those of ECMP's hash, without
+pauses and DCQCN. --level auto says which it takes, and why. --level ideal has no
 network, but LogGOPSim's L, o, g, G and S (--set eager=S), and its end times.
 
 LOAD is a pattern with its options, or a file with a schedule in GOAL, the language of

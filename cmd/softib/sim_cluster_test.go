@@ -31,6 +31,9 @@ func TestSimCluster(t *testing.T) {
 	wants(t, out, "ping-pong:count=9@8 on 8 hosts took", "shift:size=1M on 24 hosts took", "alone ")
 	out = s.run("sim", rail, "--load", "ping-pong", "--load", "shift:size=1M", "--share", "--set", "nvlink=0")
 	wants(t, out, "ping-pong on 32 hosts", "NVLink is off")
+	out = s.run("sim", "rail:gpus=4,servers=16,radix=16", "--load", "../../docs/examples/small.train", "--level",
+		"flows", "--sweep", "network=ib,roce")
+	wants(t, out, "took       5.151 ms", "routed by ftree, roce\n", "nobody is paused", "took       11.32 ms")
 	s.fails(exitFailed, []string{"step.train:compression=none", "want a number up to"}, "sim", rail, "--load",
 		file+":compression=none")
 	s.fails(exitFailed, []string{"cannot be lost"}, "sim", rail, "--load", "shift", "--set", "lost=9")
@@ -62,7 +65,7 @@ func TestSimChakra(t *testing.T) {
 	s.fails(exitFailed, []string{"trace.2.et: byte 1", "take a whole file"}, "sim", "star:4", "--load", name)
 }
 
-// TestClusterExample: the example of docs/DESIGN-A-CLUSTER.md is one of 4,096 GPUs.
+// TestClusterExample: the large example of docs/DESIGN-A-CLUSTER.md is one of 4,096 GPUs.
 func TestClusterExample(t *testing.T) {
 	p, err := part("../../docs/examples/gpt-13b.train")
 	if err != nil || p.Ranks != 4096 {

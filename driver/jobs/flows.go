@@ -5,6 +5,7 @@ import (
 
 	"softib/fabric/flow"
 	"softib/job/play"
+	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/route"
@@ -14,14 +15,14 @@ import (
 // a queue pair; the next begins when the last has left.
 type Flows struct {
 	*flow.Net
-	f   *Fabric
-	mtu int
+	f *Fabric
 	// Of the message that begins: its links, which part of it goes by each, nil for all, and room for such parts.
 	path   []int32
 	parts  []float64
 	spread []float64
 
 	pairs map[pair]uint32
+	qps   []ib.QPN // by node: how many it has; nil where switches do not hash
 	lines []line
 	of    []uint32 // by message: its line
 	out   int      // messages that their senders have not heard of
@@ -37,6 +38,7 @@ type line struct {
 	wait     ib.Queue[play.Message]
 	rest     play.Message // of one that goes piece by piece, what has not left yet
 	way      chosen
+	qp       ib.QPN // the receiver's
 }
 
 // LocalLatency is how long a message within a host takes before its bytes, as sim has it.
@@ -44,7 +46,16 @@ const LocalLatency = 200 * ib.Nanosecond
 
 // Flows makes a network of flows, with nothing on it.
 func (f *Fabric) Flows() *Flows {
-	return &Flows{Net: flow.New(f.Ways.Rates()), f: f, mtu: f.opt.MTU.Bytes(), pairs: map[pair]uint32{}}
+	return &Flows{Net: flow.New(f.Ways.Rates()), f: f, pairs: map[pair]uint32{}}
+}
+
+// onWire is how many bytes a message is on a link.
+func (f *Fabric) onWire(bytes uint64) float64 {
+	extra := 0
+	if f.opt.Ethernet.isOn() {
+		extra = link.EthernetExtra
+	}
+	return flow.OnWire(bytes, f.opt.MTU.Bytes(), extra)
 }
 
 // Send starts a message, or leaves it in its line.
@@ -61,6 +72,7 @@ func (n *Flows) Send(now ib.Time, m play.Message) error {
 	if !ok {
 		l = uint32(len(n.lines))
 		n.lines = append(n.lines, line{from: from, to: to})
+		n.connect(&n.lines[l])
 		n.pairs[key] = l
 	}
 	for uint32(len(n.of)) <= m.ID {
@@ -83,7 +95,7 @@ func (n *Flows) start(now ib.Time, l *line, m play.Message) (err error) {
 	if l.from.Node == l.to.Node {
 		// By its adapter and back, as packets do: at its port's rate, but not on its cable.
 		rate := n.f.Ways.Rates()[n.f.Ways.Link(l.from)]
-		n.Start(now, m.ID, nil, nil, 0, LocalLatency+ib.Time(flow.OnWire(m.Size, n.mtu)/rate))
+		n.Start(now, m.ID, nil, nil, 0, LocalLatency+ib.Time(n.f.onWire(m.Size)/rate))
 		return nil
 	}
 	id := m.ID
@@ -97,7 +109,7 @@ func (n *Flows) start(now ib.Time, l *line, m play.Message) (err error) {
 	if err != nil {
 		return err
 	}
-	n.Start(now, id, n.path, n.parts, flow.OnWire(m.Size, n.mtu), latency)
+	n.Start(now, id, n.path, n.parts, n.f.onWire(m.Size), latency)
 	return nil
 }
 

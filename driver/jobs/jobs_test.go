@@ -117,6 +117,27 @@ func TestChoosingLevels(t *testing.T) {
 	}
 }
 
+// TestRoCELevels does so on Ethernet, whose ways a hash chooses. Flows know neither pauses nor DCQCN, which takes rates
+// back for long after a queue is gone: short messages do not see it, long ones do.
+func TestRoCELevels(t *testing.T) {
+	roce, tables := Ethernet{Kind: RoCE}, Ethernet{Kind: RoCE, NoECMP: true, NoDCQCN: true}
+	tree := "fat-tree:radix=8,levels=2"
+	for _, c := range []struct {
+		ethernet    Ethernet
+		spec, load  string
+		least, most float64
+	}{
+		{roce, "star:8", "incast:size=1M", 0.995, 1.005},
+		{roce, tree, "shift:by=4,size=1M", 0.995, 1.005},
+		{roce, tree, "all-to-all:size=64K,algorithm=pairwise", 0.96, 1.01},
+		{roce, "fat-tree:radix=8,levels=3", "permutation:size=1M", 0.97, 1.01},
+		{tables, tree, "permutation:size=4M", 0.995, 1.005},
+		{Ethernet{Kind: RoCE, NoECMP: true}, tree, "permutation:size=4M", 0.65, 0.85},
+	} {
+		nearWith(t, Options{Ethernet: c.ethernet}, c.spec, c.load, c.least, c.most)
+	}
+}
+
 // near wants what a load takes by flows to be between two parts of what it takes by packets.
 func near(t *testing.T, spec, text string, least, most float64) {
 	t.Helper()

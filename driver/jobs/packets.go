@@ -211,7 +211,7 @@ func (n *Packets) writeGroups(switches []*topo.Node) error {
 			a.Ageing = ib.Never
 		}
 		if a.Hash = n.f.opt.hashes(); a.Hash {
-			a.Salt = (n.f.opt.Seed<<20 + uint64(s) + 1) * 0x9E3779B97F4A7C15
+			a.Salt = n.f.salt(s)
 		}
 		a.Notify = !a.Hash && !n.f.opt.Loss.Mute // Ethernet's switches do not
 		sw.SetAdaptive(a)

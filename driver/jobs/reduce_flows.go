@@ -146,7 +146,7 @@ func (t *tree) lay(f *Fabric, made *am.Tree, node ib.Time) {
 	}
 	payload, cast := uint64(t.Payload), t.work != nil && t.work.cast // by which a result passes no node but the root
 	t.latency = func(bytes uint64) ib.Time {
-		one := flow.OnWire(aggregate.HeaderLen+min(bytes, payload), f.opt.MTU.Bytes())
+		one := f.onWire(aggregate.HeaderLen + min(bytes, payload))
 		most := ib.Time(0)
 		for _, w := range ways {
 			passes := len(w) - 1
@@ -212,7 +212,7 @@ func (s *trees) start(n *Flows, now ib.Time, t *tree) {
 		} else {
 			s.active = append(s.active, o)
 		}
-		n.Start(now, treeFlow+id, t.links, nil, flow.OnWire(o.bytes+messages*aggregate.HeaderLen, n.mtu),
+		n.Start(now, treeFlow+id, t.links, nil, n.f.onWire(o.bytes+messages*aggregate.HeaderLen),
 			t.latency(o.bytes))
 	}
 }

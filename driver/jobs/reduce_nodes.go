@@ -96,7 +96,7 @@ func (w *work) memberLegs(up, down leg) {
 
 // over is how long one message of a vector, or of a part of it, is on a leg.
 func (w *work) over(l *leg, bytes uint64) ib.Time {
-	return l.takes(flow.OnWire(aggregate.HeaderLen+min(bytes, uint64(w.made.Payload)), w.mtu))
+	return l.takes(flow.OnWire(aggregate.HeaderLen+min(bytes, uint64(w.made.Payload)), w.mtu, 0))
 }
 
 // comes notes that a member gives its vector to an operation, at once if there is a place.
@@ -183,7 +183,7 @@ func (s *works) cast(at ib.Time, e nodeEvent) {
 	w, last := e.tree.work, at
 	for m, leaf := range w.made.Leaf {
 		l := &w.fall[m]
-		last = max(last, at+w.drop[leaf]+l.takes(flow.OnWire(aggregate.HeaderLen+e.bytes+castBytes, w.mtu)))
+		last = max(last, at+w.drop[leaf]+l.takes(flow.OnWire(aggregate.HeaderLen+e.bytes+castBytes, w.mtu, 0)))
 	}
 	s.push(nodeEvent{at: last, tree: e.tree, op: e.op, kind: isHeard})
 }

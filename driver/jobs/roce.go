@@ -99,6 +99,9 @@ func (o *Options) hashes() bool {
 	return o.Adaptive == route.NoChoice && (o.Hash || o.Ethernet.isOn() && !o.Ethernet.NoECMP)
 }
 
+// salt is what a switch has of its own in its hash.
+func (f *Fabric) salt(sw int) uint64 { return (f.opt.Seed<<20 + uint64(sw) + 1) * 0x9E3779B97F4A7C15 }
+
 // noECMP adds to an error of routing what to do where switches were to choose by hash.
 func (o *Options) noECMP(err error) error {
 	if o.hashes() {

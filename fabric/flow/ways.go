@@ -77,16 +77,19 @@ func NewWays(g *topo.Graph, n *route.Network, t *route.Tables, groups *route.Gro
 // Rates are what the links carry, in bytes a picosecond, 0 for those of ports without a cable. Read them only.
 func (w *Ways) Rates() []float64 { return w.rates }
 
+// LID is the address of an end port.
+func (w *Ways) LID(r topo.PortRef) ib.LID { return w.lid[w.Link(r)] }
+
 // Link is the number of a port's link.
 func (w *Ways) Link(r topo.PortRef) int32 { return w.base[r.Node] + int32(r.Port) }
 
 // Choice is what a switch may choose from: the links from First on that have a port's number in Ports. Home is the one
 // that the forwarding table has.
 type Choice struct {
-	Node  int
-	First int32
-	Ports ib.PortMask
-	Home  ib.PortNum
+	Switch int // its place among the graph's
+	First  int32
+	Ports  ib.PortMask
+	Home   ib.PortNum
 }
 
 // Path appends the links from one end port to another to dst, and adds up their latency. Pick says which port a switch
@@ -138,7 +141,7 @@ func (w *Ways) choice(node, goal int32, from, to topo.PortRef) (Choice, error) {
 		return Choice{}, fmt.Errorf("from %s to %s: %s knows no way on", w.g.PortName(from), w.g.PortName(to),
 			w.g.Nodes[node].Name)
 	}
-	c := Choice{Node: int(node), First: w.base[node], Home: w.t.LFT[row][lid]}
+	c := Choice{Switch: int(row), First: w.base[node], Home: w.t.LFT[row][lid]}
 	if w.groups != nil {
 		if k := w.groups.Of[row][w.dest[goal]]; k > 0 {
 			c.Ports = w.groups.Sets[row][k-1]
@@ -167,8 +170,9 @@ const (
 	writeBytes  = 16
 )
 
-// OnWire is how many bytes a message is on a link, cut into packets of a path's MTU.
-func OnWire(bytes uint64, mtu int) float64 {
+// OnWire is how many bytes a message is on a link, cut into packets of a path's MTU; extra is what each packet has
+// besides InfiniBand's headers.
+func OnWire(bytes uint64, mtu, extra int) float64 {
 	packets := max(math.Ceil(float64(bytes)/float64(mtu)), 1)
-	return float64(bytes) + packets*packetBytes + writeBytes
+	return float64(bytes) + packets*float64(packetBytes+extra) + writeBytes
 }

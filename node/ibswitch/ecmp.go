@@ -21,11 +21,7 @@ func (s *Switch) byHash(in, home ib.PortNum, group ib.PortMask, f *link.Frame) i
 	if n == 0 {
 		return home
 	}
-	h := (uint64(f.LRH.SLID)<<48 | uint64(f.LRH.DLID)<<32 | uint64(f.Packet.BTH.DestQP)) ^ s.adaptive.Salt
-	h = (h ^ h>>33) * 0xFF51AFD7ED558CCD
-	h = (h ^ h>>33) * 0xC4CEB9FE1A85EC53
-	h ^= h >> 33
-	i := h % n
+	i := HashFlow(f.LRH.SLID, f.LRH.DLID, f.Packet.BTH.DestQP, s.adaptive.Salt) % n
 	for p, ok := group.Pop(); ok; p, ok = group.Pop() {
 		if !s.leads(in, p) {
 			continue
@@ -36,4 +32,12 @@ func (s *Switch) byHash(in, home ib.PortNum, group ib.PortMask, f *link.Frame) i
 		i--
 	}
 	return home
+}
+
+// HashFlow is the hash of a flow: modulo the number of ports, it is which of these the flow takes.
+func HashFlow(source, dest ib.LID, qp ib.QPN, salt uint64) uint64 {
+	h := (uint64(source)<<48 | uint64(dest)<<32 | uint64(qp)) ^ salt
+	h = (h ^ h>>33) * 0xFF51AFD7ED558CCD
+	h = (h ^ h>>33) * 0xC4CEB9FE1A85EC53
+	return h ^ h>>33
 }

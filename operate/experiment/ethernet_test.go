@@ -57,7 +57,14 @@ func TestNetworks(t *testing.T) {
 			}
 		}
 		for _, level := range []string{Flows, IdealNet} {
-			if _, err := run(kind, level, nil); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "next:") {
+			r, err := run(kind, level, nil)
+			if kind == jobs.RoCE && level == Flows {
+				if err != nil || r.Ethernet != nil || !strings.Contains(r.Why, "nobody is paused") {
+					t.Errorf("%s by %s: %v, %+v", kind, level, err, r)
+				}
+				continue
+			}
+			if !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "next:") {
 				t.Errorf("%s by %s: %v", kind, level, err)
 			}
 		}

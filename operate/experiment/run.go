@@ -206,13 +206,11 @@ func (r *Report) alone(ctx context.Context, s *Spec, b *built, f *jobs.Fabric) e
 
 // queues says what needs the queues of packets, if anything does.
 func (s *Spec) queues() string {
-	switch {
-	case s.Options.Hash:
-		return "flows take the ways of the tables"
+	switch e := &s.Options.Ethernet; {
 	case s.Options.Congestion.On:
 		return "switches mark packets in long queues, which flows do not have"
-	case s.isEthernet():
-		return "pauses and losses come from queues, which flows do not have"
+	case s.isEthernet() && (e.Kind != jobs.RoCE || e.Storm > 0 || e.Watchdog > 0):
+		return "losses and storms of pauses come from queues, which flows do not have"
 	case s.Options.Adapter.On():
 		return "adapters pay for packets, which flows do not have"
 	case s.Options.Loss.Part > 0:
@@ -225,7 +223,10 @@ func (s *Spec) queues() string {
 
 // choices says what packets do that flows do after a fashion, if anything.
 func (s *Spec) choices() string {
-	if s.Options.Adaptive != route.NoChoice {
+	switch {
+	case s.isEthernet():
+		return "pauses and DCQCN come from queues, which flows do not have"
+	case s.Options.Adaptive != route.NoChoice:
 		return "switches choose by their queues, which flows do not have"
 	}
 	return ""
@@ -233,10 +234,17 @@ func (s *Spec) choices() string {
 
 // instead is what flows do of that.
 func (s *Spec) instead() string {
-	if s.Options.Adaptive == route.ByPacket {
-		return ": messages are spread evenly over their ways; read it as the best case"
+	says := ""
+	if s.isEthernet() {
+		says = ": nobody is paused, and senders have their fair rates at once"
 	}
-	return ": messages take the ports with the fewest others"
+	switch {
+	case s.Options.Adaptive == route.ByPacket:
+		says += ": messages are spread evenly over their ways; read it as the best case"
+	case s.Options.Adaptive != route.NoChoice:
+		says += ": messages take the ports with the fewest others"
+	}
+	return says
 }
 
 // byLeaf orders hosts so that one after the other is on another switch.
