@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"softib/node/aggregate"
 	"softib/node/hca"
@@ -164,8 +165,9 @@ func (r *Reductions) Start(j *Reduction, member int, o aggregate.Operation) {
 	r.drive(st)
 }
 
-// Release ends a job, and begins those that have waited for its places.
-func (r *Reductions) Release(j *Reduction) error {
+// Release ends a job, and begins those that have waited for its places. Where a fault is in the way of one, it is tried
+// again like one whose tree has failed.
+func (r *Reductions) Release(j *Reduction) {
 	j.over = true
 	r.tearDown(j)
 	for _, st := range j.seats {
@@ -177,16 +179,13 @@ func (r *Reductions) Release(j *Reduction) error {
 			}
 		}
 	}
-	for _, ready := range r.am.Release(j.Job) {
-		for _, o := range r.jobs {
-			if o.Job == ready {
-				if err := r.begin(o); err != nil {
-					return err
-				}
-			}
+	r.am.SetFabric(r.fabric())
+	ready, stuck := r.am.Release(j.Job)
+	for _, o := range r.jobs {
+		if slices.Contains(stuck, o.Job) || slices.Contains(ready, o.Job) && r.begin(o) != nil {
+			r.mendLater(o)
 		}
 	}
-	return nil
 }
 
 // begin sets a job's tree up and lets the members go on from the first operation that one of them has not done.
@@ -271,6 +270,9 @@ func (r *Reductions) mend(j *Reduction) {
 	}
 	r.tearDown(j)
 	for _, st := range j.seats {
+		if j.Trees == 0 {
+			break // it has waited so far, and lost nothing
+		}
 		st.HandleLost(aggregate.Reassigned)
 		if !st.told {
 			st.told = true
@@ -284,11 +286,12 @@ func (r *Reductions) mend(j *Reduction) {
 	if err == nil {
 		err = r.am.Replace(j.Job)
 	}
+	if err == nil && j.Tree != nil {
+		err = r.begin(j)
+	}
 	if err == nil {
-		if err = r.begin(j); err == nil {
-			j.tries = 0
-			return
-		}
+		j.tries = 0
+		return
 	}
 	if j.tries++; j.tries < r.cfg.Tries {
 		r.mendLater(j)

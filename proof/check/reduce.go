@@ -161,9 +161,7 @@ func (r *redRun) play() {
 			case !j.freed:
 				j.freed = true
 				r.settled(j)
-				if err := r.red.Release(j.job); err != nil {
-					r.report(reduceName, nil, "a job that waits cannot begin: %v", err)
-				}
+				r.red.Release(j.job)
 			}
 		}
 		if left == 0 || len(r.found) > 0 {
@@ -173,7 +171,12 @@ func (r *redRun) play() {
 			r.report(progressName, nil, "%s", r.stuck())
 			return
 		}
-		r.handle(r.sim.Next(min(limit, r.sim.Now()+slice)))
+		w := r.sim.Next(min(limit, r.sim.Now()+slice))
+		if w.Kind == sim.WakeIdle {
+			r.report(progressName, nil, "nothing is left to happen, but %s", r.stuck())
+			return
+		}
+		r.handle(w)
 	}
 	if len(r.found) > 0 {
 		return

@@ -17,3 +17,18 @@ func TestReductions(t *testing.T) {
 			r.Tally.TreesLost)
 	}
 }
+
+// TestReductionsOnceFailed runs the seeds by which torture has found bugs of reductions.
+func TestReductionsOnceFailed(t *testing.T) {
+	for _, seed := range []uint64{
+		11013045, // a job waited for another's places, and when they were free there was no way: nobody tried again
+	} {
+		r := Torture(context.Background(), Options{First: seed, Seeds: 1, Kind: ReductionKind}, nil)
+		for i := range r.Failures {
+			t.Errorf("seed %d: %v", seed, r.Failures[i].Found[0])
+		}
+		if r.Ops == 0 {
+			t.Errorf("seed %d does nothing", seed)
+		}
+	}
+}

@@ -135,12 +135,27 @@ func TestPlaces(t *testing.T) {
 	if _, err = m.Create(short); !errors.Is(err, aggregate.ErrFull) {
 		t.Errorf("more operations than there are: %v", err)
 	}
-	if ready := m.Release(first); len(ready) != 1 || ready[0] != second || second.Tree == nil {
+	if ready, stuck := m.Release(first); stuck != nil || len(ready) != 1 || ready[0] != second || second.Tree == nil {
 		t.Errorf("when the first is over: %v", ready)
 	}
-	if ready := m.Release(second); ready != nil {
-		t.Errorf("when the second is: %v", ready)
+	// One that waits hears of it when what it waits for is over and there is no way for it.
+	fourth, err := m.Create(stream)
+	if err != nil || fourth.Tree != nil {
+		t.Errorf("a third stream: %+v, %v", fourth, err)
 	}
+	links := f.links
+	f.links = make([][]link, len(links))
+	if ready, stuck := m.Release(second); ready != nil || len(stuck) != 1 || stuck[0] != fourth {
+		t.Errorf("when the second is: %v are ready, %v stuck", ready, stuck)
+	}
+	if err := m.Replace(fourth); !errors.Is(err, ErrNoWay) {
+		t.Errorf("the one that has waited: %v, want %v", err, ErrNoWay)
+	}
+	f.links = links
+	if err := m.Replace(fourth); err != nil || fourth.Tree == nil {
+		t.Errorf("when there are ways again: %v", err)
+	}
+	m.Release(fourth)
 	m.Release(third)
 	for s, u := range m.used {
 		if u != (aggregate.Limits{}) {

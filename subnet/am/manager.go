@@ -39,6 +39,7 @@ type Manager struct {
 	busy   map[edge]int       // trees by link
 	line   []*Job             // those who wait
 	last   uint32             // tree
+	trees  int                // that jobs have
 
 	// For searching.
 	open  []bool // switches that have places for the job
@@ -65,39 +66,47 @@ func (m *Manager) Create(r Request) (*Job, error) {
 			"at least", len(r.Members), r.OSTs, r.Payload)
 	}
 	j := &Job{Request: r}
-	err := m.place(j)
-	if r.Wait && errors.Is(err, aggregate.ErrFull) && m.limits.Lacks(aggregate.Limits{}, &aggregate.Tree{
-		OSTs: r.OSTs, Payload: r.Payload, Children: make([]aggregate.Child, 1), Stream: r.Stream}) == nil {
-		m.line = append(m.line, j)
-		return j, nil
-	}
-	if err != nil {
+	if err := m.Replace(j); err != nil {
 		return nil, err
 	}
 	return j, nil
 }
 
-// Replace gives a job whose tree has failed another one.
+// Replace gives a job whose tree has failed another one, or has it wait for its turn as Create does.
 func (m *Manager) Replace(j *Job) error {
 	m.drop(j)
-	return m.place(j)
+	err := m.place(j)
+	if j.Wait && m.mayFit(err) && m.limits.Lacks(aggregate.Limits{}, &aggregate.Tree{
+		OSTs: j.OSTs, Payload: j.Payload, Children: make([]aggregate.Child, 1), Stream: j.Stream}) == nil {
+		m.line = append(m.line, j)
+		return nil
+	}
+	return err
 }
 
-// Release ends a job, and lists those who waited and have a tree now.
-func (m *Manager) Release(j *Job) (ready []*Job) {
+// mayFit reports whether a job that could not be placed may be when another is over: places were taken.
+func (m *Manager) mayFit(err error) bool { return m.trees > 0 && errors.Is(err, aggregate.ErrFull) }
+
+// Release ends a job. It lists those who waited and have a tree now, and those who need not wait any longer, since no
+// other job is in their way: what is, Replace says.
+func (m *Manager) Release(j *Job) (ready, stuck []*Job) {
 	m.drop(j)
 	var line []*Job
 	for _, w := range m.line {
-		switch {
-		case w == j:
-		case m.place(w) == nil:
+		if w == j {
+			continue
+		}
+		switch err := m.place(w); {
+		case err == nil:
 			ready = append(ready, w)
-		default:
+		case m.mayFit(err):
 			line = append(line, w)
+		default:
+			stuck = append(stuck, w)
 		}
 	}
 	m.line = line
-	return ready
+	return ready, stuck
 }
 
 // drop gives back what a job's tree has taken.
@@ -109,6 +118,7 @@ func (m *Manager) drop(j *Job) {
 }
 
 func (m *Manager) count(t *Tree, sign int) {
+	m.trees += sign
 	for i := range t.Nodes {
 		n := &t.Nodes[i]
 		c := t.Config(i)
