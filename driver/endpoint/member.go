@@ -39,6 +39,7 @@ type memberIn struct {
 func NewMember(cfg Config, s Share) (*Member, error) {
 	cfg.Page, cfg.Ledger = s.Page, s.Ledger
 	cfg.Engine.FirstQPN = ib.QPN(cfg.Block) << BlockBits
+	cfg.Engine.CNP = true
 	if cfg.Engine.Limits == (hca.Limits{}) {
 		cfg.Engine.Limits = hca.DefaultLimits()
 	}

@@ -166,6 +166,7 @@ func (sc *Scenario) drawCongestion() {
 		c.Table[i] = uint16(rng.IntN(4))<<14 | uint16(i)
 	}
 	sc.Slowing = c
+	sc.Machine.CNP = rand.New(rand.NewPCG(sc.Seed, 0xCC11)).IntN(2) == 0
 }
 
 // drawAdaptive draws whether switches choose, by randomness of its own: the histories of seeds from before they could
