@@ -147,6 +147,10 @@ func TestCongestionControl(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				to.readsClock() // it tells what it has counted as its clock moves on
 			}
+			if counter(t, f, peerOf(f, portOf(f, 2)), mad.AttrPortXmitConCtrl,
+				&mad.PortXmitConCtrlLayout.Fields[2]) == 0 {
+				t.Error("its queue was not too long for any time")
+			}
 			becns := told(0, "PortPktRcvBECN") + told(1, "PortPktRcvBECN")
 			if becns > marked {
 				t.Errorf("%d packets told of %d", becns, marked)
