@@ -45,7 +45,11 @@ func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *s
 		journal: manager.NewJournal()}
 	defer holdGC()()
 	var err error
-	if f.Fabric, err = live.New(g, live.Config{}); err != nil {
+	made := live.Config{}
+	if cfg != nil {
+		made.Adaptive = cfg.Adaptive
+	}
+	if f.Fabric, err = live.New(g, made); err != nil {
 		return nil, err
 	}
 	if cfg == nil {

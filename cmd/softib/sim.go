@@ -149,6 +149,11 @@ var fabricSettings = []setting{
 		s.Options.Congestion.On = v != 0
 		return nil
 	}},
+	{"cc-cnp", "1: with cc, packets of their own tell of marked READ responses and ACKs (0)",
+		func(s *experiment.Spec, v uint64) error {
+			s.Options.Congestion.CNP = v != 0
+			return nil
+		}},
 	{"cc-threshold", "1 to 15: how short a queue is in which packets are marked (12)", upTo(15,
 		func(s *experiment.Spec, v uint64) { s.Options.Congestion.Threshold = uint8(v) })},
 	{"cc-rate", "one of so many packets there is marked (4)", upTo(1<<16-1,

@@ -13,6 +13,7 @@ import (
 	"softib/operate/manager/ufm"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/route"
 )
 
 func newUp() *cobra.Command {
@@ -88,6 +89,8 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 	cmd.Flags().BoolVar(&o.noSM, "no-sm", false,
 		"start no subnet manager: leave the fabric to another, such as softib exec h1 -- opensm")
 	o.sm.flags(cmd)
+	cmd.Flags().StringVar(&o.adaptive, "adaptive", route.NoChoice.String(), "where cables have a rate or a fault, "+
+		"switches choose the least busy way: "+strings.Join(route.ChoiceNames, ", "))
 	cmd.Flags().StringVar(&o.trust, "trust-manager", "", "hosts, or GUIDs of ports, `H3,H4` at which other subnet "+
 		"managers may run that know --m-key and --sm-key; from the first tenant on, and with --m-key, nowhere else")
 	cmd.Flags().StringVar(&o.shared, "shared", "", "let users of `GROUP` run programs on hosts of tenants that they "+
@@ -107,6 +110,7 @@ type upOptions struct {
 	reportFD int
 	noSM     bool
 	trust    string
+	adaptive string
 	shared   string
 	state    string
 	http     httpOptions
@@ -137,6 +141,9 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	cfg, err := o.sm.config()
 	if err != nil {
 		return err
+	}
+	if cfg.Adaptive, err = route.ParseChoice(o.adaptive); err != nil {
+		return next(&usageError{fmt.Errorf("--adaptive: %w", err)}, "--adaptive packet lets each packet choose")
 	}
 	others, err := newGuests(p, &o)
 	if err != nil {

@@ -74,7 +74,6 @@ type Endpoint struct {
 	owed       bool // packets wait to be sent: Poll hurried back
 	failed     bool
 	closed     bool
-	slows      bool // a port has congestion control
 	hint       *hint
 	postStaged func(*hca.HCA, *uint64)
 	postSends  func(*hca.HCA, *uint64)
@@ -180,14 +179,21 @@ func (e *Endpoint) SetPort(n ib.PortNum, p hca.Port) {
 		p.PKeyViolations, p.QKeyViolations = old.PKeyViolations, old.QKeyViolations
 		e.eng.SetPort(n, p)
 	}
-	e.slows = false
-	for i := range e.eng.NumPorts() {
-		e.slows = e.slows || e.eng.Port(ib.PortNum(i+1)).Congestion != nil
-	}
 	for _, r := range e.out {
-		r.narrow(e.slows)
+		r.narrow(e.slows())
 	}
 	e.Leave()
+}
+
+// slows reports whether a port has congestion control, of which datagrams' senders hear too: an engine that has them
+// told by the way, as some simulations do, leaves rings as they were before.
+func (e *Endpoint) slows() bool {
+	for i := 1; e.eng.Config().CNP && i <= e.eng.NumPorts(); i++ {
+		if c := e.eng.Port(ib.PortNum(i)).Congestion; c != nil && c.Levels != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Reregister tells programs that the manager wants them to join their groups again.
@@ -602,7 +608,7 @@ func without[T comparable](list []T, x T) []T {
 
 // AddOut gives the endpoint a ring to send into. It is for the Router to call, within Route.
 func (e *Endpoint) AddOut(r *Out) {
-	r.narrow(e.slows)
+	r.narrow(e.slows())
 	e.out = append(e.out, r)
 }
 

@@ -39,6 +39,7 @@ type memberIn struct {
 func NewMember(cfg Config, s Share) (*Member, error) {
 	cfg.Page, cfg.Ledger = s.Page, s.Ledger
 	cfg.Engine.FirstQPN = ib.QPN(cfg.Block) << BlockBits
+	cfg.Engine.CNP, cfg.Engine.ReorderTime = true, reorderTime
 	if cfg.Engine.Limits == (hca.Limits{}) {
 		cfg.Engine.Limits = hca.DefaultLimits()
 	}
@@ -50,6 +51,9 @@ func NewMember(cfg Config, s Share) (*Member, error) {
 	return &Member{Endpoint: e, slots: s.Slots, out: map[uint32]*memberOut{}, in: map[uint32]memberIn{},
 		goneEarly: map[uint32]bool{}}, nil
 }
+
+// reorderTime is how long an adapter that puts packets in order waits for one: longer than threads are late.
+const reorderTime = 50 * ib.Millisecond
 
 // Outgoing hands over a ring to send into, by its number. Free is called when it is not used any more.
 func (m *Member) Outgoing(id uint32, r *Out, free func()) {

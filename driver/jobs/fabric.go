@@ -61,6 +61,9 @@ type Congestion struct {
 	// steps it goes slower when it is.
 	Timer    uint16
 	Increase uint8
+	// CNP: who sent a marked packet that is not acknowledged, such as the data of a READ, is told by a packet of its
+	// own, and not by the next that goes there anyway.
+	CNP bool
 }
 
 // ccRate is the rate of links that Congestion's defaults are for, in bits a second.

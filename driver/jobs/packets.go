@@ -90,6 +90,7 @@ func (f *Fabric) Packets() (*Packets, error) {
 	if f.Groups != nil && !f.opt.hashes() {
 		cfg.Reorder = reorder
 	}
+	cfg.CNP = f.opt.Congestion.CNP
 	f.setEthernet(&cfg)
 	s, err := sim.New(f.Graph, cfg)
 	if err != nil {

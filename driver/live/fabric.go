@@ -18,6 +18,7 @@ import (
 	"softib/node/madrpc"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	routing "softib/subnet/route"
 	"softib/subnet/sm"
 	"softib/verbs"
 )
@@ -26,6 +27,8 @@ import (
 type Config struct {
 	// Limits of every adapter; generous if zero.
 	Limits hca.Limits
+	// Adaptive says how switches choose among ports, where paths are switched. Adapters put packets in order again.
+	Adaptive routing.Choice
 }
 
 // ErrClosed is returned by calls that outlive their fabric.

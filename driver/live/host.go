@@ -11,6 +11,7 @@ import (
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	routing "softib/subnet/route"
 	"softib/verbs"
 )
 
@@ -52,7 +53,20 @@ func newHost(f *Fabric, t *topo.Node, index int) *Host {
 // config is that of an engine of the adapter.
 func (h *Host) config() hca.Config {
 	t := h.topo
-	return hca.Config{NodeGUID: t.GUID, Ports: t.NumPorts(), PortGUID: t.PortGUIDs(), Limits: h.f.cfg.Limits}
+	return hca.Config{NodeGUID: t.GUID, Ports: t.NumPorts(), PortGUID: t.PortGUIDs(), Limits: h.f.cfg.Limits,
+		Reorder: h.Reorder()}
+}
+
+// reorder is how many packets of a queue pair adapters keep until it is their turn, where switches choose: more than
+// the buffers of the longest way hold.
+const reorder = 512
+
+// Reorder is hca.Config.Reorder of the host's adapter.
+func (h *Host) Reorder() int {
+	if h.f.cfg.Adaptive == routing.NoChoice {
+		return 0
+	}
+	return reorder
 }
 
 // Name is the host's name, such as h1.

@@ -21,7 +21,7 @@ func (f *Fabric) BringUp() (sm.Report, error) {
 	}
 	f.managing.Lock()
 	defer f.managing.Unlock()
-	return sm.BringUpParts(f.graph, sm.Config{Groups: f.groups}, f.caller)
+	return sm.BringUpParts(f.graph, sm.Config{Groups: f.groups, Adaptive: f.cfg.Adaptive}, f.caller)
 }
 
 // caller sends requests from a port and brings back the answers of agents.

@@ -74,6 +74,8 @@ func (f *Fabric) newWalker(key endpoint.Key) *walker {
 	w := &walker{f: f, route: &route{key: key, epoch: f.epoch.Load()}}
 	w.pkt.LRH = wire.LRH{SL: key.SL, DLID: key.DLID, LNH: wire.LNHLocal}
 	w.pkt.BTH.PKey = key.PKey
+	// Switches do not choose for datagrams. A path that is not switched has no queues to choose by.
+	w.pkt.BTH.Opcode = wire.MakeOpcode(wire.UD, wire.OpSendOnly)
 	w.probe.Packet, w.probe.LRH = &w.pkt, w.pkt.LRH
 	return w
 }

@@ -26,6 +26,8 @@ type Config struct {
 	Renews ib.Time
 	// Reorder is how many packets of a queue pair adapters keep that came before their turn; see hca.Config.
 	Reorder int
+	// CNP: who sent a marked packet that is not acknowledged is told by a packet of its own; see hca.Config.
+	CNP bool
 	// RoCE makes them adapters of Ethernet.
 	RoCE hca.RoCE
 	// Until is when all of this ends, so that the load can.

@@ -85,7 +85,7 @@ func (m *Machine) newProcess(host int, at *port) (*process, error) {
 	}
 	n := m.HostNode(host)
 	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), FirstQPN: block << endpoint.BlockBits,
-		KeySeed: uint8(host), Reorder: m.cfg.Reorder, ReorderTime: sim.ReorderTime,
+		KeySeed: uint8(host), Reorder: m.cfg.Reorder, ReorderTime: sim.ReorderTime, CNP: m.cfg.CNP,
 		RoCE: m.cfg.RoCE}
 	for num := 1; num < len(n.Ports); num++ {
 		cfg.PortGUID = append(cfg.PortGUID, n.PortGUID(ib.PortNum(num)))

@@ -42,7 +42,7 @@ const ReorderTime = ib.Millisecond
 
 func newHCA(n *topo.Node, sim *Config) *hca.HCA {
 	cfg := hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), ByRefMin: sim.ByRefMin, Reorder: sim.Reorder,
-		ReorderTime: ReorderTime, RoCE: sim.RoCE, ReadTurns: sim.Adapter.On()}
+		ReorderTime: ReorderTime, RoCE: sim.RoCE, ReadTurns: sim.Adapter.On(), CNP: sim.CNP}
 	for p := 1; p < len(n.Ports); p++ {
 		cfg.PortGUID = append(cfg.PortGUID, n.PortGUID(ib.PortNum(p)))
 	}

@@ -57,6 +57,8 @@ type Config struct {
 	// Reorder is how many packets of a queue pair the adapters that New makes keep if they come before their turn, as
 	// they do where switches choose the ways of packets; 0 is none. See hca.Config.
 	Reorder int
+	// CNP: such adapters tell who sent a marked packet that is not acknowledged by a packet of its own.
+	CNP bool
 	// RoCE makes the adapters that New makes ones of Ethernet; Port.Flow makes the ports so.
 	RoCE hca.RoCE
 	// Adapter is what the adapters that New makes cost; the zero value is nothing.

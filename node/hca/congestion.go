@@ -107,9 +107,12 @@ func (q *QP) noteCongestion(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	if p.BTH.FECN {
 		h.Stats.FECNs++
 		told.FECN[p.LRH.SL&15]++
-		if h.cfg.RoCE.DCQCN.On {
+		switch {
+		case h.cfg.RoCE.DCQCN.On:
 			q.tellCNP(now)
-		} else {
+		case h.cfg.CNP:
+			q.notify(port, p)
+		default:
 			q.tellBECN = true
 		}
 	}
@@ -122,22 +125,30 @@ func (q *QP) noteCongestion(now ib.Time, port ib.PortNum, p *wire.Packet) {
 		q.slowDown(now)
 		return
 	}
-	c, s := h.slowed(q, port, q.path.sl)
+	sl := q.path.sl
+	if q.isUD() {
+		sl = p.LRH.SL
+	}
+	c, s := h.slowed(q, port, sl)
 	if c == nil {
 		return
 	}
-	c.recover(now, s, q.path.sl)
-	s.index = min(s.index+uint16(c.Entries[q.path.sl&15].Increase), c.Limit)
+	c.recover(now, s, sl)
+	s.index = min(s.index+uint16(c.Entries[sl&15].Increase), c.Limit)
 }
 
 // waits is how long a queue pair waits after a packet because of congestion.
 func (q *QP) waits(now ib.Time, p *wire.Packet) ib.Time {
-	c, s := q.h.slowed(q, q.path.port, q.path.sl)
+	sl := q.path.sl
+	if q.isUD() {
+		sl = p.LRH.SL
+	}
+	c, s := q.h.slowed(q, q.path.port, sl)
 	if c == nil {
 		return 0
 	}
-	c.recover(now, s, q.path.sl)
-	at := min(max(s.index, uint16(c.Entries[q.path.sl&15].Min)), c.Limit)
+	c.recover(now, s, sl)
+	at := min(max(s.index, uint16(c.Entries[sl&15].Min)), c.Limit)
 	if int(at) >= len(c.Table) || c.Table[at] == 0 {
 		return 0
 	}

@@ -68,3 +68,66 @@ func TestCongestion(t *testing.T) {
 		w.close()
 	}
 }
+
+// TestNotification: what is marked and not acknowledged (datagrams, packets of unreliable connections, the data of a
+// READ) is told of by a packet of its own, once for all that came meanwhile, and the sender slows down.
+func TestNotification(t *testing.T) {
+	for _, c := range []struct {
+		typ    QPType
+		op     WROpcode
+		global bool
+	}{{UD, WRSend, false}, {UD, WRSend, true}, {UC, WRRDMAWrite, false}, {RC, WRRDMARead, true},
+		{RC, WRRDMAWrite, false}} {
+		w := newWorld(t, 2, 1)
+		var cc Congestion
+		cc.Levels, cc.Limit, cc.Table[1], cc.Entries[0] = 1, 1, 16, CongestionEntry{Increase: 1}
+		for _, h := range w.hosts {
+			h.cfg.CNP = true
+			port := *h.Port(1)
+			port.Rate = ib.LinkRate{Width: ib.Width4x, Speed: ib.NDR}
+			h.SetPort(1, port)
+			h.SetCongestion(1, cc)
+		}
+		var sent []ib.Time
+		told := 0
+		marked := map[wire.Kind]bool{}
+		w.fate = func(f *flying) fate {
+			switch k := f.p.BTH.Opcode.Info().Kind; {
+			case k == wire.KindCNP:
+				told++
+				f.p.BTH.FECN = true // of which nobody is told
+			case f.p.PayloadLen() > 0:
+				f.p.BTH.FECN = true
+				marked[k] = true
+				sent = append(sent, w.now)
+			}
+			return fate{}
+		}
+		a, b := w.pair(conf{typ: c.typ, mtu: ib.MTU4096, sendWR: 16, recvWR: 16, memLen: 1 << 19, global: c.global})
+		post := func() {
+			if c.typ == UD {
+				b.recv(1, b.sge(0, 4096+grhArea))
+				to := AHAttr{Port: 1, DLID: lidOf(1, 1), IsGlobal: c.global, DGID: b.h.Port(1).GIDs[0], HopLimit: 1}
+				a.datagram(1, a.ah(to), b.qp.Num(), 0x1234, 4096)
+				return
+			}
+			a.post(SendWR{Opcode: c.op, Flags: SendSignaled, RemoteAddr: memVA, RKey: b.mr.RKey(),
+				SGList: []SGE{a.sge(0, 4096)}})
+		}
+		post()
+		w.run()
+		sent = nil
+		post()
+		post()
+		w.run()
+		one := ib.Time(float64(4096+26) * 8 / float64(w.hosts[0].Port(1).Rate.Mbps()) * 1e6)
+		if gap := sent[1] - sent[0]; gap < 16*one {
+			t.Errorf("%v %v: %v between packets, want 17 times the %v of one", c.typ, c.op, gap, one)
+		}
+		want := c.typ != RC || c.op == WRRDMARead
+		if len(marked) != 1 || (told > 0) != want {
+			t.Errorf("%v %v: %d notifications, of %v", c.typ, c.op, told, marked)
+		}
+		w.close()
+	}
+}

@@ -25,12 +25,14 @@ func (q *QP) checkHeader(port ib.PortNum, p *wire.Packet) Drop {
 		return DropGRH
 	}
 	if q.isUD() {
+		if p.BTH.Opcode == wire.OpcodeCN { // it has no Q_Key
+			return q.checkKey(port, p)
+		}
 		return q.checkDatagram(port, hp, p)
 	}
 	if p.LRH.SLID == q.path.dlid && port == q.path.port {
-		if !q.path.pkey.Matches(p.BTH.PKey) {
-			q.h.violate(mad.TrapBadPKey, port, p)
-			return DropPKey
+		if d := q.checkKey(port, p); d != DropNone {
+			return d
 		}
 	} else if !q.onAlternate(port, p) {
 		return DropAddress
@@ -43,6 +45,15 @@ func (q *QP) checkHeader(port ib.PortNum, p *wire.Packet) Drop {
 		q.h.events.push(Event{Type: EventCommEst, QP: q})
 	}
 	return DropNone
+}
+
+// checkKey checks the partition of a packet.
+func (q *QP) checkKey(port ib.PortNum, p *wire.Packet) Drop {
+	if q.path.pkey.Matches(p.BTH.PKey) {
+		return DropNone
+	}
+	q.h.violate(mad.TrapBadPKey, port, p)
+	return DropPKey
 }
 
 func (p *Port) ownsGID(g ib.GID) bool {
@@ -66,9 +77,8 @@ func (q *QP) checkDatagram(port ib.PortNum, hp *Port, p *wire.Packet) Drop {
 			return DropPKey
 		}
 	default:
-		if !q.path.pkey.Matches(p.BTH.PKey) {
-			q.h.violate(mad.TrapBadPKey, port, p)
-			return DropPKey
+		if d := q.checkKey(port, p); d != DropNone {
+			return d
 		}
 	}
 	if p.DETH.QKey != q.attr.QKey {

@@ -68,10 +68,9 @@ func (d *DCQCN) setDefaults() {
 
 // roceQP is what a queue pair of RoCEv2 has beyond one of InfiniBand.
 type roceQP struct {
-	cnpAt  ib.Time // when the next notification may be sent at the earliest
-	cnpDue bool
-	limit  limiter
-	sel    selective
+	cnpAt ib.Time // when the next notification may be sent at the earliest
+	limit limiter
+	sel   selective
 }
 
 // limiter is the rate limiter of a flow: the paper's reaction point. Rates are in bits a second.
@@ -157,30 +156,12 @@ func ethernetBytes(p *wire.Packet) int64 { return int64(p.WireWords())*4 + 58 }
 // tellCNP has the sender of a flow told that a packet of it met congestion, if it was not just now.
 func (q *QP) tellCNP(now ib.Time) {
 	r := q.roce
-	if q.isUD() || r.cnpDue || now < r.cnpAt {
+	if q.isUD() || q.cnpDue || now < r.cnpAt {
 		return
 	}
-	r.cnpDue = true
 	r.cnpAt = now + q.h.cfg.RoCE.DCQCN.CNPInterval
-	if !q.onReady && !q.parked {
-		q.burst = 0
-		q.h.ready.push(q)
-	}
+	q.oweCNP()
 }
-
-// emitCNP builds a congestion notification packet (IBA A17.9.3). It waits for nothing but room.
-func (q *QP) emitCNP(p *wire.Packet, buf []byte) {
-	q.roce.cnpDue = false
-	q.header(p, 0, 0)
-	p.BTH.Opcode = wire.OpcodeCNP
-	p.BTH.BECN, p.BTH.AckReq = true, false
-	p.Payload = buf[:cnpPayload]
-	clear(p.Payload)
-	q.h.Stats.CNPsSent++
-}
-
-// cnpPayload is what follows its BTH, reserved.
-const cnpPayload = 16
 
 // slowDown is what a notification does to the flow.
 func (q *QP) slowDown(now ib.Time) {
@@ -203,9 +184,4 @@ func (q *QP) limitRate(now ib.Time, p *wire.Packet) {
 		q.paced = true
 		q.armTimer(q.freeAt)
 	}
-}
-
-// takesCNP reports whether a packet is a notification that the queue pair takes.
-func (q *QP) takesCNP(p *wire.Packet) bool {
-	return q.roce != nil && q.h.cfg.RoCE.DCQCN.On && p.BTH.Opcode == wire.OpcodeCNP && !q.isUD()
 }

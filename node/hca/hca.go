@@ -35,6 +35,9 @@ type Config struct {
 	// before they count as lost.
 	Reorder     int
 	ReorderTime ib.Time
+	// CNP: who sent a marked packet that is not acknowledged is told by a packet of its own (IBA A10.3.2). Without it
+	// the next packet tells, of a connected queue pair, and nobody hears of datagrams.
+	CNP bool
 	// RoCE makes it an adapter of Ethernet.
 	RoCE RoCE
 	// ReadTurns makes a READ or atomic, and the answer to one, end a queue pair's turn if others have something to
@@ -234,6 +237,7 @@ func New(cfg Config) *HCA {
 	cfg.MaxBundle = min(cfg.MaxBundle, 0xFFFF) // what wire.Packet.Count holds
 	if cfg.RoCE.On {
 		cfg.MaxBundle = 0 // packets are lost one by one
+		cfg.CNP = false   // which is DCQCN's there
 		cfg.RoCE.DCQCN.setDefaults()
 		if s := &cfg.RoCE.Selective; s.On {
 			s.setDefaults()

@@ -106,6 +106,7 @@ type QP struct {
 	parked   bool
 	paced    bool // waits until freeAt; see pace
 	ackWaits bool // a request went before an acknowledgement that was due
+	cnpDue   bool // see cnp.go
 	path     path // where packets go now
 	mtu      int
 	mtuShift uint8    // mtu is 1<<mtuShift
@@ -160,6 +161,7 @@ type QP struct {
 	nakSent  bool
 	early    *early // nil if nothing came before its turn
 	tellBECN bool   // the peer is to hear that its packets met congestion
+	cnps     []cnpTo
 	msgOp    respMsg
 	curDone  uint32
 	curPD    *PD
@@ -417,6 +419,7 @@ func (q *QP) reset() {
 	q.resp, q.res = nil, nil
 	q.forgetEarly()
 	q.slow, q.tellBECN = slowing{}, false
+	q.forgetCNPs()
 	if q.roce = nil; q.h.cfg.RoCE.On {
 		q.roce = new(roceQP)
 	}
@@ -459,9 +462,7 @@ func (q *QP) toError() {
 	}
 	q.transition(StateErr)
 	q.ackDue, q.rnrUntil, q.paced = ib.Never, 0, false
-	if q.roce != nil {
-		q.roce.cnpDue = false
-	}
+	q.forgetCNPs()
 	q.respHead, q.respTail, q.rdQueued = 0, 0, 0
 	q.abandonHeld()
 	q.forgetEarly()

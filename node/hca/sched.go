@@ -87,9 +87,8 @@ func (q *QP) markReady() {
 func (h *HCA) NextSend() (s *Send, ok bool) {
 	s = &h.send
 	for q := h.ready.head; q != nil; q = h.ready.head {
-		if q.roce != nil && q.roce.cnpDue {
-			q.way(s)
-			s.Copied, s.Refers = cnpPayload, false
+		if q.cnpDue {
+			q.cnpWay(s)
 			return s, true
 		}
 		if q.respHead == q.respTail {
@@ -183,9 +182,13 @@ func (h *HCA) Emit(now ib.Time, s *Send, p *wire.Packet, buf []byte) bool {
 	rate := q.sendRate()
 	sent := false
 	switch {
-	case q.roce != nil && q.roce.cnpDue:
-		q.emitCNP(p, buf)
-		sent = true
+	case q.cnpDue:
+		if q.emitCNP(p, buf); q.paced {
+			h.ready.remove(q) // it had no other turn
+		}
+		if sent = true; q.isUD() {
+			rate = 0 // which is that of the next datagram
+		}
 	case q.respHead == q.respTail:
 		sent = q.emitRequest(now, p, buf, s.Copy)
 	case q.requestFirst():
@@ -214,7 +217,7 @@ func (h *HCA) Emit(now ib.Time, s *Send, p *wire.Packet, buf []byte) bool {
 		q.burst += int(p.Count) - 1
 	}
 	wait := ib.Time(0)
-	if h.cc != nil && !q.isUD() {
+	if h.cc != nil && (h.cfg.CNP || !q.isUD()) && p.BTH.Opcode != wire.OpcodeCN {
 		wait = q.waits(now, p)
 	}
 	if rate != 0 || wait != 0 {
@@ -223,7 +226,6 @@ func (h *HCA) Emit(now ib.Time, s *Send, p *wire.Packet, buf []byte) bool {
 	}
 	if q.roce != nil {
 		if q.limitRate(now, p); q.paced {
-			h.ready.remove(q) // it may have sent a notification only
 			return true
 		}
 	}

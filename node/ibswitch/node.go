@@ -349,11 +349,19 @@ func (n *Node) SetMFT(_ ib.Time, block, position int, t mad.MFT) error {
 // SetCongestion applies what a manager wrote of how ports mark packets: one setting for all, and those of single ports.
 func (n *Node) SetCongestion(all mad.SwitchCongestion, byPort []mad.SwitchPortEntry) {
 	for p := 1; p < len(n.sw.ports); p++ {
+		has := func(mask *[32]byte) bool { return mask[len(mask)-1-p/8]>>(p%8)&1 != 0 }
 		m := link.Marking{Threshold: all.Threshold, PacketSize: all.PacketSize, Rate: all.MarkingRate,
-			Victim: all.VictimMask[len(all.VictimMask)-1-p/8]>>(p%8)&1 != 0}
-		if p < len(byPort) && byPort[p].Valid && !byPort[p].ControlType {
-			e := &byPort[p]
-			m.Threshold, m.PacketSize, m.Rate = e.Threshold, e.PacketSize, e.MarkingRate
+			Victim: has(&all.VictimMask)}
+		if has(&all.CreditMask) {
+			m.Starvation = all.CSThreshold
+		}
+		if p < len(byPort) && byPort[p].Valid {
+			switch e := &byPort[p]; e.ControlType {
+			case false:
+				m.Threshold, m.PacketSize, m.Rate = e.Threshold, e.PacketSize, e.MarkingRate
+			case true:
+				m.Starvation = e.Threshold
+			}
 		}
 		n.sw.ports[p].SetMarking(m)
 	}

@@ -104,6 +104,8 @@ func (p *Port) LaneCounter(c ib.LaneCounter, i int) uint64 {
 		return p.level(i, false)
 	case ib.VLMarked:
 		return p.Marked(ib.VL(i))
+	case ib.VLXmitTimeCong:
+		return p.ticks(p.congestedFor(i))
 	}
 	return 0
 }

@@ -185,7 +185,7 @@ func (p *Port) join(f *Frame, vl ib.VL) Reason {
 	l := &e.lanes[vl]
 	if e.RED.marks(int(l.queued)*BlockSize, &e.random) && vl < ib.VLMgmt {
 		f.Packet.BTH.FECN = true
-		p.cold.marks.counted[vl]++
+		p.marker().counted[vl]++
 	}
 	l.queued += uint32(f.Blocks)
 	return OK

@@ -13,42 +13,102 @@ type Marking struct {
 	Rate uint16
 	// Victim: packets are marked also where the queue waits for credit, as it does where congestion is further on.
 	Victim bool
+	// Starvation is the threshold of a queue that waits for credit, where that is not because of congestion further on
+	// but because who is there is slow: at the port of a host. 0 never marks there.
+	Starvation uint8
 }
 
 // marks is what a port needs for it.
 type marks struct {
 	Marking
-	at      uint32 // packets of a queue that is too long; 0 never
-	passed  uint16 // packets since one was marked
-	counted [ib.NumVL]uint64
+	at, starvedAt uint32 // packets of a queue that is too long; 0 never
+	passed        uint16 // packets since one was marked
+	counted       [ib.NumVL]uint64
+	// The lanes whose queue is too long, since when, for how many packets, and how long queues were so before.
+	long  uint16
+	since [ib.NumVL]ib.Time
+	under [ib.NumVL]uint32
+	took  [ib.NumVL]ib.Time
+}
+
+// on reports whether packets may be marked.
+func (k *marks) on() bool { return k != nil && k.at|k.starvedAt != 0 }
+
+// marker is what the port has for it. Most have nothing, ever.
+func (p *Port) marker() *marks {
+	if p.cold.marks == nil {
+		p.cold.marks = new(marks)
+	}
+	return p.cold.marks
 }
 
 // Marking is how the port marks packets.
-func (p *Port) Marking() Marking { return p.cold.marks.Marking }
+func (p *Port) Marking() Marking {
+	if p.cold.marks == nil {
+		return Marking{}
+	}
+	return p.cold.marks.Marking
+}
 
 // SetMarking sets it. The longest queue is what a receive buffer holds.
 func (p *Port) SetMarking(m Marking) {
-	k := &p.cold.marks
-	k.Marking, k.at, k.passed = m, 0, 0
-	if t := int(m.Threshold & 15); t > 0 {
-		longest := p.cold.cfg.BufferBlocks / mtuBlocks(p.cold.cfg.MTUCap)
-		k.at = uint32(max(1, longest*(16-t)/16))
+	if p.cold.marks == nil && m == (Marking{}) {
+		return
 	}
+	k := p.marker()
+	k.Marking, k.passed, k.long = m, 0, 0
+	longest := p.cold.cfg.BufferBlocks / mtuBlocks(p.cold.cfg.MTUCap)
+	packets := func(threshold uint8) uint32 {
+		if t := int(threshold & 15); t > 0 {
+			return uint32(max(1, longest*(16-t)/16))
+		}
+		return 0
+	}
+	k.at, k.starvedAt = packets(m.Threshold), packets(m.Starvation)
 	p.watch()
 }
 
 // Marked counts the packets of a lane that were marked.
-func (p *Port) Marked(vl ib.VL) uint64 { return p.cold.marks.counted[vl&15] }
+func (p *Port) Marked(vl ib.VL) uint64 {
+	if p.cold.marks == nil {
+		return 0
+	}
+	return p.cold.marks.counted[vl&15]
+}
+
+// congestedFor is for how long the queue of a lane was too long.
+func (p *Port) congestedFor(vl int) ib.Time {
+	if p.cold.marks == nil {
+		return 0
+	}
+	return p.cold.marks.took[vl]
+}
 
 // mark marks a packet that joins the queue of a lane, if that is to be.
-func (p *Port) mark(f *Frame, vl ib.VL) {
-	k := &p.cold.marks
-	tx := p.tx(int(vl))
-	if k.at == 0 || tx.n < k.at || f.Blocks < k.PacketSize || vl >= ib.VLMgmt {
+func (p *Port) mark(now ib.Time, f *Frame, vl ib.VL) {
+	k := p.cold.marks
+	if !k.on() || vl >= ib.VLMgmt {
 		return
 	}
-	// Without credit the queue is long because of what is further on: the root of the congestion is there.
+	tx := p.tx(int(vl))
+	k.relieve(ib.Earlier(now, tx.headSince), int(vl), tx.n)
+	if tx.n == 0 {
+		return
+	}
+	limit := k.at
 	if !k.Victim && !maySend(tx.fccl, tx.fctbs, tx.q.head.Blocks) {
+		// Without credit the queue is long because of what is further on. The root of the congestion is there, unless
+		// this is the last port of the way.
+		limit = k.starvedAt
+	}
+	if limit == 0 || tx.n < limit {
+		return
+	}
+	if k.long>>vl&1 == 0 {
+		k.long |= 1 << vl
+		k.since[vl], k.under[vl] = now, limit
+	}
+	if f.Blocks < k.PacketSize {
 		return
 	}
 	if k.passed++; k.passed <= k.Rate {
@@ -57,4 +117,12 @@ func (p *Port) mark(f *Frame, vl ib.VL) {
 	k.passed = 0
 	k.counted[vl]++
 	f.Packet.BTH.FECN = true
+}
+
+// relieve ends the congestion of a lane in whose queue few packets are left.
+func (k *marks) relieve(now ib.Time, vl int, left uint32) {
+	if k.long>>vl&1 != 0 && left < k.under[vl] {
+		k.long &^= 1 << vl
+		k.took[vl] += max(now-k.since[vl], 0)
+	}
 }

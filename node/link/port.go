@@ -192,7 +192,7 @@ type cold struct {
 	guarded      bool
 	phys         ib.PhysState
 
-	marks marks
+	marks *marks
 	eth   *ethernet // nil where there are credits
 }
 
@@ -333,7 +333,7 @@ func (p *Port) SetSwitchLife(t ib.Time) {
 
 // watch notes whether there is anything to look after beyond sending.
 func (p *Port) watch() {
-	p.set(flagWatched, p.cold.hoqLife != ib.Never || p.cold.switchLife != ib.Never || p.cold.marks.at != 0 ||
+	p.set(flagWatched, p.cold.hoqLife != ib.Never || p.cold.switchLife != ib.Never || p.cold.marks.on() ||
 		p.flow != Credits)
 }
 

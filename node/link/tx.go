@@ -29,7 +29,7 @@ func (p *Port) Enqueue(now ib.Time, f *Frame, vl ib.VL) Reason {
 				return p.Count(r)
 			}
 		}
-		p.mark(f, vl)
+		p.mark(now, f, vl)
 	}
 	f.LRH.VL = vl
 	tx := p.tx(int(vl))
@@ -170,6 +170,9 @@ func (p *Port) PollTx(now ib.Time) (f *Frame, start, dur ib.Time) {
 	}
 	if p.has(flagWatched) {
 		p.cold.expired[vl] = 0
+		if k := p.cold.marks; k != nil {
+			k.relieve(now, vl, tx.n)
+		}
 	}
 	start = max(now, p.busyUntil)
 	dur = p.byteTime(f.Bytes)

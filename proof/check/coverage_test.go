@@ -74,4 +74,5 @@ func TestTortureHurts(t *testing.T) {
 	want("duplicates answered", tally.Duplicates)
 	want("packets kept until it was their turn", tally.Reordered)
 	want("packets that told of congestion", tally.BECNs)
+	want("notifications of congestion", tally.CNPs)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 
 	"softib/driver/sim"
 	"softib/node/aggregate"
@@ -172,7 +173,7 @@ func (r *redRun) play() {
 			return
 		}
 		w := r.sim.Next(min(limit, r.sim.Now()+slice))
-		if w.Kind == sim.WakeIdle {
+		if w.Kind == sim.WakeIdle && !slices.ContainsFunc(r.jobs, func(j *redJob) bool { return j.over() && !j.freed }) {
 			r.report(progressName, nil, "nothing is left to happen, but %s", r.stuck())
 			return
 		}

@@ -166,6 +166,10 @@ func (sc *Scenario) drawCongestion() {
 		c.Table[i] = uint16(rng.IntN(4))<<14 | uint16(i)
 	}
 	sc.Slowing = c
+	if rng := rand.New(rand.NewPCG(sc.Seed, 0xCC12)); rng.IntN(3) == 0 {
+		sc.Marking.Starvation = uint8(1 + rng.IntN(15))
+	}
+	sc.Machine.CNP = rand.New(rand.NewPCG(sc.Seed, 0xCC11)).IntN(2) == 0
 }
 
 // drawAdaptive draws whether switches choose, by randomness of its own: the histories of seeds from before they could

@@ -20,8 +20,8 @@ type Tally struct {
 	Drops    [link.NumReason]uint64                   // by the links and switches
 	HostDrop [hca.NumDrop]uint64                      // by the adapters
 	// What adapters did about it.
-	Retransmits, Timeouts, SeqNAKs, RNRNAKs, Duplicates, Reordered, BECNs uint64
-	Mgmt                                                                  MgmtTally
+	Retransmits, Timeouts, SeqNAKs, RNRNAKs, Duplicates, Reordered, BECNs, CNPs uint64
+	Mgmt                                                                        MgmtTally
 	// TreesLost counts trees of reductions that had to be replaced.
 	TreesLost uint64
 }
@@ -50,6 +50,7 @@ func (t *Tally) Add(o *Tally) {
 	t.Duplicates += o.Duplicates
 	t.Reordered += o.Reordered
 	t.BECNs += o.BECNs
+	t.CNPs += o.CNPs
 	t.Mgmt.add(&o.Mgmt)
 	t.TreesLost += o.TreesLost
 }
@@ -90,6 +91,7 @@ func (c *counter) finish() Tally {
 		t.SeqNAKs += s.SeqNAKsSent
 		t.Reordered += s.Reordered
 		t.BECNs += s.BECNs
+		t.CNPs += s.CNPsSent
 		t.RNRNAKs += s.RNRNAKs
 		t.Duplicates += s.Duplicates
 	}

@@ -109,19 +109,20 @@ type LaneCounter uint8
 
 // The counters of the optional attributes that go by lane or level (IBA 16.1.4).
 const (
-	VLRcvPkts  LaneCounter = iota // packets received on a lane
-	VLRcvData                     // the same in 4-byte words
-	VLXmitWait                    // in ticks, as PortXmitWait
-	SLXmitData                    // 4-byte words sent at a level
-	SLRcvData                     // 4-byte words received at a level
-	SLRcvFECN                     // packets of a level that had met congestion
-	SLRcvBECN                     // packets of a level that told of it
-	VLMarked                      // packets of a lane that a switch has marked because of congestion
+	VLRcvPkts      LaneCounter = iota // packets received on a lane
+	VLRcvData                         // the same in 4-byte words
+	VLXmitWait                        // in ticks, as PortXmitWait
+	SLXmitData                        // 4-byte words sent at a level
+	SLRcvData                         // 4-byte words received at a level
+	SLRcvFECN                         // packets of a level that had met congestion
+	SLRcvBECN                         // packets of a level that told of it
+	VLMarked                          // packets of a lane that a switch has marked because of congestion
+	VLXmitTimeCong                    // how long its queue was so long that they are, in ticks, as PortXmitWait
 	NumLaneCounter
 )
 
 var laneCounterNames = [NumLaneCounter]string{"VLRcvPkts", "VLRcvData", "VLXmitWait", "SLXmitData", "SLRcvData",
-	"SLRcvFECN", "SLRcvBECN", "VLMarked"}
+	"SLRcvFECN", "SLRcvBECN", "VLMarked", "VLXmitTimeCong"}
 
 func (c LaneCounter) String() string {
 	if c < NumLaneCounter {

@@ -25,7 +25,7 @@ func TestLaneCounterNames(t *testing.T) {
 			seen[n] = true
 		}
 	}
-	if got := NumLaneCounter.String(); got != "LaneCounter(8)" {
+	if got := NumLaneCounter.String(); got != "LaneCounter(9)" {
 		t.Errorf("one past the last is called %q", got)
 	}
 }

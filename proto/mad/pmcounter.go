@@ -84,8 +84,10 @@ var counterAttrs = []*CounterAttr{
 		[]arrayRow{{"PortPktRcvFECN", FromLanes, ib.SLRcvFECN}, {"PortPktRcvBECN", FromLanes, ib.SLRcvBECN}}),
 	newArrayAttr(AttrPortSLRcvFECN, &PortSLRcvFECNLayout, []arrayRow{{"PortSLRcvFECN", FromLane, ib.SLRcvFECN}}),
 	newArrayAttr(AttrPortSLRcvBECN, &PortSLRcvBECNLayout, []arrayRow{{"PortSLRcvBECN", FromLane, ib.SLRcvBECN}}),
-	newArrayAttr(AttrPortXmitConCtrl, &PortXmitConCtrlLayout, []arrayRow{{"PortXmitTimeCong", FromNothing, 0}}),
-	newArrayAttr(AttrPortVLXmitTimeCong, &PortVLXmitTimeCongLayout, []arrayRow{{"PortVLXmitTimeCong", FromNothing, 0}}),
+	newArrayAttr(AttrPortXmitConCtrl, &PortXmitConCtrlLayout,
+		[]arrayRow{{"PortXmitTimeCong", FromLanes, ib.VLXmitTimeCong}}),
+	newArrayAttr(AttrPortVLXmitTimeCong, &PortVLXmitTimeCongLayout,
+		[]arrayRow{{"PortVLXmitTimeCong", FromLane, ib.VLXmitTimeCong}}),
 	newArrayAttr(AttrPortXmitDataSL, &PortXmitDataSLLayout, []arrayRow{{"XmtDataSL", FromLane, ib.SLXmitData}}),
 	newArrayAttr(AttrPortRcvDataSL, &PortRcvDataSLLayout, []arrayRow{{"RcvDataSL", FromLane, ib.SLRcvData}}),
 }

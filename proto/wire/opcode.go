@@ -226,13 +226,17 @@ func buildOpcodes() (t [256]OpcodeInfo) {
 			t[MakeOpcode(s, op)] = row
 		}
 	}
+	t[OpcodeCN] = OpcodeInfo{Name: "CN", Kind: KindCNP, Flags: FlagStart | FlagEnd}
 	t[OpcodeCNP] = OpcodeInfo{Name: "CNP", Kind: KindCNP, Flags: FlagStart | FlagEnd | FlagPayload}
 	return t
 }
 
-// OpcodeCNP is the congestion notification packet of annex A17: 16 reserved
-// bytes follow its BTH.
-const OpcodeCNP Opcode = 0x81
+// Congestion notification packets. InfiniBand's ends with its BTH (IBA A10.3.2); RoCE's has 16 reserved bytes behind it
+// (IBA A17).
+const (
+	OpcodeCN  Opcode = 0x80
+	OpcodeCNP Opcode = 0x81
+)
 
 // Info is the opcode's row in the table; rows of opcodes that do not exist
 // are zero.

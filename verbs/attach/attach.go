@@ -145,7 +145,7 @@ func (d *Device) greet(host string) error {
 		return err
 	}
 	cfg := hca.Config{NodeGUID: w.Adapter.NodeGUID, Ports: len(w.Ports), PortGUID: w.Adapter.PortGUIDs,
-		Limits: w.Adapter.Limits, KeySeed: uint8(w.Block)}
+		Limits: w.Adapter.Limits, KeySeed: uint8(w.Block), Reorder: w.Adapter.Reorder}
 	if d.driver, err = endpoint.NewMember(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block,
 		Router: (*router)(d)}, share); err != nil {
 		return err

@@ -72,6 +72,7 @@ type Adapter struct {
 	Firmware             string
 	Desc                 string
 	Limits               hca.Limits
+	Reorder              int // see hca.Config
 }
 
 // Port is the state of one port.

@@ -84,8 +84,10 @@ func TestCongestionControl(t *testing.T) {
 		name   string
 		inside bool
 		late   bool
-	}{{"attached", false, false}, {"attached before the settings", false, true}, {"inside", true, false},
-		{"inside before the settings", true, true}} {
+		typ    verbs.QPType
+	}{{"attached", false, false, verbs.RC}, {"attached before the settings", false, true, verbs.RC},
+		{"inside", true, false, verbs.RC}, {"inside before the settings", true, true, verbs.RC},
+		{"by notifications", false, false, verbs.UC}} {
 		t.Run(c.name, func(t *testing.T) {
 			f, socket := fabric(t, "star:3")
 			const rate, delay = 50e6, 3
@@ -109,8 +111,8 @@ func TestCongestionControl(t *testing.T) {
 			to := s[2]
 			var qs [2]*verbs.QP
 			for i := range qs {
-				qs[i] = s[i].qp(verbs.RC)
-				join(t, qs[i], to.qp(verbs.RC), patient)
+				qs[i] = s[i].qp(c.typ)
+				join(t, qs[i], to.qp(c.typ), patient)
 			}
 			write := func(i, n int) {
 				t.Helper()
@@ -145,9 +147,13 @@ func TestCongestionControl(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				to.readsClock() // it tells what it has counted as its clock moves on
 			}
+			if counter(t, f, peerOf(f, portOf(f, 2)), mad.AttrPortXmitConCtrl,
+				&mad.PortXmitConCtrlLayout.Fields[2]) == 0 {
+				t.Error("its queue was not too long for any time")
+			}
 			becns := told(0, "PortPktRcvBECN") + told(1, "PortPktRcvBECN")
 			if becns > marked {
-				t.Errorf("%d acknowledgements told of %d packets", becns, marked)
+				t.Errorf("%d packets told of %d", becns, marked)
 			}
 			// They are as slow as they were told to be, but for what goes last, and what may be made up for.
 			const packets = 20

@@ -104,7 +104,7 @@ func (s *server) welcome(p *live.Process) *proto.Welcome {
 	w.Adapter = proto.Adapter{
 		NodeGUID: n.GUID, SystemGUID: n.SystemGUID, VendorID: n.VendorID, DeviceID: uint32(n.DeviceID),
 		Firmware: s.firmware, Desc: n.Desc,
-		Limits: hca.DefaultLimits(),
+		Limits: hca.DefaultLimits(), Reorder: h.Reorder(),
 	}
 	for i := 1; i <= n.NumPorts(); i++ {
 		num := ib.PortNum(i)
