@@ -159,8 +159,9 @@ func HintedLIDs(g *topo.Graph) (lids map[ib.GUID]ib.LID, lmcs map[ib.GUID]uint8)
 // patience is how many steps a bring-up may take for each node before something must be wrong.
 const patience = 1 << 16
 
-// Settle runs a new manager until its subnet is up, whoever else is there, and until ways are open again that it had to
-// close to change tables. Everything that a node does not do as asked is an error.
+// Settle runs a new manager until its subnet is up, whoever else is there, until ways are open again that it had to
+// close to change tables, and until switches choose, if they are to. Everything that a node does not do as asked is an
+// error.
 func (m *Manager) Settle(call Call) error {
 	m.cfg.Window = 1
 	m.forced, m.brief = true, true
@@ -168,7 +169,10 @@ func (m *Manager) Settle(call Call) error {
 	var send Send
 	var resp [mad.Size]byte
 	now := ib.Time(0)
-	late := func() bool { return m.sweep != nil && m.sweep.round < len(m.sweep.plan.Rounds) }
+	late := func() bool {
+		return m.sweep != nil && (m.sweep.round < len(m.sweep.plan.Rounds) || m.sweep.groups != nil &&
+			m.sweep.phase <= phaseChoose)
+	}
 	for step := 0; m.sub == nil || late(); step++ {
 		if j, ok := m.PollJob(); ok {
 			j.Run()
