@@ -54,6 +54,11 @@ func TestSim(t *testing.T) {
 		"adaptive=off,packet,flowlet,message")
 	wants(t, out, "routed by ftree\n", "routed by ftree, adaptive by packet\n", "adaptive by flowlet",
 		"adaptive by message", "switches choose by their queues")
+	out = s.run("sim", "dragonfly:a=2,h=1,p=1", "--load", "shift:by=2,size=64K", "--routing", "dragonfly", "--adaptive",
+		"packet")
+	wants(t, out, "routed by dragonfly, adaptive by packet")
+	out = s.run("sim", "star:4,planes=2", "--load", "shift:size=64K,count=4", "--sweep", "level=packets,flows")
+	wants(t, out, "hosts → switches           8")
 	out = s.run("sim", "star:4", "--load", "incast:size=1M", "--sweep", "network=ib,roce,roce-lossy,roce-irn")
 	wants(t, out, "routed by ftree, roce\n", "ethernet   roce-irn: 0 pause frames", "notifications")
 	out = s.run("sim", "star:4", "--load", "shift", "--sweep", "load=incast:to=1,size=1K,shift:by=2,size=2K")
@@ -136,6 +141,7 @@ func TestSimRefuses(t *testing.T) {
 			"--level", "flows"}},
 		{exitFailed, "ways that go up and then down", []string{"sim", "torus:4x4", "--load", "shift", "--adaptive",
 			"packet", "--routing", "minhop"}},
+		{exitFailed, "each a subnet", []string{"up", "star:4,planes=2"}},
 		{exitUsage, "want one of mtu", []string{"sim", "star:4", "--load", "shift", "--set", "speed=3"}},
 		{exitUsage, "want 256, 512", []string{"sim", "star:4", "--load", "shift", "--set", "mtu=1500"}},
 		{exitUsage, "want KEY=A,B,C", []string{"sim", "star:4", "--load", "shift", "--sweep", "mtu"}},
