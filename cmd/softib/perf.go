@@ -153,6 +153,9 @@ func (o *perfOptions) run(cmd *cobra.Command, tests []perf.Config) error {
 	if _, err := checkTopology(topology, g); err != nil {
 		return err
 	}
+	if err := onePlane(topology, g); err != nil {
+		return err
+	}
 	f, err := newFabric(cmd.Context(), "its own", topology, g, &sm.Config{Window: 1024}, nil, io.Discard,
 		toTerminal(newTerminal(cmd.ErrOrStderr())))
 	if err != nil {

@@ -615,6 +615,8 @@ func TestRouteCheckEngines(t *testing.T) {
 			t.Errorf("choices: %+v", c)
 		}
 	}
+	out = shown(t, "route", "check", "dragonfly:a=4,h=2,p=1", "--adaptive", "--engine", "dragonfly")
+	wants(t, out, "91.4 % have detours, by way of a third group", "nothing waits in a circle")
 	broken(t, exitUsage, []string{"--adaptive goes with"}, "route", "check", "--adaptive")
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -57,6 +57,11 @@ func TestSim(t *testing.T) {
 	out = s.run("sim", "fat-tree:radix=4,levels=2", "--load", "permutation:size=64K", "--level", "flows", "--sweep",
 		"adaptive=packet,flowlet")
 	wants(t, out, "spread evenly over their ways", "take the ports with the fewest others")
+	out = s.run("sim", "dragonfly:a=2,h=1,p=1", "--load", "shift:by=2,size=64K", "--routing", "dragonfly", "--adaptive",
+		"packet")
+	wants(t, out, "routed by dragonfly, adaptive by packet")
+	out = s.run("sim", "star:4,planes=2", "--load", "shift:size=64K,count=4", "--sweep", "level=packets,flows")
+	wants(t, out, "hosts → switches           8")
 	out = s.run("sim", "star:4", "--load", "incast:size=1M", "--sweep", "network=ib,roce,roce-lossy,roce-irn")
 	wants(t, out, "routed by ftree, roce\n", "ethernet   roce-irn: 0 pause frames", "notifications")
 	out = s.run("sim", "star:4", "--load", "shift", "--sweep", "load=incast:to=1,size=1K,shift:by=2,size=2K")
@@ -137,6 +142,7 @@ func TestSimRefuses(t *testing.T) {
 		{exitUsage, "want one of off, packet", []string{"sim", "star:4", "--load", "shift", "--adaptive", "often"}},
 		{exitFailed, "ways that go up and then down", []string{"sim", "torus:4x4", "--load", "shift", "--adaptive",
 			"packet", "--routing", "minhop"}},
+		{exitFailed, "each a subnet", []string{"up", "star:4,planes=2"}},
 		{exitUsage, "want one of mtu", []string{"sim", "star:4", "--load", "shift", "--set", "speed=3"}},
 		{exitUsage, "want 256, 512", []string{"sim", "star:4", "--load", "shift", "--set", "mtu=1500"}},
 		{exitUsage, "want KEY=A,B,C", []string{"sim", "star:4", "--load", "shift", "--sweep", "mtu"}},

@@ -86,6 +86,15 @@ func checkTopology(arg string, g *topo.Graph) ([]topo.Problem, error) {
 	return odd, nil
 }
 
+// onePlane refuses what one manager cannot rule: each plane is a subnet of its own.
+func onePlane(arg string, g *topo.Graph) error {
+	if g.Planes <= 1 {
+		return nil
+	}
+	return next(fmt.Errorf("%s: it has %d planes, each a subnet, and a running fabric is one", arg, g.Planes),
+		"leave planes= out, or softib sim %s --load shift", arg)
+}
+
 // numbered is "1 host", "2 hosts".
 func numbered(n int, one, many string) string {
 	if n == 1 {

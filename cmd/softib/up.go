@@ -154,6 +154,9 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		return err
 	}
 	odd, err := checkTopology(o.topology, g)
+	if err == nil {
+		err = onePlane(o.topology, g)
+	}
 	if err != nil {
 		return err
 	}

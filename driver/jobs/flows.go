@@ -28,6 +28,8 @@ type Flows struct {
 	out   int      // messages that their senders have not heard of
 	ready ib.Queue[done]
 
+	planes planeTurns
+
 	trees *trees // that switches work for; nil until there are any
 }
 
@@ -63,7 +65,7 @@ func (n *Flows) Send(now ib.Time, m play.Message) error {
 	if m.Group > 0 {
 		return n.join(now, m)
 	}
-	from, to, err := n.f.ends(m)
+	from, to, err := n.f.ends(m, &n.planes)
 	if err != nil {
 		return err
 	}
@@ -114,15 +116,30 @@ func (n *Flows) start(now ib.Time, l *line, m play.Message) (err error) {
 }
 
 // ends are the ports that a message goes from and to.
-func (f *Fabric) ends(m play.Message) (from, to topo.PortRef, err error) {
+func (f *Fabric) ends(m play.Message, t *planeTurns) (from, to topo.PortRef, err error) {
 	if int64(max(m.From, m.To)) >= int64(len(f.opt.Place)) {
 		return from, to, fmt.Errorf("rank %d has no host: there are %d places", max(m.From, m.To), len(f.opt.Place))
 	}
-	from, to = f.place(m.From, m.NIC), f.place(m.To, m.NIC)
+	nic := m.NIC
+	if planes := f.Graph.Planes; planes > 1 {
+		nic = (nic + t.next(planes, m.From)) % uint8(planes)
+	}
+	from, to = f.place(m.From, nic), f.place(m.To, nic)
 	if f.Graph.Port(from) == nil || f.Graph.Port(to) == nil {
-		return from, to, fmt.Errorf("rank %d or %d has no port %d", m.From, m.To, m.NIC+1)
+		return from, to, fmt.Errorf("rank %d or %d has no port %d", m.From, m.To, nic+1)
 	}
 	return from, to, nil
+}
+
+// planeTurns is whose turn it is among the planes of a fabric: a rank's messages take one after the other.
+type planeTurns struct{ sent map[uint32]uint32 }
+
+func (t *planeTurns) next(planes int, rank uint32) uint8 {
+	if t.sent == nil {
+		t.sent = map[uint32]uint32{}
+	}
+	t.sent[rank]++
+	return uint8((t.sent[rank] - 1) % uint32(planes))
 }
 
 // Advance goes to the next arrival.

@@ -58,7 +58,7 @@ func (n *joined) Send(now ib.Time, m play.Message) error {
 	if m.Group > 0 {
 		return n.Network.Send(now, m)
 	}
-	from, to, err := n.f.ends(m)
+	from, to, err := n.f.ends(m, new(planeTurns)) // which port does not matter
 	if err != nil {
 		return err
 	}

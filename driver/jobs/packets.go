@@ -24,6 +24,7 @@ type Packets struct {
 	index   []int32 // by node: its number among the hosts
 	pairs   map[pair]*conn
 	turns   map[pair]int // messages of two ports that have several queue pairs
+	planes  planeTurns
 	conns   []*conn
 	mem     []byte // what all messages are written from and to: their content is nobody's
 	ready   ib.Queue[done]
@@ -225,7 +226,7 @@ func (n *Packets) Send(_ ib.Time, m play.Message) error {
 	if m.Group > 0 {
 		return n.groups.start(m)
 	}
-	from, to, err := n.f.ends(m)
+	from, to, err := n.f.ends(m, &n.planes)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 // before any manager hears of it.
 //
 // A group may have a second set of ports, of detours. They are for packets that come on certain lanes, which says how
-// far those have come, and are taken only where there is much less to wait for: less than half, and detourBias besides
+// far those have come, and are taken only where there is much less to wait for: less than half, and a bias besides
 // (UGAL-L in Kim et al., ISCA 2008), since a detour takes twice as many links. Where lanes go by the lane that a
 // packet came on, they only rise, and a port to a lower one is no choice.
 
@@ -58,6 +58,9 @@ type Adaptive struct {
 	// Detours, where it is not 0, makes groups of pairs of sets: group n is sets 2n and 2n+1, which has its detours.
 	// Packets that come on these lanes may take them: bit n stands for lane n.
 	Detours uint16
+	// Bias is how much more a packet has to wait for where ways are shortest before it takes a detour, as
+	// link.Port.Backlog counts: two for a packet. Below 0 it takes one where nothing waits.
+	Bias int
 	// Notify: neighbours tell each other where there is no way to a LID; see Notice.
 	Notify bool
 }
@@ -84,7 +87,7 @@ func transport(o wire.Opcode) Transports {
 }
 
 // unset is what a switch has that no manager has written to.
-var unset = Adaptive{Levels: 0xFFFF, Fixed: Datagram | Unconfirmed}
+var unset = Adaptive{Levels: 0xFFFF, Fixed: Datagram | Unconfirmed, Bias: DetourBias}
 
 // Adaptive reads it.
 func (s *Switch) Adaptive() Adaptive {
@@ -242,22 +245,24 @@ func (s *Switch) choose(in ib.PortNum, f *link.Frame) ib.PortNum {
 	if best == DropPort {
 		best = last // if none leads on, home counts the packet
 	}
-	if least > detourBias && !detours.Empty() {
-		if by, wait := s.emptiest(in, home, detours, f); by != DropPort && least-detourBias > 2*wait {
+	if least > a.Bias && !detours.Empty() {
+		if by, wait := s.emptiest(in, home, detours, f); least-a.Bias > 2*wait {
 			best = by
 		}
 	}
 	return best
 }
 
-// detourBias is how much more a packet has to wait for where ways are shortest before it takes another, as
-// link.Port.Backlog counts: two for a packet.
-const detourBias = 8
+// DetourBias is a switch's bias that nobody has set: four packets.
+const DetourBias = 8
+
+// noWay is more than any packet waits for.
+const noWay = 1 << 30
 
 // emptiest is the port of a set where a packet waits for the least, and how much that is; DropPort if none leads on.
 // The ports after home come before those in front of it, so that ties of different LIDs end differently.
 func (s *Switch) emptiest(in, home ib.PortNum, set ib.PortMask, f *link.Frame) (best ib.PortNum, least int) {
-	best, least = DropPort, int(^uint(0)>>1)
+	best, least = DropPort, noWay
 	if set.Has(home) && s.leads(in, home) && !s.falls(in, home, f) {
 		best, least = home, s.backlog(in, home, f)
 	}

@@ -85,8 +85,10 @@ func (s *Switch) decide(in, out ib.PortNum, f *link.Frame) Decision {
 // lane is what the maps say of a data packet.
 func (s *Switch) lane(in, out ib.PortNum, lrh *wire.LRH) ib.VL {
 	by := uint8(lrh.SL)
-	if s.byLane && !plantLevel {
-		by = uint8(lrh.VL)
+	if s.byLane {
+		if by = uint8(lrh.VL); plantFlat && by > 0 && s.sl2vl[s.pair(in, out)][by&15] > 0 {
+			return lrh.VL
+		}
 	}
 	if s.sl2vl == nil {
 		return s.sl2vlAll[by&15]

@@ -47,7 +47,7 @@ func detourBench(t *testing.T, bounded bool) *bench {
 		t.Fatal(err)
 	}
 	a := anyone
-	a.Detours = 1<<0 | 1<<1
+	a.Detours, a.Bias = 1<<0|1<<1, DetourBias
 	b.SetAdaptive(a)
 	return b
 }
@@ -72,7 +72,7 @@ func TestDetours(t *testing.T) {
 		if waits[5] < waits[4] {
 			by = 5
 		}
-		if waits[3]-detourBias > 2*waits[by] {
+		if waits[3]-DetourBias > 2*waits[by] {
 			want = by
 		}
 		out, lane, _ := b.come(1, 0)

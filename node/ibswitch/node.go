@@ -385,7 +385,7 @@ func (n *Node) ARInfo() mad.ARInfo {
 // SetARInfo applies what a manager wrote.
 func (n *Node) SetARInfo(_ ib.Time, i mad.ARInfo) error {
 	a := Adaptive{On: i.Enabled, Levels: 0xFFFF, Fixed: Transports(i.NoTransports), Ageing: ib.Never,
-		Detours: i.DetourLanes}
+		Detours: i.DetourLanes, Bias: DetourBias}
 	if i.BySL {
 		a.Levels = i.SLMask
 	}

@@ -6,6 +6,7 @@ import (
 	"softib/node/hca"
 	"softib/proof/workload"
 	"softib/proto/ib"
+	"softib/subnet/route"
 )
 
 // completion guards that every signalled request completes exactly once, in the order
@@ -231,6 +232,8 @@ func (s *status) retries(now ib.Time, conn *workload.Conn, f *workload.FlowState
 		return ""
 	case conn.Timeout < patient && !s.sc.Calm:
 		return "" // its timer is shorter than a busy fabric's round trip
+	case s.sc.Adaptive != route.NoChoice && !s.sc.Calm:
+		return "" // adapters keep few packets that come before their turn, and what is missing is asked for
 	case posted(f, workload.DeregRemote):
 		return "" // a READ that asks again after the memory has gone is not answered: it may be a late copy
 	}

@@ -26,6 +26,7 @@ func TestTortureHurts(t *testing.T) {
 			t.Errorf("%v: never happened in %d seeds", what, r.Done)
 		}
 	}
+	want("hops of detours", tally.Detours)
 	for _, s := range []hca.QPType{hca.RC, hca.UC, hca.UD, hca.XRCSend} {
 		want(s, tally.Services[s])
 	}

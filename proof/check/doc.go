@@ -12,6 +12,7 @@
 //	Memory      no byte changes that no request may touch, and each holds what it should
 //	Credit      credits are conserved on each lane of each link, and return at rest
 //	Partition   no packet crosses a partition
+//	Waits       what packets have waited for one after the other has no circle, where lanes promise that
 //	Drops       nothing is dropped but by a fault, an expired life time or misuse
 //	Progress    once the faults are over everything ends
 //	Leak        what is closed is gone

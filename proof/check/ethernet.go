@@ -23,8 +23,8 @@ type Ethernet struct {
 // drawEthernet draws whether a scenario is one of RoCEv2, by randomness of its own, as drawAdaptive.
 func (sc *Scenario) drawEthernet() {
 	rng := rand.New(rand.NewPCG(sc.Seed, 0x40CE))
-	if sc.Machine.Direct > 0 || rng.IntN(2) > 0 {
-		return // direct ways go past the cables
+	if sc.Machine.Direct > 0 || rng.IntN(2) > 0 || sc.Engines != "" {
+		return // direct ways go past the cables, and a hash takes no detours
 	}
 	e := &Ethernet{Flow: link.Pause, Hash: rng.IntN(4) > 0, RoCE: hca.RoCE{On: true}}
 	e.Port.Quanta = [...]uint16{0, 10, 1000}[rng.IntN(3)]
@@ -57,14 +57,18 @@ func (sc *Scenario) setEthernet(cfg *sim.Config) {
 	}
 }
 
-// setChoosing lets switches that choose do it by hash, or tell each other where there is no way.
+// setChoosing lets switches that choose do it by hash, or tell each other where there is no way, or take detours where
+// nobody would.
 func (sc *Scenario) setChoosing(s *sim.Sim, g *topo.Graph) {
 	hash := sc.Ethernet != nil && sc.Ethernet.Hash
-	if sc.Adaptive == route.NoChoice || !hash && !sc.Notify {
+	if sc.Adaptive == route.NoChoice || !hash && !sc.Notify && sc.Engines == "" {
 		return
 	}
 	for _, n := range g.Switches() {
 		a := s.Switch(n.Index).Adaptive()
+		if sc.Engines != "" {
+			a.Bias = sc.Bias
+		}
 		if a.Notify = sc.Notify; hash {
 			a.Hash, a.Salt = true, sc.Seed+uint64(n.Index)
 		}

@@ -166,7 +166,10 @@ func (d *drops) Rest() {
 		link.Physical: count[fabric.FaultCorrupt] > 0, link.NotReady: down, link.Inactive: down, link.LinkDown: down,
 		link.BufferFull: d.sc.loses(late), link.HOQLife: life, link.SwitchLife: life, link.VLStalled: life,
 		link.PKeyIn: crossing, link.PKeyOut: crossing,
-		link.UnknownDLID: d.misused[workload.WrongLID] > 0 || d.grouped && d.deserted(), link.NoMember: d.grouped,
+		// A switch that chooses and has no port left has no route either.
+		link.UnknownDLID: d.misused[workload.WrongLID] > 0 || d.grouped && d.deserted() ||
+			down && d.sc.Adaptive != route.NoChoice,
+		link.NoMember: d.grouped,
 	}
 	lost := uint64(0)
 	for r, n := range d.sim.Drops() {
@@ -209,7 +212,8 @@ func (d *drops) hosts(disturbed bool) {
 		hca.DropPKey: d.crossing, hca.DropQKey: d.misused[workload.WrongQKey] > 0,
 		hca.DropNoMcast: pair && d.grouped, hca.DropDLID: strayed,
 		hca.DropNoRecv:    !d.sc.Calm,
-		hca.DropDuplicate: gaps, hca.DropOutOfOrder: gaps, hca.DropStaleAck: gaps,
+		hca.DropDuplicate: gaps, hca.DropOutOfOrder: gaps,
+		hca.DropStaleAck: gaps || d.sc.Adaptive != route.NoChoice, // another has overtaken it
 		hca.DropUCBroken: again || d.ucMisuse(), hca.DropAccess: d.failed || d.ucMisuse(),
 	}
 	for k, n := range sum.Drops {

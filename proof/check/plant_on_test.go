@@ -43,6 +43,7 @@ func TestPlantedBugs(t *testing.T) {
 			DataKind, 6},
 		{"a pause leaves no headroom", link.PlantHeadroom, DataKind, 0},
 		{"a packet before its turn acknowledges what is missing", hca.PlantSack, DataKind, 0},
+		{"lanes do not rise along the ways of a dragonfly", ibswitch.PlantFlat, DataKind, 16},
 		{"switches go on choosing while their tables change", func(on bool) {
 			sm.PlantChoosing(on)
 			ibswitch.Plant(on)

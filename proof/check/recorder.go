@@ -11,11 +11,12 @@ import (
 	"softib/proto/wire"
 )
 
-// recorder watches the cables: for the partition checker, and to keep the last
+// recorder watches the cables: for the checkers of partitions and of deadlock, and to keep the last
 // packets of the flows that somebody asks for.
 type recorder struct {
 	*scene
 	part  *partition
+	waits *waits
 	graph *topo.Graph
 	max   int
 	flows []int
@@ -68,6 +69,7 @@ func (r *recorder) Write(e *trace.Event) error {
 		p := r.graph.Nodes[from.Node].Ports[from.Port]
 		s.to = topo.PortRef{Node: p.Peer, Port: p.PeerPort}
 		r.part.packet(s.to, e.Packet)
+		r.waits.packet(from, e.Packet)
 	} else {
 		s.what = "dropped: " + e.Reason.String()
 	}

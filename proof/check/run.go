@@ -77,12 +77,12 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 		}
 		res.Violations, res.More = c.found, c.more
 	}()
-	part := &partition{scene: c}
+	part, order := &partition{scene: c}, &waits{scene: c}
 	g := sc.graph()
 	var rec *recorder
 	var sink fabric.Sink
-	if opt.record > 0 || sc.Enforce || opt.capture != nil {
-		rec = &recorder{scene: c, part: part, graph: g, max: opt.record, flows: opt.flows}
+	if opt.record > 0 || sc.Enforce || sc.Engines != "" || opt.capture != nil {
+		rec = &recorder{scene: c, part: part, waits: order, graph: g, max: opt.record, flows: opt.flows}
 		if opt.capture != nil {
 			if rec.file, res.CaptureErr = newCapture(g, opt.capture); res.CaptureErr != nil {
 				return res
@@ -109,7 +109,7 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 	mem := newMemory(c)
 	tally := &counter{scene: c}
 	all := panel{&witness{scene: c}, tally, newCompletion(c), newStatus(c), newDelivery(c), mem, &credit{scene: c},
-		part, &drops{scene: c}}
+		part, order, &drops{scene: c}}
 	r, err := workload.New(w, &sc.Work, all)
 	if err != nil {
 		c.report("scenario", nil, "%v", err)
@@ -127,6 +127,7 @@ func run(sc *Scenario, opt runOptions) (res Result) {
 	res.Hash, res.Hops, res.End = w.hash(), s.Hops(), s.Now()
 	res.Ops, _ = sc.Work.Totals()
 	res.Tally = tally.finish()
+	res.Tally.Detours = order.detours
 	return res
 }
 

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 
 	"softib/driver/machine"
 	"softib/driver/sim"
@@ -23,8 +24,11 @@ type Scenario struct {
 	// Topo is a generator's spec.
 	Topo string
 	// Tree routes along a spanning tree, so that no topology can deadlock. Without
-	// it paths are shortest.
-	Tree bool
+	// it paths are shortest, or those of Engines.
+	Tree    bool
+	Engines string
+	// Bias is how long packets wait before they take detours.
+	Bias int
 	// Adaptive says how switches choose among ports.
 	Adaptive route.Choice
 	// Notify: those that do tell each other where there is no way.
@@ -122,6 +126,7 @@ func Draw(seed uint64, hosts int) Scenario {
 		hosts = 2 + rng.IntN(15)
 	}
 	acyclic := sc.drawTopo(rng, hosts)
+	acyclic = sc.drawDragonfly(hosts) || acyclic
 	if !acyclic {
 		if sc.Tree = one(2); !sc.Tree {
 			sc.HOQ = uint8(1 + rng.IntN(5))
@@ -176,7 +181,7 @@ func (sc *Scenario) drawCongestion() {
 // stay what they were otherwise.
 func (sc *Scenario) drawAdaptive() {
 	rng := rand.New(rand.NewPCG(sc.Seed, 0xADA7))
-	if sc.Tree || rng.IntN(3) > 0 {
+	if sc.Tree || rng.IntN(3) > 0 && sc.Engines == "" {
 		return
 	}
 	sc.Adaptive = route.ByPacket + route.Choice(rng.IntN(3))
@@ -186,10 +191,28 @@ func (sc *Scenario) drawAdaptive() {
 	}
 }
 
+// drawDragonfly makes some scenarios ones of dragonflies, by randomness of its own, as drawAdaptive. What keeps those
+// from deadlock are lanes that rise along the way, while switches choose.
+func (sc *Scenario) drawDragonfly(hosts int) bool {
+	rng := rand.New(rand.NewPCG(sc.Seed, 0xD7A6))
+	shapes := [...]struct{ a, h, g int }{{2, 1, 3}, {1, 3, 4}, {2, 2, 5}, {3, 1, 4}, {4, 1, 5}, {3, 2, 4}, {4, 2, 3}}
+	x := shapes[rng.IntN(len(shapes))]
+	if rng.IntN(10) > 0 || hosts < x.a*x.g {
+		return false
+	}
+	_, cable, _ := strings.Cut(sc.Topo, "speed=")
+	sc.Topo = fmt.Sprintf("dragonfly:a=%d,h=%d,g=%d,p=%d,speed=%s", x.a, x.h, x.g, hosts/(x.a*x.g), cable)
+	sc.Engines, sc.VLs, sc.Bias = "dragonfly", 4<<rng.IntN(2), -rng.IntN(2)
+	return true
+}
+
 // drawMachine draws a computer. It reports whether cables go wrong as well: where all ways are direct no packet crosses
 // one.
 func (sc *Scenario) drawMachine(rng *rand.Rand, hosts int, faulty bool) bool {
 	m := &machine.Config{Seed: sc.Seed, Direct: [...]int{0, 0, 50, 100, 100}[rng.IntN(5)]}
+	if sc.Engines != "" {
+		m.Direct = 0 // lanes are of cables
+	}
 	for range hosts {
 		m.Habits = append(m.Habits, machine.Habit(rng.IntN(int(machine.NumHabit))))
 	}
@@ -328,7 +351,7 @@ func (sc *Scenario) buildFabric(g *topo.Graph, sink fabric.Sink, wireExact bool,
 	mtuBlocks := (sc.MTU.Bytes() + 124 + 2 + link.BlockSize - 1) / link.BlockSize
 	cfg := sim.Config{
 		Seed: sc.Seed, NewHost: newHost, WireExact: wireExact, HashPayload: true, Sink: sink,
-		StoreForward: sc.StoreForward, AlwaysRefresh: sc.AlwaysRefresh, Adaptive: sc.Adaptive,
+		StoreForward: sc.StoreForward, AlwaysRefresh: sc.AlwaysRefresh, Adaptive: sc.Adaptive, Engines: sc.Engines,
 		Port: link.Config{MTUCap: sc.MTU, VLCap: sc.VLs, BufferBlocks: sc.Buffer * mtuBlocks},
 	}
 	sc.setEthernet(&cfg)

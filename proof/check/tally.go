@@ -24,6 +24,8 @@ type Tally struct {
 	Mgmt                                                                        MgmtTally
 	// TreesLost counts trees of reductions that had to be replaced.
 	TreesLost uint64
+	// Detours counts the hops of packets behind the second global link of a dragonfly, or on it.
+	Detours uint64
 }
 
 // Add adds another's counts.
@@ -53,6 +55,7 @@ func (t *Tally) Add(o *Tally) {
 	t.CNPs += o.CNPs
 	t.Mgmt.add(&o.Mgmt)
 	t.TreesLost += o.TreesLost
+	t.Detours += o.Detours
 }
 
 // counter is a checker that only counts.

@@ -134,7 +134,7 @@ func checkIslands(g *Graph) []Problem {
 			members[len(members)-1] = slices.Clone(queue)
 		}
 	}
-	if len(members) < 2 {
+	if len(members) < 2 || len(members) == g.Planes {
 		return ps
 	}
 	largest := 0

@@ -35,6 +35,7 @@ var CommonOptions = []Option{
 	{"speed", "link speed, SDR to XDR (NDR)"},
 	{"width", "link width: 1x, 2x, 4x, 8x, 12x (4x)"},
 	{"length", "length of every cable: 3m, 50cm, 2500mm (2m)"},
+	{"planes", "so many of it side by side, a subnet each; every host has a port on each (1)"},
 }
 
 // Generators lists the families that ParseSpec knows, in the order of the help.
@@ -96,7 +97,11 @@ func ParseSpec(spec string) (*Graph, error) {
 	if a.err != nil {
 		return nil, a.err
 	}
+	planes := a.int("planes", 1, 1, planesMax)
 	g := a.gen.build(a)
+	if a.err == nil && planes > 1 {
+		g = inPlanes(a, g, planes)
+	}
 	if a.err != nil {
 		return nil, a.err
 	}
@@ -350,8 +355,12 @@ func (b *builder) adapter(name string, server ib.GUID) {
 
 // sw adds a switch; number is its own within its level.
 func (b *builder) sw(level string, number, ports int) *Node {
+	return b.named(level+strconv.Itoa(number), ports)
+}
+
+// named adds a switch of any name.
+func (b *builder) named(name string, ports int) *Node {
 	ordinal := len(b.g.switches) + 1
-	name := level + strconv.Itoa(number)
 	return b.add(Node{Name: name, Type: ib.NodeSwitch, GUID: ib.GUID(guidSwitch | ordinal<<4),
 		VendorID: genVendorID, DeviceID: genDeviceSw, Desc: name}, ports)
 }

@@ -115,6 +115,8 @@ func (n *Node) PortGUID(p ib.PortNum) ib.GUID {
 type Graph struct {
 	// Kind is the family in words, such as "fat tree"; empty when unknown.
 	Kind string
+	// Planes is how many planes it was made of, each with one of a host's ports; 0 stands for one.
+	Planes int
 	// Nodes are in the order in which they were added.
 	Nodes []*Node
 
@@ -300,8 +302,8 @@ func (g *Graph) Disconnect(a int, p ib.PortNum) error {
 
 // Clone is a copy that shares nothing with g.
 func (g *Graph) Clone() *Graph {
-	c := &Graph{Kind: g.Kind, cables: g.cables, byName: maps.Clone(g.byName), byGUID: maps.Clone(g.byGUID),
-		byPort: maps.Clone(g.byPort)}
+	c := &Graph{Kind: g.Kind, Planes: g.Planes, cables: g.cables, byName: maps.Clone(g.byName),
+		byGUID: maps.Clone(g.byGUID), byPort: maps.Clone(g.byPort)}
 	c.Nodes = make([]*Node, len(g.Nodes))
 	for i, n := range g.Nodes {
 		m := *n

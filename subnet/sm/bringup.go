@@ -72,13 +72,15 @@ func BringUpParts(g *topo.Graph, cfg Config, call func(from topo.PortRef) Call) 
 	if cfg.Memory.LIDs == nil {
 		cfg.Memory.LIDs, cfg.LMCs = HintedLIDs(g)
 	}
-	seen := make([]bool, len(g.Nodes))
-	for _, h := range g.Hosts() {
-		if seen[h.Index] || !cabled(h) {
+	seen := map[topo.PortRef]bool{}      // ports of hosts
+	inPart := make([]bool, len(g.Nodes)) // and hosts
+	for _, from := range firstPorts(g) {
+		h := g.Nodes[from.Node]
+		if seen[from] || inPart[h.Index] && g.Planes <= 1 {
 			continue
 		}
 		m := New(cfg)
-		if err := m.Settle(call(topo.PortRef{Node: h.Index, Port: firstPort(h)})); err != nil {
+		if err := m.Settle(call(from)); err != nil {
 			return rep, fmt.Errorf("sm: from %s: %w", h.Name, err)
 		}
 		for _, n := range m.sub.Nodes {
@@ -87,8 +89,12 @@ func BringUpParts(g *topo.Graph, cfg Config, call func(from topo.PortRef) Call) 
 				return rep, fmt.Errorf("sm: from %s: node %v is not what the graph says: %w", h.Name, n.Info.NodeGUID,
 					ErrBringUp)
 			}
-			seen[at.Index] = true
+			inPart[at.Index] = true
 			for p := range n.Ports {
+				if p > 0 && !n.IsSwitch() && !n.Ports[p].Up() && g.Planes > 1 {
+					continue // it is of another part
+				}
+				seen[topo.PortRef{Node: at.Index, Port: ib.PortNum(p)}] = true
 				if n.IsSwitch() == (p == 0) {
 					rep.LIDs[at.Index][p] = n.Ports[p].Info.LID
 				}
@@ -110,9 +116,23 @@ func BringUpParts(g *topo.Graph, cfg Config, call func(from topo.PortRef) Call) 
 	return rep, nil
 }
 
-// cabled reports whether a host has a cable.
-func cabled(h *topo.Node) bool { return firstPort(h) != 0 }
+// firstPorts are ports of hosts from which managers look around: one of each host and, where a fabric has several
+// planes, all.
+func firstPorts(g *topo.Graph) (list []topo.PortRef) {
+	for _, h := range g.Hosts() {
+		for p := firstPort(h); p != 0 && int(p) < len(h.Ports); p++ {
+			if h.Ports[p].Connected() {
+				list = append(list, topo.PortRef{Node: h.Index, Port: p})
+			}
+			if g.Planes <= 1 {
+				break
+			}
+		}
+	}
+	return list
+}
 
+// firstPort is the first port of a host that has a cable, 0 if there is none.
 func firstPort(h *topo.Node) ib.PortNum {
 	for p := 1; p < len(h.Ports); p++ {
 		if h.Ports[p].Connected() {
@@ -159,8 +179,9 @@ func HintedLIDs(g *topo.Graph) (lids map[ib.GUID]ib.LID, lmcs map[ib.GUID]uint8)
 // patience is how many steps a bring-up may take for each node before something must be wrong.
 const patience = 1 << 16
 
-// Settle runs a new manager until its subnet is up, whoever else is there, and until ways are open again that it had to
-// close to change tables. Everything that a node does not do as asked is an error.
+// Settle runs a new manager until its subnet is up, whoever else is there, until ways are open again that it had to
+// close to change tables, and until switches choose, if they are to. Everything that a node does not do as asked is an
+// error.
 func (m *Manager) Settle(call Call) error {
 	m.cfg.Window = 1
 	m.forced, m.brief = true, true
@@ -168,7 +189,10 @@ func (m *Manager) Settle(call Call) error {
 	var send Send
 	var resp [mad.Size]byte
 	now := ib.Time(0)
-	late := func() bool { return m.sweep != nil && m.sweep.round < len(m.sweep.plan.Rounds) }
+	late := func() bool {
+		return m.sweep != nil && (m.sweep.round < len(m.sweep.plan.Rounds) || m.sweep.groups != nil &&
+			m.sweep.phase <= phaseChoose)
+	}
 	for step := 0; m.sub == nil || late(); step++ {
 		if j, ok := m.PollJob(); ok {
 			j.Run()

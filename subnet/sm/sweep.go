@@ -251,6 +251,9 @@ func (m *Manager) startSweep() {
 	m.phases++
 }
 
+// phaseChoose is the phase in which switches are told to choose.
+var phaseChoose = slices.IndexFunc(phases[:], func(p phase) bool { return p.name == "choose" })
+
 // next gives the next request of the sweep, moving through the phases as they end.
 func (s *sweep) next(r *request) bool {
 	for {
