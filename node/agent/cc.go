@@ -1,6 +1,9 @@
 package agent
 
 import (
+	"cmp"
+	"slices"
+
 	"softib/proto/ib"
 	"softib/proto/mad"
 )
@@ -163,7 +166,7 @@ func (a *Agent) ccKeyInfo(p *ccPort, r *request) mad.Status {
 	return mad.StatusOK
 }
 
-// ccLog serves the log of congestion, which has seen none.
+// ccLog serves the log of congestion. An adapter's has seen none: who slows down are the queue pairs of programs.
 func (a *Agent) ccLog(_ *ccPort, r *request) mad.Status {
 	clear(r.data)
 	l, typ := &mad.CACongestionLogLayout, mad.CCLogCA
@@ -172,7 +175,34 @@ func (a *Agent) ccLog(_ *ccPort, r *request) mad.Status {
 	}
 	l.Field("LogType").Put(r.data, 0, uint64(typ))
 	l.Field("CurrentTimeStamp").Put(r.data, 0, uint64(ccTime(r.now)))
+	if s, ok := a.sw.(MarkingSwitch); ok {
+		a.logMarked(s, r.data)
+	}
 	return mad.StatusOK
+}
+
+// logMarked tells what a switch has marked since the log was last asked for: how many packets, at which ports, and of
+// which flows the last were, oldest first.
+func (a *Agent) logMarked(s MarkingSwitch, data []byte) {
+	l := &mad.SwitchCongestionLogLayout
+	var all uint64
+	var flows []MarkedFlow
+	ports := data[l.Field("PortMap").Off/8:][:32]
+	for p := 1; p <= int(a.ports); p++ {
+		n, of := s.TakeMarked(ib.PortNum(p))
+		if all, flows = all+n, append(flows, of...); n > 0 {
+			ports[len(ports)-1-p/8] |= 1 << (p % 8)
+		}
+	}
+	slices.SortStableFunc(flows, func(a, b MarkedFlow) int { return cmp.Compare(a.At, b.At) })
+	flows = flows[max(0, len(flows)-mad.CCSwitchLogEvents):]
+	l.Field("LogEventsCounter").Put(data, 0, min(all, 0xFFFF))
+	for i, f := range flows {
+		l.Field("SLID").Put(data, i, uint64(f.SLID))
+		l.Field("DLID").Put(data, i, uint64(f.DLID))
+		l.Field("SL").Put(data, i, uint64(f.SL))
+		l.Field("TimeStamp").Put(data, i, uint64(ccTime(f.At)))
+	}
 }
 
 // ccTime is a time as congestion control counts it.

@@ -121,6 +121,15 @@ type MarkingSwitch interface { // tidy: calls out, as Node
 	Switch
 	// SetCongestion takes the setting of all ports, and those of single ports.
 	SetCongestion(all mad.SwitchCongestion, byPort []mad.SwitchPortEntry)
+	// TakeMarked is how many packets a port has marked since it was last asked, and the last flows that they were of.
+	TakeMarked(port ib.PortNum) (n uint64, flows []MarkedFlow)
+}
+
+// MarkedFlow is a flow of which a packet was marked, and when last.
+type MarkedFlow struct {
+	SLID, DLID ib.LID
+	SL         ib.SL
+	At         ib.Time
 }
 
 // SlowingAdapter is a Node that sends less when it is told of congestion.

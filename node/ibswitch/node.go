@@ -367,6 +367,15 @@ func (n *Node) SetCongestion(all mad.SwitchCongestion, byPort []mad.SwitchPortEn
 	}
 }
 
+// TakeMarked is what a port has marked since it was last asked.
+func (n *Node) TakeMarked(port ib.PortNum) (count uint64, flows []agent.MarkedFlow) {
+	count, marked := n.sw.ports[port].TakeMarked()
+	for _, m := range marked {
+		flows = append(flows, agent.MarkedFlow(m))
+	}
+	return count, flows
+}
+
 // ARInfo is how the switch chooses among ports.
 func (n *Node) ARInfo() mad.ARInfo {
 	a := n.sw.Adaptive()

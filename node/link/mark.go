@@ -1,6 +1,10 @@
 package link
 
-import "softib/proto/ib"
+import (
+	"slices"
+
+	"softib/proto/ib"
+)
 
 // Marking is how a port of a switch tells receivers of congestion: packets that join a long queue are marked (FECN),
 // and their receivers tell the senders (IBA A10.2.1).
@@ -18,12 +22,24 @@ type Marking struct {
 	Starvation uint8
 }
 
+// Marked is a flow of which a packet was marked, and when last.
+type Marked struct {
+	SLID, DLID ib.LID
+	SL         ib.SL
+	At         ib.Time
+}
+
+// logMax is how many flows a port remembers: as many as a switch tells of.
+const logMax = 15
+
 // marks is what a port needs for it.
 type marks struct {
 	Marking
 	at, starvedAt uint32 // packets of a queue that is too long; 0 never
 	passed        uint16 // packets since one was marked
 	counted       [ib.NumVL]uint64
+	log           []Marked // the last flows of which packets were marked, since somebody took them
+	logged        uint64   // how many packets that were
 	// The lanes whose queue is too long, since when, for how many packets, and how long queues were so before.
 	long  uint16
 	since [ib.NumVL]ib.Time
@@ -84,6 +100,31 @@ func (p *Port) congestedFor(vl int) ib.Time {
 	return p.cold.marks.took[vl]
 }
 
+// TakeMarked is how many packets were marked since it was last asked, and of which flows the last were, oldest first.
+func (p *Port) TakeMarked() (n uint64, flows []Marked) {
+	if k := p.cold.marks; k != nil {
+		n, flows = k.logged, k.log
+		k.logged, k.log = 0, nil
+	}
+	return n, flows
+}
+
+// note remembers a packet that was marked.
+func (k *marks) note(now ib.Time, f *Frame) {
+	k.logged++
+	flow := Marked{f.LRH.SLID, f.LRH.DLID, f.LRH.SL, now}
+	at := slices.IndexFunc(k.log, func(o Marked) bool {
+		return o.SLID == flow.SLID && o.DLID == flow.DLID && o.SL == flow.SL
+	})
+	if at < 0 && len(k.log) == logMax {
+		at = 0
+	}
+	if at >= 0 {
+		k.log = slices.Delete(k.log, at, at+1)
+	}
+	k.log = append(k.log, flow)
+}
+
 // mark marks a packet that joins the queue of a lane, if that is to be.
 func (p *Port) mark(now ib.Time, f *Frame, vl ib.VL) {
 	k := p.cold.marks
@@ -116,6 +157,7 @@ func (p *Port) mark(now ib.Time, f *Frame, vl ib.VL) {
 	}
 	k.passed = 0
 	k.counted[vl]++
+	k.note(now, f)
 	f.Packet.BTH.FECN = true
 }
 

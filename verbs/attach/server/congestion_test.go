@@ -138,9 +138,13 @@ func TestCongestionControl(t *testing.T) {
 					s[i].want(verbs.WCSuccess)
 				}
 			}
-			marked := counter(t, f, peerOf(f, portOf(f, 2)), mad.AttrSwPortVLCongestion,
-				&mad.SwPortVLCongestionLayout.Fields[2])
-			for deadline := time.Now().Add(20 * time.Second); told(2, "PortPktRcvFECN") != marked; {
+			var marked uint64
+			for deadline := time.Now().Add(20 * time.Second); ; { // what was sent need not be there yet
+				marked = counter(t, f, peerOf(f, portOf(f, 2)), mad.AttrSwPortVLCongestion,
+					&mad.SwPortVLCongestionLayout.Fields[2])
+				if told(2, "PortPktRcvFECN") == marked {
+					break
+				}
 				if time.Now().After(deadline) {
 					t.Fatalf("the receiver counts %d marked packets, the switch %d", told(2, "PortPktRcvFECN"), marked)
 				}
@@ -150,6 +154,22 @@ func TestCongestionControl(t *testing.T) {
 			if counter(t, f, peerOf(f, portOf(f, 2)), mad.AttrPortXmitConCtrl,
 				&mad.PortXmitConCtrlLayout.Fields[2]) == 0 {
 				t.Error("its queue was not too long for any time")
+			}
+			// The switch's log has both flows, once.
+			for _, want := range []int{2, 0} {
+				log := &mad.SwitchCongestionLogLayout
+				got := ask(t, f, topo.PortRef{Node: peerOf(f, portOf(f, 2)).Node}, mad.Header{MgmtClass: mad.ClassCC,
+					Method: mad.MethodGet, AttributeID: mad.AttrCongestionLog}, mad.CCLogDataOff, nil)
+				flows := map[uint64]bool{}
+				for i := range mad.CCSwitchLogEvents {
+					if lid := log.Field("SLID").Get(got, i); lid != 0 {
+						flows[lid] = true
+					}
+				}
+				n := log.Field("LogEventsCounter").Get(got, 0)
+				if len(flows) < want || want == 0 && n != 0 && c.typ == verbs.RC || want > 0 && n < marked {
+					t.Errorf("the log has %d packets of the flows from %v, want %d flows", n, flows, want)
+				}
 			}
 			becns := told(0, "PortPktRcvBECN") + told(1, "PortPktRcvBECN")
 			if becns > marked {
