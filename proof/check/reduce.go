@@ -150,6 +150,8 @@ func (j *redJob) over() bool {
 	return true
 }
 
+func (j *redJob) toBeFreed() bool { return j.over() && !j.freed }
+
 // play goes on until all jobs are over, and the fabric is at rest.
 func (r *redRun) play() {
 	limit := r.sc.quiet() + redBound
@@ -173,7 +175,7 @@ func (r *redRun) play() {
 			return
 		}
 		w := r.sim.Next(min(limit, r.sim.Now()+slice))
-		if w.Kind == sim.WakeIdle && !slices.ContainsFunc(r.jobs, func(j *redJob) bool { return j.over() && !j.freed }) {
+		if w.Kind == sim.WakeIdle && !slices.ContainsFunc(r.jobs, (*redJob).toBeFreed) {
 			r.report(progressName, nil, "nothing is left to happen, but %s", r.stuck())
 			return
 		}
