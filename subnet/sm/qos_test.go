@@ -365,6 +365,7 @@ func BenchmarkLanes(b *testing.B) {
 	m, sub := r.m, r.m.Subnet()
 	plan := func(known bool) int {
 		s := &sweep{m: m, nodes: slices.Clone(sub.Nodes), own: make([]bool, len(sub.Nodes)), self: sub.Self,
+			cold:     make([]bool, len(sub.Nodes)),
 			switches: sub.Switches, tables: m.tables}
 		if !known {
 			for i := range s.nodes {
