@@ -11,7 +11,7 @@ func (e *Engine) LogDrops(on bool) { e.logDrop = on }
 // Drop ends a packet that goes no further, and counts why.
 func (e *Engine) Drop(at uint32, f *link.Frame, r link.Reason) {
 	e.drops[r]++
-	e.Mix(uint64(r) ^ uint64(at)<<8 ^ uint64(e.now)<<32)
+	e.Mix(at, uint64(r)<<48)
 	if e.logDrop {
 		e.record(at, f, FaultDrop, r)
 	}

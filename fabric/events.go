@@ -11,16 +11,22 @@ import (
 // Kinds of events beside those of notes, which become one when their time has come.
 const (
 	evNone       Kind = iota + 32 // was cancelled
-	evArrive                      // a packet is at a port; the argument is its frame
-	evFC                          // a flow-control packet is there; the argument is it
 	evWake                        // the transmitter of a port is free
 	evPort                        // a life time has expired at a port
 	evRefresh                     // a port's credits are to be told anew
 	evRelease                     // a receive buffer is free; the argument is the claim
 	evTrain                       // both ends of a cable have trained
-	evPause                       // a pause frame is at a port; the argument is it
 	evPauseTimer                  // a pause ends, is told again, or lasts too long
-	evNotice                      // a neighbour has no way to a LID, which is the argument
+)
+
+// Kinds of events that come from the other end of a cable, in the order in which they left it.
+const (
+	evArrive Kind = iota + fromFar // a packet is at a port; the argument is its frame
+	evFC                           // a flow-control packet is there; the argument is it
+	evPause                        // a pause frame is at a port; the argument is it
+	evNotice                       // a neighbour has no way to a LID, which is the argument
+
+	fromFar Kind = 1 << 7
 )
 
 // code packs an event: kind in 8 bits, place in 24, argument in 32.
@@ -115,17 +121,20 @@ func (e *Engine) step() {
 	}
 }
 
-// Mix folds a word into the digest of the history.
-func (e *Engine) Mix(v uint64) {
-	h := (e.hash ^ v) * 0x9E3779B97F4A7C15
-	e.hash = h ^ h>>29
+// Mix adds something that has happened now, at a place, to the digest of the history. The digest is a sum, so that it
+// says what happened where and when, and not in which order things of one time were done that have nothing to do with
+// each other.
+func (e *Engine) Mix(at uint32, what uint64) {
+	h := (uint64(e.now) ^ uint64(at)<<40 ^ 0x5851F42D4C957F2D) * 0x9E3779B97F4A7C15
+	h = (h ^ h>>29 ^ what) * 0xBF58476D1CE4E5B9
+	h = (h ^ h>>32) * 0x94D049BB133111EB
+	e.hash += h ^ h>>29
 }
 
-// MixFrame folds a packet that has arrived at a port into it.
+// MixFrame adds a packet that has arrived at a port to it.
 func (e *Engine) MixFrame(at uint32, f *link.Frame) {
 	l := &f.LRH
-	e.Mix(uint64(e.now) ^ uint64(at)<<40)
-	e.Mix(uint64(l.DLID)<<48 | uint64(l.SLID)<<32 | uint64(l.Length)<<16 | uint64(l.SL)<<8 | uint64(l.VL))
+	e.Mix(at, uint64(l.DLID)<<48|uint64(l.SLID)<<32|uint64(l.Length)<<16|uint64(l.SL)<<8|uint64(l.VL))
 }
 
 // arrive handles the packet that has reached a port.
@@ -210,7 +219,7 @@ func (e *Engine) arriveFC(at uint32, arg uint32) {
 	if p.Site.Flags&endStopped != 0 {
 		return
 	}
-	e.Mix(uint64(e.now) ^ uint64(at)<<40 ^ uint64(arg)<<8)
+	e.Mix(at, uint64(evFC)<<56|uint64(arg))
 	if p.HandleFC(e.now, unpackFC(arg)) {
 		e.kick(at)
 	}
@@ -288,7 +297,7 @@ func (e *Engine) sendFC(at uint32, p *link.Port) {
 			e.cross(at, t, 0, nil, fc)
 			continue
 		}
-		e.q.push(t+p.Site.Delay, code(evFC, p.Site.Peer, packFC(fc)))
+		e.pushFar(p, t+p.Site.Delay, code(evFC, p.Site.Peer, packFC(fc)))
 	}
 }
 
@@ -320,12 +329,16 @@ func (e *Engine) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time
 	}
 	vl := f.LRH.VL
 	tell := p.Site.Host >= 0 || p.Site.Flags&endPort0 != 0 && f.InPort == 0
-	if p.Site.Flags&endFaulty == 0 || !e.harm(at, p, f, &t) {
-		if p.Site.Peer == NoEnd {
-			e.cross(at, t, dur, f, wire.LinkPacket{})
-		} else {
-			e.q.push(t, code(evArrive, p.Site.Peer, f.Index()))
-		}
+	switch {
+	case p.Site.Flags&(endFaulty|endOutside|endAway) == 0:
+		e.q.push(t, code(evArrive, p.Site.Peer, f.Index()))
+	case p.Site.Flags&endFaulty != 0 && e.harm(at, p, f, &t):
+	case p.Site.Peer == NoEnd:
+		e.cross(at, t, dur, f, wire.LinkPacket{})
+	case p.Site.Flags&endAway != 0:
+		e.sendAway(p, Away{t, code(evArrive, p.Site.Peer, 0), f})
+	default:
+		e.q.push(t, code(evArrive, p.Site.Peer, f.Index()))
 	}
 	if tell {
 		e.note(Room, at, uint32(vl))

@@ -33,6 +33,10 @@ type Config struct {
 	RefreshMin    ib.Time
 	// TrainTime is from both ends polling to their note Trained.
 	TrainTime ib.Time
+	// ByPlace has events of one time happen in order of their places, a node's own before those that come by a cable,
+	// and only what has one place and one cause in the order in which it was caused. What happens to a node is the same
+	// then however many parts work on the fabric; see Split.
+	ByPlace bool
 	// AgentTime is how long a packet of management occupies its receive buffer before its node is told of it.
 	AgentTime ib.Time
 	// Logs keeps a record of each fault.
@@ -62,6 +66,7 @@ const (
 	endTapped                     // the sink wants to see what arrives here
 	endOutside                    // the cable ends outside
 	endPort0                      // the driver wants to know when packets of the switch's own leave
+	endAway                       // the other end of the cable is in another part
 )
 
 // Engine is cables, ports and switches. Make it with New, AddSwitch, AddHost and Join.
@@ -83,6 +88,7 @@ type Engine struct {
 	lengths  []ib.Time // by place: how long light takes on its cable
 	used     []uint32  // ports of cables that were fresh
 	outside  outside
+	parts    parts
 
 	cables  map[uint32]*cable // faults and errors of what leaves a port
 	pulled  map[uint32]bool   // ends whose cable is pulled
@@ -98,10 +104,7 @@ type Engine struct {
 // New makes an engine without nodes. seed begins its digest.
 func New(cfg Config, seed uint64) *Engine {
 	e := &Engine{cfg: cfg, pool: cfg.Pool, hash: seed, cables: map[uint32]*cable{}, pulled: map[uint32]bool{}}
-	e.q.init()
-	if cfg.Instant {
-		e.q.shift, e.q.patient = realWide, true
-	}
+	e.q = newQueue(&e.cfg)
 	return e
 }
 
@@ -239,13 +242,39 @@ func (e *Engine) TellRoom(node int) {
 func (e *Engine) Switch(node int) *ibswitch.Switch { return e.switches[node] }
 
 // Hops counts the packets that nodes have received, one for each link crossed.
-func (e *Engine) Hops() uint64 { return e.hops }
+func (e *Engine) Hops() uint64 {
+	n := e.hops
+	for _, o := range e.parts.others {
+		n += o.hops
+	}
+	return n
+}
 
 // TraceHash is a digest of the history so far: every packet and credit that arrived, where and when.
-func (e *Engine) TraceHash() uint64 { return e.hash }
+func (e *Engine) TraceHash() uint64 {
+	h := e.hash
+	for _, o := range e.parts.others {
+		h += o.hash
+	}
+	return h
+}
 
 // FramesInUse counts packets that are somewhere in the fabric; 0 at rest.
-func (e *Engine) FramesInUse() int { return e.pool.InUse() }
+func (e *Engine) FramesInUse() int {
+	n := e.pool.InUse()
+	for _, o := range e.parts.others {
+		n += o.pool.InUse()
+	}
+	return n
+}
 
 // Drops counts dropped packets by reason.
-func (e *Engine) Drops() [link.NumReason]uint64 { return e.drops }
+func (e *Engine) Drops() [link.NumReason]uint64 {
+	sum := e.drops
+	for _, o := range e.parts.others {
+		for r, n := range o.drops {
+			sum[r] += n
+		}
+	}
+	return sum
+}

@@ -125,7 +125,7 @@ func (e *Engine) FaultCounts() [NumFaultKind]uint64 { return e.faults }
 // LogFault notes that something was done, by the engine or by its driver.
 func (e *Engine) LogFault(k FaultKind, at uint32, f *link.Frame) {
 	e.faults[k]++
-	e.Mix(uint64(e.now) ^ uint64(k)<<56 ^ uint64(at)<<32)
+	e.Mix(at, 1<<56|uint64(k)<<48)
 	if e.cfg.Logs {
 		e.record(at, f, k, link.OK)
 	}

@@ -16,7 +16,7 @@ func (e *Engine) sendNotices(first uint32, sw *ibswitch.Switch) {
 			p.Site.Flags&endFaulty != 0 && e.harmFC(at, p, &t) {
 			continue
 		}
-		e.q.push(t+p.Site.Delay, code(evNotice, p.Site.Peer, uint32(n.LID)))
+		e.pushFar(p, t+p.Site.Delay, code(evNotice, p.Site.Peer, uint32(n.LID)))
 	}
 }
 
@@ -26,6 +26,6 @@ func (e *Engine) arriveNotice(at uint32, lid ib.LID) {
 	if p.Site.Flags&endStopped != 0 {
 		return
 	}
-	e.Mix(uint64(e.now) ^ uint64(at)<<40 ^ uint64(lid)<<8)
+	e.Mix(at, uint64(evNotice)<<56|uint64(lid))
 	e.switches[p.Site.Node].HandleNotice(e.now, ibswitch.Notice{Port: p.Site.Num, LID: lid})
 }

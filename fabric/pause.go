@@ -24,7 +24,7 @@ func (e *Engine) sendPauses(at uint32, p *link.Port) {
 		if p.Site.Flags&endFaulty != 0 && e.harmFC(at, p, &t) || p.Site.Peer == NoEnd {
 			continue
 		}
-		e.q.push(t+p.Site.Delay, code(evPause, p.Site.Peer, packPause(f)))
+		e.pushFar(p, t+p.Site.Delay, code(evPause, p.Site.Peer, packPause(f)))
 	}
 	e.armPause(at, p)
 }
@@ -35,7 +35,7 @@ func (e *Engine) arrivePause(at, arg uint32) {
 	if p.Site.Flags&endStopped != 0 {
 		return
 	}
-	e.Mix(uint64(e.now) ^ uint64(at)<<40 ^ uint64(arg)<<8)
+	e.Mix(at, uint64(evPause)<<56|uint64(arg))
 	if p.HandlePause(e.now, unpackPause(arg)) {
 		e.kick(at)
 	}

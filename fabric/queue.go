@@ -15,7 +15,7 @@ type event struct {
 	d uint64 // kind, place and argument: see code
 }
 
-// queue is the events in order of time and, at one time, of insertion.
+// queue is the events in order of time and, at one time, of what ties has of their codes, and of insertion.
 //
 // It is a calendar: a ring of buckets, each a short span of time, that covers the near future, and a heap for what is
 // farther away. A bucket is sorted only when its time has come, so an event costs a link in a list and a share of a
@@ -26,7 +26,8 @@ type queue struct {
 	at    int     // the next event of cur
 	base  int64   // number of the open bucket: its time >> shift
 	shift uint
-	n     int // events in the ring, cur not counted
+	ties  uint64 // see Config.ByPlace
+	n     int    // events in the ring, cur not counted
 
 	// Buckets are lists of chunks, last first, from one slab whose free ones are reused last in first out: what is in
 	// use stays in the cache. A bucket's word says which chunk is its last and how many events are in that one, so that
@@ -74,11 +75,16 @@ const (
 	floorRounds = 64
 )
 
-func (q *queue) init() {
-	q.shift = firstWide
-	q.ring = make([]uint32, ringSize)
-	q.used = make([]uint64, ringSize/64)
-	q.chunks = make([]chunk, 1, 1024)
+func newQueue(cfg *Config) queue {
+	q := queue{shift: firstWide, ring: make([]uint32, ringSize), used: make([]uint64, ringSize/64),
+		chunks: make([]chunk, 1, 1024)}
+	if cfg.ByPlace {
+		q.ties = code(fromFar, 0xFFFFFF, 0)
+	}
+	if cfg.Instant {
+		q.shift, q.patient = realWide, true
+	}
+	return q
 }
 
 // Len counts the events.
@@ -125,14 +131,14 @@ func (q *queue) addChunk(prev uint32) uint32 {
 // pushCur puts an event into the open bucket, behind those of its time.
 func (q *queue) pushCur(t ib.Time, d uint64) {
 	q.cur = append(q.cur, event{t, d})
-	settle(q.cur, q.at)
+	q.settle(q.cur, q.at)
 }
 
 // settle moves the last event of a list before those that come later, up to from.
-func settle(a []event, from int) {
+func (q *queue) settle(a []event, from int) {
 	i := len(a) - 1
-	e := a[i]
-	for ; i > from && a[i-1].t > e.t; i-- {
+	e, tie := a[i], a[i].d&q.ties
+	for ; i > from && (a[i-1].t > e.t || a[i-1].t == e.t && a[i-1].d&q.ties > tie); i-- {
 		a[i] = a[i-1]
 	}
 	a[i] = e
@@ -213,7 +219,7 @@ func (q *queue) unlink(list []event, b int64) []event {
 		i, c.prev, q.free = c.prev, q.free, i
 	}
 	q.n -= len(list) - first
-	sortEvents(list[first:])
+	q.sort(list[first:])
 	return list
 }
 
@@ -328,14 +334,16 @@ func (q *queue) rebuild(shift uint) {
 
 func byTime(x, y event) int { return cmp.Compare(x.t, y.t) }
 
-// sortEvents sorts by time and keeps the order of equals.
-func sortEvents(a []event) {
+// sort keeps the order of equals.
+func (q *queue) sort(a []event) {
 	if len(a) > 64 {
-		slices.SortStableFunc(a, byTime)
+		slices.SortStableFunc(a, func(x, y event) int {
+			return cmp.Or(byTime(x, y), cmp.Compare(x.d&q.ties, y.d&q.ties))
+		})
 		return
 	}
 	for i := range a {
-		settle(a[:i+1], 0)
+		q.settle(a[:i+1], 0)
 	}
 }
 

@@ -12,8 +12,7 @@ import (
 func TestQueueOrder(t *testing.T) {
 	for seed := uint64(0); seed < 40; seed++ {
 		r := rand.New(rand.NewPCG(seed, 1))
-		var q queue
-		q.init()
+		q := newQueue(&Config{})
 		type ref struct {
 			t   ib.Time
 			seq uint64
@@ -69,8 +68,7 @@ func TestQueueOrder(t *testing.T) {
 
 func BenchmarkQueue(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
-	var q queue
-	q.init()
+	q := newQueue(&Config{})
 	var delays [4096]ib.Time
 	for i := range delays {
 		delays[i] = ib.Time(80_000 + r.IntN(150_000))

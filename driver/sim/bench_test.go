@@ -78,20 +78,28 @@ func BenchmarkPermutation(b *testing.B) {
 	}
 }
 
-// rcPermutation has every host write to another by RDMA over RC, in messages of
-// 64 KiB, with the real adapters.
-func rcPermutation(tb testing.TB, spec string) (*Sim, []*peer) {
+// rcLoad is every host writing to another by RDMA over RC, in messages of 64 KiB, with the real adapters, worked on by
+// one processor or by several.
+type rcLoad struct {
+	tb    testing.TB
+	s     *Sim
+	parts *Parts
+	from  []*peer
+}
+
+func newRCLoad(tb testing.TB, spec string, cores int) *rcLoad {
 	g, err := topo.ParseSpec(spec)
 	check(tb, err)
-	s, err := New(g, Config{Seed: 1, ByRefMin: 1024})
+	s, err := New(g, Config{Seed: 1, ByRefMin: 1024, ByPlace: true})
 	check(tb, err)
 	_, err = s.BringUp()
 	check(tb, err)
 	n := s.NumHosts()
 	const size = 1 << 16
-	from, to := make([]*peer, n), make([]*peer, n)
+	l := &rcLoad{tb: tb, s: s, from: make([]*peer, n)}
+	to := make([]*peer, n)
 	for i := range n {
-		from[i], to[i] = newPeer(tb, s, i, hca.RC, size), newPeer(tb, s, i, hca.RC, size)
+		l.from[i], to[i] = newPeer(tb, s, i, hca.RC, size), newPeer(tb, s, i, hca.RC, size)
 	}
 	perm := rand.New(rand.NewPCG(1, 2)).Perm(n)
 	for i := range n {
@@ -101,17 +109,29 @@ func rcPermutation(tb testing.TB, spec string) (*Sim, []*peer) {
 		}
 	}
 	for i := range n {
-		connectRC(tb, from[i], to[perm[i]], ib.MTU4096, 18)
-		from[i].rkey = to[perm[i]].mr.RKey()
+		connectRC(tb, l.from[i], to[perm[i]], ib.MTU4096, 0)
+		l.from[i].rkey = to[perm[i]].mr.RKey()
+	}
+	if cores > 1 {
+		l.parts, err = s.Split(cores)
+		check(tb, err)
 	}
 	for i := range n {
-		from[i].cq.ReqNotify(false)
+		l.from[i].cq.ReqNotify(false)
 		for range 8 {
-			from[i].write(tb)
+			l.from[i].write(tb)
 		}
-		s.Wake(i)
+		l.simOf(i).Wake(i)
 	}
-	return s, from
+	return l
+}
+
+// simOf is the simulation that a host is of.
+func (l *rcLoad) simOf(host int) *Sim {
+	if l.parts == nil {
+		return l.s
+	}
+	return l.parts.Sim(l.parts.PartOf(l.s.HostNode(host).Index))
 }
 
 // write posts one more message of all the memory.
@@ -120,25 +140,35 @@ func (p *peer) write(tb testing.TB) {
 		RKey: p.rkey}
 	p.sges[0] = hca.SGE{Addr: peerVA, Length: uint32(len(p.mem)), LKey: p.mr.LKey()}
 	if err := p.h.PostSend(p.qp, &p.wr); err != nil {
-		tb.Fatal(err)
+		tb.Error(err)
 	}
 }
 
-// runRC lets the fabric run for so many hops, posting a message for each that completes.
-func runRC(tb testing.TB, s *Sim, from []*peer, hops uint64) {
+// run lets time pass, posting a message for each that completes.
+func (l *rcLoad) run(until ib.Time) {
+	if l.parts == nil {
+		l.serve(l.s, until)
+		return
+	}
+	for l.parts.Next() <= until {
+		check(l.tb, l.parts.Run(until, func(part int, until ib.Time) (ib.Time, error) {
+			s := l.parts.Sim(part)
+			l.serve(s, until)
+			return s.Engine.Next(), nil
+		}))
+	}
+}
+
+func (l *rcLoad) serve(s *Sim, until ib.Time) {
 	var wc [16]hca.WC
-	for end := s.Hops() + hops; s.Hops() < end; {
-		w := s.Next(s.Now() + ib.Microsecond)
-		if w.Kind != WakeHost {
-			continue
-		}
-		p := from[w.Host]
+	for w := s.Next(until); w.Kind == WakeHost; w = s.Next(until) {
+		p := l.from[w.Host]
 		for _, ok := p.h.PollEvent(); ok; _, ok = p.h.PollEvent() {
 		}
 		p.cq.ReqNotify(false)
 		for n := p.cq.Poll(wc[:]); n > 0; n = p.cq.Poll(wc[:]) {
 			for range n {
-				p.write(tb)
+				p.write(l.tb)
 			}
 		}
 		s.Wake(w.Host)
@@ -148,21 +178,26 @@ func runRC(tb testing.TB, s *Sim, from []*peer, hops uint64) {
 // BenchmarkRC is the permutation with real adapters: queue pairs, memory, acknowledgements.
 func BenchmarkRC(b *testing.B) {
 	for _, t := range []struct {
-		hosts int
-		spec  string
+		hosts, cores int
+		spec         string
 	}{
-		{32, "fat-tree:radix=8,levels=2"},
-		{1024, "fat-tree:radix=16,levels=3"},
+		{32, 1, "fat-tree:radix=8,levels=2"},
+		{1024, 1, "fat-tree:radix=16,levels=3"},
+		{1024, 2, "fat-tree:radix=16,levels=3"},
 	} {
-		b.Run(fmt.Sprint(t.hosts), func(b *testing.B) {
-			s, from := rcPermutation(b, benchsize.Tree(t.spec))
-			runRC(b, s, from, uint64(len(from))*2000)
+		b.Run(fmt.Sprintf("%d-hosts-%d-cores", t.hosts, t.cores), func(b *testing.B) {
+			l := newRCLoad(b, benchsize.Tree(t.spec), t.cores)
+			now := 100 * ib.Microsecond // queues fill, pools and buckets reach their size
+			l.run(now)
 			b.ReportAllocs()
 			b.ResetTimer()
-			start, cpu := s.Hops(), cpuTime()
-			runRC(b, s, from, uint64(b.N))
+			start, cpu := l.s.Hops(), cpuTime()
+			for l.s.Hops()-start < uint64(b.N) {
+				now += 10 * ib.Microsecond
+				l.run(now)
+			}
 			b.StopTimer()
-			hops := float64(s.Hops() - start)
+			hops := float64(l.s.Hops() - start)
 			b.ReportMetric(hops/b.Elapsed().Seconds()/1e6, "Mhops/s")
 			b.ReportMetric(hops/(cpuTime()-cpu)/1e6, "Mhops/cpu-s")
 			var m runtime.MemStats

@@ -14,6 +14,8 @@
 //		...                           // a host has completions, or a timer came
 //	}
 //
+// Several processors can work on one: Split divides it, and Parts.Run lets time pass.
+//
 // A fabric can be brought up by subnet managers instead, which sit at hosts and speak by packets:
 //
 //	s.LinksUp()

@@ -8,6 +8,7 @@ import (
 	"softib/node/link"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/proto/wire"
 )
 
 // hostNode is a host and what the driver keeps for it.
@@ -67,10 +68,7 @@ func (s *Sim) accept(at uint32, f *link.Frame) {
 // deliver gives a packet to the agent or the engine, and folds what it says into the hash.
 func (s *Sim) deliver(at, host uint32, f *link.Frame) {
 	b := &f.Packet.BTH
-	s.Mix(uint64(b.Opcode)<<56 | uint64(b.DestQP)<<24 | uint64(b.PSN))
-	if s.cfg.HashPayload {
-		s.mixBytes(f.Packet.Payload)
-	}
+	s.mixPacket(at, f.Packet)
 	if b.DestQP <= ib.QPNGSI {
 		if f.Flags&forManager == 0 && s.hostMgmt(at, false, f) {
 			return
@@ -84,14 +82,28 @@ func (s *Sim) deliver(at, host uint32, f *link.Frame) {
 	s.pool.Put(f)
 }
 
-func (s *Sim) mixBytes(b []byte) {
-	s.Mix(uint64(len(b)))
+// mixPacket adds what a packet that is there says to the digest of the history.
+func (s *Sim) mixPacket(at uint32, p *wire.Packet) {
+	h := uint64(p.BTH.Opcode)<<56 | uint64(p.BTH.DestQP)<<24 | uint64(p.BTH.PSN)
+	if s.cfg.HashPayload {
+		h = mixBytes(h, p.Payload)
+	}
+	s.Mix(at, h)
+}
+
+func mixBytes(h uint64, b []byte) uint64 {
+	fold := func(v uint64) {
+		h = (h ^ v) * 0x9E3779B97F4A7C15
+		h ^= h >> 29
+	}
+	fold(uint64(len(b)))
 	for ; len(b) >= 8; b = b[8:] {
-		s.Mix(binary.LittleEndian.Uint64(b))
+		fold(binary.LittleEndian.Uint64(b))
 	}
 	for _, x := range b {
-		s.Mix(uint64(x))
+		fold(uint64(x))
 	}
+	return h
 }
 
 // pump moves what the adapter has ready into the port's queues, until there is no more or no room.

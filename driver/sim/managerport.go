@@ -217,7 +217,7 @@ func (s *Sim) sendMAD(host, at uint32, env *mad.Envelope, data *[mad.Size]byte) 
 	agent.NewPacket(f.Packet, env, v.Class(), a.LID, a.PKeys, a.GIDs)
 	f.Own(data[:])
 	f.Seal()
-	s.Mix(uint64(s.Now()) ^ v.TID())
+	s.Mix(at, v.TID())
 	if v.Class() == mad.ClassSMDirect {
 		s.sendSMP(host, at, f)
 	} else {

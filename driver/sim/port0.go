@@ -71,11 +71,7 @@ func (s *Sim) arrivePort0(at uint32, f *link.Frame) {
 		s.pool.Put(f)
 		return
 	}
-	b := &f.Packet.BTH
-	s.Mix(uint64(b.Opcode)<<56 | uint64(b.DestQP)<<24 | uint64(b.PSN))
-	if s.cfg.HashPayload {
-		s.mixBytes(f.Packet.Payload)
-	}
+	s.mixPacket(at, f.Packet)
 	p.eng.HandlePacket(s.Now(), 1, f.Sync())
 	s.pool.Put(f)
 	s.pumpPort0(node)

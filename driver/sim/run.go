@@ -154,6 +154,12 @@ func (s *Sim) Next(until ib.Time) Wake {
 	return Wake{Kind: WakeLimit}
 }
 
+// NothingLeft reports whether nothing will happen by itself, and Next has nothing to report.
+func (s *Sim) NothingLeft() bool {
+	s.drain()
+	return s.wakes.Len() == 0 && s.Engine.Next() == ib.Never
+}
+
 // Run runs until the given time, whatever there is to report; reports are kept for Next.
 func (s *Sim) Run(until ib.Time) {
 	s.runTo(until)

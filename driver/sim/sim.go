@@ -63,6 +63,8 @@ type Config struct {
 	RoCE hca.RoCE
 	// Adapter is what the adapters that New makes cost; the zero value is nothing.
 	Adapter nic.Config
+	// ByPlace is what Split needs; see fabric.Config.
+	ByPlace bool
 	// HashPayload makes TraceHash cover what hosts are sent, not the headers alone.
 	HashPayload bool
 	// Sink sees every packet when it is not nil.
@@ -149,7 +151,7 @@ func New(g *topo.Graph, cfg Config) (*Sim, error) {
 	s.Engine = fabric.New(fabric.Config{
 		Pool: &s.pool, Rand: rand.New(rand.NewPCG(cfg.Seed, 0x50F71B)), Logs: true,
 		SwitchLatency: cfg.SwitchLatency, StoreForward: cfg.StoreForward, WireExact: cfg.WireExact,
-		AlwaysRefresh: cfg.AlwaysRefresh, TrainTime: cfg.TrainTime, AgentTime: cfg.AgentTime,
+		AlwaysRefresh: cfg.AlwaysRefresh, TrainTime: cfg.TrainTime, AgentTime: cfg.AgentTime, ByPlace: cfg.ByPlace,
 	}, cfg.Seed)
 	s.SetSink(cfg.Sink)
 	s.build()

@@ -59,6 +59,9 @@ func New(cfg Config, pool *link.Pool) *Switch {
 	return s
 }
 
+// SetPool gives a switch that holds no packet another pool for its copies.
+func (s *Switch) SetPool(pool *link.Pool) { s.pool = pool }
+
 // Reset makes a switch whose links are down forget all that managers wrote, as when its power goes and comes.
 func (s *Switch) Reset() {
 	for i := range s.ports {

@@ -102,12 +102,20 @@ func (f *Frame) Detach() {
 
 // CopyFrom makes f a packet of its own with the same contents as g.
 func (f *Frame) CopyFrom(g *Frame) {
+	f.MoveFrom(g)
+	f.Own(g.Packet.Payload)
+	f.Flags |= Copied
+}
+
+// MoveFrom makes f, of another pool, the packet that g was. A payload that lies in foreign memory stays there.
+func (f *Frame) MoveFrom(g *Frame) {
 	own, next, index := f.body, f.next, f.index
 	*f = *g
 	f.body, f.Packet, f.next, f.index = own, &own.packet, next, index
 	own.packet = *g.Packet
-	f.Own(g.Packet.Payload)
-	f.Flags |= Copied
+	if p := g.Packet.Payload; len(p) > 0 && len(g.body.buf) > 0 && &p[0] == &g.body.buf[0] {
+		f.Own(p)
+	}
 }
 
 // Pool hands out frames and takes them back, last in first out, so that the
