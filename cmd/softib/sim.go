@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +34,7 @@ type simOptions struct {
 	out, sweep, topology            string
 	set                             []string
 	share, alone                    bool
-	ranks                           int
+	ranks, cores                    int
 	seed                            uint64
 	asJSON                          bool
 }
@@ -91,6 +93,8 @@ level, place, ranks or seed, and lays the runs side by side. softib sim compare 
 	f.StringVar(&o.place, "place", "linear", "ranks on hosts: "+strings.Join(experiment.Places, ", "))
 	f.IntVar(&o.ranks, "ranks", 0, "how many ranks (one for each host, or as many as the file has)")
 	f.Uint64Var(&o.seed, "seed", 1, "of everything that is random")
+	f.IntVar(&o.cores, "cores", 0, "how many processors may work on a run by packets, 0 for all; the result "+
+		"does not depend on it")
 	f.StringArrayVar(&o.set, "set", nil, "`KEY=VALUE`, may be said again")
 	f.StringVar(&o.sweep, "sweep", "", "`KEY=A,B,C`: one run for each value")
 	f.StringVarP(&o.out, "out", "o", "", "write report.html, report.json and tables to this `DIR`")
@@ -280,7 +284,10 @@ func (o *simOptions) apply(s *experiment.Spec, word string) error {
 func (o *simOptions) spec(arg string, g *topo.Graph) (experiment.Spec, error) {
 	s := experiment.Spec{Topology: arg, Graph: g, Load: strings.Join(o.loads, " + "), Ranks: o.ranks, Place: o.place,
 		Level: o.level, Seed: o.seed, Options: jobs.Options{Routing: o.routing, NVLink: jobs.DefaultNVLink,
-			Ethernet: jobs.Ethernet{Kind: o.network}}}
+			Ethernet: jobs.Ethernet{Kind: o.network}, Cores: cmp.Or(o.cores, runtime.GOMAXPROCS(0))}}
+	if o.cores < 0 {
+		return s, fmt.Errorf("--cores is %d: want 1 at least, or 0 for all that there are", o.cores)
+	}
 	levels := []string{experiment.Auto, experiment.Packets, experiment.Flows, experiment.IdealNet}
 	if !slices.Contains(levels, o.level) {
 		return s, fmt.Errorf("--level is %q: want one of %s", o.level, strings.Join(levels, ", "))

@@ -68,7 +68,7 @@ func TestCongestionControl(t *testing.T) {
 	victim, all, told = speed(Congestion{On: true})
 	t.Logf("with:    the victim has %.1f %% of its link, the hot spot %.1f %%; %d FECN, %d BECN", 100*victim, 100*all,
 		told[0], told[1])
-	if victim < 0.45 || all < 0.95 || told[0] == 0 || told[0] != told[1] {
-		t.Error("with it the victim should have 45 % at least, the hot spot 95, and all who are marked hear of it")
+	if victim < 0.4 || all < 0.95 || told[0] == 0 || told[0] != told[1] {
+		t.Error("with it the victim should have 40 % at least, the hot spot 95, and all who are marked hear of it")
 	}
 }

@@ -23,6 +23,8 @@ type Options struct {
 	Buffer int
 	// Seed of what is random in a run by packets.
 	Seed uint64
+	// Cores is how many processors may work on a run by packets; 0 is one. The run does not depend on it.
+	Cores int
 	// Adaptive says how switches choose among ports, and FlowletGap how long a flow is silent before they choose anew;
 	// 0 is route.FlowletGap.
 	Adaptive   route.Choice

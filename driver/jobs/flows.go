@@ -196,5 +196,8 @@ func (n *Flows) Poll() (id uint32, sent, ok bool) {
 // Idle reports whether no message is on its way.
 func (n *Flows) Idle() bool { return n.out == 0 }
 
+// Stuck is never so: what is on its way shares links, and waits for nobody.
+func (n *Flows) Stuck() error { return nil }
+
 // Carried is how many bytes a link has carried.
 func (n *Flows) Carried(link int32) float64 { return n.Net.Carried(int(link)) }

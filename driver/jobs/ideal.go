@@ -29,5 +29,8 @@ func (Ideal) Poll() (id uint32, sent, ok bool) { return 0, false, false }
 // Idle is always so.
 func (Ideal) Idle() bool { return true }
 
+// Stuck is never so.
+func (Ideal) Stuck() error { return nil }
+
 // Carried is nothing: there are no links.
 func (Ideal) Carried(int32) float64 { return 0 }

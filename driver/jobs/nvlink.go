@@ -98,6 +98,14 @@ func (n *joined) Poll() (id uint32, sent, ok bool) {
 	return d.id, d.sent, true
 }
 
+// Stuck says why nothing moves.
+func (n *joined) Stuck() error {
+	if n.links.NextDeadline() != ib.Never {
+		return nil
+	}
+	return n.Network.Stuck()
+}
+
 // Idle reports whether no message is on its way.
 func (n *joined) Idle() bool { return n.out == 0 && n.Network.Idle() }
 

@@ -26,7 +26,7 @@ type Packets struct {
 	turns   map[pair]int // messages of two ports that have several queue pairs
 	planes  planeTurns
 	conns   []*conn
-	mem     []byte // what all messages are written from and to: their content is nobody's
+	mem     []byte // what all messages are written from: their content is nobody's
 	ready   ib.Queue[done]
 	out     int // messages on their way, and those that their senders wait to hear of
 	rep     sm.Report
@@ -60,9 +60,10 @@ type done struct {
 // adapter is what a host has for all its ranks.
 type adapter struct {
 	*hca.HCA
-	pd *hca.PD
-	cq *hca.CQ
-	mr *hca.MR
+	pd     *hca.PD
+	cq     *hca.CQ
+	source *hca.MR // what is sent,
+	sink   *hca.MR // and where what comes is written to
 }
 
 // conn is a queue pair at the sender with its peer, and the messages that wait for their turn in it.
@@ -87,7 +88,8 @@ const (
 // Packets makes a network of packets, with all links up and all tables written.
 func (f *Fabric) Packets() (*Packets, error) {
 	cfg := sim.Config{Seed: f.opt.Seed, ByRefMin: 1024, SwitchLatency: f.opt.SwitchLatency, Engines: f.opt.Routing,
-		Adapter: f.opt.Adapter, Port: link.Config{BufferBlocks: (f.opt.Buffer + link.BlockSize - 1) / link.BlockSize}}
+		Adapter: f.opt.Adapter, ByPlace: true,
+		Port: link.Config{BufferBlocks: (f.opt.Buffer + link.BlockSize - 1) / link.BlockSize}}
 	if f.Groups != nil && !f.opt.hashes() {
 		cfg.Reorder = reorder
 	}
@@ -105,6 +107,7 @@ func (f *Fabric) Packets() (*Packets, error) {
 		index: make([]int32, len(f.Graph.Nodes)), pairs: map[pair]*conn{}, turns: map[pair]int{},
 		mem: make([]byte, chunk)}
 	n.groups = &groups{net: n}
+	sink := make([]byte, chunk)
 	for i := range n.hosts {
 		n.index[s.HostNode(i).Index] = int32(i)
 		a := &n.hosts[i]
@@ -113,7 +116,10 @@ func (f *Fabric) Packets() (*Packets, error) {
 			a.cq, err = a.CreateCQ(cqEntries)
 		}
 		if err == nil {
-			a.mr, err = a.RegMR(a.pd, n.mem, anyAddr, hca.AccessLocalWrite|remote)
+			a.source, err = a.RegMR(a.pd, n.mem, anyAddr, hca.AccessRemoteRead)
+		}
+		if err == nil {
+			err = a.setSink(sink)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the adapter of %s: %w", s.HostNode(i).Name, err)
@@ -128,6 +134,17 @@ func (f *Fabric) Packets() (*Packets, error) {
 		return nil, err
 	}
 	return n, n.writeTables()
+}
+
+// setSink says where to write what comes.
+func (a *adapter) setSink(mem []byte) (err error) {
+	if a.sink != nil {
+		if err = a.DeregMR(a.sink); err != nil {
+			return err
+		}
+	}
+	a.sink, err = a.RegMR(a.pd, mem, anyAddr, hca.AccessLocalWrite|hca.AccessRemoteWrite)
+	return err
 }
 
 // control sets congestion control up.
@@ -233,17 +250,27 @@ func (n *Packets) Send(_ ib.Time, m play.Message) error {
 	if n.f.opt.Read {
 		from, to = to, from // the receiver asks
 	}
-	key := n.turn(n.f.pair(from, to, m.From))
-	c := n.pairs[key]
-	if c == nil {
-		if c, err = n.connect(from, to); err != nil {
-			return fmt.Errorf("from %s to %s: %w", n.f.Graph.PortName(from), n.f.Graph.PortName(to), err)
-		}
-		n.pairs[key] = c
+	c, err := n.conn(from, to, m.From)
+	if err != nil {
+		return err
 	}
 	n.out++
 	c.wait.Push(m)
 	return n.post(c)
+}
+
+// conn is what the next message of a rank between two ports goes by.
+func (n *Packets) conn(from, to topo.PortRef, rank uint32) (*conn, error) {
+	key := n.turn(n.f.pair(from, to, rank))
+	c := n.pairs[key]
+	if c == nil {
+		var err error
+		if c, err = n.connect(from, to); err != nil {
+			return nil, fmt.Errorf("from %s to %s: %w", n.f.Graph.PortName(from), n.f.Graph.PortName(to), err)
+		}
+		n.pairs[key] = c
+	}
+	return c, nil
 }
 
 // connect makes the two queue pairs of a pair of ports.
@@ -294,7 +321,11 @@ func (n *Packets) toRTS(a *adapter, q, peer *hca.QP, from, to topo.PortRef) erro
 
 // post fills the send queue with what waits: pieces of a message, the last with an immediate that names it.
 func (n *Packets) post(c *conn) error {
-	a := &n.hosts[c.from]
+	a, far := &n.hosts[c.from], &n.hosts[c.to]
+	local, away := a.source, far.sink
+	if n.f.opt.Read {
+		local, away = a.sink, far.source
+	}
 	posted := false
 	for c.busy < depth {
 		if !c.has {
@@ -305,9 +336,9 @@ func (n *Packets) post(c *conn) error {
 		}
 		size := min(c.left, chunk)
 		n.wr = hca.SendWR{WRID: c.number<<33 | uint64(c.now.ID)<<1, Opcode: hca.WRRDMAWrite, Flags: hca.SendSignaled,
-			SGList: n.sges[:0], RemoteAddr: anyAddr, RKey: n.hosts[c.to].mr.RKey()}
+			SGList: n.sges[:0], RemoteAddr: anyAddr, RKey: away.RKey()}
 		if size > 0 {
-			n.sges[0] = hca.SGE{Addr: anyAddr, Length: uint32(size), LKey: a.mr.LKey()}
+			n.sges[0] = hca.SGE{Addr: anyAddr, Length: uint32(size), LKey: local.LKey()}
 			n.wr.SGList = n.sges[:1]
 		}
 		if c.left -= size; c.left == 0 {
@@ -348,9 +379,6 @@ func (n *Packets) Advance(until ib.Time) (ib.Time, error) {
 		case sim.WakeLimit:
 			return until, nil
 		case sim.WakeIdle:
-			if n.out > 0 && until == ib.Never {
-				return n.Now(), &StuckError{At: n.Now(), What: n.jam()}
-			}
 			if until != ib.Never {
 				n.Run(until)
 			}
@@ -421,6 +449,14 @@ func (n *Packets) Poll() (id uint32, sent, ok bool) {
 
 // Idle reports whether no message is on its way.
 func (n *Packets) Idle() bool { return n.out == 0 && n.ready.Len() == 0 }
+
+// Stuck says why packets do not move though there are some.
+func (n *Packets) Stuck() error {
+	if n.out == 0 || n.ready.Len() > 0 || !n.NothingLeft() {
+		return nil
+	}
+	return &StuckError{At: n.Now(), What: n.jam()}
+}
 
 // Carried is how many bytes a link has carried.
 func (n *Packets) Carried(link int32) float64 {

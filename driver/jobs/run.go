@@ -22,6 +22,8 @@ type Network interface {
 	Poll() (id uint32, sent, ok bool)
 	// Idle reports whether no message is on its way.
 	Idle() bool
+	// Stuck says why nothing will happen any more by itself though messages are on their way; nil if something will.
+	Stuck() error
 	// Carried is how many bytes a link has carried so far.
 	Carried(link int32) float64
 }
@@ -47,7 +49,7 @@ type Progress struct {
 type Result struct {
 	End   ib.Time   // of the last rank
 	Ranks []ib.Time // each one's
-	// Messages are in the order in which they were sent.
+	// Messages are those of the ranks, one rank after the other, each in the order in which it began with them.
 	Messages []play.Record
 	// Whole is false if somebody ended the run before its end.
 	Whole bool
@@ -63,78 +65,156 @@ func (e *StuckError) Error() string { return fmt.Sprintf("deadlock at %v: %s", e
 
 // Run runs a schedule. If ctx or the watch ends it, what there is by then is returned with the error.
 func Run(ctx context.Context, s *job.Schedule, m play.Model, net Network, w Watch) (*Result, error) {
-	p := play.New(s, m)
+	r := &running{ctx: ctx, w: w, stage: stage{p: play.New(s, m), net: net}}
 	if len(s.Groups) > 0 {
 		if err := net.SetGroups(s.Groups); err != nil {
-			return result(s, p), err
+			return r.result(), err
 		}
 	}
-	every := w.Every
-	if every == 0 {
-		every = 4096
+	if r.w.Every == 0 {
+		r.w.Every = 4096
 	}
-	now, sampled := ib.Time(0), ib.Time(0)
-	var err error
-	for turn := 1; !p.Done() && err == nil; turn++ {
-		for m, ok := p.Poll(); ok && err == nil; m, ok = p.Poll() {
-			err = net.Send(now, m)
+	n, err := divisible(s, m, net)
+	switch {
+	case err != nil:
+	case n != nil && n.f.opt.Cores > 1:
+		err = r.divided(n)
+	default:
+		err = r.alone()
+		if n != nil && err == nil {
+			err = n.rest()
 		}
+	}
+	if r.w.Sample != nil {
+		if r.p.Done() {
+			r.now = r.end()
+		}
+		if r.now > r.sampled {
+			r.w.Sample(r.now)
+		}
+	}
+	if r.w.Look != nil && err == nil {
+		err = r.w.Look(r.progress())
+	}
+	return r.result(), err
+}
+
+// stage is ranks, and the network that they send by.
+type stage struct {
+	p   *play.Player
+	net Network
+	now ib.Time
+}
+
+// send gives the network what leaves now.
+func (s *stage) send() error {
+	for m, ok := s.p.Poll(); ok; m, ok = s.p.Poll() {
+		if err := s.net.Send(s.now, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn goes on until something has happened, and reports whether nothing is left to happen by then. What ranks have to
+// do at a moment comes after all that the network does by then, so that the order is the same for each rank whoever
+// else there is.
+func (s *stage) turn(until ib.Time) (still bool, err error) {
+	if s.now, err = s.net.Advance(min(until, s.p.NextDeadline())); err != nil {
+		return true, err
+	}
+	came := false
+	for id, sent, ok := s.net.Poll(); ok; id, sent, ok = s.net.Poll() {
+		came = true
+		if sent {
+			s.p.HandleSent(s.now, id)
+		} else {
+			s.p.HandleArrival(s.now, id)
+		}
+	}
+	if !came && s.p.NextDeadline() <= s.now {
+		s.p.HandleTimeout(s.now)
+		came = true
+	}
+	return !came, nil
+}
+
+// running is a run, with all its ranks, and who looks on.
+type running struct {
+	stage
+	ctx     context.Context
+	w       Watch
+	sampled ib.Time
+}
+
+// alone runs all of it on one processor.
+func (r *running) alone() error {
+	for turn := 1; !r.p.Done(); turn++ {
+		if err := r.send(); err != nil {
+			return err
+		}
+		if r.p.NextDeadline() == ib.Never {
+			if r.net.Idle() {
+				return &StuckError{At: r.now, What: r.p.Stuck()}
+			}
+			if err := r.net.Stuck(); err != nil {
+				return err
+			}
+		}
+		still, err := r.turn(r.sampleAt())
 		if err != nil {
-			break
+			return err
 		}
-		until := p.NextDeadline()
-		if until == ib.Never && net.Idle() {
-			err = &StuckError{At: now, What: p.Stuck()}
-			break
+		if still && r.now >= r.sampleAt() {
+			r.sample(r.now)
 		}
-		if w.Sample != nil {
-			until = min(until, sampled+w.Interval())
-		}
-		if now, err = net.Advance(until); err != nil {
-			break
-		}
-		for id, sent, ok := net.Poll(); ok; id, sent, ok = net.Poll() {
-			if sent {
-				p.HandleSent(now, id)
-			} else {
-				p.HandleArrival(now, id)
-			}
-		}
-		p.HandleTimeout(now)
-		if w.Sample != nil && now >= sampled+w.Interval() {
-			sampled = now
-			w.Sample(now)
-		}
-		if turn%every == 0 {
-			err = ctx.Err()
-			if err == nil && w.Look != nil {
-				err = w.Look(progress(p, now))
+		if turn%r.w.Every == 0 {
+			if err := r.look(); err != nil {
+				return err
 			}
 		}
 	}
-	if w.Sample != nil && now > sampled {
-		w.Sample(now)
-	}
-	if w.Look != nil && err == nil {
-		err = w.Look(progress(p, now))
-	}
-	return result(s, p), err
+	return nil
 }
 
-func progress(p *play.Player, now ib.Time) Progress {
-	ended, all := p.Progress()
-	return Progress{Now: now, Ended: ended, All: all, Messages: p.Messages()}
+// sampleAt is when somebody wants to look at the network next.
+func (r *running) sampleAt() ib.Time {
+	if r.w.Sample == nil {
+		return ib.Never
+	}
+	return r.sampled + r.w.Interval()
 }
 
-func result(s *job.Schedule, p *play.Player) *Result {
-	r := &Result{Ranks: make([]ib.Time, len(s.Ranks)), Messages: make([]play.Record, p.Messages()),
-		Whole: p.Done()}
-	for i := range r.Ranks {
-		r.Ranks[i] = p.End(i)
-		r.End = max(r.End, r.Ranks[i])
+func (r *running) sample(at ib.Time) {
+	r.sampled = at
+	r.w.Sample(at)
+}
+
+// look tells how far the run has come, and asks whether it is to go on.
+func (r *running) look() error {
+	if err := r.ctx.Err(); err != nil || r.w.Look == nil {
+		return err
 	}
-	for i := range r.Messages {
-		r.Messages[i] = p.Record(i)
+	return r.w.Look(r.progress())
+}
+
+func (r *running) progress() Progress {
+	ended, all := r.p.Progress()
+	return Progress{Now: r.now, Ended: ended, All: all, Messages: r.p.Messages()}
+}
+
+// end is when the last rank ends, as far as it has come.
+func (r *running) end() (end ib.Time) {
+	for i := range r.p.Ranks() {
+		end = max(end, r.p.End(i))
 	}
-	return r
+	return end
+}
+
+func (r *running) result() *Result {
+	res := &Result{End: r.end(), Ranks: make([]ib.Time, r.p.Ranks()), Messages: r.p.Records(), Whole: r.p.Done()}
+	for i := range res.Ranks {
+		res.Ranks[i] = r.p.End(i)
+	}
+	return res
 }

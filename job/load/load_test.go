@@ -190,8 +190,8 @@ func TestBursts(t *testing.T) {
 		p.HandleTimeout(p.NextDeadline())
 	}
 	var starts []ib.Time
-	for i := range p.Messages() {
-		if m := p.Record(i); m.From == 0 {
+	for _, m := range p.Records() {
+		if m.From == 0 {
 			starts = append(starts, m.Start/ib.Microsecond)
 		}
 	}

@@ -83,8 +83,9 @@ type host struct {
 	freed        []uint32  // that wait for nothing any more, not yet put into the queue
 	undone       int
 	end          ib.Time
-	wild         bool // some receive is open to any sender or tag
-	touched      bool // it is in Player.touch
+	first, sent  uint32 // the number of its first message, and how many it has begun
+	wild         bool   // some receive is open to any sender or tag
+	touched      bool   // it is in Player.touch
 }
 
 // Player runs one schedule once.
@@ -101,20 +102,22 @@ type Player struct {
 
 	posted, early pending // receives without a message, messages without a receive
 	undone        int
+	sent          int
 }
 
 // New starts a schedule at time 0.
 func New(s *job.Schedule, m Model) *Player {
 	p := &Player{s: s, m: m, hosts: make([]host, len(s.Ranks))}
 	_, messages, _ := s.Count()
-	p.msgs = make([]message, 0, messages)
+	p.msgs = make([]message, messages)
+	first := uint32(0)
 	for i := range s.Ranks {
 		r, h := &s.Ranks[i], &p.hosts[i]
 		times := make([]ib.Time, s.CPUs+2*s.NICs)
 		h.cpu, h.out, h.in = times[:s.CPUs], times[s.CPUs:s.CPUs+s.NICs], times[s.CPUs+s.NICs:]
 		h.left = make([]uint32, len(r.Ops))
 		h.ready = make([]ib.Time, len(r.Ops))
-		h.undone = len(r.Ops)
+		h.undone, h.first = len(r.Ops), first
 		p.undone += h.undone
 		for n := range r.Ops {
 			h.left[n] = r.Waits(uint32(n))
@@ -123,6 +126,9 @@ func New(s *job.Schedule, m Model) *Player {
 			}
 			o := &r.Ops[n]
 			h.wild = h.wild || o.Kind == job.Recv && (o.Peer == job.Any || o.Tag == job.Any)
+			if o.Kind == job.Send || o.Kind == job.Aggregate {
+				first++
+			}
 		}
 		p.touched(uint32(i))
 	}
@@ -187,14 +193,26 @@ func (p *Player) Progress() (ended, all int) {
 	return all - p.undone, all
 }
 
+// Ranks is how many ranks there are.
+func (p *Player) Ranks() int { return len(p.hosts) }
+
 // End is when a rank's last operation ended, as far as it has come.
 func (p *Player) End(rank int) ib.Time { return p.hosts[rank].end }
 
-// Messages counts the messages so far; they are numbered in the order in which ranks began with them.
-func (p *Player) Messages() int { return len(p.msgs) }
+// Messages counts the messages so far.
+func (p *Player) Messages() int { return p.sent }
 
-// Record is what became of a message.
-func (p *Player) Record(id int) Record { return p.msgs[id].Record }
+// Records is what became of the messages so far: by rank, and of one rank in the order in which it began with them.
+func (p *Player) Records() []Record {
+	list := make([]Record, 0, p.sent)
+	for i := range p.hosts {
+		h := &p.hosts[i]
+		for _, m := range p.msgs[h.first : h.first+h.sent] {
+			list = append(list, m.Record)
+		}
+	}
+	return list
+}
 
 // touched notes that a rank has operations that can begin.
 func (p *Player) touched(rank uint32) {

@@ -116,7 +116,7 @@ func TestOrder(t *testing.T) {
 	if !p.Done() {
 		t.Fatal(p.Stuck())
 	}
-	if p.Record(0).Arrived != 1000 || p.Record(1).Arrived != 5000*ib.Nanosecond+1000 {
-		t.Errorf("they arrive at %v and %v", p.Record(0).Arrived, p.Record(1).Arrived)
+	if p.Records()[0].Arrived != 1000 || p.Records()[1].Arrived != 5000*ib.Nanosecond+1000 {
+		t.Errorf("they arrive at %v and %v", p.Records()[0].Arrived, p.Records()[1].Arrived)
 	}
 }

@@ -43,9 +43,11 @@ func (p *Player) send(e event, h *host) {
 	p.begun(e.rank, e.what, e.at)
 	h.cpu[o.CPU] = e.at + p.m.Overhead + beyond(o.Size, p.m.PerByte)
 	h.out[o.NIC] = e.at + p.m.Gap + beyond(o.Size, p.m.GapPerByte)
-	id := uint32(len(p.msgs))
-	p.msgs = append(p.msgs, message{Record: Record{From: e.rank, To: o.Peer, Size: o.Size, Start: e.at,
-		Arrived: ib.Never}, tag: o.Tag, op: e.what, cpu: o.CPU, nic: o.NIC})
+	id := h.first + h.sent
+	h.sent++
+	p.sent++
+	p.msgs[id] = message{Record: Record{From: e.rank, To: o.Peer, Size: o.Size, Start: e.at, Arrived: ib.Never},
+		tag: o.Tag, op: e.what, cpu: o.CPU, nic: o.NIC}
 	if o.Kind == job.Aggregate {
 		p.msgs[id].To, p.msgs[id].all = e.rank, true
 		p.push(event{at: h.cpu[o.CPU], kind: leave, rank: e.rank, what: id})

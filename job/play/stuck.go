@@ -75,20 +75,23 @@ func (p *Player) waitsIn(rank, op uint32) (int32, bool) {
 			return -1, true
 		}
 		return int32(o.Peer), true
-	case o.Kind == job.Aggregate:
-		for i := range p.msgs {
-			if m := &p.msgs[i]; m.From == rank && m.op == op && m.Arrived > p.now {
-				return -1, true
-			}
-		}
-	case o.Kind == job.Send && o.Size > p.m.Eager:
-		for i := range p.msgs {
-			if m := &p.msgs[i]; m.From == rank && m.op == op && m.Arrived > p.now {
-				return int32(o.Peer), true
-			}
-		}
+	case o.Kind == job.Aggregate && p.onItsWay(rank, op):
+		return -1, true
+	case o.Kind == job.Send && o.Size > p.m.Eager && p.onItsWay(rank, op):
+		return int32(o.Peer), true
 	}
 	return 0, false
+}
+
+// onItsWay reports whether the message of an operation has left its rank and not arrived.
+func (p *Player) onItsWay(rank, op uint32) bool {
+	h := &p.hosts[rank]
+	for _, m := range p.msgs[h.first : h.first+h.sent] {
+		if m.op == op && m.Arrived > p.now {
+			return true
+		}
+	}
+	return false
 }
 
 // has reports whether something waits.

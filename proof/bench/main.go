@@ -161,6 +161,8 @@ func (b *bench) run(ctx context.Context, only string) error {
 	sim := &figure{name: "sim, 1024 hosts", unit: "Mhops/s", measure: b.simRate}
 	simAllocs := &figure{name: "sim, 1024 hosts", unit: "allocs/hop", measure: b.simAllocs}
 	simMemory := &figure{name: "sim, 1024 hosts", unit: "MiB", measure: b.simMemory}
+	simAdapters := &figure{name: "sim, 1024 hosts, complete adapters", unit: "Mhops/s", measure: b.simCores(1)}
+	simTwo := &figure{name: "sim, 1024 hosts, complete adapters, two cores", unit: "Mhops/s", measure: b.simCores(2)}
 	flows := &figure{name: "sim by flows, all-to-all of 1024 hosts", unit: "kmsg/s", measure: b.flowRate}
 	flowsMost := &figure{name: "sim by flows, a shift of 45056 hosts", unit: "s", measure: b.seconds(flowsShift),
 		once: true}
@@ -269,7 +271,9 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{ours: write8, atLeast: 3},
 		{ours: send8, peer: ucxRate},
 		{ours: sim, atLeast: 2},
-		{ours: simMemory, atMost: 1024},
+		{ours: simAdapters, atLeast: 2},
+		{ours: simTwo, peer: simAdapters, atLeast: 1.6},
+		{ours: simMemory, atMost: 300},
 		{ours: simAllocs, atMost: 0.001},
 		{ours: flows, atLeast: 100},
 		{ours: flows, peer: simGrid},

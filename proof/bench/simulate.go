@@ -22,6 +22,17 @@ func (b *bench) simRate(ctx context.Context) (float64, error) {
 func (b *bench) simAllocs(context.Context) (float64, error) { return metric(b.simOutput, "allocs/op") }
 func (b *bench) simMemory(context.Context) (float64, error) { return metric(b.simOutput, "MiB") }
 
+// simCores is how fast the same is with complete adapters, worked on by so many processors.
+func (b *bench) simCores(cores int) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		out, err := b.goBench(ctx, "./driver/sim", fmt.Sprintf("RC/1024-hosts-%d-cores$", cores), 4000000)
+		if err != nil {
+			return 0, err
+		}
+		return metric(out, "Mhops/s")
+	}
+}
+
 // Simulations by flows: an all-to-all of 1,024 hosts, of which SimGrid does the first steps, a shift of as many hosts
 // as a subnet has addresses for, and an all-reduce of GPUs.
 var (

@@ -1,0 +1,166 @@
+package jobs
+
+import (
+	"softib/driver/sim"
+	"softib/job"
+	"softib/job/play"
+	"softib/proto/ib"
+)
+
+// MaxCores is how many processors work on a run at most.
+const MaxCores = 64
+
+// What is divided among processors: hosts, so many at least in each part, and connections, which must all be there
+// before.
+const (
+	minPart  = 16
+	maxConns = 1 << 17
+)
+
+// divisible is the network of a run in which hosts learn of each other by packets alone, so that several processors can
+// work on it; nil if it is not such a run. All its connections are made then, since that concerns two hosts at once.
+//
+// Not such are: NVLink, which all of a server's GPUs share; a rendezvous, which a message's two ends keep account of
+// together; a message that its receiver fetches, which knows of it at once; reductions; links that get lost, and what
+// mends tables then; and Ethernet, whose pauses are watched over the whole fabric.
+func divisible(s *job.Schedule, m play.Model, net Network) (*Packets, error) {
+	n, ok := net.(*Packets)
+	if !ok || len(s.Groups) > 0 || m.Handshake || n.f.opt.Read || n.f.opt.Loss.Part > 0 || n.f.opt.Ethernet.isOn() {
+		return nil, nil
+	}
+	count := 0
+	for i := range s.Ranks {
+		to := map[uint32]bool{}
+		for _, o := range s.Ranks[i].Ops {
+			if o.Kind == job.Send && !to[o.Peer] {
+				to[o.Peer] = true
+				count++
+			}
+		}
+	}
+	if count*max(n.f.opt.QPs, 1)*max(n.f.Graph.Planes, 1) > maxConns {
+		return nil, nil
+	}
+	return n, n.connectAll(s)
+}
+
+// connectAll makes the queue pairs of all messages that there will be.
+func (n *Packets) connectAll(s *job.Schedule) error {
+	for i := range s.Ranks {
+		for _, o := range s.Ranks[i].Ops {
+			if o.Kind != job.Send {
+				continue
+			}
+			from, to, err := n.f.ends(play.Message{From: uint32(i), To: o.Peer, NIC: o.NIC}, &n.planes)
+			if err == nil {
+				_, err = n.conn(from, to, uint32(i))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	n.planes = planeTurns{}
+	clear(n.turns)
+	return nil
+}
+
+// rest lets what is still on its way come to an end: acknowledgements, and credits.
+func (n *Packets) rest() error {
+	for w := n.Next(ib.Never); w.Kind != sim.WakeIdle; w = n.Next(ib.Never) {
+		if w.Kind == sim.WakeHost {
+			if err := n.completions(w.Host); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// divided runs all of it on several processors. Each has some hosts with their ranks.
+func (r *running) divided(n *Packets) error {
+	cores := min(n.f.opt.Cores, len(n.hosts)/minPart, MaxCores)
+	if cores < 2 {
+		if err := r.alone(); err != nil {
+			return err
+		}
+		return n.rest()
+	}
+	parts, nets, err := n.divide(cores)
+	if err != nil {
+		return err
+	}
+	stages, players := make([]stage, cores), r.p.Split(cores, func(rank uint32) int {
+		return parts.PartOf(n.f.Place(rank).Node)
+	})
+	for i := range stages {
+		stages[i] = stage{p: players[i], net: nets[i]}
+	}
+	defer r.p.Join(players)
+	work := func(i int, until ib.Time) (ib.Time, error) {
+		for s := &stages[i]; ; {
+			err := s.send()
+			still := false
+			if err == nil {
+				still, err = s.turn(until)
+			}
+			if still || err != nil {
+				return min(s.p.NextDeadline(), nets[i].Engine.Next()), err
+			}
+		}
+	}
+	for parts.Next() != ib.Never {
+		limit := ib.Never
+		if !r.p.Done() {
+			limit = r.sampleAt()
+		}
+		err := parts.Run(limit, work)
+		r.p.Tally(players)
+		if err != nil {
+			return err
+		}
+		if r.now = min(parts.Next(), limit); parts.Next() > limit && !r.p.Done() {
+			r.sample(limit)
+		}
+		if err := r.look(); err != nil {
+			return err
+		}
+	}
+	if r.p.Done() {
+		return nil
+	}
+	r.now = 0
+	for _, q := range nets {
+		n.out += q.out
+		r.now = max(r.now, q.Now())
+	}
+	if n.out > 0 {
+		return &StuckError{At: r.now, What: n.jam()}
+	}
+	r.p.Join(players)
+	return &StuckError{At: r.now, What: r.p.Stuck()}
+}
+
+// divide makes a network for each part. They share what is not written any more: connections, and where they are.
+func (n *Packets) divide(cores int) (*sim.Parts, []*Packets, error) {
+	parts, err := n.Split(cores)
+	if err != nil {
+		return nil, nil, err
+	}
+	nets := make([]*Packets, cores)
+	for i := range nets {
+		q := &Packets{Sim: parts.Sim(i), f: n.f, hosts: n.hosts, index: n.index, pairs: n.pairs, turns: map[pair]int{},
+			conns: n.conns, mem: n.mem, rep: n.rep}
+		q.groups = &groups{net: q}
+		nets[i] = q
+		sink := make([]byte, chunk) // of its own: what two processors write to is slow for both
+		for k := range n.hosts {
+			if node := n.HostNode(k).Index; parts.PartOf(node) == i {
+				if err := n.hosts[k].setSink(sink); err != nil {
+					return nil, nil, err
+				}
+			}
+		}
+	}
+	return parts, nets, nil
+}
