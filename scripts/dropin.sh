@@ -37,10 +37,11 @@ library libibumad.so.3 capi/umad/clib/libibumad.map capi/umad/clib/*.c
 
 library libibverbs.so.1 capi/verbs/clib/libibverbs.map capi/verbs/clib/*.c -ldl -pthread
 
-# The adapter, in Go: libibverbs loads it when a program opens a device.
+# The adapter, in Go: libibverbs loads it when a program opens a device. Go stops threads for its collector at calls,
+# and not by SIGURG: that is a signal of the program's, whose handler and whose sleeping threads it would disturb.
 adapter() {
 	CGO_ENABLED=1 GOTOOLCHAIN=local "$(scripts/go-path.sh)" build -buildmode=c-shared -trimpath -buildvcs=false \
-		-ldflags='-s -w' "$@" ./capi/verbs/lib
+		-ldflags='-s -w -X runtime.godebugDefault=asyncpreemptoff=1' "$@" ./capi/verbs/lib
 }
 put libsoftib.so adapter
 rm -f "$out/.libsoftib.so.h"

@@ -86,7 +86,7 @@ func TestCore(t *testing.T) {
 	w := newWorld(t, "star:2")
 	for _, name := range []string{"strings", "device", "memory", "queues", "states", "posting", "behind",
 		"completions", "channels", "sleepers", "async", "datagrams", "multicast", "overflow", "threads", "leak",
-		"signals", "fork", "forkfirst", "reopen", "unmapped", "ownfault"} {
+		"signals", "urgent", "fork", "forkfirst", "reopen", "unmapped", "ownfault"} {
 		t.Run(name, func(t *testing.T) { w.run(t, "h1", path, name) })
 	}
 }

@@ -152,9 +152,11 @@ void softib_watch_faults(void *function)
 	Dl_info info;
 
 	/*
-	 * Go interrupts threads by SIGURG, also the program's when they have called it, and the signal may come when they
-	 * are back and asleep: their poll would end with EINTR. Go does without where the signal is ignored, or another's.
+	 * Go can interrupt threads by SIGURG, also the program's. The adapter is built so that it does not (dropin.sh), and
+	 * the signal is the program's: qperf has one sent when its peer is done. Its handler must not run on our stacks.
 	 */
+	if (urgent.sa_handler != SIG_DFL && urgent.sa_handler != SIG_IGN)
+		urgent.sa_flags |= SA_ONSTACK;
 	sigaction(SIGURG, &urgent, NULL);
 	page_mask = ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
 	if (!dladdr(function, &info))

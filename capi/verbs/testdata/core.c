@@ -1097,6 +1097,40 @@ static void test_signals(void)
 	unrig_pair();
 }
 
+/* A signal that Go uses too is the program's, also where its handler was there before the adapter. */
+static void test_urgent(void)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGURG };
+	struct itimerspec every = { .it_interval.tv_nsec = 200000, .it_value.tv_nsec = 200000 };
+	timer_t timer;
+	double end;
+	struct ibv_sge s;
+
+	MUST(sigaction(SIGURG, &(struct sigaction){ .sa_handler = on_alarm }, NULL) == 0);
+	for (int sent = 0; sent < 2; sent++) {
+		rig_pair(IBV_QPT_RC);
+		s = part(0, 8);
+		if (sent) {
+			MUST(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+			MUST(timer_settime(timer, 0, &every, NULL) == 0);
+		}
+		end = now() + 1;
+		for (int i = 0; now() < end || (sent && alarms < 100); i++) {
+			/* Garbage, so that the collector has to stop everybody. */
+			MUST(ibv_destroy_cq(ibv_create_cq(ctx, 1024, NULL, NULL, 0)) == 0);
+			post_recv(b, i, HALF, 8);
+			MUST(post_send(a, i, &s, 0) == 0);
+			wait_done(cq, i, IBV_WC_SUCCESS, IBV_WC_RECV);
+		}
+		if (sent)
+			MUST(timer_delete(timer) == 0);
+		else
+			MUST(alarms == 0);
+		unrig_pair();
+	}
+	MUST(elsewhere == 0);
+}
+
 static void test_fork(void)
 {
 	struct ibv_port_attr p;
@@ -1217,7 +1251,8 @@ static const struct {
 	{ "strings", test_strings }, { "device", test_device }, { "memory", test_memory }, { "queues", test_queues },
 	{ "states", test_states }, { "posting", test_posting }, { "behind", test_behind }, { "completions", test_completions }, { "channels", test_channels }, { "sleepers", test_sleepers },
 	{ "async", test_async }, { "datagrams", test_datagrams }, { "multicast", test_multicast }, { "overflow", test_overflow },
-	{ "threads", test_threads }, { "leak", test_leak }, { "signals", test_signals }, { "fork", test_fork }, { "forkfirst", test_forkfirst },
+	{ "threads", test_threads }, { "leak", test_leak }, { "signals", test_signals }, { "urgent", test_urgent },
+	{ "fork", test_fork }, { "forkfirst", test_forkfirst },
 	{ "reopen", test_reopen }, { "unmapped", test_unmapped }, { "ownfault", test_ownfault }, { "nodevice", test_nodevice }, { "nodaemon", test_nodaemon }, { "fatal", test_fatal },
 };
 
