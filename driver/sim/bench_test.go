@@ -98,8 +98,11 @@ func newRCLoad(tb testing.TB, spec string, cores int) *rcLoad {
 	const size = 1 << 16
 	l := &rcLoad{tb: tb, s: s, from: make([]*peer, n)}
 	to := make([]*peer, n)
+	// What is sent and received is nobody's, as in jobs: all hosts read the same memory, those of a part write to theirs.
+	source, sinks, of := make([]byte, size), make([][size]byte, cores), divide(g, cores)
 	for i := range n {
-		l.from[i], to[i] = newPeer(tb, s, i, hca.RC, size), newPeer(tb, s, i, hca.RC, size)
+		l.from[i] = newPeerOn(tb, s, i, hca.RC, source)
+		to[i] = newPeerOn(tb, s, i, hca.RC, sinks[of[s.HostNode(i).Index]][:])
 	}
 	perm := rand.New(rand.NewPCG(1, 2)).Perm(n)
 	for i := range n {

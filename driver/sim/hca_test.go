@@ -38,8 +38,12 @@ func check(t testing.TB, err error) {
 
 func newPeer(t testing.TB, s *Sim, host int, typ hca.QPType, size int) *peer {
 	t.Helper()
-	p := &peer{h: s.Host(host).(*hca.HCA), lid: s.LID(topo.PortRef{Node: s.HostNode(host).Index, Port: 1}),
-		mem: make([]byte, size)}
+	return newPeerOn(t, s, host, typ, make([]byte, size))
+}
+
+func newPeerOn(t testing.TB, s *Sim, host int, typ hca.QPType, mem []byte) *peer {
+	t.Helper()
+	p := &peer{h: s.Host(host).(*hca.HCA), lid: s.LID(topo.PortRef{Node: s.HostNode(host).Index, Port: 1}), mem: mem}
 	var err error
 	p.pd, err = p.h.AllocPD()
 	check(t, err)
