@@ -98,7 +98,7 @@ func newRCLoad(tb testing.TB, spec string, cores int) *rcLoad {
 	const size = 1 << 16
 	l := &rcLoad{tb: tb, s: s, from: make([]*peer, n)}
 	to := make([]*peer, n)
-	// What is sent and received is nobody's, as in jobs: all hosts read the same memory, those of a part write to theirs.
+	// What is sent and received is nobody's, as in jobs: all hosts read the same memory, those of a part write to one.
 	source, sinks, of := make([]byte, size), make([][size]byte, cores), divide(g, cores)
 	for i := range n {
 		l.from[i] = newPeerOn(tb, s, i, hca.RC, source)
