@@ -1,6 +1,8 @@
 package jobs
 
 import (
+	"errors"
+
 	"softib/driver/sim"
 	"softib/job"
 	"softib/job/play"
@@ -20,10 +22,13 @@ const (
 // divisible is the network of a run in which hosts learn of each other by packets alone, so that several processors can
 // work on it; nil if it is not such a run. All its connections are made then, since that concerns two hosts at once.
 //
-// Not such are: NVLink, which all of a server's GPUs share; a rendezvous, which a message's two ends keep account of
+// Not such are: a rendezvous, which a message's two ends keep account of
 // together; a message that its receiver fetches, which knows of it at once; reductions; links that get lost, and what
 // mends tables then; and Ethernet, whose pauses are watched over the whole fabric.
 func divisible(s *job.Schedule, m play.Model, net Network) (*Packets, error) {
+	if j, ok := net.(*joined); ok {
+		net = j.Network
+	}
 	n, ok := net.(*Packets)
 	if !ok || len(s.Groups) > 0 || m.Handshake || n.f.opt.Read || n.f.opt.Loss.Part > 0 || n.f.opt.Ethernet.isOn() {
 		return nil, nil
@@ -48,7 +53,7 @@ func divisible(s *job.Schedule, m play.Model, net Network) (*Packets, error) {
 func (n *Packets) connectAll(s *job.Schedule) error {
 	for i := range s.Ranks {
 		for _, o := range s.Ranks[i].Ops {
-			if o.Kind != job.Send {
+			if o.Kind != job.Send || n.f.InServer(uint32(i), o.Peer) {
 				continue
 			}
 			from, to, err := n.f.ends(play.Message{From: uint32(i), To: o.Peer, NIC: o.NIC}, &n.planes)
@@ -77,16 +82,24 @@ func (n *Packets) rest() error {
 	return nil
 }
 
+// undivided runs all of it on one processor, to the end of what is on its way.
+func (r *running) undivided(n *Packets) error {
+	if err := r.alone(); err != nil {
+		return err
+	}
+	return n.rest()
+}
+
 // divided runs all of it on several processors. Each has some hosts with their ranks.
 func (r *running) divided(n *Packets) error {
 	cores := min(n.f.opt.Cores, len(n.hosts)/minPart, MaxCores)
 	if cores < 2 {
-		if err := r.alone(); err != nil {
-			return err
-		}
-		return n.rest()
+		return r.undivided(n)
 	}
 	parts, nets, err := n.divide(cores)
+	if errors.Is(err, sim.ErrWhole) {
+		return r.undivided(n)
+	}
 	if err != nil {
 		return err
 	}
@@ -94,7 +107,7 @@ func (r *running) divided(n *Packets) error {
 		return parts.PartOf(n.f.Place(rank).Node)
 	})
 	for i := range stages {
-		stages[i] = stage{p: players[i], net: nets[i]}
+		stages[i] = stage{p: players[i], net: n.f.Joined(nets[i])}
 	}
 	defer r.p.Join(players)
 	work := func(i int, until ib.Time) (ib.Time, error) {
@@ -105,7 +118,7 @@ func (r *running) divided(n *Packets) error {
 				still, err = s.turn(until)
 			}
 			if still || err != nil {
-				return min(s.p.NextDeadline(), nets[i].Engine.Next()), err
+				return min(s.p.NextDeadline(), s.net.(nexter).next()), err
 			}
 		}
 	}
@@ -131,7 +144,7 @@ func (r *running) divided(n *Packets) error {
 	}
 	r.now = 0
 	for _, q := range nets {
-		n.out += q.out
+		n.out += q.out // none by NVLink, which always comes to an end
 		r.now = max(r.now, q.Now())
 	}
 	if n.out > 0 {
@@ -141,9 +154,15 @@ func (r *running) divided(n *Packets) error {
 	return &StuckError{At: r.now, What: r.p.Stuck()}
 }
 
+// nexter knows when something happens next.
+type nexter interface{ next() ib.Time }
+
+func (n *Packets) next() ib.Time { return n.Engine.Next() }
+func (n *joined) next() ib.Time  { return min(n.links.NextDeadline(), n.Network.(nexter).next()) }
+
 // divide makes a network for each part. They share what is not written any more: connections, and where they are.
 func (n *Packets) divide(cores int) (*sim.Parts, []*Packets, error) {
-	parts, err := n.Split(cores)
+	parts, err := n.Split(cores, n.f.servers)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"softib/driver/sim"
 	"softib/job/play"
 	"softib/node/nic"
 	"softib/proto/ib"
@@ -37,7 +38,7 @@ func runWith(t *testing.T, cores int, spec, text string, opt Options, m play.Mod
 		return all
 	}
 	looks := 0
-	res, err := Run(t.Context(), s, m, n, Watch{
+	res, err := Run(t.Context(), s, m, f.Joined(n), Watch{
 		Sample:   func(now ib.Time) { h.Samples = append(h.Samples, float64(now), sum()) },
 		Interval: func() ib.Time { return 3 * ib.Microsecond },
 		Look:     func(Progress) error { looks++; return nil },
@@ -83,6 +84,10 @@ func TestCores(t *testing.T) {
 		{"planes", small + ",planes=2", "permutation:size=64K", Options{}, play.Model{}},
 		{"lanes", "torus:6x6", "uniform:size=64K,count=4,window=4", Options{Routing: "minhop", Buffer: 1},
 			play.Model{}},
+		{"NVLink", "rail:gpus=4,servers=16,radix=8", "all-reduce:size=64K,algorithm=ring,per-host=4",
+			Options{NVLink: DefaultNVLink}, play.Model{Overhead: 300 * ib.Nanosecond}},
+		{"one group", "rail:gpus=4,servers=8,radix=16", "all-to-all:size=8K,algorithm=pairwise",
+			Options{NVLink: DefaultNVLink}, play.Model{}},
 		{"detours", "dragonfly:p=2,a=4,h=2", "uniform:size=16K,count=4,window=2", Options{Routing: "dragonfly",
 			Adaptive: route.ByPacket}, play.Model{}},
 	} {
@@ -116,5 +121,39 @@ func TestCoresDeadlock(t *testing.T) {
 	var stuck *StuckError
 	if !errors.As(err, &stuck) {
 		t.Errorf("minhop on a torus without lanes: %v", err)
+	}
+}
+
+// TestServersStayTogether: GPUs that share NVLink are of one part, and where that leaves nothing to divide it says so.
+func TestServersStayTogether(t *testing.T) {
+	for spec, want := range map[string]error{"rail:gpus=4,servers=16,radix=8": nil, // tidy: order-free
+		"rail:gpus=4,servers=8,radix=16": sim.ErrWhole} {
+		f, _ := fabricFor(t, spec, "permutation", Options{NVLink: DefaultNVLink})
+		n, err := f.Packets()
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, _, err := n.divide(2)
+		if !errors.Is(err, want) {
+			t.Fatalf("%s: %v, want %v", spec, err, want)
+		}
+		if err != nil {
+			continue
+		}
+		part, sizes := map[int32]int{}, [2]int{}
+		for node, server := range f.servers {
+			if server < 0 {
+				continue
+			}
+			p := parts.PartOf(node)
+			if first, ok := part[server]; ok && first != p {
+				t.Errorf("%s: server %d is in parts %d and %d", spec, server, first, p)
+			}
+			part[server] = p
+			sizes[p]++
+		}
+		if sizes[0] != sizes[1] {
+			t.Errorf("%s: %d hosts", spec, sizes)
+		}
 	}
 }

@@ -79,11 +79,10 @@ func Run(ctx context.Context, s *job.Schedule, m play.Model, net Network, w Watc
 	case err != nil:
 	case n != nil && n.f.opt.Cores > 1:
 		err = r.divided(n)
+	case n != nil:
+		err = r.undivided(n)
 	default:
 		err = r.alone()
-		if n != nil && err == nil {
-			err = n.rest()
-		}
 	}
 	if r.w.Sample != nil {
 		if r.p.Done() {

@@ -99,7 +99,7 @@ func newRCLoad(tb testing.TB, spec string, cores int) *rcLoad {
 	l := &rcLoad{tb: tb, s: s, from: make([]*peer, n)}
 	to := make([]*peer, n)
 	// What is sent and received is nobody's, as in jobs: all hosts read the same memory, those of a part write to one.
-	source, sinks, of := make([]byte, size), make([][size]byte, cores), divide(g, cores)
+	source, sinks, of := make([]byte, size), make([][size]byte, cores), divide(g, cores, nil)
 	for i := range n {
 		l.from[i] = newPeerOn(tb, s, i, hca.RC, source)
 		to[i] = newPeerOn(tb, s, i, hca.RC, sinks[of[s.HostNode(i).Index]][:])
@@ -116,7 +116,7 @@ func newRCLoad(tb testing.TB, spec string, cores int) *rcLoad {
 		l.from[i].rkey = to[perm[i]].mr.RKey()
 	}
 	if cores > 1 {
-		l.parts, err = s.Split(cores)
+		l.parts, err = s.Split(cores, nil)
 		check(tb, err)
 	}
 	for i := range n {

@@ -10,11 +10,17 @@ import (
 const noPart = ^uint8(0)
 
 // divide says which of n parts each node is of: as many hosts in each, with the switches that they are at, and the
-// switches above where many of their neighbours are, and few others.
-func divide(g *topo.Graph, n int) []uint8 {
+// switches above where many of their neighbours are, and few others. Groups are those of Split.
+func divide(g *topo.Graph, n int, groups []int32) []uint8 {
 	of := make([]uint8, len(g.Nodes))
 	for i := range of {
 		of[i] = noPart
+	}
+	members := map[int32][]int{}
+	for node, group := range groups {
+		if group >= 0 {
+			members[group] = append(members[group], node)
+		}
 	}
 	hosts, given := g.Hosts(), 0
 	for _, h := range hosts {
@@ -22,18 +28,11 @@ func divide(g *topo.Graph, n int) []uint8 {
 			continue
 		}
 		part := uint8(given * n / len(hosts))
-		leaf := leafOf(g, h)
-		if leaf == nil {
-			of[h.Index] = part
-			given++
-			continue
-		}
-		of[leaf.Index] = part
-		for i := range leaf.Ports {
-			if p := &leaf.Ports[i]; p.Connected() && leafOf(g, g.Nodes[p.Peer]) == leaf && of[p.Peer] == noPart {
-				of[p.Peer] = part
+		for _, node := range with(g, h, groups, members) {
+			if of[node] == noPart && !g.Nodes[node].IsSwitch() {
 				given++
 			}
+			of[node] = part
 		}
 	}
 	sizes := make([]int, n)
@@ -45,6 +44,37 @@ func divide(g *topo.Graph, n int) []uint8 {
 		}
 	}
 	return of
+}
+
+// with is all that has to be where a host is: its leaf and the other hosts there, its group, and what these bring along.
+func with(g *topo.Graph, h *topo.Node, groups []int32, members map[int32][]int) []int {
+	list, seen := []int{h.Index}, map[int]bool{h.Index: true}
+	add := func(node int) {
+		if !seen[node] {
+			seen[node] = true
+			list = append(list, node)
+		}
+	}
+	for i := 0; i < len(list); i++ {
+		node := g.Nodes[list[i]]
+		if !node.IsSwitch() {
+			if leaf := leafOf(g, node); leaf != nil {
+				add(leaf.Index)
+			}
+			if groups != nil && groups[node.Index] >= 0 {
+				for _, other := range members[groups[node.Index]] {
+					add(other)
+				}
+			}
+			continue
+		}
+		for k := range node.Ports {
+			if p := &node.Ports[k]; p.Connected() && leafOf(g, g.Nodes[p.Peer]) == node {
+				add(p.Peer)
+			}
+		}
+	}
+	return list
 }
 
 // leafOf is the switch at a host's first cable; nil if there is none, or for a switch.

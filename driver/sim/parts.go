@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,14 +41,25 @@ type report struct {
 	_    [40]byte // a cache line of its own
 }
 
-// Split divides a simulation among n processors. It must have been made with ByPlace; nothing but the credits of links
+// ErrWhole: hosts that have to stay together are too many for a simulation to be divided.
+var ErrWhole = errors.New("sim: most hosts have to stay together")
+
+// Split divides a simulation among n processors. Hosts of one group stay together, if there are groups: they are
+// numbered, by node, and -1 is none. The simulation must have been made with ByPlace; nothing but the credits of links
 // that have come up may be under way in it, and from now on it is the first part, which counts for all. Parts may not
 // be given what concerns several: managers, faults, captures, reductions.
-func (s *Sim) Split(n int) (*Parts, error) {
+func (s *Sim) Split(n int, groups []int32) (*Parts, error) {
 	if s.reductions != nil || s.managed {
 		return nil, errors.New("sim: Split with reductions or managers")
 	}
-	p := &Parts{sims: make([]*Sim, n), of: divide(s.graph, n), next: s.Now(), boxes: make([][]box, n)}
+	p := &Parts{sims: make([]*Sim, n), of: divide(s.graph, n, groups), next: s.Now(), boxes: make([][]box, n)}
+	hosts := make([]int, n)
+	for i := range s.hosts {
+		hosts[p.of[s.HostNode(i).Index]]++
+	}
+	if slices.Max(hosts) > len(s.hosts)*3/4 {
+		return nil, ErrWhole
+	}
 	pools := make([]*link.Pool, n)
 	for i := range p.sims {
 		p.sims[i] = s

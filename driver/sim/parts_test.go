@@ -39,7 +39,7 @@ func TestDivide(t *testing.T) {
 		g, err := topo.ParseSpec(spec)
 		check(t, err)
 		for n := 2; n <= 5; n++ {
-			of := divide(g, n)
+			of := divide(g, n, nil)
 			hosts := make([]int, n)
 			switches := make([]int, n)
 			for _, h := range g.Hosts() {
@@ -69,15 +69,15 @@ func TestSplitRefuses(t *testing.T) {
 	check(t, err)
 	s, err := New(g, Config{Seed: 1})
 	check(t, err)
-	if _, err := s.Split(2); err == nil || !strings.Contains(err.Error(), "ByPlace") {
+	if _, err := s.Split(2, nil); err == nil || !strings.Contains(err.Error(), "ByPlace") {
 		t.Errorf("without ByPlace: %v", err)
 	}
 	l := newRCLoad(t, "fat-tree:radix=8,levels=2", 1)
-	if _, err := l.s.Split(2); err == nil || !strings.Contains(err.Error(), "under way") {
+	if _, err := l.s.Split(2, nil); err == nil || !strings.Contains(err.Error(), "under way") {
 		t.Errorf("with packets under way: %v", err)
 	}
 	l = newRCLoad(t, "fat-tree:radix=8,levels=2", 2)
-	if _, err := l.s.Split(2); err == nil {
+	if _, err := l.s.Split(2, nil); err == nil {
 		t.Error("a part was divided again")
 	}
 }
