@@ -23,11 +23,13 @@ func printRun(t *terminal, r *experiment.Report) {
 	if r.Fabric.Congestion {
 		t.say("  control    congestion control is on")
 	}
-	if !r.Whole {
+	if r.Whole {
+		t.say("  took       %s; %s, %sB/s in all", duration(r.End), bytesOf(r.Load.Bytes),
+			scaled(float64(r.Load.Bytes)/max(r.End, 1e-12), 1000, []string{"", "k", "M", "G", "T"}))
+	} else {
 		t.say("  %s", t.red("not whole: "+r.Stopped))
+		t.say("  reached    %s of virtual time", duration(append([]float64{0}, r.Times...)[len(r.Times)]))
 	}
-	t.say("  took       %s; %s, %sB/s in all", duration(r.End), bytesOf(r.Load.Bytes),
-		scaled(float64(r.Load.Bytes)/max(r.End, 1e-12), 1000, []string{"", "k", "M", "G", "T"}))
 	for _, line := range r.Load.Says {
 		t.say("  made of    %s", line)
 	}
@@ -56,12 +58,7 @@ func printRun(t *terminal, r *experiment.Report) {
 		}
 		t.say("  servers    %d, %s", r.Fabric.Servers, how)
 	}
-	for _, c := range r.Messages {
-		t.say("  messages   %-16s median %s, 99 %% within %s, the last %s", c.Name, duration(c.Took.P50),
-			duration(c.Took.P99), duration(c.Took.Max))
-	}
-	t.say("  speed      %.1f %% of a host's link on average, the slowest %.1f %%; fairness %.3f", 100*r.Speed.Mean,
-		100*r.Speed.Min, r.Fairness)
+	printMessages(t, r)
 	for _, tier := range r.Tiers {
 		t.say("  links      %-22s %5d, used %.1f %% on average, the busiest %.1f %%", tier.Name, tier.Links,
 			100*tier.Use.Mean, 100*tier.Use.Max)
@@ -82,6 +79,20 @@ func printRun(t *terminal, r *experiment.Report) {
 			fetched(a.Translations))
 	}
 	t.say("  run        %.1f s, seed %d, hash %s", r.Wall, r.Seed, r.Hash)
+}
+
+// printMessages says how long messages took that have arrived.
+func printMessages(t *terminal, r *experiment.Report) {
+	if !r.Whole && r.Messages[0].Took.Max == 0 {
+		t.say("  messages   none has arrived yet")
+		return
+	}
+	for _, c := range r.Messages {
+		t.say("  messages   %-16s median %s, 99 %% within %s, the last %s", c.Name, duration(c.Took.P50),
+			duration(c.Took.P99), duration(c.Took.Max))
+	}
+	t.say("  speed      %.1f %% of a host's link on average, the slowest %.1f %%; fairness %.3f", 100*r.Speed.Mean,
+		100*r.Speed.Min, r.Fairness)
 }
 
 // duration is seconds as people read them.
