@@ -232,12 +232,11 @@ func (s *status) retries(now ib.Time, conn *workload.Conn, f *workload.FlowState
 		return ""
 	case conn.Timeout < patient && !s.sc.Calm:
 		return "" // its timer is shorter than a busy fabric's round trip
-	case s.sc.Adaptive != route.NoChoice && !s.sc.Calm:
-		return "" // adapters keep few packets that come before their turn, and what is missing is asked for
 	case posted(f, workload.DeregRemote):
 		return "" // a READ that asks again after the memory has gone is not answered: it may be a late copy
 	}
-	// A failed try needs a packet that was harmed, its own or the answer's.
+	// A failed try needs a packet that was harmed, its own or the answer's; where packets come in any order, also one
+	// that was overtaken by more than an adapter keeps, and asked for again.
 	tries := int(conn.Retry) + 1
 	since := now - 2*ib.Time(tries+1)*ib.AckTimeout(conn.Timeout) - 5*ib.Millisecond
 	if m := s.world.machine; m != nil {
@@ -250,7 +249,7 @@ func (s *status) retries(now ib.Time, conn *workload.Conn, f *workload.FlowState
 			return "" // a payload by reference that was taken back is a lost packet
 		}
 	}
-	if n := s.harmed(since, f); n < tries {
+	if n := s.harmed(since, f) + s.gaps(f); n < tries {
 		return fmt.Sprintf("%d tries failed, but only %d faults have hit the two hosts since %v", tries, n,
 			max(since, 0))
 	}
@@ -277,6 +276,18 @@ func (s *status) harmed(since ib.Time, f *workload.FlowState) int {
 		if between(r.SLID, r.DLID) {
 			n++
 		}
+	}
+	return n
+}
+
+// gaps counts what the two hosts of a flow took for lost, where switches choose.
+func (s *status) gaps(f *workload.FlowState) (n int) {
+	if s.sc.Adaptive == route.NoChoice {
+		return 0
+	}
+	for _, host := range [2]int{f.From.Host, f.To.Host} {
+		st := &s.run.Adapter(host).Stats
+		n += int(st.SeqNAKsSent + st.ImpliedNAKs)
 	}
 	return n
 }
