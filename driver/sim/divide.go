@@ -46,7 +46,8 @@ func divide(g *topo.Graph, n int, groups []int32) []uint8 {
 	return of
 }
 
-// with is all that has to be where a host is: its leaf and the other hosts there, its group, and what these bring along.
+// with is all that has to be where a host is: its leaf and the other hosts there, its group, and what these bring with
+// them.
 func with(g *topo.Graph, h *topo.Node, groups []int32, members map[int32][]int) []int {
 	list, seen := []int{h.Index}, map[int]bool{h.Index: true}
 	add := func(node int) {
