@@ -330,15 +330,13 @@ func (e *Engine) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time
 	vl := f.LRH.VL
 	tell := p.Site.Host >= 0 || p.Site.Flags&endPort0 != 0 && f.InPort == 0
 	switch {
-	case p.Site.Flags&(endFaulty|endOutside|endAway) == 0:
-		e.q.push(t, code(evArrive, p.Site.Peer, f.Index()))
 	case p.Site.Flags&endFaulty != 0 && e.harm(at, p, f, &t):
-	case p.Site.Peer == NoEnd:
-		e.cross(at, t, dur, f, wire.LinkPacket{})
+	case p.Site.Flags&(endOutside|endAway) == 0:
+		e.q.push(t, code(evArrive, p.Site.Peer, f.Index()))
 	case p.Site.Flags&endAway != 0:
 		e.sendAway(p, Away{t, code(evArrive, p.Site.Peer, 0), f})
 	default:
-		e.q.push(t, code(evArrive, p.Site.Peer, f.Index()))
+		e.cross(at, t, dur, f, wire.LinkPacket{})
 	}
 	if tell {
 		e.note(Room, at, uint32(vl))

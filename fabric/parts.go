@@ -26,7 +26,8 @@ type Away struct {
 // each node which part it is of, and there is a pool for each part, that of the engine first. The engine itself becomes
 // the first part, and counts for all: its Hops, Drops and TraceHash are the sums. Each part lets happen what happens to
 // its nodes; what goes from one to another comes out by TakeAway and in by HandleAway. Nothing that a part does at t
-// concerns another before t and the returned time. Links and faults must stay as they are from now on.
+// concerns another before t and the returned time. Links and faults must stay as they are from now on. Where it is
+// refused nothing has changed.
 //
 // The parts share the nodes, so that they may work at the same time, each with its own.
 func (e *Engine) Split(of []uint8, pools []*link.Pool) ([]*Engine, ib.Time, error) {
@@ -38,12 +39,27 @@ func (e *Engine) Split(of []uint8, pools []*link.Pool) ([]*Engine, ib.Time, erro
 	case len(e.cables) > 0 || e.sink != nil || e.parts.of != nil:
 		return nil, 0, errors.New("fabric: Split with faults, with a capture or a second time")
 	}
-	due := e.q.cancel(func(uint64) bool { return true })
-	for _, ev := range due {
-		if k, _, _ := split(ev.d); k < evNone || k >= Own && k < fromFar {
-			return nil, 0, errors.New("fabric: Split while the driver has something to come")
+	driver := false
+	e.q.each(func(ev *event) {
+		k, _, _ := split(ev.d)
+		driver = driver || k < evNone || k >= Own && k < fromFar
+	})
+	if driver {
+		return nil, 0, errors.New("fabric: Split while the driver has something to come")
+	}
+	between := func(p *link.Port) bool {
+		return p.Site.Peer != NoEnd && of[p.Site.Node] != of[e.ports[p.Site.Peer].Site.Node]
+	}
+	ahead := ib.Never
+	for _, p := range e.ports {
+		if between(p) {
+			ahead = min(ahead, p.Site.Delay)
 		}
 	}
+	if ahead <= 0 {
+		return nil, 0, errors.New("fabric: Split at a cable that takes no time")
+	}
+	due := e.q.cancel(func(uint64) bool { return true })
 	e.q = newQueue(&e.cfg)
 	all := make([]*Engine, len(pools))
 	for i := range all {
@@ -60,15 +76,8 @@ func (e *Engine) Split(of []uint8, pools []*link.Pool) ([]*Engine, ib.Time, erro
 		all[i] = p
 	}
 	e.parts.others = all[1:]
-	ahead := ib.Never
 	for _, p := range e.ports {
-		if peer := p.Site.Peer; peer != NoEnd && of[p.Site.Node] != of[e.ports[peer].Site.Node] {
-			p.Site.Flags |= endAway
-			ahead = min(ahead, p.Site.Delay)
-		}
-	}
-	if ahead <= 0 {
-		return nil, 0, errors.New("fabric: Split at a cable that takes no time")
+		setFlag(&p.Site.Flags, endAway, between(p))
 	}
 	for node, sw := range e.switches {
 		if sw != nil {

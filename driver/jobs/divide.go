@@ -9,28 +9,28 @@ import (
 	"softib/proto/ib"
 )
 
-// MaxCores is how many processors work on a run at most.
-const MaxCores = 64
-
-// What is divided among processors: hosts, so many at least in each part, and connections, which must all be there
-// before.
+// What is divided among so many processors at most: hosts, some at least in each part, and connections, which must all
+// be there before.
 const (
+	maxCores = 64
 	minPart  = 16
 	maxConns = 1 << 17
 )
 
-// divisible is the network of a run in which hosts learn of each other by packets alone, so that several processors can
-// work on it; nil if it is not such a run. All its connections are made then, since that concerns two hosts at once.
-//
-// Not such are: a rendezvous, which a message's two ends keep account of
-// together; a message that its receiver fetches, which knows of it at once; reductions; links that get lost, and what
-// mends tables then; and Ethernet, whose pauses are watched over the whole fabric.
+// divisible reports whether hosts learn of each other by packets alone, as far as the fabric's options go. Not so are
+// messages that their receivers fetch, who know of them at once, links that get lost, and what mends tables then, and
+// Ethernet, whose pauses are watched over the whole fabric.
+func (o *Options) divisible() bool { return !o.Read && o.Loss.Part == 0 && !o.Ethernet.isOn() }
+
+// divisible is the network of a run on which several processors can work; nil if it is not such a run. Nor is one with
+// a rendezvous, which a message's two ends keep account of together, or with reductions. All connections are made here,
+// since each concerns two hosts at once.
 func divisible(s *job.Schedule, m play.Model, net Network) (*Packets, error) {
 	if j, ok := net.(*joined); ok {
 		net = j.Network
 	}
 	n, ok := net.(*Packets)
-	if !ok || len(s.Groups) > 0 || m.Handshake || n.f.opt.Read || n.f.opt.Loss.Part > 0 || n.f.opt.Ethernet.isOn() {
+	if !ok || !n.f.opt.divisible() || len(s.Groups) > 0 || m.Handshake {
 		return nil, nil
 	}
 	count := 0
@@ -92,7 +92,7 @@ func (r *running) undivided(n *Packets) error {
 
 // divided runs all of it on several processors. Each has some hosts with their ranks.
 func (r *running) divided(n *Packets) error {
-	cores := min(n.f.opt.Cores, len(n.hosts)/minPart, MaxCores)
+	cores := min(n.f.opt.Cores, len(n.hosts)/minPart, maxCores)
 	if cores < 2 {
 		return r.undivided(n)
 	}
@@ -109,7 +109,6 @@ func (r *running) divided(n *Packets) error {
 	for i := range stages {
 		stages[i] = stage{p: players[i], net: n.f.Joined(nets[i])}
 	}
-	defer r.p.Join(players)
 	work := func(i int, until ib.Time) (ib.Time, error) {
 		for s := &stages[i]; ; {
 			err := s.send()

@@ -88,7 +88,7 @@ const (
 // Packets makes a network of packets, with all links up and all tables written.
 func (f *Fabric) Packets() (*Packets, error) {
 	cfg := sim.Config{Seed: f.opt.Seed, ByRefMin: 1024, SwitchLatency: f.opt.SwitchLatency, Engines: f.opt.Routing,
-		Adapter: f.opt.Adapter, ByPlace: true,
+		Adapter: f.opt.Adapter, ByPlace: f.opt.divisible(),
 		Port: link.Config{BufferBlocks: (f.opt.Buffer + link.BlockSize - 1) / link.BlockSize}}
 	if f.Groups != nil && !f.opt.hashes() {
 		cfg.Reorder = reorder

@@ -49,8 +49,8 @@ var ErrWhole = errors.New("sim: most hosts have to stay together")
 // that have come up may be under way in it, and from now on it is the first part, which counts for all. Parts may not
 // be given what concerns several: managers, faults, captures, reductions.
 func (s *Sim) Split(n int, groups []int32) (*Parts, error) {
-	if s.reductions != nil || s.managed {
-		return nil, errors.New("sim: Split with reductions or managers")
+	if s.reductions != nil || s.managed || len(s.timers) > 0 {
+		return nil, errors.New("sim: Split with reductions, managers or timers")
 	}
 	p := &Parts{sims: make([]*Sim, n), of: divide(s.graph, n, groups), next: s.Now(), boxes: make([][]box, n)}
 	hosts := make([]int, n)
@@ -78,11 +78,8 @@ func (s *Sim) Split(n int, groups []int32) (*Parts, error) {
 	for i, e := range engines {
 		p.sims[i].Engine = e
 	}
-	for range s.wakes.Len() {
+	for range s.wakes.Len() { // of hosts alone: no timer was set
 		w, _ := s.wakes.Pop()
-		if w.Kind != WakeHost {
-			return nil, errors.New("sim: Split with a timer that has come")
-		}
 		p.sims[p.of[s.HostNode(w.Host).Index]].wakes.Push(w)
 	}
 	p.ahead = ahead
@@ -93,9 +90,6 @@ func (s *Sim) Split(n int, groups []int32) (*Parts, error) {
 
 // Sim is a part. Its hosts are those that PartOf says.
 func (p *Parts) Sim(part int) *Sim { return p.sims[part] }
-
-// Len counts the parts.
-func (p *Parts) Len() int { return len(p.sims) }
 
 // PartOf is the part that a node of the graph is of.
 func (p *Parts) PartOf(node int) int { return int(p.of[node]) }
