@@ -296,11 +296,22 @@ func (s *shell) step(path string, st step, does map[string]string) {
 			<-time.After(50 * time.Millisecond) // there are two cores, and others need them to get there
 			continue
 		}
+		s.logFiles()
 		if !ok {
 			s.Fatalf("%s:%d: %s\nlacks: %s\nprinted (status %d):\n%s", path, st.line, st.command, missing, status, out)
 		}
 		s.Fatalf("%s:%d: %s\nended with status %d, and should it fail: %v\n%s", path, st.line, st.command, status,
 			fails, out)
+	}
+}
+
+// logFiles shows what programs in the background have written, where the reason for a failure often is.
+func (s *shell) logFiles() {
+	names, _ := filepath.Glob(filepath.Join(s.dir, "*.txt"))
+	for _, name := range names {
+		if text, err := os.ReadFile(name); err == nil {
+			s.Logf("%s:\n%s", filepath.Base(name), text[:min(len(text), 4096)])
+		}
 	}
 }
 
