@@ -163,6 +163,8 @@ type Port struct {
 	Rate  ib.LinkRate // of its link; zero if nobody says
 	GIDs  []ib.GID
 	PKeys []ib.PKey
+	// Ethernet: the port speaks RoCEv2. Its GIDs are IP addresses, and it has no LID.
+	Ethernet bool
 	// PKeyViolations and QKeyViolations count packets with a wrong key.
 	PKeyViolations, QKeyViolations uint16
 }

@@ -132,9 +132,13 @@ func (c *Context) QueryPort(n ib.PortNum) (Port, error) {
 		return Port{}, &AttrError{Verb: "query_port", Attr: "port_num", Got: n, Want: "a port of the device",
 			Kind: ErrInvalid}
 	}
-	return Port{GUID: p.GUID, State: p.State, LID: p.LID, LMC: p.LMC, SMLID: p.SMLID, SMSL: p.SMSL, MTU: p.MTU,
+	is := Port{GUID: p.GUID, State: p.State, LID: p.LID, LMC: p.LMC, SMLID: p.SMLID, SMSL: p.SMSL, MTU: p.MTU,
 		Rate: p.Rate, GIDs: slices.Clone(p.GIDs), PKeys: slices.Clone(p.PKeys),
-		PKeyViolations: p.PKeyViolations, QKeyViolations: p.QKeyViolations}, nil
+		PKeyViolations: p.PKeyViolations, QKeyViolations: p.QKeyViolations}
+	if is.Ethernet = h.Config().RoCE.ByGID; is.Ethernet {
+		is.LID = 0
+	}
+	return is, nil
 }
 
 // PD is a protection domain: queue pairs reach only memory of their own domain.

@@ -171,7 +171,7 @@ func (q *QP) Close() error { return free(q.ctx, q.qp, (*hca.HCA).DestroyQP) }
 // Info is what a peer needs to know to connect. It is plain data, and goes through encoding/json or a format of the
 // program's own.
 type Info struct {
-	LID  ib.LID     // of the port
+	LID  ib.LID     // of the port; 0 on Ethernet
 	GID  ib.GID     // of the port, its first; for peers that know hosts by it
 	QPN  ib.QPN     // of the queue pair
 	PSN  ib.PSN     // the first that the queue pair will send
@@ -192,6 +192,9 @@ func (q *QP) Info(port ib.PortNum, psn ib.PSN) (Info, error) {
 	}
 	return i, nil
 }
+
+// defaultHops is IP's usual hop limit.
+const defaultHops = 64
 
 // ConnectOpts are the attributes of a connection that Connect sets beside
 // what the two Infos say.
@@ -230,6 +233,9 @@ func (q *QP) Connect(self, peer Info, o ConnectOpts) error {
 		State: StateRTR, PathMTU: mtu, DestQPN: peer.QPN, RQPSN: peer.PSN, MaxDestRD: o.MaxRDAtomic,
 		MinRNRTimer: o.MinRNRTimer,
 		AH:          AHAttr{DLID: peer.LID, SL: o.SL, Port: self.Port},
+	}
+	if peer.LID == 0 { // it is known by its GID alone
+		rtr.AH.IsGlobal, rtr.AH.DGID, rtr.AH.HopLimit = true, peer.GID, defaultHops
 	}
 	mask := MaskState | MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN
 	if t == RC || t == XRCRecv {

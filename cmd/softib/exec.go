@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/capi/dropin"
+	"softib/driver/roce"
 )
 
 func newExec() *cobra.Command {
 	var o execOptions
 	cmd := &cobra.Command{
-		Use:   "exec HOST -- CMD [ARG…]",
-		Short: "Run an unmodified program on a host of the fabric",
+		Use:   "exec {HOST | --roce DEV} -- CMD [ARG…]",
+		Short: "Run an unmodified program on a host of the fabric, or on a real network",
 		Long: `Runs CMD as if this machine were HOST: what CMD does through libibverbs, librdmacm
 and libibumad happens at that host's adapter. No kernel module and no root is
 needed, and nothing is installed: CMD, and whatever it starts, finds softib's own
@@ -27,19 +28,32 @@ the hosts' names in /etc/hosts, in namespaces of its own; where not, or with
 --plain, it runs without. In a namespace sudo and other programs that change
 the user do not work, and root keeps what root may do.
 
-HOST is a host (h1) or a switch (leaf1), whose own port 0 is used then.`,
+HOST is a host (h1) or a switch (leaf1), whose own port 0 is used then.
+
+With --roce there is no fabric: CMD gets an adapter whose port is DEV, an Ethernet
+interface of this machine, and speaks RoCEv2 (UDP port 4791) to whoever does at the
+other end: softib on another machine, Linux's rdma_rxe, an adapter of silicon. One
+program at a time can have DEV's addresses. librdmacm does not work there yet:
+programs find each other by TCP and GIDs, as perftest does.`,
 		Example: `  softib exec h1 -- ibv_devinfo
   softib exec h1 -- ib_write_bw          # and: softib exec h2 -- ib_write_bw localhost
   softib exec h1 -- ibnetdiscover
   softib exec h3 -- cat /sys/class/infiniband/softib0/ports/1/state
+  softib exec --roce eth0 -- ib_write_bw 192.0.2.7   # where ib_write_bw runs on rxe or on an adapter
   softib up -d --no-sm && softib exec h1 -- opensm -R ftree`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			if o.roce != "" && len(args) > 0 {
+				return nil
+			}
 			if len(args) < 2 || args[1] == "--" && len(args) < 3 {
 				return usage(cmd, errors.New("exec takes a HOST and a command: softib exec h1 -- ibstat"))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.roce != "" {
+				return o.runRoCE(args)
+			}
 			if args[1] == "--" {
 				args = append(args[:1:1], args[2:]...)
 			}
@@ -49,12 +63,13 @@ HOST is a host (h1) or a switch (leaf1), whose own port 0 is used then.`,
 	cmd.Flags().SetInterspersed(false)
 	nameFlag(cmd, &o.name)
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "no namespaces: CMD sees the machine's own /sys and /etc/hosts")
+	cmd.Flags().StringVar(&o.roce, "roce", "", "the Ethernet interface to speak RoCEv2 at, in place of HOST")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say what of the namespaces does not work here")
 	return cmd
 }
 
 type execOptions struct {
-	name           string
+	name, roce     string
 	plain, verbose bool
 }
 
@@ -89,6 +104,31 @@ func (o execOptions) run(cmd *cobra.Command, host string, argv []string) error {
 	env := set.Environment(os.Environ(), dropin.Host{Name: host, GUID: e.GUID, UMAD: p.umad(), Verbs: p.verbs(),
 		RDMACM: p.rdmacm()})
 	return set.Exec(in, path, argv, env)
+}
+
+// runRoCE becomes the program argv with an adapter at an Ethernet interface.
+func (o execOptions) runRoCE(argv []string) error {
+	if argv[0] == "--" {
+		argv = argv[1:]
+	}
+	// What is wrong with the interface is said here, and not by a program that finds no device.
+	if _, err := roce.FromInterface(o.roce); err != nil {
+		return err
+	}
+	p, err := newPlace(o.name)
+	if err != nil {
+		return err
+	}
+	path, err := findProgram(argv[0])
+	if err != nil {
+		return err
+	}
+	set, err := dropin.Ready(p.libraries())
+	if err != nil {
+		return err
+	}
+	env := set.Environment(os.Environ(), dropin.Host{Name: o.roce, Verbs: "roce:" + o.roce})
+	return set.Exec(dropin.Entry{Verbose: o.verbose}, path, argv, env)
 }
 
 // findProgram finds a program as a shell does, and where administrators' tools are, which others do not search.

@@ -37,6 +37,14 @@ type Config struct {
 	Ledger *Ledger // nil: nobody wants to know
 	// Machine is nil for the one that we run on.
 	Machine Machine
+	// Wire is the network that packets in rings towards it are put on; nil if all rings lead to others.
+	Wire Wire
+}
+
+// Wire is a network that this process sends to itself, as the other end of rings.
+type Wire interface {
+	// Flush sends what lies in them, and reports whether that was anything. The endpoint's lock is held.
+	Flush() bool
 }
 
 // Endpoint is one adapter, or one process's part of it, driven by whoever uses it.
@@ -48,6 +56,7 @@ type Endpoint struct {
 	router  Router
 	start   time.Time
 	machine Machine
+	wire    Wire
 
 	// mu guards the engine and everything below that is not atomic.
 	mu         cacheline.SpinLock
@@ -116,7 +125,7 @@ func New(cfg Config) (*Endpoint, error) {
 	}
 	e := &Endpoint{
 		name: cfg.Name, block: cfg.Block, page: cfg.Page, router: cfg.Router, start: time.Now(),
-		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, hint: h, machine: cfg.Machine,
+		eng: hca.New(cfg.Engine), routes: map[Key]*Route{}, hint: h, machine: cfg.Machine, wire: cfg.Wire,
 		duty: newDuty(search), eventful: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
 	}
 	e.hint.polls, e.hint.bell = inC, unsafe.Pointer(&cfg.Page.h.bell)

@@ -199,6 +199,20 @@ func MakeShare() (s Share, fds []int, mem [][]byte, err error) {
 	return s, fds, mem, err
 }
 
+// NewShare makes one for a process that shares it with nobody.
+func NewShare() (Share, error) {
+	s, fds, mem, err := MakeShare()
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+	if err != nil {
+		for _, m := range mem {
+			Unmap(m)
+		}
+	}
+	return s, err
+}
+
 // MapShare maps a share that the fabric has made.
 func MapShare(fds [Pieces]int) (Share, error) {
 	mem := make([][]byte, Pieces)

@@ -17,6 +17,18 @@ const catchUp = 4 * ib.Millisecond
 // them: a peer that has an acknowledgement may tell the program by another way, and this thread may lose its core
 // before the next instruction.
 func (e *Endpoint) send() {
+	e.sendReady()
+	// What was kept back for want of room has it again; an attendant goes on with the rest of a long list.
+	for i := 0; e.wire != nil && e.wire.Flush() && e.waiting > 0 && i < flushMax; i++ {
+		e.unpark()
+		e.sendReady()
+	}
+}
+
+// flushMax bounds how many rings full of packets one call puts on a wire.
+const flushMax = 8
+
+func (e *Endpoint) sendReady() {
 	s, ok := e.eng.NextSend()
 	if !ok {
 		return

@@ -127,6 +127,9 @@ func (q *QP) ackTo(now ib.Time, psn ib.PSN) bool {
 func (q *QP) advance(psn ib.PSN) {
 	q.ackPSN = psn
 	q.retry, q.rnrRetry = q.attr.RetryCnt, q.attr.RNRRetry
+	if q.h.cfg.RoCE.Window > 0 && q.sqCursor != q.sqNext {
+		q.markReady() // the window may have held it back
+	}
 }
 
 // lostResponse asks again for a response that was skipped, once per gap.

@@ -30,6 +30,9 @@ func (q *QP) checkHeader(port ib.PortNum, p *wire.Packet) Drop {
 		}
 		return q.checkDatagram(port, hp, p)
 	}
+	if q.h.cfg.RoCE.ByGID && p.GRH.SGID != q.grh.DGID {
+		return DropAddress
+	}
 	if p.LRH.SLID == q.path.dlid && port == q.path.port {
 		if d := q.checkKey(port, p); d != DropNone {
 			return d
@@ -166,8 +169,7 @@ func (q *QP) receiveDatagram(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	c := WCFlags(0)
 	to := filled
 	if p.LRH.LNH == wire.LNHGlobal {
-		var area [grhArea]byte
-		p.GRH.Append(area[:0])
+		area := p.GRH.Area()
 		to = q.fillRecv(grhArea, area[:], nil)
 		c |= WCGRH
 	} else {
@@ -228,8 +230,11 @@ func (h *HCA) AttachMcast(q *QP, gid ib.GID, lid ib.LID) error {
 	if q == nil || q.dead || !q.isUD() {
 		return badAttr(verb, "qp", q, "a live UD queue pair")
 	}
-	if !gid.IsMulticast() {
+	if !isGroup(gid) {
 		return badAttr(verb, "gid", gid, "a multicast GID")
+	}
+	if h.cfg.RoCE.ByGID {
+		lid = networkLID(gid)
 	}
 	if !lid.IsMulticast() {
 		return badAttr(verb, "lid", lid, "a multicast LID")
@@ -256,6 +261,9 @@ func (h *HCA) AttachMcast(q *QP, gid ib.GID, lid ib.LID) error {
 
 // DetachMcast ends a membership.
 func (h *HCA) DetachMcast(q *QP, gid ib.GID, lid ib.LID) error {
+	if h.cfg.RoCE.ByGID {
+		lid = networkLID(gid)
+	}
 	if g := h.findMcast(gid, lid); g != nil {
 		for i, m := range g.qps {
 			if m == q {

@@ -13,8 +13,21 @@ type RoCE struct {
 	DCQCN DCQCN
 	// Selective repeats only packets that are lost; see there.
 	Selective Selective
+	// ByGID makes ways depend on GIDs alone, which are IP addresses, as on a network that is no simulation.
+	ByGID bool
+	// Window is how many packets a reliable queue pair has under way at most, where nothing else keeps it from sending
+	// more than a network's buffers hold; 0 is no bound.
+	Window int
 	// Endless: tries never run out. Without it a connection ends whose packets were lost too often in a row.
 	Endless bool
+}
+
+// ackWithin is after how many packets one asks for an acknowledgement: four times in a window.
+func (r *RoCE) ackWithin() int {
+	if r.Window == 0 {
+		return ackEvery
+	}
+	return max(r.Window/4, 1)
 }
 
 // DCQCN is the congestion control of Zhu et al., "Congestion control for large-scale RDMA deployments", SIGCOMM 2015.

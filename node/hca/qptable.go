@@ -399,11 +399,17 @@ func (h *HCA) checkAHAttr(verb, name string, a *AHAttr, multicastOK bool) error 
 	if port == nil {
 		return badAttr(verb, name+".port_num", a.Port, fmt.Sprintf("1 to %d", h.NumPorts()))
 	}
+	if h.cfg.RoCE.ByGID {
+		if !a.IsGlobal {
+			return badAttr(verb, name+".is_global", a.IsGlobal, "1: on Ethernet there are no other addresses than GIDs")
+		}
+		a.DLID, a.SrcPath = networkLID(a.DGID), 0
+	}
 	switch {
 	case a.DLID.IsUnicast():
 	case a.DLID == ib.LIDPermissive && multicastOK:
 	case a.DLID.IsMulticast() && multicastOK:
-		if !a.IsGlobal || !a.DGID.IsMulticast() {
+		if !a.IsGlobal || !isGroup(a.DGID) {
 			return badAttr(verb, name+".is_global", a.IsGlobal, "a multicast DGID beside a multicast DLID")
 		}
 	default:

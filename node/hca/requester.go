@@ -30,6 +30,9 @@ func (q *QP) canRequest() bool {
 	if w.fault != WCSuccess {
 		return false
 	}
+	if n := q.h.cfg.RoCE.Window; n > 0 && q.isRC() && q.cursorPSN(w).Sub(q.ackPSN) >= n {
+		return false
+	}
 	if w.started {
 		return true
 	}
@@ -53,6 +56,14 @@ func (q *QP) canRequest() bool {
 		}
 	}
 	return true
+}
+
+// cursorPSN is that of the next packet, which is one of request w.
+func (q *QP) cursorPSN(w *sendWQE) ib.PSN {
+	if w.started {
+		return w.first.Add(int(q.sqPkt))
+	}
+	return q.nextPSN
 }
 
 // packets is how many PSNs a request takes.
@@ -318,7 +329,8 @@ func (q *QP) afterSend(now ib.Time, w *sendWQE, p *wire.Packet) {
 		return
 	}
 	q.sinceAck += k
-	if q.sinceAck >= ackEvery || q.roce != nil && q.h.cfg.RoCE.Selective.On {
+	if q.sinceAck >= ackEvery ||
+		q.roce != nil && (q.h.cfg.RoCE.Selective.On || q.sinceAck >= q.h.cfg.RoCE.ackWithin()) {
 		p.BTH.AckReq = true
 	}
 	if p.BTH.AckReq {

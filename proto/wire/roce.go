@@ -78,7 +78,7 @@ func (p *Packet) ParseRoCE(b []byte, s RoCESource) error {
 	}
 	body := b[:len(b)-ICRCSize]
 	crc, want := roceICRC(s.From, s.To, s.Port, 0, body), binary.LittleEndian.Uint32(b[len(body):])
-	if crc != want && !(isIPv4(s.From) && roceIDFits(crc^want, len(body))) {
+	if crc != want && !(IsIPv4(s.From) && roceIDFits(crc^want, len(body))) {
 		return &ParseError{Kind: ErrICRC, Layer: "RoCE", Field: "ICRC", Got: uint64(bits.ReverseBytes32(want)),
 			Want: uint64(bits.ReverseBytes32(crc))}
 	}
@@ -98,7 +98,7 @@ func roceICRC(from, to ib.GID, port, id uint16, b []byte) uint32 {
 	var room [ipv6Size + udpSize + bthResv8a + 1]byte
 	h := room[:0]
 	length := uint16(udpSize + len(b) + ICRCSize)
-	if isIPv4(from) {
+	if IsIPv4(from) {
 		// Type of service, time to live and checksum are ones.
 		h = append(h, 0x45, 0xFF)
 		h = binary.BigEndian.AppendUint16(h, ipv4Size+length)
@@ -130,7 +130,29 @@ const ipv6Size = GRHSize
 // ipv4Prefix is how IPv6 maps IPv4's addresses.
 var ipv4Prefix = [12]byte{10: 0xFF, 11: 0xFF}
 
-func isIPv4(g ib.GID) bool { return [12]byte(g[:12]) == ipv4Prefix }
+// IsIPv4 reports whether a GID is an IPv4 address, as IPv6 maps it.
+func IsIPv4(g ib.GID) bool { return [12]byte(g[:12]) == ipv4Prefix }
+
+// Area is what a datagram's receiver finds in front of the payload: GRH, or zeros and IPv4's header (A17.4.5.1).
+func (h *GRH) Area() (a [GRHSize]byte) {
+	if !IsIPv4(h.SGID) {
+		h.Append(a[:0])
+		return a
+	}
+	b := append(a[:GRHSize-ipv4Size], 0x45, h.TClass)
+	b = binary.BigEndian.AppendUint16(b, ipv4Size+udpSize+h.PayLen)
+	b = append(b, 0, 0, ipv4DontFragment, 0, h.HopLimit, ipUDP, 0, 0)
+	b = append(b, h.SGID[12:]...)
+	b = append(b, h.DGID[12:]...)
+	// Programs tell the two by the checksum (RFC 791).
+	var sum uint32
+	for i := GRHSize - ipv4Size; i < GRHSize; i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	sum = sum>>16 + sum&0xFFFF
+	binary.BigEndian.PutUint16(a[GRHSize-10:], ^uint16(sum>>16+sum))
+	return a
+}
 
 // roceIDFits reports whether an ICRC that is off by diff is right for some identification of IPv4's header and for
 // either value of its flag not to fragment, given n bytes from BTH to the ICRC.

@@ -65,6 +65,28 @@ func TestRoCETheirs(t *testing.T) {
 	}
 }
 
+// A receiver finds IPv4's header as it was on the wire, but for the identification, which nobody knows here.
+func TestRoCEArea(t *testing.T) {
+	b := unhex(t, theirs["CNP of a ConnectX-4 Lx"])
+	s, _, d := roceSource(t, b)
+	var p Packet
+	if err := p.ParseRoCE(d, s); err != nil {
+		t.Fatal(err)
+	}
+	area := p.GRH.Area()
+	want := bytes.Clone(b[:ipv4Size])
+	sum := uint32(want[10])<<8 + uint32(want[11]) + 0x718c
+	sum = sum>>16 + sum&0xFFFF
+	want[4], want[5], want[10], want[11] = 0, 0, byte(sum>>8), byte(sum)
+	if !bytes.Equal(area[20:], want) || [20]byte(area[:20]) != [20]byte{} {
+		t.Errorf("%x, want zeros and %x", area, want)
+	}
+	p.GRH.SGID = ib.GID{0: 0xFD}
+	if area = p.GRH.Area(); !bytes.Equal(area[:], p.GRH.Append(nil)) {
+		t.Errorf("IPv6: %x", area)
+	}
+}
+
 // roceSample is a packet with every field of its opcode set, between addresses of IPv4 or IPv6.
 func roceSample(op Opcode, payload int, v4 bool) (*Packet, RoCESource) {
 	p := sample(LNHGlobal, op, payload)

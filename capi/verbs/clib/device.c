@@ -8,6 +8,15 @@
 static struct softib_device the_device;
 static pthread_mutex_t device_mutex = PTHREAD_MUTEX_INITIALIZER;
 
+/* The Ethernet interface that the adapter is at, if it is at none of a fabric's hosts. */
+const char *softib_ethernet(void)
+{
+	static const char kind[] = "roce:";
+	const char *at = getenv("SOFTIB_VERBS");
+
+	return at && !strncmp(at, kind, sizeof(kind) - 1) ? at + sizeof(kind) - 1 : NULL;
+}
+
 struct ibv_device *softib_find_device(void)
 {
 	const char *guid = getenv("SOFTIB_NODE_GUID"), *host = getenv("SOFTIB_HOST"), *socket = getenv("SOFTIB_VERBS");

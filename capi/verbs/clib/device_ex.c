@@ -1,6 +1,8 @@
 /* What a device says of itself beyond ibv_query_device: its clock, and its GID table entry by entry. */
 #include "softib.h"
 
+#include <net/if.h>
+
 /* The device's clock counts nanoseconds; hca_core_clock is in kHz. */
 enum { CLOCK_KHZ = 1000000 };
 
@@ -58,11 +60,16 @@ int softib_query_rt_values(struct ibv_context *context, struct ibv_values_ex *va
 static int gid_entry(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry)
 {
 	static const union ibv_gid nothing;
+	const char *ethernet = softib_ethernet();
 	int error;
 
 	if (port > UINT8_MAX || index > INT32_MAX)
 		return EINVAL;
 	*entry = (struct ibv_gid_entry){ .gid_index = index, .port_num = port, .gid_type = IBV_GID_TYPE_IB };
+	if (ethernet) {
+		entry->gid_type = IBV_GID_TYPE_ROCE_V2;
+		entry->ndev_ifindex = if_nametoindex(ethernet);
+	}
 	error = softib_go.query_gid(to_context(context)->handle, port, index, entry->gid.raw);
 	return error ?: memcmp(&entry->gid, &nothing, sizeof(nothing)) ? 0 : ENODATA;
 }
@@ -119,7 +126,7 @@ EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_
 	return error ? -error : (ssize_t)n;
 }
 
-/* Only providers call it; its type is that of sysfs, where 0 is IB and RoCE v1. */
+/* Only providers call it; its type is that of sysfs, where 0 is IB and RoCE v1, and 1 RoCE v2. */
 EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type)
 {
 	struct ibv_gid_entry entry;
@@ -127,6 +134,6 @@ EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigne
 
 	if (error && error != ENODATA)
 		return FAIL_INT(error);
-	*type = 0;
+	*type = softib_ethernet() != NULL;
 	return 0;
 }

@@ -61,6 +61,7 @@ void softib_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The device that the environment names: NULL where softib exec did not start the program. */
 struct ibv_device *softib_find_device(void);
+const char *softib_ethernet(void);
 
 /* The one device. It is never freed, so that a pointer to it is always good. */
 struct softib_device {

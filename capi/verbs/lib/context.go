@@ -6,9 +6,11 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"unsafe"
 
+	"softib/driver/roce"
 	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/verbs/attach"
@@ -26,7 +28,7 @@ func softib_open(a *C.struct_softib_open_args) int32 {
 	opened.mu.Lock()
 	defer opened.mu.Unlock()
 	if opened.dev == nil {
-		d, err := attach.Open(attach.Options{Socket: C.GoString(a.socket), Host: C.GoString(a.host)})
+		d, err := open(C.GoString(a.socket), C.GoString(a.host))
 		if err != nil {
 			setText(a.error[:], err.Error())
 			if errors.Is(err, attach.ErrRefused) {
@@ -49,6 +51,25 @@ func softib_open(a *C.struct_softib_open_args) int32 {
 	a.handle = C.uint32_t(c.handle)
 	a.hint = (*C.struct_softib_hint)(opened.dev.Hint())
 	return 0
+}
+
+// device is what both kinds have.
+type openedDevice interface {
+	device
+	Close() error
+}
+
+// open attaches to a fabric, or opens an interface of this machine, which takes the socket's place as roce:NAME.
+func open(socket, host string) (openedDevice, error) {
+	name, isEthernet := strings.CutPrefix(socket, "roce:")
+	if !isEthernet {
+		return attach.Open(attach.Options{Socket: socket, Host: host})
+	}
+	c, err := roce.FromInterface(name)
+	if err != nil {
+		return nil, err
+	}
+	return roce.Open(c)
 }
 
 // setText fills a C array with a string that ends in 0.
@@ -202,6 +223,10 @@ func softib_query_port(context, port uint32, a *C.struct_ibv_port_attr) int32 {
 		return einval
 	}
 	pi, rate := &info.Info, info.Info.Rate()
+	lid, layer := p.LID, C.uint8_t(C.IBV_LINK_LAYER_INFINIBAND)
+	if h.Config().RoCE.ByGID {
+		lid, layer = 0, C.IBV_LINK_LAYER_ETHERNET
+	}
 	*a = C.struct_ibv_port_attr{
 		state: C.enum_ibv_port_state(p.State), phys_state: C.uint8_t(pi.PortPhysicalState),
 		max_mtu: C.enum_ibv_mtu(pi.MTUCap), active_mtu: C.enum_ibv_mtu(p.MTU), active_width: C.uint8_t(rate.Width),
@@ -209,9 +234,9 @@ func softib_query_port(context, port uint32, a *C.struct_ibv_port_attr) int32 {
 		gid_tbl_len: C.int(pi.GUIDCap), pkey_tbl_len: hca.PartitionCap,
 		bad_pkey_cntr: C.uint32_t(p.PKeyViolations), qkey_viol_cntr: C.uint32_t(p.QKeyViolations),
 		port_cap_flags: C.uint32_t(pi.CapabilityMask), port_cap_flags2: C.uint16_t(pi.CapabilityMask2),
-		lid: C.uint16_t(p.LID), lmc: C.uint8_t(p.LMC), sm_lid: C.uint16_t(p.SMLID), sm_sl: C.uint8_t(p.SMSL),
+		lid: C.uint16_t(lid), lmc: C.uint8_t(p.LMC), sm_lid: C.uint16_t(p.SMLID), sm_sl: C.uint8_t(p.SMSL),
 		subnet_timeout: C.uint8_t(pi.SubnetTimeOut), init_type_reply: C.uint8_t(pi.InitTypeReply),
-		link_layer: C.IBV_LINK_LAYER_INFINIBAND,
+		link_layer: layer,
 	}
 	switch {
 	case rate.Speed >= ib.XDR:

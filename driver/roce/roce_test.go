@@ -1,0 +1,251 @@
+package roce
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"softib/proto/ib"
+	"softib/proto/wire"
+	"softib/verbs"
+)
+
+// side is a device with what a test needs of it.
+type side struct {
+	testing.TB
+	dev *Device
+	ctx *verbs.Context
+	pd  *verbs.PD
+	mr  *verbs.MR
+	cq  *verbs.CQ
+	qp  *verbs.QP
+}
+
+const memory = 1 << 20
+
+// open opens a device at an address of the loopback interface.
+func open(t testing.TB, addr string) *Device {
+	t.Helper()
+	d, err := Open(Config{Name: "test", Addrs: []netip.Addr{netip.MustParseAddr(addr)}, MTU: 1500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// newSide makes a queue pair on a device.
+func newSide(t testing.TB, d *Device, typ verbs.QPType) *side {
+	t.Helper()
+	s := &side{TB: t, dev: d, ctx: verbs.Open(d)}
+	var err error
+	s.pd, err = s.ctx.AllocPD()
+	s.check(err)
+	s.mr, err = s.pd.RegMR(make([]byte, memory), verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|
+		verbs.AccessRemoteAtomic)
+	s.check(err)
+	s.cq, err = s.ctx.CreateCQ(64)
+	s.check(err)
+	s.qp, err = s.pd.CreateQP(verbs.QPInit{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, Caps: verbs.DefaultCaps})
+	s.check(err)
+	return s
+}
+
+func (s *side) check(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *side) info() verbs.Info {
+	s.Helper()
+	i, err := s.qp.Info(1, 100)
+	s.check(err)
+	return i
+}
+
+// pair is two sides whose queue pairs are connected.
+func pair(t testing.TB, from, to string, typ verbs.QPType) (a, b *side) {
+	t.Helper()
+	d := open(t, from)
+	a = newSide(t, d, typ)
+	if to != from {
+		d = open(t, to)
+	}
+	b = newSide(t, d, typ)
+	a.check(a.qp.Connect(a.info(), b.info(), verbs.DefaultConnect))
+	b.check(b.qp.Connect(b.info(), a.info(), verbs.DefaultConnect))
+	return a, b
+}
+
+// next waits for a completion.
+func (s *side) next() verbs.WC {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var wc [1]verbs.WC
+	if _, err := s.cq.Wait(ctx, wc[:]); err != nil {
+		s.Fatal(err)
+	}
+	s.check(wc[0].Err())
+	return wc[0]
+}
+
+func (s *side) send(wr verbs.SendWR) {
+	s.Helper()
+	wr.Flags |= verbs.SendSignaled
+	s.check(s.qp.PostSend(&wr))
+}
+
+func fill(b []byte, seed byte) {
+	for i := range b {
+		b[i] = byte(i*31) + byte(i>>8) + seed
+	}
+}
+
+// Every operation of a reliable connection, over both IPs, from one packet to a thousand. The loopback interface has
+// one address of IPv6: there the two ends are on one device, and talk over the network all the same.
+func TestRC(t *testing.T) {
+	for _, addrs := range [][2]string{{"127.0.0.1", "127.0.0.2"}, {"::1", "::1"}} {
+		t.Run(addrs[0], func(t *testing.T) {
+			a, b := pair(t, addrs[0], addrs[1], verbs.RC)
+			for _, n := range []int{1, 1024, 1025, 65536, memory} {
+				fill(a.mr.Bytes()[:n], byte(n))
+				a.send(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, n), RemoteAddr: b.mr.Addr(),
+					RKey: b.mr.RKey()})
+				a.next()
+				if !bytes.Equal(a.mr.Bytes()[:n], b.mr.Bytes()[:n]) {
+					t.Fatalf("WRITE of %d bytes: other bytes have come", n)
+				}
+				clear(a.mr.Bytes())
+				a.send(verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: a.mr.SGEs(0, n), RemoteAddr: b.mr.Addr(),
+					RKey: b.mr.RKey()})
+				a.next()
+				if !bytes.Equal(a.mr.Bytes()[:n], b.mr.Bytes()[:n]) {
+					t.Fatalf("READ of %d bytes: other bytes have come", n)
+				}
+				clear(b.mr.Bytes())
+				b.check(b.qp.PostRecv(&verbs.RecvWR{WRID: 9, SGList: b.mr.SGEs(0, n)}))
+				a.send(verbs.SendWR{Opcode: verbs.WRSendImm, SGList: a.mr.SGEs(0, n), Imm: 77})
+				if wc := b.next(); wc.WRID != 9 || wc.ByteLen != uint32(n) || wc.ImmData != 77 {
+					t.Fatalf("SEND of %d bytes: %+v", n, wc)
+				}
+				a.next()
+				if !bytes.Equal(a.mr.Bytes()[:n], b.mr.Bytes()[:n]) {
+					t.Fatalf("SEND of %d bytes: other bytes have come", n)
+				}
+			}
+			binary.NativeEndian.PutUint64(b.mr.Bytes(), 41)
+			a.send(verbs.SendWR{Opcode: verbs.WRAtomicFetchAdd, SGList: a.mr.SGEs(8, 8), RemoteAddr: b.mr.Addr(),
+				RKey: b.mr.RKey(), CompareAdd: 1})
+			a.next()
+			old, now := binary.NativeEndian.Uint64(a.mr.Bytes()[8:]), binary.NativeEndian.Uint64(b.mr.Bytes())
+			if old != 41 || now != 42 {
+				t.Errorf("fetch and add: %d was there and is %d", old, now)
+			}
+			if n := a.dev.Stats().Malformed.Load() + b.dev.Stats().Malformed.Load(); n > 0 {
+				t.Errorf("%d datagrams were malformed", n)
+			}
+			p, err := a.ctx.QueryPort(1)
+			if err != nil || !p.Ethernet || p.LID != 0 || p.MTU != ib.MTU1024 {
+				t.Errorf("%+v, %v", p, err)
+			}
+		})
+	}
+}
+
+// Datagrams come with the sender's IPv4 header, and with the traffic class that they were sent with.
+func TestUD(t *testing.T) {
+	const qkey = 0x1234
+	a, b := newSide(t, open(t, "127.0.0.1"), verbs.UD), newSide(t, open(t, "127.0.0.2"), verbs.UD)
+	a.check(a.qp.Ready(1, 0, qkey))
+	b.check(b.qp.Ready(1, 0, qkey))
+	ah, err := a.pd.CreateAH(verbs.AHAttr{IsGlobal: true, DGID: b.info().GID, HopLimit: 64, TClass: 0x68, Port: 1})
+	a.check(err)
+	b.check(b.qp.PostRecv(&verbs.RecvWR{SGList: b.mr.SGEs(0, 2048)}))
+	fill(a.mr.Bytes()[:1000], 1)
+	a.send(verbs.SendWR{Opcode: verbs.WRSend, SGList: a.mr.SGEs(0, 1000), AH: ah, RemoteQPN: b.qp.Num(),
+		RemoteQKey: qkey})
+	a.next()
+	wc := b.next()
+	got := b.mr.Bytes()
+	if wc.ByteLen != 1040 || wc.SrcQP != a.qp.Num() || !bytes.Equal(got[40:1040], a.mr.Bytes()[:1000]) {
+		t.Errorf("%+v", wc)
+	}
+	if got[20] != 0x45 || got[21] != 0x68 || !bytes.Equal(got[32:40], []byte{127, 0, 0, 1, 127, 0, 0, 2}) {
+		t.Errorf("in front of it is %x", got[:40])
+	}
+	// A way without a GID leads nowhere on Ethernet.
+	if _, err := a.pd.CreateAH(verbs.AHAttr{DLID: 1, Port: 1}); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("an address without a GID: %v", err)
+	}
+}
+
+// What anybody sends to the port is counted and harms nothing.
+func TestNoise(t *testing.T) {
+	a, b := pair(t, "127.0.0.1", "127.0.0.2", verbs.RC)
+	c, err := net.Dial("udp", "127.0.0.2:4791")
+	a.check(err)
+	defer c.Close()
+	for n := range 300 {
+		_, err := c.Write(bytes.Repeat([]byte{byte(n)}, n*7))
+		a.check(err)
+	}
+	// A packet that is well made, for the queue pair, by somebody who is not its peer.
+	forged := wire.Packet{Payload: []byte("evil"), LRH: wire.LRH{LNH: wire.LNHGlobal}}
+	forged.GRH = wire.GRH{SGID: netip.MustParseAddr("127.0.0.9").As16(), DGID: b.info().GID}
+	forged.BTH = wire.BTH{Opcode: wire.MakeOpcode(wire.RC, wire.OpWriteOnly), PKey: ib.PKeyDefault, DestQP: b.qp.Num(),
+		PSN: 100, AckReq: true}
+	forged.RETH = wire.RETH{VA: b.mr.Addr(), RKey: b.mr.RKey(), DMALen: 4}
+	forged.Seal()
+	stranger, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 9)},
+		&net.UDPAddr{IP: net.IPv4(127, 0, 0, 2), Port: wire.RoCEPort})
+	a.check(err)
+	defer stranger.Close()
+	port := uint16(stranger.LocalAddr().(*net.UDPAddr).Port)
+	_, err = stranger.Write(forged.AppendRoCE(nil, port, 0))
+	a.check(err)
+
+	fill(a.mr.Bytes()[:4096], 5)
+	a.send(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, 4096), RemoteAddr: b.mr.Addr() + 4096,
+		RKey: b.mr.RKey()})
+	a.next()
+	if !bytes.Equal(a.mr.Bytes()[:4096], b.mr.Bytes()[4096:8192]) || !bytes.Equal(b.mr.Bytes()[:4], make([]byte, 4)) {
+		t.Error("noise got in, or kept others from getting in")
+	}
+	if n := b.dev.Stats().Malformed.Load(); n < 290 {
+		t.Errorf("%d of 300 datagrams were counted as malformed", n)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	one := Config{Name: "x", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, MTU: 1500}
+	d, err := Open(one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := Open(one); !errors.Is(err, ErrSocket) {
+		t.Errorf("the address twice: %v", err)
+	}
+	if _, err := Open(Config{Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.77")}, MTU: 1500}); !errors.Is(err,
+		ErrSocket) {
+		t.Errorf("an address that is not ours: %v", err)
+	}
+	if _, err := Open(Config{Addrs: one.Addrs, MTU: 300}); !errors.Is(err, ErrInterface) {
+		t.Errorf("a small MTU: %v", err)
+	}
+	if _, err := FromInterface("no-such-0"); !errors.Is(err, ErrInterface) {
+		t.Errorf("no interface: %v", err)
+	}
+	c, err := FromInterface("lo")
+	if err != nil || len(c.Addrs) == 0 || c.Addrs[0] != netip.MustParseAddr("127.0.0.1") {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
