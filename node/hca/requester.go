@@ -341,6 +341,11 @@ func (q *QP) afterSend(now ib.Time, w *sendWQE, p *wire.Packet) {
 	}
 }
 
+// patience is how many of its timeouts a queue pair waits, of the four that the standard allows (IBA 9.7.6.1.3): one
+// until something was lost, so that this is soon found, and then more, since at the other end of a network may be
+// software that stands still for a while.
+func (q *QP) patience() ib.Time { return 1 << min(q.attr.RetryCnt-q.retry, 2) }
+
 // startAckTimer begins the local ACK timeout anew. The standard allows up to
 // four times the interval; this is the interval itself.
 func (q *QP) startAckTimer(now ib.Time) {
@@ -351,6 +356,9 @@ func (q *QP) startAckTimer(now ib.Time) {
 	if d == ib.Never {
 		q.ackDue = ib.Never
 		return
+	}
+	if q.h.cfg.RoCE.ByGID {
+		d *= q.patience()
 	}
 	q.ackDue, q.h.timed = now+d, now
 	q.armTimer(q.ackDue)
