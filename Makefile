@@ -4,6 +4,7 @@ SHELL    := /bin/bash
 FUZZTIME ?= 30s
 SEEDS    ?= 2000
 BENCH    ?=
+RXE      ?=
 UP       ?=
 PREFIX   ?= /usr/local
 
@@ -15,7 +16,7 @@ COMPLETIONS = $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions
 GO = GOTOOLCHAIN=local $$(scripts/go-path.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build install bench fuzz torture lint fmt clean setup-run setup-test setup-bench
+.PHONY: help run test build install bench fuzz torture rxe lint fmt clean setup-run setup-test setup-bench setup-rxe
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +50,9 @@ fuzz: setup-run ## run every fuzz target in turn (FUZZTIME=30s each)
 torture: build ## random fabrics, loads and faults in virtual time (SEEDS=2000)
 	bin/softib torture --seeds $(SEEDS)
 
+rxe: build setup-rxe ## RoCEv2 against Linux's rdma_rxe in a guest, programs on both sides (RXE=regexp: only these)
+	@scripts/rxe.sh '$(RXE)'
+
 lint: setup-test ## format, go vet, staticcheck and the rules of internal/tidy
 	@scripts/test.sh lint
 	$(GO) test ./internal/tidy
@@ -59,5 +63,5 @@ fmt: setup-run ## gofmt every file
 clean: ## remove what make built
 	rm -rf bin capi/dropin/built
 
-setup-run setup-test setup-bench:
+setup-run setup-test setup-bench setup-rxe:
 	@scripts/setup.sh $(@:setup-%=%)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a make target needs and this machine lacks, and says so.
-# Usage: scripts/setup.sh run|test|bench
+# Usage: scripts/setup.sh run|test|bench|rxe
 #
 # Safe to run again: what is present is left alone, and when nothing is
 # missing it says nothing and is done in a fraction of a second. Debian's
@@ -115,14 +115,15 @@ test)
 	# infiniband-diags, ibutils, opensm and programs compiled against libibumad run on our fabrics,
 	# which are held against ibsim's. So do the programs on libibverbs and librdmacm, down to Open MPI.
 	# Chromium walks the page, Prometheus scrapes the metrics, the documents ask the page with curl. qperf and SimGrid
-	# are peers of the benchmarks, every one of which is run once. strace holds programs up where it hurts.
+	# are peers of the benchmarks, every one of which is run once. strace holds programs up where it hurts,
+	# ip joins machines that are namespaces.
 	ensure_packages git=git "${build[@]}" tshark=tshark ibsim=ibsim-utils \
 		/usr/sbin/ibstat=infiniband-diags ibdiagnet=ibutils /usr/sbin/opensm=opensm \
 		/usr/include/infiniband/umad.h=libibumad-dev \
 		ibv_rc_pingpong=ibverbs-utils ib_write_bw=perftest rping=rdmacm-utils \
 		/usr/lib/python3/dist-packages/pyverbs/__init__.py=python3-pyverbs \
 		ucx_perftest=ucx-utils mpirun=openmpi-bin mpicc=libopenmpi-dev fi_pingpong=libfabric-bin \
-		chromium=chromium prometheus=prometheus curl=curl qperf=qperf strace=strace \
+		chromium=chromium prometheus=prometheus curl=curl qperf=qperf strace=strace /usr/sbin/ip=iproute2 \
 		/usr/include/simgrid/engine.h=libsimgrid-dev
 	;;
 bench)
@@ -132,6 +133,12 @@ bench)
 		/usr/include/infiniband/verbs.h=libibverbs-dev /usr/sbin/opensm=opensm /usr/bin/ibsim=ibsim-utils \
 		/usr/include/simgrid/engine.h=libsimgrid-dev
 	;;
-*) fail "unknown purpose '${1:-}'" "scripts/setup.sh run, test or bench" ;;
+rxe)
+	# The guest has Debian's kernel, and the programs and libraries of this machine.
+	ensure_packages qemu-system-x86_64=qemu-system-x86 busybox=busybox-static cpio=cpio /usr/sbin/depmod=kmod \
+		/usr/sbin/tc=iproute2 ib_write_bw=perftest ibv_rc_pingpong=ibverbs-utils \
+		/etc/libibverbs.d/rxe.driver=ibverbs-providers
+	;;
+*) fail "unknown purpose '${1:-}'" "scripts/setup.sh run, test, bench or rxe" ;;
 esac
 ensure_go

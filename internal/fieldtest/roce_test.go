@@ -24,6 +24,7 @@ type network struct {
 
 // machines is the script that keeps the first namespace, makes the second and joins them, and then waits.
 const machines = `set -e
+PATH=$PATH:/usr/sbin:/sbin
 ip link set lo up
 unshare -n sleep 600 & second=$!
 for i in $(seq 200); do
