@@ -92,7 +92,17 @@ func (p *Page) Rest() {
 	if b := p.bell(); b&asleep == 0 {
 		cacheline.StoreFence(&p.h.bell, b+1)
 	}
+	if p.onRest != nil {
+		p.onRest()
+	}
 }
+
+// OnRest has f called whenever nobody looks from now on. F must not wait. It is for who wakes the page when something
+// comes by another way than a ring.
+func (p *Page) OnRest(f func()) { p.onRest = f }
+
+// Wake wakes whoever sleeps there, if nobody looks.
+func (p *Page) Wake() { p.wake() }
 
 // Attend says that somebody does, and reports whether that was news.
 func (p *Page) Attend() bool {

@@ -41,10 +41,13 @@ type Config struct {
 	Wire Wire
 }
 
-// Wire is a network that this process sends to itself, as the other end of rings.
+// Wire is a network that this process speaks to itself, as the other end of rings. The endpoint's lock is held in all
+// calls.
 type Wire interface {
-	// Flush sends what lies in them, and reports whether that was anything. The endpoint's lock is held.
+	// Flush sends what lies in the rings towards it, and reports whether that was anything.
 	Flush() bool
+	// Fetch takes in what has come, as far as there is room, without waiting.
+	Fetch()
 }
 
 // Endpoint is one adapter, or one process's part of it, driven by whoever uses it.
@@ -448,6 +451,9 @@ func (e *Endpoint) drain(cq *hca.CQ) int {
 	if len(e.in) == 0 {
 		return 0
 	}
+	if e.wire != nil {
+		e.wire.Fetch()
+	}
 	if e.hot < len(e.in) {
 		// Whoever polls waits for something: look a few times before the way back to the caller and here again.
 		for i := 0; i < 4; i++ {
@@ -476,6 +482,9 @@ func (e *Endpoint) drain(cq *hca.CQ) int {
 // drainAll looks at every ring once.
 func (e *Endpoint) drainAll() int {
 	n := 0
+	if e.wire != nil {
+		e.wire.Fetch()
+	}
 	for _, r := range e.in {
 		n += e.drainRing(r, nil)
 	}

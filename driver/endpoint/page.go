@@ -20,6 +20,7 @@ type Page struct {
 	local *localBell // nil: who sleeps there is woken by the word alone
 	// onWake is called in place of the kernel, where a machine in virtual time wants to know.
 	onWake func(program, attendant bool) bool
+	onRest func()
 }
 
 type pageHead struct {

@@ -110,7 +110,7 @@ func (e *Endpoint) sendOne(now ib.Time, s *hca.Send, rt *Route, r *Out) {
 	} else {
 		r.publish(&e.scratch, false)
 	}
-	if fabric := r.pid == 0; fabric != (e.hint.switched != 0) {
+	if fabric := r.pid == 0 && e.wire == nil; fabric != (e.hint.switched != 0) {
 		atomic.StoreUint32(&e.hint.switched, e.hint.switched^1)
 	}
 	r.rouse()

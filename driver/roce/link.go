@@ -20,29 +20,36 @@ type Stats struct {
 	Calls          atomic.Uint64 // that sent them
 	Unsent         atomic.Uint64 // datagrams that the kernel did not take
 	Malformed      atomic.Uint64 // received ones that are no RoCEv2, or were damaged
-	Overrun        atomic.Uint64 // that came while the program took none in
 }
 
-// link is the other end of an endpoint's rings, and the sockets.
+// link is the other end of an endpoint's rings, and the sockets. But for its watchers it is used with the endpoint's
+// lock held.
 type link struct {
 	socks []*socket
-	page  *endpoint.Page
-	out   *endpoint.In // what the endpoint sends
+	page  *endpoint.Page // the link's own, at which nobody sleeps
+	host  *endpoint.Page // the endpoint's
+	out   *endpoint.In   // what the endpoint sends
 	tx    *batch
 	from  [batchMax]*socket
 	pkt   wire.Packet
 
-	mu sync.Mutex // one socket at a time hands in
-	in *endpoint.Out
+	in *endpoint.Out // what the endpoint receives
+	rx *batch
+	// Of the batch, from whom it is, how many datagrams it has, and how many of them were handed in.
+	source   *socket
+	n, taken int
+	// hot is the socket that something came by last; the others have their turn now and then.
+	hot, turn int
 
 	ends struct{ out, in *endpoint.Local } // the rings' memory
 	Stats
-	done sync.WaitGroup
+	watch []chan struct{} // a socket's watcher is told here that nobody looks
+	done  sync.WaitGroup
 }
 
 // newLink makes the rings between an endpoint, which is woken by a page, and the sockets.
 func newLink(socks []*socket, page *endpoint.Page) (l *link, err error) {
-	l = &link{socks: socks, page: endpoint.NewLocalPage(), tx: newBatch()}
+	l = &link{socks: socks, page: endpoint.NewLocalPage(), host: page, tx: newBatch(), rx: newBatch()}
 	if l.ends.out, err = endpoint.NewLocalRing(); err != nil {
 		return nil, err
 	}
@@ -56,18 +63,53 @@ func newLink(socks []*socket, page *endpoint.Page) (l *link, err error) {
 	return l, err
 }
 
-// start receives until close.
+// start watches the sockets until close.
 func (l *link) start() {
 	for _, s := range l.socks {
-		l.done.Go(func() { l.receive(s) })
+		c := make(chan struct{}, 1)
+		c <- struct{}{} // nobody looks yet
+		l.watch = append(l.watch, c)
+		l.done.Go(func() { l.attend(s, c) })
+	}
+	l.host.OnRest(func() {
+		for _, c := range l.watch {
+			select {
+			case c <- struct{}{}:
+			default:
+			}
+		}
+	})
+}
+
+// close ends it. Nobody uses the endpoint any more.
+func (l *link) close() {
+	for i, s := range l.socks {
+		_ = s.file.Close()
+		close(l.watch[i])
+	}
+	l.done.Wait()
+}
+
+// attend wakes whoever is to take in what comes to a socket, while nobody looks there. While somebody does it sleeps:
+// to be woken for each datagram would take the core from those who look.
+func (l *link) attend(s *socket, rests <-chan struct{}) {
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return
+	}
+	for range rests {
+		if raw.Read(func(uintptr) bool { return s.has() }) != nil {
+			return
+		}
+		l.host.Wake()
 	}
 }
 
-func (l *link) close() {
-	for _, s := range l.socks {
-		_ = s.file.Close()
-	}
-	l.done.Wait()
+// has reports whether something has come.
+func (s *socket) has() bool {
+	fds := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
+	n, _ := unix.Poll(fds, 0)
+	return n > 0
 }
 
 // Flush sends what the endpoint has put into its ring.
@@ -133,51 +175,39 @@ func (s *socket) awaitRoom() bool {
 	return err == nil && n == 1
 }
 
-// receive hands in what comes to a socket until that is closed.
-func (l *link) receive(s *socket) {
-	raw, err := s.file.SyscallConn()
-	if err != nil {
+// othersEvery is how many looks at the socket that something comes by are one at another.
+const othersEvery = 8
+
+// Fetch takes in what has come, as far as the endpoint's ring has room: the kernel keeps the rest.
+func (l *link) Fetch() {
+	if l.taken == l.n && !l.receive() {
 		return
 	}
-	b := newBatch()
-	var p wire.Packet
-	for {
-		var n int
-		var err error
-		if raw.Read(func(uintptr) bool {
-			n, err = s.receive(b)
-			return !errors.Is(err, unix.EAGAIN)
-		}) != nil {
+	for ; l.taken < l.n; l.taken++ {
+		d, from := l.rx.datagram(l.taken, l.source)
+		if l.pkt.ParseRoCE(d, from) != nil {
+			l.Malformed.Add(1)
+			continue
+		}
+		hca.FromNetwork(&l.pkt)
+		if !l.in.TryPut(&l.pkt) {
 			return
 		}
-		// An error is one of something that was sent, and sending it again is the queue pairs' business.
-		for i := range n {
-			d, from := b.datagram(i, s)
-			if p.ParseRoCE(d, from) != nil {
-				l.Malformed.Add(1)
-				continue
-			}
-			l.Received.Add(1)
-			hca.FromNetwork(&p)
-			l.mu.Lock()
-			l.put(&p)
-			l.mu.Unlock()
-		}
+		l.Received.Add(1)
 	}
 }
 
-// A program that takes nothing in is waited for in steps, for putPatience in all; the kernel keeps what comes then.
-const (
-	putStep     = 50 * time.Microsecond
-	putPatience = 100 * time.Millisecond
-)
-
-func (l *link) put(p *wire.Packet) {
-	for waited := time.Duration(0); !l.in.TryPut(p); waited += putStep {
-		if waited >= putPatience || l.in.Gone() {
-			l.Overrun.Add(1)
-			return
-		}
-		time.Sleep(putStep)
+// receive fills the batch from one of the sockets.
+func (l *link) receive() bool {
+	at := l.hot
+	if l.turn++; l.turn%othersEvery == 0 {
+		at = l.turn / othersEvery % len(l.socks)
 	}
+	l.source, l.taken, l.n = l.socks[at], 0, 0
+	// An error is one of something that was sent, and sending it again is the queue pairs' business.
+	if n, err := l.source.receive(l.rx); err == nil && n > 0 {
+		l.hot, l.n = at, n
+		return true
+	}
+	return false
 }
