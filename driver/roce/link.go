@@ -29,15 +29,15 @@ type link struct {
 	page  *endpoint.Page // the link's own, at which nobody sleeps
 	host  *endpoint.Page // the endpoint's
 	out   *endpoint.In   // what the endpoint sends
-	tx    *batch
-	from  [batchMax]*socket
+	tx    *outgoing
 	pkt   wire.Packet
 
 	in *endpoint.Out // what the endpoint receives
-	rx *batch
-	// Of the batch, from whom it is, how many datagrams it has, and how many of them were handed in.
-	source   *socket
-	n, taken int
+	rx *incoming
+	// Of that, by which socket it came, how many messages it has, how many of them were handed in, and where in the
+	// next one to go on.
+	source       *socket
+	n, taken, at int
 	// hot is the socket that something came by last; the others have their turn now and then.
 	hot, turn int
 
@@ -49,7 +49,7 @@ type link struct {
 
 // newLink makes the rings between an endpoint, which is woken by a page, and the sockets.
 func newLink(socks []*socket, page *endpoint.Page) (l *link, err error) {
-	l = &link{socks: socks, page: endpoint.NewLocalPage(), host: page, tx: newBatch(), rx: newBatch()}
+	l = &link{socks: socks, page: endpoint.NewLocalPage(), host: page, tx: new(outgoing), rx: new(incoming)}
 	if l.ends.out, err = endpoint.NewLocalRing(); err != nil {
 		return nil, err
 	}
@@ -114,24 +114,23 @@ func (s *socket) has() bool {
 
 // Flush sends what the endpoint has put into its ring.
 func (l *link) Flush() bool {
-	n, any := 0, false
-	for l.out.Poll(&l.pkt) {
+	any := false
+	for p := &l.pkt; l.out.Poll(p); l.out.Done() {
 		any = true
-		if s := l.socketOf(l.pkt.GRH.SGID); s != nil && l.pkt.LRH.LNH == wire.LNHGlobal && l.pkt.Packets() == 1 {
-			d := l.pkt.AppendRoCE(l.tx.data[n][:0], wire.RoCEPort, 0)
-			l.tx.put(n, len(d), s, l.pkt.GRH.DGID, l.pkt.GRH.TClass)
-			l.from[n] = s
-			n++
-		} else {
+		s := l.socketOf(p.GRH.SGID)
+		if s == nil || p.LRH.LNH != wire.LNHGlobal || p.Packets() > 1 {
 			l.Unsent.Add(1)
+			continue
 		}
-		l.out.Done()
-		if n == batchMax {
-			l.send(n)
-			n = 0
+		size := p.RoCESize()
+		b, id := l.tx.buffer(s, p.GRH.DGID, p.GRH.TClass, size)
+		p.AppendRoCE(b, wire.RoCEPort, id)
+		l.tx.add(s, p.GRH.DGID, p.GRH.TClass, size)
+		if l.tx.n == sendMax {
+			l.send()
 		}
 	}
-	l.send(n)
+	l.send()
 	return any
 }
 
@@ -147,25 +146,35 @@ func (l *link) socketOf(g ib.GID) *socket {
 // sendPatience is how long a full socket is waited for; then its datagrams are lost, as on a full link.
 const sendPatience = 5 * time.Millisecond
 
-// send sends the first n datagrams of the batch: as many at once as have one source.
-func (l *link) send(n int) {
-	for first := 0; first < n; {
-		s, last := l.from[first], first+1
-		for last < n && l.from[last] == s {
+// send sends what was gathered: as many messages at once as have one source.
+func (l *link) send() {
+	o := l.tx
+	o.seal()
+	for first := 0; first < o.count; {
+		s, last := o.from[first], first+1
+		for last < o.count && o.from[last] == s {
 			last++
 		}
-		sent, err := mmsg(unix.SYS_SENDMMSG, s.fd, l.tx.msgs[first:last])
+		sent, err := mmsg(unix.SYS_SENDMMSG, s.fd, o.msgs[first:last])
 		l.Calls.Add(1)
-		l.Sent.Add(uint64(sent))
-		first += sent
+		for range sent {
+			l.Sent.Add(o.msgs[first].Iovlen)
+			first++
+		}
 		switch {
 		case err == nil:
 		case (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS)) && s.awaitRoom():
 		default:
-			l.Unsent.Add(1) // the first of them; what is wrong with it need not be with the others
+			// The first of them; what is wrong with it need not be with the others. Where an interface cannot send what
+			// is to be cut, queue pairs send it again, one by one.
+			if o.msgs[first].Iovlen > 1 {
+				s.cuts = false
+			}
+			l.Unsent.Add(o.msgs[first].Iovlen)
 			first++
 		}
 	}
+	o.n, o.count = 0, 0
 }
 
 // awaitRoom waits until a socket takes something.
@@ -183,27 +192,30 @@ func (l *link) Fetch() {
 	if l.taken == l.n && !l.receive() {
 		return
 	}
-	for ; l.taken < l.n; l.taken++ {
-		d, from := l.rx.datagram(l.taken, l.source)
+	for l.taken < l.n {
+		d, from, next := l.rx.datagram(l.taken, l.at, l.source)
 		if l.pkt.ParseRoCE(d, from) != nil {
 			l.Malformed.Add(1)
-			continue
+		} else {
+			hca.FromNetwork(&l.pkt)
+			if !l.in.TryPut(&l.pkt) {
+				return
+			}
+			l.Received.Add(1)
 		}
-		hca.FromNetwork(&l.pkt)
-		if !l.in.TryPut(&l.pkt) {
-			return
+		if l.at = next; next == 0 {
+			l.taken++
 		}
-		l.Received.Add(1)
 	}
 }
 
-// receive fills the batch from one of the sockets.
+// receive takes in what one of the sockets has.
 func (l *link) receive() bool {
 	at := l.hot
 	if l.turn++; l.turn%othersEvery == 0 {
 		at = l.turn / othersEvery % len(l.socks)
 	}
-	l.source, l.taken, l.n = l.socks[at], 0, 0
+	l.source, l.taken, l.n, l.at = l.socks[at], 0, 0, 0
 	// An error is one of something that was sent, and sending it again is the queue pairs' business.
 	if n, err := l.source.receive(l.rx); err == nil && n > 0 {
 		l.hot, l.n = at, n

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -168,6 +169,44 @@ func TestRC(t *testing.T) {
 				t.Errorf("%+v, %v", p, err)
 			}
 		})
+	}
+}
+
+// Datagrams that follow each other to one address go as one message as long as they have one length, or the last is
+// shorter, and the kernel takes it; each knows its place.
+func TestCut(t *testing.T) {
+	s := &socket{cuts: true}
+	other := ib.GID{1}
+	for _, c := range []struct {
+		name    string
+		to      []ib.GID
+		lengths []int
+		want    []int // datagrams of each message
+	}{
+		{"alike", make([]ib.GID, 5), []int{100, 100, 100, 100, 100}, []int{5}},
+		{"a short one is the last", make([]ib.GID, 5), []int{100, 100, 40, 40, 40}, []int{3, 2}},
+		{"a longer one begins", make([]ib.GID, 3), []int{20, 100, 100}, []int{1, 2}},
+		{"two addresses", []ib.GID{{}, other, other, {}}, []int{100, 100, 100, 100}, []int{1, 2, 1}},
+		{"many", make([]ib.GID, 100), slices.Repeat([]int{100}, 100), []int{64, 36}},
+		{"long", make([]ib.GID, 20), slices.Repeat([]int{4160}, 20), []int{14, 6}},
+	} {
+		o, place := new(outgoing), 0
+		var got []int
+		for i, n := range c.lengths {
+			_, id := o.buffer(s, c.to[i], 0, n)
+			o.add(s, c.to[i], 0, n)
+			if o.count > len(got) {
+				got, place = append(got, 0), 0
+			}
+			if int(id) != place {
+				t.Errorf("%s: datagram %d has identification %d, want %d", c.name, i, id, place)
+			}
+			got[len(got)-1]++
+			place++
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: messages of %v datagrams, want %v", c.name, got, c.want)
+		}
 	}
 }
 
