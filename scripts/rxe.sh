@@ -35,7 +35,7 @@ take() {
 }
 
 programs=(ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat
-	ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong)
+	ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong rping ucmatose udaddy mckey)
 
 disk() {
 	local root=$work/root module file n=100 p tool
@@ -43,9 +43,9 @@ disk() {
 	cp "$(command -v busybox)" "$root/bin/busybox"
 	for p in "${programs[@]}"; do take "$(command -v "$p")"; done
 	for tool in rdma tc; do take "$(command -v $tool)"; done
-	take /usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so
+	take /usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so /lib/x86_64-linux-gnu/libgcc_s.so.1 # for pthread_exit
 	install -D /etc/libibverbs.d/rxe.driver "$root/etc/libibverbs.d/rxe.driver"
-	for module in virtio_pci virtio_net crc32_generic rdma_rxe ib_uverbs sch_netem; do
+	for module in virtio_pci virtio_net crc32_generic rdma_rxe ib_uverbs rdma_ucm sch_netem; do
 		for file in $(modprobe -d "$work/kernel" -S "$release" --show-depends $module | awk '/^insmod/ {print $2}'); do
 			p=$(basename "$file")
 			compgen -G "$root/modules/*-$p" >/dev/null || cp "$file" "$root/modules/$n-$p"
@@ -60,6 +60,7 @@ disk() {
 		for m in /modules/*; do insmod \$m; done
 		ip link set lo up
 		ip addr add $guest/24 dev eth0; ip link set eth0 up
+		ip route add 224.0.0.0/4 dev eth0
 		rdma link add rxe0 type rxe netdev eth0
 		echo the guest is up
 		while :; do nc -l -p $port -e sh; done
@@ -116,19 +117,58 @@ run() {
 		wait $server || ok=no
 	fi
 	grep -q '^status 0' "$work/there" || ok=no
-	[[ $ok == yes ]] || failed=$((failed + 1))
-	printf '%-7s %-7s %s\n' "$role" "$([[ $ok == yes ]] && echo passed || echo FAILED)" "$*$note"
-	[[ $ok == yes ]] || tail -n 5 "$work/here" "$work/there"
+	report "$role" "$ok" "$@"
 }
 
-# all TEST...: each with us as client and as server.
+# meet client|server NAME ARG...: what we are, and a program of librdmacm's. The server is told nothing of addresses;
+# the client tries until it listens. Of mckey the server is the member, which has enough when it has heard so many.
+meet() {
+	local role=$1 ok=yes server=("${@:2}") client=("${@:2}") there=$guest
+	shift
+	[[ $role == client ]] || there=$us
+	case $1 in
+	rping) server+=(-s -a 0.0.0.0) client+=(-c -a "$there") ;;
+	mckey) server+=(-b "$there") client+=(-s -b "$([[ $there == "$us" ]] && echo $guest || echo $us)") ;;
+	*) client+=(-s "$there") ;;
+	esac
+	local here=(timeout 100 "$softib" exec --roce eth0 --)
+	if [[ $role == client ]]; then
+		there "timeout 100 ${server[*]} >/tmp/out 2>&1; echo status \$?; tail -n 5 /tmp/out" >"$work/there" &
+		ok=no
+		for _ in $(seq 30); do
+			! "${here[@]}" "${client[@]}" >"$work/here" 2>&1 || ok=yes
+			[[ $ok == no || $1 == mckey ]] || break
+			! grep -q '^status' "$work/there" || break
+			sleep 0.5
+		done
+		wait $! || ok=no
+	else
+		"${here[@]}" "${server[@]}" >"$work/here" 2>&1 &
+		local pid=$!
+		there "for i in \$(seq 30); do ${client[*]} >/tmp/out 2>&1; s=\$?; [ \$s != 0 ] || [ $1 = mckey ] || break
+			sleep 0.5; [ $1 != mckey ] || [ \$i -lt 6 ] || break; done
+			echo status \$s; tail -n 5 /tmp/out" >"$work/there"
+		wait $pid || ok=no
+	fi
+	grep -q '^status 0' "$work/there" || ok=no
+	report "$role" "$ok" "$@"
+}
+
+# report client|server yes|no NAME ARG...
+report() {
+	[[ $2 == yes ]] || failed=$((failed + 1))
+	printf '%-7s %-7s %s\n' "$1" "$([[ $2 == yes ]] && echo passed || echo FAILED)" "${*:3}$note"
+	[[ $2 == yes ]] || tail -n 5 "$work/here" "$work/there"
+}
+
+# all run|meet TEST...: each with us as client and as server.
 all() {
-	local role line
-	for line in "$@"; do
+	local role line how=$1
+	for line in "${@:2}"; do
 		for role in client server; do
 			[[ "$role $line$note" =~ $pattern ]] || continue
 			# shellcheck disable=SC2086
-			run $role $line
+			$how $role $line
 		done
 	done
 }
@@ -150,13 +190,15 @@ trap 'jobs -p | xargs -r kill 2>/dev/null' EXIT
 failed=0 note=''
 release=$(ls "$work/kernel/lib/modules")
 boot
-all "ib_send_bw -n 200" "ib_send_bw -c UC -s 1024 -n 20" "ib_send_bw -c UD -s 1024 -n 20" "ib_send_lat -n 100" \
+all run "ib_send_bw -n 200" "ib_send_bw -c UC -s 1024 -n 20" "ib_send_bw -c UD -s 1024 -n 20" "ib_send_lat -n 100" \
 	"ib_send_lat -c UC -n 50" "ib_send_lat -c UD -n 50" "ib_write_bw -n 200" "ib_write_bw -c UC -s 1024 -n 20" \
 	"ib_write_lat -n 100" "ib_read_bw -n 100" "ib_read_lat -n 100" "ib_atomic_bw -n 100" "ib_atomic_lat -n 50" \
 	"ibv_rc_pingpong -c -n 200" "ibv_uc_pingpong -c -n 100" "ibv_ud_pingpong -c -n 100" "ibv_srq_pingpong -c -n 100"
+all meet "rping -C 20 -V" "ucmatose -c 3" "udaddy -c 2" "mckey -m 239.1.1.1 -C 20"
 note=', one packet in a hundred lost'
 there "$(command -v tc) qdisc add dev eth0 root netem loss 1% 2>&1; $(command -v tc) qdisc show dev eth0" >"$work/there"
 grep -q 'netem.*loss 1%' "$work/there" || { cat "$work/there"; echo "rxe: the guest's link loses nothing" >&2; exit 1; }
-all "ib_send_bw -n 100" "ib_write_bw -n 100" "ib_read_bw -n 50" "ib_atomic_bw -n 100" "ibv_rc_pingpong -c -n 200"
+all run "ib_send_bw -n 100" "ib_write_bw -n 100" "ib_read_bw -n 50" "ib_atomic_bw -n 100" "ibv_rc_pingpong -c -n 200"
+all meet "rping -C 50 -V" "ucmatose -c 3"
 there "dmesg | grep -i icrc || true" | grep . && failed=$((failed + 1))
 [[ $failed -eq 0 ]] || { echo "rxe: $failed failed" >&2; exit 1; }

@@ -69,7 +69,7 @@ func openPort(h *host, a *Adapter, info *Port) (*endPort, error) {
 		session.Close()
 		return nil, err
 	}
-	p.engine.SetAttr(cm.PortAttr{LMC: info.LMC, PKeys: info.PKeys})
+	p.engine.SetAttr(cm.PortAttr{LMC: info.LMC, PKeys: info.PKeys, GIDs: info.GIDs})
 	p.timer = time.AfterFunc(time.Hour, p.expire)
 	p.timer.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -120,7 +120,7 @@ func (p *endPort) refresh(dgram []byte) {
 	}
 	if a, err := p.h.adapter(); err == nil {
 		if info := a.port(p.num); info != nil {
-			p.engine.SetAttr(cm.PortAttr{LMC: info.LMC, PKeys: info.PKeys})
+			p.engine.SetAttr(cm.PortAttr{LMC: info.LMC, PKeys: info.PKeys, GIDs: info.GIDs})
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"slices"
 	"syscall"
 
 	"softib/node/cm"
@@ -216,7 +217,7 @@ func (d *ident) pathAH() cm.AHAttr {
 	r := &d.path
 	a := cm.AHAttr{DLID: r.DLID, SL: r.SL, StaticRate: uint8(r.Rate), Port: d.port.num}
 	if p, err := d.cmPath(); err == nil {
-		a.SrcPath = p.PathBits
+		a.SrcPath, a.SGIDIndex = p.PathBits, p.GIDIndex
 	}
 	if r.HopLimit > 1 {
 		a.IsGlobal, a.DGID, a.FlowLabel, a.HopLimit, a.TClass = true, r.DGID, r.FlowLabel, r.HopLimit, r.TClass
@@ -271,6 +272,9 @@ func (p *endPort) requested(e *cm.Event) {
 	if a, err := p.h.adapter(); err == nil && (d.gid.IsZero() || d.key == 0) {
 		if mine := a.port(p.num); mine != nil { // a look-up names no path
 			d.gid, d.key = mine.GID, mine.homeKey()
+			if g := d.src.networkGID(); a.Ethernet != nil && slices.Contains(mine.GIDs, g) {
+				d.gid = g
+			}
 		}
 	}
 	d.path, d.hasPath = info.Primary.PathRecord, !info.SIDR

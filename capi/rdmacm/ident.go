@@ -106,12 +106,12 @@ func (d *ident) bad(what string) error {
 }
 
 // acquire ties the ID to a port of the host.
-func (d *ident) acquire(info *Port) error {
+func (d *ident) acquire(info *Port, gid ib.GID) error {
 	p := d.ch.host.port(info.Num)
 	if p == nil || p.dead {
 		return fmt.Errorf("rdmacm: port %d of %s: %w", info.Num, d.ch.host.name, syscall.ENODEV)
 	}
-	d.port, d.gid = p, info.GID
+	d.port, d.gid = p, gid
 	if d.key == 0 {
 		d.key = info.homeKey()
 	}
@@ -139,11 +139,11 @@ func (d *ident) bind(a sockaddr) error {
 		d.key = a.pkey
 	}
 	if !a.isAny() {
-		info := ad.local(&a)
+		info, gid := ad.local(&a)
 		if info == nil {
 			err = syscall.EADDRNOTAVAIL
 		} else {
-			err = d.acquire(info)
+			err = d.acquire(info, gid)
 		}
 	}
 	if err == nil {
@@ -161,15 +161,19 @@ func (d *ident) bind(a sockaddr) error {
 	return nil
 }
 
-// local is the port of an adapter that has an address, nil if none has.
-func (a *Adapter) local(s *sockaddr) *Port {
+// local is the port of an adapter that has an address, nil if none has, and which of its GIDs that is.
+func (a *Adapter) local(s *sockaddr) (*Port, ib.GID) {
 	switch {
+	case a.Ethernet != nil:
+		g := s.networkGID()
+		return a.byGID(g), g
 	case s.family == afIB:
-		return a.byGID(s.gid)
+		return a.byGID(s.gid), s.gid
 	case s.ip == a.IP || s.ip == a.IP6:
-		return a.main()
+		m := a.main()
+		return m, m.GID
 	}
-	return nil
+	return nil, ib.GID{}
 }
 
 // resolveAddr finds the way out towards an address.
@@ -212,7 +216,11 @@ func (d *ident) resolveAddr(src, dst sockaddr) error {
 	}
 	d.dst = dst
 	d.state = stAddrQuery
-	errno := d.reach(&ad, mine)
+	reach := d.reach
+	if ad.Ethernet != nil {
+		reach = d.reachNetwork
+	}
+	errno := reach(&ad, mine)
 	if errno == 0 {
 		d.state = stAddrResolved
 		d.tell(evtAddrResolved, 0)
@@ -264,7 +272,7 @@ func (d *ident) reach(ad *Adapter, mine *Port) syscall.Errno {
 			d.key = mine.sharedKey(far)
 		}
 	}
-	if err := d.acquire(mine); err != nil {
+	if err := d.acquire(mine, mine.GID); err != nil {
 		return errnoOf(err)
 	}
 	d.dgid = farGID
@@ -289,6 +297,11 @@ func (d *ident) resolveRoute(timeoutMS uint32) error {
 	info := ad.port(d.port.num)
 	if info == nil {
 		return syscall.ENODEV
+	}
+	if ad.Ethernet != nil {
+		d.path, d.hasPath, d.state = d.networkPath(info), true, stRouteResolved
+		d.tell(evtRouteResolved, 0)
+		return nil
 	}
 	want := mad.PathRecord{DGID: d.dgid, SGID: d.gid, PKey: d.key, NumbPath: 1, Reversible: true,
 		ServiceID: serviceID(d.space, &d.dst)}
@@ -351,7 +364,8 @@ func (d *ident) cmPath() (cm.Path, error) {
 		return cm.Path{}, fmt.Errorf("rdmacm: partition %v is not among those of port %d: %w", d.path.PKey, info.Num,
 			syscall.EINVAL)
 	}
-	return cm.Path{PathRecord: d.path, PKeyIndex: key, PathBits: uint8(d.path.SLID) & (1<<info.LMC - 1)}, nil
+	return cm.Path{PathRecord: d.path, PKeyIndex: key, GIDIndex: info.gidIndex(d.path.SGID),
+		PathBits: uint8(d.path.SLID) & (1<<info.LMC - 1)}, nil
 }
 
 // listen takes requests for the ID's port.

@@ -35,6 +35,8 @@ type group struct {
 	want    mad.MCMemberRecord
 	ipoib   bool // takes all of the broadcast group's parameters
 	rec     mad.MCMemberRecord
+	// ethernet is the network that has no administrator, if the port is there.
+	ethernet Ethernet
 }
 
 // member is who shares a port's part in a group.
@@ -58,7 +60,14 @@ func (d *ident) join(uid uint64, a sockaddr, as mad.JoinState) (*membership, err
 		return nil, d.bad("joining a group")
 	}
 	p := d.port
+	ad, err := d.ch.host.adapter()
+	if err != nil {
+		return nil, err
+	}
 	key := groupKey{mgid: groupOf(d.space, &a, d.key), as: as}
+	if ad.Ethernet != nil {
+		key.mgid = a.networkGID()
+	}
 	m := &membership{number: d.ch.host.s.newID(), uid: uid, d: d}
 	if key.mgid.IsZero() {
 		key.number = m.number
@@ -68,7 +77,7 @@ func (d *ident) join(uid uint64, a sockaddr, as mad.JoinState) (*membership, err
 		if err := d.setQKey(0); err != nil {
 			return nil, err
 		}
-		m.g = &group{p: p, key: key, ipoib: d.space == psIPoIB,
+		m.g = &group{p: p, key: key, ipoib: d.space == psIPoIB, ethernet: ad.Ethernet,
 			want: mad.MCMemberRecord{MGID: key.mgid, PortGID: d.gid, PKey: d.key, QKey: d.qkey, JoinState: as}}
 	}
 	if err := m.g.take(m); err != nil {
@@ -130,7 +139,7 @@ func (m *membership) joined(errno syscall.Errno) {
 		(&udParam{qpn: ib.QPNMulticast, qkey: rec.QKey, ah: cm.AHAttr{
 			DLID: rec.MLID, SL: rec.SL, StaticRate: uint8(rec.Rate), IsGlobal: true, DGID: rec.MGID,
 			FlowLabel: rec.FlowLabel,
-			HopLimit:  rec.HopLimit, TClass: rec.TClass, Port: d.port.num,
+			HopLimit:  rec.HopLimit, TClass: rec.TClass, Port: d.port.num, SGIDIndex: d.gidIndex(),
 		}}).put(e.rec[evParam:])
 	}
 	d.ch.push(e)
@@ -157,6 +166,9 @@ func (g *group) step() error {
 
 // enter asks for the broadcast group first, whose parameters others share, and then to join.
 func (g *group) enter() error {
+	if g.ethernet != nil {
+		return g.enterNetwork()
+	}
 	q := mad.MCMemberRecord{MGID: broadcastGroup(g.want.PKey)}
 	err := g.ask(mad.MethodGet, mcMGID, &q, func(a answer) {
 		var base mad.MCMemberRecord
@@ -209,6 +221,10 @@ func (g *group) entered(a answer) {
 
 // exit leaves. Nobody waits for the answer but who wants to join again.
 func (g *group) exit() {
+	if g.ethernet != nil {
+		g.exitNetwork()
+		return
+	}
 	g.state = groupLeaving
 	rec := mad.MCMemberRecord{MGID: g.rec.MGID, PortGID: g.want.PortGID, JoinState: g.key.as}
 	left := func(answer) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"softib/node/madrpc"
 	"softib/proto/ib"
@@ -20,7 +21,7 @@ var (
 type Ports interface {
 	// Adapter is the adapter of a host as it is now; ErrNoHost if there is none.
 	Adapter(host string) (Adapter, error)
-	// ByIP finds the host that has an address.
+	// ByIP finds the host of a fabric that has an address.
 	ByIP(netip.Addr) (host string, ok bool)
 	// ByGID finds the host that has a port with an address.
 	ByGID(ib.GID) (host string, ok bool)
@@ -44,8 +45,10 @@ type Session interface {
 // Adapter is a host's channel adapter.
 type Adapter struct {
 	NodeGUID ib.GUID
-	// IP and IP6 are the host's addresses.
+	// IP and IP6 are the host's addresses, in a fabric.
 	IP, IP6 netip.Addr
+	// Ethernet is what its port is at, if it is not in a fabric.
+	Ethernet Ethernet
 	// Ports are in order, from number 1.
 	Ports []Port
 }
@@ -54,6 +57,7 @@ type Adapter struct {
 type Port struct {
 	Num    ib.PortNum
 	GID    ib.GID // the first of its table
+	GIDs   []ib.GID
 	LID    ib.LID
 	LMC    uint8
 	SMLID  ib.LID
@@ -61,6 +65,16 @@ type Port struct {
 	Active bool
 	MTU    ib.MTU // of its link
 	PKeys  []ib.PKey
+}
+
+// Ethernet is a real network: there is no administrator, GIDs are IP addresses, and the machine's routes say where to
+// go.
+type Ethernet interface {
+	// Source is the address that packets to another leave from; it is not ok if there is no way.
+	Source(to ib.GID) (from ib.GID, ok bool)
+	// Join makes the interface a member of a group until Leave is called as often.
+	Join(ib.GID) error
+	Leave(ib.GID)
 }
 
 // port is the port of that number, nil if there is none.
@@ -89,12 +103,15 @@ func (a *Adapter) main() *Port {
 // byGID is the port that has an address, nil if none has.
 func (a *Adapter) byGID(g ib.GID) *Port {
 	for i := range a.Ports {
-		if a.Ports[i].GID == g {
-			return &a.Ports[i]
+		if p := &a.Ports[i]; p.GID == g || slices.Contains(p.GIDs, g) {
+			return p
 		}
 	}
 	return nil
 }
+
+// gidIndex is where a port has a GID; the first of all if it does not say.
+func (p *Port) gidIndex(g ib.GID) uint8 { return uint8(max(slices.Index(p.GIDs, g), 0)) }
 
 // keyIndex is where a port has a partition: the very key if it is there, or else one of the same partition.
 func (p *Port) keyIndex(key ib.PKey) (uint16, bool) {

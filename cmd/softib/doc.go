@@ -11,6 +11,7 @@
 //	mesh.go        every host sends to every other
 //	perf_sides.go  a test as two processes of this program, perf_side.go
 //	detach.go      a fabric as a process in the background
+//	roce.go        who holds an Ethernet interface's port, and how exec starts it
 //	terminal.go    colour, progress and plain lines
 //	errors.go      errors that end in what to do next
 //

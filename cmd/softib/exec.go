@@ -1,16 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"softib/capi/dropin"
-	"softib/driver/roce"
 )
 
 func newExec() *cobra.Command {
@@ -32,9 +34,8 @@ HOST is a host (h1) or a switch (leaf1), whose own port 0 is used then.
 
 With --roce there is no fabric: CMD gets an adapter whose port is DEV, an Ethernet
 interface of this machine, and speaks RoCEv2 (UDP port 4791) to whoever does at the
-other end: softib on another machine, Linux's rdma_rxe, an adapter of silicon. One
-program at a time can have DEV's addresses. librdmacm does not work there yet:
-programs find each other by TCP and GIDs, as perftest does.`,
+other end: softib on another machine, Linux's rdma_rxe, an adapter of silicon. Any
+number of programs can share DEV; softib roce says how.`,
 		Example: `  softib exec h1 -- ibv_devinfo
   softib exec h1 -- ib_write_bw          # and: softib exec h2 -- ib_write_bw localhost
   softib exec h1 -- ibnetdiscover
@@ -42,7 +43,10 @@ programs find each other by TCP and GIDs, as perftest does.`,
   softib exec --roce eth0 -- ib_write_bw 192.0.2.7   # where ib_write_bw runs on rxe or on an adapter
   softib up -d --no-sm && softib exec h1 -- opensm -R ftree`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if o.roce != "" && len(args) > 0 {
+			if o.roce != "" {
+				if len(args) == 0 || args[0] == "--" && len(args) < 2 {
+					return usage(cmd, errors.New("exec --roce takes a command: softib exec --roce eth0 -- ibv_devinfo"))
+				}
 				return nil
 			}
 			if len(args) < 2 || args[1] == "--" && len(args) < 3 {
@@ -52,7 +56,7 @@ programs find each other by TCP and GIDs, as perftest does.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.roce != "" {
-				return o.runRoCE(args)
+				return o.runRoCE(cmd.Context(), args)
 			}
 			if args[1] == "--" {
 				args = append(args[:1:1], args[2:]...)
@@ -83,11 +87,7 @@ func (o execOptions) run(cmd *cobra.Command, host string, argv []string) error {
 	if err != nil {
 		return err
 	}
-	path, err := findProgram(argv[0])
-	if err != nil {
-		return err
-	}
-	set, err := dropin.Ready(p.libraries())
+	path, set, err := p.program(argv[0])
 	if err != nil {
 		return err
 	}
@@ -107,28 +107,45 @@ func (o execOptions) run(cmd *cobra.Command, host string, argv []string) error {
 }
 
 // runRoCE becomes the program argv with an adapter at an Ethernet interface.
-func (o execOptions) runRoCE(argv []string) error {
+func (o execOptions) runRoCE(ctx context.Context, argv []string) error {
 	if argv[0] == "--" {
 		argv = argv[1:]
 	}
-	// What is wrong with the interface is said here, and not by a program that finds no device.
-	if _, err := roce.FromInterface(o.roce); err != nil {
+	at, err := newRocePlace(o.roce)
+	if err != nil {
 		return err
 	}
 	p, err := newPlace(o.name)
 	if err != nil {
 		return err
 	}
-	path, err := findProgram(argv[0])
+	path, set, err := p.program(argv[0])
 	if err != nil {
 		return err
+	}
+	kept, guid, err := at.keep(ctx)
+	if err != nil {
+		return err
+	}
+	// The program, and whatever it starts, keeps the port without knowing.
+	if _, err := unix.FcntlInt(kept.Fd(), unix.F_SETFD, 0); err != nil {
+		return err
+	}
+	env := set.Environment(os.Environ(), dropin.Host{Name: o.roce, GUID: guid, Verbs: "roce:" + at.verbs(),
+		RDMACM: at.rdmacm()})
+	err = set.Exec(dropin.Entry{Verbose: o.verbose}, path, argv, env)
+	runtime.KeepAlive(kept)
+	return err
+}
+
+// program finds a program, and the libraries for it.
+func (p place) program(name string) (string, dropin.Set, error) {
+	path, err := findProgram(name)
+	if err != nil {
+		return "", dropin.Set{}, err
 	}
 	set, err := dropin.Ready(p.libraries())
-	if err != nil {
-		return err
-	}
-	env := set.Environment(os.Environ(), dropin.Host{Name: o.roce, Verbs: "roce:" + o.roce})
-	return set.Exec(dropin.Entry{Verbose: o.verbose}, path, argv, env)
+	return path, set, err
 }
 
 // findProgram finds a program as a shell does, and where administrators' tools are, which others do not search.

@@ -55,7 +55,7 @@ root and no hardware.`,
 		commands  []*cobra.Command
 	}{
 		{"fabric", "A fabric:", []*cobra.Command{newUp(), newDown(), newStatus(), newTopo()}},
-		{"programs", "Programs on it:", []*cobra.Command{newExec(), newPerf()}},
+		{"programs", "Programs on it:", []*cobra.Command{newExec(), newRoCE(), newPerf()}},
 		{"look", "Look at it:", []*cobra.Command{newTop(), newRoute(), newLog(), newCapture(), newDoctor(),
 			newWatch()}},
 		{"operate", "Operate it:", []*cobra.Command{newFault(), newTenant(), newQoS(), newPartition(), newSM(),

@@ -1,12 +1,11 @@
 package roce
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 
 	"softib/driver/endpoint"
 	"softib/internal/release"
@@ -21,9 +20,11 @@ import (
 // Device is an adapter whose port is an Ethernet interface of this machine, for the programs of this process.
 type Device struct {
 	*endpoint.Member
-	link  *link
-	slots *endpoint.Slots
-	guid  ib.GUID
+	link    *link
+	slots   *endpoint.Slots
+	guid    ib.GUID
+	release func() // tells who has lent the sockets
+	once    sync.Once
 }
 
 var _ verbs.Device = (*Device)(nil)
@@ -36,6 +37,9 @@ type Config struct {
 	Addrs []netip.Addr
 	// MTU is the interface's; what fits into it is the port's.
 	MTU int
+	// Index is the interface's, and Hardware its address.
+	Index    int
+	Hardware net.HardwareAddr
 }
 
 // ErrInterface is matched when an interface is not one that RoCEv2 can use.
@@ -52,7 +56,7 @@ func FromInterface(name string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("roce: %s: %w: %w", name, ErrInterface, err)
 	}
-	c := Config{Name: name, MTU: i.MTU}
+	c := Config{Name: name, MTU: i.MTU, Index: i.Index, Hardware: i.HardwareAddr}
 	for _, v4 := range []bool{true, false} {
 		for _, a := range list {
 			p, err := netip.ParsePrefix(a.String())
@@ -70,6 +74,7 @@ func FromInterface(name string) (Config, error) {
 		return c, fmt.Errorf("roce: %s: %w: it has no address; next: ip address add ADDRESS/BITS dev %[1]s", name,
 			ErrInterface)
 	}
+	c.Addrs = c.Addrs[:min(len(c.Addrs), addrsMax)]
 	return c, nil
 }
 
@@ -77,76 +82,50 @@ func FromInterface(name string) (Config, error) {
 // otherwise, holds some 180 of the length that fits into Ethernet's usual frames, if they come one by one.
 const window = 128
 
-// Open makes the device. Nobody else on the machine may use RoCEv2 at the same addresses.
-func Open(c Config) (*Device, error) {
-	mtu, err := portMTU(c.MTU)
+// newDevice makes a device of sockets, one for each address, which it takes over if there is no error.
+func newDevice(t terms, fds []int, release func()) (*Device, error) {
+	mtu, err := portMTU(t.Config.MTU)
 	if err != nil {
-		return nil, fmt.Errorf("roce: %s: %w", c.Name, err)
+		return nil, fmt.Errorf("roce: %s: %w", t.Config.Name, err)
 	}
-	var socks []*socket
-	port := hca.Port{State: ib.PortActive, LID: hca.LIDPort, MTU: mtu, PKeys: []ib.PKey{ib.PKeyDefault}}
-	d := &Device{}
-	for _, a := range c.Addrs {
-		s, err := openSocket(a)
-		if err != nil {
-			closeAll(socks)
-			return nil, err
-		}
-		socks = append(socks, s)
-		port.GIDs = append(port.GIDs, s.gid)
-	}
-	if err := d.start(c, port, socks); err != nil {
-		closeAll(socks)
-		return nil, err
-	}
-	return d, nil
-}
-
-func closeAll(socks []*socket) {
-	for _, s := range socks {
-		_ = s.file.Close()
-	}
-}
-
-func (d *Device) start(c Config, port hca.Port, socks []*socket) error {
 	share, err := endpoint.NewShare()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if d.link, err = newLink(socks, share.Page); err != nil {
-		return err
+	d := &Device{release: release}
+	port := hca.Port{State: ib.PortActive, LID: hca.LIDPort, MTU: mtu, PKeys: []ib.PKey{ib.PKeyDefault}, GUID: t.GUID}
+	var socks []*socket
+	for i, a := range t.Config.Addrs {
+		addr := &address{Addr: a, gid: a.As16(), index: t.Config.Index}
+		port.GIDs = append(port.GIDs, addr.gid)
+		socks = append(socks, newSocket(addr, fds[i]))
 	}
-	d.slots = share.Slots
-	d.guid = newGUID()
-	d.Member, err = endpoint.NewMember(endpoint.Config{Name: c.Name, Router: d, Block: 1, Wire: d.link,
+	if d.link, err = newLink(socks, share.Page, t.Block); err != nil {
+		return nil, err
+	}
+	d.slots, d.guid = share.Slots, t.GUID
+	d.Member, err = endpoint.NewMember(endpoint.Config{Name: t.Config.Name, Router: d, Block: t.Block, Wire: d.link,
 		Engine: hca.Config{NodeGUID: d.guid, Ports: 1, PortGUID: []ib.GUID{d.guid},
 			RoCE: hca.RoCE{On: true, ByGID: true, Window: window}}}, share)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out, err := endpoint.NewLocalOut(d.link.ends.out, d.link.page, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	in, err := endpoint.NewLocalIn(d.link.ends.in, d.link.page, 0, 1)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	port.GUID = d.guid
+	d.link.engine = d.Enter()
+	d.LeaveQuiet()
 	d.SetPort(1, port)
 	d.ForgetEvents() // the port's first state is no news
 	d.Outgoing(toNetwork, out, func() {})
 	d.Incoming(fromNetwork, in, func() {})
 	d.link.start()
-	return nil
-}
-
-// newGUID is one that no vendor has given out: its second bit says so.
-func newGUID() ib.GUID {
-	var b [8]byte
-	_, _ = rand.Read(b[:])
-	b[0] = b[0]&^1 | 2
-	return ib.GUID(binary.BigEndian.Uint64(b[:]))
+	return d, nil
 }
 
 // The rings' numbers, and the slot of the one way that there is.
@@ -186,13 +165,25 @@ func (d *Device) PortInfo(n ib.PortNum) (proto.Port, bool) {
 	return proto.Port{Num: n, HCA: *p, Info: info}, true
 }
 
+// down is the end of who holds the port: nobody says any more which of the machine's programs a datagram is for.
+func (d *Device) down() {
+	port := *d.Enter().Port(1)
+	d.LeaveQuiet()
+	port.State = ib.PortDown
+	d.PortChanged(1, port, func() {})
+}
+
 // Stats are what the sockets have counted.
 func (d *Device) Stats() *Stats { return &d.link.Stats }
 
 // Close ends the device. Calls that still wait end with an error that matches verbs.ErrClosed.
 func (d *Device) Close() error {
 	err := d.Member.Close()
-	d.link.close()
+	d.once.Do(func() {
+		close(d.link.closing)
+		d.release()
+		d.link.close()
+	})
 	return err
 }
 

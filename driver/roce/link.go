@@ -2,6 +2,7 @@ package roce
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,7 +11,6 @@ import (
 
 	"softib/driver/endpoint"
 	"softib/node/hca"
-	"softib/proto/ib"
 	"softib/proto/wire"
 )
 
@@ -20,12 +20,15 @@ type Stats struct {
 	Calls          atomic.Uint64 // that sent them
 	Unsent         atomic.Uint64 // datagrams that the kernel did not take
 	Malformed      atomic.Uint64 // received ones that are no RoCEv2, or were damaged
+	Unjoined       atomic.Uint64 // groups that the kernel did not let us into
 }
 
 // link is the other end of an endpoint's rings, and the sockets. But for its watchers it is used with the endpoint's
 // lock held.
 type link struct {
-	socks []*socket
+	block uint16
+	socks []*socket      // one of each address, and then one of each group
+	outs  []*senders     // by address
 	page  *endpoint.Page // the link's own, at which nobody sleeps
 	host  *endpoint.Page // the endpoint's
 	out   *endpoint.In   // what the endpoint sends
@@ -41,15 +44,23 @@ type link struct {
 	// hot is the socket that something came by last; the others have their turn now and then.
 	hot, turn int
 
-	ends struct{ out, in *endpoint.Local } // the rings' memory
+	ends   struct{ out, in *endpoint.Local } // the rings' memory
+	engine *hca.HCA
+	groups uint64 // what the engine's number for its groups was when they were looked at
 	Stats
-	watch []chan struct{} // a socket's watcher is told here that nobody looks
-	done  sync.WaitGroup
+	// watched are those of socks whose watchers are to be told that nobody looks, for who does not have the lock.
+	watched atomic.Pointer[[]*socket]
+	closing chan struct{}
+	done    sync.WaitGroup
 }
 
 // newLink makes the rings between an endpoint, which is woken by a page, and the sockets.
-func newLink(socks []*socket, page *endpoint.Page) (l *link, err error) {
-	l = &link{socks: socks, page: endpoint.NewLocalPage(), host: page, tx: new(outgoing), rx: new(incoming)}
+func newLink(socks []*socket, page *endpoint.Page, block uint16) (l *link, err error) {
+	l = &link{block: block, socks: socks, page: endpoint.NewLocalPage(), host: page, tx: new(outgoing),
+		rx: new(incoming), closing: make(chan struct{})}
+	for _, s := range socks {
+		l.outs = append(l.outs, &senders{from: s.to})
+	}
 	if l.ends.out, err = endpoint.NewLocalRing(); err != nil {
 		return nil, err
 	}
@@ -66,66 +77,89 @@ func newLink(socks []*socket, page *endpoint.Page) (l *link, err error) {
 // start watches the sockets until close.
 func (l *link) start() {
 	for _, s := range l.socks {
-		c := make(chan struct{}, 1)
-		c <- struct{}{} // nobody looks yet
-		l.watch = append(l.watch, c)
-		l.done.Go(func() { l.attend(s, c) })
+		l.watch(s)
 	}
 	l.host.OnRest(func() {
-		for _, c := range l.watch {
-			select {
-			case c <- struct{}{}:
-			default:
-			}
+		for _, s := range *l.watched.Load() {
+			s.rest()
 		}
 	})
 }
 
-// close ends it. Nobody uses the endpoint any more.
-func (l *link) close() {
-	for i, s := range l.socks {
-		_ = s.file.Close()
-		close(l.watch[i])
+// watch has a socket watched, which is among socks.
+func (l *link) watch(s *socket) {
+	l.done.Go(func() { l.attend(s) })
+	l.published()
+	s.rest() // nobody looks yet
+}
+
+func (l *link) published() {
+	all := slices.Clone(l.socks)
+	l.watched.Store(&all)
+}
+
+// rest says that nobody looks at a socket.
+func (s *socket) rest() {
+	select {
+	case s.rests <- struct{}{}:
+	default:
 	}
+}
+
+// close ends it, after closing is. Nobody uses the endpoint any more.
+func (l *link) close() {
+	closeAll(l.socks)
 	l.done.Wait()
+	for _, o := range l.outs {
+		o.close()
+	}
 }
 
 // attend wakes whoever is to take in what comes to a socket, while nobody looks there. While somebody does it sleeps:
 // to be woken for each datagram would take the core from those who look.
-func (l *link) attend(s *socket, rests <-chan struct{}) {
+func (l *link) attend(s *socket) {
 	raw, err := s.file.SyscallConn()
 	if err != nil {
 		return
 	}
-	for range rests {
-		if raw.Read(func(uintptr) bool { return s.has() }) != nil {
+	for {
+		select {
+		case <-s.rests:
+		case <-l.closing:
 			return
+		}
+		if raw.Read(func(uintptr) bool { return ready(s.fd, unix.POLLIN, 0) }) != nil {
+			return // it is closed
 		}
 		l.host.Wake()
 	}
 }
 
-// has reports whether something has come.
-func (s *socket) has() bool {
-	fds := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
-	n, _ := unix.Poll(fds, 0)
-	return n > 0
+// ready waits until a socket has something (POLLIN) or room (POLLOUT), for so long at most.
+func ready(fd int, what int16, wait time.Duration) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: what}}
+	n, err := unix.Poll(fds, int(wait/time.Millisecond))
+	return err == nil && n == 1
 }
 
 // Flush sends what the endpoint has put into its ring.
 func (l *link) Flush() bool {
+	if n := l.engine.GroupChanges(); n != l.groups {
+		l.groups = n
+		l.joinGroups()
+	}
 	any := false
 	for p := &l.pkt; l.out.Poll(p); l.out.Done() {
 		any = true
-		s := l.socketOf(p.GRH.SGID)
-		if s == nil || p.LRH.LNH != wire.LNHGlobal || p.Packets() > 1 {
+		f, ok := l.flowOf(p)
+		if !ok || p.LRH.LNH != wire.LNHGlobal || p.Packets() > 1 {
 			l.Unsent.Add(1)
 			continue
 		}
 		size := p.RoCESize()
-		b, id := l.tx.buffer(s, p.GRH.DGID, p.GRH.TClass, size)
-		p.AppendRoCE(b, wire.RoCEPort, id)
-		l.tx.add(s, p.GRH.DGID, p.GRH.TClass, size)
+		b, id := l.tx.buffer(f, size)
+		p.AppendRoCE(b, f.from.port, id)
+		l.tx.add(f, size)
 		if l.tx.n == sendMax {
 			l.send()
 		}
@@ -134,13 +168,15 @@ func (l *link) Flush() bool {
 	return any
 }
 
-func (l *link) socketOf(g ib.GID) *socket {
-	for _, s := range l.socks {
-		if s.gid == g {
-			return s
+// flowOf is how a packet goes; it is not ok if its source is no address of ours, or there is no socket to be had.
+func (l *link) flowOf(p *wire.Packet) (flow, bool) {
+	for _, o := range l.outs {
+		if o.from.gid == p.GRH.SGID {
+			from, err := o.to(p.BTH.DestQP)
+			return flow{from, p.GRH.DGID, blockOf(p.BTH.DestQP), p.GRH.TClass}, err == nil
 		}
 	}
-	return nil
+	return flow{}, false
 }
 
 // sendPatience is how long a full socket is waited for; then its datagrams are lost, as on a full link.
@@ -151,8 +187,8 @@ func (l *link) send() {
 	o := l.tx
 	o.seal()
 	for first := 0; first < o.count; {
-		s, last := o.from[first], first+1
-		for last < o.count && o.from[last] == s {
+		s, last := o.flows[first].from, first+1
+		for last < o.count && o.flows[last].from == s {
 			last++
 		}
 		sent, err := mmsg(unix.SYS_SENDMMSG, s.fd, o.msgs[first:last])
@@ -163,7 +199,7 @@ func (l *link) send() {
 		}
 		switch {
 		case err == nil:
-		case (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS)) && s.awaitRoom():
+		case (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS)) && ready(s.fd, unix.POLLOUT, sendPatience):
 		default:
 			// The first of them; what is wrong with it need not be with the others. Where an interface cannot send what
 			// is to be cut, queue pairs send it again, one by one.
@@ -177,13 +213,6 @@ func (l *link) send() {
 	o.n, o.count = 0, 0
 }
 
-// awaitRoom waits until a socket takes something.
-func (s *socket) awaitRoom() bool {
-	fds := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}
-	n, err := unix.Poll(fds, int(sendPatience/time.Millisecond))
-	return err == nil && n == 1
-}
-
 // othersEvery is how many looks at the socket that something comes by are one at another.
 const othersEvery = 8
 
@@ -194,9 +223,12 @@ func (l *link) Fetch() {
 	}
 	for l.taken < l.n {
 		d, from, next := l.rx.datagram(l.taken, l.at, l.source)
-		if l.pkt.ParseRoCE(d, from) != nil {
+		switch {
+		case l.pkt.ParseRoCE(d, from) != nil:
 			l.Malformed.Add(1)
-		} else {
+		case !l.source.group.IsZero() && l.isOwn(&l.pkt):
+			// A multicast of ours: the engine has given it to those of our queue pairs that are members.
+		default:
 			hca.FromNetwork(&l.pkt)
 			if !l.in.TryPut(&l.pkt) {
 				return
@@ -206,6 +238,49 @@ func (l *link) Fetch() {
 		if l.at = next; next == 0 {
 			l.taken++
 		}
+	}
+}
+
+// isOwn reports whether a multicast was sent by this process.
+func (l *link) isOwn(p *wire.Packet) bool {
+	return p.BTH.Opcode.Info().Has(wire.ExtDETH) && blockOf(p.DETH.SrcQP) == l.block &&
+		slices.ContainsFunc(l.outs, func(o *senders) bool { return o.from.gid == p.GRH.SGID })
+}
+
+// joinGroups makes the sockets of groups those that queue pairs are in.
+func (l *link) joinGroups() {
+	n, groups := len(l.outs), l.engine.Groups()
+	var left []*socket
+	for _, s := range l.socks[n:] {
+		if !slices.Contains(groups, s.group) {
+			left = append(left, s)
+		}
+	}
+	if len(left) > 0 {
+		l.socks = slices.DeleteFunc(l.socks, func(s *socket) bool { return slices.Contains(left, s) })
+		l.hot, l.turn = 0, 0
+		l.published()
+	}
+	for _, s := range left {
+		if l.source == s {
+			l.n, l.taken = 0, 0
+		}
+		_ = s.file.Close()
+		s.rest() // so that its watcher ends
+	}
+	for _, g := range groups {
+		if slices.ContainsFunc(l.socks[n:], func(s *socket) bool { return s.group == g }) {
+			continue
+		}
+		fd, by, err := bindGroup(l.outs, g)
+		if err != nil {
+			l.Unjoined.Add(1)
+			continue
+		}
+		s := newSocket(by, fd)
+		s.group = g
+		l.socks = append(l.socks, s)
+		l.watch(s)
 	}
 }
 

@@ -3,13 +3,14 @@ package roce
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"softib/driver/endpoint"
 	"softib/proto/ib"
 	"softib/proto/wire"
 )
@@ -17,40 +18,43 @@ import (
 // ErrSocket is matched when an address cannot be used for RoCEv2.
 var ErrSocket = errors.New("no socket for RoCEv2")
 
-// socket sends and receives the datagrams of one address.
-type socket struct {
-	file *os.File
-	fd   int
-	gid  ib.GID
-	zone uint32 // of a link-local address
-	v4   bool
-	cuts bool // the kernel cuts a message into datagrams
+// address is one of the interface's.
+type address struct {
+	netip.Addr
+	gid   ib.GID
+	index int // of the interface
 }
+
+func (a *address) isIPv4() bool { return a.Unmap().Is4() }
+
+// name is the address as sockets take it, with a port.
+func (a *address) name(port int) *unix.SockaddrInet6 {
+	n := &unix.SockaddrInet6{Port: port, Addr: a.gid}
+	if hasZone(a.gid) {
+		n.ZoneId = uint32(a.index)
+	}
+	return n
+}
+
+// hasZone reports whether an address means something only together with an interface: link-local ones of IPv6, and its
+// groups.
+func hasZone(g ib.GID) bool { return g[0] == 0xFE && g[1]>>6 == 2 || g[0] == 0xFF }
 
 // wantBuffer is how much the kernel is asked to keep of what has come; it gives what it allows.
 const wantBuffer = 4 << 20
 
-func openSocket(a netip.Addr) (*socket, error) {
-	s := &socket{gid: a.As16(), v4: a.Unmap().Is4()}
-	if a.Zone() != "" {
-		i, err := net.InterfaceByName(a.Zone())
-		if err != nil {
-			return nil, fmt.Errorf("roce: %v: %w: %w", a, ErrSocket, err)
-		}
-		s.zone = uint32(i.Index)
-	}
-	fail := func(what string, err error) (*socket, error) {
-		unix.Close(s.fd)
+// bind makes a socket at a port of an address. Several may share a port if all say so.
+func (a *address) bind(port int, shared bool) (int, error) {
+	fail := func(what string, err error) (int, error) {
 		next := "see ip address for the addresses that there are"
 		if errors.Is(err, unix.EADDRINUSE) {
-			next = fmt.Sprintf("see ss -ulp for who has UDP port %d of it", wire.RoCEPort)
+			next = fmt.Sprintf("see ss -ulp for who has UDP port %d of it", port)
 		}
-		return nil, fmt.Errorf("roce: %v: %w: %s: %w; next: %s", a.Unmap(), ErrSocket, what, err, next)
+		return -1, fmt.Errorf("roce: %v: %w: %s: %w; next: %s", a.Unmap(), ErrSocket, what, err, next)
 	}
-	var err error
-	s.fd, err = unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_UDP)
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_UDP)
 	if err != nil {
-		return nil, fmt.Errorf("roce: %v: %w: %w", a, ErrSocket, err)
+		return fail("socket", err)
 	}
 	// The ICRC covers that nothing may be fragmented. How datagrams were marked on their way is wanted for each.
 	for _, o := range [...]struct{ level, name, value int }{
@@ -59,26 +63,142 @@ func openSocket(a netip.Addr) (*socket, error) {
 		{unix.SOL_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO},
 		{unix.SOL_IP, unix.IP_RECVTOS, 1},
 		{unix.SOL_IPV6, unix.IPV6_RECVTCLASS, 1},
+		{unix.SOL_SOCKET, unix.SO_REUSEPORT, flag(shared)},
+		{unix.SOL_SOCKET, unix.SO_REUSEADDR, flag(shared && a.Unmap().IsMulticast())}, // other users' too
 	} {
-		if err := unix.SetsockoptInt(s.fd, o.level, o.name, o.value); err != nil {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			unix.Close(fd)
 			return fail("option", err)
 		}
 	}
-	if !s.v4 {
+	if !a.isIPv4() {
 		// An address of IPv6 is not quite there for a second or two, while the kernel asks whether others have it.
-		_ = unix.SetsockoptInt(s.fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1)
+		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1)
 	}
-	s.cuts = unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, 0) == nil
-	_ = unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_GRO, 1)
+	_ = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
 	for _, name := range [...]int{unix.SO_RCVBUF, unix.SO_SNDBUF} {
-		_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, name, wantBuffer)
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, name, wantBuffer)
 	}
-	if err := unix.Bind(s.fd, &unix.SockaddrInet6{Port: wire.RoCEPort, ZoneId: s.zone, Addr: s.gid}); err != nil {
+	if err := unix.Bind(fd, a.name(port)); err != nil {
+		unix.Close(fd)
 		return fail("bind", err)
 	}
-	s.file = os.NewFile(uintptr(s.fd), "roce") // which makes the runtime wait for it
-	return s, nil
+	return fd, nil
 }
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// socket is where datagrams come in.
+type socket struct {
+	file *os.File
+	fd   int
+	to   *address // of which its datagrams are
+	// group is the one that it is for, if it is for one.
+	group ib.GID
+	rests chan struct{} // its watcher is told here that nobody looks
+}
+
+// newSocket takes a descriptor over.
+func newSocket(a *address, fd int) *socket {
+	// A file is waited for by the runtime.
+	return &socket{file: os.NewFile(uintptr(fd), "roce"), fd: fd, to: a, rests: make(chan struct{}, 1)}
+}
+
+// bindGroup makes a socket for what is sent to a group, which the interface joins: by the address of the same kind. All
+// sockets of a group have copies of it.
+func bindGroup(at []*senders, g ib.GID) (int, *address, error) {
+	i := slices.IndexFunc(at, func(o *senders) bool { return o.from.isIPv4() == wire.IsIPv4(g) })
+	if i < 0 {
+		return -1, nil, fmt.Errorf("roce: %v: %w: the interface has no address of its kind", g, ErrSocket)
+	}
+	group := address{netip.AddrFrom16(g), g, at[i].from.index}
+	fd, err := group.bind(wire.RoCEPort, true)
+	if err == nil {
+		if err = group.join(fd); err != nil {
+			unix.Close(fd)
+		}
+	}
+	return fd, at[i].from, err
+}
+
+// join makes the interface a member of the group that a is.
+func (a *address) join(fd int) (err error) {
+	if a.isIPv4() {
+		err = unix.SetsockoptIPMreqn(fd, unix.SOL_IP, unix.IP_ADD_MEMBERSHIP,
+			&unix.IPMreqn{Multiaddr: [4]byte(a.gid[12:]), Ifindex: int32(a.index)})
+	} else {
+		err = unix.SetsockoptIPv6Mreq(fd, unix.SOL_IPV6, unix.IPV6_JOIN_GROUP,
+			&unix.IPv6Mreq{Multiaddr: a.gid, Interface: uint32(a.index)})
+	}
+	if err != nil {
+		return fmt.Errorf("roce: %v: %w: joining: %w; next: see ip link for MULTICAST among the interface's flags",
+			a.Unmap(), ErrSocket, err)
+	}
+	return nil
+}
+
+// numSenders is how many ports datagrams of an address leave by. Which one depends on the block of the queue pair that
+// they go to: the kernel there may put datagrams that follow each other between two ports together, and give them all
+// to the process that the first is for. Beyond that they spread what goes to different processes over a network's ways.
+const numSenders = 64
+
+// sender is where datagrams go out.
+type sender struct {
+	from *address
+	fd   int
+	port uint16
+	cuts bool // the kernel cuts a message into datagrams
+}
+
+// senders are those of one address; they are made when they are first needed.
+type senders struct {
+	from *address
+	all  [numSenders]*sender
+}
+
+// to is the one for a queue pair.
+func (s *senders) to(qpn ib.QPN) (*sender, error) {
+	at := &s.all[blockOf(qpn)%numSenders]
+	if *at != nil {
+		return *at, nil
+	}
+	fd, err := s.from.bind(0, false)
+	if err != nil {
+		return nil, err
+	}
+	o := &sender{from: s.from, fd: fd, cuts: unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, 0) == nil}
+	if s.from.isIPv4() {
+		_ = unix.SetsockoptIPMreqn(fd, unix.SOL_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(s.from.index)})
+		_ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_MULTICAST_TTL, defaultHops)
+	} else {
+		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_MULTICAST_IF, s.from.index)
+		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_MULTICAST_HOPS, defaultHops)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("roce: %v: %w: %w", s.from.Unmap(), ErrSocket, err)
+	}
+	o.port = uint16(name.(*unix.SockaddrInet6).Port)
+	*at = o
+	return o, nil
+}
+
+func (s *senders) close() {
+	for _, o := range s.all {
+		if o != nil {
+			unix.Close(o.fd)
+		}
+	}
+}
+
+// blockOf is the block of a queue pair's number, by which processes are told apart.
+func blockOf(qpn ib.QPN) uint16 { return uint16(qpn >> endpoint.BlockBits) }
 
 // datagramMax is more than the longest datagram has.
 const datagramMax = 4608
@@ -108,17 +228,24 @@ type outgoing struct {
 	n    int // datagrams
 
 	msgs  [sendMax]message
-	from  [sendMax]*socket
-	class [sendMax]uint8
+	flows [sendMax]flow
 	names [sendMax]unix.RawSockaddrInet6
 	ctrl  [sendMax][controlBytes]byte
 	count int // messages
 }
 
-// buffer is room for the next datagram, and as which of those that the kernel cuts from one message it would go to an
-// address: their identifications follow each other.
-func (o *outgoing) buffer(s *socket, to ib.GID, class uint8, length int) (b []byte, id uint16) {
-	if o.joins(s, to, class, length) {
+// flow is where datagrams come from and go to, and how. What the kernel cuts from one message has one.
+type flow struct {
+	from  *sender
+	to    ib.GID
+	block uint16
+	class uint8
+}
+
+// buffer is room for the next datagram, and as which of those that the kernel cuts from one message it would go: their
+// identifications follow each other.
+func (o *outgoing) buffer(f flow, length int) (b []byte, id uint16) {
+	if o.joins(f, length) {
 		id = uint16(o.msgs[o.count-1].Iovlen)
 	}
 	return o.data[o.n][:0], id
@@ -126,20 +253,19 @@ func (o *outgoing) buffer(s *socket, to ib.GID, class uint8, length int) (b []by
 
 // joins reports whether a datagram can be one of the last message: all of that have one length, and only its last may
 // be shorter.
-func (o *outgoing) joins(s *socket, to ib.GID, class uint8, length int) bool {
-	if o.count == 0 || !s.cuts {
+func (o *outgoing) joins(f flow, length int) bool {
+	if o.count == 0 || !f.from.cuts || o.flows[o.count-1] != f {
 		return false
 	}
 	m := &o.msgs[o.count-1]
 	k, at := int(m.Iovlen), o.n-int(m.Iovlen)
 	each := int(o.iovs[at].Len)
-	return o.from[o.count-1] == s && o.names[o.count-1].Addr == to && o.class[o.count-1] == class && k < cutMax &&
-		(k+1)*each <= cutBytes && length <= each && int(o.iovs[o.n-1].Len) == each
+	return k < cutMax && (k+1)*each <= cutBytes && length <= each && int(o.iovs[o.n-1].Len) == each
 }
 
 // add adds the datagram that was written to buffer.
-func (o *outgoing) add(s *socket, to ib.GID, class uint8, length int) {
-	joins := o.joins(s, to, class, length)
+func (o *outgoing) add(f flow, length int) {
+	joins := o.joins(f, length)
 	o.iovs[o.n] = unix.Iovec{Base: &o.data[o.n][0], Len: uint64(length)}
 	if joins {
 		o.msgs[o.count-1].Iovlen++
@@ -147,10 +273,10 @@ func (o *outgoing) add(s *socket, to ib.GID, class uint8, length int) {
 		return
 	}
 	i := o.count
-	o.from[i], o.class[i] = s, class
-	o.names[i] = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: swap(wire.RoCEPort), Addr: to}
-	if to[0] == 0xFE && to[1]>>6 == 2 { // link-local
-		o.names[i].Scope_id = s.zone
+	o.flows[i] = f
+	o.names[i] = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: swap(wire.RoCEPort), Addr: f.to}
+	if hasZone(f.to) {
+		o.names[i].Scope_id = uint32(f.from.from.index)
 	}
 	m := &o.msgs[i]
 	m.Name, m.Namelen = (*byte)(unsafe.Pointer(&o.names[i])), unix.SizeofSockaddrInet6
@@ -163,12 +289,12 @@ func (o *outgoing) add(s *socket, to ib.GID, class uint8, length int) {
 func (o *outgoing) seal() {
 	for i := range o.msgs[:o.count] {
 		m, n := &o.msgs[i], 0
-		if o.class[i] != 0 {
+		if f := &o.flows[i]; f.class != 0 {
 			level, kind := unix.SOL_IPV6, unix.IPV6_TCLASS
-			if o.from[i].v4 {
+			if f.from.from.isIPv4() {
 				level, kind = unix.SOL_IP, unix.IP_TOS
 			}
-			*(*int32)(o.control(i, &n, level, kind, 4)) = int32(o.class[i])
+			*(*int32)(o.control(i, &n, level, kind, 4)) = int32(f.class)
 		}
 		if m.Iovlen > 1 {
 			*(*uint16)(o.control(i, &n, unix.SOL_UDP, unix.UDP_SEGMENT, 2)) = uint16(m.Iov.Len)
@@ -212,6 +338,14 @@ const (
 	joinedMax  = 1 << 16
 )
 
+// local is the address that a socket's datagrams go to.
+func (s *socket) local() ib.GID {
+	if !s.group.IsZero() {
+		return s.group
+	}
+	return s.to.gid
+}
+
 // receive takes in what has come, without waiting, and returns how many messages that were.
 func (s *socket) receive(b *incoming) (int, error) {
 	for i := range b.msgs {
@@ -252,7 +386,7 @@ func facts(control []byte) (f received) {
 // datagram is the one at an offset of message i, what IP says of it, and where the next one begins; 0 if it was the
 // last.
 func (b *incoming) datagram(i, at int, s *socket) (d []byte, from wire.RoCESource, next int) {
-	from = wire.RoCESource{From: b.names[i].Addr, To: s.gid, Port: swap(b.names[i].Port), HopLimit: defaultHops,
+	from = wire.RoCESource{From: b.names[i].Addr, To: s.local(), Port: swap(b.names[i].Port), HopLimit: defaultHops,
 		TClass: b.facts[i].class}
 	all := b.data[i][:min(b.msgs[i].n, joinedMax)]
 	if each := b.facts[i].each; each > 0 && at+each < len(all) {

@@ -78,6 +78,14 @@ func newNetwork(t testing.TB) *network {
 	if _, err := fmt.Fscan(out, &n.pids[0], &n.pids[1]); err != nil {
 		t.Fatalf("no namespaces: %v; next: run the tests as root, or where user namespaces are allowed", err)
 	}
+	t.Cleanup(func() {
+		for machine := range n.pids {
+			out, err := n.on(context.Background(), machine, n.softib, "roce", "eth0", "--stop").CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		}
+	})
 	return n
 }
 
@@ -92,36 +100,128 @@ func (n *network) on(ctx context.Context, machine int, argv ...string) *exec.Cmd
 	return cmd
 }
 
-// Unmodified programs speak RoCEv2 between two machines, in both directions of every operation.
+// Unmodified programs speak RoCEv2 between two machines.
 func TestRoCE(t *testing.T) {
 	n := newNetwork(t)
+	t.Run("operations", n.operations)
+	t.Run("rdmacm", n.rdmacm)
+	t.Run("multicast", n.multicast)
+}
+
+// operations tries both directions of every operation.
+func (n *network) operations(t *testing.T) {
 	for i, args := range [][]string{
 		{"ib_write_bw", "-s", "65536", "-n", "200"}, {"ib_send_bw", "-s", "4096", "-n", "500"},
 		{"ib_read_bw", "-s", "65536", "-n", "100"}, {"ib_atomic_bw", "-n", "200"}, {"ib_write_lat", "-n", "200"},
 		{"ib_send_lat", "-n", "200"}, {"ib_send_bw", "-c", "UD", "-s", "1024", "-n", "50"},
 		{"ib_send_lat", "-c", "UC", "-n", "100"}, {"ib_write_bw", "-b", "-s", "8192", "-n", "200"},
 	} {
-		t.Run(strings.Join(args, " "), func(t *testing.T) {
+		t.Run(strings.Join(args, " "), func(t *testing.T) { n.perftest(t, 19000+i, args) })
+	}
+	// Several programs at one address at a time.
+	t.Run("together", func(t *testing.T) {
+		for i := range 3 {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				n.perftest(t, 19100+i, []string{"ib_send_bw", "-s", "4096", "-n", "500"})
+			})
+		}
+	})
+}
+
+// perftest runs a program on both machines, which meet at a TCP port.
+func (n *network) perftest(t *testing.T, port int, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	program := append(args, "-p", fmt.Sprint(port))
+	server, said, ended := n.start(t, ctx, program...)
+	defer func() { _ = server.Process.Kill() }()
+	if err := n.awaitListener(ctx, port, ended); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	out, err := n.on(ctx, 1, n.roce(append(program, "192.0.2.1")...)...).CombinedOutput()
+	if err := errors.Join(err, <-ended); err != nil {
+		t.Errorf("%v\n%s\nserver:\n%s", err, out, said)
+	}
+}
+
+// roce is a command that runs a program at eth0.
+func (n *network) roce(argv ...string) []string {
+	return append([]string{n.softib, "exec", "--roce", "eth0", "--"}, argv...)
+}
+
+// start starts a program on the first machine, and collects what it says until it has ended.
+func (n *network) start(t *testing.T, ctx context.Context, argv ...string) (*exec.Cmd, *strings.Builder,
+	<-chan error) {
+	t.Helper()
+	cmd, said := n.on(ctx, 0, n.roce(argv...)...), &strings.Builder{}
+	cmd.Stdout, cmd.Stderr = said, said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	return cmd, said, ended
+}
+
+// rdmacm has librdmacm's programs find each other by the machines' own addresses. Who asks before the other listens is
+// refused, and asks again.
+func (n *network) rdmacm(t *testing.T) {
+	for _, c := range []struct{ server, client []string }{
+		{[]string{"rping", "-s", "-a", "192.0.2.1", "-C", "20", "-V"},
+			[]string{"rping", "-c", "-a", "192.0.2.1", "-C", "20", "-V"}},
+		{[]string{"ucmatose", "-c", "5"}, []string{"ucmatose", "-c", "5", "-s", "192.0.2.1"}},
+		{[]string{"udaddy"}, []string{"udaddy", "-s", "192.0.2.1"}},
+		{[]string{"ib_send_lat", "-R", "-n", "100", "-p", "19200"},
+			[]string{"ib_send_lat", "-R", "-n", "100", "-p", "19200", "192.0.2.1"}},
+	} {
+		t.Run(strings.Join(c.client, " "), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
-			port := []string{"-p", fmt.Sprint(19000 + i)}
-			program := append([]string{n.softib, "exec", "--roce", "eth0", "--"}, append(args, port...)...)
-			server := n.on(ctx, 0, program...)
-			var said strings.Builder
-			server.Stdout, server.Stderr = &said, &said
-			if err := server.Start(); err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
-			go func() { ended <- server.Wait() }()
-			if err := n.awaitListener(ctx, 19000+i, ended); err != nil {
-				t.Fatalf("%v\n%s", err, said.String())
-			}
-			out, err := n.on(ctx, 1, append(program, "192.0.2.1")...).CombinedOutput()
-			if err := errors.Join(err, <-ended); err != nil {
-				t.Errorf("%v\n%s\nserver:\n%s", err, out, said.String())
+			server, said, ended := n.start(t, ctx, c.server...)
+			defer func() { _ = server.Process.Kill() }()
+			for {
+				out, err := n.on(ctx, 1, n.roce(c.client...)...).CombinedOutput()
+				if err == nil {
+					if err := <-ended; err != nil {
+						t.Errorf("server: %v\n%s", err, said)
+					}
+					return
+				}
+				select {
+				case err := <-ended:
+					t.Fatalf("%s\nserver: %v\n%s", out, err, said)
+				case <-time.After(100 * time.Millisecond):
+				}
+				if ctx.Err() != nil {
+					t.Fatalf("client: %v\n%s", err, out)
+				}
 			}
 		})
+	}
+}
+
+// multicast sends to a member on the other machine. Datagrams that come before it is there are lost; it wants 20 of any
+// that come after.
+func (n *network) multicast(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	member, said, ended := n.start(t, ctx, "mckey", "-m", "239.1.1.1", "-b", "192.0.2.1", "-C", "20")
+	defer func() { _ = member.Process.Kill() }()
+	for {
+		out, err := n.on(ctx, 1, n.roce("mckey", "-m", "239.1.1.1", "-b", "192.0.2.2", "-s", "-C",
+			"20")...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		select {
+		case err := <-ended:
+			if err != nil || !strings.Contains(said.String(), "return status 0") {
+				t.Errorf("member: %v\n%s", err, said)
+			}
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
 	}
 }
 

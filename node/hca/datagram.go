@@ -204,6 +204,9 @@ func (q *QP) receiveDatagram(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	}
 	w.WRID, w.QPN, w.Opcode, w.Flags, w.ByteLen = q.cur.wrID, q.num, WCRecv, c, q.curDone
 	w.SrcQP, w.SLID, w.SL, w.Port, w.PKeyIndex = p.DETH.SrcQP, p.LRH.SLID, p.LRH.SL, port, q.attr.PKeyIndex
+	if q.h.cfg.RoCE.ByGID {
+		w.SLID = 0
+	}
 	if q.typ == GSI {
 		w.PKeyIndex = q.h.ports[port].pkeyIndex(p.BTH.PKey)
 	}
@@ -245,6 +248,7 @@ func (h *HCA) AttachMcast(q *QP, gid ib.GID, lid ib.LID) error {
 			return attrErr(ErrNoMemory, verb, "group", len(h.mcast), "fewer groups")
 		}
 		h.mcast = append(h.mcast, mcastGroup{gid: gid, lid: lid})
+		h.mcastChanges++
 		g = &h.mcast[len(h.mcast)-1]
 	}
 	for _, m := range g.qps {
@@ -271,12 +275,25 @@ func (h *HCA) DetachMcast(q *QP, gid ib.GID, lid ib.LID) error {
 				if len(g.qps) == 0 {
 					*g = h.mcast[len(h.mcast)-1]
 					h.mcast = h.mcast[:len(h.mcast)-1]
+					h.mcastChanges++
 				}
 				return nil
 			}
 		}
 	}
 	return badAttr("detach_mcast", "gid", gid, "a group that the queue pair is attached to")
+}
+
+// GroupChanges is a number that changes whenever a queue pair is the first in a group, or the last one leaves it.
+func (h *HCA) GroupChanges() uint64 { return h.mcastChanges }
+
+// Groups are those that queue pairs are in.
+func (h *HCA) Groups() []ib.GID {
+	all := make([]ib.GID, len(h.mcast))
+	for i := range h.mcast {
+		all[i] = h.mcast[i].gid
+	}
+	return all
 }
 
 func (h *HCA) findMcast(gid ib.GID, lid ib.LID) *mcastGroup {

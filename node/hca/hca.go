@@ -211,6 +211,8 @@ type HCA struct {
 	pdSeq   uint32
 	xrcds   int
 	mcast   []mcastGroup
+	// mcastChanges counts how often there was another group, or one less.
+	mcastChanges uint64
 
 	earlyFree []*earlyPacket
 	cc        []*congestion // by port; nil if none slows down

@@ -440,6 +440,9 @@ func (h *HCA) QueryQP(q *QP) (QPAttr, error) {
 	a := q.attr
 	a.State, a.CurState = q.state, q.state
 	a.SQPSN, a.RQPSN = q.nextPSN, q.ePSN
+	if h.cfg.RoCE.ByGID {
+		a.AH.DLID = 0
+	}
 	return a, nil
 }
 

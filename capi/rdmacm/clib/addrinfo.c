@@ -72,9 +72,12 @@ static const char *fabric_host(const char *node, char text[INET_ADDRSTRLEN])
 {
 	const uint32_t base = 198u << 24 | 18u << 16, most = (1u << 17) - 1; /* 198.18.0.0/15, RFC 2544 */
 	struct in_addr address;
+	const char *verbs = getenv("SOFTIB_VERBS");
 	unsigned long n;
 	char *end;
 
+	if (verbs && !strncmp(verbs, "roce:", 5)) /* a real network has names of its own */
+		return node;
 	if (!node || node[0] != 'h' || node[1] < '1' || node[1] > '9')
 		return node;
 	n = strtoul(node + 1, &end, 10);

@@ -39,10 +39,25 @@ static int find_gid(struct ibv_context *context, uint8_t port, const union ibv_g
 	return -1;
 }
 
+/* The addresses of IPv4's header, which on Ethernet takes the second half of GRH's place, as GIDs. */
+static void from_ipv4(struct ibv_grh *grh)
+{
+	const uint8_t *ip = (const uint8_t *)grh + sizeof(*grh) - 20;
+	struct ibv_grh out = {
+		.version_tclass_flow = htobe32(6u << 28 | (uint32_t)ip[1] << 20),
+		.hop_limit = ip[8],
+		.sgid.raw = { [10] = 0xff, 0xff, ip[12], ip[13], ip[14], ip[15] },
+		.dgid.raw = { [10] = 0xff, 0xff, ip[16], ip[17], ip[18], ip[19] },
+	};
+
+	*grh = out;
+}
+
 /* The way back to who sent what a completion tells of. */
-EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
+EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *area,
 	struct ibv_ah_attr *attr)
 {
+	struct ibv_grh *grh = area, ipv4;
 	uint32_t flow;
 	int index;
 
@@ -53,6 +68,11 @@ EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct
 	attr->port_num = port;
 	if (!(wc->wc_flags & IBV_WC_GRH))
 		return 0;
+	if (softib_ethernet() && be32toh(area->version_tclass_flow) >> 28 != 6) {
+		ipv4 = *area;
+		from_ipv4(&ipv4);
+		grh = &ipv4;
+	}
 	index = find_gid(context, port, &grh->dgid);
 	if (index < 0)
 		return -1;

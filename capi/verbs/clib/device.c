@@ -14,7 +14,7 @@ const char *softib_ethernet(void)
 	static const char kind[] = "roce:";
 	const char *at = getenv("SOFTIB_VERBS");
 
-	return at && !strncmp(at, kind, sizeof(kind) - 1) ? at + sizeof(kind) - 1 : NULL;
+	return at && !strncmp(at, kind, sizeof(kind) - 1) ? getenv("SOFTIB_HOST") : NULL;
 }
 
 struct ibv_device *softib_find_device(void)

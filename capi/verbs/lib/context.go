@@ -53,23 +53,18 @@ func softib_open(a *C.struct_softib_open_args) int32 {
 	return 0
 }
 
-// device is what both kinds have.
+// openedDevice is what both kinds are.
 type openedDevice interface {
 	device
 	Close() error
 }
 
-// open attaches to a fabric, or opens an interface of this machine, which takes the socket's place as roce:NAME.
+// open attaches to a fabric, or takes part in what holds an interface of this machine, whose socket has roce: in front.
 func open(socket, host string) (openedDevice, error) {
-	name, isEthernet := strings.CutPrefix(socket, "roce:")
-	if !isEthernet {
-		return attach.Open(attach.Options{Socket: socket, Host: host})
+	if path, isEthernet := strings.CutPrefix(socket, "roce:"); isEthernet {
+		return roce.Dial(path)
 	}
-	c, err := roce.FromInterface(name)
-	if err != nil {
-		return nil, err
-	}
-	return roce.Open(c)
+	return attach.Open(attach.Options{Socket: socket, Host: host})
 }
 
 // setText fills a C array with a string that ends in 0.

@@ -1,0 +1,406 @@
+package roce
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"softib/driver/endpoint"
+	"softib/internal/packetsock"
+	"softib/proto/ib"
+	"softib/proto/wire"
+)
+
+// Server holds RoCEv2's UDP port at an interface for the programs of this machine, and speaks for its queue pair 1.
+//
+// A program's queue pairs are a block of numbers (endpoint.BlockBits), and it has sockets of its own at each address.
+// All sockets of an address share the port (SO_REUSEPORT), and the kernel gives a datagram to the one whose place among
+// them is the block of the queue pair that it goes to: it does so by a filter that reads just that. So nothing that a
+// program sends or receives passes through here. A place stays what it is because no socket is closed before the last:
+// that of a program which has ended is kept for the next one.
+type Server struct {
+	cfg   Config
+	guid  ib.GUID
+	mtu   ib.MTU
+	addrs []*address
+	own   []*socket // block 0's, by address
+
+	mu     sync.Mutex
+	blocks [][]int // by block, from 1: the descriptors by address
+	free   []uint16
+	closed bool
+
+	users   atomic.Int32
+	session Session
+	done    sync.WaitGroup
+	Stats
+}
+
+// ErrClosed is matched when a server has ended.
+var ErrClosed = errors.New("RoCEv2's port is no longer held")
+
+// ErrMany is matched when no block of queue pair numbers is left.
+var ErrMany = errors.New("too many programs")
+
+// Hold takes the port at all addresses of an interface. Nobody else on the machine may have it.
+func Hold(c Config) (s *Server, err error) {
+	s = &Server{cfg: c, guid: c.guid()}
+	if s.mtu, err = portMTU(c.MTU); err != nil {
+		return nil, fmt.Errorf("roce: %s: %w", c.Name, err)
+	}
+	for _, a := range c.Addrs {
+		s.addrs = append(s.addrs, &address{Addr: a, gid: a.As16(), index: c.Index})
+	}
+	for _, a := range s.addrs {
+		// Sockets that share a port would be let in beside those of another server of ours.
+		alone, err := a.bind(wire.RoCEPort, false)
+		if err == nil {
+			unix.Close(alone)
+			alone, err = a.bind(wire.RoCEPort, true)
+		}
+		if err == nil {
+			s.own = append(s.own, newSocket(a, alone))
+			err = steer(alone)
+		}
+		if err != nil {
+			closeAll(s.own)
+			return nil, err
+		}
+	}
+	s.session.init(s)
+	for _, o := range s.own {
+		s.done.Go(func() { s.session.attend(o) })
+	}
+	return s, nil
+}
+
+// steer has the kernel choose among the sockets of an address by the block of BTH's destination queue pair, which is in
+// the word at 4 of a datagram.
+func steer(fd int) error {
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 4},
+		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: uint32(ib.QPNMask)},
+		{Code: unix.BPF_ALU | unix.BPF_RSH | unix.BPF_K, K: endpoint.BlockBits},
+		{Code: unix.BPF_RET | unix.BPF_A},
+	}
+	err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF,
+		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	if err != nil {
+		return fmt.Errorf("roce: %w: the kernel does not steer datagrams (SO_ATTACH_REUSEPORT_CBPF): %w; next: use "+
+			"Linux 4.5 or later, and no sandbox that takes its options away", ErrSocket, err)
+	}
+	return nil
+}
+
+func closeAll(socks []*socket) {
+	for _, s := range socks {
+		_ = s.file.Close()
+	}
+}
+
+// Close gives the port up. Programs that have sockets keep them.
+func (s *Server) Close() {
+	s.mu.Lock()
+	already := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if already {
+		return
+	}
+	s.session.end()
+	closeAll(s.own)
+	s.done.Wait()
+	for _, fds := range s.blocks {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}
+}
+
+// restMax is how many blocks rest before one is given out again: what is still on its way to a program that has ended
+// should find nobody.
+const restMax = 8
+
+// lend gives out a block and its sockets, until they are given back.
+func (s *Server) lend() (block uint16, fds []int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch n := len(s.free); {
+	case s.closed:
+		return 0, nil, ErrClosed
+	case n > restMax:
+		block = s.free[0]
+		s.free = s.free[1:]
+		fds = s.blocks[block-1]
+		for _, fd := range fds {
+			drain(fd)
+		}
+		return block, fds, nil
+	case len(s.blocks)+1 >= endpoint.NumBlocks-1: // the last block's numbers have that of multicasts among them
+		return 0, nil, fmt.Errorf("roce: %s: %w: %d; next: end some of them", s.cfg.Name, ErrMany, len(s.blocks))
+	}
+	for _, a := range s.addrs {
+		fd, err := a.bind(wire.RoCEPort, true)
+		if err != nil {
+			for _, fd := range fds { // which were the last of their addresses
+				unix.Close(fd)
+			}
+			return 0, nil, err
+		}
+		fds = append(fds, fd)
+	}
+	s.blocks = append(s.blocks, fds)
+	return uint16(len(s.blocks)), fds, nil
+}
+
+// drain throws away what has come to a socket for who had it before.
+func drain(fd int) {
+	var b [1]byte
+	for {
+		if _, _, err := unix.Recvfrom(fd, b[:], unix.MSG_DONTWAIT); err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+func (s *Server) giveBack(block uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, block)
+}
+
+// Open is a device for this process.
+func (s *Server) Open() (*Device, error) {
+	block, fds, err := s.lend()
+	if err != nil {
+		return nil, err
+	}
+	own := make([]int, 0, len(fds))
+	for _, fd := range fds {
+		if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			break
+		}
+		own = append(own, fd)
+	}
+	var d *Device
+	if err == nil {
+		d, err = newDevice(s.terms(block), own, func() { s.giveBack(block) })
+	}
+	if err != nil {
+		for _, fd := range own {
+			unix.Close(fd)
+		}
+		s.giveBack(block)
+	}
+	return d, err
+}
+
+// Users counts the programs, and those who keep the port for programs to come.
+func (s *Server) Users() int { return int(s.users.Load()) }
+
+// GUID is the adapter's.
+func (s *Server) GUID() ib.GUID { return s.guid }
+
+// Config is what the server was made with.
+func (s *Server) Config() Config { return s.cfg }
+
+// MTU is the largest that fits into the interface's.
+func (s *Server) MTU() ib.MTU { return s.mtu }
+
+// guid is that of the interface's hardware address as EUI-64 has it, as Linux's rxe does, or else one that no vendor
+// has given out: its second bit says so.
+func (c *Config) guid() ib.GUID {
+	if m := c.Hardware; len(m) == 6 && [6]byte(m) != [6]byte{} {
+		return ib.GUID(binary.BigEndian.Uint64([]byte{m[0] ^ 2, m[1], m[2], 0xFF, 0xFE, m[3], m[4], m[5]}))
+	}
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	b[0] = b[0]&^1 | 2
+	return ib.GUID(binary.BigEndian.Uint64(b[:]))
+}
+
+// The protocol of programs: one record asks and one answers, both JSON; the answer brings the sockets. The connection
+// stays for as long as the program has them.
+
+const protocolVersion = 1
+
+// hello is what a program says.
+type hello struct {
+	Version int `json:"softib_roce"`
+	// Keep says that no sockets are wanted, but that the server is to be there.
+	Keep bool `json:"keep,omitempty"`
+}
+
+// terms are what it is told.
+type terms struct {
+	Error  string  `json:"error,omitempty"`
+	Block  uint16  `json:"block,omitempty"`
+	GUID   ib.GUID `json:"guid"`
+	Config Config  `json:"config"`
+}
+
+const (
+	helloMax      = 256
+	termsMax      = 1 << 15
+	helloPatience = 10 * time.Second
+)
+
+// addrsMax bounds an interface's addresses: so many descriptors go with one record.
+const addrsMax = 200
+
+func (s *Server) terms(block uint16) terms { return terms{Block: block, GUID: s.guid, Config: s.cfg} }
+
+// Serve answers programs until ctx ends.
+func (s *Server) Serve(ctx context.Context, l *packetsock.Listener) error {
+	return packetsock.Serve(ctx, l, 1+len(s.addrs), s.greet)
+}
+
+// greet is one connection.
+func (s *Server) greet(c packetsock.Guest) {
+	var h hello
+	buf := make([]byte, helloMax)
+	if c.SetReadDeadline(time.Now().Add(helloPatience)) != nil {
+		return
+	}
+	n, err := c.Read(buf)
+	if err != nil || json.Unmarshal(buf[:n], &h) != nil {
+		return
+	}
+	t, err := s.terms(0), c.Refused
+	var fds []int
+	if err == nil && h.Version != protocolVersion {
+		err = fmt.Errorf("roce: the program speaks version %d and the server %d; next: end all programs at %s, and "+
+			"start again with one version of softib", h.Version, protocolVersion, s.cfg.Name)
+	}
+	if err == nil && !h.Keep {
+		if t.Block, fds, err = s.lend(); err == nil {
+			defer s.giveBack(t.Block)
+		}
+	}
+	if err != nil {
+		t = terms{Error: err.Error()}
+	} else {
+		s.users.Add(1)
+		defer s.users.Add(-1)
+	}
+	b, _ := json.Marshal(t)
+	if _, _, err := c.WriteMsgUnix(b, unix.UnixRights(fds...), nil); err != nil || t.Error != "" {
+		return
+	}
+	if c.SetReadDeadline(time.Time{}) == nil {
+		_, _ = c.Read(buf) // until it hangs up
+	}
+}
+
+// ask asks a server.
+func ask(path string, h hello) (c *net.UnixConn, t terms, fds []int, err error) {
+	fail := func(err error) (*net.UnixConn, terms, []int, error) {
+		if c != nil {
+			c.Close()
+		}
+		return nil, t, nil, fmt.Errorf("roce: %w", err)
+	}
+	const network = "unixpacket"
+	if c, err = net.DialUnix(network, nil, &net.UnixAddr{Name: path, Net: network}); err != nil {
+		return fail(err)
+	}
+	if cred, err := packetsock.Peer(c); err != nil || packetsock.Check(cred) != nil {
+		return fail(fmt.Errorf("%s is somebody else's: %w", path, errors.Join(err, packetsock.ErrPeer)))
+	}
+	h.Version = protocolVersion
+	b, _ := json.Marshal(h)
+	if _, err := c.Write(b); err != nil {
+		return fail(err)
+	}
+	buf, oob := make([]byte, termsMax), make([]byte, unix.CmsgSpace(4*addrsMax))
+	n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return fail(err)
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
+	for i := 0; err == nil && i < len(msgs); i++ {
+		var more []int
+		more, err = unix.ParseUnixRights(&msgs[i])
+		fds = append(fds, more...)
+	}
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+	if err == nil {
+		err = json.Unmarshal(buf[:n], &t)
+	}
+	if err == nil && t.Error != "" {
+		err = errors.New(t.Error)
+	}
+	if err == nil && !h.Keep && (len(fds) != len(t.Config.Addrs) || len(fds) == 0) {
+		err = fmt.Errorf("%d sockets for %d addresses", len(fds), len(t.Config.Addrs))
+	}
+	if err != nil {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		return fail(err)
+	}
+	return c, t, fds, nil
+}
+
+// Dial opens a device at a server's socket.
+func Dial(path string) (*Device, error) {
+	c, t, fds, err := ask(path, hello{})
+	if err != nil {
+		return nil, err
+	}
+	d, err := newDevice(t, fds, func() { c.Close() })
+	if err != nil {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		c.Close()
+		return nil, err
+	}
+	d.link.done.Go(func() {
+		_, _ = c.Read(make([]byte, 1)) // it has no more to say: it ends, or we do
+		select {
+		case <-d.link.closing:
+		default:
+			d.down()
+		}
+	})
+	return d, nil
+}
+
+// Holder is the process that serves at a socket.
+func Holder(path string) (pid int, err error) {
+	c, _, _, err := ask(path, hello{Keep: true})
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	cred, err := packetsock.Peer(c)
+	if err != nil {
+		return 0, err
+	}
+	return int(cred.Pid), nil
+}
+
+// Keep makes sure that a server stays for as long as the file is open, here or in a program that inherits it, and says
+// what its adapter's GUID is.
+func Keep(path string) (*os.File, ib.GUID, error) {
+	c, t, _, err := ask(path, hello{Keep: true})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer c.Close()
+	f, err := c.File()
+	return f, t.GUID, err
+}
