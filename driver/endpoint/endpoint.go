@@ -37,17 +37,20 @@ type Config struct {
 	Ledger *Ledger // nil: nobody wants to know
 	// Machine is nil for the one that we run on.
 	Machine Machine
-	// Wire is the network that packets in rings towards it are put on; nil if all rings lead to others.
+	// Wire is the network that all packets go to and come from, in place of rings; nil if there is none.
 	Wire Wire
 }
 
-// Wire is a network that this process speaks to itself, as the other end of rings. The endpoint's lock is held in all
-// calls.
+// Wire is a network that this process speaks to itself. The endpoint's lock is held in all calls, and none waits.
 type Wire interface {
-	// Flush sends what lies in the rings towards it, and reports whether that was anything.
-	Flush() bool
-	// Fetch takes in what has come, as far as there is room, without waiting.
-	Fetch()
+	// Space is room for the payload of the next packet.
+	Space() []byte
+	// Put takes a packet, whose payload may be in Space. It may be sent at once, or with others by Flush.
+	Put(*wire.Packet)
+	// Flush sends what was put.
+	Flush()
+	// Next is the next packet that has come; it is good until the next call.
+	Next(*wire.Packet) bool
 }
 
 // Endpoint is one adapter, or one process's part of it, driven by whoever uses it.
@@ -353,6 +356,9 @@ func (e *Endpoint) before() {
 // besides is for a program that found a completion: nobody waits for what is taken in here, but one
 // that always finds some would never take it in.
 func (e *Endpoint) besides() {
+	if e.wire != nil && e.drainWire() > 0 {
+		e.owed = true
+	}
 	if e.hot < len(e.in) && e.drainRing(e.in[e.hot], nil) > 0 {
 		e.owed = true
 	}
@@ -448,11 +454,11 @@ func (e *Endpoint) isStream(n int, bytes uint64) bool {
 
 // drain takes in packets until cq has something, and returns how many.
 func (e *Endpoint) drain(cq *hca.CQ) int {
+	if e.wire != nil {
+		return e.drainWire()
+	}
 	if len(e.in) == 0 {
 		return 0
-	}
-	if e.wire != nil {
-		e.wire.Fetch()
 	}
 	if e.hot < len(e.in) {
 		// Whoever polls waits for something: look a few times before the way back to the caller and here again.
@@ -481,15 +487,36 @@ func (e *Endpoint) drain(cq *hca.CQ) int {
 
 // drainAll looks at every ring once.
 func (e *Endpoint) drainAll() int {
-	n := 0
 	if e.wire != nil {
-		e.wire.Fetch()
+		return e.drainWire()
 	}
+	n := 0
 	for _, r := range e.in {
 		n += e.drainRing(r, nil)
 	}
 	return n
 }
+
+// drainWire takes in packets that have come by a network.
+func (e *Endpoint) drainWire() int {
+	if !e.wire.Next(&e.rx) {
+		return 0
+	}
+	e.takeStaged()
+	now := e.about()
+	n := 1
+	for e.eng.HandlePacket(now, wirePort, &e.rx); n < drainMax && e.wire.Next(&e.rx); n++ {
+		e.eng.HandlePacket(now, wirePort, &e.rx)
+	}
+	e.eng.TakeGrant() // which nobody could use
+	if e.awaited.qp != nil {
+		e.hear()
+	}
+	return n
+}
+
+// wirePort is the one port of an adapter that has a Wire.
+const wirePort = 1
 
 // drainRing takes in packets of one ring. It stops once cq, if there is one, has a completion, unless there is a
 // backlog: what follows it is most often an acknowledgement that can wait.
@@ -584,6 +611,14 @@ func (e *Endpoint) AddIn(r *In) {
 	e.hintAll()
 	e.mu.Unlock()
 	e.call() // there may be packets in it
+}
+
+// Plug begins to take in what comes by the wire.
+func (e *Endpoint) Plug() {
+	e.mu.Lock()
+	e.hintAll()
+	e.mu.Unlock()
+	e.call()
 }
 
 // DropIn takes a ring away whose sender is gone, once it is empty.

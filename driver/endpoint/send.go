@@ -17,19 +17,11 @@ const catchUp = 4 * ib.Millisecond
 // them: a peer that has an acknowledgement may tell the program by another way, and this thread may lose its core
 // before the next instruction.
 func (e *Endpoint) send() {
-	e.sendReady()
-	// What was kept back for want of room has it again; an attendant goes on with the rest of a long list.
-	for i := 0; e.wire != nil && e.wire.Flush() && e.waiting > 0 && i < flushMax; i++ {
-		e.unpark()
-		e.sendReady()
-	}
-}
-
-// flushMax bounds how many rings full of packets one call puts on a wire.
-const flushMax = 8
-
-func (e *Endpoint) sendReady() {
 	s, ok := e.eng.NextSend()
+	if e.wire != nil {
+		e.sendWire(s, ok)
+		return
+	}
 	if !ok {
 		return
 	}
@@ -62,6 +54,21 @@ func (e *Endpoint) sendReady() {
 			e.sendMany(now, s, rt)
 		}
 	}
+}
+
+// sendWire puts packets on a network; what they may be is the queue pairs' matter.
+func (e *Endpoint) sendWire(s *hca.Send, ok bool) {
+	if ok {
+		e.hand()
+	}
+	now := e.about()
+	for ; ok; s, ok = e.eng.NextSend() {
+		s.Copy = true
+		if e.eng.Emit(now, s, &e.scratch, e.wire.Space()) {
+			e.wire.Put(&e.scratch)
+		}
+	}
+	e.wire.Flush()
 }
 
 // sendOne sends the next packet into a ring.
@@ -110,7 +117,7 @@ func (e *Endpoint) sendOne(now ib.Time, s *hca.Send, rt *Route, r *Out) {
 	} else {
 		r.publish(&e.scratch, false)
 	}
-	if fabric := r.pid == 0 && e.wire == nil; fabric != (e.hint.switched != 0) {
+	if fabric := r.pid == 0; fabric != (e.hint.switched != 0) {
 		atomic.StoreUint32(&e.hint.switched, e.hint.switched^1)
 	}
 	r.rouse()

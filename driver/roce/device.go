@@ -21,7 +21,6 @@ import (
 type Device struct {
 	*endpoint.Member
 	link    *link
-	slots   *endpoint.Slots
 	guid    ib.GUID
 	release func() // tells who has lent the sockets
 	once    sync.Once
@@ -100,21 +99,11 @@ func newDevice(t terms, fds []int, release func()) (*Device, error) {
 		port.GIDs = append(port.GIDs, addr.gid)
 		socks = append(socks, newSocket(addr, fds[i]))
 	}
-	if d.link, err = newLink(socks, share.Page, t.Block); err != nil {
-		return nil, err
-	}
-	d.slots, d.guid = share.Slots, t.GUID
+	d.link = newLink(socks, share.Page, t.Block)
+	d.guid = t.GUID
 	d.Member, err = endpoint.NewMember(endpoint.Config{Name: t.Config.Name, Router: d, Block: t.Block, Wire: d.link,
 		Engine: hca.Config{NodeGUID: d.guid, Ports: 1, PortGUID: []ib.GUID{d.guid},
 			RoCE: hca.RoCE{On: true, ByGID: true, Window: window}}}, share)
-	if err != nil {
-		return nil, err
-	}
-	out, err := endpoint.NewLocalOut(d.link.ends.out, d.link.page, 0)
-	if err != nil {
-		return nil, err
-	}
-	in, err := endpoint.NewLocalIn(d.link.ends.in, d.link.page, 0, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -122,23 +111,13 @@ func newDevice(t terms, fds []int, release func()) (*Device, error) {
 	d.LeaveQuiet()
 	d.SetPort(1, port)
 	d.ForgetEvents() // the port's first state is no news
-	d.Outgoing(toNetwork, out, func() {})
-	d.Incoming(fromNetwork, in, func() {})
 	d.link.start()
+	d.Plug()
 	return d, nil
 }
 
-// The rings' numbers, and the slot of the one way that there is.
-const (
-	toNetwork   = 1
-	fromNetwork = 2
-	onlySlot    = 1
-)
-
-// Route is the way into the network, which is one for all.
-func (d *Device) Route(k endpoint.Key) (*endpoint.Route, error) {
-	return d.Way(k, onlySlot, d.slots.Gen(onlySlot), []uint32{toNetwork})
-}
+// Route is never asked for: all ways lead into the network.
+func (d *Device) Route(endpoint.Key) (*endpoint.Route, error) { return nil, verbs.ErrClosed }
 
 // Violated is for packets with a wrong key, which the engine has counted; there is no manager to tell.
 func (d *Device) Violated(agent.Notice) {}

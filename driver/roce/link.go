@@ -23,28 +23,22 @@ type Stats struct {
 	Unjoined       atomic.Uint64 // groups that the kernel did not let us into
 }
 
-// link is the other end of an endpoint's rings, and the sockets. But for its watchers it is used with the endpoint's
-// lock held.
+// link is an endpoint's network: the sockets. But for its watchers it is used with the endpoint's lock held.
 type link struct {
 	block uint16
-	socks []*socket      // one of each address, and then one of each group
-	outs  []*senders     // by address
-	page  *endpoint.Page // the link's own, at which nobody sleeps
-	host  *endpoint.Page // the endpoint's
-	out   *endpoint.In   // what the endpoint sends
+	socks []*socket  // one of each address, and then one of each group
+	outs  []*senders // by address
+	host  *endpoint.Page
 	tx    *outgoing
-	pkt   wire.Packet
-
-	in *endpoint.Out // what the endpoint receives
-	rx *incoming
-	// Of that, by which socket it came, how many messages it has, how many of them were handed in, and where in the
-	// next one to go on.
+	rx    *incoming
+	// Of rx, by which socket it came, how many messages it has, how many of them were handed in, and where in the next
+	// one to go on.
 	source       *socket
 	n, taken, at int
 	// hot is the socket that something came by last; the others have their turn now and then.
 	hot, turn int
+	left      atomic.Bool
 
-	ends   struct{ out, in *endpoint.Local } // the rings' memory
 	engine *hca.HCA
 	groups uint64 // what the engine's number for its groups was when they were looked at
 	Stats
@@ -54,24 +48,14 @@ type link struct {
 	done    sync.WaitGroup
 }
 
-// newLink makes the rings between an endpoint, which is woken by a page, and the sockets.
-func newLink(socks []*socket, page *endpoint.Page, block uint16) (l *link, err error) {
-	l = &link{block: block, socks: socks, page: endpoint.NewLocalPage(), host: page, tx: new(outgoing),
-		rx: new(incoming), closing: make(chan struct{})}
+// newLink makes the network of an endpoint that is woken by a page.
+func newLink(socks []*socket, page *endpoint.Page, block uint16) *link {
+	l := &link{block: block, socks: socks, host: page, tx: new(outgoing), rx: new(incoming),
+		closing: make(chan struct{})}
 	for _, s := range socks {
 		l.outs = append(l.outs, &senders{from: s.to})
 	}
-	if l.ends.out, err = endpoint.NewLocalRing(); err != nil {
-		return nil, err
-	}
-	if l.ends.in, err = endpoint.NewLocalRing(); err != nil {
-		return nil, err
-	}
-	if l.out, err = endpoint.NewLocalIn(l.ends.out, page, 0, 1); err != nil {
-		return nil, err
-	}
-	l.in, err = endpoint.NewLocalOut(l.ends.in, page, 0)
-	return l, err
+	return l
 }
 
 // start watches the sockets until close.
@@ -128,7 +112,7 @@ func (l *link) attend(s *socket) {
 		case <-l.closing:
 			return
 		}
-		if raw.Read(func(uintptr) bool { return ready(s.fd, unix.POLLIN, 0) }) != nil {
+		if raw.Read(func(uintptr) bool { return l.left.Load() || ready(s.fd, unix.POLLIN, 0) }) != nil {
 			return // it is closed
 		}
 		l.host.Wake()
@@ -142,30 +126,32 @@ func ready(fd int, what int16, wait time.Duration) bool {
 	return err == nil && n == 1
 }
 
-// Flush sends what the endpoint has put into its ring.
-func (l *link) Flush() bool {
+// Space is room for a payload of any MTU, where Put wants it.
+func (l *link) Space() []byte { return l.tx.data[l.tx.n][wire.RoCEHeadroom:] }
+
+// Put writes a packet as a datagram. Some are sent as soon as there are a few: whoever gets them need not wait for all.
+func (l *link) Put(p *wire.Packet) {
+	f, ok := l.flowOf(p)
+	if !ok || p.LRH.LNH != wire.LNHGlobal {
+		l.Unsent.Add(1)
+		return
+	}
+	size := p.RoCESize()
+	b := p.PutRoCE(l.tx.data[l.tx.n][:], f.from.port, l.tx.place(f, size))
+	if l.tx.add(f, b); l.tx.n == sendMax {
+		l.send()
+	}
+}
+
+// Flush sends what was put.
+func (l *link) Flush() {
 	if n := l.engine.GroupChanges(); n != l.groups {
 		l.groups = n
 		l.joinGroups()
 	}
-	any := false
-	for p := &l.pkt; l.out.Poll(p); l.out.Done() {
-		any = true
-		f, ok := l.flowOf(p)
-		if !ok || p.LRH.LNH != wire.LNHGlobal || p.Packets() > 1 {
-			l.Unsent.Add(1)
-			continue
-		}
-		size := p.RoCESize()
-		b, id := l.tx.buffer(f, size)
-		p.AppendRoCE(b, f.from.port, id)
-		l.tx.add(f, size)
-		if l.tx.n == sendMax {
-			l.send()
-		}
+	if l.tx.n > 0 {
+		l.send()
 	}
-	l.send()
-	return any
 }
 
 // flowOf is how a packet goes; it is not ok if its source is no address of ours, or there is no socket to be had.
@@ -216,28 +202,33 @@ func (l *link) send() {
 // othersEvery is how many looks at the socket that something comes by are one at another.
 const othersEvery = 8
 
-// Fetch takes in what has come, as far as the endpoint's ring has room: the kernel keeps the rest.
-func (l *link) Fetch() {
-	if l.taken == l.n && !l.receive() {
-		return
-	}
-	for l.taken < l.n {
+// Next is the next packet that has come.
+func (l *link) Next(p *wire.Packet) bool {
+	for l.taken < l.n || l.receive() {
 		d, from, next := l.rx.datagram(l.taken, l.at, l.source)
-		switch {
-		case l.pkt.ParseRoCE(d, from) != nil:
-			l.Malformed.Add(1)
-		case !l.source.group.IsZero() && l.isOwn(&l.pkt):
-			// A multicast of ours: the engine has given it to those of our queue pairs that are members.
-		default:
-			hca.FromNetwork(&l.pkt)
-			if !l.in.TryPut(&l.pkt) {
-				return
-			}
-			l.Received.Add(1)
-		}
 		if l.at = next; next == 0 {
 			l.taken++
 		}
+		if p.ParseRoCE(d, from) != nil {
+			l.Malformed.Add(1)
+			continue
+		}
+		if !l.source.group.IsZero() && l.isOwn(p) {
+			continue // the engine has given it to those of our queue pairs that are members
+		}
+		hca.FromNetwork(p)
+		l.Received.Add(1)
+		l.leaves(l.taken < l.n)
+		return true
+	}
+	l.leaves(false)
+	return false
+}
+
+// leaves notes whether packets are left that were received and not handed in: no socket tells of those.
+func (l *link) leaves(left bool) {
+	if l.left.Load() != left {
+		l.left.Store(left)
 	}
 }
 

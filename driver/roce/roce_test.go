@@ -217,7 +217,7 @@ func TestCut(t *testing.T) {
 		{"a longer one begins", make([]ib.GID, 3), []int{20, 100, 100}, []int{1, 2}, nil},
 		{"two addresses", []ib.GID{{}, other, other, {}}, []int{100, 100, 100, 100}, []int{1, 2, 1}, nil},
 		{"two processes", make([]ib.GID, 4), []int{100, 100, 100, 100}, []int{1, 2, 1}, []uint16{1, 65, 65, 1}},
-		{"many", make([]ib.GID, 100), slices.Repeat([]int{100}, 100), []int{64, 36}, nil},
+		{"many", make([]ib.GID, sendMax), slices.Repeat([]int{100}, sendMax), []int{sendMax}, nil},
 		{"long", make([]ib.GID, 20), slices.Repeat([]int{4160}, 20), []int{14, 6}, nil},
 	} {
 		o, place := new(outgoing), 0
@@ -227,8 +227,8 @@ func TestCut(t *testing.T) {
 			if c.blocks != nil {
 				f.block = c.blocks[i]
 			}
-			_, id := o.buffer(f, n)
-			o.add(f, n)
+			id := o.place(f, n)
+			o.add(f, o.data[o.n][:n])
 			if o.count > len(got) {
 				got, place = append(got, 0), 0
 			}

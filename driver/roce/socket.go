@@ -201,13 +201,13 @@ func (s *senders) close() {
 func blockOf(qpn ib.QPN) uint16 { return uint16(qpn >> endpoint.BlockBits) }
 
 // datagramMax is more than the longest datagram has.
-const datagramMax = 4608
+const datagramMax = wire.RoCEHeadroom + 4608
 
-// sendMax is how many datagrams one system call sends; they are as many messages, or fewer where the kernel cuts one
-// into datagrams of the same length (UDP_SEGMENT): cutMax at most, in cutBytes.
+// sendMax is how many datagrams one system call sends, a quarter of what a queue pair has under way: while a peer looks
+// at them the next are made. They are as many messages, or fewer where the kernel cuts one into datagrams of the same
+// length (UDP_SEGMENT), of cutBytes at most.
 const (
-	sendMax  = 128
-	cutMax   = 64
+	sendMax  = window / 4
 	cutBytes = 60000
 )
 
@@ -242,13 +242,13 @@ type flow struct {
 	class uint8
 }
 
-// buffer is room for the next datagram, and as which of those that the kernel cuts from one message it would go: their
-// identifications follow each other.
-func (o *outgoing) buffer(f flow, length int) (b []byte, id uint16) {
+// place is as which of those that the kernel cuts from one message a datagram would go: their identifications follow
+// each other.
+func (o *outgoing) place(f flow, length int) uint16 {
 	if o.joins(f, length) {
-		id = uint16(o.msgs[o.count-1].Iovlen)
+		return uint16(o.msgs[o.count-1].Iovlen)
 	}
-	return o.data[o.n][:0], id
+	return 0
 }
 
 // joins reports whether a datagram can be one of the last message: all of that have one length, and only its last may
@@ -260,13 +260,13 @@ func (o *outgoing) joins(f flow, length int) bool {
 	m := &o.msgs[o.count-1]
 	k, at := int(m.Iovlen), o.n-int(m.Iovlen)
 	each := int(o.iovs[at].Len)
-	return k < cutMax && (k+1)*each <= cutBytes && length <= each && int(o.iovs[o.n-1].Len) == each
+	return (k+1)*each <= cutBytes && length <= each && int(o.iovs[o.n-1].Len) == each
 }
 
-// add adds the datagram that was written to buffer.
-func (o *outgoing) add(f flow, length int) {
-	joins := o.joins(f, length)
-	o.iovs[o.n] = unix.Iovec{Base: &o.data[o.n][0], Len: uint64(length)}
+// add adds a datagram.
+func (o *outgoing) add(f flow, d []byte) {
+	joins := o.joins(f, len(d))
+	o.iovs[o.n] = unix.Iovec{Base: &d[0], Len: uint64(len(d))}
 	if joins {
 		o.msgs[o.count-1].Iovlen++
 		o.n++

@@ -54,6 +54,24 @@ func (p *Packet) AppendRoCE(b []byte, from, id uint16) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc)
 }
 
+// RoCEHeadroom is how much room PutRoCE needs in front of a payload.
+const RoCEHeadroom = BTHSize + 64
+
+// PutRoCE writes what AppendRoCE does to b, whose bytes from RoCEHeadroom on have the payload already or get it now,
+// and returns where it is.
+func (p *Packet) PutRoCE(b []byte, from, id uint16) []byte {
+	info := p.BTH.Opcode.Info()
+	start := RoCEHeadroom - BTHSize - int(info.ExtSize)
+	if len(p.Payload) > 0 && &p.Payload[0] != &b[RoCEHeadroom] {
+		copy(b[RoCEHeadroom:], p.Payload)
+	}
+	p.appendExt(p.BTH.Append(b[:start]), info.Ext)
+	end := RoCEHeadroom + len(p.Payload)
+	end += copy(b[end:], zeroPad[:p.pad()])
+	binary.LittleEndian.PutUint32(b[end:], roceICRC(p.GRH.SGID, p.GRH.DGID, from, id, b[start:end]))
+	return b[start : end+ICRCSize]
+}
+
 // RoCESource is what the IP layer says of a datagram to RoCEPort.
 type RoCESource struct {
 	From, To ib.GID
