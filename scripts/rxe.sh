@@ -190,6 +190,8 @@ trap 'jobs -p | xargs -r kill 2>/dev/null' EXIT
 failed=0 note=''
 release=$(ls "$work/kernel/lib/modules")
 boot
+dumpcap -q -i eth0 -f "udp port 4791" -s 256 -w "$work/captured" 2>"$work/dumpcap" &
+capture=$!
 all run "ib_send_bw -n 200" "ib_send_bw -c UC -s 1024 -n 20" "ib_send_bw -c UD -s 1024 -n 20" "ib_send_lat -n 100" \
 	"ib_send_lat -c UC -n 50" "ib_send_lat -c UD -n 50" "ib_write_bw -n 200" "ib_write_bw -c UC -s 1024 -n 20" \
 	"ib_write_lat -n 100" "ib_read_bw -n 100" "ib_read_lat -n 100" "ib_atomic_bw -n 100" "ib_atomic_lat -n 50" \
@@ -201,4 +203,11 @@ grep -q 'netem.*loss 1%' "$work/there" || { cat "$work/there"; echo "rxe: the gu
 all run "ib_send_bw -n 100" "ib_write_bw -n 100" "ib_read_bw -n 50" "ib_atomic_bw -n 100" "ibv_rc_pingpong -c -n 200"
 all meet "rping -C 50 -V" "ucmatose -c 3"
 there "dmesg | grep -i icrc || true" | grep . && failed=$((failed + 1))
+kill -INT $capture && wait $capture || { cat "$work/dumpcap"; failed=$((failed + 1)); }
+# Of what programs put into messages tshark has guesses, and calls malformed what it has guessed wrong: only what it
+# says of InfiniBand itself counts.
+tshark -r "$work/captured" -T fields -e infiniband.bth.opcode -e _ws.malformed -e ip.src >"$work/seen" 2>"$work/dumpcap"
+awk -F '\t' '{n++; if ($2 ~ /Packet: (IB|RRoCE)\]/ || $1 == "") {bad++; print "malformed:", $0}}
+	END {printf "tshark: %d packets of RoCEv2, %d malformed\n", n, bad; exit n == 0 || bad > 0}' "$work/seen" ||
+	failed=$((failed + 1))
 [[ $failed -eq 0 ]] || { echo "rxe: $failed failed" >&2; exit 1; }

@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 
 	"softib/driver/endpoint"
@@ -39,6 +43,17 @@ type Config struct {
 	// Index is the interface's, and Hardware its address.
 	Index    int
 	Hardware net.HardwareAddr
+	// Mbps is how fast the interface is; 0 if it does not say.
+	Mbps int64
+}
+
+// speed is in bits a second. It is where a queue pair begins that is told to slow down.
+func (c *Config) speed() int64 {
+	const usual = 10_000
+	if c.Mbps <= 0 {
+		return usual * 1_000_000
+	}
+	return c.Mbps * 1_000_000
 }
 
 // ErrInterface is matched when an interface is not one that RoCEv2 can use.
@@ -56,6 +71,9 @@ func FromInterface(name string) (Config, error) {
 		return Config{}, fmt.Errorf("roce: %s: %w: %w", name, ErrInterface, err)
 	}
 	c := Config{Name: name, MTU: i.MTU, Index: i.Index, Hardware: i.HardwareAddr}
+	if b, err := os.ReadFile(filepath.Join("/sys/class/net", name, "speed")); err == nil {
+		c.Mbps, _ = strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	}
 	for _, v4 := range []bool{true, false} {
 		for _, a := range list {
 			p, err := netip.ParsePrefix(a.String())
@@ -92,7 +110,8 @@ func newDevice(t terms, fds []int, release func()) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{release: release}
-	port := hca.Port{State: ib.PortActive, LID: hca.LIDPort, MTU: mtu, PKeys: []ib.PKey{ib.PKeyDefault}, GUID: t.GUID}
+	port := hca.Port{State: ib.PortActive, LID: hca.LIDPort, MTU: mtu, PKeys: []ib.PKey{ib.PKeyDefault}, GUID: t.GUID,
+		CableRate: t.Config.speed()}
 	var socks []*socket
 	for i, a := range t.Config.Addrs {
 		addr := &address{Addr: a, gid: a.As16(), index: t.Config.Index}
@@ -103,7 +122,7 @@ func newDevice(t terms, fds []int, release func()) (*Device, error) {
 	d.guid = t.GUID
 	d.Member, err = endpoint.NewMember(endpoint.Config{Name: t.Config.Name, Router: d, Block: t.Block, Wire: d.link,
 		Engine: hca.Config{NodeGUID: d.guid, Ports: 1, PortGUID: []ib.GUID{d.guid},
-			RoCE: hca.RoCE{On: true, ByGID: true, Window: window}}}, share)
+			RoCE: hca.RoCE{On: true, ByGID: true, Window: window, DCQCN: hca.DCQCN{On: true}}}}, share)
 	if err != nil {
 		return nil, err
 	}

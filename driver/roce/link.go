@@ -40,6 +40,7 @@ type link struct {
 	left      atomic.Bool
 
 	engine *hca.HCA
+	marks  uint8  // set by tests: bits of traffic classes that a network in trouble would set
 	groups uint64 // what the engine's number for its groups was when they were looked at
 	Stats
 	// watched are those of socks whose watchers are to be told that nobody looks, for who does not have the lock.
@@ -159,7 +160,7 @@ func (l *link) flowOf(p *wire.Packet) (flow, bool) {
 	for _, o := range l.outs {
 		if o.from.gid == p.GRH.SGID {
 			from, err := o.to(p.BTH.DestQP)
-			return flow{from, p.GRH.DGID, blockOf(p.BTH.DestQP), p.GRH.TClass}, err == nil
+			return flow{from, p.GRH.DGID, blockOf(p.BTH.DestQP), hca.ToNetwork(p) | l.marks}, err == nil
 		}
 	}
 	return flow{}, false

@@ -271,6 +271,49 @@ func TestUD(t *testing.T) {
 	}
 }
 
+// A network that marks what it carries makes the sender of a connection slow down, and nothing is lost by it.
+func TestMarks(t *testing.T) {
+	a, b := pair(t, "127.0.0.1", "127.0.0.2", verbs.RC)
+	write := func(n int) {
+		t.Helper()
+		fill(a.mr.Bytes()[:n], byte(n>>10))
+		b.see()
+		a.send(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, n), RemoteAddr: b.mr.Addr(),
+			RKey: b.mr.RKey()})
+		a.next()
+		b.see()
+		if !bytes.Equal(a.mr.Bytes()[:n], b.mr.Bytes()[:n]) {
+			t.Fatalf("WRITE of %d bytes: other bytes have come", n)
+		}
+	}
+	told := func() (sent, heard uint64) {
+		sent = b.dev.Enter().Stats.CNPsSent
+		b.dev.LeaveQuiet()
+		heard = a.dev.Enter().Stats.BECNs
+		a.dev.LeaveQuiet()
+		return sent, heard
+	}
+	write(memory)
+	if sent, heard := told(); sent+heard > 0 {
+		t.Errorf("%d notifications of what was not marked, of which %d were heard", sent, heard)
+	}
+	a.dev.Enter()
+	a.dev.link.marks = 3
+	a.dev.LeaveQuiet()
+	for range 3 {
+		write(memory)
+	}
+	sent, heard := told()
+	if sent == 0 || heard == 0 || heard > sent {
+		t.Errorf("%d notifications, of which %d were heard", sent, heard)
+	}
+	rate := a.dev.Enter().QP(a.qp.Num()).Rate()
+	a.dev.LeaveQuiet()
+	if line := int64(10_000_000_000); rate <= 0 || rate >= line {
+		t.Errorf("the rate is %d bits a second: want less than %d", rate, line)
+	}
+}
+
 // What anybody sends to the port is counted and harms nothing.
 func TestNoise(t *testing.T) {
 	s := hold(t, "127.0.0.2")

@@ -178,7 +178,11 @@ func (q *QP) tellCNP(now ib.Time) {
 
 // slowDown is what a notification does to the flow.
 func (q *QP) slowDown(now ib.Time) {
-	line := q.h.ports[q.path.port].Rate.Mbps() * 1_000_000
+	port := &q.h.ports[q.path.port]
+	line := port.CableRate
+	if line == 0 {
+		line = port.Rate.Mbps() * 1_000_000
+	}
 	if line <= 0 {
 		return // nobody says how fast the link is
 	}
@@ -192,9 +196,6 @@ func (q *QP) limitRate(now ib.Time, p *wire.Packet) {
 		return
 	}
 	if wait := l.sent(now, &q.h.cfg.RoCE.DCQCN, ethernetBytes(p)); wait > 0 {
-		q.freeAt = max(q.freeAt, now) + wait
-		q.h.ready.remove(q)
-		q.paced = true
-		q.armTimer(q.freeAt)
+		q.waitUntil(now, max(q.freeAt, now-q.h.cfg.CatchUp)+wait)
 	}
 }

@@ -26,8 +26,28 @@ func isGroup(g ib.GID) bool {
 	return g.IsMulticast() || wire.IsIPv4(g) && g[12]>>4 == 0xE
 }
 
+// Codes of a traffic class's lowest two bits (RFC 3168): what routers may do with a packet that meets congestion.
+const (
+	ecnMask    = 3
+	ecnCapable = 2 // mark it, in place of losing it
+	ecnMarked  = 3
+)
+
+// ToNetwork is the traffic class of a packet that a network gets. Queue pairs that are connected slow down when they
+// are told of marks, so their packets may be marked, but not what tells.
+func ToNetwork(p *wire.Packet) uint8 {
+	class := p.GRH.TClass
+	if i := p.BTH.Opcode.Info(); i.Ext&wire.ExtDETH == 0 && i.Kind != wire.KindCNP {
+		class = class&^ecnMask | ecnCapable
+	}
+	return class
+}
+
 // FromNetwork makes a packet that has come by a network one for the port.
 func FromNetwork(p *wire.Packet) {
+	if p.GRH.TClass&ecnMask == ecnMarked {
+		p.BTH.FECN = true
+	}
 	p.LRH.SLID, p.LRH.DLID = LIDNetwork, LIDPort
 	if isGroup(p.GRH.DGID) {
 		p.LRH.DLID = LIDGroup

@@ -39,10 +39,14 @@ func (q *QP) pace(now ib.Time, p *wire.Packet, r mad.Rate, more ib.Time) {
 	if r != 0 {
 		takes = r.ByteTime(n)
 	}
-	q.freeAt = max(q.freeAt, now-q.h.cfg.CatchUp) + takes + more
-	if q.freeAt > now {
+	q.waitUntil(now, max(q.freeAt, now-q.h.cfg.CatchUp)+takes+more)
+}
+
+// waitUntil keeps a queue pair from sending before a time.
+func (q *QP) waitUntil(now, at ib.Time) {
+	if q.freeAt = at; at > now {
 		q.h.ready.remove(q)
 		q.paced = true
-		q.armTimer(q.freeAt)
+		q.armTimer(at)
 	}
 }
