@@ -13,6 +13,7 @@ import (
 // them, to a host of another leaf. Without congestion control buffers fill back to the senders, and it waits behind
 // packets that wait for the hot spot. With it, those three leave 4/7 of the link, of which it has most.
 func TestCongestionControl(t *testing.T) {
+	long(t)
 	speed := func(c Congestion) (victim, all float64, told [2]uint64) {
 		g, err := topo.ParseSpec("fat-tree:radix=8,levels=2,oversub=3")
 		if err != nil {

@@ -75,6 +75,7 @@ func ends(t *testing.T, spec, text string, opt Options) (packets, flows ib.Time)
 // receiver stand before those to others packets are slower: the others wait behind them for buffers, of which flows
 // know nothing.
 func TestLevels(t *testing.T) {
+	long(t)
 	for _, c := range []struct {
 		spec, load  string
 		least, most float64 // of what flows take, by what packets take
@@ -96,6 +97,7 @@ func TestLevels(t *testing.T) {
 // TestChoosingLevels does so where switches choose. By packet, flows are spread evenly, which is what no switch that
 // sees its own queues alone comes to; by flowlet and message they take the ports with the fewest others.
 func TestChoosingLevels(t *testing.T) {
+	long(t)
 	tree, high := "fat-tree:radix=8,levels=2", "fat-tree:radix=8,levels=3"
 	for _, c := range []struct {
 		choice      route.Choice
@@ -120,6 +122,7 @@ func TestChoosingLevels(t *testing.T) {
 // TestRoCELevels does so on Ethernet, whose ways a hash chooses. Flows know neither pauses nor DCQCN, which takes rates
 // back for long after a queue is gone: short messages do not see it, long ones do.
 func TestRoCELevels(t *testing.T) {
+	long(t)
 	roce, tables := Ethernet{Kind: RoCE}, Ethernet{Kind: RoCE, NoECMP: true, NoDCQCN: true}
 	tree := "fat-tree:radix=8,levels=2"
 	for _, c := range []struct {
@@ -157,6 +160,7 @@ func nearWith(t *testing.T, opt Options, spec, text string, least, most float64)
 
 // TestDeadlock: ways that wait for each other are found and told, and so is a schedule that does.
 func TestDeadlock(t *testing.T) {
+	long(t)
 	g, err := topo.ParseSpec("torus:6x6")
 	if err != nil {
 		t.Fatal(err)

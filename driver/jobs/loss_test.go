@@ -24,6 +24,7 @@ func losing(t *testing.T, spec, text string, c route.Choice, l Loss, seed uint64
 // for a sweep, or gives up. Switches that choose leave the link alone where they send up; the switch above a
 // destination has one way down to it, and tells the others, however far up it is. So nobody needs a manager.
 func TestLoss(t *testing.T) {
+	long(t)
 	const us, spec, text = ib.Microsecond, "fat-tree:radix=8,levels=2", "permutation:size=1M,count=4"
 	const timeout = 8 // 1.05 ms
 	whole, _, err := losing(t, spec, text, route.NoChoice, Loss{}, 1)

@@ -9,6 +9,7 @@ import (
 // TestPlanes: messages take the planes in turn, so that with two and four of them a load takes a half and a quarter of
 // the time, by packets and by flows.
 func TestPlanes(t *testing.T) {
+	long(t)
 	const text = "permutation:size=256K,count=8,window=4"
 	for _, spec := range []string{"fat-tree:radix=8,levels=2", "star:8"} {
 		packets, flows := ends(t, spec, text, Options{})

@@ -13,6 +13,7 @@ import (
 // TestReductions: what switches do by packets and by flows takes about the same time, and the sums are right: Packets
 // looks at every element that a rank gets.
 func TestReductions(t *testing.T) {
+	long(t)
 	for _, c := range []struct {
 		spec, load  string
 		least, most float64 // of what flows take, by what packets take
