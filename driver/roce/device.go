@@ -116,9 +116,11 @@ func newDevice(t terms, fds []int, release func()) (*Device, error) {
 	for i, a := range t.Config.Addrs {
 		addr := &address{Addr: a, gid: a.As16(), index: t.Config.Index}
 		port.GIDs = append(port.GIDs, addr.gid)
-		socks = append(socks, newSocket(addr, fds[i]))
+		socks = append(socks, &socket{fd: fds[i], to: addr})
 	}
-	d.link = newLink(socks, share.Page, t.Block)
+	if d.link, err = newLink(socks, share.Page, t.Block); err != nil {
+		return nil, err
+	}
 	d.guid = t.GUID
 	d.Member, err = endpoint.NewMember(endpoint.Config{Name: t.Config.Name, Router: d, Block: t.Block, Wire: d.link,
 		Engine: hca.Config{NodeGUID: d.guid, Ports: 1, PortGUID: []ib.GUID{d.guid},
@@ -178,7 +180,7 @@ func (d *Device) Stats() *Stats { return &d.link.Stats }
 func (d *Device) Close() error {
 	err := d.Member.Close()
 	d.once.Do(func() {
-		close(d.link.closing)
+		d.link.end()
 		d.release()
 		d.link.close()
 	})

@@ -43,78 +43,101 @@ type link struct {
 	marks  uint8  // set by tests: bits of traffic classes that a network in trouble would set
 	groups uint64 // what the engine's number for its groups was when they were looked at
 	Stats
-	// watched are those of socks whose watchers are to be told that nobody looks, for who does not have the lock.
-	watched atomic.Pointer[[]*socket]
+	watcher watcher
 	closing chan struct{}
 	done    sync.WaitGroup
 }
 
+// watcher waits at the sockets while nobody looks. It is a thread of its own: the runtime's would be woken for each
+// datagram that comes while somebody does look, which takes a core from those who do.
+type watcher struct {
+	rests chan struct{} // it is told here that nobody looks
+	// set is what it waits for; the first descriptor says that it is another one now.
+	set  atomic.Pointer[[]unix.PollFd]
+	kick int
+}
+
 // newLink makes the network of an endpoint that is woken by a page.
-func newLink(socks []*socket, page *endpoint.Page, block uint16) *link {
+func newLink(socks []*socket, page *endpoint.Page, block uint16) (*link, error) {
 	l := &link{block: block, socks: socks, host: page, tx: new(outgoing), rx: new(incoming),
-		closing: make(chan struct{})}
+		closing: make(chan struct{}), watcher: watcher{rests: make(chan struct{}, 1)}}
 	for _, s := range socks {
 		l.outs = append(l.outs, &senders{from: s.to})
 	}
-	return l
+	var err error
+	l.watcher.kick, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	return l, err
 }
 
-// start watches the sockets until close.
+// start watches the sockets until end.
 func (l *link) start() {
+	l.watch()
+	l.done.Go(l.attend)
+	l.host.OnRest(l.rest)
+	l.rest() // nobody looks yet
+}
+
+// watch has all sockets watched that there are.
+func (l *link) watch() {
+	set := []unix.PollFd{{Fd: int32(l.watcher.kick), Events: unix.POLLIN}}
 	for _, s := range l.socks {
-		l.watch(s)
+		set = append(set, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
 	}
-	l.host.OnRest(func() {
-		for _, s := range *l.watched.Load() {
-			s.rest()
-		}
-	})
+	l.watcher.set.Store(&set)
+	l.kick()
 }
 
-// watch has a socket watched, which is among socks.
-func (l *link) watch(s *socket) {
-	l.done.Go(func() { l.attend(s) })
-	l.published()
-	s.rest() // nobody looks yet
+// kick has the watcher look at its set again.
+func (l *link) kick() {
+	one := [8]byte{1}
+	_, _ = unix.Write(l.watcher.kick, one[:])
 }
 
-func (l *link) published() {
-	all := slices.Clone(l.socks)
-	l.watched.Store(&all)
-}
-
-// rest says that nobody looks at a socket.
-func (s *socket) rest() {
+// rest says that nobody looks.
+func (l *link) rest() {
 	select {
-	case s.rests <- struct{}{}:
+	case l.watcher.rests <- struct{}{}:
 	default:
 	}
 }
 
-// close ends it, after closing is. Nobody uses the endpoint any more.
+// end has the watcher end.
+func (l *link) end() {
+	close(l.closing)
+	l.kick()
+}
+
+// close ends all, after end. Nobody uses the endpoint any more.
 func (l *link) close() {
-	closeAll(l.socks)
 	l.done.Wait()
+	closeAll(l.socks)
 	for _, o := range l.outs {
 		o.close()
 	}
+	unix.Close(l.watcher.kick)
 }
 
-// attend wakes whoever is to take in what comes to a socket, while nobody looks there. While somebody does it sleeps:
-// to be woken for each datagram would take the core from those who look.
-func (l *link) attend(s *socket) {
-	raw, err := s.file.SyscallConn()
-	if err != nil {
-		return
-	}
+// attend is the watcher: it wakes whoever is to take in what comes, while nobody looks.
+func (l *link) attend() {
+	w := &l.watcher
 	for {
 		select {
-		case <-s.rests:
+		case <-w.rests:
 		case <-l.closing:
 			return
 		}
-		if raw.Read(func(uintptr) bool { return l.left.Load() || ready(s.fd, unix.POLLIN, 0) }) != nil {
-			return // it is closed
+		for !l.left.Load() {
+			set := slices.Clone(*w.set.Load())
+			if _, err := unix.Poll(set, -1); err != nil || set[0].Revents == 0 {
+				break
+			}
+			var b [8]byte
+			_, _ = unix.Read(w.kick, b[:])
+			select {
+			case <-l.closing:
+				return
+			default:
+			}
 		}
 		l.host.Wake()
 	}
@@ -206,11 +229,11 @@ const othersEvery = 8
 // Next is the next packet that has come.
 func (l *link) Next(p *wire.Packet) bool {
 	for l.taken < l.n || l.receive() {
-		d, from, next := l.rx.datagram(l.taken, l.at, l.source)
+		d, at, next := l.rx.datagram(l.taken, l.at, l.source)
 		if l.at = next; next == 0 {
 			l.taken++
 		}
-		if p.ParseRoCE(d, from) != nil {
+		if p.ParseRoCE(d, at, &l.rx.from) != nil {
 			l.Malformed.Add(1)
 			continue
 		}
@@ -251,14 +274,9 @@ func (l *link) joinGroups() {
 	if len(left) > 0 {
 		l.socks = slices.DeleteFunc(l.socks, func(s *socket) bool { return slices.Contains(left, s) })
 		l.hot, l.turn = 0, 0
-		l.published()
-	}
-	for _, s := range left {
-		if l.source == s {
+		if slices.Contains(left, l.source) {
 			l.n, l.taken = 0, 0
 		}
-		_ = s.file.Close()
-		s.rest() // so that its watcher ends
 	}
 	for _, g := range groups {
 		if slices.ContainsFunc(l.socks[n:], func(s *socket) bool { return s.group == g }) {
@@ -269,11 +287,10 @@ func (l *link) joinGroups() {
 			l.Unjoined.Add(1)
 			continue
 		}
-		s := newSocket(by, fd)
-		s.group = g
-		l.socks = append(l.socks, s)
-		l.watch(s)
+		l.socks = append(l.socks, &socket{fd: fd, to: by, group: g})
 	}
+	l.watch()
+	closeAll(left)
 }
 
 // receive takes in what one of the sockets has.

@@ -33,7 +33,8 @@ type Server struct {
 	guid  ib.GUID
 	mtu   ib.MTU
 	addrs []*address
-	own   []*socket // block 0's, by address
+	own   []*socket  // block 0's, by address
+	files []*os.File // which wait for those
 
 	mu     sync.Mutex
 	blocks [][]int // by block, from 1: the descriptors by address
@@ -69,7 +70,7 @@ func Hold(c Config) (s *Server, err error) {
 			alone, err = a.bind(wire.RoCEPort, true)
 		}
 		if err == nil {
-			s.own = append(s.own, newSocket(a, alone))
+			s.own = append(s.own, &socket{fd: alone, to: a})
 			err = steer(alone)
 		}
 		if err != nil {
@@ -79,7 +80,9 @@ func Hold(c Config) (s *Server, err error) {
 	}
 	s.session.init(s)
 	for _, o := range s.own {
-		s.done.Go(func() { s.session.attend(o) })
+		f := os.NewFile(uintptr(o.fd), "roce")
+		s.files = append(s.files, f)
+		s.done.Go(func() { s.session.attend(o, f) })
 	}
 	return s, nil
 }
@@ -102,12 +105,6 @@ func steer(fd int) error {
 	return nil
 }
 
-func closeAll(socks []*socket) {
-	for _, s := range socks {
-		_ = s.file.Close()
-	}
-}
-
 // Close gives the port up. Programs that have sockets keep them.
 func (s *Server) Close() {
 	s.mu.Lock()
@@ -118,7 +115,9 @@ func (s *Server) Close() {
 		return
 	}
 	s.session.end()
-	closeAll(s.own)
+	for _, f := range s.files {
+		_ = f.Close()
+	}
 	s.done.Wait()
 	for _, fds := range s.blocks {
 		for _, fd := range fds {

@@ -3,6 +3,7 @@ package roce
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -192,8 +193,8 @@ func (x *Session) put(env *mad.Envelope, data *[mad.Size]byte) {
 }
 
 // attend takes in what comes to a socket of block 0 until it is closed. Of its queue pairs only 1 is there.
-func (x *Session) attend(s *socket) {
-	raw, err := s.file.SyscallConn()
+func (x *Session) attend(s *socket, f *os.File) {
+	raw, err := f.SyscallConn()
 	if err != nil {
 		return
 	}
@@ -208,8 +209,8 @@ func (x *Session) attend(s *socket) {
 			return
 		}
 		for i, at := 0, 0; i < n; {
-			d, from, next := rx.datagram(i, at, s)
-			if p.ParseRoCE(d, from) != nil {
+			d, begin, next := rx.datagram(i, at, s)
+			if p.ParseRoCE(d, begin, &rx.from) != nil {
 				x.s.Malformed.Add(1)
 			} else {
 				x.s.Received.Add(1)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"unsafe"
 
@@ -95,18 +94,16 @@ func flag(b bool) int {
 
 // socket is where datagrams come in.
 type socket struct {
-	file *os.File
-	fd   int
-	to   *address // of which its datagrams are
+	fd int
+	to *address // of which its datagrams are
 	// group is the one that it is for, if it is for one.
 	group ib.GID
-	rests chan struct{} // its watcher is told here that nobody looks
 }
 
-// newSocket takes a descriptor over.
-func newSocket(a *address, fd int) *socket {
-	// A file is waited for by the runtime.
-	return &socket{file: os.NewFile(uintptr(fd), "roce"), fd: fd, to: a, rests: make(chan struct{}, 1)}
+func closeAll(socks []*socket) {
+	for _, s := range socks {
+		unix.Close(s.fd)
+	}
 }
 
 // bindGroup makes a socket for what is sent to a group, which the interface joins: by the address of the same kind. All
@@ -323,8 +320,9 @@ type incoming struct {
 	iovs  [receiveMax]unix.Iovec
 	names [receiveMax]unix.RawSockaddrInet6
 	ctrl  [receiveMax][controlBytes]byte
-	data  [receiveMax][joinedMax]byte
+	data  [receiveMax][wire.RoCEBefore + joinedMax]byte
 	facts [receiveMax]received
+	from  wire.RoCESource // of the datagram that was asked for last
 }
 
 // received is what the kernel says of a message.
@@ -349,7 +347,7 @@ func (s *socket) local() ib.GID {
 // receive takes in what has come, without waiting, and returns how many messages that were.
 func (s *socket) receive(b *incoming) (int, error) {
 	for i := range b.msgs {
-		b.iovs[i] = unix.Iovec{Base: &b.data[i][0], Len: joinedMax}
+		b.iovs[i] = unix.Iovec{Base: &b.data[i][wire.RoCEBefore], Len: joinedMax}
 		m := &b.msgs[i]
 		m.Iov, m.Iovlen = &b.iovs[i], 1
 		m.Name, m.Namelen = (*byte)(unsafe.Pointer(&b.names[i])), unix.SizeofSockaddrInet6
@@ -383,16 +381,21 @@ func facts(control []byte) (f received) {
 	return f
 }
 
-// datagram is the one at an offset of message i, what IP says of it, and where the next one begins; 0 if it was the
-// last.
-func (b *incoming) datagram(i, at int, s *socket) (d []byte, from wire.RoCESource, next int) {
-	from = wire.RoCESource{From: b.names[i].Addr, To: s.local(), Port: swap(b.names[i].Port), HopLimit: defaultHops,
+// datagram is the one at an offset of message i: it ends with d and begins at an offset of that. Next is where the next
+// one of the message is; 0 if it was the last. What IP says of it is in from: what a kernel has cut from one message
+// has identifications that follow each other.
+func (b *incoming) datagram(i, at int, s *socket) (d []byte, begin, next int) {
+	b.from = wire.RoCESource{From: b.names[i].Addr, To: s.local(), Port: swap(b.names[i].Port), HopLimit: defaultHops,
 		TClass: b.facts[i].class}
-	all := b.data[i][:min(b.msgs[i].n, joinedMax)]
-	if each := b.facts[i].each; each > 0 && at+each < len(all) {
-		return all[at : at+each], from, at + each
+	end := int(min(b.msgs[i].n, joinedMax))
+	if each := b.facts[i].each; each > 0 {
+		b.from.ID = uint16(at / each)
+		if at+each < end {
+			end, next = at+each, at+each
+		}
 	}
-	return all[min(at, len(all)):], from, 0
+	at = min(at, end)
+	return b.data[i][:wire.RoCEBefore+end], wire.RoCEBefore + at, next
 }
 
 // defaultHops stands for a hop limit that nobody has asked for.

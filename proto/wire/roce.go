@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math/bits"
-	"slices"
 
 	"softib/proto/ib"
 )
@@ -44,18 +43,13 @@ func (p *Packet) RoCESize() int {
 // it as it is told here: between the GIDs' addresses, over IPv4 not to be fragmented and with an identification. What
 // goes for Append goes here as well.
 func (p *Packet) AppendRoCE(b []byte, from, id uint16) []byte {
-	b = slices.Grow(b, p.RoCESize())
-	start := len(b)
-	b = p.BTH.Append(b)
-	b = p.appendExt(b, p.BTH.Opcode.Info().Ext)
-	b = append(b, p.Payload...)
-	b = append(b, zeroPad[:p.pad()]...)
-	crc := roceICRC(p.GRH.SGID, p.GRH.DGID, from, id, b[start:])
-	return binary.LittleEndian.AppendUint32(b, crc)
+	room := make([]byte, RoCEHeadroom+p.RoCESize())
+	return append(b, p.PutRoCE(room, from, id)...)
 }
 
-// RoCEHeadroom is how much room PutRoCE needs in front of a payload.
-const RoCEHeadroom = BTHSize + 64
+// RoCEHeadroom is how much room PutRoCE needs in front of a payload: for headers, and for those in front of them that the
+// ICRC covers.
+const RoCEHeadroom = RoCEBefore + BTHSize + 64
 
 // PutRoCE writes what AppendRoCE does to b, whose bytes from RoCEHeadroom on have the payload already or get it now,
 // and returns where it is.
@@ -68,7 +62,8 @@ func (p *Packet) PutRoCE(b []byte, from, id uint16) []byte {
 	p.appendExt(p.BTH.Append(b[:start]), info.Ext)
 	end := RoCEHeadroom + len(p.Payload)
 	end += copy(b[end:], zeroPad[:p.pad()])
-	binary.LittleEndian.PutUint32(b[end:], roceICRC(p.GRH.SGID, p.GRH.DGID, from, id, b[start:end]))
+	s := RoCESource{From: p.GRH.SGID, To: p.GRH.DGID, Port: from, ID: id}
+	binary.LittleEndian.PutUint32(b[end:], s.icrc(b[:end], start))
 	return b[start : end+ICRCSize]
 }
 
@@ -78,16 +73,23 @@ type RoCESource struct {
 	Port     uint16 // UDP's, at the source
 	TClass   uint8  // DSCP and ECN
 	HopLimit uint8
+	// ID is IPv4's identification, as far as anybody can guess.
+	ID uint16
 }
 
-// ParseRoCE reads a datagram. GRH has what IP said; LRH is that of a global packet of this length, without addresses.
+// RoCEBefore is how many bytes in front of a datagram ParseRoCE writes to.
+const RoCEBefore = ipv6Size + udpSize
+
+// ParseRoCE reads a datagram, which begins at an offset of b. What is before it is used for the ICRC. GRH has what IP
+// said; LRH is that of a global packet of this length, without addresses.
 //
 // An ordinary socket does not show IPv4's identification, which the ICRC covers. The CRC is linear, so that it says
 // itself which identification would make it right, together with the flags beside it: it is right if those are as a
 // sender can have set them. That leaves an error in a datagram a chance of 2^-15 here, behind the checksums of UDP and
 // of Ethernet.
-func (p *Packet) ParseRoCE(b []byte, s RoCESource) error {
+func (p *Packet) ParseRoCE(all []byte, at int, s *RoCESource) error {
 	p.Count, p.FarLen, p.Far = 0, 0, nil
+	b := all[at:]
 	switch {
 	case len(b) < roceMinSize:
 		return truncated("RoCE", len(b), roceMinSize)
@@ -95,7 +97,7 @@ func (p *Packet) ParseRoCE(b []byte, s RoCESource) error {
 		return &ParseError{Kind: ErrLength, Layer: "RoCE", Field: "datagram", Got: uint64(len(b)), Want: roceMaxSize}
 	}
 	body := b[:len(b)-ICRCSize]
-	crc, want := roceICRC(s.From, s.To, s.Port, 0, body), binary.LittleEndian.Uint32(b[len(body):])
+	crc, want := s.icrc(all[:at+len(body)], at), binary.LittleEndian.Uint32(b[len(body):])
 	if crc != want && !(IsIPv4(s.From) && roceIDFits(crc^want, len(body))) {
 		return &ParseError{Kind: ErrICRC, Layer: "RoCE", Field: "ICRC", Got: uint64(bits.ReverseBytes32(want)),
 			Want: uint64(bits.ReverseBytes32(crc))}
@@ -110,36 +112,45 @@ func (p *Packet) ParseRoCE(b []byte, s RoCESource) error {
 	return p.parseTransport(body[n:])
 }
 
-// roceICRC is the ICRC of a datagram whose bytes before it are b: of eight bytes of ones in LRH's place, of the headers
-// of IP and UDP and of b, with ones for what changes on the way (A17.3.3).
-func roceICRC(from, to ib.GID, port, id uint16, b []byte) uint32 {
-	var room [ipv6Size + udpSize + bthResv8a + 1]byte
-	h := room[:0]
-	length := uint16(udpSize + len(b) + ICRCSize)
-	if IsIPv4(from) {
+// icrc is the ICRC of a datagram that begins at an offset of b and ends with it: of eight bytes of ones in LRH's place,
+// of the headers of IP and UDP and of the datagram, with ones for what changes on the way (A17.3.3). The headers are
+// written in front of it, so that all is one piece.
+func (s *RoCESource) icrc(b []byte, at int) uint32 {
+	be := binary.BigEndian
+	length := uint16(udpSize + len(b) - at + ICRCSize)
+	u := b[at-udpSize : at]
+	be.PutUint16(u, s.Port)
+	be.PutUint16(u[2:], RoCEPort)
+	be.PutUint16(u[4:], length)
+	u[6], u[7] = 0xFF, 0xFF
+	from := at - udpSize
+	if IsIPv4(s.From) {
 		// Type of service, time to live and checksum are ones.
-		h = append(h, 0x45, 0xFF)
-		h = binary.BigEndian.AppendUint16(h, ipv4Size+length)
-		h = binary.BigEndian.AppendUint16(h, id)
-		h = append(h, ipv4DontFragment, 0, 0xFF, ipUDP, 0xFF, 0xFF)
-		h = append(h, from[12:]...)
-		h = append(h, to[12:]...)
+		from -= ipv4Size
+		h := b[from : from+ipv4Size]
+		h[0], h[1] = 0x45, 0xFF
+		be.PutUint16(h[2:], ipv4Size+length)
+		be.PutUint16(h[ipv4ID:], s.ID)
+		be.PutUint32(h[6:], ipv4DontFragment<<24|0xFF<<8|ipUDP)
+		h[10], h[11] = 0xFF, 0xFF
+		copy(h[12:16], s.From[12:])
+		copy(h[16:], s.To[12:])
 	} else {
 		// Traffic class, flow label and hop limit are.
-		h = append(h, 0x6F, 0xFF, 0xFF, 0xFF)
-		h = binary.BigEndian.AppendUint16(h, length)
-		h = append(h, ipUDP, 0xFF)
-		h = append(h, from[:]...)
-		h = append(h, to[:]...)
+		from -= ipv6Size
+		h := b[from : from+ipv6Size]
+		be.PutUint32(h, 0x6FFFFFFF)
+		be.PutUint16(h[4:], length)
+		h[6], h[7] = ipUDP, 0xFF
+		copy(h[8:24], s.From[:])
+		copy(h[24:], s.To[:])
 	}
-	h = binary.BigEndian.AppendUint16(h, port)
-	h = binary.BigEndian.AppendUint16(h, RoCEPort)
-	h = binary.BigEndian.AppendUint16(h, length)
-	h = append(h, 0xFF, 0xFF)
-	h = append(h, b[:bthResv8a]...)
-	h = append(h, 0xFF)
-	crc := crc32.Update(icrcMaskedLRH, crc32.IEEETable, h)
-	return crc32.Update(crc, crc32.IEEETable, b[bthResv8a+1:])
+	masked := &b[at+bthResv8a]
+	was := *masked
+	*masked = 0xFF
+	crc := crc32.Update(icrcMaskedLRH, crc32.IEEETable, b[from:])
+	*masked = was
+	return crc
 }
 
 // ipv6Size is the length of IPv6's header.

@@ -15,6 +15,11 @@ import (
 	"softib/proto/ib"
 )
 
+// parseRoCE reads a datagram that has no room in front.
+func parseRoCE(p *Packet, b []byte, s RoCESource) error {
+	return p.ParseRoCE(append(make([]byte, RoCEBefore), b...), RoCEBefore, &s)
+}
+
 // Packets of others: a CNP that a ConnectX-4 Lx sent, and a UC SEND whose ICRC scapy has worked out (scapy's
 // test/contrib/roce.uts has both). From IPv4's header on.
 var theirs = map[string]string{
@@ -46,7 +51,7 @@ func TestRoCETheirs(t *testing.T) {
 	for name, text := range theirs {
 		s, id, b := roceSource(t, unhex(t, text))
 		var p Packet
-		if err := p.ParseRoCE(b, s); err != nil {
+		if err := parseRoCE(&p, b, s); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -58,7 +63,7 @@ func TestRoCETheirs(t *testing.T) {
 		}
 		// Every identification is possible.
 		for range 100 {
-			if err := p.ParseRoCE(p.AppendRoCE(nil, s.Port, uint16(rand.Uint32())), s); err != nil {
+			if err := parseRoCE(&p, p.AppendRoCE(nil, s.Port, uint16(rand.Uint32())), s); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -70,7 +75,7 @@ func TestRoCEArea(t *testing.T) {
 	b := unhex(t, theirs["CNP of a ConnectX-4 Lx"])
 	s, _, d := roceSource(t, b)
 	var p Packet
-	if err := p.ParseRoCE(d, s); err != nil {
+	if err := parseRoCE(&p, d, s); err != nil {
 		t.Fatal(err)
 	}
 	area := p.GRH.Area()
@@ -119,7 +124,7 @@ func TestRoCERoundTrip(t *testing.T) {
 					t.Fatalf("%v: %d bytes, and the size is %d", op, len(b), p.RoCESize())
 				}
 				var q Packet
-				if err := q.ParseRoCE(b, s); err != nil {
+				if err := parseRoCE(&q, b, s); err != nil {
 					t.Fatalf("%v, %d bytes: %v", op, n, err)
 				}
 				if q.GRH != p.GRH || q.BTH != p.BTH || q.LRH != p.LRH || !bytes.Equal(q.Payload, p.Payload) {
@@ -147,7 +152,7 @@ func TestRoCEDamage(t *testing.T) {
 				b[5+r.IntN(len(b)-5)] ^= 1 << r.IntN(8) // the byte of FECN and BECN is not covered
 			}
 			var q Packet
-			if err := q.ParseRoCE(b, s); err == nil && !bytes.Equal(b, good) {
+			if err := parseRoCE(&q, b, s); err == nil && !bytes.Equal(b, good) {
 				passed++
 			} else if err != nil && !errors.Is(err, ErrICRC) {
 				t.Fatal(err)
@@ -160,7 +165,7 @@ func TestRoCEDamage(t *testing.T) {
 		for _, other := range []RoCESource{{From: s.To, To: s.From, Port: s.Port},
 			{From: s.From, To: s.From, Port: s.Port}, {From: s.From, To: s.To, Port: s.Port + 1}} {
 			var q Packet
-			if err := q.ParseRoCE(good, other); !errors.Is(err, ErrICRC) {
+			if err := parseRoCE(&q, good, other); !errors.Is(err, ErrICRC) {
 				t.Errorf("%+v: %v", other, err)
 			}
 		}
@@ -175,15 +180,17 @@ func FuzzRoCE(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, v4 bool, port uint8) {
 		p, s := roceSample(MakeOpcode(RC, OpAck), 0, v4)
 		s.Port = uint16(port)
-		if p.ParseRoCE(b, s) != nil {
+		if parseRoCE(p, b, s) != nil {
 			// The same bytes with the ICRC that they ought to have: the checks behind it see them too.
 			if len(b) < roceMinSize || len(b)%4 != 0 || len(b) > roceMaxSize {
 				return
 			}
 			b = bytes.Clone(b)
 			n := len(b) - ICRCSize
-			binary.LittleEndian.PutUint32(b[n:], roceICRC(s.From, s.To, s.Port, 7, b[:n]))
-			if p.ParseRoCE(b, s) != nil {
+			sent := s
+			sent.ID = 7
+			binary.LittleEndian.PutUint32(b[n:], sent.icrc(append(make([]byte, RoCEBefore), b[:n]...), RoCEBefore))
+			if parseRoCE(p, b, s) != nil {
 				return
 			}
 		}
