@@ -47,8 +47,8 @@ func (p *Packet) AppendRoCE(b []byte, from, id uint16) []byte {
 	return append(b, p.PutRoCE(room, from, id)...)
 }
 
-// RoCEHeadroom is how much room PutRoCE needs in front of a payload: for headers, and for those in front of them that the
-// ICRC covers.
+// RoCEHeadroom is how much room PutRoCE needs in front of a payload: for headers, and for those in front of them that
+// the ICRC covers.
 const RoCEHeadroom = RoCEBefore + BTHSize + 64
 
 // PutRoCE writes what AppendRoCE does to b, whose bytes from RoCEHeadroom on have the payload already or get it now,
@@ -78,7 +78,7 @@ type RoCESource struct {
 }
 
 // RoCEBefore is how many bytes in front of a datagram ParseRoCE writes to.
-const RoCEBefore = ipv6Size + udpSize
+const RoCEBefore = LRHSize + ipv6Size + udpSize
 
 // ParseRoCE reads a datagram, which begins at an offset of b. What is before it is used for the ICRC. GRH has what IP
 // said; LRH is that of a global packet of this length, without addresses.
@@ -145,10 +145,12 @@ func (s *RoCESource) icrc(b []byte, at int) uint32 {
 		copy(h[8:24], s.From[:])
 		copy(h[24:], s.To[:])
 	}
+	from -= LRHSize
+	binary.NativeEndian.PutUint64(b[from:], 1<<64-1)
 	masked := &b[at+bthResv8a]
 	was := *masked
 	*masked = 0xFF
-	crc := crc32.Update(icrcMaskedLRH, crc32.IEEETable, b[from:])
+	crc := crc32.ChecksumIEEE(b[from:])
 	*masked = was
 	return crc
 }
