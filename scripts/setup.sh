@@ -114,8 +114,8 @@ test)
 	# The race detector links through gcc; tshark judges our captures;
 	# infiniband-diags, ibutils, opensm and programs compiled against libibumad run on our fabrics,
 	# which are held against ibsim's. So do the programs on libibverbs and librdmacm, down to Open MPI.
-	# Chromium walks the page, Prometheus scrapes the metrics, the documents ask the page with curl. qperf and SimGrid
-	# are peers of the benchmarks, every one of which is run once. strace holds programs up where it hurts,
+	# Chromium walks the page, Prometheus scrapes the metrics, the documents ask the page with curl. qperf, iperf3 and
+	# SimGrid are peers of the benchmarks, every one of which is run once. strace holds programs up where it hurts,
 	# ip joins machines that are namespaces.
 	ensure_packages git=git "${build[@]}" tshark=tshark ibsim=ibsim-utils \
 		/usr/sbin/ibstat=infiniband-diags ibdiagnet=ibutils /usr/sbin/opensm=opensm \
@@ -123,15 +123,15 @@ test)
 		ibv_rc_pingpong=ibverbs-utils ib_write_bw=perftest rping=rdmacm-utils \
 		/usr/lib/python3/dist-packages/pyverbs/__init__.py=python3-pyverbs \
 		ucx_perftest=ucx-utils mpirun=openmpi-bin mpicc=libopenmpi-dev fi_pingpong=libfabric-bin \
-		chromium=chromium prometheus=prometheus curl=curl qperf=qperf strace=strace /usr/sbin/ip=iproute2 \
-		/usr/include/simgrid/engine.h=libsimgrid-dev
+		chromium=chromium prometheus=prometheus curl=curl qperf=qperf iperf3=iperf3 strace=strace \
+		/usr/sbin/ip=iproute2 /usr/include/simgrid/engine.h=libsimgrid-dev
 	;;
 bench)
 	# UCX and TCP are the peers of the benchmarks of traffic, which run perftest too; OpenSM on ibsim is the manager's,
 	# SimGrid that of simulations by flows.
-	ensure_packages ucx_perftest=ucx-utils qperf=qperf ib_write_bw=perftest mpirun=openmpi-bin mpicc=libopenmpi-dev \
-		/usr/include/infiniband/verbs.h=libibverbs-dev /usr/sbin/opensm=opensm /usr/bin/ibsim=ibsim-utils \
-		/usr/include/simgrid/engine.h=libsimgrid-dev
+	ensure_packages ucx_perftest=ucx-utils qperf=qperf iperf3=iperf3 /usr/sbin/ip=iproute2 ib_write_bw=perftest \
+		mpirun=openmpi-bin mpicc=libopenmpi-dev /usr/include/infiniband/verbs.h=libibverbs-dev \
+		/usr/sbin/opensm=opensm /usr/bin/ibsim=ibsim-utils /usr/include/simgrid/engine.h=libsimgrid-dev
 	;;
 rxe)
 	# The guest has Debian's kernel, and the programs and libraries of this machine.

@@ -12,37 +12,20 @@ import (
 	"time"
 
 	"softib/internal/built"
+	"softib/internal/netpair"
 )
 
-// network is two machines that a cable of Ethernet joins: network namespaces and a veth pair, made by whoever may.
+// network is two machines, and softib.
 type network struct {
-	testing.TB
+	*netpair.Pair
 	softib string
-	pids   [2]int // of what keeps the namespaces
 	env    []string
 }
-
-// machines is the script that keeps the first namespace, makes the second and joins them, and then waits.
-const machines = `set -e
-PATH=$PATH:/usr/sbin:/sbin
-ip link set lo up
-unshare -n sleep 600 & second=$!
-for i in $(seq 200); do
-	[ "$(readlink /proc/$second/ns/net)" != "$(readlink /proc/self/ns/net)" ] && break
-	sleep 0.02
-done
-ip link add eth0 type veth peer name eth0 netns $second
-ip addr add 192.0.2.1/24 dev eth0
-ip link set eth0 up
-nsenter -t $second -n sh -ec 'ip link set lo up; ip addr add 192.0.2.2/24 dev eth0; ip link set eth0 up'
-echo $$ $second
-read over || true
-kill $second`
 
 func newNetwork(t testing.TB) *network {
 	t.Helper()
 	dir := t.TempDir()
-	n := &network{TB: t, softib: filepath.Join(dir, "softib")}
+	n := &network{softib: filepath.Join(dir, "softib")}
 	if err := built.Libraries(filepath.Join(dir, "lib")); err != nil {
 		t.Fatal(err)
 	}
@@ -54,32 +37,13 @@ func newNetwork(t testing.TB) *network {
 		t.Fatal(err)
 	}
 	n.env = append(os.Environ(), "XDG_RUNTIME_DIR="+run)
-	args := []string{"-n", "sh", "-c", machines}
-	if os.Geteuid() != 0 {
-		args = append([]string{"-r"}, args...)
-	}
-	cmd := exec.Command("unshare", args...)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
+	var err error
+	if n.Pair, err = netpair.New(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(n.Close)
 	t.Cleanup(func() {
-		in.Close()
-		_ = cmd.Wait()
-	})
-	if _, err := fmt.Fscan(out, &n.pids[0], &n.pids[1]); err != nil {
-		t.Fatalf("no namespaces: %v; next: run the tests as root, or where user namespaces are allowed", err)
-	}
-	t.Cleanup(func() {
-		for machine := range n.pids {
+		for machine := range netpair.Addresses {
 			out, err := n.on(context.Background(), machine, n.softib, "roce", "eth0", "--stop").CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
@@ -91,11 +55,7 @@ func newNetwork(t testing.TB) *network {
 
 // on is a command on one of the machines.
 func (n *network) on(ctx context.Context, machine int, argv ...string) *exec.Cmd {
-	args := []string{"-t", fmt.Sprint(n.pids[machine]), "-n"}
-	if os.Geteuid() != 0 {
-		args = append(args, "-U", "--preserve-credentials")
-	}
-	cmd := exec.CommandContext(ctx, "nsenter", append(args, argv...)...)
+	cmd := n.Command(ctx, machine, argv...)
 	cmd.Env = n.env
 	return cmd
 }
@@ -227,24 +187,14 @@ func (n *network) multicast(t *testing.T) {
 
 // awaitListener waits until a TCP port of the first machine is listened at, by a program that has not ended.
 func (n *network) awaitListener(ctx context.Context, port int, ended <-chan error) error {
-	for {
-		out, err := n.on(ctx, 0, "cat", "/proc/net/tcp", "/proc/net/tcp6").Output()
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(string(out)) {
-			f := strings.Fields(line)
-			const listens = "0A"
-			if len(f) > 3 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) && f[3] == listens {
-				return nil
-			}
-		}
+	for !n.Listens(0, port) {
 		select {
 		case err := <-ended:
 			return fmt.Errorf("the server has ended: %w", err)
 		case <-ctx.Done():
 			return fmt.Errorf("nobody listens at port %d: %w", port, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
+	return nil
 }

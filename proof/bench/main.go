@@ -227,6 +227,19 @@ func (b *bench) run(ctx context.Context, only string) error {
 	ucx64K := &figure{name: "UCX shared memory", unit: "GB/s", measure: b.ucxBandwidth(65536, 50000)}
 	ucx1M := &figure{name: "UCX shared memory", unit: "GB/s", measure: b.ucxBandwidth(1<<20, 4000)}
 
+	net := &network{bench: b}
+	defer net.stop()
+	roceLat := &figure{name: "RoCEv2: ib_send_lat 8 bytes", unit: "µs",
+		measure: b.latencyBy(net.perftest, "ib_send_lat", 30000)}
+	roce8 := &figure{name: "RoCEv2: ib_write_bw 8 bytes", unit: "Mmsg/s",
+		measure: b.bandwidthBy(net.perftest, "ib_write_bw", 8, 300000, true)}
+	roce64K := &figure{name: "RoCEv2: ib_write_bw 64 KiB", unit: "GB/s",
+		measure: b.bandwidthBy(net.perftest, "ib_write_bw", 65536, 15000, false)}
+	cableLat := &figure{name: "TCP over the same veth (qperf)", unit: "µs",
+		measure: net.tcp("tcp_lat", "8", "latency", latencyUnits)}
+	cableBW := &figure{name: "TCP over the same veth (iperf3)", unit: "GB/s", measure: net.stream}
+	cable8 := &figure{name: "UCX over TCP over the same veth", unit: "Mmsg/s", measure: net.ucxRate}
+
 	table := []comparison{
 		{ours: ibSendLat, peer: qperf, atMost: 0.1},
 		{ours: ibSendLat, peer: ucxLat, atMost: 2},
@@ -256,6 +269,9 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{ours: throughSwitches, atMost: 8},
 		{ours: besideLoads, atMost: 100},
 		{ours: packets, atLeast: 0.6},
+		{ours: roceLat, peer: cableLat, atMost: 1.5},
+		{ours: roce64K, peer: cableBW, atLeast: 0.5},
+		{ours: roce8, peer: cable8, atLeast: 3},
 		{ours: attach, atMost: 20},
 		{ours: idle, atMost: 0.1},
 		{ours: memory, atMost: 1},

@@ -145,19 +145,29 @@ func exactly(f func(int, []byte) (int, error), fd int, buf []byte) error {
 
 // qperfLatency is qperf's tcp_lat for 8 bytes, one way, in microseconds.
 func (b *bench) qperfLatency(ctx context.Context) (float64, error) {
-	return b.qperf(ctx, nil, "tcp_lat", "8", "latency", latencyUnits)
+	return b.qperf(ctx, b.here("qperf"), "localhost", "tcp_lat", "8", "latency", latencyUnits)
 }
 
 var latencyUnits = map[string]float64{"ns": 1e-3, "us": 1, "ms": 1e3}
 
 // qperfBandwidth is qperf's tcp_bw with its own message size, 64 KiB, in GB/s.
 func (b *bench) qperfBandwidth(ctx context.Context) (float64, error) {
-	return b.qperf(ctx, nil, "tcp_bw", "65536", "bw", map[string]float64{"KB/sec": 1e-6, "MB/sec": 1e-3, "GB/sec": 1})
+	return b.qperf(ctx, b.here("qperf"), "localhost", "tcp_bw", "65536", "bw",
+		map[string]float64{"KB/sec": 1e-6, "MB/sec": 1e-3, "GB/sec": 1})
 }
 
-// qperf runs a test of qperf, on hosts of the fabric of progs unless that is nil, and returns the figure of that name,
-// in the unit that has the factor 1.
-func (b *bench) qperf(ctx context.Context, progs *programs, test, size, name string,
+// sides runs a server, and when that listens on its port a client, whose output it returns.
+type sides func(ctx context.Context, port int, server, client []string) (string, error)
+
+// here runs both sides of a program on this machine.
+func (b *bench) here(name string, env ...string) sides {
+	return func(ctx context.Context, port int, server, client []string) (string, error) {
+		return b.withServer(ctx, env, name, port, server[1:], client[1:])
+	}
+}
+
+// qperf runs a test of qperf against an address and returns the figure of that name, in the unit that has the factor 1.
+func (b *bench) qperf(ctx context.Context, run sides, address, test, size, name string,
 	units map[string]float64) (float64, error) {
 	if _, err := program("qperf"); err != nil {
 		return 0, err
@@ -167,13 +177,8 @@ func (b *bench) qperf(ctx context.Context, progs *programs, test, size, name str
 		return 0, err
 	}
 	lp := strconv.Itoa(port)
-	server, client := []string{"-lp", lp}, []string{"-lp", lp, "-ws", "5", "-m", size, "-t", "1", "localhost", test}
-	var out string
-	if progs == nil {
-		out, err = b.withServer(ctx, nil, "qperf", port, server, client)
-	} else {
-		out, err = progs.both(ctx, port, append([]string{"qperf"}, server...), append([]string{"qperf"}, client...))
-	}
+	out, err := run(ctx, port, []string{"qperf", "-lp", lp},
+		[]string{"qperf", "-lp", lp, "-ws", "5", "-m", size, "-t", "1", address, test})
 	if err != nil {
 		return 0, err
 	}
@@ -211,7 +216,13 @@ func (b *bench) ucxBandwidth(size, iters int) func(context.Context) (float64, er
 // ucx runs ucx_perftest as two processes and returns its final numbers:
 // iterations; latency (median, average, overall); bandwidth (average, overall); message
 // rate (average, overall).
-func (b *bench) ucx(ctx context.Context, test string, size, iters int) (figures [8]float64, err error) {
+func (b *bench) ucx(ctx context.Context, test string, size, iters int) ([8]float64, error) {
+	return b.ucxBy(ctx, b.here("ucx_perftest", "UCX_TLS=self,sm", "UCX_LOG_LEVEL=error"), "localhost", test, size, iters)
+}
+
+// ucxBy is that for any two sides, of which one is at an address.
+func (b *bench) ucxBy(ctx context.Context, run sides, address, test string, size, iters int) (figures [8]float64,
+	err error) {
 	if _, err := program("ucx_perftest"); err != nil {
 		return figures, err
 	}
@@ -219,10 +230,9 @@ func (b *bench) ucx(ctx context.Context, test string, size, iters int) (figures 
 	if err != nil {
 		return figures, err
 	}
-	env := []string{"UCX_TLS=self,sm", "UCX_LOG_LEVEL=error"}
 	p := strconv.Itoa(port)
-	out, err := b.withServer(ctx, env, "ucx_perftest", port, []string{"-p", p},
-		[]string{"localhost", "-p", p, "-t", test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(b.times(iters)), "-f"})
+	out, err := run(ctx, port, []string{"ucx_perftest", "-p", p}, []string{"ucx_perftest", address, "-p", p, "-t", test,
+		"-s", strconv.Itoa(size), "-n", strconv.Itoa(b.times(iters)), "-f"})
 	if err != nil {
 		return figures, err
 	}

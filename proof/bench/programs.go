@@ -67,14 +67,18 @@ func (p *programs) pair(ctx context.Context, args ...string) ([]float64, error) 
 	if err != nil {
 		return nil, err
 	}
-	var row []float64
+	return lastRow(args[0], out)
+}
+
+// lastRow is the numbers of the last row that a program of perftest has printed.
+func lastRow(name, out string) (row []float64, err error) {
 	for line := range strings.Lines(out) {
 		if v := numbers(line); len(v) >= 4 {
 			row = v
 		}
 	}
 	if row == nil {
-		return nil, fmt.Errorf("%s printed no row of numbers: %s", args[0], out)
+		return nil, fmt.Errorf("%s printed no row of numbers: %s", name, out)
 	}
 	return row, nil
 }
@@ -114,7 +118,7 @@ func (p *programs) pingpong(ctx context.Context) (float64, error) {
 
 // rcLatency is qperf's rc_lat, whose programs sleep as well.
 func (p *programs) rcLatency(ctx context.Context) (float64, error) {
-	return p.qperf(ctx, p, "rc_lat", "8", "latency", latencyUnits)
+	return p.qperf(ctx, p.both, "localhost", "rc_lat", "8", "latency", latencyUnits)
 }
 
 // numbers are the fields of a line, if all are numbers. perftest prints -nan for a deviation that it could not compute.
@@ -134,8 +138,15 @@ func numbers(line string) (v []float64) {
 
 // latency is the typical latency of a test of perftest, in microseconds.
 func (p *programs) latency(test string, iters int) func(context.Context) (float64, error) {
+	return p.latencyBy(p.pair, test, iters)
+}
+
+// runner runs a program of perftest on both sides of something.
+type runner func(ctx context.Context, args ...string) ([]float64, error)
+
+func (b *bench) latencyBy(run runner, test string, iters int) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
-		v, err := p.pair(ctx, test, "-s", "8", "-n", strconv.Itoa(p.times(iters)))
+		v, err := run(ctx, test, "-s", "8", "-n", strconv.Itoa(b.times(iters)))
 		if err != nil {
 			return 0, err
 		}
@@ -145,8 +156,13 @@ func (p *programs) latency(test string, iters int) func(context.Context) (float6
 
 // bandwidth is the average of one, in GB/s, or in million messages a second for short ones.
 func (p *programs) bandwidth(test string, size, iters int, rate bool) func(context.Context) (float64, error) {
+	return p.bandwidthBy(p.pair, test, size, iters, rate)
+}
+
+func (b *bench) bandwidthBy(run runner, test string, size, iters int, rate bool) func(context.Context) (float64,
+	error) {
 	return func(ctx context.Context) (float64, error) {
-		v, err := p.pair(ctx, test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(p.times(iters)), "--report_gbits")
+		v, err := run(ctx, test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(b.times(iters)), "--report_gbits")
 		if err != nil {
 			return 0, err
 		}

@@ -53,6 +53,12 @@ func (b *bench) output(ctx context.Context, env []string, name string, args ...s
 // withServer runs one program twice: a server, and once that listens on its port, a client, whose output it returns.
 func (b *bench) withServer(ctx context.Context, env []string, name string, port int, server, client []string) (string,
 	error) {
+	return b.serve(ctx, env, name, func() bool { return listening.On(port) }, port, server, client)
+}
+
+// serve is that where somebody else says whether the server listens.
+func (b *bench) serve(ctx context.Context, env []string, name string, listens func() bool, port int, server,
+	client []string) (string, error) {
 	line := name + " " + strings.Join(server, " ")
 	wait, cancel := b.patient(ctx, fmt.Sprintf("%s to listen on port %d", line, port))
 	defer cancel()
@@ -70,7 +76,7 @@ func (b *bench) withServer(ctx context.Context, env []string, name string, port 
 	defer func() { stop(); <-ended }()
 	look := time.NewTicker(2 * time.Millisecond)
 	defer look.Stop()
-	for !listening.On(port) {
+	for !listens() {
 		select {
 		case <-look.C:
 		case err := <-ended:

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+
+	"softib/internal/netpair"
+)
+
+// network measures unmodified programs by RoCEv2 between two machines, which are namespaces with a cable, and TCP on
+// the same cable.
+type network struct {
+	*bench
+	mu   sync.Mutex
+	pair *netpair.Pair
+	dir  string // softib's run directory
+}
+
+// start makes the machines, once; stop ends them.
+func (n *network) start() (err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pair != nil {
+		return nil
+	}
+	if n.dir, err = os.MkdirTemp("", "softib-bench-"); err != nil {
+		return err
+	}
+	n.pair, err = netpair.New()
+	return err
+}
+
+func (n *network) stop() {
+	if n.pair != nil {
+		for machine := range netpair.Addresses {
+			line := n.pair.Line(machine, n.softib, "roce", netpair.Device, "--stop")
+			_, _ = n.output(context.Background(), n.env(), line[0], line[1:]...)
+		}
+		n.pair.Close()
+	}
+	os.RemoveAll(n.dir)
+}
+
+func (n *network) env() []string {
+	return []string{"XDG_RUNTIME_DIR=" + n.dir, "UCX_TLS=tcp", "UCX_LOG_LEVEL=error"}
+}
+
+// both runs a server on one machine and a client on the other, and returns what the client printed.
+func (n *network) both(ctx context.Context, port int, server, client []string) (string, error) {
+	if err := n.start(); err != nil {
+		return "", err
+	}
+	s, c := n.pair.Line(0, server...), n.pair.Line(1, client...)
+	return n.serve(ctx, n.env(), s[0], func() bool { return n.pair.Listens(0, port) }, port, s[1:], c[1:])
+}
+
+// perftest is the numbers of a program's last row.
+func (n *network) perftest(ctx context.Context, args ...string) ([]float64, error) {
+	if _, err := program(args[0]); err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	on := append([]string{n.softib, "exec", "--roce", netpair.Device, "--"}, args...)
+	on = append(on, "-F", "-p", strconv.Itoa(port))
+	out, err := n.both(ctx, port, on, append(slices.Clone(on), netpair.Addresses[0]))
+	if err != nil {
+		return nil, err
+	}
+	return lastRow(args[0], out)
+}
+
+// tcp is a figure of qperf's on the same cable.
+func (n *network) tcp(test, size, name string, units map[string]float64) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		return n.qperf(ctx, n.both, netpair.Addresses[0], test, size, name, units)
+	}
+}
+
+// stream is what one stream of iperf3 carries, in GB/s.
+func (n *network) stream(ctx context.Context) (float64, error) {
+	if _, err := program("iperf3"); err != nil {
+		return 0, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return 0, err
+	}
+	p, seconds := strconv.Itoa(port), "2"
+	if n.smoke {
+		seconds = "1"
+	}
+	out, err := n.both(ctx, port, []string{"iperf3", "-s", "-1", "-p", p},
+		[]string{"iperf3", "-c", netpair.Addresses[0], "-p", p, "-t", seconds, "-J"})
+	if err != nil {
+		return 0, err
+	}
+	var r struct {
+		End struct {
+			Received struct {
+				Bits float64 `json:"bits_per_second"`
+			} `json:"sum_received"`
+		} `json:"end"`
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil || r.End.Received.Bits == 0 {
+		return 0, fmt.Errorf("iperf3 printed no rate: %w\n%s", err, tail([]byte(out)))
+	}
+	return r.End.Received.Bits / 8e9, nil
+}
+
+// ucxRate is UCX's put_bw for 8 bytes over TCP, in million messages a second.
+func (n *network) ucxRate(ctx context.Context) (float64, error) {
+	f, err := n.ucxBy(ctx, n.both, netpair.Addresses[0], "ucp_put_bw", 8, 300000)
+	return f[7] / 1e6, err
+}
