@@ -217,7 +217,8 @@ func (b *bench) ucxBandwidth(size, iters int) func(context.Context) (float64, er
 // iterations; latency (median, average, overall); bandwidth (average, overall); message
 // rate (average, overall).
 func (b *bench) ucx(ctx context.Context, test string, size, iters int) ([8]float64, error) {
-	return b.ucxBy(ctx, b.here("ucx_perftest", "UCX_TLS=self,sm", "UCX_LOG_LEVEL=error"), "localhost", test, size, iters)
+	run := b.here("ucx_perftest", "UCX_TLS=self,sm", "UCX_LOG_LEVEL=error")
+	return b.ucxBy(ctx, run, "localhost", test, size, iters)
 }
 
 // ucxBy is that for any two sides, of which one is at an address.
