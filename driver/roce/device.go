@@ -96,8 +96,14 @@ func FromInterface(name string) (Config, error) {
 }
 
 // window is how many packets a queue pair has under way. A socket's buffer, as large as Linux makes it unless told
-// otherwise, holds some 180 of the length that fits into Ethernet's usual frames, if they come one by one.
-const window = 128
+// otherwise, holds some 180 of the length that fits into Ethernet's usual frames, if they come one by one, and 50 of the
+// longest.
+func window(m ib.MTU) int { return min(windowMax, windowBytes/m.Bytes()) }
+
+const (
+	windowMax   = 128
+	windowBytes = 192 << 10
+)
 
 // newDevice makes a device of sockets, one for each address, which it takes over if there is no error.
 func newDevice(t terms, fds []int, release func()) (*Device, error) {
@@ -118,13 +124,13 @@ func newDevice(t terms, fds []int, release func()) (*Device, error) {
 		port.GIDs = append(port.GIDs, addr.gid)
 		socks = append(socks, &socket{fd: fds[i], to: addr})
 	}
-	if d.link, err = newLink(socks, share.Page, t.Block); err != nil {
+	if d.link, err = newLink(socks, share.Page, t.Block, window(mtu)/4); err != nil {
 		return nil, err
 	}
 	d.guid = t.GUID
 	d.Member, err = endpoint.NewMember(endpoint.Config{Name: t.Config.Name, Router: d, Block: t.Block, Wire: d.link,
 		Engine: hca.Config{NodeGUID: d.guid, Ports: 1, PortGUID: []ib.GUID{d.guid},
-			RoCE: hca.RoCE{On: true, ByGID: true, Window: window, DCQCN: hca.DCQCN{On: true}}}}, share)
+			RoCE: hca.RoCE{On: true, ByGID: true, Window: window(mtu), DCQCN: hca.DCQCN{On: true}}}}, share)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,9 @@ type link struct {
 	socks []*socket  // one of each address, and then one of each group
 	outs  []*senders // by address
 	host  *endpoint.Page
+	// batch is how many datagrams are sent at once, a quarter of what a queue pair has under way: while a peer looks at
+	// them the next are made.
+	batch int
 	tx    *outgoing
 	rx    *incoming
 	// Of rx, by which socket it came, how many messages it has, how many of them were handed in, and where in the next
@@ -58,8 +61,8 @@ type watcher struct {
 }
 
 // newLink makes the network of an endpoint that is woken by a page.
-func newLink(socks []*socket, page *endpoint.Page, block uint16) (*link, error) {
-	l := &link{block: block, socks: socks, host: page, tx: new(outgoing), rx: new(incoming),
+func newLink(socks []*socket, page *endpoint.Page, block uint16, batch int) (*link, error) {
+	l := &link{block: block, socks: socks, batch: min(batch, sendMax), host: page, tx: new(outgoing), rx: new(incoming),
 		closing: make(chan struct{}), watcher: watcher{rests: make(chan struct{}, 1)}}
 	for _, s := range socks {
 		l.outs = append(l.outs, &senders{from: s.to})
@@ -162,7 +165,7 @@ func (l *link) Put(p *wire.Packet) {
 	}
 	size := p.RoCESize()
 	b := p.PutRoCE(l.tx.data[l.tx.n][:], f.from.port, l.tx.place(f, size))
-	if l.tx.add(f, b); l.tx.n == sendMax {
+	if l.tx.add(f, b); l.tx.n >= l.batch {
 		l.send()
 	}
 }

@@ -200,11 +200,10 @@ func blockOf(qpn ib.QPN) uint16 { return uint16(qpn >> endpoint.BlockBits) }
 // datagramMax is more than the longest datagram has.
 const datagramMax = wire.RoCEHeadroom + 4608
 
-// sendMax is how many datagrams one system call sends, a quarter of what a queue pair has under way: while a peer looks
-// at them the next are made. They are as many messages, or fewer where the kernel cuts one into datagrams of the same
-// length (UDP_SEGMENT), of cutBytes at most.
+// sendMax is how many datagrams one system call sends at most. They are as many messages, or fewer where the kernel cuts
+// one into datagrams of the same length (UDP_SEGMENT), of cutBytes at most.
 const (
-	sendMax  = window / 4
+	sendMax  = windowMax / 4
 	cutBytes = 60000
 )
 
@@ -322,6 +321,7 @@ type incoming struct {
 	ctrl  [receiveMax][controlBytes]byte
 	data  [receiveMax][wire.RoCEBefore + joinedMax]byte
 	facts [receiveMax]received
+	used  int             // messages that the kernel has written to
 	from  wire.RoCESource // of the datagram that was asked for last
 }
 
@@ -346,7 +346,10 @@ func (s *socket) local() ib.GID {
 
 // receive takes in what has come, without waiting, and returns how many messages that were.
 func (s *socket) receive(b *incoming) (int, error) {
-	for i := range b.msgs {
+	if b.msgs[0].Iov == nil {
+		b.used = receiveMax
+	}
+	for i := range b.used {
 		b.iovs[i] = unix.Iovec{Base: &b.data[i][wire.RoCEBefore], Len: joinedMax}
 		m := &b.msgs[i]
 		m.Iov, m.Iovlen = &b.iovs[i], 1
@@ -354,6 +357,7 @@ func (s *socket) receive(b *incoming) (int, error) {
 		m.Control, m.Controllen, m.Flags = &b.ctrl[i][0], controlBytes, 0
 	}
 	n, err := mmsg(unix.SYS_RECVMMSG, s.fd, b.msgs[:])
+	b.used = n
 	for i := range n {
 		b.facts[i] = facts(b.ctrl[i][:b.msgs[i].Controllen])
 	}
