@@ -96,8 +96,8 @@ func FromInterface(name string) (Config, error) {
 }
 
 // window is how many packets a queue pair has under way. A socket's buffer, as large as Linux makes it unless told
-// otherwise, holds some 180 of the length that fits into Ethernet's usual frames, if they come one by one, and 50 of the
-// longest.
+// otherwise, holds some 180 of the length that fits into Ethernet's usual frames, if they come one by one, and 50 of
+// the longest.
 func window(m ib.MTU) int { return min(windowMax, windowBytes/m.Bytes()) }
 
 const (

@@ -200,8 +200,8 @@ func blockOf(qpn ib.QPN) uint16 { return uint16(qpn >> endpoint.BlockBits) }
 // datagramMax is more than the longest datagram has.
 const datagramMax = wire.RoCEHeadroom + 4608
 
-// sendMax is how many datagrams one system call sends at most. They are as many messages, or fewer where the kernel cuts
-// one into datagrams of the same length (UDP_SEGMENT), of cutBytes at most.
+// sendMax is how many datagrams one system call sends at most. They are as many messages, or fewer where the kernel
+// cuts one into datagrams of the same length (UDP_SEGMENT), of cutBytes at most.
 const (
 	sendMax  = windowMax / 4
 	cutBytes = 60000
