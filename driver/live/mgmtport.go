@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"softib/internal/inbox"
 	"softib/node/agent"
 	"softib/node/hca"
 	"softib/node/inspect"
@@ -35,11 +36,10 @@ type MgmtPort struct {
 
 // Session is one program's use of a management port: some agents, and one queue of what has come for them.
 type Session struct {
-	p *MgmtPort
+	p   *MgmtPort
+	box inbox.Inbox
 
 	mu     sync.Mutex
-	queue  []madrpc.Delivery
-	bell   chan struct{}
 	issm   bool
 	closed bool
 }
@@ -66,7 +66,7 @@ func (f *Fabric) OpenMgmt(ref topo.PortRef) (*Session, error) {
 		at.service = p
 	}
 	p.users++
-	return &Session{p: p, bell: make(chan struct{}, 1)}, nil
+	return &Session{p: p, box: inbox.New()}, nil
 }
 
 // MgmtSession is OpenMgmt for those who take a session of any fabric.
@@ -127,10 +127,7 @@ func (s *Session) Queue(now ib.Time, id madrpc.AgentID, m madrpc.Message) error 
 // Poll lets everything move and hands what has come for this session to take, without waiting. The delivery's data may
 // be kept only until take returns. It reports whether there was anything.
 func (s *Session) Poll(take func(madrpc.Delivery)) bool {
-	s.mu.Lock()
-	queue := s.queue
-	s.queue = nil
-	s.mu.Unlock()
+	queue := s.box.TakeAll()
 	for _, d := range queue {
 		take(d)
 	}
@@ -140,31 +137,11 @@ func (s *Session) Poll(take func(madrpc.Delivery)) bool {
 }
 
 // Bell is sent to when something has come for the session. One value may stand for many.
-func (s *Session) Bell() <-chan struct{} { return s.bell }
+func (s *Session) Bell() <-chan struct{} { return s.box.Bell() }
 
 // Recv waits for the next delivery. Its data is the caller's.
 func (s *Session) Recv(ctx context.Context) (madrpc.Delivery, error) {
-	for {
-		s.mu.Lock()
-		if len(s.queue) > 0 {
-			d := s.queue[0]
-			s.queue = s.queue[1:]
-			s.mu.Unlock()
-			return d, nil
-		}
-		closed := s.closed
-		s.mu.Unlock()
-		if closed {
-			return madrpc.Delivery{}, ErrClosed
-		}
-		select {
-		case <-s.bell:
-		case <-ctx.Done():
-			return madrpc.Delivery{}, ctx.Err()
-		case <-s.p.f.closing:
-			return madrpc.Delivery{}, ErrClosed
-		}
-	}
+	return s.box.Recv(ctx, s.p.f.closing, func() error { return ErrClosed })
 }
 
 // SetIsSM says that a subnet manager runs at the port, or does not any more.
@@ -196,7 +173,7 @@ func (s *Session) Close() error {
 	}
 	p.pump(nil, nil)
 	p.mu.Unlock()
-	ring(s.bell)
+	s.box.Close()
 	if already {
 		return nil
 	}
@@ -314,18 +291,10 @@ func (p *portState) onAdapter() (a hca.Port) {
 	return a
 }
 
-// queueMax bounds what waits for a program that does not look: management datagrams may be lost, memory may not.
-const queueMax = 1 << 16
-
 // keep queues a delivery.
 func (s *Session) keep(x madrpc.Delivery) {
 	x.Data = slices.Clone(x.Data)
-	s.mu.Lock()
-	if len(s.queue) < queueMax {
-		s.queue = append(s.queue, x)
-	}
-	s.mu.Unlock()
-	ring(s.bell)
+	s.box.Put(x)
 }
 
 // lock takes the fabric's lock for carrying packets.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"softib/internal/inbox"
 	"softib/node/agent"
 	"softib/node/madrpc"
 	"softib/proto/ib"
@@ -21,6 +22,7 @@ import (
 // connects the machine's programs uses it.
 type Session struct {
 	s     *Server
+	inbox inbox.Inbox
 	start time.Time
 	gids  []ib.GID
 	outs  []*senders
@@ -30,15 +32,13 @@ type Session struct {
 	ended  bool
 	svc    *madrpc.Port
 	timer  *time.Timer
-	queue  []madrpc.Delivery
-	bell   chan struct{}
 	pkt    wire.Packet
 	scrap  []byte
 	groups map[ib.GID]*joined
 }
 
 func (x *Session) init(s *Server) {
-	x.s, x.start, x.bell, x.groups = s, time.Now(), make(chan struct{}, 1), map[ib.GID]*joined{}
+	x.s, x.start, x.inbox, x.groups = s, time.Now(), inbox.New(), map[ib.GID]*joined{}
 	for _, a := range s.addrs {
 		x.gids = append(x.gids, a.gid)
 		x.outs = append(x.outs, &senders{from: a})
@@ -87,25 +87,7 @@ func (x *Session) Send(id madrpc.AgentID, m madrpc.Message) error {
 
 // Recv waits for the next delivery. Its data is the caller's.
 func (x *Session) Recv(ctx context.Context) (madrpc.Delivery, error) {
-	for {
-		x.mu.Lock()
-		if len(x.queue) > 0 {
-			d := x.queue[0]
-			x.queue = x.queue[1:]
-			x.mu.Unlock()
-			return d, nil
-		}
-		ended := x.ended
-		x.mu.Unlock()
-		if ended {
-			return madrpc.Delivery{}, ErrClosed
-		}
-		select {
-		case <-x.bell:
-		case <-ctx.Done():
-			return madrpc.Delivery{}, ctx.Err()
-		}
-	}
+	return x.inbox.Recv(ctx, nil, func() error { return ErrClosed })
 }
 
 // Now is the time since the port was taken.
@@ -131,14 +113,7 @@ func (x *Session) end() {
 	for _, g := range x.groups {
 		unix.Close(g.fd)
 	}
-	x.ring()
-}
-
-func (x *Session) ring() {
-	select {
-	case x.bell <- struct{}{}:
-	default:
-	}
+	x.inbox.Close()
 }
 
 func (x *Session) expire() {
@@ -150,20 +125,14 @@ func (x *Session) expire() {
 	}
 }
 
-// queueMax bounds what waits for a user that does not look.
-const queueMax = 1 << 12
-
 // pump sends what the service has and keeps what it delivers.
 func (x *Session) pump() {
 	for env, data, ok := x.svc.PollSend(); ok; env, data, ok = x.svc.PollSend() {
 		x.put(&env, data)
 	}
 	for d, ok := x.svc.PollRecv(); ok; d, ok = x.svc.PollRecv() {
-		if len(x.queue) < queueMax {
-			d.Data = slices.Clone(d.Data)
-			x.queue = append(x.queue, d)
-		}
-		x.ring()
+		d.Data = slices.Clone(d.Data)
+		x.inbox.Put(d)
 	}
 	if at := x.svc.NextDeadline(); at != ib.Never {
 		x.timer.Reset(time.Duration(max(at-x.Now(), 0)/ib.Nanosecond) + time.Microsecond)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"softib/internal/inbox"
 	"softib/node/inspect"
 	"softib/node/madrpc"
 	"softib/proto/ib"
@@ -108,7 +109,7 @@ func (p *port) end(err error) {
 	p.mu.Unlock()
 	close(p.done)
 	for _, w := range left { // each session gets its own, in whatever order
-		w.s.put(madrpc.Delivery{Agent: w.agent, Kind: madrpc.Canceled, Cookie: w.cookie})
+		w.s.box.Put(madrpc.Delivery{Agent: w.agent, Kind: madrpc.Canceled, Cookie: w.cookie})
 	}
 }
 
@@ -145,32 +146,23 @@ func (p *port) take(d madrpc.Delivery) {
 	}
 	d.Agent, d.Cookie = w.agent, w.cookie
 	d.Data = append([]byte(nil), d.Data...)
-	w.s.put(d)
+	w.s.box.Put(d)
 }
 
 // session is one use of the port.
 type session struct {
 	p *port
 
+	box inbox.Inbox
+
 	mu     sync.Mutex
 	agents []mad.Class // by agent, from 1 on
-	in     []madrpc.Delivery
 	closed bool
-	bell   chan struct{}
 }
 
 var _ inspect.Session = (*session)(nil)
 
-func (p *port) open() *session { return &session{p: p, bell: make(chan struct{}, 1)} }
-
-func (s *session) put(d madrpc.Delivery) {
-	s.mu.Lock()
-	if !s.closed {
-		s.in = append(s.in, d)
-	}
-	s.mu.Unlock()
-	ring(s.bell)
-}
+func (p *port) open() *session { return &session{p: p, box: inbox.New()} }
 
 // Now is the transport's time.
 func (s *session) Now() ib.Time { return s.p.t.Now() }
@@ -226,42 +218,24 @@ func (s *session) Queue(_ ib.Time, id madrpc.AgentID, m madrpc.Message) error { 
 
 // Poll hands over what has come.
 func (s *session) Poll(take func(madrpc.Delivery)) bool {
-	s.mu.Lock()
-	in := s.in
-	s.in = nil
-	s.mu.Unlock()
+	in := s.box.TakeAll()
 	for _, d := range in {
 		take(d)
 	}
 	return len(in) > 0
 }
 
-// Bell is sent to when something has come.
-func (s *session) Bell() <-chan struct{} { return s.bell }
+// Bell is sent to when something has come for the session. One value may stand for many.
+func (s *session) Bell() <-chan struct{} { return s.box.Bell() }
 
 // Recv waits for the next delivery.
 func (s *session) Recv(ctx context.Context) (madrpc.Delivery, error) {
-	for {
-		s.mu.Lock()
-		if len(s.in) > 0 {
-			d := s.in[0]
-			s.in = s.in[1:]
-			s.mu.Unlock()
-			return d, nil
+	return s.box.Recv(ctx, s.p.done, func() error {
+		if err := s.p.failure(); err != nil {
+			return err
 		}
-		closed := s.closed
-		s.mu.Unlock()
-		if closed {
-			return madrpc.Delivery{}, ErrClosed
-		}
-		select {
-		case <-s.bell:
-		case <-ctx.Done():
-			return madrpc.Delivery{}, ctx.Err()
-		case <-s.p.done:
-			return madrpc.Delivery{}, s.p.failure()
-		}
-	}
+		return ErrClosed
+	})
 }
 
 // Err is why the port has ended; nil while it works.
@@ -279,8 +253,8 @@ func (s *session) SetIsSM(bool) {}
 // Close ends the session. Answers to what it asked are dropped.
 func (s *session) Close() error {
 	s.mu.Lock()
-	s.closed, s.in = true, nil
+	s.closed = true
 	s.mu.Unlock()
-	ring(s.bell)
+	s.box.Close()
 	return nil
 }
