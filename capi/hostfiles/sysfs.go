@@ -15,6 +15,8 @@ type Config struct {
 	Device             string // name of the adapter: softib0
 	Model, Board       string
 	Firmware, Hardware string
+	// Interface is the one of Ethernet that the adapter's port is at; empty in a fabric.
+	Interface string
 }
 
 // The adapter's folders. It is no PCI device: programs that look for its place in the machine (NCCL, hwloc) then take
@@ -44,6 +46,7 @@ type port struct {
 	info  mad.PortInfo
 	gids  []ib.GID
 	pkeys []ib.PKey
+	iface string // of Ethernet
 }
 
 // device calls put for every file that does not change, and link for every symbolic link.
@@ -80,6 +83,10 @@ func device(c Config, n *topo.Node, cpus string, put func(path, text string), li
 
 	put(classDir+"/infiniband_mad/abi_version", fmt.Sprintf("%d\n", abiUmad))
 	for i, p := range ports(n) {
+		if c.Interface != "" {
+			put(fmt.Sprintf("%s/ports/%d/link_layer", ibdev, p), "Ethernet\n")
+			continue // and programs do not speak management there
+		}
 		put(fmt.Sprintf("%s/ports/%d/link_layer", ibdev, p), "InfiniBand\n")
 		put(fmt.Sprintf("%s/ports/%d/hw_counters/%s", ibdev, p, lifespanFile), fmt.Sprintf("%d\n", lifespanMs))
 		for _, kind := range []struct {
@@ -133,12 +140,15 @@ func state(dir string, p *port, put func(path, text string)) {
 	put(dir+"/cap_mask", fmt.Sprintf("0x%08x\n", uint32(pi.CapabilityMask)))
 	for i, g := range p.gids {
 		put(fmt.Sprintf("%s/gids/%d", dir, i), g.String()+"\n")
-		kind := "IB/RoCE v1\n"
+		kind, iface := "IB/RoCE v1\n", "" // no network interface belongs to it
+		if p.iface != "" {
+			kind, iface = "RoCE v2\n", p.iface+"\n"
+		}
 		if g.IsZero() {
-			kind = "" // where the kernel says EINVAL
+			kind, iface = "", "" // where the kernel says EINVAL
 		}
 		put(fmt.Sprintf("%s/gid_attrs/types/%d", dir, i), kind)
-		put(fmt.Sprintf("%s/gid_attrs/ndevs/%d", dir, i), "") // no network interface belongs to it
+		put(fmt.Sprintf("%s/gid_attrs/ndevs/%d", dir, i), iface)
 	}
 	for i, k := range p.pkeys {
 		put(fmt.Sprintf("%s/pkeys/%d", dir, i), fmt.Sprintf("0x%04x\n", uint16(k)))

@@ -136,11 +136,8 @@ func (n network) Adapter(name string) (Adapter, error) {
 	if name != c.Name {
 		return Adapter{}, ErrNoHost
 	}
-	p := Port{Num: 1, Active: true, MTU: n.s.MTU(), PKeys: []ib.PKey{ib.PKeyDefault}}
-	for _, a := range c.Addrs {
-		p.GIDs = append(p.GIDs, a.As16())
-	}
-	p.GID = p.GIDs[0]
+	gids := n.s.GIDs()
+	p := Port{Num: 1, Active: true, MTU: n.s.MTU(), PKeys: []ib.PKey{ib.PKeyDefault}, GIDs: gids, GID: gids[0]}
 	return Adapter{NodeGUID: n.s.GUID(), Ports: []Port{p}, Ethernet: n.s}, nil
 }
 

@@ -133,7 +133,16 @@ func (o execOptions) runRoCE(ctx context.Context, argv []string) error {
 	}
 	env := set.Environment(os.Environ(), dropin.Host{Name: o.roce, GUID: guid, Verbs: "roce:" + at.verbs(),
 		RDMACM: at.rdmacm()})
-	err = set.Exec(dropin.Entry{Verbose: o.verbose}, path, argv, env)
+	in := dropin.Entry{Verbose: o.verbose}
+	if !o.plain {
+		user, err := dropin.NewSpaces(set).User(at.files())
+		if err == nil {
+			in.Tree, in.User = at.files(), user
+		} else if o.verbose {
+			fmt.Fprintf(os.Stderr, "softib: %s runs without /sys/class/infiniband: %v\n", argv[0], err)
+		}
+	}
+	err = set.Exec(in, path, argv, env)
 	runtime.KeepAlive(kept)
 	return err
 }

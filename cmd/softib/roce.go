@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"softib/capi/hostfiles"
 	"softib/capi/rdmacm"
 	"softib/driver/roce"
 	"softib/internal/packetsock"
@@ -101,6 +102,7 @@ func newRocePlace(dev string) (rocePlace, error) {
 
 func (p rocePlace) verbs() string  { return filepath.Join(p.dir, "verbs") }
 func (p rocePlace) rdmacm() string { return filepath.Join(p.dir, "rdmacm") }
+func (p rocePlace) files() string  { return filepath.Join(p.dir, "files") }
 func (p rocePlace) log() string    { return filepath.Join(p.dir, "log") }
 
 // stop ends who holds the port. It is gone when the socket is.
@@ -137,6 +139,11 @@ func (p rocePlace) serve(ctx context.Context, linger time.Duration, ready func(*
 	}
 	defer s.Close()
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return err
+	}
+	files := adapterFiles
+	files.Interface = p.dev
+	if err := hostfiles.Ethernet(p.files(), files, s.GUID(), s.GIDs(), s.PortInfo()); err != nil {
 		return err
 	}
 	forCM, err := packetsock.Listen(p.rdmacm())

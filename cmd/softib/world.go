@@ -33,9 +33,12 @@ type world struct {
 	err    error
 }
 
+// adapterFiles is what adapters say of themselves in files.
+var adapterFiles = hostfiles.Config{Device: umad.DeviceName, Model: umad.Model, Board: "softib", Firmware: version,
+	Hardware: umad.Hardware}
+
 func newWorld(p place, f *live.Fabric) (*world, error) {
-	cfg := hostfiles.Config{Device: umad.DeviceName, Model: umad.Model, Board: "softib", Firmware: version,
-		Hardware: umad.Hardware}
+	cfg := adapterFiles
 	err := errors.New("no folder")
 	for _, dir := range p.files() {
 		var trees *hostfiles.Trees

@@ -166,9 +166,13 @@ func (d *Device) PortInfo(n ib.PortNum) (proto.Port, bool) {
 	if p == nil {
 		return proto.Port{}, false
 	}
-	info := mad.PortInfo{PortPhysicalState: ib.PhysLinkUp, MTUCap: p.MTU, LinkWidthActive: ib.Width4x,
-		LinkSpeedActive: 1, VLCap: 1, GUIDCap: uint8(min(len(p.GIDs), 255))}
-	return proto.Port{Num: n, HCA: *p, Info: info}, true
+	return proto.Port{Num: n, HCA: *p, Info: portInfo(p.MTU, len(p.GIDs))}, true
+}
+
+// portInfo is what a manager would say of a port with so many GIDs.
+func portInfo(m ib.MTU, gids int) mad.PortInfo {
+	return mad.PortInfo{PortState: ib.PortActive, PortPhysicalState: ib.PhysLinkUp, MTUCap: m, NeighborMTU: m,
+		LinkWidthActive: ib.Width4x, LinkSpeedActive: 1, VLCap: 1, GUIDCap: uint8(min(gids, 255))}
 }
 
 // down is the end of who holds the port: nobody says any more which of the machine's programs a datagram is for.

@@ -259,7 +259,8 @@ func TestUD(t *testing.T) {
 	a.next()
 	wc := b.next()
 	got := b.mr.Bytes()
-	if wc.ByteLen != 1040 || wc.SLID != 0 || wc.SrcQP != a.qp.Num() || !bytes.Equal(got[40:1040], a.mr.Bytes()[:1000]) {
+	if wc.ByteLen != 1040 || wc.SLID != 0 || wc.SL != 10 ||
+		wc.SrcQP != a.qp.Num() || !bytes.Equal(got[40:1040], a.mr.Bytes()[:1000]) {
 		t.Errorf("%+v", wc)
 	}
 	if got[20] != 0x45 || got[21] != 0x68 || !bytes.Equal(got[32:40], []byte{127, 0, 0, 1, 127, 0, 0, 2}) {

@@ -18,6 +18,7 @@ import (
 	"softib/driver/endpoint"
 	"softib/internal/packetsock"
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/proto/wire"
 )
 
@@ -212,6 +213,12 @@ func (s *Server) GUID() ib.GUID { return s.guid }
 
 // Config is what the server was made with.
 func (s *Server) Config() Config { return s.cfg }
+
+// GIDs are the interface's addresses.
+func (s *Server) GIDs() []ib.GID { return s.session.gids }
+
+// PortInfo is what a manager would say of the port, if Ethernet had one.
+func (s *Server) PortInfo() mad.PortInfo { return portInfo(s.mtu, len(s.addrs)) }
 
 // MTU is the largest that fits into the interface's.
 func (s *Server) MTU() ib.MTU { return s.mtu }

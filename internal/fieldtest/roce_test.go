@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +68,41 @@ func TestRoCE(t *testing.T) {
 	t.Run("operations", n.operations)
 	t.Run("rdmacm", n.rdmacm)
 	t.Run("multicast", n.multicast)
+	t.Run("libraries", n.libraries)
+}
+
+// libraries has UCX and libfabric find the adapter by its files in /sys and its GIDs, as applications do above them.
+func (n *network) libraries(t *testing.T) {
+	for i, c := range []struct {
+		name   string
+		env    []string
+		client []string
+	}{
+		{"ucx_perftest", []string{"UCX_TLS=rc_verbs,ud_verbs"}, []string{"-t", "tag_bw", "-s", "4096", "-n", "2000"}},
+		{"ucx_perftest", []string{"UCX_TLS=ud_verbs"}, []string{"-t", "tag_lat", "-s", "8", "-n", "500"}},
+		{"fi_pingpong", nil, []string{"-p", "verbs", "-e", "msg", "-I", "50", "-c"}},
+	} {
+		t.Run(strings.Join(append(c.env, c.name), " "), func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			defer cancel()
+			port := strconv.Itoa(19300 + i)
+			both := append(append([]string{"env"}, c.env...), c.name, "-p", port)
+			server, client := both, append(append(slices.Clone(both), c.client...), "192.0.2.1")
+			if c.name == "fi_pingpong" {
+				server = append([]string{c.name, "-B", port}, c.client...)
+				client = append([]string{c.name, "-P", port}, append(slices.Clone(c.client), "192.0.2.1")...)
+			}
+			cmd, said, ended := n.start(t, ctx, server...)
+			defer func() { _ = cmd.Process.Kill() }()
+			if err := n.awaitListener(ctx, 19300+i, ended); err != nil {
+				t.Fatalf("%v\n%s", err, said)
+			}
+			out, err := n.on(ctx, 1, n.roce(client...)...).CombinedOutput()
+			if err := errors.Join(err, <-ended); err != nil {
+				t.Errorf("%v\n%s\nserver:\n%s", err, out, said)
+			}
+		})
+	}
 }
 
 // operations tries both directions of every operation.

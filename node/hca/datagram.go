@@ -205,7 +205,7 @@ func (q *QP) receiveDatagram(now ib.Time, port ib.PortNum, p *wire.Packet) {
 	w.WRID, w.QPN, w.Opcode, w.Flags, w.ByteLen = q.cur.wrID, q.num, WCRecv, c, q.curDone
 	w.SrcQP, w.SLID, w.SL, w.Port, w.PKeyIndex = p.DETH.SrcQP, p.LRH.SLID, p.LRH.SL, port, q.attr.PKeyIndex
 	if q.h.cfg.RoCE.ByGID {
-		w.SLID = 0
+		w.SLID, w.SL = 0, networkKind(p.GRH.SGID)
 	}
 	if q.typ == GSI {
 		w.PKeyIndex = q.h.ports[port].pkeyIndex(p.BTH.PKey)

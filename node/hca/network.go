@@ -26,6 +26,15 @@ func isGroup(g ib.GID) bool {
 	return g.IsMulticast() || wire.IsIPv4(g) && g[12]>>4 == 0xE
 }
 
+// networkKind is what a datagram's completion has in place of a service level: which headers came before (A17.4.5.1),
+// in the code of ConnectX adapters, 8 for UDP and 1 for IPv6 or 2 for IPv4. UCX finds its own address by it.
+func networkKind(from ib.GID) ib.SL {
+	if wire.IsIPv4(from) {
+		return 8 | 2
+	}
+	return 8 | 1
+}
+
 // Codes of a traffic class's lowest two bits (RFC 3168): what routers may do with a packet that meets congestion.
 const (
 	ecnMask    = 3

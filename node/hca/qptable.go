@@ -390,6 +390,9 @@ func (h *HCA) mergeAttr(q *QP, next, a *QPAttr, mask AttrMask) error {
 	return nil
 }
 
+// flowMask is all of a flow label.
+const flowMask = 1<<20 - 1
+
 // checkAHAttr checks the way to a destination.
 func (h *HCA) checkAHAttr(verb, name string, a *AHAttr, multicastOK bool) error {
 	if a.Port == 0 {
@@ -403,7 +406,8 @@ func (h *HCA) checkAHAttr(verb, name string, a *AHAttr, multicastOK bool) error 
 		if !a.IsGlobal {
 			return badAttr(verb, name+".is_global", a.IsGlobal, "1: on Ethernet there are no other addresses than GIDs")
 		}
-		a.DLID, a.SrcPath = networkLID(a.DGID), 0
+		// IP's flow label has 20 bits, and programs that want to say which of UDP's ports they mean set more (UCX).
+		a.DLID, a.SrcPath, a.FlowLabel = networkLID(a.DGID), 0, a.FlowLabel&flowMask
 	}
 	switch {
 	case a.DLID.IsUnicast():
@@ -425,7 +429,7 @@ func (h *HCA) checkAHAttr(verb, name string, a *AHAttr, multicastOK bool) error 
 		if int(a.SGIDIndex) >= len(port.GIDs) {
 			return badAttr(verb, name+".grh.sgid_index", a.SGIDIndex, "an index of the port's GID table")
 		}
-		if a.FlowLabel > 0xFFFFF {
+		if a.FlowLabel > flowMask {
 			return badAttr(verb, name+".grh.flow_label", a.FlowLabel, "20 bits")
 		}
 	}
