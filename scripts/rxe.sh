@@ -200,7 +200,9 @@ all meet "rping -C 20 -V" "ucmatose -c 3" "udaddy -c 2" "mckey -m 239.1.1.1 -C 2
 note=', one packet in a hundred lost'
 there "$(command -v tc) qdisc add dev eth0 root netem loss 1% 2>&1; $(command -v tc) qdisc show dev eth0" >"$work/there"
 grep -q 'netem.*loss 1%' "$work/there" || { cat "$work/there"; echo "rxe: the guest's link loses nothing" >&2; exit 1; }
-all run "ib_send_bw -n 100" "ib_write_bw -n 100" "ib_read_bw -n 50" "ib_atomic_bw -n 100" "ibv_rc_pingpong -c -n 200"
+# Only programs that tell each other that they are done: of ibv_rc_pingpong one side may be gone while the other has not
+# heard that its last message came.
+all run "ib_send_bw -n 100" "ib_write_bw -n 100" "ib_read_bw -n 50" "ib_atomic_bw -n 100"
 all meet "rping -C 50 -V" "ucmatose -c 3"
 there "dmesg | grep -i icrc || true" | grep . && failed=$((failed + 1))
 kill -INT $capture && wait $capture || { cat "$work/dumpcap"; failed=$((failed + 1)); }
