@@ -23,7 +23,7 @@ type Stats struct {
 	Unjoined       atomic.Uint64 // groups that the kernel did not let us into
 }
 
-// link is an endpoint's network: the sockets. But for its watchers it is used with the endpoint's lock held.
+// link is an endpoint's network: the sockets. But for its watcher it is used with the endpoint's lock held.
 type link struct {
 	block uint16
 	socks []*socket  // one of each address, and then one of each group
@@ -40,7 +40,7 @@ type link struct {
 	n, taken, at int
 	// hot is the socket that something came by last; the others have their turn now and then.
 	hot, turn int
-	left      atomic.Bool
+	left      atomic.Bool // of rx something was not handed in
 
 	engine *hca.HCA
 	marks  uint8  // set by tests: bits of traffic classes that a network in trouble would set
@@ -216,7 +216,8 @@ func (l *link) send() {
 		default:
 			// The first of them; what is wrong with it need not be with the others. Where an interface cannot send what
 			// is to be cut, queue pairs send it again, one by one.
-			if o.msgs[first].Iovlen > 1 {
+			if o.msgs[first].Iovlen > 1 && (errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) ||
+				errors.Is(err, unix.EMSGSIZE)) {
 				s.cuts = false
 			}
 			l.Unsent.Add(o.msgs[first].Iovlen)
