@@ -175,7 +175,7 @@ func (p rocePlace) serve(ctx context.Context, linger time.Duration, ready func(*
 // awaitIdle returns when nobody has used a server for so long.
 func awaitIdle(ctx context.Context, s *roce.Server, linger time.Duration) {
 	const looks = 10
-	tick := time.NewTicker(linger / looks)
+	tick := time.NewTicker(max(linger/looks, time.Millisecond))
 	defer tick.Stop()
 	for idle := 0; idle < looks; {
 		select {
@@ -195,8 +195,9 @@ const linger = time.Minute
 // keep makes sure that the port is held, and stays so for as long as the file is open in this process or in the program
 // that it becomes. Who holds it is no child of that program: some wait for all that they have.
 func (p rocePlace) keep(ctx context.Context) (*os.File, ib.GUID, error) {
-	if f, guid, err := roce.Keep(p.verbs()); err == nil {
-		return f, guid, nil
+	f, guid, err := roce.Keep(p.verbs())
+	if err == nil || errors.Is(err, roce.ErrRefused) {
+		return f, guid, err
 	}
 	exe, err := os.Executable()
 	if err != nil {

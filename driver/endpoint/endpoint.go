@@ -41,7 +41,8 @@ type Config struct {
 	Wire Wire
 }
 
-// Wire is a network that this process speaks to itself. The endpoint's lock is held in all calls, and none waits.
+// Wire is a network that this process speaks to itself. The endpoint's lock is held in all calls, and none waits for
+// longer than it takes to send.
 type Wire interface {
 	// Space is room for the payload of the next packet.
 	Space() []byte

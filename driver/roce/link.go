@@ -163,9 +163,9 @@ func (l *link) Put(p *wire.Packet) {
 		l.Unsent.Add(1)
 		return
 	}
-	size := p.RoCESize()
-	b := p.PutRoCE(l.tx.data[l.tx.n][:], f.from.port, l.tx.place(f, size))
-	if l.tx.add(f, b); l.tx.n >= l.batch {
+	id := l.tx.place(f, p.RoCESize())
+	b := p.PutRoCE(l.tx.data[l.tx.n][:], f.from.port, id)
+	if l.tx.add(f, b, id > 0); l.tx.n >= l.batch {
 		l.send()
 	}
 }

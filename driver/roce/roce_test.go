@@ -136,6 +136,20 @@ func (s *side) send(wr verbs.SendWR) {
 	s.check(s.qp.PostSend(&wr))
 }
 
+// write writes n bytes to another side, and looks what has come.
+func (s *side) write(to *side, n int) {
+	s.Helper()
+	fill(s.mr.Bytes()[:n], byte(n))
+	to.see()
+	s.send(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: s.mr.SGEs(0, n), RemoteAddr: to.mr.Addr(),
+		RKey: to.mr.RKey()})
+	s.next()
+	to.see()
+	if !bytes.Equal(s.mr.Bytes()[:n], to.mr.Bytes()[:n]) {
+		s.Fatalf("WRITE of %d bytes: other bytes have come", n)
+	}
+}
+
 func fill(b []byte, seed byte) {
 	for i := range b {
 		b[i] = byte(i*31) + byte(i>>8) + seed
@@ -149,15 +163,7 @@ func TestRC(t *testing.T) {
 		t.Run(addrs[0], func(t *testing.T) {
 			a, b := pair(t, addrs[0], addrs[1], verbs.RC)
 			for _, n := range []int{1, 1024, 1025, 65536, memory} {
-				fill(a.mr.Bytes()[:n], byte(n))
-				b.see()
-				a.send(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, n), RemoteAddr: b.mr.Addr(),
-					RKey: b.mr.RKey()})
-				a.next()
-				b.see()
-				if !bytes.Equal(a.mr.Bytes()[:n], b.mr.Bytes()[:n]) {
-					t.Fatalf("WRITE of %d bytes: other bytes have come", n)
-				}
+				a.write(b, n)
 				clear(a.mr.Bytes())
 				b.see()
 				a.send(verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: a.mr.SGEs(0, n), RemoteAddr: b.mr.Addr(),
@@ -228,7 +234,7 @@ func TestCut(t *testing.T) {
 				f.block = c.blocks[i]
 			}
 			id := o.place(f, n)
-			o.add(f, o.data[o.n][:n])
+			o.add(f, o.data[o.n][:n], id > 0)
 			if o.count > len(got) {
 				got, place = append(got, 0), 0
 			}
@@ -275,18 +281,6 @@ func TestUD(t *testing.T) {
 // A network that marks what it carries makes the sender of a connection slow down, and nothing is lost by it.
 func TestMarks(t *testing.T) {
 	a, b := pair(t, "127.0.0.1", "127.0.0.2", verbs.RC)
-	write := func(n int) {
-		t.Helper()
-		fill(a.mr.Bytes()[:n], byte(n>>10))
-		b.see()
-		a.send(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.mr.SGEs(0, n), RemoteAddr: b.mr.Addr(),
-			RKey: b.mr.RKey()})
-		a.next()
-		b.see()
-		if !bytes.Equal(a.mr.Bytes()[:n], b.mr.Bytes()[:n]) {
-			t.Fatalf("WRITE of %d bytes: other bytes have come", n)
-		}
-	}
 	told := func() (sent, heard uint64) {
 		sent = b.dev.Enter().Stats.CNPsSent
 		b.dev.LeaveQuiet()
@@ -294,7 +288,7 @@ func TestMarks(t *testing.T) {
 		a.dev.LeaveQuiet()
 		return sent, heard
 	}
-	write(memory)
+	a.write(b, memory)
 	if sent, heard := told(); sent+heard > 0 {
 		t.Errorf("%d notifications of what was not marked, of which %d were heard", sent, heard)
 	}
@@ -302,7 +296,7 @@ func TestMarks(t *testing.T) {
 	a.dev.link.marks = 3
 	a.dev.LeaveQuiet()
 	for range 3 {
-		write(memory)
+		a.write(b, memory)
 	}
 	sent, heard := told()
 	if sent == 0 || heard == 0 || heard > sent {

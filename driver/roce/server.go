@@ -51,6 +51,9 @@ type Server struct {
 // ErrClosed is matched when a server has ended.
 var ErrClosed = errors.New("RoCEv2's port is no longer held")
 
+// ErrRefused is matched when a server is there and does not let a program in.
+var ErrRefused = errors.New("refused")
+
 // ErrMany is matched when no block of queue pair numbers is left.
 var ErrMany = errors.New("too many programs")
 
@@ -163,10 +166,13 @@ func (s *Server) lend() (block uint16, fds []int, err error) {
 	return uint16(len(s.blocks)), fds, nil
 }
 
+// drainMax is more datagrams than a socket keeps. Who sends faster than they are thrown away does not hold up others.
+const drainMax = 1 << 14
+
 // drain throws away what has come to a socket for who had it before.
 func drain(fd int) {
 	var b [1]byte
-	for {
+	for range drainMax {
 		if _, _, err := unix.Recvfrom(fd, b[:], unix.MSG_DONTWAIT); err != nil && !errors.Is(err, unix.EINTR) {
 			return
 		}
@@ -321,7 +327,7 @@ func ask(path string, h hello) (c *net.UnixConn, t terms, fds []int, err error) 
 		return fail(err)
 	}
 	if cred, err := packetsock.Peer(c); err != nil || packetsock.Check(cred) != nil {
-		return fail(fmt.Errorf("%s is somebody else's: %w", path, errors.Join(err, packetsock.ErrPeer)))
+		return fail(fmt.Errorf("%s is somebody else's: %w: %w", path, ErrRefused, errors.Join(err, packetsock.ErrPeer)))
 	}
 	h.Version = protocolVersion
 	b, _ := json.Marshal(h)
@@ -346,7 +352,7 @@ func ask(path string, h hello) (c *net.UnixConn, t terms, fds []int, err error) 
 		err = json.Unmarshal(buf[:n], &t)
 	}
 	if err == nil && t.Error != "" {
-		err = errors.New(t.Error)
+		err = fmt.Errorf("%w: %s", ErrRefused, t.Error)
 	}
 	if err == nil && !h.Keep && (len(fds) != len(t.Config.Addrs) || len(fds) == 0) {
 		err = fmt.Errorf("%d sockets for %d addresses", len(fds), len(t.Config.Addrs))

@@ -259,9 +259,8 @@ func (o *outgoing) joins(f flow, length int) bool {
 	return (k+1)*each <= cutBytes && length <= each && int(o.iovs[o.n-1].Len) == each
 }
 
-// add adds a datagram.
-func (o *outgoing) add(f flow, d []byte) {
-	joins := o.joins(f, len(d))
+// add adds a datagram, to the last message or as another one.
+func (o *outgoing) add(f flow, d []byte, joins bool) {
 	o.iovs[o.n] = unix.Iovec{Base: &d[0], Len: uint64(len(d))}
 	if joins {
 		o.msgs[o.count-1].Iovlen++
