@@ -178,7 +178,7 @@ func (e *Engine) Retime(node int) {
 			delay += p.Rate().ByteTime(headBytes)
 		}
 		if p.Site.Flags&endOutside != 0 {
-			e.outside.gates[p.Site.First+uint32(num)] = gate{delay, tail}
+			e.outside.gates[p.Site.First+uint32(num)] = gate{delay: delay, tail: tail}
 			continue
 		}
 		// The sender keeps the time and the flag: it computes the arrival.

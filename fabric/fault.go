@@ -392,6 +392,12 @@ func (e *Engine) refresh(at uint32) {
 	p.HandleTimeout(e.now)
 	e.flush(at, p)
 	e.kick(at)
+	if e.cfg.Instant && p.Site.Flags&endOutside != 0 {
+		if p.SetRefresh(e.now, false); !e.rested(at) {
+			e.moved(at)
+		}
+		return
+	}
 	e.armRefresh(at)
 }
 

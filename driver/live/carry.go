@@ -204,7 +204,7 @@ func (f *Fabric) cross(n *node, num ib.PortNum, vl ib.VL, p *packet) (next place
 		p.probe.At, p.probe.Reason = out.ref(), link.LinkDown // unless it gets further
 	}
 	in := out.peer
-	if in != nil && (out.isSwitched() || len(in.taps) > 0) && !f.crossSwitched(out, vl, p) {
+	if (out.isSwitched() || in != nil && len(in.taps) > 0) && !f.crossSwitched(out, vl, p) {
 		return next, false
 	}
 	// Of subnet management, which is at level 0 but for oddities, there are hundreds of thousands of packets when a
@@ -262,7 +262,9 @@ func (f *Fabric) crossSwitched(out *portState, vl ib.VL, p *packet) bool {
 		return false
 	}
 	out.show(&trace.Event{Time: f.Now(), Dir: trace.Out, Packet: fr.Packet})
-	out.peer.show(&trace.Event{Time: f.Now(), Dir: trace.In, Packet: fr.Packet})
+	if out.peer != nil {
+		out.peer.show(&trace.Event{Time: f.Now(), Dir: trace.In, Packet: fr.Packet})
+	}
 	spared := f.eng.Strike(out.place(), int(fr.Bytes))
 	f.pool.Put(fr)
 	return spared
@@ -359,13 +361,14 @@ func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 	if v.AttrID() != mad.AttrNotice {
 		f.changed()
 	}
-	if port != nil && port.peer != nil && port.link.Phys() != phys {
-		if port.peer.link.Phys() == ib.PhysLinkUp {
+	if port != nil && port.isCabled() && port.link.Phys() != phys {
+		if port.peer != nil && port.peer.link.Phys() == ib.PhysLinkUp {
 			port.peer.link.Down(f.now)
 		}
 		f.train(port)
-		f.moved(port)
-		f.moved(port.peer)
+		for _, end := range port.ends() {
+			f.moved(end)
+		}
 	}
 	at.passOn()
 	return verdict

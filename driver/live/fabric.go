@@ -29,6 +29,8 @@ type Config struct {
 	Limits hca.Limits
 	// Adaptive says how switches choose among ports, where paths are switched. Adapters put packets in order again.
 	Adaptive routing.Choice
+	// Outside is what other machines have of the fabric.
+	Outside Outside
 }
 
 // ErrClosed is returned by calls that outlive their fabric.
@@ -77,6 +79,9 @@ type Fabric struct {
 	plane    *plane
 	faulty   []*inspect.FaultState
 	captures []*capture
+	// outside are the ports, by cable, from which cables lead to other machines; message is what goes there next.
+	outside map[int]*portState
+	message []byte
 
 	closing chan struct{}
 	closed  atomic.Bool
@@ -112,6 +117,7 @@ type portState struct {
 
 	// unplugged: SetLink took the cable out.
 	unplugged bool
+	outside   *outsideEnd // of a cable to another machine; peer is nil then
 	// managers counts the subnet managers that run here.
 	managers int
 	// fault is that of its cable, which both ends have, taps are the captures here.
@@ -133,8 +139,8 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 		return nil, fmt.Errorf("live: the topology has no host: add one, or try star:2")
 	}
 	f := &Fabric{graph: g, cfg: cfg, start: time.Now(), nodes: make([]*node, len(g.Nodes)),
-		groupWays: map[*procRoute]bool{}, paths: map[hostPair]*pathTimes{}, closing: make(chan struct{}),
-		trapBell: make(chan struct{}, 1), waysBell: make(chan struct{}, 1)}
+		outside: map[int]*portState{}, groupWays: map[*procRoute]bool{}, paths: map[hostPair]*pathTimes{},
+		closing: make(chan struct{}), trapBell: make(chan struct{}, 1), waysBell: make(chan struct{}, 1)}
 	f.epoch.Store(1)
 	// Hosts and switches know nothing of each other yet, and at ten thousand of them the second core pays.
 	var switches sync.WaitGroup
@@ -143,11 +149,13 @@ func New(g *topo.Graph, cfg Config) (*Fabric, error) {
 	switches.Wait()
 	f.groups = []sm.Group{broadcast(g)}
 	f.addEngine()
-	for _, c := range g.Cables() {
-		a, b := f.port(c.A), f.port(c.B)
-		a.peer, b.peer = b, a
-		f.eng.Join(a.place(), b.place(), 0)
-		f.train(a)
+	for i, c := range g.Cables() {
+		f.join(i, c)
+	}
+	if len(f.outside) > 0 {
+		if err := f.startPlane(); err != nil {
+			return nil, err
+		}
 	}
 	for _, h := range f.hosts {
 		h.syncPorts()
@@ -275,6 +283,8 @@ func (f *Fabric) Host(name string) (*Host, error) {
 		return nil, fmt.Errorf("live: no host %q: the hosts are %s to %s", name, first, last)
 	case n.IsSwitch():
 		return nil, fmt.Errorf("live: %s is a switch, not a host: the hosts are %s to %s", name, first, last)
+	case f.isElsewhere(n.Index):
+		return nil, fmt.Errorf("live: %s is on machine %s: %w", name, f.cfg.Outside.Where(n.Index), ErrElsewhere)
 	default:
 		return f.nodes[n.Index].host, nil
 	}
@@ -310,7 +320,11 @@ func (f *Fabric) changed() {
 // The fabric's lock is held.
 func (f *Fabric) train(p *portState) {
 	far := p.peer
-	if far == nil || p.unplugged || p.link.Phys() != ib.PhysPolling || far.link.Phys() != ib.PhysPolling {
+	if p.outside != nil {
+		f.beginOutside(p, false)
+		return
+	}
+	if far == nil || !p.canTrain() || !far.canTrain() {
 		return
 	}
 	p.link.Train()
@@ -324,20 +338,32 @@ func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.port(r)
-	if p == nil || p.peer == nil {
+	if p == nil || !p.isCabled() {
 		return fmt.Errorf("live: no cable at %s: see the topology for the ports in use", f.graph.PortName(r))
 	}
-	for _, q := range []*portState{p, p.peer} {
+	for _, q := range p.ends() {
 		q.unplugged = !up
 		if !up && q.link.Phys() == ib.PhysLinkUp {
 			q.link.Down(f.Now())
 		}
 	}
 	f.train(p)
-	f.moved(p)
-	f.moved(p.peer)
+	for _, q := range p.ends() {
+		f.moved(q)
+	}
 	f.reroute()
 	return nil
+}
+
+// isCabled reports whether a cable is at the port.
+func (p *portState) isCabled() bool { return p.peer != nil || p.outside != nil }
+
+// ends are the ends of the port's cable that are on this machine.
+func (p *portState) ends() []*portState {
+	if p.peer == nil {
+		return []*portState{p}
+	}
+	return []*portState{p, p.peer}
 }
 
 // moved tells of a port whose link has changed its state. The fabric's lock is held.

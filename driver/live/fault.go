@@ -54,9 +54,11 @@ func (f *Fabric) SetFault(r topo.PortRef, fault Fault) error {
 		return err
 	}
 	if p.fault == nil {
-		p.fault = &inspect.FaultState{}
-		p.peer.fault = p.fault
-		f.faulty = append(f.faulty, p.fault)
+		s := &inspect.FaultState{}
+		for _, end := range p.ends() {
+			end.fault = s
+		}
+		f.faulty = append(f.faulty, s)
 	}
 	p.fault.Port, p.fault.Fault = r, fault
 	f.tellRate(p)
@@ -68,7 +70,7 @@ func (f *Fabric) SetFault(r topo.PortRef, fault Fault) error {
 
 // tellRate tells programs at both ends of a cable how fast it is now. The fabric's lock is held.
 func (f *Fabric) tellRate(p *portState) {
-	for _, end := range []*portState{p, p.peer} {
+	for _, end := range p.ends() {
 		if end.host != nil {
 			end.host.tellPort(end.num)
 		}
@@ -77,8 +79,9 @@ func (f *Fabric) tellRate(p *portState) {
 
 // setFaults tells the engine what the cable at a port does.
 func (f *Fabric) setFaults(p *portState, is fabric.Faults) {
-	f.eng.SetFaults(p.place(), is)
-	f.eng.SetFaults(p.peer.place(), is)
+	for _, end := range p.ends() {
+		f.eng.SetFaults(end.place(), is)
+	}
 }
 
 // ClearFault makes the cable at a port a good one again.
@@ -93,7 +96,9 @@ func (f *Fabric) ClearFault(r topo.PortRef) error {
 		return fmt.Errorf("live: the cable at %s has no fault: %w", f.graph.PortName(r), ErrFault)
 	}
 	f.faulty = without(f.faulty, p.fault)
-	p.fault, p.peer.fault = nil, nil
+	for _, end := range p.ends() {
+		end.fault = nil
+	}
 	f.tellRate(p)
 	f.setFaults(p, fabric.Faults{})
 	f.changed()
@@ -105,9 +110,11 @@ func (f *Fabric) Faults() (all []inspect.FaultState) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.faulty {
-		p := f.port(s.Port)
-		out, in := f.eng.HarmAt(p.place()), f.eng.HarmAt(p.peer.place())
-		s.Dropped, s.Corrupted = out.Dropped+in.Dropped, out.Corrupted+in.Corrupted
+		s.Dropped, s.Corrupted = 0, 0
+		for _, end := range f.port(s.Port).ends() {
+			harm := f.eng.HarmAt(end.place())
+			s.Dropped, s.Corrupted = s.Dropped+harm.Dropped, s.Corrupted+harm.Corrupted
+		}
 		all = append(all, *s)
 	}
 	return all
@@ -118,7 +125,7 @@ func (f *Fabric) cabled(r topo.PortRef) (*portState, error) {
 	if f.closed.Load() {
 		return nil, ErrClosed
 	}
-	if p := f.port(r); p != nil && p.peer != nil {
+	if p := f.port(r); p != nil && p.isCabled() {
 		return p, nil
 	}
 	return nil, fmt.Errorf("live: no cable at %s: see the topology for the ports in use: %w", f.graph.PortName(r),
@@ -133,7 +140,7 @@ func (f *Fabric) reroute() {
 }
 
 // isSwitched reports whether packets that pass the port have to pass one by one.
-func (p *portState) isSwitched() bool { return p.fault != nil || len(p.taps) > 0 }
+func (p *portState) isSwitched() bool { return p.fault != nil || len(p.taps) > 0 || p.outside != nil }
 
 // passesSwitched reports whether the route leads through the switches packet by packet.
 func (rt *route) passesSwitched() bool {

@@ -63,6 +63,12 @@ func TestSendAcrossFabric(t *testing.T) {
 	hosts := f.Hosts()
 	a, b := newEnd(t, hosts[0].Device(), 1<<20), newEnd(t, hosts[len(hosts)-1].Device(), 1<<20)
 	connect(t, a, b)
+	exchange(t, a, b)
+}
+
+// exchange sends messages of many sizes from one end to the other.
+func exchange(t *testing.T, a, b *end) {
+	t.Helper()
 	for _, size := range []int{0, 1, 8, 56, 57, 512, 513, 4096, 4097, 100000, 1 << 20} {
 		for i := range a.mr.Bytes()[:size] {
 			a.mr.Bytes()[i] = byte(i*7 + size)

@@ -70,7 +70,7 @@ func (f *Fabric) CreateMulticast(mlid ib.LID, hosts ...*Host) error {
 	g := sm.Group{MLID: mlid}
 	for _, h := range hosts {
 		for _, p := range h.ports[1:] {
-			if p.peer != nil {
+			if p.isCabled() {
 				g.Members = append(g.Members, h.topo.PortGUID(p.num))
 			}
 		}

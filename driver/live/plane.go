@@ -157,6 +157,7 @@ func (s *plane) turn() (n int, sleep ib.Time, over bool) {
 		n++
 	}
 	if n == turnEvents {
+		s.drainOutside()
 		s.answerWaiters()
 		return n, 0, false
 	}
@@ -170,6 +171,7 @@ func (s *plane) turn() (n int, sleep ib.Time, over bool) {
 	moved, hold := s.pumpInlets()
 	n += moved
 	s.drain()
+	n += s.drainOutside()
 	s.answerWaiters()
 	return n, min(look, hold, max(eng.Next()-clock, 0)), false
 }

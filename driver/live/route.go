@@ -66,6 +66,7 @@ type walker struct {
 	seen  int
 	dry   bool       // who looks may be after a switch itself
 	found []hop      // where it came to adapters
+	left  bool       // it went on to another machine
 	out   ib.PortNum // the last entry that was looked up
 }
 
@@ -85,7 +86,7 @@ func (f *Fabric) newWalker(key endpoint.Key) *walker {
 func (f *Fabric) resolve(from *portState, key endpoint.Key) (*route, []hop) {
 	w := f.newWalker(key)
 	w.depart(from)
-	if len(w.found) == 0 && len(w.route.losses) == 0 {
+	if len(w.found) == 0 && len(w.route.losses) == 0 && !w.left {
 		w.route.lose(from, link.NoMember)
 	}
 	return w.route, w.found
@@ -105,6 +106,10 @@ func (w *walker) depart(from *portState) {
 func (w *walker) cross(out *portState, vl ib.VL) {
 	w.route.hops = append(w.route.hops, hop{out, true, vl})
 	in := out.peer
+	if out.outside != nil {
+		w.left = true // where it goes from there the other machine knows
+		return
+	}
 	if in == nil {
 		w.route.lose(out, link.Inactive)
 		return

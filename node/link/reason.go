@@ -22,6 +22,7 @@ const (
 	PKeyIn    // inbound partition enforcement
 	RawIn     // inbound raw packet filter
 	Guarded   // subnet management from where no manager is trusted
+	Forged    // from a machine that has no such sender
 	// In the switch.
 	UnknownDLID // no forwarding entry, or the entry says drop
 	Looping     // the way out is the way in
@@ -58,6 +59,7 @@ var reasonTable = [NumReason]struct {
 	PKeyIn:      {"P_Key refused inbound", ib.PortRcvConstraintErrors, ib.NumCounter},
 	RawIn:       {"raw packet refused inbound", ib.PortRcvConstraintErrors, ib.NumCounter},
 	Guarded:     {"no manager is trusted here", ib.PortRcvConstraintErrors, ib.NumCounter},
+	Forged:      {"the machine has no such sender", ib.PortRcvConstraintErrors, ib.NumCounter},
 	UnknownDLID: {"no route to DLID", ib.PortRcvSwitchRelayErrors, ib.PortDLIDMappingErrors},
 	Looping:     {"route leads back", ib.PortRcvSwitchRelayErrors, ib.PortLoopingErrors},
 	NoMember:    {"no other member of the group", ib.NumCounter, ib.NumCounter},

@@ -73,13 +73,19 @@ func (p *Packet) appendExt(b []byte, e Ext) []byte {
 func (p *Packet) Append(b []byte) []byte {
 	b = slices.Grow(b, p.WireSize())
 	start := len(b)
-	b = p.AppendHeaders(b)
-	b = append(b, p.Payload...)
-	b = append(b, zeroPad[:p.pad()]...)
+	b = p.AppendBare(b)
 	if p.LRH.LNH >= LNHLocal {
 		b = binary.BigEndian.AppendUint32(b, ICRC(b[start:]))
 	}
 	return binary.BigEndian.AppendUint16(b, VCRC(b[start:]))
+}
+
+// AppendBare is Append without the CRCs, for a carrier that vouches for what it
+// carries by better means.
+func (p *Packet) AppendBare(b []byte) []byte {
+	b = p.AppendHeaders(b)
+	b = append(b, p.Payload...)
+	return append(b, zeroPad[:p.pad()]...)
 }
 
 // Parse reads a whole packet, VCRC included, into p. Payload refers to b; the
@@ -95,34 +101,63 @@ func (p *Packet) Parse(b []byte) error {
 	if err := CheckVCRC(b); err != nil {
 		return err
 	}
-	n, err := p.LRH.parse(b)
+	n, err := p.parseLink(b, len(b))
+	if err == nil {
+		err = CheckICRC(b)
+	}
 	if err != nil {
 		return err
 	}
-	if p.LRH.LVer != LRHVersion {
-		return &ParseError{Kind: ErrVersion, Layer: "LRH", Field: "LVer", Got: uint64(p.LRH.LVer), Want: LRHVersion}
+	end := len(b) - VCRCSize
+	if p.LRH.LNH >= LNHLocal {
+		end -= ICRCSize
 	}
-	if err := p.checkLength(len(b)); err != nil {
+	return p.parseRest(b[:end], n)
+}
+
+// ParseBare reads what AppendBare has written, with all checks but those of the CRCs.
+func (p *Packet) ParseBare(b []byte) error {
+	p.Count, p.FarLen, p.Far = 0, 0, nil
+	if len(b) < LRHSize {
+		return truncated("LRH", len(b), LRHSize)
+	}
+	onLink := len(b) + VCRCSize
+	if LNH(b[lrhSLLNH]&lrhLNHMask) >= LNHLocal {
+		onLink += ICRCSize
+	}
+	n, err := p.parseLink(b, onLink)
+	if err != nil {
 		return err
 	}
+	return p.parseRest(b, n)
+}
+
+// parseLink reads LRH of a packet that has so many bytes on a link.
+func (p *Packet) parseLink(b []byte, onLink int) (n int, err error) {
+	if n, err = p.LRH.parse(b); err != nil {
+		return n, err
+	}
+	if p.LRH.LVer != LRHVersion {
+		return n, &ParseError{Kind: ErrVersion, Layer: "LRH", Field: "LVer", Got: uint64(p.LRH.LVer), Want: LRHVersion}
+	}
+	return n, p.checkLength(onLink)
+}
+
+// parseRest reads what follows LRH, whose length is n, up to the CRCs.
+func (p *Packet) parseRest(b []byte, n int) error {
 	switch p.LRH.LNH {
 	case LNHRaw:
-		var m int
-		if p.RawType, m, err = ParseRWH(b[n:]); err != nil {
+		raw, m, err := ParseRWH(b[n:])
+		if err != nil {
 			return err
 		}
-		p.Payload = clip(b[n+m : len(b)-VCRCSize])
+		p.RawType, p.Payload = raw, clip(b[n+m:])
 		return nil
 	case LNHIPv6:
-		p.Payload = clip(b[n : len(b)-VCRCSize])
+		p.Payload = clip(b[n:])
 		return nil
-	}
-	if err := CheckICRC(b); err != nil {
-		return err
-	}
-	body := b[:len(b)-ICRCSize-VCRCSize]
-	if p.LRH.LNH == LNHGlobal {
-		m, err := p.GRH.parse(body[n:])
+	case LNHGlobal:
+		m, err := p.GRH.parse(b[n:])
 		if err != nil {
 			return err
 		}
@@ -131,12 +166,11 @@ func (p *Packet) Parse(b []byte) error {
 			return err
 		}
 	}
-	m, err := p.BTH.parse(body[n:])
+	m, err := p.BTH.parse(b[n:])
 	if err != nil {
 		return err
 	}
-	n += m
-	return p.parseTransport(body[n:])
+	return p.parseTransport(b[n+m:])
 }
 
 // checkLength holds LRH's length against the bytes that came and against the

@@ -147,6 +147,26 @@ func TestPacketRoundTrip(t *testing.T) {
 	}
 }
 
+// Without its CRCs a packet is the same, and every shorter piece of it none.
+func TestPacketBare(t *testing.T) {
+	everyPacket(func(name string, p *Packet) {
+		p.Seal()
+		b := p.AppendBare(nil)
+		var whole, bare Packet
+		if err := whole.Parse(p.Append(nil)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := bare.ParseBare(b); err != nil || !reflect.DeepEqual(bare, whole) {
+			t.Fatalf("%s: %+v\nwant %+v: %v", name, bare, whole, err)
+		}
+		for n := range b {
+			if new(Packet).ParseBare(b[:n]) == nil {
+				t.Fatalf("%s: %d bytes of %d are a packet", name, n, len(b))
+			}
+		}
+	})
+}
+
 func TestPacketGolden(t *testing.T) {
 	b := unhex(t, specSample+"45fa")
 	var p Packet
@@ -303,6 +323,14 @@ func FuzzPacketParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p Packet
 		_ = p.Parse(b) // as it came
+		p = Packet{}
+		if p.ParseBare(b) == nil {
+			var q Packet
+			if err := q.ParseBare(p.AppendBare(nil)); err != nil || !reflect.DeepEqual(p, q) {
+				t.Fatalf("without CRCs %+v\nwant %+v: %v", q, p, err)
+			}
+		}
+		p = Packet{}
 		// The CRCs would stop nearly everything: write them anew.
 		if len(b) < LRHSize+VCRCSize {
 			return
