@@ -66,7 +66,7 @@ type walker struct {
 	seen  int
 	dry   bool       // who looks may be after a switch itself
 	found []hop      // where it came to adapters
-	left  bool       // it went on to another machine
+	left  []hop      // where it went on to another machine
 	out   ib.PortNum // the last entry that was looked up
 }
 
@@ -86,7 +86,7 @@ func (f *Fabric) newWalker(key endpoint.Key) *walker {
 func (f *Fabric) resolve(from *portState, key endpoint.Key) (*route, []hop) {
 	w := f.newWalker(key)
 	w.depart(from)
-	if len(w.found) == 0 && len(w.route.losses) == 0 && !w.left {
+	if len(w.found) == 0 && len(w.route.losses) == 0 && len(w.left) == 0 {
 		w.route.lose(from, link.NoMember)
 	}
 	return w.route, w.found
@@ -107,13 +107,18 @@ func (w *walker) cross(out *portState, vl ib.VL) {
 	w.route.hops = append(w.route.hops, hop{out, true, vl})
 	in := out.peer
 	if out.outside != nil {
-		w.left = true // where it goes from there the other machine knows
+		w.left = append(w.left, hop{out, true, vl}) // where it goes from there the other machine knows
 		return
 	}
 	if in == nil {
 		w.route.lose(out, link.Inactive)
 		return
 	}
+	w.enter(in, vl)
+}
+
+// enter comes in by a port on lane vl.
+func (w *walker) enter(in *portState, vl ib.VL) {
 	if why := in.link.Admits(vl); why != link.OK {
 		w.route.lose(in, why)
 		return
@@ -190,6 +195,28 @@ func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (wa
 	return w.way(), nil
 }
 
+// WayOn goes on with a way that has come from another machine, by a port, on a lane.
+func (f *Fabric) WayOn(in topo.PortRef, vl ib.VL, dlid ib.LID, sl ib.SL, pkey ib.PKey) (way inspect.Way, err error) {
+	if !dlid.IsUnicast() {
+		return way, notUnicast(dlid)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.port(in)
+	if p == nil || p.outside == nil || vl > ib.VLMgmt {
+		return way, fmt.Errorf("live: no cable to another machine at %s: %w", f.graph.PortName(in), ErrFault)
+	}
+	w := f.newWalker(endpoint.Key{DLID: dlid, SL: sl, PKey: pkey})
+	w.dry = true
+	w.route.hops = append(w.route.hops, hop{p, true, vl}) // in place of the far end
+	w.enter(p, vl)
+	way = w.way()
+	if len(way.Hops) > 0 {
+		way.Hops = way.Hops[1:]
+	}
+	return way, nil
+}
+
 func notUnicast(dlid ib.LID) error {
 	return fmt.Errorf("live: LID %v is no unicast address: want 1 to 0x%x", dlid, int(ib.LIDUnicastMax))
 }
@@ -207,6 +234,11 @@ func (w *walker) way() inspect.Way {
 	way := inspect.Way{Out: w.out}
 	if l := w.route.losses; len(l) > 0 {
 		way.Lost, way.Reason = l[0].p.ref(), l[0].reason
+	}
+	if len(w.left) > 0 {
+		out := w.left[0].p
+		way.Leaves = &inspect.WayHop{Out: out.ref(), In: w.f.graph.Peer(out.ref()), VL: w.left[0].vl,
+			Rate: out.link.Rate(), MTU: out.link.NeighborMTU()}
 	}
 	seen := map[*portState]bool{}
 	hops := w.route.hops

@@ -24,6 +24,7 @@ var ranks = map[string]int{
 	"driver/sim": 6, "driver/live": 6, "verbs/attach": 6, "driver/roce": 6, "driver/ibsim": 6, "driver/umad": 6,
 
 	"proof/workload": 7, "proof/workload/perf": 7, "driver/machine": 7, "driver/smrun": 7, "driver/surveyrun": 7,
+	"driver/span":         7,
 	"verbs/attach/server": 7, "driver/jobs": 7,
 	"operate/control": 7, "operate/manager/tenant": 7, "operate/manager/history": 7, "operate/manager/health": 7,
 

@@ -26,6 +26,8 @@ type Way struct {
 	Lost   topo.PortRef
 	// Out is the port that the last switch has for them, where it has one; DropPort if not.
 	Out ib.PortNum
+	// Leaves is set where the rest is another machine's to tell: the cable by which they go there.
+	Leaves *WayHop
 }
 
 // End is the port where the way ends.

@@ -329,6 +329,14 @@ func (g *Graph) Port(ref PortRef) *Port {
 	return &g.Nodes[ref.Node].Ports[ref.Port]
 }
 
+// Peer is the port at the other end of a cable, zero if there is none.
+func (g *Graph) Peer(ref PortRef) (far PortRef) {
+	if p := g.Port(ref); p != nil && p.Connected() {
+		far = PortRef{Node: p.Peer, Port: p.PeerPort}
+	}
+	return far
+}
+
 // LinkRate is what the cable at ref runs at: where the two ends name different
 // widths or speeds, the lesser of each, as training settles it. It is zero for a
 // port without a cable.
