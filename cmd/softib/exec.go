@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -30,7 +32,9 @@ the hosts' names in /etc/hosts, in namespaces of its own; where not, or with
 --plain, it runs without. In a namespace sudo and other programs that change
 the user do not work, and root keeps what root may do.
 
-HOST is a host (h1) or a switch (leaf1), whose own port 0 is used then.
+HOST is a host (h1) or a switch (leaf1), whose own port 0 is used then. In a fabric
+that spans machines (softib up --join) CMD runs on the machine that has HOST: if
+that is another, --on MACHINE runs it there by ssh.
 
 With --roce there is no fabric: CMD gets an adapter whose port is DEV, an Ethernet
 interface of this machine, and speaks RoCEv2 (UDP port 4791) to whoever does at the
@@ -40,6 +44,7 @@ number of programs can share DEV; softib roce says how.`,
   softib exec h1 -- ib_write_bw          # and: softib exec h2 -- ib_write_bw localhost
   softib exec h1 -- ibnetdiscover
   softib exec h3 -- cat /sys/class/infiniband/softib0/ports/1/state
+  softib exec --on rack2 h9 -- ib_write_bw   # h9 is on machine rack2, reached by ssh
   softib exec --roce eth0 -- ib_write_bw 192.0.2.7   # where ib_write_bw runs on rxe or on an adapter
   softib up -d --no-sm && softib exec h1 -- opensm -R ftree`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -61,6 +66,9 @@ number of programs can share DEV; softib roce says how.`,
 			if args[1] == "--" {
 				args = append(args[:1:1], args[2:]...)
 			}
+			if o.on != "" {
+				return o.runOn(args[0], args[1:])
+			}
 			return o.run(cmd, args[0], args[1:])
 		},
 	}
@@ -68,12 +76,13 @@ number of programs can share DEV; softib roce says how.`,
 	nameFlag(cmd, &o.name)
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "no namespaces: CMD sees the machine's own /sys and /etc/hosts")
 	cmd.Flags().StringVar(&o.roce, "roce", "", "the Ethernet interface to speak RoCEv2 at, in place of HOST")
+	cmd.Flags().StringVar(&o.on, "on", "", "run it on `MACHINE`, by ssh, where softib and the fabric run too")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say what of the namespaces does not work here")
 	return cmd
 }
 
 type execOptions struct {
-	name, roce     string
+	name, roce, on string
 	plain, verbose bool
 }
 
@@ -104,6 +113,34 @@ func (o execOptions) run(cmd *cobra.Command, host string, argv []string) error {
 	env := set.Environment(os.Environ(), dropin.Host{Name: host, GUID: e.GUID, UMAD: p.umad(), Verbs: p.verbs(),
 		RDMACM: p.rdmacm()})
 	return set.Exec(in, path, argv, env)
+}
+
+// runOn becomes ssh, which runs the program on another machine of the fabric. The shell there takes a line apart that
+// it is given, so that each word is quoted.
+func (o execOptions) runOn(host string, argv []string) error {
+	ssh, err := exec.LookPath("ssh")
+	if err != nil {
+		return next(err, "apt-get install openssh-client, or run the command on %s", o.on)
+	}
+	if strings.HasPrefix(o.on, "-") {
+		return &usageError{fmt.Errorf("--on %s: want the name of a machine", o.on)}
+	}
+	words := []string{"softib", "exec", "--name", o.name}
+	if o.plain {
+		words = append(words, "--plain")
+	}
+	if o.verbose {
+		words = append(words, "--verbose")
+	}
+	words = append(append(words, host, "--"), argv...)
+	for i, w := range words {
+		words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	args := []string{ssh, "--", o.on, strings.Join(words, " ")}
+	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil {
+		args = slices.Insert(args, 1, "-t")
+	}
+	return unix.Exec(ssh, args, os.Environ())
 }
 
 // runRoCE becomes the program argv with an adapter at an Ethernet interface.

@@ -12,6 +12,7 @@ import (
 
 	"softib/driver/live"
 	"softib/driver/smrun"
+	"softib/driver/span"
 	"softib/node/hca"
 	"softib/operate/manager"
 	"softib/operate/manager/ufm"
@@ -24,7 +25,7 @@ import (
 
 // fabric is a running fabric with what it was made from.
 type fabric struct {
-	*live.Fabric
+	*span.Fabric
 	name     string
 	topology string // as the user named it
 	started  time.Time
@@ -49,7 +50,7 @@ func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *s
 	if cfg != nil {
 		made.Adaptive = cfg.Adaptive
 	}
-	if f.Fabric, err = live.New(g, made); err != nil {
+	if f.Fabric, err = span.New(span.Config{Graph: g, Live: made}); err != nil {
 		return nil, err
 	}
 	if cfg == nil {
@@ -109,10 +110,15 @@ func portOf(h *live.Host) (ib.PortNum, hca.Port, bool) {
 	return 0, hca.Port{}, false
 }
 
+// hostsHere are the hosts that this machine has.
+func (f *fabric) hostsHere() []*live.Host {
+	return slices.DeleteFunc(slices.Clone(f.Hosts()), func(h *live.Host) bool { return !f.IsHere(h.Node().Index) })
+}
+
 // devices are the hosts that take part in the mesh, and how many do not
 // because no port of theirs is ACTIVE.
 func (f *fabric) devices() (devs []meshDevice, silent int) {
-	for _, h := range f.Hosts() {
+	for _, h := range f.hostsHere() {
 		if _, _, ok := portOf(h); !ok {
 			silent++
 			continue
@@ -126,16 +132,16 @@ func (f *fabric) devices() (devs []meshDevice, silent int) {
 func (f *fabric) describe(out *reporter) {
 	g := f.Graph()
 	out.say("fabric    %s: %s", f.name, topo.Describe(g))
-	hosts := f.Hosts()
+	hosts := g.Hosts()
 	low, high := ib.LID(0xffff), ib.LID(0)
 	active := 0
 	for _, h := range hosts {
-		if _, p, ok := portOf(h); ok {
-			low, high = min(low, p.LID), max(high, p.LID)
+		if lid, ok := f.activeLID(h); ok {
+			low, high = min(low, lid), max(high, lid)
 			active++
 		}
 	}
-	out.say("hosts     %d of %d ACTIVE: %s", active, len(hosts), lids(span(g.Hosts()), low, high))
+	out.say("hosts     %d of %d ACTIVE: %s", active, len(hosts), lids(firstToLast(hosts), low, high))
 	if sw := g.Switches(); len(sw) > 0 {
 		low, high := ib.LID(0xffff), ib.LID(0)
 		for _, n := range sw {
@@ -148,11 +154,22 @@ func (f *fabric) describe(out *reporter) {
 		out.say("links     %s", l)
 	}
 	if f.runner == nil {
-		out.say("subnet    not managed: start a manager, such as softib exec %s -- opensm", hosts[0].Name())
+		out.say("subnet    not managed: start a manager, such as softib exec %s -- opensm", hosts[0].Name)
 		return
 	}
 	last := f.lastSweep()
 	out.say("subnet    up in %s: %d management datagrams, %s routing", short(f.bringUp), last.MADs, last.Engine)
+}
+
+// activeLID is the address of a host's first port that is ACTIVE.
+func (f *fabric) activeLID(h *topo.Node) (ib.LID, bool) {
+	for p := 1; p < len(h.Ports); p++ {
+		pi, _ := f.PortInfo(topo.PortRef{Node: h.Index, Port: ib.PortNum(p)})
+		if pi.PortState == ib.PortActive && pi.LID != 0 {
+			return pi.LID, true
+		}
+	}
+	return 0, false
 }
 
 // lid is the address of a switch.
@@ -190,7 +207,7 @@ func kinds(nodes []*topo.Node) string {
 		count[k]++
 	}
 	if len(nodes) == 1 || len(order) > 4 || slices.Contains(order, "") {
-		return span(nodes)
+		return firstToLast(nodes)
 	}
 	var parts []string
 	for _, k := range order {
@@ -199,8 +216,8 @@ func kinds(nodes []*topo.Node) string {
 	return strings.Join(parts, ", ")
 }
 
-// span is the first and the last of some nodes, by name; numbers count as such.
-func span(nodes []*topo.Node) string {
+// firstToLast is the first and the last of some nodes, by name; numbers count as such.
+func firstToLast(nodes []*topo.Node) string {
 	less := func(a, b *topo.Node) int { return byNumber(a.Name, b.Name) }
 	low, high := slices.MinFunc(nodes, less), slices.MaxFunc(nodes, less)
 	if low == high {

@@ -188,7 +188,7 @@ func (f *fabric) admit() (socket string, end func(), err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = attached.Serve(ctx, l, f.Fabric, version, nil) })
+	wg.Go(func() { _ = attached.Serve(ctx, l, f.Live(), version, nil) })
 	return p.verbs(), func() {
 		cancel()
 		wg.Wait()

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"softib/driver/live"
 	"softib/operate/control"
 	"softib/operate/manager"
 	"softib/operate/status"
@@ -131,7 +133,10 @@ func (s *server) lend(ctx context.Context, q pairRequest, r *control.Reply[pair]
 
 // pair finds the two hosts of a test and what lies between them.
 func (f *fabric) pair(names []string) (*pair, error) {
-	hosts := f.Hosts()
+	hosts := f.hostsHere()
+	if len(hosts) == 0 {
+		return nil, next(fmt.Errorf("this machine has no host of fabric %s", f.name), "run it on another machine")
+	}
 	example := fmt.Sprintf("--hosts %s,%s", hosts[0].Name(), hosts[len(hosts)-1].Name())
 	switch len(names) {
 	case 0:
@@ -147,6 +152,9 @@ func (f *fabric) pair(names []string) (*pair, error) {
 	p := &pair{Where: fmt.Sprintf("%s (%s)", f.name, f.topology)}
 	for i := range at {
 		h, err := f.Host(names[i])
+		if errors.Is(err, live.ErrElsewhere) {
+			return nil, next(&usageError{err}, "choose two hosts of this machine; between machines run perftest")
+		}
 		if err != nil {
 			return nil, next(&usageError{err}, "%s", example)
 		}

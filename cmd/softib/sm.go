@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/driver/ibsim"
-	"softib/driver/live"
 	"softib/driver/smrun"
+	"softib/driver/span"
 	"softib/driver/umad"
 	"softib/internal/files"
 	"softib/operate/control"
@@ -370,9 +370,12 @@ func (w lineWriter) Write(b []byte) (int, error) {
 // smPort is where a manager runs: at a node that was named, or in the first switch, as in switches that are sold
 // with one. The manager's port is a full member of the default partition, whatever the tenants: at a host that would be
 // a way around them.
-func smPort(f *live.Fabric, name string) (topo.PortRef, error) {
+func smPort(f *span.Fabric, name string) (topo.PortRef, error) {
 	if name == "" {
 		for _, n := range f.Graph().Switches() {
+			if !f.IsHere(n.Index) {
+				continue
+			}
 			for p := 1; p < len(n.Ports); p++ {
 				if n.Ports[p].Connected() {
 					return topo.PortRef{Node: n.Index}, nil
@@ -384,7 +387,7 @@ func smPort(f *live.Fabric, name string) (topo.PortRef, error) {
 }
 
 // endPort is a port to ask from: of a node that was named, or of the first host that has a cable.
-func endPort(f *live.Fabric, name string) (topo.PortRef, error) {
+func endPort(f *span.Fabric, name string) (topo.PortRef, error) {
 	g := f.Graph()
 	if name != "" {
 		n := g.ByName(name)
@@ -392,12 +395,18 @@ func endPort(f *live.Fabric, name string) (topo.PortRef, error) {
 			return topo.PortRef{}, next(&usageError{fmt.Errorf("no node %q", name)}, "the hosts are %s to %s",
 				g.Hosts()[0].Name, g.Hosts()[len(g.Hosts())-1].Name)
 		}
-		if n.IsSwitch() {
+		switch {
+		case !f.IsHere(n.Index):
+			return topo.PortRef{}, elsewhere(name, f.Where(n.Index))
+		case n.IsSwitch():
 			return topo.PortRef{Node: n.Index}, nil
 		}
 		return topo.PortRef{Node: n.Index, Port: forwarding.CabledPort(n)}, nil
 	}
 	for _, h := range g.Hosts() {
+		if !f.IsHere(h.Index) {
+			continue
+		}
 		for p := 1; p < len(h.Ports); p++ {
 			if h.Ports[p].Connected() {
 				return topo.PortRef{Node: h.Index, Port: ib.PortNum(p)}, nil
@@ -405,6 +414,11 @@ func endPort(f *live.Fabric, name string) (topo.PortRef, error) {
 		}
 	}
 	return topo.PortRef{}, errors.New("no host has a cable")
+}
+
+// elsewhere is the error of a node that another machine of the fabric has.
+func elsewhere(node, machine string) error {
+	return next(&usageError{fmt.Errorf("%s is on machine %s", node, machine)}, "run the command on %s", machine)
 }
 
 // subnets are the managers that run in this process.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"softib/driver/live"
 	"softib/driver/smrun"
+	"softib/driver/span"
 	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/subnet/policy"
@@ -126,7 +126,7 @@ func eventLog(w io.Writer, who string) func(sm.Event) {
 }
 
 // startSM runs a manager on a host of a fabric of this process.
-func startSM(ctx context.Context, f *live.Fabric, cfg sm.Config, log io.Writer,
+func startSM(ctx context.Context, f *span.Fabric, cfg sm.Config, log io.Writer,
 	journal *manager.Journal) (*smrun.Runner, error) {
 	ref, err := smPort(f, "")
 	if err != nil {

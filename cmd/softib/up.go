@@ -239,7 +239,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		defer f.servePage(ctx, page, mgr, o, out)()
 	}
 	others.admit(f, mgr)
-	programs, err := servePrograms(ctx, p, f.Fabric, others)
+	programs, err := servePrograms(ctx, p, f.Live(), others)
 	if err != nil {
 		return err
 	}

@@ -17,13 +17,14 @@ import (
 	"softib/capi/hostfiles"
 	"softib/capi/umad"
 	"softib/driver/live"
+	"softib/driver/span"
 	"softib/operate/control"
 	"softib/proto/ib"
 )
 
 // world is what programs on hosts of a fabric see: the hosts' files, in namespaces of the programs.
 type world struct {
-	f     *live.Fabric
+	f     *span.Fabric
 	place place
 	trees *hostfiles.Trees
 
@@ -37,12 +38,12 @@ type world struct {
 var adapterFiles = hostfiles.Config{Device: umad.DeviceName, Model: umad.Model, Board: "softib", Firmware: version,
 	Hardware: umad.Hardware}
 
-func newWorld(p place, f *live.Fabric) (*world, error) {
+func newWorld(p place, f *span.Fabric) (*world, error) {
 	cfg := adapterFiles
 	err := errors.New("no folder")
 	for _, dir := range p.files() {
 		var trees *hostfiles.Trees
-		if trees, err = hostfiles.New(f, dir, cfg); err == nil {
+		if trees, err = hostfiles.New(f.Live(), dir, cfg); err == nil {
 			return &world{f: f, place: p, trees: trees}, nil
 		}
 	}
@@ -72,8 +73,14 @@ const memory = "/dev/shm"
 
 // warm does ahead what the first program would wait for.
 func (w *world) warm() {
-	if _, _, release, err := w.open(w.f.Hosts()[0].Name(), false); err == nil {
-		release()
+	for _, h := range w.f.Hosts() {
+		if _, err := w.f.Host(h.Name()); err != nil {
+			continue // another machine has it
+		}
+		if _, _, release, err := w.open(h.Name(), false); err == nil {
+			release()
+		}
+		return
 	}
 }
 
@@ -104,6 +111,10 @@ func (w *world) open(host string, plain bool) (e entry, user *os.File, release f
 	n := w.f.Graph().ByName(host)
 	if n == nil {
 		return e, nil, nil, fmt.Errorf("%w: %q", hostfiles.ErrNoHost, host)
+	}
+	if _, err := w.f.Host(host); errors.Is(err, live.ErrElsewhere) {
+		return e, nil, nil, next(&usageError{err}, "run it there, or: softib exec --on %s %s -- CMD",
+			w.f.Where(n.Index), host)
 	}
 	e.GUID, release = n.GUID, func() {}
 	if plain {

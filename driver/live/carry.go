@@ -209,8 +209,7 @@ func (f *Fabric) cross(n *node, num ib.PortNum, vl ib.VL, p *packet) (next place
 	}
 	// Of subnet management, which is at level 0 but for oddities, there are hundreds of thousands of packets when a
 	// subnet comes up.
-	short := vl == ib.VLMgmt && p.LRH.SL == 0
-	if short {
+	if vl == ib.VLMgmt && p.LRH.SL == 0 {
 		out.smpsOut++
 	} else {
 		out.countMgmt(true, vl, p.LRH.SL)
@@ -218,6 +217,11 @@ func (f *Fabric) cross(n *node, num ib.PortNum, vl ib.VL, p *packet) (next place
 	if in == nil {
 		return next, false
 	}
+	return f.comeIn(in, vl, p)
+}
+
+// comeIn takes a packet in by a port, on a lane.
+func (f *Fabric) comeIn(in *portState, vl ib.VL, p *packet) (next place, on bool) {
 	if why := in.link.Admits(vl); why != link.OK {
 		in.drops(p, why)
 		return next, false
@@ -228,7 +232,7 @@ func (f *Fabric) cross(n *node, num ib.PortNum, vl ib.VL, p *packet) (next place
 			return next, false
 		}
 	}
-	if short {
+	if vl == ib.VLMgmt && p.LRH.SL == 0 {
 		in.smpsIn++
 	} else {
 		in.countMgmt(false, vl, p.LRH.SL)
@@ -267,6 +271,10 @@ func (f *Fabric) crossSwitched(out *portState, vl ib.VL, p *packet) bool {
 	}
 	spared := f.eng.Strike(out.place(), int(fr.Bytes))
 	f.pool.Put(fr)
+	if out.outside != nil && spared {
+		p.probe.Leaves = &inspect.WayHop{Out: out.ref(), In: f.graph.Peer(out.ref()), VL: vl}
+		return false
+	}
 	return spared
 }
 
@@ -389,13 +397,39 @@ func (f *Fabric) Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (o
 		return out, fmt.Errorf("live: %s is no host's port: want one to send from", f.graph.PortName(from))
 	}
 	out.At, out.Reason = from, link.Inactive
+	p := newProbe(&out, at.lid(from.Port), dlid, sl, key)
+	f.carry(place{at.node, from.Port, true}, p, nil)
+	return out, nil
+}
+
+// newProbe is the packet that is sent, and what becomes of it.
+func newProbe(out *inspect.Probed, slid, dlid ib.LID, sl ib.SL, key ib.PKey) *packet {
 	h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet,
 		AttributeID: mad.AttrClassPortInfo}
-	p := packet{probe: &out}
+	p := packet{probe: out}
 	agent.NewPacket(&p.Packet, &mad.Envelope{LID: dlid, SL: sl, QPN: ib.QPNGSI, QKey: ib.QKeyGSI}, mad.ClassPerf,
-		at.lid(from.Port), []ib.PKey{key}, nil)
+		slid, []ib.PKey{key}, nil)
 	h.Append(p.data[:0])
-	f.carry(place{at.node, from.Port, true}, &p, nil)
+	return &p
+}
+
+// ProbeOn goes on with a probe that has come from another machine, by a port, on a lane.
+func (f *Fabric) ProbeOn(in topo.PortRef, vl ib.VL, slid, dlid ib.LID, sl ib.SL, key ib.PKey) (out inspect.Probed,
+	err error) {
+	if !dlid.IsUnicast() {
+		return out, notUnicast(dlid)
+	}
+	f.lock(f.Now())
+	defer f.mu.Unlock()
+	p, err := f.fromOutside(in)
+	if err != nil {
+		return out, err
+	}
+	out.At, out.Reason = in, link.Inactive
+	m := newProbe(&out, slid, dlid, sl, key)
+	if next, on := f.comeIn(p, vl, m); on {
+		f.carry(next, m, nil)
+	}
 	return out, nil
 }
 

@@ -134,6 +134,14 @@ func (f *Fabric) admits(cable int, p *wire.Packet) bool {
 	return f.cfg.Outside.Admits == nil || f.cfg.Outside.Admits(cable, p)
 }
 
+// fromOutside is the port at which a cable from another machine ends.
+func (f *Fabric) fromOutside(in topo.PortRef) (*portState, error) {
+	if p := f.port(in); p != nil && p.outside != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("live: no cable to another machine at %s: %w", f.graph.PortName(in), ErrFault)
+}
+
 // handleOutside has the engine take in a packet or credits.
 func (f *Fabric) handleOutside(p *portState, c fabric.Crossing) {
 	if fr := c.Frame; fr != nil && !fr.LRH.DLID.IsMulticast() {

@@ -202,9 +202,9 @@ func (f *Fabric) WayOn(in topo.PortRef, vl ib.VL, dlid ib.LID, sl ib.SL, pkey ib
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := f.port(in)
-	if p == nil || p.outside == nil || vl > ib.VLMgmt {
-		return way, fmt.Errorf("live: no cable to another machine at %s: %w", f.graph.PortName(in), ErrFault)
+	p, err := f.fromOutside(in)
+	if err != nil {
+		return way, err
 	}
 	w := f.newWalker(endpoint.Key{DLID: dlid, SL: sl, PKey: pkey})
 	w.dry = true

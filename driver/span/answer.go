@@ -24,6 +24,9 @@ const (
 	opCounters op[[]topo.PortRef, []byte]            = "fabric.counters"
 	opWay      op[wayAsked, inspect.Way]             = "fabric.way"
 	opWayFrom  op[wayAsked, inspect.Way]             = "fabric.wayfrom"
+	opProbe    op[probeAsked, inspect.Probed]        = "fabric.probe"
+	opGuard    op[guardAsked, struct{}]              = "fabric.guard"
+	opRenew    op[struct{}, struct{}]                = "fabric.renew"
 	opLink     op[linkAsked, struct{}]               = "fabric.link"
 	opFault    op[faultAsked, struct{}]              = "fabric.fault"
 	opFaults   op[struct{}, []inspect.FaultState]    = "fabric.faults"
@@ -70,6 +73,17 @@ type wayAsked struct {
 	PKey ib.PKey
 }
 
+// probeAsked sends a probe: from a port that is there or, with a sender, on from one that it has come in by.
+type probeAsked struct {
+	wayAsked
+	SLID ib.LID
+}
+
+type guardAsked struct {
+	On       bool
+	Managers []topo.PortRef
+}
+
 type linkAsked struct {
 	Port topo.PortRef
 	Up   bool
@@ -98,6 +112,23 @@ func (f *Fabric) Answer(ctx context.Context, machine, method string, in []byte) 
 		return answer(opWayFrom, in, func(q wayAsked) (inspect.Way, error) {
 			return f.Fabric.Way(q.In, q.DLID, q.SL, q.PKey)
 		})
+	case string(opProbe):
+		return answer(opProbe, in, func(q probeAsked) (inspect.Probed, error) {
+			if q.SLID == 0 {
+				return f.Fabric.Probe(q.In, q.DLID, q.SL, q.PKey)
+			}
+			return f.Fabric.ProbeOn(q.In, q.VL, q.SLID, q.DLID, q.SL, q.PKey)
+		})
+	case string(opGuard):
+		return answer(opGuard, in, func(q guardAsked) (none struct{}, err error) {
+			f.Fabric.GuardManagement(q.On, q.Managers)
+			return none, nil
+		})
+	case string(opRenew):
+		return answer(opRenew, in, func(none struct{}) (struct{}, error) {
+			f.Fabric.RenewWays()
+			return none, nil
+		})
 	case string(opLink):
 		return answer(opLink, in, func(q linkAsked) (struct{}, error) {
 			return struct{}{}, f.Fabric.SetLink(q.Port, q.Up)
@@ -112,11 +143,15 @@ func (f *Fabric) Answer(ctx context.Context, machine, method string, in []byte) 
 	case string(opFaults):
 		return answer(opFaults, in, func(struct{}) ([]inspect.FaultState, error) { return f.Fabric.Faults(), nil })
 	case string(opPrograms):
-		return answer(opPrograms, in, func(struct{}) ([]inspect.ProgramStats, error) { return f.Fabric.Programs(), nil })
+		return answer(opPrograms, in, func(struct{}) ([]inspect.ProgramStats, error) {
+			return f.Fabric.Programs(), nil
+		})
 	case string(opHosts):
 		return answer(opHosts, in, func(struct{}) ([]inspect.HostStats, error) { return f.ownHosts(), nil })
 	case string(opPeaks):
-		return answer(opPeaks, in, func(over time.Duration) ([]inspect.PortPeak, error) { return f.Fabric.Peaks(over), nil })
+		return answer(opPeaks, in, func(over time.Duration) ([]inspect.PortPeak, error) {
+			return f.Fabric.Peaks(over), nil
+		})
 	case string(opTraffic):
 		return answer(opTraffic, in, func(struct{}) (t [2]uint64, err error) {
 			t[0], t[1] = f.Fabric.HostTraffic()

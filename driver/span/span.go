@@ -26,7 +26,8 @@ type Machines interface {
 // Config is what a machine's part of a fabric is made of.
 type Config struct {
 	Graph *topo.Graph
-	// Here is this machine's name, and Where says, for each node of the graph, which machine has it.
+	// Here is this machine's name, and Where says, for each node of the graph, which machine has it; nil if this one
+	// has all. Then it needs no Machines.
 	Here     string
 	Where    []string
 	Machines Machines
@@ -53,6 +54,9 @@ type Fabric struct {
 
 // New starts this machine's part. The cables to other machines are down until those are Reached.
 func New(cfg Config) (*Fabric, error) {
+	if cfg.Where == nil {
+		cfg.Where = slices.Repeat([]string{cfg.Here}, len(cfg.Graph.Nodes))
+	}
 	if len(cfg.Where) != len(cfg.Graph.Nodes) {
 		return nil, fmt.Errorf("span: %d places for %d nodes", len(cfg.Where), len(cfg.Graph.Nodes))
 	}
@@ -79,7 +83,9 @@ func New(cfg Config) (*Fabric, error) {
 	}
 	f.mirror.init(&cfg)
 	made := cfg.Live
-	made.Outside = live.Outside{Where: f.elsewhere, Trunk: f, Admits: f.admits}
+	if len(f.others) > 0 {
+		made.Outside = live.Outside{Where: f.elsewhere, Trunk: f, Admits: f.admits}
+	}
 	var err error
 	if f.Fabric, err = live.New(cfg.Graph, made); err != nil {
 		return nil, err
@@ -94,6 +100,9 @@ func (f *Fabric) elsewhere(node int) string {
 	}
 	return ""
 }
+
+// Live is this machine's part.
+func (f *Fabric) Live() *live.Fabric { return f.Fabric }
 
 // Where names the machine that has a node.
 func (f *Fabric) Where(node int) string { return f.cfg.Where[node] }

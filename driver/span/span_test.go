@@ -303,3 +303,28 @@ func datagram(from, to ib.LID) []byte {
 	f.Seal()
 	return (&fabric.Crossing{Frame: f}).AppendMessage(nil)
 }
+
+// A probe goes from machine to machine and is judged wherever packets are.
+func TestProbe(t *testing.T) {
+	all := spread(t, "fat-tree:radix=4,levels=2", leafs, "a", "b", "c")
+	a := all["a"]
+	g := a.Graph()
+	eventually(t, "cables stay down", func() bool { return links(a, ib.PortInit) == len(g.Cables()) })
+	if _, err := a.BringUp(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "not all is up", func() bool { return links(a, ib.PortActive) == len(g.Cables()) })
+	for _, x := range g.Hosts() {
+		for _, y := range g.Hosts() {
+			from, to := topo.PortRef{Node: x.Index, Port: 1}, topo.PortRef{Node: y.Index, Port: 1}
+			pi, _ := a.PortInfo(to)
+			got, err := a.Probe(from, pi.LID, 0, ib.PKeyDefault)
+			if err != nil || !got.Arrived || got.At != to {
+				t.Fatalf("from %s to %s: %+v, %v", x.Name, y.Name, got, err)
+			}
+			if got, err = a.Probe(from, pi.LID, 0, 0x8123); err != nil || got.Arrived || !got.IsKey() {
+				t.Fatalf("from %s to %s with a wrong key: %+v, %v", x.Name, y.Name, got, err)
+			}
+		}
+	}
+}

@@ -15,14 +15,14 @@ import (
 // Epoch moves on whenever a state, a table or a key changes, here or elsewhere.
 func (f *Fabric) Epoch() uint64 { return f.Fabric.Epoch() + f.changes.Load() }
 
-// isHere reports whether this machine has a node; also for one that does not exist.
-func (f *Fabric) isHere(node int) bool {
+// IsHere reports whether this machine has a node; also for one that does not exist.
+func (f *Fabric) IsHere(node int) bool {
 	return node < 0 || node >= len(f.cfg.Where) || f.elsewhere(node) == ""
 }
 
 // PortInfo is what the node of a port says of it.
 func (f *Fabric) PortInfo(r topo.PortRef) (mad.PortInfo, bool) {
-	if f.isHere(r.Node) {
+	if f.IsHere(r.Node) {
 		return f.Fabric.PortInfo(r)
 	}
 	if p := f.mirror.port(r); p.known {
@@ -41,7 +41,7 @@ func (f *Fabric) PortState(r topo.PortRef) ib.PortState {
 
 // PKeys is a port's partition table up to its last key.
 func (f *Fabric) PKeys(r topo.PortRef) []ib.PKey {
-	if f.isHere(r.Node) {
+	if f.IsHere(r.Node) {
 		return f.Fabric.PKeys(r)
 	}
 	return f.mirror.port(r).pkeys
@@ -49,7 +49,7 @@ func (f *Fabric) PKeys(r topo.PortRef) []ib.PKey {
 
 // GIDs is the table of addresses of a host's port.
 func (f *Fabric) GIDs(r topo.PortRef) []ib.GID {
-	if f.isHere(r.Node) {
+	if f.IsHere(r.Node) {
 		return f.Fabric.GIDs(r)
 	}
 	return f.mirror.port(r).gids
@@ -60,7 +60,7 @@ func (f *Fabric) CountersOf(refs []topo.PortRef) []ib.Counters {
 	all := make([]ib.Counters, len(refs))
 	by := map[string][]int{}
 	for i, r := range refs {
-		if m := f.cfg.Here; f.isHere(r.Node) {
+		if m := f.cfg.Here; f.IsHere(r.Node) {
 			by[m] = append(by[m], i)
 		} else {
 			m = f.cfg.Where[r.Node]
@@ -108,7 +108,7 @@ const waysMax = 256
 
 // Way follows packets from an end port to an address, without sending any, from machine to machine.
 func (f *Fabric) Way(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey) (way inspect.Way, err error) {
-	if !f.isHere(from.Node) {
+	if !f.IsHere(from.Node) {
 		return f.wayFrom(from, dlid, sl, pkey)
 	}
 	if way, err = f.Fabric.Way(from, dlid, sl, pkey); err != nil {
@@ -128,7 +128,7 @@ func (f *Fabric) goOn(way inspect.Way, dlid ib.LID, sl ib.SL, pkey ib.PKey) (ins
 		way.Hops, way.Leaves = append(way.Hops, *next), nil
 		var on inspect.Way
 		var err error
-		if f.isHere(in.Node) {
+		if f.IsHere(in.Node) {
 			on, err = f.Fabric.WayOn(in, next.VL, dlid, sl, pkey)
 		} else {
 			on, err = ask(f, f.cfg.Where[in.Node], opWay, wayAsked{In: in, VL: next.VL, DLID: dlid, SL: sl, PKey: pkey})
@@ -151,6 +151,50 @@ func (f *Fabric) wayFrom(from topo.PortRef, dlid ib.LID, sl ib.SL, pkey ib.PKey)
 		return way, err
 	}
 	return f.goOn(way, dlid, sl, pkey)
+}
+
+// Probe sends one packet from a host's port to an address with a partition key, and says what becomes of it.
+func (f *Fabric) Probe(from topo.PortRef, dlid ib.LID, sl ib.SL, key ib.PKey) (out inspect.Probed, err error) {
+	q := probeAsked{wayAsked: wayAsked{In: from, DLID: dlid, SL: sl, PKey: key}}
+	if out, err = f.probe(q); err != nil {
+		return out, err
+	}
+	pi, _ := f.PortInfo(from)
+	q.SLID = max(pi.LID, 1)
+	for n := 0; out.Leaves != nil; n++ {
+		q.In, q.VL = out.Leaves.In, out.Leaves.VL
+		on, err := f.probe(q)
+		if err != nil || n == waysMax {
+			out.Leaves = nil // it was lost where its machine was
+			break
+		}
+		out = on
+	}
+	return out, nil
+}
+
+// probe has the machine of a port send a probe, or take it further.
+func (f *Fabric) probe(q probeAsked) (inspect.Probed, error) {
+	switch {
+	case !f.IsHere(q.In.Node):
+		return ask(f, f.cfg.Where[q.In.Node], opProbe, q)
+	case q.SLID == 0:
+		return f.Fabric.Probe(q.In, q.DLID, q.SL, q.PKey)
+	}
+	return f.Fabric.ProbeOn(q.In, q.VL, q.SLID, q.DLID, q.SL, q.PKey)
+}
+
+// GuardManagement has the switches of all machines take no requests of subnet management from hosts, but at the ports
+// where managers run.
+func (f *Fabric) GuardManagement(on bool, managers []topo.PortRef) {
+	f.Fabric.GuardManagement(on, managers)
+	askAll(f, opGuard, func(string) (guardAsked, bool) { return guardAsked{on, managers}, true })
+}
+
+// RenewWays makes what has changed hold for everything that programs of any machine send from now on.
+func (f *Fabric) RenewWays() {
+	f.Fabric.RenewWays()
+	askAll(f, opRenew, always)
 }
 
 // eachEnd does something to a cable at the machines that have its ends.
@@ -260,7 +304,7 @@ func (f *Fabric) Peaks(over time.Duration) []inspect.PortPeak {
 
 // Tables reads the forwarding tables of a switch as they are.
 func (f *Fabric) Tables(node int) (t inspect.SwitchTables, ok bool) {
-	if f.isHere(node) {
+	if f.IsHere(node) {
 		return f.Fabric.Tables(node)
 	}
 	if x, err := ask(f, f.cfg.Where[node], opTables, node); err == nil && x != nil {
@@ -271,7 +315,7 @@ func (f *Fabric) Tables(node int) (t inspect.SwitchTables, ok bool) {
 
 // Lanes reads the lanes of service levels at a switch.
 func (f *Fabric) Lanes(node int) [][][ib.NumSL]ib.VL {
-	if f.isHere(node) {
+	if f.IsHere(node) {
 		return f.Fabric.Lanes(node)
 	}
 	x, _ := ask(f, f.cfg.Where[node], opLanes, node)
@@ -281,7 +325,7 @@ func (f *Fabric) Lanes(node int) [][][ib.NumSL]ib.VL {
 // MgmtSession opens the management service of an end port. Where another machine has it, that of a port that is here
 // serves as well: from any one all of the subnet is reached.
 func (f *Fabric) MgmtSession(r topo.PortRef) (inspect.Session, error) {
-	if !f.isHere(r.Node) {
+	if !f.IsHere(r.Node) {
 		own, ok := f.OwnPort()
 		if !ok {
 			return nil, fmt.Errorf("span: machine %s has no node to speak from", f.cfg.Here)

@@ -19,7 +19,7 @@ import (
 
 // network is two machines, and softib.
 type network struct {
-	*netpair.Pair
+	*netpair.Machines
 	softib string
 	env    []string
 }
@@ -40,7 +40,7 @@ func newNetwork(t testing.TB) *network {
 	}
 	n.env = append(os.Environ(), "XDG_RUNTIME_DIR="+run)
 	var err error
-	if n.Pair, err = netpair.New(); err != nil {
+	if n.Machines, err = netpair.New(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.Close)

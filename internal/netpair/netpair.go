@@ -12,9 +12,10 @@ import (
 	"softib/internal/listening"
 )
 
-// Pair is the two, each with an interface.
-type Pair struct {
-	pids [2]int // of what keeps the namespaces
+// Machines are the namespaces, each with an interface.
+type Machines struct {
+	pids []int // of what keeps them
+	hub  int   // of what has the bridge, if there is one
 	cmd  *exec.Cmd
 	in   io.Closer
 }
@@ -22,8 +23,11 @@ type Pair struct {
 // Device is the interface of each machine.
 const Device = "eth0"
 
-// Addresses are those of the interfaces.
-var Addresses = [2]string{"192.0.2.1", "192.0.2.2"}
+// Addresses are those of two machines' interfaces.
+var Addresses = [2]string{Address(0), Address(1)}
+
+// Address is that of a machine's interface.
+func Address(machine int) string { return fmt.Sprintf("192.0.2.%d", machine+1) }
 
 // script keeps the first namespace, makes the second and joins them, and then waits until nobody needs them.
 const script = `set -e
@@ -42,55 +46,111 @@ echo $$ $second
 read over || true
 kill $second`
 
-// New makes them, until Close.
-func New() (*Pair, error) {
-	args := []string{"-n", "sh", "-c", script}
+// lanScript keeps a namespace with a bridge, and makes as many machines at it as it is told.
+const lanScript = `set -e
+PATH=$PATH:/usr/sbin:/sbin
+ip link set lo up
+ip link add br0 type bridge
+ip link set br0 up
+pids=
+for n in $(seq $1); do
+	unshare -n sleep 3600 & pid=$!
+	for i in $(seq 200); do
+		[ "$(readlink /proc/$pid/ns/net)" != "$(readlink /proc/self/ns/net)" ] && break
+		sleep 0.02
+	done
+	ip link add v$n type veth peer name eth0 netns $pid
+	ip link set v$n master br0 up
+	nsenter -t $pid -n sh -ec "ip link set lo up; ip addr add 192.0.2.$n/24 dev eth0; ip link set eth0 up"
+	pids="$pids $pid"
+done
+echo $$ $pids
+read over || true
+kill $pids`
+
+// New makes two with a cable between them, until Close.
+func New() (*Machines, error) {
+	m := &Machines{pids: make([]int, 2)}
+	return m, m.start(script, &m.pids[0], &m.pids[1])
+}
+
+// NewLAN makes any number with a bridge between them.
+func NewLAN(machines int) (*Machines, error) {
+	m := &Machines{pids: make([]int, machines)}
+	said := []any{&m.hub}
+	for i := range m.pids {
+		said = append(said, &m.pids[i])
+	}
+	return m, m.start(lanScript, said...)
+}
+
+// start runs a script, which says what keeps the namespaces and then waits until nobody needs them.
+func (m *Machines) start(script string, said ...any) error {
+	args := []string{"-n", "sh", "-c", script, "netpair", strconv.Itoa(len(m.pids))}
 	if os.Geteuid() != 0 {
 		args = append([]string{"-r"}, args...)
 	}
-	p := &Pair{cmd: exec.Command("unshare", args...)}
-	p.cmd.Stderr = os.Stderr
-	in, err := p.cmd.StdinPipe()
+	m.cmd = exec.Command("unshare", args...)
+	m.cmd.Stderr = os.Stderr
+	in, err := m.cmd.StdinPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p.in = in
-	out, err := p.cmd.StdoutPipe()
+	m.in = in
+	out, err := m.cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
+	if err := m.cmd.Start(); err != nil {
+		return err
 	}
-	if _, err := fmt.Fscan(out, &p.pids[0], &p.pids[1]); err != nil {
-		p.Close()
-		return nil, fmt.Errorf("no namespaces: %w; next: be root, or where users may have namespaces", err)
+	if _, err := fmt.Fscan(out, said...); err != nil {
+		m.Close()
+		return fmt.Errorf("no namespaces: %w; next: be root, or where users may have namespaces", err)
 	}
-	return p, nil
+	return nil
+}
+
+// Cut takes a machine's cable out of the bridge, or plugs it in again.
+func (m *Machines) Cut(machine int, out bool) error {
+	state := "up"
+	if out {
+		state = "down"
+	}
+	line := append(enter(m.hub), "ip", "link", "set", fmt.Sprintf("v%d", machine+1), state)
+	if b, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, b)
+	}
+	return nil
 }
 
 // Close ends them. Programs that still run there keep them.
-func (p *Pair) Close() {
-	p.in.Close()
-	_ = p.cmd.Wait()
+func (m *Machines) Close() {
+	m.in.Close()
+	_ = m.cmd.Wait()
 }
 
 // Line is the command line that runs another one on a machine.
-func (p *Pair) Line(machine int, argv ...string) []string {
-	line := []string{"nsenter", "-t", strconv.Itoa(p.pids[machine]), "-n"}
+func (m *Machines) Line(machine int, argv ...string) []string {
+	return append(enter(m.pids[machine]), argv...)
+}
+
+// enter begins the command line that runs another one where a process is.
+func enter(pid int) []string {
+	line := []string{"nsenter", "-t", strconv.Itoa(pid), "-n"}
 	if os.Geteuid() != 0 {
 		line = append(line, "-U", "--preserve-credentials")
 	}
-	return append(line, argv...)
+	return line
 }
 
 // Command is that as one to run.
-func (p *Pair) Command(ctx context.Context, machine int, argv ...string) *exec.Cmd {
-	line := p.Line(machine, argv...)
+func (m *Machines) Command(ctx context.Context, machine int, argv ...string) *exec.Cmd {
+	line := m.Line(machine, argv...)
 	return exec.CommandContext(ctx, line[0], line[1:]...)
 }
 
 // Listens reports whether somebody listens on a TCP port of a machine.
-func (p *Pair) Listens(machine, port int) bool {
-	return listening.In(filepath.Join("/proc", strconv.Itoa(p.pids[machine]), "net"), port)
+func (m *Machines) Listens(machine, port int) bool {
+	return listening.In(filepath.Join("/proc", strconv.Itoa(m.pids[machine]), "net"), port)
 }

@@ -41,3 +41,43 @@ func TestPair(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Any number reach each other by a bridge, until a cable is pulled.
+func TestLAN(t *testing.T) {
+	m, err := NewLAN(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	// A machine that is there refuses a connection to a port at which nobody listens.
+	within := func(seconds string, from, to int) bool {
+		try := m.Command(t.Context(), from, "timeout", seconds, "bash", "-c", "</dev/tcp/"+Address(to)+"/9")
+		out, _ := try.CombinedOutput()
+		return strings.Contains(string(out), "refused")
+	}
+	reaches := func(from, to int) bool { return within("30", from, to) }
+	for from := range 3 {
+		for to := range 3 {
+			if !reaches(from, to) {
+				t.Fatalf("from %d to %d", from, to)
+			}
+		}
+	}
+	if err := m.Cut(1, true); err != nil {
+		t.Fatal(err)
+	}
+	if within("1", 0, 1) {
+		t.Error("a machine is reached whose cable is cut")
+	}
+	if !reaches(0, 2) {
+		t.Error("the others do not reach each other")
+	}
+	if err := m.Cut(1, false); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); !reaches(0, 1); {
+		if time.Now().After(end) {
+			t.Fatal("the cable is in and the machine is not reached")
+		}
+	}
+}

@@ -46,6 +46,8 @@ type Probed struct {
 	At         topo.PortRef
 	Reason     link.Reason
 	KeyRefused bool
+	// Leaves is set where the rest is another machine's to tell: the cable by which it goes there.
+	Leaves *WayHop
 }
 
 // IsKey reports whether a partition is why the probe vanished.

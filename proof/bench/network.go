@@ -17,7 +17,7 @@ import (
 type network struct {
 	*bench
 	mu   sync.Mutex
-	pair *netpair.Pair
+	pair *netpair.Machines
 	dir  string // softib's run directory
 }
 
