@@ -1,0 +1,5 @@
+//go:build plant
+
+package tunnel
+
+var plantReplay, plantForged, plantGap, plantForget, plantHole bool
