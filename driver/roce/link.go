@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"softib/driver/endpoint"
+	"softib/internal/mmsg"
 	"softib/node/hca"
 	"softib/proto/wire"
 )
@@ -204,7 +205,7 @@ func (l *link) send() {
 		for last < o.count && o.flows[last].from == s {
 			last++
 		}
-		sent, err := mmsg(unix.SYS_SENDMMSG, s.fd, o.msgs[first:last])
+		sent, err := mmsg.Send(s.fd, o.msgs[first:last])
 		l.Calls.Add(1)
 		for range sent {
 			l.Sent.Add(o.msgs[first].Iovlen)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"softib/driver/endpoint"
+	"softib/internal/mmsg"
 	"softib/proto/ib"
 	"softib/proto/wire"
 )
@@ -39,9 +40,6 @@ func (a *address) name(port int) *unix.SockaddrInet6 {
 // groups.
 func hasZone(g ib.GID) bool { return g[0] == 0xFE && g[1]>>6 == 2 || g[0] == 0xFF }
 
-// wantBuffer is how much the kernel is asked to keep of what has come; it gives what it allows.
-const wantBuffer = 4 << 20
-
 // bind makes a socket at a port of an address. Several may share a port if all say so.
 func (a *address) bind(port int, shared bool) (int, error) {
 	fail := func(what string, err error) (int, error) {
@@ -51,32 +49,20 @@ func (a *address) bind(port int, shared bool) (int, error) {
 		}
 		return -1, fmt.Errorf("roce: %v: %w: %s: %w; next: %s", a.Unmap(), ErrSocket, what, err, next)
 	}
-	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_UDP)
+	// The ICRC covers that nothing may be fragmented. How datagrams were marked on their way is wanted for each.
+	fd, err := mmsg.Open(
+		mmsg.Option{Level: unix.SOL_IP, Name: unix.IP_RECVTOS, Value: 1},
+		mmsg.Option{Level: unix.SOL_IPV6, Name: unix.IPV6_RECVTCLASS, Value: 1},
+		mmsg.Option{Level: unix.SOL_SOCKET, Name: unix.SO_REUSEPORT, Value: flag(shared)},
+		mmsg.Option{Level: unix.SOL_SOCKET, Name: unix.SO_REUSEADDR,
+			Value: flag(shared && a.Unmap().IsMulticast())}, // other users' too
+	)
 	if err != nil {
 		return fail("socket", err)
-	}
-	// The ICRC covers that nothing may be fragmented. How datagrams were marked on their way is wanted for each.
-	for _, o := range [...]struct{ level, name, value int }{
-		{unix.SOL_IPV6, unix.IPV6_V6ONLY, 0},
-		{unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO},
-		{unix.SOL_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO},
-		{unix.SOL_IP, unix.IP_RECVTOS, 1},
-		{unix.SOL_IPV6, unix.IPV6_RECVTCLASS, 1},
-		{unix.SOL_SOCKET, unix.SO_REUSEPORT, flag(shared)},
-		{unix.SOL_SOCKET, unix.SO_REUSEADDR, flag(shared && a.Unmap().IsMulticast())}, // other users' too
-	} {
-		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
-			unix.Close(fd)
-			return fail("option", err)
-		}
 	}
 	if !a.isIPv4() {
 		// An address of IPv6 is not quite there for a second or two, while the kernel asks whether others have it.
 		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1)
-	}
-	_ = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
-	for _, name := range [...]int{unix.SO_RCVBUF, unix.SO_SNDBUF} {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, name, wantBuffer)
 	}
 	if err := unix.Bind(fd, a.name(port)); err != nil {
 		unix.Close(fd)
@@ -168,7 +154,7 @@ func (s *senders) to(qpn ib.QPN) (*sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &sender{from: s.from, fd: fd, cuts: unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, 0) == nil}
+	o := &sender{from: s.from, fd: fd, cuts: mmsg.Cuts(fd)}
 	if s.from.isIPv4() {
 		_ = unix.SetsockoptIPMreqn(fd, unix.SOL_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(s.from.index)})
 		_ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_MULTICAST_TTL, defaultHops)
@@ -207,26 +193,16 @@ const (
 	cutBytes = 60000
 )
 
-// message is C's struct mmsghdr.
-type message struct {
-	unix.Msghdr
-	n uint32
-	_ [4]byte
-}
-
-// controlBytes has room for a traffic class and a length.
-const controlBytes = 64
-
 // outgoing is what sendmmsg wants: datagrams in buffers of their own, and messages of one or several of them.
 type outgoing struct {
 	data [sendMax][datagramMax]byte
 	iovs [sendMax]unix.Iovec
 	n    int // datagrams
 
-	msgs  [sendMax]message
+	msgs  [sendMax]mmsg.Message
 	flows [sendMax]flow
 	names [sendMax]unix.RawSockaddrInet6
-	ctrl  [sendMax][controlBytes]byte
+	ctrl  [sendMax]mmsg.Control
 	count int // messages
 }
 
@@ -269,10 +245,11 @@ func (o *outgoing) add(f flow, d []byte, joins bool) {
 	}
 	i := o.count
 	o.flows[i] = f
-	o.names[i] = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: swap(wire.RoCEPort), Addr: f.to}
+	zone := 0
 	if hasZone(f.to) {
-		o.names[i].Scope_id = uint32(f.from.from.index)
+		zone = f.from.from.index
 	}
+	o.names[i] = mmsg.Name(netip.AddrPortFrom(netip.AddrFrom16(f.to), wire.RoCEPort), uint32(zone))
 	m := &o.msgs[i]
 	m.Name, m.Namelen = (*byte)(unsafe.Pointer(&o.names[i])), unix.SizeofSockaddrInet6
 	m.Iov, m.Iovlen = &o.iovs[o.n], 1
@@ -289,45 +266,26 @@ func (o *outgoing) seal() {
 			if f.from.from.isIPv4() {
 				level, kind = unix.SOL_IP, unix.IP_TOS
 			}
-			*(*int32)(o.control(i, &n, level, kind, 4)) = int32(f.class)
+			*(*int32)(o.ctrl[i].Add(&n, level, kind, 4)) = int32(f.class)
 		}
 		if m.Iovlen > 1 {
-			*(*uint16)(o.control(i, &n, unix.SOL_UDP, unix.UDP_SEGMENT, 2)) = uint16(m.Iov.Len)
+			o.ctrl[i].Cut(&n, int(m.Iov.Len))
 		}
-		m.Control, m.Controllen = nil, uint64(n)
-		if n > 0 {
-			m.Control = &o.ctrl[i][0]
-		}
+		m.Set(&o.ctrl[i], n)
 	}
-}
-
-// control adds a control message of so many bytes to message i, which has n bytes of them.
-func (o *outgoing) control(i int, n *int, level, kind, size int) unsafe.Pointer {
-	h := (*unix.Cmsghdr)(unsafe.Pointer(&o.ctrl[i][*n]))
-	*h = unix.Cmsghdr{Level: int32(level), Type: int32(kind)}
-	h.SetLen(unix.CmsgLen(size))
-	at := unsafe.Pointer(&o.ctrl[i][*n+unix.CmsgLen(0)])
-	*n += unix.CmsgSpace(size)
-	return at
 }
 
 // incoming is what recvmmsg wants: messages of one or several datagrams of the same length, which the kernel has put
 // together (UDP_GRO).
 type incoming struct {
-	msgs  [receiveMax]message
+	msgs  [receiveMax]mmsg.Message
 	iovs  [receiveMax]unix.Iovec
 	names [receiveMax]unix.RawSockaddrInet6
-	ctrl  [receiveMax][controlBytes]byte
+	ctrl  [receiveMax]mmsg.Control
 	data  [receiveMax][wire.RoCEBefore + joinedMax]byte
-	facts [receiveMax]received
+	facts [receiveMax]mmsg.Facts
 	used  int             // messages that the kernel has written to
 	from  wire.RoCESource // of the datagram that was asked for last
-}
-
-// received is what the kernel says of a message.
-type received struct {
-	class uint8
-	each  int // bytes of a datagram; all are one if 0
 }
 
 const (
@@ -353,45 +311,25 @@ func (s *socket) receive(b *incoming) (int, error) {
 		m := &b.msgs[i]
 		m.Iov, m.Iovlen = &b.iovs[i], 1
 		m.Name, m.Namelen = (*byte)(unsafe.Pointer(&b.names[i])), unix.SizeofSockaddrInet6
-		m.Control, m.Controllen, m.Flags = &b.ctrl[i][0], controlBytes, 0
+		m.Set(&b.ctrl[i], len(b.ctrl[i]))
+		m.Flags = 0
 	}
-	n, err := mmsg(unix.SYS_RECVMMSG, s.fd, b.msgs[:])
+	n, err := mmsg.Receive(s.fd, b.msgs[:])
 	b.used = n
 	for i := range n {
-		b.facts[i] = facts(b.ctrl[i][:b.msgs[i].Controllen])
+		b.facts[i] = b.ctrl[i].Read(b.msgs[i].Controllen)
 	}
 	return n, err
-}
-
-// facts reads what the kernel says of a message: its traffic class, as one byte (IPv4) or as an integer, and the length
-// of the datagrams that were put together.
-func facts(control []byte) (f received) {
-	for len(control) >= unix.CmsgLen(0)+1 {
-		h := (*unix.Cmsghdr)(unsafe.Pointer(&control[0]))
-		value := unsafe.Pointer(&control[unix.CmsgLen(0)])
-		switch {
-		case h.Level == unix.SOL_IP && h.Type == unix.IP_TOS, h.Level == unix.SOL_IPV6 && h.Type == unix.IPV6_TCLASS:
-			f.class = *(*uint8)(value) // little-endian, and less than 256
-		case h.Level == unix.SOL_UDP && h.Type == unix.UDP_GRO && h.Len >= uint64(unix.CmsgLen(4)):
-			f.each = int(*(*int32)(value))
-		}
-		size := unix.CmsgSpace(int(h.Len) - unix.CmsgLen(0))
-		if h.Len < uint64(unix.CmsgLen(0)) || size > len(control) {
-			break
-		}
-		control = control[size:]
-	}
-	return f
 }
 
 // datagram is the one at an offset of message i: it ends with d and begins at an offset of that. Next is where the next
 // one of the message is; 0 if it was the last. What IP says of it is in from: what a kernel has cut from one message
 // has identifications that follow each other.
 func (b *incoming) datagram(i, at int, s *socket) (d []byte, begin, next int) {
-	b.from = wire.RoCESource{From: b.names[i].Addr, To: s.local(), Port: swap(b.names[i].Port), HopLimit: defaultHops,
-		TClass: b.facts[i].class}
-	end := int(min(b.msgs[i].n, joinedMax))
-	if each := b.facts[i].each; each > 0 {
+	b.from = wire.RoCESource{From: b.names[i].Addr, To: s.local(), Port: mmsg.Swap(b.names[i].Port),
+		HopLimit: defaultHops, TClass: b.facts[i].Class}
+	end := int(min(b.msgs[i].N, joinedMax))
+	if each := b.facts[i].Each; each > 0 {
 		b.from.ID = uint16(at / each)
 		if at+each < end {
 			end, next = at+each, at+each
@@ -403,19 +341,3 @@ func (b *incoming) datagram(i, at int, s *socket) (d []byte, begin, next int) {
 
 // defaultHops stands for a hop limit that nobody has asked for.
 const defaultHops = 64
-
-func mmsg(call uintptr, fd int, msgs []message) (int, error) {
-	for {
-		n, _, errno := unix.Syscall6(call, uintptr(fd), uintptr(unsafe.Pointer(&msgs[0])), uintptr(len(msgs)),
-			unix.MSG_DONTWAIT, 0, 0)
-		if errno == unix.EINTR {
-			continue
-		}
-		if errno != 0 {
-			return 0, errno
-		}
-		return int(n), nil
-	}
-}
-
-func swap(port uint16) uint16 { return port<<8 | port>>8 }
