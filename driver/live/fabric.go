@@ -82,6 +82,7 @@ type Fabric struct {
 	// outside are the ports, by cable, from which cables lead to other machines; message is what goes there next.
 	outside map[int]*portState
 	message []byte
+	unsent  bool // messages that the trunk has and was not told to send
 
 	closing chan struct{}
 	closed  atomic.Bool

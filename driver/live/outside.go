@@ -23,8 +23,13 @@ type Outside struct {
 }
 
 // Trunk carries messages to other machines: as they are, in order, each once, until SetTrunk says that it does not any
-// more. It takes a copy, never blocks and is called with the fabric's lock held.
-type Trunk interface{ Send(cable int, msg []byte) }
+// more.
+type Trunk interface {
+	// Send takes a copy of a message. It never blocks, and is called with the fabric's lock held.
+	Send(cable int, msg []byte)
+	// Flush sets under way what was sent since it was last called. The lock is not held.
+	Flush()
+}
 
 // outsideEnd is the end of a cable to another machine.
 type outsideEnd struct {
@@ -80,13 +85,24 @@ func (f *Fabric) beginOutside(p *portState, forget bool) {
 func (f *Fabric) sendOutside(p *portState, msg []byte) {
 	f.message = msg
 	f.cfg.Outside.Trunk.Send(p.outside.cable, msg)
+	f.unsent = true
+}
+
+// unlock gives up the fabric's lock and sets under way what goes to other machines.
+func (f *Fabric) unlock() {
+	unsent := f.unsent
+	f.unsent = false
+	f.mu.Unlock()
+	if unsent {
+		f.cfg.Outside.Trunk.Flush()
+	}
 }
 
 // SetTrunk says that the machine at the far end of some cables is reached, or not any more. Where it was not, or is by
 // a new way, the links go down.
 func (f *Fabric) SetTrunk(cables []int, reached bool) {
 	f.lock(f.Now())
-	defer f.mu.Unlock()
+	defer f.unlock()
 	for _, c := range cables {
 		p := f.outside[c]
 		if p == nil {
@@ -105,7 +121,7 @@ func (f *Fabric) SetTrunk(cables []int, reached bool) {
 // HandleTrunk takes in what has come from the far end of a cable. An error says that no softib sends that.
 func (f *Fabric) HandleTrunk(cable int, msg []byte) error {
 	f.lock(f.Now())
-	defer f.mu.Unlock()
+	defer f.unlock()
 	p := f.outside[cable]
 	if p == nil || !p.outside.reached {
 		return fmt.Errorf("live: cable %d does not lead to another machine: %w", cable, fabric.ErrMessage)

@@ -38,6 +38,9 @@ func (m *testMachine) Send(cable int, msg []byte) {
 	to.mu.Unlock()
 }
 
+// Flush has nothing to do.
+func (m *testMachine) Flush() {}
+
 // receive takes in what others have sent, one message after the other.
 func (m *testMachine) receive() {
 	defer close(m.done)

@@ -139,7 +139,7 @@ func (s *plane) run() {
 // was the last.
 func (s *plane) turn() (n int, sleep ib.Time, over bool) {
 	s.f.lock(s.f.Now())
-	defer s.f.mu.Unlock()
+	defer s.f.unlock()
 	if s.f.closed.Load() {
 		s.release()
 		for _, i := range s.inlets {

@@ -17,8 +17,10 @@ import (
 
 // Machines is how this machine speaks to others.
 type Machines interface {
-	// Send puts a message on its way to the far end of a cable, in order. It takes a copy and never blocks.
+	// Send takes a copy of a message to the far end of a cable, and Flush puts all that was sent on its way, in order.
+	// Send never blocks.
 	Send(machine string, cable int, msg []byte)
+	Flush()
 	// Call asks a machine, and waits for its answer.
 	Call(ctx context.Context, machine, method string, in []byte) (out []byte, err error)
 }
@@ -112,6 +114,9 @@ func (f *Fabric) Machines() []string { return append([]string{f.cfg.Here}, f.oth
 
 // Send takes what leaves by a cable to the machine at its far end.
 func (f *Fabric) Send(cable int, msg []byte) { f.cfg.Machines.Send(f.beyond(cable), cable, msg) }
+
+// Flush puts it on its way.
+func (f *Fabric) Flush() { f.cfg.Machines.Flush() }
 
 // beyond is the machine at the other end of a cable.
 func (f *Fabric) beyond(cable int) string {

@@ -34,6 +34,8 @@ func (m memory) Send(machine string, cable int, msg []byte) {
 	m.box[machine] <- post{m.here, cable, append([]byte(nil), msg...)}
 }
 
+func (m memory) Flush() {}
+
 func (m memory) Call(ctx context.Context, machine, method string, in []byte) ([]byte, error) {
 	return m.all[machine].Answer(ctx, m.here, method, in)
 }
