@@ -32,7 +32,7 @@
 //	err = s.HandleDatagram(now, data)         // what has come; data is overwritten. An error is a datagram refused
 //	s.HandleTimer(now)                        // no later than s.NextDeadline()
 //	for {
-//		stream, message, ok := s.PollMessage() // message is good until the next PollMessage or HandleDatagram
+//		stream, message, ok := s.PollMessage() // message is good until the next HandleDatagram
 //		…
 //	}
 //	for {

@@ -12,7 +12,7 @@ type receiver struct {
 	read, whole uint64
 	some        spans // beyond whole that have come
 	told        uint64
-	edge        [MessageMax]byte // where a message is put together that lies over the ring's edge
+	edge        [MessageMax]byte // where a message is put together that lies over the ring's edge; one does at a time
 
 	have   spans  // numbers of datagrams that have come
 	floor  uint64 // numbers below are not taken any more

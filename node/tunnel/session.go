@@ -17,8 +17,8 @@ const (
 	MTUMax = 65507 // what IPv4 and UDP leave of 64 KiB
 
 	windowFirst    = 64 << 10 // what may be sent before the peer has said its window
-	windowDefault  = 8 << 20
-	queueDefault   = 8 << 20
+	windowDefault  = 2 << 20
+	queueDefault   = 4 << 20
 	rekeyBytes     = 1 << 32
 	rekeyDatagrams = 1 << 24
 	keepAlive      = 500 * ib.Millisecond
@@ -54,7 +54,7 @@ type Config struct {
 	SendIndex, RecvIndex uint32
 	MTU                  int // the longest datagram, from MTUMin to MTUMax
 	// Window is how many bytes of messages that nobody has polled yet are kept, and Queue how many that the peer has
-	// not acknowledged. 8 MiB each.
+	// not acknowledged: 2 MiB, which is 20 GB/s at a round trip of 100 us, and 4 MiB.
 	Window, Queue int
 	// KeepAlive is after how long a silent session says something, 500 ms; Never if it does not. DeadAfter is how long
 	// a peer may leave that, or anything else, unanswered, 2 s.
@@ -125,7 +125,7 @@ func New(now ib.Time, c Config) (*Session, error) {
 	s := &Session{cfg: c, waiting: ib.Never}
 	s.out.key = newKey(c.SendSecret)
 	s.out.limit = windowFirst
-	s.out.spoke = now
+	s.out.spoke, s.out.ping = now, true // the first datagram asks whether the peer is there
 	s.in.key = newKey(c.RecvSecret)
 	s.in.next = s.in.key.next()
 	s.in.told = windowFirst
@@ -167,8 +167,7 @@ func (s *Session) Send(now ib.Time, stream uint32, message []byte) error {
 	return nil
 }
 
-// PollMessage is the next message that has come whole. It is the session's, and good until the next PollMessage or
-// HandleDatagram.
+// PollMessage is the next message that has come whole. It is the session's, and good until the next HandleDatagram.
 func (s *Session) PollMessage() (stream uint32, message []byte, ok bool) {
 	in := &s.in
 	have := in.whole - in.read
@@ -216,6 +215,9 @@ func after(t, d ib.Time) ib.Time {
 	}
 	return t + d
 }
+
+// Answered reports whether the peer has acknowledged anything yet, so that datagrams pass both ways.
+func (s *Session) Answered() bool { return s.rec.largest > 0 }
 
 // Stats is what has been counted so far.
 func (s *Session) Stats() Stats {
