@@ -74,6 +74,7 @@ const (
 
 	receiveMessages = 16
 	receiveBytes    = 1 << 16
+	answerBytes     = 256 << 10 // that have come are acknowledged before more of them are looked at
 )
 
 // outgoing is what sendmmsg wants: messages of datagrams that lie side by side, all of one length but for the last.
@@ -179,6 +180,13 @@ func (m *Machine) read() {
 		return !errors.Is(failed, unix.EAGAIN)
 	}
 	var touched []*Peer
+	flush := func() {
+		for _, p := range touched {
+			p.Flush()
+		}
+		clear(touched)
+		touched = touched[:0]
+	}
 	for {
 		if err := m.udp.raw.Read(call); err != nil || m.stopped.Err() != nil {
 			return
@@ -187,11 +195,16 @@ func (m *Machine) read() {
 			continue // an error that the network has told of a datagram that was sent
 		}
 		sessions := *m.sessions.Load()
+		taken := 0
 		for i := range n {
 			data := b.data[i][:min(b.msgs[i].N, receiveBytes)]
 			each := b.ctrl[i].Read(b.msgs[i].Controllen).Each
 			if each <= 0 {
 				each = max(1, len(data))
+			}
+			if taken += len(data); taken > answerBytes {
+				flush()
+				taken = 0
 			}
 			for len(data) > 0 {
 				p, size := m.run(sessions, data, each)
@@ -204,11 +217,7 @@ func (m *Machine) read() {
 				data = data[size:]
 			}
 		}
-		for _, p := range touched {
-			p.Flush()
-		}
-		clear(touched)
-		touched = touched[:0]
+		flush()
 	}
 }
 
