@@ -12,7 +12,7 @@ var ranks = map[string]int{
 	"proto/wire": 1, "proto/mad": 1, "proto/topo": 1,
 
 	"node/link": 2, "node/agent": 2, "node/madrpc": 2, "node/nic": 2, "subnet/route": 2, "proto/trace": 2, "subnet": 2,
-	"subnet/policy": 2, "job": 2, "node/aggregate": 2, "node/tunnel": 2,
+	"subnet/policy": 2, "job": 2, "node/aggregate": 2, "node/tunnel": 2, "operate/cluster/place": 2,
 
 	"node/hca": 3, "node/ibswitch": 3, "subnet/sa": 3, "node/cm": 3, "operate/wiring": 3, "subnet/survey": 3,
 	"job/goal": 3, "job/collective": 3, "job/play": 3, "fabric/flow": 3, "subnet/am": 3,
