@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/proof/check"
+	"softib/proto/ib"
 )
 
 func newTorture() *cobra.Command {
@@ -43,11 +44,18 @@ Beside one in four of the others a history of reductions happens: switches add w
 hosts give, while packets get lost, links go down and switches start anew. Every sum is
 right to the bit, and when a tree is lost all hosts of its job hear of it and repeat.
 
+Histories of kind cluster are about machines that share a fabric through etcd: they join and
+die, are cut off from the store or stand still, their clocks differ, the store is slow, full,
+compacted, or led by one who was deposed. There are never two masters at one moment, a new
+one is there within two seconds, what was acknowledged is never lost, and in the end all
+know the same.
+
 A seed that fails is made small and printed with its last packets and the
 command that runs it again.`,
 		Example: `  softib torture --seeds 2000
   softib torture --seeds 200 --hosts 12
   softib torture --kind management --seeds 1000
+  softib torture --kind cluster --seeds 10000
   softib torture --seed 1234            # one history again
   softib torture --seed 1234 --capture history.pcapng   # and its packets, for Wireshark`,
 		Args: arguments(0, 0, "no arguments"),
@@ -60,7 +68,8 @@ command that runs it again.`,
 			o.NoShrink = noShrink
 			var err error
 			if o.Kind, err = check.ParseKind(kind); err != nil {
-				return usage(cmd, fmt.Errorf("--kind is %q: want both, data, management or reductions", kind))
+				return usage(cmd, fmt.Errorf("--kind is %q: want both, data, management, reductions or "+
+					"cluster", kind))
 			}
 			switch {
 			case o.Seeds < 1:
@@ -71,9 +80,9 @@ command that runs it again.`,
 				return usage(cmd, fmt.Errorf("--parallel is %d: want 1 or more", o.Parallel))
 			}
 			if capture != "" {
-				if o.Kind.IsManagement(o.First) || o.Kind == check.ReductionKind {
-					return usage(cmd, fmt.Errorf("--capture takes a history of data: seed %d is one of management or "+
-						"reductions; add --kind data", o.First))
+				if o.Kind.IsManagement(o.First) || o.Kind > check.ManagementKind {
+					return usage(cmd, fmt.Errorf("--capture takes a history of data, and seed %d is not one; add "+
+						"--kind data", o.First))
 				}
 				if o.Seeds != 1 {
 					return usage(cmd, fmt.Errorf("--capture takes one history: name it with --seed"))
@@ -91,7 +100,8 @@ command that runs it again.`,
 	f.IntVar(&o.Hosts, "hosts", 0, "hosts in each fabric, about (2 to 16, as the seed will)")
 	f.IntVar(&o.Parallel, "parallel", 0, "histories at once (one for each core)")
 	f.BoolVar(&noShrink, "no-shrink", false, "do not make failing histories small")
-	f.StringVar(&kind, "kind", "both", "what histories are about: data, management, reductions or both")
+	f.StringVar(&kind, "kind", "both",
+		"what histories are about: data, management, reductions, cluster, or both (the first three)")
 	jsonFlag(cmd, &asJSON)
 	f.StringVar(&capture, "capture", "", "write the packets of the one history to this pcapng file")
 	return cmd
@@ -143,6 +153,11 @@ func runTorture(cmd *cobra.Command, o check.Options, asJSON bool) error {
 		t.say("management: %d sweeps, %d changes of state, %d table blocks, %d checks for loops and %d for "+
 			"credit loops, %d messages that had to arrive",
 			m.Sweeps, m.Masters, m.TableWrites, m.LoopChecks, m.CreditChecks, m.Messages)
+	}
+	if c := &r.Tally.Cluster; o.Kind == check.ClusterKind {
+		t.say("cluster: %d changes acknowledged and %d rejected, %d masters, %d leases lost, %d machines refused, "+
+			"at most %.2f s without a master", c.Changes, c.Rejected, c.Masters, c.Lost, c.Refused,
+			float64(c.Gap)/float64(ib.Second))
 	}
 	if err := tortureVerdict(&r); err != nil {
 		return err

@@ -8,6 +8,8 @@ func TestTorture(t *testing.T) {
 	wants(t, out, "3 of 3 seeds", "requests", "packet hops", "no violation")
 	out = s.run("torture", "--seed", "77")
 	wants(t, out, "1 of 1 seeds", "1 runs compared with a second one")
+	out = s.run("torture", "--kind", "cluster", "--seeds", "20")
+	wants(t, out, "20 of 20 seeds", "changes acknowledged", "masters", "no violation")
 	for _, args := range [][]string{
 		{"torture", "--seeds", "0"}, {"torture", "--hosts", "1"}, {"torture", "--hosts", "9999"},
 		{"torture", "--parallel", "-1"}, {"torture", "what"},

@@ -12,6 +12,7 @@ import (
 	"softib/node/hca"
 	"softib/node/ibswitch"
 	"softib/node/link"
+	"softib/operate/cluster"
 	"softib/subnet/sm"
 )
 
@@ -62,6 +63,11 @@ func TestPlantedBugs(t *testing.T) {
 		{"a host takes any result that comes by multicast for its next", func(on bool) {
 			aggregate.Plant(false, false, on)
 		}, ReductionKind, 6},
+		{"a lease is believed too long", clusterBug(cluster.LongBelief), ClusterKind, 0},
+		{"a revision is applied twice", clusterBug(cluster.AppliedTwice), ClusterKind, 0},
+		{"a decision of an old master is accepted", clusterBug(cluster.NoFence), ClusterKind, 0},
+		{"a renewal by a deposed leader of the store is believed", clusterBug(cluster.AnyTerm), ClusterKind, 0},
+		{"a late renewal makes a master of one who has lapsed", clusterBug(cluster.Revival), ClusterKind, 0},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			p.plant(true)
@@ -75,6 +81,9 @@ func TestPlantedBugs(t *testing.T) {
 		})
 	}
 }
+
+// clusterBug switches one of the cluster's on and off.
+func clusterBug(b cluster.Bug) func(on bool) { return func(on bool) { cluster.Plant(b, on) } }
 
 // bug switches one of the endpoint's on and off.
 func bug(b endpoint.Bug) func(on bool) { return func(on bool) { endpoint.Plant(b, on) } }

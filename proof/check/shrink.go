@@ -19,6 +19,12 @@ func (f *Failure) shrink() {
 		}
 		return
 	}
+	if f.Cluster != nil {
+		if f.Found[0].Checker != "determinism" {
+			*f.Cluster, f.Result = clusterShrink(*f.Cluster, f.Found[0].Checker)
+		}
+		return
+	}
 	if f.Mgmt != nil {
 		s := &mgmtShrinker{small: *f.Mgmt, checker: f.Found[0].Checker, left: shrinkRuns, last: f.Result}
 		if s.checker != "determinism" {

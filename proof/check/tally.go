@@ -24,6 +24,7 @@ type Tally struct {
 	Mgmt                                                                        MgmtTally
 	// TreesLost counts trees of reductions that had to be replaced.
 	TreesLost uint64
+	Cluster   ClusterTally
 	// Detours counts the hops of packets behind the second global link of a dragonfly, or on it.
 	Detours uint64
 }
@@ -55,6 +56,7 @@ func (t *Tally) Add(o *Tally) {
 	t.CNPs += o.CNPs
 	t.Mgmt.add(&o.Mgmt)
 	t.TreesLost += o.TreesLost
+	t.Cluster.add(&o.Cluster)
 	t.Detours += o.Detours
 }
 

@@ -43,10 +43,11 @@ const (
 	DataKind            // programs, their packets and the cables: a Scenario
 	ManagementKind      // managers, their tables and what becomes of traffic: a Management
 	ReductionKind       // jobs for which switches add: a Reductions
+	ClusterKind         // machines that agree by a store: a Cluster
 	NumKind
 )
 
-var kindNames = [NumKind]string{"both", "data", "management", "reductions"}
+var kindNames = [NumKind]string{"both", "data", "management", "reductions", "cluster"}
 
 func (k Kind) String() string {
 	if k < NumKind {
@@ -97,13 +98,14 @@ type Failure struct {
 	Seed  uint64
 	Hosts int
 	Kind  Kind
-	// Found is what the seed violated, Result what its smallest scenario does: Small, or Mgmt or Red where one is not
-	// nil.
-	Found  []Violation
-	Small  Scenario
-	Mgmt   *Management
-	Red    *Reductions
-	Result Result
+	// Found is what the seed violated, Result what its smallest scenario does: Small, or Mgmt, Red or Cluster where one
+	// is not nil.
+	Found   []Violation
+	Small   Scenario
+	Mgmt    *Management
+	Red     *Reductions
+	Cluster *Cluster
+	Result  Result
 }
 
 // Command runs the seed again.
@@ -180,6 +182,10 @@ func (t *torture) one(seed uint64) {
 		}
 	} else if t.opt.Kind == ReductionKind {
 		play = fail.reductions()
+	} else if t.opt.Kind == ClusterKind {
+		sc := DrawCluster(seed)
+		fail.Cluster = &sc
+		play = func(runOptions) Result { return RunCluster(&sc) }
 	} else {
 		fail.Small = Draw(seed, t.opt.Hosts)
 	}
@@ -269,6 +275,10 @@ func (f *Failure) Write(w io.Writer) error {
 	}
 	if f.Red != nil {
 		f.writeReductions(p)
+		return p.err
+	}
+	if f.Cluster != nil {
+		f.writeCluster(p)
 		return p.err
 	}
 	sc := &f.Small
