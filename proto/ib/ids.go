@@ -60,6 +60,10 @@ type GID [16]byte
 // DefaultGIDPrefix is the link-local subnet prefix fe80::/64.
 const DefaultGIDPrefix uint64 = 0xFE80_0000_0000_0000
 
+// SiteLocalPrefix is the first of the site-local subnet prefixes, fec0::/64, whose last 16 bits number the subnets of a
+// site (IBA 4.1.1).
+const SiteLocalPrefix uint64 = 0xFEC0_0000_0000_0000
+
 // MakeGID joins a subnet prefix and a port GUID.
 func MakeGID(prefix uint64, guid GUID) GID {
 	var g GID

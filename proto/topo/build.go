@@ -207,7 +207,7 @@ func (r *reader) checkWhole(g *Graph) error {
 		return r.refuse(r.nodes[0], ErrNoSwitch,
 			"%d nodes and no Switch line: want a switch, or two nodes cabled to each other", len(g.Nodes))
 	}
-	if err := checkLIDs(g.NumLIDs()); err != nil {
+	if err := checkLIDs(g.lidsMost()); err != nil {
 		return r.refuse(r.nodes[0], err, "")
 	}
 	return nil

@@ -80,8 +80,8 @@ func Check(g *Graph) []Problem {
 	if len(g.switches) == 0 && !isBackToBack(g) {
 		whole(NoSwitches, Broken, "the fabric has no switch, and is not two hosts back to back")
 	}
-	if err := checkLIDs(g.NumLIDs()); err != nil {
-		whole(TooManyLIDs, Broken, "%d LIDs are needed, a subnet has %d", g.NumLIDs(), int(ib.LIDUnicastMax))
+	if need := g.lidsMost(); checkLIDs(need) != nil {
+		whole(TooManyLIDs, Broken, "%d LIDs are needed, a subnet has %d", need, int(ib.LIDUnicastMax))
 	}
 	ps = append(ps, checkIslands(g)...)
 	ps = append(ps, checkCables(g)...)
@@ -92,8 +92,8 @@ func Check(g *Graph) []Problem {
 }
 
 // checkIslands finds nodes without cables and parts that can't reach each other.
-// Hosts and routers are ends here, as in Distances: one with a port in each of
-// two parts doesn't join them.
+// Hosts are ends here, as in Distances: one with a port in each of two parts
+// doesn't join them. A router does.
 func checkIslands(g *Graph) []Problem {
 	var ps []Problem
 	island := make([]int, len(g.Nodes))
@@ -121,7 +121,7 @@ func checkIslands(g *Graph) []Problem {
 			island[start.Index] = len(members)
 			for at := 0; at < len(queue); at++ {
 				n := g.Nodes[queue[at]]
-				if n != start && !n.IsSwitch() {
+				if n != start && n.Type == ib.NodeCA {
 					continue
 				}
 				for p := 1; p < len(n.Ports); p++ {

@@ -25,5 +25,7 @@
 //	           |  ordinal from 1, as in h1 or leaf1
 //	           01 a host, 02 a switch (numbered through all levels), 03 a server: the system image GUID of its adapters
 //
+// A router's are 0x0250f11b 04 NNNN PP.
+//
 // So h1 is 0x0250f11b01000010 and its port 0x0250f11b01000011.
 package topo

@@ -28,6 +28,7 @@ type Generator struct {
 	Options []Option
 
 	build func(a *args) *Graph
+	rest  string // the option that takes all that follows it
 }
 
 // CommonOptions are understood by every generator.
@@ -42,7 +43,7 @@ var CommonOptions = []Option{
 func Generators() []Generator {
 	return []Generator{
 		starGenerator, fatTreeGenerator, railGenerator, torusGenerator, meshGenerator, lineGenerator,
-		ringGenerator, dragonflyGenerator, pairGenerator, randomGenerator,
+		ringGenerator, dragonflyGenerator, pairGenerator, randomGenerator, subnetsGenerator,
 	}
 }
 
@@ -143,6 +144,15 @@ func (a *args) failWith(cause error, option, format string, v ...any) {
 
 // split sorts the comma-separated words into options and the bare value.
 func (a *args) split(rest string) {
+	if last := a.gen.rest + "="; last != "=" {
+		before, all, ok := strings.Cut(","+rest, ","+last)
+		if rest = strings.TrimPrefix(before, ","); ok {
+			a.values[a.gen.rest] = all
+		}
+		if ok && all == "" {
+			a.fail(a.gen.rest, "has no value: want %sVALUE", last)
+		}
+	}
 	for word := range strings.SplitSeq(rest, ",") {
 		word = strings.TrimSpace(word)
 		key, value, isOption := strings.Cut(word, "=")
@@ -291,9 +301,11 @@ const (
 	guidHost     = guidBase | 1<<24
 	guidSwitch   = guidBase | 2<<24
 	guidServer   = guidBase | 3<<24
+	guidRouter   = guidBase | 4<<24
 	genVendorID  = 0x0250f1
 	genDeviceHCA = 1
 	genDeviceSw  = 2
+	genDeviceRt  = 3
 )
 
 // builder adds the numbered nodes and the cables of a generator. A generator

@@ -74,6 +74,8 @@ var genCases = []struct {
 	{"random:switches=20,hosts=50,links=40,seed=7", 50, 20, 90},
 	{"random:switches=1,hosts=3", 3, 1, 3},
 	{"random:switches=30,hosts=0,links=29,seed=3", 0, 30, 29},
+	{"subnets:2,routers=1,each=star:4", 8, 2, 8 + 2},
+	{"subnets:3,each=fat-tree:radix=4,levels=2", 24, 18, 48 + 6},
 }
 
 func TestGeneratorCounts(t *testing.T) {

@@ -230,6 +230,9 @@ func TestCloserWalk(t *testing.T) {
 			d := g.Distances(to)
 			for from := range g.Nodes {
 				at, steps := from, 0
+				if d[from] == Unreachable && len(g.Routers()) > 0 {
+					continue // in another subnet
+				}
 				for ; at != to; steps++ {
 					ports := g.Closer(at, d, nil)
 					if len(ports) == 0 {
