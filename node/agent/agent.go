@@ -8,7 +8,8 @@ import (
 // Agent answers management requests for one node, and has its traps sent.
 type Agent struct {
 	node  Node
-	sw    Switch // nil if the node does not forward
+	sw    Switch // nil if the node is none
+	rt    Router // nil if the node is none
 	typ   ib.NodeType
 	ports uint8
 
@@ -44,6 +45,9 @@ func New(n Node) *Agent {
 		si := a.sw.SwitchInfo()
 		a.linearCap, a.mcastCap, a.enforceCap = si.LinearFDBCap, si.MulticastFDBCap, si.PartitionEnforcementCap
 		a.enhanced0 = si.EnhancedPortZero
+	}
+	if a.typ == ib.NodeRouter {
+		a.rt, _ = n.(Router) // one that does not forward has no tables
 	}
 	a.keys = make([]mkeyState, int(a.ports)+1)
 	for i := range a.keys {

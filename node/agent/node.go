@@ -174,3 +174,23 @@ type AdaptiveSwitch interface { // tidy: calls out, as Node
 	ARLFT(block int) mad.ARLFT
 	SetARLFT(now ib.Time, block int, t mad.ARLFT) error
 }
+
+// Router is a Node that forwards between subnets. Its tables are those of the port by which a request came: each has
+// a subnet, and a manager, of its own.
+type Router interface { // tidy: calls out, as Node
+	Node
+
+	// NextHops are the subnets that packets reach which come in by a port.
+	NextHops(port ib.PortNum) []mad.NextHop
+
+	// RouterGUIDs say who has 8 LIDs of the port's subnet, from 8*block on.
+	RouterGUIDs(port ib.PortNum, block int) mad.RouterGUIDs
+	SetRouterGUIDs(now ib.Time, port ib.PortNum, block int, t mad.RouterGUIDs) error
+
+	// RouterPeers are what other routers of the port's subnet reach.
+	RouterPeers(port ib.PortNum, block int) mad.NextHopTable
+	SetRouterPeers(now ib.Time, port ib.PortNum, block int, t mad.NextHopTable) error
+}
+
+// NextHopCap is how many next hops a router's tables have.
+const NextHopCap = 256

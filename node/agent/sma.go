@@ -21,6 +21,7 @@ type smaRow struct {
 	attr       mad.AttrID
 	canSet     bool
 	switchOnly bool
+	routerOnly bool
 	plain      bool // the attribute modifier must be 0
 	serve      func(*Agent, *request) mad.Status
 }
@@ -44,6 +45,10 @@ var smaTable = [...]smaRow{
 	{attr: mad.AttrARLFT, canSet: true, switchOnly: true, serve: (*Agent).arLFT},
 	{attr: mad.AttrMlnxExtPortInfo, canSet: true, serve: (*Agent).mlnxExtPortInfo},
 	{attr: mad.AttrExtSwitchInfo, canSet: true, switchOnly: true, serve: (*Agent).extSwitchInfo},
+	{attr: mad.AttrRouterInfo, routerOnly: true, plain: true, serve: (*Agent).routerInfo},
+	{attr: mad.AttrNextHopTable, routerOnly: true, serve: (*Agent).nextHops},
+	{attr: mad.AttrRouterGUIDs, canSet: true, routerOnly: true, serve: (*Agent).routerGUIDs},
+	{attr: mad.AttrRouterPeers, canSet: true, routerOnly: true, serve: (*Agent).routerPeers},
 }
 
 // smaLow is how many attributes have numbers so low that they are found by number.
@@ -102,7 +107,7 @@ func (a *Agent) handleSMP(now ib.Time, inPort ib.PortNum, from ib.LID, v mad.Vie
 	}
 	row := smaFind(v.AttrID())
 	set := m == mad.MethodSet
-	if row == nil || set && !row.canSet || row.switchOnly && a.sw == nil {
+	if row == nil || set && !row.canSet || row.switchOnly && a.sw == nil || row.routerOnly && a.rt == nil {
 		return mad.StatusUnsupMethodAttr, true
 	}
 	if row.plain && v.AttrMod() != 0 {

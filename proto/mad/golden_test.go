@@ -52,6 +52,12 @@ var golden = []struct {
 	}, "0102030405060708 fe80000000000000 0017 0001 0200c068 0203 003c 01 03 03 02 74 52 83 47 56 49 0a 08 " +
 		"40 55 f2 3a" +
 		"0a0b 0c0d 0e0f 20 b2 10 89 1112 29 131415 0022 23 1f"},
+	{"RouterInfo", ClassSMLID, AttrRouterInfo, &RouterInfo{CapabilityMask: 1, NextHopTableCap: 64,
+		NextHopTableTop: 3, MaxMulticastTTL: 9}, "00000001 00000040 00000003 00000000 00000009"},
+	{"RouterPeers", ClassSMLID, AttrRouterPeers, &NextHopTable{{Prefix: ib.SiteLocalPrefix | 2, PKey: 0xFFFF, Weight: 1,
+		LID: 0x17}}, "fec0000000000002 ffff 01 00 0017 0000"},
+	{"RouterGUIDs", ClassSMLID, AttrRouterGUIDs, &RouterGUIDs{0x0002c90300a1b2c1, 0, 0x1122334455667788},
+		"0002c90300a1b2c1 0000000000000000 1122334455667788"},
 	{"P_KeyTable", ClassSMLID, AttrPKeyTable, &PKeyTable{0xFFFF, 0x7FFF, 0x8001}, "ffff 7fff 8001"},
 	{"SLtoVLMappingTable", ClassSMLID, AttrSLtoVL, &SLtoVL{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 15},
 		"0123456701234 56f"},

@@ -38,6 +38,8 @@ var typed = []struct {
 	{&ClassPortInfoLayout, func() codec { return new(ClassPortInfo) }},
 	{&PortInfoExtLayout, func() codec { return new(PortInfoExt) }},
 	{&MlnxExtPortInfoLayout, func() codec { return new(MlnxExtPortInfo) }},
+	{&RouterInfoLayout, func() codec { return new(RouterInfo) }},
+	{&RouterGUIDsLayout, func() codec { return new(RouterGUIDs) }},
 	{&CongestionInfoLayout, func() codec { return new(CongestionInfo) }},
 	{&CongestionKeyInfoLayout, func() codec { return new(CongestionKeyInfo) }},
 	{&SwitchCongestionLayout, func() codec { return new(SwitchCongestion) }},

@@ -204,6 +204,10 @@ const (
 	AttrARLFT               AttrID = 0xFF23
 	AttrMlnxExtPortInfo     AttrID = 0xFF90
 	AttrExtSwitchInfo       AttrID = 0xFF91
+	AttrRouterInfo          AttrID = 0xFFD0
+	AttrNextHopTable        AttrID = 0xFFD1
+	AttrRouterGUIDs         AttrID = 0xFFE0 // softib's own
+	AttrRouterPeers         AttrID = 0xFFE1 // softib's own
 
 	AttrPortSamplesControl     AttrID = 0x0010
 	AttrPortSamplesResult      AttrID = 0x0011
@@ -282,6 +286,10 @@ var attrs = []AttrInfo{
 	{ClassSMLID, AttrARLFT, "AdaptiveRoutingLinearForwardingTable", &ARLFTLayout},
 	{ClassSMLID, AttrMlnxExtPortInfo, "MlnxExtPortInfo", &MlnxExtPortInfoLayout},
 	{ClassSMLID, AttrExtSwitchInfo, "ExtendedSwitchInfo", &ExtSwitchInfoLayout},
+	{ClassSMLID, AttrRouterInfo, "RouterInfo", &RouterInfoLayout},
+	{ClassSMLID, AttrNextHopTable, "NextHopTable", &NextHopTableLayout},
+	{ClassSMLID, AttrRouterGUIDs, "RouterGUIDs", &RouterGUIDsLayout},
+	{ClassSMLID, AttrRouterPeers, "RouterPeers", &RouterPeersLayout},
 	{ClassPerf, AttrClassPortInfo, "ClassPortInfo", &ClassPortInfoLayout},
 	{ClassPerf, AttrPortSamplesControl, "PortSamplesControl", &PortSamplesControlLayout},
 	{ClassPerf, AttrPortSamplesResult, "PortSamplesResult", &PortSamplesResultLayout},
