@@ -51,6 +51,7 @@ var traceReasons = [link.NumReason]trace.Reason{
 	link.Guarded:     trace.Guarded,
 	link.UnknownDLID: trace.NoRoute, link.Looping: trace.Loopback, link.NoMember: trace.NoRoute,
 	link.BadVLMap: trace.BadVL, link.Inactive: trace.NotActive, link.NeighborMTU: trace.TooLong,
+	link.NoRoute: trace.NoRoute, link.HopLimit: trace.Lifetime,
 	link.HOQLife: trace.HOQLife, link.SwitchLife: trace.Lifetime, link.VLStalled: trace.HOQLife,
 	link.PKeyOut: trace.OutPKey, link.RawOut: trace.OutPKey, link.LinkDown: trace.LinkDown,
 	link.BufferFull: trace.NoCredit, link.PauseStorm: trace.HOQLife,

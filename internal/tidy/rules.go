@@ -16,6 +16,7 @@ var ranks = map[string]int{
 
 	"node/hca": 3, "node/ibswitch": 3, "subnet/sa": 3, "node/cm": 3, "operate/wiring": 3, "subnet/survey": 3,
 	"operate/cluster": 3, "job/goal": 3, "job/collective": 3, "job/play": 3, "fabric/flow": 3, "subnet/am": 3,
+	"node/ibrouter": 3,
 
 	"verbs": 4, "subnet/sm": 4, "fabric": 4, "job/load": 4, "job/train": 4, "job/chakra": 4,
 	"operate/cluster/model": 4,

@@ -28,6 +28,9 @@ const (
 	Looping     // the way out is the way in
 	NoMember    // a multicast packet whose group has no other port here
 	BadVLMap    // SL2VL names a lane that the way out does not have
+	// In the router.
+	NoRoute  // nobody knows the way to its GID
+	HopLimit // it may not pass another router
 	// At the transmitter.
 	Inactive    // the port out is not Active
 	NeighborMTU // longer than the neighbour takes
@@ -64,6 +67,8 @@ var reasonTable = [NumReason]struct {
 	Looping:     {"route leads back", ib.PortRcvSwitchRelayErrors, ib.PortLoopingErrors},
 	NoMember:    {"no other member of the group", ib.NumCounter, ib.NumCounter},
 	BadVLMap:    {"SL maps to no VL", ib.PortRcvSwitchRelayErrors, ib.PortVLMappingErrors},
+	NoRoute:     {"no route to GID", ib.PortRcvSwitchRelayErrors, ib.PortDLIDMappingErrors},
+	HopLimit:    {"no hops left", ib.PortRcvSwitchRelayErrors, ib.NumCounter},
 	Inactive:    {"output port inactive", ib.PortXmitDiscards, ib.PortInactiveDiscards},
 	NeighborMTU: {"longer than neighbour's MTU", ib.PortXmitDiscards, ib.PortNeighborMTUDiscards},
 	HOQLife:     {"head-of-queue life time", ib.PortXmitDiscards, ib.PortSwHOQLifetimeLimitDiscards},
