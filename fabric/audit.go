@@ -40,6 +40,15 @@ func (e *Engine) takeInventory() inventory {
 	})
 	var claims []ibswitch.Claim
 	for node, sw := range e.switches {
+		if e.Router(node) != nil {
+			for _, p := range e.portsOf(node) {
+				for _, f := range p.AppendQueued(nil) {
+					if f.InPort != 0 {
+						v.hold(e.first[node], ibswitch.Claim{In: f.InPort, VL: f.InVL, Blocks: f.Blocks})
+					}
+				}
+			}
+		}
 		if sw == nil {
 			continue
 		}

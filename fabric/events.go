@@ -105,7 +105,7 @@ func (e *Engine) step() {
 		e.refresh(place)
 	case evRelease:
 		p := e.ports[place]
-		if c := unpackClaim(arg); e.switches[p.Site.Node].Release(c) {
+		if c := unpackClaim(arg); e.ports[p.Site.First+uint32(c.In)].Release(c.VL, c.Blocks) {
 			e.kickFC(p.Site.First + uint32(c.In))
 		}
 	case evTrain:
@@ -191,6 +191,9 @@ func (e *Engine) arriveHost(at uint32, p *link.Port, f *link.Frame) {
 		e.refuse(at, p, f, r)
 		return
 	}
+	if p.Site.Flags&endRouter != 0 && e.passRouter(at, p, f) {
+		return
+	}
 	if f.Flags&link.BadICRC != 0 {
 		e.Take(at, f)
 		e.Drop(at, f, p.Count(link.Physical))
@@ -204,6 +207,48 @@ func (e *Engine) arriveHost(at uint32, p *link.Port, f *link.Frame) {
 		return
 	}
 	e.note(Arrived, at, f.Index())
+}
+
+// passRouter lets a router take a packet on that its port has received. It reports false if it is for the router
+// itself.
+func (e *Engine) passRouter(at uint32, p *link.Port, f *link.Frame) bool {
+	r := e.routers[p.Site.Node].Handle(e.now, p.Site.Num, f)
+	switch {
+	case r.Here:
+		return false
+	case r.Reason.IsDrop():
+		e.Take(at, f)
+		e.Drop(at, f, r.Reason)
+	case r.Out != 0:
+		e.kick(p.Site.First + uint32(r.Out))
+	}
+	return true
+}
+
+// leave gives back the receive buffer of a packet that a switch or a router has taken on, at once or, where its way out
+// is slower than some way in, when it has left: the neighbour could fill the buffer sooner.
+func (e *Engine) leave(p *link.Port, f *link.Frame, slow bool, left ib.Time) {
+	first := p.Site.First
+	if p.Site.Host >= 0 {
+		if f.InPort == 0 {
+			return // a packet of its own
+		}
+		if slow {
+			c := ibswitch.Claim{In: f.InPort, VL: f.InVL, Blocks: f.Blocks}
+			e.q.push(left, code(evRelease, first, packClaim(c)))
+		} else {
+			e.Take(first+uint32(f.InPort), f)
+		}
+		return
+	}
+	sw := e.switches[p.Site.Node]
+	if slow {
+		if c, ok := sw.Detach(f); ok {
+			e.q.push(left, code(evRelease, first, packClaim(c)))
+		}
+	} else if in := sw.Left(f); in != 0 {
+		e.kickFC(first + uint32(in))
+	}
 }
 
 // kickOuts kicks the ports to which a multicast packet was queued.
@@ -309,16 +354,8 @@ func (e *Engine) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time
 		slow = dur > 0
 		p.Occupy(start + dur)
 	}
-	if p.Site.Host < 0 {
-		// A way out that is slower than some way in empties the buffer later than the neighbour could fill it again.
-		sw := e.switches[p.Site.Node]
-		if slow {
-			if c, ok := sw.Detach(f); ok {
-				e.q.push(start+dur, code(evRelease, p.Site.First, packClaim(c)))
-			}
-		} else if in := sw.Left(f); in != 0 {
-			e.kickFC(p.Site.First + uint32(in))
-		}
+	if p.Site.Host < 0 || p.Site.Flags&endRouter != 0 {
+		e.leave(p, f, slow, start+dur)
 	}
 	if e.sink != nil {
 		e.tracePacket(start, trace.Out, p, f)
@@ -328,7 +365,7 @@ func (e *Engine) send(at uint32, p *link.Port, f *link.Frame, start, dur ib.Time
 		t += dur
 	}
 	vl := f.LRH.VL
-	tell := p.Site.Host >= 0 || p.Site.Flags&endPort0 != 0 && f.InPort == 0
+	tell := p.Site.Host >= 0 && p.Site.Flags&endRouter == 0 || p.Site.Flags&(endPort0|endRouter) != 0 && f.InPort == 0
 	switch {
 	case p.Site.Flags&endFaulty != 0 && e.harm(at, p, f, &t):
 	case p.Site.Flags&(endOutside|endAway) == 0:
@@ -371,13 +408,11 @@ func (e *Engine) portTimeout(at uint32) {
 // flush recycles what a port has given up.
 func (e *Engine) flush(at uint32, p *link.Port) {
 	for d, ok := p.PollDropped(); ok; d, ok = p.PollDropped() {
-		if p.Site.Host < 0 {
-			if p.Site.Flags&endPort0 != 0 && d.Frame.InPort == 0 {
-				e.note(Room, at, uint32(d.Frame.LRH.VL))
-			}
-			if in := e.switches[p.Site.Node].Left(d.Frame); in != 0 {
-				e.kickFC(p.Site.First + uint32(in))
-			}
+		if p.Site.Host < 0 && p.Site.Flags&endPort0 != 0 && d.Frame.InPort == 0 {
+			e.note(Room, at, uint32(d.Frame.LRH.VL))
+		}
+		if p.Site.Host < 0 || p.Site.Flags&endRouter != 0 {
+			e.leave(p, d.Frame, false, 0)
 		}
 		e.Drop(at, d.Frame, d.Reason)
 	}

@@ -3,6 +3,7 @@ package fabric
 import (
 	"math/rand/v2"
 
+	"softib/node/ibrouter"
 	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proto/ib"
@@ -67,6 +68,7 @@ const (
 	endOutside                    // the cable ends outside
 	endPort0                      // the driver wants to know when packets of the switch's own leave
 	endAway                       // the other end of the cable is in another part
+	endRouter                     // the node is a router
 )
 
 // Engine is cables, ports and switches. Make it with New, AddSwitch, AddHost and Join.
@@ -83,6 +85,7 @@ type Engine struct {
 	notes ib.Queue[Note] // what Poll has to tell
 
 	switches []*ibswitch.Switch // by node; nil for a host
+	routers  []*ibrouter.Router // by node, up to the last; nil for others
 	first    []uint32           // by node: the place of its port 0
 	hosts    int32
 	lengths  []ib.Time // by place: how long light takes on its cable
@@ -121,6 +124,19 @@ func (e *Engine) AddSwitch(sw *ibswitch.Switch) {
 func (e *Engine) AddHost(ports []*link.Port) {
 	e.add(nil, e.hosts, ports)
 	e.hosts++
+}
+
+// AddRouter adds a router with its ports, of which number 0 is none. It is the next node, and to its driver a host of
+// this number: what comes for the router itself is noted as Arrived, and what the router says is sent by Send.
+func (e *Engine) AddRouter(r *ibrouter.Router, ports []*link.Port, number int32) {
+	for len(e.routers) <= len(e.first) {
+		e.routers = append(e.routers, nil)
+	}
+	e.routers[len(e.first)] = r
+	e.add(nil, number, ports)
+	for _, p := range ports {
+		p.Site.Flags |= endRouter
+	}
 }
 
 func (e *Engine) add(sw *ibswitch.Switch, host int32, ports []*link.Port) {
@@ -236,6 +252,14 @@ func (e *Engine) TellRoom(node int) {
 	for _, p := range e.portsOf(node) {
 		p.Site.Flags |= endPort0
 	}
+}
+
+// Router is a node's; nil for others.
+func (e *Engine) Router(node int) *ibrouter.Router {
+	if node >= len(e.routers) {
+		return nil
+	}
+	return e.routers[node]
 }
 
 // Switch is a node's; nil for a host.

@@ -69,7 +69,7 @@ func (e *Engine) Split(of []uint8, pools []*link.Pool) ([]*Engine, ib.Time, erro
 			cfg.Pool = pools[i]
 			p = New(cfg, 0)
 			p.now, p.ports, p.switches, p.first = e.now, e.ports, e.switches, e.first
-			p.hosts, p.lengths = e.hosts, e.lengths
+			p.hosts, p.lengths, p.routers = e.hosts, e.lengths, e.routers
 			p.outside.gates = e.outside.gates
 		}
 		p.parts = parts{of: of, away: make([][]Away, len(pools)), soon: ib.Never}

@@ -49,8 +49,8 @@ func (s *Sim) Watch(w Watcher) { s.watcher = w }
 // StartManager starts a subnet manager at the first port of a host: all that it asks and tells travels as packets from
 // there, and agents send their traps. From the first one on, links that train become active by a manager alone.
 func (s *Sim) StartManager(host int, cfg ManagerConfig) error {
-	if host < 0 || host >= len(s.hosts) {
-		return fmt.Errorf("sim: manager at host %d: want 0 to %d", host, len(s.hosts)-1)
+	if host < 0 || host >= s.NumHosts() {
+		return fmt.Errorf("sim: manager at host %d: want 0 to %d", host, s.NumHosts()-1)
 	}
 	h := &s.hosts[host]
 	if _, ok := h.eng.(*hca.HCA); !ok {
@@ -200,9 +200,9 @@ func (s *Sim) managerTimeout(host, gen uint32) {
 
 // Inject sends a datagram from the first port of a host, as root of that host can.
 func (s *Sim) Inject(host int, env mad.Envelope, data []byte) error {
-	if host < 0 || host >= len(s.hosts) || len(data) != mad.Size {
+	if host < 0 || host >= s.NumHosts() || len(data) != mad.Size {
 		return fmt.Errorf("sim: %d bytes from host %d: want %d, from 0 to %d", len(data), host, mad.Size,
-			len(s.hosts)-1)
+			s.NumHosts()-1)
 	}
 	s.sendMAD(uint32(host), s.hosts[host].at+1, &env, (*[mad.Size]byte)(data))
 	return nil

@@ -4,6 +4,7 @@ import (
 	"softib/fabric"
 	"softib/node/agent"
 	"softib/node/hca"
+	"softib/node/ibrouter"
 	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proto/ib"
@@ -44,7 +45,11 @@ func (s *Sim) manager(node int) *manager {
 			links[num] = s.PortAt(s.Place(node, ib.PortNum(num)))
 		}
 		view := hca.NewNode(h, links, hca.NodeConfig{Identity: id})
-		m = &manager{agent.New(view), h, view}
+		if rt := s.Router(node); rt != nil {
+			m = &manager{agent.New(ibrouter.NewNode(view, rt)), h, view}
+		} else {
+			m = &manager{agent.New(view), h, view}
+		}
 	}
 	s.nodes[node].manager = m
 	return m

@@ -113,6 +113,9 @@ func (s *Sim) portChanged(at uint32) {
 	if p.Site.Host < 0 {
 		return
 	}
+	if rt := s.Router(int(p.Site.Node)); rt != nil {
+		rt.Refresh()
+	}
 	host := uint32(p.Site.Host)
 	h := &s.hosts[host]
 	if a := adapterOf(h.eng); a != nil && a.Port(p.Site.Num) != nil {

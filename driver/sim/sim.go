@@ -7,6 +7,7 @@ import (
 
 	"softib/fabric"
 	"softib/node/hca"
+	"softib/node/ibrouter"
 	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/node/nic"
@@ -106,7 +107,7 @@ type Sim struct {
 	*fabric.Engine
 	pool  link.Pool
 	cfg   Config
-	hosts []hostNode
+	hosts []hostNode          // routers after all others
 	lots  []ib.Queue[*hca.QP] // see lot
 	graph *topo.Graph
 	nodes []nodeState
@@ -127,7 +128,7 @@ type Sim struct {
 
 // nodeState is what the driver keeps for a node of the graph.
 type nodeState struct {
-	host    int32    // its number among the hosts; -1 for a switch
+	host    int32    // its number among the hosts, of which routers come last; -1 for a switch
 	manager *manager // nil until needed
 	port0   *port0   // a switch's adapter; nil if it has none
 	trapAt  ib.Time  // when the agent's pending event comes; Never for none
@@ -167,6 +168,8 @@ func (s *Sim) build() {
 	}
 	// The ports of all hosts lie together, as those of a switch do.
 	ports := link.NewPorts(hostPorts, s.hostPort())
+	s.hosts = make([]hostNode, len(s.graph.Hosts())+len(s.graph.Routers()))
+	hosts, routers := int32(0), int32(len(s.graph.Hosts()))
 	for i, n := range s.graph.Nodes {
 		s.nodes[i] = nodeState{host: -1, trapAt: ib.Never}
 		if n.IsSwitch() {
@@ -177,12 +180,21 @@ func (s *Sim) build() {
 		for num := range mine {
 			mine[num], ports = &ports[0], ports[1:]
 		}
-		s.AddHost(mine)
-		s.nodes[i].host = int32(len(s.hosts))
-		s.hosts = append(s.hosts, hostNode{eng: s.cfg.NewHost(n), node: n, at: s.Place(i, 0), timerAt: ib.Never})
-		if s.cfg.Adapter.On() {
-			s.hosts[len(s.hosts)-1].nic = newNIC(s.cfg.Adapter)
+		if n.Type == ib.NodeRouter {
+			// What is for the router itself is for its management: an adapter that nobody uses.
+			s.AddRouter(ibrouter.New(mine, n.PortGUIDs()), mine, routers)
+			s.nodes[i].host = routers
+			s.hosts[routers] = hostNode{eng: newHCA(n, &Config{}), node: n, at: s.Place(i, 0), timerAt: ib.Never}
+			routers++
+			continue
 		}
+		s.AddHost(mine)
+		s.nodes[i].host = hosts
+		s.hosts[hosts] = hostNode{eng: s.cfg.NewHost(n), node: n, at: s.Place(i, 0), timerAt: ib.Never}
+		if s.cfg.Adapter.On() {
+			s.hosts[hosts].nic = newNIC(s.cfg.Adapter)
+		}
+		hosts++
 	}
 	s.lots = make([]ib.Queue[*hca.QP], int(s.Places())*(loopLane+1))
 	for _, c := range s.graph.Cables() {
@@ -213,8 +225,8 @@ func (s *Sim) cableRate(at uint32) ib.LinkRate {
 // Graph is what was built. Read it only.
 func (s *Sim) Graph() *topo.Graph { return s.graph }
 
-// NumHosts counts the hosts.
-func (s *Sim) NumHosts() int { return len(s.hosts) }
+// NumHosts counts the hosts; routers are none.
+func (s *Sim) NumHosts() int { return len(s.graph.Hosts()) }
 
 // Host is the engine of the i-th host.
 func (s *Sim) Host(i int) Host { return s.hosts[i].eng }
