@@ -99,6 +99,8 @@ type Subnet struct {
 	Levels Levels
 	// Partitions are in force.
 	Partitions []Partition
+	// Routers are the ports of routers in the subnet, in the order of nodes.
+	Routers []Router
 
 	byLID  []Ref // up to the highest LID; Node None where there is none
 	byGUID map[ib.GUID]int32
@@ -116,6 +118,12 @@ type Manager struct {
 	Port ib.GUID
 	LID  ib.LID
 	Info mad.SMInfo
+}
+
+// Router is a port of a router, and the other subnets that it says it reaches.
+type Router struct {
+	Port Ref
+	Hops []mad.NextHop
 }
 
 // Partition is a partition as it is in force.

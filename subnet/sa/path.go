@@ -31,8 +31,10 @@ const pathsMax = 127
 // end is one end of the paths that a query asks for: a port, or any.
 type end struct {
 	given bool
-	ref   subnet.Ref
-	gid   ib.GID
+	// remote: gid is in another subnet, and the port is the router's that packets leave this one by.
+	remote bool
+	ref    subnet.Ref
+	gid    ib.GID
 	// base and count are the LIDs to consider: all of the port's, or the one that was asked for.
 	base  ib.LID
 	count int
@@ -89,7 +91,12 @@ func (a *Admin) listPaths(q *query) mad.Status {
 	if !ok {
 		return status
 	}
-	dst, status, ok := a.endOf(q.has(prDGID), want.DGID, q.has(prDLID), want.DLID)
+	var dst end
+	if q.has(prDGID) && a.isRemote(want.DGID) {
+		dst, status, ok = a.routerEnd(want.DGID, want.SGID, q.has(prDLID), want.DLID)
+	} else {
+		dst, status, ok = a.endOf(q.has(prDGID), want.DGID, q.has(prDLID), want.DLID)
+	}
 	if !ok {
 		return status
 	}
@@ -245,6 +252,9 @@ func (a *Admin) onePath(q *query, want *mad.PathRecord, src, dst *end, i int) ou
 		DGID: dst.gid, SGID: src.gid, DLID: dlid, SLID: slid, Reversible: back, PKey: key, SL: sl,
 		MTUSelector: mad.SelectExactly, MTU: w.mtu, RateSelector: mad.SelectExactly, Rate: w.rate,
 		PacketLifeTimeSelector: mad.SelectExactly, PacketLifeTime: life,
+	}
+	if dst.remote {
+		rec.HopLimit = hopLimitMax
 	}
 	// What routing within a subnet does not depend on comes back as it was asked for.
 	if q.has(prServiceID) {

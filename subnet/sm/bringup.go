@@ -72,12 +72,17 @@ func BringUpParts(g *topo.Graph, cfg Config, call func(from topo.PortRef) Call) 
 	if cfg.Memory.LIDs == nil {
 		cfg.Memory.LIDs, cfg.LMCs = HintedLIDs(g)
 	}
+	subnets, given := g.Subnets(), cfg.Memory
 	seen := map[topo.PortRef]bool{}      // ports of hosts
 	inPart := make([]bool, len(g.Nodes)) // and hosts
 	for _, from := range firstPorts(g) {
 		h := g.Nodes[from.Node]
 		if seen[from] || inPart[h.Index] && g.Planes <= 1 {
 			continue
+		}
+		if len(g.Routers()) > 0 {
+			// Where packets go from one to another by GIDs, each has its own prefix and all LIDs.
+			cfg.Prefix, cfg.Memory = g.Prefix(subnets.Of(from)), given
 		}
 		m := New(cfg)
 		if err := m.Settle(call(from)); err != nil {
@@ -91,7 +96,7 @@ func BringUpParts(g *topo.Graph, cfg Config, call func(from topo.PortRef) Call) 
 			}
 			inPart[at.Index] = true
 			for p := range n.Ports {
-				if p > 0 && !n.IsSwitch() && !n.Ports[p].Up() && g.Planes > 1 {
+				if p > 0 && !n.IsSwitch() && !n.Ports[p].Up() && (g.Planes > 1 || at.Type == ib.NodeRouter) {
 					continue // it is of another part
 				}
 				seen[topo.PortRef{Node: at.Index, Port: ib.PortNum(p)}] = true
@@ -102,7 +107,11 @@ func BringUpParts(g *topo.Graph, cfg Config, call func(from topo.PortRef) Call) 
 		}
 		cfg.Memory = m.memory()
 		rep.parts = append(rep.parts, m.sub)
-		rep.Down = append(rep.Down, downPorts(g, m)...)
+		for _, ref := range downPorts(g, m) {
+			if subnets.Of(ref) == subnets.Of(from) {
+				rep.Down = append(rep.Down, ref)
+			}
+		}
 		if rep.SMLID == 0 {
 			rep.SweepReport, rep.SMLID = m.last, m.lids.of[m.guid]
 		} else {

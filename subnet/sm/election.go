@@ -199,6 +199,7 @@ func (s *sweep) watch(to *subnet.Manager) {
 // forget drops what a manager that does not manage cannot know.
 func (m *Manager) forget() {
 	m.sub, m.net, m.tables, m.arGroups = nil, nil, nil, nil
+	clear(m.routers)
 	clear(m.choosing)
 	clear(m.doubt)
 	clear(m.unsure)

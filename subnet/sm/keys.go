@@ -21,6 +21,7 @@ func (s *sweep) beginKeys() {
 	s.cursor = cursor{}
 	s.resolvePartitions()
 	s.forgetCongestion()
+	s.forgetRouters()
 	at := 0
 	s.eachEnd(func(r subnet.Ref) {
 		n := s.nodes[r.Node]

@@ -64,6 +64,7 @@ type Manager struct {
 	byLane     map[ib.GUID]bool      // switches whose mappings go by the lane that a packet came on
 	arGroups   *route.Groups         // that go with tables
 	keys       keyring
+	routers    map[ib.GUID]*routerPort // by port
 	matcher    *policy.QoSMatcher
 	qosSaid    string // of which engine it was said that its levels go before
 	groups     []Group
@@ -113,8 +114,9 @@ type outgoing struct {
 func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), state: mad.SMNotActive, doubt: map[ib.GUID]bool{},
 		choosing: map[ib.GUID]*choosing{}, byLane: map[ib.GUID]bool{}, unsure: map[ib.GUID]bool{},
-		actual: map[ib.GUID][]ib.PortNum{},
-		lame:   map[lamePort]int{}, deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
+		routers: map[ib.GUID]*routerPort{},
+		actual:  map[ib.GUID][]ib.PortNum{},
+		lame:    map[lamePort]int{}, deaf: map[ib.GUID]ib.Time{}, trapSeen: map[trapKey]trapSeen{}, wants: noWants()}
 	m.keys, m.guid = newKeyring(m.cfg.Memory.MKeys), m.cfg.Self
 	m.keys.neighbors = maps.Clone(m.cfg.Memory.Neighbors)
 	m.width = m.cfg.Window

@@ -597,6 +597,9 @@ func (n *network) sync(nodes ...int) {
 				h.Port(ib.PortNum(p)).State = n.links[i][p].State()
 			}
 		}
+		if rt := n.routers[i]; rt != nil {
+			rt.Refresh()
+		}
 	}
 }
 

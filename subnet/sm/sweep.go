@@ -93,6 +93,10 @@ type sweep struct {
 	arSet      []arStep      // and those to be told
 	arOn       bool          // they are told to begin
 	arMembers  map[int32][]uint16
+	// Of routers: what is asked and told, and what they are told of who has which LID.
+	routerStage int
+	routerSteps []routerStep
+	guidsByLID  []ib.GUID
 	// incomplete are switches that did not take all of their tables.
 	incomplete map[int32]bool
 	stuck      map[int32]bool // those of them that did not take their forwarding table
@@ -208,6 +212,8 @@ var phases = [...]phase{
 	{name: "multicast", start: (*sweep).beginMulticast, next: (*sweep).nextMulticast, reply: (*sweep).multicastReply},
 	{name: "arm", start: (*sweep).beginLinks, next: (*sweep).nextArm, reply: (*sweep).portReply},
 	{name: "activate", start: (*sweep).beginLinks, next: (*sweep).nextActivate, reply: (*sweep).portReply},
+	{name: "routers", start: (*sweep).beginRouters, next: (*sweep).nextRouters, reply: (*sweep).routersReply,
+		again: (*sweep).moreRouters},
 	{name: PhasePublish, start: (*sweep).publish},
 	{name: "recheck", start: (*sweep).beginRecheck, next: (*sweep).nextRecheck, reply: (*sweep).rechecked},
 	{name: "late tables", start: (*sweep).beginLate, next: (*sweep).nextLateWrite, reply: (*sweep).tableReply,

@@ -5,6 +5,7 @@ import (
 
 	"softib/node/agent"
 	"softib/node/hca"
+	"softib/node/ibrouter"
 	"softib/node/ibswitch"
 	"softib/node/link"
 	"softib/proto/ib"
@@ -18,6 +19,7 @@ type world struct {
 	agents   []*agent.Agent
 	switches []*ibswitch.Switch // by node
 	hcas     []*hca.HCA
+	routers  []*ibrouter.Router
 	links    [][]*link.Port // by node and port
 	pool     link.Pool
 	mads     int
@@ -40,7 +42,8 @@ func build(t testing.TB, g *topo.Graph, opts ...func(*world)) *world {
 	n := len(g.Nodes)
 	w := &world{
 		g: g, agents: make([]*agent.Agent, n), switches: make([]*ibswitch.Switch, n), hcas: make([]*hca.HCA, n),
-		links: make([][]*link.Port, n), mute: -1,
+		routers: make([]*ibrouter.Router, n),
+		links:   make([][]*link.Port, n), mute: -1,
 	}
 	for _, o := range opts {
 		o(w)
@@ -73,7 +76,12 @@ func build(t testing.TB, g *topo.Graph, opts ...func(*world)) *world {
 				guids[p] = n.PortGUID(ib.PortNum(p + 1))
 			}
 			w.hcas[i] = hca.New(hca.Config{NodeGUID: n.GUID, Ports: n.NumPorts(), PortGUID: guids})
-			w.agents[i] = agent.New(hca.NewNode(w.hcas[i], w.links[i], hca.NodeConfig{Identity: id}))
+			view := hca.NewNode(w.hcas[i], w.links[i], hca.NodeConfig{Identity: id})
+			w.agents[i] = agent.New(view)
+			if n.Type == ib.NodeRouter {
+				w.routers[i] = ibrouter.New(w.links[i], guids)
+				w.agents[i] = agent.New(ibrouter.NewNode(view, w.routers[i]))
+			}
 		}
 	}
 	for _, c := range g.Cables() {
