@@ -28,7 +28,7 @@ func (e *Engine) lose(k FaultKind, at uint32, f *link.Frame, r trace.Reason) {
 
 // end gives back a packet that the driver has not been handed.
 func (e *Engine) end(f *link.Frame) {
-	if e.cfg.TellDrops {
+	if e.cfg.TellDrops && f.IsFlight() {
 		e.note(Ended, uint32(f.LRH.SLID)<<16|uint32(f.LRH.DLID), uint32(f.Packet.BTH.DestQP))
 	}
 	e.pool.Put(f)

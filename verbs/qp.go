@@ -208,6 +208,7 @@ type ConnectOpts struct {
 	RNRRetry    uint8  // tries while the peer has no receive, 0 to 6, before WCRNRRetryExcErr; 7 is without end
 	MinRNRTimer uint8  // how long peers wait that find no receive here, as a code
 	MaxRDAtomic uint8  // reads and atomics under way at once, in each direction
+	Router      ib.LID // that leads to the peer, where that is in another subnet; 0 where it is in this one
 }
 
 // DefaultConnect are the values that perftest uses.
@@ -234,7 +235,10 @@ func (q *QP) Connect(self, peer Info, o ConnectOpts) error {
 		MinRNRTimer: o.MinRNRTimer,
 		AH:          AHAttr{DLID: peer.LID, SL: o.SL, Port: self.Port},
 	}
-	if peer.LID == 0 { // it is known by its GID alone
+	if o.Router != 0 {
+		rtr.AH.DLID = o.Router
+	}
+	if o.Router != 0 || peer.LID == 0 { // it is known by its GID alone
 		rtr.AH.IsGlobal, rtr.AH.DGID, rtr.AH.HopLimit = true, peer.GID, defaultHops
 	}
 	mask := MaskState | MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN

@@ -102,6 +102,9 @@ func (f *Fabric) decideByLID(at place, p *packet) (d ibswitch.Decision) {
 		f.probe.LRH, f.probe.Packet = p.LRH, &p.Packet
 		return at.sw.Decide(in, &f.probe)
 	}
+	if at.rt != nil && !at.fromHere {
+		return f.decideRouter(at, p)
+	}
 	port := at.host.eng.Port(at.port)
 	if !at.fromHere || port.LID != 0 && p.LRH.DLID>>port.LMC == port.LID>>port.LMC {
 		return d
@@ -111,6 +114,15 @@ func (f *Fabric) decideByLID(at place, p *packet) (d ibswitch.Decision) {
 		d.VL, d.Reason = at.ports[at.port].link.Depart(p.LRH.SL)
 	}
 	return d
+}
+
+// decideRouter says where a router sends a packet, which it readdresses if it goes on.
+func (f *Fabric) decideRouter(at place, p *packet) (d ibswitch.Decision) {
+	r := at.rt.Decide(at.port, &p.LRH, &p.Packet)
+	if !r.Here && r.Reason == link.OK {
+		r.Readdress(&p.LRH, &p.Packet)
+	}
+	return ibswitch.Decision{Reason: r.Reason, At: r.At, Out: r.Out, VL: r.VL}
 }
 
 // follow does what a node has decided.
@@ -368,6 +380,9 @@ func (f *Fabric) deliver(at place, p *packet) agent.Verdict {
 	}
 	if v.AttrID() != mad.AttrNotice {
 		f.changed()
+	}
+	if at.rt != nil {
+		f.stir(at.node) // what it reaches may be another now
 	}
 	if port != nil && port.isCabled() && port.link.Phys() != phys {
 		if port.peer != nil && port.peer.link.Phys() == ib.PhysLinkUp {

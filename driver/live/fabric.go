@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"softib/fabric"
 	"softib/node/agent"
 	"softib/node/hca"
+	"softib/node/ibrouter"
 	"softib/node/ibswitch"
 	"softib/node/inspect"
 	"softib/node/link"
@@ -96,8 +98,9 @@ type node struct {
 	ports   []*portState // 0 of a host is nil
 	agent   *agent.Agent
 	mgmt    manageable
-	host    *Host            // if it is one
-	sw      *ibswitch.Switch // if it is none
+	host    *Host            // if it is one, or a router
+	sw      *ibswitch.Switch // if it is neither
+	rt      *ibrouter.Router // if it is one
 	stirred bool             // it is among the restless
 }
 
@@ -179,12 +182,13 @@ func (f *Fabric) addSwitches() {
 }
 
 func (f *Fabric) addHosts() {
-	for _, t := range f.graph.Nodes {
-		if !t.IsSwitch() {
-			h := newHost(f, t, len(f.hosts))
-			f.hosts = append(f.hosts, h)
-			f.nodes[t.Index] = &h.node
-		}
+	for _, t := range f.graph.Hosts() {
+		h := newHost(f, t, len(f.hosts))
+		f.hosts = append(f.hosts, h)
+		f.nodes[t.Index] = &h.node
+	}
+	for i, t := range f.graph.Routers() {
+		f.nodes[t.Index] = &newHost(f, t, len(f.hosts)+i).node
 	}
 }
 
@@ -220,9 +224,12 @@ func (f *Fabric) addEngine() {
 	f.eng = fabric.New(fabric.Config{Pool: &f.pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		Instant: true, RefreshMin: refreshMin, TellDrops: true}, 0)
 	for _, n := range f.nodes {
-		if n.sw != nil {
+		switch {
+		case n.sw != nil:
 			f.eng.AddSwitch(n.sw)
-		} else {
+		case n.rt != nil:
+			f.eng.AddRouter(n.rt, n.host.links, int32(n.host.index))
+		default:
 			f.eng.AddHost(n.host.links)
 		}
 	}
@@ -282,8 +289,9 @@ func (f *Fabric) Host(name string) (*Host, error) {
 	switch n := f.graph.ByName(name); {
 	case n == nil:
 		return nil, fmt.Errorf("live: no host %q: the hosts are %s to %s", name, first, last)
-	case n.IsSwitch():
-		return nil, fmt.Errorf("live: %s is a switch, not a host: the hosts are %s to %s", name, first, last)
+	case n.Type != ib.NodeCA:
+		return nil, fmt.Errorf("live: %s is a %v, not a host: the hosts are %s to %s", name,
+			strings.ToLower(n.Type.String()), first, last)
 	case f.isElsewhere(n.Index):
 		return nil, fmt.Errorf("live: %s is on machine %s: %w", name, f.cfg.Outside.Where(n.Index), ErrElsewhere)
 	default:
@@ -372,6 +380,9 @@ func (f *Fabric) moved(p *portState) {
 	f.stir(p.node)
 	if p.host != nil {
 		p.host.syncPorts()
+	}
+	if p.rt != nil {
+		p.rt.Refresh()
 	}
 }
 

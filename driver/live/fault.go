@@ -144,7 +144,7 @@ func (p *portState) isSwitched() bool { return p.fault != nil || len(p.taps) > 0
 
 // passesSwitched reports whether the route leads through the switches packet by packet.
 func (rt *route) passesSwitched() bool {
-	return slices.ContainsFunc(rt.hops, func(h hop) bool {
+	return rt.routed || slices.ContainsFunc(rt.hops, func(h hop) bool {
 		return h.p.isSwitched() || h.p.peer != nil && h.p.peer.isSwitched()
 	})
 }

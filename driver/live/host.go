@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"softib/node/hca"
+	"softib/node/ibrouter"
 	"softib/node/inspect"
 	"softib/node/link"
 	"softib/proto/ib"
@@ -16,7 +17,8 @@ import (
 )
 
 // Host is one adapter of the fabric: its ports, its agent and its counters. The queue pairs are in the engines of its
-// programs (Process), wherever those run. Device and Open are for programs in this one.
+// programs (Process), wherever those run. Device and Open are for programs in this one. A router's ports are as those
+// of a host that has no programs, and is not among the fabric's Hosts.
 type Host struct {
 	node
 	f     *Fabric
@@ -46,7 +48,12 @@ func newHost(f *Fabric, t *topo.Node, index int) *Host {
 	h.eng = hca.New(h.config())
 	id, rates := identity(t)
 	h.adapter = hca.NewNode(h.eng, h.links, hca.NodeConfig{Identity: id, Supported: rates})
-	h.init(func(p ib.PortNum) *link.Port { return h.links[p] }, h.adapter)
+	var mgmt manageable = h.adapter
+	if t.Type == ib.NodeRouter {
+		h.rt = ibrouter.New(h.links, t.PortGUIDs())
+		mgmt = ibrouter.NewNode(h.adapter, h.rt)
+	}
+	h.init(func(p ib.PortNum) *link.Port { return h.links[p] }, mgmt)
 	return h
 }
 

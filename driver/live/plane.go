@@ -227,7 +227,9 @@ func (s *plane) served(n *node) {
 
 // end gives back a packet that goes no further.
 func (s *plane) end(f *link.Frame) {
-	s.landed(flightOf(f.LRH.SLID, f.LRH.DLID, blockOf(f.Packet.BTH.DestQP)))
+	if f.IsFlight() {
+		s.landed(flightOf(f.LRH.SLID, f.LRH.DLID, blockOf(f.Packet.BTH.DestQP)))
+	}
 	s.f.pool.Put(f)
 }
 

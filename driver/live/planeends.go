@@ -200,7 +200,10 @@ func (i *inlet) take(s *plane) *link.Frame {
 	f.Own(p.Payload)
 	f.Seal()
 	f.InPort, f.Arrived = 0, s.f.eng.Now()
-	if !f.LRH.DLID.IsMulticast() {
+	if f.LRH.LNH == wire.LNHGlobal && f.Packet.GRH.DGID.Prefix() != f.Packet.GRH.SGID.Prefix() {
+		f.Flags |= link.Routed
+	}
+	if f.IsFlight() {
 		s.flights[flightOf(f.LRH.SLID, f.LRH.DLID, blockOf(f.Packet.BTH.DestQP))]++
 	}
 	if i.at++; i.at == i.size {

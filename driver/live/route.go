@@ -28,6 +28,8 @@ type route struct {
 	losses []loss
 	// switched: the plane takes its packets through the switches, one by one.
 	switched bool
+	// routed: it ends at a router, which looks at more of a packet than its LIDs.
+	routed bool
 }
 
 // loss is a port that counts packets of a route which go no further.
@@ -86,7 +88,7 @@ func (f *Fabric) newWalker(key endpoint.Key) *walker {
 func (f *Fabric) resolve(from *portState, key endpoint.Key) (*route, []hop) {
 	w := f.newWalker(key)
 	w.depart(from)
-	if len(w.found) == 0 && len(w.route.losses) == 0 && len(w.left) == 0 {
+	if len(w.found) == 0 && len(w.route.losses) == 0 && len(w.left) == 0 && !w.route.routed {
 		w.route.lose(from, link.NoMember)
 	}
 	return w.route, w.found
@@ -130,7 +132,11 @@ func (w *walker) enter(in *portState, vl ib.VL) {
 	}
 	here := hop{in, false, vl}
 	w.route.hops = append(w.route.hops, here)
-	if in.host != nil {
+	switch {
+	case in.rt != nil:
+		w.route.routed = true
+		return
+	case in.host != nil:
 		w.found = append(w.found, here)
 		return
 	}

@@ -66,7 +66,7 @@ func EnvelopeOf(p *wire.Packet, lmc uint8, keys []ib.PKey) mad.Envelope {
 // answers.
 func Turn(p *wire.Packet, own ib.LID) {
 	p.LRH.DLID, p.LRH.SLID = p.LRH.SLID, own
-	p.GRH.SGID, p.GRH.DGID = p.GRH.DGID, p.GRH.SGID
+	p.GRH.SGID, p.GRH.DGID, p.GRH.HopLimit = p.GRH.DGID, p.GRH.SGID, 0xFF
 	p.BTH.DestQP, p.DETH.SrcQP = p.DETH.SrcQP, p.BTH.DestQP
 	if p.BTH.DestQP == ib.QPNGSI {
 		p.DETH.QKey = ib.QKeyGSI

@@ -20,7 +20,12 @@ const (
 	BadICRC
 	// Copied marks a packet that a fault or multicast has made from another.
 	Copied
+	// Routed marks a packet for another subnet, whose LIDs are others at each router.
+	Routed
 )
+
+// IsFlight reports whether a packet has one sender and one receiver that its LIDs name all the way.
+func (f *Frame) IsFlight() bool { return f.Flags&Routed == 0 && !f.LRH.DLID.IsMulticast() }
 
 // Frame is a packet on its way. It is in one queue or in one hand at a time.
 //
