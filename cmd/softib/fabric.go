@@ -31,12 +31,15 @@ type fabric struct {
 	started  time.Time
 	bringUp  time.Duration
 	runner   *smrun.Runner // nil if another manages the fabric
-	log      *logbook
-	tenancy  *tenancy // nil before it is open
-	journal  *manager.Journal
-	page     string // its address; empty if there is none
-	users    *ufm.Credentials
-	others   *guests // whom it is shared with; nil if it is not
+	// Where routers join subnets: a manager for each, of which runner is the first.
+	subnets *topo.Subnets
+	runners []*smrun.Runner
+	log     *logbook
+	tenancy *tenancy // nil before it is open
+	journal *manager.Journal
+	page    string // its address; empty if there is none
+	users   *ufm.Credentials
+	others  *guests // whom it is shared with; nil if it is not
 }
 
 // newFabric builds a fabric. With a configuration, a manager brings its subnet up and stays with it until ctx ends.
@@ -59,18 +62,11 @@ func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *s
 	if t != nil {
 		t.guard.Watch(f.Fabric, t.store.State())
 	}
-	if f.runner, err = startSM(ctx, f.Fabric, *cfg, f.log, f.journal); err != nil {
+	if err = f.startSMs(ctx, *cfg); err != nil {
 		f.Close()
 		return nil, err
 	}
-	err = out.during("bringing the subnet up", func() error {
-		select {
-		case <-f.runner.Up():
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
+	err = out.during("bringing the subnet up", func() error { return f.awaitUp(ctx) })
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("the subnet does not come up: %w", err)
@@ -90,7 +86,7 @@ func (f *fabric) manage(p place, o upOptions) (*manager.Manager, error) {
 	if f.runner != nil {
 		opts.Subnet = f.runner
 	}
-	if f.tenancy != nil {
+	if f.tenancy != nil && len(f.runners) < 2 { // tenants are of one subnet
 		opts.Tenants, opts.Enforcer = f.tenancy.book, f.tenancy.e
 	}
 	m, err := manager.New(opts)
@@ -157,6 +153,15 @@ func (f *fabric) describe(out *reporter) {
 		out.say("subnet    not managed: start a manager, such as softib exec %s -- opensm", hosts[0].Name)
 		return
 	}
+	if len(f.runners) > 1 {
+		mads := 0
+		for _, r := range f.runners {
+			mads += lastSweep(r).MADs
+		}
+		out.say("subnets   %d, joined by %s, up in %s: %d management datagrams", len(f.runners),
+			numbered(len(g.Routers()), "router", "routers"), short(f.bringUp), mads)
+		return
+	}
 	last := f.lastSweep()
 	out.say("subnet    up in %s: %d management datagrams, %s routing", short(f.bringUp), last.MADs, last.Engine)
 }
@@ -178,11 +183,19 @@ func (f *fabric) lid(node int) ib.LID {
 	return pi.LID
 }
 
-// lastSweep is the manager's last report.
+// lastSweep is the manager's last report; of several that of the first, or of one that had problems.
 func (f *fabric) lastSweep() (r sm.SweepReport) {
-	if f.runner != nil {
-		_ = f.runner.Do(func(m *sm.Manager) { r = m.Last() })
+	for _, run := range f.managers() {
+		if last := lastSweep(run); r.MADs == 0 || r.Problems == 0 && last.Problems > 0 {
+			r = last
+		}
 	}
+	return r
+}
+
+// lastSweep is that of one manager.
+func lastSweep(run *smrun.Runner) (r sm.SweepReport) {
+	_ = run.Do(func(m *sm.Manager) { r = m.Last() })
 	return r
 }
 
@@ -305,7 +318,7 @@ func (f *fabric) ping(ctx context.Context, out *reporter) error {
 	}
 	all := len(devs)
 	devs = sample(devs, meshHostsMax)
-	res, err := mesh(ctx, devs, func(done, total int) { out.progress("mesh", done, total) })
+	res, err := mesh(ctx, devs, f.routes(), func(done, total int) { out.progress("mesh", done, total) })
 	if err != nil {
 		return next(fmt.Errorf("the fabric does not carry everything: %w", err),
 			"look for broken links: softib topo check %s", f.topology)

@@ -58,6 +58,7 @@ type meshHost struct {
 	recv  *verbs.MR
 	port  ib.PortNum
 	lid   ib.LID
+	gid   ib.GID
 	close []func() error
 
 	// This round: what is still to come.
@@ -71,7 +72,7 @@ func newMeshHost(d meshDevice) (h *meshHost, err error) {
 	if !ok {
 		return nil, fmt.Errorf("%s has no port that is ACTIVE", d.host.Name())
 	}
-	h = &meshHost{name: d.host.Name(), port: num, lid: port.LID}
+	h = &meshHost{name: d.host.Name(), port: num, lid: port.LID, gid: port.GIDs[0]}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.free())
@@ -148,7 +149,9 @@ func sample(devs []meshDevice, n int) []meshDevice {
 // mesh sends a message from every host to every other and looks at what arrives;
 // in a fabric with too many pairs, from every host to as many others. In each
 // round every host sends one and receives one, so no receive is ever missing.
-func mesh(ctx context.Context, devs []meshDevice, show func(done, total int)) (res meshResult, err error) {
+// Routes are the routers' LIDs, by the prefixes of the subnets that they lead from and to.
+func mesh(ctx context.Context, devs []meshDevice, routes map[[2]uint64][]ib.LID,
+	show func(done, total int)) (res meshResult, err error) {
 	started := time.Now()
 	n := len(devs)
 	hosts := make([]*meshHost, 0, n)
@@ -172,7 +175,7 @@ func mesh(ctx context.Context, devs []meshDevice, show func(done, total int)) (r
 			return res, ctx.Err()
 		}
 		show(i*n, len(steps)*n)
-		bad, err := meshRound(ctx, hosts, step)
+		bad, err := meshRound(ctx, hosts, routes, step)
 		if err != nil {
 			return res, err
 		}
@@ -205,7 +208,7 @@ func meshSteps(n int) []int {
 
 // meshRound sends one message from every host, and names the pairs whose
 // message did not arrive as it was sent.
-func meshRound(ctx context.Context, hosts []*meshHost, step int) ([]string, error) {
+func meshRound(ctx context.Context, hosts []*meshHost, routes map[[2]uint64][]ib.LID, step int) ([]string, error) {
 	n := len(hosts)
 	for i, h := range hosts {
 		h.sent, h.received, h.wrong, h.from = false, false, "", (i-step+n)%n
@@ -216,7 +219,11 @@ func meshRound(ctx context.Context, hosts []*meshHost, step int) ([]string, erro
 	for i, h := range hosts {
 		to := hosts[(i+step)%n]
 		message(h.send.Bytes(), i, (i+step)%n)
-		ah, err := h.pd.CreateAH(verbs.AHAttr{DLID: to.lid, Port: h.port})
+		attr := verbs.AHAttr{DLID: to.lid, Port: h.port}
+		if via := routes[[2]uint64{h.gid.Prefix(), to.gid.Prefix()}]; len(via) > 0 {
+			attr.DLID, attr.IsGlobal, attr.DGID, attr.HopLimit = via[(i+step)%len(via)], true, to.gid, 0xFF
+		}
+		ah, err := h.pd.CreateAH(attr)
 		if err != nil {
 			return nil, err
 		}
@@ -271,8 +278,8 @@ func (h *meshHost) look(self int, hosts []*meshHost) {
 			var want [meshSize]byte
 			message(want[:], h.from, self)
 			got := h.recv.Bytes()[grhBytes:]
-			if from := hosts[h.from].lid; wc.ByteLen != grhBytes+meshSize || string(got) != string(want[:]) ||
-				wc.SLID != from {
+			from, routed := hosts[h.from].lid, hosts[h.from].gid.Prefix() != h.gid.Prefix()
+			if wc.ByteLen != grhBytes+meshSize || string(got) != string(want[:]) || wc.SLID != from && !routed {
 				h.wrong = fmt.Sprintf(" (%d bytes from LID %d, not %d from LID %d, or other bytes)", wc.ByteLen,
 					wc.SLID, grhBytes+meshSize, from)
 			}

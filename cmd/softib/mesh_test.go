@@ -62,7 +62,7 @@ func TestMeshFindsHoles(t *testing.T) {
 	if len(devs) != 3 || silent != 0 {
 		t.Fatalf("%d devices, %d silent", len(devs), silent)
 	}
-	res, err := mesh(t.Context(), devs, func(int, int) {})
+	res, err := mesh(t.Context(), devs, nil, func(int, int) {})
 	if err != nil || res.Pairs != 6 || res.Possible != 6 {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -82,14 +82,14 @@ func TestMeshFindsHoles(t *testing.T) {
 		!strings.Contains(err.Error(), "not up as a whole: 1 of 3 hosts") {
 		t.Errorf("a fabric with a silent host: %v", err)
 	}
-	if _, err := mesh(t.Context(), devs, func(int, int) {}); err == nil ||
+	if _, err := mesh(t.Context(), devs, nil, func(int, int) {}); err == nil ||
 		!strings.Contains(err.Error(), "h2 has no port that is ACTIVE") {
 		t.Errorf("a host without a link: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	devs, _ = f.devices()
-	if _, err := mesh(ctx, devs, func(int, int) {}); !errors.Is(err, context.Canceled) {
+	if _, err := mesh(ctx, devs, nil, func(int, int) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a mesh that nobody waits for: %v", err)
 	}
 	e := &meshError{bad: []string{"h1 to h2", "h2 to h3", "h3 to h4", "h4 to h5", "h5 to h6"}}

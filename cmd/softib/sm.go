@@ -425,13 +425,13 @@ func elsewhere(node, machine string) error {
 func (s *server) subnets() (list []manager.Subnet) {
 	s.sms.mu.Lock()
 	defer s.sms.mu.Unlock()
-	own := s.f.runner != nil
 	for _, x := range s.sms.list {
 		list = append(list, x.run)
-		own = own && x.run != s.f.runner
 	}
-	if own {
-		list = append(list, s.f.runner)
+	for _, run := range s.f.managers() {
+		if !slices.ContainsFunc(s.sms.list, func(x *runningSM) bool { return x.run == run }) {
+			list = append(list, run)
+		}
 	}
 	return list
 }

@@ -13,6 +13,7 @@ import (
 	"softib/driver/span"
 	"softib/operate/manager"
 	"softib/proto/ib"
+	"softib/proto/topo"
 	"softib/subnet/policy"
 	"softib/subnet/route"
 	"softib/subnet/sm"
@@ -125,12 +126,13 @@ func eventLog(w io.Writer, who string) func(sm.Event) {
 	}
 }
 
-// startSM runs a manager on a host of a fabric of this process.
-func startSM(ctx context.Context, f *span.Fabric, cfg sm.Config, log io.Writer,
-	journal *manager.Journal) (*smrun.Runner, error) {
-	ref, err := smPort(f, "")
-	if err != nil {
-		return nil, err
+// startSM runs a manager at a port of a fabric of this process, or where managers run if there is no such node.
+func startSM(ctx context.Context, f *span.Fabric, cfg sm.Config, ref topo.PortRef, name string, log io.Writer,
+	journal *manager.Journal) (_ *smrun.Runner, err error) {
+	if ref.Node < 0 {
+		if ref, err = smPort(f, ""); err != nil {
+			return nil, err
+		}
 	}
 	s, err := f.OpenMgmt(ref)
 	if err != nil {
@@ -139,7 +141,7 @@ func startSM(ctx context.Context, f *span.Fabric, cfg sm.Config, log io.Writer,
 	cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(f.Graph())
 	cfg.Self, cfg.Plan = f.Graph().Nodes[ref.Node].PortGUID(ref.Port), f.Graph()
 	cfg.Groups = f.Groups()
-	write := eventLog(log, "sm")
+	write := eventLog(log, name)
 	r, err := smrun.New(cfg, s, smrun.Options{Log: func(e sm.Event) {
 		write(e)
 		journal.AddSM(e)

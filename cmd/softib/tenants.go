@@ -41,7 +41,7 @@ func (f *fabric) pingTenants(ctx context.Context, groups [][]meshDevice, out *re
 			continue
 		}
 		tried++
-		res, err := mesh(ctx, g, func(int, int) { out.progress("mesh", i, len(groups)) })
+		res, err := mesh(ctx, g, nil, func(int, int) { out.progress("mesh", i, len(groups)) })
 		if err != nil {
 			return next(fmt.Errorf("the fabric does not carry everything: %w", err),
 				"look for broken links: softib topo check %s", f.topology)

@@ -181,6 +181,9 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		return err
 	}
 	defer tenants.close()
+	if err := oneSubnet(o.topology, g, tenants); err != nil {
+		return err
+	}
 	if others != nil {
 		tenants.rights = others.rights
 	}
@@ -253,8 +256,11 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if others != nil {
 		out.say("shared    with group %s: softib exec%s HOST -- CMD", o.shared, others.place.flag())
 	}
-	if f.runner != nil {
-		x := &runningSM{run: f.runner, opts: o.sm, tenants: tenants}
+	for _, run := range f.managers() {
+		x := &runningSM{run: run, opts: o.sm, tenants: tenants}
+		if len(f.runners) > 1 {
+			x.tenants = nil
+		}
 		s.sms.add(x)
 		if o.reportFD != 0 {
 			x.reloadOnHangup(ctx, os.Stderr)

@@ -26,6 +26,8 @@ type Config struct {
 	MKeyPerPort bool
 	// Trusted are the ports at which other managers may run; nil is all.
 	Trusted []ib.GUID
+	// FirstLID is where new addresses begin; those before it are given when no other is left.
+	FirstLID ib.LID
 	// LMC gives every end port 2^LMC addresses.
 	LMC uint8
 	// LMCs are the exceptions, by port GUID.

@@ -130,6 +130,7 @@ func New(cfg Config) *Manager {
 		m.event(EventProblem, "remembered address %v of port %v is no unicast LID or another port's: the port "+
 			"gets a new one", m.cfg.Memory.LIDs[g], g)
 	}
+	m.lids.next = max(m.lids.next, m.cfg.FirstLID)
 	m.groups = slices.Clone(m.cfg.Groups)
 	m.admin = m.newAdmin()
 	m.admin.Import(0, m.cfg.Memory.Admin)

@@ -21,6 +21,15 @@ type routerPort struct {
 	hops    []mad.NextHop // what it reaches
 }
 
+// LookAtRouters asks for a look at the routers now: for one who knows that other subnets have come up. Routers tell by
+// traps, no sooner than the subnet's timeout lets them.
+func (m *Manager) LookAtRouters() {
+	for i := 0; m.sub != nil && i < len(m.sub.Routers); i++ {
+		n := m.sub.Nodes[m.sub.Routers[i].Port.Node]
+		m.wantLook(m.now, n.Info.NodeGUID, "other subnets have come up")
+	}
+}
+
 // routerStep is a request to a router.
 type routerStep struct {
 	ref   subnet.Ref

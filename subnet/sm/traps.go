@@ -59,7 +59,7 @@ func (m *Manager) handleTrap(env mad.Envelope, v mad.View) {
 	due := m.now
 	if last, ok := m.trapSeen[key]; ok && m.now < last.at+ib.Second {
 		last.more++
-		if !m.isSwitch(env.LID) {
+		if !m.isSwitch(env.LID) && !m.isRouter(env.LID) {
 			due = last.acted // it will see that this has changed too
 			if due < m.now {
 				due = max(m.now, last.acted+m.trapPause())
@@ -98,6 +98,15 @@ func (m *Manager) isSwitch(l ib.LID) bool {
 	}
 	r, ok := m.sub.ByLID(l)
 	return ok && m.sub.Nodes[r.Node].IsSwitch()
+}
+
+// isRouter reports whether an address is a router's.
+func (m *Manager) isRouter(l ib.LID) bool {
+	if m.sub == nil {
+		return false
+	}
+	r, ok := m.sub.ByLID(l)
+	return ok && m.sub.Nodes[r.Node].Info.NodeType == ib.NodeRouter
 }
 
 type trapKey struct {
