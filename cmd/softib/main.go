@@ -59,7 +59,7 @@ root and no hardware.`,
 		{"look", "Look at it:", []*cobra.Command{newTop(), newRoute(), newLog(), newCapture(), newDoctor(),
 			newWatch()}},
 		{"operate", "Operate it:", []*cobra.Command{newFault(), newTenant(), newQoS(), newPartition(), newSM(),
-			newUser()}},
+			newUser(), newCA()}},
 		{"prove", "Prove it:", []*cobra.Command{newSim(), newTorture()}},
 		{"rest", "Else:", []*cobra.Command{newVersion(), newMan()}},
 	} {

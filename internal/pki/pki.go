@@ -26,11 +26,11 @@ const (
 	CAKey  = "ca.key"
 )
 
-// Errors that callers match.
+// Errors that callers match. They say what is wrong; what to do next is for a command to say.
 var (
 	ErrExists = errors.New("there is one already")
 	ErrName   = errors.New("not the name of a machine")
-	ErrFile   = errors.New("not a file of certificates")
+	ErrFile   = errors.New("not a certificate")
 )
 
 // Pair is a certificate and its private key.
@@ -73,8 +73,7 @@ var name = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_
 // with dots between.
 func CheckName(machine string) error {
 	if !name.MatchString(machine) || len(machine) > 253 || machine == "ca" {
-		return fmt.Errorf("%w: %q; next: a name of lower-case letters, digits, - and dots, such as node1, and not ca",
-			ErrName, machine)
+		return fmt.Errorf("%w: %q", ErrName, machine)
 	}
 	return nil
 }
@@ -133,7 +132,7 @@ func (p *Pair) Save(certFile, keyFile string) error {
 func create(file string, data []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s: %w; next: move it away if it is no longer needed", file, ErrExists)
+		return fmt.Errorf("%s: %w", file, ErrExists)
 	}
 	if err != nil {
 		return err
@@ -145,12 +144,12 @@ func create(file string, data []byte, mode os.FileMode) error {
 // Load reads a pair of files.
 func Load(certFile, keyFile string) (*Pair, error) {
 	c, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w; next: softib ca init makes a CA, softib ca issue a machine's certificate", err)
+	var system *fs.PathError
+	if errors.As(err, &system) {
+		return nil, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s, %s: %w: %w; next: a certificate and its private key in PEM", certFile, keyFile,
-			ErrFile, err)
+		return nil, fmt.Errorf("%s, %s: %w and its key: %w", certFile, keyFile, ErrFile, err)
 	}
 	key, ok := c.PrivateKey.(crypto.Signer)
 	if !ok {
@@ -163,8 +162,7 @@ func Load(certFile, keyFile string) (*Pair, error) {
 func LoadCA(dir string) (*Pair, error) {
 	p, err := Load(filepath.Join(dir, CACert), filepath.Join(dir, CAKey))
 	if err == nil && !p.Cert.IsCA {
-		return nil, fmt.Errorf("%s: %w: it is not a CA's; next: softib ca init DIR makes one",
-			filepath.Join(dir, CACert), ErrFile)
+		return nil, fmt.Errorf("%s: %w that is a CA's", filepath.Join(dir, CACert), ErrFile)
 	}
 	return p, err
 }
@@ -191,7 +189,7 @@ func Parse(text []byte) (all []*x509.Certificate, err error) {
 			break
 		}
 		if b.Type != "CERTIFICATE" {
-			hint = ", but one of " + strings.ToLower(b.Type)
+			hint = ", but a " + strings.ToLower(b.Type)
 			continue
 		}
 		c, err := x509.ParseCertificate(b.Bytes)
@@ -201,8 +199,7 @@ func Parse(text []byte) (all []*x509.Certificate, err error) {
 		all = append(all, c)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%w: no block of a certificate in PEM%s; next: a file that softib ca issue wrote, "+
-			"as node1.crt", ErrFile, hint)
+		return nil, fmt.Errorf("%w in PEM%s", ErrFile, hint)
 	}
 	return all, nil
 }
