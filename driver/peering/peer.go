@@ -168,7 +168,8 @@ func (p *Peer) dead() {
 		p.end(fmt.Errorf("%w for %v", ErrSilent, p.heardAgo().Round(time.Millisecond)), false)
 		return
 	}
-	next := fmt.Sprintf("let UDP pass between port %d here and %v", p.m.port, p.addr)
+	next := fmt.Sprintf("let UDP of %d bytes pass between port %d here and %v, or set a smaller MTU", p.mtu, p.m.port,
+		p.addr)
 	if err := p.m.udp.lastError(); err != nil {
 		next = fmt.Sprintf("the kernel says %q of what is sent", err)
 	}

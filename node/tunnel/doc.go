@@ -25,6 +25,9 @@
 // sender goes on with the next key, which is derived from its last (HKDF-Expand); the number of the key (epoch) is in
 // the header, and the last key is kept for a few round trips only. Both directions have secrets of their own.
 //
+// The first datagrams of a session are as long as any may be, so that a way on which only short ones pass is not taken
+// for one; if it becomes one later, the session is dead because nothing of the stream arrives.
+//
 // # Driving it
 //
 //	s, err := tunnel.New(now, tunnel.Config{SendSecret: a, RecvSecret: b, SendIndex: theirs, MTU: 1452})

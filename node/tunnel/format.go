@@ -8,7 +8,7 @@ import (
 // A datagram, all integers big-endian:
 //
 //	clear     index 4, epoch 4, number 8
-//	sealed    flags 1, low 4, [acknowledgement], [offset 8, bytes of the stream]
+//	sealed    flags 1, low 4, [acknowledgement], [offset 8, bytes of the stream] or [padding]
 //	seal      16
 //
 // Low says how many numbers before this one the sender still wants to hear of. An acknowledgement:
@@ -35,6 +35,7 @@ const (
 	flagData               // has bytes of the stream
 	flagElicit             // wants to be acknowledged
 	flagAtOnce             // and without delay
+	flagPad                // ends in padding
 	flagsAll   = 1<<iota - 1
 )
 

@@ -116,14 +116,14 @@ func (s *Session) take(now ib.Time, number uint64, plain []byte, size uint64) er
 	}
 	var at uint64
 	if ok && flags&flagData != 0 {
-		if ok = len(b) > offsetBytes && flags&flagElicit != 0; ok {
+		if ok = len(b) > offsetBytes && flags&(flagElicit|flagPad) == flagElicit; ok {
 			at = binary.BigEndian.Uint64(b)
 			b = b[offsetBytes:]
 			end := at + uint64(len(b))
 			ok = end >= at && end <= in.told
 		}
 	} else if ok {
-		ok = len(b) == 0
+		ok = len(b) == 0 || flags&flagPad != 0
 	}
 	if !ok {
 		s.breaks()
@@ -133,15 +133,17 @@ func (s *Session) take(now ib.Time, number uint64, plain []byte, size uint64) er
 		s.stats.NoRoom++
 		return nil // it is not acknowledged, and comes again
 	}
-	s.waiting = ib.Never
 	s.stats.Received++
 	s.stats.ReceivedBytes += size
 	in.note(now, number, low, flags)
-	if flags&flagAck != 0 {
-		s.acknowledged(now)
-	}
-	if s.rec.underWay > 0 {
+	news := flags&flagAck != 0 && s.acknowledged(now)
+	if s.waiting = ib.Never; s.rec.underWay > 0 {
 		s.waiting = now // for the rest
+	}
+	if s.out.acked == s.out.sent {
+		s.stuck = ib.Never
+	} else if news {
+		s.stuck = now
 	}
 	return nil
 }

@@ -131,8 +131,9 @@ func (s *Session) handleRecovery(now ib.Time) {
 	}
 }
 
-// acknowledged takes the acknowledgement that was parsed last.
-func (s *Session) acknowledged(now ib.Time) {
+// acknowledged takes the acknowledgement that was parsed last, and reports whether more of the stream has
+// arrived.
+func (s *Session) acknowledged(now ib.Time) bool {
 	r, o, a := &s.rec, &s.out, &s.in.ack
 	o.limit = max(o.limit, a.limit)
 	largest := a.spans[0].to
@@ -140,7 +141,7 @@ func (s *Session) acknowledged(now ib.Time) {
 		o.proven = true
 	}
 	r.largest = max(r.largest, largest)
-	bytes := 0
+	bytes, news := 0, false
 	for i, sp := range a.spans[:a.n] {
 		for n := max(sp.from, r.sent.base); n < min(sp.to, r.sent.next); n++ {
 			v := r.sent.at(n)
@@ -149,7 +150,7 @@ func (s *Session) acknowledged(now ib.Time) {
 			}
 			v.open = false
 			bytes += int(v.size)
-			o.acknowledge(v.piece)
+			news = o.acknowledge(v.piece) || news
 			if i == 0 && n+1 == sp.to {
 				r.measure(now-v.at, ib.Time(a.delayUs)*ib.Microsecond)
 			}
@@ -166,6 +167,7 @@ func (s *Session) acknowledged(now ib.Time) {
 	if bytes > 0 {
 		r.timeouts, r.probes = 0, 0
 	}
+	return news
 }
 
 // measure takes the time between a datagram and its acknowledgement (RFC 9002 section 5.3).

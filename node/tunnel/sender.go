@@ -50,10 +50,10 @@ func (o *sender) pick(most int) (a span) {
 // hasData reports whether there is something of the stream to send.
 func (o *sender) hasData() bool { return len(o.lost) > 0 || o.sent < min(o.end, o.limit) }
 
-// acknowledge takes note that the peer has a piece.
-func (o *sender) acknowledge(a span) {
-	if a.to <= o.acked {
-		return
+// acknowledge takes note that the peer has a piece, and reports whether that was not known.
+func (o *sender) acknowledge(a span) bool {
+	if a.to <= o.acked || o.some.holds(a) {
+		return false
 	}
 	o.some.add(a)
 	if o.some[0].from <= o.acked {
@@ -61,6 +61,7 @@ func (o *sender) acknowledge(a span) {
 		o.some.dropBelow(o.acked)
 		o.lost.dropBelow(o.acked)
 	}
+	return true
 }
 
 // PollDatagram writes the next datagram to send to a buffer, which has room for MTU bytes, and returns its length.
@@ -100,7 +101,15 @@ func (s *Session) PollDatagram(now ib.Time, buf []byte) (n int, ok bool) {
 			at := len(b)
 			b = b[:at+int(piece.to-piece.from)]
 			o.ring.get(b[at:], piece.from)
+			s.stuck = ib.Earlier(s.stuck, now)
 		}
+	}
+	if elicit && flags&flagData == 0 && !s.Answered() {
+		// A way that lets only short datagrams pass is none.
+		flags |= flagPad
+		at := len(b)
+		b = b[:most]
+		clear(b[at:])
 	}
 	size := len(b) + sealBytes
 	if elicit {

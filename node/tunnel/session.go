@@ -57,7 +57,7 @@ type Config struct {
 	// not acknowledged: 2 MiB, which is 20 GB/s at a round trip of 100 us, and 4 MiB.
 	Window, Queue int
 	// KeepAlive is after how long a silent session says something, 500 ms; Never if it does not. DeadAfter is how long
-	// a peer may leave that, or anything else, unanswered, 2 s.
+	// a peer may leave that, or anything else, unanswered, 2 s; it may get nothing of the stream for twice as long.
 	KeepAlive, DeadAfter ib.Time
 	// RekeyBytes and RekeyDatagrams are what one key seals, 2^32 and 2^24.
 	RekeyBytes, RekeyDatagrams uint64
@@ -86,6 +86,9 @@ type Session struct {
 	dead  bool // for good
 	// waiting is since when the peer owes a sign of life; Never if it does not.
 	waiting ib.Time
+	// stuck is since when something of the stream is under way and no more of it has arrived; Never if all has. One
+	// that is heard and does not get what it is sent, since only short datagrams pass, has twice the time.
+	stuck ib.Time
 }
 
 // New makes a session at a time.
@@ -122,7 +125,7 @@ func New(now ib.Time, c Config) (*Session, error) {
 		// Numbers begin anew in each direction: one key for both would seal two datagrams with one nonce.
 		return nil, fmt.Errorf("%w: one secret for both directions", ErrConfig)
 	}
-	s := &Session{cfg: c, waiting: ib.Never}
+	s := &Session{cfg: c, waiting: ib.Never, stuck: ib.Never}
 	s.out.key = newKey(c.SendSecret)
 	s.out.limit = windowFirst
 	s.out.spoke, s.out.ping = now, true // the first datagram asks whether the peer is there
@@ -205,8 +208,10 @@ func (s *Session) breaks() {
 // HandleTimer has seen it, it is for good. A driver that was held up itself hands in what has come before it asks.
 func (s *Session) Dead(now ib.Time) bool { return s.dead || now >= s.deadline() }
 
-// deadline is when the session is dead if nothing is heard.
-func (s *Session) deadline() ib.Time { return after(s.waiting, s.cfg.DeadAfter) }
+// deadline is when the session is dead if nothing is heard, or arrives.
+func (s *Session) deadline() ib.Time {
+	return ib.Earlier(after(s.waiting, s.cfg.DeadAfter), after(after(s.stuck, s.cfg.DeadAfter), s.cfg.DeadAfter))
+}
 
 // after is a time after another, which may be Never as both may.
 func after(t, d ib.Time) ib.Time {

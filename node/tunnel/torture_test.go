@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"softib/proto/ib"
@@ -43,7 +44,6 @@ type end struct {
 	toSend [][]byte // messages that are not queued yet
 	expect [][]byte // that the peer sends and that have not come
 	sentAt ib.Time  // when the next one is sent
-	heard  ib.Time
 }
 
 // configs are two that belong together.
@@ -58,6 +58,20 @@ func configs(r *rand.Rand, mtu int) (a, b Config) {
 	i, j := r.Uint32(), r.Uint32()
 	return Config{SendSecret: x, RecvSecret: y, SendIndex: i, RecvIndex: j, MTU: mtu},
 		Config{SendSecret: y, RecvSecret: x, SendIndex: j, RecvIndex: i, MTU: mtu}
+}
+
+// noise is bytes of which no two pieces are alike, for messages and for what nobody sent.
+var noise = func() []byte {
+	b := make([]byte, 1<<16)
+	r := rand.NewChaCha8([32]byte{1})
+	_, _ = r.Read(b)
+	return b
+}()
+
+// bytesOf is some bytes that are not to be changed.
+func bytesOf(r *rand.Rand, n int) []byte {
+	at := r.IntN(len(noise) - n)
+	return noise[at : at+n]
 }
 
 func newNetwork(seed uint64) *network {
@@ -94,15 +108,12 @@ func newNetwork(seed uint64) *network {
 		if err != nil {
 			panic(err)
 		}
-		n.ends[i] = end{s: s, sentAt: n.now, heard: n.now}
+		n.ends[i] = end{s: s, sentAt: n.now}
 	}
 	most := []int{20, 200, MessageMax + 1}[r.IntN(3)]
 	for i := range n.ends {
-		for k := range r.IntN(100) {
-			m := make([]byte, r.IntN(most))
-			for j := range m {
-				m[j] = byte(k*31 + j*7 + j>>8 + i)
-			}
+		for range r.IntN(100) {
+			m := bytesOf(r, r.IntN(most))
 			n.ends[i].toSend = append(n.ends[i].toSend, m)
 			n.ends[1-i].expect = append(n.ends[1-i].expect, m)
 		}
@@ -140,10 +151,7 @@ func (n *network) leave(to int, data []byte) {
 		}
 	}
 	if r.Float64() < n.noise {
-		g := flight{to: r.IntN(2), data: make([]byte, r.IntN(n.mtu)), spoilt: true}
-		for i := range g.data {
-			g.data[i] = byte(r.Uint32())
-		}
+		g := flight{to: r.IntN(2), data: bytes.Clone(bytesOf(r, r.IntN(n.mtu))), spoilt: true}
 		if r.IntN(2) == 0 {
 			copy(g.data, data[:min(len(data), headerBytes)])
 		}
@@ -180,9 +188,6 @@ func (n *network) arrive(f flight) error {
 		return fmt.Errorf("a datagram was taken twice")
 	case err != nil && refused(e.s.Stats()) != refused(was)+1:
 		return fmt.Errorf("refused and not counted: %w", err)
-	}
-	if err == nil {
-		e.heard = n.now
 	}
 	if err == nil && !f.again {
 		f.data, f.again = whole, true
@@ -271,12 +276,11 @@ func torture(seed uint64) (dead bool, err error) {
 		case done:
 			return false, nil
 		case dead:
-			// Not without a reason: a silence that was long enough, or losses such that one was likely.
-			for i := range n.ends {
-				e := &n.ends[i]
-				if e.s.Dead(n.now) && n.now-e.heard < deadAfter/2 {
-					return true, fmt.Errorf("dead at %v, and heard something at %v", n.now, e.heard)
-				}
+			// Not without a reason: losses alone do not do it, only a silence does that was long.
+			if !slices.ContainsFunc(n.cuts, func(c span) bool {
+				return c.from < uint64(n.now) && c.to-c.from > uint64(deadAfter/2)
+			}) {
+				return true, fmt.Errorf("dead at %v without a long silence", n.now)
 			}
 			return true, nil
 		case n.now > end || steps > 2_000_000:

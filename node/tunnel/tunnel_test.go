@@ -319,6 +319,7 @@ func TestMalformed(t *testing.T) {
 		"no bytes":                       data(flagData|flagElicit, 0, 0),
 		"half an offset":                 data(flagData|flagElicit, 0, 0)[:9],
 		"bytes that want no answer":      data(flagData, 0, 1),
+		"bytes and padding":              data(flagData|flagElicit|flagPad, 0, 1),
 		"bytes beyond the window":        data(flagData|flagElicit, windowFirst, 1),
 		"bytes beyond the last":          data(flagData|flagElicit, 1<<64-1, 2),
 		"a message that is far too long": append(data(flagData|flagElicit, 0, 0), 0, 0, 0, 0, 255, 255),
@@ -390,6 +391,42 @@ func TestDead(t *testing.T) {
 	}
 	if _, ok := a.PollDatagram(now, buf); ok {
 		t.Error("it goes on")
+	}
+}
+
+// A way that lets only short datagrams pass is none, from the beginning or from some time on.
+func TestShortWay(t *testing.T) {
+	for _, from := range []ib.Time{0, ib.Second} {
+		a, b := pair(t, 1452, nil)
+		buf := make([]byte, 1452)
+		now := ib.Time(0)
+		for end := from + 4*deadAfter; !a.Dead(now); {
+			if now > end {
+				t.Fatalf("from %v on: not dead at %v", from, now)
+			}
+			if now >= ib.Second/2 && a.Answered() && a.Queued() == 0 {
+				if err := a.Send(now, 1, make([]byte, 5000)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, way := range [][2]*Session{{a, b}, {b, a}} {
+				for {
+					n, ok := way[0].PollDatagram(now, buf)
+					if !ok {
+						break
+					}
+					if now < from || n < 500 {
+						_ = way[1].HandleDatagram(now, buf[:n])
+					}
+				}
+			}
+			now += ib.Millisecond
+			a.HandleTimer(now)
+			b.HandleTimer(now)
+		}
+		if a.Answered() != (from > 0) || now < from+deadAfter/2 {
+			t.Errorf("from %v on: dead at %v, answered %v", from, now, a.Answered())
+		}
 	}
 }
 
