@@ -13,9 +13,11 @@ const (
 	// TTL is how many seconds a member is kept that says nothing. The least that is asked for: mastership needs to
 	// tell the first second from the others.
 	TTL = 5
-	// Patience is how long whoever carries a request waits for its answer, ListPatience if the answer may be large.
-	Patience     = ib.Second
-	ListPatience = 5 * ib.Second
+	// How long whoever carries a request waits for its answer. What the master lives by is of no use when it is late;
+	// what the store writes to its disk may take a while; a list, which may be large, twice as long each time.
+	askPatience   = 500 * ib.Millisecond
+	writePatience = ib.Second
+	listDoublings = 3
 
 	keepMember = ib.Second            // between renewals of a member's lease
 	keepMaster = 300 * ib.Millisecond // and of the master's
@@ -99,7 +101,7 @@ type Engine struct {
 	holder     Member
 	holderFrom ib.Time
 	holderTerm uint64
-	joinRev    int64
+	lists      int // attempts that had no answer
 
 	watch uint64 // the request that watches now
 	view  view
@@ -140,6 +142,15 @@ func (e *Engine) NextDeadline() ib.Time {
 func (e *Engine) send(now ib.Time, why purpose, r Request, try attempt) uint64 {
 	e.last++
 	r.ID = e.last
+	switch {
+	case r.Prefix:
+		r.Patience = ib.Second << e.lists
+		e.lists = min(e.lists+1, listDoublings)
+	case r.Op == OpKeepAlive || r.Op == OpTimeToLive || r.Op == OpGet:
+		r.Patience = askPatience
+	default:
+		r.Patience = writePatience
+	}
 	e.out.Push(r)
 	if r.Op != OpWatch {
 		e.inFlight[r.ID] = pending{r.Op, why, now, r.Lease, try}
@@ -193,7 +204,7 @@ func (e *Engine) proceed(now ib.Time) {
 
 // renew keeps the lease; the master does it as a part of a round.
 func (e *Engine) renew(now ib.Time) {
-	if e.rule.mine {
+	if e.rule.mine || e.rule.unsure {
 		e.nextKeep = now + keepMaster
 		e.round(now)
 		return
@@ -409,7 +420,7 @@ func (e *Engine) listed(now ib.Time, a *Answer) {
 		e.retry(now)
 		return
 	}
-	e.phase = in
+	e.phase, e.lists = in, 0
 	e.tell(Event{Kind: EventJoined, Revision: a.Rev})
 	e.takeWhole(now, a)
 	e.watch = e.send(now, 0, Request{Op: OpWatch, Key: nowPrefix, Rev: a.Rev + 1}, attempt{})

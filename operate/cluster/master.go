@@ -25,6 +25,7 @@ type rule struct {
 	believe    ib.Time
 	rounds     int // on their way
 	confirming bool
+	unsure     bool // our name may be in the key by now: as one who has lapsed, we ask before we renew
 
 	asking             bool // about the master, or to be one
 	nextPoll, nextTake ib.Time
@@ -103,7 +104,7 @@ func masterPair(a *Answer) *Pair {
 // resign acts no more. What is on its way belongs to a lease that is given up.
 func (e *Engine) resign() {
 	r := &e.rule
-	r.mine, r.believe, r.rounds, r.confirming, r.asking = false, 0, 0, false, false
+	r.mine, r.believe, r.rounds, r.confirming, r.asking, r.unsure = false, 0, 0, false, false, false
 	r.nextPoll, r.nextTake = ib.Never, ib.Never
 }
 
@@ -215,6 +216,9 @@ func (e *Engine) ruleAnswer(now ib.Time, p pending, a *Answer) {
 		}
 	case p.op == OpGet:
 		e.learnMaster(now, masterPair(a), a.Rev)
+		if p.why == forRound {
+			r.unsure = false
+		}
 		goesOn = e.read(now, p, a)
 	case p.op == OpTxn && a.Held:
 		e.learnMaster(now, &Pair{Key: MasterKey, Value: encode(master{e.cfg.Name, e.cfg.Instance}), Mod: a.Rev,
@@ -225,8 +229,9 @@ func (e *Engine) ruleAnswer(now ib.Time, p pending, a *Answer) {
 	case p.op == OpTxn:
 		e.learnMaster(now, masterPair(a), a.Rev)
 	}
-	if p.op == OpTxn && p.why == forRound {
-		r.confirming = false
+	if p.op == OpTxn {
+		r.confirming = r.confirming && p.why != forRound
+		r.unsure = r.unsure && a.Outcome == OutcomeUnknown
 	}
 	if goesOn {
 		return
@@ -248,6 +253,7 @@ func (e *Engine) read(now ib.Time, p pending, a *Answer) bool {
 		if !same || r.mod != p.try.mod {
 			return false
 		}
+		r.unsure = true
 		e.send(now, forTake, e.write(r.mod), attempt{mod: r.mod, sent: p.try.sent, term: a.Term, lease: e.lease})
 		return true
 	case !r.mine:

@@ -1,6 +1,10 @@
 package cluster
 
-import "fmt"
+import (
+	"fmt"
+
+	"softib/proto/ib"
+)
 
 // LeaseID names a lease of the store; 0 is none.
 type LeaseID int64
@@ -30,16 +34,17 @@ func (o Op) String() string {
 }
 
 // Request is what a member wants from the store. Whoever carries it answers each but OpWatch exactly once, with
-// OutcomeUnknown when there was no answer in time. Keys are relative to the fabric's own prefix.
+// OutcomeUnknown when there was none for the time of Patience. Keys are relative to the fabric's own prefix.
 type Request struct {
-	ID     uint64
-	Op     Op
-	Lease  LeaseID
-	TTL    int64
-	Key    string
-	Prefix bool
-	Rev    int64
-	Txn    Txn
+	ID       uint64
+	Op       Op
+	Lease    LeaseID
+	TTL      int64
+	Key      string
+	Prefix   bool
+	Rev      int64
+	Txn      Txn
+	Patience ib.Time
 }
 
 // Txn writes Then if all comparisons hold, and reads Else if not; in one moment, which is one revision.

@@ -299,11 +299,7 @@ func (p *clusterProc) request(req cluster.Request) {
 		return
 	}
 	p.mix(uint64(p.now), uint64(req.Op), uint64(p.member))
-	patience := cluster.Patience
-	if req.Prefix {
-		patience = cluster.ListPatience
-	}
-	sent := p.now
+	sent, patience := p.now, req.Patience
 	late := func() {
 		p.at(sent+patience, func() {
 			p.handle(func() {
@@ -344,6 +340,9 @@ func (p *clusterProc) serve(req cluster.Request) (a cluster.Answer, answered boo
 		p.committed(&req, ruler)
 	}
 	if p.store.Rev() != rev {
+		if p.rules(p.ruler()) && !p.rules(ruler) && !p.isHealthy() {
+			p.lastActing = p.now // what it sent before it died makes it the master, which others have to get over
+		}
 		p.changed()
 	}
 	return a, true
