@@ -116,14 +116,14 @@ test)
 	# which are held against ibsim's. So do the programs on libibverbs and librdmacm, down to Open MPI.
 	# Chromium walks the page, Prometheus scrapes the metrics, the documents ask the page with curl. qperf, iperf3 and
 	# SimGrid are peers of the benchmarks, every one of which is run once. strace holds programs up where it hurts,
-	# ip joins machines that are namespaces.
+	# ip joins machines that are namespaces, etcd is what fabrics that span machines agree in.
 	ensure_packages git=git "${build[@]}" tshark=tshark ibsim=ibsim-utils \
 		/usr/sbin/ibstat=infiniband-diags ibdiagnet=ibutils /usr/sbin/opensm=opensm \
 		/usr/include/infiniband/umad.h=libibumad-dev \
 		ibv_rc_pingpong=ibverbs-utils ib_write_bw=perftest rping=rdmacm-utils \
 		/usr/lib/python3/dist-packages/pyverbs/__init__.py=python3-pyverbs \
 		ucx_perftest=ucx-utils mpirun=openmpi-bin mpicc=libopenmpi-dev fi_pingpong=libfabric-bin \
-		chromium=chromium prometheus=prometheus curl=curl qperf=qperf iperf3=iperf3 strace=strace \
+		chromium=chromium prometheus=prometheus curl=curl qperf=qperf iperf3=iperf3 strace=strace etcd=etcd-server \
 		/usr/sbin/ip=iproute2 /usr/include/simgrid/engine.h=libsimgrid-dev
 	;;
 bench)

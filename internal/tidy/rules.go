@@ -30,6 +30,7 @@ var ranks = map[string]int{
 	"driver/span":         7,
 	"verbs/attach/server": 7, "driver/jobs": 7,
 	"operate/control": 7, "operate/manager/tenant": 7, "operate/manager/history": 7, "operate/manager/health": 7,
+	"operate/cluster/etcd": 7,
 
 	"proof/check": 8, "operate/manager": 8, "operate/doctor": 8, "operate/experiment": 8,
 

@@ -10,6 +10,9 @@ import (
 // changeMax is how many bytes a change may have: etcd takes requests of up to 1.5 MiB.
 const changeMax = 1 << 20
 
+// sectionsMax is how many sections it may have: etcd takes transactions of up to 128 operations.
+const sectionsMax = 100
+
 // ErrUnsettled is a change of which nobody knows whether it was made: the engine ended before the store said.
 var ErrUnsettled = errors.New("nobody knows whether it was made")
 
@@ -39,6 +42,8 @@ func (e *Engine) Propose(now ib.Time, c Change) (id string, err error) {
 	switch {
 	case err != nil:
 		return "", err
+	case len(c.Put)+len(c.Drop) > sectionsMax:
+		return "", fmt.Errorf("cluster: a change of %d sections: want at most %d", len(c.Put)+len(c.Drop), sectionsMax)
 	case size > changeMax:
 		return "", fmt.Errorf("cluster: a change of %d bytes: want at most %d", size, changeMax)
 	case !e.Master(now) || e.phase != in:
