@@ -6,13 +6,27 @@ import (
 
 	"softib/driver/live"
 	"softib/proto/ib"
+	"softib/proto/mad"
 	"softib/proto/topo"
 )
 
-// OnFabric is a fabric of this process as the server of programs sees it.
-func OnFabric(f *live.Fabric) Ports {
-	u := fabricPorts{f: f, byGUID: map[ib.GUID]string{}}
+// Fabric is one of which this process has all, or a part and knows the rest: driver/live's, driver/span's.
+type Fabric interface {
+	Graph() *topo.Graph
+	Hosts() []*live.Host
+	// Host is one that programs can be on, HostByIP any.
+	Host(name string) (*live.Host, error)
+	HostByIP(netip.Addr) (*live.Host, bool)
+	PortInfo(topo.PortRef) (mad.PortInfo, bool)
+	PKeys(topo.PortRef) []ib.PKey
+	OpenMgmt(topo.PortRef) (*live.Session, error)
+}
+
+// OnFabric is a fabric as the server of programs sees it.
+func OnFabric(f Fabric) Ports {
+	u := fabricPorts{f: f, byName: map[string]*live.Host{}, byGUID: map[ib.GUID]string{}}
 	for _, h := range f.Hosts() {
+		u.byName[h.Name()] = h
 		for p := 1; p <= h.Node().NumPorts(); p++ {
 			u.byGUID[h.Node().PortGUID(ib.PortNum(p))] = h.Name()
 		}
@@ -21,10 +35,12 @@ func OnFabric(f *live.Fabric) Ports {
 }
 
 type fabricPorts struct {
-	f      *live.Fabric
+	f      Fabric
+	byName map[string]*live.Host
 	byGUID map[ib.GUID]string
 }
 
+// host finds a host that programs can be on: one that is here.
 func (u fabricPorts) host(name string) (*live.Host, error) {
 	h, err := u.f.Host(name)
 	if err != nil {
@@ -33,9 +49,11 @@ func (u fabricPorts) host(name string) (*live.Host, error) {
 	return h, nil
 }
 
+// Adapter is that of any host of the fabric.
 func (u fabricPorts) Adapter(name string) (Adapter, error) {
-	h, err := u.host(name)
-	if err != nil {
+	h := u.byName[name]
+	if h == nil {
+		_, err := u.host(name)
 		return Adapter{}, err
 	}
 	n := h.Node()

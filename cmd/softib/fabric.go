@@ -40,39 +40,84 @@ type fabric struct {
 	page    string // its address; empty if there is none
 	users   *ufm.Credentials
 	others  *guests // whom it is shared with; nil if it is not
+	joined  *joined // its part among several machines, and ruler its manager; nil on one
+	ruler   *ruler
 }
 
-// newFabric builds a fabric. With a configuration, a manager brings its subnet up and stays with it until ctx ends.
+// newFabric builds a fabric and starts it.
 func newFabric(ctx context.Context, name, topology string, g *topo.Graph, cfg *sm.Config, t *tenancy,
 	log io.Writer, out *reporter) (*fabric, error) {
 	f := &fabric{name: name, topology: topology, started: time.Now(), log: newLogbook(log),
 		journal: manager.NewJournal()}
+	return f, f.start(ctx, g, cfg, t, out)
+}
+
+// start makes the nodes. With a configuration, a manager brings the subnet up and stays with it until ctx ends; where
+// the fabric spans machines it does so on one of them.
+func (f *fabric) start(ctx context.Context, g *topo.Graph, cfg *sm.Config, t *tenancy, out *reporter) (err error) {
 	defer holdGC()()
-	var err error
-	made := live.Config{}
+	made := span.Config{Graph: g}
 	if cfg != nil {
-		made.Adaptive = cfg.Adaptive
+		made.Live.Adaptive = cfg.Adaptive
 	}
-	if f.Fabric, err = span.New(span.Config{Graph: g, Live: made}); err != nil {
-		return nil, err
+	if f.joined != nil {
+		f.joined.span(&made)
 	}
-	if cfg == nil {
-		return f, nil
+	if f.Fabric, err = span.New(made); err != nil {
+		return err
 	}
-	if t != nil {
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	switch {
+	case f.joined != nil:
+		if cfg != nil {
+			own := *cfg
+			if own.Memory.LIDs, err = plannedLIDs(g, own.LMC); err != nil {
+				return err
+			}
+			f.ruler = &ruler{f: f, cfg: own}
+		}
+		f.joined.run(ctx, f)
+		return out.during("waiting for the subnet", func() error { return f.awaitOwn(ctx) })
+	case cfg == nil:
+		return nil
+	case t != nil:
 		t.guard.Watch(f.Fabric, t.store.State())
 	}
 	if err = f.startSMs(ctx, *cfg); err != nil {
-		f.Close()
-		return nil, err
+		return err
 	}
-	err = out.during("bringing the subnet up", func() error { return f.awaitUp(ctx) })
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("the subnet does not come up: %w", err)
+	if err = out.during("bringing the subnet up", func() error { return f.awaitUp(ctx) }); err != nil {
+		return fmt.Errorf("the subnet does not come up: %w", err)
 	}
 	f.bringUp = time.Since(f.started)
-	return f, nil
+	return nil
+}
+
+// ownPatience is how long a machine waits for its hosts to be ACTIVE before it says that it is up without them: the
+// manager may be on a machine that is yet to come, or far away.
+const ownPatience = 15 * time.Second
+
+// awaitOwn waits until the hosts of this machine are ACTIVE.
+func (f *fabric) awaitOwn(ctx context.Context) error {
+	if f.ruler == nil {
+		return nil
+	}
+	for end := time.Now().Add(ownPatience); time.Now().Before(end); {
+		if !slices.ContainsFunc(f.hostsHere(), func(h *live.Host) bool { _, _, ok := portOf(h); return !ok }) {
+			f.bringUp = time.Since(f.started)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
 }
 
 // manage starts the management of a fabric that is up: samples, history, tenants.
@@ -85,6 +130,9 @@ func (f *fabric) manage(p place, o upOptions) (*manager.Manager, error) {
 		Dir: dir}
 	if f.runner != nil {
 		opts.Subnet = f.runner
+	}
+	if f.ruler != nil {
+		opts.Subnet = f.ruler
 	}
 	if f.tenancy != nil && len(f.runners) < 2 { // tenants are of one subnet
 		opts.Tenants, opts.Enforcer = f.tenancy.book, f.tenancy.e
@@ -148,6 +196,10 @@ func (f *fabric) describe(out *reporter) {
 	}
 	for _, l := range f.linkLines() {
 		out.say("links     %s", l)
+	}
+	if f.joined != nil {
+		f.joined.describe(out)
+		return
 	}
 	if f.runner == nil {
 		out.say("subnet    not managed: start a manager, such as softib exec %s -- opensm", hosts[0].Name)

@@ -8,6 +8,7 @@ import (
 	"softib/capi/rdmacm"
 	"softib/capi/umad"
 	"softib/driver/live"
+	"softib/driver/span"
 	"softib/internal/packetsock"
 	attached "softib/verbs/attach/server"
 )
@@ -40,7 +41,7 @@ func atAll(doors []*packetsock.Listener, serve func(*packetsock.Listener)) {
 
 // servePrograms lets programs use the fabric until ctx ends, those of others too if there are some. The function that
 // it returns waits for the end and removes the sockets.
-func servePrograms(ctx context.Context, p place, f *live.Fabric, others *guests) (wait func(), err error) {
+func servePrograms(ctx context.Context, p place, f *span.Fabric, others *guests) (wait func(), err error) {
 	var wg sync.WaitGroup
 	doors := make([][]*packetsock.Listener, len(services))
 	paths := []string{}
@@ -66,7 +67,7 @@ func servePrograms(ctx context.Context, p place, f *live.Fabric, others *guests)
 	}
 	cms := rdmacm.New(rdmacm.OnFabric(f))
 	for i, s := range services {
-		wg.Go(func() { s.serve(ctx, doors[i], f, cms) })
+		wg.Go(func() { s.serve(ctx, doors[i], f.Live(), cms) })
 	}
 	return func() {
 		wg.Wait()

@@ -138,7 +138,9 @@ func startSM(ctx context.Context, f *span.Fabric, cfg sm.Config, ref topo.PortRe
 	if err != nil {
 		return nil, err
 	}
-	cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(f.Graph())
+	if cfg.Memory.LIDs == nil {
+		cfg.Memory.LIDs, cfg.LMCs = sm.HintedLIDs(f.Graph())
+	}
 	cfg.Self, cfg.Plan = f.Graph().Nodes[ref.Node].PortGUID(ref.Port), f.Graph()
 	cfg.Groups = f.Groups()
 	write := eventLog(log, name)

@@ -274,8 +274,11 @@ func (s *statusText) printManagers(t *terminal) {
 			text = t.green(text)
 		}
 		who := "another program"
-		if m.Own {
+		switch {
+		case m.Own:
 			who = "softib's"
+		case m.Machine != "":
+			who = "of machine " + m.Machine
 		}
 		at := "no LID yet"
 		if m.LID != 0 {

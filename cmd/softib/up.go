@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"softib/driver/smrun"
+	"softib/operate/manager"
 	"softib/operate/manager/ufm"
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -45,7 +48,7 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 			o.fixed = cmd.Flags().Changed("http")
 			o.topology = topo.DefaultSpec
 			if len(args) == 1 {
-				o.topology = args[0]
+				o.topology, o.named = args[0], true
 			}
 			if _, base, ok := strings.Cut(o.name, "/"); ok {
 				return next(&usageError{fmt.Errorf("--name %s is a fabric that somebody shares", o.name)},
@@ -97,6 +100,7 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 		"are users of (softib tenant create --users), and do nothing else")
 	cmd.Flags().StringVar(&o.state, "state", "", "keep tenants and history in `DIR`; none keeps nothing (default: "+
 		"a folder of this name in the user's state folder)")
+	o.join.flags(cmd)
 	o.http.flags(cmd.Flags())
 	cmd.Flags().IntVar(&o.reportFD, "report-fd", 0, "descriptor to report to the starting process on")
 	_ = cmd.Flags().MarkHidden("report-fd")
@@ -106,6 +110,7 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 type upOptions struct {
 	name     string
 	topology string
+	named    bool // the topology was
 	detach   bool
 	reportFD int
 	noSM     bool
@@ -117,6 +122,7 @@ type upOptions struct {
 	fixed    bool     // the page's address was asked for
 	args     []string // flags for the background process
 	sm       smOptions
+	join     joinOptions
 }
 
 // nameFlag gives a command its --name.
@@ -149,16 +155,24 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if err != nil {
 		return err
 	}
-	g, err := loadTopology(o.topology)
-	if err != nil {
-		return err
-	}
-	odd, err := checkTopology(o.topology, g)
-	if err == nil {
-		err = onePlane(o.topology, g)
-	}
-	if err != nil {
-		return err
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// In a terminal the log goes on below what the fabric is; a file has it from the start.
+	log := &heldLog{to: os.Stderr, open: o.reportFD != 0}
+	book := newLogbook(log)
+	journal := manager.NewJournal()
+	var g *topo.Graph
+	var odd []topo.Problem
+	if o.join.url == "" || o.named {
+		if g, err = loadTopology(o.topology); err != nil {
+			return err
+		}
+		if odd, err = checkTopology(o.topology, g); err == nil {
+			err = onePlane(o.topology, g)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	lock, err := p.claim()
 	if errors.Is(err, errHeld) {
@@ -168,14 +182,21 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		return err
 	}
 	defer lock.Close()
+	var j *joined
+	if o.join.url != "" {
+		if j, err = o.enter(ctx, out, book, journal); err != nil {
+			log.release(true)
+			return err
+		}
+		defer func() { cancel(); j.close() }()
+		g, o.topology = j.graph, j.topology
+	}
 	for _, w := range odd {
 		out.say("%v", w)
 	}
 	for _, n := range o.sm.notes {
 		out.say("note      %s", n)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	tenants, err := newTenancy(p, o)
 	if err != nil {
 		return err
@@ -208,9 +229,8 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if err != nil {
 		return err
 	}
-	// In a terminal the log goes on below what the fabric is; a file has it from the start.
-	log := &heldLog{to: os.Stderr, open: o.reportFD != 0}
-	f, err := newFabric(ctx, o.name, o.topology, g, subnet, tenants, log, out)
+	f := &fabric{name: o.name, topology: o.topology, started: time.Now(), log: book, journal: journal, joined: j}
+	err = f.start(ctx, g, subnet, tenants, out)
 	if err != nil {
 		log.release(true)
 		return err
@@ -230,7 +250,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	if aside := mgr.HistoryAside(); aside != "" {
 		out.say("history   cannot be read and was put aside as %s; a new one begins", aside)
 	}
-	if !o.noSM {
+	if !o.noSM && j == nil {
 		if err := f.ping(ctx, out); err != nil {
 			if ctx.Err() != nil {
 				return nil // Ctrl-C meanwhile
@@ -242,7 +262,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		defer f.servePage(ctx, page, mgr, o, out)()
 	}
 	others.admit(f, mgr)
-	programs, err := servePrograms(ctx, p, f.Live(), others)
+	programs, err := servePrograms(ctx, p, f.Fabric, others)
 	if err != nil {
 		return err
 	}
@@ -255,6 +275,9 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	}
 	if others != nil {
 		out.say("shared    with group %s: softib exec%s HOST -- CMD", o.shared, others.place.flag())
+	}
+	if f.ruler != nil {
+		f.ruler.tell(func(run *smrun.Runner) func() { return s.sms.add(&runningSM{run: run, opts: o.sm}) })
 	}
 	for _, run := range f.managers() {
 		x := &runningSM{run: run, opts: o.sm, tenants: tenants}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -95,92 +96,99 @@ type faultAsked struct {
 	Fault *inspect.Fault
 }
 
-// Answer answers what another machine asks.
-func (f *Fabric) Answer(ctx context.Context, machine, method string, in []byte) ([]byte, error) {
-	switch method {
-	case string(opPorts):
-		return answer(opPorts, in, func(q portsAsked) (portsTold, error) { return f.tellPorts(ctx, q) })
-	case string(opCounters):
-		return answer(opCounters, in, func(refs []topo.PortRef) ([]byte, error) {
-			return packCounters(f.Fabric.CountersOf(refs)), nil
-		})
-	case string(opWay):
-		return answer(opWay, in, func(q wayAsked) (inspect.Way, error) {
-			return f.Fabric.WayOn(q.In, q.VL, q.DLID, q.SL, q.PKey)
-		})
-	case string(opWayFrom):
-		return answer(opWayFrom, in, func(q wayAsked) (inspect.Way, error) {
-			return f.Fabric.Way(q.In, q.DLID, q.SL, q.PKey)
-		})
-	case string(opProbe):
-		return answer(opProbe, in, func(q probeAsked) (inspect.Probed, error) {
-			if q.SLID == 0 {
-				return f.Fabric.Probe(q.In, q.DLID, q.SL, q.PKey)
-			}
-			return f.Fabric.ProbeOn(q.In, q.VL, q.SLID, q.DLID, q.SL, q.PKey)
-		})
-	case string(opGuard):
-		return answer(opGuard, in, func(q guardAsked) (none struct{}, err error) {
-			f.Fabric.GuardManagement(q.On, q.Managers)
-			return none, nil
-		})
-	case string(opRenew):
-		return answer(opRenew, in, func(none struct{}) (struct{}, error) {
-			f.Fabric.RenewWays()
-			return none, nil
-		})
-	case string(opLink):
-		return answer(opLink, in, func(q linkAsked) (struct{}, error) {
-			return struct{}{}, f.Fabric.SetLink(q.Port, q.Up)
-		})
-	case string(opFault):
-		return answer(opFault, in, func(q faultAsked) (struct{}, error) {
-			if q.Fault == nil {
-				return struct{}{}, f.Fabric.ClearFault(q.Port)
-			}
-			return struct{}{}, f.Fabric.SetFault(q.Port, *q.Fault)
-		})
-	case string(opFaults):
-		return answer(opFaults, in, func(struct{}) ([]inspect.FaultState, error) { return f.Fabric.Faults(), nil })
-	case string(opPrograms):
-		return answer(opPrograms, in, func(struct{}) ([]inspect.ProgramStats, error) {
-			return f.Fabric.Programs(), nil
-		})
-	case string(opHosts):
-		return answer(opHosts, in, func(struct{}) ([]inspect.HostStats, error) { return f.ownHosts(), nil })
-	case string(opPeaks):
-		return answer(opPeaks, in, func(over time.Duration) ([]inspect.PortPeak, error) {
-			return f.Fabric.Peaks(over), nil
-		})
-	case string(opTraffic):
-		return answer(opTraffic, in, func(struct{}) (t [2]uint64, err error) {
-			t[0], t[1] = f.Fabric.HostTraffic()
-			return t, nil
-		})
-	case string(opTables):
-		return answer(opTables, in, func(node int) (*inspect.SwitchTables, error) {
-			if t, ok := f.Fabric.Tables(node); ok {
-				return &t, nil
-			}
-			return nil, nil
-		})
-	case string(opLanes):
-		return answer(opLanes, in, func(node int) ([][][ib.NumSL]ib.VL, error) { return f.Fabric.Lanes(node), nil })
-	}
-	return nil, fmt.Errorf("span: machine %s asks for %q, which this softib does not know: next: run the same release "+
-		"of softib on all machines", machine, method)
+// method answers a question.
+type method func(ctx context.Context, f *Fabric, in []byte) ([]byte, error)
+
+// methods has how each question is answered.
+var methods = map[string]method{}
+
+func init() {
+	answer(opPorts, (*Fabric).tellPorts)
+	answer(opCounters, func(f *Fabric, _ context.Context, refs []topo.PortRef) ([]byte, error) {
+		return packCounters(f.Fabric.CountersOf(refs)), nil
+	})
+	answer(opWay, func(f *Fabric, _ context.Context, q wayAsked) (inspect.Way, error) {
+		return f.Fabric.WayOn(q.In, q.VL, q.DLID, q.SL, q.PKey)
+	})
+	answer(opWayFrom, func(f *Fabric, _ context.Context, q wayAsked) (inspect.Way, error) {
+		return f.Fabric.Way(q.In, q.DLID, q.SL, q.PKey)
+	})
+	answer(opProbe, func(f *Fabric, _ context.Context, q probeAsked) (inspect.Probed, error) {
+		if q.SLID == 0 {
+			return f.Fabric.Probe(q.In, q.DLID, q.SL, q.PKey)
+		}
+		return f.Fabric.ProbeOn(q.In, q.VL, q.SLID, q.DLID, q.SL, q.PKey)
+	})
+	answer(opGuard, func(f *Fabric, _ context.Context, q guardAsked) (none struct{}, err error) {
+		f.Fabric.GuardManagement(q.On, q.Managers)
+		return none, nil
+	})
+	answer(opRenew, func(f *Fabric, _ context.Context, none struct{}) (struct{}, error) {
+		f.Fabric.RenewWays()
+		return none, nil
+	})
+	answer(opLink, func(f *Fabric, _ context.Context, q linkAsked) (none struct{}, err error) {
+		return none, f.Fabric.SetLink(q.Port, q.Up)
+	})
+	answer(opFault, func(f *Fabric, _ context.Context, q faultAsked) (none struct{}, err error) {
+		if q.Fault == nil {
+			return none, f.Fabric.ClearFault(q.Port)
+		}
+		return none, f.Fabric.SetFault(q.Port, *q.Fault)
+	})
+	answer(opFaults, func(f *Fabric, _ context.Context, _ struct{}) ([]inspect.FaultState, error) {
+		return f.Fabric.Faults(), nil
+	})
+	answer(opPrograms, func(f *Fabric, _ context.Context, _ struct{}) ([]inspect.ProgramStats, error) {
+		return f.Fabric.Programs(), nil
+	})
+	answer(opHosts, func(f *Fabric, _ context.Context, _ struct{}) ([]inspect.HostStats, error) {
+		return f.ownHosts(), nil
+	})
+	answer(opPeaks, func(f *Fabric, _ context.Context, over time.Duration) ([]inspect.PortPeak, error) {
+		return f.Fabric.Peaks(over), nil
+	})
+	answer(opTraffic, func(f *Fabric, _ context.Context, _ struct{}) (t [2]uint64, err error) {
+		t[0], t[1] = f.Fabric.HostTraffic()
+		return t, nil
+	})
+	answer(opTables, func(f *Fabric, _ context.Context, node int) (*inspect.SwitchTables, error) {
+		if t, ok := f.Fabric.Tables(node); ok {
+			return &t, nil
+		}
+		return nil, nil
+	})
+	answer(opLanes, func(f *Fabric, _ context.Context, node int) ([][][ib.NumSL]ib.VL, error) {
+		return f.Fabric.Lanes(node), nil
+	})
 }
 
-func answer[In, Out any](_ op[In, Out], in []byte, do func(In) (Out, error)) ([]byte, error) {
-	var q In
-	if err := json.Unmarshal(in, &q); err != nil {
-		return nil, fmt.Errorf("span: question: %w", err)
+// answer says how a question is answered.
+func answer[In, Out any](o op[In, Out], do func(*Fabric, context.Context, In) (Out, error)) {
+	methods[string(o)] = func(ctx context.Context, f *Fabric, in []byte) ([]byte, error) {
+		var q In
+		if err := json.Unmarshal(in, &q); err != nil {
+			return nil, fmt.Errorf("span: question %s: %w", o, err)
+		}
+		out, err := do(f, ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(out)
 	}
-	out, err := do(q)
-	if err != nil {
-		return nil, err
+}
+
+// Methods are the names of all questions, in order.
+func Methods() []string { return slices.Sorted(maps.Keys(methods)) }
+
+// Answer answers what another machine asks.
+func (f *Fabric) Answer(ctx context.Context, machine, name string, in []byte) ([]byte, error) {
+	m := methods[name]
+	if m == nil {
+		return nil, fmt.Errorf("span: machine %s asks for %q, which this softib does not know: next: run the same "+
+			"release of softib on all machines", machine, name)
 	}
-	return json.Marshal(out)
+	return m(ctx, f, in)
 }
 
 // ownHosts are the statistics of hosts that are here.

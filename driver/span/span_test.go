@@ -330,3 +330,31 @@ func TestProbe(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a machine asks, it gets an answer or an error.
+func FuzzAnswer(f *testing.F) {
+	for _, m := range Methods() {
+		for _, in := range []string{`{}`, `0`, `-1`, `[]`, `{"Since":1}`, `[{"Node":-1,"Port":9}]`,
+			`{"In":{"Node":99,"Port":1},"VL":200,"DLID":5}`, `{"Port":{"Node":0,"Port":1},"Fault":{"Drop":7}}`} {
+			f.Add(m, []byte(in))
+		}
+	}
+	f.Add("no such", []byte("{}"))
+	g, err := topo.ParseSpec("star:2")
+	if err != nil {
+		f.Fatal(err)
+	}
+	one, err := New(Config{Graph: g, Here: "a"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { one.Close() })
+	f.Fuzz(func(t *testing.T, method string, in []byte) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		out, err := one.Answer(ctx, "b", method, in)
+		if (err == nil) != (out != nil) {
+			t.Fatalf("%s: %q, %v", method, out, err)
+		}
+	})
+}

@@ -26,9 +26,17 @@ type Asker struct {
 	smp  madrpc.AgentID
 	sa   madrpc.AgentID
 	info mad.PortInfo
+	far  bool // the port is another machine's, and the session that of a port which is here
 }
 
-// Patience with managers: they run in this machine.
+// Machines is a fabric that spans machines.
+type Machines interface {
+	// IsHere reports whether this machine has a node, and Where names the one that has it.
+	IsHere(node int) bool
+	Where(node int) string
+}
+
+// Patience with managers: they run in this machine, or near it.
 const (
 	askTimeout = 500 * ib.Millisecond
 	askRetries = 1
@@ -45,7 +53,11 @@ func NewAsker(f Fabric, ref topo.PortRef) (*Asker, error) {
 		return nil, err
 	}
 	a := &Asker{s: s}
-	a.smp, err = s.Register(madrpc.Registration{Class: mad.ClassSMDirect, ClassVersion: 1, Name: "softib status"})
+	class := mad.ClassSMDirect
+	if m, ok := f.(Machines); ok && !m.IsHere(ref.Node) {
+		a.far, class = true, mad.ClassSMLID
+	}
+	a.smp, err = s.Register(madrpc.Registration{Class: class, ClassVersion: 1, Name: "softib status"})
 	if err == nil {
 		a.sa, err = s.Register(madrpc.Registration{Class: mad.ClassSA, ClassVersion: mad.SAVersion, RMPP: true,
 			Name: "softib route"})
@@ -63,11 +75,15 @@ func (a *Asker) Close() { a.s.Close() }
 
 // ManagerHere asks the manager at this port who it is. Without the port's M_Key it may not say all.
 func (a *Asker) ManagerHere(ctx context.Context, mkey uint64) (info mad.SMInfo, err error) {
-	b, err := (&mad.SMP{Method: mad.MethodGet, Attr: mad.AttrSMInfo, MKey: mkey, Directed: true}).Append(nil)
+	b, err := (&mad.SMP{Method: mad.MethodGet, Attr: mad.AttrSMInfo, MKey: mkey, Directed: !a.far}).Append(nil)
 	if err != nil {
 		return info, err
 	}
-	answers, err := a.ask(ctx, a.smp, []Question{{Env: mad.Envelope{LID: ib.LIDPermissive, QPN: ib.QPNSMI}, Data: b}})
+	lid := ib.LIDPermissive
+	if a.far {
+		lid = a.info.LID
+	}
+	answers, err := a.ask(ctx, a.smp, []Question{{Env: mad.Envelope{LID: lid, QPN: ib.QPNSMI}, Data: b}})
 	if err != nil {
 		return info, err
 	}

@@ -277,6 +277,9 @@ func (f *Source) ask(ctx context.Context, ref topo.PortRef, own map[ib.GUID]uint
 	m := Manager{Port: g.PortName(ref), GUID: g.Nodes[ref.Node].PortGUID(ref.Port).String()}
 	key, mine := own[g.Nodes[ref.Node].PortGUID(ref.Port)]
 	m.Own = mine
+	if x, ok := f.Fabric.(manager.Machines); ok && !x.IsHere(ref.Node) {
+		m.Machine = x.Where(ref.Node)
+	}
 	pi, _ := f.PortInfo(ref)
 	m.LID = pi.LID
 	a, err := manager.NewAsker(f.Fabric, ref)

@@ -108,6 +108,8 @@ type Manager struct {
 	ActCount uint32 `json:"act_count"`
 	// Own says that it is softib's, in the fabric's own process.
 	Own bool `json:"own"`
+	// Machine is the one that has the port, if that is another.
+	Machine string `json:"machine,omitempty"`
 }
 
 // Routing is how the master routes.

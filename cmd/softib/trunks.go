@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"softib/driver/peering"
+	"softib/driver/span"
+)
+
+// trunks are this machine's connections to the others of a fabric, as the fabric uses them and as they tell it what
+// comes.
+type trunks struct {
+	at  *peering.Machine
+	log func(format string, v ...any)
+
+	mu    sync.Mutex // taken after the fabric's lock
+	f     *span.Fabric
+	peers map[string]*peering.Peer
+	dirty []*peering.Peer
+	why   map[string]string // machines are not reached
+	lost  atomic.Uint64     // messages that nobody could take
+}
+
+func newTrunks(log func(string, ...any)) *trunks {
+	return &trunks{log: log, peers: map[string]*peering.Peer{}, why: map[string]string{}}
+}
+
+// serve gives a fabric to the trunks: what comes from now on is for it.
+func (t *trunks) serve(f *span.Fabric) {
+	for _, method := range span.Methods() {
+		t.at.Answer(method, func(ctx context.Context, peer string, in json.RawMessage) (any, error) {
+			out, err := f.Answer(ctx, peer, method, in)
+			return json.RawMessage(out), err
+		})
+	}
+	t.mu.Lock()
+	t.f = f
+	var up []string
+	for name := range t.peers {
+		up = append(up, name)
+	}
+	t.mu.Unlock()
+	for _, name := range up {
+		f.Reached(name, true)
+	}
+}
+
+// fabric is whom it serves; nil before there is one.
+func (t *trunks) fabric() *span.Fabric {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.f
+}
+
+// reached are the machines that are, in order.
+func (t *trunks) reached() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Keys(t.peers))
+}
+
+// Send takes a message to the far end of a cable.
+func (t *trunks) Send(machine string, cable int, msg []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.peers[machine]
+	if p == nil || p.Send(uint32(cable), msg) != nil {
+		t.lost.Add(1)
+		return
+	}
+	if len(t.dirty) == 0 || t.dirty[len(t.dirty)-1] != p {
+		t.dirty = append(t.dirty, p)
+	}
+}
+
+// Flush puts all that was sent on its way.
+func (t *trunks) Flush() {
+	t.mu.Lock()
+	dirty := t.dirty
+	t.dirty = nil
+	t.mu.Unlock()
+	for _, p := range dirty {
+		p.Flush()
+	}
+}
+
+// Call asks a machine.
+func (t *trunks) Call(ctx context.Context, machine, method string, in []byte) (out []byte, err error) {
+	err = t.at.Call(ctx, machine, method, json.RawMessage(in), (*json.RawMessage)(&out))
+	return out, err
+}
+
+// Up is for a machine that is reached.
+func (t *trunks) Up(p *peering.Peer) {
+	t.mu.Lock()
+	t.peers[p.Name()] = p
+	delete(t.why, p.Name())
+	f := t.f
+	t.mu.Unlock()
+	t.log("machine %s is reached at %v", p.Name(), p.Addr())
+	if f != nil {
+		f.Reached(p.Name(), true)
+	}
+}
+
+// Down is for one that is not any more.
+func (t *trunks) Down(p *peering.Peer, why error) {
+	t.mu.Lock()
+	was := t.peers[p.Name()] == p
+	if was {
+		delete(t.peers, p.Name())
+		t.why[p.Name()] = why.Error()
+	}
+	f := t.f
+	t.mu.Unlock()
+	if !was {
+		return
+	}
+	t.log("machine %s is not reached: %v", p.Name(), why)
+	if f != nil {
+		f.Reached(p.Name(), false)
+	}
+}
+
+// Messages takes in what has come from a machine.
+func (t *trunks) Messages(p *peering.Peer, batch []peering.Message) {
+	f := t.fabric()
+	if f == nil {
+		return // its cables are down
+	}
+	for _, m := range batch {
+		if err := f.Message(p.Name(), int(m.Stream), m.Data); err != nil {
+			t.log("machine %s: %v", p.Name(), err)
+		}
+	}
+}
+
+// Room is of no interest: what found no room was told to be lost.
+func (t *trunks) Room(*peering.Peer) {}
+
+// Trouble is for a machine that was not reached, or one that was turned away.
+func (t *trunks) Trouble(peer string, err error) {
+	if peer == "" {
+		peer = "(unknown)"
+	}
+	t.mu.Lock()
+	t.why[peer] = err.Error()
+	t.mu.Unlock()
+	t.log("machine %s: %v", peer, err)
+}
