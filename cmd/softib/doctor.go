@@ -19,6 +19,7 @@ import (
 	"softib/driver/umad"
 	"softib/operate/control"
 	"softib/operate/doctor"
+	"softib/operate/forwarding"
 	"softib/operate/manager/health"
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
@@ -38,7 +39,8 @@ damage signals, ports that drop packets or wait, pairs that do not reach each ot
 and credit loops, partitions, managers, versions. It changes nothing.
 
 --on says where:
-  fabric[:HOST]      a running softib fabric (--name), from a host; the default
+  fabric[:HOST]      a running softib fabric (--name), from a host; the default. Of subnets
+                     that routers join each is looked at, or with HOST that host's
   ibsim[:NODE]       ibsim's socket (IBSIM_SOCKNAME, IBSIM_SERVER_NAME as its own clients)
   umad[:CA[:PORT]]   a port of this machine: /dev/infiniband/umadN
 
@@ -114,32 +116,73 @@ func (o *doctorCommand) run(cmd *cobra.Command) error {
 	if o.interval < 0 || o.interval > intervalMax {
 		return usage(cmd, fmt.Errorf("--interval %v: want 0 to %v", o.interval, intervalMax))
 	}
-	bar := &stageBar{t: newTerminal(cmd.ErrOrStderr())}
-	x, opts, err := o.examine(cmd, bar)
-	bar.end()
+	reps, err := o.judgeAll(cmd)
 	if err != nil {
 		return err
 	}
-	opts.CountersOnly = o.countersOnly
-	var rep *doctor.Report
-	out := toTerminal(newTerminal(cmd.ErrOrStderr()))
-	_ = out.during("judging", func() error {
-		rep = doctor.Judge(x.Before, x.After, opts)
-		return nil
-	})
 	t := newTerminal(cmd.OutOrStdout())
-	if o.asJSON {
-		if err := printJSON(t.w, rep); err != nil {
-			return err
+	switch {
+	case o.asJSON && len(reps) == 1:
+		err = printJSON(t.w, reps[0])
+	case o.asJSON:
+		err = printJSON(t.w, map[string][]*doctor.Report{"subnets": reps})
+	default:
+		for i, rep := range reps {
+			if i > 0 {
+				t.say("")
+			}
+			if len(reps) > 1 {
+				t.say("%s", t.bold(fmt.Sprintf("subnet %d", i+1)))
+			}
+			printDoctor(t, rep)
 		}
-	} else {
-		printDoctor(t, rep)
 	}
-	if rep.Healthy() {
-		return nil
+	if err != nil {
+		return err
 	}
-	return next(&unwellError{"the fabric is not well: " + tally(rep)},
-		"see what each finding says to do next; softib doctor --json lists them all")
+	for _, rep := range reps {
+		if !rep.Healthy() {
+			return next(&unwellError{"the fabric is not well: " + tally(rep)},
+				"see what each finding says to do next; softib doctor --json lists them all")
+		}
+	}
+	return nil
+}
+
+// judgeAll looks at a fabric and judges it: at each subnet of a running one that routers join, unless a host was named.
+func (o *doctorCommand) judgeAll(cmd *cobra.Command) (reps []*doctor.Report, err error) {
+	one := *o
+	froms := []string{o.on}
+	out := toTerminal(newTerminal(cmd.ErrOrStderr()))
+	for i := 0; i < len(froms); i++ {
+		one.on = froms[i]
+		bar := &stageBar{t: newTerminal(cmd.ErrOrStderr())}
+		x, opts, err := one.examine(cmd, bar)
+		bar.end()
+		if err != nil {
+			return nil, err
+		}
+		opts.CountersOnly = o.countersOnly
+		_ = out.during("judging", func() error {
+			reps = append(reps, doctor.Judge(x.Before, x.After, opts))
+			return nil
+		})
+		if i == 0 && o.on == "fabric" && opts.Plan != nil && len(opts.Plan.Routers()) > 0 {
+			froms = append(froms, otherSubnets(opts.Plan)...)
+		}
+	}
+	return reps, nil
+}
+
+// otherSubnets are where to look at the subnets of a fabric but the first: from the first host of each.
+func otherSubnets(g *topo.Graph) (froms []string) {
+	s := g.Subnets()
+	for _, h := range g.Hosts() {
+		if k := s.Of(topo.PortRef{Node: h.Index, Port: forwarding.CabledPort(h)}); k == len(froms)+1 {
+			froms = append(froms, "fabric:"+h.Name)
+		}
+	}
+	return froms
 }
 
 // examine looks at whatever --on names.

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/operate/control"
-	"softib/operate/manager"
 	"softib/subnet/policy"
 )
 
@@ -245,7 +244,7 @@ func newQoSOff() *cobra.Command {
 // qos answers a client.
 func (s *server) qos(ctx context.Context, q qosRequest, r *control.Reply[string]) error {
 	if s.mgr.Tenants() == nil {
-		return fmt.Errorf("fabric %s: %w", s.f.name, manager.ErrNoTenants)
+		return s.noTenants()
 	}
 	if q.Apply != "" || q.Off {
 		if err := s.mgr.UseTemplate(ctx, q.Apply); err != nil {

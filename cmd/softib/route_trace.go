@@ -104,6 +104,8 @@ type traced struct {
 	// Told says where SL and partition come from.
 	Told string     `json:"told"`
 	Hops []hopShown `json:"hops"`
+	// Routers are how many the way leads over.
+	Routers int `json:"routers,omitempty"`
 	// Arrives, or Why not, and what to do Next.
 	Arrives bool   `json:"arrives"`
 	Why     string `json:"why,omitempty"`
@@ -177,6 +179,9 @@ func showRoute(g *topo.Graph, slid ib.LID, x *manager.Route) traced {
 	}
 	var least ib.LinkRate
 	for i, h := range x.Hops {
+		if i+1 < len(x.Hops) && g.Nodes[h.In.Node].Type == ib.NodeRouter {
+			w.Routers++
+		}
 		w.Hops = append(w.Hops, hopShown{Out: g.PortName(h.Out), In: g.PortName(h.In), VL: h.VL, Rate: h.Rate.String(),
 			MTU: h.MTU.Bytes()})
 		if i == 0 || h.Rate.Mbps() < least.Mbps() {
@@ -214,7 +219,11 @@ func (w *traced) print(t *terminal) {
 		return
 	}
 	if n := len(w.Hops); n > 0 {
-		t.say("%s over %s and %s: at most %s (%g Gb/s), MTU %d", t.green("arrives"), numbered(n, "link", "links"),
-			numbered(n-1, "switch", "switches"), w.Rate, w.Gbps, w.MTU)
+		by := numbered(n-1-w.Routers, "switch", "switches")
+		if w.Routers > 0 {
+			by += " and " + numbered(w.Routers, "router", "routers")
+		}
+		t.say("%s over %s and %s: at most %s (%g Gb/s), MTU %d", t.green("arrives"), numbered(n, "link", "links"), by,
+			w.Rate, w.Gbps, w.MTU)
 	}
 }

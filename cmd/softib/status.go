@@ -239,8 +239,16 @@ func (s *statusText) printSubnet(t *terminal) {
 	if n.LMCMin != n.LMCMax {
 		lmc = fmt.Sprintf("LMC %d to %d", n.LMCMin, n.LMCMax)
 	}
-	t.under("subnet").say("%s/64, %s, %s", n.Prefix, lids, lmc)
-	l := t.under("partition")
+	if len(s.Subnets) == 0 {
+		t.under("subnet").say("%s/64, %s, %s", n.Prefix, lids, lmc)
+	}
+	l := t.under("subnets")
+	l.few(len(s.Subnets), "subnets", func(i int) {
+		x := &s.Subnets[i]
+		l.say("%s/64: %s, %s, %s, LIDs %d to %d", x.Prefix, numbered(x.Hosts, "host", "hosts"),
+			numbered(x.Switches, "switch", "switches"), numbered(x.Routers, "router", "routers"), x.LIDMin, x.LIDMax)
+	})
+	l = t.under("partition")
 	l.few(len(n.Partitions), "partitions", func(i int) {
 		p := n.Partitions[i]
 		text := p.Key

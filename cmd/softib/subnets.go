@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"softib/driver/smrun"
+	"softib/operate/manager"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
@@ -22,6 +23,15 @@ func oneSubnet(arg string, g *topo.Graph, t *tenancy) error {
 	}
 	return next(fmt.Errorf("%s has routers, and %s keeps tenants, which are of one subnet", arg, t.dir),
 		"--state none, or --state DIR with another folder, starts it without them")
+}
+
+// noTenants is the error of a fabric that has none.
+func (s *server) noTenants() error {
+	if n := len(s.f.runners); n > 1 {
+		return next(fmt.Errorf("tenants are of one subnet, and fabric %s has %d that routers join", s.f.name, n),
+			"softib up with a topology without routers")
+	}
+	return fmt.Errorf("fabric %s: %w", s.f.name, manager.ErrNoTenants)
 }
 
 // startSMs runs a manager in each subnet of a fabric. Where routers join them each has a prefix of its own, and LIDs

@@ -475,7 +475,7 @@ func (t *tenantShown) hosts() string {
 func (s *server) tenant(ctx context.Context, q tenantRequest, r *control.Reply[[]tenantShown]) error {
 	b := s.mgr.Tenants()
 	if b == nil {
-		return fmt.Errorf("fabric %s: %w", s.f.name, manager.ErrNoTenants)
+		return s.noTenants()
 	}
 	var list []tenant.Tenant
 	var err error

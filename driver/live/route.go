@@ -261,3 +261,17 @@ func (w *walker) way() inspect.Way {
 	}
 	return way
 }
+
+// Relay is what a router does with a packet between two GIDs that comes in by one of its ports: by which it leaves, and
+// to which LID; or why it does not.
+func (f *Fabric) Relay(in topo.PortRef, from, to ib.GID, hops uint8) (topo.PortRef, ib.LID, link.Reason) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.port(in)
+	if p == nil || p.rt == nil {
+		return in, 0, link.NoRoute
+	}
+	w := wire.Packet{LRH: wire.LRH{LNH: wire.LNHGlobal}, GRH: wire.GRH{SGID: from, DGID: to, HopLimit: hops}}
+	d := p.rt.Decide(p.num, &w.LRH, &w)
+	return topo.PortRef{Node: in.Node, Port: d.Out}, d.DLID, d.Reason
+}

@@ -100,27 +100,49 @@ func (a *Asker) ManagerHere(ctx context.Context, mkey uint64) (info mad.SMInfo, 
 // Paths asks the administrator for the way from this port to each of some LIDs; nil where it knows none. Managers are
 // the LIDs of ports at which one runs: nobody else is asked.
 func (a *Asker) Paths(ctx context.Context, managers, lids []ib.LID) ([]*mad.PathRecord, error) {
+	want := make([]mad.PathRecord, len(lids))
+	for i, lid := range lids {
+		want[i] = mad.PathRecord{SLID: a.info.LID, DLID: lid, NumbPath: 1}
+	}
+	return a.paths(ctx, managers, []string{"SLID", "DLID", "NumbPath"}, want)
+}
+
+// PathTo asks for a path to a GID; nil where the administrator knows none.
+func (a *Asker) PathTo(ctx context.Context, managers []ib.LID, gid ib.GID) (*mad.PathRecord, error) {
+	recs, err := a.paths(ctx, managers, []string{"SLID", "DGID", "NumbPath"},
+		[]mad.PathRecord{{SLID: a.info.LID, DGID: gid, NumbPath: 1}})
+	if err != nil {
+		return nil, err
+	}
+	return recs[0], nil
+}
+
+// paths asks for one path each that fits what is wanted of some components.
+func (a *Asker) paths(ctx context.Context, managers []ib.LID, components []string,
+	want []mad.PathRecord) ([]*mad.PathRecord, error) {
 	if !slices.Contains(managers, a.info.MasterSMLID) {
 		return nil, ErrNoAnswer // the port knows of none, or of one that is gone
 	}
-	comps := mad.PathRecordTable.Component("SLID") | mad.PathRecordTable.Component("DLID") |
-		mad.PathRecordTable.Component("NumbPath")
+	comps := uint64(0)
+	for _, c := range components {
+		comps |= mad.PathRecordTable.Component(c)
+	}
 	env := mad.Envelope{LID: a.info.MasterSMLID, QPN: ib.QPNGSI, QKey: ib.QKeyGSI, SL: a.info.MasterSMSL}
-	list := make([]Question, len(lids))
-	for i, lid := range lids {
+	list := make([]Question, len(want))
+	for i := range want {
 		h := mad.Header{BaseVersion: mad.BaseVersion, MgmtClass: mad.ClassSA, ClassVersion: mad.SAVersion,
 			Method: mad.MethodGet, AttributeID: mad.AttrPathRecord}
 		b := h.Append(nil)
 		b = (&mad.RMPP{}).Append(b)
 		b = (&mad.SAHeader{ComponentMask: comps}).Append(b)
-		b = (&mad.PathRecord{SLID: a.info.LID, DLID: lid, NumbPath: 1}).Append(b)
+		b = want[i].Append(b)
 		list[i] = Question{Env: env, Data: append(b, make([]byte, mad.Size-len(b))...)}
 	}
 	answers, err := a.ask(ctx, a.sa, list)
 	if err != nil {
 		return nil, err
 	}
-	recs := make([]*mad.PathRecord, len(lids))
+	recs := make([]*mad.PathRecord, len(want))
 	silent := 0
 	for i, b := range answers {
 		if b == nil {
@@ -135,7 +157,7 @@ func (a *Asker) Paths(ctx context.Context, managers, lids []ib.LID) ([]*mad.Path
 			recs[i] = &rec
 		}
 	}
-	if silent > 0 && silent == len(lids) {
+	if silent > 0 && silent == len(want) {
 		return recs, ErrNoAnswer
 	}
 	return recs, nil

@@ -69,6 +69,11 @@ func Follow(ctx context.Context, f Fabric, from topo.PortRef, to Destination, o 
 		w.Why, w.Next = fmt.Sprintf("%s is not in partition %v itself", EndName(f.Graph(), from), w.PKey), adviseKeys
 		return w, nil
 	}
+	if x, ok := f.(Routed); ok && to.Has && isRemote(f, from, to.Port) {
+		err := w.cross(ctx, f, x)
+		w.Arrives = err == nil && w.Why == ""
+		return w, err
+	}
 	way, err := f.Way(from, to.LID, w.SL, w.PKey)
 	if err != nil {
 		return w, err

@@ -57,6 +57,7 @@ func Gather(ctx context.Context, f Source) Status {
 	}
 	f.links(&s)
 	managers := f.subnet(&s)
+	f.parts(&s)
 	own := map[ib.GUID]uint64{} // M_Keys of ports that have a manager of this process
 	for _, r := range f.Managers {
 		_ = r.Do(func(m *sm.Manager) {
@@ -224,6 +225,37 @@ func (f *Source) subnet(s *Status) (managers []topo.PortRef) {
 		return cmp.Or(cmp.Compare(b.Ports, a.Ports), cmp.Compare(a.LID, b.LID))
 	})
 	return managers
+}
+
+// parts looks at each of the subnets that routers join.
+func (f *Source) parts(s *Status) {
+	g := f.Graph()
+	if len(g.Routers()) == 0 {
+		return
+	}
+	subnets := g.Subnets()
+	s.Subnets = make([]SubnetPart, subnets.Count)
+	for _, ref := range g.EndPorts() {
+		k := subnets.Of(ref)
+		if k < 0 {
+			continue
+		}
+		x := &s.Subnets[k]
+		switch g.Nodes[ref.Node].Type {
+		case ib.NodeCA:
+			x.Hosts++
+		case ib.NodeSwitch:
+			x.Switches++
+		case ib.NodeRouter:
+			x.Routers++
+		}
+		if pi, ok := f.PortInfo(ref); ok && pi.LID.IsUnicast() {
+			if x.Prefix == "" {
+				x.Prefix, x.LIDMin = prefixText(pi.GidPrefix), pi.LID
+			}
+			x.LIDMin, x.LIDMax = min(x.LIDMin, pi.LID), max(x.LIDMax, pi.LID+1<<pi.LMC-1)
+		}
+	}
 }
 
 // prefixText is a subnet prefix as addresses are written.

@@ -29,8 +29,10 @@ type Status struct {
 	LinksDown     []Link     `json:"links_down"`
 	LinksDegraded []Link     `json:"links_degraded"`
 
-	Subnet   Subnet    `json:"subnet"`
-	Managers []Manager `json:"managers"`
+	Subnet Subnet `json:"subnet"`
+	// Subnets are those that routers join; none where there is one.
+	Subnets  []SubnetPart `json:"subnets,omitempty"`
+	Managers []Manager    `json:"managers"`
 	// Of softib's manager; absent where there is none, the first two also where it is not the master.
 	Routing *Routing       `json:"routing,omitempty"`
 	Sweep   *Sweep         `json:"last_sweep,omitempty"`
@@ -78,6 +80,16 @@ type Subnet struct {
 	MKeyPerPort bool  `json:"m_key_per_port"`
 	// MasterLIDs is whom the end ports take for their master.
 	MasterLIDs []MasterLID `json:"master_lids"`
+}
+
+// SubnetPart is one of the subnets that routers join.
+type SubnetPart struct {
+	Prefix   string `json:"prefix"`
+	Hosts    int    `json:"hosts"`
+	Switches int    `json:"switches"`
+	Routers  int    `json:"routers"` // that have a port in it
+	LIDMin   ib.LID `json:"lid_min"`
+	LIDMax   ib.LID `json:"lid_max"`
 }
 
 // Partition is one that hosts have the key of.
