@@ -9,8 +9,8 @@ import (
 
 // Host is what a program is told of the host that it runs on.
 type Host struct {
-	Name string
-	GUID ib.GUID // of the node; not told if 0
+	Name  string    // or those of the interfaces at Ethernet
+	GUIDs []ib.GUID // of its adapters; not told if there are none
 	// Sockets of the fabric's servers; an empty one is not told.
 	UMAD, Verbs, RDMACM string
 }
@@ -29,7 +29,7 @@ func (s Set) Environment(env []string, h Host) []string {
 		{name: asanName, value: asanOption}}
 	own := [...][2]string{
 		{"SOFTIB_HOST", h.Name}, {"SOFTIB_UMAD", h.UMAD}, {"SOFTIB_VERBS", h.Verbs}, {"SOFTIB_RDMACM", h.RDMACM},
-		{"SOFTIB_NODE_GUID", guidText(h.GUID)}, {"SOFTIB_LIB", s.Dir},
+		{"SOFTIB_NODE_GUID", guidText(h.GUIDs)}, {"SOFTIB_LIB", s.Dir},
 	}
 	out := make([]string, 0, len(env)+len(front)+len(own))
 next:
@@ -62,11 +62,12 @@ next:
 	return out
 }
 
-func guidText(g ib.GUID) string {
-	if g == 0 {
-		return ""
+func guidText(all []ib.GUID) string {
+	var list []string
+	for _, g := range all {
+		list = append(list, fmt.Sprintf("%016x", uint64(g)))
 	}
-	return fmt.Sprintf("%016x", uint64(g))
+	return strings.Join(list, ",")
 }
 
 // preload is the list of libraries to preload; empty where the folder's path cannot stand in such a list, which has no

@@ -11,12 +11,15 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+
+	"softib/proto/ib"
 )
 
 func TestEnvironment(t *testing.T) {
 	const dir = "/run/s/lib"
 	s := Set{dir}
-	h := Host{Name: "h1", GUID: 0x0002c903000000a1, UMAD: "/run/s/umad", Verbs: "/run/s/verbs", RDMACM: "/run/s/rdmacm"}
+	h := Host{Name: "h1", GUIDs: []ib.GUID{0x0002c903000000a1}, UMAD: "/run/s/umad",
+		Verbs: "/run/s/verbs", RDMACM: "/run/s/rdmacm"}
 	ours := s.Path(UMAD) + ":" + s.Path(RDMACM) + ":" + s.Path(Verbs)
 	got := s.Environment([]string{"A=1", "LD_PRELOAD=/x.so:/y.so", "SOFTIB_HOST=old", "LD_LIBRARY_PATH=",
 		"SOFTIB_UMAD=old", "ASAN_OPTIONS=a=b"}, h)

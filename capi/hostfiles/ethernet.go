@@ -2,23 +2,49 @@ package hostfiles
 
 import (
 	"os"
+	"strconv"
+	"strings"
 
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/topo"
 )
 
-// Ethernet writes the files of an adapter at an Ethernet interface to a folder, anew. Nothing in them changes, and
-// there are no counters.
-func Ethernet(root string, c Config, guid ib.GUID, gids []ib.GID, info mad.PortInfo) error {
+// Ethernet is the files of a program that sees adapters at Ethernet interfaces.
+type Ethernet struct{ tree }
+
+// Interface is what such a file is about.
+type Interface struct {
+	Name string
+	GUID ib.GUID // of the adapter
+	Info mad.PortInfo
+	GIDs []ib.GID
+}
+
+// NewEthernet writes the files to a folder, anew. The adapters' names are numbered from that of the configuration on:
+// softib0, softib1.
+func NewEthernet(root string, c Config, all []Interface) (*Ethernet, error) {
 	if err := os.RemoveAll(root); err != nil {
-		return err
+		return nil, err
 	}
-	x := &tree{root: root, text: map[string]string{}}
-	n := &topo.Node{Name: c.Interface, Desc: c.Interface, Type: ib.NodeCA, GUID: guid, SystemGUID: guid,
-		Ports: make([]topo.Port, 2)}
-	device(c, n, cpus(), x.put, x.link)
-	state(portDir(c, 1), &port{num: 1, info: info, gids: gids, pkeys: []ib.PKey{ib.PKeyDefault}, iface: c.Interface},
-		x.put)
-	return x.take()
+	e := &Ethernet{tree{root: root, text: map[string]string{}, ports: make([]*port, len(all))}}
+	name := strings.TrimRight(c.Device, "0123456789")
+	for i := range all {
+		x := &all[i]
+		c.Device, c.Interface, c.Place = name+strconv.Itoa(i), x.Name, i
+		n := &topo.Node{Name: x.Name, Desc: x.Name, Type: ib.NodeCA, GUID: x.GUID, SystemGUID: x.GUID,
+			Ports: make([]topo.Port, 2)}
+		device(c, n, cpus(), e.put, e.link)
+		e.dirs = append(e.dirs, portDir(c, 1))
+	}
+	return e, e.Update(all)
+}
+
+// Update writes what has changed of the same interfaces.
+func (e *Ethernet) Update(all []Interface) error {
+	for i := range all {
+		x := &all[i]
+		e.setState(i, port{num: 1, info: x.Info, gids: x.GIDs, pkeys: []ib.PKey{ib.PKeyDefault}, iface: x.Name})
+	}
+	return e.take()
 }

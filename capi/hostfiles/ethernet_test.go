@@ -9,15 +9,15 @@ import (
 	"softib/proto/mad"
 )
 
-// An adapter at Ethernet says so, has its interface beside its GIDs, and no device for management.
+// Adapters at Ethernet say so, have their interface beside their GIDs, and no device for management.
 func TestEthernet(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "files")
 	info := mad.PortInfo{PortState: ib.PortActive, PortPhysicalState: ib.PhysLinkUp, LinkWidthActive: ib.Width4x,
 		LinkSpeedActive: 1}
 	gids := []ib.GID{{10: 0xFF, 11: 0xFF, 12: 192, 14: 2, 15: 1}, {0xFE, 0x80, 15: 9}}
+	all := []Interface{{"eth7", 0x1234, info, gids}, {"eth8", 0x5678, info, gids[:1]}}
 	for range 2 { // anew
-		err := Ethernet(root, Config{Device: "softib0", Model: "m", Interface: "eth7"}, 0x1234, gids, info)
-		if err != nil {
+		if _, err := NewEthernet(root, Config{Device: "softib0", Model: "m"}, all); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -25,12 +25,26 @@ func TestEthernet(t *testing.T) {
 	for file, want := range map[string]string{
 		"link_layer": "Ethernet", "state": "4: ACTIVE", "gids/0": "0000:0000:0000:0000:0000:ffff:c000:0201",
 		"gid_attrs/types/1": "RoCE v2", "gid_attrs/ndevs/0": "eth7", "pkeys/0": "0xffff", "lid": "0x0",
-		"../../node_guid": "0000:0000:0000:1234",
+		"../../node_guid": "0000:0000:0000:1234", "../../../softib1/node_guid": "0000:0000:0000:5678",
+		"../../../softib1/ports/1/gid_attrs/ndevs/0": "eth8", "../../../../infiniband_verbs/uverbs1/ibdev": "softib1",
+		"../../../../infiniband_verbs/uverbs1/dev": "231:193",
 	} {
 		b, err := os.ReadFile(filepath.Join(port, file))
 		if got := string(b); err != nil || got != want+"\n" {
 			t.Errorf("%s: %q, %v: want %q", file, got, err, want)
 		}
+	}
+	// Programs that want to know how near two adapters are to each other find them to be two.
+	var real [2]string
+	for i, name := range []string{"softib0", "softib1"} {
+		var err error
+		real[i], err = filepath.EvalSymlinks(filepath.Join(root, "sys/class/infiniband", name, "device"))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if real[0] == real[1] || real[1][len(real[1])-1] != '0' {
+		t.Errorf("the adapters are at %s", real)
 	}
 	if list, _ := filepath.Glob(filepath.Join(root, "sys/class/infiniband_mad/*mad*")); len(list) > 0 {
 		t.Errorf("there is %v", list)

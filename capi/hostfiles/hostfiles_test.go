@@ -83,7 +83,7 @@ func TestAdapter(t *testing.T) {
 	n := f.Graph().ByName("h1")
 	// The class leads to the device, as on a real host.
 	real, err := filepath.EvalSymlinks(filepath.Join(root, adapter))
-	if err != nil || real != filepath.Join(root, parentDir, "infiniband/softib0") {
+	if err != nil || real != filepath.Join(root, "sys/devices/virtual/softib/adapter0/infiniband/softib0") {
 		t.Errorf("%q, %v", real, err)
 	}
 	for path, want := range map[string]string{

@@ -17,16 +17,20 @@ type Config struct {
 	Firmware, Hardware string
 	// Interface is the one of Ethernet that the adapter's port is at; empty in a fabric.
 	Interface string
+	// Place is the adapter's among those of the machine, from 0.
+	Place int
 }
 
 // The adapter's folders. It is no PCI device: programs that look for its place in the machine (NCCL, hwloc) then take
 // it to be equally near to everything, as memory is. Its name ends in 0 because NCCL sets the last character to that,
-// to join functions of one PCI device.
+// to join functions of one PCI device: the folders of further ones are adapter10, adapter20 and so on.
 const (
-	parentDir = "sys/devices/virtual/softib/adapter0"
-	classDir  = "sys/class"
-	toSys     = "../../../../../../" // from parentDir/class/device
+	classDir = "sys/class"
+	toSys    = "../../../../../../" // from parentDir/class/device
 )
+
+func (c *Config) adapter() string   { return "adapter" + strconv.Itoa(10*c.Place) }
+func (c *Config) parentDir() string { return "sys/devices/virtual/softib/" + c.adapter() }
 
 // Numbers of Linux's devices (Documentation/admin-guide/devices.txt) and of its interfaces.
 const (
@@ -51,6 +55,7 @@ type port struct {
 
 // device calls put for every file that does not change, and link for every symbolic link.
 func device(c Config, n *topo.Node, cpus string, put func(path, text string), link func(path, to string)) {
+	parentDir := c.parentDir()
 	put(parentDir+"/uevent", "DRIVER=softib\n")
 	put(parentDir+"/numa_node", "-1\n")
 	put(parentDir+"/local_cpulist", cpus+"\n")
@@ -59,7 +64,7 @@ func device(c Config, n *topo.Node, cpus string, put func(path, text string), li
 	// add makes a device of a class, and returns its folder.
 	add := func(class, name string) string {
 		dir := parentDir + "/" + class + "/" + name
-		link(dir+"/device", "../../../adapter0")
+		link(dir+"/device", "../../../"+c.adapter())
 		link(dir+"/subsystem", toSys+"class/"+class)
 		link(classDir+"/"+class+"/"+name, "../../"+strings.TrimPrefix(dir, "sys/"))
 		return dir
@@ -102,11 +107,14 @@ func device(c Config, n *topo.Node, cpus string, put func(path, text string), li
 	put(classDir+"/infiniband_verbs/abi_version", fmt.Sprintf("%d\n", abiUverbs))
 	if !n.IsSwitch() { // a switch has no queue pairs but those of management
 		// UCX looks whether there is a character device that it may use, and leaves it to libibverbs to use it.
-		link("dev/infiniband/uverbs0", "../null")
-		link("dev/infiniband/rdma_cm", "../null")
-		dir := add("infiniband_verbs", "uverbs0")
+		name := "uverbs" + strconv.Itoa(c.Place)
+		link("dev/infiniband/"+name, "../null")
+		if c.Place == 0 {
+			link("dev/infiniband/rdma_cm", "../null")
+		}
+		dir := add("infiniband_verbs", name)
 		put(dir+"/abi_version", fmt.Sprintf("%d\n", abiDriver))
-		character(dir, "uverbs0", devUverbs)
+		character(dir, name, devUverbs+c.Place)
 	}
 }
 
@@ -124,7 +132,7 @@ func ports(n *topo.Node) []ib.PortNum {
 
 // portDir is the folder of a port.
 func portDir(c Config, p ib.PortNum) string {
-	return parentDir + "/infiniband/" + c.Device + "/ports/" + strconv.Itoa(int(p))
+	return c.parentDir() + "/infiniband/" + c.Device + "/ports/" + strconv.Itoa(int(p))
 }
 
 // state calls put for every file of a port that management changes.

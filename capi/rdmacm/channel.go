@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"softib/proto/ib"
 )
 
 // event is one record for the program, and whom it is about.
@@ -34,6 +36,7 @@ const (
 type channel struct {
 	number uint64
 	host   *host
+	ports  []ib.PortNum  // of the host's, those that the program sees: all if nil
 	conn   *net.UnixConn // commands
 
 	ids    map[uint32]*ident
@@ -49,9 +52,23 @@ type channel struct {
 	ended  bool
 }
 
-func newChannel(h *host, number uint64, conn *net.UnixConn) *channel {
-	return &channel{number: number, host: h, conn: conn, ids: map[uint32]*ident{}, groups: map[uint32]*membership{},
-		farEnd: -1}
+func newChannel(h *host, ports []ib.PortNum, number uint64, conn *net.UnixConn) *channel {
+	return &channel{number: number, host: h, ports: ports, conn: conn, ids: map[uint32]*ident{},
+		groups: map[uint32]*membership{}, farEnd: -1}
+}
+
+// adapter is what the program sees of the host's, as it is now.
+func (c *channel) adapter() (Adapter, error) {
+	a, err := c.host.adapter()
+	return a.seen(c.ports), err
+}
+
+// sees reports whether the program sees a port.
+func (c *channel) sees(n ib.PortNum) bool { return c.ports == nil || slices.Contains(c.ports, n) }
+
+// meets reports whether two programs see a port that is the same.
+func (c *channel) meets(o *channel) bool {
+	return c.ports == nil || o.ports == nil || slices.ContainsFunc(c.ports, o.sees)
 }
 
 // attach gives the channel its event connection, and takes over the program's end of it.

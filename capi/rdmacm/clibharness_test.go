@@ -13,6 +13,7 @@ import (
 
 	"softib/capi/dropin"
 	"softib/internal/built"
+	"softib/proto/ib"
 	attached "softib/verbs/attach/server"
 )
 
@@ -149,7 +150,7 @@ func (w *land) start(t testing.TB, host, path string, args ...string) *process {
 	}
 	h := dropin.Host{Name: host, Verbs: w.verbs, RDMACM: w.socket}
 	if n := w.Graph().ByName(host); n != nil {
-		h.GUID = n.GUID
+		h.GUIDs = []ib.GUID{n.GUID}
 	}
 	p.cmd.Env = w.set.Environment(os.Environ(), h)
 	if w.env != nil {

@@ -178,7 +178,7 @@ func (d *ident) qpAttr(to cm.QPState) (a cm.QPAttr, err error) {
 		return a, d.bad("asking for attributes")
 	}
 	if !d.hasConn || d.qpType == qptUD {
-		ad, err := d.ch.host.adapter()
+		ad, err := d.ch.adapter()
 		if err != nil {
 			return a, err
 		}
@@ -190,7 +190,8 @@ func (d *ident) qpAttr(to cm.QPState) (a cm.QPAttr, err error) {
 		if !ok {
 			return a, syscall.EINVAL
 		}
-		a = cm.QPAttr{Mask: cm.QPHasState | cm.QPHasPKeyIndex | cm.QPHasPort, State: to, PKeyIndex: key, Port: info.Num}
+		a = cm.QPAttr{Mask: cm.QPHasState | cm.QPHasPKeyIndex | cm.QPHasPort, State: to, PKeyIndex: key,
+			Port: info.Shown}
 		if d.qpType == qptUD {
 			a.Mask |= qpHasQKey
 			return a, d.setQKey(0)

@@ -18,6 +18,8 @@ import (
 type endPort struct {
 	h       *host
 	num     ib.PortNum
+	shown   ib.PortNum // its number to programs, at the adapter
+	guid    ib.GUID    // of that
 	session Session
 	cmAgent madrpc.AgentID
 	saAgent madrpc.AgentID
@@ -45,17 +47,17 @@ type listening struct {
 	users int
 }
 
-func openPort(h *host, a *Adapter, info *Port) (*endPort, error) {
+func openPort(h *host, info *Port) (*endPort, error) {
 	session, err := h.s.ports.Open(h.name, info.Num)
 	if err != nil {
 		return nil, err
 	}
 	p := &endPort{
-		h: h, num: info.Num, session: session, conns: map[cm.ConnID]*ident{}, listens: map[uint64]*listening{},
-		asks:   map[uint32]func(answer){},
+		h: h, num: info.Num, shown: info.Shown, guid: info.NodeGUID, session: session,
+		conns: map[cm.ConnID]*ident{}, listens: map[uint64]*listening{}, asks: map[uint32]func(answer){},
 		groups: map[groupKey]*group{}, done: make(chan struct{}),
-		engine: cm.New(cm.Config{Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), CAGUID: a.NodeGUID,
-			Port: info.Num, Grace: grace}),
+		engine: cm.New(cm.Config{Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), CAGUID: info.NodeGUID,
+			Port: info.Shown, Grace: grace}),
 	}
 	name := fmt.Sprintf("rdma_cm on %s port %d", h.name, info.Num)
 	p.cmAgent, err = session.Register(madrpc.Registration{
@@ -95,6 +97,9 @@ func (p *endPort) receive(ctx context.Context) {
 	for {
 		d, err := p.session.Recv(ctx)
 		if err != nil {
+			p.h.mu.Lock()
+			p.dead = true
+			p.h.mu.Unlock()
 			return
 		}
 		p.h.mu.Lock()

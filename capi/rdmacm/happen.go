@@ -215,7 +215,7 @@ func (d *ident) setQKey(k ib.QKey) error {
 // pathAH is the address of what the ID's path leads to.
 func (d *ident) pathAH() cm.AHAttr {
 	r := &d.path
-	a := cm.AHAttr{DLID: r.DLID, SL: r.SL, StaticRate: uint8(r.Rate), Port: d.port.num}
+	a := cm.AHAttr{DLID: r.DLID, SL: r.SL, StaticRate: uint8(r.Rate), Port: d.port.shown}
 	if p, err := d.cmPath(); err == nil {
 		a.SrcPath, a.SGIDIndex = p.PathBits, p.GIDIndex
 	}
@@ -236,7 +236,7 @@ func (p *endPort) requested(e *cm.Event) {
 	if !info.SIDR {
 		qpType = map[cm.Transport]uint8{cm.RC: qptRC, cm.UC: qptUC, cm.XRC: qptXRCRecv}[info.Transport]
 	}
-	l, src, dst, head := p.h.listener(info.ServiceID, e.Private, info.Primary.SGID, qpType)
+	l, src, dst, head := p.listener(info.ServiceID, e.Private, info.Primary.SGID, qpType)
 	if l == nil {
 		if info.SIDR {
 			_ = p.engine.SIDRReply(now, e.ID, cm.SIDRReplyParams{Status: mad.SIDRUnsupported})
@@ -272,7 +272,7 @@ func (p *endPort) requested(e *cm.Event) {
 	if a, err := p.h.adapter(); err == nil && (d.gid.IsZero() || d.key == 0) {
 		if mine := a.port(p.num); mine != nil { // a look-up names no path
 			d.gid, d.key = mine.GID, mine.homeKey()
-			if g := d.src.networkGID(); a.Ethernet != nil && slices.Contains(mine.GIDs, g) {
+			if g := d.src.networkGID(); mine.Ethernet != nil && slices.Contains(mine.GIDs, g) {
 				d.gid = g
 			}
 		}

@@ -18,7 +18,7 @@ type host struct {
 	// mu guards everything of the host: its ports with their engines, all IDs, channels and events. Nothing is waited
 	// for while it is held.
 	mu     sync.Mutex
-	ports  []*endPort // those that could be opened
+	ports  []*endPort
 	spaces map[portSpace]map[uint16]*binding
 	last   uint16 // the ephemeral port that was given out last
 }
@@ -43,21 +43,48 @@ func openHost(s *Server, name string) (*host, error) {
 		return nil, err
 	}
 	h := &host{s: s, name: name, spaces: map[portSpace]map[uint16]*binding{}}
-	for i := range a.Ports {
-		p, err := openPort(h, &a, &a.Ports[i])
-		if err != nil {
-			h.close()
-			return nil, err
-		}
-		h.ports = append(h.ports, p)
+	if err := h.openPorts(&a); err != nil {
+		h.close()
+		return nil, err
 	}
 	return h, nil
+}
+
+// openPorts opens those ports of an adapter that are not open.
+func (h *host) openPorts(a *Adapter) error {
+	for i := range a.Ports {
+		at := slices.IndexFunc(h.ports, func(p *endPort) bool { return p.num == a.Ports[i].Num })
+		if at >= 0 && !h.ports[at].dead {
+			continue
+		}
+		p, err := openPort(h, &a.Ports[i])
+		switch {
+		case err != nil:
+			return err
+		case at >= 0:
+			h.ports[at] = p
+		default:
+			h.ports = append(h.ports, p)
+		}
+	}
+	return nil
 }
 
 func (h *host) close() {
 	for _, p := range h.ports {
 		p.close()
 	}
+}
+
+// reopen opens the ports that the host has got since it was opened.
+func (h *host) reopen() error {
+	a, err := h.adapter()
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.openPorts(&a)
 }
 
 // adapter is the host's adapter as it is now.
@@ -161,7 +188,7 @@ func (h *host) release(d *ident) {
 // unique reports whether an ID may share an ephemeral port, because no two connections can be mistaken for each other.
 func (b *binding) unique(d *ident) bool {
 	for _, o := range b.owners {
-		if o == d {
+		if o == d || !o.ch.meets(d.ch) {
 			continue
 		}
 		if o.dst.portNum() != 0 && o.dst.portNum() != d.dst.portNum() {
@@ -182,7 +209,7 @@ func (b *binding) unique(d *ident) bool {
 func (b *binding) check(d *ident, reuse bool) error {
 	for _, o := range b.owners {
 		switch {
-		case o == d:
+		case o == d, !o.ch.meets(d.ch):
 		case o.state != stListen && reuse && o.reuse:
 		case d.afOnly && o.afOnly && d.src.family != o.src.family:
 		case d.src.isAny() || o.src.isAny():
@@ -194,19 +221,21 @@ func (b *binding) check(d *ident, reuse bool) error {
 	return nil
 }
 
-// listener finds who listens for a request: private data begin with addresses unless they are of the IB family.
-func (h *host) listener(sid uint64, private []byte, gid ib.GID, qpType uint8) (d *ident, src, dst sockaddr, head bool) {
+// listener finds who listens for a request that came to a port: private data begin with addresses unless they are of
+// the IB family.
+func (p *endPort) listener(sid uint64, private []byte, gid ib.GID, qpType uint8) (d *ident, src, dst sockaddr,
+	head bool) {
 	space, port := portSpace(sid>>16), uint16(sid)
 	if sid>>32 != 0 {
 		return nil, src, dst, false
 	}
-	b := h.spaces[space][port]
+	b := p.h.spaces[space][port]
 	if b == nil {
 		return nil, src, dst, false
 	}
 	src, dst, head = parseIPHead(private)
 	for _, o := range b.owners {
-		if o.state != stListen || o.qpType != 0 && o.qpType != qpType {
+		if o.state != stListen || o.qpType != 0 && o.qpType != qpType || !o.ch.sees(p.num) {
 			continue
 		}
 		if o.src.family == afIB {

@@ -79,6 +79,7 @@ type ident struct {
 
 	// Of a listener.
 	service uint64
+	listens []*endPort
 	backlog int
 	unread  int // connection requests that the program has not read
 
@@ -129,7 +130,7 @@ func (d *ident) bind(a sockaddr) error {
 	if a.family == afInet6 && a.ip.IsLinkLocalUnicast() && a.scope == 0 {
 		return syscall.EINVAL
 	}
-	ad, err := d.ch.host.adapter()
+	ad, err := d.ch.adapter()
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func (d *ident) bind(a sockaddr) error {
 // local is the port of an adapter that has an address, nil if none has, and which of its GIDs that is.
 func (a *Adapter) local(s *sockaddr) (*Port, ib.GID) {
 	switch {
-	case a.Ethernet != nil:
+	case len(a.Ports) > 0 && a.Ports[0].Ethernet != nil:
 		g := s.networkGID()
 		return a.byGID(g), g
 	case s.family == afIB:
@@ -203,7 +204,7 @@ func (d *ident) resolveAddr(src, dst sockaddr) error {
 	if d.state != stAddrBound || d.src.family != dst.family {
 		return d.bad("resolving an address")
 	}
-	ad, err := d.ch.host.adapter()
+	ad, err := d.ch.adapter()
 	if err != nil {
 		return err
 	}
@@ -217,7 +218,7 @@ func (d *ident) resolveAddr(src, dst sockaddr) error {
 	d.dst = dst
 	d.state = stAddrQuery
 	reach := d.reach
-	if ad.Ethernet != nil {
+	if mine.Ethernet != nil {
 		reach = d.reachNetwork
 	}
 	errno := reach(&ad, mine)
@@ -290,7 +291,7 @@ func (d *ident) resolveRoute(timeoutMS uint32) error {
 	if d.state != stAddrResolved {
 		return d.bad("resolving a route")
 	}
-	ad, err := d.ch.host.adapter()
+	ad, err := d.ch.adapter()
 	if err != nil {
 		return err
 	}
@@ -298,7 +299,7 @@ func (d *ident) resolveRoute(timeoutMS uint32) error {
 	if info == nil {
 		return syscall.ENODEV
 	}
-	if ad.Ethernet != nil {
+	if info.Ethernet != nil {
 		d.path, d.hasPath, d.state = d.networkPath(info), true, stRouteResolved
 		d.tell(evtRouteResolved, 0)
 		return nil
@@ -351,7 +352,7 @@ func (d *ident) routed(a answer) {
 
 // cmPath is the ID's path as the connection manager takes it.
 func (d *ident) cmPath() (cm.Path, error) {
-	ad, err := d.ch.host.adapter()
+	ad, err := d.ch.adapter()
 	if err != nil {
 		return cm.Path{}, err
 	}
@@ -384,13 +385,15 @@ func (d *ident) listen(backlog int) error {
 		}
 	}
 	d.service = serviceID(d.bound.space, &d.src)
-	for i, p := range d.ch.host.ports {
+	for _, p := range d.ch.host.ports {
+		if !d.ch.sees(p.num) {
+			continue
+		}
 		if err := p.listen(d.service); err != nil {
-			for _, q := range d.ch.host.ports[:i] {
-				q.unlisten(d.service)
-			}
+			d.unlisten()
 			return err
 		}
+		d.listens = append(d.listens, p)
 	}
 	const backlogMax = 1024 // Linux's default limit
 	d.backlog = backlog
@@ -401,6 +404,14 @@ func (d *ident) listen(backlog int) error {
 	return nil
 }
 
+// unlisten ends what listen has begun.
+func (d *ident) unlisten() {
+	for _, p := range d.listens {
+		p.unlisten(d.service)
+	}
+	d.listens = nil
+}
+
 // destroy ends the ID and takes back its events. Connection requests among them are rejected.
 func (d *ident) destroy() {
 	h := d.ch.host
@@ -408,9 +419,7 @@ func (d *ident) destroy() {
 	d.state = stGone
 	delete(d.ch.ids, d.number)
 	if was == stListen {
-		for _, p := range h.ports {
-			p.unlisten(d.service)
-		}
+		d.unlisten()
 	}
 	if d.asked != 0 {
 		d.port.forget(d.asked)

@@ -49,6 +49,8 @@ func (u fabricPorts) host(name string) (*live.Host, error) {
 	return h, nil
 }
 
+func (u fabricPorts) View(name string) (string, []ib.PortNum, error) { return name, nil, nil }
+
 // Adapter is that of any host of the fabric.
 func (u fabricPorts) Adapter(name string) (Adapter, error) {
 	h := u.byName[name]
@@ -57,7 +59,7 @@ func (u fabricPorts) Adapter(name string) (Adapter, error) {
 		return Adapter{}, err
 	}
 	n := h.Node()
-	a := Adapter{NodeGUID: n.GUID, IP: h.IP(), IP6: h.IP6()}
+	a := Adapter{IP: h.IP(), IP6: h.IP6()}
 	for p := 1; p <= n.NumPorts(); p++ {
 		ref := topo.PortRef{Node: n.Index, Port: ib.PortNum(p)}
 		pi, ok := u.f.PortInfo(ref)
@@ -65,7 +67,8 @@ func (u fabricPorts) Adapter(name string) (Adapter, error) {
 			continue
 		}
 		a.Ports = append(a.Ports, Port{
-			Num: ref.Port, GID: ib.MakeGID(pi.GidPrefix, n.PortGUID(ref.Port)), LID: pi.LID, LMC: pi.LMC,
+			Num: ref.Port, NodeGUID: n.GUID, Shown: ref.Port,
+			GID: ib.MakeGID(pi.GidPrefix, n.PortGUID(ref.Port)), LID: pi.LID, LMC: pi.LMC,
 			SMLID: pi.MasterSMLID, SMSL: pi.MasterSMSL, Active: pi.PortState == ib.PortActive, MTU: pi.NeighborMTU,
 			PKeys: u.f.PKeys(ref),
 		})

@@ -60,12 +60,16 @@ func (d *ident) join(uid uint64, a sockaddr, as mad.JoinState) (*membership, err
 		return nil, d.bad("joining a group")
 	}
 	p := d.port
-	ad, err := d.ch.host.adapter()
+	ad, err := d.ch.adapter()
 	if err != nil {
 		return nil, err
 	}
 	key := groupKey{mgid: groupOf(d.space, &a, d.key), as: as}
-	if ad.Ethernet != nil {
+	info := ad.port(p.num)
+	if info == nil {
+		return nil, syscall.ENODEV
+	}
+	if info.Ethernet != nil {
 		key.mgid = a.networkGID()
 	}
 	m := &membership{number: d.ch.host.s.newID(), uid: uid, d: d}
@@ -77,7 +81,7 @@ func (d *ident) join(uid uint64, a sockaddr, as mad.JoinState) (*membership, err
 		if err := d.setQKey(0); err != nil {
 			return nil, err
 		}
-		m.g = &group{p: p, key: key, ipoib: d.space == psIPoIB, ethernet: ad.Ethernet,
+		m.g = &group{p: p, key: key, ipoib: d.space == psIPoIB, ethernet: info.Ethernet,
 			want: mad.MCMemberRecord{MGID: key.mgid, PortGID: d.gid, PKey: d.key, QKey: d.qkey, JoinState: as}}
 	}
 	if err := m.g.take(m); err != nil {
@@ -139,7 +143,7 @@ func (m *membership) joined(errno syscall.Errno) {
 		(&udParam{qpn: ib.QPNMulticast, qkey: rec.QKey, ah: cm.AHAttr{
 			DLID: rec.MLID, SL: rec.SL, StaticRate: uint8(rec.Rate), IsGlobal: true, DGID: rec.MGID,
 			FlowLabel: rec.FlowLabel,
-			HopLimit:  rec.HopLimit, TClass: rec.TClass, Port: d.port.num, SGIDIndex: d.gidIndex(),
+			HopLimit:  rec.HopLimit, TClass: rec.TClass, Port: d.port.shown, SGIDIndex: d.gidIndex(),
 		}}).put(e.rec[evParam:])
 	}
 	d.ch.push(e)

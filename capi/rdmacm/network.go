@@ -1,7 +1,9 @@
 package rdmacm
 
 import (
+	"fmt"
 	"net/netip"
+	"strings"
 	"syscall"
 
 	"softib/driver/roce"
@@ -46,8 +48,7 @@ func (d *ident) reachNetwork(ad *Adapter, mine *Port) syscall.Errno {
 		}
 		to = from
 	case d.port == nil:
-		var ok bool
-		if from, ok = ad.Ethernet.Source(to); !ok {
+		if mine, from = ad.towards(to, uint32(d.dst.scope)); mine == nil {
 			return syscall.EHOSTUNREACH
 		}
 	}
@@ -62,6 +63,17 @@ func (d *ident) reachNetwork(ad *Adapter, mine *Port) syscall.Errno {
 		d.src.setNetwork(from)
 	}
 	return 0
+}
+
+// towards is the port at which the machine's way to an address begins, nil if it is none of these, and the address that
+// packets have there.
+func (a *Adapter) towards(to ib.GID, scope uint32) (*Port, ib.GID) {
+	for i := range a.Ports {
+		if from, ok := a.Ports[i].Ethernet.Source(to, scope); ok {
+			return &a.Ports[i], from
+		}
+	}
+	return nil, ib.GID{}
 }
 
 // firstGID is the first address of a family, zero if there is none.
@@ -98,7 +110,7 @@ func (d *ident) networkPath(mine *Port) mad.PathRecord {
 
 // gidIndex is where the port has the ID's GID.
 func (d *ident) gidIndex() uint8 {
-	if ad, err := d.ch.host.adapter(); err == nil {
+	if ad, err := d.ch.adapter(); err == nil {
 		if info := ad.port(d.port.num); info != nil {
 			return info.gidIndex(d.gid)
 		}
@@ -126,29 +138,47 @@ func (g *group) exitNetwork() {
 	_ = g.step()
 }
 
-// OnEthernet is an interface of this machine as the server of programs sees it: a host of its name.
-func OnEthernet(s *roce.Server) Ports { return network{s} }
+// OnEthernet is this machine as the server of programs sees it, with the interfaces whose port is held: a host whose
+// ports they are. A program names those that it sees, with commas between them.
+func OnEthernet(x *roce.Interfaces) Ports { return network{x} }
 
-type network struct{ s *roce.Server }
+type network struct{ *roce.Interfaces }
 
-func (n network) Adapter(name string) (Adapter, error) {
-	c := n.s.Config()
-	if name != c.Name {
-		return Adapter{}, ErrNoHost
+// thisMachine is the one host.
+const thisMachine = ""
+
+func (n network) View(name string) (string, []ib.PortNum, error) {
+	var ports []ib.PortNum
+	for one := range strings.SplitSeq(name, ",") {
+		s, number := n.Server(one)
+		if s == nil {
+			return "", nil, fmt.Errorf("%w: %s; next: softib exec --roce %[2]s", ErrNoHost, one)
+		}
+		ports = append(ports, number)
 	}
-	gids := n.s.GIDs()
-	p := Port{Num: 1, Active: true, MTU: n.s.MTU(), PKeys: []ib.PKey{ib.PKeyDefault}, GIDs: gids, GID: gids[0]}
-	return Adapter{NodeGUID: n.s.GUID(), Ports: []Port{p}, Ethernet: n.s}, nil
+	return thisMachine, ports, nil
+}
+
+func (n network) Adapter(string) (a Adapter, err error) {
+	n.All(func(number ib.PortNum, s *roce.Server) {
+		p := Port{Num: number, NodeGUID: s.GUID(), Shown: 1, Ethernet: s, Active: true, MTU: s.MTU(),
+			PKeys: []ib.PKey{ib.PKeyDefault}, GIDs: s.GIDs()}
+		p.GID = p.GIDs[0]
+		a.Ports = append(a.Ports, p)
+	})
+	return a, nil
 }
 
 func (n network) ByIP(netip.Addr) (string, bool) { return "", false }
 
 func (n network) ByGID(ib.GID) (string, bool) { return "", false }
 
-func (n network) Open(string, ib.PortNum) (Session, error) {
-	x, err := n.s.OpenMgmt()
-	if err != nil {
-		return nil, err
-	}
-	return x, nil
+func (n network) Open(_ string, port ib.PortNum) (session Session, err error) {
+	err = ErrNoHost
+	n.All(func(number ib.PortNum, s *roce.Server) {
+		if number == port {
+			session, err = s.OpenMgmt()
+		}
+	})
+	return session, err
 }

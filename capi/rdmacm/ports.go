@@ -19,6 +19,8 @@ var (
 
 // Ports is the fabric as the server needs it. Its methods are called from many goroutines.
 type Ports interface {
+	// View is the host that a program sees by a name, and which of its ports: all if nil. ErrNoHost if there is none.
+	View(name string) (host string, ports []ib.PortNum, err error)
 	// Adapter is the adapter of a host as it is now; ErrNoHost if there is none.
 	Adapter(host string) (Adapter, error)
 	// ByIP finds the host of a fabric that has an address.
@@ -42,20 +44,23 @@ type Session interface {
 	Close() error
 }
 
-// Adapter is a host's channel adapter.
+// Adapter is a host's channel adapter. A machine at Ethernet has one for each interface, and all of them are one here.
 type Adapter struct {
-	NodeGUID ib.GUID
 	// IP and IP6 are the host's addresses, in a fabric.
 	IP, IP6 netip.Addr
-	// Ethernet is what its port is at, if it is not in a fabric.
-	Ethernet Ethernet
 	// Ports are in order, from number 1.
 	Ports []Port
 }
 
 // Port is a port of an adapter.
 type Port struct {
-	Num    ib.PortNum
+	Num ib.PortNum
+	// NodeGUID is that of the adapter which programs see it at, and Shown its number there.
+	NodeGUID ib.GUID
+	Shown    ib.PortNum
+	// Ethernet is what it is at, if it is not in a fabric.
+	Ethernet Ethernet
+
 	GID    ib.GID // the first of its table
 	GIDs   []ib.GID
 	LID    ib.LID
@@ -70,8 +75,9 @@ type Port struct {
 // Ethernet is a real network: there is no administrator, GIDs are IP addresses, and the machine's routes say where to
 // go.
 type Ethernet interface {
-	// Source is the address that packets to another leave from; it is not ok if there is no way.
-	Source(to ib.GID) (from ib.GID, ok bool)
+	// Source is the address that packets to another leave from; it is not ok if there is no way that begins at this
+	// interface. Scope is the index of the one that a link-local address is meant at, or 0.
+	Source(to ib.GID, scope uint32) (from ib.GID, ok bool)
 	// Join makes the interface a member of a group until Leave is called as often.
 	Join(ib.GID) error
 	Leave(ib.GID)
@@ -85,6 +91,21 @@ func (a *Adapter) port(n ib.PortNum) *Port {
 		}
 	}
 	return nil
+}
+
+// seen are the ports of some numbers; all if nil.
+func (a Adapter) seen(ports []ib.PortNum) Adapter {
+	if ports == nil {
+		return a
+	}
+	some := make([]Port, 0, len(ports))
+	for _, n := range ports {
+		if p := a.port(n); p != nil {
+			some = append(some, *p)
+		}
+	}
+	a.Ports = some
+	return a
 }
 
 // main is the port that the host's IP addresses are at: the first that is active, or the first.

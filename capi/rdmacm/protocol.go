@@ -12,11 +12,11 @@ var native = binary.NativeEndian
 //
 //	struct softib_rdmacm_hello {
 //		uint32_t magic;     // 'srcm'
-//		uint32_t version;   // 1
+//		uint32_t version;   // 2
 //		uint32_t role;      // 1: commands, 2: events
 //		uint32_t pad;
 //		uint64_t channel;   // 0 makes one (commands only); else the one to join
-//		char     host[64];  // with its final zero
+//		char     host[256]; // with its final zero
 //	};
 //
 // and its answer, with words for the user after it if status is not 0:
@@ -30,13 +30,16 @@ var native = binary.NativeEndian
 // The hello of an event connection carries, as SCM_RIGHTS, one descriptor: the very socket that it is sent on.
 const (
 	protocolMagic   = 0x7372636D // 'srcm'
-	protocolVersion = 1
+	protocolVersion = 2
 
-	helloSize   = 88
+	helloSize   = 280
 	welcomeSize = 16
-	hostMax     = 64 // with its final zero
+	hostMax     = 256 // with its final zero
 	textMax     = 512
 )
+
+// HostMax is how long the name by which a program is let in may be.
+const HostMax = hostMax - 1
 
 type role uint32
 

@@ -220,7 +220,7 @@ func (w *world) play(t testing.TB, data []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newChannel(h, 2, nil)
+	c := newChannel(h, nil, 2, nil)
 	w.s.mu.Lock()
 	w.s.channels[c.number] = c
 	w.s.mu.Unlock()

@@ -22,12 +22,8 @@ func (d *ident) queryRoute() ([]byte, error) {
 	if d.port == nil {
 		return b, nil
 	}
-	ad, err := d.ch.host.adapter()
-	if err != nil {
-		return nil, err
-	}
-	binary.BigEndian.PutUint64(b, uint64(ad.NodeGUID))
-	b[196] = byte(d.port.num)
+	binary.BigEndian.PutUint64(b, uint64(d.port.guid))
+	b[196] = byte(d.port.shown)
 	if d.hasPath {
 		native.PutUint32(b[192:], 1)
 		putUserPath(b[8:], &d.path)
@@ -93,12 +89,8 @@ func (d *ident) queryAddrs(src, dst *sockaddr) ([]byte, error) {
 	if d.port == nil {
 		return b, nil
 	}
-	ad, err := d.ch.host.adapter()
-	if err != nil {
-		return nil, err
-	}
-	binary.BigEndian.PutUint64(b, uint64(ad.NodeGUID))
-	b[8] = byte(d.port.num)
+	binary.BigEndian.PutUint64(b, uint64(d.port.guid))
+	b[8] = byte(d.port.shown)
 	binary.BigEndian.PutUint16(b[10:], uint16(d.key))
 	return b, nil
 }

@@ -197,15 +197,22 @@ func (c *channel) serve() {
 
 // open makes a channel on a host.
 func (s *Server) open(name string, conn *net.UnixConn) (*channel, error) {
+	name, ports, err := s.ports.View(name)
+	if err != nil {
+		return nil, err
+	}
 	h, err := s.host(name)
 	if err != nil {
+		return nil, err
+	}
+	if err := h.reopen(); err != nil {
 		return nil, err
 	}
 	var b [8]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return nil, err
 	}
-	c := newChannel(h, binary.NativeEndian.Uint64(b[:])|1, conn)
+	c := newChannel(h, ports, binary.NativeEndian.Uint64(b[:])|1, conn)
 	s.mu.Lock()
 	s.channels[c.number] = c
 	s.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 	"softib/driver/live"
 	"softib/internal/built"
 	"softib/internal/listening"
+	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/verbs/attach/server"
 )
@@ -171,7 +172,7 @@ func (w *world) start(t testing.TB, host, path string, args ...string) *program 
 		done: make(chan error, 1), bell: make(chan struct{}, 1)}
 	h := dropin.Host{Name: host, Verbs: w.socket}
 	if n := w.Graph().ByName(host); n != nil {
-		h.GUID = n.GUID
+		h.GUIDs = []ib.GUID{n.GUID}
 	}
 	p.cmd.Env = w.set.Environment(os.Environ(), h)
 	p.cmd.Stdout, p.cmd.Stderr = p, p

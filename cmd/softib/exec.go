@@ -15,12 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"softib/capi/dropin"
+	"softib/proto/ib"
 )
 
 func newExec() *cobra.Command {
 	var o execOptions
 	cmd := &cobra.Command{
-		Use:   "exec {HOST | --roce DEV} -- CMD [ARG…]",
+		Use:   "exec {HOST | --roce DEV[,DEV…]} -- CMD [ARG…]",
 		Short: "Run an unmodified program on a host of the fabric, or on a real network",
 		Long: `Runs CMD as if this machine were HOST: what CMD does through libibverbs, librdmacm
 and libibumad happens at that host's adapter. No kernel module and no root is
@@ -38,8 +39,9 @@ that is another, --on MACHINE runs it there by ssh.
 
 With --roce there is no fabric: CMD gets an adapter whose port is DEV, an Ethernet
 interface of this machine, and speaks RoCEv2 (UDP port 4791) to whoever does at the
-other end: softib on another machine, Linux's rdma_rxe, an adapter of silicon. Any
-number of programs can share DEV; softib roce says how.`,
+other end: softib on another machine, Linux's rdma_rxe, an adapter of silicon. With
+several (--roce eth0,eth1) it has an adapter for each: softib0, softib1. Any number of
+programs can share DEV; softib roce says how.`,
 		Example: `  softib exec h1 -- ibv_devinfo
   softib exec h1 -- ib_write_bw          # and: softib exec h2 -- ib_write_bw localhost
   softib exec h1 -- ibnetdiscover
@@ -75,7 +77,7 @@ number of programs can share DEV; softib roce says how.`,
 	cmd.Flags().SetInterspersed(false)
 	nameFlag(cmd, &o.name)
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "no namespaces: CMD sees the machine's own /sys and /etc/hosts")
-	cmd.Flags().StringVar(&o.roce, "roce", "", "the Ethernet interface to speak RoCEv2 at, in place of HOST")
+	cmd.Flags().StringVar(&o.roce, "roce", "", "the Ethernet interfaces to speak RoCEv2 at, in place of HOST")
 	cmd.Flags().StringVar(&o.on, "on", "", "run it on `MACHINE`, by ssh, where softib and the fabric run too")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say what of the namespaces does not work here")
 	return cmd
@@ -110,8 +112,8 @@ func (o execOptions) run(cmd *cobra.Command, host string, argv []string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "softib: %s runs without /sys/class/infiniband and names of hosts: %s\n",
 			argv[0], e.Why)
 	}
-	env := set.Environment(os.Environ(), dropin.Host{Name: host, GUID: e.GUID, UMAD: p.umad(), Verbs: p.verbs(),
-		RDMACM: p.rdmacm()})
+	env := set.Environment(os.Environ(), dropin.Host{Name: host, GUIDs: []ib.GUID{e.GUID}, UMAD: p.umad(),
+		Verbs: p.verbs(), RDMACM: p.rdmacm()})
 	return set.Exec(in, path, argv, env)
 }
 
@@ -143,7 +145,7 @@ func (o execOptions) runOn(host string, argv []string) error {
 	return unix.Exec(ssh, args, os.Environ())
 }
 
-// runRoCE becomes the program argv with an adapter at an Ethernet interface.
+// runRoCE becomes the program argv with adapters at Ethernet interfaces.
 func (o execOptions) runRoCE(ctx context.Context, argv []string) error {
 	if argv[0] == "--" {
 		argv = argv[1:]
@@ -160,7 +162,7 @@ func (o execOptions) runRoCE(ctx context.Context, argv []string) error {
 	if err != nil {
 		return err
 	}
-	kept, guid, err := at.keep(ctx)
+	kept, view, err := at.keep(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,13 +170,13 @@ func (o execOptions) runRoCE(ctx context.Context, argv []string) error {
 	if _, err := unix.FcntlInt(kept.Fd(), unix.F_SETFD, 0); err != nil {
 		return err
 	}
-	env := set.Environment(os.Environ(), dropin.Host{Name: o.roce, GUID: guid, Verbs: "roce:" + at.verbs(),
+	env := set.Environment(os.Environ(), dropin.Host{Name: o.roce, GUIDs: view.GUIDs, Verbs: "roce:" + at.verbs(),
 		RDMACM: at.rdmacm()})
 	in := dropin.Entry{Verbose: o.verbose}
 	if !o.plain {
-		user, err := dropin.NewSpaces(set).User(at.files())
+		user, err := dropin.NewSpaces(set).User(view.Files)
 		if err == nil {
-			in.Tree, in.User = at.files(), user
+			in.Tree, in.User = view.Files, user
 		} else if o.verbose {
 			fmt.Fprintf(os.Stderr, "softib: %s runs without /sys/class/infiniband: %v\n", argv[0], err)
 		}

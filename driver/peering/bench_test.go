@@ -117,7 +117,7 @@ func BenchmarkMachines(b *testing.B) {
 }
 
 // sides runs both sides of a measurement.
-func sides(b *testing.B, pair *netpair.Pair, self, dir, what string, mtu int) (r result) {
+func sides(b *testing.B, pair *netpair.Machines, self, dir, what string, mtu int) (r result) {
 	side := func(machine int, name string) *exec.Cmd {
 		c := pair.Command(b.Context(), machine, self)
 		c.Env = append(os.Environ(), sideEnv+"="+what+"-"+name, dirEnv+"="+dir, mtuEnv+"="+strconv.Itoa(mtu-48))

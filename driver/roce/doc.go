@@ -6,8 +6,8 @@
 // sockets; they are judged as bytes from anybody (wire.Packet.ParseRoCE). While nobody looks, a goroutine waits at
 // each socket and wakes whoever sleeps.
 //
-// A Server holds the port for the programs of a machine, each of which has a Device in its own process (Dial), and has
-// queue pair 1 (Session).
+// A Server holds the port of an interface for the programs of a machine, each of which has a Device in its own process
+// (Dial), and has queue pair 1 (Session). Interfaces are all servers of a process.
 //
 // GIDs are the interface's addresses. The kernel has the headers of IP and UDP, and the ICRC covers both, so what the
 // kernel does has to be known: a socket that is not connected and may not fragment sends IPv4's identification as 0.

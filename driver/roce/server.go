@@ -1,28 +1,23 @@
 package roce
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"softib/driver/endpoint"
-	"softib/internal/packetsock"
 	"softib/proto/ib"
 	"softib/proto/mad"
 	"softib/proto/wire"
 )
 
-// Server holds RoCEv2's UDP port at an interface for the programs of this machine, and speaks for its queue pair 1.
+// Server holds RoCEv2's UDP port at one interface for the programs of this machine, and speaks for its queue pair 1.
 //
 // A program's queue pairs are a block of numbers (endpoint.BlockBits), and it has sockets of its own at each address.
 // All sockets of an address share the port (SO_REUSEPORT), and the kernel gives a datagram to the one whose place among
@@ -40,9 +35,9 @@ type Server struct {
 	mu     sync.Mutex
 	blocks [][]int // by block, from 1: the descriptors by address
 	free   []uint16
+	guests map[*net.UnixConn]struct{} // connections of programs that have sockets
 	closed bool
 
-	users   atomic.Int32
 	session Session
 	done    sync.WaitGroup
 	Stats
@@ -54,12 +49,15 @@ var ErrClosed = errors.New("RoCEv2's port is no longer held")
 // ErrRefused is matched when a server is there and does not let a program in.
 var ErrRefused = errors.New("refused")
 
+// ErrNotHeld is matched when nobody holds an interface's port.
+var ErrNotHeld = errors.New("nobody holds RoCEv2's port")
+
 // ErrMany is matched when no block of queue pair numbers is left.
 var ErrMany = errors.New("too many programs")
 
 // Hold takes the port at all addresses of an interface. Nobody else on the machine may have it.
 func Hold(c Config) (s *Server, err error) {
-	s = &Server{cfg: c, guid: c.guid()}
+	s = &Server{cfg: c, guid: c.guid(), guests: map[*net.UnixConn]struct{}{}}
 	if s.mtu, err = portMTU(c.MTU); err != nil {
 		return nil, fmt.Errorf("roce: %s: %w", c.Name, err)
 	}
@@ -109,11 +107,14 @@ func steer(fd int) error {
 	return nil
 }
 
-// Close gives the port up. Programs that have sockets keep them.
+// Close gives the port up. Programs that have sockets keep them, and are told that their port is down.
 func (s *Server) Close() {
 	s.mu.Lock()
 	already := s.closed
 	s.closed = true
+	for c := range s.guests {
+		_ = c.CloseRead() // who waits there closes it
+	}
 	s.mu.Unlock()
 	if already {
 		return
@@ -185,6 +186,9 @@ func (s *Server) giveBack(block uint16) {
 	s.free = append(s.free, block)
 }
 
+// terms are what a program is told that has a block.
+func (s *Server) terms(block uint16) terms { return terms{Block: block, GUID: s.guid, Config: s.cfg} }
+
 // Open is a device for this process.
 func (s *Server) Open() (*Device, error) {
 	block, fds, err := s.lend()
@@ -211,9 +215,6 @@ func (s *Server) Open() (*Device, error) {
 	return d, err
 }
 
-// Users counts the programs, and those who keep the port for programs to come.
-func (s *Server) Users() int { return int(s.users.Load()) }
-
 // GUID is the adapter's.
 func (s *Server) GUID() ib.GUID { return s.guid }
 
@@ -239,180 +240,4 @@ func (c *Config) guid() ib.GUID {
 	_, _ = rand.Read(b[:])
 	b[0] = b[0]&^1 | 2
 	return ib.GUID(binary.BigEndian.Uint64(b[:]))
-}
-
-// The protocol of programs: one record asks and one answers, both JSON; the answer brings the sockets. The connection
-// stays for as long as the program has them.
-
-const protocolVersion = 1
-
-// hello is what a program says.
-type hello struct {
-	Version int `json:"softib_roce"`
-	// Keep says that no sockets are wanted, but that the server is to be there.
-	Keep bool `json:"keep,omitempty"`
-}
-
-// terms are what it is told.
-type terms struct {
-	Error  string  `json:"error,omitempty"`
-	Block  uint16  `json:"block,omitempty"`
-	GUID   ib.GUID `json:"guid"`
-	Config Config  `json:"config"`
-}
-
-const (
-	helloMax      = 256
-	termsMax      = 1 << 15
-	helloPatience = 10 * time.Second
-)
-
-// addrsMax bounds an interface's addresses: so many descriptors go with one record.
-const addrsMax = 200
-
-func (s *Server) terms(block uint16) terms { return terms{Block: block, GUID: s.guid, Config: s.cfg} }
-
-// Serve answers programs until ctx ends.
-func (s *Server) Serve(ctx context.Context, l *packetsock.Listener) error {
-	return packetsock.Serve(ctx, l, 1+len(s.addrs), s.greet)
-}
-
-// greet is one connection.
-func (s *Server) greet(c packetsock.Guest) {
-	var h hello
-	buf := make([]byte, helloMax)
-	if c.SetReadDeadline(time.Now().Add(helloPatience)) != nil {
-		return
-	}
-	n, err := c.Read(buf)
-	if err != nil || json.Unmarshal(buf[:n], &h) != nil {
-		return
-	}
-	t, err := s.terms(0), c.Refused
-	var fds []int
-	if err == nil && h.Version != protocolVersion {
-		err = fmt.Errorf("roce: the program speaks version %d and the server %d; next: end all programs at %s, and "+
-			"start again with one version of softib", h.Version, protocolVersion, s.cfg.Name)
-	}
-	if err == nil && !h.Keep {
-		if t.Block, fds, err = s.lend(); err == nil {
-			defer s.giveBack(t.Block)
-		}
-	}
-	if err != nil {
-		t = terms{Error: err.Error()}
-	} else {
-		s.users.Add(1)
-		defer s.users.Add(-1)
-	}
-	b, _ := json.Marshal(t)
-	if _, _, err := c.WriteMsgUnix(b, unix.UnixRights(fds...), nil); err != nil || t.Error != "" {
-		return
-	}
-	if c.SetReadDeadline(time.Time{}) == nil {
-		_, _ = c.Read(buf) // until it hangs up
-	}
-}
-
-// ask asks a server.
-func ask(path string, h hello) (c *net.UnixConn, t terms, fds []int, err error) {
-	fail := func(err error) (*net.UnixConn, terms, []int, error) {
-		if c != nil {
-			c.Close()
-		}
-		return nil, t, nil, fmt.Errorf("roce: %w", err)
-	}
-	const network = "unixpacket"
-	if c, err = net.DialUnix(network, nil, &net.UnixAddr{Name: path, Net: network}); err != nil {
-		return fail(err)
-	}
-	if cred, err := packetsock.Peer(c); err != nil || packetsock.Check(cred) != nil {
-		return fail(fmt.Errorf("%s is somebody else's: %w: %w", path, ErrRefused, errors.Join(err, packetsock.ErrPeer)))
-	}
-	h.Version = protocolVersion
-	b, _ := json.Marshal(h)
-	if _, err := c.Write(b); err != nil {
-		return fail(err)
-	}
-	buf, oob := make([]byte, termsMax), make([]byte, unix.CmsgSpace(4*addrsMax))
-	n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
-	if err != nil {
-		return fail(err)
-	}
-	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
-	for i := 0; err == nil && i < len(msgs); i++ {
-		var more []int
-		more, err = unix.ParseUnixRights(&msgs[i])
-		fds = append(fds, more...)
-	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
-	if err == nil {
-		err = json.Unmarshal(buf[:n], &t)
-	}
-	if err == nil && t.Error != "" {
-		err = fmt.Errorf("%w: %s", ErrRefused, t.Error)
-	}
-	if err == nil && !h.Keep && (len(fds) != len(t.Config.Addrs) || len(fds) == 0) {
-		err = fmt.Errorf("%d sockets for %d addresses", len(fds), len(t.Config.Addrs))
-	}
-	if err != nil {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-		return fail(err)
-	}
-	return c, t, fds, nil
-}
-
-// Dial opens a device at a server's socket.
-func Dial(path string) (*Device, error) {
-	c, t, fds, err := ask(path, hello{})
-	if err != nil {
-		return nil, err
-	}
-	d, err := newDevice(t, fds, func() { c.Close() })
-	if err != nil {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-		c.Close()
-		return nil, err
-	}
-	d.link.done.Go(func() {
-		_, _ = c.Read(make([]byte, 1)) // it has no more to say: it ends, or we do
-		select {
-		case <-d.link.closing:
-		default:
-			d.down()
-		}
-	})
-	return d, nil
-}
-
-// Holder is the process that serves at a socket.
-func Holder(path string) (pid int, err error) {
-	c, _, _, err := ask(path, hello{Keep: true})
-	if err != nil {
-		return 0, err
-	}
-	defer c.Close()
-	cred, err := packetsock.Peer(c)
-	if err != nil {
-		return 0, err
-	}
-	return int(cred.Pid), nil
-}
-
-// Keep makes sure that a server stays for as long as the file is open, here or in a program that inherits it, and says
-// what its adapter's GUID is.
-func Keep(path string) (*os.File, ib.GUID, error) {
-	c, t, _, err := ask(path, hello{Keep: true})
-	if err != nil {
-		return nil, 0, err
-	}
-	defer c.Close()
-	f, err := c.File()
-	return f, t.GUID, err
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,8 +22,15 @@ import (
 	"softib/verbs"
 )
 
-// serve lets programs at a server in, and returns its socket.
-func (s *Server) serve(t testing.TB) string {
+// among are interfaces of which one is the server's.
+func (s *Server) among() *Interfaces {
+	x := NewInterfaces(func(list []*Server) (string, error) { return fmt.Sprint("files of ", len(list)), nil })
+	x.held = []held{{s.cfg.Name, s}}
+	return x
+}
+
+// serve lets programs in, and returns the socket.
+func (x *Interfaces) serve(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := packetsock.Listen(path)
@@ -30,7 +39,7 @@ func (s *Server) serve(t testing.TB) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, l) }()
+	go func() { done <- x.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -52,13 +61,13 @@ func until(t testing.TB, what string, done func() bool) {
 
 // Programs share an address, each with queue pairs and sockets of its own, and the kernel tells them apart.
 func TestShare(t *testing.T) {
-	s := hold(t, "127.0.0.1")
-	path := s.serve(t)
+	x := hold(t, "127.0.0.1").among()
+	path := x.serve(t)
 	far := open(t, "127.0.0.2")
 	const programs = 5
 	var near, away [programs]*side
 	for i := range programs {
-		d, err := Dial(path)
+		d, err := Dial(path, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +78,7 @@ func TestShare(t *testing.T) {
 			t.Errorf("program %d has block %d", i, b)
 		}
 	}
-	if n := s.Users(); n != programs {
+	if n := x.Users(); n != programs {
 		t.Errorf("%d users: want %d", n, programs)
 	}
 	for i := range programs {
@@ -105,7 +114,7 @@ func TestShare(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	until(t, "nobody uses the server", func() bool { return s.Users() == 0 })
+	until(t, "nobody uses the server", func() bool { return x.Users() == 0 })
 }
 
 // A program whose server ends is told that its port is down.
@@ -119,8 +128,8 @@ func TestServerEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, l) }()
-	d, err := Dial(path)
+	go func() { done <- s.among().Serve(ctx, l) }()
+	d, err := Dial(path, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,14 +199,15 @@ func forBlock(block uint16) []byte {
 // Keep keeps the server without taking anything of it, and says who it is; what is no program is turned away.
 func TestKeep(t *testing.T) {
 	s := hold(t, "127.0.0.1")
-	path := s.serve(t)
-	f, guid, err := Keep(path)
-	if err != nil || guid != s.GUID() || guid>>57&1 != 1 {
-		t.Fatalf("GUID %v, %v: want %v", guid, err, s.GUID())
+	x := s.among()
+	path := x.serve(t)
+	f, v, err := Keep(path, "test")
+	if err != nil || len(v.GUIDs) != 1 || v.GUIDs[0] != s.GUID() || v.GUIDs[0]>>57&1 != 1 || v.Files != "files of 1" {
+		t.Fatalf("%+v, %v: want GUID %v", v, err, s.GUID())
 	}
-	until(t, "it is counted", func() bool { return s.Users() == 1 })
+	until(t, "it is counted", func() bool { return x.Users() == 1 })
 	f.Close()
-	until(t, "it is not", func() bool { return s.Users() == 0 })
+	until(t, "it is not", func() bool { return x.Users() == 0 })
 	if _, _, _, err := ask(filepath.Join(t.TempDir(), "none"), hello{}); err == nil {
 		t.Error("a server that is not there answered")
 	}
@@ -215,8 +225,11 @@ func TestKeep(t *testing.T) {
 		}
 		c.Close()
 	}
-	if s.Users() != 0 {
-		t.Errorf("%d users", s.Users())
+	if x.Users() != 0 {
+		t.Errorf("%d users", x.Users())
+	}
+	if pid, err := Holder(path); pid != os.Getpid() || err != nil {
+		t.Errorf("process %d, %v: want %d", pid, err, os.Getpid())
 	}
 	wide := Config{Hardware: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
 	if g := wide.guid(); g != 0x00_00_00_ff_fe_00_00_01 {
@@ -343,10 +356,10 @@ func TestSession(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	until(t, "noise is counted", func() bool { return to.Malformed.Load() == 50 })
-	if g, ok := from.Source(to.addrs[0].gid); !ok || g != from.addrs[0].gid {
+	if g, ok := from.Source(to.addrs[0].gid, 0); !ok || g != from.addrs[0].gid {
 		t.Errorf("packets to %v leave from %v, %v", to.addrs[0], g, ok)
 	}
-	if g, ok := from.Source(ib.GID{0x20, 1, 0xD, 0xB8, 15: 1}); ok {
+	if g, ok := from.Source(ib.GID{0x20, 1, 0xD, 0xB8, 15: 1}, 0); ok {
 		t.Errorf("there is a way to nowhere, from %v", g)
 	}
 	to.Close()
@@ -355,5 +368,70 @@ func TestSession(t *testing.T) {
 	}
 	if _, err := to.Open(); !errors.Is(err, ErrClosed) {
 		t.Errorf("a device after the end: %v", err)
+	}
+}
+
+// Interfaces come and go one by one: programs of one that is released are told, those of another go on, and after the
+// last there is none. Their numbers stay theirs.
+func TestInterfaces(t *testing.T) {
+	x := NewInterfaces(func([]*Server) (string, error) { return "", nil })
+	one, two := hold(t, "127.0.0.1"), hold(t, "127.0.0.2")
+	x.held = []held{{"one", one}, {"two", two}}
+	path := x.serve(t)
+	var devices []*Device
+	for _, name := range []string{"one", "two"} {
+		d, err := Dial(path, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		devices = append(devices, d)
+	}
+	isUp := func(d *Device) bool {
+		p, _ := d.PortInfo(1)
+		return p.HCA.State == ib.PortActive
+	}
+	if err := Stay(path, "one"); err != nil {
+		t.Fatal(err)
+	}
+	if n := x.Users(); n != 3 {
+		t.Errorf("%d users: want 3", n)
+	}
+	if err := Release(path, "one"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "its program is told", func() bool { return !isUp(devices[0]) })
+	if !isUp(devices[1]) {
+		t.Error("another interface's program is told that it is down")
+	}
+	for _, err := range []error{Release(path, "one"), func() error { _, err := Dial(path, "one"); return err }(),
+		Release(path, "three")} {
+		if err == nil || !strings.Contains(err.Error(), ErrNotHeld.Error()) {
+			t.Errorf("what is not held: %v", err)
+		}
+	}
+	if s, number := x.Server("two"); s != two || number != 2 {
+		t.Errorf("%v has number %d", s.cfg.Name, number)
+	}
+	// The port is free again when no program has sockets of it, and the next one to want it has it.
+	if err := devices[0].Close(); err != nil {
+		t.Error(err)
+	}
+	again := hold(t, "127.0.0.1")
+	again.Close()
+	if _, _, err := Keep(path, "no such interface"); !errors.Is(err, ErrRefused) {
+		t.Errorf("an interface that is not there: %v", err)
+	}
+	select {
+	case <-x.Empty():
+		t.Error("empty, with an interface")
+	default:
+	}
+	if err := Release(path, "two"); err != nil {
+		t.Fatal(err)
+	}
+	<-x.Empty()
+	if _, _, err := Keep(path, "lo"); err == nil || !strings.Contains(err.Error(), ErrClosed.Error()) {
+		t.Errorf("after the last was released: %v", err)
 	}
 }

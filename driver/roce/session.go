@@ -250,8 +250,12 @@ func (s *Server) Leave(g ib.GID) {
 }
 
 // Source is the address that packets to another leave from, by the machine's routes; it is not ok if there is no way,
-// or one that does not begin at the interface.
-func (s *Server) Source(to ib.GID) (from ib.GID, ok bool) {
+// or one that does not begin at the interface. Scope is the index of the interface that a link-local address is meant
+// at, or 0.
+func (s *Server) Source(to ib.GID, scope uint32) (from ib.GID, ok bool) {
+	if scope != 0 && hasZone(to) && scope != uint32(s.cfg.Index) {
+		return from, false
+	}
 	there := address{gid: to, index: s.cfg.Index}
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
 	if err != nil {

@@ -323,7 +323,7 @@ func (w *world) command(host, name string, args ...string) *exec.Cmd {
 func (w *world) host(name string) dropin.Host {
 	h := dropin.Host{Name: name, UMAD: w.umad, Verbs: w.verbs, RDMACM: w.rdmacm}
 	if n := w.g.ByName(name); n != nil {
-		h.GUID = n.GUID
+		h.GUIDs = []ib.GUID{n.GUID}
 	}
 	return h
 }

@@ -20,6 +20,7 @@ import (
 // network is two machines, and softib.
 type network struct {
 	*netpair.Machines
+	devs   string // that programs use
 	softib string
 	env    []string
 }
@@ -27,7 +28,7 @@ type network struct {
 func newNetwork(t testing.TB) *network {
 	t.Helper()
 	dir := t.TempDir()
-	n := &network{softib: filepath.Join(dir, "softib")}
+	n := &network{devs: netpair.Device, softib: filepath.Join(dir, "softib")}
 	if err := built.Libraries(filepath.Join(dir, "lib")); err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +51,7 @@ func newNetwork(t testing.TB) *network {
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
+			_ = n.on(context.Background(), machine, n.softib, "roce", "eth1", "--stop").Run() // not all tests use it
 		}
 	})
 	return n
@@ -69,6 +71,49 @@ func TestRoCE(t *testing.T) {
 	t.Run("rdmacm", n.rdmacm)
 	t.Run("multicast", n.multicast)
 	t.Run("libraries", n.libraries)
+	t.Run("several", n.several)
+}
+
+// several has programs use two interfaces: each is an adapter of its own, and librdmacm takes the one to which the
+// machine's routes lead.
+func (n *network) several(t *testing.T) {
+	both := *n
+	both.devs = "eth0,eth1"
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	out, err := n.on(ctx, 0, both.roce("sh", "-c", `ibv_devices && for d in softib0 softib1; do
+		cat /sys/class/infiniband/$d/ports/1/gid_attrs/ndevs/0; ibv_devinfo -v -d $d | grep 'GID\[ *0\]'; done`,
+	)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	at := 0
+	for _, want := range []string{"softib0", "softib1", "eth0\n", "::ffff:192.0.2.1", "eth1\n", "::ffff:198.51.100.1"} {
+		i := strings.Index(string(out)[at:], want)
+		if i < 0 {
+			t.Fatalf("no %q after byte %d of\n%s", want, at, out)
+		}
+		at += i
+	}
+	for i, device := range []string{"softib0", "softib1"} {
+		t.Run("perftest "+device, func(t *testing.T) {
+			both.perftest(t, 19400+i, []string{"ib_write_bw", "-d", device, "-s", "65536", "-n", "200"})
+		})
+	}
+	// Who listens everywhere is found at each address, and who sees one interface alone has its own port there.
+	for _, addr := range []string{netpair.Addresses[0], netpair.SecondAddresses[0]} {
+		both.meet(t, []string{"rping", "-s", "-C", "20", "-V"}, []string{"rping", "-c", "-a", addr, "-C", "20", "-V"})
+	}
+	one := *n
+	one.devs = "eth1"
+	for _, x := range []*network{&both, &one} {
+		x.meet(t, []string{"rping", "-s", "-a", netpair.SecondAddresses[0], "-C", "20", "-V"},
+			[]string{"rping", "-c", "-a", netpair.SecondAddresses[0], "-C", "20", "-V"})
+	}
+	out, err = n.on(ctx, 1, n.roce("rping", "-c", "-a", netpair.SecondAddresses[0], "-C", "1")...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "ADDR_ERROR") {
+		t.Errorf("a program that does not see the way's interface: %v\n%s", err, out)
+	}
 }
 
 // libraries has UCX and libfabric find the adapter by its files in /sys and its GIDs, as applications do above them.
@@ -142,9 +187,9 @@ func (n *network) perftest(t *testing.T, port int, args []string) {
 	}
 }
 
-// roce is a command that runs a program at eth0.
+// roce is a command that runs a program at the interfaces.
 func (n *network) roce(argv ...string) []string {
-	return append([]string{n.softib, "exec", "--roce", "eth0", "--"}, argv...)
+	return append([]string{n.softib, "exec", "--roce", n.devs, "--"}, argv...)
 }
 
 // start starts a program on the first machine, and collects what it says until it has ended.
@@ -172,30 +217,35 @@ func (n *network) rdmacm(t *testing.T) {
 		{[]string{"ib_send_lat", "-R", "-n", "100", "-p", "19200"},
 			[]string{"ib_send_lat", "-R", "-n", "100", "-p", "19200", "192.0.2.1"}},
 	} {
-		t.Run(strings.Join(c.client, " "), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-			defer cancel()
-			server, said, ended := n.start(t, ctx, c.server...)
-			defer func() { _ = server.Process.Kill() }()
-			for {
-				out, err := n.on(ctx, 1, n.roce(c.client...)...).CombinedOutput()
-				if err == nil {
-					if err := <-ended; err != nil {
-						t.Errorf("server: %v\n%s", err, said)
-					}
-					return
-				}
-				select {
-				case err := <-ended:
-					t.Fatalf("%s\nserver: %v\n%s", out, err, said)
-				case <-time.After(100 * time.Millisecond):
-				}
-				if ctx.Err() != nil {
-					t.Fatalf("client: %v\n%s", err, out)
-				}
-			}
-		})
+		n.meet(t, c.server, c.client)
 	}
+}
+
+// meet runs a server on the first machine and a client on the second until it has found it.
+func (n *network) meet(t *testing.T, server, client []string) {
+	t.Run(n.devs+" "+strings.Join(client, " "), func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		cmd, said, ended := n.start(t, ctx, server...)
+		defer func() { _ = cmd.Process.Kill() }()
+		for {
+			out, err := n.on(ctx, 1, n.roce(client...)...).CombinedOutput()
+			if err == nil {
+				if err := <-ended; err != nil {
+					t.Errorf("server: %v\n%s", err, said)
+				}
+				return
+			}
+			select {
+			case err := <-ended:
+				t.Fatalf("%s\nserver: %v\n%s", out, err, said)
+			case <-time.After(100 * time.Millisecond):
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("client: %v\n%s", err, out)
+			}
+		}
+	})
 }
 
 // multicast sends to a member on the other machine. Datagrams that come before it is there are lost; it wants 20 of any

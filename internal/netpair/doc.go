@@ -1,4 +1,3 @@
-// Package netpair is machines that Ethernet joins, for tests and benchmarks: network namespaces with a veth pair
-// between two, or with a bridge between any number, made by whoever may (root, or a user where namespaces of users are
-// allowed).
+// Package netpair is machines that Ethernet joins, for tests and benchmarks: network namespaces with two cables between
+// two, or with a bridge between any number, made by whoever may (root, or a user where namespaces of users are allowed).
 package netpair

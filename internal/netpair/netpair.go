@@ -23,8 +23,14 @@ type Machines struct {
 // Device is the interface of each machine.
 const Device = "eth0"
 
-// Addresses are those of two machines' interfaces.
-var Addresses = [2]string{Address(0), Address(1)}
+// Second is another interface of each of two, with a cable of its own.
+const Second = "eth1"
+
+// Addresses are those of two machines' interfaces, and SecondAddresses those of the others.
+var (
+	Addresses       = [2]string{Address(0), Address(1)}
+	SecondAddresses = [2]string{"198.51.100.1", "198.51.100.2"}
+)
 
 // Address is that of a machine's interface.
 func Address(machine int) string { return fmt.Sprintf("192.0.2.%d", machine+1) }
@@ -38,10 +44,14 @@ for i in $(seq 200); do
 	[ "$(readlink /proc/$second/ns/net)" != "$(readlink /proc/self/ns/net)" ] && break
 	sleep 0.02
 done
-ip link add eth0 type veth peer name eth0 netns $second
+for dev in eth0 eth1; do ip link add $dev type veth peer name $dev netns $second; done
 ip addr add 192.0.2.1/24 dev eth0
+ip addr add 198.51.100.1/24 dev eth1
 ip link set eth0 up
-nsenter -t $second -n sh -ec 'ip link set lo up; ip addr add 192.0.2.2/24 dev eth0; ip link set eth0 up'
+ip link set eth1 up
+nsenter -t $second -n sh -ec 'ip link set lo up
+	ip addr add 192.0.2.2/24 dev eth0; ip addr add 198.51.100.2/24 dev eth1
+	ip link set eth0 up; ip link set eth1 up'
 echo $$ $second
 read over || true
 kill $second`

@@ -11,8 +11,8 @@
 
 enum {
 	RDMACM_MAGIC = 0x7372636d, /* 'srcm' */
-	RDMACM_VERSION = 1,
-	RDMACM_HOST_MAX = 64, /* with its final zero */
+	RDMACM_VERSION = 2,
+	RDMACM_HOST_MAX = 256, /* with its final zero */
 	RDMACM_TEXT_MAX = 512,
 };
 
@@ -43,7 +43,7 @@ struct rdmacm_answer {
 	uint32_t reserved;
 };
 
-_Static_assert(sizeof(struct rdmacm_hello) == 88, "hello");
+_Static_assert(sizeof(struct rdmacm_hello) == 280, "hello");
 _Static_assert(sizeof(struct rdmacm_welcome) == 16, "welcome");
 _Static_assert(sizeof(struct rdmacm_answer) == 8, "answer");
 

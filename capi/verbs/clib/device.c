@@ -3,50 +3,77 @@
 
 #include <endian.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 
-static struct softib_device the_device;
-static pthread_mutex_t device_mutex = PTHREAD_MUTEX_INITIALIZER;
+/* As many as an environment may name; further ones are not seen. */
+enum { DEVICES_MAX = 64 };
 
-/* The Ethernet interface that the adapter is at, if it is at none of a fabric's hosts. */
-const char *softib_ethernet(void)
+static struct softib_device devices[DEVICES_MAX];
+static int device_count;
+static pthread_once_t devices_once = PTHREAD_ONCE_INIT;
+
+bool softib_ethernet(void)
 {
 	static const char kind[] = "roce:";
 	const char *at = getenv("SOFTIB_VERBS");
 
-	return at && !strncmp(at, kind, sizeof(kind) - 1) ? getenv("SOFTIB_HOST") : NULL;
+	return at && !strncmp(at, kind, sizeof(kind) - 1);
 }
 
-struct ibv_device *softib_find_device(void)
+const char *softib_interface(struct ibv_device *device)
 {
-	const char *guid = getenv("SOFTIB_NODE_GUID"), *host = getenv("SOFTIB_HOST"), *socket = getenv("SOFTIB_VERBS");
-	struct softib_device *d = &the_device;
+	return container_of(device, struct softib_device, device)->host;
+}
 
-	if (!host || !*host || !socket || !*socket)
-		return NULL;
-	pthread_mutex_lock(&device_mutex);
-	if (!d->device.name[0]) {
+/* The host of a fabric, or the interfaces at Ethernet, with commas between them as between their adapters' GUIDs. */
+static void find_devices(void)
+{
+	const char *hosts = getenv("SOFTIB_HOST"), *guids = getenv("SOFTIB_NODE_GUID"), *socket = getenv("SOFTIB_VERBS");
+	const char *separator = softib_ethernet() ? "," : "";
+
+	if (!hosts || !*hosts || !socket || !*socket)
+		return;
+	for (int i = 0; *hosts && i < DEVICES_MAX; i++) {
+		struct softib_device *d = &devices[i];
+		size_t length = *separator ? strcspn(hosts, separator) : strlen(hosts);
+		char *end;
+
+		d->host = strndup(hosts, length);
+		if (!d->host)
+			return;
+		hosts += length + (hosts[length] != 0);
 		d->device.node_type = IBV_NODE_CA;
 		d->device.transport_type = IBV_TRANSPORT_IB;
-		strcpy(d->device.name, "softib0");
-		strcpy(d->device.dev_name, "uverbs0");
-		strcpy(d->device.dev_path, "/sys/class/infiniband_verbs/uverbs0");
-		strcpy(d->device.ibdev_path, "/sys/class/infiniband/softib0");
-		d->guid = guid ? htobe64(strtoull(guid, NULL, 16)) : 0;
+		snprintf(d->device.name, sizeof(d->device.name), "softib%d", i);
+		snprintf(d->device.dev_name, sizeof(d->device.dev_name), "uverbs%d", i);
+		snprintf(d->device.dev_path, sizeof(d->device.dev_path), "/sys/class/infiniband_verbs/uverbs%d", i);
+		snprintf(d->device.ibdev_path, sizeof(d->device.ibdev_path), "/sys/class/infiniband/softib%d", i);
+		if (guids) {
+			d->guid = htobe64(strtoull(guids, &end, 16));
+			guids = *end ? end + 1 : NULL;
+		}
+		device_count = i + 1;
 	}
-	pthread_mutex_unlock(&device_mutex);
-	return &d->device;
+}
+
+int softib_devices(void)
+{
+	pthread_once(&devices_once, find_devices);
+	return device_count;
 }
 
 EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
 {
-	struct ibv_device *d = softib_find_device(), **list = calloc(2, sizeof(*list));
+	int n = softib_devices();
+	struct ibv_device **list = calloc(n + 1, sizeof(*list));
 
 	if (num_devices)
-		*num_devices = list && d ? 1 : 0;
+		*num_devices = list ? n : 0;
 	if (!list)
 		return FAIL(ENOMEM);
-	list[0] = d;
+	for (int i = 0; i < n; i++)
+		list[i] = &devices[i].device;
 	return list;
 }
 ALSO_1_0(ibv_get_device_list);
@@ -120,12 +147,14 @@ static void set_ops(struct verbs_context *verbs)
 
 EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
-	struct softib_open_args args = { .socket = getenv("SOFTIB_VERBS"), .host = getenv("SOFTIB_HOST") };
+	struct softib_device *d = container_of(device, struct softib_device, device);
+	struct softib_open_args args = { .socket = getenv("SOFTIB_VERBS") };
 	struct softib_context *c;
 	int error;
 
-	if (device != &the_device.device || !args.socket || !args.host)
+	if (d < devices || d >= devices + softib_devices() || !args.socket)
 		return FAIL(ENODEV);
+	args.host = d->host;
 	error = softib_load();
 	if (error)
 		return FAIL(error);

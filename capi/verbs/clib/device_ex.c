@@ -60,15 +60,14 @@ int softib_query_rt_values(struct ibv_context *context, struct ibv_values_ex *va
 static int gid_entry(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry)
 {
 	static const union ibv_gid nothing;
-	const char *ethernet = softib_ethernet();
 	int error;
 
 	if (port > UINT8_MAX || index > INT32_MAX)
 		return EINVAL;
 	*entry = (struct ibv_gid_entry){ .gid_index = index, .port_num = port, .gid_type = IBV_GID_TYPE_IB };
-	if (ethernet) {
+	if (softib_ethernet()) {
 		entry->gid_type = IBV_GID_TYPE_ROCE_V2;
-		entry->ndev_ifindex = if_nametoindex(ethernet);
+		entry->ndev_ifindex = if_nametoindex(softib_interface(context->device));
 	}
 	error = softib_go.query_gid(to_context(context)->handle, port, index, entry->gid.raw);
 	return error ?: memcmp(&entry->gid, &nothing, sizeof(nothing)) ? 0 : ENODATA;
@@ -134,6 +133,6 @@ EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigne
 
 	if (error && error != ENODATA)
 		return FAIL_INT(error);
-	*type = softib_ethernet() != NULL;
+	*type = softib_ethernet();
 	return 0;
 }

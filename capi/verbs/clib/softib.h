@@ -59,15 +59,18 @@ void softib_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* device.c */
 
-/* The device that the environment names: NULL where softib exec did not start the program. */
-struct ibv_device *softib_find_device(void);
-const char *softib_ethernet(void);
+/* How many devices the environment names: none where softib exec did not start the program. */
+int softib_devices(void);
+/* Whether they are at Ethernet, and at which interface one is. */
+bool softib_ethernet(void);
+const char *softib_interface(struct ibv_device *device);
 
-/* The one device. It is never freed, so that a pointer to it is always good. */
+/* A device. It is never freed, so that a pointer to it is always good. */
 struct softib_device {
 	struct ibv_device device;
 	const void *driver; /* where drivers' own libraries look for themselves: none */
 	__be64 guid;
+	char *host; /* of a fabric, or the interface at Ethernet */
 };
 
 struct softib_context {

@@ -16,10 +16,19 @@ import (
 	"softib/verbs/attach"
 )
 
-// opened is the process's device, while a context is open on it.
+// opened are the process's devices on which contexts are open.
 var opened struct {
-	mu       sync.Mutex
-	dev      device
+	mu  sync.Mutex
+	all map[deviceKey]*shared
+}
+
+// deviceKey is where a device is: the socket of who has it, and the host or the interface there.
+type deviceKey struct{ socket, host string }
+
+// shared is a device and how many contexts are open on it.
+type shared struct {
+	openedDevice
+	key      deviceKey
 	contexts int
 }
 
@@ -27,8 +36,10 @@ var opened struct {
 func softib_open(a *C.struct_softib_open_args) int32 {
 	opened.mu.Lock()
 	defer opened.mu.Unlock()
-	if opened.dev == nil {
-		d, err := open(C.GoString(a.socket), C.GoString(a.host))
+	key := deviceKey{C.GoString(a.socket), C.GoString(a.host)}
+	d := opened.all[key]
+	if d == nil {
+		dev, err := open(key.socket, key.host)
 		if err != nil {
 			setText(a.error[:], err.Error())
 			if errors.Is(err, attach.ErrRefused) {
@@ -36,21 +47,34 @@ func softib_open(a *C.struct_softib_open_args) int32 {
 			}
 			return enodev
 		}
-		opened.dev = d
-		d.NotifyEvents(deliver)
-		d.Stage(postStaged, postSends)
+		d = &shared{openedDevice: dev, key: key}
+		if opened.all == nil {
+			opened.all = map[deviceKey]*shared{}
+		}
+		opened.all[key] = d
+		dev.NotifyEvents(func(e hca.Event) { deliver(d, e) })
+		dev.Stage(postStaged, postSends)
 	}
-	c := &contextObj{dev: opened.dev, events: &pipe{fd: int(a.async_fd)}}
+	c := &contextObj{dev: d.openedDevice, shared: d, events: &pipe{fd: int(a.async_fd)}}
 	c.handle = table.contexts.put(c)
 	if c.handle == 0 {
 		c.events.end()
+		d.leave()
 		setText(a.error[:], fmt.Sprintf("verbs: more than %d open contexts; next: close some", slotChunk*slotChunks))
 		return enomem
 	}
-	opened.contexts++
+	d.contexts++
 	a.handle = C.uint32_t(c.handle)
-	a.hint = (*C.struct_softib_hint)(opened.dev.Hint())
+	a.hint = (*C.struct_softib_hint)(d.Hint())
 	return 0
+}
+
+// leave closes a device that no context is open on. The list is locked.
+func (d *shared) leave() {
+	if d.contexts == 0 {
+		d.Close()
+		delete(opened.all, d.key)
+	}
 }
 
 // openedDevice is what both kinds are.
@@ -62,7 +86,7 @@ type openedDevice interface {
 // open attaches to a fabric, or takes part in what holds an interface of this machine, whose socket has roce: in front.
 func open(socket, host string) (openedDevice, error) {
 	if path, isEthernet := strings.CutPrefix(socket, "roce:"); isEthernet {
-		return roce.Dial(path)
+		return roce.Dial(path, host)
 	}
 	return attach.Open(attach.Options{Socket: socket, Host: host})
 }
@@ -87,11 +111,8 @@ func softib_close(context uint32) int32 {
 	table.contexts.drop(context)
 	opened.mu.Lock()
 	defer opened.mu.Unlock()
-	opened.contexts--
-	if opened.contexts == 0 {
-		opened.dev.Close()
-		opened.dev = nil
-	}
+	c.shared.contexts--
+	c.shared.leave()
 	return 0
 }
 
@@ -99,8 +120,8 @@ func softib_close(context uint32) int32 {
 func softib_settle() int32 {
 	// Whoever opens or closes a device at this moment has other worries.
 	if opened.mu.TryLock() {
-		if opened.dev != nil {
-			settle(opened.dev)
+		for _, d := range opened.all {
+			settle(d)
 		}
 		opened.mu.Unlock()
 	}
@@ -131,8 +152,8 @@ func (c *contextObj) destroyAll() {
 	destroyOf(c, &table.pds, softib_dealloc_pd)
 }
 
-// deliver writes an event of the engine to whom it concerns. The device is locked.
-func deliver(e hca.Event) {
+// deliver writes an event of a device's engine to whom it concerns. The device is locked.
+func deliver(d *shared, e hca.Event) {
 	var of any
 	var kind uint32
 	switch {
@@ -146,7 +167,9 @@ func deliver(e hca.Event) {
 		of, kind = e.CQ, C.SOFTIB_CQ
 	default:
 		table.contexts.all(func(_ uint32, c *contextObj) {
-			c.events.put(event{uint32(e.Type), C.SOFTIB_NO_OBJECT, uint32(e.Port), 0})
+			if c.shared == d {
+				c.events.put(event{uint32(e.Type), C.SOFTIB_NO_OBJECT, uint32(e.Port), 0})
+			}
 		})
 		return
 	}

@@ -56,7 +56,11 @@ func softib_rereg_mr(a *C.struct_softib_mr_args) int32 {
 	var mem []byte
 	var access *hca.Access
 	if a.flags&C.IBV_REREG_MR_CHANGE_PD != 0 {
-		if pd = of(&table.pds, a.pd); pd == nil {
+		m := table.mrs.get(uint32(a.handle))
+		if m == nil {
+			return einval
+		}
+		if pd, _ = among(m.ctx, &table.pds, a.pd); pd == nil {
 			return einval
 		}
 	}

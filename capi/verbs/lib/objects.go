@@ -54,6 +54,7 @@ type (
 	contextObj struct {
 		handle uint32
 		dev    device
+		shared *shared // what dev is
 		events *pipe
 	}
 	// tracked is what an event needs to know of its object.
@@ -137,6 +138,18 @@ func of[T, E any, P held[T, E]](s *objects[T, E], handle C.uint32_t) *E {
 		return P(o).base().it
 	}
 	return nil
+}
+
+// among is of for an object that goes into another one of a context: both are of one device, or it is not found. It is
+// ok if there is none to be found.
+func among[T, E any, P held[T, E]](c *contextObj, s *objects[T, E], handle C.uint32_t) (it *E, ok bool) {
+	if handle == 0 {
+		return nil, true
+	}
+	if o := s.get(uint32(handle)); o != nil && P(o).base().ctx.shared == c.shared {
+		return P(o).base().it, true
+	}
+	return nil, false
 }
 
 // create makes an object under the device's lock and gives it a handle. Where there are no more it is ended again. With

@@ -17,11 +17,12 @@ func softib_create_srq(a *C.struct_softib_srq_args) int32 {
 	if p == nil {
 		return einval
 	}
-	init := hca.SRQInit{PD: p.it, MaxWR: int(a.attr.max_wr), MaxSGE: int(a.attr.max_sge),
-		XRCD: of(&table.xrcds, a.xrcd), CQ: of(&table.cqs, a.cq)}
-	if init.XRCD == nil && a.xrcd != 0 || init.CQ == nil && a.cq != 0 {
+	xrcd, ok := among(p.ctx, &table.xrcds, a.xrcd)
+	cq, also := among(p.ctx, &table.cqs, a.cq)
+	if !ok || !also {
 		return einval
 	}
+	init := hca.SRQInit{PD: p.it, MaxWR: int(a.attr.max_wr), MaxSGE: int(a.attr.max_sge), XRCD: xrcd, CQ: cq}
 	var o srqObj
 	errno := create(p.ctx, &table.srqs, &o, &a.made, func(h *hca.HCA) (*hca.SRQ, error) {
 		return h.CreateSRQ(init)
@@ -84,14 +85,21 @@ func softib_create_qp(a *C.struct_softib_qp_args) int32 {
 		}
 		return einval
 	}
+	var found [5]bool
 	init := hca.QPInit{
 		Type: typ, SigAll: a.sig_all != 0, BlockSelfMC: a.create_flags&C.IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0,
-		PD: of(&table.pds, a.pd), SendCQ: of(&table.cqs, a.send_cq), RecvCQ: of(&table.cqs, a.recv_cq),
-		SRQ: of(&table.srqs, a.srq), XRCD: of(&table.xrcds, a.xrcd),
 		Caps: hca.Caps{
 			MaxSendWR: int(a.cap.max_send_wr), MaxRecvWR: int(a.cap.max_recv_wr), MaxSendSGE: int(a.cap.max_send_sge),
 			MaxRecvSGE: int(a.cap.max_recv_sge), MaxInline: max(int(a.cap.max_inline_data), inlineLeast),
 		},
+	}
+	init.PD, found[0] = among(c, &table.pds, a.pd)
+	init.SendCQ, found[1] = among(c, &table.cqs, a.send_cq)
+	init.RecvCQ, found[2] = among(c, &table.cqs, a.recv_cq)
+	init.SRQ, found[3] = among(c, &table.srqs, a.srq)
+	init.XRCD, found[4] = among(c, &table.xrcds, a.xrcd)
+	if slices.Contains(found[:], false) {
+		return einval
 	}
 	if most := c.dev.Adapter().Limits.MaxQPWR; init.SRQ == nil && init.Caps.MaxRecvWR > 0 &&
 		init.Caps.MaxRecvWR < most {

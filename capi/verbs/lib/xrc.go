@@ -15,7 +15,10 @@ import (
 
 // inode names an XRC domain that is opened by way of a file. The adapter is this process's own, so
 // the domain is shared among its contexts, not with other processes.
-type inode struct{ dev, ino uint64 }
+type inode struct {
+	dev, ino uint64
+	of       *shared // the domains of each adapter are its own
+}
 
 // domain is an XRC domain with those who opened it.
 type domain struct {
@@ -40,7 +43,7 @@ func softib_open_xrcd(context uint32, fd, oflags int32, xrcd *C.uint32_t) int32 
 	}
 	domains.Lock()
 	defer domains.Unlock()
-	d, err := findDomain(int(fd), oflags)
+	d, err := findDomain(c, int(fd), oflags)
 	if err != nil {
 		return errnoOf(err)
 	}
@@ -64,7 +67,7 @@ func softib_open_xrcd(context uint32, fd, oflags int32, xrcd *C.uint32_t) int32 
 
 // findDomain is the domain that a file stands for, a new one without xrcd where there is none and
 // the flags of open(2) allow to make one.
-func findDomain(fd int, oflags int32) (*domain, error) {
+func findDomain(c *contextObj, fd int, oflags int32) (*domain, error) {
 	if fd == -1 {
 		return &domain{fd: -1}, nil
 	}
@@ -72,7 +75,7 @@ func findDomain(fd int, oflags int32) (*domain, error) {
 	if err := syscall.Fstat(fd, &st); err != nil {
 		return nil, err
 	}
-	key := inode{uint64(st.Dev), st.Ino}
+	key := inode{uint64(st.Dev), st.Ino, c.shared}
 	if d := domains.byInode[key]; d != nil {
 		if oflags&syscall.O_EXCL != 0 {
 			return nil, syscall.EINVAL

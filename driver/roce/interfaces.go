@@ -1,0 +1,324 @@
+package roce
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"softib/internal/descriptors"
+	"softib/internal/packetsock"
+	"softib/proto/ib"
+)
+
+// Interfaces are those at which this process holds RoCEv2's port. Programs use one or several of them. They are in one
+// process because who listens for connections at all of them is told of requests in one place.
+type Interfaces struct {
+	show  func([]*Server) (string, error)
+	users atomic.Int32
+	empty chan struct{} // closed when the last was released
+
+	mu     sync.Mutex
+	held   []held
+	closed bool
+}
+
+// held is an interface that was asked for.
+type held struct {
+	name   string
+	server *Server // nil if it was released
+}
+
+// NewInterfaces holds none yet. Show makes the files of a program that sees these, and says in which folder.
+func NewInterfaces(show func([]*Server) (string, error)) *Interfaces {
+	return &Interfaces{show: show, empty: make(chan struct{})}
+}
+
+// interfacesMax is how many an interface's number can tell apart.
+const interfacesMax = 254
+
+// Hold takes the port at interfaces of this machine, where it is not held yet.
+func (x *Interfaces) Hold(names ...string) ([]*Server, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return nil, ErrClosed
+	}
+	var all []*Server
+	for _, name := range names {
+		i := x.place(name)
+		switch {
+		case i < len(x.held):
+		case i == interfacesMax:
+			return nil, fmt.Errorf("roce: %s: %w: more than %d were asked for; next: softib roce --stop, and start "+
+				"again", name, ErrMany, interfacesMax)
+		default:
+			x.held = append(x.held, held{name: name})
+		}
+		if x.held[i].server == nil {
+			c, err := FromInterface(name)
+			if err != nil {
+				return nil, err
+			}
+			if x.held[i].server, err = Hold(c); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, x.held[i].server)
+	}
+	return all, nil
+}
+
+// place is where the interface of a name is among those that were asked for, or would be.
+func (x *Interfaces) place(name string) int {
+	if i := slices.IndexFunc(x.held, func(h held) bool { return h.name == name }); i >= 0 {
+		return i
+	}
+	return len(x.held)
+}
+
+// Server is who holds an interface's port, nil if nobody does. Its number is at least 1, and never another interface's.
+func (x *Interfaces) Server(name string) (s *Server, number ib.PortNum) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if i := x.place(name); i < len(x.held) {
+		return x.held[i].server, ib.PortNum(i + 1)
+	}
+	return nil, 0
+}
+
+// All calls each with who holds an interface's port, by number.
+func (x *Interfaces) All(each func(number ib.PortNum, s *Server)) {
+	x.mu.Lock()
+	all := slices.Clone(x.held)
+	x.mu.Unlock()
+	for i, h := range all {
+		if h.server != nil {
+			each(ib.PortNum(i+1), h.server)
+		}
+	}
+}
+
+// release gives an interface's port up.
+func (x *Interfaces) release(name string) error {
+	x.mu.Lock()
+	var s *Server
+	if i := x.place(name); i < len(x.held) {
+		s, x.held[i].server = x.held[i].server, nil
+	}
+	last := !slices.ContainsFunc(x.held, func(h held) bool { return h.server != nil })
+	if last && s != nil && !x.closed {
+		x.closed = true
+		close(x.empty)
+	}
+	x.mu.Unlock()
+	if s == nil {
+		return notHeld(name)
+	}
+	s.Close()
+	return nil
+}
+
+func notHeld(name string) error {
+	return fmt.Errorf("roce: %s: %w; next: softib roce %[1]s", name, ErrNotHeld)
+}
+
+// Empty is closed when the last interface was released: then no other will be held.
+func (x *Interfaces) Empty() <-chan struct{} { return x.empty }
+
+// Close gives all ports up.
+func (x *Interfaces) Close() {
+	x.mu.Lock()
+	x.closed = true
+	x.mu.Unlock()
+	x.All(func(_ ib.PortNum, s *Server) { s.Close() })
+}
+
+// Users counts the programs, and those who keep the ports for programs to come.
+func (x *Interfaces) Users() int { return int(x.users.Load()) }
+
+// The protocol of programs: one record asks and one answers, both JSON; the answer to who uses an interface brings its
+// sockets. The connection stays for as long as the program has them, or wants ports to be held.
+
+const protocolVersion = 2
+
+// hello is what a program says.
+type hello struct {
+	Version    int      `json:"softib_roce"`
+	Want       want     `json:"want,omitempty"`
+	Interfaces []string `json:"interfaces,omitempty"`
+}
+
+// want is what it wants.
+type want string
+
+const (
+	wantNothing want = ""
+	wantUse     want = "use"     // sockets of one interface
+	wantKeep    want = "keep"    // ports that are held while the connection is there
+	wantStay    want = "stay"    // ports that are held whatever becomes of programs
+	wantRelease want = "release" // ports that are held no longer
+)
+
+// terms are what it is told.
+type terms struct {
+	Error  string  `json:"error,omitempty"`
+	Block  uint16  `json:"block,omitempty"`
+	GUID   ib.GUID `json:"guid,omitempty"`
+	Config Config  `json:"config"`
+	View   View    `json:"view"`
+}
+
+// View is what a program sees that uses some interfaces.
+type View struct {
+	GUIDs []ib.GUID `json:"guids,omitempty"` // of its adapters, in the order in which it has named the interfaces
+	Files string    `json:"files,omitempty"` // the folder of what it finds in /sys
+}
+
+const (
+	helloMax      = 1 << 13
+	termsMax      = 1 << 15
+	helloPatience = 10 * time.Second
+)
+
+// addrsMax bounds an interface's addresses: so many descriptors go with one record.
+const addrsMax = 200
+
+// Serve answers programs until ctx ends.
+func (x *Interfaces) Serve(ctx context.Context, l *packetsock.Listener) error {
+	return packetsock.Serve(ctx, l, 1, x.greet)
+}
+
+// greet is one connection.
+func (x *Interfaces) greet(c packetsock.Guest) {
+	var h hello
+	buf := make([]byte, helloMax)
+	if c.SetReadDeadline(time.Now().Add(helloPatience)) != nil {
+		return
+	}
+	n, err := c.Read(buf)
+	if err != nil || json.Unmarshal(buf[:n], &h) != nil {
+		return
+	}
+	err = c.Refused
+	if err == nil && h.Version != protocolVersion {
+		err = fmt.Errorf("roce: the program speaks version %d and the server %d; next: end all programs and softib "+
+			"roce, and start again with one version of softib", h.Version, protocolVersion)
+	}
+	if err == nil && h.Want == wantUse {
+		x.use(c, h.Interfaces)
+		return
+	}
+	var t terms
+	if err == nil {
+		t.View, err = x.execute(&h)
+	}
+	if err != nil {
+		t = terms{Error: err.Error()}
+	} else if h.Want == wantKeep || h.Want == wantStay {
+		x.users.Add(1)
+		if h.Want == wantKeep {
+			defer x.users.Add(-1)
+		}
+	}
+	if tell(c.UnixConn, &t, nil) && h.Want == wantKeep {
+		_ = c.SetReadDeadline(time.Time{})
+		_, _ = c.Read(buf) // until it hangs up
+	}
+}
+
+// execute does what somebody wants who uses nothing.
+func (x *Interfaces) execute(h *hello) (v View, err error) {
+	switch h.Want {
+	case wantNothing:
+	case wantKeep, wantStay:
+		servers, err := x.Hold(h.Interfaces...)
+		if err != nil {
+			return v, err
+		}
+		for _, s := range servers {
+			v.GUIDs = append(v.GUIDs, s.GUID())
+		}
+		v.Files, err = x.show(servers)
+		return v, err
+	case wantRelease:
+		for _, name := range h.Interfaces {
+			if err := x.release(name); err != nil {
+				return v, err
+			}
+		}
+	default:
+		return v, fmt.Errorf("roce: somebody wants %q; next: use one version of softib", h.Want)
+	}
+	return v, nil
+}
+
+// tell answers; it reports whether there is more to come.
+func tell(c *net.UnixConn, t *terms, fds []int) bool {
+	b, err := json.Marshal(t)
+	if err != nil {
+		return false
+	}
+	_, _, err = c.WriteMsgUnix(b, unix.UnixRights(fds...), nil)
+	return err == nil && t.Error == ""
+}
+
+// use lends a program sockets until it hangs up.
+func (x *Interfaces) use(c packetsock.Guest, names []string) {
+	refuse := func(err error) { tell(c.UnixConn, &terms{Error: err.Error()}, nil) }
+	if len(names) != 1 {
+		refuse(fmt.Errorf("roce: %d interfaces: a program opens one at a time", len(names)))
+		return
+	}
+	s, _ := x.Server(names[0])
+	if s == nil {
+		refuse(notHeld(names[0]))
+		return
+	}
+	block, fds, err := s.lend()
+	if err != nil {
+		refuse(err)
+		return
+	}
+	defer s.giveBack(block)
+	who := descriptors.Holder{PID: int(c.Cred.Pid), UID: c.Cred.Uid}
+	if err := descriptors.Programs.Take(who, len(fds)); err != nil {
+		refuse(fmt.Errorf("roce: %w", err))
+		return
+	}
+	defer descriptors.Programs.Give(who, len(fds))
+	if !s.admit(c.UnixConn) {
+		refuse(notHeld(names[0]))
+		return
+	}
+	defer s.dismiss(c.UnixConn)
+	x.users.Add(1)
+	defer x.users.Add(-1)
+	t := s.terms(block)
+	if tell(c.UnixConn, &t, fds) {
+		_ = c.SetReadDeadline(time.Time{})
+		_, _ = c.Read(make([]byte, 1)) // until it hangs up, or the server ends
+	}
+}
+
+// admit has a program's connection end when the server does; it is false if that has ended.
+func (s *Server) admit(c *net.UnixConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.guests[c] = struct{}{}
+	}
+	return !s.closed
+}
+
+func (s *Server) dismiss(c *net.UnixConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.guests, c)
+}
