@@ -44,7 +44,9 @@ func NewEthernet(root string, c Config, all []Interface) (*Ethernet, error) {
 func (e *Ethernet) Update(all []Interface) error {
 	for i := range all {
 		x := &all[i]
-		e.setState(i, port{num: 1, info: x.Info, gids: x.GIDs, pkeys: []ib.PKey{ib.PKeyDefault}, iface: x.Name})
+		gids := make([]ib.GID, max(int(x.Info.GUIDCap), len(x.GIDs))) // the rest of the table is empty
+		copy(gids, x.GIDs)
+		e.setState(i, port{num: 1, info: x.Info, gids: gids, pkeys: []ib.PKey{ib.PKeyDefault}, iface: x.Name})
 	}
 	return e.take()
 }

@@ -1,6 +1,7 @@
 package hostfiles
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,11 +14,13 @@ import (
 func TestEthernet(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "files")
 	info := mad.PortInfo{PortState: ib.PortActive, PortPhysicalState: ib.PhysLinkUp, LinkWidthActive: ib.Width4x,
-		LinkSpeedActive: 1}
+		LinkSpeedActive: 1, GUIDCap: 8}
 	gids := []ib.GID{{10: 0xFF, 11: 0xFF, 12: 192, 14: 2, 15: 1}, {0xFE, 0x80, 15: 9}}
 	all := []Interface{{"eth7", 0x1234, info, gids}, {"eth8", 0x5678, info, gids[:1]}}
+	var e *Ethernet
 	for range 2 { // anew
-		if _, err := NewEthernet(root, Config{Device: "softib0", Model: "m"}, all); err != nil {
+		var err error
+		if e, err = NewEthernet(root, Config{Device: "softib0", Model: "m"}, all); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,6 +35,24 @@ func TestEthernet(t *testing.T) {
 		b, err := os.ReadFile(filepath.Join(port, file))
 		if got := string(b); err != nil || got != want+"\n" {
 			t.Errorf("%s: %q, %v: want %q", file, got, err, want)
+		}
+	}
+	// An address goes, and another comes; the file is the same one.
+	held, err := os.Open(filepath.Join(port, "gids/0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	all[0].Info.PortState, all[0].GIDs = ib.PortDown, []ib.GID{{}, gids[1], gids[0]}
+	if err := e.Update(all); err != nil {
+		t.Fatal(err)
+	}
+	b, _ := io.ReadAll(held)
+	for file, want := range map[string]string{"state": "1: DOWN\n", "gid_attrs/types/0": "",
+		"gid_attrs/ndevs/2": "eth7\n",
+		"gids/0":            "0000:0000:0000:0000:0000:0000:0000:0000\n", "gids/7": string(b)} {
+		if b, err := os.ReadFile(filepath.Join(port, file)); err != nil || string(b) != want {
+			t.Errorf("then %s is %q, %v: want %q", file, b, err, want)
 		}
 	}
 	// Programs that want to know how near two adapters are to each other find them to be two.

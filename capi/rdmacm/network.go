@@ -79,6 +79,9 @@ func (a *Adapter) towards(to ib.GID, scope uint32) (*Port, ib.GID) {
 // firstGID is the first address of a family, zero if there is none.
 func (p *Port) firstGID(family uint16) (g ib.GID) {
 	for _, x := range p.GIDs {
+		if x.IsZero() {
+			continue // the interface has lost it
+		}
 		if family == afIB || netip.AddrFrom16(x).Is4In6() == (family == afInet) {
 			return x
 		}
@@ -161,9 +164,10 @@ func (n network) View(name string) (string, []ib.PortNum, error) {
 
 func (n network) Adapter(string) (a Adapter, err error) {
 	n.All(func(number ib.PortNum, s *roce.Server) {
-		p := Port{Num: number, NodeGUID: s.GUID(), Shown: 1, Ethernet: s, Active: true, MTU: s.MTU(),
-			PKeys: []ib.PKey{ib.PKeyDefault}, GIDs: s.GIDs()}
-		p.GID = p.GIDs[0]
+		info := s.PortInfo()
+		p := Port{Num: number, NodeGUID: s.GUID(), Shown: 1, Ethernet: s, Active: info.PortState == ib.PortActive,
+			MTU: info.NeighborMTU, PKeys: []ib.PKey{ib.PKeyDefault}, GIDs: s.GIDs()}
+		p.GID = p.firstGID(afIB)
 		a.Ports = append(a.Ports, p)
 	})
 	return a, nil

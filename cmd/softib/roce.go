@@ -56,7 +56,7 @@ their connections.`,
 			case detach:
 				return p.detach(cmd.Context(), linger)
 			}
-			return p.serve(cmd.Context(), linger, func(all []*roce.Server) error {
+			return p.serve(cmd.Context(), linger, cmd.ErrOrStderr(), func(all []*roce.Server) error {
 				for _, s := range all {
 					if asJSON {
 						if err := json.NewEncoder(cmd.OutOrStdout()).Encode(s.Config()); err != nil {
@@ -69,7 +69,7 @@ their connections.`,
 						list = append(list, a.String())
 					}
 					newTerminal(cmd.OutOrStdout()).say("%s: RoCEv2 at %s, MTU %d: softib exec --roce %[1]s -- "+
-						"ib_write_bw", s.Config().Name, strings.Join(list, ", "), s.MTU().Bytes())
+						"ib_write_bw", s.Name(), strings.Join(list, ", "), s.MTU().Bytes())
 				}
 				return nil
 			})
@@ -159,8 +159,9 @@ func (p rocePlace) lock() (*os.File, error) {
 }
 
 // serve holds the ports until ctx ends, nobody has used them for so long, or all were released. Ready is called when
-// programs can come.
-func (p rocePlace) serve(ctx context.Context, linger time.Duration, ready func([]*roce.Server) error) error {
+// programs can come; what happens then goes to out.
+func (p rocePlace) serve(ctx context.Context, linger time.Duration, out io.Writer,
+	ready func([]*roce.Server) error) error {
 	lock, err := p.lock()
 	if err != nil {
 		return err
@@ -172,6 +173,7 @@ func (p rocePlace) serve(ctx context.Context, linger time.Duration, ready func([
 	shown := roceFiles{dir: p.files(), sets: map[string]*hostfiles.Ethernet{}}
 	x := roce.NewInterfaces(shown.show)
 	defer x.Close()
+	say := func(line string) { fmt.Fprintf(out, "%s %s\n", time.Now().Format(time.DateTime), line) }
 	all, err := x.Hold(p.devs...)
 	if err != nil {
 		return err
@@ -192,9 +194,17 @@ func (p rocePlace) serve(ctx context.Context, linger time.Duration, ready func([
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	var served [2]error
+	var served [3]error
 	wg.Go(func() { served[0] = x.Serve(ctx, forVerbs); cancel() })
 	wg.Go(func() { served[1] = rdmacm.Serve(ctx, forCM, rdmacm.OnEthernet(x)); cancel() })
+	wg.Go(func() {
+		served[2] = x.Watch(ctx, say, func() {
+			if err := shown.refresh(x); err != nil {
+				say(err.Error())
+			}
+		})
+		cancel()
+	})
 	wg.Go(func() { awaitIdle(ctx, x, linger); cancel() })
 	wg.Wait()
 	return errors.Join(served[:]...)
@@ -212,20 +222,43 @@ func (f *roceFiles) show(all []*roce.Server) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var names []string
-	var list []hostfiles.Interface
 	for _, s := range all {
-		names = append(names, s.Config().Name)
-		list = append(list, hostfiles.Interface{Name: s.Config().Name, GUID: s.GUID(), Info: s.PortInfo(),
-			GIDs: s.GIDs()})
+		names = append(names, s.Name())
 	}
 	set := strings.Join(names, ",")
 	dir := filepath.Join(f.dir, set)
 	if f.sets[set] != nil {
-		return dir, f.sets[set].Update(list)
+		return dir, f.sets[set].Update(interfaceFiles(all))
 	}
 	var err error
-	f.sets[set], err = hostfiles.NewEthernet(dir, adapterFiles, list)
+	f.sets[set], err = hostfiles.NewEthernet(dir, adapterFiles, interfaceFiles(all))
 	return dir, err
+}
+
+// refresh makes the files what the interfaces are now. What is held no longer stays as it was.
+func (f *roceFiles) refresh(x *roce.Interfaces) (err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for set, tree := range f.sets {
+		var all []*roce.Server
+		for name := range strings.SplitSeq(set, ",") {
+			if s, _ := x.Server(name); s != nil {
+				all = append(all, s)
+			}
+		}
+		if list := interfaceFiles(all); len(list) == strings.Count(set, ",")+1 {
+			err = errors.Join(err, tree.Update(list))
+		}
+	}
+	return err
+}
+
+// interfaceFiles is what interfaces' files say.
+func interfaceFiles(all []*roce.Server) (list []hostfiles.Interface) {
+	for _, s := range all {
+		list = append(list, hostfiles.Interface{Name: s.Name(), GUID: s.GUID(), Info: s.PortInfo(), GIDs: s.GIDs()})
+	}
+	return list
 }
 
 // awaitIdle returns when interfaces are held no longer, or nobody has used them for so long, unless that is 0.

@@ -10,6 +10,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"softib/driver/endpoint"
 	"softib/internal/release"
@@ -45,6 +49,8 @@ type Config struct {
 	Hardware net.HardwareAddr
 	// Mbps is how fast the interface is; 0 if it does not say.
 	Mbps int64
+	// Down says that it does not run: it was set down, or has no carrier.
+	Down bool
 }
 
 // speed is in bits a second. It is where a queue pair begins that is told to slow down.
@@ -70,7 +76,7 @@ func FromInterface(name string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("roce: %s: %w: %w", name, ErrInterface, err)
 	}
-	c := Config{Name: name, MTU: i.MTU, Index: i.Index, Hardware: i.HardwareAddr}
+	c := Config{Name: name, MTU: i.MTU, Index: i.Index, Hardware: i.HardwareAddr, Down: !runs(i.Index)}
 	if b, err := os.ReadFile(filepath.Join("/sys/class/net", name, "speed")); err == nil {
 		c.Mbps, _ = strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 	}
@@ -91,8 +97,27 @@ func FromInterface(name string) (Config, error) {
 		return c, fmt.Errorf("roce: %s: %w: it has no address; next: ip address add ADDRESS/BITS dev %[1]s", name,
 			ErrInterface)
 	}
-	c.Addrs = c.Addrs[:min(len(c.Addrs), addrsMax)]
+	c.Addrs = c.Addrs[:min(len(c.Addrs), tableLength)]
 	return c, nil
+}
+
+// runs reports whether an interface is up and has a carrier, as Linux's rxe looks at it. What the interface is said to
+// be in operation (RUNNING) comes up to a second later.
+func runs(index int) bool {
+	const wants = unix.IFF_UP | unix.IFF_LOWER_UP
+	rib, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
+	if err != nil {
+		return true
+	}
+	list, err := syscall.ParseNetlinkMessage(rib)
+	for i := 0; err == nil && i < len(list); i++ {
+		if m := &list[i]; m.Header.Type == unix.RTM_NEWLINK && len(m.Data) >= unix.SizeofIfInfomsg {
+			if info := (*unix.IfInfomsg)(unsafe.Pointer(&m.Data[0])); int(info.Index) == index {
+				return info.Flags&wants == wants
+			}
+		}
+	}
+	return true
 }
 
 // window is how many packets a queue pair has under way. A socket's buffer, as large as Linux makes it unless told
@@ -105,42 +130,68 @@ const (
 	windowBytes = 192 << 10
 )
 
-// newDevice makes a device of sockets, one for each address, which it takes over if there is no error.
-func newDevice(t terms, fds []int, release func()) (*Device, error) {
-	mtu, err := portMTU(t.Config.MTU)
+// newDevice makes a device of what it is told, and of sockets, which it takes over.
+func newDevice(t terms, fds []int) (*Device, error) {
+	c := &t.State.Config
+	mtu, err := portMTU(c.MTU)
+	var share endpoint.Share
+	if err == nil {
+		share, err = endpoint.NewShare()
+	}
+	d := &Device{guid: t.GUID, release: func() {}}
+	if err == nil {
+		d.link, err = newLink(share.Page, t.Block, window(mtu)/4)
+	}
+	if err == nil {
+		err = d.link.apply(&t.State, fds)
+	} else {
+		closeFDs(fds)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("roce: %s: %w", t.Config.Name, err)
+		return nil, fmt.Errorf("roce: %s: %w", c.Name, err)
 	}
-	share, err := endpoint.NewShare()
-	if err != nil {
-		return nil, err
-	}
-	d := &Device{release: release}
-	port := hca.Port{State: ib.PortActive, LID: hca.LIDPort, MTU: mtu, PKeys: []ib.PKey{ib.PKeyDefault}, GUID: t.GUID,
-		CableRate: t.Config.speed()}
-	var socks []*socket
-	for i, a := range t.Config.Addrs {
-		addr := &address{Addr: a, gid: a.As16(), index: t.Config.Index}
-		port.GIDs = append(port.GIDs, addr.gid)
-		socks = append(socks, &socket{fd: fds[i], to: addr})
-	}
-	if d.link, err = newLink(socks, share.Page, t.Block, window(mtu)/4); err != nil {
-		return nil, err
-	}
-	d.guid = t.GUID
-	d.Member, err = endpoint.NewMember(endpoint.Config{Name: t.Config.Name, Router: d, Block: t.Block, Wire: d.link,
+	d.Member, err = endpoint.NewMember(endpoint.Config{Name: c.Name, Router: d, Block: t.Block, Wire: d.link,
 		Engine: hca.Config{NodeGUID: d.guid, Ports: 1, PortGUID: []ib.GUID{d.guid},
 			RoCE: hca.RoCE{On: true, ByGID: true, Window: window(mtu), DCQCN: hca.DCQCN{On: true}}}}, share)
 	if err != nil {
+		d.link.close()
 		return nil, err
 	}
 	d.link.engine = d.Enter()
 	d.LeaveQuiet()
-	d.SetPort(1, port)
+	d.SetPort(1, d.port(&t.State))
 	d.ForgetEvents() // the port's first state is no news
 	d.link.start()
 	d.Plug()
 	return d, nil
+}
+
+// port is the port that the engine has in a state.
+func (d *Device) port(st *state) hca.Port {
+	info := st.Config.portInfo()
+	p := hca.Port{State: info.PortState, LID: hca.LIDPort, MTU: info.NeighborMTU, PKeys: []ib.PKey{ib.PKeyDefault},
+		GUID: d.guid, CableRate: st.Config.speed()}
+	for i := range st.Table {
+		var g ib.GID
+		if !st.Table[i].Lost {
+			g = st.Table[i].Addr.As16()
+		}
+		p.GIDs = append(p.GIDs, g)
+	}
+	return p
+}
+
+// hear makes the device what it is told, and takes over the sockets that come with it. Programs get the events that
+// kernels' drivers raise: the engine finds out what has changed.
+func (d *Device) hear(st *state, fds []int) {
+	d.Later(func() {
+		d.Enter()
+		err := d.link.apply(st, fds)
+		d.LeaveQuiet()
+		if err == nil {
+			d.SetPort(1, d.port(st))
+		}
+	})
 }
 
 // Route is never asked for: all ways lead into the network.
@@ -166,21 +217,35 @@ func (d *Device) PortInfo(n ib.PortNum) (proto.Port, bool) {
 	if p == nil {
 		return proto.Port{}, false
 	}
-	return proto.Port{Num: n, HCA: *p, Info: portInfo(p.MTU, len(p.GIDs))}, true
+	return proto.Port{Num: n, HCA: *p, Info: portInfo(p.State, p.MTU)}, true
 }
 
-// portInfo is what a manager would say of a port with so many GIDs.
-func portInfo(m ib.MTU, gids int) mad.PortInfo {
-	return mad.PortInfo{PortState: ib.PortActive, PortPhysicalState: ib.PhysLinkUp, MTUCap: m, NeighborMTU: m,
-		LinkWidthActive: ib.Width4x, LinkSpeedActive: 1, VLCap: 1, GUIDCap: uint8(min(gids, 255))}
+// portInfo is what a manager would say of a port. Its table has room for addresses that come later.
+func portInfo(s ib.PortState, m ib.MTU) mad.PortInfo {
+	phys := ib.PhysLinkUp
+	if s != ib.PortActive {
+		phys = ib.PhysDisabled // as Linux's rxe has it
+	}
+	return mad.PortInfo{PortState: s, PortPhysicalState: phys, MTUCap: m, NeighborMTU: m,
+		LinkWidthActive: ib.Width4x, LinkSpeedActive: 1, VLCap: 1, GUIDCap: tableLength}
 }
 
-// down is the end of who holds the port: nobody says any more which of the machine's programs a datagram is for.
+// portInfo is the port of an interface. One whose MTU has become too small for the transport is as good as down.
+func (c *Config) portInfo() mad.PortInfo {
+	m, err := portMTU(c.MTU)
+	if err != nil {
+		return portInfo(ib.PortDown, ib.MTU256)
+	}
+	if c.Down {
+		return portInfo(ib.PortDown, m)
+	}
+	return portInfo(ib.PortActive, m)
+}
+
+// down is the end of who holds the port: nobody says any more which of the machine's programs a datagram is for. The
+// sockets are let go of, so that somebody else can hold it.
 func (d *Device) down() {
-	port := *d.Enter().Port(1)
-	d.LeaveQuiet()
-	port.State = ib.PortDown
-	d.PortChanged(1, port, func() {})
+	d.hear(&state{Config: Config{MTU: ib.MTU256.Bytes() + overhead, Down: true}}, nil)
 }
 
 // Stats are what the sockets have counted.
@@ -192,6 +257,8 @@ func (d *Device) Close() error {
 	d.once.Do(func() {
 		d.link.end()
 		d.release()
+		d.link.done.Wait()
+		d.Settle() // what was heard before
 		d.link.close()
 	})
 	return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 
@@ -35,10 +36,21 @@ func ask(path string, h hello) (c *net.UnixConn, t terms, fds []int, err error) 
 	if _, err := c.Write(b); err != nil {
 		return fail(err)
 	}
-	buf, oob := make([]byte, termsMax), make([]byte, unix.CmsgSpace(4*addrsMax))
+	if t, fds, err = listen(c); err != nil {
+		return fail(err)
+	}
+	return c, t, fds, nil
+}
+
+// listen takes the next record of who holds ports.
+func listen(c *net.UnixConn) (t terms, fds []int, err error) {
+	buf, oob := make([]byte, termsMax), make([]byte, unix.CmsgSpace(4*tableLength))
 	n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
 	if err != nil {
-		return fail(err)
+		return t, nil, err
+	}
+	if n == 0 {
+		return t, nil, io.EOF
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
 	for i := 0; err == nil && i < len(msgs); i++ {
@@ -55,16 +67,11 @@ func ask(path string, h hello) (c *net.UnixConn, t terms, fds []int, err error) 
 	if err == nil && t.Error != "" {
 		err = fmt.Errorf("%w: %s", ErrRefused, t.Error)
 	}
-	if err == nil && h.Want == wantUse && (len(fds) != len(t.Config.Addrs) || len(fds) == 0) {
-		err = fmt.Errorf("%d sockets for %d addresses", len(fds), len(t.Config.Addrs))
-	}
 	if err != nil {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-		return fail(err)
+		closeFDs(fds)
+		return t, nil, err
 	}
-	return c, t, fds, nil
+	return t, fds, nil
 }
 
 // Dial opens a device at an interface, whose port is held by who listens at a path.
@@ -73,16 +80,20 @@ func Dial(path, name string) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDevice(t, fds, func() { c.Close() })
+	d, err := newDevice(t, fds)
 	if err != nil {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
 		c.Close()
 		return nil, err
 	}
+	d.release = func() { c.Close() }
 	d.link.done.Go(func() {
-		_, _ = c.Read(make([]byte, 1)) // it has no more to say: it ends, or we do
+		for {
+			t, fds, err := listen(c)
+			if err != nil {
+				break // it ends, or we do
+			}
+			d.hear(&t.State, fds)
+		}
 		select {
 		case <-d.link.closing:
 		default:

@@ -166,13 +166,13 @@ const (
 	wantRelease want = "release" // ports that are held no longer
 )
 
-// terms are what it is told.
+// terms are what it is told. Who uses an interface is told more whenever its state changes.
 type terms struct {
-	Error  string  `json:"error,omitempty"`
-	Block  uint16  `json:"block,omitempty"`
-	GUID   ib.GUID `json:"guid,omitempty"`
-	Config Config  `json:"config"`
-	View   View    `json:"view"`
+	Error string  `json:"error,omitempty"`
+	Block uint16  `json:"block,omitempty"`
+	GUID  ib.GUID `json:"guid,omitempty"`
+	State state   `json:"state"`
+	View  View    `json:"view"`
 }
 
 // View is what a program sees that uses some interfaces.
@@ -186,9 +186,6 @@ const (
 	termsMax      = 1 << 15
 	helloPatience = 10 * time.Second
 )
-
-// addrsMax bounds an interface's addresses: so many descriptors go with one record.
-const addrsMax = 200
 
 // Serve answers programs until ctx ends.
 func (x *Interfaces) Serve(ctx context.Context, l *packetsock.Listener) error {
@@ -281,44 +278,21 @@ func (x *Interfaces) use(c packetsock.Guest, names []string) {
 		refuse(notHeld(names[0]))
 		return
 	}
-	block, fds, err := s.lend()
+	who := descriptors.Holder{PID: int(c.Cred.Pid), UID: c.Cred.Uid}
+	holds := len(s.entries())
+	if err := descriptors.Programs.Take(who, holds); err != nil {
+		refuse(fmt.Errorf("roce: %w", err))
+		return
+	}
+	defer descriptors.Programs.Give(who, holds)
+	g, err := s.admit(c.UnixConn, func(t terms, fds []int) bool { return tell(c.UnixConn, &t, fds) })
 	if err != nil {
 		refuse(err)
 		return
 	}
-	defer s.giveBack(block)
-	who := descriptors.Holder{PID: int(c.Cred.Pid), UID: c.Cred.Uid}
-	if err := descriptors.Programs.Take(who, len(fds)); err != nil {
-		refuse(fmt.Errorf("roce: %w", err))
-		return
-	}
-	defer descriptors.Programs.Give(who, len(fds))
-	if !s.admit(c.UnixConn) {
-		refuse(notHeld(names[0]))
-		return
-	}
-	defer s.dismiss(c.UnixConn)
+	defer s.dismiss(g)
 	x.users.Add(1)
 	defer x.users.Add(-1)
-	t := s.terms(block)
-	if tell(c.UnixConn, &t, fds) {
-		_ = c.SetReadDeadline(time.Time{})
-		_, _ = c.Read(make([]byte, 1)) // until it hangs up, or the server ends
-	}
-}
-
-// admit has a program's connection end when the server does; it is false if that has ended.
-func (s *Server) admit(c *net.UnixConn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.guests[c] = struct{}{}
-	}
-	return !s.closed
-}
-
-func (s *Server) dismiss(c *net.UnixConn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.guests, c)
+	_ = c.SetReadDeadline(time.Time{})
+	_, _ = c.Read(make([]byte, 1)) // until it hangs up, or the server ends
 }

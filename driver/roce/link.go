@@ -2,6 +2,7 @@ package roce
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,10 +27,11 @@ type Stats struct {
 
 // link is an endpoint's network: the sockets. But for its watcher it is used with the endpoint's lock held.
 type link struct {
-	block uint16
-	socks []*socket  // one of each address, and then one of each group
-	outs  []*senders // by address
-	host  *endpoint.Page
+	block  uint16
+	places []*place  // by index of the GID table
+	joined []*socket // of groups
+	socks  []*socket // all of both
+	host   *endpoint.Page
 	// batch is how many datagrams are sent at once, a quarter of what a queue pair has under way: while a peer looks at
 	// them the next are made.
 	batch int
@@ -61,21 +63,78 @@ type watcher struct {
 	kick int
 }
 
+// place is an address in the port's table.
+type place struct {
+	slot
+	in  *socket
+	out *senders
+}
+
+func (p *place) close() {
+	unix.Close(p.in.fd)
+	p.out.close()
+}
+
 // newLink makes the network of an endpoint that is woken by a page.
-func newLink(socks []*socket, page *endpoint.Page, block uint16, batch int) (*link, error) {
-	l := &link{block: block, socks: socks, batch: min(batch, sendMax), host: page, tx: new(outgoing), rx: new(incoming),
+func newLink(page *endpoint.Page, block uint16, batch int) (*link, error) {
+	l := &link{block: block, batch: min(batch, sendMax), host: page, tx: new(outgoing), rx: new(incoming),
 		closing: make(chan struct{}), watcher: watcher{rests: make(chan struct{}, 1)}}
-	for _, s := range socks {
-		l.outs = append(l.outs, &senders{from: s.to})
-	}
 	var err error
 	l.watcher.kick, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	return l, err
 }
 
+// apply makes the addresses those of a state, and takes over the sockets that come with it.
+func (l *link) apply(st *state, fds []int) error {
+	if len(fds) != len(st.Bring) {
+		closeFDs(fds)
+		return fmt.Errorf("%d sockets came for %d addresses", len(fds), len(st.Bring))
+	}
+	places := make([]*place, len(st.Table))
+	for _, p := range l.places {
+		if i := slices.IndexFunc(st.Table, func(s slot) bool { return s.Serial == p.Serial }); i >= 0 {
+			p.slot = st.Table[i]
+			places[i] = p
+		}
+	}
+	for n, i := range st.Bring {
+		if i < 0 || i >= len(places) || places[i] != nil {
+			closeFDs(fds[n:])
+			return fmt.Errorf("a socket came for address %d, which has one or is none", i)
+		}
+		a := st.Table[i].address()
+		places[i] = &place{st.Table[i], &socket{fd: fds[n], to: a}, &senders{from: a}}
+	}
+	if i := slices.Index(places, nil); i >= 0 {
+		return fmt.Errorf("no socket came for address %d", i)
+	}
+	left := l.places
+	l.places = places
+	l.gather()
+	for _, p := range left {
+		if !slices.Contains(places, p) {
+			p.close()
+		}
+	}
+	return nil
+}
+
+// gather makes the list of all sockets, and has them watched.
+func (l *link) gather() {
+	l.socks = nil
+	for _, p := range l.places {
+		l.socks = append(l.socks, p.in)
+	}
+	l.socks = append(l.socks, l.joined...)
+	l.hot, l.turn = 0, 0
+	if !slices.Contains(l.socks, l.source) {
+		l.n, l.taken = 0, 0
+	}
+	l.watch()
+}
+
 // start watches the sockets until end.
 func (l *link) start() {
-	l.watch()
 	l.done.Go(l.attend)
 	l.host.OnRest(l.rest)
 	l.rest() // nobody looks yet
@@ -111,13 +170,12 @@ func (l *link) end() {
 	l.kick()
 }
 
-// close ends all, after end. Nobody uses the endpoint any more.
+// close ends all, after end and what that ends. Nobody uses the endpoint any more.
 func (l *link) close() {
-	l.done.Wait()
-	closeAll(l.socks)
-	for _, o := range l.outs {
-		o.close()
+	for _, p := range l.places {
+		p.close()
 	}
+	closeAll(l.joined)
 	unix.Close(l.watcher.kick)
 }
 
@@ -184,9 +242,9 @@ func (l *link) Flush() {
 
 // flowOf is how a packet goes; it is not ok if its source is no address of ours, or there is no socket to be had.
 func (l *link) flowOf(p *wire.Packet) (flow, bool) {
-	for _, o := range l.outs {
-		if o.from.gid == p.GRH.SGID {
-			from, err := o.to(p.BTH.DestQP)
+	for _, at := range l.places {
+		if at.in.to.gid == p.GRH.SGID && !at.Lost {
+			from, err := at.out.to(p.BTH.DestQP)
 			return flow{from, p.GRH.DGID, blockOf(p.BTH.DestQP), hca.ToNetwork(p) | l.marks}, err == nil
 		}
 	}
@@ -264,42 +322,47 @@ func (l *link) leaves(left bool) {
 // isOwn reports whether a multicast was sent by this process.
 func (l *link) isOwn(p *wire.Packet) bool {
 	return p.BTH.Opcode.Info().Has(wire.ExtDETH) && blockOf(p.DETH.SrcQP) == l.block &&
-		slices.ContainsFunc(l.outs, func(o *senders) bool { return o.from.gid == p.GRH.SGID })
+		slices.ContainsFunc(l.places, func(at *place) bool { return at.in.to.gid == p.GRH.SGID })
 }
 
 // joinGroups makes the sockets of groups those that queue pairs are in.
 func (l *link) joinGroups() {
-	n, groups := len(l.outs), l.engine.Groups()
-	var left []*socket
-	for _, s := range l.socks[n:] {
-		if !slices.Contains(groups, s.group) {
+	groups := l.engine.Groups()
+	var joined, left []*socket
+	for _, s := range l.joined {
+		if slices.Contains(groups, s.group) {
+			joined = append(joined, s)
+		} else {
 			left = append(left, s)
 		}
 	}
-	if len(left) > 0 {
-		l.socks = slices.DeleteFunc(l.socks, func(s *socket) bool { return slices.Contains(left, s) })
-		l.hot, l.turn = 0, 0
-		if slices.Contains(left, l.source) {
-			l.n, l.taken = 0, 0
+	var here []*address
+	for _, p := range l.places {
+		if !p.Lost {
+			here = append(here, p.in.to)
 		}
 	}
 	for _, g := range groups {
-		if slices.ContainsFunc(l.socks[n:], func(s *socket) bool { return s.group == g }) {
+		if slices.ContainsFunc(joined, func(s *socket) bool { return s.group == g }) {
 			continue
 		}
-		fd, by, err := bindGroup(l.outs, g)
+		fd, by, err := bindGroup(here, g)
 		if err != nil {
 			l.Unjoined.Add(1)
 			continue
 		}
-		l.socks = append(l.socks, &socket{fd: fd, to: by, group: g})
+		joined = append(joined, &socket{fd: fd, to: by, group: g})
 	}
-	l.watch()
+	l.joined = joined
+	l.gather()
 	closeAll(left)
 }
 
 // receive takes in what one of the sockets has.
 func (l *link) receive() bool {
+	if len(l.socks) == 0 {
+		return false
+	}
 	at := l.hot
 	if l.turn++; l.turn%othersEvery == 0 {
 		at = l.turn / othersEvery % len(l.socks)

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -25,18 +25,18 @@ import (
 // program sends or receives passes through here. A place stays what it is because no socket is closed before the last:
 // that of a program which has ended is kept for the next one.
 type Server struct {
-	cfg   Config
+	name  string
 	guid  ib.GUID
-	mtu   ib.MTU
-	addrs []*address
-	own   []*socket  // block 0's, by address
-	files []*os.File // which wait for those
+	table atomic.Pointer[[]*entry]
 
-	mu     sync.Mutex
-	blocks [][]int // by block, from 1: the descriptors by address
-	free   []uint16
-	guests map[*net.UnixConn]struct{} // connections of programs that have sockets
-	closed bool
+	mu      sync.Mutex // guards what follows, and changes of the table
+	cfg     Config
+	blocks  int // that were given out: they are numbered from 1
+	free    []uint16
+	guests  map[*guest]struct{}
+	serials uint32
+	losses  uint64
+	closed  bool
 
 	session Session
 	done    sync.WaitGroup
@@ -57,34 +57,14 @@ var ErrMany = errors.New("too many programs")
 
 // Hold takes the port at all addresses of an interface. Nobody else on the machine may have it.
 func Hold(c Config) (s *Server, err error) {
-	s = &Server{cfg: c, guid: c.guid(), guests: map[*net.UnixConn]struct{}{}}
-	if s.mtu, err = portMTU(c.MTU); err != nil {
+	s = &Server{name: c.Name, cfg: c, guid: c.guid(), guests: map[*guest]struct{}{}}
+	if _, err = portMTU(c.MTU); err != nil {
 		return nil, fmt.Errorf("roce: %s: %w", c.Name, err)
 	}
-	for _, a := range c.Addrs {
-		s.addrs = append(s.addrs, &address{Addr: a, gid: a.As16(), index: c.Index})
-	}
-	for _, a := range s.addrs {
-		// Sockets that share a port would be let in beside those of another server of ours.
-		alone, err := a.bind(wire.RoCEPort, false)
-		if err == nil {
-			unix.Close(alone)
-			alone, err = a.bind(wire.RoCEPort, true)
-		}
-		if err == nil {
-			s.own = append(s.own, &socket{fd: alone, to: a})
-			err = steer(alone)
-		}
-		if err != nil {
-			closeAll(s.own)
-			return nil, err
-		}
-	}
 	s.session.init(s)
-	for _, o := range s.own {
-		f := os.NewFile(uintptr(o.fd), "roce")
-		s.files = append(s.files, f)
-		s.done.Go(func() { s.session.attend(o, f) })
+	if _, err = s.changeTable(&c); err != nil {
+		s.Close()
+		return nil, err
 	}
 	return s, nil
 }
@@ -112,59 +92,58 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	already := s.closed
 	s.closed = true
-	for c := range s.guests {
-		_ = c.CloseRead() // who waits there closes it
+	for g := range s.guests {
+		if g.conn != nil {
+			_ = g.conn.CloseRead() // who waits there closes it
+		}
 	}
 	s.mu.Unlock()
 	if already {
 		return
 	}
 	s.session.end()
-	for _, f := range s.files {
-		_ = f.Close()
+	for _, e := range s.entries() {
+		e.close()
 	}
 	s.done.Wait()
-	for _, fds := range s.blocks {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-	}
 }
 
 // restMax is how many blocks rest before one is given out again: what is still on its way to a program that has ended
 // should find nobody.
 const restMax = 8
 
-// lend gives out a block and its sockets, until they are given back.
-func (s *Server) lend() (block uint16, fds []int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// lend gives out a block with its sockets, until they are given back. The server is locked.
+func (s *Server) lend() (block uint16, err error) {
+	table := s.entries()
 	switch n := len(s.free); {
 	case s.closed:
-		return 0, nil, ErrClosed
+		return 0, ErrClosed
 	case n > restMax:
 		block = s.free[0]
 		s.free = s.free[1:]
-		fds = s.blocks[block-1]
-		for _, fd := range fds {
-			drain(fd)
+		for _, e := range table {
+			drain(e.fds[block-1])
 		}
-		return block, fds, nil
-	case len(s.blocks)+1 >= endpoint.NumBlocks-1: // the last block's numbers have that of multicasts among them
-		return 0, nil, fmt.Errorf("roce: %s: %w: %d; next: end some of them", s.cfg.Name, ErrMany, len(s.blocks))
+		return block, nil
+	case s.blocks+1 >= endpoint.NumBlocks-1: // the last block's numbers have that of multicasts among them
+		return 0, fmt.Errorf("roce: %s: %w: %d; next: end some of them", s.name, ErrMany, s.blocks)
 	}
-	for _, a := range s.addrs {
-		fd, err := a.bind(wire.RoCEPort, true)
+	var fds []int
+	for _, e := range table {
+		fd, err := e.addr.bind(wire.RoCEPort, true)
 		if err != nil {
 			for _, fd := range fds { // which were the last of their addresses
 				unix.Close(fd)
 			}
-			return 0, nil, err
+			return 0, err
 		}
 		fds = append(fds, fd)
 	}
-	s.blocks = append(s.blocks, fds)
-	return uint16(len(s.blocks)), fds, nil
+	for i, e := range table {
+		e.fds = append(e.fds, fds[i])
+	}
+	s.blocks++
+	return uint16(s.blocks), nil
 }
 
 // drainMax is more datagrams than a socket keeps. Who sends faster than they are thrown away does not hold up others.
@@ -180,55 +159,80 @@ func drain(fd int) {
 	}
 }
 
-func (s *Server) giveBack(block uint16) {
+// admit lends a program a block; at is where it is told of changes, nil if it is of this process. Each is called with
+// what it is told now, and its sockets, while nothing changes; if that is false it is not let in.
+func (s *Server) admit(at *net.UnixConn, each func(t terms, fds []int) bool) (*guest, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.free = append(s.free, block)
+	g := &guest{conn: at}
+	var err error
+	if g.block, err = s.lend(); err != nil {
+		return nil, err
+	}
+	st, fds := s.state(g)
+	if !each(terms{Block: g.block, GUID: s.guid, State: st}, fds) {
+		s.free = append(s.free, g.block)
+		return nil, ErrClosed
+	}
+	s.guests[g] = struct{}{}
+	return g, nil
 }
 
-// terms are what a program is told that has a block.
-func (s *Server) terms(block uint16) terms { return terms{Block: block, GUID: s.guid, Config: s.cfg} }
+// dismiss takes back what a program was lent.
+func (s *Server) dismiss(g *guest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.guests[g]; ok {
+		delete(s.guests, g)
+		s.free = append(s.free, g.block)
+	}
+}
 
-// Open is a device for this process.
-func (s *Server) Open() (*Device, error) {
-	block, fds, err := s.lend()
+// Open is a device for this process. It does not hear of changes.
+func (s *Server) Open() (d *Device, err error) {
+	g, bad := s.admit(nil, func(t terms, fds []int) bool {
+		own := make([]int, 0, len(fds))
+		for _, fd := range fds {
+			if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+				closeFDs(own)
+				return false
+			}
+			own = append(own, fd)
+		}
+		d, err = newDevice(t, own)
+		return err == nil
+	})
+	if err == nil {
+		err = bad
+	}
 	if err != nil {
 		return nil, err
 	}
-	own := make([]int, 0, len(fds))
-	for _, fd := range fds {
-		if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
-			break
-		}
-		own = append(own, fd)
-	}
-	var d *Device
-	if err == nil {
-		d, err = newDevice(s.terms(block), own, func() { s.giveBack(block) })
-	}
-	if err != nil {
-		for _, fd := range own {
-			unix.Close(fd)
-		}
-		s.giveBack(block)
-	}
-	return d, err
+	d.release = func() { s.dismiss(g) }
+	return d, nil
 }
 
 // GUID is the adapter's.
 func (s *Server) GUID() ib.GUID { return s.guid }
 
-// Config is what the server was made with.
-func (s *Server) Config() Config { return s.cfg }
+// Name is the interface's.
+func (s *Server) Name() string { return s.name }
 
-// GIDs are the interface's addresses.
-func (s *Server) GIDs() []ib.GID { return s.session.gids }
+// Config is what the interface is now.
+func (s *Server) Config() Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg
+}
 
 // PortInfo is what a manager would say of the port, if Ethernet had one.
-func (s *Server) PortInfo() mad.PortInfo { return portInfo(s.mtu, len(s.addrs)) }
+func (s *Server) PortInfo() mad.PortInfo {
+	c := s.Config()
+	return c.portInfo()
+}
 
 // MTU is the largest that fits into the interface's.
-func (s *Server) MTU() ib.MTU { return s.mtu }
+func (s *Server) MTU() ib.MTU { return s.PortInfo().NeighborMTU }
 
 // guid is that of the interface's hardware address as EUI-64 has it, as Linux's rxe does, or else one that no vendor
 // has given out: its second bit says so.

@@ -25,7 +25,7 @@ import (
 // among are interfaces of which one is the server's.
 func (s *Server) among() *Interfaces {
 	x := NewInterfaces(func(list []*Server) (string, error) { return fmt.Sprint("files of ", len(list)), nil })
-	x.held = []held{{s.cfg.Name, s}}
+	x.held = []held{{s.name, s}}
 	return x
 }
 
@@ -159,10 +159,12 @@ func TestLend(t *testing.T) {
 	s := hold(t, "127.0.0.1")
 	seen := map[uint16]int{}
 	for range 3 * (restMax + 1) {
-		block, fds, err := s.lend()
+		var fds []int
+		g, err := s.admit(nil, func(_ terms, all []int) bool { fds = all; return true })
 		if err != nil {
 			t.Fatal(err)
 		}
+		block := g.block
 		seen[block]++
 		if ready(fds[0], unix.POLLIN, 0) {
 			t.Errorf("block %d has something already", block)
@@ -179,7 +181,7 @@ func TestLend(t *testing.T) {
 		if !ready(fds[0], unix.POLLIN, time.Second) {
 			t.Errorf("what went to block %d did not come there", block)
 		}
-		s.giveBack(block)
+		s.dismiss(g)
 	}
 	for b, n := range seen {
 		if n != 3 || b > restMax+1 {
@@ -332,7 +334,7 @@ func TestSession(t *testing.T) {
 		Method: mad.MethodSend, AttributeID: mad.AttrCMReq, TransactionID: 5}
 	copy(data, h.Append(nil))
 	fill(data[mad.Size-50:], 3)
-	env := mad.Envelope{QPN: ib.QPNGSI, QKey: ib.QKeyGSI, HasGRH: true, HopLimit: 64, GID: to.addrs[0].gid}
+	env := mad.Envelope{QPN: ib.QPNGSI, QKey: ib.QKeyGSI, HasGRH: true, HopLimit: 64, GID: to.GIDs()[0]}
 	// Noise, and a datagram with a wrong key, go before.
 	noise, err := net.Dial("udp", "127.0.0.2:4791")
 	if err != nil {
@@ -351,13 +353,13 @@ func TestSession(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	d, err := b.Recv(ctx)
-	if err != nil || !bytes.Equal(d.Data[mad.Size-50:], data[mad.Size-50:]) || d.Env.GID != from.addrs[0].gid ||
+	if err != nil || !bytes.Equal(d.Data[mad.Size-50:], data[mad.Size-50:]) || d.Env.GID != from.GIDs()[0] ||
 		!d.Env.HasGRH || d.Env.QPN != ib.QPNGSI {
 		t.Errorf("%+v, %v", d, err)
 	}
 	until(t, "noise is counted", func() bool { return to.Malformed.Load() == 50 })
-	if g, ok := from.Source(to.addrs[0].gid, 0); !ok || g != from.addrs[0].gid {
-		t.Errorf("packets to %v leave from %v, %v", to.addrs[0], g, ok)
+	if g, ok := from.Source(to.GIDs()[0], 0); !ok || g != from.GIDs()[0] {
+		t.Errorf("packets to %v leave from %v, %v", to.GIDs()[0], g, ok)
 	}
 	if g, ok := from.Source(ib.GID{0x20, 1, 0xD, 0xB8, 15: 1}, 0); ok {
 		t.Errorf("there is a way to nowhere, from %v", g)
@@ -411,7 +413,7 @@ func TestInterfaces(t *testing.T) {
 		}
 	}
 	if s, number := x.Server("two"); s != two || number != 2 {
-		t.Errorf("%v has number %d", s.cfg.Name, number)
+		t.Errorf("%v has number %d", s.name, number)
 	}
 	// The port is free again when no program has sockets of it, and the next one to want it has it.
 	if err := devices[0].Close(); err != nil {

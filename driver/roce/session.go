@@ -24,8 +24,6 @@ type Session struct {
 	s     *Server
 	inbox inbox.Inbox
 	start time.Time
-	gids  []ib.GID
-	outs  []*senders
 
 	mu     sync.Mutex // guards what is below
 	open   bool
@@ -39,10 +37,6 @@ type Session struct {
 
 func (x *Session) init(s *Server) {
 	x.s, x.start, x.inbox, x.groups = s, time.Now(), inbox.New(), map[ib.GID]*joined{}
-	for _, a := range s.addrs {
-		x.gids = append(x.gids, a.gid)
-		x.outs = append(x.outs, &senders{from: a})
-	}
 	x.svc = madrpc.New(madrpc.Config{})
 	x.timer = time.AfterFunc(time.Hour, x.expire)
 	x.timer.Stop()
@@ -107,13 +101,22 @@ func (x *Session) end() {
 	}
 	x.ended = true
 	x.timer.Stop()
-	for _, o := range x.outs {
-		o.close()
+	for _, e := range x.s.entries() {
+		e.out.close()
 	}
 	for _, g := range x.groups {
 		unix.Close(g.fd)
 	}
 	x.inbox.Close()
+}
+
+// forget ends what an address that is in no table any more has sent by.
+func (x *Session) forget(e *entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.ended {
+		e.out.close()
+	}
 }
 
 func (x *Session) expire() {
@@ -141,14 +144,14 @@ func (x *Session) pump() {
 
 // put sends a datagram. One that cannot be sent is as good as lost, and repeated like one.
 func (x *Session) put(env *mad.Envelope, data *[mad.Size]byte) {
-	p := &x.pkt
-	if int(env.GIDIndex) >= len(x.outs) || !env.HasGRH {
+	p, table := &x.pkt, x.s.entries()
+	if int(env.GIDIndex) >= len(table) || table[env.GIDIndex].lost > 0 || !env.HasGRH {
 		x.s.Unsent.Add(1)
 		return
 	}
-	agent.NewPacket(p, env, mad.View(data[:]).Class(), 0, []ib.PKey{ib.PKeyDefault}, x.gids)
+	agent.NewPacket(p, env, mad.View(data[:]).Class(), 0, []ib.PKey{ib.PKeyDefault}, x.s.GIDs())
 	p.Payload = data[:]
-	o, err := x.outs[env.GIDIndex].to(p.BTH.DestQP)
+	o, err := table[env.GIDIndex].out.to(p.BTH.DestQP)
 	if err == nil {
 		x.scrap = p.AppendRoCE(x.scrap[:0], o.port, 0)
 		to := address{gid: env.GID, index: o.from.index}
@@ -199,7 +202,11 @@ func (x *Session) take(s *socket, p *wire.Packet) {
 		return
 	}
 	env := agent.EnvelopeOf(p, 0, []ib.PKey{ib.PKeyDefault})
-	env.GIDIndex = uint8(slices.Index(x.gids, s.to.gid))
+	i := slices.Index(x.s.GIDs(), s.to.gid)
+	if i < 0 {
+		return // the interface has just lost the address
+	}
+	env.GIDIndex = uint8(i)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.ended {
@@ -226,7 +233,7 @@ func (s *Server) Join(g ib.GID) error {
 		j.users++
 		return nil
 	}
-	fd, _, err := bindGroup(x.outs, g)
+	fd, _, err := bindGroup(live(x.s.entries()), g)
 	if err != nil {
 		return err
 	}
@@ -253,10 +260,11 @@ func (s *Server) Leave(g ib.GID) {
 // or one that does not begin at the interface. Scope is the index of the interface that a link-local address is meant
 // at, or 0.
 func (s *Server) Source(to ib.GID, scope uint32) (from ib.GID, ok bool) {
-	if scope != 0 && hasZone(to) && scope != uint32(s.cfg.Index) {
+	index := s.Config().Index
+	if scope != 0 && hasZone(to) && scope != uint32(index) {
 		return from, false
 	}
-	there := address{gid: to, index: s.cfg.Index}
+	there := address{gid: to, index: index}
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
 	if err != nil {
 		return from, false
@@ -270,5 +278,5 @@ func (s *Server) Source(to ib.GID, scope uint32) (from ib.GID, ok bool) {
 		return from, false
 	}
 	from = mine.(*unix.SockaddrInet6).Addr
-	return from, slices.Contains(s.session.gids, from)
+	return from, slices.Contains(s.GIDs(), from)
 }

@@ -60,9 +60,11 @@ func (a *address) bind(port int, shared bool) (int, error) {
 	if err != nil {
 		return fail("socket", err)
 	}
-	if !a.isIPv4() {
-		// An address of IPv6 is not quite there for a second or two, while the kernel asks whether others have it.
+	if !a.isIPv4() || shared {
+		// An address of IPv6 is not quite there for a second or two, while the kernel asks whether others have it; and
+		// one that an interface has lost may come back.
 		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1)
+		_ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_FREEBIND, 1)
 	}
 	if err := unix.Bind(fd, a.name(port)); err != nil {
 		unix.Close(fd)
@@ -86,6 +88,12 @@ type socket struct {
 	group ib.GID
 }
 
+func closeFDs(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
 func closeAll(socks []*socket) {
 	for _, s := range socks {
 		unix.Close(s.fd)
@@ -94,19 +102,19 @@ func closeAll(socks []*socket) {
 
 // bindGroup makes a socket for what is sent to a group, which the interface joins: by the address of the same kind. All
 // sockets of a group have copies of it.
-func bindGroup(at []*senders, g ib.GID) (int, *address, error) {
-	i := slices.IndexFunc(at, func(o *senders) bool { return o.from.isIPv4() == wire.IsIPv4(g) })
+func bindGroup(at []*address, g ib.GID) (int, *address, error) {
+	i := slices.IndexFunc(at, func(a *address) bool { return a.isIPv4() == wire.IsIPv4(g) })
 	if i < 0 {
 		return -1, nil, fmt.Errorf("roce: %v: %w: the interface has no address of its kind", g, ErrSocket)
 	}
-	group := address{netip.AddrFrom16(g), g, at[i].from.index}
+	group := address{netip.AddrFrom16(g), g, at[i].index}
 	fd, err := group.bind(wire.RoCEPort, true)
 	if err == nil {
 		if err = group.join(fd); err != nil {
 			unix.Close(fd)
 		}
 	}
-	return fd, at[i].from, err
+	return fd, at[i], err
 }
 
 // join makes the interface a member of the group that a is.

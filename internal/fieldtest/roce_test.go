@@ -2,6 +2,7 @@ package fieldtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -72,6 +73,100 @@ func TestRoCE(t *testing.T) {
 	t.Run("multicast", n.multicast)
 	t.Run("libraries", n.libraries)
 	t.Run("several", n.several)
+	t.Run("addresses", n.addresses)
+}
+
+// addresses come to an interface and leave it while a program runs, and its cable is pulled.
+func (n *network) addresses(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	ip := func(machine int, args ...string) {
+		t.Helper()
+		if out, err := n.on(ctx, machine, append([]string{"ip"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %v: %v\n%s", args, err, out)
+		}
+	}
+	events := filepath.Join(t.TempDir(), "events")
+	watch, _, ended := n.start(t, ctx, "sh", "-c", "exec stdbuf -oL ibv_asyncwatch >"+events)
+	defer func() { _ = watch.Process.Kill(); <-ended }()
+	// look waits until a file of a program that runs has a text.
+	look := func(file, want string) {
+		t.Helper()
+		script := fmt.Sprintf("f=/sys/class/infiniband/softib0/ports/1/%s; until grep -q '%s' $f; do sleep 0.01; done",
+			file, want)
+		if out, err := n.on(ctx, 0, n.roce("timeout", "60", "sh", "-c", script)...).CombinedOutput(); err != nil {
+			t.Fatalf("%s does not become %q: %v\n%s", file, want, err, out)
+		}
+	}
+	index := 0
+	for ; ; index++ { // the first that is empty
+		out, err := n.on(ctx, 0, n.roce("cat", fmt.Sprintf("/sys/class/infiniband/softib0/ports/1/gids/%d",
+			index))...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if strings.HasPrefix(string(out), "0000:0000:0000:0000:0000:0000:") {
+			break
+		}
+	}
+	gid := fmt.Sprintf("gids/%d", index)
+	ip(0, "addr", "add", "192.0.2.11/24", "dev", "eth0")
+	look(gid, "ffff:c000:020b")
+	ip(0, "addr", "add", "192.0.2.12/24", "dev", "eth0")
+	look(fmt.Sprintf("gids/%d", index+1), "ffff:c000:020c")
+	n.perftest(t, 19500, []string{"ib_write_bw", "-s", "65536", "-n", "100", "-x", fmt.Sprint(index)}, "-x", "0")
+	// Programs of which one loses its address while they run end, with an error.
+	server, _, over := n.start(t, ctx, "ib_write_bw", "-D", "100", "-p", "19502", "-x", fmt.Sprint(index))
+	defer func() { _ = server.Process.Kill() }()
+	if err := n.awaitListener(ctx, 19502, over); err != nil {
+		t.Fatal(err)
+	}
+	sent := func() uint64 {
+		var list []struct {
+			Stats64 struct{ Tx struct{ Packets uint64 } }
+		}
+		out, _ := n.on(ctx, 1, "ip", "-j", "-s", "link", "show", "eth0").Output()
+		if err := json.Unmarshal(out, &list); err != nil || len(list) != 1 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return list[0].Stats64.Tx.Packets
+	}
+	before := sent()
+	failed := make(chan string, 1)
+	go func() {
+		out, err := n.on(ctx, 1, n.roce("ib_write_bw", "-D", "100", "-p", "19502", "-x", "0",
+			"192.0.2.1")...).CombinedOutput()
+		failed <- fmt.Sprintf("%s\n%v", out, err)
+	}()
+	for sent() < before+1000 && ctx.Err() == nil {
+		time.Sleep(5 * time.Millisecond)
+	}
+	ip(0, "addr", "del", "192.0.2.11/24", "dev", "eth0")
+	if said := <-failed; !strings.Contains(said, "Failed status 12") /* IBV_WC_RETRY_EXC_ERR */ {
+		t.Errorf("who writes to an address that is taken away: %s", said)
+	}
+	if err := <-over; err == nil {
+		t.Error("who has lost its address ends well")
+	}
+	look(gid, "0000:0000:0000:0000:0000:0000")
+	look("gids/0", "ffff:c000:0201")
+	ip(0, "link", "set", "eth0", "down")
+	look("state", "DOWN")
+	ip(0, "link", "set", "eth0", "up")
+	look("state", "ACTIVE")
+	for _, want := range []string{"GID_CHANGE", "PORT_ERR", "PORT_ACTIVE"} {
+		for {
+			said, _ := os.ReadFile(events)
+			if strings.Contains(string(said), want) {
+				break
+			}
+			if time.Sleep(5 * time.Millisecond); ctx.Err() != nil {
+				t.Fatalf("no %s among\n%s", want, said)
+			}
+		}
+	}
+	ip(0, "addr", "del", "192.0.2.12/24", "dev", "eth0")
+	n.perftest(t, 19501, []string{"ib_write_bw", "-s", "65536", "-n", "100"})
 }
 
 // several has programs use two interfaces: each is an adapter of its own, and librdmacm takes the one to which the
@@ -171,8 +266,9 @@ func (n *network) operations(t *testing.T) {
 	})
 }
 
-// perftest runs a program on both machines, which meet at a TCP port.
-func (n *network) perftest(t *testing.T, port int, args []string) {
+// perftest runs a program on both machines, which meet at a TCP port; the second one's has more arguments.
+func (n *network) perftest(t *testing.T, port int, args []string, more ...string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	program := append(args, "-p", fmt.Sprint(port))
@@ -181,7 +277,7 @@ func (n *network) perftest(t *testing.T, port int, args []string) {
 	if err := n.awaitListener(ctx, port, ended); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	out, err := n.on(ctx, 1, n.roce(append(program, "192.0.2.1")...)...).CombinedOutput()
+	out, err := n.on(ctx, 1, n.roce(append(append(program, more...), "192.0.2.1")...)...).CombinedOutput()
 	if err := errors.Join(err, <-ended); err != nil {
 		t.Errorf("%v\n%s\nserver:\n%s", err, out, said)
 	}

@@ -429,6 +429,9 @@ func (h *HCA) checkAHAttr(verb, name string, a *AHAttr, multicastOK bool) error 
 		if int(a.SGIDIndex) >= len(port.GIDs) {
 			return badAttr(verb, name+".grh.sgid_index", a.SGIDIndex, "an index of the port's GID table")
 		}
+		if h.cfg.RoCE.ByGID && port.GIDs[a.SGIDIndex].IsZero() {
+			return badAttr(verb, name+".grh.sgid_index", a.SGIDIndex, "an index with an address, which this has lost")
+		}
 		if a.FlowLabel > flowMask {
 			return badAttr(verb, name+".grh.flow_label", a.FlowLabel, "20 bits")
 		}
