@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/mad"
 )
@@ -16,7 +17,8 @@ func TestEthernet(t *testing.T) {
 	info := mad.PortInfo{PortState: ib.PortActive, PortPhysicalState: ib.PhysLinkUp, LinkWidthActive: ib.Width4x,
 		LinkSpeedActive: 1, GUIDCap: 8}
 	gids := []ib.GID{{10: 0xFF, 11: 0xFF, 12: 192, 14: 2, 15: 1}, {0xFE, 0x80, 15: 9}}
-	all := []Interface{{"eth7", 0x1234, info, gids}, {"eth8", 0x5678, info, gids[:1]}}
+	all := []Interface{{Name: "eth7", GUID: 0x1234, Info: info, GIDs: gids},
+		{Name: "eth8", GUID: 0x5678, Info: info, GIDs: gids[:1]}}
 	var e *Ethernet
 	for range 2 { // anew
 		var err error
@@ -44,8 +46,19 @@ func TestEthernet(t *testing.T) {
 	}
 	defer held.Close()
 	all[0].Info.PortState, all[0].GIDs = ib.PortDown, []ib.GID{{}, gids[1], gids[0]}
+	all[0].Port[ib.PortXmitData], all[0].Port[ib.PortXmitPkts], all[0].Port[ib.LinkDownedCounter] = 1<<40, 77, 300
+	all[0].Engine.SendErrors[hca.WCRetryExcErr], all[0].Engine.RNRsSent = 3, 4
+	all[0].Engine.Duplicates, all[0].Engine.Drops[hca.DropDuplicate] = 5, 6
 	if err := e.Update(all); err != nil {
 		t.Fatal(err)
+	}
+	for file, want := range map[string]string{"counters/port_xmit_data": "1099511627776", "counters/link_downed": "255",
+		"hw_counters/link_downed": "300", "hw_counters/sent_pkts": "77", "hw_counters/retry_exceeded_err": "3",
+		"hw_counters/send_rnr_err": "4", "hw_counters/req_transport_retries_exceeded": "3",
+		"hw_counters/duplicate_request": "11", "hw_counters/lifespan": "1000"} {
+		if b, err := os.ReadFile(filepath.Join(port, file)); err != nil || string(b) != want+"\n" {
+			t.Errorf("%s: %q, %v: want %q", file, b, err, want)
+		}
 	}
 	b, _ := io.ReadAll(held)
 	for file, want := range map[string]string{"state": "1: DOWN\n", "gid_attrs/types/0": "",

@@ -22,6 +22,7 @@ import (
 	"softib/driver/roce"
 	"softib/internal/packetsock"
 	"softib/internal/rundir"
+	"softib/proto/ib"
 )
 
 func newRoCE() *cobra.Command {
@@ -205,6 +206,7 @@ func (p rocePlace) serve(ctx context.Context, linger time.Duration, out io.Write
 		})
 		cancel()
 	})
+	wg.Go(func() { shown.count(ctx, x, say) })
 	wg.Go(func() { awaitIdle(ctx, x, linger); cancel() })
 	wg.Wait()
 	return errors.Join(served[:]...)
@@ -253,10 +255,42 @@ func (f *roceFiles) refresh(x *roce.Interfaces) (err error) {
 	return err
 }
 
+// count writes counters once a second while there are programs, and once more after the last.
+func (f *roceFiles) count(ctx context.Context, x *roce.Interfaces, say func(string)) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for used := true; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if used {
+			if err := f.refresh(x); err != nil {
+				say(err.Error())
+			}
+		}
+		used = x.Users() > 0
+	}
+}
+
 // interfaceFiles is what interfaces' files say.
 func interfaceFiles(all []*roce.Server) (list []hostfiles.Interface) {
 	for _, s := range all {
-		list = append(list, hostfiles.Interface{Name: s.Name(), GUID: s.GUID(), Info: s.PortInfo(), GIDs: s.GIDs()})
+		c := s.Counted()
+		n := hostfiles.Counted{Engine: c.Engine}
+		for counter, value := range map[ib.Counter]uint64{
+			ib.PortXmitData: c.Link.SentBytes / 4, ib.PortRcvData: c.Link.ReceivedBytes / 4, // in words (IBA 16.1.3.5)
+			ib.PortXmitPkts: c.Link.Sent, ib.PortRcvPkts: c.Link.Received,
+			ib.PortUnicastXmitPkts: c.Link.Sent - c.Link.GroupSent, ib.PortMulticastXmitPkts: c.Link.GroupSent,
+			ib.PortUnicastRcvPkts:   c.Link.Received - c.Link.GroupReceived,
+			ib.PortMulticastRcvPkts: c.Link.GroupReceived,
+			ib.PortXmitDiscards:     c.Link.Unsent, ib.PortRcvErrors: c.Link.Malformed, ib.LinkDownedCounter: c.Downs,
+		} { // tidy: order-free
+			n.Port[counter] = value
+		}
+		list = append(list, hostfiles.Interface{Name: s.Name(), GUID: s.GUID(), Info: s.PortInfo(), GIDs: s.GIDs(),
+			Counted: n})
 	}
 	return list
 }

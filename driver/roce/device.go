@@ -130,17 +130,18 @@ const (
 	windowBytes = 192 << 10
 )
 
-// newDevice makes a device of what it is told, and of sockets, which it takes over.
-func newDevice(t terms, fds []int) (*Device, error) {
+// newDevice makes a device of what it is told, and of sockets, which it takes over. What it counts is in the account.
+func newDevice(t terms, fds []int, a account) (*Device, error) {
 	c := &t.State.Config
 	mtu, err := portMTU(c.MTU)
 	var share endpoint.Share
 	if err == nil {
 		share, err = endpoint.NewShare()
+		share.Ledger = a.ledger
 	}
 	d := &Device{guid: t.GUID, release: func() {}}
 	if err == nil {
-		d.link, err = newLink(share.Page, t.Block, window(mtu)/4)
+		d.link, err = newLink(share.Page, a.stats, t.Block, window(mtu)/4)
 	}
 	if err == nil {
 		err = d.link.apply(&t.State, fds)
@@ -249,7 +250,7 @@ func (d *Device) down() {
 }
 
 // Stats are what the sockets have counted.
-func (d *Device) Stats() *Stats { return &d.link.Stats }
+func (d *Device) Stats() *Stats { return d.link.Stats }
 
 // Close ends the device. Calls that still wait end with an error that matches verbs.ErrClosed.
 func (d *Device) Close() error {

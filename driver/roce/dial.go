@@ -10,11 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"softib/driver/endpoint"
 	"softib/internal/packetsock"
 )
 
-// ask says hello to who holds ports.
-func ask(path string, h hello) (c *net.UnixConn, t terms, fds []int, err error) {
+// ask says hello to who holds ports, with descriptors.
+func ask(path string, h hello, with ...int) (c *net.UnixConn, t terms, fds []int, err error) {
 	fail := func(err error) (*net.UnixConn, terms, []int, error) {
 		if c != nil {
 			c.Close()
@@ -33,7 +34,7 @@ func ask(path string, h hello) (c *net.UnixConn, t terms, fds []int, err error) 
 	if err != nil {
 		return fail(err)
 	}
-	if _, err := c.Write(b); err != nil {
+	if _, _, err := c.WriteMsgUnix(b, unix.UnixRights(with...), nil); err != nil {
 		return fail(err)
 	}
 	if t, fds, err = listen(c); err != nil {
@@ -44,23 +45,8 @@ func ask(path string, h hello) (c *net.UnixConn, t terms, fds []int, err error) 
 
 // listen takes the next record of who holds ports.
 func listen(c *net.UnixConn) (t terms, fds []int, err error) {
-	buf, oob := make([]byte, termsMax), make([]byte, unix.CmsgSpace(4*tableLength))
-	n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
-	if err != nil {
-		return t, nil, err
-	}
-	if n == 0 {
-		return t, nil, io.EOF
-	}
-	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
-	for i := 0; err == nil && i < len(msgs); i++ {
-		var more []int
-		more, err = unix.ParseUnixRights(&msgs[i])
-		fds = append(fds, more...)
-	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
+	buf := make([]byte, termsMax)
+	n, fds, err := receive(c, buf)
 	if err == nil {
 		err = json.Unmarshal(buf[:n], &t)
 	}
@@ -74,13 +60,41 @@ func listen(c *net.UnixConn) (t terms, fds []int, err error) {
 	return t, fds, nil
 }
 
+// receive takes a record, and the descriptors that come with it.
+func receive(c *net.UnixConn, buf []byte) (n int, fds []int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4*tableLength))
+	n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return n, nil, err
+	}
+	if n == 0 {
+		return n, nil, io.EOF
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
+	for i := 0; err == nil && i < len(msgs); i++ {
+		var more []int
+		more, err = unix.ParseUnixRights(&msgs[i])
+		fds = append(fds, more...)
+	}
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+	return n, fds, err
+}
+
 // Dial opens a device at an interface, whose port is held by who listens at a path.
 func Dial(path, name string) (*Device, error) {
-	c, t, fds, err := ask(path, hello{Want: wantUse, Interfaces: []string{name}})
+	a, fd, err := newAccount()
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDevice(t, fds)
+	c, t, fds, err := ask(path, hello{Want: wantUse, Interfaces: []string{name}}, fd)
+	unix.Close(fd)
+	if err != nil {
+		endpoint.Unmap(a.mem)
+		return nil, err
+	}
+	d, err := newDevice(t, fds, a)
 	if err != nil {
 		c.Close()
 		return nil, err

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"softib/driver/endpoint"
 	"softib/internal/descriptors"
 	"softib/internal/packetsock"
 	"softib/proto/ib"
@@ -26,7 +27,8 @@ type Interfaces struct {
 
 	mu     sync.Mutex
 	held   []held
-	closed bool
+	closed bool // no other will be held
+	ended  bool // empty is closed
 }
 
 // held is an interface that was asked for.
@@ -112,10 +114,8 @@ func (x *Interfaces) release(name string) error {
 	if i := x.place(name); i < len(x.held) {
 		s, x.held[i].server = x.held[i].server, nil
 	}
-	last := !slices.ContainsFunc(x.held, func(h held) bool { return h.server != nil })
-	if last && s != nil && !x.closed {
+	if s != nil && !slices.ContainsFunc(x.held, func(h held) bool { return h.server != nil }) {
 		x.closed = true
-		close(x.empty)
 	}
 	x.mu.Unlock()
 	if s == nil {
@@ -123,6 +123,16 @@ func (x *Interfaces) release(name string) error {
 	}
 	s.Close()
 	return nil
+}
+
+// endIfEmpty says that the last was released, once.
+func (x *Interfaces) endIfEmpty() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed && !x.ended {
+		x.ended = true
+		close(x.empty)
+	}
 }
 
 func notHeld(name string) error {
@@ -144,7 +154,8 @@ func (x *Interfaces) Close() {
 func (x *Interfaces) Users() int { return int(x.users.Load()) }
 
 // The protocol of programs: one record asks and one answers, both JSON; the answer to who uses an interface brings its
-// sockets. The connection stays for as long as the program has them, or wants ports to be held.
+// sockets, and it brings the memory of its account. The connection stays for as long as the program has them, or wants
+// ports to be held.
 
 const protocolVersion = 2
 
@@ -199,7 +210,8 @@ func (x *Interfaces) greet(c packetsock.Guest) {
 	if c.SetReadDeadline(time.Now().Add(helloPatience)) != nil {
 		return
 	}
-	n, err := c.Read(buf)
+	n, fds, err := receive(c.UnixConn, buf)
+	defer func() { closeFDs(fds) }()
 	if err != nil || json.Unmarshal(buf[:n], &h) != nil {
 		return
 	}
@@ -209,8 +221,16 @@ func (x *Interfaces) greet(c packetsock.Guest) {
 			"roce, and start again with one version of softib", h.Version, protocolVersion)
 	}
 	if err == nil && h.Want == wantUse {
-		x.use(c, h.Interfaces)
-		return
+		var a account
+		if len(fds) > 0 {
+			a, err = mapAccount(fds[0])
+			fds = fds[1:]
+			defer func() { endpoint.Unmap(a.mem) }()
+		}
+		if err == nil {
+			x.use(c, h.Interfaces, a)
+			return
+		}
 	}
 	var t terms
 	if err == nil {
@@ -224,7 +244,11 @@ func (x *Interfaces) greet(c packetsock.Guest) {
 			defer x.users.Add(-1)
 		}
 	}
-	if tell(c.UnixConn, &t, nil) && h.Want == wantKeep {
+	told := tell(c.UnixConn, &t, nil)
+	if h.Want == wantRelease {
+		x.endIfEmpty() // after who wanted it was told
+	}
+	if told && h.Want == wantKeep {
 		_ = c.SetReadDeadline(time.Time{})
 		_, _ = c.Read(buf) // until it hangs up
 	}
@@ -267,7 +291,7 @@ func tell(c *net.UnixConn, t *terms, fds []int) bool {
 }
 
 // use lends a program sockets until it hangs up.
-func (x *Interfaces) use(c packetsock.Guest, names []string) {
+func (x *Interfaces) use(c packetsock.Guest, names []string, a account) {
 	refuse := func(err error) { tell(c.UnixConn, &terms{Error: err.Error()}, nil) }
 	if len(names) != 1 {
 		refuse(fmt.Errorf("roce: %d interfaces: a program opens one at a time", len(names)))
@@ -285,7 +309,7 @@ func (x *Interfaces) use(c packetsock.Guest, names []string) {
 		return
 	}
 	defer descriptors.Programs.Give(who, holds)
-	g, err := s.admit(c.UnixConn, func(t terms, fds []int) bool { return tell(c.UnixConn, &t, fds) })
+	g, err := s.admit(c.UnixConn, a, func(t terms, fds []int) bool { return tell(c.UnixConn, &t, fds) })
 	if err != nil {
 		refuse(err)
 		return

@@ -16,15 +16,6 @@ import (
 	"softib/proto/wire"
 )
 
-// Stats counts what a link did.
-type Stats struct {
-	Sent, Received atomic.Uint64 // datagrams
-	Calls          atomic.Uint64 // that sent them
-	Unsent         atomic.Uint64 // datagrams that the kernel did not take
-	Malformed      atomic.Uint64 // received ones that are no RoCEv2, or were damaged
-	Unjoined       atomic.Uint64 // groups that the kernel did not let us into
-}
-
 // link is an endpoint's network: the sockets. But for its watcher it is used with the endpoint's lock held.
 type link struct {
 	block  uint16
@@ -48,7 +39,7 @@ type link struct {
 	engine *hca.HCA
 	marks  uint8  // set by tests: bits of traffic classes that a network in trouble would set
 	groups uint64 // what the engine's number for its groups was when they were looked at
-	Stats
+	*Stats
 	watcher watcher
 	closing chan struct{}
 	done    sync.WaitGroup
@@ -76,8 +67,8 @@ func (p *place) close() {
 }
 
 // newLink makes the network of an endpoint that is woken by a page.
-func newLink(page *endpoint.Page, block uint16, batch int) (*link, error) {
-	l := &link{block: block, batch: min(batch, sendMax), host: page, tx: new(outgoing), rx: new(incoming),
+func newLink(page *endpoint.Page, stats *Stats, block uint16, batch int) (*link, error) {
+	l := &link{block: block, Stats: stats, batch: min(batch, sendMax), host: page, tx: new(outgoing), rx: new(incoming),
 		closing: make(chan struct{}), watcher: watcher{rests: make(chan struct{}, 1)}}
 	var err error
 	l.watcher.kick, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -267,6 +258,10 @@ func (l *link) send() {
 		l.Calls.Add(1)
 		for range sent {
 			l.Sent.Add(o.msgs[first].Iovlen)
+			l.SentBytes.Add(o.bytes[first])
+			if o.flows[first].to[0] == 0xFF || isGroupIPv4(o.flows[first].to) {
+				l.GroupSent.Add(o.msgs[first].Iovlen)
+			}
 			first++
 		}
 		switch {
@@ -305,6 +300,9 @@ func (l *link) Next(p *wire.Packet) bool {
 		}
 		hca.FromNetwork(p)
 		l.Received.Add(1)
+		if !l.source.group.IsZero() {
+			l.GroupReceived.Add(1)
+		}
 		l.leaves(l.taken < l.n)
 		return true
 	}
@@ -371,6 +369,7 @@ func (l *link) receive() bool {
 	// An error is one of something that was sent, and sending it again is the queue pairs' business.
 	if n, err := l.source.receive(l.rx); err == nil && n > 0 {
 		l.hot, l.n = at, n
+		l.ReceivedBytes.Add(l.rx.bytes())
 		return true
 	}
 	return false

@@ -36,6 +36,7 @@ type Server struct {
 	guests  map[*guest]struct{}
 	serials uint32
 	losses  uint64
+	totals  Counted // but for what guests have counted since they were looked at
 	closed  bool
 
 	session Session
@@ -160,11 +161,12 @@ func drain(fd int) {
 }
 
 // admit lends a program a block; at is where it is told of changes, nil if it is of this process. Each is called with
-// what it is told now, and its sockets, while nothing changes; if that is false it is not let in.
-func (s *Server) admit(at *net.UnixConn, each func(t terms, fds []int) bool) (*guest, error) {
+// what it is told now, and its sockets, while nothing changes; if that is false it is not let in. The account is given
+// back when it is dismissed.
+func (s *Server) admit(at *net.UnixConn, a account, each func(t terms, fds []int) bool) (*guest, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := &guest{conn: at}
+	g := &guest{conn: at, account: a}
 	var err error
 	if g.block, err = s.lend(); err != nil {
 		return nil, err
@@ -184,13 +186,19 @@ func (s *Server) dismiss(g *guest) {
 	defer s.mu.Unlock()
 	if _, ok := s.guests[g]; ok {
 		delete(s.guests, g)
+		g.fold(&s.totals)
 		s.free = append(s.free, g.block)
 	}
 }
 
 // Open is a device for this process. It does not hear of changes.
 func (s *Server) Open() (d *Device, err error) {
-	g, bad := s.admit(nil, func(t terms, fds []int) bool {
+	a, fd, err := newAccount()
+	if err != nil {
+		return nil, err
+	}
+	unix.Close(fd)
+	g, bad := s.admit(nil, a, func(t terms, fds []int) bool {
 		own := make([]int, 0, len(fds))
 		for _, fd := range fds {
 			if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
@@ -199,7 +207,7 @@ func (s *Server) Open() (d *Device, err error) {
 			}
 			own = append(own, fd)
 		}
-		d, err = newDevice(t, own)
+		d, err = newDevice(t, own, a)
 		return err == nil
 	})
 	if err == nil {

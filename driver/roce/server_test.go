@@ -160,7 +160,7 @@ func TestLend(t *testing.T) {
 	seen := map[uint16]int{}
 	for range 3 * (restMax + 1) {
 		var fds []int
-		g, err := s.admit(nil, func(_ terms, all []int) bool { fds = all; return true })
+		g, err := s.admit(nil, account{}, func(_ terms, all []int) bool { fds = all; return true })
 		if err != nil {
 			t.Fatal(err)
 		}

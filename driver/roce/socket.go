@@ -40,6 +40,9 @@ func (a *address) name(port int) *unix.SockaddrInet6 {
 // groups.
 func hasZone(g ib.GID) bool { return g[0] == 0xFE && g[1]>>6 == 2 || g[0] == 0xFF }
 
+// isGroupIPv4 reports whether an address is that of a group of IPv4.
+func isGroupIPv4(g ib.GID) bool { return wire.IsIPv4(g) && g[12]>>4 == 0xE }
+
 // bind makes a socket at a port of an address. Several may share a port if all say so.
 func (a *address) bind(port int, shared bool) (int, error) {
 	fail := func(what string, err error) (int, error) {
@@ -211,6 +214,7 @@ type outgoing struct {
 	flows [sendMax]flow
 	names [sendMax]unix.RawSockaddrInet6
 	ctrl  [sendMax]mmsg.Control
+	bytes [sendMax]uint64
 	count int // messages
 }
 
@@ -247,12 +251,13 @@ func (o *outgoing) joins(f flow, length int) bool {
 func (o *outgoing) add(f flow, d []byte, joins bool) {
 	o.iovs[o.n] = unix.Iovec{Base: &d[0], Len: uint64(len(d))}
 	if joins {
+		o.bytes[o.count-1] += uint64(len(d))
 		o.msgs[o.count-1].Iovlen++
 		o.n++
 		return
 	}
 	i := o.count
-	o.flows[i] = f
+	o.flows[i], o.bytes[i] = f, uint64(len(d))
 	zone := 0
 	if hasZone(f.to) {
 		zone = f.from.from.index
@@ -328,6 +333,14 @@ func (s *socket) receive(b *incoming) (int, error) {
 		b.facts[i] = b.ctrl[i].Read(b.msgs[i].Controllen)
 	}
 	return n, err
+}
+
+// bytes is how many have come.
+func (b *incoming) bytes() (n uint64) {
+	for i := range b.used {
+		n += uint64(b.msgs[i].N)
+	}
+	return n
 }
 
 // datagram is the one at an offset of message i: it ends with d and begins at an offset of that. Next is where the next

@@ -125,6 +125,9 @@ func (s *Server) refresh(c Config) (changed bool, err error) {
 		return false, nil
 	}
 	changed = c.MTU != s.cfg.MTU || c.Down != s.cfg.Down || c.Index != s.cfg.Index
+	if c.Down && !s.cfg.Down {
+		s.totals.Downs++
+	}
 	moved, err := s.changeTable(&c)
 	if !changed && !moved {
 		return false, err
@@ -225,9 +228,11 @@ func (x *slot) address() *address { return &address{Addr: x.Addr, gid: x.Addr.As
 
 // guest is a program that has sockets.
 type guest struct {
-	conn  *net.UnixConn // nil if it is of this process
-	block uint16
-	has   map[uint32]bool // serials of the sockets that it was given
+	conn    *net.UnixConn // nil if it is of this process
+	block   uint16
+	has     map[uint32]bool // serials of the sockets that it was given
+	account account
+	counted Counted // as it was last looked at
 }
 
 // state is what a guest is told, and the sockets that it does not have. The server is locked.

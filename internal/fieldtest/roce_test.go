@@ -74,6 +74,34 @@ func TestRoCE(t *testing.T) {
 	t.Run("libraries", n.libraries)
 	t.Run("several", n.several)
 	t.Run("addresses", n.addresses)
+	t.Run("counters", n.counters)
+}
+
+// counters in /sys are those of all programs of the interface, and stay when these have ended.
+func (n *network) counters(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	read := func() (data, sent int) {
+		t.Helper()
+		out, err := n.on(ctx, 1, n.roce("sh", "-c", "cd /sys/class/infiniband/softib0/ports/1 && "+
+			"cat counters/port_xmit_data hw_counters/sent_pkts")...).CombinedOutput()
+		if _, scan := fmt.Sscan(string(out), &data, &sent); err != nil || scan != nil {
+			t.Fatalf("%v, %v\n%s", err, scan, out)
+		}
+		return data, sent
+	}
+	data, sent := read()
+	const messages, size = 300, 65536
+	n.perftest(t, 19600, []string{"ib_write_bw", "-s", fmt.Sprint(size), "-n", fmt.Sprint(messages)})
+	for {
+		now, packets := read()
+		if now-data >= messages*size/4 && packets-sent >= messages*size/1024 {
+			break
+		}
+		if time.Sleep(10 * time.Millisecond); ctx.Err() != nil {
+			t.Fatalf("%d words in %d packets", now-data, packets-sent)
+		}
+	}
 }
 
 // addresses come to an interface and leave it while a program runs, and its cable is pulled.
