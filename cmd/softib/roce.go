@@ -172,9 +172,9 @@ func (p rocePlace) serve(ctx context.Context, linger time.Duration, out io.Write
 		return err
 	}
 	shown := roceFiles{dir: p.files(), sets: map[string]*hostfiles.Ethernet{}}
-	x := roce.NewInterfaces(shown.show)
-	defer x.Close()
 	say := func(line string) { fmt.Fprintf(out, "%s %s\n", time.Now().Format(time.DateTime), line) }
+	x := roce.NewInterfaces(shown.show, say)
+	defer x.Close()
 	all, err := x.Hold(p.devs...)
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ func (p rocePlace) serve(ctx context.Context, linger time.Duration, out io.Write
 	wg.Go(func() { served[0] = x.Serve(ctx, forVerbs); cancel() })
 	wg.Go(func() { served[1] = rdmacm.Serve(ctx, forCM, rdmacm.OnEthernet(x)); cancel() })
 	wg.Go(func() {
-		served[2] = x.Watch(ctx, say, func() {
+		served[2] = x.Watch(ctx, func() {
 			if err := shown.refresh(x); err != nil {
 				say(err.Error())
 			}

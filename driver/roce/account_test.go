@@ -13,7 +13,7 @@ func TestCounted(t *testing.T) {
 	s := hold(t, "127.0.0.1")
 	path := s.among().serve(t)
 	far := newSide(t, open(t, "127.0.0.2"), verbs.RC)
-	d, err := Dial(path, "test")
+	d, err := Dial(path, "test", nobody)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,8 +82,9 @@ func receive(c *net.UnixConn, buf []byte) (n int, fds []int, err error) {
 	return n, fds, err
 }
 
-// Dial opens a device at an interface, whose port is held by who listens at a path.
-func Dial(path, name string) (*Device, error) {
+// Dial opens a device at an interface, whose port is held by who listens at a path. Warn is called, in a goroutine,
+// with a line for whoever uses the program when there is something that only a person can mend.
+func Dial(path, name string, warn func(line string)) (*Device, error) {
 	a, fd, err := newAccount()
 	if err != nil {
 		return nil, err
@@ -100,6 +101,14 @@ func Dial(path, name string) (*Device, error) {
 		return nil, err
 	}
 	d.release = func() { c.Close() }
+	d.Enter()
+	d.link.warn = func(line string) {
+		go func() {
+			warn(line)
+			_, _ = c.Write([]byte(line)[:min(len(line), warningBytes)])
+		}()
+	}
+	d.LeaveQuiet()
 	d.link.done.Go(func() {
 		for {
 			t, fds, err := listen(c)

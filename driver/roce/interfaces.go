@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +24,7 @@ import (
 // process because who listens for connections at all of them is told of requests in one place.
 type Interfaces struct {
 	show  func([]*Server) (string, error)
+	say   func(line string)
 	users atomic.Int32
 	empty chan struct{} // closed when the last was released
 
@@ -37,9 +40,10 @@ type held struct {
 	server *Server // nil if it was released
 }
 
-// NewInterfaces holds none yet. Show makes the files of a program that sees these, and says in which folder.
-func NewInterfaces(show func([]*Server) (string, error)) *Interfaces {
-	return &Interfaces{show: show, empty: make(chan struct{})}
+// NewInterfaces holds none yet. Show makes the files of a program that sees these, and says in which folder. Say is
+// called with what happens, a line each.
+func NewInterfaces(show func([]*Server) (string, error), say func(line string)) *Interfaces {
+	return &Interfaces{show: show, say: say, empty: make(chan struct{})}
 }
 
 // interfacesMax is how many an interface's number can tell apart.
@@ -318,5 +322,30 @@ func (x *Interfaces) use(c packetsock.Guest, names []string, a account) {
 	x.users.Add(1)
 	defer x.users.Add(-1)
 	_ = c.SetReadDeadline(time.Time{})
-	_, _ = c.Read(make([]byte, 1)) // until it hangs up, or the server ends
+	buf := make([]byte, warningBytes)
+	for warnings := 0; ; warnings++ { // until it hangs up, or the server ends
+		n, err := c.Read(buf)
+		if err != nil || n == 0 {
+			return
+		}
+		if warnings < warningsMax {
+			x.say(fmt.Sprintf("%s: process %d: %s", s.name, c.Cred.Pid, printable(buf[:n])))
+		}
+	}
+}
+
+// What a program may tell when it uses an interface is a line for people, and not many of them.
+const (
+	warningBytes = 512
+	warningsMax  = 16
+)
+
+// printable is what a stranger has said, without what would do something to a terminal.
+func printable(b []byte) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, string(b))
 }

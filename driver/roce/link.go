@@ -13,6 +13,7 @@ import (
 	"softib/driver/endpoint"
 	"softib/internal/mmsg"
 	"softib/node/hca"
+	"softib/proto/ib"
 	"softib/proto/wire"
 )
 
@@ -37,8 +38,10 @@ type link struct {
 	left      atomic.Bool // of rx something was not handed in
 
 	engine *hca.HCA
-	marks  uint8  // set by tests: bits of traffic classes that a network in trouble would set
-	groups uint64 // what the engine's number for its groups was when they were looked at
+	warn   func(line string) // of what only a person can mend; it does not wait
+	narrow map[ib.GID]bool   // destinations for whose way datagrams are too long, of which was warned
+	marks  uint8             // set by tests: bits of traffic classes that a network in trouble would set
+	groups uint64            // what the engine's number for its groups was when they were looked at
 	*Stats
 	watcher watcher
 	closing chan struct{}
@@ -69,6 +72,7 @@ func (p *place) close() {
 // newLink makes the network of an endpoint that is woken by a page.
 func newLink(page *endpoint.Page, stats *Stats, block uint16, batch int) (*link, error) {
 	l := &link{block: block, Stats: stats, batch: min(batch, sendMax), host: page, tx: new(outgoing), rx: new(incoming),
+		warn: func(string) {}, narrow: map[ib.GID]bool{},
 		closing: make(chan struct{}), watcher: watcher{rests: make(chan struct{}, 1)}}
 	var err error
 	l.watcher.kick, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -270,8 +274,10 @@ func (l *link) send() {
 		default:
 			// The first of them; what is wrong with it need not be with the others. Where an interface cannot send what
 			// is to be cut, queue pairs send it again, one by one.
-			if o.msgs[first].Iovlen > 1 && (errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) ||
-				errors.Is(err, unix.EMSGSIZE)) {
+			m := &o.msgs[first]
+			size := errors.Is(err, unix.EMSGSIZE) || m.Iovlen > 1 && errors.Is(err, unix.EINVAL)
+			tooLong := size && l.isTooLong(&o.flows[first], int(m.Iov.Len))
+			if m.Iovlen > 1 && !tooLong && (size || errors.Is(err, unix.EIO)) {
 				s.cuts = false
 			}
 			l.Unsent.Add(o.msgs[first].Iovlen)

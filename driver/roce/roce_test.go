@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -371,5 +372,21 @@ func TestErrors(t *testing.T) {
 	c, err := FromInterface("lo")
 	if err != nil || len(c.Addrs) == 0 || c.Addrs[0] != netip.MustParseAddr("127.0.0.1") {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// What is said of a way that is too narrow has the largest path MTU that passes, if there is one.
+func TestNarrowText(t *testing.T) {
+	to := ib.GID(netip.MustParseAddr("192.0.2.9").As16())
+	for mtu, want := range map[int]string{1400: "path MTU of 1024", 1000: "path MTU of 512", 348: "path MTU of 256",
+		347: "next: raise the MTU"} {
+		if got := narrowText(to, 1500, mtu); !strings.Contains(got, want) || !strings.Contains(got, "to 192.0.2.9: ") {
+			t.Errorf("%d: %s\nwant %q", mtu, got, want)
+		}
+	}
+	a := address{Addr: netip.MustParseAddr("127.0.0.1")}
+	a.gid = a.As16()
+	if n, err := a.pathMTU(netip.MustParseAddr("127.0.0.2").As16()); err != nil || n < 1500 {
+		t.Errorf("%d, %v", n, err)
 	}
 }

@@ -24,10 +24,14 @@ import (
 
 // among are interfaces of which one is the server's.
 func (s *Server) among() *Interfaces {
-	x := NewInterfaces(func(list []*Server) (string, error) { return fmt.Sprint("files of ", len(list)), nil })
+	x := NewInterfaces(func(list []*Server) (string, error) { return fmt.Sprint("files of ", len(list)), nil },
+		func(string) {})
 	x.held = []held{{s.name, s}}
 	return x
 }
+
+// nobody hears warnings.
+func nobody(string) {}
 
 // serve lets programs in, and returns the socket.
 func (x *Interfaces) serve(t testing.TB) string {
@@ -67,7 +71,7 @@ func TestShare(t *testing.T) {
 	const programs = 5
 	var near, away [programs]*side
 	for i := range programs {
-		d, err := Dial(path, "test")
+		d, err := Dial(path, "test", nobody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +133,7 @@ func TestServerEnds(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.among().Serve(ctx, l) }()
-	d, err := Dial(path, "test")
+	d, err := Dial(path, "test", nobody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,13 +380,13 @@ func TestSession(t *testing.T) {
 // Interfaces come and go one by one: programs of one that is released are told, those of another go on, and after the
 // last there is none. Their numbers stay theirs.
 func TestInterfaces(t *testing.T) {
-	x := NewInterfaces(func([]*Server) (string, error) { return "", nil })
+	x := NewInterfaces(func([]*Server) (string, error) { return "", nil }, func(string) {})
 	one, two := hold(t, "127.0.0.1"), hold(t, "127.0.0.2")
 	x.held = []held{{"one", one}, {"two", two}}
 	path := x.serve(t)
 	var devices []*Device
 	for _, name := range []string{"one", "two"} {
-		d, err := Dial(path, name)
+		d, err := Dial(path, name, nobody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,8 +410,8 @@ func TestInterfaces(t *testing.T) {
 	if !isUp(devices[1]) {
 		t.Error("another interface's program is told that it is down")
 	}
-	for _, err := range []error{Release(path, "one"), func() error { _, err := Dial(path, "one"); return err }(),
-		Release(path, "three")} {
+	_, dialed := Dial(path, "one", nobody)
+	for _, err := range []error{Release(path, "one"), dialed, Release(path, "three")} {
 		if err == nil || !strings.Contains(err.Error(), ErrNotHeld.Error()) {
 			t.Errorf("what is not held: %v", err)
 		}

@@ -78,7 +78,7 @@ func meets(a *side, index uint8, addr string, b *side) {
 // again when it comes back. What goes by a lost address ends with an error, and all else goes on.
 func TestAddresses(t *testing.T) {
 	s := hold(t, "127.0.0.1")
-	d, err := Dial(s.among().serve(t), "test")
+	d, err := Dial(s.among().serve(t), "test", nobody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func (s *side) ends() verbs.WC {
 // An index is given to another address when all others have theirs, and the one that was lost first is the first.
 func TestReuse(t *testing.T) {
 	s := hold(t, "127.0.0.1")
-	d, err := Dial(s.among().serve(t), "test")
+	d, err := Dial(s.among().serve(t), "test", nobody)
 	if err != nil {
 		t.Fatal(err)
 	}

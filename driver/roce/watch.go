@@ -16,8 +16,8 @@ import (
 
 // Watch keeps ports what their interfaces are, until ctx ends: addresses come and go, interfaces are set up and down,
 // cables are pulled. The kernel says that something has changed (rtnetlink), and what it is now is looked at. Each
-// change is told, and what could not be done; then changed is called.
-func (x *Interfaces) Watch(ctx context.Context, say func(line string), changed func()) error {
+// change is said, and what could not be done; then changed is called.
+func (x *Interfaces) Watch(ctx context.Context, changed func()) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("roce: watching interfaces: %w", err)
@@ -31,7 +31,7 @@ func (x *Interfaces) Watch(ctx context.Context, say func(line string), changed f
 	}
 	buf := make([]byte, 1<<16)
 	for {
-		x.look(say, changed) // at first too: something may have changed since it was held
+		x.look(changed) // at first too: something may have changed since it was held
 		// More than it keeps may have happened, which is as good as one thing.
 		if _, err := f.Read(buf); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			if ctx.Err() != nil {
@@ -49,7 +49,7 @@ func (x *Interfaces) Watch(ctx context.Context, say func(line string), changed f
 }
 
 // look makes all ports what their interfaces are.
-func (x *Interfaces) look(say func(line string), changed func()) {
+func (x *Interfaces) look(changed func()) {
 	any := false
 	x.All(func(_ ib.PortNum, s *Server) {
 		c, err := FromInterface(s.name)
@@ -63,11 +63,11 @@ func (x *Interfaces) look(say func(line string), changed func()) {
 		before := s.GIDs()
 		did, err := s.refresh(c)
 		if err != nil {
-			say(err.Error())
+			x.say(err.Error())
 		}
 		if did {
 			any = true
-			say(s.describe(before))
+			x.say(s.describe(before))
 		}
 	})
 	if any {

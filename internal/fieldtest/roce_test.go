@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,15 +22,16 @@ import (
 // network is two machines, and softib.
 type network struct {
 	*netpair.Machines
+	dir    string // its run directory is in there
 	devs   string // that programs use
 	softib string
 	env    []string
 }
 
-func newNetwork(t testing.TB) *network {
+func newNetwork(t testing.TB, joined func() (*netpair.Machines, error)) *network {
 	t.Helper()
 	dir := t.TempDir()
-	n := &network{devs: netpair.Device, softib: filepath.Join(dir, "softib")}
+	n := &network{dir: dir, devs: netpair.Device, softib: filepath.Join(dir, "softib")}
 	if err := built.Libraries(filepath.Join(dir, "lib")); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +44,7 @@ func newNetwork(t testing.TB) *network {
 	}
 	n.env = append(os.Environ(), "XDG_RUNTIME_DIR="+run)
 	var err error
-	if n.Machines, err = netpair.New(); err != nil {
+	if n.Machines, err = joined(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.Close)
@@ -67,7 +69,7 @@ func (n *network) on(ctx context.Context, machine int, argv ...string) *exec.Cmd
 
 // Unmodified programs speak RoCEv2 between two machines.
 func TestRoCE(t *testing.T) {
-	n := newNetwork(t)
+	n := newNetwork(t, netpair.New)
 	t.Run("operations", n.operations)
 	t.Run("rdmacm", n.rdmacm)
 	t.Run("multicast", n.multicast)
@@ -195,6 +197,45 @@ func (n *network) addresses(t *testing.T) {
 	}
 	ip(0, "addr", "del", "192.0.2.12/24", "dev", "eth0")
 	n.perftest(t, 19501, []string{"ib_write_bw", "-s", "65536", "-n", "100"})
+}
+
+// Where packets are too long for a link between the two, both users and who holds the port are told, and what to do.
+func TestRoCENarrow(t *testing.T) {
+	n := newNetwork(t, func() (*netpair.Machines, error) { return netpair.NewFar(900) })
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	try := func(port int, more ...string) (said string, err error) {
+		program := append([]string{"ib_write_bw", "-s", "65536", "-n", "50", "-p", fmt.Sprint(port)}, more...)
+		server, _, ended := n.start(t, ctx, program...)
+		defer func() { _ = server.Process.Kill() }()
+		if err := n.awaitListener(ctx, port, ended); err != nil {
+			t.Fatal(err)
+		}
+		out, err := n.on(ctx, 1, n.roce(append(program, netpair.Addresses[0])...)...).CombinedOutput()
+		_ = server.Process.Kill()
+		<-ended
+		return string(out), err
+	}
+	want := regexp.MustCompile(`packets of 10\d\d bytes do not pass to 192\.0\.2\.1: a link on the way has an MTU of ` +
+		`900, and they must not be fragmented; next: have both ends use a path MTU of 512 at most \(perftest: -m 512` +
+		`\), or raise the MTU of the links on the way\n`)
+	said, err := try(19700)
+	if err == nil || len(want.FindAllString(said, -1)) != 1 || !strings.Contains(said, "softib: eth0: packets of") {
+		t.Errorf("%v: want once %q\n%s", err, want, said)
+	}
+	for found := 0; found == 0; time.Sleep(5 * time.Millisecond) {
+		logs, _ := filepath.Glob(filepath.Join(n.dir, "run/softib/roce-*/log"))
+		for _, name := range logs {
+			b, _ := os.ReadFile(name)
+			found += len(want.FindAll(b, -1))
+		}
+		if len(logs) != 2 || found > 1 || ctx.Err() != nil {
+			t.Fatalf("%d times in %q: want once in one of two", found, logs)
+		}
+	}
+	if said, err := try(19701, "-m", "512"); err != nil || strings.Contains(said, "MTU of") {
+		t.Errorf("as it says: %v\n%s", err, said)
+	}
 }
 
 // several has programs use two interfaces: each is an adapter of its own, and librdmacm takes the one to which the

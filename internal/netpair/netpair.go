@@ -56,6 +56,39 @@ echo $$ $second
 read over || true
 kill $second`
 
+// farScript does so with two routers between them.
+const farScript = `set -e
+PATH=$PATH:/usr/sbin:/sbin
+space() {
+	unshare -n sleep 3600 & made=$!
+	for i in $(seq 200); do
+		[ "$(readlink /proc/$made/ns/net)" != "$(readlink /proc/self/ns/net)" ] && break
+		sleep 0.02
+	done
+}
+on() { nsenter -t $1 -n sh -ec "$2"; }
+cable() { # from NAME at SPACE to NAME at SPACE
+	on $2 "ip link add $1 type veth peer name $3 netns $4; ip link set $1 up"
+	on $4 "ip link set $3 up"
+}
+space; second=$made; space; one=$made; space; two=$made
+cable eth0 $$ near $one
+cable middle $one middle $two
+cable near $two eth0 $second
+ip link set lo up
+on $second 'ip link set lo up; ip addr add 203.0.113.2/24 dev eth0; ip route add default via 203.0.113.254'
+ip addr add 192.0.2.1/24 dev eth0; ip route add default via 192.0.2.254
+on $one "echo 1 >/proc/sys/net/ipv4/ip_forward; ip addr add 192.0.2.254/24 dev near
+	ip addr add 198.51.100.1/24 dev middle; ip link set middle mtu $MIDDLE; ip route add default via 198.51.100.2"
+on $two "echo 1 >/proc/sys/net/ipv4/ip_forward; ip addr add 203.0.113.254/24 dev near
+	ip addr add 198.51.100.2/24 dev middle; ip link set middle mtu $MIDDLE; ip route add default via 198.51.100.1"
+echo $$ $second
+read over || true
+kill $second $one $two`
+
+// FarAddress is that of the second machine's interface where there are routers between the two.
+const FarAddress = "203.0.113.2"
+
 // lanScript keeps a namespace with a bridge, and makes as many machines at it as it is told.
 const lanScript = `set -e
 PATH=$PATH:/usr/sbin:/sbin
@@ -63,7 +96,7 @@ ip link set lo up
 ip link add br0 type bridge
 ip link set br0 up
 pids=
-for n in $(seq $1); do
+for n in $(seq $MACHINES); do
 	unshare -n sleep 3600 & pid=$!
 	for i in $(seq 200); do
 		[ "$(readlink /proc/$pid/ns/net)" != "$(readlink /proc/self/ns/net)" ] && break
@@ -81,7 +114,14 @@ kill $pids`
 // New makes two with a cable between them, until Close.
 func New() (*Machines, error) {
 	m := &Machines{pids: make([]int, 2)}
-	return m, m.start(script, &m.pids[0], &m.pids[1])
+	return m, m.start(script, []any{&m.pids[0], &m.pids[1]})
+}
+
+// NewFar makes two with one interface each and two routers between them, whose link to each other has an MTU of its
+// own.
+func NewFar(middleMTU int) (*Machines, error) {
+	m := &Machines{pids: make([]int, 2)}
+	return m, m.start(farScript, []any{&m.pids[0], &m.pids[1]}, "MIDDLE="+strconv.Itoa(middleMTU))
 }
 
 // NewLAN makes any number with a bridge between them.
@@ -91,17 +131,17 @@ func NewLAN(machines int) (*Machines, error) {
 	for i := range m.pids {
 		said = append(said, &m.pids[i])
 	}
-	return m, m.start(lanScript, said...)
+	return m, m.start(lanScript, said, "MACHINES="+strconv.Itoa(machines))
 }
 
 // start runs a script, which says what keeps the namespaces and then waits until nobody needs them.
-func (m *Machines) start(script string, said ...any) error {
-	args := []string{"-n", "sh", "-c", script, "netpair", strconv.Itoa(len(m.pids))}
+func (m *Machines) start(script string, said []any, env ...string) error {
+	args := []string{"-n", "sh", "-c", script}
 	if os.Geteuid() != 0 {
 		args = append([]string{"-r"}, args...)
 	}
 	m.cmd = exec.Command("unshare", args...)
-	m.cmd.Stderr = os.Stderr
+	m.cmd.Stderr, m.cmd.Env = os.Stderr, append(os.Environ(), env...)
 	in, err := m.cmd.StdinPipe()
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"unsafe"
@@ -86,7 +87,7 @@ type openedDevice interface {
 // open attaches to a fabric, or takes part in what holds an interface of this machine, whose socket has roce: in front.
 func open(socket, host string) (openedDevice, error) {
 	if path, isEthernet := strings.CutPrefix(socket, "roce:"); isEthernet {
-		return roce.Dial(path, host)
+		return roce.Dial(path, host, func(line string) { fmt.Fprintf(os.Stderr, "softib: %s: %s\n", host, line) })
 	}
 	return attach.Open(attach.Options{Socket: socket, Host: host})
 }
