@@ -38,8 +38,11 @@ func detach(ctx context.Context, p place, o upOptions, t *terminal) error {
 	}
 	defer r.Close()
 	keepDescriptors()
-	child := exec.Command(exe, append(append([]string{"up"}, o.args...), "--report-fd", strconv.Itoa(reportFD), "--",
-		o.topology)...)
+	args := append(append([]string{"up"}, o.args...), "--report-fd", strconv.Itoa(reportFD))
+	if o.roce == "" {
+		args = append(args, "--", o.topology)
+	}
+	child := exec.Command(exe, args...)
 	child.Stdout, child.Stderr = log, log
 	child.ExtraFiles = []*os.File{w}
 	// Not in a session of its own: Linux shares a machine between sessions first (sched_autogroup), and 6.18 has been
@@ -70,8 +73,8 @@ func detach(ctx context.Context, p place, o upOptions, t *terminal) error {
 			_ = child.Wait() // its exit says no more than its report
 			return &hint{errors.New(rep.Error), rep.Next}
 		case rep.Up:
-			t.say("%s", t.green("up")+fmt.Sprintf(" in the background, process %d: softib status%s, softib "+
-				"perf send_lat%s, softib down%s", rep.PID, p.flag(), p.flag(), p.flag()))
+			t.say("%s", t.green("up")+fmt.Sprintf(" in the background, process %d: %s, softib down%s", rep.PID,
+				o.examples(p), p.flag()))
 			return child.Process.Release()
 		}
 	}

@@ -98,6 +98,11 @@ func (o execOptions) run(cmd *cobra.Command, host string, argv []string) error {
 	if err != nil {
 		return err
 	}
+	if e.RoCE != "" {
+		conn.Close()
+		o.roce = e.RoCE
+		return o.runRoCE(cmd.Context(), argv)
+	}
 	path, set, err := p.program(argv[0])
 	if err != nil {
 		return err

@@ -165,6 +165,13 @@ func (s *statusText) print(t *terminal) {
 		hosts = t.red(hosts)
 	}
 	t.under("hosts").say("%s", hosts)
+	if len(s.Interfaces) > 0 {
+		for i := range s.Interfaces {
+			t.under(s.Interfaces[i].Name).say("%s", interfaceText(&s.Interfaces[i]))
+		}
+		t.under("sent").say("%s, %s", numbered(int(s.Packets), "packet", "packets"), bytesOf(s.Bytes))
+		return
+	}
 	s.printLinks(t)
 	s.printSubnet(t)
 	s.printManagers(t)

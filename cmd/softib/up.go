@@ -42,13 +42,19 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
   softib up fat-tree:radix=16,levels=2,speed=HDR
   softib up -d --partitions tenants.conf # then: softib partition show
   softib up --config /etc/opensm/opensm.conf
-  softib up -d --shared students         # they run: softib exec --name OWNER/default h1 -- CMD`,
+  softib up -d --shared students         # they run: softib exec --name OWNER/default h1 -- CMD
+  softib up -d --roce eth0 --name net    # then: softib exec --name net eth0 -- ib_write_bw`,
 		Args: arguments(0, 1, "at most one TOPOLOGY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.fixed = cmd.Flags().Changed("http")
 			o.topology = topo.DefaultSpec
 			if len(args) == 1 {
 				o.topology, o.named = args[0], true
+			}
+			if o.roce != "" {
+				if err := checkRoCE(cmd, &o, args); err != nil {
+					return err
+				}
 			}
 			if _, base, ok := strings.Cut(o.name, "/"); ok {
 				return next(&usageError{fmt.Errorf("--name %s is a fabric that somebody shares", o.name)},
@@ -81,8 +87,7 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 					// the fabric that it asks is this one
 					go func() { _ = p.printStatus(cmd.Context(), cmd.OutOrStdout()) }()
 				}
-				t.say("%s", t.green("up")+": Ctrl-C ends it; in another terminal: softib status"+p.flag()+
-					", softib perf send_lat"+p.flag())
+				t.say("%s", t.green("up")+": Ctrl-C ends it; in another terminal: "+o.examples(p))
 			})
 		},
 	}
@@ -101,6 +106,8 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 	cmd.Flags().StringVar(&o.state, "state", "", "keep tenants and history in `DIR`; none keeps nothing (default: "+
 		"a folder of this name in the user's state folder)")
 	o.join.flags(cmd)
+	cmd.Flags().StringVar(&o.roce, "roce", "", "in place of TOPOLOGY: a fabric whose hosts are Ethernet interfaces "+
+		"`DEV,DEV` of this machine, which speak RoCEv2; softib roce holds their ports")
 	o.http.flags(cmd.Flags())
 	cmd.Flags().IntVar(&o.reportFD, "report-fd", 0, "descriptor to report to the starting process on")
 	_ = cmd.Flags().MarkHidden("report-fd")
@@ -118,6 +125,7 @@ type upOptions struct {
 	adaptive string
 	shared   string
 	state    string
+	roce     string
 	http     httpOptions
 	fixed    bool     // the page's address was asked for
 	args     []string // flags for the background process
@@ -144,6 +152,9 @@ func (p place) flag() string {
 // up runs a fabric until ctx ends or somebody asks it to; it calls ready once the
 // fabric carries traffic and answers on its socket.
 func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) error {
+	if o.roce != "" {
+		return upRoCE(ctx, p, o, out, ready)
+	}
 	cfg, err := o.sm.config()
 	if err != nil {
 		return err

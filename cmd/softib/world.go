@@ -103,6 +103,8 @@ type entry struct {
 	// Tree has the host's files; empty if they cannot be shown, and Why says why.
 	Tree string `json:"tree,omitempty"`
 	Why  string `json:"why,omitempty"`
+	// RoCE are the Ethernet interfaces that the host is, if it is no adapter of a fabric.
+	RoCE string `json:"roce,omitempty"`
 }
 
 // open readies the namespaces for a program on a host, unless it is to be plain. release is to be called when it has

@@ -152,6 +152,15 @@ func Keep(path string, names ...string) (*os.File, View, error) {
 	return f, t.View, err
 }
 
+// List is which interfaces' ports are held.
+func List(path string) ([]Held, error) {
+	c, t, _, err := ask(path, hello{Want: wantHeld})
+	if err == nil {
+		c.Close()
+	}
+	return t.Held, err
+}
+
 // Stay makes sure that interfaces' ports are held until somebody releases them.
 func Stay(path string, names ...string) error { return only(path, wantStay, names) }
 

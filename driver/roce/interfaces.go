@@ -179,6 +179,7 @@ const (
 	wantKeep    want = "keep"    // ports that are held while the connection is there
 	wantStay    want = "stay"    // ports that are held whatever becomes of programs
 	wantRelease want = "release" // ports that are held no longer
+	wantHeld    want = "held"    // to know what is held
 )
 
 // terms are what it is told. Who uses an interface is told more whenever its state changes.
@@ -188,6 +189,17 @@ type terms struct {
 	GUID  ib.GUID `json:"guid,omitempty"`
 	State state   `json:"state"`
 	View  View    `json:"view"`
+	Held  []Held  `json:"held,omitempty"`
+}
+
+// Held is an interface whose port is held.
+type Held struct {
+	Name     string       `json:"name"`
+	State    ib.PortState `json:"state"`
+	MTU      ib.MTU       `json:"mtu"`
+	Addrs    []string     `json:"addrs"` // in the order of the table
+	Programs int          `json:"programs"`
+	Counted  LinkCounts   `json:"counted"`
 }
 
 // View is what a program sees that uses some interfaces.
@@ -237,7 +249,9 @@ func (x *Interfaces) greet(c packetsock.Guest) {
 		}
 	}
 	var t terms
-	if err == nil {
+	if err == nil && h.Want == wantHeld {
+		t.Held = x.list()
+	} else if err == nil {
 		t.View, err = x.execute(&h)
 	}
 	if err != nil {
@@ -282,6 +296,23 @@ func (x *Interfaces) execute(h *hello) (v View, err error) {
 		return v, fmt.Errorf("roce: somebody wants %q; next: use one version of softib", h.Want)
 	}
 	return v, nil
+}
+
+// list is what is held.
+func (x *Interfaces) list() (all []Held) {
+	x.All(func(_ ib.PortNum, s *Server) {
+		info := s.PortInfo()
+		h := Held{Name: s.name, State: info.PortState, MTU: info.NeighborMTU, Counted: s.Counted().Link,
+			Addrs: []string{}}
+		for _, a := range live(s.entries()) {
+			h.Addrs = append(h.Addrs, a.Unmap().WithZone("").String())
+		}
+		s.mu.Lock()
+		h.Programs = len(s.guests)
+		s.mu.Unlock()
+		all = append(all, h)
+	})
+	return all
 }
 
 // tell answers; it reports whether there is more to come.

@@ -50,11 +50,13 @@ func newNetwork(t testing.TB, joined func() (*netpair.Machines, error)) *network
 	t.Cleanup(n.Close)
 	t.Cleanup(func() {
 		for machine := range netpair.Addresses {
-			out, err := n.on(context.Background(), machine, n.softib, "roce", "eth0", "--stop").CombinedOutput()
+			// Not all tests use it.
+			out, err := n.on(context.Background(), machine, "sh", "-c", n.softib+" roce -d eth0 && "+n.softib+
+				" roce eth0 --stop").CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
-			_ = n.on(context.Background(), machine, n.softib, "roce", "eth1", "--stop").Run() // not all tests use it
+			_ = n.on(context.Background(), machine, n.softib, "roce", "eth1", "--stop").Run()
 		}
 	})
 	return n
@@ -77,6 +79,41 @@ func TestRoCE(t *testing.T) {
 	t.Run("several", n.several)
 	t.Run("addresses", n.addresses)
 	t.Run("counters", n.counters)
+	t.Run("up", n.up)
+}
+
+// up has names for interfaces, as a fabric has for hosts.
+func (n *network) up(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	run := func(ok bool, want []string, args ...string) {
+		t.Helper()
+		out, err := n.on(ctx, 0, append([]string{n.softib}, args...)...).CombinedOutput()
+		if (err == nil) != ok {
+			t.Fatalf("softib %q: %v\n%s", args, err, out)
+		}
+		for _, w := range want {
+			if !strings.Contains(string(out), w) {
+				t.Errorf("softib %q: no %q in\n%s", args, w, out)
+			}
+		}
+	}
+	run(true, []string{"eth0      ACTIVE, MTU 1024, 192.0.2.1", "up in the background, process ",
+		"softib exec --name net eth0 -- ib_write_bw"}, "up", "-d", "--name", "net", "--roce", "eth0,eth1")
+	run(false, []string{`a fabric named "net" is running`}, "up", "-d", "--name", "net", "--roce", "eth0")
+	run(true, []string{"fabric    net, process ", "2 of 2 ACTIVE", "eth1      ACTIVE, MTU 1024, 198.51.100.1"},
+		"status", "--name", "net")
+	run(true, []string{`"interfaces": [`, `"name": "eth1"`}, "status", "--name", "net", "--json")
+	run(true, []string{"softib0", "::ffff:198.51.100.1"}, "exec", "--name", "net", "eth1", "--", "ibv_devinfo", "-v")
+	run(true, []string{"softib0", "softib1"}, "exec", "--name", "net", "eth0,eth1", "--", "ibv_devices")
+	run(false, []string{`fabric net has no host "h1"`, "next: its hosts are eth0, eth1"}, "exec", "--name", "net", "h1",
+		"--", "ibv_devices")
+	run(false, []string{"the hosts of fabric net are Ethernet interfaces"}, "route", "check", "--name", "net")
+	run(false, []string{"--no-sm with --roce"}, "up", "--name", "other", "--roce", "eth0", "--no-sm")
+	run(false, []string{"star:2 and --roce"}, "up", "--name", "other", "--roce", "eth0", "star:2")
+	run(false, []string{"no interface for RoCEv2"}, "up", "-d", "--name", "other", "--roce", "eth9")
+	run(true, []string{"fabric net is down"}, "down", "--name", "net")
+	run(false, []string{`no fabric named "net" is running`}, "status", "--name", "net")
 }
 
 // counters in /sys are those of all programs of the interface, and stay when these have ended.

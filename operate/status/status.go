@@ -41,7 +41,22 @@ type Status struct {
 	// Programs are those that are attached to hosts.
 	Programs []Program `json:"programs"`
 
+	// Interfaces are the hosts of a fabric of Ethernet interfaces, which has nothing of the above but names.
+	Interfaces []Interface `json:"interfaces,omitempty"`
+
 	// What the hosts have sent into the fabric, headers included.
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// Interface is an Ethernet interface of this machine that speaks RoCEv2.
+type Interface struct {
+	Name      string   `json:"name"`
+	State     string   `json:"state"`
+	MTU       int      `json:"mtu,omitempty"` // of paths
+	Addresses []string `json:"addresses"`     // in the order of the GID table
+	Programs  int      `json:"programs"`      // that have it open
+	// What they have sent, headers of the transport included.
 	Packets uint64 `json:"packets"`
 	Bytes   uint64 `json:"bytes"`
 }
