@@ -38,7 +38,8 @@ func (o *joinOptions) flags(cmd *cobra.Command) {
 		"etcd://HOST:2379/FABRIC, or etcds:// with TLS")
 	f.StringVar(&o.machine, "machine", "", "this machine's `NAME` among them (default: its host name)")
 	f.StringVar(&o.machines, "machines", "", "the names of all machines, `A,B,C`, for who starts the fabric")
-	f.StringVar(&o.place, "place", machines.Leaf.String(), "who has which node: leaf, spread, machine=NAME, or a `FILE`")
+	f.StringVar(&o.place, "place", machines.Leaf.String(),
+		"who has which node: leaf, spread, machine=NAME, or a `FILE`")
 	f.StringVar(&o.certs, "certs", "", "`DIR` with ca.crt, and NAME.crt and NAME.key of this machine; see softib ca")
 	f.StringVar(&o.listen, "listen", ":8471", "`ADDRESS` to listen at for the other machines, TCP and UDP")
 	f.StringVar(&o.address, "address", "", "`ADDRESS` by which they reach it (default: that of the way to the URL)")
@@ -81,7 +82,8 @@ type joined struct {
 }
 
 // enter joins, and returns when it is known what the fabric is.
-func (o *upOptions) enter(ctx context.Context, out *reporter, log io.Writer, journal *manager.Journal) (*joined, error) {
+func (o *upOptions) enter(ctx context.Context, out *reporter, log io.Writer,
+	journal *manager.Journal) (*joined, error) {
 	say := func(format string, v ...any) {
 		text := fmt.Sprintf(format, v...)
 		fmt.Fprintf(log, "%s machines %s\n", time.Now().Format(logTime), text)
@@ -203,7 +205,8 @@ func (o *joinOptions) want(topology string) (*wanted, error) {
 	if err != nil {
 		text, e := files.ReadText(o.place, files.TextMax)
 		if e != nil {
-			return nil, next(&usageError{errors.Join(err, e)}, "--place leaf, --place spread, or a file of NODES MACHINE")
+			return nil, next(&usageError{errors.Join(err, e)},
+				"--place leaf, --place spread, or a file of NODES MACHINE")
 		}
 		if put, err = machines.Parse(o.place, text, g); err == nil {
 			err = put.Missing(o.place, g)

@@ -87,8 +87,8 @@ func plannedLIDs(g *topo.Graph, lmc uint8) (map[ib.GUID]ib.LID, error) {
 	for i, r := range g.EndPorts() {
 		lid := (i + 1) << lmc
 		if lid > int(ib.LIDUnicastMax) {
-			return nil, next(fmt.Errorf("%d end ports with LMC %d need more addresses than a subnet has", len(g.EndPorts()),
-				lmc), "a smaller topology, or --lmc 0")
+			return nil, next(fmt.Errorf("%d end ports with LMC %d need more addresses than a subnet has",
+				len(g.EndPorts()), lmc), "a smaller topology, or --lmc 0")
 		}
 		lids[g.Nodes[r.Node].PortGUID(r.Port)] = ib.LID(lid)
 	}
