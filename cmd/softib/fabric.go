@@ -198,7 +198,13 @@ func (f *fabric) describe(out *reporter) {
 		out.say("links     %s", l)
 	}
 	if f.joined != nil {
-		f.joined.describe(out)
+		for i, m := range f.joined.machines() {
+			label := ""
+			if i == 0 {
+				label = "machines"
+			}
+			out.say("%-9s %s", label, machineText(&m))
+		}
 		return
 	}
 	if f.runner == nil {

@@ -24,6 +24,7 @@ import (
 	"softib/operate/cluster/etcd"
 	machines "softib/operate/cluster/place"
 	"softib/operate/manager"
+	"softib/operate/status"
 	"softib/proto/topo"
 )
 
@@ -355,35 +356,24 @@ func (j *joined) run(ctx context.Context, f *fabric) {
 // rulePoll is how often a machine looks whether it still is the master.
 const rulePoll = 50 * time.Millisecond
 
-// describe says which machines there are, and what they have.
-func (j *joined) describe(out *reporter) {
-	up := j.trunks.reached()
-	for i, m := range slices.Compact(slices.Sorted(slices.Values(j.where))) {
-		hosts, switches := 0, 0
+// machines are those that have a part of the fabric, in order of their names.
+func (j *joined) machines() (all []status.Machine) {
+	master := j.member.MasterName()
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(j.where))) {
+		m := status.Machine{Name: name, Here: name == j.name, Master: name == master}
 		for n, at := range j.where {
-			if at == m && j.graph.Nodes[n].IsSwitch() {
-				switches++
-			} else if at == m {
-				hosts++
+			if at == name && j.graph.Nodes[n].IsSwitch() {
+				m.Switches++
+			} else if at == name {
+				m.Hosts++
 			}
 		}
-		state := "is not reached yet"
-		switch {
-		case m == j.name:
-			state = "is this one"
-		case slices.Contains(up, m):
-			state = "is reached"
+		if m.Reached = m.Here; !m.Here {
+			m.Reached, m.Why = j.trunks.reaches(name)
 		}
-		label := ""
-		if i == 0 {
-			label = "machines"
-		}
-		out.say("%-9s %s: %s, %s; it %s", label, m, numbered(hosts, "host", "hosts"),
-			numbered(switches, "switch", "switches"), state)
+		all = append(all, m)
 	}
-	if m := j.member.MasterName(); m != "" {
-		out.say("subnet    managed from machine %s", m)
-	}
+	return all
 }
 
 // close leaves the fabric.

@@ -92,6 +92,9 @@ func (s *server) mgmt(ctx context.Context, q control.PortRequest, r *control.Rep
 func (s *server) status(ctx context.Context) status.Status {
 	src := status.Source{Fabric: s.f.Fabric, Name: s.f.name, Version: version,
 		Topology: s.f.topology, Page: s.f.page, Started: s.f.started, Managers: s.subnets()}
+	if s.f.joined != nil {
+		src.Machines = s.f.joined.machines()
+	}
 	if x := s.f.others; x != nil {
 		src.Shared, src.As = x.group, x.place.owner+"/"+x.place.name
 	}

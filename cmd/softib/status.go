@@ -172,6 +172,7 @@ func (s *statusText) print(t *terminal) {
 		t.under("sent").say("%s, %s", numbered(int(s.Packets), "packet", "packets"), bytesOf(s.Bytes))
 		return
 	}
+	s.printMachines(t)
 	s.printLinks(t)
 	s.printSubnet(t)
 	s.printManagers(t)
@@ -276,6 +277,35 @@ func (s *statusText) printSubnet(t *terminal) {
 		t.under("guard").say("M_Keys of level %d, %s: nodes answer who manages them, and no host's smpquery or opensm",
 			n.MKeyProtect, whose)
 	}
+}
+
+// printMachines says which machines have a part of the fabric.
+func (s *statusText) printMachines(t *terminal) {
+	l := t.under("machines")
+	for i := range s.Machines {
+		l.say("%s", machineText(&s.Machines[i]))
+	}
+}
+
+// machineText says what a machine has of the fabric, and whether it is there.
+func machineText(m *status.Machine) string {
+	text := fmt.Sprintf("%s: %s, %s", m.Name, numbered(m.Hosts, "host", "hosts"),
+		numbered(m.Switches, "switch", "switches"))
+	switch {
+	case m.Here:
+		text += "; this one"
+	case m.Reached:
+		text += "; reached"
+	default:
+		text += "; not reached"
+	}
+	if m.Master {
+		text += ", manages the subnet"
+	}
+	if !m.Reached && m.Why != "" {
+		text += ": " + m.Why
+	}
+	return text
 }
 
 func (s *statusText) printManagers(t *terminal) {

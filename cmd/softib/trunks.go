@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -57,11 +55,11 @@ func (t *trunks) fabric() *span.Fabric {
 	return t.f
 }
 
-// reached are the machines that are, in order.
-func (t *trunks) reached() []string {
+// reaches reports whether a machine is reached, and if not what was last heard of why.
+func (t *trunks) reaches(machine string) (bool, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Sorted(maps.Keys(t.peers))
+	return t.peers[machine] != nil, t.why[machine]
 }
 
 // Send takes a message to the far end of a cable.

@@ -37,6 +37,8 @@ type Source struct {
 	Started    time.Time
 	// Managers are the subnet managers of this process.
 	Managers []manager.Subnet
+	// Machines are those that have a part of the fabric; nil where this one has all.
+	Machines []Machine
 }
 
 // Gather looks at a fabric: the nodes' own truth first, then what managers of this process know.
@@ -48,7 +50,7 @@ func Gather(ctx context.Context, f Source) Status {
 		Topology:  f.Topology, Description: topo.Describe(g), Page: f.Page, Shared: f.Shared, As: f.As,
 		Hosts:    len(g.Hosts()),
 		Switches: len(g.Switches()), Links: g.NumCables(), LinkStates: map[string]int{},
-		LinksDown: []Link{}, LinksDegraded: []Link{}, Managers: []Manager{}, Programs: []Program{},
+		Machines: f.Machines, LinksDown: []Link{}, LinksDegraded: []Link{}, Managers: []Manager{}, Programs: []Program{},
 	}
 	for _, h := range g.Hosts() {
 		if f.isActive(h) {

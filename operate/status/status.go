@@ -38,6 +38,9 @@ type Status struct {
 	Sweep   *Sweep         `json:"last_sweep,omitempty"`
 	Manager *ManagerCounts `json:"manager,omitempty"`
 
+	// Machines are those that have a part of the fabric, where there are several.
+	Machines []Machine `json:"machines,omitempty"`
+
 	// Programs are those that are attached to hosts.
 	Programs []Program `json:"programs"`
 
@@ -59,6 +62,19 @@ type Interface struct {
 	// What they have sent, headers of the transport included.
 	Packets uint64 `json:"packets"`
 	Bytes   uint64 `json:"bytes"`
+}
+
+// Machine is one that has a part of the fabric.
+type Machine struct {
+	Name     string `json:"name"`
+	Hosts    int    `json:"hosts"`
+	Switches int    `json:"switches"`
+	// Here says that it is the one that was asked, Reached that this one can speak to it; if not, Why.
+	Here    bool   `json:"here,omitempty"`
+	Reached bool   `json:"reached"`
+	Why     string `json:"why,omitempty"`
+	// Master says that the subnet is managed from there.
+	Master bool `json:"master,omitempty"`
 }
 
 // LinkKind is how many links are in a state at a rate.

@@ -1,0 +1,317 @@
+package fieldtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"softib/internal/built"
+	"softib/internal/netpair"
+	"softib/operate/status"
+)
+
+// machines are three, a, b and c, in network namespaces of their own at a bridge, with etcd on a fourth.
+type machines struct {
+	*netpair.Machines
+	t           *testing.T // the test as a whole
+	dir, softib string
+	up          [3]*daemon
+	etcd        *exec.Cmd
+}
+
+// daemon is a softib up on a machine, and what it has written.
+type daemon struct {
+	cmd  *exec.Cmd
+	out  bytes.Buffer
+	done chan struct{}
+}
+
+const (
+	machineNames = "abc"
+	etcdMachine  = len(machineNames)
+	spanned      = "fat-tree:radix=8,levels=2" // 32 hosts
+	spannedHosts = 32
+)
+
+// patience is how long things may take that always come.
+const machinePatience = 3 * time.Minute
+
+func newMachines(t *testing.T) *machines {
+	t.Helper()
+	if _, err := exec.LookPath("etcd"); err != nil {
+		t.Fatalf("%v; next: make setup-test installs it", err)
+	}
+	m := &machines{t: t, dir: t.TempDir()}
+	m.softib = filepath.Join(m.dir, "softib")
+	if err := built.Libraries(filepath.Join(m.dir, "lib")); err != nil {
+		t.Fatal(err)
+	}
+	if err := built.Command(m.softib); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if m.Machines, err = netpair.NewLAN(etcdMachine + 1); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	certs := filepath.Join(m.dir, "certs")
+	m.must(t, exec.Command(m.softib, "ca", "init", certs))
+	for i, name := range machineNames {
+		m.must(t, exec.Command(m.softib, "ca", "issue", certs, string(name)))
+		if err := os.Mkdir(m.run(i), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.startEtcd(t)
+	return m
+}
+
+func (m *machines) must(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", cmd.Args, err, out)
+	}
+	return string(out)
+}
+
+func (m *machines) run(machine int) string { return filepath.Join(m.dir, "run"+machineNames[machine:][:1]) }
+
+func (m *machines) startEtcd(t *testing.T) {
+	at := "http://" + netpair.Address(etcdMachine)
+	m.etcd = m.Command(context.Background(), etcdMachine, "etcd", "--data-dir", filepath.Join(m.dir, "etcd"),
+		"--listen-client-urls", at+":2379", "--advertise-client-urls", at+":2379", "--listen-peer-urls", at+":2380",
+		"--initial-advertise-peer-urls", at+":2380", "--initial-cluster", "default="+at+":2380")
+	if err := m.etcd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _ = m.etcd.Process.Kill(); _ = m.etcd.Wait() })
+	deadline := time.Now().Add(machinePatience)
+	for ; !m.Listens(etcdMachine, 2379); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("etcd does not listen")
+		}
+	}
+}
+
+// on is a command of softib on a machine.
+func (m *machines) on(ctx context.Context, machine int, args ...string) *exec.Cmd {
+	cmd := m.Command(ctx, machine, append([]string{m.softib}, args...)...)
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+m.run(machine))
+	return cmd
+}
+
+// start runs a machine's part.
+func (m *machines) start(t *testing.T, machine int) {
+	t.Helper()
+	d := &daemon{done: make(chan struct{})}
+	d.cmd = m.on(context.Background(), machine, "up", spanned, "--machines", "a,b,c", "--join",
+		"etcd://"+netpair.Address(etcdMachine)+":2379/test", "--machine", machineNames[machine:][:1],
+		"--certs", filepath.Join(m.dir, "certs"), "--state", "none", "--http", "off")
+	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = d.cmd.Wait(); close(d.done) }()
+	m.up[machine] = d
+	m.t.Cleanup(func() { // not when the part of the test ends that has started it
+		m.end(d, syscall.SIGTERM)
+		if m.t.Failed() {
+			m.t.Logf("machine %c:\n%s", machineNames[machine], &d.out)
+		}
+	})
+}
+
+// end ends a machine's part, with a signal to it; nsenter has become it.
+func (m *machines) end(d *daemon, s syscall.Signal) {
+	select {
+	case <-d.done:
+		return
+	default:
+	}
+	_ = d.cmd.Process.Signal(s)
+	select {
+	case <-d.done:
+	case <-time.After(machinePatience):
+		_ = d.cmd.Process.Kill()
+		<-d.done
+	}
+}
+
+// status is the fabric as a machine sees it.
+func (m *machines) status(machine int) (s status.Status, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), machinePatience)
+	defer cancel()
+	out, err := m.on(ctx, machine, "status", "--json").Output()
+	if err == nil {
+		err = json.Unmarshal(out, &s)
+	}
+	return s, err
+}
+
+// await waits until all machines that run see so many hosts ACTIVE and one master.
+func (m *machines) await(t *testing.T, hosts int, machines ...int) {
+	t.Helper()
+	deadline := time.Now().Add(machinePatience)
+	for _, i := range machines {
+		for {
+			s, err := m.status(i)
+			if err == nil && s.HostsActive == hosts && len(s.Managers) == 1 && s.Managers[0].State == "Master" {
+				break
+			}
+			select {
+			case <-m.up[i].done:
+				t.Fatalf("machine %c has ended", machineNames[i])
+			default:
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("machine %c: %v: %d of %d hosts, managers %+v", machineNames[i], err, s.HostsActive, hosts,
+					s.Managers)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+// pair runs a server on a host of one machine and its client on one of another, and returns what the client wrote.
+func (m *machines) pair(t *testing.T, port int, from int, client string, to int, server string, argv ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), machinePatience)
+	defer cancel()
+	argv = append(argv, "-p", fmt.Sprint(port))
+	s := m.on(ctx, to, append([]string{"exec", server, "--"}, argv...)...)
+	var said bytes.Buffer
+	s.Stdout, s.Stderr = &said, &said
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Wait() }()
+	for !m.Listens(to, port) {
+		select {
+		case err := <-done:
+			t.Fatalf("%q ended: %v\n%s", argv, err, &said)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	out := m.must(t, m.on(ctx, from, append(append([]string{"exec", client, "--"}, argv...), netpair.Address(to))...))
+	if err := <-done; err != nil {
+		t.Fatalf("%q: %v\n%s", argv, err, &said)
+	}
+	return out
+}
+
+// One fabric of three machines: unmodified programs on different ones talk, every machine sees all of it, a machine
+// that is killed is hosts that go down and come back, and another is the master then.
+func TestMachines(t *testing.T) {
+	m := newMachines(t)
+	all := []int{0, 1, 2}
+	for _, i := range all {
+		m.start(t, i)
+	}
+	m.await(t, spannedHosts, all...)
+	// leaf with its hosts: a has h1 to h12, b h13 to h24, c h25 to h32.
+	hosts := [3]string{"h1", "h13", "h32"}
+	t.Run("programs", func(t *testing.T) {
+		m.pair(t, 18700, 0, hosts[0], 2, hosts[2], "ibv_rc_pingpong", "-c", "-n", "500")
+		m.pair(t, 18701, 1, hosts[1], 0, hosts[0], "ibv_ud_pingpong", "-n", "500")
+		m.pair(t, 18702, 2, hosts[2], 1, hosts[1], "ib_write_bw", "-s", "65536", "-n", "500")
+		m.pair(t, 18703, 0, hosts[0], 1, hosts[1], "ib_read_lat", "-n", "500")
+		m.pair(t, 18704, 1, hosts[1], 2, hosts[2], "ib_atomic_bw", "-n", "500")
+	})
+	t.Run("rdmacm", func(t *testing.T) { m.rping(t, hosts) })
+	t.Run("tools", func(t *testing.T) {
+		for i, h := range hosts {
+			out := m.must(t, m.on(t.Context(), i, "exec", h, "--", "ibhosts"))
+			if n := strings.Count(out, "\n"); n != spannedHosts {
+				t.Errorf("ibhosts on machine %c: %d lines\n%s", machineNames[i], n, out)
+			}
+		}
+		if out := m.must(t, m.on(t.Context(), 1, "topo", "check", "live")); strings.Contains(out, "unreached") {
+			t.Error(out)
+		}
+	})
+	t.Run("elsewhere", func(t *testing.T) {
+		out, err := m.on(t.Context(), 0, "exec", "h32", "--", "true").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "h32 is on machine c") ||
+			!strings.Contains(string(out), "next: ") {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	t.Run("one is killed", func(t *testing.T) {
+		m.end(m.up[2], syscall.SIGKILL)
+		m.await(t, 24, 0, 1)
+		m.pair(t, 18710, 0, hosts[0], 1, hosts[1], "ibv_rc_pingpong", "-c", "-n", "500")
+		m.start(t, 2)
+		m.await(t, spannedHosts, all...)
+		m.pair(t, 18711, 0, hosts[0], 2, hosts[2], "ibv_rc_pingpong", "-c", "-n", "500")
+	})
+	t.Run("the master is killed", func(t *testing.T) {
+		s, err := m.status(1)
+		if err != nil || len(s.Managers) != 1 {
+			t.Fatalf("%v: %+v", err, s.Managers)
+		}
+		master := 1
+		if name := s.Managers[0].Machine; name != "" {
+			master = strings.Index(machineNames, name)
+		}
+		m.end(m.up[master], syscall.SIGKILL)
+		others := []int{(master + 1) % 3, (master + 2) % 3}
+		m.await(t, spannedHosts-[3]int{12, 12, 8}[master], others...)
+		m.pair(t, 18720, others[0], hosts[others[0]], others[1], hosts[others[1]], "ibv_rc_pingpong", "-c", "-n", "500")
+		m.start(t, master)
+		m.await(t, spannedHosts, all...)
+	})
+	t.Run("a cable is cut", func(t *testing.T) {
+		if err := m.Cut(1, true); err != nil {
+			t.Fatal(err)
+		}
+		m.await(t, 20, 0, 2)
+		if err := m.Cut(1, false); err != nil {
+			t.Fatal(err)
+		}
+		m.await(t, spannedHosts, all...)
+		m.pair(t, 18730, 1, hosts[1], 2, hosts[2], "ibv_rc_pingpong", "-c", "-n", "500")
+	})
+	t.Run("etcd is away", func(t *testing.T) {
+		_ = m.etcd.Process.Kill()
+		_ = m.etcd.Wait()
+		m.pair(t, 18740, 0, hosts[0], 1, hosts[1], "ibv_rc_pingpong", "-c", "-n", "500")
+		m.startEtcd(t)
+		m.await(t, spannedHosts, all...)
+	})
+}
+
+// rping goes between machines by the fabric's own addresses.
+func (m *machines) rping(t *testing.T, hosts [3]string) {
+	ctx, cancel := context.WithTimeout(context.Background(), machinePatience)
+	defer cancel()
+	s := m.on(ctx, 1, "exec", hosts[1], "--", "rping", "-s", "-C", "10", "-V")
+	var said bytes.Buffer
+	s.Stdout, s.Stderr = &said, &said
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing tells from outside that it listens: one who comes too early is refused, and tries again.
+	for {
+		c := m.on(ctx, 0, "exec", hosts[0], "--", "rping", "-c", "-a", hosts[1], "-C", "10", "-V")
+		out, err := c.CombinedOutput()
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil || !strings.Contains(string(out), "REJECTED") && !strings.Contains(string(out), "connect") {
+			t.Fatalf("%v\n%s\nserver:\n%s", err, out, &said)
+		}
+	}
+	if err := s.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, &said)
+	}
+}
