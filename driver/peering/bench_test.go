@@ -27,13 +27,27 @@ const (
 	sideEnv = "SOFTIB_PEERING_SIDE"
 	dirEnv  = "SOFTIB_PEERING_DIR"
 	mtuEnv  = "SOFTIB_PEERING_MTU"
+	longEnv = "SOFTIB_PEERING_LONG" // empty: only see that it runs
 
 	benchPort = 7471
 	eachBytes = 4096
 	pingBytes = 64
-	bulkFor   = 2 * time.Second
-	pings     = 5000
 )
+
+// bulkFor and pings are how much a client does.
+func bulkFor() time.Duration {
+	if os.Getenv(longEnv) == "" {
+		return 50 * time.Millisecond
+	}
+	return 2 * time.Second
+}
+
+func pings() int {
+	if os.Getenv(longEnv) == "" {
+		return 100
+	}
+	return 5000
+}
 
 func TestMain(m *testing.M) {
 	side := map[string]func(dir string, mtu int) error{
@@ -121,6 +135,9 @@ func sides(b *testing.B, pair *netpair.Machines, self, dir, what string, mtu int
 	side := func(machine int, name string) *exec.Cmd {
 		c := pair.Command(b.Context(), machine, self)
 		c.Env = append(os.Environ(), sideEnv+"="+what+"-"+name, dirEnv+"="+dir, mtuEnv+"="+strconv.Itoa(mtu-48))
+		if !testing.Short() {
+			c.Env = append(c.Env, longEnv+"=1")
+		}
 		c.Stderr = os.Stderr
 		return c
 	}
@@ -238,7 +255,7 @@ func peeringClient(dir string, mtu int) error {
 	p := <-s.up
 	msg := make([]byte, eachBytes)
 	begin := time.Now()
-	for time.Since(begin) < bulkFor {
+	for time.Since(begin) < bulkFor() {
 		for range 32 {
 			err := p.Send(streamBulk, msg)
 			if errors.Is(err, tunnel.ErrFull) {
@@ -261,7 +278,7 @@ func peeringClient(dir string, mtu int) error {
 	bytes := <-s.back
 	took := time.Since(begin)
 	var trips []time.Duration
-	for range pings {
+	for range pings() {
 		at := time.Now()
 		if err := p.Send(streamPing, msg[:pingBytes]); err != nil {
 			return err
@@ -347,7 +364,7 @@ func client(dir string, secure bool) error {
 	}
 	bulk, back := message(streamBulk, eachBytes), make([]byte, 6+eachBytes)
 	begin := time.Now()
-	for time.Since(begin) < bulkFor {
+	for time.Since(begin) < bulkFor() {
 		for range 32 {
 			if _, err := w.Write(bulk); err != nil {
 				return err
@@ -366,7 +383,7 @@ func client(dir string, secure bool) error {
 	bytes, took := binary.BigEndian.Uint64(back[6:]), time.Since(begin)
 	ping := message(streamPing, pingBytes)
 	var trips []time.Duration
-	for range pings {
+	for range pings() {
 		at := time.Now()
 		if _, err := c.Write(ping); err != nil {
 			return err

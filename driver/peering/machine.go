@@ -30,6 +30,9 @@ type Config struct {
 	Listen string
 	// MTU is the longest datagram, without the headers of UDP and IP; 1452 bytes, which fit Ethernet's 1500 with IPv6.
 	MTU int
+	// Window is how many bytes may be queued for a peer and under way, 1 MiB: enough for 10 GB/s where a round trip
+	// takes 100 us. A longer way needs more.
+	Window int
 	// Handler is told what happens.
 	Handler Handler
 	// Allow says whether a peer with a right certificate may connect; all may if it is nil.
@@ -60,7 +63,9 @@ type Message struct {
 }
 
 const (
-	mtuDefault = 1452
+	mtuDefault    = 1452
+	windowDefault = 1 << 20
+	windowLeast   = 64 << 10
 
 	helloWait    = 5 * time.Second // for all of a meeting
 	guestsMax    = 256             // connections that have proven nothing yet
@@ -116,6 +121,9 @@ func New(c Config) (*Machine, error) {
 	if c.MTU == 0 {
 		c.MTU = mtuDefault
 	}
+	if c.Window == 0 {
+		c.Window = windowDefault
+	}
 	if c.DeadAfter == 0 {
 		c.DeadAfter = 2 * time.Second
 	}
@@ -129,6 +137,8 @@ func New(c Config) (*Machine, error) {
 		return fail("no handler", "give one")
 	case c.MTU < tunnel.MTUMin || c.MTU > tunnel.MTUMax:
 		return fail(fmt.Sprintf("MTU %d", c.MTU), fmt.Sprintf("one of %d to %d", tunnel.MTUMin, tunnel.MTUMax))
+	case c.Window < windowLeast:
+		return fail(fmt.Sprintf("a window of %d bytes", c.Window), fmt.Sprintf("%d bytes or more", windowLeast))
 	case c.TLS == nil || len(c.TLS.Certificates) == 0 || c.TLS.RootCAs == nil:
 		return fail("no certificate, or no CA", "softib ca issue makes both")
 	}

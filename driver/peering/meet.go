@@ -278,7 +278,7 @@ func (m *Machine) newPeer(ctl *control, h hello, index uint32, dialed bool) (*Pe
 	p := &Peer{m: m, name: h.Name, instance: h.Instance, control: ctl, index: index, mtu: min(h.MTU, m.cfg.MTU),
 		addr: netip.AddrPortFrom(remote, h.Port), epoch: time.Now()}
 	p.s, err = tunnel.New(0, tunnel.Config{SendSecret: out, RecvSecret: in, SendIndex: h.Index, RecvIndex: index,
-		MTU: p.mtu, DeadAfter: m.deadAfter(), KeepAlive: m.deadAfter() / 4})
+		MTU: p.mtu, Window: m.cfg.Window, Queue: m.cfg.Window, DeadAfter: m.deadAfter(), KeepAlive: m.deadAfter() / 4})
 	if err != nil {
 		return nil, err
 	}

@@ -247,7 +247,8 @@ func (p *Peer) hand() {
 		}
 		p.batch = append(p.batch, Message{stream, data})
 	}
-	room := p.full && p.s.Queued() < roomAgain
+	// A sender who has filled the queue is told to go on when it is half empty.
+	room := p.full && p.s.Queued() <= p.m.cfg.Window/2
 	if room {
 		p.full = false
 	}
@@ -266,9 +267,6 @@ func (p *Peer) hand() {
 		p.m.cfg.Handler.Room(p)
 	}
 }
-
-// roomAgain is how much may be queued when a sender who has filled the queue is told to go on.
-const roomAgain = 2 << 20
 
 // Stats is what the tunnel has counted.
 func (p *Peer) Stats() tunnel.Stats {

@@ -238,6 +238,10 @@ func (b *bench) run(ctx context.Context, only string) error {
 	cableLat := &figure{name: "TCP over the same veth (qperf)", unit: "µs",
 		measure: net.tcp("tcp_lat", "8", "latency", latencyUnits)}
 	cableBW := &figure{name: "TCP over the same veth (iperf3)", unit: "GB/s", measure: net.stream}
+	tunnelBW := &figure{name: "machines: 4 KiB messages", unit: "GB/s", measure: b.machines("peering", "GB/s")}
+	tunnelLat := &figure{name: "machines: 64 bytes", unit: "µs", measure: b.machines("peering", "us-ping")}
+	tlsBW := &figure{name: "Go's TLS over such a veth", unit: "GB/s", measure: b.machines("tls", "GB/s")}
+	tlsLat := &figure{name: "Go's TLS over such a veth", unit: "µs", measure: b.machines("tls", "us-ping")}
 	cable8 := &figure{name: "UCX over TCP over the same veth", unit: "Mmsg/s", measure: net.ucxRate}
 
 	table := []comparison{
@@ -272,6 +276,8 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{ours: roceLat, peer: cableLat, atMost: 1.5},
 		{ours: roce64K, peer: cableBW, atLeast: 0.5},
 		{ours: roce8, peer: cable8, atLeast: 3},
+		{ours: tunnelBW, peer: tlsBW, atLeast: 0.6},
+		{ours: tunnelLat, peer: tlsLat, atMost: 2},
 		{ours: attach, atMost: 20},
 		{ours: idle, atMost: 0.1},
 		{ours: memory, atMost: 1},

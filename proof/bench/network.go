@@ -115,6 +115,17 @@ func (n *network) stream(ctx context.Context) (float64, error) {
 	return r.End.Received.Bits / 8e9, nil
 }
 
+// machines is a figure of the benchmark of connections between machines: by what, and its unit.
+func (b *bench) machines(what, unit string) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		out, err := b.goBench(ctx, "./driver/peering", "Machines/"+what+"/mtu=1500", 1)
+		if err != nil {
+			return 0, err
+		}
+		return metric(out, unit)
+	}
+}
+
 // ucxRate is UCX's put_bw for 8 bytes over TCP, in million messages a second.
 func (n *network) ucxRate(ctx context.Context) (float64, error) {
 	f, err := n.ucxBy(ctx, n.both, netpair.Addresses[0], "ucp_put_bw", 8, 300000)
