@@ -53,6 +53,7 @@ func TestMain(m *testing.M) {
 	side := map[string]func(dir string, mtu int) error{
 		"peering-server": peeringServer, "peering-client": peeringClient,
 		"tcp-server": tcpServer, "tcp-client": tcpClient, "tls-server": tlsServer, "tls-client": tlsClient,
+		"watch-client": watchClient,
 	}[os.Getenv(sideEnv)]
 	if side == nil {
 		os.Exit(m.Run())
@@ -83,23 +84,7 @@ func BenchmarkMachines(b *testing.B) {
 		b.Skip(err)
 	}
 	defer pair.Close()
-	dir := b.TempDir()
-	ca, err := pki.NewCA(time.Now(), time.Hour)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := ca.Save(filepath.Join(dir, pki.CACert), filepath.Join(dir, pki.CAKey)); err != nil {
-		b.Fatal(err)
-	}
-	for _, name := range []string{"server", "client"} {
-		p, err := ca.Issue(name, time.Now(), time.Hour)
-		if err == nil {
-			err = p.Save(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
+	dir := certificates(b)
 	self, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)

@@ -120,8 +120,7 @@ func (p *Peer) serve() {
 		case kindBye:
 			why := ErrClosed
 			if f.Error != "" {
-				why = fmt.Errorf("%w, it says; next: let UDP of %d bytes pass between port %d here and %v, or set "+
-					"a smaller MTU", ErrNoDatagrams, p.mtu, p.m.port, p.addr)
+				why = fmt.Errorf("%w, it says; next: %s", ErrNoDatagrams, p.letPass())
 			}
 			p.end(why, false)
 			return

@@ -16,9 +16,9 @@
 //
 // # How they lose each other
 //
-// A process that ends closes TCP, and its peer is told at once. A machine or a network that falls silent is noticed
-// by the tunnel, within two seconds, or by TCP, within five; then it is looked whether the other still works, so that
-// Down says which of the two does not (ErrNoDatagrams, ErrNoControl) or that neither does (ErrSilent).
+// A process that ends closes TCP, and its peer is told at once. A machine or a network that falls silent is noticed by
+// the tunnel, within two seconds and a half, or by TCP, within five; then it is looked whether the other still works,
+// so that Down says which of the two does not (ErrNoDatagrams, ErrNoControl) or that neither does (ErrSilent).
 //
 // # Driving it
 //

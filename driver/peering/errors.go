@@ -64,6 +64,8 @@ func explain(err error, now time.Time) error {
 	case errors.As(err, &op) && op.Op == "remote error":
 		return fmt.Errorf("%w: %w; next: look at this machine's certificate (softib ca show FILE) and compare date -u "+
 			"on both machines, since clocks may differ", ErrRefused, err)
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
+		return fmt.Errorf("%w; next: see ip route for the way there, and whether the cable is in", err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w; next: start softib there, or look whether it listens at another port", err)
 	}

@@ -325,7 +325,9 @@ func (m *Machine) dialing(l *link) {
 		}
 		m.mu.Lock()
 		tell := err != nil && (l.last == nil || l.last.Error() != err.Error())
-		l.last = err
+		if err != nil {
+			l.last = err
+		}
 		m.mu.Unlock()
 		if tell && l.stopped.Err() == nil {
 			m.cfg.Handler.Trouble(l.name, err)

@@ -274,7 +274,7 @@ func (m *Machine) newPeer(ctl *control, h hello, index uint32, dialed bool) (*Pe
 	if !dialed {
 		out, in = in, out
 	}
-	remote := ctl.c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
+	remote := ctl.c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 	p := &Peer{m: m, name: h.Name, instance: h.Instance, control: ctl, index: index, mtu: min(h.MTU, m.cfg.MTU),
 		addr: netip.AddrPortFrom(remote, h.Port), epoch: time.Now()}
 	p.s, err = tunnel.New(0, tunnel.Config{SendSecret: out, RecvSecret: in, SendIndex: h.Index, RecvIndex: index,

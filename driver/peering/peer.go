@@ -162,18 +162,24 @@ func (p *Peer) dead() {
 		p.end(tunnel.ErrMalformed, false)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.m.cfg.DeadAfter/2)
+	ctx, cancel := context.WithTimeout(context.Background(), p.m.cfg.DeadAfter/4)
 	defer cancel()
 	if err := p.control.call(ctx, p.name, methodPing, nil, nil); err != nil {
 		p.end(fmt.Errorf("%w for %v", ErrSilent, p.heardAgo().Round(time.Millisecond)), false)
 		return
 	}
-	next := fmt.Sprintf("let UDP of %d bytes pass between port %d here and %v, or set a smaller MTU", p.mtu, p.m.port,
-		p.addr)
+	kernel := ""
 	if err := p.m.udp.lastError(); err != nil {
-		next = fmt.Sprintf("the kernel says %q of what is sent", err)
+		kernel = fmt.Sprintf(", and the kernel said %q of some", err)
 	}
-	p.end(fmt.Errorf("%w for %v; next: %s", ErrNoDatagrams, p.heardAgo().Round(time.Millisecond), next), true)
+	p.end(fmt.Errorf("%w for %v%s; next: %s", ErrNoDatagrams, p.heardAgo().Round(time.Millisecond), kernel,
+		p.letPass()), true)
+}
+
+// letPass is what to do where datagrams do not pass.
+func (p *Peer) letPass() string {
+	return fmt.Sprintf("let UDP of %d bytes pass between port %d here and %v, or set a smaller MTU", p.mtu, p.m.port,
+		p.addr)
 }
 
 // heardAgo is how long ago a datagram came.
