@@ -242,14 +242,15 @@ func TestUndoFails(t *testing.T) {
 }
 
 // TestIntentGivenUp: what was begun and not committed is not in force after a start, and says so.
-func TestIntentGivenUp(t *testing.T) {
-	dir := t.TempDir()
-	s := openT(t, dir)
+func TestIntentGivenUp(t *testing.T) { places(t, testIntentGivenUp) }
+
+func testIntentGivenUp(t *testing.T, open func() Store) {
+	s := open()
 	a, c := Tenant{Name: "a", Key: 7, Members: []Member{{GUID: 1, Full: true}}}, Tenant{Name: "c", Key: 8}
 	does(t, s.Begin(Change{Is: &a}), s.Commit(Change{Is: &a}), s.Begin(Change{Is: &c}))
 	closeT(t, s)
 	f := &fakeFabric{}
-	b := newBook(t, openT(t, dir), f)
+	b := newBook(t, open(), f)
 	if x, ok := b.GivenUp(); !ok || x.Is == nil || x.Is.Name != "c" {
 		t.Errorf("given up: %v, %t", x, ok)
 	}
@@ -259,7 +260,7 @@ func TestIntentGivenUp(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = openT(t, dir)
+	s = open()
 	defer closeT(t, s)
 	if s.Intent() != nil || len(s.State().Tenants) != 1 {
 		t.Errorf("the store has %+v and the intent %v", s.State(), s.Intent())

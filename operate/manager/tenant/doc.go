@@ -28,6 +28,11 @@
 // (ErrCorrupt). Without the second file, which older versions did not write and a copy need not have, a store is taken
 // if it is whole.
 //
+// # Several machines
+//
+// A fabric that spans machines keeps its store where all of them see it (OpenKeys): the same values, in etcd, where
+// only the master writes. There is no second file then, since etcd does not go back.
+//
 // # The default partition
 //
 // A member of a tenant is a limited member of the default partition (0x7fff), so that it reaches the subnet manager,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc64"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -233,69 +234,77 @@ func create(path string) error {
 }
 
 // read takes everything from the file and believes nothing.
-func (f *file) read(tx *bolt.Tx) error {
+func (f *file) read(tx *bolt.Tx) (err error) {
 	tenants, book := tx.Bucket(bucketTenants), tx.Bucket(bucketBook)
 	if tenants == nil || book == nil {
 		return errors.New("a part of it is missing")
 	}
-	v, err := unseal(keyFormat, book.Get(keyFormat))
+	f.state, f.intent, err = parse(book.Get, cells(tenants))
+	return err
+}
+
+// cells are the keys and values of a bucket, in the order of the keys.
+func cells(b *bolt.Bucket) iter.Seq2[[]byte, []byte] {
+	return func(yield func(k, v []byte) bool) {
+		c := b.Cursor()
+		for k, v := c.First(); k != nil && yield(k, v); k, v = c.Next() {
+		}
+	}
+}
+
+// parse reads sealed values, wherever they are kept: of the book by their keys, of tenants by their names in order.
+func parse(book func(key []byte) []byte, tenants iter.Seq2[[]byte, []byte]) (s State, intent *Change, err error) {
+	v, err := unseal(keyFormat, book(keyFormat))
 	if err != nil {
-		return err
+		return s, nil, err
 	}
 	if len(v) != 1 || v[0] != format {
-		return fmt.Errorf("its format is %v: want %d", v, format)
+		return s, nil, fmt.Errorf("its format is %v: want %d", v, format)
 	}
-	if v, err = unseal(keySum, book.Get(keySum)); err != nil {
-		return err
+	if v, err = unseal(keySum, book(keySum)); err != nil {
+		return s, nil, err
 	}
 	if string(v) != string(total(tenants)) {
-		return errors.New("there are not as many tenants as there should be")
+		return s, nil, errors.New("there are not as many tenants as there should be")
 	}
-	err = tenants.ForEach(func(k, sealed []byte) error {
+	for k, sealed := range tenants {
 		v, err := unseal(k, sealed)
 		if err != nil {
-			return err
+			return s, nil, err
 		}
 		var t Tenant
 		if err := json.Unmarshal(v, &t); err != nil {
-			return fmt.Errorf("%q: %w", k, err)
+			return s, nil, fmt.Errorf("%q: %w", k, err)
 		}
 		if t.Name != string(k) {
-			return fmt.Errorf("%q is called %q", k, t.Name)
+			return s, nil, fmt.Errorf("%q is called %q", k, t.Name)
 		}
-		if o, taken := f.state.ByKey(t.Key); taken {
-			return fmt.Errorf("%s and %s both have pkey %v", o.Name, t.Name, t.Key)
+		if o, taken := s.ByKey(t.Key); taken {
+			return s, nil, fmt.Errorf("%s and %s both have pkey %v", o.Name, t.Name, t.Key)
 		}
-		f.state.Tenants = append(f.state.Tenants, t) // bbolt's order is that of names
-		return nil
-	})
-	if err != nil {
-		return err
+		s.Tenants = append(s.Tenants, t)
 	}
-	if sealed := book.Get(keyTemplate); sealed != nil {
+	if sealed := book(keyTemplate); sealed != nil {
 		if v, err = unseal(keyTemplate, sealed); err != nil {
-			return err
+			return s, nil, err
 		}
-		f.state.Template = string(v)
+		s.Template = string(v)
 	}
-	if sealed := book.Get(keyIntent); sealed != nil {
+	if sealed := book(keyIntent); sealed != nil {
 		if v, err = unseal(keyIntent, sealed); err != nil {
-			return err
+			return s, nil, err
 		}
-		var c Change
-		if err := json.Unmarshal(v, &c); err != nil {
-			return fmt.Errorf("intent: %w", err)
+		if err := json.Unmarshal(v, &intent); err != nil {
+			return s, nil, fmt.Errorf("intent: %w", err)
 		}
-		f.intent = &c
 	}
-	return nil
+	return s, intent, nil
 }
 
 // total is what has to be right of all tenants together: none may have gone.
-func total(tenants *bolt.Bucket) []byte {
+func total(tenants iter.Seq2[[]byte, []byte]) []byte {
 	var n, sum uint64
-	c := tenants.Cursor()
-	for k, v := c.First(); k != nil; k, v = c.Next() {
+	for _, v := range tenants {
 		n++
 		if len(v) >= 8 {
 			sum ^= binary.BigEndian.Uint64(v)
@@ -305,7 +314,7 @@ func total(tenants *bolt.Bucket) []byte {
 }
 
 func putSum(tx *bolt.Tx) error {
-	return tx.Bucket(bucketBook).Put(keySum, seal(keySum, total(tx.Bucket(bucketTenants))))
+	return tx.Bucket(bucketBook).Put(keySum, seal(keySum, total(cells(tx.Bucket(bucketTenants)))))
 }
 
 func (f *file) State() State    { return f.state }

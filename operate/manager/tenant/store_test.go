@@ -4,12 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"softib/internal/etcdtest"
+	"softib/operate/cluster"
+	"softib/operate/cluster/etcd"
 	"softib/proto/ib"
 )
 
@@ -38,10 +44,50 @@ func does(t testing.TB, errs ...error) {
 	}
 }
 
+// places are where stores are kept: each test of them runs in all.
+func places(t *testing.T, test func(t *testing.T, open func() Store)) {
+	t.Run("file", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "a", "b")
+		test(t, func() Store { return openT(t, dir) })
+		info, err := os.Stat(filepath.Join(dir, FileName))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("mode %v, %v", info.Mode(), err)
+		}
+	})
+	t.Run("etcd", func(t *testing.T) {
+		m := newMaster(t, etcdtest.Start(t).URL("lab"), "a")
+		test(t, func() Store {
+			s, err := OpenKeys(m.Keys("tenants"))
+			does(t, err)
+			return s
+		})
+	})
+}
+
+// newMaster is a machine of a cluster, and the first of it.
+func newMaster(t *testing.T, url, name string) *etcd.Member {
+	t.Helper()
+	at, err := etcd.ParseURL(url)
+	does(t, err)
+	s, err := etcd.Connect(etcdtest.Context(t), at)
+	does(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	m := etcd.Start(s, cluster.Info{Name: name}, nil)
+	t.Cleanup(m.Abandon)
+	does(t, m.Joined(etcdtest.Context(t)))
+	for end := time.Now().Add(time.Minute); m.MasterName() == ""; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no master after a minute")
+		}
+	}
+	return m
+}
+
 // TestStore: what was committed is found again, what was only begun is found as that.
-func TestStore(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a", "b")
-	s := openT(t, dir)
+func TestStore(t *testing.T) { places(t, testStore) }
+
+func testStore(t *testing.T, open func() Store) {
+	s := open()
 	if len(s.State().Tenants) != 0 || s.Intent() != nil {
 		t.Errorf("a new store has %+v", s.State())
 	}
@@ -53,7 +99,7 @@ func TestStore(t *testing.T) {
 	does(t, s.Begin(Change{Was: &red, Is: &red2}))
 	closeT(t, s)
 
-	s = openT(t, dir)
+	s = open()
 	want := State{Tenants: []Tenant{blue, red}}
 	if got := s.State(); !sameState(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
@@ -65,21 +111,146 @@ func TestStore(t *testing.T) {
 	does(t, s.Abort(*c), s.Commit(Change{Was: &blue}), s.Commit(Change{Template: &TemplateChange{Is: "classic"}}))
 	closeT(t, s)
 
-	s = openT(t, dir)
+	s = open()
 	if got := s.State(); !sameState(got, State{Tenants: []Tenant{red}, Template: "classic"}) || s.Intent() != nil {
 		t.Errorf("got %+v, intent %v", got, s.Intent())
 	}
 	// An Abort after a Commit takes it back: who is told that a commit failed does not know whether it was done.
 	does(t, s.Commit(Change{Was: &red, Is: &red2}), s.Abort(Change{Was: &red, Is: &red2}))
 	closeT(t, s)
-	s = openT(t, dir)
+	s = open()
 	if got, _ := s.State().get("red"); !got.Equal(red) {
 		t.Errorf("red is %+v", got)
 	}
 	closeT(t, s)
-	info, err := os.Stat(filepath.Join(dir, FileName))
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
+}
+
+// TestStoreWorn: a store in which much has happened is found as it was after each change, however often it is opened.
+func TestStoreWorn(t *testing.T) { places(t, testStoreWorn) }
+
+func testStoreWorn(t *testing.T, open func() Store) {
+	rng := rand.New(rand.NewPCG(1, 4))
+	var want State
+	s := open()
+	for range 60 {
+		name := string('a' + rune(rng.IntN(5)))
+		c := Change{Is: &Tenant{Name: name, Key: ib.PKey(name[0]),
+			Members: []Member{{GUID: ib.GUID(rng.Uint64() | 1)}}}}
+		if was, there := want.Get(name); there {
+			c.Was = &was
+			if rng.IntN(3) == 0 {
+				c.Is = nil
+			}
+		}
+		does(t, s.Begin(c))
+		if rng.IntN(3) == 0 {
+			does(t, s.Abort(c))
+		} else {
+			does(t, s.Commit(c))
+			want = want.with(c)
+		}
+		if rng.IntN(4) == 0 {
+			closeT(t, s)
+			if s = open(); !sameState(s.State(), want) || s.Intent() != nil {
+				t.Fatalf("%+v, intent %v: want %+v", s.State(), s.Intent(), want)
+			}
+		}
+	}
+	closeT(t, s)
+}
+
+// heap is Keys in memory.
+type heap map[string][]byte
+
+func (h heap) Read() (map[string][]byte, error) { return h, nil }
+func (h heap) Write(put map[string][]byte, drop []string) error {
+	for _, name := range drop {
+		delete(h, name)
+	}
+	maps.Copy(h, put)
+	return nil
+}
+
+// FuzzKeys: whatever one of the values is, the store is opened as it was or refused as damaged.
+func FuzzKeys(f *testing.F) {
+	fill := func(t testing.TB) heap {
+		h := heap{}
+		s, err := OpenKeys(h)
+		does(t, err, s.Commit(Change{Is: &Tenant{Name: "a", Key: 7, Members: []Member{{GUID: 1}}}}),
+			s.Begin(Change{Is: &Tenant{Name: "c", Key: 8}}))
+		return h
+	}
+	names := slices.Sorted(maps.Keys(fill(f)))
+	for i, name := range names {
+		f.Add(uint8(i), fill(f)[name], false)
+		f.Add(uint8(i), []byte("12345678{}"), true)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, value []byte, deflate bool) {
+		h := fill(t)
+		if deflate {
+			value = pack(value)
+		}
+		h[names[int(which)%len(names)]] = value
+		s, err := OpenKeys(h)
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if got := s.State(); len(got.Tenants) != 1 || got.Tenants[0].Key != 7 {
+			t.Fatalf("%+v", got)
+		}
+	})
+}
+
+// TestKeysOfOthers: who is not the master writes nothing, nor does who has not seen what another has written; what is
+// damaged is refused, and a tenant of many members fits.
+func TestKeysOfOthers(t *testing.T) {
+	srv := etcdtest.Start(t)
+	a := newMaster(t, srv.URL("lab"), "a")
+	open := func(m *etcd.Member) Store {
+		s, err := OpenKeys(m.Keys("tenants"))
+		does(t, err)
+		return s
+	}
+	first, second := open(a), open(a)
+	large := Tenant{Name: "large", Key: 7}
+	for i := range 40_000 {
+		large.Members = append(large.Members, Member{GUID: ib.GUID(0x0002c90300000000 + i*2 + 1), Full: true})
+	}
+	c := Change{Is: &large}
+	does(t, first.Begin(c), first.Commit(c), first.Begin(Change{Was: &large, Is: &large}), first.Abort(c))
+	if err := second.Begin(c); !errors.Is(err, ErrStore) || !errors.Is(err, cluster.ErrStale) {
+		t.Errorf("%v: want ErrStale", err)
+	}
+	does(t, first.Commit(c))
+	k := a.Keys("tenants")
+	values, err := k.Read()
+	does(t, err)
+	name := tenantPrefix + "large"
+	for what, v := range map[string][]byte{"cut": values[name][:len(values[name])/2],
+		"other": pack([]byte("12345678{}")), "empty": nil} {
+		does(t, k.Write(map[string][]byte{name: v}, nil))
+		if _, err := OpenKeys(a.Keys("tenants")); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v: want ErrCorrupt", what, err)
+		}
+	}
+	does(t, k.Write(nil, []string{name}))
+	if _, err := OpenKeys(a.Keys("tenants")); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a tenant has gone: %v: want ErrCorrupt", err)
+	}
+	does(t, k.Write(values, nil))
+	b := newMaster(t, srv.URL("lab"), "b")
+	if b.MasterName() == "b" {
+		a, b = b, a // on a machine that is very busy
+	}
+	other := open(b)
+	if s := other.State(); len(s.Tenants) != 1 || !s.Tenants[0].Equal(large) {
+		t.Errorf("the other machine sees %d tenants", len(s.Tenants))
+	}
+	if err := other.Begin(c); !errors.Is(err, ErrStore) || !errors.Is(err, cluster.ErrNotMaster) {
+		t.Errorf("%v: want ErrNotMaster", err)
 	}
 }
 
