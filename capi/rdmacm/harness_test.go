@@ -45,6 +45,61 @@ func up(t testing.TB, spec string, cfg config, tune ...func(*sm.Config)) *world 
 	return upGraph(t, g, cfg, tune...)
 }
 
+// manage brings all subnets up, by a manager at the first host of each, and has them know the ways between each other.
+func (w *world) manage(t testing.TB, tune ...func(*sm.Config)) {
+	t.Helper()
+	g := w.Graph()
+	subnets := g.Subnets()
+	var runs []*smrun.Runner
+	for _, h := range g.Hosts() {
+		ref := topo.PortRef{Node: h.Index, Port: 1}
+		if subnets.Of(ref) != len(runs) {
+			continue
+		}
+		session, err := w.OpenMgmt(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := sm.Config{Window: 1024, Groups: w.Groups(), Prefix: g.Prefix(len(runs))}
+		for _, f := range tune {
+			f(&c)
+		}
+		run, err := smrun.New(c, session, smrun.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, run)
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() { _ = run.Run(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			<-run.Done()
+		})
+	}
+	w.sm = runs[0]
+	for _, run := range runs {
+		select {
+		case <-run.Up():
+		case <-time.After(patience):
+			t.Fatal("the subnet does not come up")
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, run := range runs {
+		if err := run.Await(ctx, func(m *sm.Manager) bool {
+			for _, r := range m.Subnet().Routers {
+				if len(r.Hops) < len(runs)-1 {
+					return false
+				}
+			}
+			return true
+		}); err != nil {
+			t.Fatalf("routers do not know all subnets: %v", err)
+		}
+	}
+}
+
 func upGraph(t testing.TB, g *topo.Graph, cfg config, tune ...func(*sm.Config)) *world {
 	t.Helper()
 	f, err := live.New(g, live.Config{})
@@ -53,28 +108,7 @@ func upGraph(t testing.TB, g *topo.Graph, cfg config, tune ...func(*sm.Config)) 
 	}
 	w := &world{Fabric: f}
 	t.Cleanup(func() { f.Close() })
-	session, err := f.OpenMgmt(topo.PortRef{Node: g.Hosts()[0].Index, Port: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := sm.Config{Window: 1024, Groups: f.Groups()}
-	for _, f := range tune {
-		f(&c)
-	}
-	if w.sm, err = smrun.New(c, session, smrun.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { _ = w.sm.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		<-w.sm.Done()
-	})
-	select {
-	case <-w.sm.Up():
-	case <-time.After(patience):
-		t.Fatal("the subnet does not come up")
-	}
+	w.manage(t, tune...)
 	dir, err := os.MkdirTemp("", "softib-") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)

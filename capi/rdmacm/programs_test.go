@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"softib/internal/perftest"
+	"softib/proto/ib"
+	"softib/proto/topo"
 )
 
 // The programs of Debian's rdmacm-utils, and others that use librdmacm, between two hosts of a fabric with two levels.
@@ -87,6 +89,36 @@ func TestPrograms(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRoutedPrograms: connections, datagrams and sockets between two subnets that a router joins.
+func TestRoutedPrograms(t *testing.T) {
+	w := newLand(t, "subnets:2,routers=1,each=star:4")
+	for _, test := range []struct{ server, client []string }{
+		{[]string{"rping", "-s", "-V", "-C", "20"}, []string{"rping", "-c", "-V", "-C", "20", "-a", nearAddress}},
+		{[]string{"ucmatose", "-c", "3"}, []string{"ucmatose", "-c", "3", "-s", nearAddress}},
+		{[]string{"udaddy", "-c", "3"}, []string{"udaddy", "-c", "3", "-s", nearAddress}},
+		{[]string{"rstream", "-T", "v", "-S", "1000", "-I", "10", "-C", "50"},
+			[]string{"rstream", "-T", "v", "-S", "1000", "-I", "10", "-C", "50", "-s", nearAddress}},
+	} {
+		t.Run(test.server[0], func(t *testing.T) {
+			path := utility(t, test.server[0])
+			w.pair(t, path, test.server[1:], path, test.client[1:])
+		})
+	}
+	rt := topo.PortRef{Node: w.Graph().Routers()[0].Index, Port: 1}
+	if c := w.Counters(rt); c[ib.PortRcvPkts] < 100 || c[ib.PortRcvSwitchRelayErrors] != 0 {
+		t.Errorf("the router has taken %d packets in, and not known where to with %d", c[ib.PortRcvPkts],
+			c[ib.PortRcvSwitchRelayErrors])
+	}
+	t.Run("perftest", func(t *testing.T) {
+		path := utility(t, "ib_write_bw")
+		w := *w
+		w.env = perftest.Pair(t, perftest.Quick)
+		s := w.serve(t, near, path, "-R", "-n", "100")
+		w.start(t, far, path, "-R", "-n", "100", nearAddress).finish()
+		s.finish()
+	})
 }
 
 // TestPerftest runs perftest over rdma_cm. Its client connects twice, and does not survive that the server listens a

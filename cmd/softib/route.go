@@ -45,6 +45,10 @@ type routeRequest struct {
 
 // tables answers with the whole network and all of its tables, for a client to judge.
 func (s *server) tables(ctx context.Context, q routeRequest, r *control.Reply[forwarding.Part]) error {
+	if g := s.f.Graph(); len(s.f.runners) > 1 && g.NumLIDs() > ownLIDsMost {
+		return next(fmt.Errorf("the subnets of fabric %s share LIDs, by which tables are judged", s.f.name),
+			"softib doctor judges each subnet, softib route trace FROM TO follows one way")
+	}
 	return forwarding.Read(ctx, s.f.Fabric, s.subnets(), q.Topology, r.Say)
 }
 

@@ -34,8 +34,12 @@ func (s *server) noTenants() error {
 	return fmt.Errorf("fabric %s: %w", s.f.name, manager.ErrNoTenants)
 }
 
-// startSMs runs a manager in each subnet of a fabric. Where routers join them each has a prefix of its own, and LIDs
-// that no other has as long as there are enough.
+// ownLIDsMost is up to how many LIDs of all subnets together each has those that no other has: what is keyed by LIDs
+// alone needs not ask then which subnet is meant. Beyond that tables would be several times as long as they need to be.
+const ownLIDsMost = 8192
+
+// startSMs runs a manager in each subnet of a fabric. Where routers join them each has a prefix of its own and, in
+// fabrics that are not large, LIDs of its own.
 func (f *fabric) startSMs(ctx context.Context, cfg sm.Config) error {
 	g := f.Graph()
 	if len(g.Routers()) == 0 {
@@ -51,7 +55,7 @@ func (f *fabric) startSMs(ctx context.Context, cfg sm.Config) error {
 			return err
 		}
 		own := cfg
-		if own.Prefix = g.Prefix(k); g.NumLIDs() <= int(ib.LIDUnicastMax) {
+		if own.Prefix = g.Prefix(k); g.NumLIDs() <= ownLIDsMost {
 			own.FirstLID = ib.LID(first)
 			first += f.subnets.Ends[k]
 		}

@@ -2,6 +2,7 @@ package smrun_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 
 	"softib/driver/live"
@@ -52,6 +53,80 @@ func BenchmarkUp(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkUpSubnets is the time from nothing to subnets that are up, a manager in each, and whose routers know the
+// ways between all of them; and the memory that takes.
+func BenchmarkUpSubnets(b *testing.B) {
+	for _, each := range []string{"fat-tree:radix=64,levels=3,pods=8", "fat-tree:radix=64,levels=3,pods=32"} {
+		b.Run(each, func(b *testing.B) {
+			for b.Loop() {
+				g, err := topo.ParseSpec("subnets:4,routers=2,each=" + benchsize.Tree(each))
+				if err != nil {
+					b.Fatal(err)
+				}
+				f, err := live.New(g, live.Config{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(b.Context())
+				runs := upSubnets(ctx, b, f)
+				for _, r := range runs {
+					err := r.Await(ctx, func(m *sm.Manager) bool {
+						list := m.Subnet().Routers
+						return len(list) == 2 && len(list[0].Hops) == 3 && len(list[1].Hops) == 3
+					})
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(len(g.Hosts())), "hosts")
+				var mem runtime.MemStats
+				runtime.ReadMemStats(&mem)
+				b.ReportMetric(float64(mem.Sys)/(1<<30), "GiB")
+				cancel()
+				for _, r := range runs {
+					<-r.Done()
+				}
+				f.Close()
+			}
+		})
+	}
+}
+
+// upSubnets starts a manager in each subnet, has all routers looked at when all are up, and returns them.
+func upSubnets(ctx context.Context, b *testing.B, f *live.Fabric) (runs []*smrun.Runner) {
+	g := f.Graph()
+	sub := g.Subnets()
+	for _, sw := range g.Switches() {
+		ref := topo.PortRef{Node: sw.Index}
+		if sub.Of(ref) != len(runs) {
+			continue
+		}
+		s, err := f.OpenMgmt(ref)
+		if err != nil {
+			b.Fatal(err)
+		}
+		cfg := sm.Config{Window: 1024, Groups: f.Groups(), Prefix: g.Prefix(len(runs))}
+		r, err := smrun.New(cfg, s, smrun.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		go r.Run(ctx)
+		runs = append(runs, r)
+	}
+	for _, r := range runs {
+		<-r.Up()
+		r.Do(func(m *sm.Manager) {
+			for _, p := range m.Last().Phases {
+				b.Logf("%-12s %8d datagrams %v", p.Name, p.MADs, p.Took)
+			}
+		})
+	}
+	for _, r := range runs {
+		r.Do((*sm.Manager).LookAtRouters)
+	}
+	return runs
 }
 
 // BenchmarkLinkLoss is the time from the loss of a link between switches to tables that do without it, programmed.
