@@ -26,7 +26,7 @@ type socket struct {
 }
 
 func openSocket(at netip.AddrPort) (*socket, error) {
-	fd, err := mmsg.Open()
+	fd, err := mmsg.Open(false)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ type Stats struct {
 	Unsent                   atomic.Uint64 // datagrams that the kernel did not take
 	Malformed                atomic.Uint64 // received ones that are no RoCEv2, or were damaged
 	Unjoined                 atomic.Uint64 // groups that the kernel did not let us into
+	Unhanded                 atomic.Uint64 // datagrams that the server could not hand to a program
 }
 
 const (
@@ -70,7 +71,8 @@ type Counted struct {
 
 // LinkCounts is a Stats as it was at a time.
 type LinkCounts struct {
-	Sent, Received, SentBytes, ReceivedBytes, GroupSent, GroupReceived, Calls, Unsent, Malformed, Unjoined uint64
+	Sent, Received, SentBytes, ReceivedBytes, GroupSent, GroupReceived, Calls, Unsent, Malformed, Unjoined,
+	Unhanded uint64
 }
 
 // Both have the same words.

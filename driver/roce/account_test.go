@@ -84,6 +84,8 @@ func TestLiar(t *testing.T) {
 		closeFDs(fds)
 		t.Error("a program is let in with memory that it can take away")
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if n := len(s.guests); n != 1 {
 		t.Errorf("%d programs", n)
 	}

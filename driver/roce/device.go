@@ -83,7 +83,7 @@ func FromInterface(name string) (Config, error) {
 	for _, v4 := range []bool{true, false} {
 		for _, a := range list {
 			p, err := netip.ParsePrefix(a.String())
-			if err != nil || p.Addr().Is4() != v4 {
+			if err != nil || p.Addr().Is4() != v4 || !v4 && withoutIPv6() {
 				continue
 			}
 			addr := p.Addr()

@@ -79,32 +79,19 @@ func newLink(page *endpoint.Page, stats *Stats, block uint16, batch int) (*link,
 	return l, err
 }
 
-// apply makes the addresses those of a state, and takes over the sockets that come with it.
+// apply makes the addresses those of a state, and takes over the sockets that come with it. Where the two do not go
+// together nothing is changed, and the sockets are closed.
 func (l *link) apply(st *state, fds []int) error {
-	if len(fds) != len(st.Bring) {
+	places, err := l.placesOf(st, fds)
+	if err != nil {
 		closeFDs(fds)
-		return fmt.Errorf("%d sockets came for %d addresses", len(fds), len(st.Bring))
-	}
-	places := make([]*place, len(st.Table))
-	for _, p := range l.places {
-		if i := slices.IndexFunc(st.Table, func(s slot) bool { return s.Serial == p.Serial }); i >= 0 {
-			p.slot = st.Table[i]
-			places[i] = p
-		}
-	}
-	for n, i := range st.Bring {
-		if i < 0 || i >= len(places) || places[i] != nil {
-			closeFDs(fds[n:])
-			return fmt.Errorf("a socket came for address %d, which has one or is none", i)
-		}
-		a := st.Table[i].address()
-		places[i] = &place{st.Table[i], &socket{fd: fds[n], to: a}, &senders{from: a}}
-	}
-	if i := slices.Index(places, nil); i >= 0 {
-		return fmt.Errorf("no socket came for address %d", i)
+		return err
 	}
 	left := l.places
 	l.places = places
+	for i, p := range places {
+		p.slot = st.Table[i]
+	}
 	l.gather()
 	for _, p := range left {
 		if !slices.Contains(places, p) {
@@ -112,6 +99,35 @@ func (l *link) apply(st *state, fds []int) error {
 		}
 	}
 	return nil
+}
+
+// placesOf are the places of a state: those that are there, and new ones for sockets that come.
+func (l *link) placesOf(st *state, fds []int) ([]*place, error) {
+	if len(fds) != len(st.Bring) {
+		return nil, fmt.Errorf("%d sockets came for %d addresses", len(fds), len(st.Bring))
+	}
+	places := make([]*place, len(st.Table))
+	for i := range st.Table {
+		if !st.Table[i].Addr.IsValid() {
+			return nil, fmt.Errorf("address %d of the table is none", i)
+		}
+		at := slices.IndexFunc(l.places, func(p *place) bool { return p.Serial == st.Table[i].Serial })
+		if at >= 0 && !slices.Contains(places, l.places[at]) {
+			places[i] = l.places[at]
+		}
+	}
+	for n, i := range st.Bring {
+		if i < 0 || i >= len(places) || places[i] != nil {
+			return nil, fmt.Errorf("a socket came for address %d, which has one or is none", i)
+		}
+		a := st.Table[i].address()
+		places[i] = &place{st.Table[i], &socket{fd: fds[n], to: a, isIPv4: st.Table[i].IPv4,
+			relayed: st.Table[i].Relayed}, &senders{from: a}}
+	}
+	if i := slices.Index(places, nil); i >= 0 {
+		return nil, fmt.Errorf("no socket came for address %d", i)
+	}
+	return places, nil
 }
 
 // gather makes the list of all sockets, and has them watched.
@@ -355,7 +371,7 @@ func (l *link) joinGroups() {
 			l.Unjoined.Add(1)
 			continue
 		}
-		joined = append(joined, &socket{fd: fd, to: by, group: g})
+		joined = append(joined, &socket{fd: fd, to: by, group: g, isIPv4: withoutIPv6()})
 	}
 	l.joined = joined
 	l.gather()

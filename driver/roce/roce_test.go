@@ -349,7 +349,7 @@ func TestNoise(t *testing.T) {
 	until(t, "all noise is counted", func() bool {
 		b.see()
 		b.cq.Poll(nil)
-		return b.dev.Stats().Malformed.Load()+s.Malformed.Load() == 300
+		return b.dev.Stats().Malformed.Load()+s.Malformed.Load()+s.Unhanded.Load() == 300
 	})
 }
 

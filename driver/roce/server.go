@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -14,7 +15,6 @@ import (
 	"softib/driver/endpoint"
 	"softib/proto/ib"
 	"softib/proto/mad"
-	"softib/proto/wire"
 )
 
 // Server holds RoCEv2's UDP port at one interface for the programs of this machine, and speaks for its queue pair 1.
@@ -25,9 +25,11 @@ import (
 // program sends or receives passes through here. A place stays what it is because no socket is closed before the last:
 // that of a program which has ended is kept for the next one.
 type Server struct {
-	name  string
-	guid  ib.GUID
-	table atomic.Pointer[[]*entry]
+	name string
+	guid ib.GUID
+	// relayed says that the kernel does not steer; it becomes so with the first address.
+	relayed bool
+	table   atomic.Pointer[[]*entry]
 
 	mu      sync.Mutex // guards what follows, and changes of the table
 	cfg     Config
@@ -58,7 +60,8 @@ var ErrMany = errors.New("too many programs")
 
 // Hold takes the port at all addresses of an interface. Nobody else on the machine may have it.
 func Hold(c Config) (s *Server, err error) {
-	s = &Server{name: c.Name, cfg: c, guid: c.guid(), guests: map[*guest]struct{}{}}
+	s = &Server{name: c.Name, cfg: c, guid: c.guid(), guests: map[*guest]struct{}{},
+		relayed: os.Getenv(envRelay) == "1"}
 	if _, err = portMTU(c.MTU); err != nil {
 		return nil, fmt.Errorf("roce: %s: %w", c.Name, err)
 	}
@@ -82,8 +85,7 @@ func steer(fd int) error {
 	err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF,
 		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 	if err != nil {
-		return fmt.Errorf("roce: %w: the kernel does not steer datagrams (SO_ATTACH_REUSEPORT_CBPF): %w; next: use "+
-			"Linux 4.5 or later, and no sandbox that takes its options away", ErrSocket, err)
+		return fmt.Errorf("%w: %w", errSteer, err)
 	}
 	return nil
 }
@@ -130,11 +132,14 @@ func (s *Server) lend() (block uint16, err error) {
 		return 0, fmt.Errorf("roce: %s: %w: %d; next: end some of them", s.name, ErrMany, s.blocks)
 	}
 	var fds []int
-	for _, e := range table {
-		fd, err := e.addr.bind(wire.RoCEPort, true)
+	for i, e := range table {
+		fd, err := e.another()
 		if err != nil {
-			for _, fd := range fds { // which were the last of their addresses
-				unix.Close(fd)
+			closeFDs(fds) // which were the last of their addresses
+			for _, e := range table[:i] {
+				if e.relays != nil {
+					e.relays.drop()
+				}
 			}
 			return 0, err
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"softib/internal/inbox"
+	"softib/internal/mmsg"
 	"softib/node/agent"
 	"softib/node/madrpc"
 	"softib/proto/ib"
@@ -164,8 +165,9 @@ func (x *Session) put(env *mad.Envelope, data *[mad.Size]byte) {
 	x.s.Sent.Add(1)
 }
 
-// attend takes in what comes to a socket of block 0 until it is closed. Of its queue pairs only 1 is there.
-func (x *Session) attend(s *socket, f *os.File) {
+// attend takes in what comes to a socket of block 0 until it is closed. Of its queue pairs only 1 is there; what is for
+// others, where the kernel does not steer, is handed on.
+func (x *Session) attend(s *socket, f *os.File, programs *relays) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return
@@ -182,7 +184,11 @@ func (x *Session) attend(s *socket, f *os.File) {
 		}
 		for i, at := 0, 0; i < n; {
 			d, begin, next := rx.datagram(i, at, s)
-			if p.ParseRoCE(d, begin, &rx.from) != nil {
+			if block := destBlock(d[begin:]); programs != nil && block > 0 {
+				if !programs.hand(block, d[begin:], &rx.from) {
+					x.s.Unhanded.Add(1)
+				}
+			} else if p.ParseRoCE(d, begin, &rx.from) != nil {
 				x.s.Malformed.Add(1)
 			} else {
 				x.s.Received.Add(1)
@@ -265,7 +271,10 @@ func (s *Server) Source(to ib.GID, scope uint32) (from ib.GID, ok bool) {
 		return from, false
 	}
 	there := address{gid: to, index: index}
-	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	if withoutIPv6() && !wire.IsIPv4(to) {
+		return from, false
+	}
+	fd, err := mmsg.Open(withoutIPv6())
 	if err != nil {
 		return from, false
 	}
@@ -273,10 +282,8 @@ func (s *Server) Source(to ib.GID, scope uint32) (from ib.GID, ok bool) {
 	if unix.Connect(fd, there.name(wire.RoCEPort)) != nil {
 		return from, false
 	}
-	mine, err := unix.Getsockname(fd)
-	if err != nil {
+	if from, _, err = localName(fd); err != nil {
 		return from, false
 	}
-	from = mine.(*unix.SockaddrInet6).Addr
 	return from, slices.Contains(s.GIDs(), from)
 }

@@ -1,8 +1,10 @@
 package roce
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"unsafe"
@@ -28,7 +30,10 @@ type address struct {
 func (a *address) isIPv4() bool { return a.Unmap().Is4() }
 
 // name is the address as sockets take it, with a port.
-func (a *address) name(port int) *unix.SockaddrInet6 {
+func (a *address) name(port int) unix.Sockaddr {
+	if withoutIPv6() {
+		return &unix.SockaddrInet4{Port: port, Addr: [4]byte(a.gid[12:])}
+	}
 	n := &unix.SockaddrInet6{Port: port, Addr: a.gid}
 	if hasZone(a.gid) {
 		n.ZoneId = uint32(a.index)
@@ -53,7 +58,7 @@ func (a *address) bind(port int, shared bool) (int, error) {
 		return -1, fmt.Errorf("roce: %v: %w: %s: %w; next: %s", a.Unmap(), ErrSocket, what, err, next)
 	}
 	// The ICRC covers that nothing may be fragmented. How datagrams were marked on their way is wanted for each.
-	fd, err := mmsg.Open(
+	fd, err := mmsg.Open(withoutIPv6(),
 		mmsg.Option{Level: unix.SOL_IP, Name: unix.IP_RECVTOS, Value: 1},
 		mmsg.Option{Level: unix.SOL_IPV6, Name: unix.IPV6_RECVTCLASS, Value: 1},
 		mmsg.Option{Level: unix.SOL_SOCKET, Name: unix.SO_REUSEPORT, Value: flag(shared)},
@@ -76,6 +81,18 @@ func (a *address) bind(port int, shared bool) (int, error) {
 	return fd, nil
 }
 
+// localName is the address and the port of a socket.
+func localName(fd int) (g ib.GID, port uint16, err error) {
+	name, err := unix.Getsockname(fd)
+	switch n := name.(type) {
+	case *unix.SockaddrInet6:
+		return n.Addr, uint16(n.Port), err
+	case *unix.SockaddrInet4:
+		return netip.AddrFrom4(n.Addr).As16(), uint16(n.Port), err
+	}
+	return g, 0, errors.Join(err, unix.EAFNOSUPPORT)
+}
+
 func flag(b bool) int {
 	if b {
 		return 1
@@ -87,6 +104,8 @@ func flag(b bool) int {
 type socket struct {
 	fd int
 	to *address // of which its datagrams are
+	// isIPv4 says that it speaks IPv4 alone, and relayed that the server hands datagrams on by it.
+	isIPv4, relayed bool
 	// group is the one that it is for, if it is for one.
 	group ib.GID
 }
@@ -147,6 +166,8 @@ type sender struct {
 	fd   int
 	port uint16
 	cuts bool // the kernel cuts a message into datagrams
+	// isIPv4 says that the socket speaks IPv4 alone.
+	isIPv4 bool
 }
 
 // senders are those of one address; they are made when they are first needed.
@@ -165,7 +186,7 @@ func (s *senders) to(qpn ib.QPN) (*sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &sender{from: s.from, fd: fd, cuts: mmsg.Cuts(fd)}
+	o := &sender{from: s.from, fd: fd, isIPv4: withoutIPv6(), cuts: mmsg.Cuts(fd)}
 	if s.from.isIPv4() {
 		_ = unix.SetsockoptIPMreqn(fd, unix.SOL_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(s.from.index)})
 		_ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_MULTICAST_TTL, defaultHops)
@@ -173,12 +194,10 @@ func (s *senders) to(qpn ib.QPN) (*sender, error) {
 		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_MULTICAST_IF, s.from.index)
 		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_MULTICAST_HOPS, defaultHops)
 	}
-	name, err := unix.Getsockname(fd)
-	if err != nil {
+	if _, o.port, err = localName(fd); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("roce: %v: %w: %w", s.from.Unmap(), ErrSocket, err)
 	}
-	o.port = uint16(name.(*unix.SockaddrInet6).Port)
 	*at = o
 	return o, nil
 }
@@ -265,6 +284,9 @@ func (o *outgoing) add(f flow, d []byte, joins bool) {
 	o.names[i] = mmsg.Name(netip.AddrPortFrom(netip.AddrFrom16(f.to), wire.RoCEPort), uint32(zone))
 	m := &o.msgs[i]
 	m.Name, m.Namelen = (*byte)(unsafe.Pointer(&o.names[i])), unix.SizeofSockaddrInet6
+	if f.from.isIPv4 {
+		m.Namelen = narrow(&o.names[i])
+	}
 	m.Iov, m.Iovlen = &o.iovs[o.n], 1
 	o.n++
 	o.count++
@@ -295,10 +317,20 @@ type incoming struct {
 	iovs  [receiveMax]unix.Iovec
 	names [receiveMax]unix.RawSockaddrInet6
 	ctrl  [receiveMax]mmsg.Control
+	heads [receiveMax][relayHead]byte
+	pairs [receiveMax][2]unix.Iovec // of relays: a head, and what follows
 	data  [receiveMax][wire.RoCEBefore + joinedMax]byte
-	facts [receiveMax]mmsg.Facts
-	used  int             // messages that the kernel has written to
-	from  wire.RoCESource // of the datagram that was asked for last
+	facts [receiveMax]received
+	used  int // messages that the kernel has written to
+	// relayed says what kind of socket they are set up for.
+	relayed bool
+	from    wire.RoCESource // of the datagram that was asked for last
+}
+
+// received is what the kernel says of a message.
+type received struct {
+	mmsg.Facts
+	id uint16 // then its identification
 }
 
 const (
@@ -316,8 +348,8 @@ func (s *socket) local() ib.GID {
 
 // receive takes in what has come, without waiting, and returns how many messages that were.
 func (s *socket) receive(b *incoming) (int, error) {
-	if b.msgs[0].Iov == nil {
-		b.used = receiveMax
+	if b.msgs[0].Iov == nil || b.relayed != s.relayed {
+		b.used, b.relayed = receiveMax, s.relayed
 	}
 	for i := range b.used {
 		b.iovs[i] = unix.Iovec{Base: &b.data[i][wire.RoCEBefore], Len: joinedMax}
@@ -326,13 +358,37 @@ func (s *socket) receive(b *incoming) (int, error) {
 		m.Name, m.Namelen = (*byte)(unsafe.Pointer(&b.names[i])), unix.SizeofSockaddrInet6
 		m.Set(&b.ctrl[i], len(b.ctrl[i]))
 		m.Flags = 0
+		if s.relayed {
+			b.pairs[i] = [2]unix.Iovec{{Base: &b.heads[i][0], Len: relayHead}, b.iovs[i]}
+			m.Iov, m.Iovlen = &b.pairs[i][0], 2
+		}
 	}
 	n, err := mmsg.Receive(s.fd, b.msgs[:])
 	b.used = n
+	if n > 0 && s.relayed && b.msgs[0].N < relayHead {
+		return 0, io.EOF // the server has ended
+	}
 	for i := range n {
-		b.facts[i] = b.ctrl[i].Read(b.msgs[i].Controllen)
+		switch {
+		case s.relayed:
+			b.unrelay(i)
+		case s.isIPv4:
+			widen(&b.names[i])
+			fallthrough
+		default:
+			b.facts[i] = received{Facts: b.ctrl[i].Read(b.msgs[i].Controllen)}
+		}
 	}
 	return n, err
+}
+
+// unrelay makes a message that the server has handed on what it was there.
+func (b *incoming) unrelay(i int) {
+	h := &b.heads[i]
+	b.names[i] = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: mmsg.Swap(binary.BigEndian.Uint16(h[16:])),
+		Addr: [16]byte(h[:16])}
+	b.facts[i] = received{Facts: mmsg.Facts{Class: h[18]}, id: binary.BigEndian.Uint16(h[20:])}
+	b.msgs[i].N -= min(b.msgs[i].N, relayHead)
 }
 
 // bytes is how many have come.
@@ -348,7 +404,7 @@ func (b *incoming) bytes() (n uint64) {
 // has identifications that follow each other.
 func (b *incoming) datagram(i, at int, s *socket) (d []byte, begin, next int) {
 	b.from = wire.RoCESource{From: b.names[i].Addr, To: s.local(), Port: mmsg.Swap(b.names[i].Port),
-		HopLimit: defaultHops, TClass: b.facts[i].Class}
+		HopLimit: defaultHops, TClass: b.facts[i].Class, ID: b.facts[i].id}
 	end := int(min(b.msgs[i].N, joinedMax))
 	if each := b.facts[i].Each; each > 0 {
 		b.from.ID = uint16(at / each)

@@ -29,6 +29,15 @@ type entry struct {
 	file   *os.File // which waits for own
 	out    *senders // guarded by the session's lock
 	fds    []int    // by block, from 1
+	relays *relays  // nil if the kernel steers
+}
+
+// another makes a socket for another program's block.
+func (e *entry) another() (int, error) {
+	if e.relays != nil {
+		return e.relays.add()
+	}
+	return e.addr.bind(wire.RoCEPort, true)
 }
 
 // key tells addresses apart: one that means something at an interface alone is another at another.
@@ -46,31 +55,49 @@ func (a *address) key() (k struct {
 // newEntry takes an address's port, with sockets for as many programs as there are. The server is locked.
 func (s *Server) newEntry(a *address) (e *entry, err error) {
 	// Sockets that share a port would be let in beside those of another server of ours.
-	alone, err := a.bind(wire.RoCEPort, false)
+	own, err := a.bind(wire.RoCEPort, false)
 	if err != nil {
 		return nil, err
 	}
-	unix.Close(alone)
+	if !s.relayed {
+		unix.Close(own)
+		if own, err = a.bind(wire.RoCEPort, true); err != nil {
+			return nil, err
+		}
+		if err := steer(own); err != nil {
+			unix.Close(own)
+			if s.blocks > 0 || len(s.entries()) > 0 {
+				return nil, fmt.Errorf("roce: %v: %w: %w", a.Unmap(), ErrSocket, err) // others are steered
+			}
+			s.relayed = true
+			return s.newEntry(a)
+		}
+	}
 	s.serials++
-	e = &entry{addr: a, serial: s.serials, out: &senders{from: a}}
-	for len(e.fds) <= s.blocks && err == nil { // the server's own, and those of programs
-		var fd int
-		if fd, err = a.bind(wire.RoCEPort, true); err == nil {
-			e.fds = append(e.fds, fd)
+	e = &entry{addr: a, serial: s.serials, out: &senders{from: a},
+		own: &socket{fd: own, to: a, isIPv4: withoutIPv6()}}
+	if s.relayed {
+		e.relays = &relays{}
+	}
+	for len(e.fds) < s.blocks {
+		fd, err := e.another()
+		if err != nil {
+			unix.Close(own)
+			closeFDs(e.fds)
+			if e.relays != nil {
+				e.relays.close()
+			}
+			return nil, err
 		}
+		e.fds = append(e.fds, fd)
 	}
-	if err == nil {
-		err = steer(e.fds[0])
-	}
-	if err != nil {
-		for _, fd := range e.fds {
-			unix.Close(fd)
+	e.file = os.NewFile(uintptr(own), "roce")
+	s.done.Go(func() {
+		s.session.attend(e.own, e.file, e.relays)
+		if e.relays != nil {
+			e.relays.close() // nobody else hands anything on
 		}
-		return nil, err
-	}
-	e.own, e.fds = &socket{fd: e.fds[0], to: a}, e.fds[1:]
-	e.file = os.NewFile(uintptr(e.own.fd), "roce")
-	s.done.Go(func() { s.session.attend(e.own, e.file) })
+	})
 	return e, nil
 }
 
@@ -222,6 +249,9 @@ type slot struct {
 	Index  int        `json:"index"` // of the interface
 	Serial uint32     `json:"serial"`
 	Lost   bool       `json:"lost,omitempty"`
+	// Relayed and IPv4 say what its socket is.
+	Relayed bool `json:"relayed,omitempty"`
+	IPv4    bool `json:"ipv4,omitempty"`
 }
 
 func (x *slot) address() *address { return &address{Addr: x.Addr, gid: x.Addr.As16(), index: x.Index} }
@@ -240,7 +270,8 @@ func (s *Server) state(g *guest) (st state, fds []int) {
 	st.Config = s.cfg
 	has := map[uint32]bool{}
 	for i, e := range s.entries() {
-		st.Table = append(st.Table, slot{e.addr.Addr, e.addr.index, e.serial, e.lost > 0})
+		st.Table = append(st.Table, slot{e.addr.Addr, e.addr.index, e.serial, e.lost > 0,
+			e.relays != nil, e.own.isIPv4})
 		if has[e.serial] = true; !g.has[e.serial] {
 			st.Bring = append(st.Bring, i)
 			fds = append(fds, e.fds[g.block-1])

@@ -2,12 +2,15 @@ package roce
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"softib/proto/ib"
 	"softib/verbs"
@@ -206,4 +209,36 @@ func TestReuse(t *testing.T) {
 	a, b := newSide(t, d, verbs.RC), newSide(t, open(t, "127.0.0.9"), verbs.RC)
 	meets(a, 7, addr(100), b)
 	a.write(b, 10000)
+}
+
+// Whatever a program is told of its port, it takes it or refuses it, and its sockets are those of its table.
+func FuzzState(f *testing.F) {
+	f.Add([]byte(`{"config":{"MTU":1500},"table":[{"addr":"192.0.2.1","index":2,"serial":1}],"bring":[0]}`),
+		[]byte(`{"table":[{"addr":"192.0.2.1","serial":1,"lost":true},{"addr":"fe80::1%eth0","serial":2}],"bring":[1]}`))
+	f.Add([]byte(`{"table":[{"addr":""}],"bring":[7]}`), []byte(`{"bring":[-1,0]}`))
+	f.Add([]byte(`{"table":[{"addr":"::1","serial":3},{"addr":"::1","serial":3}],"bring":[0,0]}`), []byte(`{}`))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		l, err := newLink(nil, new(Stats), 1, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.close()
+		for _, b := range [][]byte{first, second} {
+			var st state
+			if json.Unmarshal(b, &st) != nil || len(st.Bring) > tableLength || len(st.Table) > tableLength {
+				continue
+			}
+			fds := make([]int, len(st.Bring))
+			for i := range fds {
+				if fds[i], err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if l.apply(&st, fds) == nil {
+				if p := (&Device{}).port(&st); len(p.GIDs) != len(l.places) || len(l.socks) != len(l.places) {
+					t.Errorf("%d GIDs, %d places, %d sockets", len(p.GIDs), len(l.places), len(l.socks))
+				}
+			}
+		}
+	})
 }

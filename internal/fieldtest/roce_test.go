@@ -275,6 +275,15 @@ func TestRoCENarrow(t *testing.T) {
 	}
 }
 
+// Programs run on kernels that do not steer datagrams to sockets, or have no IPv6.
+func TestRoCEWithout(t *testing.T) {
+	n := newNetwork(t, netpair.New)
+	n.env = append(n.env, "SOFTIB_ROCE_RELAY=1", "SOFTIB_ROCE_IPV6=off")
+	t.Run("operations", n.operations)
+	t.Run("rdmacm", n.rdmacm)
+	t.Run("multicast", n.multicast)
+}
+
 // several has programs use two interfaces: each is an adapter of its own, and librdmacm takes the one to which the
 // machine's routes lead.
 func (n *network) several(t *testing.T) {

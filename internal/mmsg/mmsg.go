@@ -99,13 +99,17 @@ func Name(at netip.AddrPort, zone uint32) unix.RawSockaddrInet6 {
 // Option is a socket option that has to be granted.
 type Option struct{ Level, Name, Value int }
 
-// wantBuffer is how much the kernel is asked to keep of what has come; it gives what it allows.
-const wantBuffer = 4 << 20
+// WantBuffer is how much the kernel is asked to keep of what has come; it gives what it allows.
+const WantBuffer = 4 << 20
 
-// Open makes a socket for datagrams of IPv6 and IPv4 that are never fragmented on their way, does not wait, and is put
-// together by the kernel where it can. Somebody else binds it.
-func Open(options ...Option) (int, error) {
-	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_UDP)
+// Open makes a socket for datagrams of IPv6 and IPv4, or of IPv4 alone, that are never fragmented on their way, does not
+// wait, and is put together by the kernel where it can. Somebody else binds it.
+func Open(onlyIPv4 bool, options ...Option) (int, error) {
+	family := unix.AF_INET6
+	if onlyIPv4 {
+		family = unix.AF_INET
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_UDP)
 	if err != nil {
 		return -1, err
 	}
@@ -114,13 +118,16 @@ func Open(options ...Option) (int, error) {
 		{unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO},
 		{unix.SOL_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO},
 	}, options...) {
+		if onlyIPv4 && o.Level == unix.SOL_IPV6 {
+			continue
+		}
 		if err := unix.SetsockoptInt(fd, o.Level, o.Name, o.Value); err != nil {
 			return -1, errors.Join(err, unix.Close(fd))
 		}
 	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
 	for _, name := range [...]int{unix.SO_RCVBUF, unix.SO_SNDBUF} {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, name, wantBuffer)
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, name, WantBuffer)
 	}
 	return fd, nil
 }

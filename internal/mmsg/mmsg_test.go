@@ -12,7 +12,7 @@ import (
 
 // Messages that the kernel cuts come as the datagrams that they were made of, however it puts them together.
 func TestSendReceive(t *testing.T) {
-	fd, err := Open()
+	fd, err := Open(false)
 	if err != nil {
 		t.Fatal(err)
 	}
