@@ -145,19 +145,25 @@ func (p rocePlace) lock() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		who := "another process"
-		if pid, err := roce.Holder(p.verbs()); err == nil {
-			who = fmt.Sprint("process ", pid)
+	// One that does not answer is about to end, or to begin.
+	for end := time.Now().Add(lockPatience); ; time.Sleep(5 * time.Millisecond) {
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			return f, nil
 		}
-		return nil, next(fmt.Errorf("%s holds RoCEv2's port of this machine's interfaces already", who),
+		pid, err := roce.Holder(p.verbs())
+		if err != nil && time.Now().Before(end) {
+			continue
+		}
+		f.Close()
+		return nil, next(fmt.Errorf("process %d holds RoCEv2's port of this machine's interfaces already", pid),
 			"softib exec --roce %s uses it, softib roce -d %[1]s has it hold %[1]s too, softib roce %[1]s --stop ends "+
 				"that",
 			p.names())
 	}
-	return f, nil
 }
+
+// lockPatience is how long a process that holds ports may take to end or to begin.
+const lockPatience = 10 * time.Second
 
 // serve holds the ports until ctx ends, nobody has used them for so long, or all were released. Ready is called when
 // programs can come; what happens then goes to out.

@@ -10,7 +10,7 @@ import (
 
 // What programs count is the server's to tell while they run, and when they have ended.
 func TestCounted(t *testing.T) {
-	s := hold(t, "127.0.0.1")
+	s := holdAt(t, "127.0.0.1")
 	path := s.among().serve(t)
 	far := newSide(t, open(t, "127.0.0.2"), verbs.RC)
 	d, err := Dial(path, "test", nobody)
@@ -53,7 +53,7 @@ func TestCounted(t *testing.T) {
 // A program that writes nonsense into its account does no harm to what others have counted, nor does one whose memory
 // is none.
 func TestLiar(t *testing.T) {
-	s := hold(t, "127.0.0.1")
+	s := holdAt(t, "127.0.0.1")
 	path := s.among().serve(t)
 	a, fd, err := newAccount()
 	if err != nil {

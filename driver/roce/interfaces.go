@@ -344,14 +344,14 @@ func (x *Interfaces) use(c packetsock.Guest, names []string, a account) {
 		return
 	}
 	defer descriptors.Programs.Give(who, holds)
+	x.users.Add(1) // before it knows
+	defer x.users.Add(-1)
 	g, err := s.admit(c.UnixConn, a, func(t terms, fds []int) bool { return tell(c.UnixConn, &t, fds) })
 	if err != nil {
 		refuse(err)
 		return
 	}
 	defer s.dismiss(g)
-	x.users.Add(1)
-	defer x.users.Add(-1)
 	_ = c.SetReadDeadline(time.Time{})
 	buf := make([]byte, warningBytes)
 	for warnings := 0; ; warnings++ { // until it hangs up, or the server ends

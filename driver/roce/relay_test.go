@@ -1,6 +1,9 @@
 package roce
 
 import (
+	"errors"
+	"fmt"
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -31,7 +34,7 @@ func TestWithout(t *testing.T) {
 }
 
 func testWithout(t *testing.T) {
-	s := hold(t, "127.0.0.1")
+	s := holdAt(t, "127.0.0.1")
 	d, err := Dial(s.among().serve(t), "test", nobody)
 	if err != nil {
 		t.Fatal(err)
@@ -48,6 +51,30 @@ func testWithout(t *testing.T) {
 	}
 	if n := a.dev.Stats().Malformed.Load() + b.dev.Stats().Malformed.Load() + s.Malformed.Load(); n > 0 {
 		t.Errorf("%d datagrams were malformed", n)
+	}
+}
+
+// A kernel that refuses to steer is found out, and the server hands datagrams on by itself.
+func TestUnsteered(t *testing.T) {
+	refuse := func(int) error { return fmt.Errorf("%w: %w", errSteer, unix.ENOPROTOOPT) }
+	c := at("127.0.0.1")
+	c.Addrs = append(c.Addrs, netip.MustParseAddr("127.0.0.3"))
+	s, err := hold(c, refuse)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	a, b := newSide(t, s.open(t), verbs.RC), newSide(t, s.open(t), verbs.RC)
+	if !s.relayed || !a.dev.link.places[1].in.relayed {
+		t.Error("it is not relayed")
+	}
+	connect(a, b)
+	a.write(b, memory)
+	// One that has steered does not begin to do otherwise: programs have its sockets.
+	steered := holdAt(t, "127.0.0.2")
+	steered.steer = refuse
+	if changed, err := steered.refresh(steered.has("127.0.0.2", "127.0.0.4")); changed || !errors.Is(err, errSteer) {
+		t.Errorf("%v, %v", changed, err)
 	}
 }
 

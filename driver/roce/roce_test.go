@@ -35,8 +35,8 @@ func at(addr string) Config {
 	return Config{Name: "test", Addrs: []netip.Addr{netip.MustParseAddr(addr)}, MTU: 1500, Index: 1}
 }
 
-// hold takes the port of an address.
-func hold(t testing.TB, addr string) *Server {
+// holdAt takes the port of an address.
+func holdAt(t testing.TB, addr string) *Server {
 	t.Helper()
 	s, err := Hold(at(addr))
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Server) open(t testing.TB) *Device {
 // open opens a device at an address of the loopback interface.
 func open(t testing.TB, addr string) *Device {
 	t.Helper()
-	return hold(t, addr).open(t)
+	return holdAt(t, addr).open(t)
 }
 
 // newSide makes a queue pair on a device.
@@ -312,7 +312,7 @@ func TestMarks(t *testing.T) {
 
 // What anybody sends to the port is counted and harms nothing.
 func TestNoise(t *testing.T) {
-	s := hold(t, "127.0.0.2")
+	s := holdAt(t, "127.0.0.2")
 	a, b := newSide(t, open(t, "127.0.0.1"), verbs.RC), newSide(t, s.open(t), verbs.RC)
 	connect(a, b)
 	c, err := net.Dial("udp", "127.0.0.2:4791")
@@ -354,7 +354,7 @@ func TestNoise(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	hold(t, "127.0.0.1")
+	holdAt(t, "127.0.0.1")
 	if _, err := Hold(at("127.0.0.1")); !errors.Is(err, ErrSocket) {
 		t.Errorf("the address twice: %v", err)
 	}

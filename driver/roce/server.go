@@ -25,8 +25,9 @@ import (
 // program sends or receives passes through here. A place stays what it is because no socket is closed before the last:
 // that of a program which has ended is kept for the next one.
 type Server struct {
-	name string
-	guid ib.GUID
+	name  string
+	guid  ib.GUID
+	steer func(fd int) error
 	// relayed says that the kernel does not steer; it becomes so with the first address.
 	relayed bool
 	table   atomic.Pointer[[]*entry]
@@ -59,8 +60,11 @@ var ErrNotHeld = errors.New("nobody holds RoCEv2's port")
 var ErrMany = errors.New("too many programs")
 
 // Hold takes the port at all addresses of an interface. Nobody else on the machine may have it.
-func Hold(c Config) (s *Server, err error) {
-	s = &Server{name: c.Name, cfg: c, guid: c.guid(), guests: map[*guest]struct{}{},
+func Hold(c Config) (*Server, error) { return hold(c, steer) }
+
+// hold does so with what has the kernel choose among sockets.
+func hold(c Config, steer func(fd int) error) (s *Server, err error) {
+	s = &Server{steer: steer, name: c.Name, cfg: c, guid: c.guid(), guests: map[*guest]struct{}{},
 		relayed: os.Getenv(envRelay) == "1"}
 	if _, err = portMTU(c.MTU); err != nil {
 		return nil, fmt.Errorf("roce: %s: %w", c.Name, err)

@@ -65,7 +65,7 @@ func until(t testing.TB, what string, done func() bool) {
 
 // Programs share an address, each with queue pairs and sockets of its own, and the kernel tells them apart.
 func TestShare(t *testing.T) {
-	x := hold(t, "127.0.0.1").among()
+	x := holdAt(t, "127.0.0.1").among()
 	path := x.serve(t)
 	far := open(t, "127.0.0.2")
 	const programs = 5
@@ -123,7 +123,7 @@ func TestShare(t *testing.T) {
 
 // A program whose server ends is told that its port is down.
 func TestServerEnds(t *testing.T) {
-	s := hold(t, "127.0.0.1")
+	s := holdAt(t, "127.0.0.1")
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := packetsock.Listen(path)
 	if err != nil {
@@ -160,7 +160,7 @@ func TestServerEnds(t *testing.T) {
 
 // A block that was given back rests, and what came for who had it is not for who has it next.
 func TestLend(t *testing.T) {
-	s := hold(t, "127.0.0.1")
+	s := holdAt(t, "127.0.0.1")
 	seen := map[uint16]int{}
 	for range 3 * (restMax + 1) {
 		var fds []int
@@ -204,7 +204,7 @@ func forBlock(block uint16) []byte {
 
 // Keep keeps the server without taking anything of it, and says who it is; what is no program is turned away.
 func TestKeep(t *testing.T) {
-	s := hold(t, "127.0.0.1")
+	s := holdAt(t, "127.0.0.1")
 	x := s.among()
 	path := x.serve(t)
 	f, v, err := Keep(path, "test")
@@ -247,7 +247,7 @@ func TestKeep(t *testing.T) {
 func TestGroup(t *testing.T) {
 	const qkey = 0x1234
 	group := ib.GID(netip.MustParseAddr("239.255.77.1").As16())
-	s := hold(t, "127.0.0.1")
+	s := holdAt(t, "127.0.0.1")
 	var all []*side // of three processes: a sender that is a member too, one with two members, and a stranger
 	devices := []*Device{s.open(t), s.open(t), s.open(t)}
 	for _, d := range []int{0, 1, 1, 2} {
@@ -311,7 +311,7 @@ func TestGroup(t *testing.T) {
 
 // Management datagrams go from queue pair 1 to queue pair 1, and what is none of them is dropped.
 func TestSession(t *testing.T) {
-	from, to := hold(t, "127.0.0.1"), hold(t, "127.0.0.2")
+	from, to := holdAt(t, "127.0.0.1"), holdAt(t, "127.0.0.2")
 	a, err := from.OpenMgmt()
 	if err != nil {
 		t.Fatal(err)
@@ -381,7 +381,7 @@ func TestSession(t *testing.T) {
 // last there is none. Their numbers stay theirs.
 func TestInterfaces(t *testing.T) {
 	x := NewInterfaces(func([]*Server) (string, error) { return "", nil }, func(string) {})
-	one, two := hold(t, "127.0.0.1"), hold(t, "127.0.0.2")
+	one, two := holdAt(t, "127.0.0.1"), holdAt(t, "127.0.0.2")
 	x.held = []held{{"one", one}, {"two", two}}
 	path := x.serve(t)
 	var devices []*Device
@@ -423,7 +423,7 @@ func TestInterfaces(t *testing.T) {
 	if err := devices[0].Close(); err != nil {
 		t.Error(err)
 	}
-	again := hold(t, "127.0.0.1")
+	again := holdAt(t, "127.0.0.1")
 	again.Close()
 	if _, _, err := Keep(path, "no such interface"); !errors.Is(err, ErrRefused) {
 		t.Errorf("an interface that is not there: %v", err)

@@ -64,7 +64,7 @@ func (s *Server) newEntry(a *address) (e *entry, err error) {
 		if own, err = a.bind(wire.RoCEPort, true); err != nil {
 			return nil, err
 		}
-		if err := steer(own); err != nil {
+		if err := s.steer(own); err != nil {
 			unix.Close(own)
 			if s.blocks > 0 || len(s.entries()) > 0 {
 				return nil, fmt.Errorf("roce: %v: %w: %w", a.Unmap(), ErrSocket, err) // others are steered

@@ -80,7 +80,7 @@ func meets(a *side, index uint8, addr string, b *side) {
 // A program's table changes while it runs: addresses keep their index, one that is lost leaves it empty and has it
 // again when it comes back. What goes by a lost address ends with an error, and all else goes on.
 func TestAddresses(t *testing.T) {
-	s := hold(t, "127.0.0.1")
+	s := holdAt(t, "127.0.0.1")
 	d, err := Dial(s.among().serve(t), "test", nobody)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("nothing is new, and changed: %v, %v", changed, err)
 	}
 	// An address that cannot be had does not keep others from coming, and comes when it can.
-	taken := hold(t, "127.0.0.6")
+	taken := holdAt(t, "127.0.0.6")
 	want := s.has("127.0.0.1", "127.0.0.3", "127.0.0.4", "127.0.0.6", "127.0.0.7")
 	if changed, err := s.refresh(want); !changed || !errors.Is(err, ErrSocket) {
 		t.Errorf("an address that somebody else has: %v, %v", changed, err)
@@ -180,7 +180,7 @@ func (s *side) ends() verbs.WC {
 
 // An index is given to another address when all others have theirs, and the one that was lost first is the first.
 func TestReuse(t *testing.T) {
-	s := hold(t, "127.0.0.1")
+	s := holdAt(t, "127.0.0.1")
 	d, err := Dial(s.among().serve(t), "test", nobody)
 	if err != nil {
 		t.Fatal(err)
