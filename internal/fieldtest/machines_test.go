@@ -83,7 +83,9 @@ func (m *machines) must(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-func (m *machines) run(machine int) string { return filepath.Join(m.dir, "run"+machineNames[machine:][:1]) }
+func (m *machines) run(machine int) string {
+	return filepath.Join(m.dir, "run"+machineNames[machine:][:1])
+}
 
 func (m *machines) startEtcd(t *testing.T) {
 	at := "http://" + netpair.Address(etcdMachine)

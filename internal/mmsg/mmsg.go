@@ -102,8 +102,8 @@ type Option struct{ Level, Name, Value int }
 // WantBuffer is how much the kernel is asked to keep of what has come; it gives what it allows.
 const WantBuffer = 4 << 20
 
-// Open makes a socket for datagrams of IPv6 and IPv4, or of IPv4 alone, that are never fragmented on their way, does not
-// wait, and is put together by the kernel where it can. Somebody else binds it.
+// Open makes a socket for datagrams of IPv6 and IPv4, or of IPv4 alone, that are never fragmented on their way, does
+// not wait, and is put together by the kernel where it can. Somebody else binds it.
 func Open(onlyIPv4 bool, options ...Option) (int, error) {
 	family := unix.AF_INET6
 	if onlyIPv4 {

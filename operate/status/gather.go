@@ -50,7 +50,8 @@ func Gather(ctx context.Context, f Source) Status {
 		Topology:  f.Topology, Description: topo.Describe(g), Page: f.Page, Shared: f.Shared, As: f.As,
 		Hosts:    len(g.Hosts()),
 		Switches: len(g.Switches()), Links: g.NumCables(), LinkStates: map[string]int{},
-		Machines: f.Machines, LinksDown: []Link{}, LinksDegraded: []Link{}, Managers: []Manager{}, Programs: []Program{},
+		Machines:  f.Machines,
+		LinksDown: []Link{}, LinksDegraded: []Link{}, Managers: []Manager{}, Programs: []Program{},
 	}
 	for _, h := range g.Hosts() {
 		if f.isActive(h) {
