@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"softib/operate/control"
+	"softib/proto/ib"
 	"softib/proto/topo"
 )
 
@@ -32,7 +33,7 @@ type namesRequest struct {
 func (s *server) names(_ context.Context, q namesRequest, r *control.Reply[[]string]) error {
 	var list []string
 	for _, n := range s.f.Graph().Nodes {
-		if strings.HasPrefix(n.Name, q.Prefix) && !(q.Hosts && n.IsSwitch()) {
+		if strings.HasPrefix(n.Name, q.Prefix) && !(q.Hosts && n.Type != ib.NodeCA) {
 			list = append(list, n.Name)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"softib/operate/forwarding"
 	"softib/operate/manager"
 	"softib/operate/status"
+	"softib/proto/ib"
 	"softib/subnet/survey"
 )
 
@@ -62,7 +63,9 @@ type pairRequest struct {
 type pair struct {
 	Hosts [2]string `json:"hosts"` // the active and the passive one
 	Hops  int       `json:"hops"`  // switches between the two
-	Where string    `json:"fabric"`
+	// Routers lead from one to the other where they are in two subnets, by the prefixes of those.
+	Routers map[uint64]ib.LID `json:"routers,omitempty"`
+	Where   string            `json:"fabric"`
 }
 
 // dialPatience is how long a fabric that holds its name may take to listen:

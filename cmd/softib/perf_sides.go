@@ -142,6 +142,7 @@ func (s *sides) run(ctx context.Context, cfg perf.Config) error {
 		ends[i].Close() // it is the side's alone, so that its end can be seen
 		req := sideRequest{Socket: s.socket, Host: host}
 		if i == 0 {
+			cfg.Routers = s.pair.Routers
 			req.Config = &cfg
 		}
 		wg.Go(func() { errs[i] = p.follow(req, s.show) })

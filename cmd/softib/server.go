@@ -11,6 +11,8 @@ import (
 	"softib/operate/control"
 	"softib/operate/manager"
 	"softib/operate/status"
+	"softib/proto/ib"
+	"softib/proto/topo"
 )
 
 // loanPatience is how long a test that has just ended may take to be noticed.
@@ -168,6 +170,21 @@ func (f *fabric) pair(names []string) (*pair, error) {
 	}
 	if d := f.Graph().Distances(at[0])[at[1]]; d > 0 {
 		p.Hops = int(d) - 1
+	}
+	if f.subnets == nil {
+		return p, nil
+	}
+	prefix := func(i int) uint64 { return f.Graph().Prefix(f.subnets.Of(topo.PortRef{Node: at[i], Port: 1})) }
+	if a, b := prefix(0), prefix(1); a != b {
+		routes := f.routes()
+		p.Routers = map[uint64]ib.LID{}
+		for _, way := range [][2]uint64{{a, b}, {b, a}} {
+			if len(routes[way]) == 0 {
+				return nil, next(fmt.Errorf("no router leads from %s to %s", p.Hosts[0], p.Hosts[1]),
+					"softib route trace %s %s says where it ends", p.Hosts[0], p.Hosts[1])
+			}
+			p.Routers[way[0]] = routes[way][0]
+		}
 	}
 	return p, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,7 @@ func TestOnePerfAtATime(t *testing.T) {
 	p, _, _ := serving(t)
 	enough := errors.New("enough")
 	err := p.borrow(t.Context(), []string{"h1", "h3"}, func(_ context.Context, got *pair) error {
-		if *got != (pair{Hosts: [2]string{"h1", "h3"}, Hops: 1, Where: "t (star:3)"}) {
+		if !reflect.DeepEqual(*got, pair{Hosts: [2]string{"h1", "h3"}, Hops: 1, Where: "t (star:3)"}) {
 			t.Errorf("lent is %+v", *got)
 		}
 		err := p.borrow(t.Context(), nil, func(context.Context, *pair) error { return nil })

@@ -354,6 +354,10 @@ func runSim(cmd *cobra.Command, arg string, o simOptions) error {
 	if _, err := checkTopology(arg, g); err != nil {
 		return err
 	}
+	if len(g.Routers()) > 0 {
+		return next(fmt.Errorf("%s has routers, and a job runs in one subnet", arg),
+			"softib sim with what is behind each=, or softib up %s", arg)
+	}
 	runs, err := o.runs()
 	if err != nil {
 		return usage(cmd, err)

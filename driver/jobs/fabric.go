@@ -91,6 +91,9 @@ const DefaultRouting = "ftree,updn,minhop"
 
 // NewFabric computes the tables.
 func NewFabric(g *topo.Graph, opt Options) (*Fabric, error) {
+	if n := len(g.Routers()); n > 0 {
+		return nil, fmt.Errorf("the topology has %d routers, and a job runs in one subnet", n)
+	}
 	if opt.Routing == "" {
 		opt.Routing = DefaultRouting
 	}

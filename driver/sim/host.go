@@ -135,7 +135,7 @@ func (s *Sim) pump(host uint32) {
 		s.detachAborted(h)
 	}
 	s.arm(&h.timerAt, h.eng.NextDeadline(), s.Now(), evHost, host, 0)
-	if !h.waking && h.eng.HasEvent() {
+	if !h.waking && h.eng.HasEvent() && int(host) < s.NumHosts() {
 		h.waking = true
 		s.wakes.Push(Wake{Kind: WakeHost, Host: int(host)})
 	}

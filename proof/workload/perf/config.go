@@ -43,6 +43,9 @@ type Config struct {
 	PostList int `json:"post_list,omitempty"`
 	// MTU of the path; the port's own if 0.
 	MTU ib.MTU `json:"mtu,omitempty"`
+	// Routers are there where the two sides are in different subnets: the LID of the router that leads to the other
+	// one, by the prefix of the subnet that it is in.
+	Routers map[uint64]ib.LID `json:"routers,omitempty"`
 }
 
 // AllSizes are the sizes of perftest's -a: 2 bytes to 8 MiB.

@@ -100,11 +100,14 @@ func (e *end) create(c Config) (err error) {
 const ackTimeout = 16
 
 // connect joins the queue pairs to the peer's, one to one.
-func (e *end) connect(peer []verbs.Info, mtu ib.MTU) error {
+func (e *end) connect(peer []verbs.Info, cfg *Config) error {
 	o := verbs.DefaultConnect
-	o.MTU = mtu
+	o.MTU = cfg.MTU
 	o.Timeout = ackTimeout
 	for i, qp := range e.qps {
+		if own := e.infos[i].GID.Prefix(); own != peer[i].GID.Prefix() {
+			o.Router = cfg.Routers[own]
+		}
 		if err := qp.Connect(e.infos[i], peer[i], o); err != nil {
 			return err
 		}

@@ -116,7 +116,7 @@ func (s *side) join(ctx context.Context) (err error) {
 	if s.peer, err = s.meet(ctx, own); err != nil {
 		return err
 	}
-	if err := s.connect(s.peer.QPs, s.cfg.MTU); err != nil {
+	if err := s.connect(s.peer.QPs, &s.cfg); err != nil {
 		return err
 	}
 	if s.cfg.Test == SendLat || s.cfg.Test == SendBW {
