@@ -131,7 +131,8 @@ bench)
 	# SimGrid that of simulations by flows.
 	ensure_packages ucx_perftest=ucx-utils qperf=qperf iperf3=iperf3 /usr/sbin/ip=iproute2 ib_write_bw=perftest \
 		mpirun=openmpi-bin mpicc=libopenmpi-dev /usr/include/infiniband/verbs.h=libibverbs-dev \
-		/usr/sbin/opensm=opensm /usr/bin/ibsim=ibsim-utils /usr/include/simgrid/engine.h=libsimgrid-dev
+		/usr/sbin/opensm=opensm /usr/bin/ibsim=ibsim-utils /usr/include/simgrid/engine.h=libsimgrid-dev \
+		etcd=etcd-server
 	;;
 rxe)
 	# The guest has Debian's kernel, and the programs and libraries of this machine.

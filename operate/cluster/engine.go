@@ -18,6 +18,7 @@ const (
 	askPatience   = 500 * ib.Millisecond
 	writePatience = ib.Second
 	listDoublings = 3
+	failDoublings = 4
 
 	keepMember = ib.Second            // between renewals of a member's lease
 	keepMaster = 300 * ib.Millisecond // and of the master's
@@ -102,6 +103,7 @@ type Engine struct {
 	holderFrom ib.Time
 	holderTerm uint64
 	lists      int // attempts that had no answer
+	fails      int // and those to get a lease and the name
 
 	watch uint64 // the request that watches now
 	view  view
@@ -150,6 +152,9 @@ func (e *Engine) send(now ib.Time, why purpose, r Request, try attempt) uint64 {
 		r.Patience = askPatience
 	default:
 		r.Patience = writePatience
+		if why == forGrant || why == forJoin {
+			r.Patience <<= min(e.fails, listDoublings)
+		}
 	}
 	e.out.Push(r)
 	if r.Op != OpWatch {
@@ -313,12 +318,20 @@ func (e *Engine) HandleAnswer(now ib.Time, a Answer) {
 
 func (e *Engine) retry(now ib.Time) { e.nextTry = now + retryAfter }
 
+// backOff tries again later each time, and not when others do: a store that has too much to do to let a thousand
+// machines in must not get more to do by that.
+func (e *Engine) backOff(now ib.Time) {
+	wait := retryAfter << e.fails
+	e.nextTry = now + wait + ib.Time(e.cfg.Instance%1024)*wait/1024
+	e.fails = min(e.fails+1, failDoublings)
+}
+
 func (e *Engine) granted(now ib.Time, a *Answer) {
 	if e.phase != granting {
 		return
 	}
 	if a.Outcome != OutcomeDone {
-		e.retry(now)
+		e.backOff(now)
 		return
 	}
 	e.lease, e.phase, e.nextTry = a.Lease, joining, now
@@ -332,34 +345,35 @@ func (e *Engine) joined(now ib.Time, a *Answer) {
 	switch {
 	case a.Outcome == OutcomeGone:
 		e.begin(now)
+		e.backOff(now)
 		return
 	case a.Outcome != OutcomeDone:
-		e.retry(now)
+		e.backOff(now)
 		return
 	case a.Held:
 		e.isMember(now)
 		return
 	}
-	for i := range a.Pairs {
-		m, err := parseInfo(&a.Pairs[i])
-		if err != nil {
-			e.Strange++
-		}
-		if err == nil && m.Instance == e.cfg.Instance && m.Lease == e.lease {
-			e.isMember(now) // an attempt whose answer was lost
-			return
-		}
-		if m.Lease == 0 { // no member wrote this: it would be there for ever
-			e.end(Event{Kind: EventRefused, Member: m, Name: e.cfg.Name, Err: err})
-			return
-		}
-		if e.holder.Lease != m.Lease {
-			e.holder, e.holderFrom = m, now
-		}
-		e.phase, e.nextTry = waiting, now
+	if len(a.Pairs) == 0 {
+		e.retry(now) // it has just gone
 		return
 	}
-	e.retry(now) // it has just gone
+	m, err := parseInfo(&a.Pairs[0])
+	if err != nil {
+		e.Strange++
+	}
+	if err == nil && m.Instance == e.cfg.Instance && m.Lease == e.lease {
+		e.isMember(now) // an attempt whose answer was lost
+		return
+	}
+	if m.Lease == 0 { // no member wrote this: it would be there for ever
+		e.end(Event{Kind: EventRefused, Member: m, Name: e.cfg.Name, Err: err})
+		return
+	}
+	if e.holder.Lease != m.Lease {
+		e.holder, e.holderFrom = m, now
+	}
+	e.phase, e.nextTry = waiting, now
 }
 
 // holderSays judges who has our name: a process that was killed does not renew, and will be gone soon.
@@ -420,7 +434,7 @@ func (e *Engine) listed(now ib.Time, a *Answer) {
 		e.retry(now)
 		return
 	}
-	e.phase, e.lists = in, 0
+	e.phase, e.lists, e.fails = in, 0, 0
 	e.tell(Event{Kind: EventJoined, Revision: a.Rev})
 	e.takeWhole(now, a)
 	e.watch = e.send(now, 0, Request{Op: OpWatch, Key: nowPrefix, Rev: a.Rev + 1}, attempt{})

@@ -125,7 +125,9 @@ type bench struct {
 	patience time.Duration
 	smoke    bool
 
-	simOutput string // of the last run of the simulator's benchmark
+	// clusterOutput is of the benchmark of machines that share a fabric.
+	clusterOutput string
+	simOutput     string // of the last run of the simulator's benchmark
 }
 
 // times is how often something is done that counts n times in a measurement.
@@ -167,6 +169,15 @@ func (b *bench) run(ctx context.Context, only string) error {
 	flowsMost := &figure{name: "sim by flows, a shift of 45056 hosts", unit: "s", measure: b.seconds(flowsShift),
 		once: true}
 	flowsGPUs := &figure{name: "sim by flows, all-reduce of 16384 GPUs", unit: "s", measure: b.seconds(flowsReduce),
+		once: true}
+	join := &figure{name: "cluster, 1000 machines join", unit: "s", measure: b.clusterJoin, once: true}
+	joinBytes := &figure{name: "cluster, 1000 machines join", unit: "MB", measure: b.clusterFigure("join-MB"),
+		once: true}
+	seen := &figure{name: "cluster, a change is seen by 1000 machines", unit: "s",
+		measure: b.clusterFigure("change-s"), once: true}
+	lost := &figure{name: "cluster, a dead machine is missed by 999", unit: "s", measure: b.clusterFigure("lost-s"),
+		once: true}
+	anew := &figure{name: "cluster, a new master of 998 machines", unit: "s", measure: b.clusterFigure("master-s"),
 		once: true}
 	liveAllocs := &figure{name: "live, 8-byte sends", unit: "allocs/msg", measure: b.liveAllocs}
 
@@ -301,6 +312,11 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{ours: flows, peer: simGrid},
 		{ours: flowsMost, atMost: 20},
 		{ours: flowsGPUs, atMost: 60},
+		{ours: join, atMost: 120},
+		{ours: joinBytes, atMost: 400},
+		{ours: seen, atMost: 2},
+		{ours: lost, atMost: 8},
+		{ours: anew, atMost: 2},
 		{ours: liveAllocs, atMost: 0.001},
 	}
 	table = slices.DeleteFunc(table, func(c comparison) bool {

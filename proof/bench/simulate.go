@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 )
@@ -21,6 +22,29 @@ func (b *bench) simRate(ctx context.Context) (float64, error) {
 
 func (b *bench) simAllocs(context.Context) (float64, error) { return metric(b.simOutput, "allocs/op") }
 func (b *bench) simMemory(context.Context) (float64, error) { return metric(b.simOutput, "MiB") }
+
+// clusterJoin runs the benchmark of machines that share a fabric, which needs an etcd; the other figures come from the
+// same run.
+func (b *bench) clusterJoin(ctx context.Context) (float64, error) {
+	if _, err := exec.LookPath("etcd"); err != nil {
+		return 0, fmt.Errorf("etcd: %w", errAbsent)
+	}
+	var err error
+	if b.clusterOutput, err = b.goBench(ctx, "./operate/cluster/etcd", "Members$", 1); err != nil {
+		return 0, err
+	}
+	return metric(b.clusterOutput, "join-s")
+}
+
+// clusterFigure is another figure of that run.
+func (b *bench) clusterFigure(unit string) func(context.Context) (float64, error) {
+	return func(context.Context) (float64, error) {
+		if b.clusterOutput == "" {
+			return 0, fmt.Errorf("etcd: %w", errAbsent)
+		}
+		return metric(b.clusterOutput, unit)
+	}
+}
 
 // simCores is how fast the same is with complete adapters, worked on by so many processors.
 func (b *bench) simCores(cores int) func(context.Context) (float64, error) {
