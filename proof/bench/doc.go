@@ -20,7 +20,7 @@
 // (testdata/collective.c), and its starts beside three programs that only compute: the longest counts, and none may
 // fail.
 //
-// Machines that share a fabric are a thousand in one process, on one etcd: how long it takes until all know all, until
+// Machines that share a fabric are 300 in one process, on one etcd: how long it takes until all know all, until
 // all have a change, miss a dead one, and have a new master.
 //
 // -smoke runs all of it once with tiny sizes, to see that it still runs. A test does so, with every make test.

@@ -170,14 +170,14 @@ func (b *bench) run(ctx context.Context, only string) error {
 		once: true}
 	flowsGPUs := &figure{name: "sim by flows, all-reduce of 16384 GPUs", unit: "s", measure: b.seconds(flowsReduce),
 		once: true}
-	join := &figure{name: "cluster, 1000 machines join", unit: "s", measure: b.clusterJoin, once: true}
-	joinBytes := &figure{name: "cluster, 1000 machines join", unit: "MB", measure: b.clusterFigure("join-MB"),
+	join := &figure{name: "cluster, 300 machines join", unit: "s", measure: b.clusterJoin, once: true}
+	joinBytes := &figure{name: "cluster, 300 machines join", unit: "MB", measure: b.clusterFigure("join-MB"),
 		once: true}
-	seen := &figure{name: "cluster, a change is seen by 1000 machines", unit: "s",
+	seen := &figure{name: "cluster, a change is seen by 300 machines", unit: "s",
 		measure: b.clusterFigure("change-s"), once: true}
-	lost := &figure{name: "cluster, a dead machine is missed by 999", unit: "s", measure: b.clusterFigure("lost-s"),
+	lost := &figure{name: "cluster, a dead machine is missed by 299", unit: "s", measure: b.clusterFigure("lost-s"),
 		once: true}
-	anew := &figure{name: "cluster, a new master of 998 machines", unit: "s", measure: b.clusterFigure("master-s"),
+	anew := &figure{name: "cluster, a new master of 298 machines", unit: "s", measure: b.clusterFigure("master-s"),
 		once: true}
 	liveAllocs := &figure{name: "live, 8-byte sends", unit: "allocs/msg", measure: b.liveAllocs}
 
@@ -312,8 +312,8 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{ours: flows, peer: simGrid},
 		{ours: flowsMost, atMost: 20},
 		{ours: flowsGPUs, atMost: 60},
-		{ours: join, atMost: 120},
-		{ours: joinBytes, atMost: 400},
+		{ours: join, atMost: 60},
+		{ours: joinBytes, atMost: 40},
 		{ours: seen, atMost: 2},
 		{ours: lost, atMost: 8},
 		{ours: anew, atMost: 2},

@@ -50,7 +50,7 @@ const patience = 5 * time.Minute
 // BenchmarkMembers: so many machines join, one makes a change that all see, one dies and all hear of it, and the master
 // dies. Each has a connection of its own to one etcd on loopback, and all are in this process.
 func BenchmarkMembers(b *testing.B) {
-	count := benchsize.Of(1000, 20)
+	count := benchsize.Of(300, 20)
 	for range b.N {
 		srv := etcdtest.Start(b)
 		at, err := etcd.ParseURL(srv.URL("lab"))
