@@ -76,8 +76,8 @@ type result struct {
 }
 
 // BenchmarkMachines is messages of 4 KiB from one network namespace to another, and a ping-pong of 64 bytes, through a
-// tunnel and through TCP and TLS of the same Go. On a machine that others use, what it costs (both sides' processors) says
-// more than how fast it is.
+// tunnel and through TCP and TLS of the same Go. On a machine that others use, what it costs (both sides' processors)
+// says more than how fast it is.
 func BenchmarkMachines(b *testing.B) {
 	pair, err := netpair.New()
 	if err != nil {
