@@ -33,6 +33,10 @@ A fabric of which a part does not come up is not the one that was asked for: it 
 ended, and the exit status is 1. So a host may be at most 63 cables from the subnet
 manager, which is in the first switch: directed routes go no further.
 
+With --join it is one of several machines that make one fabric: each has some of its
+nodes, etcd has what they agree on, and certificates (softib ca) prove who they are.
+docs/MACHINES.md says how.
+
 Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
 
 ` + topologyHelp(),
@@ -42,6 +46,7 @@ Without TOPOLOGY it is ` + topo.DefaultSpec + `: 32 hosts.
   softib up fat-tree:radix=16,levels=2,speed=HDR
   softib up -d --partitions tenants.conf # then: softib partition show
   softib up --config /etc/opensm/opensm.conf
+  softib up --join etcd://s1:2379/lab --machines s1,s2,s3 --certs certs fat-tree:radix=8,levels=2
   softib up -d --shared students         # they run: softib exec --name OWNER/default h1 -- CMD
   softib up -d --roce eth0 --name net    # then: softib exec --name net eth0 -- ib_write_bw`,
 		Args: arguments(0, 1, "at most one TOPOLOGY"),
