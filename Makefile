@@ -17,6 +17,7 @@ GO = GOTOOLCHAIN=local $$(scripts/go-path.sh)
 
 .DEFAULT_GOAL := help
 .PHONY: help run test build install bench fuzz torture rxe lint fmt clean setup-run setup-test setup-bench setup-rxe
+.PHONY: machines
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +53,10 @@ torture: build ## random fabrics, loads and faults in virtual time (SEEDS=2000)
 
 rxe: build setup-rxe ## RoCEv2 against Linux's rdma_rxe in a guest, programs on both sides (RXE=regexp: only these)
 	@scripts/rxe.sh '$(RXE)'
+
+CYCLES ?= 200
+machines: setup-test ## one fabric on three machines, of which one is killed, stopped or cut off at random (CYCLES=200)
+	SOFTIB_CYCLES=$(CYCLES) $(GO) test ./internal/fieldtest -run TestMachinesAtRandom -v -count=1 -timeout 120m
 
 lint: setup-test ## format, go vet, staticcheck and the rules of internal/tidy
 	@scripts/test.sh lint

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,6 +73,7 @@ type joined struct {
 	topology string
 	graph    *topo.Graph
 	where    []string
+	places   atomic.Pointer[[]string] // the same, once it is known
 	store    *etcd.Store
 	member   *etcd.Member
 	trunks   *trunks
@@ -285,6 +287,7 @@ func (j *joined) build(spec, text []byte, want *wanted) error {
 	for _, n := range j.graph.Nodes {
 		j.where = append(j.where, put[n.Name])
 	}
+	j.places.Store(&j.where)
 	if !slices.Contains(j.where, j.name) {
 		names := slices.Compact(slices.Sorted(slices.Values(j.where)))
 		return next(fmt.Errorf("machine %s has no part of the fabric: its machines are %s", j.name,
@@ -295,7 +298,8 @@ func (j *joined) build(spec, text []byte, want *wanted) error {
 
 // allow lets machines in that have a part of the fabric, once it is known who has.
 func (j *joined) allow(machine string) error {
-	if j.where == nil || slices.Contains(j.where, machine) {
+	where := j.places.Load()
+	if where == nil || slices.Contains(*where, machine) {
 		return nil
 	}
 	return fmt.Errorf("machine %s has no part of this fabric", machine)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -290,6 +291,58 @@ func TestMachines(t *testing.T) {
 		m.startEtcd(t)
 		m.await(t, spannedHosts, all...)
 	})
+}
+
+// Whatever is taken away from a fabric of three machines comes back, and the fabric with it. SOFTIB_CYCLES is how often;
+// make machines tries for long.
+func TestMachinesAtRandom(t *testing.T) {
+	cycles, seed := 3, uint64(1)
+	if s := os.Getenv("SOFTIB_CYCLES"); s != "" {
+		if _, err := fmt.Sscan(s, &cycles); err != nil {
+			t.Fatalf("SOFTIB_CYCLES=%s: %v", s, err)
+		}
+	}
+	m := newMachines(t)
+	all := []int{0, 1, 2}
+	for _, i := range all {
+		m.start(t, i)
+	}
+	m.await(t, spannedHosts, all...)
+	hosts := [3]string{"h1", "h13", "h32"}
+	r := rand.New(rand.NewPCG(seed, 0))
+	away := func() { time.Sleep(time.Duration(r.IntN(4000)) * time.Millisecond) }
+	for n := range cycles {
+		x := r.IntN(3)
+		what := r.IntN(4)
+		t.Logf("%d: machine %c, %s", n, machineNames[x], [4]string{"killed", "stopped", "cut off", "etcd killed"}[what])
+		switch what {
+		case 0:
+			m.end(m.up[x], syscall.SIGKILL)
+			away()
+			m.start(t, x)
+		case 1:
+			_ = m.up[x].cmd.Process.Signal(syscall.SIGSTOP)
+			away()
+			_ = m.up[x].cmd.Process.Signal(syscall.SIGCONT)
+		case 2:
+			if err := m.Cut(x, true); err != nil {
+				t.Fatal(err)
+			}
+			away()
+			if err := m.Cut(x, false); err != nil {
+				t.Fatal(err)
+			}
+		case 3:
+			_ = m.etcd.Process.Kill()
+			_ = m.etcd.Wait()
+			away()
+			m.startEtcd(t)
+		}
+		m.await(t, spannedHosts, all...)
+		from := r.IntN(3)
+		to := (from + 1 + r.IntN(2)) % 3
+		m.pair(t, 18800+n%100, from, hosts[from], to, hosts[to], "ibv_rc_pingpong", "-c", "-n", "200")
+	}
 }
 
 // rping goes between machines by the fabric's own addresses.
