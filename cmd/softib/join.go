@@ -119,11 +119,12 @@ func (o *joinOptions) enter(ctx context.Context, topology string, out *reporter,
 	if err != nil {
 		return nil, advised(err)
 	}
-	j = &joined{name: o.machine, log: log, trunks: newTrunks(log), rulers: make(chan struct{}, 1),
+	made := &joined{name: o.machine, log: log, trunks: newTrunks(log), rulers: make(chan struct{}, 1),
 		known: make(chan struct{}, 1)}
+	j = made
 	defer func() {
 		if err != nil {
-			j.close()
+			made.close()
 			j = nil
 		}
 	}()

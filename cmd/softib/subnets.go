@@ -15,13 +15,17 @@ import (
 	"softib/subnet/sm"
 )
 
-// oneSubnet refuses what is for the tenants of a fabric that several managers rule.
-func oneSubnet(arg string, g *topo.Graph, t *tenancy) error {
+// oneManager refuses what is for the tenants of a fabric that several managers rule, at once or in turn.
+func oneManager(arg string, g *topo.Graph, t *tenancy, joined bool) error {
 	state := t.store.State()
-	if len(g.Routers()) == 0 || len(state.Tenants) == 0 && state.Template == "" {
+	if len(g.Routers()) == 0 && !joined || len(state.Tenants) == 0 && state.Template == "" {
 		return nil
 	}
-	return next(fmt.Errorf("%s has routers, and %s keeps tenants, which are of one subnet", arg, t.dir),
+	what := "spans machines, whose managers know nothing of them"
+	if len(g.Routers()) > 0 {
+		what = "has routers, and tenants are of one subnet"
+	}
+	return next(fmt.Errorf("%s keeps tenants, and %s %s", t.dir, arg, what),
 		"--state none, or --state DIR with another folder, starts it without them")
 }
 

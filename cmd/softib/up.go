@@ -218,7 +218,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		return err
 	}
 	defer tenants.close()
-	if err := oneSubnet(o.topology, g, tenants); err != nil {
+	if err := oneManager(o.topology, g, tenants, j != nil); err != nil {
 		return err
 	}
 	if others != nil {
