@@ -136,6 +136,7 @@ func (t *trunks) Messages(p *peering.Peer, batch []peering.Message) {
 			t.log("machine %s: %v", p.Name(), err)
 		}
 	}
+	f.Turn()
 }
 
 // Room is of no interest: what found no room was told to be lost.

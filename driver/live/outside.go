@@ -65,6 +65,7 @@ func (f *Fabric) join(number int, c topo.Cable) {
 
 func (f *Fabric) joinOutside(p *portState, cable int) {
 	p.outside = &outsideEnd{cable: cable}
+	p.link.SetLongCable()
 	f.outside[cable] = p
 	f.eng.JoinOutside(p.place(), 0)
 }
@@ -118,10 +119,11 @@ func (f *Fabric) SetTrunk(cables []int, reached bool) {
 	f.reroute()
 }
 
-// HandleTrunk takes in what has come from the far end of a cable. An error says that no softib sends that.
+// HandleTrunk takes in what has come from the far end of a cable; Turn is to be called after the last of what has come
+// together. An error says that no softib sends that.
 func (f *Fabric) HandleTrunk(cable int, msg []byte) error {
 	f.lock(f.Now())
-	defer f.unlock()
+	defer f.mu.Unlock()
 	p := f.outside[cable]
 	if p == nil || !p.outside.reached {
 		return fmt.Errorf("live: cable %d does not lead to another machine: %w", cable, fabric.ErrMessage)
@@ -165,7 +167,28 @@ func (f *Fabric) handleOutside(p *portState, c fabric.Crossing) {
 	}
 	c.Start = f.eng.Now()
 	f.eng.HandleOutside(p.place(), c)
-	f.plane.knock()
+}
+
+// Turn takes what has come from other machines as far as it goes, and sets under way what leaves for others. Whoever
+// has received it does so itself: to wake the plane for it would take longer than all of it.
+func (f *Fabric) Turn() {
+	s := f.plane
+	if s == nil {
+		return
+	}
+	n, sleep, over := s.turn()
+	for ; n == turnEvents && !over; n, sleep, over = s.turn() {
+	}
+	if over {
+		return
+	}
+	// The plane has to be up for what is due next. For what is due soon it may be a little late.
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	wakes := ib.Time(s.wakes.Load())
+	if s.page != nil && !s.page.Attended() && (wakes == 0 || sleep < wakes-f.now-dozeTime) {
+		s.knock()
+	}
 }
 
 // greeted is for what the far end of a cable says of itself. The fabric's lock is held.
@@ -182,7 +205,6 @@ func (f *Fabric) greeted(p *portState, g fabric.Greeting) {
 		p.link.Train()
 		f.eng.Advance(f.Now())
 		f.eng.LinkUp(p.place(), reply.Rate.Lesser(g.Rate))
-		f.plane.knock()
 	}
 	if do != fabric.Stay {
 		f.moved(p)

@@ -58,6 +58,7 @@ func (m *testMachine) receive() {
 		for _, x := range in {
 			_ = m.f.HandleTrunk(x.cable, x.data) // of a cable that is cut there is no trunk
 		}
+		m.f.Turn()
 	}
 }
 

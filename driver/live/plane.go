@@ -1,6 +1,8 @@
 package live
 
 import (
+	"sync/atomic"
+
 	"softib/driver/endpoint"
 	"softib/fabric"
 	"softib/internal/cacheline"
@@ -23,6 +25,8 @@ type plane struct {
 
 	inlets  []*inlet
 	outlets map[chanKey]*outlet
+	// wakes is when run wakes by itself; 0 if that is not known.
+	wakes atomic.Int64
 	// stale: states or tables have changed, and ports may have given up packets.
 	stale bool
 	// turning: it handles events, whose time may be past.
@@ -125,7 +129,13 @@ func (s *plane) run() {
 			if !dozed {
 				next = min(next, dozeTime)
 			}
+			if next < ib.Never-s.f.Now() {
+				s.wakes.Store(int64(s.f.Now() + next))
+			} else {
+				s.wakes.Store(int64(ib.Never))
+			}
 			s.page.Wait(next)
+			s.wakes.Store(0)
 			dozed = !s.page.Attended()
 		}
 		if !dozed {

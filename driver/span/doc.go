@@ -9,7 +9,8 @@
 // It is driven by whoever is connected to the other machines:
 //
 //	f.Reached(machine, true)          it can be spoken to, by a way that is new
-//	f.Message(machine, cable, bytes)  something has come over a cable
+//	f.Message(machine, cable, bytes)  something has come over a cable; then
+//	f.Turn()                          that was all for now
 //	f.Answer(machine, method, bytes)  it asks something
 //
 // and speaks to them by Machines. Datagrams of management go over the cables like everything else, so that subnet

@@ -78,6 +78,7 @@ func spread(t *testing.T, spec string, where func(*topo.Graph, ...string) []stri
 		wg.Go(func() {
 			for p := range box[m] {
 				_ = f.Message(p.from, p.cable, p.data)
+				f.Turn()
 			}
 		})
 	}

@@ -293,8 +293,8 @@ func TestMachines(t *testing.T) {
 	})
 }
 
-// Whatever is taken away from a fabric of three machines comes back, and the fabric with it. SOFTIB_CYCLES is how often;
-// make machines tries for long.
+// Whatever is taken away from a fabric of three machines comes back, and the fabric with it. SOFTIB_CYCLES is how
+// often; make machines tries for long.
 func TestMachinesAtRandom(t *testing.T) {
 	cycles, seed := 1, uint64(1)
 	if s := os.Getenv("SOFTIB_CYCLES"); s != "" {

@@ -315,6 +315,13 @@ func (p *Port) setOperVLs(n uint8) {
 	}
 }
 
+// SetLongCable gives each lane the largest receive buffer that credits can tell of, for a cable on which much is under
+// way at once. The port must be down.
+func (p *Port) SetLongCable() {
+	p.cold.cfg.BufferBlocks = fcHalf
+	p.setOperVLs(p.cold.operVLs)
+}
+
 // HOQLife is the code and the time of head-of-queue life.
 func (p *Port) HOQLife() (code uint8, t ib.Time) { return p.cold.hoqCode, p.cold.hoqLife }
 
