@@ -291,24 +291,19 @@ func TestMachines(t *testing.T) {
 		m.startEtcd(t)
 		m.await(t, spannedHosts, all...)
 	})
+	t.Run("at random", func(t *testing.T) { m.atRandom(t, hosts) })
 }
 
-// Whatever is taken away from a fabric of three machines comes back, and the fabric with it. SOFTIB_CYCLES is how
-// often; make machines tries for long.
-func TestMachinesAtRandom(t *testing.T) {
+// atRandom takes something away from a fabric of three machines, which comes back, and the fabric with it.
+// SOFTIB_CYCLES is how often; make machines tries for long.
+func (m *machines) atRandom(t *testing.T, hosts [3]string) {
 	cycles, seed := 1, uint64(1)
 	if s := os.Getenv("SOFTIB_CYCLES"); s != "" {
 		if _, err := fmt.Sscan(s, &cycles); err != nil {
 			t.Fatalf("SOFTIB_CYCLES=%s: %v", s, err)
 		}
 	}
-	m := newMachines(t)
 	all := []int{0, 1, 2}
-	for _, i := range all {
-		m.start(t, i)
-	}
-	m.await(t, spannedHosts, all...)
-	hosts := [3]string{"h1", "h13", "h32"}
 	r := rand.New(rand.NewPCG(seed, 0))
 	away := func() { time.Sleep(time.Duration(r.IntN(4000)) * time.Millisecond) }
 	for n := range cycles {
