@@ -39,7 +39,7 @@ func detach(ctx context.Context, p place, o upOptions, t *terminal) error {
 	defer r.Close()
 	keepDescriptors()
 	args := append(append([]string{"up"}, o.args...), "--report-fd", strconv.Itoa(reportFD))
-	if o.roce == "" {
+	if o.named {
 		args = append(args, "--", o.topology)
 	}
 	child := exec.Command(exe, args...)

@@ -112,13 +112,17 @@ func (m *machines) on(ctx context.Context, machine int, args ...string) *exec.Cm
 	return cmd
 }
 
+// join is the command by which a machine takes part.
+func (m *machines) join(machine int) []string {
+	return []string{"up", "--join", "etcd://" + netpair.Address(etcdMachine) + ":2379/test", "--machine",
+		machineNames[machine:][:1], "--certs", filepath.Join(m.dir, "certs"), "--state", "none", "--http", "off"}
+}
+
 // start runs a machine's part.
 func (m *machines) start(t *testing.T, machine int) {
 	t.Helper()
 	d := &daemon{done: make(chan struct{})}
-	d.cmd = m.on(context.Background(), machine, "up", spanned, "--machines", "a,b,c", "--join",
-		"etcd://"+netpair.Address(etcdMachine)+":2379/test", "--machine", machineNames[machine:][:1],
-		"--certs", filepath.Join(m.dir, "certs"), "--state", "none", "--http", "off")
+	d.cmd = m.on(context.Background(), machine, append(m.join(machine), spanned, "--machines", "a,b,c")...)
 	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -253,6 +257,9 @@ func TestMachines(t *testing.T) {
 		m.end(m.up[2], syscall.SIGKILL)
 		m.await(t, 24, 0, 1)
 		m.pair(t, 18710, 0, hosts[0], 1, hosts[1], "ibv_rc_pingpong", "-c", "-n", "500")
+		// In the background, and without the topology: it is the fabric's.
+		m.must(t, m.on(t.Context(), 2, append(m.join(2), "-d")...))
+		m.must(t, m.on(t.Context(), 2, "down"))
 		m.start(t, 2)
 		m.await(t, spannedHosts, all...)
 		m.pair(t, 18711, 0, hosts[0], 2, hosts[2], "ibv_rc_pingpong", "-c", "-n", "500")
