@@ -98,8 +98,21 @@ func (s *plane) knock() {
 	}
 }
 
+// leave gives up what the plane has when its fabric has closed. Only run does: it looks at the page all the time.
+func (s *plane) leave() {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	s.release()
+	for _, i := range s.inlets {
+		if i.c.from == nil {
+			i.close()
+		}
+	}
+}
+
 // run carries packets until the fabric closes, and sleeps while there are none.
 func (s *plane) run() {
+	defer s.leave()
 	empty, yields, dozed := planeTurns, 0, false
 	for {
 		n, next, over := s.turn()
@@ -151,12 +164,6 @@ func (s *plane) turn() (n int, sleep ib.Time, over bool) {
 	s.f.lock(s.f.Now())
 	defer s.f.unlock()
 	if s.f.closed.Load() {
-		s.release()
-		for _, i := range s.inlets {
-			if i.c.from == nil {
-				i.close()
-			}
-		}
 		return 0, 0, true
 	}
 	s.turning = true
