@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
-	"sync/atomic"
 
 	"softib/driver/peering"
 	"softib/driver/span"
@@ -21,7 +20,6 @@ type trunks struct {
 	peers map[string]*peering.Peer
 	dirty []*peering.Peer
 	why   map[string]string // machines are not reached
-	lost  atomic.Uint64     // messages that nobody could take
 }
 
 func newTrunks(log func(string, ...any)) *trunks {
@@ -68,8 +66,7 @@ func (t *trunks) Send(machine string, cable int, msg []byte) {
 	defer t.mu.Unlock()
 	p := t.peers[machine]
 	if p == nil || p.Send(uint32(cable), msg) != nil {
-		t.lost.Add(1)
-		return
+		return // its cables go down, or their credits are told anew
 	}
 	if len(t.dirty) == 0 || t.dirty[len(t.dirty)-1] != p {
 		t.dirty = append(t.dirty, p)

@@ -109,9 +109,6 @@ func (f *Fabric) Live() *live.Fabric { return f.Fabric }
 // Where names the machine that has a node.
 func (f *Fabric) Where(node int) string { return f.cfg.Where[node] }
 
-// Machines are all machines of the fabric, this one first.
-func (f *Fabric) Machines() []string { return append([]string{f.cfg.Here}, f.others...) }
-
 // Send takes what leaves by a cable to the machine at its far end.
 func (f *Fabric) Send(cable int, msg []byte) { f.cfg.Machines.Send(f.beyond(cable), cable, msg) }
 
