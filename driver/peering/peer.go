@@ -119,12 +119,12 @@ func (p *Peer) fill() bool {
 		return false
 	}
 	now := p.now()
-	p.out.fill(p.s, now)
+	some := p.out.Fill(func(buf []byte) (int, bool) { return p.s.PollDatagram(now, buf) })
 	if d := p.s.NextDeadline(); d < p.armed {
 		p.armed = d
 		p.timer.Reset(time.Duration(max(0, d-now) / ib.Nanosecond))
 	}
-	return p.out.count > 0
+	return some
 }
 
 // heldUp is how late a timer has to be to say that it was this process that stood still, and not the peer.

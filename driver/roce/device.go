@@ -162,7 +162,7 @@ func newDevice(t terms, fds []int, a account) (*Device, error) {
 	d.LeaveQuiet()
 	d.SetPort(1, d.port(&t.State))
 	d.ForgetEvents() // the port's first state is no news
-	d.link.start()
+	d.link.watcher.Start()
 	d.Plug()
 	return d, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +22,6 @@ type link struct {
 	places []*place  // by index of the GID table
 	joined []*socket // of groups
 	socks  []*socket // all of both
-	host   *endpoint.Page
 	// batch is how many datagrams are sent at once, a quarter of what a queue pair has under way: while a peer looks at
 	// them the next are made.
 	batch int
@@ -35,7 +33,6 @@ type link struct {
 	n, taken, at int
 	// hot is the socket that something came by last; the others have their turn now and then.
 	hot, turn int
-	left      atomic.Bool // of rx something was not handed in
 
 	engine *hca.HCA
 	warn   func(line string) // of what only a person can mend; it does not wait
@@ -43,18 +40,9 @@ type link struct {
 	marks  uint8             // set by tests: bits of traffic classes that a network in trouble would set
 	groups uint64            // what the engine's number for its groups was when they were looked at
 	*Stats
-	watcher watcher
+	watcher *endpoint.Watcher
 	closing chan struct{}
 	done    sync.WaitGroup
-}
-
-// watcher waits at the sockets while nobody looks. It is a thread of its own: the runtime's would be woken for each
-// datagram that comes while somebody does look, which takes a core from those who do.
-type watcher struct {
-	rests chan struct{} // it is told here that nobody looks
-	// set is what it waits for; the first descriptor says that it is another one now.
-	set  atomic.Pointer[[]unix.PollFd]
-	kick int
 }
 
 // place is an address in the port's table.
@@ -71,12 +59,10 @@ func (p *place) close() {
 
 // newLink makes the network of an endpoint that is woken by a page.
 func newLink(page *endpoint.Page, stats *Stats, block uint16, batch int) (*link, error) {
-	l := &link{block: block, Stats: stats, batch: min(batch, sendMax), host: page, tx: new(outgoing), rx: new(incoming),
-		warn: func(string) {}, narrow: map[ib.GID]bool{},
-		closing: make(chan struct{}), watcher: watcher{rests: make(chan struct{}, 1)}}
-	var err error
-	l.watcher.kick, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	return l, err
+	w, err := endpoint.NewWatcher(page)
+	return &link{block: block, Stats: stats, batch: min(batch, sendMax), tx: new(outgoing), rx: new(incoming),
+		warn: func(string) {}, narrow: map[ib.GID]bool{}, watcher: w,
+		closing: make(chan struct{})}, err
 }
 
 // apply makes the addresses those of a state, and takes over the sockets that come with it. Where the two do not go
@@ -141,44 +127,17 @@ func (l *link) gather() {
 	if !slices.Contains(l.socks, l.source) {
 		l.n, l.taken = 0, 0
 	}
-	l.watch()
-}
-
-// start watches the sockets until end.
-func (l *link) start() {
-	l.done.Go(l.attend)
-	l.host.OnRest(l.rest)
-	l.rest() // nobody looks yet
-}
-
-// watch has all sockets watched that there are.
-func (l *link) watch() {
-	set := []unix.PollFd{{Fd: int32(l.watcher.kick), Events: unix.POLLIN}}
-	for _, s := range l.socks {
-		set = append(set, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
+	fds := make([]int, len(l.socks))
+	for i, s := range l.socks {
+		fds[i] = s.fd
 	}
-	l.watcher.set.Store(&set)
-	l.kick()
+	l.watcher.Watch(fds...)
 }
 
-// kick has the watcher look at its set again.
-func (l *link) kick() {
-	one := [8]byte{1}
-	_, _ = unix.Write(l.watcher.kick, one[:])
-}
-
-// rest says that nobody looks.
-func (l *link) rest() {
-	select {
-	case l.watcher.rests <- struct{}{}:
-	default:
-	}
-}
-
-// end has the watcher end.
+// end has those end that listen.
 func (l *link) end() {
 	close(l.closing)
-	l.kick()
+	l.watcher.End()
 }
 
 // close ends all, after end and what that ends. Nobody uses the endpoint any more.
@@ -187,33 +146,7 @@ func (l *link) close() {
 		p.close()
 	}
 	closeAll(l.joined)
-	unix.Close(l.watcher.kick)
-}
-
-// attend is the watcher: it wakes whoever is to take in what comes, while nobody looks.
-func (l *link) attend() {
-	w := &l.watcher
-	for {
-		select {
-		case <-w.rests:
-		case <-l.closing:
-			return
-		}
-		for !l.left.Load() {
-			set := slices.Clone(*w.set.Load())
-			if _, err := unix.Poll(set, -1); err != nil || set[0].Revents == 0 {
-				break
-			}
-			var b [8]byte
-			_, _ = unix.Read(w.kick, b[:])
-			select {
-			case <-l.closing:
-				return
-			default:
-			}
-		}
-		l.host.Wake()
-	}
+	l.watcher.Close()
 }
 
 // ready waits until a socket has something (POLLIN) or room (POLLOUT), for so long at most.
@@ -325,18 +258,11 @@ func (l *link) Next(p *wire.Packet) bool {
 		if !l.source.group.IsZero() {
 			l.GroupReceived.Add(1)
 		}
-		l.leaves(l.taken < l.n)
+		l.watcher.Leaves(l.taken < l.n)
 		return true
 	}
-	l.leaves(false)
+	l.watcher.Leaves(false)
 	return false
-}
-
-// leaves notes whether packets are left that were received and not handed in: no socket tells of those.
-func (l *link) leaves(left bool) {
-	if l.left.Load() != left {
-		l.left.Store(left)
-	}
 }
 
 // isOwn reports whether a multicast was sent by this process.
