@@ -150,6 +150,33 @@ func TestStory(t *testing.T) {
 }
 
 // TestNameTaken: who comes second is told who has the name and since when; who comes after a crash waits and joins.
+// TestFollower: who cannot say what the fabric is leaves it to who can, however late that comes, and takes over from it
+// once it is said.
+func TestFollower(t *testing.T) {
+	r := newRig(t)
+	b := r.join("b")
+	b.Engine = cluster.New(r.now, cluster.Config{Info: cluster.Info{Name: "b", Instance: 7, Follows: true}})
+	r.run(10 * ib.Second)
+	if b.MasterName() != "" {
+		t.Fatalf("%q is the master of a fabric that nobody knows", b.MasterName())
+	}
+	a := r.join("a")
+	r.run(2 * ib.Second)
+	if !a.Master(r.now) {
+		t.Fatalf("who knows the fabric is not the master: %q is", a.MasterName())
+	}
+	if _, err := a.Propose(r.now, cluster.Change{Base: a.Revision(), What: "made",
+		Put: []cluster.Section{{Name: cluster.SpecSection, Value: []byte("{}")}}}); err != nil {
+		t.Fatal(err)
+	}
+	r.run(ib.Second)
+	a.dead = true
+	r.run(8 * ib.Second)
+	if !b.Master(r.now) {
+		t.Errorf("the one that is left did not take over: %q is the master", b.MasterName())
+	}
+}
+
 func TestNameTaken(t *testing.T) {
 	r := newRig(t)
 	a := r.join("a")

@@ -40,6 +40,8 @@ type Info struct {
 	// Since is when it came, as people write it, and Version its softib's.
 	Since   string `json:"since,omitempty"`
 	Version string `json:"version,omitempty"`
+	// Follows: it cannot say what the fabric is, so it does not become the master before somebody has.
+	Follows bool `json:"follows,omitempty"`
 }
 
 // Member is a machine that is there.

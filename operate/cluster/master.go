@@ -111,7 +111,7 @@ func (e *Engine) resign() {
 // plan says when to look after the master, or to become it.
 func (e *Engine) plan(now ib.Time) {
 	r := &e.rule
-	if e.phase != in {
+	if _, known := e.view.sections[SpecSection]; e.phase != in || e.cfg.Follows && !known {
 		return
 	}
 	switch {
