@@ -141,8 +141,13 @@ func (o *joinOptions) enter(ctx context.Context, topology string, out *reporter,
 		if err != nil {
 			return err
 		}
-		j.member = etcd.Start(j.store, cluster.Info{Name: j.name, Control: address, Data: address, Version: version},
-			j.hear)
+		self, err := net.ResolveUDPAddr("udp", address)
+		if err != nil {
+			return next(err, "--address with one that this machine knows")
+		}
+		j.trunks.reached = self.AddrPort().Addr()
+		j.member = etcd.Start(j.store, cluster.Info{Name: j.name, Control: address, Data: address, Version: version,
+			Follows: want == nil || want.placement == nil}, j.hear)
 		return advised(j.member.Joined(ctx))
 	})
 	if err != nil {

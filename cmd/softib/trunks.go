@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 	"sync"
 
 	"softib/driver/peering"
@@ -12,8 +13,9 @@ import (
 // trunks are this machine's connections to the others of a fabric, as the fabric uses them and as they tell it what
 // comes.
 type trunks struct {
-	at  *peering.Machine
-	log func(format string, v ...any)
+	at      *peering.Machine
+	reached netip.Addr // by which others reach this machine
+	log     func(format string, v ...any)
 
 	mu    sync.Mutex // taken after the fabric's lock
 	f     *span.Fabric
@@ -88,6 +90,12 @@ func (t *trunks) Flush() {
 func (t *trunks) Call(ctx context.Context, machine, method string, in []byte) (out []byte, err error) {
 	err = t.at.Call(ctx, machine, method, json.RawMessage(in), (*json.RawMessage)(&out))
 	return out, err
+}
+
+// Socket makes a socket for a program, and says how other machines reach it.
+func (t *trunks) Socket() (fd int, at netip.AddrPort, mtu int, err error) {
+	fd, port, mtu, err := t.at.Socket()
+	return fd, netip.AddrPortFrom(t.reached, port), mtu, err
 }
 
 // Up is for a machine that is reached.

@@ -112,14 +112,14 @@ func (e *Endpoint) AttendOnce() (post Post, sleep ib.Time, streams bool) {
 		e.rousePrograms() // one that went to sleep just now would not be
 	}
 	if post <= Dozing {
-		e.wakeAt.Store(int64(e.eng.NextDeadline()))
+		e.wakeAt.Store(int64(e.deadline()))
 	}
 	return post, e.duty.sleep(e.sleepUntil(), e.waiting > 0), streams
 }
 
 // sleepUntil is how long nothing is due.
 func (e *Endpoint) sleepUntil() ib.Time {
-	d := e.eng.NextDeadline()
+	d := e.deadline()
 	if d == ib.Never {
 		return d
 	}

@@ -64,6 +64,8 @@ type Endpoint struct {
 	start   time.Time
 	machine Machine
 	wire    Wire
+	net     Lines // to other machines; nil if there are none
+	watcher *Watcher
 
 	// mu guards the engine and everything below that is not atomic.
 	mu         cacheline.SpinLock
@@ -86,6 +88,7 @@ type Endpoint struct {
 	streams    bool        // the last of them was part of a stream: its ACKs can wait for a few more
 	hot        int         // the incoming ring that delivered last
 	turn       int
+	far        bool // what came last came from another machine
 	events     []hca.Event
 	owed       bool // packets wait to be sent: Poll hurried back
 	failed     bool
@@ -293,7 +296,7 @@ func (e *Endpoint) finish() {
 	if e.eng.HasEvent() {
 		e.deliverEvents()
 	}
-	if d := int64(e.eng.NextDeadline()); d < e.wakeAt.Load() {
+	if d := int64(e.deadline()); d < e.wakeAt.Load() {
 		e.wakeAt.Store(d)
 		e.call()
 	}
@@ -357,7 +360,7 @@ func (e *Endpoint) before() {
 // besides is for a program that found a completion: nobody waits for what is taken in here, but one
 // that always finds some would never take it in.
 func (e *Endpoint) besides() {
-	if e.wire != nil && e.drainWire() > 0 {
+	if e.wire != nil && e.drainWire() > 0 || e.net != nil && e.drainLines() > 0 {
 		e.owed = true
 	}
 	if e.hot < len(e.in) && e.drainRing(e.in[e.hot], nil) > 0 {
@@ -458,6 +461,12 @@ func (e *Endpoint) drain(cq *hca.CQ) int {
 	if e.wire != nil {
 		return e.drainWire()
 	}
+	if e.net != nil && (e.far || e.polls&7 == 0) { // to look there takes a system call
+		n := e.drainLines()
+		if e.far = n > 0 || e.far && e.polls&7 != 0; n > 0 {
+			return n
+		}
+	}
 	if len(e.in) == 0 {
 		return 0
 	}
@@ -494,6 +503,9 @@ func (e *Endpoint) drainAll() int {
 	n := 0
 	for _, r := range e.in {
 		n += e.drainRing(r, nil)
+	}
+	if e.net != nil {
+		n += e.drainLines()
 	}
 	return n
 }
@@ -560,6 +572,9 @@ func (e *Endpoint) drainRing(r *In, cq *hca.CQ) int {
 // timers runs what is due. A deadline that comes while packets of ours lie in rings whose receivers have had no
 // time to look is put off a little: an adapter of silicon always runs, a process on a busy machine does not.
 func (e *Endpoint) timers() {
+	if e.net != nil {
+		e.lineTimers()
+	}
 	due := e.clock >= e.eng.NextDeadline()
 	if due && e.unseen() {
 		if e.late == 0 {
@@ -575,13 +590,13 @@ func (e *Endpoint) timers() {
 	}
 	if due {
 		e.eng.HandleTimeout(e.clock)
-		e.wakeAt.Store(int64(e.eng.NextDeadline()))
+		e.wakeAt.Store(int64(e.deadline()))
 	}
 }
 
 // unseen knocks at peers that have not taken what they were sent, and reports whether there are any.
 func (e *Endpoint) unseen() bool {
-	any := false
+	any := e.net != nil && e.net.Unheard()
 	for _, r := range e.out {
 		if r.Unseen() {
 			r.peer.Knock()
@@ -641,6 +656,9 @@ func (e *Endpoint) DropOut(r *Out) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.to.close()
+	if r.line != nil {
+		e.pump() // what is left in it
+	}
 	if len(r.parked) > 0 {
 		e.unparkRing(r)
 	}

@@ -112,7 +112,7 @@ func (e *Endpoint) hintAll() {
 		e.hintRing(r)
 	}
 	n := uint32(len(e.in))
-	if n > hintRings || e.wire != nil { // what a wire has, only a call can tell
+	if n > hintRings || e.wire != nil || e.net != nil { // what a network has, only a call can tell
 		n = hintMany
 	}
 	atomic.StoreUint32(&e.hint.nrings, n)

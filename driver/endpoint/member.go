@@ -27,6 +27,7 @@ type memberOut struct {
 	*Out
 	free  func()
 	added bool
+	open  func(now ib.Time) (Line, error) // of a tunnel that was not used yet
 }
 
 type memberIn struct {
@@ -69,6 +70,33 @@ func (m *Member) Outgoing(id uint32, r *Out, free func()) {
 	}
 }
 
+// OutgoingLine hands over a tunnel to send by. Open is called when it is first used, with the endpoint locked, and free
+// when it is not any more.
+func (m *Member) OutgoingLine(id uint32, open func(now ib.Time) (Line, error), free func()) {
+	m.Outgoing(id, nil, free)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if o := m.out[id]; o != nil {
+		o.open = open
+	}
+}
+
+// IncomingLine hands over a tunnel that packets come by: open is called with the endpoint locked.
+func (m *Member) IncomingLine(id uint32, open func(now ib.Time), free func()) {
+	m.mu.Lock()
+	m.in[id] = memberIn{nil, free}
+	m.mu.Unlock()
+	m.Later(func() { m.Do(open) })
+}
+
+// Do does something with the endpoint locked.
+func (e *Endpoint) Do(f func(now ib.Time)) {
+	e.mu.Lock()
+	f(e.refresh())
+	e.finish()
+	e.mu.Unlock()
+}
+
 // Incoming hands over a ring to receive from.
 func (m *Member) Incoming(id uint32, r *In, free func()) {
 	m.mu.Lock()
@@ -98,15 +126,30 @@ func (m *Member) Way(k Key, slot int, gen uint32, ids []uint32) (*Route, error) 
 	m.mu.Lock()
 	for _, id := range ids {
 		if r := m.out[id]; r != nil {
-			if !r.added {
-				r.added = true
-				m.AddOut(r.Out)
+			if !r.added && !m.add(r) {
+				continue
 			}
 			rings = append(rings, r.Out)
 		}
 	}
 	m.mu.Unlock()
 	return NewRoute(k, m.slots, slot, gen, rings)
+}
+
+// add makes a ring one of the endpoint's.
+func (m *Member) add(r *memberOut) bool {
+	if r.open != nil {
+		to, err := r.open(m.refresh())
+		if err == nil {
+			r.Out, err = newLineOut(to)
+		}
+		if err != nil {
+			return false // packets vanish until there is another way
+		}
+	}
+	r.added = true
+	m.AddOut(r.Out)
+	return true
 }
 
 // forget drops a ring whose other end is gone.
@@ -121,11 +164,15 @@ func (m *Member) forget(id uint32) {
 	}
 	m.mu.Unlock()
 	if isOut {
-		m.DropOut(out.Out)
+		if out.Out != nil {
+			m.DropOut(out.Out)
+		}
 		out.free()
 	}
 	if isIn {
-		m.DropIn(in.In)
+		if in.In != nil {
+			m.DropIn(in.In)
+		}
 		in.free()
 	}
 }

@@ -111,6 +111,7 @@ type Out struct {
 	to   peer // the same, once it is needed
 	// refers: the payload that is sent now may be by reference.
 	refers bool
+	line   *lineRing // if it leads into a tunnel
 	// ahead is the last number of head.ahead.
 	ahead uint64
 

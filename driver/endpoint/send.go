@@ -54,6 +54,9 @@ func (e *Endpoint) send() {
 			e.sendMany(now, s, rt)
 		}
 	}
+	if e.net != nil && e.pump() {
+		e.send() // there was no room before
+	}
 }
 
 // sendWire puts packets on a network; what they may be is the queue pairs' matter.

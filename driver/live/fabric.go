@@ -315,6 +315,9 @@ func ring(bell chan<- struct{}) {
 // changed makes every route be walked anew. The fabric's lock is held.
 func (f *Fabric) changed() {
 	f.epoch.Add(1)
+	if f.cfg.Outside.Lines != nil {
+		f.cfg.Outside.Lines.Changed()
+	}
 	if f.plane != nil {
 		f.plane.stale = true
 		f.plane.knock()

@@ -20,6 +20,8 @@ type Outside struct {
 	Trunk Trunk
 	// Admits judges a packet that comes in from another machine by a cable; nil admits all.
 	Admits func(cable int, p *wire.Packet) bool
+	// Lines makes ways between processes of different machines; nil if daemons are to carry all that they say.
+	Lines Lines
 }
 
 // Trunk carries messages to other machines: as they are, in order, each once, until SetTrunk says that it does not any

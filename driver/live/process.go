@@ -50,6 +50,9 @@ type Process struct {
 	out      map[chanKey]*Channel
 	in       []*Channel
 	kept     []*Channel // that have ended before it heard of them
+	lines    map[endpoint.Key]*Line
+	linesIn  []*Line
+	socket   lineSocket
 	ended    bool
 	news     []portNews // by port
 	// Of a program in this process: its device, whether it is among the fabric's recent, and what other processes wake
@@ -102,6 +105,8 @@ func (p *Process) Heard(n ib.PortNum, change uint32) {
 type Note struct {
 	// Incoming is a ring to receive from, Gone one whose other end is no more.
 	Incoming, Gone *Channel
+	// Line is a line to receive by, GoneLine one that is no more.
+	Line, GoneLine *Line
 	// Port is a port that has changed, Rejoin one whose manager wants clients to register again.
 	Port, Rejoin ib.PortNum
 }
@@ -118,6 +123,10 @@ type procRoute struct {
 	// Where the process has been sending to, since it last asked: rings of others, or the plane.
 	direct []*Channel
 	inlet  *inlet
+	line   *Line
+	// again is after how long a line is asked for again that was not to be had, and askAt when; 0 if one was.
+	again time.Duration
+	askAt time.Time
 }
 
 // Resolved is what a process is told about a key.
@@ -127,6 +136,8 @@ type Resolved struct {
 	// Rings are the channels that its packets go into, New those of them that it has not been told of before.
 	Rings []uint32
 	New   []*Channel
+	// Line is the line that they go by, if there is one that it has not been told of.
+	Line *Line
 }
 
 // daemon is the process that the fabric is in, and owner its user.
@@ -156,6 +167,7 @@ func (f *Fabric) Attach(name string, c Caller) (*Process, error) {
 
 func (h *Host) attach(c Caller, allocate func(*Process) error) (*Process, error) {
 	p := &Process{f: h.f, host: h, routes: map[endpoint.Key]*procRoute{}, out: map[chanKey]*Channel{},
+		lines:    map[endpoint.Key]*Line{},
 		nextSlot: 1, bell: make(chan struct{}, 1), program: newProgram(c), news: make([]portNews, len(h.ports))}
 	err := allocate(p)
 	if err == nil {
@@ -300,6 +312,14 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 		p.foldBursts()
 	}
 	rt, chans, err := p.walk(k)
+	if err == nil && rt.switched && (pr.again == 0 || time.Now().After(pr.askAt)) {
+		if out, ok := p.leavesBy(rt); ok {
+			if p.layLine(pr, out); p.ended || f.closed.Load() {
+				return Resolved{}, ErrClosed
+			}
+			rt, chans, err = p.walk(k)
+		}
+	}
 	if err == nil && !rt.switched && pr.inlet != nil {
 		// What it sends next must not overtake what it has sent.
 		f.plane.awaitFlight(p, pr.inlet, k)
@@ -319,7 +339,7 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 		pr.direct, pr.inlet = chans, nil
 	}
 	pr.lead(rt)
-	pr.chans = chans
+	pr.chans, pr.line = chans, rt.line
 	if p.isLocal() && !p.recent {
 		p.recent = true
 		f.recent = append(f.recent, p)
@@ -330,6 +350,12 @@ func (p *Process) Resolve(k endpoint.Key) (Resolved, error) {
 		if !c.told {
 			c.told = true
 			r.New = append(r.New, c)
+		}
+	}
+	if l := rt.line; l != nil {
+		r.Rings = append(r.Rings, l.ID)
+		if !l.told {
+			l.told, r.Line = true, l
 		}
 	}
 	return r, nil
@@ -383,7 +409,7 @@ func (p *Process) takeSlot() (int, error) {
 	}
 	// Ways that lead nowhere are the first to go.
 	for k, pr := range p.routes {
-		if len(pr.chans) == 0 {
+		if len(pr.chans) == 0 && pr.line == nil {
 			pr.renew()
 			pr.unlead()
 			delete(p.routes, k)
@@ -414,6 +440,12 @@ func (p *Process) walk(k endpoint.Key) (*route, []*Channel, error) {
 		rt, ends = p.f.resolve(from, k)
 		if k.DLID.IsMulticast() {
 			ends = append(ends, hop{p: from}) // members on the sender's own host
+		}
+	}
+	if out, ok := p.leavesBy(rt); ok {
+		if l := p.lines[k]; l != nil && l.Cable == out.p.outside.cable && l.VL == out.vl {
+			rt.line = l
+			return rt, nil, nil
 		}
 	}
 	var chans []*Channel
@@ -530,6 +562,9 @@ func (pr *procRoute) settle() {
 	if !pr.rt.switched { // else every port has counted them itself
 		pr.rt.count(n, words-pr.words)
 	}
+	if pr.rt.line != nil {
+		pr.p.f.cfg.Outside.Lines.Sent(pr.rt.line, n, words-pr.words)
+	}
 	pr.pkts, pr.words = pkts, words
 }
 
@@ -616,7 +651,7 @@ func (p *Process) walkAgain() {
 		}
 		pr.settle()
 		rt, chans, err := p.walk(k)
-		same := err == nil && slices.Equal(chans, pr.chans)
+		same := err == nil && slices.Equal(chans, pr.chans) && rt.line == pr.line
 		if err != nil {
 			pr.unlead()
 			pr.rt = nil
@@ -624,7 +659,7 @@ func (p *Process) walkAgain() {
 			pr.lead(rt)
 		} // else what it sends until it asks goes the old way, and counts there
 		if !same {
-			pr.chans = nil
+			pr.chans, pr.line = nil, nil
 			p.share.Slots.Renew(pr.slot)
 			p.share.Page.Knock() // whoever waits for room in a ring may wait in vain
 		}
@@ -643,6 +678,7 @@ func (p *Process) Close() {
 		pr.settle()
 		pr.unlead()
 	}
+	p.endLines()
 	p.foldBursts()
 	p.ended = true
 	if p.leaving.Store(true); p.door != nil {

@@ -30,6 +30,9 @@ type route struct {
 	switched bool
 	// routed: it ends at a router, which looks at more of a packet than its LIDs.
 	routed bool
+	// left is where it goes on to another machine, and line what leads from there to the process that it is for.
+	left []hop
+	line *Line
 }
 
 // loss is a port that counts packets of a route which go no further.
@@ -91,6 +94,7 @@ func (f *Fabric) resolve(from *portState, key endpoint.Key) (*route, []hop) {
 	if len(w.found) == 0 && len(w.route.losses) == 0 && len(w.left) == 0 && !w.route.routed {
 		w.route.lose(from, link.NoMember)
 	}
+	w.route.left = w.left
 	return w.route, w.found
 }
 

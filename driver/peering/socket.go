@@ -2,6 +2,7 @@ package peering
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"sync/atomic"
@@ -22,9 +23,20 @@ type socket struct {
 }
 
 func openSocket(at netip.AddrPort) (*socket, error) {
-	fd, err := mmsg.Open(false)
+	fd, err := bindSocket(at)
 	if err != nil {
 		return nil, err
+	}
+	s := &socket{f: os.NewFile(uintptr(fd), "udp"), cuts: mmsg.Cuts(fd)}
+	s.raw, err = s.f.SyscallConn()
+	return s, err
+}
+
+// bindSocket makes a socket at an address.
+func bindSocket(at netip.AddrPort) (int, error) {
+	fd, err := mmsg.Open(false)
+	if err != nil {
+		return -1, err
 	}
 	name := &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}
 	zone, err := mmsg.Zone(at.Addr())
@@ -33,11 +45,22 @@ func openSocket(at netip.AddrPort) (*socket, error) {
 		err = unix.Bind(fd, name)
 	}
 	if err != nil {
-		return nil, errors.Join(err, unix.Close(fd))
+		return -1, errors.Join(err, unix.Close(fd))
 	}
-	s := &socket{f: os.NewFile(uintptr(fd), "udp"), cuts: mmsg.Cuts(fd)}
-	s.raw, err = s.f.SyscallConn()
-	return s, err
+	return fd, nil
+}
+
+// Socket makes a socket for datagrams of somebody else at the machine's address, on a port of the kernel's choice, and
+// says which, and how long they may be.
+func (m *Machine) Socket() (fd int, port uint16, mtu int, err error) {
+	if fd, err = bindSocket(netip.AddrPortFrom(m.Addr().Addr(), 0)); err != nil {
+		return -1, 0, 0, fmt.Errorf("peering: %w", err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		return -1, 0, 0, errors.Join(err, unix.Close(fd))
+	}
+	return fd, uint16(at.(*unix.SockaddrInet6).Port), m.cfg.MTU, nil
 }
 
 func (s *socket) close() { s.f.Close() }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,8 +29,8 @@ const (
 	opProbe    op[probeAsked, inspect.Probed]        = "fabric.probe"
 	opGuard    op[guardAsked, struct{}]              = "fabric.guard"
 	opRenew    op[struct{}, struct{}]                = "fabric.renew"
-	opLink     op[linkAsked, struct{}]               = "fabric.link"
-	opFault    op[faultAsked, struct{}]              = "fabric.fault"
+	opLink     op[linkAsked, refusal]                = "fabric.link"
+	opFault    op[faultAsked, refusal]               = "fabric.fault"
 	opFaults   op[struct{}, []inspect.FaultState]    = "fabric.faults"
 	opPrograms op[struct{}, []inspect.ProgramStats]  = "fabric.programs"
 	opHosts    op[struct{}, []inspect.HostStats]     = "fabric.hosts"
@@ -96,8 +97,27 @@ type faultAsked struct {
 	Fault *inspect.Fault
 }
 
+// refusal is why a cable was left as it is, empty if it was not: an error that matches inspect.ErrFault does so at the
+// machine that has asked, too.
+type refusal string
+
+func refused(err error) (refusal, error) {
+	if errors.Is(err, inspect.ErrFault) {
+		return refusal(err.Error()), nil
+	}
+	return "", err
+}
+
+// err is the refusal as the one who has asked has to have it.
+func (r refusal) err(err error) error {
+	if err == nil && r != "" {
+		return fmt.Errorf("span: %s: %w", string(r), inspect.ErrFault)
+	}
+	return err
+}
+
 // method answers a question.
-type method func(ctx context.Context, f *Fabric, in []byte) ([]byte, error)
+type method func(ctx context.Context, f *Fabric, machine string, in []byte) ([]byte, error)
 
 // methods has how each question is answered.
 var methods = map[string]method{}
@@ -127,14 +147,14 @@ func init() {
 		f.Fabric.RenewWays()
 		return none, nil
 	})
-	answer(opLink, func(f *Fabric, _ context.Context, q linkAsked) (none struct{}, err error) {
-		return none, f.Fabric.SetLink(q.Port, q.Up)
+	answer(opLink, func(f *Fabric, _ context.Context, q linkAsked) (refusal, error) {
+		return refused(f.Fabric.SetLink(q.Port, q.Up))
 	})
-	answer(opFault, func(f *Fabric, _ context.Context, q faultAsked) (none struct{}, err error) {
+	answer(opFault, func(f *Fabric, _ context.Context, q faultAsked) (refusal, error) {
 		if q.Fault == nil {
-			return none, f.Fabric.ClearFault(q.Port)
+			return refused(f.Fabric.ClearFault(q.Port))
 		}
-		return none, f.Fabric.SetFault(q.Port, *q.Fault)
+		return refused(f.Fabric.SetFault(q.Port, *q.Fault))
 	})
 	answer(opFaults, func(f *Fabric, _ context.Context, _ struct{}) ([]inspect.FaultState, error) {
 		return f.Fabric.Faults(), nil
@@ -163,14 +183,19 @@ func init() {
 	})
 }
 
-// answer says how a question is answered.
+// answer says how a question is answered, whoever asks.
 func answer[In, Out any](o op[In, Out], do func(*Fabric, context.Context, In) (Out, error)) {
-	methods[string(o)] = func(ctx context.Context, f *Fabric, in []byte) ([]byte, error) {
+	answerFrom(o, func(f *Fabric, ctx context.Context, _ string, q In) (Out, error) { return do(f, ctx, q) })
+}
+
+// answerFrom is answer where it matters who asks.
+func answerFrom[In, Out any](o op[In, Out], do func(*Fabric, context.Context, string, In) (Out, error)) {
+	methods[string(o)] = func(ctx context.Context, f *Fabric, machine string, in []byte) ([]byte, error) {
 		var q In
 		if err := json.Unmarshal(in, &q); err != nil {
 			return nil, fmt.Errorf("span: question %s: %w", o, err)
 		}
-		out, err := do(f, ctx, q)
+		out, err := do(f, ctx, machine, q)
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +213,7 @@ func (f *Fabric) Answer(ctx context.Context, machine, name string, in []byte) ([
 		return nil, fmt.Errorf("span: machine %s asks for %q, which this softib does not know: next: run the same "+
 			"release of softib on all machines", machine, name)
 	}
-	return m(ctx, f, in)
+	return m(ctx, f, machine, in)
 }
 
 // ownHosts are the statistics of hosts that are here.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,8 @@ type Machines interface {
 	Flush()
 	// Call asks a machine, and waits for its answer.
 	Call(ctx context.Context, machine, method string, in []byte) (out []byte, err error)
+	// Socket makes a UDP socket for a program, says how other machines reach it, and how long its datagrams may be.
+	Socket() (fd int, at netip.AddrPort, mtu int, err error)
 }
 
 // Config is what a machine's part of a fabric is made of.
@@ -52,6 +55,7 @@ type Fabric struct {
 	changes atomic.Uint64 // of what other machines say
 	mirror  mirror
 	own     own
+	lines   lines
 }
 
 // New starts this machine's part. The cables to other machines are down until those are Reached.
@@ -84,13 +88,17 @@ func New(cfg Config) (*Fabric, error) {
 		}
 	}
 	f.mirror.init(&cfg)
+	f.lines.init(f)
 	made := cfg.Live
 	if len(f.others) > 0 {
-		made.Outside = live.Outside{Where: f.elsewhere, Trunk: f, Admits: f.admits}
+		made.Outside = live.Outside{Where: f.elsewhere, Trunk: f, Admits: f.admits, Lines: &f.lines}
 	}
 	var err error
 	if f.Fabric, err = live.New(cfg.Graph, made); err != nil {
 		return nil, err
+	}
+	if len(f.others) > 0 {
+		f.wg.Go(f.lines.tend)
 	}
 	return f, nil
 }
@@ -140,6 +148,7 @@ func (f *Fabric) Reached(machine string, is bool) {
 	f.SetTrunk(f.cables[machine], is)
 	if !is {
 		f.mirror.lose(machine)
+		f.lines.lose(machine)
 		f.changes.Add(1)
 		return
 	}

@@ -3,10 +3,13 @@ package span
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"reflect"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"softib/driver/live"
 	"softib/fabric"
@@ -36,6 +39,12 @@ func (m memory) Send(machine string, cable int, msg []byte) {
 
 func (m memory) Flush() {}
 
+func (m memory) Socket() (fd int, at netip.AddrPort, mtu int, err error) {
+	at = netip.MustParseAddrPort("127.0.0.1:4711")
+	fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC) // which nobody uses
+	return fd, at, 1452, err
+}
+
 func (m memory) Call(ctx context.Context, machine, method string, in []byte) ([]byte, error) {
 	return m.all[machine].Answer(ctx, m.here, method, in)
 }
@@ -52,6 +61,18 @@ func leafs(g *topo.Graph, machines ...string) (where []string) {
 			i = n.Ports[1].Peer
 		}
 		where = append(where, at[i])
+	}
+	return where
+}
+
+// apart places switches on the first machine, and hosts on two others in turn.
+func apart(g *topo.Graph, m ...string) (where []string) {
+	for _, n := range g.Nodes {
+		if n.IsSwitch() {
+			where = append(where, m[0])
+		} else {
+			where = append(where, m[1+n.Index%2])
+		}
 	}
 	return where
 }
@@ -218,6 +239,11 @@ func TestCables(t *testing.T) {
 		if err := a.ClearFault(c.B); err != nil || len(a.Faults()) != 0 {
 			t.Fatalf("%v, %+v", err, a.Faults())
 		}
+		for name, f := range all {
+			if err := f.ClearFault(c.A); !errors.Is(err, inspect.ErrFault) {
+				t.Errorf("%s: a fault that is not there: %v", name, err)
+			}
+		}
 		break
 	}
 	if err := a.SetLink(topo.PortRef{Node: 1 << 20, Port: 1}, false); !errors.Is(err, inspect.ErrFault) {
@@ -237,17 +263,6 @@ func TestCables(t *testing.T) {
 
 // A machine speaks for its own cables, nodes and hosts alone.
 func TestOnlyItsOwn(t *testing.T) {
-	// Hosts on one machine, their switch on the other.
-	apart := func(g *topo.Graph, m ...string) (where []string) {
-		for _, n := range g.Nodes {
-			if n.IsSwitch() {
-				where = append(where, m[0])
-			} else {
-				where = append(where, m[1+n.Index%2])
-			}
-		}
-		return where
-	}
 	all := spread(t, "star:4", apart, "switch", "even", "odd")
 	f := all["switch"]
 	cables := f.Graph().Cables()

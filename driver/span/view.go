@@ -234,8 +234,8 @@ func (f *Fabric) SetLink(r topo.PortRef, up bool) error {
 	}
 	return f.eachEnd(r, func(e topo.PortRef) error { return f.Fabric.SetLink(e, up) },
 		func(m string, e topo.PortRef) error {
-			_, err := ask(f, m, opLink, linkAsked{e, up})
-			return err
+			no, err := ask(f, m, opLink, linkAsked{e, up})
+			return no.err(err)
 		})
 }
 
@@ -246,8 +246,8 @@ func (f *Fabric) SetFault(r topo.PortRef, fault inspect.Fault) error {
 	}
 	return f.eachEnd(r, func(e topo.PortRef) error { return f.Fabric.SetFault(e, fault) },
 		func(m string, e topo.PortRef) error {
-			_, err := ask(f, m, opFault, faultAsked{e, &fault})
-			return err
+			no, err := ask(f, m, opFault, faultAsked{e, &fault})
+			return no.err(err)
 		})
 }
 
@@ -257,8 +257,8 @@ func (f *Fabric) ClearFault(r topo.PortRef) error {
 		return err
 	}
 	return f.eachEnd(r, f.Fabric.ClearFault, func(m string, e topo.PortRef) error {
-		_, err := ask(f, m, opFault, faultAsked{Port: e})
-		return err
+		no, err := ask(f, m, opFault, faultAsked{Port: e})
+		return no.err(err)
 	})
 }
 

@@ -21,7 +21,7 @@ var ranks = map[string]int{
 	"verbs": 4, "subnet/sm": 4, "fabric": 4, "job/load": 4, "job/train": 4, "job/chakra": 4,
 	"operate/cluster/model": 4,
 
-	"driver/endpoint": 5, "verbs/attach/proto": 5, "node/inspect": 5,
+	"driver/endpoint": 5, "verbs/attach/proto": 5, "node/inspect": 5, "driver/line": 5,
 
 	"driver/sim": 6, "driver/live": 6, "verbs/attach": 6, "driver/roce": 6, "driver/ibsim": 6, "driver/umad": 6,
 	"driver/peering": 6,

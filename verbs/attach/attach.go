@@ -71,6 +71,7 @@ const attachPatience = 10 * time.Second
 type Device struct {
 	*driver
 	conn    *proto.Conn
+	page    *endpoint.Page
 	welcome proto.Welcome
 
 	mu    sync.Mutex // guards what follows
@@ -79,6 +80,7 @@ type Device struct {
 	asked uint64
 	down  bool
 	rings endpoint.Rings
+	lines *lines // to other machines; nil before there are any
 
 	gone chan struct{} // closed when the conversation has ended
 	once sync.Once
@@ -144,6 +146,7 @@ func (d *Device) greet(host string) error {
 	if err != nil {
 		return err
 	}
+	d.page = share.Page
 	cfg := hca.Config{NodeGUID: w.Adapter.NodeGUID, Ports: len(w.Ports), PortGUID: w.Adapter.PortGUIDs,
 		Limits: w.Adapter.Limits, KeySeed: uint8(w.Block), Reorder: w.Adapter.Reorder}
 	if d.driver, err = endpoint.NewMember(endpoint.Config{Name: w.Host, Engine: cfg, Block: w.Block,
@@ -196,7 +199,7 @@ func (d *Device) listen() {
 // hear does what a message asks for. It must not wait for the endpoint's lock where the holder may wait for an answer:
 // only what has no answer behind it is done on the spot.
 func (d *Device) hear(m *proto.Message, fds []int) {
-	defer proto.CloseAll(fds)
+	defer func() { proto.CloseAll(fds) }()
 	switch {
 	case m.Answer != nil:
 		d.answered(m.Answer.ID, m)
@@ -205,6 +208,10 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 	case m.Outgoing != nil && len(fds) == 2, m.Incoming != nil && len(fds) == 2 && m.Incoming.PID != endpoint.OtherUser,
 		m.Incoming != nil && len(fds) == 3:
 		d.takeRing(m, fds)
+	case m.Line != nil:
+		if d.takeLine(m.Line, fds) {
+			fds = nil
+		}
 	case m.Gone != 0:
 		d.Gone(m.Gone)
 	case m.Port != nil:
@@ -310,6 +317,7 @@ func (d *Device) Close() error {
 		_ = d.driver.Close()
 		d.conn.Close()
 		<-d.gone
+		d.closeLines()
 	})
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +17,7 @@ import (
 )
 
 // Version is that of the messages and of everything in shared memory. Both ends must have the same.
-const Version = 8
+const Version = 9
 
 // messageMax bounds a message.
 const messageMax = 64 << 10
@@ -35,7 +36,8 @@ type Message struct {
 	Answer   *Answer    `json:",omitempty"`
 	Outgoing *Ring      `json:",omitempty"` // descriptors: the ring, the receiver's page
 	Incoming *Ring      `json:",omitempty"` // descriptors: the ring, the sender's page, and its origin if it is checked
-	Gone     uint32     `json:",omitempty"` // a ring whose other end is no more
+	Line     *Line      `json:",omitempty"` // descriptors: with the first one, the socket of all
+	Gone     uint32     `json:",omitempty"` // a ring whose other end is no more, or such a line
 	Port     *Port      `json:",omitempty"`
 	Refusal  string     `json:",omitempty"` // why the conversation ends
 	Rejoin   ib.PortNum `json:",omitempty"` // the port whose manager wants clients to register again
@@ -44,7 +46,9 @@ type Message struct {
 	Heard     *Heard        `json:",omitempty"`
 	Join      *Join         `json:",omitempty"`
 	Joined    *Joined       `json:",omitempty"`
-	Leave     uint64        `json:",omitempty"` // ends what that Join began
+	// Dead is a line of the process's by which nothing passes.
+	Dead  uint32 `json:",omitempty"`
+	Leave uint64 `json:",omitempty"` // ends what that Join began
 }
 
 // Hello is how a process begins.
@@ -119,6 +123,32 @@ type Ring struct {
 	PID int // the process at the other end; 0 for the fabric, endpoint.OtherUser for another user's
 	// Port is, of an incoming one, the port of the adapter that it leads to.
 	Port ib.PortNum
+}
+
+// Line hands out one end of a tunnel to a process at another machine. Packets go one way; its number is one of rings.
+type Line struct {
+	ID uint32
+	// Sends: it is the end that sends.
+	Sends bool
+	Peer  netip.AddrPort
+	MTU   int
+	// SendSecret and RecvSecret are the tunnel's, SendIndex and RecvIndex what its datagrams begin with.
+	SendSecret, RecvSecret []byte
+	SendIndex, RecvIndex   uint32
+	// Port is, of the end that receives, the port of the adapter that it leads to, and From whose packets come by it.
+	Port ib.PortNum
+	From Origin
+}
+
+// Origin is whose packets may come by a line: those of one block of queue pairs of a port, to one address, with one
+// key.
+type Origin struct {
+	LID, DLID ib.LID
+	LMC       uint8
+	SL        ib.SL
+	PKey      ib.PKey
+	GIDs      []ib.GID
+	Block     uint16
 }
 
 // Join asks for the port's membership in a multicast group, which lasts until Leave or the end of the conversation. Of

@@ -156,6 +156,9 @@ func (t *talk) answer() {
 		if m.Leave != 0 {
 			t.leaveGroup(m.Leave)
 		}
+		if m.Dead != 0 {
+			t.p.LineDead(m.Dead)
+		}
 		if m.Ask == nil {
 			continue
 		}
@@ -174,10 +177,29 @@ func (t *talk) answer() {
 				}
 			}
 		}
+		if r.Line != nil && t.sendLine(r.Line) != nil {
+			return
+		}
 		if err := t.send(&proto.Message{Answer: a}); err != nil {
 			return
 		}
 	}
+}
+
+// sendLine hands out one end of a line, and with the first one the socket of all.
+func (t *talk) sendLine(l *live.Line) error {
+	m := &proto.Line{ID: l.ID, Sends: l.Sends, Peer: l.Far.Addr, MTU: min(l.Near.MTU, l.Far.MTU),
+		SendSecret: l.Secret[:], RecvSecret: l.Back[:], SendIndex: l.Far.Index, RecvIndex: l.Near.Index, Port: l.Port,
+		From: proto.Origin{LID: l.Origin.LID, LMC: l.Origin.LMC, GIDs: l.Origin.GIDs, DLID: l.Way.DLID, SL: l.Way.SL,
+			PKey: l.Way.PKey, Block: l.Block}}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var fds []int
+	if fd := t.p.TakeSocket(); fd >= 0 {
+		fds = append(fds, fd)
+		defer proto.CloseAll(fds)
+	}
+	return t.conn.Send(&proto.Message{Line: m}, fds...)
 }
 
 // pass tells the process what happens around it.
@@ -199,6 +221,10 @@ func (t *talk) pass(done <-chan struct{}) {
 				}
 			case n.Gone != nil:
 				err = t.send(&proto.Message{Gone: n.Gone.ID})
+			case n.Line != nil:
+				err = t.sendLine(n.Line)
+			case n.GoneLine != nil:
+				err = t.send(&proto.Message{Gone: n.GoneLine.ID})
 			case n.Port != 0:
 				pt := port(t.p, n.Port)
 				err = t.send(&proto.Message{Port: &pt})
