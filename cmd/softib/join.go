@@ -380,6 +380,9 @@ func (j *joined) machines() (all []status.Machine) {
 		}
 		if m.Reached = m.Here; !m.Here {
 			m.Reached, m.Why = j.trunks.reaches(name)
+			if f := j.trunks.fabric(); f != nil {
+				m.Lines, m.LinesLaid = f.Lines(name)
+			}
 		}
 		all = append(all, m)
 	}

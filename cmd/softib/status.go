@@ -302,6 +302,9 @@ func machineText(m *status.Machine) string {
 	if m.Master {
 		text += ", manages the subnet"
 	}
+	if m.Lines > 0 {
+		text += fmt.Sprintf(", %s of programs here lead there directly", numbered(m.Lines, "way", "ways"))
+	}
 	if !m.Reached && m.Why != "" {
 		text += ": " + m.Why
 	}

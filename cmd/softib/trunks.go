@@ -98,6 +98,9 @@ func (t *trunks) Socket() (fd int, at netip.AddrPort, mtu int, err error) {
 	return fd, netip.AddrPortFrom(t.reached, port), mtu, err
 }
 
+// Passes reports whether datagrams of programs pass to a machine.
+func (t *trunks) Passes(ctx context.Context, machine string) bool { return t.at.Passes(ctx, machine) }
+
 // Up is for a machine that is reached.
 func (t *trunks) Up(p *peering.Peer) {
 	t.mu.Lock()

@@ -155,6 +155,7 @@ func New(c Config) (*Machine, error) {
 	m := &Machine{cfg: c, links: map[string]*link{}, methods: map[string]Method{}, guests: map[netip.Addr]int{}}
 	m.sessions.Store(&map[uint32]*Peer{})
 	m.methods[methodPing] = ping
+	m.methods[methodEcho] = m.echo
 	var b [8]byte
 	_, _ = rand.Read(b[:])
 	m.instance = hex.EncodeToString(b[:])

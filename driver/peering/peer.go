@@ -46,6 +46,8 @@ type Peer struct {
 	since atomic.Pointer[time.Time]
 	once  sync.Once
 	ended chan struct{}
+
+	passage passage
 }
 
 // Name is the peer's.

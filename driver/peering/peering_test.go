@@ -13,6 +13,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -139,6 +140,37 @@ func send(t testing.TB, p *Peer, stream uint32, text string) {
 		t.Fatal(err)
 	}
 	p.Flush()
+}
+
+// TestPasses: whether datagrams of other sockets pass between two machines is found out by trying, once.
+func TestPasses(t *testing.T) {
+	c := newCA(t)
+	a, la := machine(t, "a.example", c.tls("a.example"), nil)
+	b, lb := machine(t, "b.example", c.tls("b.example"), nil)
+	if a.Passes(t.Context(), "b.example") {
+		t.Error("they pass to a machine that was not met")
+	}
+	connect(t, a, b)
+	pa := next(t, "up", la.up)
+	next(t, "up", lb.up)
+	at := pa.addr
+	pa.addr = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), at.Port()) // where nobody is
+	if a.Passes(t.Context(), "b.example") {
+		t.Error("they pass to where nobody is")
+	}
+	pa.addr = at
+	if a.Passes(t.Context(), "b.example") {
+		t.Error("it was tried again at once")
+	}
+	pa.passage.tried = time.Time{}
+	if !a.Passes(t.Context(), "b.example") || !b.Passes(t.Context(), "a.example") {
+		t.Error("they do not pass")
+	}
+	for _, in := range []string{"", "{}", `{"Nonce":"AAAA"}`, `[]`} {
+		if _, err := b.echo(t.Context(), "a.example", json.RawMessage(in)); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
 }
 
 // Two machines meet, whoever dials; messages and questions pass both ways, and an end that closes is heard of at once.

@@ -75,6 +75,7 @@ type laid struct {
 	up, down string        // the machines before and behind this one; empty at the ends
 	stretch  *live.Stretch // nil where it begins
 	line     *live.Line    // its end, if that is here
+	end      string        // of one that begins here, the machine that has its other end; empty before there is one
 	begun    time.Time
 	// Of what has gone by it, what the machine behind this one was not told yet.
 	pkts, words uint64
@@ -85,7 +86,8 @@ type lines struct {
 	f       *Fabric
 	mu      sync.Mutex // taken after the fabric's lock
 	by      map[lineName]*laid
-	news    chan struct{} // tables have changed
+	news    chan struct{}  // tables have changed
+	laid    map[string]int // that begin here, ever, by the machine of the other end
 	lifted  map[string][]lineName
 	lifting chan struct{} // somebody is to be told
 }
@@ -100,7 +102,7 @@ const (
 )
 
 func (x *lines) init(f *Fabric) {
-	x.f, x.by, x.lifted = f, map[lineName]*laid{}, map[string][]lineName{}
+	x.f, x.by, x.laid, x.lifted = f, map[lineName]*laid{}, map[string]int{}, map[string][]lineName{}
 	x.news, x.lifting = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
@@ -136,10 +138,13 @@ func (x *lines) Lay(l *live.Line) (end live.LineEnd, err error) {
 		in = c.B
 	}
 	last, err := askFor(ctx, f, n.down, opLay, layAsked{n.lineName, l.LineKey, in, l.VL})
+	if err == nil && !f.cfg.Machines.Passes(ctx, last) {
+		err = fmt.Errorf("span: datagrams of programs do not pass to machine %s: %w", last, live.ErrNoLine)
+	}
 	if err == nil {
 		end, err = askFor(ctx, f, last, opMeet, meetAsked{l.ID, l.Near, l.Secret[:], l.Back[:]})
 	}
-	if err == nil && !x.has(n) {
+	if err == nil && !x.met(n, last) {
 		err = fmt.Errorf("span: it was lifted at once: %w", live.ErrNoLine)
 	}
 	if err != nil {
@@ -179,9 +184,12 @@ func (x *lines) add(n *laid) error {
 	return nil
 }
 
-func (x *lines) has(n *laid) bool {
+// met notes which machine has the other end of a line that begins here, and reports whether it is still there.
+func (x *lines) met(n *laid, end string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	n.end = end
+	x.laid[end]++
 	return x.by[n.lineName] == n
 }
 
@@ -226,13 +234,28 @@ func (x *lines) lose(machine string) {
 	}
 }
 
-func (x *lines) all() (list []*laid) {
+// all are the lines as they are now.
+func (x *lines) all() (list []laid) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, n := range x.by {
-		list = append(list, n)
+		list = append(list, *n)
 	}
 	return list
+}
+
+// Lines counts the programs' ways that lead directly to another machine: how many there are, and how many were ever
+// laid.
+func (f *Fabric) Lines(machine string) (now, laid int) {
+	x := &f.lines
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, n := range x.by {
+		if n.Origin == f.cfg.Here && n.end == machine {
+			now++
+		}
+	}
+	return now, x.laid[machine]
 }
 
 // layStretch agrees to a line that comes from a machine, if the way of its packets is as that says.

@@ -26,6 +26,8 @@ type Machines interface {
 	Call(ctx context.Context, machine, method string, in []byte) (out []byte, err error)
 	// Socket makes a UDP socket for a program, says how other machines reach it, and how long its datagrams may be.
 	Socket() (fd int, at netip.AddrPort, mtu int, err error)
+	// Passes reports whether datagrams of such sockets reach those of another machine; it may try, and wait.
+	Passes(ctx context.Context, machine string) bool
 }
 
 // Config is what a machine's part of a fabric is made of.

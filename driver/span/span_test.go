@@ -49,6 +49,8 @@ func (m memory) Call(ctx context.Context, machine, method string, in []byte) ([]
 	return m.all[machine].Answer(ctx, m.here, method, in)
 }
 
+func (m memory) Passes(context.Context, string) bool { return true }
+
 // leafs places each leaf with its hosts on a machine, and the spines in turn.
 func leafs(g *topo.Graph, machines ...string) (where []string) {
 	at := map[int]string{}

@@ -233,6 +233,15 @@ func TestMachines(t *testing.T) {
 		m.pair(t, 18702, 2, hosts[2], 1, hosts[1], "ib_write_bw", "-s", "65536", "-n", "500")
 		m.pair(t, 18703, 0, hosts[0], 1, hosts[1], "ib_read_lat", "-n", "500")
 		m.pair(t, 18704, 1, hosts[1], 2, hosts[2], "ib_atomic_bw", "-n", "500")
+		s, err := m.status(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range s.Machines {
+			if !x.Here && x.LinesLaid == 0 {
+				t.Errorf("no program's way has led directly to machine %s", x.Name)
+			}
+		}
 	})
 	t.Run("rdmacm", func(t *testing.T) { m.rping(t, hosts) })
 	t.Run("tools", func(t *testing.T) {

@@ -75,6 +75,10 @@ type Machine struct {
 	Why     string `json:"why,omitempty"`
 	// Master says that the subnet is managed from there.
 	Master bool `json:"master,omitempty"`
+	// Lines is how many ways of programs lead directly from here to programs there, and LinesLaid how many have since
+	// this machine came.
+	Lines     int `json:"lines,omitempty"`
+	LinesLaid int `json:"lines_laid,omitempty"`
 }
 
 // LinkKind is how many links are in a state at a rate.
