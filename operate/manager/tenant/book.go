@@ -39,33 +39,47 @@ type Book struct {
 	gone   *Change
 	aside  error // why what is written down is not in force: another manages the fabric
 	told   func(Change, error)
+	// elsewhere is who makes changes; nil if this book does.
+	elsewhere Elsewhere
 }
 
 // Open makes a book of what is in a store, and puts it in force. An intent that was left is given up. The book owns the
 // store from now on.
 func Open(ctx context.Context, store Store, fabric Fabric) (*Book, error) {
-	b := &Book{store: store, fabric: fabric, turn: make(chan struct{}, 1), closed: make(chan struct{}),
-		state: store.State(), rev: 1}
+	b := bookOf(store.State(), fabric)
+	b.store = store
 	if c := store.Intent(); c != nil {
 		if err := store.Abort(*c); err != nil {
 			return nil, err
 		}
 		b.gone = c
 	}
-	for i := range b.state.Tenants {
-		if err := b.reserved(b.state.Tenants[i].Key); err != nil {
-			return nil, err
-		}
-	}
-	if len(b.state.Tenants) == 0 && b.state.Template == "" {
-		return b, nil
-	}
-	if err := fabric.Enforce(ctx, State{}, b.state); errors.Is(err, ErrUnmanaged) {
+	if err := b.begin(ctx, b.state); errors.Is(err, ErrUnmanaged) {
 		b.aside = err
 	} else if err != nil {
-		return nil, fmt.Errorf("tenant: what was acknowledged cannot be put in force: %w", err)
+		return nil, err
 	}
 	return b, nil
+}
+
+func bookOf(s State, fabric Fabric) *Book {
+	return &Book{fabric: fabric, turn: make(chan struct{}, 1), closed: make(chan struct{}), state: s, rev: 1}
+}
+
+// begin puts what was found in force.
+func (b *Book) begin(ctx context.Context, s State) error {
+	for i := range s.Tenants {
+		if err := b.reserved(s.Tenants[i].Key); err != nil {
+			return err
+		}
+	}
+	if len(s.Tenants) == 0 && s.Template == "" {
+		return nil
+	}
+	if err := b.fabric.Enforce(ctx, State{}, s); err != nil {
+		return fmt.Errorf("tenant: what was acknowledged cannot be put in force: %w", err)
+	}
+	return nil
 }
 
 // Aside is why the tenants that were found are not in force, where another subnet manager looks after the fabric: an
@@ -86,7 +100,9 @@ func (b *Book) Close() error {
 	b.end.Do(func() {
 		close(b.closed)
 		b.turn <- struct{}{}
-		err = b.store.Close()
+		if b.store != nil {
+			err = b.store.Close()
+		}
 	})
 	return err
 }
@@ -308,6 +324,12 @@ func (b *Book) Refresh(ctx context.Context, check func(State) error) error {
 		return err
 	}
 	defer func() { <-b.turn }()
+	b.mu.RLock()
+	elsewhere := b.elsewhere
+	b.mu.RUnlock()
+	if elsewhere != nil {
+		return fmt.Errorf("tenant: another machine keeps them apart: %w", ErrUnmanaged)
+	}
 	s := b.State()
 	if check != nil {
 		if err := check(s); err != nil {
@@ -342,13 +364,27 @@ func (b *Book) take(ctx context.Context) error {
 // change makes one change, whole or not at all. Who is canceled before it begins changes nothing; once it has begun it
 // is carried through, because half of it must not stay.
 func (b *Book) change(ctx context.Context, plan func(*State) (Change, error)) (Tenant, error) {
+	b.mu.RLock()
+	to := b.elsewhere
+	b.mu.RUnlock()
+	if to != nil {
+		return b.forward(ctx, to, plan)
+	}
+	return b.changeHere(ctx, plan)
+}
+
+// changeHere is change where this book makes it.
+func (b *Book) changeHere(ctx context.Context, plan func(*State) (Change, error)) (Tenant, error) {
 	if err := b.take(ctx); err != nil {
 		return Tenant{}, err
 	}
 	defer func() { <-b.turn }()
 	b.mu.RLock()
-	was, failed := b.state, b.failed
+	was, failed, elsewhere := b.state, b.failed, b.elsewhere
 	b.mu.RUnlock()
+	if elsewhere != nil {
+		return Tenant{}, fmt.Errorf("tenant: another machine makes changes: %w", ErrUnmanaged)
+	}
 	if failed != nil {
 		return Tenant{}, failed
 	}
