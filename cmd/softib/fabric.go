@@ -75,12 +75,16 @@ func (f *fabric) start(ctx context.Context, g *topo.Graph, cfg *sm.Config, t *te
 	case f.joined != nil:
 		if cfg != nil {
 			own := *cfg
+			if t != nil {
+				own = t.own // with the tenants that there are when it begins to rule
+			}
 			if own.Memory.LIDs, err = plannedLIDs(g, own.LMC); err != nil {
 				return err
 			}
-			f.ruler = &ruler{f: f, cfg: own}
+			f.ruler = &ruler{f: f, cfg: own, tenants: t}
 		}
-		f.joined.run(ctx, f)
+		t.follow(f)
+		f.joined.run(ctx, f, t)
 		return out.during("waiting for the subnet", func() error { return f.awaitOwn(ctx) })
 	case cfg == nil:
 		return nil

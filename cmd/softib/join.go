@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,6 +72,7 @@ func (o *joinOptions) check() error {
 type joined struct {
 	name     string
 	topology string
+	secret   []byte // see cluster.Spec
 	graph    *topo.Graph
 	where    []string
 	places   atomic.Pointer[[]string] // the same, once it is known
@@ -241,7 +243,9 @@ func (j *joined) learn(ctx context.Context, want *wanted) error {
 			return j.build(spec, text, want)
 		}
 		if want != nil && want.placement != nil && j.member.IsMaster() {
-			value, err := json.Marshal(cluster.Spec{Topology: want.topology})
+			secret := make([]byte, 32)
+			_, _ = rand.Read(secret) // which never fails
+			value, err := json.Marshal(cluster.Spec{Topology: want.topology, Secret: secret})
 			if err != nil {
 				return err
 			}
@@ -273,6 +277,7 @@ func (j *joined) build(spec, text []byte, want *wanted) error {
 		return next(errors.New("the fabric is another one than TOPOLOGY"),
 			"leave TOPOLOGY out to take part in it, or name another fabric in the URL")
 	}
+	j.secret = s.Secret
 	var err error
 	if j.topology = s.Topology; topo.IsSpec(s.Topology) {
 		j.graph, err = parseSpec(s.Topology)
@@ -342,21 +347,29 @@ func (j *joined) hear(e cluster.Event) {
 }
 
 // run gives the fabric to the trunks, and has its manager run while this machine is the master.
-func (j *joined) run(ctx context.Context, f *fabric) {
+func (j *joined) run(ctx context.Context, f *fabric, t *tenancy) {
+	j.serveTenants(t)
 	j.trunks.serve(f.Fabric)
 	if f.ruler == nil {
 		return
 	}
 	j.done.Go(func() {
+		said := ""
 		for {
+			text := ""
 			if err := f.ruler.rule(ctx, j.member.IsMaster()); err != nil {
-				j.log("the subnet's manager: %v", err)
+				text = err.Error()
 			}
+			if text != said && text != "" {
+				j.log("the subnet's manager: %s", text)
+			}
+			said = text
 			select {
 			case <-ctx.Done():
 				_ = f.ruler.rule(ctx, false)
 				return
 			case <-j.rulers:
+				j.refresh(t)
 			case <-time.After(rulePoll): // what a master believes has an end
 			}
 		}

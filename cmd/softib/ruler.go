@@ -2,23 +2,24 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
 	"softib/driver/smrun"
+	"softib/operate/manager/tenant"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/sm"
 )
 
 // errNotMaster says that the subnet is managed from another machine.
-var errNotMaster = errors.New("another machine manages the subnet")
+var errNotMaster = fmt.Errorf("another machine manages the subnet: %w", tenant.ErrUnmanaged)
 
 // ruler is the subnet manager of a fabric that spans machines: it runs while this machine is the master, and no longer.
 type ruler struct {
-	f   *fabric
-	cfg sm.Config
+	f       *fabric
+	cfg     sm.Config
+	tenants *tenancy // nil if there can be none
 
 	mu   sync.Mutex
 	run  *smrun.Runner // nil while another rules
@@ -26,6 +27,8 @@ type ruler struct {
 	// told is called with each manager that begins, and returns what to do when it ends.
 	told func(*smrun.Runner) func()
 	end  func()
+	// follow ends what the tenants have of it.
+	follow func()
 }
 
 // Do calls fn with the manager, if it runs here.
@@ -37,6 +40,17 @@ func (r *ruler) Do(fn func(*sm.Manager)) error {
 		return errNotMaster
 	}
 	return run.Do(fn)
+}
+
+// Await waits until is is true of the manager.
+func (r *ruler) Await(ctx context.Context, is func(*sm.Manager) bool) error {
+	r.mu.Lock()
+	run := r.run
+	r.mu.Unlock()
+	if run == nil {
+		return errNotMaster
+	}
+	return run.Await(ctx, is)
 }
 
 // tell has somebody told of managers, of the one that runs too.
@@ -51,26 +65,48 @@ func (r *ruler) tell(begins func(*smrun.Runner) func()) {
 // rule begins to manage the subnet, or ends it. When it has ended nothing more is written.
 func (r *ruler) rule(ctx context.Context, on bool) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if on == (r.run != nil) {
+	is := r.run != nil
+	r.mu.Unlock()
+	switch {
+	case on == is:
 		return nil
+	case on:
+		return r.start(ctx)
 	}
-	if !on {
-		r.stop()
-		<-r.run.Done()
-		if r.end != nil {
-			r.end()
+	r.mu.Lock()
+	r.stop()
+	<-r.run.Done()
+	if r.end != nil {
+		r.end()
+	}
+	r.run, r.end = nil, nil
+	r.mu.Unlock() // a change of tenants that is under way asks for the manager
+	if r.follow != nil {
+		r.follow()
+	}
+	return nil
+}
+
+// start begins to manage the subnet.
+func (r *ruler) start(ctx context.Context) (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cfg, store := r.cfg, tenant.Store(nil)
+	if r.tenants != nil {
+		if store, cfg, err = r.tenants.begin(r.cfg); err != nil {
+			return err
 		}
-		r.run, r.end = nil, nil
-		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
-	run, err := startSM(ctx, r.f.Fabric, r.cfg, topo.PortRef{Node: -1}, "sm", r.f.log, r.f.journal)
+	run, err := startSM(ctx, r.f.Fabric, cfg, topo.PortRef{Node: -1}, "sm", r.f.log, r.f.journal)
 	if err != nil {
 		stop()
 		return err
 	}
-	r.run, r.stop = run, stop
+	r.run, r.stop, r.follow = run, stop, nil
+	if r.tenants != nil {
+		r.follow = r.tenants.rule(ctx, r.f, run, store)
+	}
 	if r.told != nil {
 		r.end = r.told(run)
 	}

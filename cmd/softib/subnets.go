@@ -15,17 +15,13 @@ import (
 	"softib/subnet/sm"
 )
 
-// oneManager refuses what is for the tenants of a fabric that several managers rule, at once or in turn.
-func oneManager(arg string, g *topo.Graph, t *tenancy, joined bool) error {
+// oneManager refuses what is for the tenants of a fabric that several managers rule at once.
+func oneManager(arg string, g *topo.Graph, t *tenancy) error {
 	state := t.store.State()
-	if len(g.Routers()) == 0 && !joined || len(state.Tenants) == 0 && state.Template == "" {
+	if len(g.Routers()) == 0 || len(state.Tenants) == 0 && state.Template == "" {
 		return nil
 	}
-	what := "spans machines, whose managers know nothing of them"
-	if len(g.Routers()) > 0 {
-		what = "has routers, and tenants are of one subnet"
-	}
-	return next(fmt.Errorf("%s keeps tenants, and %s %s", t.dir, arg, what),
+	return next(fmt.Errorf("%s keeps tenants, and %s has routers: tenants are of one subnet", t.dir, arg),
 		"--state none, or --state DIR with another folder, starts it without them")
 }
 

@@ -28,20 +28,25 @@ type tenancy struct {
 	e      *manager.Enforcer
 	guard  *manager.Guard
 	rights *packetsock.Rights // of others, if the fabric is shared
-	run    *smrun.Runner      // that keeps them apart; nil if another's does
+	joined *joined            // on a fabric that spans machines, whose store it is
 
 	// others are managers beside it, with what their own files say: if one becomes master tenants stay apart.
 	mu     sync.Mutex
 	others map[*smrun.Runner]sm.Config
+	run    *smrun.Runner
 }
 
 // newTenancy opens what a fabric keeps of its tenants.
-func newTenancy(p place, o upOptions) (*tenancy, error) {
+func newTenancy(p place, o upOptions, j *joined) (*tenancy, error) {
 	dir, err := p.state(o.state)
 	if err != nil {
 		return nil, err
 	}
-	t := &tenancy{dir: dir}
+	t := &tenancy{dir: dir, joined: j}
+	if j != nil {
+		t.store, err = tenant.OpenKeys(j.member.Keys(tenantKeys))
+		return t, err
+	}
 	if t.store, err = tenant.OpenStore(dir); err != nil {
 		switch {
 		case errors.Is(err, tenant.ErrLocked):
@@ -60,6 +65,9 @@ func newTenancy(p place, o upOptions) (*tenancy, error) {
 // config is the manager's configuration with the tenants in it. Trusted are ports at which other managers may run.
 func (t *tenancy) config(g *topo.Graph, own sm.Config, trusted []topo.PortRef) (*sm.Config, error) {
 	t.own, t.guard = own, manager.NewGuard(g, own, trusted)
+	if t.joined != nil {
+		t.guard.Agree(t.joined.secret)
+	}
 	c, err := manager.StartWith(own, t.store.State(), t.guard)
 	if err != nil {
 		return nil, next(err, "give that partition another key in the file, or start without the file and delete "+
@@ -70,16 +78,31 @@ func (t *tenancy) config(g *topo.Graph, own sm.Config, trusted []topo.PortRef) (
 
 // open makes sure that what was acknowledged is in force.
 func (t *tenancy) open(ctx context.Context, f *fabric, out *reporter) error {
-	var k manager.Keeper
-	if f.runner != nil {
-		k = f.runner
+	if t.joined == nil {
+		var k manager.Keeper
+		if f.runner != nil {
+			k = f.runner
+		}
+		t.e = manager.NewEnforcer(f.Fabric, k, t.own, t.guard)
+		var err error
+		if t.book, err = tenant.Open(ctx, t.store, t.e); err != nil {
+			return next(err,
+				"softib log shows what the subnet manager has to say; --state OTHER starts without these tenants")
+		}
+		t.setRun(f.runner)
+		t.listen(f)
 	}
-	t.e = manager.NewEnforcer(f.Fabric, k, t.own, t.guard)
-	var err error
-	if t.book, err = tenant.Open(ctx, t.store, t.e); err != nil {
-		return next(err,
-			"softib log shows what the subnet manager has to say; --state OTHER starts without these tenants")
+	f.tenancy = t
+	if c, ok := t.book.GivenUp(); ok {
+		out.say("tenants   a change that was under way when the last fabric ended was never acknowledged, and "+
+			"is not in force: %v", c)
 	}
+	t.describe(out)
+	return nil
+}
+
+// listen has those told whom changes concern.
+func (t *tenancy) listen(f *fabric) {
 	t.book.Tell(func(c tenant.Change, err error) {
 		e := manager.Event{Kind: "tenant", Text: c.String()}
 		if c.Is != nil {
@@ -93,14 +116,14 @@ func (t *tenancy) open(ctx context.Context, f *fabric, out *reporter) error {
 		f.journal.Add(e)
 		if err == nil {
 			t.spread()
+			t.joined.tellTenants(t.book.State)
 		}
 		t.rights.Review()
 	})
-	f.tenancy, t.run = t, f.runner
-	if c, ok := t.book.GivenUp(); ok {
-		out.say("tenants   a change that was under way when the last fabric ended was never acknowledged, and "+
-			"is not in force: %v", c)
-	}
+}
+
+// describe says which tenants there are.
+func (t *tenancy) describe(out *reporter) {
 	list := t.book.List()
 	switch {
 	case t.book.Aside() != nil:
@@ -120,7 +143,6 @@ func (t *tenancy) open(ctx context.Context, f *fabric, out *reporter) error {
 	if name := t.book.Template(); name != "" && t.book.Aside() == nil {
 		out.say("qos       template %s in force", name)
 	}
-	return nil
 }
 
 // close ends it.
@@ -134,7 +156,7 @@ func (t *tenancy) close() {
 
 // reload puts other files of the operator's in force, with the tenants. With an error everything stays as it is.
 func (t *tenancy) reload(ctx context.Context, run *smrun.Runner, parts policy.Partitions, pol *policy.QoSPolicy) error {
-	if run != t.run {
+	if run != t.runner() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		own := t.others[run]
@@ -213,8 +235,8 @@ func (t *tenancy) join(run *smrun.Runner, own sm.Config) (leave func()) {
 func (t *tenancy) trust(ref topo.PortRef) (leave func()) {
 	tell := func() {
 		state := t.book.State()
-		if t.run != nil {
-			_ = t.run.Do(func(m *sm.Manager) { t.guard.Tell(m, &state) })
+		if run := t.runner(); run != nil {
+			_ = run.Do(func(m *sm.Manager) { t.guard.Tell(m, &state) })
 		}
 		t.spread()
 	}
@@ -224,6 +246,13 @@ func (t *tenancy) trust(ref topo.PortRef) (leave func()) {
 		undo()
 		tell()
 	}
+}
+
+// runner is the manager that keeps them apart; nil if another's does.
+func (t *tenancy) runner() *smrun.Runner {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.run
 }
 
 // spread tells all other managers of a change.

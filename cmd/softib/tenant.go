@@ -529,7 +529,7 @@ func (s *server) tenant(ctx context.Context, q tenantRequest, r *control.Reply[[
 
 // astray says what of a tenant is not in force, in a few lines.
 func (s *server) astray(ctx context.Context, x *tenant.Tenant) (lines []string) {
-	found, err := s.mgr.Enforcer().Astray(ctx, s.mgr.Tenants().State(), x)
+	found, err := s.f.tenancy.astray(ctx, x.Name)
 	if err != nil {
 		return []string{err.Error()}
 	}

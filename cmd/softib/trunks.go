@@ -21,6 +21,7 @@ type trunks struct {
 	f     *span.Fabric
 	peers map[string]*peering.Peer
 	dirty []*peering.Peer
+	came  func()            // is told that a machine has come, if there is somebody to tell
 	why   map[string]string // machines are not reached
 }
 
@@ -111,6 +112,9 @@ func (t *trunks) Up(p *peering.Peer) {
 	t.log("machine %s is reached at %v", p.Name(), p.Addr())
 	if f != nil {
 		f.Reached(p.Name(), true)
+		if t.came != nil {
+			go t.came()
+		}
 	}
 }
 

@@ -213,12 +213,12 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	for _, n := range o.sm.notes {
 		out.say("note      %s", n)
 	}
-	tenants, err := newTenancy(p, o)
+	tenants, err := newTenancy(p, o, j)
 	if err != nil {
 		return err
 	}
 	defer tenants.close()
-	if err := oneManager(o.topology, g, tenants, j != nil); err != nil {
+	if err := oneManager(o.topology, g, tenants); err != nil {
 		return err
 	}
 	if others != nil {
@@ -293,7 +293,9 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 		out.say("shared    with group %s: softib exec%s HOST -- CMD", o.shared, others.place.flag())
 	}
 	if f.ruler != nil {
-		f.ruler.tell(func(run *smrun.Runner) func() { return s.sms.add(&runningSM{run: run, opts: o.sm}) })
+		f.ruler.tell(func(run *smrun.Runner) func() {
+			return s.sms.add(&runningSM{run: run, opts: o.sm, tenants: tenants})
+		})
 	}
 	for _, run := range f.managers() {
 		x := &runningSM{run: run, opts: o.sm, tenants: tenants}

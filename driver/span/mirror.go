@@ -87,7 +87,8 @@ type portSaid struct {
 // machine is another machine, and the addresses of its hosts.
 type machine struct {
 	reached bool
-	gen     int // counts the ways to it
+	gen     int    // counts the ways to it
+	since   uint64 // the revision of what it has said
 	lids    map[ib.LID]bool
 }
 
@@ -108,9 +109,19 @@ func (m *mirror) reach(name string) int {
 	if x == nil {
 		return 0
 	}
-	x.reached = true
+	x.reached, x.since = true, 0
 	x.gen++
 	return x.gen
+}
+
+// heard is by which way a machine is reached, and the revision of what it has said.
+func (m *mirror) heard(name string) (gen int, since uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if x := m.machines[name]; x != nil {
+		return x.gen, x.since
+	}
+	return 0, 0
 }
 
 // isReached reports whether a machine can be asked.
@@ -143,6 +154,10 @@ func (m *mirror) hear(name string, gen int, told portsTold) bool {
 	if x == nil || !x.reached || x.gen != gen {
 		return false
 	}
+	if told.Revision < x.since {
+		return true // it was on its way when the machine was asked anew
+	}
+	x.since = told.Revision
 	for _, n := range told.Nodes {
 		if n.Node < 0 || n.Node >= len(m.ports) || m.cfg.Where[n.Node] != name ||
 			len(n.Ports) != len(m.cfg.Graph.Nodes[n.Node].Ports) {

@@ -324,6 +324,32 @@ func datagram(from, to ib.LID) []byte {
 	return (&fabric.Crossing{Frame: f}).AppendMessage(nil)
 }
 
+// TestRefresh: what another machine has changed before RenewWays returns is seen after it.
+func TestRefresh(t *testing.T) {
+	all := spread(t, "star:4", apart, "switch", "even", "odd")
+	f, far := all["switch"], all["odd"]
+	g := f.Graph()
+	eventually(t, "cables stay down", func() bool { return links(f, ib.PortInit) == len(g.Cables()) })
+	for _, n := range g.Hosts() {
+		if f.Where(n.Index) != "odd" {
+			continue
+		}
+		at := topo.PortRef{Node: n.Index, Port: 1}
+		for _, up := range []bool{false, true, false} {
+			if err := far.Fabric.SetLink(at, up); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the port does not change", func() bool {
+				return (far.PortState(at) != ib.PortDown) == up
+			})
+			f.RenewWays()
+			if is := f.PortState(at) != ib.PortDown; is != up {
+				t.Fatalf("%s is up: %v, and was seen as %v", g.PortName(at), up, is)
+			}
+		}
+	}
+}
+
 // A probe goes from machine to machine and is judged wherever packets are.
 func TestProbe(t *testing.T) {
 	all := spread(t, "fat-tree:radix=4,levels=2", leafs, "a", "b", "c")

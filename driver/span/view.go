@@ -195,6 +195,21 @@ func (f *Fabric) GuardManagement(on bool, managers []topo.PortRef) {
 func (f *Fabric) RenewWays() {
 	f.Fabric.RenewWays()
 	askAll(f, opRenew, always)
+	f.refresh()
+}
+
+// refresh makes what other machines have changed before the call seen here.
+func (f *Fabric) refresh() {
+	gens := map[string]int{}
+	told := askAll(f, opPorts, func(m string) (q portsAsked, ok bool) {
+		gens[m], q.Since = f.mirror.heard(m)
+		return q, true
+	})
+	for m, t := range told {
+		if f.mirror.hear(m, gens[m], t) && len(t.Nodes) > 0 {
+			f.changes.Add(1)
+		}
+	}
 }
 
 // eachEnd does something to a cable at the machines that have its ends.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -262,6 +263,18 @@ func TestMachines(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
+	// From here on there are tenants, whichever machine rules: one has all hosts that are tried, the others come and go.
+	book := tenants{"red": "h1,h13,h32"}
+	t.Run("tenants", func(t *testing.T) {
+		m.must(t, m.on(t.Context(), 0, "tenant", "create", "red", "--hosts", book["red"]))
+		for i, name := range []string{"blue", "green"} { // asked for where the master is not
+			book[name] = fmt.Sprintf("h%d,h%d", i+2, i+14)
+			m.must(t, m.on(t.Context(), i+1, "tenant", "create", name, "--hosts", book[name]))
+		}
+		m.agree(t, book, all...)
+		m.pair(t, 18706, 0, hosts[0], 2, hosts[2], "ibv_rc_pingpong", "-c", "-n", "500")
+		m.apart(t, 18707, 0, hosts[0], 1, "h14")
+	})
 	t.Run("one is killed", func(t *testing.T) {
 		m.end(m.up[2], syscall.SIGKILL)
 		m.await(t, 24, 0, 1)
@@ -284,6 +297,10 @@ func TestMachines(t *testing.T) {
 		}
 		m.end(m.up[master], syscall.SIGKILL)
 		others := []int{(master + 1) % 3, (master + 2) % 3}
+		// The next master knows all that was acknowledged, and goes on with it.
+		book["blue"] = "h2,h14,h20"
+		m.must(t, m.on(t.Context(), others[0], "tenant", "add", "blue", "h20"))
+		m.agree(t, book, others...)
 		m.await(t, spannedHosts-[3]int{12, 12, 8}[master], others...)
 		m.pair(t, 18720, others[0], hosts[others[0]], others[1], hosts[others[1]], "ibv_rc_pingpong", "-c", "-n", "500")
 		m.start(t, master)
@@ -307,12 +324,70 @@ func TestMachines(t *testing.T) {
 		m.startEtcd(t)
 		m.await(t, spannedHosts, all...)
 	})
-	t.Run("at random", func(t *testing.T) { m.atRandom(t, hosts) })
+	t.Run("at random", func(t *testing.T) { m.atRandom(t, hosts, book) })
+}
+
+// tenants are those that were acknowledged, with their hosts.
+type tenants map[string]string
+
+// agree waits until machines show the tenants as they were acknowledged, and all of them in force.
+func (m *machines) agree(t *testing.T, want tenants, machines ...int) {
+	t.Helper()
+	for _, i := range machines {
+		said := ""
+		for end := time.Now().Add(machinePatience); ; time.Sleep(20 * time.Millisecond) {
+			out, err := m.on(t.Context(), i, "tenant", "list", "--json").Output()
+			var list []struct {
+				Name    string
+				Members []struct{ Host string }
+				Astray  []string `json:"not_in_force"`
+			}
+			have, whole := tenants{}, err == nil && json.Unmarshal(out, &list) == nil
+			for _, x := range list {
+				var hosts []string
+				for _, y := range x.Members {
+					hosts = append(hosts, y.Host)
+				}
+				have[x.Name] = strings.Join(hosts, ",")
+				whole = whole && len(x.Astray) == 0
+			}
+			if said = string(out); whole && maps.Equal(have, want) {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("machine %c has tenants %s, want %v", machineNames[i], said, want)
+			}
+		}
+	}
+}
+
+// apart wants two hosts not to hear each other.
+func (m *machines) apart(t *testing.T, port int, from int, client string, to int, server string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), machinePatience)
+	defer cancel()
+	argv := []string{"ibv_rc_pingpong", "-n", "10", "-p", fmt.Sprint(port)}
+	s := m.on(ctx, to, append([]string{"exec", server, "--"}, argv...)...)
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = s.Process.Kill()
+		_ = s.Wait()
+	}()
+	for !m.Listens(to, port) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	out, err := m.on(ctx, from, append(append([]string{"exec", client, "--"}, argv...), netpair.Address(to))...).
+		CombinedOutput()
+	if err == nil || ctx.Err() != nil {
+		t.Errorf("%s of one tenant hears %s of another: %v\n%s", client, server, ctx.Err(), out)
+	}
 }
 
 // atRandom takes something away from a fabric of three machines, which comes back, and the fabric with it.
 // SOFTIB_CYCLES is how often; make machines tries for long.
-func (m *machines) atRandom(t *testing.T, hosts [3]string) {
+func (m *machines) atRandom(t *testing.T, hosts [3]string, book tenants) {
 	cycles, seed := 1, uint64(1)
 	if s := os.Getenv("SOFTIB_CYCLES"); s != "" {
 		if _, err := fmt.Sscan(s, &cycles); err != nil {
@@ -350,6 +425,16 @@ func (m *machines) atRandom(t *testing.T, hosts [3]string) {
 			m.startEtcd(t)
 		}
 		m.await(t, spannedHosts, all...)
+		// What was acknowledged is in force, also what is asked for now.
+		switch at := r.IntN(3); {
+		case book["gray"] == "":
+			book["gray"] = fmt.Sprintf("h%d,h%d", 5+r.IntN(6), 25+r.IntN(6))
+			m.must(t, m.on(t.Context(), at, "tenant", "create", "gray", "--hosts", book["gray"]))
+		default:
+			delete(book, "gray")
+			m.must(t, m.on(t.Context(), at, "tenant", "delete", "gray"))
+		}
+		m.agree(t, book, r.IntN(3))
 		from := r.IntN(3)
 		to := (from + 1 + r.IntN(2)) % 3
 		m.pair(t, 18800+n%100, from, hosts[from], to, hosts[to], "ibv_rc_pingpong", "-c", "-n", "200")

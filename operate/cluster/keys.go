@@ -57,6 +57,8 @@ type Spec struct {
 	// Topology is a generator's spec or a file in ibnetdiscover's format, whole.
 	Topology string            `json:"topology"`
 	Options  map[string]string `json:"options,omitempty"`
+	// Secret is what the managers of all machines make the keys from by which they guard the subnet.
+	Secret []byte `json:"secret,omitempty"`
 }
 
 // master is the value of MasterKey. The lease is the key's own.

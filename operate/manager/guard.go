@@ -1,7 +1,9 @@
 package manager
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"slices"
 	"sync"
@@ -62,6 +64,32 @@ func NewGuard(graph *topo.Graph, c sm.Config, trusted []topo.PortRef) *Guard {
 		}
 	}
 	return g
+}
+
+// Agree has the guards of several machines, whose managers rule in turn, make the same keys: they are made from a secret
+// in place of chance. It comes before the guard is used.
+func (g *Guard) Agree(secret []byte) {
+	if len(secret) == 0 || len(g.trusted) > 0 {
+		return // the operator's
+	}
+	made := func(what string) uint64 {
+		m := hmac.New(sha256.New, secret)
+		m.Write([]byte(what))
+		return max(binary.BigEndian.Uint64(m.Sum(nil)), 1)
+	}
+	if g.own.Key == 0 {
+		g.keys.Key = made("M_Key")
+	}
+	if g.smKey == sm.DefaultSMKey {
+		g.secret = made("SM_Key")
+	}
+}
+
+// Again tells the switches once more whom they take management from: some may be new.
+func (g *Guard) Again() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.apply()
 }
 
 // random is a key that nobody can guess.
