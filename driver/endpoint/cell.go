@@ -27,6 +27,7 @@ const (
 	cellGlobal                         // and has a GRH
 	cellXRC                            // and the SRQ of an XRC atomic, whose other headers fill the tail
 	cellDelivered                      // the payload was written to the receiver's memory; its length is in the tail
+	cellPiped                          // of those by reference: the payload is the next one in a pipe
 )
 
 // tailBytes is what a cell has left for extended headers and payload.

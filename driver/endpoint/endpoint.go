@@ -659,6 +659,7 @@ func (e *Endpoint) DropOut(r *Out) {
 	if r.line != nil {
 		e.pump() // what is left in it
 	}
+	r.closePipes()
 	if len(r.parked) > 0 {
 		e.unparkRing(r)
 	}
@@ -700,6 +701,7 @@ func (e *Endpoint) Close() error {
 	}
 	for _, r := range e.out {
 		r.to.close()
+		r.closePipes()
 	}
 	e.mu.Unlock()
 	if was {

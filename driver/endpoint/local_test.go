@@ -100,7 +100,7 @@ func TestLocalRevoke(t *testing.T) {
 	taken := bytes.Repeat([]byte{0x55}, len(payload))
 	for range 200 {
 		clear(payload)
-		if !out.canRefer() || !out.room(0) {
+		if !out.canRefer(true) || !out.room(0) {
 			t.Fatal("no room")
 		}
 		p.Payload, out.from = payload, new(hca.QP)

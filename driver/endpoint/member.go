@@ -105,6 +105,25 @@ func (m *Member) Incoming(id uint32, r *In, free func()) {
 	m.Later(func() { m.AddIn(r) })
 }
 
+// Pipes hands over pipes for a ring: all descriptors to who sends into it, the first half of them to who receives.
+func (m *Member) Pipes(id uint32, fds []int) {
+	m.Later(func() {
+		m.mu.Lock()
+		out, in := m.out[id], m.in[id].In
+		m.mu.Unlock()
+		m.Endpoint.mu.Lock()
+		defer m.Endpoint.mu.Unlock()
+		switch {
+		case out != nil && out.Out != nil && len(fds) == PipeFDs && !m.closed:
+			out.usePipes(fds)
+		case in != nil && len(fds) == numPipes && !m.closed:
+			in.usePipes(fds)
+		default:
+			closePipes(fds)
+		}
+	})
+}
+
 // Gone says that nobody is at the other end of a ring any more.
 func (m *Member) Gone(id uint32) { m.Later(func() { m.forget(id) }) }
 

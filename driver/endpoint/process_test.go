@@ -238,7 +238,7 @@ func TestOther(t *testing.T) {
 		case "refer":
 			p := wire.Packet{LRH: wire.LRH{LNH: wire.LNHLocal}, Payload: heap[:n],
 				BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.RC, wire.OpSendOnly)}, Count: 2}
-			ok := out.canRefer() && out.room(0)
+			ok := out.canRefer(true) && out.room(0)
 			out.publish(&p, false)
 			fmt.Println(ok)
 		case "grant":

@@ -50,7 +50,7 @@ type ringHead struct {
 	_       [60]byte
 	wants   uint32 // sender: waits for credit
 	_       [60]byte
-	pull    uint32 // receiver: it can read the sender's memory
+	pull    uint32 // receiver: what it can take; see pullsMemory
 	_       [60]byte
 	revoked uint32 // fabric: nobody is at the other end any more
 	_       [60]byte
@@ -107,11 +107,14 @@ func Revoke(mem []byte) {
 type Out struct {
 	memory
 	peer *Page
-	pid  int  // of the receiver
-	to   peer // the same, once it is needed
-	// refers: the payload that is sent now may be by reference.
-	refers bool
-	line   *lineRing // if it leads into a tunnel
+	pid  int       // of the receiver
+	to   peer      // the same, once it is needed
+	line *lineRing // if it leads into a tunnel
+	// refers: the payload that is sent now may be by reference, or, where there are pipes that are used, go by one.
+	refers, piping bool
+	pipes          *outPipes
+	// wish asks the fabric for pipes; nil where that was done, or is of no use.
+	wish func()
 	// ahead is the last number of head.ahead.
 	ahead uint64
 
@@ -165,10 +168,17 @@ func (r *Out) narrow(on bool) {
 	r.plimit = min(r.plimit, r.ptail+r.window)
 }
 
-// canRefer looks whether the receiver can read our memory. Its answer may change at any time, since it lies in memory
-// that the receiver writes: what is made of it has to hold for the whole packet.
-func (r *Out) canRefer() bool {
-	r.refers = r.pid > 0 && atomic.LoadUint32(&r.head.pull) != 0
+// canRefer looks whether the receiver can read our memory, or our pages from a pipe. Its answer may change at any time,
+// since it lies in memory that the receiver writes: what is made of it has to hold for the whole packet. Long says that
+// it would be of use now.
+func (r *Out) canRefer(long bool) bool {
+	pull := atomic.LoadUint32(&r.head.pull)
+	r.piping = pull == pullsPipes && r.pipes != nil
+	r.refers = r.pid > 0 && (pull == pullsMemory || r.piping)
+	if pull == pullsLittle && long && r.wish != nil && r.pid > 0 {
+		r.wish()
+		r.wish = nil
+	}
 	return r.refers
 }
 
@@ -198,6 +208,9 @@ func (r *Out) room(n int) bool {
 		return false // nonsense
 	}
 	r.limit = taken + ringCells
+	if r.pipes != nil && taken != 0 {
+		r.pipes.taken((taken - 1) % ringCells)
+	}
 	if taken == r.tail {
 		r.plimit = r.ptail + r.window
 	} else if taken != 0 {
@@ -207,7 +220,7 @@ func (r *Out) room(n int) bool {
 }
 
 func (r *Out) fits(need uint64) bool {
-	if r.tail == r.limit {
+	if r.tail == r.limit || r.pipes != nil && !r.pipes.fits() {
 		return false
 	}
 	r.buf = r.ptail
@@ -237,6 +250,9 @@ func (r *Out) publish(p *wire.Packet, delivered bool) {
 		r.putChunk(c, p)
 	}
 	r.ends[r.tail%ringCells] = r.ptail
+	if r.pipes != nil {
+		r.pipes.ends[r.tail%ringCells] = r.pipes.put
+	}
 	r.tail++
 	if !delivered {
 		r.heard = r.tail
@@ -270,6 +286,13 @@ func (r *Out) putChunk(c *cell, p *wire.Packet) {
 				r.owners[r.tail%ringCells] = r.from
 				d.addr = uint64(uintptr(src))
 				used = 0
+				if r.piping {
+					c.kind |= cellPiped
+					if d.addr = 0; !r.pipes.give(p.Payload) {
+						atomic.StoreUint64(&r.head.void[r.tail%ringCells], voidMark(r.tail+1))
+						r.closePipes()
+					}
+				}
 			} else {
 				copy(r.area[at+chunkHead:at+chunkHead+uint64(n)], p.Payload)
 			}
@@ -303,6 +326,7 @@ type In struct {
 	src  *Page
 	port ib.PortNum
 	far  far
+	pipe piped
 	// origin is what the sender may be; nil where it is not checked.
 	origin *OriginReader
 	// given are the grants as last written, and voided the number of the last write that is known to be void.
@@ -332,10 +356,15 @@ func NewIn(mem []byte, src *Page, pid int, port ib.PortNum) (*In, error) {
 		r.far.pulling = &m.head.pulling
 	}
 	if r.far.read(nil, 0) { // it lets us
-		atomic.StoreUint32(&m.head.pull, 1)
+		r.say(pullsMemory)
+	} else {
+		r.say(pullsLittle)
 	}
 	return r, nil
 }
+
+// say tells the sender what we can take.
+func (r *In) say(pull uint32) { atomic.StoreUint32(&r.head.pull, pull) }
 
 // Check has every packet compared with what its sender may be. It comes before the first one.
 func (r *In) Check(o *OriginReader) { r.origin = o }
@@ -404,8 +433,13 @@ func (r *In) getChunk(c *cell, p *wire.Packet) bool {
 			r.broken = true
 			return false
 		}
-		p.Payload, p.Far, p.FarLen = nil, &r.far, int(n)
 		r.far.addr, r.far.cell = d.addr, r.next+1
+		p.Payload, p.Far, p.FarLen = nil, &r.far, int(n)
+		if kind&cellPiped != 0 {
+			if p.Far = &r.pipe; !r.pipe.begin(int(n)) {
+				return false
+			}
+		}
 		return !r.far.isVoid()
 	}
 	if at+chunkHead+n > areaBytes {
@@ -420,7 +454,8 @@ func (r *In) getChunk(c *cell, p *wire.Packet) bool {
 // Done gives the oldest packet's cell back to the sender.
 func (r *In) Done() {
 	r.next++
-	if r.next-r.lastTold >= creditEvery || r.pos-r.posTold >= creditBytes {
+	freed := r.pipe.begun && r.pipe.end(r) // the sender may wait for room in a pipe
+	if r.next-r.lastTold >= creditEvery || r.pos-r.posTold >= creditBytes || freed {
 		r.tell()
 	}
 }

@@ -133,7 +133,7 @@ func TestRingIsAQueue(t *testing.T) {
 		sent, full := 0, 0
 		for sent < 5000 || len(want) > 0 {
 			if sent < 5000 && r.UintN(3) > 0 {
-				if out.canRefer(); !out.room(copyMax) {
+				if out.canRefer(true); !out.room(copyMax) {
 					full++
 				} else {
 					p := randomPacket(r, out.space(copyMax))
@@ -200,7 +200,7 @@ func TestVoid(t *testing.T) {
 		BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.RC, wire.OpSendOnly)}, Payload: make([]byte, byRefMin), Count: 2}
 	mine, others := new(hca.QP), new(hca.QP)
 	for _, q := range []*hca.QP{mine, mine, mine, others} {
-		if !out.canRefer() || !out.room(0) {
+		if !out.canRefer(true) || !out.room(0) {
 			t.Fatal("no room")
 		}
 		out.from = q
@@ -227,7 +227,7 @@ func TestVoid(t *testing.T) {
 		t.Error("another queue pair's packet is lost with it")
 	}
 	in.Done()
-	if !out.canRefer() || !out.room(0) {
+	if !out.canRefer(true) || !out.room(0) {
 		t.Fatal("no room")
 	}
 	out.publish(&p, false)
@@ -240,11 +240,16 @@ func TestVoid(t *testing.T) {
 func FuzzRing(f *testing.F) {
 	f.Add(uint64(1), []byte{1, 2, 3})
 	f.Add(uint64(7), bytes.Repeat([]byte{0xFF}, 300))
+	f.Add(uint64(8), bytes.Repeat([]byte{0x22}, 300))
 	f.Fuzz(func(t *testing.T, seed uint64, junk []byte) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		out, in, mem := pair(t)
+		ends := pair
+		if seed%2 == 0 {
+			ends = strangers
+		}
+		out, in, mem := ends(t)
 		for range 60 {
-			if out.canRefer(); out.room(copyMax) {
+			if out.canRefer(true); out.room(copyMax) {
 				p := randomPacket(r, out.space(copyMax))
 				p.Payload = p.Payload[:min(len(p.Payload), 600)]
 				out.publish(&p, false)
@@ -277,16 +282,21 @@ func FuzzRing(f *testing.F) {
 func FuzzRingReceiver(f *testing.F) {
 	f.Add(uint64(1), []byte{1, 2, 3}, true)
 	f.Add(uint64(9), bytes.Repeat([]byte{0xFF}, 300), false)
+	f.Add(uint64(4), []byte{1, 2, 3}, true)
 	f.Fuzz(func(t *testing.T, seed uint64, junk []byte, known bool) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		out, _, mem := pair(t)
+		ends := pair
+		if seed%2 == 0 {
+			ends = strangers
+		}
+		out, _, mem := ends(t)
 		if !known {
 			out.pid = OtherUser
 		}
 		for range 60 {
 			s := hca.Send{Copied: r.IntN(copyMax)}
 			n := s.Copied
-			if out.canRefer() {
+			if out.canRefer(true) {
 				n = 0
 			}
 			for i, b := range junk {

@@ -76,7 +76,7 @@ func (e *Endpoint) sendWire(s *hca.Send, ok bool) {
 
 // sendOne sends the next packet into a ring.
 func (e *Endpoint) sendOne(now ib.Time, s *hca.Send, rt *Route, r *Out) {
-	s.Copy = !r.canRefer()
+	s.Copy = !r.canRefer(s.Refers)
 	n := min(s.Copied, r.most)
 	if s.Refers && !s.Copy {
 		n = 0

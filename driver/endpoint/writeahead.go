@@ -128,6 +128,7 @@ func (r *In) withdraw() {
 func (r *In) drop() {
 	r.withdraw()
 	r.far.close()
+	r.closePipes()
 }
 
 // settle makes sure that nothing is written by grants that are not valid any more.

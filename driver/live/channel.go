@@ -26,6 +26,9 @@ type Channel struct {
 	told  bool // the sender knows it
 	given bool // the receiver knows it
 	left  bool // it has ended, and only its memory is kept
+	piped bool // it has pipes
+	// pipes are the receiver's ends of them, which it has yet to be given; see Process.Pipes.
+	pipes []int
 }
 
 // chanKey is what tells channels of a sender apart.
@@ -264,9 +267,86 @@ func (c *Channel) repay() {
 // holder is whose descriptors those of a process are.
 func (p *Process) holder() descriptors.Holder { return descriptors.Holder{PID: p.PID, UID: p.UID} }
 
+// pipedMax bounds for how many of its rings a process has pipes: they are descriptors of the process, and Linux counts
+// what pipes could hold against the user (fs.pipe-user-pages-soft).
+const pipedMax = 32
+
+// Pipes makes pipes for one of the process's rings, whose receiver cannot read its memory, and tells the receiver. The
+// descriptors are the caller's, for the process; there are none if it can have none. Programs of different users get
+// none: what is not in a ring is not checked.
+func (p *Process) Pipes(id uint32) []int {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	var c *Channel
+	for _, o := range p.out {
+		if o.ID == id {
+			c = o
+		}
+	}
+	if c == nil || c.head == nil || c.piped || c.to == nil || c.to.isLocal() || c.isWalled() ||
+		max(p.piped, c.to.piped) >= pipedMax {
+		return nil
+	}
+	fds, err := endpoint.MakePipes()
+	if err != nil {
+		return nil // the user may have no more of them; payloads are copied
+	}
+	if c.pipes, err = c.keepPipes(fds[:endpoint.PipeFDs/2]); err != nil {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		return nil
+	}
+	c.piped = true
+	p.piped++
+	c.to.piped++
+	c.to.tell(Note{Piped: c})
+	return fds
+}
+
+// keepPipes copies descriptors for the receiver, on the account of the sender.
+func (c *Channel) keepPipes(fds []int) (kept []int, err error) {
+	if err := descriptors.Programs.Take(c.from.holder(), len(fds)); err != nil {
+		return nil, err
+	}
+	for i, fd := range fds {
+		n, err := dup(fd)
+		if err != nil {
+			for _, fd := range kept {
+				unix.Close(fd)
+			}
+			descriptors.Programs.Give(c.from.holder(), len(fds))
+			return nil, fmt.Errorf("live: pipe %d: %w", i, err)
+		}
+		kept = append(kept, n)
+	}
+	return kept, nil
+}
+
+// TakePipes are the receiver's ends of the channel's pipes, the caller's to close, once.
+func (c *Channel) TakePipes() []int {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	fds := c.pipes
+	c.forgetPipes()
+	return fds
+}
+
+// forgetPipes is for descriptors that are somebody else's now, or closed.
+func (c *Channel) forgetPipes() {
+	if c.pipes != nil {
+		descriptors.Programs.Give(c.from.holder(), len(c.pipes))
+		c.pipes = nil
+	}
+}
+
 // close gives back what the fabric holds of a channel.
 func (c *Channel) close() {
 	endpoint.Revoke(c.head)
+	for _, fd := range c.pipes {
+		unix.Close(fd)
+	}
+	c.forgetPipes()
 	for _, p := range [...]*Process{c.from, c.to} {
 		if p != nil {
 			p.share.Page.Knock()

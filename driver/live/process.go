@@ -53,6 +53,7 @@ type Process struct {
 	lines    map[endpoint.Key]*Line
 	linesIn  []*Line
 	socket   lineSocket
+	piped    int // rings that have had pipes, at either end
 	ended    bool
 	news     []portNews // by port
 	// Of a program in this process: its device, whether it is among the fabric's recent, and what other processes wake
@@ -107,6 +108,8 @@ type Note struct {
 	Incoming, Gone *Channel
 	// Line is a line to receive by, GoneLine one that is no more.
 	Line, GoneLine *Line
+	// Piped is an incoming ring that has pipes now.
+	Piped *Channel
 	// Port is a port that has changed, Rejoin one whose manager wants clients to register again.
 	Port, Rejoin ib.PortNum
 }

@@ -212,6 +212,9 @@ func (d *Device) hear(m *proto.Message, fds []int) {
 		if d.takeLine(m.Line, fds) {
 			fds = nil
 		}
+	case m.Pipes != 0:
+		d.Pipes(m.Pipes, fds)
+		fds = nil // which are the ring's now
 	case m.Gone != 0:
 		d.Gone(m.Gone)
 	case m.Port != nil:
@@ -239,6 +242,7 @@ func (d *Device) takeRing(m *proto.Message, fds []int) {
 	free := func() { d.rings.Unmap(ring) }
 	if o := m.Outgoing; o != nil {
 		if r, err := endpoint.NewOut(ring, page, o.PID); err == nil {
+			r.OnWish(func() { d.Later(func() { _ = d.conn.Send(&proto.Message{Pipes: o.ID}) }) })
 			d.Outgoing(o.ID, r, free)
 		}
 	} else if r, err := endpoint.NewIn(ring, page, m.Incoming.PID, m.Incoming.Port); err == nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // Version is that of the messages and of everything in shared memory. Both ends must have the same.
-const Version = 9
+const Version = 10
 
 // messageMax bounds a message.
 const messageMax = 64 << 10
@@ -30,17 +30,20 @@ var ErrMessage = errors.New("bad message")
 
 // Message is one record; the field that is set says what it is.
 type Message struct {
-	Hello    *Hello     `json:",omitempty"`
-	Ask      *Ask       `json:",omitempty"`
-	Welcome  *Welcome   `json:",omitempty"`
-	Answer   *Answer    `json:",omitempty"`
-	Outgoing *Ring      `json:",omitempty"` // descriptors: the ring, the receiver's page
-	Incoming *Ring      `json:",omitempty"` // descriptors: the ring, the sender's page, and its origin if it is checked
-	Line     *Line      `json:",omitempty"` // descriptors: with the first one, the socket of all
-	Gone     uint32     `json:",omitempty"` // a ring whose other end is no more, or such a line
-	Port     *Port      `json:",omitempty"`
-	Refusal  string     `json:",omitempty"` // why the conversation ends
-	Rejoin   ib.PortNum `json:",omitempty"` // the port whose manager wants clients to register again
+	Hello    *Hello   `json:",omitempty"`
+	Ask      *Ask     `json:",omitempty"`
+	Welcome  *Welcome `json:",omitempty"`
+	Answer   *Answer  `json:",omitempty"`
+	Outgoing *Ring    `json:",omitempty"` // descriptors: the ring, the receiver's page
+	Incoming *Ring    `json:",omitempty"` // descriptors: the ring, the sender's page, and its origin if it is checked
+	Line     *Line    `json:",omitempty"` // descriptors: with the first one, the socket of all
+	// Pipes is a ring for whose payloads the process would have pipes, since its receiver cannot read its memory. The
+	// daemon says the same to both ends, with the descriptors, if it gives some.
+	Pipes   uint32     `json:",omitempty"`
+	Gone    uint32     `json:",omitempty"` // a ring whose other end is no more, or such a line
+	Port    *Port      `json:",omitempty"`
+	Refusal string     `json:",omitempty"` // why the conversation ends
+	Rejoin  ib.PortNum `json:",omitempty"` // the port whose manager wants clients to register again
 	// Violation is a packet with a wrong key, for the adapter's counters and its manager.
 	Violation *agent.Notice `json:",omitempty"`
 	Heard     *Heard        `json:",omitempty"`

@@ -159,6 +159,9 @@ func (t *talk) answer() {
 		if m.Dead != 0 {
 			t.p.LineDead(m.Dead)
 		}
+		if m.Pipes != 0 {
+			_ = t.passPipes(m.Pipes, t.p.Pipes(m.Pipes))
+		}
 		if m.Ask == nil {
 			continue
 		}
@@ -219,6 +222,8 @@ func (t *talk) pass(done <-chan struct{}) {
 						e.FDs()...)
 					e.Close()
 				}
+			case n.Piped != nil:
+				err = t.passPipes(n.Piped.ID, n.Piped.TakePipes())
 			case n.Gone != nil:
 				err = t.send(&proto.Message{Gone: n.Gone.ID})
 			case n.Line != nil:
@@ -236,6 +241,15 @@ func (t *talk) pass(done <-chan struct{}) {
 			}
 		}
 	}
+}
+
+// passPipes hands a process its ends of a ring's pipes, if there are any.
+func (t *talk) passPipes(id uint32, fds []int) error {
+	if len(fds) == 0 {
+		return nil
+	}
+	defer proto.CloseAll(fds)
+	return t.send(&proto.Message{Pipes: id}, fds...)
 }
 
 // Groups makes ports members of multicast groups. A port has one membership for all of its programs, those of librdmacm
