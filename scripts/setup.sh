@@ -120,7 +120,7 @@ test)
 	ensure_packages git=git "${build[@]}" tshark=tshark ibsim=ibsim-utils \
 		/usr/sbin/ibstat=infiniband-diags ibdiagnet=ibutils /usr/sbin/opensm=opensm \
 		/usr/include/infiniband/umad.h=libibumad-dev \
-		ibv_rc_pingpong=ibverbs-utils ib_write_bw=perftest rping=rdmacm-utils \
+		ibv_rc_pingpong=ibverbs-utils ib_write_bw=perftest rping=rdmacm-utils bwrap=bubblewrap \
 		/usr/lib/python3/dist-packages/pyverbs/__init__.py=python3-pyverbs \
 		ucx_perftest=ucx-utils mpirun=openmpi-bin mpicc=libopenmpi-dev fi_pingpong=libfabric-bin \
 		chromium=chromium prometheus=prometheus curl=curl qperf=qperf iperf3=iperf3 strace=strace etcd=etcd-server \

@@ -53,7 +53,8 @@ func newPlace(name string) (place, error) {
 		return place{}, next(err, "set XDG_RUNTIME_DIR to a folder that you may write to")
 	}
 	if err := rundir.Check(dir); err != nil {
-		return place{}, next(err, "remove it, or set XDG_RUNTIME_DIR to a folder of your own")
+		return place{}, next(err, "remove it, or set XDG_RUNTIME_DIR to a folder of your own; in a container, be the "+
+			"user whose fabric it is: docker run --user UID:GID, podman run without sudo")
 	}
 	if shared {
 		p.dir, p.owner = theirs, strings.TrimSuffix(name, "/"+base)

@@ -100,7 +100,8 @@ func (w *world) close() {
 // entry is what softib exec needs to know of a host. The user namespace comes with it, as a descriptor.
 type entry struct {
 	GUID ib.GUID `json:"guid"`
-	// Tree has the host's files; empty if they cannot be shown, and Why says why.
+	// Tree has the host's files; empty if they cannot be shown, and Why says why. As it is sent it is relative to the
+	// runtime folder if it is in there, which a container may have elsewhere.
 	Tree string `json:"tree,omitempty"`
 	Why  string `json:"why,omitempty"`
 	// RoCE are the Ethernet interfaces that the host is, if it is no adapter of a fabric.
@@ -164,7 +165,11 @@ func (s *server) enter(ctx context.Context, q enterRequest, r *control.Reply[ent
 		files = append(files, user)
 	}
 	r.Hush() // what the client becomes reads no lines
-	if err := r.SayFiles(e, files...); err != nil || e.Tree == "" {
+	said := e
+	if rel, err := filepath.Rel(s.world.place.dir, e.Tree); err == nil && filepath.IsLocal(rel) {
+		said.Tree = rel
+	}
+	if err := r.SayFiles(said, files...); err != nil || e.Tree == "" {
 		release()
 		return err
 	}
@@ -199,6 +204,14 @@ func (p place) enter(ctx context.Context, host string, plain bool) (e entry, use
 	}
 	if len(files) > 0 {
 		user = files[0]
+	}
+	if e.Tree != "" && !filepath.IsAbs(e.Tree) {
+		e.Tree, _ = filepath.Abs(filepath.Join(p.dir, e.Tree)) // what is empty has no files
+	}
+	if _, err := os.Stat(e.Tree); e.Tree != "" && err != nil {
+		e.Why = fmt.Sprintf("%v; next: in a container, mount that folder too, or start the fabric with "+
+			"XDG_RUNTIME_DIR in memory, as /run/user/UID is", err)
+		e.Tree = ""
 	}
 	return e, user, conn, nil
 }

@@ -63,7 +63,7 @@ func library(t testing.TB) string {
 
 // packages says where programs come from.
 var packages = map[string]string{"opensm": "opensm", "osmtest": "opensm", "mpirun": "openmpi-bin",
-	"mpicc": "libopenmpi-dev"}
+	"mpicc": "libopenmpi-dev", "bwrap": "bubblewrap"}
 
 // families says the same of programs whose names begin alike.
 var families = []struct{ prefix, pkg string }{{"ibv_", "ibverbs-utils"}, {"ib_", "perftest"}, {"ucx_", "ucx-utils"},

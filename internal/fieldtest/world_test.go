@@ -144,9 +144,15 @@ type observer struct {
 
 func (p *person) observer(host string) *observer {
 	p.Helper()
+	return p.observerBy(host, `while read f; do head -n 1 "$f" || echo; done`)
+}
+
+// observerBy is an observer whose script answers each line with a line.
+func (p *person) observerBy(host, script string) *observer {
+	p.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	p.Cleanup(cancel)
-	cmd := p.command(ctx, "exec", host, "--", "sh", "-c", `while read f; do head -n 1 "$f" || echo; done`)
+	cmd := p.command(ctx, "exec", host, "--", "sh", "-c", script)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		p.Fatal(err)

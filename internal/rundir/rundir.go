@@ -10,10 +10,16 @@ import (
 // DefaultName is the fabric that is meant unless another is named.
 const DefaultName = "default"
 
+// mounted is where a container has the folder of whoever started it. Only root makes folders beside it.
+const mounted = "/run/softib"
+
 // Dir is the folder of the user's fabrics.
 func Dir() string {
 	if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" {
 		return filepath.Join(x, "softib")
+	}
+	if Check(mounted) == nil {
+		return mounted
 	}
 	return fmt.Sprintf("/tmp/softib-%d", os.Getuid())
 }
