@@ -2,6 +2,7 @@ package dropin
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"softib/proto/ib"
@@ -9,8 +10,9 @@ import (
 
 // Host is what a program is told of the host that it runs on.
 type Host struct {
-	Name  string    // or those of the interfaces at Ethernet
-	GUIDs []ib.GUID // of its adapters; not told if there are none
+	Name  string     // or those of the interfaces at Ethernet
+	IP    netip.Addr // none at Ethernet, whose interfaces have their own
+	GUIDs []ib.GUID  // of its adapters; not told if there are none
 	// Sockets of the fabric's servers; an empty one is not told.
 	UMAD, Verbs, RDMACM string
 }
@@ -29,7 +31,7 @@ func (s Set) Environment(env []string, h Host) []string {
 		{name: asanName, value: asanOption}}
 	own := [...][2]string{
 		{"SOFTIB_HOST", h.Name}, {"SOFTIB_UMAD", h.UMAD}, {"SOFTIB_VERBS", h.Verbs}, {"SOFTIB_RDMACM", h.RDMACM},
-		{"SOFTIB_NODE_GUID", guidText(h.GUIDs)}, {"SOFTIB_LIB", s.Dir},
+		{"SOFTIB_NODE_GUID", guidText(h.GUIDs)}, {"SOFTIB_ADDRESS", ipText(h.IP)}, {"SOFTIB_LIB", s.Dir},
 	}
 	out := make([]string, 0, len(env)+len(front)+len(own))
 next:
@@ -60,6 +62,13 @@ next:
 		}
 	}
 	return out
+}
+
+func ipText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }
 
 func guidText(all []ib.GUID) string {

@@ -3,6 +3,7 @@ package dropin
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,8 +19,8 @@ import (
 func TestEnvironment(t *testing.T) {
 	const dir = "/run/s/lib"
 	s := Set{dir}
-	h := Host{Name: "h1", GUIDs: []ib.GUID{0x0002c903000000a1}, UMAD: "/run/s/umad",
-		Verbs: "/run/s/verbs", RDMACM: "/run/s/rdmacm"}
+	h := Host{Name: "h1", IP: netip.MustParseAddr("198.18.0.1"), GUIDs: []ib.GUID{0x0002c903000000a1},
+		UMAD: "/run/s/umad", Verbs: "/run/s/verbs", RDMACM: "/run/s/rdmacm"}
 	ours := s.Path(UMAD) + ":" + s.Path(RDMACM) + ":" + s.Path(Verbs)
 	got := s.Environment([]string{"A=1", "LD_PRELOAD=/x.so:/y.so", "SOFTIB_HOST=old", "LD_LIBRARY_PATH=",
 		"SOFTIB_UMAD=old", "ASAN_OPTIONS=a=b"}, h)
@@ -27,7 +28,7 @@ func TestEnvironment(t *testing.T) {
 		"A=1", "LD_PRELOAD=" + ours + ":/x.so:/y.so", "LD_LIBRARY_PATH=" + dir,
 		"ASAN_OPTIONS=verify_asan_link_order=0:a=b",
 		"SOFTIB_HOST=h1", "SOFTIB_UMAD=/run/s/umad", "SOFTIB_VERBS=/run/s/verbs", "SOFTIB_RDMACM=/run/s/rdmacm",
-		"SOFTIB_NODE_GUID=0002c903000000a1", "SOFTIB_LIB=" + dir,
+		"SOFTIB_NODE_GUID=0002c903000000a1", "SOFTIB_ADDRESS=198.18.0.1", "SOFTIB_LIB=" + dir,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

@@ -117,7 +117,7 @@ func (o execOptions) run(cmd *cobra.Command, host string, argv []string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "softib: %s runs without /sys/class/infiniband and names of hosts: %s\n",
 			argv[0], e.Why)
 	}
-	env := set.Environment(os.Environ(), dropin.Host{Name: host, GUIDs: []ib.GUID{e.GUID}, UMAD: p.umad(),
+	env := set.Environment(os.Environ(), dropin.Host{Name: host, IP: e.IP, GUIDs: []ib.GUID{e.GUID}, UMAD: p.umad(),
 		Verbs: p.verbs(), RDMACM: p.rdmacm()})
 	return set.Exec(in, path, argv, env)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -100,6 +101,8 @@ func (w *world) close() {
 // entry is what softib exec needs to know of a host. The user namespace comes with it, as a descriptor.
 type entry struct {
 	GUID ib.GUID `json:"guid"`
+	// IP is the host's address; a switch has none.
+	IP netip.Addr `json:"ip,omitzero"`
 	// Tree has the host's files; empty if they cannot be shown, and Why says why. As it is sent it is relative to the
 	// runtime folder if it is in there, which a container may have elsewhere.
 	Tree string `json:"tree,omitempty"`
@@ -115,11 +118,15 @@ func (w *world) open(host string, plain bool) (e entry, user *os.File, release f
 	if n == nil {
 		return e, nil, nil, fmt.Errorf("%w: %q", hostfiles.ErrNoHost, host)
 	}
-	if _, err := w.f.Host(host); errors.Is(err, live.ErrElsewhere) {
+	h, err := w.f.Host(host)
+	if errors.Is(err, live.ErrElsewhere) {
 		return e, nil, nil, next(&usageError{err}, "run it there, or: softib exec --on %s %s -- CMD",
 			w.f.Where(n.Index), host)
 	}
 	e.GUID, release = n.GUID, func() {}
+	if h != nil {
+		e.IP = h.IP()
+	}
 	if plain {
 		return e, nil, release, nil
 	}

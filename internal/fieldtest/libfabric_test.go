@@ -12,8 +12,8 @@ import (
 // pingpongLine is a line of fi_pingpong's results: bytes, sent, acknowledged.
 var pingpongLine = regexp.MustCompile(`(?m)^(\d+[km]?) +(\d+k?) +=(\d+k?) `)
 
-// libfabric's verbs provider: connected endpoints, datagrams, and reliable datagrams that libfabric makes of these. Its
-// test checks what arrives; its own words go over TCP on the machine's loopback.
+// libfabric's verbs provider: connected endpoints, datagrams, and reliable datagrams that libfabric makes of either.
+// Its test checks what arrives; its own words go over TCP on the machine's loopback.
 func TestLibfabric(t *testing.T) {
 	t.Parallel()
 	tool(t, "fi_pingpong")
@@ -45,8 +45,9 @@ func TestLibfabric(t *testing.T) {
 		{"verbs", "msg", nil, append(short, "64k", "1m"), 1 << 20},
 		{"verbs", "dgram", nil, short, 4 << 10},
 		{"verbs;ofi_rxd", "rdm", []string{"-S", "65536"}, []string{"64k"}, 64 << 10},
+		{"verbs;ofi_rxm", "rdm", nil, append(short, "64k", "1m"), 1 << 20},
 	} {
-		p.sub(c.endpoint, func(p *person) {
+		p.sub(c.provider+" "+c.endpoint, func(p *person) {
 			l := p.ledger("h1", "h2", "h3")
 			port := freePort(p)
 			argv := append([]string{"fi_pingpong", "-p", c.provider, "-e", c.endpoint, "-I", strconv.Itoa(iters), "-c"},

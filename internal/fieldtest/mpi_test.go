@@ -93,6 +93,15 @@ func (l *ledger) idle(host string) {
 	}
 }
 
+// mpiVia are ways of Open MPI to an adapter, by their names in tests. All others are transports of UCX.
+var mpiVia = map[string][]string{
+	"ofi": {"--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", "verbs;ofi_rxm", "--mca",
+		"btl", "self"},
+	// It would warn of adapters that its table does not have.
+	"openib": {"--mca", "pml", "ob1", "--mca", "btl", "openib,self", "--mca", "btl_openib_allow_ib", "1", "--mca",
+		"btl_openib_warn_no_device_params_found", "0"},
+}
+
 // mpirun runs an MPI program, rank by rank in turn on some hosts.
 func (p *person) mpirun(hosts []string, ranks int, transports string, argv ...string) string {
 	p.Helper()
@@ -115,8 +124,12 @@ func (p *person) mpirun(hosts []string, ranks int, transports string, argv ...st
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := p.command(ctx)
-	args := []string{"mpirun", "--oversubscribe", "--bind-to", "none", "-np", strconv.Itoa(ranks),
-		"--mca", "pml", "ucx", "--mca", "btl", "self", "--mca", "osc", "ucx", place}
+	via := mpiVia[transports]
+	if via == nil {
+		via = []string{"--mca", "pml", "ucx", "--mca", "btl", "self", "--mca", "osc", "ucx"}
+	}
+	args := append([]string{"mpirun", "--oversubscribe", "--bind-to", "none", "-np", strconv.Itoa(ranks)},
+		append(via[:len(via):len(via)], place)...)
 	if p.uid == 0 {
 		args = append([]string{args[0], "--allow-run-as-root"}, args[1:]...)
 	}
@@ -148,11 +161,12 @@ func exchangeProgram(p *person) string {
 	return out
 }
 
-// Open MPI through UCX's verbs transports: ranks on four hosts below four switches, what arrives is looked at byte by
-// byte, and the hosts' ports have carried it. The ranks busy-poll, so the test does not run beside others.
+// Open MPI through UCX's verbs transports, through libfabric and by itself: ranks on four hosts below four switches,
+// what arrives is looked at byte by byte, and the hosts' ports have carried it. The ranks busy-poll, so the test does
+// not run beside others. Open MPI's own openib knows no links that are faster than HDR.
 func TestMPI(t *testing.T) {
 	people(t, func(p *person) {
-		p.up("fat-tree:radix=4,levels=2")
+		p.up("fat-tree:radix=4,levels=2,speed=EDR")
 		program := exchangeProgram(p)
 		worlds := []int{2, 4, 8}
 		if p.uid != os.Getuid() {
@@ -163,6 +177,11 @@ func TestMPI(t *testing.T) {
 			for _, ranks := range worlds {
 				p.sub(fmt.Sprintf("%s/%d", transports, ranks),
 					func(p *person) { p.exchange(program, transports, ranks) })
+			}
+		}
+		for via := range mpiVia {
+			if p.uid == os.Getuid() {
+				p.sub(via, func(p *person) { p.exchange(program, via, 2) })
 			}
 		}
 	})

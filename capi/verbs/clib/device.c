@@ -68,6 +68,7 @@ EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
 	int n = softib_devices();
 	struct ibv_device **list = calloc(n + 1, sizeof(*list));
 
+	softib_was_listed();
 	if (num_devices)
 		*num_devices = list ? n : 0;
 	if (!list)

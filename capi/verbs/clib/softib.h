@@ -61,6 +61,9 @@ void softib_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* How many devices the environment names: none where softib exec did not start the program. */
 int softib_devices(void);
+
+/* ifaddrs.c: the program has looked for adapters. */
+void softib_was_listed(void);
 /* Whether they are at Ethernet, and at which interface one is. */
 bool softib_ethernet(void);
 const char *softib_interface(struct ibv_device *device);
