@@ -143,6 +143,44 @@ func TestPerftest(t *testing.T) {
 	}
 }
 
+// TestPreloaded are programs that know nothing of all this, with sockets that rdma-core's librspreload makes rsockets.
+func TestPreloaded(t *testing.T) {
+	const library = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
+	if _, err := os.Stat(library); err != nil {
+		t.Fatalf("%v; next: make test, which installs librdmacm1", err)
+	}
+	w := *newLand(t, twoLevels)
+	w.env = func(env []string) []string {
+		for i, kv := range env {
+			if strings.HasPrefix(kv, "LD_PRELOAD=") {
+				env[i] += ":" + library
+			}
+		}
+		return append(env, "PYTHONUNBUFFERED=1")
+	}
+	const text = "over rsockets\n"
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("netcat", func(t *testing.T) {
+		path := utility(t, "nc.openbsd")
+		s := w.serve(t, near, path, "-l", "7000")
+		w.start(t, far, utility(t, "sh"), "-c", "nc.openbsd -N "+nearAddress+" 7000 <"+file).finish()
+		if out := s.finish(); !strings.HasSuffix(out, text) {
+			t.Errorf("the server got %q", out)
+		}
+	})
+	t.Run("http", func(t *testing.T) {
+		s := w.serve(t, near, utility(t, "python3"), "-m", "http.server", "-d", filepath.Dir(file), "8000")
+		if out := w.start(t, far, utility(t, "curl"), "-s", "http://"+nearAddress+":8000/file").finish(); out != text {
+			t.Errorf("curl got %q\n%s", out, s.printed())
+		}
+		s.await(`"GET /file HTTP/1.1" 200`)
+		_ = s.cmd.Process.Kill()
+	})
+}
+
 // TestEndlessServers are programs whose server has no end.
 func TestEndlessServers(t *testing.T) {
 	w := newLand(t, twoLevels)
