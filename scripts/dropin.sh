@@ -46,7 +46,9 @@ adapter() {
 put libsoftib.so adapter
 rm -f "$out/.libsoftib.so.h"
 
-library librdmacm.so.1 capi/rdmacm/clib/librdmacm.map capi/rdmacm/clib/*.c "$out/libibverbs.so.1" -pthread
+library librdmacm.so.1 capi/rdmacm/clib/librdmacm.map capi/rdmacm/clib/*.c "$out/libibverbs.so.1" -ldl -pthread
+
+cp -f capi/dropin/valgrind.supp "$out/"
 
 # Static: it starts sooner, and what is preloaded is none of its business. Not every system has a static C library.
 put softib-enter "$cc" -static "${common[@]}" capi/dropin/enter/enter.c 2>/dev/null ||

@@ -17,18 +17,14 @@ type Host struct {
 	UMAD, Verbs, RDMACM string
 }
 
-// asan is the one thing that is known to mind a preloaded library: AddressSanitizer's runtime wants to be the first,
-// though nothing depends on it where the others have no constructors.
-const asanName, asanOption = "ASAN_OPTIONS", "verify_asan_link_order=0"
-
-// Environment is env with what makes a program use the set on a host. What env preloads and where it looks for
-// libraries stays, after ours.
+// Environment is env with what makes a program use the set on a host. What env preloads, where it looks for libraries
+// and how valgrind is to run stays, after ours.
 func (s Set) Environment(env []string, h Host) []string {
 	front := []struct {
-		name, value string
-		done        bool
-	}{{name: "LD_LIBRARY_PATH", value: s.Dir}, {name: "LD_PRELOAD", value: s.preload()},
-		{name: asanName, value: asanOption}}
+		name, value, between string
+		done                 bool
+	}{{name: "LD_LIBRARY_PATH", value: s.Dir, between: ":"}, {name: "LD_PRELOAD", value: s.preload(), between: ":"},
+		{name: "VALGRIND_OPTS", value: s.suppress(), between: " "}}
 	own := [...][2]string{
 		{"SOFTIB_HOST", h.Name}, {"SOFTIB_UMAD", h.UMAD}, {"SOFTIB_VERBS", h.Verbs}, {"SOFTIB_RDMACM", h.RDMACM},
 		{"SOFTIB_NODE_GUID", guidText(h.GUIDs)}, {"SOFTIB_ADDRESS", ipText(h.IP)}, {"SOFTIB_LIB", s.Dir},
@@ -39,7 +35,7 @@ next:
 		name, value, _ := strings.Cut(kv, "=")
 		for i := range front {
 			if f := &front[i]; f.name == name && f.value != "" {
-				out = append(out, name+"="+prepend(f.value, value))
+				out = append(out, name+"="+prepend(f.value, value, f.between))
 				f.done = true
 				continue next
 			}
@@ -92,15 +88,23 @@ func (s Set) preload() string {
 	return strings.Join(list, ":")
 }
 
+// suppress has valgrind not complain of what Go does; empty where the folder's path cannot stand in its options.
+func (s Set) suppress() string {
+	if strings.ContainsAny(s.Dir, " \t\n") {
+		return ""
+	}
+	return "--suppressions=" + s.Path(Suppressions)
+}
+
 // prepend puts ours, a list, in front of another list. What is in both stays in front.
-func prepend(ours, list string) string {
+func prepend(ours, list, between string) string {
 	if list == "" {
 		return ours
 	}
-	out := strings.Split(ours, ":")
+	out := strings.Split(ours, between)
 	n := len(out)
 next:
-	for v := range strings.SplitSeq(list, ":") {
+	for v := range strings.SplitSeq(list, between) {
 		for _, o := range out[:n] {
 			if v == o {
 				continue next
@@ -108,5 +112,5 @@ next:
 		}
 		out = append(out, v)
 	}
-	return strings.Join(out, ":")
+	return strings.Join(out, between)
 }

@@ -22,6 +22,8 @@ const (
 	RDMACM  = "librdmacm.so.1"
 	Engine  = "libsoftib.so" // what the others load
 	enterer = "softib-enter"
+	// Suppressions is what valgrind is not to say of Engine.
+	Suppressions = "valgrind.supp"
 )
 
 // preloaded are the libraries that programs get whether they ask or not. librdmacm comes before libibverbs, which it

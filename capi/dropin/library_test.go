@@ -3,8 +3,10 @@ package dropin
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"testing/iotest"
 
 	"softib/proto/ib"
 )
@@ -23,10 +26,10 @@ func TestEnvironment(t *testing.T) {
 		UMAD: "/run/s/umad", Verbs: "/run/s/verbs", RDMACM: "/run/s/rdmacm"}
 	ours := s.Path(UMAD) + ":" + s.Path(RDMACM) + ":" + s.Path(Verbs)
 	got := s.Environment([]string{"A=1", "LD_PRELOAD=/x.so:/y.so", "SOFTIB_HOST=old", "LD_LIBRARY_PATH=",
-		"SOFTIB_UMAD=old", "ASAN_OPTIONS=a=b"}, h)
+		"SOFTIB_UMAD=old", "VALGRIND_OPTS=-q --num-callers=9"}, h)
 	want := []string{
 		"A=1", "LD_PRELOAD=" + ours + ":/x.so:/y.so", "LD_LIBRARY_PATH=" + dir,
-		"ASAN_OPTIONS=verify_asan_link_order=0:a=b",
+		"VALGRIND_OPTS=--suppressions=" + dir + "/valgrind.supp -q --num-callers=9",
 		"SOFTIB_HOST=h1", "SOFTIB_UMAD=/run/s/umad", "SOFTIB_VERBS=/run/s/verbs", "SOFTIB_RDMACM=/run/s/rdmacm",
 		"SOFTIB_NODE_GUID=0002c903000000a1", "SOFTIB_ADDRESS=198.18.0.1", "SOFTIB_LIB=" + dir,
 	}
@@ -38,8 +41,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	// LD_PRELOAD has no quoting, and what is not known is not told.
 	got = Set{"/a b"}.Environment([]string{"LD_PRELOAD=/x.so"}, Host{Name: "h", UMAD: "s"})
-	if want := []string{"LD_PRELOAD=/x.so", "LD_LIBRARY_PATH=/a b", "ASAN_OPTIONS=verify_asan_link_order=0",
-		"SOFTIB_HOST=h", "SOFTIB_UMAD=s", "SOFTIB_LIB=/a b"}; !slices.Equal(got, want) {
+	if want := []string{"LD_PRELOAD=/x.so", "LD_LIBRARY_PATH=/a b", "SOFTIB_HOST=h", "SOFTIB_UMAD=s", "SOFTIB_LIB=/a b"}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
@@ -154,5 +156,37 @@ func BenchmarkWhole(b *testing.B) {
 		if _, err := write(want, dir); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A program that was linked statically with a libibverbs is known as such; others are not, and neither are files that
+// are no programs.
+func TestHasOwnVerbs(t *testing.T) {
+	dir := t.TempDir()
+	compile := func(name string, args ...string) string {
+		out := filepath.Join(dir, name)
+		cmd := exec.Command("gcc", append([]string{"-o", out, "../verbs/testdata/count.c"}, args...)...)
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("gcc: %v\n%s", err, text)
+		}
+		return out
+	}
+	static := compile("static", "-static", "-libverbs", "-lnl-route-3", "-lnl-3", "-pthread")
+	for path, want := range map[string]bool{static: true, compile("shared", "-libverbs"): false,
+		"/bin/sh": false, "library_test.go": false, dir: false, "/proc/self/exe": false} {
+		if got := HasOwnVerbs(path); got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+	// Wherever a reader stops.
+	text := strings.Repeat("x", 2<<20-5) + "libibverbs: y"
+	for _, r := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text[2<<20-9:])),
+		iotest.DataErrReader(strings.NewReader(text))} {
+		if !contains(r, verbsWords) {
+			t.Error("not found")
+		}
+	}
+	if contains(strings.NewReader(text[:len(text)-3]), verbsWords) {
+		t.Error("found what is not there")
 	}
 }

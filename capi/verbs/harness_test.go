@@ -65,11 +65,11 @@ func libraries(t testing.TB) string {
 }
 
 // compile makes a program of testdata, linked with the drop-in.
-func compile(t testing.TB, source string) string {
+func compile(t testing.TB, source string, more ...string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), strings.TrimSuffix(source, ".c"))
-	cmd := exec.Command("gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", out,
-		filepath.Join("testdata", source), filepath.Join(libraries(t), dropin.Verbs), "-ldl", "-pthread")
+	cmd := exec.Command("gcc", append([]string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", out,
+		filepath.Join("testdata", source), filepath.Join(libraries(t), dropin.Verbs), "-ldl", "-pthread"}, more...)...)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("gcc %s: %v\n%s", source, err, text)
 	}

@@ -30,6 +30,24 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// TestWatched: programs under AddressSanitizer, whatever options they have, and under valgrind.
+func TestWatched(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	w := newWorld(t, "star:2")
+	asan := compile(t, "count.c", "-fsanitize=address")
+	for _, options := range []string{"detect_leaks=1", "verify_asan_link_order=0"} {
+		if out := w.run(t, "h1", tool(t, "env", "coreutils"), "ASAN_OPTIONS="+options, asan); out != "1 adapters\n" {
+			t.Errorf("with ASAN_OPTIONS=%s: %q", options, out)
+		}
+	}
+	out := w.run(t, "h1", tool(t, "valgrind", "valgrind"), "--leak-check=full", tool(t, "ibv_devinfo", utils))
+	if !strings.Contains(out, "ERROR SUMMARY: 0 errors") || !strings.Contains(out, "PORT_ACTIVE") {
+		t.Errorf("valgrind says:\n%s", out)
+	}
+}
+
 // TestPingpong and TestPerftest run each program once or twice; internal/fieldtest has them with all that they can do.
 func TestPingpong(t *testing.T) {
 	if testing.Short() {

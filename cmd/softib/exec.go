@@ -197,6 +197,10 @@ func (p place) program(name string) (string, dropin.Set, error) {
 	if err != nil {
 		return "", dropin.Set{}, err
 	}
+	if dropin.HasOwnVerbs(path) {
+		fmt.Fprintf(os.Stderr, "softib: %s has a libibverbs of its own linked in, which finds no adapter here; "+
+			"next: link it without -static\n", name)
+	}
 	set, err := dropin.Ready(p.libraries())
 	return path, set, err
 }
