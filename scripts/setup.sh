@@ -124,7 +124,7 @@ test)
 		/usr/lib/python3/dist-packages/pyverbs/__init__.py=python3-pyverbs \
 		ucx_perftest=ucx-utils mpirun=openmpi-bin mpicc=libopenmpi-dev fi_pingpong=libfabric-bin \
 		chromium=chromium prometheus=prometheus curl=curl qperf=qperf iperf3=iperf3 strace=strace etcd=etcd-server \
-		nc.openbsd=netcat-openbsd valgrind=valgrind \
+		nc.openbsd=netcat-openbsd valgrind=valgrind /usr/sbin/tgtd=tgt iscsi-test-cu=libiscsi-bin \
 		/usr/sbin/ip=iproute2 /usr/include/simgrid/engine.h=libsimgrid-dev
 	;;
 bench)

@@ -63,7 +63,8 @@ func library(t testing.TB) string {
 
 // packages says where programs come from.
 var packages = map[string]string{"opensm": "opensm", "osmtest": "opensm", "mpirun": "openmpi-bin",
-	"mpicc": "libopenmpi-dev", "bwrap": "bubblewrap"}
+	"mpicc": "libopenmpi-dev", "bwrap": "bubblewrap", "tgtd": "tgt", "tgtadm": "tgt",
+	"iscsi-test-cu": "libiscsi-bin"}
 
 // families says the same of programs whose names begin alike.
 var families = []struct{ prefix, pkg string }{{"ibv_", "ibverbs-utils"}, {"ib_", "perftest"}, {"ucx_", "ucx-utils"},
