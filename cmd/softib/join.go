@@ -108,7 +108,7 @@ func (o *joinOptions) enter(ctx context.Context, topology string, out *reporter,
 	}
 	var want *wanted
 	if topology != "" {
-		if want, err = o.want(topology); err != nil {
+		if want, err = o.want(out, topology); err != nil {
 			return nil, err
 		}
 	}
@@ -195,8 +195,8 @@ type wanted struct {
 }
 
 // want reads what the command line says of the fabric.
-func (o *joinOptions) want(topology string) (*wanted, error) {
-	g, err := loadTopology(topology)
+func (o *joinOptions) want(out *reporter, topology string) (*wanted, error) {
+	g, err := loadTopology(out, topology)
 	if err != nil {
 		return nil, err
 	}

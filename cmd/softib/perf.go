@@ -146,7 +146,7 @@ func (o *perfOptions) run(cmd *cobra.Command, tests []perf.Config) error {
 	if topology == "" {
 		topology = topo.DefaultSpec
 	}
-	g, err := loadTopology(topology)
+	g, err := loadTopology(newTerminal(cmd.ErrOrStderr()), topology)
 	if err != nil {
 		return err
 	}

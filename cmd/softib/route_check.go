@@ -230,7 +230,7 @@ func (o *checkOptions) engines() ([]string, error) {
 // topology makes the network of a topology and, where a file has its tables, judges those.
 func (c *checking) topology(ctx context.Context) ([]*judged, error) {
 	o := c.o
-	g, err := loadTopology(o.topo)
+	g, err := loadTopology(c.out, o.topo)
 	if err != nil {
 		return nil, err
 	}

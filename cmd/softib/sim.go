@@ -347,7 +347,7 @@ func runSim(cmd *cobra.Command, arg string, o simOptions) error {
 	if len(o.loads) == 0 {
 		return usage(cmd, errors.New("there is no --load: name what to run, such as --load permutation:size=1M"))
 	}
-	g, err := loadTopology(arg)
+	g, err := loadTopology(newTerminal(cmd.ErrOrStderr()), arg)
 	if err != nil {
 		return err
 	}
@@ -372,7 +372,7 @@ func runSim(cmd *cobra.Command, arg string, o simOptions) error {
 		at, on := arg, g
 		if run.topology != "" {
 			if at = run.topology; at != arg {
-				if on, err = loadTopology(at); err != nil {
+				if on, err = loadTopology(newTerminal(cmd.ErrOrStderr()), at); err != nil {
 					return err
 				}
 			}

@@ -41,7 +41,7 @@ to other tools. softib up FILE starts it.
   softib up lab.topo`,
 		Args: arguments(1, 1, "one SPEC"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			g, err := loadTopology(args[0])
+			g, err := loadTopology(newTerminal(cmd.ErrOrStderr()), args[0])
 			if err != nil {
 				return err
 			}
@@ -116,7 +116,7 @@ type loaded struct {
 // loadOrLive reads a topology, or asks the running fabric for its own.
 func loadOrLive(ctx context.Context, out *reporter, arg, name string) (*loaded, error) {
 	if arg != liveWord {
-		g, err := loadTopology(arg)
+		g, err := loadTopology(out, arg)
 		return &loaded{Graph: g, title: arg}, err
 	}
 	p, err := newPlace(name)

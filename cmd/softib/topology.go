@@ -13,8 +13,12 @@ import (
 // topologyHelp says what a TOPOLOGY may be; part of every help that names one.
 func topologyHelp() string {
 	var b strings.Builder
-	b.WriteString("TOPOLOGY is a generator or a file in ibnetdiscover's format; a dump of a real\n" +
-		"cluster works as it is. Generators, with an example each:\n\n")
+	b.WriteString("TOPOLOGY is a generator or a file; a dump of a real cluster works as it is. Files\n" +
+		"are read in these formats, which they are known by whatever their names:\n\n")
+	for f := range topo.NumFormat {
+		fmt.Fprintf(&b, "  %v\n", f)
+	}
+	b.WriteString("\nGenerators, with an example each:\n\n")
 	for _, g := range topo.Generators() {
 		fmt.Fprintf(&b, "  %-34s %s\n", g.Example, g.Help)
 	}
@@ -29,8 +33,11 @@ func topologyHelp() string {
 	return b.String()
 }
 
-// loadTopology reads what a user named: a generator's spec, or a file.
-func loadTopology(arg string) (*topo.Graph, error) {
+// remarksShown is how many lines of a file that were passed over are named.
+const remarksShown = 5
+
+// loadTopology reads what a user named: a generator's spec, or a file, of which it says what was passed over.
+func loadTopology(out interface{ say(string, ...any) }, arg string) (*topo.Graph, error) {
 	if topo.IsSpec(arg) {
 		return parseSpec(arg)
 	}
@@ -41,13 +48,20 @@ func loadTopology(arg string) (*topo.Graph, error) {
 	}
 	if err != nil {
 		return nil, next(fmt.Errorf("the topology cannot be read: %w", err),
-			"name a file in ibnetdiscover's format, or a generator such as %s", topo.DefaultSpec)
+			"name a dump of a fabric, such as ibnetdiscover's, or a generator such as %s", topo.DefaultSpec)
 	}
-	g, err := topo.Parse(arg, text)
+	r, err := topo.Read(arg, text)
 	if err != nil {
 		return nil, next(err, "mend that line, then: softib topo check %s", arg)
 	}
-	return g, nil
+	for i, odd := range r.Remarks {
+		if i == remarksShown {
+			out.say("warning: %s: and %s more like these", arg, numbered(len(r.Remarks)-i, "line", "lines"))
+			break
+		}
+		out.say("warning: %s: %v", arg, odd)
+	}
+	return r.Graph, nil
 }
 
 // parseSpec builds a generated topology; what to try instead is said apart

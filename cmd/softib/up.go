@@ -180,7 +180,7 @@ func up(ctx context.Context, p place, o upOptions, out *reporter, ready func()) 
 	var g *topo.Graph
 	var odd []topo.Problem
 	if o.join.url == "" || o.named {
-		if g, err = loadTopology(o.topology); err != nil {
+		if g, err = loadTopology(out, o.topology); err != nil {
 			return err
 		}
 		if odd, err = checkTopology(o.topology, g); err == nil {

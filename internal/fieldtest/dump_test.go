@@ -62,6 +62,27 @@ func (w *world) again(t testing.TB) {
 	if bad := twin.reachable(); len(bad) > 0 {
 		t.Errorf("no way from %s", strings.Join(bad, ", "))
 	}
+	// The other tools tell of the same fabric.
+	for _, tool := range [][]string{{"ibnetdiscover", "-p"}, {"iblinkinfo"}, {"iblinkinfo", "-l"}} {
+		said := w.run(host, tool[0], tool[1:]...)
+		r, err := topo.Read(strings.Join(tool, " "), []byte(said))
+		if err != nil {
+			t.Errorf("%v in\n%s", err, said)
+			continue
+		}
+		same(t, fmt.Sprint(tool, ": nodes"), len(r.Nodes), len(w.g.Nodes))
+		sameLines(t, strings.Join(tool, " "), cabling(r.Graph), cabling(w.g))
+	}
+}
+
+// cabling is wiring by the GUIDs of ports, with rates: some tools tell of no others.
+func cabling(g *topo.Graph) (out []string) {
+	for _, c := range g.Cables() {
+		a := fmt.Sprintf("%v[%d]", g.Nodes[c.A.Node].PortGUID(c.A.Port), c.A.Port)
+		b := fmt.Sprintf("%v[%d]", g.Nodes[c.B.Node].PortGUID(c.B.Port), c.B.Port)
+		out = append(out, fmt.Sprintf("%s %s %v", min(a, b), max(a, b), g.LinkRate(c.A)))
+	}
+	return out
 }
 
 // What ibnetdiscover says of a fabric makes the same fabric again.

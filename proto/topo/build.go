@@ -199,18 +199,28 @@ func (r *reader) givePortGUIDs(g *Graph) error {
 
 // checkWhole refuses what can't work as a fabric.
 func (r *reader) checkWhole(g *Graph) error {
-	if len(g.Nodes) == 0 {
+	switch err := g.whole(); {
+	case err == nil:
+		return nil
+	case len(g.Nodes) == 0:
 		return &ParseError{File: r.file, Line: 1, Err: ErrNoSwitch,
 			Detail: "the file has no node: want ibnetdiscover's output, which starts a node with Switch or Ca"}
-	}
-	if len(g.switches) == 0 && !isBackToBack(g) {
+	case errors.Is(err, ErrNoSwitch):
 		return r.refuse(r.nodes[0], ErrNoSwitch,
-			"%d nodes and no Switch line: want a switch, or two nodes cabled to each other", len(g.Nodes))
-	}
-	if err := checkLIDs(g.lidsMost()); err != nil {
+			"%s and no Switch line: want a switch, or two nodes cabled to each other",
+			count(len(g.Nodes), "node", "nodes"))
+	default:
 		return r.refuse(r.nodes[0], err, "")
 	}
-	return nil
+}
+
+// whole says why a graph can't work as a fabric: it has neither a switch nor two nodes back to back, or too many ports.
+func (g *Graph) whole() error {
+	if len(g.switches) == 0 && !isBackToBack(g) {
+		return fmt.Errorf("%w among %s, and no two nodes back to back", ErrNoSwitch,
+			count(len(g.Nodes), "node", "nodes"))
+	}
+	return checkLIDs(g.lidsMost())
 }
 
 // isBackToBack is the one fabric without a switch that works: two nodes, cabled

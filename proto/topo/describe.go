@@ -15,7 +15,17 @@ func Describe(g *Graph) string {
 	if kind == "" {
 		kind = "fabric"
 	}
-	parts := []string{kind, count(len(g.hosts), "host", "hosts"), count(len(g.switches), "switch", "switches")}
+	inSwitches := 0
+	for _, h := range g.hosts {
+		if g.IsPart(h) {
+			inSwitches++
+		}
+	}
+	parts := []string{kind, count(len(g.hosts)-inSwitches, "host", "hosts")}
+	if inSwitches > 0 {
+		parts = append(parts, count(inSwitches, "aggregation node", "aggregation nodes"))
+	}
+	parts = append(parts, count(len(g.switches), "switch", "switches"))
 	if len(g.routers) > 0 {
 		parts = append(parts, count(len(g.routers), "router", "routers"))
 	}

@@ -2,10 +2,14 @@
 // between them, as one plain Graph value.
 //
 // A Graph comes from one of three places: a generator (ParseSpec reads
-// "fat-tree:radix=8,levels=2" and its kin), a file in ibnetdiscover's own
-// format (Parse, and Write for the way back), or a subnet manager that
-// adds what it discovers (Add and Connect). Check looks for what is odd about
-// it, Describe says it in one line, and Distances measures it.
+// "fat-tree:radix=8,levels=2" and its kin), a dump that one of the field's tools
+// wrote (Read, which knows six formats by what is in them, and Write for the way
+// back to ibnetdiscover's), or a subnet manager that adds what it discovers (Add
+// and Connect). Check looks for what is odd about it, Describe says it in one
+// line, and Distances measures it.
+//
+// ibnetdiscover's format tells of nodes and has a reader of its own. The others
+// list ports or cables (format_*.go), of which lister.go makes nodes.
 //
 // The package knows no packet, no state machine, no forwarding table and no
 // routing engine: it says what is plugged in where, how wide, how fast and how

@@ -364,7 +364,7 @@ func TestDescribe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "fabric, 5 hosts, 3 switches, 1 router, 10 cables, 5 rates from 1x QDR to 4x HDR"
+	const want = "fabric, 4 hosts, 1 aggregation node, 3 switches, 1 router, 10 cables, 5 rates from 1x QDR to 4x HDR"
 	if got := Describe(g); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -1,6 +1,8 @@
 package topo
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"softib/proto/ib"
@@ -80,6 +82,7 @@ type reader struct {
 	device uint16
 	system ib.GUID
 	guids  [ib.NodeRouter + 1]guidRun
+	odd    []Remark
 }
 
 type aliasPort struct{ node, port int }
@@ -92,29 +95,70 @@ type guidRun struct {
 	portGUID ib.GUID
 }
 
-// Parse reads a fabric in ibnetdiscover's format. The file name is only used in
-// errors, which are *ParseError.
-func Parse(file string, text []byte) (*Graph, error) {
-	r := &reader{file: file, byID: map[string]int{}, alias: map[string]aliasPort{}, names: newNamer()}
+// parseDiscovered reads a fabric in ibnetdiscover's format from its first line on; odd is what stands before that.
+func parseDiscovered(file string, lines []numberedLine, first int, odd []Remark) (*Graph, []Remark, error) {
+	r := &reader{file: file, byID: map[string]int{}, alias: map[string]aliasPort{}, names: newNamer(), odd: odd}
 	for t := ib.NodeCA; t <= ib.NodeRouter; t++ {
 		base := ib.GUID(t) * 0x100000
 		r.guids[t] = guidRun{base: base, next: base}
 	}
-	lines := 0
-	for line := range strings.SplitSeq(string(text), "\n") {
-		lines++
-		c := &cursor{file: file, line: lines, text: strings.TrimRight(line, " \t\r")}
+	for i, line := range lines {
+		if i < first && !strings.HasPrefix(line.text, "#") {
+			continue
+		}
+		c := &cursor{file: file, line: line.num, text: line.text}
 		r.readLine(c)
 		if c.err != nil {
-			return nil, c.err
+			if len(r.nodes) == 0 && len(odd) > 0 {
+				// What was passed over may have been the node.
+				c.err.Detail += fmt.Sprintf("; %v", odd[len(odd)-1])
+			}
+			return nil, nil, c.err
+		}
+		r.odd = append(r.odd, c.odd...)
+	}
+	g, err := r.build()
+	return g, r.odd, err
+}
+
+// isDiscovered accepts a line that only this format has: a port, an alias, or a word of its own that no colon follows,
+// as it does in what ibswitches and iblinkinfo print.
+func isDiscovered(line string) bool {
+	if line[0] == '@' {
+		line = line[1:]
+		if !strings.HasPrefix(line, "[") {
+			return false
 		}
 	}
-	return r.build()
+	if rest, ok := strings.CutPrefix(line, "["); ok {
+		return rest != "" && isDigit(rest[0]) // and not a shell's [root@node01 ~]#
+	}
+	end := 0
+	for end < len(line) && (isLetter(line[end]) || line[end] == '-') {
+		end++
+	}
+	word, rest := line[:end], line[end:]
+	if word == "" || strings.HasPrefix(rest, ":") || strings.HasPrefix(strings.TrimLeft(rest, " \t"), ":") {
+		return false
+	}
+	return nodeWords[word] != 0 || guidWords[word] != 0 || slices.Contains(otherWords[:], word)
 }
+
+// otherWords are the rest of the words that begin a line.
+var otherWords = [...]string{"Chassis", "Non-Chassis", "include", "do", "vendid", "devid", "sysimgguid", "width",
+	"speed", "module", "pdebug"}
+
+// wantStatement says what a line may begin with.
+const wantStatement = `"Switch", "Ca", "Hca" or "Rt", a port such as [1], or one of vendid=, devid=, sysimgguid=, ` +
+	`switchguid=, caguid=, rtguid=`
 
 func (r *reader) readLine(c *cursor) {
 	c.space()
 	if c.pos == len(c.text) {
+		return
+	}
+	if isNoise(c.text) {
+		c.warn("%s is what a tool wrote on the side, and was passed over", quoteShort(c.text))
 		return
 	}
 	switch c.text[c.pos] {
@@ -149,8 +193,8 @@ func (r *reader) readStatement(c *cursor) {
 		return
 	}
 	switch word {
-	case "Chassis", "Non-Chassis", "Hostname", "ibwarn":
-		// Headings of a grouped dump, and what the tools say on the side.
+	case "Chassis", "Non-Chassis", "Hostname":
+		// Headings of a grouped dump.
 		return
 	case "include", "do":
 		c.failAt(start, word, ErrUnsupported,
@@ -193,8 +237,7 @@ func (r *reader) readStatement(c *cursor) {
 		c.number("a number")
 	default:
 		c.pos = start
-		c.want(`"Switch", "Ca", "Hca" or "Rt", a port such as [1], or one of vendid=, devid=, sysimgguid=, ` +
-			`switchguid=, caguid=, rtguid=`)
+		c.want(wantStatement)
 	}
 	if !c.done() {
 		c.want("the end of the line")
@@ -310,6 +353,7 @@ func (r *reader) readPort(c *cursor) {
 		return
 	}
 	c.space()
+	c.label(r.cur.IsSwitch())
 	if c.accept('(') {
 		p.guid = c.guid("the port's GUID")
 		c.expect(')', `")"`)
@@ -404,6 +448,17 @@ func (c *cursor) extPort() {
 		c.pos += len("[ext ")
 		c.number("the number of an external port")
 		c.expect(']', `"]"`)
+	}
+}
+
+// label skips the label of a port, which ibdiagnet writes in front of a host's GUID, and where a switch has none:
+// [1](1/12/2) is the chip, the cage and its port.
+func (c *cursor) label(isSwitch bool) {
+	rest := c.text[c.pos:]
+	end := strings.IndexByte(rest, ')')
+	if c.next('(') && end >= 0 && (isSwitch || strings.HasPrefix(rest[end:], ")(")) {
+		c.pos += end + 1
+		c.space()
 	}
 }
 

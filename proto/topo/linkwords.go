@@ -87,6 +87,9 @@ func (r *reader) readNodeComment(c *cursor, n *fileNode, text string, at int) {
 	var f commentFacts
 	f.read(c, text[after:], at+after)
 	n.lid, n.lmc = f.lid, f.lmc
+	if f.odd != "" {
+		c.warn("%s", f.odd)
+	}
 	n.Name = r.names.derive(n.Type, n.Desc)
 	if f.name != "" && f.name != n.Name {
 		if r.names.taken[f.name] || !isHostName(f.name) {
@@ -116,6 +119,9 @@ func (r *reader) readPortComment(c *cursor, p *filePort, text string, at int) {
 	far.read(c, text[last+1:], at+last+1)
 	if !r.cur.IsSwitch() {
 		p.lid, p.lmc = own.lid, own.lmc
+		if own.odd != "" {
+			c.warn("%s", own.odd)
+		}
 	}
 	if far.link.Width != 0 {
 		p.link.Width = far.link.Width
@@ -134,6 +140,7 @@ type commentFacts struct {
 	link   LinkSpec
 	name   string
 	nameAt int
+	odd    string // what the LID is, if it is no address
 }
 
 func (f *commentFacts) read(c *cursor, text string, at int) {
@@ -170,10 +177,7 @@ func (f *commentFacts) word(c *cursor, before, word string, at int, afterLID boo
 	}
 	switch {
 	case before == "lid" && isNumber:
-		if number > int(ib.LIDUnicastMax) {
-			c.failAt(at, word, ErrSyntax, "found LID %d: want 0 to %d", number, int(ib.LIDUnicastMax))
-		}
-		f.lid = ib.LID(number)
+		f.lid, f.odd = unicastLID(uint64(number))
 	case before == "lmc" && isNumber:
 		if number > 7 {
 			c.failAt(at, word, ErrSyntax, "found LMC %d: want 0 to 7", number)

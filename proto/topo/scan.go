@@ -16,6 +16,11 @@ type cursor struct {
 	text string
 	pos  int
 	err  *ParseError
+	odd  []Remark
+}
+
+func (c *cursor) warn(format string, v ...any) {
+	c.odd = append(c.odd, Remark{c.line, fmt.Sprintf(format, v...)})
 }
 
 // failAt records a mistake at a byte offset of the line.
