@@ -114,19 +114,41 @@ func (r *ruler) start(ctx context.Context) (err error) {
 }
 
 // plannedLIDs gives every end port the address that it has by its place in the graph: whoever is master gives the same,
-// also while parts of the fabric do not reach each other.
+// also while parts of the fabric do not reach each other. What a dump says comes first.
 func plannedLIDs(g *topo.Graph, lmc uint8) (map[ib.GUID]ib.LID, error) {
-	if lids, _ := sm.HintedLIDs(g); lids != nil {
-		return lids, nil
+	lids, lmcs := sm.HintedLIDs(g)
+	if lids == nil {
+		lids = map[ib.GUID]ib.LID{}
 	}
-	lids := map[ib.GUID]ib.LID{}
-	for i, r := range g.EndPorts() {
-		lid := (i + 1) << lmc
-		if lid > int(ib.LIDUnicastMax) {
+	taken := map[ib.LID]bool{}
+	for guid, lid := range lids {
+		for i := range ib.LID(1) << max(lmcs[guid], lmc) {
+			taken[lid+i] = true
+		}
+	}
+	isFree := func(from int) bool {
+		for i := range 1 << lmc {
+			if taken[ib.LID(from+i)] {
+				return false
+			}
+		}
+		return true
+	}
+	at := 1 << lmc
+	for _, r := range g.EndPorts() {
+		guid := g.Nodes[r.Node].PortGUID(r.Port)
+		if lids[guid] != 0 {
+			continue
+		}
+		for !isFree(at) {
+			at += 1 << lmc
+		}
+		if at > int(ib.LIDUnicastMax) {
 			return nil, next(fmt.Errorf("%d end ports with LMC %d need more addresses than a subnet has",
 				len(g.EndPorts()), lmc), "a smaller topology, or --lmc 0")
 		}
-		lids[g.Nodes[r.Node].PortGUID(r.Port)] = ib.LID(lid)
+		lids[guid] = ib.LID(at)
+		at += 1 << lmc
 	}
 	return lids, nil
 }

@@ -164,23 +164,19 @@ func downPorts(g *topo.Graph, m *Manager) (list []topo.PortRef) {
 	return list
 }
 
-// HintedLIDs are the addresses that a dump names, by port GUID, and the LMCs; nil unless every end port has
-// an address and no two overlap.
+// HintedLIDs are the addresses that a dump names, by port GUID, and the LMCs; nil if it names none. A port without one,
+// or with one that overlaps another's, gets a new one and leaves the others theirs.
 func HintedLIDs(g *topo.Graph) (lids map[ib.GUID]ib.LID, lmcs map[ib.GUID]uint8) {
-	lids, lmcs = map[ib.GUID]ib.LID{}, map[ib.GUID]uint8{}
 	b, _ := newLIDBook(nil)
-	for _, n := range g.Nodes {
-		for p := range n.Ports {
-			port := &n.Ports[p]
-			if n.IsSwitch() != (p == 0) || p > 0 && !port.Connected() {
-				continue
-			}
-			guid := n.PortGUID(ib.PortNum(p))
-			if !b.claim(guid, port.LID, port.LMC) {
-				return nil, nil
-			}
-			lids[guid], lmcs[guid] = port.LID, port.LMC
+	for _, r := range g.EndPorts() {
+		port, guid := g.Port(r), g.Nodes[r.Node].PortGUID(r.Port)
+		if port.LID == 0 || !b.claim(guid, port.LID, port.LMC) {
+			continue
 		}
+		if lids == nil {
+			lids, lmcs = map[ib.GUID]ib.LID{}, map[ib.GUID]uint8{}
+		}
+		lids[guid], lmcs[guid] = port.LID, port.LMC
 	}
 	return lids, lmcs
 }

@@ -390,16 +390,23 @@ func TestHints(t *testing.T) {
 	if r.LID(ports[1]) != 8 || w.hcas[1].Port(1).LMC != 2 || len(ways) != 4 {
 		t.Errorf("LID %v, LMC %d, %d ways", r.LID(ports[1]), w.hcas[1].Port(1).LMC, len(ways))
 	}
-	// Doubled, unaligned and missing ones are not.
+	// Doubled, unaligned and missing ones are not, and cost nobody else an address.
 	for _, spoil := range []func(*topo.Port){
 		func(p *topo.Port) { p.LID = 4 }, func(p *topo.Port) { p.LID++ }, func(p *topo.Port) { p.LID = 0 },
 		func(p *topo.Port) { p.LID = 0xC000 },
 	} {
 		c := g.Clone()
 		spoil(&c.Nodes[3].Ports[1])
-		if lids, _ := HintedLIDs(c); lids != nil {
-			t.Errorf("bad hints are honoured: %v", lids)
-		}
+		bad := topo.PortRef{Node: 3, Port: 1}
+		rep := mustBringUp(t, build(t, c))
+		had := map[ib.LID]bool{}
+		eachEnd(c, func(r topo.PortRef) {
+			lid := rep.LID(r)
+			if r != bad && lid != g.Port(r).LID || r == bad && lid == c.Port(r).LID || lid == 0 || had[lid] {
+				t.Errorf("%s has LID %d, in the dump %d", c.PortName(r), lid, c.Port(r).LID)
+			}
+			had[lid] = true
+		})
 	}
 }
 
