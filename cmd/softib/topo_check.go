@@ -26,7 +26,7 @@ oversubscribed each level is and what is left of the bisection bandwidth, as wir
 and as routed. The exit status is 1 if there is anything to mend; notes are none.
 
 With --plan the fabric is compared with what it should be, cable by cable. Nodes
-are found by GUID, else by name, else by where they are plugged in. Without a plan
+are found by GUID, else by where they are plugged in, else by name. Without a plan
 the tree is inferred: what most switches of a level do, all of them should do. That
 shows everything that costs bandwidth, but not two hosts that changed places, nor a
 host in another leaf than it belongs to, if leaves have different numbers of hosts.

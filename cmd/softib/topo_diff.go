@@ -18,7 +18,7 @@ func newTopoDiff() *cobra.Command {
 		Short: "Say what differs between two topologies",
 		Long: `Lists nodes and cables that only one of two topologies has, cables that have other
 ends, swapped pairs, and other rates, lengths and names. Nodes are the same if their
-GUIDs are, else if their names are, else if they are plugged in alike. The exit
+GUIDs are, else if they are plugged in alike, else if their names are. The exit
 status is 1 if anything differs.
 
 ` + topologyHelp() + liveHelp,

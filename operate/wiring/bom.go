@@ -158,7 +158,7 @@ func (b *Bill) addSwitches(g *topo.Graph, prices *Prices) {
 			at := &n.Ports[p]
 			switch {
 			case !at.Connected():
-			case !g.Nodes[at.Peer].IsSwitch() && isPart(g.Nodes[at.Peer], n):
+			case !g.Nodes[at.Peer].IsSwitch() && topo.IsPart(g.Nodes[at.Peer], n):
 				ports-- // it is inside the box
 			default:
 				used++
@@ -203,7 +203,7 @@ func (b *Bill) addCables(g *topo.Graph, l *Layout, prices *Prices) {
 	for _, c := range g.Cables() {
 		x, y := g.Nodes[c.A.Node], g.Nodes[c.B.Node]
 		// What has one system image is one box: its cables are traces.
-		if x.SystemGUID == y.SystemGUID && x.GUID != y.GUID || x.IsSwitch() != y.IsSwitch() && isPart(x, y) {
+		if x.SystemGUID == y.SystemGUID && x.GUID != y.GUID || x.IsSwitch() != y.IsSwitch() && topo.IsPart(x, y) {
 			b.Internal++
 			if x.IsSwitch() != y.IsSwitch() {
 				b.Hosts--

@@ -131,7 +131,7 @@ func TestBillOfAChassis(t *testing.T) {
 	}
 	// The node for reductions is inside the switch, whatever system it says it is of.
 	h := g.Hosts()[0]
-	h.Desc = "Mellanox Technologies " + partDesc
+	h.Desc = "Mellanox Technologies " + "Aggregation Node"
 	if b, err = NewBill(g, DefaultLayout(g)); err != nil || b.Internal != 33 || b.CableCount != 31 || b.Hosts != 31 ||
 		b.Adapters != 31 {
 		t.Errorf("%v %+v", err, b)

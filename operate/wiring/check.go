@@ -166,7 +166,7 @@ func (p *pattern) check() (list []Finding, rules bool) {
 		}
 		// A host at a leaf is where it should be.
 		if x.nodeLevel(a.Node) == endLevel && x.number[b.Node] >= 0 &&
-			(x.nodeLevel(b.Node) == 0 || isPart(g.Nodes[a.Node], g.Nodes[b.Node])) {
+			(x.nodeLevel(b.Node) == 0 || topo.IsPart(g.Nodes[a.Node], g.Nodes[b.Node])) {
 			continue
 		}
 		cables = append(cables, c)
@@ -363,7 +363,7 @@ func (x *shape) describeLevels() []Level {
 			mbps := x.g.LinkRate(topo.PortRef{Node: n.Index, Port: ib.PortNum(p)}).Mbps()
 			far := x.nodeLevel(port.Peer)
 			switch {
-			case far == endLevel && isPart(x.g.Nodes[port.Peer], n):
+			case far == endLevel && topo.IsPart(x.g.Nodes[port.Peer], n):
 			case far == x.level[s]-1:
 				at.Down++
 				down += mbps

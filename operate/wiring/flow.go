@@ -38,7 +38,7 @@ func bisect(x *shape) *Bisection {
 		n := x.g.Switches()[s]
 		for p := 1; p < len(n.Ports); p++ {
 			at := &n.Ports[p]
-			if at.Connected() && !x.g.Nodes[at.Peer].IsSwitch() && !isPart(x.g.Nodes[at.Peer], n) {
+			if at.Connected() && !x.g.Nodes[at.Peer].IsSwitch() && !topo.IsPart(x.g.Nodes[at.Peer], n) {
 				ends = append(ends, end{s, x.g.LinkRate(topo.PortRef{Node: at.Peer, Port: at.PeerPort}).Mbps()})
 			}
 		}

@@ -56,8 +56,8 @@ type matching struct {
 	from    []int // by node of the fabric
 }
 
-// match finds the nodes of a plan: by GUID; those left by name, where the name is the device's own and not made up by
-// whoever read the file; those left by where they are plugged in.
+// match finds the nodes of a plan: by GUID, a node's or that of one of its ports; those left by where they are plugged
+// in; those left by name, where the name is the device's own and not made up by whoever read the file.
 func match(plan, g *topo.Graph) *matching {
 	m := &matching{plan: plan, g: g, to: make([]int, len(plan.Nodes)), from: make([]int, len(g.Nodes))}
 	for i := range m.to {
@@ -72,6 +72,13 @@ func match(plan, g *topo.Graph) *matching {
 		}
 	}
 	for _, p := range plan.Nodes {
+		if n := m.byPort(p); m.to[p.Index] < 0 && n != nil {
+			m.join(p, n, &m.ByGUID)
+		}
+	}
+	for m.byPlace() {
+	}
+	for _, p := range plan.Nodes {
 		n := g.ByName(p.Name)
 		if m.to[p.Index] < 0 && n != nil && m.from[n.Index] < 0 && n.Type == p.Type && hasOwnName(p) && hasOwnName(n) {
 			m.join(p, n, &m.ByName)
@@ -81,6 +88,31 @@ func match(plan, g *topo.Graph) *matching {
 	}
 	m.Nodes, m.Switches = len(plan.Nodes), len(plan.Switches())
 	return m
+}
+
+// byPort is the node that has a port of a planned node: some formats know hosts by their ports alone.
+func (m *matching) byPort(p *topo.Node) *topo.Node {
+	for num := range p.Ports {
+		if !p.Ports[num].Connected() && !p.IsSwitch() {
+			continue // whose GUID may be made up
+		}
+		at, ok := m.g.ByPortGUID(p.Ports[num].GUID)
+		if !ok || int(at.Port) != num || m.from[at.Node] >= 0 || m.g.Nodes[at.Node].Type != p.Type {
+			continue
+		}
+		return m.g.Nodes[at.Node]
+	}
+	return nil
+}
+
+// sharesPort reports whether two nodes have a port in common.
+func sharesPort(p, n *topo.Node) bool {
+	for num := 0; num < min(len(p.Ports), len(n.Ports)); num++ {
+		if guid := p.Ports[num].GUID; guid != 0 && guid == n.Ports[num].GUID {
+			return true
+		}
+	}
+	return false
 }
 
 // hasOwnName reports whether a node's description has its name.
@@ -184,11 +216,12 @@ func (m *matching) nodeFindings() []Finding {
 			continue
 		}
 		n := m.g.Nodes[m.to[p.Index]]
-		if n.GUID != p.GUID && m.ByGUID > 0 {
+		if n.GUID != p.GUID && m.ByGUID > 0 && !sharesPort(p, n) {
 			list = append(list, Finding{Kind: Renamed, Severity: Note, Node: n.Name, at: topo.PortRef{Node: n.Index},
 				Text: fmt.Sprintf("%s is where the plan has %s, with GUID %v instead of %v", n.Name, p.Name, n.GUID,
 					p.GUID), Do: "nothing, if it was replaced: write the new GUID into the plan"})
-		} else if n.Name != p.Name {
+		} else if n.Name != p.Name && n.Desc != p.Desc {
+			// Else whoever read the files made the names up, in the order that each has.
 			list = append(list, Finding{Kind: Renamed, Severity: Note, Node: n.Name, at: topo.PortRef{Node: n.Index},
 				Text: fmt.Sprintf("%s is %s in the plan", n.Name, p.Name)})
 		}

@@ -3,6 +3,7 @@ package wiring
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -255,5 +256,44 @@ func TestSameEveryTime(t *testing.T) {
 		if again, _ := json.Marshal(Check(p.g, Options{})); string(again) != string(first) {
 			t.Fatal("two runs differ")
 		}
+	}
+}
+
+// TestDumpsOfOneFabric has no difference between a fabric as one tool tells it and as another does, nor as
+// ibnetdiscover tells it from another node, whose order gives nodes without names of their own other numbers.
+func TestDumpsOfOneFabric(t *testing.T) {
+	read := func(text string) *topo.Graph {
+		g, err := topo.Parse("dump", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	file := func(name string) string {
+		text, err := os.ReadFile("../../proto/topo/testdata/dumps/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	first := file("small.ibnetdiscover")
+	for _, name := range []string{"small.ports", "small.linkinfo", "small.linkinfo-l", "small.opensm.lst",
+		"small.ibdiagnet2.ibnetdiscover", "small.ibdiagnet2.net_dump", "small.ibdiagnet2.db_csv"} {
+		if d := Diff(read(first), read(file(name))); !d.Same || d.Matched.ByGUID != 4 {
+			t.Errorf("%s: %v, %+v", name, d.Matched, d.Changes)
+		}
+	}
+	// All switches of a kind have one description.
+	const chip = "MT4099 Mellanox Technologies"
+	first = strings.NewReplacer("MF0;leaf1:SX6036/U1", "SwitchX", "MF0;leaf2:SX6036/U1", "SwitchX",
+		"node01 HCA-1", chip, "node02 [a] HCA-1", chip).Replace(first)
+	parts := strings.Split(first, "\n\n")
+	slices.Reverse(parts[1:])
+	a, b := read(first), read(strings.Join(parts, "\n\n"))
+	if n := b.ByGUID(a.ByName("SwitchX").GUID); n.Name == "SwitchX" {
+		t.Fatalf("the order makes no difference to names: %v", n.Name)
+	}
+	if d := Diff(a, b); !d.Same {
+		t.Errorf("dumped from two nodes: %+v", d.Changes)
 	}
 }

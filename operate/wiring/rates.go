@@ -30,7 +30,7 @@ func rateClasses(x *shape) []rateClass {
 			if a.IsSwitch() {
 				end, sw = b, a
 			}
-			if isPart(end, sw) {
+			if topo.IsPart(end, sw) {
 				continue
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"softib/proto/ib"
 	"softib/proto/topo"
@@ -38,16 +37,6 @@ type shape struct {
 	why string
 }
 
-// isPart reports whether an end node belongs to the switch that it hangs on, whichever of the two is named first: the
-// node for reductions within a switch has the switch's own system image GUID, or says what it is.
-func isPart(end, sw *topo.Node) bool {
-	return end.SystemGUID == sw.SystemGUID || strings.Contains(end.Desc, partDesc) ||
-		strings.Contains(sw.Desc, partDesc)
-}
-
-// partDesc is in the description of nodes that are part of a switch.
-const partDesc = "Aggregation Node"
-
 func newShape(g *topo.Graph) *shape {
 	x := &shape{g: g, number: make([]int32, len(g.Nodes))}
 	for i := range x.number {
@@ -67,7 +56,7 @@ func newShape(g *topo.Graph) *shape {
 			if to := x.number[at.Peer]; to >= 0 {
 				x.out[i] = append(x.out[i], edge{to, ib.PortNum(p), at.PeerPort})
 				x.links++
-			} else if !isPart(g.Nodes[at.Peer], n) {
+			} else if !topo.IsPart(g.Nodes[at.Peer], n) {
 				x.ends[i]++
 			}
 		}
