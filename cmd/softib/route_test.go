@@ -58,7 +58,7 @@ func newBareLab(t *testing.T, spec string, cfg *sm.Config) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := topo.ParseSpec(spec)
+	g, err := loadTopology(newTerminal(io.Discard), spec)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -98,6 +99,37 @@ func TestTopoCheckLive(t *testing.T) {
 	wants(t, broken(t, exitFailed, []string{"differ: 1 difference"}, "topo", "diff", spec, "live"),
 		"missing      only in A: leaf5[7] spine3[5]")
 	wants(t, shown(t, "topo", "bom", "live"), "12 switches, 63 cables")
+}
+
+// A dump is its twin: speeds that PortInfo does not have, and lanes that are dead, too.
+func TestTopoDiffTwin(t *testing.T) {
+	const dump = "../../proto/topo/testdata/dumps/small.ibnetdiscover"
+	text, err := os.ReadFile(dump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A link between switches that fell back to DDR: they can do more, as their other ports show.
+	slow := filepath.Join(t.TempDir(), "slow.topo")
+	text = regexp.MustCompile(`(?m)^(\[8\].*)4xFDR10$`).ReplaceAll(text, []byte("${1}4xDDR"))
+	if err := os.WriteFile(slow, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := newLab(t, slow, nil)
+	wants(t, shown(t, "topo", "diff", slow, "live"), "4 rates from 1x FDR10 to 4x FDR10", "they are the same")
+	const says = "degraded: leaf1[8] leaf2[8] runs at 4x DDR, and both ends can do 4x"
+	wants(t, broken(t, exitFailed, nil, "topo", "check", "live"), says)
+	wants(t, broken(t, exitFailed, nil, "topo", "check", slow), says)
+	// Down and up again is no cure for a bad cable.
+	for _, up := range []bool{false, true} {
+		if err := l.SetLink(l.ref("leaf1", 8), up); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pi, _ := l.PortInfo(l.ref("leaf1", 8)); pi.Rate().Speed != ib.DDR || pi.SupportedSpeed() != ib.FDR10 {
+		t.Errorf("leaf1[8] is at %v of %v", pi.Rate(), pi.SupportedSpeed())
+	}
+	wants(t, broken(t, exitFailed, nil, "topo", "diff", dump, "live"),
+		"degraded     leaf1[8] leaf2[8] runs at 4x DDR, in A at 4x FDR10")
 }
 
 func TestTopoDiff(t *testing.T) {

@@ -174,7 +174,7 @@ func (f *Fabric) addSwitches() {
 		sw := ibswitch.New(ibswitch.Config{Ports: t.NumPorts()}, &f.pool)
 		n := &node{topo: t, sw: sw}
 		cfg := ibswitch.NodeConfig{PortGUID: t.PortGUID(0)}
-		cfg.Identity, cfg.Supported = identity(t)
+		cfg.Identity, cfg.Supported = identity(f.graph, t)
 		n.init(sw.Port, ibswitch.NewNode(sw, cfg))
 		f.switches = append(f.switches, n)
 		f.nodes[t.Index] = n
@@ -208,10 +208,10 @@ func (n *node) init(linkOf func(ib.PortNum) *link.Port, mgmt manageable) {
 }
 
 // identity is what a node says of itself, and what its ports can do.
-func identity(n *topo.Node) (agent.Identity, []ib.LinkRate) {
+func identity(g *topo.Graph, n *topo.Node) (agent.Identity, []ib.LinkRate) {
 	rates := make([]ib.LinkRate, len(n.Ports))
 	for p := range rates {
-		rates[p] = n.Ports[p].Rate()
+		rates[p] = g.Capable(topo.PortRef{Node: n.Index, Port: ib.PortNum(p)})
 	}
 	return agent.IdentityOf(n), rates
 }
@@ -342,7 +342,13 @@ func (f *Fabric) train(p *portState) {
 	p.link.Train()
 	far.link.Train()
 	f.eng.Advance(f.Now())
-	f.eng.LinkUp(p.place(), p.mgmt.TrainRate(p.num).Lesser(far.mgmt.TrainRate(far.num)))
+	f.eng.LinkUp(p.place(), f.trainRate(p).Lesser(f.trainRate(far)))
+}
+
+// trainRate is the best that a port is allowed and its cable can: one that was dumped with a dead lane has it here
+// too.
+func (f *Fabric) trainRate(p *portState) ib.LinkRate {
+	return p.mgmt.TrainRate(p.num).Lesser(f.graph.LinkRate(p.ref()))
 }
 
 // SetLink takes the cable at a port down or up again. Up means trained: the subnet has to be brought up there anew.

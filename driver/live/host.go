@@ -46,7 +46,7 @@ func newHost(f *Fabric, t *topo.Node, index int) *Host {
 		h.links = append(h.links, &links[p])
 	}
 	h.eng = hca.New(h.config())
-	id, rates := identity(t)
+	id, rates := identity(f.graph, t)
 	h.adapter = hca.NewNode(h.eng, h.links, hca.NodeConfig{Identity: id, Supported: rates})
 	var mgmt manageable = h.adapter
 	if t.Type == ib.NodeRouter {

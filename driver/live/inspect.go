@@ -31,6 +31,9 @@ func (f *Fabric) PortInfo(ref topo.PortRef) (pi mad.PortInfo, ok bool) {
 	}
 	pi = p.mgmt.PortInfo(ref.Port)
 	pi.CapabilityMask, pi.CapabilityMask2 = p.agent.Capability(ref.Port), p.agent.Capability2(ref.Port)
+	if ref.Port != 0 {
+		pi.Mlnx = p.mgmt.MlnxExtPortInfo(ref.Port)
+	}
 	return pi, true
 }
 

@@ -79,7 +79,7 @@ func (p *portState) canTrain() bool { return !p.unplugged && p.link.Phys() == ib
 // fabric's lock is held.
 func (f *Fabric) beginOutside(p *portState, forget bool) {
 	f.plane.drainOutside() // what is of the old link goes before what says so
-	g := p.outside.Begin(p.canTrain(), p.mgmt.TrainRate(p.num), forget)
+	g := p.outside.Begin(p.canTrain(), f.trainRate(p), forget)
 	if p.outside.reached {
 		f.sendOutside(p, g.AppendMessage(f.message[:0]))
 	}

@@ -133,7 +133,7 @@ func (m *Manager) lookAt(r topo.PortRef, p *PortSample) {
 	if pi.PortState > ib.PortDown {
 		p.Rate = pi.Rate()
 	}
-	p.Capable = ib.LinkRate{Width: pi.LinkWidthSupported.Widest(), Speed: m.g.Nodes[r.Node].Ports[r.Port].Speed}
+	p.Capable = ib.LinkRate{Width: pi.LinkWidthSupported.Widest(), Speed: pi.SupportedSpeed()}
 }
 
 // take makes the next sample.

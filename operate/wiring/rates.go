@@ -72,7 +72,8 @@ func (k rateClass) count(g *topo.Graph, r ib.LinkRate) int {
 	return n
 }
 
-// checkRates finds cables whose ends disagree, and cables that are slower than most of their class.
+// checkRates finds cables whose ends disagree, such as run below what both ends can do, and such as are slower than
+// most of their class.
 func checkRates(x *shape) []Finding {
 	var list []Finding
 	for _, k := range rateClasses(x) {
@@ -102,7 +103,8 @@ func (k rateClass) check(x *shape) []Finding {
 		near, far := g.Port(c.A), g.Port(c.B)
 		r := g.LinkRate(c.A)
 		isSlow := r.Mbps() < usual.Mbps() && !(mixed && r.Width == usual.Width)
-		if near.Rate() == far.Rate() && !isSlow {
+		could := g.CapableLink(c.A)
+		if near.Rate() == far.Rate() && !isSlow && could.Mbps() <= r.Mbps() {
 			continue // as nearly all are: names are for findings
 		}
 		w := Wire{g.PortName(c.A), g.PortName(c.B)}
@@ -111,6 +113,9 @@ func (k rateClass) check(x *shape) []Finding {
 			f.Text = fmt.Sprintf("%v: the near end is set to %v, the far end to %v; it runs at %v", w, near.Rate(),
 				far.Rate(), r)
 			f.Do = "set both ends alike"
+		} else if could.Mbps() > r.Mbps() {
+			f.Text = fmt.Sprintf("%v runs at %v, and both ends can do %v", w, r, could)
+			f.Do = degradedAdvice(r, could)
 		} else {
 			f.Text = fmt.Sprintf("%v runs at %v, %d of %d %s run at %v", w, r, count, len(k.cables),
 				x.linkName(k.level), usual)

@@ -68,7 +68,9 @@ var typed = []struct {
 func leaves(rt reflect.Type) int {
 	n := 0
 	for i := range rt.NumField() {
-		if f := rt.Field(i).Type; f.Kind() == reflect.Struct {
+		if f := rt.Field(i).Type; f == reflect.TypeFor[MlnxExtPortInfo]() {
+			continue // beside PortInfo, not in it
+		} else if f.Kind() == reflect.Struct {
 			n += leaves(f)
 		} else {
 			n++

@@ -1,6 +1,10 @@
 package mad
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"softib/proto/ib"
+)
 
 // MlnxSpeedFDR10 is the one speed of MlnxExtPortInfo's masks: 10 Gbps with FDR's
 // encoding, which PortInfo cannot tell from QDR.
@@ -22,6 +26,23 @@ type MlnxExtPortInfo struct {
 	LinkSpeedEnabled   uint8
 	LinkSpeedActive    uint8
 }
+
+// MayHaveFDR10 reports whether a node is to be asked for MlnxExtPortInfo of a port whose PortInfo says QDR: those of
+// Mellanox' devices that know FDR10, from SwitchX and ConnectX-3 on, whoever sells them, and softib's own. Others need
+// not answer an attribute that the standard does not have.
+func (n *NodeInfo) MayHaveFDR10() bool {
+	d := n.DeviceID
+	switch {
+	case n.VendorID == 0 || n.VendorID == vendorSoftib:
+		return true
+	case n.NodeType == ib.NodeSwitch:
+		return d >= 0xc738 && d <= 0xc73b || d == 0xc839 || d == 0xcb20 || d == 0xcf08 || d == 0xd2f0
+	}
+	return d >= 0x1003 && d <= 0x101b
+}
+
+// vendorSoftib is the vendor of nodes that no dump names: a locally administered one.
+const vendorSoftib = 0x0250f1
 
 // Parse reads the attribute and returns its length.
 func (p *MlnxExtPortInfo) Parse(b []byte) (int, error) {

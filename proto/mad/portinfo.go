@@ -125,6 +125,10 @@ type PortInfo struct {
 	LinkSpeedExtActive           uint8 // 4 bits
 	LinkSpeedExtSupported        uint8 // 4 bits
 	LinkSpeedExtEnabled          uint8 // 5 bits
+
+	// Mlnx is no part of the attribute: who has asked for the port's MlnxExtPortInfo, too, puts it here, and FDR10 is
+	// told from QDR.
+	Mlnx MlnxExtPortInfo
 }
 
 // Parse reads the attribute and returns its length.

@@ -65,19 +65,28 @@ func fastest(base, ext, ext2 uint8) ib.Speed {
 	return 0
 }
 
+// orFDR10 is FDR10 instead of QDR where Mellanox' mask has it.
+func orFDR10(s ib.Speed, mlnx uint8) ib.Speed {
+	if s == ib.QDR && mlnx&MlnxSpeedFDR10 != 0 {
+		return ib.FDR10
+	}
+	return s
+}
+
 // ActiveSpeed is the generation that the link runs at; 0 while it is down.
 func (p *PortInfo) ActiveSpeed() ib.Speed {
-	return fastest(p.LinkSpeedActive, p.LinkSpeedExtActive, p.LinkSpeedExtActive2)
+	return orFDR10(fastest(p.LinkSpeedActive, p.LinkSpeedExtActive, p.LinkSpeedExtActive2), p.Mlnx.LinkSpeedActive)
 }
 
 // EnabledSpeed is the fastest generation that the port may run at.
 func (p *PortInfo) EnabledSpeed() ib.Speed {
-	return fastest(p.LinkSpeedEnabled, p.LinkSpeedExtEnabled, p.LinkSpeedExtEnabled2)
+	return orFDR10(fastest(p.LinkSpeedEnabled, p.LinkSpeedExtEnabled, p.LinkSpeedExtEnabled2), p.Mlnx.LinkSpeedEnabled)
 }
 
 // SupportedSpeed is the fastest generation that the port can run at.
 func (p *PortInfo) SupportedSpeed() ib.Speed {
-	return fastest(p.LinkSpeedSupported, p.LinkSpeedExtSupported, p.LinkSpeedExtSupported2)
+	return orFDR10(fastest(p.LinkSpeedSupported, p.LinkSpeedExtSupported, p.LinkSpeedExtSupported2),
+		p.Mlnx.LinkSpeedSupported)
 }
 
 // Rate is the link's width and speed.

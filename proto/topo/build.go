@@ -60,7 +60,7 @@ func (r *reader) addNode(g *Graph, n *fileNode) error {
 	}
 	for num, p := range n.ports {
 		if p != nil {
-			node.Ports[num].LID, node.Ports[num].LMC = p.lid, p.lmc
+			node.Ports[num].LID, node.Ports[num].LMC, node.Ports[num].Could = p.lid, p.lmc, p.could
 		}
 	}
 	if n.IsSwitch() {

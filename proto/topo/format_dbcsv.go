@@ -59,7 +59,9 @@ type dbPort struct {
 	lid   ib.LID
 	lmc   uint8
 	rate  ib.LinkRate
-	fdr10 bool
+	could ib.LinkRate
+	// fdr10 is in use, and couldFDR10 can be.
+	fdr10, couldFDR10 bool
 }
 
 type dbPortKey struct {
@@ -84,12 +86,14 @@ func readDBCSV(l *lister, lines []numberedLine) {
 		case "PORTS":
 			p := ports[key]
 			p.guid, p.lid, p.lmc = ib.GUID(r.num("PortGuid")), l.lidOf(r.at.num, r.num("LID")), uint8(r.num("LMC"))
+			p.could = ib.LinkRate{Width: ib.Width(r.num("LinkWidthSup")).Widest(),
+				Speed: dbSpeed(r.num("LinkSpeedSup"))}
 			p.rate = ib.LinkRate{Width: ib.Width(r.num("LinkWidthActv")).Widest(),
 				Speed: dbSpeed(r.num("LinkSpeedActv"))}
 			ports[key] = p
 		case "EXTENDED_PORT_INFO":
 			p := ports[key]
-			p.fdr10 = r.num("LinkSpeedActive")&1 != 0
+			p.fdr10, p.couldFDR10 = r.num("LinkSpeedActive")&1 != 0, r.num("LinkSpeedSupported")&1 != 0
 			ports[key] = p
 		case "LINKS":
 			links = append(links, *r)
@@ -104,7 +108,10 @@ func readDBCSV(l *lister, lines []numberedLine) {
 			return e, false
 		}
 		p := ports[key]
-		e.port, e.portGUID, e.lid, e.lmc = key.port, p.guid, p.lid, p.lmc
+		e.port, e.portGUID, e.lid, e.lmc, e.could = key.port, p.guid, p.lid, p.lmc, p.could
+		if p.couldFDR10 && e.could.Speed == ib.QDR {
+			e.could.Speed = ib.FDR10
+		}
 		return e, true
 	}
 	for i := range links {

@@ -72,6 +72,8 @@ func readLinkInfo(l *lister, lines []numberedLine) {
 				continue
 			}
 			k.linked = true
+			k.near.could = linkCould(behind, k.rate)
+			k.far.could = k.near.could
 		}
 		for _, e := range [2]*listedEnd{&k.near, &k.far} {
 			if e.kind == 0 && e.portGUID != 0 && uses[e.portGUID] == nil {
@@ -156,6 +158,26 @@ func (l *lister) linkEnd(at numberedLine, s string, e *listedEnd) bool {
 		e.desc, _, _ = strings.Cut(name, `"`)
 	}
 	return true
+}
+
+// linkCould reads what both ends of a link can do beyond what it does: "( Could be 4X Could be 25.78125 Gbps)".
+func linkCould(s string, rate ib.LinkRate) ib.LinkRate {
+	_, remark, _ := strings.Cut(s[strings.LastIndexByte(s, '"')+1:], "(")
+	const word = "Could be "
+	if !strings.Contains(remark, word) {
+		return ib.LinkRate{}
+	}
+	for _, part := range strings.Split(remark, word)[1:] {
+		value, _, _ := strings.Cut(strings.TrimRight(part, " )"), " ")
+		if lanes, ok := strings.CutSuffix(value, "X"); ok {
+			if w, ok := parseWidth(lanes); ok {
+				rate.Width = w
+			}
+		} else if speed, ok := laneSpeed(value); ok {
+			rate.Speed = speed
+		}
+	}
+	return rate
 }
 
 // linkRate reads " 4X  10.0 Gbps (FDR10) Active/  LinkUp", or nothing of a link that is down.

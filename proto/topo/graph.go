@@ -53,6 +53,8 @@ type Port struct {
 	// switch carries them on port 0.
 	LMC uint8
 	LID ib.LID
+	// Could is what the port can do, where a dump says so; Width and Speed are what its link does.
+	Could ib.LinkRate
 }
 
 // Connected reports whether a cable is plugged in. No cable ends at a port 0, so
@@ -346,6 +348,39 @@ func (g *Graph) LinkRate(ref PortRef) ib.LinkRate {
 		return ib.LinkRate{}
 	}
 	return x.Rate().Lesser(g.Port(PortRef{x.Peer, x.PeerPort}).Rate())
+}
+
+// Capable is what a port can do, whatever its link does. Where nothing says so it is what the node's other ports show:
+// they are of one chip, so that one link of a switch at DDR among many at EDR is a bad link and no slow port. Lanes are
+// added only up to the four that ports have everywhere.
+func (g *Graph) Capable(ref PortRef) ib.LinkRate {
+	x := g.Port(ref)
+	if x == nil {
+		return ib.LinkRate{}
+	}
+	if x.Could.Mbps() > 0 {
+		return x.Could
+	}
+	best := x.Rate()
+	if !x.Connected() {
+		return best
+	}
+	ports := g.Nodes[ref.Node].Ports
+	for p := 1; p < len(ports); p++ {
+		if !ports[p].Connected() {
+			continue
+		}
+		best.Speed = max(best.Speed, ports[p].Speed)
+		if best.Width.Lanes() < 4 && ports[p].Width.Lanes() >= 4 {
+			best.Width = ib.Width4x
+		}
+	}
+	return best
+}
+
+// CapableLink is what both ends of a cable can do. A link that runs below it is degraded.
+func (g *Graph) CapableLink(ref PortRef) ib.LinkRate {
+	return g.Capable(ref).Lesser(g.Capable(g.Peer(ref)))
 }
 
 // PortName writes a port as people do: leaf1[9].

@@ -30,10 +30,11 @@ import (
 // module="x", which puts ids and @aliases into a name space. The statements include
 // and do are refused: this package opens no file and has no console.
 //
-// softib adds three things in places that other readers skip: the line
+// softib adds four things in places that other readers skip: the line
 // "# softib kind: fat tree", "len 3m" at the end of a port's comment where a
-// cable is not 2 m long, and "name h1" at the end of a node's comment where the
-// rules above namer would give another.
+// cable is not 2 m long, "could 4xEDR" there where somebody knows what the port
+// can do, and "name h1" at the end of a node's comment where the rules above
+// namer would give another.
 
 // kindComment introduces Graph.Kind.
 const kindComment = "# softib kind: "
@@ -56,6 +57,7 @@ type filePort struct {
 	line     int
 	guid     ib.GUID
 	link     LinkSpec
+	could    ib.LinkRate
 	lid      ib.LID
 	lmc      uint8
 	isAlias  bool

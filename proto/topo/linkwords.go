@@ -129,7 +129,7 @@ func (r *reader) readPortComment(c *cursor, p *filePort, text string, at int) {
 	if far.link.Speed != 0 {
 		p.link.Speed = far.link.Speed
 	}
-	p.link.LengthMM = far.link.LengthMM
+	p.link.LengthMM, p.could = far.link.LengthMM, far.could
 }
 
 // commentFacts are the words of a comment that mean something. All others are a
@@ -138,6 +138,7 @@ type commentFacts struct {
 	lid    ib.LID
 	lmc    uint8
 	link   LinkSpec
+	could  ib.LinkRate
 	name   string
 	nameAt int
 	odd    string // what the LID is, if it is no address
@@ -185,6 +186,10 @@ func (f *commentFacts) word(c *cursor, before, word string, at int, afterLID boo
 		f.lmc = uint8(number)
 	case before == "name":
 		f.name, f.nameAt = word, at
+	case before == "could":
+		if w, s, ok := parseRate(word); ok {
+			f.could = ib.LinkRate{Width: w, Speed: s}
+		}
 	case before == "len":
 		if mm, ok := parseLength(word); ok {
 			f.link.LengthMM = mm

@@ -24,6 +24,7 @@ type listedEnd struct {
 	port  int
 	label string
 	ports int
+	could ib.LinkRate
 }
 
 // listedLink is a line: a port, and the port at the other end of its cable if there is one.
@@ -322,5 +323,14 @@ func (l *lister) connect(g *Graph, k *listedLink) {
 	}
 	if err := g.ConnectAsym(near.Node, near.Port, far.Node, far.Port, spec, spec); err != nil {
 		l.fail(k.line, ErrPortInUse, "%v: want both ends to name each other", err)
+		return
+	}
+	for _, end := range [2]struct {
+		at    PortRef
+		could ib.LinkRate
+	}{{near, k.near.could}, {far, k.far.could}} {
+		if end.could.Mbps() > 0 {
+			g.Port(end.at).Could = end.could
+		}
 	}
 }

@@ -93,6 +93,9 @@ func appendPort(dst []byte, g *Graph, n *Node, num int) []byte {
 		dst = fmt.Appendf(dst, "lid %d lmc %d ", p.LID, p.LMC)
 	}
 	dst = fmt.Appendf(dst, "\"%s\" lid %d %v%v", cleanDesc(peer.Desc), lid, p.Width, p.Speed)
+	if p.Could.Mbps() > 0 {
+		dst = fmt.Appendf(dst, " could %v%v", p.Could.Width, p.Could.Speed)
+	}
 	if p.LengthMM != DefaultLengthMM {
 		dst = fmt.Appendf(dst, " len %s", formatLength(p.LengthMM))
 	}

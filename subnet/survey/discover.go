@@ -81,6 +81,9 @@ func (e *Engine) discovered(t task, data []byte) {
 		}
 	case askPort:
 		e.foundPort(t, data)
+	case askMlnx:
+		p := &e.edit(t.node).Ports[t.port]
+		_, _ = p.Info.Mlnx.Parse(data) // what is too short says nothing
 	case askOwnKeys:
 		var b mad.PKeyTable
 		if _, err := b.Parse(data); err == nil {
@@ -207,6 +210,10 @@ func (e *Engine) foundPort(t task, data []byte) {
 	}
 	p.Known = true
 	p.Info.MKey = 0 // nobody's business
+	if hasQDR := p.Info.ActiveSpeed() == ib.QDR || p.Info.SupportedSpeed() == ib.QDR; t.port != 0 && p.Linked() &&
+		hasQDR && n.Info.MayHaveFDR10() {
+		e.push(task{what: askMlnx, node: t.node, port: t.port, mod: uint32(t.port)})
+	}
 	if t.port == 0 || !p.Linked() || !n.IsSwitch() && int(t.node) != e.s.From.Node {
 		return
 	}

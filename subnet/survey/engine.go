@@ -106,6 +106,7 @@ const (
 	askDesc
 	askSwitch
 	askPort
+	askMlnx
 	askOwnKeys
 	askManager
 	askClass // what performance management a node has
@@ -126,6 +127,7 @@ var attrs = [numAsk]struct {
 }{
 	askSelf: {mad.ClassSMDirect, mad.AttrNodeInfo}, askNode: {mad.ClassSMDirect, mad.AttrNodeInfo},
 	askDesc: {mad.ClassSMDirect, mad.AttrNodeDescription}, askSwitch: {mad.ClassSMDirect, mad.AttrSwitchInfo},
+	askMlnx: {mad.ClassSMDirect, mad.AttrMlnxExtPortInfo},
 	askPort: {mad.ClassSMDirect, mad.AttrPortInfo}, askOwnKeys: {mad.ClassSMDirect, mad.AttrPKeyTable},
 	askManager: {mad.ClassSMDirect, mad.AttrSMInfo},
 	askClass:   {mad.ClassPerf, mad.AttrClassPortInfo}, askNarrow: {mad.ClassPerf, mad.AttrPortCounters},
@@ -375,6 +377,9 @@ func (e *Engine) strike(t task) {
 
 // gap notes a question without a good answer.
 func (e *Engine) gap(t task, s mad.Status, nonsense string) {
+	if t.what == askMlnx {
+		return // nobody has to answer what the standard does not have
+	}
 	e.s.GapCount++
 	if len(e.s.Gaps) < GapsMax {
 		a := attrs[t.what]
@@ -386,7 +391,7 @@ func (e *Engine) gap(t task, s mad.Status, nonsense string) {
 // smpReply takes a good answer of subnet management.
 func (e *Engine) smpReply(t task, data []byte) {
 	switch t.what {
-	case askSelf, askNode, askDesc, askSwitch, askPort, askOwnKeys:
+	case askSelf, askNode, askDesc, askSwitch, askPort, askMlnx, askOwnKeys:
 		e.discovered(t, data)
 	case askManager:
 		var info mad.SMInfo

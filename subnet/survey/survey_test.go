@@ -458,3 +458,41 @@ func FuzzReply(f *testing.F) {
 		w.survey(t, Again(s, Config{Parts: All}))
 	})
 }
+
+// TestFDR10: a port that says QDR is asked whether it is FDR10, if its device may know that, and only then.
+func TestFDR10(t *testing.T) {
+	const cx3, infiniHost = 0x1003, 0x5a44
+	for _, c := range []struct {
+		device uint16
+		active ib.Speed
+		mlnx   uint8
+		want   ib.Speed
+		asked  int
+	}{
+		{cx3, ib.QDR, mad.MlnxSpeedFDR10, ib.FDR10, 1},
+		{cx3, ib.QDR, 0, ib.QDR, 1},
+		{infiniHost, ib.QDR, mad.MlnxSpeedFDR10, ib.QDR, 0},
+		{cx3, ib.HDR, 0, ib.HDR, 0},
+	} {
+		w := tree()
+		n := w.nodes[len(w.nodes)-1]
+		for i := range w.nodes {
+			w.nodes[i].info.VendorID, w.nodes[i].info.DeviceID = 0x2c9, infiniHost
+		}
+		n.info.DeviceID = c.device
+		n.ports[1].SetSpeeds(ib.FDR, ib.FDR, c.active)
+		n.ports[1].Mlnx.LinkSpeedActive = c.mlnx
+		s := w.survey(t, New(Config{Window: 4}))
+		for _, at := range s.Nodes {
+			if at.Info.NodeGUID != n.info.NodeGUID {
+				continue
+			}
+			if got := at.Ports[1].Info.ActiveSpeed(); got != c.want {
+				t.Errorf("%+v: %v", c, got)
+			}
+		}
+		if got := w.asked[question{mad.ClassSMDirect, mad.AttrMlnxExtPortInfo}]; got != c.asked || s.GapCount != 0 {
+			t.Errorf("%+v: %d questions, %d gaps", c, got, s.GapCount)
+		}
+	}
+}

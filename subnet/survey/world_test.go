@@ -157,6 +157,9 @@ func (w *world) smp(node int, in ib.PortNum, req mad.View, data []byte) bool {
 			return false
 		}
 		n.sm.Append(data[:0])
+	case mad.AttrMlnxExtPortInfo:
+		n.ports[req.AttrMod()].Mlnx.Append(data[:0])
+		return n.info.MayHaveFDR10()
 	case mad.AttrSLtoVL, mad.AttrVLArb:
 	default:
 		return false
