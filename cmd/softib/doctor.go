@@ -24,6 +24,7 @@ import (
 	"softib/operate/manager/tenant"
 	"softib/proto/ib"
 	"softib/proto/topo"
+	"softib/subnet/sm"
 	"softib/subnet/survey"
 )
 
@@ -102,6 +103,9 @@ type examination struct {
 	Programs []doctor.ProgramFacts
 	Hosts    []doctor.HostTraffic
 	Tenants  []tenant.Tenant
+	// Uptime is how long counters have counted unless they were reset, and Manager the port GUID of the own manager.
+	Uptime  time.Duration
+	Manager ib.GUID
 }
 
 type laterLook struct {
@@ -202,7 +206,8 @@ func (o *doctorCommand) examine(cmd *cobra.Command, bar *stageBar) (doctor.Surve
 		if err != nil {
 			return doctor.Surveys{}, opts, err
 		}
-		opts.Version, opts.Programs, opts.Tenants = x.Version, x.Programs, x.Tenants
+		opts.Version, opts.Programs, opts.Tenants, opts.Manager = x.Version, x.Programs, x.Tenants, x.Manager
+		limits.Age = x.Uptime
 		opts.Hosts = append([]doctor.HostTraffic{}, x.Hosts...) // none is not the same as not known
 		if opts.Plan, err = topo.Parse("the fabric's topology", x.Plan); err != nil {
 			return doctor.Surveys{}, opts, err
@@ -324,6 +329,10 @@ func (s *server) survey(ctx context.Context, q surveyRequest, r *control.Reply[s
 	}
 	x.Programs, x.Hosts = s.programFacts()
 	x.Tenants = s.mgr.Acknowledged()
+	x.Uptime = time.Since(s.f.started)
+	if s.f.runner != nil && len(s.f.runners) < 2 {
+		_ = s.f.runner.Do(func(m *sm.Manager) { x.Manager = m.GUID() }) // one that has ended is nobody's master
+	}
 	w := bufio.NewWriterSize(r, 256<<10)
 	return errors.Join(gob.NewEncoder(w).Encode(&x), w.Flush())
 }

@@ -148,8 +148,8 @@ func (j *judgement) addError(s *Section, r topo.PortRef, p *survey.Port, counts 
 	name := j.s.PortName(r)
 	f := Finding{Severity: severity, Kind: "counter", Objects: []string{name}, Measured: x.Text() + " at " + name +
 		" (" + x.Counter.String() + ")", Threshold: limit(x)}
-	if pkts := max(counts[ib.PortXmitPkts], counts[ib.PortRcvPkts]); pkts > 0 {
-		f.Measured += fmt.Sprintf(", %.2g %% of %d packets", 100*float64(x.Count)/float64(pkts+x.Count), pkts)
+	if all := offered(counts, x); all > x.Count {
+		f.Measured += fmt.Sprintf(", %.2g %% of %d packets", 100*float64(x.Count)/float64(all), all)
 	}
 	if p.Cabled() {
 		f.Objects = append(f.Objects, j.s.PortName(topo.PortRef{Node: p.Peer, Port: p.PeerPort}))
@@ -158,13 +158,25 @@ func (j *judgement) addError(s *Section, r topo.PortRef, p *survey.Port, counts 
 	s.add(f)
 }
 
+// offered is how many packets there were of which a counter has counted some: those that came, or those that were to
+// leave. What is refused or discarded is not among the packets that a port counts as received or sent (IBA 16.1.3.5).
+func offered(counts *ib.Counters, x *health.Excess) uint64 {
+	switch x.Counter {
+	case ib.PortXmitDiscards, ib.PortXmitConstraintErrors:
+		return counts[ib.PortXmitPkts] + x.Count
+	case ib.PortRcvErrors, ib.PortRcvConstraintErrors, ib.PortRcvSwitchRelayErrors, ib.PortRcvRemotePhysicalErrors:
+		return counts[ib.PortRcvPkts] + x.Count
+	}
+	return 0 // of others no number of packets is the base
+}
+
 // advice is what to do about each class of counters, and more about single ones.
 var (
 	advice = [health.NumClass]string{
 		health.Signal:     "reseat or replace what is plugged into this port",
 		health.Training:   "reseat or replace what is plugged into this port",
 		health.Congestion: "find who sends so much, or receives so slowly (softib top; congestion above)",
-		health.Policy:     "see the tables that refuse them: ",
+		health.Policy:     "see the tables that refuse them (softib tenant list, softib partition): ",
 		health.Elsewhere:  "another cable on the way has damaged them: see cables",
 	}
 	more = [ib.NumCounter]string{

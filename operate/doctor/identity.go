@@ -185,6 +185,44 @@ func (j *judgement) guids(s *Section) {
 		f.Next = "give one of them a GUID of its own, or take it out: addresses, partitions and GIDs go by port GUID"
 		s.add(f)
 	}
+	j.names(s)
+}
+
+// names reports nodes of different machines that have one description: whoever goes by names gets the wrong one.
+func (j *judgement) names(s *Section) {
+	by := map[string][]int{}
+	var order []string
+	for i, n := range j.s.Nodes {
+		if !topo.NamesNode(n.Desc) {
+			continue // the chip's, before a driver gave it one
+		}
+		if by[n.Desc] == nil {
+			order = append(order, n.Desc)
+		}
+		by[n.Desc] = append(by[n.Desc], i)
+	}
+	for _, desc := range order {
+		list := by[desc]
+		first := j.s.Nodes[list[0]].Info
+		apart := false
+		for _, i := range list[1:] {
+			x := j.s.Nodes[i].Info
+			apart = apart || x.SystemImageGUID != first.SystemImageGUID && x.NodeGUID != first.NodeGUID
+		}
+		if !apart {
+			continue
+		}
+		f := Finding{Severity: Warn, Kind: "duplicate-name", Threshold: "one machine for each name"}
+		var words []string
+		for _, i := range list {
+			f.Objects = append(f.Objects, j.s.Nodes[i].Name)
+			words = append(words, fmt.Sprintf("%v at %s", j.s.Nodes[i].Info.NodeGUID, j.whereNode(i)))
+		}
+		f.Measured = fmt.Sprintf("%d nodes are called %q: %s", len(list), desc, few(words))
+		f.Next = "set the host name of the wrong one and restart its driver (rdma-ndd, or openibd), or name it by its " +
+			"GUID in a node-name-map"
+		s.add(f)
+	}
 }
 
 // lids reports addresses that are missing, wrong, or shared.

@@ -24,6 +24,8 @@ type Options struct {
 	Version  string
 	Programs []ProgramFacts
 	Hosts    []HostTraffic
+	// Manager is the port GUID of the manager that the fabric's keeper runs; 0 if there is none.
+	Manager ib.GUID
 	// Tenants are those that the fabric's keeper has acknowledged.
 	Tenants []tenant.Tenant
 }
@@ -54,11 +56,12 @@ type judgement struct {
 	cables        []health.Cable
 	report        *Report
 	duplicateGUID map[ib.GUID]bool
+	down          map[string]bool // ports that are said to be down, by name
 }
 
 // Judge says what is wrong. After may be nil: the counters of before are then judged as they stand.
 func Judge(before, after *survey.Survey, o Options) *Report {
-	j := &judgement{o: o, s: before, before: before, report: &Report{}}
+	j := &judgement{o: o, s: before, before: before, report: &Report{}, down: map[string]bool{}}
 	if after != nil {
 		j.s = after
 		j.interval = time.Duration((counted(after) - counted(before)) / ib.Nanosecond)
@@ -81,6 +84,7 @@ func Judge(before, after *survey.Survey, o Options) *Report {
 		{GUIDs, j.guids, false},
 		{LIDs, j.lids, false},
 		{Links, j.links, false},
+		{Wiring, j.wiring, false},
 		{Cables, j.badCables, true},
 		{Errors, j.errors, true},
 		{Congestion, j.congestion, true},

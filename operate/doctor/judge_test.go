@@ -99,6 +99,13 @@ func (p *patient) counted(name string, c ib.Counter, n uint64) {
 	p.after.Readings[r.Node][r.Port].Counters[c] += n
 }
 
+// aged are the limits for counters that have counted for a while.
+func aged(d time.Duration) *health.Thresholds {
+	t := health.Default()
+	t.Age = d
+	return &t
+}
+
 // TestJudge: each kind of finding, from a healthy fabric with one thing changed; and nothing else is found.
 func TestJudge(t *testing.T) {
 	const gib = 1 << 30
@@ -134,7 +141,25 @@ func TestJudge(t *testing.T) {
 			hurt: func(p *patient) {
 				p.counts("leaf2[4]", ib.PortXmitDiscards, 500)
 				p.counts("leaf2[4]", ib.PortXmitPkts, 9500)
-			}, says: []string{"500 discarded packets", "PortXmitDiscards", "5 % of 9500 packets"}},
+			}, says: []string{"500 discarded packets", "PortXmitDiscards", "5 % of 10000 packets"}},
+		{name: "refused", kind: "counter", check: doctor.Errors, sev: doctor.Fail,
+			objects: []string{"leaf2[4]", "h8[1]"},
+			hurt: func(p *patient) {
+				p.counts("leaf2[4]", ib.PortRcvConstraintErrors, 1024)
+				p.counts("leaf2[4]", ib.PortRcvPkts, 183)
+				p.counts("leaf2[4]", ib.PortXmitPkts, 1e6)
+			}, says: []string{"1024 packets refused on the way in", "85 % of 1207 packets"}},
+		{name: "flapped before the interval", kind: "flapping-cable", check: doctor.Cables, sev: doctor.Warn,
+			objects: []string{"h1[1]", "leaf1[1]"},
+			hurt:    func(p *patient) { p.counted("h1[1]", ib.LinkDownedCounter, 3) },
+			opts:    doctor.Options{Thresholds: aged(20 * time.Minute)}, says: []string{"3 times down in 20 min"}},
+		{name: "duplicate name", kind: "duplicate-name", check: doctor.GUIDs, sev: doctor.Warn,
+			objects: []string{"h5", "h6"},
+			hurt:    func(p *patient) { p.node("h5").Desc = p.node("h6").Desc },
+			says:    []string{"h5 behind leaf2[1]", "h6 behind leaf2[2]"}},
+		{name: "taken over", kind: "taken-over", check: doctor.Managers, sev: doctor.Warn,
+			objects: []string{"h1[1]", "h7[1]"}, hurt: func(*patient) {},
+			opts: doctor.Options{Manager: 0x0250f11b01000071}, says: []string{"from h1[1]", "own manager at h7[1]"}},
 		{name: "remote damage", kind: "counter", check: doctor.Errors, sev: doctor.Fail, objects: []string{"h8[1]"},
 			hurt: func(p *patient) { p.counts("h8[1]", ib.PortRcvRemotePhysicalErrors, 500) },
 			says: []string{"marked as damaged earlier"}},

@@ -2,9 +2,11 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"softib/operate/manager/health"
+	"softib/operate/wiring"
 	"softib/proto/ib"
 	"softib/proto/topo"
 	"softib/subnet/survey"
@@ -151,8 +153,11 @@ func (j *judgement) lost(s *Section) {
 	}
 	said := map[topo.PortRef]bool{}
 	if g := j.o.Plan; g != nil {
+		dead := j.deadSwitches(s, g, index, said)
 		for _, c := range g.Cables() {
-			j.lostCable(s, g, c, index, said)
+			if !dead[c.A.Node] && !dead[c.B.Node] {
+				j.lostCable(s, g, c, index, said)
+			}
 		}
 	}
 	for i, n := range j.s.Nodes {
@@ -165,6 +170,7 @@ func (j *judgement) lost(s *Section) {
 			c := j.s.Reading(r).Counters
 			name := j.s.PortName(r)
 			if downs, pkts := c[ib.LinkDownedCounter], c[ib.PortRcvPkts]; downs > 0 || pkts > 0 {
+				j.down[name] = true
 				s.add(Finding{
 					Severity: Warn, Kind: "link-lost", Objects: []string{name}, Threshold: "a link where there was one",
 					Measured: fmt.Sprintf("%s is down (%v) and had a link: it went down %s and had received %s", name,
@@ -175,6 +181,95 @@ func (j *judgement) lost(s *Section) {
 				})
 			}
 		}
+	}
+}
+
+// deadSwitches reports switches of the plan that do not answer and whose links are down at every far end that was
+// found: one finding each, with who is cut off by it, instead of one for each of its cables.
+func (j *judgement) deadSwitches(s *Section, g *topo.Graph, index map[ib.GUID]int, said map[topo.PortRef]bool) (
+	dead map[int]bool) {
+	dead = map[int]bool{}
+	for _, n := range g.Switches() {
+		if _, found := index[n.GUID]; found || j.duplicateGUID[n.GUID] {
+			continue
+		}
+		var hosts, down []string
+		var ports []topo.PortRef
+		up := false
+		for p := 1; p < len(n.Ports); p++ {
+			if !n.Ports[p].Connected() {
+				continue
+			}
+			far := g.Nodes[n.Ports[p].Peer]
+			at := topo.PortRef{Node: far.Index, Port: n.Ports[p].PeerPort}
+			if !far.IsSwitch() {
+				hosts = append(hosts, far.Name)
+			}
+			if i, found := index[far.GUID]; found && int(at.Port) < len(j.s.Nodes[i].Ports) {
+				at.Node = i
+				ports, down = append(ports, at), append(down, j.s.PortName(at))
+				up = up || j.s.Port(at).Linked()
+			}
+		}
+		if up || len(ports) == 0 {
+			continue
+		}
+		dead[n.Index] = true
+		for i, at := range ports {
+			said[at], j.down[down[i]] = true, true
+		}
+		hosts = slices.Compact(hosts)
+		f := Finding{Severity: Fail, Kind: "dead-switch", Objects: append([]string{n.Name}, hosts...),
+			Measured: fmt.Sprintf("%s (%v) does not answer, and all its links are down: %s", n.Name, n.GUID,
+				few(down)),
+			Threshold: "a switch that answers, as planned",
+			Next:      "see that " + n.Name + " has power and runs; then its cables",
+		}
+		if len(hosts) > 0 {
+			f.Measured += "; cut off by it: " + few(hosts)
+		}
+		s.add(f)
+	}
+	return dead
+}
+
+// wiring reports cables that are not where the tree has them that most of the fabric is: swapped, between two leaves,
+// in the wrong place, or not there. A fabric that is no tree is not judged.
+func (j *judgement) wiring(s *Section) {
+	g, err := j.s.Graph()
+	if err != nil {
+		s.skip("what was found makes no graph: %v", err)
+		return
+	}
+	list, isTree := wiring.Structure(g)
+	if !isTree {
+		s.skip("the fabric is no fat tree; softib topo check live --plan TOPOLOGY compares it with a plan")
+		return
+	}
+	s.Looked = count(g.NumCables(), "cable", "cables")
+	for _, f := range list {
+		if f.Severity < wiring.Warning || f.Kind == wiring.Fabric {
+			continue
+		}
+		x := Finding{Severity: Warn, Kind: "wiring-" + strings.ReplaceAll(f.Kind.String(), " ", "-"), Measured: f.Text,
+			Threshold: "as most switches of the level are cabled",
+			Next:      f.Do + "; softib topo check live shows the whole"}
+		lost := false
+		for _, w := range append(slices.Clone(f.Wired), f.Wanted...) {
+			for _, end := range [2]string{w.A, w.B} {
+				if !slices.Contains(x.Objects, end) {
+					x.Objects = append(x.Objects, end)
+				}
+				lost = lost || j.down[end]
+			}
+		}
+		if f.Node != "" {
+			x.Objects = append(x.Objects, f.Node)
+		}
+		if f.Kind == wiring.Missing && lost {
+			continue // the cable is there and down, which was said
+		}
+		s.add(x)
 	}
 }
 
@@ -197,6 +292,7 @@ func (j *judgement) lostCable(s *Section, g *topo.Graph, c topo.Cable, index map
 		}
 		if x := j.s.Port(at); x.Known && !x.Linked() {
 			said[at] = true
+			j.down[j.s.PortName(at)] = true
 			states = append(states, fmt.Sprintf("%s is %v (%v)", g.PortName(r), x.Info.PortState,
 				x.Info.PortPhysicalState))
 		}

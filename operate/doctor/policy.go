@@ -299,6 +299,15 @@ func (j *judgement) managers(s *Section) {
 			master = m
 		}
 	}
+	if own, ok := j.own(); ok && master.info.GUID != j.o.Manager {
+		s.add(Finding{
+			Severity: Warn, Kind: "taken-over", Objects: []string{j.s.PortName(master.ref), own},
+			Measured:  fmt.Sprintf("the fabric is managed from %s, not by its own manager at %s", name(master), own),
+			Threshold: "the fabric's own manager is master",
+			Next: "stop the manager at " + j.s.PortName(master.ref) + " if nobody wants it there, or give the own one " +
+				"a higher priority (softib up --sm-priority); with tenants none is let in",
+		})
+	}
 	if len(standby) == 0 && len(masters) == 1 {
 		s.add(Finding{
 			Severity: Note, Kind: "no-standby", Objects: []string{j.s.PortName(master.ref)},
@@ -319,6 +328,16 @@ func (j *judgement) managers(s *Section) {
 		}
 	}
 	j.smlids(s, lids, master.lid, j.s.PortName(master.ref))
+}
+
+// own is where the fabric's own manager is, if it has one and it was found.
+func (j *judgement) own() (name string, ok bool) {
+	j.s.EndPorts(func(r topo.PortRef, p *survey.Port) {
+		if p.GUID == j.o.Manager && p.GUID != 0 {
+			name, ok = j.s.PortName(r), true
+		}
+	})
+	return name, ok
 }
 
 // smlids reports ports that send what is for the manager elsewhere.

@@ -59,6 +59,7 @@ const (
 	GUIDs
 	LIDs
 	Links
+	Wiring
 	Cables
 	Errors
 	Congestion
@@ -74,9 +75,10 @@ const (
 // checkTable has for each check its name and what it is about.
 var checkTable = [NumCheck]struct{ name, title string }{
 	Answers:    {"answers", "every node answers every question"},
-	GUIDs:      {"guids", "each GUID belongs to one node or port"},
+	GUIDs:      {"guids", "each GUID and each name belongs to one node or port"},
 	LIDs:       {"lids", "each LID belongs to one port, and all have one"},
 	Links:      {"links", "links are active and as wide and fast as both ends can"},
+	Wiring:     {"wiring", "cables are where a fat tree has them"},
 	Cables:     {"cables", "cables carry signals without errors"},
 	Errors:     {"errors", "ports drop and refuse no packets"},
 	Congestion: {"congestion", "ports need not wait to send"},

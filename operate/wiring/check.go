@@ -121,6 +121,21 @@ func Check(g *topo.Graph, o Options) *Report {
 	return r
 }
 
+// Structure is the part of Check that structure alone shows: cables of a tree that are not where its brothers have
+// theirs. It is empty for a fabric that is no tree.
+func Structure(g *topo.Graph) (findings []Finding, isTree bool) {
+	x := newShape(g)
+	if !x.isTree() {
+		return nil, false
+	}
+	list, _ := findPattern(x).check()
+	list = append(list, checkEnds(x)...)
+	placeLonely(x, list)
+	list = dropSaid(list)
+	sortFindings(list)
+	return list, true
+}
+
 // fabricFindings are the faults of the whole that topo.Check knows; what it says about single cables is said better
 // here.
 func fabricFindings(g *topo.Graph) []Finding {

@@ -76,6 +76,9 @@ func nameFromDesc(desc string) string {
 	return ""
 }
 
+// NamesNode reports whether a description says which node it is, and not only what kind of chip.
+func NamesNode(desc string) bool { return nameFromDesc(desc) != "" }
+
 // partOf is what tells a part of a box from the others, from "MODEL/L03/U1"; the first or only chip goes without
 // saying.
 func partOf(model string) (part string) {

@@ -152,6 +152,9 @@ func (m *Manager) Start(now ib.Time) {
 // State is where the manager stands among others.
 func (m *Manager) State() mad.SMState { return m.state }
 
+// GUID is that of the port that the manager is at.
+func (m *Manager) GUID() ib.GUID { return m.guid }
+
 // Port is the GUID of the port that the manager runs at; 0 before it has asked.
 func (m *Manager) Port() ib.GUID { return m.guid }
 

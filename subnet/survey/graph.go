@@ -24,7 +24,7 @@ func (s *Survey) Graph() (*topo.Graph, error) {
 		if err != nil {
 			return nil, err
 		}
-		for p := range n.Ports {
+		for p := range min(len(n.Ports), len(at.Ports)) {
 			x := &n.Ports[p]
 			at.Ports[p].LID, at.Ports[p].LMC = 0, 0
 			if n.EndPort(ib.PortNum(p)) == ib.PortNum(p) && x.Known {

@@ -277,7 +277,11 @@ func (v *Verdict) judgeEnd(e, peer *End, interval time.Duration, t *Thresholds) 
 		v.Reasons = append(v.Reasons, r)
 	}
 	for _, c := range trainingCounters {
-		if x, ok := exceeds(c, counted, interval, t); ok {
+		x, ok := exceeds(c, counted, interval, t)
+		if interval <= 0 {
+			x, ok = flaps(c, counted, t)
+		}
+		if ok {
 			v.Reasons = append(v.Reasons, Reason{
 				Kind: Flapping, At: e.Ref, Peer: peer.Ref, Excess: x, Severity: x.Severity,
 				score: weights[Flapping] * (1 + math.Log10(x.over())),

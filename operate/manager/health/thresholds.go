@@ -60,6 +60,10 @@ type Thresholds struct {
 	// against the bits of the whole interval, otherwise against the bits of the packets. softib's own cables damage
 	// only what passes.
 	IdleCarries bool
+
+	// Age is how long the counters have counted, where somebody knows. Links that went down and came back are then
+	// judged by how often in an hour, not only by how often in all.
+	Age time.Duration
 }
 
 // Default is the table.
@@ -154,6 +158,16 @@ func exceeds(c ib.Counter, counted *ib.Counters, interval time.Duration, t *Thre
 		x.Severity, x.Limit = Bad, l.BadPerHour
 	}
 	return x, x.PerHour > l.WatchPerHour
+}
+
+// flaps judges how often a link was lost, by a counter that has no interval: by its limit in all, or by the rate of the
+// time that it has counted. Once is no rate.
+func flaps(c ib.Counter, counted *ib.Counters, t *Thresholds) (Excess, bool) {
+	if x, ok := exceeds(c, counted, 0, t); ok || t.Age <= 0 || counted[c] < t.Counter[c].BadMin {
+		return x, ok
+	}
+	x, _ := exceeds(c, counted, t.Age, t)
+	return x, x.PerHour > t.Counter[c].BadPerHour
 }
 
 // damaged is how many packets arrived damaged: PortRcvErrors less what its details, where a port has them, say is
