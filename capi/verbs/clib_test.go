@@ -120,6 +120,15 @@ func TestExtended(t *testing.T) {
 	newWorld(t, "star:2").run(t, "h1", compile(t, "extended.c"))
 }
 
+// TestMemory runs the C tests of memory that is more than a buffer.
+func TestMemory(t *testing.T) {
+	path := compile(t, "memory.c")
+	w := newWorld(t, "star:2")
+	for _, name := range []string{"dm", "forkdm", "import", "paging"} {
+		t.Run(name, func(t *testing.T) { w.run(t, "h1", path, name) })
+	}
+}
+
 // TestNoFabric is a program where no fabric is: no device without softib exec, and a clear line when the daemon is
 // gone.
 func TestNoFabric(t *testing.T) {

@@ -15,6 +15,7 @@ var (
 	ErrDestroyed    = errors.New("resource is destroyed") // EINVAL
 	ErrFull         = errors.New("work queue is full")    // ENOMEM
 	ErrState        = errors.New("wrong state")           // EINVAL
+	ErrFault        = errors.New("no memory there")       // EFAULT
 )
 
 // AttrError is a verb refused because of one attribute.

@@ -51,6 +51,7 @@ type region struct {
 	qp     *QP // a type 2 window opens for its own queue pair only
 	mr     *MR
 	mw     *MW
+	pager  Pager // nil: the memory is always there
 }
 
 // slice is the memory at [va, va+n), or false if the region does not hold it.
@@ -167,6 +168,12 @@ func (m *MR) Access() Access { return m.reg.access }
 
 // RegMR registers mem under the address va.
 func (h *HCA) RegMR(pd *PD, mem []byte, va uint64, access Access) (*MR, error) {
+	return h.RegOnDemand(pd, mem, va, access, nil)
+}
+
+// RegOnDemand registers memory that need not be there: pager is asked before it is touched, each time. It may be a
+// whole address space.
+func (h *HCA) RegOnDemand(pd *PD, mem []byte, va uint64, access Access, pager Pager) (*MR, error) {
 	const verb = "reg_mr"
 	if err := h.checkPD(verb, pd); err != nil {
 		return nil, err
@@ -174,7 +181,7 @@ func (h *HCA) RegMR(pd *PD, mem []byte, va uint64, access Access) (*MR, error) {
 	if err := checkAccess(verb, access); err != nil {
 		return nil, err
 	}
-	if uint64(len(mem)) > h.cfg.Limits.MaxMRSize {
+	if uint64(len(mem)) > h.cfg.Limits.MaxMRSize && pager == nil {
 		return nil, badAttr(verb, "length", len(mem), "at most max_mr_size")
 	}
 	if va+uint64(len(mem)) < va {
@@ -187,7 +194,7 @@ func (h *HCA) RegMR(pd *PD, mem []byte, va uint64, access Access) (*MR, error) {
 		va = 0
 	}
 	m := &MR{h: h}
-	m.reg = region{valid: true, access: access, va: va, mem: mem, pd: pd, mr: m}
+	m.reg = region{valid: true, access: access, va: va, mem: mem, pd: pd, mr: m, pager: pager}
 	h.keys.alloc(&m.reg)
 	pd.users++
 	return m, nil
@@ -322,7 +329,7 @@ func (w *MW) unbind() {
 	if w.reg.mr != nil {
 		w.reg.mr.windows--
 	}
-	w.reg.mr, w.reg.qp, w.reg.mem, w.reg.valid = nil, nil, nil, false
+	w.reg.mr, w.reg.qp, w.reg.mem, w.reg.valid, w.reg.pager = nil, nil, nil, false, nil
 }
 
 // BindInfo says what a window is to open.
@@ -379,6 +386,7 @@ func (q *QP) bind(b *BindInfo) bool {
 		w.reg.qp = q
 	}
 	w.reg.mr, w.reg.mem, w.reg.va, w.reg.access, w.reg.valid = m, mem, b.Addr, b.Access, true
+	w.reg.pager = m.reg.pager
 	if b.Access&AccessZeroBased != 0 {
 		w.reg.va = 0
 	}

@@ -110,7 +110,7 @@ func (q *QP) open(w *sendWQE) WCStatus {
 			g.reg, g.mem = nil, nil
 			continue
 		}
-		if g.reg, g.mem = q.h.local(q.pd, &g.sge, need); g.reg == nil {
+		if g.reg, g.mem = q.h.local(q.pd, &g.sge, need); g.reg == nil || !g.reg.fetch(g.mem, need != 0) {
 			return WCLocProtErr
 		}
 	}

@@ -313,16 +313,16 @@ func (q *QP) checkRKey(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdi
 	case wire.KindWrite:
 		if info.Is(wire.FlagStart) {
 			if p.RETH.DMALen > 0 {
-				r, _ := q.remote(q.curPD, p.RETH.RKey, p.RETH.VA, int(p.RETH.DMALen), AccessRemoteWrite)
-				ok = r != nil
+				r, mem := q.remote(q.curPD, p.RETH.RKey, p.RETH.VA, int(p.RETH.DMALen), AccessRemoteWrite)
+				ok = r != nil && r.fetch(mem[:p.PayloadLen()], true)
 			}
 			if ok {
 				q.writeVA, q.writeKey = p.RETH.VA, p.RETH.RKey
 				q.writeLen, q.writeRem = p.RETH.DMALen, p.RETH.DMALen
 			}
 		} else {
-			r, _ := q.remote(q.curPD, q.writeKey, q.writeVA, p.PayloadLen(), AccessRemoteWrite)
-			ok = r != nil
+			r, mem := q.remote(q.curPD, q.writeKey, q.writeVA, p.PayloadLen(), AccessRemoteWrite)
+			ok = r != nil && r.fetch(mem, true)
 		}
 	case wire.KindReadRequest:
 		if p.RETH.DMALen > 0 {
@@ -330,8 +330,8 @@ func (q *QP) checkRKey(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdi
 			ok = r != nil
 		}
 	case wire.KindAtomic:
-		r, _ := q.remote(q.curPD, p.AtomicETH.RKey, p.AtomicETH.VA, 8, AccessRemoteAtomic)
-		ok = r != nil
+		r, mem := q.remote(q.curPD, p.AtomicETH.RKey, p.AtomicETH.VA, 8, AccessRemoteAtomic)
+		ok = r != nil && r.fetch(mem, true)
 	}
 	if !ok {
 		return q.fail(p, DropAccess, wire.NAKAccess)

@@ -137,7 +137,10 @@ func (q *QP) emitResponse(now ib.Time, p *wire.Packet, buf []byte) bool {
 			it.snap = it.snap[n:]
 		} else if n > 0 {
 			// The key is checked for each packet: it may have been taken back.
-			_, src = q.remote(it.pd, it.rkey, it.va, n, AccessRemoteRead)
+			var r *region
+			if r, src = q.remote(it.pd, it.rkey, it.va, n, AccessRemoteRead); r != nil && !r.fetch(src, false) {
+				src = nil
+			}
 			if src == nil && it.again {
 				// The key has gone since the READ was answered first. A copy that was late on its way is no reason to
 				// end the connection; who asks again because it must is not answered.
@@ -264,7 +267,7 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 				q.lost(info)
 				return
 			}
-			if q.typ == RC {
+			if q.typ == RC && r.pager == nil {
 				q.h.wroteBy, q.h.wroteTo = q.num, r
 			}
 			q.writeVA += uint64(n)
@@ -328,12 +331,12 @@ func (q *QP) guardReads(dst []byte) {
 		if it.kind != respRead || it.snap != nil || it.left == 0 {
 			continue
 		}
-		_, src := q.remote(it.pd, it.rkey, it.va, int(it.left), AccessRemoteRead)
+		r, src := q.remote(it.pd, it.rkey, it.va, int(it.left), AccessRemoteRead)
 		if src == nil {
 			continue
 		}
 		a := uintptr(unsafe.Pointer(&src[0]))
-		if a < hi && lo < a+uintptr(len(src)) {
+		if a < hi && lo < a+uintptr(len(src)) && r.fetch(src, false) {
 			it.snap = append([]byte(nil), src...)
 		}
 	}
@@ -460,12 +463,15 @@ func (q *QP) fillRecv(n int, data []byte, far wire.Source) filling {
 			off -= s.Length
 			continue
 		}
-		_, mem := q.h.local(pd, s, AccessLocalWrite)
+		r, mem := q.h.local(pd, s, AccessLocalWrite)
 		if mem == nil {
 			return fillDenied
 		}
 		c := min(len(mem)-int(off), n-done)
 		dst := mem[off : int(off)+c]
+		if !r.fetch(dst, true) {
+			return fillDenied
+		}
 		q.guardReads(dst)
 		if far == nil {
 			deposit(dst, data[done:done+c])

@@ -203,8 +203,8 @@ func (q *QP) copyInline(w *sendWQE, wr *SendWR) (uint64, error) {
 	for i := range wr.SGList {
 		// libibverbs reads inline data through the caller's own pointer, without
 		// a key; here the key finds the memory.
-		_, mem := q.h.local(q.pd, &wr.SGList[i], 0)
-		if mem == nil && wr.SGList[i].Length > 0 {
+		r, mem := q.h.local(q.pd, &wr.SGList[i], 0)
+		if wr.SGList[i].Length > 0 && (r == nil || !r.fetch(mem, false)) {
 			return 0, badAttr(verb, "sg_list", wr.SGList[i], "registered memory")
 		}
 		w.inline = append(w.inline, mem...)

@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 
 /* As many as an environment may name; further ones are not seen. */
@@ -146,7 +147,7 @@ static void set_ops(struct verbs_context *verbs)
 	softib_refuse_others(verbs);
 }
 
-EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
+struct softib_context *softib_open(struct ibv_device *device)
 {
 	struct softib_device *d = container_of(device, struct softib_device, device);
 	struct softib_open_args args = { .socket = getenv("SOFTIB_VERBS") };
@@ -177,14 +178,28 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	}
 	c->handle = args.handle;
 	c->hint = args.hint;
+	softib_go.query_device(c->handle, &c->attr);
 	c->verbs.sz = sizeof(c->verbs);
 	c->verbs.context.device = device;
-	/* Nothing is said over it, but programs duplicate it and set flags on it. */
-	c->verbs.context.cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	/* Nothing is said over it, but programs duplicate it, set flags on it, and import the device by it (import.c). */
+	c->verbs.context.cmd_fd = memfd_create("softib", MFD_CLOEXEC);
+	if (c->verbs.context.cmd_fd < 0)
+		c->verbs.context.cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	c->verbs.context.num_comp_vectors = 1;
 	c->verbs.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	pthread_mutex_init(&c->verbs.context.mutex, NULL);
 	set_ops(&c->verbs);
+	return c;
+}
+
+EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct softib_context *c = softib_open(device);
+
+	if (!c)
+		return NULL;
+	c->pool = softib_new_pool();
+	softib_list(c);
 	return &c->verbs.context;
 }
 ALSO_1_0(ibv_open_device);
@@ -193,6 +208,8 @@ EXPORT int ibv_close_device(struct ibv_context *context)
 {
 	struct softib_context *c = to_context(context);
 
+	softib_unlist(c);
+	softib_leave_pool(c->pool);
 	/* A forked child has only its copies of the descriptors to give back. */
 	if (!softib_forked)
 		softib_go.close(c->handle);
@@ -208,12 +225,11 @@ ALSO_1_0(ibv_close_device);
 
 EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
-	int error = softib_gone(context);
-
-	if (error)
-		return error;
-	memset(attr, 0, sizeof(*attr));
-	return softib_go.query_device(to_context(context)->handle, attr);
+	/* What was said when it was opened: so a forked child is told as well. */
+	if (__atomic_load_n(&to_context(context)->hint->dead, __ATOMIC_RELAXED))
+		return EIO;
+	*attr = to_context(context)->attr;
+	return 0;
 }
 ALSO_1_0(ibv_query_device);
 

@@ -6,6 +6,17 @@
 /* The device's clock counts nanoseconds; hca_core_clock is in kHz. */
 enum { CLOCK_KHZ = 1000000 };
 
+enum {
+	ON_DEMAND_UD = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV,
+	ON_DEMAND_UC = ON_DEMAND_UD | IBV_ODP_SUPPORT_WRITE,
+	ON_DEMAND_RC = ON_DEMAND_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
+};
+
+static const struct ibv_odp_caps on_demand = {
+	.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+	.per_transport_caps = { .rc_odp_caps = ON_DEMAND_RC, .uc_odp_caps = ON_DEMAND_UC, .ud_odp_caps = ON_DEMAND_UD },
+};
+
 int softib_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
 	struct ibv_device_attr_ex *attr, size_t size)
 {
@@ -14,6 +25,7 @@ int softib_query_device_ex(struct ibv_context *context, const struct ibv_query_d
 		.completion_timestamp_mask = UINT64_MAX,
 		.hca_core_clock = CLOCK_KHZ,
 		.cq_mod_caps = { .max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX },
+		.max_dm_size = to_context(context)->pool ? SOFTIB_DM_SIZE : 0,
 	};
 	int error;
 
@@ -25,6 +37,10 @@ int softib_query_device_ex(struct ibv_context *context, const struct ibv_query_d
 	if (error)
 		return error;
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+	if (softib_pages_on_demand()) {
+		all.odp_caps = on_demand;
+		all.xrc_odp_caps = ON_DEMAND_RC & ~(uint32_t)IBV_ODP_SUPPORT_RECV;
+	}
 	all.phys_port_cnt_ex = all.orig_attr.phys_port_cnt;
 	/* A program of another version has a shorter or a longer struct. */
 	memset(attr, 0, size);

@@ -193,6 +193,10 @@ enum softib_kind { SOFTIB_CQ, SOFTIB_QP, SOFTIB_SRQ, SOFTIB_KINDS, SOFTIB_NO_OBJ
 	X(reg_mr, (struct softib_mr_args *))                                                        \
 	X(rereg_mr, (struct softib_mr_args *))                                                      \
 	X(dereg_mr, (uint32_t mr))                                                                  \
+	X(advise_mr, (uint32_t pd, uint32_t advice, struct ibv_sge *, uint32_t n))                  \
+	/* Whether there is one that a program has the handle of; keys and length of a region. */   \
+	X(find_pd, (uint32_t context, uint32_t pd))                                                 \
+	X(find_mr, (uint32_t pd, struct softib_mr_args *))                                          \
 	X(create_cq, (struct softib_cq_args *))                                                     \
 	X(resize_cq, (uint32_t cq, uint32_t *cqe))                                                  \
 	X(destroy_cq, (uint32_t cq))                                                                \

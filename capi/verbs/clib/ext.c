@@ -1,7 +1,7 @@
 /*
- * Verbs that this adapter does not have: Ethernet's (flows, receive hashing, pacing, segmentation), memory on the
- * device, paging on demand, counters, tag matching, objects of other processes. libibverbs gives a provider that lacks
- * them functions which say so; programs call through the table, hence so do we.
+ * Verbs that this adapter does not have: Ethernet's (flows, receive hashing, pacing, segmentation), counters, tag
+ * matching. libibverbs gives a provider that lacks them functions which say so; programs call through the table, hence
+ * so do we.
  */
 #include "softib.h"
 
@@ -25,11 +25,11 @@ static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_o
 }
 
 #define REFUSED(X)                                                                                                   \
-	X(advise_mr) X(destroy_counters) X(attach_counters_point_flow) X(read_counters) X(free_dm)                   \
+	X(destroy_counters) X(attach_counters_point_flow) X(read_counters)                   \
 	X(ibv_destroy_flow) X(modify_flow_action_esp) X(destroy_flow_action) X(modify_wq) X(destroy_wq)              \
 	X(destroy_rwq_ind_table) X(modify_qp_rate_limit)
 #define NOT_MADE(X)                                                                                                  \
-	X(alloc_null_mr) X(create_counters) X(alloc_dm) X(reg_dm_mr) X(ibv_create_flow) X(create_flow_action_esp)    \
+	X(alloc_null_mr) X(create_counters) X(ibv_create_flow) X(create_flow_action_esp)    \
 	X(create_wq) X(create_rwq_ind_table)
 
 void softib_refuse_others(struct verbs_context *v)
@@ -54,20 +54,6 @@ void softib_refuse_others(struct verbs_context *v)
 	{                                         \
 		return value;                     \
 	}
-#define DOES_NOTHING(name, ...)                   \
-	EXPORT void name(__VA_ARGS__)             \
-	{                                         \
-	}
-
-/* The adapter of a process is inside it: there is nothing that another one could be given a descriptor of. */
-NONE(ibv_context, ibv_import_device, int cmd_fd)
-NONE(ibv_pd, ibv_import_pd, struct ibv_context *context, uint32_t handle)
-NONE(ibv_mr, ibv_import_mr, struct ibv_pd *pd, uint32_t handle)
-NONE(ibv_dm, ibv_import_dm, struct ibv_context *context, uint32_t handle)
-DOES_NOTHING(ibv_unimport_pd, struct ibv_pd *pd)
-DOES_NOTHING(ibv_unimport_mr, struct ibv_mr *mr)
-DOES_NOTHING(ibv_unimport_dm, struct ibv_dm *dm)
-
 /* There is no device whose memory could be exported that way. */
 NONE(ibv_mr, ibv_reg_dmabuf_mr, struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
 

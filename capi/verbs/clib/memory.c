@@ -94,19 +94,45 @@ static int check_range(void *addr, size_t length, unsigned int access)
 
 enum {
 	ACCESS_PASSED = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED,
+		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND,
 	/* The others ask for nothing that an adapter in software could do better. */
 	ACCESS_KNOWN = ACCESS_PASSED | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE,
 };
 
+/* Whether the kernel can be asked for pages without a signal where there are none: from 5.14 on. */
+bool softib_pages_on_demand(void)
+{
+	static int can; /* 1 it can, 2 it cannot */
+	static uint8_t probe;
+	int known = __atomic_load_n(&can, __ATOMIC_RELAXED);
+
+	if (!known) {
+		size_t page = sysconf(_SC_PAGESIZE);
+
+		known = madvise((void *)((uintptr_t)&probe & ~(page - 1)), page, MADV_POPULATE_WRITE) ? 2 : 1;
+		__atomic_store_n(&can, known, __ATOMIC_RELAXED);
+	}
+	return known == 1;
+}
+
 static int check_access(unsigned int access)
 {
-	if (access & IBV_ACCESS_ON_DEMAND)
+	if (access & IBV_ACCESS_ON_DEMAND && !softib_pages_on_demand())
 		return EOPNOTSUPP;
 	return access & ~ACCESS_KNOWN ? EINVAL : 0;
 }
 
-static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+/* Whether the range can be registered: on demand it need not be there, and with SIZE_MAX it is all that there is. */
+static int check_memory(void *addr, size_t length, uint64_t iova, unsigned int access)
+{
+	if (!(access & IBV_ACCESS_ON_DEMAND))
+		return check_range(addr, length, access);
+	if (length == SIZE_MAX)
+		return addr || iova ? EINVAL : 0;
+	return !addr || !length || (uintptr_t)addr + length < (uintptr_t)addr ? EINVAL : 0;
+}
+
+struct ibv_mr *softib_reg_at(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
 	struct softib_mr_args args = { .addr = addr, .length = length, .iova = iova, .access = access & ACCESS_PASSED };
 	struct softib_mr *m = softib_new(pd->context, sizeof(*m));
@@ -115,11 +141,10 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 	if (!m)
 		return NULL;
 	args.pd = pd->handle;
-	error = check_access(access) ?: check_range(addr, length, access) ?: softib_go.reg_mr(&args);
+	error = check_access(access) ?: softib_go.reg_mr(&args);
 	if (error)
 		return softib_discard(m, error);
 	m->access = access;
-	m->range = softib_watch(addr, length);
 	m->mr.context = pd->context;
 	m->mr.pd = pd;
 	m->mr.addr = addr;
@@ -128,6 +153,23 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 	m->mr.lkey = args.lkey;
 	m->mr.rkey = args.rkey;
 	return &m->mr;
+}
+
+void softib_region_of(struct ibv_mr *mr, int *regions)
+{
+	container_of(mr, struct softib_mr, mr)->regions = regions;
+	__atomic_add_fetch(regions, 1, __ATOMIC_RELAXED);
+}
+
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+{
+	int error = check_access(access) ?: check_memory(addr, length, iova, access);
+	struct ibv_mr *mr = error ? FAIL(error) : softib_reg_at(pd, addr, length, iova, access);
+
+	/* Pages on demand are asked for before they are touched. They may still go in between. */
+	if (mr)
+		container_of(mr, struct softib_mr, mr)->range = softib_watch(addr, length);
+	return mr;
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
@@ -158,7 +200,12 @@ static int check_rereg(const struct softib_mr *m, int flags, struct ibv_pd *pd, 
 	error = new_access ? check_access(access) : 0;
 	if (error || !(moves || new_access))
 		return error;
-	return check_range(moves ? addr : m->mr.addr, moves ? length : m->mr.length,
+	/* Whether pages are asked for is settled, and device memory stays where it is. */
+	if ((new_access && (access ^ m->access) & IBV_ACCESS_ON_DEMAND) || (moves && (m->regions || length == SIZE_MAX)))
+		return EOPNOTSUPP;
+	if (m->regions)
+		return 0;
+	return check_memory(moves ? addr : m->mr.addr, moves ? length : m->mr.length, 0,
 		new_access ? (unsigned int)access : m->access);
 }
 
@@ -201,7 +248,24 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	if (error)
 		return error;
 	softib_unwatch(m->range);
+	if (m->regions)
+		__atomic_sub_fetch(m->regions, 1, __ATOMIC_RELEASE);
 	free(m);
 	return 0;
 }
 ALSO_1_0(ibv_dereg_mr);
+
+int softib_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
+	uint32_t n)
+{
+	int error = softib_gone(pd->context);
+
+	if (error)
+		return error;
+	if (advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+		return EOPNOTSUPP;
+	/* It is done when this returns, also where the program would not have waited for it. */
+	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH || !n || !list)
+		return EINVAL;
+	return softib_go.advise_mr(pd->handle, advice, list, n);
+}

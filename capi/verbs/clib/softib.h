@@ -80,6 +80,9 @@ struct softib_context {
 	uint32_t handle;
 	struct softib_hint *hint;
 	int async_write; /* the other end of async_fd */
+	struct ibv_device_attr attr;
+	struct softib_pool *pool; /* device memory; NULL where there is none */
+	struct softib_context *next; /* of those that are open */
 	struct verbs_context verbs; /* programs have its last field, context */
 };
 
@@ -87,6 +90,12 @@ static inline struct softib_context *to_context(struct ibv_context *context)
 {
 	return container_of(context, struct softib_context, verbs.context);
 }
+
+/* Opens a device. NULL with errno set. The context has no device memory yet and is in no list. */
+struct softib_context *softib_open(struct ibv_device *);
+/* import.c: contexts that are open, for those who name one by its descriptor. */
+void softib_list(struct softib_context *);
+void softib_unlist(struct softib_context *);
 
 /* EIO for verbs that need a fabric when it is gone, and for all verbs in a forked child; else 0. */
 static inline int softib_gone(struct ibv_context *context)
@@ -121,7 +130,7 @@ static inline void *softib_discard(void *object, int error)
 #define SOFTIB_VERBS_OPS(X)                                                                               \
 	X(query_port) X(query_device_ex) X(query_rt_values) X(create_cq_ex) X(modify_cq) X(create_qp_ex)  \
 	X(create_srq_ex) X(get_srq_num) X(open_xrcd) X(close_xrcd) X(open_qp) X(alloc_td) X(dealloc_td)   \
-	X(alloc_parent_domain)
+	X(alloc_parent_domain) X(alloc_dm) X(free_dm) X(reg_dm_mr) X(advise_mr)
 
 #define X(verb) extern __typeof__(*((struct ibv_context_ops *)0)->verb) softib_##verb;
 SOFTIB_CONTEXT_OPS(X)
@@ -189,7 +198,23 @@ struct softib_mr {
 	struct ibv_mr mr;
 	unsigned int access;
 	struct range *range;
+	int *regions; /* where what it is in counts its regions, or NULL; atomic */
 };
+
+bool softib_pages_on_demand(void);
+
+/* Registers memory that is known to be there. NULL with errno set. */
+struct ibv_mr *softib_reg_at(struct ibv_pd *, void *addr, size_t length, uint64_t iova, unsigned int access);
+/* Counts a region among those of a thing that must not go before it. */
+void softib_region_of(struct ibv_mr *, int *regions);
+
+/* dm.c: the device memory of a context and of those that were imported from it. */
+#define SOFTIB_DM_SIZE (1 << 20)
+
+struct softib_pool;
+struct softib_pool *softib_new_pool(void); /* or NULL */
+struct softib_pool *softib_share_pool(struct softib_pool *);
+void softib_leave_pool(struct softib_pool *);
 
 /* Objects are counted here and in libsoftib.so: domains that share an inode are one there, and each may go when its
  * own are gone. */

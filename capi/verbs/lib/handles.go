@@ -21,6 +21,7 @@ var kinds = [...]struct {
 	{hca.ErrNotSupported, syscall.EOPNOTSUPP},
 	{hca.ErrDestroyed, syscall.EINVAL},
 	{hca.ErrState, syscall.EINVAL},
+	{hca.ErrFault, syscall.EFAULT},
 }
 
 // errnoOf is what a C caller is told.
@@ -43,6 +44,7 @@ func errnoOf(err error) int32 {
 const (
 	einval     = int32(syscall.EINVAL)
 	enomem     = int32(syscall.ENOMEM)
+	enoent     = int32(syscall.ENOENT)
 	eacces     = int32(syscall.EACCES)
 	enodev     = int32(syscall.ENODEV)
 	eopnotsupp = int32(syscall.EOPNOTSUPP)

@@ -41,6 +41,9 @@ func softib_reg_mr(a *C.struct_softib_mr_args) int32 {
 	}
 	var o object[hca.MR]
 	errno := create(p.ctx, &table.mrs, &o, nil, func(h *hca.HCA) (*hca.MR, error) {
+		if a.access&C.IBV_ACCESS_ON_DEMAND != 0 {
+			return regOnDemand(h, p.it, a)
+		}
 		mem := unsafe.Slice((*byte)(a.addr), uint64(a.length))
 		return h.RegMR(p.it, mem, uint64(a.iova), hca.Access(a.access))
 	}, (*hca.HCA).DeregMR)
@@ -68,7 +71,7 @@ func softib_rereg_mr(a *C.struct_softib_mr_args) int32 {
 		mem = unsafe.Slice((*byte)(a.addr), uint64(a.length))
 	}
 	if a.flags&C.IBV_REREG_MR_CHANGE_ACCESS != 0 {
-		v := hca.Access(a.access)
+		v := hca.Access(a.access &^ C.IBV_ACCESS_ON_DEMAND) // which stays as it was
 		access = &v
 	}
 	return use(&table.mrs, uint32(a.handle), func(h *hca.HCA, o *object[hca.MR]) error {
@@ -76,6 +79,31 @@ func softib_rereg_mr(a *C.struct_softib_mr_args) int32 {
 		a.lkey, a.rkey = C.uint32_t(o.it.LKey()), C.uint32_t(o.it.RKey())
 		return err
 	})
+}
+
+//export softib_find_pd
+func softib_find_pd(context, handle uint32) int32 {
+	if c := table.contexts.get(context); c != nil {
+		if pd, _ := among(c, &table.pds, C.uint32_t(handle)); pd != nil {
+			return 0
+		}
+	}
+	return enoent
+}
+
+//export softib_find_mr
+func softib_find_mr(pd uint32, a *C.struct_softib_mr_args) int32 {
+	p := table.pds.get(pd)
+	if p == nil {
+		return einval
+	}
+	m, _ := among(p.ctx, &table.mrs, a.handle)
+	if m == nil {
+		return enoent
+	}
+	a.lkey, a.rkey, a.length, a.access = C.uint32_t(m.LKey()), C.uint32_t(m.RKey()), C.uint64_t(m.Len()),
+		C.uint32_t(m.Access())
+	return 0
 }
 
 //export softib_dereg_mr

@@ -191,7 +191,7 @@ func softib_modify_qp(handle uint32, a *C.struct_ibv_qp_attr, mask int32) int32 
 		State: hca.State(a.qp_state), CurState: hca.State(a.cur_qp_state), PathMTU: ib.MTU(a.path_mtu),
 		PathMigState: hca.MigState(a.path_mig_state),
 		QKey:         ib.QKey(a.qkey), RQPSN: ib.PSN(a.rq_psn), SQPSN: ib.PSN(a.sq_psn), DestQPN: ib.QPN(a.dest_qp_num),
-		Access:    hca.Access(a.qp_access_flags),
+		Access:    hca.Access(a.qp_access_flags &^ C.IBV_ACCESS_ON_DEMAND), // which is the regions' own business
 		PKeyIndex: uint16(a.pkey_index), AltPKeyIndex: uint16(a.alt_pkey_index),
 		EnSQDNotify: a.en_sqd_async_notify != 0,
 		MaxRDAtomic: uint8(a.max_rd_atomic), MaxDestRD: uint8(a.max_dest_rd_atomic),

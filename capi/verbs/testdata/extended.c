@@ -23,7 +23,7 @@ static void device_attributes(void)
 	MUST(ibv_query_device_ex(ctx, NULL, &ex) == 0);
 	MUST(!memcmp(&ex.orig_attr, &plain, sizeof(plain)));
 	MUST(ex.completion_timestamp_mask && ex.hca_core_clock && ex.cq_mod_caps.max_cq_count && ex.phys_port_cnt_ex == 1);
-	MUST(!ex.odp_caps.general_caps && !ex.tso_caps.max_tso && !ex.max_dm_size && !ex.raw_packet_caps && !ex.max_wq_type_rq);
+	MUST(!ex.tso_caps.max_tso && !ex.raw_packet_caps && !ex.max_wq_type_rq);
 	MUST(ibv_query_device_ex(ctx, &input, &ex) == EINVAL);
 	MUST(v->query_device_ex(ctx, &input, &ex, sizeof(ex)) == EINVAL);
 	MUST(v->query_device_ex(ctx, NULL, &ex, 8) == EOPNOTSUPP);
@@ -750,19 +750,16 @@ static void crowd(void)
 
 static void not_supported(void)
 {
-	struct ibv_alloc_dm_attr dm = { .length = 64 };
 	struct ibv_wq_init_attr wq = { .max_wr = 1, .max_sge = 1, .pd = pd };
 	struct ibv_cq *cq = new_cq();
 	struct ibv_qp *qp = new_qp(IBV_QPT_RC, cq, cq, 0);
 	struct ibv_flow_attr flow = { .size = sizeof(flow), .port = 1 };
 	struct ibv_rwq_ind_table_init_attr table = { 0 };
-	struct ibv_sge sge = { .addr = (uintptr_t)mem, .length = 8, .lkey = mr->lkey };
 	struct ibv_counters_init_attr counters = { 0 };
 	struct ibv_flow_action_esp_attr esp = { 0 };
 	struct verbs_context *v = verbs_get_ctx(ctx);
 	void **f;
 
-	NONE(ibv_alloc_dm(ctx, &dm), EOPNOTSUPP);
 	wq.cq = cq;
 	NONE(ibv_create_wq(ctx, &wq), EOPNOTSUPP);
 	NONE(ibv_create_flow(qp, &flow), EOPNOTSUPP);
@@ -770,11 +767,6 @@ static void not_supported(void)
 	NONE(ibv_create_counters(ctx, &counters), EOPNOTSUPP);
 	NONE(ibv_create_flow_action_esp(ctx, &esp), EOPNOTSUPP);
 	NONE(ibv_alloc_null_mr(pd), EOPNOTSUPP);
-	MUST(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1) == EOPNOTSUPP);
-	NONE(ibv_import_device(3), EOPNOTSUPP);
-	NONE(ibv_import_pd(ctx, pd->handle), EOPNOTSUPP);
-	NONE(ibv_import_mr(pd, mr->handle), EOPNOTSUPP);
-	NONE(ibv_import_dm(ctx, 1), EOPNOTSUPP);
 
 	/* Every entry of the table is there, but for two holes that it has, and the library's own field. */
 	MUST(v && v->sz == sizeof(*v));
