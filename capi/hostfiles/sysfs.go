@@ -61,6 +61,10 @@ func device(c Config, n *topo.Node, cpus string, put func(path, text string), li
 	put(parentDir+"/local_cpulist", cpus+"\n")
 	put(parentDir+"/local_cpus", cpuMask(cpus)+"\n")
 
+	if c.Interface != "" { // programs look there for the interface of an adapter
+		link(parentDir+"/net/"+c.Interface, "../../../../../class/net/"+c.Interface)
+	}
+
 	// add makes a device of a class, and returns its folder.
 	add := func(class, name string) string {
 		dir := parentDir + "/" + class + "/" + name

@@ -21,6 +21,7 @@ import (
 	"softib/node/hca"
 	"softib/proto/ib"
 	"softib/proto/mad"
+	"softib/proto/topo"
 	"softib/verbs"
 	"softib/verbs/attach/proto"
 )
@@ -204,7 +205,7 @@ func (d *Device) Violated(agent.Notice) {}
 // Adapter is what the device is. It is for the drop-in library, as NumPorts and PortInfo are.
 func (d *Device) Adapter() proto.Adapter {
 	return proto.Adapter{NodeGUID: d.guid, SystemGUID: d.guid, PortGUIDs: []ib.GUID{d.guid}, Firmware: release.Version,
-		Desc: d.Name(), Limits: hca.DefaultLimits()}
+		VendorID: topo.VendorID, DeviceID: topo.DeviceHCA, Desc: d.Name(), Limits: hca.DefaultLimits()}
 }
 
 // NumPorts counts the ports.

@@ -17,6 +17,7 @@ import (
 
 	"softib/internal/built"
 	"softib/internal/netpair"
+	"softib/internal/rdmacore"
 )
 
 // network is two machines, and softib.
@@ -80,6 +81,22 @@ func TestRoCE(t *testing.T) {
 	t.Run("addresses", n.addresses)
 	t.Run("counters", n.counters)
 	t.Run("up", n.up)
+	t.Run("rdma-core", n.rdmaCore)
+}
+
+// rdmaCore runs rdma-core's own tests, those of librdmacm among them, which want a network interface. What they do not
+// skip has to pass, and must not become less.
+func (n *network) rdmaCore(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	defer cancel()
+	line, err := rdmacore.Tests(t.TempDir(), "softib0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := n.on(ctx, 0, n.roce(line...)...).CombinedOutput()
+	if o := rdmacore.Read(string(out)); err != nil || len(o.Passed) < 141 || len(o.Failed) > 0 {
+		t.Errorf("%v; %d tests passed, want 141 at least; failed: %q\n%s", err, len(o.Passed), o.Failed, out)
+	}
 }
 
 // up has names for interfaces, as a fabric has for hosts.

@@ -295,17 +295,21 @@ func formatLength(mm int32) string {
 	return strconv.FormatFloat(float64(mm)/1000, 'f', -1, 64) + "m"
 }
 
+// What softib's own adapters say of themselves, like the nodes of a generator: a number that no vendor has.
+const (
+	VendorID  = 0x0250f1
+	DeviceHCA = 1
+)
+
 // The parts of a generated GUID; doc.go draws them.
 const (
-	guidBase     = 0x0250f11b_00000000
-	guidHost     = guidBase | 1<<24
-	guidSwitch   = guidBase | 2<<24
-	guidServer   = guidBase | 3<<24
-	guidRouter   = guidBase | 4<<24
-	genVendorID  = 0x0250f1
-	genDeviceHCA = 1
-	genDeviceSw  = 2
-	genDeviceRt  = 3
+	guidBase    = 0x0250f11b_00000000
+	guidHost    = guidBase | 1<<24
+	guidSwitch  = guidBase | 2<<24
+	guidServer  = guidBase | 3<<24
+	guidRouter  = guidBase | 4<<24
+	genDeviceSw = 2
+	genDeviceRt = 3
 )
 
 // builder adds the numbered nodes and the cables of a generator. A generator
@@ -358,8 +362,8 @@ func (b *builder) host() { b.adapter("h"+strconv.Itoa(len(b.g.hosts)+1), 0) }
 // adapter adds a channel adapter with one port; those of one server share a GUID, 0 for one that is alone.
 func (b *builder) adapter(name string, server ib.GUID) {
 	guid := ib.GUID(guidHost | (len(b.g.hosts)+1)<<4)
-	n := b.add(Node{Name: name, Type: ib.NodeCA, GUID: guid, SystemGUID: server, VendorID: genVendorID,
-		DeviceID: genDeviceHCA, Desc: name + " HCA-1"}, 1)
+	n := b.add(Node{Name: name, Type: ib.NodeCA, GUID: guid, SystemGUID: server, VendorID: VendorID,
+		DeviceID: DeviceHCA, Desc: name + " HCA-1"}, 1)
 	if err := b.g.SetPortGUID(n.Index, 1, guid+1); err != nil {
 		panic(err)
 	}
@@ -374,7 +378,7 @@ func (b *builder) sw(level string, number, ports int) *Node {
 func (b *builder) named(name string, ports int) *Node {
 	ordinal := len(b.g.switches) + 1
 	return b.add(Node{Name: name, Type: ib.NodeSwitch, GUID: ib.GUID(guidSwitch | ordinal<<4),
-		VendorID: genVendorID, DeviceID: genDeviceSw, Desc: name}, ports)
+		VendorID: VendorID, DeviceID: genDeviceSw, Desc: name}, ports)
 }
 
 func (b *builder) cable(x *Node, px int, y *Node, py int) {

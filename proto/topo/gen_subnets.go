@@ -131,7 +131,7 @@ func (b *builder) copyHost(n *Node, k, hosts int) *Node {
 func (b *builder) router(ports int) *Node {
 	number := len(b.g.routers) + 1
 	name := plainNames[ib.NodeRouter] + strconv.Itoa(number)
-	n := b.add(Node{Name: name, Type: ib.NodeRouter, GUID: ib.GUID(guidRouter | number<<8), VendorID: genVendorID,
+	n := b.add(Node{Name: name, Type: ib.NodeRouter, GUID: ib.GUID(guidRouter | number<<8), VendorID: VendorID,
 		DeviceID: genDeviceRt, Desc: name}, ports)
 	for p := 1; p <= ports; p++ {
 		if err := b.g.SetPortGUID(n.Index, ib.PortNum(p), n.GUID+ib.GUID(p)); err != nil {

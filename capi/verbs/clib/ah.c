@@ -21,7 +21,7 @@ ALSO_1_0(ibv_create_ah);
 
 EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 {
-	int error = softib_forked ? EIO : softib_go.destroy_ah(ah->handle);
+	int error = softib_left(ah->context) ? EIO : softib_go.destroy_ah(ah->handle);
 
 	if (!error)
 		free(ah);

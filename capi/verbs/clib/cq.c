@@ -69,7 +69,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 {
 	struct softib_cq *c = to_cq(cq);
 	struct ibv_context *context = cq->context;
-	int error = softib_forked ? EIO : softib_go.destroy_cq(cq->handle);
+	int error = softib_left(cq->context) ? EIO : softib_go.destroy_cq(cq->handle);
 
 	if (error)
 		return error;
@@ -308,7 +308,7 @@ int softib_poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	int taken, n;
 
 	/* What is here is the parent's, and a thread that it has left behind may hold the lock. */
-	if (__builtin_expect(softib_forked, 0))
+	if (softib_left(cq->context))
 		return -EIO;
 	if (__builtin_expect(!to_cq(cq)->batch, 1))
 		return softib_fetch_cq(cq, room, wc);

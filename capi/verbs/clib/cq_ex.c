@@ -66,7 +66,7 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 	if (!attr || attr->comp_mask)
 		return EINVAL;
-	if (softib_forked)
+	if (softib_left(ex->context))
 		return EIO; /* where the fabric is gone there are still completions of what it left */
 	error = softib_begin(&cq->batch->section);
 	if (error)
@@ -79,7 +79,7 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 static int next_poll(struct ibv_cq_ex *ex)
 {
-	return softib_forked ? EIO : advance(to_cq_ex(ex));
+	return softib_left(ex->context) ? EIO : advance(to_cq_ex(ex));
 }
 
 static void end_poll(struct ibv_cq_ex *ex)

@@ -209,10 +209,11 @@ EXPORT int ibv_close_device(struct ibv_context *context)
 	struct softib_context *c = to_context(context);
 
 	softib_unlist(c);
-	softib_leave_pool(c->pool);
-	/* A forked child has only its copies of the descriptors to give back. */
-	if (!softib_forked)
+	/* Of a context that was left behind there are only copies of the descriptors to give back. */
+	if (!c->left) {
+		softib_leave_pool(c->pool);
 		softib_go.close(c->handle);
+	}
 	close(context->async_fd);
 	close(c->async_write);
 	if (context->cmd_fd >= 0)
@@ -226,7 +227,7 @@ ALSO_1_0(ibv_close_device);
 EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
 	/* What was said when it was opened: so a forked child is told as well. */
-	if (__atomic_load_n(&to_context(context)->hint->dead, __ATOMIC_RELAXED))
+	if (!softib_left(context) && softib_gone(context))
 		return EIO;
 	*attr = to_context(context)->attr;
 	return 0;

@@ -56,8 +56,7 @@ struct softib_pool *softib_share_pool(struct softib_pool *p)
 
 void softib_leave_pool(struct softib_pool *p)
 {
-	/* A child leaves its mapping to the end of the process: its parent's contexts are counted here. */
-	if (p && !softib_forked && !__atomic_sub_fetch(&p->contexts, 1, __ATOMIC_ACQ_REL))
+	if (p && !__atomic_sub_fetch(&p->contexts, 1, __ATOMIC_ACQ_REL))
 		munmap(p, sizeof(*p));
 }
 

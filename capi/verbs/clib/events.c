@@ -75,6 +75,12 @@ void softib_wait_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32
 	pthread_mutex_unlock(mutex);
 }
 
+void softib_forget_events(void)
+{
+	pthread_mutex_init(&slots_mutex, NULL);
+	memset(slots, 0, sizeof(slots)); /* whatever another thread was doing to them */
+}
+
 /* The object of a record, counted as handed out; NULL if it is gone. */
 static void *claim(const struct softib_event *e)
 {
@@ -94,9 +100,9 @@ static void *claim(const struct softib_event *e)
 }
 
 /* One record, or -1 with errno. Records that did not fit into the pipe follow. */
-static int take(int fd, int write_fd, struct softib_event *e)
+static int take(struct ibv_context *context, int fd, int write_fd, struct softib_event *e)
 {
-	ssize_t n = softib_forked ? 0 : read(fd, e, sizeof(*e));
+	ssize_t n = softib_left(context) ? 0 : read(fd, e, sizeof(*e));
 
 	if (n < 0)
 		return -1;
@@ -111,7 +117,7 @@ EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_eve
 	struct softib_event e;
 
 	do {
-		if (take(context->async_fd, to_context(context)->async_write, &e))
+		if (take(context, context->async_fd, to_context(context)->async_write, &e))
 			return -1;
 		event->event_type = e.type;
 		if (e.kind == SOFTIB_NO_OBJECT) {
@@ -260,7 +266,7 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq
 		error = await_event(c);
 		if (error)
 			return FAIL_INT(error);
-		if (take(channel->fd, c->write_fd, &e))
+		if (take(channel->context, channel->fd, c->write_fd, &e))
 			return -1;
 		__atomic_add_fetch(&c->taken, 1, __ATOMIC_RELAXED);
 		of = claim(&e);

@@ -58,6 +58,12 @@ void softib_unwatch(struct range *r)
 	pthread_mutex_unlock(&ranges_mutex);
 }
 
+void softib_forget_ranges(void)
+{
+	pthread_mutex_init(&ranges_mutex, NULL);
+	ranges = unused = NULL;
+}
+
 static bool registered(uintptr_t at)
 {
 	for (struct range *r = __atomic_load_n(&ranges, __ATOMIC_ACQUIRE); r; r = r->next)
@@ -143,6 +149,13 @@ void softib_keep_handlers(void)
 	sigaction(SIGSEGV, NULL, &programs[0]);
 	sigaction(SIGBUS, NULL, &programs[1]);
 	sigaction(SIGURG, NULL, &urgent);
+}
+
+void softib_return_handlers(void)
+{
+	sigaction(SIGSEGV, &programs[0], NULL);
+	sigaction(SIGBUS, &programs[1], NULL);
+	sigaction(SIGURG, &urgent, NULL);
 }
 
 /* Called once, after it has. */

@@ -28,6 +28,18 @@ void softib_unlist(struct softib_context *c)
 	pthread_mutex_unlock(&contexts_mutex);
 }
 
+/* What they look at from now on says that the device is gone. */
+void softib_leave_contexts(void)
+{
+	static struct softib_hint gone = { .dead = 1 };
+
+	pthread_mutex_init(&contexts_mutex, NULL);
+	for (struct softib_context *c = contexts; c; c = c->next) {
+		c->left = true;
+		c->hint = &gone;
+	}
+}
+
 /* Whether two descriptors are of one file, which no other context has. */
 static bool same(int a, int b)
 {
@@ -43,8 +55,9 @@ EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
 	int error = EOPNOTSUPP;
 
 	pthread_mutex_lock(&contexts_mutex);
-	for (from = contexts; from && !same(cmd_fd, from->verbs.context.cmd_fd); from = from->next)
-		;
+	for (from = contexts; from; from = from->next)
+		if (!from->left && same(cmd_fd, from->verbs.context.cmd_fd))
+			break;
 	if (from) {
 		c = softib_open(from->verbs.context.device);
 		error = errno;

@@ -2,16 +2,19 @@
 #include "softib.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 
 struct softib_go softib_go;
-int softib_forked;
 
 static pthread_mutex_t load_mutex = PTHREAD_MUTEX_INITIALIZER;
 static int loaded;
+static bool forked; /* from a process that had loaded it */
 
 void softib_warn(const char *format, ...)
 {
@@ -24,10 +27,45 @@ void softib_warn(const char *format, ...)
 	fprintf(stderr, "softib: %s\n", line);
 }
 
-/* The threads that drive the adapter are not in the child. */
+/*
+ * The threads that drive the adapter are not in the child, and its runtime does not start again. The child may load
+ * another copy of it, and open devices as any process does.
+ */
 static void in_child(void)
 {
-	softib_forked = 1;
+	if (!loaded)
+		return;
+	forked = true;
+	loaded = 0;
+	pthread_mutex_init(&load_mutex, NULL);
+	softib_leave_contexts();
+	softib_forget_events();
+	softib_forget_ranges();
+}
+
+/*
+ * A copy of the library as the loader wants it that has the first one: with another name and another inode. The name
+ * has the process's number, so that a child's child has yet another one.
+ */
+static void *load_copy(const char *path)
+{
+	int from = open(path, O_RDONLY | O_CLOEXEC), to = memfd_create("libsoftib.so", MFD_CLOEXEC);
+	void *library = NULL;
+	char name[64];
+	ssize_t n = -1;
+
+	if (from >= 0 && to >= 0)
+		do
+			n = sendfile(to, from, NULL, 1 << 24);
+		while (n > 0);
+	snprintf(name, sizeof(name), "/proc/%d/fd/%d", (int)getpid(), to);
+	if (!n)
+		library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	if (from >= 0)
+		close(from);
+	if (to >= 0)
+		close(to);
+	return library;
 }
 
 static const struct {
@@ -56,9 +94,19 @@ static int load(void)
 	 */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	softib_keep_handlers();
-	library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	if (forked) {
+		softib_return_handlers();
+		library = load_copy(path);
+	} else {
+		softib_keep_handlers();
+		library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!library && forked) {
+		softib_warn("a process that was forked after its parent opened a device cannot open one here; "
+			"next: fork first, or exec");
+		return EIO;
+	}
 	if (!library) {
 		softib_warn("%s; next: start the program with softib exec", dlerror());
 		return ENOENT;
@@ -74,7 +122,7 @@ static int load(void)
 		memcpy((char *)&softib_go + functions[i].at, &f, sizeof(f));
 	}
 	softib_watch_faults(dlsym(library, "softib_open"));
-	return pthread_atfork(NULL, NULL, in_child);
+	return forked ? 0 : pthread_atfork(NULL, NULL, in_child);
 }
 
 bool softib_loaded(void)
@@ -86,11 +134,6 @@ int softib_load(void)
 {
 	int error = 0;
 
-	if (softib_forked) {
-		softib_warn("a process that was forked after its parent opened a device cannot open one; "
-			"next: fork first, or exec");
-		return EIO;
-	}
 	pthread_mutex_lock(&load_mutex);
 	if (!loaded) {
 		error = load();
@@ -103,6 +146,6 @@ int softib_load(void)
 /* An adapter of silicon would have sent its last acknowledgements long ago. */
 static __attribute__((destructor)) void at_exit(void)
 {
-	if (softib_loaded() && !softib_forked)
+	if (softib_loaded())
 		softib_go.settle();
 }

@@ -30,7 +30,7 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	struct softib_pd *p = to_pd(pd);
 	int error;
 
-	if (softib_forked)
+	if (softib_left(pd->context))
 		return EIO;
 	if (p->inner) { /* a parent domain is nothing but memory */
 		softib_leave_domains(p);
@@ -243,7 +243,7 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	struct softib_mr *m = container_of(mr, struct softib_mr, mr);
-	int error = softib_forked ? EIO : softib_go.dereg_mr(mr->handle);
+	int error = softib_left(mr->context) ? EIO : softib_go.dereg_mr(mr->handle);
 
 	if (error)
 		return error;

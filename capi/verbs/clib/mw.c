@@ -24,7 +24,7 @@ struct ibv_mw *softib_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 
 int softib_dealloc_mw(struct ibv_mw *mw)
 {
-	int error = softib_forked ? EIO : softib_go.dealloc_mw(mw->handle);
+	int error = softib_left(mw->context) ? EIO : softib_go.dealloc_mw(mw->handle);
 
 	if (!error)
 		free(mw);

@@ -144,7 +144,7 @@ ALSO_1_0(ibv_query_qp);
 EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct softib_qp *q = to_qp(qp);
-	int error = softib_forked ? EIO : softib_go.destroy_qp(qp->handle);
+	int error = softib_left(qp->context) ? EIO : softib_go.destroy_qp(qp->handle);
 
 	if (error)
 		return error;
@@ -202,6 +202,6 @@ ALSO_1_0(ibv_attach_mcast);
 EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	/* Like what destroys, it works when the fabric is gone. */
-	return softib_forked ? EIO : softib_go.detach_mcast(qp->handle, gid->raw, lid);
+	return softib_left(qp->context) ? EIO : softib_go.detach_mcast(qp->handle, gid->raw, lid);
 }
 ALSO_1_0(ibv_detach_mcast);

@@ -45,14 +45,12 @@ extern struct softib_go softib_go;
 int softib_load(void);
 bool softib_loaded(void);
 
-/* This process was forked from one that had opened a device: its adapter stayed behind. */
-extern int softib_forked;
-
 /* faults.c: memory that must be there as long as it is registered, for the adapter if for nobody else. */
 struct range;
 struct range *softib_watch(void *addr, size_t length);
 void softib_unwatch(struct range *);
 void softib_keep_handlers(void);
+void softib_return_handlers(void); /* the program's, in a child that is to load libsoftib.so anew */
 void softib_watch_faults(void *function_of_libsoftib);
 
 void softib_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -78,6 +76,7 @@ struct softib_device {
 
 struct softib_context {
 	uint32_t handle;
+	bool left; /* this process was forked from the one that opened it, and the adapter stayed there */
 	struct softib_hint *hint;
 	int async_write; /* the other end of async_fd */
 	struct ibv_device_attr attr;
@@ -96,12 +95,19 @@ struct softib_context *softib_open(struct ibv_device *);
 /* import.c: contexts that are open, for those who name one by its descriptor. */
 void softib_list(struct softib_context *);
 void softib_unlist(struct softib_context *);
+/* In a child that was forked: contexts have been left behind, and nobody but this thread is there to hold locks. */
+void softib_leave_contexts(void);
+void softib_forget_events(void);
+void softib_forget_ranges(void);
 
-/* EIO for verbs that need a fabric when it is gone, and for all verbs in a forked child; else 0. */
+static inline bool softib_left(struct ibv_context *context)
+{
+	return __builtin_expect(to_context(context)->left, 0);
+}
+
+/* EIO for verbs that need a fabric when it is gone, and for all verbs of a context that was left behind; else 0. */
 static inline int softib_gone(struct ibv_context *context)
 {
-	if (__builtin_expect(softib_forked, 0))
-		return EIO;
 	return __builtin_expect(__atomic_load_n(&to_context(context)->hint->dead, __ATOMIC_RELAXED), 0) ? EIO : 0;
 }
 

@@ -83,7 +83,7 @@ ALSO_1_0(ibv_query_srq);
 EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 {
 	struct softib_srq *s = to_srq(srq);
-	int error = softib_forked ? EIO : softib_go.destroy_srq(srq->handle);
+	int error = softib_left(srq->context) ? EIO : softib_go.destroy_srq(srq->handle);
 
 	if (error)
 		return error;

@@ -27,7 +27,7 @@ int softib_close_xrcd(struct ibv_xrcd *xrcd)
 	struct softib_xrcd *x = to_xrcd(xrcd);
 	int error;
 
-	if (softib_forked)
+	if (softib_left(xrcd->context))
 		return EIO;
 	if (__atomic_load_n(&x->users, __ATOMIC_RELAXED))
 		return EBUSY;
