@@ -35,6 +35,8 @@ type SendWR struct {
 	// CompareAdd is what an atomic compares with or adds; Swap is what a compare-and-swap puts there.
 	CompareAdd uint64
 	Swap       uint64
+	// Flush is what WRFlush sees to.
+	Flush Flush
 
 	// AH, RemoteQPN and RemoteQKey say where a datagram goes. A multicast goes to ib.QPNMulticast.
 	AH         *AH
@@ -45,6 +47,12 @@ type SendWR struct {
 
 	// Bind is what WRBindMW does: MW.Bind makes it.
 	Bind *BindInfo
+}
+
+// Flush says of which bytes from RemoteAddr on a peer is to be sure that everybody there sees what was written.
+type Flush struct {
+	Length      uint32
+	Type, Level uint8 // 1, for everybody to see; 0 for these bytes, 1 for all that RKey opens
 }
 
 // RecvWR is a receive: the memory for one incoming message.
@@ -68,6 +76,9 @@ const (
 	WRLocalInv                       // close a window of one's own: Imm is its R_Key
 	WRBindMW                         // open a window: Bind
 	WRSendInv                        // send, and close the peer's window that has the R_Key Imm
+
+	WRFlush       WROpcode = 14 // done when what was written before is in the peer's memory: Flush
+	WRAtomicWrite WROpcode = 15 // write 8 bytes to the peer's memory at once
 )
 
 func (o WROpcode) String() string { return hca.WROpcode(o).String() }
@@ -147,6 +158,8 @@ const (
 	WCFetchAdd
 	WCBindMW
 	WCLocalInv
+	WCFlush       WCOpcode = 8
+	WCAtomicWrite WCOpcode = 9
 
 	WCRecv            WCOpcode = 1 << 7
 	WCRecvRDMAWithImm WCOpcode = WCRecv + 1

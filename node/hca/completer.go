@@ -102,7 +102,7 @@ func (q *QP) ackTo(now ib.Time, psn ib.PSN) bool {
 		if !w.started || w.first.After(psn) {
 			break
 		}
-		if (w.kind == kindRead || w.kind == kindAtomic) && !w.done {
+		if w.kind.isAnswered() && !w.done {
 			missing := w.first.Add(int(w.got))
 			if missing.After(psn) {
 				break
@@ -164,7 +164,7 @@ func (q *QP) catchUp() {
 	}
 }
 
-// handleResponse takes the data of a READ or the old value of an atomic.
+// handleResponse takes the data of a READ or the old value of an atomic, or that a FLUSH or an atomic write was done.
 func (q *QP) handleResponse(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 	psn := p.BTH.PSN
 	// The oldest request that waits for data is the only one whose turn it is.
@@ -175,7 +175,7 @@ func (q *QP) handleResponse(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 			q.h.drop(DropStaleAck)
 			return
 		}
-		if !w.done && (w.kind == kindRead || w.kind == kindAtomic) {
+		if !w.done && w.kind.isAnswered() {
 			break
 		}
 	}
@@ -232,7 +232,7 @@ func (q *QP) judgeResponse(w *sendWQE, p *wire.Packet, info *wire.OpcodeInfo) WC
 		return WCLocProtErr
 	case w.kind == kindAtomic && info.Kind != wire.KindAtomicAck:
 		return WCBadRespErr
-	case w.kind == kindRead && !q.goodReadResponse(w, p, info):
+	case w.kind != kindAtomic && !q.goodReadResponse(w, p, info):
 		return WCBadRespErr
 	}
 	return WCSuccess
@@ -241,6 +241,9 @@ func (q *QP) judgeResponse(w *sendWQE, p *wire.Packet, info *wire.OpcodeInfo) WC
 // takeResponse puts what a response brings into the request's memory; false if
 // it is gone.
 func (q *QP) takeResponse(w *sendWQE, p *wire.Packet) bool {
+	if !w.kind.fetches() {
+		return true
+	}
 	if w.kind == kindRead {
 		return scatter(w.segs, uint64(w.got)*uint64(q.mtu), p.PayloadLen(), p.Payload, farOf(p))
 	}
@@ -256,7 +259,10 @@ func (q *QP) goodReadResponse(w *sendWQE, p *wire.Packet, info *wire.OpcodeInfo)
 	if info.Kind != wire.KindReadResponse {
 		return false
 	}
-	left := int(w.length) - int(w.got)*q.mtu
+	left := 0
+	if w.kind == kindRead { // others are answered by an empty one
+		left = int(w.length) - int(w.got)*q.mtu
+	}
 	k := p.Packets()
 	isLast := w.got+uint32(k) == w.npkts
 	if isLast != info.Is(wire.FlagEnd) {

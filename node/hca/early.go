@@ -131,7 +131,7 @@ func (q *QP) missing() (ib.PSN, bool) {
 		if !w.started {
 			break
 		}
-		if (w.kind == kindRead || w.kind == kindAtomic) && !w.done {
+		if w.kind.isAnswered() && !w.done {
 			return w.first.Add(int(w.got)), true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"softib/proto/ib"
+	"softib/proto/wire"
 )
 
 // sizes are the message lengths around the edges of packets.
@@ -124,7 +125,9 @@ func oneOp(t *testing.T, w *world, a, b *end, op WROpcode, id uint64, n int, pie
 	case op == WRRDMAWriteImm:
 		wantRecv = fmt.Sprintf("%d %v SUCCESS len=%d", id, WCRecvRDMAWithImm, n)
 		remote = nil
-	case row.kind == kindAtomic:
+	case op == WRFlush:
+		wr.SGList, wr.Flush = nil, Flush{Length: uint32(n), Type: wire.FlushGlobal, Level: uint8(id & 1)}
+	case row.kind == kindAtomic, row.kind == kindAtomicWrite:
 		wr.SGList = []SGE{a.sge(16, 8)}
 		if pieces {
 			wr.SGList = []SGE{a.sge(16, 3), a.sge(40, 5)}
@@ -159,6 +162,13 @@ func oneOp(t *testing.T, w *world, a, b *end, op WROpcode, id uint64, n int, pie
 			t.Fatalf("%v of %d bytes: data differ", op, n)
 		}
 		untouched(t, b.mem, before, b, []SGE{b.sge(20000, n)})
+	case kindFlush:
+		untouched(t, b.mem, before, b, nil)
+	case kindAtomicWrite:
+		if !bytes.Equal(b.mem[20000:20008], flat(a, wr.SGList)) {
+			t.Fatalf("%v: data differ", op)
+		}
+		untouched(t, b.mem, before, b, []SGE{b.sge(20000, 8)})
 	case kindRead:
 		if !bytes.Equal(flat(a, local), before[20000:20000+n]) {
 			t.Fatalf("%v of %d bytes: data differ", op, n)

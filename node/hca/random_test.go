@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"softib/proto/ib"
+	"softib/proto/wire"
 )
 
 var seeds = flag.Int("seeds", 300, "how many seeds the randomised tests run")
@@ -88,7 +89,7 @@ func (d *direction) next(r *rand.Rand, mtu int) {
 		}
 	}
 	recvLine := ""
-	kind := r.IntN(12)
+	kind := r.IntN(14)
 	switch {
 	case kind < 3: // SEND
 		wr.Opcode = WRSend
@@ -142,6 +143,16 @@ func (d *direction) next(r *rand.Rand, mtu int) {
 		var off int
 		wr.SGList, off = take(d.from, &d.src, n)
 		copy(d.fromModel[off:], from)
+	case kind == 12: // ATOMIC WRITE over what atomics change
+		wr.Opcode, n = WRAtomicWrite, 8
+		fill()
+		at := rndAtom + 8*r.IntN(4)
+		wr.RemoteAddr = memVA + uint64(at)
+		copy(d.toModel[at:], data)
+	case kind == 13: // FLUSH
+		wr.Opcode = WRFlush
+		wr.RemoteAddr = memVA + uint64(rndDst)
+		wr.Flush = Flush{Length: uint32(n), Type: wire.FlushGlobal, Level: uint8(r.IntN(2))}
 	default: // atomics
 		n = 8
 		wr.Opcode = WRAtomicFetchAdd

@@ -40,7 +40,7 @@ func (q *QP) canRequest() bool {
 		return false
 	}
 	switch w.kind {
-	case kindRead, kindAtomic:
+	case kindRead, kindAtomic, kindFlush, kindAtomicWrite:
 		if q.rdOut >= int(q.attr.MaxRDAtomic) {
 			// With none allowed at all the request can never go.
 			return q.attr.MaxRDAtomic == 0
@@ -68,7 +68,7 @@ func (q *QP) cursorPSN(w *sendWQE) ib.PSN {
 
 // packets is how many PSNs a request takes.
 func (q *QP) packets(w *sendWQE) uint32 {
-	if w.length == 0 || w.kind == kindAtomic {
+	if w.length == 0 || w.kind.isAnswered() && w.kind != kindRead {
 		return 1
 	}
 	return (w.length + uint32(q.mtu) - 1) >> q.mtuShift
@@ -76,7 +76,7 @@ func (q *QP) packets(w *sendWQE) uint32 {
 
 // start gives a request its PSNs and opens its memory.
 func (q *QP) start(w *sendWQE) WCStatus {
-	if w.kind == kindRead || w.kind == kindAtomic {
+	if w.kind.isAnswered() {
 		if q.attr.MaxRDAtomic == 0 {
 			return WCLocQPOpErr
 		}
@@ -92,7 +92,7 @@ func (q *QP) start(w *sendWQE) WCStatus {
 	w.first = q.nextPSN
 	w.started = true
 	q.nextPSN = q.nextPSN.Add(int(w.npkts))
-	if w.kind == kindRead || w.kind == kindAtomic {
+	if w.kind.isAnswered() {
 		q.rdOut++
 	}
 	return WCSuccess
@@ -101,7 +101,7 @@ func (q *QP) start(w *sendWQE) WCStatus {
 // open resolves the scatter/gather list.
 func (q *QP) open(w *sendWQE) WCStatus {
 	need := Access(0)
-	if w.kind == kindRead || w.kind == kindAtomic {
+	if w.kind.fetches() {
 		need = AccessLocalWrite
 	}
 	for i := range w.segs {
@@ -163,6 +163,8 @@ func (q *QP) emitRequest(now ib.Time, p *wire.Packet, buf []byte, noRef bool) bo
 		q.emitRead(w, p)
 	case kindAtomic:
 		q.emitAtomic(w, p)
+	case kindFlush, kindAtomicWrite:
+		q.emitPlacement(w, p, buf)
 	}
 	q.afterSend(now, w, p)
 	if s := q.selects(); s != nil {
@@ -295,6 +297,23 @@ func (q *QP) emitAtomic(w *sendWQE, p *wire.Packet) {
 		p.AtomicETH.Swap, p.AtomicETH.Compare = w.compAdd, 0
 	}
 	q.header(p, op, w.first)
+	p.XRCSRQ = w.srqn
+	p.BTH.AckReq = true
+	q.sqCursor++
+	q.sqPkt = 0
+	q.readTurn()
+}
+
+// emitPlacement builds a FLUSH or an atomic write (IBA 1.5, annex A19).
+func (q *QP) emitPlacement(w *sendWQE, p *wire.Packet, buf []byte) {
+	if w.kind == kindAtomicWrite {
+		q.header(p, wire.OpAtomicWrite, w.first)
+		p.Payload = q.gather(w, int(w.length), false, buf)
+	} else {
+		q.header(p, wire.OpFlush, w.first)
+		p.SetFETH(wire.FETH{Type: uint8(w.swap), Level: uint8(w.compAdd)})
+	}
+	p.RETH = wire.RETH{VA: w.va, RKey: w.rkey, DMALen: w.length}
 	p.XRCSRQ = w.srqn
 	p.BTH.AckReq = true
 	q.sqCursor++

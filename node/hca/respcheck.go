@@ -136,6 +136,17 @@ func (q *QP) duplicate(p *wire.Packet, info *wire.OpcodeInfo) verdict {
 			return done
 		}
 		return dropped(DropDuplicate)
+	case wire.KindFlush, wire.KindAtomicWrite:
+		for i := range q.res {
+			if r := q.newestRes(i); r.used && !r.atomic && r.first == psn && r.length == 0 {
+				if q.replaying(psn) || !q.queueRead(psn, r.pd, wire.RETH{}, true) {
+					return dropped(DropDuplicate)
+				}
+				q.h.Stats.Duplicates++
+				return done
+			}
+		}
+		return dropped(DropDuplicate)
 	case wire.KindAtomic:
 		for i := range q.res {
 			r := q.newestRes(i)
@@ -247,6 +258,17 @@ func (q *QP) checkOperation(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) 
 		need = AccessRemoteWrite
 	case wire.KindReadRequest:
 		need = AccessRemoteRead
+	case wire.KindFlush:
+		// To outlive the power takes memory that does; no region has that.
+		if f := p.FETH(); f.Type != wire.FlushGlobal || f.Level > wire.FlushRegion {
+			return q.fail(p, DropAccess, wire.NAKInvReq)
+		}
+		need = AccessFlushGlobal
+	case wire.KindAtomicWrite:
+		need = AccessRemoteWrite
+		if p.RETH.VA&7 != 0 {
+			return q.fail(p, DropAccess, wire.NAKInvReq)
+		}
 	case wire.KindAtomic:
 		need = AccessRemoteAtomic
 		if p.AtomicETH.VA&7 != 0 {
@@ -277,6 +299,9 @@ func (q *QP) checkLength(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) ver
 		bad = n == 0 || n > q.mtu
 	default:
 		bad = n != q.mtu
+	}
+	if info.Kind == wire.KindAtomicWrite {
+		bad = bad || n != 8 || p.RETH.DMALen != 8
 	}
 	if !bad && info.Kind == wire.KindWrite {
 		rem := q.writeRem
@@ -329,6 +354,16 @@ func (q *QP) checkRKey(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdi
 			r, _ := q.remote(q.curPD, p.RETH.RKey, p.RETH.VA, int(p.RETH.DMALen), AccessRemoteRead)
 			ok = r != nil
 		}
+	case wire.KindFlush:
+		va, n := p.RETH.VA, int(p.RETH.DMALen)
+		if r := q.h.keys.lookup(p.RETH.RKey); p.FETH().Level == wire.FlushRegion && r != nil {
+			va, n = r.va, 0 // whatever it names there
+		}
+		r, _ := q.remote(q.curPD, p.RETH.RKey, va, n, AccessFlushGlobal)
+		ok = r != nil
+	case wire.KindAtomicWrite:
+		r, mem := q.remote(q.curPD, p.RETH.RKey, p.RETH.VA, 8, AccessRemoteWrite)
+		ok = r != nil && r.fetch(mem, true)
 	case wire.KindAtomic:
 		r, mem := q.remote(q.curPD, p.AtomicETH.RKey, p.AtomicETH.VA, 8, AccessRemoteAtomic)
 		ok = r != nil && r.fetch(mem, true)
@@ -354,7 +389,8 @@ func (q *QP) xrcSRQ(p *wire.Packet) *SRQ {
 // taken only for a packet that will be executed.
 func (q *QP) checkResources(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) verdict {
 	switch {
-	case info.Kind == wire.KindReadRequest || info.Kind == wire.KindAtomic:
+	case info.Kind == wire.KindReadRequest, info.Kind == wire.KindAtomic, info.Kind == wire.KindFlush,
+		info.Kind == wire.KindAtomicWrite:
 		if most := int(q.attr.MaxDestRD); q.rdQueued >= most {
 			if q.firstAnswers() >= most {
 				return q.fail(p, DropAccess, wire.NAKInvReq)

@@ -283,6 +283,9 @@ func (q *QP) execute(now ib.Time, p *wire.Packet, info *wire.OpcodeInfo) {
 	case wire.KindAtomic:
 		q.doAtomic(p)
 		return
+	case wire.KindFlush, wire.KindAtomicWrite:
+		q.doPlacement(p, info)
+		return
 	}
 	q.ePSN = p.BTH.PSN.Add(1)
 	if p.Count > 1 {
@@ -381,6 +384,26 @@ func (q *QP) doAtomic(p *wire.Packet) {
 	q.msn = (q.msn + 1) & 0xFFFFFF
 	q.remember(rdRes{used: true, atomic: true, first: p.BTH.PSN, npkts: 1, orig: orig})
 	q.queueAtomic(p.BTH.PSN, orig, false)
+	q.ePSN = p.BTH.PSN.Add(1)
+	q.nakSent = false
+}
+
+// doPlacement does a FLUSH or an atomic write, and answers as if nothing had been READ (IBA 1.5, annex A19). What was
+// written before is in memory that all processors see, so a FLUSH has nothing to do.
+func (q *QP) doPlacement(p *wire.Packet, info *wire.OpcodeInfo) {
+	if info.Kind == wire.KindAtomicWrite {
+		_, mem := q.remote(q.curPD, p.RETH.RKey, p.RETH.VA, 8, AccessRemoteWrite)
+		q.guardReads(mem)
+		if far := farOf(p); far == nil {
+			deposit(mem, p.Payload) // eight bytes are one store
+		} else if !far.CopyTo(mem, 0) {
+			q.lost(info)
+			return
+		}
+	}
+	q.msn = (q.msn + 1) & 0xFFFFFF
+	q.remember(rdRes{used: true, first: p.BTH.PSN, npkts: 1, pd: q.curPD})
+	q.queueRead(p.BTH.PSN, q.curPD, wire.RETH{}, false)
 	q.ePSN = p.BTH.PSN.Add(1)
 	q.nakSent = false
 }

@@ -139,7 +139,11 @@ func (q *QP) ahead() (copied int, refers bool) {
 		}
 		return copied, false
 	}
-	if w := &q.sq[q.sqCursor&q.sqMask]; w.kind == kindSend || w.kind == kindWrite {
+	w := &q.sq[q.sqCursor&q.sqMask]
+	switch w.kind {
+	case kindAtomicWrite:
+		copied = int(w.length)
+	case kindSend, kindWrite:
 		left := int(w.length) - int(q.sqPkt)*q.mtu
 		if copied = left; left > q.mtu {
 			copied = min(left, q.mtu*max(1, q.h.cfg.MaxBundle))

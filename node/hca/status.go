@@ -59,6 +59,8 @@ const (
 	WCFetchAdd
 	WCBindMW
 	WCLocalInv
+	WCFlush           WCOpcode = 8
+	WCAtomicWrite     WCOpcode = 9
 	WCRecv            WCOpcode = 1 << 7
 	WCRecvRDMAWithImm WCOpcode = WCRecv + 1
 )
@@ -79,6 +81,10 @@ func (o WCOpcode) String() string {
 		return "BIND_MW"
 	case WCLocalInv:
 		return "LOCAL_INV"
+	case WCFlush:
+		return "FLUSH"
+	case WCAtomicWrite:
+		return "ATOMIC_WRITE"
 	case WCRecv:
 		return "RECV"
 	case WCRecvRDMAWithImm:
@@ -112,7 +118,9 @@ const (
 	WRLocalInv
 	WRBindMW
 	WRSendInv
-	NumWROpcode
+	WRFlush       WROpcode = 14 // those between are of other adapters
+	WRAtomicWrite WROpcode = 15
+	NumWROpcode   WROpcode = 16
 )
 
 // wrTable says, per operation: its name, what its completion is called, which
@@ -133,6 +141,8 @@ var wrTable = [NumWROpcode]struct {
 	WRLocalInv:       {"LOCAL_INV", WCLocalInv, onRC | onUC | onXRC, kindLocal},
 	WRBindMW:         {"BIND_MW", WCBindMW, onRC | onUC | onXRC, kindLocal},
 	WRSendInv:        {"SEND_WITH_INV", WCSend, onRC | onXRC, kindSend},
+	WRFlush:          {"FLUSH", WCFlush, onRC | onXRC, kindFlush},
+	WRAtomicWrite:    {"ATOMIC_WRITE", WCAtomicWrite, onRC | onXRC, kindAtomicWrite},
 }
 
 type wrKind uint8
@@ -142,8 +152,17 @@ const (
 	kindWrite
 	kindRead
 	kindAtomic
+	kindFlush
+	kindAtomicWrite
 	kindLocal
 )
+
+// isAnswered reports whether the responder answers such a request with a response of its own, and not by an
+// acknowledgement that may be for others too.
+func (k wrKind) isAnswered() bool { return k >= kindRead && k <= kindAtomicWrite }
+
+// fetches reports whether the answer has something for the requester's memory.
+func (k wrKind) fetches() bool { return k == kindRead || k == kindAtomic }
 
 type qpTypeSet uint8
 
@@ -155,7 +174,7 @@ const (
 )
 
 func (o WROpcode) String() string {
-	if o < NumWROpcode {
+	if o < NumWROpcode && wrTable[o].name != "" {
 		return wrTable[o].name
 	}
 	return fmt.Sprintf("WROpcode(%d)", uint8(o))
@@ -185,8 +204,11 @@ const (
 	AccessRemoteAtomic
 	AccessMWBind
 	AccessZeroBased
+	_ // on demand, of huge pages: what regions are made of
+	_
+	AccessFlushGlobal // a peer may have what it wrote seen by everybody
 
-	accessAll = AccessZeroBased<<1 - 1
+	accessAll = AccessZeroBased<<1 - 1 | AccessFlushGlobal
 	// accessNeedsLocal are the rights that imply writing locally (IBA C10-107).
 	accessNeedsLocal = AccessRemoteWrite | AccessRemoteAtomic
 )

@@ -447,8 +447,9 @@ func (c conf) filled() conf {
 	def(&c.rnrTimer, 1)
 	def(&c.rd, 4)
 	def(&c.destRD, 4)
-	def(&c.access, AccessRemoteWrite|AccessRemoteRead|AccessRemoteAtomic)
-	def(&c.mrAccess, AccessLocalWrite|AccessRemoteWrite|AccessRemoteRead|AccessRemoteAtomic|AccessMWBind)
+	def(&c.access, AccessRemoteWrite|AccessRemoteRead|AccessRemoteAtomic|AccessFlushGlobal)
+	def(&c.mrAccess, AccessLocalWrite|AccessRemoteWrite|AccessRemoteRead|AccessRemoteAtomic|AccessMWBind|
+		AccessFlushGlobal)
 	def(&c.sendWR, 64)
 	def(&c.recvWR, 64)
 	def(&c.sge, 4)

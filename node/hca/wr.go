@@ -2,6 +2,7 @@ package hca
 
 import (
 	"softib/proto/ib"
+	"softib/proto/wire"
 )
 
 // SGE is one element of a scatter/gather list.
@@ -27,6 +28,7 @@ type SendWR struct {
 	RKey       uint32
 	CompareAdd uint64
 	Swap       uint64
+	Flush      Flush
 
 	// Datagrams.
 	AH         *AH
@@ -36,6 +38,13 @@ type SendWR struct {
 	RemoteSRQN uint32
 
 	Bind *BindInfo
+}
+
+// Flush is what a FLUSH is to see to, of the memory that the request names: wire.FlushGlobal or wire.FlushPersistent,
+// of Length bytes, or of all that the key opens with wire.FlushRegion as Level.
+type Flush struct {
+	Length      uint32
+	Type, Level uint8
 }
 
 // RecvWR is a receive work request.
@@ -119,7 +128,7 @@ func (h *HCA) PostSend(q *QP, wr *SendWR) error {
 
 	var length uint64
 	if wr.Flags&SendInline != 0 {
-		if row.kind != kindSend && row.kind != kindWrite {
+		if row.kind != kindSend && row.kind != kindWrite && row.kind != kindAtomicWrite {
 			return badAttr(verb, "send_flags", "INLINE", "no INLINE with "+row.name)
 		}
 		var err error
@@ -143,7 +152,17 @@ func (h *HCA) PostSend(q *QP, wr *SendWR) error {
 	switch row.kind {
 	case kindWrite, kindRead:
 		w.va, w.rkey = wr.RemoteAddr, wr.RKey
-	case kindAtomic:
+	case kindFlush:
+		if length != 0 {
+			return badAttr(verb, "sg_list", length, "nothing for a FLUSH")
+		}
+		const known = wire.FlushGlobal | wire.FlushPersistent
+		if f := &wr.Flush; f.Type == 0 || f.Type&^known != 0 || f.Level > wire.FlushRegion {
+			return badAttr(verb, "flush", f.Type, "a known placement and level")
+		}
+		w.va, w.rkey, w.length = wr.RemoteAddr, wr.RKey, wr.Flush.Length
+		w.swap, w.compAdd = uint64(wr.Flush.Type), uint64(wr.Flush.Level)
+	case kindAtomic, kindAtomicWrite:
 		if length != 8 {
 			return badAttr(verb, "sg_list", length, "8 bytes for an atomic")
 		}

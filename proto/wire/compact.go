@@ -20,6 +20,10 @@ func (p *Packet) PackExt(ext Ext, t *[CompactMax]byte) int {
 		le.PutUint32(t[12:], p.RETH.DMALen)
 		o = 16
 	}
+	if ext&ExtFETH != 0 {
+		le.PutUint32(t[o:], p.Imm)
+		o += 4
+	}
 	if ext&ExtAETH != 0 {
 		le.PutUint32(t[o:], uint32(p.AETH.Syndrome)<<24|p.AETH.MSN&0xFFFFFF)
 		o += 4
@@ -57,6 +61,10 @@ func (p *Packet) UnpackExt(ext Ext, t *[CompactMax]byte) int {
 	if ext&ExtRETH != 0 {
 		p.RETH = RETH{VA: le.Uint64(t[0:]), RKey: le.Uint32(t[8:]), DMALen: le.Uint32(t[12:])}
 		o = 16
+	}
+	if ext&ExtFETH != 0 {
+		p.Imm = le.Uint32(t[o:])
+		o += 4
 	}
 	if ext&ExtAETH != 0 {
 		v := le.Uint32(t[o:])

@@ -62,6 +62,8 @@ const (
 	OpResync             Opcode = 0x15 // RD only
 	OpSendLastInv        Opcode = 0x16
 	OpSendOnlyInv        Opcode = 0x17
+	OpFlush              Opcode = 0x1C // memory placement extensions (IBA 1.5, annex A19)
+	OpAtomicWrite        Opcode = 0x1D
 
 	opMask Opcode = 0x1F
 )
@@ -83,6 +85,7 @@ const (
 	ExtRDETH Ext = 1 << iota
 	ExtDETH
 	ExtXRCETH
+	ExtFETH
 	ExtRETH
 	ExtAtomicETH
 	ExtAETH
@@ -106,6 +109,8 @@ const (
 	KindAtomic
 	KindResync
 	KindCNP
+	KindFlush
+	KindAtomicWrite
 )
 
 // Flags say where in a message an operation stands and what it asks for.
@@ -141,7 +146,7 @@ func (i *OpcodeInfo) Is(f Flags) bool { return i.Flags&f == f }
 // extSizes is each extended header's length in bytes.
 var extSizes = map[Ext]uint8{
 	ExtRDETH: RDETHSize, ExtDETH: DETHSize, ExtXRCETH: XRCETHSize,
-	ExtRETH: RETHSize, ExtAtomicETH: AtomicETHSize, ExtAETH: AETHSize,
+	ExtFETH: FETHSize, ExtRETH: RETHSize, ExtAtomicETH: AtomicETHSize, ExtAETH: AETHSize,
 	ExtAtomicAckETH: AtomicAckETHSize, ExtImmDt: ImmDtSize, ExtIETH: IETHSize,
 }
 
@@ -177,6 +182,8 @@ var opRows = [32]OpcodeInfo{
 		ExtIETH, 0},
 	OpSendOnlyInv: {"SEND Only with Invalidate", KindSend,
 		FlagRequest | FlagStart | FlagEnd | FlagPayload | FlagRecv, ExtIETH, 0},
+	OpFlush:       {"FLUSH", KindFlush, FlagRequest | FlagStart | FlagEnd, ExtFETH | ExtRETH, 0},
+	OpAtomicWrite: {"ATOMIC WRITE", KindAtomicWrite, FlagRequest | FlagStart | FlagEnd | FlagPayload, ExtRETH, 0},
 }
 
 // opcodes is the table of all 256 opcodes, made from opRows: which operations

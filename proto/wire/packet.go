@@ -53,7 +53,7 @@ type Packet struct {
 	BTH   BTH
 	RETH  RETH
 	AETH  AETH
-	// Imm is ImmDt or IETH: the immediate value or the R_Key to invalidate.
+	// Imm is ImmDt or IETH: the immediate value or the R_Key to invalidate; of a FLUSH it is FETH.
 	Imm uint32
 
 	DETH DETH

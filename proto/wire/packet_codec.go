@@ -46,6 +46,10 @@ func (p *Packet) appendExt(b []byte, e Ext) []byte {
 	if e&ExtXRCETH != 0 {
 		b = AppendXRCETH(b, p.XRCSRQ)
 	}
+	if e&ExtFETH != 0 {
+		h := p.FETH()
+		b = h.Append(b)
+	}
 	if e&ExtRETH != 0 {
 		b = p.RETH.Append(b)
 	}
@@ -248,6 +252,12 @@ func (p *Packet) parseExt(b []byte, e Ext) {
 	if e&ExtXRCETH != 0 {
 		p.XRCSRQ = binary.BigEndian.Uint32(b) & mask24
 		b = b[XRCETHSize:]
+	}
+	if e&ExtFETH != 0 {
+		var h FETH
+		h.parse(b)
+		p.SetFETH(h)
+		b = b[FETHSize:]
 	}
 	if e&ExtRETH != 0 {
 		p.RETH.parse(b)

@@ -142,8 +142,8 @@ func TestPacketRoundTrip(t *testing.T) {
 		}
 	})
 	// RC 23, XRC 23, RD 22, UC 12, UD 2, CNP 2 (IBA table 38, annexes A10, A14, A17).
-	if len(opcodes) != 84 {
-		t.Errorf("%d opcodes, want 84", len(opcodes))
+	if len(opcodes) != 88 {
+		t.Errorf("%d opcodes, want 88", len(opcodes))
 	}
 }
 

@@ -268,6 +268,14 @@ var extPrinters = []struct {
 		}
 		return n, err
 	}},
+	{ExtFETH, func(p *printer, b []byte) (int, error) {
+		h, n, err := ParseFETH(b)
+		if err == nil {
+			p.add("FETH", fmt.Sprintf("placement %d level %d", h.Type, h.Level), f("PLT", "%d", h.Type),
+				f("SEL", "%d", h.Level))
+		}
+		return n, err
+	}},
 	{ExtRETH, func(p *printer, b []byte) (int, error) {
 		h, n, err := ParseRETH(b)
 		if err == nil {

@@ -9,7 +9,7 @@ enum { CLOCK_KHZ = 1000000 };
 enum {
 	ON_DEMAND_UD = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV,
 	ON_DEMAND_UC = ON_DEMAND_UD | IBV_ODP_SUPPORT_WRITE,
-	ON_DEMAND_RC = ON_DEMAND_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
+	ON_DEMAND_RC = ON_DEMAND_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | SOFTIB_ODP_SUPPORT_PLACEMENT,
 };
 
 static const struct ibv_odp_caps on_demand = {
@@ -36,7 +36,7 @@ int softib_query_device_ex(struct ibv_context *context, const struct ibv_query_d
 	error = ibv_query_device(context, &all.orig_attr);
 	if (error)
 		return error;
-	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+	all.device_cap_flags_ex = all.orig_attr.device_cap_flags | SOFTIB_DEVICE_ATOMIC_WRITE | SOFTIB_DEVICE_FLUSH_GLOBAL;
 	if (softib_pages_on_demand()) {
 		all.odp_caps = on_demand;
 		all.xrc_odp_caps = ON_DEMAND_RC & ~(uint32_t)IBV_ODP_SUPPORT_RECV;

@@ -90,6 +90,18 @@ static inline struct softib_context *to_context(struct ibv_context *context)
 	return container_of(context, struct softib_context, verbs.context);
 }
 
+/* What newer headers have than those that this is built with. */
+enum { SOFTIB_WR_FLUSH = 14, SOFTIB_QP_EX_WITH_FLUSH = 1 << 11 };
+#define SOFTIB_ACCESS_FLUSH_GLOBAL (1 << 8)
+#define SOFTIB_ODP_SUPPORT_PLACEMENT (1 << 6 | 1 << 7) /* FLUSH, atomic write */
+#define SOFTIB_DEVICE_ATOMIC_WRITE (1ull << 40)
+#define SOFTIB_DEVICE_FLUSH_GLOBAL (1ull << 38)
+
+/* What a FLUSH is to see to, as it goes to Go in ibv_send_wr.bind_mw. */
+struct softib_flush {
+	uint32_t length, type, level;
+};
+
 /* Opens a device. NULL with errno set. The context has no device memory yet and is in no list. */
 struct softib_context *softib_open(struct ibv_device *);
 /* import.c: contexts that are open, for those who name one by its descriptor. */
@@ -303,6 +315,8 @@ struct softib_qp {
 		struct ibv_qp qp;
 		struct ibv_qp_ex ex;
 	};
+	/* Where struct ibv_qp_ex goes on in newer headers. */
+	void (*wr_flush)(struct ibv_qp_ex *, uint32_t rkey, uint64_t addr, size_t length, uint8_t type, uint8_t level);
 	struct softib_tracked tracked;
 	struct ibv_xrcd *xrcd;
 	struct ibv_qp_cap cap;

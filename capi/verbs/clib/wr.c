@@ -197,16 +197,10 @@ static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 	begin(ex, IBV_WR_LOCAL_INV)->invalidate_rkey = rkey;
 }
 
-/* Queue pairs that would have these two are not made. */
+/* A queue pair that would have it is not made. */
 static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
 	(void)hdr, (void)hdr_sz, (void)mss;
-	fail(to_qp_ex(ex)->builder, EOPNOTSUPP);
-}
-
-static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr, const void *data)
-{
-	(void)rkey, (void)addr, (void)data;
 	fail(to_qp_ex(ex)->builder, EOPNOTSUPP);
 }
 
@@ -302,6 +296,25 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	wr_set_inline_data_list(ex, 1, &buf);
 }
 
+static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr, const void *data)
+{
+	wr_rdma(ex, IBV_WR_ATOMIC_WRITE, rkey, addr, 0);
+	wr_set_inline_data(ex, (void *)data, 8);
+}
+
+/* Newer headers have it; it stands behind the functions that ours know. The rest is where Go looks for it. */
+static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr, size_t length, uint8_t type, uint8_t level)
+{
+	struct ibv_send_wr *wr;
+
+	wr_rdma(ex, (enum ibv_wr_opcode)SOFTIB_WR_FLUSH, rkey, addr, 0);
+	if (length > UINT32_MAX)
+		fail(to_qp_ex(ex)->builder, EINVAL);
+	wr = last(to_qp_ex(ex)->builder);
+	memcpy(&wr->bind_mw, &(struct softib_flush){ length, type, level }, sizeof(struct softib_flush));
+	to_qp_ex(ex)->builder->has_data = true;
+}
+
 /* The last request, if the queue pair is of that type. */
 static struct ibv_send_wr *last_of(struct ibv_qp_ex *ex, enum ibv_qp_type type)
 {
@@ -330,7 +343,8 @@ uint64_t softib_builder_ops(enum ibv_qp_type type)
 	const uint64_t unreliable = datagram | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
 				    IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
 	const uint64_t reliable = unreliable | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-				  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
+				  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
+				  IBV_QP_EX_WITH_ATOMIC_WRITE | SOFTIB_QP_EX_WITH_FLUSH;
 
 	switch (type) {
 	case IBV_QPT_RC:
@@ -362,6 +376,7 @@ int softib_give_builder(struct softib_qp *qp)
 #define X(name) qp->ex.wr_##name = wr_##name;
 	BUILDER_FUNCTIONS(X)
 #undef X
+	qp->wr_flush = wr_flush;
 	return 0;
 }
 

@@ -25,7 +25,9 @@ type (
 		ah        *C.struct_ibv_ah
 		qpn, qkey uint32
 	}
-	wrBind struct {
+	// What C keeps of a FLUSH, which has no room of its own there.
+	wrFlush struct{ length, typ, level uint32 }
+	wrBind  struct {
 		mw   *C.struct_ibv_mw
 		rkey uint32
 		info C.struct_ibv_mw_bind_info
@@ -100,12 +102,16 @@ func (o *qpObj) post(h *hca.HCA, wr *C.struct_ibv_send_wr) int32 {
 	case hca.WRRDMAWriteImm:
 		w.Imm = bits.ReverseBytes32(*(*uint32)(unsafe.Pointer(&wr.anon0)))
 		fallthrough
-	case hca.WRRDMAWrite, hca.WRRDMARead:
+	case hca.WRRDMAWrite, hca.WRRDMARead, hca.WRAtomicWrite:
 		u := (*wrRDMA)(unsafe.Pointer(&wr.wr))
 		w.RemoteAddr, w.RKey = u.addr, u.rkey
 	case hca.WRAtomicCmpSwap, hca.WRAtomicFetchAdd:
 		u := (*wrAtomic)(unsafe.Pointer(&wr.wr))
 		w.RemoteAddr, w.RKey, w.CompareAdd, w.Swap = u.addr, u.rkey, u.compareAdd, u.swap
+	case hca.WRFlush:
+		u, f := (*wrRDMA)(unsafe.Pointer(&wr.wr)), (*wrFlush)(unsafe.Pointer(&wr.anon1))
+		w.RemoteAddr, w.RKey = u.addr, u.rkey
+		w.Flush = hca.Flush{Length: f.length, Type: uint8(min(f.typ, 0xFF)), Level: uint8(min(f.level, 0xFF))}
 	case hca.WRBindMW:
 		if !o.takeBind((*wrBind)(unsafe.Pointer(&wr.anon1))) {
 			return einval

@@ -7,7 +7,7 @@
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |                   \
 	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |            \
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |                \
-	 IBV_QP_EX_WITH_SEND_WITH_INV)
+	 IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE)
 
 static void device_attributes(void)
 {
@@ -330,6 +330,19 @@ static void builders(void)
 		}
 		MUST(ibv_wr_complete(x) == EINVAL);
 	}
+	/* A word is written as one; a whole number of them, at its own place. */
+	*result = 0x0123456789abcdef;
+	ibv_wr_start(x);
+	x->wr_id = 60;
+	x->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_write(x, mr->rkey, (uintptr_t)word, result);
+	MUST(ibv_wr_complete(x) == 0);
+	*result = 0; /* the data was taken */
+	wait_done(scq, 60, IBV_WC_SUCCESS, IBV_WC_ATOMIC_WRITE);
+	MUST(*word == 0x0123456789abcdef);
+	ibv_wr_start(x);
+	ibv_wr_atomic_write(x, mr->rkey, (uintptr_t)word + 4, result);
+	MUST(ibv_wr_complete(x) == EINVAL);
 	ibv_wr_start(x);
 	for (int i = 0; i < DEPTH * 3; i++)
 		ibv_wr_send(x);
